@@ -1,0 +1,106 @@
+# Palyra. `make` alone prints what there is to do; the text after `##` is the help.
+
+SHELL       := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS   += --no-builtin-rules
+
+GO       ?= go
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+TOOLS    := $(CURDIR)/.tools
+INITBIN  := internal/sandbox/bubblewrap/initbin/palyra-init
+# palyrad embeds the sandbox helper only under this tag, so that a plain
+# `go build ./...` needs nothing built before it.
+TAGS     := palyrainit
+LDFLAGS  := -s -w -X palyra/internal/version.stamp=$(VERSION)
+FUZZTIME ?= 10s
+BENCH    ?= .
+BENCHTIME ?= 1s
+PKG      ?= ./...
+
+.PHONY: help
+help: ## Print this help
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z][a-z-]*:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: init ## Build bin/palyrad and bin/palyra (static, no cgo)
+	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -ldflags "$(LDFLAGS)" -o bin/palyrad ./cmd/palyrad
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/palyra ./cmd/palyra
+
+# The helper runs inside a Linux sandbox, whatever machine builds it.
+.PHONY: init
+init:
+	@mkdir -p $(dir $(INITBIN))
+	CGO_ENABLED=0 GOOS=linux $(GO) build -trimpath -ldflags "-s -w" -o $(INITBIN) ./cmd/palyra-init
+
+.PHONY: demo
+demo: deps-demo build ## Install what is missing, build, and drive real calls from proposal to attestation (DEMO_APPROVE=allow|deny)
+	scripts/demo.sh
+
+.PHONY: test
+test: deps-test init ## Install what is missing and run every test with the race detector
+	CGO_ENABLED=1 $(GO) test -race -tags $(TAGS) -timeout 20m -p 2 $(PKG)
+
+.PHONY: check
+check: check-format check-vet check-lint check-arch check-generated check-cross ## Everything that is not a test: format, vet, lint, import rules, generated code, cross builds
+
+.PHONY: check-format
+check-format: ## Fail when gofmt would change a file
+	scripts/check-format.sh
+
+.PHONY: check-vet
+check-vet: ## Run go vet, with and without the embedded helper
+	$(GO) vet ./...
+	if [[ -x $(INITBIN) ]]; then $(GO) vet -tags $(TAGS) ./...; fi
+
+.PHONY: check-lint
+check-lint: tools ## Run golangci-lint and buf lint
+	$(TOOLS)/golangci-lint run ./...
+	if [[ -f buf.yaml ]]; then $(TOOLS)/buf lint; fi
+
+.PHONY: check-arch
+check-arch: ## Run the import rules alone
+	$(GO) test ./internal/archtest
+
+.PHONY: check-generated
+check-generated: tools ## Fail when the committed generated code is not what the protos give
+	PATH="$(TOOLS):$$PATH" scripts/check-generated.sh
+
+.PHONY: check-cross
+check-cross: ## Build both programs for linux, darwin and windows on amd64 and arm64
+	GO="$(GO)" scripts/check-cross.sh
+
+.PHONY: vuln
+vuln: ## Look for known vulnerabilities in what is reachable (needs the network)
+	$(GO) run golang.org/x/vuln/cmd/govulncheck@v1.1.4 ./...
+
+.PHONY: generate
+generate: tools ## Generate Go from the protos
+	PATH="$(TOOLS):$$PATH" buf generate
+
+.PHONY: tools
+tools: $(TOOLS)/stamp ## Install the pinned tools of scripts/tools.txt into .tools
+
+$(TOOLS)/stamp: scripts/tools.txt scripts/tools.sh
+	GO="$(GO)" scripts/tools.sh $(TOOLS)
+	@touch $@
+
+.PHONY: bench
+bench: ## Run the benchmarks (BENCH=regexp, BENCHTIME=1s, PKG=./...)
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) -p 1 $(PKG)
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for FUZZTIME (10s)
+	GO="$(GO)" FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
+
+.PHONY: deps-demo
+deps-demo:
+	scripts/deps.sh bwrap=bubblewrap git=git python3=python3
+
+.PHONY: deps-test
+deps-test:
+	scripts/deps.sh bwrap=bubblewrap gcc=gcc /usr/include/stdio.h=libc6-dev git=git openssl=openssl python3=python3
+
+.PHONY: clean
+clean: ## Remove what was built (the tools stay)
+	rm -rf bin $(INITBIN) coverage.out

@@ -1,0 +1,282 @@
+package archtest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// rules are all checks, with a tree for each way to break one.
+var rules = []struct {
+	name  string
+	check func(*Tree) []Finding
+	// broken trees must give a finding that contains the key; "fine" trees
+	// must give none.
+	broken map[string]map[string]string
+	fine   []map[string]string
+}{
+	{
+		name:  "every package has a room",
+		check: CheckRooms,
+		broken: map[string]map[string]string{
+			"say where it belongs": {"internal/teapot/a.go": "package teapot"},
+			"pkg/x: ":              {"pkg/x/a.go": "package x"},
+		},
+		fine: []map[string]string{
+			{"internal/policy/a.go": "package policy", "internal/policy/cedarschema/a.go": "package cedarschema"},
+		},
+	},
+	{
+		name:  "imports go one way",
+		check: CheckDirections,
+		broken: map[string]map[string]string{
+			"stands above it":           {"internal/policy/a.go": `package policy; import _ "palyra/internal/toolcall"`},
+			"stands beside it":          {"internal/approval/a.go": `package approval; import _ "palyra/internal/policy"`},
+			"not on its list":           {"internal/reason/a.go": `package reason; import _ "palyra/internal/event"`},
+			"cmd/palyrad: ":             {"cmd/palyrad/main.go": `package main; import _ "palyra/internal/policy"`},
+			"in no room":                {"internal/rpc/a.go": `package rpc; import _ "palyra/internal/teapot"`},
+			"wire format":               {"internal/toolcall/a.go": `package toolcall; import _ "palyra/gen/palyra/v1"`},
+			"only tests may":            {"internal/daemon/a.go": `package daemon; import _ "palyra/internal/approval/approvaltest"`},
+			"attest: imports internal/": {"internal/attest/a.go": `package attest; import _ "palyra/internal/journal"`},
+			"a leaf":                    {"internal/ratelimit/a.go": `package ratelimit; import _ "palyra/internal/reason"`},
+			"bubblewrap: imports":       {"internal/sandbox/bubblewrap/a.go": `package bubblewrap; import _ "palyra/internal/sandbox/process"`},
+			// A file of another platform counts as well.
+			"journal: imports": {"internal/journal/a_windows.go": "//go:build windows\n\npackage journal\n\nimport _ \"palyra/internal/sqlite\""},
+		},
+		fine: []map[string]string{
+			{"internal/toolcall/a.go": `package toolcall; import (_ "palyra/internal/decision"; _ "palyra/internal/reason")`},
+			{"internal/builtin/a.go": `package builtin; import _ "palyra/internal/sandbox"`},
+			{"internal/policy/a.go": `package policy; import _ "palyra/internal/policy/cedarschema"`},
+			{"internal/policy/a_test.go": `package policy; import _ "palyra/internal/toolcall"`},
+			{"internal/approval/approvaltest/a.go": `package approvaltest; import _ "palyra/internal/sqlite"`},
+		},
+	},
+	{
+		name:  "only daemon reaches an executor",
+		check: CheckExecutors,
+		broken: map[string]map[string]string{
+			"internal/rpc > internal/builtin": {"internal/rpc/a.go": `package rpc; import _ "palyra/internal/builtin"`},
+			"internal/toolcall > internal/dispatch > internal/sandbox/bubblewrap": {
+				"internal/toolcall/a.go": `package toolcall; import _ "palyra/internal/dispatch"`,
+				"internal/dispatch/a.go": `package dispatch; import _ "palyra/internal/sandbox/bubblewrap"`,
+			},
+			"cmd/palyra > internal/daemon > internal/builtin": {
+				"cmd/palyra/main.go":    `package main; import _ "palyra/internal/daemon"`,
+				"internal/daemon/a.go":  `package daemon; import _ "palyra/internal/builtin"`,
+				"internal/builtin/a.go": "package builtin",
+			},
+			"calls no other": {"internal/builtin/a.go": `package builtin; import _ "palyra/internal/sandbox/bubblewrap"`},
+		},
+		fine: []map[string]string{
+			{
+				"internal/daemon/a.go":           `package daemon; import _ "palyra/internal/builtin"`,
+				"cmd/palyrad/main.go":            `package main; import _ "palyra/internal/daemon"`,
+				"internal/builtin/a.go":          "package builtin",
+				"internal/toolcall/fake_test.go": `package toolcall; import _ "palyra/internal/builtin"`,
+			},
+		},
+	},
+	{
+		name:  "heavy dependencies have one home",
+		check: CheckHomes,
+		broken: map[string]map[string]string{
+			"belongs to internal/policy": {"internal/decision/a.go": `package decision; import _ "github.com/cedar-policy/cedar-go/types"`},
+			"the wire stops":             {"internal/toolcall/a.go": `package toolcall; import _ "connectrpc.com/connect"`},
+			"belongs to internal/sqlite": {"internal/journal/a.go": `package journal; import _ "database/sql"`},
+			"belongs to no room":         {"internal/daemon/a.go": `package daemon; import _ "github.com/bytecodealliance/wasmtime-go/v39"`},
+			"second way to run a tool":   {"internal/rpc/a.go": `package rpc; import _ "os/exec"`},
+			"pure Go":                    {"internal/vault/a.go": `package vault; import _ "C"`},
+		},
+		fine: []map[string]string{
+			{"internal/policy/a.go": `package policy; import _ "github.com/cedar-policy/cedar-go"`},
+			{"internal/rpc/a.go": `package rpc; import _ "connectrpc.com/connect"`},
+			{"internal/journal/a_test.go": `package journal; import _ "os/exec"`},
+		},
+	},
+	{
+		name:  "only decision makes permits",
+		check: CheckPermits,
+		broken: map[string]map[string]string{
+			"dispatch/a.go:2":  {"internal/dispatch/a.go": "package dispatch; import \"palyra/internal/decision\"\nvar p = &decision.Permit{}"},
+			"dispatch/b.go:2":  {"internal/dispatch/b.go": "package dispatch; import d \"palyra/internal/decision\"\nvar p = new(d.Permit)"},
+			"dispatch/c.go:2":  {"internal/dispatch/c.go": "package dispatch; import \"palyra/internal/decision\"\nvar p decision.Permit"},
+			"in one place":     {"internal/decision/a.go": "package decision; type Permit struct{}; func Make() *Permit { return &Permit{} }; func more() *Permit { return &Permit{} }"},
+			"toolcall/a.go:2:": {"internal/toolcall/a.go": "package toolcall; import \"palyra/internal/decision\"\nfunc f() { x := decision.Permit{}; _ = x }"},
+		},
+		fine: []map[string]string{
+			{"internal/decision/a.go": "package decision; type Permit struct{}; func Make() *Permit { return &Permit{} }"},
+			{"internal/dispatch/a.go": `package dispatch; import "palyra/internal/decision"; func Run(p *decision.Permit) { var q *decision.Permit; _ = q }`},
+			{"internal/dispatch/a_test.go": `package dispatch; import "palyra/internal/decision"; var zero = &decision.Permit{}`},
+		},
+	},
+	{
+		name:  "one package comment per package",
+		check: CheckPackageComments,
+		broken: map[string]map[string]string{
+			"no file has":   {"internal/policy/a.go": "package policy"},
+			"a.go, b.go":    {"internal/policy/a.go": "// Package policy is.\npackage policy", "internal/policy/b.go": "// Package policy is, too.\npackage policy"},
+			"no file has a": {"test/e2e/a_test.go": "package e2e"},
+		},
+		fine: []map[string]string{
+			{"internal/policy/a.go": "// Package policy is.\npackage policy", "internal/policy/b_test.go": "package policy_test"},
+			{"gen/palyra/v1/a.pb.go": "// Code generated by protoc-gen-go. DO NOT EDIT.\n\npackage palyrav1"},
+			{"internal/policy/a.go": "// Package policy is.\npackage policy", "internal/policy/b_linux.go": "//go:build linux\n\npackage policy"},
+		},
+	},
+	{
+		name:  "no init functions",
+		check: CheckInits,
+		broken: map[string]map[string]string{
+			"a.go:1":      {"internal/policy/a.go": "package policy; func init() {}"},
+			"a_test.go:1": {"internal/policy/a_test.go": "package policy; func init() {}"},
+		},
+		fine: []map[string]string{
+			{"internal/policy/a.go": "package policy; type t struct{}; func (t) init() {}"},
+			{"gen/a.pb.go": "// Code generated by protoc-gen-go. DO NOT EDIT.\n\npackage gen\n\nfunc init() {}"},
+		},
+	},
+	{
+		name:  "no context in a struct",
+		check: CheckContextFields,
+		broken: map[string]map[string]string{
+			"a.go:1": {"internal/run/a.go": `package run; import "context"; type T struct { ctx context.Context }`},
+			"b.go:1": {"internal/run/b.go": `package run; import c "context"; type T struct { inner struct { c.Context } }`},
+		},
+		fine: []map[string]string{
+			{"internal/run/a.go": `package run; import "context"; type T struct { stop context.CancelFunc }; func f(ctx context.Context) {}`},
+			{"internal/run/a_test.go": `package run; import "context"; type T struct { ctx context.Context }`},
+			{"internal/run/runtest/a.go": `package runtest; import "context"; type T struct { ctx context.Context }`},
+		},
+	},
+	{
+		name:  "packages have telling names",
+		check: CheckNames,
+		broken: map[string]map[string]string{
+			`"util"`:    {"internal/util/a.go": "package util"},
+			`"helpers"`: {"internal/policy/helpers/a.go": "package helpers"},
+			`"shared"`:  {"internal/shared/words/a.go": "package words"},
+			`"common"`:  {"internal/odd/a.go": "package common"},
+		},
+		fine: []map[string]string{{"internal/policy/a.go": "package policy"}},
+	},
+	{
+		name:  "files stay short",
+		check: CheckLengths,
+		broken: map[string]map[string]string{
+			"split it by subject": {"internal/policy/a.go": "package policy\n" + strings.Repeat("// line\n", MaxLines)},
+		},
+		fine: []map[string]string{
+			{"internal/policy/a.go": "package policy\n" + strings.Repeat("// line\n", MaxLines-2)},
+			{"gen/a.pb.go": "// Code generated by protoc-gen-go. DO NOT EDIT.\n\npackage gen\n" + strings.Repeat("// line\n", MaxLines)},
+		},
+	},
+	{
+		name:  "imports name what they use",
+		check: CheckImportForms,
+		broken: map[string]map[string]string{
+			"dot import": {"internal/policy/a.go": `package policy; import . "fmt"`},
+			"for effect": {"internal/sqlite/a.go": `package sqlite; import _ "modernc.org/sqlite"`},
+		},
+		fine: []map[string]string{
+			{"internal/policy/a.go": `package policy; import _ "embed"`},
+			{"internal/deps/a.go": `package deps; import _ "fmt"`},
+		},
+	},
+}
+
+// TestRepository runs every rule over the sources as they are.
+func TestRepository(t *testing.T) {
+	tree, err := Load("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(tree.Packages) < 5 || tree.Packages["internal/archtest"] == nil {
+		t.Fatalf("only %d packages were read; the rules would pass on nothing", len(tree.Packages))
+	}
+	for _, rule := range rules {
+		t.Run(strings.ReplaceAll(rule.name, " ", "_"), func(t *testing.T) {
+			for _, f := range rule.check(tree) {
+				t.Error(f)
+			}
+		})
+	}
+}
+
+// TestRulesBite breaks every rule in every way it knows, so that a rule that
+// finds nothing is seen.
+func TestRulesBite(t *testing.T) {
+	for _, rule := range rules {
+		t.Run(strings.ReplaceAll(rule.name, " ", "_"), func(t *testing.T) {
+			if len(rule.broken) == 0 {
+				t.Fatal("the rule has no negative control")
+			}
+			for want, sources := range rule.broken {
+				findings := rule.check(parse(t, sources))
+				if !slices.ContainsFunc(findings, func(f Finding) bool { return strings.Contains(f.String(), want) }) {
+					t.Errorf("%v\ngives %v, want one with %q", sources, findings, want)
+				}
+			}
+			for _, sources := range rule.fine {
+				if findings := rule.check(parse(t, sources)); len(findings) > 0 {
+					t.Errorf("%v\ngives %v, want none", sources, findings)
+				}
+			}
+		})
+	}
+}
+
+func TestContextExceptions(t *testing.T) {
+	tree := parse(t, map[string]string{
+		"internal/run/a.go": `package run; import "context"; type Held struct { ctx context.Context }`,
+	})
+	if got := contextFields(tree, map[string]string{"internal/run.Held": "the API of a library wants it"}); len(got) > 0 {
+		t.Errorf("a listed exception is still found: %v", got)
+	}
+	stale := contextFields(tree, map[string]string{"internal/run.Held": "x", "internal/run.Gone": "y"})
+	if len(stale) != 1 || !strings.Contains(stale[0].String(), "remove the exception") {
+		t.Errorf("a stale exception gives %v", stale)
+	}
+}
+
+// TestMap holds the tables themselves to their own rules.
+func TestMap(t *testing.T) {
+	seen := make(map[string]bool)
+	for _, r := range Rooms {
+		if r.Why == "" {
+			t.Errorf("room %s has no reason", r.Dir)
+		}
+		if seen[r.Dir] {
+			t.Errorf("room %s is listed twice", r.Dir)
+		}
+		seen[r.Dir] = true
+		for _, other := range append(slices.Clone(r.Only), r.Also...) {
+			if _, ok := room(other); !ok {
+				t.Errorf("room %s names %s, which is no room", r.Dir, other)
+			}
+		}
+	}
+	for _, h := range Homes {
+		if h.Why == "" || len(h.Modules) == 0 {
+			t.Errorf("home of %v has no reason or no module", h.Modules)
+		}
+		for _, dir := range h.Rooms {
+			if _, ok := room(dir); !ok {
+				t.Errorf("home of %v names %s, which is no room", h.Modules, dir)
+			}
+		}
+	}
+	for key, why := range ContextFields {
+		if why == "" {
+			t.Errorf("exception %s has no reason", key)
+		}
+	}
+}
+
+func parse(t *testing.T, sources map[string]string) *Tree {
+	t.Helper()
+	tree, err := Parse(sources)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}

@@ -1,0 +1,276 @@
+package archtest
+
+import (
+	"fmt"
+	"go/ast"
+	"slices"
+	"strings"
+)
+
+// Executors are the packages that run calls. Dispatch reaches them only
+// through values that daemon hands it.
+var Executors = []string{
+	"internal/builtin",
+	"internal/sandbox/process",
+	"internal/sandbox/bubblewrap",
+	"internal/sandbox/seatbelt",
+	"internal/sandbox/jobobject",
+	"internal/sandbox/wasm",
+	"internal/mcp/upstream",
+	"internal/node",
+}
+
+// reachers may reach an executor, directly or through other packages.
+var reachers = map[string]string{
+	"internal/daemon": "it builds the executors and hands them to dispatch",
+	"cmd/palyrad":     "it calls daemon",
+	"test":            "end-to-end tests run the whole daemon",
+}
+
+// CheckExecutors finds packages that can reach an executor though they are
+// not daemon or its main. Executors may import their own parts.
+func CheckExecutors(t *Tree) []Finding {
+	var out []Finding
+	for _, p := range t.Sorted() {
+		if mayReach(p.Dir) || inAny(p.Dir, Executors) || testSupport(p.Dir) {
+			continue
+		}
+		if chain := reach(t, p.Dir); chain != nil {
+			out = append(out, Finding{p.Dir, fmt.Sprintf(
+				"reaches an executor: %s; only daemon may, so that no call runs without a permit", strings.Join(chain, " > "))})
+		}
+	}
+	for _, p := range t.Sorted() {
+		out = append(out, crossings(p)...)
+	}
+	return out
+}
+
+// crossings finds executors that import other executors.
+func crossings(p *Package) []Finding {
+	var out []Finding
+	for _, base := range Executors {
+		if !within(p.Dir, base) {
+			continue
+		}
+		for _, imported := range p.Imports() {
+			dir, ok := own(imported)
+			if ok && inAny(dir, Executors) && !within(dir, base) {
+				out = append(out, Finding{p.Dir, "imports the executor " + dir + "; an executor runs what it is given and calls no other"})
+			}
+		}
+	}
+	return out
+}
+
+func mayReach(dir string) bool {
+	for base := range reachers {
+		if within(dir, base) {
+			return true
+		}
+	}
+	return false
+}
+
+// reach returns a chain of imports from dir to an executor, or nil.
+func reach(t *Tree, dir string) []string {
+	type step struct {
+		dir   string
+		chain []string
+	}
+	seen := map[string]bool{dir: true}
+	for queue := []step{{dir, []string{dir}}}; len(queue) > 0; queue = queue[1:] {
+		p := t.Packages[queue[0].dir]
+		if p == nil {
+			continue
+		}
+		for _, imported := range p.Imports() {
+			next, ok := own(imported)
+			if !ok || seen[next] {
+				continue
+			}
+			chain := append(slices.Clone(queue[0].chain), next)
+			if inAny(next, Executors) {
+				return chain
+			}
+			seen[next] = true
+			queue = append(queue, step{next, chain})
+		}
+	}
+	return nil
+}
+
+// Home says which folders may import a module.
+type Home struct {
+	Modules []string
+	Rooms   []string
+	Why     string
+}
+
+// Homes gives each heavy or dangerous dependency its place. An empty list of
+// rooms bans the module.
+var Homes = []Home{
+	{
+		Modules: []string{"github.com/cedar-policy/cedar-go"},
+		Rooms:   []string{"internal/policy"},
+		Why:     "one decision language, one engine, and one place to mend when its unstable packages change",
+	},
+	{
+		Modules: []string{"connectrpc.com"},
+		Rooms:   []string{"internal/rpc", "internal/cli", "internal/daemon", "gen", "test"},
+		Why:     "the wire stops at the surface; daemon only mounts the handlers",
+	},
+	{
+		Modules: []string{"google.golang.org/grpc"},
+		Rooms:   []string{"internal/rpc", "test"},
+		Why:     "connect speaks gRPC; grpc-go is there for interoperation",
+	},
+	{
+		Modules: []string{"database/sql", "zombiezen.com/go/sqlite", "modernc.org/sqlite"},
+		Rooms:   []string{"internal/sqlite"},
+		Why:     "one writer, one set of migrations; the rooms see interfaces",
+	},
+	{
+		Modules: []string{"github.com/bytecodealliance/wasmtime-go", "github.com/tetratelabs/wazero"},
+		Why:     "the WASM engine counts as hostile and needs cgo; it will live in cmd/palyra-wasm alone",
+	},
+	{
+		Modules: []string{"golang.org/x/sys", "syscall"},
+		Rooms:   []string{"internal/sandbox", "internal/builtin", "internal/egress", "internal/workspace", "internal/identity/keyfile", "internal/daemon", "internal/cli", "internal/sqlite", "cmd/palyra-init", "cmd/palyrad", "cmd/palyra", "test"},
+		Why:     "raw system calls belong where isolation and file access are built, where key files are guarded and where signals are caught",
+	},
+	{
+		Modules: []string{"os/exec"},
+		Rooms:   []string{"internal/sandbox", "cmd/palyra-init", "test"},
+		Why:     "a program that is started anywhere else is a second way to run a tool",
+	},
+	{
+		Modules: []string{"github.com/landlock-lsm/go-landlock", "golang.org/x/net/bpf"},
+		Rooms:   []string{"internal/sandbox", "cmd/palyra-init"},
+		Why:     "isolation is built in one place",
+	},
+	{
+		Modules: []string{"unsafe"},
+		Rooms:   []string{"internal/sandbox", "cmd/palyra-init"},
+		Why:     "only system calls without a wrapper need it",
+	},
+	{
+		Modules: []string{"plugin", "C"},
+		Why:     "palyrad is pure Go",
+	},
+}
+
+// CheckHomes finds imports of a module outside its home, in hand-written and
+// generated files but not in tests.
+func CheckHomes(t *Tree) []Finding {
+	var out []Finding
+	for _, p := range t.Sorted() {
+		if within(p.Dir, "internal/deps") || testSupport(p.Dir) {
+			continue
+		}
+		for _, f := range p.Files {
+			if f.Test || f.Generated {
+				continue
+			}
+			for _, imported := range f.Imports {
+				if h, ok := strays(p.Dir, imported); ok {
+					out = append(out, Finding{f.Path, fmt.Sprintf("imports %s, which belongs to %s: %s", imported, h.place(), h.Why)})
+				}
+			}
+		}
+	}
+	return out
+}
+
+func strays(dir, imported string) (Home, bool) {
+	for _, h := range Homes {
+		for _, m := range h.Modules {
+			if within(imported, m) && !inAny(dir, h.Rooms) {
+				return h, true
+			}
+		}
+	}
+	return Home{}, false
+}
+
+func (h Home) place() string {
+	if len(h.Rooms) == 0 {
+		return "no room"
+	}
+	return strings.Join(h.Rooms, ", ")
+}
+
+// CheckPermits finds places that make a decision.Permit outside package
+// decision, and more than one place inside it.
+func CheckPermits(t *Tree) []Finding {
+	const home = "internal/decision"
+	var out, minted []Finding
+	t.forEachFile(false, func(p *Package, f *File) {
+		name := "Permit"
+		if p.Dir != home {
+			alias := localName(f, Module+"/"+home)
+			if alias == "" {
+				return
+			}
+			name = alias + ".Permit"
+		}
+		ast.Inspect(f.Syntax, func(n ast.Node) bool {
+			if !makes(n, name) {
+				return true
+			}
+			where := Finding{t.at(n), "makes a decision.Permit; only decision.Make may, in one place"}
+			if p.Dir == home {
+				minted = append(minted, where)
+			} else {
+				out = append(out, where)
+			}
+			return true
+		})
+	})
+	if len(minted) > 1 {
+		out = append(out, minted...)
+	}
+	return out
+}
+
+// makes reports whether n creates a value of the named type: a composite
+// literal, new(T), or a variable or field that holds T rather than *T.
+func makes(n ast.Node, name string) bool {
+	switch n := n.(type) {
+	case *ast.CompositeLit:
+		return typeName(n.Type) == name
+	case *ast.CallExpr:
+		id, ok := n.Fun.(*ast.Ident)
+		return ok && id.Name == "new" && len(n.Args) == 1 && typeName(n.Args[0]) == name
+	case *ast.ValueSpec:
+		return typeName(n.Type) == name
+	}
+	return false
+}
+
+func typeName(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name
+	case *ast.SelectorExpr:
+		if id, ok := e.X.(*ast.Ident); ok {
+			return id.Name + "." + e.Sel.Name
+		}
+	}
+	return ""
+}
+
+// localName is the name under which a file knows an import, "" when it does
+// not import it.
+func localName(f *File, imported string) string {
+	for _, spec := range f.Syntax.Imports {
+		if strings.Trim(spec.Path.Value, `"`) != imported {
+			continue
+		}
+		if spec.Name != nil {
+			return spec.Name.Name
+		}
+		return imported[strings.LastIndex(imported, "/")+1:]
+	}
+	return ""
+}

@@ -1,0 +1,186 @@
+package archtest
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Room is a folder of the map in architecture.md. A folder below it belongs
+// to it unless it is listed itself.
+type Room struct {
+	Dir string
+	// Layer orders the rooms: imports go from a higher layer to a lower one.
+	Layer int
+	// Only, when not nil, lists all rooms that this one may import.
+	Only []string
+	// Also lists rooms beside this one that it may import.
+	Also []string
+	// Why is the reason that a broken rule prints.
+	Why string
+}
+
+// none is an Only list that allows nothing.
+var none = []string{}
+
+// The layers, from what runs everything to what knows nothing.
+const (
+	layerMain = 100 - 10*iota
+	layerWiring
+	layerSurface
+	layerPipeline
+	layerDispatch
+	layerDecision
+	layerStage
+	layerWords
+	layerGround
+	layerLeaf
+)
+
+// Rooms is the map. A room need not exist yet; a package that is in none of
+// them fails the build.
+var Rooms = []Room{
+	{Dir: "cmd/palyrad", Layer: layerMain, Only: []string{"internal/daemon", "internal/config", "internal/version", "internal/reason"}, Why: "the daemon's main reads flags and calls daemon.Run; what it did beyond that could not be tested"},
+	{Dir: "cmd/palyra", Layer: layerMain, Only: []string{"internal/cli", "internal/version"}, Why: "the CLI's main only calls cli, so that testscript can run the same code"},
+	{Dir: "cmd/palyra-init", Layer: layerMain, Only: []string{"internal/sandbox"}, Why: "the helper runs inside the sandbox; all that it links is attack surface"},
+	{Dir: "cmd/palyra-wasm", Layer: layerMain, Only: []string{"internal/sandbox"}, Why: "the WASM worker counts as hostile and shares only the sandbox's vocabulary"},
+
+	{Dir: "internal/daemon", Layer: layerWiring, Why: "the one package that knows all rooms"},
+	{Dir: "internal/cli", Layer: layerWiring, Why: "the CLI is a client: what it can do, every API client can do"},
+
+	{Dir: "internal/rpc", Layer: layerSurface, Why: "a surface proposes calls to the pipeline and does not reach around it"},
+	{Dir: "internal/console", Layer: layerSurface, Why: "a surface proposes calls to the pipeline and does not reach around it"},
+	{Dir: "internal/mcp", Layer: layerSurface, Why: "a surface proposes calls to the pipeline and does not reach around it"},
+	{Dir: "internal/run", Layer: layerSurface, Why: "the model loop sends every tool call through the pipeline"},
+	{Dir: "internal/sqlite", Layer: layerSurface, Why: "stores implement the interfaces of the rooms; the rooms do not know them"},
+
+	{Dir: "internal/toolcall", Layer: layerPipeline, Why: "the one place where the stages meet, in order"},
+	{Dir: "internal/dispatch", Layer: layerDispatch, Why: "dispatch takes permits; it does not judge"},
+	{Dir: "internal/decision", Layer: layerDecision, Why: "a decision is pure: verdict, answer and budget in, record and permit out"},
+
+	{Dir: "internal/policy", Layer: layerStage, Why: "policy does not know who asks humans or who writes records"},
+	{Dir: "internal/approval", Layer: layerStage, Why: "approval knows its store and its evaluator as interfaces of its own"},
+	{Dir: "internal/attest", Layer: layerStage, Why: "attest signs statements; it does not know how they came about"},
+	{Dir: "internal/journal", Layer: layerStage, Why: "the journal knows bytes, not domains"},
+	{Dir: "internal/vault", Layer: layerStage, Why: "no vault method without a caller; who calls is not its business"},
+	{Dir: "internal/identity", Layer: layerStage, Why: "identity issues certificates; what they permit is policy's business"},
+	{Dir: "internal/skill", Layer: layerStage, Why: "a skill is a package with a manifest; running it is the executor's business"},
+	{Dir: "internal/model", Layer: layerStage, Why: "a provider turns messages into deltas; it runs no tools"},
+	{Dir: "internal/sandbox", Layer: layerStage, Why: "the vocabulary of isolation does not know its backends"},
+	{Dir: "internal/sandbox/process", Layer: layerStage, Also: []string{"internal/sandbox"}, Why: "a backend knows the vocabulary and no other backend"},
+	{Dir: "internal/sandbox/bubblewrap", Layer: layerStage, Also: []string{"internal/sandbox"}, Why: "a backend knows the vocabulary and no other backend"},
+	{Dir: "internal/sandbox/seatbelt", Layer: layerStage, Also: []string{"internal/sandbox"}, Why: "a backend knows the vocabulary and no other backend"},
+	{Dir: "internal/sandbox/jobobject", Layer: layerStage, Also: []string{"internal/sandbox"}, Why: "a backend knows the vocabulary and no other backend"},
+	{Dir: "internal/sandbox/wasm", Layer: layerStage, Also: []string{"internal/sandbox"}, Why: "a backend knows the vocabulary and no other backend"},
+	{Dir: "internal/builtin", Layer: layerStage, Also: []string{"internal/sandbox"}, Why: "a builtin tool knows what a call is, not who decided it"},
+
+	{Dir: "internal/tool", Layer: layerWords, Only: []string{"internal/access", "internal/canonical", "internal/reason"}, Why: "the vocabulary of a call, shared by every stage, must drag nothing in"},
+	{Dir: "internal/egress", Layer: layerWords, Also: []string{"internal/tool"}, Why: "host rules are the same whoever fetches"},
+
+	{Dir: "internal/workspace", Layer: layerGround, Only: []string{"internal/canonical", "internal/reason"}, Why: "files inside a declared root, whoever opens them"},
+	{Dir: "internal/config", Layer: layerGround, Only: []string{"internal/access", "internal/reason"}, Why: "the file and its checks; rooms get plain values from daemon"},
+	{Dir: "internal/ratelimit", Layer: layerGround, Only: none, Why: "a leaf: token buckets know keys, not principals"},
+
+	{Dir: "internal/access", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
+	{Dir: "internal/reason", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
+	{Dir: "internal/event", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
+	{Dir: "internal/canonical", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
+	{Dir: "internal/version", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
+	{Dir: "gen", Layer: layerLeaf, Only: none, Why: "generated from the protos alone"},
+
+	{Dir: "internal/archtest", Layer: layerMain, Only: none, Why: "it reads sources and imports none of them"},
+	{Dir: "internal/deps", Layer: layerMain, Only: none, Why: "it only names modules"},
+	{Dir: "test", Layer: layerMain, Why: "end-to-end, attack, fault and bench tests drive the whole"},
+}
+
+// room returns the room with the longest folder that holds dir.
+func room(dir string) (Room, bool) {
+	var best Room
+	found := false
+	for _, r := range Rooms {
+		if within(dir, r.Dir) && len(r.Dir) >= len(best.Dir) {
+			best, found = r, true
+		}
+	}
+	return best, found
+}
+
+// CheckRooms finds packages that stand nowhere on the map.
+func CheckRooms(t *Tree) []Finding {
+	var out []Finding
+	for _, p := range t.Sorted() {
+		if _, ok := room(p.Dir); !ok {
+			out = append(out, Finding{p.Dir, "this package is in no room: say where it belongs, in archtest.Rooms, CONTRIBUTING.md and RATIONALE.md"})
+		}
+	}
+	return out
+}
+
+// CheckDirections finds imports that go up, sideways, or beyond what a room
+// may know. Tests may import what they need.
+func CheckDirections(t *Tree) []Finding {
+	var out []Finding
+	for _, p := range t.Sorted() {
+		from, ok := room(p.Dir)
+		if !ok || testSupport(p.Dir) {
+			continue
+		}
+		for _, imported := range p.Imports() {
+			dir, isOwn := own(imported)
+			if !isOwn || within(dir, from.Dir) && sameRoom(dir, from) {
+				continue
+			}
+			if say := judge(from, dir); say != "" {
+				out = append(out, Finding{p.Dir, fmt.Sprintf("imports %s, %s; %s", dir, say, from.Why)})
+			}
+		}
+	}
+	return out
+}
+
+func sameRoom(dir string, r Room) bool {
+	to, ok := room(dir)
+	return ok && to.Dir == r.Dir
+}
+
+// judge returns what is wrong with an import of dir by a room, or "".
+func judge(from Room, dir string) string {
+	to, ok := room(dir)
+	switch {
+	case !ok:
+		return "which is in no room"
+	case testSupport(dir):
+		return "which only tests may import"
+	case within(dir, "gen") && !inAny(from.Dir, wireRooms):
+		return "but only " + strings.Join(wireRooms, ", ") + " speak the wire format, so that a change of the API stops there"
+	case from.Only != nil:
+		if !slices.Contains(from.Only, to.Dir) {
+			return "which is not on its list"
+		}
+	case slices.Contains(from.Also, to.Dir):
+	case to.Layer == from.Layer:
+		return "which stands beside it"
+	case to.Layer > from.Layer:
+		return "which stands above it"
+	}
+	return ""
+}
+
+// wireRooms may import the generated code.
+var wireRooms = []string{"internal/rpc", "internal/cli", "internal/console", "internal/daemon", "test"}
+
+// testSupport reports whether dir is a helper package for tests, such as
+// internal/approval/approvaltest: named for the package that holds it.
+func testSupport(dir string) bool {
+	return path.Base(dir) == path.Base(path.Dir(dir))+"test"
+}
+
+func inAny(dir string, list []string) bool {
+	for _, base := range list {
+		if within(dir, base) {
+			return true
+		}
+	}
+	return false
+}
