@@ -1,0 +1,89 @@
+package access
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"time"
+)
+
+// Role is a name that rules speak of. The built-in roles carry permissions
+// through the default access policies; a role that an operator adds carries
+// none by itself and exists for rules such as "two from security".
+type Role string
+
+// The built-in roles.
+const (
+	RoleOwner     Role = "owner"
+	RoleAdmin     Role = "admin"
+	RoleOperator  Role = "operator"
+	RoleAuditor   Role = "auditor"
+	RoleDeveloper Role = "developer"
+	RoleAgent     Role = "agent"
+)
+
+// BuiltinRoles are the roles that always exist, in descending power.
+var BuiltinRoles = []Role{RoleOwner, RoleAdmin, RoleOperator, RoleAuditor, RoleDeveloper, RoleAgent}
+
+var roleForm = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}$`)
+
+// ParseRole checks the form of a role name: 1 to 32 of [a-z0-9_], beginning
+// with a letter, so that it can be an attribute name in Cedar.
+func ParseRole(s string) (Role, error) {
+	if !roleForm.MatchString(s) {
+		return "", fmt.Errorf("role %q: a role is 1 to 32 of a-z, 0-9 and '_' and begins with a letter", s)
+	}
+	return Role(s), nil
+}
+
+// Surface is where a vote or a call came from.
+type Surface string
+
+// The surfaces.
+const (
+	SurfaceConsole  Surface = "console"
+	SurfaceCLI      Surface = "cli"
+	SurfaceTUI      Surface = "tui"
+	SurfaceGRPC     Surface = "grpc"
+	SurfaceStream   Surface = "stream"
+	SurfaceInClient Surface = "in_client"
+	SurfaceWebhook  Surface = "webhook"
+)
+
+// Permission is a Cedar action of the API's access rules, such as
+// "approval.decide".
+type Permission string
+
+// Member is a principal that the gateway knows: a user, or an agent that acts
+// for one.
+type Member struct {
+	Principal Principal `json:"principal"`
+	// Owner is the user an agent acts on behalf of; zero for a user.
+	Owner    Principal `json:"owner"`
+	Roles    []Role    `json:"roles"`
+	Disabled bool      `json:"disabled"`
+	// CreatedAt is in UTC.
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// Holds reports whether m has the role and is not disabled.
+func (m Member) Holds(r Role) bool { return !m.Disabled && slices.Contains(m.Roles, r) }
+
+// Caller is an authenticated principal together with how it came in. It is
+// made from a credential, never from a header or a message field.
+type Caller struct {
+	Principal Principal `json:"principal"`
+	// OnBehalfOf is the user that answers for the call: the principal itself
+	// when it is a user, the owner when it is an agent.
+	OnBehalfOf Principal `json:"on_behalf_of"`
+	Roles      []Role    `json:"roles"`
+	// DeviceID is the ULID of the device whose certificate was shown.
+	DeviceID string  `json:"device_id"`
+	Surface  Surface `json:"surface"`
+	// Paired is true for a device that holds its own key and certificate.
+	Paired bool `json:"paired"`
+	// Present is true when the person proved presence (see product.md).
+	Present bool `json:"present"`
+	// Address is the peer's network address, for rate limits and logs.
+	Address string `json:"-"`
+}

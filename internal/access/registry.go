@@ -1,0 +1,157 @@
+package access
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// MemberStore is where a Registry reads the members from.
+type MemberStore interface {
+	Members(ctx context.Context) ([]Member, error)
+}
+
+// Registry is the set of members in memory, for decisions that cannot wait for
+// a disk. It is safe for concurrent use and returns copies.
+type Registry struct {
+	store MemberStore
+	roles []Role
+
+	// changing keeps changes and their callbacks in order; mu guards the maps.
+	changing sync.Mutex
+	mu       sync.RWMutex
+	members  map[Principal]Member
+	watchers map[int]func()
+	next     int
+}
+
+// NewRegistry loads the members from store. Declared are the roles that the
+// operator added to the built-in ones.
+func NewRegistry(ctx context.Context, store MemberStore, declared []Role) (*Registry, error) {
+	r := &Registry{
+		store: store, roles: slices.Clone(BuiltinRoles),
+		members: map[Principal]Member{}, watchers: map[int]func(){},
+	}
+	for _, d := range declared {
+		role, err := ParseRole(string(d))
+		if err != nil {
+			return nil, fmt.Errorf("declaring roles: %w", err)
+		}
+		if !slices.Contains(r.roles, role) {
+			r.roles = append(r.roles, role)
+		}
+	}
+	return r, r.Load(ctx)
+}
+
+// Load replaces the members by those of the store and tells the watchers.
+func (r *Registry) Load(ctx context.Context) error {
+	r.changing.Lock()
+	defer r.changing.Unlock()
+	list, err := r.store.Members(ctx)
+	if err != nil {
+		return fmt.Errorf("loading members: %w", err)
+	}
+	members := make(map[Principal]Member, len(list))
+	for _, m := range list {
+		members[m.Principal] = m.clone()
+	}
+	r.mu.Lock()
+	r.members = members
+	r.mu.Unlock()
+	r.tell()
+	return nil
+}
+
+// Put adds or replaces one member, after the store has it, and tells the
+// watchers.
+func (r *Registry) Put(m Member) {
+	r.changing.Lock()
+	defer r.changing.Unlock()
+	r.mu.Lock()
+	r.members[m.Principal] = m.clone()
+	r.mu.Unlock()
+	r.tell()
+}
+
+// Get returns a member, disabled ones included.
+func (r *Registry) Get(p Principal) (Member, bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	m, ok := r.members[p]
+	return m.clone(), ok
+}
+
+// List returns all members, disabled ones included, ordered by principal.
+func (r *Registry) List() []Member {
+	r.mu.RLock()
+	list := make([]Member, 0, len(r.members))
+	for _, m := range r.members {
+		list = append(list, m.clone())
+	}
+	r.mu.RUnlock()
+	slices.SortFunc(list, func(a, b Member) int { return strings.Compare(a.Principal.String(), b.Principal.String()) })
+	return list
+}
+
+// Roles returns the built-in roles and then the declared ones.
+func (r *Registry) Roles() []Role { return slices.Clone(r.roles) }
+
+// HasRole reports whether the role is built in or declared.
+func (r *Registry) HasRole(role Role) bool { return slices.Contains(r.roles, role) }
+
+// Active returns a member that may act now: it is known and not disabled, and
+// if it acts for an owner, so is the owner.
+func (r *Registry) Active(p Principal) (Member, bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	m, ok := r.members[p]
+	if !ok || m.Disabled {
+		return Member{}, false
+	}
+	if m.Owner.IsZero() {
+		return m.clone(), m.Principal.Kind != KindAgent
+	}
+	owner, ok := r.members[m.Owner]
+	return m.clone(), ok && !owner.Disabled
+}
+
+// Subscribe calls fn after every change, one call at a time and in order,
+// until cancel is called. fn may read the registry but MUST NOT change it.
+func (r *Registry) Subscribe(fn func()) (cancel func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	id := r.next
+	r.next++
+	r.watchers[id] = fn
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.watchers, id)
+	}
+}
+
+// tell runs outside mu, so that a watcher can read what changed.
+func (r *Registry) tell() {
+	r.mu.RLock()
+	ids := make([]int, 0, len(r.watchers))
+	for id := range r.watchers {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	calls := make([]func(), 0, len(ids))
+	for _, id := range ids {
+		calls = append(calls, r.watchers[id])
+	}
+	r.mu.RUnlock()
+	for _, fn := range calls {
+		fn()
+	}
+}
+
+func (m Member) clone() Member {
+	m.Roles = slices.Clone(m.Roles)
+	return m
+}

@@ -1,0 +1,293 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"palyra/internal/access"
+)
+
+// checker collects what is wrong with values that are of the right type.
+type checker struct {
+	origins  Origins
+	findings Findings
+}
+
+// check returns what is wrong with the effective values, in the order of the keys.
+func check(c *Config, origins Origins) Findings {
+	k := &checker{origins: origins}
+	k.paths(c)
+	k.listen(c)
+	k.words(c)
+	k.workspaces(c)
+	k.tools(c)
+	k.runner(c.ProcessRunner)
+	k.hosts("http.allowed_hosts", c.HTTP.AllowedHosts)
+	k.hosts("http.denied_hosts", c.HTTP.DeniedHosts)
+	between(k, "http.max_bytes", c.HTTP.MaxBytes, kib, 256*mib)
+	between(k, "http.timeout_ms", c.HTTP.TimeoutMS, 100, hourMS)
+	k.approvals(c.Approvals)
+	k.rates(c.RateLimits)
+	return k.findings
+}
+
+const (
+	hourMS = 3_600_000
+	dayMS  = 24 * hourMS
+)
+
+func (k *checker) find(key, message, remedy string) {
+	origin, ok := k.origins[key]
+	if !ok {
+		origin = k.origins[parent(key)]
+	}
+	k.findings = append(k.findings, Finding{Key: key, Origin: origin, Message: message, Remedy: remedy})
+}
+
+func between[T cmp.Ordered](k *checker, key string, value, least, most T) {
+	if value < least || value > most {
+		k.find(key, fmt.Sprintf("is %s", showAny(value)), fmt.Sprintf("set it between %s and %s", showAny(least), showAny(most)))
+	}
+}
+
+func showAny(v any) string {
+	if d, ok := v.(time.Duration); ok {
+		return shortDuration(d)
+	}
+	return fmt.Sprint(v)
+}
+
+func (k *checker) oneOf(key, value string, words ...string) {
+	if slices.Contains(words, value) {
+		return
+	}
+	k.find(key, "is "+quote(value), "set it to one of "+strings.Join(words, ", "))
+}
+
+func (k *checker) absolute(key, path string) bool {
+	if filepath.IsAbs(path) {
+		return true
+	}
+	k.find(key, "is "+quote(path)+", which is not an absolute path", "write it from the root, or from ~/")
+	return false
+}
+
+var trustDomainForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
+
+func (k *checker) paths(c *Config) {
+	if c.StateDir == "" {
+		k.find("state_dir", "is not known, as there is no home directory", "set state_dir or HOME")
+	} else {
+		k.absolute("state_dir", c.StateDir)
+	}
+	if c.Policy.Dir != "" && k.absolute("policy.dir", c.Policy.Dir) && !isDir(c.Policy.Dir) {
+		k.find("policy.dir", "is "+quote(c.Policy.Dir)+", which is not a directory", "create it, or leave policy.dir out")
+	}
+	if c.Client.Credentials != "" {
+		k.absolute("client.credentials", c.Client.Credentials)
+	}
+	if !trustDomainForm.MatchString(c.TrustDomain) {
+		k.find("trust_domain", "is "+quote(c.TrustDomain), "use a lower-case domain name such as palyra.example.org")
+	}
+}
+
+func (k *checker) words(c *Config) {
+	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
+	k.oneOf("log.format", c.Log.Format, "text", "json")
+	seen := make(map[access.Role]bool)
+	for _, role := range c.Roles {
+		_, err := access.ParseRole(string(role))
+		switch {
+		case err != nil:
+			k.find("roles", "has "+err.Error(), "")
+		case slices.Contains(access.BuiltinRoles, role):
+			k.find("roles", "has "+quote(string(role))+", which always exists", "leave it out")
+		case seen[role]:
+			k.find("roles", "has "+quote(string(role))+" twice", "leave one out")
+		}
+		seen[role] = true
+	}
+}
+
+func (k *checker) listen(c *Config) {
+	host, ok := k.address("listen.api", c.Listen.API)
+	if ok && !loopback(host) {
+		if !c.Listen.AllowRemote {
+			k.find("listen.api", "is "+quote(c.Listen.API)+", which other machines can reach", "set listen.allow_remote = true, or listen on 127.0.0.1")
+		} else if len(c.Listen.ServerNames) == 0 {
+			k.find("listen.api", "is "+quote(c.Listen.API)+", but no name in the server certificate is one that other machines use", "name the host as others reach it in listen.server_names")
+		}
+	}
+	for _, name := range c.Listen.ServerNames {
+		if !serverName(name) {
+			k.find("listen.server_names", "has "+quote(name), "use DNS names and IP addresses, without port")
+		}
+	}
+	if c.Listen.Metrics != "" {
+		if host, ok := k.address("listen.metrics", c.Listen.Metrics); ok && !loopback(host) {
+			k.find("listen.metrics", "is "+quote(c.Listen.Metrics)+", and metrics have neither TLS nor a login", "listen on 127.0.0.1, and put a proxy before it")
+		}
+	}
+	k.address("client.address", c.Client.Address)
+}
+
+func (k *checker) address(key, value string) (host string, ok bool) {
+	host, port, err := net.SplitHostPort(value)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		k.find(key, "is "+quote(value), `set it to "host:port" with a numeric port`)
+		return "", false
+	}
+	return host, true
+}
+
+// loopback reports whether a listener on host is out of reach for others. An
+// empty host is every interface.
+func loopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback()
+}
+
+var hostNameForm = regexp.MustCompile(`^([a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?\.)*[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?$`)
+
+func serverName(name string) bool {
+	if _, err := netip.ParseAddr(name); err == nil {
+		return true
+	}
+	return len(name) <= 253 && hostNameForm.MatchString(name)
+}
+
+var workspaceForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
+
+func (k *checker) workspaces(c *Config) {
+	seen := make(map[string]bool)
+	for i, w := range c.Workspaces {
+		each := fmt.Sprintf("workspaces[%d]", i)
+		if !workspaceForm.MatchString(w.Name) {
+			k.find(each+".name", "is "+quote(w.Name), "use 1 to 63 of a-z, 0-9, '.', '_', '-', beginning with a letter or digit")
+		} else if seen[w.Name] {
+			k.find(each+".name", "is "+quote(w.Name)+" for the second time", "give each workspace a name of its own")
+		}
+		seen[w.Name] = true
+		if !k.absolute(each+".path", w.Path) {
+			continue
+		}
+		switch {
+		case filepath.Clean(w.Path) == filepath.VolumeName(w.Path)+string(filepath.Separator):
+			k.find(each+".path", "is the root of the file system", "declare the directory that the tools need")
+		case c.StateDir != "" && overlap(w.Path, c.StateDir):
+			k.find(each+".path", "is "+quote(w.Path)+", which overlaps palyrad's own state in "+quote(c.StateDir), "keep workspaces and state_dir apart")
+		}
+	}
+}
+
+// overlap reports whether one directory lies in the other, after symlinks
+// where they exist.
+func overlap(a, b string) bool {
+	a, b = resolved(a), resolved(b)
+	return inside(a, b) || inside(b, a)
+}
+
+func inside(dir, base string) bool {
+	rel, err := filepath.Rel(base, dir)
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
+}
+
+// resolved follows the symlinks of the longest part of path that exists.
+func resolved(path string) string {
+	path = filepath.Clean(path)
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	up := filepath.Dir(path)
+	if up == path {
+		return path
+	}
+	return filepath.Join(resolved(up), filepath.Base(path))
+}
+
+var toolForm = regexp.MustCompile(`^([A-Za-z0-9_.-]+/)?[A-Za-z0-9_.-]+\*?$|^([A-Za-z0-9_.-]+/)?\*$`)
+
+func (k *checker) tools(c *Config) {
+	for _, name := range c.AllowedTools {
+		if !toolForm.MatchString(name) {
+			k.find("allowed_tools", "has "+quote(name), `use a tool's name, a prefix that ends in '*', or "*"`)
+		}
+	}
+	between(k, "max_calls_per_run", c.MaxCallsPerRun, 1, 1_000_000)
+	between(k, "execution_timeout_ms", c.ExecutionTimeoutMS, 100, dayMS)
+}
+
+func (k *checker) runner(p ProcessRunner) {
+	k.oneOf("process_runner.tier", p.Tier, "c", "b")
+	k.oneOf("process_runner.egress_enforcement_mode", p.EgressEnforcementMode, "strict", "preflight", "none")
+	for _, name := range p.AllowedExecutables {
+		if name == "" || strings.ContainsRune(name, filepath.Separator) && !filepath.IsAbs(name) {
+			k.find("process_runner.allowed_executables", "has "+quote(name), "use a base name such as git, or an absolute path")
+		}
+	}
+	k.hosts("process_runner.allowed_egress_hosts", p.AllowedEgressHosts)
+	for _, suffix := range p.AllowedDNSSuffixes {
+		if name := strings.TrimPrefix(suffix, "."); !hostNameForm.MatchString(name) || !strings.Contains(name, ".") {
+			k.find("process_runner.allowed_dns_suffixes", "has "+quote(suffix), "use a domain with at least two labels, such as example.org")
+		}
+	}
+	between(k, "process_runner.cpu_time_limit_ms", p.CPUTimeLimitMS, 100, dayMS)
+	between(k, "process_runner.memory_limit_bytes", p.MemoryLimitBytes, 16*mib, 1024*gib)
+	between(k, "process_runner.max_output_bytes", p.MaxOutputBytes, kib, 64*mib)
+	between(k, "process_runner.max_processes", p.MaxProcesses, 1, 1_000_000)
+	between(k, "process_runner.sandbox_uid", p.SandboxUID, 0, 1<<31-2)
+}
+
+// hosts checks the outer form of host rules; the egress room reads them and
+// is stricter.
+func (k *checker) hosts(key string, rules []string) {
+	for _, rule := range rules {
+		switch {
+		case rule == "" || strings.ContainsFunc(rule, func(r rune) bool { return r <= ' ' || r > '~' }):
+			k.find(key, "has "+quote(rule), "use an ASCII host name or address, with an optional :port")
+		case strings.Contains(rule, "://") || strings.Contains(rule, "@"):
+			k.find(key, "has "+quote(rule), "leave out scheme, user and path")
+		case rule == "*":
+			k.find(key, `has "*"`, "name the hosts, or *.domain for every host below a domain")
+		}
+	}
+}
+
+func (k *checker) approvals(a Approvals) {
+	between(k, "approvals.default_timeout", a.DefaultTimeout, 30*time.Second, 24*time.Hour)
+	between(k, "approvals.max_pending_per_run", a.MaxPendingPerRun, 1, 10_000)
+	between(k, "approvals.max_pending_per_principal", a.MaxPendingPerPrincipal, 1, 100_000)
+	between(k, "approvals.max_created_per_minute_per_run", a.MaxCreatedPerMinutePerRun, 1, 10_000)
+	between(k, "approvals.cooldown", a.Cooldown, 0, time.Hour)
+}
+
+func (k *checker) rates(r RateLimits) {
+	for _, class := range []struct {
+		name  string
+		limit RateLimit
+	}{
+		{"read", r.Read}, {"mutate", r.Mutate}, {"decide", r.Decide}, {"run", r.Run}, {"tool_call", r.ToolCall},
+	} {
+		key := "rate_limits." + class.name
+		// Written so that NaN, which TOML has, is refused too.
+		if p := class.limit.PerSecond; !(p >= 0.001 && p <= 1e6) {
+			k.find(key+".per_second", "is "+fmt.Sprint(p), "set it between 0.001 and 1000000")
+		}
+		between(k, key+".burst", class.limit.Burst, 1, 1_000_000)
+	}
+	between(k, "rate_limits.global_factor", r.GlobalFactor, 1, 10_000)
+}

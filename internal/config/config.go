@@ -1,0 +1,179 @@
+// Package config reads palyra.toml: its keys, their defaults, the PALYRA_*
+// variables and flags that override them, and the checks on what they say.
+// It is strict: a key that does not exist is an error with its place in the
+// file and the key that was probably meant. docs/config.md describes every
+// key, and a test holds the two together.
+package config
+
+import (
+	"strings"
+	"time"
+
+	"palyra/internal/access"
+)
+
+// Config is the effective configuration. The struct tags are the names of the
+// keys; a field with the tag `path:"true"` holds a file name, in which a
+// leading "~/" is the home directory.
+type Config struct {
+	// StateDir holds keys, journal and blobs; palyrad makes it with mode 0700.
+	StateDir string `toml:"state_dir" path:"true"`
+	// TrustDomain is the authority of the SPIFFE ids that the CA issues.
+	TrustDomain string `toml:"trust_domain"`
+	Listen      Listen `toml:"listen"`
+	Log         Log    `toml:"log"`
+	Policy      Policy `toml:"policy"`
+	// Roles are the operator's own, beside access.BuiltinRoles.
+	Roles      []access.Role `toml:"roles"`
+	Workspaces []Workspace   `toml:"workspaces"`
+
+	// AllowedTools are names, or prefixes that end in '*'; see ToolAllowed.
+	AllowedTools []string `toml:"allowed_tools"`
+	// AllowSensitiveTools waives the human for every sensitive tool.
+	AllowSensitiveTools bool `toml:"allow_sensitive_tools"`
+	// MaxCallsPerRun is the budget of a run; every proposal counts.
+	MaxCallsPerRun int `toml:"max_calls_per_run"`
+	// ExecutionTimeoutMS is the wall clock limit of one call in milliseconds.
+	ExecutionTimeoutMS int64 `toml:"execution_timeout_ms"`
+
+	ProcessRunner ProcessRunner `toml:"process_runner"`
+	HTTP          HTTP          `toml:"http"`
+	Approvals     Approvals     `toml:"approvals"`
+	RateLimits    RateLimits    `toml:"rate_limits"`
+	Client        Client        `toml:"client"`
+}
+
+// ExecutionTimeout is the wall clock limit of one call.
+func (c *Config) ExecutionTimeout() time.Duration { return millis(c.ExecutionTimeoutMS) }
+
+// ToolAllowed reports whether allowed_tools covers the tool: by its name, by
+// a prefix that ends in '*' ("fs.*", "github/*"), or by "*" alone.
+func (c *Config) ToolAllowed(name string) bool {
+	for _, pattern := range c.AllowedTools {
+		if prefix, ok := strings.CutSuffix(pattern, "*"); ok && strings.HasPrefix(name, prefix) || pattern == name {
+			return true
+		}
+	}
+	return false
+}
+
+// Listen says where palyrad listens.
+type Listen struct {
+	// API is host:port of the TLS listener for the API.
+	API string `toml:"api"`
+	// AllowRemote permits an API address that is not loopback.
+	AllowRemote bool `toml:"allow_remote"`
+	// ServerNames are further DNS names and addresses of the server certificate.
+	ServerNames []string `toml:"server_names"`
+	// Metrics is host:port of the plain HTTP listener for metrics, always
+	// loopback; "" switches it off.
+	Metrics string `toml:"metrics"`
+}
+
+// Log says how palyrad logs to standard error.
+type Log struct {
+	// Level is debug, info, warn or error.
+	Level string `toml:"level"`
+	// Format is text or json.
+	Format string `toml:"format"`
+}
+
+// Policy says where Cedar policies lie.
+type Policy struct {
+	// Dir holds *.cedar files that extend the built-in ones; "" means none.
+	Dir string `toml:"dir" path:"true"`
+}
+
+// Workspace is a directory that tools may work in.
+type Workspace struct {
+	Name string `toml:"name"`
+	// Path is absolute.
+	Path     string `toml:"path" path:"true"`
+	ReadOnly bool   `toml:"read_only"`
+}
+
+// ProcessRunner limits process.run.
+type ProcessRunner struct {
+	Enabled bool `toml:"enabled"`
+	// Tier is "b" or "c".
+	Tier string `toml:"tier"`
+	// AllowedExecutables are base names or absolute paths; empty allows every
+	// program that is not on the built-in denylist.
+	AllowedExecutables []string `toml:"allowed_executables"`
+	// AllowInterpreters lets shells and script interpreters run files.
+	AllowInterpreters bool `toml:"allow_interpreters"`
+	// EgressEnforcementMode is "strict", "preflight" or "none".
+	EgressEnforcementMode string `toml:"egress_enforcement_mode"`
+	// AllowedEgressHosts are host or host:port rules.
+	AllowedEgressHosts []string `toml:"allowed_egress_hosts"`
+	// AllowedDNSSuffixes are domains whose hosts are allowed as well.
+	AllowedDNSSuffixes []string `toml:"allowed_dns_suffixes"`
+	// CPUTimeLimitMS is processor time of one process, in milliseconds.
+	CPUTimeLimitMS   int64 `toml:"cpu_time_limit_ms"`
+	MemoryLimitBytes int64 `toml:"memory_limit_bytes"`
+	// MaxOutputBytes is kept of each stream.
+	MaxOutputBytes int64 `toml:"max_output_bytes"`
+	MaxProcesses   int   `toml:"max_processes"`
+	// SandboxUID is the user id of sandboxes when palyrad runs as root; 0
+	// leaves the choice to the sandbox, and never means root.
+	SandboxUID int `toml:"sandbox_uid"`
+}
+
+// CPUTimeLimit is CPUTimeLimitMS as a duration.
+func (p ProcessRunner) CPUTimeLimit() time.Duration { return millis(p.CPUTimeLimitMS) }
+
+// HTTP limits http.fetch.
+type HTTP struct {
+	// AllowedHosts are host rules; empty means any public host. Private
+	// addresses need a rule of their own.
+	AllowedHosts []string `toml:"allowed_hosts"`
+	// DeniedHosts win over AllowedHosts.
+	DeniedHosts []string `toml:"denied_hosts"`
+	// MaxBytes is the largest response body.
+	MaxBytes  int64 `toml:"max_bytes"`
+	TimeoutMS int64 `toml:"timeout_ms"`
+}
+
+// Timeout is TimeoutMS as a duration.
+func (h HTTP) Timeout() time.Duration { return millis(h.TimeoutMS) }
+
+// Approvals bounds how humans are asked.
+type Approvals struct {
+	// DefaultTimeout is how long a call waits for an answer.
+	DefaultTimeout            time.Duration `toml:"default_timeout"`
+	MaxPendingPerRun          int           `toml:"max_pending_per_run"`
+	MaxPendingPerPrincipal    int           `toml:"max_pending_per_principal"`
+	MaxCreatedPerMinutePerRun int           `toml:"max_created_per_minute_per_run"`
+	// Cooldown is how long an identical ask is answered from memory after a
+	// denial or expiry.
+	Cooldown time.Duration `toml:"cooldown"`
+}
+
+// RateLimits are token buckets by class, for each principal and address.
+type RateLimits struct {
+	Read     RateLimit `toml:"read"`
+	Mutate   RateLimit `toml:"mutate"`
+	Decide   RateLimit `toml:"decide"`
+	Run      RateLimit `toml:"run"`
+	ToolCall RateLimit `toml:"tool_call"`
+	// GlobalFactor makes the bucket that all callers of a class share this
+	// many times as large as the one of a single caller.
+	GlobalFactor int `toml:"global_factor"`
+}
+
+// RateLimit is one token bucket.
+type RateLimit struct {
+	PerSecond float64 `toml:"per_second"`
+	Burst     int     `toml:"burst"`
+}
+
+// Client is for the palyra command.
+type Client struct {
+	// Address is host:port of the API.
+	Address string `toml:"address" env:"PALYRA_ADDRESS"`
+	// Credentials is a credential bundle; "" means the local operator's in
+	// the state directory.
+	Credentials string `toml:"credentials" path:"true" env:"PALYRA_CREDENTIALS"`
+}
+
+func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }

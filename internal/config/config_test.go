@@ -1,0 +1,420 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"palyra/internal/reason"
+)
+
+// world is a home directory with a configuration file.
+type world struct {
+	t    *testing.T
+	home string
+	env  map[string]string
+}
+
+func newWorld(t *testing.T) *world {
+	home := t.TempDir()
+	return &world{t: t, home: home, env: map[string]string{"HOME": home}}
+}
+
+func (w *world) write(text string) string {
+	w.t.Helper()
+	path := filepath.Join(w.home, ".config", "palyra", "palyra.toml")
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	return path
+}
+
+func (w *world) options() LoadOptions {
+	return LoadOptions{Env: func(name string) string { return w.env[name] }}
+}
+
+func (w *world) load(opts LoadOptions) (*Config, Origins) {
+	w.t.Helper()
+	c, origins, err := Load(opts)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return c, origins
+}
+
+func TestDefaultsNeedNoFile(t *testing.T) {
+	w := newWorld(t)
+	c, origins := w.load(w.options())
+	want := Default()
+	want.StateDir = filepath.Join(w.home, ".local", "state", "palyra")
+	if diff := cmp.Diff(want, c); diff != "" {
+		t.Errorf("effective values differ from the defaults (-want +got):\n%s", diff)
+	}
+	for _, name := range Keys() {
+		if origins[name].Source != SourceDefault {
+			t.Errorf("%s comes from %s, want default", name, origins[name])
+		}
+	}
+}
+
+func TestPrecedence(t *testing.T) {
+	w := newWorld(t)
+	path := w.write("max_calls_per_run = 5\n[process_runner]\ntier = \"b\"\n[log]\nlevel = \"warn\"\n")
+	w.env["PALYRA_PROCESS_RUNNER_TIER"] = "c"
+	w.env["PALYRA_LOG_LEVEL"] = "debug"
+	opts := w.options()
+	opts.Flags = map[string]string{"log.level": "error", "approvals.default_timeout": "90s", "allowed_tools": "fs.*, echo"}
+	c, origins := w.load(opts)
+
+	for _, test := range []struct{ key, got, want, origin string }{
+		{"max_calls_per_run", show(keyValue(c, "max_calls_per_run")), "5", path + ":1"},
+		{"process_runner.tier", c.ProcessRunner.Tier, "c", "env PALYRA_PROCESS_RUNNER_TIER"},
+		{"log.level", c.Log.Level, "error", "flag --log-level"},
+		{"log.format", c.Log.Format, "text", "default"},
+		{"approvals.default_timeout", c.Approvals.DefaultTimeout.String(), "1m30s", "flag --approvals-default-timeout"},
+		{"allowed_tools", strings.Join(c.AllowedTools, "|"), "fs.*|echo", "flag --allowed-tools"},
+	} {
+		if test.got != test.want {
+			t.Errorf("%s = %s, want %s", test.key, test.got, test.want)
+		}
+		if got := origins[test.key].String(); got != test.origin {
+			t.Errorf("%s comes from %s, want %s", test.key, got, test.origin)
+		}
+	}
+}
+
+func TestEveryKindFromFile(t *testing.T) {
+	w := newWorld(t)
+	path := w.write(`
+allow_sensitive_tools = true
+listen.api = "127.0.0.1:0"
+approvals = { default_timeout = "1h", max_pending_per_run = 7 }
+
+[[workspaces]]
+name = "one"
+path = "~/one"
+
+[[workspaces]]
+name = "two"
+path = "/srv/two"
+read_only = true
+
+[rate_limits.read]
+per_second = 2
+burst = 3
+`)
+	c, origins := w.load(w.options())
+	want := []Workspace{{Name: "one", Path: filepath.Join(w.home, "one")}, {Name: "two", Path: "/srv/two", ReadOnly: true}}
+	if diff := cmp.Diff(want, c.Workspaces); diff != "" {
+		t.Errorf("workspaces (-want +got):\n%s", diff)
+	}
+	if !c.AllowSensitiveTools || c.Listen.API != "127.0.0.1:0" || c.Approvals.DefaultTimeout != time.Hour ||
+		c.Approvals.MaxPendingPerRun != 7 || c.RateLimits.Read != (RateLimit{PerSecond: 2, Burst: 3}) {
+		t.Errorf("values were not taken from the file: %+v", c)
+	}
+	for key, line := range map[string]int{
+		"allow_sensitive_tools": 2, "listen.api": 3, "approvals.max_pending_per_run": 4,
+		"workspaces": 6, "workspaces[1]": 10, "rate_limits.read.burst": 17,
+	} {
+		if got := origins[key]; got.Line != line || got.Name != path {
+			t.Errorf("%s comes from %+v, want line %d", key, got, line)
+		}
+	}
+}
+
+// TestFindings gives one finding per line of each case, with its place.
+func TestFindings(t *testing.T) {
+	for _, test := range []struct {
+		name, text string
+		want       []string
+	}{
+		{"unknown key", "max_cals_per_run = 1", []string{":1:1: max_cals_per_run does not exist; did you mean max_calls_per_run?"}},
+		{"unknown key in a table", "[process_runner]\n  teir = \"c\"", []string{":2:3: process_runner.teir does not exist; did you mean process_runner.tier?"}},
+		{"unknown table", "[proces_runner]\ntier = \"c\"", []string{":1:2: proces_runner does not exist; did you mean process_runner?"}},
+		{"key in the wrong table", "[log]\nlevel = \"info\"\nallowed_tools = []", []string{":3:1: log.allowed_tools does not exist; did you mean allowed_tools?"}},
+		{"key of another table", "tier = \"c\"", []string{":1:1: tier does not exist; did you mean process_runner.tier?"}},
+		{"unknown key of a list of tables", "[[workspaces]]\nname = \"a\"\npath = \"/a\"\nreadonly = true", []string{":4:1: workspaces[0].readonly does not exist; did you mean workspaces[0].read_only?"}},
+		{"wrong types, all of them", "max_calls_per_run = \"many\"\nallow_sensitive_tools = 1\nlisten = 3\nworkspaces = \"x\"\nroles = [1]\n[approvals]\ncooldown = 60", []string{
+			`:2:1: allow_sensitive_tools wants true or false, not 1`,
+			`:7:1: approvals.cooldown wants a duration such as "90s" or "10m", not 60`,
+			`:3:1: listen wants a table, not 3`,
+			`:1:1: max_calls_per_run wants a whole number, not the string "many"`,
+			`:5:1: roles wants a list of strings, not a list with 1`,
+			`:4:1: workspaces wants a list of tables, not the string "x"; write [[workspaces]]`,
+		}},
+		{"not TOML", "a = \n", []string{":1:", "is not valid TOML"}},
+		{"twice", "max_calls_per_run = 1\nmax_calls_per_run = 2", []string{":2:", "is not valid TOML"}},
+		{"a duration", "[approvals]\ncooldown = \"soon\"", []string{`:2:1: approvals.cooldown wants a duration such as "90s" or "10m", not "soon"`}},
+		{"ranges", "max_calls_per_run = 0\nexecution_timeout_ms = 5\n[approvals]\ndefault_timeout = \"1s\"", []string{
+			":1:1: max_calls_per_run is 0; set it between 1 and 1000000",
+			":2:1: execution_timeout_ms is 5; set it between 100 and 86400000",
+			":4:1: approvals.default_timeout is 1s; set it between 30s and 24h",
+		}},
+		{"not a number", "[rate_limits.read]\nper_second = nan", []string{"rate_limits.read.per_second is NaN; set it"}},
+		{"remote API", "[listen]\napi = \"0.0.0.0:7443\"", []string{":2:1: listen.api is \"0.0.0.0:7443\", which other machines can reach; set listen.allow_remote = true"}},
+		{"every interface", "[listen]\napi = \":7443\"", []string{"set listen.allow_remote = true"}},
+		{"remote API without a name", "[listen]\napi = \"[::]:7443\"\nallow_remote = true", []string{"name the host as others reach it in listen.server_names"}},
+		{"remote metrics", "[listen]\nallow_remote = true\nmetrics = \"0.0.0.0:7144\"", []string{":3:1: listen.metrics is"}},
+		{"server name", "[listen]\nserver_names = [\"https://x\"]", []string{"listen.server_names has \"https://x\""}},
+		{"not host:port", "[listen]\napi = \"7443\"", []string{`listen.api is "7443"; set it to "host:port"`}},
+		{"words", "[process_runner]\ntier = \"C\"\negress_enforcement_mode = \"off\"", []string{
+			"process_runner.tier is \"C\"; set it to one of c, b",
+			"process_runner.egress_enforcement_mode is \"off\"; set it to one of strict, preflight, none",
+		}},
+		{"roles", "roles = [\"owner\", \"Bad\", \"x\", \"x\"]", []string{"roles has \"owner\", which always exists", "roles has role \"Bad\"", "roles has \"x\" twice"}},
+		{"workspaces", "state_dir = \"/s/t\"\n[[workspaces]]\nname = \"a\"\npath = \"rel\"\n[[workspaces]]\nname = \"a\"\npath = \"/s/t/u\"\n[[workspaces]]\nname = \"B!\"\npath = \"/\"\n[[workspaces]]\nname = \"c\"\npath = \"/s\"", []string{
+			`:4:1: workspaces[0].path is "rel", which is not an absolute path`,
+			`:6:1: workspaces[1].name is "a" for the second time`,
+			`:7:1: workspaces[1].path is "/s/t/u", which overlaps palyrad's own state`,
+			`:9:1: workspaces[2].name is "B!"`,
+			`:10:1: workspaces[2].path is the root of the file system`,
+			`:13:1: workspaces[3].path is "/s", which overlaps palyrad's own state`,
+		}},
+		{"policy directory", "policy.dir = \"/does/not/exist\"", []string{"policy.dir is \"/does/not/exist\", which is not a directory"}},
+		{"hosts", "[http]\nallowed_hosts = [\"https://x.org\", \"*\", \"a b\"]", []string{"has \"https://x.org\"; leave out scheme", "has \"*\"", "has \"a b\""}},
+		{"DNS suffix", "[process_runner]\nallowed_dns_suffixes = [\"com\"]", []string{"has \"com\"; use a domain with at least two labels"}},
+		{"executables", "[process_runner]\nallowed_executables = [\"bin/git\"]", []string{"has \"bin/git\"; use a base name"}},
+		{"tools", "allowed_tools = [\"fs.*\", \"a*b\"]", []string{"allowed_tools has \"a*b\""}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t)
+			path := w.write(test.text)
+			findings := Check(w.options())
+			text := findings.Error()
+			for _, want := range test.want {
+				if !strings.Contains(text, want) {
+					t.Errorf("findings:\n%s\nlack %q", text, want)
+				}
+			}
+			if !strings.Contains(text, path+":") {
+				t.Errorf("findings:\n%s\ndo not name the file", text)
+			}
+			_, _, err := Load(w.options())
+			if reason.Of(err) != reason.ConfigInvalid {
+				t.Errorf("Load gives %v, want %s", err, reason.ConfigInvalid)
+			}
+			var wrapped Findings
+			if !errors.As(err, &wrapped) || len(wrapped) != len(findings) {
+				t.Errorf("Load's error wraps %d findings, want %d", len(wrapped), len(findings))
+			}
+		})
+	}
+}
+
+func TestRemoteListenIsPossible(t *testing.T) {
+	w := newWorld(t)
+	w.write("[listen]\napi = \"0.0.0.0:7443\"\nallow_remote = true\nserver_names = [\"gw.example.org\", \"192.0.2.1\"]")
+	if c, _ := w.load(w.options()); c.Listen.API != "0.0.0.0:7443" {
+		t.Errorf("listen.api = %s", c.Listen.API)
+	}
+}
+
+func TestWorkspaceBehindSymlinkMayNotHoldState(t *testing.T) {
+	w := newWorld(t)
+	state := filepath.Join(w.home, ".local", "state")
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(w.home, "link")
+	if err := os.Symlink(state, link); err != nil {
+		t.Skip("no symlinks here:", err)
+	}
+	w.write("[[workspaces]]\nname = \"a\"\npath = \"~/link\"")
+	if text := Check(w.options()).Error(); !strings.Contains(text, "overlaps") {
+		t.Errorf("findings: %q, want an overlap", text)
+	}
+}
+
+func TestBadVariablesAndFlags(t *testing.T) {
+	w := newWorld(t)
+	w.env["PALYRA_MAX_CALLS_PER_RUN"] = "lots"
+	w.env["PALYRA_LOG_LEVEL"] = "loud"
+	opts := w.options()
+	opts.Flags = map[string]string{"listen.apy": "x", "process_runner.enabled": "perhaps", "workspaces": "x"}
+	text := Check(opts).Error()
+	for _, want := range []string{
+		`env PALYRA_MAX_CALLS_PER_RUN: max_calls_per_run wants a whole number, not "lots"`,
+		`env PALYRA_LOG_LEVEL: log.level is "loud"; set it to one of`,
+		`flag --listen-apy: listen.apy does not exist; did you mean listen.api?`,
+		`flag --process-runner-enabled: process_runner.enabled wants true or false, not "perhaps"`,
+		`flag --workspaces: workspaces cannot be set by a variable or flag`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("findings:\n%s\nlack %q", text, want)
+		}
+	}
+}
+
+func TestNamedFileMustExist(t *testing.T) {
+	w := newWorld(t)
+	opts := w.options()
+	opts.Path = filepath.Join(w.home, "absent.toml")
+	if text := Check(opts).Error(); !strings.Contains(text, "absent.toml:1: cannot be read") {
+		t.Errorf("findings: %q", text)
+	}
+	opts = w.options()
+	w.env["PALYRA_CONFIG"] = filepath.Join(w.home, "other.toml")
+	if text := Check(opts).Error(); !strings.Contains(text, "other.toml:1: cannot be read") {
+		t.Errorf("findings: %q", text)
+	}
+}
+
+func TestLocate(t *testing.T) {
+	home := t.TempDir()
+	system := filepath.Join(home, "etc.toml")
+	user := filepath.Join(home, ".config", "palyra", "palyra.toml")
+	at := func(root bool) machine {
+		m := machineOf(func(name string) string { return map[string]string{"HOME": home}[name] })
+		m.root, m.systemFile = root, system
+		return m
+	}
+	write := func(path string) {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := at(true).locate(); got != user {
+		t.Errorf("with no file at all: %s, want the user's place", got)
+	}
+	write(system)
+	if got := at(true).locate(); got != system {
+		t.Errorf("root without a file of its own reads %s, want %s", got, system)
+	}
+	if got := at(false).locate(); got != user {
+		t.Errorf("a user reads %s, want %s", got, user)
+	}
+	write(user)
+	if got := at(true).locate(); got != user {
+		t.Errorf("root with a file of its own reads %s, want %s", got, user)
+	}
+}
+
+func TestXDG(t *testing.T) {
+	w := newWorld(t)
+	w.env["XDG_STATE_HOME"] = filepath.Join(w.home, "st")
+	w.env["XDG_CONFIG_HOME"] = "relative/is/ignored"
+	w.write("max_calls_per_run = 9")
+	c, _ := w.load(w.options())
+	if c.StateDir != filepath.Join(w.home, "st", "palyra") || c.MaxCallsPerRun != 9 {
+		t.Errorf("state_dir = %s, max_calls_per_run = %d", c.StateDir, c.MaxCallsPerRun)
+	}
+}
+
+func TestNoHome(t *testing.T) {
+	m := machineOf(func(string) string { return "" })
+	m.root = false
+	c, origins := Default(), Origins{"state_dir": {Source: SourceDefault}}
+	m.fill(c, m.locate(), origins)
+	if text := check(c, origins).Error(); !strings.Contains(text, "state_dir is not known") {
+		t.Errorf("findings: %q", text)
+	}
+}
+
+func TestPoliciesBesideTheFile(t *testing.T) {
+	w := newWorld(t)
+	path := w.write("")
+	if c, _ := w.load(w.options()); c.Policy.Dir != "" {
+		t.Errorf("policy.dir = %q without a directory", c.Policy.Dir)
+	}
+	dir := filepath.Join(filepath.Dir(path), "policies")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if c, _ := w.load(w.options()); c.Policy.Dir != dir {
+		t.Errorf("policy.dir = %q, want %q", c.Policy.Dir, dir)
+	}
+	w.write("policy.dir = \"\"")
+	if c, _ := w.load(w.options()); c.Policy.Dir != "" {
+		t.Errorf("policy.dir = %q though the file says none", c.Policy.Dir)
+	}
+}
+
+func TestToolAllowed(t *testing.T) {
+	c := &Config{AllowedTools: []string{"echo", "fs.*", "github/*"}}
+	for name, want := range map[string]bool{
+		"echo": true, "echoes": false, "fs.read": true, "fsx": false, "github/issues": true, "git": false, "": false,
+	} {
+		if got := c.ToolAllowed(name); got != want {
+			t.Errorf("ToolAllowed(%q) = %v, want %v", name, got, want)
+		}
+	}
+	if (&Config{}).ToolAllowed("echo") {
+		t.Error("an empty list allows a tool")
+	}
+}
+
+func TestEnvNamesAreDistinct(t *testing.T) {
+	seen := map[string]string{"PALYRA_CONFIG": "the file"}
+	for key, name := range EnvNames() {
+		if other := seen[name]; other != "" {
+			t.Errorf("%s and %s are both overridden by %s", key, other, name)
+		}
+		seen[name] = key
+	}
+	if EnvNames()["client.address"] != "PALYRA_ADDRESS" || EnvNames()["listen.api"] != "PALYRA_LISTEN_API" {
+		t.Errorf("names: %v", EnvNames())
+	}
+}
+
+func TestSettings(t *testing.T) {
+	w := newWorld(t)
+	c, origins := w.load(w.options())
+	list := Settings(c, origins)
+	i := slices.IndexFunc(list, func(s Setting) bool { return s.Key == "approvals.default_timeout" })
+	if i < 0 || list[i].Value != `"10m"` || list[i].Origin.String() != "default" {
+		t.Errorf("settings: %+v", list)
+	}
+	if len(list) != len(Keys()) {
+		t.Errorf("%d settings for %d keys", len(list), len(Keys()))
+	}
+}
+
+// TestSettingsAreTOML reads back what `config show` prints.
+func TestSettingsAreTOML(t *testing.T) {
+	w := newWorld(t)
+	w.write("allowed_tools = [\"a\\\"b.c<\\u007f\\u0001>\"]\n[[workspaces]]\nname = \"a\"\npath = \"/a\"\nread_only = true")
+	c, _, findings := load(w.options())
+	if len(findings) != 1 {
+		t.Fatalf("findings: %v", findings)
+	}
+	var text strings.Builder
+	for _, s := range Settings(c, Origins{}) {
+		text.WriteString(s.Key + " = " + s.Value + "\n")
+	}
+	again := &Config{}
+	if f := applyFile("shown", []byte(text.String()), again, Origins{}); len(f) > 0 {
+		t.Fatalf("%v in:\n%s", f, text.String())
+	}
+	if diff := cmp.Diff(c, again, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("what is shown reads differently (-is +shown):\n%s", diff)
+	}
+}
+
+// FuzzFile holds the reader to its promise that no text makes it panic, and
+// that every finding has a place.
+func FuzzFile(f *testing.F) {
+	for _, seed := range []string{"", "a=1", "[[workspaces]]\nname=\"x\"", "listen = {api=\"x\"}", "workspaces=[{name=\"a\"},{b=1}]", "[workspaces.x]\n[[workspaces]]", "a.b.c = [[1],{x=2}]", "[[a]]\n[[a.b]]\n[a.b.c]\nd=1"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		c := Default()
+		for _, finding := range applyFile("f", text, c, Origins{}) {
+			if finding.Origin.Line < 1 || finding.Message == "" {
+				t.Errorf("finding without place or message: %+v", finding)
+			}
+		}
+	})
+}

@@ -1,0 +1,55 @@
+package config
+
+import (
+	"time"
+
+	"palyra/internal/access"
+)
+
+const (
+	kib = 1 << 10
+	mib = 1 << 20
+	gib = 1 << 30
+)
+
+// Default is the configuration with no file, variable or flag, but for the
+// paths, which depend on the machine; Load fills those in.
+func Default() *Config {
+	return &Config{
+		TrustDomain: "palyra.internal",
+		Listen:      Listen{API: "127.0.0.1:7443", Metrics: "127.0.0.1:7144"},
+		Log:         Log{Level: "info", Format: "text"},
+		Roles:       []access.Role{"security"},
+
+		AllowedTools:       []string{"*"},
+		MaxCallsPerRun:     200,
+		ExecutionTimeoutMS: 120_000,
+
+		ProcessRunner: ProcessRunner{
+			Enabled:               true,
+			Tier:                  "c",
+			EgressEnforcementMode: "strict",
+			CPUTimeLimitMS:        60_000,
+			MemoryLimitBytes:      2 * gib,
+			MaxOutputBytes:        mib,
+			MaxProcesses:          1024,
+		},
+		HTTP: HTTP{MaxBytes: 4 * mib, TimeoutMS: 30_000},
+		Approvals: Approvals{
+			DefaultTimeout:            10 * time.Minute,
+			MaxPendingPerRun:          50,
+			MaxPendingPerPrincipal:    200,
+			MaxCreatedPerMinutePerRun: 20,
+			Cooldown:                  time.Minute,
+		},
+		RateLimits: RateLimits{
+			Read:         RateLimit{PerSecond: 100, Burst: 200},
+			Mutate:       RateLimit{PerSecond: 20, Burst: 40},
+			Decide:       RateLimit{PerSecond: 10, Burst: 30},
+			Run:          RateLimit{PerSecond: 10, Burst: 20},
+			ToolCall:     RateLimit{PerSecond: 50, Burst: 100},
+			GlobalFactor: 20,
+		},
+		Client: Client{Address: "127.0.0.1:7443"},
+	}
+}

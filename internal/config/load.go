@@ -1,0 +1,265 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"palyra/internal/reason"
+)
+
+// LoadOptions says where a configuration comes from.
+type LoadOptions struct {
+	// Path is the file. Empty means PALYRA_CONFIG, then the file that Locate
+	// finds, which need not exist.
+	Path string
+	// Env looks a variable up; nil means os.Getenv. An empty variable counts
+	// as not set.
+	Env func(string) string
+	// Flags maps dotted keys to the text of flags that were given.
+	Flags map[string]string
+}
+
+// Load reads and checks the configuration. The error is a *reason.Error with
+// code CONFIG_INVALID that wraps Findings.
+func Load(opts LoadOptions) (*Config, Origins, error) {
+	c, origins, findings := load(opts)
+	if len(findings) > 0 {
+		return nil, nil, reason.Errorf(reason.ConfigInvalid, "%w", findings)
+	}
+	return c, origins, nil
+}
+
+// Check returns everything that is wrong with the configuration that Load
+// would read, nil when Load would succeed.
+func Check(opts LoadOptions) Findings {
+	_, _, findings := load(opts)
+	return findings
+}
+
+// Path returns the file that Load reads, and whether it exists.
+func Path(opts LoadOptions) (path string, exists bool) {
+	path, _ = opts.file()
+	if path == "" {
+		return "", false
+	}
+	_, err := os.Stat(path)
+	return path, err == nil
+}
+
+func load(opts LoadOptions) (*Config, Origins, Findings) {
+	m := machineOf(opts.env())
+	c := Default()
+	keys := keysOf(c)
+	origins := make(Origins, len(keys))
+	for _, k := range keys {
+		origins[k.name] = Origin{Source: SourceDefault}
+	}
+
+	path, findings := readFile(opts, c, origins)
+	findings = append(findings, applyEnv(opts.env(), keys, origins)...)
+	findings = append(findings, applyFlags(opts.Flags, keys, origins)...)
+	m.fill(c, path, origins)
+	m.expand(c, keys)
+	findings = append(findings, check(c, origins)...)
+	return c, origins, findings
+}
+
+func (o LoadOptions) env() func(string) string {
+	if o.Env != nil {
+		return o.Env
+	}
+	return os.Getenv
+}
+
+// file returns the path to read, and whether it was named, so that its
+// absence is an error.
+func (o LoadOptions) file() (path string, named bool) {
+	if o.Path != "" {
+		return o.Path, true
+	}
+	if path := o.env()("PALYRA_CONFIG"); path != "" {
+		return path, true
+	}
+	return machineOf(o.env()).locate(), false
+}
+
+// readFile applies the file and returns its path, also when there is none.
+func readFile(opts LoadOptions, c *Config, origins Origins) (string, Findings) {
+	path, named := opts.file()
+	if path == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !named:
+		return path, nil
+	case err != nil:
+		return path, Findings{{
+			Origin:  Origin{Source: SourceFile, Name: path, Line: 1},
+			Message: "cannot be read: " + plain(err),
+			Remedy:  "name a file that exists and is readable with --config or PALYRA_CONFIG",
+		}}
+	}
+	return path, applyFile(path, text, c, origins)
+}
+
+// plain drops the path that an fs error repeats.
+func plain(err error) string {
+	var pathErr *fs.PathError
+	if errors.As(err, &pathErr) {
+		return pathErr.Err.Error()
+	}
+	return err.Error()
+}
+
+func applyEnv(env func(string) string, keys []key, origins Origins) Findings {
+	var findings Findings
+	for _, k := range keys {
+		if k.env == "" {
+			continue
+		}
+		text := env(k.env)
+		if text == "" {
+			continue
+		}
+		origin := Origin{Source: SourceEnv, Name: k.env}
+		if err := setText(k.value, text); err != nil {
+			findings = append(findings, Finding{Key: k.name, Origin: origin, Message: err.Error()})
+			continue
+		}
+		origins[k.name] = origin
+	}
+	return findings
+}
+
+func applyFlags(flags map[string]string, keys []key, origins Origins) Findings {
+	var findings Findings
+	for _, name := range slices.Sorted(maps.Keys(flags)) {
+		origin := Origin{Source: SourceFlag, Name: FlagName(name)}
+		i := slices.IndexFunc(keys, func(k key) bool { return k.name == name })
+		if i < 0 {
+			findings = append(findings, Finding{Key: name, Origin: origin, Message: "does not exist", Remedy: meant(name, Keys())})
+			continue
+		}
+		if err := setText(keys[i].value, flags[name]); err != nil {
+			findings = append(findings, Finding{Key: name, Origin: origin, Message: err.Error()})
+			continue
+		}
+		origins[name] = origin
+	}
+	return findings
+}
+
+// machine is what the environment says of where files lie.
+type machine struct {
+	home        string
+	configHome  string
+	stateHome   string
+	root        bool
+	systemFile  string
+	systemState string
+}
+
+func machineOf(env func(string) string) machine {
+	m := machine{
+		home:        env("HOME"),
+		configHome:  env("XDG_CONFIG_HOME"),
+		stateHome:   env("XDG_STATE_HOME"),
+		root:        os.Geteuid() == 0,
+		systemFile:  "/etc/palyra/palyra.toml",
+		systemState: "/var/lib/palyra",
+	}
+	if m.home == "" {
+		m.home = env("USERPROFILE")
+	}
+	// The XDG specification has relative paths ignored.
+	if !filepath.IsAbs(m.configHome) {
+		m.configHome = m.under(".config")
+	}
+	if !filepath.IsAbs(m.stateHome) {
+		m.stateHome = m.under(".local", "state")
+	}
+	return m
+}
+
+func (m machine) under(parts ...string) string {
+	if m.home == "" {
+		return ""
+	}
+	return filepath.Join(append([]string{m.home}, parts...)...)
+}
+
+// locate returns the file to read when none was named: the user's, or for
+// root the system's when the user's is absent. "" means there is no place.
+func (m machine) locate() string {
+	user := ""
+	if m.configHome != "" {
+		user = filepath.Join(m.configHome, "palyra", "palyra.toml")
+	}
+	if m.root && (user == "" || !exists(user)) && exists(m.systemFile) {
+		return m.systemFile
+	}
+	return user
+}
+
+// fill sets the paths that were not configured.
+func (m machine) fill(c *Config, path string, origins Origins) {
+	if c.StateDir == "" && origins["state_dir"].Source == SourceDefault {
+		switch {
+		case m.stateHome != "":
+			c.StateDir = filepath.Join(m.stateHome, "palyra")
+		case m.root:
+			c.StateDir = m.systemState
+		}
+	}
+	if c.Policy.Dir == "" && origins["policy.dir"].Source == SourceDefault && path != "" {
+		if dir := filepath.Join(filepath.Dir(path), "policies"); isDir(dir) {
+			if abs, err := filepath.Abs(dir); err == nil {
+				c.Policy.Dir = abs
+			}
+		}
+	}
+}
+
+// expand replaces a leading "~/" in every path.
+func (m machine) expand(c *Config, keys []key) {
+	for _, k := range keys {
+		if k.path {
+			k.value.SetString(m.tilde(k.value.String()))
+		}
+	}
+	for i := range c.Workspaces {
+		c.Workspaces[i].Path = m.tilde(c.Workspaces[i].Path)
+	}
+}
+
+func (m machine) tilde(path string) string {
+	if rest, ok := strings.CutPrefix(path, "~/"); ok && m.home != "" {
+		return filepath.Join(m.home, rest)
+	}
+	return path
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// meant is the remedy for a name that does not exist.
+func meant(word string, names []string) string {
+	if name := nearest(word, names); name != "" {
+		return fmt.Sprintf("did you mean %s?", name)
+	}
+	return "see docs/config.md for the keys"
+}

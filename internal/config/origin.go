@@ -1,0 +1,129 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Source is the kind of place that a value comes from.
+type Source string
+
+// The sources, weakest first.
+const (
+	SourceDefault Source = "default"
+	SourceFile    Source = "file"
+	SourceEnv     Source = "env"
+	SourceFlag    Source = "flag"
+)
+
+// Origin is where an effective value comes from.
+type Origin struct {
+	Source Source `json:"source"`
+	// Name is the file, the variable or the flag.
+	Name string `json:"name,omitempty"`
+	// Line and Column count from 1 and are set for a file.
+	Line   int `json:"line,omitempty"`
+	Column int `json:"column,omitempty"`
+}
+
+// String returns "default", "FILE:LINE", "env NAME" or "flag --NAME".
+func (o Origin) String() string {
+	switch o.Source {
+	case SourceFile:
+		return fmt.Sprintf("%s:%d", o.Name, o.Line)
+	case SourceEnv:
+		return "env " + o.Name
+	case SourceFlag:
+		return "flag --" + o.Name
+	}
+	return string(SourceDefault)
+}
+
+// Origins maps the dotted name of every key to where its value comes from.
+type Origins map[string]Origin
+
+// Setting is one effective value, for `palyra config show`.
+type Setting struct {
+	Key string `json:"key"`
+	// Value is written as in palyra.toml.
+	Value  string `json:"value"`
+	Origin Origin `json:"origin"`
+}
+
+// Settings lists every key of c with its value and origin, in the order of
+// docs/config.md.
+func Settings(c *Config, origins Origins) []Setting {
+	var list []Setting
+	for _, k := range keysOf(c) {
+		list = append(list, Setting{Key: k.name, Value: show(k.value), Origin: origins[k.name]})
+	}
+	return list
+}
+
+// Keys lists the dotted names of all keys.
+func Keys() []string {
+	var names []string
+	for _, k := range keysOf(&Config{}) {
+		names = append(names, k.name)
+	}
+	return names
+}
+
+// EnvNames maps each key to the variable that overrides it; keys that only
+// the file can set are absent.
+func EnvNames() map[string]string {
+	names := make(map[string]string)
+	for _, k := range keysOf(&Config{}) {
+		if k.env != "" {
+			names[k.name] = k.env
+		}
+	}
+	return names
+}
+
+// FlagName is how a key is written as a flag: "listen.api" is --listen-api.
+func FlagName(key string) string {
+	return strings.NewReplacer(".", "-", "_", "-").Replace(key)
+}
+
+// Finding is one thing that is wrong with the configuration.
+type Finding struct {
+	// Key is dotted; "" for a file that cannot be read at all.
+	Key    string `json:"key,omitempty"`
+	Origin Origin `json:"origin"`
+	// Message says what is wrong, Remedy what to set.
+	Message string `json:"message"`
+	Remedy  string `json:"remedy,omitempty"`
+}
+
+// String returns "where: key message (remedy)".
+func (f Finding) String() string {
+	var b strings.Builder
+	if f.Origin.Source != SourceDefault && f.Origin.Source != "" {
+		b.WriteString(f.Origin.String())
+		if f.Origin.Column > 0 {
+			fmt.Fprintf(&b, ":%d", f.Origin.Column)
+		}
+		b.WriteString(": ")
+	}
+	if f.Key != "" {
+		b.WriteString(f.Key + " ")
+	}
+	b.WriteString(f.Message)
+	if f.Remedy != "" {
+		b.WriteString("; " + f.Remedy)
+	}
+	return b.String()
+}
+
+// Findings is everything that is wrong, as an error.
+type Findings []Finding
+
+// Error returns one finding a line.
+func (f Findings) Error() string {
+	lines := make([]string, len(f))
+	for i, finding := range f {
+		lines[i] = finding.String()
+	}
+	return strings.Join(lines, "\n")
+}

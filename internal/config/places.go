@@ -1,0 +1,109 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2/unstable"
+)
+
+// placesOf maps the dotted name of every key and table of a valid document to
+// where it stands. The decoder does not say; the library's parser does, and
+// this is the one file that uses that unstable package.
+func placesOf(text []byte) map[string]unstable.Position {
+	w := walker{places: make(map[string]unstable.Position), counts: make(map[string]int)}
+	w.parser.Reset(text)
+	prefix := ""
+	for w.parser.NextExpression() {
+		expr := w.parser.Expression()
+		switch expr.Kind {
+		case unstable.Table:
+			name, place := w.key(expr)
+			prefix = w.resolve(name)
+			w.mark(prefix, place)
+			prefix += "."
+		case unstable.ArrayTable:
+			name, place := w.key(expr)
+			name = w.resolve(name)
+			w.mark(name, place)
+			prefix = fmt.Sprintf("%s[%d]", name, w.counts[name])
+			w.counts[name]++
+			w.mark(prefix, place)
+			prefix += "."
+		case unstable.KeyValue:
+			w.keyValue(prefix, expr)
+		}
+	}
+	return w.places
+}
+
+type walker struct {
+	parser unstable.Parser
+	places map[string]unstable.Position
+	// counts is how many elements each list of tables has so far.
+	counts map[string]int
+}
+
+// mark keeps the first place of a name.
+func (w *walker) mark(name string, place unstable.Position) {
+	if _, ok := w.places[name]; !ok {
+		w.places[name] = place
+	}
+}
+
+// key returns the dotted key of an expression and where it begins.
+func (w *walker) key(node *unstable.Node) (string, unstable.Position) {
+	var parts []string
+	var place unstable.Position
+	for it := node.Key(); it.Next(); {
+		part := it.Node()
+		if len(parts) == 0 {
+			place = w.parser.Shape(part.Raw).Start
+		}
+		parts = append(parts, string(part.Data))
+	}
+	return strings.Join(parts, "."), place
+}
+
+// resolve adds the current index to each list of tables that a header passes
+// through: [workspaces.x] after [[workspaces]] speaks of its last element.
+func (w *walker) resolve(name string) string {
+	parts := strings.Split(name, ".")
+	out := ""
+	for i, part := range parts {
+		out += part
+		if n := w.counts[out]; n > 0 && i < len(parts)-1 {
+			out = fmt.Sprintf("%s[%d]", out, n-1)
+		}
+		if i < len(parts)-1 {
+			out += "."
+		}
+	}
+	return out
+}
+
+func (w *walker) keyValue(prefix string, node *unstable.Node) {
+	name, place := w.key(node)
+	name = prefix + name
+	w.mark(name, place)
+	w.inside(name, node.Value())
+}
+
+// inside marks the keys of inline tables, also within lists.
+func (w *walker) inside(name string, value *unstable.Node) {
+	switch value.Kind {
+	case unstable.InlineTable:
+		for it := value.Children(); it.Next(); {
+			w.keyValue(name+".", it.Node())
+		}
+	case unstable.Array:
+		i := 0
+		for it := value.Children(); it.Next(); {
+			if it.Node().Kind == unstable.Comment {
+				continue
+			}
+			w.inside(fmt.Sprintf("%s[%d]", name, i), it.Node())
+			i++
+		}
+	}
+}

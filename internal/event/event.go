@@ -1,0 +1,82 @@
+// Package event is the closed catalog of what the gateway journals: the codes
+// and the draft that a room hands to the journal's writer. docs/events.md
+// describes every code, and a test holds the two together. It is a leaf.
+package event
+
+import "encoding/json"
+
+// Code names one kind of event. Codes are never reused.
+type Code string
+
+// The catalog.
+const (
+	Proposed  Code = "PAL-D100" // a call was proposed, its input checked
+	Refused   Code = "PAL-D101" // a proposal was refused before policy; nothing ran
+	Evaluated Code = "PAL-D102" // Cedar gave a verdict
+	Decided   Code = "PAL-D103" // the final allow or deny; durable before dispatch
+
+	Asked     Code = "PAL-A100" // an approval was created and humans are asked
+	Joined    Code = "PAL-A101" // another identical call waits on the same approval
+	Voted     Code = "PAL-A102" // a human voted
+	Answered  Code = "PAL-A103" // the approval became allowed or denied
+	Expired   Code = "PAL-A104" // nobody answered, or nobody used the answer, in time
+	Cancelled Code = "PAL-A105" // the caller withdrew
+	Consumed  Code = "PAL-A106" // one call used the approval up
+	Revoked   Code = "PAL-A107" // an allowed approval was taken back
+
+	GrantMinted  Code = "PAL-G100" // a vote with scope session or timeboxed made a standing yes
+	GrantUsed    Code = "PAL-G101" // a call was allowed by a grant
+	GrantRevoked Code = "PAL-G102" // a grant was taken back
+	GrantEnded   Code = "PAL-G103" // a grant ran out
+
+	Attested  Code = "PAL-X100" // a call ran, or was refused at dispatch, and its attestation is stored
+	Ambiguous Code = "PAL-X101" // a decided call has no attestation: the daemon stopped while it ran
+
+	CACreated        Code = "PAL-I100" // the certificate authority was made
+	CertificateMade  Code = "PAL-I101" // a certificate was issued
+	MemberAdded      Code = "PAL-I102" // a user or agent was added
+	MemberChanged    Code = "PAL-I103" // roles changed, or the member was disabled
+	CallersRefused   Code = "PAL-I104" // coalesced refusals of unauthenticated or throttled callers
+	PermissionDenied Code = "PAL-I105" // an authenticated caller lacked a permission
+	DeviceRevoked    Code = "PAL-I106" // a device's certificate was revoked
+	Exported         Code = "PAL-I107" // journal or approvals were exported
+	WorkspaceAdded   Code = "PAL-I108" // an operator declared a workspace
+
+	PolicyLoaded   Code = "PAL-P100" // a policy set came into force
+	PolicyRejected Code = "PAL-P101" // a policy set did not load; the running one stays
+	Frozen         Code = "PAL-P102" // an operator stopped all dispatch
+	Thawed         Code = "PAL-P103" // an operator let dispatch go on
+
+	Opened       Code = "PAL-J100" // the daemon opened the journal
+	Closed       Code = "PAL-J101" // the daemon closed the journal in order
+	Checkpoint   Code = "PAL-J102" // a signed checkpoint over the Merkle tree
+	ClockStepped Code = "PAL-J103" // the clock went backwards
+)
+
+// Codes lists the catalog in order.
+var Codes = []Code{
+	Proposed, Refused, Evaluated, Decided,
+	Asked, Joined, Voted, Answered, Expired, Cancelled, Consumed, Revoked,
+	GrantMinted, GrantUsed, GrantRevoked, GrantEnded,
+	Attested, Ambiguous,
+	CACreated, CertificateMade, MemberAdded, MemberChanged, CallersRefused, PermissionDenied,
+	DeviceRevoked, Exported, WorkspaceAdded,
+	PolicyLoaded, PolicyRejected, Frozen, Thawed,
+	Opened, Closed, Checkpoint, ClockStepped,
+}
+
+// Draft is an event before the writer gives it a sequence number, a time and
+// a place in the chain.
+type Draft struct {
+	Code    Code
+	Session string
+	Run     string
+	// Actor is the principal that caused the event, "user:alice", or
+	// "service:palyrad" for the daemon itself.
+	Actor string
+	// Subject is the id the event is about, for look-ups: a proposal,
+	// approval, grant or device id.
+	Subject string
+	// Payload is one JSON object in canonical form (RFC 8785).
+	Payload json.RawMessage
+}

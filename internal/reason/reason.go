@@ -1,0 +1,248 @@
+// Package reason is the closed enum of reason codes: why something was
+// refused, denied or failed. API error details, CLI exit codes, console copy,
+// metric labels and the text an agent reads all come from the one table here.
+// It is a leaf.
+package reason
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Code is one reason. The zero value means "no reason": success.
+type Code string
+
+// The reasons.
+const (
+	InvalidInput       Code = "INVALID_INPUT"
+	DuplicateKey       Code = "DUPLICATE_KEY"
+	NumberNotExact     Code = "NUMBER_NOT_EXACT"
+	InvalidUTF8        Code = "INVALID_UTF8"
+	InputTooLarge      Code = "INPUT_TOO_LARGE"
+	InputTooDeep       Code = "INPUT_TOO_DEEP"
+	UnknownTool        Code = "UNKNOWN_TOOL"
+	UnknownWorkspace   Code = "UNKNOWN_WORKSPACE"
+	WorkspaceScope     Code = "WORKSPACE_SCOPE"
+	ProtectedPath      Code = "PROTECTED_PATH"
+	PatchConflict      Code = "PATCH_CONFLICT"
+	FileNotFound       Code = "FILE_NOT_FOUND"
+	HostInvalid        Code = "HOST_INVALID"
+	EgressDenied       Code = "EGRESS_DENIED"
+	FetchFailed        Code = "FETCH_FAILED"
+	ExecutableDenied   Code = "EXECUTABLE_DENIED"
+	InlineCode         Code = "INTERPRETER_INLINE_CODE"
+	SandboxDisabled    Code = "SANDBOX_DISABLED"
+	SandboxUnavailable Code = "SANDBOX_UNAVAILABLE"
+	PlatformUnknown    Code = "UNSUPPORTED_PLATFORM"
+	SpawnFailed        Code = "SPAWN_FAILED"
+	TimedOut           Code = "TIMED_OUT"
+	QuotaExceeded      Code = "QUOTA_EXCEEDED"
+	ToolFailed         Code = "TOOL_FAILED"
+	Cancelled          Code = "CANCELLED"
+
+	PolicyDenied       Code = "POLICY_DENIED"
+	PolicyError        Code = "POLICY_EVALUATION_ERROR"
+	PolicyInvalid      Code = "POLICY_INVALID"
+	ToolSuspended      Code = "TOOL_SUSPENDED"
+	BudgetExceeded     Code = "BUDGET_EXCEEDED"
+	GatewayFrozen      Code = "GATEWAY_FROZEN"
+	ShuttingDown       Code = "SHUTTING_DOWN"
+	PermitRefused      Code = "PERMIT_REFUSED"
+	JournalUnavailable Code = "JOURNAL_UNAVAILABLE"
+	AttestationFailed  Code = "ATTESTATION_FAILED"
+	OutcomeUnknown     Code = "OUTCOME_UNKNOWN"
+
+	ApprovalRequired     Code = "APPROVAL_REQUIRED"
+	ApprovalDenied       Code = "APPROVAL_DENIED"
+	ApprovalExpired      Code = "APPROVAL_EXPIRED"
+	ApprovalCancelled    Code = "APPROVAL_CANCELLED"
+	ApprovalRevoked      Code = "APPROVAL_REVOKED"
+	ApprovalConflict     Code = "APPROVAL_CONFLICT"
+	ApprovalLimit        Code = "APPROVAL_LIMIT"
+	ApprovalUnattainable Code = "APPROVAL_UNATTAINABLE"
+	BindingMismatch      Code = "APPROVAL_BINDING_MISMATCH"
+	DigestMismatch       Code = "DIGEST_MISMATCH"
+
+	Unauthenticated     Code = "UNAUTHENTICATED"
+	PermissionDenied    Code = "PERMISSION_DENIED"
+	RateLimited         Code = "RATE_LIMITED"
+	NotFound            Code = "NOT_FOUND"
+	AlreadyExists       Code = "ALREADY_EXISTS"
+	IdempotencyMismatch Code = "IDEMPOTENCY_MISMATCH"
+	VerificationFailed  Code = "VERIFICATION_FAILED"
+	ConfigInvalid       Code = "CONFIG_INVALID"
+	NotConnected        Code = "NOT_CONNECTED"
+	Internal            Code = "INTERNAL"
+)
+
+// Exit codes of the CLI (api-cli-console.md).
+const (
+	ExitOK           = 0
+	ExitFailure      = 1
+	ExitUsage        = 2
+	ExitPolicyDenied = 3
+	ExitDenied       = 4
+	ExitExpired      = 5
+	ExitNotConnected = 6
+	ExitConflict     = 7
+	ExitVerification = 8
+	ExitSandbox      = 9
+	ExitTimedOut     = 124
+)
+
+// Row is what every surface says about a code.
+type Row struct {
+	Code Code
+	// Exit is the CLI's exit code.
+	Exit int
+	// Sentence is plain and public, for console copy and agents.
+	Sentence string
+	// Remedy is the default next step.
+	Remedy string
+}
+
+// Table holds one row per code.
+var Table = []Row{
+	{InvalidInput, ExitUsage, "The input is not what the tool or method accepts.", "Correct the named field and send it again."},
+	{DuplicateKey, ExitUsage, "The JSON has the same key twice.", "Send each key once."},
+	{NumberNotExact, ExitUsage, "A number cannot be held exactly by a double.", "Send the number as a string."},
+	{InvalidUTF8, ExitUsage, "The text is not valid UTF-8 or holds a NUL.", "Send valid UTF-8 without NUL; encode binary data as base64."},
+	{InputTooLarge, ExitUsage, "The input is larger than the limit.", "Send less, or put the data in a workspace file."},
+	{InputTooDeep, ExitUsage, "The JSON is nested too deeply.", "Flatten the input."},
+	{UnknownTool, ExitUsage, "There is no such tool for this caller.", "List the tools with `palyra tools`."},
+	{UnknownWorkspace, ExitUsage, "The workspace was not declared.", "Declare it under [[workspaces]] in palyra.toml, or name another."},
+	{WorkspaceScope, ExitPolicyDenied, "The path leaves the workspace.", "Use a path inside the workspace."},
+	{ProtectedPath, ExitPolicyDenied, "The path is protected.", "Change another file, or edit this one yourself."},
+	{PatchConflict, ExitConflict, "The patch does not fit the file as it is now.", "Read the file again and make the patch from what it says."},
+	{FileNotFound, ExitFailure, "There is no such file in the workspace.", "List the directory with fs.list."},
+	{HostInvalid, ExitUsage, "The host is not a plain host name or address.", "Use an ASCII host name or an IP address."},
+	{EgressDenied, ExitPolicyDenied, "The destination is not allowed.", "Ask the operator to add the host to process_runner.allowed_egress_hosts or http.allowed_hosts."},
+	{FetchFailed, ExitFailure, "The request did not complete.", "Check that the host answers, then try again."},
+	{ExecutableDenied, ExitPolicyDenied, "The program may not be started.", "Use another program, or ask the operator to allow it in process_runner.allowed_executables."},
+	{InlineCode, ExitPolicyDenied, "Inline code for an interpreter is refused.", "Write the code to a workspace file and run the file."},
+	{SandboxDisabled, ExitSandbox, "Running programs is switched off.", "Set process_runner.enabled = true."},
+	{SandboxUnavailable, ExitSandbox, "The sandbox cannot be built on this machine.", "See what is missing with `palyra status`; on Debian and Ubuntu: apt-get install bubblewrap."},
+	{PlatformUnknown, ExitSandbox, "This platform has no such sandbox.", "Use a tool that does not need it."},
+	{SpawnFailed, ExitSandbox, "The program could not be started.", "Check that the program exists and is executable."},
+	{TimedOut, ExitTimedOut, "The call ran into its deadline and was stopped.", "Do less in one call, or raise timeout_ms within the operator's limit."},
+	{QuotaExceeded, ExitFailure, "The call used up a resource limit and was stopped.", "Do less in one call, or ask the operator to raise the limit."},
+	{ToolFailed, ExitFailure, "The tool failed.", "Read the error, correct the call and try again."},
+	{Cancelled, ExitFailure, "The call was cancelled.", "Start it again if it is still wanted."},
+	{PolicyDenied, ExitPolicyDenied, "Policy does not allow this call.", "Ask an operator; `palyra policy check` and the journal show the rule."},
+	{PolicyError, ExitPolicyDenied, "Policy could not be evaluated, so the call is denied.", "Ask an operator to run `palyra policy check`."},
+	{PolicyInvalid, ExitFailure, "The policy set does not load.", "Run `palyra policy check` and mend what it names."},
+	{ToolSuspended, ExitPolicyDenied, "The tool is suspended.", "Ask an operator to accept its changed definition."},
+	{BudgetExceeded, ExitPolicyDenied, "The run has used all its calls.", "Start a new run, or ask the operator to raise max_calls_per_run."},
+	{GatewayFrozen, ExitPolicyDenied, "An operator has frozen the gateway; nothing runs.", "Wait, or ask for `palyra thaw`."},
+	{ShuttingDown, ExitNotConnected, "The gateway is stopping.", "Try again when it is back."},
+	{PermitRefused, ExitFailure, "There is no valid permit for this call.", "Propose the call again."},
+	{JournalUnavailable, ExitFailure, "The journal cannot be written, so nothing runs.", "Ask an operator to look at disk space and `palyra status`."},
+	{AttestationFailed, ExitFailure, "The call ran but its attestation could not be made.", "Ask an operator to look at the daemon's log."},
+	{OutcomeUnknown, ExitFailure, "The gateway stopped while the call ran; its outcome is unknown.", "Look at what the call may have changed before you repeat it."},
+	{ApprovalRequired, ExitDenied, "A human has to approve this call.", "Answer it with `palyra approvals decide`."},
+	{ApprovalDenied, ExitDenied, "A human denied the call.", "Do not repeat it; choose another way or ask the person why."},
+	{ApprovalExpired, ExitExpired, "Nobody approved the call in time.", "Ask an operator to be ready, then propose it again."},
+	{ApprovalCancelled, ExitDenied, "The request for approval was withdrawn.", "Propose the call again if it is still wanted."},
+	{ApprovalRevoked, ExitDenied, "The approval was revoked before it was used.", "Propose the call again if it is still wanted."},
+	{ApprovalConflict, ExitConflict, "The approval was already decided.", "Look at it with `palyra approvals show`."},
+	{ApprovalLimit, ExitPolicyDenied, "Too many approvals are waiting or were asked for.", "Wait until some are answered."},
+	{ApprovalUnattainable, ExitPolicyDenied, "No one who could approve this call exists.", "Ask an operator to add a member with the role that policy wants: `palyrad operator add`."},
+	{BindingMismatch, ExitConflict, "The call is no longer the one that was approved.", "Propose it again; the changed fields are named."},
+	{DigestMismatch, ExitConflict, "The digest does not match the call that waits.", "Look at it again with `palyra approvals show` and use the digest it prints."},
+	{Unauthenticated, ExitNotConnected, "The caller is not known to the gateway.", "Use a credential: `palyrad operator add NAME --role ROLE` makes one."},
+	{PermissionDenied, ExitPolicyDenied, "The caller may not do this.", "Ask an owner for a role that may."},
+	{RateLimited, ExitFailure, "Too many requests.", "Wait as long as retry-after says."},
+	{NotFound, ExitFailure, "There is nothing with that id.", "Check the id."},
+	{AlreadyExists, ExitConflict, "It exists already.", "Choose another name or id."},
+	{IdempotencyMismatch, ExitConflict, "The idempotency key was used for a different call.", "Use a new key for a new call."},
+	{VerificationFailed, ExitVerification, "The evidence does not verify.", "Keep the file as it is and compare it with another copy."},
+	{ConfigInvalid, ExitUsage, "The configuration is not valid.", "Run `palyra config check`."},
+	{NotConnected, ExitNotConnected, "The gateway cannot be reached.", "Start it with `palyrad`, or set the address."},
+	{Internal, ExitFailure, "The gateway has a fault.", "Look at the daemon's log."},
+}
+
+var rows = func() map[Code]Row {
+	m := make(map[Code]Row, len(Table))
+	for _, r := range Table {
+		m[r.Code] = r
+	}
+	return m
+}()
+
+// Lookup returns the row of a code; an unknown code gets the row of Internal.
+func Lookup(c Code) Row {
+	if r, ok := rows[c]; ok {
+		return r
+	}
+	return rows[Internal]
+}
+
+// Error is an error with a reason: what happened, and what to do next. Its
+// message may be shown to the caller, its cause may not.
+type Error struct {
+	Code    Code
+	Message string
+	// Remedy is the next step; empty means the default of the code.
+	Remedy string
+	// Fields are details such as the field or digest that differs.
+	Fields map[string]string
+	cause  error
+}
+
+// Errorf returns an Error; a %w verb sets its cause.
+func Errorf(code Code, format string, args ...any) *Error {
+	err := fmt.Errorf(format, args...)
+	return &Error{Code: code, Message: err.Error(), cause: errors.Unwrap(err)}
+}
+
+// WithRemedy returns e with a remedy of its own.
+func (e *Error) WithRemedy(format string, args ...any) *Error {
+	copied := *e
+	copied.Remedy = fmt.Sprintf(format, args...)
+	return &copied
+}
+
+// WithField returns e with one more detail.
+func (e *Error) WithField(name, value string) *Error {
+	copied := *e
+	copied.Fields = make(map[string]string, len(e.Fields)+1)
+	for k, v := range e.Fields {
+		copied.Fields[k] = v
+	}
+	copied.Fields[name] = value
+	return &copied
+}
+
+// Error returns the message.
+func (e *Error) Error() string { return e.Message }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.cause }
+
+// Is reports whether target is an Error with the same code, so that a bare
+// &Error{Code: c} can be a target of errors.Is.
+func (e *Error) Is(target error) bool {
+	other, ok := target.(*Error)
+	return ok && other.Code == e.Code && other.Message == ""
+}
+
+// NextStep returns the remedy, or the default one of the code.
+func (e *Error) NextStep() string {
+	if e.Remedy != "" {
+		return e.Remedy
+	}
+	return Lookup(e.Code).Remedy
+}
+
+// Of returns the code of the first Error in err's chain, Internal for any
+// other error, and "" for nil.
+func Of(err error) Code {
+	if err == nil {
+		return ""
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return Internal
+}

@@ -1,0 +1,50 @@
+package tool
+
+import (
+	"encoding/json"
+	"errors"
+
+	"palyra/internal/canonical"
+	"palyra/internal/reason"
+)
+
+// Check reads the JSON input of a call strictly, checks it against the schema
+// and returns its canonical form (RFC 8785). No input at all means the empty
+// object. Errors are reason errors: InvalidInput with the JSON Pointer of the
+// fault in the field "pointer", or the way in which the text itself is wrong
+// (DuplicateKey, NumberNotExact, InvalidUTF8, InputTooLarge, InputTooDeep).
+func (s *Schema) Check(raw []byte) (json.RawMessage, error) {
+	if len(raw) == 0 {
+		raw = []byte("{}")
+	}
+	text, err := canonical.JSON(raw)
+	if err != nil {
+		return nil, inputError(err)
+	}
+	var value any
+	if err := json.Unmarshal(text, &value); err != nil {
+		return nil, reason.Errorf(reason.InvalidInput, "reading input: %w", err)
+	}
+	if err := s.validate(value); err != nil {
+		return nil, err
+	}
+	return text, nil
+}
+
+// inputError gives the errors of package canonical their reason.
+func inputError(err error) error {
+	code := reason.InvalidInput
+	switch {
+	case errors.Is(err, canonical.ErrTooLarge):
+		code = reason.InputTooLarge
+	case errors.Is(err, canonical.ErrTooDeep):
+		code = reason.InputTooDeep
+	case errors.Is(err, canonical.ErrDuplicateKey):
+		code = reason.DuplicateKey
+	case errors.Is(err, canonical.ErrUTF8), errors.Is(err, canonical.ErrNUL):
+		code = reason.InvalidUTF8
+	case errors.Is(err, canonical.ErrNumber):
+		code = reason.NumberNotExact
+	}
+	return reason.Errorf(code, "reading input: %w", err)
+}

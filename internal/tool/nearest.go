@@ -1,0 +1,45 @@
+package tool
+
+// Nearest returns the name that a person most likely meant by word, or "" when
+// none is close: at most two edits away, and less than half of the word.
+func Nearest(word string, names []string) string {
+	best, found := 3, ""
+	for _, name := range names {
+		d := distance([]rune(word), []rune(name))
+		if d < best && 2*d < len([]rune(name))+1 {
+			best, found = d, name
+		}
+	}
+	return found
+}
+
+// distance is the number of insertions, deletions, replacements and swaps of
+// neighbours between two words (optimal string alignment). Long words are not
+// compared: they count as far apart.
+func distance(a, b []rune) int {
+	const longest = 64
+	if len(a) > longest || len(b) > longest {
+		return longest
+	}
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
+	}
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			rows[i][j] = min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
+			}
+		}
+	}
+	return rows[len(a)][len(b)]
+}

@@ -1,0 +1,72 @@
+package tool
+
+// Facts are what Cedar cannot compute: found before evaluation, given to
+// policy as context, and journaled so that a replay is exact.
+type Facts struct {
+	// Workspace is the declared name of the workspace, "" when none is used.
+	Workspace string `json:"workspace,omitempty"`
+	// Path is workspace-relative, after symlink resolution.
+	Path string `json:"path,omitempty"`
+	// Paths are all files that the call changes, sorted; Path is then the one
+	// file, or the directory that they share.
+	Paths []string `json:"paths,omitempty"`
+	// Protected is true when Path is on the protected list.
+	Protected bool `json:"protected,omitempty"`
+	// Host is canonical; Domain is its registrable domain.
+	Host   string `json:"host,omitempty"`
+	Domain string `json:"domain,omitempty"`
+	Port   int    `json:"port,omitempty"`
+	// Method is the HTTP method.
+	Method string `json:"method,omitempty"`
+	// Exec is set for calls that start a program.
+	Exec *ExecFacts `json:"exec,omitempty"`
+	// Risk is 0 (none) to 100.
+	Risk         int      `json:"risk"`
+	SandboxTier  string   `json:"sandbox_tier"`
+	SandboxLevel string   `json:"sandbox_level"`
+	EgressMode   string   `json:"egress_mode,omitempty"`
+	EgressHosts  []string `json:"egress_hosts,omitempty"`
+}
+
+// ExecFacts describe the program of a call.
+type ExecFacts struct {
+	// Basename is of the resolved executable: "python3.12", not "python".
+	Basename      string `json:"basename"`
+	Path          string `json:"path"`
+	SHA256        string `json:"sha256"`
+	IsInterpreter bool   `json:"is_interpreter"`
+	InlineCode    bool   `json:"inline_code"`
+}
+
+// SessionFacts are what happened before in the run.
+type SessionFacts struct {
+	CallsInRun int `json:"calls_in_run"`
+	InFlight   int `json:"in_flight"`
+	// ToolsUsed and SecretsRead are sorted and without repeats.
+	ToolsUsed   []string `json:"tools_used"`
+	SecretsRead []string `json:"secrets_read"`
+	// Tainted is true once the run has read from the open world.
+	Tainted  bool  `json:"tainted"`
+	BytesOut int64 `json:"bytes_out"`
+}
+
+// Preview is what a person sees of a call beside its arguments.
+type Preview struct {
+	// Summary is one sentence in plain words, made by the gateway.
+	Summary string `json:"summary"`
+	// Diff is a unified diff of the files that would change.
+	Diff string `json:"diff,omitempty"`
+	// Notes are warnings, such as operands that are not bound.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Plan is what a call would do, worked out without doing it. Planning the
+// same proposal twice gives the same binding unless the world changed.
+type Plan struct {
+	Binding Binding
+	Facts   Facts
+	Preview Preview
+	// Subject is what a grant with matcher "subject" covers, such as
+	// "process.run:/usr/bin/git@default".
+	Subject string
+}

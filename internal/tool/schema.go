@@ -1,0 +1,72 @@
+package tool
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"palyra/internal/canonical"
+	"palyra/internal/reason"
+)
+
+// Schema is a compiled JSON Schema (2020-12) of a tool's input. It is safe for
+// concurrent use.
+type Schema struct {
+	resolved *jsonschema.Resolved
+}
+
+// CompileSchema compiles the input schema of a tool. The schema must be a JSON
+// object with type "object", refer to nothing outside itself, and have no
+// reference that leads back to itself without descending into the input: such
+// a schema would never end. Errors carry reason.InvalidInput.
+func CompileSchema(text json.RawMessage) (*Schema, error) {
+	if len(text) > canonical.MaxSize {
+		return nil, reason.Errorf(reason.InputTooLarge, "input schema is larger than %d bytes", canonical.MaxSize)
+	}
+	var document any
+	if err := json.Unmarshal(text, &document); err != nil {
+		return nil, reason.Errorf(reason.InvalidInput, "reading input schema: %w", err)
+	}
+	if err := checkReferences(document); err != nil {
+		return nil, reason.Errorf(reason.InvalidInput, "input schema: %w", err)
+	}
+	var root jsonschema.Schema
+	if err := json.Unmarshal(text, &root); err != nil {
+		return nil, reason.Errorf(reason.InvalidInput, "reading input schema: %w", err)
+	}
+	if root.Type != "object" {
+		return nil, reason.Errorf(reason.InvalidInput, `input schema: the top level must have "type": "object"`)
+	}
+	resolved, err := root.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
+	if err != nil {
+		return nil, reason.Errorf(reason.InvalidInput, "resolving input schema: %w", err)
+	}
+	return &Schema{resolved: resolved}, nil
+}
+
+// validate checks a decoded value and turns the first fault into an error that
+// names its JSON Pointer.
+func (s *Schema) validate(value any) error {
+	err := s.resolved.Validate(value)
+	if err == nil {
+		return nil
+	}
+	found := explain(s.resolved.Schema(), value, "")
+	if found == nil {
+		found = &fault{message: plainError(err)}
+	}
+	refused := reason.Errorf(reason.InvalidInput, "%s: %s", pointerName(found.pointer), found.message).
+		WithField("pointer", found.pointer)
+	if found.hint != "" {
+		refused = refused.WithRemedy("Did you mean %q?", found.hint)
+	}
+	return refused
+}
+
+func pointerName(pointer string) string {
+	if pointer == "" {
+		return "input"
+	}
+	return fmt.Sprintf("input at %s", pointer)
+}
