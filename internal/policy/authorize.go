@@ -1,0 +1,86 @@
+package policy
+
+import (
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/types"
+
+	"palyra/internal/access"
+)
+
+// ApprovalResource is an approval record as the access rules see it.
+type ApprovalResource struct {
+	// ID is the record's ULID, "" when the question is about records of this
+	// kind in general.
+	ID       string
+	Severity string
+	// Requester is the user whose call asks; zero when there is none.
+	Requester access.Principal
+}
+
+// AccessRequest asks whether a caller has a permission.
+type AccessRequest struct {
+	Caller     access.Caller
+	Permission access.Permission
+	// Approval is the resource of approval.* permissions; nil means approvals
+	// in general.
+	Approval *ApprovalResource
+	// Resource names the resource of permissions that have one, such as a
+	// secret or a workspace; "" means the gateway as a whole.
+	Resource string
+}
+
+// Authorize evaluates the access rules: the API's permissions are Cedar too.
+// A permission that the vocabulary does not have is denied.
+func (s *Set) Authorize(r AccessRequest) Judgement {
+	action := types.NewEntityUID(typeAction, types.String(r.Permission))
+	declared, ok := s.vocab.schema.Actions[action]
+	if !ok || declared.AppliesTo == nil || len(declared.AppliesTo.Resources) == 0 {
+		return Judgement{Errors: []string{"the vocabulary has no permission " + clipText(string(r.Permission))}}
+	}
+	principal, extra, ok := s.dir.principal(r.Caller.Principal)
+	if !ok {
+		return Judgement{Errors: []string{"the caller is no principal"}}
+	}
+	entities := &overlay{base: s.dir.entities}
+	if extra != nil {
+		entities.extra = append(entities.extra, *extra)
+	}
+	resource := r.resource(declared.AppliesTo.Resources[0])
+	if _, known := s.dir.entities[resource.UID]; !known {
+		entities.extra = append(entities.extra, resource)
+	}
+	req := cedar.Request{Principal: principal, Action: action, Resource: resource.UID, Context: accessContext(r.Caller)}
+	out := s.run(s.candidates(req), entities, req)
+	return Judgement{Allowed: out.allowed, Determining: describe(out.determining), Errors: out.errors}
+}
+
+// resource makes the entity that a permission is about.
+func (r AccessRequest) resource(t types.EntityType) types.Entity {
+	name := r.Resource
+	if name == "" {
+		name = gatewayID
+	}
+	if t != typeApproval {
+		uid := types.NewEntityUID(t, types.String(name))
+		return types.Entity{UID: uid, Attributes: types.NewRecord(resourceAttributes(t, name))}
+	}
+	a := r.Approval
+	if a == nil {
+		a = &ApprovalResource{}
+	}
+	attributes := types.RecordMap{"severity": types.String(a.Severity)}
+	if a.Requester.Kind == access.KindUser {
+		attributes["requester"] = uidOf(a.Requester)
+	}
+	return types.Entity{UID: types.NewEntityUID(typeApproval, types.String(a.ID)), Attributes: types.NewRecord(attributes)}
+}
+
+// resourceAttributes gives named resources their name, as the schema demands.
+func resourceAttributes(t types.EntityType, name string) types.RecordMap {
+	switch t {
+	case typePolicy, typeGateway:
+		return nil
+	default:
+		return types.RecordMap{"name": types.String(name)}
+	}
+}

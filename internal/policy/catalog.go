@@ -1,0 +1,103 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/types"
+
+	"palyra/internal/access"
+)
+
+// CatalogEntry is a tool that a principal could ever call.
+type CatalogEntry struct {
+	Tool string `json:"tool"`
+	// MayAsk is true unless it is sure that no call has to wait for a human.
+	MayAsk bool `json:"may_ask"`
+}
+
+// Catalog lists the tools that a caller could ever call, by name. Arguments
+// and facts are unknown, so it errs on the side of listing: a listed tool may
+// still be denied, a tool that is not listed always is.
+func (s *Set) Catalog(caller access.Caller) []CatalogEntry {
+	principal, extra, ok := s.dir.principal(caller.Principal)
+	if !ok {
+		return nil
+	}
+	entities := &overlay{base: s.dir.entities}
+	if extra != nil {
+		entities.extra = append(entities.extra, *extra)
+	}
+	strongest := s.electorate(s.dir.requester(caller), "").facts
+	var out []CatalogEntry
+	for name := range s.vocab.args {
+		if name == unknownTool {
+			continue
+		}
+		req := cedar.Request{
+			Principal: principal,
+			Action:    types.NewEntityUID(typeAction, types.String(toolPrefix+name)),
+			Resource:  types.NewEntityUID(typeTool, types.String(name)),
+		}
+		found := s.inScope(req)
+		if !s.couldAllow(found, entities, req, strongest) {
+			continue
+		}
+		out = append(out, CatalogEntry{Tool: name, MayAsk: s.mayAsk(found, entities, req, strongest)})
+	}
+	slices.SortFunc(out, func(a, b CatalogEntry) int { return strings.Compare(a.Tool, b.Tool) })
+	return out
+}
+
+// inScope returns the policies whose whole scope matches.
+func (s *Set) inScope(req cedar.Request) candidates {
+	return slices.DeleteFunc(s.candidates(req), func(p *compiled) bool {
+		return !s.dir.inScope(req.Principal, p.ast.Principal) || !s.dir.inScope(req.Action, p.ast.Action) ||
+			!s.dir.inScope(req.Resource, p.ast.Resource)
+	})
+}
+
+// viewOf knows who calls which tool, and one approval, and no facts.
+func viewOf(entities *overlay, req cedar.Request, approval types.Record) *partialView {
+	return &partialView{
+		env: evalEnv{
+			Entities: entities, Principal: req.Principal, Action: req.Action, Resource: req.Resource,
+			Context: types.NewRecord(types.RecordMap{"approval": approval}),
+		},
+		known: prefixes([]string{"principal"}, []string{"action"}, []string{"resource"}, []string{"context", "approval"}),
+	}
+}
+
+// couldAllow reports whether some facts exist under which the strongest
+// approval allows the call.
+func (s *Set) couldAllow(found candidates, entities *overlay, req cedar.Request, strongest types.Record) bool {
+	view := viewOf(entities, req, strongest)
+	permitted := false
+	for _, p := range found {
+		t := view.applies(p)
+		if !p.permits() && t == yes {
+			return false
+		}
+		permitted = permitted || p.permits() && t != no
+	}
+	return permitted
+}
+
+// mayAsk reports whether some facts could exist under which an approval is
+// what decides: a forbid that one may lift, or a permit that one brings where
+// no other is sure. Forbids that do not read the approval deny, but never ask.
+func (s *Set) mayAsk(found candidates, entities *overlay, req cedar.Request, strongest types.Record) bool {
+	bare, best := viewOf(entities, req, s.noApproval), viewOf(entities, req, strongest)
+	sure, brought := false, false
+	for _, p := range found {
+		switch {
+		case p.permits():
+			sure = sure || bare.applies(p) == yes
+			brought = brought || p.approval && best.applies(p) != no
+		case p.approval && bare.applies(p) != no && best.applies(p) != yes:
+			return true
+		}
+	}
+	return !sure && brought
+}

@@ -1,0 +1,187 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/reason"
+)
+
+// Evaluate decides a proposal: allow as it is, allow by the first grant that
+// suffices, ask when the strongest approval that people could give would
+// allow it, else deny. Its error is that of ctx; whatever goes wrong in
+// policy is a deny with reason PolicyError.
+func (e *Engine) Evaluate(ctx context.Context, r Request, grants []Grant) (Verdict, error) {
+	if err := ctx.Err(); err != nil {
+		return Verdict{}, err
+	}
+	s := e.Current()
+	if s == nil {
+		return Verdict{code: reason.PolicyError, errors: []string{"no policy set is loaded"}}, nil
+	}
+	return s.Evaluate(r, grants), nil
+}
+
+// Evaluate is Engine.Evaluate with this set.
+func (s *Set) Evaluate(r Request, grants []Grant) Verdict {
+	v := s.evaluate(r, grants)
+	v.snapshot, v.version = s.snapshotDigest, s.version
+	return v
+}
+
+func (s *Set) evaluate(r Request, grants []Grant) Verdict {
+	c, refused := s.prepare(r)
+	if refused != nil {
+		return Verdict{code: refused.code, errors: []string{refused.message}}
+	}
+	bare := c.under(s.noApproval)
+	if v, done := settled(bare); done {
+		return v
+	}
+	for _, g := range grants {
+		facts := s.tally.facts(s.ballots(g.Approval, c.requester), true)
+		if v, done := settled(c.under(facts)); done {
+			v.grantID = g.ID
+			if v.effect != Allow {
+				v.grantID = ""
+			}
+			return v
+		}
+	}
+	return s.ask(c, bare)
+}
+
+// settled makes the verdict of an outcome that allows or errs.
+func settled(o outcome) (Verdict, bool) {
+	switch {
+	case len(o.errors) > 0:
+		return Verdict{code: reason.PolicyError, errors: o.errors}, true
+	case o.allowed:
+		return Verdict{effect: Allow, determining: describe(o.determining)}, true
+	default:
+		return Verdict{}, false
+	}
+}
+
+// ask finds out whether people could allow the call.
+func (s *Set) ask(c *call, bare outcome) Verdict {
+	voters := s.electorate(c.requester, "")
+	best := c.under(voters.facts)
+	if len(best.errors) > 0 {
+		return Verdict{code: reason.PolicyError, errors: best.errors}
+	}
+	if !best.allowed {
+		return s.deny(c, voters, best)
+	}
+	causes := askCauses(bare, best)
+	severity := highestSeverity(causes)
+	// The severity narrows who may decide, so it is asked again with those.
+	if exact := s.electorate(c.requester, severity); !exact.same(voters) {
+		narrowed := c.under(exact.facts)
+		if len(narrowed.errors) > 0 {
+			return Verdict{code: reason.PolicyError, errors: narrowed.errors}
+		}
+		if !narrowed.allowed {
+			return s.deny(c, exact, narrowed)
+		}
+		voters = exact
+	}
+	v := Verdict{
+		effect: Ask, code: reason.ApprovalRequired, determining: describe(causes),
+		timeout: shortestTimeout(causes), severity: severity, why: whyAsk(causes),
+		missing: s.missing(c, nil, voters),
+	}
+	v.remedy = reason.Lookup(reason.ApprovalRequired).Remedy
+	return v
+}
+
+// deny explains a call that the people who exist cannot allow. If more of
+// them could, the remedy says who is wanting.
+func (s *Set) deny(c *call, voters *electorate, best outcome) Verdict {
+	v := Verdict{code: reason.PolicyDenied, determining: describe(best.determining)}
+	if lack := s.lacking(c, voters); lack.text != "" {
+		v.code = reason.ApprovalUnattainable
+		v.missing, v.remedy = lack.text, lack.remedy
+		return v
+	}
+	for _, p := range best.determining {
+		if p.notes.remedy != "" {
+			v.remedy = p.notes.remedy
+			break
+		}
+	}
+	return v
+}
+
+// askCauses are the policies that want a human: the forbids that an approval
+// lifts and the permits that it brings.
+func askCauses(bare, best outcome) []*compiled {
+	causes := slices.Clone(best.determining)
+	for _, p := range bare.determining {
+		if !p.permits() && !slices.Contains(causes, p) {
+			causes = append(causes, p)
+		}
+	}
+	// A permit that asks for no approval was not the cause.
+	causes = slices.DeleteFunc(causes, func(p *compiled) bool { return p.permits() && !p.approval })
+	sortByID(causes)
+	return causes
+}
+
+func highestSeverity(causes []*compiled) string {
+	best := -1
+	for _, p := range causes {
+		best = max(best, slices.Index(severities, p.notes.severity))
+	}
+	if best < 0 {
+		return SeverityMedium
+	}
+	return severities[best]
+}
+
+func shortestTimeout(causes []*compiled) time.Duration {
+	shortest := DefaultTimeout
+	named := false
+	for _, p := range causes {
+		if d := p.notes.timeout; d > 0 && (!named || d < shortest) {
+			shortest, named = d, true
+		}
+	}
+	return min(max(shortest, MinTimeout), MaxTimeout)
+}
+
+func whyAsk(causes []*compiled) string {
+	lines := make([]string, 0, len(causes))
+	for _, p := range causes {
+		why := p.notes.reason
+		if why == "" {
+			why = effectWord(p.permits()) + " with a condition on context.approval"
+		}
+		lines = append(lines, fmt.Sprintf("%s (%s:%d): %s", p.id, p.source.name, p.line, why))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Judge evaluates a proposal with exactly the votes given: after each vote,
+// and again before dispatch when the snapshot changed meanwhile.
+func (s *Set) Judge(r Request, a Approval) Judgement {
+	c, refused := s.prepare(r)
+	if refused != nil {
+		return Judgement{Errors: []string{refused.message}}
+	}
+	cast := s.ballots(a, c.requester)
+	out := c.under(s.tally.facts(cast, a.Standing))
+	j := Judgement{Allowed: out.allowed, Determining: describe(out.determining), Errors: out.errors}
+	if !j.Allowed && len(j.Errors) == 0 {
+		j.Missing = s.missing(c, cast, s.electorate(c.requester, ""))
+	}
+	return j
+}
+
+// Requester returns the user that answers for a caller's calls, as the access
+// rules see it; zero when there is none.
+func (s *Set) Requester(c access.Caller) access.Principal { return s.dir.requester(c) }

@@ -1,0 +1,241 @@
+package policy
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/types"
+
+	"palyra/internal/access"
+	"palyra/internal/tool"
+)
+
+// directory is the hydrated entities of one set.
+type directory struct {
+	entities types.EntityMap
+	// ancestors are all entities above one, closest first or not: order has
+	// no meaning.
+	ancestors map[types.EntityUID][]types.EntityUID
+	members   map[access.Principal]access.Member
+	// deciders are the enabled users, sorted by name.
+	deciders []access.Member
+}
+
+func buildDirectory(cfg Config, v *vocabulary) *directory {
+	d := &directory{
+		entities: make(types.EntityMap),
+		members:  make(map[access.Principal]access.Member, len(cfg.Members)),
+	}
+	d.addActions(v)
+	d.addFixed(v.roles)
+	d.addTools(cfg)
+	d.addMembers(cfg)
+	for _, name := range cfg.Workspaces {
+		d.addNamed(typeWorkspace, name)
+	}
+	for _, name := range cfg.Snapshot.AllowedChannels {
+		d.addNamed(typeChannel, name, types.NewEntityUID(typeChannelSet, setAllowed))
+	}
+	for _, name := range cfg.Snapshot.ActiveSkills {
+		d.addNamed(typeSkill, name, types.NewEntityUID(typeSkillSet, setActive))
+	}
+	d.close()
+	return d
+}
+
+func (d *directory) add(uid types.EntityUID, attributes types.RecordMap, parents ...types.EntityUID) {
+	d.entities[uid] = types.Entity{
+		UID: uid, Parents: cedar.NewEntityUIDSet(parents...), Attributes: types.NewRecord(attributes),
+	}
+}
+
+func (d *directory) addNamed(t types.EntityType, name string, parents ...types.EntityUID) {
+	d.add(types.NewEntityUID(t, types.String(name)), types.RecordMap{"name": types.String(name)}, parents...)
+}
+
+func (d *directory) addActions(v *vocabulary) {
+	for uid, action := range v.schema.Actions {
+		d.entities[uid] = action.Entity
+	}
+}
+
+func (d *directory) addFixed(roles []access.Role) {
+	for _, r := range roles {
+		d.add(types.NewEntityUID(typeRole, types.String(r)), nil)
+	}
+	d.add(types.NewEntityUID(typePrincipalSet, setAllowed), nil)
+	d.add(types.NewEntityUID(typeToolSet, setAllowed), nil)
+	d.add(types.NewEntityUID(typeChannelSet, setAllowed), nil)
+	d.add(types.NewEntityUID(typeSkillSet, setActive), nil)
+	d.add(types.NewEntityUID(typeUser, nobody), types.RecordMap{"name": types.String(nobody), "sole": types.False})
+}
+
+func (d *directory) addTools(cfg Config) {
+	for _, t := range cfg.Tools {
+		var parents []types.EntityUID
+		if cfg.Snapshot.AllowedTools == nil || slices.Contains(cfg.Snapshot.AllowedTools, t.Name) {
+			parents = append(parents, types.NewEntityUID(typeToolSet, setAllowed))
+		}
+		if server, _, ok := strings.Cut(t.Name, "/"); ok {
+			uid := types.NewEntityUID(typeServer, types.String(server))
+			d.add(uid, nil)
+			parents = append(parents, uid)
+		}
+		d.add(types.NewEntityUID(typeTool, types.String(t.Name)), toolAttributes(t, true, t.Sensitive()), parents...)
+	}
+	unknown := tool.Descriptor{Name: unknownTool}
+	d.add(types.NewEntityUID(typeTool, unknownTool), toolAttributes(unknown, false, true))
+}
+
+func toolAttributes(t tool.Descriptor, pinned, sensitive bool) types.RecordMap {
+	return types.RecordMap{
+		"name":         types.String(t.Name),
+		"capabilities": capabilitySet(t.Capabilities),
+		"read_only":    types.Boolean(t.ReadOnly),
+		"destructive":  types.Boolean(t.Destructive),
+		"open_world":   types.Boolean(t.OpenWorld),
+		"pinned":       types.Boolean(pinned),
+		"sensitive":    types.Boolean(sensitive),
+	}
+}
+
+func capabilitySet(list []tool.Capability) types.Set { return stringSet(list) }
+
+func stringSet[T ~string](list []T) types.Set {
+	values := make([]types.Value, 0, len(list))
+	for _, s := range list {
+		values = append(values, types.String(s))
+	}
+	return types.NewSet(values...)
+}
+
+// addMembers hydrates users and agents. A disabled member keeps its entity,
+// so that policies may name it, and loses its roles and its place among the
+// allowed; so does an agent whose owner is disabled or unknown.
+func (d *directory) addMembers(cfg Config) {
+	for _, m := range cfg.Members {
+		d.members[m.Principal] = m
+		if m.Principal.Kind == access.KindUser && !m.Disabled {
+			d.deciders = append(d.deciders, m)
+		}
+	}
+	slices.SortFunc(d.deciders, func(a, b access.Member) int {
+		return strings.Compare(a.Principal.Name, b.Principal.Name)
+	})
+	for _, m := range cfg.Members {
+		d.addMember(m, cfg.Snapshot.AllowedPrincipals)
+	}
+}
+
+func (d *directory) addMember(m access.Member, allowed []access.Principal) {
+	var parents []types.EntityUID
+	if d.enabled(m) {
+		for _, r := range m.Roles {
+			parents = append(parents, types.NewEntityUID(typeRole, types.String(r)))
+		}
+		if allowed == nil || slices.Contains(allowed, m.Principal) {
+			parents = append(parents, types.NewEntityUID(typePrincipalSet, setAllowed))
+		}
+	}
+	attributes := types.RecordMap{"name": types.String(m.Principal.Name)}
+	switch m.Principal.Kind {
+	case access.KindUser:
+		attributes["sole"] = types.Boolean(!m.Disabled && len(d.deciders) == 1)
+	case access.KindAgent:
+		attributes["owner"] = types.NewEntityUID(typeUser, types.String(m.Owner.Name))
+	}
+	d.add(uidOf(m.Principal), attributes, parents...)
+}
+
+// enabled reports whether m may act: itself enabled, and so is its owner.
+func (d *directory) enabled(m access.Member) bool {
+	if m.Disabled {
+		return false
+	}
+	if m.Principal.Kind != access.KindAgent {
+		return true
+	}
+	owner, ok := d.members[m.Owner]
+	return ok && m.Owner.Kind == access.KindUser && !owner.Disabled
+}
+
+// close computes the ancestors of every entity.
+func (d *directory) close() {
+	d.ancestors = make(map[types.EntityUID][]types.EntityUID, len(d.entities))
+	for uid := range d.entities {
+		d.ancestors[uid] = d.above(uid)
+	}
+}
+
+func (d *directory) above(uid types.EntityUID) []types.EntityUID {
+	seen := map[types.EntityUID]bool{}
+	var walk func(types.EntityUID)
+	walk = func(at types.EntityUID) {
+		for parent := range d.entities[at].Parents.All() {
+			if !seen[parent] {
+				seen[parent] = true
+				walk(parent)
+			}
+		}
+	}
+	walk(uid)
+	return slices.Collect(maps.Keys(seen))
+}
+
+// overlay adds the entities of one request to the directory's.
+type overlay struct {
+	base  types.EntityMap
+	extra []types.Entity
+}
+
+// Get looks into the request's own entities first.
+func (o *overlay) Get(uid types.EntityUID) (types.Entity, bool) {
+	for i := range o.extra {
+		if o.extra[i].UID == uid {
+			return o.extra[i], true
+		}
+	}
+	e, ok := o.base[uid]
+	return e, ok
+}
+
+// principal returns the caller's entity; for a caller that is not registered
+// it also returns an entity without roles, which no ceiling lets pass.
+func (d *directory) principal(p access.Principal) (types.EntityUID, *types.Entity, bool) {
+	uid := uidOf(p)
+	if uid.Type == "" {
+		return uid, nil, false
+	}
+	if _, ok := d.entities[uid]; ok {
+		return uid, nil, true
+	}
+	attributes := types.RecordMap{"name": types.String(p.Name)}
+	switch uid.Type {
+	case typeUser:
+		attributes["sole"] = types.False
+	case typeAgent:
+		attributes["owner"] = types.NewEntityUID(typeUser, nobody)
+	}
+	return uid, &types.Entity{UID: uid, Attributes: types.NewRecord(attributes)}, true
+}
+
+func uidOf(p access.Principal) types.EntityUID {
+	return types.NewEntityUID(typeOfKind[p.Kind], types.String(p.Name))
+}
+
+// requester is the user that answers for a caller's calls, zero when there is
+// none. The registry, not the request, says who owns an agent.
+func (d *directory) requester(c access.Caller) access.Principal {
+	if m, ok := d.members[c.Principal]; ok {
+		if m.Principal.Kind == access.KindAgent {
+			return m.Owner
+		}
+		return m.Principal
+	}
+	if c.OnBehalfOf.Kind == access.KindUser {
+		return c.OnBehalfOf
+	}
+	return access.Principal{}
+}

@@ -1,0 +1,141 @@
+package policy
+
+import (
+	"iter"
+	"slices"
+
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/types"
+)
+
+// index finds the policies whose scope can match a request, by action, then
+// resource, then principal. It only narrows: Cedar still checks each scope,
+// so a policy too many costs time and a policy too few would be a fault,
+// which a fuzz test against the plain authorizer looks for.
+type index struct {
+	byAction map[types.EntityUID]byResource
+	policies []*compiled
+}
+
+type (
+	byResource  map[types.EntityUID]byPrincipal
+	byPrincipal map[types.EntityUID][]int
+)
+
+// anyEntity is the key of a scope that names nothing.
+var anyEntity = types.EntityUID{}
+
+// isKey is the key of a scope that names a type. No entity has this id: the
+// language's strings hold no NUL.
+func isKey(t types.EntityType) types.EntityUID { return types.NewEntityUID(t, "\x00is") }
+
+func buildIndex(policies []*compiled) *index {
+	x := &index{byAction: make(map[types.EntityUID]byResource), policies: policies}
+	for i, p := range policies {
+		resource, principal := scopeKey(p.ast.Resource), scopeKey(p.ast.Principal)
+		for _, action := range actionKeys(p.ast.Action) {
+			x.add(action, resource, principal, i)
+		}
+	}
+	return x
+}
+
+func (x *index) add(action, resource, principal types.EntityUID, i int) {
+	resources := x.byAction[action]
+	if resources == nil {
+		resources = make(byResource)
+		x.byAction[action] = resources
+	}
+	principals := resources[resource]
+	if principals == nil {
+		principals = make(byPrincipal)
+		resources[resource] = principals
+	}
+	principals[principal] = append(principals[principal], i)
+}
+
+// actionKeys returns the keys of an action scope; a set has one per member.
+func actionKeys(scope scopeNode) []types.EntityUID {
+	if s, ok := scope.(scopeInSet); ok {
+		keys := slices.Clone(s.Entities)
+		slices.SortFunc(keys, compareUID)
+		return slices.Compact(keys)
+	}
+	return []types.EntityUID{scopeKey(scope)}
+}
+
+func compareUID(a, b types.EntityUID) int {
+	switch {
+	case a.Type != b.Type && a.Type < b.Type, a.Type == b.Type && a.ID < b.ID:
+		return -1
+	case a == b:
+		return 0
+	default:
+		return 1
+	}
+}
+
+// scopeKey returns the one entity that the request's must be or lie below.
+func scopeKey(scope scopeNode) types.EntityUID {
+	switch s := scope.(type) {
+	case scopeEq:
+		return s.Entity
+	case scopeIn:
+		return s.Entity
+	case scopeIs:
+		return isKey(s.Type)
+	case scopeIsIn:
+		return s.Entity
+	default:
+		return anyEntity
+	}
+}
+
+// requestKeys returns the keys under which policies about uid may stand.
+func requestKeys(uid types.EntityUID, ancestors []types.EntityUID) []types.EntityUID {
+	keys := make([]types.EntityUID, 0, len(ancestors)+3)
+	keys = append(keys, anyEntity, uid, isKey(uid.Type))
+	return append(keys, ancestors...)
+}
+
+// candidates are policies that may match a request, in the order of the set.
+type candidates []*compiled
+
+// All implements cedar.PolicyIterator.
+func (c candidates) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
+	return func(yield func(cedar.PolicyID, *cedar.Policy) bool) {
+		for _, p := range c {
+			if !yield(cedar.PolicyID(p.id), p.policy) {
+				return
+			}
+		}
+	}
+}
+
+// find returns the candidates for a request whose entities have the given
+// keys.
+func (x *index) find(actions, resources, principals []types.EntityUID) candidates {
+	var found []int
+	for _, a := range actions {
+		byRes := x.byAction[a]
+		if byRes == nil {
+			continue
+		}
+		for _, r := range resources {
+			byPrin := byRes[r]
+			if byPrin == nil {
+				continue
+			}
+			for _, p := range principals {
+				found = append(found, byPrin[p]...)
+			}
+		}
+	}
+	slices.Sort(found)
+	found = slices.Compact(found)
+	out := make(candidates, len(found))
+	for i, n := range found {
+		out[i] = x.policies[n]
+	}
+	return out
+}

@@ -1,0 +1,256 @@
+package policy
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/types"
+
+	"palyra/internal/access"
+	"palyra/internal/canonical"
+)
+
+//go:embed defaults/*.cedar
+var defaultFiles embed.FS
+
+// Defaults returns the embedded default policies, in the order in which they
+// load.
+func Defaults() []Source {
+	entries, err := fs.ReadDir(defaultFiles, "defaults")
+	if err != nil {
+		panic("policy: embedded defaults: " + err.Error())
+	}
+	out := make([]Source, 0, len(entries))
+	for _, e := range entries {
+		name := "defaults/" + e.Name()
+		text, err := defaultFiles.ReadFile(name)
+		if err != nil {
+			panic("policy: embedded defaults: " + err.Error())
+		}
+		out = append(out, Source{Name: name, Text: string(text)})
+	}
+	return out
+}
+
+// sensitiveTools is the policy that allow_sensitive_tools adds.
+var sensitiveTools = Source{
+	Name: "(allow_sensitive_tools)",
+	Text: `@id("config.allow-sensitive-tools")
+@reason("allow_sensitive_tools is set: sensitive tools run with no human")
+@waives("approval: the operator set allow_sensitive_tools in the configuration")
+permit(principal, action in Action::"tool.execute", resource);
+`,
+}
+
+// Load builds a set. It fails with a *LoadError, whose reason code is
+// PolicyInvalid, if any finding is an error: a set that does not validate
+// does not load.
+func Load(cfg Config) (*Set, error) {
+	s, findings := build(cfg, Defaults())
+	if hasErrors(findings) || s == nil {
+		return nil, &LoadError{Findings: findings}
+	}
+	s.findings = findings
+	return s, nil
+}
+
+// Check returns all findings about cfg, errors and warnings, in the order of
+// the sources.
+func Check(cfg Config) []Finding {
+	_, findings := build(cfg, Defaults())
+	return findings
+}
+
+// build makes a set with the given defaults, and everything that is wrong
+// with it. The set is nil when it could not be made at all.
+func build(cfg Config, defaults []Source) (*Set, []Finding) {
+	order := map[string]int{}
+	findings := checkConfig(cfg)
+	roles := allRoles(cfg.Roles)
+	vocab, err := buildVocabulary(cfg.Tools, roles)
+	if err != nil {
+		return nil, append(findings, configError("%s", err))
+	}
+	s := &Set{
+		vocab: vocab, dir: buildDirectory(cfg, vocab), settings: cfg.Snapshot,
+		tally: newTally(roles), byID: make(map[cedar.PolicyID]*compiled),
+	}
+	s.noApproval = s.tally.facts(nil, false)
+	s.ideal = sync.OnceValue(s.idealFacts)
+	findings = append(findings, s.parseAll(cfg, defaults, order)...)
+	findings = append(findings, s.checkPolicies()...)
+	for _, o := range vocab.opaque {
+		findings = append(findings, Finding{Severity: SeverityWarning, Code: CodeOpaque,
+			Message: "tool " + o.Tool + ", argument " + o.Path + ": " + o.Why})
+	}
+	s.index = buildIndex(s.policies)
+	if !hasErrors(findings) {
+		findings = append(findings, s.checkSamples()...)
+	}
+	if err := s.seal(cfg); err != nil {
+		findings = append(findings, configError("making the snapshot: %s", err))
+	}
+	for _, p := range s.policies {
+		p.tokens = nil // only findings need them
+	}
+	sortFindings(findings, order)
+	return s, findings
+}
+
+func configError(format string, args ...any) Finding {
+	return Finding{Severity: SeverityError, Code: CodeConfig, Message: fmt.Sprintf(format, args...)}
+}
+
+// parseAll reads defaults and sources, in order, and finds duplicate ids.
+func (s *Set) parseAll(cfg Config, defaults []Source, order map[string]int) []Finding {
+	var findings []Finding
+	add := func(src Source, builtin bool) {
+		order[src.Name] = len(order) + 1
+		policies, _, found := parseSource(src, builtin)
+		findings = append(findings, found...)
+		for _, p := range policies {
+			findings = append(findings, s.addPolicy(p)...)
+		}
+	}
+	for _, src := range defaults {
+		add(src, true)
+	}
+	if cfg.Snapshot.AllowSensitiveTools {
+		add(sensitiveTools, true)
+		findings = append(findings, Finding{Severity: SeverityWarning, Code: CodeSensitiveTools,
+			Message: "allow_sensitive_tools is set: every sensitive tool runs with no human",
+			Help:    "remove allow_sensitive_tools and permit single tools with @waives instead"})
+	}
+	for _, src := range cfg.Sources {
+		add(src, false)
+	}
+	return findings
+}
+
+func (s *Set) addPolicy(p *compiled) []Finding {
+	id := cedar.PolicyID(p.id)
+	if other, taken := s.byID[id]; taken {
+		f := p.at(p.annotationToken("id"), SeverityError, CodeDuplicateID,
+			"the id %s is taken by the policy at %s:%d", p.id, other.source.name, other.line)
+		f.Help = "give each policy an @id of its own"
+		return []Finding{f}
+	}
+	p.order = len(s.policies)
+	s.byID[id] = p
+	s.policies = append(s.policies, p)
+	return nil
+}
+
+// checkConfig finds what is wrong beside policies.
+func checkConfig(cfg Config) []Finding {
+	var findings []Finding
+	names := map[string]bool{}
+	for _, t := range cfg.Tools {
+		if t.Name == "" || t.Name == unknownTool || names[t.Name] {
+			findings = append(findings, configError("tool %q: the name is empty, reserved or taken", t.Name))
+		}
+		names[t.Name] = true
+	}
+	for _, r := range cfg.Roles {
+		if _, err := access.ParseRole(string(r)); err != nil {
+			findings = append(findings, configError("%s", err))
+		}
+	}
+	roles := allRoles(cfg.Roles)
+	known := map[access.Principal]bool{}
+	for _, m := range cfg.Members {
+		if m.Principal.Kind == "" || known[m.Principal] {
+			findings = append(findings, configError("member %q: it is nobody or listed twice", m.Principal))
+		}
+		known[m.Principal] = true
+		for _, r := range m.Roles {
+			if !slices.Contains(roles, r) {
+				findings = append(findings, configError("member %s: role %q is not declared", m.Principal, r))
+			}
+		}
+	}
+	for _, name := range cfg.Snapshot.AllowedTools {
+		if !names[name] {
+			f := configError("allowed_tools: no pinned tool is named %q", name)
+			f.Severity, f.Help = SeverityWarning, didYouMean(name, keysOf(names))
+			findings = append(findings, f)
+		}
+	}
+	return findings
+}
+
+func keysOf[V any](m map[string]V) []string {
+	out := make([]string, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// seal computes version and snapshot.
+func (s *Set) seal(cfg Config) error {
+	s.version = versionOf(s.policies)
+	entities, err := canonical.Marshal(s.dir.entities)
+	if err != nil {
+		return err
+	}
+	doc := snapshotDocument{
+		Format: snapshotFormat, Settings: s.settings, PolicyVersion: s.version,
+		SchemaDigest: s.vocab.digest, Schema: string(s.vocab.text),
+		Policies: make([]snapshotPolicy, 0, len(s.policies)),
+		Tools:    make([]snapshotTool, 0, len(cfg.Tools)), Entities: entities,
+	}
+	for _, p := range s.policies {
+		doc.Policies = append(doc.Policies, snapshotPolicy{ID: p.id, File: p.source.name, Text: p.text})
+	}
+	for _, t := range cfg.Tools {
+		digest, err := t.Digest()
+		if err != nil {
+			return err
+		}
+		doc.Tools = append(doc.Tools, snapshotTool{t.Name, digest, notNil(t.Capabilities), t.Executor})
+	}
+	slices.SortFunc(doc.Tools, func(a, b snapshotTool) int { return strings.Compare(a.Name, b.Name) })
+	s.snapshotJSON, err = canonical.Marshal(doc)
+	if err != nil {
+		return err
+	}
+	s.snapshotDigest = canonical.Digest(s.snapshotJSON)
+	return nil
+}
+
+// versionOf is SHA-256 over the (id, text) pairs in order, each string behind
+// its length in eight bytes, big endian, so that no two lists read alike.
+func versionOf(policies []*compiled) string {
+	h := sha256.New()
+	write := func(text string) {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(text)))
+		h.Write(n[:])
+		h.Write([]byte(text))
+	}
+	for _, p := range policies {
+		write(p.id)
+		write(p.text)
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+}
+
+// idealFacts is the approval of ten people who hold every role and prove
+// everything.
+func (s *Set) idealFacts() types.Record {
+	var crowd []ballot
+	for i := range 10 {
+		crowd = append(crowd, newcomer(i, s.vocab.roles...))
+	}
+	return s.tally.facts(crowd, false)
+}

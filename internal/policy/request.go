@@ -1,0 +1,72 @@
+package policy
+
+import (
+	"encoding/json"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/tool"
+)
+
+// Request is one proposal with its facts. It holds everything an evaluation
+// reads beside the set itself, and its JSON form round-trips exactly: it is
+// journaled, and stored with approvals, so that an evaluation can be repeated.
+type Request struct {
+	Caller access.Caller `json:"caller"`
+	// Tool is the name of a pinned tool.
+	Tool string `json:"tool"`
+	// Capabilities are those that the call asks for.
+	Capabilities []tool.Capability `json:"capabilities"`
+	// Args is the canonical JSON of the arguments, an object.
+	Args    json.RawMessage `json:"args"`
+	Session string          `json:"session"`
+	Run     string          `json:"run"`
+	// Channel and SkillID are "" when the call comes from none.
+	Channel      string            `json:"channel"`
+	SkillID      string            `json:"skill_id"`
+	Facts        tool.Facts        `json:"facts"`
+	SessionFacts tool.SessionFacts `json:"session_facts"`
+	// Time is when the proposal was made. Cedar sees it in milliseconds.
+	Time time.Time `json:"time"`
+}
+
+// MarshalJSON writes the time in UTC, so that two forms of one instant are
+// one text.
+func (r Request) MarshalJSON() ([]byte, error) {
+	type plain Request
+	r.Time = r.Time.UTC()
+	if len(r.Args) == 0 {
+		r.Args = json.RawMessage("{}")
+	}
+	return json.Marshal(plain(r))
+}
+
+// Vote is one yes of one user.
+type Vote struct {
+	User access.Principal `json:"user"`
+	// Roles are those that the user held when voting; only those still held
+	// count.
+	Roles   []access.Role  `json:"roles"`
+	Surface access.Surface `json:"surface"`
+	// Paired and Present say what the voter proved (access.Caller).
+	Paired  bool      `json:"paired"`
+	Present bool      `json:"present"`
+	At      time.Time `json:"at"`
+}
+
+// Approval is the votes that speak for a call. The zero value is no approval.
+type Approval struct {
+	Votes []Vote `json:"votes"`
+	// Standing is true when the votes come from a grant and not from an ask
+	// about this very call.
+	Standing bool `json:"standing"`
+	// Now is when the votes are counted, for their age.
+	Now time.Time `json:"now"`
+}
+
+// Grant is a standing yes that matches a call. Only Approval.Votes and
+// Approval.Now are read; a grant is always standing.
+type Grant struct {
+	ID       string   `json:"id"`
+	Approval Approval `json:"approval"`
+}

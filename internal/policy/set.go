@@ -1,0 +1,142 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/types"
+
+	"palyra/internal/access"
+)
+
+// Set is one immutable set of policies with its schema and its entities. It
+// is safe for use by many goroutines.
+type Set struct {
+	policies []*compiled
+	byID     map[cedar.PolicyID]*compiled
+	vocab    *vocabulary
+	dir      *directory
+	index    *index
+	tally    *tally
+	// noApproval are the facts of a call that nobody approved.
+	noApproval types.Record
+	// electorates remembers by electorateKey; see Set.electorate.
+	electorates sync.Map
+	// ideal is the approval that nobody could outdo, for asking whether more
+	// people would help; made when first needed.
+	ideal    func() types.Record
+	memo     memo
+	settings Snapshot
+	findings []Finding
+
+	version        string
+	snapshotDigest string
+	snapshotJSON   []byte
+}
+
+// Version returns the digest of the policies: "sha256:<hex>" over their ids
+// and texts in order, the embedded defaults included.
+func (s *Set) Version() string { return s.version }
+
+// SchemaDigest returns the digest of the Cedar schema.
+func (s *Set) SchemaDigest() string { return s.vocab.digest }
+
+// Schema returns the Cedar schema that policies are validated against.
+func (s *Set) Schema() string { return string(s.vocab.text) }
+
+// SnapshotDigest returns the digest of SnapshotJSON.
+func (s *Set) SnapshotDigest() string { return s.snapshotDigest }
+
+// SnapshotJSON returns what the snapshot digest is taken of, as canonical
+// JSON: settings, policies, schema and entities. Store it once by its digest.
+func (s *Set) SnapshotJSON() []byte { return slices.Clone(s.snapshotJSON) }
+
+// Findings returns the warnings of the load.
+func (s *Set) Findings() []Finding { return slices.Clone(s.findings) }
+
+// Opaque lists the places in tools' inputs that policies see only as text.
+func (s *Set) Opaque() []Opaque { return slices.Clone(s.vocab.opaque) }
+
+// Policies lists the policies in order, the embedded defaults first.
+func (s *Set) Policies() []Determining {
+	out := make([]Determining, len(s.policies))
+	for i, p := range s.policies {
+		out[i] = p.determining
+	}
+	return out
+}
+
+// outcome is one run of Cedar.
+type outcome struct {
+	allowed bool
+	// determining are sorted by id; cedar-go returns them in random order.
+	determining []*compiled
+	errors      []string
+}
+
+// run evaluates one request over its candidates. The request is checked
+// against the schema first, and any error denies: Cedar skips a policy that
+// errors, so a forbid that errors would fail open.
+func (s *Set) run(found candidates, entities types.EntityGetter, req cedar.Request) outcome {
+	if err := s.vocab.check.Request(req); err != nil {
+		return outcome{errors: []string{"the request does not fit the schema: " + clipText(err.Error())}}
+	}
+	decision, diag := cedar.Authorize(found, entities, req)
+	return s.judge(decision, diag)
+}
+
+func (s *Set) judge(decision cedar.Decision, diag cedar.Diagnostic) outcome {
+	var out outcome
+	for _, e := range diag.Errors {
+		out.errors = append(out.errors, string(e.PolicyID)+": "+clipText(e.Message))
+	}
+	slices.Sort(out.errors)
+	for _, r := range diag.Reasons {
+		if p := s.byID[r.PolicyID]; p != nil {
+			out.determining = append(out.determining, p)
+		}
+	}
+	sortByID(out.determining)
+	out.allowed = decision == cedar.Allow && len(out.errors) == 0
+	return out
+}
+
+func sortByID(list []*compiled) {
+	slices.SortFunc(list, func(a, b *compiled) int { return strings.Compare(a.id, b.id) })
+}
+
+func describe(list []*compiled) []Determining {
+	out := make([]Determining, 0, len(list))
+	for _, p := range list {
+		out = append(out, p.determining)
+	}
+	return out
+}
+
+func clipText(s string) string {
+	const most = 400
+	if len(s) > most {
+		return s[:most] + "..."
+	}
+	return s
+}
+
+// call is one proposal, ready to be evaluated under several approvals.
+type call struct {
+	set       *Set
+	req       cedar.Request
+	context   types.RecordMap
+	entities  *overlay
+	found     candidates
+	requester access.Principal
+}
+
+// under evaluates the call with one approval's facts.
+func (c *call) under(facts types.Record) outcome {
+	c.context["approval"] = facts
+	req := c.req
+	req.Context = types.NewRecord(c.context)
+	return c.set.run(c.found, c.entities, req)
+}

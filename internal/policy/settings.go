@@ -1,0 +1,94 @@
+package policy
+
+import (
+	"encoding/json"
+
+	"palyra/internal/access"
+	"palyra/internal/tool"
+)
+
+// Snapshot is the operator's settings in force at a call: the
+// ToolCallPolicySnapshot of the sources. Together with policies, schema and
+// entities it is the content behind a snapshot digest. The zero value is the
+// default: every pinned tool and every enabled member, no channels, no
+// skills, nothing sensitive without a human.
+type Snapshot struct {
+	// AllowedTools are the tools that may run at all; nil means every pinned
+	// tool, an empty list means none.
+	AllowedTools []string `json:"allowed_tools"`
+	// AllowedPrincipals may call tools and the API; nil means every enabled
+	// member, an empty list means nobody.
+	AllowedPrincipals []access.Principal `json:"allowed_principals"`
+	// AllowedChannels are the messaging channels that calls may come from.
+	AllowedChannels []string `json:"allowed_channels"`
+	// ActiveSkills are the skills that calls may come from.
+	ActiveSkills []string `json:"active_skills"`
+	// AllowSensitiveTools adds a permit that runs every sensitive tool with
+	// no human. It is false by default.
+	AllowSensitiveTools bool `json:"allow_sensitive_tools"`
+	MaxCallsPerRun      int  `json:"max_calls_per_run"`
+	// ExecutionTimeoutMS is in milliseconds.
+	ExecutionTimeoutMS int64         `json:"execution_timeout_ms"`
+	ProcessRunner      ProcessRunner `json:"process_runner"`
+	WASM               WASMRuntime   `json:"wasm_runtime"`
+}
+
+// ProcessRunner is the settings of programs in Tiers B and C.
+type ProcessRunner struct {
+	Enabled            bool     `json:"enabled"`
+	Tier               string   `json:"tier"`
+	WorkspaceRoot      string   `json:"workspace_root"`
+	AllowedExecutables []string `json:"allowed_executables"`
+	AllowInterpreters  bool     `json:"allow_interpreters"`
+	EgressMode         string   `json:"egress_enforcement_mode"`
+	AllowedHosts       []string `json:"allowed_egress_hosts"`
+	AllowedDNSSuffixes []string `json:"allowed_dns_suffixes"`
+	// CPULimitMS is in milliseconds; MemoryLimit and OutputLimit in bytes.
+	CPULimitMS  int64 `json:"cpu_time_limit_ms"`
+	MemoryLimit int64 `json:"memory_limit_bytes"`
+	OutputLimit int64 `json:"max_output_bytes"`
+}
+
+// WASMRuntime is the settings of Tier A.
+type WASMRuntime struct {
+	Enabled            bool `json:"enabled"`
+	AllowInlineModules bool `json:"allow_inline_modules"`
+	// MaxModuleSize and MaxMemory are in bytes.
+	MaxModuleSize          int64    `json:"max_module_size_bytes"`
+	FuelBudget             int64    `json:"fuel_budget"`
+	MaxMemory              int64    `json:"max_memory_bytes"`
+	MaxTableElements       int64    `json:"max_table_elements"`
+	MaxInstances           int64    `json:"max_instances"`
+	AllowedHosts           []string `json:"allowed_http_hosts"`
+	AllowedSecrets         []string `json:"allowed_secrets"`
+	AllowedStoragePrefixes []string `json:"allowed_storage_prefixes"`
+	AllowedChannels        []string `json:"allowed_channels"`
+}
+
+// snapshotDocument is what a snapshot digest is taken of, in canonical form.
+type snapshotDocument struct {
+	Format        string           `json:"format"`
+	Settings      Snapshot         `json:"settings"`
+	PolicyVersion string           `json:"policy_version"`
+	SchemaDigest  string           `json:"cedar_schema_digest"`
+	Schema        string           `json:"cedar_schema"`
+	Policies      []snapshotPolicy `json:"policies"`
+	Tools         []snapshotTool   `json:"tools"`
+	Entities      json.RawMessage  `json:"entities"`
+}
+
+type snapshotPolicy struct {
+	ID   string `json:"id"`
+	File string `json:"file"`
+	Text string `json:"text"`
+}
+
+type snapshotTool struct {
+	Name             string            `json:"name"`
+	DefinitionDigest string            `json:"definition_digest"`
+	Capabilities     []tool.Capability `json:"capabilities"`
+	Executor         tool.Executor     `json:"executor"`
+}
+
+// snapshotFormat names the layout of snapshotDocument.
+const snapshotFormat = "palyra.policy-snapshot/v1"
