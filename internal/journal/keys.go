@@ -1,0 +1,76 @@
+package journal
+
+import (
+	"crypto"
+	"crypto/ed25519"
+	"crypto/rand"
+	"fmt"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"palyra/internal/reason"
+)
+
+// Key signs checkpoints and exports: an Ed25519 key under the name of its
+// gateway. It is a note.Signer.
+type Key struct {
+	verifier note.Verifier
+	text     string
+	private  crypto.Signer
+}
+
+// NewKey names an Ed25519 key after the gateway's id. The id must be usable as
+// a C2SP key name: not empty, without spaces and '+'.
+func NewKey(gateway string, private crypto.Signer) (*Key, error) {
+	public, ok := private.Public().(ed25519.PublicKey)
+	if !ok {
+		return nil, fmt.Errorf("checkpoint key: want an Ed25519 key, not %T", private.Public())
+	}
+	text, err := VerifierKey(gateway, public)
+	if err != nil {
+		return nil, err
+	}
+	verifier, err := note.NewVerifier(text)
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint key of %q: %w", gateway, err)
+	}
+	return &Key{verifier: verifier, text: text, private: private}, nil
+}
+
+// VerifierKey returns the text form of a public key, name+hash+base64, which
+// verifies what the gateway's Key signs.
+func VerifierKey(gateway string, public ed25519.PublicKey) (string, error) {
+	text, err := note.NewEd25519VerifierKey(gateway, public)
+	if err != nil {
+		return "", fmt.Errorf("checkpoint key of %q: %w", gateway, err)
+	}
+	return text, nil
+}
+
+// Name returns the gateway's id.
+func (k *Key) Name() string { return k.verifier.Name() }
+
+// KeyHash implements note.Signer.
+func (k *Key) KeyHash() uint32 { return k.verifier.KeyHash() }
+
+// Sign implements note.Signer.
+func (k *Key) Sign(msg []byte) ([]byte, error) {
+	return k.private.Sign(rand.Reader, msg, crypto.Hash(0))
+}
+
+// Verifier returns the text form of the public key.
+func (k *Key) Verifier() string { return k.text }
+
+// ParseKeys reads verifier keys in their text form.
+func ParseKeys(texts ...string) (note.Verifiers, error) {
+	list := make([]note.Verifier, 0, len(texts))
+	for _, text := range texts {
+		v, err := note.NewVerifier(text)
+		if err != nil {
+			return nil, reason.Errorf(reason.InvalidInput, "verifier key %q: %w", text, err).
+				WithRemedy("Give it as the gateway prints it: name+hash+base64.")
+		}
+		list = append(list, v)
+	}
+	return note.VerifierList(list...), nil
+}

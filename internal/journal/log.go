@@ -1,0 +1,267 @@
+package journal
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"palyra/internal/canonical"
+	"palyra/internal/event"
+	"palyra/internal/reason"
+)
+
+// When a checkpoint is made.
+const (
+	// CheckpointEvery is how many events may pass without one.
+	CheckpointEvery = 1000
+	// CheckpointAfter is how long an event waits for one.
+	CheckpointAfter = 60 * time.Second
+	// retryAfter is the pause after a checkpoint that could not be written.
+	retryAfter = 5 * time.Second
+)
+
+// Options configure a Log.
+type Options struct {
+	// Key signs checkpoints and exports; its name is the gateway's id.
+	Key *Key
+	// PastKeys are the verifier keys, in text form, of keys that were used
+	// before Key.
+	PastKeys []string
+	// Logger hears of checkpoints that could not be made; nil discards.
+	Logger *slog.Logger
+}
+
+// Log is the journal over a Store. It is safe for concurrent use.
+type Log struct {
+	store  Store
+	key    *Key
+	keys   []string // text form, the signing key first
+	known  note.Verifiers
+	logger *slog.Logger
+
+	mu   sync.Mutex
+	last int64 // sequence number of the newest checkpoint event, -1 unknown
+}
+
+// New returns the journal over a store.
+func New(store Store, opts Options) (*Log, error) {
+	keys := append([]string{opts.Key.Verifier()}, opts.PastKeys...)
+	known, err := ParseKeys(keys...)
+	if err != nil {
+		return nil, err
+	}
+	logger := opts.Logger
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	return &Log{store: store, key: opts.Key, keys: keys, known: known, logger: logger, last: -1}, nil
+}
+
+// Gateway returns the gateway's id.
+func (l *Log) Gateway() string { return l.key.Name() }
+
+// Keys returns the verifier keys in text form, the one that signs first.
+func (l *Log) Keys() []string { return l.keys }
+
+// Head returns the newest durable head.
+func (l *Log) Head() Head { return l.store.Head() }
+
+// Append appends events and returns them when they are durable. A failed
+// append MUST fail the operation that asked for it.
+func (l *Log) Append(ctx context.Context, drafts ...event.Draft) ([]Event, error) {
+	return l.store.Append(ctx, drafts...)
+}
+
+// Get returns one event, or reason.NotFound.
+func (l *Log) Get(ctx context.Context, seq int64) (Event, error) {
+	if seq < 1 {
+		return Event{}, reason.Errorf(reason.InvalidInput, "sequence numbers begin at 1, got %d", seq)
+	}
+	page, err := l.store.Events(ctx, Filter{After: seq - 1, UpTo: seq, Limit: 1})
+	if err != nil {
+		return Event{}, err
+	}
+	if len(page) == 0 {
+		return Event{}, reason.Errorf(reason.NotFound, "there is no event %d", seq)
+	}
+	return page[0], nil
+}
+
+// List returns a page of the events that match the filter.
+func (l *Log) List(ctx context.Context, f Filter) ([]Event, error) { return l.store.Events(ctx, f) }
+
+// Follow calls fn for every event after a sequence number, in order, without
+// gap or repeat, and goes on with new events as they become durable. It ends
+// with fn's error, ctx's, or reason.ShuttingDown when the store closes.
+func (l *Log) Follow(ctx context.Context, after int64, fn func(Event) error) error {
+	for {
+		page, ok := l.store.Recent(after)
+		if !ok {
+			var err error
+			if page, err = l.store.Events(ctx, Filter{After: after}); err != nil {
+				return err
+			}
+		}
+		for _, e := range page {
+			if err := fn(e); err != nil {
+				return err
+			}
+			after = e.Seq
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := l.store.Wait(ctx, after); err != nil {
+			return err
+		}
+	}
+}
+
+// Verify verifies the chain from a sequence number to the head: every event
+// and link. VerifyFull also verifies checkpoints and tree.
+func (l *Log) Verify(ctx context.Context, from int64) error {
+	return verifyChain(ctx, l.store, max(from-1, 0), l.store.Head(), nil)
+}
+
+// VerifyFull is VerifyAll over this journal with its own keys.
+func (l *Log) VerifyFull(ctx context.Context, remembered ...Checkpoint) (Summary, error) {
+	return VerifyAll(ctx, l.store, l.Gateway(), l.known, remembered...)
+}
+
+// ParseCheckpoint opens a checkpoint of this gateway, by any of its keys.
+func (l *Log) ParseCheckpoint(text string) (Checkpoint, error) {
+	return ParseCheckpoint(text, l.Gateway(), l.known)
+}
+
+// Latest returns the newest journaled checkpoint; its Size is 0 when there is
+// none.
+func (l *Log) Latest(ctx context.Context) (Checkpoint, error) {
+	cp, _, err := l.latest(ctx)
+	return cp, err
+}
+
+func (l *Log) latest(ctx context.Context) (Checkpoint, int64, error) {
+	page, err := l.store.Events(ctx, Filter{Code: string(event.Checkpoint), Newest: true, Limit: 1})
+	if err != nil || len(page) == 0 {
+		return Checkpoint{}, 0, err
+	}
+	cp, err := eventCheckpoint(&page[0], l.Gateway(), l.known)
+	return cp, page[0].Seq, err
+}
+
+// Checkpoint journals a signed checkpoint over all events and returns it. When
+// nothing but a checkpoint was journaled since the newest one, that one is
+// returned and nothing is written.
+func (l *Log) Checkpoint(ctx context.Context) (Checkpoint, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	newest, seq, err := l.latest(ctx)
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	head := l.store.Head()
+	if l.last = seq; head.Seq == seq {
+		return newest, nil
+	}
+	cp, err := l.sign(ctx, head.Seq)
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	payload, err := canonical.Marshal(checkpointPayload{Note: cp.Note, Root: hex.EncodeToString(cp.Root[:]), Size: cp.Size})
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	done, err := l.store.Append(ctx, event.Draft{Code: event.Checkpoint, Actor: Daemon, Payload: payload})
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	l.last = done[0].Seq
+	return cp, nil
+}
+
+// sign makes a checkpoint over the first size events without journaling it.
+func (l *Log) sign(ctx context.Context, size int64) (cp Checkpoint, err error) {
+	err = l.store.Tree(ctx, size, func(t *Tree) error {
+		root, err := t.Root()
+		if err != nil {
+			return err
+		}
+		cp, err = SignCheckpoint(l.key, size, root)
+		return err
+	})
+	if err != nil {
+		return Checkpoint{}, fmt.Errorf("making a checkpoint: %w", err)
+	}
+	return cp, nil
+}
+
+// Run makes checkpoints until ctx ends or the store closes: after
+// CheckpointEvery events, or CheckpointAfter after an event that is not one.
+// An idle journal does not grow. A checkpoint that cannot be written is tried
+// again; Run returns an error only when the newest one cannot be read.
+func (l *Log) Run(ctx context.Context) error {
+	_, seq, err := l.latest(ctx)
+	if err != nil {
+		return ended(ctx, err)
+	}
+	l.noteLast(seq)
+	for {
+		last := l.lastSeq()
+		if err := l.store.Wait(ctx, last); err != nil {
+			return ended(ctx, err)
+		}
+		if err := l.waitDue(ctx, last); err != nil {
+			return ended(ctx, err)
+		}
+		if _, err := l.Checkpoint(ctx); err != nil && ctx.Err() == nil {
+			l.logger.ErrorContext(ctx, "checkpoint not written", "error", err)
+			pause(ctx, retryAfter)
+		}
+	}
+}
+
+// waitDue waits until a checkpoint is due that follows the one at last.
+func (l *Log) waitDue(ctx context.Context, last int64) error {
+	due, cancel := context.WithTimeout(ctx, CheckpointAfter)
+	defer cancel()
+	err := l.store.Wait(due, last+CheckpointEvery-1)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return ctx.Err()
+	}
+	return err
+}
+
+func (l *Log) noteLast(seq int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last = max(l.last, seq)
+}
+
+func (l *Log) lastSeq() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// ended turns the ways in which a loop is told to stop into nil.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil || reason.Of(err) == reason.ShuttingDown {
+		return nil
+	}
+	return err
+}

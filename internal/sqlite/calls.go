@@ -1,0 +1,165 @@
+package sqlite
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/decision"
+	"palyra/internal/event"
+	"palyra/internal/journal"
+	"palyra/internal/reason"
+	"palyra/internal/tool"
+	"palyra/internal/toolcall"
+)
+
+// ClaimLife is how long an idempotency key is remembered.
+const ClaimLife = 24 * time.Hour
+
+// Calls is the ledger of the pipeline: the journal with the rows that commit
+// together with its events.
+type Calls struct{ db *DB }
+
+var _ toolcall.Ledger = (*Calls)(nil)
+
+// NewCalls returns the ledger over db.
+func NewCalls(db *DB) *Calls { return &Calls{db: db} }
+
+// Record makes the entry durable in one transaction and returns the sequence
+// number of its last event.
+func (s *Calls) Record(ctx context.Context, e toolcall.Entry) (int64, error) {
+	events, err := s.db.Commit(ctx, Unit{
+		Check:  func(tx *Tx) error { return writeEntry(tx, e) },
+		Events: e.Drafts,
+	})
+	if err != nil || len(events) == 0 {
+		return 0, err
+	}
+	return events[len(events)-1].Seq, nil
+}
+
+func writeEntry(tx *Tx, e toolcall.Entry) error {
+	if e.Claim != nil {
+		if err := takeClaim(tx, *e.Claim); err != nil {
+			return err
+		}
+	}
+	for _, blob := range e.Blobs {
+		if _, err := tx.PutBlob(blob); err != nil {
+			return err
+		}
+	}
+	if a := e.Attestation; a != nil {
+		return PutAttestation(tx, Attestation{
+			ID: a.Envelope.ID, ProposalID: a.ProposalID, CallDigest: a.CallDigest,
+			Envelope: a.Envelope.JSON, SHA256: a.Envelope.SHA256,
+		})
+	}
+	return nil
+}
+
+// takeClaim reserves a key, after forgetting the keys that are too old.
+func takeClaim(tx *Tx, c toolcall.Claim) error {
+	if _, err := tx.Exec("DELETE FROM claims WHERE at < ?1", tx.Now().Add(-ClaimLife)); err != nil {
+		return fmt.Errorf("forgetting old idempotency keys: %w", err)
+	}
+	changed, err := tx.Exec(
+		"INSERT INTO claims (principal, key, digest, proposal_id, at) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING",
+		c.Principal.String(), c.Key, c.Digest, c.ProposalID, c.At)
+	if err != nil {
+		return fmt.Errorf("claiming an idempotency key: %w", err)
+	}
+	if changed == 0 {
+		return reason.Errorf(reason.IdempotencyMismatch, "idempotency key %q was claimed by another call", c.Key)
+	}
+	return nil
+}
+
+// Claimed returns the claim of a key that is not too old.
+func (s *Calls) Claimed(ctx context.Context, p access.Principal, key string) (claim toolcall.Claim, found bool, err error) {
+	err = s.db.Read(ctx, func(c *Conn) error {
+		found, err = c.QueryRow("SELECT digest, proposal_id, at FROM claims WHERE principal = ?1 AND key = ?2 AND at >= ?3",
+			func(r *Row) error {
+				claim = toolcall.Claim{Principal: p, Key: key, Digest: r.Text(0), ProposalID: r.Text(1), At: r.Time(2)}
+				return nil
+			}, p.String(), key, time.Now().Add(-ClaimLife))
+		return err
+	})
+	return claim, found, err
+}
+
+// OpenCalls lists the calls that were decided and have no end.
+func (s *Calls) OpenCalls(ctx context.Context) (open []toolcall.OpenCall, err error) {
+	err = s.db.Read(ctx, func(c *Conn) error {
+		return c.Query("SELECT proposal_id, session, run, actor FROM open_calls ORDER BY proposal_id", func(r *Row) error {
+			open = append(open, toolcall.OpenCall{ProposalID: r.Text(0), Session: r.Text(1), Run: r.Text(2), Actor: r.Text(3)})
+			return nil
+		})
+	})
+	return open, err
+}
+
+// RunFacts counts the proposals of a principal's run in the journal.
+func (s *Calls) RunFacts(ctx context.Context, p access.Principal, run string) (facts tool.SessionFacts, err error) {
+	err = s.db.Read(ctx, func(c *Conn) error {
+		return c.Query("SELECT json_extract(CAST(payload AS TEXT), '$.tool') FROM events WHERE run = ?1 AND run <> '' AND actor = ?2 AND code = ?3",
+			func(r *Row) error {
+				facts.CallsInRun++
+				if i, used := slices.BinarySearch(facts.ToolsUsed, r.Text(0)); !used {
+					facts.ToolsUsed = slices.Insert(facts.ToolsUsed, i, r.Text(0))
+				}
+				return nil
+			}, run, p.String(), string(event.Proposed))
+	})
+	return facts, err
+}
+
+// Past reads what the journal knows of a call.
+func (s *Calls) Past(ctx context.Context, proposalID string) (past toolcall.Past, err error) {
+	err = s.db.Read(ctx, func(c *Conn) error {
+		events, err := c.Events(journal.Filter{Subject: proposalID, Limit: 100})
+		if err != nil {
+			return err
+		}
+		for i := range events {
+			if err := addToPast(&past, &events[i]); err != nil {
+				return err
+			}
+		}
+		if past.Attested != nil && past.Attested.ResultBlob != "" {
+			past.Result, err = c.Blob(past.Attested.ResultBlob)
+		}
+		return err
+	})
+	return past, err
+}
+
+func addToPast(past *toolcall.Past, e *journal.Event) error {
+	var into any
+	switch e.Code {
+	case event.Proposed:
+		past.Proposed, past.Session, past.Run = new(toolcall.ProposedPayload), e.Session, e.Run
+		into = past.Proposed
+	case event.Refused:
+		past.Refused = new(toolcall.RefusedPayload)
+		into = past.Refused
+	case event.Decided:
+		past.Decision = new(decision.Record)
+		into = past.Decision
+	case event.Attested:
+		past.Attested, past.AttestedSeq = new(toolcall.AttestedPayload), e.Seq
+		into = past.Attested
+	case event.Ambiguous:
+		past.Ambiguous = true
+		return nil
+	default:
+		return nil
+	}
+	if err := json.Unmarshal(e.Payload, into); err != nil {
+		return fmt.Errorf("reading event %d of call %s: %w", e.Seq, e.Subject, err)
+	}
+	return nil
+}

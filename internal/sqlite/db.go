@@ -1,0 +1,253 @@
+// Package sqlite is the embedded store: one SQLite file in WAL mode with
+// synchronous=FULL that holds the journal and the tables of the rooms beside
+// it. One connection writes, in units that group commit makes durable
+// together; read-only connections read snapshots beside it.
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	zs "zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"palyra/internal/journal"
+	"palyra/internal/reason"
+)
+
+// applicationID marks the file as Palyra's: "PALY".
+const applicationID = 0x50414c59
+
+const (
+	readers = 4
+	// busyTimeout bounds the wait for a lock that another process holds.
+	busyTimeout = 5 * time.Second
+)
+
+// Options configure Open. The zero value is usable for a new file; a file that
+// holds checkpoints needs the keys that they verify with.
+type Options struct {
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+	// Origin is the gateway's id, the origin line of its checkpoints.
+	Origin string
+	// Verifiers know the keys, present and past, that signed the checkpoints.
+	Verifiers note.Verifiers
+}
+
+// DB is an open store. It is safe for concurrent use.
+type DB struct {
+	path   string
+	pool   *sqlitex.Pool
+	writer *writer // nil when opened read-only
+	log    *journal.Feed
+	closed atomic.Bool
+}
+
+// Open opens the store at path and creates it with mode 0600 when it is not
+// there. It applies missing migrations and verifies the journal from its last
+// checkpoint; it repairs nothing. Errors that an operator can act on are
+// reason.Error; a journal that does not verify is a journal.CorruptError.
+func Open(ctx context.Context, path string, opts Options) (*DB, error) {
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	if err := prepareFile(path); err != nil {
+		return nil, err
+	}
+	conn, err := openWriter(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := migrate(conn); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	pool, err := openReaders(path)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	db := &DB{path: path, pool: pool, log: journal.NewFeed()}
+	db.writer = newWriter(conn, opts.Now, db.log)
+	if err := db.start(ctx, opts); err != nil {
+		return nil, errors.Join(err, pool.Close(), conn.Close())
+	}
+	return db, nil
+}
+
+// start verifies the end of the journal and loads the writer's head from it.
+func (db *DB) start(ctx context.Context, opts Options) error {
+	head, err := db.storedHead(ctx)
+	if err != nil {
+		return fmt.Errorf("reading the journal's head: %w", err)
+	}
+	db.log.Publish(head, nil)
+	if err := journal.VerifyTail(ctx, db, opts.Origin, opts.Verifiers); err != nil {
+		return refuse(db.path, err)
+	}
+	if err := db.writer.load(); err != nil {
+		return refuse(db.path, err)
+	}
+	return nil
+}
+
+func refuse(path string, err error) error {
+	var bad *journal.CorruptError
+	if !errors.As(err, &bad) {
+		return fmt.Errorf("verifying the journal: %w", err)
+	}
+	e := reason.Errorf(reason.VerificationFailed, "verifying the journal in %s: %w", path, err)
+	return e.WithRemedy("Run `palyra journal verify %s`; nothing was changed. Keep the file, and restore a copy that verifies.", filepath.Dir(path)).
+		WithField("seq", fmt.Sprint(bad.Seq))
+}
+
+// Path returns the file's path.
+func (db *DB) Path() string { return db.path }
+
+// Commit runs the unit and returns its events when they are durable. The first
+// caller commits for all who wait. An error of Check comes back as it is, with
+// nothing of the unit kept; reason.JournalUnavailable means that nothing of
+// the whole batch was acknowledged. A caller whose context ends before its
+// unit was begun gets the context's error; after that Commit waits, because
+// the outcome must be known.
+func (db *DB) Commit(ctx context.Context, u Unit) ([]journal.Event, error) {
+	if db.writer == nil {
+		return nil, reason.Errorf(reason.JournalUnavailable, "the store was opened for reading only")
+	}
+	return db.writer.commit(ctx, u)
+}
+
+// Read calls fn with a read-only connection that sees one snapshot. It waits
+// for a free connection; readers never block the writer.
+func (db *DB) Read(ctx context.Context, fn func(*Conn) error) error {
+	return read(ctx, db.pool, fn)
+}
+
+func read(ctx context.Context, pool *sqlitex.Pool, fn func(*Conn) error) (err error) {
+	c, err := pool.Take(ctx)
+	if err != nil {
+		return contextError(ctx, err)
+	}
+	defer pool.Put(c)
+	conn := &Conn{c: c}
+	if err := conn.Query("BEGIN", nil); err != nil {
+		return contextError(ctx, err)
+	}
+	defer func() {
+		c.SetInterrupt(nil) // an ended context must not keep the snapshot open
+		err = contextError(ctx, errors.Join(err, conn.Query("ROLLBACK", nil)))
+	}()
+	return fn(conn)
+}
+
+// contextError prefers the reason why a query was interrupted.
+func contextError(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil && zs.ErrCode(err) == zs.ResultInterrupt {
+		return ctx.Err()
+	}
+	return err
+}
+
+// Healthy returns nil, or the reason.JournalUnavailable error that the last
+// failed commit left behind. Only a successful write clears it: the next
+// Commit or Probe tries one.
+func (db *DB) Healthy() error {
+	if db.writer == nil {
+		return nil
+	}
+	return db.writer.healthy()
+}
+
+// Probe clears a failed state when a write of some size succeeds again. It
+// does nothing to a healthy store and returns what Healthy does.
+func (db *DB) Probe() error {
+	if db.writer == nil {
+		return nil
+	}
+	return db.writer.recover()
+}
+
+// Close waits for the units under way, refuses later ones with
+// reason.ShuttingDown, and closes the file. It returns early when ctx ends.
+func (db *DB) Close(ctx context.Context) error {
+	if db.writer != nil {
+		if err := db.writer.close(ctx); err != nil {
+			return err
+		}
+	}
+	if db.closed.Swap(true) {
+		return nil
+	}
+	db.log.Close()
+	return db.pool.Close()
+}
+
+func prepareFile(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return openError(path, err)
+	}
+	// The WAL and shared memory files take the mode of the database file.
+	return errors.Join(f.Chmod(0o600), f.Close())
+}
+
+func openError(path string, err error) error {
+	e := reason.Errorf(reason.JournalUnavailable, "opening journal: %w", err)
+	if errors.Is(err, fs.ErrPermission) {
+		return e.WithRemedy("Let the user that runs palyrad read and write %s.", path)
+	}
+	return e.WithRemedy("Check that the directory of %s exists and its disk is not full or read-only.", path)
+}
+
+func openWriter(path string) (*zs.Conn, error) {
+	conn, err := zs.OpenConn(path, zs.OpenReadWrite)
+	if err != nil {
+		return nil, openError(path, err)
+	}
+	conn.SetBusyTimeout(busyTimeout)
+	for _, pragma := range []string{
+		"PRAGMA journal_mode = WAL",
+		"PRAGMA synchronous = FULL",
+		"PRAGMA foreign_keys = ON",
+		"PRAGMA trusted_schema = OFF",
+		"PRAGMA cache_size = -16000", // KiB
+		"PRAGMA wal_autocheckpoint = 2000",
+		"PRAGMA journal_size_limit = 67108864",
+	} {
+		if err := sqlitex.ExecuteTransient(conn, pragma, nil); err != nil {
+			return nil, errors.Join(openError(path, err), conn.Close())
+		}
+	}
+	return conn, nil
+}
+
+func openReaders(path string) (*sqlitex.Pool, error) {
+	pool, err := sqlitex.NewPool(path, sqlitex.PoolOptions{
+		Flags: zs.OpenReadOnly, PoolSize: readers,
+		PrepareConn: func(c *zs.Conn) error {
+			c.SetBusyTimeout(busyTimeout)
+			return sqlitex.ExecuteScript(c, "PRAGMA query_only = ON; PRAGMA trusted_schema = OFF; PRAGMA cache_size = -4000;", nil)
+		},
+	})
+	if err != nil {
+		return nil, openError(path, err)
+	}
+	return pool, nil
+}
+
+// isStorageError tells failures of disk and memory from those of a statement.
+func isStorageError(err error) bool {
+	switch zs.ErrCode(err).ToPrimary() {
+	case zs.ResultFull, zs.ResultIOErr, zs.ResultCorrupt, zs.ResultNotADB, zs.ResultReadOnly,
+		zs.ResultCantOpen, zs.ResultNoMem, zs.ResultBusy, zs.ResultLocked, zs.ResultProtocol:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,115 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"palyra/internal/reason"
+)
+
+// probeSize is how much a probe writes, in bytes: enough that a disk with a
+// page to spare does not count as mended.
+const probeSize = 256 << 10
+
+func (w *writer) healthy() error {
+	if e := w.failure.Load(); e != nil {
+		return e
+	}
+	return nil
+}
+
+// fail rolls the batch back and puts the writer in the failed state. Whether a
+// failed COMMIT reached the disk is unknown, so the head is read again before
+// anything else is written.
+func (w *writer) fail(cause error) error {
+	if !w.conn.AutocommitEnabled() {
+		if err := w.exec("ROLLBACK"); err != nil {
+			cause = errors.Join(cause, err)
+		}
+	}
+	e := reason.Errorf(reason.JournalUnavailable, "writing the journal: %w", cause)
+	w.failure.Store(e)
+	w.edge = nil
+	return e
+}
+
+// recover is recoverLocked for callers outside a batch.
+func (w *writer) recover() error {
+	if w.healthy() == nil {
+		return nil
+	}
+	w.connMu.Lock()
+	defer w.connMu.Unlock()
+	if w.conn == nil {
+		return w.healthy()
+	}
+	return w.recoverLocked()
+}
+
+// recoverLocked leaves the failed state if a probe write succeeds and the head
+// can be read again.
+func (w *writer) recoverLocked() error {
+	if w.healthy() == nil {
+		return nil
+	}
+	if err := w.probe(); err != nil {
+		return w.fail(err)
+	}
+	if err := w.load(); err != nil {
+		return w.fail(err)
+	}
+	w.failure.Store(nil)
+	return nil
+}
+
+// probe writes and deletes a row of probeSize, durably.
+func (w *writer) probe() error {
+	c := Conn{c: w.conn}
+	for _, step := range []struct {
+		query string
+		args  []any
+	}{
+		{"BEGIN IMMEDIATE", nil},
+		{"INSERT OR REPLACE INTO probe (id, pad) VALUES (1, randomblob(?1))", []any{probeSize}},
+		{"COMMIT", nil},
+		{"DELETE FROM probe", nil},
+	} {
+		if err := c.Query(step.query, nil, step.args...); err != nil {
+			return fmt.Errorf("probing the disk: %w", err)
+		}
+	}
+	return nil
+}
+
+// close refuses new units, waits for those under way and closes the
+// connection.
+func (w *writer) close(ctx context.Context) error {
+	w.refuseMore()
+	select {
+	case <-w.idle:
+	case <-ctx.Done():
+		return fmt.Errorf("closing the store: %w", ctx.Err())
+	}
+	w.connMu.Lock()
+	defer w.connMu.Unlock()
+	if w.conn == nil {
+		return nil
+	}
+	conn := w.conn
+	w.conn = nil
+	return conn.Close()
+}
+
+// refuseMore lets no further unit in; idle closes when the last one is done.
+func (w *writer) refuseMore() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return
+	}
+	w.closed = true
+	if !w.leading {
+		close(w.idle)
+	}
+}

@@ -1,0 +1,45 @@
+package sqlite
+
+import (
+	"time"
+
+	"zombiezen.com/go/sqlite/sqlitex"
+
+	"palyra/internal/journal"
+)
+
+// WriterPragma runs a pragma on the writer's connection between batches.
+func WriterPragma(db *DB, pragma string) error {
+	db.writer.connMu.Lock()
+	defer db.writer.connMu.Unlock()
+	return sqlitex.ExecuteTransient(db.writer.conn, pragma, nil)
+}
+
+// Queued is how many units wait for a batch.
+func Queued(db *DB) int {
+	db.writer.mu.Lock()
+	defer db.writer.mu.Unlock()
+	return len(db.writer.queue)
+}
+
+// Exec changes stored rows behind the journal's back.
+func Exec(db *DB, query string, args ...any) error {
+	db.writer.connMu.Lock()
+	defer db.writer.connMu.Unlock()
+	c := Conn{c: db.writer.conn}
+	return c.Query(query, nil, args...)
+}
+
+// OpenUnverified opens a store without looking at its journal.
+func OpenUnverified(path string) (*DB, error) {
+	conn, err := openWriter(path)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := openReaders(path)
+	if err != nil {
+		return nil, err
+	}
+	feed := journal.NewFeed()
+	return &DB{path: path, pool: pool, log: feed, writer: newWriter(conn, time.Now, feed)}, nil
+}

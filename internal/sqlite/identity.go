@@ -1,0 +1,176 @@
+package sqlite
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"palyra/internal/access"
+	"palyra/internal/identity"
+	"palyra/internal/reason"
+)
+
+// IdentityStore keeps members and devices in the embedded store.
+type IdentityStore struct{ db *DB }
+
+var _ identity.Store = IdentityStore{}
+
+// Identity returns the store of members and devices.
+func (db *DB) Identity() IdentityStore { return IdentityStore{db} }
+
+// Members returns all members, disabled ones included, by principal.
+func (s IdentityStore) Members(ctx context.Context) (list []access.Member, err error) {
+	err = s.db.Read(ctx, func(c *Conn) error {
+		return c.Query("SELECT principal, owner, roles, disabled, created_at FROM members ORDER BY principal", func(r *Row) error {
+			m, err := scanMember(r)
+			list = append(list, m)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading members: %w", err)
+	}
+	return list, nil
+}
+
+func scanMember(r *Row) (access.Member, error) {
+	m := access.Member{Disabled: r.Bool(3), CreatedAt: r.Time(4)}
+	if err := m.Principal.UnmarshalText(r.Bytes(0)); err != nil {
+		return m, err
+	}
+	if err := m.Owner.UnmarshalText(r.Bytes(1)); err != nil {
+		return m, err
+	}
+	if err := json.Unmarshal(r.Bytes(2), &m.Roles); err != nil {
+		return m, fmt.Errorf("roles of %s: %w", m.Principal, err)
+	}
+	return m, nil
+}
+
+const deviceColumns = `id, principal, name, local, serial, key_sha256, created_at, not_after, revoked_at, revoked_by, revoke_reason, version`
+
+// Devices returns all devices, revoked ones included, by ID.
+func (s IdentityStore) Devices(ctx context.Context) (list []identity.Device, err error) {
+	err = s.db.Read(ctx, func(c *Conn) error {
+		return c.Query("SELECT "+deviceColumns+" FROM devices ORDER BY id", func(r *Row) error {
+			d, err := scanDevice(r)
+			list = append(list, d)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading devices: %w", err)
+	}
+	return list, nil
+}
+
+func scanDevice(r *Row) (identity.Device, error) {
+	d := identity.Device{
+		ID: r.Text(0), Name: r.Text(2), Local: r.Bool(3), Serial: r.Text(4), KeySHA256: r.Text(5),
+		CreatedAt: r.Time(6), NotAfter: r.Time(7), RevokedAt: r.Time(8), RevokeReason: r.Text(10), Version: r.Int64(11),
+	}
+	if err := d.Principal.UnmarshalText(r.Bytes(1)); err != nil {
+		return d, err
+	}
+	return d, d.RevokedBy.UnmarshalText(r.Bytes(9))
+}
+
+// Apply makes the change in one unit with its events.
+func (s IdentityStore) Apply(ctx context.Context, c identity.Change) error {
+	_, err := s.db.Commit(ctx, Unit{Events: c.Events, Check: func(tx *Tx) error { return applyIdentity(tx, c) }})
+	return err
+}
+
+func applyIdentity(tx *Tx, c identity.Change) error {
+	for _, m := range c.NewMembers {
+		if err := insertMember(tx, m); err != nil {
+			return err
+		}
+	}
+	for _, m := range c.Members {
+		if err := updateMember(tx, m); err != nil {
+			return err
+		}
+	}
+	for _, d := range c.NewDevices {
+		if err := insertDevice(tx, d); err != nil {
+			return err
+		}
+	}
+	for _, d := range c.Devices {
+		if err := updateDevice(tx, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func insertMember(tx *Tx, m access.Member) error {
+	roles, err := json.Marshal(m.Roles)
+	if err != nil {
+		return fmt.Errorf("roles of %s: %w", m.Principal, err)
+	}
+	n, err := tx.Exec(`INSERT INTO members (principal, owner, roles, disabled, created_at)
+ VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING`,
+		m.Principal.String(), m.Owner.String(), string(roles), m.Disabled, m.CreatedAt)
+	if err != nil {
+		return fmt.Errorf("adding member %s: %w", m.Principal, err)
+	}
+	if n == 0 {
+		return reason.Errorf(reason.AlreadyExists, "there is a member %s already", m.Principal)
+	}
+	return nil
+}
+
+func updateMember(tx *Tx, m access.Member) error {
+	roles, err := json.Marshal(m.Roles)
+	if err != nil {
+		return fmt.Errorf("roles of %s: %w", m.Principal, err)
+	}
+	n, err := tx.Exec("UPDATE members SET roles = ?2, disabled = ?3 WHERE principal = ?1",
+		m.Principal.String(), string(roles), m.Disabled)
+	if err != nil {
+		return fmt.Errorf("changing member %s: %w", m.Principal, err)
+	}
+	if n == 0 {
+		return reason.Errorf(reason.NotFound, "there is no member %s", m.Principal)
+	}
+	return nil
+}
+
+func insertDevice(tx *Tx, d identity.Device) error {
+	n, err := tx.Exec("INSERT INTO devices ("+deviceColumns+`)
+ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) ON CONFLICT DO NOTHING`,
+		d.ID, d.Principal.String(), d.Name, d.Local, d.Serial, d.KeySHA256, d.CreatedAt, d.NotAfter,
+		d.RevokedAt, d.RevokedBy.String(), d.RevokeReason, d.Version)
+	if err != nil {
+		return fmt.Errorf("adding device %s: %w", d.ID, err)
+	}
+	if n == 0 {
+		return reason.Errorf(reason.AlreadyExists, "there is a device %s already", d.ID)
+	}
+	return nil
+}
+
+// updateDevice never changes whose a device is, and never takes a revocation
+// back.
+func updateDevice(tx *Tx, d identity.Device) error {
+	n, err := tx.Exec(`UPDATE devices SET name = ?2, serial = ?3, key_sha256 = ?4, not_after = ?5,
+ revoked_at = ?6, revoked_by = ?7, revoke_reason = ?8, version = ?9
+ WHERE id = ?1 AND version = ?9 - 1 AND revoked_at IS NULL`,
+		d.ID, d.Name, d.Serial, d.KeySHA256, d.NotAfter, d.RevokedAt, d.RevokedBy.String(), d.RevokeReason, d.Version)
+	if err != nil {
+		return fmt.Errorf("changing device %s: %w", d.ID, err)
+	}
+	if n == 1 {
+		return nil
+	}
+	found, err := tx.QueryRow("SELECT 1 FROM devices WHERE id = ?1", func(*Row) error { return nil }, d.ID)
+	if err != nil {
+		return fmt.Errorf("changing device %s: %w", d.ID, err)
+	}
+	if !found {
+		return reason.Errorf(reason.NotFound, "there is no device %s", d.ID)
+	}
+	return fmt.Errorf("device %s, version %d: %w", d.ID, d.Version, identity.ErrConflict)
+}

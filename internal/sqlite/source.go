@@ -1,0 +1,191 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+
+	"palyra/internal/event"
+	"palyra/internal/journal"
+)
+
+// Head returns the newest durable head.
+func (db *DB) Head() journal.Head { return db.log.Head() }
+
+// Wait returns when the head is past a sequence number.
+func (db *DB) Wait(ctx context.Context, after int64) error { return db.log.Wait(ctx, after) }
+
+// Recent returns the events after a sequence number from memory, or false when
+// it does not hold them all.
+func (db *DB) Recent(after int64) ([]journal.Event, bool) { return db.log.Recent(after) }
+
+// Append commits events without a check.
+func (db *DB) Append(ctx context.Context, drafts ...event.Draft) ([]journal.Event, error) {
+	return db.Commit(ctx, Unit{Events: drafts})
+}
+
+// Events returns a page of the events that match the filter.
+func (db *DB) Events(ctx context.Context, f journal.Filter) (events []journal.Event, err error) {
+	err = db.Read(ctx, func(c *Conn) error {
+		events, err = c.Events(f)
+		return err
+	})
+	return events, err
+}
+
+// Tree calls fn with the Merkle tree over the first size events.
+func (db *DB) Tree(ctx context.Context, size int64, fn func(*journal.Tree) error) error {
+	return db.Read(ctx, func(c *Conn) error { return fn(journal.NewTree(size, connTiles{c})) })
+}
+
+// Events returns a page of the events that match the filter, as the
+// connection's transaction sees them.
+func (c *Conn) Events(f journal.Filter) ([]journal.Event, error) {
+	where, args, err := c.eventFilter(f)
+	if err != nil {
+		return nil, err
+	}
+	order := "ASC"
+	if f.Newest {
+		order = "DESC"
+	}
+	limit := f.Limit
+	if limit <= 0 {
+		limit = journal.DefaultLimit
+	}
+	query := fmt.Sprintf("SELECT %s FROM events%s ORDER BY seq %s LIMIT ?%d", eventColumns, where, order, len(args)+1)
+	var events []journal.Event
+	err = c.Query(query, func(r *Row) error {
+		e, err := scanEvent(r)
+		events = append(events, e)
+		return err
+	}, append(args, limit)...)
+	return events, err
+}
+
+// eventFilter builds the WHERE clause. The indexes leave out empty values, so
+// every term on such a column says that it is not empty.
+func (c *Conn) eventFilter(f journal.Filter) (where string, args []any, err error) {
+	var terms []string
+	term := func(format string, arg any) {
+		args = append(args, arg)
+		terms = append(terms, strings.ReplaceAll(format, "?", fmt.Sprintf("?%d", len(args))))
+	}
+	for _, column := range []struct{ name, value string }{
+		{"session", f.Session}, {"run", f.Run}, {"subject", f.Subject},
+	} {
+		if column.value != "" {
+			term(column.name+" = ? AND "+column.name+" <> ''", column.value)
+		}
+	}
+	if f.Actor != "" {
+		term("actor = ?", f.Actor)
+	}
+	switch {
+	case f.Code == string(event.Checkpoint):
+		terms = append(terms, "code = '"+f.Code+"'") // the literal lets the partial index serve
+	case f.Code != "":
+		term("code >= ?", f.Code)
+		term("code < ?", f.Code+"\U0010FFFF")
+	}
+	after, upTo, err := c.seqBounds(f)
+	if err != nil {
+		return "", nil, err
+	}
+	if after > 0 {
+		term("seq > ?", after)
+	}
+	if upTo >= 0 {
+		term("seq <= ?", upTo)
+	}
+	if len(terms) == 0 {
+		return "", nil, nil
+	}
+	return " WHERE " + strings.Join(terms, " AND "), args, nil
+}
+
+// seqBounds turns the bounds in time into sequence numbers: time never
+// decreases along the chain, so a binary search by row id needs no index.
+// upTo is -1 when there is no bound.
+func (c *Conn) seqBounds(f journal.Filter) (after, upTo int64, err error) {
+	after, upTo = f.After, -1
+	if f.UpTo > 0 {
+		upTo = f.UpTo
+	}
+	if !f.Since.IsZero() {
+		first, err := c.firstAt(f.Since)
+		if err != nil {
+			return 0, 0, err
+		}
+		after = max(after, first-1)
+	}
+	if !f.Until.IsZero() {
+		first, err := c.firstAt(f.Until)
+		if err != nil {
+			return 0, 0, err
+		}
+		if upTo < 0 || first-1 < upTo {
+			upTo = first - 1
+		}
+	}
+	return after, upTo, nil
+}
+
+// firstAt returns the first sequence number whose time is not before t; one
+// past the end when there is none.
+func (c *Conn) firstAt(t time.Time) (int64, error) {
+	head, err := readHead(c)
+	if err != nil {
+		return 0, err
+	}
+	var failed error
+	n := sort.Search(int(head.Seq), func(i int) bool {
+		var at time.Time
+		found, err := c.QueryRow("SELECT at FROM events WHERE seq = ?1", func(r *Row) error { at = r.Time(0); return nil }, i+1)
+		if err == nil && !found {
+			err = &journal.CorruptError{Seq: int64(i + 1), What: "the event is missing"}
+		}
+		if err != nil {
+			failed = err
+		}
+		return !at.Before(t)
+	})
+	return int64(n) + 1, failed
+}
+
+// connTiles reads the Merkle tree's tables.
+type connTiles struct{ c *Conn }
+
+// Tile implements journal.Tiles.
+func (t connTiles) Tile(level int, n int64) (hashes []byte, err error) {
+	found, err := t.c.QueryRow("SELECT hashes FROM tiles WHERE level = ?1 AND n = ?2",
+		func(r *Row) error { hashes = r.Bytes(0); return nil }, level, n)
+	if err == nil && !found {
+		return nil, nil // the tree reports where it is short
+	}
+	return hashes, err
+}
+
+// TileRoots implements journal.Tiles.
+func (t connTiles) TileRoots(level int, from, to int64) ([][32]byte, error) {
+	return t.hashes("SELECT root, n FROM tiles WHERE level = ?3 AND n >= ?1 AND n < ?2 ORDER BY n", from, to, level)
+}
+
+// EventHashes implements journal.Tiles.
+func (t connTiles) EventHashes(from, to int64) ([][32]byte, error) {
+	return t.hashes("SELECT hash, seq FROM events WHERE seq > ?1 AND seq <= ?2 ORDER BY seq", from, to)
+}
+
+func (t connTiles) hashes(query string, args ...any) (hashes [][32]byte, err error) {
+	err = t.c.Query(query, func(r *Row) error {
+		var h [32]byte
+		if err := r.hash(0, r.Int64(1), &h); err != nil {
+			return err
+		}
+		hashes = append(hashes, h)
+		return nil
+	}, args...)
+	return hashes, err
+}

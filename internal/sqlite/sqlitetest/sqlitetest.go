@@ -1,0 +1,56 @@
+// Package sqlitetest opens embedded stores for tests.
+package sqlitetest
+
+import (
+	"context"
+	"crypto/rand"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"palyra/internal/sqlite"
+)
+
+// Origin is the gateway id of test stores.
+const Origin = "gateway.test"
+
+// Open returns an empty store in t.TempDir that is closed when the test ends.
+func Open(t testing.TB) *sqlite.DB {
+	t.Helper()
+	return OpenAt(t, filepath.Join(t.TempDir(), "palyra.db"), sqlite.Options{})
+}
+
+// OpenAt opens the store at path with options, closed when the test ends.
+func OpenAt(t testing.TB, path string, opts sqlite.Options) *sqlite.DB {
+	t.Helper()
+	db, err := sqlite.Open(context.Background(), path, opts)
+	if err != nil {
+		t.Fatalf("opening a test store: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(context.Background()); err != nil {
+			t.Errorf("closing the test store: %v", err)
+		}
+	})
+	return db
+}
+
+// Key returns a new checkpoint key of Origin: the signer, and the verifiers
+// that know it.
+func Key(t testing.TB) (note.Signer, note.Verifiers) {
+	t.Helper()
+	private, public, err := note.GenerateKey(rand.Reader, Origin)
+	if err != nil {
+		t.Fatalf("making a checkpoint key: %v", err)
+	}
+	signer, err := note.NewSigner(private)
+	if err != nil {
+		t.Fatalf("reading the checkpoint key: %v", err)
+	}
+	verifier, err := note.NewVerifier(public)
+	if err != nil {
+		t.Fatalf("reading the checkpoint key: %v", err)
+	}
+	return signer, note.VerifierList(verifier)
+}

@@ -1,0 +1,39 @@
+package sqlite
+
+import (
+	"fmt"
+	"strings"
+)
+
+// whereClause collects the conditions of a listing, newest id first.
+// Conditions are constants with ? for each argument.
+type whereClause struct {
+	conditions []string
+	args       []any
+}
+
+func (w *whereClause) add(condition string, args ...any) {
+	w.conditions = append(w.conditions, condition)
+	w.args = append(w.args, args...)
+}
+
+// whereIn adds "column is one of values"; no values mean no condition.
+func whereIn[T ~string](w *whereClause, column string, values []T) {
+	if len(values) == 0 {
+		return
+	}
+	args := make([]any, len(values))
+	for i, v := range values {
+		args[i] = string(v)
+	}
+	w.add(column+" IN (?"+strings.Repeat(", ?", len(values)-1)+")", args...)
+}
+
+// sql returns the clause with its order and limit.
+func (w *whereClause) sql(limit int) string {
+	text := ""
+	if len(w.conditions) > 0 {
+		text = " WHERE " + strings.Join(w.conditions, " AND ")
+	}
+	return text + fmt.Sprintf(" ORDER BY id DESC LIMIT %d", limit)
+}

@@ -1,0 +1,295 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	zs "zombiezen.com/go/sqlite"
+
+	"palyra/internal/event"
+	"palyra/internal/journal"
+	"palyra/internal/reason"
+)
+
+// maxBatch bounds how many units one transaction takes, and with it how long
+// the last of them waits for the first.
+const maxBatch = 1024
+
+// Unit is what commits or fails as one.
+type Unit struct {
+	// Check reads and writes rows inside the unit's SAVEPOINT. Its error rolls
+	// this unit back alone and is returned to the unit's caller. It may run on
+	// another caller's goroutine, and must not call Commit or wait for
+	// anything.
+	Check func(tx *Tx) error
+	// Events are appended after Check passed, before those it emitted.
+	Events []event.Draft
+}
+
+// PanicError is what a panicking Check becomes; its unit is rolled back.
+type PanicError struct {
+	Value any
+	// Stack is for the log, never for a caller.
+	Stack []byte
+}
+
+// Error says what Check panicked with.
+func (e *PanicError) Error() string { return fmt.Sprintf("panic in a store unit: %v", e.Value) }
+
+// pending is a unit that waits for its batch.
+type pending struct {
+	unit   Unit
+	nonces []journal.Nonce
+	// signal tells the waiting caller once to lead the next batch (true), or
+	// that its unit is done (false).
+	signal chan bool
+	// leads is set under writer.mu once leadership was handed over.
+	leads  bool
+	events []journal.Event
+	err    error
+}
+
+// writer serialises units on one connection. The caller that finds nobody
+// leading commits for all who wait by then, and hands the lead on.
+type writer struct {
+	now  func() time.Time
+	feed *journal.Feed
+
+	mu      sync.Mutex
+	queue   []*pending
+	leading bool
+	closed  bool
+	idle    chan struct{} // closed when a closing writer has no leader left
+
+	failure atomic.Pointer[reason.Error]
+
+	// connMu guards what follows: the leader holds it for its batch.
+	connMu  sync.Mutex
+	conn    *zs.Conn
+	head    journal.Head
+	edge    *journal.Edge
+	stepped bool // the clock is behind the chain, and an event said so
+	fresh   []journal.Event
+}
+
+func newWriter(conn *zs.Conn, now func() time.Time, feed *journal.Feed) *writer {
+	return &writer{conn: conn, now: now, feed: feed, idle: make(chan struct{})}
+}
+
+func (w *writer) commit(ctx context.Context, u Unit) ([]journal.Event, error) {
+	if err := checkDrafts(u.Events); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	p := &pending{unit: u, signal: make(chan bool, 1), nonces: make([]journal.Nonce, len(u.Events))}
+	for i := range p.nonces {
+		p.nonces[i] = journal.NewNonce()
+	}
+	lead, err := w.enqueue(p)
+	if err != nil {
+		return nil, err
+	}
+	if !lead {
+		select {
+		case lead = <-p.signal:
+		case <-ctx.Done():
+			if w.withdraw(p) {
+				return nil, ctx.Err()
+			}
+			lead = <-p.signal
+		}
+	}
+	if lead {
+		w.lead(p)
+	}
+	return p.events, p.err
+}
+
+func (w *writer) enqueue(p *pending) (lead bool, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return false, reason.Errorf(reason.ShuttingDown, "the store is closed")
+	}
+	w.queue = append(w.queue, p)
+	lead = !w.leading
+	w.leading = true
+	p.leads = lead
+	return lead, nil
+}
+
+// withdraw takes p out of the queue unless its batch has begun.
+func (w *writer) withdraw(p *pending) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	i := slices.Index(w.queue, p)
+	if i < 0 || p.leads {
+		return false
+	}
+	w.queue = slices.Delete(w.queue, i, i+1)
+	return true
+}
+
+// lead commits one batch, which holds the leader's own unit, and hands the
+// lead to the first who came meanwhile.
+func (w *writer) lead(self *pending) {
+	// Callers that are about to enqueue get on the batch: two yields make
+	// batches several times larger and cost a lone caller nothing.
+	runtime.Gosched()
+	runtime.Gosched()
+	batch := w.take()
+	w.run(batch)
+	for _, p := range batch {
+		if p != self {
+			p.signal <- false
+		}
+	}
+	w.handOver()
+}
+
+func (w *writer) take() []*pending {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := min(len(w.queue), maxBatch)
+	batch := slices.Clone(w.queue[:n])
+	rest := copy(w.queue, w.queue[n:])
+	clear(w.queue[rest:])
+	w.queue = w.queue[:rest]
+	return batch
+}
+
+func (w *writer) handOver() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.queue) > 0 {
+		w.queue[0].leads = true
+		w.queue[0].signal <- true
+		return
+	}
+	w.leading = false
+	if w.closed {
+		close(w.idle)
+	}
+}
+
+// run commits the batch and settles every unit in it.
+func (w *writer) run(batch []*pending) {
+	w.connMu.Lock()
+	defer w.connMu.Unlock()
+	err := w.recoverLocked()
+	if err == nil {
+		err = w.transact(batch)
+	}
+	if err == nil {
+		return
+	}
+	for _, p := range batch {
+		p.events, p.err = nil, err
+	}
+}
+
+// transact runs every unit in its SAVEPOINT and commits. An error means that
+// the storage failed; the writer is then in the failed state.
+func (w *writer) transact(batch []*pending) error {
+	w.fresh = w.fresh[:0]
+	if err := w.exec("BEGIN IMMEDIATE"); err != nil {
+		return w.fail(err)
+	}
+	now := journal.Instant(w.now())
+	for _, p := range batch {
+		if err := w.apply(p, now); err != nil {
+			return w.fail(err)
+		}
+	}
+	if err := w.exec("COMMIT"); err != nil {
+		return w.fail(err)
+	}
+	if len(w.fresh) > 0 {
+		w.feed.Publish(w.head, w.fresh)
+	}
+	return nil
+}
+
+// apply runs one unit. Sequence numbers are given only after its check
+// passed. The error is one of the storage, which fails the batch; the unit's
+// own is in p.err.
+func (w *writer) apply(p *pending, now time.Time) error {
+	drafts := p.unit.Events
+	if p.unit.Check != nil {
+		tx := &Tx{Conn: Conn{c: w.conn}, now: later(now, w.head.At)}
+		if ok, err := w.check(p, tx); !ok || err != nil {
+			return err
+		}
+		drafts = slices.Concat(drafts, tx.drafts)
+	}
+	if len(drafts) == 0 {
+		return nil
+	}
+	if err := w.noteClock(now); err != nil {
+		return err
+	}
+	p.events = make([]journal.Event, 0, len(drafts))
+	for i, d := range drafts {
+		if i == len(p.nonces) {
+			p.nonces = append(p.nonces, journal.NewNonce())
+		}
+		e, err := w.seal(d, now, p.nonces[i])
+		if err != nil {
+			return err
+		}
+		p.events = append(p.events, e)
+	}
+	return nil
+}
+
+// check runs the unit's check in a SAVEPOINT; ok means that the unit stays.
+func (w *writer) check(p *pending, tx *Tx) (ok bool, err error) {
+	if err := w.exec("SAVEPOINT unit"); err != nil {
+		return false, err
+	}
+	p.err = runCheck(p.unit.Check, tx)
+	if p.err == nil {
+		p.err = checkDrafts(tx.drafts)
+	}
+	if tx.broken != nil {
+		return false, tx.broken
+	}
+	if w.conn.AutocommitEnabled() {
+		return false, fmt.Errorf("the transaction ended inside a unit: %w", p.err)
+	}
+	if p.err != nil {
+		if err := w.exec("ROLLBACK TO unit"); err != nil {
+			return false, err
+		}
+	}
+	return p.err == nil, w.exec("RELEASE unit")
+}
+
+func runCheck(check func(*Tx) error, tx *Tx) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	return check(tx)
+}
+
+func (w *writer) exec(query string) error {
+	c := Conn{c: w.conn}
+	return c.Query(query, nil)
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
