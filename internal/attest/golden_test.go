@@ -1,0 +1,140 @@
+package attest_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"palyra/internal/attest"
+	"palyra/internal/canonical"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+const (
+	goldenKeys     = "testdata/keyset.json"
+	goldenEnvelope = "testdata/envelope.json"
+	specification  = "../../docs/format/attestation.md"
+)
+
+// TestGolden signs the example of the specification and expects the same
+// bytes: the format must not change by accident. Ed25519 and RFC 8785 are
+// deterministic, the certificates are stored.
+func TestGolden(t *testing.T) {
+	if *update {
+		writeGolden(t)
+	}
+	set := readKeySet(t)
+	key := seed('k')
+	n, err := attest.NewNotary(attest.NotaryConfig{Signer: key, Chain: chainOf(t, set), Gateway: gateway, Now: at(epoch)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := read(t, goldenEnvelope)
+	got := mustSign(t, n, execution())
+	if !bytes.Equal(got.JSON, want) {
+		t.Errorf("the envelope changed; if the format may change, make a new predicate type:\n%s\nwas\n%s", got.JSON, want)
+	}
+	if _, err := attest.Verify(want, set); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSpecification holds the example in the document to the golden file.
+func TestSpecification(t *testing.T) {
+	_, payload, _ := split(t, read(t, goldenEnvelope))
+	doc := string(read(t, specification))
+	_, rest, ok := strings.Cut(doc, "<!-- example statement -->\n```json\n")
+	example, _, closed := strings.Cut(rest, "```\n")
+	if !ok || !closed {
+		t.Fatal("the document has no example statement")
+	}
+	got, err := canonical.JSON([]byte(example))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, payload) {
+		t.Errorf("the example in the document is not the golden statement:\n%s\nwant\n%s", got, payload)
+	}
+	for _, name := range memberNames(t, payload) {
+		if !strings.Contains(doc[:strings.Index(doc, "<!-- example")], "`"+name+"`") {
+			t.Errorf("the document does not describe the member %q", name)
+		}
+	}
+}
+
+func memberNames(t *testing.T, text []byte) []string {
+	t.Helper()
+	var v any
+	if err := json.Unmarshal(text, &v); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	var walk func(any)
+	walk = func(v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for name, member := range v {
+				switch name {
+				case "namespaces", "rlimits": // their members are the kernel's names
+					names = append(names, name)
+					continue
+				}
+				names = append(names, name)
+				walk(member)
+			}
+		case []any:
+			for _, e := range v {
+				walk(e)
+			}
+		}
+	}
+	walk(v)
+	return names
+}
+
+func writeGolden(t *testing.T) {
+	t.Helper()
+	if err := os.MkdirAll("testdata", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	n := newNotary(t, newAuthority(t))
+	keys, err := n.KeySet().JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := mustSign(t, n, execution())
+	for name, data := range map[string][]byte{goldenKeys: keys, goldenEnvelope: env.JSON} {
+		if err := os.WriteFile(name, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, payload, _ := split(t, env.JSON)
+	var pretty bytes.Buffer
+	if err := json.Indent(&pretty, payload, "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the example for the document:\n%s", pretty.String())
+}
+
+func readKeySet(t *testing.T) attest.KeySet {
+	t.Helper()
+	set, err := attest.ParseKeySet(read(t, goldenKeys))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+func read(t *testing.T, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.FromSlash(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}

@@ -1,0 +1,95 @@
+package identity
+
+import (
+	"crypto/sha256"
+	"crypto/x509"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/reason"
+)
+
+// maxVerified bounds the memory of verified certificates.
+const maxVerified = 4096
+
+// verifiedLeaf is what was proven of a certificate's bytes.
+type verifiedLeaf struct {
+	deviceID string
+	from, to time.Time
+}
+
+// Allow is the check of every handshake, for ca.Authority.ServerTLS.
+func (s *Service) Allow(chain []*x509.Certificate) error {
+	_, err := s.Authenticate(chain)
+	return err
+}
+
+// Authenticate maps a client's certificate chain to the caller it stands for.
+// The certificate must lead to the gateway's root and be valid now, the device
+// must be known and not revoked, the member not disabled, and an agent's owner
+// not either. It is called for each request, so that a long-lived connection
+// ends with its certificate; its errors have the reason Unauthenticated.
+//
+// Surface is left for the API to set, and Present is false: a certificate
+// proves a key, not a person (see Present).
+func (s *Service) Authenticate(chain []*x509.Certificate) (access.Caller, error) {
+	id, err := s.verify(chain)
+	if err != nil {
+		return access.Caller{}, err
+	}
+	dev, err := s.live(id)
+	if err != nil {
+		return access.Caller{}, err
+	}
+	m, ok := s.registry.Active(dev.Principal)
+	if !ok {
+		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "%s of device %s may not act: it or its owner is disabled or gone", dev.Principal, id)
+	}
+	c := access.Caller{Principal: m.Principal, OnBehalfOf: m.Principal, Roles: m.Roles, DeviceID: dev.ID, Paired: true}
+	if m.Principal.Kind == access.KindAgent {
+		c.OnBehalfOf = m.Owner
+	}
+	return c, nil
+}
+
+// verify proves a certificate, or remembers that it did: the two signatures
+// cost far more than the digest of the bytes. Validity in time is checked
+// against the clock either way.
+func (s *Service) verify(chain []*x509.Certificate) (string, error) {
+	if len(chain) == 0 {
+		return "", reason.Errorf(reason.Unauthenticated, "there is no client certificate")
+	}
+	key := sha256.Sum256(chain[0].Raw)
+	now := s.now()
+	s.mu.RLock()
+	known, ok := s.verified[key]
+	s.mu.RUnlock()
+	if ok && !now.Before(known.from) && !now.After(known.to) {
+		return known.deviceID, nil
+	}
+	id, err := s.authority.VerifyDevice(chain)
+	if err != nil {
+		return "", err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.verified) >= maxVerified {
+		clear(s.verified)
+	}
+	s.verified[key] = verifiedLeaf{deviceID: id, from: chain[0].NotBefore, to: chain[0].NotAfter}
+	return id, nil
+}
+
+// UID is a user id of the host, when it is known.
+type UID struct {
+	ID    int
+	Known bool
+}
+
+// Present decides the fact "present" for a caller on the same host: it holds
+// only when palyrad runs under a uid of its own, because then a process of the
+// caller cannot read palyrad's keys and answer in the operator's name. Unknown
+// uids and root, which may read everything, give false.
+func Present(daemon, caller UID) bool {
+	return daemon.Known && caller.Known && caller.ID != 0 && daemon.ID != caller.ID
+}

@@ -1,0 +1,272 @@
+package identity
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"palyra/internal/identity/ca"
+	"palyra/internal/identity/keyfile"
+	"palyra/internal/reason"
+)
+
+// The files of a credential bundle; curl and grpcurl take the first three.
+const (
+	rootFile     = "ca.pem"
+	certFile     = "cert.pem"
+	keyName      = "key.pem"
+	endpointFile = "endpoint"
+)
+
+// Bundle is a credential: what a client needs to reach one gateway as one
+// device. It prints without its key.
+type Bundle struct {
+	Root  *x509.Certificate
+	Chain []*x509.Certificate
+	Key   crypto.Signer
+	// Address is host:port, ServerName the name in the server's certificate.
+	Address    string
+	ServerName string
+}
+
+// String names the bundle's identity.
+func (b Bundle) String() string {
+	if len(b.Chain) == 0 || len(b.Chain[0].URIs) == 0 {
+		return "credential bundle"
+	}
+	return "credential bundle of " + b.Chain[0].URIs[0].String()
+}
+
+// GoString and LogValue keep the key out of debug output and logs.
+func (b Bundle) GoString() string { return b.String() }
+
+// LogValue is for slog.
+func (b Bundle) LogValue() slog.Value { return slog.StringValue(b.String()) }
+
+// NotAfter is when the bundle's certificate ends.
+func (b Bundle) NotAfter() time.Time { return b.Chain[0].NotAfter }
+
+// RenewAt is when two thirds of the certificate's life are over.
+func (b Bundle) RenewAt() time.Time {
+	c := b.Chain[0]
+	return c.NotBefore.Add(c.NotAfter.Sub(c.NotBefore) / 3 * 2)
+}
+
+// BundleKey returns the private key in dir, or makes a P-256 key there. It is
+// the first step to a bundle: the key stays, a request made with Request goes
+// to the gateway.
+func BundleKey(dir string) (crypto.Signer, error) {
+	if err := keyfile.MakeDir(dir); err != nil {
+		return nil, fmt.Errorf("making credential bundle: %w", err)
+	}
+	key, err := readKey(dir)
+	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return key, err
+	}
+	made, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("making credential bundle: %w", err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(made)
+	if err != nil {
+		return nil, fmt.Errorf("making credential bundle: %w", err)
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+	return made, keyfile.Write(filepath.Join(dir, keyName), text)
+}
+
+// Request makes a certificate request (PKCS #10, PEM) for a key. It names
+// nobody: the gateway decides whose key it is.
+func Request(key crypto.Signer) ([]byte, error) {
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		return nil, fmt.Errorf("making certificate request: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), nil
+}
+
+// WriteBundle writes the bundle's files into dir, each with mode 0600, the
+// certificate last: until it is there, the bundle is not complete.
+func WriteBundle(dir string, b Bundle) error {
+	if err := keyfile.MakeDir(dir); err != nil {
+		return fmt.Errorf("writing credential bundle: %w", err)
+	}
+	if strings.ContainsAny(b.Address+b.ServerName, "\r\n") {
+		return reason.Errorf(reason.InvalidInput, "writing credential bundle: address %q or server name %q has a line break", b.Address, b.ServerName)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(b.Key)
+	if err != nil {
+		return fmt.Errorf("writing credential bundle: %w", err)
+	}
+	for _, f := range []struct {
+		name string
+		data []byte
+	}{
+		{keyName, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})},
+		{rootFile, certificates(b.Root)},
+		{endpointFile, []byte("address=" + b.Address + "\nserver_name=" + b.ServerName + "\n")},
+		{certFile, certificates(b.Chain...)},
+	} {
+		if err := keyfile.Write(filepath.Join(dir, f.name), f.data); err != nil {
+			return fmt.Errorf("writing credential bundle: %w", err)
+		}
+	}
+	return nil
+}
+
+// ReadBundle reads a bundle. A key that group or others may read is refused,
+// and so are parts that do not belong together. It does not judge the time:
+// a bundle that ran out still says where to renew it.
+func ReadBundle(dir string) (Bundle, error) {
+	b, err := readBundle(dir)
+	if err != nil {
+		return Bundle{}, fmt.Errorf("reading credential bundle: %w", err)
+	}
+	return b, nil
+}
+
+func readBundle(dir string) (Bundle, error) {
+	var b Bundle
+	var err error
+	if b.Key, err = readKey(dir); err != nil {
+		return b, missing(dir, err)
+	}
+	if b.Chain, err = readChain(filepath.Join(dir, certFile)); err != nil {
+		return b, missing(dir, err)
+	}
+	roots, err := readChain(filepath.Join(dir, rootFile))
+	if err != nil {
+		return b, missing(dir, err)
+	}
+	b.Root = roots[0]
+	pub, ok := b.Key.Public().(interface{ Equal(crypto.PublicKey) bool })
+	if !ok || !pub.Equal(b.Chain[0].PublicKey) {
+		return b, reason.Errorf(reason.ConfigInvalid, "%s and %s in %s do not belong together", keyName, certFile, dir).
+			WithRemedy("Restart palyrad for the local operator, or have the bundle made again.")
+	}
+	if len(roots) != 1 || b.Chain[len(b.Chain)-1].CheckSignatureFrom(b.Root) != nil {
+		return b, reason.Errorf(reason.ConfigInvalid, "%s in %s is not the root of %s", rootFile, dir, certFile)
+	}
+	text, err := keyfile.Read(filepath.Join(dir, endpointFile))
+	if err != nil {
+		return b, missing(dir, err)
+	}
+	return b, b.setEndpoint(string(text))
+}
+
+func missing(dir string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return reason.Errorf(reason.NotConnected, "there is no complete credential bundle in %s: %w", dir, err).
+			WithRemedy("Start palyrad once on this host, or point at another bundle.")
+	}
+	return err
+}
+
+func (b *Bundle) setEndpoint(text string) error {
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimRight(line, "\r\n"), "=")
+		switch name {
+		case "address":
+			b.Address = value
+		case "server_name":
+			b.ServerName = value
+		default:
+			return reason.Errorf(reason.ConfigInvalid, "endpoint has the unknown line %q", name)
+		}
+	}
+	if b.Address == "" || b.ServerName == "" {
+		return reason.Errorf(reason.ConfigInvalid, "endpoint needs address= and server_name=")
+	}
+	return nil
+}
+
+func readKey(dir string) (crypto.Signer, error) {
+	path := filepath.Join(dir, keyName)
+	text, err := keyfile.Read(path)
+	if err != nil {
+		return nil, err
+	}
+	block, rest := pem.Decode(text)
+	if block == nil || block.Type != "PRIVATE KEY" || len(strings.TrimSpace(string(rest))) > 0 {
+		return nil, reason.Errorf(reason.ConfigInvalid, "%s is not one private key in PEM", path)
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, reason.Errorf(reason.ConfigInvalid, "%s does not parse", path)
+	}
+	key, ok := parsed.(crypto.Signer)
+	if !ok {
+		return nil, reason.Errorf(reason.ConfigInvalid, "%s: a %T cannot sign", path, parsed)
+	}
+	return key, nil
+}
+
+// readChain reads certificates. They are public, but whoever may change them
+// may redirect the client, so the same modes are asked for.
+func readChain(path string) ([]*x509.Certificate, error) {
+	text, err := keyfile.Read(path)
+	if err != nil {
+		return nil, err
+	}
+	chain, err := ca.ParseChain(text)
+	if err != nil {
+		return nil, reason.Errorf(reason.ConfigInvalid, "reading %s: %w", path, err)
+	}
+	return chain, nil
+}
+
+func certificates(list ...*x509.Certificate) []byte {
+	var text []byte
+	for _, c := range list {
+		text = append(text, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})...)
+	}
+	return text
+}
+
+// tlsCertificate is the bundle's credential in the form of crypto/tls.
+func (b Bundle) tlsCertificate() *tls.Certificate {
+	c := &tls.Certificate{PrivateKey: b.Key, Leaf: b.Chain[0]}
+	for _, link := range b.Chain {
+		c.Certificate = append(c.Certificate, link.Raw)
+	}
+	return c
+}
+
+// ClientTLS returns the TLS settings of a client that holds this bundle.
+func (b Bundle) ClientTLS() *tls.Config {
+	cert := b.tlsCertificate()
+	return ca.ClientTLS(b.Root, b.ServerName, func() (*tls.Certificate, error) { return cert, nil })
+}
+
+// ClientTLSFrom returns the TLS settings of a long-lived client: it reads the
+// bundle in dir again once two thirds of its certificate's life are over, so
+// that a renewal needs no restart.
+func ClientTLSFrom(dir string) (*tls.Config, error) {
+	b, err := ReadBundle(dir)
+	if err != nil {
+		return nil, err
+	}
+	var mu sync.Mutex
+	return ca.ClientTLS(b.Root, b.ServerName, func() (*tls.Certificate, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if time.Now().After(b.RenewAt()) {
+			if next, err := ReadBundle(dir); err == nil {
+				b = next
+			}
+		}
+		return b.tlsCertificate(), nil
+	}), nil
+}

@@ -1,0 +1,238 @@
+// Package ca is the gateway's certificate authority: an offline-grade root, an
+// issuing intermediate that is bound to the gateway's trust domain, and the
+// short-lived certificates of servers, devices and the notary. It also keeps
+// the notary's and the journal's signing keys.
+//
+// Everything lives in one directory of mode 0700. Identities are URI names
+// spiffe://<trust domain>/...; a common name never counts.
+package ca
+
+import (
+	"crypto"
+	"crypto/rand"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"sync"
+	"time"
+
+	"palyra/internal/identity/keyfile"
+	"palyra/internal/reason"
+)
+
+// Lifetimes.
+const (
+	RootLife    = 10 * 365 * 24 * time.Hour
+	IssuingLife = 365 * 24 * time.Hour
+	LeafLife    = 24 * time.Hour
+	// skew is how far a certificate's start lies in the past, so that a peer
+	// whose clock is a little behind accepts it.
+	skew = 5 * time.Minute
+)
+
+// DefaultTrustDomain is the trust domain of a gateway that was given none.
+const DefaultTrustDomain = "palyra.local"
+
+// Loopback are the names and addresses every server certificate may carry.
+func Loopback() []string { return []string{"localhost", "127.0.0.1", "::1"} }
+
+// Options are the settings of an authority.
+type Options struct {
+	// TrustDomain is a lower-case DNS name; "" means DefaultTrustDomain. It
+	// cannot change once the authority exists.
+	TrustDomain string
+	// ServerHosts are the names and addresses beside the loopback ones for
+	// which server certificates may be issued.
+	ServerHosts []string
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+	// Rand gives serial numbers; nil means crypto/rand. Keys always come from
+	// the system's generator.
+	Rand io.Reader
+}
+
+// Authority issues certificates. It is safe for concurrent use.
+type Authority struct {
+	dir    string
+	domain string
+	hosts  []string
+	now    func() time.Time
+	rand   io.Reader
+	root   pair
+
+	mu      sync.Mutex
+	issuing pair
+	notary  NotaryKey
+	past    []NotaryKey
+	journal journalKeys
+}
+
+// pair is a certificate with its key.
+type pair struct {
+	cert *x509.Certificate
+	key  crypto.Signer
+}
+
+var domainForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
+
+// Open reads the authority in dir, or makes it there when dir does not exist
+// or is empty; created says which. A directory that others may read, a missing
+// or unreadable file and another trust domain are refused: a new authority in
+// place of a damaged one would orphan every device and attestation.
+func Open(dir string, o Options) (a *Authority, created bool, err error) {
+	a, err = newAuthority(dir, o)
+	if err != nil {
+		return nil, false, err
+	}
+	empty, err := isEmpty(dir)
+	if err != nil {
+		return nil, false, fmt.Errorf("opening certificate authority: %w", err)
+	}
+	if empty {
+		if err := a.create(); err != nil {
+			return nil, false, fmt.Errorf("making certificate authority: %w", err)
+		}
+	}
+	if err := a.load(); err != nil {
+		return nil, false, fmt.Errorf("opening certificate authority: %w", err)
+	}
+	return a, empty, a.Maintain()
+}
+
+func newAuthority(dir string, o Options) (*Authority, error) {
+	a := &Authority{dir: dir, domain: o.TrustDomain, now: o.Now, rand: o.Rand}
+	if a.domain == "" {
+		a.domain = DefaultTrustDomain
+	}
+	if len(a.domain) > 253 || !domainForm.MatchString(a.domain) || net.ParseIP(a.domain) != nil {
+		return nil, reason.Errorf(reason.ConfigInvalid, "trust domain %q is not a lower-case DNS name", a.domain)
+	}
+	if a.now == nil {
+		a.now = time.Now
+	}
+	if a.rand == nil {
+		a.rand = rand.Reader
+	}
+	a.hosts = Loopback()
+	for _, h := range o.ServerHosts {
+		if err := checkHost(h); err != nil {
+			return nil, err
+		}
+		if !slices.Contains(a.hosts, h) {
+			a.hosts = append(a.hosts, h)
+		}
+	}
+	return a, nil
+}
+
+func checkHost(h string) error {
+	if net.ParseIP(h) != nil || len(h) <= 253 && domainForm.MatchString(h) {
+		return nil
+	}
+	return reason.Errorf(reason.ConfigInvalid, "server host %q is neither an IP address nor a lower-case DNS name", h)
+}
+
+func isEmpty(dir string) (bool, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	return len(entries) == 0, err
+}
+
+// create makes everything in a directory beside the final one and renames it,
+// so that a crash leaves no half authority.
+func (a *Authority) create() error {
+	parent := filepath.Dir(filepath.Clean(a.dir))
+	if err := os.MkdirAll(parent, keyfile.DirMode); err != nil {
+		return err
+	}
+	made := filepath.Clean(a.dir) + ".new"
+	if err := os.RemoveAll(made); err != nil {
+		return err
+	}
+	if err := os.Mkdir(made, keyfile.DirMode); err != nil {
+		return err
+	}
+	if err := a.fill(made); err != nil {
+		return err
+	}
+	if err := os.Remove(a.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Rename(made, a.dir); err != nil {
+		return err
+	}
+	return keyfile.SyncDir(parent)
+}
+
+// fill writes all files of a new authority into dir.
+func (a *Authority) fill(dir string) error {
+	if err := a.makeRoot(); err != nil {
+		return err
+	}
+	if err := a.makeIssuing(dir); err != nil {
+		return err
+	}
+	if err := writePair(filepath.Join(dir, rootFile), a.root); err != nil {
+		return err
+	}
+	if err := a.makeNotary(dir); err != nil {
+		return err
+	}
+	return a.makeJournalKey(dir)
+}
+
+// load reads all files.
+func (a *Authority) load() error {
+	if err := keyfile.CheckDir(a.dir); err != nil {
+		return err
+	}
+	var err error
+	if a.root, err = readPair(filepath.Join(a.dir, rootFile)); err != nil {
+		return err
+	}
+	if err := a.checkRoot(); err != nil {
+		return err
+	}
+	if a.issuing, err = readPair(filepath.Join(a.dir, issuingFile)); err != nil {
+		return err
+	}
+	if err := a.issuing.cert.CheckSignatureFrom(a.root.cert); err != nil {
+		return reason.Errorf(reason.ConfigInvalid, "the issuing certificate is not from this root: %w", err)
+	}
+	if err := a.loadNotary(); err != nil {
+		return err
+	}
+	return a.loadJournalKeys()
+}
+
+// TrustDomain returns the trust domain.
+func (a *Authority) TrustDomain() string { return a.domain }
+
+// Root returns the root certificate.
+func (a *Authority) Root() *x509.Certificate { return a.root.cert }
+
+// RootPEM returns the root certificate in PEM, the ca.pem of a bundle.
+func (a *Authority) RootPEM() []byte { return chainPEM([]*x509.Certificate{a.root.cert}) }
+
+// Maintain renews the issuing certificate and the notary's certificate when
+// two thirds of their life are over. Open calls it; a daemon calls it daily.
+func (a *Authority) Maintain() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.renewIssuing(); err != nil {
+		return fmt.Errorf("renewing the issuing certificate: %w", err)
+	}
+	if err := a.renewNotary(); err != nil {
+		return fmt.Errorf("renewing the notary's certificate: %w", err)
+	}
+	return nil
+}

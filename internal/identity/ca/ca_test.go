@@ -1,0 +1,311 @@
+package ca
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/x509"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"palyra/internal/reason"
+)
+
+func TestOpenMakesAndReads(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state", "ca")
+	c := newClock()
+	a, created, err := Open(dir, Options{Now: c.Now})
+	if err != nil || !created {
+		t.Fatalf("created %v, %v", created, err)
+	}
+	b, created, err := Open(dir, Options{Now: c.Now})
+	if err != nil || created {
+		t.Fatalf("created %v, %v", created, err)
+	}
+	if !a.Root().Equal(b.Root()) || a.JournalSigner() != b.JournalSigner() || !a.Notary().Chain[0].Equal(b.Notary().Chain[0]) {
+		t.Error("the second start does not find what the first made")
+	}
+	if _, err := os.Stat(dir + ".new"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the directory of the first start is left: %v", err)
+	}
+	if runtime.GOOS != "windows" {
+		modes(t, dir)
+	}
+}
+
+func modes(t *testing.T, dir string) {
+	t.Helper()
+	info, err := os.Stat(dir)
+	if err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("directory: %v, %v", info.Mode(), err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 5 {
+		t.Errorf("%d files, %v", len(entries), err)
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", e.Name(), info.Mode(), err)
+		}
+	}
+}
+
+func TestCertificates(t *testing.T) {
+	a, c := newAuthorityAt(t)
+	root, issuing := a.Root(), a.issuing.cert
+	for name, cert := range map[string]*x509.Certificate{"root": root, "issuing": issuing} {
+		key, ok := cert.PublicKey.(*ecdsa.PublicKey)
+		if !ok || key.Curve != elliptic.P256() || !cert.IsCA {
+			t.Errorf("%s: %T, CA %v", name, cert.PublicKey, cert.IsCA)
+		}
+	}
+	if life := root.NotAfter.Sub(c.Now()); life != RootLife || root.MaxPathLen != 1 {
+		t.Errorf("root: %s, path length %d", life, root.MaxPathLen)
+	}
+	if life := issuing.NotAfter.Sub(c.Now()); life != IssuingLife || !issuing.MaxPathLenZero {
+		t.Errorf("issuing: %s", life)
+	}
+	if len(issuing.PermittedURIDomains) != 1 || issuing.PermittedURIDomains[0] != DefaultTrustDomain || !issuing.PermittedDNSDomainsCritical {
+		t.Errorf("name constraints %v", issuing.PermittedURIDomains)
+	}
+	leaf := device(t, a).Leaf
+	if life := leaf.NotAfter.Sub(c.Now()); life != LeafLife {
+		t.Errorf("leaf: %s", life)
+	}
+	if len(leaf.URIs) != 1 || leaf.URIs[0].String() != "spiffe://palyra.local/device/"+deviceID || leaf.Subject.CommonName != "" {
+		t.Errorf("names %v, CN %q", leaf.URIs, leaf.Subject.CommonName)
+	}
+	if id, err := a.VerifyDevice([]*x509.Certificate{leaf, issuing}); err != nil || id != deviceID {
+		t.Errorf("VerifyDevice: %q, %v", id, err)
+	}
+}
+
+// TestOpenRefuses damages an authority in one way each; a new one must never
+// take the place of a damaged one.
+func TestOpenRefuses(t *testing.T) {
+	c := newClock()
+	made := func() string {
+		dir := filepath.Join(t.TempDir(), "ca")
+		open(t, dir, Options{Now: c.Now})
+		return dir
+	}
+	for _, name := range []string{rootFile, issuingFile, notaryFile, notaryPastFile, journalFile} {
+		dir := made()
+		if err := os.Remove(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := Open(dir, Options{Now: c.Now}); err == nil {
+			t.Errorf("without %s: opened", name)
+		}
+		dir = made()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("damaged"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err := Open(dir, Options{Now: c.Now})
+		wantReason(t, "damaged "+name, err, reason.ConfigInvalid)
+	}
+	dir := made()
+	_, _, err := Open(dir, Options{Now: c.Now, TrustDomain: "other.local"})
+	wantReason(t, "another trust domain", err, reason.ConfigInvalid)
+	late := newClock()
+	late.Add(RootLife + time.Hour)
+	_, _, err = Open(dir, Options{Now: late.Now})
+	wantReason(t, "root ran out", err, reason.ConfigInvalid)
+	for _, domain := range []string{"UPPER.local", "a b", "127.0.0.1", "-a", "a..b", strings.Repeat("a", 64)} {
+		_, _, err = Open(filepath.Join(t.TempDir(), "ca"), Options{TrustDomain: domain})
+		wantReason(t, "trust domain "+domain, err, reason.ConfigInvalid)
+	}
+	_, _, err = Open(filepath.Join(t.TempDir(), "ca"), Options{ServerHosts: []string{"a/b"}})
+	wantReason(t, "server host", err, reason.ConfigInvalid)
+
+	// Keys of one authority with certificates of another.
+	foreign := made()
+	for _, name := range []string{issuingFile, notaryFile} {
+		dir := made()
+		data, err := os.ReadFile(filepath.Join(foreign, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err = Open(dir, Options{Now: c.Now})
+		wantReason(t, "foreign "+name, err, reason.ConfigInvalid)
+	}
+	if _, _, err := Open(made(), Options{Now: c.Now}); err != nil {
+		t.Errorf("control: %v", err)
+	}
+}
+
+func TestOpenRefusesWideModes(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no mode bits")
+	}
+	dir := filepath.Join(t.TempDir(), "ca")
+	open(t, dir, Options{})
+	for _, c := range []struct {
+		path string
+		mode fs.FileMode
+		want string
+	}{
+		{dir, 0o750, "chmod 700"}, {dir, 0o701, "chmod 700"},
+		{filepath.Join(dir, rootFile), 0o640, "chmod 600"}, {filepath.Join(dir, notaryFile), 0o604, "chmod 600"},
+		{filepath.Join(dir, journalFile), 0o620, "chmod 600"},
+	} {
+		info, err := os.Stat(c.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(c.path, c.mode); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err = Open(dir, Options{})
+		var e *reason.Error
+		if !errors.As(err, &e) || e.Code != reason.ConfigInvalid || !strings.Contains(e.NextStep(), c.want) {
+			t.Errorf("%s with %o: got %v", c.path, c.mode, err)
+		}
+		if err := os.Chmod(c.path, info.Mode()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open(t, dir, Options{})
+}
+
+func TestInterruptedFirstStart(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "ca")
+	// A first start died here; another had made the empty directory.
+	for _, d := range []string{dir, dir + ".new"} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir+".new", rootFile), []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, created, err := Open(dir, Options{}); err != nil || !created {
+		t.Errorf("created %v, %v", created, err)
+	}
+}
+
+func TestMaintainRenews(t *testing.T) {
+	a, c := newAuthorityAt(t)
+	old, notary := a.issuing.cert, a.Notary()
+	before := device(t, a)
+	if err := a.Maintain(); err != nil || !a.issuing.cert.Equal(old) {
+		t.Errorf("renewed too early: %v", err)
+	}
+	c.Add(IssuingLife * 2 / 3)
+	after := device(t, a) // issuing finds it old without Maintain
+	if a.issuing.cert.Equal(old) {
+		t.Error("the issuing certificate was not renewed")
+	}
+	if err := a.Maintain(); err != nil {
+		t.Fatal(err)
+	}
+	if n := a.Notary(); n.Chain[0].Equal(notary.Chain[0]) || string(n.Chain[0].RawSubjectPublicKeyInfo) != string(notary.Chain[0].RawSubjectPublicKeyInfo) {
+		t.Error("the notary's certificate was not renewed for the same key")
+	}
+	if past := a.PastNotaries(); len(past) != 1 || !past[0].RetiredAt.IsZero() || past[0].Signer != nil {
+		t.Errorf("past %+v", past)
+	}
+	b := open(t, a.dir, Options{Now: c.Now})
+	if len(b.PastNotaries()) != 1 || !b.issuing.cert.Equal(a.issuing.cert) {
+		t.Error("the renewal was not kept")
+	}
+	if _, err := a.VerifyDevice(chain(t, after)); err != nil {
+		t.Error(err)
+	}
+	_, err := a.VerifyDevice(chain(t, before))
+	wantReason(t, "a device of months ago", err, reason.Unauthenticated)
+}
+
+func TestHostsChangeTheConstraints(t *testing.T) {
+	a, c := newAuthorityAt(t)
+	if _, err := a.IssueServer([]string{"localhost", "127.0.0.9", "::1"}); err != nil {
+		t.Error(err)
+	}
+	_, err := a.IssueServer([]string{"gateway.example"})
+	wantReason(t, "unconfigured host", err, reason.ConfigInvalid)
+	b := open(t, a.dir, Options{Now: c.Now, ServerHosts: []string{"gateway.example", "192.0.2.7", "2001:db8::7"}})
+	cert, err := b.IssueServer([]string{"gateway.example", "192.0.2.7", "2001:db8::7"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, s, cl := handshake(t, serverOf(t, b, []string{"gateway.example"}), named(client(b, c.Now, nil), "gateway.example")); s != nil || cl != nil {
+		t.Errorf("handshake: %v, %v", s, cl)
+	}
+	if cert.Leaf.DNSNames[0] != "gateway.example" || len(cert.Leaf.IPAddresses) != 2 {
+		t.Errorf("names %v %v", cert.Leaf.DNSNames, cert.Leaf.IPAddresses)
+	}
+}
+
+func TestNotaryRotation(t *testing.T) {
+	a, c := newAuthorityAt(t)
+	old := a.Notary()
+	next, err := a.RotateNotary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	past := a.PastNotaries()
+	if next.Chain[0].Equal(old.Chain[0]) || len(past) != 1 || !past[0].Chain[0].Equal(old.Chain[0]) || past[0].RetiredAt.Before(c.Now()) {
+		t.Errorf("past %+v", past)
+	}
+	b := open(t, a.dir, Options{Now: c.Now})
+	if !b.Notary().Chain[0].Equal(next.Chain[0]) || len(b.PastNotaries()) != 1 || b.PastNotaries()[0].RetiredAt.IsZero() {
+		t.Error("the rotation was not kept")
+	}
+
+	// A crash between the two writes of a rotation: the past has the current
+	// certificate already.
+	if err := b.writePast(b.dir, append(b.PastNotaries(), NotaryKey{Chain: next.Chain, RetiredAt: c.Now()})); err != nil {
+		t.Fatal(err)
+	}
+	d := open(t, a.dir, Options{Now: c.Now})
+	if len(d.PastNotaries()) != 1 || !d.Notary().Chain[0].Equal(next.Chain[0]) {
+		t.Errorf("after the crash: %d past", len(d.PastNotaries()))
+	}
+}
+
+func TestJournalKeys(t *testing.T) {
+	a, c := newAuthorityAt(t)
+	sign := func(a *Authority) []byte {
+		s, err := note.NewSigner(a.JournalSigner())
+		if err != nil {
+			t.Fatal(err)
+		}
+		msg, err := note.Sign(&note.Note{Text: "palyra.local/journal\n1\n"}, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return msg
+	}
+	old := sign(a)
+	if err := a.RotateJournalKey(); err != nil {
+		t.Fatal(err)
+	}
+	for name, a := range map[string]*Authority{"same": a, "again": open(t, a.dir, Options{Now: c.Now})} {
+		var known []note.Verifier
+		for _, text := range a.JournalVerifiers() {
+			v, err := note.NewVerifier(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			known = append(known, v)
+		}
+		if len(known) != 2 {
+			t.Fatalf("%s: %d keys", name, len(known))
+		}
+		for _, msg := range [][]byte{old, sign(a)} {
+			if _, err := note.Open(msg, note.VerifierList(known...)); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,210 @@
+package ca
+
+import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"net"
+	"net/url"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"palyra/internal/canonical"
+	"palyra/internal/reason"
+)
+
+// maxCSR is the largest certificate request that is read: 16 KiB.
+const maxCSR = 16 << 10
+
+// Issued is a certificate that was issued.
+type Issued struct {
+	// Chain is the certificate and its issuer, without the root.
+	Chain []*x509.Certificate
+	// PEM is Chain in PEM, the cert.pem of a bundle.
+	PEM []byte
+	// Serial is the certificate's serial number in hex.
+	Serial string
+	// KeySHA256 is "sha256:" and the digest of the public key.
+	KeySHA256           string
+	NotBefore, NotAfter time.Time
+}
+
+// IssueServer makes a key and a certificate for this host's servers. Hosts
+// that are neither loopback nor configured are refused.
+func (a *Authority) IssueServer(hosts []string) (*tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	t := &x509.Certificate{
+		URIs:        []*url.URL{a.id("/server")},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	for _, h := range hosts {
+		if !a.mayServe(h) {
+			return nil, reason.Errorf(reason.ConfigInvalid, "server certificates are not for host %q", h).
+				WithRemedy("Add the host to the server's configured hosts.")
+		}
+		if ip := net.ParseIP(h); ip != nil {
+			t.IPAddresses = append(t.IPAddresses, ip)
+		} else {
+			t.DNSNames = append(t.DNSNames, h)
+		}
+	}
+	issued, err := a.issue(t, key.Public(), LeafLife)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Certificate{
+		Certificate: [][]byte{issued.Chain[0].Raw, issued.Chain[1].Raw},
+		PrivateKey:  key, Leaf: issued.Chain[0],
+	}, nil
+}
+
+func (a *Authority) mayServe(host string) bool {
+	if ip := net.ParseIP(host); ip != nil && ip.To4() != nil && ip.IsLoopback() {
+		return true
+	}
+	for _, h := range a.hosts {
+		if h == host {
+			return true
+		}
+	}
+	return false
+}
+
+// IssueDevice certifies the key of a request (PKCS #10, PEM or DER) for the
+// device with this ULID. Only the key is taken from the request: names and
+// extensions that it asks for are ignored. Keys are P-256, P-384 or Ed25519.
+func (a *Authority) IssueDevice(csr []byte, deviceID string) (Issued, error) {
+	if _, err := ulid.ParseStrict(deviceID); err != nil {
+		return Issued{}, reason.Errorf(reason.InvalidInput, "device id %q is not a ULID", deviceID)
+	}
+	pub, err := requestKey(csr)
+	if err != nil {
+		return Issued{}, err
+	}
+	return a.issue(&x509.Certificate{
+		URIs:        []*url.URL{a.id(devicePath + deviceID)},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}, pub, LeafLife)
+}
+
+// NotaryCertificate certifies an Ed25519 key for signing attestations; the
+// chain ends with the root. It is valid as long as the issuing certificate.
+func (a *Authority) NotaryCertificate(pub ed25519.PublicKey) ([]*x509.Certificate, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.renewIssuing(); err != nil {
+		return nil, err
+	}
+	return a.notaryCertificate(pub)
+}
+
+// notaryCertificate is NotaryCertificate for a caller that holds a.mu.
+func (a *Authority) notaryCertificate(pub ed25519.PublicKey) ([]*x509.Certificate, error) {
+	issued, err := a.issueLocked(&x509.Certificate{
+		URIs:        []*url.URL{a.id(notaryPath + "1")},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning},
+	}, pub, IssuingLife)
+	if err != nil {
+		return nil, err
+	}
+	return append(issued.Chain, a.root.cert), nil
+}
+
+// The paths of identities.
+const (
+	devicePath = "/device/"
+	notaryPath = "/notary/"
+)
+
+// id returns the URI of an identity of the trust domain.
+func (a *Authority) id(path string) *url.URL {
+	return &url.URL{Scheme: "spiffe", Host: a.domain, Path: path}
+}
+
+// issue renews the intermediate when it is due and signs t with it.
+func (a *Authority) issue(t *x509.Certificate, pub any, life time.Duration) (Issued, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.renewIssuing(); err != nil {
+		return Issued{}, err
+	}
+	return a.issueLocked(t, pub, life)
+}
+
+func (a *Authority) issueLocked(t *x509.Certificate, pub any, life time.Duration) (Issued, error) {
+	serial, err := a.serial()
+	if err != nil {
+		return Issued{}, err
+	}
+	now := a.now().UTC()
+	t.SerialNumber = serial
+	t.NotBefore = later(now.Add(-skew), a.issuing.cert.NotBefore)
+	t.NotAfter = earlier(now.Add(life), a.issuing.cert.NotAfter)
+	t.BasicConstraintsValid = true
+	cert, err := sign(t, a.issuing.cert, pub, a.issuing.key)
+	if err != nil {
+		return Issued{}, err
+	}
+	chain := []*x509.Certificate{cert, a.issuing.cert}
+	return Issued{
+		Chain: chain, PEM: chainPEM(chain), Serial: cert.SerialNumber.Text(16),
+		KeySHA256: canonical.Digest(cert.RawSubjectPublicKeyInfo),
+		NotBefore: cert.NotBefore, NotAfter: cert.NotAfter,
+	}, nil
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// requestKey proves that the sender holds the key, and that the key is strong.
+func requestKey(csr []byte) (any, error) {
+	if len(csr) > maxCSR {
+		return nil, reason.Errorf(reason.InputTooLarge, "certificate request has %d bytes, the limit is %d", len(csr), maxCSR)
+	}
+	der := csr
+	if block, _ := pem.Decode(csr); block != nil {
+		if block.Type != "CERTIFICATE REQUEST" {
+			return nil, reason.Errorf(reason.InvalidInput, "certificate request: PEM block is %q, want \"CERTIFICATE REQUEST\"", block.Type)
+		}
+		der = block.Bytes
+	}
+	req, err := x509.ParseCertificateRequest(der)
+	if err != nil {
+		return nil, reason.Errorf(reason.InvalidInput, "certificate request: %w", err)
+	}
+	if err := strongKey(req.PublicKey); err != nil {
+		return nil, err
+	}
+	if err := req.CheckSignature(); err != nil {
+		return nil, reason.Errorf(reason.InvalidInput, "certificate request: its signature does not match its key: %w", err)
+	}
+	return req.PublicKey, nil
+}
+
+func strongKey(pub any) error {
+	switch k := pub.(type) {
+	case ed25519.PublicKey:
+		return nil
+	case *ecdsa.PublicKey:
+		if k.Curve == elliptic.P256() || k.Curve == elliptic.P384() {
+			return nil
+		}
+	}
+	return reason.Errorf(reason.InvalidInput, "certificate request: the key is neither P-256, P-384 nor Ed25519").
+		WithRemedy("Make a P-256 key.")
+}

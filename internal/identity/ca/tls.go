@@ -1,0 +1,133 @@
+package ca
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+
+	"github.com/oklog/ulid/v2"
+
+	"palyra/internal/reason"
+)
+
+// VerifyDevice proves that a chain is of a device of this gateway, valid now,
+// and returns the device's ULID. It says nothing about revocation.
+func (a *Authority) VerifyDevice(chain []*x509.Certificate) (deviceID string, err error) {
+	if len(chain) == 0 {
+		return "", reason.Errorf(reason.Unauthenticated, "there is no client certificate")
+	}
+	roots, middle := x509.NewCertPool(), x509.NewCertPool()
+	roots.AddCert(a.root.cert)
+	for _, c := range chain[1:] {
+		middle.AddCert(c)
+	}
+	if _, err := chain[0].Verify(x509.VerifyOptions{
+		Roots: roots, Intermediates: middle, CurrentTime: a.now(),
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}); err != nil {
+		return "", reason.Errorf(reason.Unauthenticated, "the client certificate does not verify: %w", err)
+	}
+	return a.DeviceID(chain[0])
+}
+
+// DeviceID reads the device's ULID from the one name of a certificate. It does
+// not verify the certificate.
+func (a *Authority) DeviceID(c *x509.Certificate) (string, error) {
+	if len(c.URIs) != 1 || len(c.DNSNames)+len(c.IPAddresses)+len(c.EmailAddresses) > 0 {
+		return "", reason.Errorf(reason.Unauthenticated, "the client certificate does not have exactly one URI name")
+	}
+	id, ok := deviceName(c.URIs[0], a.domain)
+	if !ok {
+		return "", reason.Errorf(reason.Unauthenticated, "the client certificate is for %s, not for a device of %s", c.URIs[0], a.domain)
+	}
+	return id, nil
+}
+
+func deviceName(u *url.URL, domain string) (string, bool) {
+	id, ok := strings.CutPrefix(u.Path, devicePath)
+	if !ok || u.String() != (&url.URL{Scheme: "spiffe", Host: domain, Path: devicePath + id}).String() {
+		return "", false
+	}
+	parsed, err := ulid.ParseStrict(id)
+	return id, err == nil && parsed.String() == id
+}
+
+// ServerTLS returns the TLS settings of the gateway's listeners: TLS 1.3, a
+// certificate for hosts that renews itself, and a client certificate that is
+// verified if one is given. Every handshake that shows one calls allow with
+// its chain; an error ends the handshake. There is no session resumption, so
+// that a revoked device cannot come back on an old ticket.
+func (a *Authority) ServerTLS(hosts []string, allow func(chain []*x509.Certificate) error) (*tls.Config, error) {
+	if allow == nil {
+		return nil, errors.New("making server TLS settings: there is no check of client certificates")
+	}
+	s := &serverCertificate{authority: a, hosts: hosts}
+	if _, err := s.get(nil); err != nil {
+		return nil, fmt.Errorf("issuing the server certificate: %w", err)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(a.root.cert)
+	return &tls.Config{
+		MinVersion:             tls.VersionTLS13,
+		GetCertificate:         s.get,
+		ClientAuth:             tls.VerifyClientCertIfGiven,
+		ClientCAs:              roots,
+		SessionTicketsDisabled: true,
+		Time:                   a.now,
+		NextProtos:             []string{"h2", "http/1.1"},
+		VerifyConnection: func(cs tls.ConnectionState) error {
+			if len(cs.PeerCertificates) == 0 {
+				return nil
+			}
+			if _, err := a.VerifyDevice(cs.PeerCertificates); err != nil {
+				return err
+			}
+			return allow(cs.PeerCertificates)
+		},
+	}, nil
+}
+
+// serverCertificate renews itself in the handshake that finds it old.
+type serverCertificate struct {
+	authority *Authority
+	hosts     []string
+
+	mu   sync.Mutex
+	cert *tls.Certificate
+}
+
+func (s *serverCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.authority.now()
+	if s.cert != nil && now.Before(renewAt(s.cert.Leaf)) {
+		return s.cert, nil
+	}
+	next, err := s.authority.IssueServer(s.hosts)
+	if err == nil {
+		s.cert = next
+		return next, nil
+	}
+	if s.cert != nil && now.Before(s.cert.Leaf.NotAfter) {
+		// A full disk must not cut off the operators who would clear it.
+		return s.cert, nil
+	}
+	return nil, err
+}
+
+// ClientTLS returns the TLS settings of a client that trusts only the given
+// root. get is asked for the client's certificate at each handshake and may be
+// nil for a client without one.
+func ClientTLS(root *x509.Certificate, serverName string, get func() (*tls.Certificate, error)) *tls.Config {
+	roots := x509.NewCertPool()
+	roots.AddCert(root)
+	c := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, ServerName: serverName, NextProtos: []string{"h2", "http/1.1"}}
+	if get != nil {
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return get() }
+	}
+	return c
+}

@@ -1,0 +1,178 @@
+package ca
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"palyra/internal/reason"
+)
+
+const deviceID = "01JNA3Q0G0DEV1CE0000000000"
+
+// clock is a clock that tests move.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func newClock() *clock { return &clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)} }
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) Add(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+func open(t testing.TB, dir string, o Options) *Authority {
+	t.Helper()
+	a, _, err := Open(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func newAuthorityAt(t testing.TB) (*Authority, *clock) {
+	t.Helper()
+	c := newClock()
+	return open(t, filepath.Join(t.TempDir(), "ca"), Options{Now: c.Now}), c
+}
+
+func newKey(t testing.TB) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func request(t testing.TB, tmpl *x509.CertificateRequest, key any) []byte {
+	t.Helper()
+	der, err := x509.CreateCertificateRequest(rand.Reader, tmpl, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+}
+
+// device returns the credential of a good device.
+func device(t testing.TB, a *Authority) *tls.Certificate {
+	t.Helper()
+	key := newKey(t)
+	issued, err := a.IssueDevice(request(t, &x509.CertificateRequest{}, key), deviceID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return credential(issued.Chain, key)
+}
+
+// odd returns a credential that the authority's own intermediate signed and
+// that is wrong in one way.
+func odd(t testing.TB, a *Authority, change func(*x509.Certificate)) *tls.Certificate {
+	t.Helper()
+	key := newKey(t)
+	tmpl := &x509.Certificate{KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	change(tmpl)
+	issued, err := a.issue(tmpl, key.Public(), LeafLife)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return credential(issued.Chain, key)
+}
+
+func credential(chain []*x509.Certificate, key any) *tls.Certificate {
+	c := &tls.Certificate{PrivateKey: key, Leaf: chain[0]}
+	for _, link := range chain {
+		c.Certificate = append(c.Certificate, link.Raw)
+	}
+	return c
+}
+
+// client returns the settings of a client of a with a credential or none.
+func client(a *Authority, now func() time.Time, cert *tls.Certificate) *tls.Config {
+	var get func() (*tls.Certificate, error)
+	if cert != nil {
+		get = func() (*tls.Certificate, error) { return cert, nil }
+	}
+	c := ClientTLS(a.Root(), "localhost", get)
+	c.Time = now
+	return c
+}
+
+// handshake returns the server's state and what the server and the client say.
+func handshake(t testing.TB, server, client *tls.Config) (state tls.ConnectionState, serverErr, clientErr error) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	done := make(chan error, 1)
+	go func() {
+		raw, err := l.Accept()
+		if err != nil {
+			done <- err
+			return
+		}
+		defer raw.Close()
+		conn := tls.Server(raw, server)
+		err = conn.Handshake()
+		state = conn.ConnectionState()
+		done <- err
+	}()
+	raw, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	clientErr = tls.Client(raw, client).Handshake()
+	if clientErr != nil {
+		raw.Close()
+	}
+	serverErr = <-done
+	return state, serverErr, clientErr
+}
+
+func anybody([]*x509.Certificate) error { return nil }
+
+func wantReason(t *testing.T, what string, err error, code reason.Code) {
+	t.Helper()
+	if reason.Of(err) != code {
+		t.Errorf("%s: got %v (%s), want %s", what, err, reason.Of(err), code)
+	}
+}
+
+func newSerial(t testing.TB) *big.Int {
+	t.Helper()
+	n, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 100))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func unPEM(t testing.TB, text []byte) []byte {
+	t.Helper()
+	block, _ := pem.Decode(text)
+	if block == nil {
+		t.Fatal("not PEM")
+	}
+	return block.Bytes
+}

@@ -1,0 +1,66 @@
+// Package identity knows the gateway's members and devices: who holds which
+// certificate, who may get one, and which caller a certificate stands for.
+// Its subpackage ca issues the certificates, keyfile keeps private files.
+//
+// Every change is one unit with its journal event. A private key is made by
+// the one who uses it; only certificate requests travel.
+package identity
+
+import (
+	"context"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/event"
+)
+
+// Local returns the principal of the local operator, made on first start.
+func Local() access.Principal { return access.User("local") }
+
+// Device is something that holds a key: a person's machine or an agent's.
+type Device struct {
+	// ID is a ULID, the last part of its certificates' URI name.
+	ID        string           `json:"id"`
+	Principal access.Principal `json:"principal"`
+	Name      string           `json:"name"`
+	// Local is true for the device that palyrad keeps on its own host.
+	Local bool `json:"local"`
+	// Serial (hex), KeySHA256 ("sha256:" and hex) and NotAfter are of the
+	// newest certificate.
+	Serial    string    `json:"serial"`
+	KeySHA256 string    `json:"key_sha256"`
+	CreatedAt time.Time `json:"created_at"`
+	NotAfter  time.Time `json:"not_after"`
+	// RevokedAt is zero unless the device was revoked.
+	RevokedAt    time.Time        `json:"revoked_at,omitzero"`
+	RevokedBy    access.Principal `json:"revoked_by,omitzero"`
+	RevokeReason string           `json:"revoke_reason,omitempty"`
+	// Version counts changes, for compare-and-swap.
+	Version int64 `json:"version"`
+}
+
+// Revoked reports whether the device was revoked.
+func (d Device) Revoked() bool { return !d.RevokedAt.IsZero() }
+
+// Store keeps members and devices.
+type Store interface {
+	access.MemberStore
+	// Devices returns all devices, revoked ones included, ordered by ID.
+	Devices(ctx context.Context) ([]Device, error)
+	// Apply makes the change durable as a whole or not at all. It fails with
+	// reason.AlreadyExists when something new exists, with reason.NotFound
+	// when a changed member or device does not, and with ErrConflict when a
+	// changed device does not have the version before the one given.
+	Apply(ctx context.Context, c Change) error
+}
+
+// Change is one unit: rows and the events that say why.
+type Change struct {
+	NewMembers []access.Member
+	// Members replace the members with the same principals.
+	Members    []access.Member
+	NewDevices []Device
+	// Devices replace those with the same ID and the version before.
+	Devices []Device
+	Events  []event.Draft
+}

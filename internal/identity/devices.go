@@ -1,0 +1,143 @@
+package identity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"palyra/internal/access"
+	"palyra/internal/event"
+	"palyra/internal/identity/ca"
+	"palyra/internal/reason"
+)
+
+// maxReason bounds the text of a revocation, in bytes.
+const maxReason = 500
+
+// Renew certifies a key for a device that is known, not revoked, and whose
+// member may act. The caller proved over mTLS that it is this device.
+func (s *Service) Renew(ctx context.Context, deviceID string, csr []byte) (ca.Issued, error) {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	return s.renew(ctx, deviceID, csr)
+}
+
+// renew is Renew for a caller that holds s.changing.
+func (s *Service) renew(ctx context.Context, deviceID string, csr []byte) (cert ca.Issued, err error) {
+	err = s.again(ctx, func() error {
+		cert, err = s.renewOnce(ctx, deviceID, csr)
+		return err
+	})
+	if err != nil {
+		return ca.Issued{}, fmt.Errorf("renewing: %w", err)
+	}
+	return cert, nil
+}
+
+func (s *Service) renewOnce(ctx context.Context, deviceID string, csr []byte) (ca.Issued, error) {
+	dev, err := s.live(deviceID)
+	if err != nil {
+		return ca.Issued{}, err
+	}
+	if _, ok := s.registry.Active(dev.Principal); !ok {
+		return ca.Issued{}, reason.Errorf(reason.Unauthenticated, "%s may not act", dev.Principal)
+	}
+	cert, err := s.authority.IssueDevice(csr, dev.ID)
+	if err != nil {
+		return ca.Issued{}, err
+	}
+	dev.holds(cert)
+	dev.Version++
+	var d drafts
+	d.certificate(dev.Principal, dev, cert, true)
+	if d.err != nil {
+		return ca.Issued{}, d.err
+	}
+	return cert, s.apply(ctx, Change{Devices: []Device{dev}, Events: d.list})
+}
+
+// Revoke ends a device for good: its next handshake fails and its live streams
+// end. Owners revoke any device, admins those of everybody but owners, and a
+// member its own. Revoking twice changes nothing.
+func (s *Service) Revoke(ctx context.Context, actor access.Principal, deviceID, why string) (dev Device, err error) {
+	if len(why) > maxReason {
+		return Device{}, reason.Errorf(reason.InvalidInput, "the reason has %d bytes, the limit is %d", len(why), maxReason)
+	}
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	err = s.again(ctx, func() error {
+		dev, err = s.revokeOnce(ctx, actor, deviceID, why)
+		return err
+	})
+	if err != nil {
+		return Device{}, fmt.Errorf("revoking device: %w", err)
+	}
+	return dev, nil
+}
+
+func (s *Service) revokeOnce(ctx context.Context, actor access.Principal, deviceID, why string) (Device, error) {
+	dev, ok := s.Device(deviceID)
+	if !ok {
+		return Device{}, reason.Errorf(reason.NotFound, "there is no device %s", deviceID)
+	}
+	if err := s.mayRevoke(actor, dev); err != nil {
+		return Device{}, err
+	}
+	if dev.Revoked() {
+		return dev, nil
+	}
+	dev.RevokedAt, dev.RevokedBy, dev.RevokeReason = s.instant(), actor, why
+	dev.Version++
+	var d drafts
+	d.add(event.DeviceRevoked, actor, dev.ID, deviceRevoked{DeviceID: dev.ID, Principal: dev.Principal, Reason: why})
+	if d.err != nil {
+		return Device{}, d.err
+	}
+	if err := s.apply(ctx, Change{Devices: []Device{dev}, Events: d.list}); err != nil {
+		return Device{}, err
+	}
+	s.mu.RLock()
+	watchers := slices.Clone(s.watchers)
+	s.mu.RUnlock()
+	for _, fn := range watchers {
+		fn(dev)
+	}
+	return dev, nil
+}
+
+func (s *Service) mayRevoke(actor access.Principal, dev Device) error {
+	if actor == Daemon() {
+		return nil
+	}
+	m, ok := s.registry.Active(actor)
+	if ok && (actor == dev.Principal || m.Holds(access.RoleOwner)) {
+		return nil
+	}
+	if !ok || !m.Holds(access.RoleAdmin) {
+		return reason.Errorf(reason.PermissionDenied, "%s may not revoke the device of %s", actor, dev.Principal)
+	}
+	if of, known := s.registry.Get(dev.Principal); known && slices.Contains(of.Roles, access.RoleOwner) {
+		return reason.Errorf(reason.PermissionDenied, "only an owner revokes the device of an owner")
+	}
+	return nil
+}
+
+// again repeats a change once when another process changed the device first,
+// with the devices as they are now.
+func (s *Service) again(ctx context.Context, change func() error) error {
+	err := change()
+	if !errors.Is(err, ErrConflict) {
+		return err
+	}
+	list, err := s.store.Devices(ctx)
+	if err != nil {
+		return fmt.Errorf("loading devices: %w", err)
+	}
+	s.mu.Lock()
+	for _, d := range list {
+		s.devices[d.ID] = d
+	}
+	s.mu.Unlock()
+	return change()
+}

@@ -1,0 +1,89 @@
+package identity
+
+import (
+	"crypto/x509"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/canonical"
+	"palyra/internal/event"
+	"palyra/internal/identity/ca"
+)
+
+// The payloads of this room's events; docs/events.md describes them.
+type (
+	caCreated struct {
+		TrustDomain string    `json:"trust_domain"`
+		RootSHA256  string    `json:"root_sha256"`
+		NotAfter    time.Time `json:"not_after"`
+	}
+	certificateMade struct {
+		DeviceID  string           `json:"device_id"`
+		Principal access.Principal `json:"principal"`
+		Serial    string           `json:"serial"`
+		KeySHA256 string           `json:"key_sha256"`
+		NotBefore time.Time        `json:"not_before"`
+		NotAfter  time.Time        `json:"not_after"`
+		Renewal   bool             `json:"renewal"`
+	}
+	memberAdded struct {
+		Principal access.Principal `json:"principal"`
+		Owner     access.Principal `json:"owner"`
+		Roles     []access.Role    `json:"roles"`
+	}
+	memberChanged struct {
+		Principal   access.Principal `json:"principal"`
+		Roles       []access.Role    `json:"roles"`
+		WasRoles    []access.Role    `json:"was_roles"`
+		Disabled    bool             `json:"disabled"`
+		WasDisabled bool             `json:"was_disabled"`
+	}
+	deviceRevoked struct {
+		DeviceID  string           `json:"device_id"`
+		Principal access.Principal `json:"principal"`
+		Reason    string           `json:"reason"`
+	}
+)
+
+func draft(code event.Code, actor access.Principal, subject string, payload any) (event.Draft, error) {
+	text, err := canonical.Marshal(payload)
+	if err != nil {
+		return event.Draft{}, err
+	}
+	return event.Draft{Code: code, Actor: actor.String(), Subject: subject, Payload: text}, nil
+}
+
+// drafts collects events and the first error of making them.
+type drafts struct {
+	list []event.Draft
+	err  error
+}
+
+func (d *drafts) add(code event.Code, actor access.Principal, subject string, payload any) {
+	made, err := draft(code, actor, subject, payload)
+	if err != nil && d.err == nil {
+		d.err = err
+	}
+	d.list = append(d.list, made)
+}
+
+func (d *drafts) authority(actor access.Principal, a *ca.Authority) {
+	root := a.Root()
+	d.add(event.CACreated, actor, "", caCreated{
+		TrustDomain: a.TrustDomain(), RootSHA256: fingerprint(root), NotAfter: root.NotAfter,
+	})
+}
+
+func (d *drafts) certificate(actor access.Principal, dev Device, c ca.Issued, renewal bool) {
+	d.add(event.CertificateMade, actor, dev.ID, certificateMade{
+		DeviceID: dev.ID, Principal: dev.Principal, Serial: c.Serial, KeySHA256: c.KeySHA256,
+		NotBefore: c.NotBefore, NotAfter: c.NotAfter, Renewal: renewal,
+	})
+}
+
+func (d *drafts) member(actor access.Principal, m access.Member) {
+	d.add(event.MemberAdded, actor, m.Principal.String(), memberAdded{Principal: m.Principal, Owner: m.Owner, Roles: m.Roles})
+}
+
+// fingerprint is "sha256:" and the digest of the certificate's DER.
+func fingerprint(c *x509.Certificate) string { return canonical.Digest(c.Raw) }

@@ -1,0 +1,200 @@
+// Package identitytest has a store in memory for tests of who uses identity,
+// and the suite that every identity.Store must pass.
+package identitytest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"palyra/internal/access"
+	"palyra/internal/event"
+	"palyra/internal/identity"
+	"palyra/internal/reason"
+)
+
+// Store is an identity.Store in memory that keeps the events it was given.
+type Store struct {
+	mu      sync.Mutex
+	members map[access.Principal]access.Member
+	devices map[string]identity.Device
+	events  []event.Draft
+	next    error
+}
+
+var _ identity.Store = (*Store)(nil)
+
+// NewStore returns an empty store.
+func NewStore() *Store {
+	return &Store{members: map[access.Principal]access.Member{}, devices: map[string]identity.Device{}}
+}
+
+// FailNext lets the next Apply fail with err.
+func (s *Store) FailNext(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next = err
+}
+
+// Events returns what was journaled.
+func (s *Store) Events() []event.Draft {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.events)
+}
+
+// Members implements identity.Store.
+func (s *Store) Members(context.Context) ([]access.Member, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []access.Member
+	for _, m := range s.members {
+		list = append(list, m)
+	}
+	slices.SortFunc(list, func(a, b access.Member) int { return strings.Compare(a.Principal.String(), b.Principal.String()) })
+	return list, nil
+}
+
+// Devices implements identity.Store.
+func (s *Store) Devices(context.Context) ([]identity.Device, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []identity.Device
+	for _, d := range s.devices {
+		list = append(list, d)
+	}
+	slices.SortFunc(list, func(a, b identity.Device) int { return strings.Compare(a.ID, b.ID) })
+	return list, nil
+}
+
+// Apply implements identity.Store.
+func (s *Store) Apply(_ context.Context, c identity.Change) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.next; err != nil {
+		s.next = nil
+		return err
+	}
+	if err := s.check(c); err != nil {
+		return err
+	}
+	for _, m := range slices.Concat(c.NewMembers, c.Members) {
+		s.members[m.Principal] = m
+	}
+	for _, d := range slices.Concat(c.NewDevices, c.Devices) {
+		s.devices[d.ID] = d
+	}
+	s.events = append(s.events, c.Events...)
+	return nil
+}
+
+func (s *Store) check(c identity.Change) error {
+	for _, m := range c.NewMembers {
+		if _, ok := s.members[m.Principal]; ok {
+			return reason.Errorf(reason.AlreadyExists, "there is a member %s already", m.Principal)
+		}
+	}
+	for _, m := range c.Members {
+		if _, ok := s.members[m.Principal]; !ok {
+			return reason.Errorf(reason.NotFound, "there is no member %s", m.Principal)
+		}
+	}
+	for _, d := range c.NewDevices {
+		if _, ok := s.devices[d.ID]; ok {
+			return reason.Errorf(reason.AlreadyExists, "there is a device %s already", d.ID)
+		}
+	}
+	for _, d := range c.Devices {
+		was, ok := s.devices[d.ID]
+		if !ok {
+			return reason.Errorf(reason.NotFound, "there is no device %s", d.ID)
+		}
+		if was.Version != d.Version-1 || was.Revoked() {
+			return identity.ErrConflict
+		}
+	}
+	return nil
+}
+
+// RunStore is the suite of every store. events counts what was journaled so
+// far.
+func RunStore(t *testing.T, store identity.Store, events func() int) {
+	ctx := t.Context()
+	at := time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC)
+	alice := access.Member{Principal: access.User("alice"), Roles: []access.Role{access.RoleOwner, "security"}, CreatedAt: at}
+	bot := access.Member{Principal: access.Agent("bot"), Owner: alice.Principal, Roles: []access.Role{access.RoleAgent}, CreatedAt: at}
+	dev := identity.Device{
+		ID: "01JNA3Q0G0DEV1CE0000000001", Principal: alice.Principal, Name: "laptop", Local: true, Serial: "ab",
+		KeySHA256: "sha256:00", CreatedAt: at, NotAfter: at.Add(time.Hour), Version: 1,
+	}
+	other := dev
+	other.ID, other.Principal, other.Local = "01JNA3Q0G0DEV1CE0000000002", bot.Principal, false
+	draft := event.Draft{Code: event.MemberAdded, Actor: "service:palyrad", Payload: []byte("{}")}
+
+	apply := func(what string, c identity.Change, check func(error) bool) {
+		t.Helper()
+		before := events()
+		c.Events = []event.Draft{draft}
+		err := store.Apply(ctx, c)
+		if !check(err) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if grown := events() > before; grown != (err == nil) {
+			t.Errorf("%s: event written %v, error %v", what, grown, err)
+		}
+	}
+	fine := func(err error) bool { return err == nil }
+	is := func(code reason.Code) func(error) bool { return func(err error) bool { return reason.Of(err) == code } }
+	conflict := func(err error) bool { return errors.Is(err, identity.ErrConflict) }
+
+	want(t, store, nil, nil)
+	apply("add", identity.Change{NewMembers: []access.Member{alice, bot}, NewDevices: []identity.Device{other, dev}}, fine)
+	want(t, store, []access.Member{bot, alice}, []identity.Device{dev, other})
+
+	apply("add a member again", identity.Change{NewMembers: []access.Member{alice}}, is(reason.AlreadyExists))
+	carol := alice
+	carol.Principal = access.User("carol")
+	apply("add a device again", identity.Change{NewMembers: []access.Member{carol}, NewDevices: []identity.Device{dev}}, is(reason.AlreadyExists))
+	apply("change nobody", identity.Change{Members: []access.Member{carol}}, is(reason.NotFound))
+	want(t, store, []access.Member{bot, alice}, []identity.Device{dev, other})
+
+	bot.Disabled, bot.Roles = true, []access.Role{"security"}
+	dev.Version, dev.Serial, dev.NotAfter, dev.Name = 2, "cd", at.Add(2*time.Hour), "new laptop"
+	apply("change", identity.Change{Members: []access.Member{bot}, Devices: []identity.Device{dev}}, fine)
+	want(t, store, []access.Member{bot, alice}, []identity.Device{dev, other})
+	apply("change with the version of before", identity.Change{Devices: []identity.Device{dev}}, conflict)
+
+	dev.Version, dev.RevokedAt, dev.RevokedBy, dev.RevokeReason = 3, at.Add(time.Minute), alice.Principal, "lost"
+	apply("revoke", identity.Change{Devices: []identity.Device{dev}}, fine)
+	back := dev
+	back.Version, back.RevokedAt = 4, time.Time{}
+	apply("take a revocation back", identity.Change{Devices: []identity.Device{back}}, conflict)
+	back.ID = "01JNA3Q0G0DEV1CE0000000003"
+	apply("change no device", identity.Change{Devices: []identity.Device{back}}, is(reason.NotFound))
+	want(t, store, []access.Member{bot, alice}, []identity.Device{dev, other})
+}
+
+func want(t *testing.T, store identity.Store, members []access.Member, devices []identity.Device) {
+	t.Helper()
+	m, err := store.Members(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := store.Devices(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(members, m, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("members:\n%s", diff)
+	}
+	if diff := cmp.Diff(devices, d, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("devices:\n%s", diff)
+	}
+}

@@ -1,0 +1,107 @@
+// Package keyfile reads and writes private files: mode 0600 in a directory of
+// mode 0700, written whole or not at all, and refused when others could have
+// read or changed them.
+package keyfile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"palyra/internal/reason"
+)
+
+// The modes of everything in here.
+const (
+	DirMode  fs.FileMode = 0o700
+	FileMode fs.FileMode = 0o600
+)
+
+// maxSize is far above any key or certificate file: 1 MiB.
+const maxSize = 1 << 20
+
+// MakeDir makes the directory (and its parents, for the owner alone) unless it
+// is there, and then checks it.
+func MakeDir(dir string) error {
+	if err := os.MkdirAll(dir, DirMode); err != nil {
+		return fmt.Errorf("making directory: %w", err)
+	}
+	return CheckDir(dir)
+}
+
+// CheckDir refuses a directory that others may enter or that belongs to
+// somebody else. On Windows the access list of the user's profile is what
+// protects it, and only the kind is checked.
+func CheckDir(dir string) error {
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return fmt.Errorf("checking directory: %w", err)
+	}
+	if !info.IsDir() {
+		return reason.Errorf(reason.ConfigInvalid, "%s is not a directory", dir)
+	}
+	if err := private(dir, info, "700"); err != nil {
+		return err
+	}
+	return owned(dir, info)
+}
+
+// Read returns the file's bytes. A file that group or others may read or
+// write is refused, and so is one that is not a regular file.
+func Read(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, reason.Errorf(reason.ConfigInvalid, "%s is not a regular file", path)
+	}
+	if err := private(path, info, "600"); err != nil {
+		return nil, err
+	}
+	if info.Size() > maxSize {
+		return nil, reason.Errorf(reason.ConfigInvalid, "%s has %d bytes, the limit is %d", path, info.Size(), maxSize)
+	}
+	data := make([]byte, info.Size())
+	n, err := f.ReadAt(data, 0)
+	if n == len(data) {
+		return data, nil
+	}
+	return nil, fmt.Errorf("reading %s: %w", path, err)
+}
+
+// Write replaces the file whole: a temporary file beside it is written and
+// synced, renamed over it, and the directory synced, so that after a crash
+// there is either the old file or the new one.
+func Write(path string, data []byte) error {
+	if err := write(path, data); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	return nil
+}
+
+func write(path string, data []byte) error {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*") // CreateTemp makes files of mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return SyncDir(dir)
+}

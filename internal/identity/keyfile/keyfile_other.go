@@ -1,0 +1,14 @@
+//go:build !unix
+
+package keyfile
+
+import "io/fs"
+
+// private and owned check nothing here: the system has no mode bits, and the
+// access list of the user's profile keeps others out.
+func private(string, fs.FileInfo, string) error { return nil }
+
+func owned(string, fs.FileInfo) error { return nil }
+
+// SyncDir does nothing here: directories cannot be synced.
+func SyncDir(string) error { return nil }

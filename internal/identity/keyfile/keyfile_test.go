@@ -1,0 +1,83 @@
+package keyfile_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"palyra/internal/identity/keyfile"
+	"palyra/internal/reason"
+)
+
+func TestWriteAndRead(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	if err := keyfile.MakeDir(dir); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "key")
+	for _, text := range []string{"first, the longer one", "second", ""} {
+		if err := keyfile.Write(path, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := keyfile.Read(path); err != nil || string(got) != text {
+			t.Errorf("read %q, %v", got, err)
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("%d files are left, %v", len(entries), err)
+	}
+	if _, err := keyfile.Read(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := keyfile.Read(dir); err == nil {
+		t.Error("a directory was read")
+	}
+	if err := keyfile.Write(filepath.Join(dir, "none", "key"), nil); err == nil {
+		t.Error("wrote into a directory that is not there")
+	}
+}
+
+func TestRefuses(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no mode bits")
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "key")
+	if err := os.WriteFile(path, []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := keyfile.Read(path); reason.Of(err) != reason.ConfigInvalid {
+		t.Errorf("a readable key: %v", err)
+	}
+	// Writing mends the mode: the new file is a private one.
+	if err := keyfile.Write(path, []byte("y")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := keyfile.Read(path); err != nil {
+		t.Error(err)
+	}
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := keyfile.CheckDir(link); reason.Of(err) != reason.ConfigInvalid {
+		t.Errorf("a link for a directory: %v", err)
+	}
+	if err := os.WriteFile(path, make([]byte, 2<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := keyfile.Read(path); reason.Of(err) != reason.ConfigInvalid {
+		t.Errorf("a huge file: %v", err)
+	}
+	wide := filepath.Join(dir, "wide")
+	if err := os.Mkdir(wide, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := keyfile.MakeDir(wide); reason.Of(err) != reason.ConfigInvalid {
+		t.Errorf("a wide directory: %v", err)
+	}
+}

@@ -1,0 +1,134 @@
+package identity
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/identity/ca"
+)
+
+// LocalConfig says where the local operator's bundle is kept and which server
+// it is for.
+type LocalConfig struct {
+	Dir        string
+	Address    string
+	ServerName string
+}
+
+// Start makes the local operator on the first start (the member user:local
+// with the role owner, and its device) and reissues its certificate on every
+// start. A local device that was revoked, or whose member is disabled, gets
+// nothing: ok is then false, and `palyrad operator add` is the way back.
+func (s *Service) Start(ctx context.Context, c LocalConfig) (dev Device, ok bool, err error) {
+	dev, ok, err = s.start(ctx, c)
+	if err != nil {
+		return Device{}, false, fmt.Errorf("preparing the local operator: %w", err)
+	}
+	return dev, ok, nil
+}
+
+func (s *Service) start(ctx context.Context, c LocalConfig) (Device, bool, error) {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	dev, found := s.localDevice()
+	_, member := s.registry.Get(Local())
+	if found || member {
+		if dev, err := s.live(dev.ID); err != nil || !s.active(dev) {
+			return dev, false, nil
+		}
+	}
+	key, err := BundleKey(c.Dir)
+	if err != nil {
+		return Device{}, false, err
+	}
+	csr, err := Request(key)
+	if err != nil {
+		return Device{}, false, err
+	}
+	cert, dev, err := s.certifyLocal(ctx, dev, csr)
+	if err != nil {
+		return Device{}, false, err
+	}
+	return dev, true, WriteBundle(c.Dir, Bundle{
+		Root: s.authority.Root(), Chain: cert.Chain, Key: key, Address: c.Address, ServerName: c.ServerName,
+	})
+}
+
+// certifyLocal renews the local device, or admits it when there is none. The
+// authority's own event belongs to the first admission: before it there is no
+// journal to write to.
+func (s *Service) certifyLocal(ctx context.Context, dev Device, csr []byte) (ca.Issued, Device, error) {
+	if dev.ID != "" {
+		cert, err := s.renew(ctx, dev.ID, csr)
+		if err != nil {
+			return ca.Issued{}, Device{}, err
+		}
+		dev, _ = s.Device(dev.ID)
+		return cert, dev, nil
+	}
+	var d drafts
+	d.authority(Daemon(), s.authority)
+	m := access.Member{Principal: Local(), Roles: []access.Role{access.RoleOwner}, CreatedAt: s.instant()}
+	dev, err := s.newDevice(m.Principal, m.Principal.Name)
+	if err != nil {
+		return ca.Issued{}, Device{}, err
+	}
+	dev.Local = true
+	a, err := s.admit(ctx, Daemon(), m, dev, csr, &d)
+	return a.Certificate, a.Device, err
+}
+
+func (s *Service) localDevice() (Device, bool) {
+	for _, d := range s.Devices() {
+		if d.Local {
+			return d, true
+		}
+	}
+	return Device{}, false
+}
+
+func (s *Service) active(d Device) bool {
+	_, ok := s.registry.Active(d.Principal)
+	return ok
+}
+
+// upkeep is how often Run looks whether something is due.
+const upkeep = time.Hour
+
+// Run keeps certificates fresh until ctx ends: the authority's own, and the
+// local operator's when two thirds of its life are over. Renewed is called
+// after each round, so that a notary can take up its renewed certificate; it
+// may be nil. Errors go to failed and do not end it: certificates in use are
+// still good for hours.
+func (s *Service) Run(ctx context.Context, c LocalConfig, renewed func() error, failed func(error)) error {
+	tick := time.NewTicker(upkeep)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			if err := s.maintain(ctx, c, renewed); err != nil && ctx.Err() == nil {
+				failed(err)
+			}
+		}
+	}
+}
+
+func (s *Service) maintain(ctx context.Context, c LocalConfig, renewed func() error) error {
+	if err := s.authority.Maintain(); err != nil {
+		return err
+	}
+	dev, found := s.localDevice()
+	if found && s.now().After(dev.NotAfter.Add(-ca.LeafLife/3)) {
+		if _, _, err := s.Start(ctx, c); err != nil {
+			return err
+		}
+	}
+	if renewed == nil {
+		return nil
+	}
+	return renewed()
+}

@@ -1,0 +1,169 @@
+package identity
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"palyra/internal/access"
+	"palyra/internal/event"
+	"palyra/internal/identity/ca"
+	"palyra/internal/reason"
+)
+
+// Admission is what a new member or device gets.
+type Admission struct {
+	Member      access.Member
+	Device      Device
+	Certificate ca.Issued
+}
+
+// AddMember adds a person or an agent with one device, whose key signed csr.
+// Kind is access.KindUser or access.KindAgent; an agent needs an owner, a user
+// has none. Roles must be built in or declared; an agent decides nothing and
+// holds, of the built-in roles, RoleAgent alone. Only an owner (or the daemon
+// itself) makes owners and admins.
+func (s *Service) AddMember(ctx context.Context, actor access.Principal, name string, kind access.Kind, roles []access.Role, owner access.Principal, csr []byte) (Admission, error) {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	m := access.Member{Principal: access.Principal{Kind: kind, Name: name}, Owner: owner, Roles: tidy(roles), CreatedAt: s.instant()}
+	if err := s.checkMember(m); err != nil {
+		return Admission{}, err
+	}
+	if err := s.mayGive(actor, m.Roles); err != nil {
+		return Admission{}, err
+	}
+	if _, ok := s.registry.Get(m.Principal); ok {
+		return Admission{}, reason.Errorf(reason.AlreadyExists, "there is a member %s already", m.Principal)
+	}
+	dev, err := s.newDevice(m.Principal, m.Principal.Name)
+	if err != nil {
+		return Admission{}, err
+	}
+	return s.admit(ctx, actor, m, dev, csr, &drafts{})
+}
+
+// admit issues the certificate and commits member, device and events; d may
+// hold events that come before.
+func (s *Service) admit(ctx context.Context, actor access.Principal, m access.Member, dev Device, csr []byte, d *drafts) (Admission, error) {
+	cert, err := s.authority.IssueDevice(csr, dev.ID)
+	if err != nil {
+		return Admission{}, fmt.Errorf("adding %s: %w", m.Principal, err)
+	}
+	dev.holds(cert)
+	d.member(actor, m)
+	d.certificate(actor, dev, cert, false)
+	if d.err != nil {
+		return Admission{}, d.err
+	}
+	err = s.apply(ctx, Change{NewMembers: []access.Member{m}, NewDevices: []Device{dev}, Events: d.list})
+	if err != nil {
+		return Admission{}, fmt.Errorf("adding %s: %w", m.Principal, err)
+	}
+	return Admission{Member: m, Device: dev, Certificate: cert}, nil
+}
+
+// ChangeMember sets the roles of a member and whether it is disabled. The last
+// owner that is not disabled stays one.
+func (s *Service) ChangeMember(ctx context.Context, actor, p access.Principal, roles []access.Role, disabled bool) (access.Member, error) {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	was, ok := s.registry.Get(p)
+	if !ok {
+		return access.Member{}, reason.Errorf(reason.NotFound, "there is no member %s", p)
+	}
+	m := was
+	m.Roles, m.Disabled = tidy(roles), disabled
+	if err := s.checkMember(m); err != nil {
+		return access.Member{}, err
+	}
+	// Taking a role away from an owner needs as much power as giving it.
+	if err := s.mayGive(actor, slices.Concat(was.Roles, m.Roles)); err != nil {
+		return access.Member{}, err
+	}
+	if was.Holds(access.RoleOwner) && !m.Holds(access.RoleOwner) && !s.otherOwner(p) {
+		return access.Member{}, reason.Errorf(reason.InvalidInput, "%s is the last owner", p).
+			WithRemedy("Make another member an owner first.")
+	}
+	var d drafts
+	d.add(event.MemberChanged, actor, p.String(), memberChanged{
+		Principal: p, Roles: m.Roles, WasRoles: was.Roles, Disabled: m.Disabled, WasDisabled: was.Disabled,
+	})
+	if d.err != nil {
+		return access.Member{}, d.err
+	}
+	if err := s.apply(ctx, Change{Members: []access.Member{m}, Events: d.list}); err != nil {
+		return access.Member{}, fmt.Errorf("changing %s: %w", p, err)
+	}
+	return m, nil
+}
+
+func (s *Service) otherOwner(p access.Principal) bool {
+	return slices.ContainsFunc(s.registry.List(), func(m access.Member) bool {
+		return m.Principal != p && m.Holds(access.RoleOwner)
+	})
+}
+
+func (s *Service) checkMember(m access.Member) error {
+	if _, err := access.ParsePrincipal(m.Principal.String()); err != nil {
+		return reason.Errorf(reason.InvalidInput, "member: %w", err)
+	}
+	if len(m.Roles) == 0 {
+		return reason.Errorf(reason.InvalidInput, "%s has no role", m.Principal)
+	}
+	for _, r := range m.Roles {
+		if !s.registry.HasRole(r) {
+			return reason.Errorf(reason.InvalidInput, "there is no role %q", r).
+				WithRemedy("Use one of %v, or declare it in palyra.toml.", s.registry.Roles())
+		}
+	}
+	switch m.Principal.Kind {
+	case access.KindUser:
+		if !m.Owner.IsZero() {
+			return reason.Errorf(reason.InvalidInput, "%s is a user and has no owner", m.Principal)
+		}
+		return nil
+	case access.KindAgent:
+		return s.checkAgent(m)
+	default:
+		return reason.Errorf(reason.InvalidInput, "%s: a member is a user or an agent", m.Principal)
+	}
+}
+
+func (s *Service) checkAgent(m access.Member) error {
+	owner, ok := s.registry.Get(m.Owner)
+	if !ok || owner.Disabled || owner.Principal.Kind != access.KindUser {
+		return reason.Errorf(reason.InvalidInput, "%s needs an owner that is a user and not disabled; %q is none", m.Principal, m.Owner.String())
+	}
+	for _, r := range m.Roles {
+		if r != access.RoleAgent && slices.Contains(access.BuiltinRoles, r) {
+			return reason.Errorf(reason.InvalidInput, "%s cannot hold the role %q: an agent runs tools and decides nothing", m.Principal, r)
+		}
+	}
+	return nil
+}
+
+// mayGive is a second fence behind the API's permissions: nobody makes a
+// member more powerful than themselves.
+func (s *Service) mayGive(actor access.Principal, roles []access.Role) error {
+	if actor == Daemon() {
+		return nil
+	}
+	m, ok := s.registry.Active(actor)
+	switch {
+	case ok && m.Holds(access.RoleOwner):
+		return nil
+	case !ok || !m.Holds(access.RoleAdmin):
+		return reason.Errorf(reason.PermissionDenied, "%s may not change members", actor)
+	case slices.Contains(roles, access.RoleOwner) || slices.Contains(roles, access.RoleAdmin):
+		return reason.Errorf(reason.PermissionDenied, "only an owner changes owners and admins")
+	}
+	return nil
+}
+
+// tidy sorts roles and drops repeats, so that events compare.
+func tidy(roles []access.Role) []access.Role {
+	out := append(make([]access.Role, 0, len(roles)), roles...)
+	slices.Sort(out)
+	return slices.Compact(out)
+}

@@ -1,0 +1,160 @@
+package identity
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"palyra/internal/access"
+	"palyra/internal/identity/ca"
+	"palyra/internal/reason"
+)
+
+// ErrConflict means that a device was changed by somebody else meanwhile.
+var ErrConflict = errors.New("the device was changed meanwhile")
+
+// Daemon returns the principal of palyrad itself, which acts when a command on
+// its host does: `palyrad operator add`.
+func Daemon() access.Principal { return access.Principal{Kind: access.KindService, Name: "palyrad"} }
+
+// Config is what a Service is made of. All members but Now and Rand are
+// required.
+type Config struct {
+	Authority *ca.Authority
+	Store     Store
+	Registry  *access.Registry
+	// Now is the clock; nil means time.Now. Rand gives device ids; nil means
+	// crypto/rand.
+	Now  func() time.Time
+	Rand io.Reader
+}
+
+// Service is the one place where members and devices change. It is safe for
+// concurrent use.
+type Service struct {
+	authority *ca.Authority
+	store     Store
+	registry  *access.Registry
+	now       func() time.Time
+	rand      io.Reader
+
+	// changing makes one change at a time; mu guards what follows.
+	changing sync.Mutex
+	mu       sync.RWMutex
+	devices  map[string]Device
+	verified map[[32]byte]verifiedLeaf
+	watchers []func(Device)
+}
+
+// New loads the devices.
+func New(ctx context.Context, c Config) (*Service, error) {
+	if c.Authority == nil || c.Store == nil || c.Registry == nil {
+		return nil, errors.New("making identity service: authority, store and registry are required")
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Rand == nil {
+		c.Rand = rand.Reader
+	}
+	s := &Service{
+		authority: c.Authority, store: c.Store, registry: c.Registry, now: c.Now, rand: c.Rand,
+		verified: map[[32]byte]verifiedLeaf{},
+	}
+	list, err := c.Store.Devices(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("loading devices: %w", err)
+	}
+	s.devices = make(map[string]Device, len(list))
+	for _, d := range list {
+		s.devices[d.ID] = d
+	}
+	return s, nil
+}
+
+// Device returns a device, revoked ones included.
+func (s *Service) Device(id string) (Device, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	d, ok := s.devices[id]
+	return d, ok
+}
+
+// Devices returns all devices, revoked ones included, ordered by ID.
+func (s *Service) Devices() []Device {
+	s.mu.RLock()
+	list := make([]Device, 0, len(s.devices))
+	for _, d := range s.devices {
+		list = append(list, d)
+	}
+	s.mu.RUnlock()
+	slices.SortFunc(list, func(a, b Device) int { return strings.Compare(a.ID, b.ID) })
+	return list
+}
+
+// OnRevoke registers a call for every device that is revoked, so that its live
+// streams can be ended. Register before serving.
+func (s *Service) OnRevoke(fn func(Device)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watchers = append(s.watchers, fn)
+}
+
+// apply makes a change durable and then visible. The caller holds s.changing.
+// Once begun it ends: a caller that hangs up must not leave memory behind the
+// store.
+func (s *Service) apply(ctx context.Context, c Change) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := s.store.Apply(context.WithoutCancel(ctx), c); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	for _, d := range slices.Concat(c.NewDevices, c.Devices) {
+		s.devices[d.ID] = d
+	}
+	s.mu.Unlock()
+	for _, m := range slices.Concat(c.NewMembers, c.Members) {
+		s.registry.Put(m)
+	}
+	return nil
+}
+
+// live returns a device that is known and not revoked, with the reason
+// Unauthenticated otherwise.
+func (s *Service) live(id string) (Device, error) {
+	d, ok := s.Device(id)
+	if !ok {
+		return Device{}, reason.Errorf(reason.Unauthenticated, "device %s is not known", id)
+	}
+	if d.Revoked() {
+		return Device{}, reason.Errorf(reason.Unauthenticated, "device %s was revoked at %s", id, d.RevokedAt.Format(time.RFC3339))
+	}
+	return d, nil
+}
+
+// newDevice returns a device with a fresh id and no certificate yet.
+func (s *Service) newDevice(p access.Principal, name string) (Device, error) {
+	now := s.instant()
+	id, err := ulid.New(ulid.Timestamp(now), s.rand)
+	if err != nil {
+		return Device{}, fmt.Errorf("making a device id: %w", err)
+	}
+	return Device{ID: id.String(), Principal: p, Name: name, CreatedAt: now, Version: 1}, nil
+}
+
+func (d *Device) holds(c ca.Issued) {
+	d.Serial, d.KeySHA256, d.NotAfter = c.Serial, c.KeySHA256, c.NotAfter
+}
+
+// instant is now as stores keep it: UTC with microseconds.
+func (s *Service) instant() time.Time { return s.now().UTC().Truncate(time.Microsecond) }

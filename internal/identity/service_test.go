@@ -1,0 +1,546 @@
+package identity_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/event"
+	"palyra/internal/identity"
+	"palyra/internal/identity/ca"
+	"palyra/internal/identity/identitytest"
+	"palyra/internal/reason"
+)
+
+func TestMemoryStore(t *testing.T) {
+	s := identitytest.NewStore()
+	identitytest.RunStore(t, s, func() int { return len(s.Events()) })
+}
+
+func TestFirstStart(t *testing.T) {
+	w := newWorld(t)
+	d := w.start()
+	w.journaled(0, event.CACreated, event.MemberAdded, event.CertificateMade)
+	m, ok := w.registry.Get(identity.Local())
+	if !ok || !m.Holds(access.RoleOwner) || d.Principal != access.User("local") || !d.Local {
+		t.Errorf("member %+v, device %+v", m, d)
+	}
+	b, err := identity.ReadBundle(w.local().Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := w.Authenticate(b.Chain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Principal != identity.Local() || c.OnBehalfOf != identity.Local() || c.DeviceID != d.ID || !c.Paired || c.Present || !slices.Contains(c.Roles, access.RoleOwner) {
+		t.Errorf("caller %+v", c)
+	}
+
+	// The next start: the same device and key, a new certificate.
+	n := len(w.store.Events())
+	w.pass(time.Hour)
+	w.restart()
+	again := w.start()
+	w.journaled(n, event.CertificateMade)
+	if again.ID != d.ID || again.Serial == d.Serial || again.KeySHA256 != d.KeySHA256 || len(w.Devices()) != 1 {
+		t.Errorf("second start: %+v, was %+v", again, d)
+	}
+}
+
+func TestRevokedLocalOperatorStaysOut(t *testing.T) {
+	w := newWorld(t)
+	d := w.start()
+	if _, err := w.Revoke(t.Context(), identity.Local(), d.ID, "test"); err != nil {
+		t.Fatal(err)
+	}
+	w.restart()
+	if _, ok, err := w.Start(t.Context(), w.local()); ok || err != nil {
+		t.Errorf("a revoked local operator came back: %v, %v", ok, err)
+	}
+	// The way back is a command on the host.
+	b := w.add(access.User("alice"), access.Principal{}, access.RoleOwner)
+	if _, err := w.Authenticate(chainOf(b)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAddMember(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	n := len(w.store.Events())
+	alice := w.add(access.User("alice"), access.Principal{}, access.RoleOperator, "security", access.RoleOperator)
+	w.journaled(n, event.MemberAdded, event.CertificateMade)
+	if !slices.Equal(alice.Member.Roles, []access.Role{access.RoleOperator, "security"}) {
+		t.Errorf("roles %v", alice.Member.Roles)
+	}
+	bot := w.add(access.Agent("bot"), access.User("alice"), access.RoleAgent)
+	c, err := w.Authenticate(chainOf(bot))
+	if err != nil || c.Principal != access.Agent("bot") || c.OnBehalfOf != access.User("alice") {
+		t.Errorf("caller %+v, %v", c, err)
+	}
+
+	n = len(w.store.Events())
+	user, agent, none := access.KindUser, access.KindAgent, access.Principal{}
+	operator := []access.Role{access.RoleOperator}
+	for name, x := range map[string]struct {
+		actor access.Principal
+		name  string
+		kind  access.Kind
+		roles []access.Role
+		owner access.Principal
+		csr   []byte
+		want  reason.Code
+	}{
+		"name":                {identity.Daemon(), "A b", user, operator, none, csr(t), reason.InvalidInput},
+		"kind":                {identity.Daemon(), "x", access.KindNode, operator, none, csr(t), reason.InvalidInput},
+		"no role":             {identity.Daemon(), "x", user, nil, none, csr(t), reason.InvalidInput},
+		"unknown role":        {identity.Daemon(), "x", user, []access.Role{"root"}, none, csr(t), reason.InvalidInput},
+		"owner of a user":     {identity.Daemon(), "x", user, operator, access.User("alice"), csr(t), reason.InvalidInput},
+		"agent without owner": {identity.Daemon(), "x", agent, []access.Role{access.RoleAgent}, none, csr(t), reason.InvalidInput},
+		"agent of an agent":   {identity.Daemon(), "x", agent, []access.Role{access.RoleAgent}, access.Agent("bot"), csr(t), reason.InvalidInput},
+		"agent that decides":  {identity.Daemon(), "x", agent, operator, access.User("alice"), csr(t), reason.InvalidInput},
+		"twice":               {identity.Daemon(), "alice", user, operator, none, csr(t), reason.AlreadyExists},
+		"no request":          {identity.Daemon(), "x", user, operator, none, nil, reason.InvalidInput},
+		"by an operator":      {access.User("alice"), "x", user, operator, none, csr(t), reason.PermissionDenied},
+		"by an agent":         {access.Agent("bot"), "x", user, operator, none, csr(t), reason.PermissionDenied},
+		"by nobody":           {none, "x", user, operator, none, csr(t), reason.PermissionDenied},
+		"by a stranger":       {access.User("eve"), "x", user, operator, none, csr(t), reason.PermissionDenied},
+	} {
+		_, err := w.AddMember(t.Context(), x.actor, x.name, x.kind, x.roles, x.owner, x.csr)
+		wantReason(t, name, err, x.want)
+	}
+	w.journaled(n)
+	if len(w.registry.List()) != 3 || len(w.Devices()) != 3 {
+		t.Errorf("%d members, %d devices", len(w.registry.List()), len(w.Devices()))
+	}
+}
+
+func TestNobodyRaisesAboveThemselves(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	w.add(access.User("admin"), access.Principal{}, access.RoleAdmin)
+	w.add(access.User("dev"), access.Principal{}, access.RoleDeveloper)
+	admin := access.User("admin")
+	change := func(actor access.Principal, p access.Principal, disabled bool, roles ...access.Role) error {
+		_, err := w.ChangeMember(t.Context(), actor, p, roles, disabled)
+		return err
+	}
+	for _, role := range []access.Role{access.RoleOwner, access.RoleAdmin} {
+		_, err := w.AddMember(t.Context(), admin, "x", access.KindUser, []access.Role{role}, access.Principal{}, csr(t))
+		wantReason(t, "admin makes "+string(role), err, reason.PermissionDenied)
+		wantReason(t, "admin raises to "+string(role), change(admin, access.User("dev"), false, role), reason.PermissionDenied)
+		wantReason(t, "admin raises itself to "+string(role), change(admin, admin, false, access.RoleAdmin, role), reason.PermissionDenied)
+	}
+	wantReason(t, "admin disables the owner", change(admin, identity.Local(), true, access.RoleOwner), reason.PermissionDenied)
+	wantReason(t, "admin lowers the owner", change(admin, identity.Local(), false, access.RoleAuditor), reason.PermissionDenied)
+	wantReason(t, "the last owner leaves", change(identity.Local(), identity.Local(), true, access.RoleOwner), reason.InvalidInput)
+	wantReason(t, "nobody", change(identity.Local(), access.User("eve"), true, access.RoleOwner), reason.NotFound)
+	local := w.Devices()[slices.IndexFunc(w.Devices(), func(d identity.Device) bool { return d.Local })]
+	for _, actor := range []access.Principal{admin, access.User("dev")} {
+		_, err := w.Revoke(t.Context(), actor, local.ID, "")
+		wantReason(t, actor.String()+" revokes the owner", err, reason.PermissionDenied)
+	}
+	// The control: what is theirs to do, they may.
+	n := len(w.store.Events())
+	for _, err := range []error{
+		change(admin, access.User("dev"), false, access.RoleOperator),
+		change(identity.Local(), access.User("dev"), false, access.RoleOwner),
+		change(identity.Local(), identity.Local(), false, access.RoleAuditor),
+	} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	w.journaled(n, event.MemberChanged, event.MemberChanged, event.MemberChanged)
+}
+
+// TestAuthenticateRefuses has the controls in itself: each credential works
+// before the one thing that must stop it.
+func TestAuthenticateRefuses(t *testing.T) {
+	ctx := t.Context()
+	for name, stop := range map[string]func(*world, identity.Admission, identity.Admission) error{
+		"expired": func(w *world, _, _ identity.Admission) error { w.pass(ca.LeafLife + time.Minute); return nil },
+		"revoked": func(w *world, _, bot identity.Admission) error {
+			_, err := w.Revoke(ctx, identity.Local(), bot.Device.ID, "lost")
+			return err
+		},
+		"disabled": func(w *world, _, bot identity.Admission) error {
+			_, err := w.ChangeMember(ctx, identity.Local(), bot.Member.Principal, bot.Member.Roles, true)
+			return err
+		},
+		"owner disabled": func(w *world, alice, _ identity.Admission) error {
+			_, err := w.ChangeMember(ctx, identity.Local(), alice.Member.Principal, alice.Member.Roles, true)
+			return err
+		},
+		"revoked and restarted": func(w *world, _, bot identity.Admission) error {
+			_, err := w.Revoke(ctx, identity.Local(), bot.Device.ID, "lost")
+			w.restart()
+			return err
+		},
+	} {
+		w := newWorld(t)
+		w.start()
+		alice := w.add(access.User("alice"), access.Principal{}, access.RoleDeveloper)
+		bot := w.add(access.Agent("bot"), access.User("alice"), access.RoleAgent)
+		for range 2 { // the second time from the memory of verified certificates
+			if _, err := w.Authenticate(chainOf(bot)); err != nil {
+				t.Errorf("control: %s: %v", name, err)
+			}
+		}
+		if err := stop(w, alice, bot); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		_, err := w.Authenticate(chainOf(bot))
+		wantReason(t, name, err, reason.Unauthenticated)
+		if _, err := w.Renew(ctx, bot.Device.ID, csr(t)); name != "expired" && reason.Of(err) != reason.Unauthenticated {
+			t.Errorf("%s: renewal gives %v", name, err)
+		}
+	}
+
+	w, other := newWorld(t), newWorld(t)
+	w.start()
+	foreign := other.add(access.User("alice"), access.Principal{}, access.RoleOwner)
+	_, err := w.Authenticate(chainOf(foreign))
+	wantReason(t, "another gateway's certificate", err, reason.Unauthenticated)
+	_, err = w.Authenticate(nil)
+	wantReason(t, "no certificate", err, reason.Unauthenticated)
+	// Signed here, but not known here: an id that was never admitted.
+	issued, err := w.authority.IssueDevice(csr(t), "01JNA3Q0G0DEV1CE0000000000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = w.Authenticate(issued.Chain)
+	wantReason(t, "unknown device", err, reason.Unauthenticated)
+}
+
+// TestTLS makes real handshakes with the bundle that the first start wrote.
+func TestTLS(t *testing.T) {
+	w := newWorld(t)
+	d := w.start()
+	server, err := w.authority.ServerTLS(ca.Loopback(), w.Allow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := identity.ReadBundle(w.local().Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dial(t, server, b.ClientTLS()); err != nil {
+		t.Errorf("control: %v", err)
+	}
+	kept, err := identity.ClientTLSFrom(w.local().Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dial(t, server, kept); err != nil {
+		t.Errorf("control: %v", err)
+	}
+	var told []string
+	w.OnRevoke(func(d identity.Device) { told = append(told, d.ID) })
+	if _, err := w.Revoke(t.Context(), identity.Local(), d.ID, "lost"); err != nil {
+		t.Fatal(err)
+	}
+	if err := dial(t, server, b.ClientTLS()); reason.Of(err) != reason.Unauthenticated {
+		t.Errorf("a revoked device shook hands: %v", err)
+	}
+	if !slices.Equal(told, []string{d.ID}) {
+		t.Errorf("streams of %v were ended", told)
+	}
+	// The control: without the check it would get in.
+	open, err := w.authority.ServerTLS(ca.Loopback(), func([]*x509.Certificate) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dial(t, open, b.ClientTLS()); err != nil {
+		t.Errorf("control: %v", err)
+	}
+}
+
+// dial returns the server's error of one handshake over a pipe.
+func dial(t *testing.T, server, client *tls.Config) error {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	done := make(chan error, 1)
+	go func() {
+		raw, err := l.Accept()
+		if err != nil {
+			done <- err
+			return
+		}
+		defer raw.Close()
+		done <- tls.Server(raw, server).Handshake()
+	}()
+	raw, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	if err := tls.Client(raw, client).Handshake(); err != nil {
+		raw.Close()
+		t.Logf("client: %v", err)
+	}
+	return <-done
+}
+
+func TestFailedUnitChangesNothing(t *testing.T) {
+	w := newWorld(t)
+	d := w.start()
+	alice := w.add(access.User("alice"), access.Principal{}, access.RoleOperator)
+	n := len(w.store.Events())
+	disk := reason.Errorf(reason.JournalUnavailable, "disk full")
+	for name, do := range map[string]func() error{
+		"add": func() error {
+			_, err := w.AddMember(t.Context(), identity.Local(), "x", access.KindUser, []access.Role{access.RoleAuditor}, access.Principal{}, csr(t))
+			return err
+		},
+		"change": func() error {
+			_, err := w.ChangeMember(t.Context(), identity.Local(), alice.Member.Principal, alice.Member.Roles, true)
+			return err
+		},
+		"renew":  func() error { _, err := w.Renew(t.Context(), d.ID, csr(t)); return err },
+		"revoke": func() error { _, err := w.Revoke(t.Context(), identity.Local(), alice.Device.ID, ""); return err },
+	} {
+		w.store.FailNext(disk)
+		wantReason(t, name, do(), reason.JournalUnavailable)
+	}
+	w.journaled(n)
+	if _, ok := w.registry.Get(access.User("x")); ok || len(w.Devices()) != 2 {
+		t.Error("an unrecorded member is there")
+	}
+	if _, err := w.Authenticate(chainOf(alice)); err != nil {
+		t.Errorf("an unrecorded change is in force: %v", err)
+	}
+	if now, _ := w.Device(d.ID); now != d {
+		t.Errorf("device %+v, was %+v", now, d)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := w.Revoke(ended, identity.Local(), alice.Device.ID, ""); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestConflictIsTriedAgain(t *testing.T) {
+	w := newWorld(t)
+	d := w.start()
+	// Another process renews the device behind this service's back.
+	behind := d
+	behind.Version++
+	if err := w.store.Apply(t.Context(), identity.Change{Devices: []identity.Device{behind}}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := w.Revoke(t.Context(), identity.Local(), d.ID, "lost")
+	if err != nil || got.Version != d.Version+2 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	// And one that was revoked behind its back cannot be renewed.
+	w = newWorld(t)
+	d = w.start()
+	behind = d
+	behind.Version++
+	behind.RevokedAt = w.Now()
+	if err := w.store.Apply(t.Context(), identity.Change{Devices: []identity.Device{behind}}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = w.Renew(t.Context(), d.ID, csr(t))
+	wantReason(t, "renewing a device that was revoked elsewhere", err, reason.Unauthenticated)
+}
+
+func TestRevoke(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	alice := w.add(access.User("alice"), access.Principal{}, access.RoleDeveloper)
+	n := len(w.store.Events())
+	d, err := w.Revoke(t.Context(), access.User("alice"), alice.Device.ID, "lost")
+	if err != nil || !d.Revoked() || d.RevokedBy != access.User("alice") || d.RevokeReason != "lost" {
+		t.Errorf("%+v, %v", d, err)
+	}
+	if again, err := w.Revoke(t.Context(), identity.Local(), alice.Device.ID, "again"); err != nil || again != d {
+		t.Errorf("revoking twice: %+v, %v", again, err)
+	}
+	w.journaled(n, event.DeviceRevoked)
+	_, err = w.Revoke(t.Context(), identity.Local(), "01JNA3Q0G0DEV1CE0000000000", "")
+	wantReason(t, "unknown device", err, reason.NotFound)
+	_, err = w.Revoke(t.Context(), identity.Local(), d.ID, strings.Repeat("x", 501))
+	wantReason(t, "long reason", err, reason.InvalidInput)
+}
+
+func TestConcurrentChanges(t *testing.T) {
+	w := newWorld(t)
+	d := w.start()
+	var group sync.WaitGroup
+	for i := range 8 {
+		group.Go(func() {
+			if _, err := w.Renew(t.Context(), d.ID, csr(t)); err != nil {
+				t.Error(err)
+			}
+			w.add(access.User(fmt.Sprintf("u%d", i)), access.Principal{}, access.RoleAuditor)
+		})
+	}
+	group.Wait()
+	if got, _ := w.Device(d.ID); got.Version != d.Version+8 || len(w.registry.List()) != 9 {
+		t.Errorf("version %d, %d members", got.Version, len(w.registry.List()))
+	}
+}
+
+func TestRunKeepsTheLocalOperatorFresh(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		d := w.start()
+		first := w.authority.Root().NotBefore
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		rounds := 0
+		go func() {
+			done <- w.Run(ctx, w.local(), func() error { rounds++; return nil }, func(err error) { t.Error(err) })
+		}()
+		for range 30 {
+			w.pass(time.Hour)
+			time.Sleep(time.Hour)
+			synctest.Wait()
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		b, err := identity.ReadBundle(w.local().Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Authenticate(b.Chain); err != nil || rounds < 29 {
+			t.Errorf("after 30 hours (since %s): %v, %d rounds", first, err, rounds)
+		}
+		if now, _ := w.Device(d.ID); now.Serial == d.Serial {
+			t.Error("the certificate was not renewed")
+		}
+	})
+}
+
+func TestPresent(t *testing.T) {
+	known := func(id int) identity.UID { return identity.UID{ID: id, Known: true} }
+	for _, c := range []struct {
+		daemon, caller identity.UID
+		want           bool
+	}{
+		{known(990), known(1000), true},
+		{known(0), known(1000), true},
+		{known(1000), known(1000), false},
+		{known(990), known(0), false},
+		{identity.UID{}, known(1000), false},
+		{known(990), identity.UID{}, false},
+		{identity.UID{}, identity.UID{}, false},
+	} {
+		if got := identity.Present(c.daemon, c.caller); got != c.want {
+			t.Errorf("Present(%v, %v) = %v", c.daemon, c.caller, got)
+		}
+	}
+}
+
+func TestBundle(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	dir := w.local().Dir
+	b, err := identity.ReadBundle(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.Address != "127.0.0.1:7443" || b.ServerName != "localhost" || !b.RenewAt().Before(b.NotAfter()) {
+		t.Errorf("bundle %s at %s, %s", b, b.Address, b.ServerName)
+	}
+	for _, text := range []string{fmt.Sprint(b), fmt.Sprintf("%+v", b), fmt.Sprintf("%#v", b), b.LogValue().String()} {
+		if !strings.HasPrefix(text, "credential bundle of spiffe://") || len(text) > 100 {
+			t.Errorf("prints %q", text)
+		}
+	}
+	write := func(name, data string) func() {
+		path := filepath.Join(dir, name)
+		old, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return func() {
+			if err := os.WriteFile(path, old, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	other := newWorld(t)
+	other.start()
+	foreign := func(name string) string {
+		data, err := os.ReadFile(filepath.Join(other.local().Dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	for name, c := range map[string]struct{ file, data string }{
+		"no key":           {"key.pem", ""},
+		"text for a key":   {"key.pem", "secret"},
+		"another key":      {"key.pem", foreign("key.pem")},
+		"another root":     {"ca.pem", foreign("ca.pem")},
+		"no certificate":   {"cert.pem", ""},
+		"unknown endpoint": {"endpoint", "address=a:1\nserver_name=a\nproxy=b\n"},
+		"half endpoint":    {"endpoint", "address=a:1\n"},
+	} {
+		restore := write(c.file, c.data)
+		_, err := identity.ReadBundle(dir)
+		wantReason(t, name, err, reason.ConfigInvalid)
+		restore()
+	}
+	_, err = identity.ReadBundle(t.TempDir())
+	wantReason(t, "an empty directory", err, reason.NotConnected)
+	b.Address = "a:1\nserver_name=b"
+	wantReason(t, "line break", identity.WriteBundle(dir, b), reason.InvalidInput)
+	if runtime.GOOS != "windows" {
+		wideModes(t, dir)
+	}
+}
+
+func wideModes(t *testing.T, dir string) {
+	t.Helper()
+	for _, name := range []string{"key.pem", "cert.pem", "ca.pem", "endpoint"} {
+		path := filepath.Join(dir, name)
+		for mode := os.FileMode(0); mode <= 0o077; mode++ {
+			if err := os.Chmod(path, 0o600|mode); err != nil {
+				t.Fatal(err)
+			}
+			_, err := identity.ReadBundle(dir)
+			if (err == nil) != (mode == 0) {
+				t.Errorf("%s with mode %o: %v", name, 0o600|mode, err)
+			}
+			var e *reason.Error
+			if mode != 0 && (!errors.As(err, &e) || !strings.Contains(e.NextStep(), "chmod 600")) {
+				t.Errorf("%s with mode %o: no remedy in %v", name, 0o600|mode, err)
+			}
+		}
+		if err := os.Chmod(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, err := identity.BundleKey(dir)
+	wantReason(t, "wide directory", err, reason.ConfigInvalid)
+}

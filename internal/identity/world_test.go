@@ -1,0 +1,146 @@
+package identity_test
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/event"
+	"palyra/internal/identity"
+	"palyra/internal/identity/ca"
+	"palyra/internal/identity/identitytest"
+	"palyra/internal/reason"
+)
+
+// world is a gateway's identity room with a store in memory and a clock that
+// tests move.
+type world struct {
+	t         *testing.T
+	mu        sync.Mutex
+	now       time.Time
+	dir       string
+	authority *ca.Authority
+	store     *identitytest.Store
+	registry  *access.Registry
+	*identity.Service
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, now: time.Now().UTC(), dir: t.TempDir(), store: identitytest.NewStore()}
+	w.restart()
+	return w
+}
+
+// restart opens everything again, as a new start of the daemon does.
+func (w *world) restart() {
+	w.t.Helper()
+	var err error
+	if w.authority, _, err = ca.Open(filepath.Join(w.dir, "ca"), ca.Options{Now: w.Now}); err != nil {
+		w.t.Fatal(err)
+	}
+	if w.registry, err = access.NewRegistry(w.t.Context(), w.store, []access.Role{"security"}); err != nil {
+		w.t.Fatal(err)
+	}
+	w.Service, err = identity.New(w.t.Context(), identity.Config{
+		Authority: w.authority, Store: w.store, Registry: w.registry, Now: w.Now,
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) Now() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.now
+}
+
+func (w *world) pass(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now = w.now.Add(d)
+}
+
+func (w *world) local() identity.LocalConfig {
+	return identity.LocalConfig{Dir: filepath.Join(w.dir, "operator"), Address: "127.0.0.1:7443", ServerName: "localhost"}
+}
+
+// start makes the local operator.
+func (w *world) start() identity.Device {
+	w.t.Helper()
+	d, ok, err := w.Start(w.t.Context(), w.local())
+	if err != nil || !ok {
+		w.t.Fatalf("ok %v, %v", ok, err)
+	}
+	return d
+}
+
+func (w *world) add(p access.Principal, owner access.Principal, roles ...access.Role) identity.Admission {
+	w.t.Helper()
+	a, err := w.AddMember(w.t.Context(), identity.Daemon(), p.Name, p.Kind, roles, owner, csr(w.t))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return a
+}
+
+// codes returns the codes journaled after the first n events.
+func (w *world) codes(n int) []event.Code {
+	var out []event.Code
+	for _, d := range w.store.Events()[n:] {
+		out = append(out, d.Code)
+		var payload map[string]any
+		if err := json.Unmarshal(d.Payload, &payload); err != nil || d.Actor == "" {
+			w.t.Errorf("%s by %q: payload %s, %v", d.Code, d.Actor, d.Payload, err)
+		}
+		if strings.Contains(string(d.Payload), "PRIVATE") {
+			w.t.Errorf("%s: a private key in the payload", d.Code)
+		}
+	}
+	return out
+}
+
+func (w *world) journaled(n int, want ...event.Code) {
+	w.t.Helper()
+	if got := w.codes(n); !slices.Equal(got, want) {
+		w.t.Errorf("journaled %v, want %v", got, want)
+	}
+}
+
+func key(t testing.TB) crypto.Signer {
+	t.Helper()
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func csr(t testing.TB) []byte {
+	t.Helper()
+	text, err := identity.Request(key(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func wantReason(t *testing.T, what string, err error, code reason.Code) {
+	t.Helper()
+	if reason.Of(err) != code {
+		t.Errorf("%s: got %v (%s), want %s", what, err, reason.Of(err), code)
+	}
+}
+
+func chainOf(a identity.Admission) []*x509.Certificate { return a.Certificate.Chain }
