@@ -1,0 +1,441 @@
+package approvaltest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"palyra/internal/access"
+	"palyra/internal/approval"
+	"palyra/internal/event"
+	"palyra/internal/tool"
+)
+
+// Fixture is one empty store of a conformance run.
+type Fixture struct {
+	Store approval.Store
+	// Events returns the codes that were journaled so far, in order.
+	Events func() []event.Code
+}
+
+// RunStore is the conformance suite of approval.Store.
+func RunStore(t *testing.T, newStore func(t *testing.T) Fixture) {
+	t.Helper()
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, Fixture)
+	}{
+		{"records come back whole", roundTrip},
+		{"replacing a record compares", compareRecord},
+		{"replacing a grant compares", compareGrant},
+		{"a failed unit leaves nothing", rollback},
+		{"a unit sees what it wrote", ownWrites},
+		{"pages are complete", pages},
+		{"filters choose", filters},
+		{"grants are filtered", grantFilters},
+		{"changes come by revision", changes},
+		{"the last allowed call is found", lastAllowed},
+		{"the freeze is one row", freeze},
+		{"what is not there is not found", notFound},
+		{"concurrent units lose nothing", concurrent},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.test(t, newStore(t)) })
+	}
+}
+
+var epoch = time.Date(2030, 1, 2, 3, 4, 5, 678000, time.UTC)
+
+func id(n int) string { return fmt.Sprintf("01JAAAAAAAAAAAAAAAAAA%05d", n) }
+
+func record(n int, changes ...func(*approval.Record)) approval.Record {
+	r := approval.Record{
+		ID: id(n), ProposalID: id(50000 + n), CallDigest: fmt.Sprintf("sha256:%d", n), SnapshotDigest: "sha256:s",
+		SubjectType: approval.SubjectTool, SubjectID: "process.run", Severity: "high",
+		Prompt:      approval.Prompt{Title: "Run <it> & see", Arguments: json.RawMessage(`{"a":"<b>"}`)},
+		RequestedBy: access.Agent("builder"), OnBehalfOf: access.User("owner"), Run: "r", Session: "s",
+		CreatedAt: epoch.Add(time.Duration(n) * time.Second), ExpiresAt: epoch.Add(time.Hour),
+		State: approval.Pending, Version: 1, Votes: []approval.Vote{},
+		Binding: tool.Binding{Tool: "process.run", Arguments: json.RawMessage(`{"a":"<b>"}`)},
+		Request: json.RawMessage(`{"secret":"only for the judge"}`),
+	}
+	for _, change := range changes {
+		change(&r)
+	}
+	return r
+}
+
+func grant(n int, changes ...func(*approval.Grant)) approval.Grant {
+	g := approval.Grant{
+		ID: id(n), ApprovalID: id(1), Scope: approval.Session, Match: approval.MatchExact, Tool: "process.run",
+		Principal: access.Agent("builder"), OnBehalfOf: access.User("owner"), Session: "s",
+		CreatedAt: epoch, ExpiresAt: epoch.Add(time.Hour), Version: 1,
+	}
+	for _, change := range changes {
+		change(&g)
+	}
+	return g
+}
+
+// insert stores records and grants in one unit.
+func insert(t *testing.T, s approval.Store, rows ...any) {
+	t.Helper()
+	err := s.Update(t.Context(), func(tx approval.Tx) error {
+		for _, row := range rows {
+			var err error
+			switch v := row.(type) {
+			case approval.Record:
+				err = tx.InsertRecord(&v)
+			case approval.Grant:
+				err = tx.InsertGrant(v)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatalf("inserting: %v", err)
+	}
+}
+
+func roundTrip(t *testing.T, f Fixture) {
+	want := record(1, func(r *approval.Record) {
+		r.State, r.Version, r.AnsweredAt, r.UseBy = approval.Allowed, 2, epoch.Add(time.Minute), epoch.Add(2*time.Minute)
+		r.Votes = []approval.Vote{{
+			User: access.User("alice"), Roles: []access.Role{access.RoleOperator}, Allow: true, Scope: approval.Session,
+			TTL: 8 * time.Hour, Match: approval.MatchSubject, At: epoch, Signature: []byte{0, 1, 255},
+		}}
+		r.Binding.Argv, r.Binding.Operands = []string{"a\u202eb"}, []tool.Operand{{Path: "x", SHA256: "y"}}
+	})
+	insert(t, f.Store, want)
+	got, err := f.Store.Record(t.Context(), want.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want.Revision = 1
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("record (-want +got):\n%s", diff)
+	}
+	wantGrant := grant(2, func(g *approval.Grant) { g.MintedBy, g.Uses, g.LastUsedAt = want.Votes, 3, epoch })
+	insert(t, f.Store, wantGrant)
+	gotGrant, err := f.Store.Grant(t.Context(), wantGrant.ID)
+	if diff := cmp.Diff(wantGrant, gotGrant); err != nil || diff != "" {
+		t.Errorf("grant: %v (-want +got):\n%s", err, diff)
+	}
+	list, _, err := f.Store.Records(t.Context(), approval.Filter{})
+	if err != nil || len(list) != 1 || list[0].Request != nil {
+		t.Errorf("a list has %d records, request %q, %v; want one without its request", len(list), list[0].Request, err)
+	}
+}
+
+func compareRecord(t *testing.T, f Fixture) {
+	insert(t, f.Store, record(1))
+	replace := func(state approval.State, version int64) error {
+		return f.Store.Update(t.Context(), func(tx approval.Tx) error {
+			r := record(1, func(r *approval.Record) { r.State, r.Version = approval.Denied, 2 })
+			return tx.ReplaceRecord(&r, state, version)
+		})
+	}
+	for _, c := range []struct {
+		state   approval.State
+		version int64
+		want    error
+	}{
+		{approval.Allowed, 1, approval.ErrStale},
+		{approval.Pending, 2, approval.ErrStale},
+		{approval.Pending, 1, nil},
+		{approval.Pending, 1, approval.ErrStale},
+	} {
+		if err := replace(c.state, c.version); !errors.Is(err, c.want) {
+			t.Errorf("replacing (%s, %d): %v, want %v", c.state, c.version, err, c.want)
+		}
+	}
+	err := f.Store.Update(t.Context(), func(tx approval.Tx) error {
+		again := record(1)
+		return tx.InsertRecord(&again)
+	})
+	if !errors.Is(err, approval.ErrStale) {
+		t.Errorf("inserting an id twice: %v, want ErrStale", err)
+	}
+}
+
+func compareGrant(t *testing.T, f Fixture) {
+	insert(t, f.Store, grant(1))
+	for _, want := range []error{nil, approval.ErrStale} {
+		err := f.Store.Update(t.Context(), func(tx approval.Tx) error {
+			return tx.ReplaceGrant(grant(1, func(g *approval.Grant) { g.Version = 2 }), 1)
+		})
+		if !errors.Is(err, want) {
+			t.Errorf("replacing version 1: %v, want %v", err, want)
+		}
+	}
+	err := f.Store.Update(t.Context(), func(tx approval.Tx) error { return tx.InsertGrant(grant(1)) })
+	if !errors.Is(err, approval.ErrStale) {
+		t.Errorf("inserting an id twice: %v, want ErrStale", err)
+	}
+}
+
+func rollback(t *testing.T, f Fixture) {
+	before := f.Events()
+	boom := errors.New("boom")
+	err := f.Store.Update(t.Context(), func(tx approval.Tx) error {
+		r := record(1)
+		err := errors.Join(tx.InsertRecord(&r), tx.InsertGrant(grant(2)), tx.SetFreeze(&approval.FreezeState{At: epoch}))
+		tx.Emit(event.Draft{Code: event.Asked, Actor: "user:a", Payload: json.RawMessage(`{}`)})
+		return errors.Join(err, boom)
+	})
+	if !errors.Is(err, boom) {
+		t.Fatalf("the unit's error came back as %v", err)
+	}
+	_, recordErr := f.Store.Record(t.Context(), id(1))
+	_, grantErr := f.Store.Grant(t.Context(), id(2))
+	frozen, freezeErr := f.Store.Freeze(t.Context())
+	if !errors.Is(recordErr, approval.ErrNotFound) || !errors.Is(grantErr, approval.ErrNotFound) || frozen != nil || freezeErr != nil {
+		t.Errorf("left behind: record %v, grant %v, freeze %v %v", recordErr, grantErr, frozen, freezeErr)
+	}
+	if after := f.Events(); !slices.Equal(before, after) {
+		t.Errorf("events %v became %v", before, after)
+	}
+}
+
+func ownWrites(t *testing.T, f Fixture) {
+	before := len(f.Events())
+	err := f.Store.Update(t.Context(), func(tx approval.Tx) error {
+		r := record(1)
+		if err := errors.Join(tx.InsertRecord(&r), tx.InsertGrant(grant(2)), tx.SetFreeze(&approval.FreezeState{At: epoch})); err != nil {
+			return err
+		}
+		got, recordErr := tx.Record(r.ID)
+		_, grantErr := tx.Grant(id(2))
+		frozen, freezeErr := tx.Freeze()
+		if got.Revision != r.Revision || r.Revision == 0 || string(got.Request) != string(r.Request) || frozen == nil {
+			t.Errorf("the unit reads revision %d, request %s, freeze %v", got.Revision, got.Request, frozen)
+		}
+		tx.Emit(event.Draft{Code: event.Asked, Actor: "user:a", Payload: json.RawMessage(`{}`)},
+			event.Draft{Code: event.Frozen, Actor: "user:a", Payload: json.RawMessage(`{}`)})
+		return errors.Join(recordErr, grantErr, freezeErr)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := f.Events()[before:]; !slices.Equal(got, []event.Code{event.Asked, event.Frozen}) {
+		t.Errorf("journaled %v", got)
+	}
+}
+
+func pages(t *testing.T, f Fixture) {
+	var want []string
+	for n := range 7 {
+		insert(t, f.Store, record(n), grant(n))
+		want = append(want, id(n))
+	}
+	slices.Reverse(want)
+	filter, grants := approval.Filter{PageSize: 3}, approval.GrantFilter{PageSize: 3}
+	var got, gotGrants []string
+	for range 4 {
+		page, next, err := f.Store.Records(t.Context(), filter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range page {
+			got = append(got, r.ID)
+		}
+		if filter.PageToken = next; next == "" {
+			break
+		}
+	}
+	for range 4 {
+		page, next, err := f.Store.Grants(t.Context(), grants)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range page {
+			gotGrants = append(gotGrants, g.ID)
+		}
+		if grants.PageToken = next; next == "" {
+			break
+		}
+	}
+	if !slices.Equal(got, want) || !slices.Equal(gotGrants, want) {
+		t.Errorf("pages held %v and %v, want %v", got, gotGrants, want)
+	}
+}
+
+func filters(t *testing.T, f Fixture) {
+	insert(t, f.Store,
+		record(1),
+		record(2, func(r *approval.Record) { r.State = approval.Denied }),
+		record(3, func(r *approval.Record) { r.SubjectType = approval.SubjectDevicePairing }),
+		record(4, func(r *approval.Record) { r.RequestedBy, r.OnBehalfOf = access.User("carol"), access.User("carol") }))
+	for _, c := range []struct {
+		name   string
+		filter approval.Filter
+		want   []string
+	}{
+		{"state", approval.Filter{States: []approval.State{approval.Denied, approval.Expired}}, []string{id(2)}},
+		{"subject type", approval.Filter{SubjectTypes: []approval.SubjectType{approval.SubjectDevicePairing}}, []string{id(3)}},
+		{"principal", approval.Filter{Principal: access.User("carol")}, []string{id(4)}},
+		{"on behalf of", approval.Filter{Principal: access.User("owner")}, []string{id(3), id(2), id(1)}},
+		{"since", approval.Filter{Since: epoch.Add(3 * time.Second)}, []string{id(4), id(3)}},
+		{"until", approval.Filter{Until: epoch.Add(3 * time.Second)}, []string{id(2), id(1)}},
+		{"all at once", approval.Filter{States: []approval.State{approval.Pending}, Principal: access.User("owner"), Until: epoch.Add(3 * time.Second)}, []string{id(1)}},
+	} {
+		page, _, err := f.Store.Records(t.Context(), c.filter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, r := range page {
+			got = append(got, r.ID)
+			if !c.filter.Admits(r) {
+				t.Errorf("%s: the store chose %s, the filter does not admit it", c.name, r.ID)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func grantFilters(t *testing.T, f Fixture) {
+	insert(t, f.Store,
+		grant(1),
+		grant(2, func(g *approval.Grant) { g.RevokedAt = epoch }),
+		grant(3, func(g *approval.Grant) { g.Session = "other" }),
+		grant(4, func(g *approval.Grant) { g.Principal = access.Agent("other") }))
+	err := f.Store.Update(t.Context(), func(tx approval.Tx) error {
+		return tx.ReplaceGrant(grant(1, func(g *approval.Grant) { g.EndedAt, g.Version = epoch, 2 }), 1)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name   string
+		filter approval.GrantFilter
+		want   []string
+	}{
+		{"open", approval.GrantFilter{Open: true}, []string{id(4), id(3)}},
+		{"session", approval.GrantFilter{Session: "other"}, []string{id(3)}},
+		{"principal", approval.GrantFilter{Principal: access.Agent("other")}, []string{id(4)}},
+		{"on behalf of", approval.GrantFilter{Principal: access.User("owner")}, []string{id(4), id(3), id(2), id(1)}},
+	} {
+		page, _, err := f.Store.Grants(t.Context(), c.filter)
+		var got []string
+		for _, g := range page {
+			got = append(got, g.ID)
+		}
+		if err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, %v, want %v", c.name, got, err, c.want)
+		}
+	}
+}
+
+func changes(t *testing.T, f Fixture) {
+	insert(t, f.Store, record(1), record(2))
+	err := f.Store.Update(t.Context(), func(tx approval.Tx) error {
+		r := record(1, func(r *approval.Record) { r.State, r.Version = approval.Denied, 2 })
+		return tx.ReplaceRecord(&r, approval.Pending, 1)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := f.Store.Changes(t.Context(), 0, 10)
+	if err != nil || len(list) != 2 || list[0].ID != id(2) || list[1].ID != id(1) || list[1].State != approval.Denied {
+		t.Fatalf("changes: %v, %v", list, err)
+	}
+	last, err := f.Store.LastRevision(t.Context())
+	if err != nil || last != 3 || list[1].Revision != last {
+		t.Errorf("last revision %d, %v, and that of the last change %d, want 3", last, err, list[1].Revision)
+	}
+	if list, err = f.Store.Changes(t.Context(), list[0].Revision, 10); err != nil || len(list) != 1 || list[0].ID != id(1) {
+		t.Errorf("changes after the first: %v, %v", list, err)
+	}
+	if list, err = f.Store.Changes(t.Context(), 0, 1); err != nil || len(list) != 1 {
+		t.Errorf("changes with limit 1: %d, %v", len(list), err)
+	}
+}
+
+func lastAllowed(t *testing.T, f Fixture) {
+	answered := func(state approval.State, after time.Duration, cwd string) func(*approval.Record) {
+		return func(r *approval.Record) {
+			r.State, r.AnsweredAt, r.Binding.Cwd = state, epoch.Add(after), cwd
+		}
+	}
+	insert(t, f.Store,
+		record(1, answered(approval.Consumed, time.Minute, "old")),
+		record(2, answered(approval.Consumed, 2*time.Minute, "newest")),
+		record(3, answered(approval.Allowed, time.Second, "older")),
+		record(4, answered(approval.Denied, time.Hour, "denied")),
+		record(5, answered(approval.Consumed, time.Hour, "other"), func(r *approval.Record) { r.RequestedBy = access.Agent("other") }))
+	b, found, err := f.Store.LastAllowed(t.Context(), access.Agent("builder"), "process.run")
+	if err != nil || !found || b.Cwd != "newest" {
+		t.Errorf("last allowed: %q, %v, %v", b.Cwd, found, err)
+	}
+	if _, found, err = f.Store.LastAllowed(t.Context(), access.Agent("builder"), "fs.write"); found || err != nil {
+		t.Errorf("another tool: %v, %v", found, err)
+	}
+}
+
+func freeze(t *testing.T, f Fixture) {
+	first := &approval.FreezeState{By: access.User("alice"), Reason: "one", At: epoch}
+	second := &approval.FreezeState{By: access.User("bob"), Reason: "two", At: epoch.Add(time.Minute)}
+	for _, want := range []*approval.FreezeState{first, second, nil, nil} {
+		if err := f.Store.Update(t.Context(), func(tx approval.Tx) error { return tx.SetFreeze(want) }); err != nil {
+			t.Fatal(err)
+		}
+		got, err := f.Store.Freeze(t.Context())
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("freeze: %v (-want +got):\n%s", err, diff)
+		}
+	}
+}
+
+func notFound(t *testing.T, f Fixture) {
+	_, recordErr := f.Store.Record(t.Context(), id(9))
+	_, grantErr := f.Store.Grant(t.Context(), id(9))
+	err := f.Store.Update(t.Context(), func(tx approval.Tx) error {
+		_, inRecord := tx.Record(id(9))
+		_, inGrant := tx.Grant(id(9))
+		if !errors.Is(inRecord, approval.ErrNotFound) || !errors.Is(inGrant, approval.ErrNotFound) {
+			t.Errorf("in a unit: %v, %v", inRecord, inGrant)
+		}
+		return nil
+	})
+	if err != nil || !errors.Is(recordErr, approval.ErrNotFound) || !errors.Is(grantErr, approval.ErrNotFound) {
+		t.Errorf("%v, %v, %v", err, recordErr, grantErr)
+	}
+}
+
+func concurrent(t *testing.T, f Fixture) {
+	insert(t, f.Store, grant(1))
+	const users = 20
+	var wg sync.WaitGroup
+	for range users {
+		wg.Go(func() {
+			err := f.Store.Update(t.Context(), func(tx approval.Tx) error {
+				g, err := tx.Grant(id(1))
+				if err != nil {
+					return err
+				}
+				version := g.Version
+				g.Uses++
+				g.Version++
+				return tx.ReplaceGrant(g, version)
+			})
+			if err != nil {
+				t.Errorf("a unit lost: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if g, err := f.Store.Grant(t.Context(), id(1)); err != nil || g.Uses != users {
+		t.Errorf("%d uses, %v, want %d", g.Uses, err, users)
+	}
+}

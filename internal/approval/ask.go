@@ -1,0 +1,153 @@
+package approval
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/reason"
+	"palyra/internal/tool"
+)
+
+// Ask is a planned call for which policy wants a human.
+type Ask struct {
+	Proposal tool.Proposal
+	Plan     tool.Plan
+	// CallDigest must be the digest of Plan.Binding; when empty it is computed.
+	CallDigest     string
+	SnapshotDigest string
+	// Request is the policy request that the Judge evaluates again.
+	Request json.RawMessage
+	Prompt  Prompt
+	// SubjectType is tool when empty. SubjectID is the plan's subject, else
+	// the tool's name, when empty.
+	SubjectType SubjectType
+	SubjectID   string
+	// Timeout is clamped to the desk's limits; zero means the default.
+	Timeout  time.Duration
+	Severity string
+	// Missing says what the call needs before anyone voted, when known.
+	Missing string
+	// Covers evaluates policy with a standing grant. With it, a call whose
+	// record was allowed for a sibling may go on by the grant minted then;
+	// without it, such a call asks again.
+	Covers func(context.Context, Grant) (bool, error)
+}
+
+// Query returns what Grants looks for to serve the ask.
+func (a Ask) Query() GrantQuery {
+	return GrantQuery{
+		Principal: a.Proposal.Caller.Principal, OnBehalfOf: a.Proposal.Caller.OnBehalfOf,
+		Session: a.Proposal.Session, Tool: a.Proposal.Tool.Name,
+		ToolDefinition: a.Plan.Binding.ToolDefinitionDigest, Subject: a.Plan.Subject, CallDigest: a.CallDigest,
+	}
+}
+
+// check returns the ask with its defaults, refusing one whose binding does
+// not describe its proposal: an approval binds to the binding, so the two
+// must not come apart.
+func (a Ask) check(l Limits) (Ask, error) {
+	digest, err := a.Plan.Binding.Digest()
+	if err != nil {
+		return a, reason.Errorf(reason.InvalidInput, "digesting the call: %w", err)
+	}
+	if a.CallDigest == "" {
+		a.CallDigest = digest
+	}
+	if a.CallDigest != digest {
+		return a, reason.Errorf(reason.BindingMismatch, "the ask names call digest %s, its binding has %s", a.CallDigest, digest)
+	}
+	caller, b := a.Proposal.Caller, a.Plan.Binding
+	if caller.Principal.IsZero() {
+		return a, reason.Errorf(reason.Unauthenticated, "the ask has no principal")
+	}
+	if wrong := unbound(a.Proposal, b); len(wrong) > 0 {
+		return a, reason.Errorf(reason.BindingMismatch, "the binding does not describe the proposal: %s", strings.Join(wrong, ", ")).
+			WithField("fields", strings.Join(wrong, ","))
+	}
+	a.Timeout = l.clampTimeout(a.Timeout)
+	return a.named(), nil
+}
+
+// unbound names the fields of the binding that are not the proposal's.
+func unbound(p tool.Proposal, b tool.Binding) []string {
+	var wrong []string
+	if b.Principal != p.Caller.Principal.String() {
+		wrong = append(wrong, "principal")
+	}
+	if b.OnBehalfOf != p.Caller.OnBehalfOf.String() {
+		wrong = append(wrong, "on_behalf_of")
+	}
+	if b.Tool != p.Tool.Name {
+		wrong = append(wrong, "tool")
+	}
+	return wrong
+}
+
+func (a Ask) named() Ask {
+	if a.SubjectType == "" {
+		a.SubjectType = SubjectTool
+	}
+	if a.SubjectID == "" {
+		a.SubjectID = a.Plan.Subject
+	}
+	if a.SubjectID == "" {
+		a.SubjectID = a.Proposal.Tool.Name
+	}
+	if a.Severity == "" {
+		a.Severity = a.Prompt.Severity
+	}
+	a.Prompt.Severity = a.Severity
+	return a
+}
+
+// record makes the pending record of a checked ask.
+func (a Ask) record(id string, at time.Time) (Record, error) {
+	binding, err := redacted(a)
+	if err != nil {
+		return Record{}, err
+	}
+	p := a.Proposal
+	return Record{
+		ID: id, ProposalID: p.ID, CallDigest: a.CallDigest, SnapshotDigest: a.SnapshotDigest,
+		SubjectType: a.SubjectType, SubjectID: a.SubjectID, Subject: a.Plan.Subject, Severity: a.Severity,
+		Prompt: a.Prompt.clean(), RequestedBy: p.Caller.Principal, OnBehalfOf: p.Caller.OnBehalfOf,
+		Run: p.Run, Session: p.Session, Device: p.Caller.DeviceID, Channel: p.Channel,
+		CreatedAt: at, ExpiresAt: at.Add(a.Timeout), Missing: a.Missing, Votes: []Vote{},
+		Binding: binding, Request: a.Request,
+	}, nil
+}
+
+// redacted is the ask's binding as it may be stored and shown.
+func redacted(a Ask) (tool.Binding, error) {
+	b := a.Plan.Binding
+	args, _, err := tool.Redact(b.Arguments, a.Proposal.Tool.SecretPaths)
+	if err != nil {
+		return b, reason.Errorf(reason.InvalidInput, "redacting the arguments: %w", err)
+	}
+	b.Arguments = args
+	return b, nil
+}
+
+// callKey says which asks are identical: one record serves them all.
+type callKey struct {
+	principal, onBehalfOf access.Principal
+	session, callDigest   string
+}
+
+func keyOf(a Ask) callKey {
+	return callKey{a.Proposal.Caller.Principal, a.Proposal.Caller.OnBehalfOf, a.Proposal.Session, a.CallDigest}
+}
+
+func keyOfRecord(r Record) callKey {
+	return callKey{r.RequestedBy, r.OnBehalfOf, r.Session, r.CallDigest}
+}
+
+// anySession is the key for the memory of denied and expired asks: a client
+// does not get to ask again by opening another session.
+func (k callKey) anySession() callKey {
+	k.session = ""
+	return k
+}

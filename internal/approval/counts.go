@@ -1,0 +1,22 @@
+package approval
+
+// Counts are what waits and what stands now.
+type Counts struct {
+	// Pending is how many records wait for votes.
+	Pending int
+	// Grants is how many grants stand.
+	Grants int
+}
+
+// Counts counts from memory.
+func (d *Desk) Counts() Counts {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := Counts{Grants: len(d.grants.byID)}
+	for _, e := range d.open {
+		if e.rec.State == Pending {
+			c.Pending++
+		}
+	}
+	return c
+}

@@ -1,0 +1,184 @@
+package approval
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"palyra/internal/access"
+	"palyra/internal/event"
+	"palyra/internal/reason"
+)
+
+// Decide casts a user's vote on a pending record and returns the record as it
+// is afterwards. Any deny settles it as denied; an allow settles it when the
+// Judge finds the votes so far enough, and otherwise it stays pending and says
+// what is missing.
+//
+// A user votes once: a second vote of theirs is reason.ApprovalConflict, as is
+// a vote on a record that is not pending any more; the error says who was
+// first. Other errors are reason.NotFound, PermissionDenied, DigestMismatch,
+// InvalidInput, or those of Judge and store; no vote is kept then.
+func (d *Desk) Decide(ctx context.Context, caller access.Caller, id string, b Ballot) (Record, error) {
+	b, err := b.check(d.limits)
+	if err != nil {
+		return Record{}, err
+	}
+	for {
+		rec, err := d.store.Record(ctx, id)
+		if err != nil {
+			return Record{}, notFound(err, "approval", id)
+		}
+		if err := d.mayVote(ctx, caller, rec, b); err != nil {
+			return Record{}, err
+		}
+		after, err := d.cast(ctx, caller, rec, b)
+		switch {
+		case errors.Is(err, errLate):
+			return Record{}, d.expireNow(ctx, id)
+		case reason.Of(err) != reason.ApprovalConflict:
+			return d.live(after), err
+		}
+		// The record changed between reading it and voting. If it is pending
+		// still, another vote came in, and this one is judged anew with it:
+		// each time round somebody has voted, so this ends.
+		if now, readErr := d.store.Record(ctx, id); readErr != nil || now.State != Pending || ctx.Err() != nil {
+			return Record{}, err
+		}
+	}
+}
+
+// mayVote checks everything about a vote that needs no unit. The right to
+// decide comes first: who lacks it learns nothing about the record.
+func (d *Desk) mayVote(ctx context.Context, caller access.Caller, rec Record, b Ballot) error {
+	if caller.Principal.Kind != access.KindUser {
+		return reason.Errorf(reason.PermissionDenied, "%s may not decide: only users decide approvals", caller.Principal)
+	}
+	if err := d.judge.MayDecide(ctx, caller, rec); err != nil {
+		return err
+	}
+	if rec.State != Pending {
+		return conflict(rec)
+	}
+	if b.ShownDigest != "" && b.ShownDigest != rec.CallDigest {
+		return reason.Errorf(reason.DigestMismatch, "the digest shown is %s, the call that waits has %s", Visible(b.ShownDigest), rec.CallDigest).
+			WithField("call_digest", rec.CallDigest)
+	}
+	if rec.HasVoted(caller.Principal) {
+		return reason.Errorf(reason.ApprovalConflict, "%s has voted on approval %s already", caller.Principal, rec.ID).
+			WithRemedy("A vote stands. Cancel or revoke the approval to take it back.").
+			WithField("state", string(rec.State)).WithField("changed_by", caller.Principal.String())
+	}
+	if !b.Allow || b.Scope == Once {
+		return nil
+	}
+	return d.mayGrant(ctx, caller, rec, b)
+}
+
+// mayGrant checks what a vote needs beside, when it wants a standing grant.
+func (d *Desk) mayGrant(ctx context.Context, caller access.Caller, rec Record, b Ballot) error {
+	switch {
+	case b.Match == MatchSubject && rec.Subject == "":
+		return reason.Errorf(reason.InvalidInput, "the call has no subject that a grant could cover").
+			WithRemedy("Choose match exact.")
+	case b.Scope == Session && (rec.Session == "" || d.idle(rec)):
+		return reason.Errorf(reason.InvalidInput, "the session of the call has ended").
+			WithRemedy("Choose scope once or timeboxed.")
+	case b.Match == MatchTool:
+		return d.judge.MayGrantBroad(ctx, caller)
+	default:
+		return nil
+	}
+}
+
+// idle reports whether the session of a record has ended by being idle.
+func (d *Desk) idle(rec Record) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if e, ok := d.open[rec.ID]; ok && len(e.waiters) > 0 {
+		return false
+	}
+	last := rec.CreatedAt
+	if seen := d.grants.lastSeen(rec.Session); seen.After(last) {
+		last = seen
+	}
+	return d.now().Sub(last) >= d.limits.SessionIdle
+}
+
+// cast judges the votes with one more and stores what comes of it.
+func (d *Desk) cast(ctx context.Context, caller access.Caller, rec Record, b Ballot) (Record, error) {
+	at := d.now()
+	votes := append(slices.Clone(rec.Votes), b.vote(caller, at))
+	to, missing := Denied, ""
+	if b.Allow {
+		ruling, err := d.judge.Judge(ctx, rec, slices.Clone(votes))
+		if err != nil {
+			return Record{}, err
+		}
+		to, missing = Pending, ruling.Missing
+		if ruling.Allowed {
+			to, missing = Allowed, ""
+		}
+	}
+	grantID, err := newID(at)
+	if err != nil {
+		return Record{}, err
+	}
+	defer d.beginMint(grantID)()
+	var after Record
+	var grant Grant
+	var minted bool
+	err = d.update(ctx, func(tx Tx) error {
+		at := d.now()
+		s := step{
+			id: rec.ID, from: Pending, version: rec.Version, to: to, at: at,
+			actor: caller.Principal.String(), note: b.Reason, events: voteEvents,
+		}
+		s.change = func(r *Record) {
+			r.Votes, r.Missing = votes, missing
+			if to == Allowed {
+				r.UseBy = at.Add(d.limits.UseWithin)
+				if grant, minted = mint(grantID, *r, at); minted {
+					r.GrantID = grant.ID
+				}
+			}
+		}
+		var err error
+		if after, err = transition(tx, s); err != nil || !minted {
+			return err
+		}
+		return insertGrant(tx, grant, s.actor)
+	})
+	if err != nil {
+		return Record{}, err
+	}
+	if minted {
+		d.keepGrant(grant)
+	}
+	d.settle(after)
+	return after, nil
+}
+
+func insertGrant(tx Tx, g Grant, actor string) error {
+	minted, err := grantDraft(event.GrantMinted, g, actor, g)
+	if err != nil {
+		return err
+	}
+	if err := tx.InsertGrant(g); err != nil {
+		return err
+	}
+	tx.Emit(minted)
+	return nil
+}
+
+// expireNow expires a record whose time is up and says so as a conflict.
+func (d *Desk) expireNow(ctx context.Context, id string) error {
+	if err := d.expire(ctx, []due{{id: id}}); err != nil {
+		return err
+	}
+	rec, err := d.store.Record(ctx, id)
+	if err != nil {
+		return notFound(err, "approval", id)
+	}
+	return conflict(rec)
+}

@@ -1,0 +1,146 @@
+package approval
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"palyra/internal/tool"
+)
+
+// Prompt is everything a person sees of an ask. It is data; nothing in it is
+// markup, and what a screen would hide is written out (see Visible), except in
+// Arguments and Runs, which stay exact.
+type Prompt struct {
+	Title    string `json:"title"`
+	Severity string `json:"severity"`
+	// Summary is one sentence in plain words.
+	Summary string `json:"summary"`
+	// Arguments is the full canonical JSON, never truncated. Values at the
+	// JSON Pointers (RFC 6901) in Redacted are replaced.
+	Arguments json.RawMessage `json:"arguments"`
+	Redacted  []string        `json:"redacted"`
+	Runs      Execution       `json:"runs"`
+	// Diff is a unified diff of the files that would change.
+	Diff string  `json:"diff"`
+	Why  []Cause `json:"why"`
+	// Differs is what differs from the last allowed call of the same tool by
+	// the same principal; LastAllowed is false when there was none.
+	Differs     []tool.Difference `json:"differs"`
+	LastAllowed bool              `json:"last_allowed"`
+	Scopes      []Offer           `json:"scopes"`
+	Notes       []string          `json:"notes"`
+}
+
+// Execution is what will run.
+type Execution struct {
+	Executable tool.Executable `json:"executable"`
+	Argv       []string        `json:"argv"`
+	// Cwd is "<workspace>:<relative path>".
+	Cwd      string         `json:"cwd"`
+	Operands []tool.Operand `json:"operands"`
+	Executor tool.Executor  `json:"executor"`
+	// Tier is the sandbox tier, Profile its workspace mode and limits.
+	Tier    string `json:"tier"`
+	Profile string `json:"profile"`
+	// Egress is the mode and hosts, Secrets the names of secrets.
+	Egress  []string `json:"egress"`
+	Secrets []string `json:"secrets"`
+}
+
+// Cause is one policy that made it ask.
+type Cause struct {
+	PolicyID string `json:"policy_id"`
+	// Location is "file:line".
+	Location  string `json:"location"`
+	Reason    string `json:"reason"`
+	Condition string `json:"condition"`
+}
+
+// Offer is one answer that a person may give, with what it would allow.
+type Offer struct {
+	Scope Scope `json:"scope"`
+	Match Match `json:"match"`
+	// Matcher says exactly which calls the grant would cover.
+	Matcher string `json:"matcher"`
+	// MaxTTLSeconds is the longest life of the grant; 0 for once.
+	MaxTTLSeconds int64 `json:"max_ttl_seconds"`
+	// Permission is what the approver needs beside approval.decide.
+	Permission string `json:"permission"`
+}
+
+// PermissionGrantBroad is needed for the matcher tool.
+const PermissionGrantBroad = "approval.grant_broad"
+
+// NewPrompt describes a planned call. The caller adds why policy asks; the
+// desk adds the difference from the last allowed call and the scopes.
+func NewPrompt(p tool.Proposal, plan tool.Plan, severity string, why ...Cause) (Prompt, error) {
+	args, redacted, err := tool.Redact(p.Input, p.Tool.SecretPaths)
+	if err != nil {
+		return Prompt{}, fmt.Errorf("redacting the arguments: %w", err)
+	}
+	title := p.Tool.Title
+	if title == "" {
+		title = p.Tool.Name
+	}
+	b := plan.Binding
+	return Prompt{
+		Title: title, Severity: severity, Summary: plan.Preview.Summary,
+		Arguments: args, Redacted: redacted,
+		Runs: Execution{
+			Executable: b.Executable, Argv: slices.Clone(b.Argv), Cwd: b.Cwd, Operands: slices.Clone(b.Operands),
+			Executor: p.Tool.Executor, Tier: plan.Facts.SandboxTier, Profile: b.SandboxProfile,
+			Egress: slices.Clone(b.Egress), Secrets: secretNames(b.Environment),
+		},
+		Diff: plan.Preview.Diff, Why: why, Notes: slices.Clone(plan.Preview.Notes),
+	}, nil
+}
+
+// secretNames picks the entries of an environment that name a secret
+// (name@version) rather than a value (name=value).
+func secretNames(environment []string) []string {
+	var names []string
+	for _, entry := range environment {
+		if !strings.Contains(entry, "=") {
+			names = append(names, entry)
+		}
+	}
+	return names
+}
+
+// offers lists the scopes a record can be answered with.
+func offers(rec Record, l Limits) []Offer {
+	list := []Offer{{Scope: Once, Match: MatchExact, Matcher: "this one call, " + rec.CallDigest}}
+	add := func(m Match, matcher, permission string) {
+		list = append(list,
+			Offer{Session, m, matcher + ", in session " + Visible(rec.Session), int64(l.SessionGrant.Seconds()), permission},
+			Offer{Timeboxed, m, matcher + ", in any session", int64(l.GrantTTLMax.Seconds()), permission})
+	}
+	who := " by " + rec.RequestedBy.String()
+	if rec.OnBehalfOf != rec.RequestedBy && !rec.OnBehalfOf.IsZero() {
+		who += " on behalf of " + rec.OnBehalfOf.String()
+	}
+	add(MatchExact, "the same call again, "+rec.CallDigest+","+who, "")
+	if rec.Subject != "" {
+		add(MatchSubject, "any call of "+rec.Binding.Tool+" with subject "+Visible(rec.Subject)+who, "")
+	}
+	if rec.Binding.Tool != "" {
+		add(MatchTool, "any call of "+rec.Binding.Tool+who, PermissionGrantBroad)
+	}
+	return list
+}
+
+// clean returns p with hidden characters of its texts written out.
+func (p Prompt) clean() Prompt {
+	p.Title, p.Summary, p.Diff = Visible(p.Title), Visible(p.Summary), Visible(p.Diff)
+	p.Notes = slices.Clone(p.Notes)
+	for i, note := range p.Notes {
+		p.Notes[i] = Visible(note)
+	}
+	p.Why = slices.Clone(p.Why)
+	for i, c := range p.Why {
+		p.Why[i] = Cause{Visible(c.PolicyID), Visible(c.Location), Visible(c.Reason), Visible(c.Condition)}
+	}
+	return p
+}

@@ -1,0 +1,135 @@
+package approval
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/tool"
+)
+
+// State is where a record stands.
+type State string
+
+// The states. Pending becomes allowed, denied, expired or cancelled; allowed
+// becomes consumed, revoked or expired. The others are terminal and never
+// change.
+const (
+	Pending   State = "pending"
+	Allowed   State = "allowed"
+	Denied    State = "denied"
+	Expired   State = "expired"
+	Cancelled State = "cancelled"
+	Consumed  State = "consumed"
+	Revoked   State = "revoked"
+)
+
+// States lists all states.
+var States = []State{Pending, Allowed, Denied, Expired, Cancelled, Consumed, Revoked}
+
+// Terminal reports whether s never changes again.
+func (s State) Terminal() bool {
+	return slices.Contains(States, s) && s != Pending && s != Allowed
+}
+
+// SubjectType is what kind of thing is asked about.
+type SubjectType string
+
+// The subject types.
+const (
+	SubjectTool           SubjectType = "tool"
+	SubjectChannelSend    SubjectType = "channel_send"
+	SubjectSecretAccess   SubjectType = "secret_access"
+	SubjectBrowserAction  SubjectType = "browser_action"
+	SubjectNodeCapability SubjectType = "node_capability"
+	SubjectDevicePairing  SubjectType = "device_pairing"
+)
+
+// SubjectTypes lists all subject types.
+var SubjectTypes = []SubjectType{
+	SubjectTool, SubjectChannelSend, SubjectSecretAccess, SubjectBrowserAction, SubjectNodeCapability, SubjectDevicePairing,
+}
+
+// Record is one approval: a question about one exact call, and its answer.
+type Record struct {
+	// ID and ProposalID are ULIDs. ProposalID is of the call that asked first.
+	ID         string `json:"approval_id"`
+	ProposalID string `json:"proposal_id"`
+	// CallDigest is the digest of Binding; SnapshotDigest is of the policy
+	// snapshot under which policy asked.
+	CallDigest     string      `json:"call_digest"`
+	SnapshotDigest string      `json:"snapshot_digest"`
+	SubjectType    SubjectType `json:"subject_type"`
+	// SubjectID names what is asked about: the tool's own subject, such as
+	// "process.run:/usr/bin/git@default", else the tool's name, or
+	// "commit:..." and the like.
+	SubjectID string `json:"subject_id"`
+	// Subject is what a grant with matcher subject would cover; "" when the
+	// call has no subject of its own.
+	Subject     string           `json:"subject"`
+	Severity    string           `json:"severity"`
+	Prompt      Prompt           `json:"prompt"`
+	RequestedBy access.Principal `json:"requested_by"`
+	OnBehalfOf  access.Principal `json:"on_behalf_of"`
+	Run         string           `json:"run"`
+	Session     string           `json:"session"`
+	Device      string           `json:"device"`
+	Channel     string           `json:"channel"`
+
+	// CreatedAt and the other times are in UTC. ExpiresAt is when a pending
+	// record expires, UseBy when an allowed one does, AnsweredAt when it was
+	// allowed or denied, ClosedAt when it reached a terminal state.
+	CreatedAt  time.Time `json:"created_at"`
+	ExpiresAt  time.Time `json:"expires_at"`
+	AnsweredAt time.Time `json:"answered_at,omitzero"`
+	UseBy      time.Time `json:"use_by,omitzero"`
+	ClosedAt   time.Time `json:"closed_at,omitzero"`
+
+	State State `json:"state"`
+	// Version counts the transitions of this record, from 1.
+	Version int64 `json:"version"`
+	// Revision orders the changes of all records; Watch resumes after one.
+	Revision int64  `json:"revision"`
+	Votes    []Vote `json:"votes"`
+	// Missing says what a pending record still needs, in plain words.
+	Missing string `json:"missing"`
+	GrantID string `json:"grant_id"`
+	// ChangedBy and Note say who made the last transition, and why.
+	ChangedBy string `json:"changed_by"`
+	Note      string `json:"note"`
+
+	// Binding is the call; arguments at the tool's secret paths are redacted.
+	Binding tool.Binding `json:"binding"`
+	// Request is the policy request that the Judge evaluates again. It is
+	// opaque here, may hold secrets, and is never part of the record's JSON.
+	Request json.RawMessage `json:"-"`
+
+	// Waiters and RunGone are live and not stored: how many calls wait on a
+	// pending record, and whether none does, since the daemon started anew.
+	Waiters int  `json:"waiters"`
+	RunGone bool `json:"run_gone"`
+}
+
+// Stored returns r without its live fields.
+func (r Record) Stored() Record {
+	r.Waiters, r.RunGone = 0, false
+	return r
+}
+
+// HasVoted reports whether the user has voted on r.
+func (r Record) HasVoted(user access.Principal) bool {
+	return slices.ContainsFunc(r.Votes, func(v Vote) bool { return v.User == user })
+}
+
+// deadline is when r expires in its present state; zero for a terminal one.
+func (r Record) deadline() time.Time {
+	switch r.State {
+	case Pending:
+		return r.ExpiresAt
+	case Allowed:
+		return r.UseBy
+	default:
+		return time.Time{}
+	}
+}

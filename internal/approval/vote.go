@@ -1,0 +1,156 @@
+package approval
+
+import (
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"palyra/internal/access"
+	"palyra/internal/reason"
+)
+
+// Scope is how long a yes holds.
+type Scope string
+
+// The scopes. Once is used up by one call; session and timeboxed mint a Grant.
+const (
+	Once      Scope = "once"
+	Session   Scope = "session"
+	Timeboxed Scope = "timeboxed"
+)
+
+// Match is which calls a grant covers.
+type Match string
+
+// The matchers: the same call digest, the tool's own subject, or any call of
+// the tool (which needs the permission approval.grant_broad).
+const (
+	MatchExact   Match = "exact"
+	MatchSubject Match = "subject"
+	MatchTool    Match = "tool"
+)
+
+// width orders the matchers from narrow to wide.
+func (m Match) width() int {
+	switch m {
+	case MatchExact:
+		return 0
+	case MatchSubject:
+		return 1
+	default:
+		return 2
+	}
+}
+
+// Vote is one user's answer to a record.
+type Vote struct {
+	User  access.Principal `json:"user"`
+	Roles []access.Role    `json:"roles"`
+	// Device and Session say where the vote came from.
+	Device  string         `json:"device"`
+	Session string         `json:"session"`
+	Surface access.Surface `json:"surface"`
+	Paired  bool           `json:"paired"`
+	Present bool           `json:"present"`
+	Allow   bool           `json:"allow"`
+	Scope   Scope          `json:"scope"`
+	// TTL is how long a grant may live, in nanoseconds; zero for once.
+	TTL    time.Duration `json:"ttl_ns"`
+	Match  Match         `json:"match"`
+	Reason string        `json:"reason"`
+	// ShownDigest is the call digest that the approver was shown.
+	ShownDigest string    `json:"shown_digest"`
+	At          time.Time `json:"at"`
+	// Signature is the approver's device signature, when there is one.
+	Signature []byte `json:"signature,omitempty"`
+}
+
+// Ballot is what a user sends to Decide.
+type Ballot struct {
+	Allow bool
+	// Scope is once when empty.
+	Scope Scope
+	// TTL is required for timeboxed (1 min to 7 d); for session it may shorten
+	// the 8 h; for once it must be zero.
+	TTL time.Duration
+	// Match is exact when empty.
+	Match  Match
+	Reason string
+	// ShownDigest, when given, must be the record's call digest.
+	ShownDigest string
+	// Session is the approver's own session, Signature the device's.
+	Session   string
+	Signature []byte
+}
+
+// MaxReason is the longest reason of a vote, cancel, revoke or freeze, in bytes.
+const MaxReason = 4096
+
+// check returns the ballot with its defaults filled in.
+func (b Ballot) check(l Limits) (Ballot, error) {
+	if err := checkReason(b.Reason); err != nil {
+		return b, err
+	}
+	if !b.Allow {
+		b.Scope, b.Match, b.TTL = Once, MatchExact, 0
+		return b, nil
+	}
+	if b.Scope == "" {
+		b.Scope = Once
+	}
+	if b.Match == "" {
+		b.Match = MatchExact
+	}
+	if b.Match != MatchExact && b.Match != MatchSubject && b.Match != MatchTool {
+		return b, reason.Errorf(reason.InvalidInput, "match %q: want exact, subject or tool", b.Match)
+	}
+	return b.checkScope(l)
+}
+
+func (b Ballot) checkScope(l Limits) (Ballot, error) {
+	switch b.Scope {
+	case Once:
+		if b.TTL != 0 || b.Match != MatchExact {
+			return b, reason.Errorf(reason.InvalidInput, "scope once takes no ttl and no matcher but exact").
+				WithRemedy("Leave them out, or choose scope session or timeboxed.")
+		}
+		return b, nil
+	case Session:
+		if b.TTL == 0 {
+			b.TTL = l.SessionGrant
+		}
+		return b, checkTTL(b.TTL, l.GrantTTLMin, l.SessionGrant)
+	case Timeboxed:
+		return b, checkTTL(b.TTL, l.GrantTTLMin, l.GrantTTLMax)
+	default:
+		return b, reason.Errorf(reason.InvalidInput, "scope %q: want once, session or timeboxed", b.Scope)
+	}
+}
+
+func checkTTL(ttl, least, most time.Duration) error {
+	if ttl < least || ttl > most {
+		return reason.Errorf(reason.InvalidInput, "ttl %s: want %s to %s", ttl, least, most)
+	}
+	return nil
+}
+
+func checkReason(text string) error {
+	switch {
+	case len(text) > MaxReason:
+		return reason.Errorf(reason.InputTooLarge, "reason of %d bytes: at most %d", len(text), MaxReason)
+	case !utf8.ValidString(text), strings.ContainsRune(text, 0):
+		return reason.Errorf(reason.InvalidUTF8, "reason is not valid UTF-8 or holds a NUL")
+	default:
+		return nil
+	}
+}
+
+// vote makes the vote of a caller out of a checked ballot.
+func (b Ballot) vote(c access.Caller, at time.Time) Vote {
+	return Vote{
+		User: c.Principal, Roles: c.Roles, Device: c.DeviceID, Session: b.Session,
+		Surface: c.Surface, Paired: c.Paired, Present: c.Present,
+		Allow: b.Allow, Scope: b.Scope, TTL: b.TTL, Match: b.Match, Reason: b.Reason,
+		ShownDigest: b.ShownDigest, At: at, Signature: b.Signature,
+	}
+}

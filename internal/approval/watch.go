@@ -1,0 +1,150 @@
+package approval
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash"
+)
+
+// Watch calls fn with every record that changes, in the order of revisions,
+// until ctx ends or fn returns an error, which it returns. A record that
+// changed several times between two calls comes once, as it is by then.
+//
+// After 0, the records that are pending or allowed come first, then changes.
+// After a revision that was received before, everything that changed since
+// comes, so that a client which reconnects misses nothing; it may see a record
+// twice.
+func (d *Desk) Watch(ctx context.Context, after int64, fn func(Record) error) error {
+	if after <= 0 {
+		var err error
+		if after, err = d.watchOpen(ctx, fn); err != nil {
+			return err
+		}
+	}
+	for {
+		changed := d.nextChange()
+		page, err := d.store.Changes(ctx, after, MaxPage)
+		if err != nil {
+			return fmt.Errorf("watching approvals: %w", err)
+		}
+		for _, rec := range page {
+			if err := fn(d.live(rec)); err != nil {
+				return err
+			}
+			after = rec.Revision
+		}
+		if len(page) == MaxPage {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-d.stopping:
+			return errStopping()
+		case <-changed:
+		}
+	}
+}
+
+// watchOpen delivers the open records and returns the revision to go on from.
+func (d *Desk) watchOpen(ctx context.Context, fn func(Record) error) (int64, error) {
+	from, err := d.store.LastRevision(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("watching approvals: %w", err)
+	}
+	f := Filter{States: []State{Pending, Allowed}}
+	err = d.eachRecord(ctx, f, func(rec Record) error { return fn(d.live(rec)) })
+	return from, err
+}
+
+// eachRecord calls fn with every record that the filter admits.
+func (d *Desk) eachRecord(ctx context.Context, f Filter, fn func(Record) error) error {
+	f.PageSize = MaxPage
+	for {
+		page, next, err := d.store.Records(ctx, f)
+		if err != nil {
+			return fmt.Errorf("reading approvals: %w", err)
+		}
+		for _, rec := range page {
+			if err := fn(rec); err != nil {
+				return err
+			}
+		}
+		if f.PageToken = next; next == "" {
+			return nil
+		}
+	}
+}
+
+func (d *Desk) nextChange() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.changed
+}
+
+// Trailer proves that an export is complete.
+type Trailer struct {
+	// Records is how many were exported.
+	Records int64 `json:"records"`
+	// Digest is "sha256:<hex>" over the lines of all records in order: each is
+	// the record's RFC 8785 JSON and a newline.
+	Digest string `json:"digest"`
+	// Revision is the highest revision when the export began.
+	Revision int64 `json:"revision"`
+}
+
+// Line returns the line of a record in an export: its RFC 8785 JSON, without
+// live fields, and a newline.
+func (r Record) Line() ([]byte, error) {
+	text, err := EncodeRecord(r)
+	if err != nil {
+		return nil, err
+	}
+	return append(text, '\n'), nil
+}
+
+// Tally adds up the lines of an export on either side.
+type Tally struct {
+	count int64
+	sum   hash.Hash
+}
+
+// NewTally returns an empty tally.
+func NewTally() *Tally { return &Tally{sum: sha256.New()} }
+
+// Add counts one line, newline included.
+func (t *Tally) Add(line []byte) {
+	t.count++
+	t.sum.Write(line) // a hash never fails
+}
+
+// Trailer returns the trailer of the lines so far.
+func (t *Tally) Trailer(revision int64) Trailer {
+	return Trailer{Records: t.count, Digest: "sha256:" + hex.EncodeToString(t.sum.Sum(nil)), Revision: revision}
+}
+
+// Export calls fn with every record that the filter admits, newest first, and
+// returns the trailer. Page size and token of the filter do not count. Records
+// that are created meanwhile are left out.
+func (d *Desk) Export(ctx context.Context, f Filter, fn func(Record) error) (Trailer, error) {
+	revision, err := d.store.LastRevision(ctx)
+	if err != nil {
+		return Trailer{}, fmt.Errorf("exporting approvals: %w", err)
+	}
+	if now := d.now(); f.Until.IsZero() || now.Before(f.Until) {
+		f.Until = now
+	}
+	f.PageToken = ""
+	tally := NewTally()
+	err = d.eachRecord(ctx, f, func(rec Record) error {
+		line, err := rec.Line()
+		if err != nil {
+			return err
+		}
+		tally.Add(line)
+		return fn(rec.Stored())
+	})
+	return tally.Trailer(revision), err
+}
