@@ -1,0 +1,51 @@
+package bubblewrap
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"palyra/internal/sandbox"
+)
+
+// A test that needs another user, or a daemon to kill, starts this binary
+// again with a spec.
+const (
+	childSpec  = "PALYRA_TEST_SPEC"
+	helperPath = "PALYRA_TEST_HELPER"
+)
+
+// childResult is what the child prints.
+type childResult struct {
+	Report sandbox.Report
+	Error  string
+	UID    int
+}
+
+func childMain() int {
+	var s sandbox.Spec
+	if err := json.Unmarshal([]byte(os.Getenv(childSpec)), &s); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	if err := buildHelper(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	r, err := newRunner(Config{Enabled: true}, helperProgram)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	report, err := r.Run(context.Background(), s)
+	result := childResult{Report: report, UID: os.Getuid()}
+	if err = errors.Join(err, r.Close()); err != nil {
+		result.Error = err.Error()
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(result); err != nil {
+		return 1
+	}
+	return 0
+}

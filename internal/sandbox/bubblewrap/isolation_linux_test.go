@@ -1,0 +1,331 @@
+package bubblewrap
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/reason"
+	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/inside"
+)
+
+// without returns args with one flag and its operands taken out.
+func without(args []string, flag string, operands int) []string {
+	i := slices.Index(args, flag)
+	if i < 0 {
+		return args
+	}
+	return slices.Delete(slices.Clone(args), i, i+1+operands)
+}
+
+func noSeccomp(s *inside.Spec, _ *[]string)  { s.Inner.Seccomp = nil }
+func noLandlock(s *inside.Spec, _ *[]string) { s.Inner.Landlock = nil }
+func hostNetwork(_ *inside.Spec, a *[]string) {
+	*a = without(*a, "--unshare-net", 0)
+}
+
+// tolerantRunner runs with layers off: it shows that an attack is real.
+func tolerantRunner(t *testing.T, changes ...func(*inside.Spec, *[]string)) *Runner {
+	t.Helper()
+	r := newTestRunner(t, func(s *inside.Spec, a *[]string) {
+		for _, change := range changes {
+			change(s, a)
+		}
+	})
+	r.tolerant = true
+	return r
+}
+
+func TestEveryLayerIsProved(t *testing.T) {
+	r := newTestRunner(t, nil)
+	report := mustRun(t, r, specOf(t, newWorkspace(t), "true"))
+	i := report.Isolation
+	for name, mask := range map[string]string{"CapEff": i.CapEff, "CapBnd": i.CapBnd, "CapPrm": i.CapPrm} {
+		if !empty(mask) {
+			t.Errorf("%s = %q inside, want zero", name, mask)
+		}
+	}
+	if !i.NoNewPrivs || i.SeccompMode != 2 || i.UID != insideID || i.GID != insideID {
+		t.Errorf("read back no_new_privs=%t seccomp=%d uid=%d gid=%d", i.NoNewPrivs, i.SeccompMode, i.UID, i.GID)
+	}
+	for _, layer := range report.Requested {
+		excused := slices.ContainsFunc(report.Downgrades, func(d string) bool { return strings.HasPrefix(d, layer+":") })
+		if !slices.Contains(report.Applied, layer) && !excused {
+			t.Errorf("layer %s is neither applied nor a downgrade", layer)
+		}
+	}
+	for _, sum := range []string{i.HelperSHA, i.ArgumentsSHA, i.SeccompSHA} {
+		if !strings.HasPrefix(sum, "sha256:") {
+			t.Errorf("digest %q", sum)
+		}
+	}
+}
+
+// Each layer that is switched off must show in the read-back, and the program
+// must not run.
+func TestMissingLayerRefuses(t *testing.T) {
+	for _, c := range []struct {
+		layer string
+		off   func(*inside.Spec, *[]string)
+	}{
+		{layerCaps, func(s *inside.Spec, _ *[]string) { s.Inner.DropCapabilities = false }},
+		{layerSeccomp, noSeccomp},
+		{layerLandlock, noLandlock},
+		{"network_namespace", hostNetwork},
+		{"ipc_namespace", func(_ *inside.Spec, a *[]string) { *a = without(*a, "--unshare-ipc", 0) }},
+		{"uts_namespace", func(_ *inside.Spec, a *[]string) {
+			*a = without(without(*a, "--unshare-uts", 0), "--hostname", 1)
+		}},
+		{layerRlimits, func(s *inside.Spec, _ *[]string) { s.Inner.Rlimits = s.Inner.Rlimits[1:] }},
+		{layerUID, func(_ *inside.Spec, a *[]string) { *a = without(*a, "--uid", 1) }},
+		{layerGroup, func(s *inside.Spec, _ *[]string) { s.Outer.Join = nil }},
+	} {
+		t.Run(c.layer, func(t *testing.T) {
+			r := newTestRunner(t, c.off)
+			if c.layer == layerGroup && r.ladder.level != levelV1 {
+				t.Skip("only the v1 groups are joined by the outer stage; here it is " + r.ladder.level)
+			}
+			root := newWorkspace(t)
+			report, err := r.Run(t.Context(), shell(t, root, "touch ran"))
+			if reason.Of(err) != reason.SandboxUnavailable || !strings.Contains(err.Error(), c.layer) {
+				t.Fatalf("Run: %v, want a refusal that names %s", err, c.layer)
+			}
+			if slices.Contains(report.Applied, c.layer) {
+				t.Errorf("%s is reported as applied: %v", c.layer, report.Applied)
+			}
+			if exists(filepath.Join(root, "ran")) {
+				t.Error("the program ran")
+			}
+		})
+	}
+}
+
+func TestHostFilesAreNotSeen(t *testing.T) {
+	state, err := os.MkdirTemp("/var/tmp", "palyra-state-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(state) })
+	if err := os.Chmod(state, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	canary := filepath.Join(state, "journal.db")
+	writeFile(t, canary, "canary-in-state", 0o644)
+	home, _ := os.UserHomeDir()
+
+	root := newWorkspace(t)
+	r := newTestRunner(t, nil)
+	for _, name := range []string{"/etc/shadow", "/etc/hostname", "/etc/fstab", filepath.Join(home, ".ssh"), home, canary, "/sys/kernel", "/root", "/work", "/oldroot", "/dev/tty", "/dev/ptmx", "/dev/kmsg"} {
+		report := mustRun(t, r, shell(t, root, "cat '"+name+"' || ls '"+name+"'"))
+		if *report.ExitCode == 0 || strings.Contains(string(report.Stdout.Head), "canary") {
+			t.Errorf("%s can be read inside: %s", name, report.Stdout.Head)
+		}
+	}
+	// Control: with that directory bound and Landlock off, the same probe
+	// reads the canary, so it is the mounts and Landlock that hide it.
+	show := func(_ *inside.Spec, a *[]string) {
+		*a = append([]string{"--ro-bind", state, state}, *a...)
+	}
+	report := mustRun(t, tolerantRunner(t, show, noLandlock), shell(t, root, "cat "+canary))
+	if !strings.Contains(string(report.Stdout.Head), "canary-in-state") {
+		t.Errorf("the control could not read the canary: %s", report.Stderr.Head)
+	}
+	// Landlock alone still hides it.
+	report = mustRun(t, tolerantRunner(t, show), shell(t, root, "cat "+canary))
+	if *report.ExitCode == 0 {
+		t.Error("Landlock let a path through that no rule names")
+	}
+}
+
+func TestNoWriteOutside(t *testing.T) {
+	root := newWorkspace(t)
+	r := newTestRunner(t, nil)
+	for _, script := range []string{
+		"touch /usr/bin/x", "touch /etc/x", "echo x > /etc/passwd", "touch /x", "mkdir /y", "touch /dev/x", "rm -f /usr/bin/true", "chmod 777 /usr",
+		"echo c > /proc/sysrq-trigger", "echo 1 > /proc/sys/kernel/panic", "mv /workspace /tmp/w", "echo x > /proc/1/comm",
+	} {
+		report := mustRun(t, r, shell(t, root, script))
+		if report.ExitCode == nil || *report.ExitCode == 0 {
+			t.Errorf("%q succeeded", script)
+		}
+	}
+	mustSucceed(t, r, shell(t, root, "touch a /tmp/b ~/c /dev/shm/d /var/tmp/e && mkdir d && mv a d/ && rm -r d"))
+}
+
+func TestReadOnlyWorkspace(t *testing.T) {
+	root := newWorkspace(t)
+	writeFile(t, filepath.Join(root, "a"), "text", 0o600)
+	r := newTestRunner(t, nil)
+	s := shell(t, root, "cat a; touch b")
+	s.WorkspaceReadOnly = true
+	report := mustRun(t, r, s)
+	if *report.ExitCode == 0 || string(report.Stdout.Head) != "text" || exists(filepath.Join(root, "b")) {
+		t.Errorf("exit %d, stdout %q", *report.ExitCode, report.Stdout.Head)
+	}
+}
+
+func TestOffline(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	root := newWorkspace(t)
+	s := withProbe(t, root, "dial", l.Addr().String())
+	if report := mustRun(t, newTestRunner(t, nil), s); *report.ExitCode == 0 {
+		t.Error("a host service on loopback was reached")
+	}
+	outside := withProbe(t, root, "dial", "192.0.2.1:80")
+	if report := mustRun(t, newTestRunner(t, nil), outside); *report.ExitCode == 0 {
+		t.Error("an address outside was reached")
+	}
+	mustSucceed(t, newTestRunner(t, nil), withProbe(t, root, "loopback"))
+	// Control: in the host's network the same probe connects.
+	mustSucceed(t, tolerantRunner(t, hostNetwork), s)
+}
+
+func TestAbstractSocketsOfTheHost(t *testing.T) {
+	name := "palyra-test-" + filepath.Base(newWorkspace(t)) + "-" + strings.ReplaceAll(t.Name(), "/", "-")
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: "@" + name}); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Listen(fd, 8); err != nil {
+		t.Fatal(err)
+	}
+	root := newWorkspace(t)
+	s := withProbe(t, root, "abstract", name)
+	// Three walls: each holds with the other two off.
+	for what, off := range map[string][]func(*inside.Spec, *[]string){
+		"all":                 nil,
+		"seccomp alone":       {noLandlock, hostNetwork},
+		"landlock alone":      {noSeccomp, hostNetwork},
+		"net namespace alone": {noSeccomp, noLandlock},
+	} {
+		r := tolerantRunner(t, off...)
+		if what == "landlock alone" && r.landlock < 6 {
+			continue // scopes came with ABI 6
+		}
+		if report := mustRun(t, r, s); *report.ExitCode == 0 {
+			t.Errorf("%s: the socket was reached", what)
+		}
+	}
+	mustSucceed(t, tolerantRunner(t, noSeccomp, noLandlock, hostNetwork), s) // control
+}
+
+func TestSystemCalls(t *testing.T) {
+	root := newWorkspace(t)
+	r := newTestRunner(t, nil)
+	for _, c := range []struct{ what, says string }{
+		{"userns", "operation not permitted"}, {"mount", "operation not permitted"}, {"ptrace", "operation not permitted"},
+		{"sethostname", "operation not permitted"}, {"suid", "operation not permitted"}, {"open-suid", "operation not permitted"},
+		{"tiocsti", "operation not permitted"}, {"tiocsti-high", "operation not permitted"},
+	} {
+		report := mustRun(t, r, withProbe(t, root, c.what))
+		if *report.ExitCode == 0 || !strings.Contains(string(report.Stdout.Head), c.says) {
+			t.Errorf("%s: exit %d, %s", c.what, *report.ExitCode, report.Stdout.Head)
+		}
+	}
+	// Controls: without the filter these work, or fail for another reason.
+	weak := tolerantRunner(t, noSeccomp)
+	for _, what := range []string{"userns", "suid", "open-suid"} {
+		os.Remove(filepath.Join(root, "suid-file"))
+		mustSucceed(t, weak, withProbe(t, root, what))
+	}
+	report := mustRun(t, weak, withProbe(t, root, "tiocsti"))
+	if strings.Contains(string(report.Stdout.Head), "operation not permitted") {
+		t.Errorf("the control of tiocsti: %s", report.Stdout.Head)
+	}
+}
+
+func TestNoStrayDescriptors(t *testing.T) {
+	out := mustSucceed(t, newTestRunner(t, nil), withProbe(t, newWorkspace(t), "fds"))
+	if strings.Contains(out, "stray") {
+		t.Errorf("descriptors reached the tool:\n%s", out)
+	}
+}
+
+func TestEnvironmentDoesNotLeak(t *testing.T) {
+	t.Setenv("PALYRA_CANARY", "canary-in-env")
+	root := newWorkspace(t)
+	r := newTestRunner(t, nil)
+	const scan = `env; for f in /proc/[0-9]*/environ /proc/[0-9]*/cmdline; do echo "$f:"; tr '\0' ' ' < $f; done; readlink /proc/1/cwd /proc/1/root`
+	report := mustRun(t, r, shell(t, root, scan))
+	out := string(report.Stdout.Head)
+	for _, secret := range []string{"canary-in-env", root, "--bind", "--ro-bind"} {
+		// The script's own text stands in its command line.
+		if strings.Contains(out, secret) {
+			t.Errorf("%q is seen inside:\n%s", secret, out)
+		}
+	}
+	// Control: the scan finds what is there.
+	s := shell(t, root, scan)
+	s.Env = []string{"GIVEN=canary-in-env"}
+	if out := string(mustRun(t, r, s).Stdout.Head); !strings.Contains(out, "canary-in-env") {
+		t.Errorf("the scan finds nothing:\n%s", out)
+	}
+	for _, bad := range []string{"LD_PRELOAD=/workspace/x.so", "PATH=/workspace", "HOME=/", "X", "=x", "1A=b", "A=b\x00c", "BASH_ENV=x", "GIT_SSH_COMMAND=x"} {
+		s.Env = []string{bad}
+		if _, err := r.Run(t.Context(), s); reason.Of(err) != reason.InvalidInput {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+// CVE-2026-87766: a link in the workspace to /oldroot makes a bubblewrap that
+// creates something below the workspace create it on the host.
+func TestHostileLinksInWorkspace(t *testing.T) {
+	root, host := newWorkspace(t), newWorkspace(t)
+	for _, name := range []string{".git", ".mcp.json", "evil", "node_modules", "tmp", "etc"} {
+		if err := os.Symlink("/oldroot"+host, filepath.Join(root, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustSucceed(t, newTestRunner(t, nil), specOf(t, root, "true"))
+	if left, _ := os.ReadDir(host); len(left) > 0 {
+		t.Errorf("files on the host: %v", left)
+	}
+	args := arguments(layout{source: root, tmp: 1 << 20, firstData: 8})
+	bind := slices.Index(args, "--bind")
+	for _, arg := range args[bind+3:] {
+		if strings.HasPrefix(arg, sandbox.WorkspaceMount+"/") && arg != args[slices.Index(args, "--chdir")+1] {
+			t.Errorf("%s is made below the workspace", arg)
+		}
+	}
+	// Control: this is what happens to those who do.
+	if os.Geteuid() == 0 {
+		if err := os.Chown(host, DefaultUID, DefaultUID); err != nil {
+			t.Fatal(err)
+		}
+		if err := openPath(host); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := tolerantRunner(t, func(_ *inside.Spec, a *[]string) { *a = append(*a, "--dir", sandbox.WorkspaceMount+"/evil/ghost") })
+	_, _ = r.Run(t.Context(), specOf(t, root, "true"))
+	if exists(filepath.Join(host, "ghost")) {
+		t.Logf("%s follows links in the workspace when told to create below it", r.version)
+	} else {
+		t.Logf("%s does not follow links in the workspace", r.version)
+	}
+}
+
+// openPath lets others pass the temporary directories above dir.
+func openPath(dir string) error {
+	for dir = filepath.Dir(dir); dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o711); err != nil {
+			return err
+		}
+	}
+	return nil
+}

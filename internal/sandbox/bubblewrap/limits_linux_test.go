@@ -1,0 +1,345 @@
+package bubblewrap
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"palyra/internal/reason"
+	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/inside"
+)
+
+// tokens counts the host's processes that carry a token in their arguments.
+func tokens(t testing.TB, token string) int {
+	t.Helper()
+	names, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err == nil && bytes.Contains(text, []byte(token)) && !strings.HasPrefix(name, "/proc/"+strconv.Itoa(os.Getpid())+"/") {
+			count++
+		}
+	}
+	return count
+}
+
+// until polls a condition that another process brings about.
+func until(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		if condition() {
+			return
+		}
+	}
+	t.Fatalf("waited in vain until %s", what)
+}
+
+func noGroupsLeft(t *testing.T, r *Runner) {
+	t.Helper()
+	for _, dir := range r.ladder.v1 {
+		left, _ := filepath.Glob(filepath.Join(dir, r.stem+"-*"))
+		if len(left) > 0 {
+			t.Errorf("control groups left behind: %v", left)
+		}
+	}
+}
+
+func TestDeadlineKillsTheTree(t *testing.T) {
+	r := newTestRunner(t, nil)
+	root := newWorkspace(t)
+	token := "token-deadline-" + strconv.Itoa(os.Getpid())
+	s := withProbe(t, root, "linger", token)
+	s.Limits.Wall = 700 * time.Millisecond
+	s.Output = func(string, []byte) {
+		if n := tokens(t, token); n < 6 { // control: the count sees them while they live
+			t.Errorf("%d processes carry the token while they run", n)
+		}
+	}
+	report := mustRun(t, r, s)
+	if !report.TimedOut || report.ExitCode != nil {
+		t.Errorf("ended with %s, exit code %v", describe(report), report.ExitCode)
+	}
+	if n := tokens(t, token); n > 0 {
+		t.Errorf("%d processes outlived the deadline", n)
+	}
+	late := report.Usage.Wall - s.Limits.Wall
+	t.Logf("everything was gone %s after the deadline", late)
+	if late > time.Second {
+		t.Errorf("the tree was gone %s after the deadline", late)
+	}
+	noGroupsLeft(t, r)
+}
+
+func TestBackgroundProcessesEndWithTheProgram(t *testing.T) {
+	r := newTestRunner(t, nil)
+	token := "token-background-" + strconv.Itoa(os.Getpid())
+	report := mustRun(t, r, withProbe(t, newWorkspace(t), "linger", token, "exit"))
+	if report.ExitCode == nil || *report.ExitCode != 0 || !strings.Contains(string(report.Stdout.Head), "lingering") {
+		t.Errorf("ended with %s: %s", describe(report), report.Stdout.Head)
+	}
+	if n := tokens(t, token); n > 0 {
+		t.Errorf("%d processes outlived the program", n)
+	}
+	noGroupsLeft(t, r)
+}
+
+func TestCancel(t *testing.T) {
+	r := newTestRunner(t, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	s := shell(t, newWorkspace(t), "echo up; sleep 3600")
+	s.Output = func(string, []byte) { cancel() }
+	report, err := r.Run(ctx, s)
+	if reason.Of(err) != reason.Cancelled || report.TimedOut || string(report.Stdout.Head) != "up\n" {
+		t.Errorf("Run: %v, report %+v", err, report)
+	}
+	s.Output = nil
+	report, err = r.Run(contextWith(t, 300*time.Millisecond), s)
+	if err != nil || !report.TimedOut {
+		t.Errorf("Run: %v, timed out %t", err, report.TimedOut)
+	}
+	noGroupsLeft(t, r)
+}
+
+func TestKilledDaemonLeavesNothing(t *testing.T) {
+	token := "token-orphan-" + strconv.Itoa(os.Getpid())
+	root := newWorkspace(t)
+	cmd := childCommand(t, withProbe(t, root, "linger", token))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the sandbox runs", func() bool { return tokens(t, token) >= 8 }) // six sleepers, the probe, the spec of the daemon
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	start := time.Now()
+	until(t, "nothing is left", func() bool { return tokens(t, token) == 0 })
+	t.Logf("nothing was left %s after the daemon was reaped", time.Since(start))
+
+	// Its control groups are swept by the next daemon, and only those.
+	r := newTestRunner(t, nil)
+	mine, err := r.ladder.start(r.stem+"-77", sandbox.Limits{}.OrDefault())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range r.ladder.v1 {
+		left, _ := filepath.Glob(filepath.Join(dir, groupPrefix+strconv.Itoa(cmd.Process.Pid)+"-*"))
+		if len(left) > 0 {
+			t.Errorf("left after the sweep: %v", left)
+		}
+	}
+	for _, dir := range mine.dirs {
+		if !exists(dir) {
+			t.Errorf("the sweep took %s of a living daemon", dir)
+		}
+	}
+	if err := mine.remove(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestQuotas(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		script string
+		limits sandbox.Limits
+		want   sandbox.Quota
+	}{
+		{"fork bomb", "f() { f | f & }; f; sleep 30", sandbox.Limits{Processes: 64}, sandbox.QuotaProcesses},
+		{"memory", "exec ./probe memory", sandbox.Limits{Memory: 128 << 20}, sandbox.QuotaMemory},
+		{"memory in tmp", "exec head -c 200M /dev/zero > /tmp/x; sleep 5", sandbox.Limits{Memory: 64 << 20, FileSize: 1 << 30}, sandbox.QuotaMemory},
+		{"cpu over processes", "for i in 1 2 3; do (while :; do :; done) & done; wait", sandbox.Limits{CPU: time.Second}, sandbox.QuotaCPU},
+		{"file size", "exec head -c 2M /dev/zero > big", sandbox.Limits{FileSize: 1 << 20}, sandbox.QuotaFileSize},
+		{"output", "exec yes", sandbox.Limits{Output: 4096}, sandbox.QuotaOutput},
+		{"errors", "exec yes >&2", sandbox.Limits{Output: 4096}, sandbox.QuotaOutput},
+		{"nothing", "exec echo fine", sandbox.Limits{}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newTestRunner(t, nil)
+			if r.ladder.level == levelRlimit && (c.want == sandbox.QuotaMemory || c.want == sandbox.QuotaProcesses) {
+				t.Skip("no control group on this machine counts it; the rlimit is tested by TestWithoutControlGroups")
+			}
+			root := newWorkspace(t)
+			withProbe(t, root)
+			s := shell(t, root, c.script)
+			s.Limits = c.limits
+			s.Limits.Wall = 15 * time.Second
+			report := mustRun(t, r, s)
+			if report.Quota != c.want || report.TimedOut {
+				t.Errorf("ended with %s, want quota %q; stderr: %.300s", describe(report), c.want, report.Stderr.Head)
+			}
+			noGroupsLeft(t, r)
+		})
+	}
+}
+
+func TestOutputIsKeptHeadAndTail(t *testing.T) {
+	r := newTestRunner(t, nil)
+	s := shell(t, newWorkspace(t), "for i in $(seq 1 3000); do echo line $i; done; echo last >&2; exit 3")
+	s.Limits.Output = 1000
+	report := mustRun(t, r, s)
+	var all bytes.Buffer
+	for i := range 3000 {
+		all.WriteString("line " + strconv.Itoa(i+1) + "\n")
+	}
+	sum := sha256.Sum256(all.Bytes())
+	out := report.Stdout
+	if out.SHA256 != "sha256:"+hex.EncodeToString(sum[:]) || out.Total != int64(all.Len()) || !out.Truncated {
+		t.Errorf("total %d, truncated %t, digest %s", out.Total, out.Truncated, out.SHA256)
+	}
+	if !bytes.Equal(out.Head, all.Bytes()[:500]) || !bytes.Equal(out.Tail, all.Bytes()[all.Len()-500:]) {
+		t.Errorf("head %q\ntail %q", out.Head, out.Tail)
+	}
+	if *report.ExitCode != 3 || string(report.Stderr.Head) != "last\n" || report.Stderr.Truncated {
+		t.Errorf("exit %d, stderr %q", *report.ExitCode, report.Stderr.Head)
+	}
+}
+
+func TestResults(t *testing.T) {
+	r := newTestRunner(t, nil)
+	root := newWorkspace(t)
+	if err := os.Mkdir(filepath.Join(root, "sub"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s := shell(t, root, "pwd; cat; kill -TERM $$")
+	s.Cwd, s.Stdin = "sub", []byte("given")
+	report := mustRun(t, r, s)
+	if report.Signal != "SIGTERM" || *report.ExitCode != 143 || string(report.Stdout.Head) != "/workspace/sub\ngiven" {
+		t.Errorf("signal %s, exit %v, stdout %q", report.Signal, *report.ExitCode, report.Stdout.Head)
+	}
+	if out := mustSucceed(t, r, specOf(t, root, "wc", "-c")); out != "0\n" {
+		t.Errorf("without stdin: %q", out)
+	}
+}
+
+// A machine without control groups runs programs under rlimits alone, and says
+// so.
+func TestWithoutControlGroups(t *testing.T) {
+	r := newTestRunner(t, nil)
+	r.ladder = ladder{level: levelRlimit}
+	root := newWorkspace(t)
+	token := "token-rlimit-" + strconv.Itoa(os.Getpid())
+	s := withProbe(t, root, "linger", token)
+	s.Limits.Wall = 500 * time.Millisecond
+	report := mustRun(t, r, s)
+	if !report.TimedOut || tokens(t, token) > 0 {
+		t.Errorf("ended with %s, %d processes left", describe(report), tokens(t, token))
+	}
+	if len(report.Downgrades) == 0 || !strings.HasPrefix(report.Downgrades[0], layerGroup) || report.Isolation.LimitsBy != levelRlimit {
+		t.Errorf("downgrades = %v, limits by %s", report.Downgrades, report.Isolation.LimitsBy)
+	}
+	s = shell(t, root, "exec head -c 300M /dev/zero | tail -c 300M | wc -c")
+	s.Limits.Memory = 64 << 20
+	if report := mustRun(t, r, s); strings.TrimSpace(string(report.Stdout.Head)) == strconv.Itoa(300<<20) {
+		t.Error("a process used more memory than its limit")
+	}
+	s = shell(t, root, "f() { f | f & }; f; sleep 30")
+	s.Limits.Processes, s.Limits.Wall = 64, time.Second
+	if report := mustRun(t, r, s); !strings.Contains(string(report.Stderr.Head), "fork") {
+		t.Errorf("a fork bomb was not held: %.200s", report.Stderr.Head)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	r := newTestRunner(t, nil)
+	root := newWorkspace(t)
+	other := newWorkspace(t)
+	if err := os.Symlink(other, filepath.Join(root, "out")); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(other, "tool"), "#!/bin/true\n", 0o755)
+	outside, err := sandbox.ResolveExecutable(filepath.Join(other, "tool"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(filepath.Dir(root), "link")
+	if err := os.Symlink(root, link); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(root, "bad"), "\x7fELF not really", 0o755)
+	good := specOf(t, root, "true")
+	for _, c := range []struct {
+		name string
+		edit func(*sandbox.Spec)
+		want reason.Code
+	}{
+		{"zero", func(s *sandbox.Spec) { *s = sandbox.Spec{} }, reason.InvalidInput},
+		{"no program", func(s *sandbox.Spec) { s.Executable.SHA256 = "" }, reason.InvalidInput},
+		{"many arguments", func(s *sandbox.Spec) { s.Argv = make([]string, 129); s.Argv[0] = "true" }, reason.InvalidInput},
+		{"long argument", func(s *sandbox.Spec) { s.Argv = []string{"true", strings.Repeat("x", 128<<10+1)} }, reason.InvalidInput},
+		{"NUL", func(s *sandbox.Spec) { s.Argv = []string{"true", "a\x00b"} }, reason.InvalidUTF8},
+		{"other bytes", func(s *sandbox.Spec) { s.Executable.SHA256 = "sha256:00" }, reason.BindingMismatch},
+		{"gone", func(s *sandbox.Spec) { s.Executable.Path = "/usr/bin/no-such" }, reason.BindingMismatch},
+		{"outside /usr", func(s *sandbox.Spec) { s.Executable = outside.Executable }, reason.ExecutableDenied},
+		{"no root", func(s *sandbox.Spec) { s.WorkspaceRoot = root + "-none" }, reason.WorkspaceScope},
+		{"relative root", func(s *sandbox.Spec) { s.WorkspaceRoot = "work" }, reason.WorkspaceScope},
+		{"the whole machine", func(s *sandbox.Spec) { s.WorkspaceRoot = "/" }, reason.WorkspaceScope},
+		{"linked root", func(s *sandbox.Spec) { s.WorkspaceRoot = link }, reason.WorkspaceScope},
+		{"cwd above", func(s *sandbox.Spec) { s.Cwd = ".." }, reason.WorkspaceScope},
+		{"cwd absolute", func(s *sandbox.Spec) { s.Cwd = "/tmp" }, reason.WorkspaceScope},
+		{"cwd through a link", func(s *sandbox.Spec) { s.Cwd = "out" }, reason.WorkspaceScope},
+		{"cwd missing", func(s *sandbox.Spec) { s.Cwd = "none" }, reason.WorkspaceScope},
+		{"egress", func(s *sandbox.Spec) { s.Egress = sandbox.None }, reason.EgressDenied},
+		{"hosts", func(s *sandbox.Spec) { s.EgressHosts = []string{"example.com:443"} }, reason.EgressDenied},
+		{"limits", func(s *sandbox.Spec) { s.Limits.Memory = -1 }, reason.InvalidInput},
+		{"not a program", func(s *sandbox.Spec) { *s = specOf(t, root, "./bad") }, reason.SpawnFailed},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := good
+			c.edit(&s)
+			if _, err := r.Run(t.Context(), s); reason.Of(err) != c.want {
+				t.Errorf("Run: %v (%s), want %s", err, reason.Of(err), c.want)
+			}
+		})
+	}
+	r.cfg.Enabled = false
+	if _, err := r.Run(t.Context(), good); reason.Of(err) != reason.SandboxDisabled {
+		t.Errorf("disabled: %v", err)
+	}
+	noGroupsLeft(t, r)
+}
+
+func TestProbe(t *testing.T) {
+	r := newTestRunner(t, nil)
+	status := r.Probe(t.Context())
+	if !status.Available || status.Problem != "" || len(status.Layers) < 10 {
+		t.Errorf("status = %+v", status)
+	}
+	for name, broken := range map[string]func() (*Runner, error){
+		"bubblewrap is not installed": func() (*Runner, error) {
+			return newRunner(Config{Enabled: true, Bwrap: "/nonexistent/bwrap"}, helperProgram)
+		},
+		"without palyra-init": func() (*Runner, error) { return newRunner(Config{Enabled: true}, nil) },
+		"could not be built": func() (*Runner, error) {
+			r, err := newRunner(Config{Enabled: true}, helperProgram)
+			r.weaken = func(_ *inside.Spec, a *[]string) { *a = append(*a, "--ro-bind", "/nonexistent", "/x") }
+			return r, err
+		},
+	} {
+		r, err := broken()
+		if err != nil {
+			t.Fatal(err)
+		}
+		status := r.Probe(t.Context())
+		if status.Available || !strings.Contains(status.Problem, name) || status.Remedy == "" {
+			t.Errorf("%s: %+v", name, status)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

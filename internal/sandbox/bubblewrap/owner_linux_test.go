@@ -1,0 +1,129 @@
+package bubblewrap
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"palyra/internal/sandbox"
+)
+
+// A workspace of any owner can be used, and what is made in it is its owner's.
+func TestOwnerOfWorkspace(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only a daemon that is root has workspaces of others; TestOrdinaryUser covers the rest")
+	}
+	for _, owner := range []int{0, 4242, DefaultUID} {
+		root := newWorkspace(t)
+		writeFile(t, filepath.Join(root, "secret"), "mine", 0o600)
+		for _, name := range []string{root, filepath.Join(root, "secret")} {
+			if err := os.Chown(name, owner, owner); err != nil {
+				t.Fatal(err)
+			}
+		}
+		out := mustSucceed(t, newTestRunner(t, nil), shell(t, root,
+			"cat secret; echo more >> secret; echo new > new; mkdir -p d/e; echo x > d/e/f; stat -c '%u %n' secret new; git init -q . && git status --short | head -1"))
+		if !strings.HasPrefix(out, "mine1000 secret\n1000 new\n") {
+			t.Errorf("owner %d: inside: %q", owner, out)
+		}
+		for _, name := range []string{"secret", "new", "d", "d/e/f", ".git/config"} {
+			info, err := os.Stat(filepath.Join(root, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			st := info.Sys().(*syscall.Stat_t)
+			if int(st.Uid) != owner || int(st.Gid) != owner {
+				t.Errorf("owner %d: %s belongs to %d:%d", owner, name, st.Uid, st.Gid)
+			}
+		}
+	}
+}
+
+// asUser runs a spec in a daemon of an ordinary user and returns what it says.
+func asUser(t *testing.T, root string, s sandbox.Spec) childResult {
+	t.Helper()
+	cmd := childCommand(t, s)
+	if os.Geteuid() == 0 {
+		const user = 31337
+		for _, name := range []string{root, filepath.Dir(root)} {
+			if err := os.Chown(name, user, user); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := openPath(root); err != nil {
+			t.Fatal(err)
+		}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
+	}
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, cmd.Stderr.(*bytes.Buffer))
+	}
+	var result childResult
+	if err := json.Unmarshal(out, &result); err != nil {
+		t.Fatal(err)
+	}
+	if result.UID == 0 {
+		t.Fatal("the child is root")
+	}
+	return result
+}
+
+// childCommand starts this binary again, from where every user can.
+func childCommand(t *testing.T, s sandbox.Spec) *exec.Cmd {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "palyra-child-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	program, err := copyProbe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary, helper := filepath.Join(dir, "bubblewrap.test"), filepath.Join(dir, "palyra-init")
+	writeFile(t, binary, string(program), 0o755)
+	writeFile(t, helper, string(helperProgram), 0o644)
+	text, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(binary)
+	cmd.Dir = "/"
+	cmd.Env = []string{childSpec + "=" + string(text), helperPath + "=" + helper}
+	cmd.Stderr = new(bytes.Buffer)
+	return cmd
+}
+
+func TestOrdinaryUser(t *testing.T) {
+	root := newWorkspace(t)
+	result := asUser(t, root, shell(t, root, "id -u; echo made > made; cat /etc/shadow"))
+	if result.Error != "" {
+		t.Fatalf("Run: %s", result.Error)
+	}
+	if got := string(result.Report.Stdout.Head); got != "1000\n" {
+		t.Errorf("stdout = %q", got)
+	}
+	if !strings.Contains(string(result.Report.Stderr.Head), "shadow") {
+		t.Errorf("stderr = %q", result.Report.Stderr.Head)
+	}
+	info, err := os.Stat(filepath.Join(root, "made"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st := info.Sys().(*syscall.Stat_t); int(st.Uid) != result.UID {
+		t.Errorf("the file belongs to %d, the user is %d", st.Uid, result.UID)
+	}
+	i := result.Report.Isolation
+	if !empty(i.CapBnd) || !i.NoNewPrivs || i.SeccompMode != 2 {
+		t.Errorf("isolation = %+v", i)
+	}
+}

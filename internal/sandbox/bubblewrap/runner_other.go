@@ -1,0 +1,32 @@
+//go:build !linux
+
+package bubblewrap
+
+import (
+	"context"
+
+	"palyra/internal/reason"
+	"palyra/internal/sandbox"
+)
+
+// Runner refuses: bubblewrap needs Linux.
+type Runner struct{}
+
+// New returns a Runner that refuses every run.
+func New(Config) (*Runner, error) { return &Runner{}, nil }
+
+// Run returns reason.PlatformUnknown.
+func (*Runner) Run(context.Context, sandbox.Spec) (sandbox.Report, error) {
+	return sandbox.Report{}, reason.Errorf(reason.PlatformUnknown, "programs run in Tier C on Linux only")
+}
+
+// Probe says that there is nothing here.
+func (*Runner) Probe(context.Context) sandbox.Status {
+	return sandbox.Status{Problem: "programs run in Tier C on Linux only", Remedy: reason.Lookup(reason.PlatformUnknown).Remedy}
+}
+
+// Sweep has nothing to clean.
+func (*Runner) Sweep(context.Context) error { return nil }
+
+// Close has nothing to release.
+func (*Runner) Close() error { return nil }

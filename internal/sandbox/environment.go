@@ -1,0 +1,104 @@
+package sandbox
+
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"palyra/internal/reason"
+)
+
+// steering are variables by which a value makes a loader, an interpreter or a
+// well-known tool run code or read options of the caller's choice. A trailing
+// "*" matches every longer name.
+var steering = []string{
+	"LD_*", "DYLD_*", "GLIBC_TUNABLES", "GCONV_PATH", "LOCPATH", "NLSPATH", "HOSTALIASES", "RES_OPTIONS", "LOCALDOMAIN",
+	"BASH_ENV", "BASH_FUNC_*", "ENV", "IFS", "PS4", "PROMPT_COMMAND", "SHELLOPTS", "BASHOPTS", "CDPATH", "ZDOTDIR",
+	"PYTHONSTARTUP", "PYTHONPATH", "PYTHONHOME", "PYTHONINSPECT", "PYTHONBREAKPOINT", "PYTHONWARNINGS", "PYTHONUSERBASE", "PYTHONEXECUTABLE",
+	"PERL5OPT", "PERL5LIB", "PERLLIB", "PERL5DB", "RUBYOPT", "RUBYLIB", "RUBYSHELL",
+	"NODE_OPTIONS", "NODE_PATH", "NODE_REPL_EXTERNAL_MODULE", "DENO_*", "BUN_OPTIONS", "LUA_INIT*", "LUA_PATH*", "LUA_CPATH*",
+	"JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "CLASSPATH", "PHPRC", "PHP_INI_SCAN_DIR",
+	"GIT_SSH*", "GIT_EXTERNAL_DIFF", "GIT_EXEC_PATH", "GIT_PAGER", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "GIT_ASKPASS", "GIT_PROXY_COMMAND",
+	"GIT_CONFIG*", "GIT_DIR", "GIT_WORK_TREE", "GIT_TEMPLATE_DIR", "GIT_ALLOW_PROTOCOL", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+	"PAGER", "MANPAGER", "EDITOR", "VISUAL", "BROWSER", "SHELL", "LESSOPEN", "LESSCLOSE", "SSH_ASKPASS", "SUDO_ASKPASS",
+	"MAKEFLAGS", "MFLAGS", "GNUMAKEFLAGS", "MAKEFILES", "CC_WRAPPER", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "RUSTFLAGS", "CARGO_BUILD_*", "CARGO_TARGET_*",
+	"GOFLAGS", "GOTOOLDIR", "GOENV", "GOTOOLCHAIN", "GCC_EXEC_PREFIX", "COMPILER_PATH", "TAR_OPTIONS", "AWKPATH", "AWKLIBPATH",
+}
+
+// SearchPath lists where programs are looked for; it is PATH inside.
+func SearchPath() []string {
+	return []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/go/bin"}
+}
+
+// Environment is what a program gets: a few plain values, and env, checked
+// before, on top.
+func Environment(env []string) []string {
+	out := []string{"PATH=" + strings.Join(SearchPath(), ":"), "HOME=" + Home}
+	for _, pair := range []string{"LANG=C.UTF-8", "TERM=dumb"} {
+		name, _, _ := strings.Cut(pair, "=")
+		if !slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, name+"=") }) {
+			out = append(out, pair)
+		}
+	}
+	return append(out, env...)
+}
+
+// fixed are set by the sandbox alone.
+var fixed = []string{"HOME", "PATH", "TMPDIR"}
+
+// CheckEnv refuses a variable that is malformed, is set twice, is the
+// sandbox's own, or steers a loader or interpreter. Values are limited like
+// arguments.
+func CheckEnv(env []string) error {
+	seen := make(map[string]bool, len(env))
+	if len(env) > MaxArgs {
+		return reason.Errorf(reason.InvalidInput, "the environment has %d variables, at most %d are accepted", len(env), MaxArgs)
+	}
+	for _, pair := range env {
+		name, value, ok := strings.Cut(pair, "=")
+		switch {
+		case !ok || !validName(name):
+			return reason.Errorf(reason.InvalidInput, "%q is not the name of an environment variable", shorten(name))
+		case len(value) > MaxArgBytes || strings.IndexByte(value, 0) >= 0 || !utf8.ValidString(value):
+			return reason.Errorf(reason.InvalidInput, "the value of the environment variable %s is too long, not UTF-8 or holds a NUL", name)
+		case seen[name]:
+			return reason.Errorf(reason.InvalidInput, "the environment variable %s is set twice", name)
+		case slices.Contains(fixed, name):
+			return reason.Errorf(reason.InvalidInput, "the environment variable %s is set by the sandbox", name)
+		case Steers(name):
+			return reason.Errorf(reason.InvalidInput, "the environment variable %s could make a program run other code", name)
+		}
+		seen[name] = true
+	}
+	return nil
+}
+
+// Steers reports whether a variable of this name can make a loader or an
+// interpreter run other code.
+func Steers(name string) bool {
+	return slices.ContainsFunc(steering, func(pattern string) bool {
+		if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
+			return strings.HasPrefix(name, prefix)
+		}
+		return name == pattern
+	})
+}
+
+func validName(name string) bool {
+	for i := range len(name) {
+		c := name[i]
+		letter := c == '_' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
+		if !letter && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return name != "" && len(name) <= 128
+}
+
+func shorten(text string) string {
+	const most = 64
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "..."
+}

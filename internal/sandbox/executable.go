@@ -1,0 +1,193 @@
+package sandbox
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"palyra/internal/reason"
+	"palyra/internal/tool"
+)
+
+// Program is a resolved executable with what the guards need to know of it.
+type Program struct {
+	tool.Executable
+	// Basename is of the resolved file: "python3.11", not "python".
+	Basename string
+	// Called is the basename as the caller wrote it, which decides what a
+	// multi-call program such as busybox does.
+	Called string
+	// Shebang is the basename of the interpreter that a script names in its
+	// first line ("" for a binary); "env" is looked through.
+	Shebang string
+}
+
+// IsInterpreter reports whether the program runs code that it is given.
+func (p Program) IsInterpreter() bool {
+	return IsInterpreter(p.Basename) || IsInterpreter(p.Called)
+}
+
+// Check refuses the program by every name that it has: as called, as resolved,
+// and, for a script outside /usr, that of its interpreter. Scripts below /usr
+// are the machine's own programs.
+func (p Program) Check(allowInterpreters bool) error {
+	names := []string{p.Basename, p.Called}
+	if p.Shebang != "" && !below(p.Path, "/usr") {
+		names = append(names, p.Shebang)
+	}
+	for _, name := range names {
+		if err := Denied(name, allowInterpreters); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Facts are what policy sees of the program started with argv.
+func (p Program) Facts(argv []string) *tool.ExecFacts {
+	return &tool.ExecFacts{
+		Basename: p.Basename, Path: p.Path, SHA256: p.SHA256,
+		IsInterpreter: p.IsInterpreter(),
+		InlineCode:    InlineCode(p.Basename, argv) || InlineCode(p.Called, argv),
+	}
+}
+
+// Resolver finds executables and remembers their digests. The zero value is
+// ready; it may be used by several goroutines.
+type Resolver struct{ hashes hashCache }
+
+// ResolveExecutable resolves without remembering anything. A name without a
+// slash is looked for in the absolute directories of path; a name with one
+// must be absolute. Relative names of workspace files are for the caller to
+// join to the workspace first. Symlinks are resolved, so python3 becomes
+// python3.11.
+func ResolveExecutable(name string, path []string) (Program, error) {
+	return new(Resolver).ResolveExecutable(name, path)
+}
+
+// ResolveExecutable is like the function of the same name, with a memory of
+// digests that holds as long as device, inode, size, mtime and ctime do.
+func (r *Resolver) ResolveExecutable(name string, path []string) (Program, error) {
+	if name == "" || strings.IndexByte(name, 0) >= 0 {
+		return Program{}, reason.Errorf(reason.InvalidInput, "the name of the program is empty or holds a NUL")
+	}
+	found, err := find(name, path)
+	if err != nil {
+		return Program{}, err
+	}
+	resolved, err := filepath.EvalSymlinks(found)
+	if err != nil {
+		return Program{}, reason.Errorf(reason.SpawnFailed, "the program %q cannot be resolved", shorten(name))
+	}
+	p := Program{Basename: filepath.Base(resolved), Called: filepath.Base(name)}
+	f, err := openRegular(resolved)
+	if err != nil {
+		return Program{}, reason.Errorf(reason.SpawnFailed, "the program %q is not a file that can be read", shorten(name))
+	}
+	defer f.Close()
+	sum, err := r.hashes.sum(f)
+	if err != nil {
+		return Program{}, reason.Errorf(reason.SpawnFailed, "the program %q cannot be read", shorten(name))
+	}
+	p.Executable = tool.Executable{Path: resolved, SHA256: sum}
+	p.Shebang = shebang(f)
+	return p, nil
+}
+
+// OpenExecutable opens a program for a run and compares its bytes with what
+// was resolved before; other bytes give reason.BindingMismatch. The caller
+// closes the file.
+func (r *Resolver) OpenExecutable(e tool.Executable) (*os.File, error) {
+	if !filepath.IsAbs(e.Path) {
+		return nil, reason.Errorf(reason.InvalidInput, "the path of the program is not absolute")
+	}
+	f, err := openRegular(e.Path)
+	if err != nil {
+		return nil, reason.Errorf(reason.BindingMismatch, "the program %s is no longer there", e.Path)
+	}
+	sum, err := r.hashes.sum(f)
+	if err == nil && sum != e.SHA256 {
+		err = reason.Errorf(reason.BindingMismatch, "the program %s is not the one that was approved", e.Path).
+			WithField("executable", sum)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func find(name string, path []string) (string, error) {
+	if filepath.IsAbs(name) {
+		if !executable(name) {
+			return "", reason.Errorf(reason.SpawnFailed, "there is no program %q", shorten(name))
+		}
+		return name, nil
+	}
+	if strings.ContainsAny(name, `/\`) {
+		return "", reason.Errorf(reason.InvalidInput, "the program %q is neither a name nor an absolute path", shorten(name))
+	}
+	for _, dir := range path {
+		// A relative directory would let the workspace choose the program.
+		if !filepath.IsAbs(dir) {
+			continue
+		}
+		if full := filepath.Join(dir, name); executable(full) {
+			return full, nil
+		}
+	}
+	return "", reason.Errorf(reason.SpawnFailed, "the program %q was not found in %s", shorten(name), strings.Join(path, ":"))
+}
+
+func executable(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.Mode().IsRegular() && (info.Mode()&0o111 != 0 || exeBySuffix(name))
+}
+
+func openRegular(name string) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|nonblock, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "open", Path: name, Err: errors.New("not a regular file")}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// shebang returns the basename of a script's interpreter.
+func shebang(f *os.File) string {
+	head := make([]byte, 256)
+	n, _ := f.ReadAt(head, 0)
+	line, ok := bytes.CutPrefix(head[:n], []byte("#!"))
+	if !ok {
+		return ""
+	}
+	line, _, _ = bytes.Cut(line, []byte("\n"))
+	words := strings.Fields(string(line))
+	if len(words) == 0 {
+		return "sh" // what a shell would do with it
+	}
+	name := filepath.Base(words[0])
+	if Family(name) != "env" {
+		return name
+	}
+	for _, word := range words[1:] {
+		if !strings.HasPrefix(word, "-") && !strings.Contains(word, "=") {
+			return filepath.Base(word)
+		}
+	}
+	return name
+}
+
+func below(name, dir string) bool {
+	return name == dir || strings.HasPrefix(name, strings.TrimSuffix(dir, "/")+"/")
+}

@@ -1,0 +1,180 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"palyra/internal/reason"
+	"palyra/internal/tool"
+)
+
+// Bounds of what is hashed for one call.
+const (
+	maxOperands     = 256
+	maxOperandBytes = 512 << 20
+)
+
+// alwaysRead lists the files that a known runner reads without being told, by
+// the family of the program.
+var alwaysRead = map[string][]string{
+	"make":     {"GNUmakefile", "makefile", "Makefile"},
+	"gmake":    {"GNUmakefile", "makefile", "Makefile"},
+	"ninja":    {"build.ninja"},
+	"cmake":    {"CMakeLists.txt", "CMakePresets.json", "CMakeUserPresets.json"},
+	"ctest":    {"CTestTestfile.cmake"},
+	"meson":    {"meson.build"},
+	"npm":      {"package.json", "package-lock.json", ".npmrc"},
+	"npx":      {"package.json", ".npmrc"},
+	"yarn":     {"package.json", "yarn.lock", ".yarnrc", ".yarnrc.yml"},
+	"pnpm":     {"package.json", "pnpm-lock.yaml", ".npmrc", ".pnpmfile.cjs"},
+	"node":     {"package.json"},
+	"bun":      {"package.json", "bunfig.toml"},
+	"deno":     {"deno.json", "deno.jsonc"},
+	"tsc":      {"tsconfig.json", "package.json"},
+	"jest":     {"package.json", "jest.config.js", "jest.config.ts"},
+	"eslint":   {"package.json", "eslint.config.js", "eslint.config.mjs", ".eslintrc.js", ".eslintrc.json"},
+	"pytest":   {"conftest.py", "pytest.ini", "pyproject.toml", "setup.cfg", "tox.ini"},
+	"py.test":  {"conftest.py", "pytest.ini", "pyproject.toml", "setup.cfg", "tox.ini"},
+	"tox":      {"tox.ini", "pyproject.toml", "setup.cfg"},
+	"nox":      {"noxfile.py"},
+	"pip":      {"setup.py", "pyproject.toml", "setup.cfg"},
+	"poetry":   {"pyproject.toml", "poetry.lock"},
+	"uv":       {"pyproject.toml", "uv.lock"},
+	"mypy":     {"mypy.ini", "pyproject.toml", "setup.cfg"},
+	"ruff":     {"ruff.toml", ".ruff.toml", "pyproject.toml"},
+	"python":   {"conftest.py", "pytest.ini", "pyproject.toml", "setup.cfg", "setup.py", "sitecustomize.py", "usercustomize.py"},
+	"cargo":    {"Cargo.toml", "Cargo.lock", "build.rs", ".cargo/config.toml", ".cargo/config", "rust-toolchain.toml"},
+	"go":       {"go.mod", "go.sum", "go.work"},
+	"git":      {".git/config", ".git/config.worktree", ".gitattributes", ".git/info/attributes"},
+	"rake":     {"Rakefile", "Gemfile"},
+	"bundle":   {"Gemfile", "Gemfile.lock"},
+	"rspec":    {".rspec", "Gemfile"},
+	"mvn":      {"pom.xml", ".mvn/maven.config", ".mvn/jvm.config"},
+	"gradle":   {"build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts", "gradle.properties"},
+	"ant":      {"build.xml"},
+	"just":     {"justfile", "Justfile", ".justfile"},
+	"task":     {"Taskfile.yml", "Taskfile.yaml"},
+	"composer": {"composer.json", "composer.lock"},
+	"dotnet":   {"Directory.Build.props", "Directory.Build.targets", "global.json"},
+}
+
+// Operands hashes the workspace files that a call names: each argument, or
+// what follows its first '=' or a leading '@', that is a regular file seen
+// from cwd, and the files that a known runner always reads in cwd or a
+// directory above it. Files are opened beneath the workspace and hashed
+// through the descriptor. notes name what could not be bound, for the person
+// who approves.
+func Operands(root, cwd string, argv []string, basename string) (operands []tool.Operand, notes []string, err error) {
+	cwd, err = CheckCwd(cwd)
+	if err != nil {
+		return nil, nil, err
+	}
+	workspace, err := os.OpenRoot(root)
+	if err != nil {
+		return nil, nil, reason.Errorf(reason.WorkspaceScope, "the workspace cannot be opened")
+	}
+	defer workspace.Close()
+	if info, err := workspace.Stat(filepath.FromSlash(cwd)); err != nil || !info.IsDir() {
+		return nil, nil, reason.Errorf(reason.WorkspaceScope, "the working directory %q is not a directory of the workspace", shorten(cwd))
+	}
+	b := binder{workspace: workspace, seen: map[string]bool{}}
+	for _, name := range candidates(cwd, argv, basename) {
+		if err := b.bind(name); err != nil {
+			return nil, nil, err
+		}
+	}
+	slices.SortFunc(b.operands, func(x, y tool.Operand) int { return strings.Compare(x.Path, y.Path) })
+	return b.operands, b.notes, nil
+}
+
+// candidates are cleaned workspace-relative names, in order of importance.
+func candidates(cwd string, argv []string, basename string) []string {
+	var names []string
+	add := func(dir, word string) {
+		if rest, ok := strings.CutPrefix(word, WorkspaceMount+"/"); ok {
+			dir, word = ".", rest
+		}
+		if word == "" || path.IsAbs(word) || strings.IndexByte(word, 0) >= 0 {
+			return
+		}
+		if name := path.Join(dir, word); filepath.IsLocal(name) && name != "." {
+			names = append(names, name)
+		}
+	}
+	for i, word := range argv {
+		if i == 0 && !strings.Contains(word, "/") {
+			continue // a program found in PATH
+		}
+		add(cwd, word)
+		if _, value, ok := strings.Cut(word, "="); ok {
+			add(cwd, value)
+		}
+		if value, ok := strings.CutPrefix(word, "@"); ok {
+			add(cwd, value)
+		}
+	}
+	for dir := cwd; ; dir = path.Dir(dir) {
+		for _, name := range alwaysRead[Family(basename)] {
+			add(dir, name)
+		}
+		if dir == "." {
+			return names
+		}
+	}
+}
+
+type binder struct {
+	workspace *os.Root
+	seen      map[string]bool
+	bytes     int64
+	operands  []tool.Operand
+	notes     []string
+}
+
+func (b *binder) bind(name string) error {
+	if b.seen[name] {
+		return nil
+	}
+	b.seen[name] = true
+	f, err := b.workspace.OpenFile(filepath.FromSlash(name), os.O_RDONLY|nonblock, 0)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		// A word that merely looks like a path is no concern; a file that
+		// exists and cannot be opened is.
+		if _, statErr := b.workspace.Lstat(filepath.FromSlash(name)); statErr == nil {
+			b.note(name, "cannot be opened inside the workspace")
+		}
+		return nil
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	if len(b.operands) == maxOperands || b.bytes+info.Size() > maxOperandBytes {
+		b.note(name, "is not bound: the call names too many or too large files")
+		return nil
+	}
+	b.bytes += info.Size()
+	sum, err := hashFile(f, info.Size())
+	if err != nil {
+		return reason.Errorf(reason.FileNotFound, "reading %q for the call digest failed", shorten(name))
+	}
+	b.operands = append(b.operands, tool.Operand{Path: name, SHA256: sum})
+	return nil
+}
+
+func (b *binder) note(name, what string) {
+	const most = 16
+	if len(b.notes) < most {
+		b.notes = append(b.notes, fmt.Sprintf("%q %s", shorten(name), what))
+	}
+}

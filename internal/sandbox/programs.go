@@ -1,0 +1,70 @@
+package sandbox
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"palyra/internal/reason"
+)
+
+// launchers start another program and so would hide its name from the guards.
+var launchers = []string{
+	"sh", "ash", "bash", "rbash", "dash", "zsh", "ksh", "ksh93", "mksh", "pdksh", "yash", "fish", "csh", "tcsh", "rc", "es", "elvish", "nu", "xonsh",
+	"cmd", "powershell", "pwsh", "env", "xargs", "parallel", "sudo", "sudoedit", "doas", "su", "runuser", "pkexec", "setsid", "nohup", "setpriv", "chroot",
+	"unshare", "nsenter", "bwrap", "firejail", "systemd-run", "at", "batch", "crontab", "script", "screen", "tmux", "expect", "unbuffer",
+	"nice", "ionice", "chrt", "taskset", "timeout", "stdbuf", "time", "watch", "strace", "ltrace", "gdb", "flock", "prlimit", "capsh", "dbus-run-session",
+	"busybox", "toybox", "ld.so", "ld-linux", "palyra-init",
+}
+
+// interpreters run code that is named or given on the command line.
+var interpreters = []string{
+	"python", "pypy", "ipython", "perl", "ruby", "irb", "node", "nodejs", "deno", "bun", "php", "php-cgi", "lua", "luajit", "texlua", "tclsh", "wish",
+	"r", "rscript", "julia", "java", "jshell", "groovy", "scala", "osascript", "awk", "gawk", "mawk", "nawk", "ghc", "runghc", "elixir", "erl", "escript",
+	"guile", "racket", "sbcl", "clisp", "ocaml", "swipl", "gjs", "qjs", "ts-node", "tsx", "npx", "bunx", "uvx", "pipx", "ed", "ex", "vi", "vim", "nvim", "emacs",
+}
+
+// build matches a name with a version and the mark of a build: python3.12-dbg,
+// perl5.36-x86_64-linux-gnu, busybox.static, python3.7m.
+var build = regexp.MustCompile(`^([a-z][a-z_-]+[a-z])-?([0-9]{1,3}(\.[0-9]+)*[mtdu]{0,2})?([.-](dbg|debug|static|x86_64[a-z0-9_-]*|aarch64[a-z0-9_-]*))?$`)
+
+// Family reduces a program's name to the one in the tables: without directory,
+// version and case, so that "Python3.12" is "python" and "bash.exe" is "bash".
+func Family(name string) string {
+	name = strings.ToLower(path.Base(strings.ReplaceAll(name, `\`, "/")))
+	for _, suffix := range []string{".exe", ".com", ".bat", ".cmd"} {
+		name = strings.TrimSuffix(name, suffix)
+	}
+	name = strings.TrimPrefix(name, "-") // a login shell's argv[0]
+	if strings.HasPrefix(name, "ld-linux") || strings.HasPrefix(name, "ld-musl") {
+		return "ld-linux"
+	}
+	if slices.Contains(launchers, name) || slices.Contains(interpreters, name) {
+		return name
+	}
+	if m := build.FindStringSubmatch(name); m != nil {
+		return m[1]
+	}
+	return name
+}
+
+// IsInterpreter reports whether a program runs code that it is given.
+func IsInterpreter(basename string) bool {
+	return slices.Contains(interpreters, Family(basename))
+}
+
+// Denied refuses a program by the name it has after symlinks are resolved:
+// those that start others, and interpreters unless the operator allows them.
+func Denied(basename string, allowInterpreters bool) error {
+	family := Family(basename)
+	switch {
+	case slices.Contains(launchers, family):
+		return reason.Errorf(reason.ExecutableDenied, "%s starts other programs and is not run; name the program itself", shorten(basename)).
+			WithRemedy("Call the program directly, with its arguments as a list.")
+	case slices.Contains(interpreters, family) && !allowInterpreters:
+		return reason.Errorf(reason.ExecutableDenied, "%s is an interpreter, and interpreters are not allowed here", shorten(basename)).
+			WithRemedy("Use another program, or ask the operator to set process_runner.allow_interpreters = true.")
+	}
+	return nil
+}

@@ -1,0 +1,15 @@
+package seccomp
+
+import "golang.org/x/sys/unix"
+
+// auditArch is AUDIT_ARCH_AARCH64 of <linux/audit.h>.
+const auditArch = unix.AUDIT_ARCH_AARCH64
+
+// compatBit is of x86 alone; no number here reaches it.
+const compatBit = 0x40000000
+
+func legacyAllowed() []int { return nil }
+
+func legacyDenied() []int { return nil }
+
+func legacyRules() map[int]rule { return map[int]rule{} }
