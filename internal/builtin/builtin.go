@@ -1,0 +1,94 @@
+// Package builtin holds the daemon's own tools: files of a workspace, HTTP,
+// programs in the sandbox, and two that do nothing. They run in process, by
+// permit like the rest. Each is a small type that plans a call without effect
+// and then runs it; what it runs is what it planned.
+package builtin
+
+import (
+	"context"
+	"crypto/x509"
+	"time"
+
+	"palyra/internal/egress"
+	"palyra/internal/sandbox"
+	"palyra/internal/tool"
+	"palyra/internal/workspace"
+)
+
+// Tool is one of this package's tools.
+type Tool interface {
+	Descriptor() tool.Descriptor
+	// Plan works out what a call would do. It has no effect; a refusal is a
+	// *reason.Error.
+	Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error)
+	// Run does it. Failures are in the report.
+	Run(ctx context.Context, c tool.Call) tool.Report
+}
+
+// Config is what the tools need.
+type Config struct {
+	Workspaces *workspace.Set
+	// Runner starts programs; nil means that there is no sandbox, and
+	// process.run is refused.
+	Runner  sandbox.Runner
+	Process ProcessPolicy
+	HTTP    HTTPPolicy
+	// MaxTimeout is the longest that a call may ask for; 0 is two minutes.
+	MaxTimeout time.Duration
+	// Version is the daemon's version for reports.
+	Version string
+}
+
+// ProcessPolicy is what the operator allows process.run. Its zero value
+// allows nothing.
+type ProcessPolicy struct {
+	Enabled bool
+	// AllowedExecutables are base names, which mean programs of SearchPath, or
+	// absolute paths. Empty means every program that is not denied.
+	AllowedExecutables []string
+	AllowInterpreters  bool
+	Limits             sandbox.Limits
+	// SearchPath lists absolute directories in which names are looked up;
+	// empty means the usual ones.
+	SearchPath []string
+	// Egress other than strict is refused as not available yet.
+	Egress egress.Mode
+}
+
+// HTTPPolicy is what the operator allows http.fetch.
+type HTTPPolicy struct {
+	// Allowed empty means any public host. Private addresses need a rule that
+	// names the address or its block.
+	Allowed []egress.Rule
+	// Denied wins over Allowed.
+	Denied []egress.Rule
+	// MaxBytes bounds the response body; 0 is 4 MiB.
+	MaxBytes int64
+	// Timeout bounds one call, redirects included; 0 is 30 s.
+	Timeout time.Duration
+	// Roots are the certificate authorities that are trusted; nil means the
+	// system's.
+	Roots *x509.CertPool
+	// Resolver and Interfaces are the system's when nil.
+	Resolver   egress.Resolver
+	Interfaces InterfaceLister
+}
+
+// New returns all tools in the order of their names.
+func New(cfg Config) []Tool {
+	if cfg.MaxTimeout <= 0 {
+		cfg.MaxTimeout = 2 * time.Minute
+	}
+	files := files{set: cfg.Workspaces, version: cfg.Version}
+	return []Tool{
+		echo{version: cfg.Version},
+		fsList{files}, fsPatch{files}, fsRead{files}, fsSearch{files}, fsWrite{files},
+		newFetch(cfg),
+		newProcess(cfg),
+		sleep{version: cfg.Version, most: cfg.MaxTimeout},
+	}
+}
+
+// EffectFree reports whether the tool of this name changes nothing and reveals
+// nothing: policy and demonstrations may treat it so.
+func EffectFree(name string) bool { return name == echoName || name == sleepName }

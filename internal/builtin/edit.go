@@ -1,0 +1,194 @@
+package builtin
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"palyra/internal/reason"
+	"palyra/internal/tool"
+	"palyra/internal/workspace"
+)
+
+// edit is a set of changes to the files of one workspace, worked out and not
+// made yet.
+type edit struct {
+	root    *workspace.Root
+	changes []workspace.Change
+	diffs   []fileDiff
+	risk    int
+}
+
+// present is a file as it is now.
+type present struct {
+	exists  bool
+	content []byte
+	sha256  string
+	mode    fs.FileMode
+}
+
+// now reads the file that a change is about. Its name has been resolved.
+func (e *edit) now(ctx context.Context, real string) (present, error) {
+	content, err := e.root.ReadFile(ctx, real, 0, -1)
+	if reason.Of(err) == reason.FileNotFound {
+		return present{}, nil
+	}
+	if err != nil {
+		return present{}, err
+	}
+	if content.Info.Links > 1 {
+		return present{}, reason.Errorf(reason.WorkspaceScope, "%q has %d hard links, so it may also be a file outside the workspace", real, content.Info.Links).
+			WithRemedy("Break the link first: copy the file and rename the copy over it.")
+	}
+	return present{exists: true, content: content.Data, sha256: content.SHA256, mode: content.Info.Mode}, nil
+}
+
+// writable refuses a read-only workspace before anything is asked of a human.
+func (e *edit) writable() error {
+	if e.root.ReadOnly() {
+		return reason.Errorf(reason.WorkspaceScope, "workspace %q is read-only", e.root.Name()).
+			WithRemedy("Ask the operator to declare it without read_only.")
+	}
+	return nil
+}
+
+// put adds the writing of one file.
+func (e *edit) put(real string, was present, content []byte, executable *bool) {
+	e.changes = append(e.changes, workspace.Change{Path: real, Was: was.sha256, Content: content, Executable: executable})
+	d := fileDiff{newPath: real, new: content, newMode: gitMode(was.mode, executable)}
+	risk := riskCreate
+	if was.exists {
+		d.oldPath, d.old, d.oldMode = real, was.content, gitMode(was.mode, nil)
+		risk = riskChange
+	}
+	if executable != nil && *executable {
+		risk += riskExecutable
+	}
+	e.diffs = append(e.diffs, d)
+	e.risk = max(e.risk, risk)
+}
+
+// remove adds the deletion of one file.
+func (e *edit) remove(real string, was present) {
+	e.changes = append(e.changes, workspace.Change{Path: real, Was: was.sha256, Delete: true})
+	e.diffs = append(e.diffs, fileDiff{oldPath: real, old: was.content, oldMode: gitMode(was.mode, nil)})
+	e.risk = max(e.risk, riskDelete)
+}
+
+func gitMode(mode fs.FileMode, executable *bool) string {
+	if executable != nil && *executable || executable == nil && mode&0o100 != 0 {
+		return "100755"
+	}
+	return "100644"
+}
+
+// paths lists the files that change, sorted.
+func (e *edit) paths() []string {
+	list := make([]string, 0, len(e.changes))
+	for _, c := range e.changes {
+		list = append(list, c.Path)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// plan describes the edit: the operands are the files that would change with
+// their digests now, "" for one that does not exist.
+func (e *edit) plan(name, summary string) tool.Plan {
+	operands := make([]tool.Operand, 0, len(e.changes))
+	for _, c := range e.changes {
+		operands = append(operands, tool.Operand{Path: c.Path, SHA256: c.Was})
+	}
+	slices.SortFunc(operands, func(a, b tool.Operand) int { return strings.Compare(a.Path, b.Path) })
+	paths := e.paths()
+	facts := fileFacts(e.root, commonPath(paths), e.risk)
+	facts.Paths = paths
+	diff, notes := previewDiff(e.diffs)
+	return tool.Plan{
+		Binding: tool.Binding{Cwd: e.root.Name() + ":.", Operands: operands},
+		Facts:   facts,
+		Preview: tool.Preview{Summary: summary, Diff: diff, Notes: notes},
+		Subject: fmt.Sprintf("%s:%s:%s", name, e.root.Name(), pathsSubject(paths)),
+	}
+}
+
+func pathsSubject(paths []string) string {
+	parts := make([]string, 0, len(paths))
+	for _, p := range paths {
+		parts = append(parts, subjectPart(p))
+	}
+	return strings.Join(parts, ",")
+}
+
+// commonPath is the path itself when there is one, else the directory that all
+// share, "." for the workspace.
+func commonPath(paths []string) string {
+	if len(paths) == 1 {
+		return paths[0]
+	}
+	common := strings.Split(paths[0], "/")
+	for _, p := range paths {
+		parts := strings.Split(p, "/")
+		n := 0
+		for n < len(common) && n < len(parts)-1 && common[n] == parts[n] {
+			n++
+		}
+		common = common[:n]
+	}
+	if len(common) == 0 {
+		return "."
+	}
+	return strings.Join(common, "/")
+}
+
+// agreesWith refuses to run an edit whose files are not as they were planned.
+func (e *edit) agreesWith(planned tool.Binding) error {
+	for _, c := range e.changes {
+		at := slices.IndexFunc(planned.Operands, func(o tool.Operand) bool { return o.Path == c.Path })
+		if at < 0 || planned.Operands[at].SHA256 != c.Was {
+			return reason.Errorf(reason.PatchConflict, "%q changed after the call was planned", c.Path)
+		}
+	}
+	if len(planned.Operands) != len(e.changes) {
+		return reason.Errorf(reason.PatchConflict, "the call would change other files than were planned")
+	}
+	return nil
+}
+
+// changedFile is one file in the result of an edit.
+type changedFile struct {
+	Path   string `json:"path"`
+	Action string `json:"action"`
+	// Bytes is the new size.
+	Bytes     int    `json:"bytes"`
+	SHA256    string `json:"sha256"`
+	WasSHA256 string `json:"was_sha256"`
+}
+
+type editResult struct {
+	Workspace string        `json:"workspace"`
+	Files     []changedFile `json:"files"`
+}
+
+// run makes the changes and fills the report's list of files.
+func (e *edit) run(ctx context.Context, report tool.Report) tool.Report {
+	applied, err := e.root.Apply(ctx, e.changes)
+	result := editResult{Workspace: e.root.Name(), Files: []changedFile{}}
+	for i, a := range applied {
+		report.Files = append(report.Files, tool.FileChange{Workspace: e.root.Name(), Path: a.Path, Was: a.Was, Is: a.Is})
+		f := changedFile{Path: a.Path, Bytes: len(e.changes[i].Content), SHA256: a.Is, WasSHA256: a.Was, Action: "changed"}
+		switch {
+		case a.Was == "":
+			f.Action = "created"
+		case a.Is == "":
+			f.Action = "deleted"
+		}
+		result.Files = append(result.Files, f)
+	}
+	if err != nil {
+		return fail(ctx, report, err)
+	}
+	return succeed(report, result)
+}

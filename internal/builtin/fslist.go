@@ -1,0 +1,133 @@
+package builtin
+
+import (
+	"context"
+	"encoding/base64"
+	"path"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"palyra/internal/tool"
+	"palyra/internal/workspace"
+)
+
+const (
+	fsListName  = "fs.list"
+	listDefault = 1000
+)
+
+// fsList lists a directory.
+type fsList struct{ files }
+
+type listInput struct {
+	target
+	Depth  int  `json:"depth"`
+	Limit  int  `json:"limit"`
+	Hidden bool `json:"hidden"`
+}
+
+type listEntry struct {
+	Path string `json:"path"`
+	// PathBase64 is the exact path when it is not valid UTF-8.
+	PathBase64 string `json:"path_base64,omitempty"`
+	Kind       string `json:"kind"`
+	Size       int64  `json:"size"`
+	Mode       string `json:"mode"`
+	Modified   string `json:"modified"`
+}
+
+type listResult struct {
+	Workspace string      `json:"workspace"`
+	Path      string      `json:"path"`
+	Entries   []listEntry `json:"entries"`
+	Truncated bool        `json:"truncated"`
+}
+
+func (fsList) Descriptor() tool.Descriptor {
+	return tool.Descriptor{
+		Name: fsListName, Title: "List a directory",
+		Description: "List a directory of a workspace, in the order of names, with kind (file, dir, symlink, other), size in bytes, mode and time of change. " +
+			"Symbolic links are named, not followed.",
+		InputSchema: schema(``,
+			`"path": {"type": "string", "maxLength": 4096, "description": "Directory, relative to the workspace. Default: the workspace itself."}`,
+			workspaceProperty,
+			`"depth": {"type": "integer", "minimum": 1, "maximum": 32, "description": "How many levels to list. Default 1: only the directory."}`,
+			`"limit": {"type": "integer", "minimum": 1, "maximum": 10000, "description": "Most entries to return. Default 1000."}`,
+			`"hidden": {"type": "boolean", "description": "Also list names that begin with a dot. Default false."}`,
+		),
+		Capabilities: []tool.Capability{tool.FilesystemRead}, Executor: tool.Builtin, ReadOnly: true,
+	}
+}
+
+func (t fsList) Plan(_ context.Context, p tool.Proposal) (tool.Plan, error) {
+	in, err := decode[listInput](p.Input)
+	if err != nil {
+		return tool.Plan{}, err
+	}
+	return t.look(fsListName, "List", in.target, riskList)
+}
+
+func (t fsList) Run(ctx context.Context, c tool.Call) tool.Report {
+	report := begin(t.version)
+	result, err := t.list(ctx, c)
+	if err != nil {
+		return fail(ctx, report, err)
+	}
+	return succeed(report, result)
+}
+
+func (t fsList) list(ctx context.Context, c tool.Call) (listResult, error) {
+	in, err := decode[listInput](c.Proposal.Input)
+	if err != nil {
+		return listResult{}, err
+	}
+	root, err := t.set.Open(in.Workspace)
+	if err != nil {
+		return listResult{}, err
+	}
+	defer root.Close()
+	top := c.Plan.Facts.Path
+	result := listResult{Workspace: root.Name(), Path: top, Entries: []listEntry{}}
+	depth, limit := max(in.Depth, 1), in.Limit
+	if limit == 0 {
+		limit = listDefault
+	}
+	err = root.Walk(ctx, top, func(info workspace.Info) error {
+		if !in.Hidden && strings.HasPrefix(info.Name(), ".") {
+			return workspace.ErrSkipDir
+		}
+		if len(result.Entries) == limit {
+			result.Truncated = true
+			return workspace.ErrStop
+		}
+		result.Entries = append(result.Entries, entryOf(info))
+		if level(top, info.Path) >= depth {
+			return workspace.ErrSkipDir
+		}
+		return nil
+	})
+	return result, err
+}
+
+// level is how many names stand below top in p: 1 for an entry of top itself.
+func level(top, p string) int {
+	if top == "." {
+		return strings.Count(p, "/") + 1
+	}
+	return strings.Count(p, "/") - strings.Count(path.Clean(top), "/")
+}
+
+func entryOf(info workspace.Info) listEntry {
+	e := listEntry{Path: info.Path, Kind: string(info.Kind), Mode: info.Mode.String(), Modified: timestamp(info.ModTime)}
+	if info.Kind == workspace.File {
+		e.Size = info.Size
+	}
+	if !utf8.ValidString(info.Path) {
+		e.Path = strings.ToValidUTF8(info.Path, "\ufffd")
+		e.PathBase64 = base64.StdEncoding.EncodeToString([]byte(info.Path))
+	}
+	return e
+}
+
+func timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

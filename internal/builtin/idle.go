@@ -1,0 +1,116 @@
+package builtin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"palyra/internal/reason"
+	"palyra/internal/tool"
+)
+
+const (
+	echoName  = "echo"
+	sleepName = "sleep"
+)
+
+// echo returns its input.
+type echo struct{ version string }
+
+func (echo) Descriptor() tool.Descriptor {
+	return tool.Descriptor{
+		Name: echoName, Title: "Echo",
+		Description: "Return the input unchanged. Has no effect; use it to test that calls arrive.",
+		InputSchema: json.RawMessage(`{
+  "$schema": "https://json-schema.org/draft/2020-12/schema",
+  "type": "object",
+  "additionalProperties": false,
+  "properties": {
+    "text": {"type": "string", "description": "Text to return."},
+    "data": {"description": "Any JSON value to return."}
+  }
+}`),
+		Capabilities: []tool.Capability{}, Executor: tool.Builtin, ReadOnly: true,
+	}
+}
+
+func (echo) Plan(context.Context, tool.Proposal) (tool.Plan, error) {
+	return idlePlan(echoName, "Return the input unchanged."), nil
+}
+
+func (e echo) Run(_ context.Context, c tool.Call) tool.Report {
+	return succeed(begin(e.version), c.Proposal.Input)
+}
+
+// sleep waits.
+type sleep struct {
+	version string
+	most    time.Duration
+}
+
+type sleepInput struct {
+	DurationMS int64 `json:"duration_ms"`
+}
+
+func (sleep) Descriptor() tool.Descriptor {
+	return tool.Descriptor{
+		Name: sleepName, Title: "Sleep",
+		Description: "Wait for a number of milliseconds, then return. Has no effect.",
+		InputSchema: json.RawMessage(`{
+  "$schema": "https://json-schema.org/draft/2020-12/schema",
+  "type": "object",
+  "additionalProperties": false,
+  "required": ["duration_ms"],
+  "properties": {
+    "duration_ms": {"type": "integer", "minimum": 0, "maximum": 86400000, "description": "How long to wait, in milliseconds. The operator's limit on calls may be lower."}
+  }
+}`),
+		Capabilities: []tool.Capability{}, Executor: tool.Builtin, ReadOnly: true,
+	}
+}
+
+func (s sleep) Plan(_ context.Context, p tool.Proposal) (tool.Plan, error) {
+	in, err := decode[sleepInput](p.Input)
+	if err != nil {
+		return tool.Plan{}, err
+	}
+	if err := checkTimeout("duration_ms", in.DurationMS, s.most); err != nil {
+		return tool.Plan{}, err
+	}
+	return idlePlan(sleepName, fmt.Sprintf("Wait for %d ms.", in.DurationMS)), nil
+}
+
+func (s sleep) Run(ctx context.Context, c tool.Call) tool.Report {
+	report := begin(s.version)
+	in, err := decode[sleepInput](c.Proposal.Input)
+	if err != nil {
+		return fail(ctx, report, err)
+	}
+	timer := time.NewTimer(time.Duration(in.DurationMS) * time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return succeed(report, map[string]int64{"slept_ms": in.DurationMS})
+	case <-ctx.Done():
+		return fail(ctx, report, ctx.Err())
+	}
+}
+
+func idlePlan(name, summary string) tool.Plan {
+	return tool.Plan{
+		Facts:   tool.Facts{SandboxTier: "builtin", SandboxLevel: "none"},
+		Preview: tool.Preview{Summary: summary},
+		Subject: name,
+	}
+}
+
+// checkTimeout compares a time that the caller asks for with the operator's
+// limit.
+func checkTimeout(field string, ms int64, most time.Duration) error {
+	if ms > most.Milliseconds() {
+		return reason.Errorf(reason.InvalidInput, "input at /%s: %d is greater than the operator's limit of %d ms", field, ms, most.Milliseconds()).
+			WithField("pointer", "/"+field)
+	}
+	return nil
+}

@@ -1,0 +1,193 @@
+package egress
+
+import (
+	"net/netip"
+	"strings"
+
+	"palyra/internal/reason"
+)
+
+// Rule names hosts and, when it has one, a port. Its forms:
+//
+//	example.org          this host
+//	*.example.org        every host below it, not itself
+//	192.0.2.7, [::1]     this address
+//	10.0.0.0/8           every address in the prefix
+//
+// each with an optional ":port"; an IPv6 address or prefix with a port stands
+// in brackets.
+type Rule struct {
+	text   string
+	host   Host         // an exact name
+	suffix string       // ".example.org" for a wildcard
+	prefix netip.Prefix // an address (all bits) or a prefix
+	port   uint16       // 0 is any port
+}
+
+// ParseRule reads one rule. Errors carry reason.HostInvalid.
+func ParseRule(s string) (Rule, error) {
+	pattern, port, err := splitRule(s)
+	if err != nil {
+		return Rule{}, err
+	}
+	r := Rule{text: s, port: port}
+	switch {
+	case strings.Contains(pattern, "/"):
+		r.prefix, err = parsePrefix(pattern)
+	case strings.HasPrefix(pattern, "*."):
+		var host Host
+		if host, err = CanonicalHost(pattern[2:]); err == nil && host.name == "" {
+			err = invalid(s, "an address cannot follow a wildcard")
+		}
+		r.suffix = "." + host.name
+	default:
+		r.host, err = CanonicalHost(pattern)
+		if addr, ok := r.host.Addr(); ok {
+			r.prefix = netip.PrefixFrom(addr, addr.BitLen())
+			r.host = Host{}
+		}
+	}
+	if err != nil {
+		return Rule{}, err
+	}
+	return r, nil
+}
+
+// ParseRules reads a list of rules.
+func ParseRules(list []string) ([]Rule, error) {
+	rules := make([]Rule, 0, len(list))
+	for _, s := range list {
+		r, err := ParseRule(s)
+		if err != nil {
+			return nil, err
+		}
+		rules = append(rules, r)
+	}
+	return rules, nil
+}
+
+func splitRule(s string) (pattern string, port uint16, err error) {
+	pattern = s
+	number := ""
+	switch {
+	case strings.HasPrefix(s, "["):
+		inside, rest, ok := strings.Cut(s[1:], "]")
+		if !ok || rest != "" && !strings.HasPrefix(rest, ":") {
+			return "", 0, invalid(s, "the brackets do not match")
+		}
+		if !strings.Contains(inside, ":") {
+			return "", 0, invalid(s, "only an IPv6 address stands in brackets")
+		}
+		if rest == "" {
+			return inside, 0, nil
+		}
+		pattern, number = inside, rest[1:]
+	case strings.Count(s, ":") == 1:
+		pattern, number, _ = strings.Cut(s, ":")
+	default:
+		return pattern, 0, nil
+	}
+	port, err = ParsePort(number)
+	return pattern, port, err
+}
+
+func parsePrefix(s string) (netip.Prefix, error) {
+	prefix, err := netip.ParsePrefix(s)
+	if err != nil {
+		return netip.Prefix{}, invalid(s, "it is not a prefix in the form address/bits")
+	}
+	if prefix.Masked() != prefix {
+		return netip.Prefix{}, invalid(s, "bits beyond the prefix length are set; write "+prefix.Masked().String())
+	}
+	if prefix.Addr().Is4In6() {
+		return netip.Prefix{}, invalid(s, "write an IPv4 prefix as IPv4")
+	}
+	return prefix, nil
+}
+
+// String returns the rule as it was written.
+func (r Rule) String() string { return r.text }
+
+func (r Rule) matches(host Host, port uint16) bool {
+	if r.port != 0 && r.port != port {
+		return false
+	}
+	if addr, ok := host.Addr(); ok {
+		return r.prefix.IsValid() && r.prefix.Contains(addr)
+	}
+	if r.suffix != "" {
+		return strings.HasSuffix(host.name, r.suffix)
+	}
+	return r.host.name != "" && r.host == host
+}
+
+// Rules are an allowlist and a denylist. A denial wins.
+type Rules struct {
+	Allow []Rule
+	Deny  []Rule
+}
+
+// Answer is what rules say of a host and port.
+type Answer uint8
+
+// The answers. The zero value allows nothing.
+const (
+	Unlisted Answer = iota
+	Denied
+	Allowed
+)
+
+// Match looks a host up and returns the rule that decided.
+func (r Rules) Match(host Host, port uint16) (Answer, Rule) {
+	for _, rule := range r.Deny {
+		if rule.matches(host, port) {
+			return Denied, rule
+		}
+	}
+	for _, rule := range r.Allow {
+		if rule.matches(host, port) {
+			return Allowed, rule
+		}
+	}
+	return Unlisted, Rule{}
+}
+
+// Check is Match as an error: nil when the host may be asked for. A host that
+// no rule names passes only while the allowlist is empty and openByDefault is
+// true; even then the dial rules keep it to public addresses.
+func (r Rules) Check(host Host, port uint16, openByDefault bool) error {
+	answer, rule := r.Match(host, port)
+	switch {
+	case answer == Allowed, answer == Unlisted && openByDefault && len(r.Allow) == 0:
+		return nil
+	case answer == Denied:
+		return reason.Errorf(reason.EgressDenied, "%s is denied", host.Join(port)).WithField("rule", rule.String())
+	}
+	return reason.Errorf(reason.EgressDenied, "%s is not on the allowlist", host.Join(port))
+}
+
+// unlocks reports whether an allow rule names this special address on purpose:
+// as itself, or as a prefix that lies inside the special block. 0.0.0.0/0 does
+// not name the loopback address on purpose.
+func (r Rules) unlocks(addr netip.Addr, block netip.Prefix, port uint16) bool {
+	for _, rule := range r.Allow {
+		p := rule.prefix
+		if !p.IsValid() || !p.Contains(addr) || rule.port != 0 && rule.port != port {
+			continue
+		}
+		if p.IsSingleIP() || block.IsValid() && block.Contains(p.Addr()) && p.Bits() >= block.Bits() {
+			return true
+		}
+	}
+	return false
+}
+
+// List returns the allow rules as they were written, for facts and
+// attestations.
+func (r Rules) List() []string {
+	list := make([]string, 0, len(r.Allow))
+	for _, rule := range r.Allow {
+		list = append(list, rule.text)
+	}
+	return list
+}

@@ -1,0 +1,14 @@
+//go:build !unix
+
+package workspace
+
+import (
+	"io/fs"
+	"os"
+)
+
+// hardLinks does not know: the platform's file information does not say.
+func hardLinks(fs.FileInfo) uint64 { return 0 }
+
+// chmod does nothing: the execute bits have no meaning here.
+func chmod(*os.File, fs.FileMode) error { return nil }

@@ -1,0 +1,141 @@
+package workspace
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// Protected reports whether a workspace-relative path is one that other
+// programs trust more than a plain file: what they run, or take orders from,
+// without being asked. These are git's hooks and configuration, the
+// configuration of agents, editors, shells and package managers, and the files
+// of continuous integration. Names count as a file system would see them that
+// folds case and Unicode, ignores trailing dots and spaces, or knows short names
+// and streams.
+func Protected(rel string) bool {
+	parts := foldedParts(rel)
+	for i, part := range parts {
+		rest := parts[i+1:]
+		if part == ".git" && protectedGit(rest) {
+			return true
+		}
+		if slices.Contains(protectedDirs, part) {
+			return true
+		}
+		if protectedBelow(part, rest) {
+			return true
+		}
+	}
+	return len(parts) > 0 && protectedName(parts[len(parts)-1])
+}
+
+// protectedGit judges what stands below a directory named .git. Objects, refs,
+// the index and logs are normal.
+func protectedGit(rest []string) bool {
+	if len(rest) == 0 {
+		return true
+	}
+	switch rest[0] {
+	case "hooks", "config", "config.worktree", "info", "commondir", "gitdir":
+		return true
+	case "modules", "worktrees":
+		return slices.ContainsFunc(rest[1:], func(p string) bool {
+			return slices.Contains([]string{"hooks", "config", "config.worktree", "info", "commondir", "gitdir"}, p)
+		})
+	case "objects":
+		return slices.Equal(rest[1:], []string{"info", "alternates"})
+	}
+	return false
+}
+
+// protectedDirs are protected as a whole, wherever they stand.
+var protectedDirs = []string{
+	// Agents and editors.
+	".claude", ".cursor", ".codex", ".gemini", ".windsurf", ".continue", ".roo", ".kiro", ".amazonq", ".junie", ".opencode",
+	".vscode", ".idea", ".fleet", ".zed", ".devcontainer", ".vim", ".nvim", ".emacs.d",
+	// Hook managers and environment loaders.
+	".husky", ".githooks", ".direnv", ".mise",
+	// Credentials and personal configuration.
+	".ssh", ".gnupg", ".aws", ".kube", ".docker",
+	// Continuous integration.
+	".circleci", ".buildkite", ".woodpecker", ".teamcity", ".tekton", ".semaphore",
+}
+
+// protectedBelow judges directories of which only some entries are protected.
+func protectedBelow(dir string, rest []string) bool {
+	if len(rest) == 0 {
+		return false
+	}
+	switch dir {
+	case ".github", ".gitea", ".forgejo":
+		return rest[0] == "workflows" || rest[0] == "actions"
+	case ".config":
+		return slices.Contains([]string{"git", "fish", "nvim", "mise", "direnv", "systemd", "autostart"}, rest[0])
+	case ".cargo":
+		return rest[0] == "config" || rest[0] == "config.toml" || strings.HasPrefix(rest[0], "credentials")
+	case ".gitlab":
+		return rest[0] == "ci"
+	}
+	return false
+}
+
+// protectedNames are protected files, wherever they stand.
+var protectedNames = []string{
+	// Git.
+	".gitconfig", ".gitmodules", ".pre-commit-config.yaml", "lefthook.yml", "lefthook.yaml", ".lefthook.yml",
+	// Agents and editors.
+	".mcp.json", "mcp.json", ".claude.json", ".cursorrules", ".windsurfrules", ".clinerules", ".roomodes", ".aider.conf.yml",
+	".devcontainer.json", ".vimrc", ".exrc", ".nvimrc", ".nvim.lua", ".gvimrc", ".emacs", ".dir-locals.el",
+	// Shells and what they load.
+	".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".login", ".logout",
+	".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".inputrc", "config.fish",
+	".envrc", ".mise.toml", "mise.toml", ".tool-versions",
+	// Package managers and tools that take commands from a file.
+	".npmrc", ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs", ".pnpmfile.mjs", ".pypirc", "pip.conf", ".netrc", ".curlrc", ".wgetrc",
+	".gdbinit", ".lldbinit", "sitecustomize.py", "usercustomize.py",
+	// Continuous integration.
+	".gitlab-ci.yml", ".gitlab-ci.yaml", ".travis.yml", "jenkinsfile", "azure-pipelines.yml", "azure-pipelines.yaml", "bitbucket-pipelines.yml",
+	".drone.yml", ".woodpecker.yml", ".woodpecker.yaml", "appveyor.yml", ".appveyor.yml", ".cirrus.yml", "cloudbuild.yaml", "cloudbuild.yml",
+	"buildspec.yml",
+}
+
+func protectedName(name string) bool {
+	return slices.Contains(protectedNames, name) || strings.HasSuffix(name, ".code-workspace")
+}
+
+func foldedParts(rel string) []string {
+	split := strings.FieldsFunc(rel, func(r rune) bool { return r == '/' || r == '\\' })
+	parts := make([]string, 0, len(split))
+	for _, part := range split {
+		if part = fold(part); part != "" && part != "." {
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}
+
+// fold writes a name as the most forgiving file system would compare it.
+func fold(name string) string {
+	name = norm.NFKC.String(name)
+	name = strings.Map(func(r rune) rune {
+		if unicode.Is(unicode.Cf, r) || unicode.IsControl(r) || unicode.Is(unicode.Variation_Selector, r) {
+			return -1
+		}
+		return unicode.ToLower(unicode.ToUpper(r))
+	}, name)
+	name = norm.NFKC.String(strings.ToLower(name))
+	if i := strings.IndexByte(name, ':'); i > 0 {
+		name = name[:i]
+	}
+	// ".." and "." stay what they are; other trailing dots and spaces go.
+	if trimmed := strings.TrimRight(name, ". "); trimmed != "" {
+		name = trimmed
+	}
+	if strings.HasPrefix(name, "git~") {
+		return ".git"
+	}
+	return name
+}

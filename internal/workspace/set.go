@@ -1,0 +1,187 @@
+// Package workspace gives access to the directories that the operator
+// declared, and to nothing else. Every look-up is relative to an open
+// directory and resolved by the kernel: a symbolic link that stays inside is
+// followed, whatever leaves is refused, also while another process changes the
+// tree. Files are replaced as a whole and only when they are what the caller
+// thinks they are.
+package workspace
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"palyra/internal/reason"
+)
+
+// DefaultName is the workspace that a call means when it names none and there
+// are several.
+const DefaultName = "default"
+
+// Declaration is one [[workspaces]] entry of the configuration.
+type Declaration struct {
+	// Name is 1 to 63 of a-z, 0-9, '.', '_', '-'.
+	Name string
+	// Path is an absolute path of an existing directory; NewSet makes it
+	// canonical.
+	Path     string
+	ReadOnly bool
+}
+
+// Set holds the declared workspaces. It does not change.
+type Set struct {
+	byName map[string]Declaration
+	names  []string
+}
+
+var nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
+
+// NewSet checks the declarations: names are distinct, paths are absolute and
+// name existing directories, none contains or lies inside stateDir, the
+// daemon's own state, and no writable workspace contains a read-only one.
+// Errors carry reason.ConfigInvalid.
+func NewSet(declarations []Declaration, stateDir string) (*Set, error) {
+	state, err := canonicalState(stateDir)
+	if err != nil {
+		return nil, err
+	}
+	set := &Set{byName: make(map[string]Declaration, len(declarations))}
+	for _, d := range declarations {
+		d, err := check(d, state)
+		if err != nil {
+			return nil, err
+		}
+		if _, ok := set.byName[d.Name]; ok {
+			return nil, bad("workspace %q is declared twice", d.Name)
+		}
+		set.byName[d.Name] = d
+		set.names = append(set.names, d.Name)
+	}
+	slices.Sort(set.names)
+	return set, set.checkNesting()
+}
+
+func bad(format string, args ...any) *reason.Error {
+	return reason.Errorf(reason.ConfigInvalid, format, args...)
+}
+
+func canonicalState(dir string) (string, error) {
+	if !filepath.IsAbs(dir) {
+		return "", bad("state directory %q is not an absolute path", dir)
+	}
+	// The state directory may not exist yet; what exists of it is resolved.
+	rest := ""
+	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
+		real, err := filepath.EvalSymlinks(at)
+		if err == nil {
+			return filepath.Join(real, rest), nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) || at == filepath.Dir(at) {
+			return "", bad("state directory %q: %w", dir, err)
+		}
+		rest = filepath.Join(filepath.Base(at), rest)
+	}
+}
+
+func check(d Declaration, state string) (Declaration, error) {
+	if !nameForm.MatchString(d.Name) {
+		return d, bad("workspace name %q: want 1 to 63 of a-z, 0-9, '.', '_', '-', beginning with a letter or digit", d.Name)
+	}
+	if !filepath.IsAbs(d.Path) {
+		return d, bad("workspace %q: path %q is not absolute", d.Name, d.Path)
+	}
+	real, err := filepath.EvalSymlinks(d.Path)
+	if err != nil {
+		return d, bad("workspace %q: %w", d.Name, err)
+	}
+	info, err := os.Stat(real)
+	if err != nil {
+		return d, bad("workspace %q: %w", d.Name, err)
+	}
+	if !info.IsDir() {
+		return d, bad("workspace %q: %q is not a directory", d.Name, d.Path)
+	}
+	if inside(real, state) {
+		return d, bad("workspace %q: %q contains palyrad's state directory %q", d.Name, real, state)
+	}
+	if inside(state, real) {
+		return d, bad("workspace %q: %q lies inside palyrad's state directory %q", d.Name, real, state)
+	}
+	d.Path = real
+	return d, nil
+}
+
+// inside reports whether path is dir or below it: by name, and by identity of
+// every directory above it, so that bind mounts and file systems that fold case
+// are seen through.
+func inside(dir, path string) bool {
+	if rel, err := filepath.Rel(dir, path); err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
+		return true
+	}
+	top, err := os.Stat(dir)
+	if err != nil {
+		return false
+	}
+	for at := path; ; at = filepath.Dir(at) {
+		if info, err := os.Stat(at); err == nil && os.SameFile(top, info) {
+			return true
+		}
+		if at == filepath.Dir(at) {
+			return false
+		}
+	}
+}
+
+func (s *Set) checkNesting() error {
+	for _, outer := range s.byName {
+		for _, inner := range s.byName {
+			if outer.Name != inner.Name && !outer.ReadOnly && inner.ReadOnly && inside(outer.Path, inner.Path) {
+				return bad("workspace %q is read-only but lies inside %q, which is writable", inner.Name, outer.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// Declarations returns the workspaces in the order of their names, with
+// canonical paths.
+func (s *Set) Declarations() []Declaration {
+	list := make([]Declaration, 0, len(s.names))
+	for _, name := range s.names {
+		list = append(list, s.byName[name])
+	}
+	return list
+}
+
+// Open opens a workspace; the caller closes it. The empty name means the only
+// workspace, or the one named "default". An unknown name is
+// reason.UnknownWorkspace.
+func (s *Set) Open(name string) (*Root, error) {
+	d, err := s.find(name)
+	if err != nil {
+		return nil, err
+	}
+	return openRoot(d)
+}
+
+func (s *Set) find(name string) (Declaration, error) {
+	switch {
+	case len(s.names) == 0:
+		return Declaration{}, reason.Errorf(reason.UnknownWorkspace, "no workspace is declared").
+			WithRemedy("Declare one under [[workspaces]] in palyra.toml.")
+	case name == "" && len(s.names) == 1:
+		name = s.names[0]
+	case name == "":
+		name = DefaultName
+	}
+	if d, ok := s.byName[name]; ok {
+		return d, nil
+	}
+	return Declaration{}, reason.Errorf(reason.UnknownWorkspace, "workspace %s was not declared", quote(name)).
+		WithRemedy("Use one of: %s.", strings.Join(s.names, ", ")).
+		WithField("declared", strings.Join(s.names, ", "))
+}
