@@ -1,0 +1,154 @@
+// Package decision joins Cedar's verdict and the human answer into the final
+// allow or deny of one call. It is pure: no I/O, no clock of its own.
+//
+// Make is the only maker of a Permit, and a Permit is the only key that
+// dispatch takes. A deny is a value, not an error.
+package decision
+
+import (
+	"time"
+
+	"palyra/internal/approval"
+	"palyra/internal/policy"
+	"palyra/internal/reason"
+)
+
+// PermitLife is how long a permit can be redeemed after its decision. It only
+// has to outlast the durable write between the two.
+const PermitLife = 30 * time.Second
+
+// Budget is how many calls a run may make, and which of them this one is.
+type Budget struct {
+	// Limit is max_calls_per_run; every proposal counts.
+	Limit int
+	// Used counts the calls of the run, this one included.
+	Used int
+}
+
+// Input is all that a decision depends on.
+type Input struct {
+	// DecisionID and ProposalID are ULIDs.
+	DecisionID string
+	ProposalID string
+	// CallDigest is of the call as planned now.
+	CallDigest string
+	Verdict    policy.Verdict
+	Answer     approval.Answer
+	Budget     Budget
+	Now        time.Time
+}
+
+// Record is the decision as it is journaled and shown.
+type Record struct {
+	ID         string      `json:"decision_id"`
+	ProposalID string      `json:"proposal_id"`
+	Allowed    bool        `json:"allowed"`
+	Reason     reason.Code `json:"reason,omitempty"`
+	Message    string      `json:"message,omitempty"`
+	Remedy     string      `json:"remedy,omitempty"`
+	ApprovalID string      `json:"approval_id,omitempty"`
+	GrantID    string      `json:"grant_id,omitempty"`
+	CallDigest string      `json:"call_digest"`
+	// SnapshotDigest leads to the exact configuration that was in force.
+	SnapshotDigest string               `json:"snapshot_digest"`
+	PolicyVersion  string               `json:"policy_version"`
+	Determining    []policy.Determining `json:"determining"`
+	At             time.Time            `json:"at"`
+}
+
+// Make decides. It returns a Permit only with an allowed Record. The order of
+// the rules is the order in which they are explained: budget, policy, human.
+func Make(in Input) (Record, *Permit) {
+	r := Record{
+		ID:             in.DecisionID,
+		ProposalID:     in.ProposalID,
+		ApprovalID:     in.Answer.ApprovalID(),
+		GrantID:        in.Answer.GrantID(),
+		CallDigest:     in.CallDigest,
+		SnapshotDigest: in.Verdict.SnapshotDigest(),
+		PolicyVersion:  in.Verdict.PolicyVersion(),
+		Determining:    in.Verdict.Determining(),
+		At:             in.Now,
+	}
+	if denial := refuse(in); denial != nil {
+		r.Reason, r.Message, r.Remedy = denial.Code, denial.Message, denial.NextStep()
+		return r, nil
+	}
+	r.Allowed = true
+	return r, &Permit{
+		minted:         true,
+		proposalID:     in.ProposalID,
+		callDigest:     in.CallDigest,
+		snapshotDigest: r.SnapshotDigest,
+		expires:        in.Now.Add(PermitLife),
+	}
+}
+
+// refuse returns why the call is denied, or nil.
+func refuse(in Input) *reason.Error {
+	switch {
+	case in.ProposalID == "" || in.CallDigest == "" || in.Verdict.SnapshotDigest() == "":
+		return reason.Errorf(reason.PermitRefused, "the call is not bound to a proposal, a call digest and a policy snapshot")
+	case in.Budget.Used > in.Budget.Limit:
+		return reason.Errorf(reason.BudgetExceeded, "this is call %d of the run and %d are allowed", in.Budget.Used, in.Budget.Limit)
+	}
+	switch in.Verdict.Effect() {
+	case policy.Allow:
+		return refuseGrant(in)
+	case policy.Ask:
+		return refuseAnswer(in)
+	default:
+		return verdictDenial(in.Verdict)
+	}
+}
+
+// refuseGrant checks that a verdict that rests on a grant is answered by that
+// grant. A verdict that rests on none needs no answer.
+func refuseGrant(in Input) *reason.Error {
+	if in.Verdict.GrantID() == "" {
+		return nil
+	}
+	if !in.Answer.Allowed() || in.Answer.GrantID() != in.Verdict.GrantID() {
+		return answerDenial(in.Answer)
+	}
+	return nil
+}
+
+// refuseAnswer checks that a human said yes to exactly this call.
+func refuseAnswer(in Input) *reason.Error {
+	if !in.Answer.Allowed() {
+		return answerDenial(in.Answer)
+	}
+	if in.Answer.CallDigest() != in.CallDigest {
+		return reason.Errorf(reason.BindingMismatch, "the approval is for call %s and this is %s", in.Answer.CallDigest(), in.CallDigest)
+	}
+	return nil
+}
+
+func verdictDenial(v policy.Verdict) *reason.Error {
+	code := v.Reason()
+	if code == "" {
+		code = reason.PolicyDenied
+	}
+	e := reason.Errorf(code, "%s", reason.Lookup(code).Sentence)
+	if remedy := v.Remedy(); remedy != "" {
+		e = e.WithRemedy("%s", remedy)
+	}
+	return e
+}
+
+func answerDenial(a approval.Answer) *reason.Error {
+	code := a.Reason()
+	if code == "" {
+		code = reason.ApprovalRequired
+	}
+	message := a.Message()
+	if message == "" {
+		message = reason.Lookup(code).Sentence
+	}
+	e := reason.Errorf(code, "%s", message)
+	if remedy := a.Remedy(); remedy != "" {
+		e = e.WithRemedy("%s", remedy)
+	}
+	return e
+}

@@ -1,0 +1,56 @@
+package decision
+
+import (
+	"sync/atomic"
+	"time"
+
+	"palyra/internal/reason"
+)
+
+// ErrNoPermit is returned for a nil, zero, spent or expired permit.
+var ErrNoPermit = reason.Errorf(reason.PermitRefused, "no valid permit")
+
+// Permit is the single-use token that lets dispatch run one call. Only Make
+// fills one: a nil or a zero Permit opens nothing.
+type Permit struct {
+	minted         bool
+	spent          atomic.Bool
+	proposalID     string
+	callDigest     string
+	snapshotDigest string
+	expires        time.Time
+}
+
+// Presented is what dispatch is about to run.
+type Presented struct {
+	ProposalID     string
+	CallDigest     string
+	SnapshotDigest string
+	Now            time.Time
+}
+
+// Redeem spends the permit, whatever the result: a permit that was shown for
+// the wrong call is gone. It returns ErrNoPermit, or an error with reason
+// APPROVAL_BINDING_MISMATCH that names what differs.
+func (p *Permit) Redeem(now Presented) error {
+	if p == nil || !p.minted || p.spent.Swap(true) {
+		return ErrNoPermit
+	}
+	if now.Now.After(p.expires) {
+		return reason.Errorf(reason.PermitRefused, "the permit expired at %s", p.expires.UTC().Format(time.RFC3339))
+	}
+	switch {
+	case p.proposalID != now.ProposalID:
+		return mismatch("proposal", p.proposalID, now.ProposalID)
+	case p.callDigest != now.CallDigest:
+		return mismatch("call_digest", p.callDigest, now.CallDigest)
+	case p.snapshotDigest != now.SnapshotDigest:
+		return mismatch("snapshot_digest", p.snapshotDigest, now.SnapshotDigest)
+	}
+	return nil
+}
+
+func mismatch(field, was, is string) error {
+	return reason.Errorf(reason.BindingMismatch, "the permit is for %s %s and the call has %s", field, was, is).
+		WithField("field", field)
+}

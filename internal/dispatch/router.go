@@ -1,0 +1,237 @@
+// Package dispatch turns a permit into a run: it redeems the permit, plans the
+// call once more, checks that it is still the call that was decided, and hands
+// it to the executor of its tool. There is no other way to an executor.
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"palyra/internal/decision"
+	"palyra/internal/reason"
+	"palyra/internal/tool"
+)
+
+// Tool is what an executor offers for one tool.
+type Tool interface {
+	Descriptor() tool.Descriptor
+	// Plan works out what the call would do, without effect. Its errors are
+	// refusals with a reason.
+	Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error)
+	// Run does it. Failures are in the report; Run does not return early with
+	// the work still going on.
+	Run(ctx context.Context, c tool.Call) tool.Report
+}
+
+// Config is what a Router needs.
+type Config struct {
+	Tools []Tool
+	// Snapshot returns the digest of the policy snapshot in force.
+	Snapshot func() string
+	// Timeout is the longest a call may run; it must be positive.
+	Timeout time.Duration
+}
+
+// Router finds tools and runs decided calls.
+type Router struct {
+	tools    map[string]entry
+	snapshot func() string
+	timeout  time.Duration
+	brake    brake
+}
+
+type entry struct {
+	tool       Tool
+	descriptor tool.Descriptor
+	digest     string
+	schema     *tool.Schema
+}
+
+// New checks the tools: names are unique, schemas compile.
+func New(cfg Config) (*Router, error) {
+	if cfg.Snapshot == nil || cfg.Timeout <= 0 {
+		return nil, errors.New("dispatch needs a snapshot function and a positive timeout")
+	}
+	r := &Router{tools: make(map[string]entry), snapshot: cfg.Snapshot, timeout: cfg.Timeout}
+	for _, t := range cfg.Tools {
+		if err := r.add(t); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+func (r *Router) add(t Tool) error {
+	d := t.Descriptor()
+	if _, taken := r.tools[d.Name]; taken {
+		return fmt.Errorf("two tools are named %q; rename one", d.Name)
+	}
+	digest, err := d.Digest()
+	if err != nil {
+		return fmt.Errorf("tool %q: %w", d.Name, err)
+	}
+	schema, err := tool.CompileSchema(d.InputSchema)
+	if err != nil {
+		return fmt.Errorf("tool %q: input schema: %w", d.Name, err)
+	}
+	r.tools[d.Name] = entry{tool: t, descriptor: d, digest: digest, schema: schema}
+	return nil
+}
+
+// Descriptors lists all tools by name.
+func (r *Router) Descriptors() []tool.Descriptor {
+	list := make([]tool.Descriptor, 0, len(r.tools))
+	for _, e := range r.tools {
+		list = append(list, e.descriptor)
+	}
+	slices.SortFunc(list, func(a, b tool.Descriptor) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+// Check finds the tool and returns its descriptor with the canonical form of
+// the input, or a refusal: UNKNOWN_TOOL, or what is wrong with the input.
+func (r *Router) Check(name string, input []byte) (tool.Descriptor, []byte, error) {
+	e, ok := r.tools[name]
+	if !ok {
+		return tool.Descriptor{}, nil, r.unknown(name)
+	}
+	if len(input) == 0 {
+		input = []byte("{}")
+	}
+	canonical, err := e.schema.Check(input)
+	if err != nil {
+		return e.descriptor, nil, err
+	}
+	return e.descriptor, canonical, nil
+}
+
+func (r *Router) unknown(name string) error {
+	e := reason.Errorf(reason.UnknownTool, "there is no tool %q", name)
+	if near := tool.Nearest(name, slices.Sorted(maps.Keys(r.tools))); near != "" {
+		return e.WithRemedy("Did you mean %q? `palyra tools` lists all.", near)
+	}
+	return e
+}
+
+// Plan works out what the call would do and fills the fields of the binding
+// that are the same for every tool.
+func (r *Router) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
+	e, ok := r.tools[p.Tool.Name]
+	if !ok {
+		return tool.Plan{}, r.unknown(p.Tool.Name)
+	}
+	plan, err := e.tool.Plan(ctx, p)
+	if err != nil {
+		return tool.Plan{}, err
+	}
+	plan.Binding.Principal = p.Caller.Principal.String()
+	plan.Binding.OnBehalfOf = p.Caller.OnBehalfOf.String()
+	plan.Binding.Tool = e.descriptor.Name
+	plan.Binding.ToolDefinitionDigest = e.digest
+	plan.Binding.Arguments = p.Input
+	return plan, nil
+}
+
+// Decided is a call that a decision allowed.
+type Decided struct {
+	Permit   *decision.Permit
+	Proposal tool.Proposal
+	// Plan is the one that was decided.
+	Plan   tool.Plan
+	Output func(stream string, chunk []byte)
+}
+
+// Run redeems the permit and runs the call. The report always says how it
+// ended; a call that did not start has the outcome refused.
+func (r *Router) Run(ctx context.Context, d Decided) tool.Report {
+	started := time.Now()
+	plan, err := r.redeem(ctx, d)
+	if err != nil {
+		return refused(d, started, err)
+	}
+	ctx, release, err := r.brake.enter(ctx)
+	if err != nil {
+		return refused(d, started, err)
+	}
+	defer release()
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	report := r.tools[d.Proposal.Tool.Name].tool.Run(ctx, tool.Call{Proposal: d.Proposal, Plan: plan, Output: d.Output})
+	if cause := context.Cause(ctx); errors.Is(cause, errFrozen) && report.Outcome != tool.Succeeded {
+		report.Reason = string(reason.GatewayFrozen)
+		report.Message = cause.Error()
+		report.Remedy = reason.Lookup(reason.GatewayFrozen).Remedy
+	}
+	return report
+}
+
+// redeem plans the call anew and spends the permit on what was found.
+func (r *Router) redeem(ctx context.Context, d Decided) (tool.Plan, error) {
+	plan, err := r.Plan(ctx, d.Proposal)
+	if err != nil {
+		return tool.Plan{}, errors.Join(err, spend(d.Permit))
+	}
+	digest, err := plan.Binding.Digest()
+	if err != nil {
+		return tool.Plan{}, errors.Join(err, spend(d.Permit))
+	}
+	err = d.Permit.Redeem(decision.Presented{
+		ProposalID:     d.Proposal.ID,
+		CallDigest:     digest,
+		SnapshotDigest: r.snapshot(),
+		Now:            time.Now(),
+	})
+	if reason.Of(err) == reason.BindingMismatch {
+		return tool.Plan{}, explain(err, d.Plan.Binding, plan.Binding)
+	}
+	return plan, err
+}
+
+// spend uses a permit up for a call that cannot run, so that it cannot be
+// shown again.
+func spend(p *decision.Permit) error {
+	if err := p.Redeem(decision.Presented{Now: time.Now()}); errors.Is(err, decision.ErrNoPermit) {
+		return err
+	}
+	return nil
+}
+
+// explain names the bound fields that differ.
+func explain(mismatch error, was, is tool.Binding) error {
+	diffs, err := was.Diff(is)
+	if err != nil || len(diffs) == 0 {
+		return mismatch
+	}
+	names := make([]string, len(diffs))
+	e := reason.Errorf(reason.BindingMismatch, "%w", mismatch)
+	for i, d := range diffs {
+		names[i] = d.Field
+		e = e.WithField(d.Field, d.Was+" -> "+d.Is)
+	}
+	e.Message = "the call changed between decision and dispatch: " + strings.Join(names, ", ")
+	return e
+}
+
+func refused(d Decided, started time.Time, err error) tool.Report {
+	code := reason.Of(err)
+	report := tool.Report{
+		Outcome:     tool.Refused,
+		Reason:      string(code),
+		Message:     reason.Lookup(code).Sentence,
+		Remedy:      reason.Lookup(code).Remedy,
+		Executor:    tool.ExecutorInfo{Name: d.Proposal.Tool.Executor},
+		Enforcement: tool.Enforcement{Level: "none"},
+		StartedAt:   started,
+		FinishedAt:  time.Now(),
+	}
+	var known *reason.Error
+	if errors.As(err, &known) {
+		report.Message, report.Remedy = known.Message, known.NextStep()
+	}
+	return report
+}

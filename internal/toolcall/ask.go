@@ -1,0 +1,117 @@
+package toolcall
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/approval"
+	"palyra/internal/policy"
+)
+
+// SessionID names the session of a caller: the credential and the name that
+// the client gave it, "default" when it gave none.
+func SessionID(c access.Caller, declared string) string {
+	if declared == "" {
+		declared = "default"
+	}
+	return c.DeviceID + "." + declared
+}
+
+// ask builds what humans are shown and what the approval binds to.
+func (c *call) ask() (approval.Ask, error) {
+	request, err := json.Marshal(c.request)
+	if err != nil {
+		return approval.Ask{}, fmt.Errorf("encoding the policy request: %w", err)
+	}
+	prompt, err := approval.NewPrompt(c.proposal, c.plan, c.verdict.Severity(), causes(c.verdict)...)
+	if err != nil {
+		return approval.Ask{}, err
+	}
+	return approval.Ask{
+		Proposal: c.proposal, Plan: c.plan, CallDigest: c.digest, SnapshotDigest: c.verdict.SnapshotDigest(),
+		Request: request, Prompt: prompt, SubjectType: approval.SubjectTool,
+		Timeout: c.verdict.Timeout(), Severity: c.verdict.Severity(),
+		Missing: c.verdict.Missing(), Covers: c.covers,
+	}, nil
+}
+
+// covers evaluates the call with a grant that was minted while it waited.
+func (c *call) covers(ctx context.Context, g approval.Grant) (bool, error) {
+	verdict, err := c.Evaluator.Evaluate(ctx, c.request, policyGrants([]approval.Grant{g}, time.Now().UTC()))
+	return err == nil && verdict.Effect() == policy.Allow, err
+}
+
+// causes names the policies that want a human.
+func causes(v policy.Verdict) []approval.Cause {
+	var list []approval.Cause
+	for _, d := range v.Determining() {
+		list = append(list, approval.Cause{
+			PolicyID: d.ID, Location: fmt.Sprintf("%s:%d", d.File, d.Line), Reason: d.Reason,
+		})
+	}
+	return list
+}
+
+// policyGrants gives each grant as the facts that policy reads.
+func policyGrants(grants []approval.Grant, now time.Time) []policy.Grant {
+	list := make([]policy.Grant, len(grants))
+	for i, g := range grants {
+		list[i] = policy.Grant{
+			ID:       g.ID,
+			Approval: policy.Approval{Votes: policyVotes(g.MintedBy), Standing: true, Now: now},
+		}
+	}
+	return list
+}
+
+// policyVotes keeps the yes votes: a veto has ended the approval already.
+func policyVotes(votes []approval.Vote) []policy.Vote {
+	var list []policy.Vote
+	for _, v := range votes {
+		if v.Allow {
+			list = append(list, policy.Vote{
+				User: v.User, Roles: v.Roles, Surface: v.Surface, Paired: v.Paired, Present: v.Present, At: v.At,
+			})
+		}
+	}
+	return list
+}
+
+// Judge lets the desk ask policy about votes. It is approval.Judge.
+type Judge struct {
+	// Evaluator gives the policy set in force.
+	Evaluator Evaluator
+}
+
+var _ approval.Judge = Judge{}
+
+// Judge evaluates the stored request of the record with the votes.
+func (j Judge) Judge(_ context.Context, r approval.Record, votes []approval.Vote) (approval.Ruling, error) {
+	var request policy.Request
+	if err := json.Unmarshal(r.Request, &request); err != nil {
+		return approval.Ruling{}, fmt.Errorf("reading the request of approval %s: %w", r.ID, err)
+	}
+	judgement := j.Evaluator.Current().Judge(request, policy.Approval{Votes: policyVotes(votes), Now: time.Now().UTC()})
+	return approval.Ruling{Allowed: judgement.Allowed, Missing: judgement.Missing}, nil
+}
+
+// MayDecide asks policy whether the caller may answer this approval.
+func (j Judge) MayDecide(_ context.Context, caller access.Caller, r approval.Record) error {
+	return j.authorize(policy.AccessRequest{
+		Caller: caller, Permission: "approval.decide",
+		Approval: &policy.ApprovalResource{ID: r.ID, Severity: r.Severity, Requester: r.OnBehalfOf},
+	})
+}
+
+// MayGrantBroad asks policy whether the caller may mint a grant for a whole
+// tool.
+func (j Judge) MayGrantBroad(_ context.Context, caller access.Caller) error {
+	return j.authorize(policy.AccessRequest{Caller: caller, Permission: "approval.grant_broad"})
+}
+
+func (j Judge) authorize(r policy.AccessRequest) error {
+	return j.Evaluator.Current().Permit(r)
+}

@@ -1,0 +1,120 @@
+package toolcall
+
+import (
+	"encoding/json"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/attest"
+	"palyra/internal/decision"
+	"palyra/internal/event"
+	"palyra/internal/policy"
+	"palyra/internal/reason"
+	"palyra/internal/tool"
+)
+
+// Entry is what becomes durable in one transaction.
+type Entry struct {
+	Drafts []event.Draft
+	// Claim reserves an idempotency key; a key that is taken fails the entry
+	// with IDEMPOTENCY_MISMATCH.
+	Claim *Claim
+	// Blobs are stored by their SHA-256.
+	Blobs [][]byte
+	// Attestation is indexed by its id and its proposal's.
+	Attestation *StoredAttestation
+}
+
+// Claim ties an idempotency key of a principal to one call.
+type Claim struct {
+	Principal access.Principal
+	Key       string
+	// Digest is of what was submitted.
+	Digest     string
+	ProposalID string
+	At         time.Time
+}
+
+// StoredAttestation is an envelope with what it is found by.
+type StoredAttestation struct {
+	Envelope   attest.Envelope
+	ProposalID string
+	CallDigest string
+}
+
+// OpenCall is a call that was decided and has no end.
+type OpenCall struct {
+	ProposalID string
+	Session    string
+	Run        string
+	Actor      string
+}
+
+// Past is what the journal knows of a call.
+type Past struct {
+	Proposed    *ProposedPayload
+	Session     string
+	Run         string
+	Refused     *RefusedPayload
+	Decision    *decision.Record
+	Attested    *AttestedPayload
+	AttestedSeq int64
+	// Result is the result's bytes, when the call has one.
+	Result    []byte
+	Ambiguous bool
+}
+
+// ProposedPayload is the payload of event.Proposed.
+type ProposedPayload struct {
+	ProposalID           string          `json:"proposal_id"`
+	Principal            string          `json:"principal"`
+	OnBehalfOf           string          `json:"on_behalf_of"`
+	DeviceID             string          `json:"device_id"`
+	Surface              access.Surface  `json:"surface"`
+	Channel              string          `json:"channel,omitempty"`
+	Tool                 string          `json:"tool"`
+	ToolDefinitionDigest string          `json:"tool_definition_digest,omitempty"`
+	Arguments            json.RawMessage `json:"arguments,omitempty"`
+	// ArgumentsBlob is set instead of Arguments when they are large.
+	ArgumentsBlob   string   `json:"arguments_blob,omitempty"`
+	ArgumentsDigest string   `json:"arguments_digest"`
+	Redactions      []string `json:"redactions,omitempty"`
+	IdempotencyKey  string   `json:"idempotency_key,omitempty"`
+}
+
+// RefusedPayload is the payload of event.Refused.
+type RefusedPayload struct {
+	ProposalID string      `json:"proposal_id"`
+	Principal  string      `json:"principal"`
+	Tool       string      `json:"tool"`
+	Reason     reason.Code `json:"reason"`
+	Message    string      `json:"message"`
+	Remedy     string      `json:"remedy,omitempty"`
+}
+
+// EvaluatedPayload is the payload of event.Evaluated. Request lacks the
+// arguments, which the proposal has.
+type EvaluatedPayload struct {
+	ProposalID string         `json:"proposal_id"`
+	CallDigest string         `json:"call_digest"`
+	Verdict    policy.Verdict `json:"verdict"`
+	Request    policy.Request `json:"request"`
+}
+
+// AttestedPayload is the payload of event.Attested.
+type AttestedPayload struct {
+	AttestationID string          `json:"attestation_id"`
+	ProposalID    string          `json:"proposal_id"`
+	DecisionID    string          `json:"decision_id"`
+	Tool          string          `json:"tool"`
+	ResultBlob    string          `json:"result_blob,omitempty"`
+	Report        tool.Report     `json:"report"`
+	Envelope      json.RawMessage `json:"envelope"`
+}
+
+// AmbiguousPayload is the payload of event.Ambiguous.
+type AmbiguousPayload struct {
+	ProposalID string      `json:"proposal_id"`
+	Reason     reason.Code `json:"reason"`
+	Message    string      `json:"message"`
+}

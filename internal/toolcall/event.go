@@ -1,0 +1,51 @@
+package toolcall
+
+import (
+	"palyra/internal/approval"
+	"palyra/internal/attest"
+	"palyra/internal/decision"
+	"palyra/internal/tool"
+)
+
+// Event is one thing that happened to a call; exactly one field is set.
+type Event struct {
+	Proposed    *Proposed
+	Asked       *approval.Record
+	Resolved    *approval.Answer
+	Decision    *decision.Record
+	Output      *Chunk
+	Result      *tool.Report
+	Attestation *Attestation
+}
+
+// Proposed says that the proposal was checked.
+type Proposed struct {
+	ProposalID  string
+	Session     string
+	Run         string
+	Tool        string
+	InputDigest string
+	// Replayed marks the events of an earlier call with the same key.
+	Replayed bool
+}
+
+// Chunk is provisional output of a running tool.
+type Chunk struct {
+	Stream string
+	Data   []byte
+}
+
+// Attestation is a durable attestation.
+type Attestation struct {
+	Envelope attest.Envelope
+	// Seq is the journal's sequence number of the attested event.
+	Seq int64
+}
+
+// Outcome is how a call ended. Report and Attestation are zero when the
+// decision was a deny.
+type Outcome struct {
+	Decision    decision.Record
+	Report      tool.Report
+	Attestation Attestation
+}

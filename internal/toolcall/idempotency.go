@@ -1,0 +1,229 @@
+package toolcall
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/attest"
+	"palyra/internal/canonical"
+	"palyra/internal/reason"
+)
+
+// keyedCalls holds the calls with an idempotency key that are under way.
+type keyedCalls struct {
+	mu   sync.Mutex
+	live map[claimKey]*liveCall
+}
+
+type claimKey struct {
+	principal access.Principal
+	key       string
+}
+
+// liveCall is one call that several clients may follow.
+type liveCall struct {
+	digest string
+	cancel context.CancelFunc
+
+	mu     sync.Mutex
+	events []Event
+	// changed is closed, and replaced, whenever an event is added or the call
+	// ends.
+	changed chan struct{}
+	ended   bool
+	outcome Outcome
+	err     error
+}
+
+func newKeyedCalls() *keyedCalls {
+	return &keyedCalls{live: make(map[claimKey]*liveCall)}
+}
+
+// callOnce makes a call with a key run at most once: the first submission
+// starts it, a retry follows it or gets what the journal has of it.
+func (p *Pipeline) callOnce(ctx context.Context, s Submission, observe func(Event)) (Outcome, error) {
+	digest, err := submissionDigest(s)
+	if err != nil {
+		return Outcome{}, err
+	}
+	key := claimKey{s.Caller.Principal, s.IdempotencyKey}
+	live, first := p.keyed.join(key, digest)
+	if live.digest != digest {
+		return Outcome{}, keyTaken(s.IdempotencyKey)
+	}
+	if first {
+		past, found, err := p.past(ctx, key, digest)
+		switch {
+		case err != nil:
+			p.keyed.leave(key, live)
+			live.end(Outcome{}, err)
+		case found:
+			outcome, err := replay(past, live.add)
+			p.keyed.leave(key, live)
+			live.end(outcome, err)
+		default:
+			p.start(key, live, s)
+		}
+	}
+	return live.follow(ctx, observe)
+}
+
+// start runs the call on its own: it outlives the client that began it.
+func (p *Pipeline) start(key claimKey, live *liveCall, s Submission) {
+	ctx, cancel := context.WithCancel(context.Background())
+	live.mu.Lock()
+	live.cancel = cancel
+	live.mu.Unlock()
+	claim := &Claim{Principal: key.principal, Key: key.key, Digest: live.digest, At: time.Now().UTC()}
+	// The caller of start is counted in, so the count cannot be zero here.
+	p.calls.Add(1)
+	go func() {
+		defer p.calls.Done()
+		defer cancel()
+		outcome, err := p.handle(ctx, s, claim, live.add)
+		p.keyed.leave(key, live)
+		live.end(outcome, err)
+	}()
+}
+
+// past returns what the journal has of the key's call.
+func (p *Pipeline) past(ctx context.Context, key claimKey, digest string) (Past, bool, error) {
+	claim, found, err := p.Ledger.Claimed(ctx, key.principal, key.key)
+	if err != nil || !found {
+		return Past{}, false, err
+	}
+	if claim.Digest != digest {
+		return Past{}, false, keyTaken(key.key)
+	}
+	past, err := p.Ledger.Past(ctx, claim.ProposalID)
+	return past, true, err
+}
+
+func keyTaken(key string) error {
+	return reason.Errorf(reason.IdempotencyMismatch, "idempotency key %q belongs to a call with another tool or input", key)
+}
+
+// submissionDigest covers what makes two submissions the same call.
+func submissionDigest(s Submission) (string, error) {
+	input := s.Input
+	if text, err := canonical.JSON(input); err == nil {
+		input = text
+	}
+	return canonical.DigestOf(map[string]string{
+		"tool": s.Tool, "input": canonical.Digest(input), "session": s.Session, "run": s.Run, "channel": s.Channel,
+	})
+}
+
+func (k *keyedCalls) join(key claimKey, digest string) (*liveCall, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if live, ok := k.live[key]; ok {
+		return live, false
+	}
+	live := &liveCall{digest: digest, changed: make(chan struct{})}
+	k.live[key] = live
+	return live, true
+}
+
+func (k *keyedCalls) leave(key claimKey, live *liveCall) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.live[key] == live {
+		delete(k.live, key)
+	}
+}
+
+func (k *keyedCalls) cancelAll() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, live := range k.live {
+		live.mu.Lock()
+		if live.cancel != nil {
+			live.cancel()
+		}
+		live.mu.Unlock()
+	}
+}
+
+// add remembers an event for followers. Output is provisional: it is passed
+// over, and the result has it.
+func (l *liveCall) add(e Event) {
+	if e.Output != nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.events = append(l.events, e)
+	l.wake()
+}
+
+func (l *liveCall) end(o Outcome, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended, l.outcome, l.err = true, o, err
+	l.wake()
+}
+
+func (l *liveCall) wake() {
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// follow passes the events on until the call ends or ctx does.
+func (l *liveCall) follow(ctx context.Context, observe func(Event)) (Outcome, error) {
+	for seen := 0; ; {
+		l.mu.Lock()
+		events, ended, changed := l.events[seen:], l.ended, l.changed
+		l.mu.Unlock()
+		for _, e := range events {
+			observe(e)
+		}
+		seen += len(events)
+		if ended {
+			return l.outcome, l.err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return Outcome{}, reason.Errorf(reason.Cancelled, "the client left; the call goes on under its idempotency key: %w", ctx.Err())
+		}
+	}
+}
+
+// replay tells the story of an earlier call again.
+func replay(past Past, observe func(Event)) (Outcome, error) {
+	if past.Proposed != nil {
+		observe(Event{Proposed: &Proposed{
+			ProposalID: past.Proposed.ProposalID, Session: past.Session, Run: past.Run,
+			Tool: past.Proposed.Tool, InputDigest: past.Proposed.ArgumentsDigest, Replayed: true,
+		}})
+	}
+	if past.Refused != nil {
+		return Outcome{}, reason.Errorf(past.Refused.Reason, "%s", past.Refused.Message).WithRemedy("%s", past.Refused.Remedy)
+	}
+	if past.Decision == nil {
+		return Outcome{}, reason.Errorf(reason.OutcomeUnknown, "the gateway stopped before the call was decided; it did not run").
+			WithRemedy("Propose it again under a new idempotency key.")
+	}
+	observe(Event{Decision: past.Decision})
+	outcome := Outcome{Decision: *past.Decision}
+	if !past.Decision.Allowed {
+		return outcome, nil
+	}
+	if past.Attested == nil {
+		return outcome, reason.Errorf(reason.OutcomeUnknown, "the gateway stopped while the call ran")
+	}
+	outcome.Report = past.Attested.Report
+	outcome.Report.Result = past.Result
+	outcome.Attestation = Attestation{
+		Envelope: attest.Envelope{
+			ID: past.Attested.AttestationID, JSON: past.Attested.Envelope, SHA256: canonical.Digest(past.Attested.Envelope),
+		},
+		Seq: past.AttestedSeq,
+	}
+	observe(Event{Result: &outcome.Report})
+	observe(Event{Attestation: &outcome.Attestation})
+	return outcome, nil
+}

@@ -1,0 +1,158 @@
+// Package toolcall is the one place where the stages of a call meet, in their
+// order: proposal, policy, approval, decision, dispatch, executor,
+// attestation, journal. Every surface calls Pipeline.Call; there is no second
+// way to run a tool.
+//
+// Data goes down the stages and nothing flows back up but a return value. A
+// stage that fails ends the call: nothing runs that was not decided, nothing
+// is decided that was not recorded, and a result leaves only after its
+// attestation is durable.
+package toolcall
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/approval"
+	"palyra/internal/attest"
+	"palyra/internal/dispatch"
+	"palyra/internal/event"
+	"palyra/internal/policy"
+	"palyra/internal/reason"
+	"palyra/internal/tool"
+)
+
+// Evaluator gives Cedar's verdict.
+type Evaluator interface {
+	Evaluate(ctx context.Context, r policy.Request, grants []policy.Grant) (policy.Verdict, error)
+	Current() *policy.Set
+}
+
+// Approver finds standing grants, asks humans, and uses their answers up.
+type Approver interface {
+	Grants(ctx context.Context, q approval.GrantQuery) ([]approval.Grant, error)
+	GrantAnswer(ctx context.Context, grantID string, ask approval.Ask) (approval.Answer, error)
+	Resolve(ctx context.Context, ask approval.Ask, observe func(approval.Record)) (approval.Answer, error)
+	Consume(ctx context.Context, a approval.Answer, extra ...event.Draft) error
+}
+
+// Dispatcher checks inputs, plans calls and runs decided ones.
+type Dispatcher interface {
+	Check(name string, input []byte) (tool.Descriptor, []byte, error)
+	Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error)
+	Run(ctx context.Context, d dispatch.Decided) tool.Report
+	Frozen() bool
+}
+
+// Notary signs attestations.
+type Notary interface {
+	Sign(ctx context.Context, e attest.Execution) (attest.Envelope, error)
+}
+
+// Ledger is the journal and the rows that commit with it.
+type Ledger interface {
+	// Record makes an entry durable, all of it or nothing. It returns the
+	// sequence number of the last event.
+	Record(ctx context.Context, e Entry) (int64, error)
+	// RunFacts counts what a run did before this process started.
+	RunFacts(ctx context.Context, p access.Principal, run string) (tool.SessionFacts, error)
+	// Claimed returns the claim of an idempotency key, if there is one.
+	Claimed(ctx context.Context, p access.Principal, key string) (Claim, bool, error)
+	// Past returns what the journal knows of a call.
+	Past(ctx context.Context, proposalID string) (Past, error)
+	// OpenCalls lists the calls that were decided and have no end.
+	OpenCalls(ctx context.Context) ([]OpenCall, error)
+}
+
+// Config is what a Pipeline needs. Every field is required.
+type Config struct {
+	Evaluator  Evaluator
+	Approver   Approver
+	Dispatcher Dispatcher
+	Notary     Notary
+	Ledger     Ledger
+	// MaxCallsPerRun is the budget of a run; every proposal counts.
+	MaxCallsPerRun int
+}
+
+// Pipeline runs calls through the stages.
+type Pipeline struct {
+	Config
+	runs  *tallies
+	keyed *keyedCalls
+
+	mu      sync.Mutex
+	closing bool
+	calls   sync.WaitGroup
+}
+
+// New checks that every stage is there.
+func New(cfg Config) (*Pipeline, error) {
+	if cfg.Evaluator == nil || cfg.Approver == nil || cfg.Dispatcher == nil || cfg.Notary == nil || cfg.Ledger == nil {
+		return nil, errors.New("the pipeline needs all of its stages")
+	}
+	if cfg.MaxCallsPerRun <= 0 {
+		return nil, errors.New("max_calls_per_run must be positive")
+	}
+	return &Pipeline{Config: cfg, runs: newTallies(cfg.Ledger), keyed: newKeyedCalls()}, nil
+}
+
+// Submission is one request to call a tool, from an authenticated caller.
+type Submission struct {
+	Caller access.Caller
+	Tool   string
+	// Input is the JSON that the client sent; empty means {}.
+	Input []byte
+	// Session and Run are the client's own names; empty means "default" and a
+	// run of one.
+	Session string
+	Run     string
+	Channel string
+	// IdempotencyKey makes a retry get the first call instead of a second.
+	IdempotencyKey string
+}
+
+// Call takes one submission through all stages and tells observe what
+// happens, in order. A denial is an outcome; an error means that the call was
+// refused before it was decided, or that it could not be recorded.
+//
+// A call without an idempotency key ends when ctx does. A call with one goes
+// on, so that the client can come back for it.
+func (p *Pipeline) Call(ctx context.Context, s Submission, observe func(Event)) (Outcome, error) {
+	leave, err := p.enter()
+	if err != nil {
+		return Outcome{}, err
+	}
+	defer leave()
+	if s.IdempotencyKey != "" {
+		return p.callOnce(ctx, s, observe)
+	}
+	return p.handle(ctx, s, nil, observe)
+}
+
+// enter counts a call in, unless the pipeline is closing.
+func (p *Pipeline) enter() (func(), error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closing {
+		return nil, reason.Errorf(reason.ShuttingDown, "the gateway is stopping")
+	}
+	p.calls.Add(1)
+	return p.calls.Done, nil
+}
+
+// Run lets calls in until ctx ends, then waits for those under way. Calls that
+// no client holds any more are cancelled when drain is over.
+func (p *Pipeline) Run(ctx context.Context, drain time.Duration) error {
+	<-ctx.Done()
+	p.mu.Lock()
+	p.closing = true
+	p.mu.Unlock()
+	late := time.AfterFunc(drain, p.keyed.cancelAll)
+	defer late.Stop()
+	p.calls.Wait()
+	return nil
+}

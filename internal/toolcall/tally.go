@@ -1,0 +1,132 @@
+package toolcall
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"palyra/internal/access"
+	"palyra/internal/reason"
+	"palyra/internal/tool"
+)
+
+// mostRuns bounds how many runs are remembered; one that was forgotten is
+// counted again from the journal.
+const mostRuns = 10_000
+
+// tallies counts what each run did.
+type tallies struct {
+	ledger Ledger
+	mu     sync.Mutex
+	runs   map[runKey]*tally
+}
+
+// runKey keeps the runs of different principals apart, whatever they call
+// them.
+type runKey struct {
+	principal access.Principal
+	run       string
+}
+
+type tally struct {
+	facts tool.SessionFacts
+	// alone is true for a run of one call, which needs no memory.
+	alone bool
+}
+
+// counted is a call that is counted in its run.
+type counted struct {
+	owner *tallies
+	key   runKey
+	// facts are as of the beginning of the call, which they include.
+	facts tool.SessionFacts
+}
+
+func newTallies(l Ledger) *tallies {
+	return &tallies{ledger: l, runs: make(map[runKey]*tally)}
+}
+
+// begin counts a proposal in.
+func (t *tallies) begin(ctx context.Context, p tool.Proposal) (*counted, error) {
+	key := runKey{p.Caller.Principal, p.Run}
+	alone := p.Run == p.ID
+	for {
+		if err := t.load(ctx, key, alone); err != nil {
+			return nil, err
+		}
+		if c := t.count(key, alone); c != nil {
+			return c, nil
+		}
+	}
+}
+
+// count counts one call in its run; nil means that the run was forgotten since
+// it was loaded.
+func (t *tallies) count(key runKey, alone bool) *counted {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	run := t.runs[key]
+	if run == nil {
+		if !alone {
+			return nil
+		}
+		run = &tally{alone: true}
+		t.runs[key] = run
+	}
+	run.facts.CallsInRun++
+	run.facts.InFlight++
+	facts := run.facts
+	facts.ToolsUsed = slices.Clone(facts.ToolsUsed)
+	facts.SecretsRead = slices.Clone(facts.SecretsRead)
+	return &counted{owner: t, key: key, facts: facts}
+}
+
+// load counts an unknown run from the journal.
+func (t *tallies) load(ctx context.Context, key runKey, alone bool) error {
+	t.mu.Lock()
+	_, known := t.runs[key]
+	t.mu.Unlock()
+	if known || alone {
+		return nil
+	}
+	facts, err := t.ledger.RunFacts(ctx, key.principal, key.run)
+	if err != nil {
+		return reason.Errorf(reason.JournalUnavailable, "counting the calls of the run: %w", err)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, known := t.runs[key]; known {
+		return nil
+	}
+	t.makeRoom()
+	t.runs[key] = &tally{facts: facts}
+	return nil
+}
+
+// makeRoom forgets an idle run when there are too many.
+func (t *tallies) makeRoom() {
+	if len(t.runs) < mostRuns {
+		return
+	}
+	for key, run := range t.runs {
+		if run.facts.InFlight == 0 {
+			delete(t.runs, key)
+			return
+		}
+	}
+}
+
+// end counts the call out and remembers which tool it used.
+func (c *counted) end(d tool.Descriptor) {
+	c.owner.mu.Lock()
+	defer c.owner.mu.Unlock()
+	run := c.owner.runs[c.key]
+	run.facts.InFlight--
+	run.facts.Tainted = run.facts.Tainted || d.OpenWorld
+	if i, used := slices.BinarySearch(run.facts.ToolsUsed, d.Name); !used {
+		run.facts.ToolsUsed = slices.Insert(run.facts.ToolsUsed, i, d.Name)
+	}
+	if run.alone && run.facts.InFlight == 0 {
+		delete(c.owner.runs, c.key)
+	}
+}
