@@ -1,0 +1,42 @@
+// Command palyrad is the daemon: the gateway between a model and the machine.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"palyra/internal/daemon"
+	"palyra/internal/reason"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := daemon.Command(os.Stdout, os.Stderr).ExecuteContext(ctx)
+	stop()
+	if err != nil {
+		explain(os.Stderr, err)
+		os.Exit(exitCode(err))
+	}
+}
+
+// explain prints what happened and the operator's next step.
+func explain(w io.Writer, err error) {
+	_, _ = fmt.Fprintf(w, "palyrad: %v\n", err)
+	var known *reason.Error
+	if errors.As(err, &known) && known.NextStep() != "" {
+		_, _ = fmt.Fprintf(w, "next: %s\n", known.NextStep())
+	}
+}
+
+func exitCode(err error) int {
+	var known *reason.Error
+	if errors.As(err, &known) {
+		return reason.Lookup(known.Code).Exit
+	}
+	return reason.ExitFailure
+}

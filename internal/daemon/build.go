@@ -1,0 +1,276 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/approval"
+	"palyra/internal/attest"
+	"palyra/internal/builtin"
+	"palyra/internal/canonical"
+	"palyra/internal/config"
+	"palyra/internal/dispatch"
+	"palyra/internal/event"
+	"palyra/internal/identity"
+	"palyra/internal/identity/ca"
+	"palyra/internal/journal"
+	"palyra/internal/policy"
+	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/bubblewrap"
+	"palyra/internal/sqlite"
+	"palyra/internal/toolcall"
+	"palyra/internal/version"
+	"palyra/internal/workspace"
+)
+
+// gateway is the daemon with its parts.
+type gateway struct {
+	cfg       *config.Config
+	log       *slog.Logger
+	startedAt time.Time
+
+	parts      *parts
+	authority  *ca.Authority
+	db         *sqlite.DB
+	journal    *journal.Log
+	registry   *access.Registry
+	identity   *identity.Service
+	notary     *attest.Notary
+	workspaces *workspace.Set
+	runner     *bubblewrap.Runner
+	sandbox    sandbox.Status
+	policies   *policies
+	engine     *policy.Engine
+	desk       *approval.Desk
+	router     *dispatch.Router
+	pipeline   *toolcall.Pipeline
+	auditor    *auditor
+	metrics    *metrics
+}
+
+// parts closes what was opened, in reverse order.
+type parts struct{ closers []func(context.Context) error }
+
+func (p *parts) add(fn func(context.Context) error) { p.closers = append(p.closers, fn) }
+
+func (p *parts) close(ctx context.Context) error {
+	var errs []error
+	for i := len(p.closers) - 1; i >= 0; i-- {
+		errs = append(errs, p.closers[i](ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// build makes the parts in the order in which they need each other. What was
+// opened is closed again when a later part fails.
+func build(ctx context.Context, o Options) (_ *gateway, err error) {
+	g := &gateway{cfg: o.Config, log: o.Log, startedAt: time.Now().UTC(), parts: &parts{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, g.parts.close(context.WithoutCancel(ctx)))
+		}
+	}()
+	for _, step := range []struct {
+		name string
+		do   func(context.Context) error
+	}{
+		{"state directory", g.openState},
+		{"keys", g.openKeys},
+		{"store", g.openStore},
+		{"members", g.openMembers},
+		{"sandbox", g.openSandbox},
+		{"policy", g.openPolicy},
+		{"approvals", g.openDesk},
+		{"pipeline", g.openPipeline},
+	} {
+		if err := step.do(ctx); err != nil {
+			return nil, fmt.Errorf("starting: %s: %w", step.name, err)
+		}
+	}
+	return g, nil
+}
+
+func (g *gateway) openState(context.Context) error {
+	lock, err := lockState(g.cfg.StateDir)
+	if err != nil {
+		return err
+	}
+	g.parts.add(func(context.Context) error { return lock.release() })
+	return nil
+}
+
+func (g *gateway) openKeys(context.Context) error {
+	authority, created, err := ca.Open(filepath.Join(g.cfg.StateDir, "ca"), ca.Options{
+		TrustDomain: g.cfg.TrustDomain, ServerHosts: g.cfg.Listen.ServerNames,
+	})
+	if err != nil {
+		return err
+	}
+	if created {
+		g.log.Info("certificate authority created", slog.String("trust_domain", authority.TrustDomain()))
+	}
+	g.authority = authority
+	return nil
+}
+
+func (g *gateway) openStore(ctx context.Context) error {
+	key, err := journal.ParseKey(g.authority.JournalSigner())
+	if err != nil {
+		return err
+	}
+	origin, known, err := checkpointKeys(g.authority)
+	if err != nil {
+		return err
+	}
+	g.db, err = sqlite.Open(ctx, storePath(g.cfg.StateDir), sqlite.Options{Origin: origin, Verifiers: known})
+	if err != nil {
+		return err
+	}
+	g.parts.add(g.db.Close)
+	g.journal, err = journal.New(g.db, journal.Options{Key: key, PastKeys: g.authority.JournalVerifiers()[1:], Logger: g.log})
+	if err != nil {
+		return err
+	}
+	return g.record(ctx, event.Opened, struct {
+		Version string `json:"version"`
+	}{version.Get().Version})
+}
+
+func (g *gateway) openMembers(ctx context.Context) error {
+	var err error
+	g.registry, g.identity, err = openIdentity(ctx, g.db, g.authority, g.cfg.Roles)
+	if err != nil {
+		return err
+	}
+	notary := g.authority.Notary()
+	cfg := attest.NotaryConfig{Signer: notary.Signer, Chain: notary.Chain, Gateway: g.authority.TrustDomain()}
+	for _, p := range g.authority.PastNotaries() {
+		cfg.Past = append(cfg.Past, attest.PastKey{Chain: p.Chain, RetiredAt: p.RetiredAt})
+	}
+	g.notary, err = attest.NewNotary(cfg)
+	return err
+}
+
+// openIdentity is shared with what works on a state directory whose daemon
+// does not run.
+func openIdentity(ctx context.Context, db *sqlite.DB, authority *ca.Authority, roles []access.Role) (*access.Registry, *identity.Service, error) {
+	registry, err := access.NewRegistry(ctx, db.Identity(), roles)
+	if err != nil {
+		return nil, nil, err
+	}
+	service, err := identity.New(ctx, identity.Config{Authority: authority, Store: db.Identity(), Registry: registry})
+	return registry, service, err
+}
+
+// openSandbox probes Tier C. A machine without it still serves the other
+// tools; process.run then says what is missing.
+func (g *gateway) openSandbox(ctx context.Context) error {
+	runner, err := bubblewrap.New(bubblewrap.Config{
+		Enabled: g.cfg.ProcessRunner.Enabled, UID: g.cfg.ProcessRunner.SandboxUID, GID: g.cfg.ProcessRunner.SandboxUID,
+	})
+	if err != nil {
+		return err
+	}
+	g.runner = runner
+	g.parts.add(func(context.Context) error { return runner.Close() })
+	if err := runner.Sweep(ctx); err != nil {
+		g.log.Warn("sweeping what an earlier run left", slog.String("error", err.Error()))
+	}
+	g.sandbox = runner.Probe(ctx)
+	if g.cfg.ProcessRunner.Enabled && !g.sandbox.Available {
+		g.log.Warn("process.run is unavailable", slog.String("problem", g.sandbox.Problem), slog.String("remedy", g.sandbox.Remedy))
+	}
+	return nil
+}
+
+func (g *gateway) openPolicy(ctx context.Context) error {
+	declared := make([]workspace.Declaration, len(g.cfg.Workspaces))
+	for i, w := range g.cfg.Workspaces {
+		declared[i] = workspace.Declaration{Name: w.Name, Path: w.Path, ReadOnly: w.ReadOnly}
+	}
+	var err error
+	if g.workspaces, err = workspace.NewSet(declared, g.cfg.StateDir); err != nil {
+		return err
+	}
+	tools, err := g.tools()
+	if err != nil {
+		return err
+	}
+	g.engine = &policy.Engine{}
+	g.router, err = dispatch.New(dispatch.Config{
+		Tools: tools, Timeout: g.cfg.ExecutionTimeout(),
+		Snapshot: func() string { return g.engine.Current().SnapshotDigest() },
+	})
+	if err != nil {
+		return err
+	}
+	g.policies = newPolicies(g)
+	return g.policies.load(ctx)
+}
+
+func (g *gateway) tools() ([]dispatch.Tool, error) {
+	cfg, err := builtinConfig(g.cfg, g.workspaces, g.runner)
+	if err != nil {
+		return nil, err
+	}
+	list := builtin.New(cfg)
+	tools := make([]dispatch.Tool, len(list))
+	for i, t := range list {
+		tools[i] = t
+	}
+	return tools, nil
+}
+
+func (g *gateway) openDesk(ctx context.Context) error {
+	var err error
+	g.desk, err = approval.NewDesk(approval.Config{
+		Store: sqlite.NewApprovals(g.db), Judge: toolcall.Judge{Evaluator: g.engine}, Log: g.log,
+		Limits: approval.Limits{
+			Timeout:             g.cfg.Approvals.DefaultTimeout,
+			PendingPerRun:       g.cfg.Approvals.MaxPendingPerRun,
+			PendingPerPrincipal: g.cfg.Approvals.MaxPendingPerPrincipal,
+			CreatedPerMinute:    g.cfg.Approvals.MaxCreatedPerMinutePerRun,
+			Cooldown:            g.cfg.Approvals.Cooldown,
+		},
+	})
+	if err != nil {
+		return err
+	}
+	if _, frozen := g.desk.Frozen(ctx); frozen {
+		g.router.Freeze()
+		g.log.Warn("the gateway is frozen; `palyra thaw` lets calls run again")
+	}
+	return g.desk.MarkRunsGone(ctx)
+}
+
+func (g *gateway) openPipeline(ctx context.Context) error {
+	calls := sqlite.NewCalls(g.db)
+	closed, err := toolcall.CloseAmbiguous(ctx, calls)
+	if err != nil {
+		return err
+	}
+	if closed > 0 {
+		g.log.Warn("calls were interrupted by the last stop; their outcome is unknown", slog.Int("calls", closed))
+	}
+	g.auditor = newAuditor(g.journal, g.log)
+	g.metrics = newMetrics(g)
+	g.pipeline, err = toolcall.New(toolcall.Config{
+		Evaluator: g.engine, Approver: g.desk, Dispatcher: g.router, Notary: g.notary, Ledger: calls,
+		MaxCallsPerRun: g.cfg.MaxCallsPerRun,
+	})
+	return err
+}
+
+// draftOf makes an event draft with a canonical payload.
+func draftOf(code event.Code, actor, subject string, payload any) (event.Draft, error) {
+	text, err := canonical.Marshal(payload)
+	if err != nil {
+		return event.Draft{}, err
+	}
+	return event.Draft{Code: code, Actor: actor, Subject: subject, Payload: text}, nil
+}

@@ -1,0 +1,189 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"palyra/internal/access"
+	"palyra/internal/config"
+	"palyra/internal/reason"
+	"palyra/internal/version"
+)
+
+// Command is the command line of palyrad: without a subcommand it runs the
+// daemon. Logs go to stderr.
+func Command(stdout, stderr io.Writer) *cobra.Command {
+	s := &settings{flags: make(map[string]*string)}
+	root := &cobra.Command{
+		Use:           "palyrad",
+		Short:         "The gateway between a model and the machine",
+		Long:          "palyrad decides every tool call with Cedar policy, asks a human where policy says so, runs the call in a sandbox, and leaves a signed record.\n\nWithout a configuration file it runs with safe defaults.",
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := s.load()
+			if err != nil {
+				return err
+			}
+			return runUntilSignal(cmd.Context(), cfg, logger(cfg, stderr))
+		},
+	}
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	s.register(root)
+	root.AddCommand(operatorCommand(s), versionCommand())
+	return root
+}
+
+func runUntilSignal(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
+	hangups := make(chan os.Signal, 1)
+	if reloadSignal != nil {
+		signal.Notify(hangups, reloadSignal)
+		defer signal.Stop(hangups)
+	}
+	reload := make(chan struct{})
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-hangups:
+				select {
+				case reload <- struct{}{}:
+				case <-ctx.Done():
+				}
+			}
+		}
+	}()
+	return Run(ctx, Options{Config: cfg, Log: log, Reload: reload})
+}
+
+// settings are the flags that override the configuration.
+type settings struct {
+	path       string
+	flags      map[string]*string
+	workspaces []string
+	changed    func(name string) bool
+}
+
+// register adds a flag for every key that has one value.
+func (s *settings) register(root *cobra.Command) {
+	flags := root.PersistentFlags()
+	flags.StringVar(&s.path, "config", "", "configuration file (default: palyra.toml in the usual places)")
+	flags.StringArrayVar(&s.workspaces, "workspace", nil, "declare a workspace, `NAME=DIR`; may be repeated")
+	for _, key := range config.Keys() {
+		s.flags[key] = flags.String(config.FlagName(key), "", "set "+key)
+		if strings.HasPrefix(key, "client.") {
+			_ = flags.MarkHidden(config.FlagName(key))
+		}
+	}
+	s.changed = func(name string) bool { return flags.Changed(name) }
+}
+
+func (s *settings) load() (*config.Config, error) {
+	given := make(map[string]string)
+	for key, value := range s.flags {
+		if s.changed(config.FlagName(key)) {
+			given[key] = *value
+		}
+	}
+	cfg, _, err := config.Load(config.LoadOptions{Path: s.path, Env: os.Getenv, Flags: given})
+	if err != nil {
+		return nil, reason.Errorf(reason.ConfigInvalid, "%w", err)
+	}
+	for _, text := range s.workspaces {
+		name, dir, ok := strings.Cut(text, "=")
+		if !ok {
+			return nil, reason.Errorf(reason.ConfigInvalid, "--workspace %q: want NAME=DIR", text)
+		}
+		cfg.Workspaces = append(cfg.Workspaces, config.Workspace{Name: name, Path: dir})
+	}
+	return cfg, nil
+}
+
+func logger(cfg *config.Config, w io.Writer) *slog.Logger {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(cfg.Log.Level)); err != nil {
+		level = slog.LevelInfo
+	}
+	opts := &slog.HandlerOptions{Level: level}
+	if cfg.Log.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, opts))
+	}
+	return slog.New(slog.NewTextHandler(w, opts))
+}
+
+func operatorCommand(s *settings) *cobra.Command {
+	operator := &cobra.Command{Use: "operator", Short: "Add people and agents on this host"}
+	var roles []string
+	var owner, out string
+	add := &cobra.Command{
+		Use:   "add NAME --role ROLE",
+		Short: "Add a member and write a credential bundle for it",
+		Long:  "Add a member and write a credential bundle for it: a directory with ca.pem, cert.pem, key.pem and endpoint, which palyra, curl and grpcurl can use. Hand it over on a channel that you trust; it is the person.\n\nWith --owner the member is an agent that acts for that user.",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return addOperator(cmd, s, args[0], roles, owner, out)
+		},
+	}
+	add.Flags().StringSliceVar(&roles, "role", nil, "owner, admin, operator, auditor, developer, agent, or a declared role; may be repeated")
+	add.Flags().StringVar(&owner, "owner", "", "make an agent that acts for this `USER`")
+	add.Flags().StringVar(&out, "out", "", "directory of the bundle (default: ./NAME.palyra)")
+	operator.AddCommand(add)
+	return operator
+}
+
+func addOperator(cmd *cobra.Command, s *settings, name string, roles []string, owner, out string) error {
+	cfg, err := s.load()
+	if err != nil {
+		return err
+	}
+	n := NewOperator{Name: name, Dir: out}
+	if n.Dir == "" {
+		n.Dir = name + ".palyra"
+	}
+	if owner != "" {
+		n.Owner = access.User(strings.TrimPrefix(owner, "user:"))
+		if len(roles) == 0 {
+			roles = []string{string(access.RoleAgent)}
+		}
+	}
+	if len(roles) == 0 {
+		return reason.Errorf(reason.InvalidInput, "a member needs a role").
+			WithRemedy("Add --role operator, or another of: owner, admin, operator, auditor, developer.")
+	}
+	for _, text := range roles {
+		role, err := access.ParseRole(text)
+		if err != nil {
+			return reason.Errorf(reason.InvalidInput, "%w", err)
+		}
+		n.Roles = append(n.Roles, role)
+	}
+	device, err := AddOperator(cmd.Context(), cfg, n)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", n.Dir)
+	cmd.PrintErrf("added %s:%s with device %s\nnext: palyra --credentials %s status\n", n.kind(), name, device, n.Dir)
+	return err
+}
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), version.Get().Version)
+			return err
+		},
+	}
+}

@@ -1,0 +1,108 @@
+// Package daemon builds palyrad from its rooms and runs it. It is the only
+// package that knows all of them, and the only one that names executors.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"palyra/internal/config"
+	"palyra/internal/event"
+	"palyra/internal/journal"
+)
+
+// drainTime is how long calls may go on after the order to stop.
+const drainTime = 10 * time.Second
+
+// Options say what to run.
+type Options struct {
+	Config *config.Config
+	Log    *slog.Logger
+	// Ready is told once, when the listeners are open; it may be nil.
+	Ready func(Addresses)
+	// Reload orders a reload of the policy directory, as SIGHUP does; it may
+	// be nil.
+	Reload <-chan struct{}
+}
+
+// Addresses are where the daemon listens, as host:port.
+type Addresses struct {
+	API     string
+	Metrics string
+	// Credentials is the directory of the local operator's bundle.
+	Credentials string
+}
+
+// Run starts the daemon and returns when ctx ends and everything has stopped,
+// or when something that it cannot do without fails.
+func Run(ctx context.Context, o Options) error {
+	g, err := build(ctx, o)
+	if err != nil {
+		return err
+	}
+	runErr := g.run(ctx, o)
+	return errors.Join(runErr, g.close(runErr))
+}
+
+// run runs the parts. On the order to stop, the desk ends first: calls that
+// wait for a human are let go and their approvals stay pending for the next
+// start. Calls that run may finish within drainTime and reach their
+// attestation. The journal's upkeep ends last.
+func (g *gateway) run(ctx context.Context, o Options) error {
+	base, stopBase := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopBase()
+	upkeep, upkeepCtx := errgroup.WithContext(base)
+	upkeep.Go(func() error { return g.journal.Run(upkeepCtx) })
+	upkeep.Go(func() error { return g.auditor.run(upkeepCtx) })
+	upkeep.Go(func() error { return g.metrics.follow(upkeepCtx, g.journal) })
+
+	front, frontCtx := errgroup.WithContext(ctx)
+	// A part of the upkeep that fails stops the front as well.
+	front.Go(func() error {
+		select {
+		case <-upkeepCtx.Done():
+			return errors.New("a part that the gateway cannot do without has stopped")
+		case <-frontCtx.Done():
+			return nil
+		}
+	})
+	front.Go(func() error { return g.desk.Run(frontCtx) })
+	front.Go(func() error { return g.pipeline.Run(frontCtx, drainTime) })
+	front.Go(func() error { return g.policies.watch(frontCtx, o.Reload) })
+	front.Go(func() error { return g.keepIdentity(frontCtx) })
+	front.Go(func() error { return g.serve(frontCtx, o.Ready) })
+
+	frontErr := front.Wait()
+	stopBase()
+	return errors.Join(frontErr, upkeep.Wait())
+}
+
+// close ends the journal in order and releases the state directory.
+func (g *gateway) close(cause error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+	defer cancel()
+	var errs []error
+	if cause == nil {
+		if err := g.record(ctx, event.Closed, struct{}{}); err != nil {
+			errs = append(errs, fmt.Errorf("journaling the stop: %w", err))
+		} else if _, err := g.journal.Checkpoint(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("signing the last checkpoint: %w", err))
+		}
+	}
+	return errors.Join(append(errs, g.parts.close(ctx))...)
+}
+
+// record journals an event that the daemon itself causes.
+func (g *gateway) record(ctx context.Context, code event.Code, payload any) error {
+	draft, err := draftOf(code, journal.Daemon, "", payload)
+	if err != nil {
+		return err
+	}
+	_, err = g.journal.Append(ctx, draft)
+	return err
+}

@@ -1,0 +1,256 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"palyra/internal/access"
+	"palyra/internal/event"
+	"palyra/internal/journal"
+	"palyra/internal/policy"
+	"palyra/internal/reason"
+	"palyra/internal/rpc"
+	"palyra/internal/sqlite"
+)
+
+// maxPolicyFile is the largest policy file in bytes.
+const maxPolicyFile = 1 << 20
+
+// policies loads policy sets and puts them in force.
+type policies struct {
+	g *gateway
+	// changed is told when members changed.
+	changed chan struct{}
+
+	mu       sync.Mutex
+	sources  []policy.Source
+	loadedAt time.Time
+}
+
+var _ rpc.Policies = (*policies)(nil)
+
+func newPolicies(g *gateway) *policies {
+	p := &policies{g: g, changed: make(chan struct{}, 1)}
+	g.registry.Subscribe(func() {
+		select {
+		case p.changed <- struct{}{}:
+		default:
+		}
+	})
+	return p
+}
+
+// load loads the set for the first time; nothing starts without one.
+func (p *policies) load(ctx context.Context) error {
+	_, err := p.apply(ctx, journal.Daemon)
+	return err
+}
+
+// Reload reads the directory again for an operator.
+func (p *policies) Reload(ctx context.Context, by access.Caller) (rpc.Reloaded, error) {
+	return p.apply(ctx, by.Principal.String())
+}
+
+type policyLoaded struct {
+	Version        string `json:"policy_version"`
+	SnapshotDigest string `json:"snapshot_digest"`
+	WasVersion     string `json:"was_version,omitempty"`
+	Policies       int    `json:"policies"`
+	Warnings       int    `json:"warnings"`
+}
+
+type policyRejected struct {
+	Findings []policy.Finding `json:"findings"`
+	Message  string           `json:"message"`
+}
+
+// apply builds a set from the files, the members and the settings as they are
+// now, keeps it, and puts it in force. A set that does not load changes
+// nothing, and the journal says so.
+func (p *policies) apply(ctx context.Context, actor string) (rpc.Reloaded, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	sources, err := readPolicies(p.g.cfg.Policy.Dir)
+	if err != nil {
+		return rpc.Reloaded{}, p.reject(ctx, actor, err)
+	}
+	set, err := policy.Load(p.g.policyConfig(sources))
+	if err != nil {
+		return rpc.Reloaded{}, p.reject(ctx, actor, err)
+	}
+	running := p.g.engine.Current()
+	result := rpc.Reloaded{Version: set.Version(), SnapshotDigest: set.SnapshotDigest(), Warnings: set.Findings()}
+	if running != nil && running.SnapshotDigest() == set.SnapshotDigest() {
+		return result, nil
+	}
+	result.Changed = true
+	payload := policyLoaded{
+		Version: set.Version(), SnapshotDigest: set.SnapshotDigest(), Policies: len(set.Policies()), Warnings: len(set.Findings()),
+	}
+	if running != nil {
+		payload.WasVersion = running.Version()
+	}
+	if err := p.keep(ctx, actor, set, sources, payload); err != nil {
+		return rpc.Reloaded{}, err
+	}
+	p.g.engine.Swap(set)
+	p.sources, p.loadedAt = append(policy.Defaults(), sources...), time.Now().UTC()
+	p.g.log.Info("policy in force", slog.String("version", set.Version()), slog.String("snapshot", set.SnapshotDigest()))
+	for _, w := range set.Findings() {
+		p.g.log.Warn("policy warning", slog.String("finding", w.Message), slog.String("file", w.File), slog.Int("line", w.Line))
+	}
+	return result, nil
+}
+
+// keep makes the set durable before it is in force, so that every decision's
+// snapshot digest leads to its content.
+func (p *policies) keep(ctx context.Context, actor string, set *policy.Set, sources []policy.Source, payload policyLoaded) error {
+	text, err := json.Marshal(sources)
+	if err != nil {
+		return fmt.Errorf("encoding the policies: %w", err)
+	}
+	draft, err := draftOf(event.PolicyLoaded, actor, "", payload)
+	if err != nil {
+		return err
+	}
+	return p.g.db.PutPolicySet(context.WithoutCancel(ctx), sqlite.PolicySet{
+		Version: set.Version(), Sources: text, SnapshotDigest: set.SnapshotDigest(), Snapshot: set.SnapshotJSON(),
+	}, draft)
+}
+
+func (p *policies) reject(ctx context.Context, actor string, cause error) error {
+	payload := policyRejected{Message: cause.Error(), Findings: []policy.Finding{}}
+	var load *policy.LoadError
+	if errors.As(cause, &load) {
+		payload.Findings = load.Findings
+	}
+	draft, err := draftOf(event.PolicyRejected, actor, "", payload)
+	if err == nil {
+		_, err = p.g.journal.Append(context.WithoutCancel(ctx), draft)
+	}
+	return errors.Join(cause, err)
+}
+
+// Check finds what is wrong with sources under the running schema.
+func (p *policies) Check(_ context.Context, sources []policy.Source) []policy.Finding {
+	return policy.Check(p.g.policyConfig(sources))
+}
+
+// Current returns the sources in force.
+func (p *policies) Current() ([]policy.Source, time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.sources), p.loadedAt
+}
+
+// watch reloads when the directory changes, when members change, and when it
+// is told to. Several changes at once are one reload.
+func (p *policies) watch(ctx context.Context, reload <-chan struct{}) error {
+	files, stop, err := watchDir(p.g.cfg.Policy.Dir)
+	if err != nil {
+		p.g.log.Warn("the policy directory is not watched; use `palyra policy reload`", slog.String("error", err.Error()))
+	}
+	defer stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.changed:
+		case <-reload:
+		case <-files:
+			if !settle(ctx, files) {
+				return nil
+			}
+		}
+		if _, err := p.apply(ctx, journal.Daemon); err != nil {
+			p.g.log.Error("policy did not load; the running set stays", slog.String("error", err.Error()))
+		}
+	}
+}
+
+// settle waits until the directory has been quiet for a moment: an editor
+// writes a file in several steps.
+func settle(ctx context.Context, files <-chan fsnotify.Event) bool {
+	const quiet = 100 * time.Millisecond
+	timer := time.NewTimer(quiet)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-files:
+			timer.Reset(quiet)
+		case <-timer.C:
+			return true
+		}
+	}
+}
+
+// watchDir returns the changes of a directory; none for "".
+func watchDir(dir string) (<-chan fsnotify.Event, func(), error) {
+	if dir == "" {
+		return nil, func() {}, nil
+	}
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, func() {}, fmt.Errorf("watching %s: %w", dir, err)
+	}
+	stop := func() { _ = w.Close() }
+	if err := w.Add(dir); err != nil {
+		stop()
+		return nil, func() {}, fmt.Errorf("watching %s: %w", dir, err)
+	}
+	return w.Events, stop, nil
+}
+
+// readPolicies reads the *.cedar files of a directory in the order of their
+// names.
+func readPolicies(dir string) ([]policy.Source, error) {
+	if dir == "" {
+		return nil, nil
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, reason.Errorf(reason.PolicyInvalid, "reading the policy directory: %w", err).
+			WithRemedy("Make the directory readable, or correct policy.dir.")
+	}
+	var sources []policy.Source
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), ".cedar") || strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		text, err := readPolicy(filepath.Join(dir, e.Name()))
+		if err != nil {
+			return nil, err
+		}
+		sources = append(sources, policy.Source{Name: e.Name(), Text: text})
+	}
+	return sources, nil
+}
+
+func readPolicy(path string) (string, error) {
+	info, err := os.Stat(path)
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxPolicyFile) {
+		err = &fs.PathError{Op: "read", Path: path, Err: errors.New("not a regular file of at most 1 MiB")}
+	}
+	if err != nil {
+		return "", reason.Errorf(reason.PolicyInvalid, "reading a policy file: %w", err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", reason.Errorf(reason.PolicyInvalid, "reading a policy file: %w", err)
+	}
+	return string(text), nil
+}

@@ -1,0 +1,89 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"palyra/internal/reason"
+)
+
+// storePath is the file of the embedded store.
+func storePath(stateDir string) string { return filepath.Join(stateDir, "palyra.db") }
+
+// operatorDir is the local operator's credential bundle.
+func operatorDir(stateDir string) string { return filepath.Join(stateDir, "operator") }
+
+// stateLock is the exclusive hold of one daemon on a state directory. The
+// kernel releases it when the process ends, however it ends.
+type stateLock struct{ file *os.File }
+
+// lockState makes the state directory, checks that nobody else may read it,
+// and takes the lock.
+func lockState(dir string) (*stateLock, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, reason.Errorf(reason.ConfigInvalid, "making the state directory: %w", err).
+			WithRemedy("Set state_dir to a directory that palyrad may make.")
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, fmt.Errorf("looking at the state directory: %w", err)
+	}
+	if err := privateMode(dir, info); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, "palyrad.lock")
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the lock: %w", err)
+	}
+	if err := lockFile(file); err != nil {
+		return nil, errors.Join(inUse(dir, file, err), file.Close())
+	}
+	if err := writePID(file); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return &stateLock{file: file}, nil
+}
+
+func writePID(file *os.File) error {
+	if err := file.Truncate(0); err != nil {
+		return fmt.Errorf("writing the lock: %w", err)
+	}
+	if _, err := file.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0); err != nil {
+		return fmt.Errorf("writing the lock: %w", err)
+	}
+	return nil
+}
+
+// errInUse marks a state directory that another daemon holds.
+var errInUse = errors.New("the state directory is in use")
+
+func inUse(dir string, file *os.File, cause error) error {
+	if !errors.Is(cause, errLocked) {
+		return fmt.Errorf("locking the state directory: %w", cause)
+	}
+	buf := make([]byte, 16)
+	n, err := file.ReadAt(buf, 0)
+	who := "another palyrad"
+	if pid := strings.TrimSpace(string(buf[:n])); pid != "" && (err == nil || n > 0) {
+		who += " (process " + pid + ")"
+	}
+	return reason.Errorf(reason.ConfigInvalid, "%s uses %s: %w", who, dir, errInUse).
+		WithRemedy("Stop it first, or give this one another state_dir.")
+}
+
+func (l *stateLock) release() error { return l.file.Close() }
+
+// privateMode refuses a directory that others may enter.
+func privateMode(dir string, info fs.FileInfo) error {
+	if !checksModes || info.Mode().Perm()&0o077 == 0 {
+		return nil
+	}
+	return reason.Errorf(reason.ConfigInvalid, "%s has mode %04o, others may read it", dir, info.Mode().Perm()).
+		WithRemedy("Run `chmod 700 %s`.", dir)
+}

@@ -1,0 +1,173 @@
+package rpc
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"connectrpc.com/connect"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/access"
+	"palyra/internal/approval"
+	"palyra/internal/reason"
+)
+
+type approvals struct{ desk *approval.Desk }
+
+// ListApprovals returns one page, newest first.
+func (a *approvals) ListApprovals(ctx context.Context, req *palyrav1.ListApprovalsRequest) (*palyrav1.ListApprovalsResponse, error) {
+	principal, err := principalOf(req.GetPrincipal())
+	if err != nil {
+		return nil, err
+	}
+	records, next, err := a.desk.List(ctx, approval.Filter{
+		States: statesOf(req.GetStates()), SubjectTypes: subjectTypesOf(req.GetSubjectTypes()), Principal: principal,
+		Since: timeOf(req.GetSince()), Until: timeOf(req.GetUntil()),
+		PageSize: int(req.GetPageSize()), PageToken: req.GetPageToken(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	res := &palyrav1.ListApprovalsResponse{NextPageToken: next}
+	for _, r := range records {
+		res.Approvals = append(res.Approvals, approvalMessage(r))
+	}
+	return res, nil
+}
+
+// GetApproval returns one approval.
+func (a *approvals) GetApproval(ctx context.Context, req *palyrav1.GetApprovalRequest) (*palyrav1.GetApprovalResponse, error) {
+	r, err := a.desk.Get(ctx, req.GetApprovalId())
+	if err != nil {
+		return nil, err
+	}
+	return &palyrav1.GetApprovalResponse{Approval: approvalMessage(r)}, nil
+}
+
+// WatchApprovals streams changes. Without a cursor it begins with the open
+// approvals; the cursor is the revision of the record that it came with.
+func (a *approvals) WatchApprovals(ctx context.Context, req *palyrav1.WatchApprovalsRequest, stream *connect.ServerStream[palyrav1.WatchApprovalsResponse]) error {
+	var after int64
+	if cursor := req.GetCursor(); cursor != "" {
+		var err error
+		if after, err = strconv.ParseInt(cursor, 10, 64); err != nil || after < 1 {
+			return reason.Errorf(reason.InvalidInput, "cursor %q was not made by this service", cursor)
+		}
+	}
+	// An empty message opens the stream, so that a watcher of a quiet desk
+	// knows that it is connected.
+	if err := stream.Send(&palyrav1.WatchApprovalsResponse{Cursor: req.GetCursor()}); err != nil {
+		return err
+	}
+	return a.desk.Watch(ctx, after, func(r approval.Record) error {
+		return stream.Send(&palyrav1.WatchApprovalsResponse{
+			Approval: approvalMessage(r), Cursor: strconv.FormatInt(r.Revision, 10),
+		})
+	})
+}
+
+// DecideApproval casts the caller's vote.
+func (a *approvals) DecideApproval(ctx context.Context, req *palyrav1.DecideApprovalRequest) (*palyrav1.DecideApprovalResponse, error) {
+	if req.GetShownDigest() == "" {
+		return nil, reason.Errorf(reason.InvalidInput, "shown_digest is required: it pins the call that the person was shown").
+			WithRemedy("Take call_digest from GetApproval and send it back.")
+	}
+	if !req.GetAllow() && req.GetReason() == "" {
+		return nil, reason.Errorf(reason.InvalidInput, "a denial needs a reason")
+	}
+	caller := callerOf(ctx)
+	if s := req.GetSurface(); s != "" {
+		caller.Surface = access.Surface(s)
+	}
+	r, err := a.desk.Decide(ctx, caller, req.GetApprovalId(), approval.Ballot{
+		Allow: req.GetAllow(), Scope: scopeOf(req.GetScope()), TTL: req.GetTtl().AsDuration(), Match: matchOf(req.GetMatch()),
+		Reason: req.GetReason(), ShownDigest: req.GetShownDigest(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &palyrav1.DecideApprovalResponse{Approval: approvalMessage(r)}, nil
+}
+
+// ExportApprovals streams all matching approvals with a trailer.
+func (a *approvals) ExportApprovals(ctx context.Context, req *palyrav1.ExportApprovalsRequest, stream *connect.ServerStream[palyrav1.ExportApprovalsResponse]) error {
+	write := func(text string) error {
+		return stream.Send(&palyrav1.ExportApprovalsResponse{Data: []byte(text)})
+	}
+	form := ndjson
+	if req.GetFormat() == palyrav1.ExportFormat_EXPORT_FORMAT_JSON {
+		form = document
+	}
+	if err := write(form.open); err != nil {
+		return err
+	}
+	between := ""
+	trailer, err := a.desk.Export(ctx, approval.Filter{
+		States: statesOf(req.GetStates()), Since: timeOf(req.GetSince()), Until: timeOf(req.GetUntil()),
+	}, func(r approval.Record) error {
+		line, err := r.Line()
+		if err != nil {
+			return err
+		}
+		text := between + string(line)
+		between = form.between
+		return write(text)
+	})
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(trailer)
+	if err != nil {
+		return fmt.Errorf("encoding the trailer: %w", err)
+	}
+	return write(form.trailer + string(text) + form.end)
+}
+
+// exportForm is the text around the records of an export.
+type exportForm struct{ open, between, trailer, end string }
+
+var (
+	ndjson   = exportForm{trailer: `{"trailer":`, end: "}\n"}
+	document = exportForm{open: `{"approvals":[`, between: ",", trailer: `],"trailer":`, end: "}\n"}
+)
+
+// ListGrants returns one page, newest first.
+func (a *approvals) ListGrants(ctx context.Context, req *palyrav1.ListGrantsRequest) (*palyrav1.ListGrantsResponse, error) {
+	principal, err := principalOf(req.GetPrincipal())
+	if err != nil {
+		return nil, err
+	}
+	grants, next, err := a.desk.ListGrants(ctx, approval.GrantFilter{
+		Principal: principal, Open: !req.GetIncludeEnded(), PageSize: int(req.GetPageSize()), PageToken: req.GetPageToken(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	res := &palyrav1.ListGrantsResponse{NextPageToken: next}
+	for _, g := range grants {
+		res.Grants = append(res.Grants, grantMessage(g))
+	}
+	return res, nil
+}
+
+// RevokeGrant ends a grant at once.
+func (a *approvals) RevokeGrant(ctx context.Context, req *palyrav1.RevokeGrantRequest) (*palyrav1.RevokeGrantResponse, error) {
+	g, err := a.desk.RevokeGrant(ctx, callerOf(ctx), req.GetGrantId(), req.GetReason())
+	if err != nil {
+		return nil, err
+	}
+	return &palyrav1.RevokeGrantResponse{Grant: grantMessage(g)}, nil
+}
+
+func principalOf(text string) (access.Principal, error) {
+	if text == "" {
+		return access.Principal{}, nil
+	}
+	p, err := access.ParsePrincipal(text)
+	if err != nil {
+		return p, reason.Errorf(reason.InvalidInput, "%w", err)
+	}
+	return p, nil
+}

@@ -1,0 +1,174 @@
+package rpc
+
+import (
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/approval"
+)
+
+// enumName is the wire name of an enum value for a word of the domain:
+// "pending" of prefix APPROVAL_STATE is APPROVAL_STATE_PENDING.
+func enumName(prefix, word string) string { return prefix + "_" + strings.ToUpper(word) }
+
+// word is the reverse of enumName; the unspecified value is "".
+func word(prefix, name string) string {
+	w := strings.ToLower(strings.TrimPrefix(name, prefix+"_"))
+	if w == "unspecified" {
+		return ""
+	}
+	return w
+}
+
+const (
+	statePrefix   = "APPROVAL_STATE"
+	subjectPrefix = "APPROVAL_SUBJECT_TYPE"
+	scopePrefix   = "APPROVAL_SCOPE"
+	matchPrefix   = "GRANT_MATCH"
+)
+
+func stateMessage(s approval.State) palyrav1.ApprovalState {
+	return palyrav1.ApprovalState(palyrav1.ApprovalState_value[enumName(statePrefix, string(s))])
+}
+
+func scopeMessage(s approval.Scope) palyrav1.ApprovalScope {
+	return palyrav1.ApprovalScope(palyrav1.ApprovalScope_value[enumName(scopePrefix, string(s))])
+}
+
+func matchMessage(m approval.Match) palyrav1.GrantMatch {
+	return palyrav1.GrantMatch(palyrav1.GrantMatch_value[enumName(matchPrefix, string(m))])
+}
+
+func subjectMessage(s approval.SubjectType) palyrav1.ApprovalSubjectType {
+	return palyrav1.ApprovalSubjectType(palyrav1.ApprovalSubjectType_value[enumName(subjectPrefix, string(s))])
+}
+
+func scopeOf(s palyrav1.ApprovalScope) approval.Scope {
+	return approval.Scope(word(scopePrefix, s.String()))
+}
+
+func matchOf(m palyrav1.GrantMatch) approval.Match {
+	return approval.Match(word(matchPrefix, m.String()))
+}
+
+func statesOf(list []palyrav1.ApprovalState) []approval.State {
+	var out []approval.State
+	for _, s := range list {
+		if w := word(statePrefix, s.String()); w != "" {
+			out = append(out, approval.State(w))
+		}
+	}
+	return out
+}
+
+func subjectTypesOf(list []palyrav1.ApprovalSubjectType) []approval.SubjectType {
+	var out []approval.SubjectType
+	for _, s := range list {
+		if w := word(subjectPrefix, s.String()); w != "" {
+			out = append(out, approval.SubjectType(w))
+		}
+	}
+	return out
+}
+
+func answerState(a approval.Answer) palyrav1.ApprovalState {
+	switch a.Kind() {
+	case approval.ByApproval, approval.ByGrant:
+		return palyrav1.ApprovalState_APPROVAL_STATE_ALLOWED
+	case approval.ByDenial:
+		return palyrav1.ApprovalState_APPROVAL_STATE_DENIED
+	case approval.ByExpiry:
+		return palyrav1.ApprovalState_APPROVAL_STATE_EXPIRED
+	case approval.ByCancel:
+		return palyrav1.ApprovalState_APPROVAL_STATE_CANCELLED
+	default:
+		return palyrav1.ApprovalState_APPROVAL_STATE_UNSPECIFIED
+	}
+}
+
+// timeOf is the zero time for an absent timestamp.
+func timeOf(t *timestamppb.Timestamp) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.AsTime()
+}
+
+// timeMessage is absent for the zero time.
+func timeMessage(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+func approvalMessage(r approval.Record) *palyrav1.Approval {
+	m := &palyrav1.Approval{
+		ApprovalId: r.ID, ProposalId: r.ProposalID, CallDigest: r.CallDigest, SnapshotDigest: r.SnapshotDigest,
+		SubjectType: subjectMessage(r.SubjectType), SubjectId: r.SubjectID, Prompt: promptMessage(r),
+		RequestedBy: r.RequestedBy.String(), OnBehalfOf: r.OnBehalfOf.String(), Session: r.Session, Run: r.Run,
+		Device: r.Device, Channel: r.Channel, CreatedAt: timeMessage(r.CreatedAt), ExpiresAt: timeMessage(r.ExpiresAt),
+		AnsweredAt: timeMessage(r.AnsweredAt), State: stateMessage(r.State), Version: r.Version, GrantId: r.GrantID,
+		Severity: r.Severity, Missing: r.Missing, RunGone: r.RunGone,
+	}
+	for _, v := range r.Votes {
+		m.Votes = append(m.Votes, voteMessage(v))
+	}
+	return m
+}
+
+func promptMessage(r approval.Record) *palyrav1.ApprovalPrompt {
+	p := r.Prompt
+	m := &palyrav1.ApprovalPrompt{
+		Title: p.Title, Severity: p.Severity, Summary: p.Summary, ArgumentsJson: p.Arguments, Tool: r.Binding.Tool,
+		Executable: p.Runs.Executable.Path, ExecutableDigest: p.Runs.Executable.SHA256, Cwd: p.Runs.Cwd, Argv: p.Runs.Argv,
+		SandboxTier: p.Runs.Tier, Egress: p.Runs.Egress, Secrets: p.Runs.Secrets, Diff: p.Diff, Notes: p.Notes,
+	}
+	for _, o := range p.Runs.Operands {
+		m.Operands = append(m.Operands, o.Path+" "+o.SHA256)
+	}
+	for _, c := range p.Why {
+		m.Why = append(m.Why, &palyrav1.ApprovalWhy{PolicyId: c.PolicyID, File: c.Location, Reason: c.Reason})
+	}
+	for _, d := range p.Differs {
+		m.DiffersFromLast = append(m.DiffersFromLast, &palyrav1.ApprovalDifference{Field: d.Field, Was: d.Was, Is: d.Is})
+	}
+	for _, o := range p.Scopes {
+		m.Scopes = append(m.Scopes, &palyrav1.ApprovalScopeOffer{
+			Scope: scopeMessage(o.Scope), Match: matchMessage(o.Match), Covers: o.Matcher,
+		})
+	}
+	for _, pointer := range p.Redacted {
+		m.Notes = append(m.Notes, "redacted: "+pointer)
+	}
+	return m
+}
+
+func voteMessage(v approval.Vote) *palyrav1.ApprovalVote {
+	roles := make([]string, len(v.Roles))
+	for i, r := range v.Roles {
+		roles[i] = string(r)
+	}
+	return &palyrav1.ApprovalVote{
+		User: v.User.String(), Roles: roles, Device: v.Device, Surface: string(v.Surface), Paired: v.Paired, Present: v.Present,
+		Allow: v.Allow, Scope: scopeMessage(v.Scope), Ttl: durationpb.New(v.TTL), Match: matchMessage(v.Match),
+		Reason: v.Reason, ShownDigest: v.ShownDigest, At: timeMessage(v.At),
+	}
+}
+
+func grantMessage(g approval.Grant) *palyrav1.Grant {
+	m := &palyrav1.Grant{
+		GrantId: g.ID, ApprovalId: g.ApprovalID, Scope: scopeMessage(g.Scope), Match: matchMessage(g.Match),
+		Tool: g.Tool, Subject: g.Subject, CallDigest: g.CallDigest, Principal: g.Principal.String(), Session: g.Session,
+		CreatedAt: timeMessage(g.CreatedAt), ExpiresAt: timeMessage(g.ExpiresAt), RevokedAt: timeMessage(g.RevokedAt),
+		RevokedBy: g.RevokedBy, RevokeReason: g.RevokeReason, Uses: g.Uses, LastUsedAt: timeMessage(g.LastUsedAt),
+	}
+	for _, v := range g.MintedBy {
+		m.Approvers = append(m.Approvers, v.User.String())
+	}
+	return m
+}

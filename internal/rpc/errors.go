@@ -1,0 +1,125 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"palyra/internal/reason"
+)
+
+// ErrorDomain is the domain of the ErrorInfo that every error carries.
+const ErrorDomain = "palyra.dev"
+
+// codes is the one map from reasons to API codes; a test walks it.
+var codes = map[reason.Code]connect.Code{
+	reason.InvalidInput:       connect.CodeInvalidArgument,
+	reason.DuplicateKey:       connect.CodeInvalidArgument,
+	reason.NumberNotExact:     connect.CodeInvalidArgument,
+	reason.InvalidUTF8:        connect.CodeInvalidArgument,
+	reason.InputTooLarge:      connect.CodeInvalidArgument,
+	reason.InputTooDeep:       connect.CodeInvalidArgument,
+	reason.UnknownTool:        connect.CodeNotFound,
+	reason.UnknownWorkspace:   connect.CodeNotFound,
+	reason.WorkspaceScope:     connect.CodePermissionDenied,
+	reason.ProtectedPath:      connect.CodePermissionDenied,
+	reason.PatchConflict:      connect.CodeFailedPrecondition,
+	reason.FileNotFound:       connect.CodeNotFound,
+	reason.HostInvalid:        connect.CodeInvalidArgument,
+	reason.EgressDenied:       connect.CodePermissionDenied,
+	reason.FetchFailed:        connect.CodeUnavailable,
+	reason.ExecutableDenied:   connect.CodePermissionDenied,
+	reason.InlineCode:         connect.CodePermissionDenied,
+	reason.SandboxDisabled:    connect.CodeFailedPrecondition,
+	reason.SandboxUnavailable: connect.CodeFailedPrecondition,
+	reason.PlatformUnknown:    connect.CodeUnimplemented,
+	reason.SpawnFailed:        connect.CodeFailedPrecondition,
+	reason.TimedOut:           connect.CodeDeadlineExceeded,
+	reason.QuotaExceeded:      connect.CodeResourceExhausted,
+	reason.ToolFailed:         connect.CodeAborted,
+	reason.Cancelled:          connect.CodeCanceled,
+
+	reason.PolicyDenied:       connect.CodePermissionDenied,
+	reason.PolicyError:        connect.CodePermissionDenied,
+	reason.PolicyInvalid:      connect.CodeFailedPrecondition,
+	reason.ToolSuspended:      connect.CodeFailedPrecondition,
+	reason.BudgetExceeded:     connect.CodeResourceExhausted,
+	reason.GatewayFrozen:      connect.CodeFailedPrecondition,
+	reason.ShuttingDown:       connect.CodeUnavailable,
+	reason.PermitRefused:      connect.CodePermissionDenied,
+	reason.JournalUnavailable: connect.CodeUnavailable,
+	reason.AttestationFailed:  connect.CodeInternal,
+	reason.OutcomeUnknown:     connect.CodeAborted,
+
+	reason.ApprovalRequired:     connect.CodeFailedPrecondition,
+	reason.ApprovalDenied:       connect.CodePermissionDenied,
+	reason.ApprovalExpired:      connect.CodeDeadlineExceeded,
+	reason.ApprovalCancelled:    connect.CodeCanceled,
+	reason.ApprovalRevoked:      connect.CodePermissionDenied,
+	reason.ApprovalConflict:     connect.CodeAborted,
+	reason.ApprovalLimit:        connect.CodeResourceExhausted,
+	reason.ApprovalUnattainable: connect.CodePermissionDenied,
+	reason.BindingMismatch:      connect.CodeFailedPrecondition,
+	reason.DigestMismatch:       connect.CodeFailedPrecondition,
+
+	reason.Unauthenticated:     connect.CodeUnauthenticated,
+	reason.PermissionDenied:    connect.CodePermissionDenied,
+	reason.RateLimited:         connect.CodeResourceExhausted,
+	reason.NotFound:            connect.CodeNotFound,
+	reason.AlreadyExists:       connect.CodeAlreadyExists,
+	reason.IdempotencyMismatch: connect.CodeAlreadyExists,
+	reason.VerificationFailed:  connect.CodeDataLoss,
+	reason.ConfigInvalid:       connect.CodeFailedPrecondition,
+	reason.NotConnected:        connect.CodeUnavailable,
+	reason.Internal:            connect.CodeInternal,
+}
+
+// toConnect turns an error into what the client sees. What carries no reason
+// is internal: it is logged here and not shown.
+func toConnect(ctx context.Context, log *slog.Logger, procedure string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var ready *connect.Error
+	if errors.As(err, &ready) {
+		return ready
+	}
+	var known *reason.Error
+	switch {
+	case errors.As(err, &known):
+	case errors.Is(err, context.Canceled):
+		known = reason.Errorf(reason.Cancelled, "the caller left")
+	case errors.Is(err, context.DeadlineExceeded):
+		known = reason.Errorf(reason.TimedOut, "the caller's deadline passed")
+	default:
+		known = &reason.Error{Code: reason.Internal, Message: reason.Lookup(reason.Internal).Sentence}
+	}
+	if known.Code == reason.Internal {
+		log.ErrorContext(ctx, "internal error", slog.String("procedure", procedure), slog.String("error", err.Error()))
+		known = &reason.Error{Code: reason.Internal, Message: reason.Lookup(reason.Internal).Sentence}
+	}
+	return connectError(known)
+}
+
+func connectError(known *reason.Error) *connect.Error {
+	code, ok := codes[known.Code]
+	if !ok {
+		code = connect.CodeInternal
+	}
+	out := connect.NewError(code, errors.New(known.Message))
+	metadata := map[string]string{"remedy": known.NextStep()}
+	for name, value := range known.Fields {
+		metadata[name] = value
+	}
+	addDetail(out, &errdetails.ErrorInfo{Reason: string(known.Code), Domain: ErrorDomain, Metadata: metadata})
+	if after, err := time.ParseDuration(known.Fields[retryAfterField]); err == nil {
+		addDetail(out, &errdetails.RetryInfo{RetryDelay: durationpb.New(after)})
+		out.Meta().Set("Retry-After", retryAfterHeader(after))
+	}
+	return out
+}

@@ -1,0 +1,206 @@
+package rpc
+
+import (
+	"context"
+	"crypto/x509"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"buf.build/go/protovalidate"
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	"palyra/internal/access"
+	"palyra/internal/policy"
+	"palyra/internal/ratelimit"
+	"palyra/internal/reason"
+)
+
+// Authenticator finds out who holds a verified client certificate.
+type Authenticator interface {
+	Authenticate(chain []*x509.Certificate) (access.Caller, error)
+}
+
+// Limiter spends one request of a class for a key.
+type Limiter interface {
+	Allow(class ratelimit.Class, keys ...string) (ok bool, retryAfter time.Duration)
+}
+
+// Auditor journals what the table wants journaled.
+type Auditor interface {
+	// Refused counts a refusal; refusals of one source and reason within a
+	// minute become one event.
+	Refused(ctx context.Context, source, procedure string, code reason.Code)
+	Exported(ctx context.Context, caller access.Caller, procedure string) error
+}
+
+type callerKey struct{}
+
+// identify keeps the caller of a request, found from its certificate, in its
+// context; the guard reads it there. A request without one goes on as nobody,
+// because a few methods are public.
+func identify(auth Authenticator, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		identified := peer{address: host(r.RemoteAddr)}
+		if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+			identified.caller, identified.err = auth.Authenticate(r.TLS.PeerCertificates)
+			identified.caller.Address, identified.caller.Surface = identified.address, access.SurfaceGRPC
+			identified.known = identified.err == nil
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, identified)))
+	})
+}
+
+type peer struct {
+	caller  access.Caller
+	known   bool
+	err     error
+	address string
+}
+
+func host(addr string) string {
+	if h, _, err := net.SplitHostPort(addr); err == nil {
+		return h
+	}
+	return addr
+}
+
+// callerOf returns the caller that the guard let in.
+func callerOf(ctx context.Context) access.Caller {
+	who, _ := ctx.Value(callerKey{}).(peer)
+	return who.caller
+}
+
+// guard is the interceptor in front of every method: credential, rate limit,
+// permission, field rules, in this order, from the one table.
+type guard struct {
+	engine    *policy.Engine
+	limiter   Limiter
+	audit     Auditor
+	validator protovalidate.Validator
+	log       *slog.Logger
+}
+
+var _ connect.Interceptor = (*guard)(nil)
+
+// WrapUnary guards a method with one request and one response.
+func (g *guard) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+		procedure := req.Spec().Procedure
+		if req.Spec().IsClient {
+			return next(ctx, req)
+		}
+		if err := g.admit(ctx, procedure); err != nil {
+			return nil, toConnect(ctx, g.log, procedure, err)
+		}
+		if err := g.validate(req.Any()); err != nil {
+			return nil, toConnect(ctx, g.log, procedure, err)
+		}
+		res, err := next(ctx, req)
+		return res, toConnect(ctx, g.log, procedure, err)
+	}
+}
+
+// WrapStreamingClient leaves clients alone.
+func (g *guard) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+// WrapStreamingHandler guards a streaming method; every message received is
+// checked.
+func (g *guard) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		procedure := conn.Spec().Procedure
+		if err := g.admit(ctx, procedure); err != nil {
+			return toConnect(ctx, g.log, procedure, err)
+		}
+		return toConnect(ctx, g.log, procedure, next(ctx, &checkedConn{StreamingHandlerConn: conn, guard: g}))
+	}
+}
+
+type checkedConn struct {
+	connect.StreamingHandlerConn
+	guard *guard
+}
+
+// Receive checks the field rules of what it received.
+func (c *checkedConn) Receive(message any) error {
+	if err := c.StreamingHandlerConn.Receive(message); err != nil {
+		return err
+	}
+	if err := c.guard.validate(message); err != nil {
+		return toConnect(context.Background(), c.guard.log, c.Spec().Procedure, err)
+	}
+	return nil
+}
+
+// admit lets a caller through to a method, or says why not.
+func (g *guard) admit(ctx context.Context, procedure string) error {
+	who, _ := ctx.Value(callerKey{}).(peer)
+	method, ok := Methods[procedure]
+	if !ok {
+		g.log.ErrorContext(ctx, "method without a row in the access table", slog.String("procedure", procedure))
+		return g.refuse(ctx, who, procedure, reason.Errorf(reason.PermissionDenied, "the method is not in the access table"))
+	}
+	if err := g.spend(who, method); err != nil {
+		return g.refuse(ctx, who, procedure, err)
+	}
+	if method.Public {
+		return nil
+	}
+	if !who.known {
+		return g.refuse(ctx, who, procedure, unauthenticated(who.err))
+	}
+	request := policy.AccessRequest{Caller: who.caller, Permission: method.Permission}
+	if err := g.engine.Current().Permit(request); err != nil {
+		return g.refuse(ctx, who, procedure, err)
+	}
+	if method.Audit == AuditExport {
+		return g.audit.Exported(ctx, who.caller, procedure)
+	}
+	return nil
+}
+
+// spend takes from the caller's bucket; callers without a credential share
+// one per address.
+func (g *guard) spend(who peer, m Method) error {
+	key := who.address
+	if who.known {
+		key = who.caller.Principal.String()
+	}
+	ok, after := g.limiter.Allow(m.Limit, key)
+	if ok {
+		return nil
+	}
+	return reason.Errorf(reason.RateLimited, "too many %s requests; try again in %s", m.Limit, after.Round(time.Millisecond)).
+		WithField(retryAfterField, after.String())
+}
+
+func (g *guard) refuse(ctx context.Context, who peer, procedure string, err error) error {
+	source := who.address
+	if who.known {
+		source = who.caller.Principal.String()
+	}
+	g.audit.Refused(ctx, source, procedure, reason.Of(err))
+	return err
+}
+
+func unauthenticated(cause error) error {
+	if cause != nil && reason.Of(cause) != reason.Internal {
+		return cause
+	}
+	return reason.Errorf(reason.Unauthenticated, "a client certificate is required")
+}
+
+func (g *guard) validate(message any) error {
+	m, ok := message.(proto.Message)
+	if !ok {
+		return nil
+	}
+	if err := g.validator.Validate(m); err != nil {
+		return reason.Errorf(reason.InvalidInput, "%s", err.Error())
+	}
+	return nil
+}

@@ -1,0 +1,170 @@
+package rpc
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/journal"
+	"palyra/internal/reason"
+)
+
+// Evidence is what the gateway keeps beside the events.
+type Evidence interface {
+	// Snapshot returns the content behind a policy snapshot digest.
+	Snapshot(ctx context.Context, digest string) ([]byte, error)
+	// Attestation finds one by its own id or by its proposal's.
+	Attestation(ctx context.Context, id string) (Attestation, error)
+	// Attestations lists one page, newest first.
+	Attestations(ctx context.Context, size int, token string) (list []Attestation, next string, err error)
+	// KeySet is what an offline verifier needs, as JSON.
+	KeySet() (json.RawMessage, error)
+}
+
+const defaultEvents = 100
+
+type journalService struct {
+	log      *journal.Log
+	evidence Evidence
+}
+
+// ListEvents returns one page, oldest first.
+func (j *journalService) ListEvents(ctx context.Context, req *palyrav1.ListEventsRequest) (*palyrav1.ListEventsResponse, error) {
+	f := filterOf(req.GetFilter())
+	f.After, f.Limit = req.GetAfter(), int(req.GetPageSize())
+	if f.Limit == 0 {
+		f.Limit = defaultEvents
+	}
+	page, err := j.log.List(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	res := &palyrav1.ListEventsResponse{}
+	for _, e := range page {
+		res.Events = append(res.Events, eventMessage(e))
+	}
+	if len(page) == f.Limit {
+		res.NextAfter = page[len(page)-1].Seq
+	}
+	return res, nil
+}
+
+func filterOf(f *palyrav1.EventFilter) journal.Filter {
+	return journal.Filter{
+		Code: f.GetCode(), Session: f.GetSession(), Run: f.GetRun(), Subject: f.GetSubject(), Actor: f.GetActor(),
+		Since: timeOf(f.GetSince()), Until: timeOf(f.GetUntil()),
+	}
+}
+
+// TailEvents streams events as they become durable.
+func (j *journalService) TailEvents(ctx context.Context, req *palyrav1.TailEventsRequest, stream *connect.ServerStream[palyrav1.TailEventsResponse]) error {
+	after := req.GetAfter()
+	if after < 0 {
+		after = j.log.Head().Seq
+	}
+	wanted := filterOf(req.GetFilter())
+	return j.log.Follow(ctx, after, func(e journal.Event) error {
+		if !selects(wanted, e) {
+			return nil
+		}
+		return stream.Send(&palyrav1.TailEventsResponse{Event: eventMessage(e)})
+	})
+}
+
+// selects applies a filter to an event that was not read through it.
+func selects(f journal.Filter, e journal.Event) bool {
+	return strings.HasPrefix(string(e.Code), f.Code) &&
+		(f.Session == "" || f.Session == e.Session) && (f.Run == "" || f.Run == e.Run) &&
+		(f.Subject == "" || f.Subject == e.Subject) && (f.Actor == "" || f.Actor == e.Actor) &&
+		(f.Since.IsZero() || !e.At.Before(f.Since)) && (f.Until.IsZero() || e.At.Before(f.Until))
+}
+
+// GetEvent returns one event.
+func (j *journalService) GetEvent(ctx context.Context, req *palyrav1.GetEventRequest) (*palyrav1.GetEventResponse, error) {
+	e, err := j.log.Get(ctx, req.GetSeq())
+	if err != nil {
+		return nil, err
+	}
+	return &palyrav1.GetEventResponse{Event: eventMessage(e)}, nil
+}
+
+// GetCheckpoint returns the last checkpoint, or signs a fresh one.
+func (j *journalService) GetCheckpoint(ctx context.Context, req *palyrav1.GetCheckpointRequest) (*palyrav1.GetCheckpointResponse, error) {
+	get := j.log.Latest
+	if req.GetFresh() {
+		get = j.log.Checkpoint
+	}
+	cp, err := get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if cp.Size == 0 {
+		return nil, reason.Errorf(reason.NotFound, "there is no checkpoint yet").WithRemedy("Ask for a fresh one.")
+	}
+	return &palyrav1.GetCheckpointResponse{Note: cp.Note, TreeSize: cp.Size, VerifierKey: j.log.Keys()[0]}, nil
+}
+
+// ProveEvent proves an event, and optionally that the checkpoint extends an
+// older tree.
+func (j *journalService) ProveEvent(ctx context.Context, req *palyrav1.ProveEventRequest) (*palyrav1.ProveEventResponse, error) {
+	p, err := j.log.Prove(ctx, req.GetSeq())
+	if err != nil {
+		return nil, err
+	}
+	res := &palyrav1.ProveEventResponse{
+		Event: eventMessage(p.Event), Checkpoint: p.Checkpoint.Note, VerifierKey: j.log.Keys()[0],
+	}
+	for _, h := range p.Hashes {
+		res.Inclusion = append(res.Inclusion, hex.EncodeToString(h[:]))
+	}
+	if req.GetOldTreeSize() == 0 {
+		return res, nil
+	}
+	c, err := j.log.Consistency(ctx, req.GetOldTreeSize(), p.Checkpoint.Size)
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range c.Hashes {
+		res.Consistency = append(res.Consistency, hex.EncodeToString(h[:]))
+	}
+	return res, nil
+}
+
+// ExportJournal streams the export.
+func (j *journalService) ExportJournal(ctx context.Context, req *palyrav1.ExportJournalRequest, stream *connect.ServerStream[palyrav1.ExportJournalResponse]) error {
+	keys, err := j.evidence.KeySet()
+	if err != nil {
+		return err
+	}
+	return j.log.Export(ctx, exportWriter{stream}, req.GetAfter(), keys)
+}
+
+type exportWriter struct {
+	stream *connect.ServerStream[palyrav1.ExportJournalResponse]
+}
+
+// Write sends p in parts that fit into a message.
+func (w exportWriter) Write(p []byte) (int, error) {
+	sent := 0
+	for sent < len(p) {
+		part := p[sent:min(len(p), sent+resultPart)]
+		if err := w.stream.Send(&palyrav1.ExportJournalResponse{Data: part}); err != nil {
+			return sent, err
+		}
+		sent += len(part)
+	}
+	return sent, nil
+}
+
+func eventMessage(e journal.Event) *palyrav1.Event {
+	return &palyrav1.Event{
+		Seq: e.Seq, EventId: e.ID, At: timeMessage(e.At), Code: string(e.Code), Session: e.Session, Run: e.Run,
+		Actor: e.Actor, Subject: e.Subject, PayloadJson: e.Payload, Salt: e.Salt,
+		PayloadSha256: hex.EncodeToString(e.PayloadSHA256[:]), PrevHash: hex.EncodeToString(e.PrevHash[:]),
+		Hash: hex.EncodeToString(e.Hash[:]),
+	}
+}

@@ -1,0 +1,101 @@
+// Package rpc is the API: handlers for every service of palyra.v1, one table
+// of what each method needs (methods.go), one guard that applies it
+// (guard.go) and one map of errors (errors.go). One handler speaks Connect,
+// gRPC and gRPC-Web.
+package rpc
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+
+	"buf.build/go/protovalidate"
+	"connectrpc.com/connect"
+	"connectrpc.com/grpcreflect"
+
+	"palyra/gen/palyra/v1/palyrav1connect"
+	"palyra/internal/approval"
+	"palyra/internal/dispatch"
+	"palyra/internal/journal"
+	"palyra/internal/policy"
+	"palyra/internal/toolcall"
+)
+
+// MaxMessage is the largest request message in bytes.
+const MaxMessage = 4 << 20
+
+// Config is what the API stands on. Every field is required.
+type Config struct {
+	Auth     Authenticator
+	Limiter  Limiter
+	Audit    Auditor
+	Engine   *policy.Engine
+	Pipeline *toolcall.Pipeline
+	Router   *dispatch.Router
+	Desk     *approval.Desk
+	Journal  *journal.Log
+	Evidence Evidence
+	Policies Policies
+	Members  Members
+	Gateway  Gateway
+	Log      *slog.Logger
+}
+
+// New returns the handler of the whole API. When stopping ends, streams that
+// only watch end too, so that they do not hold up a shutdown.
+func New(stopping context.Context, cfg Config) (http.Handler, error) {
+	validator, err := protovalidate.New()
+	if err != nil {
+		return nil, fmt.Errorf("building the field rules: %w", err)
+	}
+	g := &guard{engine: cfg.Engine, limiter: cfg.Limiter, audit: cfg.Audit, validator: validator, log: cfg.Log}
+	opts := []connect.HandlerOption{connect.WithInterceptors(g), connect.WithReadMaxBytes(MaxMessage)}
+	mux := http.NewServeMux()
+	mux.Handle(palyrav1connect.NewGatewayServiceHandler(&gateway{cfg.Pipeline, cfg.Router, cfg.Engine, cfg.Desk}, opts...))
+	mux.Handle(palyrav1connect.NewApprovalsServiceHandler(&approvals{cfg.Desk}, opts...))
+	mux.Handle(palyrav1connect.NewPolicyServiceHandler(&policies{cfg.Policies, cfg.Evidence, cfg.Engine}, opts...))
+	mux.Handle(palyrav1connect.NewJournalServiceHandler(&journalService{cfg.Journal, cfg.Evidence}, opts...))
+	mux.Handle(palyrav1connect.NewAttestationServiceHandler(&attestations{cfg.Evidence}, opts...))
+	mux.Handle(palyrav1connect.NewStatusServiceHandler(&status{cfg.Gateway}, opts...))
+	mux.Handle(palyrav1connect.NewAccessServiceHandler(&members{cfg.Members, cfg.Engine}, opts...))
+	mux.Handle(palyrav1connect.NewIdentityServiceHandler(&devices{cfg.Members}, opts...))
+	mux.Handle(healthCheckProcedure, newHealthHandler(cfg.Gateway, opts...))
+	reflector := grpcreflect.NewStaticReflector(Services...)
+	mux.Handle(grpcreflect.NewHandlerV1(reflector, opts...))
+	mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector, opts...))
+	return identify(cfg.Auth, endWatches(stopping, mux)), nil
+}
+
+// Services names every service that the API offers, for reflection.
+var Services = []string{
+	palyrav1connect.GatewayServiceName,
+	palyrav1connect.ApprovalsServiceName,
+	palyrav1connect.PolicyServiceName,
+	palyrav1connect.JournalServiceName,
+	palyrav1connect.AttestationServiceName,
+	palyrav1connect.StatusServiceName,
+	palyrav1connect.AccessServiceName,
+	palyrav1connect.IdentityServiceName,
+	"grpc.health.v1.Health",
+}
+
+// watches are the streams that have no end of their own.
+var watches = map[string]bool{
+	palyrav1connect.ApprovalsServiceWatchApprovalsProcedure: true,
+	palyrav1connect.JournalServiceTailEventsProcedure:       true,
+}
+
+// endWatches ends the streams that watch when stopping ends.
+func endWatches(stopping context.Context, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !watches[r.URL.Path] {
+			next.ServeHTTP(w, r)
+			return
+		}
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(stopping, cancel)()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
