@@ -1,0 +1,276 @@
+package cli
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/attest"
+	"palyra/internal/reason"
+)
+
+var attestationListing = listing{
+	kind:    "Attestation",
+	columns: []string{"ID", "AT", "TOOL", "OUTCOME", "SEQ"},
+	wide:    []string{"PROPOSAL", "CALL DIGEST"},
+	empty:   "no attestations",
+}
+
+func (a *app) attestCommand() *cobra.Command {
+	var limit int
+	list := &cobra.Command{Use: "list", Short: "List attestations, newest first", Args: args(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.listAttestations(cmd.Context(), limit) }}
+	list.Flags().IntVar(&limit, "limit", 50, "at most so many; 0 means all")
+	keys := &cobra.Command{Use: "keys", Short: "Show the key set that verifies attestations; -o json writes the file for --keys", Args: args(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.showKeys(cmd.Context()) }}
+	return newGroup("attest", "Show and verify the signed statements of what ran", list, a.attestShow(), a.attestVerify(), keys)
+}
+
+func (a *app) listAttestations(ctx context.Context, limit int) error {
+	g, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	var records []record
+	req := &palyrav1.ListAttestationsRequest{}
+	for {
+		req.PageSize = pageSize(limit - len(records))
+		reply, err := g.attestations.ListAttestations(ctx, req)
+		if err != nil {
+			return err
+		}
+		for _, v := range reply.GetAttestations() {
+			records = append(records, record{
+				name: v.GetAttestationId(), body: protoObject(v),
+				cells: []string{v.GetAttestationId(), clock(v.GetAt()), v.GetTool(), v.GetOutcome(), fmt.Sprint(v.GetJournalSeq())},
+				wide:  []string{v.GetProposalId(), v.GetCallDigest()},
+			})
+		}
+		if req.PageToken = reply.GetNextPageToken(); req.PageToken == "" || limit > 0 && len(records) >= limit {
+			return a.printList(attestationListing, records)
+		}
+	}
+}
+
+func (a *app) attestShow() *cobra.Command {
+	var envelope bool
+	c := &cobra.Command{Use: "show ID", Short: "Show one attestation, by its id or its proposal's", Args: args(1, 1),
+		ValidArgsFunction: a.completeAttestations,
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return a.showAttestation(cmd.Context(), given[0], envelope)
+		}}
+	c.Flags().BoolVar(&envelope, "envelope", false, "write the DSSE envelope alone, byte for byte")
+	return c
+}
+
+func (a *app) showAttestation(ctx context.Context, id string, envelope bool) error {
+	g, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	v, err := g.attestations.GetAttestation(ctx, &palyrav1.GetAttestationRequest{Id: id})
+	if err != nil {
+		return err
+	}
+	if envelope {
+		return a.writeRaw(v.GetEnvelopeJson())
+	}
+	set, err := a.gatewayKeys(ctx, g)
+	if err != nil {
+		return err
+	}
+	got, verifyErr := attest.Verify(v.GetEnvelopeJson(), set)
+	body := append(protoObject(v), member{"verified", verifyErr == nil}, member{"ca_root", set.Fingerprint()})
+	if verifyErr != nil {
+		if err := a.printOne("Attestation", record{name: v.GetAttestationId(), body: body}, func(p *page) {
+			p.field("attestation", v.GetAttestationId())
+			p.field("verified", "no")
+		}); err != nil {
+			return err
+		}
+		return verifyErr
+	}
+	statement, err := marshal(got.Statement)
+	if err != nil {
+		return err
+	}
+	body = append(body, member{"statement", json.RawMessage(statement)})
+	return a.printOne("Attestation", record{name: v.GetAttestationId(), body: body}, func(p *page) {
+		attestationPage(p, got, set)
+		p.field("journal", fmt.Sprintf("event %d", v.GetJournalSeq()))
+		p.json("statement", statement)
+	})
+}
+
+// gatewayKeys asks for the key set and holds its root against the credential
+// bundle.
+func (a *app) gatewayKeys(ctx context.Context, g *gateway) (attest.KeySet, error) {
+	reply, err := g.attestations.GetKeySet(ctx, &palyrav1.GetKeySetRequest{})
+	if err != nil {
+		return attest.KeySet{}, err
+	}
+	set, err := attest.ParseKeySet(reply.GetKeySetJson())
+	if err != nil {
+		return set, err
+	}
+	if set.Fingerprint() != fingerprint(g.root) {
+		return set, reason.Errorf(reason.VerificationFailed, "the key set leads to another CA than your credential bundle").
+			WithField("key set", set.Fingerprint()).WithField("bundle", fingerprint(g.root))
+	}
+	return set, nil
+}
+
+func fingerprint(root *x509.Certificate) string {
+	sum := sha256.Sum256(root.Raw)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+func attestationPage(p *page, v attest.Verified, set attest.KeySet) {
+	x := v.Predicate
+	p.field("attestation", x.AttestationID)
+	p.field("verified", "yes, signed by "+v.KeyID)
+	p.field("gateway", x.Gateway)
+	p.field("CA root", set.Fingerprint())
+	p.field("tool", x.Invocation.Tool)
+	p.field("for", x.Invocation.Principal+onBehalf(x.Invocation.Principal, x.Invocation.OnBehalfOf))
+	p.field("proposal", x.Invocation.ProposalID)
+	p.field("approval", x.Invocation.ApprovalID)
+	p.field("grant", x.Invocation.GrantID)
+	p.field("outcome", x.Result.Outcome)
+	p.field("reason", x.Result.Reason)
+	if x.Result.ExitCode != nil {
+		p.field("exit code", fmt.Sprint(*x.Result.ExitCode))
+	}
+	p.field("executor", strings.TrimSpace(x.Executor.Name+" "+x.Executor.Backend))
+	p.field("enforcement", x.SandboxEnforcement)
+	p.list("downgrade", x.Enforcement.Downgrades)
+	p.field("attested", x.Times.AttestedAt.UTC().Format(time.RFC3339))
+	p.field("call digest", x.Invocation.CallDigest)
+	p.field("result", "sha256:"+x.ExecutionSHA256)
+}
+
+func onBehalf(principal, owner string) string {
+	if owner == "" || owner == principal {
+		return ""
+	}
+	return " on behalf of " + owner
+}
+
+func (a *app) attestVerify() *cobra.Command {
+	var keys, result string
+	c := &cobra.Command{Use: "verify FILE", Short: "Verify an attestation; with --keys no gateway is needed", Args: args(1, 1),
+		Long: "Verify an attestation: a DSSE envelope, or what `palyra attest show -o json`\nwrote (- for stdin). Without --keys the gateway is asked for its key set, which\nmust lead to the CA of your credential bundle. Exits 8 when it does not verify.",
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return a.verifyAttestation(cmd.Context(), given[0], keys, result)
+		}}
+	c.Flags().StringVar(&keys, "keys", "", "the key set to verify with (`palyra attest keys -o json`)")
+	c.Flags().StringVar(&result, "result", "", "a file with the result that it must cover, byte for byte")
+	return c
+}
+
+func (a *app) verifyAttestation(ctx context.Context, path, keys, result string) error {
+	envelope, err := a.readEnvelope(path)
+	if err != nil {
+		return err
+	}
+	set, trusted, err := a.keySet(ctx, keys)
+	if err != nil {
+		return err
+	}
+	v, err := attest.Verify(envelope, set)
+	if err != nil {
+		return err
+	}
+	if result != "" {
+		data, err := os.ReadFile(result)
+		if err != nil {
+			return usage("reading the result: %w", err)
+		}
+		if err := v.CheckResult(data); err != nil {
+			return err
+		}
+	}
+	body := object{
+		{"verified", true}, {"attestation_id", v.Predicate.AttestationID}, {"key_id", v.KeyID}, {"sha256", v.SHA256},
+		{"ca_root", set.Fingerprint()}, {"trusted", trusted}, {"result_verified", result != ""}, {"statement", v.Statement},
+	}
+	return a.printOne("AttestationVerification", record{name: v.Predicate.AttestationID, body: body}, func(p *page) {
+		attestationPage(p, v, set)
+		p.field("trusted", trusted)
+	})
+}
+
+// keySet is that of the file, or of the gateway; trusted says which.
+func (a *app) keySet(ctx context.Context, path string) (set attest.KeySet, trusted string, err error) {
+	if path != "" {
+		set, err = readKeySet(path)
+		return set, "the key set in " + path + "; compare its CA root over another channel", err
+	}
+	g, err := a.connect(ctx)
+	if err != nil {
+		return set, "", err
+	}
+	set, err = a.gatewayKeys(ctx, g)
+	return set, "the CA of your credential bundle", err
+}
+
+func readKeySet(path string) (attest.KeySet, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return attest.KeySet{}, usage("reading the key set: %w", err)
+	}
+	return attest.ParseKeySet(text)
+}
+
+// readEnvelope reads an envelope, or takes it out of the CLI's own document.
+func (a *app) readEnvelope(path string) ([]byte, error) {
+	text, err := a.readFile(path, attest.MaxEnvelope)
+	if err != nil {
+		return nil, usage("reading the attestation: %w", err)
+	}
+	var doc struct {
+		APIVersion string          `json:"apiVersion"`
+		Envelope   json.RawMessage `json:"envelope"`
+	}
+	if json.Unmarshal(text, &doc) == nil && doc.APIVersion == apiVersion && len(doc.Envelope) > 0 {
+		return doc.Envelope, nil
+	}
+	return text, nil
+}
+
+func (a *app) showKeys(ctx context.Context) error {
+	g, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	set, err := a.gatewayKeys(ctx, g)
+	if err != nil {
+		return err
+	}
+	if a.format() == formatJSON {
+		text, err := set.JSON()
+		if err != nil {
+			return err
+		}
+		return a.writeOut(string(visibleJSON(text)) + "\n")
+	}
+	var records []record
+	for _, k := range set.Keys {
+		body := object{{"key_id", k.KeyID}, {"algorithm", k.Algorithm}, {"not_before", k.NotBefore}, {"not_after", k.NotAfter}, {"retired", k.Retired}, {"ca_root", set.Fingerprint()}}
+		records = append(records, record{
+			name: k.KeyID, body: body,
+			cells: []string{k.KeyID, k.Algorithm, k.NotAfter.UTC().Format(time.RFC3339), yes(k.Retired)},
+		})
+	}
+	a.say("gateway %s, CA root %s", set.Gateway, set.Fingerprint())
+	return a.printList(listing{kind: "AttestationKey", columns: []string{"KEY", "ALGORITHM", "ENDS", "RETIRED"}, empty: "no keys"}, records)
+}

@@ -1,0 +1,249 @@
+package cli
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"connectrpc.com/connect"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/reason"
+)
+
+// callRun follows the events of one call.
+type callRun struct {
+	a    *app
+	g    *gateway
+	tool string
+	key  string
+
+	proposed *palyrav1.ToolProposed
+	// waiting is the approval that the call waits for, nil when it does not.
+	waiting  *palyrav1.Approval
+	question *question
+	decision *palyrav1.ToolDecision
+	// parts are the result's bytes so far; last is its last message.
+	parts    []byte
+	last     *palyrav1.ToolResult
+	attested *palyrav1.ToolAttestation
+	// shown is true when output was printed while the tool ran.
+	shown    outputPrinter
+	progress *time.Timer
+}
+
+// run sends the proposal and follows it to its end.
+func (c *callRun) run(ctx context.Context, req *palyrav1.CallToolRequest) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.g.calls.CallTool(ctx, req)
+	if err != nil {
+		return c.lost(ctx, err)
+	}
+	defer stream.Close()
+	defer c.closeQuestion()
+	defer c.stopProgress()
+	for stream.Receive() {
+		if err := c.event(ctx, stream.Msg()); err != nil {
+			return err
+		}
+	}
+	c.stopProgress()
+	c.closeQuestion()
+	if err := stream.Err(); err != nil && !c.complete() {
+		return c.lost(ctx, err)
+	}
+	return c.finish()
+}
+
+func (c *callRun) complete() bool { return c.last != nil && !c.last.GetMore() }
+
+func (c *callRun) event(ctx context.Context, msg *palyrav1.CallToolResponse) error {
+	if c.a.format() == formatNDJSON {
+		if err := c.a.printNDJSON(document("CallEvent", protoObject(msg))); err != nil {
+			return err
+		}
+	}
+	switch e := msg.GetEvent().(type) {
+	case *palyrav1.CallToolResponse_Proposed:
+		c.proposed = e.Proposed
+		if e.Proposed.GetReplayed() {
+			c.a.say("this idempotency key was used before; these are the events of that call")
+		}
+	case *palyrav1.CallToolResponse_ApprovalRequested:
+		c.asked(ctx, e.ApprovalRequested.GetApproval())
+	case *palyrav1.CallToolResponse_ApprovalResolved:
+		c.resolved(e.ApprovalResolved)
+	case *palyrav1.CallToolResponse_Decision:
+		c.decision = e.Decision
+		c.startProgress()
+	case *palyrav1.CallToolResponse_Output:
+		c.stopProgress()
+		return c.shown.chunk(c.a, e.Output)
+	case *palyrav1.CallToolResponse_Result:
+		c.stopProgress()
+		c.parts = append(c.parts, e.Result.GetResultJson()...)
+		c.last = e.Result
+	case *palyrav1.CallToolResponse_Attestation:
+		c.attested = e.Attestation
+	}
+	return nil
+}
+
+// asked shows the question to a person who may answer it, or says who can.
+func (c *callRun) asked(ctx context.Context, v *palyrav1.Approval) {
+	c.waiting = v
+	if c.a.interactive() && c.mayAnswer(ctx) {
+		c.a.showPrompt(v)
+		c.question = c.ask(ctx, v)
+		return
+	}
+	c.sayHowToAnswer(v)
+}
+
+func (c *callRun) mayAnswer(ctx context.Context) bool {
+	status, err := c.g.status.GetStatus(ctx, &palyrav1.GetStatusRequest{})
+	return err == nil && mayDecide(status.GetCaller())
+}
+
+func (c *callRun) sayHowToAnswer(v *palyrav1.Approval) {
+	a := c.a
+	a.say("waiting for approval %s (%s): %s", v.GetApprovalId(), a.relative(v.GetExpiresAt()), v.GetPrompt().GetTitle())
+	a.say("  see it:  palyra approvals show %s", v.GetApprovalId())
+	a.say("  allow:   palyra approvals decide %s --allow once --digest %s", v.GetApprovalId(), v.GetCallDigest())
+	a.say("  deny:    palyra approvals decide %s --deny --reason TEXT --digest %s", v.GetApprovalId(), v.GetCallDigest())
+}
+
+func (c *callRun) resolved(r *palyrav1.ApprovalResolved) {
+	c.waiting = nil
+	c.closeQuestion()
+	word := short(r.GetState())
+	if r.GetGrantId() != "" {
+		word += " by grant " + r.GetGrantId()
+	}
+	c.a.say("approval %s: %s", r.GetApprovalId(), word)
+}
+
+// lost explains an end of the stream before the result.
+func (c *callRun) lost(ctx context.Context, err error) error {
+	if ctx.Err() != nil && isCancelled(err) {
+		c.sayInterrupted()
+		return exitError{reason.Lookup(reason.Cancelled).Exit}
+	}
+	if c.proposed == nil || errorInfo(asRemote(err)) != nil {
+		return err
+	}
+	e := explain(nil, err)
+	return e.WithRemedy("The call %s may have run. Repeat it with --idempotency-key %s: that returns its result and never runs it twice.",
+		c.proposed.GetProposalId(), c.key)
+}
+
+func asRemote(err error) *connect.Error {
+	var remote *connect.Error
+	if errors.As(err, &remote) {
+		return remote
+	}
+	return connect.NewError(connect.CodeUnknown, err)
+}
+
+func (c *callRun) sayInterrupted() {
+	switch {
+	case c.waiting != nil:
+		c.a.say("\ninterrupted: this call waits for approval %s no longer, and did not run", c.waiting.GetApprovalId())
+	case c.decision.GetAllowed():
+		c.a.say("\ninterrupted: the call is being stopped; its end is in the journal (`palyra journal list --subject %s`)", c.proposed.GetProposalId())
+	default:
+		c.a.say("\ninterrupted: nothing ran")
+	}
+}
+
+// finish prints the result, or says why there is none, and chooses the exit
+// code.
+func (c *callRun) finish() error {
+	if c.decision != nil && !c.decision.GetAllowed() {
+		return c.denied()
+	}
+	if !c.complete() {
+		return reason.Errorf(reason.OutcomeUnknown, "the gateway ended the stream without a result").
+			WithRemedy("Repeat it with --idempotency-key %s: that returns its result and never runs it twice.", c.key)
+	}
+	sum := sha256.Sum256(c.parts)
+	if got := "sha256:" + hex.EncodeToString(sum[:]); c.last.GetExecutionDigest() != "" && got != c.last.GetExecutionDigest() {
+		return reason.Errorf(reason.VerificationFailed, "the result is not the one that the gateway recorded").
+			WithField("received", got).WithField("recorded", c.last.GetExecutionDigest())
+	}
+	if err := c.printResult(); err != nil {
+		return err
+	}
+	return c.verdict()
+}
+
+// denied prints why policy or a person said no.
+func (c *callRun) denied() error {
+	d := c.decision
+	e := &reason.Error{Code: reason.Code(d.GetReason()), Message: d.GetMessage(), Remedy: d.GetRemedy()}
+	if e.Message == "" {
+		e.Message = reason.Lookup(e.Code).Sentence
+	}
+	for _, line := range determiningLines(d.GetDetermining()) {
+		c.a.say("  %s", line)
+	}
+	if c.a.format() == formatName && c.proposed != nil {
+		if err := c.a.writeOut(visibleLine(c.proposed.GetProposalId()) + "\n"); err != nil {
+			return err
+		}
+	}
+	return e
+}
+
+func determiningLines(list []*palyrav1.Determining) []string {
+	var lines []string
+	for _, d := range list {
+		line := fmt.Sprintf("%s %s", d.GetEffect(), d.GetPolicyId())
+		if d.GetFile() != "" {
+			line += fmt.Sprintf(" (%s:%d)", d.GetFile(), d.GetLine())
+		}
+		if d.GetReason() != "" {
+			line += ": " + d.GetReason()
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// verdict is the exit code of a call that was dispatched. A program that
+// ended by itself is a success, whatever its exit code.
+func (c *callRun) verdict() error {
+	r := c.last
+	if r.GetOutcome() == "succeeded" || r.GetOutcome() == "failed" && hasExitCode(c.parts) {
+		return nil
+	}
+	e := &reason.Error{Code: reason.Code(r.GetReason()), Message: r.GetMessage(), Remedy: r.GetRemedy()}
+	if e.Code == "" {
+		e.Code = map[string]reason.Code{
+			"timed_out": reason.TimedOut, "cancelled": reason.Cancelled, "ambiguous": reason.OutcomeUnknown,
+		}[r.GetOutcome()]
+	}
+	if e.Code == "" {
+		e.Code = reason.ToolFailed
+	}
+	if e.Message == "" {
+		e.Message = reason.Lookup(e.Code).Sentence
+	}
+	return e
+}
+
+func (c *callRun) startProgress() {
+	if c.a.streams.ErrTerminal && c.decision.GetAllowed() {
+		c.progress = time.AfterFunc(patience, func() { c.a.say("running %s ...", c.tool) })
+	}
+}
+
+func (c *callRun) stopProgress() {
+	if c.progress != nil {
+		c.progress.Stop()
+	}
+}

@@ -1,0 +1,59 @@
+// Package cli is the command line of Palyra: what `palyra` does with its
+// arguments. It talks to palyrad over the API and to nothing else; what can be
+// verified without a daemon is verified here.
+//
+// The rules of its surface: data goes to stdout and messages to stderr; text
+// that came from the gateway is made visible before it is printed; nobody is
+// asked anything without a terminal; an error says what to do next and its
+// reason code chooses the exit code.
+package cli
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/term"
+)
+
+// Main runs one command with the standard streams of the process and returns
+// its exit code (`palyra help exit-codes`). An interrupt ends the command in
+// order; a second one kills the process.
+func Main(ctx context.Context, args []string) int {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	return Run(ctx, args, Streams{
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
+		InTerminal:  term.IsTerminal(int(os.Stdin.Fd())),
+		OutTerminal: term.IsTerminal(int(os.Stdout.Fd())),
+		ErrTerminal: term.IsTerminal(int(os.Stderr.Fd())),
+		Width:       width(os.Stdout, os.Stderr),
+		Getenv:      os.Getenv,
+	})
+}
+
+// Run runs one command and returns its exit code.
+func Run(ctx context.Context, args []string, streams Streams) int {
+	return newApp(streams).run(ctx, args)
+}
+
+func (a *app) run(ctx context.Context, args []string) int {
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	ran, err := root.ExecuteContextC(ctx)
+	return a.report(ctx, ran, err)
+}
+
+func width(files ...*os.File) int {
+	for _, f := range files {
+		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
+			return w
+		}
+	}
+	return 0
+}

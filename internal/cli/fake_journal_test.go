@@ -1,0 +1,251 @@
+package cli
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
+	"net/url"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/oklog/ulid/v2"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/attest"
+	"palyra/internal/canonical"
+	"palyra/internal/event"
+	"palyra/internal/journal"
+	"palyra/internal/reason"
+	"palyra/internal/sqlite"
+	"palyra/internal/tool"
+)
+
+// fakeJournal is a real journal with real attestations, on its own store.
+type fakeJournal struct {
+	log       *journal.Log
+	notary    *attest.Notary
+	envelopes map[string]attest.Envelope
+}
+
+const gatewayID = "gw-test"
+
+func newFakeJournal(t *testing.T, ca *authority, signer ed25519.PrivateKey) *fakeJournal {
+	t.Helper()
+	db, err := sqlite.Open(context.Background(), filepath.Join(t.TempDir(), "palyra.db"), sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	key, err := journal.NewKey(gatewayID, signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := journal.New(db, journal.Options{Key: key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &fakeJournal{log: log, notary: newNotary(t, ca), envelopes: map[string]attest.Envelope{}}
+}
+
+func newNotary(t *testing.T, ca *authority) *attest.Notary {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der := ca.sign(t, &x509.Certificate{
+		URIs:      []*url.URL{{Scheme: "spiffe", Host: "test", Path: "/notary/one"}},
+		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning},
+	}, public)
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	notary, err := attest.NewNotary(attest.NotaryConfig{Signer: private, Chain: []*x509.Certificate{leaf, ca.cert}, Gateway: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return notary
+}
+
+func newSigner(t *testing.T) ed25519.PrivateKey {
+	t.Helper()
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return private
+}
+
+// events appends n events that are no attestations.
+func (j *fakeJournal) events(t *testing.T, n int) {
+	t.Helper()
+	for range n {
+		if _, err := j.log.Append(context.Background(), event.Draft{Code: event.Proposed, Actor: "user:ada", Subject: ulid.Make().String(), Payload: json.RawMessage(`{}`)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// attested appends an attestation of a call and returns its id.
+func (j *fakeJournal) attested(t *testing.T, result string) string {
+	t.Helper()
+	digest := canonical.Digest([]byte("x"))
+	now := time.Now()
+	x := attest.Execution{
+		AttestationID: ulid.Make().String(), ProposalID: ulid.Make().String(), DecisionID: ulid.Make().String(),
+		Session: "default", Run: "r1", Principal: "agent:claude", OnBehalfOf: "user:ada", Tool: "echo",
+		ToolDefinitionDigest: digest, CallDigest: digest, ArgumentsDigest: digest, PolicyVersion: digest, SnapshotDigest: digest,
+		ProposedAt: now, DecidedAt: now,
+		Report: tool.Report{
+			Outcome: tool.Succeeded, Result: json.RawMessage(result), StartedAt: now, FinishedAt: now,
+			Executor:    tool.ExecutorInfo{Name: tool.Builtin, Version: "1", Tier: "builtin"},
+			Enforcement: tool.Enforcement{Level: "none"}, Egress: tool.Egress{Mode: "strict"},
+		},
+	}
+	envelope, err := j.notary.Sign(context.Background(), x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.envelopes[envelope.ID] = envelope
+	j.journalEnvelope(t, envelope.ID, x.ProposalID, envelope.JSON)
+	return envelope.ID
+}
+
+func (j *fakeJournal) journalEnvelope(t *testing.T, id, proposal string, envelope []byte) {
+	t.Helper()
+	payload, err := canonical.Marshal(map[string]any{"attestation_id": id, "proposal_id": proposal, "envelope": json.RawMessage(envelope)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := j.log.Append(context.Background(), event.Draft{Code: event.Attested, Actor: "service:palyrad", Subject: proposal, Payload: payload}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+type fakeJournalService struct{ f *fakeGateway }
+
+func (s fakeJournalService) ListEvents(ctx context.Context, req *palyrav1.ListEventsRequest) (*palyrav1.ListEventsResponse, error) {
+	size := int(req.GetPageSize())
+	if size == 0 || size > 2 {
+		size = 2 // small pages, so that paging is seen
+	}
+	page, err := s.f.journal.log.List(ctx, journal.Filter{Code: req.GetFilter().GetCode(), After: req.GetAfter(), Limit: size})
+	if err != nil {
+		return nil, err
+	}
+	out := &palyrav1.ListEventsResponse{}
+	for _, e := range page {
+		out.Events = append(out.Events, wireEvent(e))
+	}
+	if len(page) == size {
+		out.NextAfter = page[len(page)-1].Seq
+	}
+	return out, nil
+}
+
+func (s fakeJournalService) TailEvents(ctx context.Context, req *palyrav1.TailEventsRequest, stream *connect.ServerStream[palyrav1.TailEventsResponse]) error {
+	return s.f.journal.log.Follow(ctx, req.GetAfter(), func(e journal.Event) error {
+		return stream.Send(&palyrav1.TailEventsResponse{Event: wireEvent(e)})
+	})
+}
+
+func (s fakeJournalService) GetEvent(ctx context.Context, req *palyrav1.GetEventRequest) (*palyrav1.GetEventResponse, error) {
+	e, err := s.f.journal.log.Get(ctx, req.GetSeq())
+	if err != nil {
+		return nil, gatewayError(connect.CodeNotFound, reason.NotFound, err.Error(), nil)
+	}
+	return &palyrav1.GetEventResponse{Event: wireEvent(e)}, nil
+}
+
+func (s fakeJournalService) GetCheckpoint(ctx context.Context, _ *palyrav1.GetCheckpointRequest) (*palyrav1.GetCheckpointResponse, error) {
+	cp, err := s.f.journal.log.Checkpoint(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &palyrav1.GetCheckpointResponse{Note: cp.Note, TreeSize: cp.Size, VerifierKey: s.f.journal.log.Keys()[0]}, nil
+}
+
+func (s fakeJournalService) ProveEvent(ctx context.Context, req *palyrav1.ProveEventRequest) (*palyrav1.ProveEventResponse, error) {
+	p, err := s.f.journal.log.Prove(ctx, req.GetSeq())
+	if err != nil {
+		return nil, gatewayError(connect.CodeNotFound, reason.NotFound, err.Error(), nil)
+	}
+	out := &palyrav1.ProveEventResponse{Event: wireEvent(p.Event), Checkpoint: p.Checkpoint.Note, VerifierKey: s.f.journal.log.Keys()[0]}
+	for _, h := range p.Hashes {
+		out.Inclusion = append(out.Inclusion, hex.EncodeToString(h[:]))
+	}
+	c, err := s.f.journal.log.Consistency(ctx, req.GetOldTreeSize(), p.Checkpoint.Size)
+	if err != nil {
+		return nil, gatewayError(connect.CodeInvalidArgument, reason.InvalidInput, err.Error(), nil)
+	}
+	for _, h := range c.Hashes {
+		out.Consistency = append(out.Consistency, hex.EncodeToString(h[:]))
+	}
+	return out, nil
+}
+
+func (s fakeJournalService) ExportJournal(ctx context.Context, req *palyrav1.ExportJournalRequest, stream *connect.ServerStream[palyrav1.ExportJournalResponse]) error {
+	keys, err := s.f.journal.notary.KeySet().JSON()
+	if err != nil {
+		return err
+	}
+	return s.f.journal.log.Export(ctx, sendWriter{stream}, req.GetAfter(), keys)
+}
+
+type sendWriter struct {
+	stream *connect.ServerStream[palyrav1.ExportJournalResponse]
+}
+
+func (w sendWriter) Write(p []byte) (int, error) {
+	for sent := 0; sent < len(p); sent += 1000 {
+		if err := w.stream.Send(&palyrav1.ExportJournalResponse{Data: p[sent:min(len(p), sent+1000)]}); err != nil {
+			return sent, err
+		}
+	}
+	return len(p), nil
+}
+
+func wireEvent(e journal.Event) *palyrav1.Event {
+	return &palyrav1.Event{
+		Seq: e.Seq, EventId: e.ID, At: timestamppb.New(e.At), Code: string(e.Code), Session: e.Session, Run: e.Run,
+		Actor: e.Actor, Subject: e.Subject, PayloadJson: e.Payload, Salt: e.Salt,
+		PayloadSha256: hex.EncodeToString(e.PayloadSHA256[:]), PrevHash: hex.EncodeToString(e.PrevHash[:]), Hash: hex.EncodeToString(e.Hash[:]),
+	}
+}
+
+type fakeAttestations struct{ f *fakeGateway }
+
+func (s fakeAttestations) GetAttestation(_ context.Context, req *palyrav1.GetAttestationRequest) (*palyrav1.GetAttestationResponse, error) {
+	e, ok := s.f.journal.envelopes[req.GetId()]
+	if !ok {
+		return nil, gatewayError(connect.CodeNotFound, reason.NotFound, "there is no attestation "+req.GetId(), nil)
+	}
+	return &palyrav1.GetAttestationResponse{AttestationId: e.ID, EnvelopeJson: e.JSON, JournalSeq: 1}, nil
+}
+
+func (s fakeAttestations) ListAttestations(context.Context, *palyrav1.ListAttestationsRequest) (*palyrav1.ListAttestationsResponse, error) {
+	out := &palyrav1.ListAttestationsResponse{}
+	for id := range s.f.journal.envelopes {
+		out.Attestations = append(out.Attestations, &palyrav1.AttestationSummary{AttestationId: id, Tool: "echo", Outcome: "succeeded", At: timestamppb.New(testNow)})
+	}
+	return out, nil
+}
+
+func (s fakeAttestations) GetKeySet(context.Context, *palyrav1.GetKeySetRequest) (*palyrav1.GetKeySetResponse, error) {
+	text, err := s.f.journal.notary.KeySet().JSON()
+	if err != nil {
+		return nil, err
+	}
+	return &palyrav1.GetKeySetResponse{KeySetJson: text}, nil
+}

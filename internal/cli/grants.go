@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	palyrav1 "palyra/gen/palyra/v1"
+)
+
+var grantListing = listing{
+	kind:    "Grant",
+	columns: []string{"ID", "STATE", "SCOPE", "MATCH", "FOR", "COVERS", "USES", "LEFT"},
+	wide:    []string{"SESSION", "APPROVAL", "APPROVERS", "CREATED", "LAST USED", "DIGEST"},
+	empty:   "no grants",
+}
+
+func (a *app) grantsCommand() *cobra.Command {
+	var principal string
+	var ended bool
+	list := &cobra.Command{Use: "list", Short: "List the standing yeses", Args: args(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.listGrants(cmd.Context(), principal, ended) }}
+	list.Flags().StringVar(&principal, "principal", "", "only those of this principal")
+	list.Flags().BoolVar(&ended, "all", false, "also those that were revoked or ran out")
+	var why string
+	var sure bool
+	revoke := &cobra.Command{Use: "revoke ID", Short: "Take a standing yes back at once; this cannot be undone", Args: args(1, 1),
+		ValidArgsFunction: a.completeGrants,
+		RunE: func(cmd *cobra.Command, given []string) error {
+			if err := a.confirm(cmd.Context(), sure, "Revoke grant %s?", given[0]); err != nil {
+				return err
+			}
+			return a.revokeGrant(cmd.Context(), given[0], why)
+		}}
+	revoke.Flags().StringVar(&why, "reason", "", "why, for the journal")
+	revoke.Flags().BoolVar(&sure, "yes", false, "do not ask")
+	return newGroup("grants", "See and take back standing yeses", list, revoke)
+}
+
+func (a *app) grantRecord(g *palyrav1.Grant) record {
+	left := ""
+	if a.grantState(g) == "live" {
+		left = strings.TrimPrefix(a.relative(g.GetExpiresAt()), "in ")
+	}
+	return record{
+		name: g.GetGrantId(), body: protoObject(g),
+		cells: []string{
+			g.GetGrantId(), a.grantState(g), short(g.GetScope()), short(g.GetMatch()), g.GetPrincipal(),
+			firstOf(g.GetSubject(), g.GetTool()), fmt.Sprint(g.GetUses()), left,
+		},
+		wide: []string{
+			g.GetSession(), g.GetApprovalId(), strings.Join(g.GetApprovers(), ","), clock(g.GetCreatedAt()),
+			clock(g.GetLastUsedAt()), g.GetCallDigest(),
+		},
+	}
+}
+
+func (a *app) grantState(g *palyrav1.Grant) string {
+	switch {
+	case g.GetRevokedAt() != nil:
+		return "revoked"
+	case g.GetExpiresAt() != nil && !a.now().Before(g.GetExpiresAt().AsTime()):
+		return "ended"
+	}
+	return "live"
+}
+
+func (a *app) listGrants(ctx context.Context, principal string, ended bool) error {
+	g, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	req := &palyrav1.ListGrantsRequest{Principal: principal, IncludeEnded: ended, PageSize: 500}
+	var records []record
+	for {
+		reply, err := g.approvals.ListGrants(ctx, req)
+		if err != nil {
+			return err
+		}
+		for _, v := range reply.GetGrants() {
+			records = append(records, a.grantRecord(v))
+		}
+		if req.PageToken = reply.GetNextPageToken(); req.PageToken == "" {
+			return a.printList(grantListing, records)
+		}
+	}
+}
+
+func (a *app) revokeGrant(ctx context.Context, id, why string) error {
+	g, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	reply, err := g.approvals.RevokeGrant(ctx, &palyrav1.RevokeGrantRequest{GrantId: id, Reason: why})
+	if err != nil {
+		return err
+	}
+	v := reply.GetGrant()
+	return a.printOne("Grant", a.grantRecord(v), func(p *page) {
+		p.field("grant", v.GetGrantId())
+		p.field("state", a.grantState(v))
+		p.field("was used", plural(int(v.GetUses()), "time"))
+	})
+}

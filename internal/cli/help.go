@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"charm.land/fang/v2"
+	"github.com/spf13/cobra"
+
+	"palyra/internal/reason"
+)
+
+// help prints styled help to a person, and the plain text of cobra to a pipe.
+// The styling asks the terminal for its background, so nothing but help, and
+// nothing that reads an answer afterwards, goes through it.
+func (a *app) help(cmd *cobra.Command, _ []string) {
+	if cmd.Annotations["topic"] != "" || !a.colour(a.streams.OutTerminal) {
+		fmt.Fprint(a.out, plainHelp(cmd))
+		return
+	}
+	// fang styles a tree only while it executes it, so it gets one of its own.
+	styled := newApp(a.streams).root()
+	styled.SetOut(a.out)
+	styled.SetErr(a.err)
+	styled.SetArgs(append(strings.Fields(cmd.CommandPath())[1:], "--help"))
+	if err := fang.Execute(cmd.Context(), styled, fang.WithoutManpage(), fang.WithoutVersion()); err != nil {
+		fmt.Fprint(a.out, plainHelp(cmd))
+	}
+}
+
+func plainHelp(cmd *cobra.Command) string {
+	text := cmd.Long
+	if text == "" {
+		text = cmd.Short + "."
+	}
+	if cmd.Annotations["topic"] != "" {
+		return text + "\n"
+	}
+	return text + "\n\n" + cmd.UsageString()
+}
+
+// manCommand writes the manual page.
+func (a *app) manCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use: "man", Short: "Write the manual page, in roff", Hidden: true, Args: args(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			page, err := manual(root)
+			if err != nil {
+				return err
+			}
+			return a.writeOut(page)
+		},
+	}
+}
+
+// exitCodesTopic is `palyra help exit-codes`.
+func exitCodesTopic() *cobra.Command {
+	var b strings.Builder
+	b.WriteString("Exit codes of palyra:\n\n")
+	for _, row := range exitCodes {
+		fmt.Fprintf(&b, "  %3d  %s\n", row.code, row.meaning)
+	}
+	b.WriteString("\n`palyra call` exits 0 whatever the tool's own exit code, which is in the\n" +
+		"result; the others say that the call did not run to its end.\n\n" +
+		"Reasons and their exit codes:\n\n")
+	for _, row := range reason.Table {
+		fmt.Fprintf(&b, "  %-26s %3d  %s\n", row.Code, row.Exit, row.Sentence)
+	}
+	return topic("exit-codes", "The exit codes and the reasons behind them", strings.TrimSuffix(b.String(), "\n"))
+}
+
+// exitCodes is what the codes of package reason mean.
+var exitCodes = []struct {
+	code    int
+	meaning string
+}{
+	{reason.ExitOK, "success"},
+	{reason.ExitFailure, "failure"},
+	{reason.ExitUsage, "wrong usage or input"},
+	{reason.ExitPolicyDenied, "denied by policy"},
+	{reason.ExitDenied, "approval denied"},
+	{reason.ExitExpired, "approval expired"},
+	{reason.ExitNotConnected, "not connected, or the caller is not known"},
+	{reason.ExitConflict, "conflict: already decided, or not what was approved"},
+	{reason.ExitVerification, "verification failed"},
+	{reason.ExitSandbox, "sandbox unavailable"},
+	{reason.ExitTimedOut, "the tool ran into its deadline"},
+}
+
+// outputTopic is `palyra help output`.
+func outputTopic() *cobra.Command {
+	return topic("output", "The output formats", `Data goes to stdout, messages to stderr.
+
+  table   columns for people (the default); cut to the terminal's width
+  wide    more columns, nothing cut
+  json    one document: {"apiVersion": "`+apiVersion+`", "kind": ..., ...};
+          lists are kind <Kind>List with "items"; endless lists are ndjson
+  yaml    the same as YAML
+  ndjson  one object per line
+  name    ids alone, one per line
+
+Times are RFC 3339 in UTC, durations as Go writes them (1m30s), enums in lower
+case. Fields are only ever added. Control, bidirectional and zero-width
+characters are written as \u escapes in JSON and YAML and as <U+XXXX> elsewhere.
+
+palyra call prints the tool's result: -o json as the tool returned it, -o
+ndjson every event of the call, otherwise readable text in a terminal and JSON
+in a pipe.`)
+}
+
+func topic(name, short, text string) *cobra.Command {
+	return &cobra.Command{Use: name, Short: short, Long: text, Annotations: map[string]string{"topic": name}}
+}

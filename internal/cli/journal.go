@@ -1,0 +1,280 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/event"
+)
+
+var eventListing = listing{
+	kind:    "Event",
+	columns: []string{"SEQ", "AT", "CODE", "EVENT", "ACTOR", "SUBJECT"},
+	wide:    []string{"SESSION", "RUN", "HASH"},
+	empty:   "no events",
+}
+
+func (a *app) journalCommand() *cobra.Command {
+	return newGroup("journal", "Read, prove, verify and export the record",
+		a.journalTail(), a.journalList(), a.journalShow(), a.journalVerify(), a.journalProve(), a.journalExport())
+}
+
+// eventWords say in a word or two what each code of the catalog is.
+var eventWords = map[event.Code]string{
+	event.Proposed: "proposed", event.Refused: "refused", event.Evaluated: "evaluated", event.Decided: "decided",
+	event.Asked: "asked", event.Joined: "joined", event.Voted: "voted", event.Answered: "answered",
+	event.Expired: "expired", event.Cancelled: "cancelled", event.Consumed: "consumed", event.Revoked: "revoked",
+	event.GrantMinted: "grant minted", event.GrantUsed: "grant used", event.GrantRevoked: "grant revoked", event.GrantEnded: "grant ended",
+	event.Attested: "attested", event.Ambiguous: "ambiguous",
+	event.CACreated: "CA created", event.CertificateMade: "certificate", event.MemberAdded: "member added",
+	event.MemberChanged: "member changed", event.CallersRefused: "callers refused", event.PermissionDenied: "permission denied",
+	event.DeviceRevoked: "device revoked", event.Exported: "exported", event.WorkspaceAdded: "workspace added",
+	event.PolicyLoaded: "policy loaded", event.PolicyRejected: "policy rejected", event.Frozen: "frozen", event.Thawed: "thawed",
+	event.Opened: "opened", event.Closed: "closed", event.Checkpoint: "checkpoint", event.ClockStepped: "clock stepped",
+}
+
+func eventRecord(e *palyrav1.Event) record {
+	seq := strconv.FormatInt(e.GetSeq(), 10)
+	return record{
+		name: seq, body: protoObject(e),
+		cells: []string{seq, clock(e.GetAt()), e.GetCode(), eventWords[event.Code(e.GetCode())], e.GetActor(), e.GetSubject()},
+		wide:  []string{e.GetSession(), e.GetRun(), e.GetHash()},
+	}
+}
+
+// eventFlags choose events.
+type eventFlags struct {
+	code, session, run, subject, actor, since, until string
+}
+
+func (f *eventFlags) register(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringVar(&f.code, "code", "", "only this code, or codes that begin so: PAL-D")
+	flags.StringVar(&f.session, "session", "", "only of this session")
+	flags.StringVar(&f.run, "run", "", "only of this run")
+	flags.StringVar(&f.subject, "subject", "", "only about this id: a proposal, approval, grant or device")
+	flags.StringVar(&f.actor, "actor", "", "only caused by this principal")
+	flags.StringVar(&f.since, "since", "", "only since a time (RFC 3339) or for so long (24h)")
+	flags.StringVar(&f.until, "until", "", "only until a time (RFC 3339) or so long ago (24h)")
+}
+
+func (a *app) eventFilter(f eventFlags) (*palyrav1.EventFilter, error) {
+	since, err := a.parseMoment("since", f.since)
+	if err != nil {
+		return nil, err
+	}
+	until, err := a.parseMoment("until", f.until)
+	return &palyrav1.EventFilter{
+		Code: f.code, Session: f.session, Run: f.run, Subject: f.subject, Actor: f.actor, Since: since, Until: until,
+	}, err
+}
+
+func (a *app) journalList() *cobra.Command {
+	var f eventFlags
+	var after int64
+	var limit int
+	c := &cobra.Command{Use: "list", Short: "List events, oldest first", Args: args(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.listEvents(cmd.Context(), f, after, limit) }}
+	f.register(c)
+	c.Flags().Int64Var(&after, "after", 0, "begin after this sequence number")
+	c.Flags().IntVar(&limit, "limit", 1000, "at most so many; 0 means all")
+	return c
+}
+
+func (a *app) listEvents(ctx context.Context, f eventFlags, after int64, limit int) error {
+	filter, err := a.eventFilter(f)
+	if err != nil {
+		return err
+	}
+	g, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	var records []record
+	req := &palyrav1.ListEventsRequest{Filter: filter, After: after}
+	for {
+		req.PageSize = pageSize(limit - len(records))
+		reply, err := g.journal.ListEvents(ctx, req)
+		if err != nil {
+			return err
+		}
+		for _, e := range reply.GetEvents() {
+			records = append(records, eventRecord(e))
+		}
+		full := limit > 0 && len(records) >= limit
+		if req.After = reply.GetNextAfter(); req.After == 0 || full {
+			if full && req.After != 0 {
+				a.say("there may be more: --after %d, or see --limit", req.After)
+			}
+			return a.printList(eventListing, records)
+		}
+	}
+}
+
+func (a *app) journalTail() *cobra.Command {
+	var f eventFlags
+	var after int64
+	var last int64
+	c := &cobra.Command{Use: "tail", Short: "Print events as they become durable, until interrupted", Args: args(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("after") {
+				return a.tailEvents(cmd.Context(), f, after)
+			}
+			return a.tailLast(cmd.Context(), f, last)
+		}}
+	f.register(c)
+	c.Flags().Int64Var(&after, "after", 0, "begin after this sequence number")
+	c.Flags().Int64Var(&last, "last", 10, "begin with the last so many events of the journal")
+	return c
+}
+
+func (a *app) tailLast(ctx context.Context, f eventFlags, last int64) error {
+	if last <= 0 {
+		return a.tailEvents(ctx, f, -1)
+	}
+	g, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	status, err := g.status.GetStatus(ctx, &palyrav1.GetStatusRequest{})
+	if err != nil {
+		return err
+	}
+	return a.tailEvents(ctx, f, max(0, status.GetJournalSize()-last))
+}
+
+func (a *app) tailEvents(ctx context.Context, f eventFlags, after int64) error {
+	filter, err := a.eventFilter(f)
+	if err != nil {
+		return err
+	}
+	g, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	first := true
+	err = a.follow(ctx, func() (bool, error) {
+		stream, err := g.journal.TailEvents(ctx, &palyrav1.TailEventsRequest{Filter: filter, After: after})
+		if err != nil {
+			return false, err
+		}
+		defer stream.Close()
+		received := false
+		for stream.Receive() {
+			e := stream.Msg().GetEvent()
+			received, after = true, e.GetSeq()
+			if err := a.printStream(eventListing, eventRecord(e), first); err != nil {
+				return received, err
+			}
+			first = false
+		}
+		return received, stream.Err()
+	})
+	return endOfWatch(ctx, err)
+}
+
+func (a *app) journalShow() *cobra.Command {
+	return &cobra.Command{Use: "show SEQ", Short: "Show one event in full", Args: args(1, 1),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			seq, err := parseSeq(given[0])
+			if err != nil {
+				return err
+			}
+			g, err := a.connect(cmd.Context())
+			if err != nil {
+				return err
+			}
+			reply, err := g.journal.GetEvent(cmd.Context(), &palyrav1.GetEventRequest{Seq: seq})
+			if err != nil {
+				return err
+			}
+			e := reply.GetEvent()
+			return a.printOne("Event", eventRecord(e), func(p *page) { a.eventPage(p, e) })
+		}}
+}
+
+func parseSeq(s string) (int64, error) {
+	seq, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || seq < 1 {
+		return 0, usage("%q is no sequence number", s).WithRemedy("Give a whole number from 1; `palyra journal list` shows them.")
+	}
+	return seq, nil
+}
+
+func (a *app) eventPage(p *page, e *palyrav1.Event) {
+	p.heading("%s", strings.TrimSpace(fmt.Sprintf("%d  %s  %s", e.GetSeq(), e.GetCode(), eventWords[event.Code(e.GetCode())])))
+	p.field("at", a.moment(e.GetAt()))
+	p.field("id", e.GetEventId())
+	p.field("actor", e.GetActor())
+	p.field("subject", e.GetSubject())
+	p.field("session", e.GetSession())
+	p.field("run", e.GetRun())
+	p.field("hash", e.GetHash())
+	p.field("previous", e.GetPrevHash())
+	p.field("payload hash", e.GetPayloadSha256())
+	if len(e.GetPayloadJson()) == 0 {
+		p.field("payload", "erased")
+		return
+	}
+	p.json("payload", e.GetPayloadJson())
+}
+
+func (a *app) journalExport() *cobra.Command {
+	var after int64
+	c := &cobra.Command{Use: "export [FILE]", Short: "Export the journal as NDJSON with a sealed trailer", Args: args(0, 1),
+		Long: "Export the journal as NDJSON with a sealed trailer: a file that `palyra journal\nverify FILE` verifies with no gateway. FILE must not exist; without one the\nexport goes to stdout.",
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return a.exportJournal(cmd.Context(), after, given)
+		}}
+	c.Flags().Int64Var(&after, "after", 0, "begin after this sequence number; 0 exports all")
+	return c
+}
+
+func (a *app) exportJournal(ctx context.Context, after int64, given []string) error {
+	if after < 0 {
+		return usage("--after %d: want 0 or more", after)
+	}
+	g, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	source, err := g.openExport(ctx, after)
+	if err != nil {
+		return err
+	}
+	defer source.close()
+	if len(given) == 0 || given[0] == "-" {
+		return copyExport(rawWriter{a}, source)
+	}
+	f, err := os.OpenFile(given[0], os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return usage("making the export's file: %w", err).WithRemedy("Name a file that does not exist yet.")
+	}
+	err = copyExport(f, source)
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+		return err
+	}
+	a.say("exported to %s; verify it with `palyra journal verify %s`", given[0], given[0])
+	return nil
+}
+
+// rawWriter writes exported bytes to stdout.
+type rawWriter struct{ a *app }
+
+func (w rawWriter) Write(p []byte) (int, error) { return len(p), w.a.writeRaw(p) }
+
+func copyExport(to io.Writer, from *exportStream) error {
+	_, err := io.Copy(to, from)
+	return err
+}

@@ -1,0 +1,302 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"palyra/internal/attest"
+	"palyra/internal/event"
+	"palyra/internal/journal"
+	"palyra/internal/reason"
+)
+
+// verifyFlags say what an export is held against.
+type verifyFlags struct {
+	key  string
+	keys string
+}
+
+func (a *app) journalVerify() *cobra.Command {
+	var f verifyFlags
+	c := &cobra.Command{Use: "verify [FILE]", Short: "Verify an export with no gateway, or the gateway's journal", Args: args(0, 1),
+		Long: "Verify an export (- for stdin) with nothing but the file: every event and link,\n" +
+			"every checkpoint, the seal over the whole, and every attestation in it. It says\n" +
+			"what it trusted: without --key and --keys, and when this gateway was not seen\n" +
+			"before, that is the keys in the file itself, which prove only that it is whole.\n\n" +
+			"Without FILE the gateway's journal is exported and verified, and the last\n" +
+			"checkpoint is remembered, so that the next check notices a rollback.\n\n" +
+			"Exits 8 when something does not verify, and names the line and the event.",
+		RunE: func(cmd *cobra.Command, given []string) error {
+			if len(given) == 0 {
+				return a.verifyGateway(cmd.Context(), f)
+			}
+			return a.verifyFile(given[0], f)
+		}}
+	c.Flags().StringVar(&f.key, "key", "", "the verifier key that must have signed it: name+hash+base64")
+	c.Flags().StringVar(&f.keys, "keys", "", "the key set that attestations must verify with (`palyra attest keys -o json`)")
+	return c
+}
+
+// verification is one check of an export.
+type verification struct {
+	a    *app
+	name string
+	// key and caRoot are pinned; pinned says by what.
+	key, keyBy       string
+	caRoot, caRootBy string
+	set              *attest.KeySet
+	remembered       []journal.Checkpoint
+
+	verifier     *attest.Verifier
+	attestations int
+	erased       int
+}
+
+func (a *app) verifyFile(path string, f verifyFlags) error {
+	in, name := a.in, "stdin"
+	if path != "-" {
+		file, err := os.Open(path)
+		if err != nil {
+			return usage("opening the export: %w", err)
+		}
+		defer file.Close()
+		in, name = file, path
+	}
+	reader := bufio.NewReaderSize(in, 64<<10)
+	v, m, err := a.newVerification(name, reader, f)
+	if err != nil {
+		return err
+	}
+	if v.remembered, err = m.within(); err != nil {
+		return err
+	}
+	sum, err := v.run(reader)
+	if err != nil {
+		return err
+	}
+	return v.print(sum)
+}
+
+func (a *app) verifyGateway(ctx context.Context, f verifyFlags) error {
+	g, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	source, err := g.openExport(ctx, 0)
+	if err != nil {
+		return err
+	}
+	defer source.close()
+	reader := bufio.NewReaderSize(source, 64<<10)
+	v, m, err := a.newVerification("the journal of the gateway at "+g.address, reader, f)
+	if source.failed != nil {
+		return source.failed
+	}
+	if err != nil {
+		return err
+	}
+	v.caRoot, v.caRootBy = fingerprint(g.root), "your credential bundle"
+	if v.remembered, err = m.within(); err != nil {
+		return err
+	}
+	sum, err := v.run(reader)
+	if source.failed != nil {
+		return source.failed
+	}
+	if err != nil {
+		return err
+	}
+	if err := notRolledBack(v.remembered, sum); err != nil {
+		return err
+	}
+	err = a.remember(memory{Gateway: sum.Gateway, VerifierKey: sum.Key, CARoot: v.caRoot, Checkpoint: sum.Signed.Note})
+	if err != nil {
+		return fmt.Errorf("remembering the checkpoint: %w", err)
+	}
+	return v.print(sum)
+}
+
+// within is the remembered checkpoint, which an export must agree with if it
+// reaches that far.
+func (m memory) within() ([]journal.Checkpoint, error) {
+	cp, ok, err := m.checkpoint()
+	if err != nil || !ok {
+		return nil, err
+	}
+	return []journal.Checkpoint{cp}, nil
+}
+
+// notRolledBack refuses a whole journal that ends before a checkpoint that was
+// seen.
+func notRolledBack(seen []journal.Checkpoint, sum journal.Summary) error {
+	for _, cp := range seen {
+		if sum.Last < cp.Size {
+			return reason.Errorf(reason.VerificationFailed, "the journal was rolled back: it ends at event %d, and a signed checkpoint over %d events was seen before", sum.Last, cp.Size).
+				WithRemedy("Keep the checkpoint and the journal as they are, and ask the operator what happened.")
+		}
+	}
+	return nil
+}
+
+// newVerification reads whose export it is, and what is known of that gateway.
+func (a *app) newVerification(name string, r *bufio.Reader, f verifyFlags) (*verification, memory, error) {
+	v := &verification{a: a, name: name, key: f.key, keyBy: "--key"}
+	if f.keys != "" {
+		set, err := readKeySet(f.keys)
+		if err != nil {
+			return nil, memory{}, err
+		}
+		v.set, v.caRoot, v.caRootBy = &set, set.Fingerprint(), f.keys
+	}
+	gateway := exportOf(r)
+	if gateway == "" {
+		return v, memory{}, nil // VerifyExport says what is wrong with the header
+	}
+	m, err := a.recall(gateway)
+	if err != nil {
+		return nil, memory{}, err
+	}
+	if v.key == "" && m.VerifierKey != "" {
+		v.key, v.keyBy = m.VerifierKey, "an earlier check of this gateway"
+	}
+	if v.caRoot == "" && m.CARoot != "" {
+		v.caRoot, v.caRootBy = m.CARoot, "an earlier check of this gateway"
+	}
+	return v, m, nil
+}
+
+// exportOf returns the gateway's id in the header, without taking anything
+// from the reader; "" when it is not near the beginning.
+func exportOf(r *bufio.Reader) string {
+	// The reader's buffer may be smaller than the header; the id is found by
+	// its member name, and means nothing until the header was verified.
+	_, _ = r.Peek(1)
+	head, _ := r.Peek(r.Size())
+	if i := bytes.IndexByte(head, '\n'); i >= 0 {
+		head = head[:i]
+	}
+	_, rest, ok := bytes.Cut(head, []byte(`"gateway":`))
+	if !ok {
+		return ""
+	}
+	var id string
+	if json.NewDecoder(bytes.NewReader(rest)).Decode(&id) != nil || !gatewayForm.MatchString(id) {
+		return ""
+	}
+	return id
+}
+
+func (v *verification) run(r io.Reader) (journal.Summary, error) {
+	sum, err := journal.VerifyExport(r, journal.ExportOptions{Key: v.key, Remembered: v.remembered, Visit: v.visit})
+	if err != nil {
+		e := reason.Errorf(reason.VerificationFailed, "%s does not verify: %w", v.name, err)
+		return sum, e
+	}
+	return sum, nil
+}
+
+// visit verifies the key set of the header, and the attestation in each event
+// that holds one.
+func (v *verification) visit(keys json.RawMessage, e *journal.Event) error {
+	if e == nil {
+		return v.start(keys)
+	}
+	if e.Code != event.Attested {
+		return nil
+	}
+	if e.Erased() {
+		v.erased++
+		return nil
+	}
+	var payload struct {
+		AttestationID string          `json:"attestation_id"`
+		ProposalID    string          `json:"proposal_id"`
+		Envelope      json.RawMessage `json:"envelope"`
+	}
+	if err := json.Unmarshal(e.Payload, &payload); err != nil {
+		return fmt.Errorf("event %d: the attestation cannot be read: %w", e.Seq, err)
+	}
+	if v.verifier == nil {
+		return fmt.Errorf("event %d: there is no key set to verify the attestation with", e.Seq)
+	}
+	got, err := v.verifier.Verify(payload.Envelope)
+	if err != nil {
+		return fmt.Errorf("event %d: %w", e.Seq, err)
+	}
+	if got.Predicate.AttestationID != payload.AttestationID || got.Predicate.Invocation.ProposalID != payload.ProposalID {
+		return fmt.Errorf("event %d: the attestation is that of another call, proposal %s", e.Seq, got.Predicate.Invocation.ProposalID)
+	}
+	v.attestations++
+	return nil
+}
+
+// start chooses the key set: the one of --keys, or else that of the file, held
+// against the pinned root.
+func (v *verification) start(keys json.RawMessage) error {
+	set := v.set
+	if set == nil {
+		if len(keys) == 0 || string(keys) == "null" {
+			return nil
+		}
+		parsed, err := attest.ParseKeySet(keys)
+		if err != nil {
+			return err
+		}
+		set = &parsed
+	}
+	if v.caRoot != "" && set.Fingerprint() != v.caRoot {
+		return fmt.Errorf("the key set leads to the CA %s, not to %s, which is known from %s", set.Fingerprint(), v.caRoot, v.caRootBy)
+	}
+	if v.caRoot == "" {
+		v.caRoot, v.caRootBy = set.Fingerprint(), ""
+	}
+	verifier, err := attest.NewVerifier(*set)
+	v.verifier = verifier
+	return err
+}
+
+// print says what was verified and what was trusted.
+func (v *verification) print(sum journal.Summary) error {
+	keyBy, rootBy := v.keyBy, v.caRootBy
+	if !sum.KeyPinned {
+		keyBy = ""
+	}
+	body := object{
+		{"source", v.name}, {"verified", true}, {"gateway", sum.Gateway}, {"first", sum.First}, {"last", sum.Last},
+		{"events", sum.Events}, {"checkpoints", sum.Checkpoints}, {"erased", sum.Erased},
+		{"attestations", v.attestations}, {"erased_attestations", v.erased}, {"signed_size", sum.Signed.Size},
+		{"verifier_key", sum.Key}, {"verifier_key_pinned_by", keyBy},
+		{"ca_root", v.caRoot}, {"ca_root_pinned_by", rootBy},
+	}
+	return v.a.printOne("JournalVerification", record{name: sum.Gateway, body: body}, func(p *page) {
+		p.field("verified", v.name)
+		p.field("gateway", sum.Gateway)
+		p.field("events", fmt.Sprintf("%d (%d to %d), %s", sum.Events, sum.First, sum.Last, plural(int(sum.Checkpoints), "checkpoint")))
+		if sum.Erased > 0 {
+			p.field("erased", plural(int(sum.Erased), "payload"))
+		}
+		p.field("attestations", fmt.Sprintf("%d verified", v.attestations))
+		p.field("signed up to", fmt.Sprint(sum.Signed.Size))
+		p.field("trusted key", sum.Key+trustedBy(keyBy))
+		if v.caRoot != "" {
+			p.field("trusted CA", v.caRoot+trustedBy(rootBy))
+		}
+		if keyBy == "" || v.caRoot != "" && rootBy == "" {
+			p.field("note", "keys from the file itself prove that it is whole, not whose it is; compare them over another channel")
+		}
+	})
+}
+
+func trustedBy(by string) string {
+	if by == "" {
+		return " (from the file itself)"
+	}
+	return " (known from " + by + ")"
+}

@@ -1,0 +1,183 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/config"
+	"palyra/internal/policy"
+	"palyra/internal/reason"
+)
+
+// maxSource is the API's limit on one policy file in bytes.
+const maxSource = 1 << 20
+
+func (a *app) policyCheck() *cobra.Command {
+	var offline bool
+	c := &cobra.Command{Use: "check FILE|DIR ...", Short: "Check policy files; nothing is loaded", Args: args(1, -1),
+		Long: "Check policy files: syntax, schema, types, duplicate ids and lints. Nothing is\n" +
+			"loaded. The running gateway checks them against its own schema, tools and\n" +
+			"members; without one they are checked here, against the built-in tools and the\n" +
+			"configuration. Exits 1 when there is an error.",
+		Example: "palyra policy check policies/\npalyra policy check 20-exec.cedar -o json",
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return a.checkPolicy(cmd.Context(), given, offline)
+		}}
+	c.Flags().BoolVar(&offline, "offline", false, "do not ask the gateway")
+	return c
+}
+
+func (a *app) checkPolicy(ctx context.Context, paths []string, offline bool) error {
+	sources, err := readPolicies(paths)
+	if err != nil {
+		return err
+	}
+	findings, where, err := a.findingsOf(ctx, sources, offline)
+	if err != nil {
+		return err
+	}
+	var records []record
+	failed := 0
+	for _, f := range findings {
+		if f.GetSeverity() == string(policy.SeverityError) {
+			failed++
+		}
+		records = append(records, record{name: f.GetPolicyId(), body: protoObject(f), cells: []string{findingText(f)}})
+	}
+	if err := a.printFindings("PolicyFinding", records); err != nil {
+		return err
+	}
+	a.say("%s, %s, %s; checked %s", plural(len(sources), "file"), plural(failed, "error"), plural(len(findings)-failed, "warning"), where)
+	if failed > 0 {
+		return exitError{reason.Lookup(reason.PolicyInvalid).Exit}
+	}
+	return nil
+}
+
+// findingsOf asks the gateway, or checks here when there is none to ask.
+func (a *app) findingsOf(ctx context.Context, sources []policy.Source, offline bool) (findings []*palyrav1.PolicyFinding, where string, err error) {
+	if !offline {
+		findings, where, err = a.checkAtGateway(ctx, sources)
+		if err == nil || reason.Lookup(explain(nil, err).Code).Exit != reason.ExitNotConnected {
+			return findings, where, err
+		}
+	}
+	cfg, err := a.policyConfig(sources)
+	if err != nil {
+		return nil, "", err
+	}
+	for _, f := range policy.Check(cfg) {
+		findings = append(findings, &palyrav1.PolicyFinding{
+			Severity: string(f.Severity), Code: f.Code, File: f.File, Line: int32(f.Line), Column: int32(f.Column),
+			Message: f.Message, SourceLine: f.SourceLine, Help: f.Help, PolicyId: f.PolicyID,
+		})
+	}
+	return findings, "here, against the built-in tools", nil
+}
+
+func (a *app) checkAtGateway(ctx context.Context, sources []policy.Source) ([]*palyrav1.PolicyFinding, string, error) {
+	g, err := a.connect(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	req := &palyrav1.ValidatePolicyRequest{}
+	for _, s := range sources {
+		req.Sources = append(req.Sources, &palyrav1.PolicySource{Name: s.Name, Text: s.Text})
+	}
+	reply, err := g.policy.ValidatePolicy(ctx, req)
+	if err != nil {
+		return nil, "", err
+	}
+	return reply.GetFindings(), "by the gateway at " + g.address, nil
+}
+
+// policyConfig is what policies are checked against without a gateway.
+func (a *app) policyConfig(sources []policy.Source) (policy.Config, error) {
+	c, _, err := config.Load(a.loadOptions())
+	if err != nil {
+		return policy.Config{}, err
+	}
+	tools, err := builtinTools()
+	if err != nil {
+		return policy.Config{}, err
+	}
+	cfg := policy.Config{Sources: sources, Tools: tools, Roles: c.Roles}
+	for _, w := range c.Workspaces {
+		cfg.Workspaces = append(cfg.Workspaces, w.Name)
+	}
+	cfg.Snapshot.AllowSensitiveTools = c.AllowSensitiveTools
+	cfg.Snapshot.AllowedTools = []string{}
+	for _, t := range tools {
+		if c.ToolAllowed(t.Name) {
+			cfg.Snapshot.AllowedTools = append(cfg.Snapshot.AllowedTools, t.Name)
+		}
+	}
+	return cfg, nil
+}
+
+// readPolicies reads files, and the *.cedar files of directories by name.
+func readPolicies(paths []string) ([]policy.Source, error) {
+	var files []string
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, usage("reading policies: %w", err)
+		}
+		if !info.IsDir() {
+			files = append(files, path)
+			continue
+		}
+		found, err := filepath.Glob(filepath.Join(escapeGlob(path), "*.cedar"))
+		if err != nil || len(found) == 0 {
+			return nil, usage("%s holds no .cedar files", path)
+		}
+		slices.Sort(found)
+		files = append(files, found...)
+	}
+	var sources []policy.Source
+	for _, path := range files {
+		text, err := readAtMost(path, maxSource+1)
+		if err != nil {
+			return nil, usage("reading policies: %w", err)
+		}
+		if len(text) > maxSource {
+			return nil, reason.Errorf(reason.InputTooLarge, "%s is larger than %d bytes", path, maxSource)
+		}
+		sources = append(sources, policy.Source{Name: filepath.ToSlash(path), Text: string(text)})
+	}
+	return sources, nil
+}
+
+// escapeGlob keeps the characters of a directory's name from being a pattern.
+func escapeGlob(path string) string {
+	return strings.NewReplacer(`*`, `[*]`, `?`, `[?]`, `[`, `[[]`).Replace(path)
+}
+
+// findingText is file:line:column, the message, the source line with a caret,
+// and help.
+func findingText(f *palyrav1.PolicyFinding) string {
+	return policy.Finding{
+		Severity: policy.Severity(f.GetSeverity()), Code: f.GetCode(), File: f.GetFile(), Line: int(f.GetLine()),
+		Column: int(f.GetColumn()), Message: f.GetMessage(), SourceLine: f.GetSourceLine(), Help: f.GetHelp(),
+	}.String()
+}
+
+func (a *app) completePolicyFiles(cmd *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return a.suggestions(cmd, given, func(ctx context.Context, g *gateway) (out []cobra.Completion) {
+		v, err := g.policy.GetPolicy(ctx, &palyrav1.GetPolicyRequest{})
+		if err != nil {
+			return nil
+		}
+		for _, s := range v.GetSources() {
+			out = append(out, describe(s.GetName(), fmt.Sprintf("%d bytes", len(s.GetText()))))
+		}
+		return out
+	})
+}
