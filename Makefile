@@ -100,6 +100,7 @@ deps-demo:
 .PHONY: deps-test
 deps-test:
 	scripts/deps.sh bwrap=bubblewrap gcc=gcc /usr/include/stdio.h=libc6-dev git=git openssl=openssl python3=python3
+	GO="$(GO)" scripts/tools.sh $(TOOLS) grpcurl
 
 .PHONY: clean
 clean: ## Remove what was built (the tools stay)

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # Installs the tools of tools.txt into a directory, each at its pinned
 # version. A binary that already is of that version is left alone: Go stamps
-# the module version into what it builds.
+# the module version into what it builds. With names, only those are installed.
 set -euo pipefail
 
 go=${GO:-go}
-dir=${1:?usage: tools.sh DIRECTORY}
+dir=${1:?usage: tools.sh DIRECTORY [NAME...]}
+shift
+wanted=" $* "
 mkdir -p "$dir"
 dir=$(cd "$dir" && pwd)
 
@@ -15,6 +17,7 @@ installed() { # binary version
 
 while read -r name version package; do
   [[ -z $name || $name == \#* ]] && continue
+  [[ $wanted == "  " || $wanted == *" $name "* ]] || continue
   if installed "$dir/$name" "$version"; then
     continue
   fi

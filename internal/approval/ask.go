@@ -3,10 +3,12 @@ package approval
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 
 	"palyra/internal/access"
+	"palyra/internal/canonical"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
@@ -120,15 +122,30 @@ func (a Ask) record(id string, at time.Time) (Record, error) {
 	}, nil
 }
 
-// redacted is the ask's binding as it may be stored and shown.
+// redacted is the ask's binding as it may be stored and shown: without the
+// values at the tool's secret paths, and without what has the form of a key.
 func redacted(a Ask) (tool.Binding, error) {
-	b := a.Plan.Binding
-	args, _, err := tool.Redact(b.Arguments, a.Proposal.Tool.SecretPaths)
+	return redactBinding(a.Plan.Binding, a.Proposal.Tool.SecretPaths)
+}
+
+func redactBinding(b tool.Binding, secretPaths []string) (tool.Binding, error) {
+	text, err := canonical.Marshal(b)
 	if err != nil {
-		return b, reason.Errorf(reason.InvalidInput, "redacting the arguments: %w", err)
+		return b, err
 	}
-	b.Arguments = args
-	return b, nil
+	paths := make([]string, len(secretPaths))
+	for i, path := range secretPaths {
+		paths[i] = "/arguments" + path
+	}
+	text, found, err := tool.Redact(text, paths)
+	if err != nil || len(found) == 0 {
+		return b, err
+	}
+	var shown tool.Binding
+	if err := json.Unmarshal(text, &shown); err != nil {
+		return b, fmt.Errorf("reading the redacted binding: %w", err)
+	}
+	return shown, nil
 }
 
 // callKey says which asks are identical: one record serves them all.

@@ -129,6 +129,7 @@ func TestSecretsAreNotInTheRecord(t *testing.T) {
 		a.Proposal.Tool.SecretPaths = []string{"/token"}
 		a.Proposal.Input = json.RawMessage(`{"token":"hunter2","url":"x"}`)
 		a.Plan.Binding.Arguments = a.Proposal.Input
+		a.Plan.Binding.Argv = []string{"curl", "-H", "Authorization: Bearer hunter2hunter2hunter2"}
 		a.Request = json.RawMessage(`{"args":{"token":"hunter2"}}`)
 	})
 	stored, err := d.Get(t.Context(), rec.ID)

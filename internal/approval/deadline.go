@@ -73,7 +73,10 @@ func (q dueQueue) Swap(i, j int) {
 
 // Push adds a *due at the end.
 func (q *dueQueue) Push(x any) {
-	item := x.(*due) //nolint:forcetypeassert // only deadlines calls heap.Push
+	item, ok := x.(*due)
+	if !ok {
+		panic("approval: only deadlines push on the queue")
+	}
 	item.index = len(*q)
 	*q = append(*q, item)
 }

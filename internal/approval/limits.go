@@ -13,7 +13,7 @@ type Limits struct {
 	// before a repeated identical call may have it (30 s).
 	Claim time.Duration
 	// Cooldown is how long a denied or expired ask is answered from memory
-	// (60 s).
+	// (60 s); negative means not at all.
 	Cooldown time.Duration
 	// PendingPerRun (50) and PendingPerPrincipal (200) cap pending records;
 	// CreatedPerMinute (20) caps new records per run.
@@ -42,7 +42,7 @@ func (l Limits) withDefaults() Limits {
 		&l.GrantTTLMin: def.GrantTTLMin, &l.GrantTTLMax: def.GrantTTLMax,
 		&l.SessionGrant: def.SessionGrant, &l.SessionIdle: def.SessionIdle,
 	} {
-		if *field <= 0 {
+		if *field < 0 && field != &l.Cooldown || *field == 0 {
 			*field = value
 		}
 	}

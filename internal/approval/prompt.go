@@ -80,11 +80,14 @@ func NewPrompt(p tool.Proposal, plan tool.Plan, severity string, why ...Cause) (
 	if err != nil {
 		return Prompt{}, fmt.Errorf("redacting the arguments: %w", err)
 	}
+	b, err := redactBinding(plan.Binding, p.Tool.SecretPaths)
+	if err != nil {
+		return Prompt{}, fmt.Errorf("redacting the call: %w", err)
+	}
 	title := p.Tool.Title
 	if title == "" {
 		title = p.Tool.Name
 	}
-	b := plan.Binding
 	return Prompt{
 		Title: title, Severity: severity, Summary: plan.Preview.Summary,
 		Arguments: args, Redacted: redacted,

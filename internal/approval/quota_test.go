@@ -95,3 +95,13 @@ func TestExpiredAskCoolsDown(t *testing.T) {
 		}
 	})
 }
+
+func TestNoCooldown(t *testing.T) {
+	d := approvaltest.NewDeskOn(t, approvaltest.NewMemory(), approval.Limits{Cooldown: -1})
+	p, rec := waiting(t, d)
+	decide(t, d, alice, rec.ID, no)
+	<-p.Done
+	if _, again := waiting(t, d); again.ID == rec.ID {
+		t.Error("a denied record was asked again")
+	}
+}

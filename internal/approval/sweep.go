@@ -3,6 +3,7 @@ package approval
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"palyra/internal/event"
@@ -77,7 +78,7 @@ func (d *Desk) takeDue() (records, grants []due, wait time.Duration) {
 // postpone puts back what could not be ended. Nothing can be allowed by it
 // meanwhile, as its time is up; calls that wait for it are told now.
 func (d *Desk) postpone(ctx context.Context, items []due, err error) {
-	d.log.ErrorContext(ctx, "ending approvals and grants whose time is up", "count", len(items), "error", err)
+	d.log.ErrorContext(ctx, "ending approvals and grants whose time is up", slog.Int("count", len(items)), slog.Any("error", err))
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	at := d.now().Add(sweepRetry)

@@ -3,6 +3,7 @@ package approval
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 
 	"palyra/internal/event"
@@ -354,7 +355,7 @@ func (d *Desk) withdraw(ctx context.Context, rec Record) Record {
 			return after
 		}
 		if reason.Of(err) != reason.ApprovalConflict {
-			d.log.ErrorContext(ctx, "cancelling an approval", "approval", rec.ID, "error", err)
+			d.log.ErrorContext(ctx, "cancelling an approval", slog.String("approval", rec.ID), slog.Any("error", err))
 			return rec
 		}
 		if rec, err = d.store.Record(ctx, rec.ID); err != nil || rec.State != Pending {

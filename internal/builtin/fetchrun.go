@@ -55,6 +55,11 @@ func (t fetch) Run(ctx context.Context, c tool.Call) tool.Report {
 		Rules: t.rules(), OpenByDefault: true, Resolver: t.policy.Resolver, Interfaces: t.policy.Interfaces, Dial: t.dial,
 	}
 	result, err := t.do(ctx, r, dialer)
+	if err == nil {
+		// A server may end a body because the deadline took the request away;
+		// what came until then is no complete answer.
+		err = ctx.Err()
+	}
 	report.Egress.Allowed = slices.Clone(c.Plan.Binding.Egress)
 	report.Egress.Observed = dialer.Observed()
 	if err != nil {

@@ -3,6 +3,7 @@ package builtin
 import (
 	"bytes"
 	"context"
+	"errors"
 	"path"
 	"regexp"
 	"strings"
@@ -173,7 +174,7 @@ func (s *search) run(ctx context.Context, top string) error {
 }
 
 func ignoreStop(err error) error {
-	if err == workspace.ErrStop {
+	if errors.Is(err, workspace.ErrStop) {
 		return nil
 	}
 	return err

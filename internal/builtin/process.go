@@ -217,6 +217,9 @@ func (t process) judge(c *command) error {
 	if c.program.Facts(c.in.Argv).InlineCode {
 		return reason.Errorf(reason.InlineCode, "inline code for %s is refused", c.program.Basename)
 	}
+	if len(c.stdin) > 0 && sandbox.ReadsCodeFromStdin(c.program.Basename, c.in.Argv) {
+		return reason.Errorf(reason.InlineCode, "%s would take its program from standard input", c.program.Basename)
+	}
 	return nil
 }
 

@@ -174,7 +174,7 @@ func (a *app) watchApprovals(ctx context.Context, cursor string) error {
 		if err != nil {
 			return false, err
 		}
-		defer stream.Close()
+		defer func() { _ = stream.Close() }()
 		received := false
 		for stream.Receive() {
 			received = true
@@ -238,7 +238,7 @@ func (a *app) exportApprovals(ctx context.Context, f approvalFilter, form string
 	if err != nil {
 		return err
 	}
-	defer stream.Close()
+	defer func() { _ = stream.Close() }()
 	for stream.Receive() {
 		if err := a.writeRaw(stream.Msg().GetData()); err != nil {
 			return err

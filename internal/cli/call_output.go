@@ -94,7 +94,7 @@ func (c *callRun) printReadable() error {
 	switch {
 	case json.Unmarshal(c.parts, &r) == nil && r.isProcess():
 		if !c.shown.printed {
-			text = withNewline(r.Stdout) + withNewline(r.Stderr)
+			text = r.Stdout.text() + r.Stderr.text()
 		}
 	case len(c.parts) > 0:
 		var b bytes.Buffer
@@ -116,7 +116,10 @@ func (c *callRun) ending(r processResult) string {
 	if r.ExitCode != nil {
 		parts = append(parts, fmt.Sprintf("exit code %d", *r.ExitCode))
 	}
-	if r.Truncated {
+	if r.Signal != "" {
+		parts = append(parts, "signal "+r.Signal)
+	}
+	if r.isProcess() && (r.Stdout.Truncated || r.Stderr.Truncated) {
 		parts = append(parts, "output cut")
 	}
 	if d := c.last.GetDuration(); d != nil {
@@ -130,17 +133,33 @@ func (c *callRun) ending(r processResult) string {
 
 // processResult is the part of process.run's result that people read.
 type processResult struct {
-	ExitCode  *int   `json:"exit_code"`
-	Stdout    string `json:"stdout"`
-	Stderr    string `json:"stderr"`
-	Truncated bool   `json:"truncated"`
+	ExitCode *int           `json:"exit_code"`
+	Signal   string         `json:"signal"`
+	Stdout   *processStream `json:"stdout"`
+	Stderr   *processStream `json:"stderr"`
 }
 
-func (r processResult) isProcess() bool { return r.ExitCode != nil }
+type processStream struct {
+	Content  string `json:"content"`
+	Encoding string `json:"encoding"`
+	// Tail is the end of what is missing in the middle.
+	Tail       string `json:"tail"`
+	TotalBytes int64  `json:"total_bytes"`
+	Truncated  bool   `json:"truncated"`
+}
 
-func hasExitCode(result []byte) bool {
-	var r processResult
-	return json.Unmarshal(result, &r) == nil && r.isProcess()
+func (r processResult) isProcess() bool { return r.Stdout != nil && r.Stderr != nil }
+
+// text is what the program wrote, with a line where something is missing.
+func (s *processStream) text() string {
+	if s.Encoding != "utf-8" && s.Content != "" {
+		return fmt.Sprintf("(%d bytes that are no text; -o json has them)\n", s.TotalBytes)
+	}
+	text := withNewline(s.Content)
+	if s.Truncated {
+		text += fmt.Sprintf("(... %d bytes in all, cut here ...)\n", s.TotalBytes)
+	}
+	return text + withNewline(s.Tail)
 }
 
 func withNewline(s string) string {

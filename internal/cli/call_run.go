@@ -43,7 +43,7 @@ func (c *callRun) run(ctx context.Context, req *palyrav1.CallToolRequest) error 
 	if err != nil {
 		return c.lost(ctx, err)
 	}
-	defer stream.Close()
+	defer func() { _ = stream.Close() }()
 	defer c.closeQuestion()
 	defer c.stopProgress()
 	for stream.Receive() {
@@ -218,7 +218,7 @@ func determiningLines(list []*palyrav1.Determining) []string {
 // ended by itself is a success, whatever its exit code.
 func (c *callRun) verdict() error {
 	r := c.last
-	if r.GetOutcome() == "succeeded" || r.GetOutcome() == "failed" && hasExitCode(c.parts) {
+	if r.GetOutcome() == "succeeded" {
 		return nil
 	}
 	e := &reason.Error{Code: reason.Code(r.GetReason()), Message: r.GetMessage(), Remedy: r.GetRemedy()}

@@ -190,7 +190,9 @@ func parseEnum[E protoreflect.Enum](flag, name string) (E, error) {
 	e := zero.Descriptor()
 	for i := range e.Values().Len() {
 		if n := e.Values().Get(i).Number(); n != 0 && enumName(e, n) == name {
-			return zero.Type().New(n).(E), nil
+			if value, ok := zero.Type().New(n).(E); ok {
+				return value, nil
+			}
 		}
 	}
 	return zero, usage("--%s %q: want one of %s", flag, name, strings.Join(enumNames(e), ", ")).

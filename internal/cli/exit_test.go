@@ -51,9 +51,11 @@ func TestExitCodes(t *testing.T) {
 			w.plays(allowed(), r)
 		}, []string{"call", "echo"}, "not the one that the gateway recorded"},
 		{"no sandbox", 9, func(w *world) { w.plays(allowed(), finished("refused", reason.SandboxUnavailable, "")) }, []string{"call", "process.run"}, "bubblewrap"},
-		{"deadline", 124, func(w *world) { w.plays(allowed(), finished("timed_out", reason.TimedOut, `{"stdout":"half"}`)) }, []string{"call", "process.run"}, "deadline"},
+		{"deadline", 124, func(w *world) {
+			w.plays(allowed(), finished("timed_out", reason.TimedOut, processJSON(-1, "half", "")))
+		}, []string{"call", "process.run"}, "deadline"},
 		{"tool's own exit code", 0, func(w *world) {
-			w.plays(allowed(), finished("failed", reason.ToolFailed, `{"exit_code":3,"stderr":"no","stdout":""}`))
+			w.plays(allowed(), finished("succeeded", "", processJSON(3, "", "no")))
 		}, []string{"call", "process.run"}, ""},
 	}
 	reached := map[int]bool{}
@@ -172,4 +174,21 @@ func (w *world) config(text string) { w.write("config/palyra/palyra.toml", text)
 
 func decideArgs(args ...string) []string {
 	return append([]string{"approvals", "decide", approvalID, "--digest", someApproval().GetCallDigest()}, args...)
+}
+
+// processJSON is a result as process.run gives it; an exit code below 0 is
+// none.
+func processJSON(code int, stdout, stderr string) string {
+	stream := func(s string) object {
+		return object{{"content", s}, {"encoding", "utf-8"}, {"total_bytes", len(s)}, {"truncated", false}}
+	}
+	body := object{{"stdout", stream(stdout)}, {"stderr", stream(stderr)}}
+	if code >= 0 {
+		body = append(body, member{"exit_code", code})
+	}
+	text, err := marshal(body)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
 }

@@ -175,7 +175,9 @@ func (f *fakeGateway) asks(v *palyrav1.Approval, after ...*palyrav1.CallToolResp
 		if err != nil {
 			return err
 		}
-		pending := func() bool { return f.approvals[v.GetApprovalId()].GetState() != palyrav1.ApprovalState_APPROVAL_STATE_PENDING }
+		pending := func() bool {
+			return f.approvals[v.GetApprovalId()].GetState() != palyrav1.ApprovalState_APPROVAL_STATE_PENDING
+		}
 		if err := f.wait(ctx, pending); err != nil {
 			return err
 		}

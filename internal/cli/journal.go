@@ -165,7 +165,7 @@ func (a *app) tailEvents(ctx context.Context, f eventFlags, after int64) error {
 		if err != nil {
 			return false, err
 		}
-		defer stream.Close()
+		defer func() { _ = stream.Close() }()
 		received := false
 		for stream.Receive() {
 			e := stream.Msg().GetEvent()

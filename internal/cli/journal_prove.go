@@ -80,12 +80,12 @@ func (a *app) proveAt(ctx context.Context, g *gateway, seq int64) (proven, error
 	if err != nil {
 		return p, err
 	}
-	m, err := a.recall(p.now.Origin)
+	m, err := a.recall(fingerprint(g.root))
 	if err != nil {
 		return p, err
 	}
 	if m.VerifierKey != "" && m.VerifierKey != reply.GetVerifierKey() {
-		path, _ := a.memoryPath(m.Gateway)
+		path, _ := a.memoryPath(m.CARoot)
 		return p, keyChanged(m, path, reply.GetVerifierKey())
 	}
 	before, seen, err := m.checkpoint()

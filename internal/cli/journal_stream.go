@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"connectrpc.com/connect"
@@ -44,7 +45,7 @@ func (s *exportStream) Read(p []byte) (int, error) {
 	for len(s.rest) == 0 {
 		data, err := s.receive()
 		if err != nil {
-			if err != io.EOF {
+			if !errors.Is(err, io.EOF) {
 				s.failed = err
 			}
 			return 0, err

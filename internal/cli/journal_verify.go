@@ -19,8 +19,9 @@ import (
 
 // verifyFlags say what an export is held against.
 type verifyFlags struct {
-	key  string
-	keys string
+	key      string
+	keys     string
+	stateDir string
 }
 
 func (a *app) journalVerify() *cobra.Command {
@@ -32,17 +33,31 @@ func (a *app) journalVerify() *cobra.Command {
 			"before, that is the keys in the file itself, which prove only that it is whole.\n\n" +
 			"Without FILE the gateway's journal is exported and verified, and the last\n" +
 			"checkpoint is remembered, so that the next check notices a rollback.\n\n" +
+			"With --state-dir, or a directory as FILE, the journal of a gateway on this host\n" +
+			"is read where it lies, whether the gateway runs or not.\n\n" +
 			"Exits 8 when something does not verify, and names the line and the event.",
 		RunE: func(cmd *cobra.Command, given []string) error {
-			if len(given) == 0 {
+			switch {
+			case f.stateDir != "" && len(given) > 0:
+				return usage("FILE and --state-dir exclude each other")
+			case f.stateDir != "":
+				return a.verifyState(cmd.Context(), f.stateDir, f)
+			case len(given) == 0:
 				return a.verifyGateway(cmd.Context(), f)
+			case isDir(given[0]):
+				return a.verifyState(cmd.Context(), given[0], f)
 			}
 			return a.verifyFile(given[0], f)
 		}}
 	c.Flags().StringVar(&f.key, "key", "", "the verifier key that must have signed it: name+hash+base64")
+	c.Flags().StringVar(&f.stateDir, "state-dir", "", "verify the journal in palyrad's state directory")
+	_ = c.MarkFlagDirname("state-dir")
 	c.Flags().StringVar(&f.keys, "keys", "", "the key set that attestations must verify with (`palyra attest keys -o json`)")
 	return c
 }
+
+// byMemory says that a key is known from what the CLI remembers.
+const byMemory = "an earlier check of this gateway"
 
 // verification is one check of an export.
 type verification struct {
@@ -69,8 +84,8 @@ func (a *app) verifyFile(path string, f verifyFlags) error {
 		defer file.Close()
 		in, name = file, path
 	}
-	reader := bufio.NewReaderSize(in, 64<<10)
-	v, m, err := a.newVerification(name, reader, f)
+	reader := bufio.NewReaderSize(in, headerRoom)
+	v, m, err := a.newVerification(name, reader, f, "")
 	if err != nil {
 		return err
 	}
@@ -94,8 +109,8 @@ func (a *app) verifyGateway(ctx context.Context, f verifyFlags) error {
 		return err
 	}
 	defer source.close()
-	reader := bufio.NewReaderSize(source, 64<<10)
-	v, m, err := a.newVerification("the journal of the gateway at "+g.address, reader, f)
+	reader := bufio.NewReaderSize(source, headerRoom)
+	v, m, err := a.newVerification("the journal of the gateway at "+g.address, reader, f, fingerprint(g.root))
 	if source.failed != nil {
 		return source.failed
 	}
@@ -145,8 +160,13 @@ func notRolledBack(seen []journal.Checkpoint, sum journal.Summary) error {
 	return nil
 }
 
-// newVerification reads whose export it is, and what is known of that gateway.
-func (a *app) newVerification(name string, r *bufio.Reader, f verifyFlags) (*verification, memory, error) {
+// headerRoom is the longest header that is looked into before it is verified.
+const headerRoom = 1 << 20
+
+// newVerification finds out what is known of the gateway whose export it is:
+// by the CA of the credential bundle, or else by the one that the export
+// names, which means nothing unless it is remembered.
+func (a *app) newVerification(name string, r *bufio.Reader, f verifyFlags, caRoot string) (*verification, memory, error) {
 	v := &verification{a: a, name: name, key: f.key, keyBy: "--key"}
 	if f.keys != "" {
 		set, err := readKeySet(f.keys)
@@ -155,51 +175,64 @@ func (a *app) newVerification(name string, r *bufio.Reader, f verifyFlags) (*ver
 		}
 		v.set, v.caRoot, v.caRootBy = &set, set.Fingerprint(), f.keys
 	}
-	gateway := exportOf(r)
-	if gateway == "" {
-		return v, memory{}, nil // VerifyExport says what is wrong with the header
+	if caRoot == "" {
+		caRoot = firstOf(v.caRoot, namedRoot(r))
 	}
-	m, err := a.recall(gateway)
+	if caRoot == "" {
+		return v, memory{}, nil
+	}
+	m, err := a.recall(caRoot)
 	if err != nil {
 		return nil, memory{}, err
 	}
 	if v.key == "" && m.VerifierKey != "" {
-		v.key, v.keyBy = m.VerifierKey, "an earlier check of this gateway"
+		v.key, v.keyBy = m.VerifierKey, byMemory
 	}
 	if v.caRoot == "" && m.CARoot != "" {
-		v.caRoot, v.caRootBy = m.CARoot, "an earlier check of this gateway"
+		v.caRoot, v.caRootBy = m.CARoot, byMemory
 	}
 	return v, m, nil
 }
 
-// exportOf returns the gateway's id in the header, without taking anything
-// from the reader; "" when it is not near the beginning.
-func exportOf(r *bufio.Reader) string {
-	// The reader's buffer may be smaller than the header; the id is found by
-	// its member name, and means nothing until the header was verified.
-	_, _ = r.Peek(1)
-	head, _ := r.Peek(r.Size())
-	if i := bytes.IndexByte(head, '\n'); i >= 0 {
-		head = head[:i]
+// namedRoot returns the fingerprint of the CA that the header names, without
+// taking anything from the reader; "" when there is none.
+func namedRoot(r *bufio.Reader) string {
+	var header struct {
+		Keys json.RawMessage `json:"keys"`
 	}
-	_, rest, ok := bytes.Cut(head, []byte(`"gateway":`))
-	if !ok {
+	if json.Unmarshal(peekLine(r), &header) != nil {
 		return ""
 	}
-	var id string
-	if json.NewDecoder(bytes.NewReader(rest)).Decode(&id) != nil || !gatewayForm.MatchString(id) {
+	set, err := attest.ParseKeySet(header.Keys)
+	if err != nil {
 		return ""
 	}
-	return id
+	return set.Fingerprint()
+}
+
+// peekLine returns the first line, as far as the reader's buffer holds it.
+func peekLine(r *bufio.Reader) []byte {
+	for n := 4096; ; n = min(2*n, r.Size()) {
+		head, err := r.Peek(n)
+		if i := bytes.IndexByte(head, '\n'); i >= 0 {
+			return head[:i]
+		}
+		if err != nil || n == r.Size() {
+			return head
+		}
+	}
 }
 
 func (v *verification) run(r io.Reader) (journal.Summary, error) {
 	sum, err := journal.VerifyExport(r, journal.ExportOptions{Key: v.key, Remembered: v.remembered, Visit: v.visit})
-	if err != nil {
-		e := reason.Errorf(reason.VerificationFailed, "%s does not verify: %w", v.name, err)
-		return sum, e
+	switch {
+	case err == nil:
+		return sum, nil
+	case v.keyBy == byMemory && sum.Key != "" && sum.Key != v.key:
+		path, _ := v.a.memoryPath(v.caRoot)
+		return sum, keyChanged(memory{Gateway: sum.Gateway, VerifierKey: v.key}, path, sum.Key)
 	}
-	return sum, nil
+	return sum, reason.Errorf(reason.VerificationFailed, "%s does not verify: %w", v.name, err)
 }
 
 // visit verifies the key set of the header, and the attestation in each event

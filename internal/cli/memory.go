@@ -14,29 +14,32 @@ import (
 )
 
 // memory is what the CLI remembers of one gateway, to notice a journal that
-// was rolled back or forked, or is signed by another key.
+// was rolled back or forked, or is signed by another key. It is found by the
+// gateway's CA: the names of gateways are not unique.
 type memory struct {
+	// CARoot is the fingerprint of the gateway's CA.
+	CARoot  string `json:"ca_root"`
 	Gateway string `json:"gateway"`
 	// VerifierKey verifies the gateway's checkpoints.
 	VerifierKey string `json:"verifier_key"`
-	// CARoot is the fingerprint of the gateway's CA, "" when not known.
-	CARoot string `json:"ca_root"`
 	// Checkpoint is the newest signed note that was seen and verified.
 	Checkpoint string `json:"checkpoint"`
 }
 
-var gatewayForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+var fingerprintForm = regexp.MustCompile(`^sha256:([0-9a-f]{64})$`)
 
-func (a *app) memoryPath(gateway string) (string, error) {
-	if !gatewayForm.MatchString(gateway) {
-		return "", reason.Errorf(reason.VerificationFailed, "the gateway's id %q is not one", gateway)
+func (a *app) memoryPath(caRoot string) (string, error) {
+	m := fingerprintForm.FindStringSubmatch(caRoot)
+	if m == nil {
+		return "", reason.Errorf(reason.VerificationFailed, "%q is no fingerprint of a CA", caRoot)
 	}
-	return filepath.Join(a.xdg("XDG_STATE_HOME", ".local/state"), "palyra-cli", "gateways", gateway+".json"), nil
+	return filepath.Join(a.xdg("XDG_STATE_HOME", ".local/state"), "palyra-cli", "gateways", m[1]+".json"), nil
 }
 
-// recall returns what is remembered of a gateway; the zero memory is nothing.
-func (a *app) recall(gateway string) (memory, error) {
-	path, err := a.memoryPath(gateway)
+// recall returns what is remembered of the gateway with a CA; the zero memory
+// is nothing.
+func (a *app) recall(caRoot string) (memory, error) {
+	path, err := a.memoryPath(caRoot)
 	if err != nil {
 		return memory{}, err
 	}
@@ -48,7 +51,7 @@ func (a *app) recall(gateway string) (memory, error) {
 	if err == nil {
 		err = json.Unmarshal(text, &m)
 	}
-	if err == nil && m.Gateway != gateway {
+	if err == nil && m.CARoot != caRoot {
 		err = errors.New("it is of another gateway")
 	}
 	if err != nil {
@@ -59,7 +62,7 @@ func (a *app) recall(gateway string) (memory, error) {
 }
 
 func (a *app) remember(m memory) error {
-	path, err := a.memoryPath(m.Gateway)
+	path, err := a.memoryPath(m.CARoot)
 	if err != nil {
 		return err
 	}

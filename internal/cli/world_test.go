@@ -214,4 +214,3 @@ func closedAddress(t *testing.T) string {
 	defer l.Close()
 	return l.Addr().String()
 }
-

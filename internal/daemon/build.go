@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"palyra/internal/access"
@@ -30,6 +31,7 @@ import (
 
 // gateway is the daemon with its parts.
 type gateway struct {
+	opts      Options
 	cfg       *config.Config
 	log       *slog.Logger
 	startedAt time.Time
@@ -69,7 +71,7 @@ func (p *parts) close(ctx context.Context) error {
 // build makes the parts in the order in which they need each other. What was
 // opened is closed again when a later part fails.
 func build(ctx context.Context, o Options) (_ *gateway, err error) {
-	g := &gateway{cfg: o.Config, log: o.Log, startedAt: time.Now().UTC(), parts: &parts{}}
+	g := &gateway{opts: o, cfg: o.Config, log: o.Log, startedAt: time.Now().UTC(), parts: &parts{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, g.parts.close(context.WithoutCancel(ctx)))
@@ -219,9 +221,9 @@ func (g *gateway) tools() ([]dispatch.Tool, error) {
 		return nil, err
 	}
 	list := builtin.New(cfg)
-	tools := make([]dispatch.Tool, len(list))
-	for i, t := range list {
-		tools[i] = t
+	tools := slices.Clone(g.opts.tools)
+	for _, t := range list {
+		tools = append(tools, t)
 	}
 	return tools, nil
 }
@@ -235,7 +237,7 @@ func (g *gateway) openDesk(ctx context.Context) error {
 			PendingPerRun:       g.cfg.Approvals.MaxPendingPerRun,
 			PendingPerPrincipal: g.cfg.Approvals.MaxPendingPerPrincipal,
 			CreatedPerMinute:    g.cfg.Approvals.MaxCreatedPerMinutePerRun,
-			Cooldown:            g.cfg.Approvals.Cooldown,
+			Cooldown:            cooldown(g.cfg.Approvals.Cooldown),
 		},
 	})
 	if err != nil {
@@ -259,11 +261,24 @@ func (g *gateway) openPipeline(ctx context.Context) error {
 	}
 	g.auditor = newAuditor(g.journal, g.log)
 	g.metrics = newMetrics(g)
-	g.pipeline, err = toolcall.New(toolcall.Config{
+	stages := toolcall.Config{
 		Evaluator: g.engine, Approver: g.desk, Dispatcher: g.router, Notary: g.notary, Ledger: calls,
 		MaxCallsPerRun: g.cfg.MaxCallsPerRun,
-	})
+	}
+	if g.opts.wrap != nil {
+		stages = g.opts.wrap(stages)
+	}
+	g.pipeline, err = toolcall.New(stages)
 	return err
+}
+
+// cooldown turns the setting "0s", which is off, into what the desk takes for
+// off: its zero is the default.
+func cooldown(d time.Duration) time.Duration {
+	if d == 0 {
+		return -1
+	}
+	return d
 }
 
 // draftOf makes an event draft with a canonical payload.

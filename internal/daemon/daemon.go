@@ -12,8 +12,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"palyra/internal/config"
+	"palyra/internal/dispatch"
 	"palyra/internal/event"
 	"palyra/internal/journal"
+	"palyra/internal/toolcall"
 )
 
 // drainTime is how long calls may go on after the order to stop.
@@ -28,6 +30,11 @@ type Options struct {
 	// Reload orders a reload of the policy directory, as SIGHUP does; it may
 	// be nil.
 	Reload <-chan struct{}
+
+	// tools are added to the daemon's own; tests use it.
+	tools []dispatch.Tool
+	// wrap stands between the pipeline and its stages; tests use it.
+	wrap func(toolcall.Config) toolcall.Config
 }
 
 // Addresses are where the daemon listens, as host:port.

@@ -109,7 +109,13 @@ func (p *policies) apply(ctx context.Context, actor string) (rpc.Reloaded, error
 	p.sources, p.loadedAt = append(policy.Defaults(), sources...), time.Now().UTC()
 	p.g.log.Info("policy in force", slog.String("version", set.Version()), slog.String("snapshot", set.SnapshotDigest()))
 	for _, w := range set.Findings() {
-		p.g.log.Warn("policy warning", slog.String("finding", w.Message), slog.String("file", w.File), slog.Int("line", w.Line))
+		// What a tool's schema keeps from policy is for those who write
+		// policies: `palyra policy check` shows it.
+		level := slog.LevelWarn
+		if w.Code == policy.CodeOpaque {
+			level = slog.LevelDebug
+		}
+		p.g.log.Log(ctx, level, "policy warning", slog.String("finding", w.Message), slog.String("file", w.File), slog.Int("line", w.Line))
 	}
 	return result, nil
 }

@@ -6,6 +6,7 @@
 package decision
 
 import (
+	"sync/atomic"
 	"time"
 
 	"palyra/internal/approval"
@@ -76,7 +77,7 @@ func Make(in Input) (Record, *Permit) {
 	}
 	r.Allowed = true
 	return r, &Permit{
-		minted:         true,
+		spent:          new(atomic.Bool),
 		proposalID:     in.ProposalID,
 		callDigest:     in.CallDigest,
 		snapshotDigest: r.SnapshotDigest,
@@ -89,12 +90,14 @@ func refuse(in Input) *reason.Error {
 	switch {
 	case in.ProposalID == "" || in.CallDigest == "" || in.Verdict.SnapshotDigest() == "":
 		return reason.Errorf(reason.PermitRefused, "the call is not bound to a proposal, a call digest and a policy snapshot")
+	case in.Budget.Used < 1:
+		return reason.Errorf(reason.BudgetExceeded, "the call was not counted in its run")
 	case in.Budget.Used > in.Budget.Limit:
 		return reason.Errorf(reason.BudgetExceeded, "this is call %d of the run and %d are allowed", in.Budget.Used, in.Budget.Limit)
 	}
 	switch in.Verdict.Effect() {
 	case policy.Allow:
-		return refuseGrant(in)
+		return refuseAllow(in)
 	case policy.Ask:
 		return refuseAnswer(in)
 	default:
@@ -102,21 +105,22 @@ func refuse(in Input) *reason.Error {
 	}
 }
 
-// refuseGrant checks that a verdict that rests on a grant is answered by that
-// grant. A verdict that rests on none needs no answer.
-func refuseGrant(in Input) *reason.Error {
-	if in.Verdict.GrantID() == "" {
+// refuseAllow checks what stands behind a verdict that allows: the desk's word
+// that nobody had to be asked, a human's yes to this call, or, when the verdict
+// rests on a grant, that grant. An answer that nobody gave allows nothing.
+func refuseAllow(in Input) *reason.Error {
+	switch grant := in.Verdict.GrantID(); {
+	case grant == "" && in.Answer.Kind() == approval.NotAsked:
 		return nil
-	}
-	if !in.Answer.Allowed() || in.Answer.GrantID() != in.Verdict.GrantID() {
+	case grant != "" && in.Answer.GrantID() != grant:
 		return answerDenial(in.Answer)
 	}
-	return nil
+	return refuseAnswer(in)
 }
 
 // refuseAnswer checks that a human said yes to exactly this call.
 func refuseAnswer(in Input) *reason.Error {
-	if !in.Answer.Allowed() {
+	if kind := in.Answer.Kind(); kind != approval.ByApproval && kind != approval.ByGrant {
 		return answerDenial(in.Answer)
 	}
 	if in.Answer.CallDigest() != in.CallDigest {

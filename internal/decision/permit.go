@@ -13,8 +13,8 @@ var ErrNoPermit = reason.Errorf(reason.PermitRefused, "no valid permit")
 // Permit is the single-use token that lets dispatch run one call. Only Make
 // fills one: a nil or a zero Permit opens nothing.
 type Permit struct {
-	minted         bool
-	spent          atomic.Bool
+	// spent is shared by copies of a permit; it is nil unless Make filled it.
+	spent          *atomic.Bool
 	proposalID     string
 	callDigest     string
 	snapshotDigest string
@@ -33,10 +33,10 @@ type Presented struct {
 // the wrong call is gone. It returns ErrNoPermit, or an error with reason
 // APPROVAL_BINDING_MISMATCH that names what differs.
 func (p *Permit) Redeem(now Presented) error {
-	if p == nil || !p.minted || p.spent.Swap(true) {
+	if p == nil || p.spent == nil || p.spent.Swap(true) {
 		return ErrNoPermit
 	}
-	if now.Now.After(p.expires) {
+	if now.Now.IsZero() || now.Now.After(p.expires) {
 		return reason.Errorf(reason.PermitRefused, "the permit expired at %s", p.expires.UTC().Format(time.RFC3339))
 	}
 	switch {

@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -35,6 +37,8 @@ type Config struct {
 	Snapshot func() string
 	// Timeout is the longest a call may run; it must be positive.
 	Timeout time.Duration
+	// Log gets the faults of tools that callers are not shown; it may be nil.
+	Log *slog.Logger
 }
 
 // Router finds tools and runs decided calls.
@@ -42,6 +46,7 @@ type Router struct {
 	tools    map[string]entry
 	snapshot func() string
 	timeout  time.Duration
+	log      *slog.Logger
 	brake    brake
 }
 
@@ -57,7 +62,10 @@ func New(cfg Config) (*Router, error) {
 	if cfg.Snapshot == nil || cfg.Timeout <= 0 {
 		return nil, errors.New("dispatch needs a snapshot function and a positive timeout")
 	}
-	r := &Router{tools: make(map[string]entry), snapshot: cfg.Snapshot, timeout: cfg.Timeout}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	r := &Router{tools: make(map[string]entry), snapshot: cfg.Snapshot, timeout: cfg.Timeout, log: cfg.Log}
 	for _, t := range cfg.Tools {
 		if err := r.add(t); err != nil {
 			return nil, err
@@ -142,7 +150,10 @@ type Decided struct {
 	Permit   *decision.Permit
 	Proposal tool.Proposal
 	// Plan is the one that was decided.
-	Plan   tool.Plan
+	Plan tool.Plan
+	// Ready is asked last, right before the tool starts; its error keeps the
+	// call from starting. It may be nil.
+	Ready  func(context.Context) error
 	Output func(stream string, chunk []byte)
 }
 
@@ -152,22 +163,52 @@ func (r *Router) Run(ctx context.Context, d Decided) tool.Report {
 	started := time.Now()
 	plan, err := r.redeem(ctx, d)
 	if err != nil {
-		return refused(d, started, err)
+		return r.refused(ctx, d, started, err)
 	}
 	ctx, release, err := r.brake.enter(ctx)
 	if err != nil {
-		return refused(d, started, err)
+		return r.refused(ctx, d, started, err)
 	}
 	defer release()
-	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	if err := ready(ctx, d); err != nil {
+		return r.refused(ctx, d, started, err)
+	}
+	running, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
-	report := r.tools[d.Proposal.Tool.Name].tool.Run(ctx, tool.Call{Proposal: d.Proposal, Plan: plan, Output: d.Output})
-	if cause := context.Cause(ctx); errors.Is(cause, errFrozen) && report.Outcome != tool.Succeeded {
+	report := r.execute(running, tool.Call{Proposal: d.Proposal, Plan: plan, Output: d.Output}, started)
+	if errors.Is(context.Cause(running), errFrozen) && report.Outcome != tool.Succeeded {
 		report.Reason = string(reason.GatewayFrozen)
-		report.Message = cause.Error()
+		report.Message = errFrozen.Error()
 		report.Remedy = reason.Lookup(reason.GatewayFrozen).Remedy
 	}
 	return report
+}
+
+// ready says whether the call may start after all: its client is there, and
+// nobody took back what it was decided on.
+func ready(ctx context.Context, d Decided) error {
+	switch {
+	case errors.Is(context.Cause(ctx), errFrozen):
+		return errFrozen
+	case ctx.Err() != nil:
+		return reason.Errorf(reason.Cancelled, "the call was cancelled before it started: %w", ctx.Err())
+	case d.Ready != nil:
+		return d.Ready(ctx)
+	}
+	return nil
+}
+
+// execute runs the tool. A tool that panics has failed; what it did until then
+// is attested like any other run.
+func (r *Router) execute(ctx context.Context, c tool.Call, started time.Time) (report tool.Report) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			r.log.ErrorContext(ctx, "a tool panicked", slog.String("tool", c.Proposal.Tool.Name),
+				slog.String("proposal", c.Proposal.ID), slog.Any("fault", fault), slog.String("stack", string(debug.Stack())))
+			report = ended(c.Proposal, started, tool.Failed, reason.Errorf(reason.Internal, "the tool failed inside the gateway"))
+		}
+	}()
+	return r.tools[c.Proposal.Tool.Name].tool.Run(ctx, c)
 }
 
 // redeem plans the call anew and spends the permit on what was found.
@@ -217,21 +258,24 @@ func explain(mismatch error, was, is tool.Binding) error {
 	return e
 }
 
-func refused(d Decided, started time.Time, err error) tool.Report {
-	code := reason.Of(err)
-	report := tool.Report{
-		Outcome:     tool.Refused,
-		Reason:      string(code),
-		Message:     reason.Lookup(code).Sentence,
-		Remedy:      reason.Lookup(code).Remedy,
-		Executor:    tool.ExecutorInfo{Name: d.Proposal.Tool.Executor},
+// refused is the report of a call that did not start.
+func (r *Router) refused(ctx context.Context, d Decided, started time.Time, err error) tool.Report {
+	var known *reason.Error
+	if !errors.As(err, &known) {
+		r.log.ErrorContext(ctx, "a decided call could not start", slog.String("tool", d.Proposal.Tool.Name),
+			slog.String("proposal", d.Proposal.ID), slog.String("error", err.Error()))
+		known = reason.Errorf(reason.Internal, "%s", reason.Lookup(reason.Internal).Sentence)
+	}
+	return ended(d.Proposal, started, tool.Refused, known)
+}
+
+// ended is the report of a call that its executor does not report on.
+func ended(p tool.Proposal, started time.Time, outcome tool.Outcome, why *reason.Error) tool.Report {
+	return tool.Report{
+		Outcome: outcome, Reason: string(why.Code), Message: why.Message, Remedy: why.NextStep(),
+		Executor:    tool.ExecutorInfo{Name: p.Tool.Executor},
 		Enforcement: tool.Enforcement{Level: "none"},
 		StartedAt:   started,
 		FinishedAt:  time.Now(),
 	}
-	var known *reason.Error
-	if errors.As(err, &known) {
-		report.Message, report.Remedy = known.Message, known.NextStep()
-	}
-	return report
 }

@@ -60,12 +60,15 @@ type Head struct {
 // Head returns the head that e is.
 func (e *Event) Head() Head { return Head{Seq: e.Seq, Hash: e.Hash, At: e.At} }
 
-// Nonce is the randomness of one event. It is drawn before the writer's
-// critical section.
+// Nonce is what an event needs beside its draft and its place: randomness and
+// the payload's digest. It is made before the writer's critical section.
 type Nonce struct {
 	Salt [SaltSize]byte
 	// ID is the random part of the event's ULID.
 	ID [10]byte
+	// digest is of Salt and the payload, once Prepare computed it.
+	digest   [32]byte
+	prepared bool
 }
 
 // NewNonce draws a Nonce from the system's generator.
@@ -78,9 +81,18 @@ func NewNonce() Nonce {
 	return n
 }
 
+// Prepare draws the Nonce of one draft and digests its payload, which must not
+// change any more.
+func Prepare(d *event.Draft) Nonce {
+	n := NewNonce()
+	n.digest, n.prepared = payloadDigest(n.Salt[:], d.Payload), true
+	return n
+}
+
 // Seal turns a draft into the event that follows prev. The time is at, or
-// prev's when at lies before it. Seal does no I/O and keeps a reference to the
-// draft's payload.
+// prev's when at lies before it. The nonce must have been made for this draft
+// or by NewNonce. Seal does no I/O and keeps a reference to the draft's
+// payload.
 func Seal(prev Head, d event.Draft, at time.Time, nonce Nonce) Event {
 	at = Instant(at)
 	if at.Before(prev.At) {
@@ -91,7 +103,9 @@ func Seal(prev Head, d event.Draft, at time.Time, nonce Nonce) Event {
 		Session: d.Session, Run: d.Run, Actor: d.Actor, Subject: d.Subject,
 		Payload: d.Payload, Salt: nonce.Salt[:], PrevHash: prev.Hash,
 	}
-	e.PayloadSHA256 = payloadDigest(e.Salt, e.Payload)
+	if e.PayloadSHA256 = nonce.digest; !nonce.prepared {
+		e.PayloadSHA256 = payloadDigest(e.Salt, e.Payload)
+	}
 	e.Hash = e.chainHash()
 	return e
 }

@@ -71,6 +71,30 @@ func TestPartialExportsVerify(t *testing.T) {
 	}
 }
 
+func TestExportOfNothing(t *testing.T) {
+	s := newMemStore(testClock())
+	log := newLog(t, s, 1)
+	if sum, err := verifyBytes(export(t, log, 0), journal.ExportOptions{}); err != nil || sum.Events != 0 {
+		t.Errorf("an empty journal: %+v, %v", sum, err)
+	}
+	fill(t, log, 5)
+	if sum, err := verifyBytes(export(t, log, 5), journal.ExportOptions{}); err != nil || sum.Events != 0 || sum.Head.Seq != 5 {
+		t.Errorf("nothing after the end: %+v, %v", sum, err)
+	}
+}
+
+func TestExportRemembered(t *testing.T) {
+	_, log := sampleJournal(t)
+	cp := checkpoint(t, log)
+	b := export(t, log, 0)
+	if _, err := verifyBytes(b, journal.ExportOptions{Remembered: []journal.Checkpoint{cp}}); err != nil {
+		t.Errorf("an honest export: %v", err)
+	}
+	cp.Root[0] ^= 1
+	_, err := verifyBytes(b, journal.ExportOptions{Remembered: []journal.Checkpoint{cp}})
+	assertCorrupt(t, err, 11) // up to event 10 a signed checkpoint agrees
+}
+
 func TestExportVisit(t *testing.T) {
 	var keys string
 	var seqs []int64
@@ -85,8 +109,8 @@ func TestExportVisit(t *testing.T) {
 	}
 }
 
-// TestEveryByteCounts changes, drops and doubles each byte of an export, one at
-// a time: each change is found, on the line where it is or, for a header that
+// TestEveryByteCounts changes each byte of an export, one at a time, and drops,
+// doubles or replaces many of them: each change is found, on the line where it is or, for a header that
 // still reads well, by the seal, which then names line 1.
 func TestEveryByteCounts(t *testing.T) {
 	b := sampleExport(t)
@@ -144,11 +168,11 @@ func mutations(b []byte, i int) map[string][]byte {
 	}
 	insert := func(s string) []byte { return append(append(bytes.Clone(b[:i]), s...), b[i:]...) }
 	m := map[string][]byte{"low bit": with(b[i] ^ 1)}
-	if i%3 == 0 {
+	if i%7 == 0 {
 		m["dropped"] = append(bytes.Clone(b[:i]), b[i+1:]...)
 		m["case"] = with(b[i] ^ 0x20)
 	}
-	if i%11 == 0 {
+	if i%29 == 0 {
 		m["high bit"] = with(b[i] ^ 0x80)
 		m["to 0"] = with('0')
 		m["line feed"] = with('\n')
@@ -158,10 +182,14 @@ func mutations(b []byte, i int) map[string][]byte {
 	return m
 }
 
-// TestTruncation cuts the export at every byte.
+// TestTruncation cuts the export after every line feed and in many places in
+// between.
 func TestTruncation(t *testing.T) {
 	b := sampleExport(t)
 	for n := range b {
+		if n%5 != 0 && n > 0 && b[n-1] != '\n' && n < len(b)-2 {
+			continue
+		}
 		if _, err := verifyBytes(b[:n], journal.ExportOptions{}); err == nil {
 			t.Fatalf("an export cut after %d of %d bytes verified", n, len(b))
 		}

@@ -101,14 +101,14 @@ func (l *Log) List(ctx context.Context, f Filter) ([]Event, error) { return l.st
 // with fn's error, ctx's, or reason.ShuttingDown when the store closes.
 func (l *Log) Follow(ctx context.Context, after int64, fn func(Event) error) error {
 	for {
-		page, ok := l.store.Recent(after)
-		if !ok {
-			var err error
-			if page, err = l.store.Events(ctx, Filter{After: after}); err != nil {
-				return err
-			}
+		page, err := l.next(ctx, after)
+		if err != nil {
+			return err
 		}
 		for _, e := range page {
+			if e.Seq != after+1 {
+				return corrupt(after+1, "the event is missing")
+			}
 			if err := fn(e); err != nil {
 				return err
 			}
@@ -117,10 +117,22 @@ func (l *Log) Follow(ctx context.Context, after int64, fn func(Event) error) err
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := l.store.Wait(ctx, after); err != nil {
-			return err
-		}
 	}
+}
+
+// next waits for events after a sequence number and returns at least one.
+func (l *Log) next(ctx context.Context, after int64) ([]Event, error) {
+	if err := l.store.Wait(ctx, after); err != nil {
+		return nil, err
+	}
+	if page, ok := l.store.Recent(after); ok && len(page) > 0 {
+		return page, nil
+	}
+	page, err := l.store.Events(ctx, Filter{After: after})
+	if err == nil && len(page) == 0 {
+		err = corrupt(after+1, "the event is missing")
+	}
+	return page, err
 }
 
 // Verify verifies the chain from a sequence number to the head: every event

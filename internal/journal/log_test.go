@@ -144,6 +144,16 @@ func TestFollowEnds(t *testing.T) {
 	})
 }
 
+func TestFollowOfADamagedStore(t *testing.T) {
+	s := newMemStore(testClock())
+	log := newLog(t, s, 1)
+	fill(t, log, 5)
+	s.Publish(s.Head(), nil)
+	s.events = s.events[:3]
+	err := log.Follow(t.Context(), 0, func(journal.Event) error { return nil })
+	assertCorrupt(t, err, 4)
+}
+
 func TestProofs(t *testing.T) {
 	s := newMemStore(testClock())
 	log := newLog(t, s, 1)

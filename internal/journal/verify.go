@@ -85,8 +85,8 @@ func VerifyAll(ctx context.Context, src Source, gateway string, known note.Verif
 	w := walker{gateway: gateway, known: known, sum: Summary{Gateway: gateway}, remembered: remembered}
 	edge := &Edge{}
 	var tiles []Tile
-	err := verifyChain(ctx, src, 0, head, func(e *Event) error {
-		tiles = append(tiles, edge.Append(e.Hash)...)
+	err := verifyChain(ctx, src, 0, head, func(e link) error {
+		tiles = append(tiles, edge.Append(e.head.Hash)...)
 		if err := w.step(e); err != nil {
 			return err
 		}
@@ -139,27 +139,28 @@ type walker struct {
 	remembered []Checkpoint
 }
 
-func (w *walker) step(e *Event) error {
-	w.roots.push(e.Hash)
+func (w *walker) step(e link) error {
+	seq := e.head.Seq
+	w.roots.push(e.head.Hash)
 	if w.sum.First == 0 {
-		w.sum.First = e.Seq
+		w.sum.First = seq
 	}
-	w.sum.Last, w.sum.Head = e.Seq, e.Head()
+	w.sum.Last, w.sum.Head = seq, e.head
 	w.sum.Events++
-	if e.Erased() {
+	if e.erased {
 		w.sum.Erased++
 	}
 	for _, cp := range w.remembered {
-		if cp.Size == e.Seq {
-			if err := w.checkRoot(cp, e.Seq); err != nil {
+		if cp.Size == seq {
+			if err := w.checkRoot(cp, seq); err != nil {
 				return err
 			}
 		}
 	}
-	if e.Code != event.Checkpoint {
+	if e.checkpoint == nil {
 		return nil
 	}
-	return w.checkpoint(e)
+	return w.checkpoint(e.checkpoint)
 }
 
 func (w *walker) checkpoint(e *Event) error {
@@ -244,35 +245,6 @@ func checkStoredRoot(ctx context.Context, src Source, cp Checkpoint) error {
 		}
 		return nil
 	})
-}
-
-// verifyChain checks every event after a sequence number up to a head, and
-// hands each to visit (which may be nil and must not keep it).
-func verifyChain(ctx context.Context, src Source, after int64, head Head, visit func(*Event) error) error {
-	prev, err := headAt(ctx, src, after)
-	if err != nil {
-		return err
-	}
-	err = src.Scan(ctx, after, head.Seq, func(e *Event) error {
-		if err := e.CheckAfter(prev); err != nil {
-			return err
-		}
-		if err := e.CheckSelf(); err != nil {
-			return err
-		}
-		prev = e.Head()
-		if visit == nil {
-			return nil
-		}
-		return visit(e)
-	})
-	if err == nil && prev.Seq < head.Seq {
-		err = corrupt(prev.Seq+1, fmt.Sprintf("events are missing: the journal should end at %d", head.Seq))
-	}
-	if err == nil && after < head.Seq && prev.Hash != head.Hash {
-		err = corrupt(head.Seq, "the last event is not the head")
-	}
-	return err
 }
 
 // headAt returns the head that the event with a sequence number was.

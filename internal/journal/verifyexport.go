@@ -220,7 +220,7 @@ func (v *exportReader) readEvent(line []byte) error {
 	if err := e.CheckSelf(); err != nil {
 		return err
 	}
-	if err := v.walk.step(&e); err != nil {
+	if err := v.walk.step(linkOf(&e)); err != nil {
 		return err
 	}
 	v.prev = e.Head()

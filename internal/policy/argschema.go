@@ -223,6 +223,9 @@ func attributeName(name string) bool { return !strings.HasPrefix(name, "__") }
 
 // pointerToken escapes a name for a JSON Pointer (RFC 6901 section 3).
 func pointerToken(name string) string {
+	if !strings.ContainsAny(name, "~/") {
+		return name
+	}
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 }
 

@@ -15,6 +15,23 @@ import (
 
 func cedarString[T ~string](s T) types.String { return types.String(s) }
 
+// place is a path into the arguments, made into text only when it is needed.
+type place struct {
+	up   *place
+	name string
+}
+
+// String returns the JSON Pointer (RFC 6901), "/" for the whole.
+func (p *place) String() string {
+	if p == nil {
+		return "/"
+	}
+	if p.up == nil {
+		return "/" + pointerToken(p.name)
+	}
+	return p.up.String() + "/" + pointerToken(p.name)
+}
+
 // argReader turns arguments into a Cedar record along an argType. What the
 // type does not declare is kept by its JSON Pointer.
 type argReader struct {
@@ -30,7 +47,7 @@ func argumentValues(t *argType, args []byte) (types.Record, types.String, error)
 		args = []byte("{}")
 	}
 	r := &argReader{dec: jsontext.NewDecoder(bytes.NewReader(args))}
-	value, err := r.read(t, "")
+	value, err := r.read(t, nil)
 	if err != nil {
 		return types.Record{}, "", err
 	}
@@ -56,23 +73,23 @@ func (r *argReader) restText() (types.String, error) {
 	return types.String(text), err
 }
 
-func (r *argReader) read(t *argType, path string) (types.Value, error) {
+func (r *argReader) read(t *argType, at *place) (types.Value, error) {
 	switch t.kind {
 	case argRecord:
-		return r.record(t, path)
+		return r.record(t, at)
 	case argSet:
-		return r.set(t, path)
+		return r.set(t, at)
 	case argOpaque:
-		return r.opaque(path)
+		return r.opaque(at)
 	default:
-		return r.scalar(t.kind, path)
+		return r.scalar(t.kind, at)
 	}
 }
 
-func (r *argReader) scalar(kind argKind, path string) (types.Value, error) {
+func (r *argReader) scalar(kind argKind, at *place) (types.Value, error) {
 	tok, err := r.dec.ReadToken()
 	if err != nil {
-		return nil, argError(path, err)
+		return nil, argError(at, err)
 	}
 	switch {
 	case kind == argString && tok.Kind() == '"':
@@ -80,114 +97,111 @@ func (r *argReader) scalar(kind argKind, path string) (types.Value, error) {
 	case kind == argBool && (tok.Kind() == 't' || tok.Kind() == 'f'):
 		return types.Boolean(tok.Bool()), nil
 	case kind == argLong && tok.Kind() == '0':
-		return longValue(tok.String(), path)
+		return longValue(tok.String(), at)
 	}
-	return nil, argError(path, fmt.Errorf("a JSON %s where the tool's schema declares another type", tok.Kind()))
+	return nil, argError(at, fmt.Errorf("a JSON %s where the tool's schema declares another type", tok.Kind()))
 }
 
 // longValue reads an integer of JSON Schema, which may be written 1.0 or 1e3.
-func longValue(text, path string) (types.Value, error) {
+func longValue(text string, at *place) (types.Value, error) {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return types.Long(n), nil
 	}
 	const exact = 1 << 53
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil || f != float64(int64(f)) || f > exact || f < -exact {
-		return nil, argError(path, errors.New("the integer does not fit 64 bits"))
+		return nil, argError(at, errors.New("the integer does not fit 64 bits"))
 	}
 	return types.Long(int64(f)), nil
 }
 
-func (r *argReader) opaque(path string) (types.Value, error) {
-	value, err := r.value(path)
+func (r *argReader) opaque(at *place) (types.Value, error) {
+	value, err := r.value(at)
 	return types.String(value), err
 }
 
 // value reads one JSON value in canonical form.
-func (r *argReader) value(path string) (jsontext.Value, error) {
+func (r *argReader) value(at *place) (jsontext.Value, error) {
 	raw, err := r.dec.ReadValue()
 	if err != nil {
-		return nil, argError(path, err)
+		return nil, argError(at, err)
 	}
 	raw = raw.Clone()
 	if err := raw.Canonicalize(); err != nil {
-		return nil, argError(path, err)
+		return nil, argError(at, err)
 	}
 	return raw, nil
 }
 
-func (r *argReader) set(t *argType, path string) (types.Value, error) {
-	if err := r.open('[', path); err != nil {
+func (r *argReader) set(t *argType, at *place) (types.Value, error) {
+	if err := r.open('[', at); err != nil {
 		return nil, err
 	}
 	values := []types.Value{}
 	for r.dec.PeekKind() != ']' {
-		v, err := r.read(t.elem, path)
+		v, err := r.read(t.elem, at)
 		if err != nil {
 			return nil, err
 		}
 		values = append(values, v)
 	}
 	if _, err := r.dec.ReadToken(); err != nil {
-		return nil, argError(path, err)
+		return nil, argError(at, err)
 	}
 	return types.NewSet(values...), nil
 }
 
-func (r *argReader) record(t *argType, path string) (types.Value, error) {
-	if err := r.open('{', path); err != nil {
+func (r *argReader) record(t *argType, at *place) (types.Value, error) {
+	if err := r.open('{', at); err != nil {
 		return nil, err
 	}
 	fields := make(types.RecordMap, len(t.fields))
 	for r.dec.PeekKind() != '}' {
-		if err := r.member(t, path, fields); err != nil {
+		if err := r.member(t, at, fields); err != nil {
 			return nil, err
 		}
 	}
 	if _, err := r.dec.ReadToken(); err != nil {
-		return nil, argError(path, err)
+		return nil, argError(at, err)
 	}
 	return types.NewRecord(fields), nil
 }
 
-func (r *argReader) member(t *argType, path string, fields types.RecordMap) error {
+func (r *argReader) member(t *argType, at *place, fields types.RecordMap) error {
 	tok, err := r.dec.ReadToken()
 	if err != nil {
-		return argError(path, err)
+		return argError(at, err)
 	}
 	name := tok.String()
 	f, ok := t.fields[name]
 	if ok {
-		v, err := r.read(f.typ, path+"/"+pointerToken(name))
+		v, err := r.read(f.typ, &place{at, name})
 		fields[types.String(name)] = v
 		return err
 	}
-	at := path + "/" + pointerToken(name)
-	v, err := r.value(at)
+	here := &place{at, name}
+	v, err := r.value(here)
 	if err != nil {
 		return err
 	}
 	if r.rest == nil {
 		r.rest = make(map[string]jsontext.Value)
 	}
-	r.rest[at] = v
+	r.rest[here.String()] = v
 	return nil
 }
 
-func (r *argReader) open(kind jsontext.Kind, path string) error {
+func (r *argReader) open(kind jsontext.Kind, at *place) error {
 	tok, err := r.dec.ReadToken()
 	if err != nil {
-		return argError(path, err)
+		return argError(at, err)
 	}
 	if tok.Kind() != kind {
-		return argError(path, fmt.Errorf("a JSON %s where the tool's schema declares another type", tok.Kind()))
+		return argError(at, fmt.Errorf("a JSON %s where the tool's schema declares another type", tok.Kind()))
 	}
 	return nil
 }
 
-func argError(path string, err error) error {
-	if path == "" {
-		path = "/"
-	}
-	return fmt.Errorf("arguments at %s: %w", path, err)
+func argError(at *place, err error) error {
+	return fmt.Errorf("arguments at %s: %w", at, err)
 }

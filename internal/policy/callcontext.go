@@ -54,16 +54,14 @@ func (s *Set) prepareKnown(r Request, args *argType) (*call, *refusal) {
 // candidates are the policies that the index finds for a request.
 func (s *Set) candidates(req cedar.Request) candidates {
 	return s.index.find(
-		requestKeys(req.Action, s.dir.ancestors[req.Action]),
-		requestKeys(req.Resource, s.dir.ancestors[req.Resource]),
-		requestKeys(req.Principal, s.dir.ancestors[req.Principal]),
+		s.dir.keysOf(req.Action), s.dir.keysOf(req.Resource), s.dir.keysOf(req.Principal),
 	)
 }
 
 // callContext is the context of vocabulary.cedarschema's CallContext, without
 // arguments and approval.
 func (s *Set) callContext(r Request) types.RecordMap {
-	m := make(types.RecordMap, 32)
+	m := make(types.RecordMap, 28) // all attributes; one more would double the map
 	m["device_id"] = types.String(r.Caller.DeviceID)
 	m["session_id"] = types.String(r.Session)
 	m["run_id"] = types.String(r.Run)
@@ -98,21 +96,25 @@ func (s *Set) addFacts(m types.RecordMap, f tool.Facts) {
 	}
 	m["protected"] = types.Boolean(f.Protected)
 	m["risk"] = types.Long(f.Risk)
-	m["sandbox"] = s.memo.get(memoKey{"sandbox", f.SandboxTier, f.SandboxLevel}, func() types.Value {
+	m["sandbox"] = s.memo.get(sandboxKey{f.SandboxTier, f.SandboxLevel}, func() types.Record {
 		return types.NewRecord(types.RecordMap{
 			"tier": types.String(f.SandboxTier), "level": types.String(f.SandboxLevel),
 		})
 	})
 	m["egress"] = s.egressRecord(f)
 	if f.Exec != nil {
-		m["exec"] = types.NewRecord(types.RecordMap{
-			"basename":       types.String(f.Exec.Basename),
-			"path":           types.String(f.Exec.Path),
-			"sha256":         types.String(f.Exec.SHA256),
-			"is_interpreter": types.Boolean(f.Exec.IsInterpreter),
-			"inline_code":    types.Boolean(f.Exec.InlineCode),
-		})
+		m["exec"] = s.memo.get(execKey(*f.Exec), func() types.Record { return execRecord(*f.Exec) })
 	}
+}
+
+func execRecord(f tool.ExecFacts) types.Record {
+	return types.NewRecord(types.RecordMap{
+		"basename":       types.String(f.Basename),
+		"path":           types.String(f.Path),
+		"sha256":         types.String(f.SHA256),
+		"is_interpreter": types.Boolean(f.IsInterpreter),
+		"inline_code":    types.Boolean(f.InlineCode),
+	})
 }
 
 func addString(m types.RecordMap, name types.String, value string) {
@@ -121,8 +123,8 @@ func addString(m types.RecordMap, name types.String, value string) {
 	}
 }
 
-func (s *Set) egressRecord(f tool.Facts) types.Value {
-	record := func() types.Value {
+func (s *Set) egressRecord(f tool.Facts) types.Record {
+	record := func() types.Record {
 		return types.NewRecord(types.RecordMap{
 			"mode": types.String(f.EgressMode), "hosts": stringSet(f.EgressHosts),
 		})
@@ -130,7 +132,7 @@ func (s *Set) egressRecord(f tool.Facts) types.Value {
 	if len(f.EgressHosts) > 0 {
 		return record()
 	}
-	return s.memo.get(memoKey{"egress", f.EgressMode, ""}, record)
+	return s.memo.get(egressKey(f.EgressMode), record)
 }
 
 func (s *Set) sessionRecord(f tool.SessionFacts) types.Record {

@@ -40,7 +40,9 @@ type linter struct {
 
 func (l *linter) lint(p *compiled) []Finding {
 	findings := l.checkHas(p)
-	findings = append(findings, p.checkMonotone()...)
+	if reaches, _ := l.reachesTools(p); reaches {
+		findings = append(findings, p.checkMonotone()...)
+	}
 	findings = append(findings, l.checkWaives(p)...)
 	findings = append(findings, l.checkPermitsAll(p)...)
 	findings = append(findings, l.checkRisks(p)...)

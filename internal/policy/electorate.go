@@ -41,8 +41,10 @@ func (s *Set) electorate(requester access.Principal, severity string) *electorat
 		requester = access.Principal{}
 	}
 	key := electorateKey{requester, severity}
-	if e, ok := s.electorates.Load(key); ok {
-		return e.(*electorate)
+	if found, ok := s.electorates.Load(key); ok {
+		if e, ok := found.(*electorate); ok {
+			return e
+		}
 	}
 	e := &electorate{}
 	for _, m := range s.dir.deciders {

@@ -33,7 +33,8 @@ func (s *Set) Evaluate(r Request, grants []Grant) Verdict {
 	return v
 }
 
-func (s *Set) evaluate(r Request, grants []Grant) Verdict {
+// evaluateOne decides a call that changes at most one file.
+func (s *Set) evaluateOne(r Request, grants []Grant) Verdict {
 	c, refused := s.prepare(r)
 	if refused != nil {
 		return Verdict{code: refused.code, errors: []string{refused.message}}
@@ -41,6 +42,9 @@ func (s *Set) evaluate(r Request, grants []Grant) Verdict {
 	bare := c.under(s.noApproval)
 	if v, done := settled(bare); done {
 		return v
+	}
+	if absolute := absoluteForbids(bare); len(absolute) > 0 {
+		return denial(absolute)
 	}
 	for _, g := range grants {
 		facts := s.tally.facts(s.ballots(g.Approval, c.requester), true)
@@ -88,12 +92,11 @@ func (s *Set) ask(c *call, bare outcome) Verdict {
 		if !narrowed.allowed {
 			return s.deny(c, exact, narrowed)
 		}
-		voters = exact
 	}
 	v := Verdict{
 		effect: Ask, code: reason.ApprovalRequired, determining: describe(causes),
 		timeout: shortestTimeout(causes), severity: severity, why: whyAsk(causes),
-		missing: s.missing(c, nil, voters),
+		missing: s.wanted(c, nil),
 	}
 	v.remedy = reason.Lookup(reason.ApprovalRequired).Remedy
 	return v
@@ -102,19 +105,36 @@ func (s *Set) ask(c *call, bare outcome) Verdict {
 // deny explains a call that the people who exist cannot allow. If more of
 // them could, the remedy says who is wanting.
 func (s *Set) deny(c *call, voters *electorate, best outcome) Verdict {
-	v := Verdict{code: reason.PolicyDenied, determining: describe(best.determining)}
+	v := denial(best.determining)
 	if lack := s.lacking(c, voters); lack.text != "" {
 		v.code = reason.ApprovalUnattainable
 		v.missing, v.remedy = lack.text, lack.remedy
-		return v
 	}
-	for _, p := range best.determining {
+	return v
+}
+
+// denial is a deny by policies, with the first remedy among them.
+func denial(by []*compiled) Verdict {
+	v := Verdict{code: reason.PolicyDenied, determining: describe(by)}
+	for _, p := range by {
 		if p.notes.remedy != "" {
 			v.remedy = p.notes.remedy
 			break
 		}
 	}
 	return v
+}
+
+// absoluteForbids are the forbids of an outcome that do not read the
+// approval: no grant and no vote lifts them.
+func absoluteForbids(o outcome) []*compiled {
+	var out []*compiled
+	for _, p := range o.determining {
+		if !p.permits() && !p.approval {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // askCauses are the policies that want a human: the forbids that an approval
@@ -166,9 +186,8 @@ func whyAsk(causes []*compiled) string {
 	return strings.Join(lines, "\n")
 }
 
-// Judge evaluates a proposal with exactly the votes given: after each vote,
-// and again before dispatch when the snapshot changed meanwhile.
-func (s *Set) Judge(r Request, a Approval) Judgement {
+// judgeOne judges a call that changes at most one file.
+func (s *Set) judgeOne(r Request, a Approval) Judgement {
 	c, refused := s.prepare(r)
 	if refused != nil {
 		return Judgement{Errors: []string{refused.message}}

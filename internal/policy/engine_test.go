@@ -18,27 +18,8 @@ func TestDefaults(t *testing.T) {
 	if err != nil || v.Effect() != policy.Ask || v.Reason() != reason.ApprovalRequired {
 		t.Errorf("running: %v, %+v, want ask", err, v)
 	}
-	t.Logf("%+v", v)
 	v, _ = engine.Evaluate(t.Context(), policytest.Request("nope", `{}`), nil)
 	if v.Effect() != policy.Deny || v.Reason() != reason.UnknownTool {
 		t.Errorf("unknown tool: %+v, want deny", v)
 	}
-}
-
-func BenchmarkQuick(b *testing.B) {
-	engine := policytest.Engine(b, policytest.Options{})
-	read := policytest.Request("fs.read", `{"path":"a"}`)
-	run := policytest.Request("process.run", `{"argv":["ls"]}`)
-	b.Run("allow", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			engine.Evaluate(b.Context(), read, nil)
-		}
-	})
-	b.Run("ask", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			engine.Evaluate(b.Context(), run, nil)
-		}
-	})
 }

@@ -18,7 +18,9 @@ type directory struct {
 	// ancestors are all entities above one, closest first or not: order has
 	// no meaning.
 	ancestors map[types.EntityUID][]types.EntityUID
-	members   map[access.Principal]access.Member
+	// keys are the index keys of each entity; see requestKeys.
+	keys    map[types.EntityUID][]types.EntityUID
+	members map[access.Principal]access.Member
 	// deciders are the enabled users, sorted by name.
 	deciders []access.Member
 }
@@ -161,12 +163,22 @@ func (d *directory) enabled(m access.Member) bool {
 	return ok && m.Owner.Kind == access.KindUser && !owner.Disabled
 }
 
-// close computes the ancestors of every entity.
+// close computes the ancestors and index keys of every entity.
 func (d *directory) close() {
+	d.keys = make(map[types.EntityUID][]types.EntityUID, len(d.entities))
 	d.ancestors = make(map[types.EntityUID][]types.EntityUID, len(d.entities))
 	for uid := range d.entities {
 		d.ancestors[uid] = d.above(uid)
+		d.keys[uid] = requestKeys(uid, d.ancestors[uid])
 	}
+}
+
+// keysOf returns the index keys of an entity, known or not.
+func (d *directory) keysOf(uid types.EntityUID) []types.EntityUID {
+	if keys, ok := d.keys[uid]; ok {
+		return keys
+	}
+	return requestKeys(uid, nil)
 }
 
 func (d *directory) above(uid types.EntityUID) []types.EntityUID {

@@ -115,7 +115,7 @@ func (c candidates) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
 // find returns the candidates for a request whose entities have the given
 // keys.
 func (x *index) find(actions, resources, principals []types.EntityUID) candidates {
-	var found []int
+	found := make([]int, 0, 32)
 	for _, a := range actions {
 		byRes := x.byAction[a]
 		if byRes == nil {

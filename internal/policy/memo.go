@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 
 	"github.com/cedar-policy/cedar-go/types"
+
+	"palyra/internal/tool"
 )
 
 // memo remembers Cedar records that repeat from call to call: hashing them is
@@ -15,15 +17,22 @@ type memo struct {
 	size    atomic.Int64
 }
 
-type memoKey struct{ kind, a, b string }
+// Keys of a memo, one type per sort of record.
+type (
+	sandboxKey struct{ tier, level string }
+	egressKey  string
+	execKey    tool.ExecFacts
+)
 
 const maxMemo = 256
 
-func (m *memo) get(key memoKey, make func() types.Value) types.Value {
-	if v, ok := m.records.Load(key); ok {
-		return v.(types.Value)
+func (m *memo) get(key any, record func() types.Record) types.Record {
+	if found, ok := m.records.Load(key); ok {
+		if v, ok := found.(types.Record); ok {
+			return v
+		}
 	}
-	v := make()
+	v := record()
 	if m.size.Add(1) <= maxMemo {
 		m.records.Store(key, v)
 	}

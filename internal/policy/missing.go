@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cedar-policy/cedar-go/types"
+
 	"palyra/internal/access"
 )
 
@@ -97,18 +99,32 @@ func (s *Set) smallestHelp(c *call, base []ballot) (help, bool) {
 
 // helps tries a crowd.
 func (s *Set) helps(c *call, base []ballot, h help) bool {
-	return s.allowsWith(c, base, h, func(*ballot) {})
+	return s.allowsWith(c, base, h, nil)
 }
 
-// allowsWith tries a crowd whose members are each changed.
+// allowsWith tries a crowd whose members are each changed, unless change is
+// nil.
 func (s *Set) allowsWith(c *call, base []ballot, h help, change func(*ballot)) bool {
-	crowd := slices.Clone(base)
-	for i := range h.people {
-		b := newcomer(i, h.roles()...)
-		change(&b)
-		crowd = append(crowd, b)
+	if len(base) == 0 && change == nil {
+		facts := s.memo.get(h, func() types.Record { return s.tally.facts(crowdOf(h), false) })
+		return c.under(facts).allowed
+	}
+	crowd := slices.Concat(base, crowdOf(h))
+	if change != nil {
+		for i := range crowd[len(base):] {
+			change(&crowd[len(base)+i])
+		}
 	}
 	return c.under(s.tally.facts(crowd, false)).allowed
+}
+
+// crowdOf makes the newcomers of a help.
+func crowdOf(h help) []ballot {
+	crowd := make([]ballot, 0, h.people)
+	for i := range h.people {
+		crowd = append(crowd, newcomer(i, h.roles()...))
+	}
+	return crowd
 }
 
 // missing says in plain words what would have to be added to the votes cast
@@ -119,11 +135,11 @@ func (s *Set) missing(c *call, cast []ballot, voters *electorate) string {
 		return s.lacking(c, voters).text
 	}
 	cast = refreshed(cast)
-	if text := s.missingVotes(c, cast); text != "" {
-		return text
-	}
 	if c.under(s.tally.facts(cast, false)).allowed {
 		return "a fresh vote: those cast are too old, or stand in a grant"
+	}
+	if text := s.wanted(c, cast); text != "" {
+		return text
 	}
 	return "an approval by others or in another way; see the policies named"
 }
@@ -137,10 +153,8 @@ func refreshed(cast []ballot) []ballot {
 	return out
 }
 
-func (s *Set) missingVotes(c *call, cast []ballot) string {
-	if c.under(s.tally.facts(cast, false)).allowed {
-		return ""
-	}
+// wanted says which further votes would allow a call that those cast do not.
+func (s *Set) wanted(c *call, cast []ballot) string {
 	h, ok := s.smallestHelp(c, cast)
 	if !ok {
 		return ""
@@ -150,6 +164,9 @@ func (s *Set) missingVotes(c *call, cast []ballot) string {
 
 // conditions finds the surfaces and the proof that the next voters need.
 func (s *Set) conditions(c *call, cast []ballot, h help) string {
+	if !slices.ContainsFunc(c.found, func(p *compiled) bool { return p.votes }) {
+		return "" // no policy looks at surfaces or proof
+	}
 	var on []string
 	for _, surface := range surfaces {
 		if s.allowsWith(c, cast, h, func(b *ballot) { b.surfaces = []access.Surface{surface} }) {

@@ -49,9 +49,6 @@ var factTrends = map[string]trend{
 // weaker one allowed. Evaluate asks whether the strongest approval would be
 // enough, which is the right question only if strength never hurts.
 func (c *compiled) checkMonotone() []Finding {
-	if !c.approval {
-		return nil
-	}
 	var findings []Finding
 	for _, cond := range c.conditions() {
 		want := rising

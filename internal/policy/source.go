@@ -62,7 +62,9 @@ type compiled struct {
 	// laid are the conditions with their places; see conditions.
 	laid []condition
 	// approval is true when a condition mentions context.approval.
-	approval    bool
+	approval bool
+	// votes is true when a condition mentions context.approval.votes.
+	votes       bool
 	determining Determining
 }
 
@@ -145,6 +147,7 @@ func parsePolicy(s *sourceText, tokens []token, fallbackID string) (*compiled, [
 	findings := c.readAnnotations()
 	c.conditions()
 	c.approval = c.mentions("context", "approval")
+	c.votes = c.approval && c.mentionsVotes()
 	c.determining = Determining{
 		ID: c.id, File: s.name, Line: c.line, Effect: effectWord(c.permits()),
 		Reason: c.notes.reason, Remedy: c.notes.remedy, Severity: c.notes.severity,
@@ -268,6 +271,21 @@ func (c *compiled) mentions(variable, attribute string) bool {
 				}
 			}
 			return !found
+		})
+	}
+	return found
+}
+
+// mentionsVotes reports whether a condition reads context.approval.votes.
+func (c *compiled) mentionsVotes() bool {
+	found := false
+	for _, cond := range c.conditions() {
+		cond.body.walk(func(t *tree) bool {
+			if chain := t.chain(); len(chain) > 2 && chain[0] == "context" && chain[1] == "approval" {
+				found = found || chain[2] == "votes"
+				return false
+			}
+			return true
 		})
 	}
 	return found

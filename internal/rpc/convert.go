@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
@@ -132,7 +133,7 @@ func promptMessage(r approval.Record) *palyrav1.ApprovalPrompt {
 		m.Operands = append(m.Operands, o.Path+" "+o.SHA256)
 	}
 	for _, c := range p.Why {
-		m.Why = append(m.Why, &palyrav1.ApprovalWhy{PolicyId: c.PolicyID, File: c.Location, Reason: c.Reason})
+		m.Why = append(m.Why, whyMessage(c))
 	}
 	for _, d := range p.Differs {
 		m.DiffersFromLast = append(m.DiffersFromLast, &palyrav1.ApprovalDifference{Field: d.Field, Was: d.Was, Is: d.Is})
@@ -144,6 +145,17 @@ func promptMessage(r approval.Record) *palyrav1.ApprovalPrompt {
 	}
 	for _, pointer := range p.Redacted {
 		m.Notes = append(m.Notes, "redacted: "+pointer)
+	}
+	return m
+}
+
+// whyMessage splits the cause's location, "file:line".
+func whyMessage(c approval.Cause) *palyrav1.ApprovalWhy {
+	m := &palyrav1.ApprovalWhy{PolicyId: c.PolicyID, File: c.Location, Reason: c.Reason}
+	if i := strings.LastIndexByte(c.Location, ':'); i >= 0 {
+		if line, err := strconv.ParseInt(c.Location[i+1:], 10, 32); err == nil {
+			m.File, m.Line = c.Location[:i], int32(line)
+		}
 	}
 	return m
 }

@@ -48,16 +48,19 @@ func identify(auth Authenticator, next http.Handler) http.Handler {
 			identified.caller, identified.err = auth.Authenticate(r.TLS.PeerCertificates)
 			identified.caller.Address, identified.caller.Surface = identified.address, access.SurfaceGRPC
 			identified.known = identified.err == nil
+			identified.notAfter = r.TLS.PeerCertificates[0].NotAfter
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, identified)))
 	})
 }
 
 type peer struct {
-	caller  access.Caller
-	known   bool
-	err     error
-	address string
+	caller access.Caller
+	// notAfter is when the caller's certificate ends.
+	notAfter time.Time
+	known    bool
+	err      error
+	address  string
 }
 
 func host(addr string) string {
@@ -71,6 +74,12 @@ func host(addr string) string {
 func callerOf(ctx context.Context) access.Caller {
 	who, _ := ctx.Value(callerKey{}).(peer)
 	return who.caller
+}
+
+// certificateEnd returns when the caller's certificate ends.
+func certificateEnd(ctx context.Context) time.Time {
+	who, _ := ctx.Value(callerKey{}).(peer)
+	return who.notAfter
 }
 
 // guard is the interceptor in front of every method: credential, rate limit,

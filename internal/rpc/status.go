@@ -68,6 +68,7 @@ func (s *status) GetStatus(ctx context.Context, _ *palyrav1.GetStatusRequest) (*
 		Workspaces: st.Workspaces, Sandbox: st.Sandbox, Notices: st.Notices,
 		Caller: &palyrav1.Identity{
 			Principal: caller.Principal.String(), OnBehalfOf: caller.OnBehalfOf.String(), Roles: roles, DeviceId: caller.DeviceID,
+			CertificateExpiresAt: timeMessage(certificateEnd(ctx)),
 		},
 	}, nil
 }

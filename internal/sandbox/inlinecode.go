@@ -12,6 +12,8 @@ type dialect struct {
 	// valued are letters whose value is the rest of the word or the next
 	// one, so that letters behind them are no flags.
 	valued string
+	// stuck are letters whose value, if any, is the rest of the word.
+	stuck string
 	// long are whole words that take code, with or without "=code".
 	long []string
 	// verbs are first arguments that take code.
@@ -26,7 +28,7 @@ type dialect struct {
 
 var dialects = map[string]dialect{
 	"python":     {short: "c", valued: "WXQ", modules: "m"},
-	"perl":       {short: "eE", valued: "iIlF0xCdDMm"},
+	"perl":       {short: "eE", valued: "I", stuck: "iFxCDdMm"},
 	"ruby":       {short: "e", valued: "IrEFKxTCW0i"},
 	"node":       {short: "ep", long: []string{"--eval", "--print"}, valued: "rC"},
 	"deno":       {verbs: []string{"eval", "repl"}},
@@ -137,6 +139,8 @@ func (d dialect) letters(flags string) (code, module, skip bool) {
 			return false, true, false
 		case strings.Contains(d.valued, c):
 			return false, false, i == len(flags)-1
+		case strings.Contains(d.stuck, c):
+			return false, false, false
 		}
 	}
 	return false, false, false

@@ -120,13 +120,26 @@ func candidates(cwd string, argv []string, basename string) []string {
 		}
 	}
 	for dir := cwd; ; dir = path.Dir(dir) {
-		for _, name := range alwaysRead[Family(basename)] {
+		for _, name := range runnerFiles(basename) {
 			add(dir, name)
 		}
 		if dir == "." {
 			return names
 		}
 	}
+}
+
+// runnerFiles looks a program up as it is called and without its version, so
+// that pip3.11 reads what pip reads.
+func runnerFiles(basename string) []string {
+	family := Family(basename)
+	if files, ok := alwaysRead[family]; ok {
+		return files
+	}
+	if m := build.FindStringSubmatch(family); m != nil {
+		return alwaysRead[m[1]]
+	}
+	return nil
 }
 
 type binder struct {

@@ -36,14 +36,14 @@ func Family(name string) string {
 	for _, suffix := range []string{".exe", ".com", ".bat", ".cmd"} {
 		name = strings.TrimSuffix(name, suffix)
 	}
-	name = strings.TrimPrefix(name, "-") // a login shell's argv[0]
+	name = strings.TrimLeft(name, "-") // a login shell's argv[0]
 	if strings.HasPrefix(name, "ld-linux") || strings.HasPrefix(name, "ld-musl") {
 		return "ld-linux"
 	}
 	if slices.Contains(launchers, name) || slices.Contains(interpreters, name) {
 		return name
 	}
-	if m := build.FindStringSubmatch(name); m != nil {
+	if m := build.FindStringSubmatch(name); m != nil && (slices.Contains(launchers, m[1]) || slices.Contains(interpreters, m[1])) {
 		return m[1]
 	}
 	return name

@@ -9,26 +9,13 @@ import (
 	"context"
 	"time"
 
+	"palyra/internal/egress"
 	"palyra/internal/tool"
 )
 
-// Mode is how a run may reach the network. The zero value is the strictest.
-type Mode string
-
-// The modes. Strict without hosts means offline.
-const (
-	Strict    Mode = ""
-	Preflight Mode = "preflight"
-	None      Mode = "none"
-)
-
-// String names the mode as attestations do.
-func (m Mode) String() string {
-	if m == Strict {
-		return "strict"
-	}
-	return string(m)
-}
+// Strict is the only egress mode that runs so far; without hosts it means
+// offline.
+const Strict = egress.Strict
 
 // Quota names the limit that ended a run.
 type Quota = string
@@ -66,7 +53,7 @@ type Spec struct {
 	// Stdin is what the program reads; nil is /dev/null.
 	Stdin  []byte
 	Limits Limits
-	Egress Mode
+	Egress egress.Mode
 	// EgressHosts are the host:port pairs a strict run may reach.
 	EgressHosts []string
 	// Output receives provisional chunks, one at a time, from "stdout" and

@@ -1,10 +1,14 @@
 package sqlite_test
 
 import (
+	"encoding/json"
+	"slices"
 	"testing"
 
+	"palyra/internal/approval"
 	"palyra/internal/approval/approvaltest"
 	"palyra/internal/event"
+	"palyra/internal/reason"
 	"palyra/internal/sqlite"
 	"palyra/internal/sqlite/sqlitetest"
 )
@@ -30,4 +34,51 @@ func journaled(t *testing.T, db *sqlite.DB) []event.Code {
 		t.Fatal(err)
 	}
 	return codes
+}
+
+// A whole life on the real store: asked, answered, consumed together with the
+// decided event, and not again after a restart.
+func TestDeskOnSQLite(t *testing.T) {
+	db := sqlitetest.Open(t)
+	store := sqlite.NewApprovals(db)
+	judge := &approvaltest.Judge{Need: 1}
+	d := approvaltest.Open(t, store, judge, approval.Limits{})
+	stop := approvaltest.Start(t, d)
+	alice := approvaltest.Caller("alice")
+
+	used := approvaltest.Resolve(d, approvaltest.Ask(t))
+	rec := <-used.Records
+	if _, err := d.Decide(t.Context(), alice, rec.ID, approval.Ballot{Allow: true, Scope: approval.Session}); err != nil {
+		t.Fatal(err)
+	}
+	answer := (<-used.Done).Answer
+	decided := event.Draft{Code: event.Decided, Actor: "agent:builder", Subject: rec.ProposalID, Payload: json.RawMessage(`{}`)}
+	if err := d.Consume(t.Context(), answer, decided); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Consume(t.Context(), answer, decided); reason.Of(err) != reason.ApprovalConflict {
+		t.Errorf("the second use: %v", err)
+	}
+	pending := approvaltest.Resolve(d, approvaltest.Ask(t, func(a *approval.Ask) { a.Plan.Binding.Cwd = "default:sub" }))
+	left := <-pending.Records
+	stop()
+	<-pending.Done
+
+	d = approvaltest.Open(t, store, judge, approval.Limits{})
+	approvaltest.Start(t, d)
+	if err := d.Consume(t.Context(), answer, decided); reason.Of(err) != reason.ApprovalConflict {
+		t.Errorf("a use after the restart: %v", err)
+	}
+	grants, err := d.Grants(t.Context(), approvaltest.Ask(t).Query())
+	if err != nil || len(grants) != 1 {
+		t.Errorf("%d grants after the restart, %v", len(grants), err)
+	}
+	again, err := d.Get(t.Context(), left.ID)
+	if err != nil || again.State != approval.Pending || !again.RunGone || len(again.Prompt.Differs) != 1 {
+		t.Errorf("the pending record after the restart: %+v, %v", again, err)
+	}
+	want := []event.Code{event.Asked, event.Voted, event.Answered, event.GrantMinted, event.Consumed, event.Decided, event.Asked}
+	if got := journaled(t, db); !slices.Equal(got, want) {
+		t.Errorf("journal %v, want %v", got, want)
+	}
 }

@@ -14,10 +14,10 @@ import (
 	"palyra/internal/sqlite/sqlitetest"
 )
 
-// benchDraft is of the size of a typical decision: about 600 bytes.
+// benchDraft is of the size of a typical event: about 600 bytes.
 func benchDraft() event.Draft {
 	return event.Draft{
-		Code: event.Decided, Session: "01JD0000000000000000000000", Run: "01JD0000000000000000000001",
+		Code: event.Evaluated, Session: "01JD0000000000000000000000", Run: "01JD0000000000000000000001",
 		Actor: "agent:bench", Subject: "01JD0000000000000000000002",
 		Payload: json.RawMessage(fmt.Sprintf(`{"digest":"%s","n":1,"policies":["%s"],"verdict":"allow"}`, strings.Repeat("0", 64), strings.Repeat("p", 440))),
 	}

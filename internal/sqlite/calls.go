@@ -102,20 +102,33 @@ func (s *Calls) OpenCalls(ctx context.Context) (open []toolcall.OpenCall, err er
 	return open, err
 }
 
-// RunFacts counts the proposals of a principal's run in the journal.
+// RunFacts counts the proposals of a principal's run in the journal, those
+// that were refused included.
 func (s *Calls) RunFacts(ctx context.Context, p access.Principal, run string) (facts tool.SessionFacts, err error) {
+	if run == "" {
+		return facts, nil
+	}
 	err = s.db.Read(ctx, func(c *Conn) error {
-		return c.Query("SELECT json_extract(CAST(payload AS TEXT), '$.tool') FROM events WHERE run = ?1 AND run <> '' AND actor = ?2 AND code = ?3",
-			func(r *Row) error {
-				facts.CallsInRun++
-				if i, used := slices.BinarySearch(facts.ToolsUsed, r.Text(0)); !used {
-					facts.ToolsUsed = slices.Insert(facts.ToolsUsed, i, r.Text(0))
-				}
-				return nil
-			}, run, p.String(), string(event.Proposed))
+		return c.Query(runFacts, func(r *Row) error {
+			facts.CallsInRun++
+			if name := r.Text(0); name != "" {
+				facts.ToolsUsed = append(facts.ToolsUsed, name)
+			}
+			facts.Tainted = facts.Tainted || r.Int64(1) != 0
+			return nil
+		}, run, p.String(), event.Proposed, event.Refused)
 	})
+	slices.Sort(facts.ToolsUsed)
+	facts.ToolsUsed = slices.Compact(facts.ToolsUsed)
 	return facts, err
 }
+
+// runFacts has one row per proposal: the tool, "" when its input was refused,
+// and whether it reads from the open world.
+const runFacts = `SELECT
+ coalesce(max(CASE WHEN code = ?3 THEN json_extract(CAST(payload AS TEXT), '$.tool') END), ''),
+ coalesce(max(CASE WHEN code = ?3 THEN json_extract(CAST(payload AS TEXT), '$.open_world') END), 0)
+ FROM events WHERE run = ?1 AND run <> '' AND actor = ?2 AND code IN (?3, ?4) GROUP BY subject`
 
 // Past reads what the journal knows of a call.
 func (s *Calls) Past(ctx context.Context, proposalID string) (past toolcall.Past, err error) {

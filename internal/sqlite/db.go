@@ -175,10 +175,11 @@ func (db *DB) Probe() error {
 }
 
 // Close waits for the units under way, refuses later ones with
-// reason.ShuttingDown, and closes the file. It returns early when ctx ends.
+// reason.ShuttingDown, interrupts readers and closes the file. When ctx ends
+// before the writer is idle it returns ctx's error and can be called again.
 func (db *DB) Close(ctx context.Context) error {
 	if db.writer != nil {
-		if err := db.writer.close(ctx); err != nil {
+		if err := db.writer.drain(ctx); err != nil {
 			return err
 		}
 	}
@@ -186,7 +187,12 @@ func (db *DB) Close(ctx context.Context) error {
 		return nil
 	}
 	db.log.Close()
-	return db.pool.Close()
+	err := db.pool.Close()
+	if db.writer != nil {
+		// Last, so that SQLite moves the WAL into the file and deletes it.
+		err = errors.Join(err, db.writer.close())
+	}
+	return err
 }
 
 func prepareFile(path string) error {

@@ -82,20 +82,21 @@ func (w *writer) probe() error {
 	return nil
 }
 
-// close refuses new units, waits for those under way and closes the
-// connection.
-func (w *writer) close(ctx context.Context) error {
+// drain refuses new units and waits for those under way.
+func (w *writer) drain(ctx context.Context) error {
 	w.refuseMore()
 	select {
 	case <-w.idle:
+		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("closing the store: %w", ctx.Err())
 	}
+}
+
+// close closes the connection of a drained writer.
+func (w *writer) close() error {
 	w.connMu.Lock()
 	defer w.connMu.Unlock()
-	if w.conn == nil {
-		return nil
-	}
 	conn := w.conn
 	w.conn = nil
 	return conn.Close()

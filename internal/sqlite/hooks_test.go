@@ -43,3 +43,16 @@ func OpenUnverified(path string) (*DB, error) {
 	feed := journal.NewFeed()
 	return &DB{path: path, pool: pool, log: feed, writer: newWriter(conn, time.Now, feed)}, nil
 }
+
+// QueryPlan returns the steps by which SQLite finds the events of a filter.
+func QueryPlan(db *DB, f journal.Filter) (steps []string, err error) {
+	db.writer.connMu.Lock()
+	defer db.writer.connMu.Unlock()
+	c := Conn{c: db.writer.conn}
+	query, args, err := c.eventQuery(f)
+	if err != nil {
+		return nil, err
+	}
+	err = c.Query("EXPLAIN QUERY PLAN "+query, func(r *Row) error { steps = append(steps, r.Text(3)); return nil }, args...)
+	return steps, err
+}

@@ -59,6 +59,9 @@ func (w *writer) seal(d event.Draft, now time.Time, nonce journal.Nonce) (journa
 			return e, err
 		}
 	}
+	if err := w.indexEvent(&e); err != nil {
+		return e, err
+	}
 	w.head = e.Head()
 	w.fresh = append(w.fresh, e)
 	return e, nil
@@ -103,6 +106,7 @@ func (w *writer) load() error {
 		return err
 	}
 	w.head, w.edge, w.stepped = head, edge, false
+	clear(w.runs)
 	w.feed.Publish(head, nil)
 	return nil
 }

@@ -33,6 +33,13 @@ func mustAppend(t testing.TB, db *sqlite.DB, drafts ...event.Draft) journal.Even
 	return events[len(events)-1]
 }
 
+func drafts(n int) (list []event.Draft) {
+	for i := range n {
+		list = append(list, draft(i))
+	}
+	return list
+}
+
 func verifyWhole(t *testing.T, db *sqlite.DB) {
 	t.Helper()
 	if _, err := journal.VerifyAll(t.Context(), db, "", nil); err != nil {
@@ -79,9 +86,7 @@ func TestReopenGoesOn(t *testing.T) {
 		if db.Head() != last.Head() {
 			t.Fatalf("round %d: head %+v, want %+v", round, db.Head(), last.Head())
 		}
-		for n := range 300 {
-			mustAppend(t, db, draft(n))
-		}
+		mustAppend(t, db, drafts(300)...)
 		checkpointAll(t, db, signer)
 		last = mustAppend(t, db, draft(7))
 		if err := db.Close(t.Context()); err != nil {
@@ -142,13 +147,9 @@ func damaged(t *testing.T) (path string, known note.Verifiers) {
 	path = filepath.Join(t.TempDir(), "palyra.db")
 	signer, known := sqlitetest.Key(t)
 	db := sqlitetest.OpenAt(t, path, sqlite.Options{Verifiers: known, Origin: sqlitetest.Origin})
-	for n := range 350 {
-		mustAppend(t, db, draft(n))
-	}
+	mustAppend(t, db, drafts(350)...)
 	checkpointAll(t, db, signer)
-	for n := range 49 {
-		mustAppend(t, db, draft(n))
-	}
+	mustAppend(t, db, drafts(49)...)
 	if err := db.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -43,9 +43,23 @@ func (db *DB) Tree(ctx context.Context, size int64, fn func(*journal.Tree) error
 // Events returns a page of the events that match the filter, as the
 // connection's transaction sees them.
 func (c *Conn) Events(f journal.Filter) ([]journal.Event, error) {
-	where, args, err := c.eventFilter(f)
+	query, args, err := c.eventQuery(f)
 	if err != nil {
 		return nil, err
+	}
+	var events []journal.Event
+	err = c.Query(query, func(r *Row) error {
+		e, err := scanEvent(r)
+		events = append(events, e)
+		return err
+	}, args...)
+	return events, err
+}
+
+func (c *Conn) eventQuery(f journal.Filter) (query string, args []any, err error) {
+	where, args, err := c.eventFilter(f)
+	if err != nil {
+		return "", nil, err
 	}
 	order := "ASC"
 	if f.Newest {
@@ -55,15 +69,15 @@ func (c *Conn) Events(f journal.Filter) ([]journal.Event, error) {
 	if limit <= 0 {
 		limit = journal.DefaultLimit
 	}
-	query := fmt.Sprintf("SELECT %s FROM events%s ORDER BY seq %s LIMIT ?%d", eventColumns, where, order, len(args)+1)
-	var events []journal.Event
-	err = c.Query(query, func(r *Row) error {
-		e, err := scanEvent(r)
-		events = append(events, e)
-		return err
-	}, append(args, limit)...)
-	return events, err
+	return fmt.Sprintf("SELECT %s FROM events%s ORDER BY seq %s LIMIT ?%d", eventColumns, where, order, len(args)+1), append(args, limit), nil
 }
+
+// inSession finds the events of a session through its runs; those without a
+// run have an index of their own.
+const inSession = `seq IN (
+ SELECT seq FROM events WHERE session = ? AND session <> '' AND run = ''
+ UNION ALL
+ SELECT e.seq FROM session_runs s CROSS JOIN events e ON e.run = s.run AND e.run <> '' WHERE s.session = ? AND e.session = ?)`
 
 // eventFilter builds the WHERE clause. The indexes leave out empty values, so
 // every term on such a column says that it is not empty.
@@ -73,8 +87,11 @@ func (c *Conn) eventFilter(f journal.Filter) (where string, args []any, err erro
 		args = append(args, arg)
 		terms = append(terms, strings.ReplaceAll(format, "?", fmt.Sprintf("?%d", len(args))))
 	}
+	if f.Session != "" {
+		term(inSession, f.Session)
+	}
 	for _, column := range []struct{ name, value string }{
-		{"session", f.Session}, {"run", f.Run}, {"subject", f.Subject},
+		{"run", f.Run}, {"subject", f.Subject},
 	} {
 		if column.value != "" {
 			term(column.name+" = ? AND "+column.name+" <> ''", column.value)

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -76,10 +77,11 @@ type writer struct {
 	edge    *journal.Edge
 	stepped bool // the clock is behind the chain, and an event said so
 	fresh   []journal.Event
+	runs    map[sessionRun]struct{} // pairs that are stored
 }
 
 func newWriter(conn *zs.Conn, now func() time.Time, feed *journal.Feed) *writer {
-	return &writer{conn: conn, now: now, feed: feed, idle: make(chan struct{})}
+	return &writer{conn: conn, now: now, feed: feed, idle: make(chan struct{}), runs: map[sessionRun]struct{}{}}
 }
 
 func (w *writer) commit(ctx context.Context, u Unit) ([]journal.Event, error) {
@@ -91,7 +93,7 @@ func (w *writer) commit(ctx context.Context, u Unit) ([]journal.Event, error) {
 	}
 	p := &pending{unit: u, signal: make(chan bool, 1), nonces: make([]journal.Nonce, len(u.Events))}
 	for i := range p.nonces {
-		p.nonces[i] = journal.NewNonce()
+		p.nonces[i] = journal.Prepare(&u.Events[i])
 	}
 	lead, err := w.enqueue(p)
 	if err != nil {
@@ -263,7 +265,7 @@ func (w *writer) check(p *pending, tx *Tx) (ok bool, err error) {
 		return false, tx.broken
 	}
 	if w.conn.AutocommitEnabled() {
-		return false, fmt.Errorf("the transaction ended inside a unit: %w", p.err)
+		return false, errors.Join(errors.New("a unit ended the transaction"), p.err)
 	}
 	if p.err != nil {
 		if err := w.exec("ROLLBACK TO unit"); err != nil {

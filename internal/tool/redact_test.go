@@ -20,6 +20,7 @@ func TestRedact(t *testing.T) {
 		{"nested", []string{"/user/password"}, `{"a/b":"x","keys":["k1","k2"],"n":12.5,"user":{"password":"[redacted]"}}`, []string{"/user/password"}},
 		{"list", []string{"/keys/1"}, `{"a/b":"x","keys":["k1","[redacted]"],"n":12.5,"user":{"password":"hunter2"}}`, []string{"/keys/1"}},
 		{"escaped", []string{"/a~1b"}, `{"a/b":"[redacted]","keys":["k1","k2"],"n":12.5,"user":{"password":"hunter2"}}`, []string{"/a~1b"}},
+		{"no pointer", []string{"n"}, input, nil},
 		{"whole", []string{""}, `"[redacted]"`, []string{""}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -29,8 +30,5 @@ func TestRedact(t *testing.T) {
 				t.Errorf("Redact = %s, %v, %v; want %s, %v", got, done, err, c.want, c.done)
 			}
 		})
-	}
-	if _, _, err := Redact(json.RawMessage(input), []string{"no-slash"}); err == nil {
-		t.Error("a pointer without a leading slash was accepted")
 	}
 }

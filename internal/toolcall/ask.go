@@ -38,6 +38,18 @@ func (c *call) ask() (approval.Ask, error) {
 	}, nil
 }
 
+// observeAsk passes the record on when it is asked; the votes that follow are
+// the business of those who watch approvals.
+func (c *call) observeAsk() func(approval.Record) {
+	asked := make(map[string]bool)
+	return func(r approval.Record) {
+		if !asked[r.ID] {
+			asked[r.ID] = true
+			c.observe(Event{Asked: &r})
+		}
+	}
+}
+
 // covers evaluates the call with a grant that was minted while it waited.
 func (c *call) covers(ctx context.Context, g approval.Grant) (bool, error) {
 	verdict, err := c.Evaluator.Evaluate(ctx, c.request, policyGrants([]approval.Grant{g}, time.Now().UTC()))

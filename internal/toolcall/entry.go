@@ -80,6 +80,9 @@ type ProposedPayload struct {
 	ArgumentsDigest string   `json:"arguments_digest"`
 	Redactions      []string `json:"redactions,omitempty"`
 	IdempotencyKey  string   `json:"idempotency_key,omitempty"`
+	// OpenWorld says that the tool reads from the open world, which taints its
+	// run from here on.
+	OpenWorld bool `json:"open_world,omitempty"`
 }
 
 // RefusedPayload is the payload of event.Refused.

@@ -2,6 +2,7 @@ package toolcall
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,7 +26,7 @@ type claimKey struct {
 // liveCall is one call that several clients may follow.
 type liveCall struct {
 	digest string
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 
 	mu     sync.Mutex
 	events []Event
@@ -72,7 +73,7 @@ func (p *Pipeline) callOnce(ctx context.Context, s Submission, observe func(Even
 
 // start runs the call on its own: it outlives the client that began it.
 func (p *Pipeline) start(key claimKey, live *liveCall, s Submission) {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancelCause(context.Background())
 	live.mu.Lock()
 	live.cancel = cancel
 	live.mu.Unlock()
@@ -81,7 +82,7 @@ func (p *Pipeline) start(key claimKey, live *liveCall, s Submission) {
 	p.calls.Add(1)
 	go func() {
 		defer p.calls.Done()
-		defer cancel()
+		defer cancel(nil)
 		outcome, err := p.handle(ctx, s, claim, live.add)
 		p.keyed.leave(key, live)
 		live.end(outcome, err)
@@ -135,13 +136,15 @@ func (k *keyedCalls) leave(key claimKey, live *liveCall) {
 	}
 }
 
+// cancelAll stops the calls that nobody waits for any more; an approval that
+// one of them waits for stays pending.
 func (k *keyedCalls) cancelAll() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, live := range k.live {
 		live.mu.Lock()
 		if live.cancel != nil {
-			live.cancel()
+			live.cancel(reason.Errorf(reason.ShuttingDown, "the gateway is stopping"))
 		}
 		live.mu.Unlock()
 	}
@@ -219,7 +222,8 @@ func replay(past Past, observe func(Event)) (Outcome, error) {
 	outcome.Report.Result = past.Result
 	outcome.Attestation = Attestation{
 		Envelope: attest.Envelope{
-			ID: past.Attested.AttestationID, JSON: past.Attested.Envelope, SHA256: canonical.Digest(past.Attested.Envelope),
+			ID: past.Attested.AttestationID, JSON: past.Attested.Envelope,
+			SHA256: strings.TrimPrefix(canonical.Digest(past.Attested.Envelope), "sha256:"),
 		},
 		Seq: past.AttestedSeq,
 	}

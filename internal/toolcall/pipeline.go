@@ -37,6 +37,11 @@ type Approver interface {
 	GrantAnswer(ctx context.Context, grantID string, ask approval.Ask) (approval.Answer, error)
 	Resolve(ctx context.Context, ask approval.Ask, observe func(approval.Record)) (approval.Answer, error)
 	Consume(ctx context.Context, a approval.Answer, extra ...event.Draft) error
+	// Release gives back an answer that its call will not use.
+	Release(a approval.Answer)
+	// Recheck is asked right before the call starts, so that a revoke or a
+	// freeze beats a call that was decided already.
+	Recheck(ctx context.Context, a approval.Answer) error
 }
 
 // Dispatcher checks inputs, plans calls and runs decided ones.

@@ -89,7 +89,8 @@ func (t *tallies) load(ctx context.Context, key runKey, alone bool) error {
 	if known || alone {
 		return nil
 	}
-	facts, err := t.ledger.RunFacts(ctx, key.principal, key.run)
+	// A caller that leaves is counted, too.
+	facts, err := t.ledger.RunFacts(context.WithoutCancel(ctx), key.principal, key.run)
 	if err != nil {
 		return reason.Errorf(reason.JournalUnavailable, "counting the calls of the run: %w", err)
 	}
@@ -116,15 +117,18 @@ func (t *tallies) makeRoom() {
 	}
 }
 
-// end counts the call out and remembers which tool it used.
-func (c *counted) end(d tool.Descriptor) {
+// end counts the call out and remembers which tool it proposed to use; nil
+// when its input was refused.
+func (c *counted) end(used *tool.Descriptor) {
 	c.owner.mu.Lock()
 	defer c.owner.mu.Unlock()
 	run := c.owner.runs[c.key]
 	run.facts.InFlight--
-	run.facts.Tainted = run.facts.Tainted || d.OpenWorld
-	if i, used := slices.BinarySearch(run.facts.ToolsUsed, d.Name); !used {
-		run.facts.ToolsUsed = slices.Insert(run.facts.ToolsUsed, i, d.Name)
+	if used != nil {
+		run.facts.Tainted = run.facts.Tainted || used.OpenWorld
+		if i, known := slices.BinarySearch(run.facts.ToolsUsed, used.Name); !known {
+			run.facts.ToolsUsed = slices.Insert(run.facts.ToolsUsed, i, used.Name)
+		}
 	}
 	if run.alone && run.facts.InFlight == 0 {
 		delete(c.owner.runs, c.key)

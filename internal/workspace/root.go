@@ -162,11 +162,8 @@ func (r *Root) walk(ctx context.Context, dir string, depth int, visit func(Info)
 		return err
 	}
 	entries, err := r.readDir(dir)
-	if err != nil {
-		if depth == 0 {
-			return err
-		}
-		return nil
+	if err != nil && depth == 0 {
+		return err
 	}
 	for _, entry := range entries {
 		err := visit(entry)

@@ -156,12 +156,12 @@ func (r *Root) refuseDangling(at, base string) error {
 		return reason.Errorf(reason.FileNotFound, "%s does not exist", quote(at))
 	}
 	fd, err := r.openat2(at, unix.O_PATH|unix.O_NOFOLLOW, 0, beneath)
-	if err != nil {
-		return nil
+	if err == nil {
+		unix.Close(fd)
+		return reason.Errorf(reason.WorkspaceScope, "%s is a symbolic link that leads nowhere", quote(at)).
+			WithRemedy("Name the file itself.")
 	}
-	unix.Close(fd)
-	return reason.Errorf(reason.WorkspaceScope, "%s is a symbolic link that leads nowhere", quote(at)).
-		WithRemedy("Name the file itself.")
+	return nil
 }
 
 func (r *Root) resolveExisting(name string) (string, error) {

@@ -172,6 +172,8 @@ func infoOf(name string, info fs.FileInfo) Info {
 
 // escapes recognises how os.Root says that a path leaves; it has no exported
 // error for it.
-func escapes(err error) bool { return err != nil && strings.Contains(err.Error(), "escapes from parent") }
+func escapes(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "escapes from parent")
+}
 
 func isNotDir(err error) bool { return err != nil && strings.Contains(err.Error(), "not a directory") }

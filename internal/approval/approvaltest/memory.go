@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"palyra/internal/access"
 	"palyra/internal/approval"
@@ -24,8 +25,13 @@ type Memory struct {
 	fail   []error
 }
 
+// row is a stored record, and what LastAllowed looks at.
 type row struct {
 	text, request []byte
+	allowed       bool
+	requestedBy   access.Principal
+	tool          string
+	answeredAt    time.Time
 }
 
 type rows struct {
@@ -149,18 +155,17 @@ func (m *Memory) Freeze(context.Context) (*approval.FreezeState, error) { return
 
 // LastAllowed returns the binding of the last allowed record.
 func (m *Memory) LastAllowed(_ context.Context, p access.Principal, name string) (tool.Binding, bool, error) {
-	all, err := m.view().all()
-	if err != nil {
-		return tool.Binding{}, false, err
-	}
-	var last approval.Record
-	for _, r := range all {
-		allowed := r.State == approval.Allowed || r.State == approval.Consumed
-		if allowed && r.RequestedBy == p && r.Binding.Tool == name && r.AnsweredAt.After(last.AnsweredAt) {
+	var last row
+	for _, r := range m.view().records {
+		if r.allowed && r.requestedBy == p && r.tool == name && r.answeredAt.After(last.answeredAt) {
 			last = r
 		}
 	}
-	return last.Binding, last.ID != "", nil
+	if last.text == nil {
+		return tool.Binding{}, false, nil
+	}
+	rec, err := approval.DecodeRecord(last.text, nil)
+	return rec.Binding, err == nil, err
 }
 
 func (r rows) record(id string) (approval.Record, error) {
@@ -228,7 +233,10 @@ func (t *memoryTx) put(r *approval.Record) error {
 	if err != nil {
 		return err
 	}
-	t.records[r.ID] = row{text, slices.Clone(r.Request)}
+	t.records[r.ID] = row{
+		text: text, request: slices.Clone(r.Request), allowed: r.State == approval.Allowed || r.State == approval.Consumed,
+		requestedBy: r.RequestedBy, tool: r.Binding.Tool, answeredAt: r.AnsweredAt,
+	}
 	return nil
 }
 

@@ -118,8 +118,10 @@ func (g *group) keyed(controller, file, key string) int64 {
 	return 0
 }
 
-// joins opens the files by which the outer stage moves itself into the v1
-// groups, before anything forks.
+// joins opens the files by which the outer stage moves its one thread that
+// counts into the v1 groups, before anything forks. Moving a whole process,
+// through cgroup.procs, waits for an RCU grace period in each hierarchy: tens
+// of milliseconds on a busy machine.
 func (g *group) joins() ([]*os.File, error) {
 	var files []*os.File
 	seen := map[string]bool{}
@@ -128,7 +130,7 @@ func (g *group) joins() ([]*os.File, error) {
 			continue
 		}
 		seen[dir] = true
-		f, err := os.OpenFile(filepath.Join(dir, "cgroup.procs"), os.O_WRONLY, 0)
+		f, err := os.OpenFile(filepath.Join(dir, "tasks"), os.O_WRONLY, 0)
 		if err != nil {
 			closeAll(files)
 			return nil, fmt.Errorf("opening a control group: %w", err)

@@ -26,8 +26,9 @@ type ladder struct {
 	v1 map[string]string
 }
 
-// v1Controllers are those in use; memory and pids make the level.
-var v1Controllers = []string{"memory", "pids", "cpu", "cpuacct", "freezer"}
+// v1Controllers are those in use; memory and pids make the level. The freezer
+// only serves to kill, where cgroup.kill is not to be had.
+var v1Controllers = []string{"memory", "pids", "cpuacct", "freezer"}
 
 // findLadder tries, by making and removing a group, and does not go by user.
 func findLadder() ladder {
@@ -52,6 +53,9 @@ func findLadder() ladder {
 			return ladder{level: levelV2, v2: dir}
 		}
 	}
+	if l.v2 != "" {
+		delete(l.v1, "freezer")
+	}
 	if l.v1["memory"] != "" && l.v1["pids"] != "" {
 		l.level = levelV1
 	}
@@ -59,12 +63,18 @@ func findLadder() ladder {
 }
 
 // unifiedCandidates are the own group and, as a group with processes cannot
-// hand controllers down, the one above it (systemd's DelegateSubgroup).
+// hand controllers down, the systemd unit around it (DelegateSubgroup=). A
+// slice above that is not the daemon's to write in, even when it is root.
 func unifiedCandidates(own string) []string {
 	if own == "" {
 		return nil
 	}
-	return []string{own, filepath.Dir(own)}
+	candidates := []string{own}
+	switch unit := filepath.Dir(own); filepath.Ext(unit) {
+	case ".service", ".scope":
+		candidates = append(candidates, unit)
+	}
+	return candidates
 }
 
 // delegates reports whether groups below dir get memory and pids; it asks for

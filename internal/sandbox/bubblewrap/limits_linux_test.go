@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"palyra/internal/egress"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/inside"
@@ -118,7 +119,7 @@ func TestKilledDaemonLeavesNothing(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the sandbox runs", func() bool { return tokens(t, token) >= 8 }) // six sleepers, the probe, the spec of the daemon
+	until(t, "the sandbox runs", func() bool { return tokens(t, token) == 7 }) // six sleepers and the probe
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -293,7 +294,7 @@ func TestRefusals(t *testing.T) {
 		{"cwd absolute", func(s *sandbox.Spec) { s.Cwd = "/tmp" }, reason.WorkspaceScope},
 		{"cwd through a link", func(s *sandbox.Spec) { s.Cwd = "out" }, reason.WorkspaceScope},
 		{"cwd missing", func(s *sandbox.Spec) { s.Cwd = "none" }, reason.WorkspaceScope},
-		{"egress", func(s *sandbox.Spec) { s.Egress = sandbox.None }, reason.EgressDenied},
+		{"egress", func(s *sandbox.Spec) { s.Egress = egress.None }, reason.EgressDenied},
 		{"hosts", func(s *sandbox.Spec) { s.EgressHosts = []string{"example.com:443"} }, reason.EgressDenied},
 		{"limits", func(s *sandbox.Spec) { s.Limits.Memory = -1 }, reason.InvalidInput},
 		{"not a program", func(s *sandbox.Spec) { *s = specOf(t, root, "./bad") }, reason.SpawnFailed},

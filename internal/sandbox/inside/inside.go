@@ -39,7 +39,8 @@ type Spec struct {
 type Outer struct {
 	// Parent is palyrad's process id; with another parent, palyrad is dead.
 	Parent int `json:"parent"`
-	// Join are descriptors of cgroup.procs files to write oneself to.
+	// Join are descriptors of tasks files (cgroups(7), version 1) by which
+	// the calling thread moves itself.
 	Join []int `json:"join,omitempty"`
 	// View, when not nil, is a detached mount to attach in a mount
 	// namespace that was made for this run.

@@ -83,21 +83,18 @@ func Program() ([]bpf.RawInstruction, error) {
 // commonRules are the calls whose arguments decide.
 func commonRules() map[int]rule {
 	return map[int]rule{
-		unix.SYS_CLONE:             unlessBits(0, newNamespaces, unix.EPERM),
-		unix.SYS_CLONE3:            errno(unix.ENOSYS),
-		unix.SYS_OPENAT2:           errno(unix.ENOSYS),
-		unix.SYS_SOCKET:            socket(),
-		unix.SYS_SOCKETPAIR:        socketpair(),
-		unix.SYS_IOCTL:             unlessOneOf(1, []uint32{unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSCTTY}, unix.EPERM),
-		unix.SYS_PERSONALITY:       onlyOneOf(0, []uint32{0, 0xffffffff}, unix.EPERM),
-		unix.SYS_OPENAT:            fileMode(2, 3),
-		unix.SYS_FCHMOD:            modeOnly(1),
-		unix.SYS_FCHMODAT:          modeOnly(2),
-		unix.SYS_FCHMODAT2:         modeOnly(2),
-		unix.SYS_MKNODAT:           nodeMode(2),
-		unix.SYS_IO_URING_SETUP:    errno(unix.ENOSYS),
-		unix.SYS_IO_URING_ENTER:    errno(unix.ENOSYS),
-		unix.SYS_IO_URING_REGISTER: errno(unix.ENOSYS),
+		unix.SYS_CLONE:       unlessBits(0, newNamespaces, unix.EPERM),
+		unix.SYS_CLONE3:      errno(unix.ENOSYS),
+		unix.SYS_OPENAT2:     errno(unix.ENOSYS),
+		unix.SYS_SOCKET:      socket(),
+		unix.SYS_SOCKETPAIR:  socketpair(),
+		unix.SYS_IOCTL:       unlessOneOf(1, []uint32{unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSCTTY}, unix.EPERM),
+		unix.SYS_PERSONALITY: onlyOneOf(0, []uint32{0, 0xffffffff}, unix.EPERM),
+		unix.SYS_OPENAT:      fileMode(2, 3),
+		unix.SYS_FCHMOD:      modeOnly(1),
+		unix.SYS_FCHMODAT:    modeOnly(2),
+		unix.SYS_FCHMODAT2:   modeOnly(2),
+		unix.SYS_MKNODAT:     nodeMode(2),
 	}
 }
 

@@ -16,10 +16,18 @@ CREATE TABLE events (
     payload        BLOB
 ) STRICT;
 
-CREATE INDEX events_session ON events (session) WHERE session <> '';
+CREATE INDEX events_session ON events (session) WHERE session <> '' AND run = '';
 CREATE INDEX events_run ON events (run) WHERE run <> '';
 CREATE INDEX events_subject ON events (subject) WHERE subject <> '';
 CREATE INDEX events_checkpoints ON events (seq) WHERE code = 'PAL-J102';
+
+-- The runs of each session: events of a session that have a run are found
+-- through events_run, so that an append pays for one index less.
+CREATE TABLE session_runs (
+    session TEXT NOT NULL,
+    run     TEXT NOT NULL,
+    PRIMARY KEY (session, run)
+) STRICT, WITHOUT ROWID;
 
 -- Complete tiles of the Merkle tree, 256 hashes each. root comes before the
 -- hashes for the same reason as above.

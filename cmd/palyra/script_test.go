@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"palyra/internal/access"
+	"palyra/internal/config"
+	"palyra/internal/daemon"
+)
+
+var update = flag.Bool("update", false, "write what the scripts compare with")
+
+// TestMain lets the scripts run palyra as a program of its own.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"palyra": main})
+}
+
+// TestScripts runs testdata/*.txtar. Beside the usual commands a script has:
+//
+//	palyrad [NAME=DIR ...]   starts the daemon in this process with the
+//	                         script's configuration, and waits until it answers
+//	palyrad stop             stops it in order
+//	operator NAME ROLE       adds a second person; the bundle is $WORK/NAME
+//	find NAME REGEXP         sets $NAME to the first group in the last stdout
+//	exits CODE ARGS...       runs palyra and wants this exit code
+//	asked                    waits for one pending approval; sets $ID and $DIGEST
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata", RequireExplicitExec: true, RequireUniqueNames: true, UpdateScripts: *update,
+		Setup: func(env *testscript.Env) error {
+			home := filepath.Join(env.WorkDir, "home")
+			env.Setenv("HOME", home)
+			env.Setenv("XDG_CONFIG_HOME", filepath.Join(home, ".config"))
+			env.Setenv("XDG_STATE_HOME", filepath.Join(home, ".local", "state"))
+			for _, name := range []string{"PALYRA_CONFIG", "PALYRA_ADDRESS", "PALYRA_CREDENTIALS", "PALYRA_STATE_DIR", "NO_COLOR", "CI"} {
+				env.Setenv(name, "")
+			}
+			env.Values[daemonKey{}] = &running{}
+			return os.MkdirAll(home, 0o700)
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"palyrad": palyrad, "operator": operator, "find": find, "asked": asked, "exits": exits,
+		},
+	})
+}
+
+// daemonKey finds a script's daemon.
+type daemonKey struct{}
+
+// running is the daemon of one script.
+type running struct {
+	stop context.CancelFunc
+	done chan error
+}
+
+func palyrad(ts *testscript.TestScript, neg bool, args []string) {
+	if neg {
+		ts.Fatalf("palyrad cannot be negated")
+	}
+	r := ts.Value(daemonKey{}).(*running)
+	if len(args) == 1 && args[0] == "stop" {
+		ts.Check(r.end())
+		return
+	}
+	if r.stop != nil {
+		ts.Fatalf("palyrad runs already")
+	}
+	cfg := load(ts)
+	for _, w := range args {
+		name, dir, ok := strings.Cut(w, "=")
+		if !ok {
+			ts.Fatalf("palyrad: %q is not NAME=DIR", w)
+		}
+		cfg.Workspaces = append(cfg.Workspaces, config.Workspace{Name: name, Path: ts.MkAbs(dir)})
+	}
+	address, err := r.start(cfg)
+	ts.Check(err)
+	ts.Setenv("PALYRA_ADDRESS", address)
+	ts.Defer(func() { _ = r.end() })
+}
+
+// load reads the script's configuration as palyrad does.
+func load(ts *testscript.TestScript) *config.Config {
+	cfg, _, err := config.Load(config.LoadOptions{Env: ts.Getenv, Flags: map[string]string{
+		"listen.api": "127.0.0.1:0", "listen.metrics": "127.0.0.1:0",
+	}})
+	ts.Check(err)
+	return cfg
+}
+
+func (r *running) start(cfg *config.Config) (address string, err error) {
+	ctx, stop := context.WithCancel(context.Background())
+	ready, done := make(chan daemon.Addresses, 1), make(chan error, 1)
+	go func() {
+		done <- daemon.Run(ctx, daemon.Options{
+			Config: cfg, Log: slog.New(slog.DiscardHandler), Ready: func(a daemon.Addresses) { ready <- a },
+		})
+	}()
+	select {
+	case a := <-ready:
+		r.stop, r.done = stop, done
+		return a.API, nil
+	case err := <-done:
+		stop()
+		return "", fmt.Errorf("palyrad did not start: %w", err)
+	case <-time.After(time.Minute):
+		stop()
+		return "", errors.New("palyrad was not ready within a minute")
+	}
+}
+
+func (r *running) end() error {
+	if r.stop == nil {
+		return nil
+	}
+	r.stop()
+	r.stop = nil
+	return <-r.done
+}
+
+// operator adds a person and writes the bundle to $WORK/NAME.
+func operator(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: operator NAME ROLE")
+	}
+	cfg := load(ts)
+	cfg.Listen.API = ts.Getenv("PALYRA_ADDRESS")
+	_, err := daemon.AddOperator(context.Background(), cfg, daemon.NewOperator{
+		Name: args[0], Roles: []access.Role{access.Role(args[1])}, Dir: ts.MkAbs(args[0]),
+	})
+	ts.Check(err)
+}
+
+// find sets a variable from the last standard output.
+func find(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: find NAME REGEXP")
+	}
+	m := regexp.MustCompile(`(?m)` + args[1]).FindStringSubmatch(ts.ReadFile("stdout"))
+	if len(m) < 2 {
+		ts.Fatalf("the last output has no %s", args[1])
+	}
+	ts.Setenv(args[0], m[1])
+}
+
+// exits runs palyra and compares its exit code.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 {
+		ts.Fatalf("usage: exits CODE ARGS...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec("palyra", args[1:]...)
+	got := 0
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		got = exit.ExitCode()
+	case err != nil:
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// asked waits until a call of the script waits for a human.
+func asked(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: asked")
+	}
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		ts.Check(ts.Exec("palyra", "approvals", "list", "-o", "ndjson"))
+		var v struct {
+			ID     string `json:"approval_id"`
+			Digest string `json:"call_digest"`
+		}
+		if json.Unmarshal([]byte(ts.ReadFile("stdout")), &v) == nil && v.ID != "" {
+			ts.Setenv("ID", v.ID)
+			ts.Setenv("DIGEST", v.Digest)
+			return
+		}
+	}
+	ts.Fatalf("nothing was asked within 20 s")
+}

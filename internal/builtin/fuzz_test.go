@@ -1,0 +1,33 @@
+package builtin
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"palyra/internal/tool"
+)
+
+func link(t *testing.T, target, name string) {
+	t.Helper()
+	if err := os.Symlink(target, name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func toolCall(p tool.Proposal, plan tool.Plan) tool.Call { return tool.Call{Proposal: p, Plan: plan} }
+
+// siblings names what stands beside a directory.
+func siblings(t *testing.T, dir string) string {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Dir(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return strings.Join(names, " ")
+}

@@ -1,0 +1,297 @@
+package builtin
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"palyra/internal/egress"
+	"palyra/internal/reason"
+	"palyra/internal/sandbox"
+	"palyra/internal/tool"
+)
+
+// runner is a sandbox that behaves: it notes the spec, passes output on as it
+// comes, and reports what it is told to.
+type runner struct {
+	specs  []sandbox.Spec
+	report sandbox.Report
+	err    error
+}
+
+func (r *runner) Probe(context.Context) sandbox.Status { return sandbox.Status{Available: true} }
+
+func (r *runner) Run(ctx context.Context, s sandbox.Spec) (sandbox.Report, error) {
+	r.specs = append(r.specs, s)
+	if r.err != nil {
+		return r.report, r.err
+	}
+	report := r.report
+	report.Started = time.Now()
+	if s.Output != nil {
+		s.Output("stdout", report.Stdout.Head)
+	}
+	report.Finished = time.Now()
+	report.Backend = "fake 1"
+	return report, ctx.Err()
+}
+
+func exit(code int) *int { return &code }
+
+// processBench has a search path with programs of its own.
+func processBench(t *testing.T, change func(*Config)) (*bench, *runner, string) {
+	t.Helper()
+	r := &runner{report: sandbox.Report{ExitCode: exit(0), Applied: []string{"namespaces"}, Requested: []string{"namespaces"}}}
+	bin, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"git", "python3.12", "bash", "tool"} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("\x7fELF"+name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link(t, "python3.12", filepath.Join(bin, "python"))
+	link(t, "bash", filepath.Join(bin, "innocent"))
+	b := newBench(t, func(c *Config) {
+		c.Runner = r
+		c.Process = ProcessPolicy{Enabled: true, SearchPath: []string{bin}}
+		if change != nil {
+			change(c)
+		}
+	})
+	return b, r, bin
+}
+
+func TestProcessRun(t *testing.T) {
+	b, r, bin := processBench(t, nil)
+	b.write("src/f.txt", "x")
+	r.report.ExitCode = exit(3)
+	r.report.Stdout = sandbox.Stream{Head: []byte("out\n"), Total: 4, SHA256: "sha256:x"}
+	r.report.Stderr = sandbox.Stream{Head: []byte("\xff"), Tail: []byte("end"), Total: 900, Truncated: true}
+	in := object{"argv": []string{"git", "log", "f.txt"}, "cwd": "src", "env": object{"B": "2", "A": "1"}, "stdin": "in", "timeout_ms": 5000, "read_only": true}
+	plan, err := b.plan("process.run", in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bind := plan.Binding
+	if bind.Cwd != "default:src" || !slices.Equal(bind.Argv, []string{"git", "log", "f.txt"}) || !slices.Equal(bind.Environment, []string{"A=1", "B=2"}) ||
+		bind.Executable.Path != filepath.Join(bin, "git") || !strings.HasPrefix(bind.Executable.SHA256, "sha256:") || !slices.Equal(bind.Egress, []string{"strict"}) ||
+		!strings.HasPrefix(bind.SandboxProfile, "tier_c workspace=ro wall_ms=5000 ") {
+		t.Errorf("binding %+v", bind)
+	}
+	if len(bind.Operands) != 1 || bind.Operands[0].Path != "src/f.txt" {
+		t.Errorf("operands %+v", bind.Operands)
+	}
+	if plan.Subject != "process.run:"+filepath.Join(bin, "git")+"@default" || plan.Facts.Risk != riskProcess || plan.Facts.Exec.Basename != "git" || plan.Facts.SandboxTier != "c" {
+		t.Errorf("plan %+v", plan)
+	}
+	report, result := b.call(context.Background(), "process.run", in)
+	if report.Outcome != tool.Succeeded || *report.ExitCode != 3 || result["exit_code"] != 3.0 {
+		t.Errorf("a non-zero exit is a result: %+v", report)
+	}
+	if out := result["stdout"].(object); out["content"] != "out\n" || out["encoding"] != "utf-8" {
+		t.Errorf("stdout %v", out)
+	}
+	if out := result["stderr"].(object); out["content"] != "/w==" || out["tail"] != "ZW5k" || out["encoding"] != "base64" || out["truncated"] != true {
+		t.Errorf("stderr %v", out)
+	}
+	s := r.specs[0]
+	if s.WorkspaceRoot != b.dir || !s.WorkspaceReadOnly || s.Cwd != "src" || string(s.Stdin) != "in" || s.Limits.Wall != 5*time.Second || s.Egress != sandbox.Strict {
+		t.Errorf("spec %+v", s)
+	}
+	if report.Isolation == nil || report.Enforcement.Level != "strict" || report.Executor.Backend != "fake 1" || report.Executor.Tier != "c" {
+		t.Errorf("report %+v", report)
+	}
+}
+
+func TestProcessBindingChanges(t *testing.T) {
+	b, r, bin := processBench(t, nil)
+	b.write("script", "one")
+	p, err := b.propose("process.run", object{"argv": []string{"git", "script"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := func() tool.Plan {
+		plan, err := b.tools["process.run"].Plan(context.Background(), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return plan
+	}
+	digest := func(p tool.Plan) string { d, _ := p.Binding.Digest(); return d }
+	first := plan()
+	if digest(first) != digest(plan()) {
+		t.Error("planning twice gives two digests")
+	}
+	b.write("script", "two")
+	if digest(first) == digest(plan()) {
+		t.Error("the digest does not depend on the operand")
+	}
+	second := plan()
+	if err := os.WriteFile(filepath.Join(bin, "git"), []byte("\x7fELFevil"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if digest(second) == digest(plan()) {
+		t.Error("the digest does not depend on the executable")
+	}
+	if report := b.tools["process.run"].Run(context.Background(), tool.Call{Proposal: p, Plan: second}); report.Reason != string(reason.BindingMismatch) || len(r.specs) != 0 {
+		t.Errorf("another executable than was planned: %+v", report)
+	}
+}
+
+func TestProcessRefuses(t *testing.T) {
+	b, r, bin := processBench(t, nil)
+	b.write("run.sh", "#!/bin/sh\n")
+	b.write("file", "x")
+	link(t, "/etc", filepath.Join(b.dir, "etc"))
+	run := func(argv ...string) object { return object{"argv": argv} }
+	tests := []struct {
+		name string
+		in   object
+		want reason.Code
+	}{
+		{"nothing", run(), reason.InvalidInput},
+		{"empty name", run(""), reason.InvalidInput},
+		{"shell", run("bash", "-c", "id"), reason.ExecutableDenied},
+		{"shell by a link", run("innocent"), reason.ExecutableDenied},
+		{"shell by path", run(filepath.Join(bin, "bash")), reason.ExecutableDenied},
+		{"interpreter", run("python", "x.py"), reason.ExecutableDenied},
+		{"missing", run("nothere"), reason.SpawnFailed},
+		{"missing in the workspace", run("./nothere"), reason.FileNotFound},
+		{"out of the workspace", run("../../bin/tool"), reason.WorkspaceScope},
+		{"cwd outside", object{"argv": []string{"git"}, "cwd": "../.."}, reason.WorkspaceScope},
+		{"cwd by a link", object{"argv": []string{"git"}, "cwd": "etc"}, reason.WorkspaceScope},
+		{"cwd absolute", object{"argv": []string{"git"}, "cwd": "/etc"}, reason.WorkspaceScope},
+		{"cwd is a file", object{"argv": []string{"git"}, "cwd": "file"}, reason.InvalidInput},
+		{"loader variable", object{"argv": []string{"git"}, "env": object{"LD_PRELOAD": "x"}}, reason.InvalidInput},
+		{"git variable", object{"argv": []string{"git"}, "env": object{"GIT_SSH_COMMAND": "x"}}, reason.InvalidInput},
+		{"bad variable", object{"argv": []string{"git"}, "env": object{"A=B": "x"}}, reason.InvalidInput},
+		{"two stdins", object{"argv": []string{"git"}, "stdin": "a", "stdin_base64": "YQ=="}, reason.InvalidInput},
+		{"too long", object{"argv": []string{"git"}, "timeout_ms": 86400000}, reason.InvalidInput},
+		{"unknown workspace", object{"argv": []string{"git"}, "workspace": "other"}, reason.UnknownWorkspace},
+		{"too many arguments", run(slices.Repeat([]string{"x"}, 129)...), reason.InvalidInput},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			b.t = t
+			b.refused("process.run", test.in, test.want)
+		})
+	}
+	if len(r.specs) != 0 {
+		t.Error("something ran")
+	}
+}
+
+func TestProcessInterpreters(t *testing.T) {
+	b, _, _ := processBench(t, func(c *Config) { c.Process.AllowInterpreters = true })
+	b.write("x.py", "print(1)")
+	plan, err := b.plan("process.run", object{"argv": []string{"python", "x.py"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := plan.Facts.Exec; e.Basename != "python3.12" || !e.IsInterpreter || e.InlineCode || plan.Facts.Risk != riskProcess+riskInterpreter+riskWritable {
+		t.Errorf("facts %+v", plan.Facts)
+	}
+	b.refused("process.run", object{"argv": []string{"python", "-c", "1"}}, reason.InlineCode)
+	b.refused("process.run", object{"argv": []string{"python", "-Ic", "1"}}, reason.InlineCode)
+	b.refused("process.run", object{"argv": []string{"python"}, "stdin": "print(1)"}, reason.InlineCode)
+	b.refused("process.run", object{"argv": []string{"python", "-"}, "stdin": "print(1)"}, reason.InlineCode)
+	if _, err := b.plan("process.run", object{"argv": []string{"python", "x.py"}, "stdin": "data"}); err != nil {
+		t.Errorf("input for a program in a file: %v", err)
+	}
+	b.refused("process.run", object{"argv": []string{"bash", "x.sh"}}, reason.ExecutableDenied)
+}
+
+func TestProcessAllowedExecutables(t *testing.T) {
+	b, _, bin := processBench(t, func(c *Config) {
+		c.Process.AllowedExecutables = []string{"git", filepath.Join(c.Process.SearchPath[0], "tool")}
+	})
+	for _, argv := range [][]string{{"git"}, {filepath.Join(bin, "git")}, {"tool"}, {filepath.Join(bin, "tool")}} {
+		if _, err := b.plan("process.run", object{"argv": argv}); err != nil {
+			t.Errorf("%v: %v", argv, err)
+		}
+	}
+	// A workspace file of an allowed name is another program.
+	b.write("git", "\x7fELFevil")
+	b.write("other/git", "\x7fELFevil")
+	for _, name := range []string{"git", "other/git"} {
+		if err := os.Chmod(filepath.Join(b.dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, argv := range [][]string{{"./git"}, {"other/git"}, {"/workspace/git"}, {filepath.Join(b.dir, "git")}} {
+		b.refused("process.run", object{"argv": argv}, reason.ExecutableDenied)
+	}
+	// Negative control: without a list the same file may run, and says so.
+	open, _, _ := processBench(t, nil)
+	open.write("git", "\x7fELF")
+	if err := os.Chmod(filepath.Join(open.dir, "git"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	plan, err := open.plan("process.run", object{"argv": []string{"/workspace/git"}})
+	if err != nil || plan.Facts.Risk != riskProcess+riskWritable+riskOwnExecutable || plan.Binding.Executable.Path != filepath.Join(open.dir, "git") {
+		t.Errorf("%+v, %v", plan, err)
+	}
+}
+
+func TestProcessUnavailable(t *testing.T) {
+	tests := map[reason.Code]func(*Config){
+		reason.SandboxDisabled:    func(c *Config) { c.Process.Enabled = false },
+		reason.SandboxUnavailable: func(c *Config) { c.Runner = nil },
+		reason.EgressDenied:       func(c *Config) { c.Process.Egress = egress.None },
+	}
+	for want, change := range tests {
+		b, _, _ := processBench(t, change)
+		b.refused("process.run", object{"argv": []string{"git"}}, want)
+	}
+}
+
+func TestProcessEndings(t *testing.T) {
+	in := object{"argv": []string{"git"}}
+	t.Run("deadline", func(t *testing.T) {
+		b, r, _ := processBench(t, nil)
+		r.report = sandbox.Report{TimedOut: true, Stdout: sandbox.Stream{Head: []byte("so far")}}
+		report, result := b.call(context.Background(), "process.run", in)
+		if report.Outcome != tool.TimedOut || report.Reason != string(reason.TimedOut) || result["stdout"].(object)["content"] != "so far" ||
+			result["error"].(object)["reason"] != "TIMED_OUT" || report.Enforcement.Level != "none" {
+			t.Errorf("%+v %v", report, result)
+		}
+	})
+	t.Run("quota", func(t *testing.T) {
+		b, r, _ := processBench(t, nil)
+		r.report = sandbox.Report{Quota: sandbox.QuotaMemory}
+		report, result := b.call(context.Background(), "process.run", in)
+		if report.Outcome != tool.Failed || report.Reason != string(reason.QuotaExceeded) || result["quota"] != "memory" {
+			t.Errorf("%+v %v", report, result)
+		}
+	})
+	t.Run("downgraded", func(t *testing.T) {
+		b, r, _ := processBench(t, nil)
+		r.report.Downgrades = []string{"cgroup"}
+		if report, _ := b.call(context.Background(), "process.run", in); report.Enforcement.Level != "preflight" {
+			t.Errorf("%+v", report.Enforcement)
+		}
+	})
+	t.Run("no sandbox", func(t *testing.T) {
+		b, r, _ := processBench(t, nil)
+		r.report, r.err = sandbox.Report{}, reason.Errorf(reason.SandboxUnavailable, "no bwrap")
+		report, result := b.call(context.Background(), "process.run", in)
+		if report.Outcome != tool.Failed || report.Reason != string(reason.SandboxUnavailable) || report.Isolation != nil || result["error"] == nil {
+			t.Errorf("%+v %v", report, result)
+		}
+	})
+	t.Run("frozen", func(t *testing.T) {
+		b, _, _ := processBench(t, nil)
+		ctx, cancel := context.WithCancelCause(context.Background())
+		cancel(reason.Errorf(reason.GatewayFrozen, "an operator froze the gateway"))
+		report, _ := b.call(ctx, "process.run", in)
+		if report.Outcome != tool.Stopped || report.Reason != string(reason.GatewayFrozen) {
+			t.Errorf("%+v", report)
+		}
+	})
+}

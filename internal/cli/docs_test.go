@@ -1,0 +1,50 @@
+package cli
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"palyra/internal/event"
+)
+
+// TestDocs: docs/cli.md names every command and every exit code.
+func TestDocs(t *testing.T) {
+	text, err := os.ReadFile("../../docs/cli.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		for _, sub := range c.Commands() {
+			if sub.Short == "" {
+				t.Errorf("%s has no short text", sub.CommandPath())
+			}
+			if !strings.Contains(string(text), sub.Name()) {
+				t.Errorf("docs/cli.md does not name %s", sub.CommandPath())
+			}
+			walk(sub)
+		}
+	}
+	walk(newApp(Streams{}).root())
+	for _, row := range exitCodes {
+		if !strings.Contains(string(text), "| "+strconv.Itoa(row.code)+" | ") {
+			t.Errorf("docs/cli.md does not name exit code %d", row.code)
+		}
+	}
+}
+
+// TestEveryEventHasAWord holds the words against the catalog.
+func TestEveryEventHasAWord(t *testing.T) {
+	for _, code := range event.Codes {
+		if eventWords[code] == "" {
+			t.Errorf("%s has no word", code)
+		}
+	}
+	if len(eventWords) != len(event.Codes) {
+		t.Errorf("%d words for %d codes", len(eventWords), len(event.Codes))
+	}
+}

@@ -1,0 +1,331 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/gen/palyra/v1/palyrav1connect"
+	"palyra/internal/access"
+	"palyra/internal/builtin"
+	"palyra/internal/config"
+	"palyra/internal/event"
+	"palyra/internal/identity"
+	"palyra/internal/journal"
+	"palyra/internal/reason"
+	"palyra/internal/tool"
+)
+
+// running is a daemon in this process.
+type running struct {
+	Addresses
+	t      *testing.T
+	cfg    *config.Config
+	reload chan struct{}
+	stop   context.CancelFunc
+	done   chan error
+}
+
+func testConfig(t *testing.T) *config.Config {
+	t.Helper()
+	cfg := config.Default()
+	cfg.StateDir = filepath.Join(t.TempDir(), "state")
+	cfg.Listen.API, cfg.Listen.Metrics = "127.0.0.1:0", "127.0.0.1:0"
+	cfg.ProcessRunner.Enabled = false
+	return cfg
+}
+
+// start runs a daemon until the test ends or stops it.
+func start(t *testing.T, cfg *config.Config) *running {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	d := &running{t: t, cfg: cfg, stop: stop, done: make(chan error, 1), reload: make(chan struct{})}
+	ready := make(chan Addresses, 1)
+	go func() {
+		d.done <- Run(ctx, Options{
+			Config: cfg, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Reload: d.reload,
+			Ready: func(a Addresses) { ready <- a },
+		})
+	}()
+	select {
+	case d.Addresses = <-ready:
+	case err := <-d.done:
+		stop()
+		t.Fatalf("the daemon did not start: %v", err)
+	}
+	t.Cleanup(func() { stop() })
+	return d
+}
+
+// end stops the daemon in order.
+func (d *running) end() {
+	d.t.Helper()
+	d.stop()
+	if err := <-d.done; err != nil {
+		d.t.Fatalf("the daemon stopped with %v", err)
+	}
+}
+
+// client is the local operator's.
+func (d *running) client() *http.Client {
+	d.t.Helper()
+	bundle, err := identity.ReadBundle(d.Credentials)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	transport := &http.Transport{TLSClientConfig: bundle.ClientTLS(), ForceAttemptHTTP2: true}
+	d.t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+func (d *running) url() string { return "https://" + d.API }
+
+func (d *running) get(path string) (int, string) {
+	d.t.Helper()
+	res, err := http.Get("http://" + d.Metrics + path)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return res.StatusCode, string(text)
+}
+
+func TestServesAndStopsInOrder(t *testing.T) {
+	d := start(t, testConfig(t))
+	status := palyrav1connect.NewStatusServiceClient(d.client(), d.url())
+	res, err := status.GetStatus(t.Context(), &palyrav1.GetStatusRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !res.GetReady() || res.GetCaller().GetPrincipal() != "user:local" || res.GetCaller().GetCertificateExpiresAt() == nil {
+		t.Errorf("status = %v", res)
+	}
+	if code, text := d.get("/readyz"); code != http.StatusOK {
+		t.Errorf("readyz = %d %s", code, text)
+	}
+	if _, text := d.get("/metrics"); !strings.Contains(text, "palyra_ready 1") || !strings.Contains(text, "palyra_journal_size") {
+		t.Error("the metrics lack palyra_ready or palyra_journal_size")
+	}
+	d.end()
+	d.client().CloseIdleConnections()
+
+	// A new start finds that the last one ended in order, under a checkpoint.
+	again := start(t, d.cfg)
+	events := palyrav1connect.NewJournalServiceClient(again.client(), again.url())
+	page, err := events.ListEvents(t.Context(), &palyrav1.ListEventsRequest{Filter: &palyrav1.EventFilter{Code: "PAL-J"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var codes []string
+	for _, e := range page.GetEvents() {
+		codes = append(codes, e.GetCode())
+	}
+	want := []string{string(event.Opened), string(event.Closed), string(event.Checkpoint), string(event.Opened)}
+	if strings.Join(codes, " ") != strings.Join(want, " ") {
+		t.Errorf("journal events %v, want %v", codes, want)
+	}
+	again.end()
+}
+
+func TestOneDaemonPerStateDirectory(t *testing.T) {
+	d := start(t, testConfig(t))
+	other := *d.cfg
+	err := Run(t.Context(), Options{Config: &other, Log: slog.New(slog.DiscardHandler)})
+	if !errors.Is(err, errInUse) || !strings.Contains(err.Error(), "process ") {
+		t.Errorf("a second daemon got %v, want that the directory is in use, by which process", err)
+	}
+	d.end()
+	// Negative control: once the first has stopped, the directory is free.
+	start(t, &other).end()
+}
+
+func TestStateDirectoryMustBePrivate(t *testing.T) {
+	cfg := testConfig(t)
+	if err := os.MkdirAll(cfg.StateDir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	err := Run(t.Context(), Options{Config: cfg, Log: slog.New(slog.DiscardHandler)})
+	var known *reason.Error
+	if !errors.As(err, &known) || known.Code != reason.ConfigInvalid || !strings.Contains(known.NextStep(), "chmod 700") {
+		t.Errorf("a state directory with mode 0755 gives %v", err)
+	}
+}
+
+func TestBrokenPolicyKeepsTheRunningSet(t *testing.T) {
+	cfg := testConfig(t)
+	cfg.Policy.Dir = t.TempDir()
+	d := start(t, cfg)
+	policies := palyrav1connect.NewPolicyServiceClient(d.client(), d.url())
+	before, err := policies.GetPolicy(t.Context(), &palyrav1.GetPolicyRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(cfg.Policy.Dir, "10-own.cedar")
+	write(t, file, `permit(principal, action, resource) when { contxt.risk }`)
+	_, err = policies.ReloadPolicy(t.Context(), &palyrav1.ReloadPolicyRequest{})
+	if connect.CodeOf(err) != connect.CodeFailedPrecondition {
+		t.Errorf("reloading a broken policy gives %v", err)
+	}
+	after, err := policies.GetPolicy(t.Context(), &palyrav1.GetPolicyRequest{})
+	if err != nil || after.GetVersion() != before.GetVersion() {
+		t.Errorf("the running set changed from %s to %s, %v", before.GetVersion(), after.GetVersion(), err)
+	}
+	// Negative control: a sound policy does come into force.
+	write(t, file, "@id(\"own.no-echo\")\n@reason(\"no echo\")\nforbid(principal, action == Action::\"tool.execute/echo\", resource);\n")
+	if _, err = policies.ReloadPolicy(t.Context(), &palyrav1.ReloadPolicyRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	calls := palyrav1connect.NewGatewayServiceClient(d.client(), d.url())
+	verdict, err := calls.EvaluateTool(t.Context(), &palyrav1.EvaluateToolRequest{Tool: "echo", InputJson: []byte(`{"text":"x"}`)})
+	if err != nil || verdict.GetVerdict() != "deny" {
+		t.Errorf("the new policy gives %v, %v", verdict, err)
+	}
+	if _, err := policies.GetSnapshot(t.Context(), &palyrav1.GetSnapshotRequest{SnapshotDigest: verdict.GetSnapshotDigest()}); err != nil {
+		t.Errorf("the snapshot behind the verdict: %v", err)
+	}
+	d.end()
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRefusalsAreCoalesced(t *testing.T) {
+	cfg := testConfig(t)
+	g, err := build(t.Context(), Options{Config: cfg, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = g.close(nil) })
+	before := g.journal.Head().Seq
+	for range 1000 {
+		g.auditor.Refused(t.Context(), "192.0.2.1", "/palyra.v1.StatusService/GetStatus", reason.Unauthenticated)
+	}
+	for range 3 {
+		g.auditor.Refused(t.Context(), "user:eve", "/palyra.v1.StatusService/Freeze", reason.PermissionDenied)
+	}
+	g.auditor.flush(t.Context())
+	page, err := g.journal.List(t.Context(), journal.Filter{After: before})
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := make(map[event.Code]int)
+	for _, e := range page {
+		var p callersRefused
+		if err := json.Unmarshal(e.Payload, &p); err != nil {
+			t.Fatal(err)
+		}
+		counts[e.Code] += p.Count
+	}
+	if len(page) != 2 || counts[event.CallersRefused] != 1000 || counts[event.PermissionDenied] != 3 {
+		t.Errorf("1003 refusals of two kinds became %d events with counts %v", len(page), counts)
+	}
+}
+
+func TestRefusalsAreBoundedInMemory(t *testing.T) {
+	a := newAuditor(nil, slog.New(slog.DiscardHandler))
+	for n := range 10 * mostKinds {
+		a.Refused(t.Context(), "192.0.2.1:"+strings.Repeat("x", n%7)+string(rune(n)), "/", reason.Unauthenticated)
+	}
+	if len(a.refused) > mostKinds+1 {
+		t.Errorf("%d kinds of refusals are remembered, at most %d should be", len(a.refused), mostKinds+1)
+	}
+}
+
+// TestOfflineToolsAreTheBuiltinOnes holds together the daemon's tools and the
+// list that `palyra policy check` uses when no gateway is at hand.
+func TestOfflineToolsAreTheBuiltinOnes(t *testing.T) {
+	text, err := os.ReadFile("../cli/builtin_tools.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed []tool.Descriptor
+	if err := json.Unmarshal(text, &listed); err != nil {
+		t.Fatal(err)
+	}
+	offline := make(map[string]string)
+	for _, d := range listed {
+		offline[d.Name] = digest(t, d)
+	}
+	cfg, err := builtinConfig(config.Default(), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tools := builtin.New(cfg)
+	for _, b := range tools {
+		d := b.Descriptor()
+		if offline[d.Name] != digest(t, d) {
+			t.Errorf("internal/cli/builtin_tools.json has another definition of %s; copy the one of builtin", d.Name)
+		}
+	}
+	if len(tools) != len(listed) {
+		t.Errorf("internal/cli/builtin_tools.json lists %d tools, builtin has %d", len(listed), len(tools))
+	}
+}
+
+func digest(t *testing.T, d tool.Descriptor) string {
+	t.Helper()
+	text, err := d.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func TestOperatorAddedOnlineAndOffline(t *testing.T) {
+	cfg := testConfig(t)
+	d := start(t, cfg)
+	online := filepath.Join(t.TempDir(), "bob")
+	if _, err := AddOperator(t.Context(), cfg, NewOperator{Name: "bob", Roles: []access.Role{access.RoleOperator}, Dir: online}); err != nil {
+		t.Fatal(err)
+	}
+	whoIs := func(d *running, dir string) string {
+		bundle, err := identity.ReadBundle(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: bundle.ClientTLS(), ForceAttemptHTTP2: true}, Timeout: 10 * time.Second}
+		defer client.CloseIdleConnections()
+		res, err := palyrav1connect.NewStatusServiceClient(client, d.url()).GetStatus(t.Context(), &palyrav1.GetStatusRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.GetCaller().GetPrincipal()
+	}
+	if who := whoIs(d, online); who != "user:bob" {
+		t.Errorf("the bundle made online is %s", who)
+	}
+	d.end()
+	offline := filepath.Join(t.TempDir(), "coder")
+	if _, err := AddOperator(t.Context(), cfg, NewOperator{
+		Name: "coder", Roles: []access.Role{access.RoleAgent}, Owner: access.User("bob"), Dir: offline,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	again := start(t, cfg)
+	if who := whoIs(again, offline); who != "agent:coder" {
+		t.Errorf("the bundle made offline is %s", who)
+	}
+	again.end()
+	if _, err := AddOperator(t.Context(), cfg, NewOperator{Name: "x", Dir: offline}); reason.Of(err) != reason.AlreadyExists {
+		t.Errorf("overwriting a bundle gives %v", err)
+	}
+}

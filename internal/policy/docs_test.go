@@ -1,0 +1,44 @@
+package policy_test
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"palyra/internal/access"
+	"palyra/internal/policy"
+	"palyra/internal/policy/policytest"
+)
+
+// Every recipe of docs/policy.md loads, and every code of a finding is there.
+func TestDocs(t *testing.T) {
+	text, err := os.ReadFile("../../docs/policy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var recipes []string
+	for _, m := range regexp.MustCompile("(?s)```cedar\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+		recipes = append(recipes, m[1])
+	}
+	if len(recipes) < 5 {
+		t.Fatalf("found %d recipes", len(recipes))
+	}
+	o := crowd(strings.Join(recipes, "\n"))
+	o.Roles = []access.Role{"security"}
+	for _, f := range policy.Check(policytest.Config(o)) {
+		if f.File == "test.cedar" && f.Severity == policy.SeverityError {
+			t.Errorf("%s", f)
+		}
+	}
+	for _, code := range []string{
+		policy.CodeSyntax, policy.CodeTooLarge, policy.CodeAnnotation, policy.CodeDuplicateID, policy.CodeUnknownName,
+		policy.CodeUnknownEntity, policy.CodeType, policy.CodeUnguarded, policy.CodeNeverApplies, policy.CodeShadowed,
+		policy.CodePermitsAll, policy.CodeWaives, policy.CodeMayError, policy.CodeNotMonotone, policy.CodeOpaque,
+		policy.CodeSensitiveTools, policy.CodeConfig, policy.CodeSample,
+	} {
+		if !strings.Contains(string(text), "`"+code+"`") {
+			t.Errorf("docs/policy.md does not have the code %s", code)
+		}
+	}
+}

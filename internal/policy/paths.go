@@ -1,0 +1,114 @@
+package policy
+
+import (
+	"cmp"
+	"slices"
+)
+
+// A call that changes several files is evaluated once for each of them, with
+// context.path naming it, and the strictest verdict counts: a rule about a path
+// must not be escaped by naming a second file in the same call.
+
+// perPath returns the request once for each file that the call changes, and
+// the request itself when there is at most one.
+func (r Request) perPath() []Request {
+	if len(r.Facts.Paths) == 0 {
+		return []Request{r}
+	}
+	list := make([]Request, len(r.Facts.Paths))
+	for i, path := range r.Facts.Paths {
+		list[i] = r
+		list[i].Facts.Path = path
+	}
+	return list
+}
+
+func (s *Set) evaluate(r Request, grants []Grant) Verdict {
+	list := r.perPath()
+	if len(list) == 1 {
+		return s.evaluateOne(list[0], grants)
+	}
+	verdicts := s.evaluateAll(list, grants)
+	for _, v := range verdicts {
+		if v.effect == Deny {
+			return v
+		}
+	}
+	if v, ok := allAllow(verdicts); ok {
+		return v
+	}
+	// One grant has to cover every file.
+	for _, g := range grants {
+		if v, ok := allAllow(s.evaluateAll(list, []Grant{g})); ok {
+			return v
+		}
+	}
+	return strictest(s.evaluateAll(list, nil))
+}
+
+func (s *Set) evaluateAll(list []Request, grants []Grant) []Verdict {
+	verdicts := make([]Verdict, len(list))
+	for i, r := range list {
+		verdicts[i] = s.evaluateOne(r, grants)
+	}
+	return verdicts
+}
+
+// allAllow joins verdicts that all allow and that need at most one grant.
+func allAllow(verdicts []Verdict) (Verdict, bool) {
+	joined := Verdict{effect: Allow}
+	for _, v := range verdicts {
+		if v.effect != Allow || v.grantID != "" && joined.grantID != "" && v.grantID != joined.grantID {
+			return Verdict{}, false
+		}
+		joined.grantID = cmp.Or(joined.grantID, v.grantID)
+		joined.determining = append(joined.determining, v.determining...)
+	}
+	joined.determining = uniqueByID(joined.determining)
+	return joined, true
+}
+
+// strictest joins verdicts without a grant: the first deny, else an ask with
+// the highest severity and the shortest timeout among them.
+func strictest(verdicts []Verdict) Verdict {
+	var joined Verdict
+	for _, v := range verdicts {
+		switch {
+		case v.effect == Deny:
+			return v
+		case v.effect != Ask:
+			continue
+		case joined.effect != Ask:
+			joined = v
+		default:
+			joined.determining = append(joined.determining, v.determining...)
+			joined.timeout = min(joined.timeout, v.timeout)
+			if slices.Index(severities, v.severity) > slices.Index(severities, joined.severity) {
+				joined.severity, joined.missing = v.severity, v.missing
+			}
+		}
+	}
+	joined.determining = uniqueByID(joined.determining)
+	return joined
+}
+
+func uniqueByID(list []Determining) []Determining {
+	slices.SortFunc(list, func(a, b Determining) int { return cmp.Compare(a.ID, b.ID) })
+	return slices.CompactFunc(list, func(a, b Determining) bool { return a.ID == b.ID })
+}
+
+// Judge evaluates a proposal with exactly the votes given: after each vote,
+// and again before dispatch when the snapshot changed meanwhile.
+func (s *Set) Judge(r Request, a Approval) Judgement {
+	var joined Judgement
+	for _, one := range r.perPath() {
+		j := s.judgeOne(one, a)
+		if !j.Allowed {
+			return j
+		}
+		joined.Allowed = true
+		joined.Determining = append(joined.Determining, j.Determining...)
+	}
+	joined.Determining = uniqueByID(joined.Determining)
+	return joined
+}

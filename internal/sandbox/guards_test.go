@@ -1,0 +1,285 @@
+package sandbox
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"palyra/internal/reason"
+	"palyra/internal/tool"
+)
+
+func TestFamily(t *testing.T) {
+	for name, want := range map[string]string{
+		"python3": "python", "python3.12": "python", "Python3.11-dbg": "python", "/usr/bin/python3.7m": "python", "python3.13t": "python", "python312": "python",
+		"pypy3.10": "pypy", "perl5.36-x86_64-linux-gnu": "perl", "ruby3.1": "ruby", "node20": "node", "lua5.4": "lua", "php8.2": "php",
+		"bash": "bash", "bash.exe": "bash", "-bash": "bash", "bash-5.2": "bash", `C:\Windows\cmd.exe`: "cmd", "busybox.static": "busybox",
+		"ld-linux-x86-64.so.2": "ld-linux", "ld-musl-x86_64.so.1": "ld-linux",
+		"git": "git", "python3.12-config": "python3.12-config", "ed25519": "ed25519", "shred": "shred", "gcc-12": "gcc-12", "x86_64-linux-gnu-gcc-12": "x86_64-linux-gnu-gcc-12",
+		"envsubst": "envsubst", "supervisord": "supervisord", "timeouts": "timeouts", "nodejs": "nodejs",
+	} {
+		if got := Family(name); got != want {
+			t.Errorf("Family(%q) = %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestDenied(t *testing.T) {
+	for _, c := range []struct {
+		name                string
+		plain, interpreters bool // refused?
+	}{
+		{"git", false, false}, {"gcc-12", false, false}, {"make", false, false}, {"true", false, false}, {"go", false, false}, {"cargo", false, false},
+		{"sh", true, true}, {"bash", true, true}, {"dash", true, true}, {"zsh", true, true}, {"env", true, true}, {"xargs", true, true}, {"sudo", true, true},
+		{"su", true, true}, {"setsid", true, true}, {"nohup", true, true}, {"busybox", true, true}, {"ld-linux-x86-64.so.2", true, true}, {"bwrap", true, true},
+		{"timeout", true, true}, {"cmd.exe", true, true}, {"PowerShell.exe", true, true},
+		{"python3.12", true, false}, {"node", true, false}, {"perl", true, false}, {"ruby3.1", true, false}, {"gawk", true, false},
+	} {
+		for _, allowed := range []bool{false, true} {
+			want := c.plain
+			if allowed {
+				want = c.interpreters
+			}
+			err := Denied(c.name, allowed)
+			if (err != nil) != want {
+				t.Errorf("Denied(%q, %t) = %v", c.name, allowed, err)
+			}
+			if err != nil && reason.Of(err) != reason.ExecutableDenied {
+				t.Errorf("Denied(%q) has reason %s", c.name, reason.Of(err))
+			}
+		}
+	}
+}
+
+func TestInlineCode(t *testing.T) {
+	for _, c := range []struct {
+		line string
+		want bool
+	}{
+		{"python3 -c print(1)", true}, {"python3 -cprint(1)", true}, {"python3 -Ic x", true}, {"python3 -I -c x", true}, {"python3 -W ignore -c x", true},
+		{"python3 -Wc file.py", false}, {"python3 -X utf8 file.py", false}, {"python3.12 -", true}, {"python3 /dev/stdin", true}, {"python3 /dev/fd/0", true},
+		{"python3 file.py -c x", false}, {"python3 -m pytest -c x", false}, {"python3 -mpytest -c x", false}, {"python3 -Bm pytest -c x", false}, {"python3 --version", false},
+		{"python3 -B file.py", false}, {"python3 -- -c", false},
+		{"node -e 1", true}, {"node --eval 1", true}, {"node --eval=1", true}, {"node -p 1", true}, {"node -pe 1", true}, {"node file.js -e 1", false}, {"node -r ./x.js file.js", false}, {"nodejs --print=1", true},
+		{"perl -e 1", true}, {"perl -ne print", true}, {"perl -lane print", true}, {"perl -E say", true}, {"perl -I lib file.pl", false}, {"perl -Ilibe file.pl", false}, {"perl -w file.pl -e", false},
+		{"ruby -e 1", true}, {"ruby -rjson file.rb", false}, {"php -r 1", true}, {"php -d x=1 file.php", false}, {"lua5.4 -e x", true},
+		{"deno eval 1", true}, {"deno run x.ts", false}, {"awk {print}", true}, {"awk -f prog.awk x", false}, {"awk -fprog.awk x", false}, {"gawk -F : {print}", true}, {"awk -v a=b -f prog.awk x", false},
+		{"bash -c ls", true}, {"bash -lc ls", true}, {"bash -o pipefail -c ls", true}, {"sh script.sh -c", false}, {"zsh -ic ls", true},
+		{"cmd.exe /c dir", true}, {"cmd /C dir", true}, {"cmd /cdir", true}, {"powershell -Command ls", true}, {"pwsh -enc AAAA", true}, {"pwsh -File x.ps1", false},
+		{"gcc -c x.c", false}, {"git -c a=b status", false}, {"make -e", false}, {"julia -E 1", true}, {"Rscript -e 1", true}, {"r --expression=1", true},
+	} {
+		argv := strings.Fields(c.line)
+		if got := InlineCode(argv[0], argv); got != c.want {
+			t.Errorf("InlineCode(%q) = %t, want %t", c.line, got, c.want)
+		}
+	}
+	for line, want := range map[string]bool{
+		"python3": true, "python3 -I": true, "python3 -W error": true, "python3 x.py": false, "python3 -m http": false, "python3 --version": false, "python3 -c x": false, "node": true, "git": false, "bash": true, "bash --": true,
+	} {
+		argv := strings.Fields(line)
+		if got := ReadsCodeFromStdin(argv[0], argv); got != want {
+			t.Errorf("ReadsCodeFromStdin(%q) = %t, want %t", line, got, want)
+		}
+	}
+}
+
+func TestCheckArgv(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		argv []string
+		want reason.Code
+	}{
+		{"good", []string{"true"}, ""}, {"most", slices.Repeat([]string{"a"}, MaxArgs), ""}, {"longest", []string{"a", strings.Repeat("x", MaxArgBytes)}, ""},
+		{"none", nil, reason.InvalidInput}, {"empty name", []string{""}, reason.InvalidInput}, {"too many", slices.Repeat([]string{"a"}, MaxArgs+1), reason.InvalidInput},
+		{"too long", []string{"a", strings.Repeat("x", MaxArgBytes+1)}, reason.InvalidInput}, {"NUL", []string{"a\x00"}, reason.InvalidUTF8}, {"bytes", []string{"\xff"}, reason.InvalidUTF8},
+	} {
+		if got := reason.Of(CheckArgv(c.argv)); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func TestLimits(t *testing.T) {
+	l := Limits{Output: 5}.OrDefault()
+	if l.Output != 5 || l.Wall == 0 || l.Processes != 1024 || l.Memory != 2<<30 {
+		t.Errorf("limits = %+v", l)
+	}
+	if err := (Limits{}).Check(); err != nil {
+		t.Error(err)
+	}
+	for _, bad := range []Limits{{Wall: -1}, {Memory: 1}, {Processes: 2}, {OpenFiles: 3}, {Output: -5}, {Tmp: 1}} {
+		if reason.Of(bad.Check()) != reason.InvalidInput {
+			t.Errorf("%+v is accepted", bad)
+		}
+	}
+}
+
+func write(t testing.TB, name, content string, mode os.FileMode) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(content), mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestResolveExecutable(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "real", "python3.11"), "\x7fELF", 0o755)
+	write(t, filepath.Join(dir, "bin", "plain"), "text", 0o644)
+	write(t, filepath.Join(dir, "script"), "#!/usr/bin/env -S A=b bash -e\n", 0o755)
+	if err := os.Symlink("../real/python3.11", filepath.Join(dir, "bin", "python3")); err != nil {
+		t.Fatal(err)
+	}
+	var r Resolver
+	path := []string{"relative", filepath.Join(dir, "none"), filepath.Join(dir, "bin")}
+	p, err := r.ResolveExecutable("python3", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Basename != "python3.11" || p.Called != "python3" || p.Path != filepath.Join(dir, "real", "python3.11") || !strings.HasPrefix(p.SHA256, "sha256:") {
+		t.Errorf("program = %+v", p)
+	}
+	if facts := p.Facts([]string{"python3", "-c", "x"}); !facts.IsInterpreter || !facts.InlineCode {
+		t.Errorf("facts = %+v", facts)
+	}
+	if reason.Of(p.Check(false)) != reason.ExecutableDenied || p.Check(true) != nil {
+		t.Error("an interpreter is to be refused unless allowed")
+	}
+	script, err := r.ResolveExecutable(filepath.Join(dir, "script"), nil)
+	if err != nil || script.Shebang != "bash" || script.Check(true) == nil {
+		t.Errorf("script = %+v, %v", script, err)
+	}
+	for name, want := range map[string]reason.Code{
+		"": reason.InvalidInput, "a\x00b": reason.InvalidInput, "./python3": reason.InvalidInput, "bin/python3": reason.InvalidInput,
+		"plain": reason.SpawnFailed, "none": reason.SpawnFailed, dir: reason.SpawnFailed, filepath.Join(dir, "nothing"): reason.SpawnFailed,
+	} {
+		if _, err := r.ResolveExecutable(name, path); reason.Of(err) != want {
+			t.Errorf("%q: %v, want %s", name, err, want)
+		}
+	}
+
+	f, err := r.OpenExecutable(p.Executable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	// Other bytes of the same length, in place: the memory must not hide it.
+	write(t, p.Path, "\x7fELG", 0o755)
+	if _, err := r.OpenExecutable(p.Executable); reason.Of(err) != reason.BindingMismatch {
+		t.Errorf("a changed program: %v", err)
+	}
+}
+
+func names(list []tool.Operand) []string {
+	var out []string
+	for _, o := range list {
+		out = append(out, o.Path)
+	}
+	return out
+}
+
+func TestOperands(t *testing.T) {
+	root, outside := t.TempDir(), t.TempDir()
+	write(t, filepath.Join(outside, "secret"), "secret", 0o644)
+	for name, content := range map[string]string{
+		"a.py": "1", "sub/b.py": "2", "sub/deep/c.txt": "3", "conftest.py": "4", "sub/pyproject.toml": "5", "Makefile": "all:", "=odd": "6", "@list": "7", "list": "8",
+	} {
+		write(t, filepath.Join(root, name), content, 0o644)
+	}
+	for link, target := range map[string]string{"inner": "a.py", "out": filepath.Join(outside, "secret"), "up": "../../etc/passwd", "loop": "loop"} {
+		if err := os.Symlink(target, filepath.Join(root, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		name, cwd, line, base string
+		want                  []string
+		notes                 int
+	}{
+		{"plain", "", "cat a.py", "cat", []string{"a.py"}, 0},
+		{"from a directory", "sub", "cat b.py ../a.py deep/c.txt", "cat", []string{"a.py", "sub/b.py", "sub/deep/c.txt"}, 0},
+		{"above the root", "sub", "cat ../../a.py ../../../etc/passwd /etc/passwd", "cat", nil, 0},
+		{"as seen inside", "sub", "cat /workspace/a.py /workspace/../etc/passwd", "cat", []string{"a.py"}, 0},
+		{"after =", "", "dd if=a.py --file=sub/b.py", "dd", []string{"a.py", "sub/b.py"}, 0},
+		{"odd names", "", "cat =odd @list", "cat", []string{"=odd", "@list", "list"}, 0},
+		{"through links", "", "cat inner out up loop", "cat", []string{"inner"}, 3},
+		{"a directory is none", "", "ls sub .", "ls", nil, 0},
+		{"runner", "sub", "python3 b.py", "python3.11", []string{"conftest.py", "sub/b.py", "sub/pyproject.toml"}, 0},
+		{"make", "", "make all", "make", []string{"Makefile"}, 0},
+		{"a versioned runner", "sub", "pip3.11 list", "pip3.11", []string{"sub/pyproject.toml"}, 0},
+		{"the program itself", "sub", "./b.py x", "b.py", []string{"sub/b.py"}, 0},
+		{"a name from PATH is none", "", "list a.py", "list", []string{"a.py"}, 0},
+	} {
+		got, notes, err := Operands(root, c.cwd, strings.Fields(c.line), c.base)
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if !slices.Equal(names(got), c.want) || len(notes) != c.notes {
+			t.Errorf("%s: %v, notes %q, want %v and %d notes", c.name, names(got), notes, c.want, c.notes)
+		}
+	}
+	for _, cwd := range []string{"..", "/", "none", "a.py", "sub/../..", "a\x00"} {
+		if _, _, err := Operands(root, cwd, []string{"true"}, "true"); err == nil {
+			t.Errorf("cwd %q is accepted", cwd)
+		}
+	}
+	was, _, _ := Operands(root, "", []string{"cat", "a.py"}, "cat")
+	write(t, filepath.Join(root, "a.py"), "x", 0o644)
+	if is, _, _ := Operands(root, "", []string{"cat", "a.py"}, "cat"); is[0].SHA256 == was[0].SHA256 {
+		t.Error("a changed file has the same digest")
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	env := Environment([]string{"LANG=de_DE.UTF-8", "CI=1"})
+	if !slices.Contains(env, "LANG=de_DE.UTF-8") || slices.Contains(env, "LANG=C.UTF-8") || !slices.Contains(env, "HOME="+Home) || !slices.Contains(env, "TERM=dumb") {
+		t.Errorf("environment = %q", env)
+	}
+	if err := CheckEnv([]string{"CI=1", "GOCACHE=/tmp/x", "GIT_AUTHOR_NAME=A B", "E="}); err != nil {
+		t.Error(err)
+	}
+	for _, bad := range [][]string{{"LD_PRELOAD=x"}, {"LD_AUDIT=x"}, {"DYLD_INSERT_LIBRARIES=x"}, {"NODE_OPTIONS=x"}, {"BASH_FUNC_ls%%=x"}, {"A=1", "A=2"}, {"A"}, {"=x"}, {"A B=x"}, {"PATH=x"}, {"A=\xff"}, {"A=a\x00"}} {
+		if CheckEnv(bad) == nil {
+			t.Errorf("%q is accepted", bad)
+		}
+	}
+}
+
+func FuzzGuards(f *testing.F) {
+	root := f.TempDir()
+	write(f, filepath.Join(root, "a.py"), "1", 0o644)
+	for _, line := range []string{"python3 -Ic x", "awk -f a.py", "perl -i.bak -pe s", "cat ../../etc/passwd", "sh -- -c", "x=a.py @a.py", "php -", "- - -"} {
+		f.Add(line)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		argv := strings.Split(line, " ")
+		if CheckArgv(argv) != nil {
+			return
+		}
+		base := filepath.Base(argv[0])
+		_ = ReadsCodeFromStdin(base, argv)
+		if family := Family(base); Denied(base, false) != nil && Denied(family, false) == nil {
+			t.Errorf("%q is denied and its family %q is not", base, family)
+		}
+		if InlineCode(base, argv) && Denied(base, false) == nil {
+			t.Errorf("%q takes inline code and is not denied", argv)
+		}
+		operands, _, err := Operands(root, "", argv, base)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range operands {
+			if o.Path != "a.py" {
+				t.Errorf("operand %q", o.Path)
+			}
+		}
+		_ = CheckEnv(argv)
+	})
+}

@@ -1,0 +1,118 @@
+package sqlite_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"palyra/internal/event"
+	"palyra/internal/journal"
+	"palyra/internal/sqlite"
+	"palyra/internal/sqlite/sqlitetest"
+)
+
+// filterStore has 200 events, one second apart: two sessions with three runs
+// each, every tenth event without a run.
+func filterStore(t *testing.T) (*sqlite.DB, []journal.Event) {
+	t.Helper()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	db := sqlitetest.OpenAt(t, filepath.Join(t.TempDir(), "palyra.db"), sqlite.Options{Now: func() time.Time { return now }})
+	codes := []event.Code{event.Proposed, event.Evaluated, event.Asked, event.Checkpoint, event.Frozen}
+	var all []journal.Event
+	for n := range 200 {
+		now = now.Add(time.Second)
+		d := draft(n)
+		d.Code, d.Session, d.Run, d.Subject = codes[n%5], fmt.Sprintf("s%d", n%2), fmt.Sprintf("r%d", n%6), fmt.Sprintf("p%d", n/4)
+		if n%10 == 0 {
+			d.Run = ""
+		}
+		if n%7 == 0 {
+			d.Actor = "user:alice"
+		}
+		all = append(all, mustAppend(t, db, d))
+	}
+	return db, all
+}
+
+func TestFilters(t *testing.T) {
+	db, all := filterStore(t)
+	at := all[100].At
+	for _, f := range []journal.Filter{
+		{},
+		{Session: "s0"}, {Session: "s1", After: 100}, {Session: "none"},
+		{Run: "r3"}, {Run: "r3", Session: "s1"}, {Run: "r3", Session: "s0"},
+		{Subject: "p7"}, {Subject: "p7", Code: "PAL-D"},
+		{Code: "PAL-A"}, {Code: "PAL-J102"}, {Code: "PAL-J102", Newest: true, Limit: 1}, {Code: "PAL"},
+		{Actor: "user:alice"}, {Actor: "user:alice", Session: "s1"},
+		{Since: at}, {Until: at}, {Since: at, Until: at.Add(time.Minute)}, {Since: at.Add(time.Hour)}, {Until: all[0].At},
+		{After: 190}, {After: 10, UpTo: 20}, {UpTo: 5}, {After: 200},
+		{Limit: 7}, {Limit: 7, Newest: true}, {Session: "s1", Newest: true, Limit: 5},
+	} {
+		got, err := db.Events(t.Context(), f)
+		if err != nil {
+			t.Errorf("%+v: %v", f, err)
+			continue
+		}
+		want := expect(all, f)
+		if len(got) != len(want) {
+			t.Errorf("%+v: %d events, want %d", f, len(got), len(want))
+			continue
+		}
+		for i := range got {
+			if got[i].Hash != want[i].Hash || string(got[i].Payload) != string(want[i].Payload) || got[i].CheckSelf() != nil {
+				t.Errorf("%+v: place %d holds event %d, want %d", f, i, got[i].Seq, want[i].Seq)
+				break
+			}
+		}
+	}
+}
+
+// expect filters in memory.
+func expect(all []journal.Event, f journal.Filter) (want []journal.Event) {
+	limit := f.Limit
+	if limit == 0 {
+		limit = journal.DefaultLimit
+	}
+	for i := range all {
+		e := all[i]
+		if f.Newest {
+			e = all[len(all)-1-i]
+		}
+		if matches(e, f) && len(want) < limit {
+			want = append(want, e)
+		}
+	}
+	return want
+}
+
+func matches(e journal.Event, f journal.Filter) bool {
+	is := func(want, have string) bool { return want == "" || want == have }
+	return is(f.Session, e.Session) && is(f.Run, e.Run) && is(f.Subject, e.Subject) && is(f.Actor, e.Actor) &&
+		len(e.Code) >= len(f.Code) && string(e.Code[:len(f.Code)]) == f.Code &&
+		e.Seq > f.After && (f.UpTo == 0 || e.Seq <= f.UpTo) &&
+		(f.Since.IsZero() || !e.At.Before(f.Since)) && (f.Until.IsZero() || e.At.Before(f.Until))
+}
+
+// TestFiltersUseIndexes: no look-up by id reads the whole journal.
+func TestFiltersUseIndexes(t *testing.T) {
+	db, _ := filterStore(t)
+	for _, f := range []journal.Filter{
+		{Session: "s0"}, {Run: "r1"}, {Subject: "p3"}, {Code: "PAL-J102", Newest: true, Limit: 1},
+		{Session: "s0", After: 50, Limit: 10},
+	} {
+		plan, err := sqlite.QueryPlan(db, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, step := range plan {
+			if step == "SCAN events" {
+				t.Errorf("%+v reads the whole journal: %q", f, plan)
+			}
+		}
+	}
+	// Negative control: a filter that has no index does read it all.
+	if plan, err := sqlite.QueryPlan(db, journal.Filter{Actor: "user:alice"}); err != nil || len(plan) != 1 || plan[0] != "SCAN events" {
+		t.Errorf("the control's plan is %q, %v", plan, err)
+	}
+}

@@ -1,0 +1,93 @@
+package toolcall
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"palyra/internal/attest"
+	"palyra/internal/canonical"
+	"palyra/internal/decision"
+	"palyra/internal/dispatch"
+	"palyra/internal/event"
+	"palyra/internal/reason"
+	"palyra/internal/tool"
+)
+
+// dispatch runs the decided call. Whoever observes it gets one chunk at a
+// time, and none after the call has ended, whatever the tool does.
+func (c *call) dispatch(ctx context.Context, permit *decision.Permit) tool.Report {
+	var mu sync.Mutex
+	ended := false
+	answer := c.answer
+	report := c.Dispatcher.Run(ctx, dispatch.Decided{
+		Permit: permit, Proposal: c.proposal, Plan: c.plan,
+		Ready: func(ctx context.Context) error { return c.Approver.Recheck(ctx, answer) },
+		Output: func(stream string, chunk []byte) {
+			mu.Lock()
+			defer mu.Unlock()
+			if !ended {
+				c.observe(Event{Output: &Chunk{Stream: stream, Data: chunk}})
+			}
+		},
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	ended = true
+	return report
+}
+
+// attest signs what happened and makes it durable; only then does the result
+// leave. ctx must outlive the client.
+func (c *call) attest(ctx context.Context, record decision.Record, report tool.Report) (Outcome, error) {
+	envelope, err := c.Notary.Sign(ctx, c.execution(record, report))
+	if err != nil {
+		return Outcome{Decision: record}, reason.Errorf(reason.AttestationFailed, "signing the attestation: %w", err)
+	}
+	payload := AttestedPayload{
+		AttestationID: envelope.ID, ProposalID: c.proposal.ID, DecisionID: record.ID,
+		Tool: c.proposal.Tool.Name, Report: report, Envelope: envelope.JSON,
+	}
+	if len(report.Result) > 0 {
+		payload.ResultBlob = canonical.Digest(report.Result)
+		c.pending.Blobs = append(c.pending.Blobs, report.Result)
+	}
+	if err := c.draft(event.Attested, payload); err != nil {
+		return Outcome{Decision: record}, err
+	}
+	c.pending.Attestation = &StoredAttestation{Envelope: envelope, ProposalID: c.proposal.ID, CallDigest: c.digest}
+	seq, err := c.record(ctx)
+	if err != nil {
+		return Outcome{Decision: record}, err
+	}
+	outcome := Outcome{Decision: record, Report: report, Attestation: Attestation{Envelope: envelope, Seq: seq}}
+	c.observe(Event{Result: &outcome.Report})
+	c.observe(Event{Attestation: &outcome.Attestation})
+	return outcome, nil
+}
+
+func (c *call) execution(record decision.Record, report tool.Report) attest.Execution {
+	determining := make([]string, len(record.Determining))
+	for i, d := range record.Determining {
+		determining[i] = d.ID
+	}
+	var approvedAt time.Time
+	for _, v := range c.answer.Votes() {
+		if v.At.After(approvedAt) {
+			approvedAt = v.At
+		}
+	}
+	return attest.Execution{
+		AttestationID: ulid.Make().String(), ProposalID: c.proposal.ID, DecisionID: record.ID,
+		ApprovalID: record.ApprovalID, GrantID: record.GrantID,
+		Session: c.proposal.Session, Run: c.proposal.Run,
+		Principal: c.sub.Caller.Principal.String(), OnBehalfOf: c.sub.Caller.OnBehalfOf.String(),
+		Tool: c.proposal.Tool.Name, ToolDefinitionDigest: c.plan.Binding.ToolDefinitionDigest,
+		CallDigest: c.digest, ArgumentsDigest: canonical.Digest(c.proposal.Input),
+		PolicyVersion: record.PolicyVersion, SnapshotDigest: record.SnapshotDigest, Determining: determining,
+		Operands: c.plan.Binding.Operands, Executable: c.plan.Binding.Executable,
+		ProposedAt: c.proposedAt, DecidedAt: record.At, ApprovedAt: approvedAt, Report: report,
+	}
+}

@@ -1,0 +1,157 @@
+package toolcall_test
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"palyra/internal/access"
+	"palyra/internal/event"
+	"palyra/internal/policy/policytest"
+	"palyra/internal/reason"
+	"palyra/internal/toolcall"
+)
+
+func budget(n int) func(*world) { return func(w *world) { w.budget = n } }
+
+// wantBudget says whether one more call of a run is let through.
+func (w *world) wantBudget(what string, s toolcall.Submission, within bool) {
+	w.t.Helper()
+	r, o, err := w.call(s)
+	if err != nil {
+		w.t.Errorf("%s: %v", what, err)
+		return
+	}
+	if !within && o.Decision.Reason == reason.BudgetExceeded && !o.Decision.Allowed && !slices.Contains(r.kinds(), "asked") {
+		return
+	}
+	if !within || !o.Decision.Allowed {
+		w.t.Errorf("%s: %+v, events %v, want within the budget: %v", what, o.Decision, r.kinds(), within)
+	}
+}
+
+// Every proposal counts: those that ran, those that were denied, and those
+// whose input was refused. A restart forgets none of them.
+func TestEveryProposalCounts(t *testing.T) {
+	w := newWorld(t, budget(4))
+	w.wantBudget("the first", readCall(), true)
+	bad := readCall()
+	bad.Input = []byte(`{}`)
+	if _, _, err := w.call(bad); reason.Of(err) != reason.InvalidInput {
+		t.Fatal(err)
+	}
+	r := w.begin(runCall())
+	w.vote(alice, r.asked(), no)
+	r.wait()
+	w.wantBudget("the fourth", readCall(), true)
+	w.wantBudget("the fifth", readCall(), false)
+	w.wantBudget("one that would ask", runCall(), false)
+	w.ran(w.read, 2)
+
+	w.restart()
+	w.wantBudget("after a restart", readCall(), false)
+	other := readCall()
+	other.Run = "run-2"
+	w.wantBudget("another run", other, true)
+}
+
+// The count that a restart finds is the one that was kept.
+func TestRestartCountsTheSame(t *testing.T) {
+	for name, use := range map[string]func(*world){
+		"allowed": func(w *world) { w.call(readCall()) },
+		"unknown tool": func(w *world) {
+			s := readCall()
+			s.Tool = "fs.raed"
+			w.call(s)
+		},
+		"frozen": func(w *world) { w.router.Freeze(); w.call(readCall()); w.router.Thaw() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, budget(2))
+			use(w)
+			w.wantBudget("the second", readCall(), true)
+			w.wantBudget("the third", readCall(), false)
+
+			w = newWorld(t, budget(2))
+			use(w)
+			w.restart()
+			w.wantBudget("the second, after a restart", readCall(), true)
+			w.wantBudget("the third, after a restart", readCall(), false)
+		})
+	}
+}
+
+// Two principals that give their runs one name do not share a budget.
+func TestRunsOfOthersAreSeparate(t *testing.T) {
+	w := newWorld(t, budget(1), twoAgents)
+	mine, theirs := readCall(), readCall()
+	theirs.Caller.Principal = access.Agent("other")
+	w.wantBudget("mine", mine, true)
+	w.wantBudget("theirs", theirs, true)
+	w.wantBudget("mine again", mine, false)
+	w.restart()
+	w.wantBudget("theirs again, after a restart", theirs, false)
+	w.wantBudget("one of the user's", toolcall.Submission{Caller: person(policytest.Alice, access.RoleOwner), Tool: "fs.read", Input: mine.Input, Run: mine.Run}, true)
+}
+
+// A bare call is a run of one.
+func TestBareCallsNeverRunOut(t *testing.T) {
+	w := newWorld(t, budget(1))
+	s := readCall()
+	s.Run = ""
+	for range 5 {
+		w.wantBudget("a bare call", s, true)
+	}
+	w.ran(w.read, 5)
+}
+
+func TestBudgetHoldsUnderConcurrency(t *testing.T) {
+	w := newWorld(t, budget(5))
+	var allowed, over atomic.Int32
+	var wg sync.WaitGroup
+	for range 32 {
+		wg.Go(func() {
+			o, err := w.Call(t.Context(), readCall(), func(toolcall.Event) {})
+			switch {
+			case err != nil:
+				t.Error(err)
+			case o.Decision.Allowed:
+				allowed.Add(1)
+			case o.Decision.Reason == reason.BudgetExceeded:
+				over.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if allowed.Load() != 5 || over.Load() != 27 {
+		t.Errorf("%d allowed, %d over the budget", allowed.Load(), over.Load())
+	}
+	w.ran(w.read, 5)
+}
+
+// What policy reads of a run survives a restart: how many calls, which tools,
+// and whether something from outside has come in.
+func TestSessionFactsSurviveARestart(t *testing.T) {
+	w := newWorld(t)
+	fetch := toolcall.Submission{Caller: agent, Tool: "http.fetch", Input: []byte(`{"url":"https://example.org/"}`), Run: "run-1"}
+	r := w.begin(fetch)
+	w.vote(alice, r.asked(), yes)
+	if o, err := r.wait(); err != nil || !o.Decision.Allowed {
+		t.Fatalf("%+v, %v", o, err)
+	}
+	refused := readCall()
+	refused.Tool = "not.there"
+	w.call(refused)
+	w.call(readCall())
+	kept := last[evaluated](w, event.Evaluated).Request.SessionFacts
+	w.restart()
+	w.call(readCall())
+	found := last[evaluated](w, event.Evaluated).Request.SessionFacts
+	if !kept.Tainted || !found.Tainted || kept.CallsInRun != 3 || found.CallsInRun != 4 {
+		t.Errorf("kept %+v, found %+v", kept, found)
+	}
+	if !slices.Equal(kept.ToolsUsed, []string{"http.fetch"}) || !slices.Equal(found.ToolsUsed, []string{"fs.read", "http.fetch"}) {
+		t.Errorf("kept %v, found %v", kept.ToolsUsed, found.ToolsUsed)
+	}
+}

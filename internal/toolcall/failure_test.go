@@ -1,0 +1,402 @@
+package toolcall_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"palyra/internal/approval"
+	"palyra/internal/event"
+	"palyra/internal/reason"
+	"palyra/internal/tool"
+	"palyra/internal/toolcall"
+)
+
+func wantReason(t *testing.T, what string, err error, code reason.Code) {
+	t.Helper()
+	if reason.Of(err) != code || err == nil {
+		t.Errorf("%s: %v (%s), want %s", what, err, reason.Of(err), code)
+	}
+}
+
+// A decision that cannot be recorded is not carried out.
+func TestNothingRunsUnrecorded(t *testing.T) {
+	w := newWorld(t)
+	w.ledger.fail(event.Decided)
+	r, o, err := w.call(readCall())
+	wantReason(t, "no journal", err, reason.JournalUnavailable)
+	if o.Decision.Allowed || slices.Contains(r.kinds(), "decision") || slices.Contains(w.trace.take(), "run") {
+		t.Errorf("the client saw %v, decision %+v", r.kinds(), o.Decision)
+	}
+	w.ran(w.read, 0)
+	w.wantJournal(0)
+	// The control: with a journal it runs.
+	w.ledger.fail()
+	if _, _, err := w.call(readCall()); err != nil {
+		t.Errorf("the control: %v", err)
+	}
+	w.ran(w.read, 1)
+}
+
+// Nobody is asked about a call that is not on record.
+func TestNobodyIsAskedUnrecorded(t *testing.T) {
+	w := newWorld(t)
+	w.ledger.fail(event.Evaluated)
+	r, _, err := w.call(runCall())
+	wantReason(t, "no journal", err, reason.JournalUnavailable)
+	if slices.Contains(r.kinds(), "asked") || slices.Contains(w.trace.take(), "resolve") {
+		t.Errorf("somebody was asked: %v", r.kinds())
+	}
+	w.ran(w.run, 0)
+}
+
+// An approval whose use cannot be recorded does not let the call run, and is
+// not used up.
+func TestApprovedButUnrecordedDoesNotRun(t *testing.T) {
+	w := newWorld(t)
+	var rec approval.Record
+	r := w.beginWith(runCall(), func(e toolcall.Event) {
+		if e.Resolved != nil {
+			w.store.fail(errDisk)
+		}
+	})
+	rec = r.asked()
+	w.vote(alice, rec, yes)
+	_, err := r.wait()
+	wantReason(t, "no journal", err, reason.JournalUnavailable)
+	w.ran(w.run, 0)
+	w.open(0)
+	w.store.fail(nil)
+	if rec, err := w.desk.Get(t.Context(), rec.ID); err != nil || rec.State != approval.Allowed {
+		t.Errorf("the approval is %s, %v", rec.State, err)
+	}
+}
+
+// A refusal that cannot be recorded is an outage, not a refusal.
+func TestUnrecordedRefusalIsAnOutage(t *testing.T) {
+	w := newWorld(t)
+	w.ledger.fail(event.Refused)
+	s := readCall()
+	s.Input = []byte(`{}`)
+	_, _, err := w.call(s)
+	wantReason(t, "no journal", err, reason.JournalUnavailable)
+	w.ledger.fail()
+	_, _, err = w.call(s)
+	wantReason(t, "the control", err, reason.InvalidInput)
+}
+
+func TestBudgetThatCannotBeReadRunsNothing(t *testing.T) {
+	w := newWorld(t)
+	w.ledger.readErr = errDisk
+	_, _, err := w.call(readCall())
+	wantReason(t, "no journal", err, reason.JournalUnavailable)
+	w.ran(w.read, 0)
+	w.ledger.readErr = nil
+	if _, _, err := w.call(readCall()); err != nil {
+		t.Errorf("the control: %v", err)
+	}
+}
+
+// The attestation fails, in its signing or in its record: the call fails, its
+// result stays inside, and the decision stays open until a start closes it.
+func TestUnattestedResultStaysInside(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(*world)
+		code  reason.Code
+	}{
+		"notary":  {func(w *world) { w.notary.fail(errors.New("no key")) }, reason.AttestationFailed},
+		"journal": {func(w *world) { w.ledger.fail(event.Attested) }, reason.JournalUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.read.run = reports(`{"content":"the result"}`)
+			c.spoil(w)
+			r, o, err := w.call(readCall())
+			wantReason(t, name, err, c.code)
+			if len(o.Report.Result) > 0 || slices.Contains(r.kinds(), "result") || slices.Contains(r.kinds(), "attestation") {
+				t.Errorf("the client saw %v and %s", r.kinds(), o.Report.Result)
+			}
+			w.ran(w.read, 1)
+			w.wantJournal(0, event.Proposed, event.Evaluated, event.Decided)
+			w.open(1)
+			w.notary.fail(nil)
+			if n := w.restart(); n != 1 {
+				t.Errorf("%d calls were closed", n)
+			}
+			w.wantJournal(3, event.Ambiguous)
+			if p := last[toolcall.AmbiguousPayload](w, event.Ambiguous); p.ProposalID != o.Decision.ProposalID || p.Reason != reason.OutcomeUnknown {
+				t.Errorf("closed %+v", p)
+			}
+			w.open(0)
+			w.ran(w.read, 1)
+			if n := w.restart(); n != 0 {
+				t.Errorf("a second start closed %d calls", n)
+			}
+		})
+	}
+}
+
+// Closing what is open is all or nothing, and can be tried again.
+func TestCloseAmbiguousFailsWhole(t *testing.T) {
+	w := newWorld(t)
+	w.ledger.fail(event.Attested)
+	for range 3 {
+		w.call(readCall())
+	}
+	w.ledger.fail(event.Ambiguous)
+	if n, err := toolcall.CloseAmbiguous(t.Context(), w.ledger); err == nil || n != 0 {
+		t.Errorf("closed %d, %v", n, err)
+	}
+	w.open(3)
+	w.ledger.fail()
+	if n, err := toolcall.CloseAmbiguous(t.Context(), w.ledger); err != nil || n != 3 {
+		t.Errorf("closed %d, %v", n, err)
+	}
+	w.open(0)
+}
+
+// blocked makes a tool run until it is stopped, and tells when it began.
+func blocked(began chan<- struct{}) func(context.Context, tool.Call) tool.Report {
+	return func(ctx context.Context, _ tool.Call) tool.Report {
+		began <- struct{}{}
+		<-ctx.Done()
+		report := succeeded(``)
+		report.Outcome, report.Reason, report.Result = tool.Stopped, string(reason.Cancelled), nil
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			report.Outcome, report.Reason = tool.TimedOut, string(reason.TimedOut)
+		}
+		return report
+	}
+}
+
+// A client that hangs up stops the tool and does not erase the evidence.
+func TestHangUpMidCallIsStillAttested(t *testing.T) {
+	w := newWorld(t)
+	began := make(chan struct{}, 1)
+	w.read.run = blocked(began)
+	r := w.begin(readCall())
+	<-began
+	r.leave()
+	o, err := r.wait()
+	if err != nil || o.Report.Outcome != tool.Stopped {
+		t.Fatalf("got %+v, %v", o.Report, err)
+	}
+	w.wantJournal(0, event.Proposed, event.Evaluated, event.Decided, event.Attested)
+	w.open(0)
+	w.checkEvidence(o)
+}
+
+// A client that is gone before the call begins leaves a refusal.
+func TestHangUpBeforeTheCall(t *testing.T) {
+	w := newWorld(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := w.Call(ctx, readCall(), func(toolcall.Event) {})
+	wantReason(t, "gone", err, reason.Cancelled)
+	w.wantJournal(0, event.Refused)
+	w.ran(w.read, 0)
+}
+
+// A client that leaves between the decision and the start: the decision is on
+// record, so the call gets its end, and the tool does not start.
+func TestHangUpBetweenDecisionAndStart(t *testing.T) {
+	w := newWorld(t)
+	var r *running
+	ready := make(chan struct{})
+	r = w.beginWith(readCall(), func(e toolcall.Event) {
+		if e.Decision != nil {
+			<-ready
+			r.leave()
+		}
+	})
+	close(ready)
+	o, err := r.wait()
+	if err != nil || !o.Decision.Allowed || o.Report.Outcome != tool.Refused || o.Report.Reason != string(reason.Cancelled) {
+		t.Fatalf("got %+v, %v", o, err)
+	}
+	w.ran(w.read, 0)
+	w.wantJournal(0, event.Proposed, event.Evaluated, event.Decided, event.Attested)
+	w.checkEvidence(o)
+}
+
+func TestDeadlineIsAttested(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.read.run = blocked(make(chan struct{}, 1))
+		_, o, err := w.call(readCall())
+		if err != nil || o.Report.Outcome != tool.TimedOut || o.Report.Reason != string(reason.TimedOut) {
+			t.Fatalf("got %+v, %v", o.Report, err)
+		}
+		w.checkEvidence(o)
+	})
+}
+
+func TestPanicIsAttested(t *testing.T) {
+	w := newWorld(t)
+	w.read.run = func(context.Context, tool.Call) tool.Report { panic("boom") }
+	_, o, err := w.call(readCall())
+	if err != nil || o.Report.Outcome != tool.Failed || o.Report.Reason != string(reason.Internal) {
+		t.Fatalf("got %+v, %v", o.Report, err)
+	}
+	w.wantJournal(0, event.Proposed, event.Evaluated, event.Decided, event.Attested)
+	w.checkEvidence(o)
+}
+
+// Whoever observes the call gets one chunk at a time and none after the end,
+// even from a tool that does not wait for its writers.
+func TestOutputIsOrderedAndEnds(t *testing.T) {
+	w := newWorld(t)
+	var late func()
+	w.read.run = func(_ context.Context, c tool.Call) tool.Report {
+		var writers sync.WaitGroup
+		for range 8 {
+			writers.Go(func() { c.Output("stdout", []byte("x")) })
+		}
+		writers.Wait()
+		late = func() { c.Output("stdout", []byte("late")) }
+		return succeeded(`{}`)
+	}
+	at := 0
+	r := w.beginWith(readCall(), func(toolcall.Event) { at++ }) // a race if two come at once
+	if _, err := r.wait(); err != nil {
+		t.Fatal(err)
+	}
+	late()
+	if got := strings.Join(r.kinds(), " "); got != "proposed decision"+strings.Repeat(" output", 8)+" result attestation" {
+		t.Errorf("events %s", got)
+	}
+}
+
+// freeze stops the gateway as the daemon does.
+func (w *world) freeze() int {
+	w.t.Helper()
+	n := w.router.Freeze()
+	if err := w.desk.Freeze(w.t.Context(), alice, "stop everything"); err != nil {
+		w.t.Fatal(err)
+	}
+	return n
+}
+
+func (w *world) thaw() {
+	w.t.Helper()
+	if err := w.desk.Thaw(w.t.Context(), alice); err != nil {
+		w.t.Fatal(err)
+	}
+	w.router.Thaw()
+}
+
+func TestFreezeBeforeDuringAndAfter(t *testing.T) {
+	w := newWorld(t)
+	began := make(chan struct{}, 1)
+	w.read.run = blocked(began)
+	during := w.begin(readCall())
+	<-began
+	if n := w.freeze(); n != 1 {
+		t.Errorf("the freeze stopped %d calls", n)
+	}
+	o, err := during.wait()
+	if err != nil || o.Report.Outcome != tool.Stopped || o.Report.Reason != string(reason.GatewayFrozen) {
+		t.Fatalf("the call that ran: %+v, %v", o.Report, err)
+	}
+	w.checkEvidence(o)
+
+	before := w.head()
+	_, _, err = w.call(readCall())
+	wantReason(t, "a call while frozen", err, reason.GatewayFrozen)
+	w.wantJournal(before, event.Proposed, event.Refused)
+	w.ran(w.read, 1)
+
+	w.thaw()
+	w.read.change(func(p *probe) { p.run = nil })
+	if _, o, err := w.call(readCall()); err != nil || o.Report.Outcome != tool.Succeeded {
+		t.Errorf("after thaw: %+v, %v", o, err)
+	}
+}
+
+// A freeze that comes while people are asked, or between their yes and the
+// decision, keeps the call from running.
+func TestFreezeBeatsAnApproval(t *testing.T) {
+	w := newWorld(t)
+	r := w.beginWith(runCall(), func(e toolcall.Event) {
+		if e.Resolved != nil {
+			w.freeze()
+		}
+	})
+	w.vote(alice, r.asked(), yes)
+	o, err := r.wait()
+	if err != nil || o.Decision.Allowed || o.Decision.Reason != reason.GatewayFrozen {
+		t.Fatalf("got %+v, %v", o, err)
+	}
+	w.ran(w.run, 0)
+	w.open(0)
+	w.wantJournal(0, append(asksFirst, event.Voted, event.Answered, event.Frozen, event.Decided)...)
+}
+
+// A freeze after the decision, before the start.
+func TestFreezeBeatsADecision(t *testing.T) {
+	w := newWorld(t)
+	r := w.beginWith(readCall(), func(e toolcall.Event) {
+		if e.Decision != nil {
+			w.freeze()
+		}
+	})
+	o, err := r.wait()
+	if err != nil || !o.Decision.Allowed || o.Report.Outcome != tool.Refused || o.Report.Reason != string(reason.GatewayFrozen) {
+		t.Fatalf("got %+v, %v", o, err)
+	}
+	w.ran(w.read, 0)
+	w.open(0)
+}
+
+func TestStoppingGatewayTakesNoCalls(t *testing.T) {
+	w := newWorld(t)
+	began := make(chan struct{}, 1)
+	w.read.run = blocked(began)
+	inside := w.begin(readCall())
+	<-began
+	ctx, stop := context.WithCancel(context.Background())
+	stop()
+	ended := make(chan error)
+	go func() { ended <- w.Pipeline.Run(ctx, time.Hour) }()
+	for {
+		// Until Run has closed the door, calls still come in.
+		if _, err := w.Call(t.Context(), toolcall.Submission{Caller: agent, Tool: "none"}, func(toolcall.Event) {}); reason.Of(err) == reason.ShuttingDown {
+			break
+		}
+	}
+	select {
+	case <-ended:
+		t.Error("the pipeline did not wait for a call")
+	default:
+	}
+	inside.leave()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if o, err := inside.wait(); err != nil || o.Report.Outcome != tool.Stopped {
+		t.Errorf("the call inside: %+v, %v", o, err)
+	}
+}
+
+func TestNewNeedsAllStages(t *testing.T) {
+	w := newWorld(t)
+	for name, spoil := range map[string]func(*toolcall.Config){
+		"evaluator":  func(c *toolcall.Config) { c.Evaluator = nil },
+		"approver":   func(c *toolcall.Config) { c.Approver = nil },
+		"dispatcher": func(c *toolcall.Config) { c.Dispatcher = nil },
+		"notary":     func(c *toolcall.Config) { c.Notary = nil },
+		"ledger":     func(c *toolcall.Config) { c.Ledger = nil },
+		"budget":     func(c *toolcall.Config) { c.MaxCallsPerRun = 0 },
+	} {
+		cfg := w.Pipeline.Config
+		spoil(&cfg)
+		if _, err := toolcall.New(cfg); err == nil {
+			t.Errorf("a pipeline without %s was made", name)
+		}
+	}
+}

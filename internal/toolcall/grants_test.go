@@ -1,0 +1,222 @@
+package toolcall_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"palyra/internal/approval"
+	"palyra/internal/event"
+	"palyra/internal/reason"
+	"palyra/internal/tool"
+	"palyra/internal/toolcall"
+)
+
+var (
+	forSession = approval.Ballot{Allow: true, Scope: approval.Session}
+	forAnHour  = approval.Ballot{Allow: true, Scope: approval.Timeboxed, TTL: time.Hour}
+)
+
+// grant lets a call run and returns the standing yes that it left.
+func (w *world) grant(s toolcall.Submission, b approval.Ballot) approval.Grant {
+	w.t.Helper()
+	r := w.begin(s)
+	w.vote(alice, r.asked(), b)
+	if o, err := r.wait(); err != nil || !o.Decision.Allowed || o.Decision.GrantID != "" {
+		w.t.Fatalf("the call that was asked about: %+v, %v", o.Decision, err)
+	}
+	list, _, err := w.desk.ListGrants(w.t.Context(), approval.GrantFilter{Open: true})
+	if err != nil || len(list) != 1 {
+		w.t.Fatalf("%d grants, %v", len(list), err)
+	}
+	return list[0]
+}
+
+// wantGranted submits a call that the grant has to let through unasked.
+func (w *world) wantGranted(what string, s toolcall.Submission, g approval.Grant) {
+	w.t.Helper()
+	before := w.head()
+	_, o, err := w.call(s)
+	if err != nil || !o.Decision.Allowed || o.Decision.GrantID != g.ID || o.Decision.ApprovalID != g.ApprovalID {
+		w.t.Errorf("%s: %+v, %v", what, o.Decision, err)
+		return
+	}
+	w.wantJournal(before, event.Proposed, event.Evaluated, event.GrantUsed, event.Decided, event.Attested)
+	w.checkEvidence(o)
+}
+
+// wantAsked submits a call that nobody has said yes to, and lets it go.
+func (w *world) wantAsked(what string, s toolcall.Submission) {
+	w.t.Helper()
+	r := w.begin(s)
+	select {
+	case <-r.asks:
+	case <-r.done:
+		w.t.Errorf("%s: nobody was asked: %+v, %v", what, r.outcome.Decision, r.err)
+	}
+	r.leave()
+	r.wait()
+}
+
+func in(session string, s toolcall.Submission) toolcall.Submission {
+	s.Session = session
+	return s
+}
+
+func otherInput(s toolcall.Submission) toolcall.Submission {
+	s.Input = []byte(`{"argv":["make","clean"]}`)
+	return s
+}
+
+func TestSessionGrant(t *testing.T) {
+	w := newWorld(t)
+	g := w.grant(in("one", runCall()), forSession)
+	w.wantGranted("the same session", in("one", runCall()), g)
+	w.wantAsked("another session", in("two", runCall()))
+	w.wantAsked("another input", in("one", otherInput(runCall())))
+	elsewhere := in("one", runCall())
+	elsewhere.Caller.DeviceID = "01JNA3Q0G0DEV1CE0000000002"
+	w.wantAsked("another device with a session of that name", elsewhere)
+	w.restart()
+	w.wantGranted("after a restart", in("one", runCall()), g)
+	if err := w.desk.EndSession(t.Context(), toolcall.SessionID(agent, "one")); err != nil {
+		t.Fatal(err)
+	}
+	w.wantAsked("after the session ended", in("one", runCall()))
+	if g, err := w.desk.GetGrant(t.Context(), g.ID); err != nil || g.Uses != 2 {
+		t.Errorf("%d uses are counted, %v", g.Uses, err)
+	}
+}
+
+func TestTimeboxedGrant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		g := w.grant(in("one", runCall()), forAnHour)
+		w.wantGranted("another session", in("two", runCall()), g)
+		time.Sleep(59 * time.Minute)
+		w.wantGranted("just before its end", runCall(), g)
+		time.Sleep(2 * time.Minute)
+		w.wantAsked("after its end", runCall())
+	})
+}
+
+func TestSubjectGrantCoversOtherInputs(t *testing.T) {
+	w := newWorld(t)
+	b := forAnHour
+	b.Match = approval.MatchSubject
+	g := w.grant(runCall(), b)
+	w.wantGranted("another input", otherInput(runCall()), g)
+	w.run.change(func(p *probe) { p.subject = "process.run:another" })
+	w.wantAsked("another subject", runCall())
+}
+
+// A tool that was changed is another tool: its grants do not hold, and the
+// call is asked about rather than refused.
+func TestGrantEndsWithTheDefinition(t *testing.T) {
+	w := newWorld(t)
+	b := forAnHour
+	b.Match = approval.MatchTool
+	g := w.grant(runCall(), b)
+	w.wantGranted("the same definition", otherInput(runCall()), g)
+	flips["tool_definition_digest"].call(w, nil)
+	w.wantAsked("another definition", runCall())
+	w.ran(w.run, 2)
+}
+
+func TestPolicyCanRuleStandingApprovalsOut(t *testing.T) {
+	w := newWorld(t)
+	w.grant(runCall(), forAnHour)
+	w.reload(noStanding)
+	w.wantAsked("with standing approvals ruled out", runCall())
+	w.ran(w.run, 1)
+}
+
+func TestRevokedGrantAsksAgain(t *testing.T) {
+	w := newWorld(t)
+	g := w.grant(runCall(), forAnHour)
+	w.revoke(g)
+	w.wantAsked("after the revoke", runCall())
+	w.ran(w.run, 1)
+}
+
+func (w *world) revoke(g approval.Grant) {
+	w.t.Helper()
+	if _, err := w.desk.RevokeGrant(w.t.Context(), alice, g.ID, "enough"); err != nil {
+		w.t.Error(err)
+	}
+}
+
+// A revoke beats a call that the grant has let through as far as it comes: at
+// the verdict, at the decision, and between the decision and the start.
+func TestRevokeBeatsACallOnItsWay(t *testing.T) {
+	for name, c := range map[string]struct {
+		// at says at which event or plan of the call the revoke happens.
+		at func(w *world, revoke func()) func(toolcall.Event)
+		// decided is true when the decision came first.
+		decided bool
+	}{
+		"before the decision": {at: func(w *world, revoke func()) func(toolcall.Event) {
+			w.ledger.after = map[event.Code]func(){event.Evaluated: revoke}
+			return nil
+		}},
+		"after the decision": {decided: true, at: func(_ *world, revoke func()) func(toolcall.Event) {
+			return func(e toolcall.Event) {
+				if e.Decision != nil {
+					revoke()
+				}
+			}
+		}},
+		"while it gets ready": {decided: true, at: func(w *world, revoke func()) func(toolcall.Event) {
+			w.run.change(func(p *probe) {
+				p.onPlan = func(n int) {
+					if n == 4 { // two for the first call, one for the decision of the second
+						revoke()
+					}
+				}
+			})
+			return nil
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			g := w.grant(runCall(), forAnHour)
+			r := w.beginWith(runCall(), c.at(w, func() { w.revoke(g) }))
+			o, err := r.wait()
+			switch {
+			case err != nil:
+				t.Fatal(err)
+			case !c.decided && (o.Decision.Allowed || o.Decision.Reason != reason.ApprovalRevoked):
+				t.Errorf("got %+v", o.Decision)
+			case c.decided && (o.Report.Outcome != tool.Refused || o.Report.Reason != string(reason.ApprovalRevoked)):
+				t.Errorf("got %+v", o.Report)
+			case c.decided:
+				w.checkEvidence(o)
+			}
+			w.ran(w.run, 1)
+			w.open(0)
+		})
+	}
+}
+
+// A freeze suspends grants; a thaw brings them back.
+func TestFreezeSuspendsGrants(t *testing.T) {
+	w := newWorld(t)
+	g := w.grant(runCall(), forAnHour)
+	w.freeze()
+	_, _, err := w.call(runCall())
+	wantReason(t, "frozen", err, reason.GatewayFrozen)
+	w.thaw()
+	w.wantGranted("thawed", runCall(), g)
+}
+
+// An approval that was given once is used once.
+func TestOnceIsOnce(t *testing.T) {
+	w := newWorld(t)
+	r := w.begin(runCall())
+	w.vote(alice, r.asked(), yes)
+	r.wait()
+	w.wantAsked("the same call again", runCall())
+	w.restart()
+	w.wantAsked("after a restart", runCall())
+	w.ran(w.run, 1)
+}

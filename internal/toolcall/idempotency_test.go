@@ -1,0 +1,313 @@
+package toolcall_test
+
+import (
+	"bytes"
+	"context"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/approval"
+	"palyra/internal/event"
+	"palyra/internal/reason"
+	"palyra/internal/tool"
+	"palyra/internal/toolcall"
+)
+
+func keyed(s toolcall.Submission) toolcall.Submission {
+	s.IdempotencyKey = "key-1"
+	return s
+}
+
+func TestRetryFollowsTheLiveCall(t *testing.T) {
+	w := newWorld(t)
+	release := make(chan struct{})
+	began := make(chan struct{}, 2)
+	w.read.run = func(context.Context, tool.Call) tool.Report {
+		began <- struct{}{}
+		<-release
+		return succeeded(`{"once":true}`)
+	}
+	first := w.begin(keyed(readCall()))
+	<-began
+	second := w.begin(keyed(readCall()))
+	first.leave() // the call does not end with the client that began it
+	_, err := first.wait()
+	wantReason(t, "the client that left", err, reason.Cancelled)
+	close(release)
+	o, err := second.wait()
+	if err != nil || string(o.Report.Result) != `{"once":true}` {
+		t.Fatalf("got %+v, %v", o, err)
+	}
+	wantSteps(t, "events of the second", second.kinds(), []string{"proposed", "decision", "result", "attestation"})
+	w.ran(w.read, 1)
+	w.wantJournal(0, event.Proposed, event.Evaluated, event.Decided, event.Attested)
+}
+
+// A retry after the end gets the first call again, byte for byte, also after a
+// restart.
+func TestRetryReplaysTheCall(t *testing.T) {
+	w := newWorld(t)
+	w.read.run = reports(`{"z":1,"a":"\u00e9"}`)
+	_, first, err := w.call(keyed(readCall()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, when := range []string{"at once", "after a restart"} {
+		head := w.head()
+		r, again, err := w.call(keyed(readCall()))
+		if err != nil {
+			t.Fatalf("%s: %v", when, err)
+		}
+		if !bytes.Equal(again.Report.Result, first.Report.Result) || again.Report.Outcome != first.Report.Outcome {
+			t.Errorf("%s: result %s, was %s", when, again.Report.Result, first.Report.Result)
+		}
+		if !reflect.DeepEqual(again.Attestation, first.Attestation) {
+			t.Errorf("%s: attestation\n%+v, was\n%+v", when, again.Attestation, first.Attestation)
+		}
+		if again.Decision.ID != first.Decision.ID || !again.Decision.Allowed {
+			t.Errorf("%s: decision %+v", when, again.Decision)
+		}
+		wantSteps(t, when, r.kinds(), []string{"proposed", "decision", "result", "attestation"})
+		if p := r.events[0].Proposed; !p.Replayed || p.ProposalID != first.Decision.ProposalID || p.Tool != "fs.read" || p.InputDigest == "" {
+			t.Errorf("%s: proposed %+v", when, p)
+		}
+		if w.head() != head {
+			t.Errorf("%s: the retry was journaled: %v", when, w.codes(head))
+		}
+		w.restart()
+	}
+	w.ran(w.read, 1)
+	w.checkEvidence(first)
+}
+
+func TestKeyBelongsToOneCall(t *testing.T) {
+	w := newWorld(t, twoAgents)
+	if _, _, err := w.call(keyed(readCall())); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*toolcall.Submission){
+		"input":   func(s *toolcall.Submission) { s.Input = []byte(`{"path":"b"}`) },
+		"tool":    func(s *toolcall.Submission) { s.Tool = "vault.put" },
+		"session": func(s *toolcall.Submission) { s.Session = "another" },
+		"run":     func(s *toolcall.Submission) { s.Run = "another" },
+		"channel": func(s *toolcall.Submission) { s.Channel = "another" },
+	} {
+		s := keyed(readCall())
+		change(&s)
+		_, _, err := w.call(s)
+		wantReason(t, "another "+name, err, reason.IdempotencyMismatch)
+	}
+	w.ran(w.read, 1)
+	w.ran(w.secret, 0)
+	// Written otherwise it is the same input; and another principal's key is
+	// another key.
+	same := keyed(readCall())
+	same.Input = []byte(` {"path": "\u0061"}`)
+	if _, _, err := w.call(same); err != nil {
+		t.Errorf("the same input, written otherwise: %v", err)
+	}
+	w.ran(w.read, 1)
+	theirs := keyed(readCall())
+	theirs.Caller.Principal = access.Agent("other")
+	if _, _, err := w.call(theirs); err != nil {
+		t.Errorf("another principal's: %v", err)
+	}
+	w.ran(w.read, 2)
+}
+
+// The mismatch is found while the first call still runs, too.
+func TestKeyOfALiveCall(t *testing.T) {
+	w := newWorld(t)
+	began := make(chan struct{}, 1)
+	release := make(chan struct{})
+	w.read.run = func(context.Context, tool.Call) tool.Report {
+		began <- struct{}{}
+		<-release
+		return succeeded(`{}`)
+	}
+	first := w.begin(keyed(readCall()))
+	<-began
+	other := keyed(readCall())
+	other.Input = []byte(`{"path":"b"}`)
+	_, _, err := w.call(other)
+	wantReason(t, "another input", err, reason.IdempotencyMismatch)
+	close(release)
+	if _, err := first.wait(); err != nil {
+		t.Error(err)
+	}
+	w.ran(w.read, 1)
+}
+
+func TestManySubmissionsRunOnce(t *testing.T) {
+	w := newWorld(t)
+	var mu sync.Mutex
+	seen := map[string]int{}
+	var wg sync.WaitGroup
+	for range 32 {
+		wg.Go(func() {
+			o, err := w.Call(t.Context(), keyed(readCall()), func(toolcall.Event) {})
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				t.Error(err)
+			}
+			seen[o.Attestation.Envelope.ID]++
+		})
+	}
+	wg.Wait()
+	w.ran(w.read, 1)
+	if len(seen) != 1 {
+		t.Errorf("%d attestations: %v", len(seen), seen)
+	}
+	// The control: without a key, each runs.
+	for range 3 {
+		w.call(readCall())
+	}
+	w.ran(w.read, 4)
+}
+
+// A call that a crash interrupted is over: a retry is told so, and never runs
+// it again.
+func TestInterruptedCallNeverRunsAgain(t *testing.T) {
+	w := newWorld(t)
+	w.ledger.fail(event.Attested)
+	_, _, err := w.call(keyed(readCall()))
+	wantReason(t, "the interrupted call", err, reason.JournalUnavailable)
+	w.ledger.fail()
+	for _, when := range []string{"before the restart", "after it", "and again"} {
+		r, o, err := w.call(keyed(readCall()))
+		wantReason(t, when, err, reason.OutcomeUnknown)
+		if len(o.Report.Result) > 0 || slices.Contains(r.kinds(), "result") {
+			t.Errorf("%s: %+v", when, o)
+		}
+		w.restart()
+	}
+	w.ran(w.read, 1)
+}
+
+// A call that was on record and not decided when the gateway went down did not
+// run, and its key does not start it.
+func TestCallInterruptedBeforeItsDecision(t *testing.T) {
+	w := newWorld(t)
+	r := w.begin(keyed(runCall()))
+	r.asked()
+	w.ledger.fail(event.Refused, event.Decided)
+	w.stop()
+	if _, err := r.wait(); err == nil {
+		t.Fatal("the call ended well")
+	}
+	w.start()
+	_, o, err := w.call(keyed(runCall()))
+	wantReason(t, "the retry", err, reason.OutcomeUnknown)
+	if o.Decision.Allowed {
+		t.Errorf("allowed: %+v", o.Decision)
+	}
+	w.ran(w.run, 0)
+}
+
+func TestRetryOfADenialIsTheDenial(t *testing.T) {
+	w := newWorld(t)
+	r := w.begin(keyed(runCall()))
+	w.vote(alice, r.asked(), no)
+	first, err := r.wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, again, err := w.call(keyed(runCall()))
+	if err != nil || again.Decision.ID != first.Decision.ID || again.Decision.Reason != reason.ApprovalDenied ||
+		again.Decision.Message != first.Decision.Message || again.Decision.Remedy != first.Decision.Remedy {
+		t.Errorf("got %+v, %v, was %+v", again.Decision, err, first.Decision)
+	}
+	wantSteps(t, "events", r.kinds(), []string{"proposed", "decision"})
+	w.ran(w.run, 0)
+}
+
+func TestRetryOfARefusalIsTheRefusal(t *testing.T) {
+	w := newWorld(t)
+	s := keyed(readCall())
+	s.Input = []byte(`{"path":1}`)
+	_, _, first := w.call(s)
+	wantReason(t, "the first", first, reason.InvalidInput)
+	head := w.head()
+	_, _, again := w.call(s)
+	wantReason(t, "the retry", again, reason.InvalidInput)
+	if first.Error() != again.Error() || w.head() != head {
+		t.Errorf("was %q, is %q; journal %v", first, again, w.codes(head))
+	}
+}
+
+// A call whose key could not be recorded has not happened: the retry runs it.
+func TestRetryOfAnUnrecordedCallRuns(t *testing.T) {
+	w := newWorld(t)
+	w.ledger.fail(event.Decided)
+	_, _, err := w.call(keyed(readCall()))
+	wantReason(t, "unrecorded", err, reason.JournalUnavailable)
+	w.ledger.fail()
+	if _, o, err := w.call(keyed(readCall())); err != nil || o.Report.Outcome != tool.Succeeded {
+		t.Errorf("the retry: %+v, %v", o, err)
+	}
+	w.ran(w.read, 1)
+}
+
+// A key that cannot be looked up starts nothing.
+func TestUnreadableKeysStartNothing(t *testing.T) {
+	w := newWorld(t)
+	w.ledger.readErr = errDisk
+	_, _, err := w.call(keyed(readCall()))
+	if err == nil {
+		t.Error("the call was let in")
+	}
+	w.ran(w.read, 0)
+	w.ledger.readErr = nil
+	if _, _, err := w.call(keyed(readCall())); err != nil {
+		t.Errorf("the control: %v", err)
+	}
+}
+
+// On the order to stop, a call that no client holds gets its time, is then
+// stopped, and reaches its attestation.
+func TestStopWaitsForCallsWithoutAClient(t *testing.T) {
+	w := newWorld(t)
+	began := make(chan struct{}, 1)
+	w.read.run = blocked(began)
+	r := w.begin(keyed(readCall()))
+	<-began
+	r.leave()
+	r.wait()
+	ctx, stop := context.WithCancel(context.Background())
+	stop()
+	if err := w.Pipeline.Run(ctx, time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	w.wantJournal(0, event.Proposed, event.Evaluated, event.Decided, event.Attested)
+	w.open(0)
+	p := last[struct {
+		Report tool.Report `json:"report"`
+	}](w, event.Attested)
+	if p.Report.Outcome != tool.Stopped {
+		t.Errorf("the call ended %s", p.Report.Outcome)
+	}
+}
+
+// A call with a key that is asked about when the order to stop comes leaves
+// its approval to the next start.
+func TestStopLeavesTheApprovalPending(t *testing.T) {
+	w := newWorld(t)
+	r := w.begin(keyed(runCall()))
+	rec := r.asked()
+	ctx, stop := context.WithCancel(context.Background())
+	stop()
+	if err := w.Pipeline.Run(ctx, time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	_, err := r.wait()
+	wantReason(t, "the call", err, reason.ShuttingDown)
+	if rec, err := w.desk.Get(t.Context(), rec.ID); err != nil || rec.State != approval.Pending {
+		t.Errorf("the approval is %s, %v", rec.State, err)
+	}
+	w.ran(w.run, 0)
+}

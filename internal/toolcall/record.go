@@ -1,0 +1,99 @@
+package toolcall
+
+import (
+	"context"
+	"errors"
+
+	"palyra/internal/canonical"
+	"palyra/internal/event"
+	"palyra/internal/reason"
+	"palyra/internal/tool"
+)
+
+// refuse records why a call ended before it was decided and returns the
+// error. A refusal that cannot be recorded is an outage of the journal.
+func (c *call) refuse(ctx context.Context, cause error) error {
+	known := &reason.Error{}
+	if !errors.As(cause, &known) {
+		known = reason.Errorf(reason.Internal, "%s", reason.Lookup(reason.Internal).Sentence)
+	}
+	if known.Code == reason.JournalUnavailable {
+		return cause
+	}
+	if err := c.draftRefused(known); err != nil {
+		return err
+	}
+	if err := c.flush(ctx); err != nil {
+		return err
+	}
+	return cause
+}
+
+// draftRefused drafts the refusal without the secrets that its message may
+// quote from the input.
+func (c *call) draftRefused(why *reason.Error) error {
+	d, err := newDraft(event.Refused, c.proposal, RefusedPayload{
+		ProposalID: c.proposal.ID, Principal: c.sub.Caller.Principal.String(), Tool: clip(c.sub.Tool),
+		Reason: why.Code, Message: why.Message, Remedy: why.NextStep(),
+	})
+	if err != nil {
+		return err
+	}
+	if d.Payload, _, err = tool.Redact(d.Payload, nil); err != nil {
+		return err
+	}
+	c.pending.Drafts = append(c.pending.Drafts, d)
+	return nil
+}
+
+// draft adds an event to the next durable write.
+func (c *call) draft(code event.Code, payload any) error {
+	d, err := newDraft(code, c.proposal, payload)
+	if err != nil {
+		return err
+	}
+	c.pending.Drafts = append(c.pending.Drafts, d)
+	return nil
+}
+
+func (c *call) flush(ctx context.Context) error {
+	_, err := c.record(ctx)
+	return err
+}
+
+func (c *call) record(ctx context.Context) (int64, error) {
+	if len(c.pending.Drafts) == 0 {
+		return 0, nil
+	}
+	entry := c.pending
+	c.pending = Entry{}
+	seq, err := c.Ledger.Record(context.WithoutCancel(ctx), entry)
+	return seq, unwritten(err)
+}
+
+// unwritten gives an error of the store that has no reason the one that says
+// that nothing was written.
+func unwritten(err error) error {
+	if reason.Of(err) != reason.Internal {
+		return err
+	}
+	return reason.Errorf(reason.JournalUnavailable, "writing the journal: %w", err)
+}
+
+func newDraft(code event.Code, p tool.Proposal, payload any) (event.Draft, error) {
+	text, err := canonical.Marshal(payload)
+	if err != nil {
+		return event.Draft{}, err
+	}
+	return event.Draft{
+		Code: code, Session: p.Session, Run: p.Run, Actor: p.Caller.Principal.String(), Subject: p.ID, Payload: text,
+	}, nil
+}
+
+func clip(name string) string {
+	const most = 128
+	if len(name) > most {
+		return name[:most]
+	}
+	return name
+}

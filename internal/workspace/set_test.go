@@ -1,0 +1,207 @@
+package workspace
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"palyra/internal/reason"
+)
+
+// world is a writable workspace "default" beside a directory that stands for
+// everything else of the machine.
+type world struct {
+	inside, outside string
+	root            *Root
+}
+
+func newWorld(t *testing.T) world {
+	t.Helper()
+	base, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := world{inside: filepath.Join(base, "inside"), outside: filepath.Join(base, "outside")}
+	for _, dir := range []string{w.inside, w.outside, filepath.Join(base, "state")} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, filepath.Join(w.outside, "secret"), "secret")
+	set, err := NewSet([]Declaration{{Name: "default", Path: w.inside}}, filepath.Join(base, "state"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.root, err = set.Open("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.root.Close() })
+	return w
+}
+
+func write(t *testing.T, name, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func TestNewSetRefuses(t *testing.T) {
+	base, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := filepath.Join(base, "a", "state")
+	for _, dir := range []string{state, filepath.Join(base, "ws", "inner"), filepath.Join(state, "journal")} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, filepath.Join(base, "file"), "")
+	if err := os.Symlink(state, filepath.Join(base, "link")); err != nil {
+		t.Skip("no symbolic links here")
+	}
+	ws := filepath.Join(base, "ws")
+	tests := []struct {
+		name  string
+		decls []Declaration
+		says  string
+	}{
+		{"relative", []Declaration{{Name: "w", Path: "ws"}}, "not absolute"},
+		{"missing", []Declaration{{Name: "w", Path: filepath.Join(base, "none")}}, "none"},
+		{"file", []Declaration{{Name: "w", Path: filepath.Join(base, "file")}}, "not a directory"},
+		{"bad name", []Declaration{{Name: "W s", Path: ws}}, "workspace name"},
+		{"empty name", []Declaration{{Path: ws}}, "workspace name"},
+		{"twice", []Declaration{{Name: "w", Path: ws}, {Name: "w", Path: ws}}, "declared twice"},
+		{"the state itself", []Declaration{{Name: "w", Path: state}}, "state"},
+		{"contains the state", []Declaration{{Name: "w", Path: filepath.Join(base, "a")}}, "contains"},
+		{"everything", []Declaration{{Name: "w", Path: "/"}}, "contains"},
+		{"inside the state", []Declaration{{Name: "w", Path: filepath.Join(state, "journal")}}, "lies inside"},
+		{"the state by a link", []Declaration{{Name: "w", Path: filepath.Join(base, "link", "journal")}}, "lies inside"},
+		{"read-only inside writable", []Declaration{{Name: "w", Path: ws}, {Name: "r", Path: filepath.Join(ws, "inner"), ReadOnly: true}}, "read-only"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := NewSet(test.decls, state)
+			if reason.Of(err) != reason.ConfigInvalid || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("got %v, want it to say %q", err, test.says)
+			}
+		})
+	}
+	if _, err := NewSet(nil, ""); err == nil {
+		t.Error("an empty state directory is accepted")
+	}
+	// A state directory that does not exist yet protects its place.
+	if _, err := NewSet([]Declaration{{Name: "w", Path: ws}}, filepath.Join(ws, "later", "state")); err == nil {
+		t.Error("the state would be made inside a workspace")
+	}
+	// Negative control: the same directories are fine with the state elsewhere.
+	if _, err := NewSet([]Declaration{{Name: "w", Path: ws}, {Name: "a", Path: filepath.Join(base, "a")}}, filepath.Join(base, "other")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOpenByName(t *testing.T) {
+	base := t.TempDir()
+	var decls []Declaration
+	for _, name := range []string{"one", "two", "default"} {
+		dir := filepath.Join(base, name)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		decls = append(decls, Declaration{Name: name, Path: dir})
+	}
+	state := filepath.Join(base, "state")
+	open := func(decls []Declaration, name string) (string, error) {
+		set, err := NewSet(decls, state)
+		if err != nil {
+			t.Fatal(err)
+		}
+		root, err := set.Open(name)
+		if err != nil {
+			return "", err
+		}
+		defer root.Close()
+		return root.Name(), nil
+	}
+	if got, err := open(decls[:1], ""); got != "one" {
+		t.Errorf("the only one: %q, %v", got, err)
+	}
+	if got, err := open(decls, ""); got != "default" {
+		t.Errorf("default: %q, %v", got, err)
+	}
+	if got, err := open(decls, "two"); got != "two" {
+		t.Errorf("by name: %q, %v", got, err)
+	}
+	if _, err := open(decls[:2], ""); reason.Of(err) != reason.UnknownWorkspace {
+		t.Errorf("several and no default: %v", err)
+	}
+	if _, err := open(nil, ""); reason.Of(err) != reason.UnknownWorkspace {
+		t.Errorf("none: %v", err)
+	}
+	_, err := open(decls, "three")
+	var e *reason.Error
+	if !asReason(err, &e) || e.Code != reason.UnknownWorkspace || e.Fields["declared"] != "default, one, two" {
+		t.Errorf("unknown: %#v", err)
+	}
+}
+
+func TestProtected(t *testing.T) {
+	protected := []string{
+		".git", ".git/hooks", ".git/hooks/pre-commit", ".git/config", ".git/config.worktree", ".git/info/attributes", ".git/info/exclude",
+		".git/modules/lib/config", ".git/modules/lib/hooks/post-checkout", ".git/modules/a/modules/b/config", ".git/worktrees/w/gitdir", ".git/commondir",
+		".git/objects/info/alternates", "sub/.git", "sub/dir/.git/hooks/pre-push", ".gitmodules", "a/.gitconfig",
+		".GIT/hooks/x", ".Git/Config", ".git./hooks/x", ".git /config", "git~1/hooks/x", "GIT~1/config", ".g\u200bit/hooks/x", ".git\u200d/config",
+		".\uff47\uff49\uff54/config", ".g\u0131t/config", ".git::$INDEX_ALLOCATION/hooks/x", ".git\\hooks\\x", "a\\.git\\config", "./.git/config", ".git//hooks//x",
+		".git/h\u200cooks/x", ".git/HOO\u212aS/x",
+		".mcp.json", ".MCP.json", "pkg/.mcp.json", ".claude/settings.json", ".Claude/settings.local.json", ".cursor/mcp.json", ".vscode/tasks.json", ".VSCODE/settings.json",
+		".idea/workspace.xml", ".devcontainer/devcontainer.json", ".codex/config.toml", "x.code-workspace", ".cursorrules",
+		".bashrc", ".zshenv", ".profile", ".BASHRC", "home/.bash_profile", ".envrc", ".npmrc", ".yarnrc.yml", "pip.conf", ".cargo/config.toml", ".config/fish/config.fish",
+		".ssh/authorized_keys", ".aws/credentials", ".husky/pre-commit", ".pre-commit-config.yaml",
+		".github/workflows/ci.yml", ".GitHub/Workflows/ci.yml", ".github/actions/x/action.yml", ".gitlab-ci.yml", ".circleci/config.yml", "Jenkinsfile", "azure-pipelines.yml",
+		".mcp.json.", ".mcp.json ", ".mcp.json:stream", ".mcp\u00ad.json", ".en\u017frc/../.envrc",
+	}
+	for _, p := range protected {
+		if !Protected(p) {
+			t.Errorf("%q is not protected", p)
+		}
+	}
+	normal := []string{
+		".", "", "main.go", "docs/a.md", ".gitignore", ".gitattributes", "git/config", "agit/.gitkeep", ".git/HEAD", ".git/index", ".git/refs/heads/main", ".git/logs/HEAD",
+		".git/refs/heads/hooks", ".git/objects/ab/cdef", ".git/packed-refs", "hooks/pre-commit", "config", "info/x", "claude/settings.json",
+		".github/CODEOWNERS", ".github/ISSUE_TEMPLATE.md", "vscode/tasks.json", "bashrc", "tasks.json", ".config/app.toml", ".cargo/README.md", "README.md", ".env.example", "git~2file/x"[4:],
+	}
+	for _, p := range normal {
+		if Protected(p) {
+			t.Errorf("%q is protected", p)
+		}
+	}
+}
+
+func FuzzProtected(f *testing.F) {
+	f.Add("a", ".git/hooks/x")
+	f.Add("", ".mcp.json")
+	f.Fuzz(func(t *testing.T, dir, name string) {
+		// What is protected stays so below any directory and in any case.
+		if !Protected(name) || strings.ContainsAny(dir+name, "\\") {
+			return
+		}
+		if !Protected(dir + "/" + name) {
+			t.Fatalf("%q is protected, %q is not", name, dir+"/"+name)
+		}
+	})
+}

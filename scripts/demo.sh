@@ -1,0 +1,221 @@
+#!/usr/bin/env bash
+# Drives real tool calls through a gateway of its own, from proposal to
+# attestation, and verifies the evidence with no daemon running.
+#
+# In a terminal it asks you to approve a patch. Without one, DEMO_APPROVE=allow
+# or DEMO_APPROVE=deny answers (allow when it is not set).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+palyra=$PWD/bin/palyra
+palyrad=$PWD/bin/palyrad
+work=$(mktemp -d "${TMPDIR:-/tmp}/palyra-demo.XXXXXX")
+daemon=
+
+cleanup() {
+  status=$?
+  if [[ -n $daemon ]] && kill -0 "$daemon" 2>/dev/null; then
+    kill "$daemon"
+    wait "$daemon" 2>/dev/null || true
+  fi
+  if ((status != 0)) && [[ -s $work/palyrad.log ]]; then
+    echo "--- the last lines of palyrad's log" >&2
+    tail -n 20 "$work/palyrad.log" >&2
+  fi
+  rm -rf "$work"
+  exit "$status"
+}
+trap cleanup EXIT
+
+interactive=false
+if [[ -t 0 && -t 1 && -z ${DEMO_APPROVE:-} ]]; then interactive=true; fi
+approve=${DEMO_APPROVE:-allow}
+case $approve in
+  allow | deny) ;;
+  *)
+    echo "DEMO_APPROVE is \"$approve\"; set it to allow or deny" >&2
+    exit 2
+    ;;
+esac
+
+bold() { if [[ -t 1 ]]; then printf '\n\033[1m%s\033[0m\n' "$*"; else printf '\n== %s\n' "$*"; fi; }
+
+# run shows a command as a user would type it, then runs it.
+run() {
+  printf '$ palyra'
+  printf ' %q' "$@"
+  printf '\n'
+  timeout --foreground 60 "$palyra" "$@"
+}
+
+# expect runs a command that must end with a given exit code.
+expect() {
+  local want=$1 got=0
+  shift
+  run "$@" || got=$?
+  if ((got != want)); then
+    echo "the demo expected exit code $want and got $got" >&2
+    exit 1
+  fi
+  echo "(exit code $got)"
+}
+
+# --- a small git repository to work on
+repo=$work/repo
+mkdir "$repo"
+cat >"$repo/greet.py" <<'PY'
+import sys
+
+
+def greet(name):
+    return "Hello " + name
+
+
+if __name__ == "__main__":
+    print(greet(sys.argv[1] if len(sys.argv) > 1 else "world"))
+PY
+printf '# Greeter\n\nPrints a greeting.\n' >"$repo/README.md"
+git -C "$repo" init -q -b main
+git -C "$repo" -c user.name=Demo -c user.email=demo@palyra.dev add .
+git -C "$repo" -c user.name=Demo -c user.email=demo@palyra.dev commit -q -m "A greeter"
+
+# --- the operator's own policy, beside the defaults
+mkdir -p "$work/policies"
+cat >"$work/policies/10-demo.cedar" <<'CEDAR'
+// Programs of this repository that may run unattended. Naming a sensitive tool
+// without asking a human has to say so.
+@id("demo.tools-unattended")
+@reason("git, python and sleep may run unattended in the demo's workspace")
+@waives("approval: the workspace is a throw-away repository and the sandbox is offline")
+permit(principal, action == Action::"tool.execute/process.run", resource)
+when {
+  context has exec &&
+  (["git", "sleep"].contains(context.exec.basename) || context.exec.basename like "python3*")
+};
+
+@id("demo.no-web")
+@reason("the demo does not talk to the internet")
+@remedy("Remove demo.no-web from 10-demo.cedar, then the call asks a human.")
+forbid(principal, action == Action::"tool.execute/http.fetch", resource);
+CEDAR
+cat >"$work/palyra.toml" <<TOML
+state_dir = "$work/state"
+
+[listen]
+api = "127.0.0.1:0"
+metrics = "127.0.0.1:0"
+
+[policy]
+dir = "$work/policies"
+
+[[workspaces]]
+name = "default"
+path = "$repo"
+
+[process_runner]
+allow_interpreters = true
+TOML
+export PALYRA_CONFIG=$work/palyra.toml
+unset PALYRA_STATE_DIR PALYRA_ADDRESS PALYRA_CREDENTIALS
+
+bold "1. The operator's policy is checked before it loads"
+run policy check "$work/policies"
+
+bold "2. palyrad starts with a fresh state directory"
+"$palyrad" >"$work/palyrad.log" 2>&1 &
+daemon=$!
+for _ in $(seq 100); do
+  if "$palyra" status >/dev/null 2>&1; then break; fi
+  if ! kill -0 "$daemon" 2>/dev/null; then exit 1; fi
+  read -rt 0.1 <> <(:) || true
+done
+run status
+
+bold "3. Reading needs no human"
+run call fs.read path=greet.py
+run call fs.search pattern=greet
+
+bold "4. Programs run in Tier C: namespaces, no network, no capabilities"
+run call process.run argv='["git","log","--oneline"]'
+run call process.run argv='["python3","greet.py","Ada"]'
+
+bold "5. A patch waits for a human, who sees exactly what would change"
+patch='--- a/greet.py
++++ b/greet.py
+@@ -2,7 +2,7 @@
+ 
+ 
+ def greet(name):
+-    return "Hello " + name
++    return f"Hello, {name}!"
+ 
+ 
+ if __name__ == "__main__":
+'
+if $interactive; then
+  code=0
+  run call fs.patch "patch=$patch" || code=$?
+  case $code in
+    0 | 4) echo "(exit code $code)" ;;
+    *) exit "$code" ;;
+  esac
+else
+  echo "(no terminal asks you: DEMO_APPROVE=$approve answers)"
+  "$palyra" call fs.patch "patch=$patch" >"$work/patch.out" 2>"$work/patch.err" &
+  call=$!
+  id=
+  for _ in $(seq 100); do
+    id=$("$palyra" approvals list --state pending -o name)
+    if [[ -n $id ]]; then break; fi
+    read -rt 0.1 <> <(:) || true
+  done
+  run approvals show "$id"
+  digest=$("$palyra" approvals show "$id" -o json | python3 -c 'import json, sys; print(json.load(sys.stdin)["call_digest"])')
+  if [[ $approve == allow ]]; then
+    run approvals decide "$id" --allow once --digest "$digest"
+  else
+    run approvals decide "$id" --deny --reason "not today" --digest "$digest"
+  fi
+  code=0
+  wait "$call" || code=$?
+  cat "$work/patch.out" "$work/patch.err"
+  want=0
+  if [[ $approve == deny ]]; then want=4; fi
+  if ((code != want)); then
+    echo "the demo expected the patch to end with exit code $want and got $code" >&2
+    exit 1
+  fi
+  echo "(exit code $code)"
+fi
+run call process.run argv='["python3","greet.py","Ada"]'
+
+bold "6. What policy forbids does not run, and says why"
+expect 3 call http.fetch url=https://example.com/
+
+bold "7. A call that runs into its deadline is stopped with everything it started"
+expect 124 call process.run argv='["sleep","30"]' timeout_ms=1000
+
+bold "8. The timeline"
+run journal list
+
+bold "9. The evidence verifies with no daemon running"
+run journal export "$work/journal.ndjson"
+run attest keys -o json >"$work/keys.json"
+kill "$daemon"
+wait "$daemon"
+daemon=
+echo "palyrad has stopped"
+run journal verify "$work/journal.ndjson"
+
+bold "10. One changed byte is found"
+python3 - "$work/journal.ndjson" <<'PY'
+import sys
+
+path = sys.argv[1]
+data = bytearray(open(path, "rb").read())
+data[len(data) // 2] ^= 1
+open(path + ".tampered", "wb").write(data)
+PY
+expect 8 journal verify "$work/journal.ndjson.tampered"
+
+bold "Done: every call above was decided, recorded, run in its sandbox and attested."

@@ -1,0 +1,110 @@
+//go:build linux
+
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// waived lets the programs of these tests run unattended.
+const waived = `@id("unattended")
+@reason("these programs run unattended in the tests")
+@waives("approval: the workspace is a temporary directory")
+permit(principal, action == Action::"tool.execute/process.run", resource);
+`
+
+// TestExitCodes reaches the exit codes of palyra against a live daemon. Code 5
+// takes the shortest timeout of an approval, 30 seconds; the tests of
+// internal/cli reach it.
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	g.policy("10.cedar", waived+`@id("no-web") @remedy("Read a file instead.") forbid(principal, action == Action::"tool.execute/http.fetch", resource);`)
+	g.start()
+	c := g.local()
+	write := []string{"call", "fs.write", "path=b.txt", "content=new"}
+	for _, one := range []struct {
+		name string
+		code int
+		says []string
+		run  func() result
+	}{
+		{"a result", 0, nil, func() result { return c.run("call", "echo", "text=hi") }},
+		{"a program that fails by itself", 0, nil, func() result {
+			return c.run("call", "process.run", `argv=["ls","no-such-file"]`)
+		}},
+		{"a tool that fails", 1, []string{"FILE_NOT_FOUND", "next: "}, func() result { return c.run("call", "fs.read", "path=no-such-file") }},
+		{"an unknown flag", 2, []string{"--help"}, func() result { return c.run("status", "--wat") }},
+		{"an unknown property", 2, []string{"INVALID_INPUT", "nope"}, func() result { return c.run("call", "echo", "nope=1") }},
+		{"a forbidden tool", 3, []string{"POLICY_DENIED", "no-web", "Read a file instead."}, func() result {
+			return c.run("call", "http.fetch", "url=https://example.com/")
+		}},
+		{"a denied approval", 4, []string{"APPROVAL_DENIED", "not today"}, func() result {
+			call := c.begin(write...)
+			c.deny(call.asked()).want(g.t, 0)
+			return call.wait()
+		}},
+		{"a denied approval, asked again at once", 4, []string{"APPROVAL_DENIED"}, func() result { return c.run(write...) }},
+		{"no gateway there", 6, []string{"NOT_CONNECTED", "palyrad"}, func() result { return c.run("--address", "127.0.0.1:1", "status") }},
+		{"no credential", 6, []string{"NOT_CONNECTED"}, func() result {
+			return c.run("--credentials", filepath.Join(g.dir, "nobody"), "status")
+		}},
+		{"a vote for another call", 7, []string{"DIGEST_MISMATCH"}, func() result {
+			call := c.begin("call", "fs.write", "path=c.txt", "content=new")
+			a := call.asked()
+			r := c.allow(ask{a.id, "sha256:" + strings.Repeat("0", 64)})
+			c.allow(a).want(g.t, 0)
+			call.wait().want(g.t, 0)
+			return r
+		}},
+		{"a vote that comes second", 7, []string{"APPROVAL_CONFLICT"}, func() result {
+			call := c.begin("call", "fs.write", "path=d.txt", "content=new")
+			a := call.asked()
+			c.allow(a).want(g.t, 0)
+			call.wait().want(g.t, 0)
+			return c.allow(a)
+		}},
+		{"a changed journal", 8, []string{"VERIFICATION_FAILED", "line 1"}, func() result {
+			path := filepath.Join(g.dir, "bad.ndjson")
+			g.write(path, "{}\n")
+			return c.run("journal", "verify", path)
+		}},
+		{"a deadline", 124, []string{"TIMED_OUT"}, func() result {
+			return c.run("call", "process.run", `argv=["sleep","60"]`, "timeout_ms=300")
+		}},
+	} {
+		g.sub(one.name, func(t *testing.T) { one.run().want(t, one.code, one.says...) })
+	}
+}
+
+// TestNoSandbox: a palyrad without its helper serves everything but programs.
+func TestNoSandbox(t *testing.T) {
+	t.Parallel()
+	program, err := withoutHelper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := newGateway(t)
+	g.program = program
+	g.policy("10.cedar", waived)
+	g.start()
+	c := g.local()
+	touch := []string{"call", "process.run", `argv=["touch","ran"]`}
+	c.run(touch...).want(t, 9, "SANDBOX_UNAVAILABLE", "next: ")
+	if _, err := os.Stat(filepath.Join(g.workspace, "ran")); !os.IsNotExist(err) {
+		t.Errorf("the program ran without a sandbox: %v", err)
+	}
+	c.ok("call", "fs.read", "path=a.txt")
+
+	// The negative control: with its helper the same call runs.
+	g.stop()
+	g.program = filepath.Join(programs, "palyrad")
+	g.start()
+	c.ok(touch...)
+	if _, err := os.Stat(filepath.Join(g.workspace, "ran")); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,84 @@
+//go:build linux
+
+package e2e
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// beginSleeping starts a program that sleeps in its sandbox, waits until the
+// kernel runs it, and returns a function that says whether it still does.
+func beginSleeping(t *testing.T, c *client, seconds string) (*pending, func() bool) {
+	t.Helper()
+	call := c.begin("call", "process.run", `argv=["sleep","`+seconds+`"]`)
+	running := func() bool { return processRuns("sleep", seconds) }
+	eventually(t, "the program runs", patience, func() (bool, string) { return running(), call.err.String() })
+	return call, running
+}
+
+// processRuns looks for a process with exactly these arguments among all of
+// the machine.
+func processRuns(argv ...string) bool {
+	var want []byte
+	for _, a := range argv {
+		want = append(append(want, a...), 0)
+	}
+	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range lines {
+		if line, err := os.ReadFile(path); err == nil && bytes.Equal(line, want) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestFreeze stops a running sandbox and everything after it, over a restart,
+// until the thaw.
+func TestFreeze(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	g.policy("10.cedar", waived)
+	g.start()
+	c := g.local()
+	waiting := c.begin("call", "fs.write", "path=b.txt", "content=new")
+	a := waiting.asked()
+	call, running := beginSleeping(t, c, "3001.5")
+
+	c.ok("freeze", "--reason", "fire drill")
+	eventually(t, "the program is killed", time.Second, func() (bool, string) { return !running(), "it runs" })
+	if r := call.wait(); r.code == 0 {
+		t.Errorf("the stopped call ended with exit code 0: %s", r.out)
+	} else {
+		r.want(t, 3, "GATEWAY_FROZEN")
+	}
+	stopped := c.lastAttestation().Statement.Predicate
+	if stopped.Result.Outcome != "cancelled" || stopped.Result.Reason != "GATEWAY_FROZEN" {
+		t.Errorf("the attestation says %+v", stopped.Result)
+	}
+	c.run("call", "echo", "text=hi").want(t, 3, "GATEWAY_FROZEN")
+
+	// People may go on answering; nothing runs for it.
+	c.allow(a)
+	if r := waiting.wait(); r.code == 0 || g.read("b.txt") != "" {
+		t.Errorf("a call ran in a frozen gateway: exit code %d, %q", r.code, g.read("b.txt"))
+	}
+
+	g.stop()
+	g.start()
+	if s := c.status().Freeze; !s.Frozen || s.Reason != "fire drill" {
+		t.Errorf("after the restart the freeze is %+v", s)
+	}
+	c.run("call", "echo", "text=hi").want(t, 3, "GATEWAY_FROZEN")
+	g.kill()
+	g.start()
+	c.run("call", "echo", "text=hi").want(t, 3, "GATEWAY_FROZEN")
+	c.ok("thaw")
+	c.ok("call", "echo", "text=hi")
+	if n, m := len(c.events("PAL-P102")), len(c.events("PAL-P103")); n != 1 || m != 1 {
+		t.Errorf("the journal has %d freezes and %d thaws, want one each", n, m)
+	}
+}

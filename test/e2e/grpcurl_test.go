@@ -1,0 +1,130 @@
+//go:build linux
+
+package e2e
+
+import (
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// grpcurl runs grpcurl with the files of a bundle; credential false leaves the
+// client certificate away.
+func (g *gateway) grpcurl(bundle string, credential bool, args ...string) result {
+	g.t.Helper()
+	flags := []string{"-cacert", filepath.Join(g.bundle(), "ca.pem")}
+	if credential {
+		flags = append(flags, "-cert", filepath.Join(bundle, "cert.pem"), "-key", filepath.Join(bundle, "key.pem"))
+	}
+	// Options such as -d come before the address.
+	for len(args) > 1 && strings.HasPrefix(args[0], "-") {
+		flags, args = append(flags, args[:2]...), args[2:]
+	}
+	return finish(g.t, exec.CommandContext(g.t.Context(), grpcurlPath(g.t), slices.Concat(flags, []string{g.address()}, args)...))
+}
+
+// TestGrpcurl finds the API by reflection, reads an approval that a call waits
+// for, answers it, and the call goes on.
+func TestGrpcurl(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t)
+	ask := func(args ...string) result { return g.grpcurl(g.bundle(), true, args...) }
+	services := ask("list")
+	services.want(t, 0)
+	for _, name := range []string{"palyra.v1.GatewayService", "palyra.v1.ApprovalsService", "palyra.v1.JournalService", "grpc.health.v1.Health"} {
+		if !slices.Contains(strings.Fields(services.out), name) {
+			t.Errorf("reflection does not list %s:\n%s", name, services.out)
+		}
+	}
+	methods := ask("describe", "palyra.v1.ApprovalsService")
+	methods.want(t, 0)
+	if !strings.Contains(methods.out, "rpc DecideApproval") {
+		t.Errorf("reflection does not describe DecideApproval:\n%s", methods.out)
+	}
+
+	call := g.local().begin("call", "fs.write", "path=b.txt", "content=new")
+	waiting := call.asked()
+	type one struct {
+		ApprovalID string `json:"approvalId"`
+		CallDigest string `json:"callDigest"`
+		State      string `json:"state"`
+		Votes      []struct{ Surface string }
+	}
+	listed := ask("-d", `{"states":["APPROVAL_STATE_PENDING"]}`, "palyra.v1.ApprovalsService/ListApprovals")
+	listed.want(t, 0)
+	list := decode[struct{ Approvals []one }](t, listed.out).Approvals
+	if len(list) != 1 || list[0].ApprovalID != waiting.id {
+		t.Fatalf("ListApprovals = %s, want %s alone", listed.out, waiting.id)
+	}
+	got := ask("-d", `{"approval_id":"`+waiting.id+`"}`, "palyra.v1.ApprovalsService/GetApproval")
+	got.want(t, 0)
+	shown := decode[struct{ Approval one }](t, got.out).Approval
+	if shown.CallDigest != waiting.digest || shown.State != "APPROVAL_STATE_PENDING" {
+		t.Fatalf("GetApproval = %s", got.out)
+	}
+	if text := g.read("b.txt"); text != "" {
+		t.Fatalf("the file was written before anybody decided: %q", text)
+	}
+
+	// A vote for another call decides nothing.
+	other := ask("-d", `{"approval_id":"`+waiting.id+`","allow":true,"shown_digest":"sha256:`+strings.Repeat("0", 64)+`"}`, "palyra.v1.ApprovalsService/DecideApproval")
+	if other.code == 0 || !strings.Contains(other.err, "DIGEST_MISMATCH") {
+		t.Errorf("a vote with another digest: exit code %d, %s%s", other.code, other.out, other.err)
+	}
+	decided := ask("-d", `{"approval_id":"`+waiting.id+`","allow":true,"shown_digest":"`+shown.CallDigest+`"}`, "palyra.v1.ApprovalsService/DecideApproval")
+	decided.want(t, 0)
+	after := decode[struct{ Approval one }](t, decided.out).Approval
+	if len(after.Votes) != 1 || after.Votes[0].Surface != "grpc" {
+		t.Errorf("the vote is not one cast over grpc: %s", decided.out)
+	}
+	call.wait().want(t, 0)
+	if text := g.read("b.txt"); text != "new" {
+		t.Errorf("the file holds %q after the call", text)
+	}
+}
+
+// TestStrangersAreRefused tries without a certificate and with one of another
+// gateway, and finds the refusals in the journal.
+func TestStrangersAreRefused(t *testing.T) {
+	t.Parallel()
+	g, other := startGateway(t), newGateway(t)
+	stranger := other.add("eve", "--role", "owner")
+	for name, try := range map[string]func(args ...string) result{
+		"no certificate":    func(args ...string) result { return g.grpcurl("", false, args...) },
+		"another gateway's": func(args ...string) result { return g.grpcurl(stranger.credentials, true, args...) },
+		// The negative control: the same command with a certificate of this gateway.
+		"": func(args ...string) result { return g.grpcurl(g.bundle(), true, args...) },
+	} {
+		for _, args := range [][]string{
+			{"list"},
+			{"-d", "{}", "palyra.v1.ApprovalsService/ListApprovals"},
+		} {
+			if r := try(args...); (r.code == 0) != (name == "") {
+				t.Errorf("certificate %q, %v: exit code %d: %s%s", name, args, r.code, r.out, r.err)
+			}
+		}
+	}
+	g.write(filepath.Join(g.dir, "health.proto"), healthProto)
+	health := g.grpcurl("", false, "-import-path", g.dir, "-proto", "health.proto", "grpc.health.v1.Health/Check")
+	health.want(t, 0)
+	if !strings.Contains(health.out, "SERVING") {
+		t.Errorf("the public health check says %s", health.out)
+	}
+	// Refusals are counted, and written down once a minute and at the end.
+	g.stop()
+	g.start()
+	refused := g.local().events("PAL-I104")
+	if !slices.ContainsFunc(refused, func(e journaled) bool { return strings.Contains(string(e.Payload), `"UNAUTHENTICATED"`) }) {
+		t.Errorf("the journal has no refusal of the callers: %s", refused)
+	}
+}
+
+// healthProto is what grpcurl needs where it may not ask by reflection.
+const healthProto = `syntax = "proto3";
+package grpc.health.v1;
+message HealthCheckRequest { string service = 1; }
+message HealthCheckResponse { enum ServingStatus { UNKNOWN = 0; SERVING = 1; NOT_SERVING = 2; } ServingStatus status = 1; }
+service Health { rpc Check(HealthCheckRequest) returns (HealthCheckResponse); }
+`

@@ -1,0 +1,121 @@
+//go:build linux
+
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// TestSecondOperator adds people and an agent, with the daemon running and
+// not, and holds who may decide whose calls.
+func TestSecondOperator(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t)
+	local := g.local()
+	write := func(c *client) *pending {
+		return c.begin("call", "fs.write", "path=b.txt", "content=new", "mode=overwrite")
+	}
+
+	// Alone, the local operator answers for their own call.
+	call := write(local)
+	local.allow(call.asked()).want(t, 0)
+	call.wait().want(t, 0)
+
+	bob := g.add("bob", "--role", "operator")
+	if who := bob.status().Caller; who.Principal != "user:bob" || !slices.Equal(who.Roles, []string{"operator"}) {
+		t.Fatalf("bob's credential says %+v", who)
+	}
+	checkBundle(t, bob.credentials)
+
+	// From here on somebody else has to.
+	call = write(local)
+	waiting := call.asked()
+	local.allow(waiting).want(t, 3, "PERMISSION_DENIED")
+	if a := local.approval(waiting.id); a.State != "pending" || len(a.Votes) != 0 {
+		t.Fatalf("after the refused vote the approval is %+v", a)
+	}
+	bob.allow(waiting).want(t, 0)
+	call.wait().want(t, 0)
+
+	// Without a daemon the state directory is changed directly.
+	g.stop()
+	carol := g.add("carol", "--role", "operator")
+	checkBundle(t, carol.credentials)
+	g.start()
+	call = write(bob)
+	waiting = call.asked()
+	bob.allow(waiting).want(t, 3, "PERMISSION_DENIED")
+	carol.allow(waiting).want(t, 0)
+	call.wait().want(t, 0)
+
+	added := local.events("PAL-I102")
+	for _, name := range []string{"user:local", "user:bob", "user:carol"} {
+		if !slices.ContainsFunc(added, func(e journaled) bool { return e.Subject == name }) {
+			t.Errorf("the journal does not say that %s was added", name)
+		}
+	}
+
+	g.sub("agent", func(t *testing.T) { agentNeverDecides(t, g, bob) })
+}
+
+// agentNeverDecides: an agent calls on behalf of its owner, and decides nothing.
+func agentNeverDecides(t *testing.T, g *gateway, bob *client) {
+	agent := g.add("helper", "--owner", "local", "--role", "agent")
+	if who := agent.status().Caller; who.Principal != "agent:helper" || who.OnBehalfOf != "user:local" {
+		t.Fatalf("the agent's credential says %+v", who)
+	}
+	agent.ok("call", "fs.read", "path=a.txt")
+	own := agent.begin("call", "fs.write", "path=c.txt", "content=new")
+	waiting := own.asked()
+	agent.allow(waiting).want(t, 3, "PERMISSION_DENIED")
+	others := bob.begin("call", "fs.write", "path=d.txt", "content=new")
+	waitingOther := others.asked()
+	agent.allow(waitingOther).want(t, 3, "PERMISSION_DENIED")
+	agent.deny(waitingOther).want(t, 3, "PERMISSION_DENIED")
+	agent.run("approvals", "list").want(t, 3)
+	agent.run("freeze").want(t, 3)
+	agent.run("journal", "list").want(t, 3)
+	// Its owner is who asks, so with two users the owner may not decide either.
+	g.local().allow(waiting).want(t, 3, "PERMISSION_DENIED")
+	bob.allow(waiting).want(t, 0)
+	own.wait().want(t, 0)
+	g.local().allow(waitingOther).want(t, 0)
+	others.wait().want(t, 0)
+	g.palyrad("operator", "add", "deputy", "--owner", "local", "--role", "operator", "--out", filepath.Join(g.dir, "deputy")).want(t, 2)
+}
+
+// checkBundle wants a bundle that only its owner can read.
+func checkBundle(t *testing.T, dir string) {
+	t.Helper()
+	for name, mode := range map[string]os.FileMode{"": 0o700, "key.pem": 0o600, "cert.pem": 0o600, "ca.pem": 0o600, "endpoint": 0o600} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode().Perm() != mode {
+			t.Errorf("%s has mode %04o, want %04o", filepath.Join(dir, name), info.Mode().Perm(), mode)
+		}
+	}
+}
+
+// TestReadableKeyIsRefused widens the mode of a key.
+func TestReadableKeyIsRefused(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t)
+	bob := g.add("bob", "--role", "operator")
+	key := filepath.Join(bob.credentials, "key.pem")
+	for _, mode := range []os.FileMode{0o640, 0o604} {
+		bob.ok("status")
+		if err := os.Chmod(key, mode); err != nil {
+			t.Fatal(err)
+		}
+		bob.run("status").want(t, 2, "CONFIG_INVALID", "chmod", key)
+		if err := os.Chmod(key, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bob.ok("status")
+}

@@ -1,0 +1,176 @@
+//go:build linux
+
+package e2e
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestPendingApprovalSurvives ends palyrad in order and by SIGKILL while a call
+// waits. The approval can still be decided, and the same call again uses it.
+func TestPendingApprovalSurvives(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*gateway){"SIGTERM": (*gateway).stop, "SIGKILL": (*gateway).kill} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := startGateway(t)
+			c := g.local()
+			args := []string{"call", "fs.write", "path=b.txt", "content=new"}
+			call := c.begin(args...)
+			a := call.asked()
+			if c.approval(a.id).RunGone {
+				t.Error("the run is said to be gone while its call waits")
+			}
+			end(g)
+			if r := call.wait(); r.code == 0 || g.read("b.txt") != "" {
+				t.Fatalf("the call ended with exit code %d and the file holds %q\n%s", r.code, g.read("b.txt"), r.err)
+			}
+
+			g.start()
+			after := c.approval(a.id)
+			if after.State != "pending" || !after.RunGone {
+				t.Fatalf("after the restart the approval is %+v, want pending with its run gone", after)
+			}
+			c.allow(a).want(t, 0)
+			if g.read("b.txt") != "" {
+				t.Fatal("the call ran though its run is gone")
+			}
+			c.run(args...).want(t, 0)
+			if g.read("b.txt") != "new" {
+				t.Errorf("the file holds %q", g.read("b.txt"))
+			}
+			if got := c.lastAttestation().Statement.Predicate.Invocation.ApprovalID; got != a.id {
+				t.Errorf("the call cites approval %s, want %s", got, a.id)
+			}
+			if state := c.approval(a.id).State; state != "consumed" {
+				t.Errorf("the approval is %s, want consumed", state)
+			}
+			c.ok("journal", "verify")
+		})
+	}
+}
+
+// TestRetryJoinsAfterRestart: the call comes back before anybody decided.
+func TestRetryJoinsAfterRestart(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t)
+	c := g.local()
+	args := []string{"call", "fs.write", "path=b.txt", "content=new"}
+	first := c.begin(args...)
+	a := first.asked()
+	g.kill()
+	first.wait()
+	g.start()
+	again := c.begin(args...)
+	if joined := again.asked(); joined != a {
+		t.Errorf("the call waits for %v, want %v", joined, a)
+	}
+	if c.approval(a.id).RunGone {
+		t.Error("a call waits, and the approval says that its run is gone")
+	}
+	c.allow(a).want(t, 0)
+	again.wait().want(t, 0)
+}
+
+// TestGrantsSurvive: a grant holds over a restart, and a revoke ends it at once.
+func TestGrantsSurvive(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t)
+	c := g.local()
+	list := []string{"call", "process.run", `argv=["ls"]`}
+	call := c.begin(list...)
+	a := call.asked()
+	c.allow(a, "--allow", "timeboxed", "--for", "30m", "--match", "subject").want(t, 0)
+	call.wait().want(t, 0)
+	grant := c.approval(a.id).GrantID
+	if grant == "" {
+		t.Fatal("the vote minted no grant")
+	}
+	// The subject is ls in this workspace, whatever its arguments.
+	c.ok("call", "process.run", `argv=["ls","-l"]`)
+	g.kill()
+	g.start()
+	c.ok(list...)
+	if got := c.lastAttestation().Statement.Predicate.Invocation.GrantID; got != grant {
+		t.Errorf("the call cites grant %q, want %s", got, grant)
+	}
+	// Another program is another subject.
+	other := c.begin("call", "process.run", `argv=["cat","a.txt"]`)
+	c.deny(other.asked()).want(t, 0)
+	other.wait().want(t, 4)
+
+	c.run("grants", "revoke", grant).want(t, 2) // without a terminal it wants --yes
+	c.ok("call", "process.run", `argv=["ls","-l"]`)
+	c.ok("grants", "revoke", grant, "--yes", "--reason", "done")
+	call = c.begin(list...)
+	c.deny(call.asked()).want(t, 0)
+	call.wait().want(t, 4)
+	if n := c.status().LiveGrants; n != 0 {
+		t.Errorf("%d grants are live after the revoke", n)
+	}
+}
+
+// TestInterruptWithdraws: Ctrl-C at a waiting call takes the question back.
+func TestInterruptWithdraws(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t)
+	c := g.local()
+	call := c.begin("call", "fs.write", "path=b.txt", "content=new")
+	a := call.asked()
+	call.interrupt()
+	call.wait().want(t, 1, "interrupted")
+	eventually(t, "the approval is cancelled", patience, func() (bool, string) {
+		state := c.approval(a.id).State
+		return state == "cancelled", state
+	})
+	c.allow(a).want(t, 7, "APPROVAL_CONFLICT")
+	if g.read("b.txt") != "" {
+		t.Error("the call ran after it was withdrawn")
+	}
+}
+
+// TestKilledWhileRunning kills palyrad under a running program: the program
+// dies with it, and the next start closes the call as ambiguous.
+func TestKilledWhileRunning(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	g.policy("10.cedar", waived)
+	g.start()
+	c := g.local()
+	call, running := beginSleeping(t, c, "3001.25")
+	g.kill()
+	if r := call.wait(); r.code == 0 {
+		t.Errorf("the call ended with exit code 0: %s%s", r.out, r.err)
+	}
+	eventually(t, "the program is gone", patience, func() (bool, string) { return !running(), "it runs" })
+	g.start()
+	closed := c.events("PAL-X101")
+	if len(closed) != 1 || !strings.Contains(string(closed[0].Payload), "OUTCOME_UNKNOWN") {
+		t.Errorf("the start closed %s, want one call", closed)
+	}
+	c.ok("journal", "verify")
+}
+
+// TestOrderlyStopEndsWhatRuns: calls that run get a moment to finish, and what
+// finishes is attested.
+func TestOrderlyStopFinishesWhatRuns(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	g.policy("10.cedar", waived)
+	g.start()
+	c := g.local()
+	call := c.begin("call", "sleep", "duration_ms=700", "-o", "ndjson")
+	eventually(t, "the call runs", patience, func() (bool, string) {
+		s := c.status()
+		return s.CallsInFlight == 1, "none in flight"
+	})
+	g.signal(syscall.SIGTERM)
+	call.wait().want(t, 0)
+	g.awaitEnd()
+	g.start()
+	if got := c.lastAttestation().Statement.Predicate.Result.Outcome; got != "succeeded" {
+		t.Errorf("the call is attested as %s", got)
+	}
+}

@@ -1,0 +1,188 @@
+//go:build linux
+
+package e2e
+
+import (
+	"encoding/json"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+)
+
+// probe is a program that tries what a sandboxed program must not be able to
+// do and prints what it could. Outside a sandbox it can do all of it.
+const probe = `import json, os, socket, sys
+
+def can(f):
+    try:
+        return f() or True
+    except Exception as e:
+        return False
+
+def read(path):
+    with open(path, "rb") as f:
+        return f.read().decode("latin-1")
+
+def connect():
+    socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=2).close()
+
+def status(field):
+    for line in read("/proc/self/status").splitlines():
+        if line.startswith(field + ":"):
+            return line.split(":")[1].strip()
+
+canary = "PALYRA_E2E_CANARY"
+seen = []
+for pid in [p for p in os.listdir("/proc") if p.isdigit()]:
+    if can(lambda: canary in read("/proc/" + pid + "/environ") or 1/0):
+        seen.append(pid)
+with open("made", "w") as f:
+    f.write("by the program")
+print(json.dumps({
+    "own_environment": canary in os.environ,
+    "other_environments": len(seen),
+    "connect": can(connect),
+    "interfaces": sorted(n for _, n in socket.if_nameindex()),
+    "shadow": can(lambda: read("/etc/shadow")) is not False,
+    "outside": can(lambda: os.listdir(sys.argv[2])) is not False,
+    "root": os.getuid() == 0,
+    "no_new_privs": status("NoNewPrivs"),
+    "seccomp": status("Seccomp"),
+    "cap_eff": status("CapEff"),
+    "init": read("/proc/1/comm").strip(),
+}))
+`
+
+type probed struct {
+	OwnEnvironment    bool     `json:"own_environment"`
+	OtherEnvironments int      `json:"other_environments"`
+	Connect           bool     `json:"connect"`
+	Interfaces        []string `json:"interfaces"`
+	Shadow            bool     `json:"shadow"`
+	Outside           bool     `json:"outside"`
+	Root              bool     `json:"root"`
+	NoNewPrivs        string   `json:"no_new_privs"`
+	Seccomp           string   `json:"seccomp"`
+	CapEff            string   `json:"cap_eff"`
+}
+
+const canary = "PALYRA_E2E_CANARY=of-the-daemon"
+
+// TestProgramsAreContained runs a probe through the daemon and, as the
+// negative control, without a sandbox.
+func TestProgramsAreContained(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, "[process_runner]", "allow_interpreters = true")
+	g.env = []string{canary}
+	g.policy("10.cedar", waived)
+	g.file("probe.py", probe)
+	port, accepted := countConnections(t)
+	g.start()
+
+	bare := exec.CommandContext(t.Context(), "python3", filepath.Join(g.workspace, "probe.py"), port, g.dir)
+	bare.Env, bare.Dir = append(environment(g.dir), canary), t.TempDir()
+	outside := finish(t, bare)
+	outside.want(t, 0)
+	free := decode[probed](t, outside.out)
+	if !free.OwnEnvironment || free.OtherEnvironments < 2 || !free.Connect || !free.Outside || free.Shadow != (os.Getuid() == 0) || accepted.Load() != 1 {
+		t.Fatalf("the probe cannot do outside what it must not inside: %+v, %d connections", free, accepted.Load())
+	}
+
+	c := g.local()
+	out := c.ok("call", "process.run", `argv=["python3","probe.py","`+port+`","`+g.dir+`"]`)
+	run := decode[struct {
+		ExitCode int `json:"exit_code"`
+		Stdout   struct{ Content string }
+		Stderr   struct{ Content string }
+	}](t, out)
+	if run.ExitCode != 0 {
+		t.Fatalf("the probe failed: %s", run.Stderr.Content)
+	}
+	in := decode[probed](t, run.Stdout.Content)
+	if in.OwnEnvironment || in.OtherEnvironments != 0 {
+		t.Errorf("the daemon's environment is visible: %+v", in)
+	}
+	if in.Connect || accepted.Load() != 1 || strings.Join(in.Interfaces, ",") != "lo" {
+		t.Errorf("there is a network: %+v, %d connections", in, accepted.Load())
+	}
+	if in.Shadow || in.Outside || in.Root {
+		t.Errorf("the program reads what is not its own: %+v", in)
+	}
+	if in.NoNewPrivs != "1" || in.Seccomp != "2" || strings.Trim(in.CapEff, "0") != "" {
+		t.Errorf("the program has more rights than it should: %+v", in)
+	}
+	checkOwner(t, g)
+	checkAttested(t, c)
+}
+
+// countConnections listens where a program without a sandbox can connect to.
+func countConnections(t *testing.T) (port string, accepted *atomic.Int64) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted = new(atomic.Int64)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			accepted.Add(1)
+			_ = conn.Close()
+		}
+	}()
+	t.Cleanup(func() { _ = l.Close(); <-done })
+	_, port, err = net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port, accepted
+}
+
+// checkOwner: what the program made belongs to the owner of the workspace.
+func checkOwner(t *testing.T, g *gateway) {
+	t.Helper()
+	dir, err := os.Stat(g.workspace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := os.Stat(filepath.Join(g.workspace, "made"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, got := dir.Sys().(*syscall.Stat_t), made.Sys().(*syscall.Stat_t)
+	if got.Uid != want.Uid || got.Gid != want.Gid {
+		t.Errorf("the file belongs to %d:%d, the workspace to %d:%d", got.Uid, got.Gid, want.Uid, want.Gid)
+	}
+}
+
+// checkAttested: the attestation lists what the probe saw from inside.
+func checkAttested(t *testing.T, c *client) {
+	t.Helper()
+	p := c.lastAttestation().Statement.Predicate
+	i := p.Isolation
+	if !i.NoNewPrivs || i.SeccompMode != 2 || strings.Trim(i.CapEff, "0") != "" || strings.Trim(i.CapBnd, "0") != "" || i.UID == 0 {
+		text, _ := json.Marshal(i)
+		t.Errorf("the attestation says %s", text)
+	}
+	if p.SandboxEnforcement != "strict" || len(p.Enforcement.Downgrades) > 0 {
+		t.Errorf("the attestation says %s, downgrades %v", p.SandboxEnforcement, p.Enforcement.Downgrades)
+	}
+	for kind, own := range i.Namespaces {
+		if host, err := os.Readlink("/proc/self/ns/" + kind); err != nil || strings.Contains(host, own) {
+			t.Errorf("namespace %s is %s, that of the host is %s (%v)", kind, own, host, err)
+		}
+	}
+	if len(i.Namespaces) < 6 {
+		t.Errorf("the attestation lists the namespaces %v", i.Namespaces)
+	}
+}
