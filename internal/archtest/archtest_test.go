@@ -179,7 +179,6 @@ var rules = []struct {
 		},
 		fine: []map[string]string{
 			{"internal/policy/a.go": `package policy; import _ "embed"`},
-			{"internal/deps/a.go": `package deps; import _ "fmt"`},
 		},
 	},
 }

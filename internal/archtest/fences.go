@@ -165,7 +165,7 @@ var Homes = []Home{
 func CheckHomes(t *Tree) []Finding {
 	var out []Finding
 	for _, p := range t.Sorted() {
-		if within(p.Dir, "internal/deps") || testSupport(p.Dir) {
+		if testSupport(p.Dir) {
 			continue
 		}
 		for _, f := range p.Files {

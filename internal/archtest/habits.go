@@ -147,14 +147,11 @@ var effectImports = map[string]string{
 	"embed": "it only enables go:embed",
 }
 
-// CheckImportForms finds dot imports, and imports for their side effect
-// outside internal/deps: they register things by init.
+// CheckImportForms finds dot imports, and imports for their side effect: they
+// register things by init.
 func CheckImportForms(t *Tree) []Finding {
 	var out []Finding
 	t.forEachFile(false, func(p *Package, f *File) {
-		if p.Dir == "internal/deps" {
-			return
-		}
 		for _, spec := range f.Syntax.Imports {
 			if spec.Name == nil {
 				continue

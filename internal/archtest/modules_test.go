@@ -70,7 +70,7 @@ func unwritten(tree *Tree, written map[string]bool) []string {
 	for _, p := range tree.Sorted() {
 		parts := strings.Split(p.Dir, "/")
 		top := parts[0] == "cmd" || parts[0] == "internal"
-		if top && len(parts) == 2 && p.Dir != "internal/deps" && !written[p.Dir] {
+		if top && len(parts) == 2 && !written[p.Dir] {
 			missing = append(missing, p.Dir)
 		}
 	}

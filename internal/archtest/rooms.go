@@ -90,7 +90,6 @@ var Rooms = []Room{
 	{Dir: "gen", Layer: layerLeaf, Only: none, Why: "generated from the protos alone"},
 
 	{Dir: "internal/archtest", Layer: layerMain, Only: none, Why: "it reads sources and imports none of them"},
-	{Dir: "internal/deps", Layer: layerMain, Only: none, Why: "it only names modules"},
 	{Dir: "test", Layer: layerMain, Why: "end-to-end, attack, fault and bench tests drive the whole"},
 }
 

@@ -152,7 +152,7 @@ func asRemote(err error) *connect.Error {
 func (c *callRun) sayInterrupted() {
 	switch {
 	case c.waiting != nil:
-		c.a.say("\ninterrupted: this call waits for approval %s no longer, and did not run", c.waiting.GetApprovalId())
+		c.a.say("\ninterrupted: this call waits for approval %s no longer, and did not run; its approval stays pending until somebody answers or it expires", c.waiting.GetApprovalId())
 	case c.decision.GetAllowed():
 		c.a.say("\ninterrupted: the call is being stopped; its end is in the journal (`palyra journal list --subject %s`)", c.proposed.GetProposalId())
 	default:

@@ -10,11 +10,15 @@ import (
 	"palyra/internal/reason"
 )
 
+// styledWidth is the narrowest terminal that gets styled help: the styling
+// cuts examples to the width.
+const styledWidth = 100
+
 // help prints styled help to a person, and the plain text of cobra to a pipe.
 // The styling asks the terminal for its background, so nothing but help, and
 // nothing that reads an answer afterwards, goes through it.
 func (a *app) help(cmd *cobra.Command, _ []string) {
-	if cmd.Annotations["topic"] != "" || !a.colour(a.streams.OutTerminal) {
+	if cmd.Annotations["topic"] != "" || !a.colour(a.streams.OutTerminal) || a.streams.Width < styledWidth {
 		fmt.Fprint(a.out, plainHelp(cmd))
 		return
 	}

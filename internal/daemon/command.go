@@ -25,7 +25,7 @@ func Command(stdout, stderr io.Writer) *cobra.Command {
 		Use:           "palyrad",
 		Short:         "The gateway between a model and the machine",
 		Long:          "palyrad decides every tool call with Cedar policy, asks a human where policy says so, runs the call in a sandbox, and leaves a signed record.\n\nWithout a configuration file it runs with safe defaults.",
-		Args:          cobra.NoArgs,
+		Args:          usage(cobra.NoArgs),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -38,9 +38,25 @@ func Command(stdout, stderr io.Writer) *cobra.Command {
 	}
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	root.SetFlagErrorFunc(misused)
 	s.register(root)
 	root.AddCommand(operatorCommand(s), versionCommand())
 	return root
+}
+
+// misused is an error in how palyrad was called: exit code 2.
+func misused(cmd *cobra.Command, err error) error {
+	return reason.Errorf(reason.InvalidInput, "%w", err).WithRemedy("See `%s --help`.", cmd.CommandPath())
+}
+
+// usage makes errors of an argument check those of misused.
+func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return misused(cmd, err)
+		}
+		return nil
+	}
 }
 
 func runUntilSignal(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
@@ -131,7 +147,7 @@ func operatorCommand(s *settings) *cobra.Command {
 		Use:   "add NAME --role ROLE",
 		Short: "Add a member and write a credential bundle for it",
 		Long:  "Add a member and write a credential bundle for it: a directory with ca.pem, cert.pem, key.pem and endpoint, which palyra, curl and grpcurl can use. Hand it over on a channel that you trust; it is the person.\n\nWith --owner the member is an agent that acts for that user.",
-		Args:  cobra.ExactArgs(1),
+		Args:  usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return addOperator(cmd, s, args[0], roles, owner, out)
 		},
@@ -180,7 +196,7 @@ func addOperator(cmd *cobra.Command, s *settings, name string, roles []string, o
 
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		Use: "version", Short: "Print the version", Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), version.Get().Version)
 			return err

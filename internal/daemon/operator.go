@@ -9,7 +9,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"connectrpc.com/connect"
 	"golang.org/x/mod/sumdb/note"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
@@ -19,6 +21,7 @@ import (
 	"palyra/internal/identity/ca"
 	"palyra/internal/journal"
 	"palyra/internal/reason"
+	"palyra/internal/rpc"
 	"palyra/internal/sqlite"
 )
 
@@ -134,7 +137,7 @@ func addOnline(ctx context.Context, cfg *config.Config, n NewOperator, csr []byt
 		Name: n.Name, Kind: string(n.kind()), Roles: roles, Owner: n.Owner.String(), CertificateRequest: der.Bytes,
 	})
 	if err != nil {
-		return madeMember{}, fmt.Errorf("asking the running palyrad to add %s: %w", n.Name, err)
+		return madeMember{}, fmt.Errorf("asking the running palyrad to add %s: %w", n.Name, asReason(err))
 	}
 	chain, err := ca.ParseChain([]byte(res.GetCertificateChain()))
 	if err != nil {
@@ -143,6 +146,24 @@ func addOnline(ctx context.Context, cfg *config.Config, n NewOperator, csr []byt
 	return madeMember{device: res.GetDeviceId(), bundle: identity.Bundle{
 		Root: own.Root, Chain: chain, Address: own.Address, ServerName: res.GetServerName(),
 	}}, nil
+}
+
+// asReason gives an error of the API back the reason that it was sent with.
+func asReason(err error) error {
+	var remote *connect.Error
+	if !errors.As(err, &remote) {
+		return err
+	}
+	for _, detail := range remote.Details() {
+		value, decodeErr := detail.Value()
+		if decodeErr != nil {
+			continue
+		}
+		if info, ok := value.(*errdetails.ErrorInfo); ok && info.GetDomain() == rpc.ErrorDomain {
+			return &reason.Error{Code: reason.Code(info.GetReason()), Message: remote.Message(), Remedy: info.GetMetadata()["remedy"]}
+		}
+	}
+	return err
 }
 
 // checkpointKeys are the journal's origin and the keys that verify it.

@@ -85,13 +85,12 @@ func toConnect(ctx context.Context, log *slog.Logger, procedure string, err erro
 	if err == nil {
 		return nil
 	}
-	var ready *connect.Error
-	if errors.As(err, &ready) {
-		return ready
-	}
 	var known *reason.Error
+	var ready *connect.Error
 	switch {
 	case errors.As(err, &known):
+	case errors.As(err, &ready):
+		return ready
 	case errors.Is(err, context.Canceled):
 		known = reason.Errorf(reason.Cancelled, "the caller left")
 	case errors.Is(err, context.DeadlineExceeded):

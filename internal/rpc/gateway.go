@@ -70,7 +70,7 @@ func (s *callSender) observe(e toolcall.Event) {
 		}}})
 	case e.Asked != nil:
 		s.send(&palyrav1.CallToolResponse{Event: &palyrav1.CallToolResponse_ApprovalRequested{
-			ApprovalRequested: &palyrav1.ApprovalRequested{Approval: approvalMessage(*e.Asked)},
+			ApprovalRequested: &palyrav1.ApprovalRequested{Approval: s.asked(*e.Asked)},
 		}})
 	case e.Resolved != nil:
 		s.send(&palyrav1.CallToolResponse{Event: &palyrav1.CallToolResponse_ApprovalResolved{
@@ -104,6 +104,15 @@ func (s *callSender) send(m *palyrav1.CallToolResponse) {
 		s.err = reason.Errorf(reason.Cancelled, "the client left: %w", err)
 		s.cancel(s.err)
 	}
+}
+
+// asked leaves out which rules want a human, unless the caller may read them.
+func (s *callSender) asked(r approval.Record) *palyrav1.Approval {
+	m := approvalMessage(r)
+	if !s.explain {
+		m.Prompt.Why = nil
+	}
+	return m
 }
 
 func (s *callSender) decision(r decision.Record) *palyrav1.ToolDecision {

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"crypto/x509"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -41,16 +42,25 @@ type callerKey struct{}
 // identify keeps the caller of a request, found from its certificate, in its
 // context; the guard reads it there. A request without one goes on as nobody,
 // because a few methods are public.
-func identify(auth Authenticator, next http.Handler) http.Handler {
+//
+// A request of a known device is live from here to its end. The device is
+// looked at twice, so that a revoke either finds the request among the live
+// ones or is seen by the second look.
+func identify(auth Authenticator, live *liveRequests, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		identified := peer{address: host(r.RemoteAddr)}
+		ctx := r.Context()
 		if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
-			identified.caller, identified.err = auth.Authenticate(r.TLS.PeerCertificates)
-			identified.caller.Address, identified.caller.Surface = identified.address, access.SurfaceGRPC
-			identified.known = identified.err == nil
-			identified.notAfter = r.TLS.PeerCertificates[0].NotAfter
+			chain := r.TLS.PeerCertificates
+			identified.look(auth, chain)
+			if identified.known {
+				var leave func()
+				ctx, leave = live.enter(ctx, identified.caller.DeviceID)
+				defer leave()
+				identified.look(auth, chain)
+			}
 		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, identified)))
+		next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, callerKey{}, identified)))
 	})
 }
 
@@ -61,6 +71,14 @@ type peer struct {
 	known    bool
 	err      error
 	address  string
+}
+
+// look finds the caller from its certificate.
+func (p *peer) look(auth Authenticator, chain []*x509.Certificate) {
+	p.caller, p.err = auth.Authenticate(chain)
+	p.caller.Address, p.caller.Surface = p.address, access.SurfaceGRPC
+	p.known = p.err == nil
+	p.notAfter = chain[0].NotAfter
 }
 
 func host(addr string) string {
@@ -108,8 +126,17 @@ func (g *guard) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			return nil, toConnect(ctx, g.log, procedure, err)
 		}
 		res, err := next(ctx, req)
-		return res, toConnect(ctx, g.log, procedure, err)
+		return res, toConnect(ctx, g.log, procedure, explain(ctx, err))
 	}
+}
+
+// explain prefers the gateway's own reason for ending a request to the error
+// that came of it.
+func explain(ctx context.Context, err error) error {
+	if why := cut(ctx); err != nil && why != nil {
+		return why
+	}
+	return err
 }
 
 // WrapStreamingClient leaves clients alone.
@@ -125,24 +152,37 @@ func (g *guard) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.
 		if err := g.admit(ctx, procedure); err != nil {
 			return toConnect(ctx, g.log, procedure, err)
 		}
-		return toConnect(ctx, g.log, procedure, next(ctx, &checkedConn{StreamingHandlerConn: conn, guard: g}))
+		err := next(ctx, &checkedConn{
+			StreamingHandlerConn: conn, guard: g, cut: func() error { return cut(ctx) },
+		})
+		return toConnect(ctx, g.log, procedure, explain(ctx, err))
 	}
 }
 
 type checkedConn struct {
 	connect.StreamingHandlerConn
 	guard *guard
+	// cut returns why the gateway itself ended the stream, or nil.
+	cut func() error
 }
 
 // Receive checks the field rules of what it received.
 func (c *checkedConn) Receive(message any) error {
 	if err := c.StreamingHandlerConn.Receive(message); err != nil {
-		return err
+		return unreadable(err)
 	}
 	if err := c.guard.validate(message); err != nil {
 		return toConnect(context.Background(), c.guard.log, c.Spec().Procedure, err)
 	}
 	return nil
+}
+
+// Send sends nothing more to a device that was revoked.
+func (c *checkedConn) Send(message any) error {
+	if why := c.cut(); why != nil {
+		return why
+	}
+	return c.StreamingHandlerConn.Send(message)
 }
 
 // admit lets a caller through to a method, or says why not.
@@ -185,6 +225,22 @@ func (g *guard) spend(who peer, m Method) error {
 	}
 	return reason.Errorf(reason.RateLimited, "too many %s requests; try again in %s", m.Limit, after.Round(time.Millisecond)).
 		WithField(retryAfterField, after.String())
+}
+
+// unreadable gives the reason to an error of the wire: the message was no
+// message, or larger than MaxMessage.
+func unreadable(err error) error {
+	var wire *connect.Error
+	if !errors.As(err, &wire) || len(wire.Details()) > 0 {
+		return err
+	}
+	switch wire.Code() {
+	case connect.CodeInvalidArgument:
+		return connectError(reason.Errorf(reason.InvalidInput, "%s", wire.Message()))
+	case connect.CodeResourceExhausted:
+		return connectError(reason.Errorf(reason.InputTooLarge, "%s", wire.Message()))
+	}
+	return err
 }
 
 func (g *guard) refuse(ctx context.Context, who peer, procedure string, err error) error {

@@ -19,6 +19,7 @@ import (
 	"palyra/internal/dispatch"
 	"palyra/internal/journal"
 	"palyra/internal/policy"
+	"palyra/internal/reason"
 	"palyra/internal/toolcall"
 )
 
@@ -42,15 +43,29 @@ type Config struct {
 	Log      *slog.Logger
 }
 
-// New returns the handler of the whole API. When stopping ends, streams that
-// only watch end too, so that they do not hold up a shutdown.
-func New(stopping context.Context, cfg Config) (http.Handler, error) {
+// Server is the handler of the whole API.
+type Server struct {
+	handler http.Handler
+	live    liveRequests
+}
+
+// ServeHTTP serves one request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+
+// Revoked ends the requests and streams of a device that was revoked and
+// returns how many there were. They end with reason UNAUTHENTICATED; a call
+// with an idempotency key goes on without its client.
+func (s *Server) Revoked(deviceID string) int { return s.live.end(deviceID) }
+
+// New builds the API. When stopping ends, streams that only watch end too, so
+// that they do not hold up a shutdown.
+func New(stopping context.Context, cfg Config) (*Server, error) {
 	validator, err := protovalidate.New()
 	if err != nil {
 		return nil, fmt.Errorf("building the field rules: %w", err)
 	}
 	g := &guard{engine: cfg.Engine, limiter: cfg.Limiter, audit: cfg.Audit, validator: validator, log: cfg.Log}
-	opts := []connect.HandlerOption{connect.WithInterceptors(g), connect.WithReadMaxBytes(MaxMessage)}
+	opts := []connect.HandlerOption{connect.WithInterceptors(g), connect.WithReadMaxBytes(MaxMessage), jsonCodecs()}
 	mux := http.NewServeMux()
 	mux.Handle(palyrav1connect.NewGatewayServiceHandler(&gateway{cfg.Pipeline, cfg.Router, cfg.Engine, cfg.Desk}, opts...))
 	mux.Handle(palyrav1connect.NewApprovalsServiceHandler(&approvals{cfg.Desk}, opts...))
@@ -64,7 +79,9 @@ func New(stopping context.Context, cfg Config) (http.Handler, error) {
 	reflector := grpcreflect.NewStaticReflector(Services...)
 	mux.Handle(grpcreflect.NewHandlerV1(reflector, opts...))
 	mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector, opts...))
-	return identify(cfg.Auth, endWatches(stopping, mux)), nil
+	s := &Server{}
+	s.handler = identify(cfg.Auth, &s.live, limitMessages(endWatches(stopping, mux)))
+	return s, nil
 }
 
 // Services names every service that the API offers, for reflection.
@@ -93,9 +110,11 @@ func endWatches(stopping context.Context, next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		ctx, cancel := context.WithCancel(r.Context())
-		defer cancel()
-		defer context.AfterFunc(stopping, cancel)()
+		ctx, cancel := context.WithCancelCause(r.Context())
+		defer cancel(nil)
+		defer context.AfterFunc(stopping, func() {
+			cancel(reason.Errorf(reason.ShuttingDown, "the gateway is stopping"))
+		})()
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
 }

@@ -30,6 +30,10 @@ type liveCall struct {
 
 	mu     sync.Mutex
 	events []Event
+	// clients counts those that have not left; decided is true once the
+	// decision is among the events.
+	clients int
+	decided bool
 	// changed is closed, and replaced, whenever an event is added or the call
 	// ends.
 	changed chan struct{}
@@ -71,7 +75,7 @@ func (p *Pipeline) callOnce(ctx context.Context, s Submission, observe func(Even
 	return live.follow(ctx, observe)
 }
 
-// start runs the call on its own: it outlives the client that began it.
+// start runs the call on its own: once decided, it outlives its clients.
 func (p *Pipeline) start(key claimKey, live *liveCall, s Submission) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	live.mu.Lock()
@@ -121,9 +125,12 @@ func (k *keyedCalls) join(key claimKey, digest string) (*liveCall, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if live, ok := k.live[key]; ok {
+		if live.digest == digest {
+			live.enter()
+		}
 		return live, false
 	}
-	live := &liveCall{digest: digest, changed: make(chan struct{})}
+	live := &liveCall{digest: digest, changed: make(chan struct{}), clients: 1}
 	k.live[key] = live
 	return live, true
 }
@@ -159,7 +166,30 @@ func (l *liveCall) add(e Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.events = append(l.events, e)
+	l.decided = l.decided || e.Decision != nil
 	l.wake()
+}
+
+func (l *liveCall) enter() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.clients++
+}
+
+// leave counts a client out. A call that the last one leaves before it is
+// decided is withdrawn, as a call without a key is: nobody is asked for what
+// nobody waits for. A decided call goes on, so that a client can come back
+// for its result.
+func (l *liveCall) leave() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.clients--
+	if l.clients > 0 || l.decided || l.cancel == nil {
+		return reason.Errorf(reason.Cancelled, "the client left; the call goes on under its idempotency key")
+	}
+	err := reason.Errorf(reason.Cancelled, "the client left before the call was decided")
+	l.cancel(err)
+	return err
 }
 
 func (l *liveCall) end(o Outcome, err error) {
@@ -190,7 +220,7 @@ func (l *liveCall) follow(ctx context.Context, observe func(Event)) (Outcome, er
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return Outcome{}, reason.Errorf(reason.Cancelled, "the client left; the call goes on under its idempotency key: %w", ctx.Err())
+			return Outcome{}, l.leave()
 		}
 	}
 }

@@ -311,3 +311,40 @@ func TestStopLeavesTheApprovalPending(t *testing.T) {
 	}
 	w.ran(w.run, 0)
 }
+
+// A call that the last client leaves before its decision is withdrawn: nobody
+// is asked for what nobody waits for. While one client stays, it goes on.
+func TestLastClientWithdrawsAnUndecidedCall(t *testing.T) {
+	w := newWorld(t)
+	first := w.begin(keyed(runCall()))
+	rec := first.asked()
+	second := w.begin(keyed(runCall()))
+	if again := second.asked(); again.ID != rec.ID {
+		t.Fatal("the second client got another approval")
+	}
+	first.leave()
+	_, err := first.wait()
+	wantReason(t, "the first", err, reason.Cancelled)
+	if rec, err := w.desk.Get(t.Context(), rec.ID); err != nil || rec.State != approval.Pending {
+		t.Fatalf("with one client left the approval is %s, %v", rec.State, err)
+	}
+	second.leave()
+	_, err = second.wait()
+	wantReason(t, "the second", err, reason.Cancelled)
+	w.drain()
+	if rec, err := w.desk.Get(t.Context(), rec.ID); err != nil || rec.State != approval.Cancelled {
+		t.Errorf("with nobody left the approval is %s, %v", rec.State, err)
+	}
+	w.ran(w.run, 0)
+	w.open(0)
+}
+
+// drain waits for the calls that go on without a client.
+func (w *world) drain() {
+	w.t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	stop()
+	if err := w.Pipeline.Run(ctx, time.Minute); err != nil {
+		w.t.Fatal(err)
+	}
+}

@@ -11,7 +11,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log"
 	"math/big"
 	"net/url"
 	"os"
@@ -185,7 +184,7 @@ var sets sync.Map
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "toolcall")
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	path := filepath.Join(dir, "empty.db")
 	db, err := sqlite.Open(context.Background(), path, sqlite.Options{})
@@ -196,7 +195,7 @@ func TestMain(m *testing.M) {
 		emptyStore, err = os.ReadFile(path)
 	}
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	code := m.Run()
 	_ = os.RemoveAll(dir)

@@ -5,8 +5,9 @@ package e2e
 import (
 	"bytes"
 	"encoding/base64"
-	"encoding/json"
+	"encoding/binary"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -142,59 +143,83 @@ func TestBadInput(t *testing.T) {
 	c.ok("journal", "verify")
 }
 
-// TestBadMessages sends what is no request of the API at all.
+// TestBadMessages sends what is no request of the API at all, as JSON over
+// HTTP.
 func TestBadMessages(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)
-	client, base := g.http()
 	input := func(n int) string {
 		return base64.StdEncoding.EncodeToString([]byte(`{"text":"` + strings.Repeat("a", n) + `"}`))
 	}
-	for _, one := range []struct {
-		name, body string
-		status     int
-		reason     string
-	}{
-		{"as it should be", `{"tool":"echo","inputJson":"` + input(1) + `"}`, http.StatusOK, ""},
-		{"oversized message", `{"tool":"echo","inputJson":"` + input(4<<20) + `"}`, http.StatusTooManyRequests, "INPUT_TOO_LARGE"},
-		{"unknown field", `{"tool":"echo","principal":"user:root"}`, http.StatusBadRequest, "INVALID_INPUT"},
-		{"wrong type", `{"tool":["echo"]}`, http.StatusBadRequest, "INVALID_INPUT"},
-		{"no JSON", `{"tool":`, http.StatusBadRequest, "INVALID_INPUT"},
-		{"duplicate key", `{"tool":"echo","tool":"sleep"}`, http.StatusBadRequest, "INVALID_INPUT"},
-		{"invalid UTF-8", "{\"tool\":\"\xff\"}", http.StatusBadRequest, "INVALID_INPUT"},
-		{"field rule", `{"tool":"","session":"no/slashes"}`, http.StatusBadRequest, "INVALID_INPUT"},
+	for _, one := range []struct{ name, body, reason string }{
+		{"as it should be", `{"tool":"echo","inputJson":"` + input(1) + `"}`, ""},
+		{"oversized message", `{"tool":"echo","inputJson":"` + input(4<<20) + `"}`, "INPUT_TOO_LARGE"},
+		{"unknown field", `{"tool":"echo","principal":"user:root"}`, "INVALID_INPUT"},
+		{"wrong type", `{"tool":["echo"]}`, "INVALID_INPUT"},
+		{"no JSON", `{"tool":`, "INVALID_INPUT"},
+		{"duplicate field", `{"tool":"echo","tool":"sleep"}`, "INVALID_INPUT"},
+		{"invalid UTF-8", "{\"tool\":\"\xff\"}", "INVALID_INPUT"},
+		{"field rule", `{"tool":"echo","session":"no/slashes"}`, "INVALID_INPUT"},
+		{"no tool", `{}`, "INVALID_INPUT"},
 	} {
 		g.sub(one.name, func(t *testing.T) {
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+palyrav1connect.GatewayServiceEvaluateToolProcedure, bytes.NewReader([]byte(one.body)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			req.Header.Set("Content-Type", "application/json")
-			res, err := client.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = res.Body.Close() }()
-			var reply struct {
-				Code    string `json:"code"`
-				Message string `json:"message"`
-				Details []struct {
-					Debug struct {
-						Reason string `json:"reason"`
-					} `json:"debug"`
-				} `json:"details"`
-			}
-			if err := json.NewDecoder(res.Body).Decode(&reply); err != nil {
-				t.Fatal(err)
-			}
-			got := ""
-			if len(reply.Details) > 0 {
-				got = reply.Details[0].Debug.Reason
-			}
-			if (res.StatusCode == http.StatusOK) != (one.status == http.StatusOK) || got != one.reason {
-				t.Errorf("status %d, %+v; want %d with reason %q", res.StatusCode, reply, one.status, one.reason)
+			if got, said := g.post(one.body); got != one.reason {
+				t.Errorf("%q, want reason %q: %s", got, one.reason, said)
 			}
 		})
 	}
 	g.local().ok("call", "echo", "text=still here")
+}
+
+// post sends the JSON form of a CallToolRequest as one message of a stream and
+// returns the reason in the end of the answer, and the whole answer.
+func (g *gateway) post(message string) (reason, said string) {
+	g.t.Helper()
+	client, base := g.http()
+	body := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...)
+	req, err := http.NewRequestWithContext(g.t.Context(), http.MethodPost, base+palyrav1connect.GatewayServiceCallToolProcedure, bytes.NewReader(body))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/connect+json")
+	res, err := client.Do(req)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	answer, err := io.ReadAll(res.Body)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return endReason(g.t, answer), string(answer)
+}
+
+// endReason reads the messages of an answer to the last, which says how the
+// stream ended; "" is a good end.
+func endReason(t *testing.T, answer []byte) string {
+	t.Helper()
+	const head, last = 5, 2
+	for len(answer) >= head {
+		flags, size := answer[0], int(binary.BigEndian.Uint32(answer[1:head]))
+		message := answer[head : head+size]
+		answer = answer[head+size:]
+		if flags&last == 0 {
+			continue
+		}
+		end := decode[struct {
+			Error *struct {
+				Code    string
+				Details []struct{ Debug struct{ Reason string } }
+			}
+		}](t, string(message))
+		switch {
+		case end.Error == nil:
+			return ""
+		case len(end.Error.Details) == 0:
+			return "(none) " + end.Error.Code
+		}
+		return end.Error.Details[0].Debug.Reason
+	}
+	t.Fatal("the answer has no end")
+	return ""
 }

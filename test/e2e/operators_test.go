@@ -84,7 +84,7 @@ func agentNeverDecides(t *testing.T, g *gateway, bob *client) {
 	own.wait().want(t, 0)
 	g.local().allow(waitingOther).want(t, 0)
 	others.wait().want(t, 0)
-	g.palyrad("operator", "add", "deputy", "--owner", "local", "--role", "operator", "--out", filepath.Join(g.dir, "deputy")).want(t, 2)
+	g.palyrad("operator", "add", "deputy", "--owner", "local", "--role", "operator", "--out", filepath.Join(g.dir, "deputy")).want(t, 2, "cannot hold the role", "next: ")
 }
 
 // checkBundle wants a bundle that only its owner can read.

@@ -153,7 +153,7 @@ func TestKilledWhileRunning(t *testing.T) {
 	c.ok("journal", "verify")
 }
 
-// TestOrderlyStopEndsWhatRuns: calls that run get a moment to finish, and what
+// TestOrderlyStopFinishesWhatRuns: calls that run get a moment to finish, and what
 // finishes is attested.
 func TestOrderlyStopFinishesWhatRuns(t *testing.T) {
 	t.Parallel()

@@ -47,7 +47,7 @@ print(json.dumps({
     "own_environment": canary in os.environ,
     "other_environments": len(seen),
     "connect": can(connect),
-    "interfaces": sorted(n for _, n in socket.if_nameindex()),
+    "interfaces": sorted(l.split(":")[0].strip() for l in read("/proc/net/dev").splitlines()[2:]),
     "shadow": can(lambda: read("/etc/shadow")) is not False,
     "outside": can(lambda: os.listdir(sys.argv[2])) is not False,
     "root": os.getuid() == 0,

@@ -63,16 +63,17 @@ func TestConfigurationIsStrict(t *testing.T) {
 		flags    []string
 		says     []string
 	}{
-		"unknown key":        {[]string{"[process_runner]", "allow_interpreter = true"}, nil, []string{"allow_interpreter", "palyra.toml:20:1"}},
-		"wrong type":         {[]string{"[process_runner]", `enabled = "yes"`}, nil, []string{"process_runner.enabled", "palyra.toml:20:"}},
-		"out of range":       {[]string{"[approvals]", `default_timeout = "1s"`}, nil, []string{"approvals.default_timeout", "palyra.toml:20:"}},
+		"unknown key":        {[]string{"[process_runner]", "allow_interpreter = true"}, nil, []string{"allow_interpreter", "palyra.toml:18:1"}},
+		"wrong type":         {[]string{"[process_runner]", `enabled = "yes"`}, nil, []string{"process_runner.enabled", "palyra.toml:18:"}},
+		"out of range":       {[]string{"[approvals]", `default_timeout = "1s"`}, nil, []string{"approvals.default_timeout", "palyra.toml:18:"}},
 		"open to the world":  {nil, []string{"--listen-api", "0.0.0.0:0"}, []string{"listen.allow_remote"}},
 		"metrics on the net": {nil, []string{"--listen-metrics", "0.0.0.0:0"}, []string{"listen.metrics"}},
 		"workspace around the state": {
 			nil, []string{"--workspace", "all=/"}, []string{"workspace"},
 		},
-		"workspace that is not there": {nil, []string{"--workspace", "gone=/no/such/directory"}, []string{"/no/such/directory"}},
-		"unknown flag":                {nil, []string{"--listen-apy", "127.0.0.1:0"}, []string{"listen-apy"}},
+		"workspace that is not there": {nil, []string{"--workspace", "gone=/no/such/directory"}, []string{`"gone"`}},
+		"unknown flag":                {nil, []string{"--listen-apy", "127.0.0.1:0"}, []string{"listen-apy", "--help"}},
+		"unknown command":             {nil, []string{"oprator"}, []string{"oprator"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

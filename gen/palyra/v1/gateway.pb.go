@@ -31,7 +31,8 @@ const (
 type CallToolRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Tool  string                 `protobuf:"bytes,1,opt,name=tool,proto3" json:"tool,omitempty"`
-	// One JSON object, at most 1 MiB. Empty means {}.
+	// One JSON object. Empty means {}. More than 1 MiB is INPUT_TOO_LARGE and,
+	// like every refused proposal, journaled.
 	InputJson []byte `protobuf:"bytes,2,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
 	// The client's name for its session; empty means "default".
 	Session string `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`
@@ -1426,12 +1427,12 @@ var File_palyra_v1_gateway_proto protoreflect.FileDescriptor
 
 const file_palyra_v1_gateway_proto_rawDesc = "" +
 	"\n" +
-	"\x17palyra/v1/gateway.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19palyra/v1/approvals.proto\"\xaa\x02\n" +
+	"\x17palyra/v1/gateway.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19palyra/v1/approvals.proto\"\x9f\x02\n" +
 	"\x0fCallToolRequest\x12\x1e\n" +
 	"\x04tool\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x04tool\x12(\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x04tool\x12\x1d\n" +
 	"\n" +
-	"input_json\x18\x02 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\tinputJson\x124\n" +
+	"input_json\x18\x02 \x01(\fR\tinputJson\x124\n" +
 	"\asession\x18\x03 \x01(\tB\x1a\xbaH\x17r\x15\x18@2\x11^[A-Za-z0-9._-]*$R\asession\x12,\n" +
 	"\x03run\x18\x04 \x01(\tB\x1a\xbaH\x17r\x15\x18@2\x11^[A-Za-z0-9._-]*$R\x03run\x12\"\n" +
 	"\achannel\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\achannel\x12E\n" +
@@ -1519,12 +1520,12 @@ const file_palyra_v1_gateway_proto_rawDesc = "" +
 	"\tsensitive\x18\t \x01(\bR\tsensitive\x12\x17\n" +
 	"\amay_ask\x18\n" +
 	" \x01(\bR\x06mayAsk\x12+\n" +
-	"\x11definition_digest\x18\v \x01(\tR\x10definitionDigest\"\xa6\x01\n" +
+	"\x11definition_digest\x18\v \x01(\tR\x10definitionDigest\"\x9b\x01\n" +
 	"\x13EvaluateToolRequest\x12\x1e\n" +
 	"\x04tool\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x04tool\x12(\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x04tool\x12\x1d\n" +
 	"\n" +
-	"input_json\x18\x02 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\tinputJson\x12!\n" +
+	"input_json\x18\x02 \x01(\fR\tinputJson\x12!\n" +
 	"\asession\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18@R\asession\x12\"\n" +
 	"\achannel\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\achannel\"\xde\x03\n" +
 	"\x14EvaluateToolResponse\x12\x18\n" +

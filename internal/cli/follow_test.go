@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"palyra/internal/reason"
+)
+
+// TestFollow: a lost connection is opened again with a growing pause; the
+// first failure, and one that another try cannot mend, end the watch.
+func TestFollow(t *testing.T) {
+	away := connect.NewError(connect.CodeUnavailable, errors.New("gone"))
+	refused := gatewayError(connect.CodePermissionDenied, reason.PermissionDenied, "no", nil)
+	type step struct {
+		received bool
+		err      error
+	}
+	for _, c := range []struct {
+		name  string
+		steps []step
+		took  time.Duration
+		end   error
+	}{
+		{"never there", []step{{false, away}}, 0, away},
+		{"refused", []step{{false, refused}}, 0, refused},
+		{"lost and back", []step{{true, away}, {true, away}, {false, away}, {false, away}, {true, refused}}, 500*time.Millisecond + 500*time.Millisecond + time.Second + 2*time.Second, refused},
+		{"ended in order", []step{{true, nil}, {false, refused}}, 500 * time.Millisecond, refused},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newApp(Streams{Err: &bytes.Buffer{}})
+				began, n := time.Now(), 0
+				err := a.follow(context.Background(), func() (bool, error) {
+					s := c.steps[n]
+					n++
+					return s.received, s.err
+				})
+				if !errors.Is(err, c.end) || n != len(c.steps) || time.Since(began) != c.took {
+					t.Errorf("after %d tries and %s: %v", n, time.Since(began), err)
+				}
+			})
+		})
+	}
+}
+
+// TestProgress: a slow answer is mentioned to a person after a while, a quick
+// one and a pipe are not.
+func TestProgress(t *testing.T) {
+	for _, c := range []struct {
+		terminal bool
+		takes    time.Duration
+		want     bool
+	}{{true, 3 * time.Second, true}, {true, time.Second, false}, {false, 3 * time.Second, false}} {
+		synctest.Test(t, func(t *testing.T) {
+			var said bytes.Buffer
+			a := newApp(Streams{Err: &said, ErrTerminal: c.terminal})
+			call := deadline{a: a, address: "host:1"}.WrapUnary(func(context.Context, connect.AnyRequest) (connect.AnyResponse, error) {
+				time.Sleep(c.takes)
+				return nil, nil
+			})
+			_, _ = call(context.Background(), nil)
+			synctest.Wait()
+			if got := strings.Contains(said.String(), "waiting for the gateway at host:1"); got != c.want {
+				t.Errorf("%+v: said %q", c, said.String())
+			}
+		})
+	}
+}

@@ -1,0 +1,137 @@
+package rpc_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/attest"
+	"palyra/internal/identity"
+	"palyra/internal/policy"
+	"palyra/internal/reason"
+	"palyra/internal/rpc"
+	"palyra/internal/sqlite"
+)
+
+// audit keeps what the guard tells it.
+type audit struct {
+	mu       sync.Mutex
+	refused  []refusal
+	exported []string
+	err      error
+}
+
+type refusal struct {
+	source, procedure string
+	code              reason.Code
+}
+
+func (a *audit) Refused(_ context.Context, source, procedure string, code reason.Code) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.refused = append(a.refused, refusal{source, procedure, code})
+}
+
+func (a *audit) Exported(_ context.Context, c access.Caller, procedure string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.exported = append(a.exported, c.Principal.String()+" "+procedure)
+	return a.err
+}
+
+func (a *audit) has(want refusal) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Contains(a.refused, want)
+}
+
+// gatewayFake is a daemon that is ready, or has problems.
+type gatewayFake struct {
+	mu       sync.Mutex
+	problems []string
+}
+
+func (g *gatewayFake) set(problems ...string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.problems = problems
+}
+
+func (g *gatewayFake) Problems(context.Context) []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.problems
+}
+
+func (g *gatewayFake) Status(context.Context) (rpc.Status, error) {
+	return rpc.Status{Version: "test", StartedAt: time.Now()}, nil
+}
+
+func (g *gatewayFake) Freeze(_ context.Context, by access.Caller, why string) (rpc.FreezeState, int, error) {
+	return rpc.FreezeState{Frozen: true, Reason: why, By: by.Principal.String()}, 3, nil
+}
+
+func (g *gatewayFake) Thaw(context.Context, access.Caller) (rpc.FreezeState, error) {
+	return rpc.FreezeState{}, nil
+}
+
+var errPrivate = errors.New("opening /var/lib/palyra/secret.db: disk on fire")
+
+// evidence finds attestations in the store; snapshots are broken.
+type evidence struct {
+	db     *sqlite.DB
+	notary *attest.Notary
+}
+
+func (e *evidence) Snapshot(context.Context, string) ([]byte, error) { return nil, errPrivate }
+
+func (e *evidence) Attestation(ctx context.Context, id string) (rpc.Attestation, error) {
+	a, err := e.db.Attestation(ctx, id)
+	return rpc.Attestation{ID: a.ID, ProposalID: a.ProposalID, Envelope: a.Envelope, Seq: a.Seq}, err
+}
+
+func (e *evidence) Attestations(context.Context, int, string) ([]rpc.Attestation, string, error) {
+	return nil, "", nil
+}
+
+func (e *evidence) KeySet() (json.RawMessage, error) { return e.notary.KeySet().JSON() }
+
+type policiesFake struct{}
+
+func (policiesFake) Check(_ context.Context, sources []policy.Source) []policy.Finding {
+	list := make([]policy.Finding, len(sources))
+	for i, s := range sources {
+		list[i] = policy.Finding{File: s.Name, Message: "checked"}
+	}
+	return list
+}
+
+func (policiesFake) Reload(context.Context, access.Caller) (rpc.Reloaded, error) {
+	return rpc.Reloaded{}, nil
+}
+
+func (policiesFake) Current() ([]policy.Source, time.Time) { return nil, time.Now() }
+
+// membersFake is the real identity service.
+type membersFake struct{ w *world }
+
+func (m membersFake) List() []access.Member { return nil }
+
+func (m membersFake) Add(ctx context.Context, by access.Caller, n rpc.NewMember) (rpc.Credential, error) {
+	a, err := m.w.identity.AddMember(ctx, by.Principal, n.Name, n.Kind, n.Roles, n.Owner, n.Request)
+	return rpc.Credential{Member: a.Member, DeviceID: a.Device.ID}, err
+}
+
+func (m membersFake) Devices() []identity.Device { return m.w.identity.Devices() }
+
+func (m membersFake) Renew(context.Context, string, []byte) (rpc.Credential, error) {
+	return rpc.Credential{}, nil
+}
+
+func (m membersFake) Revoke(ctx context.Context, by access.Caller, deviceID, why string) (identity.Device, error) {
+	return m.w.identity.Revoke(ctx, by.Principal, deviceID, why)
+}

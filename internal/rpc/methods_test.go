@@ -1,0 +1,124 @@
+package rpc_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
+
+	"palyra/internal/access"
+	"palyra/internal/policy"
+	"palyra/internal/policy/policytest"
+	"palyra/internal/ratelimit"
+	"palyra/internal/reason"
+	"palyra/internal/rpc"
+)
+
+// services walks the service descriptors of the API.
+func services() []protoreflect.ServiceDescriptor {
+	var list []protoreflect.ServiceDescriptor
+	protoregistry.GlobalFiles.RangeFilesByPackage("palyra.v1", func(f protoreflect.FileDescriptor) bool {
+		for i := range f.Services().Len() {
+			list = append(list, f.Services().Get(i))
+		}
+		return true
+	})
+	return list
+}
+
+// procedures lists every method of the API.
+func procedures() map[string]protoreflect.MethodDescriptor {
+	list := map[string]protoreflect.MethodDescriptor{}
+	for _, s := range services() {
+		for i := range s.Methods().Len() {
+			m := s.Methods().Get(i)
+			list["/"+string(s.FullName())+"/"+string(m.Name())] = m
+		}
+	}
+	return list
+}
+
+// unlisted returns the methods that have no row in a table.
+func unlisted(table map[string]rpc.Method) []string {
+	var missing []string
+	for name := range procedures() {
+		if _, ok := table[name]; !ok {
+			missing = append(missing, name)
+		}
+	}
+	return missing
+}
+
+func TestEveryMethodHasARow(t *testing.T) {
+	if n := len(procedures()); n < 30 {
+		t.Fatalf("only %d methods were found", n)
+	}
+	for _, name := range unlisted(rpc.Methods) {
+		t.Errorf("%s has no row in the access table", name)
+	}
+	// The control: a table that lacks one is caught.
+	short := maps.Clone(rpc.Methods)
+	delete(short, "/palyra.v1.GatewayService/CallTool")
+	if got := unlisted(short); !slices.Equal(got, []string{"/palyra.v1.GatewayService/CallTool"}) {
+		t.Errorf("the missing row was not found: %v", got)
+	}
+}
+
+func TestNoRowWithoutAMethod(t *testing.T) {
+	known := procedures()
+	for name := range rpc.Methods {
+		if known[name] == nil && !strings.HasPrefix(name, "/grpc.health.") && !strings.HasPrefix(name, "/grpc.reflection.") {
+			t.Errorf("the row %s is of no method", name)
+		}
+	}
+}
+
+func TestEveryServiceIsOffered(t *testing.T) {
+	for _, s := range services() {
+		if !slices.Contains(rpc.Services, string(s.FullName())) {
+			t.Errorf("%s is not among rpc.Services", s.FullName())
+		}
+	}
+}
+
+// Rows name permissions that Cedar knows, limit classes and audit kinds that
+// exist; only health is public.
+func TestRowsMakeSense(t *testing.T) {
+	set := policytest.Set(t, policytest.Options{})
+	owner := access.Caller{Principal: policytest.Alice, OnBehalfOf: policytest.Alice, Roles: []access.Role{access.RoleOwner}}
+	classes := []ratelimit.Class{rpc.LimitRead, rpc.LimitMutate, rpc.LimitDecide, rpc.LimitToolCall}
+	for name, row := range rpc.Methods {
+		if !slices.Contains(classes, row.Limit) {
+			t.Errorf("%s: limit class %q", name, row.Limit)
+		}
+		if !slices.Contains([]rpc.Audit{rpc.AuditNone, rpc.AuditRoom, rpc.AuditExport}, row.Audit) {
+			t.Errorf("%s: audit %q", name, row.Audit)
+		}
+		if row.Public {
+			if name != "/grpc.health.v1.Health/Check" {
+				t.Errorf("%s is public", name)
+			}
+			continue
+		}
+		request := policy.AccessRequest{Caller: owner, Permission: row.Permission}
+		if err := set.Permit(request); reason.Of(err) == reason.PolicyError || row.Permission == "" {
+			t.Errorf("%s: Cedar does not know %q: %v", name, row.Permission, err)
+		}
+		if m := procedures()[name]; m != nil && sideEffectFree(m) && (row.Audit == rpc.AuditRoom || row.Limit != rpc.LimitRead) {
+			t.Errorf("%s has no side effects, and its row says %s, %s", name, row.Audit, row.Limit)
+		}
+	}
+	unknown := policy.AccessRequest{Caller: owner, Permission: "no.such"}
+	if err := set.Permit(unknown); err == nil {
+		t.Error("the control: an unknown permission was given")
+	}
+}
+
+func sideEffectFree(m protoreflect.MethodDescriptor) bool {
+	o, ok := m.Options().(*descriptorpb.MethodOptions)
+	return ok && o.GetIdempotencyLevel() == descriptorpb.MethodOptions_NO_SIDE_EFFECTS
+}

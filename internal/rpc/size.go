@@ -1,0 +1,80 @@
+package rpc
+
+import (
+	"encoding/binary"
+	"io"
+	"net/http"
+	"strings"
+
+	"palyra/internal/reason"
+)
+
+// limitMessages refuses messages over MaxMessage with their reason. The limit
+// of the protocol library below it, which also holds for what compression
+// hides, has no reason to give.
+func limitMessages(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		kind := r.Header.Get("Content-Type")
+		if strings.HasPrefix(kind, "application/grpc") || strings.HasPrefix(kind, "application/connect+") {
+			r.Body = &framedBody{ReadCloser: r.Body}
+		} else {
+			r.Body = &plainBody{ReadCloser: r.Body}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func tooLarge() error {
+	return connectError(reason.Errorf(reason.InputTooLarge, "the message is larger than %d bytes", MaxMessage))
+}
+
+// plainBody is one message without a frame.
+type plainBody struct {
+	io.ReadCloser
+	read int64
+}
+
+// Read fails once the message is too large.
+func (b *plainBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.read += int64(n); b.read > MaxMessage {
+		return 0, tooLarge()
+	}
+	return n, err
+}
+
+// prefixSize is a byte of flags and four of length, before each message of
+// gRPC, gRPC-Web and streaming Connect.
+const prefixSize = 5
+
+// framedBody is a sequence of messages, each behind its prefix.
+type framedBody struct {
+	io.ReadCloser
+	prefix []byte
+	// left is how much of the message after the prefix is to come.
+	left int64
+}
+
+// Read fails at the prefix of a message that is too large, before it is read.
+func (b *framedBody) Read(p []byte) (int, error) {
+	if b.left > 0 && int64(len(p)) > b.left {
+		p = p[:b.left]
+	}
+	if b.left == 0 && len(p) > prefixSize-len(b.prefix) {
+		p = p[:prefixSize-len(b.prefix)]
+	}
+	n, err := b.ReadCloser.Read(p)
+	if b.left > 0 {
+		b.left -= int64(n)
+		return n, err
+	}
+	if b.prefix = append(b.prefix, p[:n]...); len(b.prefix) < prefixSize {
+		return n, err
+	}
+	b.left = int64(binary.BigEndian.Uint32(b.prefix[1:]))
+	b.prefix = b.prefix[:0]
+	if b.left > MaxMessage {
+		return 0, tooLarge()
+	}
+	return n, err
+}

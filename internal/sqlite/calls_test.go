@@ -1,0 +1,333 @@
+package sqlite_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/attest"
+	"palyra/internal/canonical"
+	"palyra/internal/decision"
+	"palyra/internal/event"
+	"palyra/internal/reason"
+	"palyra/internal/sqlite"
+	"palyra/internal/sqlite/sqlitetest"
+	"palyra/internal/tool"
+	"palyra/internal/toolcall"
+)
+
+var coder = access.Agent("coder")
+
+// callEvent drafts an event about a call.
+func callEvent(t *testing.T, code event.Code, proposal, run string, payload any) event.Draft {
+	t.Helper()
+	text, err := canonical.Marshal(payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return event.Draft{Code: code, Session: "s", Run: run, Actor: coder.String(), Subject: proposal, Payload: text}
+}
+
+func record(t *testing.T, calls *sqlite.Calls, e toolcall.Entry) int64 {
+	t.Helper()
+	seq, err := calls.Record(t.Context(), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seq
+}
+
+func decided(t *testing.T, proposal string, allowed bool) event.Draft {
+	t.Helper()
+	return callEvent(t, event.Decided, proposal, "run-"+proposal, decision.Record{ID: "d-" + proposal, ProposalID: proposal, Allowed: allowed})
+}
+
+func openIDs(t *testing.T, calls *sqlite.Calls) []string {
+	t.Helper()
+	open, err := calls.OpenCalls(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := []string{}
+	for _, o := range open {
+		if o.Session != "s" || o.Run != "run-"+o.ProposalID || o.Actor != coder.String() {
+			t.Errorf("open call %+v", o)
+		}
+		ids = append(ids, o.ProposalID)
+	}
+	return ids
+}
+
+// A call is open from its allowing decision to its end, in step with the
+// journal.
+func TestOpenCallsFollowTheJournal(t *testing.T) {
+	db := sqlitetest.Open(t)
+	calls := sqlite.NewCalls(db)
+	want := func(what string, ids ...string) {
+		t.Helper()
+		if got := openIDs(t, calls); !slices.Equal(got, append([]string{}, ids...)) {
+			t.Errorf("%s: open %v, want %v", what, got, ids)
+		}
+	}
+	none := struct{}{}
+	want("at first")
+	record(t, calls, toolcall.Entry{Drafts: []event.Draft{
+		callEvent(t, event.Proposed, "a", "run-a", none), callEvent(t, event.Evaluated, "a", "run-a", none),
+	}})
+	want("proposed and evaluated")
+	record(t, calls, toolcall.Entry{Drafts: []event.Draft{decided(t, "a", true), decided(t, "b", false), decided(t, "c", true)}})
+	want("decided", "a", "c")
+	record(t, calls, toolcall.Entry{Drafts: []event.Draft{callEvent(t, event.Attested, "a", "run-a", none)}})
+	want("attested", "c")
+	record(t, calls, toolcall.Entry{Drafts: []event.Draft{callEvent(t, event.Ambiguous, "c", "run-c", none)}})
+	want("ambiguous")
+	record(t, calls, toolcall.Entry{Drafts: []event.Draft{decided(t, "d", true), callEvent(t, event.Attested, "d", "run-d", none)}})
+	want("both at once")
+	record(t, calls, toolcall.Entry{Drafts: []event.Draft{decided(t, "e", true), callEvent(t, event.Refused, "e", "run-e", none)}})
+	want("another event of the call does not close it", "e")
+
+	// Another room's unit counts as well, and a unit that is rolled back does
+	// not.
+	if _, err := db.Commit(t.Context(), sqlite.Unit{Check: func(tx *sqlite.Tx) error { tx.Emit(decided(t, "f", true)); return nil }}); err != nil {
+		t.Fatal(err)
+	}
+	lost := errors.New("lost")
+	if _, err := db.Commit(t.Context(), sqlite.Unit{Check: func(tx *sqlite.Tx) error { tx.Emit(decided(t, "g", true)); return lost }}); !errors.Is(err, lost) {
+		t.Fatal(err)
+	}
+	want("from another room", "e", "f")
+}
+
+// What is open survives a restart.
+func TestOpenCallsSurviveARestart(t *testing.T) {
+	path := t.TempDir() + "/palyra.db"
+	db, err := sqlite.Open(t.Context(), path, sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	record(t, sqlite.NewCalls(db), toolcall.Entry{Drafts: []event.Draft{decided(t, "a", true)}})
+	if err := db.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	db = sqlitetest.OpenAt(t, path, sqlite.Options{})
+	if got := openIDs(t, sqlite.NewCalls(db)); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("open %v", got)
+	}
+}
+
+func claim(proposal, key string, age time.Duration) *toolcall.Claim {
+	return &toolcall.Claim{Principal: coder, Key: key, Digest: "sha256:" + proposal, ProposalID: proposal, At: time.Now().Add(-age)}
+}
+
+func TestClaims(t *testing.T) {
+	db := sqlitetest.Open(t)
+	calls := sqlite.NewCalls(db)
+	entry := func(proposal string, c *toolcall.Claim) toolcall.Entry {
+		return toolcall.Entry{
+			Claim: c, Blobs: [][]byte{[]byte("blob of " + proposal)},
+			Drafts: []event.Draft{callEvent(t, event.Proposed, proposal, "run", struct{}{})},
+		}
+	}
+	record(t, calls, entry("a", claim("a", "k", time.Hour)))
+	got, found, err := calls.Claimed(t.Context(), coder, "k")
+	if err != nil || !found || got.ProposalID != "a" || got.Digest != "sha256:a" || got.Key != "k" || got.Principal != coder {
+		t.Fatalf("got %+v, %v, %v", got, found, err)
+	}
+	for name, c := range map[string]struct {
+		p   access.Principal
+		key string
+	}{"another key": {coder, "other"}, "another principal": {access.Agent("other"), "k"}} {
+		if _, found, err := calls.Claimed(t.Context(), c.p, c.key); found || err != nil {
+			t.Errorf("%s: %v, %v", name, found, err)
+		}
+	}
+
+	// A key that is taken fails its entry, and nothing of it is kept.
+	head := db.Head()
+	if _, err := calls.Record(t.Context(), entry("b", claim("b", "k", 0))); reason.Of(err) != reason.IdempotencyMismatch {
+		t.Errorf("a second claim: %v", err)
+	}
+	if db.Head() != head {
+		t.Error("the lost entry is in the journal")
+	}
+	err = db.Read(t.Context(), func(c *sqlite.Conn) error {
+		_, err := c.Blob(canonical.Digest([]byte("blob of b")))
+		return err
+	})
+	if err == nil {
+		t.Error("the lost entry's blob was kept")
+	}
+	record(t, calls, entry("b", claim("b", "k2", 0)))
+}
+
+// A claim is forgotten after a day: it is not found, and its key is free.
+func TestClaimsEndAfterADay(t *testing.T) {
+	db := sqlitetest.Open(t)
+	calls := sqlite.NewCalls(db)
+	drafts := []event.Draft{callEvent(t, event.Proposed, "p", "run", struct{}{})}
+	record(t, calls, toolcall.Entry{Claim: claim("young", "k1", sqlite.ClaimLife-time.Minute), Drafts: drafts})
+	record(t, calls, toolcall.Entry{Claim: claim("old", "k2", sqlite.ClaimLife+time.Minute), Drafts: drafts})
+	if _, found, err := calls.Claimed(t.Context(), coder, "k1"); !found || err != nil {
+		t.Errorf("just before its end: %v, %v", found, err)
+	}
+	if _, found, err := calls.Claimed(t.Context(), coder, "k2"); found || err != nil {
+		t.Errorf("after its end: %v, %v", found, err)
+	}
+	record(t, calls, toolcall.Entry{Claim: claim("new", "k2", 0), Drafts: drafts})
+	if got, found, _ := calls.Claimed(t.Context(), coder, "k2"); !found || got.ProposalID != "new" {
+		t.Errorf("the key again: %+v, %v", got, found)
+	}
+	if _, err := calls.Record(t.Context(), toolcall.Entry{Claim: claim("x", "k1", 0), Drafts: drafts}); reason.Of(err) != reason.IdempotencyMismatch {
+		t.Errorf("the young key: %v", err)
+	}
+	assertCount(t, db, "SELECT count(*) FROM claims", 2)
+}
+
+func proposed(t *testing.T, id, run, name string, openWorld bool) event.Draft {
+	t.Helper()
+	return callEvent(t, event.Proposed, id, run, toolcall.ProposedPayload{ProposalID: id, Tool: name, OpenWorld: openWorld})
+}
+
+func refused(t *testing.T, id, run, name string) event.Draft {
+	t.Helper()
+	return callEvent(t, event.Refused, id, run, toolcall.RefusedPayload{ProposalID: id, Tool: name, Reason: reason.UnknownTool})
+}
+
+func TestRunFacts(t *testing.T) {
+	db := sqlitetest.Open(t)
+	calls := sqlite.NewCalls(db)
+	other := proposed(t, "o1", "run-1", "fs.list", true)
+	other.Actor = "agent:other"
+	record(t, calls, toolcall.Entry{Drafts: []event.Draft{
+		proposed(t, "p1", "run-1", "fs.read", false),
+		callEvent(t, event.Evaluated, "p1", "run-1", struct{}{}),                           // not a proposal
+		proposed(t, "p2", "run-1", "fs.read", false), refused(t, "p2", "run-1", "fs.read"), // one call
+		refused(t, "p3", "run-1", "made.up"), // its input was no good, and it counts
+		proposed(t, "p4", "run-1", "echo", false),
+		proposed(t, "p5", "run-2", "http.fetch", true),
+		proposed(t, "p6", "", "sleep", false),
+		other,
+	}})
+	for run, want := range map[string]tool.SessionFacts{
+		"run-1": {CallsInRun: 4, ToolsUsed: []string{"echo", "fs.read"}},
+		"run-2": {CallsInRun: 1, ToolsUsed: []string{"http.fetch"}, Tainted: true},
+		"run-3": {},
+		"":      {},
+	} {
+		got, err := calls.RunFacts(t.Context(), coder, run)
+		if err != nil || got.CallsInRun != want.CallsInRun || !slices.Equal(got.ToolsUsed, want.ToolsUsed) || got.Tainted != want.Tainted || got.InFlight != 0 {
+			t.Errorf("%q: %+v, %v, want %+v", run, got, err, want)
+		}
+	}
+	// Erasing a payload does not give the call back.
+	if err := sqlite.Exec(db, "UPDATE events SET payload = NULL, salt = NULL WHERE subject = 'p1'"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := calls.RunFacts(t.Context(), coder, "run-1"); err != nil || got.CallsInRun != 4 {
+		t.Errorf("with an erased payload: %+v, %v", got, err)
+	}
+}
+
+func TestPast(t *testing.T) {
+	db := sqlitetest.Open(t)
+	calls := sqlite.NewCalls(db)
+	result := []byte(`{"z": 1}`)
+	envelope := []byte(`{"payload":"x"}`)
+	record(t, calls, toolcall.Entry{Drafts: []event.Draft{proposed(t, "a", "run-a", "fs.read", false), decided(t, "a", true)}})
+	seq := record(t, calls, toolcall.Entry{
+		Blobs: [][]byte{result},
+		Drafts: []event.Draft{callEvent(t, event.Attested, "a", "run-a", toolcall.AttestedPayload{
+			AttestationID: "att-a", ProposalID: "a", ResultBlob: canonical.Digest(result), Report: tool.Report{Outcome: tool.Succeeded}, Envelope: envelope,
+		})},
+		Attestation: &toolcall.StoredAttestation{
+			Envelope: attest.Envelope{ID: "att-a", JSON: envelope, SHA256: "00"}, ProposalID: "a", CallDigest: "sha256:c",
+		},
+	})
+	past := func(id string) toolcall.Past {
+		t.Helper()
+		p, err := calls.Past(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	a := past("a")
+	if a.Proposed.Tool != "fs.read" || a.Session != "s" || a.Run != "run-a" || !a.Decision.Allowed || a.Decision.ID != "d-a" ||
+		a.AttestedSeq != seq || a.Attested.Report.Outcome != tool.Succeeded || string(a.Result) != string(result) ||
+		string(a.Attested.Envelope) != string(envelope) || a.Refused != nil || a.Ambiguous {
+		t.Errorf("a whole call: %+v", a)
+	}
+	if stored, err := db.AttestationByProposal(t.Context(), "a"); err != nil || stored.ID != "att-a" || stored.CallDigest != "sha256:c" || stored.Seq != seq {
+		t.Errorf("its attestation: %+v, %v", stored, err)
+	}
+
+	record(t, calls, toolcall.Entry{Drafts: []event.Draft{refused(t, "b", "run-b", "x")}})
+	if b := past("b"); b.Refused.Reason != reason.UnknownTool || b.Proposed != nil || b.Decision != nil {
+		t.Errorf("a refusal: %+v", b)
+	}
+	record(t, calls, toolcall.Entry{Drafts: []event.Draft{decided(t, "c", true), callEvent(t, event.Ambiguous, "c", "run-c", struct{}{})}})
+	if c := past("c"); !c.Ambiguous || c.Attested != nil || !c.Decision.Allowed {
+		t.Errorf("an interrupted call: %+v", c)
+	}
+	if none := past("none"); none.Proposed != nil || none.Decision != nil || none.Refused != nil {
+		t.Errorf("no call: %+v", none)
+	}
+}
+
+// A second attestation of a call fails its entry whole.
+func TestOneAttestationPerCall(t *testing.T) {
+	db := sqlitetest.Open(t)
+	calls := sqlite.NewCalls(db)
+	entry := func(id string) toolcall.Entry {
+		return toolcall.Entry{
+			Drafts:      []event.Draft{callEvent(t, event.Attested, "a", "run-a", struct{}{})},
+			Attestation: &toolcall.StoredAttestation{Envelope: attest.Envelope{ID: id, JSON: []byte("{}"), SHA256: "00"}, ProposalID: "a"},
+		}
+	}
+	record(t, calls, entry("one"))
+	head := db.Head()
+	if _, err := calls.Record(t.Context(), entry("two")); reason.Of(err) != reason.AlreadyExists || db.Head() != head {
+		t.Errorf("a second one: %v", err)
+	}
+}
+
+func TestRecordOnAClosedStore(t *testing.T) {
+	db := sqlitetest.Open(t)
+	calls := sqlite.NewCalls(db)
+	if err := db.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := calls.Record(t.Context(), toolcall.Entry{Drafts: []event.Draft{decided(t, "a", true)}}); reason.Of(err) != reason.ShuttingDown {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestPolicySetsAndSnapshots(t *testing.T) {
+	db := sqlitetest.Open(t)
+	for i := range 3 {
+		version := fmt.Sprintf("v%d", i%2) // the first comes back
+		loaded := event.Draft{Code: event.PolicyLoaded, Actor: "service:palyrad", Payload: json.RawMessage(`{}`)}
+		snapshot := []byte(`{"version":"` + version + `"}`)
+		err := db.PutPolicySet(t.Context(), sqlite.PolicySet{
+			Version: version, Sources: []byte(`[]`), SnapshotDigest: canonical.Digest(snapshot), Snapshot: snapshot,
+		}, loaded)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := db.Snapshot(t.Context(), canonical.Digest(snapshot))
+		if err != nil || string(got) != string(snapshot) {
+			t.Errorf("%s: %s, %v", version, got, err)
+		}
+	}
+	assertCount(t, db, "SELECT count(*) FROM policy_versions", 2)
+	assertCount(t, db, "SELECT count(*) FROM snapshots", 2)
+	assertCount(t, db, "SELECT count(*) FROM events WHERE code = 'PAL-P100'", 3)
+	if _, err := db.Snapshot(t.Context(), "sha256:none"); reason.Of(err) != reason.NotFound {
+		t.Errorf("an unknown digest: %v", err)
+	}
+}
