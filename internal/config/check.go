@@ -72,6 +72,23 @@ func (k *checker) oneOf(key, value string, words ...string) {
 	k.find(key, "is "+quote(value), "set it to one of "+strings.Join(words, ", "))
 }
 
+// available takes the one word that works in this version and refuses those
+// that are planned: a setting must not be accepted and then ignored.
+func (k *checker) available(key, value, works string, planned ...string) {
+	if slices.Contains(planned, value) {
+		k.find(key, "is "+quote(value)+", which is not available yet", "set it to "+quote(works)+", or leave it out")
+		return
+	}
+	k.oneOf(key, value, works)
+}
+
+// offline refuses hosts for programs, which have no network in this version.
+func (k *checker) offline(key string, hosts []string) {
+	if len(hosts) > 0 {
+		k.find(key, "is not available yet: programs run offline", "leave it out, and let calls fetch with http.fetch, which http.allowed_hosts bounds")
+	}
+}
+
 func (k *checker) absolute(key, path string) bool {
 	if filepath.IsAbs(path) {
 		return true
@@ -232,19 +249,15 @@ func (k *checker) tools(c *Config) {
 }
 
 func (k *checker) runner(p ProcessRunner) {
-	k.oneOf("process_runner.tier", p.Tier, "c", "b")
-	k.oneOf("process_runner.egress_enforcement_mode", p.EgressEnforcementMode, "strict", "preflight", "none")
+	k.available("process_runner.tier", p.Tier, "c", "b")
+	k.available("process_runner.egress_enforcement_mode", p.EgressEnforcementMode, "strict", "preflight", "none")
 	for _, name := range p.AllowedExecutables {
 		if name == "" || strings.ContainsRune(name, filepath.Separator) && !filepath.IsAbs(name) {
 			k.find("process_runner.allowed_executables", "has "+quote(name), "use a base name such as git, or an absolute path")
 		}
 	}
-	k.hosts("process_runner.allowed_egress_hosts", p.AllowedEgressHosts)
-	for _, suffix := range p.AllowedDNSSuffixes {
-		if name := strings.TrimPrefix(suffix, "."); !hostNameForm.MatchString(name) || !strings.Contains(name, ".") {
-			k.find("process_runner.allowed_dns_suffixes", "has "+quote(suffix), "use a domain with at least two labels, such as example.org")
-		}
-	}
+	k.offline("process_runner.allowed_egress_hosts", p.AllowedEgressHosts)
+	k.offline("process_runner.allowed_dns_suffixes", p.AllowedDNSSuffixes)
 	between(k, "process_runner.cpu_time_limit_ms", p.CPUTimeLimitMS, 100, dayMS)
 	between(k, "process_runner.memory_limit_bytes", p.MemoryLimitBytes, 16*mib, 1024*gib)
 	between(k, "process_runner.max_output_bytes", p.MaxOutputBytes, kib, 64*mib)
@@ -280,7 +293,7 @@ func (k *checker) rates(r RateLimits) {
 		name  string
 		limit RateLimit
 	}{
-		{"read", r.Read}, {"mutate", r.Mutate}, {"decide", r.Decide}, {"run", r.Run}, {"tool_call", r.ToolCall},
+		{"read", r.Read}, {"mutate", r.Mutate}, {"decide", r.Decide}, {"tool_call", r.ToolCall},
 	} {
 		key := "rate_limits." + class.name
 		// Written so that NaN, which TOML has, is refused too.

@@ -95,18 +95,21 @@ type Workspace struct {
 // ProcessRunner limits process.run.
 type ProcessRunner struct {
 	Enabled bool `toml:"enabled"`
-	// Tier is "b" or "c".
+	// Tier is "c"; "b" is not available yet.
 	Tier string `toml:"tier"`
 	// AllowedExecutables are base names or absolute paths; empty allows every
 	// program that is not on the built-in denylist.
 	AllowedExecutables []string `toml:"allowed_executables"`
 	// AllowInterpreters lets shells and script interpreters run files.
 	AllowInterpreters bool `toml:"allow_interpreters"`
-	// EgressEnforcementMode is "strict", "preflight" or "none".
+	// EgressEnforcementMode is "strict"; "preflight" and "none" are not
+	// available yet.
 	EgressEnforcementMode string `toml:"egress_enforcement_mode"`
-	// AllowedEgressHosts are host or host:port rules.
+	// AllowedEgressHosts are host or host:port rules. Programs run offline so
+	// far, so that it has to be empty.
 	AllowedEgressHosts []string `toml:"allowed_egress_hosts"`
-	// AllowedDNSSuffixes are domains whose hosts are allowed as well.
+	// AllowedDNSSuffixes are domains whose hosts are allowed as well; empty
+	// like the hosts.
 	AllowedDNSSuffixes []string `toml:"allowed_dns_suffixes"`
 	// CPUTimeLimitMS is processor time of one process, in milliseconds.
 	CPUTimeLimitMS   int64 `toml:"cpu_time_limit_ms"`
@@ -154,7 +157,6 @@ type RateLimits struct {
 	Read     RateLimit `toml:"read"`
 	Mutate   RateLimit `toml:"mutate"`
 	Decide   RateLimit `toml:"decide"`
-	Run      RateLimit `toml:"run"`
 	ToolCall RateLimit `toml:"tool_call"`
 	// GlobalFactor makes the bucket that all callers of a class share this
 	// many times as large as the one of a single caller.

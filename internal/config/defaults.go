@@ -46,7 +46,6 @@ func Default() *Config {
 			Read:         RateLimit{PerSecond: 100, Burst: 200},
 			Mutate:       RateLimit{PerSecond: 20, Burst: 40},
 			Decide:       RateLimit{PerSecond: 10, Burst: 30},
-			Run:          RateLimit{PerSecond: 10, Burst: 20},
 			ToolCall:     RateLimit{PerSecond: 50, Burst: 100},
 			GlobalFactor: 20,
 		},

@@ -11,3 +11,15 @@ func keyValue(c *Config, name string) reflect.Value {
 	}
 	return reflect.Value{}
 }
+
+// envNames maps each key to the variable that overrides it; keys that only
+// the file can set are absent.
+func envNames() map[string]string {
+	names := make(map[string]string)
+	for _, k := range keysOf(&Config{}) {
+		if k.env != "" {
+			names[k.name] = k.env
+		}
+	}
+	return names
+}

@@ -69,18 +69,6 @@ func Keys() []string {
 	return names
 }
 
-// EnvNames maps each key to the variable that overrides it; keys that only
-// the file can set are absent.
-func EnvNames() map[string]string {
-	names := make(map[string]string)
-	for _, k := range keysOf(&Config{}) {
-		if k.env != "" {
-			names[k.name] = k.env
-		}
-	}
-	return names
-}
-
 // FlagName is how a key is written as a flag: "listen.api" is --listen-api.
 func FlagName(key string) string {
 	return strings.NewReplacer(".", "-", "_", "-").Replace(key)

@@ -11,10 +11,14 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/access"
 	"palyra/internal/approval"
+	"palyra/internal/policy"
 	"palyra/internal/reason"
 )
 
-type approvals struct{ desk *approval.Desk }
+type approvals struct {
+	desk   *approval.Desk
+	engine *policy.Engine
+}
 
 // ListApprovals returns one page, newest first.
 func (a *approvals) ListApprovals(ctx context.Context, req *palyrav1.ListApprovalsRequest) (*palyrav1.ListApprovalsResponse, error) {
@@ -89,6 +93,34 @@ func (a *approvals) DecideApproval(ctx context.Context, req *palyrav1.DecideAppr
 		return nil, err
 	}
 	return &palyrav1.DecideApprovalResponse{Approval: approvalMessage(r)}, nil
+}
+
+// CancelApproval withdraws a pending approval, or takes back one that was
+// allowed and not used. Its requester need not be one who may read why policy
+// asks.
+func (a *approvals) CancelApproval(ctx context.Context, req *palyrav1.CancelApprovalRequest) (*palyrav1.CancelApprovalResponse, error) {
+	caller := callerOf(ctx)
+	r, err := a.takeBack(ctx, caller, req.GetApprovalId(), req.GetReason())
+	if err != nil {
+		return nil, err
+	}
+	m := approvalMessage(r)
+	if !mayExplain(a.engine, caller) {
+		m.Prompt.Why = nil
+	}
+	return &palyrav1.CancelApprovalResponse{Approval: m}, nil
+}
+
+// takeBack cancels and, when the yes was faster, revokes.
+func (a *approvals) takeBack(ctx context.Context, caller access.Caller, id, why string) (approval.Record, error) {
+	r, err := a.desk.Cancel(ctx, caller, id, why)
+	if reason.Of(err) != reason.ApprovalConflict {
+		return r, err
+	}
+	if now, readErr := a.desk.Get(ctx, id); readErr != nil || now.State != approval.Allowed {
+		return r, err
+	}
+	return a.desk.RevokeApproval(ctx, caller, id, why)
 }
 
 // ExportApprovals streams all matching approvals with a trailer.

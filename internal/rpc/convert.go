@@ -127,10 +127,11 @@ func promptMessage(r approval.Record) *palyrav1.ApprovalPrompt {
 	m := &palyrav1.ApprovalPrompt{
 		Title: p.Title, Severity: p.Severity, Summary: p.Summary, ArgumentsJson: p.Arguments, Tool: r.Binding.Tool,
 		Executable: p.Runs.Executable.Path, ExecutableDigest: p.Runs.Executable.SHA256, Cwd: p.Runs.Cwd, Argv: p.Runs.Argv,
-		SandboxTier: p.Runs.Tier, Egress: p.Runs.Egress, Secrets: p.Runs.Secrets, Diff: p.Diff, Notes: p.Notes,
+		Executor: string(p.Runs.Executor), SandboxTier: p.Runs.Tier, SandboxProfile: p.Runs.Profile,
+		Egress: p.Runs.Egress, Secrets: p.Runs.Secrets, Diff: p.Diff, Notes: p.Notes, Redacted: p.Redacted,
 	}
 	for _, o := range p.Runs.Operands {
-		m.Operands = append(m.Operands, o.Path+" "+o.SHA256)
+		m.Operands = append(m.Operands, &palyrav1.ApprovalOperand{Path: o.Path, Sha256: o.SHA256})
 	}
 	for _, c := range p.Why {
 		m.Why = append(m.Why, whyMessage(c))
@@ -143,15 +144,12 @@ func promptMessage(r approval.Record) *palyrav1.ApprovalPrompt {
 			Scope: scopeMessage(o.Scope), Match: matchMessage(o.Match), Covers: o.Matcher,
 		})
 	}
-	for _, pointer := range p.Redacted {
-		m.Notes = append(m.Notes, "redacted: "+pointer)
-	}
 	return m
 }
 
 // whyMessage splits the cause's location, "file:line".
 func whyMessage(c approval.Cause) *palyrav1.ApprovalWhy {
-	m := &palyrav1.ApprovalWhy{PolicyId: c.PolicyID, File: c.Location, Reason: c.Reason}
+	m := &palyrav1.ApprovalWhy{PolicyId: c.PolicyID, File: c.Location, Reason: c.Reason, Condition: c.Condition}
 	if i := strings.LastIndexByte(c.Location, ':'); i >= 0 {
 		if line, err := strconv.ParseInt(c.Location[i+1:], 10, 32); err == nil {
 			m.File, m.Line = c.Location[:i], int32(line)

@@ -38,7 +38,7 @@ func (g *gateway) CallTool(ctx context.Context, req *palyrav1.CallToolRequest, s
 	defer cancel(nil)
 	sender := &callSender{
 		stream: stream, cancel: cancel,
-		explain: g.may(caller, "policy.explain"),
+		explain: mayExplain(g.engine, caller),
 	}
 	_, err := g.pipeline.Call(ctx, toolcall.Submission{
 		Caller: caller, Tool: req.GetTool(), Input: req.GetInputJson(), Session: req.GetSession(), Run: req.GetRun(),
@@ -47,8 +47,9 @@ func (g *gateway) CallTool(ctx context.Context, req *palyrav1.CallToolRequest, s
 	return errors.Join(err, sender.err)
 }
 
-func (g *gateway) may(caller access.Caller, p access.Permission) bool {
-	return g.engine.Current().Authorize(policy.AccessRequest{Caller: caller, Permission: p}).Allowed
+// mayExplain reports whether the caller may read which rules decide.
+func mayExplain(engine *policy.Engine, caller access.Caller) bool {
+	return engine.Current().Authorize(policy.AccessRequest{Caller: caller, Permission: policy.PermPolicyExplain}).Allowed
 }
 
 // callSender turns events into numbered messages.
@@ -203,7 +204,7 @@ func (g *gateway) EvaluateTool(ctx context.Context, req *palyrav1.EvaluateToolRe
 	if code := v.Reason(); code != "" {
 		res.Message = reason.Lookup(code).Sentence
 	}
-	if g.may(caller, "policy.explain") {
+	if mayExplain(g.engine, caller) {
 		res.Determining = determiningMessages(v.Determining())
 	}
 	return res, nil

@@ -24,7 +24,7 @@ type Authenticator interface {
 	Authenticate(chain []*x509.Certificate) (access.Caller, error)
 }
 
-// Limiter spends one request of a class for a key.
+// Limiter spends one request of a class for every key, or for none.
 type Limiter interface {
 	Allow(class ratelimit.Class, keys ...string) (ok bool, retryAfter time.Duration)
 }
@@ -86,6 +86,23 @@ func host(addr string) string {
 		return h
 	}
 	return addr
+}
+
+// keys are what the peer's requests count against: its principal and its
+// address, so that neither many devices of one principal nor many principals
+// behind one address get more than one. Callers without a credential have the
+// address alone. The address of the gateway's own host tells nobody apart, and
+// counting it would let an agent there use up what its operator needs to stop
+// it; so known callers there have the principal alone.
+func (p peer) keys() []string {
+	if !p.known {
+		return []string{p.address}
+	}
+	keys := []string{p.caller.Principal.String()}
+	if ip := net.ParseIP(p.address); ip == nil || !ip.IsLoopback() {
+		keys = append(keys, p.address)
+	}
+	return keys
 }
 
 // callerOf returns the caller that the guard let in.
@@ -212,14 +229,9 @@ func (g *guard) admit(ctx context.Context, procedure string) error {
 	return nil
 }
 
-// spend takes from the caller's bucket; callers without a credential share
-// one per address.
+// spend takes one request from the buckets that it counts against.
 func (g *guard) spend(who peer, m Method) error {
-	key := who.address
-	if who.known {
-		key = who.caller.Principal.String()
-	}
-	ok, after := g.limiter.Allow(m.Limit, key)
+	ok, after := g.limiter.Allow(m.Limit, who.keys()...)
 	if ok {
 		return nil
 	}
@@ -263,6 +275,9 @@ func (g *guard) validate(message any) error {
 	m, ok := message.(proto.Message)
 	if !ok {
 		return nil
+	}
+	if why, marked := unreadableMark(m); marked {
+		return reason.Errorf(reason.InvalidInput, "the request cannot be read: %s", why)
 	}
 	if err := g.validator.Validate(m); err != nil {
 		return reason.Errorf(reason.InvalidInput, "%s", err.Error())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -105,7 +106,26 @@ func (j *journalService) GetCheckpoint(ctx context.Context, req *palyrav1.GetChe
 	if cp.Size == 0 {
 		return nil, reason.Errorf(reason.NotFound, "there is no checkpoint yet").WithRemedy("Ask for a fresh one.")
 	}
-	return &palyrav1.GetCheckpointResponse{Note: cp.Note, TreeSize: cp.Size, VerifierKey: j.log.Keys()[0]}, nil
+	key, err := signerOf(cp, j.log.Keys())
+	if err != nil {
+		return nil, err
+	}
+	return &palyrav1.GetCheckpointResponse{Note: cp.Note, TreeSize: cp.Size, VerifierKey: key}, nil
+}
+
+// signerOf returns the key that the checkpoint was signed with: after the key
+// was changed the newest checkpoint may be one of an older key.
+func signerOf(cp journal.Checkpoint, keys []string) (string, error) {
+	for _, key := range keys {
+		known, err := journal.ParseKeys(key)
+		if err != nil {
+			return "", fmt.Errorf("reading the journal's keys: %w", err)
+		}
+		if _, err := journal.ParseCheckpoint(cp.Note, cp.Origin, known); err == nil {
+			return key, nil
+		}
+	}
+	return "", fmt.Errorf("the checkpoint over %d events is signed by no key of the journal", cp.Size)
 }
 
 // ProveEvent proves an event, and optionally that the checkpoint extends an
@@ -115,8 +135,12 @@ func (j *journalService) ProveEvent(ctx context.Context, req *palyrav1.ProveEven
 	if err != nil {
 		return nil, err
 	}
+	key, err := signerOf(p.Checkpoint, j.log.Keys())
+	if err != nil {
+		return nil, err
+	}
 	res := &palyrav1.ProveEventResponse{
-		Event: eventMessage(p.Event), Checkpoint: p.Checkpoint.Note, VerifierKey: j.log.Keys()[0],
+		Event: eventMessage(p.Event), Checkpoint: p.Checkpoint.Note, VerifierKey: key,
 	}
 	for _, h := range p.Hashes {
 		res.Inclusion = append(res.Inclusion, hex.EncodeToString(h[:]))

@@ -3,6 +3,7 @@ package rpc
 import (
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/access"
+	"palyra/internal/policy"
 	"palyra/internal/ratelimit"
 )
 
@@ -42,48 +43,51 @@ type Method struct {
 // Methods has one row per method of the API. A method without a row is
 // denied, and a test walks the service descriptors to see that none lacks one.
 var Methods = map[string]Method{
-	palyrav1connect.GatewayServiceCallToolProcedure:     {"tool.call", AuditRoom, LimitToolCall, false},
-	palyrav1connect.GatewayServiceListToolsProcedure:    {"tool.list", AuditNone, LimitRead, false},
-	palyrav1connect.GatewayServiceEvaluateToolProcedure: {"tool.evaluate", AuditNone, LimitRead, false},
-	palyrav1connect.GatewayServiceEndSessionProcedure:   {"tool.call", AuditRoom, LimitMutate, false},
+	palyrav1connect.GatewayServiceCallToolProcedure:     {policy.PermToolCall, AuditRoom, LimitToolCall, false},
+	palyrav1connect.GatewayServiceListToolsProcedure:    {policy.PermToolList, AuditNone, LimitRead, false},
+	palyrav1connect.GatewayServiceEvaluateToolProcedure: {policy.PermToolEvaluate, AuditNone, LimitRead, false},
+	palyrav1connect.GatewayServiceEndSessionProcedure:   {policy.PermToolCall, AuditRoom, LimitMutate, false},
 
-	palyrav1connect.ApprovalsServiceListApprovalsProcedure:   {"approval.read", AuditNone, LimitRead, false},
-	palyrav1connect.ApprovalsServiceGetApprovalProcedure:     {"approval.read", AuditNone, LimitRead, false},
-	palyrav1connect.ApprovalsServiceWatchApprovalsProcedure:  {"approval.read", AuditNone, LimitRead, false},
-	palyrav1connect.ApprovalsServiceDecideApprovalProcedure:  {"approval.decide", AuditRoom, LimitDecide, false},
-	palyrav1connect.ApprovalsServiceExportApprovalsProcedure: {"approval.export", AuditExport, LimitRead, false},
-	palyrav1connect.ApprovalsServiceListGrantsProcedure:      {"grant.read", AuditNone, LimitRead, false},
-	palyrav1connect.ApprovalsServiceRevokeGrantProcedure:     {"grant.revoke", AuditRoom, LimitMutate, false},
+	palyrav1connect.ApprovalsServiceListApprovalsProcedure:  {policy.PermApprovalRead, AuditNone, LimitRead, false},
+	palyrav1connect.ApprovalsServiceGetApprovalProcedure:    {policy.PermApprovalRead, AuditNone, LimitRead, false},
+	palyrav1connect.ApprovalsServiceWatchApprovalsProcedure: {policy.PermApprovalRead, AuditNone, LimitRead, false},
+	palyrav1connect.ApprovalsServiceDecideApprovalProcedure: {policy.PermApprovalDecide, AuditRoom, LimitDecide, false},
+	// Requesters and those who decide all may call tools; who may withdraw
+	// which approval is the desk's to say.
+	palyrav1connect.ApprovalsServiceCancelApprovalProcedure:  {policy.PermToolCall, AuditRoom, LimitMutate, false},
+	palyrav1connect.ApprovalsServiceExportApprovalsProcedure: {policy.PermApprovalExport, AuditExport, LimitRead, false},
+	palyrav1connect.ApprovalsServiceListGrantsProcedure:      {policy.PermGrantRead, AuditNone, LimitRead, false},
+	palyrav1connect.ApprovalsServiceRevokeGrantProcedure:     {policy.PermGrantRevoke, AuditRoom, LimitMutate, false},
 
-	palyrav1connect.PolicyServiceValidatePolicyProcedure: {"policy.check", AuditNone, LimitRead, false},
-	palyrav1connect.PolicyServiceGetPolicyProcedure:      {"policy.read", AuditNone, LimitRead, false},
-	palyrav1connect.PolicyServiceReloadPolicyProcedure:   {"policy.activate", AuditRoom, LimitMutate, false},
-	palyrav1connect.PolicyServiceGetSnapshotProcedure:    {"policy.snapshot", AuditNone, LimitRead, false},
+	palyrav1connect.PolicyServiceValidatePolicyProcedure: {policy.PermPolicyCheck, AuditNone, LimitRead, false},
+	palyrav1connect.PolicyServiceGetPolicyProcedure:      {policy.PermPolicyRead, AuditNone, LimitRead, false},
+	palyrav1connect.PolicyServiceReloadPolicyProcedure:   {policy.PermPolicyActivate, AuditRoom, LimitMutate, false},
+	palyrav1connect.PolicyServiceGetSnapshotProcedure:    {policy.PermPolicySnapshot, AuditNone, LimitRead, false},
 
-	palyrav1connect.JournalServiceListEventsProcedure:    {"journal.read", AuditNone, LimitRead, false},
-	palyrav1connect.JournalServiceTailEventsProcedure:    {"journal.tail", AuditNone, LimitRead, false},
-	palyrav1connect.JournalServiceGetEventProcedure:      {"journal.read", AuditNone, LimitRead, false},
-	palyrav1connect.JournalServiceGetCheckpointProcedure: {"journal.prove", AuditRoom, LimitMutate, false},
-	palyrav1connect.JournalServiceProveEventProcedure:    {"journal.prove", AuditNone, LimitRead, false},
-	palyrav1connect.JournalServiceExportJournalProcedure: {"journal.export", AuditExport, LimitRead, false},
+	palyrav1connect.JournalServiceListEventsProcedure:    {policy.PermJournalRead, AuditNone, LimitRead, false},
+	palyrav1connect.JournalServiceTailEventsProcedure:    {policy.PermJournalTail, AuditNone, LimitRead, false},
+	palyrav1connect.JournalServiceGetEventProcedure:      {policy.PermJournalRead, AuditNone, LimitRead, false},
+	palyrav1connect.JournalServiceGetCheckpointProcedure: {policy.PermJournalProve, AuditRoom, LimitMutate, false},
+	palyrav1connect.JournalServiceProveEventProcedure:    {policy.PermJournalProve, AuditNone, LimitRead, false},
+	palyrav1connect.JournalServiceExportJournalProcedure: {policy.PermJournalExport, AuditExport, LimitRead, false},
 
-	palyrav1connect.AttestationServiceGetAttestationProcedure:   {"attestation.read", AuditNone, LimitRead, false},
-	palyrav1connect.AttestationServiceListAttestationsProcedure: {"attestation.read", AuditNone, LimitRead, false},
-	palyrav1connect.AttestationServiceGetKeySetProcedure:        {"attestation.verify", AuditNone, LimitRead, false},
+	palyrav1connect.AttestationServiceGetAttestationProcedure:   {policy.PermAttestationRead, AuditNone, LimitRead, false},
+	palyrav1connect.AttestationServiceListAttestationsProcedure: {policy.PermAttestationRead, AuditNone, LimitRead, false},
+	palyrav1connect.AttestationServiceGetKeySetProcedure:        {policy.PermAttestationVerify, AuditNone, LimitRead, false},
 
-	palyrav1connect.StatusServiceGetStatusProcedure: {"daemon.status", AuditNone, LimitRead, false},
-	palyrav1connect.StatusServiceFreezeProcedure:    {"gateway.freeze", AuditRoom, LimitMutate, false},
-	palyrav1connect.StatusServiceThawProcedure:      {"gateway.thaw", AuditRoom, LimitMutate, false},
+	palyrav1connect.StatusServiceGetStatusProcedure: {policy.PermDaemonStatus, AuditNone, LimitRead, false},
+	palyrav1connect.StatusServiceFreezeProcedure:    {policy.PermGatewayFreeze, AuditRoom, LimitMutate, false},
+	palyrav1connect.StatusServiceThawProcedure:      {policy.PermGatewayThaw, AuditRoom, LimitMutate, false},
 
-	palyrav1connect.AccessServiceAddMemberProcedure:          {"access.write", AuditRoom, LimitMutate, false},
-	palyrav1connect.AccessServiceListMembersProcedure:        {"access.read", AuditNone, LimitRead, false},
-	palyrav1connect.IdentityServiceListDevicesProcedure:      {"access.read", AuditNone, LimitRead, false},
-	palyrav1connect.IdentityServiceRenewCertificateProcedure: {"daemon.status", AuditRoom, LimitMutate, false},
-	palyrav1connect.IdentityServiceRevokeDeviceProcedure:     {"access.write", AuditRoom, LimitMutate, false},
+	palyrav1connect.AccessServiceAddMemberProcedure:          {policy.PermAccessWrite, AuditRoom, LimitMutate, false},
+	palyrav1connect.AccessServiceListMembersProcedure:        {policy.PermAccessRead, AuditNone, LimitRead, false},
+	palyrav1connect.IdentityServiceListDevicesProcedure:      {policy.PermAccessRead, AuditNone, LimitRead, false},
+	palyrav1connect.IdentityServiceRenewCertificateProcedure: {policy.PermDaemonStatus, AuditRoom, LimitMutate, false},
+	palyrav1connect.IdentityServiceRevokeDeviceProcedure:     {policy.PermAccessWrite, AuditRoom, LimitMutate, false},
 
 	healthCheckProcedure:           {"", AuditNone, LimitRead, true},
-	reflectionProcedure("v1"):      {"daemon.status", AuditNone, LimitRead, false},
-	reflectionProcedure("v1alpha"): {"daemon.status", AuditNone, LimitRead, false},
+	reflectionProcedure("v1"):      {policy.PermDaemonStatus, AuditNone, LimitRead, false},
+	reflectionProcedure("v1alpha"): {policy.PermDaemonStatus, AuditNone, LimitRead, false},
 }
 
 const healthCheckProcedure = "/grpc.health.v1.Health/Check"

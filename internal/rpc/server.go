@@ -65,10 +65,10 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("building the field rules: %w", err)
 	}
 	g := &guard{engine: cfg.Engine, limiter: cfg.Limiter, audit: cfg.Audit, validator: validator, log: cfg.Log}
-	opts := []connect.HandlerOption{connect.WithInterceptors(g), connect.WithReadMaxBytes(MaxMessage), jsonCodecs()}
+	opts := []connect.HandlerOption{connect.WithInterceptors(g), connect.WithReadMaxBytes(MaxMessage), codecs()}
 	mux := http.NewServeMux()
 	mux.Handle(palyrav1connect.NewGatewayServiceHandler(&gateway{cfg.Pipeline, cfg.Router, cfg.Engine, cfg.Desk}, opts...))
-	mux.Handle(palyrav1connect.NewApprovalsServiceHandler(&approvals{cfg.Desk}, opts...))
+	mux.Handle(palyrav1connect.NewApprovalsServiceHandler(&approvals{cfg.Desk, cfg.Engine}, opts...))
 	mux.Handle(palyrav1connect.NewPolicyServiceHandler(&policies{cfg.Policies, cfg.Evidence, cfg.Engine}, opts...))
 	mux.Handle(palyrav1connect.NewJournalServiceHandler(&journalService{cfg.Journal, cfg.Evidence}, opts...))
 	mux.Handle(palyrav1connect.NewAttestationServiceHandler(&attestations{cfg.Evidence}, opts...))

@@ -115,8 +115,9 @@ func (s *Calls) RunFacts(ctx context.Context, p access.Principal, run string) (f
 				facts.ToolsUsed = append(facts.ToolsUsed, name)
 			}
 			facts.Tainted = facts.Tainted || r.Int64(1) != 0
+			facts.BytesOut += r.Int64(2)
 			return nil
-		}, run, p.String(), event.Proposed, event.Refused)
+		}, run, p.String(), event.Proposed, event.Refused, event.Attested)
 	})
 	slices.Sort(facts.ToolsUsed)
 	facts.ToolsUsed = slices.Compact(facts.ToolsUsed)
@@ -124,11 +125,13 @@ func (s *Calls) RunFacts(ctx context.Context, p access.Principal, run string) (f
 }
 
 // runFacts has one row per proposal: the tool, "" when its input was refused,
-// and whether it reads from the open world.
+// whether it reads from the open world, and how many bytes it sent out.
 const runFacts = `SELECT
  coalesce(max(CASE WHEN code = ?3 THEN json_extract(CAST(payload AS TEXT), '$.tool') END), ''),
- coalesce(max(CASE WHEN code = ?3 THEN json_extract(CAST(payload AS TEXT), '$.open_world') END), 0)
- FROM events WHERE run = ?1 AND run <> '' AND actor = ?2 AND code IN (?3, ?4) GROUP BY subject`
+ coalesce(max(CASE WHEN code = ?3 THEN json_extract(CAST(payload AS TEXT), '$.open_world') END), 0),
+ coalesce(sum(CASE WHEN code = ?5 THEN (SELECT sum(json_extract(o.value, '$.bytes_out'))
+  FROM json_each(CAST(payload AS TEXT), '$.report.egress.observed') o) END), 0)
+ FROM events WHERE run = ?1 AND run <> '' AND actor = ?2 AND code IN (?3, ?4, ?5) GROUP BY subject`
 
 // Past reads what the journal knows of a call.
 func (s *Calls) Past(ctx context.Context, proposalID string) (past toolcall.Past, err error) {

@@ -36,6 +36,9 @@ func (c *call) dispatch(ctx context.Context, permit *decision.Permit) tool.Repor
 	mu.Lock()
 	defer mu.Unlock()
 	ended = true
+	for _, sent := range report.Egress.Observed {
+		c.bytesOut += sent.BytesOut
+	}
 	return report
 }
 
@@ -85,7 +88,7 @@ func (c *call) execution(record decision.Record, report tool.Report) attest.Exec
 		Session: c.proposal.Session, Run: c.proposal.Run,
 		Principal: c.sub.Caller.Principal.String(), OnBehalfOf: c.sub.Caller.OnBehalfOf.String(),
 		Tool: c.proposal.Tool.Name, ToolDefinitionDigest: c.plan.Binding.ToolDefinitionDigest,
-		CallDigest: c.digest, ArgumentsDigest: canonical.Digest(c.proposal.Input),
+		CallDigest: c.digest, ArgumentsDigest: c.argumentsDigest,
 		PolicyVersion: record.PolicyVersion, SnapshotDigest: record.SnapshotDigest, Determining: determining,
 		Operands: c.plan.Binding.Operands, Executable: c.plan.Binding.Executable,
 		ProposedAt: c.proposedAt, DecidedAt: record.At, ApprovedAt: approvedAt, Report: report,

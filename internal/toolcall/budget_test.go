@@ -1,6 +1,7 @@
 package toolcall_test
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -10,6 +11,7 @@ import (
 	"palyra/internal/event"
 	"palyra/internal/policy/policytest"
 	"palyra/internal/reason"
+	"palyra/internal/tool"
 	"palyra/internal/toolcall"
 )
 
@@ -131,9 +133,14 @@ func TestBudgetHoldsUnderConcurrency(t *testing.T) {
 }
 
 // What policy reads of a run survives a restart: how many calls, which tools,
-// and whether something from outside has come in.
+// whether something from outside has come in, and how much has gone out.
 func TestSessionFactsSurviveARestart(t *testing.T) {
 	w := newWorld(t)
+	w.fetch.run = func(context.Context, tool.Call) tool.Report {
+		r := succeeded(`{}`)
+		r.Egress.Observed = []tool.Connection{{Host: "example.org", BytesOut: 40}, {Host: "example.org", BytesOut: 2}}
+		return r
+	}
 	fetch := toolcall.Submission{Caller: agent, Tool: "http.fetch", Input: []byte(`{"url":"https://example.org/"}`), Run: "run-1"}
 	r := w.begin(fetch)
 	w.vote(alice, r.asked(), yes)
@@ -150,6 +157,9 @@ func TestSessionFactsSurviveARestart(t *testing.T) {
 	found := last[evaluated](w, event.Evaluated).Request.SessionFacts
 	if !kept.Tainted || !found.Tainted || kept.CallsInRun != 3 || found.CallsInRun != 4 {
 		t.Errorf("kept %+v, found %+v", kept, found)
+	}
+	if kept.BytesOut != 42 || found.BytesOut != 42 {
+		t.Errorf("bytes out: kept %d, found %d, want 42", kept.BytesOut, found.BytesOut)
 	}
 	if !slices.Equal(kept.ToolsUsed, []string{"http.fetch"}) || !slices.Equal(found.ToolsUsed, []string{"fs.read", "http.fetch"}) {
 		t.Errorf("kept %v, found %v", kept.ToolsUsed, found.ToolsUsed)

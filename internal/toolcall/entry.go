@@ -76,10 +76,13 @@ type ProposedPayload struct {
 	ToolDefinitionDigest string          `json:"tool_definition_digest,omitempty"`
 	Arguments            json.RawMessage `json:"arguments,omitempty"`
 	// ArgumentsBlob is set instead of Arguments when they are large.
-	ArgumentsBlob   string   `json:"arguments_blob,omitempty"`
-	ArgumentsDigest string   `json:"arguments_digest"`
-	Redactions      []string `json:"redactions,omitempty"`
-	IdempotencyKey  string   `json:"idempotency_key,omitempty"`
+	ArgumentsBlob   string `json:"arguments_blob,omitempty"`
+	ArgumentsDigest string `json:"arguments_digest"`
+	// ArgumentsSalt is set when something was redacted; ArgumentsDigest is then
+	// of the salt's text and the original arguments after it.
+	ArgumentsSalt  string   `json:"arguments_salt,omitempty"`
+	Redactions     []string `json:"redactions,omitempty"`
+	IdempotencyKey string   `json:"idempotency_key,omitempty"`
 	// OpenWorld says that the tool reads from the open world, which taints its
 	// run from here on.
 	OpenWorld bool `json:"open_world,omitempty"`

@@ -2,6 +2,7 @@ package toolcall
 
 import (
 	"context"
+	"crypto/rand"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -36,6 +37,10 @@ type call struct {
 	budget  decision.Budget
 	verdict policy.Verdict
 	answer  approval.Answer
+	// bytesOut is what the call sent to the network.
+	bytesOut int64
+	// argumentsDigest is what the evidence says of the input.
+	argumentsDigest string
 	// pending is what the next durable write takes along.
 	pending Entry
 }
@@ -47,7 +52,7 @@ func (p *Pipeline) handle(ctx context.Context, s Submission, claim *Claim, obser
 	if err != nil {
 		return Outcome{}, c.refuse(ctx, err)
 	}
-	defer func() { tally.end(c.checked) }()
+	defer func() { tally.end(c.checked, c.bytesOut) }()
 	c.budget = decision.Budget{Limit: p.MaxCallsPerRun, Used: tally.facts.CallsInRun}
 	if err := c.propose(ctx); err != nil {
 		return Outcome{}, c.refuse(ctx, err)
@@ -137,6 +142,13 @@ func (c *call) addProposed() error {
 		IdempotencyKey:       c.sub.IdempotencyKey,
 		OpenWorld:            c.proposal.Tool.OpenWorld,
 	}
+	if len(redactions) > 0 {
+		// Beside the rest of the arguments, a plain digest would let anybody
+		// test guesses of the secret.
+		payload.ArgumentsSalt = rand.Text()
+		payload.ArgumentsDigest = canonical.Digest(append([]byte(payload.ArgumentsSalt), c.proposal.Input...))
+	}
+	c.argumentsDigest = payload.ArgumentsDigest
 	if len(arguments) > inlineArguments {
 		payload.ArgumentsBlob = canonical.Digest(arguments)
 		c.pending.Blobs = append(c.pending.Blobs, arguments)

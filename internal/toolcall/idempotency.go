@@ -1,6 +1,7 @@
 package toolcall
 
 import (
+	"bytes"
 	"context"
 	"strings"
 	"sync"
@@ -30,10 +31,8 @@ type liveCall struct {
 
 	mu     sync.Mutex
 	events []Event
-	// clients counts those that have not left; decided is true once the
-	// decision is among the events.
-	clients int
-	decided bool
+	// output counts the bytes of output so far.
+	output int
 	// changed is closed, and replaced, whenever an event is added or the call
 	// ends.
 	changed chan struct{}
@@ -75,7 +74,9 @@ func (p *Pipeline) callOnce(ctx context.Context, s Submission, observe func(Even
 	return live.follow(ctx, observe)
 }
 
-// start runs the call on its own: once decided, it outlives its clients.
+// start runs the call on its own: it outlives its clients, also while it waits
+// for an approval, so that a lost connection loses neither the answer nor the
+// result. Who no longer wants it cancels the approval.
 func (p *Pipeline) start(key claimKey, live *liveCall, s Submission) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	live.mu.Lock()
@@ -125,12 +126,9 @@ func (k *keyedCalls) join(key claimKey, digest string) (*liveCall, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if live, ok := k.live[key]; ok {
-		if live.digest == digest {
-			live.enter()
-		}
 		return live, false
 	}
-	live := &liveCall{digest: digest, changed: make(chan struct{}), clients: 1}
+	live := &liveCall{digest: digest, changed: make(chan struct{})}
 	k.live[key] = live
 	return live, true
 }
@@ -157,39 +155,23 @@ func (k *keyedCalls) cancelAll() {
 	}
 }
 
-// add remembers an event for followers. Output is provisional: it is passed
-// over, and the result has it.
+// mostOutput bounds the output that a live call remembers, in bytes. Output is
+// provisional: what is passed over is in the result.
+const mostOutput = 1 << 20
+
+// add remembers an event for followers.
 func (l *liveCall) add(e Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if e.Output != nil {
-		return
+		if l.output += len(e.Output.Data); l.output > mostOutput {
+			return
+		}
+		// The tool may use its buffer again.
+		e.Output = &Chunk{Stream: e.Output.Stream, Data: bytes.Clone(e.Output.Data)}
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.events = append(l.events, e)
-	l.decided = l.decided || e.Decision != nil
 	l.wake()
-}
-
-func (l *liveCall) enter() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.clients++
-}
-
-// leave counts a client out. A call that the last one leaves before it is
-// decided is withdrawn, as a call without a key is: nobody is asked for what
-// nobody waits for. A decided call goes on, so that a client can come back
-// for its result.
-func (l *liveCall) leave() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.clients--
-	if l.clients > 0 || l.decided || l.cancel == nil {
-		return reason.Errorf(reason.Cancelled, "the client left; the call goes on under its idempotency key")
-	}
-	err := reason.Errorf(reason.Cancelled, "the client left before the call was decided")
-	l.cancel(err)
-	return err
 }
 
 func (l *liveCall) end(o Outcome, err error) {
@@ -220,7 +202,7 @@ func (l *liveCall) follow(ctx context.Context, observe func(Event)) (Outcome, er
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return Outcome{}, l.leave()
+			return Outcome{}, reason.Errorf(reason.Cancelled, "the client left; the call goes on under its idempotency key: %w", ctx.Err())
 		}
 	}
 }

@@ -312,31 +312,50 @@ func TestStopLeavesTheApprovalPending(t *testing.T) {
 	w.ran(w.run, 0)
 }
 
-// A call that the last client leaves before its decision is withdrawn: nobody
-// is asked for what nobody waits for. While one client stays, it goes on.
-func TestLastClientWithdrawsAnUndecidedCall(t *testing.T) {
+// A call outlives its clients while it waits for an approval: a lost
+// connection loses neither the answer nor the result.
+func TestCallOutlivesItsClients(t *testing.T) {
 	w := newWorld(t)
 	first := w.begin(keyed(runCall()))
 	rec := first.asked()
-	second := w.begin(keyed(runCall()))
-	if again := second.asked(); again.ID != rec.ID {
-		t.Fatal("the second client got another approval")
-	}
 	first.leave()
 	_, err := first.wait()
-	wantReason(t, "the first", err, reason.Cancelled)
+	wantReason(t, "the client that left", err, reason.Cancelled)
 	if rec, err := w.desk.Get(t.Context(), rec.ID); err != nil || rec.State != approval.Pending {
-		t.Fatalf("with one client left the approval is %s, %v", rec.State, err)
-	}
-	second.leave()
-	_, err = second.wait()
-	wantReason(t, "the second", err, reason.Cancelled)
-	w.drain()
-	if rec, err := w.desk.Get(t.Context(), rec.ID); err != nil || rec.State != approval.Cancelled {
-		t.Errorf("with nobody left the approval is %s, %v", rec.State, err)
+		t.Fatalf("with no client left the approval is %s, %v", rec.State, err)
 	}
 	w.ran(w.run, 0)
-	w.open(0)
+	w.vote(alice, rec, approval.Ballot{Allow: true})
+	w.drain()
+	w.ran(w.run, 1)
+	w.restart()
+	_, o, err := w.call(keyed(runCall()))
+	if err != nil || o.Report.Outcome != tool.Succeeded {
+		t.Errorf("coming back for the result gives %+v, %v", o.Report, err)
+	}
+	w.ran(w.run, 1)
+}
+
+// Output reaches the clients of a call with a key while it runs, up to a bound.
+func TestFollowersGetOutput(t *testing.T) {
+	w := newWorld(t)
+	buffer := bytes.Repeat([]byte("x"), 1<<19)
+	w.read.run = func(_ context.Context, c tool.Call) tool.Report {
+		for range 4 {
+			c.Output("stdout", buffer)
+		}
+		clear(buffer)
+		return succeeded(`{}`)
+	}
+	var got []byte
+	_, err := w.Pipeline.Call(t.Context(), keyed(readCall()), func(e toolcall.Event) {
+		if e.Output != nil {
+			got = append(got, e.Output.Data...)
+		}
+	})
+	if err != nil || len(got) != 1<<20 || bytes.ContainsFunc(got, func(r rune) bool { return r != 'x' }) {
+		t.Errorf("%d bytes of output, %v; want the first mebibyte as it was written", len(got), err)
+	}
 }
 
 // drain waits for the calls that go on without a client.

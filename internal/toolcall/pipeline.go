@@ -124,9 +124,8 @@ type Submission struct {
 // happens, in order. A denial is an outcome; an error means that the call was
 // refused before it was decided, or that it could not be recorded.
 //
-// A call without an idempotency key ends when ctx does. A call with one is
-// withdrawn when its last client leaves before the decision; after it, the
-// call goes on, so that the client can come back for it.
+// A call without an idempotency key ends when ctx does. A call with one goes
+// on without its client, who can come back for it.
 func (p *Pipeline) Call(ctx context.Context, s Submission, observe func(Event)) (Outcome, error) {
 	leave, err := p.enter()
 	if err != nil {

@@ -71,8 +71,11 @@ func TestSecretsStayOutOfTheJournal(t *testing.T) {
 				t.Errorf("the tool received %s", received)
 			}
 			p := last[toolcall.ProposedPayload](w, event.Proposed)
-			if p.ArgumentsDigest != canonical.Digest(input) {
+			if p.ArgumentsDigest != canonical.Digest(append([]byte(p.ArgumentsSalt), input...)) {
 				t.Error("the digest is not of the original")
+			}
+			if (p.ArgumentsSalt != "") != (c.secret != "") {
+				t.Errorf("the salt is %q", p.ArgumentsSalt)
 			}
 			if !slices.Equal(p.Redactions, c.places) {
 				t.Errorf("redacted at %v, want %v", p.Redactions, c.places)

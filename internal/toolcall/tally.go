@@ -117,13 +117,14 @@ func (t *tallies) makeRoom() {
 	}
 }
 
-// end counts the call out and remembers which tool it proposed to use; nil
-// when its input was refused.
-func (c *counted) end(used *tool.Descriptor) {
+// end counts the call out and remembers which tool it proposed to use, nil when
+// its input was refused, and how many bytes it sent out.
+func (c *counted) end(used *tool.Descriptor, bytesOut int64) {
 	c.owner.mu.Lock()
 	defer c.owner.mu.Unlock()
 	run := c.owner.runs[c.key]
 	run.facts.InFlight--
+	run.facts.BytesOut += bytesOut
 	if used != nil {
 		run.facts.Tainted = run.facts.Tainted || used.OpenWorld
 		if i, known := slices.BinarySearch(run.facts.ToolsUsed, used.Name); !known {

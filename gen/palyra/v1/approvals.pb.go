@@ -537,23 +537,30 @@ type ApprovalPrompt struct {
 	Severity string                 `protobuf:"bytes,2,opt,name=severity,proto3" json:"severity,omitempty"`
 	Summary  string                 `protobuf:"bytes,3,opt,name=summary,proto3" json:"summary,omitempty"`
 	// The full canonical arguments.
-	ArgumentsJson    []byte                `protobuf:"bytes,4,opt,name=arguments_json,json=argumentsJson,proto3" json:"arguments_json,omitempty"`
-	Tool             string                `protobuf:"bytes,5,opt,name=tool,proto3" json:"tool,omitempty"`
-	Executable       string                `protobuf:"bytes,6,opt,name=executable,proto3" json:"executable,omitempty"`
-	ExecutableDigest string                `protobuf:"bytes,7,opt,name=executable_digest,json=executableDigest,proto3" json:"executable_digest,omitempty"`
-	Cwd              string                `protobuf:"bytes,8,opt,name=cwd,proto3" json:"cwd,omitempty"`
-	Argv             []string              `protobuf:"bytes,9,rep,name=argv,proto3" json:"argv,omitempty"`
-	SandboxTier      string                `protobuf:"bytes,10,opt,name=sandbox_tier,json=sandboxTier,proto3" json:"sandbox_tier,omitempty"`
-	Egress           []string              `protobuf:"bytes,11,rep,name=egress,proto3" json:"egress,omitempty"`
-	Secrets          []string              `protobuf:"bytes,12,rep,name=secrets,proto3" json:"secrets,omitempty"`
-	Operands         []string              `protobuf:"bytes,13,rep,name=operands,proto3" json:"operands,omitempty"`
-	Diff             string                `protobuf:"bytes,14,opt,name=diff,proto3" json:"diff,omitempty"`
-	Why              []*ApprovalWhy        `protobuf:"bytes,15,rep,name=why,proto3" json:"why,omitempty"`
-	DiffersFromLast  []*ApprovalDifference `protobuf:"bytes,16,rep,name=differs_from_last,json=differsFromLast,proto3" json:"differs_from_last,omitempty"`
-	Scopes           []*ApprovalScopeOffer `protobuf:"bytes,17,rep,name=scopes,proto3" json:"scopes,omitempty"`
-	Notes            []string              `protobuf:"bytes,18,rep,name=notes,proto3" json:"notes,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	ArgumentsJson    []byte   `protobuf:"bytes,4,opt,name=arguments_json,json=argumentsJson,proto3" json:"arguments_json,omitempty"`
+	Tool             string   `protobuf:"bytes,5,opt,name=tool,proto3" json:"tool,omitempty"`
+	Executable       string   `protobuf:"bytes,6,opt,name=executable,proto3" json:"executable,omitempty"`
+	ExecutableDigest string   `protobuf:"bytes,7,opt,name=executable_digest,json=executableDigest,proto3" json:"executable_digest,omitempty"`
+	Cwd              string   `protobuf:"bytes,8,opt,name=cwd,proto3" json:"cwd,omitempty"`
+	Argv             []string `protobuf:"bytes,9,rep,name=argv,proto3" json:"argv,omitempty"`
+	SandboxTier      string   `protobuf:"bytes,10,opt,name=sandbox_tier,json=sandboxTier,proto3" json:"sandbox_tier,omitempty"`
+	Egress           []string `protobuf:"bytes,11,rep,name=egress,proto3" json:"egress,omitempty"`
+	Secrets          []string `protobuf:"bytes,12,rep,name=secrets,proto3" json:"secrets,omitempty"`
+	// The files that the approval covers as they were when it was asked.
+	Operands        []*ApprovalOperand    `protobuf:"bytes,13,rep,name=operands,proto3" json:"operands,omitempty"`
+	Diff            string                `protobuf:"bytes,14,opt,name=diff,proto3" json:"diff,omitempty"`
+	Why             []*ApprovalWhy        `protobuf:"bytes,15,rep,name=why,proto3" json:"why,omitempty"`
+	DiffersFromLast []*ApprovalDifference `protobuf:"bytes,16,rep,name=differs_from_last,json=differsFromLast,proto3" json:"differs_from_last,omitempty"`
+	Scopes          []*ApprovalScopeOffer `protobuf:"bytes,17,rep,name=scopes,proto3" json:"scopes,omitempty"`
+	Notes           []string              `protobuf:"bytes,18,rep,name=notes,proto3" json:"notes,omitempty"`
+	// What would run the call: builtin, sandbox_tier_c_linux_bubblewrap, ...
+	Executor string `protobuf:"bytes,19,opt,name=executor,proto3" json:"executor,omitempty"`
+	// The workspace mode and limits of the sandbox.
+	SandboxProfile string `protobuf:"bytes,20,opt,name=sandbox_profile,json=sandboxProfile,proto3" json:"sandbox_profile,omitempty"`
+	// JSON Pointers (RFC 6901) to the arguments that are not shown.
+	Redacted      []string `protobuf:"bytes,21,rep,name=redacted,proto3" json:"redacted,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ApprovalPrompt) Reset() {
@@ -670,7 +677,7 @@ func (x *ApprovalPrompt) GetSecrets() []string {
 	return nil
 }
 
-func (x *ApprovalPrompt) GetOperands() []string {
+func (x *ApprovalPrompt) GetOperands() []*ApprovalOperand {
 	if x != nil {
 		return x.Operands
 	}
@@ -712,20 +719,97 @@ func (x *ApprovalPrompt) GetNotes() []string {
 	return nil
 }
 
+func (x *ApprovalPrompt) GetExecutor() string {
+	if x != nil {
+		return x.Executor
+	}
+	return ""
+}
+
+func (x *ApprovalPrompt) GetSandboxProfile() string {
+	if x != nil {
+		return x.SandboxProfile
+	}
+	return ""
+}
+
+func (x *ApprovalPrompt) GetRedacted() []string {
+	if x != nil {
+		return x.Redacted
+	}
+	return nil
+}
+
+// ApprovalOperand is a file that the call names, bound by its content.
+type ApprovalOperand struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// Hex; empty when there was no file.
+	Sha256        string `protobuf:"bytes,2,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApprovalOperand) Reset() {
+	*x = ApprovalOperand{}
+	mi := &file_palyra_v1_approvals_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApprovalOperand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApprovalOperand) ProtoMessage() {}
+
+func (x *ApprovalOperand) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_approvals_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApprovalOperand.ProtoReflect.Descriptor instead.
+func (*ApprovalOperand) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ApprovalOperand) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ApprovalOperand) GetSha256() string {
+	if x != nil {
+		return x.Sha256
+	}
+	return ""
+}
+
 // ApprovalWhy is one policy that made the call ask.
 type ApprovalWhy struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	PolicyId      string                 `protobuf:"bytes,1,opt,name=policy_id,json=policyId,proto3" json:"policy_id,omitempty"`
-	File          string                 `protobuf:"bytes,2,opt,name=file,proto3" json:"file,omitempty"`
-	Line          int32                  `protobuf:"varint,3,opt,name=line,proto3" json:"line,omitempty"`
-	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	PolicyId string                 `protobuf:"bytes,1,opt,name=policy_id,json=policyId,proto3" json:"policy_id,omitempty"`
+	File     string                 `protobuf:"bytes,2,opt,name=file,proto3" json:"file,omitempty"`
+	Line     int32                  `protobuf:"varint,3,opt,name=line,proto3" json:"line,omitempty"`
+	Reason   string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The condition of the policy that held.
+	Condition     string `protobuf:"bytes,5,opt,name=condition,proto3" json:"condition,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ApprovalWhy) Reset() {
 	*x = ApprovalWhy{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[2]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -737,7 +821,7 @@ func (x *ApprovalWhy) String() string {
 func (*ApprovalWhy) ProtoMessage() {}
 
 func (x *ApprovalWhy) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[2]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -750,7 +834,7 @@ func (x *ApprovalWhy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalWhy.ProtoReflect.Descriptor instead.
 func (*ApprovalWhy) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{2}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ApprovalWhy) GetPolicyId() string {
@@ -781,6 +865,13 @@ func (x *ApprovalWhy) GetReason() string {
 	return ""
 }
 
+func (x *ApprovalWhy) GetCondition() string {
+	if x != nil {
+		return x.Condition
+	}
+	return ""
+}
+
 // ApprovalDifference is one field that differs from the last allowed call.
 type ApprovalDifference struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -793,7 +884,7 @@ type ApprovalDifference struct {
 
 func (x *ApprovalDifference) Reset() {
 	*x = ApprovalDifference{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[3]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -805,7 +896,7 @@ func (x *ApprovalDifference) String() string {
 func (*ApprovalDifference) ProtoMessage() {}
 
 func (x *ApprovalDifference) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[3]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -818,7 +909,7 @@ func (x *ApprovalDifference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalDifference.ProtoReflect.Descriptor instead.
 func (*ApprovalDifference) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{3}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ApprovalDifference) GetField() string {
@@ -854,7 +945,7 @@ type ApprovalScopeOffer struct {
 
 func (x *ApprovalScopeOffer) Reset() {
 	*x = ApprovalScopeOffer{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[4]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -866,7 +957,7 @@ func (x *ApprovalScopeOffer) String() string {
 func (*ApprovalScopeOffer) ProtoMessage() {}
 
 func (x *ApprovalScopeOffer) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[4]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -879,7 +970,7 @@ func (x *ApprovalScopeOffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalScopeOffer.ProtoReflect.Descriptor instead.
 func (*ApprovalScopeOffer) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{4}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ApprovalScopeOffer) GetScope() ApprovalScope {
@@ -925,7 +1016,7 @@ type ApprovalVote struct {
 
 func (x *ApprovalVote) Reset() {
 	*x = ApprovalVote{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[5]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -937,7 +1028,7 @@ func (x *ApprovalVote) String() string {
 func (*ApprovalVote) ProtoMessage() {}
 
 func (x *ApprovalVote) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[5]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -950,7 +1041,7 @@ func (x *ApprovalVote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalVote.ProtoReflect.Descriptor instead.
 func (*ApprovalVote) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{5}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ApprovalVote) GetUser() string {
@@ -1070,7 +1161,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[6]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1082,7 +1173,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[6]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1095,7 +1186,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{6}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Grant) GetGrantId() string {
@@ -1234,7 +1325,7 @@ type ListApprovalsRequest struct {
 
 func (x *ListApprovalsRequest) Reset() {
 	*x = ListApprovalsRequest{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[7]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1246,7 +1337,7 @@ func (x *ListApprovalsRequest) String() string {
 func (*ListApprovalsRequest) ProtoMessage() {}
 
 func (x *ListApprovalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[7]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1259,7 +1350,7 @@ func (x *ListApprovalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListApprovalsRequest.ProtoReflect.Descriptor instead.
 func (*ListApprovalsRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{7}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListApprovalsRequest) GetStates() []ApprovalState {
@@ -1322,7 +1413,7 @@ type ListApprovalsResponse struct {
 
 func (x *ListApprovalsResponse) Reset() {
 	*x = ListApprovalsResponse{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[8]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1334,7 +1425,7 @@ func (x *ListApprovalsResponse) String() string {
 func (*ListApprovalsResponse) ProtoMessage() {}
 
 func (x *ListApprovalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[8]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1347,7 +1438,7 @@ func (x *ListApprovalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListApprovalsResponse.ProtoReflect.Descriptor instead.
 func (*ListApprovalsResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{8}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListApprovalsResponse) GetApprovals() []*Approval {
@@ -1374,7 +1465,7 @@ type GetApprovalRequest struct {
 
 func (x *GetApprovalRequest) Reset() {
 	*x = GetApprovalRequest{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[9]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1386,7 +1477,7 @@ func (x *GetApprovalRequest) String() string {
 func (*GetApprovalRequest) ProtoMessage() {}
 
 func (x *GetApprovalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[9]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1399,7 +1490,7 @@ func (x *GetApprovalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetApprovalRequest.ProtoReflect.Descriptor instead.
 func (*GetApprovalRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{9}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetApprovalRequest) GetApprovalId() string {
@@ -1419,7 +1510,7 @@ type GetApprovalResponse struct {
 
 func (x *GetApprovalResponse) Reset() {
 	*x = GetApprovalResponse{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[10]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1431,7 +1522,7 @@ func (x *GetApprovalResponse) String() string {
 func (*GetApprovalResponse) ProtoMessage() {}
 
 func (x *GetApprovalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[10]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1444,7 +1535,7 @@ func (x *GetApprovalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetApprovalResponse.ProtoReflect.Descriptor instead.
 func (*GetApprovalResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{10}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetApprovalResponse) GetApproval() *Approval {
@@ -1465,7 +1556,7 @@ type WatchApprovalsRequest struct {
 
 func (x *WatchApprovalsRequest) Reset() {
 	*x = WatchApprovalsRequest{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[11]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1477,7 +1568,7 @@ func (x *WatchApprovalsRequest) String() string {
 func (*WatchApprovalsRequest) ProtoMessage() {}
 
 func (x *WatchApprovalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[11]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1490,7 +1581,7 @@ func (x *WatchApprovalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchApprovalsRequest.ProtoReflect.Descriptor instead.
 func (*WatchApprovalsRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{11}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WatchApprovalsRequest) GetCursor() string {
@@ -1512,7 +1603,7 @@ type WatchApprovalsResponse struct {
 
 func (x *WatchApprovalsResponse) Reset() {
 	*x = WatchApprovalsResponse{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[12]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1524,7 +1615,7 @@ func (x *WatchApprovalsResponse) String() string {
 func (*WatchApprovalsResponse) ProtoMessage() {}
 
 func (x *WatchApprovalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[12]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1537,7 +1628,7 @@ func (x *WatchApprovalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchApprovalsResponse.ProtoReflect.Descriptor instead.
 func (*WatchApprovalsResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{12}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WatchApprovalsResponse) GetApproval() *Approval {
@@ -1577,7 +1668,7 @@ type DecideApprovalRequest struct {
 
 func (x *DecideApprovalRequest) Reset() {
 	*x = DecideApprovalRequest{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[13]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1589,7 +1680,7 @@ func (x *DecideApprovalRequest) String() string {
 func (*DecideApprovalRequest) ProtoMessage() {}
 
 func (x *DecideApprovalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[13]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1602,7 +1693,7 @@ func (x *DecideApprovalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideApprovalRequest.ProtoReflect.Descriptor instead.
 func (*DecideApprovalRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{13}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DecideApprovalRequest) GetApprovalId() string {
@@ -1671,7 +1762,7 @@ type DecideApprovalResponse struct {
 
 func (x *DecideApprovalResponse) Reset() {
 	*x = DecideApprovalResponse{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[14]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1683,7 +1774,7 @@ func (x *DecideApprovalResponse) String() string {
 func (*DecideApprovalResponse) ProtoMessage() {}
 
 func (x *DecideApprovalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[14]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1696,10 +1787,108 @@ func (x *DecideApprovalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideApprovalResponse.ProtoReflect.Descriptor instead.
 func (*DecideApprovalResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{14}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DecideApprovalResponse) GetApproval() *Approval {
+	if x != nil {
+		return x.Approval
+	}
+	return nil
+}
+
+// CancelApprovalRequest names one approval that was not used yet.
+type CancelApprovalRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ApprovalId    string                 `protobuf:"bytes,1,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelApprovalRequest) Reset() {
+	*x = CancelApprovalRequest{}
+	mi := &file_palyra_v1_approvals_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelApprovalRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelApprovalRequest) ProtoMessage() {}
+
+func (x *CancelApprovalRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_approvals_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelApprovalRequest.ProtoReflect.Descriptor instead.
+func (*CancelApprovalRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *CancelApprovalRequest) GetApprovalId() string {
+	if x != nil {
+		return x.ApprovalId
+	}
+	return ""
+}
+
+func (x *CancelApprovalRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// CancelApprovalResponse is the approval after it.
+type CancelApprovalResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Approval      *Approval              `protobuf:"bytes,1,opt,name=approval,proto3" json:"approval,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelApprovalResponse) Reset() {
+	*x = CancelApprovalResponse{}
+	mi := &file_palyra_v1_approvals_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelApprovalResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelApprovalResponse) ProtoMessage() {}
+
+func (x *CancelApprovalResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_approvals_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelApprovalResponse.ProtoReflect.Descriptor instead.
+func (*CancelApprovalResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *CancelApprovalResponse) GetApproval() *Approval {
 	if x != nil {
 		return x.Approval
 	}
@@ -1719,7 +1908,7 @@ type ExportApprovalsRequest struct {
 
 func (x *ExportApprovalsRequest) Reset() {
 	*x = ExportApprovalsRequest{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[15]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1731,7 +1920,7 @@ func (x *ExportApprovalsRequest) String() string {
 func (*ExportApprovalsRequest) ProtoMessage() {}
 
 func (x *ExportApprovalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[15]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1744,7 +1933,7 @@ func (x *ExportApprovalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportApprovalsRequest.ProtoReflect.Descriptor instead.
 func (*ExportApprovalsRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{15}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ExportApprovalsRequest) GetFormat() ExportFormat {
@@ -1785,7 +1974,7 @@ type ExportApprovalsResponse struct {
 
 func (x *ExportApprovalsResponse) Reset() {
 	*x = ExportApprovalsResponse{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[16]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1797,7 +1986,7 @@ func (x *ExportApprovalsResponse) String() string {
 func (*ExportApprovalsResponse) ProtoMessage() {}
 
 func (x *ExportApprovalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[16]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1810,7 +1999,7 @@ func (x *ExportApprovalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportApprovalsResponse.ProtoReflect.Descriptor instead.
 func (*ExportApprovalsResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{16}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ExportApprovalsResponse) GetData() []byte {
@@ -1834,7 +2023,7 @@ type ListGrantsRequest struct {
 
 func (x *ListGrantsRequest) Reset() {
 	*x = ListGrantsRequest{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[17]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1846,7 +2035,7 @@ func (x *ListGrantsRequest) String() string {
 func (*ListGrantsRequest) ProtoMessage() {}
 
 func (x *ListGrantsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[17]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1859,7 +2048,7 @@ func (x *ListGrantsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGrantsRequest.ProtoReflect.Descriptor instead.
 func (*ListGrantsRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{17}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListGrantsRequest) GetPrincipal() string {
@@ -1901,7 +2090,7 @@ type ListGrantsResponse struct {
 
 func (x *ListGrantsResponse) Reset() {
 	*x = ListGrantsResponse{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[18]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1913,7 +2102,7 @@ func (x *ListGrantsResponse) String() string {
 func (*ListGrantsResponse) ProtoMessage() {}
 
 func (x *ListGrantsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[18]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1926,7 +2115,7 @@ func (x *ListGrantsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGrantsResponse.ProtoReflect.Descriptor instead.
 func (*ListGrantsResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{18}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListGrantsResponse) GetGrants() []*Grant {
@@ -1954,7 +2143,7 @@ type RevokeGrantRequest struct {
 
 func (x *RevokeGrantRequest) Reset() {
 	*x = RevokeGrantRequest{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[19]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1966,7 +2155,7 @@ func (x *RevokeGrantRequest) String() string {
 func (*RevokeGrantRequest) ProtoMessage() {}
 
 func (x *RevokeGrantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[19]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1979,7 +2168,7 @@ func (x *RevokeGrantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeGrantRequest.ProtoReflect.Descriptor instead.
 func (*RevokeGrantRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{19}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RevokeGrantRequest) GetGrantId() string {
@@ -2006,7 +2195,7 @@ type RevokeGrantResponse struct {
 
 func (x *RevokeGrantResponse) Reset() {
 	*x = RevokeGrantResponse{}
-	mi := &file_palyra_v1_approvals_proto_msgTypes[20]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2018,7 +2207,7 @@ func (x *RevokeGrantResponse) String() string {
 func (*RevokeGrantResponse) ProtoMessage() {}
 
 func (x *RevokeGrantResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_approvals_proto_msgTypes[20]
+	mi := &file_palyra_v1_approvals_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2031,7 +2220,7 @@ func (x *RevokeGrantResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeGrantResponse.ProtoReflect.Descriptor instead.
 func (*RevokeGrantResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{20}
+	return file_palyra_v1_approvals_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RevokeGrantResponse) GetGrant() *Grant {
@@ -2078,7 +2267,7 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\bgrant_id\x18\x14 \x01(\tR\agrantId\x12\x1a\n" +
 	"\bseverity\x18\x15 \x01(\tR\bseverity\x12\x18\n" +
 	"\amissing\x18\x16 \x01(\tR\amissing\x12\x19\n" +
-	"\brun_gone\x18\x17 \x01(\bR\arunGone\"\xd1\x04\n" +
+	"\brun_gone\x18\x17 \x01(\bR\arunGone\"\xce\x05\n" +
 	"\x0eApprovalPrompt\x12\x14\n" +
 	"\x05title\x18\x01 \x01(\tR\x05title\x12\x1a\n" +
 	"\bseverity\x18\x02 \x01(\tR\bseverity\x12\x18\n" +
@@ -2094,18 +2283,25 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\fsandbox_tier\x18\n" +
 	" \x01(\tR\vsandboxTier\x12\x16\n" +
 	"\x06egress\x18\v \x03(\tR\x06egress\x12\x18\n" +
-	"\asecrets\x18\f \x03(\tR\asecrets\x12\x1a\n" +
-	"\boperands\x18\r \x03(\tR\boperands\x12\x12\n" +
+	"\asecrets\x18\f \x03(\tR\asecrets\x126\n" +
+	"\boperands\x18\r \x03(\v2\x1a.palyra.v1.ApprovalOperandR\boperands\x12\x12\n" +
 	"\x04diff\x18\x0e \x01(\tR\x04diff\x12(\n" +
 	"\x03why\x18\x0f \x03(\v2\x16.palyra.v1.ApprovalWhyR\x03why\x12I\n" +
 	"\x11differs_from_last\x18\x10 \x03(\v2\x1d.palyra.v1.ApprovalDifferenceR\x0fdiffersFromLast\x125\n" +
 	"\x06scopes\x18\x11 \x03(\v2\x1d.palyra.v1.ApprovalScopeOfferR\x06scopes\x12\x14\n" +
-	"\x05notes\x18\x12 \x03(\tR\x05notes\"j\n" +
+	"\x05notes\x18\x12 \x03(\tR\x05notes\x12\x1a\n" +
+	"\bexecutor\x18\x13 \x01(\tR\bexecutor\x12'\n" +
+	"\x0fsandbox_profile\x18\x14 \x01(\tR\x0esandboxProfile\x12\x1a\n" +
+	"\bredacted\x18\x15 \x03(\tR\bredacted\"=\n" +
+	"\x0fApprovalOperand\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
+	"\x06sha256\x18\x02 \x01(\tR\x06sha256\"\x88\x01\n" +
 	"\vApprovalWhy\x12\x1b\n" +
 	"\tpolicy_id\x18\x01 \x01(\tR\bpolicyId\x12\x12\n" +
 	"\x04file\x18\x02 \x01(\tR\x04file\x12\x12\n" +
 	"\x04line\x18\x03 \x01(\x05R\x04line\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"L\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x1c\n" +
+	"\tcondition\x18\x05 \x01(\tR\tcondition\"L\n" +
 	"\x12ApprovalDifference\x12\x14\n" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x12\x10\n" +
 	"\x03was\x18\x02 \x01(\tR\x03was\x12\x0e\n" +
@@ -2191,6 +2387,12 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\fshown_digest\x18\a \x01(\tB\x1e\xbaH\x1br\x19\x18P2\x15^sha256:[0-9a-f]{64}$R\vshownDigest\x121\n" +
 	"\asurface\x18\b \x01(\tB\x17\xbaH\x14r\x12R\x00R\x03cliR\x03tuiR\x04grpcR\asurface\"I\n" +
 	"\x16DecideApprovalResponse\x12/\n" +
+	"\bapproval\x18\x01 \x01(\v2\x13.palyra.v1.ApprovalR\bapproval\"d\n" +
+	"\x15CancelApprovalRequest\x12)\n" +
+	"\vapproval_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x98\x01\x1aR\n" +
+	"approvalId\x12 \n" +
+	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\"I\n" +
+	"\x16CancelApprovalResponse\x12/\n" +
 	"\bapproval\x18\x01 \x01(\v2\x13.palyra.v1.ApprovalR\bapproval\"\xf8\x01\n" +
 	"\x16ExportApprovalsRequest\x129\n" +
 	"\x06format\x18\x01 \x01(\x0e2\x17.palyra.v1.ExportFormatB\b\xbaH\x05\x82\x01\x02\x10\x01R\x06format\x12?\n" +
@@ -2246,12 +2448,13 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\fExportFormat\x12\x1d\n" +
 	"\x19EXPORT_FORMAT_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14EXPORT_FORMAT_NDJSON\x10\x01\x12\x16\n" +
-	"\x12EXPORT_FORMAT_JSON\x10\x022\xe8\x04\n" +
+	"\x12EXPORT_FORMAT_JSON\x10\x022\xbf\x05\n" +
 	"\x10ApprovalsService\x12W\n" +
 	"\rListApprovals\x12\x1f.palyra.v1.ListApprovalsRequest\x1a .palyra.v1.ListApprovalsResponse\"\x03\x90\x02\x01\x12Q\n" +
 	"\vGetApproval\x12\x1d.palyra.v1.GetApprovalRequest\x1a\x1e.palyra.v1.GetApprovalResponse\"\x03\x90\x02\x01\x12W\n" +
 	"\x0eWatchApprovals\x12 .palyra.v1.WatchApprovalsRequest\x1a!.palyra.v1.WatchApprovalsResponse0\x01\x12U\n" +
-	"\x0eDecideApproval\x12 .palyra.v1.DecideApprovalRequest\x1a!.palyra.v1.DecideApprovalResponse\x12Z\n" +
+	"\x0eDecideApproval\x12 .palyra.v1.DecideApprovalRequest\x1a!.palyra.v1.DecideApprovalResponse\x12U\n" +
+	"\x0eCancelApproval\x12 .palyra.v1.CancelApprovalRequest\x1a!.palyra.v1.CancelApprovalResponse\x12Z\n" +
 	"\x0fExportApprovals\x12!.palyra.v1.ExportApprovalsRequest\x1a\".palyra.v1.ExportApprovalsResponse0\x01\x12N\n" +
 	"\n" +
 	"ListGrants\x12\x1c.palyra.v1.ListGrantsRequest\x1a\x1d.palyra.v1.ListGrantsResponse\"\x03\x90\x02\x01\x12L\n" +
@@ -2270,7 +2473,7 @@ func file_palyra_v1_approvals_proto_rawDescGZIP() []byte {
 }
 
 var file_palyra_v1_approvals_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_palyra_v1_approvals_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_palyra_v1_approvals_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_palyra_v1_approvals_proto_goTypes = []any{
 	(ApprovalState)(0),              // 0: palyra.v1.ApprovalState
 	(ApprovalSubjectType)(0),        // 1: palyra.v1.ApprovalSubjectType
@@ -2279,87 +2482,94 @@ var file_palyra_v1_approvals_proto_goTypes = []any{
 	(ExportFormat)(0),               // 4: palyra.v1.ExportFormat
 	(*Approval)(nil),                // 5: palyra.v1.Approval
 	(*ApprovalPrompt)(nil),          // 6: palyra.v1.ApprovalPrompt
-	(*ApprovalWhy)(nil),             // 7: palyra.v1.ApprovalWhy
-	(*ApprovalDifference)(nil),      // 8: palyra.v1.ApprovalDifference
-	(*ApprovalScopeOffer)(nil),      // 9: palyra.v1.ApprovalScopeOffer
-	(*ApprovalVote)(nil),            // 10: palyra.v1.ApprovalVote
-	(*Grant)(nil),                   // 11: palyra.v1.Grant
-	(*ListApprovalsRequest)(nil),    // 12: palyra.v1.ListApprovalsRequest
-	(*ListApprovalsResponse)(nil),   // 13: palyra.v1.ListApprovalsResponse
-	(*GetApprovalRequest)(nil),      // 14: palyra.v1.GetApprovalRequest
-	(*GetApprovalResponse)(nil),     // 15: palyra.v1.GetApprovalResponse
-	(*WatchApprovalsRequest)(nil),   // 16: palyra.v1.WatchApprovalsRequest
-	(*WatchApprovalsResponse)(nil),  // 17: palyra.v1.WatchApprovalsResponse
-	(*DecideApprovalRequest)(nil),   // 18: palyra.v1.DecideApprovalRequest
-	(*DecideApprovalResponse)(nil),  // 19: palyra.v1.DecideApprovalResponse
-	(*ExportApprovalsRequest)(nil),  // 20: palyra.v1.ExportApprovalsRequest
-	(*ExportApprovalsResponse)(nil), // 21: palyra.v1.ExportApprovalsResponse
-	(*ListGrantsRequest)(nil),       // 22: palyra.v1.ListGrantsRequest
-	(*ListGrantsResponse)(nil),      // 23: palyra.v1.ListGrantsResponse
-	(*RevokeGrantRequest)(nil),      // 24: palyra.v1.RevokeGrantRequest
-	(*RevokeGrantResponse)(nil),     // 25: palyra.v1.RevokeGrantResponse
-	(*timestamppb.Timestamp)(nil),   // 26: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 27: google.protobuf.Duration
+	(*ApprovalOperand)(nil),         // 7: palyra.v1.ApprovalOperand
+	(*ApprovalWhy)(nil),             // 8: palyra.v1.ApprovalWhy
+	(*ApprovalDifference)(nil),      // 9: palyra.v1.ApprovalDifference
+	(*ApprovalScopeOffer)(nil),      // 10: palyra.v1.ApprovalScopeOffer
+	(*ApprovalVote)(nil),            // 11: palyra.v1.ApprovalVote
+	(*Grant)(nil),                   // 12: palyra.v1.Grant
+	(*ListApprovalsRequest)(nil),    // 13: palyra.v1.ListApprovalsRequest
+	(*ListApprovalsResponse)(nil),   // 14: palyra.v1.ListApprovalsResponse
+	(*GetApprovalRequest)(nil),      // 15: palyra.v1.GetApprovalRequest
+	(*GetApprovalResponse)(nil),     // 16: palyra.v1.GetApprovalResponse
+	(*WatchApprovalsRequest)(nil),   // 17: palyra.v1.WatchApprovalsRequest
+	(*WatchApprovalsResponse)(nil),  // 18: palyra.v1.WatchApprovalsResponse
+	(*DecideApprovalRequest)(nil),   // 19: palyra.v1.DecideApprovalRequest
+	(*DecideApprovalResponse)(nil),  // 20: palyra.v1.DecideApprovalResponse
+	(*CancelApprovalRequest)(nil),   // 21: palyra.v1.CancelApprovalRequest
+	(*CancelApprovalResponse)(nil),  // 22: palyra.v1.CancelApprovalResponse
+	(*ExportApprovalsRequest)(nil),  // 23: palyra.v1.ExportApprovalsRequest
+	(*ExportApprovalsResponse)(nil), // 24: palyra.v1.ExportApprovalsResponse
+	(*ListGrantsRequest)(nil),       // 25: palyra.v1.ListGrantsRequest
+	(*ListGrantsResponse)(nil),      // 26: palyra.v1.ListGrantsResponse
+	(*RevokeGrantRequest)(nil),      // 27: palyra.v1.RevokeGrantRequest
+	(*RevokeGrantResponse)(nil),     // 28: palyra.v1.RevokeGrantResponse
+	(*timestamppb.Timestamp)(nil),   // 29: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 30: google.protobuf.Duration
 }
 var file_palyra_v1_approvals_proto_depIdxs = []int32{
 	1,  // 0: palyra.v1.Approval.subject_type:type_name -> palyra.v1.ApprovalSubjectType
 	6,  // 1: palyra.v1.Approval.prompt:type_name -> palyra.v1.ApprovalPrompt
-	26, // 2: palyra.v1.Approval.created_at:type_name -> google.protobuf.Timestamp
-	26, // 3: palyra.v1.Approval.expires_at:type_name -> google.protobuf.Timestamp
-	26, // 4: palyra.v1.Approval.answered_at:type_name -> google.protobuf.Timestamp
+	29, // 2: palyra.v1.Approval.created_at:type_name -> google.protobuf.Timestamp
+	29, // 3: palyra.v1.Approval.expires_at:type_name -> google.protobuf.Timestamp
+	29, // 4: palyra.v1.Approval.answered_at:type_name -> google.protobuf.Timestamp
 	0,  // 5: palyra.v1.Approval.state:type_name -> palyra.v1.ApprovalState
-	10, // 6: palyra.v1.Approval.votes:type_name -> palyra.v1.ApprovalVote
-	7,  // 7: palyra.v1.ApprovalPrompt.why:type_name -> palyra.v1.ApprovalWhy
-	8,  // 8: palyra.v1.ApprovalPrompt.differs_from_last:type_name -> palyra.v1.ApprovalDifference
-	9,  // 9: palyra.v1.ApprovalPrompt.scopes:type_name -> palyra.v1.ApprovalScopeOffer
-	2,  // 10: palyra.v1.ApprovalScopeOffer.scope:type_name -> palyra.v1.ApprovalScope
-	3,  // 11: palyra.v1.ApprovalScopeOffer.match:type_name -> palyra.v1.GrantMatch
-	2,  // 12: palyra.v1.ApprovalVote.scope:type_name -> palyra.v1.ApprovalScope
-	27, // 13: palyra.v1.ApprovalVote.ttl:type_name -> google.protobuf.Duration
-	3,  // 14: palyra.v1.ApprovalVote.match:type_name -> palyra.v1.GrantMatch
-	26, // 15: palyra.v1.ApprovalVote.at:type_name -> google.protobuf.Timestamp
-	2,  // 16: palyra.v1.Grant.scope:type_name -> palyra.v1.ApprovalScope
-	3,  // 17: palyra.v1.Grant.match:type_name -> palyra.v1.GrantMatch
-	26, // 18: palyra.v1.Grant.created_at:type_name -> google.protobuf.Timestamp
-	26, // 19: palyra.v1.Grant.expires_at:type_name -> google.protobuf.Timestamp
-	26, // 20: palyra.v1.Grant.revoked_at:type_name -> google.protobuf.Timestamp
-	26, // 21: palyra.v1.Grant.last_used_at:type_name -> google.protobuf.Timestamp
-	0,  // 22: palyra.v1.ListApprovalsRequest.states:type_name -> palyra.v1.ApprovalState
-	1,  // 23: palyra.v1.ListApprovalsRequest.subject_types:type_name -> palyra.v1.ApprovalSubjectType
-	26, // 24: palyra.v1.ListApprovalsRequest.since:type_name -> google.protobuf.Timestamp
-	26, // 25: palyra.v1.ListApprovalsRequest.until:type_name -> google.protobuf.Timestamp
-	5,  // 26: palyra.v1.ListApprovalsResponse.approvals:type_name -> palyra.v1.Approval
-	5,  // 27: palyra.v1.GetApprovalResponse.approval:type_name -> palyra.v1.Approval
-	5,  // 28: palyra.v1.WatchApprovalsResponse.approval:type_name -> palyra.v1.Approval
-	2,  // 29: palyra.v1.DecideApprovalRequest.scope:type_name -> palyra.v1.ApprovalScope
-	27, // 30: palyra.v1.DecideApprovalRequest.ttl:type_name -> google.protobuf.Duration
-	3,  // 31: palyra.v1.DecideApprovalRequest.match:type_name -> palyra.v1.GrantMatch
-	5,  // 32: palyra.v1.DecideApprovalResponse.approval:type_name -> palyra.v1.Approval
-	4,  // 33: palyra.v1.ExportApprovalsRequest.format:type_name -> palyra.v1.ExportFormat
-	0,  // 34: palyra.v1.ExportApprovalsRequest.states:type_name -> palyra.v1.ApprovalState
-	26, // 35: palyra.v1.ExportApprovalsRequest.since:type_name -> google.protobuf.Timestamp
-	26, // 36: palyra.v1.ExportApprovalsRequest.until:type_name -> google.protobuf.Timestamp
-	11, // 37: palyra.v1.ListGrantsResponse.grants:type_name -> palyra.v1.Grant
-	11, // 38: palyra.v1.RevokeGrantResponse.grant:type_name -> palyra.v1.Grant
-	12, // 39: palyra.v1.ApprovalsService.ListApprovals:input_type -> palyra.v1.ListApprovalsRequest
-	14, // 40: palyra.v1.ApprovalsService.GetApproval:input_type -> palyra.v1.GetApprovalRequest
-	16, // 41: palyra.v1.ApprovalsService.WatchApprovals:input_type -> palyra.v1.WatchApprovalsRequest
-	18, // 42: palyra.v1.ApprovalsService.DecideApproval:input_type -> palyra.v1.DecideApprovalRequest
-	20, // 43: palyra.v1.ApprovalsService.ExportApprovals:input_type -> palyra.v1.ExportApprovalsRequest
-	22, // 44: palyra.v1.ApprovalsService.ListGrants:input_type -> palyra.v1.ListGrantsRequest
-	24, // 45: palyra.v1.ApprovalsService.RevokeGrant:input_type -> palyra.v1.RevokeGrantRequest
-	13, // 46: palyra.v1.ApprovalsService.ListApprovals:output_type -> palyra.v1.ListApprovalsResponse
-	15, // 47: palyra.v1.ApprovalsService.GetApproval:output_type -> palyra.v1.GetApprovalResponse
-	17, // 48: palyra.v1.ApprovalsService.WatchApprovals:output_type -> palyra.v1.WatchApprovalsResponse
-	19, // 49: palyra.v1.ApprovalsService.DecideApproval:output_type -> palyra.v1.DecideApprovalResponse
-	21, // 50: palyra.v1.ApprovalsService.ExportApprovals:output_type -> palyra.v1.ExportApprovalsResponse
-	23, // 51: palyra.v1.ApprovalsService.ListGrants:output_type -> palyra.v1.ListGrantsResponse
-	25, // 52: palyra.v1.ApprovalsService.RevokeGrant:output_type -> palyra.v1.RevokeGrantResponse
-	46, // [46:53] is the sub-list for method output_type
-	39, // [39:46] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	11, // 6: palyra.v1.Approval.votes:type_name -> palyra.v1.ApprovalVote
+	7,  // 7: palyra.v1.ApprovalPrompt.operands:type_name -> palyra.v1.ApprovalOperand
+	8,  // 8: palyra.v1.ApprovalPrompt.why:type_name -> palyra.v1.ApprovalWhy
+	9,  // 9: palyra.v1.ApprovalPrompt.differs_from_last:type_name -> palyra.v1.ApprovalDifference
+	10, // 10: palyra.v1.ApprovalPrompt.scopes:type_name -> palyra.v1.ApprovalScopeOffer
+	2,  // 11: palyra.v1.ApprovalScopeOffer.scope:type_name -> palyra.v1.ApprovalScope
+	3,  // 12: palyra.v1.ApprovalScopeOffer.match:type_name -> palyra.v1.GrantMatch
+	2,  // 13: palyra.v1.ApprovalVote.scope:type_name -> palyra.v1.ApprovalScope
+	30, // 14: palyra.v1.ApprovalVote.ttl:type_name -> google.protobuf.Duration
+	3,  // 15: palyra.v1.ApprovalVote.match:type_name -> palyra.v1.GrantMatch
+	29, // 16: palyra.v1.ApprovalVote.at:type_name -> google.protobuf.Timestamp
+	2,  // 17: palyra.v1.Grant.scope:type_name -> palyra.v1.ApprovalScope
+	3,  // 18: palyra.v1.Grant.match:type_name -> palyra.v1.GrantMatch
+	29, // 19: palyra.v1.Grant.created_at:type_name -> google.protobuf.Timestamp
+	29, // 20: palyra.v1.Grant.expires_at:type_name -> google.protobuf.Timestamp
+	29, // 21: palyra.v1.Grant.revoked_at:type_name -> google.protobuf.Timestamp
+	29, // 22: palyra.v1.Grant.last_used_at:type_name -> google.protobuf.Timestamp
+	0,  // 23: palyra.v1.ListApprovalsRequest.states:type_name -> palyra.v1.ApprovalState
+	1,  // 24: palyra.v1.ListApprovalsRequest.subject_types:type_name -> palyra.v1.ApprovalSubjectType
+	29, // 25: palyra.v1.ListApprovalsRequest.since:type_name -> google.protobuf.Timestamp
+	29, // 26: palyra.v1.ListApprovalsRequest.until:type_name -> google.protobuf.Timestamp
+	5,  // 27: palyra.v1.ListApprovalsResponse.approvals:type_name -> palyra.v1.Approval
+	5,  // 28: palyra.v1.GetApprovalResponse.approval:type_name -> palyra.v1.Approval
+	5,  // 29: palyra.v1.WatchApprovalsResponse.approval:type_name -> palyra.v1.Approval
+	2,  // 30: palyra.v1.DecideApprovalRequest.scope:type_name -> palyra.v1.ApprovalScope
+	30, // 31: palyra.v1.DecideApprovalRequest.ttl:type_name -> google.protobuf.Duration
+	3,  // 32: palyra.v1.DecideApprovalRequest.match:type_name -> palyra.v1.GrantMatch
+	5,  // 33: palyra.v1.DecideApprovalResponse.approval:type_name -> palyra.v1.Approval
+	5,  // 34: palyra.v1.CancelApprovalResponse.approval:type_name -> palyra.v1.Approval
+	4,  // 35: palyra.v1.ExportApprovalsRequest.format:type_name -> palyra.v1.ExportFormat
+	0,  // 36: palyra.v1.ExportApprovalsRequest.states:type_name -> palyra.v1.ApprovalState
+	29, // 37: palyra.v1.ExportApprovalsRequest.since:type_name -> google.protobuf.Timestamp
+	29, // 38: palyra.v1.ExportApprovalsRequest.until:type_name -> google.protobuf.Timestamp
+	12, // 39: palyra.v1.ListGrantsResponse.grants:type_name -> palyra.v1.Grant
+	12, // 40: palyra.v1.RevokeGrantResponse.grant:type_name -> palyra.v1.Grant
+	13, // 41: palyra.v1.ApprovalsService.ListApprovals:input_type -> palyra.v1.ListApprovalsRequest
+	15, // 42: palyra.v1.ApprovalsService.GetApproval:input_type -> palyra.v1.GetApprovalRequest
+	17, // 43: palyra.v1.ApprovalsService.WatchApprovals:input_type -> palyra.v1.WatchApprovalsRequest
+	19, // 44: palyra.v1.ApprovalsService.DecideApproval:input_type -> palyra.v1.DecideApprovalRequest
+	21, // 45: palyra.v1.ApprovalsService.CancelApproval:input_type -> palyra.v1.CancelApprovalRequest
+	23, // 46: palyra.v1.ApprovalsService.ExportApprovals:input_type -> palyra.v1.ExportApprovalsRequest
+	25, // 47: palyra.v1.ApprovalsService.ListGrants:input_type -> palyra.v1.ListGrantsRequest
+	27, // 48: palyra.v1.ApprovalsService.RevokeGrant:input_type -> palyra.v1.RevokeGrantRequest
+	14, // 49: palyra.v1.ApprovalsService.ListApprovals:output_type -> palyra.v1.ListApprovalsResponse
+	16, // 50: palyra.v1.ApprovalsService.GetApproval:output_type -> palyra.v1.GetApprovalResponse
+	18, // 51: palyra.v1.ApprovalsService.WatchApprovals:output_type -> palyra.v1.WatchApprovalsResponse
+	20, // 52: palyra.v1.ApprovalsService.DecideApproval:output_type -> palyra.v1.DecideApprovalResponse
+	22, // 53: palyra.v1.ApprovalsService.CancelApproval:output_type -> palyra.v1.CancelApprovalResponse
+	24, // 54: palyra.v1.ApprovalsService.ExportApprovals:output_type -> palyra.v1.ExportApprovalsResponse
+	26, // 55: palyra.v1.ApprovalsService.ListGrants:output_type -> palyra.v1.ListGrantsResponse
+	28, // 56: palyra.v1.ApprovalsService.RevokeGrant:output_type -> palyra.v1.RevokeGrantResponse
+	49, // [49:57] is the sub-list for method output_type
+	41, // [41:49] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_palyra_v1_approvals_proto_init() }
@@ -2373,7 +2583,7 @@ func file_palyra_v1_approvals_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_palyra_v1_approvals_proto_rawDesc), len(file_palyra_v1_approvals_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   21,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

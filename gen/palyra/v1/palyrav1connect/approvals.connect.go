@@ -45,6 +45,9 @@ const (
 	// ApprovalsServiceDecideApprovalProcedure is the fully-qualified name of the ApprovalsService's
 	// DecideApproval RPC.
 	ApprovalsServiceDecideApprovalProcedure = "/palyra.v1.ApprovalsService/DecideApproval"
+	// ApprovalsServiceCancelApprovalProcedure is the fully-qualified name of the ApprovalsService's
+	// CancelApproval RPC.
+	ApprovalsServiceCancelApprovalProcedure = "/palyra.v1.ApprovalsService/CancelApproval"
 	// ApprovalsServiceExportApprovalsProcedure is the fully-qualified name of the ApprovalsService's
 	// ExportApprovals RPC.
 	ApprovalsServiceExportApprovalsProcedure = "/palyra.v1.ApprovalsService/ExportApprovals"
@@ -65,6 +68,11 @@ type ApprovalsServiceClient interface {
 	WatchApprovals(context.Context, *v1.WatchApprovalsRequest) (*connect.ServerStreamForClient[v1.WatchApprovalsResponse], error)
 	// DecideApproval casts one vote.
 	DecideApproval(context.Context, *v1.DecideApprovalRequest) (*v1.DecideApprovalResponse, error)
+	// CancelApproval withdraws an approval that is pending, or takes back one
+	// that was allowed and not used yet. The call that waits does not run. Who
+	// asked, on whose behalf it was asked, who voted, and who may decide it may
+	// do so.
+	CancelApproval(context.Context, *v1.CancelApprovalRequest) (*v1.CancelApprovalResponse, error)
 	// ExportApprovals streams NDJSON or one JSON document; the last record is a
 	// trailer that proves completeness.
 	ExportApprovals(context.Context, *v1.ExportApprovalsRequest) (*connect.ServerStreamForClient[v1.ExportApprovalsResponse], error)
@@ -109,6 +117,12 @@ func NewApprovalsServiceClient(httpClient connect.HTTPClient, baseURL string, op
 			connect.WithSchema(approvalsServiceMethods.ByName("DecideApproval")),
 			connect.WithClientOptions(opts...),
 		),
+		cancelApproval: connect.NewClient[v1.CancelApprovalRequest, v1.CancelApprovalResponse](
+			httpClient,
+			baseURL+ApprovalsServiceCancelApprovalProcedure,
+			connect.WithSchema(approvalsServiceMethods.ByName("CancelApproval")),
+			connect.WithClientOptions(opts...),
+		),
 		exportApprovals: connect.NewClient[v1.ExportApprovalsRequest, v1.ExportApprovalsResponse](
 			httpClient,
 			baseURL+ApprovalsServiceExportApprovalsProcedure,
@@ -137,6 +151,7 @@ type approvalsServiceClient struct {
 	getApproval     *connect.Client[v1.GetApprovalRequest, v1.GetApprovalResponse]
 	watchApprovals  *connect.Client[v1.WatchApprovalsRequest, v1.WatchApprovalsResponse]
 	decideApproval  *connect.Client[v1.DecideApprovalRequest, v1.DecideApprovalResponse]
+	cancelApproval  *connect.Client[v1.CancelApprovalRequest, v1.CancelApprovalResponse]
 	exportApprovals *connect.Client[v1.ExportApprovalsRequest, v1.ExportApprovalsResponse]
 	listGrants      *connect.Client[v1.ListGrantsRequest, v1.ListGrantsResponse]
 	revokeGrant     *connect.Client[v1.RevokeGrantRequest, v1.RevokeGrantResponse]
@@ -168,6 +183,15 @@ func (c *approvalsServiceClient) WatchApprovals(ctx context.Context, req *v1.Wat
 // DecideApproval calls palyra.v1.ApprovalsService.DecideApproval.
 func (c *approvalsServiceClient) DecideApproval(ctx context.Context, req *v1.DecideApprovalRequest) (*v1.DecideApprovalResponse, error) {
 	response, err := c.decideApproval.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// CancelApproval calls palyra.v1.ApprovalsService.CancelApproval.
+func (c *approvalsServiceClient) CancelApproval(ctx context.Context, req *v1.CancelApprovalRequest) (*v1.CancelApprovalResponse, error) {
+	response, err := c.cancelApproval.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -206,6 +230,11 @@ type ApprovalsServiceHandler interface {
 	WatchApprovals(context.Context, *v1.WatchApprovalsRequest, *connect.ServerStream[v1.WatchApprovalsResponse]) error
 	// DecideApproval casts one vote.
 	DecideApproval(context.Context, *v1.DecideApprovalRequest) (*v1.DecideApprovalResponse, error)
+	// CancelApproval withdraws an approval that is pending, or takes back one
+	// that was allowed and not used yet. The call that waits does not run. Who
+	// asked, on whose behalf it was asked, who voted, and who may decide it may
+	// do so.
+	CancelApproval(context.Context, *v1.CancelApprovalRequest) (*v1.CancelApprovalResponse, error)
 	// ExportApprovals streams NDJSON or one JSON document; the last record is a
 	// trailer that proves completeness.
 	ExportApprovals(context.Context, *v1.ExportApprovalsRequest, *connect.ServerStream[v1.ExportApprovalsResponse]) error
@@ -246,6 +275,12 @@ func NewApprovalsServiceHandler(svc ApprovalsServiceHandler, opts ...connect.Han
 		connect.WithSchema(approvalsServiceMethods.ByName("DecideApproval")),
 		connect.WithHandlerOptions(opts...),
 	)
+	approvalsServiceCancelApprovalHandler := connect.NewUnaryHandlerSimple(
+		ApprovalsServiceCancelApprovalProcedure,
+		svc.CancelApproval,
+		connect.WithSchema(approvalsServiceMethods.ByName("CancelApproval")),
+		connect.WithHandlerOptions(opts...),
+	)
 	approvalsServiceExportApprovalsHandler := connect.NewServerStreamHandlerSimple(
 		ApprovalsServiceExportApprovalsProcedure,
 		svc.ExportApprovals,
@@ -275,6 +310,8 @@ func NewApprovalsServiceHandler(svc ApprovalsServiceHandler, opts ...connect.Han
 			approvalsServiceWatchApprovalsHandler.ServeHTTP(w, r)
 		case ApprovalsServiceDecideApprovalProcedure:
 			approvalsServiceDecideApprovalHandler.ServeHTTP(w, r)
+		case ApprovalsServiceCancelApprovalProcedure:
+			approvalsServiceCancelApprovalHandler.ServeHTTP(w, r)
 		case ApprovalsServiceExportApprovalsProcedure:
 			approvalsServiceExportApprovalsHandler.ServeHTTP(w, r)
 		case ApprovalsServiceListGrantsProcedure:
@@ -304,6 +341,10 @@ func (UnimplementedApprovalsServiceHandler) WatchApprovals(context.Context, *v1.
 
 func (UnimplementedApprovalsServiceHandler) DecideApproval(context.Context, *v1.DecideApprovalRequest) (*v1.DecideApprovalResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.ApprovalsService.DecideApproval is not implemented"))
+}
+
+func (UnimplementedApprovalsServiceHandler) CancelApproval(context.Context, *v1.CancelApprovalRequest) (*v1.CancelApprovalResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.ApprovalsService.CancelApproval is not implemented"))
 }
 
 func (UnimplementedApprovalsServiceHandler) ExportApprovals(context.Context, *v1.ExportApprovalsRequest, *connect.ServerStream[v1.ExportApprovalsResponse]) error {
