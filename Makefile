@@ -42,7 +42,7 @@ test: deps-test init ## Install what is missing and run every test with the race
 	CGO_ENABLED=1 $(GO) test -race -tags $(TAGS) -timeout 20m -p 2 $(PKG)
 
 .PHONY: check
-check: check-format check-vet check-lint check-arch check-generated check-cross ## Everything that is not a test: format, vet, lint, import rules, generated code, cross builds
+check: check-format check-vet check-lint check-arch check-generated check-breaking check-cross ## Everything that is not a test: format, vet, lint, import rules, generated code, API breaks, cross builds
 
 .PHONY: check-format
 check-format: ## Fail when gofmt would change a file
@@ -65,6 +65,10 @@ check-arch: ## Run the import rules alone
 .PHONY: check-generated
 check-generated: tools ## Fail when the committed generated code is not what the protos give
 	PATH="$(TOOLS):$$PATH" scripts/check-generated.sh
+
+.PHONY: check-breaking
+check-breaking: tools ## Fail when the protos break what the newest release promised
+	PATH="$(TOOLS):$$PATH" scripts/check-breaking.sh
 
 .PHONY: check-cross
 check-cross: ## Build both programs for linux, darwin and windows on amd64 and arm64

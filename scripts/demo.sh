@@ -7,8 +7,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-palyra=$PWD/bin/palyra
-palyrad=$PWD/bin/palyrad
+palyra=${DEMO_BIN:-$PWD/bin}/palyra
+palyrad=${DEMO_BIN:-$PWD/bin}/palyrad
 work=$(mktemp -d "${TMPDIR:-/tmp}/palyra-demo.XXXXXX")
 daemon=
 
@@ -132,12 +132,12 @@ done
 run status
 
 bold "3. Reading needs no human"
-run call fs.read path=greet.py
-run call fs.search pattern=greet
+run call fs.read path=greet.py -o table
+run call fs.search pattern=greet -o table
 
 bold "4. Programs run in Tier C: namespaces, no network, no capabilities"
-run call process.run argv='["git","log","--oneline"]'
-run call process.run argv='["python3","greet.py","Ada"]'
+run call process.run argv='["git","log","--oneline"]' -o table
+run call process.run argv='["python3","greet.py","Ada"]' -o table
 
 bold "5. A patch waits for a human, who sees exactly what would change"
 patch='--- a/greet.py
@@ -187,7 +187,7 @@ else
   fi
   echo "(exit code $code)"
 fi
-run call process.run argv='["python3","greet.py","Ada"]'
+run call process.run argv='["python3","greet.py","Ada"]' -o table
 
 bold "6. What policy forbids does not run, and says why"
 expect 3 call http.fetch url=https://example.com/
@@ -200,12 +200,17 @@ run journal list
 
 bold "9. The evidence verifies with no daemon running"
 run journal export "$work/journal.ndjson"
-run attest keys -o json >"$work/keys.json"
+echo '$ palyra attest keys -o json > keys.json'
+"$palyra" attest keys -o json >"$work/keys.json"
+last=$("$palyra" attest list -o name | head -n 1)
+echo "\$ palyra attest show $last -o json > attestation.json"
+"$palyra" attest show "$last" -o json >"$work/attestation.json"
 kill "$daemon"
 wait "$daemon"
 daemon=
 echo "palyrad has stopped"
-run journal verify "$work/journal.ndjson"
+run journal verify "$work/journal.ndjson" --keys "$work/keys.json"
+run attest verify "$work/attestation.json" --keys "$work/keys.json"
 
 bold "10. One changed byte is found"
 python3 - "$work/journal.ndjson" <<'PY'
@@ -216,6 +221,6 @@ data = bytearray(open(path, "rb").read())
 data[len(data) // 2] ^= 1
 open(path + ".tampered", "wb").write(data)
 PY
-expect 8 journal verify "$work/journal.ndjson.tampered"
+expect 8 journal verify "$work/journal.ndjson.tampered" --keys "$work/keys.json"
 
 bold "Done: every call above was decided, recorded, run in its sandbox and attested."

@@ -27,6 +27,7 @@ const (
 type Answer struct {
 	kind           Kind
 	approvalID     string
+	proposalID     string
 	version        int64
 	grant          Grant
 	votes          []Vote
@@ -139,10 +140,10 @@ func answerOf(rec Record) Answer {
 }
 
 // answerOfGrant is the yes of a grant to a call that it covers.
-func answerOfGrant(g Grant, callDigest, snapshotDigest string) Answer {
+func answerOfGrant(g Grant, ask Ask) Answer {
 	return Answer{
-		kind: ByGrant, approvalID: g.ApprovalID, version: g.Version, grant: g,
-		votes: slices.Clone(g.MintedBy), callDigest: callDigest, snapshotDigest: snapshotDigest,
+		kind: ByGrant, approvalID: g.ApprovalID, proposalID: ask.Proposal.ID, version: g.Version, grant: g,
+		votes: slices.Clone(g.MintedBy), callDigest: ask.CallDigest, snapshotDigest: ask.SnapshotDigest,
 	}
 }
 

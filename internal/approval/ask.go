@@ -27,7 +27,7 @@ type Ask struct {
 	// the tool's name, when empty.
 	SubjectType SubjectType
 	SubjectID   string
-	// Timeout is clamped to the desk's limits; zero means the default.
+	// Timeout is clamped to the desk's limits; zero means Limits.Timeout.
 	Timeout  time.Duration
 	Severity string
 	// Missing says what the call needs before anyone voted, when known.
@@ -114,8 +114,9 @@ func (a Ask) record(id string, at time.Time) (Record, error) {
 	p := a.Proposal
 	return Record{
 		ID: id, ProposalID: p.ID, CallDigest: a.CallDigest, SnapshotDigest: a.SnapshotDigest,
-		SubjectType: a.SubjectType, SubjectID: a.SubjectID, Subject: a.Plan.Subject, Severity: a.Severity,
-		Prompt: a.Prompt.clean(), RequestedBy: p.Caller.Principal, OnBehalfOf: p.Caller.OnBehalfOf,
+		SubjectType: a.SubjectType, SubjectID: shownSubject(a.SubjectID), Subject: shownSubject(a.Plan.Subject),
+		Severity: a.Severity,
+		Prompt:   a.Prompt.clean(), RequestedBy: p.Caller.Principal, OnBehalfOf: p.Caller.OnBehalfOf,
 		Run: p.Run, Session: p.Session, Device: p.Caller.DeviceID, Channel: p.Channel,
 		CreatedAt: at, ExpiresAt: at.Add(a.Timeout), Missing: a.Missing, Votes: []Vote{},
 		Binding: binding, Request: a.Request,
@@ -125,13 +126,15 @@ func (a Ask) record(id string, at time.Time) (Record, error) {
 // redacted is the ask's binding as it may be stored and shown: without the
 // values at the tool's secret paths, and without what has the form of a key.
 func redacted(a Ask) (tool.Binding, error) {
-	return redactBinding(a.Plan.Binding, a.Proposal.Tool.SecretPaths)
+	shown, _, err := redactBinding(a.Plan.Binding, a.Proposal.Tool.SecretPaths)
+	return shown, err
 }
 
-func redactBinding(b tool.Binding, secretPaths []string) (tool.Binding, error) {
+// redactBinding also reports whether anything had to be replaced.
+func redactBinding(b tool.Binding, secretPaths []string) (shown tool.Binding, hidden bool, err error) {
 	text, err := canonical.Marshal(b)
 	if err != nil {
-		return b, err
+		return b, false, err
 	}
 	paths := make([]string, len(secretPaths))
 	for i, path := range secretPaths {
@@ -139,13 +142,23 @@ func redactBinding(b tool.Binding, secretPaths []string) (tool.Binding, error) {
 	}
 	text, found, err := tool.Redact(text, paths)
 	if err != nil || len(found) == 0 {
-		return b, err
+		return b, false, err
 	}
-	var shown tool.Binding
 	if err := json.Unmarshal(text, &shown); err != nil {
-		return b, fmt.Errorf("reading the redacted binding: %w", err)
+		return b, false, fmt.Errorf("reading the redacted binding: %w", err)
 	}
-	return shown, nil
+	return shown, true, nil
+}
+
+// shownSubject is a subject as records and grants keep it. One that holds what
+// has the form of a key is kept without it, and with the digest of the whole, so
+// that two subjects are the same only if they were.
+func shownSubject(subject string) string {
+	safe := tool.RedactText(subject)
+	if safe == subject {
+		return subject
+	}
+	return safe + " " + canonical.Digest([]byte(subject))
 }
 
 // callKey says which asks are identical: one record serves them all.

@@ -3,7 +3,6 @@ package approval
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"palyra/internal/event"
 	"palyra/internal/reason"
@@ -12,11 +11,12 @@ import (
 // Consume uses an answer up: an allowed record becomes consumed, a grant
 // counts one use. That and the extra events (the `decided` of the call) are
 // one unit: either all of it is durable when Consume returns nil, or none of
-// it is kept. For NotNeeded only the extra events are written.
+// it is kept.
 //
 // When somebody was faster the error is reason.ApprovalRevoked,
 // ApprovalExpired or ApprovalConflict; while the gateway is frozen it is
-// GatewayFrozen; an answer that does not allow is PermitRefused.
+// GatewayFrozen; an answer that has nothing to use up, such as NotNeeded or one
+// that does not allow, is PermitRefused.
 func (d *Desk) Consume(ctx context.Context, a Answer, extra ...event.Draft) error {
 	if err := ctx.Err(); err != nil {
 		return reason.Errorf(reason.Cancelled, "the call ended before it was decided: %w", err)
@@ -26,13 +26,8 @@ func (d *Desk) Consume(ctx context.Context, a Answer, extra ...event.Draft) erro
 		return d.consumeRecord(ctx, a, extra)
 	case ByGrant:
 		return d.consumeGrant(ctx, a, extra)
-	case NotAsked:
-		return d.update(ctx, func(tx Tx) error {
-			tx.Emit(extra...)
-			return thawed(tx)
-		})
 	default:
-		return reason.Errorf(reason.PermitRefused, "an answer of kind %q allows nothing", a.kind)
+		return reason.Errorf(reason.PermitRefused, "an answer of kind %q has nothing to use up", a.kind)
 	}
 }
 
@@ -118,7 +113,9 @@ func (d *Desk) useGrant(tx Tx, a Answer) (Grant, error) {
 		g.Uses++
 		g.LastUsedAt = now
 	}, grantEvents(event.GrantUsed, g.Principal.String(), func(g Grant) any {
-		return GrantUsedPayload{GrantID: g.ID, ApprovalID: g.ApprovalID, CallDigest: a.callDigest, Uses: g.Uses}
+		return GrantUsedPayload{
+			GrantID: g.ID, ApprovalID: g.ApprovalID, ProposalID: a.proposalID, CallDigest: a.callDigest, Uses: g.Uses,
+		}
 	}))
 }
 
@@ -132,10 +129,16 @@ func (d *Desk) Release(a Answer) {
 	}
 }
 
-// Recheck returns nil while a consumed answer is still good: the gateway is
-// not frozen, and the grant it came from was not revoked and has not ended. A
-// call that was decided and is queued asks again right before it starts, so
-// that a revoke beats it.
+// Recheck returns nil while the answer of a call that was decided is still
+// good. It is for the moment between the durable decision and the executor's
+// start, so that a revoke or a freeze beats a call that is queued. Before
+// Consume it fails for every answer that has to be consumed.
+//
+// It is reason.GatewayFrozen once the gateway is frozen, ApprovalRevoked when
+// the grant or approval was revoked, ApprovalExpired when it ended or ran out,
+// ApprovalConflict when an approval was not used by this answer, and
+// PermitRefused for an answer that does not allow. An error of the store is
+// returned as it is. None of them lets the call start.
 func (d *Desk) Recheck(ctx context.Context, a Answer) error {
 	if !a.Allowed() {
 		return reason.Errorf(reason.PermitRefused, "an answer of kind %q allows nothing", a.kind)
@@ -143,12 +146,45 @@ func (d *Desk) Recheck(ctx context.Context, a Answer) error {
 	if state, frozen := d.Frozen(ctx); frozen {
 		return frozenError(&state)
 	}
-	if a.kind != ByGrant {
+	switch a.kind {
+	case ByApproval:
+		return d.recheckRecord(ctx, a)
+	case ByGrant:
+		return d.recheckGrant(ctx, a)
+	default:
 		return nil
 	}
+}
+
+// recheckRecord wants the record consumed, by this answer and no other: the
+// version after the one that was answered. Who revokes the grant that the same
+// votes minted means this call too.
+func (d *Desk) recheckRecord(ctx context.Context, a Answer) error {
+	rec, err := d.store.Record(ctx, a.approvalID)
+	switch {
+	case err != nil:
+		return notFound(err, "approval", a.approvalID)
+	case rec.State == Allowed:
+		return reason.Errorf(reason.ApprovalConflict, "approval %s was not used for the call that wants to start", rec.ID)
+	case rec.State != Consumed || rec.Version != a.version+1:
+		return lost(conflict(rec))
+	case rec.GrantID == "":
+		return nil
+	}
+	g, err := d.store.Grant(ctx, rec.GrantID)
+	if err != nil {
+		return notFound(err, "grant", rec.GrantID)
+	}
+	if !g.RevokedAt.IsZero() {
+		return grantClosed(g)
+	}
+	return nil
+}
+
+func (d *Desk) recheckGrant(ctx context.Context, a Answer) error {
 	g, err := d.store.Grant(ctx, a.grant.ID)
 	if err != nil {
-		return fmt.Errorf("checking the grant: %w", notFound(err, "grant", a.grant.ID))
+		return notFound(err, "grant", a.grant.ID)
 	}
 	return d.stands(g)
 }

@@ -203,6 +203,19 @@ func TestTimeoutIsClamped(t *testing.T) {
 	})
 }
 
+// An ask that names no time waits as long as the desk says.
+func TestTimeoutOfTheDesk(t *testing.T) {
+	d := approvaltest.NewDeskOn(t, approvaltest.NewMemory(), approval.Limits{Timeout: 3 * time.Minute})
+	_, rec := waiting(t, d)
+	if got := rec.ExpiresAt.Sub(rec.CreatedAt); got != 3*time.Minute {
+		t.Errorf("the record waits %s, want 3m", got)
+	}
+	_, named := waiting(t, d, otherSession, func(a *approval.Ask) { a.Timeout = time.Hour })
+	if got := named.ExpiresAt.Sub(named.CreatedAt); got != time.Hour {
+		t.Errorf("the record waits %s, want the 1h that the ask names", got)
+	}
+}
+
 func TestUnusedAllowExpires(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := approvaltest.NewDesk(t)

@@ -81,7 +81,7 @@ func (g Grant) Covers(q GrantQuery) bool {
 	case MatchExact:
 		return q.CallDigest != "" && g.CallDigest == q.CallDigest
 	case MatchSubject:
-		return q.Subject != "" && g.Subject == q.Subject
+		return q.Subject != "" && g.Subject == shownSubject(q.Subject)
 	case MatchTool:
 		return true
 	default:

@@ -1,6 +1,7 @@
 package approval_test
 
 import (
+	"encoding/json"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -270,4 +271,29 @@ func TestEndSession(t *testing.T) {
 	if out := <-p.Done; out.Answer.Reason() != reason.ApprovalCancelled {
 		t.Errorf("the waiting call got %v", out.Answer.Reason())
 	}
+}
+
+// A grant's uses say which call each was.
+func TestGrantUseNamesItsCall(t *testing.T) {
+	d := approvaltest.NewDesk(t)
+	id := mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Session})
+	ask := approvaltest.Ask(t)
+	a, err := d.GrantAnswer(t.Context(), id, ask)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Consume(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range d.Store.Events() {
+		if e.Code != event.GrantUsed {
+			continue
+		}
+		var used approval.GrantUsedPayload
+		if err := json.Unmarshal(e.Payload, &used); err != nil || used.ProposalID != ask.Proposal.ID || used.Uses != 1 {
+			t.Errorf("payload %s, %v; want proposal %s", e.Payload, err, ask.Proposal.ID)
+		}
+		return
+	}
+	t.Error("the use was not journaled")
 }

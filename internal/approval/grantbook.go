@@ -178,7 +178,7 @@ func (d *Desk) GrantAnswer(ctx context.Context, grantID string, ask Ask) (Answer
 	if !g.Covers(ask.Query()) {
 		return Answer{}, d.uncovered(ctx, g, ask)
 	}
-	return answerOfGrant(g, ask.CallDigest, ask.SnapshotDigest), nil
+	return answerOfGrant(g, ask), nil
 }
 
 // stands returns nil when a grant may be used now.

@@ -61,6 +61,8 @@ type StatePayload struct {
 type GrantUsedPayload struct {
 	GrantID    string `json:"grant_id"`
 	ApprovalID string `json:"approval_id"`
+	// ProposalID is of the call that used it.
+	ProposalID string `json:"proposal_id"`
 	CallDigest string `json:"call_digest"`
 	Uses       int64  `json:"uses"`
 }

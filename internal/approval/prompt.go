@@ -11,7 +11,8 @@ import (
 
 // Prompt is everything a person sees of an ask. It is data; nothing in it is
 // markup, and what a screen would hide is written out (see Visible), except in
-// Arguments and Runs, which stay exact.
+// Arguments and Runs, which stay exact. What has the form of a key is replaced
+// everywhere, and Notes say so.
 type Prompt struct {
 	Title    string `json:"title"`
 	Severity string `json:"severity"`
@@ -73,6 +74,9 @@ type Offer struct {
 // PermissionGrantBroad is needed for the matcher tool.
 const PermissionGrantBroad = "approval.grant_broad"
 
+// noteRedacted is among the notes of a prompt in which something is hidden.
+const noteRedacted = "What looks like a secret is shown as " + tool.Redaction + "; the call has the real value."
+
 // NewPrompt describes a planned call. The caller adds why policy asks; the
 // desk adds the difference from the last allowed call and the scopes.
 func NewPrompt(p tool.Proposal, plan tool.Plan, severity string, why ...Cause) (Prompt, error) {
@@ -80,15 +84,19 @@ func NewPrompt(p tool.Proposal, plan tool.Plan, severity string, why ...Cause) (
 	if err != nil {
 		return Prompt{}, fmt.Errorf("redacting the arguments: %w", err)
 	}
-	b, err := redactBinding(plan.Binding, p.Tool.SecretPaths)
+	b, hidden, err := redactBinding(plan.Binding, p.Tool.SecretPaths)
 	if err != nil {
 		return Prompt{}, fmt.Errorf("redacting the call: %w", err)
+	}
+	notes := slices.Clone(plan.Preview.Notes)
+	if hidden || len(redacted) > 0 {
+		notes = append(notes, noteRedacted)
 	}
 	title := p.Tool.Title
 	if title == "" {
 		title = p.Tool.Name
 	}
-	return Prompt{
+	prompt := Prompt{
 		Title: title, Severity: severity, Summary: plan.Preview.Summary,
 		Arguments: args, Redacted: redacted,
 		Runs: Execution{
@@ -96,8 +104,9 @@ func NewPrompt(p tool.Proposal, plan tool.Plan, severity string, why ...Cause) (
 			Executor: p.Tool.Executor, Tier: plan.Facts.SandboxTier, Profile: b.SandboxProfile,
 			Egress: slices.Clone(b.Egress), Secrets: secretNames(b.Environment),
 		},
-		Diff: plan.Preview.Diff, Why: why, Notes: slices.Clone(plan.Preview.Notes),
-	}, nil
+		Diff: plan.Preview.Diff, Why: why, Notes: notes,
+	}
+	return prompt.clean(), nil
 }
 
 // secretNames picks the entries of an environment that name a secret
@@ -134,16 +143,27 @@ func offers(rec Record, l Limits) []Offer {
 	return list
 }
 
-// clean returns p with hidden characters of its texts written out.
+// clean returns p with its texts as a person may see them: what has the form
+// of a key is replaced, which the notes then say, and hidden characters are
+// written out. What is clean stays as it is.
 func (p Prompt) clean() Prompt {
-	p.Title, p.Summary, p.Diff = Visible(p.Title), Visible(p.Summary), Visible(p.Diff)
+	hidden := false
+	show := func(text string) string {
+		safe := tool.RedactText(text)
+		hidden = hidden || safe != text
+		return Visible(safe)
+	}
+	p.Title, p.Summary, p.Diff = show(p.Title), show(p.Summary), show(p.Diff)
 	p.Notes = slices.Clone(p.Notes)
 	for i, note := range p.Notes {
-		p.Notes[i] = Visible(note)
+		p.Notes[i] = show(note)
 	}
 	p.Why = slices.Clone(p.Why)
 	for i, c := range p.Why {
-		p.Why[i] = Cause{Visible(c.PolicyID), Visible(c.Location), Visible(c.Reason), Visible(c.Condition)}
+		p.Why[i] = Cause{show(c.PolicyID), show(c.Location), show(c.Reason), show(c.Condition)}
+	}
+	if hidden && !slices.Contains(p.Notes, noteRedacted) {
+		p.Notes = append(p.Notes, noteRedacted)
 	}
 	return p
 }

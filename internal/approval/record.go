@@ -56,7 +56,7 @@ type Record struct {
 	// ID and ProposalID are ULIDs. ProposalID is of the call that asked first.
 	ID         string `json:"approval_id"`
 	ProposalID string `json:"proposal_id"`
-	// CallDigest is the digest of Binding; SnapshotDigest is of the policy
+	// CallDigest is the digest of the call; SnapshotDigest is of the policy
 	// snapshot under which policy asked.
 	CallDigest     string      `json:"call_digest"`
 	SnapshotDigest string      `json:"snapshot_digest"`
@@ -99,10 +99,13 @@ type Record struct {
 	ChangedBy string `json:"changed_by"`
 	Note      string `json:"note"`
 
-	// Binding is the call; arguments at the tool's secret paths are redacted.
+	// Binding is the call as it may be shown: arguments at the tool's secret
+	// paths and what has the form of a key are redacted. CallDigest is of the
+	// real one.
 	Binding tool.Binding `json:"binding"`
 	// Request is the policy request that the Judge evaluates again. It is
-	// opaque here, may hold secrets, and is never part of the record's JSON.
+	// opaque here, may hold secrets, and is never part of the record's JSON. A
+	// record in a terminal state has none.
 	Request json.RawMessage `json:"-"`
 
 	// Waiters and RunGone are live and not stored: how many calls wait on a

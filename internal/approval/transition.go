@@ -103,6 +103,7 @@ func apply(rec *Record, s step) {
 	}
 	if s.to.Terminal() {
 		rec.ClosedAt = s.at
+		rec.Request = nil // nobody judges it again, and it may hold secrets
 	}
 	if s.to != Pending {
 		rec.Missing = ""

@@ -46,9 +46,8 @@ func (m Match) width() int {
 type Vote struct {
 	User  access.Principal `json:"user"`
 	Roles []access.Role    `json:"roles"`
-	// Device and Session say where the vote came from.
+	// Device and Surface say where the vote came from.
 	Device  string         `json:"device"`
-	Session string         `json:"session"`
 	Surface access.Surface `json:"surface"`
 	Paired  bool           `json:"paired"`
 	Present bool           `json:"present"`
@@ -61,8 +60,6 @@ type Vote struct {
 	// ShownDigest is the call digest that the approver was shown.
 	ShownDigest string    `json:"shown_digest"`
 	At          time.Time `json:"at"`
-	// Signature is the approver's device signature, when there is one.
-	Signature []byte `json:"signature,omitempty"`
 }
 
 // Ballot is what a user sends to Decide.
@@ -78,9 +75,6 @@ type Ballot struct {
 	Reason string
 	// ShownDigest, when given, must be the record's call digest.
 	ShownDigest string
-	// Session is the approver's own session, Signature the device's.
-	Session   string
-	Signature []byte
 }
 
 // MaxReason is the longest reason of a vote, cancel, revoke or freeze, in bytes.
@@ -148,9 +142,9 @@ func checkReason(text string) error {
 // vote makes the vote of a caller out of a checked ballot.
 func (b Ballot) vote(c access.Caller, at time.Time) Vote {
 	return Vote{
-		User: c.Principal, Roles: c.Roles, Device: c.DeviceID, Session: b.Session,
+		User: c.Principal, Roles: c.Roles, Device: c.DeviceID,
 		Surface: c.Surface, Paired: c.Paired, Present: c.Present,
 		Allow: b.Allow, Scope: b.Scope, TTL: b.TTL, Match: b.Match, Reason: b.Reason,
-		ShownDigest: b.ShownDigest, At: at, Signature: b.Signature,
+		ShownDigest: b.ShownDigest, At: at,
 	}
 }

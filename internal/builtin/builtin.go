@@ -30,7 +30,10 @@ type Config struct {
 	Workspaces *workspace.Set
 	// Runner starts programs; nil means that there is no sandbox, and
 	// process.run is refused.
-	Runner  sandbox.Runner
+	Runner sandbox.Runner
+	// Sandbox is what a probe of Runner measured. process.run is refused, before
+	// anybody is asked, when it is not available.
+	Sandbox sandbox.Status
 	Process ProcessPolicy
 	HTTP    HTTPPolicy
 	// MaxTimeout is the longest that a call may ask for; 0 is two minutes.
@@ -88,7 +91,3 @@ func New(cfg Config) []Tool {
 		sleep{version: cfg.Version, most: cfg.MaxTimeout},
 	}
 }
-
-// EffectFree reports whether the tool of this name changes nothing and reveals
-// nothing: policy and demonstrations may treat it so.
-func EffectFree(name string) bool { return name == echoName || name == sleepName }

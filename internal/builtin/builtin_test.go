@@ -164,9 +164,6 @@ func TestDescriptors(t *testing.T) {
 		if d.Sensitive() != slices.Contains(sensitive, name) {
 			t.Errorf("%s: sensitive %v", name, d.Sensitive())
 		}
-		if EffectFree(name) != (name == "echo" || name == "sleep") {
-			t.Errorf("%s: effect free %v", name, EffectFree(name))
-		}
 		if d.Title == "" || d.Description == "" || d.Capabilities == nil {
 			t.Errorf("%s: %+v", name, d)
 		}

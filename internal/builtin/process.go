@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -32,6 +33,7 @@ const (
 type process struct {
 	set      *workspace.Set
 	runner   sandbox.Runner
+	measured sandbox.Status
 	policy   ProcessPolicy
 	version  string
 	most     time.Duration
@@ -45,7 +47,7 @@ func newProcess(cfg Config) process {
 		policy.SearchPath = []string{"/usr/local/bin", "/usr/bin", "/bin"}
 	}
 	return process{
-		set: cfg.Workspaces, runner: cfg.Runner, policy: policy, version: cfg.Version,
+		set: cfg.Workspaces, runner: cfg.Runner, measured: cfg.Sandbox, policy: policy, version: cfg.Version,
 		most: min(policy.Limits.Wall, cfg.MaxTimeout), resolver: new(sandbox.Resolver),
 	}
 }
@@ -150,8 +152,22 @@ func (t process) available() error {
 			WithRemedy("Set process_runner.egress_enforcement_mode = \"strict\".")
 	case t.runner == nil:
 		return reason.Errorf(reason.SandboxUnavailable, "there is no sandbox on this machine")
+	case !t.measured.Available:
+		return t.missing()
 	}
 	return nil
+}
+
+// missing says what the probe found wanting. Nobody is asked about a call that
+// cannot run.
+func (t process) missing() error {
+	problem := cmp.Or(t.measured.Problem, "the sandbox was not probed")
+	if processExecutor() != tool.TierCBubblewrap {
+		return reason.Errorf(reason.PlatformUnknown, "%s", problem)
+	}
+	remedy := cmp.Or(t.measured.Remedy, reason.Lookup(reason.SandboxUnavailable).Remedy)
+	return reason.Errorf(reason.SandboxUnavailable, "%s", problem).
+		WithRemedy("%s Then restart palyrad, which probes the sandbox at its start.", remedy)
 }
 
 // place finds workspace, working directory and program.
@@ -256,7 +272,7 @@ func (t process) Plan(_ context.Context, p tool.Proposal) (tool.Plan, error) {
 		},
 		Facts: tool.Facts{
 			Workspace: c.name, Path: c.cwd, Exec: c.program.Facts(c.in.Argv), Risk: c.risk(),
-			SandboxTier: "c", SandboxLevel: "strict", EgressMode: egress.Strict.String(),
+			SandboxTier: "c", SandboxLevel: sandbox.Level(t.measured.Requested, t.measured.Layers), EgressMode: egress.Strict.String(),
 		},
 		Preview: tool.Preview{
 			Summary: fmt.Sprintf("Run %s in %s:%s, offline, %s.", c.program.Path, c.name, c.cwd, c.access()),

@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -59,6 +60,7 @@ func processBench(t *testing.T, change func(*Config)) (*bench, *runner, string) 
 	link(t, "bash", filepath.Join(bin, "innocent"))
 	b := newBench(t, func(c *Config) {
 		c.Runner = r
+		c.Sandbox = sandbox.Status{Available: true, Requested: []string{"namespaces"}, Layers: []string{"namespaces"}}
 		c.Process = ProcessPolicy{Enabled: true, SearchPath: []string{bin}}
 		if change != nil {
 			change(c)
@@ -251,6 +253,33 @@ func TestProcessUnavailable(t *testing.T) {
 	}
 }
 
+// TestProcessIsRefusedBeforeAsking: what the probe found missing refuses the
+// plan, so that no human is asked about a call that cannot run.
+func TestProcessIsRefusedBeforeAsking(t *testing.T) {
+	in := object{"argv": []string{"git"}}
+	b, r, _ := processBench(t, func(c *Config) {
+		c.Sandbox = sandbox.Status{Problem: "bubblewrap is not installed", Remedy: "Install it."}
+	})
+	_, err := b.plan("process.run", in)
+	var refused *reason.Error
+	if !errors.As(err, &refused) || refused.Code != reason.SandboxUnavailable || refused.Message != "bubblewrap is not installed" ||
+		!strings.HasPrefix(refused.NextStep(), "Install it. Then restart palyrad") || len(r.specs) != 0 {
+		t.Errorf("planning without a sandbox gives %v", err)
+	}
+	b, _, _ = processBench(t, func(c *Config) { c.Sandbox = sandbox.Status{} })
+	b.refused("process.run", in, reason.SandboxUnavailable)
+	// Control: with one the same call is planned, and its level is the measured
+	// one.
+	for level, layers := range map[string][]string{sandbox.LevelStrict: {"namespaces", "landlock"}, sandbox.LevelNone: {"namespaces"}} {
+		b, _, _ = processBench(t, func(c *Config) {
+			c.Sandbox.Requested, c.Sandbox.Layers = []string{"namespaces", "landlock", sandbox.ControlGroup}, layers
+		})
+		if plan, err := b.plan("process.run", in); err != nil || plan.Facts.SandboxLevel != level {
+			t.Errorf("with the layers %v: level %q, %v", layers, plan.Facts.SandboxLevel, err)
+		}
+	}
+}
+
 func TestProcessEndings(t *testing.T) {
 	in := object{"argv": []string{"git"}}
 	t.Run("deadline", func(t *testing.T) {
@@ -270,10 +299,18 @@ func TestProcessEndings(t *testing.T) {
 			t.Errorf("%+v %v", report, result)
 		}
 	})
-	t.Run("downgraded", func(t *testing.T) {
+	t.Run("a layer is missing", func(t *testing.T) {
 		b, r, _ := processBench(t, nil)
-		r.report.Downgrades = []string{"cgroup"}
-		if report, _ := b.call(context.Background(), "process.run", in); report.Enforcement.Level != "preflight" {
+		r.report.Requested, r.report.Downgrades = []string{"namespaces", "landlock"}, []string{"landlock: no"}
+		if report, _ := b.call(context.Background(), "process.run", in); report.Enforcement.Level != sandbox.LevelNone {
+			t.Errorf("%+v", report.Enforcement)
+		}
+	})
+	t.Run("limits hold per process", func(t *testing.T) {
+		b, r, _ := processBench(t, nil)
+		r.report.Requested, r.report.Downgrades = []string{"namespaces", sandbox.ControlGroup}, []string{"control_group: no"}
+		report, _ := b.call(context.Background(), "process.run", in)
+		if report.Enforcement.Level != sandbox.LevelStrict || len(report.Enforcement.Downgrades) != 1 {
 			t.Errorf("%+v", report.Enforcement)
 		}
 	})

@@ -62,7 +62,7 @@ func (t process) report(ctx context.Context, report tool.Report, ran sandbox.Rep
 	report.Isolation = &isolation
 	report.Executor.Backend = ran.Backend
 	report.Enforcement = tool.Enforcement{
-		Level: reached(ran), Requested: list(ran.Requested), Applied: list(ran.Applied), Downgrades: list(ran.Downgrades),
+		Level: sandbox.Level(ran.Requested, ran.Applied), Requested: list(ran.Requested), Applied: list(ran.Applied), Downgrades: list(ran.Downgrades),
 	}
 	report.ExitCode, report.Signal, report.Usage = ran.ExitCode, ran.Signal, ran.Usage
 	report.StartedAt, report.FinishedAt = ran.Started.UTC(), ran.Finished.UTC()
@@ -110,17 +110,6 @@ func ended(ran sandbox.Report, err error) error {
 		return reason.Errorf(reason.QuotaExceeded, "the program used up its limit of %s and was killed", ran.Quota).WithField("quota", ran.Quota)
 	}
 	return err
-}
-
-// reached is strict only when nothing that was asked for is missing.
-func reached(ran sandbox.Report) string {
-	switch {
-	case len(ran.Applied) == 0:
-		return "none"
-	case len(ran.Downgrades) > 0:
-		return "preflight"
-	}
-	return "strict"
 }
 
 func list(s []string) []string {

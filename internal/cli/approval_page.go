@@ -24,6 +24,7 @@ func (a *app) approvalPage(p *page, v *palyrav1.Approval) {
 	p.gap()
 	whatRuns(p, prompt)
 	p.json("arguments", argumentsOf(prompt))
+	p.list("not shown", prompt.GetRedacted())
 	p.diff("change", prompt.GetDiff())
 	p.block("why it asks", strings.Join(whyLines(prompt), "\n"))
 	p.block("differs from the last allowed call", strings.Join(differenceLines(prompt), "\n"))
@@ -65,10 +66,24 @@ func whatRuns(p *page, prompt *palyrav1.ApprovalPrompt) {
 	p.field("its digest", prompt.GetExecutableDigest())
 	p.list("argv", prompt.GetArgv())
 	p.field("in", prompt.GetCwd())
-	p.field("sandbox", prompt.GetSandboxTier())
+	p.field("executor", prompt.GetExecutor())
+	p.field("sandbox", firstOf(prompt.GetSandboxProfile(), prompt.GetSandboxTier()))
 	p.list("egress", prompt.GetEgress())
 	p.list("secrets", prompt.GetSecrets())
-	p.list("files bound", prompt.GetOperands())
+	p.list("files bound", operandLines(prompt))
+}
+
+// operandLines name the files that the approval is bound to, by content.
+func operandLines(prompt *palyrav1.ApprovalPrompt) []string {
+	var lines []string
+	for _, o := range prompt.GetOperands() {
+		content := "no such file yet"
+		if o.GetSha256() != "" {
+			content = o.GetSha256()
+		}
+		lines = append(lines, o.GetPath()+"  "+content)
+	}
+	return lines
 }
 
 func argumentsOf(prompt *palyrav1.ApprovalPrompt) []byte {
@@ -89,6 +104,9 @@ func whyLines(prompt *palyrav1.ApprovalPrompt) []string {
 			line += ": " + w.GetReason()
 		}
 		lines = append(lines, line)
+		if w.GetCondition() != "" {
+			lines = append(lines, "  because "+w.GetCondition())
+		}
 	}
 	return lines
 }

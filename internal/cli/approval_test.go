@@ -32,9 +32,10 @@ func someApproval() *palyrav1.Approval {
 			Title: "Run git commit in demo", Severity: "high", Summary: "The agent wants to run a program in a sandbox.",
 			ArgumentsJson: []byte(`{"argv":["git","commit","-m","one"],"workspace":"demo"}`), Tool: "process.run",
 			Executable: "/usr/bin/git", ExecutableDigest: "sha256:11", Cwd: "demo:.", Argv: []string{"git", "commit", "-m", "one"},
-			SandboxTier: "c", Egress: []string{"strict"}, Secrets: []string{"github-token@3"}, Operands: []string{"Makefile sha256:22"},
+			SandboxTier: "c", Egress: []string{"strict"}, Secrets: []string{"github-token@3"}, Operands: []*palyrav1.ApprovalOperand{{Path: "Makefile", Sha256: "sha256:22"}, {Path: "new.txt"}},
+			Executor: "sandbox_tier_c_linux_bubblewrap", SandboxProfile: "tier_c workspace=rw wall_ms=60000", Redacted: []string{"/token"},
 			Diff:            "--- a/x\n+++ b/x\n-old\n+new\n",
-			Why:             []*palyrav1.ApprovalWhy{{PolicyId: "sensitive.ask", File: "defaults/10.cedar", Line: 3, Reason: "process_exec is sensitive"}},
+			Why:             []*palyrav1.ApprovalWhy{{PolicyId: "sensitive.ask", File: "defaults/10.cedar", Line: 3, Reason: "process_exec is sensitive", Condition: "resource.sensitive"}},
 			DiffersFromLast: []*palyrav1.ApprovalDifference{{Field: "argv", Was: `["git","status"]`, Is: `["git","commit","-m","one"]`}},
 			Scopes: []*palyrav1.ApprovalScopeOffer{
 				{Scope: palyrav1.ApprovalScope_APPROVAL_SCOPE_ONCE, Covers: "this call"},
@@ -52,7 +53,9 @@ func hostileApproval() *palyrav1.Approval {
 	v.SubjectId, v.RequestedBy, v.Missing = hostile, hostile, hostile
 	p := v.Prompt
 	p.Title, p.Summary, p.Executable, p.Diff = hostile, hostile+"\n"+hostile, hostile, "+"+hostile+"\n-"+hostile
-	p.Argv, p.Notes, p.Secrets, p.Operands, p.Egress = []string{hostile}, []string{hostile}, []string{hostile}, []string{hostile}, []string{hostile}
+	p.Argv, p.Notes, p.Secrets, p.Redacted, p.Egress = []string{hostile}, []string{hostile}, []string{hostile}, []string{hostile}, []string{hostile}
+	p.Operands = []*palyrav1.ApprovalOperand{{Path: hostile, Sha256: hostile}}
+	p.Executor, p.SandboxProfile, p.Why[0].Condition = hostile, hostile, hostile
 	p.Why[0].Reason, p.DiffersFromLast[0].Is, p.Scopes[0].Covers, v.Votes[0].Reason = hostile, hostile, hostile, hostile
 	arguments, err := canonical.Marshal(map[string]any{"argv": []string{hostile}, "text": strings.Repeat("0123456789abcdef", 200<<10/16) + "THE-END"})
 	if err != nil {

@@ -22,7 +22,7 @@ var approvalListing = listing{
 
 func (a *app) approvalsCommand() *cobra.Command {
 	return newGroup("approvals", "See and answer the calls that wait for a human",
-		a.approvalsList(), a.approvalsShow(), a.approvalsWatch(), a.approvalsDecide(), a.approvalsExport())
+		a.approvalsList(), a.approvalsShow(), a.approvalsWatch(), a.approvalsDecide(), a.approvalsCancel(), a.approvalsExport())
 }
 
 func (a *app) approvalRecord(v *palyrav1.Approval) record {
@@ -48,7 +48,7 @@ type approvalFilter struct {
 
 func (a *app) approvalsList() *cobra.Command {
 	var f approvalFilter
-	c := &cobra.Command{Use: "list", Short: "List approvals; without --state or --all, those that wait", Args: args(0, 0),
+	c := &cobra.Command{Use: "list", Short: "List the approvals that wait; --state and --all show others", Args: args(0, 0),
 		Example: "palyra approvals list\npalyra approvals list --state denied --since 24h -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.listApprovals(cmd.Context(), f)
@@ -56,7 +56,7 @@ func (a *app) approvalsList() *cobra.Command {
 	flags := c.Flags()
 	flags.StringSliceVar(&f.states, "state", nil, "only in these states: "+strings.Join(stateNames(), ", "))
 	flags.StringSliceVar(&f.types, "type", nil, "only about these subject types: "+strings.Join(subjectNames(), ", "))
-	flags.StringVar(&f.principal, "principal", "", "only asked by this principal")
+	flags.StringVar(&f.principal, "principal", "", "only asked by this principal, such as agent:claude")
 	flags.StringVar(&f.since, "since", "", "only since a time (RFC 3339) or for so long (24h)")
 	flags.BoolVar(&f.all, "all", false, "in every state")
 	flags.IntVar(&f.limit, "limit", 200, "at most so many; 0 means all")
@@ -109,33 +109,19 @@ func (a *app) listApprovals(ctx context.Context, f approvalFilter) error {
 	if err != nil {
 		return err
 	}
-	var records []record
-	for {
-		req.PageSize = pageSize(f.limit - len(records))
+	records, more, err := collect(f.limit, func(size int32) ([]record, bool, error) {
+		req.PageSize = size
 		reply, err := g.approvals.ListApprovals(ctx, req)
-		if err != nil {
-			return err
-		}
-		for _, v := range reply.GetApprovals() {
-			records = append(records, a.approvalRecord(v))
-		}
-		full := f.limit > 0 && len(records) >= f.limit
-		if req.PageToken = reply.GetNextPageToken(); req.PageToken == "" || full {
-			if full && req.PageToken != "" {
-				a.say("there are more; see --limit")
-			}
-			return a.printList(approvalListing, records)
-		}
+		req.PageToken = reply.GetNextPageToken()
+		return recordsOf(reply.GetApprovals(), a.approvalRecord), req.PageToken != "", err
+	})
+	if err != nil {
+		return err
 	}
-}
-
-// pageSize asks for what is still wanted, within what the API allows.
-func pageSize(wanted int) int32 {
-	const most = 500
-	if wanted <= 0 || wanted > most {
-		return most
+	if more {
+		a.say("there are more; see --limit")
 	}
-	return int32(wanted)
+	return a.printList(approvalListing, records)
 }
 
 func (a *app) approvalsShow() *cobra.Command {
@@ -159,7 +145,7 @@ func (a *app) approvalsWatch() *cobra.Command {
 	var cursor string
 	c := &cobra.Command{Use: "watch", Short: "Print approvals as they change, until interrupted", Args: args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.watchApprovals(cmd.Context(), cursor) }}
-	c.Flags().StringVar(&cursor, "cursor", "", "go on after this cursor")
+	c.Flags().StringVar(&cursor, "cursor", "", "go on after this cursor, which WatchApprovals of the API gave")
 	return c
 }
 

@@ -40,24 +40,27 @@ func (a *app) listAttestations(ctx context.Context, limit int) error {
 	if err != nil {
 		return err
 	}
-	var records []record
 	req := &palyrav1.ListAttestationsRequest{}
-	for {
-		req.PageSize = pageSize(limit - len(records))
+	records, more, err := collect(limit, func(size int32) ([]record, bool, error) {
+		req.PageSize = size
 		reply, err := g.attestations.ListAttestations(ctx, req)
-		if err != nil {
-			return err
-		}
-		for _, v := range reply.GetAttestations() {
-			records = append(records, record{
-				name: v.GetAttestationId(), body: protoObject(v),
-				cells: []string{v.GetAttestationId(), clock(v.GetAt()), v.GetTool(), v.GetOutcome(), fmt.Sprint(v.GetJournalSeq())},
-				wide:  []string{v.GetProposalId(), v.GetCallDigest()},
-			})
-		}
-		if req.PageToken = reply.GetNextPageToken(); req.PageToken == "" || limit > 0 && len(records) >= limit {
-			return a.printList(attestationListing, records)
-		}
+		req.PageToken = reply.GetNextPageToken()
+		return recordsOf(reply.GetAttestations(), attestationRecord), req.PageToken != "", err
+	})
+	if err != nil {
+		return err
+	}
+	if more {
+		a.say("there are more; see --limit")
+	}
+	return a.printList(attestationListing, records)
+}
+
+func attestationRecord(v *palyrav1.AttestationSummary) record {
+	return record{
+		name: v.GetAttestationId(), body: protoObject(v),
+		cells: []string{v.GetAttestationId(), clock(v.GetAt()), v.GetTool(), v.GetOutcome(), fmt.Sprint(v.GetJournalSeq())},
+		wide:  []string{v.GetProposalId(), v.GetCallDigest()},
 	}
 }
 
@@ -172,7 +175,7 @@ func (a *app) attestVerify() *cobra.Command {
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return a.verifyAttestation(cmd.Context(), given[0], keys, result)
 		}}
-	c.Flags().StringVar(&keys, "keys", "", "the key set to verify with (`palyra attest keys -o json`)")
+	c.Flags().StringVar(&keys, "keys", "", "the key set to verify with (written by: palyra attest keys -o json)")
 	c.Flags().StringVar(&result, "result", "", "a file with the result that it must cover, byte for byte")
 	return c
 }

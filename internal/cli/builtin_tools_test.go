@@ -42,6 +42,14 @@ func TestPolicyCheckOffline(t *testing.T) {
 	good := w.write("good/10.cedar", "@id(\"git\")\n@waives(\"approval: this repository is a sandbox\")\npermit(principal, action == Action::\"tool.execute/fs.write\", resource)\nwhen { context.args.path == \"x\" };\n")
 	r := w.run("policy", "check", good)
 	w.want(r, 0)
+	if bytes.Contains([]byte(r.out), []byte(policy.CodeOpaque)) || !bytes.Contains([]byte(r.err), []byte("left out: ")) {
+		t.Errorf("warnings about built-in tools stand among those about the file:\n%s%s", r.out, r.err)
+	}
+	for _, format := range []string{"wide", "json"} {
+		if all := w.run("policy", "check", good, "-o", format); !bytes.Contains([]byte(all.out), []byte(policy.CodeOpaque)) {
+			t.Errorf("-o %s leaves them out:\n%s", format, all.out)
+		}
+	}
 	bad := w.write("bad/20.cedar", "@id(\"git\")\n@waives(\"approval: this repository is a sandbox\")\npermit(principal, action == Action::\"tool.execute/fs.write\", resource)\nwhen { context.args.pth == \"x\" };\n")
 	r = w.run("policy", "check", bad)
 	w.want(r, 1)

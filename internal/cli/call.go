@@ -28,8 +28,10 @@ func (a *app) callCommand() *cobra.Command {
 			"list, and write key:=JSON for any JSON value.\n\n" +
 			"If policy asks a human, a terminal shows the call in full and takes the answer;\n" +
 			"elsewhere the command that answers it is printed on stderr, and the call waits.\n" +
-			"Ctrl-C withdraws the call. The exit code is 0 whatever the tool's own exit code,\n" +
-			"which is in the result; see `palyra help exit-codes`.",
+			"Ctrl-C ends the waiting and not the call: an approval stays pending, and the\n" +
+			"call runs if it is allowed, unless `palyra approvals cancel ID` withdraws it.\n\n" +
+			"The exit code is 0 whatever the tool's own exit code, which is in the result;\n" +
+			"see `palyra help exit-codes`.",
 		Example: "palyra call fs.read workspace=demo path=README.md\n" +
 			"palyra call process.run --input '{\"workspace\":\"demo\",\"argv\":[\"git\",\"status\"]}'\n" +
 			"palyra call process.run workspace=demo argv=git argv=status --dry-run",
@@ -41,9 +43,9 @@ func (a *app) callCommand() *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.input, "input", "", "the input: JSON, @FILE, or - for stdin")
-	flags.StringVar(&f.session, "session", "", "your name for the session; session approvals live in it")
-	flags.StringVar(&f.run, "run", "", "the run it belongs to; its budget counts there")
-	flags.StringVar(&f.channel, "channel", "", "the messaging channel it came from")
+	flags.StringVar(&f.session, "session", "", "your name for the session; an approval for the session covers later calls in it (default \"default\")")
+	flags.StringVar(&f.run, "run", "", "the agent run it belongs to; max_calls_per_run counts there (default: a run of its own)")
+	flags.StringVar(&f.channel, "channel", "", "the messaging channel it came from, if any; policies can ask for it")
 	flags.StringVar(&f.key, "idempotency-key", "", "a retry with the same key never runs the call twice (default: a new one)")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "say what policy would decide; nothing runs and nobody is asked")
 	return c

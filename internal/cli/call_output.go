@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 	"unicode/utf8"
 
@@ -28,7 +29,17 @@ func (o *outputPrinter) chunk(a *app, c *palyrav1.ToolOutputChunk) error {
 	whole := wholeRunes(data)
 	o.rest[c.GetStream()] = bytes.Clone(data[whole:])
 	o.printed = true
-	return a.writeOut(visibleText(string(data[:whole])))
+	_, err := io.WriteString(a.streamOf(c.GetStream()), visibleText(string(data[:whole])))
+	return err
+}
+
+// streamOf is where a stream of the tool goes: its stdout to stdout, its
+// stderr to stderr, so that a pipe gets what the program meant for it.
+func (a *app) streamOf(name string) io.Writer {
+	if name == "stderr" {
+		return a.err
+	}
+	return a.out
 }
 
 // wholeRunes is the length of data without an incomplete last character.
@@ -86,15 +97,19 @@ func (c *callRun) printResultYAML() error {
 	return c.a.printYAML(document("CallResult", body))
 }
 
-// printReadable prints what a program wrote as it is, and other results as
-// indented JSON. A line about how it ended goes to stderr.
+// printReadable prints what a program wrote as it is, each stream to its own,
+// and other results as indented JSON. A line about how it ended goes to
+// stderr.
 func (c *callRun) printReadable() error {
 	var r processResult
 	text := ""
 	switch {
 	case json.Unmarshal(c.parts, &r) == nil && r.isProcess():
 		if !c.shown.printed {
-			text = r.Stdout.text() + r.Stderr.text()
+			text = r.Stdout.text()
+			if _, err := io.WriteString(c.a.err, visibleText(r.Stderr.text())); err != nil {
+				return err
+			}
 		}
 	case len(c.parts) > 0:
 		var b bytes.Buffer

@@ -149,14 +149,23 @@ func asRemote(err error) *connect.Error {
 	return connect.NewError(connect.CodeUnknown, err)
 }
 
+// sayInterrupted says what becomes of the call without its client: with its
+// key it goes on.
 func (c *callRun) sayInterrupted() {
 	switch {
+	case c.decision != nil && !c.decision.GetAllowed():
+		c.a.say("\ninterrupted: the call was denied; nothing ran")
 	case c.waiting != nil:
-		c.a.say("\ninterrupted: this call waits for approval %s no longer, and did not run; its approval stays pending until somebody answers or it expires", c.waiting.GetApprovalId())
-	case c.decision.GetAllowed():
-		c.a.say("\ninterrupted: the call is being stopped; its end is in the journal (`palyra journal list --subject %s`)", c.proposed.GetProposalId())
+		id := c.waiting.GetApprovalId()
+		c.a.say("\ninterrupted: the call still waits for approval %s and will run if it is allowed", id)
+		c.a.say("  withdraw it:     palyra approvals cancel %s", id)
+		c.a.say("  see its result:  the same palyra call with --idempotency-key %s", c.key)
+	case c.decision != nil:
+		c.a.say("\ninterrupted: the call goes on")
+		c.a.say("  see its result:  the same palyra call with --idempotency-key %s", c.key)
 	default:
-		c.a.say("\ninterrupted: nothing ran")
+		c.a.say("\ninterrupted: the gateway may have taken the call, and then it goes on")
+		c.a.say("  see its result:  the same palyra call with --idempotency-key %s", c.key)
 	}
 }
 

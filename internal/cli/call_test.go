@@ -40,10 +40,10 @@ func TestCallFormats(t *testing.T) {
 	w.plays(allowed(), finished("succeeded", "", processJSON(2, "line one\nline two", "warn\n")), attested())
 	table := w.run("call", "process.run", "-o", "table")
 	w.want(table, 0)
-	if table.out != "line one\nline two\nwarn\n" {
+	if table.out != "line one\nline two\n" {
 		t.Errorf("stdout %q", table.out)
 	}
-	if want := "succeeded, exit code 2, 1.5s, attestation 01ATTESTATION0000000000000 (journal 42)\n"; table.err != want {
+	if want := "warn\nsucceeded, exit code 2, 1.5s, attestation 01ATTESTATION0000000000000 (journal 42)\n"; table.err != want {
 		t.Errorf("stderr %q, want %q", table.err, want)
 	}
 	if r := w.run("call", "process.run", "-o", "name"); r.out != "01PROPOSAL0000000000000000\n" {
@@ -79,8 +79,28 @@ func TestLiveOutput(t *testing.T) {
 		finished("succeeded", "", processJSON(0, text, "")))
 	r := w.with(Streams{OutTerminal: true}, "call", "process.run")
 	w.want(r, 0)
-	if want := "grüße <U+001B>[2J🙂\n"; r.out != want {
+	if want := "grüße \\u{1b}[2J🙂\n"; r.out != want {
 		t.Errorf("got %q, want %q", r.out, want)
+	}
+}
+
+// TestReadableInAPipe: with -o table a pipe gets what the program wrote to its
+// stdout, and nothing else; its stderr and how it ended go to stderr.
+func TestReadableInAPipe(t *testing.T) {
+	for name, live := range map[string][]*palyrav1.CallToolResponse{
+		"at once": nil, "live": {output("stderr", "warning: x\n"), output("stdout", "one\ntwo\n")},
+	} {
+		w := newWorld(t)
+		events := append([]*palyrav1.CallToolResponse{allowed()}, live...)
+		w.plays(append(events, finished("succeeded", "", processJSON(3, "one\ntwo\n", "warning: x\n")), attested())...)
+		r := w.run("call", "process.run", "-o", "table")
+		w.want(r, 0)
+		if r.out != "one\ntwo\n" {
+			t.Errorf("%s: stdout %q", name, r.out)
+		}
+		if want := "warning: x\nsucceeded, exit code 3, 1.5s"; !strings.HasPrefix(r.err, want) || strings.Count(r.err, "\n") != 2 {
+			t.Errorf("%s: stderr %q", name, r.err)
+		}
 	}
 }
 
@@ -200,7 +220,7 @@ func TestWhoIsNotAsked(t *testing.T) {
 			if len(w.gateway.votes) != 0 || strings.Contains(r.err, "answer>") {
 				t.Errorf("was asked:\n%s", r.err)
 			}
-			if !strings.Contains(r.err, "waits for approval "+approvalID+" no longer") {
+			if !strings.Contains(r.err, "still waits for approval "+approvalID) {
 				t.Errorf("the interrupt is not explained:\n%s", r.err)
 			}
 		})
@@ -232,7 +252,7 @@ func TestPromptIsWholeAndVisible(t *testing.T) {
 			t.Errorf("%s does not show the whole arguments", name)
 		}
 	}
-	for _, want := range []string{"<U+001B>[2J", "<U+202E>gnp.exe<U+200B>", v.GetCallDigest()} {
+	for _, want := range []string{`\u{1b}[2J`, `\u{202e}gnp.exe\u{200b}`, v.GetCallDigest()} {
 		if !strings.Contains(prompt.err, want) {
 			t.Errorf("the prompt does not show %s", want)
 		}

@@ -167,7 +167,11 @@ func (a *app) cast(ctx context.Context, g *gateway, id string, v vote, digest st
 	if err != nil {
 		return err
 	}
-	after := reply.GetApproval()
+	return a.printAnswered(reply.GetApproval())
+}
+
+// printAnswered prints where an approval stands now.
+func (a *app) printAnswered(after *palyrav1.Approval) error {
 	return a.printOne("Approval", a.approvalRecord(after), func(p *page) {
 		p.field("approval", after.GetApprovalId())
 		p.field("state", short(after.GetState()))

@@ -191,6 +191,8 @@ func (f *fakeGateway) asks(v *palyrav1.Approval, after ...*palyrav1.CallToolResp
 		switch state {
 		case palyrav1.ApprovalState_APPROVAL_STATE_DENIED:
 			return send(deniedFor(reason.ApprovalDenied, "ada denied the call"))
+		case palyrav1.ApprovalState_APPROVAL_STATE_CANCELLED:
+			return send(deniedFor(reason.ApprovalCancelled, "the approval was withdrawn"))
 		case palyrav1.ApprovalState_APPROVAL_STATE_EXPIRED:
 			return send(deniedFor(reason.ApprovalExpired, "nobody answered in time"))
 		}
@@ -301,6 +303,26 @@ func (s fakeApprovals) WatchApprovals(ctx context.Context, req *palyrav1.WatchAp
 	}
 	<-ctx.Done()
 	return ctx.Err()
+}
+
+// CancelApproval withdraws what is pending.
+func (s fakeApprovals) CancelApproval(_ context.Context, req *palyrav1.CancelApprovalRequest) (*palyrav1.CancelApprovalResponse, error) {
+	var v *palyrav1.Approval
+	var err error
+	s.f.change(func() {
+		v = s.f.approvals[req.GetApprovalId()]
+		switch {
+		case v == nil:
+			err = gatewayError(connect.CodeNotFound, reason.NotFound, "there is no approval "+req.GetApprovalId(), nil)
+		case v.GetState() != palyrav1.ApprovalState_APPROVAL_STATE_PENDING:
+			err = gatewayError(connect.CodeAborted, reason.ApprovalConflict, "bob denied it before", map[string]string{"changed_by": "user:bob"})
+		default:
+			v = proto.Clone(v).(*palyrav1.Approval)
+			v.State = palyrav1.ApprovalState_APPROVAL_STATE_CANCELLED
+			s.f.approvals[req.GetApprovalId()] = v
+		}
+	})
+	return &palyrav1.CancelApprovalResponse{Approval: v}, err
 }
 
 // DecideApproval follows the rules: one answer, a reason for a no, and the

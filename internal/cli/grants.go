@@ -20,13 +20,13 @@ var grantListing = listing{
 func (a *app) grantsCommand() *cobra.Command {
 	var principal string
 	var ended bool
-	list := &cobra.Command{Use: "list", Short: "List the standing yeses", Args: args(0, 0),
+	list := &cobra.Command{Use: "list", Short: "List the grants: yeses for a session or for a time", Args: args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.listGrants(cmd.Context(), principal, ended) }}
-	list.Flags().StringVar(&principal, "principal", "", "only those of this principal")
+	list.Flags().StringVar(&principal, "principal", "", "only those that cover the calls of this principal, such as agent:claude")
 	list.Flags().BoolVar(&ended, "all", false, "also those that were revoked or ran out")
 	var why string
 	var sure bool
-	revoke := &cobra.Command{Use: "revoke ID", Short: "Take a standing yes back at once; this cannot be undone", Args: args(1, 1),
+	revoke := &cobra.Command{Use: "revoke ID", Short: "Take a grant back at once; this cannot be undone", Args: args(1, 1),
 		ValidArgsFunction: a.completeGrants,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if err := a.confirm(cmd.Context(), sure, "Revoke grant %s?", given[0]); err != nil {
@@ -36,7 +36,7 @@ func (a *app) grantsCommand() *cobra.Command {
 		}}
 	revoke.Flags().StringVar(&why, "reason", "", "why, for the journal")
 	revoke.Flags().BoolVar(&sure, "yes", false, "do not ask")
-	return newGroup("grants", "See and take back standing yeses", list, revoke)
+	return newGroup("grants", "See and take back grants, the yeses for a session or a time", list, revoke)
 }
 
 func (a *app) grantRecord(g *palyrav1.Grant) record {
@@ -72,20 +72,17 @@ func (a *app) listGrants(ctx context.Context, principal string, ended bool) erro
 	if err != nil {
 		return err
 	}
-	req := &palyrav1.ListGrantsRequest{Principal: principal, IncludeEnded: ended, PageSize: 500}
-	var records []record
-	for {
+	req := &palyrav1.ListGrantsRequest{Principal: principal, IncludeEnded: ended}
+	records, _, err := collect(0, func(size int32) ([]record, bool, error) {
+		req.PageSize = size
 		reply, err := g.approvals.ListGrants(ctx, req)
-		if err != nil {
-			return err
-		}
-		for _, v := range reply.GetGrants() {
-			records = append(records, a.grantRecord(v))
-		}
-		if req.PageToken = reply.GetNextPageToken(); req.PageToken == "" {
-			return a.printList(grantListing, records)
-		}
+		req.PageToken = reply.GetNextPageToken()
+		return recordsOf(reply.GetGrants(), a.grantRecord), req.PageToken != "", err
+	})
+	if err != nil {
+		return err
 	}
+	return a.printList(grantListing, records)
 }
 
 func (a *app) revokeGrant(ctx context.Context, id, why string) error {

@@ -105,7 +105,7 @@ func outputTopic() *cobra.Command {
 
 Times are RFC 3339 in UTC, durations as Go writes them (1m30s), enums in lower
 case. Fields are only ever added. Control, bidirectional and zero-width
-characters are written as \u escapes in JSON and YAML and as <U+XXXX> elsewhere.
+characters are written as \u202e in JSON and YAML and as \u{202e} elsewhere.
 
 palyra call prints the tool's result: -o json as the tool returned it, -o
 ndjson every event of the call, otherwise readable text in a terminal and JSON

@@ -37,6 +37,7 @@ var eventWords = map[event.Code]string{
 	event.MemberChanged: "member changed", event.CallersRefused: "callers refused", event.PermissionDenied: "permission denied",
 	event.DeviceRevoked: "device revoked", event.Exported: "exported", event.WorkspaceAdded: "workspace added",
 	event.PolicyLoaded: "policy loaded", event.PolicyRejected: "policy rejected", event.Frozen: "frozen", event.Thawed: "thawed",
+	event.ToolPinned: "tool pinned", event.ToolSuspended: "tool suspended", event.ToolResumed: "tool resumed",
 	event.Opened: "opened", event.Closed: "closed", event.Checkpoint: "checkpoint", event.ClockStepped: "clock stepped",
 }
 
@@ -97,25 +98,20 @@ func (a *app) listEvents(ctx context.Context, f eventFlags, after int64, limit i
 	if err != nil {
 		return err
 	}
-	var records []record
 	req := &palyrav1.ListEventsRequest{Filter: filter, After: after}
-	for {
-		req.PageSize = pageSize(limit - len(records))
+	records, more, err := collect(limit, func(size int32) ([]record, bool, error) {
+		req.PageSize = size
 		reply, err := g.journal.ListEvents(ctx, req)
-		if err != nil {
-			return err
-		}
-		for _, e := range reply.GetEvents() {
-			records = append(records, eventRecord(e))
-		}
-		full := limit > 0 && len(records) >= limit
-		if req.After = reply.GetNextAfter(); req.After == 0 || full {
-			if full && req.After != 0 {
-				a.say("there may be more: --after %d, or see --limit", req.After)
-			}
-			return a.printList(eventListing, records)
-		}
+		req.After = reply.GetNextAfter()
+		return recordsOf(reply.GetEvents(), eventRecord), req.After != 0, err
+	})
+	if err != nil {
+		return err
 	}
+	if more {
+		a.say("there may be more: --after %d, or see --limit", req.After)
+	}
+	return a.printList(eventListing, records)
 }
 
 func (a *app) journalTail() *cobra.Command {

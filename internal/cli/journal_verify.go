@@ -50,9 +50,9 @@ func (a *app) journalVerify() *cobra.Command {
 			return a.verifyFile(given[0], f)
 		}}
 	c.Flags().StringVar(&f.key, "key", "", "the verifier key that must have signed it: name+hash+base64")
-	c.Flags().StringVar(&f.stateDir, "state-dir", "", "verify the journal in palyrad's state directory")
+	c.Flags().StringVar(&f.stateDir, "state-dir", "", "verify the journal in this state directory of palyrad")
 	_ = c.MarkFlagDirname("state-dir")
-	c.Flags().StringVar(&f.keys, "keys", "", "the key set that attestations must verify with (`palyra attest keys -o json`)")
+	c.Flags().StringVar(&f.keys, "keys", "", "the key set that attestations must verify with (written by: palyra attest keys -o json)")
 	return c
 }
 

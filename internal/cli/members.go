@@ -16,7 +16,7 @@ var memberListing = listing{
 }
 
 func (a *app) membersCommand() *cobra.Command {
-	return newGroup("members", "List the users and agents", &cobra.Command{
+	return newGroup("members", "List the users and agents; palyrad operator add makes one", &cobra.Command{
 		Use: "list", Short: "List the users and agents that the gateway knows", Args: args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			g, err := a.connect(cmd.Context())

@@ -44,21 +44,36 @@ func (a *app) checkPolicy(ctx context.Context, paths []string, offline bool) err
 		return err
 	}
 	var records []record
-	failed := 0
+	failed, warned, left := 0, 0, 0
 	for _, f := range findings {
-		if f.GetSeverity() == string(policy.SeverityError) {
+		switch {
+		case f.GetSeverity() == string(policy.SeverityError):
 			failed++
+		case aboutTool(f) && a.format() == formatTable:
+			left++
+			continue
+		default:
+			warned++
 		}
 		records = append(records, record{name: f.GetPolicyId(), body: protoObject(f), cells: []string{findingText(f)}})
 	}
 	if err := a.printFindings("PolicyFinding", records); err != nil {
 		return err
 	}
-	a.say("%s, %s, %s; checked %s", plural(len(sources), "file"), plural(failed, "error"), plural(len(findings)-failed, "warning"), where)
+	a.say("%s, %s, %s; checked %s", plural(len(sources), "file"), plural(failed, "error"), plural(warned, "warning"), where)
+	if left > 0 {
+		a.say("left out: %s about tools that no policy file can change; -o wide shows them", plural(left, "warning"))
+	}
 	if failed > 0 {
 		return exitError{reason.Lookup(reason.PolicyInvalid).Exit}
 	}
 	return nil
+}
+
+// aboutTool reports whether a finding is about the schema of a tool and not
+// about a policy file: there is nothing in the files to correct.
+func aboutTool(f *palyrav1.PolicyFinding) bool {
+	return f.GetFile() == "" && f.GetCode() == policy.CodeOpaque
 }
 
 // findingsOf asks the gateway, or checks here when there is none to ask.
@@ -128,7 +143,7 @@ func readPolicies(paths []string) ([]policy.Source, error) {
 	for _, path := range paths {
 		info, err := os.Stat(path)
 		if err != nil {
-			return nil, usage("reading policies: %w", err)
+			return nil, usage("reading policies: %w", err).WithRemedy("Name .cedar files, or directories that hold them.")
 		}
 		if !info.IsDir() {
 			files = append(files, path)

@@ -23,7 +23,15 @@ func (a *app) root() *cobra.Command {
 		Short: "Propose tool calls, answer approvals, read the record",
 		Long: "palyra talks to palyrad, the gateway between a model and the machine:\n" +
 			"propose tool calls, answer the ones that wait for a human, and read and\n" +
-			"verify what was recorded.",
+			"verify what was recorded.\n\n" +
+			"On the host of the gateway nothing needs to be set up: start `palyrad`, and\n" +
+			"palyra finds its credential. Elsewhere, name a credential bundle with\n" +
+			"--credentials; `palyrad operator add NAME --role ROLE` makes one.",
+		Example: "palyra status\n" +
+			"palyra tools\n" +
+			"palyra call fs.read workspace=demo path=README.md\n" +
+			"palyra approvals list\n" +
+			"palyra journal tail",
 		Version:           version.String(),
 		SilenceUsage:      true,
 		SilenceErrors:     true,

@@ -9,8 +9,9 @@ import (
 
 // visibleLine returns s on one line with everything that a terminal would act
 // on or not show written out: control characters and escape sequences as
-// <U+001B>, bidirectional and zero-width characters likewise, bytes that are
-// no UTF-8 as <0xFF>.
+// \u{1b}, bidirectional and zero-width characters likewise, bytes that are no
+// UTF-8 as \x{ff}. The gateway writes the texts of an approval in the same
+// form; this is the last guard, for everything that is printed.
 func visibleLine(s string) string { return visible(s, false) }
 
 // visibleText is visibleLine for text that may have lines and tabs.
@@ -26,13 +27,13 @@ func visible(s string, lines bool) string {
 		r, size := utf8.DecodeRuneInString(s[i:])
 		switch {
 		case r == utf8.RuneError && size == 1:
-			fmt.Fprintf(&b, "<0x%02X>", s[i])
+			fmt.Fprintf(&b, `\x{%02x}`, s[i])
 		case lines && (r == '\n' || r == '\t'):
 			b.WriteByte(byte(r))
 		case shows(r):
 			b.WriteString(s[i : i+size])
 		default:
-			fmt.Fprintf(&b, "<U+%04X>", r)
+			fmt.Fprintf(&b, `\u{%x}`, r)
 		}
 		i += size
 	}

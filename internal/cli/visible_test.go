@@ -7,31 +7,51 @@ import (
 	"testing"
 	"unicode"
 	"unicode/utf8"
+
+	"palyra/internal/approval"
 )
 
 func TestVisible(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain":            "plain",
 		"grüße 日本 🙂":       "grüße 日本 🙂",
-		"a\x1b[31mb":       "a<U+001B>[31mb",
-		"a\u202eb":         "a<U+202E>b",
-		"a\u200b\ufeffb":   "a<U+200B><U+FEFF>b",
-		"a\xffb":           "a<0xFF>b",
-		"a\u00a0b":         "a<U+00A0>b",
-		"a\u0085\u2028b":   "a<U+0085><U+2028>b",
-		"\U000E0041":       "<U+E0041>",
-		"\u3164\u2800":     "<U+3164><U+2800>",
-		"a\nb":             "a<U+000A>b",
+		"a\x1b[31mb":       "a\\u{1b}[31mb",
+		"a\u202eb":         "a\\u{202e}b",
+		"a\u200b\ufeffb":   "a\\u{200b}\\u{feff}b",
+		"a\xffb":           "a\\x{ff}b",
+		"a\u00a0b":         "a\\u{a0}b",
+		"a\u0085\u2028b":   "a\\u{85}\\u{2028}b",
+		"\U000E0041":       "\\u{e0041}",
+		"\u3164\u2800":     "\\u{3164}\\u{2800}",
+		"a\nb":             "a\\u{a}b",
 		"\ufffd":           "\ufffd",
 		"e\u0301":          "e\u0301",
-		"\u034f\ufe0f\x7f": "<U+034F><U+FE0F><U+007F>",
+		"\u034f\ufe0f\x7f": "\\u{34f}\\u{fe0f}\\u{7f}",
 	} {
 		if got := visibleLine(in); got != want {
 			t.Errorf("%q: got %q, want %q", in, got, want)
 		}
 	}
-	if got := visibleText("a\n\tb\rc"); got != "a\n\tb<U+000D>c" {
+	if got := visibleText("a\n\tb\rc"); got != "a\n\tb\\u{d}c" {
 		t.Errorf("lines: %q", got)
+	}
+}
+
+// The gateway and the CLI write what a screen would hide in one form, and
+// what the gateway wrote is not written again.
+func TestOneFormOfTheInvisible(t *testing.T) {
+	for r := rune(0); r <= unicode.MaxRune; r++ {
+		s := "a" + string(r) + "b"
+		once := approval.Visible(s)
+		if once != s && visibleText(s) != once {
+			t.Fatalf("%U: %q and %q", r, once, visibleText(s))
+		}
+		if visibleText(visibleText(s)) != visibleText(s) {
+			t.Fatalf("%U is written twice", r)
+		}
+	}
+	if got := approval.Visible("a\xff"); visibleText("a\xff") != got {
+		t.Errorf("no UTF-8: %q", got)
 	}
 }
 

@@ -75,11 +75,12 @@ func (k *checker) oneOf(key, value string, words ...string) {
 // available takes the one word that works in this version and refuses those
 // that are planned: a setting must not be accepted and then ignored.
 func (k *checker) available(key, value, works string, planned ...string) {
-	if slices.Contains(planned, value) {
+	switch {
+	case slices.Contains(planned, value):
 		k.find(key, "is "+quote(value)+", which is not available yet", "set it to "+quote(works)+", or leave it out")
-		return
+	case value != works:
+		k.find(key, "is "+quote(value), "set it to "+quote(works))
 	}
-	k.oneOf(key, value, works)
 }
 
 // offline refuses hosts for programs, which have no network in this version.

@@ -168,8 +168,8 @@ func TestFindings(t *testing.T) {
 		{"server name", "[listen]\nserver_names = [\"https://x\"]", []string{"listen.server_names has \"https://x\""}},
 		{"not host:port", "[listen]\napi = \"7443\"", []string{`listen.api is "7443"; set it to "host:port"`}},
 		{"words", "[process_runner]\ntier = \"C\"\negress_enforcement_mode = \"off\"", []string{
-			"process_runner.tier is \"C\"; set it to one of c",
-			"process_runner.egress_enforcement_mode is \"off\"; set it to one of strict",
+			"process_runner.tier is \"C\"; set it to \"c\"",
+			"process_runner.egress_enforcement_mode is \"off\"; set it to \"strict\"",
 		}},
 		{"not available yet", "[process_runner]\ntier = \"b\"\negress_enforcement_mode = \"preflight\"\nallowed_egress_hosts = [\"example.org\"]\nallowed_dns_suffixes = [\"example.org\"]", []string{
 			`:2:1: process_runner.tier is "b", which is not available yet; set it to "c", or leave it out`,
@@ -178,7 +178,7 @@ func TestFindings(t *testing.T) {
 			":5:1: process_runner.allowed_dns_suffixes is not available yet: programs run offline; leave it out",
 		}},
 		{"no network namespace", "process_runner.egress_enforcement_mode = \"none\"", []string{`is "none", which is not available yet`}},
-		{"a class that does not exist", "[rate_limits.run]\nburst = 1", []string{":1:14: rate_limits.run does not exist"}},
+		{"a class that does not exist", "[rate_limits.run]\nburst = 1", []string{":1:2: rate_limits.run does not exist"}},
 		{"roles", "roles = [\"owner\", \"Bad\", \"x\", \"x\"]", []string{"roles has \"owner\", which always exists", "roles has role \"Bad\"", "roles has \"x\" twice"}},
 		{"workspaces", "state_dir = \"/s/t\"\n[[workspaces]]\nname = \"a\"\npath = \"rel\"\n[[workspaces]]\nname = \"a\"\npath = \"/s/t/u\"\n[[workspaces]]\nname = \"B!\"\npath = \"/\"\n[[workspaces]]\nname = \"c\"\npath = \"/s\"", []string{
 			`:4:1: workspaces[0].path is "rel", which is not an absolute path`,

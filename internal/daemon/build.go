@@ -53,6 +53,7 @@ type gateway struct {
 	pipeline   *toolcall.Pipeline
 	auditor    *auditor
 	metrics    *metrics
+	doors      doors
 }
 
 // parts closes what was opened, in reverse order.
@@ -190,7 +191,7 @@ func (g *gateway) openSandbox(ctx context.Context) error {
 	return nil
 }
 
-func (g *gateway) openPolicy(ctx context.Context) error {
+func (g *gateway) openPolicy(context.Context) error {
 	declared := make([]workspace.Declaration, len(g.cfg.Workspaces))
 	for i, w := range g.cfg.Workspaces {
 		declared[i] = workspace.Declaration{Name: w.Name, Path: w.Path, ReadOnly: w.ReadOnly}
@@ -205,18 +206,18 @@ func (g *gateway) openPolicy(ctx context.Context) error {
 	}
 	g.engine = &policy.Engine{}
 	g.router, err = dispatch.New(dispatch.Config{
-		Tools: tools, Timeout: g.cfg.ExecutionTimeout(),
+		Tools: tools, Timeout: g.cfg.ExecutionTimeout(), Log: g.log,
 		Snapshot: func() string { return g.engine.Current().SnapshotDigest() },
 	})
 	if err != nil {
 		return err
 	}
 	g.policies = newPolicies(g)
-	return g.policies.load(ctx)
+	return nil
 }
 
 func (g *gateway) tools() ([]dispatch.Tool, error) {
-	cfg, err := builtinConfig(g.cfg, g.workspaces, g.runner)
+	cfg, err := builtinConfig(g.cfg, g.workspaces, g.runner, g.sandbox)
 	if err != nil {
 		return nil, err
 	}

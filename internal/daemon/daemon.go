@@ -52,7 +52,10 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	runErr := g.run(ctx, o)
+	runErr := g.open(ctx)
+	if runErr == nil {
+		runErr = g.run(ctx, o)
+	}
 	return errors.Join(runErr, g.close(runErr))
 }
 
@@ -67,6 +70,7 @@ func (g *gateway) run(ctx context.Context, o Options) error {
 	upkeep.Go(func() error { return g.journal.Run(upkeepCtx) })
 	upkeep.Go(func() error { return g.auditor.run(upkeepCtx) })
 	upkeep.Go(func() error { return g.metrics.follow(upkeepCtx, g.journal) })
+	upkeep.Go(func() error { return mend(upkeepCtx, g.log, g.db) })
 
 	front, frontCtx := errgroup.WithContext(ctx)
 	// A part of the upkeep that fails stops the front as well.

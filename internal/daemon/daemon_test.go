@@ -24,6 +24,7 @@ import (
 	"palyra/internal/identity"
 	"palyra/internal/journal"
 	"palyra/internal/reason"
+	"palyra/internal/sandbox"
 	"palyra/internal/tool"
 )
 
@@ -49,14 +50,19 @@ func testConfig(t *testing.T) *config.Config {
 // start runs a daemon until the test ends or stops it.
 func start(t *testing.T, cfg *config.Config) *running {
 	t.Helper()
+	return startWith(t, Options{Config: cfg, Log: slog.New(slog.DiscardHandler)})
+}
+
+// startWith fills in who is told when it is ready, and how it is reloaded.
+func startWith(t *testing.T, o Options) *running {
+	t.Helper()
+	cfg := o.Config
 	ctx, stop := context.WithCancel(context.Background())
 	d := &running{t: t, cfg: cfg, stop: stop, done: make(chan error, 1), reload: make(chan struct{})}
 	ready := make(chan Addresses, 1)
 	go func() {
-		d.done <- Run(ctx, Options{
-			Config: cfg, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Reload: d.reload,
-			Ready: func(a Addresses) { ready <- a },
-		})
+		o.Reload, o.Ready = d.reload, func(a Addresses) { ready <- a }
+		d.done <- Run(ctx, o)
 	}()
 	select {
 	case d.Addresses = <-ready:
@@ -265,7 +271,7 @@ func TestOfflineToolsAreTheBuiltinOnes(t *testing.T) {
 	for _, d := range listed {
 		offline[d.Name] = digest(t, d)
 	}
-	cfg, err := builtinConfig(config.Default(), nil, nil)
+	cfg, err := builtinConfig(config.Default(), nil, nil, sandbox.Status{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,9 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"strings"
+	"time"
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/access"
@@ -13,17 +16,52 @@ import (
 
 var _ rpc.Gateway = (*gateway)(nil)
 
-// Problems says why the gateway is not ready.
-func (g *gateway) Problems(context.Context) []string {
-	var problems []string
-	if err := g.db.Healthy(); err != nil {
-		problems = append(problems, "the journal cannot be written: "+err.Error())
-		// A write that succeeds again makes the gateway ready again.
-		if g.db.Probe() == nil {
-			problems = nil
-		}
+// Problems says why the gateway is not ready. It only reads what is known:
+// anybody may ask, any number of times. mend tries the disk.
+func (g *gateway) Problems(context.Context) []string { return problemsOf(g.db) }
+
+// disk is the store as far as its health goes.
+type disk interface {
+	Healthy() error
+	Probe() error
+}
+
+func problemsOf(store disk) []string {
+	if err := store.Healthy(); err != nil {
+		return []string{"the journal cannot be written: " + err.Error()}
 	}
-	return problems
+	return nil
+}
+
+// How often a store that cannot be written is tried: the wait doubles from
+// the shortest to the longest.
+const (
+	shortestMend = time.Second
+	longestMend  = 30 * time.Second
+)
+
+// mend makes the gateway ready again once a write succeeds. Calls that are
+// proposed meanwhile try the disk as well.
+func mend(ctx context.Context, log *slog.Logger, store disk) error {
+	wait := shortestMend
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+		if store.Healthy() == nil {
+			wait = shortestMend
+			continue
+		}
+		if err := store.Probe(); err != nil {
+			wait = min(2*wait, longestMend)
+			log.WarnContext(ctx, "the journal cannot be written", slog.String("error", err.Error()), slog.Duration("next_try", wait))
+			continue
+		}
+		wait = shortestMend
+		log.InfoContext(ctx, "the journal can be written again")
+	}
 }
 
 // Status is what operators ask of the gateway.
@@ -65,6 +103,10 @@ func (g *gateway) notices() []string {
 	}
 	if len(g.cfg.Workspaces) == 0 {
 		list = append(list, "no workspace is declared: file tools and process.run have nothing to work in; add [[workspaces]] to palyra.toml")
+	}
+	if names := g.policies.Suspended(); len(names) > 0 {
+		list = append(list, "suspended, because their changed definition does not fit the policies: "+strings.Join(names, ", ")+
+			"; see `palyra policy check`, correct the policy, then `palyra policy reload`")
 	}
 	return list
 }

@@ -34,8 +34,8 @@ func newMetrics(g *gateway) *metrics {
 			Name: "palyra_journal_events_total", Help: "Events journaled since the start, by code.",
 		}, []string{"code"}),
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "palyra_decisions_total", Help: "Decisions since the start, by verdict and reason.",
-		}, []string{"verdict", "reason"}),
+			Name: "palyra_decisions_total", Help: "Decisions since the start, by decision and reason.",
+		}, []string{"decision", "reason"}),
 		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "palyra_executions_total", Help: "Executed calls since the start, by executor and outcome.",
 		}, []string{"executor", "outcome"}),
@@ -83,11 +83,11 @@ func (m *metrics) count(e journal.Event) {
 	case event.Decided:
 		var d decision.Record
 		if json.Unmarshal(e.Payload, &d) == nil {
-			verdict := "deny"
+			word := "deny"
 			if d.Allowed {
-				verdict = "allow"
+				word = "allow"
 			}
-			m.decisions.WithLabelValues(verdict, string(d.Reason)).Inc()
+			m.decisions.WithLabelValues(word, string(d.Reason)).Inc()
 		}
 	case event.Attested:
 		var a toolcall.AttestedPayload

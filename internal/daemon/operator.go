@@ -5,6 +5,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -87,6 +88,10 @@ func addMember(ctx context.Context, cfg *config.Config, n NewOperator, csr []byt
 
 // addOffline adds to a store that no daemon holds.
 func addOffline(ctx context.Context, cfg *config.Config, n NewOperator, csr []byte) (made madeMember, err error) {
+	address, err := offlineAddress(cfg)
+	if err != nil {
+		return made, err
+	}
 	authority, _, err := ca.Open(filepath.Join(cfg.StateDir, "ca"), ca.Options{TrustDomain: cfg.TrustDomain, ServerHosts: cfg.Listen.ServerNames})
 	if err != nil {
 		return made, err
@@ -104,7 +109,7 @@ func addOffline(ctx context.Context, cfg *config.Config, n NewOperator, csr []by
 	if err != nil {
 		return made, err
 	}
-	local := identity.LocalConfig{Dir: operatorDir(cfg.StateDir), Address: reachable(cfg.Listen.API), ServerName: serverName}
+	local := identity.LocalConfig{Dir: operatorDir(cfg.StateDir), Address: address, ServerName: serverName}
 	if _, _, err := service.Start(ctx, local); err != nil {
 		return made, err
 	}
@@ -115,6 +120,24 @@ func addOffline(ctx context.Context, cfg *config.Config, n NewOperator, csr []by
 	return madeMember{device: added.Device.ID, bundle: identity.Bundle{
 		Root: authority.Root(), Chain: added.Certificate.Chain, Address: local.Address, ServerName: serverName,
 	}}, nil
+}
+
+// offlineAddress is where the next daemon will be reached. With port 0 that is
+// only known while one runs; the last one's address is the best guess, and
+// without one there is nothing to write into a bundle.
+func offlineAddress(cfg *config.Config) (string, error) {
+	_, port, err := net.SplitHostPort(cfg.Listen.API)
+	if err != nil {
+		return "", reason.Errorf(reason.ConfigInvalid, "reading listen.api: %w", err)
+	}
+	if port != "0" {
+		return reachable(cfg.Listen.API), nil
+	}
+	if own, err := identity.ReadBundle(operatorDir(cfg.StateDir)); err == nil {
+		return own.Address, nil
+	}
+	return "", reason.Errorf(reason.ConfigInvalid, "listen.api is %q: which port palyrad will have is not known before it runs", cfg.Listen.API).
+		WithRemedy("Set a port in listen.api, or start palyrad first and add the member while it runs.")
 }
 
 // addOnline asks the daemon that holds the store.

@@ -23,6 +23,7 @@ import (
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
 	"palyra/internal/sqlite"
+	"palyra/internal/tool"
 )
 
 // maxPolicyFile is the largest policy file in bytes.
@@ -37,6 +38,8 @@ type policies struct {
 	mu       sync.Mutex
 	sources  []policy.Source
 	loadedAt time.Time
+	// suspended are the tools that wait for a policy that fits them.
+	suspended map[string]error
 }
 
 var _ rpc.Policies = (*policies)(nil)
@@ -86,13 +89,24 @@ func (p *policies) apply(ctx context.Context, actor string) (rpc.Reloaded, error
 	if err != nil {
 		return rpc.Reloaded{}, p.reject(ctx, actor, err)
 	}
-	set, err := policy.Load(p.g.policyConfig(sources))
+	now, pins, err := p.g.definitions(ctx)
+	if err != nil {
+		return rpc.Reloaded{}, err
+	}
+	chosen, err := choose(now, pins, func(tools []tool.Descriptor, suspended map[string]error) (*policy.Set, error) {
+		return policy.Load(p.g.policyConfig(sources, tools, suspended))
+	})
 	if err != nil {
 		return rpc.Reloaded{}, p.reject(ctx, actor, err)
 	}
+	if err := p.g.keepPins(ctx, now, pins, chosen); err != nil {
+		return rpc.Reloaded{}, err
+	}
+	set := chosen.set
 	running := p.g.engine.Current()
 	result := rpc.Reloaded{Version: set.Version(), SnapshotDigest: set.SnapshotDigest(), Warnings: set.Findings()}
 	if running != nil && running.SnapshotDigest() == set.SnapshotDigest() {
+		p.suspend(ctx, chosen.suspended)
 		return result, nil
 	}
 	result.Changed = true
@@ -106,6 +120,8 @@ func (p *policies) apply(ctx context.Context, actor string) (rpc.Reloaded, error
 		return rpc.Reloaded{}, err
 	}
 	p.g.engine.Swap(set)
+	// A tool resumes only under the policies that fit it: after the swap.
+	p.suspend(ctx, chosen.suspended)
 	p.sources, p.loadedAt = append(policy.Defaults(), sources...), time.Now().UTC()
 	p.g.log.Info("policy in force", slog.String("version", set.Version()), slog.String("snapshot", set.SnapshotDigest()))
 	for _, w := range set.Findings() {
@@ -149,9 +165,10 @@ func (p *policies) reject(ctx context.Context, actor string, cause error) error 
 	return errors.Join(cause, err)
 }
 
-// Check finds what is wrong with sources under the running schema.
+// Check finds what is wrong with sources under the schema of the tools as they
+// are now, also of those that are suspended.
 func (p *policies) Check(_ context.Context, sources []policy.Source) []policy.Finding {
-	return policy.Check(p.g.policyConfig(sources))
+	return policy.Check(p.g.policyConfig(sources, p.g.router.Descriptors(), nil))
 }
 
 // Current returns the sources in force.
@@ -169,13 +186,24 @@ func (p *policies) watch(ctx context.Context, reload <-chan struct{}) error {
 		p.g.log.Warn("the policy directory is not watched; use `palyra policy reload`", slog.String("error", err.Error()))
 	}
 	defer stop()
+	return p.follow(ctx, files, reload)
+}
+
+// follow reloads until ctx ends. An error of the watcher, such as an overflow,
+// may have swallowed changes, so that it counts as one.
+func (p *policies) follow(ctx context.Context, files dirChanges, reload <-chan struct{}) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-p.changed:
 		case <-reload:
-		case <-files:
+		case err := <-files.errors:
+			p.g.log.Warn("watching the policy directory failed; it is read again", slog.String("error", err.Error()))
+			if !settle(ctx, files) {
+				return nil
+			}
+		case <-files.events:
 			if !settle(ctx, files) {
 				return nil
 			}
@@ -188,7 +216,7 @@ func (p *policies) watch(ctx context.Context, reload <-chan struct{}) error {
 
 // settle waits until the directory has been quiet for a moment: an editor
 // writes a file in several steps.
-func settle(ctx context.Context, files <-chan fsnotify.Event) bool {
+func settle(ctx context.Context, files dirChanges) bool {
 	const quiet = 100 * time.Millisecond
 	timer := time.NewTimer(quiet)
 	defer timer.Stop()
@@ -196,7 +224,9 @@ func settle(ctx context.Context, files <-chan fsnotify.Event) bool {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-files:
+		case <-files.events:
+			timer.Reset(quiet)
+		case <-files.errors:
 			timer.Reset(quiet)
 		case <-timer.C:
 			return true
@@ -204,21 +234,28 @@ func settle(ctx context.Context, files <-chan fsnotify.Event) bool {
 	}
 }
 
+// dirChanges is what a watcher of a directory says. Both channels have to be
+// read: the watcher waits for its reader.
+type dirChanges struct {
+	events <-chan fsnotify.Event
+	errors <-chan error
+}
+
 // watchDir returns the changes of a directory; none for "".
-func watchDir(dir string) (<-chan fsnotify.Event, func(), error) {
+func watchDir(dir string) (dirChanges, func(), error) {
 	if dir == "" {
-		return nil, func() {}, nil
+		return dirChanges{}, func() {}, nil
 	}
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
-		return nil, func() {}, fmt.Errorf("watching %s: %w", dir, err)
+		return dirChanges{}, func() {}, fmt.Errorf("watching %s: %w", dir, err)
 	}
 	stop := func() { _ = w.Close() }
 	if err := w.Add(dir); err != nil {
 		stop()
-		return nil, func() {}, fmt.Errorf("watching %s: %w", dir, err)
+		return dirChanges{}, func() {}, fmt.Errorf("watching %s: %w", dir, err)
 	}
-	return w.Events, stop, nil
+	return dirChanges{w.Events, w.Errors}, stop, nil
 }
 
 // readPolicies reads the *.cedar files of a directory in the order of their

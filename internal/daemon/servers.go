@@ -19,35 +19,63 @@ import (
 	"palyra/internal/rpc"
 )
 
-// serve opens the listeners, then serves until ctx ends. Both are open before
-// anybody is told that the daemon is ready.
+// doors are the open listeners; metrics is nil when it is switched off.
+type doors struct {
+	api, metrics net.Listener
+	at           Addresses
+}
+
+// open opens the listeners, writes the local operator's credential for the
+// address that they have, and puts the policies in force: the first operator
+// is a member that policy has to know. Nobody is served yet.
+func (g *gateway) open(ctx context.Context) error {
+	var err error
+	if g.doors.api, err = listen(ctx, g.cfg.Listen.API, "listen.api"); err != nil {
+		return err
+	}
+	g.closing(g.doors.api)
+	g.doors.at = Addresses{API: g.doors.api.Addr().String(), Credentials: operatorDir(g.cfg.StateDir)}
+	if g.cfg.Listen.Metrics != "" {
+		if g.doors.metrics, err = listen(ctx, g.cfg.Listen.Metrics, "listen.metrics"); err != nil {
+			return err
+		}
+		g.closing(g.doors.metrics)
+		g.doors.at.Metrics = g.doors.metrics.Addr().String()
+	}
+	_, ok, err := g.identity.Start(ctx, g.local())
+	if err != nil {
+		return err
+	}
+	if !ok {
+		g.log.Warn("the local operator is revoked or disabled; `palyrad operator add` makes another credential")
+	}
+	return g.policies.load(ctx)
+}
+
+// closing closes a listener at the end, if its server has not done so.
+func (g *gateway) closing(l net.Listener) {
+	g.parts.add(func(context.Context) error {
+		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			return fmt.Errorf("closing the listener on %s: %w", l.Addr(), err)
+		}
+		return nil
+	})
+}
+
+// serve serves until ctx ends.
 func (g *gateway) serve(ctx context.Context, ready func(Addresses)) error {
 	api, err := g.apiServer(ctx)
 	if err != nil {
 		return err
 	}
-	apiListener, err := listen(ctx, g.cfg.Listen.API, "listen.api")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = apiListener.Close() }()
-	at := Addresses{API: apiListener.Addr().String(), Credentials: operatorDir(g.cfg.StateDir)}
 	group, groupCtx := errgroup.WithContext(ctx)
-	if g.cfg.Listen.Metrics != "" {
-		listener, err := listen(ctx, g.cfg.Listen.Metrics, "listen.metrics")
-		if err != nil {
-			return err
-		}
-		defer func() { _ = listener.Close() }()
-		at.Metrics = listener.Addr().String()
+	if l := g.doors.metrics; l != nil {
 		group.Go(func() error {
-			return serveUntil(groupCtx, &http.Server{Handler: g.metrics.handler(), ReadHeaderTimeout: headerTimeout}, listener)
+			return serveUntil(groupCtx, &http.Server{Handler: g.metrics.handler(), ReadHeaderTimeout: headerTimeout}, l)
 		})
 	}
-	if err := g.writeOperator(ctx, at.API); err != nil {
-		return err
-	}
-	group.Go(func() error { return serveTLSUntil(groupCtx, api, apiListener) })
+	group.Go(func() error { return serveTLSUntil(groupCtx, api, g.doors.api) })
+	at := g.doors.at
 	g.log.Info("palyrad is ready", slog.String("api", at.API), slog.String("metrics", at.Metrics), slog.String("state_dir", g.cfg.StateDir))
 	if ready != nil {
 		ready(at)
@@ -81,6 +109,12 @@ func (g *gateway) apiServer(ctx context.Context) (*http.Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	// A revoked device loses its streams, too.
+	g.identity.OnRevoke(func(d identity.Device) {
+		if ended := handler.Revoked(d.ID); ended > 0 {
+			g.log.Info("a revoked device's requests were ended", slog.String("device", d.ID), slog.Int("requests", ended))
+		}
+	})
 	tls, err := g.authority.ServerTLS(slices.Concat(ca.Loopback(), g.cfg.Listen.ServerNames), g.identity.Allow)
 	if err != nil {
 		return nil, err
@@ -123,23 +157,9 @@ func until(ctx context.Context, s *http.Server, serve func() error) error {
 	return <-stopped
 }
 
-// writeOperator reissues the local operator's credential for the address that
-// is in use now.
-func (g *gateway) writeOperator(ctx context.Context, address string) error {
-	_, ok, err := g.identity.Start(ctx, g.local(address))
-	if err != nil {
-		return err
-	}
-	if !ok {
-		g.log.Warn("the local operator is revoked or disabled; `palyrad operator add` makes another credential")
-	}
-	// The first operator is a member that policy has to know.
-	return g.policies.load(ctx)
-}
-
 // local says where the local operator's bundle is and which server it is for.
-func (g *gateway) local(address string) identity.LocalConfig {
-	return identity.LocalConfig{Dir: operatorDir(g.cfg.StateDir), Address: reachable(address), ServerName: "localhost"}
+func (g *gateway) local() identity.LocalConfig {
+	return identity.LocalConfig{Dir: operatorDir(g.cfg.StateDir), Address: reachable(g.doors.at.API), ServerName: serverName}
 }
 
 // reachable turns a wildcard address into one that a local client can dial.
@@ -156,15 +176,10 @@ func reachable(address string) string {
 
 // keepIdentity keeps certificates fresh until ctx ends.
 func (g *gateway) keepIdentity(ctx context.Context) error {
-	bundle, err := identity.ReadBundle(operatorDir(g.cfg.StateDir))
-	address := g.cfg.Listen.API
-	if err == nil {
-		address = bundle.Address
-	}
 	renewed := func() error {
 		key := g.authority.Notary()
 		return g.notary.Use(key.Signer, key.Chain)
 	}
 	failed := func(err error) { g.log.Error("renewing certificates", slog.String("error", err.Error())) }
-	return g.identity.Run(ctx, g.local(address), renewed, failed)
+	return g.identity.Run(ctx, g.local(), renewed, failed)
 }

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"slices"
 
 	"palyra/internal/access"
 	"palyra/internal/builtin"
@@ -32,9 +33,12 @@ func rateLimits(cfg *config.Config) map[ratelimit.Class]ratelimit.Limits {
 	return limits
 }
 
-// policyConfig is what a policy set is built from, as things are now.
-func (g *gateway) policyConfig(sources []policy.Source) policy.Config {
-	return policyConfig(g.cfg, sources, g.router.Descriptors(), g.registry.List(), g.registry.Roles())
+// policyConfig is what a policy set is built from, as things are now. Tools
+// that are suspended are in the schema and not allowed.
+func (g *gateway) policyConfig(sources []policy.Source, tools []tool.Descriptor, suspended map[string]error) policy.Config {
+	c := policyConfig(g.cfg, sources, tools, g.registry.List(), g.registry.Roles())
+	c.Snapshot.AllowedTools = slices.DeleteFunc(c.Snapshot.AllowedTools, func(name string) bool { return suspended[name] != nil })
+	return c
 }
 
 func policyConfig(cfg *config.Config, sources []policy.Source, tools []tool.Descriptor, members []access.Member, roles []access.Role) policy.Config {
@@ -42,29 +46,42 @@ func policyConfig(cfg *config.Config, sources []policy.Source, tools []tool.Desc
 	for i, w := range cfg.Workspaces {
 		names[i] = w.Name
 	}
-	allowed := []string{}
-	for _, d := range tools {
-		if cfg.ToolAllowed(d.Name) {
-			allowed = append(allowed, d.Name)
-		}
-	}
-	p := cfg.ProcessRunner
 	return policy.Config{
-		Sources: sources, Tools: tools, Members: members, Roles: roles, Workspaces: names,
-		Snapshot: policy.Snapshot{
-			AllowedTools: allowed, AllowSensitiveTools: cfg.AllowSensitiveTools,
-			MaxCallsPerRun: cfg.MaxCallsPerRun, ExecutionTimeoutMS: cfg.ExecutionTimeoutMS,
-			ProcessRunner: policy.ProcessRunner{
-				Enabled: p.Enabled, Tier: p.Tier, AllowedExecutables: p.AllowedExecutables, AllowInterpreters: p.AllowInterpreters,
-				EgressMode: p.EgressEnforcementMode, AllowedHosts: p.AllowedEgressHosts, AllowedDNSSuffixes: p.AllowedDNSSuffixes,
-				CPULimitMS: p.CPUTimeLimitMS, MemoryLimit: p.MemoryLimitBytes, OutputLimit: p.MaxOutputBytes,
-			},
-		},
+		Sources: sources, Tools: tools, Members: members, Roles: roles, Workspaces: names, Snapshot: snapshot(cfg, tools),
 	}
 }
 
+// snapshot is the settings behind a snapshot digest: everything that bounds
+// what a call may do.
+func snapshot(cfg *config.Config, tools []tool.Descriptor) policy.Snapshot {
+	s := policy.Snapshot{
+		AllowedTools: []string{}, AllowSensitiveTools: cfg.AllowSensitiveTools,
+		MaxCallsPerRun: cfg.MaxCallsPerRun, ExecutionTimeoutMS: cfg.ExecutionTimeoutMS,
+		HTTP: policy.HTTPClient{
+			AllowedHosts: cfg.HTTP.AllowedHosts, DeniedHosts: cfg.HTTP.DeniedHosts,
+			MaxBytes: cfg.HTTP.MaxBytes, TimeoutMS: cfg.HTTP.TimeoutMS,
+		},
+	}
+	for _, d := range tools {
+		if cfg.ToolAllowed(d.Name) {
+			s.AllowedTools = append(s.AllowedTools, d.Name)
+		}
+	}
+	for _, w := range cfg.Workspaces {
+		s.Workspaces = append(s.Workspaces, policy.Workspace{Name: w.Name, Path: w.Path, ReadOnly: w.ReadOnly})
+	}
+	p := cfg.ProcessRunner
+	s.ProcessRunner = policy.ProcessRunner{
+		Enabled: p.Enabled, Tier: p.Tier, AllowedExecutables: p.AllowedExecutables, AllowInterpreters: p.AllowInterpreters,
+		EgressMode: p.EgressEnforcementMode, AllowedHosts: p.AllowedEgressHosts, AllowedDNSSuffixes: p.AllowedDNSSuffixes,
+		CPULimitMS: p.CPUTimeLimitMS, MemoryLimit: p.MemoryLimitBytes, OutputLimit: p.MaxOutputBytes,
+		MaxProcesses: p.MaxProcesses, SandboxUID: p.SandboxUID,
+	}
+	return s
+}
+
 // builtinConfig gives the daemon's own tools their limits.
-func builtinConfig(cfg *config.Config, ws *workspace.Set, runner sandbox.Runner) (builtin.Config, error) {
+func builtinConfig(cfg *config.Config, ws *workspace.Set, runner sandbox.Runner, measured sandbox.Status) (builtin.Config, error) {
 	allowed, err := egress.ParseRules(cfg.HTTP.AllowedHosts)
 	if err != nil {
 		return builtin.Config{}, fmt.Errorf("http.allowed_hosts: %w", err)
@@ -79,7 +96,7 @@ func builtinConfig(cfg *config.Config, ws *workspace.Set, runner sandbox.Runner)
 	}
 	p := cfg.ProcessRunner
 	return builtin.Config{
-		Workspaces: ws, Runner: runner, MaxTimeout: cfg.ExecutionTimeout(), Version: version.Get().Version,
+		Workspaces: ws, Runner: runner, Sandbox: measured, MaxTimeout: cfg.ExecutionTimeout(), Version: version.Get().Version,
 		Process: builtin.ProcessPolicy{
 			Enabled: p.Enabled, AllowedExecutables: p.AllowedExecutables, AllowInterpreters: p.AllowInterpreters,
 			Egress: mode,

@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"palyra/internal/decision"
@@ -48,6 +49,8 @@ type Router struct {
 	timeout  time.Duration
 	log      *slog.Logger
 	brake    brake
+	// suspended maps tools that may not be called to why.
+	suspended atomic.Pointer[map[string]*reason.Error]
 }
 
 type entry struct {
@@ -101,12 +104,33 @@ func (r *Router) Descriptors() []tool.Descriptor {
 	return list
 }
 
-// Check finds the tool and returns its descriptor with the canonical form of
-// the input, or a refusal: UNKNOWN_TOOL, or what is wrong with the input.
-func (r *Router) Check(name string, input []byte) (tool.Descriptor, []byte, error) {
+// Suspend keeps the named tools from being called, each with the error that
+// its callers get, and lets all others go on. It replaces what was suspended
+// before.
+func (r *Router) Suspend(tools map[string]*reason.Error) {
+	tools = maps.Clone(tools)
+	r.suspended.Store(&tools)
+}
+
+// find finds a tool that may be called.
+func (r *Router) find(name string) (entry, error) {
 	e, ok := r.tools[name]
 	if !ok {
-		return tool.Descriptor{}, nil, r.unknown(name)
+		return entry{}, r.unknown(name)
+	}
+	if suspended := r.suspended.Load(); suspended != nil && (*suspended)[name] != nil {
+		return entry{}, (*suspended)[name]
+	}
+	return e, nil
+}
+
+// Check finds the tool and returns its descriptor with the canonical form of
+// the input, or a refusal: UNKNOWN_TOOL, TOOL_SUSPENDED, or what is wrong with
+// the input.
+func (r *Router) Check(name string, input []byte) (tool.Descriptor, []byte, error) {
+	e, err := r.find(name)
+	if err != nil {
+		return e.descriptor, nil, err
 	}
 	if len(input) == 0 {
 		input = []byte("{}")
@@ -129,9 +153,9 @@ func (r *Router) unknown(name string) error {
 // Plan works out what the call would do and fills the fields of the binding
 // that are the same for every tool.
 func (r *Router) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
-	e, ok := r.tools[p.Tool.Name]
-	if !ok {
-		return tool.Plan{}, r.unknown(p.Tool.Name)
+	e, err := r.find(p.Tool.Name)
+	if err != nil {
+		return tool.Plan{}, err
 	}
 	plan, err := e.tool.Plan(ctx, p)
 	if err != nil {

@@ -35,17 +35,18 @@ const (
 	CACreated        Code = "PAL-I100" // the certificate authority was made
 	CertificateMade  Code = "PAL-I101" // a certificate was issued
 	MemberAdded      Code = "PAL-I102" // a user or agent was added
-	MemberChanged    Code = "PAL-I103" // roles changed, or the member was disabled
 	CallersRefused   Code = "PAL-I104" // coalesced refusals of unauthenticated or throttled callers
 	PermissionDenied Code = "PAL-I105" // an authenticated caller lacked a permission
 	DeviceRevoked    Code = "PAL-I106" // a device's certificate was revoked
 	Exported         Code = "PAL-I107" // journal or approvals were exported
-	WorkspaceAdded   Code = "PAL-I108" // an operator declared a workspace
 
 	PolicyLoaded   Code = "PAL-P100" // a policy set came into force
 	PolicyRejected Code = "PAL-P101" // a policy set did not load; the running one stays
 	Frozen         Code = "PAL-P102" // an operator stopped all dispatch
 	Thawed         Code = "PAL-P103" // an operator let dispatch go on
+	ToolPinned     Code = "PAL-P104" // a tool definition was seen first, or a changed one was accepted
+	ToolSuspended  Code = "PAL-P105" // a changed tool definition does not fit the policies
+	ToolResumed    Code = "PAL-P106" // a suspended tool may be called again
 
 	Opened       Code = "PAL-J100" // the daemon opened the journal
 	Closed       Code = "PAL-J101" // the daemon closed the journal in order
@@ -59,9 +60,9 @@ var Codes = []Code{
 	Asked, Joined, Voted, Answered, Expired, Cancelled, Consumed, Revoked,
 	GrantMinted, GrantUsed, GrantRevoked, GrantEnded,
 	Attested, Ambiguous,
-	CACreated, CertificateMade, MemberAdded, MemberChanged, CallersRefused, PermissionDenied,
-	DeviceRevoked, Exported, WorkspaceAdded,
-	PolicyLoaded, PolicyRejected, Frozen, Thawed,
+	CACreated, CertificateMade, MemberAdded, CallersRefused, PermissionDenied,
+	DeviceRevoked, Exported,
+	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed,
 	Opened, Closed, Checkpoint, ClockStepped,
 }
 

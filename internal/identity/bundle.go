@@ -126,8 +126,8 @@ func WriteBundle(dir string, b Bundle) error {
 	return nil
 }
 
-// ReadBundle reads a bundle. A key that group or others may read is refused,
-// and so are parts that do not belong together. It does not judge the time:
+// ReadBundle reads a bundle. A directory or file that group or others may use
+// is refused, and so are parts that do not belong together. It does not judge the time:
 // a bundle that ran out still says where to renew it.
 func ReadBundle(dir string) (Bundle, error) {
 	b, err := readBundle(dir)
@@ -142,6 +142,9 @@ func readBundle(dir string) (Bundle, error) {
 	var err error
 	if b.Key, err = readKey(dir); err != nil {
 		return b, missing(dir, err)
+	}
+	if err := keyfile.CheckPrivate(dir); err != nil {
+		return b, err
 	}
 	if b.Chain, err = readChain(filepath.Join(dir, certFile)); err != nil {
 		return b, missing(dir, err)

@@ -31,13 +31,6 @@ type (
 		Owner     access.Principal `json:"owner"`
 		Roles     []access.Role    `json:"roles"`
 	}
-	memberChanged struct {
-		Principal   access.Principal `json:"principal"`
-		Roles       []access.Role    `json:"roles"`
-		WasRoles    []access.Role    `json:"was_roles"`
-		Disabled    bool             `json:"disabled"`
-		WasDisabled bool             `json:"was_disabled"`
-	}
 	deviceRevoked struct {
 		DeviceID  string           `json:"device_id"`
 		Principal access.Principal `json:"principal"`

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"palyra/internal/access"
-	"palyra/internal/event"
 	"palyra/internal/identity/ca"
 	"palyra/internal/reason"
 )
@@ -61,47 +60,6 @@ func (s *Service) admit(ctx context.Context, actor access.Principal, m access.Me
 		return Admission{}, fmt.Errorf("adding %s: %w", m.Principal, err)
 	}
 	return Admission{Member: m, Device: dev, Certificate: cert}, nil
-}
-
-// ChangeMember sets the roles of a member and whether it is disabled. The last
-// owner that is not disabled stays one.
-func (s *Service) ChangeMember(ctx context.Context, actor, p access.Principal, roles []access.Role, disabled bool) (access.Member, error) {
-	s.changing.Lock()
-	defer s.changing.Unlock()
-	was, ok := s.registry.Get(p)
-	if !ok {
-		return access.Member{}, reason.Errorf(reason.NotFound, "there is no member %s", p)
-	}
-	m := was
-	m.Roles, m.Disabled = tidy(roles), disabled
-	if err := s.checkMember(m); err != nil {
-		return access.Member{}, err
-	}
-	// Taking a role away from an owner needs as much power as giving it.
-	if err := s.mayGive(actor, slices.Concat(was.Roles, m.Roles)); err != nil {
-		return access.Member{}, err
-	}
-	if was.Holds(access.RoleOwner) && !m.Holds(access.RoleOwner) && !s.otherOwner(p) {
-		return access.Member{}, reason.Errorf(reason.InvalidInput, "%s is the last owner", p).
-			WithRemedy("Make another member an owner first.")
-	}
-	var d drafts
-	d.add(event.MemberChanged, actor, p.String(), memberChanged{
-		Principal: p, Roles: m.Roles, WasRoles: was.Roles, Disabled: m.Disabled, WasDisabled: was.Disabled,
-	})
-	if d.err != nil {
-		return access.Member{}, d.err
-	}
-	if err := s.apply(ctx, Change{Members: []access.Member{m}, Events: d.list}); err != nil {
-		return access.Member{}, fmt.Errorf("changing %s: %w", p, err)
-	}
-	return m, nil
-}
-
-func (s *Service) otherOwner(p access.Principal) bool {
-	return slices.ContainsFunc(s.registry.List(), func(m access.Member) bool {
-		return m.Principal != p && m.Holds(access.RoleOwner)
-	})
 }
 
 func (s *Service) checkMember(m access.Member) error {

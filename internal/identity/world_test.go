@@ -144,3 +144,9 @@ func wantReason(t *testing.T, what string, err error, code reason.Code) {
 }
 
 func chainOf(a identity.Admission) []*x509.Certificate { return a.Certificate.Chain }
+
+// disable makes the registry know a member as one that may not act.
+func (w *world) disable(m access.Member) {
+	m.Disabled = true
+	w.registry.Put(m)
+}

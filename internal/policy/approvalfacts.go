@@ -9,11 +9,6 @@ import (
 	"palyra/internal/access"
 )
 
-var surfaces = []access.Surface{
-	access.SurfaceConsole, access.SurfaceCLI, access.SurfaceTUI, access.SurfaceGRPC,
-	access.SurfaceStream, access.SurfaceInClient, access.SurfaceWebhook,
-}
-
 // never is the age of an approval that nobody gave, so that a bound on the
 // age holds only for approvals that exist.
 const never = 1<<31 - 1

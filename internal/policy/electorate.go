@@ -9,11 +9,13 @@ import (
 )
 
 // electorate is who may decide a record, and the strongest approval that they
-// could give: each of them with all their roles, on every surface where they
-// may decide, paired, present, and just now.
+// could give: each of them with all their roles, on every surface within reach
+// where they may decide, paired, present if that can be proven, and just now.
 type electorate struct {
-	ballots []ballot
-	facts   types.Record
+	// severity is of the records that are meant, "" for any.
+	severity string
+	ballots  []ballot
+	facts    types.Record
 }
 
 func (e *electorate) has(user access.Principal, surface access.Surface) bool {
@@ -28,29 +30,36 @@ func (e *electorate) same(other *electorate) bool {
 }
 
 type electorateKey struct {
+	within    reach
 	requester access.Principal
 	severity  string
 }
 
 // electorate returns who may decide a record of that requester and severity;
-// severity "" asks who may decide at any. Answers are remembered for the life
-// of the set, which never changes; there are at most (members x severities)
-// of them, as an unknown requester is treated as nobody's.
+// severity "" asks who may decide at any.
 func (s *Set) electorate(requester access.Principal, severity string) *electorate {
+	return s.electorateWithin(s.offers, requester, severity)
+}
+
+// electorateWithin is electorate for a gateway of another reach. Answers are
+// remembered for the life of the set, which never changes; there are at most
+// (members x severities) of them for each of a few reaches, as an unknown
+// requester is treated as nobody's.
+func (s *Set) electorateWithin(within reach, requester access.Principal, severity string) *electorate {
 	if _, known := s.dir.members[requester]; !known {
 		requester = access.Principal{}
 	}
-	key := electorateKey{requester, severity}
+	key := electorateKey{within, requester, severity}
 	if found, ok := s.electorates.Load(key); ok {
 		if e, ok := found.(*electorate); ok {
 			return e
 		}
 	}
-	e := &electorate{}
+	e := &electorate{severity: severity}
 	for _, m := range s.dir.deciders {
-		b := ballot{user: m.Principal.Name, roles: m.Roles, paired: true, present: true}
-		for _, surface := range surfaces {
-			if s.mayDecide(m.Principal, surface, requester, severity) {
+		b := ballot{user: m.Principal.Name, roles: m.Roles, paired: true, present: within.present}
+		for _, surface := range within.list() {
+			if s.mayDecide(decider(m.Principal, surface, within.present), requester, severity) {
 				b.surfaces = append(b.surfaces, surface)
 			}
 		}
@@ -63,14 +72,19 @@ func (s *Set) electorate(requester access.Principal, severity string) *electorat
 	return e
 }
 
-func (s *Set) mayDecide(user access.Principal, surface access.Surface, requester access.Principal, severity string) bool {
+// decider is a user who votes from a paired device.
+func decider(user access.Principal, surface access.Surface, present bool) access.Caller {
+	return access.Caller{Principal: user, OnBehalfOf: user, Surface: surface, Paired: true, Present: present}
+}
+
+func (s *Set) mayDecide(caller access.Caller, requester access.Principal, severity string) bool {
 	asked := []string{severity}
 	if severity == "" {
 		asked = severities
 	}
 	for _, level := range asked {
 		j := s.Authorize(AccessRequest{
-			Caller:     access.Caller{Principal: user, OnBehalfOf: user, Surface: surface, Paired: true, Present: true},
+			Caller:     caller,
 			Permission: PermApprovalDecide,
 			Approval:   &ApprovalResource{Severity: level, Requester: requester},
 		})

@@ -2,9 +2,7 @@ package policy
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"palyra/internal/access"
@@ -94,9 +92,8 @@ func (s *Set) ask(c *call, bare outcome) Verdict {
 		}
 	}
 	v := Verdict{
-		effect: Ask, code: reason.ApprovalRequired, determining: describe(causes),
-		timeout: shortestTimeout(causes), severity: severity, why: whyAsk(causes),
-		missing: s.wanted(c, nil),
+		effect: Ask, code: reason.ApprovalRequired, determining: describeCauses(causes),
+		timeout: shortestTimeout(causes), severity: severity, missing: s.wanted(c, nil),
 	}
 	v.remedy = reason.Lookup(reason.ApprovalRequired).Remedy
 	return v
@@ -163,27 +160,21 @@ func highestSeverity(causes []*compiled) string {
 	return severities[best]
 }
 
+// shortestTimeout returns 0 when no cause names a time.
 func shortestTimeout(causes []*compiled) time.Duration {
-	shortest := DefaultTimeout
-	named := false
+	shortest := time.Duration(0)
 	for _, p := range causes {
-		if d := p.notes.timeout; d > 0 && (!named || d < shortest) {
-			shortest, named = d, true
-		}
+		shortest = shorter(shortest, p.notes.timeout)
 	}
-	return min(max(shortest, MinTimeout), MaxTimeout)
+	return shortest
 }
 
-func whyAsk(causes []*compiled) string {
-	lines := make([]string, 0, len(causes))
-	for _, p := range causes {
-		why := p.notes.reason
-		if why == "" {
-			why = effectWord(p.permits()) + " with a condition on context.approval"
-		}
-		lines = append(lines, fmt.Sprintf("%s (%s:%d): %s", p.id, p.source.name, p.line, why))
+// shorter returns the shorter of two times of which 0 means none.
+func shorter(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
 	}
-	return strings.Join(lines, "\n")
+	return min(a, b)
 }
 
 // judgeOne judges a call that changes at most one file.

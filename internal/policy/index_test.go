@@ -134,7 +134,7 @@ func compare(t *testing.T, s *Set, r Request, rnd *rand.Rand) {
 	}
 	crowd := make([]ballot, rnd.IntN(3))
 	for i := range crowd {
-		crowd[i] = newcomer(i, s.vocab.roles[rnd.IntN(len(s.vocab.roles))])
+		crowd[i] = everywhere().newcomer(i, s.vocab.roles[rnd.IntN(len(s.vocab.roles))])
 	}
 	facts := s.tally.facts(crowd, false)
 	c.context["approval"] = facts

@@ -80,11 +80,11 @@ func build(cfg Config, defaults []Source) (*Set, []Finding) {
 		return nil, append(findings, configError("%s", err))
 	}
 	s := &Set{
-		vocab: vocab, dir: buildDirectory(cfg, vocab), settings: cfg.Snapshot,
+		vocab: vocab, dir: buildDirectory(cfg, vocab), settings: cfg.Snapshot, offers: reachOf(cfg),
 		tally: newTally(roles), byID: make(map[cedar.PolicyID]*compiled),
 	}
 	s.noApproval = s.tally.facts(nil, false)
-	s.ideal = sync.OnceValue(s.idealFacts)
+	s.ideal = sync.OnceValue(func() types.Record { return s.crowdFacts(everywhere()) })
 	findings = append(findings, s.parseAll(cfg, defaults, order)...)
 	findings = append(findings, s.checkPolicies()...)
 	for _, o := range vocab.opaque {
@@ -164,6 +164,11 @@ func checkConfig(cfg Config) []Finding {
 			findings = append(findings, configError("%s", err))
 		}
 	}
+	for _, surface := range cfg.Surfaces {
+		if !slices.Contains(surfaces, surface) {
+			findings = append(findings, configError("there is no surface %q", surface))
+		}
+	}
 	roles := allRoles(cfg.Roles)
 	known := map[access.Principal]bool{}
 	for _, m := range cfg.Members {
@@ -208,6 +213,7 @@ func (s *Set) seal(cfg Config) error {
 		SchemaDigest: s.vocab.digest, Schema: string(s.vocab.text),
 		Policies: make([]snapshotPolicy, 0, len(s.policies)),
 		Tools:    make([]snapshotTool, 0, len(cfg.Tools)), Entities: entities,
+		Surfaces: cfg.Surfaces, NoPresence: cfg.NoPresence,
 	}
 	for _, p := range s.policies {
 		doc.Policies = append(doc.Policies, snapshotPolicy{ID: p.id, File: p.source.name, Text: p.text})
@@ -243,14 +249,4 @@ func versionOf(policies []*compiled) string {
 		write(p.text)
 	}
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
-}
-
-// idealFacts is the approval of ten people who hold every role and prove
-// everything.
-func (s *Set) idealFacts() types.Record {
-	var crowd []ballot
-	for i := range 10 {
-		crowd = append(crowd, newcomer(i, s.vocab.roles...))
-	}
-	return s.tally.facts(crowd, false)
 }

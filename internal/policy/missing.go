@@ -20,14 +20,6 @@ const (
 // lack is what an approval wants that nobody can give.
 type lack struct{ text, remedy string }
 
-// newcomer is a hypothetical further voter: somebody with these roles, with
-// every proof and on every surface.
-func newcomer(n int, roles ...access.Role) ballot {
-	return ballot{
-		user: fmt.Sprintf("(newcomer %d)", n), roles: roles, surfaces: surfaces, paired: true, present: true,
-	}
-}
-
 // help is a crowd of newcomers that would allow a call: so many people, each
 // with the role when there is one.
 type help struct {
@@ -49,11 +41,15 @@ func (h help) String() string {
 	return fmt.Sprintf("%s with role %s", persons(h.people), h.role)
 }
 
-// lacking asks whether people who do not exist could allow the call: first
-// whether any crowd could, then which.
+// lacking asks whether people could allow the call after all: first whether any
+// crowd could, then whether the gateway lacks what they would vote with, then
+// who is wanting.
 func (s *Set) lacking(c *call, voters *electorate) lack {
 	if !c.under(s.ideal()).allowed {
 		return lack{}
+	}
+	if out := s.outOfReach(c, voters.severity); out.text != "" {
+		return out
 	}
 	h, ok := s.smallestHelp(c, voters.ballots)
 	if !ok {
@@ -106,10 +102,10 @@ func (s *Set) helps(c *call, base []ballot, h help) bool {
 // nil.
 func (s *Set) allowsWith(c *call, base []ballot, h help, change func(*ballot)) bool {
 	if len(base) == 0 && change == nil {
-		facts := s.memo.get(h, func() types.Record { return s.tally.facts(crowdOf(h), false) })
+		facts := s.memo.get(h, func() types.Record { return s.tally.facts(s.crowdOf(h), false) })
 		return c.under(facts).allowed
 	}
-	crowd := slices.Concat(base, crowdOf(h))
+	crowd := slices.Concat(base, s.crowdOf(h))
 	if change != nil {
 		for i := range crowd[len(base):] {
 			change(&crowd[len(base)+i])
@@ -119,10 +115,10 @@ func (s *Set) allowsWith(c *call, base []ballot, h help, change func(*ballot)) b
 }
 
 // crowdOf makes the newcomers of a help.
-func crowdOf(h help) []ballot {
+func (s *Set) crowdOf(h help) []ballot {
 	crowd := make([]ballot, 0, h.people)
 	for i := range h.people {
-		crowd = append(crowd, newcomer(i, h.roles()...))
+		crowd = append(crowd, s.offers.newcomer(i, h.roles()...))
 	}
 	return crowd
 }
@@ -168,13 +164,14 @@ func (s *Set) conditions(c *call, cast []ballot, h help) string {
 		return "" // no policy looks at surfaces or proof
 	}
 	var on []string
-	for _, surface := range surfaces {
+	offered := s.offers.list()
+	for _, surface := range offered {
 		if s.allowsWith(c, cast, h, func(b *ballot) { b.surfaces = []access.Surface{surface} }) {
 			on = append(on, string(surface))
 		}
 	}
 	var out strings.Builder
-	if len(on) > 0 && len(on) < len(surfaces) {
+	if len(on) > 0 && len(on) < len(offered) {
 		out.WriteString(" on " + strings.Join(on, " or "))
 	}
 	if !s.allowsWith(c, cast, h, func(b *ballot) { b.present = false }) {

@@ -58,14 +58,13 @@ const (
 	nobody = "(nobody)"
 )
 
-// The permissions of the access rules, each a Cedar action.
+// The permissions that the gateway asks about, each a Cedar action. The
+// vocabulary has more, for policies that are written ahead.
 const (
 	PermToolList           access.Permission = "tool.list"
 	PermToolCall           access.Permission = "tool.call"
 	PermToolEvaluate       access.Permission = "tool.evaluate"
 	PermDaemonStatus       access.Permission = "daemon.status"
-	PermConfigRead         access.Permission = "config.read"
-	PermWorkspaceAdd       access.Permission = "workspace.add"
 	PermApprovalRead       access.Permission = "approval.read"
 	PermApprovalDecide     access.Permission = "approval.decide"
 	PermApprovalExport     access.Permission = "approval.export"
@@ -75,23 +74,17 @@ const (
 	PermPolicyRead         access.Permission = "policy.read"
 	PermPolicyCheck        access.Permission = "policy.check"
 	PermPolicyExplain      access.Permission = "policy.explain"
-	PermPolicySimulate     access.Permission = "policy.simulate"
-	PermPolicyTest         access.Permission = "policy.test"
 	PermPolicySnapshot     access.Permission = "policy.snapshot"
 	PermPolicyActivate     access.Permission = "policy.activate"
 	PermJournalRead        access.Permission = "journal.read"
 	PermJournalTail        access.Permission = "journal.tail"
 	PermJournalProve       access.Permission = "journal.prove"
-	PermJournalVerify      access.Permission = "journal.verify"
 	PermJournalExport      access.Permission = "journal.export"
 	PermAttestationRead    access.Permission = "attestation.read"
 	PermAttestationVerify  access.Permission = "attestation.verify"
 	PermAccessRead         access.Permission = "access.read"
 	PermAccessWrite        access.Permission = "access.write"
 	PermAccessWriteOwner   access.Permission = "access.write_owner"
-	PermRunStart           access.Permission = "run.start"
-	PermRunRead            access.Permission = "run.read"
-	PermRunCancel          access.Permission = "run.cancel"
 	PermGatewayFreeze      access.Permission = "gateway.freeze"
 	PermGatewayThaw        access.Permission = "gateway.thaw"
 )

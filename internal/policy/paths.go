@@ -82,7 +82,7 @@ func strictest(verdicts []Verdict) Verdict {
 			joined = v
 		default:
 			joined.determining = append(joined.determining, v.determining...)
-			joined.timeout = min(joined.timeout, v.timeout)
+			joined.timeout = shorter(joined.timeout, v.timeout)
 			if slices.Index(severities, v.severity) > slices.Index(severities, joined.severity) {
 				joined.severity, joined.missing = v.severity, v.missing
 			}

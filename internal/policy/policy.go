@@ -43,6 +43,12 @@ type Config struct {
 	// Workspaces are the declared workspaces by name.
 	Workspaces []string
 	Snapshot   Snapshot
+	// Surfaces are where this gateway can take votes; nil means everywhere. A
+	// call that needs a vote elsewhere is denied rather than asked about.
+	Surfaces []access.Surface
+	// NoPresence says that nobody can prove to be present here; a call that
+	// needs it is denied rather than asked about.
+	NoPresence bool
 }
 
 // Engine holds the policies in force. The zero value denies everything.

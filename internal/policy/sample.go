@@ -31,18 +31,18 @@ func (s *Set) checkSamples() []Finding {
 		add("the set would permit the API to somebody who is no member")
 	}
 	for _, who := range []access.Principal{access.Agent("sample"), access.Agent("sample-2")} {
-		if s.mayDecide(who, access.SurfaceCLI, access.Principal{}, SeverityLow) {
+		if s.mayDecide(decider(who, access.SurfaceCLI, true), access.Principal{}, SeverityLow) {
 			add("the set would let %s decide an approval", who)
 		}
 	}
 	for p := range s.dir.members {
-		if p.Kind != access.KindUser && s.mayDecide(p, access.SurfaceCLI, access.Principal{}, SeverityLow) {
+		if p.Kind != access.KindUser && s.mayDecide(decider(p, access.SurfaceCLI, true), access.Principal{}, SeverityLow) {
 			add("the set would let %s decide an approval", p)
 		}
 	}
 	if len(s.dir.deciders) > 1 {
 		for _, m := range s.dir.deciders {
-			if s.mayDecide(m.Principal, access.SurfaceCLI, m.Principal, SeverityLow) {
+			if s.mayDecide(decider(m.Principal, access.SurfaceCLI, true), m.Principal, SeverityLow) {
 				add("the set would let %s decide an own request although there are other users", m.Principal)
 			}
 		}

@@ -20,6 +20,8 @@ type Set struct {
 	dir      *directory
 	index    *index
 	tally    *tally
+	// offers is where people can vote here and what they can prove.
+	offers reach
 	// noApproval are the facts of a call that nobody approved.
 	noApproval types.Record
 	// electorates remembers by electorateKey; see Set.electorate.
@@ -55,9 +57,6 @@ func (s *Set) SnapshotJSON() []byte { return slices.Clone(s.snapshotJSON) }
 
 // Findings returns the warnings of the load.
 func (s *Set) Findings() []Finding { return slices.Clone(s.findings) }
-
-// Opaque lists the places in tools' inputs that policies see only as text.
-func (s *Set) Opaque() []Opaque { return slices.Clone(s.vocab.opaque) }
 
 // Policies lists the policies in order, the embedded defaults first.
 func (s *Set) Policies() []Determining {
@@ -111,6 +110,18 @@ func describe(list []*compiled) []Determining {
 	out := make([]Determining, 0, len(list))
 	for _, p := range list {
 		out = append(out, p.determining)
+	}
+	return out
+}
+
+// describeCauses describes the policies of an ask: of each, what wants the
+// approval.
+func describeCauses(list []*compiled) []Determining {
+	out := describe(list)
+	for i, p := range list {
+		if p.wants != "" {
+			out[i].Condition = p.wants
+		}
 	}
 	return out
 }

@@ -30,7 +30,10 @@ type Snapshot struct {
 	// ExecutionTimeoutMS is in milliseconds.
 	ExecutionTimeoutMS int64         `json:"execution_timeout_ms"`
 	ProcessRunner      ProcessRunner `json:"process_runner"`
-	WASM               WASMRuntime   `json:"wasm_runtime"`
+	HTTP               HTTPClient    `json:"http"`
+	// Workspaces are the declared directories, by name.
+	Workspaces []Workspace `json:"workspaces"`
+	WASM       WASMRuntime `json:"wasm_runtime"`
 }
 
 // ProcessRunner is the settings of programs in Tiers B and C.
@@ -47,6 +50,26 @@ type ProcessRunner struct {
 	CPULimitMS  int64 `json:"cpu_time_limit_ms"`
 	MemoryLimit int64 `json:"memory_limit_bytes"`
 	OutputLimit int64 `json:"max_output_bytes"`
+	// MaxProcesses counts threads, too.
+	MaxProcesses int `json:"max_processes"`
+	// SandboxUID is the user id of sandboxes; 0 leaves it to the daemon.
+	SandboxUID int `json:"sandbox_uid"`
+}
+
+// HTTPClient is the settings of http.fetch.
+type HTTPClient struct {
+	AllowedHosts []string `json:"allowed_hosts"`
+	DeniedHosts  []string `json:"denied_hosts"`
+	// MaxBytes bounds a body; TimeoutMS is in milliseconds.
+	MaxBytes  int64 `json:"max_bytes"`
+	TimeoutMS int64 `json:"timeout_ms"`
+}
+
+// Workspace is one declared directory.
+type Workspace struct {
+	Name     string `json:"name"`
+	Path     string `json:"path"`
+	ReadOnly bool   `json:"read_only"`
 }
 
 // WASMRuntime is the settings of Tier A.
@@ -75,6 +98,9 @@ type snapshotDocument struct {
 	Policies      []snapshotPolicy `json:"policies"`
 	Tools         []snapshotTool   `json:"tools"`
 	Entities      json.RawMessage  `json:"entities"`
+	// Surfaces is nil for everywhere.
+	Surfaces   []access.Surface `json:"surfaces,omitempty"`
+	NoPresence bool             `json:"no_presence,omitempty"`
 }
 
 type snapshotPolicy struct {

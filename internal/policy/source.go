@@ -64,7 +64,9 @@ type compiled struct {
 	// approval is true when a condition mentions context.approval.
 	approval bool
 	// votes is true when a condition mentions context.approval.votes.
-	votes       bool
+	votes bool
+	// wants is the text of the conjuncts that mention context.approval.
+	wants       string
 	determining Determining
 }
 
@@ -148,8 +150,11 @@ func parsePolicy(s *sourceText, tokens []token, fallbackID string) (*compiled, [
 	c.conditions()
 	c.approval = c.mentions("context", "approval")
 	c.votes = c.approval && c.mentionsVotes()
+	if c.approval {
+		c.wants = c.conditionText(readsApproval)
+	}
 	c.determining = Determining{
-		ID: c.id, File: s.name, Line: c.line, Effect: effectWord(c.permits()),
+		ID: c.id, File: s.name, Line: c.line, Effect: effectWord(c.permits()), Condition: c.conditionText(nil),
 		Reason: c.notes.reason, Remedy: c.notes.remedy, Severity: c.notes.severity,
 	}
 	return c, findings

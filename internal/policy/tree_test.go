@@ -78,12 +78,13 @@ func TestPlacesInUnicode(t *testing.T) {
 	}
 }
 
-func TestSuggest(t *testing.T) {
+func TestDidYouMean(t *testing.T) {
 	for _, c := range []struct{ name, want string }{
-		{"rsk", "risk"}, {"hsot", "host"}, {"xyz", ""}, {"a", ""}, {"capabilites", "capabilities"}, {"risk", ""},
+		{"rsk", "did you mean risk?"}, {"hsot", "did you mean host?"}, {"xyz", ""}, {"a", ""},
+		{"capabilites", "did you mean capabilities?"}, {"risk", ""},
 	} {
-		if got := suggest(c.name, []string{"risk", "host", "capabilities", "path"}); got != c.want {
-			t.Errorf("suggest(%q) = %q, want %q", c.name, got, c.want)
+		if got := didYouMean(c.name, []string{"risk", "host", "capabilities", "path"}); got != c.want {
+			t.Errorf("didYouMean(%q) = %q, want %q", c.name, got, c.want)
 		}
 	}
 }

@@ -32,11 +32,10 @@ func (e Effect) String() string {
 // MarshalText writes the form of String.
 func (e Effect) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
 
-// Bounds of the time that an ask waits for an answer.
+// Bounds of the time that a policy may let an ask wait for an answer.
 const (
-	MinTimeout     = 30 * time.Second
-	DefaultTimeout = 10 * time.Minute
-	MaxTimeout     = 24 * time.Hour
+	MinTimeout = 30 * time.Second
+	MaxTimeout = 24 * time.Hour
 )
 
 // The severities of an ask, in ascending order.
@@ -57,10 +56,14 @@ type Determining struct {
 	// Line is that of the policy's first token, from 1.
 	Line int `json:"line"`
 	// Effect is "permit" or "forbid".
-	Effect   string `json:"effect"`
-	Reason   string `json:"reason,omitempty"`
-	Remedy   string `json:"remedy,omitempty"`
-	Severity string `json:"severity,omitempty"`
+	Effect string `json:"effect"`
+	// Condition is the text of the policy's when and unless clauses on one
+	// line, at most 300 characters; "" when it has none. In an ask it is only
+	// those of its conjuncts that read context.approval.
+	Condition string `json:"condition,omitempty"`
+	Reason    string `json:"reason,omitempty"`
+	Remedy    string `json:"remedy,omitempty"`
+	Severity  string `json:"severity,omitempty"`
 }
 
 // Verdict is what policy says of a proposal. It is sealed: only this package
@@ -75,7 +78,6 @@ type Verdict struct {
 	version     string
 	timeout     time.Duration
 	severity    string
-	why         string
 	missing     string
 	errors      []string
 }
@@ -115,15 +117,13 @@ func (v Verdict) SnapshotDigest() string { return v.snapshot }
 func (v Verdict) PolicyVersion() string { return v.version }
 
 // Timeout returns how long an ask waits: the shortest @timeout of the
-// policies that caused it. It is 0 for other verdicts.
+// policies that caused it. It is 0 when none of them names one, and whoever
+// asks then uses a time of their own, and for other verdicts.
 func (v Verdict) Timeout() time.Duration { return v.timeout }
 
 // Severity returns the highest @severity of the policies that caused an ask,
 // "" for other verdicts.
 func (v Verdict) Severity() string { return v.severity }
-
-// WhyAsk returns, for an ask, which policies want a human, in one line each.
-func (v Verdict) WhyAsk() string { return v.why }
 
 // Missing returns what an approval still lacks: for an ask, what it takes;
 // for a deny with ApprovalUnattainable, what nobody can give.
@@ -144,12 +144,11 @@ func (v Verdict) MarshalJSON() ([]byte, error) {
 		Version     string        `json:"policy_version"`
 		TimeoutMS   int64         `json:"timeout_ms,omitempty"`
 		Severity    string        `json:"severity,omitempty"`
-		Why         string        `json:"why_ask,omitempty"`
 		Missing     string        `json:"missing,omitempty"`
 		Errors      []string      `json:"errors,omitempty"`
 	}{
 		v.effect, v.Reason(), v.Remedy(), notNil(v.determining), v.grantID, v.snapshot, v.version,
-		v.timeout.Milliseconds(), v.severity, v.why, v.missing, v.errors,
+		v.timeout.Milliseconds(), v.severity, v.missing, v.errors,
 	})
 }
 

@@ -103,8 +103,9 @@ type Report struct {
 type Status struct {
 	Available bool
 	Backend   string
-	// Layers are those that a probe run proved.
-	Layers []string
+	// Requested and Layers are what a probe run asked for and what it proved.
+	Requested []string
+	Layers    []string
 	// Limits is the level of the ladder: "cgroup_v2", "cgroup_v1", "rlimit".
 	Limits      string
 	LandlockABI int

@@ -2,6 +2,9 @@ package sqlite_test
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -11,6 +14,7 @@ import (
 	"palyra/internal/reason"
 	"palyra/internal/sqlite"
 	"palyra/internal/sqlite/sqlitetest"
+	"palyra/internal/tool"
 )
 
 func TestApprovals(t *testing.T) {
@@ -77,8 +81,64 @@ func TestDeskOnSQLite(t *testing.T) {
 	if err != nil || again.State != approval.Pending || !again.RunGone || len(again.Prompt.Differs) != 1 {
 		t.Errorf("the pending record after the restart: %+v, %v", again, err)
 	}
+	if got := requestsKept(t, db); !slices.Equal(got, []string{left.ID}) {
+		t.Errorf("the requests of %v are stored, want that of the pending %s", got, left.ID)
+	}
 	want := []event.Code{event.Asked, event.Voted, event.Answered, event.GrantMinted, event.Consumed, event.Decided, event.Asked}
 	if got := journaled(t, db); !slices.Equal(got, want) {
 		t.Errorf("journal %v, want %v", got, want)
+	}
+}
+
+// requestsKept returns the ids of the records whose request column is not NULL.
+func requestsKept(t *testing.T, db *sqlite.DB) []string {
+	t.Helper()
+	var ids []string
+	err := db.Read(t.Context(), func(c *sqlite.Conn) error {
+		return c.Query("SELECT id FROM approvals WHERE request IS NOT NULL ORDER BY id", func(r *sqlite.Row) error {
+			ids = append(ids, r.Text(0))
+			return nil
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}
+
+// A store of an older palyrad kept requests for ever: the migration clears
+// those of closed records.
+func TestMigrationClearsClosedRequests(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "palyra.db")
+	_, known := sqlitetest.Key(t)
+	options := sqlite.Options{Verifiers: known, Origin: sqlitetest.Origin}
+	db, err := sqlite.Open(t.Context(), path, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var open []string
+	for n, state := range approval.States {
+		id := fmt.Sprintf("01JAAAAAAAAAAAAAAAAAA%05d", n)
+		const insert = `INSERT INTO approvals (id, revision, state, version, subject_type, requested_by, on_behalf_of, tool, created_at, body, request)
+			VALUES (?1, ?2, ?3, 1, 'tool', 'agent:a', 'user:b', 'fs.write', 1, ?4, ?5)`
+		rec := approval.Record{ID: id, State: state, Revision: int64(n + 1), Version: 1, Prompt: approval.Prompt{Arguments: json.RawMessage(`{}`)},
+			Binding: tool.Binding{Arguments: json.RawMessage(`{}`)}}
+		body, err := approval.EncodeRecord(rec)
+		if err := errors.Join(err, sqlite.Exec(db, insert, id, n+1, state, body, []byte(`{"args":"plain"}`))); err != nil {
+			t.Fatal(err)
+		}
+		if !state.Terminal() {
+			open = append(open, id)
+		}
+	}
+	if got := requestsKept(t, db); len(got) != len(approval.States) {
+		t.Fatalf("control: %d requests are stored", len(got))
+	}
+	if err := errors.Join(sqlite.Exec(db, "PRAGMA user_version = 5"), db.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	db = sqlitetest.OpenAt(t, path, options)
+	if got := requestsKept(t, db); !slices.Equal(got, open) {
+		t.Errorf("the requests of %v are stored, want %v", got, open)
 	}
 }

@@ -66,9 +66,9 @@ func takeClaim(tx *Tx, c toolcall.Claim) error {
 	if _, err := tx.Exec("DELETE FROM claims WHERE at < ?1", tx.Now().Add(-ClaimLife)); err != nil {
 		return fmt.Errorf("forgetting old idempotency keys: %w", err)
 	}
-	changed, err := tx.Exec(
-		"INSERT INTO claims (principal, key, digest, proposal_id, at) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING",
-		c.Principal.String(), c.Key, c.Digest, c.ProposalID, c.At)
+	changed, err := tx.Exec(`INSERT INTO claims (principal, key, digest, proposal_id, at) VALUES (?1, ?2, ?3, ?4, ?5)
+ ON CONFLICT DO UPDATE SET proposal_id = ?4, at = ?5 WHERE proposal_id = ?6 AND digest = ?3`,
+		c.Principal.String(), c.Key, c.Digest, c.ProposalID, c.At, c.Replaces)
 	if err != nil {
 		return fmt.Errorf("claiming an idempotency key: %w", err)
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"palyra/internal/event"
-	"palyra/internal/journal"
 
 	zs "zombiezen.com/go/sqlite"
 )
@@ -33,9 +32,6 @@ func (r *Row) Int(col int) int { return r.s.ColumnInt(col) }
 
 // Bool returns an integer column as a truth value; NULL is false.
 func (r *Row) Bool(col int) bool { return r.s.ColumnInt64(col) != 0 }
-
-// Float returns a real column; NULL is 0.
-func (r *Row) Float(col int) float64 { return r.s.ColumnFloat(col) }
 
 // IsNull reports whether the column is NULL.
 func (r *Row) IsNull(col int) bool { return r.s.ColumnType(col) == zs.TypeNull }
@@ -118,7 +114,6 @@ type Tx struct {
 	Conn
 	now     time.Time
 	drafts  []event.Draft
-	nonces  []journal.Nonce
 	changed bool
 }
 

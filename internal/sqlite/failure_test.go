@@ -8,7 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"golang.org/x/mod/sumdb/note"
 
@@ -18,6 +18,16 @@ import (
 	"palyra/internal/sqlite"
 	"palyra/internal/sqlite/sqlitetest"
 )
+
+// waitQueued returns when every caller of the bubble waits: the leader for its
+// check, the others, n of them, for the next batch.
+func waitQueued(t *testing.T, db *sqlite.DB, n int) {
+	t.Helper()
+	synctest.Wait()
+	if got := sqlite.Queued(db); got != n {
+		t.Fatalf("%d units wait for a batch, want %d", got, n)
+	}
+}
 
 // fillDisk lets the file grow by a few pages only, as a full disk does; room
 // lifts the limit again.
@@ -102,6 +112,10 @@ func TestSwallowedStorageErrorStillFails(t *testing.T) {
 // TestFailedBatchFailsEveryUnit: one unit's disk error takes the batch, and
 // none of its units is acknowledged.
 func TestFailedBatchFailsEveryUnit(t *testing.T) {
+	synctest.Test(t, failedBatchFailsEveryUnit)
+}
+
+func failedBatchFailsEveryUnit(t *testing.T) {
 	db := sqlitetest.Open(t)
 	hold, held := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -109,7 +123,7 @@ func TestFailedBatchFailsEveryUnit(t *testing.T) {
 	}()
 	<-held // the leader is busy: what comes now is one batch
 	var wg sync.WaitGroup
-	var failed, begun atomic.Int32
+	var failed atomic.Int32
 	for i := range 8 {
 		wg.Go(func() {
 			u := sqlite.Unit{Events: []event.Draft{draft(i)}}
@@ -120,15 +134,12 @@ func TestFailedBatchFailsEveryUnit(t *testing.T) {
 					return errors.Join(err, err2)
 				}
 			}
-			begun.Add(1)
 			if _, err := db.Commit(context.Background(), u); reason.Of(err) == reason.JournalUnavailable {
 				failed.Add(1)
 			}
 		})
 	}
-	for begun.Load() < 8 || sqlite.Queued(db) < 8 {
-		time.Sleep(time.Millisecond)
-	}
+	waitQueued(t, db, 8)
 	close(hold)
 	wg.Wait()
 	if failed.Load() != 8 || db.Head().Seq != 0 {
@@ -140,6 +151,10 @@ func TestFailedBatchFailsEveryUnit(t *testing.T) {
 // head, nor readers, nor followers see an event that another unit of the batch
 // has written already.
 func TestNothingIsVisibleBeforeItIsDurable(t *testing.T) {
+	synctest.Test(t, nothingIsVisibleBeforeItIsDurable)
+}
+
+func nothingIsVisibleBeforeItIsDurable(t *testing.T) {
 	db := sqlitetest.Open(t)
 	hold, held := make(chan struct{}), make(chan struct{})
 	var wg sync.WaitGroup
@@ -148,9 +163,7 @@ func TestNothingIsVisibleBeforeItIsDurable(t *testing.T) {
 	})
 	<-held
 	wg.Go(func() { mustAppend(t, db, draft(1)) })
-	for sqlite.Queued(db) < 1 {
-		time.Sleep(time.Millisecond)
-	}
+	waitQueued(t, db, 1)
 	var inside, head, visible int64
 	woken := true
 	wg.Go(func() {
@@ -170,9 +183,7 @@ func TestNothingIsVisibleBeforeItIsDurable(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	for sqlite.Queued(db) < 2 {
-		time.Sleep(time.Millisecond)
-	}
+	waitQueued(t, db, 2)
 	close(hold)
 	wg.Wait()
 	if inside != 1 {
@@ -187,6 +198,10 @@ func TestNothingIsVisibleBeforeItIsDurable(t *testing.T) {
 }
 
 func TestCancelledBeforeItsBatch(t *testing.T) {
+	synctest.Test(t, cancelledBeforeItsBatch)
+}
+
+func cancelledBeforeItsBatch(t *testing.T) {
 	db := sqlitetest.Open(t)
 	hold, held := make(chan struct{}), make(chan struct{})
 	first := make(chan error, 1)
@@ -201,9 +216,7 @@ func TestCancelledBeforeItsBatch(t *testing.T) {
 		_, err := db.Commit(ctx, sqlite.Unit{Events: []event.Draft{draft(1)}})
 		second <- err
 	}()
-	for sqlite.Queued(db) < 1 {
-		time.Sleep(time.Millisecond)
-	}
+	waitQueued(t, db, 1)
 	cancel()
 	if err := <-second; !errors.Is(err, context.Canceled) {
 		t.Errorf("withdrawn: %v", err)

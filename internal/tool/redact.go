@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -32,7 +33,8 @@ var secretShapes = []*regexp.Regexp{
 // Redact returns the canonical JSON of an input with secrets replaced by
 // Redaction, and the JSON Pointers (RFC 6901) of what was replaced, sorted:
 // the values at the pointers that the tool declares, and whatever has the form
-// of a well-known key. Without any, it returns input itself.
+// of a well-known key, in values and in the names of members. Without any, it
+// returns input itself.
 func Redact(input json.RawMessage, secretPaths []string) (json.RawMessage, []string, error) {
 	if len(input) == 0 {
 		return input, nil, nil
@@ -48,9 +50,23 @@ func Redact(input json.RawMessage, secretPaths []string) (json.RawMessage, []str
 	if len(r.found) == 0 {
 		return input, nil, nil
 	}
+	for i, pointer := range r.found {
+		r.found[i] = RedactText(pointer) // it holds the names of members
+	}
 	slices.Sort(r.found)
 	text, err := canonical.Marshal(value)
 	return text, slices.Compact(r.found), err
+}
+
+// RedactText returns plain text, such as a summary, a diff or a message, with
+// whatever has the form of a well-known key replaced by Redaction. Text without
+// any comes back as it is. JSON is for Redact: an escape before a key could
+// hide it here.
+func RedactText(text string) string {
+	for _, shape := range secretShapes {
+		text = shape.ReplaceAllLiteralString(text, Redaction)
+	}
+	return text
 }
 
 type redactor struct {
@@ -66,9 +82,7 @@ func (r *redactor) walk(pointer string, value any) any {
 	}
 	switch v := value.(type) {
 	case map[string]any:
-		for name, member := range v {
-			v[name] = r.walk(pointer+"/"+escapePointer(name), member)
-		}
+		return r.object(pointer, v)
 	case []any:
 		for i, member := range v {
 			v[i] = r.walk(pointer+"/"+strconv.Itoa(i), member)
@@ -79,12 +93,32 @@ func (r *redactor) walk(pointer string, value any) any {
 	return value
 }
 
-func (r *redactor) text(pointer, text string) string {
-	for _, shape := range secretShapes {
-		if shape.MatchString(text) {
-			r.found = append(r.found, pointer)
-			text = shape.ReplaceAllLiteralString(text, Redaction)
+// object redacts the members and their names: a name is text like any other.
+func (r *redactor) object(pointer string, members map[string]any) map[string]any {
+	out := make(map[string]any, len(members))
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		at := pointer + "/" + escapePointer(name)
+		shown := r.text(at, name)
+		for n := 2; shown != name && taken(shown, out, members); n++ {
+			shown = RedactText(name) + " " + strconv.Itoa(n)
 		}
+		out[shown] = r.walk(at, members[name])
 	}
-	return text
+	return out
+}
+
+// taken reports whether a member has, or will have, that name.
+func taken(name string, objects ...map[string]any) bool {
+	return slices.ContainsFunc(objects, func(o map[string]any) bool {
+		_, there := o[name]
+		return there
+	})
+}
+
+func (r *redactor) text(pointer, text string) string {
+	clean := RedactText(text)
+	if clean != text {
+		r.found = append(r.found, pointer)
+	}
+	return clean
 }

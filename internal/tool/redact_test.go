@@ -32,3 +32,38 @@ func TestRedact(t *testing.T) {
 		})
 	}
 }
+
+const awsKey = "AKIAIOSFODNN7EXAMPLE"
+
+func TestRedactNames(t *testing.T) {
+	t.Parallel()
+	input := `{"AKIAIOSFODNN7EXAMPLF":{"x":1},"` + awsKey + `":{"secret":"s"}}`
+	got, done, err := Redact(json.RawMessage(input), []string{"/" + awsKey + "/secret"})
+	want := `{"[redacted]":{"secret":"[redacted]"},"[redacted] 2":{"x":1}}`
+	if err != nil || string(got) != want {
+		t.Errorf("Redact = %s, %v; want %s", got, err, want)
+	}
+	if !slices.Equal(done, []string{"/[redacted]", "/[redacted]/secret"}) {
+		t.Errorf("pointers %v", done)
+	}
+}
+
+func TestRedactText(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":                       "",
+		"plain text, sk-short":   "plain text, sk-short",
+		"+id = " + awsKey + "\n": "+id = [redacted]\n",
+		"-" + awsKey:             "-[redacted]",
+		"+-----BEGIN RSA PRIVATE KEY-----\n+abc\n+-----END RSA PRIVATE KEY-----\n+end": "+[redacted]\n+end",
+		"Authorization: Bearer abcdefghijklmnop":                                       "Authorization: [redacted]",
+	} {
+		got := RedactText(text)
+		if got != want {
+			t.Errorf("RedactText(%q) = %q, want %q", text, got, want)
+		}
+		if again := RedactText(got); again != got {
+			t.Errorf("redacting twice changes %q to %q", got, again)
+		}
+	}
+}

@@ -61,7 +61,7 @@ func causes(v policy.Verdict) []approval.Cause {
 	var list []approval.Cause
 	for _, d := range v.Determining() {
 		list = append(list, approval.Cause{
-			PolicyID: d.ID, Location: fmt.Sprintf("%s:%d", d.File, d.Line), Reason: d.Reason,
+			PolicyID: d.ID, Location: fmt.Sprintf("%s:%d", d.File, d.Line), Reason: d.Reason, Condition: d.Condition,
 		})
 	}
 	return list

@@ -45,13 +45,17 @@ func (c *call) dispatch(ctx context.Context, permit *decision.Permit) tool.Repor
 // attest signs what happened and makes it durable; only then does the result
 // leave. ctx must outlive the client.
 func (c *call) attest(ctx context.Context, record decision.Record, report tool.Report) (Outcome, error) {
-	envelope, err := c.Notary.Sign(ctx, c.execution(record, report))
+	// A tool's message may quote a secret of the input. The client has sent it;
+	// the evidence goes without it.
+	kept := report
+	kept.Message = tool.RedactText(report.Message)
+	envelope, err := c.Notary.Sign(ctx, c.execution(record, kept))
 	if err != nil {
 		return Outcome{Decision: record}, reason.Errorf(reason.AttestationFailed, "signing the attestation: %w", err)
 	}
 	payload := AttestedPayload{
 		AttestationID: envelope.ID, ProposalID: c.proposal.ID, DecisionID: record.ID,
-		Tool: c.proposal.Tool.Name, Report: report, Envelope: envelope.JSON,
+		Tool: c.proposal.Tool.Name, Report: kept, Envelope: envelope.JSON,
 	}
 	if len(report.Result) > 0 {
 		payload.ResultBlob = canonical.Digest(report.Result)

@@ -33,6 +33,9 @@ type Claim struct {
 	Digest     string
 	ProposalID string
 	At         time.Time
+	// Replaces is the proposal that held the key before and never started; ""
+	// when the key is new.
+	Replaces string
 }
 
 // StoredAttestation is an envelope with what it is found by.
@@ -52,6 +55,7 @@ type OpenCall struct {
 
 // Past is what the journal knows of a call.
 type Past struct {
+	ProposalID  string
 	Proposed    *ProposedPayload
 	Session     string
 	Run         string

@@ -3,6 +3,7 @@ package toolcall
 import (
 	"bytes"
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -63,12 +64,14 @@ func (p *Pipeline) callOnce(ctx context.Context, s Submission, observe func(Even
 		case err != nil:
 			p.keyed.leave(key, live)
 			live.end(Outcome{}, err)
+		case found && past.unstarted():
+			p.start(key, live, s, past.ProposalID)
 		case found:
 			outcome, err := replay(past, live.add)
 			p.keyed.leave(key, live)
 			live.end(outcome, err)
 		default:
-			p.start(key, live, s)
+			p.start(key, live, s, "")
 		}
 	}
 	return live.follow(ctx, observe)
@@ -77,12 +80,14 @@ func (p *Pipeline) callOnce(ctx context.Context, s Submission, observe func(Even
 // start runs the call on its own: it outlives its clients, also while it waits
 // for an approval, so that a lost connection loses neither the answer nor the
 // result. Who no longer wants it cancels the approval.
-func (p *Pipeline) start(key claimKey, live *liveCall, s Submission) {
+//
+// A key may pass on from an earlier proposal, replaces, that never started.
+func (p *Pipeline) start(key claimKey, live *liveCall, s Submission, replaces string) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	live.mu.Lock()
 	live.cancel = cancel
 	live.mu.Unlock()
-	claim := &Claim{Principal: key.principal, Key: key.key, Digest: live.digest, At: time.Now().UTC()}
+	claim := &Claim{Principal: key.principal, Key: key.key, Digest: live.digest, At: time.Now().UTC(), Replaces: replaces}
 	// The caller of start is counted in, so the count cannot be zero here.
 	p.calls.Add(1)
 	go func() {
@@ -104,6 +109,7 @@ func (p *Pipeline) past(ctx context.Context, key claimKey, digest string) (Past,
 		return Past{}, false, keyTaken(key.key)
 	}
 	past, err := p.Ledger.Past(ctx, claim.ProposalID)
+	past.ProposalID = claim.ProposalID
 	return past, true, err
 }
 
@@ -207,6 +213,18 @@ func (l *liveCall) follow(ctx context.Context, observe func(Event)) (Outcome, er
 	}
 }
 
+// passing are refusals that say nothing about the call itself.
+var passing = []reason.Code{
+	reason.ShuttingDown, reason.Cancelled, reason.GatewayFrozen, reason.ApprovalLimit, reason.JournalUnavailable,
+}
+
+// unstarted reports whether the call ended before it was decided, for a reason
+// that has passed: it did not run, so a retry may. What was decided is never
+// run again, whatever became of it.
+func (p Past) unstarted() bool {
+	return p.Decision == nil && (p.Refused == nil || slices.Contains(passing, p.Refused.Reason))
+}
+
 // replay tells the story of an earlier call again.
 func replay(past Past, observe func(Event)) (Outcome, error) {
 	if past.Proposed != nil {
@@ -217,10 +235,6 @@ func replay(past Past, observe func(Event)) (Outcome, error) {
 	}
 	if past.Refused != nil {
 		return Outcome{}, reason.Errorf(past.Refused.Reason, "%s", past.Refused.Message).WithRemedy("%s", past.Refused.Remedy)
-	}
-	if past.Decision == nil {
-		return Outcome{}, reason.Errorf(reason.OutcomeUnknown, "the gateway stopped before the call was decided; it did not run").
-			WithRemedy("Propose it again under a new idempotency key.")
 	}
 	observe(Event{Decision: past.Decision})
 	outcome := Outcome{Decision: *past.Decision}

@@ -190,23 +190,46 @@ func TestInterruptedCallNeverRunsAgain(t *testing.T) {
 }
 
 // A call that was on record and not decided when the gateway went down did not
-// run, and its key does not start it.
+// run: coming back under its key proposes it anew, and the person who is asked
+// still has the same question.
 func TestCallInterruptedBeforeItsDecision(t *testing.T) {
 	w := newWorld(t)
 	r := w.begin(keyed(runCall()))
-	r.asked()
+	rec := r.asked()
 	w.ledger.fail(event.Refused, event.Decided)
 	w.stop()
 	if _, err := r.wait(); err == nil {
 		t.Fatal("the call ended well")
 	}
+	w.ledger.fail()
 	w.start()
-	_, o, err := w.call(keyed(runCall()))
-	wantReason(t, "the retry", err, reason.OutcomeUnknown)
-	if o.Decision.Allowed {
-		t.Errorf("allowed: %+v", o.Decision)
+	again := w.begin(keyed(runCall()))
+	if rec2 := again.asked(); rec2.ID != rec.ID {
+		t.Errorf("the retry asks %s, the first asked %s", rec2.ID, rec.ID)
 	}
-	w.ran(w.run, 0)
+	w.vote(alice, rec, yes)
+	if o, err := again.wait(); err != nil || o.Report.Outcome != tool.Succeeded {
+		t.Errorf("the retry gives %+v, %v", o.Report, err)
+	}
+	w.ran(w.run, 1)
+	// Once decided, the key never starts it again.
+	if _, _, err := w.call(keyed(runCall())); err != nil {
+		t.Error(err)
+	}
+	w.ran(w.run, 1)
+}
+
+// A freeze passes: what it refused may be tried again under the same key.
+func TestRetryAfterAFreeze(t *testing.T) {
+	w := newWorld(t)
+	w.router.Freeze()
+	_, _, err := w.call(keyed(readCall()))
+	wantReason(t, "while frozen", err, reason.GatewayFrozen)
+	w.router.Thaw()
+	if _, o, err := w.call(keyed(readCall())); err != nil || o.Report.Outcome != tool.Succeeded {
+		t.Errorf("after the thaw: %+v, %v", o.Report, err)
+	}
+	w.ran(w.read, 1)
 }
 
 func TestRetryOfADenialIsTheDenial(t *testing.T) {

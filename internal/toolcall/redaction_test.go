@@ -102,7 +102,12 @@ func TestSecretsStayOutOfTheJournal(t *testing.T) {
 func report(received *string) func(context.Context, tool.Call) tool.Report {
 	return func(_ context.Context, c tool.Call) tool.Report {
 		*received = string(c.Proposal.Input)
-		return succeeded(`{"stored":true}`)
+		r := succeeded(`{"stored":true}`)
+		if strings.ContainsAny(*received, "_") {
+			// A failing tool may quote what it was given.
+			r.Outcome, r.Reason, r.Message = tool.Failed, string(reason.ToolFailed), "cannot store "+*received
+		}
+		return r
 	}
 }
 

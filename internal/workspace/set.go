@@ -96,11 +96,11 @@ func check(d Declaration, state string) (Declaration, error) {
 	}
 	real, err := filepath.EvalSymlinks(d.Path)
 	if err != nil {
-		return d, bad("workspace %q: %w", d.Name, err)
+		return d, unusable(d, err)
 	}
 	info, err := os.Stat(real)
 	if err != nil {
-		return d, bad("workspace %q: %w", d.Name, err)
+		return d, unusable(d, err)
 	}
 	if !info.IsDir() {
 		return d, bad("workspace %q: %q is not a directory", d.Name, d.Path)
@@ -113,6 +113,16 @@ func check(d Declaration, state string) (Declaration, error) {
 	}
 	d.Path = real
 	return d, nil
+}
+
+// unusable names the declaration, not only the part of its path that failed.
+func unusable(d Declaration, err error) error {
+	var at *fs.PathError
+	if errors.As(err, &at) && at.Path == d.Path {
+		err = at.Err
+	}
+	return bad("workspace %q: its path %q cannot be used: %w", d.Name, d.Path, err).
+		WithRemedy("Make the directory, or correct the path under [[workspaces]] in palyra.toml.")
 }
 
 // inside reports whether path is dir or below it: by name, and by identity of
@@ -145,16 +155,6 @@ func (s *Set) checkNesting() error {
 		}
 	}
 	return nil
-}
-
-// Declarations returns the workspaces in the order of their names, with
-// canonical paths.
-func (s *Set) Declarations() []Declaration {
-	list := make([]Declaration, 0, len(s.names))
-	for _, name := range s.names {
-		list = append(list, s.byName[name])
-	}
-	return list
 }
 
 // Open opens a workspace; the caller closes it. The empty name means the only

@@ -1,6 +1,8 @@
 package workspace
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -204,4 +206,18 @@ func FuzzProtected(f *testing.F) {
 			t.Fatalf("%q is protected, %q is not", name, dir+"/"+name)
 		}
 	})
+}
+
+// TestMissingDirectoryIsNamed: the error names the declaration, also when the
+// part that is missing is further up.
+func TestMissingDirectoryIsNamed(t *testing.T) {
+	base := t.TempDir()
+	for _, at := range []string{filepath.Join(base, "gone"), filepath.Join(base, "gone", "deeper", "still")} {
+		_, err := NewSet([]Declaration{{Name: "site", Path: at}}, filepath.Join(base, "state"))
+		var refused *reason.Error
+		if !errors.As(err, &refused) || refused.Code != reason.ConfigInvalid || !strings.Contains(refused.NextStep(), "[[workspaces]]") ||
+			!strings.Contains(refused.Message, `workspace "site"`) || !strings.Contains(refused.Message, at) || !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", at, err)
+		}
+	}
 }

@@ -744,7 +744,7 @@ func (x *ApprovalPrompt) GetRedacted() []string {
 type ApprovalOperand struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// Hex; empty when there was no file.
+	// "sha256:<hex>"; empty when there was no file.
 	Sha256        string `protobuf:"bytes,2,opt,name=sha256,proto3" json:"sha256,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

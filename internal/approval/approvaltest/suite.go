@@ -33,6 +33,7 @@ func RunStore(t *testing.T, newStore func(t *testing.T) Fixture) {
 	}{
 		{"records come back whole", roundTrip},
 		{"replacing a record compares", compareRecord},
+		{"a record gives its request up", requestGone},
 		{"replacing a grant compares", compareGrant},
 		{"a failed unit leaves nothing", rollback},
 		{"a unit sees what it wrote", ownWrites},
@@ -110,7 +111,7 @@ func roundTrip(t *testing.T, f Fixture) {
 		r.State, r.Version, r.AnsweredAt, r.UseBy = approval.Allowed, 2, epoch.Add(time.Minute), epoch.Add(2*time.Minute)
 		r.Votes = []approval.Vote{{
 			User: access.User("alice"), Roles: []access.Role{access.RoleOperator}, Allow: true, Scope: approval.Session,
-			TTL: 8 * time.Hour, Match: approval.MatchSubject, At: epoch, Signature: []byte{0, 1, 255},
+			TTL: 8 * time.Hour, Match: approval.MatchSubject, At: epoch,
 		}}
 		r.Binding.Argv, r.Binding.Operands = []string{"a\u202eb"}, []tool.Operand{{Path: "x", SHA256: "y"}}
 	})
@@ -163,6 +164,18 @@ func compareRecord(t *testing.T, f Fixture) {
 	})
 	if !errors.Is(err, approval.ErrStale) {
 		t.Errorf("inserting an id twice: %v, want ErrStale", err)
+	}
+}
+
+func requestGone(t *testing.T, f Fixture) {
+	insert(t, f.Store, record(1))
+	err := f.Store.Update(t.Context(), func(tx approval.Tx) error {
+		r := record(1, func(r *approval.Record) { r.State, r.Version, r.Request = approval.Denied, 2, nil })
+		return tx.ReplaceRecord(&r, approval.Pending, 1)
+	})
+	got, readErr := f.Store.Record(t.Context(), id(1))
+	if err != nil || readErr != nil || got.State != approval.Denied || got.Request != nil {
+		t.Errorf("the record is %s with request %q, %v, %v", got.State, got.Request, err, readErr)
 	}
 }
 

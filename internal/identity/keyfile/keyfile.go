@@ -48,6 +48,19 @@ func CheckDir(dir string) error {
 	return owned(dir, info)
 }
 
+// CheckPrivate refuses a directory that others may enter. It is for reading:
+// unlike CheckDir it takes a link to a directory, and any owner.
+func CheckPrivate(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return fmt.Errorf("checking directory: %w", err)
+	}
+	if !info.IsDir() {
+		return reason.Errorf(reason.ConfigInvalid, "%s is not a directory", dir)
+	}
+	return private(dir, info, "700")
+}
+
 // Read returns the file's bytes. A file that group or others may read or
 // write is refused, and so is one that is not a regular file.
 func Read(path string) ([]byte, error) {

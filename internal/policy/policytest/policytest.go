@@ -63,6 +63,9 @@ type Options struct {
 	Roles      []access.Role
 	Workspaces []string
 	Snapshot   policy.Snapshot
+	// Surfaces and NoPresence are those of policy.Config.
+	Surfaces   []access.Surface
+	NoPresence bool
 }
 
 // Config returns what Set loads.
@@ -80,6 +83,7 @@ func Config(o Options) policy.Config {
 		Roles:      o.Roles,
 		Workspaces: append([]string{"default"}, o.Workspaces...),
 		Snapshot:   o.Snapshot,
+		Surfaces:   o.Surfaces, NoPresence: o.NoPresence,
 	}
 	if cfg.Snapshot.MaxCallsPerRun == 0 {
 		cfg.Snapshot.MaxCallsPerRun = 200

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/inside"
 	"palyra/internal/tool"
 )
@@ -19,7 +20,7 @@ const (
 	layerSeccomp  = "seccomp"
 	layerLandlock = "landlock"
 	layerCgroupNS = "cgroup_namespace"
-	layerGroup    = "control_group"
+	layerGroup    = sandbox.ControlGroup
 	layerRlimits  = "rlimits"
 )
 

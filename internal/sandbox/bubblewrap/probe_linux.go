@@ -27,7 +27,7 @@ func (r *Runner) Probe(ctx context.Context) sandbox.Status {
 		status.Problem, status.Remedy = refused.Message, refused.NextStep()
 		return status
 	}
-	status.Available, status.Layers = true, report.Applied
+	status.Available, status.Requested, status.Layers = true, report.Requested, report.Applied
 	return status
 }
 

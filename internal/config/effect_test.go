@@ -1,0 +1,120 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// readBy says where each key has its effect: a file below internal/ and the
+// text that reads it there. A key that nothing reads would be accepted and
+// ignored. One that check.go refuses has its effect there.
+var readBy = map[string][2]string{
+	"state_dir":    {"daemon/build.go", "lockState(g.cfg.StateDir)"},
+	"trust_domain": {"daemon/build.go", "TrustDomain: g.cfg.TrustDomain"},
+
+	"listen.api":          {"daemon/servers.go", `listen(ctx, g.cfg.Listen.API, "listen.api")`},
+	"listen.allow_remote": {"config/check.go", "!c.Listen.AllowRemote"},
+	"listen.server_names": {"daemon/servers.go", "ca.Loopback(), g.cfg.Listen.ServerNames"},
+	"listen.metrics":      {"daemon/servers.go", `listen(ctx, g.cfg.Listen.Metrics, "listen.metrics")`},
+
+	"log.level":  {"daemon/command.go", "UnmarshalText([]byte(cfg.Log.Level))"},
+	"log.format": {"daemon/command.go", `cfg.Log.Format == "json"`},
+
+	"policy.dir": {"daemon/policies.go", "readPolicies(p.g.cfg.Policy.Dir)"},
+	"roles":      {"daemon/build.go", "g.authority, g.cfg.Roles)"},
+
+	"workspaces.name":      {"daemon/build.go", "Name: w.Name"},
+	"workspaces.path":      {"daemon/build.go", "Path: w.Path"},
+	"workspaces.read_only": {"daemon/build.go", "ReadOnly: w.ReadOnly"},
+
+	"allowed_tools":         {"daemon/settings.go", "cfg.ToolAllowed(d.Name)"},
+	"allow_sensitive_tools": {"daemon/settings.go", "AllowSensitiveTools: cfg.AllowSensitiveTools"},
+	"max_calls_per_run":     {"daemon/build.go", "MaxCallsPerRun: g.cfg.MaxCallsPerRun"},
+	"execution_timeout_ms":  {"daemon/build.go", "Timeout: g.cfg.ExecutionTimeout()"},
+
+	"process_runner.enabled":                 {"daemon/build.go", "Enabled: g.cfg.ProcessRunner.Enabled"},
+	"process_runner.tier":                    {"config/check.go", `k.available("process_runner.tier", p.Tier,`},
+	"process_runner.allowed_executables":     {"daemon/settings.go", "AllowedExecutables: p.AllowedExecutables, AllowInterpreters"},
+	"process_runner.allow_interpreters":      {"daemon/settings.go", "AllowInterpreters: p.AllowInterpreters"},
+	"process_runner.egress_enforcement_mode": {"config/check.go", `k.available("process_runner.egress_enforcement_mode", p.EgressEnforcementMode,`},
+	"process_runner.allowed_egress_hosts":    {"config/check.go", `k.offline("process_runner.allowed_egress_hosts", p.AllowedEgressHosts)`},
+	"process_runner.allowed_dns_suffixes":    {"config/check.go", `k.offline("process_runner.allowed_dns_suffixes", p.AllowedDNSSuffixes)`},
+	"process_runner.cpu_time_limit_ms":       {"daemon/settings.go", "CPU: p.CPUTimeLimit()"},
+	"process_runner.memory_limit_bytes":      {"daemon/settings.go", "Memory: p.MemoryLimitBytes"},
+	"process_runner.max_output_bytes":        {"daemon/settings.go", "Output: p.MaxOutputBytes"},
+	"process_runner.max_processes":           {"daemon/settings.go", "Processes: p.MaxProcesses"},
+	"process_runner.sandbox_uid":             {"daemon/build.go", "UID: g.cfg.ProcessRunner.SandboxUID"},
+
+	"http.allowed_hosts": {"daemon/settings.go", "egress.ParseRules(cfg.HTTP.AllowedHosts)"},
+	"http.denied_hosts":  {"daemon/settings.go", "egress.ParseRules(cfg.HTTP.DeniedHosts)"},
+	"http.max_bytes":     {"daemon/settings.go", "MaxBytes: cfg.HTTP.MaxBytes"},
+	"http.timeout_ms":    {"daemon/settings.go", "Timeout: cfg.HTTP.Timeout()"},
+
+	"approvals.default_timeout":                {"daemon/build.go", "g.cfg.Approvals.DefaultTimeout"},
+	"approvals.max_pending_per_run":            {"daemon/build.go", "g.cfg.Approvals.MaxPendingPerRun"},
+	"approvals.max_pending_per_principal":      {"daemon/build.go", "g.cfg.Approvals.MaxPendingPerPrincipal"},
+	"approvals.max_created_per_minute_per_run": {"daemon/build.go", "g.cfg.Approvals.MaxCreatedPerMinutePerRun"},
+	"approvals.cooldown":                       {"daemon/build.go", "cooldown(g.cfg.Approvals.Cooldown)"},
+
+	"rate_limits.read.per_second":      {"daemon/settings.go", "rpc.LimitRead: cfg.RateLimits.Read"},
+	"rate_limits.read.burst":           {"daemon/settings.go", "Burst: l.Burst"},
+	"rate_limits.mutate.per_second":    {"daemon/settings.go", "rpc.LimitMutate: cfg.RateLimits.Mutate"},
+	"rate_limits.mutate.burst":         {"daemon/settings.go", "Burst: l.Burst"},
+	"rate_limits.decide.per_second":    {"daemon/settings.go", "rpc.LimitDecide: cfg.RateLimits.Decide"},
+	"rate_limits.decide.burst":         {"daemon/settings.go", "Burst: l.Burst"},
+	"rate_limits.tool_call.per_second": {"daemon/settings.go", "rpc.LimitToolCall: cfg.RateLimits.ToolCall"},
+	"rate_limits.tool_call.burst":      {"daemon/settings.go", "Burst: l.Burst"},
+	"rate_limits.global_factor":        {"daemon/settings.go", "factor := cfg.RateLimits.GlobalFactor"},
+
+	// The command's own.
+	"client.address":     {"cli/settings.go", "c.Client.Address"},
+	"client.credentials": {"cli/settings.go", "c.Client.Credentials"},
+}
+
+// unread lists the keys that the table does not know, knows and nobody reads,
+// or knows although they are gone.
+func unread(keys []string, source func(file string) string) []string {
+	var list []string
+	known := make(map[string]bool)
+	for _, name := range keys {
+		known[name] = true
+		at, ok := readBy[name]
+		if !ok {
+			list = append(list, name+" has no place where it is read")
+		} else if !strings.Contains(source(at[0]), at[1]) {
+			list = append(list, name+" is not read in "+at[0])
+		}
+	}
+	for name := range readBy {
+		if !known[name] {
+			list = append(list, name+" is no key")
+		}
+	}
+	return list
+}
+
+func TestEveryKeyHasAnEffect(t *testing.T) {
+	source := func(file string) string {
+		text, err := os.ReadFile(filepath.Join("..", filepath.FromSlash(file)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	keys := documentedKeys("", reflect.TypeFor[Config]())
+	for _, problem := range unread(keys, source) {
+		t.Error(problem)
+	}
+	// Controls: a key that is new, and one whose reader is gone, are found.
+	if got := unread(append(keys, "process_runner.new"), source); len(got) != 1 {
+		t.Errorf("a key without a reader gives %q", got)
+	}
+	if got := unread(keys, func(file string) string {
+		return strings.ReplaceAll(source(file), "p.MaxProcesses", "")
+	}); len(got) != 1 || !strings.Contains(got[0], "max_processes") {
+		t.Errorf("a key whose reader was removed gives %q", got)
+	}
+}

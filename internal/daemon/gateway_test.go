@@ -1,0 +1,343 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/fsnotify/fsnotify"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/gen/palyra/v1/palyrav1connect"
+	"palyra/internal/access"
+	"palyra/internal/dispatch"
+	"palyra/internal/identity"
+	"palyra/internal/reason"
+	"palyra/internal/sandbox"
+	"palyra/internal/tool"
+)
+
+// logBook is a log that several goroutines write.
+type logBook struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logBook) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logBook) count(part string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), part)
+}
+
+func (l *logBook) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+// dialAs is a client with a bundle's credential.
+func dialAs(t *testing.T, dir string) *http.Client {
+	t.Helper()
+	bundle, err := identity.ReadBundle(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{TLSClientConfig: bundle.ClientTLS(), ForceAttemptHTTP2: true}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+// TestFirstStart: one set of policies comes into force, which knows the first
+// operator, and the log says so once.
+func TestFirstStart(t *testing.T) {
+	book := &logBook{}
+	d := startWith(t, Options{Config: testConfig(t), Log: book.logger()})
+	if n := book.count("policy in force"); n != 1 {
+		t.Errorf("%d sets of policies came into force at the first start", n)
+	}
+	calls := palyrav1connect.NewGatewayServiceClient(d.client(), d.url())
+	if v, err := calls.EvaluateTool(t.Context(), &palyrav1.EvaluateToolRequest{Tool: "echo", InputJson: []byte(`{"text":"x"}`)}); err != nil || v.GetVerdict() != "allow" {
+		t.Errorf("the first operator's call: %v, %v", v, err)
+	}
+	d.end()
+}
+
+// panicking is a tool with a fault.
+type panicking struct{}
+
+func (panicking) Descriptor() tool.Descriptor {
+	return tool.Descriptor{
+		Name: "test.panic", Title: "Panic", Description: "Panics.", InputSchema: json.RawMessage(`{"type":"object","additionalProperties":false}`),
+		Capabilities: []tool.Capability{tool.FilesystemRead}, Executor: tool.Builtin, ReadOnly: true,
+	}
+}
+
+func (panicking) Plan(context.Context, tool.Proposal) (tool.Plan, error) {
+	return tool.Plan{Subject: "test.panic", Facts: tool.Facts{SandboxTier: "builtin", SandboxLevel: "none"}}, nil
+}
+
+func (panicking) Run(context.Context, tool.Call) tool.Report { panic("a fault of the tool") }
+
+// TestFaultsOfToolsAreLogged: callers are not shown them, so the log has to
+// be.
+func TestFaultsOfToolsAreLogged(t *testing.T) {
+	book := &logBook{}
+	d := startWith(t, Options{Config: testConfig(t), Log: book.logger(), tools: []dispatch.Tool{panicking{}}})
+	stream, err := palyrav1connect.NewGatewayServiceClient(d.client(), d.url()).CallTool(t.Context(), &palyrav1.CallToolRequest{Tool: "test.panic", InputJson: []byte("{}")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for stream.Receive() {
+	}
+	if err := stream.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if book.count("a fault of the tool") == 0 || book.count("test.panic") == 0 {
+		t.Error("the log does not hold the fault of a tool")
+	}
+	d.end()
+}
+
+// TestRevocationReachesTheAPI: the streams of a revoked device end.
+func TestRevocationReachesTheAPI(t *testing.T) {
+	d := start(t, testConfig(t))
+	dir := filepath.Join(t.TempDir(), "bob")
+	device, err := AddOperator(t.Context(), d.cfg, NewOperator{Name: "bob", Roles: []access.Role{access.RoleOperator}, Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch := func(client *http.Client) chan error {
+		stream, err := palyrav1connect.NewApprovalsServiceClient(client, d.url()).WatchApprovals(t.Context(), &palyrav1.WatchApprovalsRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !stream.Receive() {
+			t.Fatalf("the stream did not open: %v", stream.Err())
+		}
+		ended := make(chan error, 1)
+		go func() {
+			for stream.Receive() {
+			}
+			ended <- errors.Join(stream.Err(), stream.Close())
+		}()
+		return ended
+	}
+	own, revoked := watch(d.client()), watch(dialAs(t, dir))
+	_, err = palyrav1connect.NewIdentityServiceClient(d.client(), d.url()).RevokeDevice(t.Context(), &palyrav1.RevokeDeviceRequest{DeviceId: device, Reason: "lost"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-revoked:
+		if connect.CodeOf(err) != connect.CodeUnauthenticated {
+			t.Errorf("the revoked device's stream ended with %v", err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("the revoked device's stream goes on")
+	}
+	// Control: another device's stream goes on.
+	select {
+	case err := <-own:
+		t.Errorf("another device's stream ended with %v", err)
+	default:
+	}
+	d.end()
+}
+
+// ill is a store that cannot be written until it is well.
+type ill struct {
+	well   bool
+	err    error
+	probed []time.Time
+}
+
+func (d *ill) Healthy() error { return d.err }
+
+func (d *ill) Probe() error {
+	d.probed = append(d.probed, time.Now())
+	if d.well {
+		d.err = nil
+	}
+	return d.err
+}
+
+// TestProblemsOnlyReads: anybody may ask for the health, so that it must not
+// cost a write.
+func TestProblemsOnlyReads(t *testing.T) {
+	store := &ill{err: errors.New("disk full"), well: true}
+	for range 100 {
+		if got := problemsOf(store); len(got) != 1 || !strings.Contains(got[0], "disk full") {
+			t.Fatalf("problems %q", got)
+		}
+	}
+	if len(store.probed) != 0 {
+		t.Errorf("asking for problems wrote to the disk %d times", len(store.probed))
+	}
+	if got := problemsOf(&ill{}); len(got) != 0 {
+		t.Errorf("a healthy store has the problems %q", got)
+	}
+}
+
+// TestMend: a store that cannot be written is tried with growing pauses, and
+// the gateway is ready again after the first write that succeeds.
+func TestMend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &ill{}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- mend(ctx, slog.New(slog.DiscardHandler), store) }()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if len(store.probed) != 0 {
+			t.Errorf("a healthy store was tried %d times", len(store.probed))
+		}
+		store.err = errors.New("disk full")
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		n := len(store.probed)
+		if n < 110 || n > 130 {
+			t.Errorf("%d tries in an hour, want one in %s after the first", n, longestMend)
+		}
+		if first := store.probed[1].Sub(store.probed[0]); first != 2*shortestMend {
+			t.Errorf("the second try came after %s", first)
+		}
+		store.well = true
+		time.Sleep(longestMend)
+		synctest.Wait()
+		if len(problemsOf(store)) != 0 {
+			t.Error("the store is well and was not tried")
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestWatcherErrorsReload: after an overflow the directory is read again, and
+// the watcher never waits for somebody to read its error.
+func TestWatcherErrorsReload(t *testing.T) {
+	cfg := testConfig(t)
+	cfg.Policy.Dir = t.TempDir()
+	book := &logBook{}
+	g, err := build(t.Context(), Options{Config: cfg, Log: book.logger()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = g.close(nil) })
+	if err := g.policies.load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before := g.engine.Current().Version()
+	write(t, filepath.Join(cfg.Policy.Dir, "10-own.cedar"), "@id(\"own.no-echo\")\n@reason(\"no echo\")\nforbid(principal, action == Action::\"tool.execute/echo\", resource);\n")
+	ctx, stop := context.WithCancel(t.Context())
+	events, faults, reload, done := make(chan fsnotify.Event), make(chan error), make(chan struct{}), make(chan error, 1)
+	go func() { done <- g.policies.follow(ctx, dirChanges{events, faults}, reload) }()
+	for range 3 {
+		select {
+		case faults <- fsnotify.ErrEventOverflow:
+		case <-time.After(30 * time.Second):
+			t.Fatal("an error of the watcher is not read")
+		}
+	}
+	// The loop takes the order to reload only when it has dealt with the error.
+	reload <- struct{}{}
+	if after := g.engine.Current().Version(); after == before {
+		t.Error("the directory was not read again after an overflow")
+	}
+	if book.count("watching the policy directory failed") == 0 {
+		t.Error("the log does not hold the overflow")
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSandboxMissingIsSaidBeforeAsking: with bubblewrap missing, process.run
+// is refused when it is planned, and nobody is asked.
+func TestSandboxMissingIsSaidBeforeAsking(t *testing.T) {
+	cfg := testConfig(t)
+	cfg.ProcessRunner.Enabled = true
+	cfg.Workspaces = append(cfg.Workspaces, workspaceAt(t))
+	g, err := build(t.Context(), Options{Config: cfg, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = g.close(nil) })
+	g.sandbox = sandbox.Status{Problem: "bubblewrap is not installed at /usr/bin/bwrap", Remedy: "Install it."}
+	if err := g.openPolicy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	descriptor, input, err := g.router.Check("process.run", []byte(`{"argv":["true"]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = g.router.Plan(t.Context(), tool.Proposal{ID: "p", Tool: descriptor, Input: input})
+	if reason.Of(err) != reason.SandboxUnavailable || !strings.Contains(err.Error(), "bubblewrap is not installed") {
+		t.Errorf("planning without a sandbox gives %v", err)
+	}
+}
+
+// TestOperatorOfflineNeedsAnAddress: with port 0 and no daemon that ever ran,
+// there is no address to write into a bundle.
+func TestOperatorOfflineNeedsAnAddress(t *testing.T) {
+	cfg := testConfig(t)
+	bob := NewOperator{Name: "bob", Roles: []access.Role{access.RoleOperator}, Dir: filepath.Join(t.TempDir(), "bob")}
+	_, err := AddOperator(t.Context(), cfg, bob)
+	if reason.Of(err) != reason.ConfigInvalid {
+		t.Errorf("a bundle for port 0: %v", err)
+	}
+	if _, err := os.Stat(bob.Dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a bundle was left: %v", err)
+	}
+	d := start(t, cfg)
+	d.end()
+	// Control: the last daemon's address is known, and both bundles keep it.
+	if _, err := AddOperator(t.Context(), cfg, bob); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{bob.Dir, operatorDir(cfg.StateDir)} {
+		if b, err := identity.ReadBundle(dir); err != nil || b.Address != d.API {
+			t.Errorf("the bundle in %s is for %s, %v; the daemon was at %s", dir, b.Address, err, d.API)
+		}
+	}
+}
+
+// TestDecisionsAreCountedByDecision: a verdict is what policy says, not what
+// was decided.
+func TestDecisionsAreCountedByDecision(t *testing.T) {
+	d := start(t, testConfig(t))
+	stream, err := palyrav1connect.NewGatewayServiceClient(d.client(), d.url()).CallTool(t.Context(), &palyrav1.CallToolRequest{Tool: "echo", InputJson: []byte(`{"text":"x"}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for stream.Receive() {
+	}
+	if err := stream.Close(); err != nil {
+		t.Fatal(err)
+	}
+	const want = `palyra_decisions_total{decision="allow",reason=""} 1`
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		_, text := d.get("/metrics")
+		if strings.Contains(text, want) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the metrics lack %s", want)
+		}
+	}
+	d.end()
+}

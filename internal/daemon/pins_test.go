@@ -1,0 +1,228 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"palyra/internal/access"
+	"palyra/internal/dispatch"
+	"palyra/internal/event"
+	"palyra/internal/journal"
+	"palyra/internal/reason"
+	"palyra/internal/sqlite"
+	"palyra/internal/tool"
+)
+
+// shaped is a tool whose input has one property.
+type shaped struct{ name, property, kind string }
+
+func (s shaped) Descriptor() tool.Descriptor {
+	schema := fmt.Sprintf(`{"type":"object","additionalProperties":false,"required":[%q],"properties":{%q:{"type":%q}}}`, s.property, s.property, s.kind)
+	return tool.Descriptor{
+		Name: s.name, Title: s.name, Description: "Has one property.", InputSchema: json.RawMessage(schema),
+		Capabilities: []tool.Capability{tool.FilesystemRead}, Executor: tool.Builtin, ReadOnly: true,
+	}
+}
+
+func (s shaped) Plan(context.Context, tool.Proposal) (tool.Plan, error) {
+	return tool.Plan{Subject: s.name, Facts: tool.Facts{SandboxTier: "builtin", SandboxLevel: "none"}}, nil
+}
+
+func (shaped) Run(context.Context, tool.Call) tool.Report { return tool.Report{} }
+
+// pinWorld is a state directory with policies of its own, started again with
+// other tools.
+type pinWorld struct {
+	t   *testing.T
+	dir string
+	o   Options
+	g   *gateway
+}
+
+func newPinWorld(t *testing.T) *pinWorld {
+	cfg := testConfig(t)
+	cfg.Policy.Dir = t.TempDir()
+	return &pinWorld{t: t, dir: cfg.Policy.Dir, o: Options{Config: cfg, Log: slog.New(slog.DiscardHandler)}}
+}
+
+// start builds a gateway with the tools and loads its policies.
+func (w *pinWorld) start(tools ...dispatch.Tool) error {
+	w.t.Helper()
+	w.stop()
+	w.o.tools = tools
+	g, err := build(w.t.Context(), w.o)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.g = g
+	return g.policies.load(w.t.Context())
+}
+
+func (w *pinWorld) mustStart(tools ...dispatch.Tool) {
+	w.t.Helper()
+	if err := w.start(tools...); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *pinWorld) stop() {
+	w.t.Helper()
+	if w.g != nil {
+		if err := w.g.close(nil); err != nil {
+			w.t.Fatal(err)
+		}
+		w.g = nil
+	}
+}
+
+func (w *pinWorld) policy(text string) { write(w.t, filepath.Join(w.dir, "10-own.cedar"), text) }
+
+// about forbids calls of a tool by the value of its property.
+func about(name, condition string) string {
+	return fmt.Sprintf("@id(\"own.%[1]s\")\n@reason(\"test\")\nforbid(principal, action == Action::\"tool.execute/%[1]s\", resource) when { %[2]s };\n", name, condition)
+}
+
+// events lists the pin events about a tool, over all starts.
+func (w *pinWorld) events(name string) string {
+	w.t.Helper()
+	page, err := w.g.journal.List(w.t.Context(), journal.Filter{Subject: name})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	words := map[event.Code]string{event.ToolPinned: "pinned", event.ToolSuspended: "suspended", event.ToolResumed: "resumed"}
+	var list []string
+	for _, e := range page {
+		list = append(list, words[e.Code])
+	}
+	return strings.Join(list, " ")
+}
+
+func (w *pinWorld) wantEvents(name, want string) {
+	w.t.Helper()
+	if got := w.events(name); got != want {
+		w.t.Errorf("events about %s: %q, want %q", name, got, want)
+	}
+}
+
+// callable returns the reason why a call is refused, "" when it is not.
+func (w *pinWorld) callable(name, input string) reason.Code {
+	_, _, err := w.g.router.Check(name, []byte(input))
+	return reason.Of(err)
+}
+
+func TestToolDefinitionsArePinned(t *testing.T) {
+	w := newPinWorld(t)
+	w.mustStart(shaped{"test.a", "x", "string"})
+	w.wantEvents("test.a", "pinned")
+	w.wantEvents("echo", "pinned")
+	w.mustStart(shaped{"test.a", "x", "string"})
+	w.wantEvents("test.a", "pinned")
+	// A change that no policy minds is accepted.
+	w.mustStart(shaped{"test.a", "y", "string"})
+	w.wantEvents("test.a", "pinned pinned")
+	w.wantEvents("echo", "pinned")
+	if code := w.callable("test.a", `{"y":"1"}`); code != "" {
+		t.Errorf("a call by the accepted definition gives %s", code)
+	}
+	pins, err := w.g.db.Pins(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(pins, func(p sqlite.Pin) bool { return p.Tool == "test.a" })
+	if want := digest(t, shaped{"test.a", "y", "string"}.Descriptor()); i < 0 || pins[i].Digest != want || !strings.Contains(string(pins[i].Definition), `"y"`) || pins[i].At.IsZero() {
+		t.Errorf("pins %+v", pins)
+	}
+	w.stop()
+}
+
+// TestChangedDefinitionIsSuspended: policies that do not fit a changed tool
+// keep that tool from being called, and nothing else.
+func TestChangedDefinitionIsSuspended(t *testing.T) {
+	w := newPinWorld(t)
+	w.policy(about("test.a", `context.args.x == "no"`))
+	w.mustStart(shaped{"test.a", "x", "string"}, shaped{"test.b", "x", "string"})
+	before := w.g.engine.Current().SnapshotDigest()
+	for range 2 { // the second start says nothing new
+		w.mustStart(shaped{"test.a", "x", "integer"}, shaped{"test.b", "y", "string"})
+		w.wantEvents("test.a", "pinned suspended")
+		w.wantEvents("test.b", "pinned pinned")
+		if code := w.callable("test.a", `{"x":1}`); code != reason.ToolSuspended {
+			t.Errorf("a call of the suspended tool gives %q", code)
+		}
+		for name, input := range map[string]string{"test.b": `{"y":"1"}`, "echo": `{"text":"x"}`} {
+			if code := w.callable(name, input); code != "" {
+				t.Errorf("%s, whose definition fits, gives %s", name, code)
+			}
+		}
+		descriptor := shaped{"test.a", "x", "integer"}.Descriptor()
+		if _, err := w.g.router.Plan(t.Context(), tool.Proposal{Tool: descriptor, Input: []byte(`{"x":1}`)}); reason.Of(err) != reason.ToolSuspended {
+			t.Errorf("planning the suspended tool gives %v", err)
+		}
+	}
+	if after := w.g.engine.Current(); after.SnapshotDigest() == before || strings.Contains(string(after.SnapshotJSON()), `"allowed_tools":["echo","fs.list","fs.patch","fs.read","fs.search","fs.write","http.fetch","process.run","sleep","test.a"`) {
+		t.Error("the snapshot allows the suspended tool")
+	}
+	if notices := strings.Join(w.g.notices(), "\n"); !strings.Contains(notices, "test.a") {
+		t.Errorf("the status does not name the suspended tool: %s", notices)
+	}
+	// What an operator checks is measured against the new definition.
+	if findings := w.g.policies.Check(t.Context(), nil); len(findings) > 0 && findings[0].Severity == "error" {
+		t.Errorf("no policies at all: %v", findings)
+	}
+	// A reload that still does not fit changes nothing.
+	by := access.Caller{Principal: access.User("local")}
+	w.policy(about("test.a", `context.args.x == "never"`))
+	if _, err := w.g.policies.Reload(t.Context(), by); err != nil {
+		t.Fatal(err)
+	}
+	if code := w.callable("test.a", `{"x":1}`); code != reason.ToolSuspended {
+		t.Errorf("after a reload that does not fit: %q", code)
+	}
+	// One that fits lifts the suspension.
+	w.policy(about("test.a", `context.args.x == 7`))
+	if _, err := w.g.policies.Reload(t.Context(), by); err != nil {
+		t.Fatal(err)
+	}
+	if code := w.callable("test.a", `{"x":1}`); code != "" {
+		t.Errorf("after the policy was corrected: %q", code)
+	}
+	w.wantEvents("test.a", "pinned suspended pinned resumed")
+	w.mustStart(shaped{"test.a", "x", "integer"}, shaped{"test.b", "y", "string"})
+	w.wantEvents("test.a", "pinned suspended pinned resumed")
+	w.stop()
+}
+
+// TestOldDefinitionComesBack: the tool is as its pin again, so that nothing
+// stands against it.
+func TestOldDefinitionComesBack(t *testing.T) {
+	w := newPinWorld(t)
+	w.policy(about("test.a", `context.args.x == "no"`))
+	old, changed := shaped{"test.a", "x", "string"}, shaped{"test.a", "x", "integer"}
+	w.mustStart(old)
+	w.mustStart(changed)
+	w.mustStart(old)
+	w.wantEvents("test.a", "pinned suspended resumed")
+	if code := w.callable("test.a", `{"x":"1"}`); code != "" {
+		t.Errorf("the old definition gives %s", code)
+	}
+	w.stop()
+}
+
+// TestBrokenPoliciesAreNotTheToolsFault: policies that fit neither definition
+// still keep the daemon from starting, and suspend nothing.
+func TestBrokenPoliciesAreNotTheToolsFault(t *testing.T) {
+	w := newPinWorld(t)
+	w.mustStart(shaped{"test.a", "x", "string"})
+	w.policy("permit(principal, action, resource) when { contxt.risk };")
+	if err := w.start(shaped{"test.a", "x", "integer"}); reason.Of(err) != reason.PolicyInvalid {
+		t.Errorf("starting with broken policies gives %v", err)
+	}
+	w.wantEvents("test.a", "pinned")
+	w.stop()
+}

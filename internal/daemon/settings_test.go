@@ -1,0 +1,122 @@
+package daemon
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"palyra/internal/access"
+	"palyra/internal/builtin"
+	"palyra/internal/config"
+	"palyra/internal/policy"
+	"palyra/internal/sandbox"
+	"palyra/internal/tool"
+)
+
+func workspaceAt(t *testing.T) config.Workspace {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config.Workspace{Name: "default", Path: dir}
+}
+
+// elsewhere are the keys that bound no call, with what they are for.
+var elsewhere = map[string]string{
+	"state_dir": "where the daemon keeps its own", "trust_domain": "names in certificates",
+	"listen.api": "listeners", "listen.allow_remote": "listeners", "listen.server_names": "listeners", "listen.metrics": "listeners",
+	"log.level": "the log", "log.format": "the log",
+	"policy.dir":                "the policies themselves are in the snapshot",
+	"approvals.default_timeout": "when people are asked", "approvals.max_pending_per_run": "when people are asked",
+	"approvals.max_pending_per_principal": "when people are asked", "approvals.max_created_per_minute_per_run": "when people are asked",
+	"approvals.cooldown":                  "when people are asked",
+	"rate_limits.":                        "how often the API answers",
+	"client.":                             "the command's own",
+	"process_runner.tier":                 "one value so far, in the snapshot",
+	"process_runner.allowed_egress_hosts": "empty so far, in the snapshot", "process_runner.allowed_dns_suffixes": "empty so far, in the snapshot",
+	"process_runner.egress_enforcement_mode": "one value so far, in the snapshot",
+}
+
+// TestSnapshotHoldsTheSecuritySettings changes every key that bounds what a
+// call may do: each gives another snapshot digest.
+func TestSnapshotHoldsTheSecuritySettings(t *testing.T) {
+	changes := map[string]func(*config.Config){
+		"roles":                 func(c *config.Config) { c.Roles = append(slices.Clone(c.Roles), "legal") },
+		"allowed_tools":         func(c *config.Config) { c.AllowedTools = []string{"echo"} },
+		"allow_sensitive_tools": func(c *config.Config) { c.AllowSensitiveTools = true },
+		"max_calls_per_run":     func(c *config.Config) { c.MaxCallsPerRun++ },
+		"execution_timeout_ms":  func(c *config.Config) { c.ExecutionTimeoutMS++ },
+		"workspaces": func(c *config.Config) {
+			c.Workspaces = append(slices.Clone(c.Workspaces), config.Workspace{Name: "b", Path: "/b"})
+		},
+		"workspaces.name": func(c *config.Config) { c.Workspaces = []config.Workspace{{Name: "b", Path: c.Workspaces[0].Path}} },
+		"workspaces.path": func(c *config.Config) { c.Workspaces = []config.Workspace{{Name: "default", Path: "/b"}} },
+		"workspaces.read_only": func(c *config.Config) {
+			c.Workspaces = []config.Workspace{{Name: "default", Path: c.Workspaces[0].Path, ReadOnly: true}}
+		},
+		"process_runner.enabled":             func(c *config.Config) { c.ProcessRunner.Enabled = !c.ProcessRunner.Enabled },
+		"process_runner.allowed_executables": func(c *config.Config) { c.ProcessRunner.AllowedExecutables = []string{"git"} },
+		"process_runner.allow_interpreters":  func(c *config.Config) { c.ProcessRunner.AllowInterpreters = true },
+		"process_runner.cpu_time_limit_ms":   func(c *config.Config) { c.ProcessRunner.CPUTimeLimitMS++ },
+		"process_runner.memory_limit_bytes":  func(c *config.Config) { c.ProcessRunner.MemoryLimitBytes++ },
+		"process_runner.max_output_bytes":    func(c *config.Config) { c.ProcessRunner.MaxOutputBytes++ },
+		"process_runner.max_processes":       func(c *config.Config) { c.ProcessRunner.MaxProcesses++ },
+		"process_runner.sandbox_uid":         func(c *config.Config) { c.ProcessRunner.SandboxUID++ },
+		"http.allowed_hosts":                 func(c *config.Config) { c.HTTP.AllowedHosts = []string{"example.org"} },
+		"http.denied_hosts":                  func(c *config.Config) { c.HTTP.DeniedHosts = []string{"example.org"} },
+		"http.max_bytes":                     func(c *config.Config) { c.HTTP.MaxBytes++ },
+		"http.timeout_ms":                    func(c *config.Config) { c.HTTP.TimeoutMS++ },
+	}
+	for _, key := range config.Keys() {
+		known := changes[key] != nil
+		for prefix := range elsewhere {
+			known = known || key == prefix || strings.HasSuffix(prefix, ".") && strings.HasPrefix(key, prefix)
+		}
+		if !known {
+			t.Errorf("%s: does it bound what a call may do? Put it into the snapshot and into this test, or say what it is for", key)
+		}
+	}
+	home := workspaceAt(t)
+	digest := func(change func(*config.Config)) string {
+		cfg := config.Default()
+		cfg.Workspaces = []config.Workspace{home}
+		if change != nil {
+			change(cfg)
+		}
+		return snapshotOf(t, cfg)
+	}
+	was := digest(nil)
+	if again := digest(nil); again != was {
+		t.Fatalf("the same settings give %s and %s", was, again)
+	}
+	for key, change := range changes {
+		if digest(change) == was {
+			t.Errorf("%s changes nothing in the snapshot", key)
+		}
+	}
+	// Control: a key that bounds no call changes nothing.
+	if digest(func(c *config.Config) { c.Log.Level = "debug" }) != was {
+		t.Error("the log's level is in the snapshot")
+	}
+}
+
+// snapshotOf returns the snapshot digest that the settings give.
+func snapshotOf(t *testing.T, cfg *config.Config) string {
+	t.Helper()
+	tools, err := builtinConfig(cfg, nil, nil, sandbox.Status{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []tool.Descriptor
+	for _, b := range builtin.New(tools) {
+		list = append(list, b.Descriptor())
+	}
+	members := []access.Member{{Principal: access.User("local"), Roles: []access.Role{access.RoleOwner}}}
+	set, err := policy.Load(policyConfig(cfg, nil, list, members, cfg.Roles))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set.SnapshotDigest()
+}
