@@ -305,6 +305,84 @@ func TestFetchRedirects(t *testing.T) {
 	}
 }
 
+// TestFetchRedirectControls switches the fence of each redirect case off and
+// shows that the same redirect then arrives.
+func TestFetchRedirectControls(t *testing.T) {
+	target := ""
+	handler := func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/start" {
+			http.Redirect(w, r, target, http.StatusFound)
+			return
+		}
+		fmt.Fprintf(w, "arrived at %s", r.Host)
+	}
+	for _, test := range []struct {
+		name, from, to string
+		// fenced and open are the operator's hosts with the fence and without.
+		fenced, open []string
+		want         reason.Code
+		notFollowed  bool
+		private      int
+	}{
+		{name: "loopback", from: "http", to: "http://127.0.0.1/", open: []string{"example.com", "127.0.0.1"}, want: reason.EgressDenied, private: 1},
+		{name: "mapped", from: "http", to: "http://[::ffff:127.0.0.1]/", open: []string{"example.com", "127.0.0.1"}, want: reason.EgressDenied, private: 1},
+		{name: "name that leads inside", from: "http", to: "http://evil.example.com/", fenced: []string{"example.com", "*.example.com"},
+			open: []string{"example.com", "*.example.com", "127.0.0.0/8"}, want: reason.EgressDenied, private: 1},
+		{name: "other host", from: "https", to: "https://www.example.com/end", open: []string{"example.com", "www.example.com"}, notFollowed: true},
+		{name: "other port", from: "https", to: "https://example.com:8443/end", open: []string{"example.com:443", "example.com:8443"}, notFollowed: true},
+		// The fence of the next ones is the scheme; the control starts behind it.
+		{name: "to plain http", from: "https", to: "http://example.com/end", want: reason.EgressDenied},
+		{name: "to plain http: control", from: "http", to: "http://example.com/end"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			target = test.to
+			fetch := func(hosts []string) (*internet, tool.Report, object) {
+				n := newInternet(t, handler, func(p *HTTPPolicy) { p.Allowed = rules(t, hosts...) })
+				report, r := n.bench.call(context.Background(), "http.fetch", object{"url": test.from + "://example.com/start"})
+				return n, report, r
+			}
+			n, report, r := fetch(test.fenced)
+			if reason.Code(report.Reason) != test.want || (r["not_followed"] != nil) != test.notFollowed || n.private != 0 {
+				t.Errorf("with the fence: %+v %v, %d private connections", report, r, n.private)
+			}
+			if test.open == nil {
+				return
+			}
+			n, report, r = fetch(test.open)
+			if text, _ := r["content"].(string); report.Outcome != tool.Succeeded || !strings.HasPrefix(text, "arrived at ") || n.private != test.private {
+				t.Errorf("without the fence: %+v %v, %d private connections", report, r, n.private)
+			}
+		})
+	}
+}
+
+// TestFetchCountsWhatWasSent: the bytes that left are in the report, also of a
+// call that came to nothing.
+func TestFetchCountsWhatWasSent(t *testing.T) {
+	// The server reads everything first: a client stops sending when it is
+	// answered.
+	n := newInternet(t, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) },
+		func(p *HTTPPolicy) { p.Roots = x509.NewCertPool() })
+	sent := func(in object) (total int64) {
+		report, _ := n.bench.call(context.Background(), "http.fetch", in)
+		for _, o := range report.Egress.Observed {
+			total += o.BytesOut
+		}
+		return total
+	}
+	body := strings.Repeat("b", 10_000)
+	with, without := sent(object{"url": "http://example.com/", "method": "POST", "body": body}), sent(object{"url": "http://example.com/", "method": "POST"})
+	if with < without+int64(len(body)) || without == 0 {
+		t.Errorf("%d bytes out with a body of %d, %d without", with, len(body), without)
+	}
+	if refused := sent(object{"url": "https://example.com/"}); refused == 0 {
+		t.Error("a handshake that failed sent nothing")
+	}
+	if denied := sent(object{"url": "https://evil.example.com/"}); denied != 0 {
+		t.Errorf("a connection that was denied sent %d bytes", denied)
+	}
+}
+
 func TestFetchLimits(t *testing.T) {
 	block := make(chan struct{})
 	defer close(block)

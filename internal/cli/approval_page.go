@@ -105,7 +105,7 @@ func whyLines(prompt *palyrav1.ApprovalPrompt) []string {
 		}
 		lines = append(lines, line)
 		if w.GetCondition() != "" {
-			lines = append(lines, "  because "+w.GetCondition())
+			lines = append(lines, "  "+w.GetCondition())
 		}
 	}
 	return lines

@@ -35,7 +35,7 @@ func someApproval() *palyrav1.Approval {
 			SandboxTier: "c", Egress: []string{"strict"}, Secrets: []string{"github-token@3"}, Operands: []*palyrav1.ApprovalOperand{{Path: "Makefile", Sha256: "sha256:22"}, {Path: "new.txt"}},
 			Executor: "sandbox_tier_c_linux_bubblewrap", SandboxProfile: "tier_c workspace=rw wall_ms=60000", Redacted: []string{"/token"},
 			Diff:            "--- a/x\n+++ b/x\n-old\n+new\n",
-			Why:             []*palyrav1.ApprovalWhy{{PolicyId: "sensitive.ask", File: "defaults/10.cedar", Line: 3, Reason: "process_exec is sensitive", Condition: "resource.sensitive"}},
+			Why:             []*palyrav1.ApprovalWhy{{PolicyId: "sensitive.ask", File: "defaults/10.cedar", Line: 3, Reason: "process_exec is sensitive", Condition: "when { resource.sensitive }"}},
 			DiffersFromLast: []*palyrav1.ApprovalDifference{{Field: "argv", Was: `["git","status"]`, Is: `["git","commit","-m","one"]`}},
 			Scopes: []*palyrav1.ApprovalScopeOffer{
 				{Scope: palyrav1.ApprovalScope_APPROVAL_SCOPE_ONCE, Covers: "this call"},

@@ -18,6 +18,9 @@ import (
 type Config struct {
 	// StateDir holds keys, journal and blobs; palyrad makes it with mode 0700.
 	StateDir string `toml:"state_dir" path:"true"`
+	// Source is the file that Load read, or would have read had it existed; it
+	// is no key.
+	Source string `toml:"-"`
 	// TrustDomain is the authority of the SPIFFE ids that the CA issues.
 	TrustDomain string `toml:"trust_domain"`
 	Listen      Listen `toml:"listen"`

@@ -232,7 +232,7 @@ func (g *gateway) tools() ([]dispatch.Tool, error) {
 func (g *gateway) openDesk(ctx context.Context) error {
 	var err error
 	g.desk, err = approval.NewDesk(approval.Config{
-		Store: sqlite.NewApprovals(g.db), Judge: toolcall.Judge{Evaluator: g.engine}, Log: g.log,
+		Store: sqlite.NewApprovals(g.db), Judge: toolcall.Judge{Evaluator: g.engine, LiveDevice: g.liveDevice}, Log: g.log,
 		Limits: approval.Limits{
 			Timeout:             g.cfg.Approvals.DefaultTimeout,
 			PendingPerRun:       g.cfg.Approvals.MaxPendingPerRun,
@@ -264,7 +264,7 @@ func (g *gateway) openPipeline(ctx context.Context) error {
 	g.metrics = newMetrics(g)
 	stages := toolcall.Config{
 		Evaluator: g.engine, Approver: g.desk, Dispatcher: g.router, Notary: g.notary, Ledger: calls,
-		MaxCallsPerRun: g.cfg.MaxCallsPerRun,
+		MaxCallsPerRun: g.cfg.MaxCallsPerRun, LiveDevice: g.liveDevice,
 	}
 	if g.opts.wrap != nil {
 		stages = g.opts.wrap(stages)

@@ -34,6 +34,12 @@ func (m *members) Add(ctx context.Context, by access.Caller, n rpc.NewMember) (r
 	}, nil
 }
 
+// liveDevice reports whether a device may still act.
+func (g *gateway) liveDevice(id string) bool {
+	d, known := g.identity.Device(id)
+	return known && !d.Revoked()
+}
+
 // serverName is in every server certificate.
 const serverName = "localhost"
 

@@ -48,6 +48,9 @@ func policyConfig(cfg *config.Config, sources []policy.Source, tools []tool.Desc
 	}
 	return policy.Config{
 		Sources: sources, Tools: tools, Members: members, Roles: roles, Workspaces: names, Snapshot: snapshot(cfg, tools),
+		// What this version can produce: a rule that wants more is said to be
+		// unattainable instead of being waited for.
+		Surfaces: []access.Surface{access.SurfaceCLI, access.SurfaceGRPC}, NoPresence: true,
 	}
 }
 

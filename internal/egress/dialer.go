@@ -249,8 +249,11 @@ func (c *countedConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// Write counts before it writes: the answer may be read, and the record with
+// it, while Write has not come back yet.
 func (c *countedConn) Write(b []byte) (int, error) {
+	c.record.out.Add(int64(len(b)))
 	n, err := c.Conn.Write(b)
-	c.record.out.Add(int64(n))
+	c.record.out.Add(int64(n - len(b)))
 	return n, err
 }

@@ -52,7 +52,7 @@ func (c *call) observeAsk() func(approval.Record) {
 
 // covers evaluates the call with a grant that was minted while it waited.
 func (c *call) covers(ctx context.Context, g approval.Grant) (bool, error) {
-	verdict, err := c.Evaluator.Evaluate(ctx, c.request, policyGrants([]approval.Grant{g}, time.Now().UTC()))
+	verdict, err := c.Evaluator.Evaluate(ctx, c.request, policyGrants([]approval.Grant{g}, c.LiveDevice, time.Now().UTC()))
 	return err == nil && verdict.Effect() == policy.Allow, err
 }
 
@@ -68,22 +68,24 @@ func causes(v policy.Verdict) []approval.Cause {
 }
 
 // policyGrants gives each grant as the facts that policy reads.
-func policyGrants(grants []approval.Grant, now time.Time) []policy.Grant {
+func policyGrants(grants []approval.Grant, live func(string) bool, now time.Time) []policy.Grant {
 	list := make([]policy.Grant, len(grants))
 	for i, g := range grants {
 		list[i] = policy.Grant{
 			ID:       g.ID,
-			Approval: policy.Approval{Votes: policyVotes(g.MintedBy), Standing: true, Now: now},
+			Approval: policy.Approval{Votes: policyVotes(g.MintedBy, live), Standing: true, Now: now},
 		}
 	}
 	return list
 }
 
-// policyVotes keeps the yes votes: a veto has ended the approval already.
-func policyVotes(votes []approval.Vote) []policy.Vote {
+// policyVotes keeps the yes votes, as a veto has ended the approval already, of
+// devices that were not revoked since: whoever found a lost device may have
+// voted with it.
+func policyVotes(votes []approval.Vote, live func(string) bool) []policy.Vote {
 	var list []policy.Vote
 	for _, v := range votes {
-		if v.Allow {
+		if v.Allow && live(v.Device) {
 			list = append(list, policy.Vote{
 				User: v.User, Roles: v.Roles, Surface: v.Surface, Paired: v.Paired, Present: v.Present, At: v.At,
 			})
@@ -96,6 +98,8 @@ func policyVotes(votes []approval.Vote) []policy.Vote {
 type Judge struct {
 	// Evaluator gives the policy set in force.
 	Evaluator Evaluator
+	// LiveDevice is that of Config.
+	LiveDevice func(id string) bool
 }
 
 var _ approval.Judge = Judge{}
@@ -106,14 +110,14 @@ func (j Judge) Judge(_ context.Context, r approval.Record, votes []approval.Vote
 	if err := json.Unmarshal(r.Request, &request); err != nil {
 		return approval.Ruling{}, fmt.Errorf("reading the request of approval %s: %w", r.ID, err)
 	}
-	judgement := j.Evaluator.Current().Judge(request, policy.Approval{Votes: policyVotes(votes), Now: time.Now().UTC()})
+	judgement := j.Evaluator.Current().Judge(request, policy.Approval{Votes: policyVotes(votes, j.LiveDevice), Now: time.Now().UTC()})
 	return approval.Ruling{Allowed: judgement.Allowed, Missing: judgement.Missing}, nil
 }
 
 // MayDecide asks policy whether the caller may answer this approval.
 func (j Judge) MayDecide(_ context.Context, caller access.Caller, r approval.Record) error {
 	return j.authorize(policy.AccessRequest{
-		Caller: caller, Permission: "approval.decide",
+		Caller: caller, Permission: policy.PermApprovalDecide,
 		Approval: &policy.ApprovalResource{ID: r.ID, Severity: r.Severity, Requester: r.OnBehalfOf},
 	})
 }
@@ -121,7 +125,7 @@ func (j Judge) MayDecide(_ context.Context, caller access.Caller, r approval.Rec
 // MayGrantBroad asks policy whether the caller may mint a grant for a whole
 // tool.
 func (j Judge) MayGrantBroad(_ context.Context, caller access.Caller) error {
-	return j.authorize(policy.AccessRequest{Caller: caller, Permission: "approval.grant_broad"})
+	return j.authorize(policy.AccessRequest{Caller: caller, Permission: policy.PermApprovalGrantBroad})
 }
 
 func (j Judge) authorize(r policy.AccessRequest) error {

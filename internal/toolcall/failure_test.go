@@ -392,6 +392,7 @@ func TestNewNeedsAllStages(t *testing.T) {
 		"notary":     func(c *toolcall.Config) { c.Notary = nil },
 		"ledger":     func(c *toolcall.Config) { c.Ledger = nil },
 		"budget":     func(c *toolcall.Config) { c.MaxCallsPerRun = 0 },
+		"devices":    func(c *toolcall.Config) { c.LiveDevice = nil },
 	} {
 		cfg := w.Pipeline.Config
 		spoil(&cfg)

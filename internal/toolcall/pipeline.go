@@ -81,6 +81,9 @@ type Config struct {
 	Ledger     Ledger
 	// MaxCallsPerRun is the budget of a run; every proposal counts.
 	MaxCallsPerRun int
+	// LiveDevice reports whether a device may still act; votes of one that was
+	// revoked count no more.
+	LiveDevice func(id string) bool
 }
 
 // Pipeline runs calls through the stages.
@@ -96,7 +99,7 @@ type Pipeline struct {
 
 // New checks that every stage is there.
 func New(cfg Config) (*Pipeline, error) {
-	if cfg.Evaluator == nil || cfg.Approver == nil || cfg.Dispatcher == nil || cfg.Notary == nil || cfg.Ledger == nil {
+	if cfg.Evaluator == nil || cfg.Approver == nil || cfg.Dispatcher == nil || cfg.Notary == nil || cfg.Ledger == nil || cfg.LiveDevice == nil {
 		return nil, errors.New("the pipeline needs all of its stages")
 	}
 	if cfg.MaxCallsPerRun <= 0 {

@@ -29,13 +29,18 @@ func (c *call) refuse(ctx context.Context, cause error) error {
 	return cause
 }
 
-// draftRefused drafts the refusal without the secrets that its message may
-// quote from the input.
+// draftRefused drafts the refusal, whose message may quote the input.
 func (c *call) draftRefused(why *reason.Error) error {
-	d, err := newDraft(event.Refused, c.proposal, RefusedPayload{
+	return c.draftRedacted(event.Refused, RefusedPayload{
 		ProposalID: c.proposal.ID, Principal: c.sub.Caller.Principal.String(), Tool: clip(c.sub.Tool),
 		Reason: why.Code, Message: why.Message, Remedy: why.NextStep(),
 	})
+}
+
+// draftRedacted drafts a payload without the secrets that it may repeat from
+// the input.
+func (c *call) draftRedacted(code event.Code, payload any) error {
+	d, err := newDraft(code, c.proposal, payload)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,8 @@
 package toolcall_test
 
 import (
+	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -198,8 +200,17 @@ func TestSiblingGrantIsJudgedAsStanding(t *testing.T) {
 	for name, ruledOut := range map[string]bool{"ruled out": true, "control: allowed": false} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, twoUsers)
+			// The reload waits for the call that was asked about: a policy that
+			// changes between its decision and its start would stop it.
+			ran := make(chan struct{})
+			var once sync.Once
+			w.run.run = func(context.Context, tool.Call) tool.Report {
+				once.Do(func() { close(ran) })
+				return succeeded(`{}`)
+			}
 			byGrant := func(e toolcall.Event) {
 				if e.Resolved != nil && e.Resolved.Kind() == approval.ByGrant && ruledOut {
+					<-ran
 					w.reload(noStanding)
 				}
 			}

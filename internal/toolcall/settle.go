@@ -54,7 +54,7 @@ func (c *call) evaluate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	verdict, err := c.Evaluator.Evaluate(ctx, c.request, policyGrants(grants, c.request.Time))
+	verdict, err := c.Evaluator.Evaluate(ctx, c.request, policyGrants(grants, c.LiveDevice, c.request.Time))
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return reason.Errorf(reason.Cancelled, "the caller left before the call was decided: %w", ctx.Err())
@@ -64,7 +64,7 @@ func (c *call) evaluate(ctx context.Context) error {
 	c.verdict = verdict
 	request := c.request
 	request.Args = nil
-	return c.draft(event.Evaluated, EvaluatedPayload{
+	return c.draftRedacted(event.Evaluated, EvaluatedPayload{
 		ProposalID: c.proposal.ID, CallDigest: c.digest, Verdict: verdict, Request: request,
 	})
 }
@@ -103,7 +103,7 @@ func (c *call) resolve(ctx context.Context) error {
 // stillEnough asks the policy now in force about the votes that were cast.
 func (c *call) stillEnough() bool {
 	facts := policy.Approval{
-		Votes: policyVotes(c.answer.Votes()), Now: time.Now().UTC(),
+		Votes: policyVotes(c.answer.Votes(), c.LiveDevice), Now: time.Now().UTC(),
 		Standing: c.answer.Kind() == approval.ByGrant,
 	}
 	return c.Evaluator.Current().Judge(c.request, facts).Allowed

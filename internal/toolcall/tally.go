@@ -19,7 +19,13 @@ type tallies struct {
 	ledger Ledger
 	mu     sync.Mutex
 	runs   map[runKey]*tally
+	// underWay counts the calls of each principal that have not ended.
+	underWay map[access.Principal]int
 }
+
+// mostUnderWay bounds the calls of one principal that have not ended, whatever
+// they wait for.
+const mostUnderWay = 256
 
 // runKey keeps the runs of different principals apart, whatever they call
 // them.
@@ -43,7 +49,7 @@ type counted struct {
 }
 
 func newTallies(l Ledger) *tallies {
-	return &tallies{ledger: l, runs: make(map[runKey]*tally)}
+	return &tallies{ledger: l, runs: make(map[runKey]*tally), underWay: make(map[access.Principal]int)}
 }
 
 // begin counts a proposal in.
@@ -54,31 +60,36 @@ func (t *tallies) begin(ctx context.Context, p tool.Proposal) (*counted, error) 
 		if err := t.load(ctx, key, alone); err != nil {
 			return nil, err
 		}
-		if c := t.count(key, alone); c != nil {
-			return c, nil
+		if c, err := t.count(key, alone); c != nil || err != nil {
+			return c, err
 		}
 	}
 }
 
-// count counts one call in its run; nil means that the run was forgotten since
-// it was loaded.
-func (t *tallies) count(key runKey, alone bool) *counted {
+// count counts one call in its run; nil without an error means that the run was
+// forgotten since it was loaded.
+func (t *tallies) count(key runKey, alone bool) (*counted, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.underWay[key.principal] >= mostUnderWay {
+		return nil, reason.Errorf(reason.RateLimited, "%s has %d calls under way", key.principal, mostUnderWay).
+			WithRemedy("Wait until some have ended, or cancel what waits for approval.")
+	}
 	run := t.runs[key]
 	if run == nil {
 		if !alone {
-			return nil
+			return nil, nil
 		}
 		run = &tally{alone: true}
 		t.runs[key] = run
 	}
+	t.underWay[key.principal]++
 	run.facts.CallsInRun++
 	run.facts.InFlight++
 	facts := run.facts
 	facts.ToolsUsed = slices.Clone(facts.ToolsUsed)
 	facts.SecretsRead = slices.Clone(facts.SecretsRead)
-	return &counted{owner: t, key: key, facts: facts}
+	return &counted{owner: t, key: key, facts: facts}, nil
 }
 
 // load counts an unknown run from the journal.
@@ -122,6 +133,9 @@ func (t *tallies) makeRoom() {
 func (c *counted) end(used *tool.Descriptor, bytesOut int64) {
 	c.owner.mu.Lock()
 	defer c.owner.mu.Unlock()
+	if c.owner.underWay[c.key.principal]--; c.owner.underWay[c.key.principal] == 0 {
+		delete(c.owner.underWay, c.key.principal)
+	}
 	run := c.owner.runs[c.key]
 	run.facts.InFlight--
 	run.facts.BytesOut += bytesOut

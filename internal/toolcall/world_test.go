@@ -148,8 +148,15 @@ type world struct {
 	options policytest.Options
 	limits  approval.Limits
 	budget  int
+	// revoked are devices that may no longer act.
+	revoked sync.Map
 
 	*toolcall.Pipeline
+}
+
+func (w *world) live(device string) bool {
+	_, revoked := w.revoked.Load(device)
+	return !revoked
 }
 
 // newWorld starts a gateway; setup may change it before.
@@ -218,7 +225,7 @@ func (w *world) start() {
 	w.t.Helper()
 	w.ledger = &ledger{Ledger: sqlite.NewCalls(w.db), trace: &w.trace}
 	w.store = &store{Store: sqlite.NewApprovals(w.db)}
-	w.desk = approvaltest.Open(w.t, w.store, toolcall.Judge{Evaluator: w.engine}, w.limits)
+	w.desk = approvaltest.Open(w.t, w.store, toolcall.Judge{Evaluator: w.engine, LiveDevice: w.live}, w.limits)
 	w.stop = approvaltest.Start(w.t, w.desk)
 	w.buildRouter()
 	if err := w.desk.MarkRunsGone(w.t.Context()); err != nil {
@@ -244,7 +251,7 @@ func (w *world) buildPipeline() {
 	var err error
 	w.Pipeline, err = toolcall.New(toolcall.Config{
 		Evaluator: &evaluator{w.engine, &w.trace}, Approver: &approver{w.desk, &w.trace},
-		Dispatcher: &dispatcher{w.router, &w.trace}, Notary: w.notary, Ledger: w.ledger, MaxCallsPerRun: w.budget,
+		Dispatcher: &dispatcher{w.router, &w.trace}, Notary: w.notary, Ledger: w.ledger, MaxCallsPerRun: w.budget, LiveDevice: w.live,
 	})
 	if err != nil {
 		w.t.Fatal(err)

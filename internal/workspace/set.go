@@ -41,17 +41,21 @@ type Set struct {
 var nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
 // NewSet checks the declarations: names are distinct, paths are absolute and
-// name existing directories, none contains or lies inside stateDir, the
-// daemon's own state, and no writable workspace contains a read-only one.
+// name existing directories, none overlaps what is private to the operator or
+// is a credential bundle, and no writable workspace contains a read-only one.
 // Errors carry reason.ConfigInvalid.
-func NewSet(declarations []Declaration, stateDir string) (*Set, error) {
-	state, err := canonicalState(stateDir)
-	if err != nil {
-		return nil, err
+func NewSet(declarations []Declaration, private ...Private) (*Set, error) {
+	kept := make([]keptPlaces, 0, len(private))
+	for _, p := range private {
+		places, err := p.places()
+		if err != nil {
+			return nil, err
+		}
+		kept = append(kept, keptPlaces{p, places})
 	}
 	set := &Set{byName: make(map[string]Declaration, len(declarations))}
 	for _, d := range declarations {
-		d, err := check(d, state)
+		d, err := check(d, kept)
 		if err != nil {
 			return nil, err
 		}
@@ -69,25 +73,7 @@ func bad(format string, args ...any) *reason.Error {
 	return reason.Errorf(reason.ConfigInvalid, format, args...)
 }
 
-func canonicalState(dir string) (string, error) {
-	if !filepath.IsAbs(dir) {
-		return "", bad("state directory %q is not an absolute path", dir)
-	}
-	// The state directory may not exist yet; what exists of it is resolved.
-	rest := ""
-	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
-		real, err := filepath.EvalSymlinks(at)
-		if err == nil {
-			return filepath.Join(real, rest), nil
-		}
-		if !errors.Is(err, fs.ErrNotExist) || at == filepath.Dir(at) {
-			return "", bad("state directory %q: %w", dir, err)
-		}
-		rest = filepath.Join(filepath.Base(at), rest)
-	}
-}
-
-func check(d Declaration, state string) (Declaration, error) {
+func check(d Declaration, private []keptPlaces) (Declaration, error) {
 	if !nameForm.MatchString(d.Name) {
 		return d, bad("workspace name %q: want 1 to 63 of a-z, 0-9, '.', '_', '-', beginning with a letter or digit", d.Name)
 	}
@@ -105,14 +91,13 @@ func check(d Declaration, state string) (Declaration, error) {
 	if !info.IsDir() {
 		return d, bad("workspace %q: %q is not a directory", d.Name, d.Path)
 	}
-	if inside(real, state) {
-		return d, bad("workspace %q: %q contains palyrad's state directory %q", d.Name, real, state)
-	}
-	if inside(state, real) {
-		return d, bad("workspace %q: %q lies inside palyrad's state directory %q", d.Name, real, state)
-	}
 	d.Path = real
-	return d, nil
+	for _, p := range private {
+		if err := p.apart(d); err != nil {
+			return d, err
+		}
+	}
+	return d, refuseBundle(d)
 }
 
 // unusable names the declaration, not only the part of its path that failed.

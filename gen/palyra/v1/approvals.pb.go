@@ -801,7 +801,7 @@ type ApprovalWhy struct {
 	File     string                 `protobuf:"bytes,2,opt,name=file,proto3" json:"file,omitempty"`
 	Line     int32                  `protobuf:"varint,3,opt,name=line,proto3" json:"line,omitempty"`
 	Reason   string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The condition of the policy that held.
+	// The conditions of the policy, as they are written.
 	Condition     string `protobuf:"bytes,5,opt,name=condition,proto3" json:"condition,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -39,6 +39,8 @@ func childMain() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	// Whoever waits on the child's errors learns that the program runs.
+	s.Output = func(_ string, chunk []byte) { fmt.Fprintf(os.Stderr, "output: %s\n", chunk) }
 	report, err := r.Run(context.Background(), s)
 	result := childResult{Report: report, UID: os.Getuid()}
 	if err = errors.Join(err, r.Close()); err != nil {

@@ -1,16 +1,20 @@
 package bubblewrap
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"palyra/internal/egress"
 	"palyra/internal/reason"
@@ -21,29 +25,49 @@ import (
 // tokens counts the host's processes that carry a token in their arguments.
 func tokens(t testing.TB, token string) int {
 	t.Helper()
+	return len(carriers(t, token))
+}
+
+// carriers are the host's processes that carry a token in their arguments.
+func carriers(t testing.TB, token string) []int {
+	t.Helper()
 	names, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
 		t.Fatal(err)
 	}
-	count := 0
+	var list []int
 	for _, name := range names {
 		text, err := os.ReadFile(name)
-		if err == nil && bytes.Contains(text, []byte(token)) && !strings.HasPrefix(name, "/proc/"+strconv.Itoa(os.Getpid())+"/") {
-			count++
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+		if err == nil && bytes.Contains(text, []byte(token)) && pid != os.Getpid() {
+			list = append(list, pid)
 		}
 	}
-	return count
+	return list
 }
 
-// until polls a condition that another process brings about.
-func until(t testing.TB, what string, condition func() bool) {
+// watchEnd opens a process and returns what waits for its end: the kernel says
+// when (pidfd_open(2)).
+func watchEnd(t testing.TB, pid int) (wait func()) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
-		if condition() {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	return func() {
+		t.Helper()
+		for {
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10_000)
+			if errors.Is(err, unix.EINTR) {
+				continue
+			}
+			if err != nil || n == 0 {
+				t.Errorf("process %d goes on: %v", pid, err)
+			}
 			return
 		}
 	}
-	t.Fatalf("waited in vain until %s", what)
 }
 
 func noGroupsLeft(t *testing.T, r *Runner) {
@@ -116,16 +140,35 @@ func TestKilledDaemonLeavesNothing(t *testing.T) {
 	token := "token-orphan-" + strconv.Itoa(os.Getpid())
 	root := newWorkspace(t)
 	cmd := childCommand(t, withProbe(t, root, "linger", token))
+	cmd.Stderr = nil
+	says, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the sandbox runs", func() bool { return tokens(t, token) == 7 }) // six sleepers and the probe
+	if line, err := bufio.NewReader(says).ReadString('\n'); err != nil || !strings.Contains(line, "lingering") {
+		t.Fatalf("the child said %q, %v", line, err)
+	}
+	var ends []func()
+	for _, pid := range carriers(t, token) {
+		ends = append(ends, watchEnd(t, pid))
+	}
+	if len(ends) < 7 { // six sleepers and the probe
+		t.Fatalf("%d processes carry the token while they run", len(ends))
+	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
 	start := time.Now()
-	until(t, "nothing is left", func() bool { return tokens(t, token) == 0 })
+	for _, wait := range ends {
+		wait()
+	}
+	if n := tokens(t, token); n > 0 {
+		t.Errorf("%d processes outlived the daemon", n)
+	}
 	t.Logf("nothing was left %s after the daemon was reaped", time.Since(start))
 
 	// Its control groups are swept by the next daemon, and only those.

@@ -1,0 +1,97 @@
+package builtin
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/reason"
+	"palyra/internal/tool"
+	"palyra/internal/workspace"
+)
+
+// TestOddFilesAreRefused: what is no plain file, or too large, is not read and
+// not written. Each has the plain file beside it as the control.
+func TestOddFilesAreRefused(t *testing.T) {
+	b := newBench(t, nil)
+	at := func(name string) string { return filepath.Join(b.dir, name) }
+	b.write("plain", "hello")
+	if err := unix.Mkfifo(at("fifo"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	odd := map[string]reason.Code{"fifo": reason.ToolFailed, "huge": reason.InputTooLarge}
+	// Not every user may make a device.
+	if err := unix.Mknod(at("device"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 5))); err == nil {
+		odd["device"] = reason.ToolFailed
+	}
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	t.Chdir(b.dir) // the path of a socket is short
+	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: "socket"}); err != nil {
+		t.Fatal(err)
+	}
+	odd["socket"] = reason.ToolFailed
+	sparse, err := os.Create(at("huge"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sparse.Truncate(workspace.MaxFile + 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := sparse.Close(); err != nil {
+		t.Fatal(err)
+	}
+	refused := func(name string, in object) reason.Code {
+		p, err := b.propose(name, in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, err := b.tools[name].Plan(context.Background(), p)
+		if err != nil {
+			return reason.Of(err)
+		}
+		return reason.Code(b.tools[name].Run(context.Background(), tool.Call{Proposal: p, Plan: plan}).Reason)
+	}
+	for file, want := range odd {
+		for name, in := range map[string]object{
+			"fs.read": {"path": file}, "fs.write": {"path": file, "content": "x"},
+		} {
+			if got := refused(name, in); got != want {
+				t.Errorf("%s of %s gives %q, want %s", name, file, got, want)
+			}
+		}
+	}
+	for name, in := range map[string]object{
+		"fs.read": {"path": "plain"}, "fs.write": {"path": "fresh", "content": "x"},
+	} {
+		if got := refused(name, in); got != "" {
+			t.Errorf("control: %s of a file like any other gives %s", name, got)
+		}
+	}
+	// One byte less is not too large.
+	if err := os.Truncate(at("huge"), workspace.MaxFile); err != nil {
+		t.Fatal(err)
+	}
+	if got := refused("fs.read", object{"path": "huge", "limit": 1}); got != "" {
+		t.Errorf("control: the largest file gives %s", got)
+	}
+}
+
+// TestOddNames: names with spaces, quotes, line breaks and letters beyond
+// ASCII are files like any other when they are valid UTF-8.
+func TestOddNames(t *testing.T) {
+	b := newBench(t, nil)
+	for _, name := range []string{" space ", "quote\"s", "line\nbreak", "\u00fcml\u00e4ut", "-dash", "tab\there", "\u202ertl"} {
+		b.write(name, "content")
+		if r := b.ok("fs.read", object{"path": name}); r["content"] != "content" || r["path"] != name {
+			t.Errorf("%q: %v", name, r)
+		}
+	}
+	b.refused("fs.read", `{"path":"a\u0000b"}`, reason.InvalidUTF8)
+}
