@@ -126,7 +126,7 @@ func TestFetchPlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := plan.Facts
-	if f.Host != "www.example.com" || f.Domain != "example.com" || f.Port != 80 || f.Method != "DELETE" || f.Risk != riskFetchDelete+riskPlainHTTP || f.EgressMode != "strict" {
+	if f.Host != "www.example.com" || f.Domain != "example.com" || f.Port != 80 || f.Method != http.MethodDelete || f.Risk != riskFetchDelete+riskPlainHTTP || f.EgressMode != "strict" {
 		t.Errorf("facts %+v", f)
 	}
 	if plan.Subject != "http.fetch:DELETE www.example.com (plain http)" {
@@ -393,7 +393,7 @@ func TestFetchLimits(t *testing.T) {
 		case "/binary":
 			_, _ = w.Write([]byte{0, 0xff})
 		case "/slow":
-			w.WriteHeader(200)
+			w.WriteHeader(http.StatusOK)
 			w.(http.Flusher).Flush()
 			select {
 			case <-block:

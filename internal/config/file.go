@@ -73,7 +73,9 @@ func (b *binder) find(name, message, remedy string) {
 func (b *binder) table(prefix string, v reflect.Value, doc map[string]any) {
 	fields := make(map[string]reflect.Value, v.NumField())
 	for i := range v.NumField() {
-		fields[v.Type().Field(i).Tag.Get("toml")] = v.Field(i)
+		if name := v.Type().Field(i).Tag.Get("toml"); name != "-" {
+			fields[name] = v.Field(i)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(doc)) {
 		full := prefix + name

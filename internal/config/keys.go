@@ -32,6 +32,9 @@ func keysOf(c *Config) []key {
 func appendKeys(list []key, prefix string, v reflect.Value) []key {
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
+		if field.Tag.Get("toml") == "-" {
+			continue // not a setting
+		}
 		name := prefix + field.Tag.Get("toml")
 		value := v.Field(i)
 		if value.Kind() == reflect.Struct {

@@ -182,11 +182,11 @@ func (g *gateway) openSandbox(ctx context.Context) error {
 	g.runner = runner
 	g.parts.add(func(context.Context) error { return runner.Close() })
 	if err := runner.Sweep(ctx); err != nil {
-		g.log.Warn("sweeping what an earlier run left", slog.String("error", err.Error()))
+		g.log.WarnContext(ctx, "sweeping what an earlier run left", slog.String("error", err.Error()))
 	}
 	g.sandbox = runner.Probe(ctx)
 	if g.cfg.ProcessRunner.Enabled && !g.sandbox.Available {
-		g.log.Warn("process.run is unavailable", slog.String("problem", g.sandbox.Problem), slog.String("remedy", g.sandbox.Remedy))
+		g.log.WarnContext(ctx, "process.run is unavailable", slog.String("problem", g.sandbox.Problem), slog.String("remedy", g.sandbox.Remedy))
 	}
 	return nil
 }
@@ -246,7 +246,7 @@ func (g *gateway) openDesk(ctx context.Context) error {
 	}
 	if _, frozen := g.desk.Frozen(ctx); frozen {
 		g.router.Freeze()
-		g.log.Warn("the gateway is frozen; `palyra thaw` lets calls run again")
+		g.log.WarnContext(ctx, "the gateway is frozen; `palyra thaw` lets calls run again")
 	}
 	return g.desk.MarkRunsGone(ctx)
 }
@@ -258,7 +258,7 @@ func (g *gateway) openPipeline(ctx context.Context) error {
 		return err
 	}
 	if closed > 0 {
-		g.log.Warn("calls were interrupted by the last stop; their outcome is unknown", slog.Int("calls", closed))
+		g.log.WarnContext(ctx, "calls were interrupted by the last stop; their outcome is unknown", slog.Int("calls", closed))
 	}
 	g.auditor = newAuditor(g.journal, g.log)
 	g.metrics = newMetrics(g)

@@ -71,7 +71,7 @@ func (e *evidence) describe(a sqlite.Attestation) rpc.Attestation {
 		ID: a.ID, ProposalID: a.ProposalID, CallDigest: a.CallDigest, Envelope: a.Envelope, Seq: a.Seq, At: a.CreatedAt,
 	}
 	if v, err := attest.Verify(a.Envelope, e.notary.KeySet()); err == nil {
-		out.Tool, out.Outcome = v.Statement.Predicate.Invocation.Tool, string(v.Statement.Predicate.Result.Outcome)
+		out.Tool, out.Outcome = v.Statement.Predicate.Invocation.Tool, v.Statement.Predicate.Result.Outcome
 	}
 	return out
 }

@@ -123,7 +123,7 @@ func (p *policies) apply(ctx context.Context, actor string) (rpc.Reloaded, error
 	// A tool resumes only under the policies that fit it: after the swap.
 	p.suspend(ctx, chosen.suspended)
 	p.sources, p.loadedAt = append(policy.Defaults(), sources...), time.Now().UTC()
-	p.g.log.Info("policy in force", slog.String("version", set.Version()), slog.String("snapshot", set.SnapshotDigest()))
+	p.g.log.InfoContext(ctx, "policy in force", slog.String("version", set.Version()), slog.String("snapshot", set.SnapshotDigest()))
 	for _, w := range set.Findings() {
 		// What a tool's schema keeps from policy is for those who write
 		// policies: `palyra policy check` shows it.
@@ -183,7 +183,7 @@ func (p *policies) Current() ([]policy.Source, time.Time) {
 func (p *policies) watch(ctx context.Context, reload <-chan struct{}) error {
 	files, stop, err := watchDir(p.g.cfg.Policy.Dir)
 	if err != nil {
-		p.g.log.Warn("the policy directory is not watched; use `palyra policy reload`", slog.String("error", err.Error()))
+		p.g.log.WarnContext(ctx, "the policy directory is not watched; use `palyra policy reload`", slog.String("error", err.Error()))
 	}
 	defer stop()
 	return p.follow(ctx, files, reload)
@@ -199,7 +199,7 @@ func (p *policies) follow(ctx context.Context, files dirChanges, reload <-chan s
 		case <-p.changed:
 		case <-reload:
 		case err := <-files.errors:
-			p.g.log.Warn("watching the policy directory failed; it is read again", slog.String("error", err.Error()))
+			p.g.log.WarnContext(ctx, "watching the policy directory failed; it is read again", slog.String("error", err.Error()))
 			if !settle(ctx, files) {
 				return nil
 			}
@@ -209,7 +209,7 @@ func (p *policies) follow(ctx context.Context, files dirChanges, reload <-chan s
 			}
 		}
 		if _, err := p.apply(ctx, journal.Daemon); err != nil {
-			p.g.log.Error("policy did not load; the running set stays", slog.String("error", err.Error()))
+			p.g.log.ErrorContext(ctx, "policy did not load; the running set stays", slog.String("error", err.Error()))
 		}
 	}
 }

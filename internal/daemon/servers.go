@@ -47,7 +47,7 @@ func (g *gateway) open(ctx context.Context) error {
 		return err
 	}
 	if !ok {
-		g.log.Warn("the local operator is revoked or disabled; `palyrad operator add` makes another credential")
+		g.log.WarnContext(ctx, "the local operator is revoked or disabled; `palyrad operator add` makes another credential")
 	}
 	return g.policies.load(ctx)
 }
@@ -76,7 +76,7 @@ func (g *gateway) serve(ctx context.Context, ready func(Addresses)) error {
 	}
 	group.Go(func() error { return serveTLSUntil(groupCtx, api, g.doors.api) })
 	at := g.doors.at
-	g.log.Info("palyrad is ready", slog.String("api", at.API), slog.String("metrics", at.Metrics), slog.String("state_dir", g.cfg.StateDir))
+	g.log.InfoContext(ctx, "palyrad is ready", slog.String("api", at.API), slog.String("metrics", at.Metrics), slog.String("state_dir", g.cfg.StateDir))
 	if ready != nil {
 		ready(at)
 	}
@@ -112,7 +112,7 @@ func (g *gateway) apiServer(ctx context.Context) (*http.Server, error) {
 	// A revoked device loses its streams, too.
 	g.identity.OnRevoke(func(d identity.Device) {
 		if ended := handler.Revoked(d.ID); ended > 0 {
-			g.log.Info("a revoked device's requests were ended", slog.String("device", d.ID), slog.Int("requests", ended))
+			g.log.InfoContext(ctx, "a revoked device's requests were ended", slog.String("device", d.ID), slog.Int("requests", ended))
 		}
 	})
 	tls, err := g.authority.ServerTLS(slices.Concat(ca.Loopback(), g.cfg.Listen.ServerNames), g.identity.Allow)
@@ -180,6 +180,6 @@ func (g *gateway) keepIdentity(ctx context.Context) error {
 		key := g.authority.Notary()
 		return g.notary.Use(key.Signer, key.Chain)
 	}
-	failed := func(err error) { g.log.Error("renewing certificates", slog.String("error", err.Error())) }
+	failed := func(err error) { g.log.ErrorContext(ctx, "renewing certificates", slog.String("error", err.Error())) }
 	return g.identity.Run(ctx, g.local(), renewed, failed)
 }

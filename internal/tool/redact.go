@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"palyra/internal/canonical"
 )
@@ -15,19 +16,32 @@ import (
 // Redaction is what stands in the place of a secret.
 const Redaction = "[redacted]"
 
-// secretShapes are well-known forms of keys: what matches is a secret wherever
-// it stands.
-var secretShapes = []*regexp.Regexp{
-	regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(-----END [A-Z ]*PRIVATE KEY-----|$)`), // private key
-	regexp.MustCompile(`\b(AKIA|ASIA)[A-Z0-9]{16}\b`),                                                    // AWS access key
-	regexp.MustCompile(`\b(gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{22,})\b`),                  // GitHub token
-	regexp.MustCompile(`\bglpat-[A-Za-z0-9_-]{20,}`),                                                     // GitLab token
-	regexp.MustCompile(`\bxox[abeoprs]-[A-Za-z0-9-]{10,}`),                                               // Slack token
-	regexp.MustCompile(`\bsk-(ant-|proj-)?[A-Za-z0-9_-]{20,}`),                                           // API key
-	regexp.MustCompile(`\bAIza[A-Za-z0-9_-]{35}\b`),                                                      // Google API key
-	regexp.MustCompile(`\bpal_[A-Za-z0-9]+_[A-Za-z0-9_-]{20,}`),                                          // Palyra token
-	regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}`),                // JSON Web Token
-	regexp.MustCompile(`(?i)\bbearer\s+[A-Za-z0-9._~+/-]{16,}=*`),                                        // bearer token
+// shape is a well-known form of a key. Every match begins with one of the
+// hints, so that a text is searched for those few bytes and the form is tried
+// only where one stands: the texts of a call can be a mebibyte long.
+type shape struct {
+	// hints are compared in lower case.
+	hints []string
+	// form is anchored at the hint.
+	form *regexp.Regexp
+	// anywhere lets the form begin inside a word.
+	anywhere bool
+}
+
+// secretShapes are those forms: what matches is a secret wherever it stands.
+var secretShapes = []shape{
+	{hints: []string{"-----begin "}, anywhere: true, // private key
+		form: regexp.MustCompile(`^-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(-----END [A-Z ]*PRIVATE KEY-----|$)`)},
+	{hints: []string{"akia", "asia"}, form: regexp.MustCompile(`^(AKIA|ASIA)[A-Z0-9]{16}\b`)},                            // AWS access key
+	{hints: []string{"ghp_", "gho_", "ghu_", "ghs_", "ghr_"}, form: regexp.MustCompile(`^gh[pousr]_[A-Za-z0-9]{36,}\b`)}, // GitHub token
+	{hints: []string{"github_pat_"}, form: regexp.MustCompile(`^github_pat_[A-Za-z0-9_]{22,}\b`)},                        // GitHub token
+	{hints: []string{"glpat-"}, form: regexp.MustCompile(`^glpat-[A-Za-z0-9_-]{20,}`)},                                   // GitLab token
+	{hints: []string{"xox"}, form: regexp.MustCompile(`^xox[abeoprs]-[A-Za-z0-9-]{10,}`)},                                // Slack token
+	{hints: []string{"sk-"}, form: regexp.MustCompile(`^sk-(ant-|proj-)?[A-Za-z0-9_-]{20,}`)},                            // API key
+	{hints: []string{"aiza"}, form: regexp.MustCompile(`^AIza[A-Za-z0-9_-]{35}\b`)},                                      // Google API key
+	{hints: []string{"pal_"}, form: regexp.MustCompile(`^pal_[A-Za-z0-9]+_[A-Za-z0-9_-]{20,}`)},                          // Palyra token
+	{hints: []string{"eyj"}, form: regexp.MustCompile(`^eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}`)}, // JSON Web Token
+	{hints: []string{"bearer"}, form: regexp.MustCompile(`^(?i:bearer)\s+[A-Za-z0-9._~+/-]{16,}=*`)},                     // bearer token
 }
 
 // Redact returns the canonical JSON of an input with secrets replaced by
@@ -63,10 +77,70 @@ func Redact(input json.RawMessage, secretPaths []string) (json.RawMessage, []str
 // any comes back as it is. JSON is for Redact: an escape before a key could
 // hide it here.
 func RedactText(text string) string {
-	for _, shape := range secretShapes {
-		text = shape.ReplaceAllLiteralString(text, Redaction)
+	lower := asciiLower(text)
+	for _, sh := range secretShapes {
+		for _, hint := range sh.hints {
+			if clean := sh.replace(text, lower, hint); clean != text {
+				text, lower = clean, asciiLower(clean)
+			}
+		}
 	}
 	return text
+}
+
+// replace replaces what has the form and begins with the hint. lower is text
+// in lower case.
+func (sh shape) replace(text, lower, hint string) string {
+	var out strings.Builder
+	kept, from := 0, 0
+	for {
+		i := strings.Index(lower[from:], hint)
+		if i < 0 {
+			break
+		}
+		at := from + i
+		end := sh.match(text, at)
+		if end < 0 {
+			from = at + 1
+			continue
+		}
+		out.WriteString(text[kept:at])
+		out.WriteString(Redaction)
+		kept, from = end, end
+	}
+	if kept == 0 {
+		return text
+	}
+	out.WriteString(text[kept:])
+	return out.String()
+}
+
+// match returns where a secret that begins at a place ends, or -1.
+func (sh shape) match(text string, at int) int {
+	if !sh.anywhere && at > 0 && wordByte(text[at-1]) {
+		return -1
+	}
+	loc := sh.form.FindStringIndex(text[at:])
+	if loc == nil {
+		return -1
+	}
+	return at + loc[1]
+}
+
+// wordByte reports whether a byte belongs to a word, as in \b of the forms.
+func wordByte(b byte) bool {
+	return b == '_' || b >= '0' && b <= '9' || b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z'
+}
+
+// asciiLower lowers ASCII letters alone, so that places stay what they are.
+func asciiLower(text string) string {
+	lower := []byte(text)
+	for i, b := range lower {
+		if b >= 'A' && b <= 'Z' {
+			lower[i] = b + 'a' - 'A'
+		}
+	}
+	return string(lower)
 }
 
 type redactor struct {

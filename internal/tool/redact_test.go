@@ -2,7 +2,9 @@ package tool
 
 import (
 	"encoding/json"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -66,4 +68,29 @@ func TestRedactText(t *testing.T) {
 			t.Errorf("redacting twice changes %q to %q", got, again)
 		}
 	}
+}
+
+// FuzzRedactText compares the search by hints with a plain search for the
+// forms: both find the same secrets.
+func FuzzRedactText(f *testing.F) {
+	for _, s := range []string{
+		"AKIAABCDEFGHIJKLMNOP", "xAKIAABCDEFGHIJKLMNOP", "Bearer abcdefghijklmnop=", "-----BEGIN PRIVATE KEY-----\nx",
+		"ghp_" + strings.Repeat("a", 36), "task-sk-" + strings.Repeat("b", 20), "ÄAKIAABCDEFGHIJKLMNOP", "sk-sk-sk-sk-sk-sk-sk-sk-sk-",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		want := text
+		for _, sh := range secretShapes {
+			boundary := `\b`
+			if sh.anywhere {
+				boundary = ""
+			}
+			plain := regexp.MustCompile(boundary + strings.TrimPrefix(sh.form.String(), "^"))
+			want = plain.ReplaceAllLiteralString(want, Redaction)
+		}
+		if got := RedactText(text); got != want {
+			t.Errorf("RedactText(%q) = %q, want %q", text, got, want)
+		}
+	})
 }
