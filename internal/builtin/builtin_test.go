@@ -34,7 +34,7 @@ func newBench(t *testing.T, change func(*Config)) *bench {
 		t.Fatal(err)
 	}
 	cfg := Config{Version: "test"}
-	cfg.Workspaces, err = workspace.NewSet([]workspace.Declaration{{Name: "default", Path: b.dir}}, filepath.Join(base, "state"))
+	cfg.Workspaces, err = workspace.NewSet([]workspace.Declaration{{Name: "default", Path: b.dir}}, workspace.Private{Name: "state_dir", Path: filepath.Join(base, "state")})
 	if err != nil {
 		t.Fatal(err)
 	}

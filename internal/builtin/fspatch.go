@@ -69,6 +69,9 @@ func (t fsPatch) edit(ctx context.Context, p tool.Proposal) (*edit, error) {
 			err = e.patch(ctx, f, seen)
 		}
 	}
+	if err == nil {
+		err = e.root.Judge(e.changes)
+	}
 	if err != nil {
 		root.Close()
 		return nil, err

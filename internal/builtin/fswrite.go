@@ -102,7 +102,7 @@ func (t fsWrite) fill(ctx context.Context, e *edit, in writeInput, content []byt
 			WithField("expected_sha256", in.ExpectedSHA256).WithField("found_sha256", was.sha256)
 	}
 	e.put(real, was, content, in.Executable)
-	return nil
+	return e.root.Judge(e.changes)
 }
 
 func (t fsWrite) Run(ctx context.Context, c tool.Call) tool.Report {

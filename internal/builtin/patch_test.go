@@ -15,7 +15,7 @@ import (
 
 func readOnlyTools(t *testing.T, dir string) map[string]Tool {
 	t.Helper()
-	set, err := workspace.NewSet([]workspace.Declaration{{Name: "default", Path: dir, ReadOnly: true}}, filepath.Join(t.TempDir(), "state"))
+	set, err := workspace.NewSet([]workspace.Declaration{{Name: "default", Path: dir, ReadOnly: true}}, workspace.Private{Name: "state_dir", Path: filepath.Join(t.TempDir(), "state")})
 	if err != nil {
 		t.Fatal(err)
 	}

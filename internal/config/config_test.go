@@ -57,6 +57,7 @@ func TestDefaultsNeedNoFile(t *testing.T) {
 	c, origins := w.load(w.options())
 	want := Default()
 	want.StateDir = filepath.Join(w.home, ".local", "state", "palyra")
+	want.Source = filepath.Join(w.home, ".config", "palyra", "palyra.toml")
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Errorf("effective values differ from the defaults (-want +got):\n%s", diff)
 	}
@@ -405,6 +406,7 @@ func TestSettingsAreTOML(t *testing.T) {
 	if f := applyFile("shown", []byte(text.String()), again, Origins{}); len(f) > 0 {
 		t.Fatalf("%v in:\n%s", f, text.String())
 	}
+	again.Source = c.Source // no setting
 	if diff := cmp.Diff(c, again, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("what is shown reads differently (-is +shown):\n%s", diff)
 	}
@@ -424,4 +426,17 @@ func FuzzFile(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestSourceIsNoKey: the file that was read is known, and cannot be set by it.
+func TestSourceIsNoKey(t *testing.T) {
+	w := newWorld(t)
+	path := w.write("max_calls_per_run = 5\n")
+	if c, _ := w.load(w.options()); c.Source != path {
+		t.Errorf("the source is %q, want %q", c.Source, path)
+	}
+	w.write("\"-\" = \"/elsewhere\"\n")
+	if _, _, err := Load(w.options()); err == nil {
+		t.Error("the file sets its own place")
+	}
 }

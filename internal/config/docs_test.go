@@ -15,6 +15,9 @@ func documentedKeys(prefix string, t reflect.Type) []string {
 	var names []string
 	for i := range t.NumField() {
 		field := t.Field(i)
+		if field.Tag.Get("toml") == "-" {
+			continue
+		}
 		name := prefix + field.Tag.Get("toml")
 		switch {
 		case field.Type.Kind() == reflect.Struct:

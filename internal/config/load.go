@@ -66,6 +66,13 @@ func load(opts LoadOptions) (*Config, Origins, Findings) {
 	findings = append(findings, applyFlags(opts.Flags, keys, origins)...)
 	m.fill(c, path, origins)
 	m.expand(c, keys)
+	if path != "" {
+		abs, err := filepath.Abs(path)
+		if err != nil {
+			findings = append(findings, Finding{Message: "the configuration file cannot be placed: " + err.Error(), Remedy: "name it by an absolute path"})
+		}
+		c.Source = abs
+	}
 	findings = append(findings, check(c, origins)...)
 	return c, origins, findings
 }

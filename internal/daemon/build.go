@@ -197,7 +197,7 @@ func (g *gateway) openPolicy(context.Context) error {
 		declared[i] = workspace.Declaration{Name: w.Name, Path: w.Path, ReadOnly: w.ReadOnly}
 	}
 	var err error
-	if g.workspaces, err = workspace.NewSet(declared, g.cfg.StateDir); err != nil {
+	if g.workspaces, err = workspace.NewSet(declared, private(g.cfg)...); err != nil {
 		return err
 	}
 	tools, err := g.tools()
@@ -214,6 +214,22 @@ func (g *gateway) openPolicy(context.Context) error {
 	}
 	g.policies = newPolicies(g)
 	return nil
+}
+
+// private lists what no workspace may overlap: who writes there decides what
+// is allowed, or is somebody else.
+func private(c *config.Config) []workspace.Private {
+	list := []workspace.Private{{Name: "state_dir", Path: c.StateDir}}
+	for _, p := range []workspace.Private{
+		{Name: "policy.dir", Path: c.Policy.Dir},
+		{Name: "the configuration file", Path: c.Source},
+		{Name: "client.credentials", Path: c.Client.Credentials},
+	} {
+		if p.Path != "" {
+			list = append(list, p)
+		}
+	}
+	return list
 }
 
 func (g *gateway) tools() ([]dispatch.Tool, error) {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -158,19 +159,39 @@ func TestRevocationReachesTheAPI(t *testing.T) {
 
 // ill is a store that cannot be written until it is well.
 type ill struct {
+	mu     sync.Mutex
 	well   bool
 	err    error
 	probed []time.Time
 }
 
-func (d *ill) Healthy() error { return d.err }
+func (d *ill) Healthy() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.err
+}
 
 func (d *ill) Probe() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.probed = append(d.probed, time.Now())
 	if d.well {
 		d.err = nil
 	}
 	return d.err
+}
+
+// becomes changes the store's health.
+func (d *ill) becomes(err error, well bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.err, d.well = err, well
+}
+
+func (d *ill) tries() []time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.probed)
 }
 
 // TestProblemsOnlyReads: anybody may ask for the health, so that it must not
@@ -200,20 +221,20 @@ func TestMend(t *testing.T) {
 		go func() { done <- mend(ctx, slog.New(slog.DiscardHandler), store) }()
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if len(store.probed) != 0 {
-			t.Errorf("a healthy store was tried %d times", len(store.probed))
+		if n := len(store.tries()); n != 0 {
+			t.Errorf("a healthy store was tried %d times", n)
 		}
-		store.err = errors.New("disk full")
+		store.becomes(errors.New("disk full"), false)
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		n := len(store.probed)
-		if n < 110 || n > 130 {
-			t.Errorf("%d tries in an hour, want one in %s after the first", n, longestMend)
+		tries := store.tries()
+		if n := len(tries); n < 110 || n > 130 {
+			t.Fatalf("%d tries in an hour, want one in %s after the first", n, longestMend)
 		}
-		if first := store.probed[1].Sub(store.probed[0]); first != 2*shortestMend {
+		if first := tries[1].Sub(tries[0]); first != 2*shortestMend {
 			t.Errorf("the second try came after %s", first)
 		}
-		store.well = true
+		store.becomes(errors.New("disk full"), true)
 		time.Sleep(longestMend)
 		synctest.Wait()
 		if len(problemsOf(store)) != 0 {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"palyra/internal/reason"
@@ -23,19 +24,30 @@ type Program struct {
 	// Shebang is the basename of the interpreter that a script names in its
 	// first line ("" for a binary); "env" is looked through.
 	Shebang string
+	// Copy is the basename of an installed launcher or interpreter that has
+	// the same bytes, "" for none; CopyOf sets it.
+	Copy string
+}
+
+// Names are those by which the guards know the program: as resolved, as
+// called, and that of the installed program it is a copy of.
+func (p Program) Names() []string {
+	names := []string{p.Basename, p.Called}
+	if p.Copy != "" {
+		names = append(names, p.Copy)
+	}
+	return names
 }
 
 // IsInterpreter reports whether the program runs code that it is given.
-func (p Program) IsInterpreter() bool {
-	return IsInterpreter(p.Basename) || IsInterpreter(p.Called)
-}
+func (p Program) IsInterpreter() bool { return slices.ContainsFunc(p.Names(), IsInterpreter) }
 
-// Check refuses the program by every name that it has: as called, as resolved,
-// and, for a script outside /usr, that of its interpreter. Scripts below /usr
-// are the machine's own programs.
+// Check refuses the program by every name that it has, and a script by the name
+// of its interpreter. Scripts below /usr are the machine's own programs: they
+// may be written for a shell, and for an interpreter where those are allowed.
 func (p Program) Check(allowInterpreters bool) error {
-	names := []string{p.Basename, p.Called}
-	if p.Shebang != "" && !below(p.Path, "/usr") {
+	names := p.Names()
+	if p.Shebang != "" && (!below(p.Path, "/usr") || IsInterpreter(p.Shebang)) {
 		names = append(names, p.Shebang)
 	}
 	for _, name := range names {
@@ -46,12 +58,17 @@ func (p Program) Check(allowInterpreters bool) error {
 	return nil
 }
 
+// ReadsCodeFromStdin is like the function of the same name, for every name.
+func (p Program) ReadsCodeFromStdin(argv []string) bool {
+	return slices.ContainsFunc(p.Names(), func(name string) bool { return ReadsCodeFromStdin(name, argv) })
+}
+
 // Facts are what policy sees of the program started with argv.
 func (p Program) Facts(argv []string) *tool.ExecFacts {
 	return &tool.ExecFacts{
 		Basename: p.Basename, Path: p.Path, SHA256: p.SHA256,
 		IsInterpreter: p.IsInterpreter(),
-		InlineCode:    InlineCode(p.Basename, argv) || InlineCode(p.Called, argv),
+		InlineCode:    slices.ContainsFunc(p.Names(), func(name string) bool { return InlineCode(name, argv) }),
 	}
 }
 
@@ -95,6 +112,47 @@ func (r *Resolver) ResolveExecutable(name string, path []string) (Program, error
 	p.Executable = tool.Executable{Path: resolved, SHA256: sum}
 	p.Shebang = shebang(f)
 	return p, nil
+}
+
+// CopyOf returns p with Copy set when a launcher or interpreter in one of the
+// directories of path has the same bytes: another name makes no other program.
+// Files of another size are not read.
+func (r *Resolver) CopyOf(p Program, path []string) Program {
+	own, err := os.Stat(p.Path)
+	if err != nil {
+		return p
+	}
+	for _, dir := range path {
+		if !filepath.IsAbs(dir) {
+			continue
+		}
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			continue
+		}
+		for _, entry := range entries {
+			if Denied(entry.Name(), false) != nil && r.same(filepath.Join(dir, entry.Name()), own.Size(), p.SHA256) {
+				p.Copy = entry.Name()
+				return p
+			}
+		}
+	}
+	return p
+}
+
+// same reports whether a file has that size and digest.
+func (r *Resolver) same(name string, size int64, sha256 string) bool {
+	f, err := openRegular(name)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || info.Size() != size {
+		return false
+	}
+	sum, err := r.hashes.sum(f)
+	return err == nil && sum == sha256
 }
 
 // OpenExecutable opens a program for a run and compares its bytes with what

@@ -16,6 +16,8 @@ type dialect struct {
 	stuck string
 	// long are whole words that take code, with or without "=code".
 	long []string
+	// longValued are whole words after which the next word is a value.
+	longValued []string
 	// verbs are first arguments that take code.
 	verbs []string
 	// first is true when the first operand is the program text itself,
@@ -27,10 +29,10 @@ type dialect struct {
 }
 
 var dialects = map[string]dialect{
-	"python":     {short: "c", valued: "WXQ", modules: "m"},
+	"python":     {short: "c", valued: "WXQ", modules: "m", longValued: []string{"--check-hash-based-pycs"}},
 	"perl":       {short: "eE", valued: "I", stuck: "iFxCDdMm"},
 	"ruby":       {short: "e", valued: "IrEFKxTCW0i"},
-	"node":       {short: "ep", long: []string{"--eval", "--print"}, valued: "rC"},
+	"node":       {short: "ep", long: []string{"--eval", "--print"}, valued: "rC", longValued: []string{"--require", "--import", "--loader", "--experimental-loader", "--conditions", "--input-type", "--env-file", "--title", "--icu-data-dir"}},
 	"deno":       {verbs: []string{"eval", "repl"}},
 	"bun":        {short: "ep", long: []string{"--eval", "--print"}},
 	"php":        {short: "rBRE", long: []string{"--run", "--process-begin", "--process-code", "--process-end"}, valued: "dczgt"},
@@ -86,9 +88,11 @@ func InlineCode(basename string, argv []string) bool {
 		return false
 	}
 	args := argv[1:]
-	named := false // a file with the program was named by a flag
+	named := false  // a file with the program was named by a flag
+	unsure := false // the word before may take this one as its value
 	for i := 0; i < len(args); i++ {
-		word := args[i]
+		word, value := args[i], unsure
+		unsure = false
 		switch {
 		case word == "--":
 			return d.first && !named && i+1 < len(args)
@@ -97,8 +101,17 @@ func InlineCode(basename string, argv []string) bool {
 		case d.isLong(word):
 			return true
 		case !strings.HasPrefix(word, "-"):
-			return slices.Contains(d.verbs, strings.ToLower(word)) || d.first && !named
+			if slices.Contains(d.verbs, strings.ToLower(word)) || d.first && !named {
+				return true
+			}
+			if !value {
+				return false
+			}
+			// If it is a value, code may follow; if it is a file, what follows
+			// is for the program. Nobody knows every long option, so it counts
+			// as a value.
 		case strings.HasPrefix(word, "--"):
+			unsure = !strings.Contains(word, "=")
 			named = named || d.fileFlag != "" && strings.HasPrefix(word, "--file")
 		default:
 			code, module, skip := d.letters(word[1:])
@@ -165,6 +178,9 @@ func ReadsCodeFromStdin(basename string, argv []string) bool {
 		if strings.HasPrefix(word, "--") {
 			if word == "--version" || word == "--help" {
 				return false
+			}
+			if slices.Contains(d.longValued, word) {
+				i++
 			}
 			continue
 		}

@@ -15,6 +15,7 @@ var launchers = []string{
 	"cmd", "powershell", "pwsh", "env", "xargs", "parallel", "sudo", "sudoedit", "doas", "su", "runuser", "pkexec", "setsid", "nohup", "setpriv", "chroot",
 	"unshare", "nsenter", "bwrap", "firejail", "systemd-run", "at", "batch", "crontab", "script", "screen", "tmux", "expect", "unbuffer",
 	"nice", "ionice", "chrt", "taskset", "timeout", "stdbuf", "time", "watch", "strace", "ltrace", "gdb", "flock", "prlimit", "capsh", "dbus-run-session",
+	"setarch", "linux32", "linux64", "uname26", "i386", "i486", "i586", "i686", "x86_64", "run-parts", "sg", "newgrp", "choom", "ssh-agent", "prove",
 	"busybox", "toybox", "ld.so", "ld-linux", "palyra-init",
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 
 	"palyra/internal/reason"
@@ -84,7 +85,8 @@ type transaction struct {
 
 func (t *transaction) prepare(ctx context.Context, changes []Change) error {
 	seen := map[string]bool{}
-	for _, c := range changes {
+	resolved := slices.Clone(changes)
+	for i, c := range changes {
 		if err := ctx.Err(); err != nil {
 			return failure("writing", c.Path, err)
 		}
@@ -96,7 +98,13 @@ func (t *transaction) prepare(ctx context.Context, changes []Change) error {
 			return reason.Errorf(reason.InvalidInput, "%s is changed twice", quote(real))
 		}
 		seen[real] = true
-		s, err := t.stage(ctx, real, c)
+		resolved[i].Path = real
+	}
+	if err := t.root.Judge(resolved); err != nil {
+		return err
+	}
+	for _, c := range resolved {
+		s, err := t.stage(ctx, c.Path, c)
 		if err != nil {
 			return err
 		}
@@ -121,7 +129,7 @@ func (r *Root) Target(name string) (string, error) {
 	if err := checkNewName(real); err != nil {
 		return "", err
 	}
-	if Protected(real) || Protected(name) {
+	if ProtectedForWriting(real) || ProtectedForWriting(name) {
 		return "", reason.Errorf(reason.ProtectedPath, "%s is protected", quote(real)).WithField("path", real)
 	}
 	if strings.HasPrefix(path.Base(real), temporaryPrefix) {

@@ -23,8 +23,8 @@ type keptPlaces struct {
 	places []string
 }
 
-// maxLinks bounds how many symbolic links one path may lead through.
-const maxLinks = 64
+// maxHops bounds how many symbolic links one path may lead through.
+const maxHops = 64
 
 // places lists where the path leads, and each symbolic link on the way: who
 // can replace the link decides what is read.
@@ -50,7 +50,7 @@ func (p Private) places() ([]string, error) {
 			continue
 		}
 		target, err := os.Readlink(next)
-		if err != nil || len(places) == maxLinks {
+		if err != nil || len(places) == maxHops {
 			return nil, bad("%s %q leads through symbolic links that cannot be followed", p.Name, p.Path)
 		}
 		places = append(places, next)

@@ -11,8 +11,8 @@ import (
 // Protected reports whether a workspace-relative path is one that other
 // programs trust more than a plain file: what they run, or take orders from,
 // without being asked. These are git's hooks and configuration, the
-// configuration of agents, editors, shells and package managers, and the files
-// of continuous integration. Names count as a file system would see them that
+// configuration of agents, editors, shells and package managers, the files of
+// continuous integration, and Palyra's own policies and configuration. Names count as a file system would see them that
 // folds case and Unicode, ignores trailing dots and spaces, or knows short names
 // and streams.
 func Protected(rel string) bool {
@@ -32,6 +32,14 @@ func Protected(rel string) bool {
 	return len(parts) > 0 && protectedName(parts[len(parts)-1])
 }
 
+// ProtectedForWriting also covers what is normal to read: a file HEAD in any
+// directory, which is one of the two things that make a directory a git
+// repository whose configuration git obeys.
+func ProtectedForWriting(rel string) bool {
+	parts := foldedParts(rel)
+	return Protected(rel) || len(parts) > 0 && parts[len(parts)-1] == "head"
+}
+
 // protectedGit judges what stands below a directory named .git. Objects, refs,
 // the index and logs are normal.
 func protectedGit(rest []string) bool {
@@ -41,6 +49,8 @@ func protectedGit(rest []string) bool {
 	switch rest[0] {
 	case "hooks", "config", "config.worktree", "info", "commondir", "gitdir":
 		return true
+	case "head":
+		return len(rest) == 1
 	case "modules", "worktrees":
 		return slices.ContainsFunc(rest[1:], func(p string) bool {
 			return slices.Contains([]string{"hooks", "config", "config.worktree", "info", "commondir", "gitdir"}, p)
@@ -78,6 +88,8 @@ func protectedBelow(dir string, rest []string) bool {
 		return rest[0] == "config" || rest[0] == "config.toml" || strings.HasPrefix(rest[0], "credentials")
 	case ".gitlab":
 		return rest[0] == "ci"
+	case ".hg":
+		return strings.HasPrefix(rest[0], "hgrc")
 	}
 	return false
 }
@@ -95,15 +107,22 @@ var protectedNames = []string{
 	".envrc", ".mise.toml", "mise.toml", ".tool-versions",
 	// Package managers and tools that take commands from a file.
 	".npmrc", ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs", ".pnpmfile.mjs", ".pypirc", "pip.conf", ".netrc", ".curlrc", ".wgetrc",
-	".gdbinit", ".lldbinit", "sitecustomize.py", "usercustomize.py",
+	".gdbinit", ".lldbinit", ".pdbrc", "sitecustomize.py", "usercustomize.py", ".hgrc", ".bazelrc", ".terraformrc",
 	// Continuous integration.
 	".gitlab-ci.yml", ".gitlab-ci.yaml", ".travis.yml", "jenkinsfile", "azure-pipelines.yml", "azure-pipelines.yaml", "bitbucket-pipelines.yml",
 	".drone.yml", ".woodpecker.yml", ".woodpecker.yaml", "appveyor.yml", ".appveyor.yml", ".cirrus.yml", "cloudbuild.yaml", "cloudbuild.yml",
 	"buildspec.yml",
+	// Palyra.
+	"palyra.toml",
 }
 
+// protectedEnds are the ends of names of protected files: workspaces of
+// editors, what Python runs at its start, and policies.
+var protectedEnds = []string{".code-workspace", ".pth", ".cedar"}
+
 func protectedName(name string) bool {
-	return slices.Contains(protectedNames, name) || strings.HasSuffix(name, ".code-workspace")
+	return slices.Contains(protectedNames, name) ||
+		slices.ContainsFunc(protectedEnds, func(end string) bool { return strings.HasSuffix(name, end) })
 }
 
 func foldedParts(rel string) []string {

@@ -75,6 +75,16 @@ func (r *Root) openDescriptor(name string, flags, resolve uint64) (*os.File, err
 	return os.NewFile(uintptr(fd), name), nil
 }
 
+// has reports whether there is an entry of that name, a symbolic link that
+// leads nowhere included. In doubt there is.
+func (r *Root) has(name string) bool {
+	file, err := r.openDescriptor(name, unix.O_PATH|unix.O_NOFOLLOW, beneath)
+	if err == nil {
+		file.Close()
+	}
+	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR)
+}
+
 // Stat describes what name leads to.
 func (r *Root) Stat(name string) (Info, error) {
 	if err := checkPath(name); err != nil {

@@ -33,6 +33,13 @@ func openRoot(d Declaration) (*Root, error) {
 // Close releases the workspace.
 func (r *Root) Close() error { return r.dir.Close() }
 
+// has reports whether there is an entry of that name, a symbolic link that
+// leads nowhere included. In doubt there is.
+func (r *Root) has(name string) bool {
+	_, err := r.dir.Lstat(filepath.FromSlash(name))
+	return !errors.Is(err, fs.ErrNotExist) && !isNotDir(err)
+}
+
 // Stat describes what name leads to.
 func (r *Root) Stat(name string) (Info, error) {
 	real, err := r.Resolve(name)

@@ -18,6 +18,8 @@ type world struct {
 	root            *Root
 }
 
+func stateDir(path string) Private { return Private{Name: "state_dir", Path: path} }
+
 func newWorld(t *testing.T) world {
 	t.Helper()
 	base, err := filepath.EvalSymlinks(t.TempDir())
@@ -31,7 +33,7 @@ func newWorld(t *testing.T) world {
 		}
 	}
 	write(t, filepath.Join(w.outside, "secret"), "secret")
-	set, err := NewSet([]Declaration{{Name: "default", Path: w.inside}}, filepath.Join(base, "state"))
+	set, err := NewSet([]Declaration{{Name: "default", Path: w.inside}}, stateDir(filepath.Join(base, "state")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,21 +100,21 @@ func TestNewSetRefuses(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := NewSet(test.decls, state)
+			_, err := NewSet(test.decls, stateDir(state))
 			if reason.Of(err) != reason.ConfigInvalid || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("got %v, want it to say %q", err, test.says)
 			}
 		})
 	}
-	if _, err := NewSet(nil, ""); err == nil {
+	if _, err := NewSet(nil, stateDir("")); err == nil {
 		t.Error("an empty state directory is accepted")
 	}
 	// A state directory that does not exist yet protects its place.
-	if _, err := NewSet([]Declaration{{Name: "w", Path: ws}}, filepath.Join(ws, "later", "state")); err == nil {
+	if _, err := NewSet([]Declaration{{Name: "w", Path: ws}}, stateDir(filepath.Join(ws, "later", "state"))); err == nil {
 		t.Error("the state would be made inside a workspace")
 	}
 	// Negative control: the same directories are fine with the state elsewhere.
-	if _, err := NewSet([]Declaration{{Name: "w", Path: ws}, {Name: "a", Path: filepath.Join(base, "a")}}, filepath.Join(base, "other")); err != nil {
+	if _, err := NewSet([]Declaration{{Name: "w", Path: ws}, {Name: "a", Path: filepath.Join(base, "a")}}, stateDir(filepath.Join(base, "other"))); err != nil {
 		t.Error(err)
 	}
 }
@@ -129,7 +131,7 @@ func TestOpenByName(t *testing.T) {
 	}
 	state := filepath.Join(base, "state")
 	open := func(decls []Declaration, name string) (string, error) {
-		set, err := NewSet(decls, state)
+		set, err := NewSet(decls, stateDir(state))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +166,7 @@ func TestOpenByName(t *testing.T) {
 
 func TestProtected(t *testing.T) {
 	protected := []string{
-		".git", ".git/hooks", ".git/hooks/pre-commit", ".git/config", ".git/config.worktree", ".git/info/attributes", ".git/info/exclude",
+		".git", ".git/hooks", ".git/hooks/pre-commit", ".git/config", ".git/HEAD", ".GIT/head", ".hg/hgrc", ".bazelrc", "a/.terraformrc", ".pdbrc", "site/x.PTH", "policies/10-a.cedar", "X.Cedar", "palyra.toml", "etc/Palyra.toml", ".git/config.worktree", ".git/info/attributes", ".git/info/exclude",
 		".git/modules/lib/config", ".git/modules/lib/hooks/post-checkout", ".git/modules/a/modules/b/config", ".git/worktrees/w/gitdir", ".git/commondir",
 		".git/objects/info/alternates", "sub/.git", "sub/dir/.git/hooks/pre-push", ".gitmodules", "a/.gitconfig",
 		".GIT/hooks/x", ".Git/Config", ".git./hooks/x", ".git /config", "git~1/hooks/x", "GIT~1/config", ".g\u200bit/hooks/x", ".git\u200d/config",
@@ -183,7 +185,7 @@ func TestProtected(t *testing.T) {
 		}
 	}
 	normal := []string{
-		".", "", "main.go", "docs/a.md", ".gitignore", ".gitattributes", "git/config", "agit/.gitkeep", ".git/HEAD", ".git/index", ".git/refs/heads/main", ".git/logs/HEAD",
+		".", "", "main.go", "docs/a.md", ".gitignore", ".gitattributes", "git/config", "agit/.gitkeep", ".git/index", ".git/refs/heads/main", ".git/logs/HEAD",
 		".git/refs/heads/hooks", ".git/objects/ab/cdef", ".git/packed-refs", "hooks/pre-commit", "config", "info/x", "claude/settings.json",
 		".github/CODEOWNERS", ".github/ISSUE_TEMPLATE.md", "vscode/tasks.json", "bashrc", "tasks.json", ".config/app.toml", ".cargo/README.md", "README.md", ".env.example", "git~2file/x"[4:],
 	}
@@ -213,7 +215,7 @@ func FuzzProtected(f *testing.F) {
 func TestMissingDirectoryIsNamed(t *testing.T) {
 	base := t.TempDir()
 	for _, at := range []string{filepath.Join(base, "gone"), filepath.Join(base, "gone", "deeper", "still")} {
-		_, err := NewSet([]Declaration{{Name: "site", Path: at}}, filepath.Join(base, "state"))
+		_, err := NewSet([]Declaration{{Name: "site", Path: at}}, stateDir(filepath.Join(base, "state")))
 		var refused *reason.Error
 		if !errors.As(err, &refused) || refused.Code != reason.ConfigInvalid || !strings.Contains(refused.NextStep(), "[[workspaces]]") ||
 			!strings.Contains(refused.Message, `workspace "site"`) || !strings.Contains(refused.Message, at) || !errors.Is(err, fs.ErrNotExist) {
