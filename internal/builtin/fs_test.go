@@ -317,3 +317,27 @@ func TestReadOnlyWorkspaceIsRefusedBeforeAsking(t *testing.T) {
 	b.refused("fs.write", object{"path": "x", "content": "a"}, reason.WorkspaceScope)
 	b.refused("fs.patch", object{"patch": "--- a/f\n+++ b/f\n@@ -1 +1 @@\n-1\n+x\n"}, reason.WorkspaceScope)
 }
+
+// TestNoRepositoryIsMade: the bare-repository trick, tool by tool.
+func TestNoRepositoryIsMade(t *testing.T) {
+	b := newBench(t, nil)
+	create := func(name string) string {
+		return "--- /dev/null\n+++ b/" + name + "\n@@ -0,0 +1 @@\n+x\n"
+	}
+	for _, name := range []string{"HEAD", ".git/HEAD", "d/head", "policies/10.cedar", "palyra.toml", "lib/x.pth"} {
+		b.refused("fs.write", object{"path": name, "content": "x"}, reason.ProtectedPath)
+		b.refused("fs.patch", object{"patch": create(name)}, reason.ProtectedPath)
+	}
+	// The whole set is judged, before a human is asked.
+	b.write("bare/HEAD", "x")
+	b.refused("fs.patch", object{"patch": create("bare/config") + create("bare/refs/k")}, reason.ProtectedPath)
+	b.refused("fs.write", object{"path": "bare/objects/k", "content": "x"}, reason.ProtectedPath)
+	b.write("bare/refs/k", "x")
+	b.refused("fs.write", object{"path": "bare/hooks/pre-commit", "content": "x"}, reason.ProtectedPath)
+	// Negative control: the same without HEAD beside it.
+	for _, in := range []object{{"patch": create("plain/config") + create("plain/refs/k")}, {"patch": create("bare/notes")}} {
+		if _, err := b.plan("fs.patch", in); err != nil {
+			t.Errorf("%v: %v", in, err)
+		}
+	}
+}

@@ -101,8 +101,9 @@ type command struct {
 	cwd      string
 	readOnly bool
 	program  sandbox.Program
-	// own is true when the program is a file of the workspace.
-	own    bool
+	// own is "./" and the workspace-relative path of a program that is a file
+	// of the workspace, "" for others.
+	own    string
 	env    []string
 	stdin  []byte
 	limits sandbox.Limits
@@ -217,7 +218,10 @@ func (t process) find(c *command, root *workspace.Root) error {
 		return err
 	}
 	c.program = program
-	c.own = program.Path == root.Path() || strings.HasPrefix(program.Path, strings.TrimSuffix(root.Path(), "/")+"/")
+	if rest, own := strings.CutPrefix(program.Path, strings.TrimSuffix(root.Path(), "/")+"/"); own {
+		c.own = "./" + rest
+		c.program = t.resolver.CopyOf(program, t.policy.SearchPath)
+	}
 	return nil
 }
 
@@ -233,7 +237,7 @@ func (t process) judge(c *command) error {
 	if c.program.Facts(c.in.Argv).InlineCode {
 		return reason.Errorf(reason.InlineCode, "inline code for %s is refused", c.program.Basename)
 	}
-	if len(c.stdin) > 0 && sandbox.ReadsCodeFromStdin(c.program.Basename, c.in.Argv) {
+	if len(c.stdin) > 0 && c.program.ReadsCodeFromStdin(c.in.Argv) {
 		return reason.Errorf(reason.InlineCode, "%s would take its program from standard input", c.program.Basename)
 	}
 	return nil
@@ -246,7 +250,7 @@ func (t process) allowed(c *command) bool {
 		return true
 	}
 	name := c.in.Argv[0]
-	system := !c.own && (!strings.Contains(name, "/") || slices.Contains(t.policy.SearchPath, path.Dir(name)))
+	system := c.own == "" && (!strings.Contains(name, "/") || slices.Contains(t.policy.SearchPath, path.Dir(name)))
 	return slices.ContainsFunc(t.policy.AllowedExecutables, func(allowed string) bool {
 		if filepath.IsAbs(allowed) {
 			return allowed == c.program.Path || system && allowed == name
@@ -260,18 +264,21 @@ func (t process) Plan(_ context.Context, p tool.Proposal) (tool.Plan, error) {
 	if err != nil {
 		return tool.Plan{}, err
 	}
-	operands, notes, err := sandbox.Operands(c.root, c.cwd, c.in.Argv, c.program.Basename)
+	operands, notes, err := c.operands()
 	if err != nil {
 		return tool.Plan{}, err
 	}
 	notes = append(notes, "Files that the program reads by itself, beyond those named here, are not bound to the approval.")
+	if !c.readOnly {
+		notes = append(notes, "The workspace is writable: the program may change any file of the workspace, git hooks and agent configuration included.")
+	}
 	return tool.Plan{
 		Binding: tool.Binding{
-			Cwd: c.name + ":" + c.cwd, Argv: c.in.Argv, Environment: c.env, Executable: c.program.Executable,
+			Cwd: c.place(), Argv: c.in.Argv, Environment: c.env, Executable: c.program.Executable,
 			Operands: operands, SandboxProfile: c.profile(), Egress: []string{egress.Strict.String()},
 		},
 		Facts: tool.Facts{
-			Workspace: c.name, Path: c.cwd, Exec: c.program.Facts(c.in.Argv), Risk: c.risk(),
+			Workspace: c.name, Path: c.cwd, Exec: c.facts(), Risk: c.risk(),
 			SandboxTier: "c", SandboxLevel: sandbox.Level(t.measured.Requested, t.measured.Layers), EgressMode: egress.Strict.String(),
 		},
 		Preview: tool.Preview{
@@ -280,6 +287,22 @@ func (t process) Plan(_ context.Context, p tool.Proposal) (tool.Plan, error) {
 		},
 		Subject: fmt.Sprintf("%s:%s@%s", processName, c.program.Path, c.name),
 	}, nil
+}
+
+// place is the working directory as a binding names it.
+func (c command) place() string { return c.name + ":" + c.cwd }
+
+// operands are the workspace files that the call is bound to.
+func (c command) operands() ([]tool.Operand, []string, error) {
+	return sandbox.Operands(c.root, c.cwd, c.in.Argv, cmp.Or(c.program.Copy, c.program.Basename))
+}
+
+// facts names a program of the workspace by its path, so that a policy about
+// git is not about a file of that name.
+func (c command) facts() *tool.ExecFacts {
+	facts := c.program.Facts(c.in.Argv)
+	facts.Basename = cmp.Or(c.own, facts.Basename)
+	return facts
 }
 
 func (c command) access() string {
@@ -308,7 +331,7 @@ func (c command) risk() int {
 	if !c.readOnly {
 		risk += riskWritable
 	}
-	if c.own {
+	if c.own != "" {
 		risk += riskOwnExecutable
 	}
 	return min(risk, 100)

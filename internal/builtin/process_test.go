@@ -22,6 +22,8 @@ type runner struct {
 	specs  []sandbox.Spec
 	report sandbox.Report
 	err    error
+	// during happens while the program runs.
+	during func()
 }
 
 func (r *runner) Probe(context.Context) sandbox.Status { return sandbox.Status{Available: true} }
@@ -35,6 +37,9 @@ func (r *runner) Run(ctx context.Context, s sandbox.Spec) (sandbox.Report, error
 	report.Started = time.Now()
 	if s.Output != nil {
 		s.Output("stdout", report.Stdout.Head)
+	}
+	if r.during != nil {
+		r.during()
 	}
 	report.Finished = time.Now()
 	report.Backend = "fake 1"
@@ -143,6 +148,131 @@ func TestProcessBindingChanges(t *testing.T) {
 	}
 	if report := b.tools["process.run"].Run(context.Background(), tool.Call{Proposal: p, Plan: second}); report.Reason != string(reason.BindingMismatch) || len(r.specs) != 0 {
 		t.Errorf("another executable than was planned: %+v", report)
+	}
+}
+
+// TestOperandsChangeDuringTheRun: an attestation must not state a digest of what
+// did not run.
+func TestOperandsChangeDuringTheRun(t *testing.T) {
+	in := object{"argv": []string{"git", "sub/script", "other"}, "cwd": "."}
+	for name, c := range map[string]struct {
+		change func(b *bench)
+		paths  []string
+	}{
+		"content": {func(b *bench) { b.write("sub/script", "two") }, []string{"sub/script"}},
+		"gone":    {func(b *bench) { _ = os.Remove(filepath.Join(b.dir, "other")) }, []string{"other"}},
+		"both":    {func(b *bench) { b.write("sub/script", "two"); b.write("other", "2") }, []string{"other", "sub/script"}},
+		// Negative control: nothing that is bound changes.
+		"nothing": {func(b *bench) { b.write("new", "x"); b.write("sub/script", "one") }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, r, _ := processBench(t, nil)
+			b.write("sub/script", "one")
+			b.write("other", "1")
+			r.report.Downgrades = append(make([]string, 0, 8), "control_group: no")
+			r.during = func() { c.change(b) }
+			report, result := b.call(context.Background(), "process.run", in)
+			want := []string{"control_group: no"}
+			for _, p := range c.paths {
+				want = append(want, "operand changed during the run: "+p)
+			}
+			if report.Outcome != tool.Succeeded || !slices.Equal(report.Enforcement.Downgrades, want) {
+				t.Errorf("downgrades %q, want %q (%s)", report.Enforcement.Downgrades, want, report.Message)
+			}
+			level := sandbox.LevelStrict
+			if c.paths != nil {
+				level = sandbox.LevelNone
+			}
+			notes, _ := result["notes"].([]any)
+			if report.Enforcement.Level != level || len(notes) != min(1, len(c.paths)) {
+				t.Errorf("level %s, notes %v", report.Enforcement.Level, notes)
+			}
+		})
+	}
+}
+
+func TestOperandsChangeBeforeTheRun(t *testing.T) {
+	for name, change := range map[string]func(b *bench){
+		"content": func(b *bench) { b.write("sub/script", "two") },
+		"gone":    func(b *bench) { _ = os.Remove(filepath.Join(b.dir, "sub", "script")) },
+		"new":     func(b *bench) { b.write("sub/later", "x") },
+		"cwd": func(b *bench) {
+			if err := os.Rename(filepath.Join(b.dir, "sub"), filepath.Join(b.dir, "moved")); err != nil {
+				b.t.Fatal(err)
+			}
+			link(b.t, "moved", filepath.Join(b.dir, "sub"))
+		},
+		"nothing": func(*bench) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, r, _ := processBench(t, nil)
+			b.write("sub/script", "one")
+			p, err := b.propose("process.run", object{"argv": []string{"git", "script", "later"}, "cwd": "sub"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			plan, err := b.tools["process.run"].Plan(context.Background(), p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			change(b)
+			report := b.tools["process.run"].Run(context.Background(), tool.Call{Proposal: p, Plan: plan})
+			refused := report.Reason == string(reason.BindingMismatch) && len(r.specs) == 0
+			if refused != (name != "nothing") {
+				t.Errorf("report %+v, %d runs", report, len(r.specs))
+			}
+		})
+	}
+}
+
+// TestOwnProgramsAreNoSystemPrograms: a workspace file has no name that a policy
+// gives to a program of the machine, and a copy of a shell is a shell.
+func TestOwnProgramsAreNoSystemPrograms(t *testing.T) {
+	b, _, _ := processBench(t, nil)
+	for name, content := range map[string]string{"git": "\x7fELFgit, not", "d/python3x": "\x7fELFown", "tool": "\x7fELFbash", "snake": "\x7fELFpython3.12"} {
+		b.write(name, content)
+		if err := os.Chmod(filepath.Join(b.dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for argv0, want := range map[string]string{
+		"./git": "./git", "/workspace/git": "./git", "d/../git": "./git", filepath.Join(b.dir, "git"): "./git", "d/python3x": "./d/python3x",
+		"git": "git", // control: the one of the search path
+	} {
+		plan, err := b.plan("process.run", object{"argv": []string{argv0}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e := plan.Facts.Exec; e.Basename != want || !filepath.IsAbs(e.Path) {
+			t.Errorf("%s: %+v, want the name %q", argv0, e, want)
+		}
+	}
+	b.refused("process.run", object{"argv": []string{"./tool", "-c", "id"}}, reason.ExecutableDenied)
+	b.refused("process.run", object{"argv": []string{"./snake", "x.py"}}, reason.ExecutableDenied)
+	open, _, _ := processBench(t, func(c *Config) { c.Process.AllowInterpreters = true })
+	open.write("snake", "\x7fELFpython3.12")
+	if err := os.Chmod(filepath.Join(open.dir, "snake"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	open.refused("process.run", object{"argv": []string{"./snake", "-c", "1"}}, reason.InlineCode)
+	open.refused("process.run", object{"argv": []string{"./snake"}, "stdin": "1"}, reason.InlineCode)
+}
+
+// TestWritableRunsSaySo: until a run works on a copy, the prompt says what it
+// may change.
+func TestWritableRunsSaySo(t *testing.T) {
+	b, _, _ := processBench(t, nil)
+	for _, readOnly := range []bool{false, true} {
+		plan, err := b.plan("process.run", object{"argv": []string{"git"}, "read_only": readOnly})
+		if err != nil {
+			t.Fatal(err)
+		}
+		says := slices.ContainsFunc(plan.Preview.Notes, func(n string) bool {
+			return strings.Contains(n, "may change any file of the workspace, git hooks and agent configuration included")
+		})
+		if says == readOnly {
+			t.Errorf("read_only %t: notes %q", readOnly, plan.Preview.Notes)
+		}
 	}
 }
 

@@ -2,6 +2,8 @@ package builtin
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"palyra/internal/canonical"
 	"palyra/internal/reason"
@@ -28,6 +30,8 @@ type processResult struct {
 	Stdout     stream  `json:"stdout"`
 	Stderr     stream  `json:"stderr"`
 	DurationMS float64 `json:"duration_ms"`
+	// Notes are what the caller should know of the run.
+	Notes []string `json:"notes,omitempty"`
 	// Error says why the call failed although the program ran.
 	Error *failureText `json:"error,omitempty"`
 }
@@ -42,6 +46,9 @@ func (t process) Run(ctx context.Context, c tool.Call) tool.Report {
 	if cmd.program.Executable != c.Plan.Binding.Executable {
 		return fail(ctx, report, reason.Errorf(reason.BindingMismatch, "the program %s is not the one that was approved", cmd.program.Path))
 	}
+	if err := cmd.asPlanned(c.Plan.Binding); err != nil {
+		return fail(ctx, report, err)
+	}
 	ran, err := t.runner.Run(ctx, sandbox.Spec{
 		Argv: cmd.in.Argv, Executable: c.Plan.Binding.Executable,
 		WorkspaceRoot: cmd.root, WorkspaceReadOnly: cmd.readOnly, Cwd: cmd.cwd, Env: cmd.env, Stdin: cmd.stdin,
@@ -53,17 +60,38 @@ func (t process) Run(ctx context.Context, c tool.Call) tool.Report {
 		}
 		return fail(ctx, report, err)
 	}
-	return t.report(ctx, report, ran, err)
+	changed, changedErr := sandbox.Changed(cmd.root, c.Plan.Binding.Operands)
+	if changedErr != nil {
+		changed = []string{"all"}
+	}
+	return t.report(ctx, report, ran, changed, err)
+}
+
+// asPlanned refuses a run whose working directory or operands are not those
+// that were decided on. It is the last look before the program starts.
+func (c command) asPlanned(planned tool.Binding) error {
+	if c.place() != planned.Cwd {
+		return reason.Errorf(reason.BindingMismatch, "the working directory is %q, and %q was approved", c.place(), planned.Cwd).WithField("field", "cwd")
+	}
+	operands, _, err := c.operands()
+	if err != nil {
+		return err
+	}
+	if slices.Equal(operands, planned.Operands) {
+		return nil
+	}
+	return reason.Errorf(reason.BindingMismatch, "the files that the call names are not those that were approved").WithField("field", "operands")
 }
 
 // report turns what the sandbox says into what the gateway says.
-func (t process) report(ctx context.Context, report tool.Report, ran sandbox.Report, err error) tool.Report {
+func (t process) report(ctx context.Context, report tool.Report, ran sandbox.Report, changed []string, err error) tool.Report {
 	isolation := ran.Isolation
 	report.Isolation = &isolation
 	report.Executor.Backend = ran.Backend
 	report.Enforcement = tool.Enforcement{
 		Level: sandbox.Level(ran.Requested, ran.Applied), Requested: list(ran.Requested), Applied: list(ran.Applied), Downgrades: list(ran.Downgrades),
 	}
+	notes := unbound(&report.Enforcement, changed)
 	report.ExitCode, report.Signal, report.Usage = ran.ExitCode, ran.Signal, ran.Usage
 	report.StartedAt, report.FinishedAt = ran.Started.UTC(), ran.Finished.UTC()
 	report.Outputs = tool.Outputs{
@@ -74,6 +102,7 @@ func (t process) report(ctx context.Context, report tool.Report, ran sandbox.Rep
 		ExitCode: ran.ExitCode, Signal: ran.Signal, TimedOut: ran.TimedOut, Quota: ran.Quota,
 		Stdout: streamOf(ran.Stdout), Stderr: streamOf(ran.Stderr),
 		DurationMS: float64(ran.Finished.Sub(ran.Started).Microseconds()) / 1000,
+		Notes:      notes,
 	}
 	if err = ended(ran, err); err != nil {
 		var text failureText
@@ -90,6 +119,20 @@ func (t process) report(ctx context.Context, report tool.Report, ran sandbox.Rep
 	}
 	report.Result = text
 	return report
+}
+
+// unbound says in the report that operands are not any more what was decided
+// on: what the program read of them is then not known, so the level is none,
+// whoever changed them. It returns the notes for the caller.
+func unbound(e *tool.Enforcement, changed []string) []string {
+	if len(changed) == 0 {
+		return nil
+	}
+	for _, name := range changed {
+		e.Downgrades = append(slices.Clip(e.Downgrades), "operand changed during the run: "+name)
+	}
+	e.Level = sandbox.LevelNone
+	return []string{"These files changed while the program ran, by the program or by another, so what it read of them is not attested: " + strings.Join(changed, ", ")}
 }
 
 // explainer keeps the context from explaining a failure that the sandbox has

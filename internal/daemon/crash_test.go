@@ -211,10 +211,10 @@ func (w *crashWorld) approveAll(ctx context.Context) error {
 		_, err := w.g.desk.Decide(ctx, w.caller, r.ID, approval.Ballot{Allow: true, ShownDigest: r.CallDigest})
 		return err
 	})
-	if ctx.Err() != nil {
-		return nil
+	if ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil
 }
 
 // call makes the same call every time, so that an approval which a kill left

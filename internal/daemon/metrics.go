@@ -71,10 +71,10 @@ func (m *metrics) follow(ctx context.Context, log *journal.Log) error {
 		m.count(e)
 		return nil
 	})
-	if ctx.Err() != nil {
-		return nil
+	if ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil
 }
 
 func (m *metrics) count(e journal.Event) {

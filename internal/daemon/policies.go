@@ -199,12 +199,12 @@ func (p *policies) follow(ctx context.Context, files dirChanges, reload <-chan s
 		case <-p.changed:
 		case <-reload:
 		case err := <-files.errors:
-			p.g.log.WarnContext(ctx, "watching the policy directory failed; it is read again", slog.String("error", err.Error()))
-			if !settle(ctx, files) {
+			p.missed(ctx, err)
+			if !p.settle(ctx, files) {
 				return nil
 			}
 		case <-files.events:
-			if !settle(ctx, files) {
+			if !p.settle(ctx, files) {
 				return nil
 			}
 		}
@@ -214,9 +214,13 @@ func (p *policies) follow(ctx context.Context, files dirChanges, reload <-chan s
 	}
 }
 
+func (p *policies) missed(ctx context.Context, err error) {
+	p.g.log.WarnContext(ctx, "watching the policy directory failed; it is read again", slog.String("error", err.Error()))
+}
+
 // settle waits until the directory has been quiet for a moment: an editor
 // writes a file in several steps.
-func settle(ctx context.Context, files dirChanges) bool {
+func (p *policies) settle(ctx context.Context, files dirChanges) bool {
 	const quiet = 100 * time.Millisecond
 	timer := time.NewTimer(quiet)
 	defer timer.Stop()
@@ -226,7 +230,8 @@ func settle(ctx context.Context, files dirChanges) bool {
 			return false
 		case <-files.events:
 			timer.Reset(quiet)
-		case <-files.errors:
+		case err := <-files.errors:
+			p.missed(ctx, err)
 			timer.Reset(quiet)
 		case <-timer.C:
 			return true

@@ -35,6 +35,8 @@ func TestDenied(t *testing.T) {
 		{"sh", true, true}, {"bash", true, true}, {"dash", true, true}, {"zsh", true, true}, {"env", true, true}, {"xargs", true, true}, {"sudo", true, true},
 		{"su", true, true}, {"setsid", true, true}, {"nohup", true, true}, {"busybox", true, true}, {"ld-linux-x86-64.so.2", true, true}, {"bwrap", true, true},
 		{"timeout", true, true}, {"cmd.exe", true, true}, {"PowerShell.exe", true, true},
+		{"setarch", true, true}, {"linux32", true, true}, {"linux64", true, true}, {"i386", true, true}, {"x86_64", true, true}, {"run-parts", true, true},
+		{"sg", true, true}, {"newgrp", true, true}, {"choom", true, true}, {"ssh-agent", true, true}, {"prove", true, true},
 		{"python3.12", true, false}, {"node", true, false}, {"perl", true, false}, {"ruby3.1", true, false}, {"gawk", true, false},
 	} {
 		for _, allowed := range []bool{false, true} {
@@ -63,6 +65,8 @@ func TestInlineCode(t *testing.T) {
 		{"python3 file.py -c x", false}, {"python3 -m pytest -c x", false}, {"python3 -mpytest -c x", false}, {"python3 -Bm pytest -c x", false}, {"python3 --version", false},
 		{"python3 -B file.py", false}, {"python3 -- -c", false},
 		{"node -e 1", true}, {"node --eval 1", true}, {"node --eval=1", true}, {"node -p 1", true}, {"node -pe 1", true}, {"node file.js -e 1", false}, {"node -r ./x.js file.js", false}, {"nodejs --print=1", true},
+		{"python3 --check-hash-based-pycs always -c x", true}, {"python3 --check-hash-based-pycs=always -c x", true}, {"python3 --check-hash-based-pycs always file.py", false},
+		{"node --require ./x.js -e 1", true}, {"node --unknown-option value -e 1", true}, {"node --enable-source-maps file.js", false}, {"bash --rcfile x -c ls", true},
 		{"perl -e 1", true}, {"perl -ne print", true}, {"perl -lane print", true}, {"perl -E say", true}, {"perl -I lib file.pl", false}, {"perl -Ilibe file.pl", false}, {"perl -w file.pl -e", false},
 		{"ruby -e 1", true}, {"ruby -rjson file.rb", false}, {"php -r 1", true}, {"php -d x=1 file.php", false}, {"lua5.4 -e x", true},
 		{"deno eval 1", true}, {"deno run x.ts", false}, {"awk {print}", true}, {"awk -f prog.awk x", false}, {"awk -fprog.awk x", false}, {"gawk -F : {print}", true}, {"awk -v a=b -f prog.awk x", false},
@@ -76,7 +80,7 @@ func TestInlineCode(t *testing.T) {
 		}
 	}
 	for line, want := range map[string]bool{
-		"python3": true, "python3 -I": true, "python3 -W error": true, "python3 x.py": false, "python3 -m http": false, "python3 --version": false, "python3 -c x": false, "node": true, "git": false, "bash": true, "bash --": true,
+		"python3": true, "python3 -I": true, "python3 -W error": true, "python3 x.py": false, "python3 -m http": false, "python3 --version": false, "python3 -c x": false, "python3 --check-hash-based-pycs always": true, "python3 --check-hash-based-pycs always x.py": false, "node": true, "git": false, "bash": true, "bash --": true,
 	} {
 		argv := strings.Fields(line)
 		if got := ReadsCodeFromStdin(argv[0], argv); got != want {
@@ -193,7 +197,7 @@ func TestOperands(t *testing.T) {
 	} {
 		write(t, filepath.Join(root, name), content, 0o644)
 	}
-	for link, target := range map[string]string{"inner": "a.py", "out": filepath.Join(outside, "secret"), "up": "../../etc/passwd", "loop": "loop"} {
+	for link, target := range map[string]string{"inner": "a.py", "out": filepath.Join(outside, "secret"), "up": "../../etc/passwd", "loop": "loop", "dirlink": "sub/deep"} {
 		if err := os.Symlink(target, filepath.Join(root, link)); err != nil {
 			t.Fatal(err)
 		}
@@ -205,8 +209,19 @@ func TestOperands(t *testing.T) {
 	}{
 		{"plain", "", "cat a.py", "cat", []string{"a.py"}, 0},
 		{"from a directory", "sub", "cat b.py ../a.py deep/c.txt", "cat", []string{"a.py", "sub/b.py", "sub/deep/c.txt"}, 0},
-		{"above the root", "sub", "cat ../../a.py ../../../etc/passwd /etc/passwd", "cat", nil, 0},
-		{"as seen inside", "sub", "cat /workspace/a.py /workspace/../etc/passwd", "cat", []string{"a.py"}, 0},
+		{"above the root", "sub", "cat ../../a.py ../../../etc/passwd /etc/passwd", "cat", nil, 3},
+		{"as seen inside", "sub", "cat /workspace/a.py /workspace/../etc/passwd", "cat", []string{"a.py"}, 1},
+		{"two slashes", "", "cat //workspace/sub/b.py", "cat", []string{"sub/b.py"}, 0},
+		{"by way of another directory", "", "cat /tmp/../workspace/sub/b.py /workspace/./sub/../a.py", "cat", []string{"a.py", "sub/b.py"}, 0},
+		{"out and in again", "", "cat /workspace/../workspace/sub/b.py", "cat", []string{"sub/b.py"}, 0},
+		{"the process's directory", "sub", "cat /proc/self/cwd/b.py /proc/1/cwd/../a.py", "cat", []string{"a.py", "sub/b.py"}, 0},
+		{"the process's directory, hidden", "", "cat /tmp/../proc/./thread-self/cwd//sub/b.py /proc/1/task/1/cwd/a.py", "cat", []string{"a.py", "sub/b.py"}, 0},
+		{"the process's root", "", "cat /proc/self/root/workspace/a.py", "cat", []string{"a.py"}, 0},
+		{"stuck to an option", "", "grep -fsub/b.py -nEfa.py x", "grep", []string{"a.py", "sub/b.py"}, 0},
+		{"stuck to an option, absolute", "", "grep -f/workspace/sub/b.py x", "grep", []string{"sub/b.py"}, 0},
+		{"in a list", "", "x --files=a.py,sub/b.py -Wl,@sub/deep/c.txt HEAD:list", "x", []string{"a.py", "list", "sub/b.py", "sub/deep/c.txt"}, 0},
+		{"as the kernel reads it", "", "cat dirlink/../b.py", "cat", []string{"dirlink/../b.py"}, 0},
+		{"what looks like a path", "", "x origin/main https://a.b/c /usr/lib/x plain", "x", nil, 2},
 		{"after =", "", "dd if=a.py --file=sub/b.py", "dd", []string{"a.py", "sub/b.py"}, 0},
 		{"odd names", "", "cat =odd @list", "cat", []string{"=odd", "@list", "list"}, 0},
 		{"through links", "", "cat inner out up loop", "cat", []string{"inner"}, 3},
@@ -245,10 +260,78 @@ func TestEnvironment(t *testing.T) {
 	if err := CheckEnv([]string{"CI=1", "GOCACHE=/tmp/x", "GIT_AUTHOR_NAME=A B", "E="}); err != nil {
 		t.Error(err)
 	}
-	for _, bad := range [][]string{{"LD_PRELOAD=x"}, {"LD_AUDIT=x"}, {"DYLD_INSERT_LIBRARIES=x"}, {"NODE_OPTIONS=x"}, {"BASH_FUNC_ls%%=x"}, {"A=1", "A=2"}, {"A"}, {"=x"}, {"A B=x"}, {"PATH=x"}, {"A=\xff"}, {"A=a\x00"}} {
+	for _, bad := range [][]string{{"LD_PRELOAD=x"}, {"LD_AUDIT=x"}, {"DYLD_INSERT_LIBRARIES=x"}, {"NODE_OPTIONS=x"}, {"BASH_FUNC_ls%%=x"}, {"A=1", "A=2"}, {"A"}, {"=x"}, {"A B=x"}, {"PATH=x"}, {"GIT_COMMON_DIR=x"}, {"GIT_INDEX_FILE=x"}, {"PYTHONPLATLIBDIR=x"}, {"PYTHONPYCACHEPREFIX=x"}, {"A=\xff"}, {"A=a\x00"}} {
 		if CheckEnv(bad) == nil {
 			t.Errorf("%q is accepted", bad)
 		}
+	}
+}
+
+// TestCheckOfScripts: a script is its interpreter, below /usr as well.
+func TestCheckOfScripts(t *testing.T) {
+	at := func(path, shebang string) Program {
+		return Program{Executable: tool.Executable{Path: path}, Basename: filepath.Base(path), Called: filepath.Base(path), Shebang: shebang}
+	}
+	for _, c := range []struct {
+		program            Program
+		plain, interpreted bool // refused?
+	}{
+		{at("/usr/bin/pdb3", "python3.11"), true, false}, {at("/usr/bin/pip", "python3"), true, false}, {at("/usr/bin/ldd", "bash"), false, false},
+		{at("/usr/bin/git", ""), false, false}, {at("/w/run", "bash"), true, true}, {at("/w/x.py", "python3"), true, false},
+	} {
+		if err := c.program.Check(false); (err != nil) != c.plain {
+			t.Errorf("%s: %v", c.program.Path, err)
+		}
+		if err := c.program.Check(true); (err != nil) != c.interpreted {
+			t.Errorf("%s with interpreters: %v", c.program.Path, err)
+		}
+	}
+}
+
+// TestCopyOf: another name makes no other program.
+func TestCopyOf(t *testing.T) {
+	dir := t.TempDir()
+	for name, content := range map[string]string{"bin/dash": "\x7fELFdash", "bin/perl": "\x7fELFperl", "bin/git": "\x7fELFgit!", "w/tool": "\x7fELFdash", "w/p": "\x7fELFperl", "w/own": "\x7fELFown!", "w/g": "\x7fELFgit!"} {
+		write(t, filepath.Join(dir, name), content, 0o755)
+	}
+	var r Resolver
+	for name, want := range map[string]string{"tool": "dash", "p": "perl", "own": "", "g": ""} {
+		p, err := r.ResolveExecutable(filepath.Join(dir, "w", name), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Check(false) != nil {
+			t.Fatalf("%s: the name alone is refused", name)
+		}
+		p = r.CopyOf(p, []string{"bin", filepath.Join(dir, "none"), filepath.Join(dir, "bin")})
+		if p.Copy != want || (p.Check(false) != nil) != (want != "") || (p.Check(true) != nil) != (want == "dash") {
+			t.Errorf("%s is a copy of %q, want %q", name, p.Copy, want)
+		}
+		if want == "perl" && (!p.IsInterpreter() || !p.Facts([]string{"./p", "-e", "1"}).InlineCode || !p.ReadsCodeFromStdin([]string{"./p"})) {
+			t.Error("a copied interpreter is none")
+		}
+	}
+}
+
+// TestChanged: operands are compared by their bytes now.
+func TestChanged(t *testing.T) {
+	root := t.TempDir()
+	for _, name := range []string{"same", "other", "gone", "d/f"} {
+		write(t, filepath.Join(root, name), name, 0o644)
+	}
+	was, _, err := Operands(root, "", []string{"cat", "same", "other", "gone", "d/f"}, "cat")
+	if err != nil || len(was) != 4 {
+		t.Fatal(was, err)
+	}
+	if changed, err := Changed(root, was); err != nil || len(changed) != 0 {
+		t.Errorf("nothing changed, and still %v, %v", changed, err)
+	}
+	write(t, filepath.Join(root, "other"), "OTHER", 0o644)
+	if err := os.Remove(filepath.Join(root, "gone")); err != nil {
+		t.Fatal(err)
+	}
+	if changed, err := Changed(root, was); err != nil || !slices.Equal(changed, []string{"gone", "other"}) {
+		t.Errorf("changed: %v, %v", changed, err)
 	}
 }
 

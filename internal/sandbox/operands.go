@@ -64,12 +64,11 @@ var alwaysRead = map[string][]string{
 	"dotnet":   {"Directory.Build.props", "Directory.Build.targets", "global.json"},
 }
 
-// Operands hashes the workspace files that a call names: each argument, or
-// what follows its first '=' or a leading '@', that is a regular file seen
-// from cwd, and the files that a known runner always reads in cwd or a
-// directory above it. Files are opened beneath the workspace and hashed
-// through the descriptor. notes name what could not be bound, for the person
-// who approves.
+// Operands hashes the workspace files that a call names: what the arguments,
+// or parts of them, name as a file seen from cwd, and the files that a known
+// runner always reads in cwd or a directory above it. Files are opened beneath
+// the workspace and hashed through the descriptor. notes name what could not be
+// bound, for the person who approves.
 func Operands(root, cwd string, argv []string, basename string) (operands []tool.Operand, notes []string, err error) {
 	cwd, err = CheckCwd(cwd)
 	if err != nil {
@@ -84,8 +83,13 @@ func Operands(root, cwd string, argv []string, basename string) (operands []tool
 		return nil, nil, reason.Errorf(reason.WorkspaceScope, "the working directory %q is not a directory of the workspace", shorten(cwd))
 	}
 	b := binder{workspace: workspace, seen: map[string]bool{}}
-	for _, name := range candidates(cwd, argv, basename) {
-		if err := b.bind(name); err != nil {
+	for i, word := range argv {
+		if err := b.word(cwd, i, word); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, name := range runnerNames(cwd, basename) {
+		if _, err := b.bind(name); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -93,35 +97,35 @@ func Operands(root, cwd string, argv []string, basename string) (operands []tool
 	return b.operands, b.notes, nil
 }
 
-// candidates are cleaned workspace-relative names, in order of importance.
-func candidates(cwd string, argv []string, basename string) []string {
+// Changed hashes operands again and returns the paths of those that are not as
+// they were, gone ones included.
+func Changed(root string, operands []tool.Operand) ([]string, error) {
+	workspace, err := os.OpenRoot(root)
+	if err != nil {
+		return nil, reason.Errorf(reason.WorkspaceScope, "the workspace cannot be opened")
+	}
+	defer workspace.Close()
+	b := binder{workspace: workspace, seen: map[string]bool{}, each: true}
+	for _, o := range operands {
+		if _, err := b.bind(o.Path); err != nil {
+			return nil, err
+		}
+	}
+	var changed []string
+	for _, o := range operands {
+		if !slices.Contains(b.operands, o) {
+			changed = append(changed, o.Path)
+		}
+	}
+	return changed, nil
+}
+
+// runnerNames are the files that a known runner reads by itself.
+func runnerNames(cwd, basename string) []string {
 	var names []string
-	add := func(dir, word string) {
-		if rest, ok := strings.CutPrefix(word, WorkspaceMount+"/"); ok {
-			dir, word = ".", rest
-		}
-		if word == "" || path.IsAbs(word) || strings.IndexByte(word, 0) >= 0 {
-			return
-		}
-		if name := path.Join(dir, word); filepath.IsLocal(name) && name != "." {
-			names = append(names, name)
-		}
-	}
-	for i, word := range argv {
-		if i == 0 && !strings.Contains(word, "/") {
-			continue // a program found in PATH
-		}
-		add(cwd, word)
-		if _, value, ok := strings.Cut(word, "="); ok {
-			add(cwd, value)
-		}
-		if value, ok := strings.CutPrefix(word, "@"); ok {
-			add(cwd, value)
-		}
-	}
 	for dir := cwd; ; dir = path.Dir(dir) {
 		for _, name := range runnerFiles(basename) {
-			add(dir, name)
+			names = append(names, path.Join(dir, name))
 		}
 		if dir == "." {
 			return names
@@ -144,50 +148,90 @@ func runnerFiles(basename string) []string {
 
 type binder struct {
 	workspace *os.Root
-	seen      map[string]bool
-	bytes     int64
-	operands  []tool.Operand
-	notes     []string
+	// seen holds the names that were tried, and whether there was a file.
+	seen     map[string]bool
+	bytes    int64
+	operands []tool.Operand
+	files    []fs.FileInfo // of operands
+	// each keeps two names of one file apart.
+	each  bool
+	notes []string
 }
 
-func (b *binder) bind(name string) error {
-	if b.seen[name] {
-		return nil
+// word binds what one argument names. An argument with a slash that names
+// nothing that can be bound is noted.
+func (b *binder) word(cwd string, i int, word string) error {
+	if i == 0 && !strings.Contains(word, "/") {
+		return nil // a program found in PATH
 	}
-	b.seen[name] = true
+	bound := false
+	for _, part := range pathsIn(word) {
+		for _, name := range inWorkspace(cwd, part) {
+			found, err := b.bind(name)
+			if err != nil {
+				return err
+			}
+			bound = bound || found
+		}
+	}
+	if !bound && i > 0 && strings.Contains(word, "/") && !strings.Contains(word, "://") {
+		b.note(word, "looks like a path and is not bound")
+	}
+	return nil
+}
+
+// bind hashes a file and reports whether there is one of that name.
+func (b *binder) bind(name string) (bool, error) {
+	if found, ok := b.seen[name]; ok {
+		return found, nil
+	}
+	found, err := b.hash(name)
+	b.seen[name] = found
+	return found, err
+}
+
+func (b *binder) hash(name string) (bool, error) {
 	f, err := b.workspace.OpenFile(filepath.FromSlash(name), os.O_RDONLY|nonblock, 0)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil
+		return false, nil
 	case err != nil:
 		// A word that merely looks like a path is no concern; a file that
 		// exists and cannot be opened is.
-		if _, statErr := b.workspace.Lstat(filepath.FromSlash(name)); statErr == nil {
+		_, statErr := b.workspace.Lstat(filepath.FromSlash(name))
+		if statErr == nil {
 			b.note(name, "cannot be opened inside the workspace")
 		}
-		return nil
+		return statErr == nil, nil
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() {
-		return nil
+		return false, nil
+	}
+	if !b.each && path.Clean(name) != name {
+		// Read as text the name was tried before, and it is the same file.
+		if slices.ContainsFunc(b.files, func(known fs.FileInfo) bool { return os.SameFile(known, info) }) {
+			return true, nil
+		}
 	}
 	if len(b.operands) == maxOperands || b.bytes+info.Size() > maxOperandBytes {
 		b.note(name, "is not bound: the call names too many or too large files")
-		return nil
+		return true, nil
 	}
 	b.bytes += info.Size()
 	sum, err := hashFile(f, info.Size())
 	if err != nil {
-		return reason.Errorf(reason.FileNotFound, "reading %q for the call digest failed", shorten(name))
+		return false, reason.Errorf(reason.FileNotFound, "reading %q for the call digest failed", shorten(name))
 	}
-	b.operands = append(b.operands, tool.Operand{Path: name, SHA256: sum})
-	return nil
+	b.operands, b.files = append(b.operands, tool.Operand{Path: name, SHA256: sum}), append(b.files, info)
+	return true, nil
 }
 
 func (b *binder) note(name, what string) {
 	const most = 16
-	if len(b.notes) < most {
-		b.notes = append(b.notes, fmt.Sprintf("%q %s", shorten(name), what))
+	note := fmt.Sprintf("%q %s", shorten(name), what)
+	if len(b.notes) < most && !slices.Contains(b.notes, note) {
+		b.notes = append(b.notes, note)
 	}
 }

@@ -233,6 +233,11 @@ func (g *gateway) palyrad(args ...string) result {
 func (g *gateway) add(name string, flags ...string) *client {
 	g.t.Helper()
 	dir := filepath.Join(g.dir, name)
+	if _, err := os.Stat(g.bundle()); err != nil {
+		// Before the first start nobody knows the port that "0" will become, and
+		// palyrad refuses to guess. Clients here are told the address anyway.
+		flags = append(flags, "--listen-api", "127.0.0.1:7443")
+	}
 	r := g.palyrad(append([]string{"operator", "add", name, "--out", dir}, flags...)...)
 	r.want(g.t, 0)
 	return &client{g: g, credentials: dir}

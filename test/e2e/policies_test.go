@@ -121,23 +121,27 @@ func TestPolicyAlone(t *testing.T) {
 		}
 	})
 	g.sub("only from the console", func(t *testing.T) {
-		g.activate(file, onlyConsole)
-		defer g.activate(file, "")
+		// Asked before the policy came, a vote that is not of the console is not
+		// enough any more.
 		call := g.write("console")
 		a := call.asked()
+		g.activate(file, onlyConsole)
+		defer g.activate(file, "")
 		g.bob.allow(a).want(t, 0)
 		g.carol.allow(a).want(t, 0)
-		g.stillPending(a.id, "on console")
+		g.stillPending(a.id, "console")
 		// Nobody makes a vote one of the console by saying so.
 		said := g.grpcurl(g.dave.credentials, true, "-d", `{"approval_id":"`+a.id+`","allow":true,"shown_digest":"`+a.digest+`","surface":"console"}`, "palyra.v1.ApprovalsService/DecideApproval")
 		if said.code == 0 || !strings.Contains(said.err, "INVALID_INPUT") {
 			t.Errorf("a vote that claims the console: exit code %d, %s%s", said.code, said.out, said.err)
 		}
-		g.stillPending(a.id, "on console")
-		call.interrupt()
+		g.stillPending(a.id, "console")
+		g.owner.ok("approvals", "cancel", a.id)
 		if r := call.wait(); r.code == 0 || g.read("console") != "" {
 			t.Errorf("the call ended with exit code %d and the file holds %q", r.code, g.read("console"))
 		}
+		// Asked now, nobody is made to wait: this version has no console.
+		g.write("console").wait().want(t, 3, "APPROVAL_UNATTAINABLE", "No console is available")
 	})
 	g.sub("no standing grants", func(t *testing.T) { noStandingGrants(t, g, file) })
 }

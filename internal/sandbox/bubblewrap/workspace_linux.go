@@ -23,7 +23,8 @@ type workspace struct {
 }
 
 // openWorkspace opens the root without following any link, and checks that
-// the working directory is a directory below it.
+// the working directory is a directory below it, itself reached without one:
+// the caller has resolved it, and a link in it now leads elsewhere than planned.
 func openWorkspace(root, cwd string) (*workspace, error) {
 	if !filepath.IsAbs(root) || filepath.Clean(root) != root || root == "/" {
 		return nil, reason.Errorf(reason.WorkspaceScope, "the root of the workspace is not a clean absolute path")
@@ -54,7 +55,7 @@ func (w *workspace) look(flags uint64) error {
 	}
 	w.identity = inside.Identity{Dev: uint64(st.Dev), Ino: st.Ino}
 	w.uid, w.gid = int(st.Uid), int(st.Gid)
-	fd, err := unix.Openat2(root, w.cwd, &unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS})
+	fd, err := unix.Openat2(root, w.cwd, &unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS})
 	if err != nil {
 		return reason.Errorf(reason.WorkspaceScope, "the working directory %q is not a directory inside the workspace", w.cwd)
 	}

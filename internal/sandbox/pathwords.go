@@ -1,0 +1,105 @@
+package sandbox
+
+import (
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// maxTail is the longest option, in bytes, that is looked for before a file
+// name in the same word.
+const maxTail = 64
+
+// pathsIn lists what of a word may be the name of a file: the word, what
+// follows a '=', ',' or ':', or a leading '@', and, of an option, each tail:
+// -Xfile is the option X with the value "file", and -abXfile may be as well.
+func pathsIn(word string) []string {
+	parts := []string{word}
+	add := func(part string) {
+		if !slices.Contains(parts, part) {
+			parts = append(parts, part)
+		}
+	}
+	if rest, ok := strings.CutPrefix(word, "@"); ok {
+		add(rest)
+	}
+	for at, r := range word {
+		if len(parts) >= maxTail {
+			break
+		}
+		if r == '=' || r == ',' || r == ':' {
+			add(word[at+1:])
+			add(strings.TrimPrefix(word[at+1:], "@"))
+		}
+	}
+	for _, part := range slices.Clone(parts) {
+		// A list: a file is one of its elements.
+		if end := strings.IndexAny(part, ",:"); end > 0 {
+			add(part[:end])
+		}
+	}
+	if strings.HasPrefix(word, "-") && !strings.HasPrefix(word, "--") {
+		for at := 2; at < min(len(word), maxTail); at++ {
+			add(word[at:])
+			add(strings.TrimPrefix(word[at:], "@"))
+		}
+	}
+	return parts
+}
+
+// inWorkspace returns the workspace-relative names that a program in cwd may
+// mean by word, none when it leads elsewhere. With ".." in it there may be two:
+// read as text, and as the kernel does, which leaves a directory by where it
+// really is.
+func inWorkspace(cwd, word string) []string {
+	if word == "" || strings.IndexByte(word, 0) >= 0 {
+		return nil
+	}
+	if path.IsAbs(word) {
+		rest, ok := fromRoot(cwd, word)
+		if !ok {
+			return nil
+		}
+		cwd, word = ".", rest
+	}
+	var names []string
+	if name := path.Join(cwd, word); filepath.IsLocal(name) && name != "." {
+		names = append(names, name)
+	}
+	if raw := strings.TrimPrefix(cwd+"/"+word, "./"); slices.Contains(strings.Split(word, "/"), "..") {
+		names = append(names, raw)
+	}
+	return names
+}
+
+// fromRoot follows an absolute path as the sandbox shows it and returns what
+// follows the workspace: /workspace itself, and what /proc says is the working
+// or root directory of a process.
+func fromRoot(cwd, word string) (string, bool) {
+	var at []string
+	elements := strings.Split(word, "/")
+	for i, element := range elements {
+		switch element {
+		case "", ".":
+			continue
+		case "..":
+			at = at[:max(len(at)-1, 0)]
+			continue
+		}
+		at = append(at, element)
+		switch {
+		case len(at) == 1 && "/"+element == WorkspaceMount:
+			// What follows may leave again; the names say so by "..".
+			rest := strings.Join(elements[i+1:], "/")
+			if clean := path.Join("/", "x", rest); clean == "/x" || strings.HasPrefix(clean, "/x/") {
+				return rest, true
+			}
+		case len(at) > 2 && at[0] == "proc" && element == "cwd":
+			return path.Join(cwd) + "/" + strings.Join(elements[i+1:], "/"), true
+		case len(at) > 2 && at[0] == "proc" && element == "root":
+			at = nil
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,53 @@
+package sqlite_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"palyra/internal/event"
+	"palyra/internal/sqlite"
+	"palyra/internal/sqlite/sqlitetest"
+)
+
+func TestPins(t *testing.T) {
+	db := sqlitetest.Open(t)
+	want := func(list ...sqlite.Pin) {
+		t.Helper()
+		got, err := db.Pins(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(list, got, cmpopts.IgnoreFields(sqlite.Pin{}, "At"), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("pins (-want +got):\n%s", diff)
+		}
+		for _, p := range got {
+			if p.At.IsZero() {
+				t.Errorf("%s has no time", p.Tool)
+			}
+		}
+	}
+	want()
+	b := sqlite.Pin{Tool: "b", Digest: "sha256:1", Definition: []byte(`{"name":"b"}`)}
+	a := sqlite.Pin{Tool: "a", Digest: "sha256:2", Definition: []byte(`{"name":"a"}`)}
+	before := db.Head().Seq
+	if err := db.PutPins(t.Context(), []sqlite.Pin{b, a}, event.Draft{Code: event.ToolPinned, Actor: "service:palyrad", Subject: "a", Payload: []byte(`{}`)}); err != nil {
+		t.Fatal(err)
+	}
+	want(a, b)
+	if db.Head().Seq != before+1 {
+		t.Errorf("%d events were appended, want 1", db.Head().Seq-before)
+	}
+	a.Digest, a.Definition, a.Refused = "sha256:3", []byte(`{"name":"a","title":"A"}`), "sha256:4"
+	if err := db.PutPins(t.Context(), []sqlite.Pin{a}); err != nil {
+		t.Fatal(err)
+	}
+	want(a, b)
+	// An event that cannot be appended takes its pins with it.
+	lost := sqlite.Pin{Tool: "c", Digest: "sha256:5", Definition: []byte(`{}`)}
+	if err := db.PutPins(t.Context(), []sqlite.Pin{lost}, event.Draft{Code: "PAL-?", Payload: []byte(`not JSON`)}); err == nil {
+		t.Fatal("an event that is no JSON was appended")
+	}
+	want(a, b)
+}
