@@ -205,7 +205,8 @@ func (s *search) file(ctx context.Context, info workspace.Info) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if err != nil || isBinary(content.Data) || !utf8.ValidString(info.Path) {
+	readable := err == nil && !isBinary(content.Data) && utf8.ValidString(info.Path)
+	if !readable {
 		s.result.FilesSkipped++
 		return nil
 	}

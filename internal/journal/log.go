@@ -232,7 +232,7 @@ func (l *Log) Run(ctx context.Context) error {
 			return ended(ctx, err)
 		}
 		if _, err := l.Checkpoint(ctx); err != nil && ctx.Err() == nil {
-			l.logger.ErrorContext(ctx, "checkpoint not written", "error", err)
+			l.logger.ErrorContext(ctx, "checkpoint not written", slog.String("error", err.Error()))
 			pause(ctx, retryAfter)
 		}
 	}
@@ -244,7 +244,7 @@ func (l *Log) waitDue(ctx context.Context, last int64) error {
 	defer cancel()
 	err := l.store.Wait(due, last+CheckpointEvery-1)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return ctx.Err()
+		err = ctx.Err() // that the time is over is what was waited for
 	}
 	return err
 }
@@ -272,7 +272,8 @@ func pause(ctx context.Context, d time.Duration) {
 
 // ended turns the ways in which a loop is told to stop into nil.
 func ended(ctx context.Context, err error) error {
-	if ctx.Err() != nil || reason.Of(err) == reason.ShuttingDown {
+	told := ctx.Err() != nil || reason.Of(err) == reason.ShuttingDown
+	if told {
 		return nil
 	}
 	return err

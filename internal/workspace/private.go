@@ -89,10 +89,15 @@ func (k keptPlaces) apart(d Declaration) error {
 // being its owner.
 func refuseBundle(d Declaration) error {
 	for _, name := range []string{"key.pem", "endpoint"} {
-		if _, err := os.Lstat(filepath.Join(d.Path, name)); err != nil {
+		if !exists(filepath.Join(d.Path, name)) {
 			return nil
 		}
 	}
 	return bad("workspace %q: %q is a credential bundle (it has key.pem and endpoint)", d.Name, d.Path).
 		WithRemedy("Declare another directory as the path of workspace %q, or move the bundle out of it.", d.Name)
+}
+
+func exists(name string) bool {
+	_, err := os.Lstat(name)
+	return err == nil
 }
