@@ -133,12 +133,13 @@ func (c *callRun) lost(ctx context.Context, err error) error {
 		c.sayInterrupted()
 		return exitError{reason.Lookup(reason.Cancelled).Exit}
 	}
-	if c.proposed == nil || errorInfo(asRemote(err)) != nil {
+	remote := asRemote(err)
+	unsent := c.proposed == nil && remote.Code() == connect.CodeUnavailable
+	if unsent || errorInfo(remote) != nil {
 		return err
 	}
 	e := explain(nil, err)
-	return e.WithRemedy("The call %s may have run. Repeat it with --idempotency-key %s: that returns its result and never runs it twice.",
-		c.proposed.GetProposalId(), c.key)
+	return e.WithRemedy("The call may have run. Repeat it with --idempotency-key %s: that returns its result and never runs it twice.", c.key)
 }
 
 func asRemote(err error) *connect.Error {

@@ -132,6 +132,11 @@ func fromStatus(err *connect.Error) *reason.Error {
 	}[err.Code()]
 	message := err.Message()
 	if !ok {
+		if !connect.IsWireError(err) {
+			// The gateway did not say that: this end made it of a reply that broke
+			// off.
+			return notReachable(message)
+		}
 		code = reason.Internal
 	}
 	out := reason.Errorf(code, "%s", message)
