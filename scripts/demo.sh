@@ -18,7 +18,7 @@ cleanup() {
     kill "$daemon"
     wait "$daemon" 2>/dev/null || true
   fi
-  if ((status != 0)) && [[ -s $work/palyrad.log ]]; then
+  if ((status != 0 && status != 130)) && [[ -s $work/palyrad.log ]]; then
     echo "--- the last lines of palyrad's log" >&2
     tail -n 20 "$work/palyrad.log" >&2
   fi
@@ -26,6 +26,7 @@ cleanup() {
   exit "$status"
 }
 trap cleanup EXIT
+trap 'echo; echo "interrupted; the demo leaves nothing behind"; exit 130' INT
 
 interactive=false
 if [[ -t 0 && -t 1 && -z ${DEMO_APPROVE:-} ]]; then interactive=true; fi
@@ -122,7 +123,8 @@ bold "1. The operator's policy is checked before it loads"
 run policy check "$work/policies"
 
 bold "2. palyrad starts with a fresh state directory"
-"$palyrad" >"$work/palyrad.log" 2>&1 &
+# In a process group of its own: Ctrl-C at a question is for the question.
+setsid "$palyrad" >"$work/palyrad.log" 2>&1 &
 daemon=$!
 for _ in $(seq 100); do
   if "$palyra" status >/dev/null 2>&1; then break; fi
@@ -202,7 +204,7 @@ bold "9. The evidence verifies with no daemon running"
 run journal export "$work/journal.ndjson"
 echo '$ palyra attest keys -o json > keys.json'
 "$palyra" attest keys -o json >"$work/keys.json"
-last=$("$palyra" attest list -o name | head -n 1)
+last=$("$palyra" attest list -o name | sed -n 1p)
 echo "\$ palyra attest show $last -o json > attestation.json"
 "$palyra" attest show "$last" -o json >"$work/attestation.json"
 kill "$daemon"

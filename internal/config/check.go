@@ -208,6 +208,20 @@ func (k *checker) workspaces(c *Config) {
 			k.find(each+".path", "is the root of the file system", "declare the directory that the tools need")
 		case c.StateDir != "" && overlap(w.Path, c.StateDir):
 			k.find(each+".path", "is "+quote(w.Path)+", which overlaps palyrad's own state in "+quote(c.StateDir), "keep workspaces and state_dir apart")
+		default:
+			k.rules(each, w, c)
+		}
+	}
+}
+
+// rules finds a workspace that holds what decides what is allowed in it.
+func (k *checker) rules(each string, w Workspace, c *Config) {
+	for _, rule := range []struct{ name, path string }{
+		{"policy.dir", c.Policy.Dir}, {"the configuration file", c.Source}, {"client.credentials", c.Client.Credentials},
+	} {
+		if rule.path != "" && overlap(w.Path, rule.path) {
+			k.find(each+".path", "is "+quote(w.Path)+", which overlaps "+rule.name+" ("+quote(rule.path)+")",
+				"keep it outside of every workspace: what an agent may write must not decide what it is allowed")
 		}
 	}
 }

@@ -4,7 +4,7 @@ import "palyra/internal/reason"
 
 // Permit is Authorize as an error: nil when the caller has the permission,
 // else reason.PermissionDenied, or reason.PolicyError when the rules could not
-// be evaluated. The remedy is that of the forbid that decided, if it has one.
+// be evaluated. The forbid that decided says why and what to do, if it does.
 func (s *Set) Permit(r AccessRequest) error {
 	j := s.Authorize(r)
 	if j.Allowed {
@@ -16,6 +16,9 @@ func (s *Set) Permit(r AccessRequest) error {
 	e := reason.Errorf(reason.PermissionDenied, "%s may not %s", r.Caller.Principal, r.Permission).
 		WithField("permission", string(r.Permission))
 	for _, d := range j.Determining {
+		if d.Reason != "" {
+			e.Message += ": " + d.Reason
+		}
 		if d.Remedy != "" {
 			e = e.WithRemedy("%s", d.Remedy)
 		}

@@ -6,6 +6,7 @@ import (
 	"connectrpc.com/connect"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/reason"
 )
 
@@ -39,6 +40,9 @@ func TestCancelApproval(t *testing.T) {
 		// dan may call tools, but this is none of his.
 		_, err := w.dan.cancel(id)
 		wantError(t, "another developer", err, reason.PermissionDenied)
+		if !w.audit.has(refusal{"user:dan", palyrav1connect.ApprovalsServiceCancelApprovalProcedure, reason.PermissionDenied}) {
+			t.Error("a denial by the room behind the method is not on record")
+		}
 		// eve may read it, and not call tools.
 		_, err = w.eve.cancel(id)
 		wantError(t, "an auditor", err, reason.PermissionDenied)

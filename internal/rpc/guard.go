@@ -143,7 +143,16 @@ func (g *guard) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			return nil, toConnect(ctx, g.log, procedure, err)
 		}
 		res, err := next(ctx, req)
+		g.noteDenial(ctx, procedure, err)
 		return res, toConnect(ctx, g.log, procedure, explain(ctx, err))
+	}
+}
+
+// noteDenial counts a permission that the room behind a method denied: who may
+// vote depends on the approval, which the table does not know.
+func (g *guard) noteDenial(ctx context.Context, procedure string, err error) {
+	if reason.Of(err) == reason.PermissionDenied {
+		g.audit.Refused(ctx, callerOf(ctx).Principal.String(), procedure, reason.PermissionDenied)
 	}
 }
 
