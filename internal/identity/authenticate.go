@@ -31,7 +31,7 @@ func (s *Service) Allow(chain []*x509.Certificate) error {
 // ends with its certificate; its errors have the reason Unauthenticated.
 //
 // Surface is left for the API to set, and Present is false: a certificate
-// proves a key, not a person (see Present).
+// proves a key, not a person.
 func (s *Service) Authenticate(chain []*x509.Certificate) (access.Caller, error) {
 	id, err := s.verify(chain)
 	if err != nil {
@@ -78,18 +78,4 @@ func (s *Service) verify(chain []*x509.Certificate) (string, error) {
 	}
 	s.verified[key] = verifiedLeaf{deviceID: id, from: chain[0].NotBefore, to: chain[0].NotAfter}
 	return id, nil
-}
-
-// UID is a user id of the host, when it is known.
-type UID struct {
-	ID    int
-	Known bool
-}
-
-// Present decides the fact "present" for a caller on the same host: it holds
-// only when palyrad runs under a uid of its own, because then a process of the
-// caller cannot read palyrad's keys and answer in the operator's name. Unknown
-// uids and root, which may read everything, give false.
-func Present(daemon, caller UID) bool {
-	return daemon.Known && caller.Known && caller.ID != 0 && daemon.ID != caller.ID
 }

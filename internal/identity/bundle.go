@@ -14,7 +14,6 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"palyra/internal/identity/ca"
@@ -251,25 +250,4 @@ func (b Bundle) tlsCertificate() *tls.Certificate {
 func (b Bundle) ClientTLS() *tls.Config {
 	cert := b.tlsCertificate()
 	return ca.ClientTLS(b.Root, b.ServerName, func() (*tls.Certificate, error) { return cert, nil })
-}
-
-// ClientTLSFrom returns the TLS settings of a long-lived client: it reads the
-// bundle in dir again once two thirds of its certificate's life are over, so
-// that a renewal needs no restart.
-func ClientTLSFrom(dir string) (*tls.Config, error) {
-	b, err := ReadBundle(dir)
-	if err != nil {
-		return nil, err
-	}
-	var mu sync.Mutex
-	return ca.ClientTLS(b.Root, b.ServerName, func() (*tls.Certificate, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if time.Now().After(b.RenewAt()) {
-			if next, err := ReadBundle(dir); err == nil {
-				b = next
-			}
-		}
-		return b.tlsCertificate(), nil
-	}), nil
 }

@@ -226,13 +226,6 @@ func TestTLS(t *testing.T) {
 	if err := dial(t, server, b.ClientTLS()); err != nil {
 		t.Errorf("control: %v", err)
 	}
-	kept, err := identity.ClientTLSFrom(w.local().Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := dial(t, server, kept); err != nil {
-		t.Errorf("control: %v", err)
-	}
 	var told []string
 	w.OnRevoke(func(d identity.Device) { told = append(told, d.ID) })
 	if _, err := w.Revoke(t.Context(), identity.Local(), d.ID, "lost"); err != nil {
@@ -412,26 +405,6 @@ func TestRunKeepsTheLocalOperatorFresh(t *testing.T) {
 			t.Error("the certificate was not renewed")
 		}
 	})
-}
-
-func TestPresent(t *testing.T) {
-	known := func(id int) identity.UID { return identity.UID{ID: id, Known: true} }
-	for _, c := range []struct {
-		daemon, caller identity.UID
-		want           bool
-	}{
-		{known(990), known(1000), true},
-		{known(0), known(1000), true},
-		{known(1000), known(1000), false},
-		{known(990), known(0), false},
-		{identity.UID{}, known(1000), false},
-		{known(990), identity.UID{}, false},
-		{identity.UID{}, identity.UID{}, false},
-	} {
-		if got := identity.Present(c.daemon, c.caller); got != c.want {
-			t.Errorf("Present(%v, %v) = %v", c.daemon, c.caller, got)
-		}
-	}
 }
 
 func TestBundle(t *testing.T) {
