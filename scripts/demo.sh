@@ -83,8 +83,9 @@ git -C "$repo" -c user.name=Demo -c user.email=demo@palyra.dev commit -q -m "A g
 # --- the operator's own policy, beside the defaults
 mkdir -p "$work/policies"
 cat >"$work/policies/10-demo.cedar" <<'CEDAR'
-// Programs of this repository that may run unattended. Naming a sensitive tool
-// without asking a human has to say so.
+// Programs of the machine that may run unattended; the basename of a file in the
+// workspace begins with "./" and never matches. Naming a sensitive tool without
+// asking a human has to say so.
 @id("demo.tools-unattended")
 @reason("git, python and sleep may run unattended in the demo's workspace")
 @waives("approval: the workspace is a throw-away repository and the sandbox is offline")

@@ -38,6 +38,11 @@ func (a *app) approvalPage(p *page, v *palyrav1.Approval) {
 	}
 }
 
+// summaryOf is what an approval is about, in one line.
+func summaryOf(v *palyrav1.Approval) string {
+	return firstOf(v.GetPrompt().GetSummary(), v.GetPrompt().GetTitle(), v.GetSubjectId())
+}
+
 func askedBy(v *palyrav1.Approval) string {
 	who := v.GetRequestedBy()
 	if owner := v.GetOnBehalfOf(); owner != "" && owner != who {

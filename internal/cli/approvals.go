@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,9 +16,10 @@ import (
 
 var approvalListing = listing{
 	kind:    "Approval",
-	columns: []string{"ID", "STATE", "SEVERITY", "LEFT", "FOR", "TITLE"},
-	wide:    []string{"TOOL", "SUBJECT", "CREATED", "DIGEST", "MISSING"},
+	columns: []string{"ID", "STATE", "SEVERITY", "LEFT", "FOR", "SUMMARY"},
+	wide:    []string{"BY", "TOOL", "SUBJECT", "CREATED", "DIGEST", "MISSING"},
 	empty:   "no approvals",
+	drop:    []string{"SEVERITY", "FOR"},
 }
 
 func (a *app) approvalsCommand() *cobra.Command {
@@ -32,9 +34,20 @@ func (a *app) approvalRecord(v *palyrav1.Approval) record {
 	}
 	return record{
 		name: v.GetApprovalId(), body: protoObject(v),
-		cells: []string{v.GetApprovalId(), short(v.GetState()), v.GetSeverity(), left, v.GetRequestedBy(), v.GetPrompt().GetTitle()},
-		wide:  []string{v.GetPrompt().GetTool(), v.GetSubjectId(), clock(v.GetCreatedAt()), v.GetCallDigest(), v.GetMissing()},
+		cells: []string{v.GetApprovalId(), short(v.GetState()), v.GetSeverity(), left, v.GetRequestedBy(), summaryOf(v)},
+		wide:  []string{voters(v), v.GetPrompt().GetTool(), v.GetSubjectId(), clock(v.GetCreatedAt()), v.GetCallDigest(), v.GetMissing()},
 	}
+}
+
+// voters names who answered, each once.
+func voters(v *palyrav1.Approval) string {
+	var users []string
+	for _, vote := range v.GetVotes() {
+		if !slices.Contains(users, vote.GetUser()) {
+			users = append(users, vote.GetUser())
+		}
+	}
+	return strings.Join(users, ",")
 }
 
 // approvalFilter is the flags that choose approvals.
@@ -132,7 +145,11 @@ func (a *app) approvalsShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			reply, err := g.approvals.GetApproval(cmd.Context(), &palyrav1.GetApprovalRequest{ApprovalId: given[0]})
+			id, err := g.approvalID(cmd.Context(), given[0])
+			if err != nil {
+				return err
+			}
+			reply, err := g.approvals.GetApproval(cmd.Context(), &palyrav1.GetApprovalRequest{ApprovalId: id})
 			if err != nil {
 				return err
 			}

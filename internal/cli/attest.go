@@ -23,6 +23,7 @@ var attestationListing = listing{
 	columns: []string{"ID", "AT", "TOOL", "OUTCOME", "SEQ"},
 	wide:    []string{"PROPOSAL", "CALL DIGEST"},
 	empty:   "no attestations",
+	drop:    []string{"SEQ"},
 }
 
 func (a *app) attestCommand() *cobra.Command {
@@ -78,6 +79,9 @@ func (a *app) attestShow() *cobra.Command {
 func (a *app) showAttestation(ctx context.Context, id string, envelope bool) error {
 	g, err := a.connect(ctx)
 	if err != nil {
+		return err
+	}
+	if id, err = g.attestationID(ctx, id); err != nil {
 		return err
 	}
 	v, err := g.attestations.GetAttestation(ctx, &palyrav1.GetAttestationRequest{Id: id})
@@ -231,7 +235,21 @@ func readKeySet(path string) (attest.KeySet, error) {
 	if err != nil {
 		return attest.KeySet{}, usage("reading the key set: %w", err)
 	}
-	return attest.ParseKeySet(text)
+	set, err := attest.ParseKeySet(text)
+	if err != nil && !looksLikeKeys(text) {
+		return set, reason.Errorf(reason.VerificationFailed, "%s is not a key set", path).
+			WithRemedy("Write one with `palyra attest keys -o json`.")
+	}
+	return set, err
+}
+
+// looksLikeKeys reports whether a file means to be a key set, right or wrong.
+func looksLikeKeys(text []byte) bool {
+	var doc struct {
+		Keys   json.RawMessage `json:"keys"`
+		CARoot json.RawMessage `json:"ca_root"`
+	}
+	return json.Unmarshal(text, &doc) == nil && len(doc.Keys) > 0 && len(doc.CARoot) > 0
 }
 
 // readEnvelope reads an envelope, or takes it out of the CLI's own document.
@@ -246,6 +264,10 @@ func (a *app) readEnvelope(path string) ([]byte, error) {
 	}
 	if json.Unmarshal(text, &doc) == nil && doc.APIVersion == apiVersion && len(doc.Envelope) > 0 {
 		return doc.Envelope, nil
+	}
+	if looksLikeKeys(text) {
+		return nil, reason.Errorf(reason.VerificationFailed, "%s is a key set, not an attestation", path).
+			WithRemedy("Name the attestation as FILE, and the key set with --keys.")
 	}
 	return text, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -57,6 +58,9 @@ func (a *app) call(ctx context.Context, toolName string, members []string, f cal
 	}
 	if f.input != "" && len(members) > 0 {
 		return usage("--input and key=value exclude each other")
+	}
+	if err := errors.Join(checkName("session", f.session), checkName("run", f.run)); err != nil {
+		return err
 	}
 	if err := checkMembers(members); err != nil {
 		return err

@@ -32,7 +32,7 @@ func (c *callRun) ask(ctx context.Context, v *palyrav1.Approval) *question {
 // pending for others.
 func (c *callRun) answer(ctx context.Context, v *palyrav1.Approval) {
 	for ctx.Err() == nil {
-		vote, err := c.a.askVote(ctx)
+		vote, err := c.a.askVote(ctx, v)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -55,7 +55,12 @@ func (c *callRun) answer(ctx context.Context, v *palyrav1.Approval) {
 			return
 		}
 		c.a.printError(explain(nil, err))
-		if connect.CodeOf(err) != connect.CodeInvalidArgument {
+		switch connect.CodeOf(err) {
+		case connect.CodeInvalidArgument: // another answer may be taken
+		case connect.CodePermissionDenied:
+			c.sayHowToAnswer(v) // any answer of this person would be refused
+			return
+		default:
 			return
 		}
 	}

@@ -96,7 +96,7 @@ func (c *callRun) event(ctx context.Context, msg *palyrav1.CallToolResponse) err
 // asked shows the question to a person who may answer it, or says who can.
 func (c *callRun) asked(ctx context.Context, v *palyrav1.Approval) {
 	c.waiting = v
-	if c.a.interactive() && c.mayAnswer(ctx) {
+	if c.a.interactive() && c.mayAnswer(ctx, v) {
 		c.a.showPrompt(v)
 		c.question = c.ask(ctx, v)
 		return
@@ -104,9 +104,19 @@ func (c *callRun) asked(ctx context.Context, v *palyrav1.Approval) {
 	c.sayHowToAnswer(v)
 }
 
-func (c *callRun) mayAnswer(ctx context.Context) bool {
+// mayAnswer reports whether it makes sense to ask the person at the terminal:
+// they answer approvals, and this one is not about a call of their own that
+// another user has to answer.
+func (c *callRun) mayAnswer(ctx context.Context, v *palyrav1.Approval) bool {
 	status, err := c.g.status.GetStatus(ctx, &palyrav1.GetStatusRequest{})
-	return err == nil && mayDecide(status.GetCaller())
+	if err != nil || !mayDecide(status.GetCaller()) {
+		return false
+	}
+	if !asksFor(v, status.GetCaller().GetPrincipal()) || !c.g.severalUsers(ctx) {
+		return true
+	}
+	c.a.say("another user has to answer: nobody answers for a call of their own")
+	return false
 }
 
 func (c *callRun) sayHowToAnswer(v *palyrav1.Approval) {

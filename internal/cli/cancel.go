@@ -33,6 +33,9 @@ func (a *app) cancelApproval(ctx context.Context, id, why string) error {
 	if err != nil {
 		return err
 	}
+	if id, err = g.approvalID(ctx, id); err != nil {
+		return err
+	}
 	reply, err := g.approvals.CancelApproval(ctx, &palyrav1.CancelApprovalRequest{ApprovalId: id, Reason: why})
 	if err != nil {
 		return err

@@ -60,7 +60,7 @@ func (a *app) completeApprovals(pendingOnly bool) cobra.CompletionFunc {
 				return nil
 			}
 			for _, v := range reply.GetApprovals() {
-				out = append(out, describe(v.GetApprovalId(), short(v.GetState())+" "+v.GetPrompt().GetTitle()))
+				out = append(out, describe(v.GetApprovalId(), short(v.GetState())+" "+summaryOf(v)))
 			}
 			return out
 		})
@@ -74,7 +74,7 @@ func (a *app) completeGrants(cmd *cobra.Command, given []string, _ string) ([]co
 			return nil
 		}
 		for _, v := range reply.GetGrants() {
-			out = append(out, describe(v.GetGrantId(), short(v.GetScope())+" "+firstOf(v.GetSubject(), v.GetTool())))
+			out = append(out, describe(v.GetGrantId(), short(v.GetScope())+" "+covers(v)))
 		}
 		return out
 	})

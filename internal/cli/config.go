@@ -2,10 +2,13 @@ package cli
 
 import (
 	"errors"
+	"path/filepath"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"palyra/internal/config"
+	"palyra/internal/identity"
 )
 
 // loadOptions says where the configuration comes from.
@@ -80,7 +83,15 @@ func (a *app) showConfig() error {
 		return err
 	}
 	var records []record
+	used, by := a.usedAddress(c, origins)
 	for _, s := range config.Settings(c, origins) {
+		if s.Key == "client.address" && used != "" {
+			records = append(records, record{
+				name: s.Key, body: object{{"key", s.Key}, {"value", strconv.Quote(used)}, {"origin", by}},
+				cells: []string{s.Key, strconv.Quote(used), by},
+			})
+			continue
+		}
 		records = append(records, record{
 			name:  s.Key,
 			body:  object{{"key", s.Key}, {"value", s.Value}, {"origin", s.Origin.String()}},
@@ -88,6 +99,23 @@ func (a *app) showConfig() error {
 		})
 	}
 	return a.printList(settingListing, records)
+}
+
+// usedAddress is the gateway's address that commands use when it is not the
+// one of the configuration, and where it comes from; "" when it is.
+func (a *app) usedAddress(c *config.Config, origins config.Origins) (address, by string) {
+	if a.flags.address != "" {
+		return a.flags.address, "flag --address"
+	}
+	if origins["client.address"].Source != config.SourceDefault {
+		return "", ""
+	}
+	dir := firstOf(a.flags.credentials, c.Client.Credentials, filepath.Join(c.StateDir, "operator"))
+	b, err := identity.ReadBundle(dir)
+	if err != nil || b.Address == "" {
+		return "", ""
+	}
+	return b.Address, "credential bundle " + dir
 }
 
 func (a *app) configPath() error {

@@ -91,8 +91,14 @@ func (a *app) decide(ctx context.Context, id string, f decideFlags) error {
 		return usage("--digest is required without a terminal: it pins the call you saw").
 			WithRemedy("See the call and its digest with `palyra approvals show %s`.", id)
 	}
+	if err := checkDigest(f.digest); err != nil {
+		return err
+	}
 	g, err := a.connect(ctx)
 	if err != nil {
+		return err
+	}
+	if id, err = g.approvalID(ctx, id); err != nil {
 		return err
 	}
 	digest := f.digest
@@ -125,7 +131,7 @@ func (a *app) decideSeen(ctx context.Context, g *gateway, id string, v vote, giv
 	}
 	a.showPrompt(shown)
 	if !given {
-		v, err = a.askVote(ctx)
+		v, err = a.askVote(ctx, shown)
 		return v, shown.GetCallDigest(), err
 	}
 	return v, shown.GetCallDigest(), a.confirmVote(ctx, v, f.sure)

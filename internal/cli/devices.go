@@ -13,6 +13,7 @@ var deviceListing = listing{
 	columns: []string{"ID", "PRINCIPAL", "NAME", "CERTIFICATE ENDS", "REVOKED"},
 	wide:    []string{"CREATED"},
 	empty:   "there are no devices",
+	drop:    []string{"NAME", "CERTIFICATE ENDS"},
 }
 
 func (a *app) devicesCommand() *cobra.Command {

@@ -53,9 +53,16 @@ func (a *app) report(ctx context.Context, cmd *cobra.Command, err error) int {
 
 func (a *app) printError(e *reason.Error) {
 	style := a.errStyle()
-	message := visibleText(e.Message)
+	// The reason belongs to the first line: further ones are findings and help.
+	message, rest, more := strings.Cut(visibleText(e.Message), "\n")
 	fmt.Fprintf(a.err, "%s %s [%s]\n", style.red("error:"), message, visibleLine(string(e.Code)))
+	if more {
+		fmt.Fprintln(a.err, rest)
+	}
 	for _, name := range sortedKeys(e.Fields) {
+		if e.Fields[name] == "" || name == "version" && a.format() == formatTable {
+			continue // nothing that helps a person
+		}
 		fmt.Fprintf(a.err, "  %s: %s\n", visibleLine(name), visibleLine(e.Fields[name]))
 	}
 	if next := e.NextStep(); next != "" {

@@ -32,7 +32,7 @@ func TestExitCodes(t *testing.T) {
 		{"usage: too many", 2, nil, []string{"status", "now"}, "too many arguments"},
 		{"usage: format", 2, nil, []string{"status", "-o", "jsn"}, "Did you mean json?"},
 		{"usage: state", 2, nil, []string{"approvals", "list", "--state", "pendin"}, "Did you mean pending?"},
-		{"usage: configuration", 2, func(w *world) { w.config("nonsense = 1\n") }, []string{"status"}, "nonsense"},
+		{"usage: configuration", 2, func(w *world) { w.config("[client]\nnonsense = 1\n") }, []string{"status"}, "nonsense"},
 		{"policy denial", 3, func(w *world) { w.plays(deniedFor(reason.PolicyDenied, "no programs")) }, []string{"call", "process.run"}, "exec.none (20-exec.cedar:7)"},
 		{"dry run denied", 3, nil, []string{"call", "never", "--dry-run"}, ""},
 		{"approval denied", 4, func(w *world) { w.answered(palyrav1.ApprovalState_APPROVAL_STATE_DENIED) }, []string{"call", "process.run"}, "ada denied"},

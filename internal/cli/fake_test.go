@@ -40,6 +40,8 @@ type fakeGateway struct {
 	findings  []*palyrav1.PolicyFinding
 	// fail, when set, is the answer to every method.
 	fail error
+	// several adds a second user; votesRefused refuses every vote.
+	several, votesRefused bool
 	// play is what a call does; nil succeeds.
 	play func(ctx context.Context, req *palyrav1.CallToolRequest, send func(*palyrav1.CallToolResponse) error) error
 
@@ -334,6 +336,8 @@ func (s fakeApprovals) DecideApproval(_ context.Context, req *palyrav1.DecideApp
 		s.f.votes = append(s.f.votes, req)
 		v = s.f.approvals[req.GetApprovalId()]
 		switch {
+		case s.f.votesRefused:
+			err = gatewayError(connect.CodePermissionDenied, reason.PermissionDenied, "nobody answers for their own call", nil)
 		case v == nil:
 			err = gatewayError(connect.CodeNotFound, reason.NotFound, "there is no approval "+req.GetApprovalId(), nil)
 		case v.GetState() != palyrav1.ApprovalState_APPROVAL_STATE_PENDING:
@@ -453,8 +457,14 @@ type fakeAccess struct {
 }
 
 func (s fakeAccess) ListMembers(context.Context, *palyrav1.ListMembersRequest) (*palyrav1.ListMembersResponse, error) {
-	return &palyrav1.ListMembersResponse{Members: []*palyrav1.Member{
+	members := []*palyrav1.Member{
 		{Principal: "agent:claude", Owner: "user:ada", Roles: []string{"agent"}, CreatedAt: timestamppb.New(testNow)},
 		{Principal: "user:ada", Roles: []string{"owner", "security"}, CreatedAt: timestamppb.New(testNow)},
-	}}, nil
+	}
+	s.f.mu.Lock()
+	defer s.f.mu.Unlock()
+	if s.f.several {
+		members = append(members, &palyrav1.Member{Principal: "user:bob", Roles: []string{"operator"}, CreatedAt: timestamppb.New(testNow)})
+	}
+	return &palyrav1.ListMembersResponse{Members: members}, nil
 }

@@ -50,8 +50,8 @@ func TestGolden(t *testing.T) {
 		"grants_list": {"grants", "list"}, "devices_list": {"devices", "list"}, "members_list": {"members", "list"},
 		"tools_list": {"tools", "list"}, "tools_show": {"tools", "show", "process.run"}, "status": {"status"},
 		"dry_run": {"call", "process.run", "--dry-run"}, "policy_show": {"policy", "show"}, "policy_file": {"policy", "show", "defaults/10.cedar"},
-		"policy_snapshot": {"policy", "snapshot", "sha256:cc"}, "freeze": {"freeze", "--reason", "fire"}, "thaw": {"thaw"},
-		"grants_revoke": {"grants", "revoke", "01GRANT0000000000000000000", "--yes"}, "policy_check": {"policy", "check", "testdata/one.cedar"},
+		"policy_snapshot": {"policy", "snapshot", "sha256:" + strings.Repeat("c", 64)}, "freeze": {"freeze", "--reason", "fire"}, "thaw": {"thaw"},
+		"grants_revoke": {"grants", "revoke", "01GRANT0000000000000000000"}, "policy_check": {"policy", "check", "testdata/one.cedar"},
 		"decide": decideArgs("--deny", "--reason", "no"),
 	}
 	w := newWorld(t)

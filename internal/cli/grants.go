@@ -15,6 +15,7 @@ var grantListing = listing{
 	columns: []string{"ID", "STATE", "SCOPE", "MATCH", "FOR", "COVERS", "USES", "LEFT"},
 	wide:    []string{"SESSION", "APPROVAL", "APPROVERS", "CREATED", "LAST USED", "DIGEST"},
 	empty:   "no grants",
+	drop:    []string{"MATCH", "SCOPE", "USES", "FOR"},
 }
 
 func (a *app) grantsCommand() *cobra.Command {
@@ -25,17 +26,16 @@ func (a *app) grantsCommand() *cobra.Command {
 	list.Flags().StringVar(&principal, "principal", "", "only those that cover the calls of this principal, such as agent:claude")
 	list.Flags().BoolVar(&ended, "all", false, "also those that were revoked or ran out")
 	var why string
-	var sure bool
-	revoke := &cobra.Command{Use: "revoke ID", Short: "Take a grant back at once; this cannot be undone", Args: args(1, 1),
+	revoke := &cobra.Command{Use: "revoke ID", Short: "Take a grant back at once", Args: args(1, 1),
 		ValidArgsFunction: a.completeGrants,
 		RunE: func(cmd *cobra.Command, given []string) error {
-			if err := a.confirm(cmd.Context(), sure, "Revoke grant %s?", given[0]); err != nil {
-				return err
-			}
 			return a.revokeGrant(cmd.Context(), given[0], why)
 		}}
 	revoke.Flags().StringVar(&why, "reason", "", "why, for the journal")
-	revoke.Flags().BoolVar(&sure, "yes", false, "do not ask")
+	// Nothing is asked: taking power away is the safe direction. Scripts that
+	// answer all the same go on working.
+	revoke.Flags().Bool("yes", false, "no effect: nothing is asked")
+	_ = revoke.Flags().MarkHidden("yes")
 	return newGroup("grants", "See and take back grants, the yeses for a session or a time", list, revoke)
 }
 
@@ -48,13 +48,24 @@ func (a *app) grantRecord(g *palyrav1.Grant) record {
 		name: g.GetGrantId(), body: protoObject(g),
 		cells: []string{
 			g.GetGrantId(), a.grantState(g), short(g.GetScope()), short(g.GetMatch()), g.GetPrincipal(),
-			firstOf(g.GetSubject(), g.GetTool()), fmt.Sprint(g.GetUses()), left,
+			covers(g), fmt.Sprint(g.GetUses()), left,
 		},
 		wide: []string{
 			g.GetSession(), g.GetApprovalId(), strings.Join(g.GetApprovers(), ","), clock(g.GetCreatedAt()),
 			clock(g.GetLastUsedAt()), g.GetCallDigest(),
 		},
 	}
+}
+
+// covers says which calls a grant covers.
+func covers(g *palyrav1.Grant) string {
+	switch g.GetMatch() {
+	case palyrav1.GrantMatch_GRANT_MATCH_TOOL:
+		return "any call of " + g.GetTool()
+	case palyrav1.GrantMatch_GRANT_MATCH_SUBJECT:
+		return g.GetTool() + " with subject " + g.GetSubject()
+	}
+	return "the same call of " + firstOf(g.GetSubject(), g.GetTool())
 }
 
 func (a *app) grantState(g *palyrav1.Grant) string {
@@ -88,6 +99,9 @@ func (a *app) listGrants(ctx context.Context, principal string, ended bool) erro
 func (a *app) revokeGrant(ctx context.Context, id, why string) error {
 	g, err := a.connect(ctx)
 	if err != nil {
+		return err
+	}
+	if id, err = g.grantID(ctx, id); err != nil {
 		return err
 	}
 	reply, err := g.approvals.RevokeGrant(ctx, &palyrav1.RevokeGrantRequest{GrantId: id, Reason: why})

@@ -46,7 +46,7 @@ func plainHelp(cmd *cobra.Command) string {
 // manCommand writes the manual page.
 func (a *app) manCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
-		Use: "man", Short: "Write the manual page, in roff", Hidden: true, Args: args(0, 0),
+		Use: "man", Short: "Write the manual page, in roff", Args: args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			page, err := manual(root)
 			if err != nil {

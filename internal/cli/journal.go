@@ -16,9 +16,10 @@ import (
 
 var eventListing = listing{
 	kind:    "Event",
-	columns: []string{"SEQ", "AT", "CODE", "EVENT", "ACTOR", "SUBJECT"},
+	columns: []string{"SEQ", "AT", "CODE", "EVENT", "WHAT", "ACTOR", "SUBJECT"},
 	wide:    []string{"SESSION", "RUN", "HASH"},
 	empty:   "no events",
+	drop:    []string{"ACTOR", "CODE", "SUBJECT"},
 }
 
 func (a *app) journalCommand() *cobra.Command {
@@ -45,7 +46,7 @@ func eventRecord(e *palyrav1.Event) record {
 	seq := strconv.FormatInt(e.GetSeq(), 10)
 	return record{
 		name: seq, body: protoObject(e),
-		cells: []string{seq, clock(e.GetAt()), e.GetCode(), eventWords[event.Code(e.GetCode())], e.GetActor(), e.GetSubject()},
+		cells: []string{seq, clock(e.GetAt()), e.GetCode(), eventWords[event.Code(e.GetCode())], whatHappened(e), e.GetActor(), e.GetSubject()},
 		wide:  []string{e.GetSession(), e.GetRun(), e.GetHash()},
 	}
 }
@@ -80,13 +81,55 @@ func (a *app) eventFilter(f eventFlags) (*palyrav1.EventFilter, error) {
 func (a *app) journalList() *cobra.Command {
 	var f eventFlags
 	var after int64
-	var limit int
+	var limit, last int
 	c := &cobra.Command{Use: "list", Short: "List events, oldest first", Args: args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.listEvents(cmd.Context(), f, after, limit) }}
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("last") {
+				if last < 1 || cmd.Flags().Changed("limit") {
+					return usage("--last wants a number from 1, and no --limit")
+				}
+				return a.listLast(cmd.Context(), f, after, last)
+			}
+			return a.listEvents(cmd.Context(), f, after, limit)
+		}}
 	f.register(c)
 	c.Flags().Int64Var(&after, "after", 0, "begin after this sequence number")
 	c.Flags().IntVar(&limit, "limit", 1000, "at most so many; 0 means all")
+	c.Flags().IntVar(&last, "last", 0, "only the last so many of those that the other flags choose")
 	return c
+}
+
+// listLast lists the last events that fit the flags. The journal is read from
+// its beginning, or without a filter from where they begin.
+func (a *app) listLast(ctx context.Context, f eventFlags, after int64, last int) error {
+	filter, err := a.eventFilter(f)
+	if err != nil {
+		return err
+	}
+	g, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	if f == (eventFlags{}) {
+		status, err := g.status.GetStatus(ctx, &palyrav1.GetStatusRequest{})
+		if err != nil {
+			return err
+		}
+		after = max(after, status.GetJournalSize()-int64(last))
+	}
+	var kept []record
+	req := &palyrav1.ListEventsRequest{Filter: filter, After: after, PageSize: 1000}
+	for {
+		reply, err := g.journal.ListEvents(ctx, req)
+		if err != nil {
+			return err
+		}
+		kept = append(kept, recordsOf(reply.GetEvents(), eventRecord)...)
+		kept = kept[max(0, len(kept)-last):]
+		if req.After = reply.GetNextAfter(); req.After == 0 {
+			return a.printList(eventListing, kept)
+		}
+	}
 }
 
 func (a *app) listEvents(ctx context.Context, f eventFlags, after int64, limit int) error {
@@ -206,6 +249,7 @@ func parseSeq(s string) (int64, error) {
 
 func (a *app) eventPage(p *page, e *palyrav1.Event) {
 	p.heading("%s", strings.TrimSpace(fmt.Sprintf("%d  %s  %s", e.GetSeq(), e.GetCode(), eventWords[event.Code(e.GetCode())])))
+	p.field("what", whatHappened(e))
 	p.field("at", a.moment(e.GetAt()))
 	p.field("id", e.GetEventId())
 	p.field("actor", e.GetActor())

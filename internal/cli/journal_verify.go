@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -223,11 +222,26 @@ func peekLine(r *bufio.Reader) []byte {
 	}
 }
 
-func (v *verification) run(r io.Reader) (journal.Summary, error) {
+// looksLikeExport reports whether a first line means to be the header of an
+// export, right or wrong.
+func looksLikeExport(line []byte) bool {
+	var header struct {
+		Format string `json:"format"`
+		Kind   string `json:"kind"`
+	}
+	// A line that does not end within the buffer is looked into no further.
+	return len(line) >= headerRoom || json.Unmarshal(line, &header) == nil && header.Format != "" && header.Kind != ""
+}
+
+func (v *verification) run(r *bufio.Reader) (journal.Summary, error) {
+	notExport := !looksLikeExport(peekLine(r))
 	sum, err := journal.VerifyExport(r, journal.ExportOptions{Key: v.key, Remembered: v.remembered, Visit: v.visit})
 	switch {
 	case err == nil:
 		return sum, nil
+	case notExport:
+		return sum, reason.Errorf(reason.VerificationFailed, "%s is not a journal export: line 1 is not the header of one", v.name).
+			WithRemedy("Write one with `palyra journal export FILE`.")
 	case v.keyBy == byMemory && sum.Key != "" && sum.Key != v.key:
 		path, _ := v.a.memoryPath(v.caRoot)
 		return sum, keyChanged(memory{Gateway: sum.Gateway, VerifierKey: v.key}, path, sum.Key)

@@ -38,6 +38,9 @@ type listing struct {
 	wide    []string
 	// empty is said to people when there is nothing.
 	empty string
+	// drop are the columns that a narrow terminal does without, the first one
+	// first.
+	drop []string
 }
 
 // format is the chosen output format; people get tables.

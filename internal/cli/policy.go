@@ -84,6 +84,9 @@ func (a *app) reloadPolicy(ctx context.Context) error {
 		return err
 	}
 	for _, w := range v.GetWarnings() {
+		if aboutTool(w) && a.format() == formatTable {
+			continue
+		}
 		a.say("%s", findingText(w))
 	}
 	return a.printOne("PolicyReload", record{name: v.GetVersion(), body: protoObject(v)}, func(p *page) {
@@ -94,6 +97,9 @@ func (a *app) reloadPolicy(ctx context.Context) error {
 }
 
 func (a *app) showSnapshot(ctx context.Context, digest string) error {
+	if err := checkDigest(digest); err != nil {
+		return err
+	}
 	g, err := a.connect(ctx)
 	if err != nil {
 		return err

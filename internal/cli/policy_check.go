@@ -21,11 +21,12 @@ const maxSource = 1 << 20
 
 func (a *app) policyCheck() *cobra.Command {
 	var offline bool
-	c := &cobra.Command{Use: "check FILE|DIR ...", Short: "Check policy files; nothing is loaded", Args: args(1, -1),
+	c := &cobra.Command{Use: "check [FILE|DIR ...]", Short: "Check policy files; nothing is loaded", Args: args(0, -1),
 		Long: "Check policy files: syntax, schema, types, duplicate ids and lints. Nothing is\n" +
 			"loaded. The running gateway checks them against its own schema, tools and\n" +
 			"members; without one they are checked here, against the built-in tools and the\n" +
-			"configuration. Exits 1 when there is an error.",
+			"configuration. Without an argument it checks policy.dir of the configuration.\n" +
+			"Exits 1 when there is an error.",
 		Example: "palyra policy check policies/\npalyra policy check 20-exec.cedar -o json",
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return a.checkPolicy(cmd.Context(), given, offline)
@@ -35,6 +36,16 @@ func (a *app) policyCheck() *cobra.Command {
 }
 
 func (a *app) checkPolicy(ctx context.Context, paths []string, offline bool) error {
+	if len(paths) == 0 {
+		c, _, err := config.Load(a.loadOptions())
+		if err != nil {
+			return err
+		}
+		if c.Policy.Dir == "" {
+			return usage("policy.dir is not set, so there are no policies to check").WithRemedy("Name .cedar files, or directories that hold them.")
+		}
+		paths = []string{c.Policy.Dir}
+	}
 	sources, err := readPolicies(paths)
 	if err != nil {
 		return err

@@ -94,7 +94,7 @@ func TestDecideFlags(t *testing.T) {
 
 // TestWhatCannotBeUndone needs --yes without a terminal, and a y in one.
 func TestWhatCannotBeUndone(t *testing.T) {
-	for _, args := range [][]string{{"grants", "revoke", "01GRANT0000000000000000000"}, {"devices", "revoke", "01DEVICE000000000000000000"}} {
+	for _, args := range [][]string{{"devices", "revoke", "01DEVICE000000000000000000"}} {
 		revoked := func(w *world) bool {
 			return w.gateway.grants["01GRANT0000000000000000000"].GetRevokedAt() != nil || w.gateway.devices[0].GetRevokedAt() != nil
 		}
@@ -205,6 +205,12 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+func TestRevokingAGrantAsksNothing(t *testing.T) {
+	w := newWorld(t)
+	w.populate()
+	w.want(w.run("grants", "revoke", "01GRANT0000000000000000000"), 0)
+}
+
 func TestExportApprovals(t *testing.T) {
 	w := newWorld(t)
 	r := w.run("approvals", "export", "--format", "json")
@@ -222,7 +228,7 @@ func TestCompletion(t *testing.T) {
 	w.populate()
 	r := w.run("__complete", "approvals", "decide", "")
 	w.want(r, 0)
-	if !strings.HasPrefix(r.out, approvalID+"\tpending Run git commit in demo\n") || strings.Contains(r.out, "01APPROVA00000000000000000") {
+	if !strings.HasPrefix(r.out, approvalID+"\tpending The agent wants to run a program in a sandbox.\n") || strings.Contains(r.out, "01APPROVA00000000000000000") {
 		t.Error(r.out)
 	}
 	if r := w.run("__complete", "call", ""); !strings.HasPrefix(r.out, "process.run\tRun a program\n") {

@@ -18,7 +18,7 @@ type client struct {
 }
 
 func (a *app) client() (client, error) {
-	c, origins, err := config.Load(a.loadOptions())
+	c, origins, err := a.clientConfig()
 	if err != nil {
 		return client{}, err
 	}

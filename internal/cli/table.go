@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 
 	"charm.land/lipgloss/v2"
@@ -8,12 +9,14 @@ import (
 
 const (
 	columnGap = "  "
-	// minimumCell is the narrowest a column is cut to.
+	// minimumCell is the narrowest a column is cut to while others can go, and
+	// leastCell when none can.
 	minimumCell = 12
+	leastCell   = 4
 )
 
-// table lays records out in columns. On a terminal the widest columns are cut
-// until a row fits, with an ellipsis; elsewhere and with -o wide nothing is.
+// table lays records out in columns. On a terminal columns are cut, with an
+// ellipsis, or left out until a row fits; elsewhere and with -o wide nothing is.
 func (a *app) table(l listing, records []record) string {
 	rows := make([][]string, 0, len(records)+1)
 	rows = append(rows, a.header(l))
@@ -22,7 +25,7 @@ func (a *app) table(l listing, records []record) string {
 	}
 	widths := measure(rows)
 	if limit := a.wide(); limit > 0 && a.format() != formatWide {
-		shrink(widths, limit)
+		rows, widths = l.fit(rows, limit)
 	}
 	style := a.outStyle()
 	var b strings.Builder
@@ -56,7 +59,7 @@ func (a *app) streamRow(l listing, r record, first bool) string {
 // streamWidths are usual widths by column name.
 func (l listing) streamWidths() []int {
 	usual := map[string]int{
-		"ID": 26, "SUBJECT": 26, "SEQ": 7, "AT": 20, "CODE": 8, "STATE": 9, "TOOL": 12, "ACTOR": 16, "FOR": 16, "EVENT": 18,
+		"ID": 26, "SUBJECT": 26, "SEQ": 7, "AT": 20, "CODE": 8, "STATE": 9, "TOOL": 12, "ACTOR": 16, "FOR": 16, "EVENT": 18, "WHAT": 24,
 	}
 	widths := make([]int, len(l.columns))
 	for i, c := range l.columns {
@@ -100,24 +103,57 @@ func measure(rows [][]string) []int {
 	return widths
 }
 
-// shrink narrows the widest column by one cell until the row fits.
-func shrink(widths []int, limit int) {
+// whole are the columns that are of no use when they are cut: ids and times.
+var whole = []string{"ID", "KEY", "SEQ", "SUBJECT", "AT", "LEFT", "ENDS", "CERTIFICATE ENDS", "REVOKED"}
+
+// fit makes rows, the header first, fit a terminal: columns that may be cut
+// are, then those that the listing can do without go, then the others are cut
+// to almost nothing. Ids and times stay whole, even if the row is then too long.
+func (l listing) fit(rows [][]string, limit int) (fitting [][]string, widths []int) {
+	for _, drop := range append([]string{""}, l.drop...) {
+		rows = without(rows, drop)
+		widths = measure(rows)
+		if shrink(rows[0], widths, limit, minimumCell) {
+			return rows, widths
+		}
+	}
+	shrink(rows[0], widths, limit, leastCell)
+	return rows, widths
+}
+
+// without leaves a column out.
+func without(rows [][]string, column string) [][]string {
+	i := slices.Index(rows[0], column)
+	if i < 0 {
+		return rows
+	}
+	out := make([][]string, len(rows))
+	for n, row := range rows {
+		out[n] = slices.Delete(slices.Clone(row), i, i+1)
+	}
+	return out
+}
+
+// shrink narrows the widest column that may be cut by one cell until the row
+// fits, and reports whether it does.
+func shrink(header []string, widths []int, limit, least int) bool {
 	total := len(columnGap) * (len(widths) - 1)
 	for _, w := range widths {
 		total += w
 	}
 	for ; total > limit; total-- {
-		widest := 0
+		widest := -1
 		for i, w := range widths {
-			if w > widths[widest] {
+			if w > least && !slices.Contains(whole, header[i]) && (widest < 0 || w > widths[widest]) {
 				widest = i
 			}
 		}
-		if widths[widest] <= minimumCell {
-			return
+		if widest < 0 {
+			return false
 		}
 		widths[widest]--
 	}
+	return true
 }
 
 func line(row []string, widths []int, paint func(string) string) string {

@@ -70,12 +70,14 @@ const voteQuestion = `
   t TIME [exact|...]      allow for a time, such as t 30m
   d REASON                deny
   l                       leave it pending
-answer> `
+`
 
-// askVote asks until the answer can be read.
-func (a *app) askVote(ctx context.Context) (vote, error) {
+// askVote asks until the answer can be read. The call stands once more right
+// above the answer, since what was shown before may have scrolled away.
+func (a *app) askVote(ctx context.Context, about *palyrav1.Approval) (vote, error) {
+	question := voteQuestion + visibleLine(summaryOf(about)) + "\nanswer> "
 	for {
-		line, err := a.ask(ctx, voteQuestion)
+		line, err := a.ask(ctx, question)
 		if err != nil {
 			return vote{}, err
 		}
@@ -123,6 +125,8 @@ func parseVote(line string) (vote, error) {
 		return scopeVote(palyrav1.ApprovalScope_APPROVAL_SCOPE_TIMEBOXED, ttl, rest[1:])
 	case "d", "deny":
 		return vote{reason: strings.Join(rest, " ")}, nil
+	case "y", "yes", "n", "no":
+		return vote{}, usage("%q does not say enough; type o to allow once, s for the session, t TIME for a time, d REASON to deny, l to leave it", words[0])
 	case "l", "leave":
 		return vote{leave: true}, nil
 	}
@@ -165,6 +169,25 @@ func parseSpan(s string) (time.Duration, error) {
 // deciders are the built-in roles that answer approvals under the default
 // policies. It only chooses whether to ask; the gateway decides who may.
 var deciders = []string{"owner", "admin", "operator"}
+
+// asksFor reports whether an approval is about a call of this principal, made
+// by itself or on its behalf.
+func asksFor(v *palyrav1.Approval, principal string) bool {
+	return v.GetRequestedBy() == principal || v.GetOnBehalfOf() == principal
+}
+
+// severalUsers reports whether more than one user may sign in. Like mayDecide
+// it only chooses whether to ask; when it cannot be known, a person is asked.
+func (g *gateway) severalUsers(ctx context.Context) bool {
+	reply, err := g.access.ListMembers(ctx, &palyrav1.ListMembersRequest{})
+	users := 0
+	for _, m := range reply.GetMembers() {
+		if strings.HasPrefix(m.GetPrincipal(), "user:") && !m.GetDisabled() {
+			users++
+		}
+	}
+	return err == nil && users > 1
+}
 
 // mayDecide reports whether it makes sense to ask this caller.
 func mayDecide(c *palyrav1.Identity) bool {

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"palyra/internal/builtin"
 	"palyra/internal/config"
 	"palyra/internal/policy"
+	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/tool"
 )
@@ -119,4 +121,27 @@ func snapshotOf(t *testing.T, cfg *config.Config) string {
 		t.Fatal(err)
 	}
 	return set.SnapshotDigest()
+}
+
+// TestWorkspacesHoldNoRules: the daemon refuses to start with a workspace in
+// which an agent could rewrite what it is allowed.
+func TestWorkspacesHoldNoRules(t *testing.T) {
+	for name, change := range map[string]func(cfg *config.Config, dir string){
+		"state_dir":              func(cfg *config.Config, dir string) { cfg.StateDir = filepath.Join(dir, "state") },
+		"policy.dir":             func(cfg *config.Config, dir string) { cfg.Policy.Dir = filepath.Join(dir, "policies") },
+		"the configuration file": func(cfg *config.Config, dir string) { cfg.Source = filepath.Join(dir, "palyra.toml") },
+		"client.credentials":     func(cfg *config.Config, dir string) { cfg.Client.Credentials = filepath.Join(dir, "me") },
+		"":                       func(*config.Config, string) {}, // control
+	} {
+		cfg := testConfig(t)
+		cfg.Workspaces = []config.Workspace{workspaceAt(t)}
+		change(cfg, cfg.Workspaces[0].Path)
+		g, err := build(t.Context(), Options{Config: cfg, Log: slog.New(slog.DiscardHandler)})
+		if err == nil {
+			_ = g.close(nil)
+		}
+		if name == "" && err != nil || name != "" && (reason.Of(err) != reason.ConfigInvalid || !strings.Contains(err.Error(), name)) {
+			t.Errorf("%q in the workspace: %v", name, err)
+		}
+	}
 }

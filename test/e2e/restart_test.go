@@ -101,7 +101,6 @@ func TestGrantsSurvive(t *testing.T) {
 	c.deny(other.asked()).want(t, 0)
 	other.wait().want(t, 4)
 
-	c.run("grants", "revoke", grant).want(t, 2) // without a terminal it wants --yes
 	c.ok("call", "process.run", `argv=["ls","-l"]`)
 	c.ok("grants", "revoke", grant, "--yes", "--reason", "done")
 	call = c.begin(list...)

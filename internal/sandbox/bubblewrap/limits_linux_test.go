@@ -305,6 +305,12 @@ func TestRefusals(t *testing.T) {
 	if err := os.Symlink(other, filepath.Join(root, "out")); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Mkdir(filepath.Join(root, "dir"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("dir", filepath.Join(root, "in")); err != nil {
+		t.Fatal(err)
+	}
 	writeFile(t, filepath.Join(other, "tool"), "#!/bin/true\n", 0o755)
 	outside, err := sandbox.ResolveExecutable(filepath.Join(other, "tool"), nil)
 	if err != nil {
@@ -336,6 +342,7 @@ func TestRefusals(t *testing.T) {
 		{"cwd above", func(s *sandbox.Spec) { s.Cwd = ".." }, reason.WorkspaceScope},
 		{"cwd absolute", func(s *sandbox.Spec) { s.Cwd = "/tmp" }, reason.WorkspaceScope},
 		{"cwd through a link", func(s *sandbox.Spec) { s.Cwd = "out" }, reason.WorkspaceScope},
+		{"cwd through a link that stays inside", func(s *sandbox.Spec) { s.Cwd = "in" }, reason.WorkspaceScope},
 		{"cwd missing", func(s *sandbox.Spec) { s.Cwd = "none" }, reason.WorkspaceScope},
 		{"egress", func(s *sandbox.Spec) { s.Egress = egress.None }, reason.EgressDenied},
 		{"hosts", func(s *sandbox.Spec) { s.EgressHosts = []string{"example.com:443"} }, reason.EgressDenied},

@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"encoding/json"
+	"strings"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/event"
+)
+
+// told is what payloads hold that says in a few words what happened; each has
+// some of it.
+type told struct {
+	Tool    string `json:"tool"`
+	Allowed bool   `json:"allowed"`
+	Reason  string `json:"reason"`
+	Summary string `json:"summary"`
+	State   string `json:"state"`
+	Note    string `json:"note"`
+	Verdict struct {
+		Effect string `json:"effect"`
+	} `json:"verdict"`
+	Vote struct {
+		Allow  bool   `json:"allow"`
+		Scope  string `json:"scope"`
+		Reason string `json:"reason"`
+	} `json:"vote"`
+	Report struct {
+		Outcome string `json:"outcome"`
+	} `json:"report"`
+}
+
+// whatHappened says of an event what its payload tells; "" when it is erased
+// or tells no more than the event's name.
+func whatHappened(e *palyrav1.Event) string {
+	var t told
+	if json.Unmarshal(e.GetPayloadJson(), &t) != nil {
+		return ""
+	}
+	switch event.Code(e.GetCode()) {
+	case event.Proposed:
+		return t.Tool
+	case event.Asked:
+		return firstOf(t.Summary, t.Tool)
+	case event.Evaluated:
+		return t.Verdict.Effect
+	case event.Decided:
+		return strings.TrimSpace(yesOrNo(t.Allowed) + " " + t.Reason)
+	case event.Voted:
+		if t.Vote.Allow {
+			return strings.TrimSpace("allow " + t.Vote.Scope)
+		}
+		return strings.TrimSpace("deny " + t.Vote.Reason)
+	case event.Attested:
+		return t.Report.Outcome
+	case event.Answered:
+		return t.State
+	}
+	return firstOf(t.Reason, t.Note)
+}
+
+func yesOrNo(allow bool) string {
+	if allow {
+		return "allow"
+	}
+	return "deny"
+}
