@@ -221,6 +221,9 @@ func TestOperandsChangeBeforeTheRun(t *testing.T) {
 			if refused != (name != "nothing") {
 				t.Errorf("report %+v, %d runs", report, len(r.specs))
 			}
+			if name == "cwd" && !strings.Contains(report.Message, "working directory") {
+				t.Errorf("the changed directory is not named: %s", report.Message)
+			}
 		})
 	}
 }
