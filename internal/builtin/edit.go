@@ -192,3 +192,18 @@ func (e *edit) run(ctx context.Context, report tool.Report) tool.Report {
 	}
 	return succeed(report, result)
 }
+
+// runEdit works the edit out anew, checks that it is the planned one, and makes
+// it.
+func runEdit(ctx context.Context, c tool.Call, version string, plan func(context.Context, tool.Proposal) (*edit, error)) tool.Report {
+	report := begin(version)
+	e, err := plan(ctx, c.Proposal)
+	if err != nil {
+		return fail(ctx, report, err)
+	}
+	defer e.root.Close()
+	if err := e.agreesWith(c.Plan.Binding); err != nil {
+		return fail(ctx, report, err)
+	}
+	return e.run(ctx, report)
+}

@@ -147,14 +147,5 @@ func (e *edit) rename(from, to string, was present, content []byte, executable *
 }
 
 func (t fsPatch) Run(ctx context.Context, c tool.Call) tool.Report {
-	report := begin(t.version)
-	e, err := t.edit(ctx, c.Proposal)
-	if err != nil {
-		return fail(ctx, report, err)
-	}
-	defer e.root.Close()
-	if err := e.agreesWith(c.Plan.Binding); err != nil {
-		return fail(ctx, report, err)
-	}
-	return e.run(ctx, report)
+	return runEdit(ctx, c, t.version, t.edit)
 }

@@ -440,3 +440,50 @@ func TestSourceIsNoKey(t *testing.T) {
 		t.Error("the file sets its own place")
 	}
 }
+
+// A workspace that holds what decides over it is refused before the daemon
+// starts; the control is the same workspace with the rules elsewhere.
+func TestWorkspacesHoldNoRules(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "outside", "palyra.toml")
+	for name, c := range map[string]struct{ workspace, policies, want string }{
+		"the control":            {filepath.Join(dir, "ws"), filepath.Join(dir, "policies"), ""},
+		"the policies inside":    {filepath.Join(dir, "ws"), filepath.Join(dir, "ws", "policies"), "policy.dir"},
+		"inside the policies":    {filepath.Join(dir, "policies", "ws"), filepath.Join(dir, "policies"), "policy.dir"},
+		"the file inside":        {filepath.Dir(path), filepath.Join(dir, "policies"), "the configuration file"},
+		"the credentials inside": {filepath.Join(dir, "bundle"), filepath.Join(dir, "policies"), "client.credentials"},
+	} {
+		if err := os.MkdirAll(c.policies, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		cfg := Default()
+		cfg.StateDir, cfg.Source, cfg.Policy.Dir = filepath.Join(dir, "state"), path, c.policies
+		cfg.Client.Credentials = filepath.Join(dir, "bundle")
+		cfg.Workspaces = []Workspace{{Name: "ws", Path: c.workspace}}
+		found := check(cfg, Origins{})
+		if c.want == "" && len(found) > 0 || c.want != "" && (len(found) != 1 || !strings.Contains(found.Error(), c.want)) {
+			t.Errorf("%s: %q, want %q", name, found.Error(), c.want)
+		}
+	}
+}
+
+// A client goes on with what is wrong elsewhere, and not with what it uses.
+func TestLoadClient(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "palyra.toml")
+	load := func(text string) (*Config, Findings, error) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, _, others, err := LoadClient(LoadOptions{Path: path, Env: func(string) string { return "" }})
+		return c, others, err
+	}
+	c, others, err := load("max_call = 1\nstate_dir = \"/s\"\n[client]\naddress = \"127.0.0.1:7555\"\n[log]\nlevel = 3\n")
+	if err != nil || len(others) != 2 || c.StateDir != "/s" || c.Client.Address != "127.0.0.1:7555" {
+		t.Errorf("%+v, %q, %v", c, others, err)
+	}
+	for _, text := range []string{"state_dir = 1\n", "[client]\nadress = \"x\"\n", "= not TOML"} {
+		if _, _, err := load(text); err == nil {
+			t.Errorf("%q is accepted", text)
+		}
+	}
+}

@@ -35,6 +35,27 @@ func Load(opts LoadOptions) (*Config, Origins, error) {
 	return c, origins, nil
 }
 
+// LoadClient reads the configuration for a program that is a client: only what
+// is wrong with state_dir and client.* is an error, as for Load. What is wrong
+// with other settings is returned as others, and those settings are not to be
+// relied on.
+func LoadClient(opts LoadOptions) (c *Config, origins Origins, others Findings, err error) {
+	c, origins, findings := load(opts)
+	var own Findings
+	for _, f := range findings {
+		// A finding without a key is of a file that cannot be read at all.
+		if f.Key == "" || f.Key == "state_dir" || f.Key == "client" || strings.HasPrefix(f.Key, "client.") {
+			own = append(own, f)
+		} else {
+			others = append(others, f)
+		}
+	}
+	if len(own) > 0 {
+		return nil, nil, nil, reason.Errorf(reason.ConfigInvalid, "%w", own)
+	}
+	return c, origins, others, nil
+}
+
 // Check returns everything that is wrong with the configuration that Load
 // would read, nil when Load would succeed.
 func Check(opts LoadOptions) Findings {

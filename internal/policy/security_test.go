@@ -2,6 +2,7 @@ package policy
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -275,5 +276,26 @@ when { resource.severity == "critical" } unless { principal in Role::"owner" };`
 	v = mustLoad(t, small(text, bob)).Evaluate(by(access.Agent("bot"), "write"), nil)
 	if v.Effect() != Ask || v.Severity() != SeverityCritical {
 		t.Errorf("control: %v, %v, want a critical ask", v.Effect(), v.Severity())
+	}
+}
+
+// A refusal says which rule refused and what to do; a permission that nothing
+// gives is said plainly.
+func TestPermitSaysWhy(t *testing.T) {
+	two := mustLoad(t, small("", access.Member{Principal: bea, Roles: []access.Role{access.RoleOperator}}))
+	ask := func(who, requester access.Principal) error {
+		return two.Permit(AccessRequest{
+			Caller: access.Caller{Principal: who, Surface: access.SurfaceCLI}, Permission: PermApprovalDecide,
+			Approval: &ApprovalResource{ID: "01J", Severity: SeverityHigh, Requester: requester},
+		})
+	}
+	if err := ask(bea, ann); err != nil {
+		t.Errorf("the control: %v", err)
+	}
+	err := ask(bea, bea)
+	var known *reason.Error
+	if !errors.As(err, &known) || known.Code != reason.PermissionDenied ||
+		!strings.Contains(known.Message, "nobody decides on their own request") || known.Remedy != "Ask another operator to decide." {
+		t.Errorf("got %v", err)
 	}
 }
