@@ -33,8 +33,13 @@ func TestStrangersAreRefusedUnread(t *testing.T) {
 		return status, writer
 	}
 	got, body := post(w.connect("", nil).http)
-	if code := <-got; code != http.StatusUnauthorized {
-		t.Errorf("a stranger whose body never ends got status %d", code)
+	select {
+	case code := <-got:
+		if code != http.StatusUnauthorized {
+			t.Errorf("a stranger whose body never ends got status %d", code)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("a stranger's body is waited for")
 	}
 	_ = body.Close()
 
