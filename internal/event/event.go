@@ -32,6 +32,11 @@ const (
 	Attested  Code = "PAL-X100" // a call ran, or was refused at dispatch, and its attestation is stored
 	Ambiguous Code = "PAL-X101" // a decided call has no attestation: the daemon stopped while it ran
 
+	RunStarted  Code = "PAL-R100" // a run was started
+	UserMessage Code = "PAL-R101" // the user said something to the run
+	ModelTurn   Code = "PAL-R102" // the model gave a whole answer
+	RunFinished Code = "PAL-R103" // the run ended: completed, failed, cancelled, or interrupted by a stop of the daemon
+
 	CACreated        Code = "PAL-I100" // the certificate authority was made
 	CertificateMade  Code = "PAL-I101" // a certificate was issued
 	MemberAdded      Code = "PAL-I102" // a user or agent was added
@@ -60,6 +65,7 @@ var Codes = []Code{
 	Asked, Joined, Voted, Answered, Expired, Cancelled, Consumed, Revoked,
 	GrantMinted, GrantUsed, GrantRevoked, GrantEnded,
 	Attested, Ambiguous,
+	RunStarted, UserMessage, ModelTurn, RunFinished,
 	CACreated, CertificateMade, MemberAdded, CallersRefused, PermissionDenied,
 	DeviceRevoked, Exported,
 	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed,

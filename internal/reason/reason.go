@@ -45,6 +45,14 @@ const (
 	PolicyInvalid      Code = "POLICY_INVALID"
 	ToolSuspended      Code = "TOOL_SUSPENDED"
 	BudgetExceeded     Code = "BUDGET_EXCEEDED"
+	TokenBudget        Code = "TOKEN_BUDGET_EXCEEDED"
+	TimeBudget         Code = "TIME_BUDGET_EXCEEDED"
+	ModelUnavailable   Code = "MODEL_UNAVAILABLE"
+	ModelRejected      Code = "MODEL_REJECTED"
+	ModelInvalid       Code = "MODEL_INVALID"
+	UnknownModel       Code = "UNKNOWN_MODEL"
+	RunEnded           Code = "RUN_ENDED"
+	RunInterrupted     Code = "RUN_INTERRUPTED"
 	GatewayFrozen      Code = "GATEWAY_FROZEN"
 	ShuttingDown       Code = "SHUTTING_DOWN"
 	PermitRefused      Code = "PERMIT_REFUSED"
@@ -133,6 +141,14 @@ var Table = []Row{
 	{PolicyInvalid, ExitFailure, "The policy set does not load.", "Run `palyra policy check` and mend what it names."},
 	{ToolSuspended, ExitPolicyDenied, "The tool is suspended.", "Ask an operator to correct the policy that does not fit its changed definition, then `palyra policy reload`."},
 	{BudgetExceeded, ExitPolicyDenied, "The run has used all its calls.", "Start a new run, or ask the operator to raise max_calls_per_run."},
+	{TokenBudget, ExitPolicyDenied, "The run used up its tokens.", "Start another run with the rest of the task, or ask an operator to raise runs.max_tokens."},
+	{TimeBudget, ExitPolicyDenied, "The run took longer than it may.", "Start another run with the rest of the task, or ask an operator to raise runs.max_duration."},
+	{ModelUnavailable, ExitFailure, "The model's provider cannot be reached or has a fault.", "Try again later; look at the provider's status and at the model's base_url."},
+	{ModelRejected, ExitFailure, "The model's provider rejected the request.", "Check the model's name, api_key_file and limits in palyra.toml."},
+	{ModelInvalid, ExitFailure, "The model's provider sent what its wire format does not allow.", "Check that the model's provider and base_url belong together."},
+	{UnknownModel, ExitUsage, "No model of that name is configured.", "Add it as [[models]] to palyra.toml, or choose one that is there."},
+	{RunEnded, ExitConflict, "The run has ended.", "Start another one."},
+	{RunInterrupted, ExitFailure, "The gateway stopped while the run was under way.", "Look at what the run did with `palyra runs show`, then start another one."},
 	{GatewayFrozen, ExitPolicyDenied, "An operator has frozen the gateway; nothing runs.", "Wait, or ask for `palyra thaw`."},
 	{ShuttingDown, ExitNotConnected, "The gateway is stopping.", "Try again when it is back."},
 	{PermitRefused, ExitFailure, "There is no valid permit for this call.", "Propose the call again."},

@@ -27,6 +27,68 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// RunState is where a run stands.
+type RunState int32
+
+const (
+	RunState_RUN_STATE_UNSPECIFIED RunState = 0
+	RunState_RUN_STATE_RUNNING     RunState = 1
+	// The model ended its last turn.
+	RunState_RUN_STATE_COMPLETED RunState = 2
+	// It could not go on: reason and message say why.
+	RunState_RUN_STATE_FAILED    RunState = 3
+	RunState_RUN_STATE_CANCELLED RunState = 4
+	// The gateway stopped while it ran.
+	RunState_RUN_STATE_INTERRUPTED RunState = 5
+)
+
+// Enum value maps for RunState.
+var (
+	RunState_name = map[int32]string{
+		0: "RUN_STATE_UNSPECIFIED",
+		1: "RUN_STATE_RUNNING",
+		2: "RUN_STATE_COMPLETED",
+		3: "RUN_STATE_FAILED",
+		4: "RUN_STATE_CANCELLED",
+		5: "RUN_STATE_INTERRUPTED",
+	}
+	RunState_value = map[string]int32{
+		"RUN_STATE_UNSPECIFIED": 0,
+		"RUN_STATE_RUNNING":     1,
+		"RUN_STATE_COMPLETED":   2,
+		"RUN_STATE_FAILED":      3,
+		"RUN_STATE_CANCELLED":   4,
+		"RUN_STATE_INTERRUPTED": 5,
+	}
+)
+
+func (x RunState) Enum() *RunState {
+	p := new(RunState)
+	*p = x
+	return p
+}
+
+func (x RunState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RunState) Descriptor() protoreflect.EnumDescriptor {
+	return file_palyra_v1_gateway_proto_enumTypes[0].Descriptor()
+}
+
+func (RunState) Type() protoreflect.EnumType {
+	return &file_palyra_v1_gateway_proto_enumTypes[0]
+}
+
+func (x RunState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RunState.Descriptor instead.
+func (RunState) EnumDescriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{0}
+}
+
 // CallToolRequest names one tool and its input.
 type CallToolRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1423,6 +1485,1974 @@ func (*EndSessionResponse) Descriptor() ([]byte, []int) {
 	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{16}
 }
 
+// RunStreamRequest is one message to a run. The first is start or resume.
+type RunStreamRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Message:
+	//
+	//	*RunStreamRequest_Start
+	//	*RunStreamRequest_Resume
+	//	*RunStreamRequest_UserMessage
+	//	*RunStreamRequest_Approval
+	//	*RunStreamRequest_Cancel
+	Message       isRunStreamRequest_Message `protobuf_oneof:"message"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunStreamRequest) Reset() {
+	*x = RunStreamRequest{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunStreamRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunStreamRequest) ProtoMessage() {}
+
+func (x *RunStreamRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunStreamRequest.ProtoReflect.Descriptor instead.
+func (*RunStreamRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *RunStreamRequest) GetMessage() isRunStreamRequest_Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *RunStreamRequest) GetStart() *StartRunRequest {
+	if x != nil {
+		if x, ok := x.Message.(*RunStreamRequest_Start); ok {
+			return x.Start
+		}
+	}
+	return nil
+}
+
+func (x *RunStreamRequest) GetResume() *ResumeRun {
+	if x != nil {
+		if x, ok := x.Message.(*RunStreamRequest_Resume); ok {
+			return x.Resume
+		}
+	}
+	return nil
+}
+
+func (x *RunStreamRequest) GetUserMessage() *UserMessage {
+	if x != nil {
+		if x, ok := x.Message.(*RunStreamRequest_UserMessage); ok {
+			return x.UserMessage
+		}
+	}
+	return nil
+}
+
+func (x *RunStreamRequest) GetApproval() *DecideApprovalRequest {
+	if x != nil {
+		if x, ok := x.Message.(*RunStreamRequest_Approval); ok {
+			return x.Approval
+		}
+	}
+	return nil
+}
+
+func (x *RunStreamRequest) GetCancel() *CancelRun {
+	if x != nil {
+		if x, ok := x.Message.(*RunStreamRequest_Cancel); ok {
+			return x.Cancel
+		}
+	}
+	return nil
+}
+
+type isRunStreamRequest_Message interface {
+	isRunStreamRequest_Message()
+}
+
+type RunStreamRequest_Start struct {
+	Start *StartRunRequest `protobuf:"bytes,1,opt,name=start,proto3,oneof"`
+}
+
+type RunStreamRequest_Resume struct {
+	// Attaches to a run of the caller.
+	Resume *ResumeRun `protobuf:"bytes,2,opt,name=resume,proto3,oneof"`
+}
+
+type RunStreamRequest_UserMessage struct {
+	// What the user says next; the model reads it at its next turn.
+	UserMessage *UserMessage `protobuf:"bytes,3,opt,name=user_message,json=userMessage,proto3,oneof"`
+}
+
+type RunStreamRequest_Approval struct {
+	// A vote, for callers that may decide.
+	Approval *DecideApprovalRequest `protobuf:"bytes,4,opt,name=approval,proto3,oneof"`
+}
+
+type RunStreamRequest_Cancel struct {
+	// Stops the run.
+	Cancel *CancelRun `protobuf:"bytes,5,opt,name=cancel,proto3,oneof"`
+}
+
+func (*RunStreamRequest_Start) isRunStreamRequest_Message() {}
+
+func (*RunStreamRequest_Resume) isRunStreamRequest_Message() {}
+
+func (*RunStreamRequest_UserMessage) isRunStreamRequest_Message() {}
+
+func (*RunStreamRequest_Approval) isRunStreamRequest_Message() {}
+
+func (*RunStreamRequest_Cancel) isRunStreamRequest_Message() {}
+
+// ResumeRun names a run and the last sequence number that the client saw; 0
+// means from the beginning.
+type ResumeRun struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	RunId         string                 `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	After         int64                  `protobuf:"varint,2,opt,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeRun) Reset() {
+	*x = ResumeRun{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeRun) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeRun) ProtoMessage() {}
+
+func (x *ResumeRun) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeRun.ProtoReflect.Descriptor instead.
+func (*ResumeRun) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ResumeRun) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *ResumeRun) GetAfter() int64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+// UserMessage is text from the user.
+type UserMessage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Text          string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UserMessage) Reset() {
+	*x = UserMessage{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UserMessage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UserMessage) ProtoMessage() {}
+
+func (x *UserMessage) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UserMessage.ProtoReflect.Descriptor instead.
+func (*UserMessage) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *UserMessage) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+// CancelRun says why a run is stopped.
+type CancelRun struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelRun) Reset() {
+	*x = CancelRun{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelRun) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelRun) ProtoMessage() {}
+
+func (x *CancelRun) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelRun.ProtoReflect.Descriptor instead.
+func (*CancelRun) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *CancelRun) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// RunStreamResponse is one event of the run, or a refused message.
+type RunStreamResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Event *RunEvent              `protobuf:"bytes,1,opt,name=event,proto3" json:"event,omitempty"`
+	// Why a message of the client was refused; the stream goes on.
+	Refused       *MessageRefused `protobuf:"bytes,2,opt,name=refused,proto3" json:"refused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunStreamResponse) Reset() {
+	*x = RunStreamResponse{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunStreamResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunStreamResponse) ProtoMessage() {}
+
+func (x *RunStreamResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunStreamResponse.ProtoReflect.Descriptor instead.
+func (*RunStreamResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *RunStreamResponse) GetEvent() *RunEvent {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+func (x *RunStreamResponse) GetRefused() *MessageRefused {
+	if x != nil {
+		return x.Refused
+	}
+	return nil
+}
+
+// MessageRefused says why a message on the stream had no effect.
+type MessageRefused struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A code of the reason enum.
+	Reason  string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	Remedy  string `protobuf:"bytes,3,opt,name=remedy,proto3" json:"remedy,omitempty"`
+	// The approval that a refused vote was for.
+	ApprovalId    string `protobuf:"bytes,4,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MessageRefused) Reset() {
+	*x = MessageRefused{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MessageRefused) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MessageRefused) ProtoMessage() {}
+
+func (x *MessageRefused) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MessageRefused.ProtoReflect.Descriptor instead.
+func (*MessageRefused) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *MessageRefused) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *MessageRefused) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *MessageRefused) GetRemedy() string {
+	if x != nil {
+		return x.Remedy
+	}
+	return ""
+}
+
+func (x *MessageRefused) GetApprovalId() string {
+	if x != nil {
+		return x.ApprovalId
+	}
+	return ""
+}
+
+// RunEvent is one event of a run's tape.
+type RunEvent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Increases along the tape, with gaps, and stays what it is: the journal's
+	// sequence number times 2^20, plus the place of what is not journaled by
+	// itself (model deltas, retries, output chunks).
+	Sequence int64                  `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	At       *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	// Set for events of a call. The order within one call is fixed: proposed,
+	// (approval), decision, (output), result, attestation; calls of one turn may
+	// run side by side.
+	ProposalId string `protobuf:"bytes,3,opt,name=proposal_id,json=proposalId,proto3" json:"proposal_id,omitempty"`
+	// The id that the model gave the call.
+	CallId string `protobuf:"bytes,4,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	// Types that are valid to be assigned to Event:
+	//
+	//	*RunEvent_Started
+	//	*RunEvent_UserMessage
+	//	*RunEvent_ModelDelta
+	//	*RunEvent_ModelRetry
+	//	*RunEvent_ModelTurn
+	//	*RunEvent_Proposed
+	//	*RunEvent_ApprovalRequested
+	//	*RunEvent_ApprovalResolved
+	//	*RunEvent_Decision
+	//	*RunEvent_Output
+	//	*RunEvent_Result
+	//	*RunEvent_Attestation
+	//	*RunEvent_Finished
+	Event         isRunEvent_Event `protobuf_oneof:"event"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunEvent) Reset() {
+	*x = RunEvent{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunEvent) ProtoMessage() {}
+
+func (x *RunEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunEvent.ProtoReflect.Descriptor instead.
+func (*RunEvent) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *RunEvent) GetSequence() int64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *RunEvent) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *RunEvent) GetProposalId() string {
+	if x != nil {
+		return x.ProposalId
+	}
+	return ""
+}
+
+func (x *RunEvent) GetCallId() string {
+	if x != nil {
+		return x.CallId
+	}
+	return ""
+}
+
+func (x *RunEvent) GetEvent() isRunEvent_Event {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+func (x *RunEvent) GetStarted() *RunStarted {
+	if x != nil {
+		if x, ok := x.Event.(*RunEvent_Started); ok {
+			return x.Started
+		}
+	}
+	return nil
+}
+
+func (x *RunEvent) GetUserMessage() *UserMessage {
+	if x != nil {
+		if x, ok := x.Event.(*RunEvent_UserMessage); ok {
+			return x.UserMessage
+		}
+	}
+	return nil
+}
+
+func (x *RunEvent) GetModelDelta() *ModelDelta {
+	if x != nil {
+		if x, ok := x.Event.(*RunEvent_ModelDelta); ok {
+			return x.ModelDelta
+		}
+	}
+	return nil
+}
+
+func (x *RunEvent) GetModelRetry() *ModelRetry {
+	if x != nil {
+		if x, ok := x.Event.(*RunEvent_ModelRetry); ok {
+			return x.ModelRetry
+		}
+	}
+	return nil
+}
+
+func (x *RunEvent) GetModelTurn() *ModelTurn {
+	if x != nil {
+		if x, ok := x.Event.(*RunEvent_ModelTurn); ok {
+			return x.ModelTurn
+		}
+	}
+	return nil
+}
+
+func (x *RunEvent) GetProposed() *ToolProposed {
+	if x != nil {
+		if x, ok := x.Event.(*RunEvent_Proposed); ok {
+			return x.Proposed
+		}
+	}
+	return nil
+}
+
+func (x *RunEvent) GetApprovalRequested() *ApprovalRequested {
+	if x != nil {
+		if x, ok := x.Event.(*RunEvent_ApprovalRequested); ok {
+			return x.ApprovalRequested
+		}
+	}
+	return nil
+}
+
+func (x *RunEvent) GetApprovalResolved() *ApprovalResolved {
+	if x != nil {
+		if x, ok := x.Event.(*RunEvent_ApprovalResolved); ok {
+			return x.ApprovalResolved
+		}
+	}
+	return nil
+}
+
+func (x *RunEvent) GetDecision() *ToolDecision {
+	if x != nil {
+		if x, ok := x.Event.(*RunEvent_Decision); ok {
+			return x.Decision
+		}
+	}
+	return nil
+}
+
+func (x *RunEvent) GetOutput() *ToolOutputChunk {
+	if x != nil {
+		if x, ok := x.Event.(*RunEvent_Output); ok {
+			return x.Output
+		}
+	}
+	return nil
+}
+
+func (x *RunEvent) GetResult() *ToolResult {
+	if x != nil {
+		if x, ok := x.Event.(*RunEvent_Result); ok {
+			return x.Result
+		}
+	}
+	return nil
+}
+
+func (x *RunEvent) GetAttestation() *ToolAttestation {
+	if x != nil {
+		if x, ok := x.Event.(*RunEvent_Attestation); ok {
+			return x.Attestation
+		}
+	}
+	return nil
+}
+
+func (x *RunEvent) GetFinished() *RunFinished {
+	if x != nil {
+		if x, ok := x.Event.(*RunEvent_Finished); ok {
+			return x.Finished
+		}
+	}
+	return nil
+}
+
+type isRunEvent_Event interface {
+	isRunEvent_Event()
+}
+
+type RunEvent_Started struct {
+	Started *RunStarted `protobuf:"bytes,5,opt,name=started,proto3,oneof"`
+}
+
+type RunEvent_UserMessage struct {
+	UserMessage *UserMessage `protobuf:"bytes,6,opt,name=user_message,json=userMessage,proto3,oneof"`
+}
+
+type RunEvent_ModelDelta struct {
+	ModelDelta *ModelDelta `protobuf:"bytes,7,opt,name=model_delta,json=modelDelta,proto3,oneof"`
+}
+
+type RunEvent_ModelRetry struct {
+	ModelRetry *ModelRetry `protobuf:"bytes,8,opt,name=model_retry,json=modelRetry,proto3,oneof"`
+}
+
+type RunEvent_ModelTurn struct {
+	ModelTurn *ModelTurn `protobuf:"bytes,9,opt,name=model_turn,json=modelTurn,proto3,oneof"`
+}
+
+type RunEvent_Proposed struct {
+	Proposed *ToolProposed `protobuf:"bytes,10,opt,name=proposed,proto3,oneof"`
+}
+
+type RunEvent_ApprovalRequested struct {
+	ApprovalRequested *ApprovalRequested `protobuf:"bytes,11,opt,name=approval_requested,json=approvalRequested,proto3,oneof"`
+}
+
+type RunEvent_ApprovalResolved struct {
+	ApprovalResolved *ApprovalResolved `protobuf:"bytes,12,opt,name=approval_resolved,json=approvalResolved,proto3,oneof"`
+}
+
+type RunEvent_Decision struct {
+	Decision *ToolDecision `protobuf:"bytes,13,opt,name=decision,proto3,oneof"`
+}
+
+type RunEvent_Output struct {
+	Output *ToolOutputChunk `protobuf:"bytes,14,opt,name=output,proto3,oneof"`
+}
+
+type RunEvent_Result struct {
+	Result *ToolResult `protobuf:"bytes,15,opt,name=result,proto3,oneof"`
+}
+
+type RunEvent_Attestation struct {
+	Attestation *ToolAttestation `protobuf:"bytes,16,opt,name=attestation,proto3,oneof"`
+}
+
+type RunEvent_Finished struct {
+	Finished *RunFinished `protobuf:"bytes,17,opt,name=finished,proto3,oneof"`
+}
+
+func (*RunEvent_Started) isRunEvent_Event() {}
+
+func (*RunEvent_UserMessage) isRunEvent_Event() {}
+
+func (*RunEvent_ModelDelta) isRunEvent_Event() {}
+
+func (*RunEvent_ModelRetry) isRunEvent_Event() {}
+
+func (*RunEvent_ModelTurn) isRunEvent_Event() {}
+
+func (*RunEvent_Proposed) isRunEvent_Event() {}
+
+func (*RunEvent_ApprovalRequested) isRunEvent_Event() {}
+
+func (*RunEvent_ApprovalResolved) isRunEvent_Event() {}
+
+func (*RunEvent_Decision) isRunEvent_Event() {}
+
+func (*RunEvent_Output) isRunEvent_Event() {}
+
+func (*RunEvent_Result) isRunEvent_Event() {}
+
+func (*RunEvent_Attestation) isRunEvent_Event() {}
+
+func (*RunEvent_Finished) isRunEvent_Event() {}
+
+// RunStarted is the first event of a run.
+type RunStarted struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Run           *Run                   `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunStarted) Reset() {
+	*x = RunStarted{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunStarted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunStarted) ProtoMessage() {}
+
+func (x *RunStarted) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunStarted.ProtoReflect.Descriptor instead.
+func (*RunStarted) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *RunStarted) GetRun() *Run {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+// ModelDelta is a part of the model's answer as it comes. It is provisional:
+// the whole answer follows as ModelTurn, and a ModelRetry takes back the
+// deltas of the turn so far.
+type ModelDelta struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Text          string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelDelta) Reset() {
+	*x = ModelDelta{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelDelta) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelDelta) ProtoMessage() {}
+
+func (x *ModelDelta) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelDelta.ProtoReflect.Descriptor instead.
+func (*ModelDelta) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ModelDelta) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+// ModelRetry says that a request to the provider failed and is made again.
+type ModelRetry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Counts from 1 within the turn.
+	Attempt int32  `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	// How long the gateway waits before.
+	After         *durationpb.Duration `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelRetry) Reset() {
+	*x = ModelRetry{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelRetry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelRetry) ProtoMessage() {}
+
+func (x *ModelRetry) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelRetry.ProtoReflect.Descriptor instead.
+func (*ModelRetry) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ModelRetry) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *ModelRetry) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *ModelRetry) GetAfter() *durationpb.Duration {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+// ModelTurn is one whole answer of the model.
+type ModelTurn struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Counts from 1 within the run.
+	Turn  int32            `protobuf:"varint,1,opt,name=turn,proto3" json:"turn,omitempty"`
+	Text  string           `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	Calls []*ModelToolCall `protobuf:"bytes,3,rep,name=calls,proto3" json:"calls,omitempty"`
+	// end_turn, tool_use, max_tokens or refusal.
+	Stop         string `protobuf:"bytes,4,opt,name=stop,proto3" json:"stop,omitempty"`
+	InputTokens  int64  `protobuf:"varint,5,opt,name=input_tokens,json=inputTokens,proto3" json:"input_tokens,omitempty"`
+	OutputTokens int64  `protobuf:"varint,6,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
+	// The model that answered, as the provider names it.
+	Model         string `protobuf:"bytes,7,opt,name=model,proto3" json:"model,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelTurn) Reset() {
+	*x = ModelTurn{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelTurn) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelTurn) ProtoMessage() {}
+
+func (x *ModelTurn) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelTurn.ProtoReflect.Descriptor instead.
+func (*ModelTurn) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ModelTurn) GetTurn() int32 {
+	if x != nil {
+		return x.Turn
+	}
+	return 0
+}
+
+func (x *ModelTurn) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *ModelTurn) GetCalls() []*ModelToolCall {
+	if x != nil {
+		return x.Calls
+	}
+	return nil
+}
+
+func (x *ModelTurn) GetStop() string {
+	if x != nil {
+		return x.Stop
+	}
+	return ""
+}
+
+func (x *ModelTurn) GetInputTokens() int64 {
+	if x != nil {
+		return x.InputTokens
+	}
+	return 0
+}
+
+func (x *ModelTurn) GetOutputTokens() int64 {
+	if x != nil {
+		return x.OutputTokens
+	}
+	return 0
+}
+
+func (x *ModelTurn) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+// ModelToolCall is a call that the model wants.
+type ModelToolCall struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	CallId string                 `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	Tool   string                 `protobuf:"bytes,2,opt,name=tool,proto3" json:"tool,omitempty"`
+	// As the model wrote it, with secrets redacted; it need not be JSON.
+	Input         []byte `protobuf:"bytes,3,opt,name=input,proto3" json:"input,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelToolCall) Reset() {
+	*x = ModelToolCall{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelToolCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelToolCall) ProtoMessage() {}
+
+func (x *ModelToolCall) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelToolCall.ProtoReflect.Descriptor instead.
+func (*ModelToolCall) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ModelToolCall) GetCallId() string {
+	if x != nil {
+		return x.CallId
+	}
+	return ""
+}
+
+func (x *ModelToolCall) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *ModelToolCall) GetInput() []byte {
+	if x != nil {
+		return x.Input
+	}
+	return nil
+}
+
+// RunFinished is the last event of a run.
+type RunFinished struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Run           *Run                   `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunFinished) Reset() {
+	*x = RunFinished{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunFinished) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunFinished) ProtoMessage() {}
+
+func (x *RunFinished) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunFinished.ProtoReflect.Descriptor instead.
+func (*RunFinished) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *RunFinished) GetRun() *Run {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+// Run is one agent run in a session.
+type Run struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	RunId      string                 `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	State      RunState               `protobuf:"varint,2,opt,name=state,proto3,enum=palyra.v1.RunState" json:"state,omitempty"`
+	Principal  string                 `protobuf:"bytes,3,opt,name=principal,proto3" json:"principal,omitempty"`
+	OnBehalfOf string                 `protobuf:"bytes,4,opt,name=on_behalf_of,json=onBehalfOf,proto3" json:"on_behalf_of,omitempty"`
+	// The full session id, device and name.
+	Session string `protobuf:"bytes,5,opt,name=session,proto3" json:"session,omitempty"`
+	// The name of the model in the gateway's configuration.
+	Model     string `protobuf:"bytes,6,opt,name=model,proto3" json:"model,omitempty"`
+	Workspace string `protobuf:"bytes,7,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// The first message of the user.
+	Message   string                 `protobuf:"bytes,8,opt,name=message,proto3" json:"message,omitempty"`
+	StartedAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	EndedAt   *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	Budget    *RunBudget             `protobuf:"bytes,11,opt,name=budget,proto3" json:"budget,omitempty"`
+	Usage     *RunUsage              `protobuf:"bytes,12,opt,name=usage,proto3" json:"usage,omitempty"`
+	// Why it ended, for failed, cancelled and interrupted; a code of the reason
+	// enum.
+	Reason string `protobuf:"bytes,13,opt,name=reason,proto3" json:"reason,omitempty"`
+	Detail string `protobuf:"bytes,14,opt,name=detail,proto3" json:"detail,omitempty"`
+	Remedy string `protobuf:"bytes,15,opt,name=remedy,proto3" json:"remedy,omitempty"`
+	// Who cancelled it.
+	CancelledBy   string `protobuf:"bytes,16,opt,name=cancelled_by,json=cancelledBy,proto3" json:"cancelled_by,omitempty"`
+	Interactive   bool   `protobuf:"varint,17,opt,name=interactive,proto3" json:"interactive,omitempty"`
+	Device        string `protobuf:"bytes,18,opt,name=device,proto3" json:"device,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Run) Reset() {
+	*x = Run{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Run) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Run) ProtoMessage() {}
+
+func (x *Run) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Run.ProtoReflect.Descriptor instead.
+func (*Run) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *Run) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *Run) GetState() RunState {
+	if x != nil {
+		return x.State
+	}
+	return RunState_RUN_STATE_UNSPECIFIED
+}
+
+func (x *Run) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *Run) GetOnBehalfOf() string {
+	if x != nil {
+		return x.OnBehalfOf
+	}
+	return ""
+}
+
+func (x *Run) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *Run) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *Run) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *Run) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Run) GetStartedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartedAt
+	}
+	return nil
+}
+
+func (x *Run) GetEndedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndedAt
+	}
+	return nil
+}
+
+func (x *Run) GetBudget() *RunBudget {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
+}
+
+func (x *Run) GetUsage() *RunUsage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+func (x *Run) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Run) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *Run) GetRemedy() string {
+	if x != nil {
+		return x.Remedy
+	}
+	return ""
+}
+
+func (x *Run) GetCancelledBy() string {
+	if x != nil {
+		return x.CancelledBy
+	}
+	return ""
+}
+
+func (x *Run) GetInteractive() bool {
+	if x != nil {
+		return x.Interactive
+	}
+	return false
+}
+
+func (x *Run) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
+
+// RunBudget bounds a run. In a request, 0 means the gateway's own bound, and
+// no field may exceed it.
+type RunBudget struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Every proposal counts.
+	Calls int32 `protobuf:"varint,1,opt,name=calls,proto3" json:"calls,omitempty"`
+	// Input and output tokens of all turns.
+	Tokens int64 `protobuf:"varint,2,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	// From start to end, the time that calls wait for humans included.
+	WallClock     *durationpb.Duration `protobuf:"bytes,3,opt,name=wall_clock,json=wallClock,proto3" json:"wall_clock,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunBudget) Reset() {
+	*x = RunBudget{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunBudget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunBudget) ProtoMessage() {}
+
+func (x *RunBudget) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunBudget.ProtoReflect.Descriptor instead.
+func (*RunBudget) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *RunBudget) GetCalls() int32 {
+	if x != nil {
+		return x.Calls
+	}
+	return 0
+}
+
+func (x *RunBudget) GetTokens() int64 {
+	if x != nil {
+		return x.Tokens
+	}
+	return 0
+}
+
+func (x *RunBudget) GetWallClock() *durationpb.Duration {
+	if x != nil {
+		return x.WallClock
+	}
+	return nil
+}
+
+// RunUsage is what a run used so far.
+type RunUsage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Calls         int32                  `protobuf:"varint,1,opt,name=calls,proto3" json:"calls,omitempty"`
+	InputTokens   int64                  `protobuf:"varint,2,opt,name=input_tokens,json=inputTokens,proto3" json:"input_tokens,omitempty"`
+	OutputTokens  int64                  `protobuf:"varint,3,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
+	Turns         int32                  `protobuf:"varint,4,opt,name=turns,proto3" json:"turns,omitempty"`
+	WallClock     *durationpb.Duration   `protobuf:"bytes,5,opt,name=wall_clock,json=wallClock,proto3" json:"wall_clock,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunUsage) Reset() {
+	*x = RunUsage{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunUsage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunUsage) ProtoMessage() {}
+
+func (x *RunUsage) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunUsage.ProtoReflect.Descriptor instead.
+func (*RunUsage) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *RunUsage) GetCalls() int32 {
+	if x != nil {
+		return x.Calls
+	}
+	return 0
+}
+
+func (x *RunUsage) GetInputTokens() int64 {
+	if x != nil {
+		return x.InputTokens
+	}
+	return 0
+}
+
+func (x *RunUsage) GetOutputTokens() int64 {
+	if x != nil {
+		return x.OutputTokens
+	}
+	return 0
+}
+
+func (x *RunUsage) GetTurns() int32 {
+	if x != nil {
+		return x.Turns
+	}
+	return 0
+}
+
+func (x *RunUsage) GetWallClock() *durationpb.Duration {
+	if x != nil {
+		return x.WallClock
+	}
+	return nil
+}
+
+// StartRunRequest describes a run.
+type StartRunRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The client's name for its session; empty means "default".
+	Session string `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	// The first message of the user: the task.
+	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	// A model of the gateway's configuration; empty means the default one.
+	Model string `protobuf:"bytes,3,opt,name=model,proto3" json:"model,omitempty"`
+	// The workspace that the model is told to work in; empty means the first.
+	Workspace string     `protobuf:"bytes,4,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	Budget    *RunBudget `protobuf:"bytes,5,opt,name=budget,proto3" json:"budget,omitempty"`
+	// True when the run waits for the next user message after the model ended
+	// its turn, instead of completing. Only over RunStream.
+	Interactive bool `protobuf:"varint,6,opt,name=interactive,proto3" json:"interactive,omitempty"`
+	// A retry with the same key gets the run that the first made. Keys are the
+	// caller's own and are kept for 24 hours.
+	IdempotencyKey string `protobuf:"bytes,7,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *StartRunRequest) Reset() {
+	*x = StartRunRequest{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartRunRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartRunRequest) ProtoMessage() {}
+
+func (x *StartRunRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartRunRequest.ProtoReflect.Descriptor instead.
+func (*StartRunRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *StartRunRequest) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *StartRunRequest) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *StartRunRequest) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *StartRunRequest) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *StartRunRequest) GetBudget() *RunBudget {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
+}
+
+func (x *StartRunRequest) GetInteractive() bool {
+	if x != nil {
+		return x.Interactive
+	}
+	return false
+}
+
+func (x *StartRunRequest) GetIdempotencyKey() string {
+	if x != nil {
+		return x.IdempotencyKey
+	}
+	return ""
+}
+
+// StartRunResponse is the run that was started.
+type StartRunResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Run           *Run                   `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartRunResponse) Reset() {
+	*x = StartRunResponse{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartRunResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartRunResponse) ProtoMessage() {}
+
+func (x *StartRunResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartRunResponse.ProtoReflect.Descriptor instead.
+func (*StartRunResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *StartRunResponse) GetRun() *Run {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+// GetRunRequest names one run.
+type GetRunRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	RunId         string                 `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetRunRequest) Reset() {
+	*x = GetRunRequest{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetRunRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetRunRequest) ProtoMessage() {}
+
+func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetRunRequest.ProtoReflect.Descriptor instead.
+func (*GetRunRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *GetRunRequest) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+// GetRunResponse is the run.
+type GetRunResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Run           *Run                   `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetRunResponse) Reset() {
+	*x = GetRunResponse{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetRunResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetRunResponse) ProtoMessage() {}
+
+func (x *GetRunResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetRunResponse.ProtoReflect.Descriptor instead.
+func (*GetRunResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *GetRunResponse) GetRun() *Run {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+// ListRunsRequest filters; empty fields do not.
+type ListRunsRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	States    []RunState             `protobuf:"varint,1,rep,packed,name=states,proto3,enum=palyra.v1.RunState" json:"states,omitempty"`
+	Principal string                 `protobuf:"bytes,2,opt,name=principal,proto3" json:"principal,omitempty"`
+	Session   string                 `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`
+	Since     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
+	Until     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=until,proto3" json:"until,omitempty"`
+	// 0 means 50; at most 500.
+	PageSize      int32  `protobuf:"varint,6,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,7,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRunsRequest) Reset() {
+	*x = ListRunsRequest{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRunsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRunsRequest) ProtoMessage() {}
+
+func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
+func (*ListRunsRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *ListRunsRequest) GetStates() []RunState {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
+func (x *ListRunsRequest) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *ListRunsRequest) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *ListRunsRequest) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *ListRunsRequest) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *ListRunsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListRunsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListRunsResponse is one page, newest first.
+type ListRunsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Runs          []*Run                 `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRunsResponse) Reset() {
+	*x = ListRunsResponse{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRunsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRunsResponse) ProtoMessage() {}
+
+func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
+func (*ListRunsResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *ListRunsResponse) GetRuns() []*Run {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
+func (x *ListRunsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// WatchRunRequest names a run and the last sequence number that was seen.
+type WatchRunRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	RunId         string                 `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	After         int64                  `protobuf:"varint,2,opt,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchRunRequest) Reset() {
+	*x = WatchRunRequest{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchRunRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchRunRequest) ProtoMessage() {}
+
+func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchRunRequest.ProtoReflect.Descriptor instead.
+func (*WatchRunRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *WatchRunRequest) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *WatchRunRequest) GetAfter() int64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+// WatchRunResponse is one event, or an empty message that opens the stream.
+type WatchRunResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Event         *RunEvent              `protobuf:"bytes,1,opt,name=event,proto3" json:"event,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchRunResponse) Reset() {
+	*x = WatchRunResponse{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchRunResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchRunResponse) ProtoMessage() {}
+
+func (x *WatchRunResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchRunResponse.ProtoReflect.Descriptor instead.
+func (*WatchRunResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *WatchRunResponse) GetEvent() *RunEvent {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+// CancelRunRequest names a run and says why.
+type CancelRunRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	RunId         string                 `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelRunRequest) Reset() {
+	*x = CancelRunRequest{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelRunRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelRunRequest) ProtoMessage() {}
+
+func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelRunRequest.ProtoReflect.Descriptor instead.
+func (*CancelRunRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *CancelRunRequest) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *CancelRunRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// CancelRunResponse is the run after it.
+type CancelRunResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Run           *Run                   `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelRunResponse) Reset() {
+	*x = CancelRunResponse{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelRunResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelRunResponse) ProtoMessage() {}
+
+func (x *CancelRunResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelRunResponse.ProtoReflect.Descriptor instead.
+func (*CancelRunResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *CancelRunResponse) GetRun() *Run {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
 var File_palyra_v1_gateway_proto protoreflect.FileDescriptor
 
 const file_palyra_v1_gateway_proto_rawDesc = "" +
@@ -1545,13 +3575,170 @@ const file_palyra_v1_gateway_proto_rawDesc = "" +
 	"\bgrant_id\x18\f \x01(\tR\agrantId\"8\n" +
 	"\x11EndSessionRequest\x12#\n" +
 	"\asession\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\asession\"\x14\n" +
-	"\x12EndSessionResponse2\xc5\x02\n" +
+	"\x12EndSessionResponse\"\xb5\x02\n" +
+	"\x10RunStreamRequest\x122\n" +
+	"\x05start\x18\x01 \x01(\v2\x1a.palyra.v1.StartRunRequestH\x00R\x05start\x12.\n" +
+	"\x06resume\x18\x02 \x01(\v2\x14.palyra.v1.ResumeRunH\x00R\x06resume\x12;\n" +
+	"\fuser_message\x18\x03 \x01(\v2\x16.palyra.v1.UserMessageH\x00R\vuserMessage\x12>\n" +
+	"\bapproval\x18\x04 \x01(\v2 .palyra.v1.DecideApprovalRequestH\x00R\bapproval\x12.\n" +
+	"\x06cancel\x18\x05 \x01(\v2\x14.palyra.v1.CancelRunH\x00R\x06cancelB\x10\n" +
+	"\amessage\x12\x05\xbaH\x02\b\x01\"K\n" +
+	"\tResumeRun\x12\x1f\n" +
+	"\x06run_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x98\x01\x1aR\x05runId\x12\x1d\n" +
+	"\x05after\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x05after\".\n" +
+	"\vUserMessage\x12\x1f\n" +
+	"\x04text\x18\x01 \x01(\tB\v\xbaH\br\x06\x10\x01(\x80\x80@R\x04text\"-\n" +
+	"\tCancelRun\x12 \n" +
+	"\x06reason\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\"s\n" +
+	"\x11RunStreamResponse\x12)\n" +
+	"\x05event\x18\x01 \x01(\v2\x13.palyra.v1.RunEventR\x05event\x123\n" +
+	"\arefused\x18\x02 \x01(\v2\x19.palyra.v1.MessageRefusedR\arefused\"{\n" +
+	"\x0eMessageRefused\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12\x16\n" +
+	"\x06remedy\x18\x03 \x01(\tR\x06remedy\x12\x1f\n" +
+	"\vapproval_id\x18\x04 \x01(\tR\n" +
+	"approvalId\"\x96\a\n" +
+	"\bRunEvent\x12\x1a\n" +
+	"\bsequence\x18\x01 \x01(\x03R\bsequence\x12*\n" +
+	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x1f\n" +
+	"\vproposal_id\x18\x03 \x01(\tR\n" +
+	"proposalId\x12\x17\n" +
+	"\acall_id\x18\x04 \x01(\tR\x06callId\x121\n" +
+	"\astarted\x18\x05 \x01(\v2\x15.palyra.v1.RunStartedH\x00R\astarted\x12;\n" +
+	"\fuser_message\x18\x06 \x01(\v2\x16.palyra.v1.UserMessageH\x00R\vuserMessage\x128\n" +
+	"\vmodel_delta\x18\a \x01(\v2\x15.palyra.v1.ModelDeltaH\x00R\n" +
+	"modelDelta\x128\n" +
+	"\vmodel_retry\x18\b \x01(\v2\x15.palyra.v1.ModelRetryH\x00R\n" +
+	"modelRetry\x125\n" +
+	"\n" +
+	"model_turn\x18\t \x01(\v2\x14.palyra.v1.ModelTurnH\x00R\tmodelTurn\x125\n" +
+	"\bproposed\x18\n" +
+	" \x01(\v2\x17.palyra.v1.ToolProposedH\x00R\bproposed\x12M\n" +
+	"\x12approval_requested\x18\v \x01(\v2\x1c.palyra.v1.ApprovalRequestedH\x00R\x11approvalRequested\x12J\n" +
+	"\x11approval_resolved\x18\f \x01(\v2\x1b.palyra.v1.ApprovalResolvedH\x00R\x10approvalResolved\x125\n" +
+	"\bdecision\x18\r \x01(\v2\x17.palyra.v1.ToolDecisionH\x00R\bdecision\x124\n" +
+	"\x06output\x18\x0e \x01(\v2\x1a.palyra.v1.ToolOutputChunkH\x00R\x06output\x12/\n" +
+	"\x06result\x18\x0f \x01(\v2\x15.palyra.v1.ToolResultH\x00R\x06result\x12>\n" +
+	"\vattestation\x18\x10 \x01(\v2\x1a.palyra.v1.ToolAttestationH\x00R\vattestation\x124\n" +
+	"\bfinished\x18\x11 \x01(\v2\x16.palyra.v1.RunFinishedH\x00R\bfinishedB\a\n" +
+	"\x05event\".\n" +
+	"\n" +
+	"RunStarted\x12 \n" +
+	"\x03run\x18\x01 \x01(\v2\x0e.palyra.v1.RunR\x03run\" \n" +
+	"\n" +
+	"ModelDelta\x12\x12\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\"q\n" +
+	"\n" +
+	"ModelRetry\x12\x18\n" +
+	"\aattempt\x18\x01 \x01(\x05R\aattempt\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12/\n" +
+	"\x05after\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x05after\"\xd5\x01\n" +
+	"\tModelTurn\x12\x12\n" +
+	"\x04turn\x18\x01 \x01(\x05R\x04turn\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x12.\n" +
+	"\x05calls\x18\x03 \x03(\v2\x18.palyra.v1.ModelToolCallR\x05calls\x12\x12\n" +
+	"\x04stop\x18\x04 \x01(\tR\x04stop\x12!\n" +
+	"\finput_tokens\x18\x05 \x01(\x03R\vinputTokens\x12#\n" +
+	"\routput_tokens\x18\x06 \x01(\x03R\foutputTokens\x12\x14\n" +
+	"\x05model\x18\a \x01(\tR\x05model\"R\n" +
+	"\rModelToolCall\x12\x17\n" +
+	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x12\n" +
+	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x14\n" +
+	"\x05input\x18\x03 \x01(\fR\x05input\"/\n" +
+	"\vRunFinished\x12 \n" +
+	"\x03run\x18\x01 \x01(\v2\x0e.palyra.v1.RunR\x03run\"\xdf\x04\n" +
+	"\x03Run\x12\x15\n" +
+	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12)\n" +
+	"\x05state\x18\x02 \x01(\x0e2\x13.palyra.v1.RunStateR\x05state\x12\x1c\n" +
+	"\tprincipal\x18\x03 \x01(\tR\tprincipal\x12 \n" +
+	"\fon_behalf_of\x18\x04 \x01(\tR\n" +
+	"onBehalfOf\x12\x18\n" +
+	"\asession\x18\x05 \x01(\tR\asession\x12\x14\n" +
+	"\x05model\x18\x06 \x01(\tR\x05model\x12\x1c\n" +
+	"\tworkspace\x18\a \x01(\tR\tworkspace\x12\x18\n" +
+	"\amessage\x18\b \x01(\tR\amessage\x129\n" +
+	"\n" +
+	"started_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x125\n" +
+	"\bended_at\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12,\n" +
+	"\x06budget\x18\v \x01(\v2\x14.palyra.v1.RunBudgetR\x06budget\x12)\n" +
+	"\x05usage\x18\f \x01(\v2\x13.palyra.v1.RunUsageR\x05usage\x12\x16\n" +
+	"\x06reason\x18\r \x01(\tR\x06reason\x12\x16\n" +
+	"\x06detail\x18\x0e \x01(\tR\x06detail\x12\x16\n" +
+	"\x06remedy\x18\x0f \x01(\tR\x06remedy\x12!\n" +
+	"\fcancelled_by\x18\x10 \x01(\tR\vcancelledBy\x12 \n" +
+	"\vinteractive\x18\x11 \x01(\bR\vinteractive\x12\x16\n" +
+	"\x06device\x18\x12 \x01(\tR\x06device\"\x85\x01\n" +
+	"\tRunBudget\x12\x1d\n" +
+	"\x05calls\x18\x01 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x05calls\x12\x1f\n" +
+	"\x06tokens\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06tokens\x128\n" +
+	"\n" +
+	"wall_clock\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\twallClock\"\xb8\x01\n" +
+	"\bRunUsage\x12\x14\n" +
+	"\x05calls\x18\x01 \x01(\x05R\x05calls\x12!\n" +
+	"\finput_tokens\x18\x02 \x01(\x03R\vinputTokens\x12#\n" +
+	"\routput_tokens\x18\x03 \x01(\x03R\foutputTokens\x12\x14\n" +
+	"\x05turns\x18\x04 \x01(\x05R\x05turns\x128\n" +
+	"\n" +
+	"wall_clock\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\twallClock\"\xcd\x02\n" +
+	"\x0fStartRunRequest\x124\n" +
+	"\asession\x18\x01 \x01(\tB\x1a\xbaH\x17r\x15\x18@2\x11^[A-Za-z0-9._-]*$R\asession\x12%\n" +
+	"\amessage\x18\x02 \x01(\tB\v\xbaH\br\x06\x10\x01(\x80\x80@R\amessage\x12\x1e\n" +
+	"\x05model\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x05model\x12&\n" +
+	"\tworkspace\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\tworkspace\x12,\n" +
+	"\x06budget\x18\x05 \x01(\v2\x14.palyra.v1.RunBudgetR\x06budget\x12 \n" +
+	"\vinteractive\x18\x06 \x01(\bR\vinteractive\x12E\n" +
+	"\x0fidempotency_key\x18\a \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[A-Za-z0-9._:-]*$R\x0eidempotencyKey\"4\n" +
+	"\x10StartRunResponse\x12 \n" +
+	"\x03run\x18\x01 \x01(\v2\x0e.palyra.v1.RunR\x03run\"0\n" +
+	"\rGetRunRequest\x12\x1f\n" +
+	"\x06run_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x98\x01\x1aR\x05runId\"2\n" +
+	"\x0eGetRunResponse\x12 \n" +
+	"\x03run\x18\x01 \x01(\v2\x0e.palyra.v1.RunR\x03run\"\xcf\x02\n" +
+	"\x0fListRunsRequest\x12:\n" +
+	"\x06states\x18\x01 \x03(\x0e2\x13.palyra.v1.RunStateB\r\xbaH\n" +
+	"\x92\x01\a\"\x05\x82\x01\x02\x10\x01R\x06states\x12&\n" +
+	"\tprincipal\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\tprincipal\x12\"\n" +
+	"\asession\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\asession\x120\n" +
+	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
+	"\x05until\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12'\n" +
+	"\tpage_size\x18\x06 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\tpageToken\"^\n" +
+	"\x10ListRunsResponse\x12\"\n" +
+	"\x04runs\x18\x01 \x03(\v2\x0e.palyra.v1.RunR\x04runs\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"Q\n" +
+	"\x0fWatchRunRequest\x12\x1f\n" +
+	"\x06run_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x98\x01\x1aR\x05runId\x12\x1d\n" +
+	"\x05after\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x05after\"=\n" +
+	"\x10WatchRunResponse\x12)\n" +
+	"\x05event\x18\x01 \x01(\v2\x13.palyra.v1.RunEventR\x05event\"U\n" +
+	"\x10CancelRunRequest\x12\x1f\n" +
+	"\x06run_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x98\x01\x1aR\x05runId\x12 \n" +
+	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\"5\n" +
+	"\x11CancelRunResponse\x12 \n" +
+	"\x03run\x18\x01 \x01(\v2\x0e.palyra.v1.RunR\x03run*\x9f\x01\n" +
+	"\bRunState\x12\x19\n" +
+	"\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11RUN_STATE_RUNNING\x10\x01\x12\x17\n" +
+	"\x13RUN_STATE_COMPLETED\x10\x02\x12\x14\n" +
+	"\x10RUN_STATE_FAILED\x10\x03\x12\x17\n" +
+	"\x13RUN_STATE_CANCELLED\x10\x04\x12\x19\n" +
+	"\x15RUN_STATE_INTERRUPTED\x10\x052\xf3\x05\n" +
 	"\x0eGatewayService\x12E\n" +
 	"\bCallTool\x12\x1a.palyra.v1.CallToolRequest\x1a\x1b.palyra.v1.CallToolResponse0\x01\x12K\n" +
 	"\tListTools\x12\x1b.palyra.v1.ListToolsRequest\x1a\x1c.palyra.v1.ListToolsResponse\"\x03\x90\x02\x01\x12T\n" +
 	"\fEvaluateTool\x12\x1e.palyra.v1.EvaluateToolRequest\x1a\x1f.palyra.v1.EvaluateToolResponse\"\x03\x90\x02\x01\x12I\n" +
 	"\n" +
-	"EndSession\x12\x1c.palyra.v1.EndSessionRequest\x1a\x1d.palyra.v1.EndSessionResponseB\x1fZ\x1dpalyra/gen/palyra/v1;palyrav1b\x06proto3"
+	"EndSession\x12\x1c.palyra.v1.EndSessionRequest\x1a\x1d.palyra.v1.EndSessionResponse\x12J\n" +
+	"\tRunStream\x12\x1b.palyra.v1.RunStreamRequest\x1a\x1c.palyra.v1.RunStreamResponse(\x010\x01\x12C\n" +
+	"\bStartRun\x12\x1a.palyra.v1.StartRunRequest\x1a\x1b.palyra.v1.StartRunResponse\x12B\n" +
+	"\x06GetRun\x12\x18.palyra.v1.GetRunRequest\x1a\x19.palyra.v1.GetRunResponse\"\x03\x90\x02\x01\x12H\n" +
+	"\bListRuns\x12\x1a.palyra.v1.ListRunsRequest\x1a\x1b.palyra.v1.ListRunsResponse\"\x03\x90\x02\x01\x12E\n" +
+	"\bWatchRun\x12\x1a.palyra.v1.WatchRunRequest\x1a\x1b.palyra.v1.WatchRunResponse0\x01\x12F\n" +
+	"\tCancelRun\x12\x1b.palyra.v1.CancelRunRequest\x1a\x1c.palyra.v1.CancelRunResponseB\x1fZ\x1dpalyra/gen/palyra/v1;palyrav1b\x06proto3"
 
 var (
 	file_palyra_v1_gateway_proto_rawDescOnce sync.Once
@@ -1565,58 +3752,140 @@ func file_palyra_v1_gateway_proto_rawDescGZIP() []byte {
 	return file_palyra_v1_gateway_proto_rawDescData
 }
 
-var file_palyra_v1_gateway_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_palyra_v1_gateway_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_palyra_v1_gateway_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_palyra_v1_gateway_proto_goTypes = []any{
-	(*CallToolRequest)(nil),       // 0: palyra.v1.CallToolRequest
-	(*CallToolResponse)(nil),      // 1: palyra.v1.CallToolResponse
-	(*ToolProposed)(nil),          // 2: palyra.v1.ToolProposed
-	(*ApprovalRequested)(nil),     // 3: palyra.v1.ApprovalRequested
-	(*ApprovalResolved)(nil),      // 4: palyra.v1.ApprovalResolved
-	(*Determining)(nil),           // 5: palyra.v1.Determining
-	(*ToolDecision)(nil),          // 6: palyra.v1.ToolDecision
-	(*ToolOutputChunk)(nil),       // 7: palyra.v1.ToolOutputChunk
-	(*ToolResult)(nil),            // 8: palyra.v1.ToolResult
-	(*ToolAttestation)(nil),       // 9: palyra.v1.ToolAttestation
-	(*ListToolsRequest)(nil),      // 10: palyra.v1.ListToolsRequest
-	(*ListToolsResponse)(nil),     // 11: palyra.v1.ListToolsResponse
-	(*Tool)(nil),                  // 12: palyra.v1.Tool
-	(*EvaluateToolRequest)(nil),   // 13: palyra.v1.EvaluateToolRequest
-	(*EvaluateToolResponse)(nil),  // 14: palyra.v1.EvaluateToolResponse
-	(*EndSessionRequest)(nil),     // 15: palyra.v1.EndSessionRequest
-	(*EndSessionResponse)(nil),    // 16: palyra.v1.EndSessionResponse
-	(*Approval)(nil),              // 17: palyra.v1.Approval
-	(ApprovalState)(0),            // 18: palyra.v1.ApprovalState
-	(*timestamppb.Timestamp)(nil), // 19: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 20: google.protobuf.Duration
+	(RunState)(0),                 // 0: palyra.v1.RunState
+	(*CallToolRequest)(nil),       // 1: palyra.v1.CallToolRequest
+	(*CallToolResponse)(nil),      // 2: palyra.v1.CallToolResponse
+	(*ToolProposed)(nil),          // 3: palyra.v1.ToolProposed
+	(*ApprovalRequested)(nil),     // 4: palyra.v1.ApprovalRequested
+	(*ApprovalResolved)(nil),      // 5: palyra.v1.ApprovalResolved
+	(*Determining)(nil),           // 6: palyra.v1.Determining
+	(*ToolDecision)(nil),          // 7: palyra.v1.ToolDecision
+	(*ToolOutputChunk)(nil),       // 8: palyra.v1.ToolOutputChunk
+	(*ToolResult)(nil),            // 9: palyra.v1.ToolResult
+	(*ToolAttestation)(nil),       // 10: palyra.v1.ToolAttestation
+	(*ListToolsRequest)(nil),      // 11: palyra.v1.ListToolsRequest
+	(*ListToolsResponse)(nil),     // 12: palyra.v1.ListToolsResponse
+	(*Tool)(nil),                  // 13: palyra.v1.Tool
+	(*EvaluateToolRequest)(nil),   // 14: palyra.v1.EvaluateToolRequest
+	(*EvaluateToolResponse)(nil),  // 15: palyra.v1.EvaluateToolResponse
+	(*EndSessionRequest)(nil),     // 16: palyra.v1.EndSessionRequest
+	(*EndSessionResponse)(nil),    // 17: palyra.v1.EndSessionResponse
+	(*RunStreamRequest)(nil),      // 18: palyra.v1.RunStreamRequest
+	(*ResumeRun)(nil),             // 19: palyra.v1.ResumeRun
+	(*UserMessage)(nil),           // 20: palyra.v1.UserMessage
+	(*CancelRun)(nil),             // 21: palyra.v1.CancelRun
+	(*RunStreamResponse)(nil),     // 22: palyra.v1.RunStreamResponse
+	(*MessageRefused)(nil),        // 23: palyra.v1.MessageRefused
+	(*RunEvent)(nil),              // 24: palyra.v1.RunEvent
+	(*RunStarted)(nil),            // 25: palyra.v1.RunStarted
+	(*ModelDelta)(nil),            // 26: palyra.v1.ModelDelta
+	(*ModelRetry)(nil),            // 27: palyra.v1.ModelRetry
+	(*ModelTurn)(nil),             // 28: palyra.v1.ModelTurn
+	(*ModelToolCall)(nil),         // 29: palyra.v1.ModelToolCall
+	(*RunFinished)(nil),           // 30: palyra.v1.RunFinished
+	(*Run)(nil),                   // 31: palyra.v1.Run
+	(*RunBudget)(nil),             // 32: palyra.v1.RunBudget
+	(*RunUsage)(nil),              // 33: palyra.v1.RunUsage
+	(*StartRunRequest)(nil),       // 34: palyra.v1.StartRunRequest
+	(*StartRunResponse)(nil),      // 35: palyra.v1.StartRunResponse
+	(*GetRunRequest)(nil),         // 36: palyra.v1.GetRunRequest
+	(*GetRunResponse)(nil),        // 37: palyra.v1.GetRunResponse
+	(*ListRunsRequest)(nil),       // 38: palyra.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),      // 39: palyra.v1.ListRunsResponse
+	(*WatchRunRequest)(nil),       // 40: palyra.v1.WatchRunRequest
+	(*WatchRunResponse)(nil),      // 41: palyra.v1.WatchRunResponse
+	(*CancelRunRequest)(nil),      // 42: palyra.v1.CancelRunRequest
+	(*CancelRunResponse)(nil),     // 43: palyra.v1.CancelRunResponse
+	(*Approval)(nil),              // 44: palyra.v1.Approval
+	(ApprovalState)(0),            // 45: palyra.v1.ApprovalState
+	(*timestamppb.Timestamp)(nil), // 46: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 47: google.protobuf.Duration
+	(*DecideApprovalRequest)(nil), // 48: palyra.v1.DecideApprovalRequest
 }
 var file_palyra_v1_gateway_proto_depIdxs = []int32{
-	2,  // 0: palyra.v1.CallToolResponse.proposed:type_name -> palyra.v1.ToolProposed
-	3,  // 1: palyra.v1.CallToolResponse.approval_requested:type_name -> palyra.v1.ApprovalRequested
-	4,  // 2: palyra.v1.CallToolResponse.approval_resolved:type_name -> palyra.v1.ApprovalResolved
-	6,  // 3: palyra.v1.CallToolResponse.decision:type_name -> palyra.v1.ToolDecision
-	7,  // 4: palyra.v1.CallToolResponse.output:type_name -> palyra.v1.ToolOutputChunk
-	8,  // 5: palyra.v1.CallToolResponse.result:type_name -> palyra.v1.ToolResult
-	9,  // 6: palyra.v1.CallToolResponse.attestation:type_name -> palyra.v1.ToolAttestation
-	17, // 7: palyra.v1.ApprovalRequested.approval:type_name -> palyra.v1.Approval
-	18, // 8: palyra.v1.ApprovalResolved.state:type_name -> palyra.v1.ApprovalState
-	5,  // 9: palyra.v1.ToolDecision.determining:type_name -> palyra.v1.Determining
-	19, // 10: palyra.v1.ToolDecision.at:type_name -> google.protobuf.Timestamp
-	20, // 11: palyra.v1.ToolResult.duration:type_name -> google.protobuf.Duration
-	12, // 12: palyra.v1.ListToolsResponse.tools:type_name -> palyra.v1.Tool
-	5,  // 13: palyra.v1.EvaluateToolResponse.determining:type_name -> palyra.v1.Determining
-	0,  // 14: palyra.v1.GatewayService.CallTool:input_type -> palyra.v1.CallToolRequest
-	10, // 15: palyra.v1.GatewayService.ListTools:input_type -> palyra.v1.ListToolsRequest
-	13, // 16: palyra.v1.GatewayService.EvaluateTool:input_type -> palyra.v1.EvaluateToolRequest
-	15, // 17: palyra.v1.GatewayService.EndSession:input_type -> palyra.v1.EndSessionRequest
-	1,  // 18: palyra.v1.GatewayService.CallTool:output_type -> palyra.v1.CallToolResponse
-	11, // 19: palyra.v1.GatewayService.ListTools:output_type -> palyra.v1.ListToolsResponse
-	14, // 20: palyra.v1.GatewayService.EvaluateTool:output_type -> palyra.v1.EvaluateToolResponse
-	16, // 21: palyra.v1.GatewayService.EndSession:output_type -> palyra.v1.EndSessionResponse
-	18, // [18:22] is the sub-list for method output_type
-	14, // [14:18] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	3,  // 0: palyra.v1.CallToolResponse.proposed:type_name -> palyra.v1.ToolProposed
+	4,  // 1: palyra.v1.CallToolResponse.approval_requested:type_name -> palyra.v1.ApprovalRequested
+	5,  // 2: palyra.v1.CallToolResponse.approval_resolved:type_name -> palyra.v1.ApprovalResolved
+	7,  // 3: palyra.v1.CallToolResponse.decision:type_name -> palyra.v1.ToolDecision
+	8,  // 4: palyra.v1.CallToolResponse.output:type_name -> palyra.v1.ToolOutputChunk
+	9,  // 5: palyra.v1.CallToolResponse.result:type_name -> palyra.v1.ToolResult
+	10, // 6: palyra.v1.CallToolResponse.attestation:type_name -> palyra.v1.ToolAttestation
+	44, // 7: palyra.v1.ApprovalRequested.approval:type_name -> palyra.v1.Approval
+	45, // 8: palyra.v1.ApprovalResolved.state:type_name -> palyra.v1.ApprovalState
+	6,  // 9: palyra.v1.ToolDecision.determining:type_name -> palyra.v1.Determining
+	46, // 10: palyra.v1.ToolDecision.at:type_name -> google.protobuf.Timestamp
+	47, // 11: palyra.v1.ToolResult.duration:type_name -> google.protobuf.Duration
+	13, // 12: palyra.v1.ListToolsResponse.tools:type_name -> palyra.v1.Tool
+	6,  // 13: palyra.v1.EvaluateToolResponse.determining:type_name -> palyra.v1.Determining
+	34, // 14: palyra.v1.RunStreamRequest.start:type_name -> palyra.v1.StartRunRequest
+	19, // 15: palyra.v1.RunStreamRequest.resume:type_name -> palyra.v1.ResumeRun
+	20, // 16: palyra.v1.RunStreamRequest.user_message:type_name -> palyra.v1.UserMessage
+	48, // 17: palyra.v1.RunStreamRequest.approval:type_name -> palyra.v1.DecideApprovalRequest
+	21, // 18: palyra.v1.RunStreamRequest.cancel:type_name -> palyra.v1.CancelRun
+	24, // 19: palyra.v1.RunStreamResponse.event:type_name -> palyra.v1.RunEvent
+	23, // 20: palyra.v1.RunStreamResponse.refused:type_name -> palyra.v1.MessageRefused
+	46, // 21: palyra.v1.RunEvent.at:type_name -> google.protobuf.Timestamp
+	25, // 22: palyra.v1.RunEvent.started:type_name -> palyra.v1.RunStarted
+	20, // 23: palyra.v1.RunEvent.user_message:type_name -> palyra.v1.UserMessage
+	26, // 24: palyra.v1.RunEvent.model_delta:type_name -> palyra.v1.ModelDelta
+	27, // 25: palyra.v1.RunEvent.model_retry:type_name -> palyra.v1.ModelRetry
+	28, // 26: palyra.v1.RunEvent.model_turn:type_name -> palyra.v1.ModelTurn
+	3,  // 27: palyra.v1.RunEvent.proposed:type_name -> palyra.v1.ToolProposed
+	4,  // 28: palyra.v1.RunEvent.approval_requested:type_name -> palyra.v1.ApprovalRequested
+	5,  // 29: palyra.v1.RunEvent.approval_resolved:type_name -> palyra.v1.ApprovalResolved
+	7,  // 30: palyra.v1.RunEvent.decision:type_name -> palyra.v1.ToolDecision
+	8,  // 31: palyra.v1.RunEvent.output:type_name -> palyra.v1.ToolOutputChunk
+	9,  // 32: palyra.v1.RunEvent.result:type_name -> palyra.v1.ToolResult
+	10, // 33: palyra.v1.RunEvent.attestation:type_name -> palyra.v1.ToolAttestation
+	30, // 34: palyra.v1.RunEvent.finished:type_name -> palyra.v1.RunFinished
+	31, // 35: palyra.v1.RunStarted.run:type_name -> palyra.v1.Run
+	47, // 36: palyra.v1.ModelRetry.after:type_name -> google.protobuf.Duration
+	29, // 37: palyra.v1.ModelTurn.calls:type_name -> palyra.v1.ModelToolCall
+	31, // 38: palyra.v1.RunFinished.run:type_name -> palyra.v1.Run
+	0,  // 39: palyra.v1.Run.state:type_name -> palyra.v1.RunState
+	46, // 40: palyra.v1.Run.started_at:type_name -> google.protobuf.Timestamp
+	46, // 41: palyra.v1.Run.ended_at:type_name -> google.protobuf.Timestamp
+	32, // 42: palyra.v1.Run.budget:type_name -> palyra.v1.RunBudget
+	33, // 43: palyra.v1.Run.usage:type_name -> palyra.v1.RunUsage
+	47, // 44: palyra.v1.RunBudget.wall_clock:type_name -> google.protobuf.Duration
+	47, // 45: palyra.v1.RunUsage.wall_clock:type_name -> google.protobuf.Duration
+	32, // 46: palyra.v1.StartRunRequest.budget:type_name -> palyra.v1.RunBudget
+	31, // 47: palyra.v1.StartRunResponse.run:type_name -> palyra.v1.Run
+	31, // 48: palyra.v1.GetRunResponse.run:type_name -> palyra.v1.Run
+	0,  // 49: palyra.v1.ListRunsRequest.states:type_name -> palyra.v1.RunState
+	46, // 50: palyra.v1.ListRunsRequest.since:type_name -> google.protobuf.Timestamp
+	46, // 51: palyra.v1.ListRunsRequest.until:type_name -> google.protobuf.Timestamp
+	31, // 52: palyra.v1.ListRunsResponse.runs:type_name -> palyra.v1.Run
+	24, // 53: palyra.v1.WatchRunResponse.event:type_name -> palyra.v1.RunEvent
+	31, // 54: palyra.v1.CancelRunResponse.run:type_name -> palyra.v1.Run
+	1,  // 55: palyra.v1.GatewayService.CallTool:input_type -> palyra.v1.CallToolRequest
+	11, // 56: palyra.v1.GatewayService.ListTools:input_type -> palyra.v1.ListToolsRequest
+	14, // 57: palyra.v1.GatewayService.EvaluateTool:input_type -> palyra.v1.EvaluateToolRequest
+	16, // 58: palyra.v1.GatewayService.EndSession:input_type -> palyra.v1.EndSessionRequest
+	18, // 59: palyra.v1.GatewayService.RunStream:input_type -> palyra.v1.RunStreamRequest
+	34, // 60: palyra.v1.GatewayService.StartRun:input_type -> palyra.v1.StartRunRequest
+	36, // 61: palyra.v1.GatewayService.GetRun:input_type -> palyra.v1.GetRunRequest
+	38, // 62: palyra.v1.GatewayService.ListRuns:input_type -> palyra.v1.ListRunsRequest
+	40, // 63: palyra.v1.GatewayService.WatchRun:input_type -> palyra.v1.WatchRunRequest
+	42, // 64: palyra.v1.GatewayService.CancelRun:input_type -> palyra.v1.CancelRunRequest
+	2,  // 65: palyra.v1.GatewayService.CallTool:output_type -> palyra.v1.CallToolResponse
+	12, // 66: palyra.v1.GatewayService.ListTools:output_type -> palyra.v1.ListToolsResponse
+	15, // 67: palyra.v1.GatewayService.EvaluateTool:output_type -> palyra.v1.EvaluateToolResponse
+	17, // 68: palyra.v1.GatewayService.EndSession:output_type -> palyra.v1.EndSessionResponse
+	22, // 69: palyra.v1.GatewayService.RunStream:output_type -> palyra.v1.RunStreamResponse
+	35, // 70: palyra.v1.GatewayService.StartRun:output_type -> palyra.v1.StartRunResponse
+	37, // 71: palyra.v1.GatewayService.GetRun:output_type -> palyra.v1.GetRunResponse
+	39, // 72: palyra.v1.GatewayService.ListRuns:output_type -> palyra.v1.ListRunsResponse
+	41, // 73: palyra.v1.GatewayService.WatchRun:output_type -> palyra.v1.WatchRunResponse
+	43, // 74: palyra.v1.GatewayService.CancelRun:output_type -> palyra.v1.CancelRunResponse
+	65, // [65:75] is the sub-list for method output_type
+	55, // [55:65] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_palyra_v1_gateway_proto_init() }
@@ -1634,18 +3903,41 @@ func file_palyra_v1_gateway_proto_init() {
 		(*CallToolResponse_Result)(nil),
 		(*CallToolResponse_Attestation)(nil),
 	}
+	file_palyra_v1_gateway_proto_msgTypes[17].OneofWrappers = []any{
+		(*RunStreamRequest_Start)(nil),
+		(*RunStreamRequest_Resume)(nil),
+		(*RunStreamRequest_UserMessage)(nil),
+		(*RunStreamRequest_Approval)(nil),
+		(*RunStreamRequest_Cancel)(nil),
+	}
+	file_palyra_v1_gateway_proto_msgTypes[23].OneofWrappers = []any{
+		(*RunEvent_Started)(nil),
+		(*RunEvent_UserMessage)(nil),
+		(*RunEvent_ModelDelta)(nil),
+		(*RunEvent_ModelRetry)(nil),
+		(*RunEvent_ModelTurn)(nil),
+		(*RunEvent_Proposed)(nil),
+		(*RunEvent_ApprovalRequested)(nil),
+		(*RunEvent_ApprovalResolved)(nil),
+		(*RunEvent_Decision)(nil),
+		(*RunEvent_Output)(nil),
+		(*RunEvent_Result)(nil),
+		(*RunEvent_Attestation)(nil),
+		(*RunEvent_Finished)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_palyra_v1_gateway_proto_rawDesc), len(file_palyra_v1_gateway_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   17,
+			NumEnums:      1,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_palyra_v1_gateway_proto_goTypes,
 		DependencyIndexes: file_palyra_v1_gateway_proto_depIdxs,
+		EnumInfos:         file_palyra_v1_gateway_proto_enumTypes,
 		MessageInfos:      file_palyra_v1_gateway_proto_msgTypes,
 	}.Build()
 	File_palyra_v1_gateway_proto = out.File

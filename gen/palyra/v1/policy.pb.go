@@ -594,6 +594,1692 @@ func (x *GetSnapshotResponse) GetSnapshotJson() []byte {
 	return nil
 }
 
+// CallDescription is a call as policy sees it. Empty fields are worked out as
+// for a real call of the caller.
+type CallDescription struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "kind:name"; empty means the caller. Somebody else's needs the permission
+	// policy.simulate.
+	Principal string `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
+	Tool      string `protobuf:"bytes,2,opt,name=tool,proto3" json:"tool,omitempty"`
+	InputJson []byte `protobuf:"bytes,3,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
+	Session   string `protobuf:"bytes,4,opt,name=session,proto3" json:"session,omitempty"`
+	Channel   string `protobuf:"bytes,5,opt,name=channel,proto3" json:"channel,omitempty"`
+	// One JSON object: facts that replace those that the gateway would find
+	// (docs/policy.md): {"exec": {"basename": "git"}, "session": {"tainted": true}}.
+	FactsJson []byte `protobuf:"bytes,6,opt,name=facts_json,json=factsJson,proto3" json:"facts_json,omitempty"`
+	// Votes as if they had been cast.
+	Votes         []*DescribedVote       `protobuf:"bytes,7,rep,name=votes,proto3" json:"votes,omitempty"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallDescription) Reset() {
+	*x = CallDescription{}
+	mi := &file_palyra_v1_policy_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallDescription) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallDescription) ProtoMessage() {}
+
+func (x *CallDescription) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_policy_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallDescription.ProtoReflect.Descriptor instead.
+func (*CallDescription) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *CallDescription) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *CallDescription) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *CallDescription) GetInputJson() []byte {
+	if x != nil {
+		return x.InputJson
+	}
+	return nil
+}
+
+func (x *CallDescription) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *CallDescription) GetChannel() string {
+	if x != nil {
+		return x.Channel
+	}
+	return ""
+}
+
+func (x *CallDescription) GetFactsJson() []byte {
+	if x != nil {
+		return x.FactsJson
+	}
+	return nil
+}
+
+func (x *CallDescription) GetVotes() []*DescribedVote {
+	if x != nil {
+		return x.Votes
+	}
+	return nil
+}
+
+func (x *CallDescription) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+// DescribedVote is a yes that is taken as cast.
+type DescribedVote struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
+	Roles         []string               `protobuf:"bytes,2,rep,name=roles,proto3" json:"roles,omitempty"`
+	Surface       string                 `protobuf:"bytes,3,opt,name=surface,proto3" json:"surface,omitempty"`
+	Paired        bool                   `protobuf:"varint,4,opt,name=paired,proto3" json:"paired,omitempty"`
+	Present       bool                   `protobuf:"varint,5,opt,name=present,proto3" json:"present,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DescribedVote) Reset() {
+	*x = DescribedVote{}
+	mi := &file_palyra_v1_policy_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DescribedVote) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DescribedVote) ProtoMessage() {}
+
+func (x *DescribedVote) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_policy_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DescribedVote.ProtoReflect.Descriptor instead.
+func (*DescribedVote) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *DescribedVote) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *DescribedVote) GetRoles() []string {
+	if x != nil {
+		return x.Roles
+	}
+	return nil
+}
+
+func (x *DescribedVote) GetSurface() string {
+	if x != nil {
+		return x.Surface
+	}
+	return ""
+}
+
+func (x *DescribedVote) GetPaired() bool {
+	if x != nil {
+		return x.Paired
+	}
+	return false
+}
+
+func (x *DescribedVote) GetPresent() bool {
+	if x != nil {
+		return x.Present
+	}
+	return false
+}
+
+// ExplainPolicyRequest names a decision, or describes a call.
+type ExplainPolicyRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Subject:
+	//
+	//	*ExplainPolicyRequest_DecisionId
+	//	*ExplainPolicyRequest_Call
+	Subject       isExplainPolicyRequest_Subject `protobuf_oneof:"subject"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainPolicyRequest) Reset() {
+	*x = ExplainPolicyRequest{}
+	mi := &file_palyra_v1_policy_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainPolicyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainPolicyRequest) ProtoMessage() {}
+
+func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_policy_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainPolicyRequest.ProtoReflect.Descriptor instead.
+func (*ExplainPolicyRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ExplainPolicyRequest) GetSubject() isExplainPolicyRequest_Subject {
+	if x != nil {
+		return x.Subject
+	}
+	return nil
+}
+
+func (x *ExplainPolicyRequest) GetDecisionId() string {
+	if x != nil {
+		if x, ok := x.Subject.(*ExplainPolicyRequest_DecisionId); ok {
+			return x.DecisionId
+		}
+	}
+	return ""
+}
+
+func (x *ExplainPolicyRequest) GetCall() *CallDescription {
+	if x != nil {
+		if x, ok := x.Subject.(*ExplainPolicyRequest_Call); ok {
+			return x.Call
+		}
+	}
+	return nil
+}
+
+type isExplainPolicyRequest_Subject interface {
+	isExplainPolicyRequest_Subject()
+}
+
+type ExplainPolicyRequest_DecisionId struct {
+	// A decision or proposal id. It is explained under the policies that
+	// decided it, from what the journal holds.
+	DecisionId string `protobuf:"bytes,1,opt,name=decision_id,json=decisionId,proto3,oneof"`
+}
+
+type ExplainPolicyRequest_Call struct {
+	Call *CallDescription `protobuf:"bytes,2,opt,name=call,proto3,oneof"`
+}
+
+func (*ExplainPolicyRequest_DecisionId) isExplainPolicyRequest_Subject() {}
+
+func (*ExplainPolicyRequest_Call) isExplainPolicyRequest_Subject() {}
+
+// ExplainPolicyResponse is the explanation.
+type ExplainPolicyResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// allow, ask or deny.
+	Verdict        string `protobuf:"bytes,1,opt,name=verdict,proto3" json:"verdict,omitempty"`
+	Reason         string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message        string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	Remedy         string `protobuf:"bytes,4,opt,name=remedy,proto3" json:"remedy,omitempty"`
+	PolicyVersion  string `protobuf:"bytes,5,opt,name=policy_version,json=policyVersion,proto3" json:"policy_version,omitempty"`
+	SnapshotDigest string `protobuf:"bytes,6,opt,name=snapshot_digest,json=snapshotDigest,proto3" json:"snapshot_digest,omitempty"`
+	// Every policy whose scope matches, those that decided first.
+	Policies []*ExplainedPolicy `protobuf:"bytes,7,rep,name=policies,proto3" json:"policies,omitempty"`
+	// The permit that is closest to allowing the call; for denials and asks.
+	NearestPermit string `protobuf:"bytes,8,opt,name=nearest_permit,json=nearestPermit,proto3" json:"nearest_permit,omitempty"`
+	// The smallest changes that turn the verdict, the best first; applying all
+	// steps of one flips it.
+	Flips []*PolicyFlip `protobuf:"bytes,9,rep,name=flips,proto3" json:"flips,omitempty"`
+	// The context that policy saw, canonical JSON.
+	ContextJson []byte `protobuf:"bytes,10,opt,name=context_json,json=contextJson,proto3" json:"context_json,omitempty"`
+	Tool        string `protobuf:"bytes,11,opt,name=tool,proto3" json:"tool,omitempty"`
+	Principal   string `protobuf:"bytes,12,opt,name=principal,proto3" json:"principal,omitempty"`
+	// Errors of the evaluation; any error denies.
+	Errors        []string `protobuf:"bytes,13,rep,name=errors,proto3" json:"errors,omitempty"`
+	Missing       string   `protobuf:"bytes,14,opt,name=missing,proto3" json:"missing,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainPolicyResponse) Reset() {
+	*x = ExplainPolicyResponse{}
+	mi := &file_palyra_v1_policy_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainPolicyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainPolicyResponse) ProtoMessage() {}
+
+func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_policy_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainPolicyResponse.ProtoReflect.Descriptor instead.
+func (*ExplainPolicyResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ExplainPolicyResponse) GetVerdict() string {
+	if x != nil {
+		return x.Verdict
+	}
+	return ""
+}
+
+func (x *ExplainPolicyResponse) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ExplainPolicyResponse) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *ExplainPolicyResponse) GetRemedy() string {
+	if x != nil {
+		return x.Remedy
+	}
+	return ""
+}
+
+func (x *ExplainPolicyResponse) GetPolicyVersion() string {
+	if x != nil {
+		return x.PolicyVersion
+	}
+	return ""
+}
+
+func (x *ExplainPolicyResponse) GetSnapshotDigest() string {
+	if x != nil {
+		return x.SnapshotDigest
+	}
+	return ""
+}
+
+func (x *ExplainPolicyResponse) GetPolicies() []*ExplainedPolicy {
+	if x != nil {
+		return x.Policies
+	}
+	return nil
+}
+
+func (x *ExplainPolicyResponse) GetNearestPermit() string {
+	if x != nil {
+		return x.NearestPermit
+	}
+	return ""
+}
+
+func (x *ExplainPolicyResponse) GetFlips() []*PolicyFlip {
+	if x != nil {
+		return x.Flips
+	}
+	return nil
+}
+
+func (x *ExplainPolicyResponse) GetContextJson() []byte {
+	if x != nil {
+		return x.ContextJson
+	}
+	return nil
+}
+
+func (x *ExplainPolicyResponse) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *ExplainPolicyResponse) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *ExplainPolicyResponse) GetErrors() []string {
+	if x != nil {
+		return x.Errors
+	}
+	return nil
+}
+
+func (x *ExplainPolicyResponse) GetMissing() string {
+	if x != nil {
+		return x.Missing
+	}
+	return ""
+}
+
+// ExplainedPolicy is one policy with its conditions.
+type ExplainedPolicy struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	PolicyId string                 `protobuf:"bytes,1,opt,name=policy_id,json=policyId,proto3" json:"policy_id,omitempty"`
+	File     string                 `protobuf:"bytes,2,opt,name=file,proto3" json:"file,omitempty"`
+	Line     int32                  `protobuf:"varint,3,opt,name=line,proto3" json:"line,omitempty"`
+	// permit or forbid.
+	Effect string `protobuf:"bytes,4,opt,name=effect,proto3" json:"effect,omitempty"`
+	// True when the verdict rests on it.
+	Determining bool `protobuf:"varint,5,opt,name=determining,proto3" json:"determining,omitempty"`
+	// satisfied, not_satisfied or error.
+	Outcome       string               `protobuf:"bytes,6,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	Conjuncts     []*ExplainedConjunct `protobuf:"bytes,7,rep,name=conjuncts,proto3" json:"conjuncts,omitempty"`
+	Reason        string               `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
+	Remedy        string               `protobuf:"bytes,9,opt,name=remedy,proto3" json:"remedy,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainedPolicy) Reset() {
+	*x = ExplainedPolicy{}
+	mi := &file_palyra_v1_policy_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainedPolicy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainedPolicy) ProtoMessage() {}
+
+func (x *ExplainedPolicy) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_policy_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainedPolicy.ProtoReflect.Descriptor instead.
+func (*ExplainedPolicy) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ExplainedPolicy) GetPolicyId() string {
+	if x != nil {
+		return x.PolicyId
+	}
+	return ""
+}
+
+func (x *ExplainedPolicy) GetFile() string {
+	if x != nil {
+		return x.File
+	}
+	return ""
+}
+
+func (x *ExplainedPolicy) GetLine() int32 {
+	if x != nil {
+		return x.Line
+	}
+	return 0
+}
+
+func (x *ExplainedPolicy) GetEffect() string {
+	if x != nil {
+		return x.Effect
+	}
+	return ""
+}
+
+func (x *ExplainedPolicy) GetDetermining() bool {
+	if x != nil {
+		return x.Determining
+	}
+	return false
+}
+
+func (x *ExplainedPolicy) GetOutcome() string {
+	if x != nil {
+		return x.Outcome
+	}
+	return ""
+}
+
+func (x *ExplainedPolicy) GetConjuncts() []*ExplainedConjunct {
+	if x != nil {
+		return x.Conjuncts
+	}
+	return nil
+}
+
+func (x *ExplainedPolicy) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ExplainedPolicy) GetRemedy() string {
+	if x != nil {
+		return x.Remedy
+	}
+	return ""
+}
+
+// ExplainedConjunct is one conjunct of a condition, or a part of one.
+type ExplainedConjunct struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The expression as it is written.
+	Text   string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	Line   int32  `protobuf:"varint,2,opt,name=line,proto3" json:"line,omitempty"`
+	Column int32  `protobuf:"varint,3,opt,name=column,proto3" json:"column,omitempty"`
+	// when or unless.
+	Clause string `protobuf:"bytes,4,opt,name=clause,proto3" json:"clause,omitempty"`
+	// true, false, error, or skipped when it was not reached.
+	Outcome string `protobuf:"bytes,5,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	// What the expression reads, with values: "context.exec.basename" = "curl".
+	Values []*ExplainedValue `protobuf:"bytes,6,rep,name=values,proto3" json:"values,omitempty"`
+	// The parts of a disjunction or negation.
+	Parts         []*ExplainedConjunct `protobuf:"bytes,7,rep,name=parts,proto3" json:"parts,omitempty"`
+	Error         string               `protobuf:"bytes,8,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainedConjunct) Reset() {
+	*x = ExplainedConjunct{}
+	mi := &file_palyra_v1_policy_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainedConjunct) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainedConjunct) ProtoMessage() {}
+
+func (x *ExplainedConjunct) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_policy_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainedConjunct.ProtoReflect.Descriptor instead.
+func (*ExplainedConjunct) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ExplainedConjunct) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *ExplainedConjunct) GetLine() int32 {
+	if x != nil {
+		return x.Line
+	}
+	return 0
+}
+
+func (x *ExplainedConjunct) GetColumn() int32 {
+	if x != nil {
+		return x.Column
+	}
+	return 0
+}
+
+func (x *ExplainedConjunct) GetClause() string {
+	if x != nil {
+		return x.Clause
+	}
+	return ""
+}
+
+func (x *ExplainedConjunct) GetOutcome() string {
+	if x != nil {
+		return x.Outcome
+	}
+	return ""
+}
+
+func (x *ExplainedConjunct) GetValues() []*ExplainedValue {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+func (x *ExplainedConjunct) GetParts() []*ExplainedConjunct {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+func (x *ExplainedConjunct) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+// ExplainedValue is what an expression reads.
+type ExplainedValue struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// As Cedar writes it; "(absent)" when there is none.
+	Value         string `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainedValue) Reset() {
+	*x = ExplainedValue{}
+	mi := &file_palyra_v1_policy_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainedValue) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainedValue) ProtoMessage() {}
+
+func (x *ExplainedValue) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_policy_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainedValue.ProtoReflect.Descriptor instead.
+func (*ExplainedValue) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ExplainedValue) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ExplainedValue) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+// PolicyFlip is a change that turns the verdict.
+type PolicyFlip struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The verdict after it.
+	Verdict string `protobuf:"bytes,1,opt,name=verdict,proto3" json:"verdict,omitempty"`
+	// What to do, in one sentence.
+	Summary       string      `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
+	Steps         []*FlipStep `protobuf:"bytes,3,rep,name=steps,proto3" json:"steps,omitempty"`
+	PolicyId      string      `protobuf:"bytes,4,opt,name=policy_id,json=policyId,proto3" json:"policy_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PolicyFlip) Reset() {
+	*x = PolicyFlip{}
+	mi := &file_palyra_v1_policy_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PolicyFlip) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PolicyFlip) ProtoMessage() {}
+
+func (x *PolicyFlip) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_policy_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PolicyFlip.ProtoReflect.Descriptor instead.
+func (*PolicyFlip) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *PolicyFlip) GetVerdict() string {
+	if x != nil {
+		return x.Verdict
+	}
+	return ""
+}
+
+func (x *PolicyFlip) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *PolicyFlip) GetSteps() []*FlipStep {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+func (x *PolicyFlip) GetPolicyId() string {
+	if x != nil {
+		return x.PolicyId
+	}
+	return ""
+}
+
+// FlipStep is one change.
+type FlipStep struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// context: another call, or another state of the world; approval: a person's
+	// yes; entity: a role, a list or the definition of the tool; policy: a policy
+	// has to be added or changed.
+	Kind          string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Path          string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	Was           string `protobuf:"bytes,3,opt,name=was,proto3" json:"was,omitempty"`
+	Becomes       string `protobuf:"bytes,4,opt,name=becomes,proto3" json:"becomes,omitempty"`
+	File          string `protobuf:"bytes,5,opt,name=file,proto3" json:"file,omitempty"`
+	Line          int32  `protobuf:"varint,6,opt,name=line,proto3" json:"line,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FlipStep) Reset() {
+	*x = FlipStep{}
+	mi := &file_palyra_v1_policy_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FlipStep) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FlipStep) ProtoMessage() {}
+
+func (x *FlipStep) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_policy_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FlipStep.ProtoReflect.Descriptor instead.
+func (*FlipStep) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *FlipStep) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *FlipStep) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *FlipStep) GetWas() string {
+	if x != nil {
+		return x.Was
+	}
+	return ""
+}
+
+func (x *FlipStep) GetBecomes() string {
+	if x != nil {
+		return x.Becomes
+	}
+	return ""
+}
+
+func (x *FlipStep) GetFile() string {
+	if x != nil {
+		return x.File
+	}
+	return ""
+}
+
+func (x *FlipStep) GetLine() int32 {
+	if x != nil {
+		return x.Line
+	}
+	return 0
+}
+
+// SimulatePolicyRequest describes a call and, optionally, other sources.
+type SimulatePolicyRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Call  *CallDescription       `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	// Sources instead of those in the policy directory; the built-in policies
+	// stay.
+	Sources []*PolicySource `protobuf:"bytes,2,rep,name=sources,proto3" json:"sources,omitempty"`
+	// True when sources, even when empty, replace those in force.
+	Replace       bool `protobuf:"varint,3,opt,name=replace,proto3" json:"replace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SimulatePolicyRequest) Reset() {
+	*x = SimulatePolicyRequest{}
+	mi := &file_palyra_v1_policy_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SimulatePolicyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SimulatePolicyRequest) ProtoMessage() {}
+
+func (x *SimulatePolicyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_policy_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SimulatePolicyRequest.ProtoReflect.Descriptor instead.
+func (*SimulatePolicyRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *SimulatePolicyRequest) GetCall() *CallDescription {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+func (x *SimulatePolicyRequest) GetSources() []*PolicySource {
+	if x != nil {
+		return x.Sources
+	}
+	return nil
+}
+
+func (x *SimulatePolicyRequest) GetReplace() bool {
+	if x != nil {
+		return x.Replace
+	}
+	return false
+}
+
+// SimulatePolicyResponse is the verdict.
+type SimulatePolicyResponse struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Explanation *ExplainPolicyResponse `protobuf:"bytes,1,opt,name=explanation,proto3" json:"explanation,omitempty"`
+	// The verdict in force, when sources were given.
+	VerdictInForce string `protobuf:"bytes,2,opt,name=verdict_in_force,json=verdictInForce,proto3" json:"verdict_in_force,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *SimulatePolicyResponse) Reset() {
+	*x = SimulatePolicyResponse{}
+	mi := &file_palyra_v1_policy_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SimulatePolicyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SimulatePolicyResponse) ProtoMessage() {}
+
+func (x *SimulatePolicyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_policy_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SimulatePolicyResponse.ProtoReflect.Descriptor instead.
+func (*SimulatePolicyResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *SimulatePolicyResponse) GetExplanation() *ExplainPolicyResponse {
+	if x != nil {
+		return x.Explanation
+	}
+	return nil
+}
+
+func (x *SimulatePolicyResponse) GetVerdictInForce() string {
+	if x != nil {
+		return x.VerdictInForce
+	}
+	return ""
+}
+
+// TestPolicyRequest holds sources and test files.
+type TestPolicyRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty means the sources in force.
+	Sources []*PolicySource `protobuf:"bytes,1,rep,name=sources,proto3" json:"sources,omitempty"`
+	// YAML test files (docs/policy.md).
+	Tests         []*PolicySource `protobuf:"bytes,2,rep,name=tests,proto3" json:"tests,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TestPolicyRequest) Reset() {
+	*x = TestPolicyRequest{}
+	mi := &file_palyra_v1_policy_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TestPolicyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TestPolicyRequest) ProtoMessage() {}
+
+func (x *TestPolicyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_policy_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TestPolicyRequest.ProtoReflect.Descriptor instead.
+func (*TestPolicyRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *TestPolicyRequest) GetSources() []*PolicySource {
+	if x != nil {
+		return x.Sources
+	}
+	return nil
+}
+
+func (x *TestPolicyRequest) GetTests() []*PolicySource {
+	if x != nil {
+		return x.Tests
+	}
+	return nil
+}
+
+// TestPolicyResponse is what the tests found.
+type TestPolicyResponse struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Results  []*PolicyTestResult    `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	Coverage []*PolicyCoverage      `protobuf:"bytes,2,rep,name=coverage,proto3" json:"coverage,omitempty"`
+	Passed   int32                  `protobuf:"varint,3,opt,name=passed,proto3" json:"passed,omitempty"`
+	Failed   int32                  `protobuf:"varint,4,opt,name=failed,proto3" json:"failed,omitempty"`
+	// What is wrong with sources or tests; nothing was run then.
+	Findings      []*PolicyFinding `protobuf:"bytes,5,rep,name=findings,proto3" json:"findings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TestPolicyResponse) Reset() {
+	*x = TestPolicyResponse{}
+	mi := &file_palyra_v1_policy_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TestPolicyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TestPolicyResponse) ProtoMessage() {}
+
+func (x *TestPolicyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_policy_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TestPolicyResponse.ProtoReflect.Descriptor instead.
+func (*TestPolicyResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *TestPolicyResponse) GetResults() []*PolicyTestResult {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+func (x *TestPolicyResponse) GetCoverage() []*PolicyCoverage {
+	if x != nil {
+		return x.Coverage
+	}
+	return nil
+}
+
+func (x *TestPolicyResponse) GetPassed() int32 {
+	if x != nil {
+		return x.Passed
+	}
+	return 0
+}
+
+func (x *TestPolicyResponse) GetFailed() int32 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *TestPolicyResponse) GetFindings() []*PolicyFinding {
+	if x != nil {
+		return x.Findings
+	}
+	return nil
+}
+
+// PolicyTestResult is one case.
+type PolicyTestResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	File          string                 `protobuf:"bytes,1,opt,name=file,proto3" json:"file,omitempty"`
+	Line          int32                  `protobuf:"varint,2,opt,name=line,proto3" json:"line,omitempty"`
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Passed        bool                   `protobuf:"varint,4,opt,name=passed,proto3" json:"passed,omitempty"`
+	Message       string                 `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
+	Verdict       string                 `protobuf:"bytes,6,opt,name=verdict,proto3" json:"verdict,omitempty"`
+	Determining   []string               `protobuf:"bytes,7,rep,name=determining,proto3" json:"determining,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PolicyTestResult) Reset() {
+	*x = PolicyTestResult{}
+	mi := &file_palyra_v1_policy_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PolicyTestResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PolicyTestResult) ProtoMessage() {}
+
+func (x *PolicyTestResult) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_policy_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PolicyTestResult.ProtoReflect.Descriptor instead.
+func (*PolicyTestResult) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *PolicyTestResult) GetFile() string {
+	if x != nil {
+		return x.File
+	}
+	return ""
+}
+
+func (x *PolicyTestResult) GetLine() int32 {
+	if x != nil {
+		return x.Line
+	}
+	return 0
+}
+
+func (x *PolicyTestResult) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PolicyTestResult) GetPassed() bool {
+	if x != nil {
+		return x.Passed
+	}
+	return false
+}
+
+func (x *PolicyTestResult) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *PolicyTestResult) GetVerdict() string {
+	if x != nil {
+		return x.Verdict
+	}
+	return ""
+}
+
+func (x *PolicyTestResult) GetDetermining() []string {
+	if x != nil {
+		return x.Determining
+	}
+	return nil
+}
+
+// PolicyCoverage is what the tests covered of one policy.
+type PolicyCoverage struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	PolicyId string                 `protobuf:"bytes,1,opt,name=policy_id,json=policyId,proto3" json:"policy_id,omitempty"`
+	File     string                 `protobuf:"bytes,2,opt,name=file,proto3" json:"file,omitempty"`
+	Line     int32                  `protobuf:"varint,3,opt,name=line,proto3" json:"line,omitempty"`
+	// How many cases it applied to, and in how many it determined the verdict.
+	Applied       int32                `protobuf:"varint,4,opt,name=applied,proto3" json:"applied,omitempty"`
+	Determined    int32                `protobuf:"varint,5,opt,name=determined,proto3" json:"determined,omitempty"`
+	Conditions    []*ConditionCoverage `protobuf:"bytes,6,rep,name=conditions,proto3" json:"conditions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PolicyCoverage) Reset() {
+	*x = PolicyCoverage{}
+	mi := &file_palyra_v1_policy_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PolicyCoverage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PolicyCoverage) ProtoMessage() {}
+
+func (x *PolicyCoverage) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_policy_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PolicyCoverage.ProtoReflect.Descriptor instead.
+func (*PolicyCoverage) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *PolicyCoverage) GetPolicyId() string {
+	if x != nil {
+		return x.PolicyId
+	}
+	return ""
+}
+
+func (x *PolicyCoverage) GetFile() string {
+	if x != nil {
+		return x.File
+	}
+	return ""
+}
+
+func (x *PolicyCoverage) GetLine() int32 {
+	if x != nil {
+		return x.Line
+	}
+	return 0
+}
+
+func (x *PolicyCoverage) GetApplied() int32 {
+	if x != nil {
+		return x.Applied
+	}
+	return 0
+}
+
+func (x *PolicyCoverage) GetDetermined() int32 {
+	if x != nil {
+		return x.Determined
+	}
+	return 0
+}
+
+func (x *PolicyCoverage) GetConditions() []*ConditionCoverage {
+	if x != nil {
+		return x.Conditions
+	}
+	return nil
+}
+
+// ConditionCoverage is what the tests covered of one conjunct.
+type ConditionCoverage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Text          string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	Line          int32                  `protobuf:"varint,2,opt,name=line,proto3" json:"line,omitempty"`
+	Column        int32                  `protobuf:"varint,3,opt,name=column,proto3" json:"column,omitempty"`
+	WasTrue       int32                  `protobuf:"varint,4,opt,name=was_true,json=wasTrue,proto3" json:"was_true,omitempty"`
+	WasFalse      int32                  `protobuf:"varint,5,opt,name=was_false,json=wasFalse,proto3" json:"was_false,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConditionCoverage) Reset() {
+	*x = ConditionCoverage{}
+	mi := &file_palyra_v1_policy_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConditionCoverage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConditionCoverage) ProtoMessage() {}
+
+func (x *ConditionCoverage) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_policy_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConditionCoverage.ProtoReflect.Descriptor instead.
+func (*ConditionCoverage) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ConditionCoverage) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *ConditionCoverage) GetLine() int32 {
+	if x != nil {
+		return x.Line
+	}
+	return 0
+}
+
+func (x *ConditionCoverage) GetColumn() int32 {
+	if x != nil {
+		return x.Column
+	}
+	return 0
+}
+
+func (x *ConditionCoverage) GetWasTrue() int32 {
+	if x != nil {
+		return x.WasTrue
+	}
+	return 0
+}
+
+func (x *ConditionCoverage) GetWasFalse() int32 {
+	if x != nil {
+		return x.WasFalse
+	}
+	return 0
+}
+
+// ListPolicyVersionsRequest asks for one page.
+type ListPolicyVersionsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 0 means 50; at most 500.
+	PageSize      int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPolicyVersionsRequest) Reset() {
+	*x = ListPolicyVersionsRequest{}
+	mi := &file_palyra_v1_policy_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPolicyVersionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPolicyVersionsRequest) ProtoMessage() {}
+
+func (x *ListPolicyVersionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_policy_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPolicyVersionsRequest.ProtoReflect.Descriptor instead.
+func (*ListPolicyVersionsRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ListPolicyVersionsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListPolicyVersionsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListPolicyVersionsResponse is one page, newest first.
+type ListPolicyVersionsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Versions      []*PolicyVersion       `protobuf:"bytes,1,rep,name=versions,proto3" json:"versions,omitempty"`
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPolicyVersionsResponse) Reset() {
+	*x = ListPolicyVersionsResponse{}
+	mi := &file_palyra_v1_policy_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPolicyVersionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPolicyVersionsResponse) ProtoMessage() {}
+
+func (x *ListPolicyVersionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_policy_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPolicyVersionsResponse.ProtoReflect.Descriptor instead.
+func (*ListPolicyVersionsResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ListPolicyVersionsResponse) GetVersions() []*PolicyVersion {
+	if x != nil {
+		return x.Versions
+	}
+	return nil
+}
+
+func (x *ListPolicyVersionsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// PolicyVersion is a set that was in force.
+type PolicyVersion struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	FirstLoadedAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=first_loaded_at,json=firstLoadedAt,proto3" json:"first_loaded_at,omitempty"`
+	InForce       bool                   `protobuf:"varint,3,opt,name=in_force,json=inForce,proto3" json:"in_force,omitempty"`
+	// True when it was activated and stays until a reload.
+	Activated     bool     `protobuf:"varint,4,opt,name=activated,proto3" json:"activated,omitempty"`
+	Policies      int32    `protobuf:"varint,5,opt,name=policies,proto3" json:"policies,omitempty"`
+	Files         []string `protobuf:"bytes,6,rep,name=files,proto3" json:"files,omitempty"`
+	LoadedBy      string   `protobuf:"bytes,7,opt,name=loaded_by,json=loadedBy,proto3" json:"loaded_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PolicyVersion) Reset() {
+	*x = PolicyVersion{}
+	mi := &file_palyra_v1_policy_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PolicyVersion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PolicyVersion) ProtoMessage() {}
+
+func (x *PolicyVersion) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_policy_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PolicyVersion.ProtoReflect.Descriptor instead.
+func (*PolicyVersion) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *PolicyVersion) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *PolicyVersion) GetFirstLoadedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FirstLoadedAt
+	}
+	return nil
+}
+
+func (x *PolicyVersion) GetInForce() bool {
+	if x != nil {
+		return x.InForce
+	}
+	return false
+}
+
+func (x *PolicyVersion) GetActivated() bool {
+	if x != nil {
+		return x.Activated
+	}
+	return false
+}
+
+func (x *PolicyVersion) GetPolicies() int32 {
+	if x != nil {
+		return x.Policies
+	}
+	return 0
+}
+
+func (x *PolicyVersion) GetFiles() []string {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+func (x *PolicyVersion) GetLoadedBy() string {
+	if x != nil {
+		return x.LoadedBy
+	}
+	return ""
+}
+
+// ActivatePolicyRequest names a version by its digest or the beginning of it.
+type ActivatePolicyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ActivatePolicyRequest) Reset() {
+	*x = ActivatePolicyRequest{}
+	mi := &file_palyra_v1_policy_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ActivatePolicyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ActivatePolicyRequest) ProtoMessage() {}
+
+func (x *ActivatePolicyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_policy_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ActivatePolicyRequest.ProtoReflect.Descriptor instead.
+func (*ActivatePolicyRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *ActivatePolicyRequest) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+// ActivatePolicyResponse names the set now in force.
+type ActivatePolicyResponse struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Version        string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	SnapshotDigest string                 `protobuf:"bytes,2,opt,name=snapshot_digest,json=snapshotDigest,proto3" json:"snapshot_digest,omitempty"`
+	Changed        bool                   `protobuf:"varint,3,opt,name=changed,proto3" json:"changed,omitempty"`
+	Warnings       []*PolicyFinding       `protobuf:"bytes,4,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	WasVersion     string                 `protobuf:"bytes,5,opt,name=was_version,json=wasVersion,proto3" json:"was_version,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ActivatePolicyResponse) Reset() {
+	*x = ActivatePolicyResponse{}
+	mi := &file_palyra_v1_policy_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ActivatePolicyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ActivatePolicyResponse) ProtoMessage() {}
+
+func (x *ActivatePolicyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_policy_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ActivatePolicyResponse.ProtoReflect.Descriptor instead.
+func (*ActivatePolicyResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *ActivatePolicyResponse) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *ActivatePolicyResponse) GetSnapshotDigest() string {
+	if x != nil {
+		return x.SnapshotDigest
+	}
+	return ""
+}
+
+func (x *ActivatePolicyResponse) GetChanged() bool {
+	if x != nil {
+		return x.Changed
+	}
+	return false
+}
+
+func (x *ActivatePolicyResponse) GetWarnings() []*PolicyFinding {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
+}
+
+func (x *ActivatePolicyResponse) GetWasVersion() string {
+	if x != nil {
+		return x.WasVersion
+	}
+	return ""
+}
+
 var File_palyra_v1_policy_proto protoreflect.FileDescriptor
 
 const file_palyra_v1_policy_proto_rawDesc = "" +
@@ -635,12 +2321,158 @@ const file_palyra_v1_policy_proto_rawDesc = "" +
 	"\x12GetSnapshotRequest\x12E\n" +
 	"\x0fsnapshot_digest\x18\x01 \x01(\tB\x1c\xbaH\x19r\x172\x15^sha256:[0-9a-f]{64}$R\x0esnapshotDigest\":\n" +
 	"\x13GetSnapshotResponse\x12#\n" +
-	"\rsnapshot_json\x18\x01 \x01(\fR\fsnapshotJson2\xdc\x02\n" +
+	"\rsnapshot_json\x18\x01 \x01(\fR\fsnapshotJson\"\xda\x02\n" +
+	"\x0fCallDescription\x12&\n" +
+	"\tprincipal\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\tprincipal\x12\x1e\n" +
+	"\x04tool\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x04tool\x12(\n" +
+	"\n" +
+	"input_json\x18\x03 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\tinputJson\x12!\n" +
+	"\asession\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18@R\asession\x12\"\n" +
+	"\achannel\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\achannel\x12(\n" +
+	"\n" +
+	"facts_json\x18\x06 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80\x04R\tfactsJson\x128\n" +
+	"\x05votes\x18\a \x03(\v2\x18.palyra.v1.DescribedVoteB\b\xbaH\x05\x92\x01\x02\x10@R\x05votes\x12*\n" +
+	"\x02at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xa2\x01\n" +
+	"\rDescribedVote\x12\x1c\n" +
+	"\x04user\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x04user\x12\x1e\n" +
+	"\x05roles\x18\x02 \x03(\tB\b\xbaH\x05\x92\x01\x02\x10 R\x05roles\x12!\n" +
+	"\asurface\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18\x10R\asurface\x12\x16\n" +
+	"\x06paired\x18\x04 \x01(\bR\x06paired\x12\x18\n" +
+	"\apresent\x18\x05 \x01(\bR\apresent\"\x87\x01\n" +
+	"\x14ExplainPolicyRequest\x12+\n" +
+	"\vdecision_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x98\x01\x1aH\x00R\n" +
+	"decisionId\x120\n" +
+	"\x04call\x18\x02 \x01(\v2\x1a.palyra.v1.CallDescriptionH\x00R\x04callB\x10\n" +
+	"\asubject\x12\x05\xbaH\x02\b\x01\"\xde\x03\n" +
+	"\x15ExplainPolicyResponse\x12\x18\n" +
+	"\averdict\x18\x01 \x01(\tR\averdict\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x12\x16\n" +
+	"\x06remedy\x18\x04 \x01(\tR\x06remedy\x12%\n" +
+	"\x0epolicy_version\x18\x05 \x01(\tR\rpolicyVersion\x12'\n" +
+	"\x0fsnapshot_digest\x18\x06 \x01(\tR\x0esnapshotDigest\x126\n" +
+	"\bpolicies\x18\a \x03(\v2\x1a.palyra.v1.ExplainedPolicyR\bpolicies\x12%\n" +
+	"\x0enearest_permit\x18\b \x01(\tR\rnearestPermit\x12+\n" +
+	"\x05flips\x18\t \x03(\v2\x15.palyra.v1.PolicyFlipR\x05flips\x12!\n" +
+	"\fcontext_json\x18\n" +
+	" \x01(\fR\vcontextJson\x12\x12\n" +
+	"\x04tool\x18\v \x01(\tR\x04tool\x12\x1c\n" +
+	"\tprincipal\x18\f \x01(\tR\tprincipal\x12\x16\n" +
+	"\x06errors\x18\r \x03(\tR\x06errors\x12\x18\n" +
+	"\amissing\x18\x0e \x01(\tR\amissing\"\x96\x02\n" +
+	"\x0fExplainedPolicy\x12\x1b\n" +
+	"\tpolicy_id\x18\x01 \x01(\tR\bpolicyId\x12\x12\n" +
+	"\x04file\x18\x02 \x01(\tR\x04file\x12\x12\n" +
+	"\x04line\x18\x03 \x01(\x05R\x04line\x12\x16\n" +
+	"\x06effect\x18\x04 \x01(\tR\x06effect\x12 \n" +
+	"\vdetermining\x18\x05 \x01(\bR\vdetermining\x12\x18\n" +
+	"\aoutcome\x18\x06 \x01(\tR\aoutcome\x12:\n" +
+	"\tconjuncts\x18\a \x03(\v2\x1c.palyra.v1.ExplainedConjunctR\tconjuncts\x12\x16\n" +
+	"\x06reason\x18\b \x01(\tR\x06reason\x12\x16\n" +
+	"\x06remedy\x18\t \x01(\tR\x06remedy\"\x82\x02\n" +
+	"\x11ExplainedConjunct\x12\x12\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\x12\x12\n" +
+	"\x04line\x18\x02 \x01(\x05R\x04line\x12\x16\n" +
+	"\x06column\x18\x03 \x01(\x05R\x06column\x12\x16\n" +
+	"\x06clause\x18\x04 \x01(\tR\x06clause\x12\x18\n" +
+	"\aoutcome\x18\x05 \x01(\tR\aoutcome\x121\n" +
+	"\x06values\x18\x06 \x03(\v2\x19.palyra.v1.ExplainedValueR\x06values\x122\n" +
+	"\x05parts\x18\a \x03(\v2\x1c.palyra.v1.ExplainedConjunctR\x05parts\x12\x14\n" +
+	"\x05error\x18\b \x01(\tR\x05error\":\n" +
+	"\x0eExplainedValue\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"\x88\x01\n" +
+	"\n" +
+	"PolicyFlip\x12\x18\n" +
+	"\averdict\x18\x01 \x01(\tR\averdict\x12\x18\n" +
+	"\asummary\x18\x02 \x01(\tR\asummary\x12)\n" +
+	"\x05steps\x18\x03 \x03(\v2\x13.palyra.v1.FlipStepR\x05steps\x12\x1b\n" +
+	"\tpolicy_id\x18\x04 \x01(\tR\bpolicyId\"\x86\x01\n" +
+	"\bFlipStep\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x10\n" +
+	"\x03was\x18\x03 \x01(\tR\x03was\x12\x18\n" +
+	"\abecomes\x18\x04 \x01(\tR\abecomes\x12\x12\n" +
+	"\x04file\x18\x05 \x01(\tR\x04file\x12\x12\n" +
+	"\x04line\x18\x06 \x01(\x05R\x04line\"\xa7\x01\n" +
+	"\x15SimulatePolicyRequest\x126\n" +
+	"\x04call\x18\x01 \x01(\v2\x1a.palyra.v1.CallDescriptionB\x06\xbaH\x03\xc8\x01\x01R\x04call\x12<\n" +
+	"\asources\x18\x02 \x03(\v2\x17.palyra.v1.PolicySourceB\t\xbaH\x06\x92\x01\x03\x10\x80\x02R\asources\x12\x18\n" +
+	"\areplace\x18\x03 \x01(\bR\areplace\"\x86\x01\n" +
+	"\x16SimulatePolicyResponse\x12B\n" +
+	"\vexplanation\x18\x01 \x01(\v2 .palyra.v1.ExplainPolicyResponseR\vexplanation\x12(\n" +
+	"\x10verdict_in_force\x18\x02 \x01(\tR\x0everdictInForce\"\x8d\x01\n" +
+	"\x11TestPolicyRequest\x12<\n" +
+	"\asources\x18\x01 \x03(\v2\x17.palyra.v1.PolicySourceB\t\xbaH\x06\x92\x01\x03\x10\x80\x02R\asources\x12:\n" +
+	"\x05tests\x18\x02 \x03(\v2\x17.palyra.v1.PolicySourceB\v\xbaH\b\x92\x01\x05\b\x01\x10\x80\x02R\x05tests\"\xe8\x01\n" +
+	"\x12TestPolicyResponse\x125\n" +
+	"\aresults\x18\x01 \x03(\v2\x1b.palyra.v1.PolicyTestResultR\aresults\x125\n" +
+	"\bcoverage\x18\x02 \x03(\v2\x19.palyra.v1.PolicyCoverageR\bcoverage\x12\x16\n" +
+	"\x06passed\x18\x03 \x01(\x05R\x06passed\x12\x16\n" +
+	"\x06failed\x18\x04 \x01(\x05R\x06failed\x124\n" +
+	"\bfindings\x18\x05 \x03(\v2\x18.palyra.v1.PolicyFindingR\bfindings\"\xbc\x01\n" +
+	"\x10PolicyTestResult\x12\x12\n" +
+	"\x04file\x18\x01 \x01(\tR\x04file\x12\x12\n" +
+	"\x04line\x18\x02 \x01(\x05R\x04line\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x16\n" +
+	"\x06passed\x18\x04 \x01(\bR\x06passed\x12\x18\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage\x12\x18\n" +
+	"\averdict\x18\x06 \x01(\tR\averdict\x12 \n" +
+	"\vdetermining\x18\a \x03(\tR\vdetermining\"\xcd\x01\n" +
+	"\x0ePolicyCoverage\x12\x1b\n" +
+	"\tpolicy_id\x18\x01 \x01(\tR\bpolicyId\x12\x12\n" +
+	"\x04file\x18\x02 \x01(\tR\x04file\x12\x12\n" +
+	"\x04line\x18\x03 \x01(\x05R\x04line\x12\x18\n" +
+	"\aapplied\x18\x04 \x01(\x05R\aapplied\x12\x1e\n" +
+	"\n" +
+	"determined\x18\x05 \x01(\x05R\n" +
+	"determined\x12<\n" +
+	"\n" +
+	"conditions\x18\x06 \x03(\v2\x1c.palyra.v1.ConditionCoverageR\n" +
+	"conditions\"\x8b\x01\n" +
+	"\x11ConditionCoverage\x12\x12\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\x12\x12\n" +
+	"\x04line\x18\x02 \x01(\x05R\x04line\x12\x16\n" +
+	"\x06column\x18\x03 \x01(\x05R\x06column\x12\x19\n" +
+	"\bwas_true\x18\x04 \x01(\x05R\awasTrue\x12\x1b\n" +
+	"\twas_false\x18\x05 \x01(\x05R\bwasFalse\"m\n" +
+	"\x19ListPolicyVersionsRequest\x12'\n" +
+	"\tpage_size\x18\x01 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\tpageToken\"z\n" +
+	"\x1aListPolicyVersionsResponse\x124\n" +
+	"\bversions\x18\x01 \x03(\v2\x18.palyra.v1.PolicyVersionR\bversions\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xf5\x01\n" +
+	"\rPolicyVersion\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\x12B\n" +
+	"\x0ffirst_loaded_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\rfirstLoadedAt\x12\x19\n" +
+	"\bin_force\x18\x03 \x01(\bR\ainForce\x12\x1c\n" +
+	"\tactivated\x18\x04 \x01(\bR\tactivated\x12\x1a\n" +
+	"\bpolicies\x18\x05 \x01(\x05R\bpolicies\x12\x14\n" +
+	"\x05files\x18\x06 \x03(\tR\x05files\x12\x1b\n" +
+	"\tloaded_by\x18\a \x01(\tR\bloadedBy\"<\n" +
+	"\x15ActivatePolicyRequest\x12#\n" +
+	"\aversion\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\b\x18PR\aversion\"\xcc\x01\n" +
+	"\x16ActivatePolicyResponse\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\x12'\n" +
+	"\x0fsnapshot_digest\x18\x02 \x01(\tR\x0esnapshotDigest\x12\x18\n" +
+	"\achanged\x18\x03 \x01(\bR\achanged\x124\n" +
+	"\bwarnings\x18\x04 \x03(\v2\x18.palyra.v1.PolicyFindingR\bwarnings\x12\x1f\n" +
+	"\vwas_version\x18\x05 \x01(\tR\n" +
+	"wasVersion2\xa0\x06\n" +
 	"\rPolicyService\x12Z\n" +
 	"\x0eValidatePolicy\x12 .palyra.v1.ValidatePolicyRequest\x1a!.palyra.v1.ValidatePolicyResponse\"\x03\x90\x02\x01\x12K\n" +
 	"\tGetPolicy\x12\x1b.palyra.v1.GetPolicyRequest\x1a\x1c.palyra.v1.GetPolicyResponse\"\x03\x90\x02\x01\x12O\n" +
 	"\fReloadPolicy\x12\x1e.palyra.v1.ReloadPolicyRequest\x1a\x1f.palyra.v1.ReloadPolicyResponse\x12Q\n" +
-	"\vGetSnapshot\x12\x1d.palyra.v1.GetSnapshotRequest\x1a\x1e.palyra.v1.GetSnapshotResponse\"\x03\x90\x02\x01B\x1fZ\x1dpalyra/gen/palyra/v1;palyrav1b\x06proto3"
+	"\vGetSnapshot\x12\x1d.palyra.v1.GetSnapshotRequest\x1a\x1e.palyra.v1.GetSnapshotResponse\"\x03\x90\x02\x01\x12W\n" +
+	"\rExplainPolicy\x12\x1f.palyra.v1.ExplainPolicyRequest\x1a .palyra.v1.ExplainPolicyResponse\"\x03\x90\x02\x01\x12Z\n" +
+	"\x0eSimulatePolicy\x12 .palyra.v1.SimulatePolicyRequest\x1a!.palyra.v1.SimulatePolicyResponse\"\x03\x90\x02\x01\x12N\n" +
+	"\n" +
+	"TestPolicy\x12\x1c.palyra.v1.TestPolicyRequest\x1a\x1d.palyra.v1.TestPolicyResponse\"\x03\x90\x02\x01\x12f\n" +
+	"\x12ListPolicyVersions\x12$.palyra.v1.ListPolicyVersionsRequest\x1a%.palyra.v1.ListPolicyVersionsResponse\"\x03\x90\x02\x01\x12U\n" +
+	"\x0eActivatePolicy\x12 .palyra.v1.ActivatePolicyRequest\x1a!.palyra.v1.ActivatePolicyResponseB\x1fZ\x1dpalyra/gen/palyra/v1;palyrav1b\x06proto3"
 
 var (
 	file_palyra_v1_policy_proto_rawDescOnce sync.Once
@@ -654,39 +2486,91 @@ func file_palyra_v1_policy_proto_rawDescGZIP() []byte {
 	return file_palyra_v1_policy_proto_rawDescData
 }
 
-var file_palyra_v1_policy_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_palyra_v1_policy_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_palyra_v1_policy_proto_goTypes = []any{
-	(*PolicySource)(nil),           // 0: palyra.v1.PolicySource
-	(*PolicyFinding)(nil),          // 1: palyra.v1.PolicyFinding
-	(*ValidatePolicyRequest)(nil),  // 2: palyra.v1.ValidatePolicyRequest
-	(*ValidatePolicyResponse)(nil), // 3: palyra.v1.ValidatePolicyResponse
-	(*GetPolicyRequest)(nil),       // 4: palyra.v1.GetPolicyRequest
-	(*GetPolicyResponse)(nil),      // 5: palyra.v1.GetPolicyResponse
-	(*ReloadPolicyRequest)(nil),    // 6: palyra.v1.ReloadPolicyRequest
-	(*ReloadPolicyResponse)(nil),   // 7: palyra.v1.ReloadPolicyResponse
-	(*GetSnapshotRequest)(nil),     // 8: palyra.v1.GetSnapshotRequest
-	(*GetSnapshotResponse)(nil),    // 9: palyra.v1.GetSnapshotResponse
-	(*timestamppb.Timestamp)(nil),  // 10: google.protobuf.Timestamp
+	(*PolicySource)(nil),               // 0: palyra.v1.PolicySource
+	(*PolicyFinding)(nil),              // 1: palyra.v1.PolicyFinding
+	(*ValidatePolicyRequest)(nil),      // 2: palyra.v1.ValidatePolicyRequest
+	(*ValidatePolicyResponse)(nil),     // 3: palyra.v1.ValidatePolicyResponse
+	(*GetPolicyRequest)(nil),           // 4: palyra.v1.GetPolicyRequest
+	(*GetPolicyResponse)(nil),          // 5: palyra.v1.GetPolicyResponse
+	(*ReloadPolicyRequest)(nil),        // 6: palyra.v1.ReloadPolicyRequest
+	(*ReloadPolicyResponse)(nil),       // 7: palyra.v1.ReloadPolicyResponse
+	(*GetSnapshotRequest)(nil),         // 8: palyra.v1.GetSnapshotRequest
+	(*GetSnapshotResponse)(nil),        // 9: palyra.v1.GetSnapshotResponse
+	(*CallDescription)(nil),            // 10: palyra.v1.CallDescription
+	(*DescribedVote)(nil),              // 11: palyra.v1.DescribedVote
+	(*ExplainPolicyRequest)(nil),       // 12: palyra.v1.ExplainPolicyRequest
+	(*ExplainPolicyResponse)(nil),      // 13: palyra.v1.ExplainPolicyResponse
+	(*ExplainedPolicy)(nil),            // 14: palyra.v1.ExplainedPolicy
+	(*ExplainedConjunct)(nil),          // 15: palyra.v1.ExplainedConjunct
+	(*ExplainedValue)(nil),             // 16: palyra.v1.ExplainedValue
+	(*PolicyFlip)(nil),                 // 17: palyra.v1.PolicyFlip
+	(*FlipStep)(nil),                   // 18: palyra.v1.FlipStep
+	(*SimulatePolicyRequest)(nil),      // 19: palyra.v1.SimulatePolicyRequest
+	(*SimulatePolicyResponse)(nil),     // 20: palyra.v1.SimulatePolicyResponse
+	(*TestPolicyRequest)(nil),          // 21: palyra.v1.TestPolicyRequest
+	(*TestPolicyResponse)(nil),         // 22: palyra.v1.TestPolicyResponse
+	(*PolicyTestResult)(nil),           // 23: palyra.v1.PolicyTestResult
+	(*PolicyCoverage)(nil),             // 24: palyra.v1.PolicyCoverage
+	(*ConditionCoverage)(nil),          // 25: palyra.v1.ConditionCoverage
+	(*ListPolicyVersionsRequest)(nil),  // 26: palyra.v1.ListPolicyVersionsRequest
+	(*ListPolicyVersionsResponse)(nil), // 27: palyra.v1.ListPolicyVersionsResponse
+	(*PolicyVersion)(nil),              // 28: palyra.v1.PolicyVersion
+	(*ActivatePolicyRequest)(nil),      // 29: palyra.v1.ActivatePolicyRequest
+	(*ActivatePolicyResponse)(nil),     // 30: palyra.v1.ActivatePolicyResponse
+	(*timestamppb.Timestamp)(nil),      // 31: google.protobuf.Timestamp
 }
 var file_palyra_v1_policy_proto_depIdxs = []int32{
 	0,  // 0: palyra.v1.ValidatePolicyRequest.sources:type_name -> palyra.v1.PolicySource
 	1,  // 1: palyra.v1.ValidatePolicyResponse.findings:type_name -> palyra.v1.PolicyFinding
 	0,  // 2: palyra.v1.GetPolicyResponse.sources:type_name -> palyra.v1.PolicySource
-	10, // 3: palyra.v1.GetPolicyResponse.loaded_at:type_name -> google.protobuf.Timestamp
+	31, // 3: palyra.v1.GetPolicyResponse.loaded_at:type_name -> google.protobuf.Timestamp
 	1,  // 4: palyra.v1.ReloadPolicyResponse.warnings:type_name -> palyra.v1.PolicyFinding
-	2,  // 5: palyra.v1.PolicyService.ValidatePolicy:input_type -> palyra.v1.ValidatePolicyRequest
-	4,  // 6: palyra.v1.PolicyService.GetPolicy:input_type -> palyra.v1.GetPolicyRequest
-	6,  // 7: palyra.v1.PolicyService.ReloadPolicy:input_type -> palyra.v1.ReloadPolicyRequest
-	8,  // 8: palyra.v1.PolicyService.GetSnapshot:input_type -> palyra.v1.GetSnapshotRequest
-	3,  // 9: palyra.v1.PolicyService.ValidatePolicy:output_type -> palyra.v1.ValidatePolicyResponse
-	5,  // 10: palyra.v1.PolicyService.GetPolicy:output_type -> palyra.v1.GetPolicyResponse
-	7,  // 11: palyra.v1.PolicyService.ReloadPolicy:output_type -> palyra.v1.ReloadPolicyResponse
-	9,  // 12: palyra.v1.PolicyService.GetSnapshot:output_type -> palyra.v1.GetSnapshotResponse
-	9,  // [9:13] is the sub-list for method output_type
-	5,  // [5:9] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	11, // 5: palyra.v1.CallDescription.votes:type_name -> palyra.v1.DescribedVote
+	31, // 6: palyra.v1.CallDescription.at:type_name -> google.protobuf.Timestamp
+	10, // 7: palyra.v1.ExplainPolicyRequest.call:type_name -> palyra.v1.CallDescription
+	14, // 8: palyra.v1.ExplainPolicyResponse.policies:type_name -> palyra.v1.ExplainedPolicy
+	17, // 9: palyra.v1.ExplainPolicyResponse.flips:type_name -> palyra.v1.PolicyFlip
+	15, // 10: palyra.v1.ExplainedPolicy.conjuncts:type_name -> palyra.v1.ExplainedConjunct
+	16, // 11: palyra.v1.ExplainedConjunct.values:type_name -> palyra.v1.ExplainedValue
+	15, // 12: palyra.v1.ExplainedConjunct.parts:type_name -> palyra.v1.ExplainedConjunct
+	18, // 13: palyra.v1.PolicyFlip.steps:type_name -> palyra.v1.FlipStep
+	10, // 14: palyra.v1.SimulatePolicyRequest.call:type_name -> palyra.v1.CallDescription
+	0,  // 15: palyra.v1.SimulatePolicyRequest.sources:type_name -> palyra.v1.PolicySource
+	13, // 16: palyra.v1.SimulatePolicyResponse.explanation:type_name -> palyra.v1.ExplainPolicyResponse
+	0,  // 17: palyra.v1.TestPolicyRequest.sources:type_name -> palyra.v1.PolicySource
+	0,  // 18: palyra.v1.TestPolicyRequest.tests:type_name -> palyra.v1.PolicySource
+	23, // 19: palyra.v1.TestPolicyResponse.results:type_name -> palyra.v1.PolicyTestResult
+	24, // 20: palyra.v1.TestPolicyResponse.coverage:type_name -> palyra.v1.PolicyCoverage
+	1,  // 21: palyra.v1.TestPolicyResponse.findings:type_name -> palyra.v1.PolicyFinding
+	25, // 22: palyra.v1.PolicyCoverage.conditions:type_name -> palyra.v1.ConditionCoverage
+	28, // 23: palyra.v1.ListPolicyVersionsResponse.versions:type_name -> palyra.v1.PolicyVersion
+	31, // 24: palyra.v1.PolicyVersion.first_loaded_at:type_name -> google.protobuf.Timestamp
+	1,  // 25: palyra.v1.ActivatePolicyResponse.warnings:type_name -> palyra.v1.PolicyFinding
+	2,  // 26: palyra.v1.PolicyService.ValidatePolicy:input_type -> palyra.v1.ValidatePolicyRequest
+	4,  // 27: palyra.v1.PolicyService.GetPolicy:input_type -> palyra.v1.GetPolicyRequest
+	6,  // 28: palyra.v1.PolicyService.ReloadPolicy:input_type -> palyra.v1.ReloadPolicyRequest
+	8,  // 29: palyra.v1.PolicyService.GetSnapshot:input_type -> palyra.v1.GetSnapshotRequest
+	12, // 30: palyra.v1.PolicyService.ExplainPolicy:input_type -> palyra.v1.ExplainPolicyRequest
+	19, // 31: palyra.v1.PolicyService.SimulatePolicy:input_type -> palyra.v1.SimulatePolicyRequest
+	21, // 32: palyra.v1.PolicyService.TestPolicy:input_type -> palyra.v1.TestPolicyRequest
+	26, // 33: palyra.v1.PolicyService.ListPolicyVersions:input_type -> palyra.v1.ListPolicyVersionsRequest
+	29, // 34: palyra.v1.PolicyService.ActivatePolicy:input_type -> palyra.v1.ActivatePolicyRequest
+	3,  // 35: palyra.v1.PolicyService.ValidatePolicy:output_type -> palyra.v1.ValidatePolicyResponse
+	5,  // 36: palyra.v1.PolicyService.GetPolicy:output_type -> palyra.v1.GetPolicyResponse
+	7,  // 37: palyra.v1.PolicyService.ReloadPolicy:output_type -> palyra.v1.ReloadPolicyResponse
+	9,  // 38: palyra.v1.PolicyService.GetSnapshot:output_type -> palyra.v1.GetSnapshotResponse
+	13, // 39: palyra.v1.PolicyService.ExplainPolicy:output_type -> palyra.v1.ExplainPolicyResponse
+	20, // 40: palyra.v1.PolicyService.SimulatePolicy:output_type -> palyra.v1.SimulatePolicyResponse
+	22, // 41: palyra.v1.PolicyService.TestPolicy:output_type -> palyra.v1.TestPolicyResponse
+	27, // 42: palyra.v1.PolicyService.ListPolicyVersions:output_type -> palyra.v1.ListPolicyVersionsResponse
+	30, // 43: palyra.v1.PolicyService.ActivatePolicy:output_type -> palyra.v1.ActivatePolicyResponse
+	35, // [35:44] is the sub-list for method output_type
+	26, // [26:35] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_palyra_v1_policy_proto_init() }
@@ -694,13 +2578,17 @@ func file_palyra_v1_policy_proto_init() {
 	if File_palyra_v1_policy_proto != nil {
 		return
 	}
+	file_palyra_v1_policy_proto_msgTypes[12].OneofWrappers = []any{
+		(*ExplainPolicyRequest_DecisionId)(nil),
+		(*ExplainPolicyRequest_Call)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_palyra_v1_policy_proto_rawDesc), len(file_palyra_v1_policy_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -46,6 +46,20 @@ const (
 	// GatewayServiceEndSessionProcedure is the fully-qualified name of the GatewayService's EndSession
 	// RPC.
 	GatewayServiceEndSessionProcedure = "/palyra.v1.GatewayService/EndSession"
+	// GatewayServiceRunStreamProcedure is the fully-qualified name of the GatewayService's RunStream
+	// RPC.
+	GatewayServiceRunStreamProcedure = "/palyra.v1.GatewayService/RunStream"
+	// GatewayServiceStartRunProcedure is the fully-qualified name of the GatewayService's StartRun RPC.
+	GatewayServiceStartRunProcedure = "/palyra.v1.GatewayService/StartRun"
+	// GatewayServiceGetRunProcedure is the fully-qualified name of the GatewayService's GetRun RPC.
+	GatewayServiceGetRunProcedure = "/palyra.v1.GatewayService/GetRun"
+	// GatewayServiceListRunsProcedure is the fully-qualified name of the GatewayService's ListRuns RPC.
+	GatewayServiceListRunsProcedure = "/palyra.v1.GatewayService/ListRuns"
+	// GatewayServiceWatchRunProcedure is the fully-qualified name of the GatewayService's WatchRun RPC.
+	GatewayServiceWatchRunProcedure = "/palyra.v1.GatewayService/WatchRun"
+	// GatewayServiceCancelRunProcedure is the fully-qualified name of the GatewayService's CancelRun
+	// RPC.
+	GatewayServiceCancelRunProcedure = "/palyra.v1.GatewayService/CancelRun"
 )
 
 // GatewayServiceClient is a client for the palyra.v1.GatewayService service.
@@ -58,8 +72,25 @@ type GatewayServiceClient interface {
 	// EvaluateTool says what policy would decide; nothing runs and nobody is
 	// asked.
 	EvaluateTool(context.Context, *v1.EvaluateToolRequest) (*v1.EvaluateToolResponse, error)
-	// EndSession ends a session of the caller with its session grants.
+	// EndSession ends a session of the caller with its runs and its session
+	// grants.
 	EndSession(context.Context, *v1.EndSessionRequest) (*v1.EndSessionResponse, error)
+	// RunStream starts a run, or resumes the events of one, and steers it. A run
+	// goes on without its stream: a client that lost the stream resumes after
+	// the last sequence number that it saw and misses nothing. When the client
+	// closes its side, the run gets no more messages.
+	RunStream(context.Context) (*connect.BidiStreamForClientSimple[v1.RunStreamRequest, v1.RunStreamResponse], error)
+	// StartRun starts a run and returns at once.
+	StartRun(context.Context, *v1.StartRunRequest) (*v1.StartRunResponse, error)
+	GetRun(context.Context, *v1.GetRunRequest) (*v1.GetRunResponse, error)
+	// ListRuns lists runs, newest first: the caller's own, or all for callers
+	// that may read the journal.
+	ListRuns(context.Context, *v1.ListRunsRequest) (*v1.ListRunsResponse, error)
+	// WatchRun streams the tape of a run after a sequence number, to its end.
+	WatchRun(context.Context, *v1.WatchRunRequest) (*connect.ServerStreamForClient[v1.WatchRunResponse], error)
+	// CancelRun stops a run: the request to the model's provider, calls that
+	// wait for a human, and calls that run.
+	CancelRun(context.Context, *v1.CancelRunRequest) (*v1.CancelRunResponse, error)
 }
 
 // NewGatewayServiceClient constructs a client for the palyra.v1.GatewayService service. By default,
@@ -99,6 +130,44 @@ func NewGatewayServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(gatewayServiceMethods.ByName("EndSession")),
 			connect.WithClientOptions(opts...),
 		),
+		runStream: connect.NewClient[v1.RunStreamRequest, v1.RunStreamResponse](
+			httpClient,
+			baseURL+GatewayServiceRunStreamProcedure,
+			connect.WithSchema(gatewayServiceMethods.ByName("RunStream")),
+			connect.WithClientOptions(opts...),
+		),
+		startRun: connect.NewClient[v1.StartRunRequest, v1.StartRunResponse](
+			httpClient,
+			baseURL+GatewayServiceStartRunProcedure,
+			connect.WithSchema(gatewayServiceMethods.ByName("StartRun")),
+			connect.WithClientOptions(opts...),
+		),
+		getRun: connect.NewClient[v1.GetRunRequest, v1.GetRunResponse](
+			httpClient,
+			baseURL+GatewayServiceGetRunProcedure,
+			connect.WithSchema(gatewayServiceMethods.ByName("GetRun")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		listRuns: connect.NewClient[v1.ListRunsRequest, v1.ListRunsResponse](
+			httpClient,
+			baseURL+GatewayServiceListRunsProcedure,
+			connect.WithSchema(gatewayServiceMethods.ByName("ListRuns")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		watchRun: connect.NewClient[v1.WatchRunRequest, v1.WatchRunResponse](
+			httpClient,
+			baseURL+GatewayServiceWatchRunProcedure,
+			connect.WithSchema(gatewayServiceMethods.ByName("WatchRun")),
+			connect.WithClientOptions(opts...),
+		),
+		cancelRun: connect.NewClient[v1.CancelRunRequest, v1.CancelRunResponse](
+			httpClient,
+			baseURL+GatewayServiceCancelRunProcedure,
+			connect.WithSchema(gatewayServiceMethods.ByName("CancelRun")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -108,6 +177,12 @@ type gatewayServiceClient struct {
 	listTools    *connect.Client[v1.ListToolsRequest, v1.ListToolsResponse]
 	evaluateTool *connect.Client[v1.EvaluateToolRequest, v1.EvaluateToolResponse]
 	endSession   *connect.Client[v1.EndSessionRequest, v1.EndSessionResponse]
+	runStream    *connect.Client[v1.RunStreamRequest, v1.RunStreamResponse]
+	startRun     *connect.Client[v1.StartRunRequest, v1.StartRunResponse]
+	getRun       *connect.Client[v1.GetRunRequest, v1.GetRunResponse]
+	listRuns     *connect.Client[v1.ListRunsRequest, v1.ListRunsResponse]
+	watchRun     *connect.Client[v1.WatchRunRequest, v1.WatchRunResponse]
+	cancelRun    *connect.Client[v1.CancelRunRequest, v1.CancelRunResponse]
 }
 
 // CallTool calls palyra.v1.GatewayService.CallTool.
@@ -142,6 +217,52 @@ func (c *gatewayServiceClient) EndSession(ctx context.Context, req *v1.EndSessio
 	return nil, err
 }
 
+// RunStream calls palyra.v1.GatewayService.RunStream.
+func (c *gatewayServiceClient) RunStream(ctx context.Context) (*connect.BidiStreamForClientSimple[v1.RunStreamRequest, v1.RunStreamResponse], error) {
+	return c.runStream.CallBidiStreamSimple(ctx)
+}
+
+// StartRun calls palyra.v1.GatewayService.StartRun.
+func (c *gatewayServiceClient) StartRun(ctx context.Context, req *v1.StartRunRequest) (*v1.StartRunResponse, error) {
+	response, err := c.startRun.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// GetRun calls palyra.v1.GatewayService.GetRun.
+func (c *gatewayServiceClient) GetRun(ctx context.Context, req *v1.GetRunRequest) (*v1.GetRunResponse, error) {
+	response, err := c.getRun.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListRuns calls palyra.v1.GatewayService.ListRuns.
+func (c *gatewayServiceClient) ListRuns(ctx context.Context, req *v1.ListRunsRequest) (*v1.ListRunsResponse, error) {
+	response, err := c.listRuns.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// WatchRun calls palyra.v1.GatewayService.WatchRun.
+func (c *gatewayServiceClient) WatchRun(ctx context.Context, req *v1.WatchRunRequest) (*connect.ServerStreamForClient[v1.WatchRunResponse], error) {
+	return c.watchRun.CallServerStream(ctx, connect.NewRequest(req))
+}
+
+// CancelRun calls palyra.v1.GatewayService.CancelRun.
+func (c *gatewayServiceClient) CancelRun(ctx context.Context, req *v1.CancelRunRequest) (*v1.CancelRunResponse, error) {
+	response, err := c.cancelRun.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // GatewayServiceHandler is an implementation of the palyra.v1.GatewayService service.
 type GatewayServiceHandler interface {
 	// CallTool proposes one call and streams what happens to it, in the fixed
@@ -152,8 +273,25 @@ type GatewayServiceHandler interface {
 	// EvaluateTool says what policy would decide; nothing runs and nobody is
 	// asked.
 	EvaluateTool(context.Context, *v1.EvaluateToolRequest) (*v1.EvaluateToolResponse, error)
-	// EndSession ends a session of the caller with its session grants.
+	// EndSession ends a session of the caller with its runs and its session
+	// grants.
 	EndSession(context.Context, *v1.EndSessionRequest) (*v1.EndSessionResponse, error)
+	// RunStream starts a run, or resumes the events of one, and steers it. A run
+	// goes on without its stream: a client that lost the stream resumes after
+	// the last sequence number that it saw and misses nothing. When the client
+	// closes its side, the run gets no more messages.
+	RunStream(context.Context, *connect.BidiStream[v1.RunStreamRequest, v1.RunStreamResponse]) error
+	// StartRun starts a run and returns at once.
+	StartRun(context.Context, *v1.StartRunRequest) (*v1.StartRunResponse, error)
+	GetRun(context.Context, *v1.GetRunRequest) (*v1.GetRunResponse, error)
+	// ListRuns lists runs, newest first: the caller's own, or all for callers
+	// that may read the journal.
+	ListRuns(context.Context, *v1.ListRunsRequest) (*v1.ListRunsResponse, error)
+	// WatchRun streams the tape of a run after a sequence number, to its end.
+	WatchRun(context.Context, *v1.WatchRunRequest, *connect.ServerStream[v1.WatchRunResponse]) error
+	// CancelRun stops a run: the request to the model's provider, calls that
+	// wait for a human, and calls that run.
+	CancelRun(context.Context, *v1.CancelRunRequest) (*v1.CancelRunResponse, error)
 }
 
 // NewGatewayServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -189,6 +327,44 @@ func NewGatewayServiceHandler(svc GatewayServiceHandler, opts ...connect.Handler
 		connect.WithSchema(gatewayServiceMethods.ByName("EndSession")),
 		connect.WithHandlerOptions(opts...),
 	)
+	gatewayServiceRunStreamHandler := connect.NewBidiStreamHandler(
+		GatewayServiceRunStreamProcedure,
+		svc.RunStream,
+		connect.WithSchema(gatewayServiceMethods.ByName("RunStream")),
+		connect.WithHandlerOptions(opts...),
+	)
+	gatewayServiceStartRunHandler := connect.NewUnaryHandlerSimple(
+		GatewayServiceStartRunProcedure,
+		svc.StartRun,
+		connect.WithSchema(gatewayServiceMethods.ByName("StartRun")),
+		connect.WithHandlerOptions(opts...),
+	)
+	gatewayServiceGetRunHandler := connect.NewUnaryHandlerSimple(
+		GatewayServiceGetRunProcedure,
+		svc.GetRun,
+		connect.WithSchema(gatewayServiceMethods.ByName("GetRun")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	gatewayServiceListRunsHandler := connect.NewUnaryHandlerSimple(
+		GatewayServiceListRunsProcedure,
+		svc.ListRuns,
+		connect.WithSchema(gatewayServiceMethods.ByName("ListRuns")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	gatewayServiceWatchRunHandler := connect.NewServerStreamHandlerSimple(
+		GatewayServiceWatchRunProcedure,
+		svc.WatchRun,
+		connect.WithSchema(gatewayServiceMethods.ByName("WatchRun")),
+		connect.WithHandlerOptions(opts...),
+	)
+	gatewayServiceCancelRunHandler := connect.NewUnaryHandlerSimple(
+		GatewayServiceCancelRunProcedure,
+		svc.CancelRun,
+		connect.WithSchema(gatewayServiceMethods.ByName("CancelRun")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/palyra.v1.GatewayService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case GatewayServiceCallToolProcedure:
@@ -199,6 +375,18 @@ func NewGatewayServiceHandler(svc GatewayServiceHandler, opts ...connect.Handler
 			gatewayServiceEvaluateToolHandler.ServeHTTP(w, r)
 		case GatewayServiceEndSessionProcedure:
 			gatewayServiceEndSessionHandler.ServeHTTP(w, r)
+		case GatewayServiceRunStreamProcedure:
+			gatewayServiceRunStreamHandler.ServeHTTP(w, r)
+		case GatewayServiceStartRunProcedure:
+			gatewayServiceStartRunHandler.ServeHTTP(w, r)
+		case GatewayServiceGetRunProcedure:
+			gatewayServiceGetRunHandler.ServeHTTP(w, r)
+		case GatewayServiceListRunsProcedure:
+			gatewayServiceListRunsHandler.ServeHTTP(w, r)
+		case GatewayServiceWatchRunProcedure:
+			gatewayServiceWatchRunHandler.ServeHTTP(w, r)
+		case GatewayServiceCancelRunProcedure:
+			gatewayServiceCancelRunHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -222,4 +410,28 @@ func (UnimplementedGatewayServiceHandler) EvaluateTool(context.Context, *v1.Eval
 
 func (UnimplementedGatewayServiceHandler) EndSession(context.Context, *v1.EndSessionRequest) (*v1.EndSessionResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.GatewayService.EndSession is not implemented"))
+}
+
+func (UnimplementedGatewayServiceHandler) RunStream(context.Context, *connect.BidiStream[v1.RunStreamRequest, v1.RunStreamResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.GatewayService.RunStream is not implemented"))
+}
+
+func (UnimplementedGatewayServiceHandler) StartRun(context.Context, *v1.StartRunRequest) (*v1.StartRunResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.GatewayService.StartRun is not implemented"))
+}
+
+func (UnimplementedGatewayServiceHandler) GetRun(context.Context, *v1.GetRunRequest) (*v1.GetRunResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.GatewayService.GetRun is not implemented"))
+}
+
+func (UnimplementedGatewayServiceHandler) ListRuns(context.Context, *v1.ListRunsRequest) (*v1.ListRunsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.GatewayService.ListRuns is not implemented"))
+}
+
+func (UnimplementedGatewayServiceHandler) WatchRun(context.Context, *v1.WatchRunRequest, *connect.ServerStream[v1.WatchRunResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.GatewayService.WatchRun is not implemented"))
+}
+
+func (UnimplementedGatewayServiceHandler) CancelRun(context.Context, *v1.CancelRunRequest) (*v1.CancelRunResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.GatewayService.CancelRun is not implemented"))
 }

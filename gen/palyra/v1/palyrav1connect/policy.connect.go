@@ -44,6 +44,21 @@ const (
 	// PolicyServiceGetSnapshotProcedure is the fully-qualified name of the PolicyService's GetSnapshot
 	// RPC.
 	PolicyServiceGetSnapshotProcedure = "/palyra.v1.PolicyService/GetSnapshot"
+	// PolicyServiceExplainPolicyProcedure is the fully-qualified name of the PolicyService's
+	// ExplainPolicy RPC.
+	PolicyServiceExplainPolicyProcedure = "/palyra.v1.PolicyService/ExplainPolicy"
+	// PolicyServiceSimulatePolicyProcedure is the fully-qualified name of the PolicyService's
+	// SimulatePolicy RPC.
+	PolicyServiceSimulatePolicyProcedure = "/palyra.v1.PolicyService/SimulatePolicy"
+	// PolicyServiceTestPolicyProcedure is the fully-qualified name of the PolicyService's TestPolicy
+	// RPC.
+	PolicyServiceTestPolicyProcedure = "/palyra.v1.PolicyService/TestPolicy"
+	// PolicyServiceListPolicyVersionsProcedure is the fully-qualified name of the PolicyService's
+	// ListPolicyVersions RPC.
+	PolicyServiceListPolicyVersionsProcedure = "/palyra.v1.PolicyService/ListPolicyVersions"
+	// PolicyServiceActivatePolicyProcedure is the fully-qualified name of the PolicyService's
+	// ActivatePolicy RPC.
+	PolicyServiceActivatePolicyProcedure = "/palyra.v1.PolicyService/ActivatePolicy"
 )
 
 // PolicyServiceClient is a client for the palyra.v1.PolicyService service.
@@ -57,6 +72,20 @@ type PolicyServiceClient interface {
 	ReloadPolicy(context.Context, *v1.ReloadPolicyRequest) (*v1.ReloadPolicyResponse, error)
 	// GetSnapshot returns the exact configuration behind a snapshot digest.
 	GetSnapshot(context.Context, *v1.GetSnapshotRequest) (*v1.GetSnapshotResponse, error)
+	// ExplainPolicy says why a call is or was decided as it is: every policy
+	// that applies, its conditions with their values, the nearest permit, and
+	// the smallest change that would turn the verdict.
+	ExplainPolicy(context.Context, *v1.ExplainPolicyRequest) (*v1.ExplainPolicyResponse, error)
+	// SimulatePolicy evaluates one described call, under the policy in force or
+	// under sources that are not. Nothing runs and nobody is asked.
+	SimulatePolicy(context.Context, *v1.SimulatePolicyRequest) (*v1.SimulatePolicyResponse, error)
+	// TestPolicy runs test cases and measures what they cover.
+	TestPolicy(context.Context, *v1.TestPolicyRequest) (*v1.TestPolicyResponse, error)
+	// ListPolicyVersions lists the versions that were in force, newest first.
+	ListPolicyVersions(context.Context, *v1.ListPolicyVersionsRequest) (*v1.ListPolicyVersionsResponse, error)
+	// ActivatePolicy puts a kept version in force. It stays, also over a
+	// restart, until ReloadPolicy returns to the policy directory.
+	ActivatePolicy(context.Context, *v1.ActivatePolicyRequest) (*v1.ActivatePolicyResponse, error)
 }
 
 // NewPolicyServiceClient constructs a client for the palyra.v1.PolicyService service. By default,
@@ -97,15 +126,54 @@ func NewPolicyServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		explainPolicy: connect.NewClient[v1.ExplainPolicyRequest, v1.ExplainPolicyResponse](
+			httpClient,
+			baseURL+PolicyServiceExplainPolicyProcedure,
+			connect.WithSchema(policyServiceMethods.ByName("ExplainPolicy")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		simulatePolicy: connect.NewClient[v1.SimulatePolicyRequest, v1.SimulatePolicyResponse](
+			httpClient,
+			baseURL+PolicyServiceSimulatePolicyProcedure,
+			connect.WithSchema(policyServiceMethods.ByName("SimulatePolicy")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		testPolicy: connect.NewClient[v1.TestPolicyRequest, v1.TestPolicyResponse](
+			httpClient,
+			baseURL+PolicyServiceTestPolicyProcedure,
+			connect.WithSchema(policyServiceMethods.ByName("TestPolicy")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		listPolicyVersions: connect.NewClient[v1.ListPolicyVersionsRequest, v1.ListPolicyVersionsResponse](
+			httpClient,
+			baseURL+PolicyServiceListPolicyVersionsProcedure,
+			connect.WithSchema(policyServiceMethods.ByName("ListPolicyVersions")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		activatePolicy: connect.NewClient[v1.ActivatePolicyRequest, v1.ActivatePolicyResponse](
+			httpClient,
+			baseURL+PolicyServiceActivatePolicyProcedure,
+			connect.WithSchema(policyServiceMethods.ByName("ActivatePolicy")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // policyServiceClient implements PolicyServiceClient.
 type policyServiceClient struct {
-	validatePolicy *connect.Client[v1.ValidatePolicyRequest, v1.ValidatePolicyResponse]
-	getPolicy      *connect.Client[v1.GetPolicyRequest, v1.GetPolicyResponse]
-	reloadPolicy   *connect.Client[v1.ReloadPolicyRequest, v1.ReloadPolicyResponse]
-	getSnapshot    *connect.Client[v1.GetSnapshotRequest, v1.GetSnapshotResponse]
+	validatePolicy     *connect.Client[v1.ValidatePolicyRequest, v1.ValidatePolicyResponse]
+	getPolicy          *connect.Client[v1.GetPolicyRequest, v1.GetPolicyResponse]
+	reloadPolicy       *connect.Client[v1.ReloadPolicyRequest, v1.ReloadPolicyResponse]
+	getSnapshot        *connect.Client[v1.GetSnapshotRequest, v1.GetSnapshotResponse]
+	explainPolicy      *connect.Client[v1.ExplainPolicyRequest, v1.ExplainPolicyResponse]
+	simulatePolicy     *connect.Client[v1.SimulatePolicyRequest, v1.SimulatePolicyResponse]
+	testPolicy         *connect.Client[v1.TestPolicyRequest, v1.TestPolicyResponse]
+	listPolicyVersions *connect.Client[v1.ListPolicyVersionsRequest, v1.ListPolicyVersionsResponse]
+	activatePolicy     *connect.Client[v1.ActivatePolicyRequest, v1.ActivatePolicyResponse]
 }
 
 // ValidatePolicy calls palyra.v1.PolicyService.ValidatePolicy.
@@ -144,6 +212,51 @@ func (c *policyServiceClient) GetSnapshot(ctx context.Context, req *v1.GetSnapsh
 	return nil, err
 }
 
+// ExplainPolicy calls palyra.v1.PolicyService.ExplainPolicy.
+func (c *policyServiceClient) ExplainPolicy(ctx context.Context, req *v1.ExplainPolicyRequest) (*v1.ExplainPolicyResponse, error) {
+	response, err := c.explainPolicy.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// SimulatePolicy calls palyra.v1.PolicyService.SimulatePolicy.
+func (c *policyServiceClient) SimulatePolicy(ctx context.Context, req *v1.SimulatePolicyRequest) (*v1.SimulatePolicyResponse, error) {
+	response, err := c.simulatePolicy.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// TestPolicy calls palyra.v1.PolicyService.TestPolicy.
+func (c *policyServiceClient) TestPolicy(ctx context.Context, req *v1.TestPolicyRequest) (*v1.TestPolicyResponse, error) {
+	response, err := c.testPolicy.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListPolicyVersions calls palyra.v1.PolicyService.ListPolicyVersions.
+func (c *policyServiceClient) ListPolicyVersions(ctx context.Context, req *v1.ListPolicyVersionsRequest) (*v1.ListPolicyVersionsResponse, error) {
+	response, err := c.listPolicyVersions.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ActivatePolicy calls palyra.v1.PolicyService.ActivatePolicy.
+func (c *policyServiceClient) ActivatePolicy(ctx context.Context, req *v1.ActivatePolicyRequest) (*v1.ActivatePolicyResponse, error) {
+	response, err := c.activatePolicy.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // PolicyServiceHandler is an implementation of the palyra.v1.PolicyService service.
 type PolicyServiceHandler interface {
 	// ValidatePolicy checks sources against the running schema; nothing changes.
@@ -155,6 +268,20 @@ type PolicyServiceHandler interface {
 	ReloadPolicy(context.Context, *v1.ReloadPolicyRequest) (*v1.ReloadPolicyResponse, error)
 	// GetSnapshot returns the exact configuration behind a snapshot digest.
 	GetSnapshot(context.Context, *v1.GetSnapshotRequest) (*v1.GetSnapshotResponse, error)
+	// ExplainPolicy says why a call is or was decided as it is: every policy
+	// that applies, its conditions with their values, the nearest permit, and
+	// the smallest change that would turn the verdict.
+	ExplainPolicy(context.Context, *v1.ExplainPolicyRequest) (*v1.ExplainPolicyResponse, error)
+	// SimulatePolicy evaluates one described call, under the policy in force or
+	// under sources that are not. Nothing runs and nobody is asked.
+	SimulatePolicy(context.Context, *v1.SimulatePolicyRequest) (*v1.SimulatePolicyResponse, error)
+	// TestPolicy runs test cases and measures what they cover.
+	TestPolicy(context.Context, *v1.TestPolicyRequest) (*v1.TestPolicyResponse, error)
+	// ListPolicyVersions lists the versions that were in force, newest first.
+	ListPolicyVersions(context.Context, *v1.ListPolicyVersionsRequest) (*v1.ListPolicyVersionsResponse, error)
+	// ActivatePolicy puts a kept version in force. It stays, also over a
+	// restart, until ReloadPolicy returns to the policy directory.
+	ActivatePolicy(context.Context, *v1.ActivatePolicyRequest) (*v1.ActivatePolicyResponse, error)
 }
 
 // NewPolicyServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -191,6 +318,40 @@ func NewPolicyServiceHandler(svc PolicyServiceHandler, opts ...connect.HandlerOp
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	policyServiceExplainPolicyHandler := connect.NewUnaryHandlerSimple(
+		PolicyServiceExplainPolicyProcedure,
+		svc.ExplainPolicy,
+		connect.WithSchema(policyServiceMethods.ByName("ExplainPolicy")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	policyServiceSimulatePolicyHandler := connect.NewUnaryHandlerSimple(
+		PolicyServiceSimulatePolicyProcedure,
+		svc.SimulatePolicy,
+		connect.WithSchema(policyServiceMethods.ByName("SimulatePolicy")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	policyServiceTestPolicyHandler := connect.NewUnaryHandlerSimple(
+		PolicyServiceTestPolicyProcedure,
+		svc.TestPolicy,
+		connect.WithSchema(policyServiceMethods.ByName("TestPolicy")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	policyServiceListPolicyVersionsHandler := connect.NewUnaryHandlerSimple(
+		PolicyServiceListPolicyVersionsProcedure,
+		svc.ListPolicyVersions,
+		connect.WithSchema(policyServiceMethods.ByName("ListPolicyVersions")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	policyServiceActivatePolicyHandler := connect.NewUnaryHandlerSimple(
+		PolicyServiceActivatePolicyProcedure,
+		svc.ActivatePolicy,
+		connect.WithSchema(policyServiceMethods.ByName("ActivatePolicy")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/palyra.v1.PolicyService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case PolicyServiceValidatePolicyProcedure:
@@ -201,6 +362,16 @@ func NewPolicyServiceHandler(svc PolicyServiceHandler, opts ...connect.HandlerOp
 			policyServiceReloadPolicyHandler.ServeHTTP(w, r)
 		case PolicyServiceGetSnapshotProcedure:
 			policyServiceGetSnapshotHandler.ServeHTTP(w, r)
+		case PolicyServiceExplainPolicyProcedure:
+			policyServiceExplainPolicyHandler.ServeHTTP(w, r)
+		case PolicyServiceSimulatePolicyProcedure:
+			policyServiceSimulatePolicyHandler.ServeHTTP(w, r)
+		case PolicyServiceTestPolicyProcedure:
+			policyServiceTestPolicyHandler.ServeHTTP(w, r)
+		case PolicyServiceListPolicyVersionsProcedure:
+			policyServiceListPolicyVersionsHandler.ServeHTTP(w, r)
+		case PolicyServiceActivatePolicyProcedure:
+			policyServiceActivatePolicyHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -224,4 +395,24 @@ func (UnimplementedPolicyServiceHandler) ReloadPolicy(context.Context, *v1.Reloa
 
 func (UnimplementedPolicyServiceHandler) GetSnapshot(context.Context, *v1.GetSnapshotRequest) (*v1.GetSnapshotResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.PolicyService.GetSnapshot is not implemented"))
+}
+
+func (UnimplementedPolicyServiceHandler) ExplainPolicy(context.Context, *v1.ExplainPolicyRequest) (*v1.ExplainPolicyResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.PolicyService.ExplainPolicy is not implemented"))
+}
+
+func (UnimplementedPolicyServiceHandler) SimulatePolicy(context.Context, *v1.SimulatePolicyRequest) (*v1.SimulatePolicyResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.PolicyService.SimulatePolicy is not implemented"))
+}
+
+func (UnimplementedPolicyServiceHandler) TestPolicy(context.Context, *v1.TestPolicyRequest) (*v1.TestPolicyResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.PolicyService.TestPolicy is not implemented"))
+}
+
+func (UnimplementedPolicyServiceHandler) ListPolicyVersions(context.Context, *v1.ListPolicyVersionsRequest) (*v1.ListPolicyVersionsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.PolicyService.ListPolicyVersions is not implemented"))
+}
+
+func (UnimplementedPolicyServiceHandler) ActivatePolicy(context.Context, *v1.ActivatePolicyRequest) (*v1.ActivatePolicyResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.PolicyService.ActivatePolicy is not implemented"))
 }
