@@ -121,6 +121,16 @@ var Homes = []Home{
 		Why:     "the wire stops at the surface; daemon only mounts the handlers",
 	},
 	{
+		Modules: []string{"github.com/anthropics/anthropic-sdk-go"},
+		Rooms:   []string{"internal/model/anthropic"},
+		Why:     "a model is asked through model.Provider; the wire format and its SDK stop there",
+	},
+	{
+		Modules: []string{"github.com/openai/openai-go"},
+		Rooms:   []string{"internal/model/openai"},
+		Why:     "a model is asked through model.Provider; the wire format and its SDK stop there",
+	},
+	{
 		Modules: []string{"google.golang.org/grpc"},
 		Rooms:   []string{"internal/rpc", "test"},
 		Why:     "connect speaks gRPC; grpc-go is there for interoperation",
@@ -136,7 +146,7 @@ var Homes = []Home{
 	},
 	{
 		Modules: []string{"golang.org/x/sys", "syscall"},
-		Rooms:   []string{"internal/sandbox", "internal/builtin", "internal/egress", "internal/workspace", "internal/identity/keyfile", "internal/daemon", "internal/cli", "internal/sqlite", "cmd/palyra-init", "cmd/palyrad", "cmd/palyra", "test"},
+		Rooms:   []string{"internal/sandbox", "internal/builtin", "internal/egress", "internal/workspace", "internal/identity/keyfile", "internal/config", "internal/daemon", "internal/cli", "internal/sqlite", "cmd/palyra-init", "cmd/palyrad", "cmd/palyra", "test"},
 		Why:     "raw system calls belong where isolation and file access are built, where key files are guarded and where signals are caught",
 	},
 	{

@@ -29,6 +29,7 @@ const (
 	layerMain = 100 - 10*iota
 	layerWiring
 	layerSurface
+	layerRun
 	layerPipeline
 	layerDispatch
 	layerDecision
@@ -52,7 +53,7 @@ var Rooms = []Room{
 	{Dir: "internal/rpc", Layer: layerSurface, Why: "a surface proposes calls to the pipeline and does not reach around it"},
 	{Dir: "internal/console", Layer: layerSurface, Why: "a surface proposes calls to the pipeline and does not reach around it"},
 	{Dir: "internal/mcp", Layer: layerSurface, Why: "a surface proposes calls to the pipeline and does not reach around it"},
-	{Dir: "internal/run", Layer: layerSurface, Why: "the model loop sends every tool call through the pipeline"},
+	{Dir: "internal/run", Layer: layerRun, Why: "the model loop sends every tool call through the pipeline; surfaces and stores serve it"},
 	{Dir: "internal/sqlite", Layer: layerSurface, Why: "stores implement the interfaces of the rooms; the rooms do not know them"},
 
 	{Dir: "internal/toolcall", Layer: layerPipeline, Why: "the one place where the stages meet, in order"},

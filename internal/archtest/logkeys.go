@@ -1,0 +1,49 @@
+package archtest
+
+import (
+	"go/ast"
+	"strconv"
+)
+
+// LogKeys returns the keys of all log attributes with the place of one use.
+// Keys are an interface for those who search logs: docs/observability.md lists
+// them, and a test holds the two together.
+func LogKeys(t *Tree) map[string]string {
+	keys := make(map[string]string)
+	t.forEachFile(false, func(_ *Package, f *File) {
+		alias := localName(f, "log/slog")
+		if alias == "" {
+			return
+		}
+		ast.Inspect(f.Syntax, func(n ast.Node) bool {
+			if key, ok := attributeKey(n, alias); ok && keys[key] == "" {
+				keys[key] = t.at(n)
+			}
+			return true
+		})
+	})
+	return keys
+}
+
+// attributeKey returns the key of slog.String("key", value) and its like.
+// Constructors of values have no key.
+func attributeKey(n ast.Node, alias string) (string, bool) {
+	call, ok := n.(*ast.CallExpr)
+	if !ok || len(call.Args) != 2 {
+		return "", false
+	}
+	fn, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return "", false
+	}
+	base, ok := fn.X.(*ast.Ident)
+	if !ok || base.Name != alias {
+		return "", false
+	}
+	literal, ok := call.Args[0].(*ast.BasicLit)
+	if !ok {
+		return "", false
+	}
+	key, err := strconv.Unquote(literal.Value)
+	return key, err == nil
+}

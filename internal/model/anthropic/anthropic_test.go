@@ -1,0 +1,101 @@
+package anthropic_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"palyra/internal/model"
+	"palyra/internal/model/anthropic"
+	"palyra/internal/model/modeltest"
+	"palyra/internal/reason"
+)
+
+func open(endpoint model.Endpoint) (model.Provider, error) { return anthropic.New(endpoint) }
+
+func TestProvider(t *testing.T) { modeltest.Run(t, modeltest.Anthropic, open) }
+
+// ask asks a server that plays the fixtures.
+func ask(t *testing.T, change func(*model.Endpoint), fixtures ...modeltest.Fixture) (model.Turn, *modeltest.Heard, error) {
+	t.Helper()
+	endpoint := modeltest.Anthropic(t, fixtures...).Endpoint()
+	change(&endpoint)
+	p, err := anthropic.New(endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard := &modeltest.Heard{}
+	turn, err := p.Generate(t.Context(), modeltest.Conversation(), heard.Observe)
+	return turn, heard, err
+}
+
+func asItIs(*model.Endpoint) {}
+
+func TestPings(t *testing.T) {
+	if turn, _, err := ask(t, asItIs, modeltest.File("pings")); err != nil || turn.Text != "Still here." {
+		t.Errorf("%+v, %v", turn, err)
+	}
+}
+
+// TestInputInOnePiece is what servers do that imitate the API.
+func TestInputInOnePiece(t *testing.T) {
+	turn, _, err := ask(t, asItIs, modeltest.File("one-piece"))
+	if err != nil || len(turn.Calls) != 1 || string(turn.Calls[0].Input) != `{"path": "README.md"}` {
+		t.Errorf("%+v, %v", turn, err)
+	}
+}
+
+func TestInvalidStreams(t *testing.T) {
+	for _, name := range []string{"wrong-block", "unopened", "unclosed", "no-stop-reason", "twice"} {
+		if turn, _, err := ask(t, asItIs, modeltest.File(name)); reason.Of(err) != reason.ModelInvalid {
+			t.Errorf("%s: %+v, %v", name, turn, err)
+		}
+	}
+}
+
+func TestErrorEvents(t *testing.T) {
+	_, heard, err := ask(t, asItIs, modeltest.File("error"), modeltest.File("error-rejected"))
+	if reason.Of(err) != reason.ModelRejected || !strings.Contains(err.Error(), "prompt is too long") {
+		t.Errorf("got %v", err)
+	}
+	if len(heard.Retries) != 1 || !strings.Contains(heard.Retries[0].Cause.Error(), "(overloaded_error): Overloaded") {
+		t.Errorf("heard %+v", heard.Retries)
+	}
+}
+
+func TestStalledStream(t *testing.T) {
+	quick := func(e *model.Endpoint) { e.IdleTimeout = 20 * time.Millisecond }
+	turn, heard, err := ask(t, quick, modeltest.Raw("").Stalled(), modeltest.File("cut-in-call").Stalled(), modeltest.File("text"))
+	if err != nil || turn.Text != "Hello, world!" || len(heard.Retries) != 2 || heard.Text != turn.Text {
+		t.Errorf("%+v, %v, heard %+v", turn, err, heard)
+	}
+}
+
+// TestCacheMarks checks that what a run repeats is marked for the provider's
+// cache: the system prompt and the conversation so far.
+func TestCacheMarks(t *testing.T) {
+	server := modeltest.Anthropic(t, modeltest.File("text"))
+	p, err := anthropic.New(server.Endpoint())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := modeltest.Conversation()
+	if _, err := p.Generate(t.Context(), r, func(model.Event) {}); err != nil {
+		t.Fatal(err)
+	}
+	sent := string(server.Requests()[0].Body)
+	if n := strings.Count(sent, `"cache_control":{"type":"ephemeral"}`); n != 2 {
+		t.Errorf("%d marks in %s", n, sent)
+	}
+	if len(r.Messages) != 1 || r.Messages[0].Text != "Read the files." {
+		t.Errorf("the request was changed: %+v", r)
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	for _, e := range []model.Endpoint{{}, {Model: "m"}, {Model: "m", BaseURL: "nowhere"}} {
+		if _, err := anthropic.New(e); reason.Of(err) != reason.ConfigInvalid {
+			t.Errorf("%+v: %v", e, err)
+		}
+	}
+}

@@ -1,0 +1,204 @@
+package anthropic
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	sdk "github.com/anthropics/anthropic-sdk-go"
+	"github.com/anthropics/anthropic-sdk-go/packages/ssestream"
+
+	"palyra/internal/model"
+	"palyra/internal/reason"
+)
+
+// read assembles a turn from a stream. It returns one only after message_stop.
+func read(stream *ssestream.Stream[sdk.MessageStreamEventUnion], names model.Names, observe func(model.Event)) (model.Turn, error) {
+	a := &assembly{names: names, observe: observe, blocks: make(map[int64]*block)}
+	for stream.Next() {
+		whole, err := a.add(stream.Current())
+		if err != nil {
+			return model.Turn{}, err
+		}
+		if whole {
+			return a.turn, nil
+		}
+	}
+	if err := stream.Err(); err != nil {
+		return model.Turn{}, err
+	}
+	return model.Turn{}, model.ErrCut
+}
+
+// assembly is a turn of which a part has come.
+type assembly struct {
+	names   model.Names
+	observe func(model.Event)
+	meter   model.Meter
+	turn    model.Turn
+	text    strings.Builder
+	// blocks are the content blocks by index; order lists those that are calls.
+	blocks map[int64]*block
+	order  []*block
+	usage  sdk.MessageDeltaUsage
+}
+
+// block is a content block. Blocks that are neither text nor a call, such as
+// thinking, are followed and left out.
+type block struct {
+	kind   string
+	call   model.Call
+	input  json.RawMessage
+	closed bool
+}
+
+// add takes the next event and reports whether the turn is whole.
+func (a *assembly) add(e sdk.MessageStreamEventUnion) (whole bool, err error) {
+	switch e.Type {
+	case "message_start":
+		a.turn.Model = e.Message.Model
+		a.count(sdk.MessageDeltaUsage{
+			InputTokens: e.Message.Usage.InputTokens, OutputTokens: e.Message.Usage.OutputTokens,
+			CacheCreationInputTokens: e.Message.Usage.CacheCreationInputTokens, CacheReadInputTokens: e.Message.Usage.CacheReadInputTokens,
+		})
+	case "content_block_start":
+		return false, a.open(e.Index, e.ContentBlock)
+	case "content_block_delta":
+		return false, a.extend(e.Index, e.Delta)
+	case "content_block_stop":
+		b, err := a.at(e.Index)
+		if err != nil {
+			return false, err
+		}
+		b.closed = true
+	case "message_delta":
+		if why := e.Delta.StopReason; why != "" {
+			a.turn.Stop = stop(why)
+		}
+		a.count(e.Usage)
+	case "message_stop":
+		return a.close()
+	}
+	// The API may send events of new types at any time.
+	return false, nil
+}
+
+func (a *assembly) open(index int64, start sdk.ContentBlockStartEventContentBlockUnion) error {
+	if a.blocks[index] != nil {
+		return invalid("content block %d begins twice", index)
+	}
+	b := &block{kind: start.Type}
+	a.blocks[index] = b
+	if err := a.meter.Add(model.CallSize); err != nil {
+		return err
+	}
+	switch b.kind {
+	case "text":
+		return a.say(start.Text)
+	case "tool_use":
+		if start.Name == "" {
+			return invalid("tool call %q has no name", start.ID)
+		}
+		b.call = model.Call{ID: start.ID, Tool: a.names.Ours(start.Name)}
+		// Servers that imitate the API send the input here, in one piece.
+		b.input = json.RawMessage(start.JSON.Input.Raw())
+		a.order = append(a.order, b)
+		return a.meter.Add(len(start.ID) + len(start.Name) + len(b.input))
+	}
+	return nil
+}
+
+func (a *assembly) extend(index int64, delta sdk.MessageStreamEventUnionDelta) error {
+	b, err := a.at(index)
+	if err != nil {
+		return err
+	}
+	switch {
+	case delta.Type == "text_delta" && b.kind == "text":
+		return a.say(delta.Text)
+	case delta.Type == "input_json_delta" && b.kind == "tool_use":
+		b.call.Input = append(b.call.Input, delta.PartialJSON...)
+		return a.meter.Add(len(delta.PartialJSON))
+	case delta.Type == "text_delta" || delta.Type == "input_json_delta" && b.kind != "server_tool_use":
+		return invalid("a %s came for a content block of type %q", delta.Type, b.kind)
+	}
+	return nil
+}
+
+// at is the open block of an index.
+func (a *assembly) at(index int64) (*block, error) {
+	b := a.blocks[index]
+	if b == nil || b.closed {
+		return nil, invalid("there is no open content block %d", index)
+	}
+	return b, nil
+}
+
+func (a *assembly) say(text string) error {
+	if text == "" {
+		return nil
+	}
+	if err := a.meter.Add(len(text)); err != nil {
+		return err
+	}
+	a.text.WriteString(text)
+	a.observe(model.Event{Delta: &model.Delta{Text: text}})
+	return nil
+}
+
+// count takes the latest counts; they are totals, and 0 where left out.
+func (a *assembly) count(u sdk.MessageDeltaUsage) {
+	a.usage.InputTokens = cmp.Or(u.InputTokens, a.usage.InputTokens)
+	a.usage.CacheCreationInputTokens = cmp.Or(u.CacheCreationInputTokens, a.usage.CacheCreationInputTokens)
+	a.usage.CacheReadInputTokens = cmp.Or(u.CacheReadInputTokens, a.usage.CacheReadInputTokens)
+	a.usage.OutputTokens = cmp.Or(u.OutputTokens, a.usage.OutputTokens)
+}
+
+func (a *assembly) close() (bool, error) {
+	for index, b := range a.blocks {
+		if !b.closed {
+			return false, invalid("content block %d does not end", index)
+		}
+	}
+	if a.turn.Stop == "" {
+		return false, invalid("the turn ends without a stop reason")
+	}
+	a.turn.Text = a.text.String()
+	for _, b := range a.order {
+		if len(b.call.Input) == 0 {
+			b.call.Input = b.input
+		}
+		a.turn.Calls = append(a.turn.Calls, b.call)
+	}
+	a.turn.Usage = model.Usage{
+		InputTokens:  a.usage.InputTokens + a.usage.CacheCreationInputTokens + a.usage.CacheReadInputTokens,
+		OutputTokens: a.usage.OutputTokens,
+	}
+	return true, nil
+}
+
+// stop translates stop reasons; model.Finish tells EndTurn and ToolUse apart.
+func stop(why sdk.StopReason) model.Stop {
+	switch why {
+	case sdk.StopReasonMaxTokens, sdk.StopReasonModelContextWindowExceeded:
+		return model.MaxTokens
+	case sdk.StopReasonRefusal:
+		return model.Refusal
+	}
+	return model.EndTurn
+}
+
+func invalid(format string, args ...any) error {
+	return reason.Errorf(reason.ModelInvalid, "the answer of the model's provider cannot be read: "+format, args...)
+}
+
+// failure sorts what ended an attempt.
+func (p *Provider) failure(ctx context.Context, err error) error {
+	var event *sdk.Error
+	if ctx.Err() == nil && errors.As(err, &event) {
+		return model.FailureInStream(p.endpoint.Key, []byte(event.RawJSON()))
+	}
+	return model.Failure(ctx, p.endpoint.Key, err)
+}

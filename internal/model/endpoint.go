@@ -1,0 +1,77 @@
+package model
+
+import (
+	"cmp"
+	"net"
+	"net/netip"
+	"net/url"
+	"time"
+
+	"palyra/internal/reason"
+)
+
+// DefaultIdleTimeout is how long a provider may send nothing.
+const DefaultIdleTimeout = 2 * time.Minute
+
+// Endpoint is a model at a provider. It is all that a provider knows: none
+// reads environment variables or files.
+type Endpoint struct {
+	// Model is the provider's name for the model.
+	Model string
+	// BaseURL replaces the provider's own address; "" keeps it.
+	BaseURL string
+	// Key may be zero for a server of one's own.
+	Key Key
+	// MaxOutputTokens bounds a turn; 0 leaves it to the provider, or, where its
+	// API requires a bound, to a default.
+	MaxOutputTokens int64
+	// IdleTimeout is how long the provider may send nothing, be it before or
+	// within an answer; 0 means DefaultIdleTimeout.
+	IdleTimeout time.Duration
+	Retries     Retries
+}
+
+// Resolve checks the endpoint and fills in its defaults. A key never travels
+// unencrypted to another machine.
+func (e Endpoint) Resolve(home string) (Endpoint, error) {
+	if e.Model == "" {
+		return e, reason.Errorf(reason.ConfigInvalid, "the model has no name at its provider").
+			WithRemedy("Set model to the name that the provider uses.")
+	}
+	if e.BaseURL == "" && e.Key.IsZero() {
+		return e, reason.Errorf(reason.ConfigInvalid, "%s wants an API key", home).
+			WithRemedy("Set api_key_file, or base_url if the model runs on a server of your own.")
+	}
+	e.BaseURL = cmp.Or(e.BaseURL, home)
+	e.IdleTimeout = cmp.Or(e.IdleTimeout, DefaultIdleTimeout)
+	u, err := url.Parse(e.BaseURL)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		// The address is not repeated: somebody may have written a key into it.
+		return e, reason.Errorf(reason.ConfigInvalid, "base_url is not an address of the form https://host[:port][/path]").
+			WithRemedy("Write base_url without user, query and fragment; a key belongs into api_key_file.")
+	}
+	if u.Scheme == "http" && !e.Key.IsZero() && !loopback(u.Hostname()) {
+		return e, reason.Errorf(reason.ConfigInvalid, "the API key would travel to %s unencrypted", u.Host).
+			WithRemedy("Use https in base_url, or leave out api_key_file if that server wants no key.")
+	}
+	return e, nil
+}
+
+func loopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback()
+}
+
+// OutputTokens is the bound for the turn that r asks for; 0 is none.
+func (e Endpoint) OutputTokens(r Request) int64 {
+	if e.MaxOutputTokens > 0 && r.MaxTokens > 0 {
+		return min(e.MaxOutputTokens, r.MaxTokens)
+	}
+	return cmp.Or(r.MaxTokens, e.MaxOutputTokens)
+}
+
+// dialer bounds how long it may take to reach the provider.
+func dialer() *net.Dialer { return &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second} }
