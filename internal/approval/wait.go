@@ -261,7 +261,8 @@ func (d *Desk) join(ctx context.Context, e *entry, ask Ask) error {
 		if err != nil {
 			return err
 		}
-		d, err := recordDraft(event.Joined, rec, ask.Proposal.Caller.Principal.String(),
+		// Of the run that joins, which need not be the one that asked first.
+		d, err := draft(event.Joined, ask.Proposal.Session, ask.Proposal.Run, ask.Proposal.Caller.Principal.String(), rec.ID,
 			JoinedPayload{ApprovalID: rec.ID, ProposalID: ask.Proposal.ID})
 		if err != nil {
 			return err

@@ -110,13 +110,24 @@ func requestsKept(t *testing.T, db *sqlite.DB) []string {
 // those of closed records.
 func TestMigrationClearsClosedRequests(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "palyra.db")
-	_, known := sqlitetest.Key(t)
-	options := sqlite.Options{Verifiers: known, Origin: sqlitetest.Origin}
-	db, err := sqlite.Open(t.Context(), path, options)
+	var open []string
+	err := sqlite.MakeOld(path, 5, func(c *sqlite.Conn) error {
+		var err error
+		open, err = fillApprovals(c)
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var open []string
+	db := sqlitetest.OpenAt(t, path, sqlite.Options{})
+	if got := requestsKept(t, db); !slices.Equal(got, open) {
+		t.Errorf("the requests of %v are stored, want %v", got, open)
+	}
+}
+
+// fillApprovals stores a record of every state, each with its request, and
+// returns the ids of those that are open.
+func fillApprovals(c *sqlite.Conn) (open []string, err error) {
 	for n, state := range approval.States {
 		id := fmt.Sprintf("01JAAAAAAAAAAAAAAAAAA%05d", n)
 		const insert = `INSERT INTO approvals (id, revision, state, version, subject_type, requested_by, on_behalf_of, tool, created_at, body, request)
@@ -124,21 +135,12 @@ func TestMigrationClearsClosedRequests(t *testing.T) {
 		rec := approval.Record{ID: id, State: state, Revision: int64(n + 1), Version: 1, Prompt: approval.Prompt{Arguments: json.RawMessage(`{}`)},
 			Binding: tool.Binding{Arguments: json.RawMessage(`{}`)}}
 		body, err := approval.EncodeRecord(rec)
-		if err := errors.Join(err, sqlite.Exec(db, insert, id, n+1, state, body, []byte(`{"args":"plain"}`))); err != nil {
-			t.Fatal(err)
+		if err := errors.Join(err, c.Query(insert, nil, id, n+1, state, body, []byte(`{"args":"plain"}`))); err != nil {
+			return nil, err
 		}
 		if !state.Terminal() {
 			open = append(open, id)
 		}
 	}
-	if got := requestsKept(t, db); len(got) != len(approval.States) {
-		t.Fatalf("control: %d requests are stored", len(got))
-	}
-	if err := errors.Join(sqlite.Exec(db, "PRAGMA user_version = 5"), db.Close(t.Context())); err != nil {
-		t.Fatal(err)
-	}
-	db = sqlitetest.OpenAt(t, path, options)
-	if got := requestsKept(t, db); !slices.Equal(got, open) {
-		t.Errorf("the requests of %v are stored, want %v", got, open)
-	}
+	return open, nil
 }

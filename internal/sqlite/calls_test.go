@@ -2,9 +2,7 @@ package sqlite_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -304,30 +302,5 @@ func TestRecordOnAClosedStore(t *testing.T) {
 	}
 	if _, err := calls.Record(t.Context(), toolcall.Entry{Drafts: []event.Draft{decided(t, "a", true)}}); reason.Of(err) != reason.ShuttingDown {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestPolicySetsAndSnapshots(t *testing.T) {
-	db := sqlitetest.Open(t)
-	for i := range 3 {
-		version := fmt.Sprintf("v%d", i%2) // the first comes back
-		loaded := event.Draft{Code: event.PolicyLoaded, Actor: "service:palyrad", Payload: json.RawMessage(`{}`)}
-		snapshot := []byte(`{"version":"` + version + `"}`)
-		err := db.PutPolicySet(t.Context(), sqlite.PolicySet{
-			Version: version, Sources: []byte(`[]`), SnapshotDigest: canonical.Digest(snapshot), Snapshot: snapshot,
-		}, loaded)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := db.Snapshot(t.Context(), canonical.Digest(snapshot))
-		if err != nil || string(got) != string(snapshot) {
-			t.Errorf("%s: %s, %v", version, got, err)
-		}
-	}
-	assertCount(t, db, "SELECT count(*) FROM policy_versions", 2)
-	assertCount(t, db, "SELECT count(*) FROM snapshots", 2)
-	assertCount(t, db, "SELECT count(*) FROM events WHERE code = 'PAL-P100'", 3)
-	if _, err := db.Snapshot(t.Context(), "sha256:none"); reason.Of(err) != reason.NotFound {
-		t.Errorf("an unknown digest: %v", err)
 	}
 }

@@ -41,6 +41,9 @@ type Options struct {
 	Origin string
 	// Verifiers know the keys, present and past, that signed the checkpoints.
 	Verifiers note.Verifiers
+	// Slow, if set, is told how long a commit took that took longer than
+	// SlowCommit, at most once a minute. It must not wait for anything.
+	Slow func(took time.Duration)
 }
 
 // DB is an open store. It is safe for concurrent use.
@@ -53,9 +56,10 @@ type DB struct {
 }
 
 // Open opens the store at path and creates it with mode 0600 when it is not
-// there. It applies missing migrations and verifies the journal from its last
-// checkpoint; it repairs nothing. Errors that an operator can act on are
-// reason.Error; a journal that does not verify is a journal.CorruptError.
+// there. It verifies the journal from its last checkpoint before it writes
+// anything, and then applies missing migrations; it repairs nothing. Errors
+// that an operator can act on are reason.Error; a journal that does not verify
+// is a journal.CorruptError.
 func Open(ctx context.Context, path string, opts Options) (*DB, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
@@ -63,48 +67,98 @@ func Open(ctx context.Context, path string, opts Options) (*DB, error) {
 	if err := prepareFile(path); err != nil {
 		return nil, err
 	}
-	conn, err := openWriter(path)
-	if err != nil {
-		return nil, err
+	db := &DB{path: path, log: journal.NewFeed()}
+	if err := db.inspect(ctx, opts); err != nil {
+		return nil, errors.Join(unusable(path, err), db.closeFiles())
 	}
-	if err := migrate(conn); err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	pool, err := openReaders(path)
-	if err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	db := &DB{path: path, pool: pool, log: journal.NewFeed()}
-	db.writer = newWriter(conn, opts.Now, db.log)
-	if err := db.start(ctx, opts); err != nil {
-		return nil, errors.Join(err, pool.Close(), conn.Close())
+	if err := db.openForWriting(opts); err != nil {
+		return nil, errors.Join(unusable(path, err), db.closeFiles())
 	}
 	return db, nil
 }
 
-// start verifies the end of the journal and loads the writer's head from it.
-func (db *DB) start(ctx context.Context, opts Options) error {
-	head, err := db.storedHead(ctx)
+// inspect reads what is there, with connections that cannot change it: a
+// refusal leaves every byte as it was, the WAL included. A file without a
+// schema holds nothing yet.
+func (db *DB) inspect(ctx context.Context, opts Options) error {
+	// Read before the journal is, so that it cannot be ahead of it.
+	noted, err := readHeadFile(db.path)
 	if err != nil {
-		return fmt.Errorf("reading the journal's head: %w", err)
+		return err
 	}
-	db.log.Publish(head, nil)
+	version, err := storedVersion(db.path)
+	if err != nil {
+		return err
+	}
+	if version == 0 {
+		return refuse(db.path, db.holds(ctx, noted, 0))
+	}
+	if db.pool, err = openReaders(db.path); err != nil {
+		return err
+	}
+	if err := db.readStoredHead(ctx); err != nil {
+		return refuse(db.path, err)
+	}
 	if err := journal.VerifyTail(ctx, db, opts.Origin, opts.Verifiers); err != nil {
 		return refuse(db.path, err)
+	}
+	signed, err := db.signedSize(ctx)
+	if err != nil {
+		return err
+	}
+	return refuse(db.path, db.holds(ctx, noted, signed))
+}
+
+// openForWriting makes the schema current and takes up the journal's end.
+func (db *DB) openForWriting(opts Options) error {
+	conn, err := openWriter(db.path)
+	if err != nil {
+		return err
+	}
+	db.writer = newWriter(conn, opts, db.log)
+	if err := migrate(conn); err != nil {
+		return err
+	}
+	if db.pool == nil {
+		if db.pool, err = openReaders(db.path); err != nil {
+			return err
+		}
 	}
 	if err := db.writer.load(); err != nil {
 		return refuse(db.path, err)
 	}
+	if db.writer.noted, err = openHeadFile(db.path); err != nil {
+		return err
+	}
+	if err := db.writer.noted.write(db.writer.head); err != nil {
+		return openError(headPath(db.path), err)
+	}
 	return nil
 }
 
+// closeFiles closes what is open: the writer last, so that SQLite moves the
+// WAL into the file and deletes it.
+func (db *DB) closeFiles() (err error) {
+	if db.pool != nil {
+		err = db.pool.Close()
+	}
+	if db.writer != nil {
+		err = errors.Join(err, db.writer.close())
+	}
+	return err
+}
+
+// refuse says of a journal that does not verify what to do.
 func refuse(path string, err error) error {
+	if err == nil {
+		return nil
+	}
 	var bad *journal.CorruptError
 	if !errors.As(err, &bad) {
 		return fmt.Errorf("verifying the journal: %w", err)
 	}
-	e := reason.Errorf(reason.VerificationFailed, "verifying the journal in %s: %w", path, err)
-	return e.WithRemedy("Run `palyra journal verify %s`; nothing was changed. Keep the file, and restore a copy that verifies.", filepath.Dir(path)).
+	return reason.Errorf(reason.VerificationFailed, "verifying the journal in %s: %w", path, err).
+		WithRemedy("Nothing was changed. Run `palyra journal verify %s`, keep the files, and restore a copy that verifies.", filepath.Dir(path)).
 		WithField("seq", fmt.Sprint(bad.Seq))
 }
 
@@ -127,7 +181,12 @@ func (db *DB) Commit(ctx context.Context, u Unit) ([]journal.Event, error) {
 // Read calls fn with a read-only connection that sees one snapshot. It waits
 // for a free connection; readers never block the writer.
 func (db *DB) Read(ctx context.Context, fn func(*Conn) error) error {
-	return read(ctx, db.pool, fn)
+	err := read(ctx, db.pool, fn)
+	if isDamage(err) && reason.Of(err) == reason.Internal {
+		return reason.Errorf(reason.VerificationFailed, "the store is damaged: %w", err).
+			WithRemedy("Stop palyrad, run `palyra journal verify STATE_DIR`, keep the files, and restore a copy that verifies.")
+	}
+	return err
 }
 
 func read(ctx context.Context, pool *sqlitex.Pool, fn func(*Conn) error) (err error) {
@@ -187,12 +246,7 @@ func (db *DB) Close(ctx context.Context) error {
 		return nil
 	}
 	db.log.Close()
-	err := db.pool.Close()
-	if db.writer != nil {
-		// Last, so that SQLite moves the WAL into the file and deletes it.
-		err = errors.Join(err, db.writer.close())
-	}
-	return err
+	return db.closeFiles()
 }
 
 func prepareFile(path string) error {
@@ -210,6 +264,20 @@ func openError(path string, err error) error {
 		return e.WithRemedy("Let the user that runs palyrad read and write %s.", path)
 	}
 	return e.WithRemedy("Check that the directory of %s exists and its disk is not full or read-only.", path)
+}
+
+// unusable says of a file that SQLite cannot work with what to do.
+func unusable(path string, err error) error {
+	switch {
+	case reason.Of(err) != reason.Internal:
+		return err
+	case isDamage(err):
+		return reason.Errorf(reason.VerificationFailed, "%s is damaged: %w", path, err).
+			WithRemedy("Nothing was changed. Keep the files, and restore a copy of the state directory that verifies.")
+	case isStorageError(err):
+		return openError(path, err)
+	}
+	return err
 }
 
 func openWriter(path string) (*zs.Conn, error) {
@@ -246,6 +314,24 @@ func openReaders(path string) (*sqlitex.Pool, error) {
 		return nil, openError(path, err)
 	}
 	return pool, nil
+}
+
+// isDamage tells a file whose content is not what SQLite wrote.
+func isDamage(err error) bool {
+	switch zs.ErrCode(err).ToPrimary() {
+	case zs.ResultCorrupt, zs.ResultNotADB:
+		return true
+	}
+	return false
+}
+
+// damagedFrom names the first event that an error of a damaged file keeps
+// from being read.
+func damagedFrom(seq int64, err error) error {
+	if !isDamage(err) {
+		return err
+	}
+	return &journal.CorruptError{Seq: seq, What: "the store's file is damaged: " + err.Error()}
 }
 
 // isStorageError tells failures of disk and memory from those of a statement.

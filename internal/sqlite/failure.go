@@ -59,6 +59,9 @@ func (w *writer) recoverLocked() error {
 	if err := w.load(); err != nil {
 		return w.fail(err)
 	}
+	if err := w.noted.write(w.head); err != nil {
+		return w.fail(err)
+	}
 	w.failure.Store(nil)
 	return nil
 }
@@ -99,7 +102,11 @@ func (w *writer) close() error {
 	defer w.connMu.Unlock()
 	conn := w.conn
 	w.conn = nil
-	return conn.Close()
+	err := conn.Close()
+	if w.noted != nil {
+		err = errors.Join(err, w.noted.close())
+	}
+	return err
 }
 
 // refuseMore lets no further unit in; idle closes when the last one is done.

@@ -1,11 +1,14 @@
 package sqlite
 
 import (
+	"errors"
+	"fmt"
 	"time"
 
 	"zombiezen.com/go/sqlite/sqlitex"
 
 	"palyra/internal/journal"
+	"palyra/internal/run"
 )
 
 // WriterPragma runs a pragma on the writer's connection between batches.
@@ -41,7 +44,43 @@ func OpenUnverified(path string) (*DB, error) {
 		return nil, err
 	}
 	feed := journal.NewFeed()
-	return &DB{path: path, pool: pool, log: feed, writer: newWriter(conn, time.Now, feed)}, nil
+	return &DB{path: path, pool: pool, log: feed, writer: newWriter(conn, Options{Now: time.Now}, feed)}, nil
+}
+
+// MakeOld makes a store of an older schema version, with what fill writes.
+func MakeOld(path string, version int, fill func(*Conn) error) (err error) {
+	if err := prepareFile(path); err != nil {
+		return err
+	}
+	conn, err := openWriter(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	list, err := listMigrations()
+	if err != nil {
+		return err
+	}
+	script := fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d;", applicationID, version)
+	for _, m := range list {
+		if m.version <= version {
+			script += m.sql
+		}
+	}
+	if err := sqlitex.ExecuteScript(conn, script, nil); err != nil {
+		return err
+	}
+	return fill(&Conn{c: conn})
+}
+
+// RunsPlan returns the steps by which SQLite finds a page of runs.
+func RunsPlan(db *DB, f run.Filter) (steps []string, err error) {
+	db.writer.connMu.Lock()
+	defer db.writer.connMu.Unlock()
+	c := Conn{c: db.writer.conn}
+	query, args := runsQuery(f, run.PageSize(f.PageSize))
+	err = c.Query("EXPLAIN QUERY PLAN "+query, func(r *Row) error { steps = append(steps, r.Text(3)); return nil }, args...)
+	return steps, err
 }
 
 // QueryPlan returns the steps by which SQLite finds the events of a filter.

@@ -61,8 +61,13 @@ func migrate(conn *zs.Conn) error {
 			continue
 		}
 		script := fmt.Sprintf("%s;\nPRAGMA application_id = %d; PRAGMA user_version = %d;", m.sql, applicationID, m.version)
-		if err := sqlitex.ExecuteScript(conn, script, nil); err != nil {
+		err := sqlitex.ExecuteScript(conn, script, nil)
+		switch {
+		case isStorageError(err):
 			return fmt.Errorf("migrating the store to schema version %d: %w", m.version, err)
+		case err != nil:
+			return reason.Errorf(reason.VerificationFailed, "the store says that it has schema version %d, and its tables are others: %w", have, err).
+				WithRemedy("Nothing was changed. Keep the files, and restore a copy of the state directory that verifies.")
 		}
 	}
 	return nil
@@ -97,22 +102,14 @@ func schemaVersion(conn *zs.Conn, newest int) (int, error) {
 func pragma(conn *zs.Conn, query string) (int, error) {
 	stmt, _, err := conn.PrepareTransient(query)
 	if err != nil {
-		return 0, storeUnreadable(err)
+		return 0, fmt.Errorf("reading the store's schema: %w", err)
 	}
 	n, err := sqlitex.ResultInt(stmt)
 	if ferr := stmt.Finalize(); err == nil {
 		err = ferr
 	}
 	if err != nil {
-		return 0, storeUnreadable(err)
+		return 0, fmt.Errorf("reading the store's schema: %w", err)
 	}
 	return n, nil
-}
-
-func storeUnreadable(err error) error {
-	if zs.ErrCode(err).ToPrimary() == zs.ResultNotADB {
-		return reason.Errorf(reason.VerificationFailed, "the store's file is not a SQLite database: %w", err).
-			WithRemedy("Restore the file from a backup that verifies.")
-	}
-	return fmt.Errorf("reading the store's schema: %w", err)
 }

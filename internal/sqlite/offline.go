@@ -5,7 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
+	"math"
 	"os"
 
 	"golang.org/x/mod/sumdb/note"
@@ -23,45 +23,83 @@ func OpenReadOnly(ctx context.Context, path string) (*DB, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, openError(path, err)
 	}
-	if err := checkSchema(path); err != nil {
-		return nil, err
+	version, err := storedVersion(path)
+	if err != nil {
+		return nil, unusable(path, err)
+	}
+	if version == 0 {
+		return nil, reason.Errorf(reason.NotFound, "%s holds no journal", path).
+			WithRemedy("Name the state directory of a palyrad that has run.")
 	}
 	pool, err := openReaders(path)
 	if err != nil {
 		return nil, err
 	}
 	db := &DB{path: path, pool: pool, log: journal.NewFeed()}
-	head, err := db.storedHead(ctx)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("reading the journal's head: %w", err), pool.Close())
+	if err := db.readStoredHead(ctx); err != nil {
+		return nil, errors.Join(unusable(path, err), pool.Close())
 	}
-	db.log.Publish(head, nil)
 	return db, nil
 }
 
-func checkSchema(path string) error {
+// storedVersion returns the schema version of the file at path without
+// changing it; 0 means that it holds nothing yet.
+func storedVersion(path string) (int, error) {
 	list, err := listMigrations()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	conn, err := zs.OpenConn(path, zs.OpenReadOnly)
 	if err != nil {
-		return openError(path, err)
+		return 0, openError(path, err)
 	}
 	conn.SetBusyTimeout(busyTimeout)
 	version, err := schemaVersion(conn, list[len(list)-1].version)
-	if err == nil && version == 0 {
-		err = reason.Errorf(reason.NotFound, "%s holds no journal", path)
+	if zs.ErrCode(err) == zs.ResultReadOnlyRollback {
+		// The first start was cut off before the file was in WAL mode. What it
+		// began only a writer can take back.
+		version, err = 0, nil
 	}
-	return errors.Join(err, conn.Close())
+	return version, errors.Join(err, conn.Close())
+}
+
+// readStoredHead reads the newest event's head. Where damage is in the way, it
+// names the first event that cannot be reached.
+func (db *DB) readStoredHead(ctx context.Context) error {
+	head, err := db.storedHead(ctx)
+	if err == nil {
+		db.log.Publish(head, nil)
+		return nil
+	}
+	if !isDamage(err) {
+		return err
+	}
+	var last int64
+	scanErr := db.Scan(ctx, 0, math.MaxInt64, func(e *journal.Event) error {
+		last = e.Seq
+		return nil
+	})
+	var bad *journal.CorruptError
+	if errors.As(scanErr, &bad) {
+		return scanErr
+	}
+	return damagedFrom(last+1, err)
 }
 
 // Verify verifies the store at path without a daemon and without changing it:
 // the whole journal as journal.VerifyAll does, against the checkpoints that
-// the caller remembers, and the content of every blob. Damage of the journal
-// is a journal.CorruptError, of a blob reason.VerificationFailed.
+// the caller remembers and the head that the daemon noted beside it, the
+// content of every blob, and the form of the file. Damage of the journal is a
+// journal.CorruptError, of anything else reason.VerificationFailed.
 func Verify(ctx context.Context, path, gateway string, known note.Verifiers, remembered ...journal.Checkpoint) (sum journal.Summary, err error) {
+	noted, err := readHeadFile(path) // before the journal, which is never behind it
+	if err != nil {
+		return journal.Summary{}, err
+	}
 	db, err := OpenReadOnly(ctx, path)
+	if reason.Of(err) == reason.NotFound && noted.Seq > 0 {
+		return journal.Summary{}, missing(path, journal.Head{}, noted)
+	}
 	if err != nil {
 		return journal.Summary{}, err
 	}
@@ -69,7 +107,27 @@ func Verify(ctx context.Context, path, gateway string, known note.Verifiers, rem
 	if sum, err = journal.VerifyAll(ctx, db, gateway, known, remembered...); err != nil {
 		return sum, err
 	}
-	return sum, db.verifyBlobs(ctx)
+	if err := db.holds(ctx, noted, sum.Signed.Size); err != nil {
+		return sum, err
+	}
+	if err := db.verifyBlobs(ctx); err != nil {
+		return sum, err
+	}
+	return sum, db.verifyForm(ctx)
+}
+
+// verifyForm has SQLite look at every page and row of the file. Whether each
+// index fits its table would take three times as long as all the rest.
+func (db *DB) verifyForm(ctx context.Context) error {
+	return db.Read(ctx, func(c *Conn) error {
+		return c.Query("PRAGMA quick_check(1)", func(r *Row) error {
+			if found := r.Text(0); found != "ok" {
+				return reason.Errorf(reason.VerificationFailed, "the journal verifies, and the file that holds it is damaged: %s", found).
+					WithRemedy("Export the journal, keep the file, and restore a copy of the state directory that verifies.")
+			}
+			return nil
+		})
+	})
 }
 
 func (db *DB) verifyBlobs(ctx context.Context) error {

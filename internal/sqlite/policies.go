@@ -3,6 +3,8 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"strings"
+	"time"
 
 	"palyra/internal/event"
 	"palyra/internal/reason"
@@ -16,37 +18,184 @@ type PolicySet struct {
 	SnapshotDigest string
 	// Snapshot is canonical JSON; SnapshotDigest is its SHA-256.
 	Snapshot []byte
+	// Inputs is what the set was built from, JSON.
+	Inputs   []byte
+	Policies int
+	LoadedBy string
+	// Activated says that an operator chose this version: it stays in force in
+	// place of the policy directory, also over a restart.
+	Activated bool
 }
 
 // PutPolicySet keeps a policy set and its snapshot, with the event that says
 // that it came into force.
 func (db *DB) PutPolicySet(ctx context.Context, p PolicySet, loaded event.Draft) error {
 	_, err := db.Commit(ctx, Unit{
-		Check: func(tx *Tx) error {
-			if _, err := tx.Exec("INSERT INTO policy_versions (version, sources, at) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
-				p.Version, p.Sources, tx.Now()); err != nil {
-				return fmt.Errorf("keeping policy version %s: %w", p.Version, err)
-			}
-			if _, err := tx.Exec("INSERT INTO snapshots (digest, content, at) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
-				p.SnapshotDigest, p.Snapshot, tx.Now()); err != nil {
-				return fmt.Errorf("keeping policy snapshot %s: %w", p.SnapshotDigest, err)
-			}
-			return nil
-		},
+		Check:  func(tx *Tx) error { return putPolicySet(tx, p) },
 		Events: []event.Draft{loaded},
 	})
 	return err
 }
 
+func putPolicySet(tx *Tx, p PolicySet) error {
+	if _, err := tx.Exec("INSERT INTO policy_versions (version, sources, at, loaded_by, policies) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING",
+		p.Version, p.Sources, tx.Now(), p.LoadedBy, p.Policies); err != nil {
+		return fmt.Errorf("keeping policy version %s: %w", p.Version, err)
+	}
+	if _, err := tx.Exec(`INSERT INTO snapshots (digest, content, at, inputs) VALUES (?1, ?2, ?3, ?4)
+		ON CONFLICT DO UPDATE SET inputs = ?4 WHERE inputs IS NULL`,
+		p.SnapshotDigest, p.Snapshot, tx.Now(), p.Inputs); err != nil {
+		return fmt.Errorf("keeping policy snapshot %s: %w", p.SnapshotDigest, err)
+	}
+	if _, err := tx.Exec("DELETE FROM policy_activation"); err != nil {
+		return fmt.Errorf("ending the activation of a policy version: %w", err)
+	}
+	if !p.Activated {
+		return nil
+	}
+	if _, err := tx.Exec("INSERT INTO policy_activation (id, version) VALUES (1, ?1)", p.Version); err != nil {
+		return fmt.Errorf("activating policy version %s: %w", p.Version, err)
+	}
+	return nil
+}
+
 // Snapshot returns the content behind a snapshot digest.
 func (db *DB) Snapshot(ctx context.Context, digest string) (content []byte, err error) {
+	content, _, err = db.snapshot(ctx, digest)
+	return content, err
+}
+
+// SnapshotInputs returns what the set behind a snapshot digest was built from;
+// nil when the snapshot was kept before that was.
+func (db *DB) SnapshotInputs(ctx context.Context, digest string) (inputs []byte, err error) {
+	_, inputs, err = db.snapshot(ctx, digest)
+	return inputs, err
+}
+
+func (db *DB) snapshot(ctx context.Context, digest string) (content, inputs []byte, err error) {
 	err = db.Read(ctx, func(c *Conn) error {
-		found, err := c.QueryRow("SELECT content FROM snapshots WHERE digest = ?1",
-			func(r *Row) error { content = r.Bytes(0); return nil }, digest)
+		found, err := c.QueryRow("SELECT content, inputs FROM snapshots WHERE digest = ?1",
+			func(r *Row) error {
+				content = r.Bytes(0)
+				if !r.IsNull(1) {
+					inputs = r.Bytes(1)
+				}
+				return nil
+			}, digest)
 		if err == nil && !found {
 			return reason.Errorf(reason.NotFound, "no policy snapshot has the digest %s", digest)
 		}
 		return err
 	})
-	return content, err
+	return content, inputs, err
+}
+
+// PolicyVersion is a version that was in force.
+type PolicyVersion struct {
+	// Position orders versions by when they were loaded first.
+	Position int64
+	Version  string
+	// Sources is the JSON of the policy files.
+	Sources  []byte
+	At       time.Time
+	LoadedBy string
+	// Policies counts those of the defaults, too; 0 when nobody knows.
+	Policies int
+}
+
+const policyVersionColumns = "rowid, version, sources, at, loaded_by, policies"
+
+func scanPolicyVersion(r *Row) PolicyVersion {
+	return PolicyVersion{
+		Position: r.Int64(0), Version: r.Text(1), Sources: r.Bytes(2), At: r.Time(3), LoadedBy: r.Text(4), Policies: int(r.Int64(5)),
+	}
+}
+
+// PolicyVersions lists at most limit versions, the one that was loaded first
+// last. before is the position of the last one of the page before, 0 for the
+// first page.
+func (db *DB) PolicyVersions(ctx context.Context, before int64, limit int) (list []PolicyVersion, err error) {
+	err = db.Read(ctx, func(c *Conn) error {
+		return c.Query("SELECT "+policyVersionColumns+" FROM policy_versions WHERE ?1 = 0 OR rowid < ?1 ORDER BY rowid DESC LIMIT ?2", func(r *Row) error {
+			list = append(list, scanPolicyVersion(r))
+			return nil
+		}, before, limit)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the policy versions: %w", err)
+	}
+	return list, nil
+}
+
+// PolicyVersion finds a version by its digest, "sha256:<hex>", or by the
+// beginning of it, with or without "sha256:".
+func (db *DB) PolicyVersion(ctx context.Context, beginning string) (PolicyVersion, error) {
+	beginning = digestPrefix + strings.TrimPrefix(beginning, digestPrefix)
+	var found []PolicyVersion
+	err := db.Read(ctx, func(c *Conn) error {
+		return c.Query("SELECT "+policyVersionColumns+" FROM policy_versions WHERE substr(version, 1, ?1) = ?2 LIMIT 2", func(r *Row) error {
+			found = append(found, scanPolicyVersion(r))
+			return nil
+		}, len(beginning), beginning)
+	})
+	switch {
+	case err != nil:
+		return PolicyVersion{}, fmt.Errorf("reading policy version %s: %w", beginning, err)
+	case len(found) == 0:
+		return PolicyVersion{}, reason.Errorf(reason.NotFound, "no policy version begins with %s", beginning).
+			WithRemedy("`palyra policy versions` lists them.")
+	case len(found) > 1:
+		return PolicyVersion{}, reason.Errorf(reason.InvalidInput, "several policy versions begin with %s", beginning).
+			WithRemedy("Write more of the digest; `palyra policy versions -o wide` shows all of it.")
+	}
+	return found[0], nil
+}
+
+// ActivatedPolicy returns the version that an operator activated; found is
+// false when the policy directory counts.
+func (db *DB) ActivatedPolicy(ctx context.Context) (v PolicyVersion, found bool, err error) {
+	err = db.Read(ctx, func(c *Conn) error {
+		found, err = c.QueryRow("SELECT "+policyVersionColumns+" FROM policy_versions WHERE version = (SELECT version FROM policy_activation)",
+			func(r *Row) error { v = scanPolicyVersion(r); return nil })
+		return err
+	})
+	if err != nil {
+		return PolicyVersion{}, false, fmt.Errorf("reading which policy version is activated: %w", err)
+	}
+	return v, found, nil
+}
+
+// EndActivation lets the policy directory count again, with the event that says
+// so.
+func (db *DB) EndActivation(ctx context.Context, ended event.Draft) error {
+	_, err := db.Commit(ctx, Unit{
+		Check: func(tx *Tx) error {
+			if _, err := tx.Exec("DELETE FROM policy_activation"); err != nil {
+				return fmt.Errorf("ending the activation of a policy version: %w", err)
+			}
+			return nil
+		},
+		Events: []event.Draft{ended},
+	})
+	return err
+}
+
+// ProposalOf returns the id of the proposal that a decision is about; found is
+// false when no decision has the id. A decision is journaled after its id, a
+// ULID of that time, was made; before is earlier by what clocks may differ.
+func (db *DB) ProposalOf(ctx context.Context, decisionID string, before time.Time) (proposal string, found bool, err error) {
+	err = db.Read(ctx, func(c *Conn) error {
+		first, err := c.firstAt(before)
+		if err != nil {
+			return err
+		}
+		found, err = c.QueryRow(`SELECT subject FROM events WHERE seq >= ?3 AND code = ?1 AND payload IS NOT NULL
+			AND json_extract(CAST(payload AS TEXT), '$.decision_id') = ?2 ORDER BY seq LIMIT 1`,
+			func(r *Row) error { proposal = r.Text(0); return nil }, event.Decided, decisionID, first)
+		return err
+	})
+	if err != nil {
+		return "", false, fmt.Errorf("looking for decision %s: %w", decisionID, err)
+	}
+	return proposal, found, nil
 }

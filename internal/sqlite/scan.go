@@ -28,12 +28,15 @@ func (db *DB) Scan(ctx context.Context, after, upTo int64, fn func(*journal.Even
 
 func (c *Conn) scan(after, upTo int64, fn func(*journal.Event) error) error {
 	s := eventScanner{}
-	return c.Query(scanEvents, func(r *Row) error {
+	last := after
+	err := c.Query(scanEvents, func(r *Row) error {
 		if err := s.read(r); err != nil {
 			return err
 		}
+		last = s.event.Seq
 		return fn(&s.event)
 	}, after, upTo)
+	return damagedFrom(last+1, err)
 }
 
 // eventScanner reads rows one after the other into the same event: buffers are

@@ -182,17 +182,27 @@ func (t connTiles) Tile(level int, n int64) (hashes []byte, err error) {
 	if err == nil && !found {
 		return nil, nil // the tree reports where it is short
 	}
-	return hashes, err
+	return hashes, damagedFrom(firstUnder(level, n), err)
+}
+
+// firstUnder is the sequence number of the first event under a tile.
+func firstUnder(level int, n int64) int64 {
+	for range level + 1 {
+		n *= journal.TileWidth
+	}
+	return n + 1
 }
 
 // TileRoots implements journal.Tiles.
 func (t connTiles) TileRoots(level int, from, to int64) ([][32]byte, error) {
-	return t.hashes("SELECT root, n FROM tiles WHERE level = ?3 AND n >= ?1 AND n < ?2 ORDER BY n", from, to, level)
+	roots, err := t.hashes("SELECT root, n FROM tiles WHERE level = ?3 AND n >= ?1 AND n < ?2 ORDER BY n", from, to, level)
+	return roots, damagedFrom(firstUnder(level, from), err)
 }
 
 // EventHashes implements journal.Tiles.
 func (t connTiles) EventHashes(from, to int64) ([][32]byte, error) {
-	return t.hashes("SELECT hash, seq FROM events WHERE seq > ?1 AND seq <= ?2 ORDER BY seq", from, to)
+	hashes, err := t.hashes("SELECT hash, seq FROM events WHERE seq > ?1 AND seq <= ?2 ORDER BY seq", from, to)
+	return hashes, damagedFrom(from+1, err)
 }
 
 func (t connTiles) hashes(query string, args ...any) (hashes [][32]byte, err error) {

@@ -1,15 +1,18 @@
 package sqlite
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
 
-// whereClause collects the conditions of a listing, newest id first.
+// whereClause collects the conditions of a listing, newest first.
 // Conditions are constants with ? for each argument.
 type whereClause struct {
 	conditions []string
 	args       []any
+	// order is the column that orders the listing; "" means id.
+	order string
 }
 
 func (w *whereClause) add(condition string, args ...any) {
@@ -35,5 +38,5 @@ func (w *whereClause) sql(limit int) string {
 	if len(w.conditions) > 0 {
 		text = " WHERE " + strings.Join(w.conditions, " AND ")
 	}
-	return text + fmt.Sprintf(" ORDER BY id DESC LIMIT %d", limit)
+	return text + fmt.Sprintf(" ORDER BY %s DESC LIMIT %d", cmp.Or(w.order, "id"), limit)
 }

@@ -60,6 +60,7 @@ type pending struct {
 // leading commits for all who wait by then, and hands the lead on.
 type writer struct {
 	now  func() time.Time
+	slow func(took time.Duration) // may be nil
 	feed *journal.Feed
 
 	mu      sync.Mutex
@@ -73,15 +74,17 @@ type writer struct {
 	// connMu guards what follows: the leader holds it for its batch.
 	connMu  sync.Mutex
 	conn    *zs.Conn
+	noted   *headFile
 	head    journal.Head
 	edge    *journal.Edge
 	stepped bool // the clock is behind the chain, and an event said so
 	fresh   []journal.Event
 	runs    map[sessionRun]struct{} // pairs that are stored
+	told    time.Time               // when slow was called last
 }
 
-func newWriter(conn *zs.Conn, now func() time.Time, feed *journal.Feed) *writer {
-	return &writer{conn: conn, now: now, feed: feed, idle: make(chan struct{}), runs: map[sessionRun]struct{}{}}
+func newWriter(conn *zs.Conn, opts Options, feed *journal.Feed) *writer {
+	return &writer{conn: conn, now: opts.Now, slow: opts.Slow, feed: feed, idle: make(chan struct{}), runs: map[sessionRun]struct{}{}}
 }
 
 func (w *writer) commit(ctx context.Context, u Unit) ([]journal.Event, error) {
@@ -211,13 +214,32 @@ func (w *writer) transact(batch []*pending) error {
 			return w.fail(err)
 		}
 	}
+	began := time.Now()
 	if err := w.exec("COMMIT"); err != nil {
 		return w.fail(err)
 	}
-	if len(w.fresh) > 0 {
-		w.feed.Publish(w.head, w.fresh)
+	w.noteSlow(time.Since(began))
+	if len(w.fresh) == 0 {
+		return nil
+	}
+	w.feed.Publish(w.head, w.fresh)
+	if err := w.noted.write(w.head); err != nil {
+		// What was committed stays committed; the next batch has to wait.
+		_ = w.fail(err)
 	}
 	return nil
+}
+
+// SlowCommit is how long a commit may take before Options.Slow hears of it.
+const SlowCommit = time.Second
+
+// noteSlow tells of a slow disk.
+func (w *writer) noteSlow(took time.Duration) {
+	if took < SlowCommit || w.slow == nil || !w.told.IsZero() && time.Since(w.told) < time.Minute {
+		return
+	}
+	w.told = time.Now()
+	w.slow(took)
 }
 
 // apply runs one unit. Sequence numbers are given only after its check

@@ -2,6 +2,7 @@ package toolcall
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -28,7 +29,7 @@ func (c *call) dispatch(ctx context.Context, permit *decision.Permit) tool.Repor
 		Output: func(stream string, chunk []byte) {
 			mu.Lock()
 			defer mu.Unlock()
-			if !ended {
+			if !ended && !c.atOnce { // nothing is told before the decision
 				c.observe(Event{Output: &Chunk{Stream: stream, Data: chunk}})
 			}
 		},
@@ -43,8 +44,20 @@ func (c *call) dispatch(ctx context.Context, permit *decision.Permit) tool.Repor
 }
 
 // attest signs what happened and makes it durable; only then does the result
-// leave. ctx must outlive the client.
+// leave. ctx must outlive the client. A decision that should have become
+// durable with an outcome stays on record without one.
 func (c *call) attest(ctx context.Context, record decision.Record, report tool.Report) (Outcome, error) {
+	outcome, err := c.recordOutcome(ctx, record, report)
+	if err == nil {
+		return outcome, nil
+	}
+	if lost := c.flush(ctx); lost != nil {
+		err = errors.Join(err, lost)
+	}
+	return outcome, err
+}
+
+func (c *call) recordOutcome(ctx context.Context, record decision.Record, report tool.Report) (Outcome, error) {
 	// A tool's message may quote a secret of the input. The client has sent it;
 	// the evidence goes without it.
 	kept := report
@@ -70,6 +83,9 @@ func (c *call) attest(ctx context.Context, record decision.Record, report tool.R
 		return Outcome{Decision: record}, err
 	}
 	outcome := Outcome{Decision: record, Report: report, Attestation: Attestation{Envelope: envelope, Seq: seq}}
+	if c.atOnce {
+		c.observe(Event{Decision: &outcome.Decision})
+	}
 	c.observe(Event{Result: &outcome.Report})
 	c.observe(Event{Attestation: &outcome.Attestation})
 	return outcome, nil

@@ -13,8 +13,9 @@ import (
 	"palyra/internal/reason"
 )
 
-// decide makes the decision durable. An approval or grant is used up in the
-// same transaction, so that a revoke or a second call cannot slip between.
+// decide makes the decision durable, unless the call is recorded at once. An
+// approval or grant is used up in the same transaction, so that a revoke or a
+// second call cannot slip between.
 func (c *call) decide(ctx context.Context) (decision.Record, *decision.Permit, error) {
 	record, permit := decision.Make(decision.Input{
 		DecisionID: ulid.Make().String(), ProposalID: c.proposal.ID, CallDigest: c.digest,
@@ -27,14 +28,28 @@ func (c *call) decide(ctx context.Context) (decision.Record, *decision.Permit, e
 	if permit == nil {
 		c.Approver.Release(c.answer)
 	}
-	c.observe(Event{Decision: &record})
+	if !c.atOnce {
+		c.observe(Event{Decision: &record})
+	}
 	return record, permit, nil
+}
+
+// recordsAtOnce reports whether proposal, verdict, decision and outcome may
+// become durable together when the call has ended. Its tool cannot have an
+// effect, and nobody is told of the decision before: a crash in between loses
+// nothing that happened. A call that holds an idempotency key, or uses an
+// approval or a grant, is recorded as it goes.
+func (c *call) recordsAtOnce() bool {
+	return c.claim == nil && !usesAnswer(c.answer) && c.Dispatcher.Effectless(c.proposal.Tool.Name)
 }
 
 func (c *call) writeDecision(ctx context.Context, record decision.Record, permit *decision.Permit) (decision.Record, *decision.Permit, error) {
 	if permit == nil || !usesAnswer(c.answer) {
 		if err := c.draft(event.Decided, record); err != nil {
 			return record, nil, err
+		}
+		if c.atOnce = permit != nil && c.recordsAtOnce(); c.atOnce {
+			return record, permit, nil
 		}
 		return record, permit, c.flush(ctx)
 	}

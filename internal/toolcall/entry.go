@@ -70,7 +70,9 @@ type Past struct {
 
 // ProposedPayload is the payload of event.Proposed.
 type ProposedPayload struct {
-	ProposalID           string          `json:"proposal_id"`
+	ProposalID string `json:"proposal_id"`
+	// CallID is the id that a model gave the call.
+	CallID               string          `json:"call_id,omitempty"`
 	Principal            string          `json:"principal"`
 	OnBehalfOf           string          `json:"on_behalf_of"`
 	DeviceID             string          `json:"device_id"`
@@ -95,6 +97,7 @@ type ProposedPayload struct {
 // RefusedPayload is the payload of event.Refused.
 type RefusedPayload struct {
 	ProposalID string      `json:"proposal_id"`
+	CallID     string      `json:"call_id,omitempty"`
 	Principal  string      `json:"principal"`
 	Tool       string      `json:"tool"`
 	Reason     reason.Code `json:"reason"`

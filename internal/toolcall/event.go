@@ -21,6 +21,7 @@ type Event struct {
 // Proposed says that the proposal was checked.
 type Proposed struct {
 	ProposalID  string
+	CallID      string
 	Session     string
 	Run         string
 	Tool        string

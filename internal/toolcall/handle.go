@@ -3,6 +3,7 @@ package toolcall
 import (
 	"context"
 	"crypto/rand"
+	"slices"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -43,6 +44,8 @@ type call struct {
 	argumentsDigest string
 	// pending is what the next durable write takes along.
 	pending Entry
+	// atOnce is true when the decision becomes durable with the outcome.
+	atOnce bool
 }
 
 // handle is the pipeline: each line is one stage of architecture.md.
@@ -53,7 +56,7 @@ func (p *Pipeline) handle(ctx context.Context, s Submission, claim *Claim, obser
 		return Outcome{}, c.refuse(ctx, err)
 	}
 	defer func() { tally.end(c.checked, c.bytesOut) }()
-	c.budget = decision.Budget{Limit: p.MaxCallsPerRun, Used: tally.facts.CallsInRun}
+	c.budget = decision.Budget{Limit: p.maxCalls(s), Used: tally.facts.CallsInRun}
 	if err := c.propose(ctx); err != nil {
 		return Outcome{}, c.refuse(ctx, err)
 	}
@@ -88,11 +91,20 @@ func newCall(p *Pipeline, s Submission, claim *Claim, observe func(Event)) *call
 	if c.proposal.Run == "" {
 		c.proposal.Run = c.proposal.ID
 	}
+	c.pending.Drafts = slices.Clone(s.Lead)
 	if claim != nil {
 		claim.ProposalID = c.proposal.ID
 		c.pending.Claim = claim
 	}
 	return c
+}
+
+// maxCalls is the budget of the submission's run.
+func (p *Pipeline) maxCalls(s Submission) int {
+	if s.MaxCalls > 0 {
+		return min(s.MaxCalls, p.MaxCallsPerRun)
+	}
+	return p.MaxCallsPerRun
 }
 
 // propose checks the input.
@@ -110,7 +122,7 @@ func (c *call) propose(ctx context.Context) error {
 		return err
 	}
 	c.observe(Event{Proposed: &Proposed{
-		ProposalID: c.proposal.ID, Session: c.proposal.Session, Run: c.proposal.Run,
+		ProposalID: c.proposal.ID, CallID: c.sub.CallID, Session: c.proposal.Session, Run: c.proposal.Run,
 		Tool: descriptor.Name, InputDigest: canonical.Digest(input),
 	}})
 	if c.Dispatcher.Frozen() {
@@ -130,6 +142,7 @@ func (c *call) addProposed() error {
 	}
 	payload := ProposedPayload{
 		ProposalID:           c.proposal.ID,
+		CallID:               c.sub.CallID,
 		Principal:            c.sub.Caller.Principal.String(),
 		OnBehalfOf:           c.sub.Caller.OnBehalfOf.String(),
 		DeviceID:             c.sub.Caller.DeviceID,
@@ -169,7 +182,13 @@ func (c *call) planCall(ctx context.Context, session tool.SessionFacts) error {
 		return err
 	}
 	c.plan, c.digest = plan, digest
-	c.request = policy.Request{
+	c.request = c.policyRequest(plan.Facts, session)
+	return nil
+}
+
+// policyRequest is the call as policy gets it.
+func (c *call) policyRequest(facts tool.Facts, session tool.SessionFacts) policy.Request {
+	return policy.Request{
 		Caller:       c.sub.Caller,
 		Tool:         c.proposal.Tool.Name,
 		Capabilities: c.proposal.Tool.Capabilities,
@@ -177,9 +196,8 @@ func (c *call) planCall(ctx context.Context, session tool.SessionFacts) error {
 		Session:      c.proposal.Session,
 		Run:          c.proposal.Run,
 		Channel:      c.proposal.Channel,
-		Facts:        plan.Facts,
+		Facts:        facts,
 		SessionFacts: session,
 		Time:         c.proposedAt,
 	}
-	return nil
 }

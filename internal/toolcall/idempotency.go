@@ -229,7 +229,7 @@ func (p Past) unstarted() bool {
 func replay(past Past, observe func(Event)) (Outcome, error) {
 	if past.Proposed != nil {
 		observe(Event{Proposed: &Proposed{
-			ProposalID: past.Proposed.ProposalID, Session: past.Session, Run: past.Run,
+			ProposalID: past.Proposed.ProposalID, CallID: past.Proposed.CallID, Session: past.Session, Run: past.Run,
 			Tool: past.Proposed.Tool, InputDigest: past.Proposed.ArgumentsDigest, Replayed: true,
 		}})
 	}

@@ -5,8 +5,8 @@
 //
 // Data goes down the stages and nothing flows back up but a return value. A
 // stage that fails ends the call: nothing runs that was not decided, nothing
-// is decided that was not recorded, and a result leaves only after its
-// attestation is durable.
+// with an effect runs before its decision is durable, and a result leaves only
+// after its attestation is.
 package toolcall
 
 import (
@@ -49,6 +49,8 @@ type Dispatcher interface {
 	Check(name string, input []byte) (tool.Descriptor, []byte, error)
 	Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error)
 	Run(ctx context.Context, d dispatch.Decided) tool.Report
+	// Effectless reports whether a tool cannot have an effect.
+	Effectless(name string) bool
 	Frozen() bool
 }
 
@@ -121,6 +123,14 @@ type Submission struct {
 	Channel string
 	// IdempotencyKey makes a retry get the first call instead of a second.
 	IdempotencyKey string
+	// CallID is the id that a model gave the call; "" for others.
+	CallID string
+	// MaxCalls bounds the calls of the run further than the pipeline does; 0
+	// does not.
+	MaxCalls int
+	// Lead are drafts that become durable with, and before, the first event of
+	// the call. A pipeline that is closing writes neither.
+	Lead []event.Draft
 }
 
 // Call takes one submission through all stages and tells observe what
@@ -140,6 +150,9 @@ func (p *Pipeline) Call(ctx context.Context, s Submission, observe func(Event)) 
 	}
 	return p.handle(ctx, s, nil, observe)
 }
+
+// UnderWay counts the calls that have not ended, whatever they wait for.
+func (p *Pipeline) UnderWay() int { return p.runs.running() }
 
 // enter counts a call in, unless the pipeline is closing.
 func (p *Pipeline) enter() (func(), error) {

@@ -32,7 +32,7 @@ func (c *call) refuse(ctx context.Context, cause error) error {
 // draftRefused drafts the refusal, whose message may quote the input.
 func (c *call) draftRefused(why *reason.Error) error {
 	return c.draftRedacted(event.Refused, RefusedPayload{
-		ProposalID: c.proposal.ID, Principal: c.sub.Caller.Principal.String(), Tool: clip(c.sub.Tool),
+		ProposalID: c.proposal.ID, CallID: c.sub.CallID, Principal: c.sub.Caller.Principal.String(), Tool: clip(c.sub.Tool),
 		Reason: why.Code, Message: why.Message, Remedy: why.NextStep(),
 	})
 }

@@ -46,15 +46,11 @@ func (c *call) settleAgain(ctx context.Context) error {
 }
 
 func (c *call) evaluate(ctx context.Context) error {
-	grants, err := c.Approver.Grants(ctx, approval.GrantQuery{
-		Principal: c.sub.Caller.Principal, OnBehalfOf: c.sub.Caller.OnBehalfOf, Session: c.proposal.Session,
-		Tool: c.proposal.Tool.Name, ToolDefinition: c.plan.Binding.ToolDefinitionDigest,
-		Subject: c.plan.Subject, CallDigest: c.digest,
-	})
+	grants, err := c.grants(ctx)
 	if err != nil {
 		return err
 	}
-	verdict, err := c.Evaluator.Evaluate(ctx, c.request, policyGrants(grants, c.LiveDevice, c.request.Time))
+	verdict, err := c.Evaluator.Evaluate(ctx, c.request, grants)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return reason.Errorf(reason.Cancelled, "the caller left before the call was decided: %w", ctx.Err())
@@ -67,6 +63,16 @@ func (c *call) evaluate(ctx context.Context) error {
 	return c.draftRedacted(event.Evaluated, EvaluatedPayload{
 		ProposalID: c.proposal.ID, CallDigest: c.digest, Verdict: verdict, Request: request,
 	})
+}
+
+// grants are the standing grants that match the call.
+func (c *call) grants(ctx context.Context) ([]policy.Grant, error) {
+	list, err := c.Approver.Grants(ctx, approval.GrantQuery{
+		Principal: c.sub.Caller.Principal, OnBehalfOf: c.sub.Caller.OnBehalfOf, Session: c.proposal.Session,
+		Tool: c.proposal.Tool.Name, ToolDefinition: c.plan.Binding.ToolDefinitionDigest,
+		Subject: c.plan.Subject, CallDigest: c.digest,
+	})
+	return policyGrants(list, c.LiveDevice, c.request.Time), err
 }
 
 // resolve finds the answer that the verdict needs. Nobody is asked about a

@@ -92,6 +92,17 @@ func (t *tallies) count(key runKey, alone bool) (*counted, error) {
 	return &counted{owner: t, key: key, facts: facts}, nil
 }
 
+// running counts the calls of all principals that have not ended.
+func (t *tallies) running() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := 0
+	for _, calls := range t.underWay {
+		n += calls
+	}
+	return n
+}
+
 // load counts an unknown run from the journal.
 func (t *tallies) load(ctx context.Context, key runKey, alone bool) error {
 	t.mu.Lock()

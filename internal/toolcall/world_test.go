@@ -140,6 +140,8 @@ type world struct {
 	stop   func()
 
 	read, run, fetch, secret *probe
+	// more are tools beside those.
+	more []dispatch.Tool
 
 	trace   trace
 	ledger  *ledger
@@ -238,7 +240,7 @@ func (w *world) buildRouter() {
 	w.t.Helper()
 	var err error
 	w.router, err = dispatch.New(dispatch.Config{
-		Tools:    []dispatch.Tool{w.read, w.run, w.fetch, w.secret},
+		Tools:    append([]dispatch.Tool{w.read, w.run, w.fetch, w.secret}, w.more...),
 		Snapshot: func() string { return w.engine.Current().SnapshotDigest() }, Timeout: time.Minute,
 	})
 	if err != nil {

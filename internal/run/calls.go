@@ -1,0 +1,160 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"palyra/internal/event"
+	"palyra/internal/model"
+	"palyra/internal/reason"
+	"palyra/internal/tool"
+	"palyra/internal/toolcall"
+)
+
+// mostResult bounds the text of one result that the model is given, in bytes.
+const mostResult = 256 << 10
+
+// answerCalls makes the calls of a turn side by side and gives the model their
+// results in the order of the calls, with what the user said meanwhile.
+func (c *conversation) answerCalls(ctx context.Context, t model.Turn) *ending {
+	results := make([]model.Result, len(t.Calls))
+	ends := make([]*ending, len(t.Calls))
+	if len(t.Calls) == 1 {
+		results[0], ends[0] = c.call(ctx, t.Calls[0])
+	} else {
+		c.sideBySide(len(t.Calls), func(i int) { results[i], ends[i] = c.call(ctx, t.Calls[i]) })
+	}
+	if ctx.Err() != nil {
+		return endOf(ctx, ctx.Err())
+	}
+	if i := slices.IndexFunc(ends, func(e *ending) bool { return e != nil }); i >= 0 {
+		return ends[i]
+	}
+	c.hear(results, c.run.box.take())
+	return nil
+}
+
+// sideBySide runs fn for 0..n-1, at most ParallelCalls at once, in order.
+func (c *conversation) sideBySide(n int, fn func(int)) {
+	var running sync.WaitGroup
+	free := make(chan struct{}, c.Limits.ParallelCalls)
+	for i := range n {
+		free <- struct{}{}
+		running.Go(func() {
+			fn(i)
+			<-free
+		})
+	}
+	running.Wait()
+}
+
+// call takes one call through the pipeline. What it returns beside the result
+// ends the run.
+func (c *conversation) call(ctx context.Context, wanted model.Call) (model.Result, *ending) {
+	record := c.run.snapshot()
+	used := c.run.use(func(u *Usage) { u.Calls++ })
+	outcome, err := c.Calls.Call(ctx, toolcall.Submission{
+		Caller: c.run.caller, Tool: wanted.Tool, Input: wanted.Input, Session: c.run.session, Run: record.ID,
+		CallID: wanted.ID, MaxCalls: record.Budget.Calls, Lead: c.leadDrafts(),
+	}, c.run.tape.observer(ctx, wanted.ID))
+	if err != nil {
+		c.run.tape.wake() // a refusal is told by no event
+	}
+	answer := answerOf(outcome, err)
+	result := model.Result{CallID: wanted.ID, Text: answer.text(), Failed: answer.Outcome != string(tool.Succeeded)}
+	if end := answer.ends(err); end != nil {
+		return result, end
+	}
+	if used.Calls > record.Budget.Calls || answer.Reason == reason.BudgetExceeded {
+		return result, failed(reason.Errorf(reason.BudgetExceeded, "the run may make %d calls and wanted more", record.Budget.Calls))
+	}
+	return result, nil
+}
+
+func (c *conversation) leadDrafts() []event.Draft {
+	if c.lead == nil {
+		return nil
+	}
+	return c.lead.Drafts
+}
+
+// answer is what the model is told of a call that did not succeed; of one that
+// did, it reads the result alone.
+type answer struct {
+	Outcome string          `json:"outcome"`
+	Reason  reason.Code     `json:"reason,omitempty"`
+	Message string          `json:"message,omitempty"`
+	Remedy  string          `json:"remedy,omitempty"`
+	Result  json.RawMessage `json:"result,omitempty"`
+}
+
+// answerOf says how a call ended, without anything of the rules behind it.
+func answerOf(o toolcall.Outcome, err error) answer {
+	known := &reason.Error{}
+	switch {
+	case errors.As(err, &known):
+		return answer{Outcome: "refused", Reason: known.Code, Message: known.Message, Remedy: known.NextStep()}
+	case err != nil:
+		row := reason.Lookup(reason.Internal)
+		return answer{Outcome: "refused", Reason: row.Code, Message: row.Sentence, Remedy: row.Remedy}
+	case !o.Decision.Allowed:
+		return answer{Outcome: "denied", Reason: o.Decision.Reason, Message: o.Decision.Message, Remedy: o.Decision.Remedy}
+	}
+	r := o.Report
+	return answer{Outcome: string(r.Outcome), Reason: reason.Code(r.Reason), Message: r.Message, Remedy: r.Remedy, Result: r.Result}
+}
+
+// text is the answer as the model reads it.
+func (a answer) text() string {
+	if a.Outcome == string(tool.Succeeded) && len(a.Result) > 0 {
+		return cut(string(a.Result))
+	}
+	text, err := json.Marshal(a)
+	if err != nil {
+		a.Result = nil // a result that is no JSON is a fault of its tool
+		text, _ = json.Marshal(a)
+	}
+	return cut(string(text))
+}
+
+// ending reasons say that no call of the run can get through any more.
+var endingReasons = []reason.Code{reason.GatewayFrozen, reason.JournalUnavailable, reason.ShuttingDown, reason.AttestationFailed}
+
+// ends is how the run ends after this answer, nil when it goes on.
+func (a answer) ends(err error) *ending {
+	switch {
+	case a.Reason == reason.ShuttingDown:
+		return interrupted()
+	case !slices.Contains(endingReasons, a.Reason):
+		return nil
+	case err != nil:
+		return endOf(context.Background(), err)
+	}
+	return failed(reason.Errorf(a.Reason, "%s", a.Message).WithRemedy("%s", a.Remedy))
+}
+
+// cut bounds a result, and says so at its end.
+func cut(text string) string {
+	if len(text) <= mostResult {
+		return text
+	}
+	kept := clip(text, mostResult)
+	return fmt.Sprintf("%s\n[cut by the gateway: these are the first %d of %d bytes; ask for less at once]", kept, len(kept), len(text))
+}
+
+// clip cuts a text to at most so many bytes of whole characters.
+func clip(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return strings.Clone(text[:most])
+}

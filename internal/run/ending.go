@@ -1,0 +1,72 @@
+package run
+
+import (
+	"context"
+	"errors"
+
+	"palyra/internal/access"
+	"palyra/internal/reason"
+)
+
+// ending is how a run ends. As the cause of a context it says why the work in
+// it was cut off.
+type ending struct {
+	state State
+	// why is nil for a completed run.
+	why *reason.Error
+	// by is who cancelled the run.
+	by access.Principal
+}
+
+var completed = &ending{state: Completed}
+
+func failed(why *reason.Error) *ending { return &ending{state: Failed, why: why} }
+
+func cancelled(by access.Principal, text string) *ending {
+	message := "cancelled by " + by.String()
+	if text != "" {
+		message += ": " + text
+	}
+	return &ending{state: Cancelled, by: by, why: reason.Errorf(reason.Cancelled, "%s", message)}
+}
+
+func interrupted() *ending {
+	return &ending{state: Interrupted, why: reason.Errorf(reason.RunInterrupted, "the gateway stopped while the run was under way")}
+}
+
+// Error says why the run ended.
+func (e *ending) Error() string {
+	if e.why == nil {
+		return string(e.state)
+	}
+	return e.why.Message
+}
+
+// Unwrap gives the reason. An interruption is a stop of the gateway to those
+// whose work it cuts off: an approval stays pending then.
+func (e *ending) Unwrap() error {
+	switch {
+	case e.state == Interrupted:
+		return reason.Errorf(reason.ShuttingDown, "the gateway is stopping")
+	case e.why == nil:
+		return nil
+	}
+	return e.why
+}
+
+// endOf is how a run ends whose work in ctx failed with err.
+func endOf(ctx context.Context, err error) *ending {
+	if ctx.Err() != nil {
+		if cut := (&ending{}); errors.As(context.Cause(ctx), &cut) {
+			return cut
+		}
+	}
+	if reason.Of(err) == reason.ShuttingDown {
+		return interrupted()
+	}
+	known := &reason.Error{}
+	if !errors.As(err, &known) {
+		known = reason.Errorf(reason.Internal, "%s", reason.Lookup(reason.Internal).Sentence)
+	}
+	return failed(known)
+}

@@ -1,0 +1,172 @@
+package run
+
+import (
+	"context"
+	"sync"
+
+	"palyra/internal/reason"
+)
+
+// mostQueued bounds the messages that wait for the model's next turn.
+const mostQueued = 64
+
+// mailbox is what users say to a run.
+type mailbox struct {
+	// keep makes a message durable.
+	keep func(ctx context.Context, text string) error
+
+	// door is held for reading while a message is made durable, so that a run
+	// that ends leaves no message behind.
+	door sync.RWMutex
+	shut bool
+
+	mu    sync.Mutex
+	queue []string
+	// held counts the inboxes that were handed out and not closed, lost those
+	// among them whose clients are gone.
+	held, lost int
+	// changed has room for one wake-up of the run.
+	changed chan struct{}
+}
+
+func newMailbox(keep func(context.Context, string) error) *mailbox {
+	return &mailbox{keep: keep, changed: make(chan struct{}, 1)}
+}
+
+// hand hands out one more inbox, which takes the place of those that are lost.
+func (b *mailbox) hand() *inbox {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.held += 1 - b.lost
+	b.lost = 0
+	return &inbox{box: b}
+}
+
+func (b *mailbox) wake() {
+	select {
+	case b.changed <- struct{}{}:
+	default:
+	}
+}
+
+// say makes a message durable and queues it.
+func (b *mailbox) say(ctx context.Context, text string) error {
+	b.door.RLock()
+	defer b.door.RUnlock()
+	if b.shut {
+		return errEnded()
+	}
+	if text == "" {
+		return reason.Errorf(reason.InvalidInput, "the message is empty").WithField("field", "text")
+	}
+	if b.waiting() >= mostQueued {
+		return reason.Errorf(reason.RateLimited, "%d messages wait for the model's next turn", mostQueued).
+			WithRemedy("Wait for the model's next turn.")
+	}
+	if err := b.keep(ctx, text); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	b.queue = append(b.queue, text)
+	b.mu.Unlock()
+	b.wake()
+	return nil
+}
+
+func (b *mailbox) waiting() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.queue)
+}
+
+// take returns what was said and empties the queue.
+func (b *mailbox) take() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	texts := b.queue
+	b.queue = nil
+	return texts
+}
+
+func (b *mailbox) isHeld() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.held > 0
+}
+
+// next returns what was said after the model ended its turn; nothing when
+// nobody has anything more to say, and the mailbox is then shut. An
+// interactive run waits for as long as somebody holds an inbox.
+func (b *mailbox) next(ctx context.Context, interactive bool) ([]string, error) {
+	for {
+		if texts := b.take(); len(texts) > 0 {
+			return texts, nil
+		}
+		if (!interactive || !b.isHeld()) && b.shutEmpty() {
+			return nil, nil
+		}
+		select {
+		case <-b.changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// shutEmpty shuts the mailbox unless a message waits in it.
+func (b *mailbox) shutEmpty() bool {
+	b.door.Lock()
+	defer b.door.Unlock()
+	b.shut = b.shut || b.waiting() == 0
+	return b.shut
+}
+
+// close shuts the mailbox; every message that was accepted is durable then.
+func (b *mailbox) close() {
+	b.door.Lock()
+	defer b.door.Unlock()
+	b.shut = true
+}
+
+// inbox is one client's hold of a mailbox.
+type inbox struct {
+	box  *mailbox
+	once sync.Once
+}
+
+// Say queues what the user says next.
+func (i *inbox) Say(ctx context.Context, text string) error { return i.box.say(ctx, text) }
+
+// Close gives the hold up, and those that are lost: it is the last word.
+func (i *inbox) Close() {
+	i.once.Do(func() {
+		i.box.mu.Lock()
+		i.box.held -= 1 + i.box.lost
+		i.box.lost = 0
+		i.box.mu.Unlock()
+		i.box.wake()
+	})
+}
+
+// Leave leaves the hold to whoever attaches, or has the last word, next.
+func (i *inbox) Leave() {
+	i.once.Do(func() {
+		i.box.mu.Lock()
+		defer i.box.mu.Unlock()
+		i.box.lost++
+	})
+}
+
+// endedInbox is of a run that a retry of Start found ended.
+type endedInbox struct{}
+
+// Say is RUN_ENDED.
+func (endedInbox) Say(context.Context, string) error { return errEnded() }
+
+// Close does nothing.
+func (endedInbox) Close() {}
+
+// Leave does nothing.
+func (endedInbox) Leave() {}
+
+func errEnded() *reason.Error { return reason.Errorf(reason.RunEnded, "the run has ended") }

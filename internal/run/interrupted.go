@@ -1,0 +1,66 @@
+package run
+
+import (
+	"context"
+	"fmt"
+
+	"palyra/internal/journal"
+)
+
+// CloseInterrupted ends the runs that were under way when the gateway stopped
+// and returns how many there were. It is called on start, before any run is
+// let in and after toolcall.CloseAmbiguous, so that the end of a run is its
+// last event.
+func (m *Manager) CloseInterrupted(ctx context.Context) (int, error) {
+	closed := 0
+	f := Filter{States: []State{Running}, PageSize: maxPage}
+	for {
+		page, next, err := m.Store.List(ctx, f)
+		if err != nil {
+			return closed, fmt.Errorf("listing runs that were under way: %w", err)
+		}
+		for _, record := range page {
+			if err := m.closeInterrupted(ctx, record); err != nil {
+				return closed, fmt.Errorf("closing run %s: %w", record.ID, err)
+			}
+			closed++
+		}
+		if f.PageToken = next; next == "" {
+			return closed, nil
+		}
+	}
+}
+
+func (m *Manager) closeInterrupted(ctx context.Context, record Record) error {
+	var err error
+	if record.Usage, err = m.usageOf(ctx, record); err != nil {
+		return err
+	}
+	record = interrupted().apply(record)
+	w, err := finishedWrite(record)
+	if err != nil {
+		return err
+	}
+	_, err = m.Store.End(ctx, record, w)
+	return err
+}
+
+// usageOf counts what a run used from its events.
+func (m *Manager) usageOf(ctx context.Context, record Record) (Usage, error) {
+	counted := newMapper(record)
+	for after := int64(0); ; {
+		page, err := m.Store.Events(ctx, journal.Filter{Run: record.ID, After: after, Limit: replayPage})
+		if err != nil {
+			return Usage{}, err
+		}
+		for _, e := range page {
+			if _, err := counted.next(e); err != nil {
+				return Usage{}, err
+			}
+			after = e.Seq
+		}
+		if len(page) < replayPage {
+			return counted.usage, nil
+		}
+	}
+}

@@ -1,0 +1,300 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/approval"
+	"palyra/internal/model"
+	"palyra/internal/reason"
+	"palyra/internal/tool"
+	"palyra/internal/toolcall"
+)
+
+// Calls takes a call through all stages of the pipeline.
+type Calls interface {
+	Call(ctx context.Context, s toolcall.Submission, observe func(toolcall.Event)) (toolcall.Outcome, error)
+}
+
+// Approvals reads one approval by its id.
+type Approvals interface {
+	Get(ctx context.Context, id string) (approval.Record, error)
+}
+
+// Workspace is a declared workspace as the model is told of it.
+type Workspace struct {
+	Name     string
+	ReadOnly bool
+}
+
+// Limits bound runs.
+type Limits struct {
+	// Budget is what a run may use at most.
+	Budget Budget
+	// ActivePerPrincipal is how many runs of one principal go on at once.
+	ActivePerPrincipal int
+	// ParallelCalls is how many calls of one turn go on at once.
+	ParallelCalls int
+}
+
+// Config is what a Manager needs.
+type Config struct {
+	Calls Calls
+	// Models are by their names in the configuration. With none, no run can be
+	// started.
+	Models       map[string]model.Provider
+	DefaultModel string
+	// Catalog lists what policy lets the caller ever call.
+	Catalog func(access.Caller) []tool.Descriptor
+	// Workspaces are what a run can be told to work in, the default one first.
+	Workspaces []Workspace
+	Store      Store
+	Approvals  Approvals
+	Limits     Limits
+	// Log may be nil.
+	Log *slog.Logger
+}
+
+// Manager starts runs and drives them. It is safe for concurrent use.
+type Manager struct {
+	Config
+	shelf *shelf
+	// stopping is closed when no more runs are let in.
+	stopping chan struct{}
+
+	mu      sync.Mutex
+	closing bool
+	runs    map[string]*active
+	// perPrincipal counts the runs of each principal that have not ended.
+	perPrincipal map[access.Principal]int
+	// driving counts the goroutines that drive runs.
+	driving sync.WaitGroup
+}
+
+// active is a run that has not ended.
+type active struct {
+	caller access.Caller
+	// session is the client's own name for it.
+	session  string
+	provider model.Provider
+	box      *mailbox
+	tape     *tape
+	// halt ends what the model does, stop all that the run does.
+	halt, stop context.CancelCauseFunc
+	// ended is closed when the end is durable.
+	ended chan struct{}
+
+	mu     sync.Mutex
+	record Record
+}
+
+// New checks the configuration.
+func New(cfg Config) (*Manager, error) {
+	l := cfg.Limits
+	switch {
+	case cfg.Calls == nil || cfg.Catalog == nil || cfg.Store == nil || cfg.Approvals == nil:
+		return nil, errors.New("runs need calls, a catalog, a store and approvals")
+	case l.Budget.Calls <= 0 || l.Budget.Tokens <= 0 || l.Budget.WallClock <= 0 || l.ActivePerPrincipal <= 0 || l.ParallelCalls <= 0:
+		return nil, errors.New("the limits of runs must be positive")
+	case len(cfg.Models) > 0 && cfg.Models[cfg.DefaultModel] == nil:
+		return nil, errors.New("the default model is not configured")
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Manager{
+		Config: cfg, shelf: newShelf(), stopping: make(chan struct{}),
+		runs: make(map[string]*active), perPrincipal: make(map[access.Principal]int),
+	}, nil
+}
+
+// Run lets runs in until ctx ends and waits for those under way, which end as
+// interrupted: requests to models end at once, calls when drain is over.
+func (m *Manager) Run(ctx context.Context, drain time.Duration) error {
+	<-ctx.Done()
+	for _, r := range m.close() {
+		r.halt(interrupted())
+	}
+	late := time.AfterFunc(drain, func() {
+		for _, r := range m.active() {
+			r.stop(interrupted())
+		}
+	})
+	defer late.Stop()
+	m.driving.Wait()
+	return nil
+}
+
+// close lets no more runs in and returns those under way.
+func (m *Manager) close() []*active {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.closing {
+		m.closing = true
+		close(m.stopping)
+	}
+	return m.activeLocked()
+}
+
+func (m *Manager) active() []*active {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.activeLocked()
+}
+
+func (m *Manager) activeLocked() []*active {
+	list := make([]*active, 0, len(m.runs))
+	for _, r := range m.runs {
+		list = append(list, r)
+	}
+	return list
+}
+
+// Active counts the runs that have not ended.
+func (m *Manager) Active() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.runs)
+}
+
+// enter counts a run in.
+func (m *Manager) enter(r *active) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := r.caller.Principal
+	switch {
+	case m.closing:
+		return reason.Errorf(reason.ShuttingDown, "the gateway is stopping")
+	case m.perPrincipal[p] >= m.Limits.ActivePerPrincipal:
+		return reason.Errorf(reason.RateLimited, "%s has %d runs under way", p, m.perPrincipal[p]).
+			WithRemedy("Wait until one has ended, or cancel one with `palyra runs cancel`.")
+	}
+	m.perPrincipal[p]++
+	m.runs[r.record.ID] = r
+	m.driving.Add(1)
+	return nil
+}
+
+// leave counts a run out.
+func (m *Manager) leave(r *active) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := r.caller.Principal
+	if m.perPrincipal[p]--; m.perPrincipal[p] == 0 {
+		delete(m.perPrincipal, p)
+	}
+	delete(m.runs, r.record.ID)
+}
+
+func (m *Manager) find(id string) *active {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.runs[id]
+}
+
+// snapshot is the record with what was used so far.
+func (r *active) snapshot() Record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.record
+}
+
+// use counts what a turn or call used.
+func (r *active) use(change func(*Usage)) Usage {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change(&r.record.Usage)
+	return r.record.Usage
+}
+
+// Attach returns an inbox of a run under way. It is RUN_ENDED for one that
+// ended and NOT_FOUND for one that never was.
+func (m *Manager) Attach(ctx context.Context, id string) (Inbox, error) {
+	if r := m.find(id); r != nil {
+		return r.box.hand(), nil
+	}
+	if _, err := m.Store.Get(ctx, id); err != nil {
+		return nil, err
+	}
+	return nil, errEnded()
+}
+
+// Get returns a run, or NOT_FOUND.
+func (m *Manager) Get(ctx context.Context, id string) (Record, error) {
+	record, err := m.Store.Get(ctx, id)
+	return m.current(record), err
+}
+
+// List returns a page of runs, newest first, and the token of the next page,
+// "" after the last.
+func (m *Manager) List(ctx context.Context, f Filter) ([]Record, string, error) {
+	page, next, err := m.Store.List(ctx, f)
+	for i := range page {
+		page[i] = m.current(page[i])
+	}
+	return page, next, err
+}
+
+// current adds to a stored record what the run used since it started.
+func (m *Manager) current(record Record) Record {
+	if record.State == Running {
+		if r := m.find(record.ID); r != nil {
+			record.Usage = r.snapshot().Usage
+		}
+	}
+	return record
+}
+
+// Cancel stops a run and waits until its end is durable: the request to the
+// model's provider, calls that wait for a human, and calls that run. It is
+// RUN_ENDED for a run that ended otherwise.
+func (m *Manager) Cancel(ctx context.Context, by access.Caller, id, why string) (Record, error) {
+	if r := m.find(id); r != nil {
+		r.stop(cancelled(by.Principal, why))
+		select {
+		case <-r.ended:
+		case <-ctx.Done():
+			return Record{}, ctx.Err()
+		}
+		if record := r.snapshot(); record.State == Cancelled && record.CancelledBy == by.Principal {
+			return record, nil
+		}
+	}
+	record, err := m.Store.Get(ctx, id)
+	if err != nil {
+		return Record{}, err
+	}
+	return record, reason.Errorf(reason.RunEnded, "run %s is %s", id, record.State).WithField("state", string(record.State))
+}
+
+// Revoked stops the runs that a device started, which may no longer act, and
+// returns how many there were. It does not wait for their ends.
+func (m *Manager) Revoked(deviceID string) int {
+	list := slices.DeleteFunc(m.active(), func(r *active) bool { return r.caller.DeviceID != deviceID })
+	for _, r := range list {
+		r.stop(failed(reason.Errorf(reason.Unauthenticated, "device %s was revoked", deviceID)))
+	}
+	return len(list)
+}
+
+// EndSession cancels the runs of a session, by its full id, and waits until
+// they ended.
+func (m *Manager) EndSession(ctx context.Context, by access.Caller, sessionID string) error {
+	list := slices.DeleteFunc(m.active(), func(r *active) bool { return r.snapshot().Session != sessionID })
+	for _, r := range list {
+		r.stop(cancelled(by.Principal, "the session was ended"))
+	}
+	for _, r := range list {
+		select {
+		case <-r.ended:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}

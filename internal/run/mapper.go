@@ -1,0 +1,309 @@
+package run
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"palyra/internal/approval"
+	"palyra/internal/attest"
+	"palyra/internal/canonical"
+	"palyra/internal/decision"
+	"palyra/internal/event"
+	"palyra/internal/journal"
+	"palyra/internal/reason"
+	"palyra/internal/tool"
+	"palyra/internal/toolcall"
+)
+
+// Places is how many sequence numbers of the tape belong to one of the
+// journal: a number of the tape is the journal's times Places, plus a place.
+const Places = 1 << placeBits
+
+// The layout of the places. The first are of what the journal's event itself
+// yields, each with room for the parts in which a surface sends a result that
+// is larger than its messages: they are numbered from the event's own number
+// on. The others are of what came after it and is not journaled.
+const (
+	placeBits        = 20
+	partBits         = 12
+	firstProvisional = 8 << partBits
+	lastProvisional  = Places - 1
+)
+
+// entry is one event of a tape, with the names of what has to be read to make
+// it whole.
+type entry struct {
+	Event
+	approvalID string
+	// textBlob is of the message or turn, resultBlob of the result; inputBlobs
+	// are of the turn's calls, by their place.
+	textBlob   string
+	resultBlob string
+	inputBlobs map[int]string
+	// durable is false for what is in memory alone.
+	durable bool
+}
+
+// mapper turns the journal's events of one run into those of its tape. It has
+// to see them all, in order.
+type mapper struct {
+	// base is the run as it was started.
+	base Record
+	// calls are the run's own proposals; an event of any other is passed over.
+	calls map[string]*callState
+	usage Usage
+	// finished is set by the run's last event.
+	finished bool
+}
+
+// callState is what the tape said of a call so far.
+type callState struct {
+	id string
+	// asked is the approval that the call waits for.
+	asked   string
+	decided bool
+	ended   bool
+}
+
+func newMapper(r Record) *mapper {
+	return &mapper{base: r.asStarted(), calls: make(map[string]*callState)}
+}
+
+// asStarted is the record as it was when the run began.
+func (r Record) asStarted() Record {
+	return Record{
+		ID: r.ID, State: Running, Principal: r.Principal, OnBehalfOf: r.OnBehalfOf, Device: r.Device, Session: r.Session,
+		Model: r.Model, Workspace: r.Workspace, Message: r.Message, Interactive: r.Interactive,
+		StartedAt: r.StartedAt, Budget: r.Budget,
+	}
+}
+
+// next returns what one event of the journal yields.
+func (m *mapper) next(e journal.Event) ([]*entry, error) {
+	if e.Erased() {
+		return nil, nil
+	}
+	list, err := m.convert(e)
+	if err != nil {
+		return nil, fmt.Errorf("reading event %d of run %s: %w", e.Seq, m.base.ID, err)
+	}
+	for i, en := range list {
+		en.Sequence, en.At, en.durable = e.Seq<<placeBits+int64(i)<<partBits, e.At, true
+	}
+	return list, nil
+}
+
+func (m *mapper) convert(e journal.Event) ([]*entry, error) {
+	switch e.Code {
+	case event.RunStarted:
+		return m.started(e)
+	case event.UserMessage:
+		return m.message(e)
+	case event.ModelTurn:
+		return m.turn(e)
+	case event.RunFinished:
+		return m.end(e)
+	case event.Proposed:
+		return m.proposed(e)
+	case event.Refused:
+		return m.refused(e)
+	case event.Asked, event.Joined:
+		return m.asked(e)
+	case event.Decided:
+		return m.decision(e)
+	case event.Attested:
+		return m.attested(e)
+	case event.Ambiguous:
+		return m.ambiguous(e)
+	}
+	return nil, nil
+}
+
+func (m *mapper) started(e journal.Event) ([]*entry, error) {
+	var p StartedPayload
+	if err := json.Unmarshal(e.Payload, &p); err != nil {
+		return nil, err
+	}
+	m.base.StartedAt = e.At
+	r := m.base
+	r.Message = p.Message
+	return []*entry{{Event: Event{Started: &r}, textBlob: p.MessageBlob}}, nil
+}
+
+func (m *mapper) message(e journal.Event) ([]*entry, error) {
+	var p MessagePayload
+	if err := json.Unmarshal(e.Payload, &p); err != nil {
+		return nil, err
+	}
+	return []*entry{{Event: Event{Message: &Message{Text: p.Text}}, textBlob: p.TextBlob}}, nil
+}
+
+func (m *mapper) turn(e journal.Event) ([]*entry, error) {
+	var p TurnPayload
+	if err := json.Unmarshal(e.Payload, &p); err != nil {
+		return nil, err
+	}
+	m.usage.Turns++
+	m.usage.InputTokens += p.InputTokens
+	m.usage.OutputTokens += p.OutputTokens
+	t := &Turn{
+		N: p.Turn, Text: p.Text, Stop: string(p.Stop), InputTokens: p.InputTokens, OutputTokens: p.OutputTokens, Model: p.Model,
+		Calls: make([]TurnCall, len(p.Calls)),
+	}
+	en := &entry{Event: Event{Turn: t}, textBlob: p.TextBlob}
+	for i, c := range p.Calls {
+		t.Calls[i] = TurnCall{CallID: c.CallID, Tool: c.Tool, Input: c.Input}
+		if c.InputBlob != "" {
+			if en.inputBlobs == nil {
+				en.inputBlobs = make(map[int]string)
+			}
+			en.inputBlobs[i] = c.InputBlob
+		}
+	}
+	return []*entry{en}, nil
+}
+
+func (m *mapper) end(e journal.Event) ([]*entry, error) {
+	var p FinishedPayload
+	if err := json.Unmarshal(e.Payload, &p); err != nil {
+		return nil, err
+	}
+	m.finished = true
+	r := m.base
+	r.State, r.EndedAt, r.Reason, r.Detail, r.Remedy, r.CancelledBy = p.State, e.At, p.Reason, p.Message, p.Remedy, p.By
+	r.Usage = Usage{Calls: p.Usage.Calls, Turns: p.Usage.Turns, InputTokens: p.Usage.InputTokens, OutputTokens: p.Usage.OutputTokens}
+	return []*entry{{Event: Event{Finished: &r}}}, nil
+}
+
+// own reports whether the run's principal caused an event; a run of that name
+// of anybody else is another run.
+func (m *mapper) own(e journal.Event) bool { return e.Actor == m.base.Principal.String() }
+
+// callEntry is an entry of a call.
+func callEntry(proposal string, c *callState, e Event) *entry {
+	e.ProposalID, e.CallID = proposal, c.id
+	return &entry{Event: e}
+}
+
+// propose counts a call in.
+func (m *mapper) propose(e journal.Event, proposal, callID, name, digest string) *entry {
+	c := &callState{id: callID}
+	m.calls[proposal] = c
+	m.usage.Calls++
+	return callEntry(proposal, c, Event{Proposed: &toolcall.Proposed{
+		ProposalID: proposal, CallID: callID, Session: e.Session, Run: e.Run, Tool: name, InputDigest: digest,
+	}})
+}
+
+func (m *mapper) proposed(e journal.Event) ([]*entry, error) {
+	var p toolcall.ProposedPayload
+	if err := json.Unmarshal(e.Payload, &p); err != nil || !m.own(e) {
+		return nil, err
+	}
+	return []*entry{m.propose(e, e.Subject, p.CallID, p.Tool, p.ArgumentsDigest)}, nil
+}
+
+// refused is a decision that policy never made. A proposal whose input was
+// refused is told of here first.
+func (m *mapper) refused(e journal.Event) ([]*entry, error) {
+	var p toolcall.RefusedPayload
+	if err := json.Unmarshal(e.Payload, &p); err != nil || !m.own(e) {
+		return nil, err
+	}
+	var list []*entry
+	c := m.calls[e.Subject]
+	if c == nil {
+		list = append(list, m.propose(e, e.Subject, p.CallID, p.Tool, ""))
+		c = m.calls[e.Subject]
+	}
+	c.decided, c.ended = true, true
+	return append(list, callEntry(e.Subject, c, Event{Decision: &decision.Record{
+		ProposalID: e.Subject, Reason: p.Reason, Message: p.Message, Remedy: p.Remedy, At: e.At,
+	}})), nil
+}
+
+func (m *mapper) asked(e journal.Event) ([]*entry, error) {
+	var p approval.JoinedPayload // what both payloads have
+	if err := json.Unmarshal(e.Payload, &p); err != nil {
+		return nil, err
+	}
+	c := m.calls[p.ProposalID]
+	if c == nil {
+		return nil, nil
+	}
+	c.asked = p.ApprovalID
+	en := callEntry(p.ProposalID, c, Event{Asked: &approval.Record{ID: p.ApprovalID}})
+	en.approvalID = p.ApprovalID
+	return []*entry{en}, nil
+}
+
+func (m *mapper) decision(e journal.Event) ([]*entry, error) {
+	var d decision.Record
+	if err := json.Unmarshal(e.Payload, &d); err != nil {
+		return nil, err
+	}
+	c := m.calls[e.Subject]
+	if c == nil {
+		return nil, nil
+	}
+	var list []*entry
+	if c.asked != "" {
+		list = append(list, callEntry(e.Subject, c, Event{Resolved: &Resolved{
+			ApprovalID: c.asked, State: answered(d), GrantID: d.GrantID,
+		}}))
+	}
+	c.decided, c.ended = true, !d.Allowed
+	return append(list, callEntry(e.Subject, c, Event{Decision: &d})), nil
+}
+
+// answered is how an approval was answered that a call waited for, as the
+// call's decision says.
+func answered(d decision.Record) approval.State {
+	switch d.Reason {
+	case reason.ApprovalDenied:
+		return approval.Denied
+	case reason.ApprovalExpired:
+		return approval.Expired
+	case reason.ApprovalCancelled:
+		return approval.Cancelled
+	case reason.ApprovalRevoked:
+		return approval.Revoked
+	}
+	return approval.Allowed
+}
+
+func (m *mapper) attested(e journal.Event) ([]*entry, error) {
+	var p toolcall.AttestedPayload
+	if err := json.Unmarshal(e.Payload, &p); err != nil {
+		return nil, err
+	}
+	c := m.calls[e.Subject]
+	if c == nil {
+		return nil, nil
+	}
+	c.ended = true
+	result := callEntry(e.Subject, c, Event{Result: &p.Report})
+	result.resultBlob = p.ResultBlob
+	return []*entry{result, callEntry(e.Subject, c, Event{Attestation: &toolcall.Attestation{
+		Envelope: attest.Envelope{
+			ID: p.AttestationID, JSON: p.Envelope, SHA256: strings.TrimPrefix(canonical.Digest(p.Envelope), "sha256:"),
+		},
+		Seq: e.Seq,
+	}})}, nil
+}
+
+func (m *mapper) ambiguous(e journal.Event) ([]*entry, error) {
+	var p toolcall.AmbiguousPayload
+	if err := json.Unmarshal(e.Payload, &p); err != nil {
+		return nil, err
+	}
+	c := m.calls[e.Subject]
+	if c == nil {
+		return nil, nil
+	}
+	c.ended = true
+	return []*entry{callEntry(e.Subject, c, Event{Result: &tool.Report{
+		Outcome: tool.Unknown, Reason: string(p.Reason), Message: p.Message, StartedAt: e.At, FinishedAt: e.At,
+	}})}, nil
+}

@@ -1,0 +1,107 @@
+package run_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"palyra/internal/model"
+	"palyra/internal/reason"
+	"palyra/internal/run"
+)
+
+// Key is a secret by its form, declared one by the tool's word.
+const (
+	secretKey = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+	declared  = "hunter2-hunter2"
+)
+
+func TestNothingSecretIsStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inputs := []model.Call{
+			call("a", "echo", `{"token":"`+declared+`","x":"`+secretKey+`"}`),
+			call("b", "echo", `{"token":"`+declared+`"`),                      // not JSON: where the secret stands is not known
+			call("c", "echo", `{"token":"`+declared+`","token":"`+"x"+`"}`),   // twice the same key
+			call("d", "none", `{"token":"`+declared+`"}`),                     // a tool that the model was not told of
+			call("e", "plain", `{"x":"`+secretKey+`","x":"1"}`),               // a duplicate hides the first
+			call("f", "plain", strings.Repeat("x", 20<<10)+" "+secretKey),     // in a blob
+			call("g", "echo", `{"tok`+"\\u0065"+`n":"`+declared+`","y":"z"}`), // an escaped name
+		}
+		w := newWorld(t, func(_ context.Context, _ model.Request, observe func(model.Event)) (model.Turn, error) {
+			observe(model.Event{Retry: &model.Retry{Attempt: 1, Cause: reason.Errorf(reason.ModelUnavailable, "key %s", secretKey), After: time.Second}})
+			return model.Turn{Text: "I have " + secretKey, Calls: inputs, Stop: model.ToolUse}, nil
+		}, func(context.Context, model.Request, func(model.Event)) (model.Turn, error) {
+			return model.Turn{}, reason.Errorf(reason.ModelRejected, "the provider did not like %s", secretKey)
+		})
+		defer w.stop()
+		w.pipeline.tools = nil // the pipeline's own redaction is its own business
+		r, box := w.start(run.Start{Message: "use " + secretKey + " " + strings.Repeat("y", 20<<10)})
+		if err := box.Say(t.Context(), "or "+secretKey); err != nil {
+			t.Fatal(err)
+		}
+		w.finish(r.ID)
+		stored := w.store.text()
+		for _, secret := range []string{secretKey, declared} {
+			if strings.Contains(stored, secret) {
+				i := strings.Index(stored, secret)
+				t.Errorf("the store has %q", stored[max(i-80, 0):i+20])
+			}
+		}
+		for _, e := range w.events(r.ID, 0) {
+			if e.Retry != nil && strings.Contains(e.Retry.Message, secretKey) {
+				t.Errorf("the tape shows %q", e.Retry.Message)
+			}
+		}
+		if !strings.Contains(stored, "[redacted]") {
+			t.Error("nothing was redacted")
+		}
+		if got := w.model.asked(1).Messages[0].Text; !strings.Contains(got, secretKey) {
+			t.Error("the model was given the task without what it is about")
+		}
+	})
+}
+
+func TestLargeTextsAreBlobsAndComeBackWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		large := func(c string) string { return strings.Repeat(c, 40<<10) }
+		w := newWorld(t, func(context.Context, model.Request, func(model.Event)) (model.Turn, error) {
+			return model.Turn{Text: large("t"), Calls: []model.Call{call("a", "plain", `"`+large("i")+`"`)}, Stop: model.ToolUse}, nil
+		}, says("done"))
+		defer w.stop()
+		w.pipeline.tools["plain"] = returns(`"` + large("r") + `"`)
+		r, box := w.start(run.Start{Message: large("m")})
+		if err := box.Say(t.Context(), large("s")); err != nil {
+			t.Fatal(err)
+		}
+		if end := w.finish(r.ID); len(end.Message) >= 40<<10 {
+			t.Errorf("the row keeps %d bytes of the task", len(end.Message))
+		}
+		for _, e := range w.store.events {
+			if len(e.Payload) > 20<<10 {
+				t.Errorf("the payload of %s has %d bytes", e.Code, len(e.Payload))
+			}
+		}
+		got := map[string]string{}
+		for _, e := range w.events(r.ID, 0) {
+			switch {
+			case e.Started != nil:
+				got["started"] = e.Started.Message
+			case e.Message != nil:
+				got["message"] = e.Message.Text
+			case e.Turn != nil && e.Turn.N == 1:
+				got["turn"], got["input"] = e.Turn.Text, e.Turn.Calls[0].Input
+			case e.Result != nil:
+				got["result"] = string(e.Result.Result)
+			}
+		}
+		for what, want := range map[string]string{
+			"started": large("m"), "message": large("s"), "turn": large("t"), "input": `"` + large("i") + `"`, "result": `"` + large("r") + `"`,
+		} {
+			if got[what] != want {
+				t.Errorf("%s has %d bytes, want %d", what, len(got[what]), len(want))
+			}
+		}
+	})
+}

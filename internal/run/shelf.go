@@ -1,0 +1,79 @@
+package run
+
+import (
+	"encoding/json"
+	"sync"
+	"sync/atomic"
+)
+
+// What tapes may hold in memory, in bytes: each of them, and all together.
+const (
+	tapeBytes  = 4 << 20
+	shelfBytes = 64 << 20
+)
+
+// shelf holds the tapes of runs that are under way or ended a moment ago.
+type shelf struct {
+	// most and each bound the memory of all tapes and of each.
+	most int64
+	each int
+	used atomic.Int64
+
+	mu    sync.Mutex
+	tapes map[string]*tape
+	// order is that in which the runs started.
+	order []*tape
+}
+
+func newShelf() *shelf {
+	return &shelf{most: shelfBytes, each: tapeBytes, tapes: make(map[string]*tape)}
+}
+
+// open makes the tape of a run that is about to start.
+func (s *shelf) open(store Store, r Record) *tape {
+	t := &tape{
+		store: store, shelf: s, run: r.ID, bytes: s.each, mapper: newMapper(r), scanned: store.Head().Seq,
+		results: make(map[string]json.RawMessage), changed: make(chan struct{}),
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tapes[r.ID] = t
+	s.order = append(s.order, t)
+	return t
+}
+
+// find returns the tape of a run, nil when none is held.
+func (s *shelf) find(id string) *tape {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tapes[id]
+}
+
+// remove forgets a tape; who watches it goes on in the journal.
+func (s *shelf) remove(t *tape) {
+	t.lose()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.tapes, t.run)
+	for i, other := range s.order {
+		if other == t {
+			s.order = append(s.order[:i], s.order[i+1:]...)
+			return
+		}
+	}
+}
+
+// trim makes the oldest tapes forget what they hold until the rest fits.
+func (s *shelf) trim() {
+	if s.used.Load() <= s.most {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.order {
+		if s.used.Load() <= s.most {
+			return
+		}
+		t.shed()
+	}
+}

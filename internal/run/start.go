@@ -1,0 +1,195 @@
+package run
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"palyra/internal/access"
+	"palyra/internal/canonical"
+	"palyra/internal/reason"
+	"palyra/internal/tool"
+	"palyra/internal/toolcall"
+)
+
+// Start starts a run, which is durable when it returns, and hands out an inbox
+// of it. A retry with the same idempotency key gets the run of the first.
+func (m *Manager) Start(ctx context.Context, caller access.Caller, s Start) (Record, Inbox, error) {
+	s, err := m.check(s)
+	if err != nil {
+		return Record{}, nil, err
+	}
+	b, err := beginning(caller, s)
+	if err != nil {
+		return Record{}, nil, err
+	}
+	r := &active{
+		caller: caller, session: s.Session, provider: m.Models[s.Model], record: b.Record, ended: make(chan struct{}),
+	}
+	r.box = newMailbox(func(ctx context.Context, text string) error { return m.keep(ctx, r, text) })
+	all, stop := context.WithCancelCause(context.Background())
+	thinking, halt := context.WithCancelCause(all)
+	r.halt, r.stop = halt, stop
+	if err := m.enter(r); err != nil {
+		return Record{}, nil, err
+	}
+	// The tape is there before the row: whoever finds the row can follow it.
+	r.tape = m.shelf.open(m.Store, b.Record)
+	record, fresh, err := m.Store.Begin(ctx, b)
+	if err != nil || !fresh {
+		m.shelf.remove(r.tape)
+		m.leave(r)
+		stop(nil)
+		close(r.ended)
+		m.driving.Done()
+		return m.join(record, err)
+	}
+	r.mu.Lock()
+	r.record = record
+	r.mu.Unlock()
+	box := r.box.hand()
+	go func() {
+		defer m.driving.Done()
+		m.drive(all, thinking, r, s.Message)
+	}()
+	return record, box, nil
+}
+
+// join gives a retry of Start the run that the first made.
+func (m *Manager) join(record Record, err error) (Record, Inbox, error) {
+	if err != nil {
+		return Record{}, nil, err
+	}
+	if r := m.find(record.ID); r != nil {
+		return r.snapshot(), r.box.hand(), nil
+	}
+	return record, endedInbox{}, nil
+}
+
+// check fills in what s leaves to the gateway and refuses what is not there.
+func (m *Manager) check(s Start) (Start, error) {
+	if s.Message == "" {
+		return s, reason.Errorf(reason.InvalidInput, "the run has no task").WithField("field", "message")
+	}
+	var err error
+	if s.Budget, err = m.budget(s.Budget); err != nil {
+		return s, err
+	}
+	if s.Model == "" {
+		s.Model = m.DefaultModel
+	}
+	if m.Models[s.Model] == nil {
+		return s, m.unknownModel(s.Model)
+	}
+	return m.checkWorkspace(s)
+}
+
+func (m *Manager) unknownModel(name string) error {
+	names := slices.Sorted(maps.Keys(m.Models))
+	switch near := tool.Nearest(name, names); {
+	case len(names) == 0:
+		return reason.Errorf(reason.UnknownModel, "no model is configured")
+	case near != "":
+		return reason.Errorf(reason.UnknownModel, "there is no model %q", name).WithRemedy("Did you mean %q?", near)
+	default:
+		return reason.Errorf(reason.UnknownModel, "there is no model %q; there are %q", name, names)
+	}
+}
+
+func (m *Manager) checkWorkspace(s Start) (Start, error) {
+	if s.Workspace == "" {
+		if len(m.Workspaces) > 0 {
+			s.Workspace = m.Workspaces[0].Name
+		}
+		return s, nil
+	}
+	names := make([]string, len(m.Workspaces))
+	for i, w := range m.Workspaces {
+		names[i] = w.Name
+	}
+	if slices.Contains(names, s.Workspace) {
+		return s, nil
+	}
+	e := reason.Errorf(reason.UnknownWorkspace, "there is no workspace %q", s.Workspace)
+	if near := tool.Nearest(s.Workspace, names); near != "" {
+		e = e.WithRemedy("Did you mean %q?", near)
+	}
+	return s, e
+}
+
+// budget fills in the bounds of the gateway and refuses what is above them.
+func (m *Manager) budget(b Budget) (Budget, error) {
+	most := m.Limits.Budget
+	for _, part := range []struct {
+		field        string
+		wanted, most int64
+	}{
+		{"budget.calls", int64(b.Calls), int64(most.Calls)},
+		{"budget.tokens", b.Tokens, most.Tokens},
+		{"budget.wall_clock", int64(b.WallClock), int64(most.WallClock)},
+	} {
+		if part.wanted < 0 || part.wanted > part.most {
+			return b, overBudget(part.field, part.most)
+		}
+	}
+	if b.Calls == 0 {
+		b.Calls = most.Calls
+	}
+	if b.Tokens == 0 {
+		b.Tokens = most.Tokens
+	}
+	if b.WallClock == 0 {
+		b.WallClock = most.WallClock
+	}
+	return b, nil
+}
+
+func overBudget(field string, most int64) error {
+	bound := time.Duration(most).String()
+	if field != "budget.wall_clock" {
+		bound = strconv.FormatInt(most, 10)
+	}
+	return reason.Errorf(reason.InvalidInput, "%s has to be between 0 and %s", field, bound).WithField("field", field).
+		WithRemedy("Ask for less, or ask an operator to raise the bound.")
+}
+
+// beginning makes the record of a new run.
+func beginning(caller access.Caller, s Start) (Beginning, error) {
+	digest, err := startDigest(s)
+	if err != nil {
+		return Beginning{}, err
+	}
+	r := Record{
+		ID: ulid.Make().String(), State: Running,
+		Principal: caller.Principal, OnBehalfOf: caller.OnBehalfOf, Device: caller.DeviceID,
+		Session: toolcall.SessionID(caller, s.Session), Model: s.Model, Workspace: s.Workspace,
+		Message: clip(tool.RedactText(s.Message), rowMessage), Interactive: s.Interactive, Budget: s.Budget,
+	}
+	w, err := startedWrite(r, s.Message)
+	return Beginning{Record: r, Key: s.IdempotencyKey, Digest: digest, Write: w}, err
+}
+
+// startDigest covers what makes two starts the same.
+func startDigest(s Start) (string, error) {
+	return canonical.DigestOf(map[string]any{
+		"session": s.Session, "message": canonical.Digest([]byte(s.Message)), "model": s.Model, "workspace": s.Workspace,
+		"budget": s.Budget, "interactive": s.Interactive,
+	})
+}
+
+// keep makes what the user said durable.
+func (m *Manager) keep(ctx context.Context, r *active, text string) error {
+	w, err := messageWrite(r.snapshot(), text)
+	if err != nil {
+		return err
+	}
+	if err := m.Store.Append(ctx, w); err != nil {
+		return err
+	}
+	r.tape.wake()
+	return nil
+}

@@ -1,0 +1,436 @@
+package run_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/event"
+	"palyra/internal/model"
+	"palyra/internal/reason"
+	"palyra/internal/run"
+	"palyra/internal/tool"
+	"palyra/internal/toolcall"
+)
+
+func TestInteractiveRunWaitsForItsInboxes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, says("what next?"), says("and then?"), says("bye"))
+		defer w.stop()
+		r, first := w.start(run.Start{Interactive: true})
+		synctest.Wait()
+		second, err := w.Attach(t.Context(), r.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first.Close()
+		first.Close() // once counts
+		synctest.Wait()
+		if w.Active() != 1 {
+			t.Fatal("the run ended while an inbox was open")
+		}
+		if err := second.Say(t.Context(), "go on"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if got := w.model.asked(2).Messages; len(got) != 3 || got[2].Text != "go on" || got[1].Text != "what next?" {
+			t.Errorf("the model was told %+v", got)
+		}
+		second.Close()
+		wantEnd(t, w.finish(r.ID), run.Completed, "")
+		want := []string{"started", "delta", "turn", "message", "delta", "turn", "finished"}
+		if got := kinds(w.events(r.ID, 0)); !slices.Equal(got, want) {
+			t.Errorf("tape %v, want %v", got, want)
+		}
+		_, err = w.Attach(t.Context(), r.ID)
+		wantReason(t, err, reason.RunEnded)
+		_, err = w.Attach(t.Context(), "01JNONE0000000000000000000")
+		wantReason(t, err, reason.NotFound)
+	})
+}
+
+// A client that is gone without a word can come back; whoever closes then has
+// the last word for it, too.
+func TestInteractiveRunWaitsForALostClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, says("what next?"), says("and then?"))
+		defer w.stop()
+		r, box := w.start(run.Start{Interactive: true})
+		synctest.Wait()
+		box.Leave()
+		box.Leave()
+		box.Close() // a lost inbox has nothing more to say
+		synctest.Wait()
+		if w.Active() != 1 {
+			t.Fatal("the run ended with its lost client")
+		}
+		for _, hangUp := range []func(run.Inbox){run.Inbox.Leave, run.Inbox.Close} {
+			back, err := w.Attach(t.Context(), r.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			hangUp(back)
+			synctest.Wait()
+		}
+		wantEnd(t, w.finish(r.ID), run.Completed, "")
+	})
+}
+
+func TestWhatIsSaidMeanwhileGoesWithTheNextRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, calls(call("c1", "slow", `{}`)), says("one"), says("two"))
+		defer w.stop()
+		w.pipeline.tools["slow"] = sleeps(time.Second)
+		r, box := w.start(run.Start{})
+		synctest.Wait() // the call runs
+		for _, text := range []string{"also this", "and that"} {
+			if err := box.Say(t.Context(), text); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wantEnd(t, w.finish(r.ID), run.Completed, "")
+		request := w.model.asked(2)
+		last := request.Messages[len(request.Messages)-1]
+		if last.Text != "also this\n\nand that" || len(last.Results) != 1 {
+			t.Errorf("the next request ends with %+v", last)
+		}
+	})
+}
+
+func TestSayIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, calls(call("c1", "slow", `{}`)), says("done"))
+		defer w.stop()
+		w.pipeline.tools["slow"] = sleeps(time.Second)
+		_, box := w.start(run.Start{})
+		wantReason(t, box.Say(t.Context(), ""), reason.InvalidInput)
+		for range run.MostQueued {
+			if err := box.Say(t.Context(), "x"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wantReason(t, box.Say(t.Context(), "one too many"), reason.RateLimited)
+	})
+}
+
+func TestUnrecordedMessageIsNotHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, calls(call("c1", "slow", `{}`)), says("done"))
+		defer w.stop()
+		w.pipeline.tools["slow"] = sleeps(time.Second)
+		r, box := w.start(run.Start{})
+		synctest.Wait()
+		w.store.failWith(func(run.Write) error { return errDisk })
+		if err := box.Say(t.Context(), "lost"); err == nil {
+			t.Error("a message that is not durable was accepted")
+		}
+		w.store.failWith(nil)
+		w.finish(r.ID)
+		if last := w.model.asked(2).Messages[2]; last.Text != "" {
+			t.Errorf("the model was told %q", last.Text)
+		}
+	})
+}
+
+func TestCancelReachesTheModel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, waits)
+		defer w.stop()
+		r, _ := w.start(run.Start{})
+		synctest.Wait()
+		got, err := w.Cancel(t.Context(), alice, r.ID, "enough")
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantEnd(t, got, run.Cancelled, reason.Cancelled)
+		if got.CancelledBy != alice.Principal || !strings.Contains(got.Detail, "enough") {
+			t.Errorf("cancelled by %s: %s", got.CancelledBy, got.Detail)
+		}
+		if w.finish(r.ID) != got {
+			t.Error("Cancel returned another record than the row")
+		}
+		_, err = w.Cancel(t.Context(), alice, r.ID, "")
+		wantReason(t, err, reason.RunEnded)
+		_, err = w.Cancel(t.Context(), alice, "01JNONE0000000000000000000", "")
+		wantReason(t, err, reason.NotFound)
+	})
+}
+
+func TestCancelReachesCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, calls(call("a", "slow", `{}`), call("b", "ask", `{}`)))
+		defer w.stop()
+		w.pipeline.tools["slow"], w.pipeline.tools["ask"] = sleeps(time.Hour), fails(errAsk)
+		r, _ := w.start(run.Start{})
+		synctest.Wait()
+		began := time.Now()
+		if _, err := w.Cancel(t.Context(), alice, r.ID, ""); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("the cancel took %s", took)
+		}
+		ends := map[string]string{}
+		for _, e := range w.events(r.ID, 0) {
+			switch {
+			case e.Result != nil:
+				ends[e.CallID] = string(e.Result.Outcome)
+			case e.Decision != nil && !e.Decision.Allowed:
+				ends[e.CallID] = string(e.Decision.Reason)
+			}
+		}
+		if ends["a"] != string(tool.Stopped) || ends["b"] != string(reason.ApprovalCancelled) {
+			t.Errorf("the calls ended as %v", ends)
+		}
+	})
+}
+
+func TestCancelReachesAnIdleRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, says("and now?"))
+		defer w.stop()
+		r, _ := w.start(run.Start{Interactive: true})
+		synctest.Wait()
+		if _, err := w.Cancel(t.Context(), alice, r.ID, ""); err != nil {
+			t.Fatal(err)
+		}
+		wantEnd(t, w.finish(r.ID), run.Cancelled, reason.Cancelled)
+	})
+}
+
+func TestEndSessionAndRevokedStopTheRightRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, waits, waits, waits)
+		defer w.stop()
+		one, _ := w.start(run.Start{Session: "one"})
+		two, _ := w.start(run.Start{Session: "two"})
+		other := agent
+		other.DeviceID = "01JNA3Q0G0DEV1CE0000000002"
+		three, _, err := w.Start(t.Context(), other, run.Start{Session: "one", Message: "x"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.EndSession(t.Context(), alice, toolcall.SessionID(agent, "one")); err != nil {
+			t.Fatal(err)
+		}
+		wantEnd(t, w.finish(one.ID), run.Cancelled, reason.Cancelled)
+		if w.Active() != 2 {
+			t.Fatalf("%d runs are active, want 2", w.Active())
+		}
+		if n := w.Revoked(other.DeviceID); n != 1 {
+			t.Errorf("%d runs of the revoked device", n)
+		}
+		wantEnd(t, w.finish(three.ID), run.Failed, reason.Unauthenticated)
+		if got, _ := w.Get(t.Context(), two.ID); got.State != run.Running {
+			t.Errorf("the other run is %s", got.State)
+		}
+	})
+}
+
+// A stop of the gateway ends what the model does at once and lets calls go on
+// for the drain; what happened is durable and nothing was lost.
+func TestStopInterruptsRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, waits, calls(call("a", "short", `{}`)), calls(call("b", "long", `{}`)))
+		w.pipeline.tools["short"], w.pipeline.tools["long"] = sleeps(500*time.Millisecond), sleeps(time.Hour)
+		var ids []string
+		for range 3 {
+			r, _ := w.start(run.Start{})
+			ids = append(ids, r.ID)
+			synctest.Wait()
+		}
+		began := time.Now()
+		w.stop()
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("the stop took %s, want the drain of a second", took)
+		}
+		for i, outcome := range []tool.Outcome{"", tool.Succeeded, tool.Stopped} {
+			wantEnd(t, w.finish(ids[i]), run.Interrupted, reason.RunInterrupted)
+			for _, e := range w.events(ids[i], 0) {
+				if e.Result != nil && e.Result.Outcome != outcome {
+					t.Errorf("the call of run %d %s, want %s", i, e.Result.Outcome, outcome)
+				}
+			}
+		}
+		_, _, err := w.Start(t.Context(), agent, run.Start{Message: "x"})
+		wantReason(t, err, reason.ShuttingDown)
+	})
+}
+
+// A call that waits for a human when the gateway stops leaves the question
+// open.
+func TestStopLeavesApprovalsPending(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, calls(call("a", "ask", `{}`)))
+		w.pipeline.tools["ask"] = fails(errAsk)
+		r, _ := w.start(run.Start{})
+		synctest.Wait()
+		w.stop()
+		wantEnd(t, w.finish(r.ID), run.Interrupted, reason.RunInterrupted)
+		for _, e := range w.events(r.ID, 0) {
+			if e.Decision != nil {
+				t.Errorf("the call was decided: %+v", e.Decision)
+			}
+		}
+	})
+}
+
+func TestKilledRunsAreClosedAtTheNextStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, calls(call("a", "echo", `{}`), call("b", "none", `{}`)), waits)
+		r, _ := w.start(run.Start{})
+		synctest.Wait()
+		// The disk takes nothing more, as after a kill.
+		w.store.failWith(func(run.Write) error { return errDisk })
+		w.stop()
+		if got, _ := w.Get(t.Context(), r.ID); got.State != run.Running {
+			t.Fatalf("control: the run is %s", got.State)
+		}
+		w.store.failWith(nil)
+		w.open()
+		defer w.stop()
+		n, err := w.CloseInterrupted(t.Context())
+		if err != nil || n != 1 {
+			t.Fatalf("closed %d runs, %v", n, err)
+		}
+		end := w.finish(r.ID)
+		wantEnd(t, end, run.Interrupted, reason.RunInterrupted)
+		if want := (run.Usage{Calls: 2, Turns: 1, InputTokens: 10, OutputTokens: 5}); end.Usage != want {
+			t.Errorf("usage %+v, want %+v", end.Usage, want)
+		}
+		if n, err := w.CloseInterrupted(t.Context()); n != 0 || err != nil {
+			t.Errorf("closed %d again, %v", n, err)
+		}
+	})
+}
+
+// An end that the disk does not take is tried again until it is durable.
+func TestEndIsTriedUntilItIsDurable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, says("done"))
+		defer w.stop()
+		refused := 0
+		w.store.failWith(func(wr run.Write) error {
+			if wr.Drafts[0].Code == event.RunFinished && refused < 3 {
+				refused++
+				return errDisk
+			}
+			return nil
+		})
+		r, _ := w.start(run.Start{})
+		wantEnd(t, w.finish(r.ID), run.Completed, "")
+		if refused != 3 {
+			t.Errorf("%d writes failed, want 3", refused)
+		}
+	})
+}
+
+// The answer whose only call cannot begin becomes durable with the end.
+func TestTurnIsNotLostWithItsCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(context.Context, model.Request, func(model.Event)) (model.Turn, error) {
+			return model.Turn{Text: "thinking aloud", Calls: []model.Call{call("a", "closed", `{}`)}, Stop: model.ToolUse}, nil
+		})
+		defer w.stop()
+		w.pipeline.tools["closed"] = fails(reason.Errorf(reason.ShuttingDown, "the gateway is stopping"))
+		r, _ := w.start(run.Start{})
+		w.finish(r.ID)
+		if got := kinds(w.events(r.ID, 0)); !slices.Equal(got, []string{"started", "turn", "finished"}) {
+			t.Errorf("tape %v", got)
+		}
+	})
+}
+
+func TestStartRefuses(t *testing.T) {
+	w := newWorld(t)
+	defer w.stop()
+	for name, c := range map[string]struct {
+		start run.Start
+		code  reason.Code
+		says  string
+	}{
+		"no task":           {run.Start{}, reason.InvalidInput, ""},
+		"unknown model":     {run.Start{Message: "x", Model: "fke"}, reason.UnknownModel, `Did you mean "fake"?`},
+		"another model":     {run.Start{Message: "x", Model: "something"}, reason.UnknownModel, `["fake"]`},
+		"unknown workspace": {run.Start{Message: "x", Workspace: "doc"}, reason.UnknownWorkspace, `Did you mean "docs"?`},
+		"calls":             {run.Start{Message: "x", Budget: run.Budget{Calls: 21}}, reason.InvalidInput, "between 0 and 20"},
+		"tokens":            {run.Start{Message: "x", Budget: run.Budget{Tokens: -1}}, reason.InvalidInput, "between 0 and 100000"},
+		"time":              {run.Start{Message: "x", Budget: run.Budget{WallClock: 2 * time.Hour}}, reason.InvalidInput, "between 0 and 1h0m0s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := w.Start(t.Context(), agent, c.start)
+			wantReason(t, err, c.code)
+			e := &reason.Error{}
+			if !errors.As(err, &e) || !strings.Contains(e.Message+" "+e.NextStep(), c.says) {
+				t.Errorf("error %v, want %q", err, c.says)
+			}
+		})
+	}
+	if w.Active() != 0 || len(w.store.events) != 0 {
+		t.Errorf("%d runs, %d events", w.Active(), len(w.store.events))
+	}
+}
+
+func TestStartBoundsActiveRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, waits, waits, waits, waits)
+		defer w.stop()
+		for range 3 {
+			w.start(run.Start{})
+		}
+		_, _, err := w.Start(t.Context(), agent, run.Start{Message: "x"})
+		wantReason(t, err, reason.RateLimited)
+		other := agent
+		other.Principal = access.Agent("another")
+		if _, _, err := w.Start(t.Context(), other, run.Start{Message: "x"}); err != nil {
+			t.Errorf("another principal: %v", err)
+		}
+	})
+}
+
+func TestStartThatIsNotDurableStartsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, says("done"))
+		defer w.stop()
+		w.store.failWith(func(run.Write) error { return errDisk })
+		if _, _, err := w.Start(t.Context(), agent, run.Start{Message: "x"}); err == nil {
+			t.Error("a run that is not durable was started")
+		}
+		synctest.Wait()
+		if w.Active() != 0 || len(w.model.requests) != 0 {
+			t.Errorf("%d runs, %d requests to the model", w.Active(), len(w.model.requests))
+		}
+	})
+}
+
+func TestStartIsIdempotent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, waits, says("done"))
+		defer w.stop()
+		s := run.Start{Message: "x", IdempotencyKey: "k"}
+		first, _ := w.start(s)
+		again, box := w.start(s)
+		if again.ID != first.ID || w.Active() != 1 {
+			t.Errorf("the retry got run %s, want %s; %d are active", again.ID, first.ID, w.Active())
+		}
+		if err := box.Say(t.Context(), "hello"); err != nil {
+			t.Errorf("the retry's inbox: %v", err)
+		}
+		_, _, err := w.Start(t.Context(), agent, run.Start{Message: "y", IdempotencyKey: "k"})
+		wantReason(t, err, reason.IdempotencyMismatch)
+		if _, err := w.Cancel(t.Context(), alice, first.ID, ""); err != nil {
+			t.Fatal(err)
+		}
+		ended, box := w.start(s)
+		if ended.ID != first.ID || ended.State != run.Cancelled {
+			t.Errorf("the retry got run %s, %s", ended.ID, ended.State)
+		}
+		wantReason(t, box.Say(t.Context(), "hello"), reason.RunEnded)
+		box.Close()
+	})
+}

@@ -1,0 +1,298 @@
+package run
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"slices"
+	"sync"
+	"time"
+
+	"palyra/internal/journal"
+	"palyra/internal/tool"
+	"palyra/internal/toolcall"
+)
+
+// tape is the newest part of a run's tape in memory. It is pulled: whoever
+// adds what is not journaled reads the journal up to its head first, so that
+// everything stands where it happened. What memory lost is read from the
+// journal again.
+type tape struct {
+	store Store
+	shelf *shelf
+	run   string
+	// bytes bounds the memory of this tape.
+	bytes int
+
+	mu     sync.Mutex
+	mapper *mapper
+	// scanned is the journal's sequence number that was read last, last that of
+	// the run's own newest event, and place the next place after that one.
+	scanned int64
+	last    int64
+	place   int64
+	// items are all events after floor, in order, of some size together.
+	items []*entry
+	floor int64
+	size  int
+	// results are those of calls that ended a moment ago.
+	results map[string]json.RawMessage
+	// changed is closed, and replaced, when there is something new.
+	changed chan struct{}
+	// ended is set with the run's last event in items. lost says that the tape
+	// is to be read from the journal.
+	ended bool
+	lost  bool
+}
+
+// overhead is about what an entry takes beside its texts.
+const overhead = 512
+
+// pullLocked reads the journal up to its head.
+func (t *tape) pullLocked(ctx context.Context) error {
+	for !t.lost && !t.mapper.finished {
+		head := t.store.Head().Seq
+		if head == t.scanned {
+			return nil
+		}
+		events, whole := t.store.Recent(t.scanned)
+		if !whole {
+			var err error
+			if events, err = t.store.Events(ctx, journal.Filter{Run: t.run, After: t.scanned, UpTo: head}); err != nil {
+				return err
+			}
+			whole = len(events) < journal.DefaultLimit
+		}
+		if err := t.addAll(events); err != nil {
+			return err
+		}
+		if whole {
+			t.scanned = max(t.scanned, head)
+		}
+	}
+	return nil
+}
+
+// addAll adds what is of the run. An event that cannot be read loses the tape.
+func (t *tape) addAll(events []journal.Event) error {
+	for _, e := range events {
+		if e.Run == t.run && !t.mapper.finished {
+			list, err := t.mapper.next(e)
+			if err != nil {
+				t.loseLocked()
+				return err
+			}
+			for _, en := range list {
+				t.addLocked(en)
+			}
+			if len(list) > 0 {
+				t.last, t.place = e.Seq, firstProvisional
+			}
+		}
+		t.scanned = e.Seq
+	}
+	return nil
+}
+
+func (t *tape) addLocked(en *entry) {
+	if en.Result != nil && en.durable {
+		if result, there := t.results[en.ProposalID]; there {
+			delete(t.results, en.ProposalID)
+			en.Result.Result, en.resultBlob = result, ""
+		}
+	}
+	t.items = append(t.items, en)
+	t.resizeLocked(en.weight())
+	for len(t.items) > 0 && t.size > t.bytes {
+		t.dropLocked()
+	}
+	t.wakeLocked()
+}
+
+// weight is about how much memory an entry takes.
+func (en *entry) weight() int {
+	n := overhead
+	switch {
+	case en.Delta != nil:
+		n += len(en.Delta.Text)
+	case en.Output != nil:
+		n += len(en.Output.Data)
+	case en.Result != nil:
+		n += len(en.Result.Result)
+	case en.Attestation != nil:
+		n += len(en.Attestation.Envelope.JSON)
+	case en.Message != nil:
+		n += len(en.Message.Text)
+	case en.Turn != nil:
+		n += len(en.Turn.Text)
+		for _, c := range en.Turn.Calls {
+			n += len(c.Input)
+		}
+	}
+	return n
+}
+
+// dropLocked forgets the oldest entry.
+func (t *tape) dropLocked() {
+	en := t.items[0]
+	t.floor = en.Sequence
+	t.items[0] = nil
+	t.items = t.items[1:]
+	t.resizeLocked(-en.weight())
+}
+
+func (t *tape) resizeLocked(by int) {
+	t.size += by
+	t.shelf.used.Add(int64(by))
+}
+
+func (t *tape) wakeLocked() {
+	close(t.changed)
+	t.changed = make(chan struct{})
+}
+
+// wake tells watchers to look at the journal.
+func (t *tape) wake() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.wakeLocked()
+}
+
+// shed forgets all that is held.
+func (t *tape) shed() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for len(t.items) > 0 {
+		t.dropLocked()
+	}
+}
+
+// lose makes watchers read the journal from now on.
+func (t *tape) lose() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.loseLocked()
+}
+
+func (t *tape) loseLocked() {
+	t.lost = true
+	for len(t.items) > 0 {
+		t.dropLocked()
+	}
+	t.wakeLocked()
+}
+
+// finish ends the tape with what write makes durable. Nobody looks at the tape
+// meanwhile: who sees the end of a run finds it ended everywhere.
+func (t *tape) finish(ctx context.Context, write func() error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := write(); err != nil {
+		return err
+	}
+	if err := t.pullLocked(ctx); err != nil || !t.mapper.finished {
+		t.loseLocked()
+		return nil
+	}
+	t.ended = true
+	t.wakeLocked()
+	return nil
+}
+
+// turns is how many answers of the model are durable.
+func (t *tape) turns(ctx context.Context) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	err := t.pullLocked(ctx)
+	return t.mapper.usage.Turns, err
+}
+
+// add adds an event that is not journaled. One that cannot be put in its place
+// is dropped: its content comes with the durable event that follows.
+func (t *tape) add(ctx context.Context, e Event) {
+	t.mu.Lock()
+	if t.addProvisional(ctx, e) {
+		t.mu.Unlock()
+		t.shelf.trim()
+		return
+	}
+	t.mu.Unlock()
+}
+
+func (t *tape) addProvisional(ctx context.Context, e Event) bool {
+	if err := t.pullLocked(ctx); err != nil || t.lost || t.mapper.finished || t.last == 0 || t.place > lastProvisional {
+		return false
+	}
+	if e.Output != nil {
+		c := t.mapper.calls[e.ProposalID]
+		if c == nil || !c.decided || c.ended {
+			return false
+		}
+	}
+	e.Sequence, e.At = t.last<<placeBits+t.place, journal.Instant(time.Now())
+	t.place++
+	t.addLocked(&entry{Event: e})
+	return true
+}
+
+// observer follows one call of the run.
+func (t *tape) observer(ctx context.Context, callID string) func(toolcall.Event) {
+	ctx = context.WithoutCancel(ctx) // what is durable is told whatever becomes of the call
+	proposal := ""
+	return func(e toolcall.Event) {
+		switch {
+		case e.Proposed != nil:
+			proposal = e.Proposed.ProposalID
+		case e.Output != nil:
+			// The tool may use its buffer again.
+			t.add(ctx, Event{ProposalID: proposal, CallID: callID, Output: &toolcall.Chunk{
+				Stream: e.Output.Stream, Data: bytes.Clone(e.Output.Data),
+			}})
+		case e.Result != nil:
+			t.result(ctx, proposal, e.Result)
+		case e.Asked != nil, e.Decision != nil:
+			t.wake()
+		}
+	}
+}
+
+// result takes the bytes of a durable result, so that nobody has to read them.
+func (t *tape) result(ctx context.Context, proposal string, r *tool.Report) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c := t.mapper.calls[proposal]; (c == nil || !c.ended) && len(r.Result) > 0 {
+		t.results[proposal] = r.Result
+	}
+	// An error leaves the events to the watchers, who look for themselves.
+	_ = t.pullLocked(ctx)
+	delete(t.results, proposal)
+	t.wakeLocked()
+}
+
+// view is what a watcher sees of a tape.
+type view struct {
+	items []*entry
+	// floor is up to where memory holds nothing.
+	floor   int64
+	changed <-chan struct{}
+	ended   bool
+	lost    bool
+}
+
+// viewItems bounds what a watcher takes at once.
+const viewItems = 256
+
+// since looks at what comes after a sequence number.
+func (t *tape) since(ctx context.Context, after int64) (view, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.pullLocked(ctx); err != nil && !t.lost {
+		return view{}, err
+	}
+	v := view{floor: t.floor, changed: t.changed, ended: t.ended, lost: t.lost}
+	from, _ := slices.BinarySearchFunc(t.items, after+1, func(en *entry, seq int64) int {
+		return int(min(max(en.Sequence-seq, -1), 1))
+	})
+	v.items = slices.Clone(t.items[from:min(from+viewItems, len(t.items))])
+	return v, nil
+}

@@ -1,0 +1,194 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"palyra/internal/journal"
+	"palyra/internal/reason"
+)
+
+// replayPage is how many events of the journal a replay reads at once.
+const replayPage = 256
+
+// Watch calls fn with every event of a run's tape after a sequence number, in
+// order, also with those that come while it watches. It returns nil after the
+// last event of a run that ended, and fn's error or ctx's. A slow fn holds
+// nobody up; it may miss deltas, retries and output that memory had no more
+// room for, and nothing that is durable.
+func (m *Manager) Watch(ctx context.Context, id string, after int64, fn func(Event) error) error {
+	record, err := m.Store.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	w := &watcher{store: m.Store, approvals: m.Approvals, fn: fn, after: after, record: record, mapper: newMapper(record)}
+	t := m.shelf.find(id)
+	if t == nil {
+		_, err := w.replay(ctx, math.MaxInt64)
+		return err
+	}
+	return w.follow(ctx, t)
+}
+
+// watcher follows one tape for one client.
+type watcher struct {
+	store     Store
+	approvals Approvals
+	fn        func(Event) error
+	record    Record
+	// after is the last sequence number that the client saw.
+	after int64
+	// mapper has seen the journal up to read.
+	mapper *mapper
+	read   int64
+}
+
+// follow passes a live tape on until it ends.
+func (w *watcher) follow(ctx context.Context, t *tape) error {
+	for {
+		v, err := t.since(ctx, w.after)
+		switch {
+		case err != nil:
+			return err
+		case v.lost:
+			return w.followLost(ctx)
+		case w.after < v.floor:
+			if _, err := w.replay(ctx, v.floor); err != nil {
+				return err
+			}
+			w.after = max(w.after, v.floor)
+			continue
+		case len(v.items) == 0 && v.ended:
+			return nil
+		case len(v.items) == 0:
+			select {
+			case <-v.changed:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		for _, en := range v.items {
+			if err := w.pass(ctx, en); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// followLost passes on what the journal has of a tape that memory gave up.
+func (w *watcher) followLost(ctx context.Context) error {
+	finished, err := w.replay(ctx, math.MaxInt64)
+	if err == nil && !finished {
+		return reason.Errorf(reason.Internal, "the run goes on, but its events cannot be followed").
+			WithRemedy("Watch it again after event %d.", w.after)
+	}
+	return err
+}
+
+// replay passes on what the journal has up to a sequence number of the tape,
+// and reports whether that includes the end of the run.
+func (w *watcher) replay(ctx context.Context, upTo int64) (finished bool, err error) {
+	for !w.mapper.finished {
+		page, err := w.store.Events(ctx, journal.Filter{
+			Run: w.record.ID, After: w.read, UpTo: upTo >> placeBits, Limit: replayPage,
+		})
+		if err != nil {
+			return false, err
+		}
+		for _, e := range page {
+			list, err := w.mapper.next(e)
+			if err != nil {
+				return false, err
+			}
+			w.read = e.Seq
+			for _, en := range list {
+				if err := w.pass(ctx, en); err != nil {
+					return false, err
+				}
+			}
+		}
+		if len(page) < replayPage {
+			break
+		}
+	}
+	return w.mapper.finished, nil
+}
+
+// pass gives one event to the client, unless it has seen it.
+func (w *watcher) pass(ctx context.Context, en *entry) error {
+	if en.Sequence <= w.after {
+		return nil
+	}
+	e, err := w.whole(ctx, en)
+	if err != nil {
+		return fmt.Errorf("reading event %d of run %s: %w", en.Sequence, w.record.ID, err)
+	}
+	if err := w.fn(e); err != nil {
+		return err
+	}
+	w.after = en.Sequence
+	return nil
+}
+
+// whole reads what an entry only names. Entries are shared and do not change.
+func (w *watcher) whole(ctx context.Context, en *entry) (Event, error) {
+	e := en.Event
+	if en.approvalID != "" {
+		r, err := w.approvals.Get(ctx, en.approvalID)
+		e.Asked = &r
+		return e, err
+	}
+	if en.resultBlob != "" {
+		data, err := w.store.Blob(ctx, en.resultBlob)
+		report := *e.Result
+		report.Result = json.RawMessage(data)
+		e.Result = &report
+		return e, err
+	}
+	if en.textBlob != "" {
+		data, err := w.store.Blob(ctx, en.textBlob)
+		if err != nil {
+			return e, err
+		}
+		e = e.withText(string(data))
+	}
+	return w.wholeInputs(ctx, en, e)
+}
+
+// withText sets the text of a start, message or turn.
+func (e Event) withText(text string) Event {
+	switch {
+	case e.Started != nil:
+		r := *e.Started
+		r.Message = text
+		e.Started = &r
+	case e.Message != nil:
+		e.Message = &Message{Text: text}
+	case e.Turn != nil:
+		t := *e.Turn
+		t.Text = text
+		e.Turn = &t
+	}
+	return e
+}
+
+func (w *watcher) wholeInputs(ctx context.Context, en *entry, e Event) (Event, error) {
+	if len(en.inputBlobs) == 0 {
+		return e, nil
+	}
+	t := *e.Turn
+	t.Calls = slices.Clone(t.Calls)
+	for _, i := range slices.Sorted(maps.Keys(en.inputBlobs)) {
+		data, err := w.store.Blob(ctx, en.inputBlobs[i])
+		if err != nil {
+			return e, err
+		}
+		t.Calls[i].Input = string(data)
+	}
+	e.Turn = &t
+	return e, nil
+}

@@ -1,0 +1,160 @@
+package sqlite_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"palyra/internal/journal"
+	"palyra/internal/reason"
+	"palyra/internal/sqlite"
+	"palyra/internal/sqlite/sqlitetest"
+)
+
+// killed is a store as SIGKILL leaves it: 100 events with a checkpoint over 60
+// of them in the file, 40 more in the WAL, and a head file that knows of all.
+func killed(t *testing.T) (path string, known note.Verifiers) {
+	t.Helper()
+	live := filepath.Join(t.TempDir(), "palyra.db")
+	signer, known := sqlitetest.Key(t)
+	opts := sqlite.Options{Verifiers: known, Origin: sqlitetest.Origin}
+	db, err := sqlite.Open(t.Context(), live, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustAppend(t, db, drafts(60)...)
+	checkpointAll(t, db, signer)
+	if err := db.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	db = sqlitetest.OpenAt(t, live, opts)
+	for n := range 39 {
+		mustAppend(t, db, draft(n))
+	}
+	path = filepath.Join(t.TempDir(), "palyra.db")
+	for _, suffix := range []string{"", "-wal", "-head"} {
+		b, err := os.ReadFile(live + suffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path+suffix, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return path, known
+}
+
+// TestLostWALIsNoticed: SQLite takes a WAL that is cut off, damaged or gone for
+// one that ended there. The head file knows better, and nothing is changed.
+func TestLostWALIsNoticed(t *testing.T) {
+	for name, c := range map[string]struct {
+		how func(wal []byte) []byte
+		// first is the first sequence number that is gone; 0 when it depends on
+		// where the WAL was hit, -1 when nothing is.
+		first int64
+	}{
+		"control":  {func(b []byte) []byte { return b }, -1},
+		"gone":     {func([]byte) []byte { return nil }, 62},
+		"half":     {func(b []byte) []byte { return b[:len(b)/2] }, 0},
+		"end":      {func(b []byte) []byte { return b[:len(b)-1] }, 100},
+		"header":   {func(b []byte) []byte { b[9] ^= 1; return b }, 62},
+		"one byte": {func(b []byte) []byte { b[len(b)/2] ^= 1; return b }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path, known := killed(t)
+			wal, err := os.ReadFile(path + "-wal")
+			if err != nil {
+				t.Fatal(err)
+			}
+			wal = c.how(wal)
+			if err := os.WriteFile(path+"-wal", wal, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, verified := sqlite.Verify(t.Context(), path, sqlitetest.Origin, known)
+			db, opened := sqlite.Open(t.Context(), path, sqlite.Options{Verifiers: known, Origin: sqlitetest.Origin})
+			if c.first < 0 {
+				if verified != nil || opened != nil || db.Close(t.Context()) != nil {
+					t.Errorf("an untouched store: %v, %v", verified, opened)
+				}
+				return
+			}
+			for what, err := range map[string]error{"verify": verified, "open": opened} {
+				var bad *journal.CorruptError
+				if !errors.As(err, &bad) || c.first > 0 && bad.Seq != c.first || bad.Seq < 62 || bad.Seq > 100 {
+					t.Errorf("%s: %v, want the first missing event %d named", what, err, c.first)
+				}
+			}
+			if left, err := os.ReadFile(path + "-wal"); err != nil || !bytes.Equal(left, wal) {
+				t.Error("the refusal changed the WAL")
+			}
+		})
+	}
+}
+
+// TestHeadFile damages the head file itself, or puts another store beside it.
+func TestHeadFile(t *testing.T) {
+	open := func(path string, known note.Verifiers) error {
+		db, err := sqlite.Open(t.Context(), path, sqlite.Options{Verifiers: known, Origin: sqlitetest.Origin})
+		if err != nil {
+			return err
+		}
+		return db.Close(t.Context())
+	}
+	for name, c := range map[string]struct {
+		text string
+		want reason.Code
+	}{
+		"power cut before it was written": {"", ""},
+		"power cut while it was extended": {string(make([]byte, 100)), ""},
+		"garbage":                         {"palyra-head v1 7 beef\n", reason.VerificationFailed},
+		"hash of another event":           {"palyra-head v1 00000000000000000070 " + string(bytes.Repeat([]byte("0"), 64)) + "\n", reason.VerificationFailed},
+	} {
+		path, known := killed(t)
+		if err := os.WriteFile(path+"-head", []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := open(path, known); reason.Of(err) != c.want {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+	path, known := killed(t)
+	if err := errors.Join(os.Remove(path), os.Remove(path+"-wal")); err != nil {
+		t.Fatal(err)
+	}
+	if err := open(path, known); reason.Of(err) != reason.VerificationFailed {
+		t.Errorf("a store that is gone: %v", err)
+	}
+	path, known = killed(t)
+	if err := os.Remove(path + "-head"); err != nil {
+		t.Fatal(err)
+	}
+	if err := open(path, known); err != nil {
+		t.Errorf("a store of a palyrad that wrote no head file: %v", err)
+	}
+}
+
+// TestSlowCommitsAreTold once a minute, with how long they took.
+func TestSlowCommitsAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []time.Duration
+		db := sqlitetest.OpenAt(t, filepath.Join(t.TempDir(), "palyra.db"), sqlite.Options{Slow: func(took time.Duration) { told = append(told, took) }})
+		for _, c := range []struct {
+			pause, took time.Duration
+			want        int
+		}{
+			{0, sqlite.SlowCommit - 1, 0}, {0, sqlite.SlowCommit, 1}, {time.Second, 5 * sqlite.SlowCommit, 1}, {time.Minute, 2 * sqlite.SlowCommit, 2},
+		} {
+			time.Sleep(c.pause)
+			sqlite.NoteSlow(db, c.took)
+			if len(told) != c.want {
+				t.Errorf("after a commit of %v: told %v, want %d", c.took, told, c.want)
+			}
+		}
+	})
+}

@@ -1,0 +1,57 @@
+package toolcall
+
+import (
+	"context"
+	"time"
+
+	"palyra/internal/approval"
+	"palyra/internal/policy"
+	"palyra/internal/tool"
+)
+
+// Description is a call that somebody describes instead of making it.
+type Description struct {
+	Submission Submission
+	// Facts replace those that planning would find (policy.ReplaceFacts).
+	Facts []byte
+	// At is when the call is taken to be proposed; zero is now.
+	At time.Time
+}
+
+// Describe works out what policy would get to see of a described call, with the
+// grants that match it. The call is checked and planned like a real one, and
+// nothing is counted, journaled, asked or run. A call that cannot be planned
+// here, such as of a program that this machine does not have, is described by
+// its facts alone, if there are any.
+func (p *Pipeline) Describe(ctx context.Context, d Description) (policy.Request, []policy.Grant, error) {
+	s := d.Submission
+	s.Run = ""
+	c := newCall(p, s, nil, func(Event) {})
+	if !d.At.IsZero() {
+		c.proposedAt = d.At.UTC()
+	}
+	descriptor, input, err := p.Dispatcher.Check(s.Tool, s.Input)
+	if err != nil {
+		return policy.Request{}, nil, err
+	}
+	c.proposal.Tool, c.proposal.Input = descriptor, input
+	session := tool.SessionFacts{CallsInRun: 1}
+	var grants []policy.Grant
+	switch err := c.planCall(ctx, session); {
+	case err == nil:
+		if grants, err = c.grants(ctx); err != nil {
+			return policy.Request{}, nil, err
+		}
+	case len(d.Facts) == 0 || ctx.Err() != nil:
+		return policy.Request{}, nil, err
+	default:
+		c.request = c.policyRequest(tool.Facts{}, session)
+	}
+	err = policy.ReplaceFacts(&c.request, d.Facts)
+	return c.request, grants, err
+}
+
+// GrantAt gives a grant as the facts that policy read when a call used it.
+func GrantAt(g approval.Grant, at time.Time) policy.Grant {
+	return policyGrants([]approval.Grant{g}, func(string) bool { return true }, at)[0]
+}
