@@ -16,6 +16,7 @@ LDFLAGS  := -s -w -X palyra/internal/version.stamp=$(VERSION)
 FUZZTIME ?= 10s
 BENCH    ?= .
 BENCHTIME ?= 1s
+BENCHFLAGS ?=
 PKG      ?= ./...
 
 .PHONY: help
@@ -90,7 +91,20 @@ $(TOOLS)/stamp: scripts/tools.txt scripts/tools.sh
 	@touch $@
 
 .PHONY: bench
-bench: ## Run the benchmarks (BENCH=regexp, BENCHTIME=1s, PKG=./...)
+bench: bin/bench ## Measure the performance goals, floor and product side by side (BENCHFLAGS="-run 7 -rounds 9", see docs/performance.md)
+	bin/bench $(BENCHFLAGS)
+
+.PHONY: profile
+profile: bin/bench ## Profile a daemon under a load of governed calls into bin/profile/ and print what takes most
+	bin/bench -profile bin/profile
+
+# Always built anew: what is measured is what is there now.
+.PHONY: bin/bench
+bin/bench: build
+	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -o bin/bench ./test/bench
+
+.PHONY: microbench
+microbench: ## Run the benchmarks of packages (BENCH=regexp, BENCHTIME=1s, PKG=./...)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) -p 1 $(PKG)
 
 .PHONY: fuzz
@@ -103,7 +117,8 @@ deps-demo:
 
 .PHONY: deps-test
 deps-test:
-	scripts/deps.sh bwrap=bubblewrap gcc=gcc /usr/include/stdio.h=libc6-dev git=git openssl=openssl python3=python3
+	scripts/deps.sh bwrap=bubblewrap gcc=gcc /usr/include/stdio.h=libc6-dev git=git openssl=openssl python3=python3 strace=strace \
+		mount=mount prlimit=util-linux unshare=util-linux
 	GO="$(GO)" scripts/tools.sh $(TOOLS) grpcurl
 
 .PHONY: clean

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Drives real tool calls through a gateway of its own, from proposal to
-# attestation, and verifies the evidence with no daemon running.
+# attestation: first alone, then in the run of a model, which plays a script
+# here. Then it verifies the evidence with no daemon running.
 #
 # In a terminal it asks you to approve a patch. Without one, DEMO_APPROVE=allow
 # or DEMO_APPROVE=deny answers (allow when it is not set).
@@ -75,6 +76,14 @@ def greet(name):
 if __name__ == "__main__":
     print(greet(sys.argv[1] if len(sys.argv) > 1 else "world"))
 PY
+cat >"$repo/check.py" <<'PY'
+import time
+
+from greet import greet
+
+time.sleep(0.5)
+print("ok" if greet("Ada") == "Hello, Ada!" else "wrong: " + greet("Ada"))
+PY
 printf '# Greeter\n\nPrints a greeting.\n' >"$repo/README.md"
 git -C "$repo" init -q -b main
 git -C "$repo" -c user.name=Demo -c user.email=demo@palyra.dev add .
@@ -98,8 +107,45 @@ when {
 @id("demo.no-web")
 @reason("the demo does not talk to the internet")
 @remedy("Remove demo.no-web from 10-demo.cedar, then the call asks a human.")
-forbid(principal, action == Action::"tool.execute/http.fetch", resource);
+forbid(principal, action == Action::"tool.execute/http.fetch", resource)
+unless { context has host && context.host == "intranet.test" };
 CEDAR
+# --- what the model says; it reads what its calls return, denials included
+cat >"$work/model.yaml" <<'YAML'
+turns:
+  - text: I look at the history, and run the check at the same time.
+    calls:
+      - tool: process.run
+        input: {argv: [python3, check.py]}
+      - tool: process.run
+        input: {argv: [git, log, --oneline]}
+  - expect:
+      - {result: 1, matches: "wrong: Hello Ada"}
+      - {result: 2, matches: A greeter}
+    text: The check fails. I look up how greetings are written.
+    calls:
+      - tool: http.fetch
+        input: {url: "https://example.com/greetings"}
+  - expect:
+      - {result: 1, failed: true, matches: "POLICY_DENIED.*Remove demo.no-web"}
+    text: I may not use the web, so I go by the check.
+    calls:
+      - tool: fs.patch
+        input:
+          patch: |
+            --- a/greet.py
+            +++ b/greet.py
+            @@ -2,7 +2,7 @@
+             
+             
+             def greet(name):
+            -    return "Hello " + name
+            +    return f"Hello, {name}!"
+             
+             
+             if __name__ == "__main__":
+  - text: That is all that I can do here; the journal has every call of it.
+YAML
 cat >"$work/palyra.toml" <<TOML
 state_dir = "$work/state"
 
@@ -116,6 +162,11 @@ path = "$repo"
 
 [process_runner]
 allow_interpreters = true
+
+[[models]]
+name = "script"
+provider = "scripted"
+script = "$work/model.yaml"
 TOML
 export PALYRA_CONFIG=$work/palyra.toml
 unset PALYRA_STATE_DIR PALYRA_ADDRESS PALYRA_CREDENTIALS
@@ -136,36 +187,19 @@ run status
 
 bold "3. Reading needs no human"
 run call fs.read path=greet.py -o table
-run call fs.search pattern=greet -o table
 
 bold "4. Programs run in Tier C: namespaces, no network, no capabilities"
-run call process.run argv='["git","log","--oneline"]' -o table
 run call process.run argv='["python3","greet.py","Ada"]' -o table
 
-bold "5. A patch waits for a human, who sees exactly what would change"
-patch='--- a/greet.py
-+++ b/greet.py
-@@ -2,7 +2,7 @@
- 
- 
- def greet(name):
--    return "Hello " + name
-+    return f"Hello, {name}!"
- 
- 
- if __name__ == "__main__":
-'
+bold "5. A model works on a task: two calls side by side, one denied, one that asks"
+task="make the check pass"
 if $interactive; then
-  code=0
-  run call fs.patch "patch=$patch" || code=$?
-  case $code in
-    0 | 4) echo "(exit code $code)" ;;
-    *) exit "$code" ;;
-  esac
+  run run "$task"
 else
   echo "(no terminal asks you: DEMO_APPROVE=$approve answers)"
-  "$palyra" call fs.patch "patch=$patch" >"$work/patch.out" 2>"$work/patch.err" &
-  call=$!
+  printf '$ palyra run %q > run.out 2>&1 &\n' "$task"
+  timeout --foreground 60 "$palyra" run "$task" >"$work/run.out" 2>&1 &
+  agent=$!
   id=
   for _ in $(seq 100); do
     id=$("$palyra" approvals list --state pending -o name)
@@ -179,17 +213,11 @@ else
   else
     run approvals decide "$id" --deny --reason "not today" --digest "$digest"
   fi
-  code=0
-  wait "$call" || code=$?
-  cat "$work/patch.out" "$work/patch.err"
-  want=0
-  if [[ $approve == deny ]]; then want=4; fi
-  if ((code != want)); then
-    echo "the demo expected the patch to end with exit code $want and got $code" >&2
-    exit 1
-  fi
-  echo "(exit code $code)"
+  wait "$agent"
+  echo '$ cat run.out'
+  cat "$work/run.out"
 fi
+run runs show "$("$palyra" runs list -o name)"
 run call process.run argv='["python3","greet.py","Ada"]' -o table
 
 bold "6. What policy forbids does not run, and says why"

@@ -4,7 +4,6 @@ import (
 	"crypto/ed25519"
 	"crypto/sha256"
 	"crypto/x509"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/pem"
 	"errors"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
-	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 
 	"palyra/internal/reason"
 )
@@ -129,18 +127,6 @@ func trust(k Key, root *x509.Certificate) (trusted, error) {
 	return trusted{public: pub, leaf: leaf, window: w, retiredAt: k.RetiredAt}, nil
 }
 
-// envelope is the DSSE envelope, read strictly.
-type envelope struct {
-	PayloadType string      `json:"payloadType"`
-	Payload     string      `json:"payload"`
-	Signatures  []signature `json:"signatures"`
-}
-
-type signature struct {
-	KeyID string `json:"keyid"`
-	Sig   string `json:"sig"`
-}
-
 // Verify checks one envelope; see the function Verify.
 func (v *Verifier) Verify(text []byte) (Verified, error) {
 	out, err := v.verify(text)
@@ -163,7 +149,7 @@ func (v *Verifier) verify(text []byte) (Verified, error) {
 	if err != nil {
 		return Verified{}, fmt.Errorf("signature: %w", err)
 	}
-	if !ed25519.Verify(certs[0].public, dsse.PAE(PayloadType, payload), raw) {
+	if !ed25519.Verify(certs[0].public, preAuthentication(PayloadType, payload), raw) {
 		return Verified{}, errors.New("the signature does not match the payload")
 	}
 	s, err := readStatement(payload)
@@ -182,41 +168,6 @@ func (v *Verifier) verify(text []byte) (Verified, error) {
 		Statement: s, Predicate: s.Predicate, KeyID: sig.KeyID, Certificate: leaf,
 		SHA256: hex.EncodeToString(sum[:]),
 	}, nil
-}
-
-// open reads the envelope and returns its payload and its one signature.
-func open(text []byte) ([]byte, signature, error) {
-	if len(text) > MaxEnvelope {
-		return nil, signature{}, fmt.Errorf("envelope has %d bytes, the limit is %d", len(text), MaxEnvelope)
-	}
-	var e envelope
-	if err := jsonv2.Unmarshal(text, &e, jsonv2.RejectUnknownMembers(true)); err != nil {
-		return nil, signature{}, fmt.Errorf("reading envelope: %w", err)
-	}
-	if e.PayloadType != PayloadType {
-		return nil, signature{}, fmt.Errorf("payload type is %q, want %q", e.PayloadType, PayloadType)
-	}
-	if len(e.Signatures) != 1 {
-		return nil, signature{}, fmt.Errorf("envelope has %d signatures, want 1", len(e.Signatures))
-	}
-	payload, err := decode(e.Payload)
-	if err != nil {
-		return nil, signature{}, fmt.Errorf("payload: %w", err)
-	}
-	return payload, e.Signatures[0], nil
-}
-
-// decode reads standard base64 of which there is only one spelling: the
-// decoder alone would skip line breaks.
-func decode(text string) ([]byte, error) {
-	raw, err := base64.StdEncoding.Strict().DecodeString(text)
-	if err != nil {
-		return nil, fmt.Errorf("not standard base64: %w", err)
-	}
-	if base64.StdEncoding.EncodedLen(len(raw)) != len(text) {
-		return nil, errors.New("not standard base64: line breaks in it")
-	}
-	return raw, nil
 }
 
 func readStatement(payload []byte) (Statement, error) {

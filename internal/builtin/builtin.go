@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"time"
 
+	"palyra/internal/builtin/pure"
 	"palyra/internal/egress"
 	"palyra/internal/sandbox"
 	"palyra/internal/tool"
@@ -84,7 +85,7 @@ func New(cfg Config) []Tool {
 	}
 	files := files{set: cfg.Workspaces, version: cfg.Version}
 	return []Tool{
-		echo{version: cfg.Version},
+		pure.Echo{Version: cfg.Version},
 		fsList{files}, fsPatch{files}, fsRead{files}, fsSearch{files}, fsWrite{files},
 		newFetch(cfg),
 		newProcess(cfg),

@@ -9,6 +9,9 @@ import (
 // Is reports whether text is one JSON value in RFC 8785 form. It has no size
 // limit.
 func Is(text []byte) bool {
+	if out, ok := rewrite(text); ok {
+		return bytes.Equal(out, text)
+	}
 	value := jsontext.Value(bytes.Clone(text))
 	return value.Canonicalize() == nil && bytes.Equal(value, text)
 }

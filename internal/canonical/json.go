@@ -63,6 +63,9 @@ func Marshal(v any) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding %T: %w", v, err)
 	}
+	if out, ok := rewrite(text); ok {
+		return out, nil
+	}
 	value := jsontext.Value(text)
 	if err := value.Canonicalize(); err != nil {
 		return nil, fmt.Errorf("canonical form of %T: %w", v, err)

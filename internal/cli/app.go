@@ -1,10 +1,14 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -33,6 +37,11 @@ type app struct {
 	// arm is how long an answer is refused after its question appeared, so
 	// that what was typed before cannot decide.
 	arm time.Duration
+	// retry is the pause before the lost connection of a run is opened again.
+	retry time.Duration
+	// interrupt returns a context that the next interrupt ends. A command that
+	// goes on after the first one asks for it.
+	interrupt func(context.Context) (context.Context, context.CancelFunc)
 }
 
 // globalFlags are the flags that every command takes.
@@ -53,7 +62,10 @@ func newApp(s Streams) *app {
 	}
 	return &app{
 		in: s.In, out: s.Out, err: &lockedWriter{to: s.Err},
-		streams: s, now: time.Now, typed: &lines{from: s.In}, arm: armDelay,
+		streams: s, now: time.Now, typed: &lines{from: s.In}, arm: armDelay, retry: firstRetry,
+		interrupt: func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+		},
 	}
 }
 

@@ -53,19 +53,10 @@ func (a *app) callCommand() *cobra.Command {
 }
 
 func (a *app) call(ctx context.Context, toolName string, members []string, f callFlags) error {
-	if f.input == "-" && a.streams.InTerminal {
-		a.say("reading the input from the terminal; end it with Ctrl-D")
-	}
-	if f.input != "" && len(members) > 0 {
-		return usage("--input and key=value exclude each other")
-	}
 	if err := errors.Join(checkName("session", f.session), checkName("run", f.run)); err != nil {
 		return err
 	}
-	if err := checkMembers(members); err != nil {
-		return err
-	}
-	input, err := a.readInput(f.input)
+	input, err := a.givenInput(f.input, members)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,20 @@ import (
 // maxInput is the API's limit on a tool's input in bytes.
 const maxInput = 1 << 20
 
+// givenInput checks how the input of a call was given and reads --input.
+func (a *app) givenInput(flag string, members []string) ([]byte, error) {
+	if flag == "-" && a.streams.InTerminal {
+		a.say("reading the input from the terminal; end it with Ctrl-D")
+	}
+	if flag != "" && len(members) > 0 {
+		return nil, usage("--input and key=value exclude each other")
+	}
+	if err := checkMembers(members); err != nil {
+		return nil, err
+	}
+	return a.readInput(flag)
+}
+
 // readInput reads --input: JSON, @FILE, or - for stdin. What it means is for
 // the gateway to judge; only the size is checked here.
 func (a *app) readInput(arg string) ([]byte, error) {

@@ -96,35 +96,19 @@ func (c *callRun) event(ctx context.Context, msg *palyrav1.CallToolResponse) err
 // asked shows the question to a person who may answer it, or says who can.
 func (c *callRun) asked(ctx context.Context, v *palyrav1.Approval) {
 	c.waiting = v
-	if c.a.interactive() && c.mayAnswer(ctx, v) {
-		c.a.showPrompt(v)
-		c.question = c.ask(ctx, v)
+	if _, ok := c.a.answerer(ctx, c.g, v); ok {
+		c.question = &question{a: c.a, about: v, cast: c.g.decideUnary}
+		c.question.put(ctx)
 		return
 	}
-	c.sayHowToAnswer(v)
+	c.a.sayHowToAnswer(v)
 }
 
-// mayAnswer reports whether it makes sense to ask the person at the terminal:
-// they answer approvals, and this one is not about a call of their own that
-// another user has to answer.
-func (c *callRun) mayAnswer(ctx context.Context, v *palyrav1.Approval) bool {
-	status, err := c.g.status.GetStatus(ctx, &palyrav1.GetStatusRequest{})
-	if err != nil || !mayDecide(status.GetCaller()) {
-		return false
+func (c *callRun) closeQuestion() {
+	if c.question != nil {
+		c.question.close()
+		c.question = nil
 	}
-	if !asksFor(v, status.GetCaller().GetPrincipal()) || !c.g.severalUsers(ctx) {
-		return true
-	}
-	c.a.say("another user has to answer: nobody answers for a call of their own")
-	return false
-}
-
-func (c *callRun) sayHowToAnswer(v *palyrav1.Approval) {
-	a := c.a
-	a.say("waiting for approval %s (%s): %s", v.GetApprovalId(), a.relative(v.GetExpiresAt()), v.GetPrompt().GetTitle())
-	a.say("  see it:  palyra approvals show %s", v.GetApprovalId())
-	a.say("  allow:   palyra approvals decide %s --allow once --digest %s", v.GetApprovalId(), v.GetCallDigest())
-	a.say("  deny:    palyra approvals decide %s --deny --reason TEXT --digest %s", v.GetApprovalId(), v.GetCallDigest())
 }
 
 func (c *callRun) resolved(r *palyrav1.ApprovalResolved) {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -103,6 +104,51 @@ func (a *app) completeAttestations(cmd *cobra.Command, given []string, _ string)
 		}
 		for _, v := range reply.GetAttestations() {
 			out = append(out, describe(v.GetAttestationId(), v.GetTool()+" "+v.GetOutcome()))
+		}
+		return out
+	})
+}
+
+func (a *app) completeRuns(runningOnly bool) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return a.suggestions(cmd, given, func(ctx context.Context, g *gateway) (out []cobra.Completion) {
+			req := &palyrav1.ListRunsRequest{PageSize: 50}
+			if runningOnly {
+				req.States = []palyrav1.RunState{palyrav1.RunState_RUN_STATE_RUNNING}
+			}
+			reply, err := g.calls.ListRuns(ctx, req)
+			if err != nil {
+				return nil
+			}
+			for _, r := range reply.GetRuns() {
+				out = append(out, describe(r.GetRunId(), short(r.GetState())+" "+firstLine(r.GetMessage())))
+			}
+			return out
+		})
+	}
+}
+
+func (a *app) completeWorkspaces(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return a.suggestions(cmd, nil, func(ctx context.Context, g *gateway) (out []cobra.Completion) {
+		reply, err := g.status.GetStatus(ctx, &palyrav1.GetStatusRequest{})
+		if err != nil {
+			return nil
+		}
+		for _, w := range reply.GetWorkspaces() {
+			out = append(out, describe(w.GetName(), w.GetPath()))
+		}
+		return out
+	})
+}
+
+func (a *app) completeModels(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return a.suggestions(cmd, nil, func(ctx context.Context, g *gateway) (out []cobra.Completion) {
+		reply, err := g.status.GetStatus(ctx, &palyrav1.GetStatusRequest{})
+		if err != nil {
+			return nil
+		}
+		for _, m := range reply.GetModels() {
+			out = append(out, describe(m.GetName(), strings.TrimSpace(m.GetProvider()+" "+m.GetModel())))
 		}
 		return out
 	})

@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -157,33 +159,74 @@ func (deadline) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.
 // when the connection is lost. open returns after each loss; it reports
 // whether it had received anything.
 func (a *app) follow(ctx context.Context, open func() (received bool, err error)) error {
-	wait := 500 * time.Millisecond
+	r := reopening{first: firstRetry, most: 10 * time.Second, lost: func(wait time.Duration) {
+		a.say("connection lost; trying again in %s", wait)
+	}}
+	return r.follow(ctx, open)
+}
+
+// firstRetry is the pause before a lost connection is opened again; each
+// further one is twice as long.
+const firstRetry = 500 * time.Millisecond
+
+// reopening is how a stream that was lost is opened again.
+type reopening struct {
+	// first and most bound the pause between two tries.
+	first, most time.Duration
+	// tries bounds those without success in a row; 0 does not.
+	tries int
+	// early reports whether an error before anything was received is worth
+	// another try; nil is no.
+	early func(error) bool
+	// lost is told of each loss and of the pause after it.
+	lost func(wait time.Duration)
+}
+
+func (r reopening) follow(ctx context.Context, open func() (received bool, err error)) error {
+	wait, failed := r.first, 0
 	for connected := false; ; {
 		received, err := open()
 		connected = connected || received
 		if received {
-			wait = 500 * time.Millisecond
+			wait, failed = r.first, 0
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if err != nil && (!connected || !transient(err)) {
+		worth := connected || r.early != nil && r.early(err)
+		if err != nil && (!worth || !transient(err)) {
 			return err
 		}
-		a.say("connection lost; trying again in %s", wait)
+		if failed++; r.tries > 0 && failed > r.tries {
+			return err
+		}
+		r.lost(wait)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(wait):
 		}
-		wait = min(2*wait, 10*time.Second)
+		wait = min(2*wait, r.most)
 	}
 }
 
-// transient reports whether an error of a stream is one of the connection.
+// transient reports whether an error of a stream is one of the connection: the
+// gateway is away, or what it sent broke off.
 func transient(err error) bool {
-	if connect.CodeOf(err) != connect.CodeUnavailable {
-		return strings.Contains(err.Error(), "EOF") && connect.CodeOf(err) == connect.CodeUnknown
+	if connect.CodeOf(err) == connect.CodeUnavailable {
+		return !strings.Contains(err.Error(), "x509:") && reason.Of(err) != reason.Unauthenticated
 	}
-	return !strings.Contains(err.Error(), "x509:") && reason.Of(err) != reason.Unauthenticated
+	return brokeOff(err)
+}
+
+// brokeOff reports whether a stream ended in the middle: there was a gateway at
+// its other end, and what it said last is no error. connect gives such an end
+// one of several codes, depending on where it found it.
+func brokeOff(err error) bool {
+	var remote *connect.Error
+	if !errors.As(err, &remote) {
+		return errors.Is(err, io.EOF)
+	}
+	codes := []connect.Code{connect.CodeUnknown, connect.CodeCanceled, connect.CodeInvalidArgument, connect.CodeInternal}
+	return !connect.IsWireError(err) && slices.Contains(codes, remote.Code())
 }

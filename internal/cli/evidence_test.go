@@ -107,7 +107,7 @@ func TestVerifyFindsForgedAttestations(t *testing.T) {
 		j.journalEnvelope(t, id, "01PROPOSAL0000000000000000", forger.envelopes[id].JSON)
 		r := w.run("journal", "verify", w.export())
 		w.want(r, 8)
-		if !strings.Contains(r.err, "event 10:") {
+		if !strings.Contains(r.err, "sequence number 10:") {
 			t.Error(r.err)
 		}
 	})

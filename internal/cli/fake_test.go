@@ -38,6 +38,8 @@ type fakeGateway struct {
 	calls     []*palyrav1.CallToolRequest
 	votes     []*palyrav1.DecideApprovalRequest
 	findings  []*palyrav1.PolicyFinding
+	// policyAsked are the requests of the policy tools.
+	policyAsked []proto.Message
 	// fail, when set, is the answer to every method.
 	fail error
 	// several adds a second user; votesRefused refuses every vote.
@@ -45,17 +47,24 @@ type fakeGateway struct {
 	// play is what a call does; nil succeeds.
 	play func(ctx context.Context, req *palyrav1.CallToolRequest, send func(*palyrav1.CallToolResponse) error) error
 
+	runs *fakeRuns
+	// life ends with the test; hangUp breaks every connection.
+	life   context.Context
+	hangUp func()
+
 	root     *authority
 	renewals int
 	journal  *fakeJournal
 }
 
 func newFakeGateway() *fakeGateway {
-	return &fakeGateway{
+	f := &fakeGateway{
 		changed: make(chan struct{}), approvals: map[string]*palyrav1.Approval{}, grants: map[string]*palyrav1.Grant{},
 		ready:  true,
 		caller: &palyrav1.Identity{Principal: "user:ada", OnBehalfOf: "user:ada", Roles: []string{"owner"}, DeviceId: "01DEVICE000000000000000000", CertificateExpiresAt: timestamppb.New(testNow.Add(12 * time.Hour))},
 	}
+	f.runs = &fakeRuns{f: f}
+	return f
 }
 
 func (f *fakeGateway) handler() http.Handler {
@@ -394,7 +403,6 @@ func (s fakeApprovals) RevokeGrant(_ context.Context, req *palyrav1.RevokeGrantR
 }
 
 type fakePolicy struct {
-	palyrav1connect.UnimplementedPolicyServiceHandler
 	f *fakeGateway
 }
 
@@ -402,7 +410,10 @@ func (s fakePolicy) ValidatePolicy(context.Context, *palyrav1.ValidatePolicyRequ
 	return &palyrav1.ValidatePolicyResponse{Findings: s.f.findings}, nil
 }
 
-func (s fakePolicy) GetPolicy(context.Context, *palyrav1.GetPolicyRequest) (*palyrav1.GetPolicyResponse, error) {
+func (s fakePolicy) GetPolicy(_ context.Context, req *palyrav1.GetPolicyRequest) (*palyrav1.GetPolicyResponse, error) {
+	if req.GetVersion() != "" {
+		return oldPolicy(req.GetVersion()), nil
+	}
 	return &palyrav1.GetPolicyResponse{
 		Version: "sha256:aa", SchemaDigest: "sha256:bb", SnapshotDigest: "sha256:cc", LoadedAt: timestamppb.New(testNow.Add(-time.Hour)),
 		Schema:  "namespace Palyra;",
@@ -430,6 +441,8 @@ func (s fakeStatus) GetStatus(context.Context, *palyrav1.GetStatusRequest) (*pal
 		Workspaces: []*palyrav1.WorkspaceStatus{{Name: "demo", Path: "/srv/demo", ReadOnly: true}},
 		Sandbox:    &palyrav1.SandboxStatus{Available: true, Backend: "bubblewrap 0.8.0", LimitsBy: "rlimits", Layers: []string{"mount", "pid"}},
 		Notices:    []string{"one user exists: they may answer for their own agents"},
+		Models:     []*palyrav1.ModelStatus{{Name: "fast", Provider: "anthropic", Model: "fast-1", Available: true}, {Name: "local", Provider: "openai", Problem: "no key file"}},
+		ActiveRuns: 1,
 	}
 	if !s.f.ready {
 		out.Problems = []string{"the journal cannot be written"}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -48,6 +49,30 @@ func TestFollow(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestTransient tells an error of the connection from one that the gateway
+// sent, or that another try cannot mend.
+func TestTransient(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{
+		{connect.NewError(connect.CodeUnavailable, errors.New("connection refused")), true},
+		{connect.NewError(connect.CodeUnavailable, errors.New("x509: unknown authority")), false},
+		{connect.NewError(connect.CodeCanceled, errors.New("read: connection reset by peer")), true},
+		{connect.NewError(connect.CodeInvalidArgument, errors.New("incomplete envelope: unexpected EOF")), true},
+		{connect.NewError(connect.CodeResourceExhausted, errors.New("message is too large")), false},
+		{connect.NewWireError(connect.CodeInvalidArgument, errors.New("after: unexpected EOF")), false},
+		{gatewayError(connect.CodeUnauthenticated, reason.Unauthenticated, "revoked", nil), false},
+		{io.EOF, true},
+		{errRunOver, false},
+		{io.ErrClosedPipe, false},
+	} {
+		if got := transient(c.err); got != c.want {
+			t.Errorf("%v: %v, want %v", c.err, got, c.want)
+		}
 	}
 }
 

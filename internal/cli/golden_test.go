@@ -21,6 +21,7 @@ var update = flag.Bool("update", false, "write the golden files")
 func (w *world) populate() {
 	g := w.gateway
 	g.frozen = nil
+	g.runs.listed = olderRuns()
 	g.approvals[approvalID] = someApproval()
 	old := someApproval()
 	old.ApprovalId, old.State, old.AnsweredAt = "01APPROVA00000000000000000", palyrav1.ApprovalState_APPROVAL_STATE_CONSUMED, timestamppb.New(testNow.Add(-time.Minute))
@@ -47,11 +48,15 @@ func (w *world) populate() {
 func TestGolden(t *testing.T) {
 	commands := map[string][]string{
 		"approvals_list": {"approvals", "list", "--all"}, "approvals_show": {"approvals", "show", approvalID},
-		"grants_list": {"grants", "list"}, "devices_list": {"devices", "list"}, "members_list": {"members", "list"},
+		"grants_list": {"grants", "list"}, "runs_list": {"runs", "list"}, "devices_list": {"devices", "list"}, "members_list": {"members", "list"},
 		"tools_list": {"tools", "list"}, "tools_show": {"tools", "show", "process.run"}, "status": {"status"},
 		"dry_run": {"call", "process.run", "--dry-run"}, "policy_show": {"policy", "show"}, "policy_file": {"policy", "show", "defaults/10.cedar"},
 		"policy_snapshot": {"policy", "snapshot", "sha256:" + strings.Repeat("c", 64)}, "freeze": {"freeze", "--reason", "fire"}, "thaw": {"thaw"},
 		"grants_revoke": {"grants", "revoke", "01GRANT0000000000000000000"}, "policy_check": {"policy", "check", "testdata/one.cedar"},
+		"policy_explain": {"policy", "explain", "01DECSN0000000000000000000"}, "policy_simulate": {"policy", "simulate", "process.run"},
+		"policy_test": {"policy", "test", "testdata/one.test.yaml"}, "policy_versions": {"policy", "versions"},
+		"policy_activate": {"policy", "activate", strings.Repeat("b", 12)}, "policy_diff": {"policy", "diff", "sha256:11111111", "sha256:22222222"},
+		"policy_old": {"policy", "show", "sha256:11111111"}, "policy_old_file": {"policy", "show", "sha256:11111111", "20-team.cedar"},
 		"decide": decideArgs("--deny", "--reason", "no"),
 	}
 	w := newWorld(t)

@@ -65,7 +65,9 @@ func exitCodesTopic() *cobra.Command {
 		fmt.Fprintf(&b, "  %3d  %s\n", row.code, row.meaning)
 	}
 	b.WriteString("\n`palyra call` exits 0 whatever the tool's own exit code, which is in the\n" +
-		"result; the others say that the call did not run to its end.\n\n" +
+		"result; the others say that the call did not run to its end. `palyra run` and\n" +
+		"`palyra runs watch` exit 0 when the run completed, whatever became of its calls,\n" +
+		"1 when it was cancelled, and otherwise as the reason for its end says.\n\n" +
 		"Reasons and their exit codes:\n\n")
 	for _, row := range reason.Table {
 		fmt.Fprintf(&b, "  %-26s %3d  %s\n", row.Code, row.Exit, row.Sentence)
@@ -109,7 +111,9 @@ characters are written as \u202e in JSON and YAML and as \u{202e} elsewhere.
 
 palyra call prints the tool's result: -o json as the tool returned it, -o
 ndjson every event of the call, otherwise readable text in a terminal and JSON
-in a pipe.`)
+in a pipe. palyra run and palyra runs watch print the model's last answer: -o
+json in one document with the run, -o ndjson every event of the run, -o name the
+run's id.`)
 }
 
 func topic(name, short, text string) *cobra.Command {

@@ -93,6 +93,20 @@ func (g *gateway) grantID(ctx context.Context, given string) (string, error) {
 	})
 }
 
+func (g *gateway) runID(ctx context.Context, given string) (string, error) {
+	return findID("run", given, func() ([]string, error) {
+		req := &palyrav1.ListRunsRequest{}
+		return namesOf(func(size int32) ([]record, bool, error) {
+			req.PageSize = size
+			reply, err := g.calls.ListRuns(ctx, req)
+			req.PageToken = reply.GetNextPageToken()
+			return recordsOf(reply.GetRuns(), func(v *palyrav1.Run) record {
+				return record{name: v.GetRunId()}
+			}), req.PageToken != "", err
+		})
+	})
+}
+
 // attestationID completes the id of an attestation, or of its proposal.
 func (g *gateway) attestationID(ctx context.Context, given string) (string, error) {
 	return findID("attestation", given, func() ([]string, error) {

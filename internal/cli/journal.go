@@ -34,10 +34,11 @@ var eventWords = map[event.Code]string{
 	event.Expired: "expired", event.Cancelled: "cancelled", event.Consumed: "consumed", event.Revoked: "revoked",
 	event.GrantMinted: "grant minted", event.GrantUsed: "grant used", event.GrantRevoked: "grant revoked", event.GrantEnded: "grant ended",
 	event.Attested: "attested", event.Ambiguous: "ambiguous",
+	event.RunStarted: "run started", event.UserMessage: "user message", event.ModelTurn: "model turn", event.RunFinished: "run finished",
 	event.CACreated: "CA created", event.CertificateMade: "certificate", event.MemberAdded: "member added",
 	event.CallersRefused: "callers refused", event.PermissionDenied: "permission denied",
 	event.DeviceRevoked: "device revoked", event.Exported: "exported",
-	event.PolicyLoaded: "policy loaded", event.PolicyRejected: "policy rejected", event.Frozen: "frozen", event.Thawed: "thawed",
+	event.PolicyLoaded: "policy loaded", event.PolicyRejected: "policy rejected", event.PolicyReset: "policy reset", event.Frozen: "frozen", event.Thawed: "thawed",
 	event.ToolPinned: "tool pinned", event.ToolSuspended: "tool suspended", event.ToolResumed: "tool resumed",
 	event.Opened: "opened", event.Closed: "closed", event.Checkpoint: "checkpoint", event.ClockStepped: "clock stepped",
 }

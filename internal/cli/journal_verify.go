@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 
@@ -36,23 +37,47 @@ func (a *app) journalVerify() *cobra.Command {
 			"is read where it lies, whether the gateway runs or not.\n\n" +
 			"Exits 8 when something does not verify, and names the line and the event.",
 		RunE: func(cmd *cobra.Command, given []string) error {
-			switch {
-			case f.stateDir != "" && len(given) > 0:
+			if f.stateDir != "" && len(given) > 0 {
 				return usage("FILE and --state-dir exclude each other")
-			case f.stateDir != "":
-				return a.verifyState(cmd.Context(), f.stateDir, f)
-			case len(given) == 0:
-				return a.verifyGateway(cmd.Context(), f)
-			case isDir(given[0]):
-				return a.verifyState(cmd.Context(), given[0], f)
 			}
-			return a.verifyFile(given[0], f)
+			return a.tellMachines(a.verify(cmd.Context(), append(given, f.stateDir)[0], f))
 		}}
 	c.Flags().StringVar(&f.key, "key", "", "the verifier key that must have signed it: name+hash+base64")
 	c.Flags().StringVar(&f.stateDir, "state-dir", "", "verify the journal in this state directory of palyrad")
 	_ = c.MarkFlagDirname("state-dir")
 	c.Flags().StringVar(&f.keys, "keys", "", "the key set that attestations must verify with (written by: palyra attest keys -o json)")
 	return c
+}
+
+// verify verifies an export, a state directory, or with "" the gateway's
+// journal.
+func (a *app) verify(ctx context.Context, source string, f verifyFlags) error {
+	switch {
+	case f.stateDir != "" || source != "" && isDir(source):
+		return a.verifyState(ctx, source, f)
+	case source == "":
+		return a.verifyGateway(ctx, f)
+	}
+	return a.verifyFile(source, f)
+}
+
+// tellMachines prints a verification that failed in the format that one which
+// succeeded would have. People read the error.
+func (a *app) tellMachines(err error) error {
+	var e *reason.Error
+	if a.format() == formatTable || !errors.As(err, &e) || e.Code != reason.VerificationFailed {
+		return err
+	}
+	body := object{{"verified", false}, {"problem", e.Message}}
+	var bad *journal.CorruptError
+	if errors.As(err, &bad) {
+		body = append(body, member{"seq", bad.Seq})
+	}
+	var at *journal.ExportError
+	if errors.As(err, &at) {
+		body = append(body, member{"line", at.Line})
+	}
+	return errors.Join(err, a.printOne("JournalVerification", record{name: "damaged", body: body}, nil))
 }
 
 // byMemory says that a key is known from what the CLI remembers.
@@ -246,7 +271,12 @@ func (v *verification) run(r *bufio.Reader) (journal.Summary, error) {
 		path, _ := v.a.memoryPath(v.caRoot)
 		return sum, keyChanged(memory{Gateway: sum.Gateway, VerifierKey: v.key}, path, sum.Key)
 	}
-	return sum, reason.Errorf(reason.VerificationFailed, "%s does not verify: %w", v.name, err)
+	failed := reason.Errorf(reason.VerificationFailed, "%s does not verify: %w", v.name, err)
+	var bad *journal.CorruptError
+	if errors.As(err, &bad) {
+		failed = failed.WithField("seq", fmt.Sprint(bad.Seq))
+	}
+	return sum, failed
 }
 
 // visit verifies the key set of the header, and the attestation in each event
@@ -268,20 +298,24 @@ func (v *verification) visit(keys json.RawMessage, e *journal.Event) error {
 		Envelope      json.RawMessage `json:"envelope"`
 	}
 	if err := json.Unmarshal(e.Payload, &payload); err != nil {
-		return fmt.Errorf("event %d: the attestation cannot be read: %w", e.Seq, err)
+		return badAttestation(e.Seq, "it cannot be read: "+err.Error())
 	}
 	if v.verifier == nil {
-		return fmt.Errorf("event %d: there is no key set to verify the attestation with", e.Seq)
+		return badAttestation(e.Seq, "there is no key set to verify it with")
 	}
 	got, err := v.verifier.Verify(payload.Envelope)
 	if err != nil {
-		return fmt.Errorf("event %d: %w", e.Seq, err)
+		return badAttestation(e.Seq, err.Error())
 	}
 	if got.Predicate.AttestationID != payload.AttestationID || got.Predicate.Invocation.ProposalID != payload.ProposalID {
-		return fmt.Errorf("event %d: the attestation is that of another call, proposal %s", e.Seq, got.Predicate.Invocation.ProposalID)
+		return badAttestation(e.Seq, "it is that of another call, proposal "+got.Predicate.Invocation.ProposalID)
 	}
 	v.attestations++
 	return nil
+}
+
+func badAttestation(seq int64, what string) error {
+	return &journal.CorruptError{Seq: seq, What: "the attestation in it: " + what}
 }
 
 // start chooses the key set: the one of --keys, or else that of the file, held

@@ -17,6 +17,8 @@ type told struct {
 	Summary string `json:"summary"`
 	State   string `json:"state"`
 	Note    string `json:"note"`
+	Model   string `json:"model"`
+	Stop    string `json:"stop"`
 	Verdict struct {
 		Effect string `json:"effect"`
 	} `json:"verdict"`
@@ -55,6 +57,12 @@ func whatHappened(e *palyrav1.Event) string {
 		return t.Report.Outcome
 	case event.Answered:
 		return t.State
+	case event.RunStarted:
+		return "model " + t.Model
+	case event.ModelTurn:
+		return t.Stop
+	case event.RunFinished:
+		return strings.TrimSpace(t.State + " " + t.Reason)
 	}
 	return firstOf(t.Reason, t.Note)
 }

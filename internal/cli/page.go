@@ -52,6 +52,9 @@ func (p *page) list(label string, values []string) {
 	}
 }
 
+// item writes one indented line.
+func (p *page) item(text string) { p.b.WriteString("  " + visibleLine(text) + "\n") }
+
 // block writes a label and an indented text of several lines.
 func (p *page) block(label, text string) {
 	if text == "" {

@@ -35,9 +35,9 @@ func (p palette) state(s string) string {
 	switch s {
 	case "pending", "ask", "warning", "medium", "timed_out":
 		return p.yellow(s)
-	case "allowed", "allow", "consumed", "succeeded", "ready", "ok":
+	case "allowed", "allow", "consumed", "succeeded", "completed", "ready", "ok":
 		return p.green(s)
-	case "denied", "deny", "error", "critical", "high", "failed", "revoked", "frozen", "refused", "ambiguous":
+	case "denied", "deny", "error", "critical", "high", "failed", "revoked", "frozen", "refused", "ambiguous", "interrupted":
 		return p.red(s)
 	}
 	return s

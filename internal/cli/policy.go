@@ -12,17 +12,21 @@ import (
 
 func (a *app) policyCommand() *cobra.Command {
 	reload := &cobra.Command{Use: "reload", Short: "Let the gateway read its policy directory again", Args: args(0, 0),
-		Long: "Let the gateway read its policy directory again. A set that does not load\nchanges nothing and is an error.",
+		Long: "Let the gateway read its policy directory again, run its tests, and end an\n" +
+			"activation. A set that does not load, or whose tests fail, changes nothing and\nis an error.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.reloadPolicy(cmd.Context()) }}
 	snapshot := &cobra.Command{Use: "snapshot DIGEST", Short: "Show the exact configuration behind a snapshot digest", Args: args(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error { return a.showSnapshot(cmd.Context(), given[0]) }}
-	return newGroup("policy", "Check, show and reload the policy", a.policyCheck(), a.policyShow(), reload, snapshot)
+	return newGroup("policy", "Check, test, explain, show and change the policy",
+		a.policyCheck(), a.policyTest(), a.policyExplain(), a.policySimulate(), a.policyShow(), a.policyDiff(),
+		a.policyVersions(), a.policyActivate(), reload, snapshot, a.policyInit())
 }
 
 func (a *app) policyShow() *cobra.Command {
 	var schema bool
-	c := &cobra.Command{Use: "show [FILE]", Short: "Show the policy set in force, or one of its files", Args: args(0, 1),
+	c := &cobra.Command{Use: "show [VERSION] [FILE]", Short: "Show the policy set in force or an older one, or one of its files", Args: args(0, 2),
 		ValidArgsFunction: a.completePolicyFiles,
+		Example:           "palyra policy show\npalyra policy show 20-exec.cedar\npalyra policy show sha256:1f3a9c02 20-exec.cedar",
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return a.showPolicy(cmd.Context(), given, schema)
 		}}
@@ -31,11 +35,21 @@ func (a *app) policyShow() *cobra.Command {
 }
 
 func (a *app) showPolicy(ctx context.Context, given []string, schema bool) error {
+	version := ""
+	if len(given) > 0 && isVersion(given[0]) {
+		version, given = given[0], given[1:]
+	}
+	if len(given) > 1 {
+		return usage("%q is no policy version", given[0]).WithRemedy("`palyra policy versions` lists them.")
+	}
+	if schema && version != "" {
+		return usage("--schema is of the set in force, and not of a version")
+	}
 	g, err := a.connect(ctx)
 	if err != nil {
 		return err
 	}
-	v, err := g.policy.GetPolicy(ctx, &palyrav1.GetPolicyRequest{})
+	v, err := g.policy.GetPolicy(ctx, &palyrav1.GetPolicyRequest{Version: version})
 	if err != nil {
 		return err
 	}
@@ -50,6 +64,9 @@ func (a *app) showPolicy(ctx context.Context, given []string, schema bool) error
 		p.field("snapshot", v.GetSnapshotDigest())
 		p.field("schema", v.GetSchemaDigest())
 		p.field("loaded", a.moment(v.GetLoadedAt()))
+		if v.GetActivated() {
+			p.field("activated", "yes, in place of the policy directory; `palyra policy reload` returns to it")
+		}
 		p.list("files", sourceNames(v))
 	})
 }
@@ -62,7 +79,7 @@ func (a *app) showSource(v *palyrav1.GetPolicyResponse, name string) error {
 			})
 		}
 	}
-	return reason.Errorf(reason.NotFound, "the policy set in force has no file %q", name).
+	return reason.Errorf(reason.NotFound, "policy version %s has no file %q", v.GetVersion(), name).
 		WithRemedy("%s", nearestOf(name, sourceNames(v)))
 }
 
@@ -83,17 +100,21 @@ func (a *app) reloadPolicy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, w := range v.GetWarnings() {
-		if aboutTool(w) && a.format() == formatTable {
-			continue
-		}
-		a.say("%s", findingText(w))
-	}
+	a.sayWarnings(v.GetWarnings())
 	return a.printOne("PolicyReload", record{name: v.GetVersion(), body: protoObject(v)}, func(p *page) {
 		p.field("version", v.GetVersion())
 		p.field("snapshot", v.GetSnapshotDigest())
 		p.field("changed", yes(v.GetChanged()))
 	})
+}
+
+func (a *app) sayWarnings(list []*palyrav1.PolicyFinding) {
+	for _, w := range list {
+		if aboutTool(w) && a.format() == formatTable {
+			continue
+		}
+		a.say("%s", findingText(w))
+	}
 }
 
 func (a *app) showSnapshot(ctx context.Context, digest string) error {

@@ -99,13 +99,7 @@ func (a *app) findingsOf(ctx context.Context, sources []policy.Source, offline b
 	if err != nil {
 		return nil, "", err
 	}
-	for _, f := range policy.Check(cfg) {
-		findings = append(findings, &palyrav1.PolicyFinding{
-			Severity: string(f.Severity), Code: f.Code, File: f.File, Line: int32(f.Line), Column: int32(f.Column),
-			Message: f.Message, SourceLine: f.SourceLine, Help: f.Help, PolicyId: f.PolicyID,
-		})
-	}
-	return findings, "here, against the built-in tools", nil
+	return findingsMessage(policy.Check(cfg)), "here, against the built-in tools", nil
 }
 
 func (a *app) checkAtGateway(ctx context.Context, sources []policy.Source) ([]*palyrav1.PolicyFinding, string, error) {

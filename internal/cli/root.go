@@ -30,6 +30,7 @@ func (a *app) root() *cobra.Command {
 		Example: "palyra status\n" +
 			"palyra tools\n" +
 			"palyra call fs.read workspace=demo path=README.md\n" +
+			"palyra run -w demo \"what does this project do?\"\n" +
 			"palyra approvals list\n" +
 			"palyra journal tail",
 		Version:           version.String(),
@@ -54,7 +55,7 @@ func (a *app) root() *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	in(groupCalls, a.callCommand(), a.toolsCommand(), a.approvalsCommand(), a.grantsCommand())
+	in(groupCalls, a.runCommand(), a.runsCommand(), a.callCommand(), a.toolsCommand(), a.approvalsCommand(), a.grantsCommand())
 	in(groupEvidence, a.policyCommand(), a.journalCommand(), a.attestCommand())
 	in(groupOperate, a.statusCommand(), a.freezeCommand(), a.thawCommand(), a.membersCommand(), a.devicesCommand(), a.configCommand())
 	in(groupOther, a.versionCommand(), a.manCommand(root))

@@ -35,6 +35,8 @@ type world struct {
 	now time.Time
 	arm time.Duration
 	ca  *authority
+	// again, when set, is the second interrupt of a run.
+	again <-chan struct{}
 }
 
 // testNow is the time of golden files.
@@ -54,6 +56,9 @@ func newWorld(t *testing.T) *world {
 		"XDG_STATE_HOME": filepath.Join(w.home, "state"), "XDG_CONFIG_HOME": filepath.Join(w.home, "config"),
 	}
 	w.serve()
+	life, end := context.WithCancel(context.Background())
+	w.gateway.life, w.gateway.hangUp = life, w.server.CloseClientConnections
+	t.Cleanup(func() { end(); w.gateway.runs.wait.Wait() })
 	w.writeBundle(time.Now().Add(-time.Minute), time.Now().Add(time.Hour))
 	w.gateway.root = w.ca
 	return w
@@ -129,8 +134,23 @@ func (w *world) within(ctx context.Context, s Streams, args ...string) result {
 	a := newApp(s)
 	a.now = func() time.Time { return w.now }
 	a.arm = w.arm
+	a.retry = time.Millisecond
+	a.interrupt = w.interrupt
 	code := a.run(ctx, args)
 	return result{code: code, out: out.String(), err: errs.String()}
+}
+
+// interrupt stands for the signal of a second Ctrl-C.
+func (w *world) interrupt(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-w.again:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
 }
 
 func also(to io.Writer, more io.Writer) io.Writer {

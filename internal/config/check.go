@@ -35,6 +35,8 @@ func check(c *Config, origins Origins) Findings {
 	between(k, "http.max_bytes", c.HTTP.MaxBytes, kib, 256*mib)
 	between(k, "http.timeout_ms", c.HTTP.TimeoutMS, 100, hourMS)
 	k.approvals(c.Approvals)
+	k.runs(c.Runs)
+	k.models(c)
 	k.rates(c.RateLimits)
 	return k.findings
 }
@@ -216,12 +218,15 @@ func (k *checker) workspaces(c *Config) {
 
 // rules finds a workspace that holds what decides what is allowed in it.
 func (k *checker) rules(each string, w Workspace, c *Config) {
-	for _, rule := range []struct{ name, path string }{
-		{"policy.dir", c.Policy.Dir}, {"the configuration file", c.Source}, {"client.credentials", c.Client.Credentials},
-	} {
+	type rule struct{ name, path string }
+	rules := []rule{{"policy.dir", c.Policy.Dir}, {"the configuration file", c.Source}, {"client.credentials", c.Client.Credentials}}
+	for i, m := range c.Models {
+		rules = append(rules, rule{fmt.Sprintf("models[%d].api_key_file", i), m.APIKeyFile})
+	}
+	for _, rule := range rules {
 		if rule.path != "" && overlap(w.Path, rule.path) {
 			k.find(each+".path", "is "+quote(w.Path)+", which overlaps "+rule.name+" ("+quote(rule.path)+")",
-				"keep it outside of every workspace: what an agent may write must not decide what it is allowed")
+				"keep it outside of every workspace: what an agent may read or write must not decide what it is allowed")
 		}
 	}
 }

@@ -42,8 +42,11 @@ type Config struct {
 	ProcessRunner ProcessRunner `toml:"process_runner"`
 	HTTP          HTTP          `toml:"http"`
 	Approvals     Approvals     `toml:"approvals"`
-	RateLimits    RateLimits    `toml:"rate_limits"`
-	Client        Client        `toml:"client"`
+	Runs          Runs          `toml:"runs"`
+	// Models are what a run may ask, the first being the default.
+	Models     []Model    `toml:"models"`
+	RateLimits RateLimits `toml:"rate_limits"`
+	Client     Client     `toml:"client"`
 }
 
 // ExecutionTimeout is the wall clock limit of one call.
@@ -153,6 +156,38 @@ type Approvals struct {
 	// Cooldown is how long an identical ask is answered from memory after a
 	// denial or expiry.
 	Cooldown time.Duration `toml:"cooldown"`
+}
+
+// Runs bounds the runs that the gateway drives; a run may ask for less.
+type Runs struct {
+	// MaxTokens is input and output of all turns of one run.
+	MaxTokens int64 `toml:"max_tokens"`
+	// MaxDuration is from start to end, waiting for humans included.
+	MaxDuration time.Duration `toml:"max_duration"`
+	// MaxActivePerPrincipal bounds the runs of one principal that have not
+	// ended.
+	MaxActivePerPrincipal int `toml:"max_active_per_principal"`
+	// ParallelCalls is how many calls of one turn run side by side.
+	ParallelCalls int `toml:"parallel_calls"`
+}
+
+// Model is a model that a run may ask.
+type Model struct {
+	Name string `toml:"name"`
+	// Provider is "anthropic", "openai" (and what is compatible with its chat
+	// completions) or "scripted".
+	Provider string `toml:"provider"`
+	// Model is the provider's name for it.
+	Model string `toml:"model"`
+	// BaseURL replaces the provider's own address; "" keeps it.
+	BaseURL string `toml:"base_url"`
+	// APIKeyFile holds the key and nothing else, and belongs to nobody but
+	// palyrad's user (mode 0600). A local server may need none.
+	APIKeyFile string `toml:"api_key_file" path:"true"`
+	// MaxOutputTokens bounds one turn.
+	MaxOutputTokens int64 `toml:"max_output_tokens"`
+	// Script is the file that a scripted model plays.
+	Script string `toml:"script" path:"true"`
 }
 
 // RateLimits are token buckets by class, for each principal and address.

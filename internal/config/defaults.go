@@ -42,6 +42,12 @@ func Default() *Config {
 			MaxCreatedPerMinutePerRun: 20,
 			Cooldown:                  time.Minute,
 		},
+		Runs: Runs{
+			MaxTokens:             2_000_000,
+			MaxDuration:           2 * time.Hour,
+			MaxActivePerPrincipal: 64,
+			ParallelCalls:         8,
+		},
 		RateLimits: RateLimits{
 			Read:         RateLimit{PerSecond: 100, Burst: 200},
 			Mutate:       RateLimit{PerSecond: 20, Burst: 40},

@@ -23,7 +23,7 @@ var readBy = map[string][2]string{
 	"log.level":  {"daemon/command.go", "UnmarshalText([]byte(cfg.Log.Level))"},
 	"log.format": {"daemon/command.go", `cfg.Log.Format == "json"`},
 
-	"policy.dir": {"daemon/policies.go", "readPolicies(p.g.cfg.Policy.Dir)"},
+	"policy.dir": {"daemon/policies.go", "readPolicyDir(p.g.cfg.Policy.Dir)"},
 	"roles":      {"daemon/build.go", "g.authority, g.cfg.Roles)"},
 
 	"workspaces.name":      {"daemon/build.go", "Name: w.Name"},
@@ -35,7 +35,7 @@ var readBy = map[string][2]string{
 	"max_calls_per_run":     {"daemon/build.go", "MaxCallsPerRun: g.cfg.MaxCallsPerRun"},
 	"execution_timeout_ms":  {"daemon/build.go", "Timeout: g.cfg.ExecutionTimeout()"},
 
-	"process_runner.enabled":                 {"daemon/build.go", "Enabled: g.cfg.ProcessRunner.Enabled"},
+	"process_runner.enabled":                 {"daemon/build.go", "Enabled: cfg.ProcessRunner.Enabled"},
 	"process_runner.tier":                    {"config/check.go", `k.available("process_runner.tier", p.Tier,`},
 	"process_runner.allowed_executables":     {"daemon/settings.go", "AllowedExecutables: p.AllowedExecutables, AllowInterpreters"},
 	"process_runner.allow_interpreters":      {"daemon/settings.go", "AllowInterpreters: p.AllowInterpreters"},
@@ -46,7 +46,7 @@ var readBy = map[string][2]string{
 	"process_runner.memory_limit_bytes":      {"daemon/settings.go", "Memory: p.MemoryLimitBytes"},
 	"process_runner.max_output_bytes":        {"daemon/settings.go", "Output: p.MaxOutputBytes"},
 	"process_runner.max_processes":           {"daemon/settings.go", "Processes: p.MaxProcesses"},
-	"process_runner.sandbox_uid":             {"daemon/build.go", "UID: g.cfg.ProcessRunner.SandboxUID"},
+	"process_runner.sandbox_uid":             {"daemon/build.go", "UID: cfg.ProcessRunner.SandboxUID"},
 
 	"http.allowed_hosts": {"daemon/settings.go", "egress.ParseRules(cfg.HTTP.AllowedHosts)"},
 	"http.denied_hosts":  {"daemon/settings.go", "egress.ParseRules(cfg.HTTP.DeniedHosts)"},
@@ -58,6 +58,19 @@ var readBy = map[string][2]string{
 	"approvals.max_pending_per_principal":      {"daemon/build.go", "g.cfg.Approvals.MaxPendingPerPrincipal"},
 	"approvals.max_created_per_minute_per_run": {"daemon/build.go", "g.cfg.Approvals.MaxCreatedPerMinutePerRun"},
 	"approvals.cooldown":                       {"daemon/build.go", "cooldown(g.cfg.Approvals.Cooldown)"},
+
+	"runs.max_tokens":               {"daemon/runs.go", "Tokens: g.cfg.Runs.MaxTokens"},
+	"runs.max_duration":             {"daemon/runs.go", "WallClock: g.cfg.Runs.MaxDuration"},
+	"runs.max_active_per_principal": {"daemon/runs.go", "g.cfg.Runs.MaxActivePerPrincipal"},
+	"runs.parallel_calls":           {"daemon/runs.go", "g.cfg.Runs.ParallelCalls"},
+
+	"models.name":              {"daemon/models.go", "out.byName[m.Name]"},
+	"models.provider":          {"daemon/models.go", "m.Provider == config.ProviderScripted"},
+	"models.model":             {"daemon/models.go", "model.Endpoint{Model: m.Model"},
+	"models.base_url":          {"daemon/models.go", "BaseURL: m.BaseURL"},
+	"models.api_key_file":      {"daemon/models.go", "m.APIKey()"},
+	"models.max_output_tokens": {"daemon/models.go", "MaxOutputTokens: m.MaxOutputTokens"},
+	"models.script":            {"daemon/models.go", "scripted.Config{File: m.Script}"},
 
 	"rate_limits.read.per_second":      {"daemon/settings.go", "rpc.LimitRead: cfg.RateLimits.Read"},
 	"rate_limits.read.burst":           {"daemon/settings.go", "Burst: l.Burst"},

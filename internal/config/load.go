@@ -57,10 +57,11 @@ func LoadClient(opts LoadOptions) (c *Config, origins Origins, others Findings, 
 }
 
 // Check returns everything that is wrong with the configuration that Load
-// would read, nil when Load would succeed.
+// would read, and the API keys that cannot be used, which Load does not look
+// at.
 func Check(opts LoadOptions) Findings {
-	_, _, findings := load(opts)
-	return findings
+	c, origins, findings := load(opts)
+	return append(findings, keyFiles(c, origins)...)
 }
 
 // Path returns the file that Load reads, and whether it exists.
@@ -86,6 +87,7 @@ func load(opts LoadOptions) (*Config, Origins, Findings) {
 	findings = append(findings, applyEnv(opts.env(), keys, origins)...)
 	findings = append(findings, applyFlags(opts.Flags, keys, origins)...)
 	m.fill(c, path, origins)
+	fillModels(c, origins)
 	m.expand(c, keys)
 	if path != "" {
 		abs, err := filepath.Abs(path)
@@ -264,6 +266,9 @@ func (m machine) expand(c *Config, keys []key) {
 	}
 	for i := range c.Workspaces {
 		c.Workspaces[i].Path = m.tilde(c.Workspaces[i].Path)
+	}
+	for i := range c.Models {
+		c.Models[i].APIKeyFile, c.Models[i].Script = m.tilde(c.Models[i].APIKeyFile), m.tilde(c.Models[i].Script)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"palyra/internal/identity/ca"
 	"palyra/internal/journal"
 	"palyra/internal/policy"
+	"palyra/internal/run"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/bubblewrap"
 	"palyra/internal/sqlite"
@@ -51,6 +52,8 @@ type gateway struct {
 	desk       *approval.Desk
 	router     *dispatch.Router
 	pipeline   *toolcall.Pipeline
+	models     models
+	runs       *run.Manager
 	auditor    *auditor
 	metrics    *metrics
 	doors      doors
@@ -72,6 +75,9 @@ func (p *parts) close(ctx context.Context) error {
 // build makes the parts in the order in which they need each other. What was
 // opened is closed again when a later part fails.
 func build(ctx context.Context, o Options) (_ *gateway, err error) {
+	if o.wall == nil {
+		o.wall = time.Now
+	}
 	g := &gateway{opts: o, cfg: o.Config, log: o.Log, startedAt: time.Now().UTC(), parts: &parts{}}
 	defer func() {
 		if err != nil {
@@ -90,6 +96,7 @@ func build(ctx context.Context, o Options) (_ *gateway, err error) {
 		{"policy", g.openPolicy},
 		{"approvals", g.openDesk},
 		{"pipeline", g.openPipeline},
+		{"runs", g.openRuns},
 	} {
 		if err := step.do(ctx); err != nil {
 			return nil, fmt.Errorf("starting: %s: %w", step.name, err)
@@ -130,7 +137,7 @@ func (g *gateway) openStore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	g.db, err = sqlite.Open(ctx, storePath(g.cfg.StateDir), sqlite.Options{Origin: origin, Verifiers: known})
+	g.db, err = sqlite.Open(ctx, storePath(g.cfg.StateDir), sqlite.Options{Now: g.opts.wall, Origin: origin, Verifiers: known, Slow: g.slowDisk})
 	if err != nil {
 		return err
 	}
@@ -173,9 +180,7 @@ func openIdentity(ctx context.Context, db *sqlite.DB, authority *ca.Authority, r
 // openSandbox probes Tier C. A machine without it still serves the other
 // tools; process.run then says what is missing.
 func (g *gateway) openSandbox(ctx context.Context) error {
-	runner, err := bubblewrap.New(bubblewrap.Config{
-		Enabled: g.cfg.ProcessRunner.Enabled, UID: g.cfg.ProcessRunner.SandboxUID, GID: g.cfg.ProcessRunner.SandboxUID,
-	})
+	runner, err := newRunner(g.cfg)
 	if err != nil {
 		return err
 	}
@@ -192,12 +197,8 @@ func (g *gateway) openSandbox(ctx context.Context) error {
 }
 
 func (g *gateway) openPolicy(context.Context) error {
-	declared := make([]workspace.Declaration, len(g.cfg.Workspaces))
-	for i, w := range g.cfg.Workspaces {
-		declared[i] = workspace.Declaration{Name: w.Name, Path: w.Path, ReadOnly: w.ReadOnly}
-	}
 	var err error
-	if g.workspaces, err = workspace.NewSet(declared, private(g.cfg)...); err != nil {
+	if g.workspaces, err = openWorkspaces(g.cfg); err != nil {
 		return err
 	}
 	tools, err := g.tools()
@@ -216,6 +217,20 @@ func (g *gateway) openPolicy(context.Context) error {
 	return nil
 }
 
+func newRunner(cfg *config.Config) (*bubblewrap.Runner, error) {
+	return bubblewrap.New(bubblewrap.Config{
+		Enabled: cfg.ProcessRunner.Enabled, UID: cfg.ProcessRunner.SandboxUID, GID: cfg.ProcessRunner.SandboxUID,
+	})
+}
+
+func openWorkspaces(cfg *config.Config) (*workspace.Set, error) {
+	declared := make([]workspace.Declaration, len(cfg.Workspaces))
+	for i, w := range cfg.Workspaces {
+		declared[i] = workspace.Declaration{Name: w.Name, Path: w.Path, ReadOnly: w.ReadOnly}
+	}
+	return workspace.NewSet(declared, private(cfg)...)
+}
+
 // private lists what no workspace may overlap: who writes there decides what
 // is allowed, or is somebody else.
 func private(c *config.Config) []workspace.Private {
@@ -227,6 +242,11 @@ func private(c *config.Config) []workspace.Private {
 	} {
 		if p.Path != "" {
 			list = append(list, p)
+		}
+	}
+	for _, m := range c.Models {
+		if m.APIKeyFile != "" {
+			list = append(list, workspace.Private{Name: fmt.Sprintf("api_key_file of model %q", m.Name), Path: m.APIKeyFile})
 		}
 	}
 	return list
@@ -249,6 +269,7 @@ func (g *gateway) openDesk(ctx context.Context) error {
 	var err error
 	g.desk, err = approval.NewDesk(approval.Config{
 		Store: sqlite.NewApprovals(g.db), Judge: toolcall.Judge{Evaluator: g.engine, LiveDevice: g.liveDevice}, Log: g.log,
+		Now: newClock(g.db.Head().At, g.opts.wall).now,
 		Limits: approval.Limits{
 			Timeout:             g.cfg.Approvals.DefaultTimeout,
 			PendingPerRun:       g.cfg.Approvals.MaxPendingPerRun,

@@ -33,6 +33,8 @@ type Options struct {
 
 	// tools are added to the daemon's own; tests use it.
 	tools []dispatch.Tool
+	// wall is the wall clock, nil means time.Now; tests set it.
+	wall func() time.Time
 	// wrap stands between the pipeline and its stages; tests use it.
 	wrap func(toolcall.Config) toolcall.Config
 }
@@ -50,9 +52,9 @@ type Addresses struct {
 func Run(ctx context.Context, o Options) error {
 	g, err := build(ctx, o)
 	if err != nil {
-		return err
+		return unwritable(o.Config.StateDir, err)
 	}
-	runErr := g.open(ctx)
+	runErr := unwritable(o.Config.StateDir, g.open(ctx))
 	if runErr == nil {
 		runErr = g.run(ctx, o)
 	}
@@ -62,7 +64,8 @@ func Run(ctx context.Context, o Options) error {
 // run runs the parts. On the order to stop, the desk ends first: calls that
 // wait for a human are let go and their approvals stay pending for the next
 // start. Calls that run may finish within drainTime and reach their
-// attestation. The journal's upkeep ends last.
+// attestation. Runs end before the pipeline closes, and are recorded as
+// interrupted. The journal's upkeep ends last.
 func (g *gateway) run(ctx context.Context, o Options) error {
 	base, stopBase := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopBase()
@@ -83,7 +86,13 @@ func (g *gateway) run(ctx context.Context, o Options) error {
 		}
 	})
 	front.Go(func() error { return g.desk.Run(frontCtx) })
-	front.Go(func() error { return g.pipeline.Run(frontCtx, drainTime) })
+	pipelineCtx, closePipeline := context.WithCancel(base)
+	defer closePipeline()
+	front.Go(func() error {
+		defer closePipeline()
+		return g.runs.Run(frontCtx, drainTime)
+	})
+	front.Go(func() error { return g.pipeline.Run(pipelineCtx, drainTime) })
 	front.Go(func() error { return g.policies.watch(frontCtx, o.Reload) })
 	front.Go(func() error { return g.keepIdentity(frontCtx) })
 	front.Go(func() error { return g.serve(frontCtx, o.Ready) })

@@ -71,7 +71,7 @@ func (g *gateway) Status(ctx context.Context) (rpc.Status, error) {
 		Version: version.Get().Version, StartedAt: g.startedAt, GatewayID: g.journal.Gateway(),
 		PolicyVersion: set.Version(), SnapshotDigest: set.SnapshotDigest(),
 		JournalSize: g.journal.Head().Seq, Freeze: g.freezeState(ctx), CallsInFlight: g.router.InFlight(),
-		Sandbox: g.sandboxStatus(), Notices: g.notices(),
+		Sandbox: g.sandboxStatus(), Notices: g.notices(), ActiveRuns: g.runs.Active(), Models: g.models.status,
 	}
 	checkpoint, err := g.journal.Latest(ctx)
 	if err != nil {
@@ -104,6 +104,12 @@ func (g *gateway) notices() []string {
 	if len(g.cfg.Workspaces) == 0 {
 		list = append(list, "no workspace is declared: file tools and process.run have nothing to work in; add [[workspaces]] to palyra.toml")
 	}
+	for _, m := range g.models.status {
+		if !m.GetAvailable() {
+			list = append(list, "model "+m.GetName()+" is unavailable: "+m.GetProblem()+"; "+m.GetRemedy())
+		}
+	}
+	list = append(list, g.policies.notices()...)
 	if names := g.policies.Suspended(); len(names) > 0 {
 		list = append(list, "suspended, because their changed definition does not fit the policies: "+strings.Join(names, ", ")+
 			"; see `palyra policy check`, correct the policy, then `palyra policy reload`")

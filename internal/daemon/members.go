@@ -25,7 +25,7 @@ func (m *members) Add(ctx context.Context, by access.Caller, n rpc.NewMember) (r
 	if err != nil {
 		return rpc.Credential{}, err
 	}
-	if _, err := m.g.policies.apply(ctx, by.Principal.String()); err != nil {
+	if err := m.g.policies.rebuild(ctx, by.Principal.String()); err != nil {
 		return rpc.Credential{}, err
 	}
 	return rpc.Credential{

@@ -6,52 +6,72 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/oklog/ulid/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"palyra/internal/approval"
 	"palyra/internal/decision"
 	"palyra/internal/event"
 	"palyra/internal/journal"
+	"palyra/internal/run"
 	"palyra/internal/toolcall"
 	"palyra/internal/version"
 )
 
-// metrics are the Prometheus metrics. Counters are read off the journal, so
-// that they count what is durable and nothing else.
+// metrics are the Prometheus metrics. What counts and what is timed is read
+// off the journal, so that it is what is durable and nothing else.
+// docs/observability.md lists them, and a test holds the two together.
 type metrics struct {
-	g         *gateway
-	registry  *prometheus.Registry
-	events    *prometheus.CounterVec
-	decisions *prometheus.CounterVec
-	outcomes  *prometheus.CounterVec
+	g          *gateway
+	registry   *prometheus.Registry
+	events     *prometheus.CounterVec
+	verdicts   *prometheus.CounterVec
+	decisions  *prometheus.CounterVec
+	waits      *prometheus.HistogramVec
+	executions *prometheus.HistogramVec
+	runs       *prometheus.CounterVec
+	tokens     *prometheus.CounterVec
 }
 
 func newMetrics(g *gateway) *metrics {
 	m := &metrics{
 		g: g, registry: prometheus.NewRegistry(),
-		events: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "palyra_journal_events_total", Help: "Events journaled since the start, by code.",
-		}, []string{"code"}),
-		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "palyra_decisions_total", Help: "Decisions since the start, by decision and reason.",
-		}, []string{"decision", "reason"}),
-		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "palyra_executions_total", Help: "Executed calls since the start, by executor and outcome.",
-		}, []string{"executor", "outcome"}),
+		events:    counter("palyra_journal_events_total", "Events journaled since the start, by code.", "code"),
+		verdicts:  counter("palyra_verdicts_total", "Verdicts of policy since the start, by verdict and reason.", "verdict", "reason"),
+		decisions: counter("palyra_decisions_total", "Decisions since the start, by decision and reason.", "decision", "reason"),
+		waits: histogram("palyra_approval_wait_seconds", "Time from an ask to its end, by how it ended.",
+			[]float64{1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 6 * 3600, 24 * 3600}, "state"),
+		executions: histogram("palyra_execution_seconds", "Time that executors took, by executor and outcome.",
+			[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120}, "executor", "outcome"),
+		runs:   counter("palyra_runs_finished_total", "Runs that ended since the start, by state and reason.", "state", "reason"),
+		tokens: counter("palyra_model_tokens_total", "Tokens of the models' turns since the start, by direction.", "direction"),
 	}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		m.events, m.decisions, m.outcomes,
+		m.events, m.verdicts, m.decisions, m.waits, m.executions, m.runs, m.tokens,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "palyra_build_info", Help: "The version that runs.", ConstLabels: prometheus.Labels{"version": version.Get().Version},
 		}, func() float64 { return 1 }),
 		gauge("palyra_ready", "1 when the gateway is ready.", func() float64 { return truth(len(g.Problems(context.Background())) == 0) }),
 		gauge("palyra_frozen", "1 when an operator has frozen the gateway.", func() float64 { return truth(g.router.Frozen()) }),
-		gauge("palyra_calls_in_flight", "Calls that run now.", func() float64 { return float64(g.router.InFlight()) }),
+		gauge("palyra_calls_under_way", "Calls that have not ended, those that wait for humans included.", func() float64 { return float64(g.pipeline.UnderWay()) }),
+		gauge("palyra_calls_in_flight", "Calls that an executor runs now.", func() float64 { return float64(g.router.InFlight()) }),
+		gauge("palyra_approvals_pending", "Approvals that wait for an answer.", func() float64 { return float64(g.desk.Counts().Pending) }),
+		gauge("palyra_grants_live", "Grants that are in force.", func() float64 { return float64(g.desk.Counts().Grants) }),
+		gauge("palyra_runs_active", "Runs that have not ended.", func() float64 { return float64(g.runs.Active()) }),
 		gauge("palyra_journal_size", "Events in the journal.", func() float64 { return float64(g.journal.Head().Seq) }),
 	)
 	return m
+}
+
+func counter(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+}
+
+func histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 }
 
 func gauge(name, help string, read func() float64) prometheus.Collector {
@@ -80,20 +100,74 @@ func (m *metrics) follow(ctx context.Context, log *journal.Log) error {
 func (m *metrics) count(e journal.Event) {
 	m.events.WithLabelValues(string(e.Code)).Inc()
 	switch e.Code {
+	case event.Evaluated:
+		m.countVerdict(e)
 	case event.Decided:
-		var d decision.Record
-		if json.Unmarshal(e.Payload, &d) == nil {
-			word := "deny"
-			if d.Allowed {
-				word = "allow"
-			}
-			m.decisions.WithLabelValues(word, string(d.Reason)).Inc()
-		}
+		m.countDecision(e)
+	case event.Answered, event.Expired, event.Cancelled:
+		m.timeWait(e)
 	case event.Attested:
-		var a toolcall.AttestedPayload
-		if json.Unmarshal(e.Payload, &a) == nil {
-			m.outcomes.WithLabelValues(string(a.Report.Executor.Name), string(a.Report.Outcome)).Inc()
-		}
+		m.timeExecution(e)
+	case event.ModelTurn:
+		m.countTokens(e)
+	case event.RunFinished:
+		m.countRun(e)
+	}
+}
+
+func (m *metrics) countVerdict(e journal.Event) {
+	var v struct {
+		Verdict struct{ Effect, Reason string }
+	}
+	if json.Unmarshal(e.Payload, &v) == nil {
+		m.verdicts.WithLabelValues(v.Verdict.Effect, v.Verdict.Reason).Inc()
+	}
+}
+
+func (m *metrics) countDecision(e journal.Event) {
+	var d decision.Record
+	if json.Unmarshal(e.Payload, &d) != nil {
+		return
+	}
+	word := "deny"
+	if d.Allowed {
+		word = "allow"
+	}
+	m.decisions.WithLabelValues(word, string(d.Reason)).Inc()
+}
+
+// timeWait takes the time of the ask from the approval's id, a ULID. An
+// approval that was allowed ends once more when nobody uses it; only the end
+// of the wait counts.
+func (m *metrics) timeWait(e journal.Event) {
+	var p struct{ State, Was string }
+	id, err := ulid.ParseStrict(e.Subject)
+	if err != nil || json.Unmarshal(e.Payload, &p) != nil || p.Was != string(approval.Pending) {
+		return
+	}
+	m.waits.WithLabelValues(p.State).Observe(e.At.Sub(id.Timestamp()).Seconds())
+}
+
+func (m *metrics) timeExecution(e journal.Event) {
+	var a toolcall.AttestedPayload
+	if json.Unmarshal(e.Payload, &a) == nil {
+		r := a.Report
+		m.executions.WithLabelValues(string(r.Executor.Name), string(r.Outcome)).Observe(r.FinishedAt.Sub(r.StartedAt).Seconds())
+	}
+}
+
+func (m *metrics) countTokens(e journal.Event) {
+	var t run.Turn
+	if json.Unmarshal(e.Payload, &t) == nil {
+		m.tokens.WithLabelValues("input").Add(float64(t.InputTokens))
+		m.tokens.WithLabelValues("output").Add(float64(t.OutputTokens))
+	}
+}
+
+func (m *metrics) countRun(e journal.Event) {
+	var end struct{ State, Reason string }
+	if json.Unmarshal(e.Payload, &end) == nil {
+		m.runs.WithLabelValues(end.State, end.Reason).Inc()
 	}
 }
 

@@ -5,16 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
-
-	"github.com/fsnotify/fsnotify"
 
 	"palyra/internal/access"
 	"palyra/internal/event"
@@ -26,20 +20,32 @@ import (
 	"palyra/internal/tool"
 )
 
-// maxPolicyFile is the largest policy file in bytes.
-const maxPolicyFile = 1 << 20
-
 // policies loads policy sets and puts them in force.
 type policies struct {
 	g *gateway
 	// changed is told when members changed.
 	changed chan struct{}
 
-	mu       sync.Mutex
-	sources  []policy.Source
+	mu sync.Mutex
+	// running is what is in force.
+	running  candidate
 	loadedAt time.Time
+	// ignored says that the directory changed while an activated version was in
+	// force.
+	ignored bool
 	// suspended are the tools that wait for a policy that fits them.
 	suspended map[string]error
+}
+
+// candidate is what may come into force.
+type candidate struct {
+	// sources are the operator's files.
+	sources []policy.Source
+	// tests have to pass.
+	tests []policy.Source
+	// activated says that an operator chose a kept version: it counts in place
+	// of the directory.
+	activated bool
 }
 
 var _ rpc.Policies = (*policies)(nil)
@@ -55,15 +61,73 @@ func newPolicies(g *gateway) *policies {
 	return p
 }
 
-// load loads the set for the first time; nothing starts without one.
+// load loads the set for the first time; nothing starts without one. A version
+// that was activated stays activated.
 func (p *policies) load(ctx context.Context) error {
-	_, err := p.apply(ctx, journal.Daemon)
+	kept, activated, err := p.g.db.ActivatedPolicy(ctx)
+	if err != nil {
+		return err
+	}
+	if !activated {
+		_, err := p.reload(ctx, journal.Daemon)
+		return err
+	}
+	sources, err := keptSources(kept)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, err := p.apply(ctx, journal.Daemon, candidate{sources: sources, activated: true}); err != nil {
+		return reason.Errorf(reason.Of(err), "policy version %s is activated: %w", kept.Version, err).
+			WithRemedy("Return to the policy directory with `palyrad policy reset`, then start palyrad.")
+	}
+	p.g.log.WarnContext(ctx, "an activated policy version is in force, and not the policy directory; `palyra policy reload` returns to it",
+		slog.String("version", p.g.engine.Current().Version()))
+	return nil
+}
+
+// Reload reads the directory again for an operator, and ends an activation.
+func (p *policies) Reload(ctx context.Context, by access.Caller) (rpc.Reloaded, error) {
+	return p.reload(ctx, by.Principal.String())
+}
+
+func (p *policies) reload(ctx context.Context, actor string) (rpc.Reloaded, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.loadDirectory(ctx, actor)
+}
+
+// loadDirectory is reload for a caller that holds p.mu.
+func (p *policies) loadDirectory(ctx context.Context, actor string) (rpc.Reloaded, error) {
+	sources, tests, err := readPolicyDir(p.g.cfg.Policy.Dir)
+	if err != nil {
+		return rpc.Reloaded{}, p.reject(ctx, actor, err)
+	}
+	return p.apply(ctx, actor, candidate{sources: sources, tests: tests})
+}
+
+// rebuild makes the running set again from the members as they are now. Tests
+// are about policies and do not keep a change of members from counting.
+func (p *policies) rebuild(ctx context.Context, actor string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, err := p.apply(ctx, actor, candidate{sources: p.running.sources, activated: p.running.activated})
 	return err
 }
 
-// Reload reads the directory again for an operator.
-func (p *policies) Reload(ctx context.Context, by access.Caller) (rpc.Reloaded, error) {
-	return p.apply(ctx, by.Principal.String())
+// directoryChanged loads the directory, unless a version was activated: then
+// nothing but the operator's reload does.
+func (p *policies) directoryChanged(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.running.activated {
+		_, err := p.loadDirectory(ctx, journal.Daemon)
+		return err
+	}
+	p.ignored = true
+	p.g.log.WarnContext(ctx, "the policy directory changed and does not count: a version is activated; `palyra policy reload` returns to the directory")
+	return nil
 }
 
 type policyLoaded struct {
@@ -72,6 +136,7 @@ type policyLoaded struct {
 	WasVersion     string `json:"was_version,omitempty"`
 	Policies       int    `json:"policies"`
 	Warnings       int    `json:"warnings"`
+	Activated      bool   `json:"activated,omitempty"`
 }
 
 type policyRejected struct {
@@ -79,23 +144,21 @@ type policyRejected struct {
 	Message  string           `json:"message"`
 }
 
-// apply builds a set from the files, the members and the settings as they are
-// now, keeps it, and puts it in force. A set that does not load changes
-// nothing, and the journal says so.
-func (p *policies) apply(ctx context.Context, actor string) (rpc.Reloaded, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	sources, err := readPolicies(p.g.cfg.Policy.Dir)
-	if err != nil {
-		return rpc.Reloaded{}, p.reject(ctx, actor, err)
-	}
+// apply builds a set from the candidate, the members and the settings as they
+// are now, runs its tests, keeps it, and puts it in force. A set that does not
+// load changes nothing, and the journal says so. The caller holds p.mu.
+func (p *policies) apply(ctx context.Context, actor string, c candidate) (rpc.Reloaded, error) {
 	now, pins, err := p.g.definitions(ctx)
 	if err != nil {
 		return rpc.Reloaded{}, err
 	}
 	chosen, err := choose(now, pins, func(tools []tool.Descriptor, suspended map[string]error) (*policy.Set, error) {
-		return policy.Load(p.g.policyConfig(sources, tools, suspended))
+		return policy.Load(p.g.policyConfig(c.sources, tools, suspended))
 	})
+	if err == nil && len(c.tests) > 0 {
+		cfg := p.g.policyConfig(c.sources, resolve(now, pins, chosen.suspended), chosen.suspended)
+		err = passes(ctx, cfg, c.tests)
+	}
 	if err != nil {
 		return rpc.Reloaded{}, p.reject(ctx, actor, err)
 	}
@@ -103,26 +166,44 @@ func (p *policies) apply(ctx context.Context, actor string) (rpc.Reloaded, error
 		return rpc.Reloaded{}, err
 	}
 	set := chosen.set
-	running := p.g.engine.Current()
+	was := p.g.engine.Current()
 	result := rpc.Reloaded{Version: set.Version(), SnapshotDigest: set.SnapshotDigest(), Warnings: set.Findings()}
-	if running != nil && running.SnapshotDigest() == set.SnapshotDigest() {
+	if was != nil {
+		result.WasVersion = was.Version()
+	}
+	same := was != nil && was.SnapshotDigest() == set.SnapshotDigest()
+	p.ignored = p.ignored && c.activated
+	if same && c.activated == p.running.activated {
 		p.suspend(ctx, chosen.suspended)
 		return result, nil
 	}
 	result.Changed = true
-	payload := policyLoaded{
-		Version: set.Version(), SnapshotDigest: set.SnapshotDigest(), Policies: len(set.Policies()), Warnings: len(set.Findings()),
-	}
-	if running != nil {
-		payload.WasVersion = running.Version()
-	}
-	if err := p.keep(ctx, actor, set, sources, payload); err != nil {
+	if err := p.keep(ctx, actor, set, c, result.WasVersion); err != nil {
 		return rpc.Reloaded{}, err
 	}
-	p.g.engine.Swap(set)
+	if !same {
+		p.g.engine.Swap(set)
+	}
 	// A tool resumes only under the policies that fit it: after the swap.
 	p.suspend(ctx, chosen.suspended)
-	p.sources, p.loadedAt = append(policy.Defaults(), sources...), time.Now().UTC()
+	p.running, p.loadedAt = c, time.Now().UTC()
+	p.logLoaded(ctx, set)
+	return result, nil
+}
+
+// passes runs the tests of a candidate; one that fails keeps it from loading.
+func passes(ctx context.Context, cfg policy.Config, tests []policy.Source) error {
+	report, err := policy.RunTests(ctx, cfg, tests)
+	if err != nil {
+		return err
+	}
+	if failures := report.Failures(); len(failures) > 0 {
+		return &policy.LoadError{Findings: failures}
+	}
+	return nil
+}
+
+func (p *policies) logLoaded(ctx context.Context, set *policy.Set) {
 	p.g.log.InfoContext(ctx, "policy in force", slog.String("version", set.Version()), slog.String("snapshot", set.SnapshotDigest()))
 	for _, w := range set.Findings() {
 		// What a tool's schema keeps from policy is for those who write
@@ -133,22 +214,30 @@ func (p *policies) apply(ctx context.Context, actor string) (rpc.Reloaded, error
 		}
 		p.g.log.Log(ctx, level, "policy warning", slog.String("finding", w.Message), slog.String("file", w.File), slog.Int("line", w.Line))
 	}
-	return result, nil
 }
 
 // keep makes the set durable before it is in force, so that every decision's
 // snapshot digest leads to its content.
-func (p *policies) keep(ctx context.Context, actor string, set *policy.Set, sources []policy.Source, payload policyLoaded) error {
-	text, err := json.Marshal(sources)
+func (p *policies) keep(ctx context.Context, actor string, set *policy.Set, c candidate, was string) error {
+	text, err := json.Marshal(c.sources)
 	if err != nil {
 		return fmt.Errorf("encoding the policies: %w", err)
 	}
-	draft, err := draftOf(event.PolicyLoaded, actor, "", payload)
+	inputs, err := set.Inputs()
+	if err != nil {
+		return fmt.Errorf("encoding what the policy set is made of: %w", err)
+	}
+	count := len(set.Policies())
+	draft, err := draftOf(event.PolicyLoaded, actor, "", policyLoaded{
+		Version: set.Version(), SnapshotDigest: set.SnapshotDigest(), WasVersion: was, Policies: count,
+		Warnings: len(set.Findings()), Activated: c.activated,
+	})
 	if err != nil {
 		return err
 	}
 	return p.g.db.PutPolicySet(context.WithoutCancel(ctx), sqlite.PolicySet{
 		Version: set.Version(), Sources: text, SnapshotDigest: set.SnapshotDigest(), Snapshot: set.SnapshotJSON(),
+		Inputs: inputs, Policies: count, LoadedBy: actor, Activated: c.activated,
 	}, draft)
 }
 
@@ -171,134 +260,81 @@ func (p *policies) Check(_ context.Context, sources []policy.Source) []policy.Fi
 	return policy.Check(p.g.policyConfig(sources, p.g.router.Descriptors(), nil))
 }
 
-// Current returns the sources in force.
-func (p *policies) Current() ([]policy.Source, time.Time) {
+// Current returns what is in force.
+func (p *policies) Current() rpc.PolicyInForce {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clone(p.sources), p.loadedAt
+	return rpc.PolicyInForce{
+		Sources: append(policy.Defaults(), p.running.sources...), LoadedAt: p.loadedAt, Activated: p.running.activated,
+	}
 }
 
-// watch reloads when the directory changes, when members change, and when it
-// is told to. Several changes at once are one reload.
-func (p *policies) watch(ctx context.Context, reload <-chan struct{}) error {
-	files, stop, err := watchDir(p.g.cfg.Policy.Dir)
+// config is what sources are simulated and tested with: the members, settings
+// and tools as they are in force.
+func (p *policies) config(ctx context.Context, sources []policy.Source) (policy.Config, error) {
+	now, pins, err := p.g.definitions(ctx)
 	if err != nil {
-		p.g.log.WarnContext(ctx, "the policy directory is not watched; use `palyra policy reload`", slog.String("error", err.Error()))
+		return policy.Config{}, err
 	}
-	defer stop()
-	return p.follow(ctx, files, reload)
+	p.mu.Lock()
+	suspended := p.suspended
+	p.mu.Unlock()
+	return p.g.policyConfig(sources, resolve(now, pins, suspended), suspended), nil
 }
 
-// follow reloads until ctx ends. An error of the watcher, such as an overflow,
-// may have swallowed changes, so that it counts as one.
-func (p *policies) follow(ctx context.Context, files dirChanges, reload <-chan struct{}) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-p.changed:
-		case <-reload:
-		case err := <-files.errors:
-			p.missed(ctx, err)
-			if !p.settle(ctx, files) {
-				return nil
-			}
-		case <-files.events:
-			if !p.settle(ctx, files) {
-				return nil
-			}
-		}
-		if _, err := p.apply(ctx, journal.Daemon); err != nil {
-			p.g.log.ErrorContext(ctx, "policy did not load; the running set stays", slog.String("error", err.Error()))
-		}
+// Build makes a set of sources beside those in force, or in place of all of
+// them. It does not come into force.
+func (p *policies) Build(ctx context.Context, sources []policy.Source, replace bool) (*policy.Set, error) {
+	if !replace {
+		sources = p.beside(sources)
 	}
+	cfg, err := p.config(ctx, sources)
+	if err != nil {
+		return nil, err
+	}
+	return policy.Load(cfg)
 }
 
-func (p *policies) missed(ctx context.Context, err error) {
-	p.g.log.WarnContext(ctx, "watching the policy directory failed; it is read again", slog.String("error", err.Error()))
-}
-
-// settle waits until the directory has been quiet for a moment: an editor
-// writes a file in several steps.
-func (p *policies) settle(ctx context.Context, files dirChanges) bool {
-	const quiet = 100 * time.Millisecond
-	timer := time.NewTimer(quiet)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-files.events:
-			timer.Reset(quiet)
-		case err := <-files.errors:
-			p.missed(ctx, err)
-			timer.Reset(quiet)
-		case <-timer.C:
-			return true
+// beside returns the sources in force with others beside them; of two with one
+// name the other counts.
+func (p *policies) beside(others []policy.Source) []policy.Source {
+	p.mu.Lock()
+	sources := slices.Clone(p.running.sources)
+	p.mu.Unlock()
+	for _, o := range others {
+		i := slices.IndexFunc(sources, func(s policy.Source) bool { return s.Name == o.Name })
+		if i < 0 {
+			sources = append(sources, o)
+		} else {
+			sources[i] = o
 		}
 	}
+	return sources
 }
 
-// dirChanges is what a watcher of a directory says. Both channels have to be
-// read: the watcher waits for its reader.
-type dirChanges struct {
-	events <-chan fsnotify.Event
-	errors <-chan error
+// Test runs tests against sources, or those in force when there are none.
+func (p *policies) Test(ctx context.Context, sources, tests []policy.Source) (policy.TestReport, error) {
+	if len(sources) == 0 {
+		sources = p.beside(nil)
+	}
+	cfg, err := p.config(ctx, sources)
+	if err != nil {
+		return policy.TestReport{}, err
+	}
+	return policy.RunTests(ctx, cfg, tests)
 }
 
-// watchDir returns the changes of a directory; none for "".
-func watchDir(dir string) (dirChanges, func(), error) {
-	if dir == "" {
-		return dirChanges{}, func() {}, nil
+// notices are what an operator should know about what is in force. Nobody
+// forgets an activation that the directory has moved on from.
+func (p *policies) notices() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.running.activated {
+		return nil
 	}
-	w, err := fsnotify.NewWatcher()
-	if err != nil {
-		return dirChanges{}, func() {}, fmt.Errorf("watching %s: %w", dir, err)
+	text := "policy version " + p.g.engine.Current().Version() + " is activated, and the policy directory does not count"
+	if p.ignored {
+		text = "the policy directory changed and does not count: policy version " + p.g.engine.Current().Version() + " is activated"
 	}
-	stop := func() { _ = w.Close() }
-	if err := w.Add(dir); err != nil {
-		stop()
-		return dirChanges{}, func() {}, fmt.Errorf("watching %s: %w", dir, err)
-	}
-	return dirChanges{w.Events, w.Errors}, stop, nil
-}
-
-// readPolicies reads the *.cedar files of a directory in the order of their
-// names.
-func readPolicies(dir string) ([]policy.Source, error) {
-	if dir == "" {
-		return nil, nil
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, reason.Errorf(reason.PolicyInvalid, "reading the policy directory: %w", err).
-			WithRemedy("Make the directory readable, or correct policy.dir.")
-	}
-	var sources []policy.Source
-	for _, e := range entries {
-		if !strings.HasSuffix(e.Name(), ".cedar") || strings.HasPrefix(e.Name(), ".") {
-			continue
-		}
-		text, err := readPolicy(filepath.Join(dir, e.Name()))
-		if err != nil {
-			return nil, err
-		}
-		sources = append(sources, policy.Source{Name: e.Name(), Text: text})
-	}
-	return sources, nil
-}
-
-func readPolicy(path string) (string, error) {
-	info, err := os.Stat(path)
-	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxPolicyFile) {
-		err = &fs.PathError{Op: "read", Path: path, Err: errors.New("not a regular file of at most 1 MiB")}
-	}
-	if err != nil {
-		return "", reason.Errorf(reason.PolicyInvalid, "reading a policy file: %w", err)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return "", reason.Errorf(reason.PolicyInvalid, "reading a policy file: %w", err)
-	}
-	return string(text), nil
+	return []string{text + "; `palyra policy reload` returns to the directory"}
 }

@@ -74,7 +74,7 @@ func (g *gateway) serve(ctx context.Context, ready func(Addresses)) error {
 			return serveUntil(groupCtx, &http.Server{Handler: g.metrics.handler(), ReadHeaderTimeout: headerTimeout}, l)
 		})
 	}
-	group.Go(func() error { return serveTLSUntil(groupCtx, api, g.doors.api) })
+	group.Go(func() error { return serveTLSUntil(groupCtx, api, &acceptor{Listener: g.doors.api, log: g.log}) })
 	at := g.doors.at
 	g.log.InfoContext(ctx, "palyrad is ready", slog.String("api", at.API), slog.String("metrics", at.Metrics), slog.String("state_dir", g.cfg.StateDir))
 	if ready != nil {
@@ -103,14 +103,17 @@ func (g *gateway) apiServer(ctx context.Context) (*http.Server, error) {
 	}
 	handler, err := rpc.New(ctx, rpc.Config{
 		Auth: g.identity, Limiter: limiter, Audit: g.auditor, Engine: g.engine, Pipeline: g.pipeline, Router: g.router,
-		Desk: g.desk, Journal: g.journal, Evidence: &evidence{g.db, g.notary}, Policies: g.policies,
+		Desk: g.desk, Runs: g.runs, Journal: g.journal, Evidence: &evidence{g.db, g.notary}, Policies: g.policies,
 		Members: &members{g}, Gateway: g, Log: g.log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	// A revoked device loses its streams, too.
+	// A revoked device loses its streams and runs, too.
 	g.identity.OnRevoke(func(d identity.Device) {
+		if stopped := g.runs.Revoked(d.ID); stopped > 0 {
+			g.log.InfoContext(ctx, "a revoked device's runs were stopped", slog.String("device", d.ID), slog.Int("runs", stopped))
+		}
 		if ended := handler.Revoked(d.ID); ended > 0 {
 			g.log.InfoContext(ctx, "a revoked device's requests were ended", slog.String("device", d.ID), slog.Int("requests", ended))
 		}

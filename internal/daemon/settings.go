@@ -50,7 +50,7 @@ func policyConfig(cfg *config.Config, sources []policy.Source, tools []tool.Desc
 		Sources: sources, Tools: tools, Members: members, Roles: roles, Workspaces: names, Snapshot: snapshot(cfg, tools),
 		// What this version can produce: a rule that wants more is said to be
 		// unattainable instead of being waited for.
-		Surfaces: []access.Surface{access.SurfaceCLI, access.SurfaceGRPC}, NoPresence: true,
+		Surfaces: []access.Surface{access.SurfaceCLI, access.SurfaceGRPC, access.SurfaceStream}, NoPresence: true,
 	}
 }
 

@@ -39,6 +39,7 @@ var elsewhere = map[string]string{
 	"process_runner.tier":                 "one value so far, in the snapshot",
 	"process_runner.allowed_egress_hosts": "empty so far, in the snapshot", "process_runner.allowed_dns_suffixes": "empty so far, in the snapshot",
 	"process_runner.egress_enforcement_mode": "one value so far, in the snapshot",
+	"runs.":                                  "when a run ends", "models": "who proposes",
 }
 
 // TestSnapshotHoldsTheSecuritySettings changes every key that bounds what a
@@ -131,7 +132,10 @@ func TestWorkspacesHoldNoRules(t *testing.T) {
 		"policy.dir":             func(cfg *config.Config, dir string) { cfg.Policy.Dir = filepath.Join(dir, "policies") },
 		"the configuration file": func(cfg *config.Config, dir string) { cfg.Source = filepath.Join(dir, "palyra.toml") },
 		"client.credentials":     func(cfg *config.Config, dir string) { cfg.Client.Credentials = filepath.Join(dir, "me") },
-		"":                       func(*config.Config, string) {}, // control
+		`api_key_file of model "m"`: func(cfg *config.Config, dir string) {
+			cfg.Models = []config.Model{{Name: "m", Provider: config.ProviderScripted, APIKeyFile: filepath.Join(dir, "key")}}
+		},
+		"": func(*config.Config, string) {}, // control
 	} {
 		cfg := testConfig(t)
 		cfg.Workspaces = []config.Workspace{workspaceAt(t)}

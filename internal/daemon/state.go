@@ -4,16 +4,23 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
+	"time"
 
 	"palyra/internal/reason"
+	"palyra/internal/sqlite"
 )
 
 // storePath is the file of the embedded store.
 func storePath(stateDir string) string { return filepath.Join(stateDir, "palyra.db") }
+
+// lockPath is the file that a daemon locks.
+func lockPath(stateDir string) string { return filepath.Join(stateDir, "palyrad.lock") }
 
 // operatorDir is the local operator's credential bundle.
 func operatorDir(stateDir string) string { return filepath.Join(stateDir, "operator") }
@@ -36,8 +43,7 @@ func lockState(dir string) (*stateLock, error) {
 	if err := privateMode(dir, info); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(dir, "palyrad.lock")
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := os.OpenFile(lockPath(dir), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening the lock: %w", err)
 	}
@@ -67,17 +73,40 @@ func inUse(dir string, file *os.File, cause error) error {
 	if !errors.Is(cause, errLocked) {
 		return fmt.Errorf("locking the state directory: %w", cause)
 	}
-	buf := make([]byte, 16)
-	n, err := file.ReadAt(buf, 0)
-	who := "another palyrad"
-	if pid := strings.TrimSpace(string(buf[:n])); pid != "" && (err == nil || n > 0) {
-		who += " (process " + pid + ")"
-	}
-	return reason.Errorf(reason.ConfigInvalid, "%s uses %s: %w", who, dir, errInUse).
+	return reason.Errorf(reason.ConfigInvalid, "another %s uses %s: %w", lockHolder(file), dir, errInUse).
 		WithRemedy("Stop it first, or give this one another state_dir.")
 }
 
+// lockHolder says who wrote its process id into the lock.
+func lockHolder(file *os.File) string {
+	buf := make([]byte, 16)
+	n, err := file.ReadAt(buf, 0)
+	if pid := strings.TrimSpace(string(buf[:n])); pid != "" && (err == nil || n > 0) {
+		return "palyrad (process " + pid + ")"
+	}
+	return "palyrad"
+}
+
 func (l *stateLock) release() error { return l.file.Close() }
+
+// unwritable says of a start that the operating system stopped, such as on a
+// full disk, what to do. What palyrad makes on its first start takes its place
+// only when it is whole, so that starting again is enough.
+func unwritable(dir string, err error) error {
+	var errno syscall.Errno
+	if err == nil || reason.Of(err) != reason.Internal || !errors.As(err, &errno) {
+		return err
+	}
+	return reason.Errorf(reason.JournalUnavailable, "%w", err).
+		WithRemedy("See that palyrad may write %s and that its disk is not full, read-only or failing; then start palyrad again.", dir)
+}
+
+// slowDisk tells the operator why calls are slow: each waits for the disk at
+// least twice.
+func (g *gateway) slowDisk(took time.Duration) {
+	g.log.Warn("the disk is slow: every call waits for it; see what else uses the disk that holds state_dir",
+		slog.Duration("commit", took.Round(time.Millisecond)), slog.Duration("slow_from", sqlite.SlowCommit))
+}
 
 // privateMode refuses a directory that others may enter.
 func privateMode(dir string, info fs.FileInfo) error {

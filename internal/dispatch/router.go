@@ -31,6 +31,14 @@ type Tool interface {
 	Run(ctx context.Context, c tool.Call) tool.Report
 }
 
+// Pure is a Tool that cannot have an effect: Run works its report out from the
+// call alone. Only a tool of internal/builtin/pure can be one, whose imports
+// leave it no way to do anything; internal/archtest sees to both.
+type Pure interface {
+	Tool
+	Pure()
+}
+
 // Config is what a Router needs.
 type Config struct {
 	Tools []Tool
@@ -122,6 +130,12 @@ func (r *Router) find(name string) (entry, error) {
 		return entry{}, (*suspended)[name]
 	}
 	return e, nil
+}
+
+// Effectless reports whether the named tool cannot have an effect.
+func (r *Router) Effectless(name string) bool {
+	_, ok := r.tools[name].tool.(Pure)
+	return ok
 }
 
 // Check finds the tool and returns its descriptor with the canonical form of

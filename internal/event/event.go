@@ -52,6 +52,7 @@ const (
 	ToolPinned     Code = "PAL-P104" // a tool definition was seen first, or a changed one was accepted
 	ToolSuspended  Code = "PAL-P105" // a changed tool definition does not fit the policies
 	ToolResumed    Code = "PAL-P106" // a suspended tool may be called again
+	PolicyReset    Code = "PAL-P107" // the activation of a policy version was ended on the host, while no daemon ran
 
 	Opened       Code = "PAL-J100" // the daemon opened the journal
 	Closed       Code = "PAL-J101" // the daemon closed the journal in order
@@ -68,7 +69,7 @@ var Codes = []Code{
 	RunStarted, UserMessage, ModelTurn, RunFinished,
 	CACreated, CertificateMade, MemberAdded, CallersRefused, PermissionDenied,
 	DeviceRevoked, Exported,
-	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed,
+	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed, PolicyReset,
 	Opened, Closed, Checkpoint, ClockStepped,
 }
 

@@ -298,7 +298,7 @@ func (v *exportReader) compareSeal(have sealed, text string) error {
 	case !slices.EqualFunc(want[:headerPart], got[:headerPart], bytes.Equal):
 		return corrupt(v.prev.Seq+1, "the seal covers other events: some are missing or were added")
 	case !bytes.Equal(want[contentPart], got[contentPart]):
-		return corrupt(v.header.After+1, "the events are not those that the seal covers")
+		return corrupt(v.walk.signed+1, fmt.Sprintf("the events %d to %d are not those that the seal covers", v.walk.signed+1, v.prev.Seq))
 	}
 	return errors.New("trailer: the seal does not match")
 }

@@ -72,14 +72,14 @@ func TestArgumentsAreTyped(t *testing.T) {
 			if want := "args: {p?: " + c.cedar + ",}"; !strings.Contains(squeeze(string(vocab.text)), squeeze(want)) {
 				t.Errorf("the schema does not have %q", want)
 			}
-			record, rest, err := argumentValues(args, []byte(`{"p":`+c.value+`}`))
+			record, rest, _, err := argumentValues(args, []byte(`{"p":`+c.value+`}`))
 			if err != nil || rest != "" {
 				t.Fatalf("%v, rest %q", err, rest)
 			}
 			if v, _ := record.Get("p"); string(v.MarshalCedar()) != c.want {
 				t.Errorf("value %s, want %s", v.MarshalCedar(), c.want)
 			}
-			if empty, _, err := argumentValues(args, nil); err != nil || empty.Len() != 0 {
+			if empty, _, _, err := argumentValues(args, nil); err != nil || empty.Len() != 0 {
 				t.Errorf("without the optional property: %v, %v", empty, err)
 			}
 		})
@@ -108,7 +108,7 @@ func TestRest(t *testing.T) {
 	if slices.Sort(paths); !slices.Equal(paths, []string{"/*", "/__entity", "/n/*"}) {
 		t.Errorf("opaque %v", paths)
 	}
-	record, rest, err := argumentValues(args, []byte(`{"a":"x","z/~":[2, 1],"__entity":"e","n":{"b":1,"c":null}}`))
+	record, rest, _, err := argumentValues(args, []byte(`{"a":"x","z/~":[2, 1],"__entity":"e","n":{"b":1,"c":null}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestRest(t *testing.T) {
 func TestIntegersBeyond64BitsAreRefused(t *testing.T) {
 	args, _, _ := typeArguments(oneProperty(`{"type":"integer"}`, ""))
 	for _, value := range []string{"9223372036854775808", "1e30", "1.5", "-1e300"} {
-		if v, _, err := argumentValues(args, []byte(`{"p":`+value+`}`)); err == nil {
+		if v, _, _, err := argumentValues(args, []byte(`{"p":`+value+`}`)); err == nil {
 			t.Errorf("%s became %v", value, v)
 		}
 	}
@@ -145,7 +145,7 @@ func FuzzArguments(f *testing.F) {
 		if err != nil {
 			t.Fatalf("schema %s: %v", schema, err)
 		}
-		record, _, err := argumentValues(args, []byte(value))
+		record, _, _, err := argumentValues(args, []byte(value))
 		if err == nil && value != "" && !json.Valid([]byte(value)) {
 			t.Errorf("broken JSON %q became %v", value, record)
 		}

@@ -37,32 +37,34 @@ func (p *place) String() string {
 type argReader struct {
 	dec  *jsontext.Decoder
 	rest map[string]jsontext.Value
+	// incomplete is set when a required property is missing.
+	incomplete bool
 }
 
 // argumentValues returns context.args and context.args_rest. The second is
 // the canonical JSON of an object from JSON Pointer to value, or "" when
-// everything was declared.
-func argumentValues(t *argType, args []byte) (types.Record, types.String, error) {
+// everything was declared. They are complete when they have all that the type
+// requires.
+func argumentValues(t *argType, args []byte) (values types.Record, rest types.String, complete bool, err error) {
 	if len(args) == 0 {
 		args = []byte("{}")
 	}
 	r := &argReader{dec: jsontext.NewDecoder(bytes.NewReader(args))}
 	value, err := r.read(t, nil)
 	if err != nil {
-		return types.Record{}, "", err
+		return types.Record{}, "", false, err
 	}
 	if _, err := r.dec.ReadToken(); !errors.Is(err, io.EOF) {
-		return types.Record{}, "", errors.New("arguments: text after the object")
+		return types.Record{}, "", false, errors.New("arguments: text after the object")
 	}
-	rest, err := r.restText()
-	if err != nil {
-		return types.Record{}, "", err
+	if rest, err = r.restText(); err != nil {
+		return types.Record{}, "", false, err
 	}
 	record, ok := value.(types.Record)
 	if !ok {
-		return types.Record{}, "", errors.New("arguments are not an object")
+		return types.Record{}, "", false, errors.New("arguments are not an object")
 	}
-	return record, rest, nil
+	return record, rest, !r.incomplete, nil
 }
 
 func (r *argReader) restText() (types.String, error) {
@@ -163,6 +165,11 @@ func (r *argReader) record(t *argType, at *place) (types.Value, error) {
 	}
 	if _, err := r.dec.ReadToken(); err != nil {
 		return nil, argError(at, err)
+	}
+	for name, f := range t.fields {
+		if _, ok := fields[types.String(name)]; f.required && !ok {
+			r.incomplete = true
+		}
 	}
 	return types.NewRecord(fields), nil
 }

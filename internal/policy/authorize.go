@@ -50,6 +50,9 @@ func (s *Set) Authorize(r AccessRequest) Judgement {
 		entities.extra = append(entities.extra, resource)
 	}
 	req := cedar.Request{Principal: principal, Action: action, Resource: resource.UID, Context: accessContext(r.Caller)}
+	if err := s.vocab.check.Request(req); err != nil {
+		return Judgement{Errors: []string{"the request does not fit the schema: " + clipText(err.Error())}}
+	}
 	out := s.run(s.candidates(req), entities, req)
 	return Judgement{Allowed: out.allowed, Determining: describe(out.determining), Errors: out.errors}
 }

@@ -114,3 +114,20 @@ func BenchmarkLoad(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkExplain measures an explanation under 1,000 policies, of which ten
+// are about the call.
+func BenchmarkExplain(b *testing.B) {
+	set := policytest.Set(b, manyOptions(1000))
+	denied := fullRequest()
+	denied.Facts.Host = "www.example3.com"
+	for name, r := range map[string]policy.Request{"deny": denied, "ask": fullRequest()} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if e := set.Explain(r, policy.Approval{}, nil); len(e.Flips) == 0 {
+					b.Fatal(e.Summary)
+				}
+			}
+		})
+	}
+}

@@ -27,7 +27,7 @@ func (s *Set) prepare(r Request) (*call, *refusal) {
 }
 
 func (s *Set) prepareKnown(r Request, args *argType) (*call, *refusal) {
-	c := &call{set: s, entities: &overlay{base: s.dir.entities}, requester: s.dir.requester(r.Caller)}
+	c := &call{set: s, request: r, entities: &overlay{base: s.dir.entities}, requester: s.dir.requester(r.Caller)}
 	principal, extra, ok := s.dir.principal(r.Caller.Principal)
 	if !ok {
 		return nil, &refusal{reason.PolicyError, fmt.Sprintf("the caller %q is no principal", r.Caller.Principal)}
@@ -35,20 +35,39 @@ func (s *Set) prepareKnown(r Request, args *argType) (*call, *refusal) {
 	if extra != nil {
 		c.entities.extra = append(c.entities.extra, *extra)
 	}
-	values, rest, err := argumentValues(args, r.Args)
+	var err error
+	var complete bool
+	c.args, c.rest, complete, err = argumentValues(args, r.Args)
 	if err != nil {
 		return nil, &refusal{reason.PolicyError, err.Error()}
 	}
-	c.context = s.callContext(r)
-	c.context["args"] = values
-	c.context["args_rest"] = rest
 	c.req = cedar.Request{
 		Principal: principal,
 		Action:    types.NewEntityUID(typeAction, types.String(toolPrefix+r.Tool)),
 		Resource:  types.NewEntityUID(typeTool, types.String(r.Tool)),
 	}
+	if !complete {
+		c.misfit = s.misfitOf(c)
+	}
 	c.found = s.candidates(c.req)
+	c.reads = c.found.reads()
+	c.context = c.contextOf(c.reads)
 	return c, nil
+}
+
+// misfitOf is the schema's complaint about a whole request. All values but the
+// arguments are made of the types that the schema declares, and of these only
+// a missing one cannot be seen when it is read, so that nothing else has to be
+// checked; a fuzz test compares this with the validator.
+func (s *Set) misfitOf(c *call) string {
+	context := c.contextOf(allAttributes)
+	context["approval"] = s.noApproval
+	req := c.req
+	req.Context = types.NewRecord(context)
+	if err := s.vocab.check.Request(req); err != nil {
+		return "the request does not fit the schema: " + clipText(err.Error())
+	}
+	return ""
 }
 
 // candidates are the policies that the index finds for a request.
@@ -58,53 +77,107 @@ func (s *Set) candidates(req cedar.Request) candidates {
 	)
 }
 
-// callContext is the context of vocabulary.cedarschema's CallContext, without
-// arguments and approval.
-func (s *Set) callContext(r Request) types.RecordMap {
-	m := make(types.RecordMap, 28) // all attributes; one more would double the map
-	m["device_id"] = types.String(r.Caller.DeviceID)
-	m["session_id"] = types.String(r.Session)
-	m["run_id"] = types.String(r.Run)
-	m["tool_name"] = types.String(r.Tool)
-	m["skill_id"] = types.String(r.SkillID)
-	m["surface"] = types.String(r.Caller.Surface)
-	m["paired"] = types.Boolean(r.Caller.Paired)
-	m["present"] = types.Boolean(r.Caller.Present)
-	m["capabilities"] = capabilitySet(r.Capabilities)
-	m["now"] = types.NewDatetime(r.Time)
-	if r.Channel != "" {
-		m["channel"] = types.NewEntityUID(typeChannel, types.String(r.Channel))
+// contextOf is those attributes of vocabulary.cedarschema's CallContext that
+// the call has, without the approval.
+func (c *call) contextOf(want attributes) types.RecordMap {
+	m := make(types.RecordMap, want.size()+1)
+	for a, name := range want.all() {
+		if v := c.attribute(a); v != nil {
+			m[name] = v
+		}
 	}
-	if r.SkillID != "" {
-		m["skill"] = types.NewEntityUID(typeSkill, types.String(r.SkillID))
-	}
-	s.addFacts(m, r.Facts)
-	m["session"] = s.sessionRecord(r.SessionFacts)
 	return m
 }
 
-func (s *Set) addFacts(m types.RecordMap, f tool.Facts) {
-	if f.Workspace != "" {
-		m["workspace"] = types.NewEntityUID(typeWorkspace, types.String(f.Workspace))
+// attribute returns the value of one attribute, nil for none.
+func (c *call) attribute(a attributes) types.Value {
+	r := &c.request
+	switch a {
+	case attrArgs:
+		return c.args
+	case attrArgsRest:
+		return c.rest
+	case attrDeviceID:
+		return types.String(r.Caller.DeviceID)
+	case attrSessionID:
+		return types.String(r.Session)
+	case attrRunID:
+		return types.String(r.Run)
+	case attrToolName:
+		return types.String(r.Tool)
+	case attrSkillID:
+		return types.String(r.SkillID)
+	case attrSurface:
+		return types.String(r.Caller.Surface)
+	case attrPaired:
+		return types.Boolean(r.Caller.Paired)
+	case attrPresent:
+		return types.Boolean(r.Caller.Present)
+	case attrCapabilities:
+		return capabilitySet(r.Capabilities)
+	case attrNow:
+		return types.NewDatetime(r.Time)
+	case attrChannel:
+		return named(typeChannel, r.Channel)
+	case attrSkill:
+		return named(typeSkill, r.SkillID)
+	case attrSession:
+		return sessionRecord(r.SessionFacts)
+	default:
+		return c.set.fact(a, &r.Facts)
 	}
-	addString(m, "path", f.Path)
-	addString(m, "host", f.Host)
-	addString(m, "domain", f.Domain)
-	addString(m, "method", f.Method)
-	if f.Port != 0 {
-		m["port"] = types.Long(f.Port)
-	}
-	m["protected"] = types.Boolean(f.Protected)
-	m["risk"] = types.Long(f.Risk)
-	m["sandbox"] = s.memo.get(sandboxKey{f.SandboxTier, f.SandboxLevel}, func() types.Record {
-		return types.NewRecord(types.RecordMap{
-			"tier": types.String(f.SandboxTier), "level": types.String(f.SandboxLevel),
+}
+
+// fact returns the value of an attribute that is a fact of the call.
+func (s *Set) fact(a attributes, f *tool.Facts) types.Value {
+	switch a {
+	case attrWorkspace:
+		return named(typeWorkspace, f.Workspace)
+	case attrPath:
+		return textOrNone(f.Path)
+	case attrHost:
+		return textOrNone(f.Host)
+	case attrDomain:
+		return textOrNone(f.Domain)
+	case attrMethod:
+		return textOrNone(f.Method)
+	case attrPort:
+		if f.Port != 0 {
+			return types.Long(f.Port)
+		}
+	case attrProtected:
+		return types.Boolean(f.Protected)
+	case attrRisk:
+		return types.Long(f.Risk)
+	case attrSandbox:
+		return s.memo.get(sandboxKey{f.SandboxTier, f.SandboxLevel}, func() types.Record {
+			return types.NewRecord(types.RecordMap{
+				"tier": types.String(f.SandboxTier), "level": types.String(f.SandboxLevel),
+			})
 		})
-	})
-	m["egress"] = s.egressRecord(f)
-	if f.Exec != nil {
-		m["exec"] = s.memo.get(execKey(*f.Exec), func() types.Record { return execRecord(*f.Exec) })
+	case attrEgress:
+		return s.egressRecord(f)
+	case attrExec:
+		if f.Exec != nil {
+			return s.memo.get(execKey(*f.Exec), func() types.Record { return execRecord(*f.Exec) })
+		}
 	}
+	return nil
+}
+
+// named is an entity, or nothing where there is no name.
+func named(t types.EntityType, name string) types.Value {
+	if name == "" {
+		return nil
+	}
+	return types.NewEntityUID(t, types.String(name))
+}
+
+func textOrNone(value string) types.Value {
+	if value == "" {
+		return nil
+	}
+	return types.String(value)
 }
 
 func execRecord(f tool.ExecFacts) types.Record {
@@ -117,13 +190,7 @@ func execRecord(f tool.ExecFacts) types.Record {
 	})
 }
 
-func addString(m types.RecordMap, name types.String, value string) {
-	if value != "" {
-		m[name] = types.String(value)
-	}
-}
-
-func (s *Set) egressRecord(f tool.Facts) types.Record {
+func (s *Set) egressRecord(f *tool.Facts) types.Record {
 	record := func() types.Record {
 		return types.NewRecord(types.RecordMap{
 			"mode": types.String(f.EgressMode), "hosts": stringSet(f.EgressHosts),
@@ -135,7 +202,7 @@ func (s *Set) egressRecord(f tool.Facts) types.Record {
 	return s.memo.get(egressKey(f.EgressMode), record)
 }
 
-func (s *Set) sessionRecord(f tool.SessionFacts) types.Record {
+func sessionRecord(f tool.SessionFacts) types.Record {
 	return types.NewRecord(types.RecordMap{
 		"calls_in_run": types.Long(f.CallsInRun),
 		"in_flight":    types.Long(f.InFlight),

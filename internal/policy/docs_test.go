@@ -35,10 +35,30 @@ func TestDocs(t *testing.T) {
 		policy.CodeSyntax, policy.CodeTooLarge, policy.CodeAnnotation, policy.CodeDuplicateID, policy.CodeUnknownName,
 		policy.CodeUnknownEntity, policy.CodeType, policy.CodeUnguarded, policy.CodeNeverApplies, policy.CodeShadowed,
 		policy.CodePermitsAll, policy.CodeWaives, policy.CodeMayError, policy.CodeNotMonotone, policy.CodeOpaque,
-		policy.CodeSensitiveTools, policy.CodeConfig, policy.CodeSample,
+		policy.CodeSensitiveTools, policy.CodeConfig, policy.CodeSample, policy.CodeTestFile, policy.CodeTest,
 	} {
 		if !strings.Contains(string(text), "`"+code+"`") {
 			t.Errorf("docs/policy.md does not have the code %s", code)
 		}
+	}
+}
+
+// The test file of docs/policy.md passes, and not without the policy that it is
+// about.
+func TestDocsTestFile(t *testing.T) {
+	text, err := os.ReadFile("../../docs/policy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindStringSubmatch(string(text))
+	if m == nil {
+		t.Fatal("there is no test file")
+	}
+	own := strings.ReplaceAll(noCurl, "no-curl", "team.no-curl")
+	if failures := runFile(t, policytest.Options{Policies: own}, m[1]).Failures(); len(failures) != 0 {
+		t.Errorf("%v", failures)
+	}
+	if failures := runFile(t, policytest.Options{}, m[1]).Failures(); len(failures) != 1 {
+		t.Errorf("without the policy: %v", failures)
 	}
 }

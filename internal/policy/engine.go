@@ -69,31 +69,45 @@ func settled(o outcome) (Verdict, bool) {
 	}
 }
 
+// prospect is what the people who exist could do for a call.
+type prospect struct {
+	voters *electorate
+	// best is the outcome under the strongest approval of the voters.
+	best outcome
+	// causes and severity are those of the ask, if best allows.
+	causes   []*compiled
+	severity string
+}
+
+// prospect evaluates a call that bare does not allow under the strongest
+// approval.
+func (s *Set) prospect(c *call, bare outcome) prospect {
+	p := prospect{voters: s.electorate(c.requester, "")}
+	p.best = c.under(p.voters.facts)
+	if !p.best.allowed {
+		return p
+	}
+	p.causes = askCauses(bare, p.best)
+	p.severity = highestSeverity(p.causes)
+	// The severity narrows who may decide, so it is asked again with those.
+	if exact := s.electorate(c.requester, p.severity); !exact.same(p.voters) {
+		p.voters, p.best = exact, c.under(exact.facts)
+	}
+	return p
+}
+
 // ask finds out whether people could allow the call.
 func (s *Set) ask(c *call, bare outcome) Verdict {
-	voters := s.electorate(c.requester, "")
-	best := c.under(voters.facts)
-	if len(best.errors) > 0 {
-		return Verdict{code: reason.PolicyError, errors: best.errors}
+	p := s.prospect(c, bare)
+	if len(p.best.errors) > 0 {
+		return Verdict{code: reason.PolicyError, errors: p.best.errors}
 	}
-	if !best.allowed {
-		return s.deny(c, voters, best)
-	}
-	causes := askCauses(bare, best)
-	severity := highestSeverity(causes)
-	// The severity narrows who may decide, so it is asked again with those.
-	if exact := s.electorate(c.requester, severity); !exact.same(voters) {
-		narrowed := c.under(exact.facts)
-		if len(narrowed.errors) > 0 {
-			return Verdict{code: reason.PolicyError, errors: narrowed.errors}
-		}
-		if !narrowed.allowed {
-			return s.deny(c, exact, narrowed)
-		}
+	if !p.best.allowed {
+		return s.deny(c, p.voters, p.best)
 	}
 	v := Verdict{
-		effect: Ask, code: reason.ApprovalRequired, determining: describeCauses(causes),
-		timeout: shortestTimeout(causes), severity: severity, missing: s.wanted(c, nil),
+		effect: Ask, code: reason.ApprovalRequired, determining: describeCauses(p.causes),
+		timeout: shortestTimeout(p.causes), severity: p.severity, missing: s.wanted(c, nil),
 	}
 	v.remedy = reason.Lookup(reason.ApprovalRequired).Remedy
 	return v

@@ -38,6 +38,8 @@ const (
 	CodeSensitiveTools = "allow_sensitive_tools"
 	CodeConfig         = "config"
 	CodeSample         = "sample_request"
+	CodeTestFile       = "test_file"
+	CodeTest           = "test"
 )
 
 // Finding is one thing that is wrong, or that somebody should look at, in a

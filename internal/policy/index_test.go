@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -65,7 +66,11 @@ func (w writer) atom() string {
 	return w.pick("context.risk > 50", "context.risk * 4611686018427387904 > 0", "context.protected", "context.session.tainted",
 		`context.capabilities.contains("network")`, `context has host && context.host like "*.com"`,
 		`principal in Role::"security"`, "context.approval.granted", "context.approval.approvers >= 2",
-		"context.approval.by_role.security >= 1", `context.sandbox.tier == "c"`, "!(context has exec)")
+		"context.approval.by_role.security >= 1", `context.sandbox.tier == "c"`, "!(context has exec)",
+		"context.exec.inline_code", "context has exec.inline_code && context.exec.inline_code", `context["host"] == "a.com"`,
+		"[context].contains(context)", "context == context", `context.session.tools_used.isEmpty()`, "context.now.toTime() < duration(\"1h\")",
+		`context has channel && context.channel == Channel::"x"`, "context has args.x", `context.args_rest == ""`,
+		`(if context.protected then context else context).risk > 50`, "context.no_such == 1", "context has no_such")
 }
 
 // parsed makes a set from policies without checking them, so that errors at
@@ -98,14 +103,24 @@ func randomRequest(r *rand.Rand, cfg Config) Request {
 		out.Facts.Host = "a.com"
 		out.Capabilities = []tool.Capability{tool.Network}
 	}
+	if r.IntN(2) == 0 {
+		out.Facts.Exec = &tool.ExecFacts{Basename: "git", InlineCode: r.IntN(2) == 0}
+		out.Facts.Path, out.Facts.Port, out.SkillID = "a/b", 443, "s"
+	}
+	if r.IntN(2) == 0 {
+		out.Channel, out.Args = "x", json.RawMessage(`{"x":1}`)
+		out.SessionFacts.ToolsUsed = []string{"t0"}
+	}
 	if r.IntN(8) == 0 {
 		out.Caller.Principal = access.Principal{Kind: access.KindService, Name: "stranger"}
 	}
 	return out
 }
 
-// FuzzIndex compares the scope index with the plain authorizer over all
-// policies: same decision, same determining policies, same errors.
+// FuzzIndex compares a decision over the candidates of the scope index, with
+// what they read of the context, with the plain authorizer over all policies
+// and the whole context, which the validator has checked: same decision, same
+// determining policies, same errors.
 func FuzzIndex(f *testing.F) {
 	for i := range uint64(20) {
 		f.Add(i, 5+uint8(i))
@@ -137,9 +152,13 @@ func compare(t *testing.T, s *Set, r Request, rnd *rand.Rand) {
 		crowd[i] = everywhere().newcomer(i, s.vocab.roles[rnd.IntN(len(s.vocab.roles))])
 	}
 	facts := s.tally.facts(crowd, false)
-	c.context["approval"] = facts
+	whole := c.contextOf(allAttributes)
+	whole["approval"] = facts
 	req := c.req
-	req.Context = types.NewRecord(c.context)
+	req.Context = types.NewRecord(whole)
+	if err := s.vocab.check.Request(req); err != nil {
+		t.Fatalf("the request does not fit the schema: %v", err)
+	}
 	decision, diag := cedar.Authorize(candidates(s.policies), c.entities, req)
 	want, got := s.judge(decision, diag), c.under(facts)
 	if got.allowed != want.allowed || !slices.Equal(got.errors, want.errors) ||

@@ -80,7 +80,7 @@ func build(cfg Config, defaults []Source) (*Set, []Finding) {
 		return nil, append(findings, configError("%s", err))
 	}
 	s := &Set{
-		vocab: vocab, dir: buildDirectory(cfg, vocab), settings: cfg.Snapshot, offers: reachOf(cfg),
+		config: cfg, vocab: vocab, dir: buildDirectory(cfg, vocab), settings: cfg.Snapshot, offers: reachOf(cfg),
 		tally: newTally(roles), byID: make(map[cedar.PolicyID]*compiled),
 	}
 	s.noApproval = s.tally.facts(nil, false)

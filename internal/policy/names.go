@@ -85,6 +85,11 @@ const (
 	PermAccessRead         access.Permission = "access.read"
 	PermAccessWrite        access.Permission = "access.write"
 	PermAccessWriteOwner   access.Permission = "access.write_owner"
+	PermPolicySimulate     access.Permission = "policy.simulate"
+	PermPolicyTest         access.Permission = "policy.test"
+	PermRunStart           access.Permission = "run.start"
+	PermRunRead            access.Permission = "run.read"
+	PermRunCancel          access.Permission = "run.cancel"
 	PermGatewayFreeze      access.Permission = "gateway.freeze"
 	PermGatewayThaw        access.Permission = "gateway.thaw"
 )

@@ -14,6 +14,8 @@ import (
 // Set is one immutable set of policies with its schema and its entities. It
 // is safe for use by many goroutines.
 type Set struct {
+	// config is what the set was built from.
+	config   Config
 	policies []*compiled
 	byID     map[cedar.PolicyID]*compiled
 	vocab    *vocabulary
@@ -75,13 +77,10 @@ type outcome struct {
 	errors      []string
 }
 
-// run evaluates one request over its candidates. The request is checked
-// against the schema first, and any error denies: Cedar skips a policy that
-// errors, so a forbid that errors would fail open.
+// run evaluates one request, which fits the schema, over its candidates. Any
+// error denies: Cedar skips a policy that errors, so a forbid that errors would
+// fail open.
 func (s *Set) run(found candidates, entities types.EntityGetter, req cedar.Request) outcome {
-	if err := s.vocab.check.Request(req); err != nil {
-		return outcome{errors: []string{"the request does not fit the schema: " + clipText(err.Error())}}
-	}
 	decision, diag := cedar.Authorize(found, entities, req)
 	return s.judge(decision, diag)
 }
@@ -136,18 +135,50 @@ func clipText(s string) string {
 
 // call is one proposal, ready to be evaluated under several approvals.
 type call struct {
-	set       *Set
-	req       cedar.Request
-	context   types.RecordMap
-	entities  *overlay
-	found     candidates
+	set     *Set
+	request Request
+	req     cedar.Request
+	// args and rest are context.args and context.args_rest.
+	args types.Record
+	rest types.String
+	// misfit says in what way the request does not fit the schema, which
+	// denies; "" when it does.
+	misfit   string
+	entities *overlay
+	found    candidates
+	// reads is what the candidates read of the context, and context just that.
+	reads   attributes
+	context types.RecordMap
+	// settled is the outcome of candidates that do not read the approval.
+	settled   *outcome
 	requester access.Principal
+}
+
+// env is what the call's conditions are evaluated in.
+func (c *call) env(context types.Record) evalEnv {
+	return evalEnv{
+		Entities: c.entities, Principal: c.req.Principal, Action: c.req.Action, Resource: c.req.Resource,
+		Context: context,
+	}
 }
 
 // under evaluates the call with one approval's facts.
 func (c *call) under(facts types.Record) outcome {
-	c.context["approval"] = facts
+	if c.misfit != "" {
+		return outcome{errors: []string{c.misfit}}
+	}
+	if c.settled != nil {
+		return *c.settled
+	}
+	approved := c.reads.has(attrApproval)
+	if approved {
+		c.context["approval"] = facts
+	}
 	req := c.req
 	req.Context = types.NewRecord(c.context)
-	return c.set.run(c.found, c.entities, req)
+	out := c.set.run(c.found, c.entities, req)
+	if !approved {
+		c.settled = &out
+	}
+	return out
 }

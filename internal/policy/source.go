@@ -52,6 +52,8 @@ type compiled struct {
 	tokens []token
 	text   string
 	line   int
+	// offset is where text begins in the source, in bytes.
+	offset int
 	policy *cedar.Policy
 	ast    *astPolicy
 	notes  annotations
@@ -65,6 +67,8 @@ type compiled struct {
 	approval bool
 	// votes is true when a condition mentions context.approval.votes.
 	votes bool
+	// reads is what the conditions read of a call's context.
+	reads attributes
 	// wants is the text of the conjuncts that mention context.approval.
 	wants       string
 	determining Determining
@@ -143,11 +147,12 @@ func parsePolicy(s *sourceText, tokens []token, fallbackID string) (*compiled, [
 	}
 	policy.SetFilename(s.name)
 	c := &compiled{
-		id: fallbackID, source: s, tokens: tokens, text: text, line: first.line,
+		id: fallbackID, source: s, tokens: tokens, text: text, line: first.line, offset: first.offset,
 		policy: &policy, ast: astOf(&policy),
 	}
 	findings := c.readAnnotations()
 	c.conditions()
+	c.reads = c.contextReads()
 	c.approval = c.mentions("context", "approval")
 	c.votes = c.approval && c.mentionsVotes()
 	if c.approval {

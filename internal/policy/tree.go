@@ -14,6 +14,9 @@ type tree struct {
 	node astNode
 	at   token
 	kids []*tree
+	// from and to are where its text stands in the source, in bytes; both are
+	// 0 for what has no text of its own.
+	from, to int
 }
 
 // condition is one when or unless clause.
@@ -109,6 +112,41 @@ func (l *layer) name(name types.String) token {
 }
 
 func (l *layer) lay(n astNode) *tree {
+	first := l.at
+	t := l.node(n)
+	if !l.lost {
+		t.from, t.to = l.extent(first)
+	}
+	return t
+}
+
+// extent returns where the text stands that was taken from a token on, with
+// the brackets that belong to it.
+func (l *layer) extent(first int) (from, to int) {
+	for first < l.at-1 && silent(l.tokens[first]) {
+		first++
+	}
+	open, unopened := 0, 0
+	for _, t := range l.tokens[first:l.at] {
+		open += nesting(t)
+		if open < 0 {
+			open, unopened = 0, unopened+1
+		}
+	}
+	last := l.at
+	if last+1 < len(l.tokens) && l.tokens[last].text == "(" && l.tokens[last+1].text == ")" {
+		last += 2 // a method without arguments
+	}
+	for ; open > 0 && last < len(l.tokens) && nesting(l.tokens[last]) < 0; open-- {
+		last++
+	}
+	for ; unopened > 0 && first > 0 && nesting(l.tokens[first-1]) > 0; unopened-- {
+		first--
+	}
+	return l.tokens[first].offset, l.tokens[last-1].end()
+}
+
+func (l *layer) node(n astNode) *tree {
 	switch n := n.(type) {
 	case nodeVariable:
 		return &tree{node: n, at: l.word(string(n.Name))}

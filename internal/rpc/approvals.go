@@ -74,25 +74,31 @@ func (a *approvals) WatchApprovals(ctx context.Context, req *palyrav1.WatchAppro
 
 // DecideApproval casts the caller's vote.
 func (a *approvals) DecideApproval(ctx context.Context, req *palyrav1.DecideApprovalRequest) (*palyrav1.DecideApprovalResponse, error) {
-	if req.GetShownDigest() == "" {
-		return nil, reason.Errorf(reason.InvalidInput, "shown_digest is required: it pins the call that the person was shown").
-			WithRemedy("Take call_digest from GetApproval and send it back.")
-	}
-	if !req.GetAllow() && req.GetReason() == "" {
-		return nil, reason.Errorf(reason.InvalidInput, "a denial needs a reason")
-	}
 	caller := callerOf(ctx)
 	if s := req.GetSurface(); s != "" {
 		caller.Surface = access.Surface(s)
 	}
-	r, err := a.desk.Decide(ctx, caller, req.GetApprovalId(), approval.Ballot{
-		Allow: req.GetAllow(), Scope: scopeOf(req.GetScope()), TTL: req.GetTtl().AsDuration(), Match: matchOf(req.GetMatch()),
-		Reason: req.GetReason(), ShownDigest: req.GetShownDigest(),
-	})
+	r, err := vote(ctx, a.desk, caller, req)
 	if err != nil {
 		return nil, err
 	}
 	return &palyrav1.DecideApprovalResponse{Approval: approvalMessage(r)}, nil
+}
+
+// vote casts a vote on the caller's surface. It is the one way in, for votes
+// that are requests and for those on the stream of a run.
+func vote(ctx context.Context, desk *approval.Desk, caller access.Caller, req *palyrav1.DecideApprovalRequest) (approval.Record, error) {
+	if req.GetShownDigest() == "" {
+		return approval.Record{}, reason.Errorf(reason.InvalidInput, "shown_digest is required: it pins the call that the person was shown").
+			WithRemedy("Send back the call_digest of the approval, as GetApproval and the stream of a run show it.")
+	}
+	if !req.GetAllow() && req.GetReason() == "" {
+		return approval.Record{}, reason.Errorf(reason.InvalidInput, "a denial needs a reason")
+	}
+	return desk.Decide(ctx, caller, req.GetApprovalId(), approval.Ballot{
+		Allow: req.GetAllow(), Scope: scopeOf(req.GetScope()), TTL: req.GetTtl().AsDuration(), Match: matchOf(req.GetMatch()),
+		Reason: req.GetReason(), ShownDigest: req.GetShownDigest(),
+	})
 }
 
 // CancelApproval withdraws a pending approval, or takes back one that was

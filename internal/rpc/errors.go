@@ -49,6 +49,14 @@ var codes = map[reason.Code]connect.Code{
 	reason.PolicyInvalid:      connect.CodeFailedPrecondition,
 	reason.ToolSuspended:      connect.CodeFailedPrecondition,
 	reason.BudgetExceeded:     connect.CodeResourceExhausted,
+	reason.TokenBudget:        connect.CodeResourceExhausted,
+	reason.TimeBudget:         connect.CodeResourceExhausted,
+	reason.ModelUnavailable:   connect.CodeUnavailable,
+	reason.ModelRejected:      connect.CodeFailedPrecondition,
+	reason.ModelInvalid:       connect.CodeAborted,
+	reason.UnknownModel:       connect.CodeNotFound,
+	reason.RunEnded:           connect.CodeFailedPrecondition,
+	reason.RunInterrupted:     connect.CodeAborted,
 	reason.GatewayFrozen:      connect.CodeFailedPrecondition,
 	reason.ShuttingDown:       connect.CodeUnavailable,
 	reason.PermitRefused:      connect.CodePermissionDenied,
@@ -79,30 +87,33 @@ var codes = map[reason.Code]connect.Code{
 	reason.Internal:            connect.CodeInternal,
 }
 
-// toConnect turns an error into what the client sees. What carries no reason
-// is internal: it is logged here and not shown.
+// toConnect turns an error into what the client sees.
 func toConnect(ctx context.Context, log *slog.Logger, procedure string, err error) error {
 	if err == nil {
 		return nil
 	}
 	var known *reason.Error
 	var ready *connect.Error
-	switch {
-	case errors.As(err, &known):
-	case errors.As(err, &ready):
+	if !errors.As(err, &known) && errors.As(err, &ready) {
 		return ready
-	case errors.Is(err, context.Canceled):
-		known = reason.Errorf(reason.Cancelled, "the caller left")
-	case errors.Is(err, context.DeadlineExceeded):
-		known = reason.Errorf(reason.TimedOut, "the caller's deadline passed")
-	default:
-		known = &reason.Error{Code: reason.Internal, Message: reason.Lookup(reason.Internal).Sentence}
 	}
-	if known.Code == reason.Internal {
-		log.ErrorContext(ctx, "internal error", slog.String("procedure", procedure), slog.String("error", err.Error()))
-		known = &reason.Error{Code: reason.Internal, Message: reason.Lookup(reason.Internal).Sentence}
+	return connectError(shown(ctx, log, procedure, err))
+}
+
+// shown is what a client may see of an error. What carries no reason is
+// internal: it is logged here and not shown.
+func shown(ctx context.Context, log *slog.Logger, procedure string, err error) *reason.Error {
+	var known *reason.Error
+	switch {
+	case errors.As(err, &known) && known.Code != reason.Internal:
+		return known
+	case known == nil && errors.Is(err, context.Canceled):
+		return reason.Errorf(reason.Cancelled, "the caller left")
+	case known == nil && errors.Is(err, context.DeadlineExceeded):
+		return reason.Errorf(reason.TimedOut, "the caller's deadline passed")
 	}
-	return connectError(known)
+	log.ErrorContext(ctx, "internal error", slog.String("procedure", procedure), slog.String("error", err.Error()))
+	return &reason.Error{Code: reason.Internal, Message: reason.Lookup(reason.Internal).Sentence}
 }
 
 func connectError(known *reason.Error) *connect.Error {

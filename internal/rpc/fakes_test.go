@@ -10,8 +10,10 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/attest"
+	"palyra/internal/decision"
 	"palyra/internal/identity"
 	"palyra/internal/policy"
+	"palyra/internal/policy/policytest"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
 	"palyra/internal/sqlite"
@@ -114,7 +116,48 @@ func (policiesFake) Reload(context.Context, access.Caller) (rpc.Reloaded, error)
 	return rpc.Reloaded{}, nil
 }
 
-func (policiesFake) Current() ([]policy.Source, time.Time) { return nil, time.Now() }
+func (policiesFake) Current() rpc.PolicyInForce { return rpc.PolicyInForce{LoadedAt: time.Now()} }
+
+func (policiesFake) Activate(_ context.Context, by access.Caller, version string) (rpc.Reloaded, error) {
+	return rpc.Reloaded{Version: version, WasVersion: "before " + by.Principal.String(), Changed: true}, nil
+}
+
+func (policiesFake) Version(_ context.Context, version string) (rpc.PolicyVersion, error) {
+	return rpc.PolicyVersion{Version: version, Sources: []policy.Source{{Name: "old.cedar"}}}, nil
+}
+
+func (policiesFake) Versions(_ context.Context, size int, token string) ([]rpc.PolicyVersion, string, error) {
+	return []rpc.PolicyVersion{{Version: token, Policies: size, Sources: []policy.Source{{Name: "a.cedar"}}}}, "next", nil
+}
+
+func (policiesFake) Build(_ context.Context, sources []policy.Source, _ bool) (*policy.Set, error) {
+	cfg := policytest.Config(policytest.Options{})
+	cfg.Sources = sources
+	return policy.Load(cfg)
+}
+
+func (policiesFake) Test(ctx context.Context, sources, tests []policy.Source) (policy.TestReport, error) {
+	cfg := policytest.Config(policytest.Options{})
+	cfg.Sources = sources
+	return policy.RunTests(ctx, cfg, tests)
+}
+
+func (policiesFake) Past(_ context.Context, id string) (rpc.PastCall, error) {
+	if id != pastDecision {
+		return rpc.PastCall{}, reason.Errorf(reason.NotFound, "no decision has the id %s", id)
+	}
+	cfg := policytest.Config(policytest.Options{})
+	cfg.Sources = []policy.Source{{Name: "past.cedar", Text: `@id("past") forbid(principal, action == Action::"tool.execute/process.run", resource);`}}
+	set, err := policy.Load(cfg)
+	return rpc.PastCall{
+		ProposalID: "01JZ8Q4T2M0000000000000009", Set: set, Request: policytest.Request("process.run", `{"argv":["make"]}`),
+		Decision: decision.Record{ID: id, Reason: reason.BudgetExceeded, Message: "this is call 3 of the run and 2 are allowed"},
+		Notes:    []string{"a note"},
+	}, err
+}
+
+// pastDecision is the one decision that policiesFake knows.
+const pastDecision = "01JZ8Q4T2M0000000000000001"
 
 // membersFake is the real identity service.
 type membersFake struct{ w *world }

@@ -5,41 +5,38 @@ import (
 	"errors"
 
 	"connectrpc.com/connect"
-	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
+	"github.com/oklog/ulid/v2"
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/access"
 	"palyra/internal/approval"
-	"palyra/internal/canonical"
-	"palyra/internal/decision"
 	"palyra/internal/dispatch"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
+	"palyra/internal/run"
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
 )
 
-// resultPart is the largest part of a result in one message: a quarter of the
-// 4 MiB message cap.
-const resultPart = 1 << 20
-
 type gateway struct {
+	guard    *guard
 	pipeline *toolcall.Pipeline
 	router   *dispatch.Router
 	engine   *policy.Engine
 	desk     *approval.Desk
+	runs     *run.Manager
 }
 
 // CallTool streams one call.
 func (g *gateway) CallTool(ctx context.Context, req *palyrav1.CallToolRequest, stream *connect.ServerStream[palyrav1.CallToolResponse]) error {
+	if _, err := ulid.ParseStrict(req.GetRun()); err == nil {
+		return reason.Errorf(reason.InvalidInput, "run %q has the form of a ULID: such names are those of the runs that the gateway drives", req.GetRun()).
+			WithRemedy("Name the run otherwise, or leave run out; to add to a run of the gateway, send it a message over RunStream.")
+	}
 	caller := callerOf(ctx)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	sender := &callSender{
-		stream: stream, cancel: cancel,
-		explain: mayExplain(g.engine, caller),
-	}
+	sender := &callSender{stream: stream, cancel: cancel, reader: reader{mayExplain(g.engine, caller)}}
 	_, err := g.pipeline.Call(ctx, toolcall.Submission{
 		Caller: caller, Tool: req.GetTool(), Input: req.GetInputJson(), Session: req.GetSession(), Run: req.GetRun(),
 		Channel: req.GetChannel(), IdempotencyKey: req.GetIdempotencyKey(),
@@ -47,17 +44,21 @@ func (g *gateway) CallTool(ctx context.Context, req *palyrav1.CallToolRequest, s
 	return errors.Join(err, sender.err)
 }
 
+// may reports whether the caller has a permission beside the one of the method.
+func may(engine *policy.Engine, caller access.Caller, p access.Permission) bool {
+	return engine.Current().Authorize(policy.AccessRequest{Caller: caller, Permission: p}).Allowed
+}
+
 // mayExplain reports whether the caller may read which rules decide.
 func mayExplain(engine *policy.Engine, caller access.Caller) bool {
-	return engine.Current().Authorize(policy.AccessRequest{Caller: caller, Permission: policy.PermPolicyExplain}).Allowed
+	return may(engine, caller, policy.PermPolicyExplain)
 }
 
 // callSender turns events into numbered messages.
 type callSender struct {
-	stream *connect.ServerStream[palyrav1.CallToolResponse]
-	cancel context.CancelCauseFunc
-	// explain is true for callers that may read policy.
-	explain  bool
+	reader
+	stream   *connect.ServerStream[palyrav1.CallToolResponse]
+	cancel   context.CancelCauseFunc
 	sequence int64
 	err      error
 }
@@ -65,14 +66,9 @@ type callSender struct {
 func (s *callSender) observe(e toolcall.Event) {
 	switch {
 	case e.Proposed != nil:
-		s.send(&palyrav1.CallToolResponse{Event: &palyrav1.CallToolResponse_Proposed{Proposed: &palyrav1.ToolProposed{
-			ProposalId: e.Proposed.ProposalID, Session: e.Proposed.Session, Run: e.Proposed.Run,
-			Tool: e.Proposed.Tool, InputDigest: e.Proposed.InputDigest, Replayed: e.Proposed.Replayed,
-		}}})
+		s.send(&palyrav1.CallToolResponse{Event: &palyrav1.CallToolResponse_Proposed{Proposed: proposedMessage(*e.Proposed)}})
 	case e.Asked != nil:
-		s.send(&palyrav1.CallToolResponse{Event: &palyrav1.CallToolResponse_ApprovalRequested{
-			ApprovalRequested: &palyrav1.ApprovalRequested{Approval: s.asked(*e.Asked)},
-		}})
+		s.send(&palyrav1.CallToolResponse{Event: &palyrav1.CallToolResponse_ApprovalRequested{ApprovalRequested: s.asked(*e.Asked)}})
 	case e.Resolved != nil:
 		s.send(&palyrav1.CallToolResponse{Event: &palyrav1.CallToolResponse_ApprovalResolved{
 			ApprovalResolved: &palyrav1.ApprovalResolved{
@@ -82,15 +78,13 @@ func (s *callSender) observe(e toolcall.Event) {
 	case e.Decision != nil:
 		s.send(&palyrav1.CallToolResponse{Event: &palyrav1.CallToolResponse_Decision{Decision: s.decision(*e.Decision)}})
 	case e.Output != nil:
-		s.send(&palyrav1.CallToolResponse{Event: &palyrav1.CallToolResponse_Output{Output: &palyrav1.ToolOutputChunk{
-			Stream: e.Output.Stream, Data: e.Output.Data,
-		}}})
+		s.send(&palyrav1.CallToolResponse{Event: &palyrav1.CallToolResponse_Output{Output: outputMessage(*e.Output)}})
 	case e.Result != nil:
-		s.result(*e.Result)
+		for _, part := range resultMessages(*e.Result) {
+			s.send(&palyrav1.CallToolResponse{Event: &palyrav1.CallToolResponse_Result{Result: part}})
+		}
 	case e.Attestation != nil:
-		s.send(&palyrav1.CallToolResponse{Event: &palyrav1.CallToolResponse_Attestation{Attestation: &palyrav1.ToolAttestation{
-			AttestationId: e.Attestation.Envelope.ID, EnvelopeJson: e.Attestation.Envelope.JSON, JournalSeq: e.Attestation.Seq,
-		}}})
+		s.send(&palyrav1.CallToolResponse{Event: &palyrav1.CallToolResponse_Attestation{Attestation: attestationMessage(*e.Attestation)}})
 	}
 }
 
@@ -104,47 +98,6 @@ func (s *callSender) send(m *palyrav1.CallToolResponse) {
 	if err := s.stream.Send(m); err != nil {
 		s.err = reason.Errorf(reason.Cancelled, "the client left: %w", err)
 		s.cancel(s.err)
-	}
-}
-
-// asked leaves out which rules want a human, unless the caller may read them.
-func (s *callSender) asked(r approval.Record) *palyrav1.Approval {
-	m := approvalMessage(r)
-	if !s.explain {
-		m.Prompt.Why = nil
-	}
-	return m
-}
-
-func (s *callSender) decision(r decision.Record) *palyrav1.ToolDecision {
-	m := &palyrav1.ToolDecision{
-		DecisionId: r.ID, Allowed: r.Allowed, Reason: string(r.Reason), Message: r.Message, Remedy: r.Remedy,
-		ApprovalId: r.ApprovalID, GrantId: r.GrantID, CallDigest: r.CallDigest, SnapshotDigest: r.SnapshotDigest,
-		PolicyVersion: r.PolicyVersion, At: timestamppb.New(r.At),
-	}
-	if s.explain {
-		m.Determining = determiningMessages(r.Determining)
-	}
-	return m
-}
-
-// result sends the result in parts that fit into a message.
-func (s *callSender) result(r tool.Report) {
-	rest := []byte(r.Result)
-	for {
-		part := rest[:min(len(rest), resultPart)]
-		rest = rest[len(part):]
-		m := &palyrav1.ToolResult{
-			Outcome: string(r.Outcome), Reason: r.Reason, Message: r.Message, Remedy: r.Remedy,
-			ResultJson: part, More: len(rest) > 0, Duration: durationpb.New(r.FinishedAt.Sub(r.StartedAt)),
-		}
-		if !m.More {
-			m.ExecutionDigest = canonical.Digest(r.Result)
-		}
-		s.send(&palyrav1.CallToolResponse{Event: &palyrav1.CallToolResponse_Result{Result: m}})
-		if !m.More {
-			return
-		}
 	}
 }
 
@@ -210,21 +163,16 @@ func (g *gateway) EvaluateTool(ctx context.Context, req *palyrav1.EvaluateToolRe
 	return res, nil
 }
 
-// EndSession ends a session of the caller.
+// EndSession ends a session of the caller, its runs first: what they do after
+// their session's grants are gone would ask anew.
 func (g *gateway) EndSession(ctx context.Context, req *palyrav1.EndSessionRequest) (*palyrav1.EndSessionResponse, error) {
 	caller := callerOf(ctx)
-	if err := g.desk.EndSession(ctx, toolcall.SessionID(caller, req.GetSession())); err != nil {
+	session := toolcall.SessionID(caller, req.GetSession())
+	if err := g.runs.EndSession(ctx, caller, session); err != nil {
+		return nil, err
+	}
+	if err := g.desk.EndSession(ctx, session); err != nil {
 		return nil, err
 	}
 	return &palyrav1.EndSessionResponse{}, nil
-}
-
-func determiningMessages(list []policy.Determining) []*palyrav1.Determining {
-	out := make([]*palyrav1.Determining, len(list))
-	for i, d := range list {
-		out[i] = &palyrav1.Determining{
-			PolicyId: d.ID, File: d.File, Line: int32(d.Line), Effect: d.Effect, Reason: d.Reason, Remedy: d.Remedy,
-		}
-	}
-	return out
 }

@@ -192,15 +192,14 @@ type checkedConn struct {
 	cut func() error
 }
 
-// Receive checks the field rules of what it received.
+// Receive checks the field rules of what it received. A message that breaks
+// them is a *reason.Error, and another may follow it; any other error is of the
+// wire.
 func (c *checkedConn) Receive(message any) error {
 	if err := c.StreamingHandlerConn.Receive(message); err != nil {
 		return unreadable(err)
 	}
-	if err := c.guard.validate(message); err != nil {
-		return toConnect(context.Background(), c.guard.log, c.Spec().Procedure, err)
-	}
-	return nil
+	return c.guard.validate(message)
 }
 
 // Send sends nothing more to a device that was revoked.
@@ -219,6 +218,19 @@ func (g *guard) admit(ctx context.Context, procedure string) error {
 		g.log.ErrorContext(ctx, "method without a row in the access table", slog.String("procedure", procedure))
 		return g.refuse(ctx, who, procedure, reason.Errorf(reason.PermissionDenied, "the method is not in the access table"))
 	}
+	return g.admitPeer(ctx, who, procedure, method)
+}
+
+// admitMessage lets a message on an open stream through, as if it were a
+// request of its own: it spends a token, and needs its permission now, on the
+// surface of the stream.
+func (g *guard) admitMessage(ctx context.Context, caller access.Caller, procedure string, method Method) error {
+	who, _ := ctx.Value(callerKey{}).(peer)
+	who.caller = caller
+	return g.admitPeer(ctx, who, procedure, method)
+}
+
+func (g *guard) admitPeer(ctx context.Context, who peer, procedure string, method Method) error {
 	if err := g.spend(who, method); err != nil {
 		return g.refuse(ctx, who, procedure, err)
 	}

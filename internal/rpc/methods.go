@@ -48,6 +48,15 @@ var Methods = map[string]Method{
 	palyrav1connect.GatewayServiceEvaluateToolProcedure: {policy.PermToolEvaluate, AuditNone, LimitRead, false},
 	palyrav1connect.GatewayServiceEndSessionProcedure:   {policy.PermToolCall, AuditRoom, LimitMutate, false},
 
+	// Which runs a caller may read and cancel beside its own is the handler's
+	// to say.
+	palyrav1connect.GatewayServiceRunStreamProcedure: {policy.PermRunStart, AuditRoom, LimitToolCall, false},
+	palyrav1connect.GatewayServiceStartRunProcedure:  {policy.PermRunStart, AuditRoom, LimitToolCall, false},
+	palyrav1connect.GatewayServiceGetRunProcedure:    {policy.PermRunRead, AuditNone, LimitRead, false},
+	palyrav1connect.GatewayServiceListRunsProcedure:  {policy.PermRunRead, AuditNone, LimitRead, false},
+	palyrav1connect.GatewayServiceWatchRunProcedure:  {policy.PermRunRead, AuditNone, LimitRead, false},
+	palyrav1connect.GatewayServiceCancelRunProcedure: {policy.PermRunCancel, AuditRoom, LimitMutate, false},
+
 	palyrav1connect.ApprovalsServiceListApprovalsProcedure:  {policy.PermApprovalRead, AuditNone, LimitRead, false},
 	palyrav1connect.ApprovalsServiceGetApprovalProcedure:    {policy.PermApprovalRead, AuditNone, LimitRead, false},
 	palyrav1connect.ApprovalsServiceWatchApprovalsProcedure: {policy.PermApprovalRead, AuditNone, LimitRead, false},
@@ -63,6 +72,12 @@ var Methods = map[string]Method{
 	palyrav1connect.PolicyServiceGetPolicyProcedure:      {policy.PermPolicyRead, AuditNone, LimitRead, false},
 	palyrav1connect.PolicyServiceReloadPolicyProcedure:   {policy.PermPolicyActivate, AuditRoom, LimitMutate, false},
 	palyrav1connect.PolicyServiceGetSnapshotProcedure:    {policy.PermPolicySnapshot, AuditNone, LimitRead, false},
+
+	palyrav1connect.PolicyServiceExplainPolicyProcedure:      {policy.PermPolicyExplain, AuditNone, LimitRead, false},
+	palyrav1connect.PolicyServiceSimulatePolicyProcedure:     {policy.PermPolicySimulate, AuditNone, LimitRead, false},
+	palyrav1connect.PolicyServiceTestPolicyProcedure:         {policy.PermPolicyTest, AuditNone, LimitRead, false},
+	palyrav1connect.PolicyServiceListPolicyVersionsProcedure: {policy.PermPolicyRead, AuditNone, LimitRead, false},
+	palyrav1connect.PolicyServiceActivatePolicyProcedure:     {policy.PermPolicyActivate, AuditRoom, LimitMutate, false},
 
 	palyrav1connect.JournalServiceListEventsProcedure:    {policy.PermJournalRead, AuditNone, LimitRead, false},
 	palyrav1connect.JournalServiceTailEventsProcedure:    {policy.PermJournalTail, AuditNone, LimitRead, false},

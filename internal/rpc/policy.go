@@ -8,54 +8,103 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/access"
+	"palyra/internal/decision"
 	"palyra/internal/policy"
+	"palyra/internal/toolcall"
 )
 
-// Policies loads policy sets.
+// Policies loads policy sets and keeps them.
 type Policies interface {
 	// Check finds what is wrong with sources under the running schema.
 	Check(ctx context.Context, sources []policy.Source) []policy.Finding
 	// Reload reads the policy directory again.
 	Reload(ctx context.Context, by access.Caller) (Reloaded, error)
-	// Current returns the sources in force, the defaults included.
-	Current() (sources []policy.Source, loadedAt time.Time)
+	// Activate puts a kept version in force, named by its digest or the
+	// beginning of it.
+	Activate(ctx context.Context, by access.Caller, version string) (Reloaded, error)
+	Current() PolicyInForce
+	// Version finds a kept version as Activate does.
+	Version(ctx context.Context, version string) (PolicyVersion, error)
+	// Versions lists one page, newest first.
+	Versions(ctx context.Context, size int, token string) (list []PolicyVersion, next string, err error)
+	// Build makes a set, that does not come into force, of sources beside those
+	// in force or in place of them.
+	Build(ctx context.Context, sources []policy.Source, replace bool) (*policy.Set, error)
+	// Test runs test files against sources, none for those in force.
+	Test(ctx context.Context, sources, tests []policy.Source) (policy.TestReport, error)
+	// Past finds a call that was judged, by the id of its proposal or decision.
+	Past(ctx context.Context, id string) (PastCall, error)
 }
 
-// Reloaded is the set in force after a reload.
+// PolicyInForce is what is in force beside the set that the engine has.
+type PolicyInForce struct {
+	// Sources have the defaults first.
+	Sources  []policy.Source
+	LoadedAt time.Time
+	// Activated says that an operator chose it in place of the directory.
+	Activated bool
+}
+
+// Reloaded is the set in force after a reload or an activation.
 type Reloaded struct {
 	Version        string
 	SnapshotDigest string
-	Changed        bool
-	Warnings       []policy.Finding
+	// WasVersion is the version before, "" at the start.
+	WasVersion string
+	Changed    bool
+	Warnings   []policy.Finding
+}
+
+// PolicyVersion is a set that was in force.
+type PolicyVersion struct {
+	Version       string
+	FirstLoadedAt time.Time
+	LoadedBy      string
+	// Policies counts those of the defaults, too.
+	Policies  int
+	Sources   []policy.Source
+	InForce   bool
+	Activated bool
+}
+
+// PastCall is a call that was judged, with what judged it.
+type PastCall struct {
+	ProposalID string
+	// Decision is zero while nobody has decided.
+	Decision decision.Record
+	Set      *policy.Set
+	// Request has the arguments as they were journaled, without secrets.
+	Request policy.Request
+	Grants  []policy.Grant
+	// Notes are what a reader has to know.
+	Notes []string
 }
 
 type policies struct {
 	admin    Policies
 	evidence Evidence
 	engine   *policy.Engine
+	pipeline *toolcall.Pipeline
 }
 
 // ValidatePolicy checks sources without loading them.
 func (p *policies) ValidatePolicy(ctx context.Context, req *palyrav1.ValidatePolicyRequest) (*palyrav1.ValidatePolicyResponse, error) {
-	sources := make([]policy.Source, len(req.GetSources()))
-	for i, s := range req.GetSources() {
-		sources[i] = policy.Source{Name: s.GetName(), Text: s.GetText()}
-	}
-	return &palyrav1.ValidatePolicyResponse{Findings: findingMessages(p.admin.Check(ctx, sources))}, nil
+	return &palyrav1.ValidatePolicyResponse{Findings: findingMessages(p.admin.Check(ctx, sourcesOf(req.GetSources())))}, nil
 }
 
-// GetPolicy returns the set in force.
-func (p *policies) GetPolicy(_ context.Context, _ *palyrav1.GetPolicyRequest) (*palyrav1.GetPolicyResponse, error) {
-	set := p.engine.Current()
-	sources, loadedAt := p.admin.Current()
-	res := &palyrav1.GetPolicyResponse{
-		Version: set.Version(), SchemaDigest: set.SchemaDigest(), SnapshotDigest: set.SnapshotDigest(),
-		LoadedAt: timestamppb.New(loadedAt), Schema: set.Schema(),
+// GetPolicy returns the set in force, or a version that was.
+func (p *policies) GetPolicy(ctx context.Context, req *palyrav1.GetPolicyRequest) (*palyrav1.GetPolicyResponse, error) {
+	if req.GetVersion() != "" {
+		v, err := p.admin.Version(ctx, req.GetVersion())
+		return &palyrav1.GetPolicyResponse{
+			Version: v.Version, LoadedAt: timeMessage(v.FirstLoadedAt), Sources: sourceMessages(v.Sources), Activated: v.Activated,
+		}, err
 	}
-	for _, s := range sources {
-		res.Sources = append(res.Sources, &palyrav1.PolicySource{Name: s.Name, Text: s.Text})
-	}
-	return res, nil
+	set, current := p.engine.Current(), p.admin.Current()
+	return &palyrav1.GetPolicyResponse{
+		Version: set.Version(), SchemaDigest: set.SchemaDigest(), SnapshotDigest: set.SnapshotDigest(), Schema: set.Schema(),
+		LoadedAt: timestamppb.New(current.LoadedAt), Sources: sourceMessages(current.Sources), Activated: current.Activated,
+	}, nil
 }
 
 // ReloadPolicy reads the policy directory again.
@@ -69,6 +118,38 @@ func (p *policies) ReloadPolicy(ctx context.Context, _ *palyrav1.ReloadPolicyReq
 	}, nil
 }
 
+// ActivatePolicy puts a kept version in force.
+func (p *policies) ActivatePolicy(ctx context.Context, req *palyrav1.ActivatePolicyRequest) (*palyrav1.ActivatePolicyResponse, error) {
+	r, err := p.admin.Activate(ctx, callerOf(ctx), req.GetVersion())
+	if err != nil {
+		return nil, err
+	}
+	return &palyrav1.ActivatePolicyResponse{
+		Version: r.Version, SnapshotDigest: r.SnapshotDigest, WasVersion: r.WasVersion, Changed: r.Changed,
+		Warnings: findingMessages(r.Warnings),
+	}, nil
+}
+
+// ListPolicyVersions returns one page, newest first.
+func (p *policies) ListPolicyVersions(ctx context.Context, req *palyrav1.ListPolicyVersionsRequest) (*palyrav1.ListPolicyVersionsResponse, error) {
+	list, next, err := p.admin.Versions(ctx, int(req.GetPageSize()), req.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	res := &palyrav1.ListPolicyVersionsResponse{NextPageToken: next}
+	for _, v := range list {
+		m := &palyrav1.PolicyVersion{
+			Version: v.Version, FirstLoadedAt: timeMessage(v.FirstLoadedAt), InForce: v.InForce, Activated: v.Activated,
+			Policies: int32(v.Policies), LoadedBy: v.LoadedBy,
+		}
+		for _, s := range v.Sources {
+			m.Files = append(m.Files, s.Name)
+		}
+		res.Versions = append(res.Versions, m)
+	}
+	return res, nil
+}
+
 // GetSnapshot returns the configuration behind a digest.
 func (p *policies) GetSnapshot(ctx context.Context, req *palyrav1.GetSnapshotRequest) (*palyrav1.GetSnapshotResponse, error) {
 	content, err := p.evidence.Snapshot(ctx, req.GetSnapshotDigest())
@@ -76,6 +157,22 @@ func (p *policies) GetSnapshot(ctx context.Context, req *palyrav1.GetSnapshotReq
 		return nil, err
 	}
 	return &palyrav1.GetSnapshotResponse{SnapshotJson: content}, nil
+}
+
+func sourcesOf(list []*palyrav1.PolicySource) []policy.Source {
+	out := make([]policy.Source, len(list))
+	for i, s := range list {
+		out[i] = policy.Source{Name: s.GetName(), Text: s.GetText()}
+	}
+	return out
+}
+
+func sourceMessages(list []policy.Source) []*palyrav1.PolicySource {
+	out := make([]*palyrav1.PolicySource, len(list))
+	for i, s := range list {
+		out[i] = &palyrav1.PolicySource{Name: s.Name, Text: s.Text}
+	}
+	return out
 }
 
 func findingMessages(list []policy.Finding) []*palyrav1.PolicyFinding {

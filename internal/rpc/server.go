@@ -20,11 +20,17 @@ import (
 	"palyra/internal/journal"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
+	"palyra/internal/run"
 	"palyra/internal/toolcall"
 )
 
 // MaxMessage is the largest request message in bytes.
 const MaxMessage = 4 << 20
+
+// compressFrom is the size from which a message is compressed for a client
+// that takes it so. Below, compressing costs more than it saves: most clients
+// are on this machine, and an event of a call has a few hundred bytes.
+const compressFrom = 16 << 10
 
 // Config is what the API stands on. Every field is required.
 type Config struct {
@@ -35,6 +41,7 @@ type Config struct {
 	Pipeline *toolcall.Pipeline
 	Router   *dispatch.Router
 	Desk     *approval.Desk
+	Runs     *run.Manager
 	Journal  *journal.Log
 	Evidence Evidence
 	Policies Policies
@@ -65,11 +72,13 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("building the field rules: %w", err)
 	}
 	g := &guard{engine: cfg.Engine, limiter: cfg.Limiter, audit: cfg.Audit, validator: validator, log: cfg.Log}
-	opts := []connect.HandlerOption{connect.WithInterceptors(g), connect.WithReadMaxBytes(MaxMessage), codecs()}
+	opts := []connect.HandlerOption{
+		connect.WithInterceptors(g), connect.WithReadMaxBytes(MaxMessage), connect.WithCompressMinBytes(compressFrom), codecs(),
+	}
 	mux := http.NewServeMux()
-	mux.Handle(palyrav1connect.NewGatewayServiceHandler(&gateway{cfg.Pipeline, cfg.Router, cfg.Engine, cfg.Desk}, opts...))
+	mux.Handle(palyrav1connect.NewGatewayServiceHandler(&gateway{guard: g, pipeline: cfg.Pipeline, router: cfg.Router, engine: cfg.Engine, desk: cfg.Desk, runs: cfg.Runs}, opts...))
 	mux.Handle(palyrav1connect.NewApprovalsServiceHandler(&approvals{cfg.Desk, cfg.Engine}, opts...))
-	mux.Handle(palyrav1connect.NewPolicyServiceHandler(&policies{cfg.Policies, cfg.Evidence, cfg.Engine}, opts...))
+	mux.Handle(palyrav1connect.NewPolicyServiceHandler(&policies{admin: cfg.Policies, evidence: cfg.Evidence, engine: cfg.Engine, pipeline: cfg.Pipeline}, opts...))
 	mux.Handle(palyrav1connect.NewJournalServiceHandler(&journalService{cfg.Journal, cfg.Evidence}, opts...))
 	mux.Handle(palyrav1connect.NewAttestationServiceHandler(&attestations{cfg.Evidence}, opts...))
 	mux.Handle(palyrav1connect.NewStatusServiceHandler(&status{cfg.Gateway}, opts...))
@@ -80,7 +89,7 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	mux.Handle(grpcreflect.NewHandlerV1(reflector, opts...))
 	mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector, opts...))
 	s := &Server{}
-	s.handler = identify(cfg.Auth, &s.live, g.refuseStrangers(limitMessages(endWatches(stopping, mux))))
+	s.handler = identify(cfg.Auth, &s.live, g.refuseStrangers(limitMessages(stoppable(endWatches(stopping, mux)))))
 	return s, nil
 }
 
@@ -101,6 +110,7 @@ var Services = []string{
 var watches = map[string]bool{
 	palyrav1connect.ApprovalsServiceWatchApprovalsProcedure: true,
 	palyrav1connect.JournalServiceTailEventsProcedure:       true,
+	palyrav1connect.GatewayServiceWatchRunProcedure:         true,
 }
 
 // endWatches ends the streams that watch when stopping ends.

@@ -33,8 +33,10 @@ type Status struct {
 	PendingApprovals   int
 	LiveGrants         int
 	CallsInFlight      int
+	ActiveRuns         int
 	Workspaces         []*palyrav1.WorkspaceStatus
 	Sandbox            *palyrav1.SandboxStatus
+	Models             []*palyrav1.ModelStatus
 	Notices            []string
 }
 
@@ -66,6 +68,7 @@ func (s *status) GetStatus(ctx context.Context, _ *palyrav1.GetStatusRequest) (*
 		JournalSize: st.JournalSize, LastCheckpointSize: st.LastCheckpointSize, Freeze: freezeMessage(st.Freeze),
 		PendingApprovals: int32(st.PendingApprovals), LiveGrants: int32(st.LiveGrants), CallsInFlight: int32(st.CallsInFlight),
 		Workspaces: st.Workspaces, Sandbox: st.Sandbox, Notices: st.Notices,
+		ActiveRuns: int32(st.ActiveRuns), Models: st.Models,
 		Caller: &palyrav1.Identity{
 			Principal: caller.Principal.String(), OnBehalfOf: caller.OnBehalfOf.String(), Roles: roles, DeviceId: caller.DeviceID,
 			CertificateExpiresAt: timeMessage(certificateEnd(ctx)),

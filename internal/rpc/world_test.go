@@ -34,11 +34,13 @@ import (
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/journal"
+	"palyra/internal/model"
 	"palyra/internal/policy"
 	"palyra/internal/policy/policytest"
 	"palyra/internal/ratelimit"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
+	"palyra/internal/run"
 	"palyra/internal/sqlite"
 	"palyra/internal/sqlite/sqlitetest"
 	"palyra/internal/tool"
@@ -58,12 +60,14 @@ type world struct {
 	journal   *journal.Log
 	notary    *attest.Notary
 	server    *rpc.Server
-	stopping  context.CancelFunc
+	// stopping is the order to stop; stopRuns ends the runs after it.
+	stopping, stopRuns context.CancelFunc
 
 	read, run *probe
 	audit     *audit
 	gateway   *gatewayFake
 	evidence  *evidence
+	model     *modelFake
 	log       *logBuffer
 
 	alice, bob, dan, eve, coder *client
@@ -101,7 +105,7 @@ func newWorld(t *testing.T, setup ...func(*world)) *world {
 	t.Helper()
 	w := &world{
 		t: t, read: &probe{descriptor: policytest.Read}, run: &probe{descriptor: policytest.Run},
-		audit: &audit{}, gateway: &gatewayFake{}, log: &logBuffer{}, limits: generous(),
+		audit: &audit{}, gateway: &gatewayFake{}, model: &modelFake{}, log: &logBuffer{}, limits: generous(),
 	}
 	for _, fn := range setup {
 		fn(w)
@@ -175,17 +179,43 @@ func (w *world) serve() {
 	pipeline := must[*toolcall.Pipeline](t)(toolcall.New(toolcall.Config{
 		Evaluator: w.engine, Approver: w.desk, Dispatcher: router, Notary: w.notary, Ledger: sqlite.NewCalls(w.db), MaxCallsPerRun: 200, LiveDevice: everyDevice,
 	}))
+	runs := w.openRuns(router, pipeline)
 	limiter := must[*ratelimit.Limiter](t)(ratelimit.New(w.limits))
 	w.evidence = &evidence{db: w.db, notary: w.notary}
 	logger := slog.New(slog.NewTextHandler(w.log, nil))
 	stopping, stop := context.WithCancel(context.Background())
 	w.stopping = stop
 	w.server = must[*rpc.Server](t)(rpc.New(stopping, rpc.Config{
-		Auth: w.identity, Limiter: limiter, Audit: w.audit, Engine: w.engine, Pipeline: pipeline, Router: router, Desk: w.desk,
+		Auth: w.identity, Limiter: limiter, Audit: w.audit, Engine: w.engine, Pipeline: pipeline, Router: router, Desk: w.desk, Runs: runs,
 		Journal: w.journal, Evidence: w.evidence, Policies: policiesFake{}, Members: membersFake{w}, Gateway: w.gateway, Log: logger,
 	}))
 	w.identity.OnRevoke(func(d identity.Device) { w.server.Revoked(d.ID) })
 	w.listen()
+}
+
+// openRuns drives runs until the test ends.
+func (w *world) openRuns(router *dispatch.Router, pipeline *toolcall.Pipeline) *run.Manager {
+	w.t.Helper()
+	runs := must[*run.Manager](w.t)(run.New(run.Config{
+		Calls: pipeline, Models: map[string]model.Provider{"fake": w.model}, DefaultModel: "fake",
+		Catalog: func(access.Caller) []tool.Descriptor { return router.Descriptors() },
+		Store:   sqlite.NewRuns(w.db), Approvals: w.desk,
+		Limits: run.Limits{
+			Budget:             run.Budget{Calls: 200, Tokens: 1_000_000, WallClock: time.Hour},
+			ActivePerPrincipal: 100, ParallelCalls: 4,
+		},
+	}))
+	ctx, stop := context.WithCancel(context.Background())
+	w.stopRuns = stop
+	ended := make(chan error, 1)
+	go func() { ended <- runs.Run(ctx, 0) }()
+	w.t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			w.t.Error(err)
+		}
+	})
+	return runs
 }
 
 // listen serves on TLS. The handshake lets every certificate of the gateway's

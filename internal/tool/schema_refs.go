@@ -164,10 +164,13 @@ func lookup(root any, pointer string) (any, error) {
 	return node, nil
 }
 
+// escapePointer writes a token of a JSON Pointer (RFC 6901): "~" first, as what
+// stands for "/" has one.
 func escapePointer(token string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(token)
+	return strings.ReplaceAll(strings.ReplaceAll(token, "~", "~0"), "/", "~1")
 }
 
+// unescapePointer reads one, in the reverse order.
 func unescapePointer(token string) string {
-	return strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
+	return strings.ReplaceAll(strings.ReplaceAll(token, "~1", "/"), "~0", "~")
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
+	"regexp"
 	"testing"
 )
 
@@ -24,7 +25,8 @@ func TestDemo(t *testing.T) {
 			if err != nil {
 				t.Fatalf("the demo ended with %v:\n%s", err, out)
 			}
-			for _, line := range []string{want, "POLICY_DENIED", "TIMED_OUT", "verified", "VERIFICATION_FAILED", "Done:"} {
+			sideBySide(t, out)
+			for _, line := range []string{want, "state         completed", "POLICY_DENIED", "TIMED_OUT", "verified", "VERIFICATION_FAILED", "Done:"} {
 				if !bytes.Contains(out, []byte(line)) {
 					t.Errorf("the demo does not print %s:\n%s", line, out)
 				}
@@ -33,5 +35,23 @@ func TestDemo(t *testing.T) {
 				t.Errorf("the demo left %v behind, %v", left, err)
 			}
 		})
+	}
+}
+
+// sideBySide checks that the model's two calls overlap: each began before the
+// other ended.
+func sideBySide(t *testing.T, out []byte) {
+	t.Helper()
+	_, story, _ := bytes.Cut(out, []byte("$ palyra runs show "))
+	at := func(call, what string) string {
+		_, rest, _ := bytes.Cut(story, []byte("\n["+call+"] process.run\n"))
+		m := regexp.MustCompile(`(?m)^  ([0-9:.]{12})  ` + what + ` `).FindSubmatch(rest)
+		if m == nil {
+			t.Fatalf("call %s was not %s:\n%s", call, what, story)
+		}
+		return string(m[1])
+	}
+	if at("1", "allowed") > at("2", "succeeded") || at("2", "allowed") > at("1", "succeeded") {
+		t.Errorf("the two calls ran one after the other:\n%s", story)
 	}
 }

@@ -85,6 +85,16 @@ func (g *gateway) write(path, text string) {
 	}
 }
 
+// configure adds to the configuration; it counts from the next start on.
+func (g *gateway) configure(text string) {
+	g.t.Helper()
+	now, err := os.ReadFile(g.config)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.write(g.config, string(now)+"\n"+text)
+}
+
 // file writes a file of the workspace.
 func (g *gateway) file(name, text string) string {
 	g.t.Helper()

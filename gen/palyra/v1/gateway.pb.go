@@ -98,7 +98,8 @@ type CallToolRequest struct {
 	InputJson []byte `protobuf:"bytes,2,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
 	// The client's name for its session; empty means "default".
 	Session string `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`
-	// The run the call belongs to; empty makes a run of one.
+	// The run the call belongs to; empty makes a run of one. Names that have the
+	// form of a ULID are those of runs that the gateway drives and are refused.
 	Run string `protobuf:"bytes,4,opt,name=run,proto3" json:"run,omitempty"`
 	// The messaging channel the call came from, if any.
 	Channel string `protobuf:"bytes,5,opt,name=channel,proto3" json:"channel,omitempty"`
@@ -1591,7 +1592,8 @@ type RunStreamRequest_Start struct {
 }
 
 type RunStreamRequest_Resume struct {
-	// Attaches to a run of the caller.
+	// Attaches to a run. Who may see it may resume it; only its principal and
+	// the user that this acts on behalf of may send it messages.
 	Resume *ResumeRun `protobuf:"bytes,2,opt,name=resume,proto3,oneof"`
 }
 
@@ -1601,7 +1603,8 @@ type RunStreamRequest_UserMessage struct {
 }
 
 type RunStreamRequest_Approval struct {
-	// A vote, for callers that may decide.
+	// A vote, for callers that may decide. Its surface is stream, whatever it
+	// says.
 	Approval *DecideApprovalRequest `protobuf:"bytes,4,opt,name=approval,proto3,oneof"`
 }
 
@@ -1894,7 +1897,9 @@ type RunEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Increases along the tape, with gaps, and stays what it is: the journal's
 	// sequence number times 2^20, plus the place of what is not journaled by
-	// itself (model deltas, retries, output chunks).
+	// itself (model deltas, retries, output chunks, and the further parts of a
+	// result that is larger than a message). No two events of a run share one,
+	// so a client may resume after any of them, in the middle of a result too.
 	Sequence int64                  `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	At       *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
 	// Set for events of a call. The order within one call is fixed: proposed,
@@ -3669,12 +3674,12 @@ const file_palyra_v1_gateway_proto_rawDesc = "" +
 	"\x06remedy\x18\x0f \x01(\tR\x06remedy\x12!\n" +
 	"\fcancelled_by\x18\x10 \x01(\tR\vcancelledBy\x12 \n" +
 	"\vinteractive\x18\x11 \x01(\bR\vinteractive\x12\x16\n" +
-	"\x06device\x18\x12 \x01(\tR\x06device\"\x85\x01\n" +
+	"\x06device\x18\x12 \x01(\tR\x06device\"\x8f\x01\n" +
 	"\tRunBudget\x12\x1d\n" +
 	"\x05calls\x18\x01 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x05calls\x12\x1f\n" +
-	"\x06tokens\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06tokens\x128\n" +
+	"\x06tokens\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06tokens\x12B\n" +
 	"\n" +
-	"wall_clock\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\twallClock\"\xb8\x01\n" +
+	"wall_clock\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x022\x00R\twallClock\"\xb8\x01\n" +
 	"\bRunUsage\x12\x14\n" +
 	"\x05calls\x18\x01 \x01(\x05R\x05calls\x12!\n" +
 	"\finput_tokens\x18\x02 \x01(\x03R\vinputTokens\x12#\n" +

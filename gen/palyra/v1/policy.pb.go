@@ -276,9 +276,11 @@ func (x *ValidatePolicyResponse) GetFindings() []*PolicyFinding {
 	return nil
 }
 
-// GetPolicyRequest has no fields.
+// GetPolicyRequest asks for the set in force, or for a kept version.
 type GetPolicyRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A version's digest or the beginning of it; empty means the set in force.
+	Version       string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -313,17 +315,28 @@ func (*GetPolicyRequest) Descriptor() ([]byte, []int) {
 	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{4}
 }
 
-// GetPolicyResponse is the set in force.
+func (x *GetPolicyRequest) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+// GetPolicyResponse is the set in force, or a kept version.
 type GetPolicyResponse struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	Version        string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
-	SchemaDigest   string                 `protobuf:"bytes,2,opt,name=schema_digest,json=schemaDigest,proto3" json:"schema_digest,omitempty"`
-	SnapshotDigest string                 `protobuf:"bytes,3,opt,name=snapshot_digest,json=snapshotDigest,proto3" json:"snapshot_digest,omitempty"`
-	Sources        []*PolicySource        `protobuf:"bytes,4,rep,name=sources,proto3" json:"sources,omitempty"`
-	LoadedAt       *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=loaded_at,json=loadedAt,proto3" json:"loaded_at,omitempty"`
-	Schema         string                 `protobuf:"bytes,6,opt,name=schema,proto3" json:"schema,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Version string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	// Of the set in force only, as schema is.
+	SchemaDigest   string `protobuf:"bytes,2,opt,name=schema_digest,json=schemaDigest,proto3" json:"schema_digest,omitempty"`
+	SnapshotDigest string `protobuf:"bytes,3,opt,name=snapshot_digest,json=snapshotDigest,proto3" json:"snapshot_digest,omitempty"`
+	// Those of a kept version are without the defaults.
+	Sources  []*PolicySource        `protobuf:"bytes,4,rep,name=sources,proto3" json:"sources,omitempty"`
+	LoadedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=loaded_at,json=loadedAt,proto3" json:"loaded_at,omitempty"`
+	Schema   string                 `protobuf:"bytes,6,opt,name=schema,proto3" json:"schema,omitempty"`
+	// True when an operator activated it; it stays until a reload.
+	Activated     bool `protobuf:"varint,7,opt,name=activated,proto3" json:"activated,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetPolicyResponse) Reset() {
@@ -396,6 +409,13 @@ func (x *GetPolicyResponse) GetSchema() string {
 		return x.Schema
 	}
 	return ""
+}
+
+func (x *GetPolicyResponse) GetActivated() bool {
+	if x != nil {
+		return x.Activated
+	}
+	return false
 }
 
 // ReloadPolicyRequest has no fields.
@@ -885,8 +905,20 @@ type ExplainPolicyResponse struct {
 	Tool        string `protobuf:"bytes,11,opt,name=tool,proto3" json:"tool,omitempty"`
 	Principal   string `protobuf:"bytes,12,opt,name=principal,proto3" json:"principal,omitempty"`
 	// Errors of the evaluation; any error denies.
-	Errors        []string `protobuf:"bytes,13,rep,name=errors,proto3" json:"errors,omitempty"`
-	Missing       string   `protobuf:"bytes,14,opt,name=missing,proto3" json:"missing,omitempty"`
+	Errors  []string `protobuf:"bytes,13,rep,name=errors,proto3" json:"errors,omitempty"`
+	Missing string   `protobuf:"bytes,14,opt,name=missing,proto3" json:"missing,omitempty"`
+	// One sentence: what decided and what to change.
+	Summary string `protobuf:"bytes,15,opt,name=summary,proto3" json:"summary,omitempty"`
+	// The file that is explained when a call changes several.
+	Path string `protobuf:"bytes,16,opt,name=path,proto3" json:"path,omitempty"`
+	// allowed or denied: the decision on a call that was made; empty for a
+	// described one.
+	Decision   string `protobuf:"bytes,17,opt,name=decision,proto3" json:"decision,omitempty"`
+	ProposalId string `protobuf:"bytes,18,opt,name=proposal_id,json=proposalId,proto3" json:"proposal_id,omitempty"`
+	DecisionId string `protobuf:"bytes,19,opt,name=decision_id,json=decisionId,proto3" json:"decision_id,omitempty"`
+	// What a reader has to know, such as that secrets were removed from what the
+	// journal holds.
+	Notes         []string `protobuf:"bytes,20,rep,name=notes,proto3" json:"notes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1017,6 +1049,48 @@ func (x *ExplainPolicyResponse) GetMissing() string {
 		return x.Missing
 	}
 	return ""
+}
+
+func (x *ExplainPolicyResponse) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *ExplainPolicyResponse) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ExplainPolicyResponse) GetDecision() string {
+	if x != nil {
+		return x.Decision
+	}
+	return ""
+}
+
+func (x *ExplainPolicyResponse) GetProposalId() string {
+	if x != nil {
+		return x.ProposalId
+	}
+	return ""
+}
+
+func (x *ExplainPolicyResponse) GetDecisionId() string {
+	if x != nil {
+		return x.DecisionId
+	}
+	return ""
+}
+
+func (x *ExplainPolicyResponse) GetNotes() []string {
+	if x != nil {
+		return x.Notes
+	}
+	return nil
 }
 
 // ExplainedPolicy is one policy with its conditions.
@@ -1454,10 +1528,10 @@ func (x *FlipStep) GetLine() int32 {
 type SimulatePolicyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Call  *CallDescription       `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
-	// Sources instead of those in the policy directory; the built-in policies
-	// stay.
+	// Sources beside those in force; one of the same name takes the other's place.
 	Sources []*PolicySource `protobuf:"bytes,2,rep,name=sources,proto3" json:"sources,omitempty"`
-	// True when sources, even when empty, replace those in force.
+	// True when sources, even when empty, replace all of those in force. The
+	// built-in policies stay.
 	Replace       bool `protobuf:"varint,3,opt,name=replace,proto3" json:"replace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1518,7 +1592,7 @@ func (x *SimulatePolicyRequest) GetReplace() bool {
 type SimulatePolicyResponse struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Explanation *ExplainPolicyResponse `protobuf:"bytes,1,opt,name=explanation,proto3" json:"explanation,omitempty"`
-	// The verdict in force, when sources were given.
+	// The verdict under the policies in force, when others were given.
 	VerdictInForce string `protobuf:"bytes,2,opt,name=verdict_in_force,json=verdictInForce,proto3" json:"verdict_in_force,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -1630,10 +1704,12 @@ type TestPolicyResponse struct {
 	Coverage []*PolicyCoverage      `protobuf:"bytes,2,rep,name=coverage,proto3" json:"coverage,omitempty"`
 	Passed   int32                  `protobuf:"varint,3,opt,name=passed,proto3" json:"passed,omitempty"`
 	Failed   int32                  `protobuf:"varint,4,opt,name=failed,proto3" json:"failed,omitempty"`
-	// What is wrong with sources or tests; nothing was run then.
-	Findings      []*PolicyFinding `protobuf:"bytes,5,rep,name=findings,proto3" json:"findings,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// What is wrong with sources or tests; nothing was run when one is an error.
+	Findings []*PolicyFinding `protobuf:"bytes,5,rep,name=findings,proto3" json:"findings,omitempty"`
+	// How much of the policies and their conditions was covered, 0 to 100.
+	CoveragePercent int32 `protobuf:"varint,6,opt,name=coverage_percent,json=coveragePercent,proto3" json:"coverage_percent,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *TestPolicyResponse) Reset() {
@@ -1699,6 +1775,13 @@ func (x *TestPolicyResponse) GetFindings() []*PolicyFinding {
 		return x.Findings
 	}
 	return nil
+}
+
+func (x *TestPolicyResponse) GetCoveragePercent() int32 {
+	if x != nil {
+		return x.CoveragePercent
+	}
+	return 0
 }
 
 // PolicyTestResult is one case.
@@ -2303,15 +2386,17 @@ const file_palyra_v1_policy_proto_rawDesc = "" +
 	"\x15ValidatePolicyRequest\x12>\n" +
 	"\asources\x18\x01 \x03(\v2\x17.palyra.v1.PolicySourceB\v\xbaH\b\x92\x01\x05\b\x01\x10\x80\x02R\asources\"N\n" +
 	"\x16ValidatePolicyResponse\x124\n" +
-	"\bfindings\x18\x01 \x03(\v2\x18.palyra.v1.PolicyFindingR\bfindings\"\x12\n" +
-	"\x10GetPolicyRequest\"\xff\x01\n" +
+	"\bfindings\x18\x01 \x03(\v2\x18.palyra.v1.PolicyFindingR\bfindings\"5\n" +
+	"\x10GetPolicyRequest\x12!\n" +
+	"\aversion\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18PR\aversion\"\x9d\x02\n" +
 	"\x11GetPolicyResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12#\n" +
 	"\rschema_digest\x18\x02 \x01(\tR\fschemaDigest\x12'\n" +
 	"\x0fsnapshot_digest\x18\x03 \x01(\tR\x0esnapshotDigest\x121\n" +
 	"\asources\x18\x04 \x03(\v2\x17.palyra.v1.PolicySourceR\asources\x127\n" +
 	"\tloaded_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\bloadedAt\x12\x16\n" +
-	"\x06schema\x18\x06 \x01(\tR\x06schema\"\x15\n" +
+	"\x06schema\x18\x06 \x01(\tR\x06schema\x12\x1c\n" +
+	"\tactivated\x18\a \x01(\bR\tactivated\"\x15\n" +
 	"\x13ReloadPolicyRequest\"\xa9\x01\n" +
 	"\x14ReloadPolicyResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12'\n" +
@@ -2344,7 +2429,7 @@ const file_palyra_v1_policy_proto_rawDesc = "" +
 	"\vdecision_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x98\x01\x1aH\x00R\n" +
 	"decisionId\x120\n" +
 	"\x04call\x18\x02 \x01(\v2\x1a.palyra.v1.CallDescriptionH\x00R\x04callB\x10\n" +
-	"\asubject\x12\x05\xbaH\x02\b\x01\"\xde\x03\n" +
+	"\asubject\x12\x05\xbaH\x02\b\x01\"\x80\x05\n" +
 	"\x15ExplainPolicyResponse\x12\x18\n" +
 	"\averdict\x18\x01 \x01(\tR\averdict\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
@@ -2360,7 +2445,15 @@ const file_palyra_v1_policy_proto_rawDesc = "" +
 	"\x04tool\x18\v \x01(\tR\x04tool\x12\x1c\n" +
 	"\tprincipal\x18\f \x01(\tR\tprincipal\x12\x16\n" +
 	"\x06errors\x18\r \x03(\tR\x06errors\x12\x18\n" +
-	"\amissing\x18\x0e \x01(\tR\amissing\"\x96\x02\n" +
+	"\amissing\x18\x0e \x01(\tR\amissing\x12\x18\n" +
+	"\asummary\x18\x0f \x01(\tR\asummary\x12\x12\n" +
+	"\x04path\x18\x10 \x01(\tR\x04path\x12\x1a\n" +
+	"\bdecision\x18\x11 \x01(\tR\bdecision\x12\x1f\n" +
+	"\vproposal_id\x18\x12 \x01(\tR\n" +
+	"proposalId\x12\x1f\n" +
+	"\vdecision_id\x18\x13 \x01(\tR\n" +
+	"decisionId\x12\x14\n" +
+	"\x05notes\x18\x14 \x03(\tR\x05notes\"\x96\x02\n" +
 	"\x0fExplainedPolicy\x12\x1b\n" +
 	"\tpolicy_id\x18\x01 \x01(\tR\bpolicyId\x12\x12\n" +
 	"\x04file\x18\x02 \x01(\tR\x04file\x12\x12\n" +
@@ -2405,13 +2498,14 @@ const file_palyra_v1_policy_proto_rawDesc = "" +
 	"\x10verdict_in_force\x18\x02 \x01(\tR\x0everdictInForce\"\x8d\x01\n" +
 	"\x11TestPolicyRequest\x12<\n" +
 	"\asources\x18\x01 \x03(\v2\x17.palyra.v1.PolicySourceB\t\xbaH\x06\x92\x01\x03\x10\x80\x02R\asources\x12:\n" +
-	"\x05tests\x18\x02 \x03(\v2\x17.palyra.v1.PolicySourceB\v\xbaH\b\x92\x01\x05\b\x01\x10\x80\x02R\x05tests\"\xe8\x01\n" +
+	"\x05tests\x18\x02 \x03(\v2\x17.palyra.v1.PolicySourceB\v\xbaH\b\x92\x01\x05\b\x01\x10\x80\x02R\x05tests\"\x93\x02\n" +
 	"\x12TestPolicyResponse\x125\n" +
 	"\aresults\x18\x01 \x03(\v2\x1b.palyra.v1.PolicyTestResultR\aresults\x125\n" +
 	"\bcoverage\x18\x02 \x03(\v2\x19.palyra.v1.PolicyCoverageR\bcoverage\x12\x16\n" +
 	"\x06passed\x18\x03 \x01(\x05R\x06passed\x12\x16\n" +
 	"\x06failed\x18\x04 \x01(\x05R\x06failed\x124\n" +
-	"\bfindings\x18\x05 \x03(\v2\x18.palyra.v1.PolicyFindingR\bfindings\"\xbc\x01\n" +
+	"\bfindings\x18\x05 \x03(\v2\x18.palyra.v1.PolicyFindingR\bfindings\x12)\n" +
+	"\x10coverage_percent\x18\x06 \x01(\x05R\x0fcoveragePercent\"\xbc\x01\n" +
 	"\x10PolicyTestResult\x12\x12\n" +
 	"\x04file\x18\x01 \x01(\tR\x04file\x12\x12\n" +
 	"\x04line\x18\x02 \x01(\x05R\x04line\x12\x12\n" +

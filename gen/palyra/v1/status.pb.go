@@ -80,8 +80,12 @@ type GetStatusResponse struct {
 	Workspaces         []*WorkspaceStatus     `protobuf:"bytes,14,rep,name=workspaces,proto3" json:"workspaces,omitempty"`
 	Sandbox            *SandboxStatus         `protobuf:"bytes,15,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
 	// What an operator should know, such as a waived approval.
-	Notices       []string  `protobuf:"bytes,16,rep,name=notices,proto3" json:"notices,omitempty"`
-	Caller        *Identity `protobuf:"bytes,17,opt,name=caller,proto3" json:"caller,omitempty"`
+	Notices []string  `protobuf:"bytes,16,rep,name=notices,proto3" json:"notices,omitempty"`
+	Caller  *Identity `protobuf:"bytes,17,opt,name=caller,proto3" json:"caller,omitempty"`
+	// Runs that have not ended.
+	ActiveRuns int32 `protobuf:"varint,18,opt,name=active_runs,json=activeRuns,proto3" json:"active_runs,omitempty"`
+	// The configured models, the default one first.
+	Models        []*ModelStatus `protobuf:"bytes,19,rep,name=models,proto3" json:"models,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -235,6 +239,108 @@ func (x *GetStatusResponse) GetCaller() *Identity {
 	return nil
 }
 
+func (x *GetStatusResponse) GetActiveRuns() int32 {
+	if x != nil {
+		return x.ActiveRuns
+	}
+	return 0
+}
+
+func (x *GetStatusResponse) GetModels() []*ModelStatus {
+	if x != nil {
+		return x.Models
+	}
+	return nil
+}
+
+// ModelStatus is one configured model.
+type ModelStatus struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Name     string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Provider string                 `protobuf:"bytes,2,opt,name=provider,proto3" json:"provider,omitempty"`
+	// The provider's name of the model; empty for a scripted one.
+	Model string `protobuf:"bytes,3,opt,name=model,proto3" json:"model,omitempty"`
+	// False when runs with it fail, because its key file or script cannot be
+	// used; problem and remedy say why.
+	Available     bool   `protobuf:"varint,4,opt,name=available,proto3" json:"available,omitempty"`
+	Problem       string `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"`
+	Remedy        string `protobuf:"bytes,6,opt,name=remedy,proto3" json:"remedy,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelStatus) Reset() {
+	*x = ModelStatus{}
+	mi := &file_palyra_v1_status_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelStatus) ProtoMessage() {}
+
+func (x *ModelStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_status_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelStatus.ProtoReflect.Descriptor instead.
+func (*ModelStatus) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_status_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ModelStatus) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ModelStatus) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *ModelStatus) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *ModelStatus) GetAvailable() bool {
+	if x != nil {
+		return x.Available
+	}
+	return false
+}
+
+func (x *ModelStatus) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+func (x *ModelStatus) GetRemedy() string {
+	if x != nil {
+		return x.Remedy
+	}
+	return ""
+}
+
 // FreezeState says whether dispatch is stopped.
 type FreezeState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -248,7 +354,7 @@ type FreezeState struct {
 
 func (x *FreezeState) Reset() {
 	*x = FreezeState{}
-	mi := &file_palyra_v1_status_proto_msgTypes[2]
+	mi := &file_palyra_v1_status_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -260,7 +366,7 @@ func (x *FreezeState) String() string {
 func (*FreezeState) ProtoMessage() {}
 
 func (x *FreezeState) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_status_proto_msgTypes[2]
+	mi := &file_palyra_v1_status_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -273,7 +379,7 @@ func (x *FreezeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreezeState.ProtoReflect.Descriptor instead.
 func (*FreezeState) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_status_proto_rawDescGZIP(), []int{2}
+	return file_palyra_v1_status_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *FreezeState) GetFrozen() bool {
@@ -316,7 +422,7 @@ type WorkspaceStatus struct {
 
 func (x *WorkspaceStatus) Reset() {
 	*x = WorkspaceStatus{}
-	mi := &file_palyra_v1_status_proto_msgTypes[3]
+	mi := &file_palyra_v1_status_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -328,7 +434,7 @@ func (x *WorkspaceStatus) String() string {
 func (*WorkspaceStatus) ProtoMessage() {}
 
 func (x *WorkspaceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_status_proto_msgTypes[3]
+	mi := &file_palyra_v1_status_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -341,7 +447,7 @@ func (x *WorkspaceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceStatus.ProtoReflect.Descriptor instead.
 func (*WorkspaceStatus) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_status_proto_rawDescGZIP(), []int{3}
+	return file_palyra_v1_status_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *WorkspaceStatus) GetName() string {
@@ -380,7 +486,7 @@ type SandboxStatus struct {
 
 func (x *SandboxStatus) Reset() {
 	*x = SandboxStatus{}
-	mi := &file_palyra_v1_status_proto_msgTypes[4]
+	mi := &file_palyra_v1_status_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -392,7 +498,7 @@ func (x *SandboxStatus) String() string {
 func (*SandboxStatus) ProtoMessage() {}
 
 func (x *SandboxStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_status_proto_msgTypes[4]
+	mi := &file_palyra_v1_status_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -405,7 +511,7 @@ func (x *SandboxStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxStatus.ProtoReflect.Descriptor instead.
 func (*SandboxStatus) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_status_proto_rawDescGZIP(), []int{4}
+	return file_palyra_v1_status_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *SandboxStatus) GetAvailable() bool {
@@ -464,7 +570,7 @@ type Identity struct {
 
 func (x *Identity) Reset() {
 	*x = Identity{}
-	mi := &file_palyra_v1_status_proto_msgTypes[5]
+	mi := &file_palyra_v1_status_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -476,7 +582,7 @@ func (x *Identity) String() string {
 func (*Identity) ProtoMessage() {}
 
 func (x *Identity) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_status_proto_msgTypes[5]
+	mi := &file_palyra_v1_status_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -489,7 +595,7 @@ func (x *Identity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Identity.ProtoReflect.Descriptor instead.
 func (*Identity) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_status_proto_rawDescGZIP(), []int{5}
+	return file_palyra_v1_status_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Identity) GetPrincipal() string {
@@ -537,7 +643,7 @@ type FreezeRequest struct {
 
 func (x *FreezeRequest) Reset() {
 	*x = FreezeRequest{}
-	mi := &file_palyra_v1_status_proto_msgTypes[6]
+	mi := &file_palyra_v1_status_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -549,7 +655,7 @@ func (x *FreezeRequest) String() string {
 func (*FreezeRequest) ProtoMessage() {}
 
 func (x *FreezeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_status_proto_msgTypes[6]
+	mi := &file_palyra_v1_status_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -562,7 +668,7 @@ func (x *FreezeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreezeRequest.ProtoReflect.Descriptor instead.
 func (*FreezeRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_status_proto_rawDescGZIP(), []int{6}
+	return file_palyra_v1_status_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *FreezeRequest) GetReason() string {
@@ -584,7 +690,7 @@ type FreezeResponse struct {
 
 func (x *FreezeResponse) Reset() {
 	*x = FreezeResponse{}
-	mi := &file_palyra_v1_status_proto_msgTypes[7]
+	mi := &file_palyra_v1_status_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -596,7 +702,7 @@ func (x *FreezeResponse) String() string {
 func (*FreezeResponse) ProtoMessage() {}
 
 func (x *FreezeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_status_proto_msgTypes[7]
+	mi := &file_palyra_v1_status_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -609,7 +715,7 @@ func (x *FreezeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreezeResponse.ProtoReflect.Descriptor instead.
 func (*FreezeResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_status_proto_rawDescGZIP(), []int{7}
+	return file_palyra_v1_status_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *FreezeResponse) GetState() *FreezeState {
@@ -635,7 +741,7 @@ type ThawRequest struct {
 
 func (x *ThawRequest) Reset() {
 	*x = ThawRequest{}
-	mi := &file_palyra_v1_status_proto_msgTypes[8]
+	mi := &file_palyra_v1_status_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -647,7 +753,7 @@ func (x *ThawRequest) String() string {
 func (*ThawRequest) ProtoMessage() {}
 
 func (x *ThawRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_status_proto_msgTypes[8]
+	mi := &file_palyra_v1_status_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -660,7 +766,7 @@ func (x *ThawRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThawRequest.ProtoReflect.Descriptor instead.
 func (*ThawRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_status_proto_rawDescGZIP(), []int{8}
+	return file_palyra_v1_status_proto_rawDescGZIP(), []int{9}
 }
 
 // ThawResponse is the state after.
@@ -673,7 +779,7 @@ type ThawResponse struct {
 
 func (x *ThawResponse) Reset() {
 	*x = ThawResponse{}
-	mi := &file_palyra_v1_status_proto_msgTypes[9]
+	mi := &file_palyra_v1_status_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -685,7 +791,7 @@ func (x *ThawResponse) String() string {
 func (*ThawResponse) ProtoMessage() {}
 
 func (x *ThawResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_status_proto_msgTypes[9]
+	mi := &file_palyra_v1_status_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -698,7 +804,7 @@ func (x *ThawResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThawResponse.ProtoReflect.Descriptor instead.
 func (*ThawResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_status_proto_rawDescGZIP(), []int{9}
+	return file_palyra_v1_status_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ThawResponse) GetState() *FreezeState {
@@ -713,7 +819,7 @@ var File_palyra_v1_status_proto protoreflect.FileDescriptor
 const file_palyra_v1_status_proto_rawDesc = "" +
 	"\n" +
 	"\x16palyra/v1/status.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x12\n" +
-	"\x10GetStatusRequest\"\xbb\x05\n" +
+	"\x10GetStatusRequest\"\x8c\x06\n" +
 	"\x11GetStatusResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x14\n" +
 	"\x05ready\x18\x02 \x01(\bR\x05ready\x12\x1a\n" +
@@ -737,7 +843,17 @@ const file_palyra_v1_status_proto_rawDesc = "" +
 	"workspaces\x122\n" +
 	"\asandbox\x18\x0f \x01(\v2\x18.palyra.v1.SandboxStatusR\asandbox\x12\x18\n" +
 	"\anotices\x18\x10 \x03(\tR\anotices\x12+\n" +
-	"\x06caller\x18\x11 \x01(\v2\x13.palyra.v1.IdentityR\x06caller\"y\n" +
+	"\x06caller\x18\x11 \x01(\v2\x13.palyra.v1.IdentityR\x06caller\x12\x1f\n" +
+	"\vactive_runs\x18\x12 \x01(\x05R\n" +
+	"activeRuns\x12.\n" +
+	"\x06models\x18\x13 \x03(\v2\x16.palyra.v1.ModelStatusR\x06models\"\xa3\x01\n" +
+	"\vModelStatus\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\bprovider\x18\x02 \x01(\tR\bprovider\x12\x14\n" +
+	"\x05model\x18\x03 \x01(\tR\x05model\x12\x1c\n" +
+	"\tavailable\x18\x04 \x01(\bR\tavailable\x12\x18\n" +
+	"\aproblem\x18\x05 \x01(\tR\aproblem\x12\x16\n" +
+	"\x06remedy\x18\x06 \x01(\tR\x06remedy\"y\n" +
 	"\vFreezeState\x12\x16\n" +
 	"\x06frozen\x18\x01 \x01(\bR\x06frozen\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x0e\n" +
@@ -786,41 +902,43 @@ func file_palyra_v1_status_proto_rawDescGZIP() []byte {
 	return file_palyra_v1_status_proto_rawDescData
 }
 
-var file_palyra_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_palyra_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_palyra_v1_status_proto_goTypes = []any{
 	(*GetStatusRequest)(nil),      // 0: palyra.v1.GetStatusRequest
 	(*GetStatusResponse)(nil),     // 1: palyra.v1.GetStatusResponse
-	(*FreezeState)(nil),           // 2: palyra.v1.FreezeState
-	(*WorkspaceStatus)(nil),       // 3: palyra.v1.WorkspaceStatus
-	(*SandboxStatus)(nil),         // 4: palyra.v1.SandboxStatus
-	(*Identity)(nil),              // 5: palyra.v1.Identity
-	(*FreezeRequest)(nil),         // 6: palyra.v1.FreezeRequest
-	(*FreezeResponse)(nil),        // 7: palyra.v1.FreezeResponse
-	(*ThawRequest)(nil),           // 8: palyra.v1.ThawRequest
-	(*ThawResponse)(nil),          // 9: palyra.v1.ThawResponse
-	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
+	(*ModelStatus)(nil),           // 2: palyra.v1.ModelStatus
+	(*FreezeState)(nil),           // 3: palyra.v1.FreezeState
+	(*WorkspaceStatus)(nil),       // 4: palyra.v1.WorkspaceStatus
+	(*SandboxStatus)(nil),         // 5: palyra.v1.SandboxStatus
+	(*Identity)(nil),              // 6: palyra.v1.Identity
+	(*FreezeRequest)(nil),         // 7: palyra.v1.FreezeRequest
+	(*FreezeResponse)(nil),        // 8: palyra.v1.FreezeResponse
+	(*ThawRequest)(nil),           // 9: palyra.v1.ThawRequest
+	(*ThawResponse)(nil),          // 10: palyra.v1.ThawResponse
+	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
 }
 var file_palyra_v1_status_proto_depIdxs = []int32{
-	10, // 0: palyra.v1.GetStatusResponse.started_at:type_name -> google.protobuf.Timestamp
-	2,  // 1: palyra.v1.GetStatusResponse.freeze:type_name -> palyra.v1.FreezeState
-	3,  // 2: palyra.v1.GetStatusResponse.workspaces:type_name -> palyra.v1.WorkspaceStatus
-	4,  // 3: palyra.v1.GetStatusResponse.sandbox:type_name -> palyra.v1.SandboxStatus
-	5,  // 4: palyra.v1.GetStatusResponse.caller:type_name -> palyra.v1.Identity
-	10, // 5: palyra.v1.FreezeState.at:type_name -> google.protobuf.Timestamp
-	10, // 6: palyra.v1.Identity.certificate_expires_at:type_name -> google.protobuf.Timestamp
-	2,  // 7: palyra.v1.FreezeResponse.state:type_name -> palyra.v1.FreezeState
-	2,  // 8: palyra.v1.ThawResponse.state:type_name -> palyra.v1.FreezeState
-	0,  // 9: palyra.v1.StatusService.GetStatus:input_type -> palyra.v1.GetStatusRequest
-	6,  // 10: palyra.v1.StatusService.Freeze:input_type -> palyra.v1.FreezeRequest
-	8,  // 11: palyra.v1.StatusService.Thaw:input_type -> palyra.v1.ThawRequest
-	1,  // 12: palyra.v1.StatusService.GetStatus:output_type -> palyra.v1.GetStatusResponse
-	7,  // 13: palyra.v1.StatusService.Freeze:output_type -> palyra.v1.FreezeResponse
-	9,  // 14: palyra.v1.StatusService.Thaw:output_type -> palyra.v1.ThawResponse
-	12, // [12:15] is the sub-list for method output_type
-	9,  // [9:12] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	11, // 0: palyra.v1.GetStatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	3,  // 1: palyra.v1.GetStatusResponse.freeze:type_name -> palyra.v1.FreezeState
+	4,  // 2: palyra.v1.GetStatusResponse.workspaces:type_name -> palyra.v1.WorkspaceStatus
+	5,  // 3: palyra.v1.GetStatusResponse.sandbox:type_name -> palyra.v1.SandboxStatus
+	6,  // 4: palyra.v1.GetStatusResponse.caller:type_name -> palyra.v1.Identity
+	2,  // 5: palyra.v1.GetStatusResponse.models:type_name -> palyra.v1.ModelStatus
+	11, // 6: palyra.v1.FreezeState.at:type_name -> google.protobuf.Timestamp
+	11, // 7: palyra.v1.Identity.certificate_expires_at:type_name -> google.protobuf.Timestamp
+	3,  // 8: palyra.v1.FreezeResponse.state:type_name -> palyra.v1.FreezeState
+	3,  // 9: palyra.v1.ThawResponse.state:type_name -> palyra.v1.FreezeState
+	0,  // 10: palyra.v1.StatusService.GetStatus:input_type -> palyra.v1.GetStatusRequest
+	7,  // 11: palyra.v1.StatusService.Freeze:input_type -> palyra.v1.FreezeRequest
+	9,  // 12: palyra.v1.StatusService.Thaw:input_type -> palyra.v1.ThawRequest
+	1,  // 13: palyra.v1.StatusService.GetStatus:output_type -> palyra.v1.GetStatusResponse
+	8,  // 14: palyra.v1.StatusService.Freeze:output_type -> palyra.v1.FreezeResponse
+	10, // 15: palyra.v1.StatusService.Thaw:output_type -> palyra.v1.ThawResponse
+	13, // [13:16] is the sub-list for method output_type
+	10, // [10:13] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_palyra_v1_status_proto_init() }
@@ -834,7 +952,7 @@ func file_palyra_v1_status_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_palyra_v1_status_proto_rawDesc), len(file_palyra_v1_status_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -106,6 +106,19 @@ func Open(dir string, o Options) (a *Authority, created bool, err error) {
 	return a, empty, a.Maintain()
 }
 
+// Inspect opens an authority that exists and changes nothing: nothing is made
+// and nothing is renewed. It finds what Open would refuse.
+func Inspect(dir string, o Options) (*Authority, error) {
+	a, err := newAuthority(dir, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.load(); err != nil {
+		return nil, fmt.Errorf("opening certificate authority: %w", err)
+	}
+	return a, nil
+}
+
 func newAuthority(dir string, o Options) (*Authority, error) {
 	a := &Authority{dir: dir, domain: o.TrustDomain, now: o.Now, rand: o.Rand}
 	if a.domain == "" {

@@ -78,7 +78,8 @@ type GatewayServiceClient interface {
 	// RunStream starts a run, or resumes the events of one, and steers it. A run
 	// goes on without its stream: a client that lost the stream resumes after
 	// the last sequence number that it saw and misses nothing. When the client
-	// closes its side, the run gets no more messages.
+	// closes its side, the run gets no more messages. The stream ends after the
+	// run has finished.
 	RunStream(context.Context) (*connect.BidiStreamForClientSimple[v1.RunStreamRequest, v1.RunStreamResponse], error)
 	// StartRun starts a run and returns at once.
 	StartRun(context.Context, *v1.StartRunRequest) (*v1.StartRunResponse, error)
@@ -279,7 +280,8 @@ type GatewayServiceHandler interface {
 	// RunStream starts a run, or resumes the events of one, and steers it. A run
 	// goes on without its stream: a client that lost the stream resumes after
 	// the last sequence number that it saw and misses nothing. When the client
-	// closes its side, the run gets no more messages.
+	// closes its side, the run gets no more messages. The stream ends after the
+	// run has finished.
 	RunStream(context.Context, *connect.BidiStream[v1.RunStreamRequest, v1.RunStreamResponse]) error
 	// StartRun starts a run and returns at once.
 	StartRun(context.Context, *v1.StartRunRequest) (*v1.StartRunResponse, error)

@@ -65,10 +65,10 @@ const (
 type PolicyServiceClient interface {
 	// ValidatePolicy checks sources against the running schema; nothing changes.
 	ValidatePolicy(context.Context, *v1.ValidatePolicyRequest) (*v1.ValidatePolicyResponse, error)
-	// GetPolicy returns the policy set in force.
+	// GetPolicy returns the policy set in force, or a version that was.
 	GetPolicy(context.Context, *v1.GetPolicyRequest) (*v1.GetPolicyResponse, error)
-	// ReloadPolicy reads the policy directory again. A set that does not load
-	// changes nothing and is an error.
+	// ReloadPolicy reads the policy directory again and ends an activation. A set
+	// that does not load, or whose tests fail, changes nothing and is an error.
 	ReloadPolicy(context.Context, *v1.ReloadPolicyRequest) (*v1.ReloadPolicyResponse, error)
 	// GetSnapshot returns the exact configuration behind a snapshot digest.
 	GetSnapshot(context.Context, *v1.GetSnapshotRequest) (*v1.GetSnapshotResponse, error)
@@ -261,10 +261,10 @@ func (c *policyServiceClient) ActivatePolicy(ctx context.Context, req *v1.Activa
 type PolicyServiceHandler interface {
 	// ValidatePolicy checks sources against the running schema; nothing changes.
 	ValidatePolicy(context.Context, *v1.ValidatePolicyRequest) (*v1.ValidatePolicyResponse, error)
-	// GetPolicy returns the policy set in force.
+	// GetPolicy returns the policy set in force, or a version that was.
 	GetPolicy(context.Context, *v1.GetPolicyRequest) (*v1.GetPolicyResponse, error)
-	// ReloadPolicy reads the policy directory again. A set that does not load
-	// changes nothing and is an error.
+	// ReloadPolicy reads the policy directory again and ends an activation. A set
+	// that does not load, or whose tests fail, changes nothing and is an error.
 	ReloadPolicy(context.Context, *v1.ReloadPolicyRequest) (*v1.ReloadPolicyResponse, error)
 	// GetSnapshot returns the exact configuration behind a snapshot digest.
 	GetSnapshot(context.Context, *v1.GetSnapshotRequest) (*v1.GetSnapshotResponse, error)

@@ -10,40 +10,11 @@ import (
 	"palyra/internal/tool"
 )
 
-const (
-	echoName  = "echo"
-	sleepName = "sleep"
-)
+const sleepName = "sleep"
 
-// echo returns its input.
-type echo struct{ version string }
-
-func (echo) Descriptor() tool.Descriptor {
-	return tool.Descriptor{
-		Name: echoName, Title: "Echo",
-		Description: "Return the input unchanged. Has no effect; use it to test that calls arrive.",
-		InputSchema: json.RawMessage(`{
-  "$schema": "https://json-schema.org/draft/2020-12/schema",
-  "type": "object",
-  "additionalProperties": false,
-  "properties": {
-    "text": {"type": "string", "description": "Text to return."},
-    "data": {"description": "Any JSON value to return."}
-  }
-}`),
-		Capabilities: []tool.Capability{}, Executor: tool.Builtin, ReadOnly: true,
-	}
-}
-
-func (echo) Plan(context.Context, tool.Proposal) (tool.Plan, error) {
-	return idlePlan(echoName, "Return the input unchanged."), nil
-}
-
-func (e echo) Run(_ context.Context, c tool.Call) tool.Report {
-	return succeed(begin(e.version), c.Proposal.Input)
-}
-
-// sleep waits.
+// sleep waits. It has no effect but that of time: a call may last for minutes,
+// and what runs is on record while it runs. So it is not among the tools of
+// package pure.
 type sleep struct {
 	version string
 	most    time.Duration
@@ -78,7 +49,11 @@ func (s sleep) Plan(_ context.Context, p tool.Proposal) (tool.Plan, error) {
 	if err := checkTimeout("duration_ms", in.DurationMS, s.most); err != nil {
 		return tool.Plan{}, err
 	}
-	return idlePlan(sleepName, fmt.Sprintf("Wait for %d ms.", in.DurationMS)), nil
+	return tool.Plan{
+		Facts:   tool.Facts{SandboxTier: "builtin", SandboxLevel: "none"},
+		Preview: tool.Preview{Summary: fmt.Sprintf("Wait for %d ms.", in.DurationMS)},
+		Subject: sleepName,
+	}, nil
 }
 
 func (s sleep) Run(ctx context.Context, c tool.Call) tool.Report {
@@ -94,14 +69,6 @@ func (s sleep) Run(ctx context.Context, c tool.Call) tool.Report {
 		return succeed(report, map[string]int64{"slept_ms": in.DurationMS})
 	case <-ctx.Done():
 		return fail(ctx, report, ctx.Err())
-	}
-}
-
-func idlePlan(name, summary string) tool.Plan {
-	return tool.Plan{
-		Facts:   tool.Facts{SandboxTier: "builtin", SandboxLevel: "none"},
-		Preview: tool.Preview{Summary: summary},
-		Subject: name,
 	}
 }
 

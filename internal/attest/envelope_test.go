@@ -1,0 +1,61 @@
+package attest
+
+import (
+	"bytes"
+	"reflect"
+	"testing"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/secure-systems-lab/go-securesystemslib/dsse"
+)
+
+func TestCutEnvelope(t *testing.T) {
+	const good = `{"payload":"e30=","payloadType":"text/x","signatures":[{"keyid":"SHA256:a","sig":"c2ln"}]}`
+	for text, want := range map[string]bool{
+		good: true,
+		`{"payload":"","payloadType":"","signatures":[{"keyid":"","sig":""}]}`: true,
+		good + " ": false,
+		`{"payloadType":"text/x","payload":"e30=","signatures":[{"keyid":"a","sig":"b"}]}`:                false,
+		`{"payload":"e30=","payloadType":"text\/x","signatures":[{"keyid":"a","sig":"b"}]}`:               false,
+		`{"payload":"\u0065","payloadType":"x","signatures":[{"keyid":"a","sig":"b"}]}`:                   false,
+		`{"payload":"e30=","payloadType":"x","signatures":[{"keyid":"a","sig":"b"},{"keyid":"a"}]}`:       false,
+		`{"payload":"e30=","payloadType":"x","signatures":[{"keyid":"ä","sig":"b"}]}`:                     false,
+		`{"payload":"e30=","payloadType":"x","signatures":[{"keyid":"a","sig":"b","cert":"c"}]}`:          false,
+		"{\"payload\":\"e30=\",\"payloadType\":\"x\",\"signatures\":[{\"keyid\":\"a\n\",\"sig\":\"b\"}]}": false,
+	} {
+		if _, ok := cutEnvelope(text); ok != want {
+			t.Errorf("cutEnvelope(%s) is %t, want %t", text, ok, want)
+		}
+	}
+}
+
+// What is cut is what the JSON library reads; what the library refuses is
+// refused with the payload.
+func FuzzCutEnvelope(f *testing.F) {
+	f.Add([]byte(`{"payload":"e30=","payloadType":"text/x","signatures":[{"keyid":"SHA256:a","sig":"c2ln"}]}`))
+	f.Add([]byte("{\"payload\":\"e\xff30=\",\"payloadType\":\"text/x\",\"signatures\":[{\"keyid\":\"SHA256:a\",\"sig\":\"c2ln\"}]}"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		cut, ok := cutEnvelope(string(text))
+		if !ok {
+			return
+		}
+		var read envelope
+		if err := jsonv2.Unmarshal(text, &read, jsonv2.RejectUnknownMembers(true)); err != nil {
+			if _, bad := decode(cut.Payload); bad == nil {
+				t.Fatalf("%q is cut, the library says %v", text, err)
+			}
+			return
+		}
+		if !reflect.DeepEqual(cut, read) {
+			t.Fatalf("%q is cut to %+v, the library reads %+v", text, cut, read)
+		}
+	})
+}
+
+func TestPreAuthentication(t *testing.T) {
+	for _, payload := range []string{"", "hello world", "\x00\xff\n"} {
+		if got, want := preAuthentication(PayloadType, []byte(payload)), dsse.PAE(PayloadType, []byte(payload)); !bytes.Equal(got, want) {
+			t.Errorf("the encoding is %q, want %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,263 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	palyrav1 "palyra/gen/palyra/v1"
+)
+
+// tapeSettles is how long nothing journaled may come of a run that goes on
+// before its tape counts as read.
+const tapeSettles = 300 * time.Millisecond
+
+func (a *app) runsShow() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show ID",
+		Short: "Show one run with the timeline of its calls",
+		Long: "Show one run: its record, and for each call when it was proposed, asked about,\n" +
+			"answered, decided and done, with the ids of approval, decision and attestation.\n" +
+			"Of a run that goes on, it shows what happened so far.",
+		Example:           "palyra runs show 01J...\npalyra runs show 01J... -o json",
+		Args:              args(1, 1),
+		ValidArgsFunction: a.completeRuns(false),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return a.showRun(cmd.Context(), given[0])
+		},
+	}
+}
+
+func (a *app) showRun(ctx context.Context, id string) error {
+	g, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	if id, err = g.runID(ctx, id); err != nil {
+		return err
+	}
+	reply, err := g.calls.GetRun(ctx, &palyrav1.GetRunRequest{RunId: id})
+	if err != nil {
+		return err
+	}
+	r := reply.GetRun()
+	story := &runStory{known: map[string]*callStory{}}
+	if err := g.readTape(ctx, id, story.add); err != nil {
+		return err
+	}
+	rec := a.runRecord(r)
+	rec.body = append(rec.body, member{"calls", story.objects()}, member{"text", story.text})
+	return a.printOne("Run", rec, func(p *page) { a.runPage(p, r, story) })
+}
+
+// readTape gives the events of a run so far. The tape of a run that goes on
+// has no end: it is read until it is quiet.
+func (g *gateway) readTape(ctx context.Context, id string, add func(*palyrav1.RunEvent)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := g.calls.WatchRun(ctx, &palyrav1.WatchRunRequest{RunId: id})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = stream.Close() }()
+	var quiet *time.Timer
+	for stream.Receive() {
+		e := stream.Msg().GetEvent()
+		switch {
+		case quiet == nil: // from here on the gateway sends what it has
+			quiet = time.AfterFunc(tapeSettles, cancel)
+			defer quiet.Stop()
+		case e.GetModelDelta() == nil && e.GetOutput() == nil:
+			quiet.Reset(tapeSettles)
+		}
+		if e != nil {
+			add(e)
+		}
+	}
+	if err := stream.Err(); err != nil && !isCancelled(err) {
+		return err
+	}
+	return nil
+}
+
+// runStory is what a tape tells of a run's calls, and its last answer.
+type runStory struct {
+	calls []*callStory
+	known map[string]*callStory
+	text  string
+}
+
+// callStory is what happened to one call, in order.
+type callStory struct {
+	tool  string
+	input []byte
+	steps []callStep
+}
+
+// callStep is one thing that happened to a call. id is that of the proposal,
+// approval, decision or attestation.
+type callStep struct {
+	at   *timestamppb.Timestamp
+	what string
+	// kind is of what id is one; both are empty for a result.
+	kind, id string
+	reason   string
+	// detail is how an approval ended, how long a call took, or where its
+	// attestation is.
+	detail string
+}
+
+func (s *runStory) add(e *palyrav1.RunEvent) {
+	if turn := e.GetModelTurn(); turn != nil {
+		s.text = turn.GetText()
+		for _, c := range turn.GetCalls() {
+			s.known[c.GetCallId()] = s.begin(c.GetTool(), c.GetInput())
+		}
+		return
+	}
+	step, ok := stepOf(e)
+	if !ok {
+		return
+	}
+	c := s.of(e)
+	if p := e.GetProposed(); p != nil {
+		c.tool = p.GetTool()
+	}
+	c.steps = append(c.steps, step)
+}
+
+func (s *runStory) begin(tool string, input []byte) *callStory {
+	c := &callStory{tool: tool, input: input}
+	s.calls = append(s.calls, c)
+	return c
+}
+
+func (s *runStory) of(e *palyrav1.RunEvent) *callStory {
+	if c := s.known[e.GetProposalId()]; c != nil && e.GetProposalId() != "" {
+		return c
+	}
+	c := s.known[e.GetCallId()]
+	if c == nil {
+		c = s.begin("", nil)
+	}
+	s.known[e.GetProposalId()] = c
+	return c
+}
+
+func stepOf(e *palyrav1.RunEvent) (step callStep, ok bool) {
+	step.at = e.GetAt()
+	switch m := e.GetEvent().(type) {
+	case *palyrav1.RunEvent_Proposed:
+		step.what, step.kind, step.id = "proposed", "proposal", m.Proposed.GetProposalId()
+	case *palyrav1.RunEvent_ApprovalRequested:
+		step.what, step.kind, step.id = "asked", "approval", m.ApprovalRequested.GetApproval().GetApprovalId()
+	case *palyrav1.RunEvent_ApprovalResolved:
+		step.what, step.kind, step.id = "answered", "approval", m.ApprovalResolved.GetApprovalId()
+		step.detail = resolvedWord(m.ApprovalResolved)
+	case *palyrav1.RunEvent_Decision:
+		step.what, step.kind, step.id = "denied", "decision", m.Decision.GetDecisionId()
+		if m.Decision.GetAllowed() {
+			step.what = "allowed"
+		}
+		step.reason = m.Decision.GetReason()
+	case *palyrav1.RunEvent_Result:
+		if m.Result.GetMore() {
+			return step, false
+		}
+		step.what, step.reason = m.Result.GetOutcome(), m.Result.GetReason()
+		if d := m.Result.GetDuration(); d != nil {
+			step.detail = tidy(d.AsDuration())
+		}
+	case *palyrav1.RunEvent_Attestation:
+		step.what, step.kind, step.id = "attested", "attestation", m.Attestation.GetAttestationId()
+		step.detail = fmt.Sprintf("journal %d", m.Attestation.GetJournalSeq())
+	default:
+		return step, false
+	}
+	return step, true
+}
+
+// objects is the timeline for machines.
+func (s *runStory) objects() []any {
+	out := make([]any, len(s.calls))
+	for i, c := range s.calls {
+		steps := make([]any, len(c.steps))
+		for n, step := range c.steps {
+			steps[n] = object{{"at", stamp(step.at)}, {"what", step.what}, {"kind", step.kind}, {"id", step.id}, {"reason", step.reason}, {"detail", step.detail}}
+		}
+		out[i] = object{{"call", i + 1}, {"tool", c.tool}, {"input", string(c.input)}, {"steps", steps}}
+	}
+	return out
+}
+
+func (a *app) runPage(p *page, r *palyrav1.Run, story *runStory) {
+	p.field("run", r.GetRunId())
+	p.field("state", short(r.GetState()))
+	p.field("reason", r.GetReason())
+	p.field("because", r.GetDetail())
+	p.field("cancelled by", r.GetCancelledBy())
+	p.field("next", r.GetRemedy())
+	if task := strings.TrimSpace(r.GetMessage()); strings.Contains(task, "\n") {
+		p.block("task", task)
+	} else {
+		p.field("task", task)
+	}
+	p.field("model", r.GetModel())
+	p.field("workspace", r.GetWorkspace())
+	p.field("for", runOwner(r))
+	p.field("session", r.GetSession())
+	p.field("started", a.moment(r.GetStartedAt()))
+	p.field("ended", a.moment(r.GetEndedAt()))
+	p.field("used", runUsed(r))
+	p.field("at most", runAllowed(r.GetBudget()))
+	for i, c := range story.calls {
+		p.gap()
+		p.heading("[%d] %s", i+1, c.tool)
+		if input := argumentText(c.input); input != "" {
+			p.item(input)
+		}
+		callSteps(p, c)
+	}
+	if story.text != "" {
+		p.gap()
+		p.block("last answer", story.text)
+	}
+}
+
+func runOwner(r *palyrav1.Run) string {
+	who := r.GetPrincipal()
+	if owner := r.GetOnBehalfOf(); owner != "" && owner != who {
+		who += " on behalf of " + owner
+	}
+	return who
+}
+
+func runUsed(r *palyrav1.Run) string {
+	u := r.GetUsage()
+	return fmt.Sprintf("%s, %s, %s in, %d out, %s", plural(int(u.GetCalls()), "call"), plural(int(u.GetTurns()), "turn"),
+		plural(int(u.GetInputTokens()), "token"), u.GetOutputTokens(), tidy(u.GetWallClock().AsDuration()))
+}
+
+func runAllowed(b *palyrav1.RunBudget) string {
+	if b == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s, %s, %s", plural(int(b.GetCalls()), "call"), plural(int(b.GetTokens()), "token"), span(b.GetWallClock().AsDuration()))
+}
+
+// callSteps is one line for each thing that happened to a call.
+func callSteps(p *page, c *callStory) {
+	for _, step := range c.steps {
+		var more []string
+		for _, part := range []string{strings.TrimSpace(step.kind + " " + step.id), step.reason, step.detail} {
+			if part != "" {
+				more = append(more, part)
+			}
+		}
+		p.item(fmt.Sprintf("%s  %-10s %s", step.at.AsTime().UTC().Format("15:04:05.000"), step.what, strings.Join(more, ", ")))
+	}
+}

@@ -1,0 +1,141 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The providers.
+const (
+	ProviderAnthropic = "anthropic"
+	ProviderOpenAI    = "openai"
+	ProviderScripted  = "scripted"
+)
+
+var providers = []string{ProviderAnthropic, ProviderOpenAI, ProviderScripted}
+
+// defaultMaxOutputTokens is what bounds a turn of a model that has no
+// max_output_tokens. The key is of a list element, so Default cannot have it.
+const defaultMaxOutputTokens = 8192
+
+// fillModels sets what the tables of the models do not say.
+func fillModels(c *Config, origins Origins) {
+	for i := range c.Models {
+		m := &c.Models[i]
+		if _, given := origins[fmt.Sprintf("models[%d].max_output_tokens", i)]; !given && m.Provider != ProviderScripted {
+			m.MaxOutputTokens = defaultMaxOutputTokens
+		}
+	}
+}
+
+func (k *checker) runs(r Runs) {
+	between(k, "runs.max_tokens", r.MaxTokens, 1000, 1_000_000_000)
+	between(k, "runs.max_duration", r.MaxDuration, 10*time.Second, 7*24*time.Hour)
+	between(k, "runs.max_active_per_principal", r.MaxActivePerPrincipal, 1, 10_000)
+	between(k, "runs.parallel_calls", r.ParallelCalls, 1, 256)
+}
+
+var modelForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
+
+func (k *checker) models(c *Config) {
+	seen := make(map[string]bool)
+	for i, m := range c.Models {
+		each := fmt.Sprintf("models[%d]", i)
+		if !modelForm.MatchString(m.Name) {
+			k.find(each+".name", "is "+quote(m.Name), "use 1 to 63 of a-z, 0-9, '.', '_', '-', beginning with a letter or digit")
+		} else if seen[m.Name] {
+			k.find(each+".name", "is "+quote(m.Name)+" for the second time", "give each model a name of its own")
+		}
+		seen[m.Name] = true
+		switch {
+		case m.Provider == ProviderScripted:
+			k.scripted(each, m)
+		case slices.Contains(providers, m.Provider):
+			k.hosted(each, m)
+		default:
+			k.find(each+".provider", "is "+quote(m.Provider), providerMeant(m.Provider))
+		}
+	}
+}
+
+func providerMeant(word string) string {
+	if near := nearest(word, providers); near != "" {
+		return fmt.Sprintf("did you mean %q?", near)
+	}
+	return "set it to one of " + strings.Join(providers, ", ")
+}
+
+// scripted checks a model that plays a file: it has no provider to talk to.
+func (k *checker) scripted(each string, m Model) {
+	if m.Script == "" {
+		k.find(each+".script", "is missing", "name the file that the model plays")
+	} else {
+		k.absolute(each+".script", m.Script)
+	}
+	for _, unused := range []struct {
+		key string
+		set bool
+	}{
+		{"model", m.Model != ""}, {"base_url", m.BaseURL != ""}, {"api_key_file", m.APIKeyFile != ""}, {"max_output_tokens", m.MaxOutputTokens != 0},
+	} {
+		if unused.set {
+			k.find(each+"."+unused.key, "has no meaning for a scripted model", "leave it out")
+		}
+	}
+}
+
+// hosted checks a model that a server answers for.
+func (k *checker) hosted(each string, m Model) {
+	if m.Model == "" {
+		k.find(each+".model", "is missing", "set it to the provider's name of the model")
+	}
+	if m.Script != "" {
+		k.find(each+".script", "has no meaning for provider "+quote(m.Provider), "leave it out, or set provider to "+quote(ProviderScripted))
+	}
+	if m.BaseURL != "" {
+		k.baseURL(each+".base_url", m)
+	}
+	switch {
+	case m.APIKeyFile != "":
+		k.absolute(each+".api_key_file", m.APIKeyFile)
+	case m.BaseURL == "":
+		k.find(each+".api_key_file", "is missing, and the provider's own servers want a key", "name a file of mode 0600 that holds the key, or set base_url to a server that wants none")
+	}
+	between(k, each+".max_output_tokens", m.MaxOutputTokens, 1, 1_000_000)
+}
+
+// baseURL wants TLS wherever others could read along: a key on the way to any
+// other machine, and what the model reads on the way to a public one.
+func (k *checker) baseURL(key string, m Model) {
+	u, err := url.Parse(m.BaseURL)
+	switch {
+	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
+		k.find(key, "is "+quote(m.BaseURL), `set it to "https://host" with an optional port and path`)
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		k.find(key, "has a user, a query or a fragment", "leave all but scheme, host, port and path out; a key belongs into api_key_file")
+	case u.Scheme == "https" || loopback(u.Hostname()):
+	case m.APIKeyFile != "":
+		k.find(key, "is "+quote(m.BaseURL)+", where the API key would travel unencrypted", "use https, or leave api_key_file out if that server wants no key")
+	case !privateHost(u.Hostname()):
+		k.find(key, "is "+quote(m.BaseURL)+", where all that the model reads would travel a public network unencrypted", "use https; http is for hosts of your own network")
+	}
+}
+
+// privateSuffixes are the names that no public resolver answers for.
+var privateSuffixes = []string{".localhost", ".local", ".internal", ".home.arpa"}
+
+// privateHost reports whether a host is of the own network, as far as its name
+// or address says.
+func privateHost(host string) bool {
+	if addr, err := netip.ParseAddr(host); err == nil {
+		addr = addr.Unmap()
+		return addr.IsPrivate() || addr.IsLinkLocalUnicast()
+	}
+	host = strings.ToLower(host)
+	return !strings.Contains(host, ".") || slices.ContainsFunc(privateSuffixes, func(s string) bool { return strings.HasSuffix(host, s) })
+}

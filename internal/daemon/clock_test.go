@@ -1,0 +1,252 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"palyra/internal/access"
+	"palyra/internal/approval"
+	"palyra/internal/config"
+	"palyra/internal/dispatch"
+	"palyra/internal/event"
+	"palyra/internal/identity"
+	"palyra/internal/journal"
+	"palyra/internal/reason"
+	"palyra/internal/toolcall"
+)
+
+// jumping is a wall clock that somebody sets.
+type jumping struct{ ahead time.Duration }
+
+func (j *jumping) now() time.Time { return time.Now().Add(j.ahead).Round(0) }
+
+// clockWorld is a whole gateway without listeners, inside a bubble.
+type clockWorld struct {
+	t      *testing.T
+	g      *gateway
+	caller access.Caller
+	stop   context.CancelFunc
+	parts  *errgroup.Group
+}
+
+func openClockWorld(t *testing.T, dir string, wall *jumping) *clockWorld {
+	t.Helper()
+	cfg := config.Default()
+	cfg.StateDir = dir
+	cfg.ProcessRunner.Enabled = false
+	cfg.Approvals.Cooldown = 0
+	g, err := build(t.Context(), Options{
+		Config: cfg, Log: slog.New(slog.DiscardHandler), wall: wall.now,
+		tools: []dispatch.Tool{appendTool{filepath.Join(dir, "effect")}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &clockWorld{t: t, g: g, parts: &errgroup.Group{}}
+	device, _, err := g.identity.Start(t.Context(), identity.LocalConfig{Dir: operatorDir(dir), Address: "127.0.0.1:1", ServerName: serverName})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.policies.load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.caller = access.Caller{
+		Principal: device.Principal, OnBehalfOf: device.Principal, Roles: []access.Role{access.RoleOwner},
+		DeviceID: device.ID, Surface: access.SurfaceGRPC, Paired: true,
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	w.stop = stop
+	w.parts.Go(func() error { return g.desk.Run(ctx) })
+	return w
+}
+
+func (w *clockWorld) close() {
+	w.t.Helper()
+	w.stop()
+	if err := w.parts.Wait(); err != nil {
+		w.t.Error(err)
+	}
+	if err := w.g.close(nil); err != nil {
+		w.t.Error(err)
+	}
+}
+
+// call begins a call that asks, and returns its outcome once it has one.
+func (w *clockWorld) call() <-chan toolcall.Outcome {
+	done := make(chan toolcall.Outcome, 1)
+	go func() {
+		out, err := w.g.pipeline.Call(w.t.Context(), toolcall.Submission{Caller: w.caller, Tool: "test.append"}, func(toolcall.Event) {})
+		if err != nil && reason.Of(err) != reason.ShuttingDown {
+			w.t.Error(err)
+		}
+		done <- out
+	}()
+	synctest.Wait()
+	return done
+}
+
+// pending is the approval that waits.
+func (w *clockWorld) pending() approval.Record {
+	w.t.Helper()
+	list, _, err := w.g.desk.List(w.t.Context(), approval.Filter{States: []approval.State{approval.Pending}})
+	if err != nil || len(list) != 1 {
+		w.t.Fatalf("%d approvals are pending, %v, want 1", len(list), err)
+	}
+	return list[0]
+}
+
+func (w *clockWorld) allow(b approval.Ballot) error {
+	w.t.Helper()
+	rec := w.pending()
+	b.Allow, b.ShownDigest = true, rec.CallDigest
+	_, err := w.g.desk.Decide(w.t.Context(), w.caller, rec.ID, b)
+	return err
+}
+
+// wantOutcome waits until the call has ended, which takes no time any more.
+func (w *clockWorld) wantOutcome(done <-chan toolcall.Outcome, allowed bool, why reason.Code) {
+	w.t.Helper()
+	synctest.Wait()
+	select {
+	case out := <-done:
+		if out.Decision.Allowed != allowed || out.Decision.Reason != why {
+			w.t.Errorf("the call was decided with %v %s, want %v %s", out.Decision.Allowed, out.Decision.Reason, allowed, why)
+		}
+	default:
+		w.t.Fatal("the call still waits")
+	}
+}
+
+// verify fails when the journal does not verify, and returns how often it says
+// that the clock stepped back.
+func (w *clockWorld) verify() int {
+	w.t.Helper()
+	if _, err := w.g.journal.VerifyFull(w.t.Context()); err != nil {
+		w.t.Error(err)
+	}
+	steps, err := w.g.journal.List(w.t.Context(), journal.Filter{Code: string(event.ClockStepped)})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return len(steps)
+}
+
+// TestClockSetBack: an approval whose clock is set back by a day still ends
+// after its ten minutes, not before and not a day later, and so does a grant.
+func TestClockSetBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wall := &jumping{}
+		w := openClockWorld(t, filepath.Join(t.TempDir(), "state"), wall)
+		defer w.close()
+		timeout := w.g.cfg.Approvals.DefaultTimeout
+		done := w.call()
+		wall.ahead = -24 * time.Hour
+		time.Sleep(timeout - time.Second)
+		w.pending() // not early
+		time.Sleep(2 * time.Second)
+		w.wantOutcome(done, false, reason.ApprovalExpired)
+
+		done = w.call()
+		if err := w.allow(approval.Ballot{Scope: approval.Timeboxed, TTL: 30 * time.Minute}); err != nil {
+			t.Fatal(err)
+		}
+		w.wantOutcome(done, true, "")
+		wall.ahead = -48 * time.Hour
+		time.Sleep(29 * time.Minute)
+		w.wantOutcome(w.call(), true, "") // the grant holds
+		time.Sleep(2 * time.Minute)
+		w.call()
+		w.pending() // and ends in time: people are asked again
+		if n := w.verify(); n < 1 {
+			t.Error("no event says that the clock was set back")
+		}
+	})
+}
+
+// TestClockSetForward: what should have ended by the new time ends. No late
+// vote counts, no old grant helps, and nothing hangs.
+func TestClockSetForward(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wall := &jumping{}
+		w := openClockWorld(t, filepath.Join(t.TempDir(), "state"), wall)
+		defer w.close()
+		done := w.call()
+		if err := w.allow(approval.Ballot{Scope: approval.Timeboxed, TTL: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		w.wantOutcome(done, true, "")
+		wall.ahead = 72 * time.Hour
+		done = w.call() // the grant is over: it asks
+		wall.ahead += 72 * time.Hour
+		if err := w.allow(approval.Ballot{}); reason.Of(err) != reason.ApprovalExpired && reason.Of(err) != reason.ApprovalConflict {
+			t.Errorf("a vote days after the deadline: %v", err)
+		}
+		w.wantOutcome(done, false, reason.ApprovalExpired)
+		done = w.call()
+		if err := w.allow(approval.Ballot{}); err != nil {
+			t.Errorf("after the jump: %v", err)
+		}
+		w.wantOutcome(done, true, "")
+		if n := w.verify(); n != 0 {
+			t.Errorf("%d events say that the clock was set back", n)
+		}
+	})
+}
+
+// TestClockWasWrong: a grant that was given while the clock ran ten years
+// ahead ends in time, over a restart as well, once the clock is right again.
+func TestClockWasWrong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "state")
+		wall := &jumping{}
+		openClockWorld(t, dir, wall).close() // keys and certificates of the right time
+		wall.ahead = 10 * 365 * 24 * time.Hour
+		w := openClockWorld(t, dir, wall)
+		done := w.call()
+		if err := w.allow(approval.Ballot{Scope: approval.Timeboxed, TTL: 30 * time.Minute}); err != nil {
+			t.Fatal(err)
+		}
+		w.wantOutcome(done, true, "")
+		w.close()
+		wall.ahead = 0
+		w = openClockWorld(t, dir, wall)
+		defer w.close()
+		if n := w.g.desk.Counts().Grants; n != 1 {
+			t.Fatalf("%d grants are live after the restart, want 1", n)
+		}
+		time.Sleep(31 * time.Minute)
+		synctest.Wait()
+		if n := w.g.desk.Counts().Grants; n != 0 {
+			t.Errorf("%d grants are live after their time", n)
+		}
+		w.verify()
+	})
+}
+
+// TestClockNeverGoesBack follows the clock itself through jumps.
+func TestClockNeverGoesBack(t *testing.T) {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	wall, passed := start, time.Duration(0)
+	c := &clock{wall: func() time.Time { return wall }, passed: func() time.Duration { return passed }, at: start.Add(-time.Hour)}
+	for i, step := range []struct {
+		wall, passed, want time.Duration
+	}{
+		{0, 0, 0},
+		{time.Minute, time.Minute, time.Minute},
+		{-time.Hour, 2 * time.Minute, 2 * time.Minute},
+		{-59 * time.Minute, 3 * time.Minute, 3 * time.Minute},
+		{24 * time.Hour, 3 * time.Minute, 24 * time.Hour},
+		{0, 4 * time.Minute, 24*time.Hour + time.Minute},
+	} {
+		wall, passed = start.Add(step.wall), step.passed
+		if got := c.now(); !got.Equal(start.Add(step.want)) {
+			t.Errorf("step %d: the clock says %v after the start, want %v", i, got.Sub(start), step.want)
+		}
+	}
+}

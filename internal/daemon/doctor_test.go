@@ -1,0 +1,251 @@
+package daemon
+
+import (
+	"bytes"
+	"encoding/json"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/gen/palyra/v1/palyrav1connect"
+	"palyra/internal/config"
+	"palyra/internal/event"
+	"palyra/internal/journal"
+	"palyra/internal/sqlite"
+)
+
+// examined returns the exam of a name.
+func examined(t *testing.T, cfg *config.Config, name string) Exam {
+	t.Helper()
+	for _, e := range Examine(t.Context(), cfg) {
+		if e.Name == name {
+			return e
+		}
+	}
+	t.Fatalf("there is no exam %q", name)
+	return Exam{}
+}
+
+// stopped is the configuration of a gateway that ran and stopped in order.
+func stopped(t *testing.T) *config.Config {
+	t.Helper()
+	d := start(t, testConfig(t))
+	d.end()
+	return d.cfg
+}
+
+// TestDoctorFindsDefects makes one defect at a time. Each row is its own
+// control: before the defect, the same exam finds nothing.
+func TestDoctorFindsDefects(t *testing.T) {
+	for _, row := range []struct {
+		exam string
+		harm func(t *testing.T, cfg *config.Config)
+		want Exam
+	}{
+		{
+			"state directory",
+			func(t *testing.T, cfg *config.Config) { chmod(t, cfg.StateDir, 0o755) },
+			Exam{Result: examFailed, Detail: "others may read it", Remedy: "chmod 700"},
+		},
+		{
+			"keys",
+			func(t *testing.T, cfg *config.Config) {
+				chmod(t, filepath.Join(cfg.StateDir, "ca", "notary.pem"), 0o644)
+			},
+			Exam{Result: examFailed, Detail: "notary.pem"},
+		},
+		{
+			"journal",
+			func(t *testing.T, cfg *config.Config) { forge(t, storePath(cfg.StateDir)) },
+			Exam{Result: examFailed, Detail: "journal is damaged at sequence number"},
+		},
+		{
+			"listen.api",
+			func(t *testing.T, cfg *config.Config) { cfg.Listen.API = taken(t) },
+			Exam{Result: examFailed, Detail: "address already in use", Remedy: "listen.api"},
+		},
+		{
+			"listen.metrics",
+			func(t *testing.T, cfg *config.Config) { cfg.Listen.Metrics = taken(t) },
+			Exam{Result: examFailed, Detail: "address already in use", Remedy: "listen.metrics"},
+		},
+		{
+			"workspaces",
+			func(_ *testing.T, cfg *config.Config) {
+				cfg.Workspaces = []config.Workspace{{Name: "inside", Path: cfg.StateDir}}
+			},
+			Exam{Result: examFailed, Detail: "state_dir"},
+		},
+		{
+			"policy",
+			func(t *testing.T, cfg *config.Config) {
+				cfg.Policy.Dir = t.TempDir()
+				write(t, filepath.Join(cfg.Policy.Dir, "10-odd.cedar"), "permit(principal, action, resource) when { context.nosuch };\n")
+			},
+			Exam{Result: examFailed, Detail: "10-odd.cedar:1", Remedy: "palyra policy check"},
+		},
+		{
+			"policy",
+			func(_ *testing.T, cfg *config.Config) { cfg.AllowSensitiveTools = true },
+			Exam{Result: examWarning, Detail: "without asking anybody", Remedy: "false"},
+		},
+		{
+			"models",
+			func(t *testing.T, cfg *config.Config) {
+				path := filepath.Join(t.TempDir(), "key")
+				write(t, path, "a-key\n")
+				chmod(t, path, 0o644)
+				cfg.Models = []config.Model{{Name: "open", Provider: config.ProviderOpenAI, APIKeyFile: path}}
+			},
+			Exam{Result: examFailed, Detail: "model open", Remedy: "chmod"},
+		},
+	} {
+		t.Run(row.exam, func(t *testing.T) {
+			cfg := stopped(t)
+			cfg.Workspaces = []config.Workspace{{Name: "default", Path: t.TempDir()}}
+			if e := examined(t, cfg, row.exam); e.Result == examFailed || e.Result == examWarning {
+				t.Fatalf("before the defect: %+v", e)
+			}
+			row.harm(t, cfg)
+			got := examined(t, cfg, row.exam)
+			if got.Result != row.want.Result || !strings.Contains(got.Detail, row.want.Detail) || !strings.Contains(got.Remedy, row.want.Remedy) {
+				t.Errorf("got  %+v\nwant %+v", got, row.want)
+			}
+		})
+	}
+}
+
+func TestDoctorBesideADaemon(t *testing.T) {
+	d := start(t, testConfig(t))
+	before := d.status().GetJournalSize()
+	if e := examined(t, d.cfg, "daemon"); e.Result != examOK || !strings.Contains(e.Detail, "runs on the state directory") {
+		t.Errorf("daemon: %+v", e)
+	}
+	if e := examined(t, d.cfg, "listen.api"); e.Result != examSkipped {
+		t.Errorf("listen.api: %+v", e)
+	}
+	if after := d.status().GetJournalSize(); after != before {
+		t.Errorf("the doctor grew the journal from %d to %d", before, after)
+	}
+	d.end()
+	if e := examined(t, d.cfg, "daemon"); !strings.Contains(e.Detail, "no palyrad") {
+		t.Errorf("after the daemon stopped: %+v", e)
+	}
+}
+
+// TestDoctorSeesAClockThatIsBehind gives the journal an event of tomorrow.
+func TestDoctorSeesAClockThatIsBehind(t *testing.T) {
+	cfg := stopped(t)
+	if e := examined(t, cfg, "clock"); e.Result == examFailed {
+		t.Fatalf("before: %+v", e)
+	}
+	ahead := openAhead(t, cfg)
+	if _, err := ahead.Append(t.Context(), event.Draft{Code: event.Opened, Actor: journal.Daemon, Payload: []byte(`{}`)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := ahead.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if e := examined(t, cfg, "clock"); e.Result != examFailed || !strings.Contains(e.Remedy, "Set the clock") {
+		t.Errorf("clock: %+v", e)
+	}
+}
+
+func TestDoctorCommand(t *testing.T) {
+	run := func(args ...string) (string, error) {
+		var out bytes.Buffer
+		c := Command(&out, &out)
+		c.SetArgs(append([]string{"doctor", "--listen-api=127.0.0.1:0", "--listen-metrics=127.0.0.1:0", "--process-runner-enabled=false"}, args...))
+		err := c.ExecuteContext(t.Context())
+		return out.String(), err
+	}
+	dir := filepath.Join(t.TempDir(), "state")
+	text, err := run("--state-dir", dir, "-o", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d diagnosis
+	if err := json.Unmarshal([]byte(text), &d); err != nil || !d.Healthy || len(d.Checks) < 10 {
+		t.Errorf("%v in %s", err, text)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("the doctor made the state directory")
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	text, err = run("--state-dir", dir)
+	if err == nil || !strings.Contains(text, "failed   state directory") || !strings.Contains(text, "next: Run `chmod 700") {
+		t.Errorf("%v in\n%s", err, text)
+	}
+	if _, err := run("-o", "yaml"); err == nil || !strings.Contains(err.Error(), "want table or json") {
+		t.Errorf("-o yaml: %v", err)
+	}
+}
+
+func (d *running) status() *palyrav1.GetStatusResponse {
+	d.t.Helper()
+	s, err := palyrav1connect.NewStatusServiceClient(d.client(), d.url()).GetStatus(d.t.Context(), &palyrav1.GetStatusRequest{})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return s
+}
+
+func chmod(t *testing.T, path string, mode os.FileMode) {
+	t.Helper()
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// forge changes who caused the journal's newest events, in the file itself.
+func forge(t *testing.T, path string) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := bytes.ReplaceAll(data, []byte("service:palyrad"), []byte("service:mallory"))
+	if bytes.Equal(forged, data) {
+		t.Fatal("there was nothing to forge")
+	}
+	if err := os.WriteFile(path, forged, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// openAhead opens the store with a clock that is a day ahead.
+func openAhead(t *testing.T, cfg *config.Config) *sqlite.DB {
+	t.Helper()
+	authority, err := (&patient{cfg: cfg}).authority()
+	if err != nil {
+		t.Fatal(err)
+	}
+	origin, known, err := checkpointKeys(authority)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := sqlite.Open(t.Context(), storePath(cfg.StateDir), sqlite.Options{
+		Origin: origin, Verifiers: known, Now: func() time.Time { return time.Now().Add(24 * time.Hour) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+// taken returns an address that somebody listens on until the test ends.
+func taken(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l.Addr().String()
+}

@@ -1,0 +1,33 @@
+package daemon
+
+import (
+	"testing"
+
+	"palyra/internal/builtin"
+	"palyra/internal/dispatch"
+	"palyra/internal/workspace"
+)
+
+// Of the daemon's own tools, only these may be recorded after they ran.
+func TestEffectlessTools(t *testing.T) {
+	set, err := workspace.NewSet(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tools []dispatch.Tool
+	for _, b := range builtin.New(builtin.Config{Workspaces: set}) {
+		tools = append(tools, b)
+	}
+	router, err := dispatch.New(dispatch.Config{Tools: tools, Snapshot: func() string { return "" }, Timeout: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range router.Descriptors() {
+		if got, want := router.Effectless(d.Name), d.Name == "echo"; got != want {
+			t.Errorf("%s counts as effectless: %t, want %t", d.Name, got, want)
+		}
+	}
+	if router.Effectless("nothing") {
+		t.Error("a tool that does not exist counts as effectless")
+	}
+}

@@ -1,0 +1,136 @@
+package daemon
+
+import (
+	"crypto/rand"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/gen/palyra/v1/palyrav1connect"
+	"palyra/internal/event"
+	"palyra/internal/journal"
+)
+
+// TestMetricsAreWritten holds the metrics and their table in
+// docs/observability.md together. A metric with labels shows only once it
+// counted something, so that the names are read from what describes itself.
+func TestMetricsAreWritten(t *testing.T) {
+	text, err := os.ReadFile("../../docs/observability.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	written := make(map[string]bool)
+	for _, row := range regexp.MustCompile("(?m)^\\| `(palyra_[a-z_]+)` \\|").FindAllSubmatch(text, -1) {
+		written[string(row[1])] = true
+	}
+	source, err := os.ReadFile("metrics.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	registered := make(map[string]bool)
+	for _, name := range regexp.MustCompile(`"(palyra_[a-z_]+)"`).FindAllSubmatch(source, -1) {
+		registered[string(name[1])] = true
+	}
+	if got, want := slices.Sorted(maps.Keys(written)), slices.Sorted(maps.Keys(registered)); !slices.Equal(got, want) {
+		t.Errorf("docs/observability.md lists %v\nthe source has %v", got, want)
+	}
+}
+
+// TestMetricsCount makes one call that is allowed and one that is denied.
+func TestMetricsCount(t *testing.T) {
+	cfg := testConfig(t)
+	cfg.AllowedTools = []string{"echo"}
+	d := start(t, cfg)
+	calls := palyrav1connect.NewGatewayServiceClient(d.client(), d.url())
+	for tool, input := range map[string]string{"echo": `{"text":"hello"}`, "http.fetch": `{"url":"https://example.com/"}`} {
+		stream, err := calls.CallTool(t.Context(), &palyrav1.CallToolRequest{Tool: tool, InputJson: []byte(input)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for stream.Receive() {
+		}
+		if err := stream.Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []string{
+		`palyra_verdicts_total{reason="",verdict="allow"} 1`,
+		`palyra_verdicts_total{reason="POLICY_DENIED",verdict="deny"} 1`,
+		`palyra_decisions_total{decision="allow",reason=""} 1`,
+		`palyra_decisions_total{decision="deny",reason="POLICY_DENIED"} 1`,
+		`palyra_execution_seconds_count{executor="builtin",outcome="succeeded"} 1`,
+		"palyra_calls_under_way 0", "palyra_runs_active 0", "palyra_approvals_pending 0",
+	} {
+		d.eventually("/metrics", want)
+	}
+}
+
+// eventually reads a page until it holds a line: metrics follow the journal,
+// and a reply may be faster.
+func (d *running) eventually(path, line string) {
+	d.t.Helper()
+	var text string
+	for d.t.Context().Err() == nil {
+		if _, text = d.get(path); strings.Contains(text, line+"\n") {
+			return
+		}
+		if strings.Contains(text, "palyra_journal_size") && followed(text) {
+			break
+		}
+	}
+	d.t.Errorf("%s lacks %q:\n%s", path, line, regexp.MustCompile(`(?m)^(#|go_|process_).*\n`).ReplaceAllString(text, ""))
+}
+
+// followed reports whether the counters have seen every call's end.
+func followed(text string) bool {
+	return strings.Contains(text, `palyra_journal_events_total{code="PAL-X100"} 1`) &&
+		strings.Contains(text, `palyra_decisions_total{decision="deny",reason="POLICY_DENIED"} 1`)
+}
+
+// TestApprovalWaitIsTimed counts the end of a wait, and not what happens to
+// the answer afterwards.
+func TestApprovalWaitIsTimed(t *testing.T) {
+	m := newMetrics(&gateway{})
+	asked := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	id := ulid.MustNew(ulid.Timestamp(asked), rand.Reader).String()
+	for _, payload := range []string{`{"state":"allowed","was":"pending"}`, `{"state":"expired","was":"allowed"}`, `not json`} {
+		m.count(journal.Event{Code: event.Answered, Subject: id, At: asked.Add(42 * time.Second), Payload: []byte(payload)})
+	}
+	m.count(journal.Event{Code: event.Answered, Subject: "no ULID", At: asked, Payload: []byte(`{"state":"denied","was":"pending"}`)})
+	want := `palyra_approval_wait_seconds_sum{state="allowed"} 42
+palyra_approval_wait_seconds_count{state="allowed"} 1`
+	got := exposition(t, m)
+	if !strings.Contains(got, want) || strings.Count(got, "_count{") != 1 {
+		t.Errorf("want nothing but %s in\n%s", want, got)
+	}
+}
+
+func exposition(t *testing.T, m *metrics) string {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(m.waits)
+	server := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	t.Cleanup(server.Close)
+	res, err := http.Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

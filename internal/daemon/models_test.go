@@ -1,0 +1,129 @@
+package daemon
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/gen/palyra/v1/palyrav1connect"
+	"palyra/internal/config"
+	"palyra/internal/model/modeltest"
+	"palyra/internal/reason"
+)
+
+// runWith starts a run with a model and returns it as it ended.
+func (d *running) runWith(model string) *palyrav1.Run {
+	d.t.Helper()
+	gateway := palyrav1connect.NewGatewayServiceClient(d.client(), d.url())
+	started, err := gateway.StartRun(d.t.Context(), &palyrav1.StartRunRequest{Message: "hello", Model: model})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	stream, err := gateway.WatchRun(d.t.Context(), &palyrav1.WatchRunRequest{RunId: started.GetRun().GetRunId()})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer stream.Close()
+	for stream.Receive() {
+		if end := stream.Msg().GetEvent().GetFinished(); end != nil {
+			return end.GetRun()
+		}
+	}
+	d.t.Fatalf("the run has no end: %v", stream.Err())
+	return nil
+}
+
+// A model that cannot be used keeps nothing from starting: it is listed with
+// its problem, and runs with it say so. The others work.
+func TestModelsThatCannotBeUsed(t *testing.T) {
+	server := modeltest.OpenAI(t, modeltest.File("text"))
+	dir := t.TempDir()
+	file := func(name string, mode os.FileMode, text string) string {
+		path := filepath.Join(dir, name)
+		write(t, path, text)
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	hosted := func(name, key string) config.Model {
+		return config.Model{Name: name, Provider: config.ProviderOpenAI, Model: "test-model", BaseURL: server.URL, APIKeyFile: key, MaxOutputTokens: 100}
+	}
+	cfg := testConfig(t)
+	cfg.Models = []config.Model{
+		hosted("fine", file("fine.key", 0o600, modeltest.Key+"\n")),
+		hosted("shown", file("shown.key", 0o644, modeltest.Key)),
+		hosted("absent", filepath.Join(dir, "absent.key")),
+		{Name: "silent", Provider: config.ProviderScripted, Script: file("silent.yaml", 0o600, "turns: []\n")},
+	}
+	var log bytes.Buffer
+	d := startWith(t, Options{Config: cfg, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	status, err := palyrav1connect.NewStatusServiceClient(d.client(), d.url()).GetStatus(t.Context(), &palyrav1.GetStatusRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"", "others than its owner may use it", "no such file", "there are no turns"} {
+		m := status.GetModels()[i]
+		if m.GetName() != cfg.Models[i].Name || m.GetAvailable() != (want == "") || !strings.Contains(m.GetProblem(), want) || (m.GetRemedy() == "") != (want == "") {
+			t.Errorf("listed as %v, want %q", m, want)
+		}
+		noticed := slices.ContainsFunc(status.GetNotices(), func(n string) bool { return strings.HasPrefix(n, "model "+m.GetName()+" is unavailable: ") })
+		if noticed == m.GetAvailable() {
+			t.Errorf("notices for %s: %q", m.GetName(), status.GetNotices())
+		}
+		run := d.runWith(m.GetName())
+		if want == "" {
+			if run.GetState() != palyrav1.RunState_RUN_STATE_COMPLETED {
+				t.Errorf("the control ended as %v", run)
+			}
+			continue
+		}
+		if run.GetState() != palyrav1.RunState_RUN_STATE_FAILED || run.GetReason() != string(reason.ModelRejected) ||
+			!strings.Contains(run.GetDetail(), want) || !strings.HasSuffix(run.GetRemedy(), "Then restart palyrad.") {
+			t.Errorf("a run with %s ended as %v", m.GetName(), run)
+		}
+	}
+	d.end()
+	if n := strings.Count(log.String(), "a model is unavailable"); n != 3 || strings.Contains(log.String(), modeltest.Key) {
+		t.Errorf("%d models are logged as unavailable:\n%s", n, log.String())
+	}
+}
+
+// Without a model the gateway serves everything else.
+func TestNoModels(t *testing.T) {
+	d := start(t, testConfig(t))
+	_, err := palyrav1connect.NewGatewayServiceClient(d.client(), d.url()).StartRun(t.Context(), &palyrav1.StartRunRequest{Message: "hello"})
+	if code := reason.Of(asReason(err)); code != reason.UnknownModel {
+		t.Errorf("a run without a model: %v", err)
+	}
+}
+
+// The model is told of what its principal could ever call, and of nothing else.
+func TestModelsAreToldOfTheirTools(t *testing.T) {
+	server := modeltest.Local(t, modeltest.File("text"))
+	cfg := testConfig(t)
+	cfg.AllowedTools = []string{"echo", "fs.*"}
+	cfg.Models = []config.Model{{Name: "m", Provider: config.ProviderOpenAI, Model: "test-model", BaseURL: server.URL, MaxOutputTokens: 100}}
+	d := start(t, cfg)
+	d.runWith("")
+	d.end()
+	var request struct {
+		Tools []struct{ Function struct{ Name string } }
+	}
+	if err := json.Unmarshal(server.Requests()[0].Body, &request); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, told := range request.Tools {
+		names = append(names, told.Function.Name)
+	}
+	if !slices.Contains(names, "echo") || !slices.Contains(names, "fs_read") || slices.Contains(names, "http_fetch") {
+		t.Errorf("the model is told of %q", names)
+	}
+}

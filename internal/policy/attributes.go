@@ -1,0 +1,117 @@
+package policy
+
+import (
+	"iter"
+	"math/bits"
+	"slices"
+
+	"github.com/cedar-policy/cedar-go/types"
+)
+
+// attributes is a set of attributes of a call's context. Building a context is
+// most of the work of a decision, so only what the candidates read is built.
+type attributes uint32
+
+// The attributes of vocabulary.cedarschema's CallContext, and args.
+const (
+	attrArgs attributes = 1 << iota
+	attrArgsRest
+	attrApproval
+	attrDeviceID
+	attrSessionID
+	attrRunID
+	attrToolName
+	attrSkillID
+	attrSurface
+	attrPaired
+	attrPresent
+	attrCapabilities
+	attrNow
+	attrChannel
+	attrSkill
+	attrWorkspace
+	attrPath
+	attrHost
+	attrDomain
+	attrMethod
+	attrPort
+	attrProtected
+	attrRisk
+	attrSandbox
+	attrEgress
+	attrExec
+	attrSession
+	attrEnd
+	allAttributes = attrEnd - 1
+)
+
+// attributeNames are in the order of the constants.
+var attributeNames = []types.String{
+	"args", "args_rest", "approval", "device_id", "session_id", "run_id", "tool_name", "skill_id", "surface", "paired",
+	"present", "capabilities", "now", "channel", "skill", "workspace", "path", "host", "domain", "method", "port",
+	"protected", "risk", "sandbox", "egress", "exec", "session",
+}
+
+func (a attributes) has(one attributes) bool { return a&one != 0 }
+
+func (a attributes) size() int { return bits.OnesCount32(uint32(a)) }
+
+// all yields the attributes of the set with their names.
+func (a attributes) all() iter.Seq2[attributes, types.String] {
+	return func(yield func(attributes, types.String) bool) {
+		for rest := uint32(a); rest != 0; rest &= rest - 1 {
+			i := bits.TrailingZeros32(rest)
+			if !yield(1<<i, attributeNames[i]) {
+				return
+			}
+		}
+	}
+}
+
+// attributeOfName returns the attribute of a name. One that the vocabulary
+// does not have, which no policy that loads can name, is none.
+func attributeOfName(name types.String) attributes {
+	i := slices.Index(attributeNames, name)
+	if i < 0 {
+		return 0
+	}
+	return 1 << i
+}
+
+// contextReads returns what the policy's conditions read of the context: all
+// of it where one reads it as a whole.
+func (c *compiled) contextReads() attributes {
+	var out attributes
+	for _, cond := range c.conditions() {
+		cond.body.walk(func(t *tree) bool {
+			if has, ok := t.node.(nodeHas); ok && isContext(t.kids[0]) {
+				out |= attributeOfName(has.Value)
+				return false
+			}
+			switch chain := t.chain(); {
+			case len(chain) == 0 || chain[0] != "context":
+				return true
+			case len(chain) == 1:
+				out = allAttributes
+			default:
+				out |= attributeOfName(types.String(chain[1]))
+			}
+			return false
+		})
+	}
+	return out
+}
+
+func isContext(t *tree) bool {
+	v, ok := t.node.(nodeVariable)
+	return ok && v.Name == "context"
+}
+
+// reads joins what candidates read of the context.
+func (c candidates) reads() attributes {
+	var out attributes
+	for _, p := range c {
+		out |= p.reads
+	}
+	return out
+}

@@ -1,0 +1,115 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/types"
+
+	"palyra/internal/access"
+)
+
+// variant is the set with other settings, members or policies. Nothing is
+// validated: changes are made of what was. Schema and roles stay, so the
+// tools, their schemas and the declared roles have to be the same.
+func (s *Set) variant(cfg Config, drop, add []*compiled) *Set {
+	v := &Set{
+		config: cfg, vocab: s.vocab, dir: buildDirectory(cfg, s.vocab), tally: s.tally, offers: s.offers,
+		noApproval: s.noApproval, settings: cfg.Snapshot, index: s.index, policies: s.policies, byID: s.byID,
+		version: s.version, snapshotDigest: s.snapshotDigest,
+	}
+	v.ideal = sync.OnceValue(func() types.Record { return v.crowdFacts(everywhere()) })
+	if len(drop)+len(add) == 0 {
+		return v
+	}
+	v.policies = slices.DeleteFunc(slices.Clone(s.policies), func(p *compiled) bool { return slices.Contains(drop, p) })
+	v.policies = append(v.policies, add...)
+	v.byID = make(map[cedar.PolicyID]*compiled, len(v.policies))
+	for _, p := range v.policies {
+		v.byID[cedar.PolicyID(p.id)] = p
+	}
+	v.index = buildIndex(v.policies)
+	return v
+}
+
+// dropPolicy is the change that removes a policy of an operator. The embedded
+// ones stay whatever anybody writes.
+func dropPolicy(p *compiled) (change, bool) {
+	if p.builtin {
+		return change{}, false
+	}
+	return change{
+		key: "policy " + p.id, effort: effortPolicy, drop: p,
+		say: fmt.Sprintf("remove or change the %s %s at %s:%d", effectWord(p.permits()), p.id, p.source.name, p.line),
+		step: FlipStep{
+			Kind: StepPolicy, Path: p.id, Was: effectWord(p.permits()), Becomes: ValueAbsent,
+			File: p.source.name, Line: p.line,
+		},
+		edit: func(to *Scenario) error { return blankOut(to, p) },
+	}, true
+}
+
+// blankOut takes a policy's text out of its source and leaves every other
+// policy on its line.
+func blankOut(to *Scenario, p *compiled) error {
+	i := slices.IndexFunc(to.Config.Sources, func(src Source) bool {
+		return src.Name == p.source.name && len(src.Text) == len(p.source.text) &&
+			strings.HasPrefix(src.Text[min(p.offset, len(src.Text)):], p.text)
+	})
+	if i < 0 {
+		return fmt.Errorf("the configuration has no source %s with the policy %s", p.source.name, p.id)
+	}
+	src := to.Config.Sources[i]
+	blank := strings.Map(func(r rune) rune {
+		if r == '\n' {
+			return r
+		}
+		return ' '
+	}, p.text)
+	blank += strings.Repeat(" ", len(p.text)-len(blank)) // as many bytes
+	to.Config.Sources = slices.Clone(to.Config.Sources)
+	to.Config.Sources[i].Text = src.Text[:p.offset] + blank + src.Text[p.offset+len(p.text):]
+	return nil
+}
+
+// suggestedName is the source of a permit that an explanation adds.
+const suggestedName = "(suggested)"
+
+// addPermit is the change that permits the caller this tool: a sensitive one
+// with a person's yes, unless the call has to do without.
+func (s *Set) addPermit(r Request, goal Effect) (change, bool) {
+	uid := uidOf(r.Caller.Principal)
+	action := types.NewEntityUID(typeAction, types.String(toolPrefix+r.Tool))
+	text := fmt.Sprintf("permit(principal == %s, action == %s, resource)", uid, action)
+	sensitive := s.descriptor(r.Tool).Sensitive()
+	switch {
+	case sensitive && goal == Allow:
+		text = "@waives(\"approval: decide whether this tool may run with no human\")\n" + text + ";"
+	case sensitive:
+		text += " when { context.approval.granted };"
+	default:
+		text += ";"
+	}
+	src := Source{Name: suggestedName, Text: text + "\n"}
+	parsed, _, findings := parseSource(src, false)
+	if hasErrors(findings) || len(parsed) != 1 {
+		return change{}, false
+	}
+	return change{
+		key: "policy " + parsed[0].id, effort: effortPolicy, add: parsed[0],
+		say:  "add a permit: " + clipCondition(text),
+		step: FlipStep{Kind: StepPolicy, Path: parsed[0].id, Was: ValueAbsent, Becomes: text},
+		edit: func(to *Scenario) error {
+			to.Config.Sources = append(slices.Clone(to.Config.Sources), src)
+			return nil
+		},
+	}, true
+}
+
+// isRole reports whether an entity is a role, and which.
+func isRole(uid types.EntityUID) (access.Role, bool) {
+	return access.Role(uid.ID), uid.Type == typeRole
+}

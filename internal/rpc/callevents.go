@@ -1,0 +1,88 @@
+package rpc
+
+import (
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/approval"
+	"palyra/internal/canonical"
+	"palyra/internal/decision"
+	"palyra/internal/policy"
+	"palyra/internal/tool"
+	"palyra/internal/toolcall"
+)
+
+// resultPart is the largest part of a result in one message: a quarter of the
+// 4 MiB message cap.
+const resultPart = 1 << 20
+
+// reader is who reads the events of a call.
+type reader struct {
+	// explain is true for callers that may read policy.
+	explain bool
+}
+
+func proposedMessage(p toolcall.Proposed) *palyrav1.ToolProposed {
+	return &palyrav1.ToolProposed{
+		ProposalId: p.ProposalID, Session: p.Session, Run: p.Run, Tool: p.Tool, InputDigest: p.InputDigest, Replayed: p.Replayed,
+	}
+}
+
+// asked leaves out which rules want a human, unless the reader may read them.
+func (r reader) asked(a approval.Record) *palyrav1.ApprovalRequested {
+	m := approvalMessage(a)
+	if !r.explain {
+		m.Prompt.Why = nil
+	}
+	return &palyrav1.ApprovalRequested{Approval: m}
+}
+
+func (r reader) decision(d decision.Record) *palyrav1.ToolDecision {
+	m := &palyrav1.ToolDecision{
+		DecisionId: d.ID, Allowed: d.Allowed, Reason: string(d.Reason), Message: d.Message, Remedy: d.Remedy,
+		ApprovalId: d.ApprovalID, GrantId: d.GrantID, CallDigest: d.CallDigest, SnapshotDigest: d.SnapshotDigest,
+		PolicyVersion: d.PolicyVersion, At: timestamppb.New(d.At),
+	}
+	if r.explain {
+		m.Determining = determiningMessages(d.Determining)
+	}
+	return m
+}
+
+func determiningMessages(list []policy.Determining) []*palyrav1.Determining {
+	out := make([]*palyrav1.Determining, len(list))
+	for i, d := range list {
+		out[i] = &palyrav1.Determining{
+			PolicyId: d.ID, File: d.File, Line: int32(d.Line), Effect: d.Effect, Reason: d.Reason, Remedy: d.Remedy,
+		}
+	}
+	return out
+}
+
+func outputMessage(c toolcall.Chunk) *palyrav1.ToolOutputChunk {
+	return &palyrav1.ToolOutputChunk{Stream: c.Stream, Data: c.Data}
+}
+
+// resultMessages are a result in parts that fit into a message, at least one.
+func resultMessages(r tool.Report) []*palyrav1.ToolResult {
+	var parts []*palyrav1.ToolResult
+	rest := []byte(r.Result)
+	for {
+		part := rest[:min(len(rest), resultPart)]
+		rest = rest[len(part):]
+		m := &palyrav1.ToolResult{
+			Outcome: string(r.Outcome), Reason: r.Reason, Message: r.Message, Remedy: r.Remedy,
+			ResultJson: part, More: len(rest) > 0, Duration: durationpb.New(r.FinishedAt.Sub(r.StartedAt)),
+		}
+		parts = append(parts, m)
+		if !m.More {
+			m.ExecutionDigest = canonical.Digest(r.Result)
+			return parts
+		}
+	}
+}
+
+func attestationMessage(a toolcall.Attestation) *palyrav1.ToolAttestation {
+	return &palyrav1.ToolAttestation{AttestationId: a.Envelope.ID, EnvelopeJson: a.Envelope.JSON, JournalSeq: a.Seq}
+}

@@ -1,0 +1,123 @@
+package rpc
+
+import (
+	"context"
+
+	"connectrpc.com/connect"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/access"
+	"palyra/internal/policy"
+	"palyra/internal/reason"
+	"palyra/internal/run"
+)
+
+// steers reports whether a run is the caller's to steer: its principal's, and
+// the user's that this acts on behalf of.
+func steers(c access.Caller, r run.Record) bool {
+	return c.Principal == r.Principal || c.Principal == r.OnBehalfOf
+}
+
+// findRun returns a run that the caller may see. One of somebody else is not
+// found, in the same words as one that does not exist: ids are not to be
+// probed.
+func (g *gateway) findRun(ctx context.Context, caller access.Caller, id string) (run.Record, error) {
+	r, err := g.runs.Get(ctx, id)
+	switch {
+	case reason.Of(err) == reason.NotFound, err == nil && !steers(caller, r) && !may(g.engine, caller, policy.PermJournalRead):
+		return run.Record{}, noRun(id)
+	default:
+		return r, err
+	}
+}
+
+func noRun(id string) error {
+	return reason.Errorf(reason.NotFound, "there is no run %s", id).WithRemedy("List your runs with `palyra runs list`.")
+}
+
+// StartRun starts a run that nobody holds.
+func (g *gateway) StartRun(ctx context.Context, req *palyrav1.StartRunRequest) (*palyrav1.StartRunResponse, error) {
+	if req.GetInteractive() {
+		return nil, reason.Errorf(reason.InvalidInput, "an interactive run needs a stream that its messages come over").
+			WithRemedy("Use RunStream, or leave interactive out.")
+	}
+	r, inbox, err := g.runs.Start(ctx, callerOf(ctx), runStartOf(req))
+	if err != nil {
+		return nil, err
+	}
+	inbox.Close()
+	return &palyrav1.StartRunResponse{Run: runMessage(r)}, nil
+}
+
+// GetRun returns one run.
+func (g *gateway) GetRun(ctx context.Context, req *palyrav1.GetRunRequest) (*palyrav1.GetRunResponse, error) {
+	r, err := g.findRun(ctx, callerOf(ctx), req.GetRunId())
+	if err != nil {
+		return nil, err
+	}
+	return &palyrav1.GetRunResponse{Run: runMessage(r)}, nil
+}
+
+// ListRuns returns one page, newest first: the caller's own, or all for
+// callers that may read the journal.
+func (g *gateway) ListRuns(ctx context.Context, req *palyrav1.ListRunsRequest) (*palyrav1.ListRunsResponse, error) {
+	principal, err := principalOf(req.GetPrincipal())
+	if err != nil {
+		return nil, err
+	}
+	filter := run.Filter{
+		States: runStatesOf(req.GetStates()), Principal: principal, Session: req.GetSession(),
+		Since: timeOf(req.GetSince()), Until: timeOf(req.GetUntil()), PageSize: int(req.GetPageSize()), PageToken: req.GetPageToken(),
+	}
+	if caller := callerOf(ctx); !may(g.engine, caller, policy.PermJournalRead) {
+		filter.Of = caller.Principal
+	}
+	list, next, err := g.runs.List(ctx, filter)
+	if err != nil {
+		return nil, err
+	}
+	res := &palyrav1.ListRunsResponse{NextPageToken: next}
+	for _, r := range list {
+		res.Runs = append(res.Runs, runMessage(r))
+	}
+	return res, nil
+}
+
+// WatchRun streams the tape of a run. An empty message opens the stream.
+func (g *gateway) WatchRun(ctx context.Context, req *palyrav1.WatchRunRequest, stream *connect.ServerStream[palyrav1.WatchRunResponse]) error {
+	caller := callerOf(ctx)
+	r, err := g.findRun(ctx, caller, req.GetRunId())
+	if err != nil {
+		return err
+	}
+	if err := stream.Send(&palyrav1.WatchRunResponse{}); err != nil {
+		return err
+	}
+	tape := &tapeReader{
+		reader: reader{mayExplain(g.engine, caller)}, seen: req.GetAfter(),
+		send: func(e *palyrav1.RunEvent) error { return stream.Send(&palyrav1.WatchRunResponse{Event: e}) },
+	}
+	return g.runs.Watch(ctx, r.ID, tape.begin(), tape.observe)
+}
+
+// CancelRun stops a run.
+func (g *gateway) CancelRun(ctx context.Context, req *palyrav1.CancelRunRequest) (*palyrav1.CancelRunResponse, error) {
+	r, err := g.cancelRun(ctx, callerOf(ctx), req.GetRunId(), req.GetReason())
+	if err != nil {
+		return nil, err
+	}
+	return &palyrav1.CancelRunResponse{Run: runMessage(r)}, nil
+}
+
+// cancelRun stops a run for those who steer it and those who may stop
+// everything. For others it does not exist.
+func (g *gateway) cancelRun(ctx context.Context, caller access.Caller, id, why string) (run.Record, error) {
+	r, err := g.runs.Get(ctx, id)
+	switch {
+	case reason.Of(err) == reason.NotFound, err == nil && !steers(caller, r) && !may(g.engine, caller, policy.PermGatewayFreeze):
+		return run.Record{}, noRun(id)
+	case err != nil:
+		return run.Record{}, err
+	}
+	return g.runs.Cancel(ctx, caller, id, why)
+}

@@ -1,0 +1,192 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func TestMedian(t *testing.T) {
+	for _, c := range []struct {
+		values []float64
+		want   float64
+	}{
+		{nil, 0},
+		{[]float64{7}, 7},
+		{[]float64{9, 1, 5}, 5},
+		{[]float64{4, 1, 3, 2}, 2.5},
+	} {
+		if got := median(c.values); got != c.want {
+			t.Errorf("median(%v) = %v, want %v", c.values, got, c.want)
+		}
+	}
+}
+
+func TestPercentile(t *testing.T) {
+	hundred := make([]float64, 100)
+	for i := range hundred {
+		hundred[i] = float64(100 - i)
+	}
+	for _, c := range []struct {
+		values  []float64
+		p, want float64
+	}{
+		{nil, 99, 0},
+		{[]float64{3}, 99, 3},
+		{[]float64{1, 2}, 50, 1},
+		{hundred, 99, 99},
+		{hundred, 100, 100},
+		{hundred, 1, 1},
+	} {
+		if got := percentile(c.values, c.p); got != c.want {
+			t.Errorf("percentile(%d values, %v) = %v, want %v", len(c.values), c.p, got, c.want)
+		}
+	}
+}
+
+// One round during which the machine was slow counts for neither side.
+func TestRatioIsOfRounds(t *testing.T) {
+	l := line{goal: "1", what: "call", floorName: "floor", unit: "us", limit: atMost(1.4)}
+	l.add(100, 130)
+	l.add(1000, 1300)
+	l.add(110, 143)
+	r := l.row()
+	if r.Floor != 110 || r.Product != 143 || r.Ratio != 1.3 || r.Verdict != holds || r.Bound != "<= 1.40" {
+		t.Errorf("the row is %+v", r)
+	}
+}
+
+func TestVerdicts(t *testing.T) {
+	for _, c := range []struct {
+		floor          string
+		limit          limit
+		floors, values float64
+		want           string
+	}{
+		{"floor", atMost(2), 10, 20, holds},
+		{"floor", atMost(2), 10, 21, misses},
+		{"floor", atLeast(20), 10, 200, holds},
+		{"floor", atLeast(20), 10, 199, misses},
+		{"", atMost(60), 0, 60, holds},
+		{"", atMost(60), 0, 61, misses},
+		{"", atLeast(300), 0, 299, misses},
+		{"", limit{}, 0, 1, ""},
+	} {
+		l := line{floorName: c.floor, limit: c.limit}
+		l.add(c.floors, c.values)
+		if got := l.row().Verdict; got != c.want {
+			t.Errorf("%v of %v with goal %q: %q, want %q", c.values, c.floors, c.limit, got, c.want)
+		}
+	}
+}
+
+func TestReport(t *testing.T) {
+	l := line{goal: "7", what: "appends", floorName: "fdatasync", unit: "/s", limit: atLeast(20), note: "a note"}
+	l.add(1000, 25_500)
+	r := report{Rounds: 1, Lines: []row{l.row(), unmeasured("3-tier-c-cold", errors.New("no bwrap"))}}
+	var text bytes.Buffer
+	if err := r.print(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`7 +appends / fdatasync +1000 /s +25500 /s +25\.5 +>= 20 +holds`,
+		`3 +tier c cold +- +- +- +not measured`,
+		`7 appends: a note`, `3 tier c cold: no bwrap`,
+	} {
+		if !regexp.MustCompile(want).Match(text.Bytes()) {
+			t.Errorf("the table does not hold %q:\n%s", want, &text)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "deep", "bench.json")
+	if err := r.write(path); err != nil {
+		t.Fatal(err)
+	}
+	written, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back report
+	if err := json.Unmarshal(written, &back); err != nil {
+		t.Fatal(err)
+	}
+	if len(back.Lines) != 2 || back.Lines[0].Ratio != 25.5 || back.Lines[1].Verdict != notMeasured || back.At.IsZero() {
+		t.Errorf("the JSON is %s", written)
+	}
+}
+
+func TestFlags(t *testing.T) {
+	for _, args := range [][]string{{"-rounds", "0"}, {"-run", "("}, {"more"}, {"-unknown"}} {
+		if _, err := parse(args, &bytes.Buffer{}); err == nil {
+			t.Errorf("%v was accepted", args)
+		}
+	}
+}
+
+// Every goal runs with tiny sizes on the real programs.
+func TestQuick(t *testing.T) {
+	dir := t.TempDir()
+	for _, program := range []string{"palyrad", "bench"} {
+		folder := map[string]string{"palyrad": "../../cmd/palyrad", "bench": "."}[program]
+		cmd := exec.Command("go", "build", "-tags", "palyrainit", "-o", filepath.Join(dir, program), folder)
+		if text, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("building %s: %v\n%s", program, err, text)
+		}
+	}
+	out := filepath.Join(dir, "bench.json")
+	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "bench"), "-quick", "-rounds", "2",
+		"-dir", dir, "-palyrad", filepath.Join(dir, "palyrad"), "-json", out)
+	text, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	written, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r report
+	if err := json.Unmarshal(written, &r); err != nil {
+		t.Fatal(err)
+	}
+	seen := make(map[string]bool)
+	for _, l := range r.Lines {
+		seen[l.Goal] = true
+		if l.Verdict == notMeasured || l.Product == 0 || (l.FloorName != "" && l.Ratio <= 0) {
+			t.Errorf("%s %s was not measured: %+v", l.Goal, l.What, l)
+		}
+	}
+	for _, m := range benchmarks {
+		if goal, _, _ := strings.Cut(m.name, "-"); !seen[goal] {
+			t.Errorf("the table has no row for goal %s:\n%s", goal, text)
+		}
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "bench-*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// A goal that cannot be measured says why and does not end the run.
+func TestUnmeasured(t *testing.T) {
+	dir := t.TempDir()
+	var out, log bytes.Buffer
+	err := command(context.Background(), []string{
+		"-quick", "-run", "^(1|9)-", "-dir", dir, "-palyrad", filepath.Join(dir, "none"), "-json", "",
+	}, strings.NewReader(""), &out, &log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"there is no palyrad to measure", "policy decision"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the table does not say %q:\n%s", want, &out)
+		}
+	}
+}

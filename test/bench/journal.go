@@ -1,0 +1,301 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"palyra/internal/event"
+	"palyra/internal/identity/ca"
+	"palyra/internal/journal"
+	"palyra/internal/sqlite"
+)
+
+// appendsPerSecond is goal 7: how far callers that append side by side get
+// with one durable write after the other.
+func appendsPerSecond(ctx context.Context, b *bench) (_ []*line, err error) {
+	s, err := b.newStore(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.db.Close(context.WithoutCancel(ctx))) }()
+	file, err := b.newGrowing()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, file.close()) }()
+	counts := []int{64, 256}
+	lines := make([]*line, len(counts))
+	for i, callers := range counts {
+		lines[i] = &line{
+			goal: "7", what: fmt.Sprintf("durable appends, %d callers", callers), floorName: "fdatasync, one at a time",
+			unit: "/s", limit: atLeast([]float64{20, 30}[i]),
+		}
+	}
+	return lines, b.each(ctx, func() error {
+		for i, callers := range counts {
+			floor, err := file.rate(b.size.floor)
+			if err != nil {
+				return err
+			}
+			product, err := s.rate(ctx, callers, b.size.throughput)
+			if err != nil {
+				return err
+			}
+			lines[i].add(floor, product)
+		}
+		return nil
+	})
+}
+
+// oneAppend is goal 8: a lone append against a lone fdatasync, and what a long
+// journal adds to it.
+func oneAppend(ctx context.Context, b *bench) (_ []*line, err error) {
+	short, err := b.newStore(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, short.db.Close(context.WithoutCancel(ctx))) }()
+	if err := short.fill(ctx, journal.CheckpointEvery); err != nil {
+		return nil, err
+	}
+	big, err := b.bigJournal(ctx)
+	if err != nil {
+		return nil, err
+	}
+	long, err := big.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, long.db.Close(context.WithoutCancel(ctx))) }()
+	file, err := b.newGrowing()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, file.close()) }()
+	one := &line{goal: "8", what: "one durable append, p50", floorName: "fdatasync p50", unit: "us", limit: atMost(1.3)}
+	grown := &line{
+		goal: "8", what: fmt.Sprintf("one durable append at %d events", b.size.events), floorName: "at 1000 events",
+		unit: "us", limit: atMost(1.1),
+	}
+	return []*line{one, grown}, b.each(ctx, func() error {
+		floor, err := p50(b.size.appends, file.append)
+		if err != nil {
+			return err
+		}
+		few, err := p50(b.size.appends, func() error { return short.append(ctx) })
+		if err != nil {
+			return err
+		}
+		many, err := p50(b.size.appends, func() error { return long.append(ctx) })
+		one.add(floor, few)
+		grown.add(few, many)
+		return err
+	})
+}
+
+// journalVerify is the first half of goal 14: `palyra journal verify` without
+// a daemon.
+func journalVerify(ctx context.Context, b *bench) ([]*line, error) {
+	big, err := b.bigJournal(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l := &line{goal: "14", what: "journal verify", unit: "events/s", limit: atLeast(300_000)}
+	return []*line{l}, b.each(ctx, func() error {
+		started := time.Now()
+		sum, err := sqlite.Verify(ctx, big.path(), big.keys.origin, big.keys.known)
+		l.add(0, perSecond(int(sum.Events), time.Since(started)))
+		return err
+	})
+}
+
+// idleAndStart is goal 13, on the big journal: what the daemon needs while
+// nothing happens, and how long it takes until it is ready.
+func idleAndStart(ctx context.Context, b *bench) ([]*line, error) {
+	big, err := b.bigJournal(ctx)
+	if err != nil {
+		return nil, err
+	}
+	idle := &line{goal: "13", what: "idle daemon, resident memory", unit: "MiB", limit: atMost(60)}
+	start := &line{goal: "13", what: fmt.Sprintf("start to ready, %d events", b.size.events), unit: "ms", limit: atMost(500)}
+	return []*line{idle, start}, b.each(ctx, func() error {
+		took, err := big.gateway.start()
+		if err != nil {
+			return err
+		}
+		pause(ctx, b.size.settle)
+		resident, err := big.gateway.resident()
+		idle.add(0, resident/(1<<20))
+		start.add(0, float64(took.Microseconds())/1e3)
+		return errors.Join(err, big.gateway.stop())
+	})
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// bigJournal is the state directory of a gateway that has run for a long time.
+// It is built once and used by all goals that need it.
+type bigJournal struct {
+	gateway *gateway
+	keys    keys
+}
+
+func (b *bench) bigJournal(ctx context.Context) (*bigJournal, error) {
+	if b.big != nil {
+		return b.big, nil
+	}
+	b.say("building a journal of %d events", b.size.events)
+	g, _, err := b.running("", "")
+	if err != nil {
+		return nil, err
+	}
+	if err := g.stop(); err != nil {
+		return nil, err
+	}
+	authority, _, err := ca.Open(filepath.Join(g.state(), "ca"), ca.Options{TrustDomain: "palyra.internal"})
+	if err != nil {
+		return nil, err
+	}
+	big := &bigJournal{gateway: g}
+	if big.keys, err = keysOf(authority); err != nil {
+		return nil, err
+	}
+	s, err := big.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(s.fill(ctx, b.size.events), s.db.Close(ctx)); err != nil {
+		return nil, err
+	}
+	b.big = big
+	return big, nil
+}
+
+func (j *bigJournal) path() string { return filepath.Join(j.gateway.state(), "palyra.db") }
+
+func (j *bigJournal) open(ctx context.Context) (*store, error) {
+	return openStore(ctx, j.path(), j.keys)
+}
+
+// close is for the end of the harness: a daemon may still run after an error.
+func (j *bigJournal) close(context.Context) error { return j.gateway.stop() }
+
+// keys are those of a gateway's checkpoints.
+type keys struct {
+	origin string
+	signer *journal.Key
+	known  note.Verifiers
+}
+
+func keysOf(a *ca.Authority) (k keys, err error) {
+	if k.signer, err = journal.ParseKey(a.JournalSigner()); err != nil {
+		return k, err
+	}
+	k.origin = k.signer.Name()
+	k.known, err = journal.ParseKeys(a.JournalVerifiers()...)
+	return k, err
+}
+
+// store is a journal without a daemon.
+type store struct {
+	db  *sqlite.DB
+	log *journal.Log
+}
+
+// newStore makes an empty one.
+func (b *bench) newStore(ctx context.Context) (*store, error) {
+	dir, err := b.path("journal")
+	if err != nil {
+		return nil, err
+	}
+	authority, _, err := ca.Open(filepath.Join(dir, "ca"), ca.Options{})
+	if err != nil {
+		return nil, err
+	}
+	k, err := keysOf(authority)
+	if err != nil {
+		return nil, err
+	}
+	return openStore(ctx, filepath.Join(dir, "palyra.db"), k)
+}
+
+func openStore(ctx context.Context, path string, k keys) (*store, error) {
+	db, err := sqlite.Open(ctx, path, sqlite.Options{Origin: k.origin, Verifiers: k.known})
+	if err != nil {
+		return nil, err
+	}
+	log, err := journal.New(db, journal.Options{Key: k.signer})
+	if err != nil {
+		return nil, errors.Join(err, db.Close(ctx))
+	}
+	return &store{db, log}, nil
+}
+
+// draft has the size of a typical event.
+func draft() event.Draft {
+	return event.Draft{
+		Code: event.Evaluated, Session: "01JD0000000000000000000000", Run: "01JD0000000000000000000001",
+		Actor: "agent:bench", Subject: "01JD0000000000000000000002",
+		Payload: json.RawMessage(fmt.Sprintf(`{"digest":"%s","n":1,"policies":["%s"],"verdict":"allow"}`,
+			strings.Repeat("0", 64), strings.Repeat("p", eventSize-160))),
+	}
+}
+
+func (s *store) append(ctx context.Context) error {
+	_, err := s.log.Append(ctx, draft())
+	return err
+}
+
+// fill appends events, with a checkpoint as often as the daemon makes one.
+func (s *store) fill(ctx context.Context, events int) error {
+	batch := make([]event.Draft, 0, journal.CheckpointEvery)
+	for left := events; left > 0; left -= len(batch) {
+		batch = batch[:0]
+		for range min(left, cap(batch)) {
+			batch = append(batch, draft())
+		}
+		if _, err := s.log.Append(ctx, batch...); err != nil {
+			return err
+		}
+		if _, err := s.log.Checkpoint(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rate is how many events of so many callers become durable in a second.
+func (s *store) rate(ctx context.Context, callers, events int) (float64, error) {
+	runtime.GC() // what earlier rounds left is not this one's
+	var left atomic.Int64
+	left.Store(int64(events))
+	errs := make([]error, callers)
+	started := time.Now()
+	var wg sync.WaitGroup
+	for i := range callers {
+		wg.Go(func() {
+			for left.Add(-1) >= 0 && errs[i] == nil {
+				errs[i] = s.append(ctx)
+			}
+		})
+	}
+	wg.Wait()
+	return perSecond(events, time.Since(started)), errors.Join(errs...)
+}

@@ -1,0 +1,239 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := command(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// command picks what this process is: the harness, or one of the processes
+// that the harness starts beside itself, so that client and server never share
+// a scheduler.
+func command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
+	if len(args) > 0 {
+		switch args[0] {
+		case echoServer:
+			return serveEcho(ctx, args[1:], stdin, stdout)
+		case loadClient:
+			return load(ctx, args[1:])
+		}
+	}
+	o, err := parse(args, stderr)
+	if err != nil {
+		return err
+	}
+	if o.profile != "" {
+		return profiles(ctx, o, stdout, stderr)
+	}
+	return measure(ctx, o, stdout, stderr)
+}
+
+// options are the flags.
+type options struct {
+	run     *regexp.Regexp
+	rounds  int
+	json    string
+	quick   bool
+	dir     string
+	palyrad string
+	profile string
+}
+
+func parse(args []string, stderr io.Writer) (options, error) {
+	o := options{}
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	run := flags.String("run", ".", "measure the goals whose name matches the `regexp`")
+	flags.IntVar(&o.rounds, "rounds", 5, "how many times floor and product take turns")
+	flags.StringVar(&o.json, "json", filepath.Join("bin", "bench.json"), "write the table to `file`; empty writes none")
+	flags.BoolVar(&o.quick, "quick", false, "tiny sizes: shows that the harness works, measures nothing")
+	flags.StringVar(&o.dir, "dir", "bin", "make the temporary files below `directory`, which must be on a disk")
+	flags.StringVar(&o.palyrad, "palyrad", filepath.Join("bin", "palyrad"), "the `program` to measure")
+	flags.StringVar(&o.profile, "profile", "", "instead of measuring, profile a daemon under load into `directory`")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if flags.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	if o.rounds < 1 {
+		return o, errors.New("-rounds must be at least 1")
+	}
+	var err error
+	if o.run, err = regexp.Compile(*run); err != nil {
+		return o, fmt.Errorf("-run: %w", err)
+	}
+	if o.dir, err = filepath.Abs(o.dir); err != nil {
+		return o, err
+	}
+	o.palyrad, err = filepath.Abs(o.palyrad)
+	return o, err
+}
+
+// measure runs the benchmarks that were chosen, one after the other, and
+// reports.
+func measure(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
+	b, err := newBench(o, stderr)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.close(ctx)) }()
+	r := report{Machine: machineOf(o.dir), Rounds: o.rounds, Quick: o.quick}
+	for _, m := range benchmarks {
+		if !o.run.MatchString(m.name) {
+			continue
+		}
+		b.say("measuring %s", m.name)
+		lines, err := m.run(ctx, b)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			r.Lines = append(r.Lines, unmeasured(m.name, err))
+			continue
+		}
+		for _, l := range lines {
+			r.Lines = append(r.Lines, l.row())
+		}
+	}
+	if err := r.print(stdout); err != nil {
+		return err
+	}
+	if o.json == "" {
+		return nil
+	}
+	return r.write(o.json)
+}
+
+// benchmark measures one goal of docs/performance.md.
+type benchmark struct {
+	// name begins with the goal's number; -run matches it.
+	name string
+	run  func(context.Context, *bench) ([]*line, error)
+}
+
+// benchmarks are in the order of the goals, but for those that share the big
+// journal.
+var benchmarks = []benchmark{
+	{"1-governed-call", governedCall},
+	{"3-tier-c-cold", tierCCold},
+	{"7-appends-per-second", appendsPerSecond},
+	{"8-one-append", oneAppend},
+	{"9-policy-decision", policyDecision},
+	{"11-approval-wake", approvalWake},
+	{"12-waiting-calls", waitingCalls},
+	{"12-approvals-page", approvalsPage},
+	{"13-idle-and-start", idleAndStart},
+	{"14-journal-verify", journalVerify},
+	{"14-attestation-verify", attestationVerify},
+}
+
+// bench is what the benchmarks share.
+type bench struct {
+	options
+	size sizes
+	dir  string
+	log  io.Writer
+	big  *bigJournal
+}
+
+func newBench(o options, log io.Writer) (*bench, error) {
+	if err := os.MkdirAll(o.dir, 0o750); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(o.dir, "bench-")
+	if err != nil {
+		return nil, err
+	}
+	b := &bench{options: o, size: full, dir: dir, log: log}
+	if o.quick {
+		b.size = tiny
+	}
+	return b, nil
+}
+
+func (b *bench) close(ctx context.Context) error {
+	var err error
+	if b.big != nil {
+		err = b.big.close(context.WithoutCancel(ctx))
+	}
+	return errors.Join(err, os.RemoveAll(b.dir))
+}
+
+func (b *bench) say(format string, args ...any) { fmt.Fprintf(b.log, "bench: "+format+"\n", args...) }
+
+// path is a new directory below the harness' own.
+func (b *bench) path(name string) (string, error) { return os.MkdirTemp(b.dir, name+"-") }
+
+// each runs one round after the other.
+func (b *bench) each(ctx context.Context, round func() error) error {
+	for range b.rounds {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := round(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sizes say how much one round does.
+type sizes struct {
+	// calls, appends and waits are samples of a latency in one round.
+	calls, sandboxes, appends, waits int
+	// throughput is how many events a round appends side by side.
+	throughput int
+	// floor is how many appends measure the rate of fdatasync.
+	floor int
+	// events are in the big journal.
+	events int
+	// policies are in the larger and the largest set; decisions in a round.
+	policies  [2]int
+	decisions int
+	// principals make waiting calls together.
+	principals, waiting int
+	// records are the approvals of which pages are listed.
+	records, pages int
+	// envelopes are verified in a round.
+	envelopes int
+	// load is how many calls a profile shows.
+	load int
+	// settle is how long a daemon gets to finish what it does after a start.
+	settle time.Duration
+}
+
+var (
+	full = sizes{
+		calls: 300, sandboxes: 60, appends: 300, waits: 100, throughput: 20_000, floor: 400, events: 1_000_000,
+		policies: [2]int{1000, 10_000}, decisions: 2000, principals: 10, waiting: 2000,
+		records: 100_000, pages: 200, envelopes: 3000, load: 4000,
+		settle: 2 * time.Second,
+	}
+	tiny = sizes{
+		calls: 3, sandboxes: 2, appends: 5, waits: 2, throughput: 300, floor: 5, events: 3000,
+		policies: [2]int{20, 40}, decisions: 5, principals: 2, waiting: 6,
+		records: 300, pages: 3, envelopes: 5, load: 8,
+		settle: 10 * time.Millisecond,
+	}
+)

@@ -1,0 +1,160 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/pprof"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"palyra/internal/config"
+	"palyra/internal/daemon"
+	"palyra/internal/identity"
+)
+
+// loadClient is the argument that makes this program the client whose calls a
+// profile shows.
+const loadClient = "load"
+
+// profiled are the loads of which profiles are made.
+var profiled = []struct{ name, tool, input string }{
+	{"builtin", "echo", `{"text":"hello"}`},
+	{"tier-c", "process.run", `{"argv":["true"]}`},
+}
+
+// profiles runs the daemon in this process, because the product has no door for
+// debuggers, and the client in another, and writes what the daemon did.
+func profiles(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
+	b, err := newBench(o, stderr)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.close(ctx)) }()
+	g, err := b.newGateway(unasked, "")
+	if err != nil {
+		return err
+	}
+	cfg, _, err := config.Load(config.LoadOptions{Path: g.config(), Env: func(string) string { return "" }})
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	running, stop := context.WithCancel(ctx)
+	ready := make(chan struct{})
+	group.Go(func() error {
+		return daemon.Run(running, daemon.Options{
+			Config: cfg, Log: slog.New(slog.DiscardHandler), Ready: func(daemon.Addresses) { close(ready) },
+		})
+	})
+	group.Go(func() error {
+		defer stop()
+		select {
+		case <-ready:
+			return b.profileAll(ctx, g.bundle(), stdout)
+		case <-ctx.Done():
+			return nil
+		}
+	})
+	return group.Wait()
+}
+
+func (b *bench) profileAll(ctx context.Context, bundle string, stdout io.Writer) error {
+	if err := os.MkdirAll(b.profile, 0o750); err != nil {
+		return err
+	}
+	for _, p := range profiled {
+		cpu := filepath.Join(b.profile, p.name+"-cpu.pprof")
+		heap := filepath.Join(b.profile, p.name+"-heap.pprof")
+		b.say("profiling %s calls", p.name)
+		if err := b.profileLoad(ctx, cpu, heap, bundle, p.tool, p.input); err != nil {
+			return err
+		}
+		for _, args := range [][]string{{cpu}, {"-sample_index=alloc_space", heap}} {
+			if err := top(ctx, stdout, args...); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// profileLoad writes the CPU profile of a load and the heap as it is after it.
+func (b *bench) profileLoad(ctx context.Context, cpu, heap, bundle, tool, input string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	f, err := os.Create(cpu)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, self, loadClient, bundle, tool, input, strconv.Itoa(b.size.load))
+	cmd.Stderr = b.log
+	err = cmd.Run()
+	pprof.StopCPUProfile()
+	if err != nil {
+		return fmt.Errorf("the client of the profile: %w", err)
+	}
+	h, err := os.Create(heap)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	return pprof.Lookup("heap").WriteTo(h, 0)
+}
+
+// top prints the functions that took most.
+func top(ctx context.Context, stdout io.Writer, args ...string) error {
+	const most = "15"
+	cmd := exec.CommandContext(ctx, "go", append([]string{"tool", "pprof", "-top", "-nodecount=" + most}, args...)...)
+	text, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("go tool pprof %v: %w", args, err)
+	}
+	_, err = fmt.Fprintf(stdout, "%s\n%s\n", args[len(args)-1], text)
+	return err
+}
+
+// load makes calls of one tool, a few side by side.
+func load(ctx context.Context, args []string) error {
+	if len(args) != 4 {
+		return errors.New(loadClient + " needs a bundle, a tool, its input and a number")
+	}
+	bundle, err := identity.ReadBundle(args[0])
+	if err != nil {
+		return err
+	}
+	n, err := strconv.Atoi(args[3])
+	if err != nil {
+		return err
+	}
+	c := newClient(bundle, bundle.Address)
+	const beside = 4
+	errs := make([]error, beside)
+	var callers sync.WaitGroup
+	for i := range beside {
+		callers.Go(func() {
+			for range n / beside {
+				if errs[i] = c.call(ctx, args[1], args[2]); errs[i] != nil {
+					return
+				}
+			}
+		})
+	}
+	callers.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,258 @@
+//go:build linux
+
+package fault
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/gen/palyra/v1/palyrav1connect"
+	"palyra/internal/identity"
+)
+
+// client is the local operator, who proposes calls and allows them.
+type client struct {
+	gateway   palyrav1connect.GatewayServiceClient
+	approvals palyrav1connect.ApprovalsServiceClient
+	status    palyrav1connect.StatusServiceClient
+	transport *http.Transport
+}
+
+// dial makes a client of the palyrad that runs, with a connection of its own.
+func (d *daemon) dial() *client {
+	d.t.Helper()
+	bundle, err := identity.ReadBundle(filepath.Join(d.view, d.state, "operator"))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	transport := &http.Transport{TLSClientConfig: bundle.ClientTLS(), ForceAttemptHTTP2: true}
+	d.t.Cleanup(transport.CloseIdleConnections)
+	web, url := &http.Client{Transport: transport}, "https://"+bundle.Address
+	return &client{
+		gateway:   palyrav1connect.NewGatewayServiceClient(web, url),
+		approvals: palyrav1connect.NewApprovalsServiceClient(web, url),
+		status:    palyrav1connect.NewStatusServiceClient(web, url),
+		transport: transport,
+	}
+}
+
+// reply is what a client was told about one call.
+type reply struct {
+	file        string
+	proposal    string
+	approval    string
+	allowed     bool
+	outcome     string
+	attestation string
+	seq         int64
+	err         error
+}
+
+// patch proposes a new file of one line. Nobody is asked.
+func (c *client) patch(ctx context.Context, file string) reply {
+	diff := fmt.Sprintf("--- /dev/null\n+++ b/%s\n@@ -0,0 +1 @@\n+%s\n", file, file)
+	return c.call(ctx, "fs.patch", file, map[string]string{"patch": diff}, true)
+}
+
+// write proposes a new file and, if vote is set, allows it when asked.
+func (c *client) write(ctx context.Context, file string, vote bool) reply {
+	return c.call(ctx, "fs.write", file, map[string]string{"path": file, "content": file + "\n"}, vote)
+}
+
+func (c *client) call(ctx context.Context, tool, file string, input map[string]string, vote bool) reply {
+	r := reply{file: file}
+	text, err := json.Marshal(input)
+	if err != nil {
+		r.err = err
+		return r
+	}
+	stream, err := c.gateway.CallTool(ctx, &palyrav1.CallToolRequest{Tool: tool, InputJson: text})
+	if err != nil {
+		r.err = err
+		return r
+	}
+	for stream.Receive() {
+		if err := c.note(ctx, &r, stream.Msg(), vote); err != nil {
+			r.err = err
+		}
+	}
+	if r.err == nil {
+		r.err = stream.Err()
+	}
+	_ = stream.Close() // what went wrong is in Err
+	return r
+}
+
+// note takes down one message of a call, and answers a question.
+func (c *client) note(ctx context.Context, r *reply, m *palyrav1.CallToolResponse, vote bool) error {
+	switch {
+	case m.GetProposed() != nil:
+		r.proposal = m.GetProposed().GetProposalId()
+	case m.GetApprovalRequested() != nil:
+		a := m.GetApprovalRequested().GetApproval()
+		if r.approval != "" {
+			return nil // the same approval, changed
+		}
+		r.approval = a.GetApprovalId()
+		if vote {
+			return c.allow(ctx, a)
+		}
+	case m.GetDecision() != nil:
+		r.allowed = m.GetDecision().GetAllowed()
+	case m.GetResult() != nil:
+		r.outcome = m.GetResult().GetOutcome()
+	case m.GetAttestation() != nil:
+		r.attestation, r.seq = m.GetAttestation().GetAttestationId(), m.GetAttestation().GetJournalSeq()
+	}
+	return nil
+}
+
+// allow votes yes, again and again while the vote cannot be recorded.
+func (c *client) allow(ctx context.Context, a *palyrav1.Approval) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		_, err := c.approvals.DecideApproval(ctx, &palyrav1.DecideApprovalRequest{
+			ApprovalId: a.GetApprovalId(), Allow: true, ShownDigest: a.GetCallDigest(),
+		})
+		if code, _ := codeOf(err); code != "JOURNAL_UNAVAILABLE" {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// codeOf returns the reason code and the next step that came with an error.
+func codeOf(err error) (code, next string) {
+	failed := &connect.Error{}
+	if !errors.As(err, &failed) {
+		return "", ""
+	}
+	for _, detail := range failed.Details() {
+		value, err := detail.Value()
+		if info, ok := value.(*errdetails.ErrorInfo); ok && err == nil {
+			return info.GetReason(), info.GetMetadata()["remedy"]
+		}
+	}
+	return "", ""
+}
+
+// load is many clients that call at the same time, and what they were told.
+type load struct {
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+	made atomic.Int64
+
+	mu      sync.Mutex
+	replies []reply
+}
+
+// begin lets clients call until stop is called or the daemon is gone: every
+// second call is one that a human has to allow. Names of files begin with
+// prefix, so that no two calls of a test share one.
+func (d *daemon) begin(clients int, prefix string) *load {
+	d.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &load{stop: cancel}
+	d.t.Cleanup(cancel)
+	for n := range clients {
+		c := d.dial()
+		l.wg.Go(func() {
+			defer c.transport.CloseIdleConnections()
+			for i := 0; ctx.Err() == nil; i++ {
+				if !l.one(ctx, c, fmt.Sprintf("%s-%d-%d", prefix, n, i), i%2 == 1) {
+					return
+				}
+			}
+		})
+	}
+	return l
+}
+
+// one makes a call; false means that nobody answers any more.
+func (l *load) one(ctx context.Context, c *client, file string, asks bool) bool {
+	// Cancelling a call would withdraw its question: the calls go on to their
+	// end, and only new ones stop.
+	ctx = context.WithoutCancel(ctx)
+	var r reply
+	if asks {
+		r = c.write(ctx, file, true)
+	} else {
+		r = c.patch(ctx, file)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.replies = append(l.replies, r)
+	l.made.Add(1)
+	code, _ := codeOf(r.err)
+	return r.err == nil || code != ""
+}
+
+// wait returns what the clients were told, once all have ended.
+func (l *load) wait() []reply {
+	l.wg.Wait()
+	return l.replies
+}
+
+// end is stop and wait.
+func (l *load) end() []reply {
+	l.stop()
+	return l.wait()
+}
+
+// ran waits until n calls have been made.
+func (l *load) ran(t *testing.T, n int64) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d calls were made", n), func() (bool, string) {
+		return l.made.Load() >= n, fmt.Sprint(l.made.Load())
+	})
+}
+
+// succeeded fails the test unless every call succeeded.
+func succeeded(t *testing.T, replies ...reply) {
+	t.Helper()
+	for _, r := range replies {
+		if r.err != nil || r.outcome != "succeeded" || r.attestation == "" {
+			t.Errorf("the call was answered with %+v", r)
+		}
+	}
+}
+
+// codes lists the reason codes of the calls that failed.
+func codes(replies []reply) []string {
+	var list []string
+	for _, r := range replies {
+		if r.err == nil {
+			continue
+		}
+		code, next := codeOf(r.err)
+		if code == "" {
+			code = "no code: " + r.err.Error()
+		} else if strings.TrimSpace(next) == "" {
+			code += " without a next step"
+		}
+		list = append(list, code)
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}

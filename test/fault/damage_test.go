@@ -1,0 +1,246 @@
+//go:build linux
+
+package fault
+
+import (
+	"bytes"
+	crand "crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"palyra/internal/journal"
+	"palyra/internal/reason"
+)
+
+const page = 4096
+
+// change rewrites one file of a state directory.
+func change(t *testing.T, path string, how func([]byte) []byte) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, how(b), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// flip inverts a byte; a negative place counts from the end.
+func flip(at int) func([]byte) []byte {
+	return func(b []byte) []byte {
+		if at < 0 {
+			at += len(b)
+		}
+		b[at] ^= 0xff
+		return b
+	}
+}
+
+func cutTo(share float64) func([]byte) []byte {
+	return func(b []byte) []byte { return b[:int(share*float64(len(b)))/page*page] }
+}
+
+func gone([]byte) []byte { return nil }
+
+// pageOf zeroes the page that holds a text first.
+func pageOf(text string) func([]byte) []byte {
+	return func(b []byte) []byte {
+		at := bytes.Index(b, []byte(text)) / page * page
+		clear(b[at : at+page])
+		return b
+	}
+}
+
+// inText flips a byte of the first occurrence of a text.
+func inText(text string) func([]byte) []byte {
+	return func(b []byte) []byte {
+		b[bytes.Index(b, []byte(text))+len(text)/2] ^= 1
+		return b
+	}
+}
+
+// TestDamagedAtRest damages files of a gateway that does not run. palyrad
+// refuses to start, or, where the damage is older than its check at the start
+// reaches, the offline check finds it; both say where the journal is bad and
+// what to do, and neither changes a byte.
+func TestDamagedAtRest(t *testing.T) {
+	t.Parallel()
+	s := theSample(t)
+	const db, wal, head = "palyra.db", "palyra.db-wal", "palyra.db-head"
+	for name, c := range map[string]struct {
+		of   *daemon
+		file string
+		how  func([]byte) []byte
+		// starts: this damage is found by the check alone.
+		starts bool
+		// seq: what is left can be read so far that the first bad event has a
+		// number.
+		seq bool
+	}{
+		"the file's header":          {s.stopped, db, flip(3), false, false},
+		"the first schema page":      {s.stopped, db, func(b []byte) []byte { clear(b[100:page]); return b }, false, false},
+		"half of the file cut off":   {s.stopped, db, cutTo(0.5), false, false},
+		"the last pages cut off":     {s.stopped, db, cutTo(0.97), false, false},
+		"an empty file":              {s.stopped, db, gone, false, true},
+		"a page of old events":       {s.stopped, db, pageOf("PAL-D103"), true, true},
+		"a byte of an old event":     {s.stopped, db, inText("PAL-D103"), true, true},
+		"the WAL cut off":            {s.killed, wal, cutTo(0.5), false, true},
+		"the WAL emptied":            {s.killed, wal, gone, false, true},
+		"a byte early in the WAL":    {s.killed, wal, flip(32 + 24 + 5*(page+24) + 99), false, true},
+		"a byte of the WAL's header": {s.killed, wal, flip(17), false, true},
+		"the WAL's last byte":        {s.killed, wal, flip(-1), false, true},
+		"the head file":              {s.stopped, head, flip(20), false, false},
+		"another signing key":        {s.stopped, "ca/journal.key", anotherKey, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := c.of.fork(t)
+			change(t, filepath.Join(d.state, filepath.FromSlash(c.file)), c.how)
+			before := d.bytes(t)
+			if c.starts {
+				d.start()
+				d.stop()
+			} else {
+				d.refused(8, d.state)
+			}
+			if after := d.bytes(t); !c.starts && after != before {
+				t.Error("the refusal changed the store")
+			}
+			code, _, msg := d.cli("journal", "verify", "--state-dir", d.state)
+			if code != 8 || !strings.Contains(msg, "next: ") {
+				t.Errorf("verify: exit code %d, want 8: %s", code, msg)
+			}
+			if c.seq != strings.Contains(msg, "sequence number") {
+				t.Errorf("a sequence number is expected: %v; verify says %s", c.seq, msg)
+			}
+		})
+	}
+}
+
+// anotherKey is a signing key of the same gateway id.
+func anotherKey(line []byte) []byte {
+	name := strings.Split(string(line), "+")[2]
+	private, public, err := note.GenerateKey(crand.Reader, name)
+	if err != nil {
+		panic(err)
+	}
+	return []byte(private + " " + public + "\n")
+}
+
+// bytes are the files of the store, but for the shared memory, which SQLite
+// makes anew.
+func (d *daemon) bytes(t *testing.T) string {
+	t.Helper()
+	var all strings.Builder
+	for _, suffix := range []string{"", "-wal", "-head"} {
+		b, err := os.ReadFile(d.store() + suffix)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&all, "%s %d\n%s", suffix, len(b), b)
+	}
+	return all.String()
+}
+
+// TestUntouchedCopies is the negative control: the copies verify and start.
+func TestUntouchedCopies(t *testing.T) {
+	t.Parallel()
+	s := theSample(t)
+	for name, of := range map[string]*daemon{"stopped": s.stopped, "killed": s.killed} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := of.fork(t)
+			// What is derived or says nothing may be lost.
+			for _, file := range []string{"palyra.db-shm", "palyrad.lock"} {
+				if err := os.WriteFile(filepath.Join(d.state, file), bytes.Repeat([]byte("x"), 4000), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if code, _, msg := d.cli("journal", "verify", "--state-dir", d.state); code != 0 {
+				t.Errorf("verify: exit code %d: %s", code, msg)
+			}
+			d.start()
+			succeeded(t, d.dial().patch(t.Context(), "goes-on"))
+			d.stop()
+			if err := d.verify(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestFlippedBytes flips a byte at many places of the file and of the WAL.
+// Either the check finds it, with a sequence number where it is the journal
+// that is damaged, or every event is still what it was.
+func TestFlippedBytes(t *testing.T) {
+	t.Parallel()
+	s := theSample(t)
+	const flips = 80
+	for name, of := range map[string]*daemon{"palyra.db": s.stopped, "palyra.db-wal": s.killed} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := of.fork(t)
+			path := filepath.Join(d.state, name)
+			whole, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, _ := d.digest(t)
+			at := rand.New(rand.NewPCG(7, 11))
+			found, located := 0, 0
+			for range flips {
+				b := bytes.Clone(whole)
+				place := at.IntN(len(b))
+				b[place] ^= 1 << at.IntN(8)
+				if err := os.WriteFile(path, b, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				err := d.verify()
+				var bad *journal.CorruptError
+				switch {
+				case err == nil:
+					if got, _ := d.digest(t); got != want {
+						t.Errorf("byte %d was flipped, events differ, and the check finds nothing", place)
+					}
+					continue
+				case errors.As(err, &bad) && bad.Seq > 0:
+					located++
+				case reason.Of(err) != reason.VerificationFailed:
+					t.Errorf("byte %d: the check ends with %v", place, err)
+				}
+				found++
+			}
+			t.Logf("%d of %d flips found, %d with a sequence number", found, flips, located)
+			if located == 0 {
+				t.Error("no flip was located")
+			}
+		})
+	}
+}
+
+// TestVerifyNamesTheEvent: message and JSON of the command say where.
+func TestVerifyNamesTheEvent(t *testing.T) {
+	t.Parallel()
+	d := theSample(t).stopped.fork(t)
+	change(t, d.store(), inText(`"tool":"fs.patch"`))
+	code, out, msg := d.cli("journal", "verify", "--state-dir", d.state, "-o", "json")
+	var said struct {
+		Verified bool  `json:"verified"`
+		Seq      int64 `json:"seq"`
+	}
+	if err := json.Unmarshal([]byte(out), &said); err != nil || code != 8 {
+		t.Fatalf("exit code %d, %v\nout: %s\nerr: %s", code, err, out, msg)
+	}
+	if said.Verified || said.Seq < 1 || !strings.Contains(msg, fmt.Sprintf("sequence number %d:", said.Seq)) {
+		t.Errorf("it says %s\nand %s", out, msg)
+	}
+}

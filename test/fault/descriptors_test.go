@@ -1,0 +1,73 @@
+//go:build linux
+
+package fault
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"palyra/internal/identity"
+)
+
+// TestNoMoreDescriptors takes all file descriptors of a palyrad with
+// connections that say nothing: calls of clients that are connected get an
+// answer, new clients wait, and once there is room everything goes on.
+func TestNoMoreDescriptors(t *testing.T) {
+	t.Parallel()
+	d := prepare(t)
+	const limit = 48
+	d.wrap = []string{"prlimit", fmt.Sprintf("--nofile=%d:%d", limit, limit)}
+	d.start()
+	early := d.dial()
+	told := []reply{early.patch(t.Context(), "before")}
+	succeeded(t, told...)
+
+	bundle, err := identity.ReadBundle(filepath.Join(d.state, "operator"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var silent []net.Conn
+	for range 2 * limit {
+		// The kernel takes connections that palyrad cannot accept yet.
+		conn, err := (&net.Dialer{Timeout: patience}).DialContext(t.Context(), "tcp", bundle.Address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		silent = append(silent, conn)
+	}
+	full := func() (bool, string) {
+		open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", d.cmd.Process.Pid))
+		return err == nil && len(open) >= limit, fmt.Sprintf("%d descriptors, %v", len(open), err)
+	}
+	eventually(t, "all descriptors are in use", full)
+	eventually(t, "the log says so", func() (bool, string) {
+		return strings.Contains(d.log.String(), "too many open files"), d.log.String()
+	})
+	for n := range 20 {
+		r := early.patch(t.Context(), fmt.Sprintf("during-%d", n))
+		if code, next := codeOf(r.err); r.err != nil && (code == "" || next == "") {
+			t.Errorf("a call of a client that is connected: %v", r.err)
+		}
+		told = append(told, r)
+	}
+	for _, conn := range silent {
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	late := d.dial()
+	began := time.Now()
+	after := late.write(t.Context(), "after", true)
+	succeeded(t, after, early.patch(t.Context(), "after-too"))
+	t.Logf("a new client got its answer %v after there was room", time.Since(began).Round(time.Millisecond))
+	if n := strings.Count(d.log.String(), "too many open files"); n > 2 {
+		t.Errorf("the log says %d times in a minute that there are no descriptors", n)
+	}
+	d.stop()
+	d.holds(append(told, after))
+}

@@ -1,0 +1,213 @@
+//go:build linux
+
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	palyrav1 "palyra/gen/palyra/v1"
+)
+
+// inNamespace returns the command that runs another one in a mount namespace
+// of its own, in which dir is a small disk. It skips the test where the kernel
+// lets nobody make one.
+func inNamespace(t *testing.T, dir, size string) []string {
+	t.Helper()
+	script := fmt.Sprintf("mount -t tmpfs -o size=%s,mode=0700 palyra-fault %s && exec \"$@\"", size, dir)
+	for _, unshare := range [][]string{{"unshare", "--mount"}, {"unshare", "--user", "--map-root-user", "--mount"}} {
+		line := append(unshare, "sh", "-c", script, "sh")
+		if exec.Command(line[0], append(line[1:], "true")...).Run() == nil {
+			return line
+		}
+	}
+	if os.Geteuid() == 0 && os.Getenv("container") == "" {
+		t.Fatal("root can make no mount namespace: this test has to run here")
+	}
+	t.Skip("no mount namespace is to be had: neither root nor unprivileged user namespaces")
+	return nil
+}
+
+// filler takes all the room on the daemon's disk and gives it back.
+type filler struct{ path string }
+
+// fill leaves less than one page.
+func (f filler) fill(t *testing.T) {
+	t.Helper()
+	file, err := os.OpenFile(f.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for size := 64 << 10; size > 0; {
+		n, err := file.Write(make([]byte, size))
+		switch {
+		case errors.Is(err, syscall.ENOSPC):
+			if n == 0 {
+				size /= 2
+			}
+		case err != nil:
+			t.Fatal(err)
+		}
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (f filler) free(t *testing.T) {
+	t.Helper()
+	if err := os.Remove(f.path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// onSmallDisk is a palyrad whose state directory is a disk of its own; the
+// workspace lies on another.
+func onSmallDisk(t *testing.T, size string) (*daemon, filler) {
+	t.Helper()
+	d := prepare(t)
+	if err := os.Mkdir(d.state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	d.wrap = inNamespace(t, d.state, size)
+	d.start()
+	d.view = fmt.Sprintf("/proc/%d/root", d.cmd.Process.Pid)
+	return d, filler{filepath.Join(d.view, d.state, "filler")}
+}
+
+// TestFullDisk fills the disk under the journal, by what calls write and then
+// by somebody else, and gives the room back.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	d, disk := onSmallDisk(t, "3m")
+	c := d.dial()
+	var told []reply
+	for n := range 5 {
+		told = append(told, c.patch(t.Context(), fmt.Sprintf("before-%d", n)))
+	}
+	succeeded(t, told...)
+	disk.fill(t)
+	// What is allocated already takes some more.
+	failed := -1
+	for n := range 2000 {
+		r := c.patch(t.Context(), fmt.Sprintf("full-%d", n))
+		told = append(told, r)
+		if r.err != nil {
+			failed = n
+			break
+		}
+	}
+	if failed < 0 {
+		t.Fatal("2000 calls went through on a full disk")
+	}
+	for n := range 3 {
+		told = append(told, c.patch(t.Context(), fmt.Sprintf("refused-%d", n)), c.write(t.Context(), fmt.Sprintf("refused-too-%d", n), true))
+	}
+	if got := codes(told); len(got) != 1 || got[0] != "JOURNAL_UNAVAILABLE" {
+		t.Errorf("the calls failed with %q", got)
+	}
+	if code, text := d.readyz(); code != http.StatusServiceUnavailable || !strings.Contains(text, "the journal cannot be written") {
+		t.Errorf("readyz: %d %s", code, text)
+	}
+	st, err := c.status.GetStatus(t.Context(), &palyrav1.GetStatusRequest{})
+	if err != nil || st.GetReady() || !strings.Contains(strings.Join(st.GetProblems(), ""), "full") {
+		t.Errorf("status: %v, %v", st, err)
+	}
+
+	disk.free(t)
+	eventually(t, "the gateway is ready again", func() (bool, string) {
+		code, text := d.readyz()
+		return code == http.StatusOK, text
+	})
+	after := c.patch(t.Context(), "after")
+	succeeded(t, after)
+	told = append(told, after)
+	for _, file := range d.effects() {
+		if strings.HasPrefix(file, "refused") {
+			t.Errorf("%s was written while the journal could not be", file)
+		}
+	}
+	d.judgeInside(told)
+}
+
+// judgeInside stops the palyrad, whose disk goes with it, and judges a copy.
+// A call that ran while the disk became full has no end before the next
+// start: the copy is opened once more by a palyrad.
+func (d *daemon) judgeInside(told []reply) {
+	d.t.Helper()
+	// The order to stop comes after the copy, which is one of a crash.
+	copyDir := filepath.Join(d.dir, "copy")
+	if err := os.CopyFS(copyDir, os.DirFS(filepath.Join(d.view, d.state))); err != nil {
+		d.t.Fatal(err)
+	}
+	d.stop()
+	if err := os.Remove(d.state); err != nil {
+		d.t.Fatal(err)
+	}
+	if err := os.Rename(copyDir, d.state); err != nil {
+		d.t.Fatal(err)
+	}
+	private(d.t, d.state)
+	d.wrap, d.view = nil, ""
+	if err := d.verify(); err != nil {
+		d.t.Fatalf("the copy does not verify: %v", err)
+	}
+	d.start()
+	d.stop()
+	d.holds(told)
+}
+
+// private gives a copied state directory the modes that palyrad asks for.
+func private(t *testing.T, dir string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		mode := os.FileMode(0o600)
+		if e.IsDir() {
+			mode = 0o700
+		}
+		return os.Chmod(path, mode)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestStartOnAFullDisk: palyrad says what is missing, leaves nothing half made,
+// and starts once there is room.
+func TestStartOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	for _, size := range []string{"4k", "16k", "24k", "40k", "64k", "128k", "256k"} {
+		t.Run(size, func(t *testing.T) {
+			t.Parallel()
+			d := prepare(t)
+			if err := os.Mkdir(d.state, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			// The namespace of the shell outlives the palyrad that fails in it, so
+			// that the second one finds what the first one left.
+			wrap := inNamespace(t, d.state, size)
+			script := wrap[len(wrap)-2]
+			grow := fmt.Sprintf("; mount -o remount,size=8m %s && exec \"$@\"", d.state)
+			wrap[len(wrap)-2] = strings.Replace(script, "exec \"$@\"", "\"$@\"; echo first exit code $? >&2"+grow, 1)
+			d.wrap = wrap
+			d.start()
+			d.view = fmt.Sprintf("/proc/%d/root", d.cmd.Process.Pid)
+			first, _, found := strings.Cut(d.log.String(), "first exit code ")
+			if !found || !strings.Contains(first, "\nnext: ") || !strings.Contains(strings.ToLower(first), "full") && !strings.Contains(first, "no space left") {
+				t.Errorf("palyrad does not say what is missing:\n%s", d.log)
+			}
+			succeeded(t, d.dial().patch(t.Context(), "after"))
+			d.stop()
+		})
+	}
+}

@@ -1,0 +1,59 @@
+//go:build linux
+
+package fault
+
+import (
+	"fmt"
+	"testing"
+
+	palyrav1 "palyra/gen/palyra/v1"
+)
+
+// TestKilledUnderLoad kills palyrad again and again while clients call, some
+// of them with a human's answer on the way.
+func TestKilledUnderLoad(t *testing.T) {
+	t.Parallel()
+	d := prepare(t)
+	const rounds, clients = 20, 8
+	var told []reply
+	waiting := map[string]bool{} // approvals that nobody answers
+	for n := range rounds {
+		d.start()
+		d.stillPending(waiting)
+		c := d.dial()
+		unanswered := make(chan reply, 1)
+		go func() { unanswered <- c.write(t.Context(), fmt.Sprintf("unanswered-%d", n), false) }()
+		l := d.begin(clients, fmt.Sprintf("k%d", n))
+		l.ran(t, int64(2+3*n%29)) // another moment each round
+		d.kill()
+		told = append(told, l.wait()...)
+		if r := <-unanswered; r.approval != "" {
+			waiting[r.approval] = true
+			told = append(told, r)
+		}
+		if err := d.verify(); err != nil {
+			t.Fatalf("after kill %d: %v", n, err)
+		}
+	}
+	d.start()
+	d.stillPending(waiting)
+	d.stop()
+	s := d.holds(told)
+	if len(waiting) < rounds/2 {
+		t.Errorf("only %d approvals were pending at a kill", len(waiting))
+	}
+	t.Logf("%d kills, %d calls, %d effects, %d calls with an end", rounds, len(told), len(d.effects()), len(s.ends))
+}
+
+// stillPending fails when an approval that nobody answered is not there any
+// more.
+func (d *daemon) stillPending(ids map[string]bool) {
+	d.t.Helper()
+	c := d.dial()
+	for id := range ids {
+		got, err := c.approvals.GetApproval(d.t.Context(), &palyrav1.GetApprovalRequest{ApprovalId: id})
+		if err != nil || got.GetApproval().GetState() != palyrav1.ApprovalState_APPROVAL_STATE_PENDING {
+			d.t.Errorf("approval %s: %v, %v, want it pending", id, got.GetApproval().GetState(), err)
+		}
+	}
+}

@@ -1,0 +1,66 @@
+//go:build linux
+
+package fault
+
+import (
+	"encoding/binary"
+	"strconv"
+	"testing"
+)
+
+// TestTwoDaemons: the second one on a state directory ends at once and says
+// who holds it; the first one notices nothing. A lock goes with its process.
+func TestTwoDaemons(t *testing.T) {
+	t.Parallel()
+	d := start(t)
+	c := d.dial()
+	succeeded(t, c.patch(t.Context(), "one"))
+	before := d.bytes(t)
+	second := *d
+	second.refused(2, "process "+strconv.Itoa(d.cmd.Process.Pid), d.state, "Stop it first")
+	if d.bytes(t) != before {
+		t.Error("the second palyrad changed the store of the first")
+	}
+	succeeded(t, c.patch(t.Context(), "two"))
+	d.kill()
+	d.start()
+	succeeded(t, d.dial().patch(t.Context(), "three"))
+	d.stop()
+	d.holds(nil)
+}
+
+// userVersion is where SQLite's file header has the schema version.
+const userVersion = 60
+
+// TestOtherSchemaVersions gives a store the number of a newer and of an older
+// palyrad than its tables are of.
+func TestOtherSchemaVersions(t *testing.T) {
+	t.Parallel()
+	s := theSample(t)
+	for name, c := range map[string]struct {
+		version uint32
+		code    int
+		says    string
+	}{
+		"newer": {9999, 2, "schema version 9999"},
+		"older": {1, 8, "schema version 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := s.stopped.fork(t)
+			change(t, d.store(), func(b []byte) []byte {
+				binary.BigEndian.PutUint32(b[userVersion:], c.version)
+				return b
+			})
+			before := d.bytes(t)
+			d.refused(c.code, c.says)
+			if d.bytes(t) != before {
+				t.Error("the refusal changed the store")
+			}
+		})
+	}
+	// Control: with its own number it starts.
+	d := s.stopped.fork(t)
+	d.start()
+	d.stop()
+}

@@ -1,0 +1,124 @@
+//go:build linux
+
+package fault
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// patience bounds every wait. Nothing sleeps for a fixed time: each wait ends
+// as soon as what it waits for is there.
+const patience = 30 * time.Second
+
+// programs is the directory of the built programs; TestMain sets it once.
+var programs string
+
+func TestMain(m *testing.M) {
+	code, err := buildAndRun(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "fault:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func buildAndRun(m *testing.M) (code int, err error) {
+	if programs, err = os.MkdirTemp("", "palyra-fault-"); err != nil {
+		return 1, err
+	}
+	defer func() { _ = os.RemoveAll(programs) }()
+	cmd := exec.Command("go", "build", "-trimpath", "-o", programs+"/", "./cmd/palyrad", "./cmd/palyra")
+	cmd.Dir = "../.."
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return 1, fmt.Errorf("building the programs: %w\n%s", err, text)
+	}
+	code = m.Run()
+	return code, leftovers()
+}
+
+// leftovers returns an error when a process or a mount of these tests is still
+// there. What was killed needs a moment to go.
+func leftovers() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		left, err := processesOf(programs)
+		if err != nil {
+			return err
+		}
+		mounts, err := os.ReadFile("/proc/self/mounts")
+		if err != nil {
+			return err
+		}
+		if len(left) == 0 && !strings.Contains(string(mounts), "palyra-fault") {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("left behind: processes %v; mounts:\n%s", left, mounts)
+		}
+	}
+}
+
+// processesOf lists the command lines of the processes that run, or trace, a
+// program of dir.
+func processesOf(dir string) (list []string, err error) {
+	names, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			continue // it has just ended
+		}
+		if strings.Contains(string(text), dir) {
+			list = append(list, strings.ReplaceAll(string(text), "\x00", " "))
+		}
+	}
+	return list, nil
+}
+
+// TestLeftoversAreSeen is the negative control of the check that nothing is
+// left behind.
+func TestLeftoversAreSeen(t *testing.T) {
+	t.Parallel()
+	d := start(t)
+	list, err := processesOf(d.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list) != 1 || !strings.Contains(list[0], "palyrad") {
+		t.Errorf("a palyrad runs, and the check sees %q", list)
+	}
+}
+
+func eventually(t *testing.T, what string, ok func() (bool, string)) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		done, saw := ok()
+		if done {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("not within %v: %s; last seen: %s", patience, what, saw)
+		case <-tick.C:
+		}
+	}
+}

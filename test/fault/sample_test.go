@@ -1,0 +1,102 @@
+//go:build linux
+
+package fault
+
+import (
+	"crypto/sha256"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"palyra/internal/journal"
+	"palyra/internal/sqlite"
+)
+
+// sample is a gateway whose journal tests damage: as it is after a stop in
+// order, and as a SIGKILL left it a little later, with a WAL.
+type sample struct {
+	stopped, killed *daemon
+	// head is how far the journal of the killed one reaches.
+	head int64
+}
+
+var sampled struct {
+	once sync.Once
+	sample
+}
+
+// theSample makes the sample once. What it runs has ended when it returns.
+func theSample(t *testing.T) sample {
+	t.Helper()
+	sampled.once.Do(func() {
+		d := prepare(t)
+		d.dir = filepath.Join(programs, "sample")
+		d.start()
+		l := d.begin(4, "old")
+		l.ran(t, 150)
+		told := l.end()
+		succeeded(t, told...)
+		d.stop()
+		sampled.stopped = d.copyTo(t, filepath.Join(programs, "stopped"))
+		d.start()
+		l = d.begin(4, "new")
+		l.ran(t, 40)
+		told = append(told, l.end()...)
+		d.kill()
+		sampled.killed = d.copyTo(t, filepath.Join(programs, "killed"))
+		d.start()
+		d.stop()
+		d.holds(told)
+		_, sampled.head = sampled.killed.digest(t)
+	})
+	if sampled.head < 1000 {
+		t.Fatalf("the sample has %d events; it was not made", sampled.head)
+	}
+	return sampled.sample
+}
+
+// copyTo copies the state directory of a palyrad that does not run into a new
+// directory. What the copy starts has the same configuration.
+func (d *daemon) copyTo(t *testing.T, dir string) *daemon {
+	t.Helper()
+	c := *d
+	c.t, c.dir, c.state = t, dir, filepath.Join(dir, "state")
+	if err := os.CopyFS(c.state, os.DirFS(d.state)); err != nil {
+		t.Fatal(err)
+	}
+	private(t, c.state)
+	return &c
+}
+
+// fork is a copy of its own for one test, which may start it.
+func (d *daemon) fork(t *testing.T) *daemon {
+	t.Helper()
+	c := prepare(t)
+	if err := os.CopyFS(c.state, os.DirFS(d.state)); err != nil {
+		t.Fatal(err)
+	}
+	private(t, c.state)
+	return c
+}
+
+// digest is over every event of the journal, which it does not verify.
+func (d *daemon) digest(t *testing.T) (sum [32]byte, head int64) {
+	t.Helper()
+	db, err := sqlite.OpenReadOnly(t.Context(), d.store())
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := sha256.New()
+	err = db.Scan(t.Context(), 0, db.Head().Seq, func(e *journal.Event) error {
+		line, err := e.AppendLine(nil)
+		all.Write(line)
+		return err
+	})
+	head = db.Head().Seq
+	if err := errors.Join(err, db.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	return [32]byte(all.Sum(nil)), head
+}

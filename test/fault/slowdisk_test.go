@@ -1,0 +1,95 @@
+//go:build linux
+
+package fault
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// canTrace skips the test where strace may not trace.
+func canTrace(t *testing.T) {
+	t.Helper()
+	if problem := traceProblem(); problem != "" {
+		if os.Geteuid() == 0 && os.Getenv("container") == "" {
+			t.Fatalf("root cannot trace a child: %s", problem)
+		}
+		t.Skip("strace cannot trace: " + problem)
+	}
+}
+
+var traceProblem = sync.OnceValue(func() string {
+	out, err := exec.Command("strace", "-f", "--seccomp-bpf", "-e", "trace=fsync", "-o", "/dev/null", "true").CombinedOutput()
+	if err != nil {
+		return fmt.Sprintf("%v: %s", err, out)
+	}
+	return ""
+})
+
+// traced is the command that runs another one under strace with an injection,
+// for system calls that touch one of the paths; with -D the other command is
+// still the child that the test sees, and strace ends with it.
+func traced(calls, injection string, paths ...string) []string {
+	line := []string{"strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", "trace=" + calls, "-e", "inject=" + calls + ":" + injection}
+	for _, path := range paths {
+		line = append(line, "-P", path)
+	}
+	return line
+}
+
+// TestSlowDisk delays every sync of the journal: calls are slow and right, a
+// human's answer still arrives, the log says so once, and the stop keeps its
+// time.
+func TestSlowDisk(t *testing.T) {
+	t.Parallel()
+	canTrace(t)
+	d := start(t) // with a fast disk first, which makes the store
+	d.stop()
+	const delay = 1200 * time.Millisecond
+	d.wrap = traced("fsync", fmt.Sprintf("delay_exit=%dms", delay.Milliseconds()), d.store()+"-wal")
+	d.start()
+	c := d.dial()
+	began := time.Now()
+	r := c.write(t.Context(), "slow", true)
+	succeeded(t, r)
+	if took := time.Since(began); took < 3*delay {
+		t.Errorf("an asked call took %v: asked, decided and attested are not all synced, or the delay is not there", took)
+	}
+	if code, text := d.readyz(); code != 200 {
+		t.Errorf("readyz: %d %s", code, text)
+	}
+	if n := strings.Count(d.log.String(), "the disk is slow"); n != 1 {
+		t.Errorf("the log warns %d times of a slow disk in the first minute, want 1:\n%s", n, d.log)
+	}
+	c.transport.CloseIdleConnections()
+	began = time.Now()
+	d.stop()
+	// 10 s for calls that run and 10 s for the journal's end.
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("the stop took %v", took)
+	}
+	d.wrap = nil
+	d.start()
+	d.stop()
+	d.holds([]reply{r})
+}
+
+// TestFastDiskIsNotSlow is the control of the warning.
+func TestFastDiskIsNotSlow(t *testing.T) {
+	t.Parallel()
+	d := start(t)
+	succeeded(t, d.dial().write(t.Context(), "fast", true))
+	d.stop()
+	if strings.Contains(d.log.String(), "the disk is slow") {
+		t.Errorf("the log warns of a slow disk:\n%s", d.log)
+	}
+	if _, err := os.Stat(filepath.Join(d.workspace, "fast")); err != nil {
+		t.Error(err)
+	}
+}

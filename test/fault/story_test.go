@@ -1,0 +1,268 @@
+//go:build linux
+
+package fault
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"palyra/internal/decision"
+	"palyra/internal/event"
+	"palyra/internal/journal"
+	"palyra/internal/sqlite"
+	"palyra/internal/toolcall"
+)
+
+// story is what the journal of a stopped palyrad tells.
+type story struct {
+	// allowed are the proposals that were decided with yes, and ends counts
+	// how often each was attested or closed as ambiguous.
+	allowed map[string]bool
+	ends    map[string]int
+	// files maps what a call writes to its proposals.
+	files map[string][]string
+	// attested maps attestation ids to their sequence numbers.
+	attested map[string]int64
+	// asked are the approvals; consumed counts how often each was used up, and
+	// cited by how many decisions.
+	asked    map[string]bool
+	consumed map[string]int
+	cited    map[string]int
+}
+
+func newStory() story {
+	return story{
+		allowed: map[string]bool{}, ends: map[string]int{}, files: map[string][]string{}, attested: map[string]int64{},
+		asked: map[string]bool{}, consumed: map[string]int{}, cited: map[string]int{},
+	}
+}
+
+// store is the path of the store's file.
+func (d *daemon) store() string { return filepath.Join(d.state, "palyra.db") }
+
+// verifiers are the keys of the journal's checkpoints, and the gateway's id.
+func (d *daemon) verifiers() (string, note.Verifiers) {
+	d.t.Helper()
+	text, err := os.ReadFile(filepath.Join(d.state, "ca", "journal.key"))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	key := strings.Fields(string(text))[1]
+	known, err := journal.ParseKeys(key)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	verifier, err := note.NewVerifier(key)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return verifier.Name(), known
+}
+
+// verify verifies the journal of a palyrad that does not run.
+func (d *daemon) verify() error {
+	d.t.Helper()
+	gateway, known := d.verifiers()
+	_, err := sqlite.Verify(d.t.Context(), d.store(), gateway, known)
+	return err
+}
+
+// read reads the journal of a palyrad that does not run.
+func (d *daemon) read() story {
+	d.t.Helper()
+	db, err := sqlite.OpenReadOnly(d.t.Context(), d.store())
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	s := newStory()
+	err = db.Scan(d.t.Context(), 0, db.Head().Seq, s.add)
+	if err := errors.Join(err, db.Close(d.t.Context())); err != nil {
+		d.t.Fatal(err)
+	}
+	return s
+}
+
+func (s story) add(e *journal.Event) error {
+	switch e.Code {
+	case event.Proposed:
+		var p toolcall.ProposedPayload
+		if err := json.Unmarshal(e.Payload, &p); err != nil {
+			return err
+		}
+		file, err := target(p.Arguments)
+		s.files[file] = append(s.files[file], e.Subject)
+		return err
+	case event.Decided:
+		var d decision.Record
+		if err := json.Unmarshal(e.Payload, &d); err != nil {
+			return err
+		}
+		if d.Allowed {
+			s.allowed[e.Subject] = true
+			s.cited[d.ApprovalID]++
+		}
+	case event.Attested:
+		var a toolcall.AttestedPayload
+		if err := json.Unmarshal(e.Payload, &a); err != nil {
+			return err
+		}
+		s.attested[a.AttestationID] = e.Seq
+		s.ends[e.Subject]++
+	case event.Ambiguous:
+		s.ends[e.Subject]++
+	case event.Asked:
+		s.asked[e.Subject] = true
+	case event.Consumed:
+		s.consumed[e.Subject]++
+	}
+	return nil
+}
+
+// target is the file that a call of fs.write or fs.patch writes.
+func target(arguments []byte) (string, error) {
+	var input struct{ Path, Patch string }
+	if err := json.Unmarshal(arguments, &input); err != nil {
+		return "", err
+	}
+	if input.Path != "" {
+		return input.Path, nil
+	}
+	_, rest, _ := strings.Cut(input.Patch, "+++ b/")
+	file, _, _ := strings.Cut(rest, "\n")
+	return file, nil
+}
+
+// effects lists the files that calls wrote.
+func (d *daemon) effects() []string {
+	d.t.Helper()
+	entries, err := os.ReadDir(d.workspace)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	var list []string
+	for _, e := range entries {
+		// A palyrad that was killed may leave the file that it was about to
+		// rename: nobody sees it under its name.
+		if !strings.HasPrefix(e.Name(), ".palyra-") {
+			list = append(list, e.Name())
+		}
+	}
+	return list
+}
+
+// problems lists what must not be, given what had an effect and what clients
+// were told.
+func (s story) problems(effects []string, told []reply) []string {
+	var list []string
+	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
+	for id := range s.allowed {
+		if s.ends[id] != 1 {
+			add("call %s was started and has %d ends", id, s.ends[id])
+		}
+	}
+	for id := range s.ends {
+		if !s.allowed[id] {
+			add("call %s has an end and was not decided", id)
+		}
+	}
+	for id, n := range s.consumed {
+		if n > 1 {
+			add("approval %s was consumed %d times", id, n)
+		}
+	}
+	for id, n := range s.cited {
+		if id != "" && n > 1 {
+			add("approval %s served %d calls", id, n)
+		}
+	}
+	for _, file := range effects {
+		if !slices.ContainsFunc(s.files[file], func(id string) bool { return s.allowed[id] }) {
+			add("%s was written and no decision is on record", file)
+		}
+	}
+	for _, r := range told {
+		list = append(list, s.untrue(effects, r)...)
+	}
+	return list
+}
+
+// untrue lists what a client was told and the journal does not know.
+func (s story) untrue(effects []string, r reply) []string {
+	var list []string
+	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
+	if r.attestation != "" && s.attested[r.attestation] != r.seq {
+		add("a client was told of attestation %s at event %d, the journal has it at %d", r.attestation, r.seq, s.attested[r.attestation])
+	}
+	if r.allowed && !s.allowed[r.proposal] {
+		add("a client was told that call %s was allowed, and no decision is on record", r.proposal)
+	}
+	if r.approval != "" && !s.asked[r.approval] {
+		add("a client was told of approval %s, and nobody was asked on record", r.approval)
+	}
+	if r.outcome == "succeeded" && r.attestation != "" && !slices.Contains(effects, r.file) {
+		add("a client was told that %s was written, and it is not there", r.file)
+	}
+	return list
+}
+
+// holds fails the test when the journal of the stopped palyrad does not
+// verify, or differs from what happened and from what clients were told.
+func (d *daemon) holds(told []reply) story {
+	d.t.Helper()
+	if err := d.verify(); err != nil {
+		d.t.Fatalf("the journal does not verify: %v", err)
+	}
+	s := d.read()
+	for _, problem := range s.problems(d.effects(), told) {
+		d.t.Error(problem)
+	}
+	return s
+}
+
+// TestStorySeesDefects is the negative control of every test of this package:
+// each thing that must not be is found when it is there.
+func TestStorySeesDefects(t *testing.T) {
+	t.Parallel()
+	whole := func() story {
+		s := newStory()
+		s.allowed["p"], s.ends["p"], s.files["f"], s.attested["t"] = true, 1, []string{"p"}, 7
+		s.asked["x"], s.consumed["x"], s.cited["x"] = true, 1, 1
+		return s
+	}
+	told := reply{file: "f", proposal: "p", approval: "x", allowed: true, outcome: "succeeded", attestation: "t", seq: 7}
+	if found := whole().problems([]string{"f"}, []reply{told}); len(found) > 0 {
+		t.Fatalf("a whole story has problems: %v", found)
+	}
+	for name, c := range map[string]struct {
+		damage  func(story)
+		effects []string
+		want    int
+	}{
+		"no end":               {func(s story) { delete(s.ends, "p") }, []string{"f"}, 1},
+		"two ends":             {func(s story) { s.ends["p"] = 2 }, []string{"f"}, 1},
+		"end without decision": {func(s story) { s.ends["q"] = 1 }, []string{"f"}, 1},
+		"consumed twice":       {func(s story) { s.consumed["x"] = 2 }, []string{"f"}, 1},
+		"served two calls":     {func(s story) { s.cited["x"] = 2 }, []string{"f"}, 1},
+		"undecided effect":     {func(story) {}, []string{"f", "g"}, 1},
+		"lost attestation":     {func(s story) { delete(s.attested, "t") }, []string{"f"}, 1},
+		"moved attestation":    {func(s story) { s.attested["t"] = 8 }, []string{"f"}, 1},
+		// The effect, the end and the reply then stand without a decision.
+		"lost decision": {func(s story) { delete(s.allowed, "p") }, []string{"f"}, 3},
+		"lost approval": {func(s story) { delete(s.asked, "x") }, []string{"f"}, 1},
+		"lost effect":   {func(story) {}, nil, 1},
+	} {
+		s := whole()
+		c.damage(s)
+		if found := s.problems(c.effects, []reply{told}); len(found) != c.want {
+			t.Errorf("%s: found %v", name, found)
+		}
+	}
+}

@@ -1,0 +1,174 @@
+//go:build linux
+
+package fault
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// diskErrors are what a system call may fail with.
+var diskErrors = []string{"EIO", "ENOSPC"}
+
+// TestDiskFailsAtTheStart fails one system call of the first start after the
+// other: palyrad goes on and is right, or ends and says what to do; the next
+// start always succeeds.
+func TestDiskFailsAtTheStart(t *testing.T) {
+	t.Parallel()
+	canTrace(t)
+	for _, c := range []struct {
+		calls string
+		when  []int
+	}{
+		{"write", []int{1, 2, 3, 5, 7, 11}},
+		{"pwrite64", []int{1, 2, 4, 5, 13, 14, 70, 120, 200, 240}},
+		{"fsync", []int{1, 2, 5, 10, 12, 13, 14, 16, 18, 20, 22, 26, 30}},
+		{"renameat", []int{1, 5, 6, 7, 9}},
+		{"ftruncate", []int{1, 2}},
+		{"unlinkat,unlink", []int{1, 2}},
+	} {
+		t.Run(c.calls, func(t *testing.T) {
+			t.Parallel()
+			went := 0
+			for i, n := range c.when {
+				if failAtStart(t, c.calls, n, diskErrors[i%len(diskErrors)]) {
+					went++
+				}
+			}
+			t.Logf("%d of %d starts went on", went, len(c.when))
+		})
+	}
+}
+
+// failAtStart fails the n-th of the calls, of whichever thread, and reports
+// whether palyrad got ready all the same.
+func failAtStart(t *testing.T, calls string, n int, errno string) (went bool) {
+	t.Helper()
+	d := prepare(t)
+	defer d.kill()
+	what := fmt.Sprintf("%s number %d fails with %s", calls, n, errno)
+	// The count is one per thread: palyrad gets few of them at its start.
+	d.wrap = traced(calls, fmt.Sprintf("error=%s:when=%d", errno, n))
+	d.launch()
+	var told []reply
+	if went = d.awaitReady(); went {
+		told = append(told, d.dial().patch(t.Context(), "first"), d.dial().write(t.Context(), "second", true))
+		d.kill()
+	} else if d.awaitEnd() == 0 || calls != "write" && !strings.Contains(d.log.String(), "\nnext: ") {
+		// A write that fails may be the one that says what to do.
+		t.Errorf("%s: palyrad does not say what to do:\n%s", what, d.log)
+	}
+	d.wrap = nil
+	d.launch()
+	if !d.awaitReady() {
+		t.Fatalf("%s: the next start fails:\n%s", what, d.log)
+	}
+	c := d.dial()
+	succeeded(t, c.patch(t.Context(), "after"))
+	c.transport.CloseIdleConnections()
+	d.stop()
+	d.holds(told)
+	return went
+}
+
+// TestDiskFailsUnderLoad makes system calls of a palyrad fail while clients
+// call, lets the disk be well again, and compares what clients were told with
+// what is on record.
+func TestDiskFailsUnderLoad(t *testing.T) {
+	t.Parallel()
+	canTrace(t)
+	for _, c := range []struct {
+		name, calls, injection string
+		// paths limits the faults to files of the state directory.
+		paths []string
+	}{
+		{"every third sync of the journal", "fsync", "error=EIO:when=3+3", []string{"palyra.db-wal"}},
+		{"every sync of the journal", "fsync", "error=EIO", []string{"palyra.db-wal"}},
+		{"every seventh write of the journal", "pwrite64", "error=ENOSPC:when=7+7", []string{"palyra.db-wal"}},
+		{"every write of the journal", "pwrite64", "error=EIO", []string{"palyra.db-wal"}},
+		{"every write and sync of the file itself", "pwrite64,fsync", "error=EIO", []string{"palyra.db"}},
+		{"every write of the head file", "pwrite64", "error=EIO", []string{"palyra.db-head"}},
+		{"every fifth sync of anything", "fsync", "error=EIO:when=5+5", nil},
+		{"every second rename", "renameat,renameat2", "error=EIO:when=2+2", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			d := start(t)
+			l := d.begin(4, "load")
+			l.ran(t, 10)
+			paths := slices.Clone(c.paths)
+			for i := range paths {
+				paths[i] = filepath.Join(d.state, paths[i])
+			}
+			heal := d.inject(c.calls, c.injection, paths...)
+			l.ran(t, l.made.Load()+60)
+			heal()
+			eventually(t, "the gateway is ready again", func() (bool, string) {
+				code, text := d.readyz()
+				return code == 200, text
+			})
+			l.ran(t, l.made.Load()+20)
+			told := l.end()
+			if got := codes(told); len(got) > 1 || len(got) == 1 && got[0] != "JOURNAL_UNAVAILABLE" {
+				t.Errorf("calls failed with %q", got)
+			}
+			// Calls that ran while their end could not be written have one after
+			// the next start.
+			d.kill()
+			d.start()
+			d.stop()
+			d.holds(told)
+			t.Logf("%d calls, %d failed", len(told), failures(told))
+		})
+	}
+}
+
+func failures(replies []reply) (n int) {
+	for _, r := range replies {
+		if r.err != nil {
+			n++
+		}
+	}
+	return n
+}
+
+var attached = regexp.MustCompile(`attached|Process \d+`)
+
+// inject attaches a strace that makes system calls fail to the palyrad that
+// runs, until heal is called.
+func (d *daemon) inject(calls, injection string, paths ...string) (heal func()) {
+	d.t.Helper()
+	line := traced(calls, injection, paths...)
+	line = append(slices.DeleteFunc(line, func(a string) bool { return a == "-qq" || a == "-D" }), "-p", fmt.Sprint(d.cmd.Process.Pid))
+	cmd := exec.Command(line[0], line[1:]...)
+	said, ended := newOutput(), make(chan struct{})
+	cmd.Stderr = said
+	if err := cmd.Start(); err != nil {
+		d.t.Fatal(err)
+	}
+	go func() {
+		_ = cmd.Wait()
+		close(ended)
+	}()
+	stop := func() {
+		_ = cmd.Process.Signal(os.Interrupt)
+		select {
+		case <-ended:
+		case <-time.After(patience):
+			_ = cmd.Process.Kill()
+			<-ended
+		}
+	}
+	d.t.Cleanup(stop)
+	if said.await(attached, ended) == nil {
+		d.t.Fatalf("strace did not attach: %s", said)
+	}
+	return stop
+}
