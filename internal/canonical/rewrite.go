@@ -77,7 +77,9 @@ func (w *rewriter) literal(word string) bool {
 	return true
 }
 
-// integer moves a number that every double holds exactly and prints so.
+// integer moves a number that every double holds exactly and prints so. What
+// makes it another number, a fraction or an exponent, is left where it is, and
+// no value ends there.
 func (w *rewriter) integer() bool {
 	const most = 15
 	n := 0
@@ -92,8 +94,6 @@ func (w *rewriter) integer() bool {
 	case n == digits || n-digits > most:
 		return false
 	case w.in[digits] == '0' && n > 1: // "-0" and "01" are for the library
-		return false
-	case n < len(w.in) && (w.in[n] == '.' || w.in[n] == 'e' || w.in[n] == 'E'):
 		return false
 	}
 	w.move(n)

@@ -329,10 +329,28 @@ func (s fakeCalls) StartRun(_ context.Context, req *palyrav1.StartRunRequest) (*
 func (s fakeCalls) GetRun(_ context.Context, req *palyrav1.GetRunRequest) (*palyrav1.GetRunResponse, error) {
 	for _, r := range s.f.runs.all() {
 		if r.GetRunId() == req.GetRunId() {
-			return &palyrav1.GetRunResponse{Run: r}, nil
+			return &palyrav1.GetRunResponse{Run: r, LastSequence: s.f.runs.last()}, nil
 		}
 	}
 	return nil, gatewayError(connect.CodeNotFound, reason.NotFound, "there is no run "+req.GetRunId(), nil)
+}
+
+// last is the number of the newest durable event of the run's tape.
+func (r *fakeRuns) last() (n int64) {
+	r.mu.Lock()
+	run := r.run
+	r.mu.Unlock()
+	if run == nil {
+		return 0
+	}
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	for _, e := range run.tape {
+		if e.GetModelDelta() == nil && e.GetModelRetry() == nil && e.GetOutput() == nil {
+			n = e.GetSequence()
+		}
+	}
+	return n
 }
 
 // all lists the runs, newest first.

@@ -4,17 +4,12 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	palyrav1 "palyra/gen/palyra/v1"
 )
-
-// tapeSettles is how long nothing journaled may come of a run that goes on
-// before its tape counts as read.
-const tapeSettles = 300 * time.Millisecond
 
 func (a *app) runsShow() *cobra.Command {
 	return &cobra.Command{
@@ -46,7 +41,7 @@ func (a *app) showRun(ctx context.Context, id string) error {
 	}
 	r := reply.GetRun()
 	story := &runStory{known: map[string]*callStory{}}
-	if err := g.readTape(ctx, id, story.add); err != nil {
+	if err := g.readTape(ctx, id, reply.GetLastSequence(), story.add); err != nil {
 		return err
 	}
 	rec := a.runRecord(r)
@@ -54,9 +49,9 @@ func (a *app) showRun(ctx context.Context, id string) error {
 	return a.printOne("Run", rec, func(p *page) { a.runPage(p, r, story) })
 }
 
-// readTape gives the events of a run so far. The tape of a run that goes on
-// has no end: it is read until it is quiet.
-func (g *gateway) readTape(ctx context.Context, id string, add func(*palyrav1.RunEvent)) error {
+// readTape gives the events of a run up to a sequence number, which is how far
+// the tape went: that of a run that goes on has no end.
+func (g *gateway) readTape(ctx context.Context, id string, last int64, add func(*palyrav1.RunEvent)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := g.calls.WatchRun(ctx, &palyrav1.WatchRunRequest{RunId: id})
@@ -64,24 +59,19 @@ func (g *gateway) readTape(ctx context.Context, id string, add func(*palyrav1.Ru
 		return err
 	}
 	defer func() { _ = stream.Close() }()
-	var quiet *time.Timer
 	for stream.Receive() {
 		e := stream.Msg().GetEvent()
 		switch {
-		case quiet == nil: // from here on the gateway sends what it has
-			quiet = time.AfterFunc(tapeSettles, cancel)
-			defer quiet.Stop()
-		case e.GetModelDelta() == nil && e.GetOutput() == nil:
-			quiet.Reset(tapeSettles)
-		}
-		if e != nil {
+		case e == nil: // opens the stream
+			continue
+		case e.GetSequence() <= last:
 			add(e)
 		}
+		if e.GetSequence() >= last {
+			return nil
+		}
 	}
-	if err := stream.Err(); err != nil && !isCancelled(err) {
-		return err
-	}
-	return nil
+	return stream.Err()
 }
 
 // runStory is what a tape tells of a run's calls, and its last answer.

@@ -99,19 +99,28 @@ func TestRunsShow(t *testing.T) {
 	}
 }
 
-// TestRunsShowOfOneThatGoesOn shows what happened so far and ends.
+// TestRunsShowOfOneThatGoesOn shows what happened so far and ends, also when
+// what came last is not durable.
 func TestRunsShowOfOneThatGoesOn(t *testing.T) {
 	w := newWorld(t)
+	done := make(chan struct{})
 	w.gateway.runs.script = func(r *fakeRun) {
-		r.turn("I begin.", [3]string{"A", "echo", `{}`})
+		r.turn("I begin.", [3]string{"A", "echo", `{}`}, [3]string{"B", "echo", `{}`})
 		r.propose("A", "echo")
+		r.propose("B", "echo")
+		r.call("B", allowed())
+		r.call("B", output("stdout", "one\n"))
+		close(done)
 		<-r.ctx.Done()
 	}
 	w.want(w.run("run", "--detach", "x"), 0)
+	<-done
 	r := w.run("runs", "show", fakeRunID)
 	w.want(r, 0)
-	if !strings.Contains(r.out, "state         running") {
-		t.Error(r.out)
+	for _, want := range []string{"state         running", "[1] echo\n", "[2] echo\n", "allowed    decision 01DECISION", "last answer\n  I begin.\n"} {
+		if !strings.Contains(r.out, want) {
+			t.Errorf("does not show %q:\n%s", want, r.out)
+		}
 	}
 }
 

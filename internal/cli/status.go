@@ -47,7 +47,9 @@ func (a *app) statusPage(p *page, address string, s *palyrav1.GetStatusResponse)
 	p.field("waiting", plural(int(s.GetPendingApprovals()), "approval"))
 	p.field("grants", fmt.Sprintf("%d live", s.GetLiveGrants()))
 	p.field("in flight", plural(int(s.GetCallsInFlight()), "call"))
+	p.field("runs", fmt.Sprintf("%d active", s.GetActiveRuns()))
 	p.list("workspaces", workspaceLines(s.GetWorkspaces()))
+	p.list("models", modelLines(s.GetModels()))
 	sandboxFields(p, s.GetSandbox())
 	p.field("you", callerLine(s.GetCaller()))
 	if c := s.GetCaller(); c != nil {
@@ -72,6 +74,18 @@ func workspaceLines(workspaces []*palyrav1.WorkspaceStatus) []string {
 		line := w.GetName() + "  " + w.GetPath()
 		if w.GetReadOnly() {
 			line += "  (read-only)"
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func modelLines(models []*palyrav1.ModelStatus) []string {
+	var lines []string
+	for _, m := range models {
+		line := m.GetName() + "  " + strings.TrimSpace(m.GetProvider()+" "+m.GetModel())
+		if !m.GetAvailable() {
+			line += "  (unusable: " + m.GetProblem() + ")"
 		}
 		lines = append(lines, line)
 	}

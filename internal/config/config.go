@@ -186,6 +186,8 @@ type Model struct {
 	APIKeyFile string `toml:"api_key_file" path:"true"`
 	// MaxOutputTokens bounds one turn.
 	MaxOutputTokens int64 `toml:"max_output_tokens"`
+	// IdleTimeout is how long the provider may send nothing.
+	IdleTimeout time.Duration `toml:"idle_timeout"`
 	// Script is the file that a scripted model plays.
 	Script string `toml:"script" path:"true"`
 }

@@ -70,6 +70,7 @@ var readBy = map[string][2]string{
 	"models.base_url":          {"daemon/models.go", "BaseURL: m.BaseURL"},
 	"models.api_key_file":      {"daemon/models.go", "m.APIKey()"},
 	"models.max_output_tokens": {"daemon/models.go", "MaxOutputTokens: m.MaxOutputTokens"},
+	"models.idle_timeout":      {"daemon/models.go", "IdleTimeout: m.IdleTimeout"},
 	"models.script":            {"daemon/models.go", "scripted.Config{File: m.Script}"},
 
 	"rate_limits.read.per_second":      {"daemon/settings.go", "rpc.LimitRead: cfg.RateLimits.Read"},

@@ -19,16 +19,25 @@ const (
 
 var providers = []string{ProviderAnthropic, ProviderOpenAI, ProviderScripted}
 
-// defaultMaxOutputTokens is what bounds a turn of a model that has no
-// max_output_tokens. The key is of a list element, so Default cannot have it.
-const defaultMaxOutputTokens = 8192
+// What a model has whose table does not say. The keys are of a list element,
+// so Default cannot have them.
+const (
+	defaultMaxOutputTokens = 8192
+	defaultIdleTimeout     = 2 * time.Minute
+)
 
 // fillModels sets what the tables of the models do not say.
 func fillModels(c *Config, origins Origins) {
 	for i := range c.Models {
 		m := &c.Models[i]
-		if _, given := origins[fmt.Sprintf("models[%d].max_output_tokens", i)]; !given && m.Provider != ProviderScripted {
+		if m.Provider == ProviderScripted {
+			continue
+		}
+		if _, given := origins[fmt.Sprintf("models[%d].max_output_tokens", i)]; !given {
 			m.MaxOutputTokens = defaultMaxOutputTokens
+		}
+		if _, given := origins[fmt.Sprintf("models[%d].idle_timeout", i)]; !given {
+			m.IdleTimeout = defaultIdleTimeout
 		}
 	}
 }
@@ -81,7 +90,8 @@ func (k *checker) scripted(each string, m Model) {
 		key string
 		set bool
 	}{
-		{"model", m.Model != ""}, {"base_url", m.BaseURL != ""}, {"api_key_file", m.APIKeyFile != ""}, {"max_output_tokens", m.MaxOutputTokens != 0},
+		{"model", m.Model != ""}, {"base_url", m.BaseURL != ""}, {"api_key_file", m.APIKeyFile != ""},
+		{"max_output_tokens", m.MaxOutputTokens != 0}, {"idle_timeout", m.IdleTimeout != 0},
 	} {
 		if unused.set {
 			k.find(each+"."+unused.key, "has no meaning for a scripted model", "leave it out")
@@ -107,6 +117,7 @@ func (k *checker) hosted(each string, m Model) {
 		k.find(each+".api_key_file", "is missing, and the provider's own servers want a key", "name a file of mode 0600 that holds the key, or set base_url to a server that wants none")
 	}
 	between(k, each+".max_output_tokens", m.MaxOutputTokens, 1, 1_000_000)
+	between(k, each+".idle_timeout", m.IdleTimeout, 5*time.Second, 30*time.Minute)
 }
 
 // baseURL wants TLS wherever others could read along: a key on the way to any

@@ -28,6 +28,9 @@ func TestModelFindings(t *testing.T) {
 		{"no key for the provider", model("base_url = \"https://models.example.org/v1\"\n", ""), needsKey},
 		{"a relative key file", model() + "api_key_file = \"key\"", `:6:1: models[0].api_key_file is "key", which is not an absolute path`},
 		{"no tokens", model() + "max_output_tokens = 0", ":6:1: models[0].max_output_tokens is 0; set it between 1 and 1000000"},
+		{"no patience", model() + "idle_timeout = \"0s\"", ":6:1: models[0].idle_timeout is 0s; set it between 5s and 30m"},
+		{"too much patience", model() + "idle_timeout = \"31m\"", "models[0].idle_timeout is 31m; set it between 5s and 30m"},
+		{"patience", model() + "idle_timeout = \"30m\"", ""},
 		{"not a URL", model("https://models.example.org/v1", "models.example.org"), `:5:1: models[0].base_url is "models.example.org"; set it to "https://host"`},
 		{"another scheme", model("https", "ftp"), "models[0].base_url is"},
 		{"a password in the URL", model("https://", "https://me:secret@"), "models[0].base_url has a user, a query or a fragment"},
@@ -44,6 +47,7 @@ func TestModelFindings(t *testing.T) {
 		{"scripted", "[[models]]\nname = \"demo\"\nprovider = \"scripted\"\nscript = \"/s.yaml\"", ""},
 		{"scripted with a key", "[[models]]\nname = \"demo\"\nprovider = \"scripted\"\nscript = \"/s.yaml\"\nbase_url = \"https://x.org\"", ":5:1: models[0].base_url has no meaning for a scripted model; leave it out"},
 		{"scripted with tokens", "[[models]]\nname = \"demo\"\nprovider = \"scripted\"\nscript = \"/s.yaml\"\nmax_output_tokens = 7", "models[0].max_output_tokens has no meaning"},
+		{"scripted with patience", "[[models]]\nname = \"demo\"\nprovider = \"scripted\"\nscript = \"/s.yaml\"\nidle_timeout = \"1m\"", "models[0].idle_timeout has no meaning"},
 		{"tokens of a run", "[runs]\nmax_tokens = 1", ":2:1: runs.max_tokens is 1; set it between 1000 and 1000000000"},
 		{"time of a run", "[runs]\nmax_duration = \"1s\"", "runs.max_duration is 1s; set it between 10s and 168h"},
 		{"runs at once", "[runs]\nmax_active_per_principal = 0", "runs.max_active_per_principal is 0"},
@@ -65,10 +69,10 @@ func TestModelsAreFilledIn(t *testing.T) {
 	w := newWorld(t)
 	w.write(model() + "api_key_file = \"~/key\"\n" + "[[models]]\nname = \"demo\"\nprovider = \"scripted\"\nscript = \"~/s.yaml\"\n")
 	c, _ := w.load(w.options())
-	if m := c.Models[0]; m.MaxOutputTokens != defaultMaxOutputTokens || m.APIKeyFile != filepath.Join(w.home, "key") {
+	if m := c.Models[0]; m.MaxOutputTokens != defaultMaxOutputTokens || m.IdleTimeout != defaultIdleTimeout || m.APIKeyFile != filepath.Join(w.home, "key") {
 		t.Errorf("got %+v", m)
 	}
-	if m := c.Models[1]; m.MaxOutputTokens != 0 || m.Script != filepath.Join(w.home, "s.yaml") {
+	if m := c.Models[1]; m.MaxOutputTokens != 0 || m.IdleTimeout != 0 || m.Script != filepath.Join(w.home, "s.yaml") {
 		t.Errorf("got %+v", m)
 	}
 }

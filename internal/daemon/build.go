@@ -55,6 +55,7 @@ type gateway struct {
 	models     models
 	runs       *run.Manager
 	auditor    *auditor
+	commits    *commits
 	metrics    *metrics
 	doors      doors
 }
@@ -137,7 +138,8 @@ func (g *gateway) openStore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	g.db, err = sqlite.Open(ctx, storePath(g.cfg.StateDir), sqlite.Options{Now: g.opts.wall, Origin: origin, Verifiers: known, Slow: g.slowDisk})
+	g.commits = newCommits(g.log)
+	g.db, err = sqlite.Open(ctx, storePath(g.cfg.StateDir), sqlite.Options{Now: g.opts.wall, Origin: origin, Verifiers: known, Committed: g.commits.note})
 	if err != nil {
 		return err
 	}

@@ -1,9 +1,12 @@
+//go:build unix
+
 package daemon
 
 import (
 	"context"
 	"log/slog"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,9 +25,11 @@ import (
 )
 
 // jumping is a wall clock that somebody sets.
-type jumping struct{ ahead time.Duration }
+type jumping struct{ ahead atomic.Int64 }
 
-func (j *jumping) now() time.Time { return time.Now().Add(j.ahead).Round(0) }
+func (j *jumping) now() time.Time { return time.Now().Add(time.Duration(j.ahead.Load())).Round(0) }
+
+func (j *jumping) set(ahead time.Duration) { j.ahead.Store(int64(ahead)) }
 
 // clockWorld is a whole gateway without listeners, inside a bubble.
 type clockWorld struct {
@@ -146,7 +151,7 @@ func TestClockSetBack(t *testing.T) {
 		defer w.close()
 		timeout := w.g.cfg.Approvals.DefaultTimeout
 		done := w.call()
-		wall.ahead = -24 * time.Hour
+		wall.set(-24 * time.Hour)
 		time.Sleep(timeout - time.Second)
 		w.pending() // not early
 		time.Sleep(2 * time.Second)
@@ -157,7 +162,7 @@ func TestClockSetBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.wantOutcome(done, true, "")
-		wall.ahead = -48 * time.Hour
+		wall.set(-48 * time.Hour)
 		time.Sleep(29 * time.Minute)
 		w.wantOutcome(w.call(), true, "") // the grant holds
 		time.Sleep(2 * time.Minute)
@@ -181,9 +186,9 @@ func TestClockSetForward(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.wantOutcome(done, true, "")
-		wall.ahead = 72 * time.Hour
+		wall.set(72 * time.Hour)
 		done = w.call() // the grant is over: it asks
-		wall.ahead += 72 * time.Hour
+		wall.set(144 * time.Hour)
 		if err := w.allow(approval.Ballot{}); reason.Of(err) != reason.ApprovalExpired && reason.Of(err) != reason.ApprovalConflict {
 			t.Errorf("a vote days after the deadline: %v", err)
 		}
@@ -206,7 +211,7 @@ func TestClockWasWrong(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "state")
 		wall := &jumping{}
 		openClockWorld(t, dir, wall).close() // keys and certificates of the right time
-		wall.ahead = 10 * 365 * 24 * time.Hour
+		wall.set(10 * 365 * 24 * time.Hour)
 		w := openClockWorld(t, dir, wall)
 		done := w.call()
 		if err := w.allow(approval.Ballot{Scope: approval.Timeboxed, TTL: 30 * time.Minute}); err != nil {
@@ -214,7 +219,7 @@ func TestClockWasWrong(t *testing.T) {
 		}
 		w.wantOutcome(done, true, "")
 		w.close()
-		wall.ahead = 0
+		wall.set(0)
 		w = openClockWorld(t, dir, wall)
 		defer w.close()
 		if n := w.g.desk.Counts().Grants; n != 1 {

@@ -50,7 +50,7 @@ func newMetrics(g *gateway) *metrics {
 	}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		m.events, m.verdicts, m.decisions, m.waits, m.executions, m.runs, m.tokens,
+		m.events, m.verdicts, m.decisions, m.waits, m.executions, m.runs, m.tokens, g.commits.took, g.commits.events,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "palyra_build_info", Help: "The version that runs.", ConstLabels: prometheus.Labels{"version": version.Get().Version},
 		}, func() float64 { return 1 }),
@@ -61,6 +61,8 @@ func newMetrics(g *gateway) *metrics {
 		gauge("palyra_approvals_pending", "Approvals that wait for an answer.", func() float64 { return float64(g.desk.Counts().Pending) }),
 		gauge("palyra_grants_live", "Grants that are in force.", func() float64 { return float64(g.desk.Counts().Grants) }),
 		gauge("palyra_runs_active", "Runs that have not ended.", func() float64 { return float64(g.runs.Active()) }),
+		gauge("palyra_journal_queue", "Writes that wait for a commit.", func() float64 { return float64(g.db.Load().Queued) }),
+		gauge("palyra_store_readers", "Read connections in use.", func() float64 { return float64(g.db.Load().Reading) }),
 		gauge("palyra_journal_size", "Events in the journal.", func() float64 { return float64(g.journal.Head().Seq) }),
 	)
 	return m

@@ -3,6 +3,7 @@ package daemon
 import (
 	"crypto/rand"
 	"io"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -35,13 +36,15 @@ func TestMetricsAreWritten(t *testing.T) {
 	for _, row := range regexp.MustCompile("(?m)^\\| `(palyra_[a-z_]+)` \\|").FindAllSubmatch(text, -1) {
 		written[string(row[1])] = true
 	}
-	source, err := os.ReadFile("metrics.go")
-	if err != nil {
-		t.Fatal(err)
-	}
 	registered := make(map[string]bool)
-	for _, name := range regexp.MustCompile(`"(palyra_[a-z_]+)"`).FindAllSubmatch(source, -1) {
-		registered[string(name[1])] = true
+	for _, file := range []string{"metrics.go", "commits.go"} {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range regexp.MustCompile(`"(palyra_[a-z_]+)"`).FindAllSubmatch(source, -1) {
+			registered[string(name[1])] = true
+		}
 	}
 	if got, want := slices.Sorted(maps.Keys(written)), slices.Sorted(maps.Keys(registered)); !slices.Equal(got, want) {
 		t.Errorf("docs/observability.md lists %v\nthe source has %v", got, want)
@@ -102,7 +105,7 @@ func followed(text string) bool {
 // TestApprovalWaitIsTimed counts the end of a wait, and not what happens to
 // the answer afterwards.
 func TestApprovalWaitIsTimed(t *testing.T) {
-	m := newMetrics(&gateway{})
+	m := newMetrics(&gateway{commits: newCommits(slog.New(slog.DiscardHandler))})
 	asked := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	id := ulid.MustNew(ulid.Timestamp(asked), rand.Reader).String()
 	for _, payload := range []string{`{"state":"allowed","was":"pending"}`, `{"state":"expired","was":"allowed"}`, `not json`} {

@@ -53,7 +53,7 @@ func openModel(m config.Model) (model.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	endpoint := model.Endpoint{Model: m.Model, BaseURL: m.BaseURL, Key: key, MaxOutputTokens: m.MaxOutputTokens}
+	endpoint := model.Endpoint{Model: m.Model, BaseURL: m.BaseURL, Key: key, MaxOutputTokens: m.MaxOutputTokens, IdleTimeout: m.IdleTimeout}
 	if m.Provider == config.ProviderAnthropic {
 		return anthropic.New(endpoint)
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	zs "zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
@@ -84,6 +85,15 @@ func (d policyDesk) want(when, version string, activated bool) {
 	if said := strings.Contains(d.notices(), "is activated"); said != activated {
 		d.t.Errorf("%s: the notices are %q", when, d.notices())
 	}
+}
+
+// runBriefly starts a daemon that should refuse to; one that does start is
+// stopped after a while and gives no error.
+func runBriefly(t *testing.T, cfg *config.Config) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	return Run(ctx, Options{Config: cfg, Log: slog.New(slog.DiscardHandler)})
 }
 
 func must[T any](v T, err error) func(*testing.T) T {
@@ -199,7 +209,7 @@ func TestPolicyTestsGuardTheLoad(t *testing.T) {
 	if _, err := ResetPolicy(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
-	if err := Run(t.Context(), Options{Config: cfg, Log: slog.New(slog.DiscardHandler)}); reason.Of(err) != reason.PolicyInvalid {
+	if err := runBriefly(t, cfg); reason.Of(err) != reason.PolicyInvalid {
 		t.Errorf("a start with a failing test gives %v", err)
 	}
 	// Tests may lie apart, too; and this one passes.
@@ -207,11 +217,11 @@ func TestPolicyTestsGuardTheLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(cfg.Policy.Dir, testsDir, "b.test.yaml"), strings.Replace(failingTest, "deny}", "allow}", 1))
-	if err := Run(t.Context(), Options{Config: cfg, Log: slog.New(slog.DiscardHandler)}); err == nil || strings.Contains(err.Error(), "tests/b.test.yaml") {
+	if err := runBriefly(t, cfg); err == nil || strings.Contains(err.Error(), "tests/b.test.yaml") {
 		t.Errorf("%v", err)
 	}
 	write(t, filepath.Join(cfg.Policy.Dir, "10-own.cedar"), forbids("echo"))
-	if err := Run(t.Context(), Options{Config: cfg, Log: slog.New(slog.DiscardHandler)}); err == nil || !strings.Contains(err.Error(), "tests/b.test.yaml:3:1") {
+	if err := runBriefly(t, cfg); err == nil || !strings.Contains(err.Error(), "tests/b.test.yaml:3:1") {
 		t.Errorf("a failing test below the directory gives %v", err)
 	}
 }
@@ -228,7 +238,7 @@ func TestResetPolicy(t *testing.T) {
 	}
 	d.end()
 	change(t, cfg, `UPDATE policy_versions SET sources = CAST('[{"Name":"x.cedar","Text":"permit(principal"}]' AS BLOB) WHERE version = '`+version+`'`)
-	err := Run(t.Context(), Options{Config: cfg, Log: slog.New(slog.DiscardHandler)})
+	err := runBriefly(t, cfg)
 	var known *reason.Error
 	if !errors.As(err, &known) || known.Code != reason.PolicyInvalid || !strings.Contains(known.NextStep(), "palyrad policy reset") {
 		t.Fatalf("a start with a broken activated version gives %v", err)

@@ -4,16 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"palyra/internal/reason"
-	"palyra/internal/sqlite"
 )
 
 // storePath is the file of the embedded store.
@@ -99,13 +96,6 @@ func unwritable(dir string, err error) error {
 	}
 	return reason.Errorf(reason.JournalUnavailable, "%w", err).
 		WithRemedy("See that palyrad may write %s and that its disk is not full, read-only or failing; then start palyrad again.", dir)
-}
-
-// slowDisk tells the operator why calls are slow: each waits for the disk at
-// least twice.
-func (g *gateway) slowDisk(took time.Duration) {
-	g.log.Warn("the disk is slow: every call waits for it; see what else uses the disk that holds state_dir",
-		slog.Duration("commit", took.Round(time.Millisecond)), slog.Duration("slow_from", sqlite.SlowCommit))
 }
 
 // privateMode refuses a directory that others may enter.

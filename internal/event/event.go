@@ -13,7 +13,7 @@ const (
 	Proposed  Code = "PAL-D100" // a call was proposed, its input checked
 	Refused   Code = "PAL-D101" // a proposal was refused before policy; nothing ran
 	Evaluated Code = "PAL-D102" // Cedar gave a verdict
-	Decided   Code = "PAL-D103" // the final allow or deny; durable before dispatch
+	Decided   Code = "PAL-D103" // the final allow or deny; durable before dispatch, or with the outcome where the tool cannot have an effect
 
 	Asked     Code = "PAL-A100" // an approval was created and humans are asked
 	Joined    Code = "PAL-A101" // another identical call waits on the same approval

@@ -16,6 +16,9 @@ import (
 const (
 	// MaxEvent bounds one event of a stream, and with it one line, in bytes.
 	MaxEvent = 8 << 20
+	// MaxStream bounds the whole answer, in bytes: far above any turn with its
+	// events around it, so that one of which nothing is kept ends as well.
+	MaxStream = 512 << 20
 	// maxErrorBody bounds what is read of an answer that is no stream, in bytes.
 	maxErrorBody = 64 << 10
 )
@@ -107,8 +110,8 @@ type stream struct {
 	cancel context.CancelCauseFunc
 	watch  *time.Timer
 	idle   time.Duration
-	// line and event count the bytes since they began.
-	line, event int
+	// line and event count the bytes since they began, and total all.
+	line, event, total int
 }
 
 // Read reads on, for at most the idle timeout.
@@ -134,6 +137,9 @@ func (s *stream) Close() error {
 
 // measure follows the lines of an event stream; an empty one ends an event.
 func (s *stream) measure(p []byte) error {
+	if s.total += len(p); s.total > MaxStream {
+		return reason.Errorf(reason.ModelInvalid, "the model's provider sent more than %d MiB for one turn", MaxStream>>20)
+	}
 	for len(p) > 0 {
 		end := bytes.IndexByte(p, '\n')
 		if end < 0 {

@@ -123,3 +123,25 @@ func TestEventSize(t *testing.T) {
 		}
 	}
 }
+
+// TestStreamSize: a stream of small events, of which nothing is kept, ends too.
+func TestStreamSize(t *testing.T) {
+	body := &stream{
+		rest: io.NopCloser(endless(": ping\n\n")), watch: time.NewTimer(time.Hour), idle: time.Hour, cause: func() error { return nil },
+	}
+	n, err := io.Copy(io.Discard, body)
+	if reason.Of(err) != reason.ModelInvalid || n > MaxStream {
+		t.Errorf("after %d bytes: %v", n, err)
+	}
+}
+
+// endless repeats a text.
+type endless string
+
+func (e endless) Read(p []byte) (int, error) {
+	n := 0
+	for n+len(e) <= len(p) {
+		n += copy(p[n:], e)
+	}
+	return n, nil
+}

@@ -25,8 +25,9 @@ func (m *Meter) Add(bytes int) error {
 	return nil
 }
 
-// CallSize is what a call counts beside what it holds, in bytes.
-const CallSize = 256
+// CallSize is what a call counts beside what it holds, in bytes. With MaxTurn
+// it bounds the calls of a turn, to 1024.
+const CallSize = 8 << 10
 
 // Finish completes a turn whose stream has ended as it should: it keeps what
 // Turn promises of the calls, and counts tokens where the provider did not.
@@ -49,11 +50,19 @@ func Finish(r Request, t Turn) Turn {
 		}
 	}
 	identify(r.Messages, t.Calls)
-	if t.Usage == (Usage{}) {
-		t.Usage = estimate(r, t)
+	t.Model = short(t.Model)
+	for i := range t.Calls {
+		t.Calls[i].Tool = short(t.Calls[i].Tool)
 	}
+	t.Usage = count(r, t)
 	return t
 }
+
+// maxWritten bounds the names that a model or its provider may write freely, in
+// bytes.
+const maxWritten = 256
+
+func short(name string) string { return strings.ToValidUTF8(name[:min(len(name), maxWritten)], "") }
 
 // identify sees to it that the ids of calls are unique within the conversation
 // and fit to be sent back: some servers send none, or the same in every turn.
@@ -75,12 +84,33 @@ func identify(conversation []Message, calls []Call) {
 
 func unfitInID(r rune) bool { return r <= ' ' || r > '~' }
 
-// bytesPerToken is low for English text, so that an estimate is rather too high
-// than too low.
-const bytesPerToken = 3
+const (
+	// bytesPerToken is low for English text, so that an estimate is rather too
+	// high than too low.
+	bytesPerToken = 3
+	// mostBytesPerToken is more than any text has on average. A count below is
+	// wrong, and would let a run go on without end.
+	mostBytesPerToken = 64
+	// mostTokens is far above any turn. The sum of many still fits, and the
+	// journal's JSON holds it exactly.
+	mostTokens = 1 << 40
+)
 
-func estimate(r Request, t Turn) Usage {
-	in := len(r.System)
+// count is what the provider counted, within what can be true, or an estimate
+// when it counted nothing.
+func count(r Request, t Turn) Usage {
+	in, out := size(r, t)
+	if t.Usage == (Usage{}) {
+		return Usage{InputTokens: tokens(in, bytesPerToken), OutputTokens: tokens(out, bytesPerToken), Estimated: true}
+	}
+	t.Usage.InputTokens = min(max(t.Usage.InputTokens, tokens(in, mostBytesPerToken)), mostTokens)
+	t.Usage.OutputTokens = min(max(t.Usage.OutputTokens, tokens(out, mostBytesPerToken)), mostTokens)
+	return t.Usage
+}
+
+// size is how many bytes the model read and wrote.
+func size(r Request, t Turn) (in, out int) {
+	in = len(r.System)
 	for _, m := range r.Messages {
 		in += len(m.Text)
 		for _, call := range m.Calls {
@@ -93,14 +123,17 @@ func estimate(r Request, t Turn) Usage {
 	for _, tool := range r.Tools {
 		in += len(tool.Name) + len(tool.Description) + len(tool.InputSchema)
 	}
-	out := len(t.Text)
+	out = len(t.Text)
 	for _, call := range t.Calls {
 		out += len(call.Tool) + len(call.Input)
 	}
-	return Usage{InputTokens: tokens(in), OutputTokens: tokens(out), Estimated: true}
+	return in, out
 }
 
-func tokens(bytes int) int64 { return int64(bytes+bytesPerToken-1) / bytesPerToken }
+func tokens(bytes, each int) int64 { return int64((bytes + each - 1) / each) }
+
+// Text is what a provider sent as text, as UTF-8.
+func Text(sent string) string { return strings.ToValidUTF8(sent, "\uFFFD") }
 
 // InputObject is the input of an earlier call in the form that the providers
 // take back, a JSON object. An input that is none is put into one, so that the

@@ -2,6 +2,7 @@ package model_test
 
 import (
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 
@@ -60,9 +61,24 @@ func TestFinishEstimates(t *testing.T) {
 	if got, want := model.Finish(r, turn).Usage, (model.Usage{InputTokens: 300, OutputTokens: 100, Estimated: true}); got != want {
 		t.Errorf("estimated %+v, want %+v", got, want)
 	}
-	turn.Usage = model.Usage{InputTokens: 7}
-	if got := model.Finish(r, turn).Usage; got != turn.Usage {
-		t.Errorf("a count became %+v", got)
+}
+
+// TestFinishBoundsCounts: a run that trusted every count would never reach its
+// budget, or write into the journal what nobody can read.
+func TestFinishBoundsCounts(t *testing.T) {
+	r := model.Request{System: strings.Repeat("s", 640)}
+	turn := model.Turn{Text: strings.Repeat("o", 128), Stop: model.EndTurn}
+	for _, c := range []struct{ sent, want model.Usage }{
+		{model.Usage{InputTokens: 100, OutputTokens: 20}, model.Usage{InputTokens: 100, OutputTokens: 20}},
+		{model.Usage{InputTokens: 10, OutputTokens: 2}, model.Usage{InputTokens: 10, OutputTokens: 2}},
+		{model.Usage{InputTokens: 1}, model.Usage{InputTokens: 10, OutputTokens: 2}},
+		{model.Usage{InputTokens: 100, OutputTokens: -1 << 40}, model.Usage{InputTokens: 100, OutputTokens: 2}},
+		{model.Usage{InputTokens: math.MaxInt64, OutputTokens: math.MaxInt64}, model.Usage{InputTokens: 1 << 40, OutputTokens: 1 << 40}},
+	} {
+		turn.Usage = c.sent
+		if got := model.Finish(r, turn).Usage; got != c.want {
+			t.Errorf("%+v became %+v, want %+v", c.sent, got, c.want)
+		}
 	}
 }
 

@@ -171,12 +171,18 @@ func failuresIn(policies []ExplainedPolicy) []string {
 
 // verdictWith is Evaluate for a call for which some votes were cast.
 func (s *Set) verdictWith(r Request, a Approval, grants []Grant) (v Verdict, byVotes bool) {
-	if len(a.Votes) > 0 {
-		if j := s.Judge(r, a); j.Allowed {
-			return Verdict{effect: Allow, determining: j.Determining, snapshot: s.snapshotDigest, version: s.version}, true
-		}
+	v = s.Evaluate(r, grants)
+	if len(a.Votes) == 0 {
+		return v, false
 	}
-	return s.Evaluate(r, grants), false
+	j := s.Judge(r, a)
+	if j.Allowed {
+		return Verdict{effect: Allow, determining: j.Determining, snapshot: s.snapshotDigest, version: s.version}, true
+	}
+	if v.effect == Ask {
+		v.missing = j.Missing
+	}
+	return v, false
 }
 
 // decisive returns the call for the one file that settles the verdict.

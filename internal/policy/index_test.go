@@ -70,7 +70,7 @@ func (w writer) atom() string {
 		"context.exec.inline_code", "context has exec.inline_code && context.exec.inline_code", `context["host"] == "a.com"`,
 		"[context].contains(context)", "context == context", `context.session.tools_used.isEmpty()`, "context.now.toTime() < duration(\"1h\")",
 		`context has channel && context.channel == Channel::"x"`, "context has args.x", `context.args_rest == ""`,
-		`(if context.protected then context else context).risk > 50`, "context.no_such == 1", "context has no_such")
+		`(if context.protected then context else context).session.tainted`, "context.no_such == 1", "context has no_such")
 }
 
 // parsed makes a set from policies without checking them, so that errors at

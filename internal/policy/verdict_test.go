@@ -227,7 +227,7 @@ func TestAccessRoles(t *testing.T) {
 		policy.PermJournalRead:        "owner admin operator auditor",
 		policy.PermJournalExport:      "owner admin auditor",
 		policy.PermPolicyRead:         "owner admin operator auditor developer",
-		"policy.simulate":             "owner admin developer",
+		"policy.simulate":             "owner admin operator auditor developer",
 		policy.PermPolicyActivate:     "owner admin",
 		policy.PermAccessRead:         "owner admin auditor",
 		policy.PermAccessWrite:        "owner admin",

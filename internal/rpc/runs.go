@@ -49,13 +49,17 @@ func (g *gateway) StartRun(ctx context.Context, req *palyrav1.StartRunRequest) (
 	return &palyrav1.StartRunResponse{Run: runMessage(r)}, nil
 }
 
-// GetRun returns one run.
+// GetRun returns one run, and how far its tape goes.
 func (g *gateway) GetRun(ctx context.Context, req *palyrav1.GetRunRequest) (*palyrav1.GetRunResponse, error) {
 	r, err := g.findRun(ctx, callerOf(ctx), req.GetRunId())
 	if err != nil {
 		return nil, err
 	}
-	return &palyrav1.GetRunResponse{Run: runMessage(r)}, nil
+	last, err := g.runs.LastSequence(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return &palyrav1.GetRunResponse{Run: runMessage(r), LastSequence: last}, nil
 }
 
 // ListRuns returns one page, newest first: the caller's own, or all for

@@ -70,11 +70,11 @@ func durable(list []*palyrav1.RunEvent) []*palyrav1.RunEvent {
 const unattended = `@id("unattended") @waives("approval: a test")
 permit(principal, action == Action::"tool.execute/process.run", resource);`
 
-// A client resumes after any sequence number, in the middle of a result of 5 MB
-// too, and gets every later event once.
+// A client resumes after any sequence number, in the middle of a result in
+// three parts too, and gets every later event once.
 func TestResumeAtEverySequenceNumber(t *testing.T) {
 	w := newWorld(t, func(w *world) { w.policies = unattended })
-	big := []byte(`"` + strings.Repeat("r", 5<<20) + `"`)
+	big := []byte(`"` + strings.Repeat("r", 2<<20) + `"`)
 	w.read.do = func(context.Context, tool.Call) tool.Report { return succeeded(string(big)) }
 	w.model.plays(wants(read("a"), program("b")), says("done"))
 	id, events := w.completeRun(w.coder, &palyrav1.StartRunRequest{Message: "look"})
@@ -98,7 +98,7 @@ func TestResumeAtEverySequenceNumber(t *testing.T) {
 	if attested != 2 {
 		t.Errorf("two calls have %d attestations: %v", attested, kinds(all))
 	}
-	if parts != 6 || !bytes.Equal(result, big) {
+	if parts != 3 || !bytes.Equal(result, big) {
 		t.Errorf("the result came in %d parts with %d bytes, want %d", parts, len(result), len(big))
 	}
 	w.resumesAnywhere(id, all, durable)
@@ -312,6 +312,10 @@ func TestStartRun(t *testing.T) {
 	again, err := w.coder.gateway().StartRun(t.Context(), req)
 	if err != nil || again.GetRun().GetRunId() != id || again.GetRun().GetState() != palyrav1.RunState_RUN_STATE_COMPLETED {
 		t.Errorf("a retry gave %v, %v", again, err)
+	}
+	shown, err := w.coder.gateway().GetRun(t.Context(), &palyrav1.GetRunRequest{RunId: id})
+	if err != nil || shown.GetRun().GetRunId() != id || shown.GetLastSequence() != last(events).GetSequence() {
+		t.Errorf("shown as %v, %v, and the tape ends with %d", shown, err, last(events).GetSequence())
 	}
 	got, err := w.coder.runStream(&palyrav1.RunStreamRequest{Message: &palyrav1.RunStreamRequest_Start{Start: req}}).rest()
 	if err != nil || len(got) != len(durable(events)) {

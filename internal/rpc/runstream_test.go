@@ -68,9 +68,11 @@ func cancels(why string) *palyrav1.RunStreamRequest {
 	return &palyrav1.RunStreamRequest{Message: &palyrav1.RunStreamRequest_Cancel{Cancel: &palyrav1.CancelRun{Reason: why}}}
 }
 
+// send sends a message. That the server has ended the stream is for the next
+// message received to say.
 func (r *runClient) send(m *palyrav1.RunStreamRequest) {
 	r.t.Helper()
-	if err := r.stream.Send(m); err != nil {
+	if err := r.stream.Send(m); err != nil && !errors.Is(err, io.EOF) {
 		r.t.Fatal(err)
 	}
 }

@@ -57,8 +57,21 @@ func (c *conversation) sideBySide(n int, fn func(int)) {
 // call takes one call through the pipeline. What it returns beside the result
 // ends the run.
 func (c *conversation) call(ctx context.Context, wanted model.Call) (model.Result, *ending) {
+	if ctx.Err() != nil {
+		return model.Result{}, nil // the run ends
+	}
 	record := c.run.snapshot()
-	used := c.run.use(func(u *Usage) { u.Calls++ })
+	over := false
+	used := c.run.use(func(u *Usage) {
+		if over = u.Calls > record.Budget.Calls; !over {
+			u.Calls++
+		}
+	})
+	// The journal shows the first call beyond the budget, and not how many more
+	// a model put into one turn.
+	if over {
+		return model.Result{}, outOfCalls(record.Budget)
+	}
 	outcome, err := c.Calls.Call(ctx, toolcall.Submission{
 		Caller: c.run.caller, Tool: wanted.Tool, Input: wanted.Input, Session: c.run.session, Run: record.ID,
 		CallID: wanted.ID, MaxCalls: record.Budget.Calls, Lead: c.leadDrafts(),
@@ -72,9 +85,13 @@ func (c *conversation) call(ctx context.Context, wanted model.Call) (model.Resul
 		return result, end
 	}
 	if used.Calls > record.Budget.Calls || answer.Reason == reason.BudgetExceeded {
-		return result, failed(reason.Errorf(reason.BudgetExceeded, "the run may make %d calls and wanted more", record.Budget.Calls))
+		return result, outOfCalls(record.Budget)
 	}
 	return result, nil
+}
+
+func outOfCalls(b Budget) *ending {
+	return failed(reason.Errorf(reason.BudgetExceeded, "the run may make %d calls and wanted more", b.Calls))
 }
 
 func (c *conversation) leadDrafts() []event.Draft {

@@ -10,6 +10,9 @@ func (m *Manager) TapeMemory() int64 { return m.shelf.used.Load() }
 // DropTape makes the tape of a run forget what it holds.
 func (m *Manager) DropTape(id string) { m.shelf.find(id).shed() }
 
+// LoseTape makes the tape of a run one that is read from the journal.
+func (m *Manager) LoseTape(id string) { m.shelf.find(id).lose() }
+
 // FirstProvisional is the first place of what is not journaled.
 const FirstProvisional = firstProvisional
 

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"fmt"
+	"log/slog"
 
 	"palyra/internal/journal"
 )
@@ -45,7 +46,7 @@ func (m *Manager) closeInterrupted(ctx context.Context, record Record) error {
 	return err
 }
 
-// usageOf counts what a run used from its events.
+// usageOf counts what a run used from its events, as far as they can be read.
 func (m *Manager) usageOf(ctx context.Context, record Record) (Usage, error) {
 	counted := newMapper(record)
 	for after := int64(0); ; {
@@ -55,7 +56,8 @@ func (m *Manager) usageOf(ctx context.Context, record Record) (Usage, error) {
 		}
 		for _, e := range page {
 			if _, err := counted.next(e); err != nil {
-				return Usage{}, err
+				// The gateway has to start all the same.
+				m.Log.ErrorContext(ctx, "an event of an interrupted run cannot be read", slog.String("run", record.ID), slog.Any("error", err))
 			}
 			after = e.Seq
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -157,6 +158,23 @@ func TestEnds(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A turn of any number of calls makes one beyond the budget, which the journal
+// shows as denied.
+func TestCallsBeyondTheBudgetAreNotMade(t *testing.T) {
+	var list []model.Call
+	for i := range 50 {
+		list = append(list, call(fmt.Sprint("c", i), "echo", `{}`))
+	}
+	w := newWorld(t, calls(list...))
+	defer w.stop()
+	r, _ := w.start(run.Start{Budget: run.Budget{Calls: 3}})
+	end := w.finish(r.ID)
+	wantEnd(t, end, run.Failed, reason.BudgetExceeded)
+	if n := len(w.pipeline.submitted); n != 4 || end.Usage.Calls != 4 {
+		t.Errorf("%d calls were made, usage %+v", n, end.Usage)
 	}
 }
 

@@ -100,11 +100,14 @@ func (s *memStore) Events(ctx context.Context, f journal.Filter) ([]journal.Even
 	}
 	var page []journal.Event
 	for _, e := range s.events {
-		if e.Run == f.Run && e.Seq > f.After && (f.UpTo == 0 || e.Seq <= f.UpTo) && len(page) < cmp.Or(f.Limit, journal.DefaultLimit) {
+		if e.Run == f.Run && strings.HasPrefix(string(e.Code), f.Code) && e.Seq > f.After && (f.UpTo == 0 || e.Seq <= f.UpTo) {
 			page = append(page, e)
 		}
 	}
-	return page, nil
+	if f.Newest {
+		slices.Reverse(page)
+	}
+	return page[:min(len(page), cmp.Or(f.Limit, journal.DefaultLimit))], nil
 }
 
 func (s *memStore) Blob(_ context.Context, digest string) ([]byte, error) {
@@ -116,22 +119,38 @@ func (s *memStore) Blob(_ context.Context, digest string) ([]byte, error) {
 	return nil, reason.Errorf(reason.NotFound, "there is no blob %s", digest)
 }
 
+func (s *memStore) Started(_ context.Context, b run.Beginning) (run.Record, bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.started(b)
+}
+
+func keyOf(b run.Beginning) string { return b.Record.Principal.String() + " " + b.Key }
+
+// started is Started with the lock held.
+func (s *memStore) started(b run.Beginning) (run.Record, bool, error) {
+	id, known := s.keys[keyOf(b)]
+	switch {
+	case !known || b.Key == "":
+		return run.Record{}, false, nil
+	case s.digest[id] != b.Digest:
+		return run.Record{}, false, reason.Errorf(reason.IdempotencyMismatch, "another run")
+	}
+	return s.rows[id], true, nil
+}
+
 func (s *memStore) Begin(_ context.Context, b run.Beginning) (run.Record, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := b.Record.Principal.String() + " " + b.Key
-	if id, known := s.keys[key]; known && b.Key != "" {
-		if s.digest[id] != b.Digest {
-			return run.Record{}, false, reason.Errorf(reason.IdempotencyMismatch, "another run")
-		}
-		return s.rows[id], false, nil
+	if r, found, err := s.started(b); found || err != nil {
+		return r, false, err
 	}
 	if err := s.write(b.Write); err != nil {
 		return run.Record{}, false, err
 	}
 	r := b.Record
 	r.StartedAt = s.head().At
-	s.rows[r.ID], s.keys[key], s.digest[r.ID] = r, r.ID, b.Digest
+	s.rows[r.ID], s.keys[keyOf(b)], s.digest[r.ID] = r, r.ID, b.Digest
 	return r, true, nil
 }
 

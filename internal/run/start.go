@@ -27,6 +27,10 @@ func (m *Manager) Start(ctx context.Context, caller access.Caller, s Start) (Rec
 	if err != nil {
 		return Record{}, nil, err
 	}
+	// A retry gets its run also where a new one would be refused.
+	if known, found, err := m.Store.Started(ctx, b); err != nil || found {
+		return m.join(known, err)
+	}
 	r := &active{
 		caller: caller, session: s.Session, provider: m.Models[s.Model], record: b.Record, ended: make(chan struct{}),
 	}

@@ -2,6 +2,7 @@ package run_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -309,6 +310,27 @@ func TestKilledRunsAreClosedAtTheNextStart(t *testing.T) {
 	})
 }
 
+// An event that this version cannot read keeps the gateway from nothing.
+func TestUnreadableRunIsClosedAtTheNextStart(t *testing.T) {
+	w := newWorld(t, waits)
+	r, _ := w.start(run.Start{})
+	w.store.failWith(func(run.Write) error { return errDisk })
+	w.stop()
+	w.store.failWith(nil)
+	bad := event.Draft{Code: event.ModelTurn, Run: r.ID, Subject: r.ID, Payload: json.RawMessage(`{"input_tokens":9223372036854776000}`)}
+	if err := w.store.Append(t.Context(), run.Write{Drafts: []event.Draft{bad}}); err != nil {
+		t.Fatal(err)
+	}
+	w.open()
+	defer w.stop()
+	if n, err := w.CloseInterrupted(t.Context()); n != 1 || err != nil {
+		t.Fatalf("closed %d runs, %v", n, err)
+	}
+	if got, err := w.Get(t.Context(), r.ID); err != nil || got.State != run.Interrupted {
+		t.Errorf("the run is %s, %v", got.State, err)
+	}
+}
+
 // An end that the disk does not take is tried again until it is durable.
 func TestEndIsTriedUntilItIsDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -380,11 +402,16 @@ func TestStartBoundsActiveRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, waits, waits, waits, waits)
 		defer w.stop()
-		for range 3 {
-			w.start(run.Start{})
-		}
+		known := run.Start{Message: "x", IdempotencyKey: "k"}
+		first, _ := w.start(known)
+		w.start(run.Start{})
+		w.start(run.Start{})
 		_, _, err := w.Start(t.Context(), agent, run.Start{Message: "x"})
 		wantReason(t, err, reason.RateLimited)
+		// A retry starts nothing.
+		if again, _ := w.start(known); again.ID != first.ID || w.Active() != 3 {
+			t.Errorf("the retry got run %s, want %s; %d are active", again.ID, first.ID, w.Active())
+		}
 		other := agent
 		other.Principal = access.Agent("another")
 		if _, _, err := w.Start(t.Context(), other, run.Start{Message: "x"}); err != nil {

@@ -19,10 +19,12 @@ type Store interface {
 	// Blob returns what is stored under a digest.
 	Blob(ctx context.Context, digest string) ([]byte, error)
 
+	// Started returns the run that the principal's key has; found is false when
+	// it has none. A key with another digest is IDEMPOTENCY_MISMATCH.
+	Started(ctx context.Context, b Beginning) (r Record, found bool, err error)
 	// Begin stores the row of a new run, which starts at the time of its
 	// event. When the principal's key has a run already, that run is returned
-	// and nothing is written; a key with another digest is
-	// IDEMPOTENCY_MISMATCH.
+	// as by Started, and nothing is written.
 	Begin(ctx context.Context, b Beginning) (r Record, fresh bool, err error)
 	// Append makes events durable.
 	Append(ctx context.Context, w Write) error

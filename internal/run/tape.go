@@ -31,6 +31,8 @@ type tape struct {
 	scanned int64
 	last    int64
 	place   int64
+	// durable is the tape's number of the newest event that is journaled.
+	durable int64
 	// items are all events after floor, in order, of some size together.
 	items []*entry
 	floor int64
@@ -86,7 +88,7 @@ func (t *tape) addAll(events []journal.Event) error {
 				t.addLocked(en)
 			}
 			if len(list) > 0 {
-				t.last, t.place = e.Seq, firstProvisional
+				t.last, t.place, t.durable = e.Seq, firstProvisional, list[len(list)-1].Sequence
 			}
 		}
 		t.scanned = e.Seq
@@ -205,6 +207,17 @@ func (t *tape) turns(ctx context.Context) (int, error) {
 	defer t.mu.Unlock()
 	err := t.pullLocked(ctx)
 	return t.mapper.usage.Turns, err
+}
+
+// newest is the number of the newest durable event; known is false when memory
+// has lost the tape.
+func (t *tape) newest(ctx context.Context) (last int64, known bool, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.pullLocked(ctx); err != nil && !t.lost {
+		return 0, false, err
+	}
+	return t.durable, !t.lost, nil
 }
 
 // add adds an event that is not journaled. One that cannot be put in its place

@@ -231,6 +231,7 @@ func resumeAnywhere(t *testing.T, d *dice) {
 	for i, id := range ids {
 		all := undisturbed[i]
 		wantOrder(t, all)
+		w.wantLast(id, all[len(all)-1].Sequence)
 		for _, got := range clients[i] {
 			wantSame(t, "a client that came back", got, all)
 		}
@@ -243,6 +244,7 @@ func resumeAnywhere(t *testing.T, d *dice) {
 	defer w.stop()
 	for i, id := range ids {
 		kept := durable(undisturbed[i])
+		w.wantLast(id, kept[len(kept)-1].Sequence)
 		for _, place := range d.places(undisturbed[i]) {
 			wantSame(t, fmt.Sprint("after a restart, after ", place), w.events(id, place), after(kept, place))
 		}

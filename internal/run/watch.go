@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 
+	"palyra/internal/event"
 	"palyra/internal/journal"
 	"palyra/internal/reason"
 )
@@ -32,6 +33,26 @@ func (m *Manager) Watch(ctx context.Context, id string, after int64, fn func(Eve
 		return err
 	}
 	return w.follow(ctx, t)
+}
+
+// LastSequence is the number of the newest durable event on a run's tape: of
+// its end when it has ended.
+func (m *Manager) LastSequence(ctx context.Context, r Record) (int64, error) {
+	if r.State != Running {
+		end, err := m.Store.Events(ctx, journal.Filter{Run: r.ID, Code: string(event.RunFinished), Newest: true, Limit: 1})
+		if err != nil || len(end) == 0 {
+			return 0, err
+		}
+		return end[0].Seq << placeBits, nil
+	}
+	if t := m.shelf.find(r.ID); t != nil {
+		if last, known, err := t.newest(ctx); err != nil || known {
+			return last, err
+		}
+	}
+	w := &watcher{store: m.Store, approvals: m.Approvals, fn: func(Event) error { return nil }, record: r, mapper: newMapper(r)}
+	_, err := w.replay(ctx, math.MaxInt64)
+	return w.after, err
 }
 
 // watcher follows one tape for one client.

@@ -41,9 +41,32 @@ type Options struct {
 	Origin string
 	// Verifiers know the keys, present and past, that signed the checkpoints.
 	Verifiers note.Verifiers
-	// Slow, if set, is told how long a commit took that took longer than
-	// SlowCommit, at most once a minute. It must not wait for anything.
-	Slow func(took time.Duration)
+	// Committed, if set, is told of every commit. Calls come one at a time and
+	// hold up the next commit, so that it must not wait for anything.
+	Committed func(c CommitInfo)
+}
+
+// CommitInfo describes one commit of the writer.
+type CommitInfo struct {
+	// Units and Events are how many it made durable together.
+	Units, Events int
+	// Took is what the disk took: the COMMIT alone.
+	Took time.Duration
+}
+
+// Load is how busy a store is.
+type Load struct {
+	// Queued are units that wait for a commit, Reading the readers in use.
+	Queued, Reading int
+}
+
+// Load returns how busy the store is now.
+func (db *DB) Load() Load {
+	l := Load{Reading: int(db.reading.Load())}
+	if db.writer != nil {
+		l.Queued = db.writer.queued()
+	}
+	return l
 }
 
 // DB is an open store. It is safe for concurrent use.
@@ -53,6 +76,8 @@ type DB struct {
 	writer *writer // nil when opened read-only
 	log    *journal.Feed
 	closed atomic.Bool
+	// reading counts the readers in use.
+	reading atomic.Int64
 }
 
 // Open opens the store at path and creates it with mode 0600 when it is not
@@ -181,6 +206,8 @@ func (db *DB) Commit(ctx context.Context, u Unit) ([]journal.Event, error) {
 // Read calls fn with a read-only connection that sees one snapshot. It waits
 // for a free connection; readers never block the writer.
 func (db *DB) Read(ctx context.Context, fn func(*Conn) error) error {
+	db.reading.Add(1)
+	defer db.reading.Add(-1)
 	err := read(ctx, db.pool, fn)
 	if isDamage(err) && reason.Of(err) == reason.Internal {
 		return reason.Errorf(reason.VerificationFailed, "the store is damaged: %w", err).

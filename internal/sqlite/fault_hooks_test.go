@@ -71,6 +71,3 @@ func makeOlder(conn *zs.Conn, version int, events []journal.Event, rows string) 
 
 // StoredVersion is the schema version of the file at path.
 func StoredVersion(path string) (int, error) { return storedVersion(path) }
-
-// NoteSlow is what the writer does after a commit that took so long.
-func NoteSlow(db *DB, took time.Duration) { db.writer.noteSlow(took) }

@@ -139,22 +139,32 @@ func TestHeadFile(t *testing.T) {
 	}
 }
 
-// TestSlowCommitsAreTold once a minute, with how long they took.
-func TestSlowCommitsAreTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var told []time.Duration
-		db := sqlitetest.OpenAt(t, filepath.Join(t.TempDir(), "palyra.db"), sqlite.Options{Slow: func(took time.Duration) { told = append(told, took) }})
-		for _, c := range []struct {
-			pause, took time.Duration
-			want        int
-		}{
-			{0, sqlite.SlowCommit - 1, 0}, {0, sqlite.SlowCommit, 1}, {time.Second, 5 * sqlite.SlowCommit, 1}, {time.Minute, 2 * sqlite.SlowCommit, 2},
-		} {
-			time.Sleep(c.pause)
-			sqlite.NoteSlow(db, c.took)
-			if len(told) != c.want {
-				t.Errorf("after a commit of %v: told %v, want %d", c.took, told, c.want)
-			}
-		}
+// TestCommitsAreTold with what they held.
+func TestCommitsAreTold(t *testing.T) {
+	var told []sqlite.CommitInfo
+	db := sqlitetest.OpenAt(t, filepath.Join(t.TempDir(), "palyra.db"), sqlite.Options{
+		Committed: func(c sqlite.CommitInfo) { told = append(told, c) },
 	})
+	drafts := []event.Draft{sqlitetest.Draft(1), sqlitetest.Draft(2)}
+	if _, err := db.Commit(t.Context(), sqlite.Unit{Events: drafts}); err != nil {
+		t.Fatal(err)
+	}
+	if len(told) == 0 {
+		t.Fatal("no commit was told")
+	}
+	if c := told[len(told)-1]; c.Units != 1 || c.Events != 2 || c.Took <= 0 {
+		t.Errorf("told %+v, want one unit with two events that took some time", c)
+	}
+	if l := db.Load(); l != (sqlite.Load{}) {
+		t.Errorf("an idle store is busy: %+v", l)
+	}
+	err := db.Read(t.Context(), func(*sqlite.Conn) error {
+		if l := db.Load(); l.Reading != 1 {
+			t.Errorf("while somebody reads: %+v", l)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }

@@ -57,13 +57,18 @@ var errKnownStart = errors.New("the run was started before")
 // Begin stores a new run, or finds the one that its idempotency key has.
 func (s *Runs) Begin(ctx context.Context, b run.Beginning) (r run.Record, fresh bool, err error) {
 	_, err = s.db.Commit(ctx, Unit{Events: b.Write.Drafts, Check: func(tx *Tx) error {
-		known, err := tx.startedRun(b)
-		if err != nil {
-			return err
-		}
-		if known != nil {
-			r = *known
-			return errKnownStart
+		if b.Key != "" {
+			known, found, err := tx.startedRun(b, tx.Now())
+			switch {
+			case err != nil:
+				return err
+			case found:
+				r = known
+				return errKnownStart
+			}
+			if err := tx.forgetStart(b); err != nil {
+				return err
+			}
 		}
 		r = b.Record
 		r.StartedAt = tx.Now()
@@ -78,27 +83,41 @@ func (s *Runs) Begin(ctx context.Context, b run.Beginning) (r run.Record, fresh 
 	return r, err == nil, err
 }
 
-// startedRun returns the run of an idempotency key, nil when it has none. A
-// key that is too old is forgotten.
-func (tx *Tx) startedRun(b run.Beginning) (known *run.Record, err error) {
+// Started finds the run that an idempotency key has.
+func (s *Runs) Started(ctx context.Context, b run.Beginning) (r run.Record, found bool, err error) {
 	if b.Key == "" {
-		return nil, nil
+		return r, false, nil
 	}
-	principal := b.Record.Principal.String()
-	if _, err := tx.Exec("UPDATE runs SET idempotency_key = NULL WHERE principal = ?1 AND idempotency_key = ?2 AND started_at < ?3",
-		principal, b.Key, tx.Now().Add(-ClaimLife)); err != nil {
-		return nil, fmt.Errorf("forgetting an old idempotency key: %w", err)
-	}
-	digest := ""
-	_, err = tx.QueryRow("SELECT "+runColumns+", start_digest FROM runs WHERE principal = ?1 AND idempotency_key = ?2", func(r *Row) error {
-		record, err := scanRun(r)
-		known, digest = &record, r.Text(runColumnCount)
+	err = s.db.Read(ctx, func(c *Conn) error {
+		r, found, err = c.startedRun(b, s.db.writer.now())
 		return err
-	}, principal, b.Key)
-	if err == nil && known != nil && digest != b.Digest {
-		return nil, reason.Errorf(reason.IdempotencyMismatch, "idempotency key %q belongs to a run with another task or other settings", b.Key)
+	})
+	return r, found, err
+}
+
+// startedRun returns the run of an idempotency key that is not too old.
+func (c *Conn) startedRun(b run.Beginning, now time.Time) (known run.Record, found bool, err error) {
+	digest := ""
+	found, err = c.QueryRow("SELECT "+runColumns+", start_digest FROM runs WHERE principal = ?1 AND idempotency_key = ?2 AND started_at >= ?3",
+		func(r *Row) error {
+			known, err = scanRun(r)
+			digest = r.Text(runColumnCount)
+			return err
+		}, b.Record.Principal.String(), b.Key, now.Add(-ClaimLife))
+	if err == nil && found && digest != b.Digest {
+		return run.Record{}, false, reason.Errorf(reason.IdempotencyMismatch, "idempotency key %q belongs to a run with another task or other settings", b.Key)
 	}
-	return known, err
+	return known, found, err
+}
+
+// forgetStart frees an idempotency key that is too old.
+func (tx *Tx) forgetStart(b run.Beginning) error {
+	_, err := tx.Exec("UPDATE runs SET idempotency_key = NULL WHERE principal = ?1 AND idempotency_key = ?2 AND started_at < ?3",
+		b.Record.Principal.String(), b.Key, tx.Now().Add(-ClaimLife))
+	if err != nil {
+		return fmt.Errorf("forgetting an old idempotency key: %w", err)
+	}
+	return nil
 }
 
 func (tx *Tx) insertRun(r run.Record, b run.Beginning) error {

@@ -97,6 +97,17 @@ func TestRunKeysAreOfOnePrincipalForADay(t *testing.T) {
 	if err != nil || fresh || got != first {
 		t.Errorf("the retry got %s, fresh %t, %v", got.ID, fresh, err)
 	}
+	if got, found, err := s.Started(t.Context(), run.Beginning{Record: aRun(2, "alice"), Key: "k", Digest: "d"}); err != nil || !found || got != first {
+		t.Errorf("the key has %s, found %t, %v", got.ID, found, err)
+	}
+	if _, _, err := s.Started(t.Context(), run.Beginning{Record: aRun(2, "alice"), Key: "k", Digest: "other"}); reason.Of(err) != reason.IdempotencyMismatch {
+		t.Errorf("the key asked for with another task: %v", err)
+	}
+	for _, b := range []run.Beginning{{Record: aRun(3, "bob"), Key: "k", Digest: "d"}, {Record: aRun(3, "alice"), Digest: "d"}} {
+		if got, found, err := s.Started(t.Context(), b); err != nil || found {
+			t.Errorf("key %q of %s has run %s, %v", b.Key, b.Record.Principal, got.ID, err)
+		}
+	}
 	_, _, err = s.Begin(t.Context(), run.Beginning{Record: aRun(2, "alice"), Key: "k", Digest: "other", Write: runWrite(aRun(2, "alice"), event.RunStarted)})
 	if reason.Of(err) != reason.IdempotencyMismatch {
 		t.Errorf("another run with the key: %v", err)
@@ -108,6 +119,9 @@ func TestRunKeysAreOfOnePrincipalForADay(t *testing.T) {
 	beginRun(t, s, run.Beginning{Record: aRun(4, "alice"), Digest: "d"})
 	beginRun(t, s, run.Beginning{Record: aRun(5, "alice"), Digest: "d"})
 	now = now.Add(sqlite.ClaimLife + time.Second)
+	if _, found, err := s.Started(t.Context(), run.Beginning{Record: aRun(6, "alice"), Key: "k", Digest: "other"}); found || err != nil {
+		t.Errorf("a day later the key is known: %t, %v", found, err)
+	}
 	again := beginRun(t, s, run.Beginning{Record: aRun(6, "alice"), Key: "k", Digest: "other"})
 	got, fresh, err = s.Begin(t.Context(), run.Beginning{Record: aRun(7, "alice"), Key: "k", Digest: "other", Write: runWrite(aRun(7, "alice"), event.RunStarted)})
 	if err != nil || fresh || got != again {

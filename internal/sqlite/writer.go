@@ -59,9 +59,9 @@ type pending struct {
 // writer serialises units on one connection. The caller that finds nobody
 // leading commits for all who wait by then, and hands the lead on.
 type writer struct {
-	now  func() time.Time
-	slow func(took time.Duration) // may be nil
-	feed *journal.Feed
+	now       func() time.Time
+	committed func(CommitInfo) // may be nil
+	feed      *journal.Feed
 
 	mu      sync.Mutex
 	queue   []*pending
@@ -80,11 +80,10 @@ type writer struct {
 	stepped bool // the clock is behind the chain, and an event said so
 	fresh   []journal.Event
 	runs    map[sessionRun]struct{} // pairs that are stored
-	told    time.Time               // when slow was called last
 }
 
 func newWriter(conn *zs.Conn, opts Options, feed *journal.Feed) *writer {
-	return &writer{conn: conn, now: opts.Now, slow: opts.Slow, feed: feed, idle: make(chan struct{}), runs: map[sessionRun]struct{}{}}
+	return &writer{conn: conn, now: opts.Now, committed: opts.Committed, feed: feed, idle: make(chan struct{}), runs: map[sessionRun]struct{}{}}
 }
 
 func (w *writer) commit(ctx context.Context, u Unit) ([]journal.Event, error) {
@@ -160,6 +159,13 @@ func (w *writer) lead(self *pending) {
 	w.handOver()
 }
 
+// queued counts the units that wait for a batch.
+func (w *writer) queued() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.queue)
+}
+
 func (w *writer) take() []*pending {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -218,7 +224,9 @@ func (w *writer) transact(batch []*pending) error {
 	if err := w.exec("COMMIT"); err != nil {
 		return w.fail(err)
 	}
-	w.noteSlow(time.Since(began))
+	if w.committed != nil {
+		w.committed(CommitInfo{Units: len(batch), Events: len(w.fresh), Took: time.Since(began)})
+	}
 	if len(w.fresh) == 0 {
 		return nil
 	}
@@ -228,18 +236,6 @@ func (w *writer) transact(batch []*pending) error {
 		_ = w.fail(err)
 	}
 	return nil
-}
-
-// SlowCommit is how long a commit may take before Options.Slow hears of it.
-const SlowCommit = time.Second
-
-// noteSlow tells of a slow disk.
-func (w *writer) noteSlow(took time.Duration) {
-	if took < SlowCommit || w.slow == nil || !w.told.IsZero() && time.Since(w.told) < time.Minute {
-		return
-	}
-	w.told = time.Now()
-	w.slow(took)
 }
 
 // apply runs one unit. Sequence numbers are given only after its check

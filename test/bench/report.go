@@ -153,7 +153,7 @@ func filesystem(dir string) string {
 		unix.EXT4_SUPER_MAGIC: "ext4", unix.XFS_SUPER_MAGIC: "xfs", unix.BTRFS_SUPER_MAGIC: "btrfs",
 		unix.TMPFS_MAGIC: "tmpfs: nothing is durable here, the floors mean nothing", unix.OVERLAYFS_SUPER_MAGIC: "overlay",
 	}
-	if name, known := names[int64(st.Type)]; known {
+	if name, known := names[st.Type]; known {
 		return name
 	}
 	return fmt.Sprintf("type %#x", st.Type)
@@ -171,10 +171,11 @@ type report struct {
 func (r report) print(w io.Writer) error {
 	m := r.Machine
 	fmt.Fprintf(w, "%d CPUs, %s, kernel %s, %s; %s; %d rounds, medians\n\n", m.CPUs, m.System, m.Kernel, m.Filesystem, m.Go, r.Rounds)
+	// A tabwriter says at the end what went wrong.
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "goal\twhat\tfloor\tproduct\tratio\tgoal\tholds")
+	_, _ = fmt.Fprintln(t, "goal\twhat\tfloor\tproduct\tratio\tgoal\tholds")
 	for _, l := range r.Lines {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Goal, l.title(), l.floor(), l.product(), l.ratio(), l.Bound, l.Verdict)
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Goal, l.title(), l.floor(), l.product(), l.ratio(), l.Bound, l.Verdict)
 	}
 	if err := t.Flush(); err != nil {
 		return err

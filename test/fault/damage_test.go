@@ -184,7 +184,7 @@ func TestUntouchedCopies(t *testing.T) {
 func TestFlippedBytes(t *testing.T) {
 	t.Parallel()
 	s := theSample(t)
-	const flips = 80
+	const flips = 50
 	for name, of := range map[string]*daemon{"palyra.db": s.stopped, "palyra.db-wal": s.killed} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -28,7 +28,7 @@ func inNamespace(t *testing.T, dir, size string) []string {
 			return line
 		}
 	}
-	if os.Geteuid() == 0 && os.Getenv("container") == "" {
+	if os.Geteuid() == 0 {
 		t.Fatal("root can make no mount namespace: this test has to run here")
 	}
 	t.Skip("no mount namespace is to be had: neither root nor unprivileged user namespaces")

@@ -35,14 +35,14 @@ func theSample(t *testing.T) sample {
 		d.dir = filepath.Join(programs, "sample")
 		d.start()
 		l := d.begin(4, "old")
-		l.ran(t, 150)
+		l.ran(t, 60)
 		told := l.end()
 		succeeded(t, told...)
 		d.stop()
 		sampled.stopped = d.copyTo(t, filepath.Join(programs, "stopped"))
 		d.start()
 		l = d.begin(4, "new")
-		l.ran(t, 40)
+		l.ran(t, 20)
 		told = append(told, l.end()...)
 		d.kill()
 		sampled.killed = d.copyTo(t, filepath.Join(programs, "killed"))
@@ -51,7 +51,7 @@ func theSample(t *testing.T) sample {
 		d.holds(told)
 		_, sampled.head = sampled.killed.digest(t)
 	})
-	if sampled.head < 1000 {
+	if sampled.head < 400 {
 		t.Fatalf("the sample has %d events; it was not made", sampled.head)
 	}
 	return sampled.sample

@@ -3070,10 +3070,13 @@ func (x *GetRunRequest) GetRunId() string {
 	return ""
 }
 
-// GetRunResponse is the run.
+// GetRunResponse is the run, and how far its tape goes now.
 type GetRunResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Run           *Run                   `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Run   *Run                   `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	// The number of the newest event of the tape that is durable: of RunFinished
+	// when the run has ended.
+	LastSequence  int64 `protobuf:"varint,2,opt,name=last_sequence,json=lastSequence,proto3" json:"last_sequence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3113,6 +3116,13 @@ func (x *GetRunResponse) GetRun() *Run {
 		return x.Run
 	}
 	return nil
+}
+
+func (x *GetRunResponse) GetLastSequence() int64 {
+	if x != nil {
+		return x.LastSequence
+	}
+	return 0
 }
 
 // ListRunsRequest filters; empty fields do not.
@@ -3698,9 +3708,10 @@ const file_palyra_v1_gateway_proto_rawDesc = "" +
 	"\x10StartRunResponse\x12 \n" +
 	"\x03run\x18\x01 \x01(\v2\x0e.palyra.v1.RunR\x03run\"0\n" +
 	"\rGetRunRequest\x12\x1f\n" +
-	"\x06run_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x98\x01\x1aR\x05runId\"2\n" +
+	"\x06run_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x98\x01\x1aR\x05runId\"W\n" +
 	"\x0eGetRunResponse\x12 \n" +
-	"\x03run\x18\x01 \x01(\v2\x0e.palyra.v1.RunR\x03run\"\xcf\x02\n" +
+	"\x03run\x18\x01 \x01(\v2\x0e.palyra.v1.RunR\x03run\x12#\n" +
+	"\rlast_sequence\x18\x02 \x01(\x03R\flastSequence\"\xcf\x02\n" +
 	"\x0fListRunsRequest\x12:\n" +
 	"\x06states\x18\x01 \x03(\x0e2\x13.palyra.v1.RunStateB\r\xbaH\n" +
 	"\x92\x01\a\"\x05\x82\x01\x02\x10\x01R\x06states\x12&\n" +

@@ -3,6 +3,8 @@ package modeltest
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -31,6 +33,7 @@ func Run(t *testing.T, start Starter, open Opener) {
 	t.Run("rejections", w.rejections)
 	t.Run("invalid", w.invalid)
 	t.Run("limits", w.limits)
+	t.Run("lies", w.lies)
 	t.Run("cancel", w.cancel)
 	t.Run("key", w.key)
 	t.Run("request", w.request)
@@ -247,6 +250,36 @@ func (w world) limits(t *testing.T) {
 	large.Calls = nil
 	if turn, _, _, err := w.ask(t, Raw(whole(w, t, large))); err != nil || len(turn.Text) != len(half) {
 		t.Errorf("a long turn gives %v", err)
+	}
+}
+
+// lies are of a server that means harm: nothing of them may go further.
+func (w world) lies(t *testing.T) {
+	name := strings.Repeat("n", 1000)
+	turn := model.Turn{
+		Text: "a\xffb", Calls: []model.Call{{ID: "call_1", Tool: name, Input: []byte("{}")}},
+		Usage: model.Usage{InputTokens: math.MaxInt64, OutputTokens: -1 << 40},
+	}
+	raw := strings.Replace(whole(w, t, turn), wire(name), name, 1)
+	got, heard, _, err := w.ask(t, Raw(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Text != "a\uFFFDb" || heard.Text != got.Text {
+		t.Errorf("the text is %q, heard %q", got.Text, heard.Text)
+	}
+	if u := got.Usage; u.InputTokens < 1 || u.InputTokens > 1<<41 || u.OutputTokens < 1 {
+		t.Errorf("the usage is %+v", u)
+	}
+	if n := len(got.Calls[0].Tool); n != 256 {
+		t.Errorf("a name of %d bytes became one of %d", len(name), n)
+	}
+	many := model.Turn{Calls: slices.Repeat([]model.Call{{ID: "c", Tool: "fs.list", Input: []byte("{}")}}, model.MaxTurn/model.CallSize+1)}
+	for i := range many.Calls {
+		many.Calls[i].ID = fmt.Sprint("call_", i)
+	}
+	if _, _, _, err := w.ask(t, Turn(many)); reason.Of(err) != reason.ModelInvalid {
+		t.Errorf("%d calls in one turn give %v", len(many.Calls), err)
 	}
 }
 

@@ -90,6 +90,7 @@ func (a *assembly) say(text string) error {
 	if text == "" {
 		return nil
 	}
+	text = model.Text(text)
 	if err := a.meter.Add(len(text)); err != nil {
 		return err
 	}

@@ -1,0 +1,84 @@
+package run_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"palyra/internal/journal"
+	"palyra/internal/run"
+	"palyra/internal/tool"
+	"palyra/internal/toolcall"
+)
+
+// wantLast asks how far the tape goes.
+func (w *world) wantLast(id string, want int64) {
+	w.t.Helper()
+	r, err := w.Get(context.Background(), id)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if got, err := w.LastSequence(context.Background(), r); got != want || err != nil {
+		w.t.Errorf("the tape goes to %d, %v, want %d", got, err, want)
+	}
+}
+
+// soFar is the tape of a run that goes on, until nothing more happens.
+func (w *world) soFar(id string) []run.Event {
+	w.t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	var list []run.Event
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = w.Watch(ctx, id, 0, func(e run.Event) error {
+			list = append(list, e)
+			return nil
+		})
+	}()
+	synctest.Wait()
+	stop()
+	<-ended
+	return list
+}
+
+// The last durable event of a run that goes on is known from memory, and from
+// the journal when memory has lost the tape. What is not journaled does not
+// count.
+func TestLastSequenceOfARunThatGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, calls(call("A", "work", `{}`)), waits)
+		defer w.stop()
+		finish := make(chan struct{})
+		w.pipeline.tools["work"] = func(_ context.Context, _ toolcall.Submission, output func(string)) (tool.Report, error) {
+			if output != nil {
+				output("some output")
+				<-finish
+			}
+			return succeeded(`{}`), nil
+		}
+		r, _ := w.start(run.Start{})
+		synctest.Wait()
+		wantTapeTo := func(kindOfLast string) {
+			t.Helper()
+			seen := w.soFar(r.ID)
+			if got := kind(seen[len(seen)-1]); got != kindOfLast {
+				t.Fatalf("the tape ends with %s, want %s", got, kindOfLast)
+			}
+			kept := durable(seen)
+			w.wantLast(r.ID, kept[len(kept)-1].Sequence)
+		}
+		wantTapeTo("output")
+		close(finish)
+		synctest.Wait()
+		wantTapeTo("attestation")
+		w.DropTape(r.ID)
+		wantTapeTo("attestation")
+		w.LoseTape(r.ID)
+		stored, err := w.store.Events(t.Context(), journal.Filter{Run: r.ID, Newest: true, Limit: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.wantLast(r.ID, stored[0].Seq*run.Places+run.Places>>8) // the attestation comes after the result
+	})
+}
