@@ -109,13 +109,14 @@ func (g *gateway) apiServer(ctx context.Context) (*http.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A revoked device loses its streams and runs, too.
+	// A revoked device loses its streams and runs, too: the streams first, so
+	// that none starts a run after the runs were stopped.
 	g.identity.OnRevoke(func(d identity.Device) {
-		if stopped := g.runs.Revoked(d.ID); stopped > 0 {
-			g.log.InfoContext(ctx, "a revoked device's runs were stopped", slog.String("device", d.ID), slog.Int("runs", stopped))
-		}
 		if ended := handler.Revoked(d.ID); ended > 0 {
 			g.log.InfoContext(ctx, "a revoked device's requests were ended", slog.String("device", d.ID), slog.Int("requests", ended))
+		}
+		if stopped := g.runs.Revoked(d.ID); stopped > 0 {
+			g.log.InfoContext(ctx, "a revoked device's runs were stopped", slog.String("device", d.ID), slog.Int("runs", stopped))
 		}
 	})
 	tls, err := g.authority.ServerTLS(slices.Concat(ca.Loopback(), g.cfg.Listen.ServerNames), g.identity.Allow)

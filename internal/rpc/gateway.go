@@ -25,6 +25,8 @@ type gateway struct {
 	engine   *policy.Engine
 	desk     *approval.Desk
 	runs     *run.Manager
+	// stopping ends when the gateway is about to stop.
+	stopping <-chan struct{}
 }
 
 // CallTool streams one call.

@@ -240,14 +240,27 @@ func (g *guard) admitPeer(ctx context.Context, who peer, procedure string, metho
 	if !who.known {
 		return g.refuse(ctx, who, procedure, unauthenticated(who.err))
 	}
-	request := policy.AccessRequest{Caller: who.caller, Permission: method.Permission}
-	if err := g.engine.Current().Permit(request); err != nil {
-		return g.refuse(ctx, who, procedure, err)
+	if err := g.permit(ctx, who, procedure, method.Permission); err != nil {
+		return err
 	}
 	if method.Audit == AuditExport {
 		return g.audit.Exported(ctx, who.caller, procedure)
 	}
 	return nil
+}
+
+func (g *guard) permit(ctx context.Context, who peer, procedure string, p access.Permission) error {
+	if err := g.engine.Current().Permit(policy.AccessRequest{Caller: who.caller, Permission: p}); err != nil {
+		return g.refuse(ctx, who, procedure, err)
+	}
+	return nil
+}
+
+// permitFirst looks again whether the caller may use a stream, which it opened
+// some time before its first message.
+func (g *guard) permitFirst(ctx context.Context, procedure string) error {
+	who, _ := ctx.Value(callerKey{}).(peer)
+	return g.permit(ctx, who, procedure, Methods[procedure].Permission)
 }
 
 // spend takes one request from the buckets that it counts against.

@@ -29,11 +29,8 @@ func (g *gateway) RunStream(ctx context.Context, stream *connect.BidiStream[paly
 	caller := callerOf(ctx)
 	caller.Surface = access.SurfaceStream
 	s := &runStream{gateway: g, caller: caller, stream: stream}
-	first, err := stream.Receive()
-	switch {
-	case errors.Is(err, io.EOF):
-		return wantsStart()
-	case err != nil:
+	first, err := s.first(ctx)
+	if err != nil {
 		return err
 	}
 	tape := &tapeReader{
@@ -49,6 +46,42 @@ func (g *gateway) RunStream(ctx context.Context, stream *connect.BidiStream[paly
 	stopReading(ctx)
 	listening.Wait()
 	return err
+}
+
+// firstWait is how long a client may take to say which run it wants.
+const firstWait = 10 * time.Second
+
+// first receives the client's first message. A stream that says nothing ends,
+// also with the gateway and with its device.
+func (s *runStream) first(ctx context.Context) (*palyrav1.RunStreamRequest, error) {
+	var gaveUp error
+	var waiting sync.WaitGroup
+	came := make(chan struct{})
+	waiting.Go(func() {
+		select {
+		case <-came:
+			return
+		case <-time.After(firstWait):
+			gaveUp = wantsStart()
+		case <-s.gateway.stopping:
+			gaveUp = reason.Errorf(reason.ShuttingDown, "the gateway is stopping")
+		case <-ctx.Done():
+			gaveUp = ctx.Err()
+		}
+		stopReading(ctx)
+	})
+	m, err := s.stream.Receive()
+	close(came)
+	waiting.Wait()
+	switch {
+	case gaveUp != nil:
+		return nil, gaveUp
+	case errors.Is(err, io.EOF):
+		return nil, wantsStart()
+	case err != nil:
+		return nil, err
+	}
+	return m, s.gateway.guard.permitFirst(ctx, palyrav1connect.GatewayServiceRunStreamProcedure)
 }
 
 func wantsStart() error {

@@ -76,7 +76,9 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 		connect.WithInterceptors(g), connect.WithReadMaxBytes(MaxMessage), connect.WithCompressMinBytes(compressFrom), codecs(),
 	}
 	mux := http.NewServeMux()
-	mux.Handle(palyrav1connect.NewGatewayServiceHandler(&gateway{guard: g, pipeline: cfg.Pipeline, router: cfg.Router, engine: cfg.Engine, desk: cfg.Desk, runs: cfg.Runs}, opts...))
+	mux.Handle(palyrav1connect.NewGatewayServiceHandler(&gateway{
+		guard: g, pipeline: cfg.Pipeline, router: cfg.Router, engine: cfg.Engine, desk: cfg.Desk, runs: cfg.Runs, stopping: stopping.Done(),
+	}, opts...))
 	mux.Handle(palyrav1connect.NewApprovalsServiceHandler(&approvals{cfg.Desk, cfg.Engine}, opts...))
 	mux.Handle(palyrav1connect.NewPolicyServiceHandler(&policies{admin: cfg.Policies, evidence: cfg.Evidence, engine: cfg.Engine, pipeline: cfg.Pipeline}, opts...))
 	mux.Handle(palyrav1connect.NewJournalServiceHandler(&journalService{cfg.Journal, cfg.Evidence}, opts...))

@@ -317,7 +317,7 @@ func TestUnreadableRunIsClosedAtTheNextStart(t *testing.T) {
 	w.store.failWith(func(run.Write) error { return errDisk })
 	w.stop()
 	w.store.failWith(nil)
-	bad := event.Draft{Code: event.ModelTurn, Run: r.ID, Subject: r.ID, Payload: json.RawMessage(`{"input_tokens":9223372036854776000}`)}
+	bad := event.Draft{Code: event.ModelTurn, Run: r.ID, Actor: agent.Principal.String(), Subject: r.ID, Payload: json.RawMessage(`{"input_tokens":9223372036854776000}`)}
 	if err := w.store.Append(t.Context(), run.Write{Drafts: []event.Draft{bad}}); err != nil {
 		t.Fatal(err)
 	}

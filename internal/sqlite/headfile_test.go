@@ -6,11 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"golang.org/x/mod/sumdb/note"
 
+	"palyra/internal/event"
 	"palyra/internal/journal"
 	"palyra/internal/reason"
 	"palyra/internal/sqlite"
@@ -145,8 +144,8 @@ func TestCommitsAreTold(t *testing.T) {
 	db := sqlitetest.OpenAt(t, filepath.Join(t.TempDir(), "palyra.db"), sqlite.Options{
 		Committed: func(c sqlite.CommitInfo) { told = append(told, c) },
 	})
-	drafts := []event.Draft{sqlitetest.Draft(1), sqlitetest.Draft(2)}
-	if _, err := db.Commit(t.Context(), sqlite.Unit{Events: drafts}); err != nil {
+	draft := event.Draft{Code: event.Opened, Actor: journal.Daemon, Payload: []byte(`{}`)}
+	if _, err := db.Commit(t.Context(), sqlite.Unit{Events: []event.Draft{draft, draft}}); err != nil {
 		t.Fatal(err)
 	}
 	if len(told) == 0 {

@@ -1,0 +1,67 @@
+package rpc_test
+
+import (
+	"testing"
+
+	"palyra/internal/access"
+	"palyra/internal/reason"
+
+	palyrav1 "palyra/gen/palyra/v1"
+)
+
+// silentStream is a stream that the server knows and that says nothing.
+func (c *client) silentStream() *runClient {
+	c.w.t.Helper()
+	stream, err := c.gateway().RunStream(c.w.t.Context())
+	if err != nil {
+		c.w.t.Fatal(err)
+	}
+	if err := stream.Send(nil); err != nil {
+		c.w.t.Fatal(err)
+	}
+	// The same connection carries it, so the stream is open when it is answered.
+	if _, err := c.gateway().ListTools(c.w.t.Context(), &palyrav1.ListToolsRequest{}); err != nil {
+		c.w.t.Fatal(err)
+	}
+	return &runClient{c.w.t, stream}
+}
+
+// A stream without a first message holds nothing up: neither a stop nor the
+// revocation of its device.
+func TestSilentStreamEnds(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  func(*world)
+		code reason.Code
+	}{
+		"a stop":       {func(w *world) { w.stopping() }, reason.ShuttingDown},
+		"a revocation": {func(w *world) { w.revoke(w.coder.device) }, reason.Unauthenticated},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			silent := w.coder.silentStream()
+			c.end(w)
+			_, err := silent.rest()
+			wantError(t, "the stream", err, c.code)
+		})
+	}
+}
+
+// What the caller may do counts when it says something, and not when it opened
+// the stream.
+func TestFirstMessageNeedsItsPermissionNow(t *testing.T) {
+	w := newWorld(t)
+	for _, demoted := range []bool{false, true} {
+		silent := w.coder.silentStream()
+		if demoted {
+			w.engine.Swap(w.policySet([]access.Member{{Principal: access.User("alice"), Roles: []access.Role{access.RoleOwner}}}))
+		}
+		silent.send(startRun("look"))
+		_, err := silent.rest()
+		if !demoted && err != nil {
+			t.Errorf("the control: %v", err)
+		}
+		if demoted {
+			wantError(t, "the start", err, reason.PermissionDenied)
+		}
+	}
+}
