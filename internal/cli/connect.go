@@ -8,8 +8,10 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -217,6 +219,18 @@ func transient(err error) bool {
 		return !strings.Contains(err.Error(), "x509:") && reason.Of(err) != reason.Unauthenticated
 	}
 	return brokeOff(err)
+}
+
+// noticeLoss makes requests with ctx tell whether a connection was ever made:
+// lost reports whether an error is the loss of one, after which the gateway may
+// have heard the request. Where none could be made, or the certificates were
+// refused, another try would change nothing.
+func noticeLoss(ctx context.Context) (traced context.Context, lost func(error) bool) {
+	var made atomic.Bool
+	traced = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { made.Store(true) }})
+	return traced, func(err error) bool {
+		return made.Load() && transient(err) && !connect.IsWireError(err) && !strings.Contains(err.Error(), "tls:")
+	}
 }
 
 // brokeOff reports whether a stream ended in the middle: there was a gateway at

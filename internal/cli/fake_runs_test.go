@@ -28,6 +28,8 @@ type fakeRuns struct {
 	// cut, when set, is asked after each event that was sent; true breaks the
 	// connection.
 	cut func(sent int) bool
+	// deaf is how many starts lose their connection before anything is sent.
+	deaf int
 	// repeats makes every stream begin at the beginning, whatever it asks for.
 	repeats bool
 	// listed is what ListRuns has beside the run that was started.
@@ -273,6 +275,11 @@ func (s fakeCalls) RunStream(ctx context.Context, stream *connect.BidiStream[pal
 			return gatewayError(connect.CodeNotFound, reason.UnknownModel, "there is no model none", nil)
 		}
 		run = runs.begin(first.GetStart())
+		if runs.losesStart() {
+			s.f.hangUp()
+			<-ctx.Done()
+			return ctx.Err()
+		}
 	} else {
 		run = runs.attach(first.GetResume())
 	}
@@ -315,6 +322,14 @@ func (s fakeCalls) take(ctx context.Context, run *fakeRun, m *palyrav1.RunStream
 	}
 }
 
+// losesStart counts a start and reports whether its connection breaks.
+func (r *fakeRuns) losesStart() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.deaf--
+	return r.deaf >= 0
+}
+
 func (r *fakeRuns) attach(at *palyrav1.ResumeRun) *fakeRun {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -322,8 +337,14 @@ func (r *fakeRuns) attach(at *palyrav1.ResumeRun) *fakeRun {
 	return r.run
 }
 
-func (s fakeCalls) StartRun(_ context.Context, req *palyrav1.StartRunRequest) (*palyrav1.StartRunResponse, error) {
-	return &palyrav1.StartRunResponse{Run: s.f.runs.begin(req).snapshot()}, nil
+func (s fakeCalls) StartRun(ctx context.Context, req *palyrav1.StartRunRequest) (*palyrav1.StartRunResponse, error) {
+	run := s.f.runs.begin(req)
+	if s.f.runs.losesStart() {
+		s.f.hangUp()
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return &palyrav1.StartRunResponse{Run: run.snapshot()}, nil
 }
 
 func (s fakeCalls) GetRun(_ context.Context, req *palyrav1.GetRunRequest) (*palyrav1.GetRunResponse, error) {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
 	"strings"
 	"time"
@@ -143,12 +144,23 @@ func (a *app) readTask(given []string) (string, error) {
 	return task, nil
 }
 
+// errStarted ends the tries to start a run.
+var errStarted = errors.New("the run was started")
+
 func (a *app) startDetached(ctx context.Context, g *gateway, start *palyrav1.StartRunRequest) error {
-	reply, err := g.calls.StartRun(ctx, start)
-	if err != nil {
+	var r *palyrav1.Run
+	lost := func(wait time.Duration) { a.say("connection lost; trying again in %s", wait) }
+	err := reopenRun(ctx, a.retry, lost, func(ctx context.Context) (bool, error) {
+		reply, err := g.calls.StartRun(ctx, start)
+		if err != nil {
+			return false, err
+		}
+		r = reply.GetRun()
+		return true, errStarted
+	})
+	if !errors.Is(err, errStarted) {
 		return err
 	}
-	r := reply.GetRun()
 	err = a.printOne("Run", a.runRecord(r), func(p *page) { p.b.WriteString(visibleLine(r.GetRunId()) + "\n") })
 	if a.streams.ErrTerminal {
 		a.say("the run goes on without this command; watch it with `palyra runs watch %s`", r.GetRunId())

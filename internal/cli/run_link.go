@@ -67,11 +67,16 @@ func (l *runLink) follow(ctx context.Context, first time.Duration) {
 		case <-ctx.Done():
 		}
 	}
-	// The key of a start makes it safe to send it again.
-	again := reopening{first: first, most: 10 * time.Second, tries: runTries, early: brokeOff, lost: func(wait time.Duration) {
-		tell(runNews{lost: wait})
-	}}
-	tell(runNews{end: again.follow(ctx, func() (bool, error) { return l.read(ctx, tell) })})
+	tell(runNews{end: reopenRun(ctx, first, func(wait time.Duration) { tell(runNews{lost: wait}) },
+		func(ctx context.Context) (bool, error) { return l.read(ctx, tell) })})
+}
+
+// reopenRun opens the connection to a run again when it is lost, also when
+// nothing was received yet: the key of a start makes it safe to send it twice.
+func reopenRun(ctx context.Context, first time.Duration, lost func(time.Duration), open func(context.Context) (bool, error)) error {
+	ctx, early := noticeLoss(ctx)
+	again := reopening{first: first, most: 10 * time.Second, tries: runTries, early: early, lost: lost}
+	return again.follow(ctx, func() (bool, error) { return open(ctx) })
 }
 
 // read opens the link once and reads it to its end.

@@ -74,6 +74,43 @@ func TestRunResumes(t *testing.T) {
 	}
 }
 
+// TestRunStartIsLost: a connection that breaks before the gateway has said
+// anything is tried again, with the same key: there is one run.
+func TestRunStartIsLost(t *testing.T) {
+	for _, args := range [][]string{{"run", "x"}, {"run", "x", "-o", "ndjson"}, {"run", "x", "--detach"}} {
+		w := newWorld(t)
+		w.gateway.runs.script = pair
+		w.gateway.runs.deaf = 2
+		r := w.run(args...)
+		w.want(r, 0)
+		started := w.gateway.runs.started
+		if len(started) != 3 || started[0].GetIdempotencyKey() == "" || started[0].GetIdempotencyKey() != started[2].GetIdempotencyKey() {
+			t.Errorf("%v: started with %v", args, started)
+		}
+		if n := strings.Count(r.err, "connection lost; trying again in "); n != 2 || r.out == "" {
+			t.Errorf("%v: %d tries\nstdout %s\nstderr %s", args, n, r.out, r.err)
+		}
+	}
+}
+
+// TestRunWithoutAGateway: where no connection can be made, and where the
+// gateway refuses the certificate, nothing is tried again.
+func TestRunWithoutAGateway(t *testing.T) {
+	for _, args := range [][]string{{"run", "x"}, {"run", "x", "--detach"}, {"runs", "watch", fakeRunID}} {
+		away := newWorld(t)
+		away.server.Close()
+		strange := newWorld(t)
+		strange.refuseCertificates()
+		for _, w := range []*world{away, strange} {
+			r := w.run(args...)
+			w.want(r, reason.Lookup(reason.NotConnected).Exit)
+			if strings.Contains(r.err, "connection lost") || len(w.gateway.runs.started) > 0 {
+				t.Errorf("%v: %s", args, r.err)
+			}
+		}
+	}
+}
+
 // TestRunEventsTwice: a gateway that sends events again does not make them show
 // twice.
 func TestRunEventsTwice(t *testing.T) {

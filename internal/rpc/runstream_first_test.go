@@ -2,11 +2,11 @@ package rpc_test
 
 import (
 	"testing"
-
-	"palyra/internal/access"
-	"palyra/internal/reason"
+	"time"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/access"
+	"palyra/internal/reason"
 )
 
 // silentStream is a stream that the server knows and that says nothing.
@@ -40,8 +40,12 @@ func TestSilentStreamEnds(t *testing.T) {
 			w := newWorld(t)
 			silent := w.coder.silentStream()
 			c.end(w)
+			ended := time.Now()
 			_, err := silent.rest()
 			wantError(t, "the stream", err, c.code)
+			if took := time.Since(ended); took > 8*time.Second {
+				t.Errorf("it took %s: the wait for the message ended it", took)
+			}
 		})
 	}
 }

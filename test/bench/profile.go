@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"runtime/pprof"
 	"strconv"
-	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -26,10 +25,38 @@ import (
 // profile shows.
 const loadClient = "load"
 
-// profiled are the loads of which profiles are made.
-var profiled = []struct{ name, tool, input string }{
-	{"builtin", "echo", `{"text":"hello"}`},
-	{"tier-c", "process.run", `{"argv":["true"]}`},
+// profiled are the loads of which profiles are made: what each of some clients
+// side by side does so many times.
+var profiled = []struct {
+	name string
+	work func(ctx context.Context, c *client, times int) error
+}{
+	{"builtin", callsOf("echo", `{"text":"hello"}`)},
+	{"tier-c", callsOf("process.run", `{"argv":["true"]}`)},
+	{"run", talk},
+}
+
+// callsOf makes calls of one tool.
+func callsOf(tool, input string) func(context.Context, *client, int) error {
+	return func(ctx context.Context, c *client, times int) error {
+		for range times {
+			if err := c.call(ctx, tool, input); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// talk sends messages to an interactive run, each of which the model answers
+// with a call of echo.
+func talk(ctx context.Context, c *client, times int) error {
+	v, err := newConversation(ctx, c)
+	if err != nil {
+		return err
+	}
+	_, err = v.p50(times)
+	return errors.Join(err, v.close())
 }
 
 // profiles runs the daemon in this process, because the product has no door for
@@ -40,7 +67,11 @@ func profiles(ctx context.Context, o options, stdout, stderr io.Writer) (err err
 		return err
 	}
 	defer func() { err = errors.Join(err, b.close(ctx)) }()
-	g, err := b.newGateway(unasked, "")
+	models, err := b.scripted()
+	if err != nil {
+		return err
+	}
+	g, err := b.newGateway(unasked, models)
 	if err != nil {
 		return err
 	}
@@ -76,7 +107,7 @@ func (b *bench) profileAll(ctx context.Context, bundle string, stdout io.Writer)
 		cpu := filepath.Join(b.profile, p.name+"-cpu.pprof")
 		heap := filepath.Join(b.profile, p.name+"-heap.pprof")
 		b.say("profiling %s calls", p.name)
-		if err := b.profileLoad(ctx, cpu, heap, bundle, p.tool, p.input); err != nil {
+		if err := b.profileLoad(ctx, cpu, heap, bundle, p.name); err != nil {
 			return err
 		}
 		for _, args := range [][]string{{cpu}, {"-sample_index=alloc_space", heap}} {
@@ -89,7 +120,7 @@ func (b *bench) profileAll(ctx context.Context, bundle string, stdout io.Writer)
 }
 
 // profileLoad writes the CPU profile of a load and the heap as it is after it.
-func (b *bench) profileLoad(ctx context.Context, cpu, heap, bundle, tool, input string) error {
+func (b *bench) profileLoad(ctx context.Context, cpu, heap, bundle, name string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -102,7 +133,7 @@ func (b *bench) profileLoad(ctx context.Context, cpu, heap, bundle, tool, input 
 	if err := pprof.StartCPUProfile(f); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, self, loadClient, bundle, tool, input, strconv.Itoa(b.size.load))
+	cmd := exec.CommandContext(ctx, self, loadClient, bundle, name, strconv.Itoa(b.size.load))
 	cmd.Stderr = b.log
 	err = cmd.Run()
 	pprof.StopCPUProfile()
@@ -129,32 +160,30 @@ func top(ctx context.Context, stdout io.Writer, args ...string) error {
 	return err
 }
 
-// load makes calls of one tool, a few side by side.
+// load makes calls, a few clients side by side.
 func load(ctx context.Context, args []string) error {
-	if len(args) != 4 {
-		return errors.New(loadClient + " needs a bundle, a tool, its input and a number")
+	if len(args) != 3 {
+		return errors.New(loadClient + " needs a bundle, a profile's name and a number")
 	}
 	bundle, err := identity.ReadBundle(args[0])
 	if err != nil {
 		return err
 	}
-	n, err := strconv.Atoi(args[3])
+	n, err := strconv.Atoi(args[2])
 	if err != nil {
 		return err
 	}
-	c := newClient(bundle, bundle.Address)
-	const beside = 4
-	errs := make([]error, beside)
-	var callers sync.WaitGroup
-	for i := range beside {
-		callers.Go(func() {
-			for range n / beside {
-				if errs[i] = c.call(ctx, args[1], args[2]); errs[i] != nil {
-					return
-				}
-			}
-		})
+	for _, p := range profiled {
+		if p.name != args[1] {
+			continue
+		}
+		const beside = 4
+		c := newClient(bundle, bundle.Address)
+		group, ctx := errgroup.WithContext(ctx)
+		for range beside {
+			group.Go(func() error { return p.work(ctx, c, n/beside) })
+		}
+		return group.Wait()
 	}
-	callers.Wait()
-	return errors.Join(errs...)
+	return fmt.Errorf("there is no profile %q", args[1])
 }

@@ -26,13 +26,20 @@ turns:
     usage: {input: 1, output: 1}
 `
 
+// scripted is the table of a configuration that makes script the model.
+func (b *bench) scripted() (string, error) {
+	path := filepath.Join(b.dir, "script.yaml")
+	err := os.WriteFile(path, []byte(script), 0o600)
+	return fmt.Sprintf("[[models]]\nname = \"bench\"\nprovider = \"scripted\"\nscript = %q\n", path), err
+}
+
 // runningModel is running with the model of script.
 func (b *bench) runningModel() (*gateway, *client, error) {
-	path := filepath.Join(b.dir, "script.yaml")
-	if err := os.WriteFile(path, []byte(script), 0o600); err != nil {
+	models, err := b.scripted()
+	if err != nil {
 		return nil, nil, err
 	}
-	return b.running("", fmt.Sprintf("[[models]]\nname = \"bench\"\nprovider = \"scripted\"\nscript = %q\n", path))
+	return b.running("", models)
 }
 
 // conversation is an interactive run over RunStream.

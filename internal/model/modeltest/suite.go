@@ -274,7 +274,7 @@ func (w world) lies(t *testing.T) {
 	if n := len(got.Calls[0].Tool); n != 256 {
 		t.Errorf("a name of %d bytes became one of %d", len(name), n)
 	}
-	many := model.Turn{Calls: slices.Repeat([]model.Call{{ID: "c", Tool: "fs.list", Input: []byte("{}")}}, model.MaxTurn/model.CallSize+1)}
+	many := model.Turn{Calls: slices.Repeat([]model.Call{{ID: "c", Tool: "fs.list", Input: []byte("{}")}}, 1025)}
 	for i := range many.Calls {
 		many.Calls[i].ID = fmt.Sprint("call_", i)
 	}
