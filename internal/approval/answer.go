@@ -109,8 +109,8 @@ func voters(votes []Vote) []string {
 }
 
 // answerOf is the answer that a record which no longer waits gives to a call.
-func answerOf(rec Record) Answer {
-	a := Answer{
+func answerOf(rec *Record) *Answer {
+	a := &Answer{
 		approvalID: rec.ID, version: rec.Version, votes: slices.Clone(rec.Votes),
 		callDigest: rec.CallDigest, snapshotDigest: rec.SnapshotDigest,
 	}
@@ -148,8 +148,8 @@ func answerOfGrant(g Grant, ask Ask) Answer {
 }
 
 // gone is the answer to a waiter whose own context ended.
-func gone(rec Record) Answer {
-	return Answer{
+func gone(rec *Record) *Answer {
+	return &Answer{
 		kind: ByCancel, approvalID: rec.ID, version: rec.Version, callDigest: rec.CallDigest,
 		snapshotDigest: rec.SnapshotDigest, code: reason.Cancelled,
 		message: "the caller went away while the call waited for approval",

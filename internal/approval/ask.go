@@ -47,48 +47,49 @@ func (a Ask) Query() GrantQuery {
 	}
 }
 
-// check returns the ask with its defaults, refusing one whose binding does
-// not describe its proposal: an approval binds to the binding, so the two
-// must not come apart.
-func (a Ask) check(l Limits) (Ask, error) {
+// check gives the ask its defaults and refuses one whose binding does not
+// describe its proposal: an approval binds to the binding, so the two must not
+// come apart.
+func (a *Ask) check(l Limits) error {
 	digest, err := a.Plan.Binding.Digest()
 	if err != nil {
-		return a, reason.Errorf(reason.InvalidInput, "digesting the call: %w", err)
+		return reason.Errorf(reason.InvalidInput, "digesting the call: %w", err)
 	}
 	if a.CallDigest == "" {
 		a.CallDigest = digest
 	}
 	if a.CallDigest != digest {
-		return a, reason.Errorf(reason.BindingMismatch, "the ask names call digest %s, its binding has %s", a.CallDigest, digest)
+		return reason.Errorf(reason.BindingMismatch, "the ask names call digest %s, its binding has %s", a.CallDigest, digest)
 	}
-	caller, b := a.Proposal.Caller, a.Plan.Binding
-	if caller.Principal.IsZero() {
-		return a, reason.Errorf(reason.Unauthenticated, "the ask has no principal")
+	if a.Proposal.Caller.Principal.IsZero() {
+		return reason.Errorf(reason.Unauthenticated, "the ask has no principal")
 	}
-	if wrong := unbound(a.Proposal, b); len(wrong) > 0 {
-		return a, reason.Errorf(reason.BindingMismatch, "the binding does not describe the proposal: %s", strings.Join(wrong, ", ")).
+	if wrong := a.unbound(); len(wrong) > 0 {
+		return reason.Errorf(reason.BindingMismatch, "the binding does not describe the proposal: %s", strings.Join(wrong, ", ")).
 			WithField("fields", strings.Join(wrong, ","))
 	}
 	a.Timeout = l.clampTimeout(a.Timeout)
-	return a.named(), nil
+	a.name()
+	return nil
 }
 
 // unbound names the fields of the binding that are not the proposal's.
-func unbound(p tool.Proposal, b tool.Binding) []string {
+func (a *Ask) unbound() []string {
 	var wrong []string
-	if b.Principal != p.Caller.Principal.String() {
+	b := &a.Plan.Binding
+	if b.Principal != a.Proposal.Caller.Principal.String() {
 		wrong = append(wrong, "principal")
 	}
-	if b.OnBehalfOf != p.Caller.OnBehalfOf.String() {
+	if b.OnBehalfOf != a.Proposal.Caller.OnBehalfOf.String() {
 		wrong = append(wrong, "on_behalf_of")
 	}
-	if b.Tool != p.Tool.Name {
+	if b.Tool != a.Proposal.Tool.Name {
 		wrong = append(wrong, "tool")
 	}
 	return wrong
 }
 
-func (a Ask) named() Ask {
+func (a *Ask) name() {
 	if a.SubjectType == "" {
 		a.SubjectType = SubjectTool
 	}
@@ -102,7 +103,6 @@ func (a Ask) named() Ask {
 		a.Severity = a.Prompt.Severity
 	}
 	a.Prompt.Severity = a.Severity
-	return a
 }
 
 // record makes the pending record of a checked ask.

@@ -115,7 +115,7 @@ func TestAskMustDescribeItsProposal(t *testing.T) {
 	} {
 		ask := approvaltest.Ask(t)
 		spoil(&ask)
-		_, err := d.Resolve(t.Context(), ask, nil)
+		_, err := d.Resolve(t.Context(), &ask, nil)
 		if reason.Of(err) != reason.BindingMismatch {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -28,7 +28,8 @@ type entry struct {
 // waiter is one call that waits on a record. The desk's lock guards it.
 type waiter struct {
 	wake chan struct{}
-	rec  Record
+	// rec is the record as it is now, nil with an err. Nobody changes it.
+	rec *Record
 	// fresh is true when rec was not shown to the observer yet.
 	fresh bool
 	// done is true when there is nothing more to wait for; served when this
@@ -46,12 +47,12 @@ func (w *waiter) notify() {
 	}
 }
 
-func (w *waiter) show(rec Record) {
+func (w *waiter) show(rec *Record) {
 	w.rec, w.fresh = rec, true
 	w.notify()
 }
 
-func (w *waiter) finish(rec Record, served bool, err error) {
+func (w *waiter) finish(rec *Record, served bool, err error) {
 	w.done, w.served, w.err = true, served, err
 	w.show(rec)
 }
@@ -103,8 +104,9 @@ func (d *Desk) settle(rec Record) {
 	switch {
 	case rec.State == Pending:
 		d.schedule(rec.ID, false, rec.deadline())
+		shown := d.shownLocked(e)
 		for _, w := range e.waiters {
-			w.show(d.shownLocked(e))
+			w.show(shown)
 		}
 	case rec.State == Allowed:
 		d.allowLocked(e)
@@ -115,10 +117,11 @@ func (d *Desk) settle(rec Record) {
 
 // allowLocked serves the call that waited longest; the others ask again.
 func (d *Desk) allowLocked(e *entry) {
+	shown := e.rec
 	d.uncountLocked(e)
 	d.schedule(e.rec.ID, false, e.rec.deadline())
 	for i, w := range e.waiters {
-		w.finish(e.rec, i == 0, nil)
+		w.finish(&shown, i == 0, nil)
 	}
 	if len(e.waiters) > 0 {
 		e.claimedUntil = d.now().Add(d.limits.Claim)
@@ -130,15 +133,16 @@ func (d *Desk) closeLocked(e *entry, was State) {
 	if was != Allowed && (e.rec.State == Denied || e.rec.State == Expired) {
 		d.cool.remember(e.rec)
 	}
+	shown := e.rec
 	for _, w := range e.waiters {
-		w.finish(e.rec, false, nil)
+		w.finish(&shown, false, nil)
 	}
 	e.waiters = nil
 	d.removeLocked(e)
 }
 
-func (d *Desk) shownLocked(e *entry) Record {
+func (d *Desk) shownLocked(e *entry) *Record {
 	rec := e.rec
 	rec.Waiters = len(e.waiters)
-	return rec
+	return &rec
 }

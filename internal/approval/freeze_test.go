@@ -37,7 +37,7 @@ func TestFreeze(t *testing.T) {
 	for _, a := range []approval.Answer{byGrant, byApproval, approval.NotNeeded()} {
 		wantReason(t, d.Recheck(t.Context(), a), reason.GatewayFrozen)
 	}
-	_, err = d.Resolve(t.Context(), approvaltest.Ask(t, otherArguments), nil)
+	_, err = d.Resolve(t.Context(), new(approvaltest.Ask(t, otherArguments)), nil)
 	wantReason(t, err, reason.GatewayFrozen)
 	_, err = d.GrantAnswer(t.Context(), id, approvaltest.Ask(t))
 	wantReason(t, err, reason.GatewayFrozen)

@@ -164,8 +164,7 @@ func (d *Desk) Grants(_ context.Context, q GrantQuery) ([]Grant, error) {
 // or BindingMismatch with the fields that differ. Nothing is counted until
 // Consume.
 func (d *Desk) GrantAnswer(ctx context.Context, grantID string, ask Ask) (Answer, error) {
-	ask, err := ask.check(d.limits)
-	if err != nil {
+	if err := ask.check(d.limits); err != nil {
 		return Answer{}, err
 	}
 	g, err := d.store.Grant(ctx, grantID)

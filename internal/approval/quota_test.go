@@ -24,7 +24,7 @@ func TestRateOfNewRecords(t *testing.T) {
 		for n := range 20 {
 			waiting(t, d, numbered(n, "r1"))
 		}
-		_, err := d.Resolve(t.Context(), approvaltest.Ask(t, numbered(20, "r1")), nil)
+		_, err := d.Resolve(t.Context(), new(approvaltest.Ask(t, numbered(20, "r1"))), nil)
 		wantReason(t, err, reason.ApprovalLimit)
 		waiting(t, d, numbered(20, "r2")) // control: another run may
 		waiting(t, d, numbered(3, "r1"))  // joining is not asking
@@ -45,7 +45,7 @@ func TestPendingPerRun(t *testing.T) {
 			last, _ = waiting(t, d, numbered(n, "r1"), long)
 		}
 		time.Sleep(time.Minute)
-		_, err := d.Resolve(t.Context(), approvaltest.Ask(t, numbered(50, "r1")), nil)
+		_, err := d.Resolve(t.Context(), new(approvaltest.Ask(t, numbered(50, "r1"))), nil)
 		wantReason(t, err, reason.ApprovalLimit)
 		last.Leave(nil) // one less, and there is room again
 		<-last.Done
@@ -58,7 +58,7 @@ func TestPendingPerPrincipal(t *testing.T) {
 	for n := range 200 {
 		waiting(t, d, numbered(n, fmt.Sprint("run", n/10)))
 	}
-	_, err := d.Resolve(t.Context(), approvaltest.Ask(t, numbered(200, "fresh")), nil)
+	_, err := d.Resolve(t.Context(), new(approvaltest.Ask(t, numbered(200, "fresh"))), nil)
 	wantReason(t, err, reason.ApprovalLimit)
 }
 
@@ -71,7 +71,7 @@ func TestCooldown(t *testing.T) {
 		for name, change := range map[string]func(*approval.Ask){
 			"same": func(*approval.Ask) {}, "new session": otherSession, "new run": func(a *approval.Ask) { a.Proposal.Run = "r2" },
 		} {
-			a, err := d.Resolve(t.Context(), approvaltest.Ask(t, change), nil)
+			a, err := d.Resolve(t.Context(), new(approvaltest.Ask(t, change)), nil)
 			if err != nil || a.Kind() != approval.ByDenial || a.ApprovalID() != rec.ID || !strings.Contains(a.Message(), "a moment ago") {
 				t.Errorf("%s: %v %q, %v", name, a.Kind(), a.Message(), err)
 			}
@@ -89,7 +89,7 @@ func TestExpiredAskCoolsDown(t *testing.T) {
 		d := approvaltest.NewDesk(t)
 		p, _ := waiting(t, d)
 		<-p.Done
-		a, err := d.Resolve(t.Context(), approvaltest.Ask(t), nil)
+		a, err := d.Resolve(t.Context(), new(approvaltest.Ask(t)), nil)
 		if err != nil || a.Kind() != approval.ByExpiry {
 			t.Errorf("%v, %v", a.Kind(), err)
 		}

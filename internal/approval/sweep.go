@@ -85,7 +85,7 @@ func (d *Desk) postpone(ctx context.Context, items []due, err error) {
 	for _, item := range items {
 		if e, ok := d.open[item.id]; ok {
 			for _, w := range e.waiters {
-				w.finish(e.rec, false, err)
+				w.finish(nil, false, err)
 			}
 			e.waiters = nil
 		}

@@ -15,56 +15,64 @@ import (
 // that was allowed and not consumed may be used, one that was denied or
 // expired a moment ago is answered from memory.
 //
-// The observer, which may be nil, is called on this goroutine with the record
-// when it is there and after each change. When ctx ends, the answer is
+// The observer, which may be nil, is called on this goroutine with the record,
+// which it must not change, when it is there and after each change. When ctx ends, the answer is
 // ByCancel with reason.Cancelled, and the last waiter to leave cancels the
 // record; but when the cause of ctx is reason.ShuttingDown, or Run has ended,
 // the record stays pending and the error is reason.ShuttingDown.
 //
 // Errors are reason.ApprovalLimit, GatewayFrozen, BindingMismatch,
 // InvalidInput, or those of the store. None of them allows anything.
-func (d *Desk) Resolve(ctx context.Context, ask Ask, observer func(Record)) (Answer, error) {
-	ask, err := ask.check(d.limits)
+func (d *Desk) Resolve(ctx context.Context, ask *Ask, observer func(*Record)) (Answer, error) {
+	if observer == nil {
+		observer = func(*Record) {}
+	}
+	own := *ask // with its defaults
+	a, err := d.resolve(ctx, &own, observer)
 	if err != nil {
 		return Answer{}, err
 	}
-	if observer == nil {
-		observer = func(Record) {}
+	return *a, nil
+}
+
+// resolve, and what it calls until the call waits, hand asks, records and
+// answers on by pointer. Thousands of calls may wait at once, each on a stack
+// that is as large as the frames on it.
+func (d *Desk) resolve(ctx context.Context, ask *Ask, observer func(*Record)) (*Answer, error) {
+	if err := ask.check(d.limits); err != nil {
+		return nil, err
 	}
-	for again := false; ; again = true {
-		if again {
-			if a, ok, err := d.bySibling(ctx, ask); ok || err != nil {
-				return a, err
-			}
+	for {
+		if a, err := d.attempt(ctx, ask, observer); a != nil || err != nil {
+			return a, err
 		}
-		a, settled, err := d.attempt(ctx, ask, observer)
-		if settled || err != nil {
+		if a, err := d.bySibling(ctx, ask); a != nil || err != nil {
 			return a, err
 		}
 	}
 }
 
 // bySibling looks for a grant that was minted while the call waited for a
-// record which then served an identical call.
-func (d *Desk) bySibling(ctx context.Context, ask Ask) (Answer, bool, error) {
+// record which then served an identical call. It is nil when there is none.
+func (d *Desk) bySibling(ctx context.Context, ask *Ask) (*Answer, error) {
 	if ask.Covers == nil {
-		return Answer{}, false, nil
+		return nil, nil
 	}
 	grants, err := d.Grants(ctx, ask.Query())
 	if err != nil {
-		return Answer{}, false, err
+		return nil, err
 	}
 	for _, g := range grants {
 		covered, err := ask.Covers(ctx, g)
 		if err != nil {
-			return Answer{}, false, err
+			return nil, err
 		}
 		if covered {
-			a, err := d.GrantAnswer(ctx, g.ID, ask)
-			return a, err == nil, err
+			a, err := d.GrantAnswer(ctx, g.ID, *ask)
+			return &a, err
 		}
 	}
-	return Answer{}, false, nil
+	return nil, nil
 }
 
 // entrance is how an ask came in.
@@ -77,21 +85,21 @@ const (
 	joined                     // an identical record is pending
 )
 
-// attempt goes once through the desk. settled is false when the call has to
+// attempt goes once through the desk. The answer is nil when the call has to
 // ask again, because its record served an identical call.
-func (d *Desk) attempt(ctx context.Context, ask Ask, observer func(Record)) (a Answer, settled bool, err error) {
+func (d *Desk) attempt(ctx context.Context, ask *Ask, observer func(*Record)) (*Answer, error) {
 	e, w, rec, how, err := d.enter(ask)
 	if err != nil {
-		return Answer{}, false, err
+		return nil, err
 	}
 	switch how {
 	case remembered:
 		a := answerOf(rec)
 		a.message += " (the same call was answered a moment ago)"
-		return a, true, nil
+		return a, nil
 	case claimed:
 		observer(rec)
-		return answerOf(rec), true, nil
+		return answerOf(rec), nil
 	case created:
 		err = d.create(ctx, e, ask)
 	case joined:
@@ -99,23 +107,24 @@ func (d *Desk) attempt(ctx context.Context, ask Ask, observer func(Record)) (a A
 	}
 	if err != nil {
 		d.detach(e, w)
-		return Answer{}, false, err
+		return nil, err
 	}
 	return d.wait(ctx, e, w, observer)
 }
 
 // enter finds or makes the entry that serves the ask.
-func (d *Desk) enter(ask Ask) (*entry, *waiter, Record, entrance, error) {
+func (d *Desk) enter(ask *Ask) (*entry, *waiter, *Record, entrance, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := d.now()
-	key := d.key(ask)
+	key := d.key(*ask)
 	if err := d.openLocked(); err != nil {
-		return nil, nil, Record{}, 0, err
+		return nil, nil, nil, 0, err
 	}
 	if e := d.usableLocked(key); e != nil {
 		e.claimedUntil = now.Add(d.limits.Claim)
-		return e, nil, e.rec, claimed, nil
+		rec := e.rec
+		return e, nil, &rec, claimed, nil
 	}
 	if e := d.joinableLocked(key); e != nil {
 		w := newWaiter()
@@ -123,16 +132,16 @@ func (d *Desk) enter(ask Ask) (*entry, *waiter, Record, entrance, error) {
 		if e.rec.State == Pending {
 			w.show(d.shownLocked(e))
 		}
-		return e, w, Record{}, joined, nil
+		return e, w, nil, joined, nil
 	}
 	if rec, ok := d.cool.recall(key, now); ok {
-		return nil, nil, rec, remembered, nil
+		return nil, nil, &rec, remembered, nil
 	}
 	e, err := d.reserveLocked(ask, key)
 	if err != nil {
-		return nil, nil, Record{}, 0, err
+		return nil, nil, nil, 0, err
 	}
-	return e, e.waiters[0], Record{}, created, nil
+	return e, e.waiters[0], nil, created, nil
 }
 
 // openLocked returns nil when the desk takes asks.
@@ -175,7 +184,7 @@ func (d *Desk) joinableLocked(key callKey) *entry {
 
 // reserveLocked makes the entry of a record that is not stored yet, so that an
 // identical ask joins it rather than making another.
-func (d *Desk) reserveLocked(ask Ask, key callKey) (*entry, error) {
+func (d *Desk) reserveLocked(ask *Ask, key callKey) (*entry, error) {
 	now := d.now()
 	id, err := newID(now)
 	if err != nil {
@@ -191,7 +200,7 @@ func (d *Desk) reserveLocked(ask Ask, key callKey) (*entry, error) {
 }
 
 // create stores the record of a reserved entry.
-func (d *Desk) create(ctx context.Context, e *entry, ask Ask) error {
+func (d *Desk) create(ctx context.Context, e *entry, ask *Ask) error {
 	defer close(e.ready)
 	rec, err := d.compose(ctx, e.id, ask)
 	if err == nil {
@@ -215,7 +224,7 @@ func (d *Desk) create(ctx context.Context, e *entry, ask Ask) error {
 }
 
 // compose makes the record with what the desk adds to the prompt.
-func (d *Desk) compose(ctx context.Context, id string, ask Ask) (Record, error) {
+func (d *Desk) compose(ctx context.Context, id string, ask *Ask) (Record, error) {
 	rec, err := ask.record(id, d.now())
 	if err != nil {
 		return Record{}, err
@@ -240,14 +249,14 @@ func (d *Desk) abort(e *entry, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, w := range e.waiters {
-		w.finish(Record{}, false, err)
+		w.finish(nil, false, err)
 	}
 	e.waiters = nil
 	d.removeLocked(e)
 }
 
 // join journals that one more call waits on the record.
-func (d *Desk) join(ctx context.Context, e *entry, ask Ask) error {
+func (d *Desk) join(ctx context.Context, e *entry, ask *Ask) error {
 	select {
 	case <-e.ready:
 	case <-ctx.Done():
@@ -272,32 +281,35 @@ func (d *Desk) join(ctx context.Context, e *entry, ask Ask) error {
 	})
 }
 
-// wait returns when the record is settled for this call or ctx ends.
-func (d *Desk) wait(ctx context.Context, e *entry, w *waiter, observer func(Record)) (Answer, bool, error) {
+// wait returns when the record is settled for this call or ctx ends. The answer
+// is nil when the record was allowed and served an identical call.
+func (d *Desk) wait(ctx context.Context, e *entry, w *waiter, observer func(*Record)) (*Answer, error) {
 	for {
 		select {
 		case <-w.wake:
 		case <-ctx.Done():
-			a, err := d.leave(ctx, e, w)
-			return a, err == nil, err
+			return d.leave(ctx, e, w)
 		case <-d.stopping:
 			d.detach(e, w)
-			return Answer{}, false, errStopping()
+			return nil, errStopping()
 		}
 		rec, fresh, done, served, err := d.look(w)
 		if err != nil {
-			return Answer{}, false, err
+			return nil, err
 		}
 		if fresh {
 			observer(rec)
 		}
-		if done {
-			return answerOf(rec), served || rec.State != Allowed, nil
+		switch {
+		case done && rec.State == Allowed && !served:
+			return nil, nil
+		case done:
+			return answerOf(rec), nil
 		}
 	}
 }
 
-func (d *Desk) look(w *waiter) (rec Record, fresh, done, served bool, err error) {
+func (d *Desk) look(w *waiter) (rec *Record, fresh, done, served bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	fresh = w.fresh
@@ -317,10 +329,10 @@ func (d *Desk) detachLocked(e *entry, w *waiter) {
 }
 
 // leave ends the wait of a call whose context ended.
-func (d *Desk) leave(ctx context.Context, e *entry, w *waiter) (Answer, error) {
+func (d *Desk) leave(ctx context.Context, e *entry, w *waiter) (*Answer, error) {
 	rec, last := d.depart(ctx, e, w)
 	if reason.Of(context.Cause(ctx)) == reason.ShuttingDown {
-		return Answer{}, errStopping()
+		return nil, errStopping()
 	}
 	if last {
 		rec = d.withdraw(ctx, rec)
@@ -328,7 +340,7 @@ func (d *Desk) leave(ctx context.Context, e *entry, w *waiter) (Answer, error) {
 		e.leaving = false // matters only when the cancel could not be stored
 		d.mu.Unlock()
 	}
-	return gone(rec), nil
+	return gone(&rec), nil
 }
 
 // depart takes the waiter away and reports whether the record has to be

@@ -123,7 +123,7 @@ func TestUnusedAnswerServesTheRepeatedCall(t *testing.T) {
 		p.Leave(nil)
 		<-p.Done
 		time.Sleep(31 * time.Second) // the first call never consumed it
-		again, err := d.Resolve(t.Context(), approvaltest.Ask(t), nil)
+		again, err := d.Resolve(t.Context(), new(approvaltest.Ask(t)), nil)
 		if err != nil || again.ApprovalID() != a.ApprovalID() || !again.Allowed() {
 			t.Fatalf("the repeated call got %v, %v", again.Kind(), err)
 		}
@@ -138,7 +138,7 @@ func TestStoreFailureAllowsNothing(t *testing.T) {
 	d := approvaltest.NewDesk(t)
 	full := reason.Errorf(reason.JournalUnavailable, "disk full")
 	d.FailNext(full)
-	_, err := d.Resolve(t.Context(), approvaltest.Ask(t), nil)
+	_, err := d.Resolve(t.Context(), new(approvaltest.Ask(t)), nil)
 	wantReason(t, err, reason.JournalUnavailable)
 
 	p, rec := waiting(t, d)
@@ -248,7 +248,7 @@ func TestDecidedWhileRunIsGone(t *testing.T) {
 		<-p.Done
 		d := approvaltest.NewDeskOn(t, store, approval.Limits{})
 		decide(t, d, alice, rec.ID, yes)
-		a, err := d.Resolve(t.Context(), approvaltest.Ask(t), nil)
+		a, err := d.Resolve(t.Context(), new(approvaltest.Ask(t)), nil)
 		if err != nil || a.ApprovalID() != rec.ID || !a.Allowed() {
 			t.Errorf("the repeated call got %v, %v", a.Kind(), err)
 		}

@@ -26,11 +26,10 @@ type rewriter struct {
 	scratch []byte
 }
 
-// member is where a member stands in out.
-type member struct {
-	name       []byte // in the text that came in
-	start, end int
-}
+// member is where a member stands in out: its name, in quotes, from start to
+// colon, and its value to end. It is small, as every open object has some on the
+// stack.
+type member struct{ start, colon, end int }
 
 // value moves one value; false means that it is not one of the plain ones.
 func (w *rewriter) value(depth int) bool {
@@ -184,7 +183,11 @@ func (w *rewriter) object(depth int) bool {
 	members := few[:0]
 	for {
 		m := member{start: len(w.out)}
-		if !w.name(&m) || !w.mark(':') || !w.value(depth+1) {
+		if !w.name() {
+			return false
+		}
+		m.colon = len(w.out)
+		if !w.mark(':') || !w.value(depth+1) {
 			return false
 		}
 		m.end = len(w.out)
@@ -201,14 +204,13 @@ func (w *rewriter) object(depth int) bool {
 
 // name moves a member's name in plain ASCII: bytes and UTF-16 code units then
 // have the same order.
-func (w *rewriter) name(m *member) bool {
+func (w *rewriter) name() bool {
 	if len(w.in) == 0 || w.in[0] != '"' {
 		return false
 	}
 	for n := 1; n < len(w.in); n++ {
 		switch c := w.in[n]; {
 		case c == '"':
-			m.name = w.in[1:n]
 			w.move(n + 1)
 			return true
 		case c < ' ' || c == '\\' || c >= utf8.RuneSelf:
@@ -221,11 +223,19 @@ func (w *rewriter) name(m *member) bool {
 // order puts the members that end before the last byte of out in the order of
 // their names, each of which may stand there once.
 func (w *rewriter) order(members []member) bool {
-	byName := func(a, b member) int { return bytes.Compare(a.name, b.name) }
-	if !slices.IsSortedFunc(members, byName) {
-		w.scratch = w.scratch[:0]
-		first := members[0].start
+	name := func(m member) []byte { return w.out[m.start+1 : m.colon-1] }
+	byName := func(a, b member) int { return bytes.Compare(name(a), name(b)) }
+	first, sorted := members[0].start, slices.IsSortedFunc(members, byName)
+	if !sorted {
 		slices.SortFunc(members, byName)
+	}
+	for i := 1; i < len(members); i++ {
+		if byName(members[i-1], members[i]) == 0 {
+			return false
+		}
+	}
+	if !sorted {
+		w.scratch = slices.Grow(w.scratch[:0], cap(w.out))
 		for i, m := range members {
 			if i > 0 {
 				w.scratch = append(w.scratch, ',')
@@ -233,11 +243,6 @@ func (w *rewriter) order(members []member) bool {
 			w.scratch = append(w.scratch, w.out[m.start:m.end]...)
 		}
 		w.out = append(append(w.out[:first], w.scratch...), '}')
-	}
-	for i := 1; i < len(members); i++ {
-		if bytes.Equal(members[i].name, members[i-1].name) {
-			return false
-		}
 	}
 	return true
 }

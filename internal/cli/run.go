@@ -149,7 +149,11 @@ var errStarted = errors.New("the run was started")
 
 func (a *app) startDetached(ctx context.Context, g *gateway, start *palyrav1.StartRunRequest) error {
 	var r *palyrav1.Run
-	lost := func(wait time.Duration) { a.say("connection lost; trying again in %s", wait) }
+	losses := 0
+	lost := func(wait time.Duration) {
+		losses++
+		a.say("connection lost; trying again in %s", wait)
+	}
 	err := reopenRun(ctx, a.retry, lost, func(ctx context.Context) (bool, error) {
 		reply, err := g.calls.StartRun(ctx, start)
 		if err != nil {
@@ -158,8 +162,12 @@ func (a *app) startDetached(ctx context.Context, g *gateway, start *palyrav1.Sta
 		r = reply.GetRun()
 		return true, errStarted
 	})
-	if !errors.Is(err, errStarted) {
+	switch {
+	case errors.Is(err, errStarted):
+	case ctx.Err() != nil:
 		return err
+	default:
+		return mayHaveStarted(err, losses > 0)
 	}
 	err = a.printOne("Run", a.runRecord(r), func(p *page) { p.b.WriteString(visibleLine(r.GetRunId()) + "\n") })
 	if a.streams.ErrTerminal {

@@ -5,8 +5,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/reason"
 )
 
 // withoutNotes drops what is said of lost connections.
@@ -99,9 +101,9 @@ func TestRunWithoutAGateway(t *testing.T) {
 	for _, args := range [][]string{{"run", "x"}, {"run", "x", "--detach"}, {"runs", "watch", fakeRunID}} {
 		away := newWorld(t)
 		away.server.Close()
-		strange := newWorld(t)
-		strange.refuseCertificates()
-		for _, w := range []*world{away, strange} {
+		expired := newWorld(t)
+		expired.writeBundle(time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour))
+		for _, w := range []*world{away, expired} {
 			r := w.run(args...)
 			w.want(r, reason.Lookup(reason.NotConnected).Exit)
 			if strings.Contains(r.err, "connection lost") || len(w.gateway.runs.started) > 0 {
@@ -130,17 +132,33 @@ func TestRunEventsTwice(t *testing.T) {
 func TestRunGivesUp(t *testing.T) {
 	w := newWorld(t)
 	w.gateway.runs.script = func(r *fakeRun) { <-r.ctx.Done() }
+	watch := newWatcher("started")
 	w.gateway.runs.cut = func(int) bool {
+		<-watch.seen
 		go w.server.Close()
 		return true
 	}
-	r := w.run("run", "x")
+	r := w.with(Streams{Out: watch}, "run", "x", "-o", "ndjson")
 	w.want(r, 6)
 	if n := strings.Count(r.err, "connection lost; trying again in "); n != runTries {
 		t.Errorf("%d tries, want %d: %s", n, runTries, r.err)
 	}
 	if !strings.Contains(r.err, "The run goes on without this command: `palyra runs watch "+fakeRunID+" --after 1048583`") {
 		t.Error(r.err)
+	}
+}
+
+// TestRunStartGivesUp: where nothing is known of the run, the command says that
+// there may be one.
+func TestRunStartGivesUp(t *testing.T) {
+	for _, args := range [][]string{{"run", "x"}, {"run", "x", "--detach"}} {
+		w := newWorld(t)
+		w.gateway.runs.deaf = 2 * runTries
+		r := w.run(args...)
+		w.want(r, reason.Lookup(reason.NotConnected).Exit)
+		if n := strings.Count(r.err, "connection lost; trying again in "); n != runTries || !strings.Contains(r.err, "The run may have been started; look with `palyra runs list`.") {
+			t.Errorf("%v: %d tries: %s", args, n, r.err)
+		}
 	}
 }
 

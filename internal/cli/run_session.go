@@ -36,6 +36,8 @@ type runSession struct {
 	prompt   *messagePrompt
 	// sent is a message that the run has not confirmed yet.
 	sent string
+	// losses counts how often the connection was lost.
+	losses int
 	// answer is the text of the last turn.
 	answer     string
 	cancelling bool
@@ -96,6 +98,7 @@ func (s *runSession) take(ctx context.Context, n runNews) (done bool, err error)
 	case n.end != nil:
 		return true, s.lost(n.end)
 	case n.lost > 0:
+		s.losses++
 		s.endLine()
 		s.note("connection lost; trying again in %s", n.lost)
 		if s.sent != "" {
@@ -205,14 +208,20 @@ func (s *runSession) printAnswer(r *palyrav1.Run) error {
 // lost explains an end of the link before the end of the run.
 func (s *runSession) lost(err error) error {
 	s.endLine()
-	e := explain(nil, err)
-	switch {
-	case s.id != "":
-		return e.WithRemedy("The run goes on without this command: `palyra runs watch %s --after %d`.", s.id, s.seen)
-	case errorInfo(asRemote(err)) == nil && e.Code != reason.NotConnected:
-		return e.WithRemedy("The run may have been started; look with `palyra runs list`.")
+	if s.id != "" {
+		return explain(nil, err).WithRemedy("The run goes on without this command: `palyra runs watch %s --after %d`.", s.id, s.seen)
 	}
-	return err
+	return mayHaveStarted(err, s.losses > 0)
+}
+
+// mayHaveStarted tells of an error that leaves open whether the gateway heard
+// of the run: lost is true after a connection that was made and lost.
+func mayHaveStarted(err error, lost bool) error {
+	e := explain(nil, err)
+	if errorInfo(asRemote(err)) != nil || e.Code == reason.NotConnected && !lost {
+		return err
+	}
+	return e.WithRemedy("The run may have been started; look with `palyra runs list`.")
 }
 
 // left ends the watching of a run that goes on.
@@ -324,6 +333,7 @@ func (s *runSession) nextQuestion(ctx context.Context) {
 			s.a.sayHowToAnswer(v)
 			continue
 		}
+		s.closePrompt() // what is typed now is the answer, and no message
 		s.question = &question{a: s.a, about: v, cast: s.g.decideUnary}
 		if !s.watching {
 			s.refusals = make(chan *palyrav1.MessageRefused, 1)

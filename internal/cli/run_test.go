@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -387,6 +388,38 @@ func TestRunInteractive(t *testing.T) {
 	}
 	if strings.Count(r.err, messageQuestion) != 4 || !strings.Contains(r.out, `You said second \u{1b}[2J`) {
 		t.Errorf("stdout %q\nstderr %q", r.out, r.err)
+	}
+}
+
+// TestRunQuestionInsteadOfMessage: somebody else's message can make a call ask
+// while this person's next message is waited for. What is typed is the answer.
+func TestRunQuestionInsteadOfMessage(t *testing.T) {
+	w := newWorld(t)
+	var heard []string
+	w.gateway.runs.script = func(r *fakeRun) {
+		r.turn("What next?")
+		asking(r)
+		for text := range r.messages {
+			heard = append(heard, text)
+		}
+	}
+	typed, keyboard, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer typed.Close()
+	watch := newWatcher("answer>")
+	s, _ := terminal(t, watch)
+	s.In = typed
+	go func() {
+		defer keyboard.Close()
+		<-watch.seen
+		_, _ = io.WriteString(keyboard, "o\n")
+	}()
+	w.want(w.with(s, "--no-color", "run", "-i", "hello"), 0)
+	w.gateway.runs.wait.Wait()
+	if len(w.gateway.votes) != 1 || len(heard) != 0 {
+		t.Errorf("votes %v, messages %q\n%s", w.gateway.votes, heard, watch.text.String())
 	}
 }
 

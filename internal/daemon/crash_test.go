@@ -414,10 +414,10 @@ type killingApprover struct {
 	k *killer
 }
 
-func (a killingApprover) Resolve(ctx context.Context, ask approval.Ask, observe func(approval.Record)) (approval.Answer, error) {
+func (a killingApprover) Resolve(ctx context.Context, ask *approval.Ask, observe func(*approval.Record)) (approval.Answer, error) {
 	a.k.pass()
 	defer a.k.pass()
-	return a.Approver.Resolve(ctx, ask, func(r approval.Record) {
+	return a.Approver.Resolve(ctx, ask, func(r *approval.Record) {
 		a.k.pass()
 		observe(r)
 	})

@@ -90,6 +90,15 @@ func TestDoctorFindsDefects(t *testing.T) {
 		},
 		{
 			"policy",
+			func(t *testing.T, cfg *config.Config) {
+				cfg.Policy.Dir = t.TempDir()
+				write(t, filepath.Join(cfg.Policy.Dir, "10-own.test.yaml"),
+					"tests:\n  - {name: echo is free, principal: \"user:local\", call: {tool: echo, args: {text: x}}, expect: {verdict: deny}}\n")
+			},
+			Exam{Result: examFailed, Detail: "10-own.test.yaml:2", Remedy: "palyra policy test"},
+		},
+		{
+			"policy",
 			func(_ *testing.T, cfg *config.Config) { cfg.AllowSensitiveTools = true },
 			Exam{Result: examWarning, Detail: "without asking anybody", Remedy: "false"},
 		},
@@ -102,6 +111,15 @@ func TestDoctorFindsDefects(t *testing.T) {
 				cfg.Models = []config.Model{{Name: "open", Provider: config.ProviderOpenAI, APIKeyFile: path}}
 			},
 			Exam{Result: examFailed, Detail: "model open", Remedy: "chmod"},
+		},
+		{
+			"models",
+			func(t *testing.T, cfg *config.Config) {
+				path := filepath.Join(t.TempDir(), "script.yaml")
+				write(t, path, "turns:\n  - {txt: hello}\n")
+				cfg.Models = []config.Model{{Name: "demo", Provider: config.ProviderScripted, Script: path}}
+			},
+			Exam{Result: examFailed, Detail: "model demo"},
 		},
 	} {
 		t.Run(row.exam, func(t *testing.T) {

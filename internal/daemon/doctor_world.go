@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"palyra/internal/access"
@@ -63,7 +64,7 @@ func (p *patient) workspaces(context.Context) finding {
 }
 
 func (p *patient) policy(ctx context.Context) finding {
-	sources, _, err := readPolicyDir(p.cfg.Policy.Dir)
+	sources, tests, err := readPolicyDir(p.cfg.Policy.Dir)
 	if err != nil {
 		return broken(err)
 	}
@@ -75,8 +76,13 @@ func (p *patient) policy(ctx context.Context) finding {
 	if err != nil {
 		return broken(err)
 	}
+	cfg := policyConfig(p.cfg, sources, tools, members, roles)
+	findings, err := checked(ctx, cfg, tests)
+	if err != nil {
+		return broken(err)
+	}
 	var faults, warnings []policy.Finding
-	for _, f := range policy.Check(policyConfig(p.cfg, sources, tools, members, roles)) {
+	for _, f := range findings {
 		switch {
 		case f.Severity == policy.SeverityError:
 			faults = append(faults, f)
@@ -85,7 +91,7 @@ func (p *patient) policy(ctx context.Context) finding {
 		}
 	}
 	detail := fmt.Sprintf("%d files of policy.dir beside the built-in policies", len(sources))
-	check := "Run `palyra policy check`."
+	check := "Run `palyra policy check` and `palyra policy test`."
 	switch {
 	case len(faults) > 0:
 		return finding{examFailed, fmt.Sprintf("%s:%d: %s", faults[0].File, faults[0].Line, faults[0].Message), check}
@@ -95,6 +101,18 @@ func (p *patient) policy(ctx context.Context) finding {
 		return doubtful(fmt.Sprintf("%s; %d warnings, the first: %s", detail, len(warnings), warnings[0].Message), check)
 	}
 	return fine(detail)
+}
+
+// checked finds what keeps a set from loading, and what is odd about it. The
+// tests are run on what would load, as at a start.
+func checked(ctx context.Context, cfg policy.Config, tests []policy.Source) ([]policy.Finding, error) {
+	findings := policy.Check(cfg)
+	isFault := func(f policy.Finding) bool { return f.Severity == policy.SeverityError }
+	if len(tests) == 0 || slices.ContainsFunc(findings, isFault) {
+		return findings, nil
+	}
+	report, err := policy.RunTests(ctx, cfg, tests)
+	return append(findings, report.Failures()...), err
 }
 
 // members are those of the store; a gateway that never started has none.
@@ -175,14 +193,15 @@ func without(all, some []string) []string {
 	return rest
 }
 
-// models looks at the key files; nobody is called.
+// models builds the providers as a start does, from key files and scripts;
+// nobody is called.
 func (p *patient) models(context.Context) finding {
 	if len(p.cfg.Models) == 0 {
 		return skipped("none is configured; `palyra run` needs one")
 	}
 	var names []string
 	for _, m := range p.cfg.Models {
-		if _, err := m.APIKey(); err != nil {
+		if _, err := openModel(m); err != nil {
 			f := broken(err)
 			f.detail = "model " + m.Name + ": " + f.detail
 			return f

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"strconv"
@@ -33,30 +34,44 @@ func (e *evidence) Attestation(ctx context.Context, id string) (rpc.Attestation,
 	if err != nil {
 		return rpc.Attestation{}, err
 	}
-	return e.describe(found), nil
+	keys, err := attest.NewVerifier(e.notary.KeySet())
+	if err != nil {
+		return rpc.Attestation{}, err
+	}
+	return describe(found, keys), nil
+}
+
+// defaultPage is the size of a page where none is asked for.
+const defaultPage = 50
+
+// pageOf reads the size of a page and its token, a position; 0 is before the
+// first page.
+func pageOf(size int, token string) (entries int, before int64, err error) {
+	if token != "" {
+		if before, err = strconv.ParseInt(token, 10, 64); err != nil || before < 1 {
+			return 0, 0, reason.Errorf(reason.InvalidInput, "page token %q was not made by this service", token)
+		}
+	}
+	return cmp.Or(size, defaultPage), before, nil
 }
 
 // Attestations lists one page, newest first. The token is a position.
 func (e *evidence) Attestations(ctx context.Context, size int, token string) ([]rpc.Attestation, string, error) {
-	const defaultSize = 50
-	if size == 0 {
-		size = defaultSize
-	}
-	var before int64
-	if token != "" {
-		n, err := strconv.ParseInt(token, 10, 64)
-		if err != nil || n < 1 {
-			return nil, "", reason.Errorf(reason.InvalidInput, "page token %q was not made by this service", token)
-		}
-		before = n
+	size, before, err := pageOf(size, token)
+	if err != nil {
+		return nil, "", err
 	}
 	page, err := e.db.Attestations(ctx, before, size)
 	if err != nil {
 		return nil, "", err
 	}
+	keys, err := attest.NewVerifier(e.notary.KeySet())
+	if err != nil {
+		return nil, "", err
+	}
 	list := make([]rpc.Attestation, len(page))
 	for i, a := range page {
-		list[i] = e.describe(a)
+		list[i] = describe(a, keys)
 	}
 	if len(page) < size {
 		return list, "", nil
@@ -66,11 +81,11 @@ func (e *evidence) Attestations(ctx context.Context, size int, token string) ([]
 
 // describe adds what the statement says. A statement that does not verify is
 // listed without it: whoever asks for it sees why.
-func (e *evidence) describe(a sqlite.Attestation) rpc.Attestation {
+func describe(a sqlite.Attestation, keys *attest.Verifier) rpc.Attestation {
 	out := rpc.Attestation{
 		ID: a.ID, ProposalID: a.ProposalID, CallDigest: a.CallDigest, Envelope: a.Envelope, Seq: a.Seq, At: a.CreatedAt,
 	}
-	if v, err := attest.Verify(a.Envelope, e.notary.KeySet()); err == nil {
+	if v, err := keys.Verify(a.Envelope); err == nil {
 		out.Tool, out.Outcome = v.Statement.Predicate.Invocation.Tool, v.Statement.Predicate.Result.Outcome
 	}
 	return out

@@ -2,21 +2,20 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"strings"
+	"time"
 
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/oklog/ulid/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"palyra/internal/approval"
-	"palyra/internal/decision"
 	"palyra/internal/event"
 	"palyra/internal/journal"
-	"palyra/internal/run"
-	"palyra/internal/toolcall"
 	"palyra/internal/version"
 )
 
@@ -117,58 +116,89 @@ func (m *metrics) count(e journal.Event) {
 	}
 }
 
+// read takes what v names from a payload and passes over the rest, once: every
+// event comes by here.
+func read(e journal.Event, v any) bool {
+	return jsonv2.Unmarshal(e.Payload, v, jsontext.AllowDuplicateNames(true)) == nil
+}
+
 func (m *metrics) countVerdict(e journal.Event) {
 	var v struct {
-		Verdict struct{ Effect, Reason string }
+		Verdict struct {
+			Effect string `json:"effect"`
+			Reason string `json:"reason"`
+		} `json:"verdict"`
 	}
-	if json.Unmarshal(e.Payload, &v) == nil {
+	if read(e, &v) {
 		m.verdicts.WithLabelValues(v.Verdict.Effect, v.Verdict.Reason).Inc()
 	}
 }
 
 func (m *metrics) countDecision(e journal.Event) {
-	var d decision.Record
-	if json.Unmarshal(e.Payload, &d) != nil {
+	var d struct {
+		Allowed bool   `json:"allowed"`
+		Reason  string `json:"reason"`
+	}
+	if !read(e, &d) {
 		return
 	}
 	word := "deny"
 	if d.Allowed {
 		word = "allow"
 	}
-	m.decisions.WithLabelValues(word, string(d.Reason)).Inc()
+	m.decisions.WithLabelValues(word, d.Reason).Inc()
 }
 
 // timeWait takes the time of the ask from the approval's id, a ULID. An
 // approval that was allowed ends once more when nobody uses it; only the end
 // of the wait counts.
 func (m *metrics) timeWait(e journal.Event) {
-	var p struct{ State, Was string }
+	var p struct {
+		State string `json:"state"`
+		Was   string `json:"was"`
+	}
 	id, err := ulid.ParseStrict(e.Subject)
-	if err != nil || json.Unmarshal(e.Payload, &p) != nil || p.Was != string(approval.Pending) {
+	if err != nil || !read(e, &p) || p.Was != string(approval.Pending) {
 		return
 	}
 	m.waits.WithLabelValues(p.State).Observe(e.At.Sub(id.Timestamp()).Seconds())
 }
 
 func (m *metrics) timeExecution(e journal.Event) {
-	var a toolcall.AttestedPayload
-	if json.Unmarshal(e.Payload, &a) == nil {
+	var a struct {
+		Report struct {
+			Executor struct {
+				Name string `json:"name"`
+			} `json:"executor"`
+			Outcome    string    `json:"outcome"`
+			StartedAt  time.Time `json:"started_at"`
+			FinishedAt time.Time `json:"finished_at"`
+		} `json:"report"`
+	}
+	if read(e, &a) {
 		r := a.Report
-		m.executions.WithLabelValues(string(r.Executor.Name), string(r.Outcome)).Observe(r.FinishedAt.Sub(r.StartedAt).Seconds())
+		m.executions.WithLabelValues(r.Executor.Name, r.Outcome).Observe(r.FinishedAt.Sub(r.StartedAt).Seconds())
 	}
 }
 
 func (m *metrics) countTokens(e journal.Event) {
-	var t run.Turn
-	if json.Unmarshal(e.Payload, &t) == nil {
-		m.tokens.WithLabelValues("input").Add(float64(t.InputTokens))
-		m.tokens.WithLabelValues("output").Add(float64(t.OutputTokens))
+	var t struct {
+		InputTokens  int64 `json:"input_tokens"`
+		OutputTokens int64 `json:"output_tokens"`
+	}
+	if read(e, &t) {
+		// A counter panics on what would make it smaller.
+		m.tokens.WithLabelValues("input").Add(max(0, float64(t.InputTokens)))
+		m.tokens.WithLabelValues("output").Add(max(0, float64(t.OutputTokens)))
 	}
 }
 
 func (m *metrics) countRun(e journal.Event) {
-	var end struct{ State, Reason string }
-	if json.Unmarshal(e.Payload, &end) == nil {
+	var end struct {
+		State  string `json:"state"`
+		Reason string `json:"reason"`
+	}
+	if read(e, &end) {
 		m.runs.WithLabelValues(end.State, end.Reason).Inc()
 	}
 }

@@ -120,6 +120,15 @@ palyra_approval_wait_seconds_count{state="allowed"} 1`
 	}
 }
 
+// TestNoEventEndsTheMetrics: counters are of what others said, and one that
+// panics would end the daemon.
+func TestNoEventEndsTheMetrics(t *testing.T) {
+	m := newMetrics(&gateway{commits: newCommits(slog.New(slog.DiscardHandler))})
+	for _, payload := range []string{`{"input_tokens":-1,"output_tokens":-5}`, `{"input_tokens":1e300}`, `not json`} {
+		m.count(journal.Event{Code: event.ModelTurn, Payload: []byte(payload)})
+	}
+}
+
 func exposition(t *testing.T, m *metrics) string {
 	t.Helper()
 	registry := prometheus.NewRegistry()

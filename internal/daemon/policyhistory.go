@@ -8,7 +8,6 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/policy"
-	"palyra/internal/reason"
 	"palyra/internal/rpc"
 	"palyra/internal/sqlite"
 )
@@ -49,17 +48,9 @@ func (p *policies) Version(ctx context.Context, version string) (rpc.PolicyVersi
 // Versions lists one page of kept versions, newest first. The token is a
 // position.
 func (p *policies) Versions(ctx context.Context, size int, token string) ([]rpc.PolicyVersion, string, error) {
-	const defaultSize = 50
-	if size == 0 {
-		size = defaultSize
-	}
-	var before int64
-	if token != "" {
-		n, err := strconv.ParseInt(token, 10, 64)
-		if err != nil || n < 1 {
-			return nil, "", reason.Errorf(reason.InvalidInput, "page token %q was not made by this service", token)
-		}
-		before = n
+	size, before, err := pageOf(size, token)
+	if err != nil {
+		return nil, "", err
 	}
 	page, err := p.g.db.PolicyVersions(ctx, before, size)
 	if err != nil {

@@ -331,6 +331,83 @@ func TestExplainThePast(t *testing.T) {
 	}
 }
 
+// as is the desk of another member, who is added.
+func (d policyDesk) as(name string, owner access.Principal, role access.Role) policyDesk {
+	d.t.Helper()
+	dir := filepath.Join(d.t.TempDir(), name)
+	must(AddOperator(d.t.Context(), d.cfg, NewOperator{Name: name, Roles: []access.Role{role}, Owner: owner, Dir: dir}))(d.t)
+	other := *d.running
+	other.Credentials = dir
+	return policyDesk{&other, palyrav1connect.NewPolicyServiceClient(other.client(), other.url())}
+}
+
+// What somebody else's call was is for those who may read the journal.
+func TestThePastIsOnesOwn(t *testing.T) {
+	d := openDesk(t, policyConfigAt(t))
+	dora := d.as("dora", access.Principal{}, access.RoleDeveloper)
+	for who, others := range map[*policyDesk]*policyDesk{&d: &dora, &dora: &d} {
+		proposal, decided := who.decide("echo", `{"text":"x"}`)
+		for _, id := range []string{proposal, decided} {
+			// The control: the caller of the call finds it.
+			must(who.explained(id))(t)
+			_, err := others.explained(id)
+			if others == &d && err != nil {
+				t.Errorf("an owner reads the journal, and gets %v", err)
+			}
+			if others == &dora && reason.Of(asReason(err)) != reason.NotFound {
+				t.Errorf("a developer finds the call of somebody else: %v", err)
+			}
+		}
+	}
+	d.end()
+}
+
+// An agent learns reason and remedy of a denial, and nothing of the rules.
+func TestAgentsReadNoPolicy(t *testing.T) {
+	d := openDesk(t, policyConfigAt(t))
+	bot := d.as("bot", access.User("local"), access.RoleAgent)
+	proposal, _ := bot.decide("echo", `{"text":"x"}`)
+	call := &palyrav1.CallDescription{Tool: "echo", InputJson: []byte(`{"text":"x"}`)}
+	for name, ask := range map[string]func(palyrav1connect.PolicyServiceClient) error{
+		"explain its own past call": func(c palyrav1connect.PolicyServiceClient) error {
+			_, err := c.ExplainPolicy(t.Context(), &palyrav1.ExplainPolicyRequest{Subject: &palyrav1.ExplainPolicyRequest_DecisionId{DecisionId: proposal}})
+			return err
+		},
+		"explain a call": func(c palyrav1connect.PolicyServiceClient) error {
+			_, err := c.ExplainPolicy(t.Context(), &palyrav1.ExplainPolicyRequest{Subject: &palyrav1.ExplainPolicyRequest_Call{Call: call}})
+			return err
+		},
+		"simulate": func(c palyrav1connect.PolicyServiceClient) error {
+			_, err := c.SimulatePolicy(t.Context(), &palyrav1.SimulatePolicyRequest{Call: call})
+			return err
+		},
+		"test": func(c palyrav1connect.PolicyServiceClient) error {
+			_, err := c.TestPolicy(t.Context(), &palyrav1.TestPolicyRequest{Tests: []*palyrav1.PolicySource{{Name: "a.test.yaml", Text: "tests:\n  - {name: x, call: {tool: echo, args: {text: x}, principal: \"agent:bot\"}, expect: {verdict: allow}}\n"}}})
+			return err
+		},
+		"read": func(c palyrav1connect.PolicyServiceClient) error {
+			_, err := c.GetPolicy(t.Context(), &palyrav1.GetPolicyRequest{})
+			return err
+		},
+		"list versions": func(c palyrav1connect.PolicyServiceClient) error {
+			_, err := c.ListPolicyVersions(t.Context(), &palyrav1.ListPolicyVersionsRequest{})
+			return err
+		},
+		"reload": func(c palyrav1connect.PolicyServiceClient) error {
+			_, err := c.ReloadPolicy(t.Context(), &palyrav1.ReloadPolicyRequest{})
+			return err
+		},
+	} {
+		if err := ask(bot.policies); reason.Of(asReason(err)) != reason.PermissionDenied {
+			t.Errorf("an agent may %s: %v", name, err)
+		}
+		if err := ask(d.policies); err != nil {
+			t.Errorf("the control: an owner may not %s: %v", name, err)
+		}
+	}
+	d.end()
+}
+
 // A secret on which the verdict rests is not in the journal: then nothing is
 // explained.
 func TestExplainWithoutTheSecretThatDecided(t *testing.T) {

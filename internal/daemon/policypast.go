@@ -9,6 +9,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"palyra/internal/access"
 	"palyra/internal/decision"
 	"palyra/internal/event"
 	"palyra/internal/journal"
@@ -49,11 +50,15 @@ type verdictKept struct {
 }
 
 // Past finds a call by the id of its proposal or its decision, with the set
-// that judged it.
-func (p *policies) Past(ctx context.Context, id string) (rpc.PastCall, error) {
+// that judged it. What is not the caller's own is part of the journal: for those
+// who may not read that, it is not found, in the words for an unknown id.
+func (p *policies) Past(ctx context.Context, by access.Caller, id string) (rpc.PastCall, error) {
 	call, err := p.pastCall(ctx, id)
 	if err != nil {
 		return rpc.PastCall{}, err
+	}
+	if !call.of(by.Principal) && !p.g.engine.Current().Authorize(policy.AccessRequest{Caller: by, Permission: policy.PermJournalRead}).Allowed {
+		return rpc.PastCall{}, noCall(id)
 	}
 	if len(call.evaluations) == 0 {
 		return rpc.PastCall{}, reason.Errorf(reason.NotFound, "call %s has no verdict: it ended before policy was asked: %s", call.proposed.ProposalID, call.refused.Message).
@@ -101,6 +106,12 @@ func (v verdictKept) check(past rpc.PastCall, redacted []string) error {
 func cannotExplain(snapshot, why string) error {
 	return reason.Errorf(reason.VerificationFailed, "the call cannot be explained under the policies that judged it: %s", why).
 		WithRemedy("`palyra policy snapshot %s` shows these policies; `palyra policy explain TOOL ...` explains such a call under those in force.", snapshot)
+}
+
+// of reports whether a principal made the call, or somebody on its behalf did.
+func (c *pastCall) of(p access.Principal) bool {
+	who := p.String()
+	return who == c.proposed.Principal || who == c.proposed.OnBehalfOf || who == c.refused.Principal
 }
 
 // evaluation is the one that the decision rests on; the last one for a call

@@ -156,6 +156,9 @@ func (r *Router) Check(name string, input []byte) (tool.Descriptor, []byte, erro
 	return e.descriptor, canonical, nil
 }
 
+// Digest is the pin of a tool's definition; "" when there is no such tool.
+func (r *Router) Digest(name string) string { return r.tools[name].digest }
+
 func (r *Router) unknown(name string) error {
 	e := reason.Errorf(reason.UnknownTool, "there is no tool %q", name)
 	if near := tool.Nearest(name, slices.Sorted(maps.Keys(r.tools))); near != "" {

@@ -45,8 +45,8 @@ const (
 	DeviceRevoked    Code = "PAL-I106" // a device's certificate was revoked
 	Exported         Code = "PAL-I107" // journal or approvals were exported
 
-	PolicyLoaded   Code = "PAL-P100" // a policy set came into force
-	PolicyRejected Code = "PAL-P101" // a policy set did not load; the running one stays
+	PolicyLoaded   Code = "PAL-P100" // a policy set came into force, or was activated or not any more
+	PolicyRejected Code = "PAL-P101" // a policy set did not load, or its tests failed; the running one stays
 	Frozen         Code = "PAL-P102" // an operator stopped all dispatch
 	Thawed         Code = "PAL-P103" // an operator let dispatch go on
 	ToolPinned     Code = "PAL-P104" // a tool definition was seen first, or a changed one was accepted

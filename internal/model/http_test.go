@@ -124,10 +124,10 @@ func TestEventSize(t *testing.T) {
 	}
 }
 
-// TestStreamSize: a stream of small events, of which nothing is kept, ends too.
+// TestStreamSize: a stream of comments, of which nothing is kept, ends too.
 func TestStreamSize(t *testing.T) {
 	body := &stream{
-		rest: io.NopCloser(endless(": ping\n\n")), watch: time.NewTimer(time.Hour), idle: time.Hour, cause: func() error { return nil },
+		rest: io.NopCloser(endless(": " + strings.Repeat("x", 4<<10) + "\n\n")), watch: time.NewTimer(time.Hour), idle: time.Hour, cause: func() error { return nil },
 	}
 	n, err := io.Copy(io.Discard, body)
 	if reason.Of(err) != reason.ModelInvalid || n > MaxStream {

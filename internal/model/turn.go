@@ -4,14 +4,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"palyra/internal/reason"
 )
 
-// MaxTurn bounds the text and the inputs of one turn, in bytes.
-const MaxTurn = 8 << 20
+// MaxTurn bounds the text and the inputs of one turn, in bytes. A turn is one
+// message of the API, which has twice that.
+const MaxTurn = 2 << 20
 
 // Meter measures a turn while it comes. The zero Meter is ready.
 type Meter struct{ size int }
@@ -26,7 +28,7 @@ func (m *Meter) Add(bytes int) error {
 }
 
 // CallSize is what a call counts beside what it holds, in bytes. With MaxTurn
-// it bounds the calls of a turn, to 1024.
+// it bounds the calls of a turn, to 256.
 const CallSize = 8 << 10
 
 // Finish completes a turn whose stream has ended as it should: it keeps what
@@ -67,19 +69,26 @@ func short(name string) string { return strings.ToValidUTF8(name[:min(len(name),
 // identify sees to it that the ids of calls are unique within the conversation
 // and fit to be sent back: some servers send none, or the same in every turn.
 func identify(conversation []Message, calls []Call) {
-	used := make(map[string]bool)
+	earlier := 0
 	for _, m := range conversation {
-		for _, call := range m.Calls {
-			used[call.ID] = true
-		}
+		earlier += len(m.Calls)
 	}
 	for i := range calls {
 		id := calls[i].ID
-		for n := len(used); id == "" || len(id) > 128 || used[id] || strings.ContainsFunc(id, unfitInID); n++ {
+		for n := earlier + i; id == "" || len(id) > 128 || isUsed(id, conversation, calls[:i]) || strings.ContainsFunc(id, unfitInID); n++ {
 			id = fmt.Sprintf("call_%d", n)
 		}
-		calls[i].ID, used[id] = id, true
+		calls[i].ID = id
 	}
+}
+
+// isUsed looks through the conversation. It is long and the calls of a turn are
+// few: a set of all ids would cost more at each turn than it saves.
+func isUsed(id string, conversation []Message, turn []Call) bool {
+	has := func(calls []Call) bool {
+		return slices.ContainsFunc(calls, func(c Call) bool { return c.ID == id })
+	}
+	return has(turn) || slices.ContainsFunc(conversation, func(m Message) bool { return has(m.Calls) })
 }
 
 func unfitInID(r rune) bool { return r <= ' ' || r > '~' }

@@ -20,7 +20,24 @@ type CatalogEntry struct {
 // Catalog lists the tools that a caller could ever call, by name. Arguments
 // and facts are unknown, so it errs on the side of listing: a listed tool may
 // still be denied, a tool that is not listed always is.
+//
+// The list of a member is remembered for the life of the set, which never
+// changes: a model is told of it before each of its turns.
 func (s *Set) Catalog(caller access.Caller) []CatalogEntry {
+	if _, member := s.dir.members[caller.Principal]; !member {
+		return s.catalog(caller)
+	}
+	if found, ok := s.catalogs.Load(caller.Principal); ok {
+		if list, ok := found.([]CatalogEntry); ok {
+			return slices.Clone(list)
+		}
+	}
+	list := s.catalog(caller)
+	s.catalogs.Store(caller.Principal, list)
+	return slices.Clone(list)
+}
+
+func (s *Set) catalog(caller access.Caller) []CatalogEntry {
 	principal, extra, ok := s.dir.principal(caller.Principal)
 	if !ok {
 		return nil

@@ -28,6 +28,8 @@ type Set struct {
 	noApproval types.Record
 	// electorates remembers by electorateKey; see Set.electorate.
 	electorates sync.Map
+	// catalogs remembers the tools of each member; see Set.Catalog.
+	catalogs sync.Map
 	// ideal is the approval that nobody could outdo, for asking whether more
 	// people would help; made when first needed.
 	ideal    func() types.Record

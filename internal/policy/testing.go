@@ -13,8 +13,15 @@ import (
 	"palyra/internal/tool"
 )
 
-// maxTestCases bounds one run of tests.
-const maxTestCases = 10_000
+// Bounds of one run of tests, whose files come from whoever may test policies.
+const (
+	maxTestCases = 10_000
+	// maxTestSets is how many sets with members of their own are kept at a time.
+	maxTestSets = 32
+	// maxTestsExplained is how many of the cases that failed say what to change:
+	// the search for that takes far longer than the case.
+	maxTestsExplained = 100
+)
 
 // TestResult is how one case ended.
 type TestResult struct {
@@ -100,6 +107,8 @@ type testRun struct {
 	sets     map[string]*Set
 	schemas  map[string]*tool.Schema
 	coverage *coverage
+	// explained counts the cases that say what to change.
+	explained int
 }
 
 func (t *testRun) one(c testCase) TestResult {
@@ -118,7 +127,8 @@ func (t *testRun) one(c testCase) TestResult {
 	t.coverage.add(v, set.policiesShown(r, cast, grants, v))
 	result.Message = c.expect.differs(v)
 	result.Passed = result.Message == ""
-	if !result.Passed {
+	if !result.Passed && t.explained < maxTestsExplained {
+		t.explained++
 		result.Message += ": " + set.Explain(r, cast, grants).Summary
 	}
 	return result
@@ -197,6 +207,9 @@ func (t *testRun) setFor(c testCase) (*Set, error) {
 	set, err := Load(cfg)
 	if err != nil {
 		return nil, err
+	}
+	if len(t.sets) >= maxTestSets {
+		clear(t.sets)
 	}
 	t.sets[key] = set
 	return set, nil

@@ -185,3 +185,24 @@ func TestRunTestsEnds(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// Of many cases that fail, the first say what to change: a file of them does
+// not keep the daemon busy for minutes. Cases with members of their own make
+// sets that are not all kept.
+func TestManyFailures(t *testing.T) {
+	text := &strings.Builder{}
+	text.WriteString("principal: agent:coder\ntests:\n")
+	for i := range 101 {
+		roles := []string{"agent", "developer", "operator", "auditor", "admin", "owner"}
+		fmt.Fprintf(text, "  - {name: n%d, call: {tool: fs.read, args: {path: a}, roles: [%s]}, expect: {verdict: deny}}\n",
+			i, strings.Join(append(roles[i%6:], roles[:i/6%6]...), ", "))
+	}
+	report := runFile(t, policytest.Options{}, text.String())
+	if report.Failed() != 101 {
+		t.Fatalf("%d cases failed", report.Failed())
+	}
+	first, last := report.Results[0].Message, report.Results[100].Message
+	if want := "expected verdict deny, got allow"; !strings.HasPrefix(first, want+": ") || last != want {
+		t.Errorf("the first says %q, the last %q", first, last)
+	}
+}

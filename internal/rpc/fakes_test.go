@@ -142,7 +142,7 @@ func (policiesFake) Test(ctx context.Context, sources, tests []policy.Source) (p
 	return policy.RunTests(ctx, cfg, tests)
 }
 
-func (policiesFake) Past(_ context.Context, id string) (rpc.PastCall, error) {
+func (policiesFake) Past(_ context.Context, _ access.Caller, id string) (rpc.PastCall, error) {
 	if id != pastDecision {
 		return rpc.PastCall{}, reason.Errorf(reason.NotFound, "no decision has the id %s", id)
 	}

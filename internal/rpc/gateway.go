@@ -42,7 +42,10 @@ func (g *gateway) CallTool(ctx context.Context, req *palyrav1.CallToolRequest, s
 	_, err := g.pipeline.Call(ctx, toolcall.Submission{
 		Caller: caller, Tool: req.GetTool(), Input: req.GetInputJson(), Session: req.GetSession(), Run: req.GetRun(),
 		Channel: req.GetChannel(), IdempotencyKey: req.GetIdempotencyKey(),
-	}, sender.observe)
+	}, func(e toolcall.Event) {
+		hold(ctx, e.Follows || e.Attestation != nil) // the end of the stream follows the attestation
+		sender.observe(e)
+	})
 	return errors.Join(err, sender.err)
 }
 

@@ -33,7 +33,9 @@ type Policies interface {
 	// Test runs test files against sources, none for those in force.
 	Test(ctx context.Context, sources, tests []policy.Source) (policy.TestReport, error)
 	// Past finds a call that was judged, by the id of its proposal or decision.
-	Past(ctx context.Context, id string) (PastCall, error)
+	// One that is not the caller's own takes the permission to read the journal;
+	// without it the call is not found.
+	Past(ctx context.Context, by access.Caller, id string) (PastCall, error)
 }
 
 // PolicyInForce is what is in force beside the set that the engine has.

@@ -45,7 +45,7 @@ func (p *policies) SimulatePolicy(ctx context.Context, req *palyrav1.SimulatePol
 
 // explainPast explains a call under the policies that judged it.
 func (p *policies) explainPast(ctx context.Context, id string) (*palyrav1.ExplainPolicyResponse, error) {
-	past, err := p.admin.Past(ctx, id)
+	past, err := p.admin.Past(ctx, callerOf(ctx), id)
 	if err != nil {
 		return nil, err
 	}

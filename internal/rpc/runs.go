@@ -99,9 +99,12 @@ func (g *gateway) WatchRun(ctx context.Context, req *palyrav1.WatchRunRequest, s
 	}
 	tape := &tapeReader{
 		reader: reader{mayExplain(g.engine, caller)}, seen: req.GetAfter(),
-		send: func(e *palyrav1.RunEvent) error { return stream.Send(&palyrav1.WatchRunResponse{Event: e}) },
+		send: func(e *palyrav1.RunEvent) error {
+			hold(ctx, true)
+			return stream.Send(&palyrav1.WatchRunResponse{Event: e})
+		},
 	}
-	return g.runs.Watch(ctx, r.ID, tape.begin(), tape.observe)
+	return g.runs.Watch(ctx, r.ID, tape.begin(), tape.observe, func() { release(ctx) })
 }
 
 // CancelRun stops a run.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -15,6 +16,7 @@ import (
 	"palyra/internal/canonical"
 	"palyra/internal/model"
 	"palyra/internal/reason"
+	"palyra/internal/rpc"
 	"palyra/internal/tool"
 )
 
@@ -242,6 +244,17 @@ func TestRunsOfOthersDoNotExist(t *testing.T) {
 	wantError(t, "an auditor cancels", err, reason.PermissionDenied)
 	_, err = w.eve.runStream(resume(id, 0)).rest()
 	wantError(t, "an auditor resumes", err, reason.PermissionDenied)
+}
+
+// The largest turn fits into a message of the API, whose cap every client may
+// hold it to.
+func TestLargestTurnFitsIntoAMessage(t *testing.T) {
+	w := newWorld(t)
+	w.model.plays(says(strings.Repeat("x", model.MaxTurn)))
+	r := w.coder.runStream(startRun("talk"), connect.WithReadMaxBytes(rpc.MaxMessage))
+	if turn := r.turn(); len(turn.GetText()) != model.MaxTurn {
+		t.Errorf("the turn has %d bytes", len(turn.GetText()))
+	}
 }
 
 func TestListRuns(t *testing.T) {

@@ -35,14 +35,14 @@ func (g *gateway) RunStream(ctx context.Context, stream *connect.BidiStream[paly
 	}
 	tape := &tapeReader{
 		reader: reader{mayExplain(g.engine, caller)}, seen: first.GetResume().GetAfter(),
-		send: func(e *palyrav1.RunEvent) error { return s.send(&palyrav1.RunStreamResponse{Event: e}) },
+		send: func(e *palyrav1.RunEvent) error { return s.tell(ctx, e) },
 	}
 	if err := s.open(ctx, first); err != nil {
 		return err
 	}
 	var listening sync.WaitGroup
 	listening.Go(func() { s.listen(ctx) })
-	err = g.runs.Watch(ctx, s.run, tape.begin(), tape.observe)
+	err = g.runs.Watch(ctx, s.run, tape.begin(), tape.observe, func() { s.release(ctx) })
 	stopReading(ctx)
 	listening.Wait()
 	return err
@@ -107,6 +107,20 @@ func (s *runStream) send(m *palyrav1.RunStreamResponse) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stream.Send(m)
+}
+
+// tell sends an event of the tape, which the next one may follow at once.
+func (s *runStream) tell(ctx context.Context, e *palyrav1.RunEvent) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	hold(ctx, true)
+	return s.stream.Send(&palyrav1.RunStreamResponse{Event: e})
+}
+
+func (s *runStream) release(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	release(ctx)
 }
 
 // open does what the first message says.

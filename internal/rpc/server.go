@@ -91,7 +91,7 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	mux.Handle(grpcreflect.NewHandlerV1(reflector, opts...))
 	mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector, opts...))
 	s := &Server{}
-	s.handler = identify(cfg.Auth, &s.live, g.refuseStrangers(limitMessages(stoppable(endWatches(stopping, mux)))))
+	s.handler = identify(cfg.Auth, &s.live, g.refuseStrangers(limitMessages(stoppable(bundle(endWatches(stopping, mux))))))
 	return s, nil
 }
 

@@ -57,8 +57,8 @@ func (c *conversation) sideBySide(n int, fn func(int)) {
 // call takes one call through the pipeline. What it returns beside the result
 // ends the run.
 func (c *conversation) call(ctx context.Context, wanted model.Call) (model.Result, *ending) {
-	if ctx.Err() != nil {
-		return model.Result{}, nil // the run ends
+	if err := ctx.Err(); err != nil {
+		return model.Result{}, endOf(ctx, err)
 	}
 	record := c.run.snapshot()
 	over := false

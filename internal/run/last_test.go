@@ -34,7 +34,7 @@ func (w *world) soFar(id string) []run.Event {
 		_ = w.Watch(ctx, id, 0, func(e run.Event) error {
 			list = append(list, e)
 			return nil
-		})
+		}, func() {})
 	}()
 	synctest.Wait()
 	stop()

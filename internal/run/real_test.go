@@ -163,7 +163,7 @@ func TestRunThroughTheRealPipeline(t *testing.T) {
 		}
 		_, err := w.desk.Decide(t.Context(), voter, e.Asked.ID, approval.Ballot{Allow: true, ShownDigest: e.Asked.CallDigest})
 		return err
-	})
+	}, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestRunThroughTheRealPipeline(t *testing.T) {
 	}
 	w.DropTape(r.ID)
 	var again []run.Event
-	if err := w.Watch(t.Context(), r.ID, 0, func(e run.Event) error { again = append(again, e); return nil }); err != nil {
+	if err := w.Watch(t.Context(), r.ID, 0, func(e run.Event) error { again = append(again, e); return nil }, func() {}); err != nil {
 		t.Fatal(err)
 	}
 	// An approval is read as it is by now.
@@ -225,7 +225,7 @@ func TestRunsThatAskTogether(t *testing.T) {
 					asks <- *e.Asked
 				}
 				return nil
-			})
+			}, func() {})
 			if err != nil {
 				t.Error(err)
 			}
@@ -260,7 +260,7 @@ func TestTurnLeadsItsOnlyCall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Watch(t.Context(), r.ID, 0, func(run.Event) error { return nil }); err != nil {
+	if err := w.Watch(t.Context(), r.ID, 0, func(run.Event) error { return nil }, func() {}); err != nil {
 		t.Fatal(err)
 	}
 	events, err := w.db.Events(t.Context(), journal.Filter{Run: r.ID})
@@ -308,7 +308,7 @@ func BenchmarkTurn(b *testing.B) {
 				results <- struct{}{}
 			}
 			return nil
-		})
+		}, func() {})
 	}()
 	b.ResetTimer()
 	for range b.N {

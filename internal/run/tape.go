@@ -187,6 +187,7 @@ func (t *tape) loseLocked() {
 // finish ends the tape with what write makes durable. Nobody looks at the tape
 // meanwhile: who sees the end of a run finds it ended everywhere.
 func (t *tape) finish(ctx context.Context, write func() error) error {
+	defer t.shelf.trim()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err := write(); err != nil {
@@ -223,29 +224,25 @@ func (t *tape) newest(ctx context.Context) (last int64, known bool, err error) {
 // add adds an event that is not journaled. One that cannot be put in its place
 // is dropped: its content comes with the durable event that follows.
 func (t *tape) add(ctx context.Context, e Event) {
+	defer t.shelf.trim()
 	t.mu.Lock()
-	if t.addProvisional(ctx, e) {
-		t.mu.Unlock()
-		t.shelf.trim()
-		return
-	}
-	t.mu.Unlock()
+	defer t.mu.Unlock()
+	t.addProvisional(ctx, e)
 }
 
-func (t *tape) addProvisional(ctx context.Context, e Event) bool {
+func (t *tape) addProvisional(ctx context.Context, e Event) {
 	if err := t.pullLocked(ctx); err != nil || t.lost || t.mapper.finished || t.last == 0 || t.place > lastProvisional {
-		return false
+		return
 	}
 	if e.Output != nil {
 		c := t.mapper.calls[e.ProposalID]
 		if c == nil || !c.decided || c.ended {
-			return false
+			return
 		}
 	}
 	e.Sequence, e.At = t.last<<placeBits+t.place, journal.Instant(time.Now())
 	t.place++
 	t.addLocked(&entry{Event: e})
-	return true
 }
 
 // observer follows one call of the run.
@@ -271,6 +268,7 @@ func (t *tape) observer(ctx context.Context, callID string) func(toolcall.Event)
 
 // result takes the bytes of a durable result, so that nobody has to read them.
 func (t *tape) result(ctx context.Context, proposal string, r *tool.Report) {
+	defer t.shelf.trim()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if c := t.mapper.calls[proposal]; (c == nil || !c.ended) && len(r.Result) > 0 {
@@ -297,6 +295,7 @@ const viewItems = 256
 
 // since looks at what comes after a sequence number.
 func (t *tape) since(ctx context.Context, after int64) (view, error) {
+	defer t.shelf.trim()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err := t.pullLocked(ctx); err != nil && !t.lost {

@@ -149,7 +149,7 @@ func (d *dice) client(w *world, id string) (list []run.Event) {
 				d.pause() // slow
 			}
 			return nil
-		})
+		}, func() {})
 		cancel()
 		if err == nil {
 			return list
@@ -300,7 +300,30 @@ func wantOrder(t *testing.T, list []run.Event) {
 func TestTapeMemoryIsBounded(t *testing.T) {
 	const each, all = 8 << 10, 12 << 10
 	t.Run("one", func(t *testing.T) { loudRuns(t, 1, each, each, all) })
-	t.Run("all", func(t *testing.T) { loudRuns(t, 3, all, each, all) })
+	// What was just added is there until the next look.
+	t.Run("all", func(t *testing.T) { loudRuns(t, 3, all+each, each, all) })
+}
+
+// Runs of which nothing provisional comes are bounded together as well.
+func TestTapeMemoryOfQuietRunsIsBounded(t *testing.T) {
+	const each, all = 8 << 10, 12 << 10
+	w := newWorld(t)
+	defer w.stop()
+	w.BoundTapes(each, all)
+	w.pipeline.tools["big"] = returns(`"` + strings.Repeat("r", each-2000) + `"`)
+	for i := range 12 {
+		w.config.Models[fmt.Sprint(i)] = &scripted{steps: []step{
+			calls(call("a", "big", `{}`)),
+			func(context.Context, model.Request, func(model.Event)) (model.Turn, error) {
+				return model.Turn{Text: "done", Stop: model.EndTurn}, nil
+			},
+		}}
+		r, _ := w.start(run.Start{Model: fmt.Sprint(i)})
+		w.finish(r.ID)
+	}
+	if held := w.TapeMemory(); held > all || held == 0 {
+		t.Errorf("tapes hold %d bytes, more than %d", held, all)
+	}
 }
 
 // loudRuns makes runs with much output, which may not hold more than most.
@@ -363,7 +386,7 @@ func TestWatchersSurviveALostTape(t *testing.T) {
 					w.DropTape(ids[0])
 				}
 				return nil
-			})
+			}, func() {})
 			if err != nil {
 				t.Error(err)
 			}
@@ -447,9 +470,9 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 		r, _ := w.start(run.Start{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := w.Watch(ctx, r.ID, 0, func(run.Event) error { return nil }); !errors.Is(err, context.DeadlineExceeded) {
+		if err := w.Watch(ctx, r.ID, 0, func(run.Event) error { return nil }, func() {}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("the watch ended with %v", err)
 		}
-		wantReason(t, w.Watch(t.Context(), "01JNONE0000000000000000000", 0, nil), reason.NotFound)
+		wantReason(t, w.Watch(t.Context(), "01JNONE0000000000000000000", 0, nil, nil), reason.NotFound)
 	})
 }

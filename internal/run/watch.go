@@ -18,15 +18,15 @@ const replayPage = 256
 
 // Watch calls fn with every event of a run's tape after a sequence number, in
 // order, also with those that come while it watches. It returns nil after the
-// last event of a run that ended, and fn's error or ctx's. A slow fn holds
-// nobody up; it may miss deltas, retries and output that memory had no more
-// room for, and nothing that is durable.
-func (m *Manager) Watch(ctx context.Context, id string, after int64, fn func(Event) error) error {
+// last event of a run that ended, and fn's error or ctx's. It calls idle before
+// it waits for more. A slow fn holds nobody up; it may miss deltas, retries and
+// output that memory had no more room for, and nothing that is durable.
+func (m *Manager) Watch(ctx context.Context, id string, after int64, fn func(Event) error, idle func()) error {
 	record, err := m.Store.Get(ctx, id)
 	if err != nil {
 		return err
 	}
-	w := &watcher{store: m.Store, approvals: m.Approvals, fn: fn, after: after, record: record, mapper: newMapper(record)}
+	w := &watcher{store: m.Store, approvals: m.Approvals, fn: fn, idle: idle, after: after, record: record, mapper: newMapper(record)}
 	t := m.shelf.find(id)
 	if t == nil {
 		_, err := w.replay(ctx, math.MaxInt64)
@@ -60,6 +60,7 @@ type watcher struct {
 	store     Store
 	approvals Approvals
 	fn        func(Event) error
+	idle      func()
 	record    Record
 	// after is the last sequence number that the client saw.
 	after int64
@@ -86,6 +87,7 @@ func (w *watcher) follow(ctx context.Context, t *tape) error {
 		case len(v.items) == 0 && v.ended:
 			return nil
 		case len(v.items) == 0:
+			w.idle()
 			select {
 			case <-v.changed:
 			case <-ctx.Done():

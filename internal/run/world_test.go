@@ -375,7 +375,7 @@ func (w *world) events(id string, after int64) []run.Event {
 	err := w.Watch(context.Background(), id, after, func(e run.Event) error {
 		list = append(list, e)
 		return nil
-	})
+	}, func() {})
 	if err != nil {
 		w.t.Errorf("watching after %d: %v", after, err)
 	}

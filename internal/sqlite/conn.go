@@ -109,7 +109,7 @@ func (c *Conn) note(err error) error {
 	return err
 }
 
-// Tx is the writer's transaction inside one unit's SAVEPOINT.
+// Tx is the writer's transaction inside one unit.
 type Tx struct {
 	Conn
 	now     time.Time

@@ -43,12 +43,12 @@ func (w *writer) noteClock(now time.Time) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.seal(event.Draft{Code: event.ClockStepped, Actor: journal.Daemon, Payload: payload}, now, journal.NewNonce())
+	_, err = w.seal(event.Draft{Code: event.ClockStepped, Actor: journal.Daemon, Payload: payload}, now, journal.NewNonce(), nil)
 	return err
 }
 
-// seal appends one event and the tiles that it completes.
-func (w *writer) seal(d event.Draft, now time.Time, nonce journal.Nonce) (journal.Event, error) {
+// seal appends one event of a unit and the tiles that it completes.
+func (w *writer) seal(d event.Draft, now time.Time, nonce journal.Nonce, unit []event.Draft) (journal.Event, error) {
 	e := journal.Seal(w.head, d, now, nonce)
 	if err := w.insert(&e); err != nil {
 		return e, err
@@ -59,7 +59,7 @@ func (w *writer) seal(d event.Draft, now time.Time, nonce journal.Nonce) (journa
 			return e, err
 		}
 	}
-	if err := w.indexEvent(&e); err != nil {
+	if err := w.indexEvent(&e, unit); err != nil {
 		return e, err
 	}
 	w.head = e.Head()

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"encoding/json"
+	"slices"
 
 	"palyra/internal/event"
 	"palyra/internal/journal"
@@ -11,18 +12,33 @@ import (
 // the same transaction. It does in Go what triggers and one more index could
 // do in SQL: a trigger on events makes SQLite open a statement journal for
 // every insert, which doubles the cost of an append.
-func (w *writer) indexEvent(e *journal.Event) error {
+func (w *writer) indexEvent(e *journal.Event, unit []event.Draft) error {
 	if err := w.noteRun(e); err != nil {
 		return err
 	}
 	switch e.Code {
 	case event.Decided:
+		if atOnce(unit, e.Subject) {
+			return nil
+		}
 		return w.openCall(e)
 	case event.Attested, event.Ambiguous:
+		if atOnce(unit, e.Subject) {
+			return nil
+		}
 		c := Conn{c: w.conn}
 		return c.Query("DELETE FROM open_calls WHERE proposal_id = ?1", nil, e.Subject)
 	}
 	return nil
+}
+
+// atOnce reports whether a call's decision and attestation are in one unit: it
+// was never open.
+func atOnce(unit []event.Draft, call string) bool {
+	has := func(code event.Code) bool {
+		return slices.ContainsFunc(unit, func(d event.Draft) bool { return d.Code == code && d.Subject == call })
+	}
+	return has(event.Decided) && has(event.Attested)
 }
 
 // openCall remembers a call that was allowed and has no end yet, so that a

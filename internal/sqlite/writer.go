@@ -24,8 +24,8 @@ const maxBatch = 1024
 
 // Unit is what commits or fails as one.
 type Unit struct {
-	// Check reads and writes rows inside the unit's SAVEPOINT. Its error rolls
-	// this unit back alone and is returned to the unit's caller. It may run on
+	// Check reads and writes rows inside the unit. Its error rolls this unit
+	// back alone and is returned to the unit's caller. It may run on
 	// another caller's goroutine, and must not call Commit or wait for
 	// anything.
 	Check func(tx *Tx) error
@@ -207,7 +207,7 @@ func (w *writer) run(batch []*pending) {
 	}
 }
 
-// transact runs every unit in its SAVEPOINT and commits. An error means that
+// transact runs every unit and commits. An error means that
 // the storage failed; the writer is then in the failed state.
 func (w *writer) transact(batch []*pending) error {
 	w.fresh = w.fresh[:0]
@@ -215,8 +215,8 @@ func (w *writer) transact(batch []*pending) error {
 		return w.fail(err)
 	}
 	now := journal.Instant(w.now())
-	for _, p := range batch {
-		if err := w.apply(p, now); err != nil {
+	for i, p := range batch {
+		if err := w.apply(p, now, i == 0); err != nil {
 			return w.fail(err)
 		}
 	}
@@ -241,11 +241,11 @@ func (w *writer) transact(batch []*pending) error {
 // apply runs one unit. Sequence numbers are given only after its check
 // passed. The error is one of the storage, which fails the batch; the unit's
 // own is in p.err.
-func (w *writer) apply(p *pending, now time.Time) error {
+func (w *writer) apply(p *pending, now time.Time, first bool) error {
 	drafts := p.unit.Events
 	if p.unit.Check != nil {
 		tx := &Tx{Conn: Conn{c: w.conn}, now: later(now, w.head.At)}
-		if ok, err := w.check(p, tx); !ok || err != nil {
+		if ok, err := w.check(p, tx, first); !ok || err != nil {
 			return err
 		}
 		drafts = slices.Concat(drafts, tx.drafts)
@@ -261,7 +261,7 @@ func (w *writer) apply(p *pending, now time.Time) error {
 		if i == len(p.nonces) {
 			p.nonces = append(p.nonces, journal.NewNonce())
 		}
-		e, err := w.seal(d, now, p.nonces[i])
+		e, err := w.seal(d, now, p.nonces[i], drafts)
 		if err != nil {
 			return err
 		}
@@ -270,9 +270,14 @@ func (w *writer) apply(p *pending, now time.Time) error {
 	return nil
 }
 
-// check runs the unit's check in a SAVEPOINT; ok means that the unit stays.
-func (w *writer) check(p *pending, tx *Tx) (ok bool, err error) {
-	if err := w.exec("SAVEPOINT unit"); err != nil {
+// check runs the unit's check; ok means that the unit stays. The first of a
+// batch has the transaction to itself until then. It is rolled back with it, and
+// saves the copies of pages that a SAVEPOINT keeps; the others have one each.
+func (w *writer) check(p *pending, tx *Tx, first bool) (ok bool, err error) {
+	stay, leave := []string{"RELEASE unit"}, []string{"ROLLBACK TO unit", "RELEASE unit"}
+	if first {
+		stay, leave = nil, []string{"ROLLBACK", "BEGIN IMMEDIATE"}
+	} else if err := w.exec("SAVEPOINT unit"); err != nil {
 		return false, err
 	}
 	p.err = runCheck(p.unit.Check, tx)
@@ -285,12 +290,16 @@ func (w *writer) check(p *pending, tx *Tx) (ok bool, err error) {
 	if w.conn.AutocommitEnabled() {
 		return false, errors.Join(errors.New("a unit ended the transaction"), p.err)
 	}
+	steps := stay
 	if p.err != nil {
-		if err := w.exec("ROLLBACK TO unit"); err != nil {
+		steps = leave
+	}
+	for _, step := range steps {
+		if err := w.exec(step); err != nil {
 			return false, err
 		}
 	}
-	return p.err == nil, w.exec("RELEASE unit")
+	return p.err == nil, nil
 }
 
 func runCheck(check func(*Tx) error, tx *Tx) (err error) {

@@ -21,16 +21,16 @@ func SessionID(c access.Caller, declared string) string {
 }
 
 // ask builds what humans are shown and what the approval binds to.
-func (c *call) ask() (approval.Ask, error) {
+func (c *call) ask() (*approval.Ask, error) {
 	request, err := json.Marshal(c.request)
 	if err != nil {
-		return approval.Ask{}, fmt.Errorf("encoding the policy request: %w", err)
+		return nil, fmt.Errorf("encoding the policy request: %w", err)
 	}
 	prompt, err := approval.NewPrompt(c.proposal, c.plan, c.verdict.Severity(), causes(c.verdict)...)
 	if err != nil {
-		return approval.Ask{}, err
+		return nil, err
 	}
-	return approval.Ask{
+	return &approval.Ask{
 		Proposal: c.proposal, Plan: c.plan, CallDigest: c.digest, SnapshotDigest: c.verdict.SnapshotDigest(),
 		Request: request, Prompt: prompt, SubjectType: approval.SubjectTool,
 		Timeout: c.verdict.Timeout(), Severity: c.verdict.Severity(),
@@ -40,12 +40,12 @@ func (c *call) ask() (approval.Ask, error) {
 
 // observeAsk passes the record on when it is asked; the votes that follow are
 // the business of those who watch approvals.
-func (c *call) observeAsk() func(approval.Record) {
+func (c *call) observeAsk() func(*approval.Record) {
 	asked := make(map[string]bool)
-	return func(r approval.Record) {
+	return func(r *approval.Record) {
 		if !asked[r.ID] {
 			asked[r.ID] = true
-			c.observe(Event{Asked: &r})
+			c.observe(Event{Asked: r})
 		}
 	}
 }

@@ -84,9 +84,9 @@ func (c *call) recordOutcome(ctx context.Context, record decision.Record, report
 	}
 	outcome := Outcome{Decision: record, Report: report, Attestation: Attestation{Envelope: envelope, Seq: seq}}
 	if c.atOnce {
-		c.observe(Event{Decision: &outcome.Decision})
+		c.observe(Event{Decision: &outcome.Decision, Follows: true})
 	}
-	c.observe(Event{Result: &outcome.Report})
+	c.observe(Event{Result: &outcome.Report, Follows: true})
 	c.observe(Event{Attestation: &outcome.Attestation})
 	return outcome, nil
 }

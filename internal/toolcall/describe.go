@@ -26,7 +26,7 @@ type Description struct {
 func (p *Pipeline) Describe(ctx context.Context, d Description) (policy.Request, []policy.Grant, error) {
 	s := d.Submission
 	s.Run = ""
-	c := newCall(p, s, nil, func(Event) {})
+	c := newCall(p, &s, nil, func(Event) {})
 	if !d.At.IsZero() {
 		c.proposedAt = d.At.UTC()
 	}

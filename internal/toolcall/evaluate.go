@@ -18,7 +18,7 @@ type Evaluation struct {
 // is counted or journaled, nobody is asked, nothing runs.
 func (p *Pipeline) Evaluate(ctx context.Context, s Submission) (Evaluation, error) {
 	s.Run = ""
-	c := newCall(p, s, nil, func(Event) {})
+	c := newCall(p, &s, nil, func(Event) {})
 	descriptor, input, err := p.Dispatcher.Check(s.Tool, s.Input)
 	if err != nil {
 		return Evaluation{}, err

@@ -7,7 +7,8 @@ import (
 	"palyra/internal/tool"
 )
 
-// Event is one thing that happened to a call; exactly one field is set.
+// Event is one thing that happened to a call; exactly one of the pointers is
+// set.
 type Event struct {
 	Proposed    *Proposed
 	Asked       *approval.Record
@@ -16,6 +17,8 @@ type Event struct {
 	Output      *Chunk
 	Result      *tool.Report
 	Attestation *Attestation
+	// Follows is true when another event comes at once, without a wait.
+	Follows bool
 }
 
 // Proposed says that the proposal was checked.

@@ -24,7 +24,7 @@ const inlineArguments = 16 << 10
 // call is one submission on its way through the stages.
 type call struct {
 	*Pipeline
-	sub     Submission
+	sub     *Submission
 	claim   *Claim
 	observe func(Event)
 
@@ -48,37 +48,50 @@ type call struct {
 	atOnce bool
 }
 
-// handle is the pipeline: each line is one stage of architecture.md.
-func (p *Pipeline) handle(ctx context.Context, s Submission, claim *Claim, observe func(Event)) (Outcome, error) {
+// handle is the pipeline: each line of prepare and conclude is one stage of
+// architecture.md. The outcome is never nil, and a pointer because a call may
+// wait for long and with thousands of others: its stack is kept small.
+func (p *Pipeline) handle(ctx context.Context, s *Submission, claim *Claim, observe func(Event)) (*Outcome, error) {
 	c := newCall(p, s, claim, observe)
 	tally, err := p.runs.begin(ctx, c.proposal)
 	if err != nil {
-		return Outcome{}, c.refuse(ctx, err)
+		return &Outcome{}, c.refuse(ctx, err)
 	}
 	defer func() { tally.end(c.checked, c.bytesOut) }()
 	c.budget = decision.Budget{Limit: p.maxCalls(s), Used: tally.facts.CallsInRun}
+	if err := c.prepare(ctx, tally.facts); err != nil {
+		return &Outcome{}, c.refuse(ctx, err)
+	}
+	return c.conclude(ctx)
+}
+
+// prepare are the stages up to the answer; an error refuses the call.
+func (c *call) prepare(ctx context.Context, session tool.SessionFacts) error {
 	if err := c.propose(ctx); err != nil {
-		return Outcome{}, c.refuse(ctx, err)
+		return err
 	}
-	if err := c.planCall(ctx, tally.facts); err != nil {
-		return Outcome{}, c.refuse(ctx, err)
+	if err := c.planCall(ctx, session); err != nil {
+		return err
 	}
-	if err := c.settle(ctx); err != nil {
-		return Outcome{}, c.refuse(ctx, err)
-	}
+	return c.settle(ctx)
+}
+
+// conclude are the stages from the decision on.
+func (c *call) conclude(ctx context.Context) (*Outcome, error) {
 	record, permit, err := c.decide(ctx)
 	if err != nil {
-		return Outcome{}, err
+		return &Outcome{}, err
 	}
 	if permit == nil {
-		return Outcome{Decision: record}, nil
+		return &Outcome{Decision: record}, nil
 	}
 	report := c.dispatch(ctx, permit)
-	return c.attest(context.WithoutCancel(ctx), record, report)
+	outcome, err := c.attest(context.WithoutCancel(ctx), record, report)
+	return &outcome, err
 }
 
 // newCall gives a submission its identity.
-func newCall(p *Pipeline, s Submission, claim *Claim, observe func(Event)) *call {
+func newCall(p *Pipeline, s *Submission, claim *Claim, observe func(Event)) *call {
 	c := &call{Pipeline: p, sub: s, claim: claim, observe: observe, proposedAt: time.Now().UTC()}
 	c.proposal = tool.Proposal{
 		ID:      ulid.Make().String(),
@@ -100,7 +113,7 @@ func newCall(p *Pipeline, s Submission, claim *Claim, observe func(Event)) *call
 }
 
 // maxCalls is the budget of the submission's run.
-func (p *Pipeline) maxCalls(s Submission) int {
+func (p *Pipeline) maxCalls(s *Submission) int {
 	if s.MaxCalls > 0 {
 		return min(s.MaxCalls, p.MaxCallsPerRun)
 	}
@@ -132,10 +145,6 @@ func (c *call) propose(ctx context.Context) error {
 }
 
 func (c *call) addProposed() error {
-	digest, err := c.proposal.Tool.Digest()
-	if err != nil {
-		return err
-	}
 	arguments, redactions, err := tool.Redact(c.proposal.Input, c.proposal.Tool.SecretPaths)
 	if err != nil {
 		return err
@@ -149,7 +158,7 @@ func (c *call) addProposed() error {
 		Surface:              c.sub.Caller.Surface,
 		Channel:              c.proposal.Channel,
 		Tool:                 c.proposal.Tool.Name,
-		ToolDefinitionDigest: digest,
+		ToolDefinitionDigest: c.Dispatcher.Digest(c.proposal.Tool.Name),
 		ArgumentsDigest:      canonical.Digest(c.proposal.Input),
 		Redactions:           redactions,
 		IdempotencyKey:       c.sub.IdempotencyKey,

@@ -48,7 +48,7 @@ func newKeyedCalls() *keyedCalls {
 
 // callOnce makes a call with a key run at most once: the first submission
 // starts it, a retry follows it or gets what the journal has of it.
-func (p *Pipeline) callOnce(ctx context.Context, s Submission, observe func(Event)) (Outcome, error) {
+func (p *Pipeline) callOnce(ctx context.Context, s *Submission, observe func(Event)) (Outcome, error) {
 	digest, err := submissionDigest(s)
 	if err != nil {
 		return Outcome{}, err
@@ -82,7 +82,7 @@ func (p *Pipeline) callOnce(ctx context.Context, s Submission, observe func(Even
 // result. Who no longer wants it cancels the approval.
 //
 // A key may pass on from an earlier proposal, replaces, that never started.
-func (p *Pipeline) start(key claimKey, live *liveCall, s Submission, replaces string) {
+func (p *Pipeline) start(key claimKey, live *liveCall, s *Submission, replaces string) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	live.mu.Lock()
 	live.cancel = cancel
@@ -95,7 +95,7 @@ func (p *Pipeline) start(key claimKey, live *liveCall, s Submission, replaces st
 		defer cancel(nil)
 		outcome, err := p.handle(ctx, s, claim, live.add)
 		p.keyed.leave(key, live)
-		live.end(outcome, err)
+		live.end(*outcome, err)
 	}()
 }
 
@@ -118,7 +118,7 @@ func keyTaken(key string) error {
 }
 
 // submissionDigest covers what makes two submissions the same call.
-func submissionDigest(s Submission) (string, error) {
+func submissionDigest(s *Submission) (string, error) {
 	input := s.Input
 	if text, err := canonical.JSON(input); err == nil {
 		input = text
@@ -253,7 +253,7 @@ func replay(past Past, observe func(Event)) (Outcome, error) {
 		},
 		Seq: past.AttestedSeq,
 	}
-	observe(Event{Result: &outcome.Report})
+	observe(Event{Result: &outcome.Report, Follows: true})
 	observe(Event{Attestation: &outcome.Attestation})
 	return outcome, nil
 }

@@ -35,7 +35,7 @@ type Evaluator interface {
 type Approver interface {
 	Grants(ctx context.Context, q approval.GrantQuery) ([]approval.Grant, error)
 	GrantAnswer(ctx context.Context, grantID string, ask approval.Ask) (approval.Answer, error)
-	Resolve(ctx context.Context, ask approval.Ask, observe func(approval.Record)) (approval.Answer, error)
+	Resolve(ctx context.Context, ask *approval.Ask, observe func(*approval.Record)) (approval.Answer, error)
 	Consume(ctx context.Context, a approval.Answer, extra ...event.Draft) error
 	// Release gives back an answer that its call will not use.
 	Release(a approval.Answer)
@@ -47,6 +47,8 @@ type Approver interface {
 // Dispatcher checks inputs, plans calls and runs decided ones.
 type Dispatcher interface {
 	Check(name string, input []byte) (tool.Descriptor, []byte, error)
+	// Digest is the pin of a tool's definition.
+	Digest(name string) string
 	Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error)
 	Run(ctx context.Context, d dispatch.Decided) tool.Report
 	// Effectless reports whether a tool cannot have an effect.
@@ -146,9 +148,10 @@ func (p *Pipeline) Call(ctx context.Context, s Submission, observe func(Event)) 
 	}
 	defer leave()
 	if s.IdempotencyKey != "" {
-		return p.callOnce(ctx, s, observe)
+		return p.callOnce(ctx, &s, observe)
 	}
-	return p.handle(ctx, s, nil, observe)
+	outcome, err := p.handle(ctx, &s, nil, observe)
+	return *outcome, err
 }
 
 // UnderWay counts the calls that have not ended, whatever they wait for.

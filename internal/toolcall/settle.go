@@ -90,18 +90,23 @@ func (c *call) resolve(ctx context.Context) error {
 		return err
 	}
 	if c.verdict.Effect() == policy.Allow {
-		c.answer, err = c.Approver.GrantAnswer(ctx, c.verdict.GrantID(), ask)
+		c.answer, err = c.Approver.GrantAnswer(ctx, c.verdict.GrantID(), *ask)
 		return err
 	}
+	return c.askPeople(ctx, ask)
+}
+
+// askPeople waits for their answer.
+func (c *call) askPeople(ctx context.Context, ask *approval.Ask) error {
 	// What led to the ask is durable before anyone is asked.
 	if err := c.flush(ctx); err != nil {
 		return err
 	}
-	c.answer, err = c.Approver.Resolve(ctx, ask, c.observeAsk())
+	answer, err := c.Approver.Resolve(ctx, ask, c.observeAsk())
 	if err != nil {
 		return err
 	}
-	answer := c.answer
+	c.answer = answer
 	c.observe(Event{Resolved: &answer})
 	return nil
 }

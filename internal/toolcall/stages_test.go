@@ -54,7 +54,7 @@ type approver struct {
 	trace *trace
 }
 
-func (a *approver) Resolve(ctx context.Context, ask approval.Ask, observe func(approval.Record)) (approval.Answer, error) {
+func (a *approver) Resolve(ctx context.Context, ask *approval.Ask, observe func(*approval.Record)) (approval.Answer, error) {
 	a.trace.add("resolve")
 	return a.Desk.Resolve(ctx, ask, observe)
 }

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"palyra/test/process"
 )
 
 // client runs palyra with one credential.
@@ -75,15 +77,15 @@ func (c *client) run(args ...string) result {
 type pending struct {
 	t     *testing.T
 	cmd   *exec.Cmd
-	out   *output
-	err   *output
+	out   *process.Output
+	err   *process.Output
 	ended chan struct{}
 }
 
 // begin starts palyra and does not wait for it.
 func (c *client) begin(args ...string) *pending {
 	c.g.t.Helper()
-	p := &pending{t: c.g.t, cmd: c.command(args...), out: newOutput(), err: newOutput(), ended: make(chan struct{})}
+	p := &pending{t: c.g.t, cmd: c.command(args...), out: process.NewOutput(), err: process.NewOutput(), ended: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.err
 	if err := p.cmd.Start(); err != nil {
 		p.t.Fatal(err)
@@ -104,7 +106,7 @@ func (p *pending) wait() result {
 	p.t.Helper()
 	select {
 	case <-p.ended:
-	case <-time.After(patience):
+	case <-time.After(process.Patience):
 		p.t.Fatalf("%v did not end\nstdout: %s\nstderr: %s", p.cmd.Args[1:], p.out, p.err)
 	}
 	return result{args: p.cmd.Args[1:], code: p.cmd.ProcessState.ExitCode(), out: p.out.String(), err: p.err.String()}
@@ -125,7 +127,7 @@ var askLines = regexp.MustCompile(`(?s)waiting for approval (\w{26}) .*--allow o
 // asked waits until the call waits for an approval.
 func (p *pending) asked() ask {
 	p.t.Helper()
-	m := p.err.await(askLines, p.ended)
+	m := p.err.Await(askLines, p.ended)
 	if m == nil {
 		p.t.Fatalf("%v does not wait for an approval\nstdout: %s\nstderr: %s", p.cmd.Args[1:], p.out, p.err)
 	}

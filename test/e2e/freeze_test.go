@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"palyra/test/process"
 )
 
 // beginSleeping starts a program that sleeps in its sandbox, waits until the
@@ -16,7 +18,7 @@ func beginSleeping(t *testing.T, c *client, seconds string) (*pending, func() bo
 	t.Helper()
 	call := c.begin("call", "process.run", `argv=["sleep","`+seconds+`"]`)
 	running := func() bool { return processRuns("sleep", seconds) }
-	eventually(t, "the program runs", patience, func() (bool, string) { return running(), call.err.String() })
+	process.Eventually(t, "the program runs", process.Patience, func() (bool, string) { return running(), call.err.String() })
 	return call, running
 }
 
@@ -49,7 +51,7 @@ func TestFreeze(t *testing.T) {
 	call, running := beginSleeping(t, c, "3001.5")
 
 	c.ok("freeze", "--reason", "fire drill")
-	eventually(t, "the program is killed", time.Second, func() (bool, string) { return !running(), "it runs" })
+	process.Eventually(t, "the program is killed", time.Second, func() (bool, string) { return !running(), "it runs" })
 	if r := call.wait(); r.code == 0 {
 		t.Errorf("the stopped call ended with exit code 0: %s", r.out)
 	} else {

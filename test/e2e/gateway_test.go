@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"palyra/test/process"
 )
 
 // gateway is one palyrad with directories of its own. It may be started,
@@ -29,7 +31,7 @@ type gateway struct {
 	env []string
 
 	cmd   *exec.Cmd
-	log   *output
+	log   *process.Output
 	ended chan struct{}
 }
 
@@ -132,7 +134,7 @@ var readyLine = regexp.MustCompile(`palyrad is ready`)
 func (g *gateway) start() {
 	g.t.Helper()
 	g.launch()
-	if g.log.await(readyLine, g.ended) == nil {
+	if g.log.Await(readyLine, g.ended) == nil {
 		g.t.Fatalf("palyrad did not get ready:\n%s", g.log)
 	}
 }
@@ -142,7 +144,7 @@ func (g *gateway) launch() {
 	g.t.Helper()
 	g.cmd = exec.Command(g.program, "--config", g.config)
 	g.cmd.Env = append(environment(g.dir), g.env...)
-	g.log, g.ended = newOutput(), make(chan struct{})
+	g.log, g.ended = process.NewOutput(), make(chan struct{})
 	g.cmd.Stdout, g.cmd.Stderr = g.log, g.log
 	if err := g.cmd.Start(); err != nil {
 		g.t.Fatal(err)
@@ -187,7 +189,7 @@ func (g *gateway) awaitEnd() {
 	g.t.Helper()
 	select {
 	case <-g.ended:
-	case <-time.After(patience):
+	case <-time.After(process.Patience):
 		g.t.Fatalf("palyrad (process %d) did not end:\n%s", g.cmd.Process.Pid, g.log)
 	}
 }
@@ -201,7 +203,7 @@ func (g *gateway) cleanUp() {
 	_ = g.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-g.ended:
-	case <-time.After(patience):
+	case <-time.After(process.Patience):
 		_ = g.cmd.Process.Kill()
 		<-g.ended
 		g.t.Errorf("palyrad (process %d) had to be killed", g.cmd.Process.Pid)

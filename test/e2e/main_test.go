@@ -9,12 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 )
-
-// patience bounds every wait of these tests. Nothing sleeps for a fixed time:
-// each wait ends as soon as what it waits for is there.
-const patience = 30 * time.Second
 
 // programs is the directory of the built programs; TestMain sets it once.
 var programs string

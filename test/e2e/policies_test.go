@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"palyra/test/process"
 )
 
 // What an operator says with nothing but Cedar text.
@@ -40,7 +42,7 @@ func (g *gateway) activate(name, text string) {
 	g.t.Helper()
 	before := g.local().status().SnapshotDigest
 	g.policy(name, text)
-	eventually(g.t, name+" is in force", patience, func() (bool, string) {
+	process.Eventually(g.t, name+" is in force", process.Patience, func() (bool, string) {
 		now := g.local().status().SnapshotDigest
 		return now != before, now
 	})
@@ -219,12 +221,12 @@ func TestPolicyReload(t *testing.T) {
 		if err := os.Symlink(target, filepath.Join(g.policies, "20.cedar")); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the link is followed", patience, func() (bool, string) { v := c.status().PolicyVersion; return v != before, v })
+		process.Eventually(t, "the link is followed", process.Patience, func() (bool, string) { v := c.status().PolicyVersion; return v != before, v })
 		loaded := c.status().PolicyVersion
 		g.write(target, deny("second"))
 		c.run("call", "fs.read", "path=a.txt").want(t, 3, "first")
 		g.signal(syscall.SIGHUP)
-		eventually(t, "SIGHUP reloads", patience, func() (bool, string) { v := c.status().PolicyVersion; return v != loaded, v })
+		process.Eventually(t, "SIGHUP reloads", process.Patience, func() (bool, string) { v := c.status().PolicyVersion; return v != loaded, v })
 		c.run("call", "fs.read", "path=a.txt").want(t, 3, "second")
 		g.activate("20.cedar", "")
 		c.ok("call", "fs.read", "path=a.txt")
@@ -246,7 +248,7 @@ func brokenPolicy(t *testing.T, g *gateway, text string) {
 	before, rejected := c.status(), len(c.events("PAL-P101"))
 	g.policy("30.cedar", text)
 	var events []journaled
-	eventually(t, "the journal says that it does not load", patience, func() (bool, string) {
+	process.Eventually(t, "the journal says that it does not load", process.Patience, func() (bool, string) {
 		events = c.events("PAL-P101")
 		return len(events) > rejected, "no PAL-P101"
 	})

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"palyra/test/process"
 )
 
 // explanation is what `palyra policy explain -o json` says.
@@ -104,7 +106,7 @@ func TestActivationSurvivesARestart(t *testing.T) {
 		t.Errorf("the version in force differs from itself:\n%s", out)
 	}
 	g.policy("30-more.cedar", "// a change that does not count\n"+noSecretNotes)
-	eventually(t, "the change is noticed", patience, func() (bool, string) {
+	process.Eventually(t, "the change is noticed", process.Patience, func() (bool, string) {
 		said := me.ok("status")
 		return strings.Contains(said, "changed and does not count"), said
 	})

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"palyra/test/process"
 )
 
 // TestPendingApprovalSurvives ends palyrad in order and by SIGKILL while a call
@@ -125,7 +127,7 @@ func TestInterruptLeavesTheQuestion(t *testing.T) {
 		t.Errorf("the approval is %s", state)
 	}
 	c.allow(a).want(t, 0, "")
-	eventually(t, "the call ran", patience, func() (bool, string) { return g.read("b.txt") == "new", g.read("b.txt") })
+	process.Eventually(t, "the call ran", process.Patience, func() (bool, string) { return g.read("b.txt") == "new", g.read("b.txt") })
 }
 
 // TestKilledWhileRunning kills palyrad under a running program: the program
@@ -141,7 +143,7 @@ func TestKilledWhileRunning(t *testing.T) {
 	if r := call.wait(); r.code == 0 {
 		t.Errorf("the call ended with exit code 0: %s%s", r.out, r.err)
 	}
-	eventually(t, "the program is gone", patience, func() (bool, string) { return !running(), "it runs" })
+	process.Eventually(t, "the program is gone", process.Patience, func() (bool, string) { return !running(), "it runs" })
 	g.start()
 	closed := c.events("PAL-X101")
 	if len(closed) != 1 || !strings.Contains(string(closed[0].Payload), "OUTCOME_UNKNOWN") {
@@ -159,7 +161,7 @@ func TestOrderlyStopFinishesWhatRuns(t *testing.T) {
 	g.start()
 	c := g.local()
 	call := c.begin("call", "sleep", "duration_ms=700", "-o", "ndjson")
-	eventually(t, "the call runs", patience, func() (bool, string) {
+	process.Eventually(t, "the call runs", process.Patience, func() (bool, string) {
 		s := c.status()
 		return s.CallsInFlight == 1, "none in flight"
 	})

@@ -19,6 +19,7 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/identity"
+	"palyra/test/process"
 )
 
 // model is a table of the configuration for a model that a server of the test
@@ -72,7 +73,7 @@ type runStream struct {
 
 func (a api) open(first *palyrav1.RunStreamRequest) *runStream {
 	a.t.Helper()
-	ctx, leave := context.WithTimeout(a.t.Context(), patience)
+	ctx, leave := context.WithTimeout(a.t.Context(), process.Patience)
 	a.t.Cleanup(leave)
 	stream, err := a.RunStream(ctx)
 	if err == nil {
@@ -150,7 +151,7 @@ func (s *runStream) finished() *palyrav1.Run {
 // tape reads the events of a run that has ended.
 func (a api) tape(id string, after int64) []*palyrav1.RunEvent {
 	a.t.Helper()
-	ctx, cancel := context.WithTimeout(a.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(a.t.Context(), process.Patience)
 	defer cancel()
 	stream, err := a.WatchRun(ctx, &palyrav1.WatchRunRequest{RunId: id, After: after})
 	if err != nil {
@@ -209,7 +210,7 @@ func within(t *testing.T, what string, signal <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-signal:
-	case <-time.After(patience):
-		t.Fatalf("not within %v: %s", patience, what)
+	case <-time.After(process.Patience):
+		t.Fatalf("not within %v: %s", process.Patience, what)
 	}
 }

@@ -22,6 +22,7 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/identity"
+	"palyra/test/process"
 )
 
 // client is the local operator, who proposes calls and allows them.
@@ -123,7 +124,7 @@ func (c *client) note(ctx context.Context, r *reply, m *palyrav1.CallToolRespons
 
 // allow votes yes, again and again while the vote cannot be recorded.
 func (c *client) allow(ctx context.Context, a *palyrav1.Approval) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, process.Patience)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -223,7 +224,7 @@ func (l *load) end() []reply {
 // ran waits until n calls have been made.
 func (l *load) ran(t *testing.T, n int64) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%d calls were made", n), func() (bool, string) {
+	process.Eventually(t, fmt.Sprintf("%d calls were made", n), process.Patience, func() (bool, string) {
 		return l.made.Load() >= n, fmt.Sprint(l.made.Load())
 	})
 }

@@ -13,10 +13,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"palyra/test/process"
 )
 
 // unattended lets fs.patch run without a human; fs.write asks one.
@@ -41,7 +42,7 @@ type daemon struct {
 	view string
 
 	cmd   *exec.Cmd
-	log   *output
+	log   *process.Output
 	ended chan struct{}
 }
 
@@ -112,7 +113,7 @@ func (d *daemon) launch() {
 	line := append(append([]string(nil), d.wrap...), filepath.Join(programs, "palyrad"), "--config", d.config)
 	d.cmd = exec.Command(line[0], line[1:]...)
 	d.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + d.dir, "LANG=C.UTF-8"}
-	d.log, d.ended = newOutput(), make(chan struct{})
+	d.log, d.ended = process.NewOutput(), make(chan struct{})
 	d.cmd.Stdout, d.cmd.Stderr = d.log, d.log
 	if err := d.cmd.Start(); err != nil {
 		d.t.Fatal(err)
@@ -124,12 +125,12 @@ func (d *daemon) launch() {
 }
 
 // awaitReady reports whether palyrad got ready; false means that it ended.
-func (d *daemon) awaitReady() bool { return d.log.await(ready, d.ended) != nil }
+func (d *daemon) awaitReady() bool { return d.log.Await(ready, d.ended) != nil }
 
 // metrics is the address of /readyz and /metrics.
 func (d *daemon) metrics() string {
 	d.t.Helper()
-	m := d.log.await(ready, d.ended)
+	m := d.log.Await(ready, d.ended)
 	if m == nil {
 		d.t.Fatalf("palyrad is not ready:\n%s", d.log)
 	}
@@ -178,7 +179,7 @@ func (d *daemon) awaitEnd() int {
 	d.t.Helper()
 	select {
 	case <-d.ended:
-	case <-time.After(patience):
+	case <-time.After(process.Patience):
 		d.t.Fatalf("palyrad (process %d) did not end:\n%s", d.cmd.Process.Pid, d.log)
 	}
 	return d.cmd.ProcessState.ExitCode()
@@ -213,7 +214,7 @@ func (d *daemon) cleanUp() {
 	_ = d.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-d.ended:
-	case <-time.After(patience):
+	case <-time.After(process.Patience):
 		_ = d.cmd.Process.Kill()
 		<-d.ended
 		d.t.Errorf("palyrad (process %d) had to be killed", d.cmd.Process.Pid)
@@ -236,50 +237,4 @@ func (d *daemon) cli(args ...string) (code int, out, msg string) {
 		d.t.Fatal(err)
 	}
 	return cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()
-}
-
-// output collects what a process writes and lets a test wait for a part of it.
-type output struct {
-	mu      sync.Mutex
-	text    []byte
-	changed chan struct{}
-}
-
-func newOutput() *output { return &output{changed: make(chan struct{})} }
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.text = append(o.text, p...)
-	close(o.changed)
-	o.changed = make(chan struct{})
-	return len(p), nil
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return string(o.text)
-}
-
-// await waits until the output matches and returns the groups of the match;
-// nil when ended is closed, or patience is over, before that.
-func (o *output) await(re *regexp.Regexp, ended <-chan struct{}) []string {
-	timeout := time.NewTimer(patience)
-	defer timeout.Stop()
-	for {
-		o.mu.Lock()
-		match, changed := re.FindStringSubmatch(string(o.text)), o.changed
-		o.mu.Unlock()
-		if match != nil {
-			return match
-		}
-		select {
-		case <-changed:
-		case <-ended:
-			return re.FindStringSubmatch(o.String())
-		case <-timeout.C:
-			return nil
-		}
-	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"palyra/internal/identity"
+	"palyra/test/process"
 )
 
 // TestNoMoreDescriptors takes all file descriptors of a palyrad with
@@ -34,7 +35,7 @@ func TestNoMoreDescriptors(t *testing.T) {
 	var silent []net.Conn
 	for range 2 * limit {
 		// The kernel takes connections that palyrad cannot accept yet.
-		conn, err := (&net.Dialer{Timeout: patience}).DialContext(t.Context(), "tcp", bundle.Address)
+		conn, err := (&net.Dialer{Timeout: process.Patience}).DialContext(t.Context(), "tcp", bundle.Address)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,8 +45,8 @@ func TestNoMoreDescriptors(t *testing.T) {
 		open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", d.cmd.Process.Pid))
 		return err == nil && len(open) >= limit, fmt.Sprintf("%d descriptors, %v", len(open), err)
 	}
-	eventually(t, "all descriptors are in use", full)
-	eventually(t, "the log says so", func() (bool, string) {
+	process.Eventually(t, "all descriptors are in use", process.Patience, full)
+	process.Eventually(t, "the log says so", process.Patience, func() (bool, string) {
 		return strings.Contains(d.log.String(), "too many open files"), d.log.String()
 	})
 	for n := range 20 {

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/test/process"
 )
 
 // inNamespace returns the command that runs another one in a mount namespace
@@ -122,7 +123,7 @@ func TestFullDisk(t *testing.T) {
 	}
 
 	disk.free(t)
-	eventually(t, "the gateway is ready again", func() (bool, string) {
+	process.Eventually(t, "the gateway is ready again", process.Patience, func() (bool, string) {
 		code, text := d.readyz()
 		return code == http.StatusOK, text
 	})

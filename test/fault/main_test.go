@@ -13,10 +13,6 @@ import (
 	"time"
 )
 
-// patience bounds every wait. Nothing sleeps for a fixed time: each wait ends
-// as soon as what it waits for is there.
-const patience = 30 * time.Second
-
 // programs is the directory of the built programs; TestMain sets it once.
 var programs string
 
@@ -101,24 +97,5 @@ func TestLeftoversAreSeen(t *testing.T) {
 	}
 	if len(list) != 1 || !strings.Contains(list[0], "palyrad") {
 		t.Errorf("a palyrad runs, and the check sees %q", list)
-	}
-}
-
-func eventually(t *testing.T, what string, ok func() (bool, string)) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		done, saw := ok()
-		if done {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("not within %v: %s; last seen: %s", patience, what, saw)
-		case <-tick.C:
-		}
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"palyra/test/process"
 )
 
 // diskErrors are what a system call may fail with.
@@ -112,7 +114,7 @@ func TestDiskFailsUnderLoad(t *testing.T) {
 			heal := d.inject(c.calls, c.injection, paths...)
 			l.ran(t, l.made.Load()+60)
 			heal()
-			eventually(t, "the gateway is ready again", func() (bool, string) {
+			process.Eventually(t, "the gateway is ready again", process.Patience, func() (bool, string) {
 				code, text := d.readyz()
 				return code == 200, text
 			})
@@ -152,7 +154,7 @@ func (d *daemon) inject(calls, injection string, paths ...string) (heal func()) 
 	line := traced(calls, injection, paths...)
 	line = append(slices.DeleteFunc(line, func(a string) bool { return a == "-qq" || a == "-D" }), "-p", fmt.Sprint(d.cmd.Process.Pid))
 	cmd := exec.Command(line[0], line[1:]...)
-	said, ended := newOutput(), make(chan struct{})
+	said, ended := process.NewOutput(), make(chan struct{})
 	cmd.Stderr = said
 	if err := cmd.Start(); err != nil {
 		d.t.Fatal(err)
@@ -165,13 +167,13 @@ func (d *daemon) inject(calls, injection string, paths ...string) (heal func()) 
 		_ = cmd.Process.Signal(os.Interrupt)
 		select {
 		case <-ended:
-		case <-time.After(patience):
+		case <-time.After(process.Patience):
 			_ = cmd.Process.Kill()
 			<-ended
 		}
 	}
 	d.t.Cleanup(stop)
-	if said.await(attached, ended) == nil {
+	if said.Await(attached, ended) == nil {
 		d.t.Fatalf("strace did not attach: %s", said)
 	}
 	return stop

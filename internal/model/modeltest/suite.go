@@ -244,7 +244,7 @@ func (w world) invalid(t *testing.T) {
 func (w world) limits(t *testing.T) {
 	half := strings.Repeat("x", model.MaxTurn/2)
 	large := model.Turn{Text: half, Calls: []model.Call{{ID: "call_1", Tool: "fs.write", Input: []byte(half)}}}
-	if _, _, _, err := w.ask(t, Raw(whole(w, t, large))); reason.Of(err) != reason.ModelInvalid || !strings.Contains(err.Error(), "larger than 8 MiB") {
+	if _, _, _, err := w.ask(t, Raw(whole(w, t, large))); reason.Of(err) != reason.ModelInvalid || !strings.Contains(err.Error(), "larger than 2 MiB") {
 		t.Errorf("an overlong turn gives %v", err)
 	}
 	large.Calls = nil
@@ -274,7 +274,7 @@ func (w world) lies(t *testing.T) {
 	if n := len(got.Calls[0].Tool); n != 256 {
 		t.Errorf("a name of %d bytes became one of %d", len(name), n)
 	}
-	many := model.Turn{Calls: slices.Repeat([]model.Call{{ID: "c", Tool: "fs.list", Input: []byte("{}")}}, 1025)}
+	many := model.Turn{Calls: slices.Repeat([]model.Call{{ID: "c", Tool: "fs.list", Input: []byte("{}")}}, 257)}
 	for i := range many.Calls {
 		many.Calls[i].ID = fmt.Sprint("call_", i)
 	}

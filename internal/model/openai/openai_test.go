@@ -74,6 +74,24 @@ func TestLocalServers(t *testing.T) {
 	}
 }
 
+// TestEndlessCall: a call without an id whose every part has a name is not read
+// from its beginning with each part.
+func TestEndlessCall(t *testing.T) {
+	part := func(arguments string) string {
+		return `data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"name":"fs.read","arguments":"` + arguments + `"}}]}}]}` + "\n\n"
+	}
+	raw := part(`{\"path\":\"`) + part(strings.Repeat("x", 1<<20)) + strings.Repeat(part("x"), 20_000) + part(`\"}`) +
+		`data: {"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}` + "\n\n"
+	began := time.Now()
+	turn, _, err := ask(t, asItIs, modeltest.Raw(raw))
+	if err != nil || len(turn.Calls) != 1 {
+		t.Fatalf("%d calls, %v", len(turn.Calls), err)
+	}
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("it took %s", took)
+	}
+}
+
 // TestBreakAfterTheEnd loses nothing but the count of tokens.
 func TestBreakAfterTheEnd(t *testing.T) {
 	turn, heard, err := ask(t, asItIs, modeltest.File("no-usage").Broken())

@@ -46,6 +46,8 @@ type assembly struct {
 type call struct {
 	id, name  string
 	arguments []byte
+	// pieces counts the parts since the arguments began.
+	pieces int
 }
 
 // add takes the next chunk.
@@ -115,13 +117,17 @@ func (a *assembly) extendCall(part sdk.ChatCompletionChunkChoiceDeltaToolCall) e
 	// Names come whole, once or with every part.
 	c.name = cmp.Or(c.name, part.Function.Name)
 	c.arguments = append(c.arguments, part.Function.Arguments...)
+	if len(c.arguments) > 0 {
+		c.pieces++
+	}
 	return nil
 }
 
 // begins reports whether a part is the first of a call. By the API, a new
 // index begins one. Servers that send calls in one piece number all of them 0:
 // there, a call begins with another id, or, where there are no ids, with a name
-// after arguments that are whole.
+// after arguments that were whole in one part. To look again after each part
+// would be slow work for a server that never ends a call.
 func begins(c *call, part sdk.ChatCompletionChunkChoiceDeltaToolCall) bool {
 	switch {
 	case c == nil:
@@ -129,7 +135,7 @@ func begins(c *call, part sdk.ChatCompletionChunkChoiceDeltaToolCall) bool {
 	case part.ID != "" && c.id != "":
 		return part.ID != c.id
 	}
-	return part.ID == "" && c.id == "" && part.Function.Name != "" && json.Valid(c.arguments)
+	return part.ID == "" && c.id == "" && part.Function.Name != "" && c.pieces == 1 && json.Valid(c.arguments)
 }
 
 func (a *assembly) finish(names model.Names) (model.Turn, error) {

@@ -1,0 +1,58 @@
+// Package process waits for what the programs under test say and do. The
+// end-to-end and the fault tests share it.
+package process
+
+import (
+	"regexp"
+	"sync"
+	"time"
+)
+
+// Output collects what a process writes and lets a test wait for a part of it.
+type Output struct {
+	mu      sync.Mutex
+	text    []byte
+	changed chan struct{}
+}
+
+// NewOutput returns an empty Output.
+func NewOutput() *Output { return &Output{changed: make(chan struct{})} }
+
+// Write implements io.Writer.
+func (o *Output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.text = append(o.text, p...)
+	close(o.changed)
+	o.changed = make(chan struct{})
+	return len(p), nil
+}
+
+// String returns what was written so far.
+func (o *Output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return string(o.text)
+}
+
+// Await waits until the output matches and returns the groups of the match;
+// nil when ended is closed, or Patience is over, before that.
+func (o *Output) Await(re *regexp.Regexp, ended <-chan struct{}) []string {
+	timeout := time.NewTimer(Patience)
+	defer timeout.Stop()
+	for {
+		o.mu.Lock()
+		match, changed := re.FindStringSubmatch(string(o.text)), o.changed
+		o.mu.Unlock()
+		if match != nil {
+			return match
+		}
+		select {
+		case <-changed:
+		case <-ended:
+			return re.FindStringSubmatch(o.String())
+		case <-timeout.C:
+			return nil
+		}
+	}
+}
