@@ -124,7 +124,13 @@ func newID(at time.Time, nonce Nonce) string {
 
 func payloadDigest(salt, payload []byte) [32]byte {
 	var stack [1024]byte
-	return sha256.Sum256(append(append(stack[:0], salt...), payload...))
+	if len(salt)+len(payload) <= len(stack) {
+		return sha256.Sum256(append(append(stack[:0], salt...), payload...))
+	}
+	h := sha256.New() // a large payload is not copied
+	_, _ = h.Write(salt)
+	_, _ = h.Write(payload)
+	return [32]byte(h.Sum(nil))
 }
 
 // headerDigest hashes what is in the event beside payload and place. Every

@@ -207,6 +207,38 @@ when { context has exec && context.exec.basename == "git" };`
 	}
 }
 
+// What a set remembers of one member is neither another's nor the caller's to
+// change.
+func TestCatalogIsRememberedByMember(t *testing.T) {
+	member := func(role access.Role) access.Member {
+		return access.Member{Principal: access.User("u-" + string(role)), Roles: []access.Role{role}}
+	}
+	members := []access.Member{member(access.RoleOperator), member(access.RoleAuditor)}
+	catalogs := func(set *policy.Set) (list []string) {
+		for _, m := range members {
+			entries := set.Catalog(access.Caller{Principal: m.Principal, OnBehalfOf: m.Principal})
+			list = append(list, fmt.Sprint(entries))
+			clear(entries)
+		}
+		return list
+	}
+	set := policytest.Set(t, policytest.Options{Members: members})
+	first := catalogs(set)
+	if first[0] == first[1] {
+		t.Fatalf("the test needs members whose tools differ, both have %s", first[0])
+	}
+	for range 2 {
+		if again := catalogs(set); !slices.Equal(again, first) {
+			t.Errorf("first %v, then %v", first, again)
+		}
+	}
+	// Another set knows nothing of this one's.
+	forbidden := policytest.Set(t, policytest.Options{Members: members, Policies: `@id("no") forbid(principal, action, resource);`})
+	if none := catalogs(forbidden); !slices.Equal(none, []string{"[]", "[]"}) {
+		t.Errorf("where everything is forbidden: %v", none)
+	}
+}
+
 func TestAccessRoles(t *testing.T) {
 	var members []access.Member
 	for _, r := range access.BuiltinRoles {

@@ -24,11 +24,16 @@ func steers(c access.Caller, r run.Record) bool {
 func (g *gateway) findRun(ctx context.Context, caller access.Caller, id string) (run.Record, error) {
 	r, err := g.runs.Get(ctx, id)
 	switch {
-	case reason.Of(err) == reason.NotFound, err == nil && !steers(caller, r) && !may(g.engine, caller, policy.PermJournalRead):
+	case reason.Of(err) == reason.NotFound, err == nil && !g.sees(caller, r):
 		return run.Record{}, noRun(id)
 	default:
 		return r, err
 	}
+}
+
+// sees reports whether the caller may read a run.
+func (g *gateway) sees(c access.Caller, r run.Record) bool {
+	return steers(c, r) || may(g.engine, c, policy.PermJournalRead)
 }
 
 func noRun(id string) error {
@@ -126,5 +131,10 @@ func (g *gateway) cancelRun(ctx context.Context, caller access.Caller, id, why s
 	case err != nil:
 		return run.Record{}, err
 	}
-	return g.runs.Cancel(ctx, caller, id, why)
+	ended, err := g.runs.Cancel(ctx, caller, id, why)
+	if !g.sees(caller, r) {
+		// Who may stop everything need not be one who may read what it was.
+		ended = run.Record{ID: ended.ID, State: ended.State, EndedAt: ended.EndedAt, CancelledBy: ended.CancelledBy}
+	}
+	return ended, err
 }

@@ -246,6 +246,34 @@ func TestRunsOfOthersDoNotExist(t *testing.T) {
 	wantError(t, "an auditor resumes", err, reason.PermissionDenied)
 }
 
+// TestStoppingIsNotReading cancels a run as somebody who may stop everything
+// and read nothing of it.
+func TestStoppingIsNotReading(t *testing.T) {
+	w := newWorld(t, func(w *world) {
+		w.policies = `@id("bob-reads-nothing") forbid(principal == User::"bob", action == Action::"journal.read", resource);`
+	})
+	w.model.set(func(ctx context.Context, _ model.Request, _ func(model.Event)) (model.Turn, error) {
+		<-ctx.Done()
+		return model.Turn{}, reason.Errorf(reason.Cancelled, "cut off")
+	})
+	for _, c := range []struct {
+		by   *client
+		want string
+	}{{w.bob, ""}, {w.alice, "a secret task"}} {
+		started, err := w.coder.gateway().StartRun(t.Context(), &palyrav1.StartRunRequest{Message: "a secret task"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := c.by.gateway().CancelRun(t.Context(), &palyrav1.CancelRunRequest{RunId: started.GetRun().GetRunId()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := res.GetRun(); r.GetState() != palyrav1.RunState_RUN_STATE_CANCELLED || r.GetMessage() != c.want {
+			t.Errorf("cancelled: %v, want the task %q", r, c.want)
+		}
+	}
+}
+
 // The largest turn fits into a message of the API, whose cap every client may
 // hold it to.
 func TestLargestTurnFitsIntoAMessage(t *testing.T) {

@@ -1,0 +1,51 @@
+package rpc
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"palyra/gen/palyra/v1/palyrav1connect"
+)
+
+// flushes counts what reaches the wire.
+type flushes struct {
+	http.ResponseWriter
+	count int
+}
+
+func (f *flushes) Flush() { f.count++ }
+
+// What is held back leaves with the next message that is not, or when it is
+// released; other methods hold nothing back.
+func TestBundle(t *testing.T) {
+	for path, want := range map[string][4]int{
+		palyrav1connect.GatewayServiceCallToolProcedure:  {0, 1, 1, 2},
+		palyrav1connect.GatewayServiceRunStreamProcedure: {0, 1, 1, 2},
+		palyrav1connect.GatewayServiceWatchRunProcedure:  {0, 1, 1, 2},
+		palyrav1connect.GatewayServiceListToolsProcedure: {1, 2, 3, 3},
+	} {
+		wire := &flushes{ResponseWriter: httptest.NewRecorder()}
+		var got [4]int
+		send := func(w http.ResponseWriter) int {
+			_, _ = io.WriteString(w, "message")
+			_ = http.NewResponseController(w).Flush()
+			return wire.count
+		}
+		bundle(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			hold(r.Context(), true)
+			got[0] = send(w)
+			hold(r.Context(), false)
+			got[1] = send(w)
+			hold(r.Context(), true)
+			got[2] = send(w)
+			release(r.Context())
+			release(r.Context()) // there is nothing more
+			got[3] = wire.count
+		})).ServeHTTP(wire, httptest.NewRequest(http.MethodPost, path, http.NoBody))
+		if got != want {
+			t.Errorf("%s: the wire was written to %v times, want %v", path, got, want)
+		}
+	}
+}
