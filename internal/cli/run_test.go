@@ -173,7 +173,7 @@ func TestRunExitCodes(t *testing.T) {
 		says   string
 	}{
 		{"tokens", func(r *fakeRun) {
-			r.finish(palyrav1.RunState_RUN_STATE_FAILED, reason.TokenBudget, "the run used 2000001 of 2000000 tokens")
+			r.finish(palyrav1.RunState_RUN_STATE_FAILED, reason.ModelBudget, "the run used 2000001 of 2000000 tokens")
 		}, 3, "error: the run used 2000001 of 2000000 tokens [TOKEN_BUDGET_EXCEEDED]\nnext: "},
 		{"provider", func(r *fakeRun) {
 			r.turn("half an answer")

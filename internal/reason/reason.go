@@ -45,7 +45,7 @@ const (
 	PolicyInvalid      Code = "POLICY_INVALID"
 	ToolSuspended      Code = "TOOL_SUSPENDED"
 	BudgetExceeded     Code = "BUDGET_EXCEEDED"
-	TokenBudget        Code = "TOKEN_BUDGET_EXCEEDED"
+	ModelBudget        Code = "TOKEN_BUDGET_EXCEEDED"
 	TimeBudget         Code = "TIME_BUDGET_EXCEEDED"
 	ModelUnavailable   Code = "MODEL_UNAVAILABLE"
 	ModelRejected      Code = "MODEL_REJECTED"
@@ -141,7 +141,7 @@ var Table = []Row{
 	{PolicyInvalid, ExitFailure, "The policy set does not load.", "Run `palyra policy check` and mend what it names."},
 	{ToolSuspended, ExitPolicyDenied, "The tool is suspended.", "Ask an operator to correct the policy that does not fit its changed definition, then `palyra policy reload`."},
 	{BudgetExceeded, ExitPolicyDenied, "The run has used all its calls.", "Start a new run, or ask the operator to raise max_calls_per_run."},
-	{TokenBudget, ExitPolicyDenied, "The run used up its tokens.", "Start another run with the rest of the task, or ask an operator to raise runs.max_tokens."},
+	{ModelBudget, ExitPolicyDenied, "The run used up its tokens.", "Start another run with the rest of the task, or ask an operator to raise runs.max_tokens."},
 	{TimeBudget, ExitPolicyDenied, "The run took longer than it may.", "Start another run with the rest of the task, or ask an operator to raise runs.max_duration."},
 	{ModelUnavailable, ExitFailure, "The model's provider cannot be reached or has a fault.", "Try again later; look at the provider's status and at the model's base_url."},
 	{ModelRejected, ExitFailure, "The model's provider rejected the request.", "Check the model's name, api_key_file and limits in palyra.toml."},

@@ -49,7 +49,7 @@ var codes = map[reason.Code]connect.Code{
 	reason.PolicyInvalid:      connect.CodeFailedPrecondition,
 	reason.ToolSuspended:      connect.CodeFailedPrecondition,
 	reason.BudgetExceeded:     connect.CodeResourceExhausted,
-	reason.TokenBudget:        connect.CodeResourceExhausted,
+	reason.ModelBudget:        connect.CodeResourceExhausted,
 	reason.TimeBudget:         connect.CodeResourceExhausted,
 	reason.ModelUnavailable:   connect.CodeUnavailable,
 	reason.ModelRejected:      connect.CodeFailedPrecondition,

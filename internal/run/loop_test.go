@@ -93,12 +93,12 @@ func TestEnds(t *testing.T) {
 		"a fault": {steps: []step{func(context.Context, model.Request, func(model.Event)) (model.Turn, error) {
 			return model.Turn{}, errors.New("/etc/secret: no such file")
 		}}, state: run.Failed, code: reason.Internal},
-		"cut off":        {steps: []step{turn(model.MaxTokens, model.Usage{OutputTokens: 7})}, state: run.Failed, code: reason.TokenBudget},
+		"cut off":        {steps: []step{turn(model.MaxTokens, model.Usage{OutputTokens: 7})}, state: run.Failed, code: reason.ModelBudget},
 		"refused":        {steps: []step{turn(model.Refusal, model.Usage{})}, state: run.Failed, code: reason.ModelRejected},
 		"calls used up":  {steps: loop(4), budget: run.Budget{Calls: 2}, state: run.Failed, code: reason.BudgetExceeded},
 		"calls refused":  {steps: slices.Repeat([]step{calls(call("c", "none", `{}`))}, 9), budget: run.Budget{Calls: 2}, state: run.Failed, code: reason.BudgetExceeded},
 		"all calls used": {steps: append(loop(2), says("done")), budget: run.Budget{Calls: 2}, state: run.Completed},
-		"tokens used up": {steps: loop(9), budget: run.Budget{Tokens: 40}, state: run.Failed, code: reason.TokenBudget},
+		"tokens used up": {steps: loop(9), budget: run.Budget{Tokens: 40}, state: run.Failed, code: reason.ModelBudget},
 		"last tokens":    {steps: []step{turn(model.EndTurn, model.Usage{InputTokens: 40})}, budget: run.Budget{Tokens: 40}, state: run.Completed},
 		"time in the model": {
 			steps: []step{waits}, budget: run.Budget{WallClock: time.Minute}, state: run.Failed, code: reason.TimeBudget,
