@@ -66,6 +66,11 @@ func (a *app) connect(ctx context.Context) (*gateway, error) {
 			return nil, err
 		}
 	}
+	// TLS goes by the machine's clock.
+	if end := b.NotAfter(); time.Now().After(end) {
+		return nil, reason.Errorf(reason.NotConnected, "the certificate in %s ended %s", c.credentials, end.UTC().Format(time.RFC3339)).
+			WithRemedy("A running `palyrad` keeps the local operator's fresh: start it again. Others get a new bundle with `palyrad operator add`.")
+	}
 	return a.dial(b, address), nil
 }
 

@@ -25,8 +25,8 @@ func (f *describedFlags) register(c *cobra.Command) {
 	flags.StringVar(&f.session, "session", "", "the caller's name for the session")
 	flags.StringVar(&f.channel, "channel", "", "the messaging channel it comes from")
 	flags.StringVar(&f.at, "at", "", "when it is proposed, such as 2026-01-05T12:00:00Z (default: now)")
-	flags.StringArrayVar(&f.facts, "fact", nil, "a `PATH=VALUE` that replaces what the gateway would find, such as exec.basename=git; repeat it, also for a list")
-	flags.StringArrayVar(&f.votes, "vote", nil, "a yes as if cast, `USER[:ROLE,...][@SURFACE]`; may be repeated")
+	flags.StringArrayVar(&f.facts, "fact", nil, "a PATH=VALUE that replaces what the gateway would find, such as exec.basename=git; repeat it, also for a list")
+	flags.StringArrayVar(&f.votes, "vote", nil, "a yes as if cast, USER[:ROLE,...][@SURFACE]; may be repeated")
 }
 
 // given reports whether a call is described in more than its tool.
