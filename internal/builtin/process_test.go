@@ -28,6 +28,8 @@ type runner struct {
 
 func (r *runner) Probe(context.Context) sandbox.Status { return sandbox.Status{Available: true} }
 
+func (r *runner) Examine(context.Context) []sandbox.Examination { return nil }
+
 func (r *runner) Run(ctx context.Context, s sandbox.Spec) (sandbox.Report, error) {
 	r.specs = append(r.specs, s)
 	if r.err != nil {
@@ -108,7 +110,7 @@ func TestProcessRun(t *testing.T) {
 		t.Errorf("stderr %v", out)
 	}
 	s := r.specs[0]
-	if s.WorkspaceRoot != b.dir || !s.WorkspaceReadOnly || s.Cwd != "src" || string(s.Stdin) != "in" || s.Limits.Wall != 5*time.Second || s.Egress != sandbox.Strict {
+	if s.WorkspaceRoot != b.dir || s.Workspace != sandbox.ReadOnly || s.Cwd != "src" || string(s.Stdin) != "in" || s.Limits.Wall != 5*time.Second || s.Egress != egress.Strict {
 		t.Errorf("spec %+v", s)
 	}
 	if report.Isolation == nil || report.Enforcement.Level != "strict" || report.Executor.Backend != "fake 1" || report.Executor.Tier != "c" {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"palyra/internal/canonical"
+	"palyra/internal/egress"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/tool"
@@ -51,8 +52,8 @@ func (t process) Run(ctx context.Context, c tool.Call) tool.Report {
 	}
 	ran, err := t.runner.Run(ctx, sandbox.Spec{
 		Argv: cmd.in.Argv, Executable: c.Plan.Binding.Executable,
-		WorkspaceRoot: cmd.root, WorkspaceReadOnly: cmd.readOnly, Cwd: cmd.cwd, Env: cmd.env, Stdin: cmd.stdin,
-		Limits: cmd.limits, Egress: sandbox.Strict, Output: c.Output,
+		WorkspaceRoot: cmd.root, WorkspaceName: cmd.name, Workspace: cmd.mode(), Cwd: cmd.cwd, Env: cmd.env, Stdin: cmd.stdin,
+		Limits: cmd.limits, Egress: egress.Strict, Output: c.Output,
 	})
 	if ran.Started.IsZero() {
 		if err == nil {
@@ -65,6 +66,14 @@ func (t process) Run(ctx context.Context, c tool.Call) tool.Report {
 		changed = []string{"all"}
 	}
 	return t.report(ctx, report, ran, changed, err)
+}
+
+// mode is how the program gets to see the workspace.
+func (c command) mode() sandbox.WorkspaceMode {
+	if c.readOnly {
+		return sandbox.ReadOnly
+	}
+	return sandbox.Direct
 }
 
 // asPlanned refuses a run whose working directory or operands are not those

@@ -31,6 +31,9 @@ const (
 
 	Attested  Code = "PAL-X100" // a call ran, or was refused at dispatch, and its attestation is stored
 	Ambiguous Code = "PAL-X101" // a decided call has no attestation: the daemon stopped while it ran
+	Gated     Code = "PAL-X102" // the commit of a change set was allowed or refused; durable before anything is applied
+	Violated  Code = "PAL-X103" // a sandboxed program made system calls that were denied
+	Undone    Code = "PAL-X104" // a committed change set was taken back
 
 	RunStarted  Code = "PAL-R100" // a run was started
 	UserMessage Code = "PAL-R101" // the user said something to the run
@@ -65,7 +68,7 @@ var Codes = []Code{
 	Proposed, Refused, Evaluated, Decided,
 	Asked, Joined, Voted, Answered, Expired, Cancelled, Consumed, Revoked,
 	GrantMinted, GrantUsed, GrantRevoked, GrantEnded,
-	Attested, Ambiguous,
+	Attested, Ambiguous, Gated, Violated, Undone,
 	RunStarted, UserMessage, ModelTurn, RunFinished,
 	CACreated, CertificateMade, MemberAdded, CallersRefused, PermissionDenied,
 	DeviceRevoked, Exported,

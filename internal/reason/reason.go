@@ -25,6 +25,8 @@ const (
 	WorkspaceScope     Code = "WORKSPACE_SCOPE"
 	ProtectedPath      Code = "PROTECTED_PATH"
 	PatchConflict      Code = "PATCH_CONFLICT"
+	CommitRefused      Code = "COMMIT_REFUSED"
+	CommitConflict     Code = "COMMIT_CONFLICT"
 	FileNotFound       Code = "FILE_NOT_FOUND"
 	HostInvalid        Code = "HOST_INVALID"
 	EgressDenied       Code = "EGRESS_DENIED"
@@ -122,6 +124,8 @@ var Table = []Row{
 	{WorkspaceScope, ExitPolicyDenied, "The path leaves the workspace.", "Use a path inside the workspace."},
 	{ProtectedPath, ExitPolicyDenied, "The path is protected.", "Change another file, or edit this one yourself."},
 	{PatchConflict, ExitConflict, "The patch does not fit the file as it is now.", "Read the file again and make the patch from what it says."},
+	{CommitRefused, ExitPolicyDenied, "The changes of the program were not committed; the workspace is as it was.", "Leave the protected files alone, or ask the operator to allow the change."},
+	{CommitConflict, ExitConflict, "The workspace was changed meanwhile, so nothing of the program's changes was committed.", "Run the program again on the workspace as it is now."},
 	{FileNotFound, ExitFailure, "There is no such file in the workspace.", "List the directory with fs.list."},
 	{HostInvalid, ExitUsage, "The host is not a plain host name or address.", "Use an ASCII host name or an IP address."},
 	{EgressDenied, ExitPolicyDenied, "The destination is not allowed.", "Ask the operator to add the host to http.allowed_hosts; programs run offline."},

@@ -29,6 +29,8 @@ var codes = map[reason.Code]connect.Code{
 	reason.WorkspaceScope:     connect.CodePermissionDenied,
 	reason.ProtectedPath:      connect.CodePermissionDenied,
 	reason.PatchConflict:      connect.CodeFailedPrecondition,
+	reason.CommitRefused:      connect.CodePermissionDenied,
+	reason.CommitConflict:     connect.CodeFailedPrecondition,
 	reason.FileNotFound:       connect.CodeNotFound,
 	reason.HostInvalid:        connect.CodeInvalidArgument,
 	reason.EgressDenied:       connect.CodePermissionDenied,

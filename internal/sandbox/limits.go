@@ -23,6 +23,10 @@ type Limits struct {
 	FileSize int64
 	// Tmp is the size of each temporary file system, in bytes.
 	Tmp int64
+	// Disk is how much a run may write to its copy of the workspace, in
+	// bytes, and Files how many files and directories it may make there.
+	Disk  int64
+	Files int64
 }
 
 // OutputFactor times Limits.Output is where a flood of output is stopped.
@@ -39,6 +43,8 @@ func (l Limits) OrDefault() Limits {
 	fill(&l.OpenFiles, 1024)
 	fill(&l.FileSize, 256*mib)
 	fill(&l.Tmp, 256*mib)
+	fill(&l.Disk, 1024*mib)
+	fill(&l.Files, 200_000)
 	return l
 }
 
@@ -64,6 +70,8 @@ func (l Limits) Check() error {
 		{"open files", int64(l.OpenFiles), 16},
 		{"file size", l.FileSize, 1},
 		{"tmp", l.Tmp, 4096},
+		{"disk", l.Disk, 4096},
+		{"files", l.Files, 16},
 	} {
 		if f.value < f.need {
 			return reason.Errorf(reason.InvalidInput, "the %s limit of a run must be at least %d", f.name, f.need)

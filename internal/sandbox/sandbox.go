@@ -11,11 +11,8 @@ import (
 
 	"palyra/internal/egress"
 	"palyra/internal/tool"
+	"palyra/internal/workspace/overlay"
 )
-
-// Strict is the only egress mode that runs so far; without hosts it means
-// offline.
-const Strict = egress.Strict
 
 // Quota names the limit that ended a run.
 type Quota = string
@@ -27,6 +24,8 @@ const (
 	QuotaOutput    Quota = "output"
 	QuotaFileSize  Quota = "file_size"
 	QuotaProcesses Quota = "processes"
+	// QuotaDisk is what a run wrote to its copy of the workspace.
+	QuotaDisk Quota = "disk"
 )
 
 // WorkspaceMount is where the workspace appears inside.
@@ -34,6 +33,61 @@ const WorkspaceMount = "/workspace"
 
 // Home is the home directory inside; it is empty and is lost after the run.
 const Home = "/home/tool"
+
+// Tier is the mechanism class: TierB are limits and filters of the operating
+// system around an ordinary process, TierC is a root of its own.
+type Tier string
+
+// The tiers.
+const (
+	TierB Tier = "b"
+	TierC Tier = "c"
+)
+
+// Isolation is a rung of the ladder of what Linux machines offer, best first.
+type Isolation string
+
+// The rungs. The macOS and Windows backends name themselves.
+const (
+	// Full is bubblewrap with all namespaces, Landlock, seccomp and limits.
+	Full Isolation = "full"
+	// UserNamespaces is Tier B with network, pid and IPC namespaces of its own.
+	UserNamespaces Isolation = "user_namespaces"
+	// Landlocked is Tier B without namespaces: Landlock, seccomp and limits.
+	Landlocked Isolation = "landlock"
+	Seatbelt   Isolation = "seatbelt"
+	JobObject  Isolation = "job_object"
+)
+
+// WorkspaceMode is how a program gets to see its workspace.
+type WorkspaceMode string
+
+// The modes.
+const (
+	// ReadOnly is the zero value's meaning.
+	ReadOnly WorkspaceMode = "read_only"
+	// CopyOnWrite lets the program write to a layer that is thrown away
+	// unless somebody commits it.
+	CopyOnWrite WorkspaceMode = "copy_on_write"
+	// Direct lets the program write to the workspace itself. What it changes
+	// is changed; protected names are pinned and new ones are put aside after
+	// the run, but what another program reads in between is out of our hands.
+	Direct WorkspaceMode = "direct"
+)
+
+// Cache is a directory that is kept between the runs of one workspace, such as
+// that of a build tool, and seen inside at CacheMount/Name.
+type Cache struct {
+	// Name is the tool: go, npm, pip, cargo.
+	Name string
+	// Dir is absolute and belongs to the daemon.
+	Dir string
+	// Env holds name=value pairs that point the tool there.
+	Env []string
+}
+
+// CacheMount is the directory above the caches inside.
+const CacheMount = "/cache"
 
 // Spec is one program to run. Its zero value has no network, no writable path,
 // no environment and small limits, and is refused for want of a program.
@@ -44,8 +98,17 @@ type Spec struct {
 	// start; other bytes give reason.BindingMismatch.
 	Executable tool.Executable
 	// WorkspaceRoot is absolute, exists and holds no symbolic link.
-	WorkspaceRoot     string
-	WorkspaceReadOnly bool
+	WorkspaceRoot string
+	// WorkspaceName is the declared name.
+	WorkspaceName string
+	Workspace     WorkspaceMode
+	// Protected are further patterns of protected paths (overlay.Config).
+	Protected []string
+	// Operands are workspace files whose hashed bytes the program gets to see
+	// in a CopyOnWrite run, whatever becomes of the files meanwhile. Other
+	// bytes at start give reason.BindingMismatch.
+	Operands []tool.Operand
+	Caches   []Cache
 	// Cwd is relative to the workspace; "" is its root.
 	Cwd string
 	// Env holds name=value pairs in addition to PATH, HOME, LANG and TERM.
@@ -56,6 +119,12 @@ type Spec struct {
 	Egress egress.Mode
 	// EgressHosts are the host:port pairs a strict run may reach.
 	EgressHosts []string
+	// Required are layers without which the program must not run, beyond
+	// those that the backend itself insists on.
+	Required []string
+	// Owner is the principal on whose behalf the program runs; a prepared
+	// sandbox is never handed from one to another.
+	Owner string
 	// Output receives provisional chunks, one at a time, from "stdout" and
 	// "stderr"; it may be nil. It must not keep the chunk.
 	Output func(stream string, chunk []byte) `json:"-"`
@@ -86,6 +155,19 @@ type Report struct {
 	Stdout Stream
 	Stderr Stream
 	Usage  tool.Usage
+	// Layer holds what a CopyOnWrite run wrote, nil for other modes and for
+	// programs that never started. The caller closes it; nothing reaches the
+	// workspace unless the caller commits it.
+	Layer *overlay.Layer
+	// Quarantined are protected names that a Direct run made and that were
+	// put aside.
+	Quarantined []string
+	// Violations are the first system calls that the filter denied and was
+	// asked to report; ViolationsMissed counts the others.
+	Violations       []tool.Violation
+	ViolationsMissed int
+	Tier             Tier
+	Rung             Isolation
 	// Isolation is what was read back from inside before the program started.
 	Isolation tool.Isolation
 	// Requested, Applied and Downgrades are layers by name; Applied holds
@@ -106,10 +188,27 @@ type Status struct {
 	// Requested and Layers are what a probe run asked for and what it proved.
 	Requested []string
 	Layers    []string
+	Tier      Tier
+	Rung      Isolation
 	// Limits is the level of the ladder: "cgroup_v2", "cgroup_v1", "rlimit".
 	Limits      string
 	LandlockABI int
 	// Problem and Remedy say what is missing and what to do about it.
+	Problem string
+	Remedy  string
+}
+
+// Examination is what a live probe of one layer showed. A layer is in force
+// when the forbidden thing was Denied with it and happened, Control, with this
+// one layer left out: a probe that fails either way proves nothing.
+type Examination struct {
+	Layer   string
+	Denied  bool
+	Control bool
+	// Detail says what was tried and what came of it.
+	Detail string
+	// Problem and Remedy are set when the layer is not in force, or when that
+	// cannot be told.
 	Problem string
 	Remedy  string
 }
@@ -124,4 +223,6 @@ type Status struct {
 type Runner interface {
 	Run(ctx context.Context, s Spec) (Report, error)
 	Probe(ctx context.Context) Status
+	// Examine probes every layer by itself; it takes about a second.
+	Examine(ctx context.Context) []Examination
 }

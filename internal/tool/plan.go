@@ -21,11 +21,20 @@ type Facts struct {
 	// Exec is set for calls that start a program.
 	Exec *ExecFacts `json:"exec,omitempty"`
 	// Risk is 0 (none) to 100.
-	Risk         int      `json:"risk"`
-	SandboxTier  string   `json:"sandbox_tier"`
-	SandboxLevel string   `json:"sandbox_level"`
-	EgressMode   string   `json:"egress_mode,omitempty"`
-	EgressHosts  []string `json:"egress_hosts,omitempty"`
+	Risk         int    `json:"risk"`
+	SandboxTier  string `json:"sandbox_tier"`
+	SandboxLevel string `json:"sandbox_level"`
+	// SandboxRung is that of the ladder of what the machine offers: full,
+	// user_namespaces, landlock, seatbelt, job_object.
+	SandboxRung string `json:"sandbox_rung,omitempty"`
+	// SandboxLayers are the layers that a probe proved, sorted.
+	SandboxLayers []string `json:"sandbox_layers,omitempty"`
+	// SandboxLimits is what holds the limits: cgroup_v2, cgroup_v1, rlimit.
+	SandboxLimits string `json:"sandbox_limits,omitempty"`
+	// WorkspaceMode is copy_on_write, direct or read_only.
+	WorkspaceMode string   `json:"workspace_mode,omitempty"`
+	EgressMode    string   `json:"egress_mode,omitempty"`
+	EgressHosts   []string `json:"egress_hosts,omitempty"`
 }
 
 // ExecFacts describe the program of a call.
@@ -36,6 +45,10 @@ type ExecFacts struct {
 	SHA256        string `json:"sha256"`
 	IsInterpreter bool   `json:"is_interpreter"`
 	InlineCode    bool   `json:"inline_code"`
+	// InWorkspace is true for a program that is a file of the workspace.
+	InWorkspace bool `json:"in_workspace"`
+	// Shebang is the interpreter that a script names, "" for a binary.
+	Shebang string `json:"shebang"`
 }
 
 // SessionFacts are what happened before in the run.

@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"context"
 	"encoding/json"
 	"time"
 )
@@ -38,6 +39,13 @@ type Report struct {
 	Outputs     Outputs      `json:"outputs"`
 	// Files are the files that the call wrote, with their new digests.
 	Files []FileChange `json:"files,omitempty"`
+	// Changes says what became of what the call wrote to its copy of a
+	// workspace, nil when it had none.
+	Changes *Changes `json:"changes,omitempty"`
+	// Violations are system calls that the sandbox denied, the first of them;
+	// ViolationsMissed counts the others.
+	Violations       []Violation `json:"violations,omitempty"`
+	ViolationsMissed int         `json:"violations_missed,omitempty"`
 
 	ExitCode   *int      `json:"exit_code,omitempty"`
 	Signal     string    `json:"signal,omitempty"`
@@ -65,6 +73,51 @@ type Enforcement struct {
 	Downgrades []string `json:"downgrades"`
 }
 
+// Changes is the change set of a copy-on-write run and what became of it.
+type Changes struct {
+	// State is one of the ChangeStates.
+	State ChangeState `json:"state"`
+	// Root is the digest of the change set, "sha256:<hex>".
+	Root      string   `json:"root"`
+	Workspace string   `json:"workspace"`
+	Added     int      `json:"added"`
+	Modified  int      `json:"modified"`
+	Deleted   int      `json:"deleted"`
+	Bytes     int64    `json:"bytes"`
+	Protected []string `json:"protected,omitempty"`
+	// ApprovalID and GrantID name the answer that allowed the commit.
+	ApprovalID string `json:"approval_id,omitempty"`
+	GrantID    string `json:"grant_id,omitempty"`
+	// Reason and Message say why a change set was not committed.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// ChangeState is what became of a change set.
+type ChangeState string
+
+// The states.
+const (
+	Unchanged  ChangeState = "unchanged" // nothing was changed
+	Committed  ChangeState = "committed"
+	Discarded  ChangeState = "discarded"  // not allowed, not answered in time, or the run failed
+	Conflicted ChangeState = "conflicted" // the workspace was changed meanwhile; nothing was applied
+	DryRun     ChangeState = "dry_run"    // the caller asked for no commit
+)
+
+// Violation is one system call that the sandbox denied. Arguments are those in
+// registers; memory that they point to is never looked at.
+type Violation struct {
+	At      time.Time `json:"at"`
+	Syscall string    `json:"syscall"`
+	// Arguments are hexadecimal, without trailing zeros.
+	Arguments []string `json:"arguments,omitempty"`
+	// Executable is the program that made the call, as seen inside.
+	Executable string `json:"executable,omitempty"`
+	// Errno is the name of what it got, "EPERM".
+	Errno string `json:"errno"`
+}
+
 // Isolation is what the helper read back from inside the sandbox.
 type Isolation struct {
 	// Namespaces maps a kind (mnt, pid, net, user, ipc, uts, cgroup) to the
@@ -84,6 +137,19 @@ type Isolation struct {
 	Rlimits      map[string]uint64 `json:"rlimits"`
 	HelperSHA    string            `json:"helper_sha256"`
 	ArgumentsSHA string            `json:"arguments_sha256"`
+	// BackendSHA is the digest of the backend's program, such as bubblewrap's.
+	BackendSHA string `json:"backend_sha256,omitempty"`
+	// Kernel is the release of the kernel, as uname(2) says it.
+	Kernel string `json:"kernel,omitempty"`
+	// Rung is that of the ladder (sandbox.Isolation).
+	Rung string `json:"rung,omitempty"`
+	// Workspace is how the workspace was mounted: copy_on_write, direct or
+	// read_only.
+	Workspace string `json:"workspace,omitempty"`
+	// Watched is true when denied system calls were reported while it ran.
+	Watched bool `json:"watched,omitempty"`
+	// Prepared is true when the sandbox was built before the call came.
+	Prepared bool `json:"prepared,omitempty"`
 }
 
 // Egress is what the call could and did reach.
@@ -136,4 +202,44 @@ type Call struct {
 	Plan     Plan
 	// Output receives provisional chunks while the tool runs; it may be nil.
 	Output func(stream string, chunk []byte)
+	// Commit asks whether changes to a copy of a workspace may be applied. It
+	// waits for policy and, where policy wants it, for people; the deadline of
+	// the call stands still meanwhile. It is nil where nobody can be asked;
+	// then nothing is committed.
+	Commit func(context.Context, CommitRequest) (CommitRuling, error) `json:"-"`
+}
+
+// CommitRequest asks about one change set.
+type CommitRequest struct {
+	Facts   CommitFacts
+	Preview Preview
+	// Files are all changes, sorted by path.
+	Files []FileChange
+}
+
+// CommitFacts are what policy sees of a change set.
+type CommitFacts struct {
+	Workspace string `json:"workspace"`
+	// Root is the digest of the change set, "sha256:<hex>".
+	Root     string `json:"root"`
+	Added    int    `json:"added"`
+	Modified int    `json:"modified"`
+	Deleted  int    `json:"deleted"`
+	Bytes    int64  `json:"bytes"`
+	// Protected are the paths of protected changes, and Classes why they are,
+	// both sorted and without repeats.
+	Protected []string `json:"protected"`
+	Classes   []string `json:"classes"`
+	// ExitCode is that of the program; -1 when it was stopped.
+	ExitCode int `json:"exit_code"`
+}
+
+// CommitRuling is the answer. Reason is a reason.Code when it is no.
+type CommitRuling struct {
+	Allowed    bool
+	ApprovalID string
+	GrantID    string
+	Reason     string
+	Message    string
+	Remedy     string
 }

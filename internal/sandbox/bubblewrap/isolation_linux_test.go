@@ -163,7 +163,7 @@ func TestReadOnlyWorkspace(t *testing.T) {
 	writeFile(t, filepath.Join(root, "a"), "text", 0o600)
 	r := newTestRunner(t, nil)
 	s := shell(t, root, "cat a; touch b")
-	s.WorkspaceReadOnly = true
+	s.Workspace = sandbox.ReadOnly
 	report := mustRun(t, r, s)
 	if *report.ExitCode == 0 || string(report.Stdout.Head) != "text" || exists(filepath.Join(root, "b")) {
 		t.Errorf("exit %d, stdout %q", *report.ExitCode, report.Stdout.Head)

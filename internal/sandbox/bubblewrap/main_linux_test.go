@@ -106,7 +106,7 @@ func specOf(t testing.TB, root string, argv ...string) sandbox.Spec {
 		t.Fatal(err)
 	}
 	return sandbox.Spec{
-		Argv: argv, Executable: p.Executable, WorkspaceRoot: root,
+		Argv: argv, Executable: p.Executable, WorkspaceRoot: root, Workspace: sandbox.Direct,
 		Limits: sandbox.Limits{Wall: 20 * time.Second},
 	}
 }

