@@ -8,7 +8,7 @@ MAKEFLAGS   += --no-builtin-rules
 GO       ?= go
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 TOOLS    := $(CURDIR)/.tools
-INITBIN  := internal/sandbox/bubblewrap/initbin/palyra-init
+INITBIN  := internal/sandbox/jail/initbin/palyra-init
 # palyrad embeds the sandbox helper only under this tag, so that a plain
 # `go build ./...` needs nothing built before it.
 TAGS     := palyrainit
@@ -117,7 +117,7 @@ deps-demo:
 
 .PHONY: deps-test
 deps-test:
-	scripts/deps.sh bwrap=bubblewrap gcc=gcc /usr/include/stdio.h=libc6-dev git=git openssl=openssl python3=python3 strace=strace \
+	scripts/deps.sh bwrap=bubblewrap gcc=gcc /usr/include/stdio.h=libc6-dev git=git openssl=openssl python3=python3 strace=strace /usr/include/seccomp.h=libseccomp-dev \
 		mount=mount prlimit=util-linux unshare=util-linux
 	GO="$(GO)" scripts/tools.sh $(TOOLS) grpcurl
 

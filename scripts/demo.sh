@@ -101,7 +101,8 @@ cat >"$work/policies/10-demo.cedar" <<'CEDAR'
 permit(principal, action == Action::"tool.execute/process.run", resource)
 when {
   context has exec &&
-  (["git", "sleep"].contains(context.exec.basename) || context.exec.basename like "python3*")
+  (["git", "sleep"].contains(context.exec.basename) || context.exec.basename like "python3*") &&
+  context.egress.mode == "strict"
 };
 
 @id("demo.no-web")

@@ -10,12 +10,57 @@ import (
 )
 
 // inner puts the last layers in place, in the order in which each still has
-// the power it needs, proves them, waits for palyrad's word and becomes the
-// tool.
+// the power it needs, waits for a call, prepares what it decides, proves the
+// layers, waits for palyrad's word and becomes the tool.
 func inner(i inside.Inner) error {
-	// Strays of the daemon and of bubblewrap must not reach the tool.
-	if err := unix.CloseRange(inside.ControlFD, ^uint(0)>>1, unix.CLOSE_RANGE_CLOEXEC); err != nil {
-		return fail("closing descriptors", err)
+	if err := shed(i); err != nil {
+		return err
+	}
+	order, fds, err := awaitOrder()
+	if err != nil {
+		return err
+	}
+	unpinned, err := ready(i, order, fds)
+	if err != nil {
+		return err
+	}
+	listener, err := filter(order, fds)
+	if err != nil {
+		return fail("installing the system call filter", err)
+	}
+	report, err := readBack(i, order)
+	if err != nil {
+		return err
+	}
+	report.Unpinned, report.Watched = unpinned, listener >= 0
+	if err := send(report, listener); err != nil {
+		return fail("sending the report", err)
+	}
+	if listener >= 0 {
+		unix.Close(listener)
+	}
+	if err := awaitWord(); err != nil {
+		return err
+	}
+	if i.First {
+		return stay(order)
+	}
+	return become(order)
+}
+
+// shed gives up what no tool needs; it is what a sandbox that waits for its
+// call has behind it.
+func shed(i inside.Inner) error {
+	if !i.KeepDescriptors {
+		// Strays of the daemon and of bubblewrap must not reach the tool.
+		if err := unix.CloseRange(inside.ControlFD, ^uint(0)>>1, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+			return fail("closing descriptors", err)
+		}
+	}
+	if i.Parent != 0 {
+		if err := dieWith(i.Parent); err != nil {
+			return err
+		}
 	}
 	if err := same(i.Dir, i.Workspace); err != nil {
 		return fail(inside.StepWorkspace, err)
@@ -32,36 +77,65 @@ func inner(i inside.Inner) error {
 		}
 	}
 	if i.Landlock != nil {
-		if err := restrict(*i.Landlock); err != nil {
-			return err
+		return restrict(*i.Landlock)
+	}
+	return nil
+}
+
+// ready carries out what the order asks for before the tool starts. It returns
+// the operands that could not be pinned.
+func ready(i inside.Inner, order inside.Order, fds []int) (unpinned []int, err error) {
+	if order.Bytes != 0 {
+		if unpinned, err = pin(i.Dir, order.Operands, fds[order.Bytes]); err != nil {
+			return nil, err
 		}
 	}
-	if err := same(i.Exec, i.File); err != nil {
-		return fail(inside.StepExecutable, err)
+	if order.Stdin != 0 {
+		if err := unix.Dup3(fds[order.Stdin], 0, 0); err != nil {
+			return nil, fail("handing over standard input", err)
+		}
 	}
-	for _, l := range i.Rlimits {
+	if err := unix.Chdir(order.Cwd); err != nil {
+		return nil, fail(inside.StepCwd, err)
+	}
+	if !order.Self {
+		if err := same(order.Exec, order.File); err != nil {
+			return nil, fail(inside.StepExecutable, err)
+		}
+	}
+	for _, l := range order.Rlimits {
 		// syscall and not unix: it also tells Go's own exec hook to leave the
 		// limit on open files alone.
 		if err := syscall.Setrlimit(l.Resource, &syscall.Rlimit{Cur: l.Soft, Max: l.Hard}); err != nil {
-			return fail("setting the limit "+l.Name, err)
+			return nil, fail("setting the limit "+l.Name, err)
 		}
 	}
-	if len(i.Seccomp) > 0 {
-		if err := filter(i.Seccomp); err != nil {
-			return fail("installing the system call filter", err)
-		}
+	return unpinned, nil
+}
+
+// become runs the tool in place of this program.
+func become(order inside.Order) error {
+	return fail(inside.StepExec, unix.Exec(program(order), order.Argv, order.Env))
+}
+
+// program is the path of what is run.
+func program(order inside.Order) string {
+	if order.Self {
+		return descriptor(inside.HelperFD)
 	}
-	report, err := readBack(i)
-	if err != nil {
-		return err
+	return order.Exec
+}
+
+// dieWith asks for the end of this program when palyrad ends. A parent that
+// died before this line will not send the signal.
+func dieWith(parent int) error {
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+		return fail("asking to die with the daemon", err)
 	}
-	if err := send(report); err != nil {
-		return fail("sending the report", err)
+	if unix.Getppid() != parent {
+		return fail("checking that the daemon lives", unix.ESRCH)
 	}
-	if err := waitForWord(); err != nil {
-		return err
-	}
-	return fail(inside.StepExec, unix.Exec(i.Exec, i.Argv, i.Env))
+	return nil
 }
 
 // same compares a path inside with what palyrad opened outside.
@@ -70,22 +144,28 @@ func same(path string, want inside.Identity) error {
 	if err := unix.Stat(path, &st); err != nil {
 		return err
 	}
-	got := inside.Identity{Dev: uint64(st.Dev), Ino: st.Ino}
-	if want.Ctime != 0 {
-		got.Size, got.Mtime, got.Ctime = st.Size, st.Mtim.Nano(), st.Ctim.Nano()
-	}
-	if got != want {
+	if !matches(st, want) {
 		return unix.ESTALE
 	}
 	return nil
+}
+
+// matches compares what want names.
+func matches(st unix.Stat_t, want inside.Identity) bool {
+	got := inside.Identity{Dev: uint64(st.Dev), Ino: st.Ino, Size: st.Size, Mtime: st.Mtim.Nano(), Ctime: st.Ctim.Nano()}
+	return (want.Dev == 0 || want.Dev == got.Dev) && (want.Ino == 0 || want.Ino == got.Ino) && (want.Size == 0 || want.Size == got.Size) &&
+		(want.Mtime == 0 || want.Mtime == got.Mtime) && (want.Ctime == 0 || want.Ctime == got.Ctime)
 }
 
 // dropCapabilities empties the bounding set first, as that needs CAP_SETPCAP.
 func dropCapabilities() error {
 	for c := range uintptr(64) {
 		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
-		if err == unix.EINVAL {
-			break // past the last capability that the kernel knows
+		if err == unix.EINVAL || err == unix.EPERM {
+			// Past the last capability that the kernel knows; or an ordinary
+			// user without a user namespace, whom no_new_privs keeps from
+			// gaining any. What is read back tells.
+			break
 		}
 		if err != nil {
 			return fail("emptying the bounding set", err)
@@ -99,37 +179,46 @@ func dropCapabilities() error {
 	return fail("dropping capabilities", unix.Capset(&header, &none[0]))
 }
 
-// filter installs a classic BPF program on this thread. It is the last layer:
-// it may forbid what the others need.
-func filter(program []byte) error {
+// filter installs the order's program on this thread: the last layer, as it
+// may forbid what the others need. It returns a listener for the calls that
+// the program asks about, or -1 where there is none: the kernel may be too
+// old, or something around this sandbox may listen already.
+func filter(order inside.Order, fds []int) (listener int, err error) {
+	if order.Watched != 0 {
+		fd, err := install(fds[order.Watched], unix.SECCOMP_FILTER_FLAG_NEW_LISTENER)
+		if err == nil {
+			return fd, nil
+		}
+		if err != unix.EBUSY && err != unix.EINVAL {
+			return -1, err
+		}
+	}
+	if order.Filter != 0 {
+		_, err = install(fds[order.Filter], 0)
+	}
+	return -1, err
+}
+
+func install(fd int, flags uintptr) (int, error) {
 	const record = 8 // sizeof(struct sock_filter)
-	if len(program)%record != 0 {
-		return unix.EINVAL
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return -1, err
+	}
+	program := make([]byte, st.Size)
+	if len(program) == 0 || len(program)%record != 0 {
+		return -1, unix.EINVAL
+	}
+	if err := readAt(fd, program, 0); err != nil {
+		return -1, err
 	}
 	prog := unix.SockFprog{
 		Len:    uint16(len(program) / record),
 		Filter: (*unix.SockFilter)(unsafe.Pointer(&program[0])),
 	}
-	_, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog)))
+	got, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&prog)))
 	if errno != 0 {
-		return errno
+		return -1, errno
 	}
-	return nil
-}
-
-// waitForWord blocks until palyrad has judged the report.
-func waitForWord() error {
-	var word [8]byte
-	for {
-		n, err := unix.Read(inside.ControlFD, word[:])
-		switch {
-		case err == unix.EINTR:
-			continue
-		case err != nil:
-			return fail("waiting at the gate", err)
-		case string(word[:n]) != inside.Go:
-			return fail("waiting at the gate", unix.ECANCELED)
-		}
-		return nil
-	}
+	return int(got), nil
 }

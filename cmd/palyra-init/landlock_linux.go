@@ -52,10 +52,10 @@ func rights(a inside.Access) (uint64, bool) {
 	return 0, false
 }
 
-// ruleset returns what the given ABI can handle. Network rights are left out:
-// the network namespace is the wall there, and servers on its loopback are
-// what tests are made of.
-func ruleset(abi int) (attr rulesetAttr, size uintptr) {
+// ruleset returns what the given ABI can handle. Where there is a network
+// namespace, network rights are left out: it is the wall there, and servers on
+// its loopback are what tests are made of.
+func ruleset(abi int, denyTCP bool) (attr rulesetAttr, size uintptr) {
 	attr.fs = rightsAll
 	if abi < 3 {
 		attr.fs &^= unix.LANDLOCK_ACCESS_FS_TRUNCATE
@@ -64,6 +64,10 @@ func ruleset(abi int) (attr rulesetAttr, size uintptr) {
 		attr.fs &^= unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 	}
 	size = unsafe.Sizeof(attr.fs)
+	if denyTCP {
+		attr.net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
+		size += unsafe.Sizeof(attr.net)
+	}
 	if abi >= 6 {
 		attr.scoped = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
 		size = unsafe.Sizeof(attr)
@@ -75,7 +79,7 @@ func ruleset(abi int) (attr rulesetAttr, size uintptr) {
 // all threads of a process; here one thread is all that survives, and three
 // system calls do.
 func restrict(l inside.Landlock) error {
-	attr, size := ruleset(l.ABI)
+	attr, size := ruleset(l.ABI, l.DenyTCP)
 	fd, _, errno := unix.RawSyscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), size, 0)
 	if errno != 0 {
 		return fail("creating the Landlock ruleset", errno)

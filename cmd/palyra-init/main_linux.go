@@ -1,7 +1,7 @@
-// Command palyra-init runs before a tool does, twice: outside, to prepare what
+// Command palyra-init runs before a tool does, twice: outside, to mount what
 // bubblewrap cannot, and inside, to give up every power that is left, to read
 // back what is really in force, and to become the tool. It is small, static and
-// reads its orders from a sealed descriptor, never from its environment.
+// reads its orders from sealed descriptors, never from its environment.
 package main
 
 import (
@@ -21,30 +21,40 @@ func main() {
 	// one thread: everything from here to execve happens on this one.
 	runtime.LockOSThread()
 	debug.SetGCPercent(-1)
-	os.Exit(run())
+	os.Exit(run(os.Args))
 }
 
-// run returns only on failure; success is another program.
-func run() int {
-	if len(os.Args) == 2 && os.Args[1] == inside.StageHold {
+// run returns only on failure, or when there is no tool to become.
+func run(args []string) int {
+	stage := ""
+	if len(args) > 1 {
+		stage = args[1]
+	}
+	switch stage {
+	case inside.StageHold:
 		return hold()
+	case inside.StageProbe:
+		return probe(args[2:])
 	}
 	for fd := inside.ControlFD; fd <= inside.HelperFD; fd++ {
 		unix.CloseOnExec(fd)
 	}
-	spec, err := readSpec()
+	var spec inside.Spec
+	err := readSealed(inside.SpecFD, &spec)
 	if err == nil {
-		switch {
-		case len(os.Args) == 2 && os.Args[1] == inside.StageOuter:
+		switch stage {
+		case inside.StageOuter:
 			err = outer(spec.Outer)
-		case len(os.Args) == 2 && os.Args[1] == inside.StageInner:
+		case inside.StageGround:
+			err = ground(spec)
+		case inside.StageInner:
 			err = inner(spec.Inner)
 		default:
 			err = fail("reading the stage", unix.EINVAL)
 		}
 	}
 	// A report that does not arrive leaves the exit code, which says enough.
-	_ = send(failure(err))
+	_ = send(failure(err), -1)
 	return 125
 }
 
@@ -59,31 +69,41 @@ func hold() int {
 	}
 }
 
-// readSpec reads the sealed spec from its start; bubblewrap has not touched
-// it, so the same bytes serve both stages.
-func readSpec() (inside.Spec, error) {
-	var spec inside.Spec
+// readSealed reads a sealed memory file from its start, wherever its offset
+// is, so that the same bytes serve both stages.
+func readSealed(fd int, into any) error {
+	const step = "reading the orders"
 	const want = unix.F_SEAL_WRITE | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
-	seals, err := unix.FcntlInt(inside.SpecFD, unix.F_GET_SEALS, 0)
+	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
 	if err != nil || seals&want != want {
-		return spec, fail("checking the seals of the spec", unix.EPERM)
+		return fail("checking the seals of the orders", unix.EPERM)
 	}
 	var st unix.Stat_t
-	if err := unix.Fstat(inside.SpecFD, &st); err != nil {
-		return spec, fail("reading the spec", err)
+	if err := unix.Fstat(fd, &st); err != nil {
+		return fail(step, err)
 	}
 	text := make([]byte, st.Size)
-	for got := 0; got < len(text); {
-		n, err := unix.Pread(inside.SpecFD, text[got:], int64(got))
-		if err != nil || n == 0 {
-			return spec, fail("reading the spec", errors.Join(err, unix.EIO))
+	if err := readAt(fd, text, 0); err != nil {
+		return fail(step, err)
+	}
+	return fail(step, json.Unmarshal(text, into))
+}
+
+func readAt(fd int, into []byte, at int64) error {
+	for len(into) > 0 {
+		n, err := unix.Pread(fd, into, at)
+		if err == unix.EINTR {
+			continue
 		}
-		got += n
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return unix.EIO
+		}
+		into, at = into[n:], at+int64(n)
 	}
-	if err := json.Unmarshal(text, &spec); err != nil {
-		return spec, fail("reading the spec", err)
-	}
-	return spec, nil
+	return nil
 }
 
 // stepError is a failure with the step that failed.
@@ -114,13 +134,4 @@ func failure(err error) inside.Report {
 		r.Errno = int(errno)
 	}
 	return r
-}
-
-// send writes one message; if palyrad is gone there is nobody to tell.
-func send(r inside.Report) error {
-	text, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	return unix.Sendto(inside.ControlFD, text, unix.MSG_NOSIGNAL, nil)
 }

@@ -15,11 +15,11 @@ import (
 var kinds = []string{"mnt", "pid", "net", "user", "ipc", "uts", "cgroup"}
 
 // readBack measures this thread, which is the one that becomes the tool.
-func readBack(i inside.Inner) (inside.Report, error) {
+func readBack(i inside.Inner, order inside.Order) (inside.Report, error) {
 	r := inside.Report{
 		UID: unix.Getuid(), GID: unix.Getgid(),
 		Namespaces: make(map[string]uint64, len(kinds)),
-		Rlimits:    make(map[string]uint64, len(i.Rlimits)),
+		Rlimits:    make(map[string]uint64, len(order.Rlimits)),
 	}
 	if err := readStatus(&r); err != nil {
 		return r, fail("reading back the status", err)
@@ -31,7 +31,7 @@ func readBack(i inside.Inner) (inside.Report, error) {
 		}
 		r.Namespaces[kind] = inode
 	}
-	for _, l := range i.Rlimits {
+	for _, l := range order.Rlimits {
 		var now syscall.Rlimit
 		if err := syscall.Getrlimit(l.Resource, &now); err != nil {
 			return r, fail("reading back the limits", err)
@@ -44,7 +44,7 @@ func readBack(i inside.Inner) (inside.Report, error) {
 		}
 		r.LandlockABI = i.Landlock.ABI
 	}
-	return r, nil
+	return r, readSurroundings(i, &r)
 }
 
 // readStatus parses /proc/thread-self/status (proc_pid_status(5)).

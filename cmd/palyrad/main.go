@@ -19,9 +19,17 @@ func main() {
 	err := daemon.Command(os.Stdout, os.Stderr).ExecuteContext(ctx)
 	stop()
 	if err != nil {
-		explain(os.Stderr, err)
+		if !silent(err) {
+			explain(os.Stderr, err)
+		}
 		os.Exit(exitCode(err))
 	}
+}
+
+// silent reports whether a program has said all that there is to say.
+func silent(err error) bool {
+	var exit daemon.ExitError
+	return errors.As(err, &exit) && exit.Err == nil
 }
 
 // explain prints what happened and the operator's next step.
@@ -34,6 +42,10 @@ func explain(w io.Writer, err error) {
 }
 
 func exitCode(err error) int {
+	var exit daemon.ExitError
+	if errors.As(err, &exit) {
+		return exit.Code
+	}
 	var known *reason.Error
 	if errors.As(err, &known) {
 		return reason.Lookup(known.Code).Exit

@@ -44,7 +44,27 @@ func (a Ask) Query() GrantQuery {
 		Principal: a.Proposal.Caller.Principal, OnBehalfOf: a.Proposal.Caller.OnBehalfOf,
 		Session: a.Proposal.Session, Tool: a.Proposal.Tool.Name,
 		ToolDefinition: a.Plan.Binding.ToolDefinitionDigest, Subject: a.Plan.Subject, CallDigest: a.CallDigest,
+		Commit: isCommit(a.SubjectID),
 	}
+}
+
+// CommitSubject begins the SubjectID of an ask about the changes that a call
+// made; workspace and root follow: "commit:default:sha256:...".
+const CommitSubject = "commit:"
+
+func isCommit(subjectID string) bool { return strings.HasPrefix(subjectID, CommitSubject) }
+
+// AboutCommit reports whether r asks about the changes of a call that ran, and
+// not about a call.
+func (r Record) AboutCommit() bool { return isCommit(r.SubjectID) }
+
+// ComparedAs is the name under which Store.LastAllowed finds r: its tool's, and
+// another one for changes, which are compared with no call.
+func (r Record) ComparedAs() string {
+	if r.AboutCommit() {
+		return CommitSubject + r.Binding.Tool
+	}
+	return r.Binding.Tool
 }
 
 // check gives the ask its defaults and refuses one whose binding does not

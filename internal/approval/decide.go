@@ -81,6 +81,9 @@ func (d *Desk) mayGrant(ctx context.Context, caller access.Caller, rec Record, b
 	case b.Match == MatchSubject && rec.Subject == "":
 		return reason.Errorf(reason.InvalidInput, "the call has no subject that a grant could cover").
 			WithRemedy("Choose match exact.")
+	case b.Match == MatchTool && rec.AboutCommit():
+		return reason.Errorf(reason.InvalidInput, "a grant for any changes of a tool would cover what nobody has seen").
+			WithRemedy("Choose match exact or subject.")
 	case b.Scope == Session && (rec.Session == "" || d.idle(rec)):
 		return reason.Errorf(reason.InvalidInput, "the session of the call has ended").
 			WithRemedy("Choose scope once or timeboxed.")

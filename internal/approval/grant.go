@@ -64,6 +64,9 @@ type GrantQuery struct {
 	ToolDefinition string
 	Subject        string
 	CallDigest     string
+	// Commit is true for the changes that a call made. A grant for any call of
+	// a tool never covers what its calls change: nobody has seen that.
+	Commit bool
 }
 
 // Covers reports whether g is for such a call. It does not look at the clock.
@@ -83,7 +86,7 @@ func (g Grant) Covers(q GrantQuery) bool {
 	case MatchSubject:
 		return q.Subject != "" && g.Subject == shownSubject(q.Subject)
 	case MatchTool:
-		return true
+		return !q.Commit
 	default:
 		return false
 	}

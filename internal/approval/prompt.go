@@ -133,11 +133,15 @@ func offers(rec Record, l Limits) []Offer {
 	if rec.OnBehalfOf != rec.RequestedBy && !rec.OnBehalfOf.IsZero() {
 		who += " on behalf of " + rec.OnBehalfOf.String()
 	}
-	add(MatchExact, "the same call again, "+rec.CallDigest+","+who, "")
-	if rec.Subject != "" {
-		add(MatchSubject, "any call of "+rec.Binding.Tool+" with subject "+Visible(rec.Subject)+who, "")
+	same, any := "the same call again, ", "any call of "
+	if rec.AboutCommit() {
+		same, any = "the same changes again, ", "any changes of "
 	}
-	if rec.Binding.Tool != "" {
+	add(MatchExact, same+rec.CallDigest+","+who, "")
+	if rec.Subject != "" {
+		add(MatchSubject, any+rec.Binding.Tool+" with subject "+Visible(rec.Subject)+who, "")
+	}
+	if rec.Binding.Tool != "" && !rec.AboutCommit() {
 		add(MatchTool, "any call of "+rec.Binding.Tool+who, PermissionGrantBroad)
 	}
 	return list

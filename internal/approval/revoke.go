@@ -202,11 +202,12 @@ func (d *Desk) endRecord(ctx context.Context, id, note string) error {
 }
 
 // MarkRunsGone is for the start of the daemon, before calls come in: whatever
-// was allowed and not used expires, since the run that asked is gone. Pending
+// was allowed and not used expires, since the run that asked is gone, and so
+// does what is asked about changes, which are gone with it. Other pending
 // records stay, show RunGone, and can still be decided; a repeated identical
 // call joins them.
 func (d *Desk) MarkRunsGone(ctx context.Context) error {
-	for _, id := range d.allowedIDs() {
+	for _, id := range d.goneIDs() {
 		if err := d.endRecord(ctx, id, "its run is gone"); err != nil {
 			return fmt.Errorf("expiring approvals of runs that are gone: %w", err)
 		}
@@ -214,12 +215,12 @@ func (d *Desk) MarkRunsGone(ctx context.Context) error {
 	return nil
 }
 
-func (d *Desk) allowedIDs() []string {
+func (d *Desk) goneIDs() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var ids []string
 	for id, e := range d.open {
-		if e.rec.State == Allowed {
+		if e.rec.State == Allowed || e.rec.AboutCommit() {
 			ids = append(ids, id)
 		}
 	}

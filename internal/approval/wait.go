@@ -229,6 +229,10 @@ func (d *Desk) compose(ctx context.Context, id string, ask *Ask) (Record, error)
 	if err != nil {
 		return Record{}, err
 	}
+	rec.Prompt.Scopes = offers(rec, d.limits)
+	if rec.AboutCommit() {
+		return rec, nil // what differs is the diff
+	}
 	last, found, err := d.store.LastAllowed(ctx, rec.RequestedBy, rec.Binding.Tool)
 	if err != nil {
 		return Record{}, err
@@ -239,7 +243,6 @@ func (d *Desk) compose(ctx context.Context, id string, ask *Ask) (Record, error)
 			return Record{}, err
 		}
 	}
-	rec.Prompt.Scopes = offers(rec, d.limits)
 	return rec, nil
 }
 

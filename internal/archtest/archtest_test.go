@@ -98,6 +98,36 @@ var rules = []struct {
 		},
 	},
 	{
+		name:  "only a decided call describes a program to run",
+		check: CheckRuns,
+		broken: map[string]map[string]string{
+			"rpc/a.go:2":    {"internal/rpc/a.go": "package rpc; import \"palyra/internal/sandbox\"\nvar s = sandbox.Spec{}"},
+			"daemon/a.go:2": {"internal/daemon/a.go": "package daemon; import box \"palyra/internal/sandbox\"\nvar s = &box.Spec{Argv: nil}"},
+			"daemon/b.go:2": {"internal/daemon/b.go": "package daemon; import \"palyra/internal/sandbox\"\nvar s sandbox.Spec"},
+		},
+		fine: []map[string]string{
+			{"internal/builtin/a.go": `package builtin; import "palyra/internal/sandbox"; var s = sandbox.Spec{}`},
+			{"internal/daemon/exec_command.go": `package daemon; import "palyra/internal/sandbox"; var s = sandbox.Spec{}`},
+			{"internal/sandbox/bubblewrap/a.go": `package bubblewrap; import "palyra/internal/sandbox"; var s = sandbox.Spec{}`},
+			{"internal/daemon/a_test.go": `package daemon; import "palyra/internal/sandbox"; var s = sandbox.Spec{}`},
+			{"test/attack/a.go": `package attack; import "palyra/internal/sandbox"; var s = sandbox.Spec{}`},
+		},
+	},
+	{
+		name:  "only tests leave layers out",
+		check: CheckWithout,
+		broken: map[string]map[string]string{
+			"daemon/a.go:2": {"internal/daemon/a.go": "package daemon; import \"palyra/internal/sandbox/bubblewrap\"\nvar c = bubblewrap.Config{Without: []string{\"seccomp\"}}"},
+			"daemon/b.go:2": {"internal/daemon/b.go": "package daemon; import \"palyra/internal/sandbox/process\"\nfunc f(c process.Config) { c.Without = nil }"},
+		},
+		fine: []map[string]string{
+			{"internal/sandbox/bubblewrap/a.go": "package bubblewrap; import \"palyra/internal/sandbox/jail\"\nvar c = jail.Config{Without: nil}"},
+			{"internal/daemon/a.go": "package daemon; import \"palyra/internal/sandbox/bubblewrap\"\nvar c = bubblewrap.Config{Bwrap: \"\"}"},
+			{"internal/daemon/a_test.go": "package daemon; import \"palyra/internal/sandbox/bubblewrap\"\nvar c = bubblewrap.Config{Without: nil}"},
+			{"test/attack/a.go": "package attack; import \"palyra/internal/sandbox/bubblewrap\"\nvar c = bubblewrap.Config{Without: nil}"},
+		},
+	},
+	{
 		name:  "only decision makes permits",
 		check: CheckPermits,
 		broken: map[string]map[string]string{

@@ -14,6 +14,7 @@ import (
 	"palyra/internal/sandbox"
 	"palyra/internal/tool"
 	"palyra/internal/workspace"
+	"palyra/internal/workspace/overlay"
 )
 
 // Tool is one of this package's tools.
@@ -55,8 +56,33 @@ type ProcessPolicy struct {
 	// SearchPath lists absolute directories in which names are looked up;
 	// empty means the usual ones.
 	SearchPath []string
-	// Egress other than strict is refused as not available yet.
+	// Egress is how far the network of programs is bounded.
 	Egress egress.Mode
+	// AllowedHosts are what the hosts of a call are held against in the mode
+	// egress.Preflight; empty allows none.
+	AllowedHosts []egress.Rule
+	// Resolver and Interfaces are the system's when nil.
+	Resolver   egress.Resolver
+	Interfaces InterfaceLister
+	// Required are layers without which nothing runs.
+	Required []string
+	// Workspaces are the settings of workspaces by name; one that is missing has
+	// the zero value.
+	Workspaces map[string]WorkspacePolicy
+	// History keeps what commits replace.
+	History overlay.History
+	// Caches are the tools whose caches runs see. OpenCaches returns those of a
+	// workspace and a function that ends their use; both are empty together.
+	Caches     []string
+	OpenCaches func(workspace string) ([]sandbox.Cache, func(), error)
+}
+
+// WorkspacePolicy is how programs write to one workspace.
+type WorkspacePolicy struct {
+	// Direct lets programs write to the files themselves instead of a copy.
+	Direct bool
+	// Protected are further patterns of protected paths (overlay.Config).
+	Protected []string
 }
 
 // HTTPPolicy is what the operator allows http.fetch.

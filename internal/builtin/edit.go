@@ -10,6 +10,7 @@ import (
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 	"palyra/internal/workspace"
+	"palyra/internal/workspace/unified"
 )
 
 // edit is a set of changes to the files of one workspace, worked out and not
@@ -17,7 +18,7 @@ import (
 type edit struct {
 	root    *workspace.Root
 	changes []workspace.Change
-	diffs   []fileDiff
+	diffs   []unified.File
 	risk    int
 }
 
@@ -57,10 +58,10 @@ func (e *edit) writable() error {
 // put adds the writing of one file.
 func (e *edit) put(real string, was present, content []byte, executable *bool) {
 	e.changes = append(e.changes, workspace.Change{Path: real, Was: was.sha256, Content: content, Executable: executable})
-	d := fileDiff{newPath: real, new: content, newMode: gitMode(was.mode, executable)}
+	d := unified.File{NewPath: real, New: content, NewMode: gitMode(was.mode, executable)}
 	risk := riskCreate
 	if was.exists {
-		d.oldPath, d.old, d.oldMode = real, was.content, gitMode(was.mode, nil)
+		d.OldPath, d.Old, d.OldMode = real, was.content, gitMode(was.mode, nil)
 		risk = riskChange
 	}
 	if executable != nil && *executable {
@@ -73,7 +74,7 @@ func (e *edit) put(real string, was present, content []byte, executable *bool) {
 // remove adds the deletion of one file.
 func (e *edit) remove(real string, was present) {
 	e.changes = append(e.changes, workspace.Change{Path: real, Was: was.sha256, Delete: true})
-	e.diffs = append(e.diffs, fileDiff{oldPath: real, old: was.content, oldMode: gitMode(was.mode, nil)})
+	e.diffs = append(e.diffs, unified.File{OldPath: real, Old: was.content, OldMode: gitMode(was.mode, nil)})
 	e.risk = max(e.risk, riskDelete)
 }
 

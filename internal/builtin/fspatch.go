@@ -7,6 +7,7 @@ import (
 
 	"palyra/internal/reason"
 	"palyra/internal/tool"
+	"palyra/internal/workspace/unified"
 )
 
 const fsPatchName = "fs.patch"
@@ -140,9 +141,9 @@ func (e *edit) rename(from, to string, was present, content []byte, executable *
 	e.remove(from, was)
 	e.put(to, present{}, content, executable)
 	last := len(e.diffs) - 1
-	e.diffs = append(e.diffs[:last-1], fileDiff{
-		oldPath: from, newPath: to, old: was.content, new: content,
-		oldMode: gitMode(was.mode, nil), newMode: gitMode(was.mode, executable),
+	e.diffs = append(e.diffs[:last-1], unified.File{
+		OldPath: from, NewPath: to, Old: was.content, New: content,
+		OldMode: gitMode(was.mode, nil), NewMode: gitMode(was.mode, executable),
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 	"palyra/internal/workspace"
+	"palyra/internal/workspace/unified"
 )
 
 const (
@@ -205,7 +206,7 @@ func (s *search) file(ctx context.Context, info workspace.Info) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	readable := err == nil && !isBinary(content.Data) && utf8.ValidString(info.Path)
+	readable := err == nil && !unified.Binary(content.Data) && utf8.ValidString(info.Path)
 	if !readable {
 		s.result.FilesSkipped++
 		return nil
@@ -213,10 +214,6 @@ func (s *search) file(ctx context.Context, info workspace.Info) error {
 	s.result.FilesSearched++
 	s.bytes += int64(len(content.Data))
 	return s.lines(ctx, info.Path, content.Data)
-}
-
-func isBinary(data []byte) bool {
-	return bytes.IndexByte(data[:min(len(data), 8000)], 0) >= 0
 }
 
 func (s *search) lines(ctx context.Context, name string, data []byte) error {

@@ -31,7 +31,12 @@ type patchHunk struct {
 	// oldStart counts from 1; with oldCount 0 it is the line after which the
 	// hunk adds.
 	oldStart, oldCount, newCount int
-	ops                          []diffOp
+	ops                          []patchLine
+}
+
+type patchLine struct {
+	kind byte // ' ', '-' or '+'
+	text string
 }
 
 // parsePatch reads a unified diff as git writes it, or a plain one with
@@ -355,7 +360,7 @@ func number(s string, missing int) int {
 
 // op reads one line of a hunk, and the mark after it that its line end is
 // missing.
-func (p *patchParser) op() (diffOp, error) {
+func (p *patchParser) op() (patchLine, error) {
 	line := p.lines[p.at]
 	kind, text := byte(' '), line
 	switch {
@@ -364,7 +369,7 @@ func (p *patchParser) op() (diffOp, error) {
 	case line[0] == ' ', line[0] == '-', line[0] == '+':
 		kind, text = line[0], line[1:]
 	default:
-		return diffOp{}, p.bad("a line of a hunk begins with a blank, + or -, found %s", quoteLine(p.line()))
+		return patchLine{}, p.bad("a line of a hunk begins with a blank, + or -, found %s", quoteLine(p.line()))
 	}
 	if !strings.HasSuffix(text, "\n") {
 		// The patch itself lacks its last line end.
@@ -375,7 +380,7 @@ func (p *patchParser) op() (diffOp, error) {
 		text = strings.TrimSuffix(text, "\n")
 		p.at++
 	}
-	return diffOp{kind, text}, nil
+	return patchLine{kind, text}, nil
 }
 
 // check refuses patches that do nothing or say two things.

@@ -11,6 +11,7 @@ import (
 
 	"palyra/internal/reason"
 	"palyra/internal/workspace"
+	"palyra/internal/workspace/unified"
 )
 
 func readOnlyTools(t *testing.T, dir string) map[string]Tool {
@@ -40,7 +41,7 @@ func randomText(r *rand.Rand) string {
 }
 
 func edited(r *rand.Rand, text string) string {
-	lines := splitLines([]byte(text))
+	lines := unified.Lines([]byte(text))
 	var out []string
 	for _, line := range lines {
 		switch r.IntN(8) {
@@ -71,7 +72,7 @@ func TestPatchAgainstOracle(t *testing.T) {
 		if old == now || old == "" || now == "" {
 			continue
 		}
-		diff := fileDiff{oldPath: "f", newPath: "f", old: []byte(old), new: []byte(now)}.unified()
+		diff := unified.File{OldPath: "f", NewPath: "f", Old: []byte(old), New: []byte(now)}.Diff()
 		patches, err := parsePatch(diff)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, diff)
@@ -99,14 +100,14 @@ func TestPatchAgainstOracle(t *testing.T) {
 func TestDiffIsShort(t *testing.T) {
 	old := strings.Repeat("same\n", 5000) + "x\n" + strings.Repeat("same\n", 5000)
 	now := strings.Replace(old, "x\n", "y\n", 1)
-	diff := fileDiff{oldPath: "f", newPath: "f", old: []byte(old), new: []byte(now)}.unified()
+	diff := unified.File{OldPath: "f", NewPath: "f", Old: []byte(old), New: []byte(now)}.Diff()
 	if n := strings.Count(diff, "\n"); n > 13 {
 		t.Errorf("%d lines:\n%s", n, diff)
 	}
 }
 
 func TestPreviewDiffSaysWhenItIsCut(t *testing.T) {
-	text, notes := previewDiff([]fileDiff{{newPath: "f", new: []byte(strings.Repeat("line\n", 100_000))}})
+	text, notes := previewDiff([]unified.File{{NewPath: "f", New: []byte(strings.Repeat("line\n", 100_000))}})
 	if len(text) > previewBytes || len(notes) != 1 {
 		t.Errorf("%d bytes, notes %v", len(text), notes)
 	}
@@ -142,8 +143,8 @@ func FuzzPatch(f *testing.F) {
 				t.Fatalf("%d bytes of %d and %d", len(got), len(old), len(patch))
 			}
 			// What was applied is what the diff of the result says.
-			if string(got) != old && file.oldPath != "" && file.newPath != "" && !isBinary([]byte(old)) && !isBinary(got) {
-				diff := fileDiff{oldPath: "f", newPath: "f", old: []byte(old), new: got}.unified()
+			if string(got) != old && file.oldPath != "" && file.newPath != "" && !unified.Binary([]byte(old)) && !unified.Binary(got) {
+				diff := unified.File{OldPath: "f", NewPath: "f", Old: []byte(old), New: got}.Diff()
 				again, err := parsePatch(diff)
 				if err != nil {
 					t.Fatalf("our own diff: %v\n%s", err, diff)

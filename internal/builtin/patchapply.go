@@ -1,16 +1,18 @@
 package builtin
 
 import (
+	"cmp"
 	"strings"
 
 	"palyra/internal/reason"
+	"palyra/internal/workspace/unified"
 )
 
 // apply returns the content after the patch. Context and removed lines must be
 // in the file exactly where the hunk says, to the byte; a hunk that would fit
 // elsewhere does not fit. Errors carry reason.PatchConflict.
 func (f filePatch) apply(old []byte) ([]byte, error) {
-	lines := splitLines(old)
+	lines := unified.Lines(old)
 	var out []string
 	next := 0 // index of the first line that is not copied yet
 	for _, h := range f.hunks {
@@ -48,14 +50,14 @@ func (f filePatch) joinLines(lines []string) ([]byte, error) {
 	for i, line := range lines {
 		if i < len(lines)-1 && !strings.HasSuffix(line, "\n") {
 			return nil, reason.Errorf(reason.PatchConflict, "%s: line %d would have no line end, but the file goes on after it",
-				quoteLine(first(f.newPath, f.oldPath)), i+1)
+				quoteLine(cmp.Or(f.newPath, f.oldPath)), i+1)
 		}
 	}
 	return []byte(strings.Join(lines, "")), nil
 }
 
 func (f filePatch) conflict(h patchHunk, at int, lines []string, want string) error {
-	name := first(f.oldPath, f.newPath)
+	name := cmp.Or(f.oldPath, f.newPath)
 	found := "the end of the file"
 	if at >= 0 && at < len(lines) {
 		found = quoteLine(lines[at])

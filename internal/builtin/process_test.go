@@ -14,6 +14,7 @@ import (
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/tool"
+	"palyra/internal/workspace/overlay"
 )
 
 // runner is a sandbox that behaves: it notes the spec, passes output on as it
@@ -24,6 +25,8 @@ type runner struct {
 	err    error
 	// during happens while the program runs.
 	during func()
+	// layer gives a run its copy, with what the program wrote.
+	layer func() *overlay.Layer
 }
 
 func (r *runner) Probe(context.Context) sandbox.Status { return sandbox.Status{Available: true} }
@@ -43,6 +46,9 @@ func (r *runner) Run(ctx context.Context, s sandbox.Spec) (sandbox.Report, error
 	if r.during != nil {
 		r.during()
 	}
+	if r.layer != nil {
+		report.Layer = r.layer()
+	}
 	report.Finished = time.Now()
 	report.Backend = "fake 1"
 	return report, ctx.Err()
@@ -53,7 +59,7 @@ func exit(code int) *int { return &code }
 // processBench has a search path with programs of its own.
 func processBench(t *testing.T, change func(*Config)) (*bench, *runner, string) {
 	t.Helper()
-	r := &runner{report: sandbox.Report{ExitCode: exit(0), Applied: []string{"namespaces"}, Requested: []string{"namespaces"}}}
+	r := &runner{report: sandbox.Report{ExitCode: exit(0), Applied: []string{"network_namespace"}, Requested: []string{"network_namespace"}, Tier: sandbox.TierC, Rung: sandbox.Full}}
 	bin, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +73,10 @@ func processBench(t *testing.T, change func(*Config)) (*bench, *runner, string) 
 	link(t, "bash", filepath.Join(bin, "innocent"))
 	b := newBench(t, func(c *Config) {
 		c.Runner = r
-		c.Sandbox = sandbox.Status{Available: true, Requested: []string{"namespaces"}, Layers: []string{"namespaces"}}
+		c.Sandbox = sandbox.Status{
+			Available: true, Tier: sandbox.TierC, Rung: sandbox.Full, Limits: "cgroup_v2",
+			Requested: []string{"network_namespace", "copy_on_write"}, Layers: []string{"network_namespace", "copy_on_write"},
+		}
 		c.Process = ProcessPolicy{Enabled: true, SearchPath: []string{bin}}
 		if change != nil {
 			change(c)
@@ -90,7 +99,7 @@ func TestProcessRun(t *testing.T) {
 	bind := plan.Binding
 	if bind.Cwd != "default:src" || !slices.Equal(bind.Argv, []string{"git", "log", "f.txt"}) || !slices.Equal(bind.Environment, []string{"A=1", "B=2"}) ||
 		bind.Executable.Path != filepath.Join(bin, "git") || !strings.HasPrefix(bind.Executable.SHA256, "sha256:") || !slices.Equal(bind.Egress, []string{"strict"}) ||
-		!strings.HasPrefix(bind.SandboxProfile, "tier_c workspace=ro wall_ms=5000 ") {
+		!strings.HasPrefix(bind.SandboxProfile, "tier=c rung=full workspace=read_only dry_run=false caches= required= wall_ms=5000 ") {
 		t.Errorf("binding %+v", bind)
 	}
 	if len(bind.Operands) != 1 || bind.Operands[0].Path != "src/f.txt" {
@@ -156,7 +165,7 @@ func TestProcessBindingChanges(t *testing.T) {
 // TestOperandsChangeDuringTheRun: an attestation must not state a digest of what
 // did not run.
 func TestOperandsChangeDuringTheRun(t *testing.T) {
-	in := object{"argv": []string{"git", "sub/script", "other"}, "cwd": "."}
+	in := object{"argv": []string{"git", "sub/script", "other"}, "cwd": ".", "read_only": true}
 	for name, c := range map[string]struct {
 		change func(b *bench)
 		paths  []string
@@ -263,21 +272,129 @@ func TestOwnProgramsAreNoSystemPrograms(t *testing.T) {
 	open.refused("process.run", object{"argv": []string{"./snake"}, "stdin": "1"}, reason.InlineCode)
 }
 
-// TestWritableRunsSaySo: until a run works on a copy, the prompt says what it
-// may change.
-func TestWritableRunsSaySo(t *testing.T) {
-	b, _, _ := processBench(t, nil)
-	for _, readOnly := range []bool{false, true} {
-		plan, err := b.plan("process.run", object{"argv": []string{"git"}, "read_only": readOnly})
-		if err != nil {
-			t.Fatal(err)
-		}
-		says := slices.ContainsFunc(plan.Preview.Notes, func(n string) bool {
-			return strings.Contains(n, "may change any file of the workspace, git hooks and agent configuration included")
+// TestModes: the prompt says what a run may change, and the sandbox, facts,
+// profile and risk agree with it.
+func TestModes(t *testing.T) {
+	direct := func(c *Config) {
+		c.Process.Workspaces = map[string]WorkspacePolicy{"default": {Direct: true, Protected: []string{"deploy/**"}}}
+	}
+	for _, row := range []struct {
+		name   string
+		change func(*Config)
+		in     object
+		mode   sandbox.WorkspaceMode
+		says   string
+		note   string
+		risk   int
+	}{
+		{"copy", nil, object{}, sandbox.CopyOnWrite, "on a copy of the workspace.", "reaches the workspace only if policy allows", riskProcess + riskCopy},
+		{"read only", nil, object{"read_only": true}, sandbox.ReadOnly, "workspace read-only.", "", riskProcess},
+		{"dry run", nil, object{"dry_run": true}, sandbox.CopyOnWrite, "on a copy of the workspace that is thrown away.", "Nothing that the program changes is committed", riskProcess},
+		{"direct", direct, object{}, sandbox.Direct, "workspace writable.", "may change any file of the workspace", riskProcess + riskDirect},
+		{"direct, read only", direct, object{"read_only": true}, sandbox.ReadOnly, "workspace read-only.", "", riskProcess},
+		{"direct, dry run", direct, object{"dry_run": true}, sandbox.CopyOnWrite, "on a copy of the workspace that is thrown away.", "Nothing that the program changes is committed", riskProcess},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			b, r, _ := processBench(t, row.change)
+			row.in["argv"] = []string{"git"}
+			plan, err := b.plan("process.run", row.in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			notes := strings.Join(plan.Preview.Notes, "\n")
+			if plan.Facts.WorkspaceMode != string(row.mode) || plan.Facts.Risk != row.risk || !strings.Contains(plan.Binding.SandboxProfile, " workspace="+string(row.mode)+" ") {
+				t.Errorf("facts %+v, profile %q", plan.Facts, plan.Binding.SandboxProfile)
+			}
+			if !strings.HasSuffix(plan.Preview.Summary, row.says) || !strings.Contains(notes, row.note) {
+				t.Errorf("summary %q, notes %q", plan.Preview.Summary, notes)
+			}
+			if strings.Contains(notes, "may change any file") != (row.mode == sandbox.Direct) {
+				t.Errorf("only a direct run may change any file: %q", notes)
+			}
+			b.call(context.Background(), "process.run", row.in)
+			if s := r.specs[0]; s.Workspace != row.mode || (row.change != nil) != slices.Equal(s.Protected, []string{"deploy/**"}) {
+				t.Errorf("spec %+v", s)
+			}
 		})
-		if says == readOnly {
-			t.Errorf("read_only %t: notes %q", readOnly, plan.Preview.Notes)
-		}
+	}
+}
+
+// TestCopiesNeedTheLayer: a machine without overlays runs nothing on a copy, and
+// says so before anybody is asked.
+func TestCopiesNeedTheLayer(t *testing.T) {
+	b, _, _ := processBench(t, func(c *Config) { c.Sandbox.Layers = []string{"network_namespace"} })
+	b.refused("process.run", object{"argv": []string{"git"}}, reason.SandboxUnavailable)
+	b.refused("process.run", object{"argv": []string{"git"}, "dry_run": true}, reason.SandboxUnavailable)
+	if _, err := b.plan("process.run", object{"argv": []string{"git"}, "read_only": true}); err != nil {
+		t.Errorf("without a copy: %v", err)
+	}
+}
+
+func TestRequiredLayers(t *testing.T) {
+	b, r, _ := processBench(t, func(c *Config) { c.Process.Required = []string{"network_namespace"} })
+	in := object{"argv": []string{"git"}, "read_only": true}
+	b.call(context.Background(), "process.run", in)
+	if s := r.specs[0]; !slices.Equal(s.Required, []string{"network_namespace"}) {
+		t.Errorf("spec %+v", s)
+	}
+	lacking, _, _ := processBench(t, func(c *Config) { c.Process.Required = []string{"network_namespace", "landlock"} })
+	_, err := lacking.plan("process.run", in)
+	if reason.Of(err) != reason.SandboxUnavailable || !strings.Contains(err.Error(), "the layer landlock is required") {
+		t.Errorf("a required layer that is missing: %v", err)
+	}
+}
+
+// TestLowerRungIsAFact: what a machine gives instead of Tier C is never silent.
+func TestLowerRungIsAFact(t *testing.T) {
+	b, r, _ := processBench(t, func(c *Config) {
+		c.Sandbox.Tier, c.Sandbox.Rung, c.Sandbox.Limits = sandbox.TierB, sandbox.UserNamespaces, "rlimit"
+	})
+	in := object{"argv": []string{"git"}, "read_only": true}
+	plan, err := b.plan("process.run", in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := plan.Facts; f.SandboxTier != "b" || f.SandboxRung != "user_namespaces" || f.SandboxLimits != "rlimit" || f.Risk != riskProcess+riskLowerRung ||
+		!slices.Equal(f.SandboxLayers, []string{"copy_on_write", "network_namespace"}) || !strings.HasPrefix(plan.Binding.SandboxProfile, "tier=b rung=user_namespaces ") {
+		t.Errorf("facts %+v, profile %s", f, plan.Binding.SandboxProfile)
+	}
+	if notes := strings.Join(plan.Preview.Notes, "\n"); !strings.Contains(notes, "less isolation than Tier C") {
+		t.Errorf("notes %q", notes)
+	}
+	r.report.Tier, r.report.Rung = sandbox.TierB, sandbox.UserNamespaces
+	if report, _ := b.call(context.Background(), "process.run", in); report.Executor.Name != tool.TierB || report.Executor.Tier != "b" {
+		t.Errorf("executor %+v", report.Executor)
+	}
+}
+
+// TestOrderOfErrors: a call with every fault is refused for the first of them,
+// and mending one shows the next.
+func TestOrderOfErrors(t *testing.T) {
+	settings := func(c *Config) { c.Process.Enabled, c.Sandbox.Available = false, false }
+	in := object{"argv": []string{"bash", "-c", "id"}, "env": object{"LD_PRELOAD": "x"}, "cwd": "../..", "hosts": []string{"example.org:443"}}
+	for _, step := range []struct {
+		want reason.Code
+		mend func()
+	}{
+		{reason.SandboxDisabled, func() { settings = func(c *Config) { c.Sandbox.Available, c.Process.AllowInterpreters = false, true } }},
+		{reason.InvalidInput, func() { delete(in, "env") }},
+		{reason.ExecutableDenied, func() { in["argv"] = []string{"python", "-c", "1"} }},
+		{reason.InlineCode, func() { in["argv"] = []string{"nothere"} }},
+		{reason.WorkspaceScope, func() { delete(in, "cwd") }},
+		{reason.EgressDenied, func() { delete(in, "hosts") }},
+		{reason.SandboxUnavailable, func() { settings = nil }},
+		{reason.SpawnFailed, func() { in["argv"] = []string{"git"} }},
+	} {
+		b, _, _ := processBench(t, settings)
+		b.refused("process.run", in, step.want)
+		step.mend()
+	}
+	b, _, _ := processBench(t, nil)
+	if _, err := b.plan("process.run", in); err != nil {
+		t.Errorf("with every fault mended: %v", err)
+	}
+	if reason.Of(supported("plan9")) != reason.PlatformUnknown || supported("linux") != nil {
+		t.Error("a system without a sandbox is not refused as such")
 	}
 }
 
@@ -331,7 +448,7 @@ func TestProcessInterpreters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e := plan.Facts.Exec; e.Basename != "python3.12" || !e.IsInterpreter || e.InlineCode || plan.Facts.Risk != riskProcess+riskInterpreter+riskWritable {
+	if e := plan.Facts.Exec; e.Basename != "python3.12" || !e.IsInterpreter || e.InlineCode || plan.Facts.Risk != riskProcess+riskInterpreter+riskCopy {
 		t.Errorf("facts %+v", plan.Facts)
 	}
 	b.refused("process.run", object{"argv": []string{"python", "-c", "1"}}, reason.InlineCode)
@@ -371,7 +488,7 @@ func TestProcessAllowedExecutables(t *testing.T) {
 		t.Fatal(err)
 	}
 	plan, err := open.plan("process.run", object{"argv": []string{"/workspace/git"}})
-	if err != nil || plan.Facts.Risk != riskProcess+riskWritable+riskOwnExecutable || plan.Binding.Executable.Path != filepath.Join(open.dir, "git") {
+	if err != nil || plan.Facts.Risk != riskProcess+riskCopy+riskOwnExecutable || plan.Binding.Executable.Path != filepath.Join(open.dir, "git") {
 		t.Errorf("%+v, %v", plan, err)
 	}
 }
@@ -380,7 +497,6 @@ func TestProcessUnavailable(t *testing.T) {
 	tests := map[reason.Code]func(*Config){
 		reason.SandboxDisabled:    func(c *Config) { c.Process.Enabled = false },
 		reason.SandboxUnavailable: func(c *Config) { c.Runner = nil },
-		reason.EgressDenied:       func(c *Config) { c.Process.Egress = egress.None },
 	}
 	for want, change := range tests {
 		b, _, _ := processBench(t, change)
@@ -405,9 +521,10 @@ func TestProcessIsRefusedBeforeAsking(t *testing.T) {
 	b.refused("process.run", in, reason.SandboxUnavailable)
 	// Control: with one the same call is planned, and its level is the measured
 	// one.
-	for level, layers := range map[string][]string{sandbox.LevelStrict: {"namespaces", "landlock"}, sandbox.LevelNone: {"namespaces"}} {
+	for level, layers := range map[string][]string{sandbox.LevelStrict: {"network_namespace", "landlock"}, sandbox.LevelNone: {"network_namespace"}} {
 		b, _, _ = processBench(t, func(c *Config) {
-			c.Sandbox.Requested, c.Sandbox.Layers = []string{"namespaces", "landlock", sandbox.ControlGroup}, layers
+			c.Sandbox.Requested = []string{"network_namespace", "landlock", sandbox.ControlGroup, "copy_on_write"}
+			c.Sandbox.Layers = append(layers, "copy_on_write")
 		})
 		if plan, err := b.plan("process.run", in); err != nil || plan.Facts.SandboxLevel != level {
 			t.Errorf("with the layers %v: level %q, %v", layers, plan.Facts.SandboxLevel, err)
@@ -436,14 +553,14 @@ func TestProcessEndings(t *testing.T) {
 	})
 	t.Run("a layer is missing", func(t *testing.T) {
 		b, r, _ := processBench(t, nil)
-		r.report.Requested, r.report.Downgrades = []string{"namespaces", "landlock"}, []string{"landlock: no"}
+		r.report.Requested, r.report.Downgrades = []string{"network_namespace", "landlock"}, []string{"landlock: no"}
 		if report, _ := b.call(context.Background(), "process.run", in); report.Enforcement.Level != sandbox.LevelNone {
 			t.Errorf("%+v", report.Enforcement)
 		}
 	})
 	t.Run("limits hold per process", func(t *testing.T) {
 		b, r, _ := processBench(t, nil)
-		r.report.Requested, r.report.Downgrades = []string{"namespaces", sandbox.ControlGroup}, []string{"control_group: no"}
+		r.report.Requested, r.report.Downgrades = []string{"network_namespace", sandbox.ControlGroup}, []string{"control_group: no"}
 		report, _ := b.call(context.Background(), "process.run", in)
 		if report.Enforcement.Level != sandbox.LevelStrict || len(report.Enforcement.Downgrades) != 1 {
 			t.Errorf("%+v", report.Enforcement)

@@ -1,9 +1,10 @@
 package builtin
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"slices"
-	"strings"
 
 	"palyra/internal/canonical"
 	"palyra/internal/egress"
@@ -12,73 +13,76 @@ import (
 	"palyra/internal/tool"
 )
 
-// stream is stdout or stderr in a result.
-type stream struct {
-	body
-	// Tail is the end of the stream when bytes before it are missing, in the
-	// same encoding.
-	Tail       string `json:"tail,omitempty"`
-	TotalBytes int64  `json:"total_bytes"`
-	SHA256     string `json:"sha256"`
-	Truncated  bool   `json:"truncated"`
-}
-
-type processResult struct {
-	ExitCode   *int    `json:"exit_code"`
-	Signal     string  `json:"signal,omitempty"`
-	TimedOut   bool    `json:"timed_out"`
-	Quota      string  `json:"quota,omitempty"`
-	Stdout     stream  `json:"stdout"`
-	Stderr     stream  `json:"stderr"`
-	DurationMS float64 `json:"duration_ms"`
-	// Notes are what the caller should know of the run.
-	Notes []string `json:"notes,omitempty"`
-	// Error says why the call failed although the program ran.
-	Error *failureText `json:"error,omitempty"`
-}
-
 func (t process) Run(ctx context.Context, c tool.Call) tool.Report {
 	report := begin(t.version)
-	report.Executor = tool.ExecutorInfo{Name: processExecutor(), Version: t.version, Tier: "c"}
-	cmd, err := t.check(c.Proposal)
+	report.Executor = tool.ExecutorInfo{Name: processExecutor(), Version: t.version, Tier: t.tier()}
+	if t.tier() == string(sandbox.TierB) {
+		report.Executor.Name = tool.TierB
+	}
+	cmd, err := t.check(ctx, c.Proposal)
 	if err != nil {
 		return fail(ctx, report, err)
 	}
-	if cmd.program.Executable != c.Plan.Binding.Executable {
-		return fail(ctx, report, reason.Errorf(reason.BindingMismatch, "the program %s is not the one that was approved", cmd.program.Path))
-	}
+	report.Egress = t.egressOf(cmd)
 	if err := cmd.asPlanned(c.Plan.Binding); err != nil {
 		return fail(ctx, report, err)
 	}
-	ran, err := t.runner.Run(ctx, sandbox.Spec{
-		Argv: cmd.in.Argv, Executable: c.Plan.Binding.Executable,
-		WorkspaceRoot: cmd.root, WorkspaceName: cmd.name, Workspace: cmd.mode(), Cwd: cmd.cwd, Env: cmd.env, Stdin: cmd.stdin,
-		Limits: cmd.limits, Egress: egress.Strict, Output: c.Output,
-	})
+	spec := t.spec(cmd, c)
+	if len(cmd.caches) > 0 {
+		caches, release, err := t.policy.OpenCaches(cmd.name)
+		if err != nil {
+			return fail(ctx, report, err)
+		}
+		defer release()
+		spec.Caches = caches
+	}
+	ran, err := t.runner.Run(ctx, spec)
 	if ran.Started.IsZero() {
 		if err == nil {
 			err = reason.Errorf(reason.SpawnFailed, "the sandbox did not start the program")
 		}
-		return fail(ctx, report, err)
+		return fail(ctx, report, errors.Join(err, closeLayer(ran)))
 	}
-	changed, changedErr := sandbox.Changed(cmd.root, c.Plan.Binding.Operands)
-	if changedErr != nil {
-		changed = []string{"all"}
+	o := outcome{ran: ran, err: ended(ran, err), changed: cmd.changedOperands(c.Plan.Binding.Operands, ran)}
+	// What the sandbox says comes before the state of the context: a deadline of
+	// its own is not a cancellation.
+	if ran.TimedOut || ran.Quota != "" {
+		ctx = context.WithoutCancel(ctx)
 	}
-	return t.report(ctx, report, ran, changed, err)
+	o.changes, o.err = t.settle(ctx, c, cmd, ran, o.err)
+	if err := closeLayer(ran); err != nil {
+		o.notes = append(o.notes, "The copy of the workspace could not be removed; palyrad removes it at its next start.")
+	}
+	return t.report(ctx, report, o)
 }
 
-// mode is how the program gets to see the workspace.
-func (c command) mode() sandbox.WorkspaceMode {
-	if c.readOnly {
-		return sandbox.ReadOnly
+// spec is what the sandbox is asked to run.
+func (t process) spec(cmd command, c tool.Call) sandbox.Spec {
+	return sandbox.Spec{
+		Argv: cmd.in.Argv, Executable: c.Plan.Binding.Executable,
+		WorkspaceRoot: cmd.root, WorkspaceName: cmd.name, Workspace: cmd.mode, Protected: cmd.protected, Operands: c.Plan.Binding.Operands,
+		Cwd: cmd.cwd, Env: cmd.env, Stdin: cmd.stdin, Limits: cmd.limits, Egress: t.policy.Egress,
+		Required: t.requiredFor(cmd), Owner: c.Proposal.Caller.Principal.String(), Output: c.Output,
 	}
-	return sandbox.Direct
 }
 
-// asPlanned refuses a run whose working directory or operands are not those
-// that were decided on. It is the last look before the program starts.
+// egressOf is what a call may reach. Nobody watches a network that is open, so
+// nothing is ever observed there.
+func (t process) egressOf(cmd command) tool.Egress {
+	mode := t.policy.Egress.String()
+	if t.policy.Egress == egress.None {
+		mode = "unrestricted"
+	}
+	return tool.Egress{Mode: mode, Allowed: list(cmd.hosts), Observed: []tool.Connection{}}
+}
+
+// asPlanned refuses a run whose program, working directory or operands are not
+// those that were decided on. It is the last look before the program starts;
+// the sandbox looks at the program again when it opens it.
 func (c command) asPlanned(planned tool.Binding) error {
+	if c.program.Executable != planned.Executable {
+		return reason.Errorf(reason.BindingMismatch, "the program %s is not the one that was approved", c.program.Path).WithField("field", "executable")
+	}
 	if c.place() != planned.Cwd {
 		return reason.Errorf(reason.BindingMismatch, "the working directory is %q, and %q was approved", c.place(), planned.Cwd).WithField("field", "cwd")
 	}
@@ -92,65 +96,25 @@ func (c command) asPlanned(planned tool.Binding) error {
 	return reason.Errorf(reason.BindingMismatch, "the files that the call names are not those that were approved").WithField("field", "operands")
 }
 
-// report turns what the sandbox says into what the gateway says.
-func (t process) report(ctx context.Context, report tool.Report, ran sandbox.Report, changed []string, err error) tool.Report {
-	isolation := ran.Isolation
-	report.Isolation = &isolation
-	report.Executor.Backend = ran.Backend
-	report.Enforcement = tool.Enforcement{
-		Level: sandbox.Level(ran.Requested, ran.Applied), Requested: list(ran.Requested), Applied: list(ran.Applied), Downgrades: list(ran.Downgrades),
+// changedOperands are operands that are not any more what was decided on. On a
+// copy the program saw the very bytes of those that were pinned, whatever became
+// of the files.
+func (c command) changedOperands(operands []tool.Operand, ran sandbox.Report) []string {
+	if c.mode == sandbox.CopyOnWrite {
+		operands = slices.DeleteFunc(slices.Clone(operands), func(o tool.Operand) bool { return !slices.Contains(ran.Unpinned, o.Path) })
 	}
-	notes := unbound(&report.Enforcement, changed)
-	report.ExitCode, report.Signal, report.Usage = ran.ExitCode, ran.Signal, ran.Usage
-	report.StartedAt, report.FinishedAt = ran.Started.UTC(), ran.Finished.UTC()
-	report.Outputs = tool.Outputs{
-		StdoutSHA256: ran.Stdout.SHA256, StderrSHA256: ran.Stderr.SHA256, StdoutBytes: ran.Stdout.Total, StderrBytes: ran.Stderr.Total,
-		Truncated: ran.Stdout.Truncated || ran.Stderr.Truncated,
+	changed, err := sandbox.Changed(c.root, operands)
+	if err != nil {
+		return []string{"all"}
 	}
-	result := processResult{
-		ExitCode: ran.ExitCode, Signal: ran.Signal, TimedOut: ran.TimedOut, Quota: ran.Quota,
-		Stdout: streamOf(ran.Stdout), Stderr: streamOf(ran.Stderr),
-		DurationMS: float64(ran.Finished.Sub(ran.Started).Microseconds()) / 1000,
-		Notes:      notes,
-	}
-	if err = ended(ran, err); err != nil {
-		var text failureText
-		// What the sandbox says comes before the state of the context: a
-		// deadline of its own is not a cancellation.
-		report, text = failure(explainer(ctx, ran), report, err)
-		result.Error = &text
-	} else {
-		report.Outcome = tool.Succeeded
-	}
-	text, encodeErr := canonical.Marshal(result)
-	if encodeErr != nil {
-		return fail(context.WithoutCancel(ctx), report, encodeErr)
-	}
-	report.Result = text
-	return report
+	return changed
 }
 
-// unbound says in the report that operands are not any more what was decided
-// on: what the program read of them is then not known, so the level is none,
-// whoever changed them. It returns the notes for the caller.
-func unbound(e *tool.Enforcement, changed []string) []string {
-	if len(changed) == 0 {
+func closeLayer(ran sandbox.Report) error {
+	if ran.Layer == nil {
 		return nil
 	}
-	for _, name := range changed {
-		e.Downgrades = append(slices.Clip(e.Downgrades), "operand changed during the run: "+name)
-	}
-	e.Level = sandbox.LevelNone
-	return []string{"These files changed while the program ran, by the program or by another, so what it read of them is not attested: " + strings.Join(changed, ", ")}
-}
-
-// explainer keeps the context from explaining a failure that the sandbox has
-// explained already.
-func explainer(ctx context.Context, ran sandbox.Report) context.Context {
-	if ran.TimedOut || ran.Quota != "" {
-		return context.WithoutCancel(ctx)
-	}
-	return ctx
+	return ran.Layer.Close()
 }
 
 // ended is the error of a run that did not end by itself.
@@ -164,36 +128,51 @@ func ended(ran sandbox.Report, err error) error {
 	return err
 }
 
-func list(s []string) []string {
-	if s == nil {
-		return []string{}
-	}
-	return s
+// outcome is everything that came of a run.
+type outcome struct {
+	ran sandbox.Report
+	err error
+	// changed are operands that changed under the program.
+	changed []string
+	changes changes
+	notes   []string
 }
 
-// streamOf encodes both ends of a stream the same way.
-func streamOf(s sandbox.Stream) stream {
-	head := asBody(s.Head, s.Truncated)
-	out := stream{body: head, TotalBytes: s.Total, SHA256: s.SHA256, Truncated: s.Truncated}
-	if len(s.Tail) == 0 {
-		return out
+// report turns what the sandbox says into what the gateway says.
+func (t process) report(ctx context.Context, report tool.Report, o outcome) tool.Report {
+	ran := o.ran
+	isolation := ran.Isolation
+	report.Isolation = &isolation
+	report.Executor.Backend, report.Executor.Tier = ran.Backend, cmp.Or(string(ran.Tier), report.Executor.Tier)
+	report.Enforcement = tool.Enforcement{
+		Level: sandbox.Level(t.policy.Egress, ran.Requested, ran.Applied), Requested: list(ran.Requested), Applied: list(ran.Applied), Downgrades: list(ran.Downgrades),
 	}
-	tail := trimStart(s.Tail)
-	if head.Encoding == encodingText && isText(tail) {
-		out.Tail = string(tail)
-		return out
+	notes := slices.Concat(unbound(&report.Enforcement, o.changed), violationNotes(ran), quarantineNotes(ran), o.changes.notes, o.notes)
+	report.Violations, report.ViolationsMissed = ran.Violations, ran.ViolationsMissed
+	report.Changes, report.Files = o.changes.record, o.changes.files
+	report.ExitCode, report.Signal, report.Usage = ran.ExitCode, ran.Signal, ran.Usage
+	report.StartedAt, report.FinishedAt = ran.Started.UTC(), ran.Finished.UTC()
+	report.Outputs = tool.Outputs{
+		StdoutSHA256: ran.Stdout.SHA256, StderrSHA256: ran.Stderr.SHA256, StdoutBytes: ran.Stdout.Total, StderrBytes: ran.Stderr.Total,
+		Truncated: ran.Stdout.Truncated || ran.Stderr.Truncated,
 	}
-	out.body = encodeAs(s.Head, false)
-	out.Tail = encodeAs(s.Tail, false).Content
-	return out
-}
-
-// trimStart leaves out the rest of a character that the cut went through.
-func trimStart(tail []byte) []byte {
-	for i := 0; i < len(tail) && i < 3; i++ {
-		if tail[i]&0xc0 != 0x80 {
-			return tail[i:]
-		}
+	result := processResult{
+		ExitCode: ran.ExitCode, Signal: ran.Signal, TimedOut: ran.TimedOut, Quota: ran.Quota,
+		Stdout: streamOf(ran.Stdout), Stderr: streamOf(ran.Stderr),
+		DurationMS: float64(ran.Finished.Sub(ran.Started).Microseconds()) / 1000,
+		Notes:      notes, Changes: o.changes.shown,
 	}
-	return tail
+	if o.err != nil {
+		var text failureText
+		report, text = failure(ctx, report, o.err)
+		result.Error = &text
+	} else {
+		report.Outcome = tool.Succeeded
+	}
+	text, encodeErr := canonical.Marshal(result)
+	if encodeErr != nil {
+		return fail(context.WithoutCancel(ctx), report, encodeErr)
+	}
+	report.Result = text
+	return report
 }

@@ -22,20 +22,35 @@ func (a *app) approvalPage(p *page, v *palyrav1.Approval) {
 	p.field("digest", v.GetCallDigest())
 	a.approvalTimes(p, v)
 	p.gap()
+	if aboutChanges(v) { // what the program did comes before the program
+		p.diff("change", prompt.GetDiff())
+		p.block("notes", strings.Join(prompt.GetNotes(), "\n"))
+		p.gap()
+	}
 	whatRuns(p, prompt)
 	p.json("arguments", argumentsOf(prompt))
 	p.list("not shown", prompt.GetRedacted())
-	p.diff("change", prompt.GetDiff())
+	if !aboutChanges(v) {
+		p.diff("change", prompt.GetDiff())
+	}
 	p.block("why it asks", strings.Join(whyLines(prompt), "\n"))
 	p.block("differs from the last allowed call", strings.Join(differenceLines(prompt), "\n"))
 	p.block("a yes can cover", strings.Join(scopeLines(prompt), "\n"))
-	p.block("notes", strings.Join(prompt.GetNotes(), "\n"))
+	if !aboutChanges(v) {
+		p.block("notes", strings.Join(prompt.GetNotes(), "\n"))
+	}
 	p.block("votes", strings.Join(voteLines(v), "\n"))
 	p.field("missing", v.GetMissing())
 	p.field("grant", v.GetGrantId())
 	if v.GetRunGone() {
 		p.field("note", "nobody waits for this answer any more")
 	}
+}
+
+// aboutChanges reports whether an approval asks about what a program changed in
+// its copy of a workspace.
+func aboutChanges(v *palyrav1.Approval) bool {
+	return strings.HasPrefix(v.GetSubjectId(), "commit:")
 }
 
 // summaryOf is what an approval is about, in one line.

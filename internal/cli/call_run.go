@@ -95,6 +95,7 @@ func (c *callRun) event(ctx context.Context, msg *palyrav1.CallToolResponse) err
 
 // asked shows the question to a person who may answer it, or says who can.
 func (c *callRun) asked(ctx context.Context, v *palyrav1.Approval) {
+	c.stopProgress()
 	c.waiting = v
 	if _, ok := c.a.answerer(ctx, c.g, v); ok {
 		c.question = &question{a: c.a, about: v, cast: c.g.decideUnary}
@@ -150,6 +151,11 @@ func (c *callRun) sayInterrupted() {
 	switch {
 	case c.decision != nil && !c.decision.GetAllowed():
 		c.a.say("\ninterrupted: the call was denied; nothing ran")
+	case c.waiting != nil && c.decision != nil:
+		id := c.waiting.GetApprovalId()
+		c.a.say("\ninterrupted: what the call changed still waits for approval %s and will be committed if it is allowed", id)
+		c.a.say("  discard it:      palyra approvals cancel %s", id)
+		c.a.say("  see its result:  the same palyra call with --idempotency-key %s", c.key)
 	case c.waiting != nil:
 		id := c.waiting.GetApprovalId()
 		c.a.say("\ninterrupted: the call still waits for approval %s and will run if it is allowed", id)

@@ -191,6 +191,74 @@ func TestAnswerInPlace(t *testing.T) {
 	}
 }
 
+// changesApproval asks about what a program changed.
+func changesApproval() *palyrav1.Approval {
+	v := someApproval()
+	v.SubjectId = "commit:default:sha256:" + strings.Repeat("9", 64)
+	v.Prompt.Title, v.Prompt.Diff = "Commit changes to workspace default", "--- /dev/null\n+++ b/.git/hooks/pre-commit\n+#!/bin/sh\n"
+	v.Prompt.Notes = []string{"Protected paths: .git/hooks/pre-commit"}
+	return v
+}
+
+// TestAnswerForChanges: what a program changed is asked about while it runs; the
+// change is shown before the program, and the answer ends the wait.
+func TestAnswerForChanges(t *testing.T) {
+	w := newWorld(t)
+	v := changesApproval()
+	w.gateway.play = func(ctx context.Context, req *palyrav1.CallToolRequest, send func(*palyrav1.CallToolResponse) error) error {
+		w.gateway.change(func() { w.gateway.approvals[approvalID] = changesApproval() })
+		err := play(send, allowed(),
+			&palyrav1.CallToolResponse{Event: &palyrav1.CallToolResponse_Output{Output: &palyrav1.ToolOutputChunk{Stream: "stdout", Data: []byte("installed\n")}}},
+			&palyrav1.CallToolResponse{Event: &palyrav1.CallToolResponse_ApprovalRequested{ApprovalRequested: &palyrav1.ApprovalRequested{Approval: v}}})
+		if err != nil {
+			return err
+		}
+		state := func() palyrav1.ApprovalState { return w.gateway.approvals[approvalID].GetState() }
+		if err := w.gateway.wait(ctx, func() bool { return state() != palyrav1.ApprovalState_APPROVAL_STATE_PENDING }); err != nil {
+			return err
+		}
+		return play(send,
+			&palyrav1.CallToolResponse{Event: &palyrav1.CallToolResponse_ApprovalResolved{ApprovalResolved: &palyrav1.ApprovalResolved{ApprovalId: approvalID, State: palyrav1.ApprovalState_APPROVAL_STATE_ALLOWED}}},
+			finished("succeeded", "", `{}`))
+	}
+	r := w.with(typing("o\n"), "--no-color", "call", "process.run")
+	w.want(r, 0)
+	if len(w.gateway.votes) != 1 || !w.gateway.votes[0].GetAllow() || w.gateway.votes[0].GetShownDigest() != v.GetCallDigest() {
+		t.Fatalf("votes %v\n%s", w.gateway.votes, r.err)
+	}
+	diff, program := strings.Index(r.err, "  +#!/bin/sh"), strings.Index(r.err, "\nprogram ")
+	if diff < 0 || program < diff || !strings.Contains(r.err, "Protected paths: .git/hooks/pre-commit") || strings.Count(r.err, "+#!/bin/sh") != 1 {
+		t.Errorf("the prompt is\n%s", r.err)
+	}
+	w.gateway.change(func() { w.gateway.approvals[approvalID] = changesApproval() })
+	show := w.run("approvals", "show", approvalID)
+	w.want(show, 0)
+	if !strings.Contains(show.out, "  +#!/bin/sh") || strings.Index(show.out, "Protected paths") > strings.Index(show.out, "argv") {
+		t.Errorf("shown as\n%s", show.out)
+	}
+}
+
+// TestInterruptAtTheGate: who leaves while changes wait is told what becomes of
+// them.
+func TestInterruptAtTheGate(t *testing.T) {
+	w := newWorld(t)
+	w.gateway.play = func(ctx context.Context, _ *palyrav1.CallToolRequest, send func(*palyrav1.CallToolResponse) error) error {
+		if err := play(send, allowed(), &palyrav1.CallToolResponse{Event: &palyrav1.CallToolResponse_ApprovalRequested{ApprovalRequested: &palyrav1.ApprovalRequested{Approval: changesApproval()}}}); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	watch := newWatcher("--deny --reason TEXT")
+	go func() { <-watch.seen; cancel() }()
+	r := w.within(ctx, Streams{Err: watch}, "call", "process.run")
+	w.want(r, 1)
+	if !strings.Contains(r.err, "what the call changed still waits for approval "+approvalID) {
+		t.Errorf("the interrupt is not explained:\n%s", r.err)
+	}
+}
+
 // TestWhoIsNotAsked: an agent, a user without a deciding role, and anybody
 // under --no-input or CI are not asked. The control is TestAnswerInPlace.
 func TestWhoIsNotAsked(t *testing.T) {

@@ -34,6 +34,7 @@ var eventWords = map[event.Code]string{
 	event.Expired: "expired", event.Cancelled: "cancelled", event.Consumed: "consumed", event.Revoked: "revoked",
 	event.GrantMinted: "grant minted", event.GrantUsed: "grant used", event.GrantRevoked: "grant revoked", event.GrantEnded: "grant ended",
 	event.Attested: "attested", event.Ambiguous: "ambiguous",
+	event.Gated: "gated", event.Violated: "violated", event.Undone: "undone",
 	event.RunStarted: "run started", event.UserMessage: "user message", event.ModelTurn: "model turn", event.RunFinished: "run finished",
 	event.CACreated: "CA created", event.CertificateMade: "certificate", event.MemberAdded: "member added",
 	event.CallersRefused: "callers refused", event.PermissionDenied: "permission denied",

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	palyrav1 "palyra/gen/palyra/v1"
@@ -30,6 +31,20 @@ type told struct {
 	Report struct {
 		Outcome string `json:"outcome"`
 	} `json:"report"`
+	Violations []struct {
+		Syscall string `json:"syscall"`
+	} `json:"violations"`
+}
+
+// denied names the system calls that the sandbox denied, each once.
+func (t told) denied() string {
+	var names []string
+	for _, v := range t.Violations {
+		if !slices.Contains(names, v.Syscall) {
+			names = append(names, v.Syscall)
+		}
+	}
+	return strings.Join(names, " ")
 }
 
 // whatHappened says of an event what its payload tells; "" when it is erased
@@ -46,7 +61,7 @@ func whatHappened(e *palyrav1.Event) string {
 		return firstOf(t.Summary, t.Tool)
 	case event.Evaluated:
 		return t.Verdict.Effect
-	case event.Decided:
+	case event.Decided, event.Gated:
 		return strings.TrimSpace(yesOrNo(t.Allowed) + " " + t.Reason)
 	case event.Voted:
 		if t.Vote.Allow {
@@ -55,6 +70,8 @@ func whatHappened(e *palyrav1.Event) string {
 		return strings.TrimSpace("deny " + t.Vote.Reason)
 	case event.Attested:
 		return t.Report.Outcome
+	case event.Violated:
+		return t.denied()
 	case event.Answered:
 		return t.State
 	case event.RunStarted:

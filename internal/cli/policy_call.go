@@ -93,11 +93,15 @@ var factTypes = map[string]property{
 	"path": {Type: "string"}, "paths": {Type: "array"}, "protected": {Type: "boolean"}, "host": {Type: "string"},
 	"domain": {Type: "string"}, "port": {Type: "integer"}, "method": {Type: "string"}, "risk": {Type: "integer"},
 	"exec.basename": {Type: "string"}, "exec.path": {Type: "string"}, "exec.sha256": {Type: "string"},
-	"exec.is_interpreter": {Type: "boolean"}, "exec.inline_code": {Type: "boolean"},
-	"sandbox.tier": {Type: "string"}, "sandbox.level": {Type: "string"}, "egress.mode": {Type: "string"},
+	"exec.is_interpreter": {Type: "boolean"}, "exec.inline_code": {Type: "boolean"}, "exec.in_workspace": {Type: "boolean"},
+	"exec.shebang": {Type: "string"}, "workspace_mode": {Type: "string"},
+	"sandbox.tier": {Type: "string"}, "sandbox.level": {Type: "string"}, "sandbox.rung": {Type: "string"},
+	"sandbox.layers": {Type: "array"}, "sandbox.limits": {Type: "string"}, "egress.mode": {Type: "string"},
 	"egress.hosts": {Type: "array"}, "session.calls_in_run": {Type: "integer"}, "session.in_flight": {Type: "integer"},
 	"session.tools_used": {Type: "array"}, "session.secrets_read": {Type: "array"}, "session.tainted": {Type: "boolean"},
-	"session.bytes_out": {Type: "integer"},
+	"session.bytes_out": {Type: "integer"}, "changes.root": {Type: "string"}, "changes.added": {Type: "integer"},
+	"changes.modified": {Type: "integer"}, "changes.deleted": {Type: "integer"}, "changes.bytes": {Type: "integer"},
+	"changes.protected": {Type: "array"}, "changes.classes": {Type: "array"}, "exit_code": {Type: "integer"},
 }
 
 // factsFrom builds the JSON object of facts from PATH=VALUE; nil when there are

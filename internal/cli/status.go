@@ -74,6 +74,8 @@ func workspaceLines(workspaces []*palyrav1.WorkspaceStatus) []string {
 		line := w.GetName() + "  " + w.GetPath()
 		if w.GetReadOnly() {
 			line += "  (read-only)"
+		} else if w.GetMode() != "" {
+			line += "  (" + strings.ReplaceAll(w.GetMode(), "_", "-") + ")"
 		}
 		lines = append(lines, line)
 	}
@@ -101,8 +103,23 @@ func sandboxFields(p *page, s *palyrav1.SandboxStatus) {
 		p.field("", s.GetRemedy())
 		return
 	}
-	p.field("sandbox", fmt.Sprintf("%s, limits by %s", s.GetBackend(), s.GetLimitsBy()))
+	p.field("sandbox", sandboxLine(s))
 	p.field("layers", strings.Join(s.GetLayers(), ", "))
+	if missing := s.GetMissingLayers(); len(missing) > 0 {
+		p.field("not in force", strings.Join(missing, ", "))
+	}
+}
+
+func sandboxLine(s *palyrav1.SandboxStatus) string {
+	line := s.GetBackend()
+	if s.GetTier() != "" {
+		line = fmt.Sprintf("Tier %s (%s) by %s", strings.ToUpper(s.GetTier()), s.GetRung(), line)
+	}
+	line += ", limits by " + s.GetLimitsBy()
+	if n := s.GetPrepared(); n > 0 {
+		line += fmt.Sprintf(", up to %d prepared", n)
+	}
+	return line
 }
 
 func callerLine(c *palyrav1.Identity) string {

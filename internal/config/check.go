@@ -74,24 +74,6 @@ func (k *checker) oneOf(key, value string, words ...string) {
 	k.find(key, "is "+quote(value), "set it to one of "+strings.Join(words, ", "))
 }
 
-// available takes the one word that works in this version and refuses those
-// that are planned: a setting must not be accepted and then ignored.
-func (k *checker) available(key, value, works string, planned ...string) {
-	switch {
-	case slices.Contains(planned, value):
-		k.find(key, "is "+quote(value)+", which is not available yet", "set it to "+quote(works)+", or leave it out")
-	case value != works:
-		k.find(key, "is "+quote(value), "set it to "+quote(works))
-	}
-}
-
-// offline refuses hosts for programs, which have no network in this version.
-func (k *checker) offline(key string, hosts []string) {
-	if len(hosts) > 0 {
-		k.find(key, "is not available yet: programs run offline", "leave it out, and let calls fetch with http.fetch, which http.allowed_hosts bounds")
-	}
-}
-
 func (k *checker) absolute(key, path string) bool {
 	if filepath.IsAbs(path) {
 		return true
@@ -202,6 +184,7 @@ func (k *checker) workspaces(c *Config) {
 			k.find(each+".name", "is "+quote(w.Name)+" for the second time", "give each workspace a name of its own")
 		}
 		seen[w.Name] = true
+		k.workspaceMode(each, w)
 		if !k.absolute(each+".path", w.Path) {
 			continue
 		}
@@ -266,23 +249,6 @@ func (k *checker) tools(c *Config) {
 	}
 	between(k, "max_calls_per_run", c.MaxCallsPerRun, 1, 1_000_000)
 	between(k, "execution_timeout_ms", c.ExecutionTimeoutMS, 100, dayMS)
-}
-
-func (k *checker) runner(p ProcessRunner) {
-	k.available("process_runner.tier", p.Tier, "c", "b")
-	k.available("process_runner.egress_enforcement_mode", p.EgressEnforcementMode, "strict", "preflight", "none")
-	for _, name := range p.AllowedExecutables {
-		if name == "" || strings.ContainsRune(name, filepath.Separator) && !filepath.IsAbs(name) {
-			k.find("process_runner.allowed_executables", "has "+quote(name), "use a base name such as git, or an absolute path")
-		}
-	}
-	k.offline("process_runner.allowed_egress_hosts", p.AllowedEgressHosts)
-	k.offline("process_runner.allowed_dns_suffixes", p.AllowedDNSSuffixes)
-	between(k, "process_runner.cpu_time_limit_ms", p.CPUTimeLimitMS, 100, dayMS)
-	between(k, "process_runner.memory_limit_bytes", p.MemoryLimitBytes, 16*mib, 1024*gib)
-	between(k, "process_runner.max_output_bytes", p.MaxOutputBytes, kib, 64*mib)
-	between(k, "process_runner.max_processes", p.MaxProcesses, 1, 1_000_000)
-	between(k, "process_runner.sandbox_uid", p.SandboxUID, 0, 1<<31-2)
 }
 
 // hosts checks the outer form of host rules; the egress room reads them and

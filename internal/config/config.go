@@ -90,47 +90,6 @@ type Policy struct {
 	Dir string `toml:"dir" path:"true"`
 }
 
-// Workspace is a directory that tools may work in.
-type Workspace struct {
-	Name string `toml:"name"`
-	// Path is absolute.
-	Path     string `toml:"path" path:"true"`
-	ReadOnly bool   `toml:"read_only"`
-}
-
-// ProcessRunner limits process.run.
-type ProcessRunner struct {
-	Enabled bool `toml:"enabled"`
-	// Tier is "c"; "b" is not available yet.
-	Tier string `toml:"tier"`
-	// AllowedExecutables are base names or absolute paths; empty allows every
-	// program that is not on the built-in denylist.
-	AllowedExecutables []string `toml:"allowed_executables"`
-	// AllowInterpreters lets shells and script interpreters run files.
-	AllowInterpreters bool `toml:"allow_interpreters"`
-	// EgressEnforcementMode is "strict"; "preflight" and "none" are not
-	// available yet.
-	EgressEnforcementMode string `toml:"egress_enforcement_mode"`
-	// AllowedEgressHosts are host or host:port rules. Programs run offline so
-	// far, so that it has to be empty.
-	AllowedEgressHosts []string `toml:"allowed_egress_hosts"`
-	// AllowedDNSSuffixes are domains whose hosts are allowed as well; empty
-	// like the hosts.
-	AllowedDNSSuffixes []string `toml:"allowed_dns_suffixes"`
-	// CPUTimeLimitMS is processor time of one process, in milliseconds.
-	CPUTimeLimitMS   int64 `toml:"cpu_time_limit_ms"`
-	MemoryLimitBytes int64 `toml:"memory_limit_bytes"`
-	// MaxOutputBytes is kept of each stream.
-	MaxOutputBytes int64 `toml:"max_output_bytes"`
-	MaxProcesses   int   `toml:"max_processes"`
-	// SandboxUID is the user id of sandboxes when palyrad runs as root; 0
-	// leaves the choice to the sandbox, and never means root.
-	SandboxUID int `toml:"sandbox_uid"`
-}
-
-// CPUTimeLimit is CPUTimeLimitMS as a duration.
-func (p ProcessRunner) CPUTimeLimit() time.Duration { return millis(p.CPUTimeLimitMS) }
-
 // HTTP limits http.fetch.
 type HTTP struct {
 	// AllowedHosts are host rules; empty means any public host. Private

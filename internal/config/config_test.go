@@ -169,16 +169,33 @@ func TestFindings(t *testing.T) {
 		{"server name", "[listen]\nserver_names = [\"https://x\"]", []string{"listen.server_names has \"https://x\""}},
 		{"not host:port", "[listen]\napi = \"7443\"", []string{`listen.api is "7443"; set it to "host:port"`}},
 		{"words", "[process_runner]\ntier = \"C\"\negress_enforcement_mode = \"off\"", []string{
-			"process_runner.tier is \"C\"; set it to \"c\"",
-			"process_runner.egress_enforcement_mode is \"off\"; set it to \"strict\"",
+			"process_runner.tier is \"C\"; set it to one of c, b",
+			"process_runner.egress_enforcement_mode is \"off\"; set it to one of strict, preflight, none",
 		}},
-		{"not available yet", "[process_runner]\ntier = \"b\"\negress_enforcement_mode = \"preflight\"\nallowed_egress_hosts = [\"example.org\"]\nallowed_dns_suffixes = [\"example.org\"]", []string{
-			`:2:1: process_runner.tier is "b", which is not available yet; set it to "c", or leave it out`,
-			`:3:1: process_runner.egress_enforcement_mode is "preflight", which is not available yet; set it to "strict", or leave it out`,
-			":4:1: process_runner.allowed_egress_hosts is not available yet: programs run offline; leave it out, and let calls fetch with http.fetch",
-			":5:1: process_runner.allowed_dns_suffixes is not available yet: programs run offline; leave it out",
+		{"hosts while offline", "[process_runner]\nallowed_egress_hosts = [\"example.org\"]\nallowed_dns_suffixes = [\"example.org\"]", []string{
+			`:2:1: process_runner.allowed_egress_hosts is not available yet with egress_enforcement_mode "strict": programs run offline; leave it out, and let calls fetch with http.fetch`,
+			`:3:1: process_runner.allowed_dns_suffixes is not available yet with egress_enforcement_mode "strict": programs run offline; leave it out`,
 		}},
-		{"no network namespace", "process_runner.egress_enforcement_mode = \"none\"", []string{`is "none", which is not available yet`}},
+		{"hosts that nothing looks at", "[process_runner]\negress_enforcement_mode = \"none\"\nallowed_egress_hosts = [\"example.org\"]", []string{
+			`:3:1: process_runner.allowed_egress_hosts has no effect with egress_enforcement_mode "none", which checks nothing`,
+		}},
+		{"preflight", "[process_runner]\negress_enforcement_mode = \"preflight\"\nallowed_egress_hosts = [\"https://example.org\"]\nallowed_dns_suffixes = [\"*.example.org\"]\nrequired_layers = [\"network_namespace\", \"secomp\"]", []string{
+			`:3:1: process_runner.allowed_egress_hosts has "https://example.org"; leave out scheme`,
+			`:4:1: process_runner.allowed_dns_suffixes has "*.example.org"; use a domain such as example.org`,
+			`:5:1: process_runner.required_layers has "network_namespace", which egress_enforcement_mode "preflight" does without`,
+			`:5:1: process_runner.required_layers has "secomp", which is no layer; did you mean seccomp?`,
+		}},
+		{"the ladder", "[process_runner]\ntier = \"b\"\nfallback = \"anything\"\ncaches = [\"go\", \"maven\"]\nprepared = 65\nuid_base = 2147483640\nuid_count = 100", []string{
+			`:3:1: process_runner.fallback is "anything"; set it to one of none, user_namespaces, landlock`,
+			`:4:1: process_runner.caches is "maven"; set it to one of go, npm, pip, cargo`,
+			`:5:1: process_runner.prepared is 65; set it between 0 and 64`,
+			`:7:1: process_runner.uid_count is 100, which goes beyond the greatest user id`,
+		}},
+		{"how a workspace is written", "[[workspaces]]\nname = \"a\"\npath = \"/a\"\nmode = \"overlay\"\nprotected = [\"deploy/*.yaml\", \"/etc\", \"../x\", \"a[\"]", []string{
+			`:4:1: workspaces[0].mode is "overlay"; set it to one of copy_on_write, direct`,
+			`:5:1: workspaces[0].protected has "/etc"; use a pattern relative to the workspace`,
+			`workspaces[0].protected has "../x"`, `workspaces[0].protected has "a["`,
+		}},
 		{"a class that does not exist", "[rate_limits.run]\nburst = 1", []string{":1:2: rate_limits.run does not exist"}},
 		{"roles", "roles = [\"owner\", \"Bad\", \"x\", \"x\"]", []string{"roles has \"owner\", which always exists", "roles has role \"Bad\"", "roles has \"x\" twice"}},
 		{"workspaces", "state_dir = \"/s/t\"\n[[workspaces]]\nname = \"a\"\npath = \"rel\"\n[[workspaces]]\nname = \"a\"\npath = \"/s/t/u\"\n[[workspaces]]\nname = \"B!\"\npath = \"/\"\n[[workspaces]]\nname = \"c\"\npath = \"/s\"", []string{

@@ -27,12 +27,18 @@ func Default() *Config {
 
 		ProcessRunner: ProcessRunner{
 			Enabled:               true,
-			Tier:                  "c",
-			EgressEnforcementMode: "strict",
+			Tier:                  TierC,
+			Fallback:              FallbackNone,
+			EgressEnforcementMode: EgressStrict,
 			CPUTimeLimitMS:        60_000,
 			MemoryLimitBytes:      2 * gib,
 			MaxOutputBytes:        mib,
 			MaxProcesses:          1024,
+			DiskLimitBytes:        gib,
+			MaxFiles:              200_000,
+			TmpLimitBytes:         256 * mib,
+			CacheLimitBytes:       4 * gib,
+			Prepared:              2,
 		},
 		HTTP: HTTP{MaxBytes: 4 * mib, TimeoutMS: 30_000},
 		Approvals: Approvals{

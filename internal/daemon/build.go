@@ -22,8 +22,6 @@ import (
 	"palyra/internal/journal"
 	"palyra/internal/policy"
 	"palyra/internal/run"
-	"palyra/internal/sandbox"
-	"palyra/internal/sandbox/bubblewrap"
 	"palyra/internal/sqlite"
 	"palyra/internal/toolcall"
 	"palyra/internal/version"
@@ -45,8 +43,7 @@ type gateway struct {
 	identity   *identity.Service
 	notary     *attest.Notary
 	workspaces *workspace.Set
-	runner     *bubblewrap.Runner
-	sandbox    sandbox.Status
+	box        box
 	policies   *policies
 	engine     *policy.Engine
 	desk       *approval.Desk
@@ -179,25 +176,6 @@ func openIdentity(ctx context.Context, db *sqlite.DB, authority *ca.Authority, r
 	return registry, service, err
 }
 
-// openSandbox probes Tier C. A machine without it still serves the other
-// tools; process.run then says what is missing.
-func (g *gateway) openSandbox(ctx context.Context) error {
-	runner, err := newRunner(g.cfg)
-	if err != nil {
-		return err
-	}
-	g.runner = runner
-	g.parts.add(func(context.Context) error { return runner.Close() })
-	if err := runner.Sweep(ctx); err != nil {
-		g.log.WarnContext(ctx, "sweeping what an earlier run left", slog.String("error", err.Error()))
-	}
-	g.sandbox = runner.Probe(ctx)
-	if g.cfg.ProcessRunner.Enabled && !g.sandbox.Available {
-		g.log.WarnContext(ctx, "process.run is unavailable", slog.String("problem", g.sandbox.Problem), slog.String("remedy", g.sandbox.Remedy))
-	}
-	return nil
-}
-
 func (g *gateway) openPolicy(context.Context) error {
 	var err error
 	if g.workspaces, err = openWorkspaces(g.cfg); err != nil {
@@ -217,12 +195,6 @@ func (g *gateway) openPolicy(context.Context) error {
 	}
 	g.policies = newPolicies(g)
 	return nil
-}
-
-func newRunner(cfg *config.Config) (*bubblewrap.Runner, error) {
-	return bubblewrap.New(bubblewrap.Config{
-		Enabled: cfg.ProcessRunner.Enabled, UID: cfg.ProcessRunner.SandboxUID, GID: cfg.ProcessRunner.SandboxUID,
-	})
 }
 
 func openWorkspaces(cfg *config.Config) (*workspace.Set, error) {
@@ -255,7 +227,7 @@ func private(c *config.Config) []workspace.Private {
 }
 
 func (g *gateway) tools() ([]dispatch.Tool, error) {
-	cfg, err := builtinConfig(g.cfg, g.workspaces, g.runner, g.sandbox)
+	cfg, err := builtinConfig(g.cfg, g.workspaces, g.box)
 	if err != nil {
 		return nil, err
 	}

@@ -40,7 +40,7 @@ func Command(stdout, stderr io.Writer) *cobra.Command {
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(misused)
 	s.register(root)
-	root.AddCommand(operatorCommand(s), policyCommand(s), doctorCommand(s), versionCommand())
+	root.AddCommand(operatorCommand(s), policyCommand(s), doctorCommand(s), sandboxCommand(), versionCommand(), sandboxChildCommand())
 	return root
 }
 

@@ -74,6 +74,7 @@ func (g *gateway) run(ctx context.Context, o Options) error {
 	upkeep.Go(func() error { return g.auditor.run(upkeepCtx) })
 	upkeep.Go(func() error { return g.metrics.follow(upkeepCtx, g.journal) })
 	upkeep.Go(func() error { return mend(upkeepCtx, g.log, g.db) })
+	upkeep.Go(func() error { return g.box.caches.run(upkeepCtx) })
 
 	front, frontCtx := errgroup.WithContext(ctx)
 	// A part of the upkeep that fails stops the front as well.

@@ -24,7 +24,6 @@ import (
 	"palyra/internal/identity"
 	"palyra/internal/journal"
 	"palyra/internal/reason"
-	"palyra/internal/sandbox"
 	"palyra/internal/tool"
 )
 
@@ -271,7 +270,7 @@ func TestOfflineToolsAreTheBuiltinOnes(t *testing.T) {
 	for _, d := range listed {
 		offline[d.Name] = digest(t, d)
 	}
-	cfg, err := builtinConfig(config.Default(), nil, nil, sandbox.Status{})
+	cfg, err := builtinConfig(config.Default(), nil, box{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,6 +55,8 @@ type patient struct {
 	running bool
 	// made is true when the state directory holds a gateway already.
 	made bool
+	// box is the sandbox of the exam "sandbox", for those of its layers.
+	box box
 }
 
 // Examine looks at everything that a gateway of this configuration stands on,
@@ -77,12 +79,15 @@ func Examine(ctx context.Context, cfg *config.Config) []Exam {
 		{"listen.metrics", p.metricsPort},
 		{"workspaces", p.workspaces},
 		{"policy", p.policy},
-		{"sandbox", p.sandbox},
 		{"models", p.models},
 	} {
-		began := time.Now()
-		f := exam.look(ctx)
-		exams = append(exams, Exam{exam.name, f.result, f.detail, f.remedy, time.Since(began).Milliseconds()})
+		exams = append(exams, timed(ctx, exam.name, exam.look))
 	}
-	return exams
+	return append(exams, p.sandboxes(ctx)...)
+}
+
+func timed(ctx context.Context, name string, look func(context.Context) finding) Exam {
+	began := time.Now()
+	f := look(ctx)
+	return Exam{name, f.result, f.detail, f.remedy, time.Since(began).Milliseconds()}
 }

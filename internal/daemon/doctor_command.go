@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,7 +16,7 @@ func doctorCommand(s *settings) *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use: "doctor", Short: "Look at everything that the gateway stands on", Args: usage(cobra.NoArgs),
-		Long: "Look at everything that the gateway stands on: keys, journal, disk, clock, ports, policies and the sandbox, which runs a program and reads its isolation back.\n\nIt works with no daemon and beside one, and changes nothing. Run it as the user that palyrad runs as. It exits 1 when something failed; warnings do not count.",
+		Long: "Look at everything that the gateway stands on: keys, journal, disk, clock, ports, policies and the sandbox. Each layer of the sandbox is tried twice: the forbidden thing has to fail with it, and to happen with this one layer left out.\n\nIt works with no daemon and beside one, and changes nothing. Run it as the user that palyrad runs as. It exits 1 when something failed; warnings do not count.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "table" && output != "json" {
 				return misused(cmd, fmt.Errorf("--output %q: want table or json", output))
@@ -66,15 +67,21 @@ func examine(ctx context.Context, out io.Writer, cfg *config.Config, output stri
 
 func writeExams(out io.Writer, exams []Exam) error {
 	for _, e := range exams {
-		if _, err := fmt.Fprintf(out, "%-8s %-16s %s\n", e.Result, e.Name, e.Detail); err != nil {
+		if _, err := fmt.Fprintf(out, "%-8s %-26s %s\n", e.Result, e.Name, e.Detail); err != nil {
 			return err
 		}
 		if e.Remedy == "" || e.Result == examOK {
 			continue
 		}
-		if _, err := fmt.Fprintf(out, "%-8s %-16s next: %s\n", "", "", e.Remedy); err != nil {
+		if _, err := fmt.Fprintf(out, "%-8s %-26s next: %s\n", "", "", indented(e.Remedy)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// indented lines a text of several lines, such as a profile to install, up
+// under its first.
+func indented(text string) string {
+	return strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", 36))
 }

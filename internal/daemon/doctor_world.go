@@ -13,7 +13,6 @@ import (
 	"palyra/internal/config"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
-	"palyra/internal/sandbox"
 	"palyra/internal/sqlite"
 	"palyra/internal/tool"
 	"palyra/internal/workspace"
@@ -143,7 +142,7 @@ func describedTools(cfg *config.Config) ([]tool.Descriptor, error) {
 	if err != nil {
 		return nil, err
 	}
-	settings, err := builtinConfig(cfg, ws, nil, sandbox.Status{})
+	settings, err := builtinConfig(cfg, ws, box{})
 	if err != nil {
 		return nil, err
 	}
@@ -152,30 +151,6 @@ func describedTools(cfg *config.Config) ([]tool.Descriptor, error) {
 		list = append(list, t.Descriptor())
 	}
 	return list, nil
-}
-
-// sandbox runs a program in Tier C and reads its isolation back.
-func (p *patient) sandbox(ctx context.Context) finding {
-	if !p.cfg.ProcessRunner.Enabled {
-		return skipped("process_runner.enabled is false")
-	}
-	runner, err := newRunner(p.cfg)
-	if err != nil {
-		return broken(err)
-	}
-	status := runner.Probe(ctx)
-	if err := runner.Close(); err != nil {
-		return broken(fmt.Errorf("closing the sandbox: %w", err))
-	}
-	if !status.Available {
-		return finding{examFailed, status.Problem, status.Remedy}
-	}
-	missing := without(status.Requested, status.Layers)
-	detail := fmt.Sprintf("%s, limits by %s; read back from inside: %s", status.Backend, status.Limits, strings.Join(status.Layers, ", "))
-	if len(missing) > 0 {
-		return doubtful(detail+"; not applied: "+strings.Join(missing, ", "), "See docs/threat-model.md for what each layer is for; a newer kernel or a delegated control group may bring it.")
-	}
-	return fine(detail)
 }
 
 // without returns what is in all and not in some.

@@ -81,7 +81,7 @@ func (g *gateway) Status(ctx context.Context) (rpc.Status, error) {
 	counts := g.desk.Counts()
 	s.PendingApprovals, s.LiveGrants = counts.Pending, counts.Grants
 	for _, w := range g.cfg.Workspaces {
-		s.Workspaces = append(s.Workspaces, &palyrav1.WorkspaceStatus{Name: w.Name, Path: w.Path, ReadOnly: w.ReadOnly})
+		s.Workspaces = append(s.Workspaces, &palyrav1.WorkspaceStatus{Name: w.Name, Path: w.Path, ReadOnly: w.ReadOnly, Mode: w.WorkspaceMode()})
 	}
 	return s, nil
 }
@@ -104,6 +104,9 @@ func (g *gateway) notices() []string {
 	if len(g.cfg.Workspaces) == 0 {
 		list = append(list, "no workspace is declared: file tools and process.run have nothing to work in; add [[workspaces]] to palyra.toml")
 	}
+	if text := g.box.lowered(); text != "" {
+		list = append(list, text)
+	}
 	for _, m := range g.models.status {
 		if !m.GetAvailable() {
 			list = append(list, "model "+m.GetName()+" is unavailable: "+m.GetProblem()+"; "+m.GetRemedy())
@@ -118,10 +121,15 @@ func (g *gateway) notices() []string {
 }
 
 func (g *gateway) sandboxStatus() *palyrav1.SandboxStatus {
-	st := g.sandbox
-	return &palyrav1.SandboxStatus{
+	st := g.box.status
+	s := &palyrav1.SandboxStatus{
 		Available: st.Available, Backend: st.Backend, LimitsBy: st.Limits, Layers: st.Layers, Problem: st.Problem, Remedy: st.Remedy,
+		Tier: string(st.Tier), Rung: string(st.Rung), MissingLayers: without(st.Requested, st.Layers), LandlockAbi: int32(st.LandlockABI),
 	}
+	if _, ok := g.box.backend.(pooled); ok && st.Available {
+		s.Prepared = int32(g.cfg.ProcessRunner.Prepared)
+	}
+	return s
 }
 
 // Freeze makes the stop durable, then stops what runs. New calls are refused
@@ -129,6 +137,7 @@ func (g *gateway) sandboxStatus() *palyrav1.SandboxStatus {
 // stops.
 func (g *gateway) Freeze(ctx context.Context, by access.Caller, why string) (rpc.FreezeState, int, error) {
 	stopped := g.router.Freeze()
+	g.box.invalidate()
 	if err := g.desk.Freeze(ctx, by, why); err != nil {
 		return rpc.FreezeState{}, stopped, fmt.Errorf("calls are stopped, but the freeze was not recorded: %w", err)
 	}
@@ -140,6 +149,7 @@ func (g *gateway) Thaw(ctx context.Context, by access.Caller) (rpc.FreezeState, 
 	if err := g.desk.Thaw(ctx, by); err != nil {
 		return rpc.FreezeState{}, err
 	}
+	g.box.invalidate()
 	g.router.Thaw()
 	return g.freezeState(ctx), nil
 }

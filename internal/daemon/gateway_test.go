@@ -298,7 +298,7 @@ func TestSandboxMissingIsSaidBeforeAsking(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = g.close(nil) })
-	g.sandbox = sandbox.Status{Problem: "bubblewrap is not installed at /usr/bin/bwrap", Remedy: "Install it."}
+	g.box.status = sandbox.Status{Problem: "bubblewrap is not installed at /usr/bin/bwrap", Remedy: "Install it."}
 	if err := g.openPolicy(t.Context()); err != nil {
 		t.Fatal(err)
 	}

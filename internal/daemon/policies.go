@@ -183,6 +183,7 @@ func (p *policies) apply(ctx context.Context, actor string, c candidate) (rpc.Re
 	}
 	if !same {
 		p.g.engine.Swap(set)
+		p.g.box.invalidate()
 	}
 	// A tool resumes only under the policies that fit it: after the swap.
 	p.suspend(ctx, chosen.suspended)

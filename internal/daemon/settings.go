@@ -3,6 +3,7 @@ package daemon
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"palyra/internal/access"
 	"palyra/internal/builtin"
@@ -71,20 +72,24 @@ func snapshot(cfg *config.Config, tools []tool.Descriptor) policy.Snapshot {
 		}
 	}
 	for _, w := range cfg.Workspaces {
-		s.Workspaces = append(s.Workspaces, policy.Workspace{Name: w.Name, Path: w.Path, ReadOnly: w.ReadOnly})
+		s.Workspaces = append(s.Workspaces, policy.Workspace{
+			Name: w.Name, Path: w.Path, ReadOnly: w.ReadOnly, Mode: w.WorkspaceMode(), Protected: w.Protected,
+		})
 	}
 	p := cfg.ProcessRunner
 	s.ProcessRunner = policy.ProcessRunner{
 		Enabled: p.Enabled, Tier: p.Tier, AllowedExecutables: p.AllowedExecutables, AllowInterpreters: p.AllowInterpreters,
 		EgressMode: p.EgressEnforcementMode, AllowedHosts: p.AllowedEgressHosts, AllowedDNSSuffixes: p.AllowedDNSSuffixes,
 		CPULimitMS: p.CPUTimeLimitMS, MemoryLimit: p.MemoryLimitBytes, OutputLimit: p.MaxOutputBytes,
-		MaxProcesses: p.MaxProcesses, SandboxUID: p.SandboxUID,
+		MaxProcesses: p.MaxProcesses, Fallback: p.Fallback, RequiredLayers: p.RequiredLayers,
+		Caches: p.Caches, DiskLimit: p.DiskLimitBytes, MaxFiles: p.MaxFiles, TmpLimit: p.TmpLimitBytes, CacheLimit: p.CacheLimitBytes,
+		UIDBase: p.UIDBase, UIDCount: p.UIDCount,
 	}
 	return s
 }
 
 // builtinConfig gives the daemon's own tools their limits.
-func builtinConfig(cfg *config.Config, ws *workspace.Set, runner sandbox.Runner, measured sandbox.Status) (builtin.Config, error) {
+func builtinConfig(cfg *config.Config, ws *workspace.Set, box box) (builtin.Config, error) {
 	allowed, err := egress.ParseRules(cfg.HTTP.AllowedHosts)
 	if err != nil {
 		return builtin.Config{}, fmt.Errorf("http.allowed_hosts: %w", err)
@@ -93,21 +98,45 @@ func builtinConfig(cfg *config.Config, ws *workspace.Set, runner sandbox.Runner,
 	if err != nil {
 		return builtin.Config{}, fmt.Errorf("http.denied_hosts: %w", err)
 	}
-	mode, err := egress.ParseMode(cfg.ProcessRunner.EgressEnforcementMode)
+	process, err := processPolicy(cfg)
 	if err != nil {
-		return builtin.Config{}, fmt.Errorf("process_runner.egress_enforcement_mode: %w", err)
+		return builtin.Config{}, err
 	}
-	p := cfg.ProcessRunner
+	process.OpenCaches, process.History = box.caches.open, box.history
 	return builtin.Config{
-		Workspaces: ws, Runner: runner, Sandbox: measured, MaxTimeout: cfg.ExecutionTimeout(), Version: version.Get().Version,
-		Process: builtin.ProcessPolicy{
-			Enabled: p.Enabled, AllowedExecutables: p.AllowedExecutables, AllowInterpreters: p.AllowInterpreters,
-			Egress: mode,
-			Limits: sandbox.Limits{
-				Wall: cfg.ExecutionTimeout(), CPU: p.CPUTimeLimit(), Memory: p.MemoryLimitBytes,
-				Output: p.MaxOutputBytes, Processes: p.MaxProcesses,
-			},
+		Workspaces: ws, Runner: box.runner(), Sandbox: box.status, MaxTimeout: cfg.ExecutionTimeout(), Version: version.Get().Version,
+		Process: process,
+		HTTP:    builtin.HTTPPolicy{Allowed: allowed, Denied: denied, MaxBytes: cfg.HTTP.MaxBytes, Timeout: cfg.HTTP.Timeout()},
+	}, nil
+}
+
+// processPolicy is what process.run is allowed, but for the caches.
+func processPolicy(cfg *config.Config) (builtin.ProcessPolicy, error) {
+	p := cfg.ProcessRunner
+	mode, err := egress.ParseMode(p.EgressEnforcementMode)
+	if err != nil {
+		return builtin.ProcessPolicy{}, fmt.Errorf("process_runner.egress_enforcement_mode: %w", err)
+	}
+	hosts := slices.Clone(p.AllowedEgressHosts)
+	for _, suffix := range p.AllowedDNSSuffixes {
+		suffix = strings.TrimPrefix(suffix, ".")
+		hosts = append(hosts, suffix, "*."+suffix)
+	}
+	rules, err := egress.ParseRules(hosts)
+	if err != nil {
+		return builtin.ProcessPolicy{}, fmt.Errorf("process_runner.allowed_egress_hosts: %w", err)
+	}
+	workspaces := make(map[string]builtin.WorkspacePolicy, len(cfg.Workspaces))
+	for _, w := range cfg.Workspaces {
+		workspaces[w.Name] = builtin.WorkspacePolicy{Direct: w.WorkspaceMode() == config.ModeDirect, Protected: w.Protected}
+	}
+	return builtin.ProcessPolicy{
+		Enabled: p.Enabled, AllowedExecutables: p.AllowedExecutables, AllowInterpreters: p.AllowInterpreters,
+		Egress: mode, AllowedHosts: rules, Required: p.RequiredLayers, Workspaces: workspaces, Caches: p.Caches,
+		Limits: sandbox.Limits{
+			Wall: cfg.ExecutionTimeout(), CPU: p.CPUTimeLimit(), Memory: p.MemoryLimitBytes,
+			Output: p.MaxOutputBytes, Processes: p.MaxProcesses,
+			Tmp: p.TmpLimitBytes, Disk: p.DiskLimitBytes, Files: p.MaxFiles,
 		},
-		HTTP: builtin.HTTPPolicy{Allowed: allowed, Denied: denied, MaxBytes: cfg.HTTP.MaxBytes, Timeout: cfg.HTTP.Timeout()},
 	}, nil
 }

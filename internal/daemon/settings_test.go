@@ -12,7 +12,6 @@ import (
 	"palyra/internal/config"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
-	"palyra/internal/sandbox"
 	"palyra/internal/tool"
 )
 
@@ -33,13 +32,11 @@ var elsewhere = map[string]string{
 	"policy.dir":                "the policies themselves are in the snapshot",
 	"approvals.default_timeout": "when people are asked", "approvals.max_pending_per_run": "when people are asked",
 	"approvals.max_pending_per_principal": "when people are asked", "approvals.max_created_per_minute_per_run": "when people are asked",
-	"approvals.cooldown":                  "when people are asked",
-	"rate_limits.":                        "how often the API answers",
-	"client.":                             "the command's own",
-	"process_runner.tier":                 "one value so far, in the snapshot",
-	"process_runner.allowed_egress_hosts": "empty so far, in the snapshot", "process_runner.allowed_dns_suffixes": "empty so far, in the snapshot",
-	"process_runner.egress_enforcement_mode": "one value so far, in the snapshot",
-	"runs.":                                  "when a run ends", "models": "who proposes",
+	"approvals.cooldown":      "when people are asked",
+	"rate_limits.":            "how often the API answers",
+	"client.":                 "the command's own",
+	"process_runner.prepared": "how soon a sandbox is ready",
+	"runs.":                   "when a run ends", "models": "who proposes",
 }
 
 // TestSnapshotHoldsTheSecuritySettings changes every key that bounds what a
@@ -59,18 +56,36 @@ func TestSnapshotHoldsTheSecuritySettings(t *testing.T) {
 		"workspaces.read_only": func(c *config.Config) {
 			c.Workspaces = []config.Workspace{{Name: "default", Path: c.Workspaces[0].Path, ReadOnly: true}}
 		},
-		"process_runner.enabled":             func(c *config.Config) { c.ProcessRunner.Enabled = !c.ProcessRunner.Enabled },
-		"process_runner.allowed_executables": func(c *config.Config) { c.ProcessRunner.AllowedExecutables = []string{"git"} },
-		"process_runner.allow_interpreters":  func(c *config.Config) { c.ProcessRunner.AllowInterpreters = true },
-		"process_runner.cpu_time_limit_ms":   func(c *config.Config) { c.ProcessRunner.CPUTimeLimitMS++ },
-		"process_runner.memory_limit_bytes":  func(c *config.Config) { c.ProcessRunner.MemoryLimitBytes++ },
-		"process_runner.max_output_bytes":    func(c *config.Config) { c.ProcessRunner.MaxOutputBytes++ },
-		"process_runner.max_processes":       func(c *config.Config) { c.ProcessRunner.MaxProcesses++ },
-		"process_runner.sandbox_uid":         func(c *config.Config) { c.ProcessRunner.SandboxUID++ },
-		"http.allowed_hosts":                 func(c *config.Config) { c.HTTP.AllowedHosts = []string{"example.org"} },
-		"http.denied_hosts":                  func(c *config.Config) { c.HTTP.DeniedHosts = []string{"example.org"} },
-		"http.max_bytes":                     func(c *config.Config) { c.HTTP.MaxBytes++ },
-		"http.timeout_ms":                    func(c *config.Config) { c.HTTP.TimeoutMS++ },
+		"process_runner.enabled":                 func(c *config.Config) { c.ProcessRunner.Enabled = !c.ProcessRunner.Enabled },
+		"process_runner.allowed_executables":     func(c *config.Config) { c.ProcessRunner.AllowedExecutables = []string{"git"} },
+		"process_runner.allow_interpreters":      func(c *config.Config) { c.ProcessRunner.AllowInterpreters = true },
+		"process_runner.cpu_time_limit_ms":       func(c *config.Config) { c.ProcessRunner.CPUTimeLimitMS++ },
+		"process_runner.memory_limit_bytes":      func(c *config.Config) { c.ProcessRunner.MemoryLimitBytes++ },
+		"process_runner.max_output_bytes":        func(c *config.Config) { c.ProcessRunner.MaxOutputBytes++ },
+		"process_runner.max_processes":           func(c *config.Config) { c.ProcessRunner.MaxProcesses++ },
+		"process_runner.disk_limit_bytes":        func(c *config.Config) { c.ProcessRunner.DiskLimitBytes++ },
+		"process_runner.max_files":               func(c *config.Config) { c.ProcessRunner.MaxFiles++ },
+		"process_runner.tmp_limit_bytes":         func(c *config.Config) { c.ProcessRunner.TmpLimitBytes++ },
+		"process_runner.tier":                    func(c *config.Config) { c.ProcessRunner.Tier = config.TierB },
+		"process_runner.fallback":                func(c *config.Config) { c.ProcessRunner.Fallback = config.FallbackLandlock },
+		"process_runner.required_layers":         func(c *config.Config) { c.ProcessRunner.RequiredLayers = []string{"landlock"} },
+		"process_runner.caches":                  func(c *config.Config) { c.ProcessRunner.Caches = []string{"go"} },
+		"process_runner.cache_limit_bytes":       func(c *config.Config) { c.ProcessRunner.CacheLimitBytes++ },
+		"process_runner.uid_base":                func(c *config.Config) { c.ProcessRunner.UIDBase++ },
+		"process_runner.uid_count":               func(c *config.Config) { c.ProcessRunner.UIDCount++ },
+		"process_runner.egress_enforcement_mode": func(c *config.Config) { c.ProcessRunner.EgressEnforcementMode = config.EgressNone },
+		"process_runner.allowed_egress_hosts":    func(c *config.Config) { c.ProcessRunner.AllowedEgressHosts = []string{"example.org"} },
+		"process_runner.allowed_dns_suffixes":    func(c *config.Config) { c.ProcessRunner.AllowedDNSSuffixes = []string{"example.org"} },
+		"workspaces.mode": func(c *config.Config) {
+			c.Workspaces = []config.Workspace{{Name: "default", Path: c.Workspaces[0].Path, Mode: config.ModeDirect}}
+		},
+		"workspaces.protected": func(c *config.Config) {
+			c.Workspaces = []config.Workspace{{Name: "default", Path: c.Workspaces[0].Path, Protected: []string{"deploy/**"}}}
+		},
+		"http.allowed_hosts": func(c *config.Config) { c.HTTP.AllowedHosts = []string{"example.org"} },
+		"http.denied_hosts":  func(c *config.Config) { c.HTTP.DeniedHosts = []string{"example.org"} },
+		"http.max_bytes":     func(c *config.Config) { c.HTTP.MaxBytes++ },
+		"http.timeout_ms":    func(c *config.Config) { c.HTTP.TimeoutMS++ },
 	}
 	for _, key := range config.Keys() {
 		known := changes[key] != nil
@@ -108,7 +123,7 @@ func TestSnapshotHoldsTheSecuritySettings(t *testing.T) {
 // snapshotOf returns the snapshot digest that the settings give.
 func snapshotOf(t *testing.T, cfg *config.Config) string {
 	t.Helper()
-	tools, err := builtinConfig(cfg, nil, nil, sandbox.Status{})
+	tools, err := builtinConfig(cfg, nil, box{})
 	if err != nil {
 		t.Fatal(err)
 	}

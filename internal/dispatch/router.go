@@ -196,6 +196,8 @@ type Decided struct {
 	// call from starting. It may be nil.
 	Ready  func(context.Context) error
 	Output func(stream string, chunk []byte)
+	// Commit answers tool.Call.Commit. It may be nil: then nobody can be asked.
+	Commit func(context.Context, tool.CommitRequest) (tool.CommitRuling, error)
 }
 
 // Run redeems the permit and runs the call. The report always says how it
@@ -214,15 +216,31 @@ func (r *Router) Run(ctx context.Context, d Decided) tool.Report {
 	if err := ready(ctx, d); err != nil {
 		return r.refused(ctx, d, started, err)
 	}
-	running, cancel := context.WithTimeout(ctx, r.timeout)
-	defer cancel()
-	report := r.execute(running, tool.Call{Proposal: d.Proposal, Plan: plan, Output: d.Output}, started)
+	running, clock, end := withDeadline(ctx, r.timeout)
+	defer end()
+	call := tool.Call{Proposal: d.Proposal, Plan: plan, Output: d.Output, Commit: d.committer(running, clock)}
+	report := r.execute(running, call, started)
 	if errors.Is(context.Cause(running), errFrozen) && report.Outcome != tool.Succeeded {
 		report.Reason = string(reason.GatewayFrozen)
 		report.Message = errFrozen.Error()
 		report.Remedy = reason.Lookup(reason.GatewayFrozen).Remedy
 	}
 	return report
+}
+
+// committer is Commit with the clock stopped while it waits. The end of the
+// call ends the wait, whatever context the tool gives.
+func (d Decided) committer(running context.Context, clock *deadline) func(context.Context, tool.CommitRequest) (tool.CommitRuling, error) {
+	if d.Commit == nil {
+		return nil
+	}
+	return func(ctx context.Context, r tool.CommitRequest) (tool.CommitRuling, error) {
+		defer clock.wait()()
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer context.AfterFunc(running, func() { cancel(context.Cause(running)) })()
+		return d.Commit(ctx, r)
+	}
 }
 
 // ready says whether the call may start after all: its client is there, and

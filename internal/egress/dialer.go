@@ -65,6 +65,28 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	if network != "tcp" && network != "tcp4" && network != "tcp6" {
 		return nil, reason.Errorf(reason.EgressDenied, "network %s is not allowed", clip(network))
 	}
+	safe, err := d.permitted(ctx, host, port)
+	if err != nil {
+		return nil, err
+	}
+	return d.dialAny(ctx, network, host, port, safe)
+}
+
+// Preflight judges "host:port" as DialContext would, up to the connection, and
+// returns its canonical form. Whoever connects later may get other addresses.
+func (d *Dialer) Preflight(ctx context.Context, address string) (string, error) {
+	host, port, err := SplitTarget(address)
+	if err != nil {
+		return "", err
+	}
+	if _, err := d.permitted(ctx, host, port); err != nil {
+		return "", err
+	}
+	return host.Join(port), nil
+}
+
+// permitted returns the addresses of a host that may be dialled.
+func (d *Dialer) permitted(ctx context.Context, host Host, port uint16) ([]netip.Addr, error) {
 	if err := d.Rules.Check(host, port, d.OpenByDefault); err != nil {
 		d.note(host, port, netip.Addr{}, VerdictDenied)
 		return nil, err
@@ -74,11 +96,7 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 		d.note(host, port, netip.Addr{}, VerdictFailed)
 		return nil, err
 	}
-	safe, err := d.survivors(host, port, found)
-	if err != nil {
-		return nil, err
-	}
-	return d.dialAny(ctx, network, host, port, safe)
+	return d.survivors(host, port, found)
 }
 
 // resolve returns the addresses of a host, the same ones for the whole call.

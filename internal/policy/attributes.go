@@ -12,7 +12,8 @@ import (
 // most of the work of a decision, so only what the candidates read is built.
 type attributes uint32
 
-// The attributes of vocabulary.cedarschema's CallContext, and args.
+// The attributes of vocabulary.cedarschema's CallContext and CommitContext, and
+// args.
 const (
 	attrArgs attributes = 1 << iota
 	attrArgsRest
@@ -41,15 +42,26 @@ const (
 	attrEgress
 	attrExec
 	attrSession
+	attrWorkspaceMode
+	attrChanges
+	attrExitCode
 	attrEnd
 	allAttributes = attrEnd - 1
+)
+
+const (
+	// callAttributes are those of CallContext.
+	callAttributes = allAttributes &^ (attrChanges | attrExitCode)
+	// commitAttributes are those of CommitContext.
+	commitAttributes = attrApproval | attrDeviceID | attrSessionID | attrRunID | attrToolName | attrSurface | attrPaired |
+		attrPresent | attrCapabilities | attrNow | attrSandbox | attrEgress | attrExec | attrSession | attrChanges | attrExitCode
 )
 
 // attributeNames are in the order of the constants.
 var attributeNames = []types.String{
 	"args", "args_rest", "approval", "device_id", "session_id", "run_id", "tool_name", "skill_id", "surface", "paired",
 	"present", "capabilities", "now", "channel", "skill", "workspace", "path", "host", "domain", "method", "port",
-	"protected", "risk", "sandbox", "egress", "exec", "session",
+	"protected", "risk", "sandbox", "egress", "exec", "session", "workspace_mode", "changes", "exit_code",
 }
 
 func (a attributes) has(one attributes) bool { return a&one != 0 }

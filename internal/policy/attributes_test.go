@@ -50,6 +50,19 @@ func randomArgs(r *rand.Rand, depth int) string {
 	return "{" + strings.Join(members, ",") + "}"
 }
 
+func randomCommit(r *rand.Rand) *tool.CommitFacts {
+	f := &tool.CommitFacts{
+		Workspace: []string{"main", "undeclared", ""}[r.IntN(3)], Root: "sha256:ab", Added: r.IntN(9), Deleted: r.IntN(9),
+		Bytes: r.Int64N(1 << 40), ExitCode: r.IntN(300) - 1,
+	}
+	for _, path := range []string{".git/config", "Makefile"} {
+		if r.IntN(2) == 0 {
+			f.Protected = append(f.Protected, path)
+		}
+	}
+	return f
+}
+
 // FuzzMisfit compares what a call says of its own fit with Cedar's validator,
 // over every kind of caller, tool and fact.
 func FuzzMisfit(f *testing.F) {
@@ -64,6 +77,9 @@ func FuzzMisfit(f *testing.F) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		req := randomRequest(r, cfg)
 		req.Args = json.RawMessage(randomArgs(r, 2))
+		if r.IntN(4) == 0 {
+			req.Commit = randomCommit(r)
+		}
 		c, refused := s.prepare(req)
 		if refused != nil {
 			return
@@ -88,14 +104,18 @@ func TestAttributesAreThoseOfTheVocabulary(t *testing.T) {
 		t.Fatalf("there are %d names for other than as many attributes", len(attributeNames))
 	}
 	s, _ := build(world(), nil)
-	action := s.vocab.schema.Actions[types.NewEntityUID(typeAction, toolPrefix+"t0")]
-	declared := action.AppliesTo.Context
-	if len(declared) != len(attributeNames) {
-		t.Errorf("the schema declares %d attributes, of %d we know", len(declared), len(attributeNames))
+	if callAttributes|commitAttributes != allAttributes {
+		t.Error("an attribute is of neither context")
 	}
-	for a, name := range allAttributes.all() {
-		if _, ok := declared[name]; !ok || attributeOfName(name) != a {
-			t.Errorf("the schema has no attribute %s, or it is another", name)
+	for name, known := range map[types.String]attributes{toolPrefix + "t0": callAttributes, commitAction: commitAttributes} {
+		declared := s.vocab.schema.Actions[types.NewEntityUID(typeAction, name)].AppliesTo.Context
+		if len(declared) != known.size() {
+			t.Errorf("%s: the schema declares %d attributes, of %d we know", name, len(declared), known.size())
+		}
+		for a, attribute := range known.all() {
+			if _, ok := declared[attribute]; !ok || attributeOfName(attribute) != a {
+				t.Errorf("%s: the schema has no attribute %s, or it is another", name, attribute)
+			}
 		}
 	}
 }

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
@@ -23,17 +24,16 @@ func (s *Set) prepare(r Request) (*call, *refusal) {
 	if !known || r.Tool == unknownTool {
 		return nil, &refusal{reason.UnknownTool, fmt.Sprintf("no pinned tool is named %q", clipText(r.Tool))}
 	}
+	if r.Commit != nil {
+		return s.prepareCommit(r)
+	}
 	return s.prepareKnown(r, args)
 }
 
 func (s *Set) prepareKnown(r Request, args *argType) (*call, *refusal) {
-	c := &call{set: s, request: r, entities: &overlay{base: s.dir.entities}, requester: s.dir.requester(r.Caller)}
-	principal, extra, ok := s.dir.principal(r.Caller.Principal)
-	if !ok {
-		return nil, &refusal{reason.PolicyError, fmt.Sprintf("the caller %q is no principal", r.Caller.Principal)}
-	}
-	if extra != nil {
-		c.entities.extra = append(c.entities.extra, *extra)
+	c, refused := s.newCall(r, callAttributes)
+	if refused != nil {
+		return nil, refused
 	}
 	var err error
 	var complete bool
@@ -41,18 +41,35 @@ func (s *Set) prepareKnown(r Request, args *argType) (*call, *refusal) {
 	if err != nil {
 		return nil, &refusal{reason.PolicyError, err.Error()}
 	}
-	c.req = cedar.Request{
-		Principal: principal,
-		Action:    types.NewEntityUID(typeAction, types.String(toolPrefix+r.Tool)),
-		Resource:  types.NewEntityUID(typeTool, types.String(r.Tool)),
-	}
+	c.req.Action = types.NewEntityUID(typeAction, types.String(toolPrefix+r.Tool))
+	c.req.Resource = types.NewEntityUID(typeTool, types.String(r.Tool))
 	if !complete {
 		c.misfit = s.misfitOf(c)
 	}
-	c.found = s.candidates(c.req)
+	c.findPolicies()
+	return c, nil
+}
+
+// newCall begins a call with its caller; has are the attributes that its
+// context may have.
+func (s *Set) newCall(r Request, has attributes) (*call, *refusal) {
+	c := &call{set: s, request: r, has: has, entities: &overlay{base: s.dir.entities}, requester: s.dir.requester(r.Caller)}
+	principal, extra, ok := s.dir.principal(r.Caller.Principal)
+	if !ok {
+		return nil, &refusal{reason.PolicyError, fmt.Sprintf("the caller %q is no principal", r.Caller.Principal)}
+	}
+	if extra != nil {
+		c.entities.extra = append(c.entities.extra, *extra)
+	}
+	c.req.Principal = principal
+	return c, nil
+}
+
+// findPolicies looks the candidates up and builds what they read.
+func (c *call) findPolicies() {
+	c.found = c.set.candidates(c.req)
 	c.reads = c.found.reads()
 	c.context = c.contextOf(c.reads)
-	return c, nil
 }
 
 // misfitOf is the schema's complaint about a whole request. All values but the
@@ -77,9 +94,10 @@ func (s *Set) candidates(req cedar.Request) candidates {
 	)
 }
 
-// contextOf is those attributes of vocabulary.cedarschema's CallContext that
-// the call has, without the approval.
+// contextOf is those attributes of vocabulary.cedarschema's CallContext, or
+// CommitContext, that the call has, without the approval.
 func (c *call) contextOf(want attributes) types.RecordMap {
+	want &= c.has
 	m := make(types.RecordMap, want.size()+1)
 	for a, name := range want.all() {
 		if v := c.attribute(a); v != nil {
@@ -123,6 +141,10 @@ func (c *call) attribute(a attributes) types.Value {
 		return named(typeSkill, r.SkillID)
 	case attrSession:
 		return sessionRecord(r.SessionFacts)
+	case attrChanges:
+		return changesRecord(r.Commit)
+	case attrExitCode:
+		return types.Long(r.Commit.ExitCode)
 	default:
 		return c.set.fact(a, &r.Facts)
 	}
@@ -150,11 +172,9 @@ func (s *Set) fact(a attributes, f *tool.Facts) types.Value {
 	case attrRisk:
 		return types.Long(f.Risk)
 	case attrSandbox:
-		return s.memo.get(sandboxKey{f.SandboxTier, f.SandboxLevel}, func() types.Record {
-			return types.NewRecord(types.RecordMap{
-				"tier": types.String(f.SandboxTier), "level": types.String(f.SandboxLevel),
-			})
-		})
+		return s.sandboxRecord(f)
+	case attrWorkspaceMode:
+		return types.String(f.WorkspaceMode)
 	case attrEgress:
 		return s.egressRecord(f)
 	case attrExec:
@@ -187,6 +207,18 @@ func execRecord(f tool.ExecFacts) types.Record {
 		"sha256":         types.String(f.SHA256),
 		"is_interpreter": types.Boolean(f.IsInterpreter),
 		"inline_code":    types.Boolean(f.InlineCode),
+		"in_workspace":   types.Boolean(f.InWorkspace),
+		"shebang":        types.String(f.Shebang),
+	})
+}
+
+func (s *Set) sandboxRecord(f *tool.Facts) types.Record {
+	key := sandboxKey{f.SandboxTier, f.SandboxLevel, f.SandboxRung, f.SandboxLimits, strings.Join(f.SandboxLayers, "\x00")}
+	return s.memo.get(key, func() types.Record {
+		return types.NewRecord(types.RecordMap{
+			"tier": types.String(f.SandboxTier), "level": types.String(f.SandboxLevel), "rung": types.String(f.SandboxRung),
+			"layers": stringSet(f.SandboxLayers), "limits": types.String(f.SandboxLimits),
+		})
 	})
 }
 

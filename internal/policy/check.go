@@ -40,10 +40,11 @@ type linter struct {
 
 func (l *linter) lint(p *compiled) []Finding {
 	findings := l.checkHas(p)
-	if reaches, _ := l.reachesTools(p); reaches {
+	if reaches, _ := l.reachesTools(p); reaches || l.reachesCommits(p) {
 		findings = append(findings, p.checkMonotone()...)
 	}
 	findings = append(findings, l.checkWaives(p)...)
+	findings = append(findings, l.checkHostNetwork(p)...)
 	findings = append(findings, l.checkPermitsAll(p)...)
 	findings = append(findings, l.checkRisks(p)...)
 	if !p.builtin && !hasErrors(findings) {

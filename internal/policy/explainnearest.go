@@ -127,7 +127,7 @@ func effortOfPlace(chain []string) effort {
 	case "approval":
 		return effortApproval
 	case "args", "args_rest", "path", "protected", "host", "domain", "port", "method", "exec", "capabilities",
-		"workspace", "risk":
+		"workspace", "workspace_mode", "risk", "changes", "exit_code":
 		return effortCaller
 	case "device_id", "session_id", "run_id", "tool_name", "skill_id", "skill", "channel", "surface", "paired",
 		"present":

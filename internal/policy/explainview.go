@@ -62,7 +62,9 @@ func (v *sight) see(facts types.Record) {
 	fields["approval"] = facts
 	v.real = types.NewRecord(fields)
 	clean := maps.Clone(fields)
-	clean["args"], clean["args_rest"] = v.args, v.rest
+	if v.call.has.has(attrArgs) {
+		clean["args"], clean["args_rest"] = v.args, v.rest
+	}
 	v.shown = types.NewRecord(clean)
 	v.env = v.call.env(v.real)
 }

@@ -32,6 +32,7 @@ const (
 	CodeShadowed       = "shadowed"
 	CodePermitsAll     = "permits_everything"
 	CodeWaives         = "waives_approval"
+	CodeHostNetwork    = "host_network"
 	CodeMayError       = "may_error"
 	CodeNotMonotone    = "not_monotone"
 	CodeOpaque         = "opaque_argument"

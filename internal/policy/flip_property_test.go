@@ -57,6 +57,14 @@ var facts = []fact{
 			`{"argv":["z"]}`, `{"argv":["z"],"limit":5}`, `{"argv":["z"],"limit":500}`, `{"argv":["z"],"mode":"fast"}`, `{"argv":["z"],"mode":"slow"}`)},
 	{[]string{"context.capabilities.contains(\"network\")", "context.capabilities == [\"process_exec\"]"},
 		domain(func(r *Request, v []tool.Capability) { r.Capabilities = v }, nil, []tool.Capability{tool.Network}, []tool.Capability{tool.ProcessExec})},
+	{[]string{"context.egress.mode == \"none\"", "context.egress.mode != \"none\""},
+		domain(func(r *Request, v string) { r.Facts.EgressMode = v }, "none", "strict")},
+	{[]string{"context.sandbox.layers.contains(\"landlock\")", "context.sandbox.layers.containsAll([\"landlock\", \"seccomp\"])"},
+		domain(func(r *Request, v []string) { r.Facts.SandboxLayers = v }, nil, []string{"landlock"}, []string{"landlock", "seccomp"})},
+	{[]string{"context.sandbox.rung == \"full\"", "context.sandbox.limits like \"cgroup*\""},
+		domain(func(r *Request, v string) { r.Facts.SandboxRung, r.Facts.SandboxLimits = v, "cgroup_v2" }, "full")},
+	{[]string{"context.workspace_mode == \"copy_on_write\"", "context.workspace_mode != \"direct\""},
+		domain(func(r *Request, v string) { r.Facts.WorkspaceMode = v }, "copy_on_write", "direct")},
 	{[]string{"context.sandbox.tier == \"c\"", "context.sandbox.tier != \"b\""},
 		domain(func(r *Request, v string) { r.Facts.SandboxTier = v }, "b", "c", "a")},
 	{[]string{"context.now < datetime(\"2026-03-02T09:00:00Z\")", "context.now.toTime() >= duration(\"18h\")"},
@@ -114,6 +122,9 @@ func (g generator) policies() string {
 			approved = " when { context.approval.approvers >= 2 }"
 		default:
 			approved = " unless { context.approval.granted }"
+		}
+		if effect == "permit" {
+			approved += []string{` when { context.egress.mode != "none" }`, ` when { context.egress.mode == "none" }`}[g.r.IntN(2)]
 		}
 		scope := []string{"principal", "principal is Agent", `principal in Role::"agent"`}[g.r.IntN(3)]
 		fmt.Fprintf(&b, "@id(\"p%d\") @waives(\"approval: test\")\n%s(%s, action == Action::\"tool.execute/t\", resource) %s { %s }%s;\n",

@@ -10,6 +10,7 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 
 	"palyra/internal/access"
+	"palyra/internal/tool"
 )
 
 // variant is the set with other settings, members or policies. Nothing is
@@ -78,21 +79,37 @@ func blankOut(to *Scenario, p *compiled) error {
 // suggestedName is the source of a permit that an explanation adds.
 const suggestedName = "(suggested)"
 
-// addPermit is the change that permits the caller this tool: a sensitive one
-// with a person's yes, unless the call has to do without.
+// addPermit is the change that permits the caller this tool, or to commit: what
+// is sensitive with a person's yes, unless the call has to do without. A permit
+// for a program says which network it may have.
 func (s *Set) addPermit(r Request, goal Effect) (change, bool) {
 	uid := uidOf(r.Caller.Principal)
-	action := types.NewEntityUID(typeAction, types.String(toolPrefix+r.Tool))
-	text := fmt.Sprintf("permit(principal == %s, action == %s, resource)", uid, action)
-	sensitive := s.descriptor(r.Tool).Sensitive()
-	switch {
-	case sensitive && goal == Allow:
-		text = "@waives(\"approval: decide whether this tool may run with no human\")\n" + text + ";"
-	case sensitive:
-		text += " when { context.approval.granted };"
-	default:
-		text += ";"
+	action, what := types.String(toolPrefix+r.Tool), "this tool may run"
+	d := s.descriptor(r.Tool)
+	sensitive := d.Sensitive()
+	if r.Commit != nil {
+		action, what = commitAction, "these changes may be committed"
+		sensitive = len(r.Commit.Protected)+len(r.Commit.Classes) > 0
 	}
+	text := fmt.Sprintf("permit(principal == %s, action == %s, resource)", uid, types.NewEntityUID(typeAction, action))
+	var when []string
+	if r.Commit == nil && slices.Contains(d.Capabilities, tool.ProcessExec) {
+		network := `context.egress.mode != "none"`
+		if r.Facts.EgressMode == "none" {
+			network = `context.egress.mode == "none"`
+		}
+		when = append(when, network)
+	}
+	switch {
+	case sensitive && goal == Allow, r.Commit != nil && !sensitive:
+		text = fmt.Sprintf("@waives(\"approval: decide whether %s with no human\")\n%s", what, text)
+	case sensitive:
+		when = append(when, "context.approval.granted")
+	}
+	if len(when) > 0 {
+		text += " when { " + strings.Join(when, " && ") + " }"
+	}
+	text += ";"
 	src := Source{Name: suggestedName, Text: text + "\n"}
 	parsed, _, findings := parseSource(src, false)
 	if hasErrors(findings) || len(parsed) != 1 {

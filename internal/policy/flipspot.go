@@ -157,7 +157,21 @@ var factSpots = map[string]spot{
 	"exec.is_interpreter":  flag(func(r *Request, v bool) { execOf(r).IsInterpreter = v }),
 	"exec.inline_code":     flag(func(r *Request, v bool) { execOf(r).InlineCode = v }),
 	"sandbox.tier":         text(false, func(r *Request, v string) { r.Facts.SandboxTier = v }, "c", "b", "builtin"),
+	"exec.in_workspace":    flag(func(r *Request, v bool) { execOf(r).InWorkspace = v }),
+	"exec.shebang":         program(func(f *tool.ExecFacts, v string) { f.Shebang = v }, "", "/bin/sh"),
 	"sandbox.level":        text(false, func(r *Request, v string) { r.Facts.SandboxLevel = v }, "strict", "none"),
+	"sandbox.rung":         text(false, func(r *Request, v string) { r.Facts.SandboxRung = v }, "full", "user_namespaces", "landlock"),
+	"sandbox.layers":       texts(func(r *Request, v []string) { r.Facts.SandboxLayers = v }, "landlock", "seccomp", "network_namespace"),
+	"sandbox.limits":       text(false, func(r *Request, v string) { r.Facts.SandboxLimits = v }, "cgroup_v2", "cgroup_v1", "rlimit"),
+	"workspace_mode":       text(false, func(r *Request, v string) { r.Facts.WorkspaceMode = v }, "copy_on_write", "read_only", "direct", ""),
+	"changes.root":         changes(text(false, func(r *Request, v string) { r.Commit.Root = v }, "sha256:"+strings.Repeat("0", 64))),
+	"changes.added":        changes(number(0, manyBytes, func(r *Request, v int64) { r.Commit.Added = int(v) })),
+	"changes.modified":     changes(number(0, manyBytes, func(r *Request, v int64) { r.Commit.Modified = int(v) })),
+	"changes.deleted":      changes(number(0, manyBytes, func(r *Request, v int64) { r.Commit.Deleted = int(v) })),
+	"changes.bytes":        changes(number(0, manyBytes, func(r *Request, v int64) { r.Commit.Bytes = v })),
+	"changes.protected":    changes(texts(func(r *Request, v []string) { r.Commit.Protected = v }, ".git/hooks/pre-commit")),
+	"changes.classes":      changes(texts(func(r *Request, v []string) { r.Commit.Classes = v }, "git", "agent")),
+	"exit_code":            changes(number(-1, 255, func(r *Request, v int64) { r.Commit.ExitCode = int(v) })),
 	"egress.mode":          text(false, func(r *Request, v string) { r.Facts.EgressMode = v }, "strict", "preflight", "none"),
 	"egress.hosts":         texts(func(r *Request, v []string) { r.Facts.EgressHosts = v }, "example.com"),
 	"session.calls_in_run": number(0, manyBytes, func(r *Request, v int64) { r.SessionFacts.CallsInRun = int(v) }),
@@ -173,6 +187,20 @@ var factSpots = map[string]spot{
 		}
 		return ok
 	}},
+}
+
+// changes is a spot of a change set. It copies what it writes to.
+func changes(p spot) spot {
+	set := p.set
+	p.set = func(r *Request, v types.Value) bool {
+		if r.Commit == nil {
+			return false
+		}
+		facts := *r.Commit
+		r.Commit = &facts
+		return set(r, v)
+	}
+	return p
 }
 
 // port is optional: 0 is none.

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/cedar-policy/cedar-go/types"
+
+	"palyra/internal/tool"
 )
 
 // checkHas finds tests for attributes that no action in scope knows: Cedar
@@ -65,15 +67,27 @@ func (l *linter) reachesTools(p *compiled) (reaches, only bool) {
 	return reaches, reaches && only
 }
 
-// checkWaives finds permits under which a sensitive tool could run with no
-// approval. They must say so, so that nobody waives the human by accident.
+// reachesCommits reports whether the scope can match the commit of a change
+// set.
+func (l *linter) reachesCommits(p *compiled) bool {
+	return slices.Contains(l.actionsOf(p), types.NewEntityUID(typeAction, commitAction))
+}
+
+// checkWaives finds permits under which a sensitive tool could run, or protected
+// changes could be committed, with no approval. They must say so, so that nobody
+// waives the human by accident.
 func (l *linter) checkWaives(p *compiled) []Finding {
-	reaches, _ := l.reachesTools(p)
-	waives := p.permits() && reaches && l.unapproved(p) != no
+	tools, _ := l.reachesTools(p)
+	tools = tools && l.unapproved(p) != no
+	commits := l.reachesCommits(p) && l.uncommitted(p) != no
+	waives := p.permits() && (tools || commits)
 	switch {
 	case waives && p.notes.waives == "":
 		text := "the permit mentions neither context.approval nor resource.sensitive, so it waives approval"
-		if p.approval || p.mentions("resource", "sensitive") {
+		switch {
+		case !tools:
+			text = "the permit can hold for protected changes that nobody approved, so it waives approval"
+		case p.approval || p.mentions("resource", "sensitive"):
 			text = "the permit can hold for a sensitive tool that nobody approved, so it waives approval"
 		}
 		f := p.start(SeverityError, CodeWaives, "%s", text)
@@ -99,6 +113,65 @@ func (l *linter) unapproved(p *compiled) truth {
 			Context:  types.NewRecord(types.RecordMap{"approval": l.set.noApproval}),
 		},
 		known: prefixes([]string{"context", "approval"}, []string{"resource", "sensitive"}),
+	}
+	return view.applies(p)
+}
+
+// uncommitted evaluates a policy for protected changes that nobody approved.
+func (l *linter) uncommitted(p *compiled) truth {
+	view := &partialView{
+		env: evalEnv{
+			Entities: l.set.dir.entities, Action: types.NewEntityUID(typeAction, commitAction),
+			Context: types.NewRecord(types.RecordMap{"approval": l.set.noApproval}),
+		},
+		known:  prefixes([]string{"action"}, []string{"context", "approval"}),
+		assume: someProtected,
+	}
+	return view.applies(p)
+}
+
+// someProtected takes the sets of protected paths and their classes for not
+// empty, whatever is in them.
+func someProtected(t *tree) truth {
+	if _, ok := t.node.(nodeIsEmpty); !ok {
+		return maybe
+	}
+	switch strings.Join(t.kids[0].chain(), ".") {
+	case "context.changes.protected", "context.changes.classes":
+		return no
+	}
+	return maybe
+}
+
+// checkHostNetwork finds permits that could give a program the network of the
+// host without naming it, so that nobody opens it by accident.
+func (l *linter) checkHostNetwork(p *compiled) []Finding {
+	if !p.permits() || p.readsText("none", "context", "egress", "mode") {
+		return nil
+	}
+	for _, d := range l.set.config.Tools {
+		if slices.Contains(d.Capabilities, tool.ProcessExec) && l.onHostNetwork(p, d.Name) != no {
+			f := p.start(SeverityError, CodeHostNetwork, "the permit can hold for a program with the network of the host and does not say so")
+			f.Help = `add context.egress.mode != "none" to its conditions; a permit that means it says context.egress.mode == "none"`
+			return []Finding{f}
+		}
+	}
+	return nil
+}
+
+// onHostNetwork evaluates a policy for a call of a tool whose program has the
+// network of the host.
+func (l *linter) onHostNetwork(p *compiled, name string) truth {
+	action, uid := types.NewEntityUID(typeAction, types.String(toolPrefix+name)), types.NewEntityUID(typeTool, types.String(name))
+	if !slices.Contains(l.actionsOf(p), action) || !l.set.dir.inScope(uid, p.ast.Resource) {
+		return no
+	}
+	view := &partialView{
+		env: evalEnv{
+			Entities: l.set.dir.entities, Action: action, Resource: uid,
+			Context: types.NewRecord(types.RecordMap{"egress": types.NewRecord(types.RecordMap{"mode": types.String("none")})}),
+		},
+		known: prefixes([]string{"action"}, []string{"resource"}, []string{"context", "egress", "mode"}),
 	}
 	return view.applies(p)
 }

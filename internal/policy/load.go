@@ -46,7 +46,8 @@ var sensitiveTools = Source{
 	Text: `@id("config.allow-sensitive-tools")
 @reason("allow_sensitive_tools is set: sensitive tools run with no human")
 @waives("approval: the operator set allow_sensitive_tools in the configuration")
-permit(principal, action in Action::"tool.execute", resource);
+permit(principal, action in Action::"tool.execute", resource)
+when { context.egress.mode != "none" };
 `,
 }
 

@@ -19,7 +19,8 @@ type memo struct {
 
 // Keys of a memo, one type per sort of record.
 type (
-	sandboxKey struct{ tier, level string }
+	// sandboxKey holds the layers joined by NUL, which no name of one has.
+	sandboxKey struct{ tier, level, rung, limits, layers string }
 	egressKey  string
 	execKey    tool.ExecFacts
 )

@@ -10,9 +10,10 @@ import (
 // must not be escaped by naming a second file in the same call.
 
 // perPath returns the request once for each file that the call changes, and
-// the request itself when there is at most one.
+// the request itself when there is at most one. A commit is decided as a whole:
+// its paths are a set in the context.
 func (r Request) perPath() []Request {
-	if len(r.Facts.Paths) == 0 {
+	if len(r.Facts.Paths) == 0 || r.Commit != nil {
 		return []Request{r}
 	}
 	list := make([]Request, len(r.Facts.Paths))

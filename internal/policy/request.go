@@ -26,6 +26,10 @@ type Request struct {
 	SkillID      string            `json:"skill_id"`
 	Facts        tool.Facts        `json:"facts"`
 	SessionFacts tool.SessionFacts `json:"session_facts"`
+	// Commit makes it a request about workspace.commit: whether what the call
+	// changed in its copy of the workspace may be applied. Args, Channel, SkillID
+	// and most of Facts are then not looked at.
+	Commit *tool.CommitFacts `json:"commit,omitempty"`
 	// Time is when the proposal was made. Cedar sees it in milliseconds.
 	Time time.Time `json:"time"`
 }

@@ -147,7 +147,9 @@ type call struct {
 	// denies; "" when it does.
 	misfit   string
 	entities *overlay
-	found    candidates
+	// has are the attributes that the context may have.
+	has   attributes
+	found candidates
 	// reads is what the candidates read of the context, and context just that.
 	reads   attributes
 	context types.RecordMap

@@ -52,8 +52,19 @@ type ProcessRunner struct {
 	OutputLimit int64 `json:"max_output_bytes"`
 	// MaxProcesses counts threads, too.
 	MaxProcesses int `json:"max_processes"`
-	// SandboxUID is the user id of sandboxes; 0 leaves it to the daemon.
-	SandboxUID int `json:"sandbox_uid"`
+	// Fallback is the lowest rung that may stand in for the tier.
+	Fallback       string   `json:"fallback"`
+	RequiredLayers []string `json:"required_layers"`
+	Caches         []string `json:"caches"`
+	// DiskLimit, TmpLimit and CacheLimit are in bytes.
+	DiskLimit  int64 `json:"disk_limit_bytes"`
+	MaxFiles   int64 `json:"max_files"`
+	TmpLimit   int64 `json:"tmp_limit_bytes"`
+	CacheLimit int64 `json:"cache_limit_bytes"`
+	// UIDBase and UIDCount are the range of sandboxes' user ids; 0 leaves it
+	// to the daemon.
+	UIDBase  int `json:"uid_base"`
+	UIDCount int `json:"uid_count"`
 }
 
 // HTTPClient is the settings of http.fetch.
@@ -70,6 +81,9 @@ type Workspace struct {
 	Name     string `json:"name"`
 	Path     string `json:"path"`
 	ReadOnly bool   `json:"read_only"`
+	// Mode is copy_on_write or direct; Protected are the operator's patterns.
+	Mode      string   `json:"mode"`
+	Protected []string `json:"protected"`
 }
 
 // WASMRuntime is the settings of Tier A.

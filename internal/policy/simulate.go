@@ -73,23 +73,42 @@ type givenFacts struct {
 	Path         string            `json:"path"`
 	// Paths is no attribute: a call that changes several files is evaluated for
 	// each of them.
-	Paths     []string        `json:"paths"`
-	Protected bool            `json:"protected"`
-	Host      string          `json:"host"`
-	Domain    string          `json:"domain"`
-	Port      int             `json:"port"`
-	Method    string          `json:"method"`
-	Exec      *tool.ExecFacts `json:"exec"`
-	Risk      int             `json:"risk"`
-	Sandbox   struct {
-		Tier  string `json:"tier"`
-		Level string `json:"level"`
+	Paths []string `json:"paths"`
+	// WorkspaceMode is that of the sandbox.
+	WorkspaceMode string          `json:"workspace_mode"`
+	Protected     bool            `json:"protected"`
+	Host          string          `json:"host"`
+	Domain        string          `json:"domain"`
+	Port          int             `json:"port"`
+	Method        string          `json:"method"`
+	Exec          *tool.ExecFacts `json:"exec"`
+	Risk          int             `json:"risk"`
+	Sandbox       struct {
+		Tier   string   `json:"tier"`
+		Level  string   `json:"level"`
+		Rung   string   `json:"rung"`
+		Layers []string `json:"layers"`
+		Limits string   `json:"limits"`
 	} `json:"sandbox"`
 	Egress struct {
 		Mode  string   `json:"mode"`
 		Hosts []string `json:"hosts"`
 	} `json:"egress"`
 	Session tool.SessionFacts `json:"session"`
+	// Changes, or the program's ExitCode, make the call a commit of its changes
+	// to the workspace.
+	Changes  *givenChanges `json:"changes"`
+	ExitCode *int          `json:"exit_code"`
+}
+
+type givenChanges struct {
+	Root      string   `json:"root"`
+	Added     int      `json:"added"`
+	Modified  int      `json:"modified"`
+	Deleted   int      `json:"deleted"`
+	Bytes     int64    `json:"bytes"`
+	Protected []string `json:"protected"`
+	Classes   []string `json:"classes"`
 }
 
 // ReplaceFacts puts described facts in the place of those of a request. text is
@@ -127,9 +146,17 @@ func factsOf(r Request) givenFacts {
 		DeviceID: r.Caller.DeviceID, RunID: r.Run, SkillID: r.SkillID, Surface: r.Caller.Surface, Paired: r.Caller.Paired,
 		Present: r.Caller.Present, Capabilities: slices.Clone(r.Capabilities), Workspace: f.Workspace, Path: f.Path,
 		Paths: slices.Clone(f.Paths), Protected: f.Protected, Host: f.Host, Domain: f.Domain, Port: f.Port, Method: f.Method,
-		Exec: f.Exec, Risk: f.Risk, Session: r.SessionFacts,
+		Exec: f.Exec, Risk: f.Risk, Session: r.SessionFacts, WorkspaceMode: f.WorkspaceMode,
 	}
-	g.Sandbox.Tier, g.Sandbox.Level = f.SandboxTier, f.SandboxLevel
+	g.Sandbox.Tier, g.Sandbox.Level, g.Sandbox.Rung, g.Sandbox.Limits = f.SandboxTier, f.SandboxLevel, f.SandboxRung, f.SandboxLimits
+	g.Sandbox.Layers = slices.Clone(f.SandboxLayers)
+	if c := r.Commit; c != nil {
+		code := c.ExitCode
+		g.Workspace, g.ExitCode = c.Workspace, &code
+		g.Changes = &givenChanges{
+			c.Root, c.Added, c.Modified, c.Deleted, c.Bytes, slices.Clone(c.Protected), slices.Clone(c.Classes),
+		}
+	}
 	g.Egress.Mode, g.Egress.Hosts = f.EgressMode, slices.Clone(f.EgressHosts)
 	g.Session.ToolsUsed, g.Session.SecretsRead = slices.Clone(g.Session.ToolsUsed), slices.Clone(g.Session.SecretsRead)
 	return g
@@ -142,6 +169,29 @@ func (g givenFacts) put(r *Request) {
 	r.Facts = tool.Facts{
 		Workspace: g.Workspace, Path: g.Path, Paths: g.Paths, Protected: g.Protected, Host: g.Host, Domain: g.Domain,
 		Port: g.Port, Method: g.Method, Exec: g.Exec, Risk: g.Risk, SandboxTier: g.Sandbox.Tier, SandboxLevel: g.Sandbox.Level,
-		EgressMode: g.Egress.Mode, EgressHosts: g.Egress.Hosts,
+		SandboxRung: g.Sandbox.Rung, SandboxLayers: sorted(g.Sandbox.Layers), SandboxLimits: g.Sandbox.Limits,
+		WorkspaceMode: g.WorkspaceMode, EgressMode: g.Egress.Mode, EgressHosts: g.Egress.Hosts,
 	}
+	r.Commit = g.commit()
+}
+
+// commit is the described change set, nil for a call.
+func (g givenFacts) commit() *tool.CommitFacts {
+	if g.Changes == nil && g.ExitCode == nil {
+		return nil
+	}
+	out := &tool.CommitFacts{Workspace: g.Workspace}
+	if c := g.Changes; c != nil {
+		out.Root, out.Added, out.Modified, out.Deleted, out.Bytes = c.Root, c.Added, c.Modified, c.Deleted, c.Bytes
+		out.Protected, out.Classes = sorted(c.Protected), sorted(c.Classes)
+	}
+	if g.ExitCode != nil {
+		out.ExitCode = *g.ExitCode
+	}
+	return out
+}
+
+func sorted(list []string) []string {
+	slices.Sort(list)
+	return list
 }

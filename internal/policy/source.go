@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/types"
 )
 
 // Limits on policy text. They keep a hostile or broken file from exhausting
@@ -284,6 +286,22 @@ func (c *compiled) mentions(variable, attribute string) bool {
 		})
 	}
 	return found
+}
+
+// readsText reports whether a condition reads a place and a condition has the
+// text, such as in a comparison of the two.
+func (c *compiled) readsText(text string, place ...string) bool {
+	reads, has := false, false
+	for _, cond := range c.conditions() {
+		cond.body.walk(func(t *tree) bool {
+			reads = reads || slices.Equal(t.chain(), place)
+			if v, ok := t.node.(nodeValue); ok {
+				has = has || v.Value.Equal(types.String(text))
+			}
+			return true
+		})
+	}
+	return reads && has
 }
 
 // mentionsVotes reports whether a condition reads context.approval.votes.

@@ -144,11 +144,14 @@ func (t *testRun) prepare(c testCase) (*Set, Request, []Vote, error) {
 		Caller: set.CallerFor(c.call.principal), Tool: c.call.tool, Args: c.call.args, Session: c.call.session,
 		Channel: c.call.channel, Time: c.call.at,
 	}
-	if err := t.complete(&r); err != nil {
-		return nil, r, nil, err
-	}
+	d, known := t.complete(&r)
 	if err := ReplaceFacts(&r, c.call.facts); err != nil {
 		return nil, r, nil, err
+	}
+	if known && r.Commit == nil {
+		if err := t.checkArgs(&r, d); err != nil {
+			return nil, r, nil, err
+		}
 	}
 	votes := make([]Vote, len(c.call.votes))
 	for i, v := range c.call.votes {
@@ -159,15 +162,20 @@ func (t *testRun) prepare(c testCase) (*Set, Request, []Vote, error) {
 	return set, r, votes, nil
 }
 
-// complete checks the arguments as a real call's are, and adds what the
-// definition of the tool says.
-func (t *testRun) complete(r *Request) error {
+// complete adds what the definition of the tool says. A tool that is not known
+// policy denies as UNKNOWN_TOOL.
+func (t *testRun) complete(r *Request) (d tool.Descriptor, known bool) {
 	i := slices.IndexFunc(t.cfg.Tools, func(d tool.Descriptor) bool { return d.Name == r.Tool })
 	if i < 0 {
-		return nil // policy denies it as UNKNOWN_TOOL
+		return d, false
 	}
-	d := t.cfg.Tools[i]
+	d = t.cfg.Tools[i]
 	r.Capabilities, r.SessionFacts.CallsInRun = d.Capabilities, 1
+	return d, true
+}
+
+// checkArgs checks the arguments as a real call's are.
+func (t *testRun) checkArgs(r *Request, d tool.Descriptor) error {
 	schema := t.schemas[d.Name]
 	if schema == nil {
 		var err error

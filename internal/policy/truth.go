@@ -37,6 +37,8 @@ type partialView struct {
 	// known reports whether the value behind variable and attributes is the
 	// one in env; what it denies could be anything.
 	known func(chain []string) bool
+	// assume, unless nil, settles an expression whose value is not known.
+	assume func(*tree) truth
 }
 
 // prefixes returns a known function for places below any of the given ones.
@@ -123,6 +125,9 @@ func (v *partialView) truthIf(t *tree) truth {
 
 func (v *partialView) leaf(t *tree) truth {
 	if !v.determined(t) {
+		if v.assume != nil {
+			return v.assume(t)
+		}
 		return maybe
 	}
 	value, err := evalNode(t.node, v.env)

@@ -186,7 +186,7 @@ func TestDigests(t *testing.T) {
 func TestCatalog(t *testing.T) {
 	text := `@id("no-fetch") forbid(principal, action == Action::"tool.execute/http.fetch", resource);
 @id("git") @waives("approval: git only") permit(principal, action == Action::"tool.execute/process.run", resource)
-when { context has exec && context.exec.basename == "git" };`
+when { context has exec && context.exec.basename == "git" && context.egress.mode == "strict" };`
 	caller := policytest.Request("", "").Caller
 	set := policytest.Set(t, policytest.Options{Policies: text})
 	want := "[{fs.read false} {process.run true}]"

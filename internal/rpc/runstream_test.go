@@ -322,6 +322,45 @@ func TestVotesOnTheStream(t *testing.T) {
 	}
 }
 
+// A call asks again, for what it changed, and the vote on the stream answers.
+func TestVotesOnTheStreamForChanges(t *testing.T) {
+	for allow, state := range map[bool]palyrav1.ApprovalState{
+		true: palyrav1.ApprovalState_APPROVAL_STATE_ALLOWED, false: palyrav1.ApprovalState_APPROVAL_STATE_DENIED,
+	} {
+		w := newWorld(t)
+		ruled := make(chan tool.CommitRuling, 1)
+		w.run.do = func(ctx context.Context, c tool.Call) tool.Report {
+			ruling, _ := c.Commit(ctx, tool.CommitRequest{
+				Facts:   tool.CommitFacts{Workspace: "default", Root: "sha256:1", Protected: []string{".envrc"}, Classes: []string{"agent"}},
+				Preview: tool.Preview{Diff: "+export X=1"},
+			})
+			ruled <- ruling
+			return succeeded(`{}`)
+		}
+		w.model.plays(wants(program("a")), says("done"))
+		agent := w.coder.runStream(startRun("build"))
+		bob := w.bob.runStream(resume(agent.started().GetRunId(), 0))
+		bob.send(votes(bob.asked(), func(*palyrav1.DecideApprovalRequest) {}))
+		changes := bob.asked()
+		if !strings.HasPrefix(changes.GetSubjectId(), "commit:default:") || changes.GetPrompt().GetDiff() != "+export X=1" {
+			t.Errorf("asked about %s", changes.GetSubjectId())
+		}
+		bob.send(votes(changes, func(r *palyrav1.DecideApprovalRequest) { r.Allow, r.Reason = allow, "because" }))
+		resolved := last(bob.until(func(m *palyrav1.RunStreamResponse) bool {
+			return m.GetEvent().GetApprovalResolved().GetApprovalId() == changes.GetApprovalId()
+		})).GetEvent().GetApprovalResolved()
+		if resolved.GetState() != state {
+			t.Errorf("resolved as %v", resolved.GetState())
+		}
+		if ruling := <-ruled; ruling.Allowed != allow {
+			t.Errorf("ruled %+v", ruling)
+		}
+		if end := agent.finished(); end.GetState() != palyrav1.RunState_RUN_STATE_COMPLETED {
+			t.Errorf("finished as %v", end)
+		}
+	}
+}
+
 // Messages spend tokens: of mutate, and votes of decide.
 func TestMessagesAreLimited(t *testing.T) {
 	few := ratelimit.Limits{Each: ratelimit.Limit{PerSecond: 0.001, Burst: 1}, Global: ratelimit.Limit{PerSecond: 1000, Burst: 1000}}

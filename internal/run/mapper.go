@@ -112,6 +112,8 @@ func (m *mapper) convert(e journal.Event) ([]*entry, error) {
 		return m.asked(e)
 	case event.Decided:
 		return m.decision(e)
+	case event.Gated:
+		return m.gated(e)
 	case event.Attested:
 		return m.attested(e)
 	case event.Ambiguous:
@@ -247,25 +249,47 @@ func (m *mapper) decision(e journal.Event) ([]*entry, error) {
 	if c == nil {
 		return nil, nil
 	}
-	var list []*entry
-	if c.asked != "" {
-		list = append(list, callEntry(e.Subject, c, Event{Resolved: &Resolved{
-			ApprovalID: c.asked, State: answered(d), GrantID: d.GrantID,
-		}}))
-	}
+	list := m.resolved(e, c, answered(d.Reason), d.GrantID)
 	c.decided, c.ended = true, !d.Allowed
 	return append(list, callEntry(e.Subject, c, Event{Decision: &d})), nil
 }
 
+// resolved tells how the approval was answered that a call waited for, if it
+// waited for one. A call may wait once more for what it changed.
+func (m *mapper) resolved(e journal.Event, c *callState, state approval.State, grant string) []*entry {
+	if c.asked == "" {
+		return nil
+	}
+	id := c.asked
+	c.asked = ""
+	return []*entry{callEntry(e.Subject, c, Event{Resolved: &Resolved{ApprovalID: id, State: state, GrantID: grant}})}
+}
+
+// gated tells how people answered for what a call changed.
+func (m *mapper) gated(e journal.Event) ([]*entry, error) {
+	var p struct {
+		Reason  reason.Code `json:"reason"`
+		GrantID string      `json:"grant_id"`
+	}
+	if err := json.Unmarshal(e.Payload, &p); err != nil {
+		return nil, err
+	}
+	c := m.calls[e.Subject]
+	if c == nil {
+		return nil, nil
+	}
+	return m.resolved(e, c, answered(p.Reason), p.GrantID), nil
+}
+
 // answered is how an approval was answered that a call waited for, as the
-// call's decision says.
-func answered(d decision.Record) approval.State {
-	switch d.Reason {
+// reason of what was decided then says.
+func answered(why reason.Code) approval.State {
+	switch why {
 	case reason.ApprovalDenied:
 		return approval.Denied
 	case reason.ApprovalExpired:
 		return approval.Expired
-	case reason.ApprovalCancelled:
+	case reason.ApprovalCancelled, reason.Cancelled, reason.GatewayFrozen, reason.ShuttingDown, reason.TimedOut:
 		return approval.Cancelled
 	case reason.ApprovalRevoked:
 		return approval.Revoked

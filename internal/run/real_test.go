@@ -12,6 +12,7 @@ import (
 	"math/big"
 	"net/url"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,7 +46,12 @@ func (e echo) Plan(context.Context, tool.Proposal) (tool.Plan, error) {
 	}, nil
 }
 
-func (e echo) Run(_ context.Context, c tool.Call) tool.Report {
+func (e echo) Run(ctx context.Context, c tool.Call) tool.Report {
+	if strings.Contains(string(c.Proposal.Input), "hook") {
+		_, _ = c.Commit(ctx, tool.CommitRequest{Facts: tool.CommitFacts{
+			Workspace: "default", Root: "sha256:1", Protected: []string{".git/hooks/x"}, Classes: []string{"git"},
+		}})
+	}
 	return tool.Report{
 		Outcome: tool.Succeeded, Result: c.Proposal.Input,
 		Executor:    tool.ExecutorInfo{Name: tool.Builtin, Tier: "builtin", Version: "test"},
@@ -200,6 +206,52 @@ func TestRunThroughTheRealPipeline(t *testing.T) {
 	var refused struct{ Reason reason.Code }
 	if err := json.Unmarshal([]byte(result(w.model.asked(4), 0).Text), &refused); err != nil || refused.Reason != reason.InvalidInput {
 		t.Errorf("the model was given %+v, %v", result(w.model.asked(4), 0), err)
+	}
+}
+
+// A call that asks twice: for itself, and for what it changed. The tape tells
+// of both, live and from the journal.
+func TestRunWhoseCallAsksForItsChanges(t *testing.T) {
+	for _, test := range []struct {
+		allow bool
+		want  approval.State
+	}{{true, approval.Allowed}, {false, approval.Denied}} {
+		w := newReal(t, calls(call("c1", "process.run", `{"argv":["hook"]}`)), says("done"))
+		r, _, err := w.Start(t.Context(), agent, run.Start{Message: "go"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		voter := alice
+		voter.Roles, voter.Surface, voter.Paired = []access.Role{access.RoleOwner}, access.SurfaceCLI, true
+		var seen []run.Event
+		err = w.Watch(t.Context(), r.ID, 0, func(e run.Event) error {
+			seen = append(seen, e)
+			if e.Asked == nil {
+				return nil
+			}
+			yes := test.allow || !e.Asked.AboutCommit()
+			_, err := w.desk.Decide(t.Context(), voter, e.Asked.ID, approval.Ballot{Allow: yes, Reason: "so", ShownDigest: e.Asked.CallDigest})
+			return err
+		}, func() {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen = durable(seen)
+		want := []string{"started", "turn", "proposed", "asked", "resolved", "decision", "asked", "resolved", "result", "attestation", "turn", "finished"}
+		if got := kinds(seen); !slices.Equal(got, want) {
+			t.Fatalf("%v, want %v", got, want)
+		}
+		if first, second := seen[4].Resolved, seen[7].Resolved; first.ApprovalID != seen[3].Asked.ID || second.ApprovalID != seen[6].Asked.ID || second.State != test.want {
+			t.Errorf("resolved %+v, then %+v", first, second)
+		}
+		w.DropTape(r.ID)
+		var again []run.Event
+		if err := w.Watch(t.Context(), r.ID, 0, func(e run.Event) error { again = append(again, e); return nil }, func() {}); err != nil {
+			t.Fatal(err)
+		}
+		if got := kinds(again); !slices.Equal(got, want) {
+			t.Errorf("from the journal %v, want %v", got, want)
+		}
 	}
 }
 

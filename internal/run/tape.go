@@ -260,7 +260,7 @@ func (t *tape) observer(ctx context.Context, callID string) func(toolcall.Event)
 			}})
 		case e.Result != nil:
 			t.result(ctx, proposal, e.Result)
-		case e.Asked != nil, e.Decision != nil:
+		case e.Asked != nil, e.Decision != nil, e.Ruling != nil:
 			t.wake()
 		}
 	}

@@ -69,6 +69,7 @@ func (p Program) Facts(argv []string) *tool.ExecFacts {
 		Basename: p.Basename, Path: p.Path, SHA256: p.SHA256,
 		IsInterpreter: p.IsInterpreter(),
 		InlineCode:    slices.ContainsFunc(p.Names(), func(name string) bool { return InlineCode(name, argv) }),
+		Shebang:       p.Shebang,
 	}
 }
 

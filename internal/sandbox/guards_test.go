@@ -37,6 +37,9 @@ func TestDenied(t *testing.T) {
 		{"timeout", true, true}, {"cmd.exe", true, true}, {"PowerShell.exe", true, true},
 		{"setarch", true, true}, {"linux32", true, true}, {"linux64", true, true}, {"i386", true, true}, {"x86_64", true, true}, {"run-parts", true, true},
 		{"sg", true, true}, {"newgrp", true, true}, {"choom", true, true}, {"ssh-agent", true, true}, {"prove", true, true},
+		{"gosu", true, true}, {"tini", true, true}, {"docker", true, true}, {"ssh", true, true}, {"socat", true, true}, {"systemd-nspawn", true, true}, {"fakeroot", true, true},
+		{"valgrind", true, true}, {"start-stop-daemon", true, true}, {"perf", true, true}, {"start", false, false}, {"service", false, false}, {"ssh-keygen", false, false},
+		{"raku", true, false}, {"jython", true, false}, {"octave", true, false}, {"swift", true, false}, {"wasmtime", true, false},
 		{"python3.12", true, false}, {"node", true, false}, {"perl", true, false}, {"ruby3.1", true, false}, {"gawk", true, false},
 	} {
 		for _, allowed := range []bool{false, true} {
@@ -72,7 +75,7 @@ func TestInlineCode(t *testing.T) {
 		{"deno eval 1", true}, {"deno run x.ts", false}, {"awk {print}", true}, {"awk -f prog.awk x", false}, {"awk -fprog.awk x", false}, {"gawk -F : {print}", true}, {"awk -v a=b -f prog.awk x", false},
 		{"bash -c ls", true}, {"bash -lc ls", true}, {"bash -o pipefail -c ls", true}, {"sh script.sh -c", false}, {"zsh -ic ls", true},
 		{"cmd.exe /c dir", true}, {"cmd /C dir", true}, {"cmd /cdir", true}, {"powershell -Command ls", true}, {"pwsh -enc AAAA", true}, {"pwsh -File x.ps1", false},
-		{"gcc -c x.c", false}, {"git -c a=b status", false}, {"make -e", false}, {"julia -E 1", true}, {"Rscript -e 1", true}, {"r --expression=1", true},
+		{"gcc -c x.c", false}, {"git -c a=b status", false}, {"make -e", false}, {"julia -E 1", true}, {"raku -e 1", true}, {"jython -c 1", true}, {"clj -e 1", true}, {"octave --eval 1", true}, {"octave x.m", false}, {"Rscript -e 1", true}, {"r --expression=1", true},
 	} {
 		argv := strings.Fields(c.line)
 		if got := InlineCode(argv[0], argv); got != c.want {

@@ -52,6 +52,8 @@ var dialects = map[string]dialect{
 	"clisp":      {short: "x"},
 	"ocaml":      {short: "e"},
 	"swipl":      {short: "gt"},
+	"clojure":    {short: "e", long: []string{"--eval"}},
+	"swift":      {short: "e"},
 	"gjs":        {short: "c", long: []string{"--command"}},
 	"npx":        {short: "c", long: []string{"--call"}},
 	"vim":        {short: "c", long: []string{"--cmd"}},
@@ -64,6 +66,8 @@ var dialects = map[string]dialect{
 // same maps families to the one that shares their command line.
 var same = map[string]string{
 	"pypy": "python", "ipython": "python", "irb": "ruby", "nodejs": "node", "tsx": "node", "ts-node": "node", "php-cgi": "php", "luajit": "lua", "texlua": "lua",
+	"jython": "python", "micropython": "python", "jruby": "ruby", "mruby": "ruby", "raku": "perl", "perl6": "perl", "ghci": "ghc", "iex": "elixir", "octave": "julia",
+	"clj": "clojure", "d8": "node", "jsc": "node", "mujs": "node", "janet": "lua", "gnuplot": "lua",
 	"rscript": "r", "gawk": "awk", "mawk": "awk", "nawk": "awk", "runghc": "ghc", "qjs": "node", "bunx": "npx", "pwsh": "powershell",
 	"ash": "sh", "bash": "sh", "rbash": "sh", "dash": "sh", "zsh": "sh", "ksh": "sh", "ksh93": "sh", "mksh": "sh", "pdksh": "sh", "yash": "sh", "fish": "sh",
 	"csh": "sh", "tcsh": "sh", "rc": "sh", "nu": "sh", "xonsh": "sh", "elvish": "sh", "vi": "vim", "ex": "vim", "nvim": "vim",

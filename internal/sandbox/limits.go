@@ -14,8 +14,8 @@ type Limits struct {
 	// Memory is in bytes over all processes, temporary files included.
 	Memory int64
 	// Output is how many bytes per stream are kept, half from the start and
-	// half from the end. A stream that reaches OutputFactor times as much
-	// ends the run.
+	// half from the end. Streams that together pass OutputFactor times as
+	// much end the run.
 	Output    int64
 	Processes int
 	OpenFiles int

@@ -12,6 +12,7 @@ import (
 
 	"palyra/internal/reason"
 	"palyra/internal/tool"
+	"palyra/internal/workspace"
 )
 
 // Bounds of what is hashed for one call.
@@ -19,50 +20,6 @@ const (
 	maxOperands     = 256
 	maxOperandBytes = 512 << 20
 )
-
-// alwaysRead lists the files that a known runner reads without being told, by
-// the family of the program.
-var alwaysRead = map[string][]string{
-	"make":     {"GNUmakefile", "makefile", "Makefile"},
-	"gmake":    {"GNUmakefile", "makefile", "Makefile"},
-	"ninja":    {"build.ninja"},
-	"cmake":    {"CMakeLists.txt", "CMakePresets.json", "CMakeUserPresets.json"},
-	"ctest":    {"CTestTestfile.cmake"},
-	"meson":    {"meson.build"},
-	"npm":      {"package.json", "package-lock.json", ".npmrc"},
-	"npx":      {"package.json", ".npmrc"},
-	"yarn":     {"package.json", "yarn.lock", ".yarnrc", ".yarnrc.yml"},
-	"pnpm":     {"package.json", "pnpm-lock.yaml", ".npmrc", ".pnpmfile.cjs"},
-	"node":     {"package.json"},
-	"bun":      {"package.json", "bunfig.toml"},
-	"deno":     {"deno.json", "deno.jsonc"},
-	"tsc":      {"tsconfig.json", "package.json"},
-	"jest":     {"package.json", "jest.config.js", "jest.config.ts"},
-	"eslint":   {"package.json", "eslint.config.js", "eslint.config.mjs", ".eslintrc.js", ".eslintrc.json"},
-	"pytest":   {"conftest.py", "pytest.ini", "pyproject.toml", "setup.cfg", "tox.ini"},
-	"py.test":  {"conftest.py", "pytest.ini", "pyproject.toml", "setup.cfg", "tox.ini"},
-	"tox":      {"tox.ini", "pyproject.toml", "setup.cfg"},
-	"nox":      {"noxfile.py"},
-	"pip":      {"setup.py", "pyproject.toml", "setup.cfg"},
-	"poetry":   {"pyproject.toml", "poetry.lock"},
-	"uv":       {"pyproject.toml", "uv.lock"},
-	"mypy":     {"mypy.ini", "pyproject.toml", "setup.cfg"},
-	"ruff":     {"ruff.toml", ".ruff.toml", "pyproject.toml"},
-	"python":   {"conftest.py", "pytest.ini", "pyproject.toml", "setup.cfg", "setup.py", "sitecustomize.py", "usercustomize.py"},
-	"cargo":    {"Cargo.toml", "Cargo.lock", "build.rs", ".cargo/config.toml", ".cargo/config", "rust-toolchain.toml"},
-	"go":       {"go.mod", "go.sum", "go.work"},
-	"git":      {".git/config", ".git/config.worktree", ".gitattributes", ".git/info/attributes"},
-	"rake":     {"Rakefile", "Gemfile"},
-	"bundle":   {"Gemfile", "Gemfile.lock"},
-	"rspec":    {".rspec", "Gemfile"},
-	"mvn":      {"pom.xml", ".mvn/maven.config", ".mvn/jvm.config"},
-	"gradle":   {"build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts", "gradle.properties"},
-	"ant":      {"build.xml"},
-	"just":     {"justfile", "Justfile", ".justfile"},
-	"task":     {"Taskfile.yml", "Taskfile.yaml"},
-	"composer": {"composer.json", "composer.lock"},
-	"dotnet":   {"Directory.Build.props", "Directory.Build.targets", "global.json"},
-}
 
 // Operands hashes the workspace files that a call names: what the arguments,
 // or parts of them, name as a file seen from cwd, and the files that a known
@@ -137,11 +94,11 @@ func runnerNames(cwd, basename string) []string {
 // that pip3.11 reads what pip reads.
 func runnerFiles(basename string) []string {
 	family := Family(basename)
-	if files, ok := alwaysRead[family]; ok {
+	if files := workspace.RunnerReads(family); files != nil {
 		return files
 	}
 	if m := build.FindStringSubmatch(family); m != nil {
-		return alwaysRead[m[1]]
+		return workspace.RunnerReads(m[1])
 	}
 	return nil
 }

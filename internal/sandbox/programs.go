@@ -17,6 +17,12 @@ var launchers = []string{
 	"nice", "ionice", "chrt", "taskset", "timeout", "stdbuf", "time", "watch", "strace", "ltrace", "gdb", "flock", "prlimit", "capsh", "dbus-run-session",
 	"setarch", "linux32", "linux64", "uname26", "i386", "i486", "i586", "i686", "x86_64", "run-parts", "sg", "newgrp", "choom", "ssh-agent", "prove",
 	"busybox", "toybox", "ld.so", "ld-linux", "palyra-init",
+	"sash", "posh", "loksh", "oksh", "lksh", "osh", "ysh", "scsh", "bsh", "command.com", "sulogin", "agetty", "runas", "run0", "gosu", "su-exec", "calife",
+	"systemd-nspawn", "systemd-inhibit", "machinectl", "systemctl", "initctl", "start-stop-daemon", "daemonize", "cron", "crond", "anacron", "atd", "inetd", "xinetd",
+	"tini", "dumb-init", "catatonit", "supervisord", "runsv", "runsvdir", "chpst", "softlimit", "setuidgid", "envdir", "envuidgid", "s6-setuidgid", "execlineb",
+	"docker", "podman", "nerdctl", "ctr", "runc", "crun", "buildah", "lxc-execute", "lxc-start", "flatpak", "snap", "flatpak-spawn", "proot", "fakeroot", "fakechroot", "faketime",
+	"cgexec", "rsh", "rlogin", "ssh", "sshpass", "mosh", "socat", "byobu", "tmate", "dtach", "abduco", "zellij", "rlwrap", "reptyr", "entr", "mispipe", "chronic", "ifne",
+	"valgrind", "perf", "lldb", "rr", "bpftrace", "uftrace", "catchsegv", "xvfb-run", "dbus-launch", "xterm", "eatmydata", "hyperfine", "forfiles", "wine", "wsl",
 }
 
 // interpreters run code that is named or given on the command line.
@@ -24,6 +30,8 @@ var interpreters = []string{
 	"python", "pypy", "ipython", "perl", "ruby", "irb", "node", "nodejs", "deno", "bun", "php", "php-cgi", "lua", "luajit", "texlua", "tclsh", "wish",
 	"r", "rscript", "julia", "java", "jshell", "groovy", "scala", "osascript", "awk", "gawk", "mawk", "nawk", "ghc", "runghc", "elixir", "erl", "escript",
 	"guile", "racket", "sbcl", "clisp", "ocaml", "swipl", "gjs", "qjs", "ts-node", "tsx", "npx", "bunx", "uvx", "pipx", "ed", "ex", "vi", "vim", "nvim", "emacs",
+	"jython", "micropython", "jruby", "mruby", "raku", "perl6", "ghci", "iex", "octave", "clojure", "clj", "kotlin", "kotlinc", "swift", "dart", "crystal", "janet",
+	"ecl", "gst", "gforth", "d8", "jsc", "mujs", "cscript", "wscript", "mshta", "wasmtime", "wasmer", "gnuplot", "m4",
 }
 
 // build matches a name with a version and the mark of a build: python3.12-dbg,

@@ -137,8 +137,10 @@ type Stream struct {
 	Tail []byte
 	// Total is in bytes, kept or not.
 	Total int64
-	// SHA256 is "sha256:<hex>" over all bytes that were read.
-	SHA256 string
+	// SHA256 is "sha256:<hex>" over all bytes that were read, KeptSHA256 over
+	// Head and Tail.
+	SHA256     string
+	KeptSHA256 string
 	// Truncated is true when bytes between Head and Tail are missing.
 	Truncated bool
 }
@@ -159,6 +161,10 @@ type Report struct {
 	// programs that never started. The caller closes it; nothing reaches the
 	// workspace unless the caller commits it.
 	Layer *overlay.Layer
+	// Unpinned are the operands whose bytes were too large to be kept, or
+	// could not be written to the copy: who wants to know whether they were
+	// the approved ones while the program ran hashes them again.
+	Unpinned []string
 	// Quarantined are protected names that a Direct run made and that were
 	// put aside.
 	Quarantined []string

@@ -218,7 +218,7 @@ func (t approvalTx) InsertRecord(r *approval.Record) error {
 	return t.writeRecord(r, `INSERT INTO approvals
 		(revision, state, version, answered_at, body, request, subject_type, requested_by, on_behalf_of, tool, created_at, id)
 		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) ON CONFLICT (id) DO NOTHING`,
-		r.SubjectType, r.RequestedBy.String(), r.OnBehalfOf.String(), r.Binding.Tool, r.CreatedAt, r.ID)
+		r.SubjectType, r.RequestedBy.String(), r.OnBehalfOf.String(), r.ComparedAs(), r.CreatedAt, r.ID)
 }
 
 // ReplaceRecord stores r in place of that state and version.

@@ -168,6 +168,11 @@ func addToPast(past *toolcall.Past, e *journal.Event) error {
 	case event.Attested:
 		past.Attested, past.AttestedSeq = new(toolcall.AttestedPayload), e.Seq
 		into = past.Attested
+	case event.Evaluated:
+		return noteGate(past, e)
+	case event.Gated:
+		past.AtGate, past.Gate = false, new(toolcall.GateResult)
+		into = past.Gate
 	case event.Ambiguous:
 		past.Ambiguous = true
 		return nil
@@ -177,5 +182,19 @@ func addToPast(past *toolcall.Past, e *journal.Event) error {
 	if err := json.Unmarshal(e.Payload, into); err != nil {
 		return fmt.Errorf("reading event %d of call %s: %w", e.Seq, e.Subject, err)
 	}
+	return nil
+}
+
+// noteGate notes that policy was asked about the changes of a call.
+func noteGate(past *toolcall.Past, e *journal.Event) error {
+	var about struct {
+		Request struct {
+			Commit *struct{} `json:"commit"`
+		} `json:"request"`
+	}
+	if err := json.Unmarshal(e.Payload, &about); err != nil {
+		return fmt.Errorf("reading event %d of call %s: %w", e.Seq, e.Subject, err)
+	}
+	past.AtGate = past.AtGate || about.Request.Commit != nil
 	return nil
 }

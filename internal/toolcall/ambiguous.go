@@ -23,9 +23,12 @@ func CloseAmbiguous(ctx context.Context, ledger Ledger) (int, error) {
 	}
 	entry := Entry{}
 	for _, o := range open {
+		past, err := ledger.Past(ctx, o.ProposalID)
+		if err != nil {
+			return 0, fmt.Errorf("reading open call %s: %w", o.ProposalID, err)
+		}
 		payload, err := canonical.Marshal(AmbiguousPayload{
-			ProposalID: o.ProposalID, Reason: reason.OutcomeUnknown,
-			Message: reason.Lookup(reason.OutcomeUnknown).Sentence,
+			ProposalID: o.ProposalID, Reason: reason.OutcomeUnknown, Message: past.unknown().Message,
 		})
 		if err != nil {
 			return 0, err
@@ -39,4 +42,19 @@ func CloseAmbiguous(ctx context.Context, ledger Ledger) (int, error) {
 		return 0, fmt.Errorf("closing open calls: %w", err)
 	}
 	return len(open), nil
+}
+
+// unknown says of a call without an end what is known all the same: what it
+// changed in its copy of a workspace is lost unless it was allowed.
+func (p Past) unknown() *reason.Error {
+	e := reason.Errorf(reason.OutcomeUnknown, "the gateway stopped while the call ran")
+	switch {
+	case p.AtGate:
+		e.Message += "; its changes waited to be committed, and nothing of them was applied to the workspace"
+	case p.Gate != nil && p.Gate.Allowed:
+		e.Message += "; its changes were allowed, and may or may not have been applied to the workspace"
+	case p.Gate != nil:
+		e.Message += "; its changes were refused, and nothing of them was applied to the workspace"
+	}
+	return e
 }

@@ -32,7 +32,7 @@ func (c *call) ask() (*approval.Ask, error) {
 	}
 	return &approval.Ask{
 		Proposal: c.proposal, Plan: c.plan, CallDigest: c.digest, SnapshotDigest: c.verdict.SnapshotDigest(),
-		Request: request, Prompt: prompt, SubjectType: approval.SubjectTool,
+		Request: request, Prompt: prompt, SubjectType: approval.SubjectTool, SubjectID: c.subjectID,
 		Timeout: c.verdict.Timeout(), Severity: c.verdict.Severity(),
 		Missing: c.verdict.Missing(), Covers: c.covers,
 	}, nil

@@ -17,30 +17,52 @@ import (
 	"palyra/internal/tool"
 )
 
-// dispatch runs the decided call. Whoever observes it gets one chunk at a
-// time, and none after the call has ended, whatever the tool does.
+// dispatch runs the decided call.
 func (c *call) dispatch(ctx context.Context, permit *decision.Permit) tool.Report {
-	var mu sync.Mutex
-	ended := false
+	tells := &teller{observe: c.observe}
 	answer := c.answer
-	report := c.Dispatcher.Run(ctx, dispatch.Decided{
+	decided := dispatch.Decided{
 		Permit: permit, Proposal: c.proposal, Plan: c.plan,
 		Ready: func(ctx context.Context) error { return c.Approver.Recheck(ctx, answer) },
 		Output: func(stream string, chunk []byte) {
-			mu.Lock()
-			defer mu.Unlock()
-			if !ended && !c.atOnce { // nothing is told before the decision
-				c.observe(Event{Output: &Chunk{Stream: stream, Data: chunk}})
+			if !c.atOnce { // nothing is told before the decision
+				tells.tell(Event{Output: &Chunk{Stream: stream, Data: chunk}})
 			}
 		},
-	})
-	mu.Lock()
-	defer mu.Unlock()
-	ended = true
+	}
+	if !c.atOnce { // and nothing more is decided
+		decided.Commit = func(ctx context.Context, r tool.CommitRequest) (tool.CommitRuling, error) {
+			return c.commit(ctx, &r, tells.tell)
+		}
+	}
+	report := c.Dispatcher.Run(ctx, decided)
+	tells.end()
 	for _, sent := range report.Egress.Observed {
 		c.bytesOut += sent.BytesOut
 	}
 	return report
+}
+
+// teller passes on what a running tool causes: one event at a time, and none
+// after the call has ended, whatever the tool does.
+type teller struct {
+	observe func(Event)
+	mu      sync.Mutex
+	ended   bool
+}
+
+func (t *teller) tell(e Event) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.ended {
+		t.observe(e)
+	}
+}
+
+func (t *teller) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ended = true
 }
 
 // attest signs what happened and makes it durable; only then does the result
@@ -74,6 +96,9 @@ func (c *call) recordOutcome(ctx context.Context, record decision.Record, report
 		payload.ResultBlob = canonical.Digest(report.Result)
 		c.pending.Blobs = append(c.pending.Blobs, report.Result)
 	}
+	if err := c.draftViolated(report); err != nil {
+		return Outcome{Decision: record}, err
+	}
 	if err := c.draft(event.Attested, payload); err != nil {
 		return Outcome{Decision: record}, err
 	}
@@ -89,6 +114,16 @@ func (c *call) recordOutcome(ctx context.Context, record decision.Record, report
 	c.observe(Event{Result: &outcome.Report, Follows: true})
 	c.observe(Event{Attestation: &outcome.Attestation})
 	return outcome, nil
+}
+
+// draftViolated drafts what the sandbox denied, if it denied anything.
+func (c *call) draftViolated(r tool.Report) error {
+	if len(r.Violations) == 0 {
+		return nil
+	}
+	return c.draftRedacted(event.Violated, ViolatedPayload{
+		ProposalID: c.proposal.ID, Violations: r.Violations, Missed: r.ViolationsMissed,
+	})
 }
 
 func (c *call) execution(record decision.Record, report tool.Report) attest.Execution {

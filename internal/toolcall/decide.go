@@ -21,6 +21,7 @@ func (c *call) decide(ctx context.Context) (decision.Record, *decision.Permit, e
 		DecisionID: ulid.Make().String(), ProposalID: c.proposal.ID, CallDigest: c.digest,
 		Verdict: c.verdict, Answer: c.answer, Budget: c.budget, Now: time.Now().UTC(),
 	})
+	c.decisionID = record.ID
 	record, permit, err := c.writeDecision(context.WithoutCancel(ctx), record, permit)
 	if err != nil {
 		return record, nil, err

@@ -2,10 +2,12 @@ package toolcall
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"palyra/internal/approval"
 	"palyra/internal/policy"
+	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
 
@@ -31,11 +33,19 @@ func (p *Pipeline) Describe(ctx context.Context, d Description) (policy.Request,
 		c.proposedAt = d.At.UTC()
 	}
 	descriptor, input, err := p.Dispatcher.Check(s.Tool, s.Input)
-	if err != nil {
-		return policy.Request{}, nil, err
-	}
 	c.proposal.Tool, c.proposal.Input = descriptor, input
 	session := tool.SessionFacts{CallsInRun: 1}
+	switch {
+	case err != nil && (len(s.Input) > 0 || reason.Of(err) != reason.InvalidInput):
+		return policy.Request{}, nil, err
+	case err != nil:
+		// The changes of a call are described without its arguments.
+		c.request = c.policyRequest(tool.Facts{}, session)
+		if wrong := policy.ReplaceFacts(&c.request, d.Facts); wrong != nil || c.request.Commit == nil {
+			return policy.Request{}, nil, errors.Join(wrong, err)
+		}
+		return c.request, nil, nil
+	}
 	var grants []policy.Grant
 	switch err := c.planCall(ctx, session); {
 	case err == nil:
@@ -47,7 +57,9 @@ func (p *Pipeline) Describe(ctx context.Context, d Description) (policy.Request,
 	default:
 		c.request = c.policyRequest(tool.Facts{}, session)
 	}
-	err = policy.ReplaceFacts(&c.request, d.Facts)
+	if err = policy.ReplaceFacts(&c.request, d.Facts); c.request.Commit != nil {
+		grants = nil // those of the call do not cover its changes
+	}
 	return c.request, grants, err
 }
 

@@ -66,6 +66,10 @@ type Past struct {
 	// Result is the result's bytes, when the call has one.
 	Result    []byte
 	Ambiguous bool
+	// AtGate is true for a call whose changes nobody has ruled on yet, and Gate
+	// is the last ruling.
+	AtGate bool
+	Gate   *GateResult
 }
 
 // ProposedPayload is the payload of event.Proposed.
@@ -112,6 +116,42 @@ type EvaluatedPayload struct {
 	CallDigest string         `json:"call_digest"`
 	Verdict    policy.Verdict `json:"verdict"`
 	Request    policy.Request `json:"request"`
+}
+
+// GatedPayload is the payload of event.Gated.
+type GatedPayload struct {
+	ProposalID string `json:"proposal_id"`
+	// DecisionID is of the decision that let the call run.
+	DecisionID string `json:"decision_id"`
+	// CallDigest is what an approval of the commit binds to.
+	CallDigest string            `json:"call_digest"`
+	Facts      tool.CommitFacts  `json:"facts"`
+	Files      []tool.FileChange `json:"files,omitempty"`
+	// FilesBlob is set instead of Files when they are many.
+	FilesBlob  string         `json:"files_blob,omitempty"`
+	Allowed    bool           `json:"allowed"`
+	Reason     reason.Code    `json:"reason,omitempty"`
+	Message    string         `json:"message,omitempty"`
+	Remedy     string         `json:"remedy,omitempty"`
+	Verdict    policy.Verdict `json:"verdict"`
+	ApprovalID string         `json:"approval_id,omitempty"`
+	GrantID    string         `json:"grant_id,omitempty"`
+}
+
+// GateResult is what is read of a GatedPayload: only policy makes a Verdict.
+type GateResult struct {
+	Allowed bool        `json:"allowed"`
+	Reason  reason.Code `json:"reason"`
+	Message string      `json:"message"`
+	Remedy  string      `json:"remedy"`
+}
+
+// ViolatedPayload is the payload of event.Violated.
+type ViolatedPayload struct {
+	ProposalID string           `json:"proposal_id"`
+	Violations []tool.Violation `json:"violations"`
+	// Missed counts those that were not kept.
+	Missed int `json:"missed"`
 }
 
 // AttestedPayload is the payload of event.Attested.

@@ -8,13 +8,16 @@ import (
 )
 
 // Event is one thing that happened to a call; exactly one of the pointers is
-// set.
+// set. Asked and Resolved come once more after the decision, and Ruling with
+// them, when what the call changed needs an answer of its own.
 type Event struct {
-	Proposed    *Proposed
-	Asked       *approval.Record
-	Resolved    *approval.Answer
-	Decision    *decision.Record
-	Output      *Chunk
+	Proposed *Proposed
+	Asked    *approval.Record
+	Resolved *approval.Answer
+	Decision *decision.Record
+	Output   *Chunk
+	// Ruling is durable: whether changes to a workspace may be applied.
+	Ruling      *tool.CommitRuling
 	Result      *tool.Report
 	Attestation *Attestation
 	// Follows is true when another event comes at once, without a wait.

@@ -46,6 +46,10 @@ type call struct {
 	pending Entry
 	// atOnce is true when the decision becomes durable with the outcome.
 	atOnce bool
+	// decisionID is of the decision that let the call run.
+	decisionID string
+	// subjectID names what people are asked about, "" for the call itself.
+	subjectID string
 }
 
 // handle is the pipeline: each line of prepare and conclude is one stage of

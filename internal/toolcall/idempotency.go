@@ -242,7 +242,7 @@ func replay(past Past, observe func(Event)) (Outcome, error) {
 		return outcome, nil
 	}
 	if past.Attested == nil {
-		return outcome, reason.Errorf(reason.OutcomeUnknown, "the gateway stopped while the call ran")
+		return outcome, past.unknown()
 	}
 	outcome.Report = past.Attested.Report
 	outcome.Report.Result = past.Result

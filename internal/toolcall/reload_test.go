@@ -27,7 +27,7 @@ unless { context.approval.approvers >= 1 };`
 	never = `@id("never")
 forbid(principal, action == Action::"tool.execute/process.run", resource);`
 	waived = `@id("unattended") @waives("approval: the test says so")
-permit(principal, action == Action::"tool.execute/process.run", resource);`
+permit(principal, action == Action::"tool.execute/process.run", resource) when { context.egress.mode != "none" };`
 	noStanding = `@id("no-standing")
 forbid(principal, action == Action::"tool.execute/process.run", resource)
 unless { context.approval.granted && !context.approval.standing };`

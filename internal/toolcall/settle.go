@@ -70,7 +70,7 @@ func (c *call) grants(ctx context.Context) ([]policy.Grant, error) {
 	list, err := c.Approver.Grants(ctx, approval.GrantQuery{
 		Principal: c.sub.Caller.Principal, OnBehalfOf: c.sub.Caller.OnBehalfOf, Session: c.proposal.Session,
 		Tool: c.proposal.Tool.Name, ToolDefinition: c.plan.Binding.ToolDefinitionDigest,
-		Subject: c.plan.Subject, CallDigest: c.digest,
+		Subject: c.plan.Subject, CallDigest: c.digest, Commit: c.request.Commit != nil,
 	})
 	return policyGrants(list, c.LiveDevice, c.request.Time), err
 }

@@ -400,6 +400,8 @@ func kind(e toolcall.Event) string {
 		return "decision"
 	case e.Output != nil:
 		return "output"
+	case e.Ruling != nil:
+		return "ruling"
 	case e.Result != nil:
 		return "result"
 	case e.Attestation != nil:

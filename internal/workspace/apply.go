@@ -35,9 +35,9 @@ type Applied struct {
 	Is  string
 }
 
-// temporaryPrefix begins the names of files that exist only while a change is
+// TemporaryPrefix begins the names of files that exist only while a change is
 // made.
-const temporaryPrefix = ".palyra-"
+const TemporaryPrefix = ".palyra-"
 
 // Apply makes all changes or none. Each file is replaced as a whole by a
 // rename, and only when it still has the digest in Was, which is checked again
@@ -73,7 +73,7 @@ func joinRollback(err, undo error) error {
 		return err
 	}
 	return reason.Errorf(reason.Of(err), "%w; undoing the other changes failed too: %w", err, undo).
-		WithRemedy("Look at the files named; parts of the change may be in place, and earlier content is kept in files that begin with %s.", temporaryPrefix)
+		WithRemedy("Look at the files named; parts of the change may be in place, and earlier content is kept in files that begin with %s.", TemporaryPrefix)
 }
 
 // transaction is a set of changes under way.
@@ -132,8 +132,8 @@ func (r *Root) Target(name string) (string, error) {
 	if ProtectedForWriting(real) || ProtectedForWriting(name) {
 		return "", reason.Errorf(reason.ProtectedPath, "%s is protected", quote(real)).WithField("path", real)
 	}
-	if strings.HasPrefix(path.Base(real), temporaryPrefix) {
-		return "", reason.Errorf(reason.InvalidInput, "names that begin with %s are kept for files that are being written", temporaryPrefix)
+	if strings.HasPrefix(path.Base(real), TemporaryPrefix) {
+		return "", reason.Errorf(reason.InvalidInput, "names that begin with %s are kept for files that are being written", TemporaryPrefix)
 	}
 	return real, nil
 }

@@ -58,7 +58,7 @@ func (s *stage) prepare(ctx context.Context, c Change) error {
 	if err != nil {
 		return err
 	}
-	name := temporaryPrefix + rand.Text() + ".tmp"
+	name := TemporaryPrefix + rand.Text() + ".tmp"
 	if s.remove {
 		s.temporary = name
 		return nil
@@ -265,7 +265,7 @@ func (s *stage) undo() error {
 // undoCreate moves the new file away again and deletes it only if it is the
 // one that commit put there.
 func (s *stage) undoCreate() error {
-	name := temporaryPrefix + rand.Text() + ".tmp"
+	name := TemporaryPrefix + rand.Text() + ".tmp"
 	if err := renameat2(s.dir, s.base, name, unix.RENAME_NOREPLACE); err != nil {
 		return failure("removing", s.path, err)
 	}

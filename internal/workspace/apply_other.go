@@ -67,7 +67,7 @@ func (s *stage) check(ctx context.Context) (*Info, error) {
 }
 
 func (s *stage) sibling() string {
-	return filepath.FromSlash(join(path.Dir(s.path), temporaryPrefix+rand.Text()+".tmp"))
+	return filepath.FromSlash(join(path.Dir(s.path), TemporaryPrefix+rand.Text()+".tmp"))
 }
 
 func (s *stage) write(c Change, info *Info) error {

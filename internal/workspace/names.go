@@ -42,7 +42,7 @@ func checkPath(p string) error {
 // control, bidirectional, zero-width and other format characters.
 func checkNewName(p string) error {
 	for _, r := range p {
-		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r) || r == utf8.RuneError {
+		if odd(r) {
 			return reason.Errorf(reason.InvalidInput, "path %s holds character %U, which may not be in the name of a file that is written", quote(p), r)
 		}
 	}
@@ -51,6 +51,17 @@ func checkNewName(p string) error {
 		return reason.Errorf(reason.InvalidInput, "path %s does not name a file", quote(p))
 	}
 	return nil
+}
+
+func odd(r rune) bool {
+	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r) || r == utf8.RuneError
+}
+
+// Plain reports whether a person would see a path as what it is: it is UTF-8 and
+// holds no control, bidirectional, zero-width or other format characters, nor
+// the prefix of the files that exist only while a change is made.
+func Plain(p string) bool {
+	return utf8.ValidString(p) && !strings.ContainsFunc(p, odd) && !strings.HasPrefix(path.Base(p), TemporaryPrefix)
 }
 
 // quote writes a path for a message so that every odd character shows.

@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -40,21 +41,23 @@ func ProtectedForWriting(rel string) bool {
 	return Protected(rel) || len(parts) > 0 && parts[len(parts)-1] == "head"
 }
 
+// gitEntries are what git obeys in a repository, a submodule or a worktree.
+var gitEntries = []string{"hooks", "config", "config.worktree", "info", "commondir", "gitdir"}
+
 // protectedGit judges what stands below a directory named .git. Objects, refs,
 // the index and logs are normal.
 func protectedGit(rest []string) bool {
 	if len(rest) == 0 {
 		return true
 	}
-	switch rest[0] {
-	case "hooks", "config", "config.worktree", "info", "commondir", "gitdir":
+	if slices.Contains(gitEntries, rest[0]) {
 		return true
+	}
+	switch rest[0] {
 	case "head":
 		return len(rest) == 1
 	case "modules", "worktrees":
-		return slices.ContainsFunc(rest[1:], func(p string) bool {
-			return slices.Contains([]string{"hooks", "config", "config.worktree", "info", "commondir", "gitdir"}, p)
-		})
+		return slices.ContainsFunc(rest[1:], func(p string) bool { return slices.Contains(gitEntries, p) })
 	case "objects":
 		return slices.Equal(rest[1:], []string{"info", "alternates"})
 	}
@@ -74,24 +77,26 @@ var protectedDirs = []string{
 	".circleci", ".buildkite", ".woodpecker", ".teamcity", ".tekton", ".semaphore",
 }
 
-// protectedBelow judges directories of which only some entries are protected.
+// protectedEntries are directories of which only some entries are protected; a
+// "*" at the end of an entry stands for any ending.
+var protectedEntries = map[string][]string{
+	".github":  {"workflows", "actions"},
+	".gitea":   {"workflows", "actions"},
+	".forgejo": {"workflows", "actions"},
+	".config":  {"git", "fish", "nvim", "mise", "direnv", "systemd", "autostart"},
+	".cargo":   {"config", "config.toml", "credentials*"},
+	".gitlab":  {"ci"},
+	".hg":      {"hgrc*"},
+}
+
+// protectedBelow judges what stands below a directory of protectedEntries.
 func protectedBelow(dir string, rest []string) bool {
-	if len(rest) == 0 {
-		return false
-	}
-	switch dir {
-	case ".github", ".gitea", ".forgejo":
-		return rest[0] == "workflows" || rest[0] == "actions"
-	case ".config":
-		return slices.Contains([]string{"git", "fish", "nvim", "mise", "direnv", "systemd", "autostart"}, rest[0])
-	case ".cargo":
-		return rest[0] == "config" || rest[0] == "config.toml" || strings.HasPrefix(rest[0], "credentials")
-	case ".gitlab":
-		return rest[0] == "ci"
-	case ".hg":
-		return strings.HasPrefix(rest[0], "hgrc")
-	}
-	return false
+	return len(rest) > 0 && slices.ContainsFunc(protectedEntries[dir], func(entry string) bool {
+		if start, open := strings.CutSuffix(entry, "*"); open {
+			return strings.HasPrefix(rest[0], start)
+		}
+		return rest[0] == entry
+	})
 }
 
 // protectedNames are protected files, wherever they stand.
@@ -120,6 +125,41 @@ var protectedNames = []string{
 // editors, what Python runs at its start, and policies.
 var protectedEnds = []string{".code-workspace", ".pth", ".cedar"}
 
+// Pattern is a protected place in any directory: names in lower case, in which
+// "*" stands for any part of a name.
+type Pattern struct {
+	Path string
+	// Below is true when everything below is protected, too.
+	Below bool
+}
+
+// ProtectedPatterns are the lists behind Protected, for sandboxes that have to
+// say them in a language of their own. Below submodules and worktrees of git
+// they cover more than Protected.
+func ProtectedPatterns() []Pattern {
+	patterns := []Pattern{{Path: ".git"}, {Path: ".git/head"}}
+	below := func(names ...string) {
+		for _, name := range names {
+			patterns = append(patterns, Pattern{Path: name, Below: true})
+		}
+	}
+	for _, entry := range gitEntries {
+		below(".git/" + entry)
+	}
+	below(".git/modules", ".git/worktrees", ".git/objects/info/alternates")
+	below(protectedDirs...)
+	for _, dir := range slices.Sorted(maps.Keys(protectedEntries)) {
+		for _, entry := range protectedEntries[dir] {
+			below(dir + "/" + entry)
+		}
+	}
+	below(protectedNames...)
+	for _, end := range protectedEnds {
+		below("*" + end)
+	}
+	return patterns
+}
+
 func protectedName(name string) bool {
 	return slices.Contains(protectedNames, name) ||
 		slices.ContainsFunc(protectedEnds, func(end string) bool { return strings.HasSuffix(name, end) })
@@ -129,15 +169,15 @@ func foldedParts(rel string) []string {
 	split := strings.FieldsFunc(rel, func(r rune) bool { return r == '/' || r == '\\' })
 	parts := make([]string, 0, len(split))
 	for _, part := range split {
-		if part = fold(part); part != "" && part != "." {
+		if part = Fold(part); part != "" && part != "." {
 			parts = append(parts, part)
 		}
 	}
 	return parts
 }
 
-// fold writes a name as the most forgiving file system would compare it.
-func fold(name string) string {
+// Fold writes a name as the most forgiving file system would compare it.
+func Fold(name string) string {
 	name = norm.NFKC.String(name)
 	name = strings.Map(func(r rune) rune {
 		if unicode.Is(unicode.Cf, r) || unicode.IsControl(r) || unicode.Is(unicode.Variation_Selector, r) {

@@ -33,7 +33,7 @@ func (r *Root) Judge(changes []Change) error {
 // judgePart judges one element of a path, which stands in dir and has depth-1
 // elements after it.
 func (r *Root) judgePart(changes []Change, c Change, dir, part string, depth int) error {
-	name := fold(part)
+	name := Fold(part)
 	steers := slices.Contains(repositorySteers, name) && (depth == 1) != (name == "hooks")
 	makes := slices.Contains(repositoryParts, name) && !c.Delete && !r.has(under(dir, part))
 	if !steers && !makes || !r.has(under(dir, "HEAD")) && !gets(changes, dir, "head") {
@@ -54,7 +54,7 @@ func gets(changes []Change, dir, name string) bool {
 			rest, ok = strings.CutPrefix(c.Path, dir+"/")
 		}
 		first, _, _ := strings.Cut(rest, "/")
-		return ok && !c.Delete && fold(first) == name
+		return ok && !c.Delete && Fold(first) == name
 	})
 }
 

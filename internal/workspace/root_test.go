@@ -144,7 +144,7 @@ func TestApplyWrites(t *testing.T) {
 func noLeftovers(t *testing.T, dir string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(p string, _ os.DirEntry, err error) error {
-		if strings.HasPrefix(filepath.Base(p), temporaryPrefix) {
+		if strings.HasPrefix(filepath.Base(p), TemporaryPrefix) {
 			t.Errorf("left behind: %s", p)
 		}
 		return err
@@ -204,7 +204,7 @@ func TestApplyRefuses(t *testing.T) {
 		{"the workspace", Change{Path: "."}, reason.InvalidInput},
 		{"no name", Change{Path: ""}, reason.InvalidInput},
 		{"slash at the end", Change{Path: "new/"}, reason.InvalidInput},
-		{"our own names", Change{Path: temporaryPrefix + "x"}, reason.InvalidInput},
+		{"our own names", Change{Path: TemporaryPrefix + "x"}, reason.InvalidInput},
 		{"too large", Change{Path: "big", Content: make([]byte, MaxFile+1)}, reason.InputTooLarge},
 	}
 	for _, test := range tests {

@@ -69,7 +69,7 @@ when { context.risk > 90 && context.capabilities.contains("network") && context 
 `, i, scope, i)
 	}
 	text.WriteString(`@id("unasked") @waives("approval: benchmark")
-permit(principal, action == Action::"tool.execute/process.run", resource);`)
+permit(principal, action == Action::"tool.execute/process.run", resource) when { context.egress.mode != "none" };`)
 	tools := []tool.Descriptor{{
 		Name: "process.run", Title: "Run a program", Executor: tool.TierCBubblewrap, Destructive: true,
 		Capabilities: []tool.Capability{tool.ProcessExec},

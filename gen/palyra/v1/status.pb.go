@@ -412,10 +412,12 @@ func (x *FreezeState) GetAt() *timestamppb.Timestamp {
 
 // WorkspaceStatus is one declared workspace.
 type WorkspaceStatus struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	ReadOnly      bool                   `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Name     string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Path     string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	ReadOnly bool                   `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	// How programs write: "copy_on_write" or "direct".
+	Mode          string `protobuf:"bytes,4,opt,name=mode,proto3" json:"mode,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -471,15 +473,32 @@ func (x *WorkspaceStatus) GetReadOnly() bool {
 	return false
 }
 
+func (x *WorkspaceStatus) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
 // SandboxStatus is what the live probe found.
 type SandboxStatus struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Available     bool                   `protobuf:"varint,1,opt,name=available,proto3" json:"available,omitempty"`
-	Backend       string                 `protobuf:"bytes,2,opt,name=backend,proto3" json:"backend,omitempty"`
-	LimitsBy      string                 `protobuf:"bytes,3,opt,name=limits_by,json=limitsBy,proto3" json:"limits_by,omitempty"`
-	Layers        []string               `protobuf:"bytes,4,rep,name=layers,proto3" json:"layers,omitempty"`
-	Problem       string                 `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"`
-	Remedy        string                 `protobuf:"bytes,6,opt,name=remedy,proto3" json:"remedy,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Available bool                   `protobuf:"varint,1,opt,name=available,proto3" json:"available,omitempty"`
+	Backend   string                 `protobuf:"bytes,2,opt,name=backend,proto3" json:"backend,omitempty"`
+	LimitsBy  string                 `protobuf:"bytes,3,opt,name=limits_by,json=limitsBy,proto3" json:"limits_by,omitempty"`
+	Layers    []string               `protobuf:"bytes,4,rep,name=layers,proto3" json:"layers,omitempty"`
+	Problem   string                 `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"`
+	Remedy    string                 `protobuf:"bytes,6,opt,name=remedy,proto3" json:"remedy,omitempty"`
+	// "b" or "c".
+	Tier string `protobuf:"bytes,7,opt,name=tier,proto3" json:"tier,omitempty"`
+	// That of the ladder: "full", "user_namespaces", "landlock", "seatbelt",
+	// "job_object".
+	Rung string `protobuf:"bytes,8,opt,name=rung,proto3" json:"rung,omitempty"`
+	// Layers that were asked for and are not in force.
+	MissingLayers []string `protobuf:"bytes,9,rep,name=missing_layers,json=missingLayers,proto3" json:"missing_layers,omitempty"`
+	LandlockAbi   int32    `protobuf:"varint,10,opt,name=landlock_abi,json=landlockAbi,proto3" json:"landlock_abi,omitempty"`
+	// How many sandboxes are built before a call comes, at most.
+	Prepared      int32 `protobuf:"varint,11,opt,name=prepared,proto3" json:"prepared,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -554,6 +573,41 @@ func (x *SandboxStatus) GetRemedy() string {
 		return x.Remedy
 	}
 	return ""
+}
+
+func (x *SandboxStatus) GetTier() string {
+	if x != nil {
+		return x.Tier
+	}
+	return ""
+}
+
+func (x *SandboxStatus) GetRung() string {
+	if x != nil {
+		return x.Rung
+	}
+	return ""
+}
+
+func (x *SandboxStatus) GetMissingLayers() []string {
+	if x != nil {
+		return x.MissingLayers
+	}
+	return nil
+}
+
+func (x *SandboxStatus) GetLandlockAbi() int32 {
+	if x != nil {
+		return x.LandlockAbi
+	}
+	return 0
+}
+
+func (x *SandboxStatus) GetPrepared() int32 {
+	if x != nil {
+		return x.Prepared
+	}
+	return 0
 }
 
 // Identity is whom the gateway takes the caller for.
@@ -858,18 +912,25 @@ const file_palyra_v1_status_proto_rawDesc = "" +
 	"\x06frozen\x18\x01 \x01(\bR\x06frozen\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12*\n" +
-	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"V\n" +
+	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"j\n" +
 	"\x0fWorkspaceStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x1b\n" +
-	"\tread_only\x18\x03 \x01(\bR\breadOnly\"\xae\x01\n" +
+	"\tread_only\x18\x03 \x01(\bR\breadOnly\x12\x12\n" +
+	"\x04mode\x18\x04 \x01(\tR\x04mode\"\xbc\x02\n" +
 	"\rSandboxStatus\x12\x1c\n" +
 	"\tavailable\x18\x01 \x01(\bR\tavailable\x12\x18\n" +
 	"\abackend\x18\x02 \x01(\tR\abackend\x12\x1b\n" +
 	"\tlimits_by\x18\x03 \x01(\tR\blimitsBy\x12\x16\n" +
 	"\x06layers\x18\x04 \x03(\tR\x06layers\x12\x18\n" +
 	"\aproblem\x18\x05 \x01(\tR\aproblem\x12\x16\n" +
-	"\x06remedy\x18\x06 \x01(\tR\x06remedy\"\xcf\x01\n" +
+	"\x06remedy\x18\x06 \x01(\tR\x06remedy\x12\x12\n" +
+	"\x04tier\x18\a \x01(\tR\x04tier\x12\x12\n" +
+	"\x04rung\x18\b \x01(\tR\x04rung\x12%\n" +
+	"\x0emissing_layers\x18\t \x03(\tR\rmissingLayers\x12!\n" +
+	"\flandlock_abi\x18\n" +
+	" \x01(\x05R\vlandlockAbi\x12\x1a\n" +
+	"\bprepared\x18\v \x01(\x05R\bprepared\"\xcf\x01\n" +
 	"\bIdentity\x12\x1c\n" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12 \n" +
 	"\fon_behalf_of\x18\x02 \x01(\tR\n" +

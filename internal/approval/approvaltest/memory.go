@@ -235,7 +235,7 @@ func (t *memoryTx) put(r *approval.Record) error {
 	}
 	t.records[r.ID] = row{
 		text: text, request: slices.Clone(r.Request), allowed: r.State == approval.Allowed || r.State == approval.Consumed,
-		requestedBy: r.RequestedBy, tool: r.Binding.Tool, answeredAt: r.AnsweredAt,
+		requestedBy: r.RequestedBy, tool: r.ComparedAs(), answeredAt: r.AnsweredAt,
 	}
 	return nil
 }

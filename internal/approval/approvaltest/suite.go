@@ -386,7 +386,8 @@ func lastAllowed(t *testing.T, f Fixture) {
 		record(2, answered(approval.Consumed, 2*time.Minute, "newest")),
 		record(3, answered(approval.Allowed, time.Second, "older")),
 		record(4, answered(approval.Denied, time.Hour, "denied")),
-		record(5, answered(approval.Consumed, time.Hour, "other"), func(r *approval.Record) { r.RequestedBy = access.Agent("other") }))
+		record(5, answered(approval.Consumed, time.Hour, "other"), func(r *approval.Record) { r.RequestedBy = access.Agent("other") }),
+		record(6, answered(approval.Consumed, time.Hour, "changes"), func(r *approval.Record) { r.SubjectID = "commit:default:sha256:1" }))
 	b, found, err := f.Store.LastAllowed(t.Context(), access.Agent("builder"), "process.run")
 	if err != nil || !found || b.Cwd != "newest" {
 		t.Errorf("last allowed: %q, %v, %v", b.Cwd, found, err)

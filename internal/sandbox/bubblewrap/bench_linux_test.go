@@ -2,16 +2,52 @@ package bubblewrap
 
 import (
 	"os/exec"
+	"slices"
 	"testing"
+
+	"palyra/internal/sandbox"
 )
 
-// The bar (performance.md) is the ratio of these two.
-func BenchmarkRunTrue(b *testing.B) {
-	r := newTestRunner(b, nil)
+// The bars (performance.md) are ratios to BenchmarkRawBubblewrap.
+func BenchmarkReadOnly(b *testing.B)    { benchmarkRun(b, sandbox.ReadOnly, 0) }
+func BenchmarkDirect(b *testing.B)      { benchmarkRun(b, sandbox.Direct, 0) }
+func BenchmarkCopyOnWrite(b *testing.B) { benchmarkRun(b, sandbox.CopyOnWrite, 0) }
+func BenchmarkPrepared(b *testing.B)    { benchmarkRun(b, sandbox.CopyOnWrite, 1) }
+
+func benchmarkRun(b *testing.B, mode sandbox.WorkspaceMode, prepared int) {
+	r := newTestRunner(b)
+	r.pool.most = prepared
 	s := specOf(b, newWorkspace(b), "true")
-	mustRun(b, r, s)
+	s.Workspace = mode
+	run := func() {
+		report, err := r.Run(b.Context(), s)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if report.Layer != nil {
+			if err := report.Layer.Close(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	run()
 	for b.Loop() {
-		mustRun(b, r, s)
+		if prepared > 0 {
+			b.StopTimer()
+			r.pool.settle()
+			b.StartTimer()
+		}
+		run()
+	}
+}
+
+// settle waits until every member is built.
+func (p *pool) settle() {
+	p.mu.Lock()
+	members := slices.Clone(p.members)
+	p.mu.Unlock()
+	for _, m := range members {
+		<-m.built
 	}
 }
 

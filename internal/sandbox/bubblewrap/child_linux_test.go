@@ -20,8 +20,10 @@ const (
 // childResult is what the child prints.
 type childResult struct {
 	Report sandbox.Report
-	Error  string
-	UID    int
+	// Changes are those of a copy of the workspace.
+	Changes []string
+	Error   string
+	UID     int
 }
 
 func childMain() int {
@@ -34,15 +36,29 @@ func childMain() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	r, err := newRunner(Config{Enabled: true}, helperProgram)
+	dir, err := os.MkdirTemp("", "palyra-child-state-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	r, err := newRunner(testConfig(dir), helperProgram)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
 	// Whoever waits on the child's errors learns that the program runs.
 	s.Output = func(_ string, chunk []byte) { fmt.Fprintf(os.Stderr, "output: %s\n", chunk) }
 	report, err := r.Run(context.Background(), s)
 	result := childResult{Report: report, UID: os.Getuid()}
+	if report.Layer != nil {
+		set, changesErr := report.Layer.Changes(context.Background())
+		for _, c := range set.Changes {
+			result.Changes = append(result.Changes, string(c.Op())+" "+c.Path)
+		}
+		err = errors.Join(err, changesErr, report.Layer.Close())
+		result.Report.Layer = nil
+	}
 	if err = errors.Join(err, r.Close()); err != nil {
 		result.Error = err.Error()
 	}

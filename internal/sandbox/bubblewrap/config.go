@@ -1,15 +1,11 @@
 // Package bubblewrap is Tier C on Linux: a program in namespaces of its own,
 // built by bubblewrap and finished by palyra-init, the helper that this package
-// carries with it. The runner prepares everything outside, judges what the
-// helper read back inside before it lets the program start, bounds it while it
-// runs, and leaves no process behind.
+// carries with it. What the run is made of, and how it is supervised, is package
+// jail's; here are the root that a program sees, the three ways in which it sees
+// its workspace, and the sandboxes that are built before a call comes.
 package bubblewrap
 
 import "palyra/internal/sandbox"
-
-// DefaultUID is the user and group that sandboxes run as when the daemon is
-// root. It belongs to no account and no system range.
-const DefaultUID = 64123
 
 // Config says how sandboxes are built. Its zero value runs nothing.
 type Config struct {
@@ -17,9 +13,24 @@ type Config struct {
 	Enabled bool
 	// Bwrap is the path of bubblewrap, "" for /usr/bin/bwrap.
 	Bwrap string
-	// UID and GID are those of sandboxes when the daemon is root; 0 means
-	// DefaultUID. An ordinary user's daemon runs them as that user.
-	UID, GID int
+	// UID and GID, when not 0, are the one user of all sandboxes when the
+	// daemon is root; otherwise each has one of Users users from FirstUser on
+	// (jail.Config). An ordinary user's daemon runs them as that user.
+	UID, GID         int
+	FirstUser, Users int
+	// LayerDir is a directory of the daemon's, mode 0700, for what programs
+	// write to their copy of a workspace, and QuarantineDir one for protected
+	// files that programs made in a workspace that they wrote to directly.
+	// Without them such runs are refused.
+	LayerDir      string
+	QuarantineDir string
+	// Prepared is how many sandboxes may stand ready for calls like the last
+	// ones.
+	Prepared int
+	// Without lists layers that are left out, although a run asks for them:
+	// the program runs all the same, and its level is none. It serves to show
+	// what a layer is good for (Runner.Examine) and nothing else.
+	Without []string
 }
 
 var _ sandbox.Runner = (*Runner)(nil)

@@ -7,8 +7,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,10 +18,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"palyra/internal/egress"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
-	"palyra/internal/sandbox/inside"
+	"palyra/internal/sandbox/cgroup"
+	"palyra/internal/sandbox/jail"
 )
 
 // tokens counts the host's processes that carry a token in their arguments.
@@ -70,18 +72,22 @@ func watchEnd(t testing.TB, pid int) (wait func()) {
 	}
 }
 
+// noGroupsLeft closes the runner: groups are kept for later runs until then.
 func noGroupsLeft(t *testing.T, r *Runner) {
 	t.Helper()
-	for _, dir := range r.ladder.v1 {
-		left, _ := filepath.Glob(filepath.Join(dir, r.stem+"-*"))
-		if len(left) > 0 {
-			t.Errorf("control groups left behind: %v", left)
+	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), "palyra-"+strconv.Itoa(os.Getpid())+"-") {
+			members, _ := os.ReadFile(filepath.Join(path, "cgroup.procs"))
+			if len(members) > 0 {
+				t.Errorf("processes left behind in %s: %s", path, members)
+			}
 		}
-	}
+		return nil
+	})
 }
 
 func TestDeadlineKillsTheTree(t *testing.T) {
-	r := newTestRunner(t, nil)
+	r := newTestRunner(t)
 	root := newWorkspace(t)
 	token := "token-deadline-" + strconv.Itoa(os.Getpid())
 	s := withProbe(t, root, "linger", token)
@@ -107,7 +113,7 @@ func TestDeadlineKillsTheTree(t *testing.T) {
 }
 
 func TestBackgroundProcessesEndWithTheProgram(t *testing.T) {
-	r := newTestRunner(t, nil)
+	r := newTestRunner(t)
 	token := "token-background-" + strconv.Itoa(os.Getpid())
 	report := mustRun(t, r, withProbe(t, newWorkspace(t), "linger", token, "exit"))
 	if report.ExitCode == nil || *report.ExitCode != 0 || !strings.Contains(string(report.Stdout.Head), "lingering") {
@@ -120,7 +126,7 @@ func TestBackgroundProcessesEndWithTheProgram(t *testing.T) {
 }
 
 func TestCancel(t *testing.T) {
-	r := newTestRunner(t, nil)
+	r := newTestRunner(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	s := shell(t, newWorkspace(t), "echo up; sleep 3600")
 	s.Output = func(string, []byte) { cancel() }
@@ -171,29 +177,6 @@ func TestKilledDaemonLeavesNothing(t *testing.T) {
 	}
 	t.Logf("nothing was left %s after the daemon was reaped", time.Since(start))
 
-	// Its control groups are swept by the next daemon, and only those.
-	r := newTestRunner(t, nil)
-	mine, err := r.ladder.start(r.stem+"-77", sandbox.Limits{}.OrDefault())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Sweep(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for _, dir := range r.ladder.v1 {
-		left, _ := filepath.Glob(filepath.Join(dir, groupPrefix+strconv.Itoa(cmd.Process.Pid)+"-*"))
-		if len(left) > 0 {
-			t.Errorf("left after the sweep: %v", left)
-		}
-	}
-	for _, dir := range mine.dirs {
-		if !exists(dir) {
-			t.Errorf("the sweep took %s of a living daemon", dir)
-		}
-	}
-	if err := mine.remove(); err != nil {
-		t.Error(err)
-	}
 }
 
 func TestQuotas(t *testing.T) {
@@ -213,8 +196,8 @@ func TestQuotas(t *testing.T) {
 		{"nothing", "exec echo fine", sandbox.Limits{}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newTestRunner(t, nil)
-			if r.ladder.level == levelRlimit && (c.want == sandbox.QuotaMemory || c.want == sandbox.QuotaProcesses) {
+			r := newTestRunner(t)
+			if r.machine.Level() == cgroup.Rlimit && (c.want == sandbox.QuotaMemory || c.want == sandbox.QuotaProcesses) {
 				t.Skip("no control group on this machine counts it; the rlimit is tested by TestWithoutControlGroups")
 			}
 			root := newWorkspace(t)
@@ -232,7 +215,7 @@ func TestQuotas(t *testing.T) {
 }
 
 func TestOutputIsKeptHeadAndTail(t *testing.T) {
-	r := newTestRunner(t, nil)
+	r := newTestRunner(t)
 	s := shell(t, newWorkspace(t), "for i in $(seq 1 3000); do echo line $i; done; echo last >&2; exit 3")
 	s.Limits.Output = 1000
 	report := mustRun(t, r, s)
@@ -254,7 +237,7 @@ func TestOutputIsKeptHeadAndTail(t *testing.T) {
 }
 
 func TestResults(t *testing.T) {
-	r := newTestRunner(t, nil)
+	r := newTestRunner(t)
 	root := newWorkspace(t)
 	if err := os.Mkdir(filepath.Join(root, "sub"), 0o755); err != nil {
 		t.Fatal(err)
@@ -273,8 +256,7 @@ func TestResults(t *testing.T) {
 // A machine without control groups runs programs under rlimits alone, and says
 // so.
 func TestWithoutControlGroups(t *testing.T) {
-	r := newTestRunner(t, nil)
-	r.ladder = ladder{level: levelRlimit}
+	r := newTestRunner(t, jail.LayerGroup)
 	root := newWorkspace(t)
 	token := "token-rlimit-" + strconv.Itoa(os.Getpid())
 	s := withProbe(t, root, "linger", token)
@@ -283,8 +265,8 @@ func TestWithoutControlGroups(t *testing.T) {
 	if !report.TimedOut || tokens(t, token) > 0 {
 		t.Errorf("ended with %s, %d processes left", describe(report), tokens(t, token))
 	}
-	if len(report.Downgrades) == 0 || !strings.HasPrefix(report.Downgrades[0], layerGroup) || report.Isolation.LimitsBy != levelRlimit {
-		t.Errorf("downgrades = %v, limits by %s", report.Downgrades, report.Isolation.LimitsBy)
+	if slices.Contains(report.Applied, jail.LayerGroup) || report.Isolation.LimitsBy != cgroup.Rlimit {
+		t.Errorf("applied %v, limits by %s", report.Applied, report.Isolation.LimitsBy)
 	}
 	s = shell(t, root, "exec head -c 300M /dev/zero | tail -c 300M | wc -c")
 	s.Limits.Memory = 64 << 20
@@ -299,7 +281,7 @@ func TestWithoutControlGroups(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	r := newTestRunner(t, nil)
+	r := newTestRunner(t)
 	root := newWorkspace(t)
 	other := newWorkspace(t)
 	if err := os.Symlink(other, filepath.Join(root, "out")); err != nil {
@@ -344,7 +326,6 @@ func TestRefusals(t *testing.T) {
 		{"cwd through a link", func(s *sandbox.Spec) { s.Cwd = "out" }, reason.WorkspaceScope},
 		{"cwd through a link that stays inside", func(s *sandbox.Spec) { s.Cwd = "in" }, reason.WorkspaceScope},
 		{"cwd missing", func(s *sandbox.Spec) { s.Cwd = "none" }, reason.WorkspaceScope},
-		{"egress", func(s *sandbox.Spec) { s.Egress = egress.None }, reason.EgressDenied},
 		{"hosts", func(s *sandbox.Spec) { s.EgressHosts = []string{"example.com:443"} }, reason.EgressDenied},
 		{"limits", func(s *sandbox.Spec) { s.Limits.Memory = -1 }, reason.InvalidInput},
 		{"not a program", func(s *sandbox.Spec) { *s = specOf(t, root, "./bad") }, reason.SpawnFailed},
@@ -365,7 +346,7 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestProbe(t *testing.T) {
-	r := newTestRunner(t, nil)
+	r := newTestRunner(t)
 	status := r.Probe(t.Context())
 	if !status.Available || status.Problem != "" || len(status.Layers) < 10 {
 		t.Errorf("status = %+v", status)
@@ -377,7 +358,7 @@ func TestProbe(t *testing.T) {
 		"without palyra-init": func() (*Runner, error) { return newRunner(Config{Enabled: true}, nil) },
 		"could not be built": func() (*Runner, error) {
 			r, err := newRunner(Config{Enabled: true}, helperProgram)
-			r.weaken = func(_ *inside.Spec, a *[]string) { *a = append(*a, "--ro-bind", "/nonexistent", "/x") }
+			r.root.system = append(r.root.system, "--ro-bind", "/nonexistent", "/x")
 			return r, err
 		},
 	} {

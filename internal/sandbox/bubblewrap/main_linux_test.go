@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"palyra/internal/sandbox"
-	"palyra/internal/sandbox/inside"
 )
 
 // helperProgram is palyra-init as built for this test run.
@@ -55,22 +54,40 @@ func buildHelper() error {
 
 // newTestRunner fails, and says what to install, where no sandbox can be
 // built: a test that did not run must not look as if it had passed.
-func newTestRunner(t testing.TB, weaken func(*inside.Spec, *[]string)) *Runner {
+func newTestRunner(t testing.TB, without ...string) *Runner {
 	t.Helper()
-	r, err := newRunner(Config{Enabled: true}, helperProgram)
+	c := testConfig(t.TempDir())
+	c.Without = without
+	r, err := newRunner(c, helperProgram)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if r.problem != nil {
 		t.Fatalf("%s: %s", r.problem.Message, r.problem.NextStep())
 	}
-	r.weaken = weaken
 	t.Cleanup(func() {
 		if err := r.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	return r
+}
+
+// testConfig keeps what runs leave behind in dir.
+func testConfig(dir string) Config {
+	return Config{Enabled: true, LayerDir: privateDir(dir, "layers"), QuarantineDir: privateDir(dir, "quarantine")}
+}
+
+func privateDir(dir, name string) string {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		panic(err)
+	}
+	dir = filepath.Join(dir, name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		panic(err)
+	}
+	return dir
 }
 
 // newWorkspace returns a directory as a careful owner has it: 0700.
@@ -121,6 +138,13 @@ func shell(t testing.TB, root, script string) sandbox.Spec {
 func mustRun(t testing.TB, r *Runner, s sandbox.Spec) sandbox.Report {
 	t.Helper()
 	report, err := r.Run(t.Context(), s)
+	if report.Layer != nil {
+		t.Cleanup(func() {
+			if err := report.Layer.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 	if err != nil {
 		t.Fatalf("Run: %v\nstderr: %s", err, report.Stderr.Head)
 	}
@@ -155,4 +179,13 @@ func contextWith(t testing.TB, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// describe says how a run ended.
+func describe(r sandbox.Report) string {
+	code := -1
+	if r.ExitCode != nil {
+		code = *r.ExitCode
+	}
+	return fmt.Sprintf("exit code %d, signal %q, quota %q, timed out %t", code, r.Signal, r.Quota, r.TimedOut)
 }

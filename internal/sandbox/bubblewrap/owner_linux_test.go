@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/jail"
 )
 
 // A workspace of any owner can be used, and what is made in it is its owner's.
@@ -18,7 +19,7 @@ func TestOwnerOfWorkspace(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only a daemon that is root has workspaces of others; TestOrdinaryUser covers the rest")
 	}
-	for _, owner := range []int{0, 4242, DefaultUID} {
+	for _, owner := range []int{0, 4242, jail.DefaultFirstUser} {
 		root := newWorkspace(t)
 		writeFile(t, filepath.Join(root, "secret"), "mine", 0o600)
 		for _, name := range []string{root, filepath.Join(root, "secret")} {
@@ -26,7 +27,7 @@ func TestOwnerOfWorkspace(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		out := mustSucceed(t, newTestRunner(t, nil), shell(t, root,
+		out := mustSucceed(t, newTestRunner(t), shell(t, root,
 			"cat secret; echo more >> secret; echo new > new; mkdir -p d/e; echo x > d/e/f; stat -c '%u %n' secret new; git init -q . && git status --short | head -1"))
 		if !strings.HasPrefix(out, "mine1000 secret\n1000 new\n") {
 			t.Errorf("owner %d: inside: %q", owner, out)
@@ -123,7 +124,7 @@ func TestOrdinaryUser(t *testing.T) {
 		t.Errorf("the file belongs to %d, the user is %d", st.Uid, result.UID)
 	}
 	i := result.Report.Isolation
-	if !empty(i.CapBnd) || !i.NoNewPrivs || i.SeccompMode != 2 {
+	if !jail.Empty(i.CapBnd) || !i.NoNewPrivs || i.SeccompMode != 2 {
 		t.Errorf("isolation = %+v", i)
 	}
 }

@@ -5,20 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/jail"
 )
 
 // Probe runs a program that does nothing in an empty workspace, and says what
 // it proved or what stood in its way. It works with running switched off, too.
 func (r *Runner) Probe(ctx context.Context) sandbox.Status {
-	status := sandbox.Status{Backend: r.version, Limits: r.ladder.level, LandlockABI: r.landlock}
-	report, err := r.tryRun(ctx)
-	if err == nil && (report.ExitCode == nil || *report.ExitCode != 0) {
-		err = reason.Errorf(reason.SandboxUnavailable, "the probe ended with %s%s", describe(report), report.Stderr.Head)
+	status := sandbox.Status{
+		Backend: r.version, Limits: r.machine.Level(), LandlockABI: r.machine.Landlock(), Tier: sandbox.TierC, Rung: sandbox.Full,
 	}
+	report, err := r.try(ctx)
 	if err != nil {
 		var refused *reason.Error
 		if !errors.As(err, &refused) {
@@ -31,7 +30,7 @@ func (r *Runner) Probe(ctx context.Context) sandbox.Status {
 	return status
 }
 
-func (r *Runner) tryRun(ctx context.Context) (sandbox.Report, error) {
+func (r *Runner) try(ctx context.Context) (sandbox.Report, error) {
 	if r.problem != nil {
 		return sandbox.Report{}, r.problem
 	}
@@ -40,32 +39,13 @@ func (r *Runner) tryRun(ctx context.Context) (sandbox.Report, error) {
 		return sandbox.Report{}, fmt.Errorf("making a workspace for the probe: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	if dir, err = filepath.EvalSymlinks(dir); err != nil {
-		return sandbox.Report{}, fmt.Errorf("making a workspace for the probe: %w", err)
-	}
-	program, err := r.resolver.ResolveExecutable("true", sandbox.SearchPath())
-	if err != nil {
-		return sandbox.Report{}, err
-	}
-	j, err := r.prepare(sandbox.Spec{Argv: []string{"true"}, Executable: program.Executable, WorkspaceRoot: dir})
-	if err != nil {
-		return sandbox.Report{}, err
-	}
-	report, err := j.run(ctx)
-	return report, errors.Join(err, j.close())
+	return jail.Try(ctx, r.machine, dir, func(ctx context.Context, s sandbox.Spec) (sandbox.Report, error) {
+		if r.cfg.LayerDir != "" {
+			s.Workspace = sandbox.CopyOnWrite
+		}
+		return r.run(ctx, s, nil)
+	})
 }
 
 // Examine probes every layer by itself.
 func (r *Runner) Examine(context.Context) []sandbox.Examination { return nil }
-
-func describe(r sandbox.Report) string {
-	switch {
-	case r.TimedOut:
-		return "a timeout"
-	case r.Quota != "":
-		return "the quota " + r.Quota
-	case r.ExitCode != nil:
-		return fmt.Sprintf("exit code %d: ", *r.ExitCode)
-	}
-	return "no result"
-}

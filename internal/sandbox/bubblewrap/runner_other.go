@@ -31,5 +31,8 @@ func (*Runner) Examine(context.Context) []sandbox.Examination { return nil }
 // Sweep has nothing to clean.
 func (*Runner) Sweep(context.Context) error { return nil }
 
+// Invalidate has nothing to end.
+func (*Runner) Invalidate() {}
+
 // Close has nothing to release.
 func (*Runner) Close() error { return nil }

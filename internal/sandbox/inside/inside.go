@@ -1,13 +1,17 @@
 // Package inside is what passes between palyrad and palyra-init, the small
-// program that runs before a tool does: the spec that palyrad hands over in a
-// sealed memory file, and the report that palyra-init sends back once it has
-// looked at what is really in force around it. It holds data only; both sides
-// import it, so it must drag nothing in.
+// program that runs before a tool does. The spec, in a sealed memory file, is
+// what is known when a sandbox is built. The order, which comes over the control
+// socket, is what one call decides; a sandbox that was built early waits for it.
+// The report is what palyra-init sends back once it has looked at what is really
+// in force around it. The package holds data only; both sides import it, so it
+// must drag nothing in.
 package inside
+
+import "strconv"
 
 // Descriptors that palyra-init finds open. All are gone when the tool starts.
 const (
-	ControlFD = 3 // SOCK_SEQPACKET: reports out, the gate's word in
+	ControlFD = 3 // SOCK_SEQPACKET: reports out, the order and the gate's word in
 	SpecFD    = 4 // sealed memory file with a Spec as JSON
 	HelperFD  = 5 // palyra-init itself
 	ArgsFD    = 6 // sealed memory file with bubblewrap's arguments
@@ -15,76 +19,141 @@ const (
 	ExtraFD   = 8 // first of those that a run adds
 )
 
-// Stages, the only argument of palyra-init.
+// Stages, the first argument of palyra-init.
 const (
-	StageOuter = "outer" // outside: mounts, control groups, identity; then bubblewrap
-	StageInner = "inner" // inside: limits, capabilities, Landlock, seccomp; then the tool
+	StageOuter = "outer" // outside: mounts; then bubblewrap
+	StageInner = "inner" // inside: capabilities, Landlock, limits, seccomp; then the tool
 	StageHold  = "hold"  // holds a user namespace open until standard input ends; reads no spec
+	StageProbe = "probe" // is the tool: tries what a layer forbids and prints what came of it
 )
 
 // Go is the word by which palyrad opens the gate.
 const Go = "go"
 
-// MaxMessage bounds one message on the control socket, in bytes.
-const MaxMessage = 64 << 10
+// Bounds of one message on the control socket.
+const (
+	MaxMessage = 32 << 10 // bytes
+	MaxFiles   = 8        // descriptors
+)
 
-// Spec is everything palyra-init is told. Nothing comes by environment or
-// arguments.
+// Spec is everything palyra-init is told when a sandbox is built. Nothing
+// comes by environment or arguments.
 type Spec struct {
-	Outer Outer `json:"outer"`
-	Inner Inner `json:"inner"`
+	Outer  Outer  `json:"outer"`
+	Ground Ground `json:"ground"`
+	Inner  Inner  `json:"inner"`
 }
 
-// Outer prepares what bubblewrap cannot, as the user that palyrad runs as.
+// Outer makes the mounts that bubblewrap cannot make, in a user and a mount
+// namespace that were made for this sandbox.
 type Outer struct {
 	// Parent is palyrad's process id; with another parent, palyrad is dead.
 	Parent int `json:"parent"`
-	// Join are descriptors of tasks files (cgroups(7), version 1) by which
-	// the calling thread moves itself.
-	Join []int `json:"join,omitempty"`
-	// View, when not nil, is a detached mount to attach in a mount
-	// namespace that was made for this run.
-	View *View `json:"view,omitempty"`
-	// UID and GID are taken on before bubblewrap starts; 0 keeps the present.
-	UID int `json:"uid,omitempty"`
-	GID int `json:"gid,omitempty"`
+	// Mounts are detached mounts, to be attached at MountPlace by position.
+	Mounts []int `json:"mounts,omitempty"`
+	// Workspace is mounted at Place.
+	Workspace Source   `json:"workspace"`
+	Overlay   *Overlay `json:"overlay,omitempty"`
+	Pins      []Pin    `json:"pins,omitempty"`
 	// Hide are descriptors that bubblewrap must not inherit.
 	Hide []int    `json:"hide,omitempty"`
 	Exec string   `json:"exec"`
 	Argv []string `json:"argv"`
 }
 
-// View is a detached mount on descriptor FD, to be attached at Dir/Name after
-// Dir was covered by an empty file system.
-type View struct {
-	FD   int    `json:"fd"`
-	Dir  string `json:"dir"`
-	Name string `json:"name"`
+// Where the outer stage mounts. The directory exists everywhere, every user
+// may pass it, and an empty file system covers it.
+const (
+	PlaceDir = "/run"
+	Place    = PlaceDir + "/workspace"
+)
+
+// MountPlace is where the detached mount of a position is attached.
+func MountPlace(i int) string { return PlaceDir + "/" + strconv.Itoa(i) }
+
+// Source is a directory outside. Where FD is not 0 it is a descriptor of a
+// directory in one of the detached mounts; otherwise Path is opened without
+// following links. Either way it must be the directory that Identity says.
+type Source struct {
+	FD       int      `json:"fd,omitempty"`
+	Path     string   `json:"path,omitempty"`
+	Identity Identity `json:"identity"`
 }
 
-// Inner is what has to be in force before the tool runs. Every layer that is
-// asked for and fails ends palyra-init without running the tool.
+// Overlay are the writable layers over the workspace.
+type Overlay struct {
+	Upper Source `json:"upper"`
+	Work  Source `json:"work"`
+}
+
+// Pin keeps a path of a workspace that is written to directly from being
+// renamed or, with ReadOnly, from being changed. Path is relative.
+type Pin struct {
+	Path     string `json:"path"`
+	ReadOnly bool   `json:"read_only"`
+}
+
+// Inner is what has to be in force around every tool of this sandbox. Every
+// layer that is asked for and fails ends palyra-init without running the tool.
 type Inner struct {
-	Exec string   `json:"exec"`
-	File Identity `json:"file"`
-	Argv []string `json:"argv"`
-	Env  []string `json:"env"`
-	// Workspace is what must be found at Dir.
-	Workspace Identity `json:"workspace"`
+	// Parent, when not 0, is palyrad's process id in a sandbox without a
+	// process namespace; with another parent, palyrad is dead.
+	Parent int `json:"parent,omitempty"`
+	// Dir is the workspace. Workspace is what must be found there, unless it
+	// is zero, and then palyrad compares what is reported.
 	Dir       string   `json:"dir"`
-	Rlimits   []Rlimit `json:"rlimits"`
+	Workspace Identity `json:"workspace"`
+	// First says that palyra-init is the first process of a process namespace
+	// and stays as such beside the tool.
+	First bool `json:"first,omitempty"`
+	// Masks are files that must be /dev/null or missing.
+	Masks []string `json:"masks,omitempty"`
+	// KeepDescriptors leaves strays open.
+	KeepDescriptors bool `json:"keep_descriptors,omitempty"`
 	// DropCapabilities empties every set, the bounding set included.
 	DropCapabilities bool      `json:"drop_capabilities"`
 	NoNewPrivs       bool      `json:"no_new_privs"`
 	Landlock         *Landlock `json:"landlock,omitempty"`
-	// Seccomp is an array of struct sock_filter.
-	Seccomp []byte `json:"seccomp,omitempty"`
 }
 
-// Identity is one file in one state. Zero times are not compared.
+// Order is what one call decides. The numbers of Filter, Watched, Stdin and
+// Bytes count the descriptors that come with it, in which 0 is the order
+// itself; 0 means that there is none.
+type Order struct {
+	// Self runs palyra-init itself as the tool, in StageProbe.
+	Self bool `json:"self,omitempty"`
+	// Exec is the program's path inside, and File what must be found there.
+	Exec string   `json:"exec"`
+	File Identity `json:"file"`
+	Argv []string `json:"argv"`
+	Env  []string `json:"env"`
+	// Cwd is a path inside.
+	Cwd     string   `json:"cwd"`
+	Rlimits []Rlimit `json:"rlimits"`
+	// Stdin is what the tool reads.
+	Stdin int `json:"stdin,omitempty"`
+	// Bytes hold the operands, one after the other.
+	Bytes    int       `json:"bytes,omitempty"`
+	Operands []Operand `json:"operands,omitempty"`
+	// Filter is an array of struct sock_filter. Watched is one that asks a
+	// listener; Filter is used where none can be had.
+	Filter  int `json:"filter,omitempty"`
+	Watched int `json:"watched,omitempty"`
+}
+
+// Operand is a workspace file whose bytes are written into the copy of the
+// workspace. Mtime, in nanoseconds, and Mode are what it keeps.
+type Operand struct {
+	Path  string `json:"path"`
+	Size  int64  `json:"size"`
+	Mode  uint32 `json:"mode"`
+	Mtime int64  `json:"mtime"`
+}
+
+// Identity is one file in one state. What is zero is not compared.
 type Identity struct {
-	Dev   uint64 `json:"dev"`
-	Ino   uint64 `json:"ino"`
+	Dev   uint64 `json:"dev,omitempty"`
+	Ino   uint64 `json:"ino,omitempty"`
 	Size  int64  `json:"size,omitempty"`
 	Mtime int64  `json:"mtime,omitempty"`
 	Ctime int64  `json:"ctime,omitempty"`
@@ -114,6 +183,8 @@ const (
 type Landlock struct {
 	ABI   int    `json:"abi"`
 	Rules []Rule `json:"rules"`
+	// DenyTCP denies connecting and listening by TCP; it needs ABI 4.
+	DenyTCP bool `json:"deny_tcp,omitempty"`
 }
 
 // Rule grants access to a path and what is below it.
@@ -122,12 +193,16 @@ type Rule struct {
 	Access Access `json:"access"`
 }
 
-// Report is one message from palyra-init: what it read back, or why it stops.
+// Report is one message from palyra-init: what the outer stage mounted, what
+// the inner one read back, or why either stops.
 type Report struct {
 	// Failed names the step that failed; then nothing else is set.
 	Failed string `json:"failed,omitempty"`
 	Error  string `json:"error,omitempty"`
 	Errno  int    `json:"errno,omitempty"`
+
+	// Mounted is set by the outer stage alone: the root of what it mounted.
+	Mounted *Identity `json:"mounted,omitempty"`
 
 	Namespaces map[string]uint64 `json:"namespaces,omitempty"`
 	UID        int               `json:"uid"`
@@ -139,9 +214,28 @@ type Report struct {
 	CapAmb     string            `json:"cap_amb,omitempty"`
 	NoNewPrivs bool              `json:"no_new_privs"`
 	Seccomp    int               `json:"seccomp"`
+	// Watched is true when a listener comes with this message.
+	Watched bool `json:"watched,omitempty"`
 	// LandlockABI is the ABI of a ruleset that a denied access has proved.
 	LandlockABI int               `json:"landlock_abi"`
 	Rlimits     map[string]uint64 `json:"rlimits,omitempty"`
+	// Workspace is the root of the workspace, and Overlay whether it lies on
+	// an overlay file system.
+	Workspace Identity `json:"workspace"`
+	Overlay   bool     `json:"overlay,omitempty"`
+	// Root are the entries of the root directory.
+	Root []string `json:"root,omitempty"`
+	// Session is the session in the process namespace; 0 is one outside.
+	Session int `json:"session"`
+	// Strays are descriptors beyond the first three that a tool would get.
+	Strays int `json:"strays,omitempty"`
+	// Unmasked are those of Inner.Masks that show more than /dev/null.
+	Unmasked []string `json:"unmasked,omitempty"`
+	// Environ is true when the environment of the first process can be read
+	// and is not empty.
+	Environ bool `json:"environ,omitempty"`
+	// Unpinned are the operands, by position, that could not be written.
+	Unpinned []int `json:"unpinned,omitempty"`
 }
 
 // Steps whose failure palyrad tells apart.
@@ -149,4 +243,6 @@ const (
 	StepExec       = "starting the program"
 	StepExecutable = "checking the program"
 	StepWorkspace  = "checking the workspace"
+	StepCwd        = "entering the working directory"
+	StepOverlay    = "mounting the copy of the workspace"
 )

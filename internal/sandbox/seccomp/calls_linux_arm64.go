@@ -12,4 +12,8 @@ func legacyAllowed() []int { return nil }
 
 func legacyDenied() []int { return nil }
 
+func legacyHarmless() []int { return nil }
+
 func legacyRules() map[int]rule { return map[int]rule{} }
+
+func legacyName(int) string { return "" }

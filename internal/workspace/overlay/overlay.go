@@ -1,12 +1,47 @@
 // Package overlay is the commit gate's view of a copy-on-write workspace: the
 // upper layer of an overlay file system that a program wrote to, the change set
 // that it amounts to, and the way of that change set into the workspace, all of
-// it or nothing. The sandbox mounts the layer; this package never does.
+// it or nothing, and out of it again. The sandbox mounts the layer; this package
+// never does.
 package overlay
 
-// Layer is the upper layer of one run over one workspace. It may be used by
-// one goroutine at a time.
-type Layer struct{}
+import (
+	"errors"
+	"io/fs"
+	"strconv"
+
+	"palyra/internal/reason"
+	"palyra/internal/workspace"
+)
+
+// Config says what a layer lies over.
+type Config struct {
+	// Root is the workspace: absolute, canonical and existing.
+	Root string
+	// Name is its declared name.
+	Name string
+	// Dir is a directory of the daemon's, mode 0700, on any file system that
+	// an overlay can write to. The layer makes a directory of its own there.
+	Dir string
+	// UID and GID own the layer and so are who writes inside; -1 leaves it to
+	// the daemon's own.
+	UID, GID int
+	// Protected are the operator's patterns of protected paths (CheckPattern).
+	Protected []string
+	// SearchPath are absolute directories in which people's shells find
+	// programs.
+	SearchPath []string
+	// MaxFiles and MaxBytes bound what a change set may hold; zero means
+	// DefaultMaxFiles and DefaultMaxBytes.
+	MaxFiles int64
+	MaxBytes int64
+}
+
+// The bounds of a change set that its Config leaves open.
+const (
+	DefaultMaxFiles = 200_000
+	DefaultMaxBytes = 1 << 30
+)
 
 // Class is why a change is protected.
 type Class string
@@ -19,20 +54,49 @@ const (
 	ClassDeclared   Class = "declared"   // a pattern of the operator's
 	ClassSymlink    Class = "symlink"    // a link that leaves the workspace
 	ClassSpecial    Class = "special"    // a device, FIFO or socket; never committed
-	ClassMode       Class = "mode"       // set-user-ID or set-group-ID; never committed
+	ClassMode       Class = "mode"       // set-user-ID, set-group-ID or sticky; the bits are never committed
 	ClassName       Class = "name"       // a name that a person would not see as what it is
 	ClassExecutable Class = "executable" // a program in a directory of the search path
 )
 
-// Change is one path that differs between the workspace and the layer.
-type Change struct {
-	Path string
-	// Was and Is are "sha256:<hex>", "" for no file.
-	Was string
-	Is  string
+func (c Config) orDefault() Config {
+	if c.MaxFiles == 0 {
+		c.MaxFiles = DefaultMaxFiles
+	}
+	if c.MaxBytes == 0 {
+		c.MaxBytes = DefaultMaxBytes
+	}
+	return c
 }
 
-// Set is a change set, sorted by path.
-type Set struct {
-	Changes []Change
+// quote writes a path so that every odd character of it shows.
+func quote(p string) string {
+	const most = 200
+	if len(p) > most {
+		return strconv.QuoteToASCII(p[:most]) + "..."
+	}
+	return strconv.QuoteToGraphic(p)
+}
+
+// Display writes a path for people: as it is when it is plain, else quoted.
+func Display(p string) string {
+	if workspace.Plain(p) {
+		return p
+	}
+	return strconv.QuoteToASCII(p)
+}
+
+// failure gives an error of the file system its reason. Paths are quoted; the
+// place of the workspace on the machine is left out.
+func failure(doing, name string, err error) error {
+	var known *reason.Error
+	if err == nil || errors.As(err, &known) {
+		return err
+	}
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		err = at.Err
+	}
+	return reason.Errorf(reason.ToolFailed, "%s %s: %w", doing, quote(name), err).
+		WithRemedy("Look at the file's permissions and the disk.")
 }

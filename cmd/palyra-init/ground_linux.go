@@ -1,0 +1,103 @@
+package main
+
+import (
+	"errors"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/sandbox/inside"
+)
+
+// ground is the first process of a Tier B sandbox with namespaces of its own.
+// It keeps the host's root, which Landlock will narrow, and mounts over it what
+// must not be the host's: the workspace, the process list, and every place that
+// programs share by custom. Then it goes on as inner does.
+func ground(spec inside.Spec) error {
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+		return fail("asking to die with the daemon", err)
+	}
+	mounted, err := assemble(spec.Outer)
+	if err != nil {
+		return err
+	}
+	if err := cut(spec.Ground); err != nil {
+		return err
+	}
+	if spec.Ground.Loopback {
+		if err := raiseLoopback(); err != nil {
+			return fail("raising the loopback interface", err)
+		}
+	}
+	// A daemon that died before the request above closed the other end of
+	// the control socket; in a process namespace its pid tells nothing.
+	if err := send(inside.Report{Mounted: &mounted}, -1); err != nil {
+		return fail("sending the report", err)
+	}
+	return inner(spec.Inner)
+}
+
+// cut covers the places of the host that programs of several users share.
+func cut(g inside.Ground) error {
+	if g.Proc {
+		if err := ownProc(g.Masks); err != nil {
+			return err
+		}
+	}
+	for i, f := range g.Files {
+		if err := put(f, inside.PlaceDir+"/file-"+strconv.Itoa(i)); err != nil {
+			return fail("covering "+f.Path, err)
+		}
+	}
+	options := "mode=1777,size=" + strconv.FormatInt(g.Tmp, 10)
+	for _, dir := range []string{inside.Tmp, "/dev/shm"} {
+		if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+			return fail("covering "+dir, err)
+		}
+	}
+	return fail("making the home directory", unix.Mkdir(inside.TmpHome, 0o700))
+}
+
+func ownProc(masks []string) error {
+	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return fail("mounting the process list", err)
+	}
+	for _, name := range masks {
+		if err := unix.Mount("/dev/null", name, "", unix.MS_BIND, ""); err != nil && !errors.Is(err, unix.ENOENT) {
+			return fail("masking "+name, err)
+		}
+	}
+	return nil
+}
+
+// put covers a file with another, which is made at a place of our own. What the
+// host does not have cannot be covered.
+func put(f inside.File, place string) error {
+	fd, err := unix.Open(place, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o444)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if n, err := unix.Write(fd, []byte(f.Content)); err != nil || n != len(f.Content) {
+		return errors.Join(err, unix.EIO)
+	}
+	if err := unix.Mount(place, f.Path, "", unix.MS_BIND, ""); !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	return nil
+}
+
+// raiseLoopback makes 127.0.0.1 answer: a new network namespace has it down.
+func raiseLoopback() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	request, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	request.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, request)
+}

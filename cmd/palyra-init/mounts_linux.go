@@ -1,0 +1,160 @@
+package main
+
+import (
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/sandbox/inside"
+)
+
+// assemble makes all mounts and returns the root of the workspace's.
+func assemble(o inside.Outer) (root inside.Identity, err error) {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return root, fail("making the mounts private", err)
+	}
+	sources := []inside.Source{o.Workspace}
+	if o.Overlay != nil {
+		sources = append(sources, o.Overlay.Upper, o.Overlay.Work)
+	}
+	fds := make([]int, len(sources))
+	for i, s := range sources {
+		if fds[i], err = open(s); err != nil {
+			return root, fail(inside.StepWorkspace, err)
+		}
+	}
+	if err := cover(o.Mounts); err != nil {
+		return root, err
+	}
+	if o.Overlay != nil {
+		err = fail(inside.StepOverlay, overlay(fds[0], fds[1], fds[2]))
+	} else {
+		err = fail("attaching the workspace", bind(fds[0], inside.Place))
+	}
+	if err != nil {
+		return root, err
+	}
+	if err := pinPaths(o.Pins); err != nil {
+		return root, err
+	}
+	return identify(inside.Place)
+}
+
+// open returns a descriptor of a source, which must be what it is said to be.
+func open(s inside.Source) (int, error) {
+	fd := s.FD
+	if fd == 0 {
+		const flags = unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC
+		var err error
+		if fd, err = unix.Openat2(unix.AT_FDCWD, s.Path, &unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_NO_SYMLINKS}); err != nil {
+			return -1, err
+		}
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return -1, err
+	}
+	if !matches(st, s.Identity) {
+		return -1, unix.ESTALE
+	}
+	return fd, nil
+}
+
+// cover puts an empty file system over a directory that every user may pass,
+// and attaches the detached mounts there: only what is attached can be a layer.
+func cover(mounts []int) error {
+	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	if err := unix.Mount("tmpfs", inside.PlaceDir, "tmpfs", flags, "mode=0755,size=64k,nr_inodes=32"); err != nil {
+		return fail("covering "+inside.PlaceDir, err)
+	}
+	if err := unix.Mkdir(inside.Place, 0o755); err != nil {
+		return fail("making the place of the workspace", err)
+	}
+	for i, fd := range mounts {
+		place := inside.MountPlace(i)
+		if err := unix.Mkdir(place, 0o755); err != nil {
+			return fail("making the place of a mount", err)
+		}
+		if err := unix.MoveMount(fd, "", unix.AT_FDCWD, place, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+			return fail("attaching a mount", err)
+		}
+	}
+	return nil
+}
+
+// overlay mounts the copy of the workspace. Layers are named by descriptor, so
+// that nothing inside tells where they are. The layer is used once, so that
+// nothing of it has to reach the disk (volatile).
+func overlay(lower, upper, work int) error {
+	options := "userxattr,volatile,lowerdir=" + descriptor(lower) + ",upperdir=" + descriptor(upper) + ",workdir=" + descriptor(work)
+	return unix.Mount("overlay", inside.Place, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options)
+}
+
+// bind puts a directory, with what is mounted below it, at another place.
+func bind(fd int, place string) error {
+	tree, err := clone(fd)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(tree)
+	return unix.MoveMount(tree, "", unix.AT_FDCWD, place, unix.MOVE_MOUNT_F_EMPTY_PATH)
+}
+
+func clone(fd int) (int, error) {
+	return unix.OpenTree(fd, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE|unix.AT_EMPTY_PATH)
+}
+
+// pinPaths binds each path over itself: what is mounted on cannot be renamed
+// or removed, and a read-only mount cannot be written to. Paths are opened
+// beneath the workspace and without links, here, where bubblewrap has nothing
+// to do with them.
+func pinPaths(pins []inside.Pin) error {
+	if len(pins) == 0 {
+		return nil
+	}
+	root, err := unix.Open(inside.Place, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fail("pinning protected paths", err)
+	}
+	defer unix.Close(root)
+	for _, p := range pins {
+		if err := pinPath(root, p); err != nil {
+			return fail("pinning "+p.Path, err)
+		}
+	}
+	return nil
+}
+
+func pinPath(root int, p inside.Pin) error {
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS}
+	at, err := unix.Openat2(root, p.Path, &how)
+	if err == unix.ENOENT {
+		return nil // gone since palyrad looked; what comes in its place is new
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(at)
+	tree, err := clone(at)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(tree)
+	if p.ReadOnly {
+		if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
+			return err
+		}
+	}
+	return unix.MoveMount(tree, "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+}
+
+func identify(path string) (inside.Identity, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return inside.Identity{}, fail("looking at the workspace", err)
+	}
+	return inside.Identity{Dev: uint64(st.Dev), Ino: st.Ino}, nil
+}
+
+// descriptor names an open file by a path.
+func descriptor(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/sandbox/inside"
+)
+
+// pin writes the bytes that palyrad has hashed over the workspace's own files,
+// in the copy of the workspace, so that nothing that happens to the files
+// outside is seen by the tool. Owner, mode and time stay as they are: make goes
+// by them. It returns the positions of what this user may not write to.
+func pin(dir string, operands []inside.Operand, bytes int) (unpinned []int, err error) {
+	root, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fail(inside.StepWorkspace, err)
+	}
+	defer unix.Close(root)
+	chunk := make([]byte, 256<<10)
+	at := int64(0)
+	for i, o := range operands {
+		err := overwrite(root, o, bytes, at, chunk)
+		switch err {
+		case nil:
+		case unix.EACCES, unix.EPERM:
+			unpinned = append(unpinned, i)
+		default:
+			return nil, fail("writing the operand "+o.Path, err)
+		}
+		at += o.Size
+	}
+	return unpinned, nil
+}
+
+func overwrite(root int, o inside.Operand, bytes int, at int64, chunk []byte) error {
+	fd, err := openOperand(root, o)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	for left := o.Size; left > 0; {
+		part := chunk[:min(left, int64(len(chunk)))]
+		if err := readAt(bytes, part, at); err != nil {
+			return err
+		}
+		n, err := unix.Write(fd, part)
+		if err != nil && err != unix.EINTR {
+			return err
+		}
+		if n > 0 {
+			left, at = left-int64(n), at+int64(n)
+		}
+	}
+	if err := unix.Fchmod(fd, o.Mode); err != nil {
+		return err
+	}
+	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(o.Mtime)}
+	return unix.UtimesNanoAt(unix.AT_FDCWD, descriptor(fd), times, 0)
+}
+
+// openOperand opens a regular file for writing, empty. Links are followed
+// inside the workspace, as they were when the file was hashed. A file that its
+// owner may not write gets the right for as long as this takes.
+func openOperand(root int, o inside.Operand) (int, error) {
+	at, err := unix.Openat2(root, o.Path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH})
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(at)
+	var st unix.Stat_t
+	if err := unix.Fstat(at, &st); err != nil {
+		return -1, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return -1, unix.ESTALE
+	}
+	const flags = unix.O_WRONLY | unix.O_TRUNC | unix.O_CLOEXEC
+	fd, err := unix.Open(descriptor(at), flags, 0)
+	if err == unix.EACCES {
+		if err := unix.Chmod(descriptor(at), o.Mode|unix.S_IWUSR); err != nil {
+			return -1, err
+		}
+		fd, err = unix.Open(descriptor(at), flags, 0)
+	}
+	return fd, err
+}

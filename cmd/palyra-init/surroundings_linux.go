@@ -1,0 +1,93 @@
+package main
+
+import (
+	"slices"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/sandbox/inside"
+)
+
+// readSurroundings measures what is seen from inside.
+func readSurroundings(i inside.Inner, r *inside.Report) (err error) {
+	if r.Workspace, err = identify(i.Dir); err != nil {
+		return err
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(i.Dir, &fs); err != nil {
+		return fail("looking at the workspace", err)
+	}
+	r.Overlay = fs.Type == unix.OVERLAYFS_SUPER_MAGIC
+	// A sandbox on the host's root may not list it.
+	if r.Root, err = names("/"); err != nil && err != unix.EACCES {
+		return fail("reading back the root directory", err)
+	}
+	if r.Session, err = unix.Getsid(0); err != nil {
+		return fail("reading back the session", err)
+	}
+	if r.Strays, err = strays(); err != nil {
+		return fail("reading back the descriptors", err)
+	}
+	for _, name := range i.Masks {
+		if !isMasked(name) {
+			r.Unmasked = append(r.Unmasked, name)
+		}
+	}
+	// What cannot be read cannot tell anything either.
+	text, err := readFile("/proc/1/environ")
+	r.Environ = err == nil && len(text) > 0
+	return nil
+}
+
+// names lists a directory, sorted.
+func names(dir string) ([]string, error) {
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	var list []string
+	chunk := make([]byte, 4096)
+	for {
+		n, err := unix.ReadDirent(fd, chunk)
+		if err != nil {
+			return nil, err
+		}
+		if n == 0 {
+			slices.Sort(list)
+			return list, nil
+		}
+		_, _, list = unix.ParseDirent(chunk[:n], -1, list)
+	}
+}
+
+// strays counts the descriptors beyond the first three that execve keeps.
+func strays() (int, error) {
+	list, err := names("/proc/thread-self/fd")
+	if err != nil {
+		return 0, err
+	}
+	count := 0
+	for _, name := range list {
+		fd, err := strconv.Atoi(name)
+		if err != nil || fd < inside.ControlFD {
+			continue
+		}
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+		if err == nil && flags&unix.FD_CLOEXEC == 0 {
+			count++
+		}
+	}
+	return count, nil
+}
+
+// isMasked reports whether a file is missing or /dev/null.
+func isMasked(name string) bool {
+	var st unix.Stat_t
+	err := unix.Lstat(name, &st)
+	if err != nil {
+		return err == unix.ENOENT
+	}
+	return st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == unix.Mkdev(1, 3)
+}

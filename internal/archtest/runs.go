@@ -1,0 +1,99 @@
+package archtest
+
+import (
+	"go/ast"
+	"maps"
+	"slices"
+	"strings"
+)
+
+const (
+	// sandboxHome is the vocabulary of isolation; backends lie below it.
+	sandboxHome = "internal/sandbox"
+	// specName is what describes one program to a backend.
+	specName = "Spec"
+	// withoutName is the field of a backend's configuration that leaves layers
+	// out, so that a test can show what each is good for.
+	withoutName = "Without"
+)
+
+// specMakers may describe a program that is to run. Whoever else made a Spec
+// could run a program that nobody decided on.
+var specMakers = map[string]string{
+	"internal/builtin":                "process.run, which dispatch calls with a permit",
+	"internal/daemon/exec_command.go": "palyrad sandbox exec is the runner without the gateway: a person at a shell runs a program of their own as themselves, so that there is no call to decide",
+}
+
+// CheckRuns finds sandbox.Spec values that are made outside of specMakers.
+func CheckRuns(t *Tree) []Finding {
+	var out []Finding
+	t.forEachFile(false, func(p *Package, f *File) {
+		alias := localName(f, Module+"/"+sandboxHome)
+		if alias == "" || within(p.Dir, sandboxHome) || within(p.Dir, "test") || maySpecify(p.Dir, f.Path) {
+			return
+		}
+		ast.Inspect(f.Syntax, func(n ast.Node) bool {
+			if makes(n, alias+"."+specName) {
+				out = append(out, Finding{t.at(n), "describes a program to run; only " + strings.Join(slices.Sorted(maps.Keys(specMakers)), ", ") +
+					" may, so that nothing else runs without a permit"})
+			}
+			return true
+		})
+	})
+	return out
+}
+
+func maySpecify(dir, file string) bool {
+	for base := range specMakers {
+		if within(dir, base) || file == base {
+			return true
+		}
+	}
+	return false
+}
+
+// CheckWithout finds places outside of the backends and tests that leave layers
+// of the sandbox out.
+func CheckWithout(t *Tree) []Finding {
+	var out []Finding
+	t.forEachFile(false, func(p *Package, f *File) {
+		if within(p.Dir, sandboxHome) || within(p.Dir, "test") {
+			return
+		}
+		if !importsBelow(f, Module+"/"+sandboxHome+"/") {
+			return
+		}
+		ast.Inspect(f.Syntax, func(n ast.Node) bool {
+			if leavesOut(n) {
+				out = append(out, Finding{t.at(n), "leaves layers of the sandbox out; only the backends' own examination and tests may"})
+			}
+			return true
+		})
+	})
+	return out
+}
+
+// leavesOut reports whether n sets a field of that name.
+func leavesOut(n ast.Node) bool {
+	switch n := n.(type) {
+	case *ast.KeyValueExpr:
+		id, ok := n.Key.(*ast.Ident)
+		return ok && id.Name == withoutName
+	case *ast.AssignStmt:
+		for _, left := range n.Lhs {
+			if selector, ok := left.(*ast.SelectorExpr); ok && selector.Sel.Name == withoutName {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func importsBelow(f *File, prefix string) bool {
+	for _, imported := range f.Imports {
+		if strings.HasPrefix(imported, prefix) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,315 @@
+package builtin
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"palyra/internal/egress"
+	"palyra/internal/reason"
+	"palyra/internal/sandbox"
+	"palyra/internal/tool"
+	"palyra/internal/workspace"
+)
+
+// layerCopyOnWrite is the layer without which a workspace has no copies.
+const layerCopyOnWrite = string(sandbox.CopyOnWrite)
+
+// command is a checked input.
+type command struct {
+	in      processInput
+	root    string
+	name    string
+	cwd     string
+	mode    sandbox.WorkspaceMode
+	program sandbox.Program
+	// missing says why there is no such program; other faults come first.
+	missing error
+	// own is "./" and the workspace-relative path of a program that is a file
+	// of the workspace, "" for others.
+	own    string
+	env    []string
+	stdin  []byte
+	limits sandbox.Limits
+	// protected are the operator's patterns for the workspace.
+	protected []string
+	// hosts are canonical, sorted and without repeats.
+	hosts []string
+	// caches are names of tools, those of the operator's list.
+	caches []string
+}
+
+// check judges the input step by step, so that a call with several faults is
+// always refused for the same one: switched off, no such platform, bad input,
+// program, inline code, workspace, egress, and only then what the machine lacks.
+func (t process) check(ctx context.Context, p tool.Proposal) (command, error) {
+	c, err := t.parse(p)
+	if err != nil {
+		return c, err
+	}
+	for _, step := range []func(*command) error{
+		t.known,
+		t.place,
+		func(c *command) error { return t.checkHosts(ctx, c) },
+		t.available,
+		func(c *command) error { return c.missing },
+	} {
+		if err := step(&c); err != nil {
+			return c, err
+		}
+	}
+	return c, nil
+}
+
+// parse reads the input and judges all of it that needs no look at the machine.
+func (t process) parse(p tool.Proposal) (command, error) {
+	c := command{limits: t.policy.Limits, caches: t.policy.Caches}
+	if !t.policy.Enabled {
+		return c, reason.Errorf(reason.SandboxDisabled, "running programs is switched off")
+	}
+	err := supported(runtime.GOOS)
+	if err != nil {
+		return c, err
+	}
+	if c.in, err = decode[processInput](p.Input); err != nil {
+		return c, err
+	}
+	if err := sandbox.CheckArgv(c.in.Argv); err != nil {
+		return c, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.in.Env)) {
+		c.env = append(c.env, name+"="+c.in.Env[name])
+	}
+	if err := sandbox.CheckEnv(c.env); err != nil {
+		return c, err
+	}
+	if c.stdin, err = given(c.in.Stdin, c.in.StdinBase64, "stdin"); err != nil {
+		return c, err
+	}
+	if err := checkTimeout("timeout_ms", c.in.TimeoutMS, t.most); err != nil {
+		return c, err
+	}
+	c.limits.Wall = t.most
+	if c.in.TimeoutMS > 0 {
+		c.limits.Wall = time.Duration(c.in.TimeoutMS) * time.Millisecond
+	}
+	return c, nil
+}
+
+// supported refuses where there is no backend at all.
+func supported(goos string) error {
+	if slices.Contains([]string{"linux", "darwin", "windows"}, goos) {
+		return nil
+	}
+	return reason.Errorf(reason.PlatformUnknown, "there is no sandbox for %s", goos)
+}
+
+// known judges the program by its name, and one of the machine by what it is.
+// A program of the workspace is looked at when the workspace is open.
+func (t process) known(c *command) error {
+	name := c.in.Argv[0]
+	if err := sandbox.Denied(path.Base(name), t.policy.AllowInterpreters); err != nil {
+		return err
+	}
+	if ofWorkspace(name) {
+		return nil
+	}
+	if c.program, c.missing = t.resolver.ResolveExecutable(name, t.policy.SearchPath); c.missing != nil {
+		if reason.Of(c.missing) == reason.InvalidInput {
+			return c.missing
+		}
+		return nil
+	}
+	return t.judge(c)
+}
+
+// ofWorkspace reports whether argv[0] names a file of the workspace by how it
+// is written.
+func ofWorkspace(name string) bool {
+	return inWorkspace(name) != name || strings.Contains(name, "/") && !path.IsAbs(name)
+}
+
+// place finds workspace, working directory and a program of the workspace.
+func (t process) place(c *command) error {
+	root, err := t.set.Open(c.in.Workspace)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	c.root, c.name = root.Path(), root.Name()
+	settings := t.policy.Workspaces[c.name]
+	c.protected = settings.Protected
+	switch {
+	case root.ReadOnly() || c.in.ReadOnly:
+		c.mode = sandbox.ReadOnly
+	case settings.Direct && !c.in.DryRun:
+		c.mode = sandbox.Direct
+	default:
+		c.mode = sandbox.CopyOnWrite
+	}
+	info, err := root.Stat(inWorkspace(c.in.Cwd))
+	if err != nil {
+		return err
+	}
+	if info.Kind != workspace.Dir {
+		return reason.Errorf(reason.InvalidInput, "the working directory %q is a %s", info.Path, info.Kind).WithField("pointer", "/cwd")
+	}
+	c.cwd = info.Path
+	return t.find(c, root)
+}
+
+// inWorkspace takes off the name that the workspace has inside the sandbox.
+func inWorkspace(p string) string {
+	if p == sandbox.WorkspaceMount {
+		return "."
+	}
+	return strings.TrimPrefix(p, sandbox.WorkspaceMount+"/")
+}
+
+// find resolves a program of the workspace, and sees whether one that was named
+// by an absolute path is one.
+func (t process) find(c *command, root *workspace.Root) error {
+	name := c.in.Argv[0]
+	if ofWorkspace(name) {
+		inside := inWorkspace(name)
+		if inside == name {
+			inside = path.Join(c.cwd, name)
+		}
+		info, err := root.Stat(inside)
+		if err != nil {
+			return err
+		}
+		if c.program, c.missing = t.resolver.ResolveExecutable(filepath.Join(root.Path(), filepath.FromSlash(info.Path)), nil); c.missing != nil {
+			return nil
+		}
+	}
+	if rest, own := strings.CutPrefix(c.program.Path, strings.TrimSuffix(root.Path(), "/")+"/"); own {
+		c.own = "./" + rest
+		c.program = t.resolver.CopyOf(c.program, t.policy.SearchPath)
+		return t.judge(c)
+	}
+	return nil
+}
+
+// judge applies the operator's lists and the guards, in the order of their
+// errors: the program first, then inline code.
+func (t process) judge(c *command) error {
+	if err := c.program.Check(t.policy.AllowInterpreters); err != nil {
+		return err
+	}
+	if !t.allowed(c) {
+		return reason.Errorf(reason.ExecutableDenied, "the program %s is not in process_runner.allowed_executables", c.program.Path)
+	}
+	if c.program.Facts(c.in.Argv).InlineCode {
+		return reason.Errorf(reason.InlineCode, "inline code for %s is refused", c.program.Basename)
+	}
+	if len(c.stdin) > 0 && c.program.ReadsCodeFromStdin(c.in.Argv) {
+		return reason.Errorf(reason.InlineCode, "%s would take its program from standard input", c.program.Basename)
+	}
+	return nil
+}
+
+// allowed matches the program with the operator's list. A base name means a
+// program of the search path, never a file of the same name in the workspace.
+func (t process) allowed(c *command) bool {
+	if len(t.policy.AllowedExecutables) == 0 {
+		return true
+	}
+	name := c.in.Argv[0]
+	system := c.own == "" && (!strings.Contains(name, "/") || slices.Contains(t.policy.SearchPath, path.Dir(name)))
+	return slices.ContainsFunc(t.policy.AllowedExecutables, func(allowed string) bool {
+		if filepath.IsAbs(allowed) {
+			return allowed == c.program.Path || system && allowed == name
+		}
+		return system && (allowed == c.program.Basename || allowed == c.program.Called)
+	})
+}
+
+// checkHosts judges the hosts that the program is said to reach. Only preflight
+// has a use for them.
+func (t process) checkHosts(ctx context.Context, c *command) error {
+	if len(c.in.Hosts) == 0 {
+		return nil
+	}
+	switch t.policy.Egress {
+	case egress.Strict:
+		return reason.Errorf(reason.EgressDenied, "programs run offline; reaching %s is not available yet", quoteLine(c.in.Hosts[0])).
+			WithRemedy("Leave hosts out, and fetch with http.fetch.")
+	case egress.None:
+		return reason.Errorf(reason.InvalidInput, "hosts are checked in the egress mode preflight only, and the operator set none").
+			WithRemedy("Leave hosts out: the program has the network of the machine.").WithField("pointer", "/hosts")
+	}
+	dialer := &egress.Dialer{Rules: egress.Rules{Allow: t.policy.AllowedHosts}, Resolver: t.policy.Resolver, Interfaces: t.policy.Interfaces}
+	for _, host := range c.in.Hosts {
+		canonical, err := dialer.Preflight(ctx, host)
+		if err != nil {
+			return err
+		}
+		c.hosts = append(c.hosts, canonical)
+	}
+	slices.Sort(c.hosts)
+	c.hosts = slices.Compact(c.hosts)
+	return nil
+}
+
+// available says what the probe found wanting. Nobody is asked about a call that
+// cannot run.
+func (t process) available(c *command) error {
+	if t.runner == nil {
+		return reason.Errorf(reason.SandboxUnavailable, "there is no sandbox on this machine")
+	}
+	if t.measured.Available {
+		return t.required(c)
+	}
+	problem := cmp.Or(t.measured.Problem, "the sandbox was not probed")
+	remedy := cmp.Or(t.measured.Remedy, reason.Lookup(reason.SandboxUnavailable).Remedy)
+	return reason.Errorf(reason.SandboxUnavailable, "%s", problem).
+		WithRemedy("%s Then restart palyrad, which probes the sandbox at its start.", remedy)
+}
+
+// required refuses when the probe did not prove a layer that has to be there.
+func (t process) required(c *command) error {
+	if c.mode == sandbox.CopyOnWrite && !slices.Contains(t.measured.Layers, layerCopyOnWrite) {
+		return reason.Errorf(reason.SandboxUnavailable, "this machine cannot give a program a copy of its workspace").
+			WithRemedy("Ask for read_only. The operator may set mode = \"direct\" for the workspace, which has weaker guarantees (docs/sandbox.md), and restart palyrad.").
+			WithField("layer", layerCopyOnWrite)
+	}
+	for _, layer := range t.requiredFor(*c) {
+		if !slices.Contains(t.measured.Layers, layer) || layer == layerCopyOnWrite && c.mode != sandbox.CopyOnWrite {
+			return reason.Errorf(reason.SandboxUnavailable, "the layer %s is required, and the program would run without it", layer).
+				WithRemedy("See what is missing with `palyrad doctor`, or take the layer out of process_runner.required_layers. Then restart palyrad.").
+				WithField("layer", layer)
+		}
+	}
+	return nil
+}
+
+// requiredFor are the layers without which the program must not run. One that
+// cannot write needs no copy.
+func (t process) requiredFor(c command) []string {
+	return slices.DeleteFunc(slices.Clone(t.policy.Required), func(layer string) bool {
+		return layer == layerCopyOnWrite && c.mode == sandbox.ReadOnly
+	})
+}
+
+// place is the working directory as a binding names it.
+func (c command) place() string { return c.name + ":" + c.cwd }
+
+// operands are the workspace files that the call is bound to.
+func (c command) operands() ([]tool.Operand, []string, error) {
+	return sandbox.Operands(c.root, c.cwd, c.in.Argv, cmp.Or(c.program.Copy, c.program.Basename))
+}
+
+// facts names a program of the workspace by its path, so that a policy about
+// git is not about a file of that name.
+func (c command) facts() *tool.ExecFacts {
+	facts := c.program.Facts(c.in.Argv)
+	facts.Basename, facts.InWorkspace = cmp.Or(c.own, facts.Basename), c.own != ""
+	return facts
+}

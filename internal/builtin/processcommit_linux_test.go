@@ -1,0 +1,268 @@
+package builtin
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"palyra/internal/reason"
+	"palyra/internal/sandbox"
+	"palyra/internal/tool"
+	"palyra/internal/workspace/overlay"
+)
+
+// gate is a commit gate that notes what it was asked.
+type gate struct {
+	asked  []tool.CommitRequest
+	ruling tool.CommitRuling
+	err    error
+	// during happens while people think.
+	during func()
+}
+
+func (g *gate) commit(_ context.Context, r tool.CommitRequest) (tool.CommitRuling, error) {
+	g.asked = append(g.asked, r)
+	if g.during != nil {
+		g.during()
+	}
+	return g.ruling, g.err
+}
+
+// copies is a bench whose fake sandbox gives runs a real layer, into which the
+// "program" writes as an overlay would.
+type copies struct {
+	*bench
+	gate   *gate
+	runner *runner
+	// writes is what the program changes: names below the workspace.
+	writes  func(upper string)
+	holder  string
+	history overlay.History
+}
+
+func newCopies(t *testing.T) *copies {
+	t.Helper()
+	c := &copies{gate: &gate{ruling: tool.CommitRuling{Allowed: true, ApprovalID: "a-1", GrantID: "g-1"}}, holder: t.TempDir(), history: overlay.History{Dir: t.TempDir()}}
+	c.bench, c.runner, _ = processBench(t, func(cfg *Config) { cfg.Process.History = c.history })
+	c.bench.write("kept.txt", "old\n")
+	c.runner.layer = func() *overlay.Layer {
+		layer, err := overlay.New(overlay.Config{Root: c.dir, Name: "default", Dir: c.holder, UID: -1, GID: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.writes != nil {
+			c.writes(layer.Upper().Name())
+		}
+		return layer
+	}
+	return c
+}
+
+// put writes a file into a layer.
+func put(t *testing.T, upper, name, content string) {
+	t.Helper()
+	full := filepath.Join(upper, name)
+	if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(full, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run runs a program with the gate.
+func (c *copies) run(ctx context.Context, in object) (tool.Report, map[string]any) {
+	c.t.Helper()
+	if in["argv"] == nil {
+		in["argv"] = []string{"git"}
+	}
+	p, err := c.propose("process.run", in)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	p.ID = "01CALL"
+	plan, err := c.tools["process.run"].Plan(ctx, p)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	report := c.tools["process.run"].Run(ctx, tool.Call{Proposal: p, Plan: plan, Commit: c.gate.commit})
+	if left, err := os.ReadDir(c.holder); err != nil || len(left) != 0 {
+		c.t.Errorf("the layer was left behind: %v, %v", left, err)
+	}
+	return report, c.result(report)
+}
+
+func TestChangesAreCommitted(t *testing.T) {
+	c := newCopies(t)
+	c.runner.report.ExitCode = exit(2)
+	c.writes = func(upper string) { put(t, upper, "kept.txt", "new\n"); put(t, upper, "sub/made.txt", "made\n") }
+	report, result := c.run(t.Context(), object{})
+	if report.Outcome != tool.Succeeded || c.read("kept.txt") != "new\n" || c.read("sub/made.txt") != "made\n" {
+		t.Fatalf("%+v", report)
+	}
+	asked := c.gate.asked[0]
+	if f := asked.Facts; f.Workspace != "default" || f.Added != 2 || f.Modified != 1 || f.Deleted != 0 || f.Bytes != 9 || f.ExitCode != 2 || len(f.Protected) != 0 {
+		t.Errorf("facts %+v", f)
+	}
+	if p := asked.Preview; !strings.Contains(p.Summary, "2 added, 1 modified, 0 deleted, 0 of them protected") || !strings.Contains(p.Diff, "-old\n+new\n") ||
+		!strings.Contains(strings.Join(p.Notes, "\n"), "exit code 2") || len(asked.Files) != 3 {
+		t.Errorf("request %+v", asked)
+	}
+	if ch := report.Changes; ch.State != tool.Committed || ch.Root != asked.Facts.Root || ch.ApprovalID != "a-1" || ch.GrantID != "g-1" || ch.Modified != 1 || len(report.Files) != 3 {
+		t.Errorf("record %+v, files %v", ch, report.Files)
+	}
+	shown := result["changes"].(object)
+	if shown["state"] != "committed" || shown["added"] != 2.0 || len(shown["files"].([]any)) != 3 || result["exit_code"] != 2.0 {
+		t.Errorf("result %v", shown)
+	}
+	if kept, err := c.history.List("default"); err != nil || len(kept) != 1 || kept[0].CallID != "01CALL" || !kept[0].Undoable() {
+		t.Errorf("the history has %+v, %v", kept, err)
+	}
+}
+
+// TestChangesStayOut: whatever keeps a change set out leaves the workspace as it
+// was, says so with its reason, and gives back what the program said.
+func TestChangesStayOut(t *testing.T) {
+	refusal := func(code reason.Code) func(*copies) {
+		return func(c *copies) {
+			c.gate.ruling = tool.CommitRuling{Reason: string(code), Message: "the hook is not wanted", Remedy: "Leave it."}
+		}
+	}
+	for _, row := range []struct {
+		name    string
+		harm    func(c *copies)
+		in      object
+		outcome tool.Outcome
+		reason  reason.Code
+		state   tool.ChangeState
+		asked   int
+	}{
+		{"no", refusal(""), object{}, tool.Failed, reason.CommitRefused, tool.Discarded, 1},
+		{"a person said no", refusal(reason.ApprovalDenied), object{}, tool.Failed, reason.ApprovalDenied, tool.Discarded, 1},
+		{"nobody answered", refusal(reason.ApprovalExpired), object{}, tool.Failed, reason.ApprovalExpired, tool.Discarded, 1},
+		{"the gate failed", func(c *copies) { c.gate.err = errors.New("disk full") }, object{}, tool.Failed, reason.Internal, tool.Discarded, 1},
+		{"conflict", func(c *copies) { c.gate.during = func() { c.bench.write("kept.txt", "somebody else\n") } }, object{}, tool.Failed, reason.CommitConflict, tool.Conflicted, 1},
+		{"dry run", func(*copies) {}, object{"dry_run": true}, tool.Succeeded, "", tool.DryRun, 0},
+		{"deadline", func(c *copies) { c.runner.report.TimedOut, c.runner.report.ExitCode = true, nil }, object{}, tool.TimedOut, reason.TimedOut, tool.Discarded, 0},
+		{"quota", func(c *copies) { c.runner.report.Quota, c.runner.report.ExitCode = sandbox.QuotaDisk, nil }, object{}, tool.Failed, reason.QuotaExceeded, tool.Discarded, 0},
+		{"a FIFO", func(c *copies) { c.writes = func(upper string) { fifo(t, filepath.Join(upper, "pipe")) } }, object{}, tool.Failed, reason.CommitRefused, tool.Discarded, 0},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			c := newCopies(t)
+			c.runner.report.Stdout = sandbox.Stream{Head: []byte("said\n"), Total: 5}
+			c.writes = func(upper string) {
+				put(t, upper, "kept.txt", "new\n")
+				put(t, upper, ".git/hooks/pre-commit", "#!/bin/sh\n")
+			}
+			row.harm(c)
+			report, result := c.run(t.Context(), row.in)
+			if report.Outcome != row.outcome || report.Reason != string(row.reason) || len(c.gate.asked) != row.asked {
+				t.Errorf("outcome %s, reason %s (%s), asked %d times", report.Outcome, report.Reason, report.Message, len(c.gate.asked))
+			}
+			want := "old\n"
+			if row.state == tool.Conflicted {
+				want = "somebody else\n"
+			}
+			if _, err := os.Lstat(filepath.Join(c.dir, ".git")); err == nil || c.read("kept.txt") != want {
+				t.Error("the workspace is not as it was")
+			}
+			shown := result["changes"].(object)
+			if report.Changes.State != row.state || shown["state"] != string(row.state) || shown["message"] == "" || len(report.Files) != 0 {
+				t.Errorf("record %+v, result %v", report.Changes, shown)
+			}
+			if out := result["stdout"].(object); out["content"] != "said\n" {
+				t.Errorf("what the program said is lost: %v", out)
+			}
+			if row.state == tool.DryRun && !strings.Contains(shown["diff"].(string), "# protected: .git/hooks/pre-commit (git)") {
+				t.Errorf("diff %v", shown["diff"])
+			}
+		})
+	}
+}
+
+// TestProtectedChangesAreNamed: people see what is protected, and why, first.
+func TestProtectedChangesAreNamed(t *testing.T) {
+	c := newCopies(t)
+	c.gate.ruling = tool.CommitRuling{}
+	c.writes = func(upper string) { put(t, upper, "a.txt", "x"); put(t, upper, ".mcp.json", "{}\n") }
+	_, result := c.run(t.Context(), object{})
+	asked := c.gate.asked[0]
+	if f := asked.Facts; len(f.Protected) != 1 || f.Protected[0] != ".mcp.json" || len(f.Classes) != 1 || f.Classes[0] != "agent" {
+		t.Errorf("facts %+v", f)
+	}
+	if !strings.HasPrefix(asked.Preview.Diff, "# protected: .mcp.json (agent)\n") || !strings.Contains(strings.Join(asked.Preview.Notes, "\n"), ".mcp.json is added, and protected: agent.") {
+		t.Errorf("preview %+v", asked.Preview)
+	}
+	if first := result["changes"].(object)["files"].([]any)[0].(object); first["path"] != ".mcp.json" || first["protected"].([]any)[0] != "agent" {
+		t.Errorf("files %v", first)
+	}
+}
+
+// TestNobodyToAsk: without a gate nothing is committed, and nothing needs to be
+// when nothing changed.
+func TestNobodyToAsk(t *testing.T) {
+	c := newCopies(t)
+	report, result := c.bench.call(t.Context(), "process.run", object{"argv": []string{"git"}})
+	if report.Outcome != tool.Succeeded || report.Changes.State != tool.Unchanged || result["changes"].(object)["state"] != "unchanged" {
+		t.Errorf("nothing changed: %+v", report.Changes)
+	}
+	c.writes = func(upper string) { put(t, upper, "kept.txt", "new\n") }
+	report, _ = c.bench.call(t.Context(), "process.run", object{"argv": []string{"git"}})
+	if report.Reason != string(reason.CommitRefused) || report.Changes.State != tool.Discarded || c.read("kept.txt") != "old\n" {
+		t.Errorf("with nobody to ask: %+v", report)
+	}
+}
+
+// TestACancelledRunIsDiscarded: who goes away while the program runs commits
+// nothing; who goes away once it was allowed does.
+func TestACancelledRunIsDiscarded(t *testing.T) {
+	for _, allowed := range []bool{false, true} {
+		c := newCopies(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		c.writes = func(upper string) {
+			put(t, upper, "kept.txt", "new\n")
+			if !allowed {
+				cancel()
+			}
+		}
+		c.gate.during = cancel
+		report, _ := c.run(ctx, object{})
+		want, outcome := "old\n", tool.Stopped
+		if allowed {
+			want, outcome = "new\n", tool.Succeeded
+		}
+		if report.Outcome != outcome || c.read("kept.txt") != want {
+			t.Errorf("allowed before: %t: %+v", allowed, report)
+		}
+	}
+}
+
+// TestOperandsOfACopy: what was pinned needs no second look, what was not does.
+func TestOperandsOfACopy(t *testing.T) {
+	for _, unpinned := range []bool{false, true} {
+		c := newCopies(t)
+		c.bench.write("script", "one")
+		c.runner.during = func() { c.bench.write("script", "two") }
+		if unpinned {
+			c.runner.report.Unpinned = []string{"script"}
+		}
+		report, _ := c.run(t.Context(), object{"argv": []string{"git", "script"}})
+		if len(c.runner.specs[0].Operands) != 1 {
+			t.Fatalf("spec %+v", c.runner.specs[0])
+		}
+		if changed := len(report.Enforcement.Downgrades) > 0; changed != unpinned || (report.Enforcement.Level == sandbox.LevelNone) != unpinned {
+			t.Errorf("unpinned %t: %+v", unpinned, report.Enforcement)
+		}
+	}
+}
+
+func fifo(t *testing.T, name string) {
+	t.Helper()
+	if err := syscall.Mkfifo(name, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,205 @@
+package config
+
+import (
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The words of process_runner and of workspaces.mode.
+const (
+	TierC = "c"
+	TierB = "b"
+
+	FallbackNone           = "none"
+	FallbackUserNamespaces = "user_namespaces"
+	FallbackLandlock       = "landlock"
+
+	EgressStrict    = "strict"
+	EgressPreflight = "preflight"
+	EgressNone      = "none"
+
+	ModeCopyOnWrite = "copy_on_write"
+	ModeDirect      = "direct"
+)
+
+// Caches are the build tools whose caches can be kept between runs.
+var Caches = []string{"go", "npm", "pip", "cargo"}
+
+// Workspace is a directory that tools may work in.
+type Workspace struct {
+	Name string `toml:"name"`
+	// Path is absolute.
+	Path     string `toml:"path" path:"true"`
+	ReadOnly bool   `toml:"read_only"`
+	// Mode is how programs write: to a copy that the commit gate judges
+	// (copy_on_write, also ""), or to the files themselves (direct).
+	Mode string `toml:"mode"`
+	// Protected are patterns of paths that the gate treats like git's hooks,
+	// beside the built-in list. '*' matches within a name, "**" any directories.
+	Protected []string `toml:"protected"`
+}
+
+// WorkspaceMode is Mode with its default.
+func (w Workspace) WorkspaceMode() string {
+	if w.Mode == "" {
+		return ModeCopyOnWrite
+	}
+	return w.Mode
+}
+
+// ProcessRunner limits process.run.
+type ProcessRunner struct {
+	Enabled bool `toml:"enabled"`
+	// Tier is "c" (a root and namespaces of its own) or "b" (filters and limits
+	// around a process that sees the machine's files).
+	Tier string `toml:"tier"`
+	// Fallback is the lowest rung that may stand in for what the machine lacks:
+	// "none", "user_namespaces" or "landlock".
+	Fallback string `toml:"fallback"`
+	// RequiredLayers are layers without which no program runs, beside those that
+	// the sandbox insists on itself.
+	RequiredLayers []string `toml:"required_layers"`
+	// AllowedExecutables are base names or absolute paths; empty allows every
+	// program that is not on the built-in denylist.
+	AllowedExecutables []string `toml:"allowed_executables"`
+	// AllowInterpreters lets script interpreters run files.
+	AllowInterpreters bool `toml:"allow_interpreters"`
+	// EgressEnforcementMode is "strict", "preflight" or "none".
+	EgressEnforcementMode string `toml:"egress_enforcement_mode"`
+	// AllowedEgressHosts are host rules that the hosts of a call are held
+	// against in mode preflight. The other modes do not know any, so that it has
+	// to be empty there.
+	AllowedEgressHosts []string `toml:"allowed_egress_hosts"`
+	// AllowedDNSSuffixes are domains whose hosts are allowed as well.
+	AllowedDNSSuffixes []string `toml:"allowed_dns_suffixes"`
+	// CPUTimeLimitMS is processor time of all processes, in milliseconds.
+	CPUTimeLimitMS   int64 `toml:"cpu_time_limit_ms"`
+	MemoryLimitBytes int64 `toml:"memory_limit_bytes"`
+	// MaxOutputBytes is kept of each stream.
+	MaxOutputBytes int64 `toml:"max_output_bytes"`
+	MaxProcesses   int   `toml:"max_processes"`
+	// DiskLimitBytes and MaxFiles bound what a run writes to its copy of the
+	// workspace.
+	DiskLimitBytes int64 `toml:"disk_limit_bytes"`
+	MaxFiles       int64 `toml:"max_files"`
+	// TmpLimitBytes is the size of each temporary file system.
+	TmpLimitBytes int64 `toml:"tmp_limit_bytes"`
+	// Caches are names of Caches.
+	Caches []string `toml:"caches"`
+	// CacheLimitBytes is for all caches of one workspace together.
+	CacheLimitBytes int64 `toml:"cache_limit_bytes"`
+	// Prepared is how many sandboxes are built before a call comes; 0 is none.
+	Prepared int `toml:"prepared"`
+	// UIDBase and UIDCount are the range of user ids of sandboxes when palyrad
+	// runs as root; 0 leaves the choice to the sandbox, and never means root.
+	UIDBase  int `toml:"uid_base"`
+	UIDCount int `toml:"uid_count"`
+}
+
+// CPUTimeLimit is CPUTimeLimitMS as a duration.
+func (p ProcessRunner) CPUTimeLimit() time.Duration { return millis(p.CPUTimeLimitMS) }
+
+func (k *checker) runner(p ProcessRunner) {
+	k.oneOf("process_runner.tier", p.Tier, TierC, TierB)
+	k.oneOf("process_runner.fallback", p.Fallback, FallbackNone, FallbackUserNamespaces, FallbackLandlock)
+	k.oneOf("process_runner.egress_enforcement_mode", p.EgressEnforcementMode, EgressStrict, EgressPreflight, EgressNone)
+	for _, name := range p.AllowedExecutables {
+		if name == "" || strings.ContainsRune(name, filepath.Separator) && !filepath.IsAbs(name) {
+			k.find("process_runner.allowed_executables", "has "+quote(name), "use a base name such as git, or an absolute path")
+		}
+	}
+	k.layers(p)
+	k.egress(p)
+	between(k, "process_runner.cpu_time_limit_ms", p.CPUTimeLimitMS, 100, dayMS)
+	between(k, "process_runner.memory_limit_bytes", p.MemoryLimitBytes, 16*mib, 1024*gib)
+	between(k, "process_runner.max_output_bytes", p.MaxOutputBytes, kib, 64*mib)
+	between(k, "process_runner.max_processes", p.MaxProcesses, 4, 1_000_000)
+	between(k, "process_runner.disk_limit_bytes", p.DiskLimitBytes, mib, 1024*gib)
+	between(k, "process_runner.max_files", p.MaxFiles, 16, 10_000_000)
+	between(k, "process_runner.tmp_limit_bytes", p.TmpLimitBytes, mib, 1024*gib)
+	for _, name := range p.Caches {
+		k.oneOf("process_runner.caches", name, Caches...)
+	}
+	between(k, "process_runner.cache_limit_bytes", p.CacheLimitBytes, mib, 1024*gib)
+	between(k, "process_runner.prepared", p.Prepared, 0, 64)
+	k.uids(p)
+}
+
+// layers are the names of layers as attestations have them. Which of them a
+// machine can put in force is for the sandbox to say.
+var layers = []string{
+	"user_namespace", "mount_namespace", "pid_namespace", "network_namespace", "ipc_namespace", "uts_namespace", "cgroup_namespace",
+	"unprivileged_user", "no_capabilities", "no_new_privs", "seccomp", "landlock", "control_group", "rlimits",
+	"copy_on_write", "proc_masks", "closed_descriptors", "empty_environment", "minimal_root", "new_session",
+	"seatbelt_files", "seatbelt_workspace", "seatbelt_network",
+	"job_object", "ui_restrictions", "cpu_rate", "restricted_token", "low_integrity",
+}
+
+func (k *checker) layers(p ProcessRunner) {
+	for _, name := range p.RequiredLayers {
+		if slices.Contains(layers, name) {
+			continue
+		}
+		remedy := "docs/sandbox.md lists the layers"
+		if near := nearest(name, layers); near != "" {
+			remedy = "did you mean " + near + "?"
+		}
+		k.find("process_runner.required_layers", "has "+quote(name)+", which is no layer", remedy)
+	}
+	if p.EgressEnforcementMode != EgressStrict && slices.Contains(p.RequiredLayers, "network_namespace") {
+		k.find("process_runner.required_layers", `has "network_namespace", which egress_enforcement_mode `+quote(p.EgressEnforcementMode)+" does without",
+			"set egress_enforcement_mode to \"strict\", or leave the layer out")
+	}
+}
+
+// egress refuses hosts that nothing would look at: a setting must not be
+// accepted and then ignored.
+func (k *checker) egress(p ProcessRunner) {
+	for _, list := range []struct {
+		key   string
+		hosts []string
+	}{
+		{"process_runner.allowed_egress_hosts", p.AllowedEgressHosts},
+		{"process_runner.allowed_dns_suffixes", p.AllowedDNSSuffixes},
+	} {
+		switch {
+		case len(list.hosts) == 0:
+		case p.EgressEnforcementMode == EgressStrict:
+			k.find(list.key, "is not available yet with egress_enforcement_mode \"strict\": programs run offline",
+				"leave it out, and let calls fetch with http.fetch, which http.allowed_hosts bounds")
+		case p.EgressEnforcementMode == EgressNone:
+			k.find(list.key, "has no effect with egress_enforcement_mode \"none\", which checks nothing", "leave it out, or set the mode to \"preflight\"")
+		}
+		k.hosts(list.key, list.hosts)
+	}
+	for _, suffix := range p.AllowedDNSSuffixes {
+		if strings.ContainsAny(suffix, "*:/") {
+			k.find("process_runner.allowed_dns_suffixes", "has "+quote(suffix), "use a domain such as example.org; it and every host below it are allowed")
+		}
+	}
+}
+
+// uids refuses a range that is root's, or that no user id fits in.
+func (k *checker) uids(p ProcessRunner) {
+	const most = 1<<31 - 2
+	between(k, "process_runner.uid_base", p.UIDBase, 0, most)
+	between(k, "process_runner.uid_count", p.UIDCount, 0, 65536)
+	if p.UIDBase > 0 && p.UIDBase <= most && p.UIDCount > most-p.UIDBase {
+		k.find("process_runner.uid_count", fmt.Sprintf("is %d, which goes beyond the greatest user id", p.UIDCount), "lower it, or uid_base")
+	}
+}
+
+func (k *checker) workspaceMode(each string, w Workspace) {
+	if w.Mode != "" {
+		k.oneOf(each+".mode", w.Mode, ModeCopyOnWrite, ModeDirect)
+	}
+	for _, pattern := range w.Protected {
+		if _, err := path.Match(strings.ReplaceAll(pattern, "**", "*"), "x"); err != nil || pattern == "" || path.IsAbs(pattern) || slices.Contains(strings.Split(pattern, "/"), "..") {
+			k.find(each+".protected", "has "+quote(pattern), "use a pattern relative to the workspace, such as deploy/*.yaml or **/secrets.env")
+		}
+	}
+}

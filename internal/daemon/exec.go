@@ -1,0 +1,126 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"palyra/internal/egress"
+	"palyra/internal/reason"
+	"palyra/internal/sandbox"
+)
+
+// run opens a sandbox for this one program, runs it and closes the sandbox.
+func (e execution) run(ctx context.Context) error {
+	if err := e.preflight(ctx); err != nil {
+		return ExitError{execFailed, err}
+	}
+	at, remove, err := scratchPlaces(os.TempDir())
+	if err != nil {
+		return ExitError{execFailed, err}
+	}
+	code, err := e.within(ctx, at)
+	if err := errors.Join(err, remove()); err != nil {
+		return ExitError{code, err}
+	}
+	if code != 0 {
+		return ExitError{Code: code}
+	}
+	return nil
+}
+
+// preflight checks the hosts as process.run does.
+func (e execution) preflight(ctx context.Context) error {
+	rules, err := egress.ParseRules(e.allow)
+	if err != nil {
+		return err
+	}
+	dialer := &egress.Dialer{Rules: egress.Rules{Allow: rules}}
+	for _, host := range e.allow {
+		if _, err := dialer.Preflight(ctx, host); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// within runs the program in the sandbox of its tier, and returns the exit code
+// of palyrad. No probe comes first: what is missing is the error of the run.
+func (e execution) within(ctx context.Context, at places) (code int, err error) {
+	b, err := ladder(e.cfg, at)[0].open()
+	if err != nil {
+		return execFailed, fmt.Errorf("opening the sandbox: %w", err)
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	if e.spec.WorkspaceRoot == "" {
+		if e.spec.WorkspaceRoot, err = emptyWorkspace(at); err != nil {
+			return execFailed, err
+		}
+	}
+	e.spec.WorkspaceName = "workspace"
+	e.spec.Output = e.pass
+	return e.attempt(ctx, b, at)
+}
+
+// emptyWorkspace is a directory that goes with the run. Whoever the program runs
+// as may write there.
+func emptyWorkspace(at places) (string, error) {
+	dir := at.layers + "-workspace"
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return "", fmt.Errorf("making an empty workspace: %w", err)
+	}
+	return dir, nil
+}
+
+// pass hands output on as it comes.
+func (e execution) pass(stream string, chunk []byte) {
+	w := e.stdout
+	if stream == "stderr" {
+		w = e.stderr
+	}
+	_, _ = w.Write(chunk)
+}
+
+func (e execution) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(e.stderr, "palyrad: "+format+"\n", args...)
+}
+
+func (e execution) attempt(ctx context.Context, runner sandbox.Runner, at places) (int, error) {
+	ran, err := runner.Run(ctx, e.spec)
+	if ran.Started.IsZero() {
+		return execFailed, err
+	}
+	if ran.Rung == sandbox.Landlocked {
+		e.say("this machine gives no user namespaces: the program ran on the rung %s", ran.Rung)
+	}
+	code, why := exitOf(ran, err)
+	changes, settleErr := e.settle(ctx, ran, at)
+	if settleErr != nil {
+		code, why = execFailed, errors.Join(why, settleErr)
+	}
+	if err := e.write(ran, changes); err != nil {
+		return execFailed, errors.Join(why, err)
+	}
+	return code, why
+}
+
+// exitOf is the exit code of palyrad, and what it says when that is not the
+// program's own.
+func exitOf(ran sandbox.Report, err error) (int, error) {
+	switch {
+	case ran.TimedOut:
+		return execTimedOut, reason.Errorf(reason.TimedOut, "the time of the program was up; it was killed with everything it had started").
+			WithRemedy("Give it more with --timeout.")
+	case ran.Quota != "":
+		return execFailed, reason.Errorf(reason.QuotaExceeded, "the program used up its limit of %s and was killed", ran.Quota).
+			WithRemedy("Raise it with --limit.")
+	case reason.Of(err) == reason.Cancelled:
+		return execStopped, nil
+	case err != nil:
+		return execFailed, err
+	case ran.ExitCode == nil:
+		return execFailed, reason.Errorf(reason.SpawnFailed, "the program did not end by itself")
+	}
+	return *ran.ExitCode, nil
+}

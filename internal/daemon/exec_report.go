@@ -1,0 +1,105 @@
+package daemon
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+
+	"palyra/internal/sandbox"
+	"palyra/internal/tool"
+)
+
+// execReport is the machine output; fields are only ever added.
+type execReport struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	ExitCode   *int   `json:"exit_code"`
+	Signal     string `json:"signal,omitempty"`
+	TimedOut   bool   `json:"timed_out"`
+	Quota      string `json:"quota,omitempty"`
+
+	Tier        string          `json:"tier"`
+	Rung        string          `json:"rung"`
+	Backend     string          `json:"backend"`
+	Level       string          `json:"level"`
+	Enforcement execEnforcement `json:"enforcement"`
+	Isolation   tool.Isolation  `json:"isolation"`
+
+	Violations       []tool.Violation `json:"violations"`
+	ViolationsMissed int              `json:"violations_missed"`
+	Changes          *execChanges     `json:"changes,omitempty"`
+	Quarantined      []string         `json:"quarantined,omitempty"`
+	Stdout           execStream       `json:"stdout"`
+	Stderr           execStream       `json:"stderr"`
+	Usage            tool.Usage       `json:"usage"`
+	DurationMS       float64          `json:"duration_ms"`
+}
+
+type execEnforcement struct {
+	Requested  []string `json:"requested"`
+	Applied    []string `json:"applied"`
+	Downgrades []string `json:"downgrades"`
+}
+
+type execStream struct {
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256"`
+}
+
+// execChanges is what became of what the program wrote to a copy.
+type execChanges struct {
+	State     tool.ChangeState `json:"state"`
+	Root      string           `json:"root"`
+	Added     int              `json:"added"`
+	Modified  int              `json:"modified"`
+	Deleted   int              `json:"deleted"`
+	Protected []string         `json:"protected"`
+	// Committed counts the changes that are in the workspace now.
+	Committed int `json:"committed"`
+}
+
+// write gives the report to whom --report names.
+func (e execution) write(ran sandbox.Report, changes *execChanges) error {
+	if e.report == "" {
+		return nil
+	}
+	text, err := json.Marshal(execReport{
+		APIVersion: "palyra.dev/v1", Kind: "SandboxRun",
+		ExitCode: ran.ExitCode, Signal: ran.Signal, TimedOut: ran.TimedOut, Quota: ran.Quota,
+		Tier: string(ran.Tier), Rung: string(ran.Rung), Backend: ran.Backend, Level: sandbox.Level(e.spec.Egress, ran.Requested, ran.Applied),
+		Enforcement: execEnforcement{some(ran.Requested), some(ran.Applied), some(ran.Downgrades)}, Isolation: ran.Isolation,
+		Violations: some(ran.Violations), ViolationsMissed: ran.ViolationsMissed, Changes: changes, Quarantined: ran.Quarantined,
+		Stdout: execStream{ran.Stdout.Total, ran.Stdout.SHA256}, Stderr: execStream{ran.Stderr.Total, ran.Stderr.SHA256},
+		Usage: ran.Usage, DurationMS: float64(ran.Finished.Sub(ran.Started).Microseconds()) / 1000,
+	})
+	if err != nil {
+		return fmt.Errorf("encoding the report: %w", err)
+	}
+	if e.report == "json" {
+		_, err = fmt.Fprintf(e.stderr, "%s\n", text)
+	} else {
+		err = os.WriteFile(e.report, append(text, '\n'), 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the report: %w", err)
+	}
+	return nil
+}
+
+// some is never null in JSON.
+func some[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+// summary says a change set in a line.
+func (c execChanges) summary() string {
+	text := fmt.Sprintf("%d added, %d modified, %d deleted", c.Added, c.Modified, c.Deleted)
+	if len(c.Protected) > 0 {
+		text += "; protected: " + strings.Join(c.Protected, ", ")
+	}
+	return text
+}

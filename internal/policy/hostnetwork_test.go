@@ -1,0 +1,63 @@
+package policy_test
+
+import (
+	"strings"
+	"testing"
+
+	"palyra/internal/access"
+	"palyra/internal/policy"
+	"palyra/internal/policy/policytest"
+)
+
+// onHost is a call whose program has the network of the host.
+func onHost(mode string) policy.Request {
+	r := policytest.Request("process.run", `{"argv":["make"]}`)
+	r.Facts.EgressMode = mode
+	return r
+}
+
+const hostNetwork = `@id("make-on-host") @waives("approval: test")
+permit(principal, action == Action::"tool.execute/process.run", resource)
+when { context.egress.mode == "none" && context.args.argv.contains("make") };`
+
+// Without a permit that says so nothing brings a program the network of the
+// host: no approval, no setting. With it, it runs.
+func TestHostNetworkNeedsAPermit(t *testing.T) {
+	everything := policy.Snapshot{AllowSensitiveTools: true}
+	vote := policytest.Approval(policytest.Vote(policytest.Alice, access.RoleOwner))
+	for _, c := range []struct {
+		name string
+		o    policytest.Options
+		mode string
+		a    policy.Approval
+		want policy.Effect
+	}{
+		{"the defaults", policytest.Options{}, "none", policy.Approval{}, policy.Deny},
+		{"an approval", policytest.Options{}, "none", vote, policy.Deny},
+		{"allow_sensitive_tools", policytest.Options{Snapshot: everything}, "none", vote, policy.Deny},
+		{"a permit that says so", policytest.Options{Policies: hostNetwork}, "none", policy.Approval{}, policy.Allow},
+		{"the control: offline", policytest.Options{}, "strict", policy.Approval{}, policy.Ask},
+		{"the control: approved", policytest.Options{}, "strict", vote, policy.Allow},
+		{"the control: preflight", policytest.Options{Snapshot: everything}, "preflight", policy.Approval{}, policy.Allow},
+		{"the control: a tool without a mode", policytest.Options{Snapshot: everything}, "", policy.Approval{}, policy.Allow},
+	} {
+		v := policytest.Set(t, c.o).Simulate(onHost(c.mode), c.a, nil)
+		if v.Effect() != c.want || len(v.Errors()) > 0 {
+			t.Errorf("%s: %s %v, want %s", c.name, v.Effect(), v.Errors(), c.want)
+		}
+	}
+}
+
+func TestHostNetworkIsExplained(t *testing.T) {
+	e := policytest.Set(t, policytest.Options{}).Explain(onHost("none"), policy.Approval{}, nil)
+	if e.Effect != policy.Deny || !strings.Contains(e.Nearest.String(), `context.egress.mode != "none" is false`) {
+		t.Errorf("nearest %s", e.Nearest)
+	}
+	var says strings.Builder
+	for _, f := range e.Flips {
+		says.WriteString(f.Summary + "\n")
+	}
+	if !strings.Contains(says.String(), `context.egress.mode from "none" to`) {
+		t.Errorf("flips %s", says.String())
+	}
+}

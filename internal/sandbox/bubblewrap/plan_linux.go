@@ -1,0 +1,175 @@
+package bubblewrap
+
+import (
+	"errors"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+
+	"palyra/internal/egress"
+	"palyra/internal/reason"
+	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/inside"
+	"palyra/internal/sandbox/jail"
+)
+
+// draft is a plan in the making.
+type draft struct {
+	runner *Runner
+	spec   sandbox.Spec
+	plan   *jail.Plan
+	stage  *jail.Stage
+	layout layout
+}
+
+// plan describes the sandbox of a call. It depends on nothing but what the key
+// of prepared sandboxes names. It takes over the workspace.
+func (r *Runner) plan(s sandbox.Spec, workspace *jail.Directory) (*jail.Plan, error) {
+	plan, err := r.machine.NewPlan()
+	if err != nil {
+		return nil, errors.Join(err, workspace.Close())
+	}
+	plan.Workspace = workspace
+	d := &draft{runner: r, spec: s, plan: plan, stage: r.machine.NewStage(plan)}
+	if err := d.build(); err != nil {
+		d.stage.Abandon()
+		return nil, errors.Join(err, r.machine.Discard(plan))
+	}
+	return plan, nil
+}
+
+func (d *draft) build() error {
+	d.plan.Mode, d.plan.Limits, d.plan.ID = d.spec.Workspace, d.spec.Limits, jail.InsideID
+	d.layout = layout{
+		readOnly: d.mode() == sandbox.ReadOnly, tmp: d.spec.Limits.Tmp,
+		hostNetwork: d.spec.Egress != egress.Strict, without: d.runner.machine.Without,
+	}
+	for _, part := range []func() error{d.data, d.caches, d.workspace} {
+		if err := part(); err != nil {
+			return err
+		}
+	}
+	d.inner()
+	d.describe()
+	return nil
+}
+
+// mode is how the workspace is mounted; without the copy it is written to.
+func (d *draft) mode() sandbox.WorkspaceMode {
+	switch {
+	case d.spec.Workspace == sandbox.CopyOnWrite && d.runner.machine.Without(jail.LayerCopy):
+		return sandbox.Direct
+	case d.spec.Workspace == "":
+		return sandbox.ReadOnly
+	}
+	return d.spec.Workspace
+}
+
+// data hands over the generated files.
+func (d *draft) data() error {
+	count := len(generated)
+	if d.layout.hostNetwork {
+		count -= ofNetwork
+	}
+	for i := range count {
+		f, err := d.runner.root.open(i)
+		if err != nil {
+			return err
+		}
+		d.layout.data = append(d.layout.data, d.plan.Extra(f))
+	}
+	return nil
+}
+
+// caches mounts the directories that are kept between runs.
+func (d *draft) caches() error {
+	for _, c := range d.spec.Caches {
+		source, err := d.stage.Shared(c.Dir)
+		if err != nil {
+			return reason.Errorf(reason.SandboxUnavailable, "the directory of the cache %s cannot be opened: %w", c.Name, err)
+		}
+		d.layout.caches = append(d.layout.caches, cacheMount{source, path.Join(sandbox.CacheMount, c.Name)})
+	}
+	return nil
+}
+
+// workspace decides what the first process is: bubblewrap itself where it can
+// bind the workspace as it is, the outer stage where mounts come first.
+func (d *draft) workspace() error {
+	var pins []inside.Pin
+	switch d.mode() {
+	case sandbox.CopyOnWrite:
+		if err := d.stage.CopyOnWrite(d.spec, d.runner.cfg.LayerDir); err != nil {
+			return err
+		}
+		d.staged()
+		return nil
+	case sandbox.Direct:
+		var err error
+		if pins, err = d.pins(); err != nil {
+			return err
+		}
+	}
+	if len(pins) > 0 {
+		if err := d.stage.Plain(false); err != nil {
+			return err
+		}
+		d.stage.Pin(pins)
+		d.staged()
+		return nil
+	}
+	d.plan.Path, d.plan.Argv = d.runner.cfg.Bwrap, d.bwrap()
+	var err error
+	d.layout.source, err = d.stage.Without(d.layout.readOnly)
+	return err
+}
+
+func (d *draft) staged() {
+	d.stage.Then(d.runner.cfg.Bwrap, d.bwrap())
+	d.stage.Begin(inside.StageOuter, 0)
+	d.layout.source = inside.Place
+}
+
+func (d *draft) bwrap() []string {
+	return []string{filepath.Base(d.runner.cfg.Bwrap), "--args", strconv.Itoa(inside.ArgsFD), "--", jail.SelfPath(inside.HelperFD), inside.StageInner}
+}
+
+// inner says what palyra-init puts in place inside.
+func (d *draft) inner() {
+	m := d.runner.machine
+	i := &d.plan.Spec.Inner
+	i.Dir, i.Masks = sandbox.WorkspaceMount, jail.Masks()
+	i.KeepDescriptors = m.Without(jail.LayerDescriptors)
+	i.DropCapabilities, i.NoNewPrivs = !m.Without(jail.LayerCaps), true
+	if abi := m.Landlock(); abi > 0 && !m.Without(jail.LayerLandlock) {
+		i.Landlock = &inside.Landlock{ABI: abi, Rules: d.runner.root.rules(d.layout)}
+	}
+}
+
+// layers are what every run of this backend has to prove, beside the network
+// namespace and the copy of the workspace.
+var layers = []string{
+	jail.LayerUserNS, jail.LayerMounts, jail.LayerPIDs, jail.LayerIPC, jail.LayerUTS, jail.LayerCgroupNS,
+	jail.LayerUID, jail.LayerCaps, jail.LayerNNP, jail.LayerSeccomp, jail.LayerLandlock, jail.LayerGroup, jail.LayerRlimits,
+	jail.LayerMasks, jail.LayerDescriptors, jail.LayerEnvironment, jail.LayerRoot, jail.LayerSession,
+}
+
+// describe completes the plan once the layout is known.
+func (d *draft) describe() {
+	p, r := d.plan, d.runner
+	p.Arguments = r.root.arguments(d.layout)
+	p.Requested = append([]string{}, layers...)
+	if !d.layout.hostNetwork {
+		p.Requested = append(p.Requested, jail.LayerNetwork)
+	}
+	if d.spec.Workspace == sandbox.CopyOnWrite {
+		p.Requested = append(p.Requested, jail.LayerCopy)
+	}
+	p.Excused[jail.LayerCgroupNS] = "bubblewrap could not make one"
+	p.Root = r.root.entries(len(d.layout.caches) > 0)
+	p.Backend, p.BackendSHA, p.Tier, p.Rung = r.version, r.sha, sandbox.TierC, sandbox.Full
+	if r.machine.Without(jail.LayerEnvironment) {
+		p.Env = os.Environ()
+	}
+}

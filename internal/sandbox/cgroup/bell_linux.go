@@ -1,0 +1,134 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// bell rings when the kernel has something to tell of a group's memory or
+// processes. Its epoll descriptor waits in the runtime's poller, so that no
+// thread is held.
+type bell struct {
+	// complete is false when the kernel tells only a part: one has to look.
+	complete bool
+	epoll    int
+	file     *os.File // owns epoll
+	fds      []int
+}
+
+// newBell never fails: what cannot be listened to is looked at.
+func newBell() *bell {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return &bell{}
+	}
+	_ = unix.SetNonblock(fd, true) // this is how NewFile knows that it can wait
+	return &bell{epoll: fd, file: os.NewFile(uintptr(fd), "epoll")}
+}
+
+// listen is for limits that were hit.
+func (g *Group) listen() *bell {
+	b := newBell()
+	b.complete = b.file != nil && (g.tree.level == Rlimit || b.addLimits(g) == nil)
+	return b
+}
+
+// addLimits fails for version 1 in any case: it tells of memory and not of
+// refused forks.
+func (b *bell) addLimits(g *Group) error {
+	if g.tree.level == V2 {
+		return errors.Join(b.addFile(g.path("", "memory.events")), b.addFile(g.path("", "pids.events")))
+	}
+	return errors.Join(b.addMemory(g), errNotTold)
+}
+
+var errNotTold = errors.New("version 1 does not tell of refused forks")
+
+// addFile waits for a change of a file of the kernel: POLLPRI, as sysfs has
+// it.
+func (b *bell) addFile(name string) error {
+	fd, err := retry(func() (int, error) { return unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
+	if err != nil {
+		return err
+	}
+	b.fds = append(b.fds, fd)
+	readAll(fd) // what has been read is not told again
+	return b.add(fd, unix.EPOLLPRI)
+}
+
+// addMemory asks version 1 for a word when memory has run out: an eventfd is
+// given to cgroup.event_control together with the file it is about.
+func (b *bell) addMemory(g *Group) error {
+	about, err := retry(func() (int, error) {
+		return unix.Open(g.path("memory", "memory.oom_control"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	})
+	if err != nil {
+		return err
+	}
+	defer unix.Close(about)
+	event, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return err
+	}
+	b.fds = append(b.fds, event)
+	if err := writeFile(g.path("memory", "cgroup.event_control"), fmt.Sprintf("%d %d", event, about)); err != nil {
+		return err
+	}
+	return b.add(event, unix.EPOLLIN)
+}
+
+func (b *bell) add(fd int, events uint32) error {
+	return unix.EpollCtl(b.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events | unix.EPOLLET})
+}
+
+// wait returns true when the bell rang, and false after most, which may be 0
+// for no end, or when the context is done.
+func (b *bell) wait(ctx context.Context, most time.Duration) bool {
+	var deadline time.Time
+	if most > 0 {
+		deadline = time.Now().Add(most)
+	}
+	if b.file == nil || b.file.SetReadDeadline(deadline) != nil {
+		pause(ctx, most)
+		return false
+	}
+	// The context may end before or after the deadline was set.
+	stop := context.AfterFunc(ctx, func() { _ = b.file.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	conn, err := b.file.SyscallConn()
+	if err != nil {
+		return false
+	}
+	rang := false
+	_ = conn.Read(func(uintptr) bool {
+		var events [4]unix.EpollEvent
+		n, _ := retry(func() (int, error) { return unix.EpollWait(b.epoll, events[:], 0) })
+		rang = n > 0
+		return rang
+	})
+	return rang
+}
+
+// pause waits where there is no bell: when descriptors have run out.
+func pause(ctx context.Context, most time.Duration) {
+	timer := time.NewTimer(max(most, tick))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+func (b *bell) close() {
+	if b.file != nil {
+		b.file.Close()
+	}
+	for _, fd := range b.fds {
+		unix.Close(fd)
+	}
+}

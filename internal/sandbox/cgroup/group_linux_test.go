@@ -1,0 +1,355 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/sandbox"
+)
+
+func TestBornInTheGroups(t *testing.T) {
+	g := newGroup(t, newTree(t), sandbox.Limits{})
+	p := mustLaunch(t, g, "exec sleep 3600")
+	if !g.Holds(p.Pid) || g.Holds(os.Getpid()) {
+		t.Errorf("holds the program: %t, this process: %t", g.Holds(p.Pid), g.Holds(os.Getpid()))
+	}
+	if !slices.Equal(g.members(), []int{p.Pid}) {
+		t.Errorf("members are %v, the program is %d", g.members(), p.Pid)
+	}
+	// What it starts is born there, too.
+	if text := readFile("/proc/" + some([]int{p.Pid}) + "/cgroup"); !inGroup(text, g.Name()) {
+		t.Errorf("the program is in %s", text)
+	}
+}
+
+func TestEnterAndLeave(t *testing.T) {
+	tree := newTree(t)
+	if tree.Level() == V2 {
+		t.Skip("there is nothing to enter: the unified hierarchy takes a program at its birth")
+	}
+	g := newGroup(t, tree, sandbox.Limits{})
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before := threadGroups()
+	if err := g.Enter(); err != nil {
+		t.Fatal(err)
+	}
+	if !inside(g.Name()) {
+		t.Error("the thread did not enter")
+	}
+	// Threads that the runtime starts meanwhile must not be born there.
+	for range 8 {
+		done := make(chan bool)
+		go func() {
+			runtime.LockOSThread() // and ends with its goroutine
+			done <- inside(g.Name())
+		}()
+		if <-done {
+			t.Error("another thread of the daemon is in the group")
+		}
+	}
+	if err := g.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	if after := threadGroups(); after != before {
+		t.Errorf("the thread was in\n%s\nand is in\n%s", before, after)
+	}
+}
+
+// A thread that could not enter every group is in none.
+func TestEnterFails(t *testing.T) {
+	tree := newTree(t)
+	if tree.Level() == V2 {
+		t.Skip("there is nothing to enter")
+	}
+	g := newGroup(t, tree, sandbox.Limits{})
+	for controller := range tree.v1 {
+		broken := &Group{tree: tree, name: g.name, dirs: map[string]string{}}
+		for c, dir := range g.dirs {
+			broken.dirs[c] = dir
+		}
+		broken.dirs[controller] = filepath.Join(t.TempDir(), "none")
+		runtime.LockOSThread()
+		err := broken.Enter()
+		in := inside(g.Name())
+		runtime.UnlockOSThread()
+		if !errors.Is(err, fs.ErrNotExist) || in {
+			t.Errorf("without %s: %v, inside: %t", controller, err, in)
+		}
+	}
+	home := tree.home
+	tree.home = []int{-1}
+	defer func() { tree.home = home }()
+	if g.Leave() == nil {
+		t.Error("a thread that cannot leave is not told")
+	}
+}
+
+func TestStartFails(t *testing.T) {
+	tree := newTree(t)
+	if _, err := tree.Start(sandbox.Limits{Memory: -7}); err == nil {
+		t.Error("a limit that the kernel refuses is taken to be set")
+	}
+	broken := &Tree{level: tree.level, v2: tree.v2, v1: map[string]string{"memory": filepath.Join(t.TempDir(), "none")}, mark: tree.mark, places: tree.places}
+	for c, dir := range tree.v1 {
+		if c != "memory" {
+			broken.v1[c] = dir
+		}
+	}
+	if _, err := broken.Start(sandbox.Limits{}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without a place for memory: %v", err)
+	}
+	// TestMain finds what the two have left behind.
+}
+
+// Two trees of one process count on their own.
+func TestNamesAreFree(t *testing.T) {
+	a := newGroup(t, newTree(t), sandbox.Limits{})
+	b := newGroup(t, newTree(t), sandbox.Limits{})
+	if a.Name() == b.Name() {
+		t.Errorf("both groups are %s", a.Name())
+	}
+}
+
+func TestFindGoesByTrying(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	own := map[string]string{"memory": file, "pids": file, "cpuacct": file, "freezer": file, "": file}
+	if tree := find(own); tree.Level() != Rlimit || len(tree.v1) > 0 || tree.v2 != "" {
+		t.Errorf("where nothing can be made: %s, %v, %q", tree.Level(), tree.v1, tree.v2)
+	}
+	// A group that is not the daemon's own: no thread could go back there.
+	other := t.TempDir()
+	for _, file := range []string{"tasks", "cgroup.procs"} {
+		if err := os.WriteFile(filepath.Join(other, file), []byte("1\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if tree := find(map[string]string{"memory": other, "pids": other}); tree.Level() != Rlimit || len(tree.home) > 0 {
+		t.Errorf("in a group that is not the daemon's: %s", tree.Level())
+	}
+	if tree := find(nil); tree.Level() != Rlimit {
+		t.Errorf("where there is nothing: %s", tree.Level())
+	}
+}
+
+func TestRlimit(t *testing.T) {
+	tree := None()
+	g, err := tree.Start(sandbox.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g.Dir() != nil || g.Holds(os.Getpid()) || g.CPU() != 0 || g.PeakMemory() != 0 || g.PeakProcesses() != 0 || g.Verdict(true) != "" {
+		t.Errorf("a group of nothing counts: %+v", g)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+	defer cancel()
+	if quota := g.Watch(ctx); quota != "" || ctx.Err() == nil {
+		t.Errorf("a group of nothing was stopped for %q", quota)
+	}
+	g.Kill()
+	if err := errors.Join(g.Enter(), g.Leave(), g.End(), g.Close(), tree.Close(), tree.Sweep(t.Context())); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWatch(t *testing.T) {
+	tree := newTree(t)
+	for _, c := range []struct {
+		name, script string
+		limits       sandbox.Limits
+		want         sandbox.Quota
+	}{
+		{"memory", "head -c 200M /dev/zero | tail -c 200M > /dev/null; sleep 3600", sandbox.Limits{Memory: 16 << 20}, sandbox.QuotaMemory},
+		{"processes", bomb, sandbox.Limits{Processes: 16}, sandbox.QuotaProcesses},
+		{"cpu", "while :; do :; done & while :; do :; done", sandbox.Limits{CPU: 300 * time.Millisecond}, sandbox.QuotaCPU},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := newGroup(t, tree, c.limits)
+			mustLaunch(t, g, c.script)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			if got := g.Watch(ctx); got != c.want {
+				t.Fatalf("stopped for %q; memory %d, processes %d, cpu %s", got, g.PeakMemory(), g.PeakProcesses(), g.CPU())
+			}
+			if c.want == sandbox.QuotaCPU && g.CPU() > c.limits.CPU+300*time.Millisecond {
+				t.Errorf("stopped after %s", g.CPU())
+			}
+			if err := g.End(); err != nil {
+				t.Fatal(err)
+			}
+			if got := g.Verdict(true); got != c.want {
+				t.Errorf("the verdict is %q", got)
+			}
+		})
+	}
+}
+
+// A program that is refused a fork goes on: only a bomb is stopped.
+func TestRefusedFork(t *testing.T) {
+	g := newGroup(t, newTree(t), sandbox.Limits{Processes: 4})
+	p := mustLaunch(t, g, `
+		sleep 3600 & a=$!; sleep 3600 & b=$!; sleep 3600 & c=$!
+		(exec sleep 0) 2>/dev/null
+		[ $? = 0 ] && exit 9
+		kill $a $b $c; wait; sleep 0; exit 7`)
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan sandbox.Quota)
+	go func() { stopped <- g.Watch(ctx) }()
+	state, err := p.Wait()
+	cancel()
+	if quota := <-stopped; quota != "" {
+		t.Errorf("the run was stopped for %q", quota)
+	}
+	// The shell itself ends when it cannot fork (2), or goes on (7).
+	if err != nil || state.ExitCode() != 7 && state.ExitCode() != 2 {
+		t.Errorf("the program ended with %v, %v", state, err)
+	}
+	if failed, fine := g.Verdict(true), g.Verdict(false); failed != sandbox.QuotaProcesses || fine != "" {
+		t.Errorf("the verdict is %q when it failed and %q when not", failed, fine)
+	}
+}
+
+// With processor time to spare, the kernel's word ends the wait.
+func TestBellRings(t *testing.T) {
+	tree := newTree(t)
+	g := newGroup(t, tree, sandbox.Limits{Memory: 16 << 20, Processes: 16})
+	bell := g.listen()
+	defer bell.close()
+	if bell.complete != (tree.Level() == V2) {
+		t.Errorf("at level %s the kernel tells everything: %t", tree.Level(), bell.complete)
+	}
+	if bell.complete {
+		mustLaunch(t, g, bomb)
+		if !bell.wait(t.Context(), 10*time.Second) {
+			t.Error("refused forks did not ring")
+		}
+		if err := g.End(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for bell.wait(t.Context(), 20*time.Millisecond) { // notices that the kernel held back
+	}
+	mustLaunch(t, g, "head -c 200M /dev/zero | tail -c 200M > /dev/null; sleep 3600")
+	if !bell.wait(t.Context(), 10*time.Second) {
+		t.Error("memory that ran out did not ring")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(5*time.Millisecond, cancel)
+	start := time.Now()
+	for bell.wait(ctx, time.Minute) {
+	}
+	if took := time.Since(start); took > 10*time.Second {
+		t.Errorf("the wait went on for %s after its context", took)
+	}
+}
+
+func TestSweep(t *testing.T) {
+	tree := newTree(t)
+	dead, deadGroup, deadRun := aDaemon(t)
+	_, livingGroup, livingRun := aDaemon(t)
+	living := remains(tree, livingGroup)
+	if len(remains(tree, deadGroup)) < 1 || len(living) < 1 {
+		t.Fatal("the daemons made no groups")
+	}
+	mine := newGroup(t, tree, sandbox.Limits{})
+	if err := dead.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = dead.Wait()
+	if unix.Kill(deadRun, 0) != nil {
+		t.Fatal("its run ended with the daemon; there is nothing to sweep")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := tree.Sweep(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("a cancelled sweep: %v", err)
+	}
+	if err := tree.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if left := remains(tree, deadGroup); len(left) > 0 {
+		t.Errorf("left after the sweep: %v", left)
+	}
+	if running(deadRun) {
+		t.Error("the dead daemon's run goes on")
+	}
+	if !slices.Equal(remains(tree, livingGroup), living) || !running(livingRun) || len(remains(tree, mine.Name())) == 0 {
+		t.Error("the sweep took what belongs to a living daemon")
+	}
+	// The neighbour ends by itself; its groups are clutter of this test only.
+	if err := unix.Kill(livingRun, unix.SIGKILL); err != nil {
+		t.Error(err)
+	}
+	t.Cleanup(func() { clearTestGroup(t, tree, livingGroup) })
+}
+
+// clearTestGroup ends and removes the groups of a daemon of this test.
+func clearTestGroup(t *testing.T, tree *Tree, name string) {
+	t.Helper()
+	g := &Group{tree: tree, name: name, dirs: map[string]string{}}
+	for _, p := range tree.places {
+		dir := filepath.Join(p.dir, name)
+		g.dirs[p.controller] = dir
+		g.below = append(g.below, below(dir, deepest)...)
+	}
+	if err := g.End(); err != nil {
+		t.Error(err)
+	}
+	for _, dir := range slices.Concat(g.below, g.distinct()) {
+		if err := removeDir(dir); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func running(pid int) bool {
+	text := readFile("/proc/" + some([]int{pid}) + "/stat")
+	return text != "" && !strings.Contains(text, ") Z ")
+}
+
+// Processes that cannot be seen from here may have a daemon that cannot be
+// seen either.
+func TestSweepSparesForeign(t *testing.T) {
+	tree := &Tree{places: []place{{"", t.TempDir()}}}
+	for name, procs := range map[string]string{"palyra-4194305-1-1": "0\n0\n", "palyra-4194305-1-2": ""} {
+		dir := filepath.Join(tree.places[0].dir, name)
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if procs != "" {
+			if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(procs), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := tree.Sweep(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if left := remains(tree, "palyra-"); len(left) != 1 || !strings.HasSuffix(left[0], "-1-1") {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func TestOrphaned(t *testing.T) {
+	for name, want := range map[string]bool{
+		None().name(3): false, "palyra-4194305-1-1": true, "palyra-4194305-1-0": true, "palyra-4194305-1": false,
+		"palyra-x-1-1": false, "palyra": false, "other-4194305-1-1": false, "palyra-4194305-1-1-1": false, "palyra--1": false,
+	} {
+		if got := orphaned(name); got != want {
+			t.Errorf("orphaned(%q) = %t", name, got)
+		}
+	}
+}

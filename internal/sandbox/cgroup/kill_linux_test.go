@@ -1,0 +1,127 @@
+package cgroup
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/sandbox"
+)
+
+// escapes are trees of processes that try to outlive their end.
+var escapes = []struct {
+	name, script string
+	least        int // how many processes are waited for before the kill
+}{
+	{"setsid", "setsid sleep 3600 & setsid sleep 3600 & wait", 3},
+	{"double fork", `(sleep 3600 & setsid sh -c "sleep 3600 & exec sleep 3600" &) ; exec sleep 3600`, 4},
+	{"stopped", "sleep 3600 & kill -STOP $!; (kill -STOP $$)& exec sleep 3600", 2},
+	{"deaf", `trap "" TERM HUP INT QUIT; sh -c "sleep 3600; sleep 3600" & while :; do sleep 3600; done`, 3},
+	{"fork bomb", `exec bash -c 'b() { while :; do b & done; }; b' 2>/dev/null`, 200}, // bash tries again and again
+	{"vfork storm", "for i in 1 2 3 4; do (while :; do /bin/true; done) & done; wait", 5},
+}
+
+// bomb is refused more forks than it may have processes in no time: each of its
+// shells ends when it is refused one.
+const bomb = "bomb() { while :; do bomb & done; }; bomb 2>/dev/null"
+
+// waitFor waits until a tree is as large as it gets.
+func waitFor(t testing.TB, g *Group, least int) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for len(g.members()) < least {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d processes, waiting for %d", len(g.members()), least)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestEnd(t *testing.T) {
+	tree := newTree(t)
+	for _, c := range escapes {
+		t.Run(c.name, func(t *testing.T) {
+			var took []time.Duration
+			for range 5 {
+				g := newGroup(t, tree, sandbox.Limits{Processes: 256})
+				mustLaunch(t, g, c.script)
+				waitFor(t, g, c.least)
+				time.Sleep(15 * time.Millisecond) // the kernel tells once in 10 ms
+				start := time.Now()
+				if err := g.End(); err != nil {
+					t.Fatal(err)
+				}
+				took = append(took, time.Since(start))
+				if left := g.members(); len(left) > 0 {
+					t.Fatalf("%v outlived the end", left)
+				}
+			}
+			slices.Sort(took)
+			t.Logf("gone after %s at best, %s in the middle, %s at worst", took[0], took[len(took)/2], took[len(took)-1])
+			if took[len(took)/2] > time.Second {
+				t.Errorf("the tree was gone after %v", took)
+			}
+		})
+	}
+}
+
+// Kernels before 5.14 have no cgroup.kill, and some machines no freezer.
+func TestEndWithoutCgroupKill(t *testing.T) {
+	own := ownGroups()
+	delete(own, "")
+	for _, without := range []string{"", "freezer"} {
+		delete(own, without)
+		tree := find(own)
+		if tree.Level() == Rlimit {
+			t.Skip("this machine has no hierarchy of version 1")
+		}
+		if (tree.v1["freezer"] == "") != (without == "freezer") {
+			t.Fatalf("without %q: the freezer is at %q", without, tree.v1["freezer"])
+		}
+		for _, c := range escapes {
+			g := newGroup(t, tree, sandbox.Limits{Processes: 256})
+			mustLaunch(t, g, c.script)
+			waitFor(t, g, c.least)
+			if err := g.End(); err != nil {
+				t.Errorf("%s, without %q: %v", c.name, without, err)
+			}
+		}
+		t.Cleanup(func() {
+			if err := tree.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A number in a list of members may be another's by the time of the kill.
+func TestSignalSparesOthers(t *testing.T) {
+	p, err := os.StartProcess("/bin/sleep", []string{"sleep", "3600"}, &os.ProcAttr{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = p.Kill()
+		_, _ = p.Wait()
+	}()
+	dir := t.TempDir()
+	g := &Group{tree: None(), name: filepath.Base(dir), dirs: map[string]string{"pids": dir}}
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(some([]int{p.Pid})), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g.Kill()
+	var status unix.Siginfo
+	if err := unix.Waitid(unix.P_PID, p.Pid, &status, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil); err != nil || status.Signo != 0 {
+		t.Errorf("a process outside of the group was killed: %v, %+v", err, status)
+	}
+}
+
+func TestSome(t *testing.T) {
+	if got := some([]int{1, 2, 3, 4, 5, 6, 7}); got != "1 2 3 4 5 ..." {
+		t.Errorf("%q", got)
+	}
+}

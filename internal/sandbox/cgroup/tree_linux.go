@@ -1,0 +1,184 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/origin"
+)
+
+// prefix begins the name of every group; an origin.Mark and a number follow.
+const prefix = "palyra-"
+
+// attempts is how many names are tried for a new group: another Tree of this
+// process may count, too.
+const attempts = 10_000
+
+// v1Controllers are those in use; memory and pids make the level. The freezer
+// only serves to kill, where cgroup.kill is not to be had.
+var v1Controllers = []string{"memory", "pids", "cpuacct", "freezer"}
+
+// Tree is where control groups can be made on this machine. It may be used by
+// several goroutines; one Tree serves a whole daemon.
+type Tree struct {
+	level string
+	// v2 is where a group of the unified hierarchy can be made, "" for
+	// nowhere. At level V1 it only serves to kill.
+	v2 string
+	// v1 maps a controller to where a group of its hierarchy can be made.
+	v1 map[string]string
+	// home are descriptors of the tasks files of the daemon's own v1 groups.
+	// They are open from the start, so that a thread can always go back.
+	home []int
+	// places are where a daemon before may have made groups.
+	places []place
+	mark   string
+	last   atomic.Uint64
+}
+
+// place is a directory of a hierarchy, "" for the unified one.
+type place struct{ controller, dir string }
+
+// Find looks at the machine by making and removing groups; it does not go by
+// user. What is missing is no error: Level says it.
+func Find() *Tree {
+	return find(ownGroups())
+}
+
+// find is Find for a daemon whose own groups are at these places.
+func find(own map[string]string) *Tree {
+	t := None()
+	kills := false
+	for _, dir := range unifiedCandidates(own[""]) {
+		if !isGroup(dir) {
+			continue
+		}
+		t.places = append(t.places, place{"", dir})
+		made, canKill := t.try(dir, "cgroup.kill")
+		if !made {
+			continue
+		}
+		if t.v2 == "" {
+			t.v2, kills = dir, canKill
+		}
+		if delegates(dir) {
+			t.level, t.v2 = V2, dir
+			return t
+		}
+	}
+	for _, controller := range v1Controllers {
+		if own[controller] != "" && (controller != "freezer" || !kills) {
+			t.addV1(controller, own[controller])
+		}
+	}
+	if t.v1["memory"] != "" && t.v1["pids"] != "" {
+		t.level = V1
+	}
+	return t
+}
+
+// None is a Tree that makes no groups: its level is Rlimit.
+func None() *Tree {
+	return &Tree{level: Rlimit, v1: map[string]string{}, mark: origin.Mark()}
+}
+
+// addV1 takes a hierarchy into use when groups can be made there and a thread
+// can come back from them. In some containers the daemon's own group is out of
+// sight: a thread that came "back" to what is there would have changed places.
+func (t *Tree) addV1(controller, dir string) {
+	t.places = append(t.places, place{controller, dir})
+	if !slices.Contains(pids(readFile(filepath.Join(dir, "cgroup.procs"))), os.Getpid()) {
+		return
+	}
+	if made, _ := t.try(dir, "tasks"); !made {
+		return
+	}
+	home, err := retry(func() (int, error) {
+		return unix.Open(filepath.Join(dir, "tasks"), unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	})
+	if err != nil {
+		return
+	}
+	t.v1[controller] = dir
+	t.home = append(t.home, home)
+}
+
+// try makes a group and removes it again, and tells whether it had a file.
+func (t *Tree) try(dir, file string) (made, has bool) {
+	probe := filepath.Join(dir, t.name(0))
+	if err := os.Mkdir(probe, 0o755); err != nil {
+		return false, false
+	}
+	has = exists(filepath.Join(probe, file))
+	return removeDir(probe) == nil, has
+}
+
+// Level is the rung of the ladder: V2, V1 or Rlimit.
+func (t *Tree) Level() string { return t.level }
+
+// Close lets go of the daemon's own groups. No run may be in progress.
+func (t *Tree) Close() error {
+	var failed error
+	for _, fd := range t.home {
+		failed = errors.Join(failed, unix.Close(fd))
+	}
+	t.home = nil
+	return failed
+}
+
+// Start returns the groups of one run with its limits set. They are complete
+// or it fails; at level Rlimit there may be none.
+//
+// Groups are made for each run and removed after it. That takes 0.1 ms, and
+// what a used group still counts (pids.peak, the page cache of the run before)
+// cannot be set to zero.
+func (t *Tree) Start(limits sandbox.Limits) (*Group, error) {
+	g, err := t.make()
+	if err != nil {
+		return nil, err
+	}
+	if err := g.bound(limits.OrDefault()); err != nil {
+		return nil, errors.Join(fmt.Errorf("setting the limits of a control group: %w", err), g.Close())
+	}
+	return g, nil
+}
+
+func (t *Tree) make() (*Group, error) {
+	var err error
+	for range attempts {
+		g := &Group{tree: t, name: t.name(t.last.Add(1)), dirs: map[string]string{}}
+		if err = g.mkdir(); err == nil {
+			return g, nil
+		}
+		err = errors.Join(err, g.Close())
+		if !errors.Is(err, fs.ErrExist) {
+			break
+		}
+	}
+	return nil, fmt.Errorf("making a control group: %w", err)
+}
+
+func (t *Tree) name(n uint64) string { return fmt.Sprintf("%s%s-%d", prefix, t.mark, n) }
+
+// removeDir removes a group. The kernel lets go of a dead process a moment
+// after its parent has heard of it.
+func removeDir(dir string) error {
+	var err error
+	for wait := 100 * time.Microsecond; wait < 200*time.Millisecond; wait *= 2 {
+		err = unix.Rmdir(dir)
+		if err == nil || errors.Is(err, unix.ENOENT) {
+			return nil
+		}
+		time.Sleep(wait)
+	}
+	return fmt.Errorf("removing the control group %s: %w", filepath.Base(dir), err)
+}

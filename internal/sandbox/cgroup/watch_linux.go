@@ -1,0 +1,107 @@
+package cgroup
+
+import (
+	"context"
+	"runtime"
+	"time"
+
+	"palyra/internal/sandbox"
+)
+
+const (
+	// tick is the shortest time between two looks at counters that only grow.
+	tick = 25 * time.Millisecond
+	// lookAnyway bounds how long the processor time goes without a look: a
+	// program may use processors that this process was not given.
+	lookAnyway = time.Second
+	// lookOften is how long counters go without a look of which the kernel does
+	// not tell.
+	lookOften = 50 * time.Millisecond
+	// settle is when counters are looked at again after the kernel rang: it
+	// tells of memory that has run out before it has killed for it.
+	settle = time.Millisecond
+)
+
+// Watch waits until the run has to be stopped for a limit and names it. It
+// returns "" when ctx is done.
+//
+// Memory: a process was killed for want of it. What is left of the run goes on
+// without a part that it counts on.
+//
+// Processes: more forks were refused than the run may have processes. A
+// refusal alone is no end: the program sees EAGAIN, as it would in a service
+// or a container, and may wait and go on. One that keeps trying is a bomb and
+// would only burn time until its deadline.
+//
+// Processor time is used up over all processes. The kernel tells of the first
+// two, version 1 of memory alone; this one is looked at when it can have been
+// reached.
+func (g *Group) Watch(ctx context.Context) sandbox.Quota {
+	bell := g.listen()
+	defer bell.close()
+	again := tick
+	for ctx.Err() == nil {
+		if quota := g.exceeded(); quota != "" {
+			return quota
+		}
+		next := g.untilCPU()
+		if !bell.complete {
+			next = min(next, lookOften)
+		}
+		if again < tick {
+			next = again
+			again *= 2
+		}
+		if bell.wait(ctx, next) {
+			again = settle
+		}
+	}
+	return ""
+}
+
+// untilCPU is how long it takes at least until the processor time can be used
+// up, within bounds; 0 means never.
+func (g *Group) untilCPU() time.Duration {
+	if len(g.dirs) == 0 {
+		return 0
+	}
+	left := (g.limits.CPU - g.CPU()) / time.Duration(runtime.NumCPU())
+	return min(max(left, tick), lookAnyway)
+}
+
+// exceeded names a limit for which a run is stopped.
+func (g *Group) exceeded() sandbox.Quota {
+	switch {
+	case g.killedForMemory():
+		return sandbox.QuotaMemory
+	case g.refusedForks() > int64(g.limits.Processes):
+		return sandbox.QuotaProcesses
+	case g.CPU() > g.limits.CPU:
+		return sandbox.QuotaCPU
+	}
+	return ""
+}
+
+// Verdict names the limit to which a run that has ended by itself owes its
+// end, "" for none; failed says that its program did not succeed.
+func (g *Group) Verdict(failed bool) sandbox.Quota {
+	quota := g.exceeded()
+	switch {
+	case quota == sandbox.QuotaMemory || failed && quota != "":
+		return quota
+	case failed && g.refusedForks() > 0:
+		return sandbox.QuotaProcesses
+	}
+	return ""
+}
+
+func (g *Group) killedForMemory() bool {
+	if g.tree.level == V2 {
+		return keyed(g.read("", "memory.events"), "oom_kill") > 0
+	}
+	return keyed(g.read("memory", "memory.oom_control"), "oom_kill") > 0
+}
+
+func (g *Group) refusedForks() int64 {
+	return keyed(g.read(g.limiting("pids"), "pids.events"), "max")
+}

@@ -1,0 +1,32 @@
+package inside
+
+// StageGround is the first process of a sandbox that keeps the host's root: it
+// mounts, and then does what StageInner does.
+const StageGround = "ground"
+
+// Ground is what such a sandbox mounts over the host's root, besides the
+// workspace: empty file systems over the directories that programs share.
+type Ground struct {
+	// Tmp is the size of each empty file system, in bytes.
+	Tmp int64 `json:"tmp,omitempty"`
+	// Proc mounts the process list of an own process namespace, and /dev/null
+	// over Masks.
+	Proc  bool     `json:"proc,omitempty"`
+	Masks []string `json:"masks,omitempty"`
+	// Files are put over files of the host that name its users and hosts.
+	Files []File `json:"files,omitempty"`
+	// Loopback raises the loopback interface of an own network namespace.
+	Loopback bool `json:"loopback,omitempty"`
+}
+
+// File is the content of a file that everybody may read.
+type File struct {
+	Path    string `json:"path"`
+	Content string `json:"content"`
+}
+
+// Tmp is where programs look for a place of their own; TmpHome is made there.
+const (
+	Tmp     = "/tmp"
+	TmpHome = "/tmp/home"
+)

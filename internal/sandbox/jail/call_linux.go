@@ -1,0 +1,110 @@
+package jail
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"palyra/internal/egress"
+	"palyra/internal/reason"
+	"palyra/internal/sandbox"
+	"palyra/internal/workspace/overlay"
+)
+
+// Check refuses what no sandbox would accept, before anything is opened.
+func Check(s sandbox.Spec) error {
+	if err := errors.Join(sandbox.CheckArgv(s.Argv), sandbox.CheckEnv(s.Env), s.Limits.Check()); err != nil {
+		return err
+	}
+	if s.Executable.Path == "" || s.Executable.SHA256 == "" {
+		return reason.Errorf(reason.InvalidInput, "the program was not resolved")
+	}
+	if err := checkCaches(s.Caches); err != nil {
+		return err
+	}
+	if s.Egress == egress.Strict && len(s.EgressHosts) > 0 {
+		return reason.Errorf(reason.EgressDenied, "strict egress to hosts is not available yet; %d were asked for", len(s.EgressHosts)).
+			WithRemedy("Leave the hosts out, or fetch with http.fetch.")
+	}
+	return nil
+}
+
+func checkCaches(caches []sandbox.Cache) error {
+	seen := map[string]bool{}
+	for _, c := range caches {
+		if c.Name == "" || strings.Trim(c.Name, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" || seen[c.Name] {
+			return reason.Errorf(reason.InvalidInput, "%q is not the name of a cache, or stands twice", c.Name)
+		}
+		if !filepath.IsAbs(c.Dir) || filepath.Clean(c.Dir) != c.Dir {
+			return reason.Errorf(reason.InvalidInput, "the directory of the cache %s is not a clean absolute path", c.Name)
+		}
+		seen[c.Name] = true
+	}
+	return nil
+}
+
+// Environment is the call's variables, and those of its caches that the call
+// does not set itself.
+func Environment(s sandbox.Spec) []string {
+	env := append([]string{}, s.Env...)
+	for _, c := range s.Caches {
+		for _, pair := range c.Env {
+			name, _, _ := strings.Cut(pair, "=")
+			if !has(s.Env, name) {
+				env = append(env, pair)
+			}
+		}
+	}
+	return env
+}
+
+func has(env []string, name string) bool {
+	for _, pair := range env {
+		if strings.HasPrefix(pair, name+"=") {
+			return true
+		}
+	}
+	return false
+}
+
+// Try runs a program that does nothing in an empty directory.
+func Try(ctx context.Context, m *Machine, dir string, run func(context.Context, sandbox.Spec) (sandbox.Report, error)) (sandbox.Report, error) {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return sandbox.Report{}, fmt.Errorf("looking at a workspace for a trial: %w", err)
+	}
+	program, err := m.resolver.ResolveExecutable("true", sandbox.SearchPath())
+	if err != nil {
+		return sandbox.Report{}, err
+	}
+	report, err := run(ctx, sandbox.Spec{Argv: []string{"true"}, Executable: program.Executable, WorkspaceRoot: dir})
+	if report.Layer != nil {
+		err = errors.Join(err, report.Layer.Close())
+	}
+	if err == nil && (report.ExitCode == nil || *report.ExitCode != 0) {
+		err = reason.Errorf(reason.SandboxUnavailable, "the trial ended with %s%s", describe(report), report.Stderr.Head)
+	}
+	return report, err
+}
+
+func describe(r sandbox.Report) string {
+	switch {
+	case r.TimedOut:
+		return "a timeout"
+	case r.Quota != "":
+		return "the quota " + r.Quota
+	case r.ExitCode != nil:
+		return fmt.Sprintf("exit code %d: ", *r.ExitCode)
+	}
+	return "no result"
+}
+
+// SweepLayers removes the layers that an earlier daemon left in dir.
+func SweepLayers(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	return overlay.Sweep(dir)
+}

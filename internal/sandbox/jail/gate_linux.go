@@ -1,0 +1,137 @@
+package jail
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/reason"
+	"palyra/internal/sandbox/inside"
+)
+
+// attend hands the order over, receives the read-back, judges it, opens the
+// gate, and waits until the program has started. An error means that it never
+// did.
+func (c *Cell) attend(w Work, o *order) error {
+	defer o.close()
+	if err := send(c.control, "order", o.files...); err != nil {
+		// What the helper has to say comes first.
+		if _, _, err := receive(c.control); err != nil {
+			return err
+		}
+		return errNoWord
+	}
+	if c.plan.Staged {
+		mounted, _, err := receive(c.control)
+		if err != nil {
+			return err
+		}
+		c.seen.mounted = mounted.Mounted
+	}
+	report, listener, err := receive(c.control)
+	if err != nil {
+		return err
+	}
+	if listener >= 0 {
+		if err := c.observe(listener); err != nil {
+			return err
+		}
+	}
+	if err := c.learnInit(); err != nil {
+		return err
+	}
+	c.seen.report, c.seen.rlimits = report, o.order.Rlimits
+	c.seen.unpinned = unpinned(o, report.Unpinned)
+	if err := c.judge(w.Spec.Required); err != nil {
+		return err
+	}
+	if err := send(c.control, inside.Go); err != nil {
+		return errNoWord
+	}
+	// The socket closes when the program takes the helper's place.
+	if _, _, err := receive(c.control); !errors.Is(err, errNoWord) {
+		return err
+	}
+	c.seen.started = true
+	return nil
+}
+
+// unpinned are the paths of the operands that a program may see changed.
+func unpinned(o *order, refused []int) []string {
+	paths := o.unpinned
+	for _, i := range refused {
+		if i >= 0 && i < len(o.order.Operands) {
+			paths = append(paths, o.order.Operands[i].Path)
+		}
+	}
+	return paths
+}
+
+// refusal turns a failure inside into a reason.
+func refusal(r inside.Report) error {
+	switch r.Failed {
+	case "":
+		return nil
+	case inside.StepExec:
+		return reason.Errorf(reason.SpawnFailed, "the program could not be started: %s", r.Error)
+	case inside.StepExecutable:
+		if unix.Errno(r.Errno) == unix.ESTALE {
+			return reason.Errorf(reason.BindingMismatch, "the program changed between the check and its start")
+		}
+		return reason.Errorf(reason.SpawnFailed, "the program is not seen inside the sandbox: %s", r.Error)
+	case inside.StepWorkspace:
+		return reason.Errorf(reason.WorkspaceScope, "the workspace changed while the sandbox was built: %s", r.Error)
+	case inside.StepCwd:
+		return reason.Errorf(reason.WorkspaceScope, "the working directory cannot be entered inside: %s", r.Error)
+	case inside.StepOverlay:
+		return reason.Errorf(reason.SandboxUnavailable, "%s failed: %s", r.Failed, r.Error).
+			WithRemedy("Copy-on-write needs Linux 5.19 with overlayfs in user namespaces and a state directory on a file system such as ext4, xfs or btrfs. Use workspace_mode direct or read_only otherwise.")
+	}
+	return reason.Errorf(reason.SandboxUnavailable, "%s failed: %s", r.Failed, r.Error)
+}
+
+// learnInit gets hold of the sandbox's first process. bubblewrap tells its
+// host's pid; another backend started it itself.
+func (c *Cell) learnInit() error {
+	if c.seen.initFD != nil {
+		return nil
+	}
+	status := struct {
+		ChildPID int `json:"child-pid"`
+	}{c.process.Pid}
+	if c.plan.Arguments != nil {
+		status.ChildPID = 0
+		if err := json.NewDecoder(io.LimitReader(c.status, 4096)).Decode(&status); err != nil || status.ChildPID <= 0 {
+			return reason.Errorf(reason.SandboxUnavailable, "bubblewrap did not say which process it started")
+		}
+	}
+	fd, err := unix.PidfdOpen(status.ChildPID, 0)
+	if err != nil {
+		return errNoWord // it is gone already
+	}
+	c.seen.init, c.seen.initFD = status.ChildPID, os.NewFile(uintptr(fd), "pidfd")
+	return nil
+}
+
+// explain adds what the first process wrote when it ended before the helper
+// could speak.
+func (c *Cell) explain(err error, stderr []byte) error {
+	if !errors.Is(err, errNoWord) {
+		return err
+	}
+	said := strings.TrimSpace(string(stderr))
+	const most = 300
+	if len(said) > most {
+		said = strings.ToValidUTF8(said[:most], "")
+	}
+	if said == "" {
+		said = fmt.Sprintf("%s ended without a word", c.plan.Backend)
+	}
+	return reason.Errorf(reason.SandboxUnavailable, "the sandbox could not be built: %s", said).
+		WithRemedy("User namespaces must be allowed for bwrap and palyrad; on Ubuntu 23.10 and later install the AppArmor profile that `palyrad doctor` prints. See `palyra status`.")
+}

@@ -1,0 +1,25 @@
+package jail
+
+// SystemDirs are links into /usr on most machines, directories on others.
+func SystemDirs() []string {
+	return []string{"/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32"}
+}
+
+// SharedFiles are entries of the host's /etc that every program may see; none
+// tells more than which packages are installed.
+func SharedFiles() []string {
+	return []string{
+		"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/ca-certificates", "/etc/pki/tls/certs",
+		"/etc/pki/ca-trust/extracted", "/etc/alternatives", "/etc/localtime", "/etc/mime.types", "/etc/services", "/etc/protocols",
+	}
+}
+
+// Masks are entries of /proc that tell of the host and its keys.
+func Masks() []string {
+	return []string{"/proc/keys", "/proc/key-users", "/proc/kallsyms", "/proc/timer_list", "/proc/cmdline", "/proc/kcore", "/proc/sched_debug", "/proc/modules"}
+}
+
+// Devices are the nodes of /dev that do nothing but what their names say.
+func Devices() []string {
+	return []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
+}

@@ -1,0 +1,195 @@
+package jail
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/cgroup"
+	"palyra/internal/sandbox/seccomp"
+)
+
+const (
+	helperName = "palyra-init"
+	// leastLandlock is the ABI below which renaming between directories is
+	// always refused, which breaks git.
+	leastLandlock = 2
+	// mostLandlock is the newest ABI whose rights the helper knows.
+	mostLandlock = 7
+)
+
+// Config says what a Machine's sandboxes are like.
+type Config struct {
+	// Helper is the program palyra-init.
+	Helper []byte
+	// UID, when not 0, is the one user that all sandboxes run as when the
+	// daemon is root; GID is its group. Otherwise each has a user of its own,
+	// one of Users from FirstUser on.
+	UID, GID         int
+	FirstUser, Users int
+	// Filter chooses the system call filter; Watch is not looked at.
+	Filter seccomp.Options
+	// State is a directory of the daemon's, on whose disk runs leave room.
+	State string
+	// Without lists layers that are left out, and then not asked for. Only an
+	// examination of the layers and tests set it.
+	Without []string
+}
+
+// Machine is the host as its sandboxes see it. It may be used by several
+// goroutines.
+type Machine struct {
+	without []string
+	helper  file
+	// plain and watched are the filter without and with a listener.
+	plain, watched file
+	table          seccomp.Table
+	// state is nil where nobody is to look after the disk.
+	state    *os.File
+	landlock int
+	tree     *cgroup.Tree
+	users    *users
+	views    *views
+	// own are the daemon's namespaces: a run must be in others.
+	own map[string]uint64
+	// hard are the daemon's hard limits, which a run cannot exceed.
+	hard     map[int]uint64
+	kernel   string
+	resolver sandbox.Resolver
+}
+
+// file is a memory file that sandboxes share, and its digest.
+type file struct {
+	*os.File
+	sha string
+}
+
+// NewMachine looks at the host. What it lacks is no error: runs say it.
+func NewMachine(c Config) (*Machine, error) {
+	m := &Machine{without: c.Without, landlock: landlockABI(), tree: cgroup.Find()}
+	if slices.Contains(c.Without, LayerGroup) {
+		m.tree = cgroup.None()
+	}
+	if err := errors.Join(m.openState(c.State), m.measure(), m.takeFilters(c.Filter), m.takeHelper(c.Helper)); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	if os.Geteuid() == 0 {
+		m.users = newUsers(c)
+		m.views = &views{helper: m.helper.File}
+	}
+	return m, nil
+}
+
+// Close releases what sandboxes share. No Cell may be open.
+func (m *Machine) Close() error {
+	err := m.tree.Close()
+	if m.views != nil {
+		m.views.close()
+	}
+	for _, f := range []file{m.helper, m.plain, m.watched, {File: m.state}} {
+		if f.File != nil {
+			f.Close()
+		}
+	}
+	return err
+}
+
+// Sweep ends and removes what a daemon that died left behind.
+func (m *Machine) Sweep(ctx context.Context) error { return m.tree.Sweep(ctx) }
+
+// Level is the rung of the ladder of limits: cgroup.V2, V1 or Rlimit.
+func (m *Machine) Level() string { return m.tree.Level() }
+
+// Landlock is the ABI that sandboxes use, 0 for none.
+func (m *Machine) Landlock() int { return m.landlock }
+
+// Resolver finds programs and remembers their digests.
+func (m *Machine) Resolver() *sandbox.Resolver { return &m.resolver }
+
+// Root reports whether the daemon is root, so that sandboxes are other users.
+func (m *Machine) Root() bool { return m.users != nil }
+
+// Without reports whether a layer is left out.
+func (m *Machine) Without(layer string) bool { return slices.Contains(m.without, layer) }
+
+func (m *Machine) openState(dir string) (err error) {
+	if dir != "" {
+		m.state, err = os.Open(dir)
+	}
+	return err
+}
+
+func (m *Machine) measure() error {
+	m.own, m.hard = map[string]uint64{}, map[int]uint64{}
+	for _, n := range namespaceLayers {
+		var st unix.Stat_t
+		if err := unix.Stat("/proc/self/ns/"+n.kind, &st); err != nil {
+			return fmt.Errorf("looking at the daemon's namespaces: %w", err)
+		}
+		m.own[n.kind] = st.Ino
+	}
+	for resource := range unix.RLIMIT_RTTIME + 1 {
+		var l syscall.Rlimit
+		if err := syscall.Getrlimit(resource, &l); err != nil {
+			return fmt.Errorf("looking at the daemon's limits: %w", err)
+		}
+		m.hard[resource] = l.Max
+	}
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return fmt.Errorf("looking at the kernel: %w", err)
+	}
+	m.kernel = unix.ByteSliceToString(name.Release[:])
+	return nil
+}
+
+func (m *Machine) takeFilters(o seccomp.Options) error {
+	m.table = seccomp.NewTable(o)
+	for _, f := range []struct {
+		to    *file
+		watch bool
+	}{{&m.plain, false}, {&m.watched, true}} {
+		o.Watch = f.watch
+		program, err := seccomp.Program(o)
+		if err != nil {
+			return err
+		}
+		if *f.to, err = share("filter", seccomp.Bytes(program), DataFile); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Machine) takeHelper(program []byte) (err error) {
+	m.helper, err = share(helperName, program, ExecutableFile)
+	return err
+}
+
+func share(name string, content []byte, as func(string, []byte) (*os.File, error)) (file, error) {
+	f, err := as(name, content)
+	return file{f, Digest(content)}, err
+}
+
+// landlockABI asks the kernel (landlock_create_ruleset(2)); 0 means none.
+func landlockABI() int {
+	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	if errno != 0 || abi < leastLandlock {
+		return 0
+	}
+	return min(int(abi), mostLandlock)
+}
+
+// Digest is "sha256:<hex>" over content.
+func Digest(content []byte) string {
+	sum := sha256.Sum256(content)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,49 @@
+package jail
+
+import (
+	"math"
+
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/cgroup"
+	"palyra/internal/sandbox/inside"
+)
+
+// rlimits are set by the helper on itself; they hold for every process of the
+// run, each for its own.
+func (m *Machine) rlimits(limits sandbox.Limits) []inside.Rlimit {
+	if m.Without(LayerRlimits) {
+		return nil
+	}
+	const mib = 1 << 20
+	cpu := uint64(math.Ceil(limits.CPU.Seconds()))
+	list := []inside.Rlimit{
+		{Name: "cpu", Resource: unix.RLIMIT_CPU, Soft: cpu, Hard: cpu + 2},
+		{Name: "fsize", Resource: unix.RLIMIT_FSIZE, Soft: uint64(limits.FileSize), Hard: uint64(limits.FileSize)},
+		{Name: "nofile", Resource: unix.RLIMIT_NOFILE, Soft: uint64(limits.OpenFiles), Hard: uint64(limits.OpenFiles)},
+		{Name: "nproc", Resource: unix.RLIMIT_NPROC, Soft: uint64(limits.Processes), Hard: uint64(limits.Processes)},
+		{Name: "stack", Resource: unix.RLIMIT_STACK, Soft: 8 * mib, Hard: 64 * mib},
+		{Name: "memlock", Resource: unix.RLIMIT_MEMLOCK, Soft: 64 << 10, Hard: 64 << 10},
+		{Name: "sigpending", Resource: unix.RLIMIT_SIGPENDING, Soft: 1024, Hard: 1024},
+		{Name: "core", Resource: unix.RLIMIT_CORE},
+		{Name: "msgqueue", Resource: unix.RLIMIT_MSGQUEUE},
+		{Name: "nice", Resource: unix.RLIMIT_NICE},
+		{Name: "rtprio", Resource: unix.RLIMIT_RTPRIO},
+		{Name: "rttime", Resource: unix.RLIMIT_RTTIME},
+	}
+	if m.Level() == cgroup.Rlimit {
+		// Per process and by address space: coarse, and all there is. The
+		// helper itself needs some room.
+		data := max(uint64(limits.Memory), 32*mib)
+		list = append(list,
+			inside.Rlimit{Name: "data", Resource: unix.RLIMIT_DATA, Soft: data, Hard: data},
+			inside.Rlimit{Name: "as", Resource: unix.RLIMIT_AS, Soft: max(2*data, 4096*mib), Hard: max(2*data, 4096*mib)})
+	}
+	for i := range list {
+		hard := m.hard[list[i].Resource]
+		list[i].Hard = min(list[i].Hard, hard)
+		list[i].Soft = min(list[i].Soft, list[i].Hard)
+	}
+	return list
+}

@@ -1,0 +1,109 @@
+package jail
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/reason"
+	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/output"
+	"palyra/internal/tool"
+)
+
+// Run runs the Cell's one program to its end; see sandbox.Runner. Afterwards
+// no process of the sandbox is left.
+func (c *Cell) Run(ctx context.Context, w Work) (sandbox.Report, error) {
+	o, err := c.newOrder(w)
+	if err != nil {
+		return sandbox.Report{}, err
+	}
+	started := time.Now()
+	if !w.Prepared {
+		started = c.started
+	}
+	streams := output.Start(c.stdout, c.stderr, w.Spec.Limits.Output, w.Spec.Output)
+	end, state := c.supervise(ctx, w, o, streams)
+	gone := c.end()
+	log, unwatched := c.violations()
+	report := c.report(w, end, state)
+	report.Stdout, report.Stderr = streams.Finish()
+	report.Violations, report.ViolationsMissed = log.Violations, log.Missed
+	report.Started, report.Finished = started, time.Now()
+	report.Usage.Wall = report.Finished.Sub(started)
+	switch {
+	case gone != nil || unwatched != nil:
+		return report, errors.Join(gone, unwatched)
+	case end.err != nil:
+		return report, c.explain(end.err, report.Stderr.Head)
+	case end.cancelled:
+		return report, reason.Errorf(reason.Cancelled, "the call was cancelled and its program stopped")
+	}
+	return report, nil
+}
+
+// report puts together what is known of the run but its output.
+func (c *Cell) report(w Work, end ending, state *os.ProcessState) sandbox.Report {
+	r := sandbox.Report{
+		TimedOut: end.timedOut, Quota: end.quota,
+		Backend: c.plan.Backend, Tier: c.plan.Tier, Rung: c.plan.Rung, Requested: c.plan.Requested,
+		Applied: c.seen.applied, Downgrades: c.seen.downgrades, Unpinned: c.seen.unpinned,
+		Usage: tool.Usage{CPU: c.group.CPU(), PeakMemory: c.group.PeakMemory(), Processes: c.group.PeakProcesses()},
+	}
+	if c.seen.report.Namespaces != nil {
+		r.Isolation = c.isolation(w.Prepared)
+	}
+	if c.seen.started {
+		r.Layer, c.plan.Layer = c.plan.Layer, nil
+	}
+	if state != nil && r.Usage.CPU == 0 {
+		r.Usage.CPU = state.UserTime() + state.SystemTime()
+	}
+	if !c.seen.started || end != (ending{}) || state == nil {
+		return r
+	}
+	code := exitCode(state)
+	r.ExitCode = &code
+	if r.Quota = c.group.Verdict(code != 0); r.Quota == "" && c.overDisk() {
+		r.Quota = sandbox.QuotaDisk
+	}
+	if signal := syscall.Signal(code - 128); code > 128 && unix.SignalName(signal) != "" {
+		r.Signal = unix.SignalName(signal)
+		switch signal {
+		case unix.SIGXCPU:
+			r.Quota = sandbox.QuotaCPU
+		case unix.SIGXFSZ:
+			r.Quota = sandbox.QuotaFileSize
+		}
+	}
+	return r
+}
+
+// exitCode tells a death by signal as bubblewrap and shells do.
+func exitCode(state *os.ProcessState) int {
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return state.ExitCode()
+}
+
+// Visible maps a host path to the one inside: programs stand below /usr or one
+// of SystemDirs, or in the workspace, which is found at mount.
+func Visible(program, root, mount string) (at string, inWorkspace bool, err error) {
+	if rest, ok := strings.CutPrefix(program, root+"/"); ok {
+		return path.Join(mount, rest), true, nil
+	}
+	for _, dir := range append([]string{"/usr"}, SystemDirs()...) {
+		if strings.HasPrefix(program, dir+"/") {
+			return program, false, nil
+		}
+	}
+	return "", false, reason.Errorf(reason.ExecutableDenied, "the program %s lies outside /usr and the workspace, and nothing else is seen in the sandbox", program).
+		WithRemedy("Install it below /usr (the distribution's package or /usr/local), or copy it into the workspace.")
+}

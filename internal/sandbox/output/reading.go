@@ -1,0 +1,101 @@
+package output
+
+import (
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"palyra/internal/sandbox"
+)
+
+// EOFWait is how long output is waited for once the program has ended: a
+// descriptor of it may be held by something that never ends.
+const EOFWait = 250 * time.Millisecond
+
+// A buffer starts small, as most streams are idle most of the time, and grows
+// while reads fill it.
+const (
+	firstBuffer = 4 << 10
+	mostBuffer  = 64 << 10
+)
+
+// Reading takes in both streams of one run.
+type Reading struct {
+	stdout, stderr io.ReadCloser
+	out, err       *Capture
+	// limit is how many bytes both streams may have together.
+	limit   int64
+	total   atomic.Int64
+	flood   sync.Once
+	flooded chan struct{}
+	one     sync.Mutex
+	each    func(stream string, chunk []byte)
+	readers sync.WaitGroup
+}
+
+// Start reads both streams until they end; Finish waits for that. It keeps up
+// to keep bytes of each. Each, which may be nil, gets provisional chunks from
+// "stdout" and "stderr", one at a time, and must not keep them.
+func Start(stdout, stderr io.ReadCloser, keep int64, each func(stream string, chunk []byte)) *Reading {
+	r := &Reading{
+		stdout: stdout, stderr: stderr,
+		out: NewCapture(keep), err: NewCapture(keep),
+		limit: keep * sandbox.OutputFactor, flooded: make(chan struct{}), each: each,
+	}
+	r.readers.Go(func() { r.drain("stdout", stdout, r.out) })
+	r.readers.Go(func() { r.drain("stderr", stderr, r.err) })
+	return r
+}
+
+// Flooded is closed when both streams together have passed
+// sandbox.OutputFactor times what is kept of each: the run is to be stopped.
+// Below that, what does not fit is only left out. Reading goes on after it, so
+// that what is killed for it is never blocked by it.
+func (r *Reading) Flooded() <-chan struct{} { return r.flooded }
+
+// Finish is called when the program has ended. It waits for the rest of the
+// output, for EOFWait at most, closes both streams and returns what came.
+func (r *Reading) Finish() (stdout, stderr sandbox.Stream) {
+	late := time.AfterFunc(EOFWait, r.close)
+	r.readers.Wait()
+	late.Stop()
+	r.close()
+	return r.out.Stream(), r.err.Stream()
+}
+
+func (r *Reading) close() {
+	r.stdout.Close()
+	r.stderr.Close()
+}
+
+func (r *Reading) drain(name string, from io.Reader, to *Capture) {
+	buffer := make([]byte, firstBuffer)
+	for {
+		n, err := from.Read(buffer)
+		if n > 0 {
+			_, _ = to.Write(buffer[:n])
+			r.deliver(name, buffer[:n])
+		}
+		if err != nil { // the end, or Finish has closed the stream
+			return
+		}
+		if n == len(buffer) && n < mostBuffer {
+			buffer = make([]byte, 2*n)
+		}
+	}
+}
+
+// deliver passes a chunk on, until the run is to be stopped for its output.
+func (r *Reading) deliver(name string, chunk []byte) {
+	if r.total.Add(int64(len(chunk))) > r.limit {
+		r.flood.Do(func() { close(r.flooded) })
+		return
+	}
+	if r.each == nil {
+		return
+	}
+	r.one.Lock()
+	defer r.one.Unlock()
+	r.each(name, chunk)
+}

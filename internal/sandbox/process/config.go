@@ -1,0 +1,40 @@
+// Package process is Tier B on Linux: an ordinary process of the host, bounded
+// and filtered. It has no root of its own: Landlock narrows the host's to the
+// system's programs, the workspace and a few places of the run's own. What a run
+// is made of, and how it is supervised, is package jail's.
+//
+// It has two rungs. With user namespaces, the program has networks, processes,
+// mounts and IPC of its own, in which its workspace may be a copy; palyra-init
+// stays as the first of its processes, because a program that were it would be
+// deaf to signals and would have to wait for orphans. Without them, Landlock
+// and seccomp stand alone: they deny TCP, UDP and what processes share without a
+// name, but the program sees the host's network interfaces and, by number, its
+// processes.
+package process
+
+import "palyra/internal/sandbox"
+
+// Config says how sandboxes are built. Its zero value runs nothing.
+type Config struct {
+	// Enabled is process_runner.enabled.
+	Enabled bool
+	// Lowest is the lowest rung that may be used, sandbox.UserNamespaces when
+	// it is "".
+	Lowest sandbox.Isolation
+	// UID and GID, when not 0, are the one user of all sandboxes when the
+	// daemon is root; otherwise each has one of Users users from FirstUser on
+	// (jail.Config). An ordinary user's daemon runs them as that user.
+	UID, GID         int
+	FirstUser, Users int
+	// LayerDir is a directory of the daemon's, mode 0700, for what programs
+	// write to their copy of a workspace. Without it such runs are refused.
+	LayerDir string
+	// StrictExec denies running programs that are in no file system.
+	StrictExec bool
+	// Without lists layers that are left out, although a run asks for them:
+	// the program runs all the same, and its level is none. It serves to show
+	// what a layer is good for (Runner.Examine) and nothing else.
+	Without []string
+}
+
+var _ sandbox.Runner = (*Runner)(nil)

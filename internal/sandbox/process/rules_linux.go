@@ -1,0 +1,90 @@
+package process
+
+import (
+	"os"
+
+	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/inside"
+	"palyra/internal/sandbox/jail"
+)
+
+// names are files of /etc without which programs know neither localhost nor who
+// they are. The content is what a sandbox with mounts of its own sees there;
+// without them, programs see the host's, as every user may.
+func names() []inside.File {
+	return []inside.File{
+		{Path: "/etc/passwd", Content: "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\ntool:x:1000:1000:tool:" + inside.TmpHome + ":/usr/sbin/nologin\n"},
+		{Path: "/etc/group", Content: "root:x:0:\ntool:x:1000:\n"},
+		{Path: "/etc/hosts", Content: "127.0.0.1 localhost\n::1 localhost\n"},
+		{Path: "/etc/nsswitch.conf", Content: "passwd: files\ngroup: files\nhosts: files dns\n"},
+	}
+}
+
+// facts are entries of /proc that tell of the machine and not of its
+// processes.
+func facts() []string {
+	return []string{"/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/uptime", "/proc/loadavg", "/proc/version", "/proc/filesystems"}
+}
+
+// rules are what Landlock grants: of the host, the system's programs and what
+// they need; the workspace; and what is the run's own. Everything else is
+// denied, listing the root directory and the homes of users among it.
+func (d *draft) rules() []inside.Rule {
+	var rules []inside.Rule
+	grant := func(access inside.Access, paths ...string) {
+		for _, p := range paths {
+			rules = append(rules, inside.Rule{Path: p, Access: access})
+		}
+	}
+	grant(inside.Execute, "/usr")
+	grant(inside.Execute, directories(jail.SystemDirs())...)
+	grant(inside.Read, existing(jail.SharedFiles())...)
+	for _, f := range names() {
+		grant(inside.Read, existing([]string{f.Path})...)
+	}
+	grant(inside.Device, existing(jail.Devices())...)
+	if d.plan.Spec.Ground.Proc {
+		grant(inside.Read, "/proc")
+	} else {
+		// That of the helper, which becomes that of the program.
+		grant(inside.Read, "/proc/self")
+		grant(inside.Read, existing(facts())...)
+	}
+	if d.plan.Staged {
+		grant(inside.Full, inside.Tmp, "/dev/shm")
+	} else {
+		grant(inside.Full, d.home, d.tmp)
+	}
+	for _, place := range d.caches {
+		if place != "" {
+			grant(inside.Full, place)
+		}
+	}
+	access := inside.Full
+	if d.mode() == sandbox.ReadOnly {
+		access = inside.Execute
+	}
+	grant(access, d.dir)
+	return rules
+}
+
+// directories are those that are no links.
+func directories(paths []string) []string {
+	var list []string
+	for _, p := range paths {
+		if info, err := os.Lstat(p); err == nil && info.IsDir() {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+func existing(paths []string) []string {
+	var list []string
+	for _, p := range paths {
+		if _, err := os.Stat(p); err == nil {
+			list = append(list, p)
+		}
+	}
+	return list
+}

@@ -1,0 +1,186 @@
+//go:build darwin || linux
+
+package seatbelt
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxOrder bounds an order, in bytes: 128 arguments and as many variables of
+// 128 KiB each, escaped.
+const maxOrder = 256 << 20
+
+// Child is the helper: it is started inside a sandbox by a Runner, reports on
+// it, and becomes the program of the run. It returns only when it cannot.
+func Child() error {
+	return child(os.NewFile(wordFD, "word"), os.NewFile(reportFD, "report"), attempt)
+}
+
+// child is Child with its descriptors and its way to try things.
+func child(word, report *os.File, attempt func(tries) denied) error {
+	if word == nil || report == nil {
+		return errors.New("this command is started by palyrad alone")
+	}
+	words := bufio.NewReader(io.LimitReader(word, maxOrder))
+	o, err := readOrder(words)
+	if err != nil {
+		return err
+	}
+	step, err := o.settle()
+	if err != nil {
+		return tell(report, finding{Failed: step, Error: err.Error()})
+	}
+	if err := tell(report, o.look(attempt)); err != nil {
+		return err
+	}
+	if line, err := words.ReadString('\n'); err != nil || line != goWord {
+		return errors.New("palyrad did not let the program start")
+	}
+	step, err = o.start()
+	return errors.Join(err, tell(report, finding{Failed: step, Error: err.Error()}))
+}
+
+func readOrder(words *bufio.Reader) (order, error) {
+	var o order
+	line, err := words.ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &o)
+	}
+	if err != nil {
+		return o, fmt.Errorf("reading the order: %w", err)
+	}
+	return o, nil
+}
+
+func tell(report *os.File, f finding) error {
+	if err := json.NewEncoder(report).Encode(f); err != nil {
+		return fmt.Errorf("reporting: %w", err)
+	}
+	return nil
+}
+
+// settle goes to the working directory, sets the limits and marks every
+// descriptor but the standard ones to be closed when the program starts.
+func (o order) settle() (step string, err error) {
+	if err := os.Chdir(o.Dir); err != nil {
+		return stepWorkspace, err
+	}
+	if err := same(".", o.Place); err != nil {
+		return stepWorkspace, err
+	}
+	for _, l := range o.Rlimits {
+		// The syscall package knows that it is not to restore what the
+		// runtime found of RLIMIT_NOFILE.
+		if err := syscall.Setrlimit(l.Resource, &syscall.Rlimit{Cur: l.Soft, Max: l.Hard}); err != nil {
+			return "setting the limit " + l.Name, err
+		}
+	}
+	for fd := 3; fd < maxDescriptors; fd++ {
+		syscall.CloseOnExec(fd)
+	}
+	return "", nil
+}
+
+// maxDescriptors is above all that a daemon hands to a helper: two, and those
+// of the Go runtime.
+const maxDescriptors = 1024
+
+// look reports what is in force.
+func (o order) look(attempt func(tries) denied) finding {
+	f := finding{Denied: attempt(o.Tries), Rlimits: map[string]uint64{}, Open: []int{}, UID: os.Getuid(), GID: os.Getgid()}
+	for _, l := range o.Rlimits {
+		var now syscall.Rlimit
+		if syscall.Getrlimit(l.Resource, &now) == nil {
+			f.Rlimits[l.Name] = now.Cur
+		}
+	}
+	if sid, err := unix.Getsid(0); err == nil {
+		f.Leader = sid == os.Getpid()
+	}
+	for fd := 3; fd < maxDescriptors; fd++ {
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			f.Open = append(f.Open, fd)
+		}
+	}
+	return f
+}
+
+// start becomes the program.
+func (o order) start() (step string, err error) {
+	if err := same(o.Exec, o.File); err != nil {
+		return stepProgram, err
+	}
+	return stepExec, syscall.Exec(o.Exec, o.Argv, o.Env)
+}
+
+// same checks that a path leads to a file in the state it had.
+func same(name string, want identity) error {
+	got, err := identityOf(name)
+	if err != nil {
+		return err
+	}
+	if want.Mtime == 0 && want.Ctime == 0 {
+		got.Size, got.Mtime, got.Ctime = want.Size, 0, 0
+	}
+	if got != want {
+		return fmt.Errorf("%s is not what it was", name)
+	}
+	return nil
+}
+
+func identityOf(name string) (identity, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(name, &st); err != nil {
+		return identity{}, err
+	}
+	return identity{Dev: uint64(st.Dev), Ino: st.Ino, Size: st.Size, Mtime: st.Mtim.Nano(), Ctime: st.Ctim.Nano()}, nil
+}
+
+// attempt tries what must not be possible. What works all the same is taken
+// back; then the run is refused.
+func attempt(t tries) denied {
+	return denied{
+		Read:  opens(t.Canary, os.O_RDONLY),
+		Write: opens(t.Canary, os.O_WRONLY),
+		Make:  makes(t.Make),
+		Dial:  dials(t.Dial),
+	}
+}
+
+// opens reports whether opening a file is denied.
+func opens(name string, flag int) bool {
+	f, err := os.OpenFile(name, flag, 0)
+	if err == nil {
+		f.Close()
+	}
+	return errors.Is(err, unix.EPERM)
+}
+
+// makes reports whether making a file is denied.
+func makes(name string) bool {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err == nil {
+		f.Close()
+		os.Remove(name)
+	}
+	return errors.Is(err, unix.EPERM)
+}
+
+// dials reports whether a connection is denied.
+func dials(address string) bool {
+	c, err := net.DialTimeout("tcp", address, time.Second)
+	if err == nil {
+		c.Close()
+	}
+	return errors.Is(err, unix.EPERM)
+}

@@ -1,0 +1,277 @@
+package seatbelt
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// profile is what the text of a Seatbelt profile depends on. All paths are
+// absolute, clean and free of symbolic links.
+type profile struct {
+	workspace string
+	// direct lets the program write to the workspace, protected names apart.
+	direct bool
+	// private is the run's own directory, with HOME and TMPDIR in it.
+	private string
+	// caches are directories kept between runs; they may be written.
+	caches []string
+	// helper is the program that starts the tool.
+	helper string
+	// roots are further directories that may be read and run from.
+	roots []string
+	// network opens the host's network.
+	network bool
+	// protected are patterns beyond those of the product.
+	protected []string
+	// tag marks what the kernel logs of this run.
+	tag string
+}
+
+// systemRoots are what programs are made of: they may be read and run.
+var systemRoots = []string{
+	"/bin", "/sbin", "/usr", "/System", "/Library/Apple", "/Library/Frameworks", "/Library/Developer/CommandLineTools",
+	"/private/var/db/dyld", "/private/var/select",
+	"/opt/homebrew/bin", "/opt/homebrew/Cellar", "/opt/homebrew/lib", "/opt/homebrew/opt", "/opt/homebrew/share",
+}
+
+// readable are files and directories of the system that tell nothing of a user.
+var readable = []string{
+	"/private/etc/ssl", "/private/etc/localtime", "/private/etc/hosts", "/private/etc/services", "/private/etc/protocols", "/private/etc/passwd",
+	"/private/etc/group", "/private/etc/shells", "/private/etc/zprofile", "/private/etc/zshrc", "/private/etc/bashrc", "/private/etc/profile",
+	"/private/var/db/timezone", "/private/var/db/xcode_select_link", "/Library/Preferences/com.apple.dt.Xcode.plist",
+}
+
+// devices may be read; of them, the first two may be written.
+var devices = []string{"/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/dev/fd"}
+
+// sysctls are what the C library, language runtimes and build tools ask for.
+var sysctls = []string{
+	"hw.activecpu", "hw.byteorder", "hw.cacheconfig", "hw.cachelinesize", "hw.cachesize", "hw.cpu64bit_capable", "hw.cpufamily", "hw.cpusubfamily",
+	"hw.cpusubtype", "hw.cputype", "hw.l1dcachesize", "hw.l1icachesize", "hw.l2cachesize", "hw.l3cachesize", "hw.logicalcpu", "hw.logicalcpu_max",
+	"hw.machine", "hw.memsize", "hw.memsize_usable", "hw.model", "hw.ncpu", "hw.nperflevels", "hw.pagesize", "hw.pagesize_compat", "hw.packages",
+	"hw.physicalcpu", "hw.physicalcpu_max", "hw.tbfrequency", "hw.vectorunit",
+	"kern.argmax", "kern.hostname", "kern.iossupportversion", "kern.maxfiles", "kern.maxfilesperproc", "kern.maxproc", "kern.ngroups", "kern.osproductversion",
+	"kern.osrelease", "kern.ostype", "kern.osvariant_status", "kern.osversion", "kern.secure_kernel", "kern.usrstack64", "kern.version",
+	"sysctl.proc_cputype", "sysctl.proc_translated", "vm.loadavg", "vm.pagesize",
+}
+
+// sysctlPrefixes are families of names of the same kind.
+var sysctlPrefixes = []string{"hw.optional.", "hw.perflevel", "machdep.cpu."}
+
+// services answer who a user is. No pasteboard, no launch services, no
+// preferences: each would be a way to have another program act.
+var services = []string{"com.apple.system.opendirectoryd.libinfo", "com.apple.system.opendirectoryd.membership"}
+
+// networkServices resolve names and verify certificates.
+var networkServices = []string{"com.apple.SystemConfiguration.configd", "com.apple.SystemConfiguration.DNSConfiguration", "com.apple.trustd", "com.apple.trustd.agent"}
+
+// resolver is the socket by which names are resolved.
+const resolver = "/private/var/run/mDNSResponder"
+
+// Names of the parameters of a profile. Paths that a run chooses are handed
+// over as values and not written into the text.
+const (
+	paramWorkspace = "WS"
+	paramPrivate   = "RUN"
+	paramHelper    = "HELPER"
+	// otherSuffix marks the second spelling of a path.
+	otherSuffix = "_OTHER"
+)
+
+// params are the values of the parameters, in the form KEY=value of -D.
+func (p profile) params() []string {
+	var list []string
+	for _, each := range []struct{ name, value string }{{paramWorkspace, p.workspace}, {paramPrivate, p.private}, {paramHelper, p.helper}} {
+		pair := spellingsOf(each.value)
+		list = append(list, each.name+"="+pair[0], each.name+otherSuffix+"="+pair[len(pair)-1])
+	}
+	return list
+}
+
+// text writes the profile. Of the rules that match, the last one counts.
+func (p profile) text() (string, error) {
+	for _, value := range []string{p.workspace, p.private, p.helper} {
+		if err := checkText(value); err != nil {
+			return "", err
+		}
+	}
+	w := &writer{}
+	w.line("(version 1)")
+	w.line("(deny default (with message " + w.quoted(p.tag) + "))")
+	p.processes(w)
+	p.reads(w)
+	if err := p.writes(w); err != nil {
+		return "", err
+	}
+	p.connections(w)
+	return w.text.String(), w.err
+}
+
+func (p profile) processes(w *writer) {
+	w.line("(allow process-fork)")
+	w.line("(allow process-info* (target same-sandbox))")
+	w.line("(allow signal (target same-sandbox))")
+	filters := append(w.subpaths(systemRoots, p.roots, p.caches), own(paramWorkspace, "subpath")...)
+	filters = append(filters, own(paramPrivate, "subpath")...)
+	filters = append(filters, own(paramHelper, "literal")...)
+	w.rule("allow process-exec* file-map-executable", filters)
+	var names []string
+	for _, name := range sysctls {
+		names = append(names, "(sysctl-name "+w.quoted(name)+")")
+	}
+	for _, prefix := range sysctlPrefixes {
+		names = append(names, "(sysctl-name-prefix "+w.quoted(prefix)+")")
+	}
+	w.rule("allow sysctl-read", names)
+}
+
+func (p profile) reads(w *writer) {
+	filters := append(w.subpaths(systemRoots, readable, devices, p.roots, p.caches), `(literal "/")`)
+	filters = append(filters, own(paramWorkspace, "subpath")...)
+	filters = append(filters, own(paramPrivate, "subpath")...)
+	filters = append(filters, own(paramHelper, "literal")...)
+	w.rule("allow file-read*", filters)
+	// Programs resolve paths from the root on: that a directory on the way
+	// exists is no secret, what is in it is.
+	var above []string
+	for _, dir := range p.ancestors() {
+		above = append(above, "(literal "+w.quoted(dir)+")")
+	}
+	w.rule("allow file-read-metadata", above)
+	w.line(`(allow file-write-data (literal "/dev/null") (literal "/dev/zero"))`)
+	w.line(`(allow file-read* file-write-data file-ioctl (literal "/dev/dtracehelper"))`)
+}
+
+// ancestors are the directories above everything that may be read, and the
+// links by which the system's own are usually named.
+func (p profile) ancestors() []string {
+	all := slices.Concat([]string{p.workspace, p.private, p.helper}, systemRoots, readable, devices, p.roots, p.caches)
+	set := map[string]bool{"/tmp": true, "/var": true, "/etc": true}
+	for _, name := range all {
+		for _, spelled := range spellingsOf(name) {
+			for dir := path.Dir(spelled); dir != "/" && dir != "."; dir = path.Dir(dir) {
+				set[dir] = true
+			}
+		}
+	}
+	list := make([]string, 0, len(set))
+	for dir := range set {
+		list = append(list, dir)
+	}
+	slices.Sort(list)
+	return list
+}
+
+func (p profile) writes(w *writer) error {
+	filters := append(own(paramPrivate, "subpath"), w.subpaths(p.caches)...)
+	if p.direct {
+		filters = append(filters, own(paramWorkspace, "subpath")...)
+	}
+	w.rule("allow file-write*", filters)
+	if p.direct {
+		d, err := deny(spellingsOf(p.workspace), p.protected)
+		if err != nil {
+			return err
+		}
+		w.rule("deny file-write*", w.regexes(d.writes))
+		w.rule("deny file-write-create file-write-unlink", w.regexes(d.pins))
+		w.rule("deny file-write*", []string{
+			"(require-all (require-any " + strings.Join(w.regexes(d.repositories), " ") + ") (require-not (require-any " + strings.Join(w.regexes(d.except), " ") + ")))",
+		})
+	}
+	// A second name for a file is written to past every rule for the first.
+	w.line("(deny file-link)")
+	w.line("(deny file-write-setugid)")
+	return nil
+}
+
+func (p profile) connections(w *writer) {
+	w.rule("allow mach-lookup", w.named("global-name", services))
+	if !p.network {
+		w.line("(deny network*)")
+		return
+	}
+	w.rule("allow mach-lookup", w.named("global-name", networkServices))
+	// Sockets with a path are a way to other programs, such as container
+	// engines and key agents: of them only the resolver's is opened.
+	w.line(`(allow network-outbound (remote ip "*:*") (literal ` + w.quoted(resolver) + `))`)
+	w.line(`(allow network-bind network-inbound (local ip "*:*"))`)
+}
+
+// own are the filters for a parameter in both spellings.
+func own(param, kind string) []string {
+	return []string{`(` + kind + ` (param "` + param + `"))`, `(` + kind + ` (param "` + param + otherSuffix + `"))`}
+}
+
+// links are top directories that are links into /private on every Mac.
+var links = []string{"/tmp", "/var", "/etc"}
+
+// spellingsOf returns a path and, where there is one, its other usual
+// spelling: the kernel judges the canonical one, and the name that a program
+// gave in some cases.
+func spellingsOf(name string) []string {
+	if rest, ok := strings.CutPrefix(name, "/private"); ok && linked(rest) {
+		return []string{name, rest}
+	}
+	if linked(name) {
+		return []string{"/private" + name, name}
+	}
+	return []string{name}
+}
+
+func linked(name string) bool {
+	return slices.ContainsFunc(links, func(dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") })
+}
+
+// writer collects the lines of a profile and the first error.
+type writer struct {
+	text strings.Builder
+	err  error
+}
+
+func (w *writer) line(s string) { w.text.WriteString(s + "\n") }
+
+// rule writes an action with its filters. Without a filter it would hold for
+// everything, so it is left out.
+func (w *writer) rule(action string, filters []string) {
+	if len(filters) > 0 {
+		w.line("(" + action + "\n  " + strings.Join(filters, "\n  ") + ")")
+	}
+}
+
+func (w *writer) quoted(s string) string {
+	q, err := quote(s)
+	if err != nil && w.err == nil {
+		w.err = err
+	}
+	return q
+}
+
+func (w *writer) subpaths(lists ...[]string) []string {
+	var filters []string
+	for _, dir := range slices.Concat(lists...) {
+		for _, spelled := range spellingsOf(dir) {
+			filters = append(filters, "(subpath "+w.quoted(spelled)+")")
+		}
+	}
+	return filters
+}
+
+func (w *writer) named(filter string, names []string) []string {
+	var filters []string
+	for _, name := range names {
+		filters = append(filters, "("+filter+" "+w.quoted(name)+")")
+	}
+	return filters
+}
+
+// regexes writes expressions that hold neither a quote nor a backslash, as
+// literal and folded make them.
+func (w *writer) regexes(list []string) []string {
+	var filters []string
+	for _, regex := range list {
+		filters = append(filters, `(regex #"`+regex+`")`)
+	}
+	return filters
+}

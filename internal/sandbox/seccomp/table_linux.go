@@ -1,0 +1,195 @@
+//go:build linux && (amd64 || arm64)
+
+package seccomp
+
+import "golang.org/x/sys/unix"
+
+// Options choose a filter.
+type Options struct {
+	// Watch reports denied calls that no ordinary program makes: they get
+	// SECCOMP_RET_USER_NOTIF in place of their errno, which the notifier then
+	// answers (package notify). Where the notifier is gone they get ENOSYS.
+	Watch bool
+	// StrictExec denies running programs that are in no file system.
+	StrictExec bool
+	// NoNetwork denies TCP and UDP, for want of a network namespace.
+	NoNetwork bool
+	// NoIPC denies message queues, semaphores and shared memory that have no
+	// file, for want of an IPC namespace.
+	NoIPC bool
+}
+
+// Table is a filter in a form that Go can ask. It does not depend on
+// Options.Watch.
+type Table map[int]rule
+
+// NewTable returns the table of the architecture of this build.
+func NewTable(o Options) Table {
+	t := Table(legacyRules())
+	t.put(allowed(), verdict{})
+	t.put(denied(), verdict{unix.EPERM, true})
+	t.put(harmless(), verdict{unix.EPERM, false})
+	for nr, r := range commonRules() {
+		t[nr] = r
+	}
+	if o.StrictExec {
+		t[unix.SYS_EXECVEAT] = rule{{[]check{anyBit(4, unix.AT_EMPTY_PATH)}, attack(unix.EPERM)}, otherwise(verdict{})}
+		t[unix.SYS_MEMFD_CREATE] = rule{{[]check{anyBit(1, unix.MFD_NOEXEC_SEAL)}, verdict{}}, otherwise(attack(unix.EPERM))}
+	}
+	if o.NoNetwork {
+		t[unix.SYS_SOCKET] = socket(verdict{errno: unix.EAFNOSUPPORT})
+	}
+	if o.NoIPC {
+		t.put(shared(), unknown())
+	}
+	return t
+}
+
+func (t Table) put(numbers []int, v verdict) {
+	for _, nr := range numbers {
+		t[nr] = rule{otherwise(v)}
+	}
+}
+
+// Errno is what the filter answers to a call, 0 when it lets it pass. What
+// kills the process, a foreign architecture and numbers of the x32 table, has
+// no answer and is not looked at here.
+func (t Table) Errno(nr int, args [6]uint64) unix.Errno {
+	return t.decide(nr, args).errno
+}
+
+func (t Table) decide(nr int, args [6]uint64) verdict {
+	if r, ok := t[nr]; ok {
+		return r.decide(args)
+	}
+	return unknown()
+}
+
+// newNamespaces is every CLONE_NEW* flag that clone(2) takes. CLONE_NEWTIME
+// shares its bit with the exit signal and needs clone3 or unshare.
+const newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
+	unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
+
+// privileged are the mode bits that would outlive the sandbox: in a workspace
+// that root owns, a set-user-ID file is a way to root.
+const privileged = unix.S_ISUID | unix.S_ISGID
+
+// commonRules are the calls whose arguments decide. Pointer arguments cannot
+// be seen by a filter, so clone3 and openat2, whose flags are behind one, get
+// ENOSYS, on which every C library falls back to clone and openat.
+func commonRules() map[int]rule {
+	return map[int]rule{
+		unix.SYS_CLONE:       {{[]check{anyBit(0, newNamespaces)}, attack(unix.EPERM)}, otherwise(verdict{})},
+		unix.SYS_CLONE3:      {otherwise(unknown())},
+		unix.SYS_OPENAT2:     {otherwise(unknown())},
+		unix.SYS_SOCKET:      socket(verdict{}),
+		unix.SYS_SOCKETPAIR:  socketpair(),
+		unix.SYS_IOCTL:       terminal(),
+		unix.SYS_PERSONALITY: personality(),
+		unix.SYS_SECCOMP:     stacked(),
+		unix.SYS_OPENAT:      fileMode(2, 3),
+		unix.SYS_MKDIRAT:     modeOnly(2),
+		unix.SYS_FCHMOD:      modeOnly(1),
+		unix.SYS_FCHMODAT:    modeOnly(2),
+		unix.SYS_FCHMODAT2:   modeOnly(2),
+		unix.SYS_MKNODAT:     nodeMode(2),
+	}
+}
+
+func attack(e unix.Errno) verdict { return verdict{e, true} }
+
+func otherwise(v verdict) clause { return clause{then: v} }
+
+// terminal denies putting characters into a terminal's input (CVE-2017-5226)
+// and taking a terminal over.
+func terminal() rule {
+	var r rule
+	for _, request := range []uint32{unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSCTTY} {
+		r = append(r, clause{[]check{equal(1, request)}, attack(unix.EPERM)})
+	}
+	return append(r, otherwise(verdict{}))
+}
+
+// personality allows the ordinary one and asking for it. Others make data
+// executable or addresses guessable.
+func personality() rule {
+	return rule{
+		{[]check{equal(0, 0)}, verdict{}},
+		{[]check{equal(0, 0xffffffff)}, verdict{}},
+		otherwise(attack(unix.EPERM)),
+	}
+}
+
+// stacked allows further filters, which can only take away, but none with a
+// notifier of its own: the newest of two that ask decides, and could say
+// SECCOMP_USER_NOTIF_FLAG_CONTINUE.
+func stacked() rule {
+	return rule{
+		{[]check{anyBit(1, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER)}, attack(unix.EBUSY)},
+		otherwise(verdict{}),
+	}
+}
+
+// modeOnly denies privileged bits in the mode in argument i.
+func modeOnly(i int) rule {
+	return rule{{[]check{anyBit(i, privileged)}, attack(unix.EPERM)}, otherwise(verdict{})}
+}
+
+// fileMode is modeOnly for calls that read the mode only when they create.
+func fileMode(flags, mode int) rule {
+	const tmpfile = unix.O_TMPFILE &^ unix.O_DIRECTORY
+	return rule{
+		{[]check{anyBit(flags, unix.O_CREAT|tmpfile), anyBit(mode, privileged)}, attack(unix.EPERM)},
+		otherwise(verdict{}),
+	}
+}
+
+// nodeMode is modeOnly that denies devices, too.
+func nodeMode(i int) rule {
+	kind := func(format uint32) check { return check{arg: i, mask: unix.S_IFMT, want: format} }
+	return append(rule{
+		{[]check{kind(unix.S_IFCHR)}, attack(unix.EPERM)},
+		{[]check{kind(unix.S_IFBLK)}, attack(unix.EPERM)},
+	}, modeOnly(i)...)
+}
+
+// kindOf checks the type of a socket without SOCK_CLOEXEC and SOCK_NONBLOCK.
+func kindOf(kind uint32) check { return check{arg: 1, mask: 0xf, want: kind} }
+
+// socket gives TCP and UDP over IP the verdict ip, which is not reported when
+// it is no: programs open sockets before they know whether they need one.
+// Everything else looks as if the kernel did not have it. Nor is reported what
+// programs try all the time: the C library looks for nscd and syslog by unix
+// sockets and lists the interfaces by netlink, Go tries MPTCP.
+func socket(ip verdict) rule {
+	var r rule
+	for _, family := range []uint32{unix.AF_INET, unix.AF_INET6} {
+		for _, s := range []struct {
+			kind, protocol uint32
+			then           verdict
+		}{
+			{unix.SOCK_STREAM, 0, ip},
+			{unix.SOCK_STREAM, unix.IPPROTO_TCP, ip},
+			{unix.SOCK_DGRAM, 0, ip},
+			{unix.SOCK_DGRAM, unix.IPPROTO_UDP, ip},
+			{unix.SOCK_STREAM, unix.IPPROTO_MPTCP, verdict{errno: unix.EAFNOSUPPORT}},
+		} {
+			r = append(r, clause{[]check{equal(0, family), kindOf(s.kind), equal(2, s.protocol)}, s.then})
+		}
+	}
+	return append(r,
+		clause{[]check{equal(0, unix.AF_UNIX), kindOf(unix.SOCK_STREAM)}, verdict{errno: unix.EAFNOSUPPORT}},
+		clause{[]check{equal(0, unix.AF_UNIX), kindOf(unix.SOCK_DGRAM)}, verdict{errno: unix.EAFNOSUPPORT}},
+		clause{[]check{equal(0, unix.AF_NETLINK), equal(2, unix.NETLINK_ROUTE)}, verdict{errno: unix.EAFNOSUPPORT}},
+		otherwise(attack(unix.EAFNOSUPPORT)),
+	)
+}
+
+// socketpair allows stream pairs of unix sockets. A datagram socket of a pair
+// can be connected again to another address.
+func socketpair() rule {
+	return rule{
+		{[]check{equal(0, unix.AF_UNIX), kindOf(unix.SOCK_STREAM)}, verdict{}},
+		otherwise(attack(unix.EAFNOSUPPORT)),
+	}
+}

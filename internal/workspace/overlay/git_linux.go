@@ -1,0 +1,52 @@
+package overlay
+
+import (
+	"slices"
+	"strings"
+)
+
+// git judges a change by the repositories that it lies in. inside is true when
+// one of them is named .git: then nothing else needs to judge the change.
+func (v *view) git(c *Change) (inside, protected bool) {
+	parts := strings.Split(c.Path, "/")
+	names := folded(c.Path)
+	if names[len(names)-1] == ".git" {
+		return true, true
+	}
+	for i := range parts {
+		dir := strings.Join(parts[:i], "/")
+		dotGit := i > 0 && names[i-1] == ".git"
+		inside = inside || dotGit
+		if !dotGit && !slices.Contains(gitSteers, names[i]) {
+			continue
+		}
+		switch v.repository(dir) {
+		case oldRepository:
+			if !normalToGit(names[i:], c) && !v.deeper(parts, names, i) {
+				return inside, true
+			}
+		case newRepository:
+			return inside, true
+		default:
+			if dotGit {
+				return inside, true
+			}
+		}
+	}
+	return inside, false
+}
+
+// deeper reports whether a path below the repository at parts[:i] lies in
+// another one that git keeps there and people already have: a submodule's or a
+// worktree's. Then that one is judged.
+func (v *view) deeper(parts, names []string, i int) bool {
+	if names[i] != "modules" && names[i] != "worktrees" {
+		return false
+	}
+	for j := i + 2; j < len(parts); j++ {
+		if v.repository(strings.Join(parts[:j], "/")) == oldRepository {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,52 @@
+//go:build !linux
+
+package overlay
+
+import (
+	"context"
+	"os"
+
+	"palyra/internal/reason"
+)
+
+// Layer exists on Linux only: New never returns one here.
+type Layer struct{}
+
+// New refuses: copy-on-write workspaces are overlays, which only Linux has.
+func New(Config) (*Layer, error) { return nil, unsupported() }
+
+func unsupported() error {
+	return reason.Errorf(reason.PlatformUnknown, "copy-on-write workspaces need the overlay file system of Linux").
+		WithRemedy("Run the program with a read-only workspace, or on Linux.")
+}
+
+// Upper has nothing to return.
+func (l *Layer) Upper() *os.File { return nil }
+
+// Work has nothing to return.
+func (l *Layer) Work() *os.File { return nil }
+
+// Close does nothing.
+func (l *Layer) Close() error { return nil }
+
+// Sweep does nothing: there are no layers.
+func Sweep(string) error { return nil }
+
+// Changes refuses: there is no layer.
+func (l *Layer) Changes(context.Context) (Set, error) { return Set{}, unsupported() }
+
+// Commit refuses: there is no layer.
+func (l *Layer) Commit(context.Context, Set, Options) (Applied, error) {
+	return Applied{}, unsupported()
+}
+
+// Diff has nothing to show.
+func (s Set) Diff(int) string { return "" }
+
+// Undo refuses: nothing was ever committed.
+func (h History) Undo(context.Context, string, string, string, Options) (Applied, error) {
+	return Applied{}, unsupported()
+}
+
+// Recover has nothing to do: nothing was ever committed.
+func (h History) Recover(map[string]string) ([]Recovered, error) { return nil, nil }

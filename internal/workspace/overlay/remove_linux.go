@@ -1,0 +1,148 @@
+package overlay
+
+import (
+	"errors"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// removeBatch is how many names are read at a time while a tree is removed.
+const removeBatch = 4096
+
+// RemoveTree removes name in dir and everything below it, whatever a program
+// left there: directories that nobody may read, names of any bytes, any depth,
+// any number. It follows no link and enters no mount. What does not exist is
+// no error.
+func RemoveTree(dir *os.File, name string) error {
+	return control(dir, func(fd int) error { return failure("removing", name, removeTree(fd, name)) })
+}
+
+func removeTree(parent int, name string) error {
+	err := unix.Unlinkat(parent, name, 0)
+	switch {
+	case err == nil, errors.Is(err, unix.ENOENT):
+		return nil
+	case !errors.Is(err, unix.EISDIR):
+		return err
+	}
+	top, err := openAnyway(parent, name)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(top)
+	r := remover{top: top}
+	if err := r.empty(); err != nil {
+		return err
+	}
+	return unix.Unlinkat(parent, name, unix.AT_REMOVEDIR)
+}
+
+// remover empties a directory. Directories below it are moved to the top
+// before they are emptied, so that two descriptors suffice at any depth.
+type remover struct {
+	top   int
+	moved uint64
+}
+
+func (r *remover) empty() error {
+	for {
+		found, err := rewound(r.top)
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		for _, name := range found {
+			if err := r.remove(r.top, name, r.flatten); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// remove deletes a name; a directory that is not empty goes to busy.
+func (r *remover) remove(dir int, name string, busy func(dir int, name string) error) error {
+	err := unix.Unlinkat(dir, name, 0)
+	if errors.Is(err, unix.EISDIR) {
+		err = unix.Unlinkat(dir, name, unix.AT_REMOVEDIR)
+	}
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return nil
+	case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EEXIST):
+		return busy(dir, name)
+	}
+	return err
+}
+
+// flatten empties one directory of the top: what it can it deletes, other
+// directories it moves to the top.
+func (r *remover) flatten(dir int, name string) error {
+	sub, err := openAnyway(dir, name)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(sub)
+	for {
+		found, err := rewound(sub)
+		if err != nil {
+			return err
+		}
+		if len(found) == 0 {
+			return unix.Unlinkat(dir, name, unix.AT_REMOVEDIR)
+		}
+		for _, n := range found {
+			if err := r.remove(sub, n, r.lift); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// lift moves a directory to the top. Its owner needs the right to write to it,
+// because its ".." changes.
+func (r *remover) lift(dir int, name string) error {
+	for {
+		r.moved++
+		err := unix.Renameat2(dir, name, r.top, ".palyra-removed-"+strconv.FormatUint(r.moved, 10), unix.RENAME_NOREPLACE)
+		switch {
+		case errors.Is(err, unix.EEXIST):
+			continue
+		case !errors.Is(err, unix.EACCES):
+			return err
+		}
+		fd, err := openAnyway(dir, name)
+		if err != nil {
+			return err
+		}
+		unix.Close(fd)
+	}
+}
+
+// rewound reads names from the beginning of a directory.
+func rewound(dir int) ([]string, error) {
+	if _, err := unix.Seek(dir, 0, unix.SEEK_SET); err != nil {
+		return nil, err
+	}
+	return names(dir, removeBatch)
+}
+
+// openAnyway opens a directory for reading and gives its owner all rights
+// first where they are missing.
+func openAnyway(dir int, name string) (int, error) {
+	at, err := open(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(at)
+	st, err := fstat(at)
+	if err != nil {
+		return -1, err
+	}
+	if st.Mode&unix.S_IRWXU != unix.S_IRWXU {
+		if err := unix.Chmod(magic(at), unix.S_IRWXU); err != nil {
+			return -1, err
+		}
+	}
+	return open(at, ".", readDir, 0)
+}

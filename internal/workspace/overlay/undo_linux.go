@@ -1,0 +1,244 @@
+package overlay
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/reason"
+)
+
+// finish tidies up after a change set that is in place: what it replaced goes,
+// directories get their modes, and the change set that it took back is marked.
+func (h History) finish(root int, m *manifest) error {
+	low, err := open(root, ".", readDir, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(low)
+	t := &transaction{dirs: dirCache{root: low, fd: -1}, units: m.Units}
+	defer t.dirs.close()
+	var failed []error
+	for i := range t.units {
+		failed = append(failed, t.dropOld(&t.units[i]))
+	}
+	for i := range t.units {
+		if u := &t.units[i]; u.modeOnly() && !u.widens() {
+			failed = append(failed, t.setMode(u, u.WasMode, u.IsMode))
+		}
+	}
+	if m.Undoes != "" {
+		failed = append(failed, h.mark(m.Workspace, m.Undoes, RecordUndone))
+	}
+	if err := errors.Join(failed...); err != nil {
+		return err
+	}
+	return h.mark(m.Workspace, m.ID, RecordCommitted)
+}
+
+func (h History) mark(workspace, id string, s RecordState) error {
+	dir, err := h.dir(workspace, id)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+		return nil // dropped meanwhile
+	}
+	return setState(dir, s)
+}
+
+// dropOld removes what a unit replaced.
+func (t *transaction) dropOld(u *unit) error {
+	if u.modeOnly() || u.Was == None {
+		return nil
+	}
+	dir, _, err := t.place(u)
+	if err != nil {
+		return err
+	}
+	st, err := statAt(dir, u.Temp)
+	if missing(err) || err == nil && !u.Old.same(st, err) {
+		return nil
+	}
+	return failure("removing", u.Temp, removeTree(dir, u.Temp))
+}
+
+// Undo takes a committed change set back, all of it or nothing: everything must
+// be as the change set left it, else the error is reason.CommitConflict. root
+// is the canonical path of the workspace. The undoing is a change set of its
+// own, with the id of o, and can be undone.
+func (h History) Undo(ctx context.Context, root, workspace, id string, o Options) (Applied, error) {
+	m, err := h.manifest(workspace, id)
+	if err != nil {
+		return Applied{}, err
+	}
+	if err := m.refuseUndo(); err != nil {
+		return Applied{}, err
+	}
+	changes, err := changesOf(m.Entries)
+	if err != nil {
+		return Applied{}, err
+	}
+	for i := range changes {
+		c := &changes[i]
+		c.Was, c.Is = c.Is, c.Was
+	}
+	content, err := h.replaced(m)
+	if err != nil {
+		return Applied{}, err
+	}
+	defer content.Close()
+	lower, err := openRoot(root)
+	if err != nil {
+		return Applied{}, err
+	}
+	defer lower.Close()
+	set, err := newSet(workspace, changes)
+	if err != nil {
+		return Applied{}, err
+	}
+	s := set.summary(o)
+	s.Undoes = id
+	from := func(i int, c *Change) (io.Reader, func(), error) {
+		return io.NewSectionReader(content, m.Offsets[i], c.Is.Size), func() {}, nil
+	}
+	return commit(ctx, lower, changes, from, s, "# takes back "+id+"\n", h)
+}
+
+func (m manifest) refuseUndo() error {
+	switch {
+	case m.State == RecordUndone:
+		return reason.Errorf(reason.AlreadyExists, "change set %s was undone already", quote(m.ID))
+	case m.State != RecordCommitted:
+		return reason.Errorf(reason.CommitConflict, "change set %s is not finished", quote(m.ID)).WithRemedy("Restart the daemon, which finishes it.")
+	case m.Kept < 0:
+		return reason.Errorf(reason.CommitConflict, "change set %s replaced more than is kept, %d bytes", quote(m.ID), int64(keptBytes)).
+			WithRemedy("Restore the files from version control or a backup.")
+	}
+	return nil
+}
+
+// Recover finishes or takes back what a crash interrupted. roots are the
+// canonical paths of the declared workspaces by name; others are left alone.
+// It belongs before the first commit of a daemon.
+func (h History) Recover(roots map[string]string) ([]Recovered, error) {
+	var done []Recovered
+	var failed []error
+	for workspace, root := range roots {
+		r, err := h.recoverOne(workspace, root)
+		done, failed = append(done, r...), append(failed, err)
+	}
+	return done, errors.Join(failed...)
+}
+
+func (h History) recoverOne(workspace, root string) ([]Recovered, error) {
+	parent := filepath.Join(h.Dir, workspace)
+	ids, err := os.ReadDir(parent)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, failure("listing the change sets of", workspace, err)
+	}
+	unlock, err := h.lock(workspace)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	lower, err := openRoot(root)
+	if err != nil {
+		return nil, err
+	}
+	defer lower.Close()
+	var done []Recovered
+	var failed []error
+	for _, e := range ids {
+		if strings.HasPrefix(e.Name(), ".new-") {
+			failed = append(failed, os.RemoveAll(filepath.Join(parent, e.Name())))
+			continue
+		}
+		err := control(lower, func(fd int) error {
+			r, err := h.recover(fd, workspace, e.Name())
+			if r != nil {
+				done = append(done, *r)
+			}
+			return err
+		})
+		failed = append(failed, err)
+	}
+	return done, errors.Join(failed...)
+}
+
+// recover deals with one change set; nil means that it was finished.
+func (h History) recover(root int, workspace, id string) (*Recovered, error) {
+	state, err := h.state(workspace, id)
+	if err != nil || state == RecordCommitted || state == RecordUndone {
+		return nil, err
+	}
+	m, err := h.manifest(workspace, id)
+	if err != nil {
+		return nil, err
+	}
+	if state != recordPreparing {
+		if err := h.read(workspace, id, "prepared.json", &m.Units); err != nil {
+			return nil, err
+		}
+	}
+	low, err := open(root, ".", readDir, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(low)
+	t := &transaction{dirs: dirCache{root: low, fd: -1}, units: m.Units}
+	defer t.dirs.close()
+	back := t.rollback
+	switch state {
+	case recordDecided:
+		if err := t.forward(); err != nil {
+			return nil, err
+		}
+		return &Recovered{workspace, id, true}, h.finish(root, &m)
+	case recordPreparing:
+		back = t.discard
+	}
+	if err := back(); err != nil {
+		return nil, err
+	}
+	dir, err := h.dir(workspace, id)
+	if err == nil {
+		err = os.RemoveAll(dir)
+	}
+	return &Recovered{workspace, id, false}, err
+}
+
+// forward repeats the renames that a loss of power took back after the change
+// set was decided.
+func (t *transaction) forward() error {
+	for i := range t.units {
+		u := &t.units[i]
+		if u.modeOnly() {
+			continue
+		}
+		dir, base, err := t.place(u)
+		if err != nil {
+			return err
+		}
+		st, statErr := statAt(dir, u.Temp)
+		again := u.Fresh.same(st, statErr)
+		if u.Is == None {
+			st, statErr = statAt(dir, base)
+			again = u.Old.same(st, statErr)
+		}
+		if again {
+			if err := t.put(u); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

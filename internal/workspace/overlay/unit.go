@@ -1,0 +1,113 @@
+package overlay
+
+import (
+	"encoding/hex"
+	"io/fs"
+	"strconv"
+	"strings"
+
+	"palyra/internal/workspace"
+)
+
+// rawPath is a path that JSON carries in hexadecimal: its bytes may be any.
+type rawPath string
+
+// MarshalText implements encoding.TextMarshaler.
+func (p rawPath) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString([]byte(p))), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (p *rawPath) UnmarshalText(text []byte) error {
+	raw, err := hex.DecodeString(string(text))
+	*p = rawPath(raw)
+	return err
+}
+
+// kept is what is written down of a file to know it again after a crash. Times
+// are in nanoseconds.
+type kept struct {
+	Ino   uint64 `json:"ino,omitempty"`
+	Size  int64  `json:"size,omitempty"`
+	Mtime int64  `json:"mtime,omitempty"`
+}
+
+// unit is a part of a change set that goes into place with one rename: a path
+// whose directory stays, with everything below it. What is new is built
+// under the name Temp beside it, and what was there lies under that name
+// afterwards. A directory that only changes its mode is a unit without Temp.
+type unit struct {
+	Path  rawPath `json:"path"`
+	Temp  string  `json:"temp,omitempty"`
+	Was   Type    `json:"was,omitempty"`
+	Is    Type    `json:"is,omitempty"`
+	Fresh kept    `json:"fresh"`
+	Old   kept    `json:"old"`
+	// WasMode and IsMode are those of a directory that changes its mode.
+	WasMode fs.FileMode `json:"was_mode,omitempty"`
+	IsMode  fs.FileMode `json:"is_mode,omitempty"`
+
+	// changes are those of the path and of what is below it, sorted, as
+	// indexes of the change set's.
+	changes []int
+	// children are the names that each directory below the path had.
+	children map[string][]string
+}
+
+func (u *unit) modeOnly() bool { return u.Temp == "" }
+
+// widens reports whether a directory gets rights of its owner that it lacked:
+// then its mode comes first, because files in it may have to be written.
+func (u *unit) widens() bool { return u.IsMode&^u.WasMode&0o300 != 0 }
+
+// unitsOf groups sorted changes into units.
+func unitsOf(changes []Change, id string) []unit {
+	var units []unit
+	tops := map[string]int{}
+	for i, c := range changes {
+		if top, ok := above(tops, c.Path); ok {
+			units[top].add(i, c)
+			continue
+		}
+		u := unit{Path: rawPath(c.Path), Was: c.Was.Type, Is: c.Is.Type}
+		if c.Was.Type == Dir && c.Is.Type == Dir {
+			u.WasMode, u.IsMode = c.Was.Mode, c.Is.Mode
+		} else {
+			u.Temp = workspace.TemporaryPrefix + id + "-" + strconv.Itoa(len(units))
+			u.children = map[string][]string{}
+			tops[c.Path] = len(units)
+		}
+		u.add(i, c)
+		units = append(units, u)
+	}
+	return units
+}
+
+// above finds the unit that a path lies in.
+func above(tops map[string]int, name string) (int, bool) {
+	for i := strings.LastIndexByte(name, '/'); i > 0; i = strings.LastIndexByte(name[:i], '/') {
+		if top, ok := tops[name[:i]]; ok {
+			return top, true
+		}
+	}
+	return 0, false
+}
+
+func (u *unit) add(i int, c Change) {
+	u.changes = append(u.changes, i)
+	if c.Path != string(u.Path) && c.Was.Type != None {
+		dir, base := split(c.Path)
+		u.children[dir] = append(u.children[dir], base)
+	}
+}
+
+// split cuts the last element off a path; "" is the workspace.
+func split(name string) (dir, base string) {
+	i := strings.LastIndexByte(name, '/')
+	return name[:max(i, 0)], name[i+1:]
+}
+
+func join(dir, name string) string {
+	if dir == "" {
+		return name
+	}
+	return dir + "/" + name
+}

@@ -1,0 +1,81 @@
+package workspace
+
+import (
+	"path"
+	"slices"
+)
+
+// runnerReads lists the files that a known runner reads without being told, by
+// the family of the program.
+var runnerReads = map[string][]string{
+	"make":     {"GNUmakefile", "makefile", "Makefile"},
+	"gmake":    {"GNUmakefile", "makefile", "Makefile"},
+	"ninja":    {"build.ninja"},
+	"cmake":    {"CMakeLists.txt", "CMakePresets.json", "CMakeUserPresets.json"},
+	"ctest":    {"CTestTestfile.cmake"},
+	"meson":    {"meson.build"},
+	"npm":      {"package.json", "package-lock.json", ".npmrc"},
+	"npx":      {"package.json", ".npmrc"},
+	"yarn":     {"package.json", "yarn.lock", ".yarnrc", ".yarnrc.yml"},
+	"pnpm":     {"package.json", "pnpm-lock.yaml", ".npmrc", ".pnpmfile.cjs"},
+	"node":     {"package.json"},
+	"bun":      {"package.json", "bunfig.toml"},
+	"deno":     {"deno.json", "deno.jsonc"},
+	"tsc":      {"tsconfig.json", "package.json"},
+	"jest":     {"package.json", "jest.config.js", "jest.config.ts"},
+	"eslint":   {"package.json", "eslint.config.js", "eslint.config.mjs", ".eslintrc.js", ".eslintrc.json"},
+	"pytest":   {"conftest.py", "pytest.ini", "pyproject.toml", "setup.cfg", "tox.ini"},
+	"py.test":  {"conftest.py", "pytest.ini", "pyproject.toml", "setup.cfg", "tox.ini"},
+	"tox":      {"tox.ini", "pyproject.toml", "setup.cfg"},
+	"nox":      {"noxfile.py"},
+	"pip":      {"setup.py", "pyproject.toml", "setup.cfg"},
+	"poetry":   {"pyproject.toml", "poetry.lock"},
+	"uv":       {"pyproject.toml", "uv.lock"},
+	"mypy":     {"mypy.ini", "pyproject.toml", "setup.cfg"},
+	"ruff":     {"ruff.toml", ".ruff.toml", "pyproject.toml"},
+	"python":   {"conftest.py", "pytest.ini", "pyproject.toml", "setup.cfg", "setup.py", "sitecustomize.py", "usercustomize.py"},
+	"cargo":    {"Cargo.toml", "Cargo.lock", "build.rs", ".cargo/config.toml", ".cargo/config", "rust-toolchain.toml"},
+	"go":       {"go.mod", "go.sum", "go.work"},
+	"git":      {".git/config", ".git/config.worktree", ".gitattributes", ".git/info/attributes"},
+	"rake":     {"Rakefile", "Gemfile"},
+	"bundle":   {"Gemfile", "Gemfile.lock"},
+	"rspec":    {".rspec", "Gemfile"},
+	"mvn":      {"pom.xml", ".mvn/maven.config", ".mvn/jvm.config"},
+	"gradle":   {"build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts", "gradle.properties"},
+	"ant":      {"build.xml"},
+	"just":     {"justfile", "Justfile", ".justfile"},
+	"task":     {"Taskfile.yml", "Taskfile.yaml"},
+	"composer": {"composer.json", "composer.lock"},
+	"dotnet":   {"Directory.Build.props", "Directory.Build.targets", "global.json"},
+}
+
+// runnerData are those of the runners' files that name no commands: locks, lists
+// of dependencies, settings.
+var runnerData = []string{
+	"package-lock.json", "yarn.lock", "pnpm-lock.yaml", "poetry.lock", "uv.lock", "Cargo.lock", "Gemfile.lock", "composer.lock",
+	"go.mod", "go.sum", "go.work", "tsconfig.json", "ruff.toml", ".ruff.toml", "global.json",
+}
+
+// RunnerReads returns the names of the files that a known runner reads without
+// being told, relative to where it runs; nil for a program that is none.
+func RunnerReads(family string) []string { return runnerReads[family] }
+
+// runnerOrders are the folded names of the others that Protected does not know.
+var runnerOrders = foldedOrders()
+
+func foldedOrders() map[string]bool {
+	orders := map[string]bool{}
+	for _, files := range runnerReads {
+		for _, file := range files {
+			if !slices.Contains(runnerData, file) && !Protected(file) {
+				orders[Fold(path.Base(file))] = true
+			}
+		}
+	}
+	return orders
+}
+
+// RunnerOrders reports whether name is that of a file from which a known runner
+// takes commands, as the most forgiving file system would compare it. Files that
+// are Protected anyway are not counted.
+func RunnerOrders(name string) bool { return runnerOrders[Fold(name)] }

@@ -1,0 +1,248 @@
+//go:build linux
+
+package attack
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/bubblewrap"
+)
+
+// patience bounds what has no limit of its own; nothing comes near it.
+const patience = 20 * time.Second
+
+// TestBoundary tries every row of the sandbox.
+func TestBoundary(t *testing.T) {
+	b := newBoundary(t)
+	t.Run("rows", func(t *testing.T) {
+		for _, r := range catalogue() {
+			if !r.ofSandbox() || !places.applies(r) {
+				continue
+			}
+			t.Run(strings.ReplaceAll(r.name(), " ", "_"), func(t *testing.T) {
+				t.Parallel()
+				b.try(t, r)
+			})
+		}
+	})
+}
+
+// boundary is the sandbox with and without its layers.
+type boundary struct {
+	mu      sync.Mutex
+	runners map[string]*bubblewrap.Runner
+}
+
+func newBoundary(t *testing.T) *boundary {
+	b := &boundary{runners: map[string]*bubblewrap.Runner{}}
+	t.Cleanup(func() {
+		for _, r := range b.runners {
+			if err := r.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return b
+}
+
+// runner returns the one that leaves the layers out.
+func (b *boundary) runner(t *testing.T, without []string) *bubblewrap.Runner {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	key := strings.Join(without, ",")
+	if b.runners[key] == nil {
+		r, err := bubblewrap.New(configOf(without, ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.runners[key] = r
+	}
+	return b.runners[key]
+}
+
+// configOf is the daemon's, with layers left out or with another bubblewrap.
+func configOf(without []string, bwrap string) bubblewrap.Config {
+	return bubblewrap.Config{
+		Enabled: true, Bwrap: bwrap, Without: without,
+		LayerDir: filepath.Join(places.scenes, "layers"), QuarantineDir: filepath.Join(places.scenes, "quarantine"),
+	}
+}
+
+// try is the rule of the catalogue: denied by the whole product, denied by each
+// wall alone, and done when none is there.
+func (b *boundary) try(t *testing.T, r row) {
+	o := outcome{Attack: denied, Control: failed}
+	defer func() { results.record(r.name(), o) }()
+	walls := r.layers(places.root)
+	o.Attack = b.mustFail(t, r, nil)
+	for _, wall := range walls {
+		others := slices.DeleteFunc(slices.Clone(walls), func(w string) bool { return w == wall })
+		if others = append(others, b.aside(r)...); len(others) > 0 && o.Attack == denied {
+			o.Attack = b.mustFail(t, r, others)
+		}
+	}
+	out := b.run(t, r, append(slices.Clone(walls), b.aside(r)...), true)
+	if out.err == nil && out.done {
+		o.Control = succeeded
+	} else {
+		t.Errorf("the control did not succeed without %v: %s", walls, out)
+	}
+}
+
+func (b *boundary) aside(r row) []string {
+	if places.root {
+		return r.aside
+	}
+	return slices.DeleteFunc(slices.Clone(r.aside), func(layer string) bool { return layer == userNS })
+}
+
+// mustFail runs the attack against the product without some layers.
+func (b *boundary) mustFail(t *testing.T, r row, without []string) string {
+	t.Helper()
+	out := b.run(t, r, without, false)
+	switch {
+	case out.err != nil:
+		t.Errorf("the attack could not be tried without %v: %s", without, out)
+		return failed
+	case out.done || out.trace != "":
+		t.Errorf("ESCAPE without %v: %s", without, out)
+		return escaped
+	}
+	return denied
+}
+
+// attempt is what came of one run.
+type attempt struct {
+	done  bool
+	trace string
+	err   error
+	// said is what the probe wrote, report how it ended.
+	said   string
+	report sandbox.Report
+}
+
+func (a attempt) String() string {
+	exit := "stopped"
+	if a.report.ExitCode != nil {
+		exit = fmt.Sprint("exit code ", *a.report.ExitCode)
+	}
+	return fmt.Sprintf("done %t, %s %s quota %q timed out %t, said %q, errors %.600q, left %q: %v",
+		a.done, exit, a.report.Signal, a.report.Quota, a.report.TimedOut, a.said, a.report.Stderr.Head, a.trace, a.err)
+}
+
+// run tries a row once in a scene of its own.
+func (b *boundary) run(t *testing.T, r row, without []string, lifted bool) attempt {
+	t.Helper()
+	c := newScene(t)
+	if r.prepare != nil {
+		r.prepare(c)
+	}
+	if c.spec.Argv == nil {
+		c.spec.Argv = slices.Concat([]string{"./probe"}, r.probe, c.args)
+	}
+	if r.lift != nil && lifted {
+		r.lift(&c.spec.Limits)
+	}
+	before := c.look()
+	if r.first != nil {
+		first := c.spec
+		first.Argv = slices.Concat([]string{"./probe"}, r.first, c.args)
+		if a := b.start(t, r, without, first); a.err != nil {
+			return a
+		}
+	}
+	a := b.start(t, r, without, c.spec)
+	a.judge(c, r, before, c.look())
+	return a
+}
+
+// start runs one program, in this process or in one that sits at a terminal.
+func (b *boundary) start(t *testing.T, r row, without []string, s sandbox.Spec) attempt {
+	t.Helper()
+	if r.terminal {
+		return atTerminal(t, without, s)
+	}
+	report, err := b.runner(t, without).Run(t.Context(), s)
+	if report.Layer != nil {
+		err = errors.Join(err, report.Layer.Close())
+		report.Layer = nil
+	}
+	return attempt{report: report, err: err, said: lastLine(report.Stdout)}
+}
+
+// lastLine is where the probe says what came of it.
+func lastLine(s sandbox.Stream) string {
+	text := bytes.TrimSpace(append(slices.Clone(s.Head), s.Tail...))
+	return string(text[bytes.LastIndexByte(text, '\n')+1:])
+}
+
+// look is the state of everything that an attack must leave alone.
+func (c *scene) look() [2]map[string]string {
+	c.t.Helper()
+	in, err := snapshot(c.workspace)
+	c.must(err)
+	out, err := snapshot(c.outside)
+	c.must(err)
+	return [2]map[string]string{in, out}
+}
+
+// judge tells an attack's success by its effect, and finds traces of others.
+func (a *attempt) judge(c *scene, r row, before, after [2]map[string]string) {
+	work, world := differences(before[0], after[0]), differences(before[1], after[1])
+	var s struct {
+		Done   bool   `json:"done"`
+		Detail string `json:"detail"`
+	}
+	if json.Unmarshal([]byte(a.said), &s) == nil {
+		a.said = s.Detail
+	}
+	switch r.effect {
+	case word:
+		a.done = s.Done
+	case outside:
+		a.done = world != ""
+	case inside:
+		a.done = work != ""
+	case alive:
+		a.done = len(processesWith(c.token)) > 0
+		endAll(c.token)
+	}
+	a.trace = strings.TrimSpace(work + " " + world)
+}
+
+// processesWith lists the processes of the machine with a word among their
+// arguments.
+func processesWith(word string) []int {
+	names, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	var list []int
+	for _, name := range names {
+		if text, err := os.ReadFile(name); err == nil && bytes.Contains(text, []byte(word)) {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+			list = append(list, pid)
+		}
+	}
+	return list
+}
+
+// endAll ends what a control left running.
+func endAll(word string) {
+	for list := processesWith(word); len(list) > 0; list = processesWith(word) {
+		for _, pid := range list {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}

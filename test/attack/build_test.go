@@ -1,0 +1,103 @@
+//go:build linux
+
+package attack
+
+import (
+	"bufio"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/bubblewrap"
+	"palyra/test/process"
+)
+
+// brokenBwrap is a bubblewrap that is told, besides everything else, to make
+// something below the workspace: the one thing that the product never does.
+func brokenBwrap(t *testing.T, options string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "bwrap")
+	script := `#!/bin/sh
+[ "$1" = --args ] || exec /usr/bin/bwrap "$@"
+fd=$2; shift 2
+exec /usr/bin/bwrap --args "$fd" ` + options + ` "$@"
+`
+	if err := os.WriteFile(name, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for dir := filepath.Dir(name); dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return name
+}
+
+// TestLinkToOldRoot: while it builds the root, a bubblewrap before 0.12 follows
+// links of the workspace to the host. Whoever makes nothing below the workspace
+// is safe from it.
+func TestLinkToOldRoot(t *testing.T) {
+	try := func(bwrap string) string {
+		c := newScene(t)
+		for _, name := range []string{".git", ".mcp.json", "evil", "node_modules", "tmp", "etc"} {
+			c.must(os.Symlink("/oldroot"+c.outside, filepath.Join(c.workspace, name)))
+		}
+		c.spec.Workspace = sandbox.Direct
+		before := c.look()
+		r, err := bubblewrap.New(configOf(nil, bwrap))
+		c.must(err)
+		defer r.Close()
+		c.program("true")
+		_, _ = r.Run(t.Context(), c.spec) // a broken root is an error, and is what the control wants
+		after := c.look()
+		return differences(before[0], after[0]) + differences(before[1], after[1])
+	}
+	o := outcome{denied, failed}
+	if left := try(""); left != "" {
+		o.Attack = escaped
+		t.Errorf("ESCAPE: %s", left)
+	}
+	// A fixed bubblewrap refuses the link, and still makes the plain name.
+	if try(brokenBwrap(t, "--dir /workspace/evil/ghost")) != "" || try(brokenBwrap(t, "--dir /workspace/ghost")) != "" {
+		o.Control = succeeded
+	} else {
+		t.Error("the control made nothing on the host")
+	}
+	results.record("FS-10 link to /oldroot", o)
+}
+
+// TestFilesLeftBehind kills palyrad in the middle of a run.
+func TestFilesLeftBehind(t *testing.T) {
+	try := func(bwrap string) string {
+		c := newScene(t)
+		c.spec.Workspace, c.spec.Argv = sandbox.Direct, []string{"./probe", "wait", c.token}
+		before := c.look()
+		cmd := child(t, order{c.spec, configOf(nil, bwrap)})
+		says, err := cmd.StderrPipe()
+		c.must(err)
+		c.must(cmd.Start())
+		line, _ := bufio.NewReader(says).ReadString('\n')
+		c.must(cmd.Process.Kill())
+		_ = cmd.Wait()
+		if !strings.Contains(line, "waiting") {
+			t.Fatalf("the program did not start: %s", line)
+		}
+		process.Eventually(t, "the run has ended", 5*time.Second, func() (bool, string) { return len(processesWith(c.token)) == 0, "it goes on" })
+		after := c.look()
+		return differences(before[0], after[0]) + differences(before[1], after[1])
+	}
+	o := outcome{denied, failed}
+	if left := try(""); left != "" {
+		o.Attack = escaped
+		t.Errorf("ESCAPE: %s", left)
+	}
+	if try(brokenBwrap(t, "--ro-bind /dev/null /workspace/.mcp.json")) != "" {
+		o.Control = succeeded
+	} else {
+		t.Error("the control left nothing on the host")
+	}
+	results.record("FS-11 files left behind by SIGKILL", o)
+}

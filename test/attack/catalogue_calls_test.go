@@ -1,0 +1,104 @@
+//go:build linux
+
+package attack
+
+import "runtime"
+
+// namespaceRows are NS-01 and NS-02: powers over mounts, namespaces and other
+// processes.
+func namespaceRows() []row {
+	var rows []row
+	const escape = "landrun#43, nono#781"
+	for _, call := range []string{"unshare", "clone", "clone3"} {
+		rows = append(rows, row{id: "NS-01", variant: call + " of a user namespace", source: escape, walls: layers(seccomp), probe: probe(call, "user")})
+		for _, kind := range []string{"mnt", "pid", "net", "ipc", "uts", "cgroup"} {
+			rows = append(rows, row{id: "NS-01", variant: call + " of a namespace: " + kind, source: escape, walls: layers(seccomp, caps), probe: probe(call, kind)})
+		}
+	}
+	rows = append(rows, row{id: "NS-01", variant: "unshare of a namespace: time", source: escape, walls: layers(seccomp, caps), probe: probe("unshare", "time")})
+	for _, kind := range []string{"net", "ipc", "uts"} {
+		rows = append(rows, row{id: "NS-01", variant: "setns: " + kind, source: escape, walls: layers(seccomp, caps), probe: probe("setns", kind)})
+	}
+	for _, call := range []string{"mount", "bind", "remount", "umount", "pivot-root", "move-mount"} {
+		rows = append(rows, row{id: "NS-01", variant: call, source: escape, walls: layers(seccomp, caps, landlock), probe: probe(call)})
+	}
+	for _, call := range []string{"chroot", "fsopen", "fsmount", "fspick", "open-tree", "mount-setattr", "sethostname"} {
+		rows = append(rows, row{id: "NS-01", variant: call, source: escape, walls: layers(seccomp, caps), probe: probe(call)})
+	}
+
+	const others = "nono#781, greywall#55"
+	for _, call := range []string{"ptrace", "vm-read", "vm-write", "pidfd-get", "kcmp"} {
+		rows = append(rows, row{id: "NS-02", variant: call, source: others, walls: layers(seccomp), probe: probe(call)})
+	}
+	for _, call := range []string{"kill", "tgkill", "pidfd-kill"} {
+		rows = append(rows, row{id: "NS-02", variant: call + " of a process outside", source: others, walls: layers(pidNS, landlock), rootWalls: layers(otherUser),
+			probe: probe(call), prepare: (*scene).victim})
+	}
+	return append(rows, row{id: "NS-02", variant: "tcsetpgrp", source: others, walls: layers(newSession, root, landlock),
+		probe: probe("take-terminal", "/dev/tty", "/host/dev/tty"), terminal: true})
+}
+
+// kernelRows are NS-03 to NS-07: calls that change the machine, and calls by
+// other tables than the one that a filter knows.
+func kernelRows() []row {
+	var rows []row
+	for _, r := range []struct{ id, variant, probe, source string }{
+		{"NS-03", "TIOCSTI", "tiocsti", "CVE-2017-5226, bubblewrap#142"},
+		{"NS-03", "TIOCSTI with a high bit", "tiocsti-high", "CVE-2019-7303, CVE-2019-10063"},
+		{"NS-03", "TIOCLINUX", "tioclinux", "bubblewrap#150"},
+		{"NS-03", "TIOCLINUX with a high bit", "tioclinux-high", "CVE-2019-7303, CVE-2019-10063"},
+		{"NS-03", "TIOCSCTTY", "tiocsctty", "bubblewrap#555"},
+		{"NS-04", "io_uring SOCKET", "ring-socket", "io_uring"},
+		{"NS-04", "io_uring CONNECT", "ring-connect", "io_uring"},
+		{"NS-04", "io_uring OPENAT", "ring-openat", "io_uring"},
+		{"NS-06", "keyctl", "keyctl", "keyrings"},
+		{"NS-06", "add_key", "add-key", "keyrings"},
+		{"NS-06", "request_key", "request-key", "keyrings"},
+		{"NS-06", "bpf", "bpf", "bpf"},
+		{"NS-06", "perf_event_open", "perf", "perf"},
+		{"NS-06", "userfaultfd", "userfaultfd", "userfaultfd"},
+		{"NS-06", "quotactl", "quotactl", "kernel"},
+		{"NS-06", "swapon", "swapon", "kernel"},
+		{"NS-06", "settimeofday", "settimeofday", "kernel"},
+		{"NS-06", "clock_settime", "clock-settime", "kernel"},
+		{"NS-06", "adjtimex", "adjtimex", "kernel"},
+		{"NS-06", "fanotify_init", "fanotify", "kernel"},
+		{"NS-07", "personality(READ_IMPLIES_EXEC)", "personality", "personality"},
+	} {
+		rows = append(rows, row{id: r.id, variant: r.variant, source: r.source, walls: layers(seccomp), probe: probe(r.probe)})
+	}
+	rows = append(rows, row{id: "NS-06", variant: "reboot", source: "kernel", walls: layers(seccomp, caps), probe: probe("reboot")})
+	// These ask for the power over the whole machine before anything else.
+	for _, call := range []string{"syslog", "kexec", "init-module", "finit-module", "delete-module", "acct", "swapoff"} {
+		rows = append(rows, row{id: "NS-06", variant: call, source: "kernel", root: true, walls: layers(seccomp), aside: layers(caps, userNS), probe: probe(call)})
+	}
+	if runtime.GOARCH == "amd64" {
+		rows = append(rows,
+			row{id: "NS-05", variant: "x32", source: "seccomp(2)", walls: layers(seccomp), probe: probe("x32")},
+			row{id: "NS-05", variant: "int 0x80", source: "seccomp(2)", walls: layers(seccomp), probe: probe("int80")})
+	}
+	return rows
+}
+
+// socketRows are NS-08 and NS-09: descriptors that arrive, and the sockets by
+// which services of the host take orders.
+func socketRows() []row {
+	rows := []row{
+		{id: "NS-08", variant: "inherited descriptor", source: "bubblewrap#83", walls: layers(closedFDs), probe: probe("stray"), prepare: (*scene).stray},
+		{id: "NS-08", variant: "descriptor over a socket", source: "SCM_RIGHTS", walls: layers(seccomp), probe: probe("receive-rights"), prepare: (*scene).handOut},
+		{id: "NS-08", variant: "connected again", source: "trpc#2426", walls: layers(seccomp, landlock, netNS), probe: probe("unix-datagram"), prepare: (*scene).datagrams},
+	}
+	const services = "landrun#43, nono#781, greywall#55, kilocode#11650"
+	for _, service := range []struct{ variant, socket string }{
+		{"dbus, session", "run/user/bus"}, {"dbus, system", "run/dbus/system_bus_socket"}, {"systemd", "run/systemd/private"},
+		{"docker", "run/docker.sock"}, {"podman", "run/podman/podman.sock"}, {"containerd", "run/containerd/containerd.sock"},
+		{"snapd", "run/snapd.socket"}, {"gpg-agent", "home/.gnupg/S.gpg-agent"}, {"ssh-agent", "tmp/ssh-x/agent"},
+		{"X11", "tmp/.X11-unix/X0"}, {"Wayland", "run/user/wayland-0"},
+	} {
+		rows = append(rows, row{id: "NS-09", variant: service.variant, source: services, walls: layers(seccomp, root), probe: probe("unix-connect"),
+			prepare: func(c *scene) { c.service(service.socket) }})
+	}
+	return append(rows,
+		row{id: "NS-09", variant: "a socket in the workspace", source: services, walls: layers(seccomp), probe: probe("unix-connect"), prepare: (*scene).serviceInside},
+		row{id: "NS-09", variant: "abstract socket", source: services, walls: layers(seccomp, landlock, netNS), probe: probe("abstract"), prepare: (*scene).abstract})
+}

@@ -1,0 +1,46 @@
+//go:build linux
+
+package attack
+
+import (
+	"os"
+	"path/filepath"
+)
+
+// procRows are FS-12 and FS-13: what /proc tells of the host, what can be done
+// through it, and files by their numbers.
+func procRows() []row {
+	const proc = "bubblewrap#725, #631, CVE-2019-5736"
+	rows := []row{
+		{id: "FS-12", variant: "/proc/1/environ", source: proc, walls: layers(emptyEnv), aside: layers(landlock), probe: probe("environ")},
+		{id: "FS-12", variant: "/proc/1/root and cwd", source: proc, walls: layers(root, landlock), probe: probe("read"),
+			prepare: func(c *scene) {
+				c.args = []string{"/proc/1/root" + c.canary, "/proc/1/cwd" + c.canary, "/proc/1/root/host" + c.canary, "/proc/1/cwd/host" + c.canary}
+			}},
+		{id: "FS-12", variant: "/proc/self/exe replaced", source: proc, walls: layers(copyLayer), probe: probe("replace-self"), effect: inside},
+		{id: "FS-12", variant: "/proc/1/mem", source: proc, walls: layers(landlock), aside: layers(caps), probe: probe("proc-memory")},
+		{id: "FS-12", variant: "/proc/self/mountinfo", source: proc, walls: layers(copyLayer), probe: probe("mountinfo"),
+			prepare: func(c *scene) { c.args = []string{filepath.Base(c.dir)} }},
+		{id: "FS-13", variant: "name_to_handle_at", source: "shocker", walls: layers(seccomp), probe: probe("name-handle")},
+		// The kernel lets the owner of a mount do it since Linux 6.11.
+		{id: "FS-13", variant: "open_by_handle_at", source: "shocker", walls: layers(seccomp, caps), probe: probe("open-handle")},
+	}
+	// What this kernel has of them.
+	for _, entry := range []string{"/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger"} {
+		if exists(entry) {
+			rows = append(rows, row{id: "FS-12", variant: entry, source: proc, root: true, walls: layers(landlock), rootWalls: layers(otherUser),
+				probe: probe("proc-open", entry, "/host"+entry)})
+		}
+	}
+	for _, entry := range []string{"/proc/kcore", "/proc/kallsyms", "/proc/keys", "/proc/key-users", "/proc/cmdline", "/proc/modules"} {
+		if exists(entry) {
+			rows = append(rows, row{id: "FS-12", variant: entry, source: proc, walls: layers("proc_masks"), probe: probe("proc-entry", entry)})
+		}
+	}
+	return rows
+}
+
+func exists(name string) bool {
+	_, err := os.Lstat(name)
+	return err == nil
+}

@@ -1,0 +1,123 @@
+//go:build linux
+
+package attack
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/bubblewrap"
+)
+
+// order is what this binary, started again, is told to run: where the process
+// that has the sandbox must be another, to be killed or to sit at a terminal.
+type order struct {
+	Spec   sandbox.Spec
+	Config bubblewrap.Config
+}
+
+// answer is what it says of the run.
+type answer struct {
+	Report sandbox.Report
+	Error  string
+}
+
+const childOrder = "PALYRA_ATTACK_ORDER"
+
+// obey is the main function of such a process.
+func obey(text string) error {
+	var o order
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		return err
+	}
+	r, err := bubblewrap.New(o.Config)
+	if err != nil {
+		return err
+	}
+	// Whoever waits on the errors learns that the program runs.
+	o.Spec.Output = func(_ string, chunk []byte) { fmt.Fprintf(os.Stderr, "output: %s", chunk) }
+	report, err := r.Run(context.Background(), o.Spec)
+	if report.Layer != nil {
+		err = errors.Join(err, report.Layer.Close())
+		report.Layer = nil
+	}
+	a := answer{Report: report}
+	if err = errors.Join(err, r.Close()); err != nil {
+		a.Error = err.Error()
+	}
+	return json.NewEncoder(os.Stdout).Encode(a)
+}
+
+// child prepares such a process.
+func child(t *testing.T, o order) *exec.Cmd {
+	t.Helper()
+	text, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self)
+	cmd.Env = append(os.Environ(), childOrder+"="+string(text))
+	cmd.Dir = "/"
+	return cmd
+}
+
+// atTerminal runs a program with a palyrad that sits at a terminal.
+func atTerminal(t *testing.T, without []string, s sandbox.Spec) attempt {
+	t.Helper()
+	master, slave, err := newTerminal()
+	if err != nil {
+		return attempt{err: err}
+	}
+	defer master.Close()
+	defer slave.Close()
+	cmd := child(t, order{s, configOf(without, "")})
+	var out, says bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, &out, &says
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Run(); err != nil {
+		return attempt{err: fmt.Errorf("%w: %s", err, says.String())}
+	}
+	var a answer
+	if err := json.Unmarshal(out.Bytes(), &a); err != nil {
+		return attempt{err: err}
+	}
+	if a.Error != "" {
+		err = errors.New(a.Error)
+	}
+	return attempt{report: a.Report, err: err, said: lastLine(a.Report.Stdout)}
+}
+
+// newTerminal opens a pseudoterminal (pty(7)).
+func newTerminal() (master, slave *os.File, err error) {
+	if master, err = os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0); err != nil {
+		return nil, nil, err
+	}
+	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
+	}
+	if err == nil {
+		slave, err = os.OpenFile(filepath.Join("/dev/pts", strconv.Itoa(n)), os.O_RDWR|unix.O_NOCTTY, 0)
+	}
+	if err != nil {
+		master.Close()
+		return nil, nil, err
+	}
+	return master, slave, nil
+}

@@ -1,0 +1,119 @@
+//go:build linux
+
+package attack
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// gateRows are what a program of a call that was allowed leaves for others to
+// trust: it waits for somebody at the commit gate.
+func gateRows() []struct{ id, variant, python string } {
+	return []struct{ id, variant, python string }{
+		{"FS-03", "symbolic link swapped in, at the gate", "os.remove('plain'); os.symlink('/etc/passwd', 'plain')"},
+		{"FS-04", "hard link made before the run, at the gate", "open('alias', 'a').write('evil')"},
+		{"FS-05", "new hook, at the gate", "open('.git/hooks/pre-commit', 'w').write('#!/bin/sh')"},
+		{"FS-06", "mv .git, at the gate", "os.rename('.git', '.git2'); os.mkdir('.git'); open('.git/config', 'w').write('[core]')"},
+		{"FS-07", "new .mcp.json, at the gate", "open('.mcp.json', 'w').write('{}')"},
+		{"FS-07", "script on the protected list, at the gate", "open('deploy/run.sh', 'a').write('evil')"},
+	}
+}
+
+// gated is a gateway with everything in its workspace that gateRows attack.
+func gated(t *testing.T, policy string) (g *gateway, outside string) {
+	t.Helper()
+	g = newGateway(t, policy, `protected = ["deploy/**"]`)
+	outside = filepath.Join(g.dir, "outside")
+	g.write(outside, canary)
+	g.file("plain", "plain\n")
+	g.file("deploy/run.sh", "#!/bin/sh\n")
+	if err := os.Link(outside, filepath.Join(g.workspace, "alias")); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"init", "-q", "-b", "main"}, {"config", "user.name", "x"}, {"config", "user.email", "x@x"}, {"commit", "-q", "--allow-empty", "-m", "first"},
+	} {
+		cmd := exec.CommandContext(t.Context(), "git", append([]string{"-C", g.workspace}, args...)...)
+		cmd.Env = environment(g.dir)
+		if text, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, text)
+		}
+	}
+	for _, r := range gateRows() {
+		g.file(script(r.variant), "import os\n"+r.python+"\n")
+	}
+	g.mustStart()
+	return g, outside
+}
+
+func script(variant string) string {
+	return strings.NewReplacer(" ", "-", ",", "", ".", "").Replace(variant) + ".py"
+}
+
+// TestCommitGate tries each attack three times against one workspace: it must
+// leave it as it is while it waits, when it is denied, and in the end, when
+// somebody allows it, change it. The control is a policy that lets every
+// change pass.
+func TestCommitGate(t *testing.T) {
+	t.Parallel()
+	for _, r := range gateRows() {
+		t.Run(strings.ReplaceAll(r.id+" "+r.variant, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			g, outside := gated(t, unattended)
+			before := g.look()
+			argv := list([]string{"python3", script(r.variant)})
+			try := func(decide ...string) (changed string, r result) {
+				call := g.begin("call", "process.run", "argv="+argv)
+				a, asked := call.asked()
+				if !asked {
+					r = call.wait()
+					return "nobody was asked: " + differences(before, g.look()), r
+				}
+				changed = differences(before, g.look())
+				if voted := g.answer(a, decide...); voted.code != 0 {
+					t.Errorf("the answer was not taken: %s", voted.err)
+				}
+				return changed, call.wait()
+			}
+			waited, first := try("--deny", "--reason", "no")
+			denied := differences(before, g.look())
+			asked, second := try("--allow", "once")
+			allowed := differences(before, g.look())
+			if allowed == "" || second.code != 0 {
+				t.Errorf("what was allowed did not arrive: %s%s", second.out, second.err)
+			}
+			if text := read(t, outside); text != canary {
+				t.Errorf("the other name of the hard link holds %q", text)
+			}
+
+			free, _ := gated(t, unattended+anyCommit)
+			was := free.look()
+			c := free.run("python3", script(r.variant))
+			record(t, r.id+" "+r.variant, waited+denied+asked != "", c.code == 0 && differences(was, free.look()) != "",
+				waited+denied+asked+first.err+second.err+c.err)
+		})
+	}
+}
+
+// TestGitCommitIsOrdinary: the gate is no nuisance where nothing is protected.
+func TestGitCommitIsOrdinary(t *testing.T) {
+	t.Parallel()
+	g, _ := gated(t, unattended)
+	g.file("new.txt", "new\n")
+	for _, argv := range [][]string{{"git", "add", "new.txt"}, {"git", "commit", "-q", "-m", "second"}} {
+		if r := g.run(argv...); r.code != 0 || strings.Contains(r.err, "waiting for approval") {
+			t.Fatalf("%v: exit code %d\n%s%s", argv, r.code, r.out, r.err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "git", "-C", g.workspace, "log", "--oneline", "--", "new.txt")
+	cmd.Env = environment(g.dir)
+	text, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(text), "second") {
+		t.Errorf("the commit is not in the history: %s", errors.Join(err, errors.New(string(text))))
+	}
+}

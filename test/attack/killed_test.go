@@ -1,0 +1,152 @@
+//go:build linux
+
+package attack
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"palyra/test/process"
+)
+
+// TestKilledGateway kills palyrad with SIGKILL under a run, and while a change
+// set waits at the gate. The processes die with it; the rest is gone after the
+// next start.
+func TestKilledGateway(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		variant string
+		// begin starts a call and returns when it is where it has to be.
+		begin func(g *gateway, token string) *waiting
+	}{
+		{"killed during a run", func(g *gateway, token string) *waiting {
+			call := g.begin("call", "process.run", "argv="+list([]string{"./probe", "wait", token}))
+			process.Eventually(g.t, "the program runs", process.Patience, func() (bool, string) {
+				return inSandbox(token) > 0, fmt.Sprint(processesWith(token)) + call.err.String()
+			})
+			return call
+		}},
+		{"killed at the gate", func(g *gateway, token string) *waiting {
+			call := g.begin("call", "process.run", "argv="+list([]string{"./probe", "put", ".mcp.json", token}))
+			if _, ok := call.asked(); !ok {
+				g.t.Errorf("nobody was asked: %s", call.wait().err)
+			}
+			return call
+		}},
+	} {
+		t.Run(strings.ReplaceAll(c.variant, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			g := newGateway(t, unattended)
+			if err := os.WriteFile(filepath.Join(g.workspace, "probe"), places.probe, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			g.mustStart()
+			token := filepath.Base(g.dir)
+			work, state := g.look(), g.directories()
+			pid := g.cmd.Process.Pid
+			call := c.begin(g, token)
+			g.end(syscall.SIGKILL)
+			call.wait()
+			process.Eventually(t, "the program is gone", process.Patience, func() (bool, string) { return inSandbox(token) == 0, "it goes on" })
+			// The control: before the next start there is something to sweep.
+			left := g.remains(pid, state)
+			g.mustStart()
+			attack := strings.Join(g.remains(pid, state), "; ") + differences(work, g.look())
+			record(t, "GW-02 "+c.variant, attack != "", len(left) > 0, fmt.Sprintf("left before the start: %v; after it: %s", left, attack))
+		})
+	}
+}
+
+// inSandbox counts the processes of a run: palyra's own has the token, too.
+func inSandbox(token string) int {
+	n := 0
+	for _, pid := range processesWith(token) {
+		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+		if err == nil && strings.TrimSpace(string(name)) == "probe" {
+			n++
+		}
+	}
+	return n
+}
+
+// directories are those of the state directory: a layer is one.
+func (g *gateway) directories() []string {
+	var list []string
+	_ = filepath.WalkDir(g.state, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			list = append(list, path)
+		}
+		return nil
+	})
+	return list
+}
+
+// remains is what a palyrad left on the machine: control groups, mounts, and
+// directories that were not there before.
+func (g *gateway) remains(pid int, before []string) []string {
+	var list []string
+	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), fmt.Sprintf("palyra-%d-", pid)) {
+			list = append(list, path)
+		}
+		return nil
+	})
+	if mounts, err := os.ReadFile("/proc/self/mounts"); err == nil && strings.Contains(string(mounts), g.dir) {
+		list = append(list, "a mount in "+g.dir)
+	}
+	for _, dir := range g.directories() {
+		if !slices.Contains(before, dir) {
+			list = append(list, dir)
+		}
+	}
+	return list
+}
+
+// TestConcurrentRuns counts in a file by several runs at once. What a call says
+// that it did has to be there: on copies, the run that comes too late is told
+// so; on the workspace itself, as the control, counts are lost.
+func TestConcurrentRuns(t *testing.T) {
+	t.Parallel()
+	const count = `import time
+n = int(open('counter').read())
+time.sleep(0.3)
+open('counter', 'w').write(str(n + 1))
+`
+	// try returns how many runs said that they counted and how many did.
+	try := func(mode string) (said, did int, text string) {
+		g := newGateway(t, unattended, "mode = \""+mode+"\"")
+		g.file("counter", "0")
+		g.file("count.py", count)
+		g.mustStart()
+		var calls []*waiting
+		for range 3 {
+			calls = append(calls, g.begin("call", "process.run", `argv=["python3","count.py"]`))
+		}
+		for _, call := range calls {
+			r := call.wait()
+			if r.code == 0 {
+				said++
+			} else if mode == "copy_on_write" && !strings.Contains(r.err, "COMMIT_CONFLICT") {
+				t.Errorf("a run failed, and not for a conflict: %s", r.err)
+			}
+			text += r.err
+		}
+		_, _ = fmt.Sscan(g.read("counter"), &did)
+		return said, did, text
+	}
+	said, did, text := try("copy_on_write")
+	control := false
+	for range 5 { // they have to meet
+		if s, d, _ := try("direct"); s > d {
+			control = true
+			break
+		}
+	}
+	record(t, "GW-07 concurrent runs", said != did || said == 0, control, fmt.Sprintf("%d said that they counted, %d did: %s", said, did, text))
+}

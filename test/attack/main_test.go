@@ -1,0 +1,147 @@
+//go:build linux
+
+package attack
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/bubblewrap"
+)
+
+// setting is where the tests find and put things, and what palyrad can here.
+type setting struct {
+	// base is passable for every user and holds all else.
+	base string
+	// scenes is where runs have their workspaces.
+	scenes string
+	// probe is the program that attacks.
+	probe []byte
+	root  bool
+	// groups is true where control groups can be made.
+	groups bool
+}
+
+// places is set once, by TestMain.
+var places setting
+
+// applies reports whether a row is an attack on a palyrad of this kind.
+func (s setting) applies(r row) bool { return (s.root || !r.root) && (s.groups || !r.groups) }
+
+// The ordinary user's process is told by its environment where it is to work
+// and where to leave its outcomes.
+const (
+	userBase    = "PALYRA_ATTACK_BASE"
+	userHome    = "PALYRA_ATTACK_HOME"
+	userResults = "PALYRA_ATTACK_RESULTS"
+)
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(childOrder); text != "" {
+		if err := obey(text); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	flag.Parse()
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "attack:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (code int, err error) {
+	asUser := os.Getenv(userBase) != ""
+	if err := prepare(asUser); err != nil {
+		return 1, err
+	}
+	defer os.RemoveAll(places.scenes)
+	if !asUser {
+		defer os.RemoveAll(places.base)
+	}
+	if err := ready(); err != nil {
+		return 1, err
+	}
+	if err := burden(); err != nil {
+		return 1, err
+	}
+	code = m.Run()
+	if asUser {
+		return code, results.save(os.Getenv(userResults))
+	}
+	partial := flag.Lookup("test.run").Value.String() != "" || flag.Lookup("test.skip").Value.String() != "" || flag.Lookup("test.list").Value.String() != ""
+	if !results.print(os.Stdout, catalogue(), partial) {
+		return max(code, 1), nil
+	}
+	return code, nil
+}
+
+// burden gives this process, which is the daemon, an environment that no
+// program must inherit.
+func burden() error {
+	failed := os.Setenv("PATH", os.Getenv("PATH")+":"+sandbox.WorkspaceMount+"/node_modules/.bin")
+	for _, name := range steering() {
+		value := canary
+		if name == "LD_PRELOAD" {
+			value = "libc.so.6" // every program has it anyway
+		}
+		failed = errors.Join(failed, os.Setenv(name, value))
+	}
+	return failed
+}
+
+// prepare makes the directories and builds the probe.
+func prepare(asUser bool) (err error) {
+	if asUser {
+		places.base = os.Getenv(userBase)
+	} else if places.base, err = os.MkdirTemp("", "palyra-attack-"); err != nil {
+		return err
+	}
+	below := places.base
+	if asUser {
+		below = os.Getenv(userHome)
+	}
+	program := filepath.Join(places.base, "probe")
+	if !asUser {
+		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "palyra/test/attack/probe")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if text, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("building the probe: %w\n%s", err, text)
+		}
+		if err := os.Chmod(places.base, 0o755); err != nil {
+			return err
+		}
+	}
+	if places.probe, err = os.ReadFile(program); err != nil {
+		return err
+	}
+	places.scenes, err = os.MkdirTemp(below, "scenes-")
+	return errors.Join(err, os.Chmod(places.scenes, 0o755),
+		os.Mkdir(filepath.Join(places.scenes, "layers"), 0o700), os.Mkdir(filepath.Join(places.scenes, "quarantine"), 0o700))
+}
+
+// ready fails where no sandbox can be built: attacks that were not tried must
+// not look as if they had failed.
+func ready() error {
+	r, err := bubblewrap.New(configOf(nil, ""))
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	status := r.Probe(context.Background())
+	if status.Problem != "" {
+		return fmt.Errorf("the attacks need a sandbox to attack: %s. %s", status.Problem, status.Remedy)
+	}
+	places.root, places.groups = os.Geteuid() == 0, status.Limits != "rlimit"
+	return nil
+}

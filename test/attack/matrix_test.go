@@ -1,0 +1,137 @@
+//go:build linux
+
+package attack
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+)
+
+// The words of the matrix.
+const (
+	denied    = "denied"
+	escaped   = "ESCAPED"
+	succeeded = "succeeded"
+	failed    = "FAILED"
+	notTried  = "NOT TRIED"
+)
+
+// outcome is that of an attack and of its negative control.
+type outcome struct {
+	Attack  string `json:"attack"`
+	Control string `json:"control"`
+}
+
+func (o outcome) good() bool { return o.Attack == denied && o.Control == succeeded }
+
+// matrix collects the outcomes of this process and those of the ordinary user
+// whose process it started.
+type matrix struct {
+	mu   sync.Mutex
+	own  map[string]outcome
+	user map[string]outcome
+}
+
+// results is written by tests and read by TestMain.
+var results = &matrix{own: map[string]outcome{}, user: map[string]outcome{}}
+
+func (m *matrix) record(row string, o outcome) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.own[row] = o
+}
+
+// save hands the outcomes of this process to the one that started it.
+func (m *matrix) save(file string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	text, err := json.Marshal(m.own)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, text, 0o600)
+}
+
+// load takes over what an ordinary user's process saved.
+func (m *matrix) load(file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return json.Unmarshal(text, &m.user)
+}
+
+// print writes a line per row of the catalogue and the sum, and reports
+// whether every row is as it must be. Rows that a filter on the command line
+// left out are printed as such when partial is set, and are no failure then.
+func (m *matrix) print(w io.Writer, rows []row, partial bool) (good bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	good = true
+	root := places.root
+	tried, escapes, controls, others := 0, 0, 0, 0
+	line := func(id, variant string, cells []outcome, stopped string) {
+		user := outcome{}
+		if len(cells) > 1 {
+			user = cells[1]
+		}
+		fmt.Fprintf(w, "%-6s %-44s %-10s %-10s %-10s %-10s %s\n", id, variant, cells[0].Attack, cells[0].Control, user.Attack, user.Control, stopped)
+	}
+	if root {
+		line("", "", []outcome{{"as root", ""}, {"as a user", ""}}, "")
+	}
+	line("id", "variant", []outcome{{"attack", "control"}, {"attack", "control"}}, "stopped by")
+	for _, r := range rows {
+		if !places.applies(r) {
+			others++
+			continue
+		}
+		cells, ok := m.cells(r, root)
+		if !ok && partial {
+			continue
+		}
+		tried++
+		line(r.id, r.variant, cells, strings.Join(r.layers(root), ", "))
+		for i, o := range cells {
+			good = good && o.good()
+			if o.Attack == escaped {
+				escapes++
+			}
+			if i == 0 && o.Control == succeeded {
+				controls++
+			}
+		}
+	}
+	fmt.Fprintf(w, "%d rows, %d escapes, %d controls\n", tried, escapes, controls)
+	if others > 0 {
+		fmt.Fprintf(w, "%d more rows need a palyrad that is root or that can make control groups: run the tests as root for them\n", others)
+	}
+	return good
+}
+
+// cells are a row's outcomes: of this process, and, where this is root and the
+// row is of the sandbox, of an ordinary user.
+func (m *matrix) cells(r row, root bool) (cells []outcome, ran bool) {
+	own, ran := m.own[r.name()]
+	if !ran {
+		own = outcome{notTried, notTried}
+	}
+	cells = []outcome{own}
+	if !root || !r.everybody() {
+		return cells, ran
+	}
+	user, ranToo := m.user[r.name()]
+	if !ranToo {
+		user = outcome{notTried, notTried}
+	}
+	return append(cells, user), ran && ranToo
+}
+
+// everybody reports whether a row is tried as an ordinary user as well.
+func (r row) everybody() bool { return r.ofSandbox() && !r.root && !r.groups }

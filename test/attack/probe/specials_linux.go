@@ -1,0 +1,116 @@
+package main
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// specials make files that are more than their bytes.
+func specials() map[string]attack {
+	return map[string]attack{
+		"fifo":       func([]string) (string, error) { return "", unix.Mkfifo("fifo", 0o666) },
+		"socket":     bindSocket,
+		"device":     func([]string) (string, error) { return "", unix.Mknod("/tmp/device", unix.S_IFCHR|0o666, 0) },
+		"setuid":     func([]string) (string, error) { return "", withMode("/tmp/setuid", unix.S_ISUID|0o755) },
+		"setgid":     func([]string) (string, error) { return "", withMode("/tmp/setgid", unix.S_ISGID|0o755) },
+		"openat":     func([]string) (string, error) { return "", createWithMode("/tmp/created") },
+		"filecap":    fileCapability,
+		"xattr":      func([]string) (string, error) { return "", unix.Setxattr("file", "user.evil", []byte("x"), 0) },
+		"overlay":    overlayAttributes,
+		"acl":        accessList,
+		"flags":      inodeFlags,
+		"sparse":     func([]string) (string, error) { return "", sparse() },
+		"odd-names":  oddNames,
+		"deep":       deep,
+		"many-files": manyFiles,
+		"fill":       fill,
+		"grow":       grow,
+	}
+}
+
+func bindSocket([]string) (string, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	return "", unix.Bind(fd, &unix.SockaddrUnix{Name: "/tmp/socket"})
+}
+
+func withMode(name string, mode uint32) error {
+	if err := os.WriteFile(name, nil, 0o755); err != nil {
+		return err
+	}
+	return unix.Chmod(name, mode)
+}
+
+func createWithMode(name string) error {
+	fd, err := unix.Open(name, unix.O_CREAT|unix.O_WRONLY|unix.O_CLOEXEC, unix.S_ISUID|0o755)
+	if err != nil {
+		return err
+	}
+	return unix.Close(fd)
+}
+
+// fileCapability writes struct vfs_ns_cap_data of <linux/capability.h>.
+func fileCapability([]string) (string, error) {
+	if err := os.WriteFile("/tmp/capable", nil, 0o755); err != nil {
+		return "", err
+	}
+	const revision2, effective = 0x02000000, 1
+	data := binary.LittleEndian.AppendUint32(nil, revision2|effective)
+	data = binary.LittleEndian.AppendUint32(data, 1<<unix.CAP_NET_RAW)
+	data = append(data, make([]byte, 12)...)
+	return "", unix.Setxattr("/tmp/capable", "security.capability", data, 0)
+}
+
+// overlayAttributes forges the marks by which an overlay hides and redirects.
+func overlayAttributes([]string) (string, error) {
+	return "", errors.Join(
+		unix.Setxattr("dir", "user.overlay.opaque", []byte("y"), 0),
+		unix.Setxattr("dir", "user.overlay.redirect", []byte("/../.."), 0),
+		unix.Setxattr("file", "user.overlay.whiteout", []byte("y"), 0))
+}
+
+// accessList lets everyone write (acl(5), version 2 of the format).
+func accessList([]string) (string, error) {
+	data := binary.LittleEndian.AppendUint32(nil, 2)
+	for _, entry := range [][3]uint32{
+		{1, 6, 0xffffffff}, {2, 7, uint32(os.Getuid())}, {4, 4, 0xffffffff}, {16, 7, 0xffffffff}, {32, 4, 0xffffffff},
+	} {
+		data = binary.LittleEndian.AppendUint16(data, uint16(entry[0]))
+		data = binary.LittleEndian.AppendUint16(data, uint16(entry[1]))
+		data = binary.LittleEndian.AppendUint32(data, entry[2])
+	}
+	return "", unix.Setxattr("file", "system.posix_acl_access", data, 0)
+}
+
+// inodeFlags sets one of those that every owner may set; the immutable flag
+// travels by the same call.
+func inodeFlags([]string) (string, error) {
+	f, err := os.OpenFile("file", os.O_RDWR, 0)
+	if err != nil {
+		return "", err
+	}
+	const noDump = 0x40 // FS_NODUMP_FL of <linux/fs.h>
+	return "", errors.Join(unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, noDump), f.Close())
+}
+
+func sparse() error {
+	f, err := os.Create("/tmp/sparse")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Truncate(1<<31), f.Close())
+}
+
+// oddNames are those that a person would misread.
+func oddNames([]string) (string, error) {
+	var failed error
+	for _, name := range []string{"a\nb", "esc\x1b[2J", "bad\xff\xfeutf8", "\u202etxt.exe", "-rf", " "} {
+		failed = errors.Join(failed, os.WriteFile(name, []byte("x"), 0o644))
+	}
+	return "", failed
+}

@@ -1,0 +1,289 @@
+//go:build linux
+
+package attack
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"palyra/test/process"
+)
+
+// record is what a test of its own says of its row.
+func record(t *testing.T, name string, attack, control bool, detail string) {
+	t.Helper()
+	o := outcome{denied, failed}
+	if attack {
+		o.Attack = escaped
+		t.Errorf("ESCAPE: %s", detail)
+	}
+	if control {
+		o.Control = succeeded
+	} else {
+		t.Errorf("the control did not succeed: %s", detail)
+	}
+	results.record(name, o)
+}
+
+// TestPolicyThatCannotBeRead: palyrad does not go on without its policy.
+func TestPolicyThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	for variant, spoil := range map[string]func(g *gateway) error{
+		"policy invalid": func(g *gateway) error {
+			return os.WriteFile(filepath.Join(g.policies, "20.cedar"), []byte("permit(principal, action, resource"), 0o600)
+		},
+		"policy unreadable": func(g *gateway) error {
+			return os.Symlink("20.cedar", filepath.Join(g.policies, "20.cedar"))
+		},
+		"policy directory missing": func(g *gateway) error { return os.Rename(g.policies, g.policies+"-gone") },
+	} {
+		t.Run(strings.ReplaceAll(variant, " ", "_"), func(t *testing.T) {
+			g := newGateway(t, unattended)
+			if err := spoil(g); err != nil {
+				t.Fatal(err)
+			}
+			ready := g.start()
+			ran := ready && g.run("touch", "ran").code == 0 || exists(filepath.Join(g.workspace, "ran"))
+			text := g.log.String()
+			// The control: with the policy that can be read, the same call runs.
+			fine := newGateway(t, unattended)
+			fine.mustStart()
+			r := fine.run("touch", "ran")
+			record(t, "GW-01 "+variant, ran, r.code == 0 && exists(filepath.Join(fine.workspace, "ran")), text+r.err)
+		})
+	}
+}
+
+// TestSandboxMissing: a program never runs bare.
+func TestSandboxMissing(t *testing.T) {
+	t.Parallel()
+	bare, err := withoutHelper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for variant, start := range map[string]func(g *gateway){
+		"helper missing": func(g *gateway) { g.program = bare; g.mustStart() },
+		"bubblewrap does not run": func(g *gateway) {
+			// In mounts of its own, where bubblewrap is an empty file.
+			g.mustStart("unshare", "--mount", "--map-root-user", "sh", "-c", `mount --bind /dev/null /usr/bin/bwrap && exec "$@"`, "sh")
+		},
+	} {
+		t.Run(strings.ReplaceAll(variant, " ", "_"), func(t *testing.T) {
+			g := newGateway(t, unattended)
+			start(g)
+			r := g.run("touch", "ran")
+			ran := r.code == 0 || exists(filepath.Join(g.workspace, "ran"))
+			if !strings.Contains(r.err, "SANDBOX_UNAVAILABLE") {
+				t.Errorf("the refusal does not say why: %s", r.err)
+			}
+			fine := newGateway(t, unattended)
+			fine.mustStart()
+			c := fine.run("touch", "ran")
+			record(t, "GW-01 "+variant, ran, c.code == 0 && exists(filepath.Join(fine.workspace, "ran")), r.err+c.err)
+		})
+	}
+}
+
+// TestChangedAfterApproval: what runs is what was approved.
+func TestChangedAfterApproval(t *testing.T) {
+	t.Parallel()
+	const script = "open('ran', 'w').write('%s')\n"
+	write := func(g *gateway, word string) {
+		g.file("s.py", strings.ReplaceAll(script, "%s", word))
+		g.file("tool", "#!/usr/bin/python3\n"+strings.ReplaceAll(script, "%s", word))
+		if err := os.Chmod(filepath.Join(g.workspace, "tool"), 0o755); err != nil {
+			g.t.Fatal(err)
+		}
+	}
+	for variant, argv := range map[string][]string{"script": {"python3", "s.py"}, "program": {"./tool"}} {
+		t.Run(variant, func(t *testing.T) {
+			g := newGateway(t, "")
+			g.mustStart()
+			// try changes the file before somebody is asked, or after.
+			try := func(late bool) string {
+				_ = os.Remove(filepath.Join(g.workspace, "ran"))
+				write(g, "approved")
+				if !late {
+					write(g, "evil")
+				}
+				call := g.begin("call", "process.run", "argv="+list(argv))
+				a, ok := call.asked()
+				if !ok {
+					t.Fatalf("nobody was asked: %s", call.wait().err)
+				}
+				if late {
+					write(g, "evil")
+				}
+				g.answer(a, "--allow", "once")
+				r := call.wait()
+				return g.read("ran") + r.err
+			}
+			attack, control := try(true), try(false)
+			record(t, "GW-03 "+variant+" changed after approval", strings.HasPrefix(attack, "evil"), strings.HasPrefix(control, "evil"), attack+control)
+		})
+	}
+	t.Run("arguments", func(t *testing.T) {
+		g := newGateway(t, "")
+		g.mustStart()
+		call := g.begin("call", "process.run", `argv=["touch","good"]`)
+		a, _ := call.asked()
+		// The answer to one call must not let another run.
+		other := g.begin("call", "process.run", `argv=["touch","evil"]`)
+		b, _ := other.asked()
+		g.answer(ask{b.id, a.digest}, "--allow", "once")
+		g.answer(a, "--allow", "once")
+		first := call.wait()
+		evil := exists(filepath.Join(g.workspace, "evil"))
+		g.answer(b, "--allow", "once")
+		second := other.wait()
+		record(t, "GW-03 arguments changed after approval", evil, exists(filepath.Join(g.workspace, "evil")), first.err+second.err)
+	})
+}
+
+// TestForgedAttestation: what a program prints says nothing about itself.
+func TestForgedAttestation(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, unattended)
+	g.mustStart()
+	g.file("real.txt", "x")
+	if r := g.run("cat", "real.txt"); r.code != 0 {
+		t.Fatal(r.err)
+	}
+	real, verified := g.attested()
+	sum := sha256.Sum256([]byte("x"))
+	control := verified && strings.Contains(real, hex.EncodeToString(sum[:]))
+	// A whole attestation as output, of a program that fails and says that it
+	// did not.
+	g.file("forge.py", "import sys\nprint(open('forged.json').read())\nsys.exit(3)\n")
+	g.file("forged.json", strings.ReplaceAll(real, "succeeded", "forged"))
+	r := g.run("python3", "forge.py")
+	text, verified := g.attested()
+	attack := !verified || strings.Contains(text, "forged") || !strings.Contains(text, `"exit_code": 3`) && !strings.Contains(text, `"exit_code":3`)
+	record(t, "GW-04 output that forges an attestation", attack, control, r.out+text)
+}
+
+// TestFileToolsStayInside: every tool that touches files goes through the same
+// boundary. The control widens the workspace by one directory, which takes the
+// boundary away, and calls the same paths.
+func TestFileToolsStayInside(t *testing.T) {
+	t.Parallel()
+	// try calls a tool in a workspace that is, or is above, the directory
+	// "work", beside which lies the canary.
+	try := func(t *testing.T, wide bool, args []string) (changed string, r result) {
+		g := newGateway(t, unattended)
+		world := filepath.Join(g.dir, "world")
+		g.write(filepath.Join(world, "canary"), canary+"\n")
+		g.write(filepath.Join(world, "work/inside"), "inside\n")
+		if err := errors.Join(os.Symlink("../canary", filepath.Join(world, "work/link")), os.Symlink("..", filepath.Join(world, "work/up"))); err != nil {
+			t.Fatal(err)
+		}
+		root, prefix := filepath.Join(world, "work"), ""
+		if wide {
+			root, prefix = world, "work/"
+		}
+		g.write(g.config, strings.Replace(read(t, g.config), g.workspace, root, 1))
+		g.mustStart()
+		before, err := snapshot(world)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range args {
+			args[i] = strings.ReplaceAll(args[i], "@/", prefix)
+		}
+		r = g.palyra(append([]string{"call"}, args...)...)
+		after, err := snapshot(world)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return differences(before, after), r
+	}
+	const patch = "patch=--- a/@/up/canary\n+++ b/@/up/canary\n@@ -1 +1 @@\n-palyra-canary\n+evil\n"
+	for _, c := range []struct {
+		variant string
+		args    []string
+	}{
+		{"fs.read through a link", []string{"fs.read", "path=@/link"}},
+		{"fs.read through a parent", []string{"fs.read", "path=@/../canary"}},
+		{"fs.list", []string{"fs.list", "path=@/up"}},
+		{"fs.search", []string{"fs.search", "path=@/up", "pattern=palyra-canary"}},
+		{"fs.write through a link", []string{"fs.write", "path=@/up/made", "content=evil"}},
+		{"fs.patch", []string{"fs.patch", patch}},
+		{"process.run cwd", []string{"process.run", `argv=["cat","canary"]`, "cwd=@/up"}},
+	} {
+		t.Run(strings.ReplaceAll(c.variant, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			changed, r := try(t, false, append([]string{}, c.args...))
+			attack := r.code == 0 || changed != "" || strings.Contains(r.out, canary)
+			widened, control := try(t, true, append([]string{}, c.args...))
+			record(t, "GW-05 "+c.variant, attack, control.code == 0 && (widened != "" || strings.Contains(control.out, "canary")),
+				r.out+r.err+changed+"; control: "+control.out+control.err)
+		})
+	}
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func parse(t *testing.T, text string, into any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), into); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+}
+
+// TestEscapeSequences: what a program prints does not command the terminal of
+// whoever looks on.
+func TestEscapeSequences(t *testing.T) {
+	t.Parallel()
+	const title = "\x1b]0;evil\x07\x1b[2J"
+	g := newGateway(t, unattended)
+	g.mustStart()
+	g.file("esc.txt", title+"\n")
+	master, slave, err := newTerminal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer master.Close()
+	screen := process.NewOutput()
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		buffer := make([]byte, 4096)
+		for {
+			n, err := master.Read(buffer)
+			if err != nil {
+				return // the other end is closed
+			}
+			_, _ = screen.Write(buffer[:n])
+		}
+	}()
+	cmd := g.command("call", "process.run", `argv=["cat","esc.txt"]`)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	failed := cmd.Run()
+	slave.Close()
+	<-drained
+	if failed != nil {
+		t.Fatalf("%v: %s", failed, screen)
+	}
+	// The control: what is not shown to a person but handed on has the very
+	// bytes.
+	handed := g.run("cat", "esc.txt")
+	var content struct {
+		Stdout struct{ Content string }
+	}
+	parse(t, handed.out, &content)
+	record(t, "RES-05 escape sequences", strings.Contains(screen.String(), "\x1b]0;") || strings.Contains(screen.String(), "\x1b[2J"),
+		strings.Contains(content.Stdout.Content, title), screen.String()+handed.out)
+}

@@ -1,0 +1,303 @@
+//go:build linux
+
+package attack
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/sandbox"
+	"palyra/internal/tool"
+)
+
+// canary is the word that the attacked files hold.
+const canary = "palyra-canary"
+
+// scene is the part of the machine that one run may and may not touch.
+type scene struct {
+	t         *testing.T
+	dir       string
+	workspace string
+	// outside holds what an attack must not change, and canary in it.
+	outside, canary string
+	// args come after the row's own words for the probe.
+	args []string
+	spec sandbox.Spec
+	// token is among the arguments of processes that must not survive.
+	token string
+}
+
+// newScene makes a workspace with the probe in it, and a canary that everybody
+// may write to: only the sandbox protects it.
+func newScene(t *testing.T) *scene {
+	t.Helper()
+	dir, err := os.MkdirTemp(places.scenes, "scene-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	c := &scene{t: t, dir: dir, workspace: filepath.Join(dir, "work"), outside: filepath.Join(dir, "outside"), token: filepath.Base(dir)}
+	c.must(errors.Join(os.Chmod(dir, 0o755), os.Mkdir(c.workspace, 0o755), os.Mkdir(c.outside, 0o755), os.Chmod(c.outside, 0o777)))
+	c.canary = c.plant("canary", 0o666)
+	program := filepath.Join(c.workspace, "probe")
+	c.must(os.WriteFile(program, places.probe, 0o755))
+	sum := sha256.Sum256(places.probe)
+	c.spec = sandbox.Spec{
+		Executable:    tool.Executable{Path: program, SHA256: "sha256:" + hex.EncodeToString(sum[:])},
+		WorkspaceRoot: c.workspace, WorkspaceName: "default", Workspace: sandbox.CopyOnWrite, Owner: "attacker",
+		Limits: sandbox.Limits{Wall: patience},
+	}
+	return c
+}
+
+func (c *scene) must(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// plant writes a file with the canary in it outside of the workspace.
+func (c *scene) plant(name string, mode os.FileMode) string {
+	c.t.Helper()
+	path := filepath.Join(c.outside, name)
+	c.must(errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(canary+"\n"), mode), os.Chmod(path, mode)))
+	return path
+}
+
+func (c *scene) aim() { c.aimAt(c.canary) }
+
+// aimAt adds every name by which a path of the host might be reached. Where
+// the minimal root is left out, the host's is at /host.
+func (c *scene) aimAt(path string) {
+	c.args = append(c.args, path, "/host"+path, "/oldroot"+path, "/proc/1/root"+path, "../../../../../../.."+path)
+}
+
+// files makes the plain files that some probes change.
+func (c *scene) files() {
+	c.must(errors.Join(os.WriteFile(filepath.Join(c.workspace, "file"), []byte("text\n"), 0o644), os.Mkdir(filepath.Join(c.workspace, "dir"), 0o755)))
+}
+
+// repository makes the workspace a git repository with one commit.
+func (c *scene) repository() {
+	c.t.Helper()
+	for _, args := range [][]string{
+		{"init", "-q", "-b", "main"}, {"-c", "user.name=x", "-c", "user.email=x@x", "commit", "-q", "--allow-empty", "-m", "first"},
+	} {
+		cmd := exec.CommandContext(c.t.Context(), "git", append([]string{"-C", c.workspace}, args...)...)
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + c.dir, "GIT_CONFIG_NOSYSTEM=1"}
+		if text, err := cmd.CombinedOutput(); err != nil {
+			c.t.Fatalf("git %v: %v\n%s", args, err, text)
+		}
+	}
+}
+
+// program runs a program of the machine instead of the probe.
+func (c *scene) program(argv ...string) {
+	c.t.Helper()
+	p, err := sandbox.ResolveExecutable(argv[0], sandbox.SearchPath())
+	if err != nil {
+		c.t.Fatalf("%v; install %s", err, argv[0])
+	}
+	c.spec.Executable, c.spec.Argv = p.Executable, argv
+}
+
+// victim is a process of palyrad's user that waits for a signal.
+func (c *scene) victim() {
+	cmd := exec.CommandContext(c.t.Context(), "sleep", "3600")
+	c.must(cmd.Start())
+	c.t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	c.args = append(c.args, strconv.Itoa(cmd.Process.Pid))
+}
+
+// stray opens the canary in palyrad without close-on-exec.
+func (c *scene) stray() {
+	fd, err := unix.Open(c.canary, unix.O_RDONLY, 0)
+	c.must(err)
+	c.t.Cleanup(func() { unix.Close(fd) })
+}
+
+// service listens at a path outside, where every user may connect.
+func (c *scene) service(name string) {
+	path := filepath.Join(c.outside, name)
+	c.must(os.MkdirAll(filepath.Dir(path), 0o755))
+	c.listen(path)
+	c.aimAt(path)
+}
+
+// serviceInside listens in the workspace itself. It is mounted directly: the
+// sockets of a copy are not those of the original.
+func (c *scene) serviceInside() {
+	c.listen(filepath.Join(c.workspace, "s"))
+	c.spec.Workspace = sandbox.ReadOnly
+	c.args = []string{"/workspace/s"}
+}
+
+func (c *scene) listen(path string) *net.UnixListener {
+	c.t.Helper()
+	// An address holds 107 bytes, a path may be longer.
+	near := filepath.Join(places.scenes, c.token+".s")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: near, Net: "unix"})
+	c.must(err)
+	l.SetUnlinkOnClose(false)
+	c.must(errors.Join(os.Chmod(near, 0o777), os.Rename(near, path)))
+	c.t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// abstract listens at a name that is in no directory.
+func (c *scene) abstract() {
+	l, err := net.Listen("unix", "@"+c.token)
+	c.must(err)
+	c.t.Cleanup(func() { _ = l.Close() })
+	c.args = []string{c.token}
+}
+
+// datagrams receives datagrams at such a name.
+func (c *scene) datagrams() {
+	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: "@" + c.token, Net: "unixgram"})
+	c.must(err)
+	c.t.Cleanup(func() { _ = l.Close() })
+	c.args = []string{c.token}
+}
+
+// handOut gives whoever connects a descriptor of the canary.
+func (c *scene) handOut() {
+	l := c.listen(filepath.Join(c.workspace, "s"))
+	c.spec.Workspace = sandbox.ReadOnly
+	c.args = []string{"/workspace/s"}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := l.AcceptUnix()
+			if err != nil {
+				return
+			}
+			if f, err := os.Open(c.canary); err == nil {
+				_, _, _ = conn.WriteMsgUnix([]byte("x"), unix.UnixRights(int(f.Fd())), nil)
+				f.Close()
+			}
+			conn.Close()
+		}
+	}()
+	c.t.Cleanup(func() { _ = l.Close(); <-done })
+}
+
+// meetAt is a file that one run leaves for the next.
+func (c *scene) meetAt(dir string) {
+	name := filepath.Join(dir, c.token)
+	c.t.Cleanup(func() { os.Remove(name) })
+	c.args = []string{"/host" + name, name}
+}
+
+// sharedMemory takes away the segment that a run without its own ipc namespace
+// leaves on the host.
+func (c *scene) sharedMemory() {
+	const key = 0x70616c79 // that of the probe
+	c.t.Cleanup(func() {
+		if id, err := unix.SysvShmGet(key, 0, 0); err == nil {
+			_, _ = unix.SysvShmCtl(id, unix.IPC_RMID, nil)
+		}
+	})
+}
+
+// hijack puts a program of the workspace where the daemon's PATH, as TestMain
+// sets it, leads.
+func (c *scene) hijack() {
+	name := filepath.Join(c.workspace, "node_modules/.bin/hijacked")
+	c.must(errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte("#!/bin/sh\n"), 0o755)))
+}
+
+// snapshot is all that can be told about the files below a directory.
+func snapshot(dir string) (map[string]string, error) {
+	all := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		var st unix.Stat_t
+		if err := unix.Lstat(path, &st); err != nil {
+			return err
+		}
+		line := fmt.Sprintf("%o %d:%d %d links %d bytes %d", st.Mode, st.Uid, st.Gid, st.Nlink, st.Size, st.Mtim.Nano())
+		switch st.Mode & unix.S_IFMT {
+		case unix.S_IFLNK:
+			target, err := os.Readlink(path)
+			if err != nil {
+				return err
+			}
+			line += " to " + target
+		case unix.S_IFREG:
+			content, err := fileState(path, st)
+			if err != nil {
+				return err
+			}
+			line += " " + content
+		}
+		all[path] = line
+		return nil
+	})
+	return all, err
+}
+
+// fileState is a file's content, attributes and flags. Of a large file, which
+// is the probe, the time of its last change says enough.
+func fileState(path string, st unix.Stat_t) (string, error) {
+	if st.Size > 1<<20 {
+		return fmt.Sprint(st.Ctim.Nano()), nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	names := make([]byte, 4096)
+	n, err := unix.Llistxattr(path, names)
+	if err != nil && !errors.Is(err, unix.ENOTSUP) {
+		return "", err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS)
+	if err != nil {
+		flags = 0 // the file system has none
+	}
+	sum := sha256.Sum256(text)
+	return fmt.Sprintf("%x %q %x", sum, names[:max(n, 0)], flags), nil
+}
+
+// differences names what two snapshots do not agree on.
+func differences(was, is map[string]string) string {
+	var list []string
+	for path, line := range was {
+		if is[path] != line {
+			list = append(list, fmt.Sprintf("%s was %s, is %s", path, line, is[path]))
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(is)) {
+		if _, ok := was[path]; !ok {
+			list = append(list, path+" is new: "+is[path])
+		}
+	}
+	return strings.Join(list, "; ")
+}

@@ -1,0 +1,115 @@
+//go:build linux
+
+package attack
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"palyra/internal/sandbox"
+)
+
+// TestEveryRunIsConfined starts many sandboxes at once while the collector
+// works all the time. Landlock, seccomp and no_new_privs belong to one thread,
+// and a runtime that moved a goroutine between two steps would start a program
+// without them (mcpproxy-go#932).
+func TestEveryRunIsConfined(t *testing.T) {
+	runs := 1000
+	if testing.Short() {
+		runs = 100
+	}
+	const workers = 4
+	b := newBoundary(t)
+	pressure(t)
+	// One scene for each: the runs are what is many here.
+	var left atomic.Int64
+	left.Store(int64(runs))
+	confirm := func(without []string) (confirmed int, failures []string) {
+		left.Store(int64(runs))
+		r := b.runner(t, without)
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		for range workers {
+			c := newScene(t)
+			c.program("true")
+			all.Go(func() {
+				for left.Add(-1) >= 0 {
+					report, err := r.Run(t.Context(), c.spec)
+					if report.Layer != nil {
+						_ = report.Layer.Close()
+					}
+					problem := unconfined(report, err)
+					mu.Lock()
+					if problem == "" {
+						confirmed++
+					} else {
+						failures = append(failures, problem)
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		all.Wait()
+		return confirmed, failures
+	}
+	o := outcome{denied, failed}
+	confirmed, failures := confirm(nil)
+	t.Logf("%d of %d runs confirmed", confirmed, runs)
+	if confirmed != runs || len(failures) > 0 {
+		o.Attack = escaped
+		t.Errorf("ESCAPE: %d of %d runs are confirmed; %.2000s", confirmed, runs, strings.Join(failures, "\n"))
+	}
+	runs = 8
+	if confirmed, failures := confirm(layers(seccomp)); confirmed == 0 && len(failures) == runs {
+		o.Control = succeeded
+	} else {
+		t.Errorf("without seccomp %d of %d runs are confirmed", confirmed, runs)
+	}
+	results.record("GW-06 confinement under load", o)
+}
+
+// unconfined says what the read-back of a run lacks, "" for nothing.
+func unconfined(r sandbox.Report, err error) string {
+	i := r.Isolation
+	switch {
+	case err != nil:
+		return err.Error()
+	case r.ExitCode == nil || *r.ExitCode != 0:
+		return fmt.Sprintf("the program ended with %v %s", r.ExitCode, r.Signal)
+	case i.SeccompMode != 2 || !i.NoNewPrivs || i.LandlockABI == 0:
+		return fmt.Sprintf("seccomp %d, no_new_privs %t, Landlock %d", i.SeccompMode, i.NoNewPrivs, i.LandlockABI)
+	case strings.Trim(i.CapEff+i.CapPrm+i.CapBnd, "0") != "" || i.CapEff == "":
+		return fmt.Sprintf("capabilities %s %s %s", i.CapEff, i.CapPrm, i.CapBnd)
+	}
+	return ""
+}
+
+// pressure keeps the collector busy until the test ends.
+func pressure(t *testing.T) {
+	t.Helper()
+	was := debug.SetGCPercent(1)
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for kept := [64][]byte{}; ; runtime.Gosched() {
+			for i := range kept {
+				kept[i] = make([]byte, 16<<10)
+			}
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		close(stop)
+		<-done
+		debug.SetGCPercent(was)
+	})
+}

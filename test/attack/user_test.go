@@ -1,0 +1,45 @@
+//go:build linux
+
+package attack
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// ordinaryUser belongs to no account.
+const ordinaryUser = 31337
+
+// TestBoundaryAsOrdinaryUser tries the rows of the sandbox once more with a
+// palyrad that is no root: this binary, started again.
+func TestBoundaryAsOrdinaryUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		return // the rows were tried as an ordinary user to begin with
+	}
+	// The binary of `go test` lies in a directory of root's own.
+	binary := filepath.Join(places.base, "attack.test")
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := filepath.Join(places.base, "user")
+	if err := errors.Join(os.WriteFile(binary, self, 0o755), os.Mkdir(home, 0o700), os.Chown(home, ordinaryUser, ordinaryUser)); err != nil {
+		t.Fatal(err)
+	}
+	outcomes := filepath.Join(home, "outcomes.json")
+	cmd := exec.CommandContext(t.Context(), binary, "-test.run=^TestBoundary$")
+	cmd.Dir = "/"
+	cmd.Env = append(os.Environ(), userBase+"="+places.base, userHome+"="+home, userResults+"="+outcomes, "TMPDIR="+home, "HOME="+home)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinaryUser, Gid: ordinaryUser}}
+	text, failed := cmd.CombinedOutput()
+	if err := results.load(outcomes); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if failed != nil {
+		t.Errorf("as an ordinary user: %v\n%s", failed, text)
+	}
+}
