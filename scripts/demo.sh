@@ -172,6 +172,14 @@ TOML
 export PALYRA_CONFIG=$work/palyra.toml
 unset PALYRA_STATE_DIR PALYRA_ADDRESS PALYRA_CREDENTIALS
 
+# Ubuntu 23.10 and later keep programs without an AppArmor profile from making
+# user namespaces. The doctor says which profile palyrad needs.
+restricted=/proc/sys/kernel/apparmor_restrict_unprivileged_userns
+if [[ -r $restricted && $(<"$restricted") == 1 ]] && ! "$palyrad" doctor >"$work/doctor.txt" 2>&1; then
+  cat "$work/doctor.txt" >&2
+  exit 1
+fi
+
 bold "1. The operator's policy is checked before it loads"
 run policy check "$work/policies"
 

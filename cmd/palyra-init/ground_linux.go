@@ -40,8 +40,13 @@ func ground(spec inside.Spec) error {
 // cut covers the places of the host that programs of several users share.
 func cut(g inside.Ground) error {
 	if g.Proc {
-		if err := ownProc(g.Masks); err != nil {
-			return err
+		if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+			return fail("mounting the process list", err)
+		}
+	}
+	for _, name := range g.Masks {
+		if err := unix.Mount("/dev/null", name, "", unix.MS_BIND, ""); err != nil && !errors.Is(err, unix.ENOENT) {
+			return fail("masking "+name, err)
 		}
 	}
 	for i, f := range g.Files {
@@ -56,18 +61,6 @@ func cut(g inside.Ground) error {
 		}
 	}
 	return fail("making the home directory", unix.Mkdir(inside.TmpHome, 0o700))
-}
-
-func ownProc(masks []string) error {
-	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
-		return fail("mounting the process list", err)
-	}
-	for _, name := range masks {
-		if err := unix.Mount("/dev/null", name, "", unix.MS_BIND, ""); err != nil && !errors.Is(err, unix.ENOENT) {
-			return fail("masking "+name, err)
-		}
-	}
-	return nil
 }
 
 // put covers a file with another, which is made at a place of our own. What the

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"syscall"
 	"unsafe"
 
@@ -13,6 +14,7 @@ import (
 // the power it needs, waits for a call, prepares what it decides, proves the
 // layers, waits for palyrad's word and becomes the tool.
 func inner(i inside.Inner) error {
+	shows := environmentShows()
 	if err := shed(i); err != nil {
 		return err
 	}
@@ -32,7 +34,7 @@ func inner(i inside.Inner) error {
 	if err != nil {
 		return err
 	}
-	report.Unpinned, report.Watched = unpinned, listener >= 0
+	report.Environ, report.Unpinned, report.Watched = shows, unpinned, listener >= 0
 	if err := send(report, listener); err != nil {
 		return fail("sending the report", err)
 	}
@@ -185,12 +187,17 @@ func dropCapabilities() error {
 // old, or something around this sandbox may listen already.
 func filter(order inside.Order, fds []int) (listener int, err error) {
 	if order.Watched != 0 {
-		fd, err := install(fds[order.Watched], unix.SECCOMP_FILTER_FLAG_NEW_LISTENER)
-		if err == nil {
-			return fd, nil
-		}
-		if err != unix.EBUSY && err != unix.EINVAL {
-			return -1, err
+		// Without the second flag, which is of Linux 5.19, a signal breaks a
+		// call off with EINTR while its answer is on the way.
+		const listen, patient = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER, unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
+		for _, flags := range []uintptr{listen | patient, listen} {
+			fd, err := install(fds[order.Watched], flags)
+			if err == nil {
+				return fd, nil
+			}
+			if !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.EINVAL) {
+				return -1, err
+			}
 		}
 	}
 	if order.Filter != 0 {

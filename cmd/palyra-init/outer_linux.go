@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+
 	"golang.org/x/sys/unix"
 
 	"palyra/internal/sandbox/inside"
@@ -33,7 +35,8 @@ func outer(o inside.Outer) error {
 	for fd := inside.ControlFD; fd <= inside.HelperFD; fd++ {
 		_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0)
 	}
-	err = unix.Exec(o.Exec, o.Argv, nil)
+	// The daemon gave this process no environment, and so there is none here.
+	err = unix.Exec(o.Exec, o.Argv, os.Environ())
 	for fd := inside.ControlFD; fd <= inside.HelperFD; fd++ {
 		unix.CloseOnExec(fd)
 	}

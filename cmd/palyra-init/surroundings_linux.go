@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"slices"
 	"strconv"
 
@@ -20,7 +21,7 @@ func readSurroundings(i inside.Inner, r *inside.Report) (err error) {
 	}
 	r.Overlay = fs.Type == unix.OVERLAYFS_SUPER_MAGIC
 	// A sandbox on the host's root may not list it.
-	if r.Root, err = names("/"); err != nil && err != unix.EACCES {
+	if r.Root, err = names("/"); err != nil && !errors.Is(err, unix.EACCES) {
 		return fail("reading back the root directory", err)
 	}
 	if r.Session, err = unix.Getsid(0); err != nil {
@@ -34,10 +35,14 @@ func readSurroundings(i inside.Inner, r *inside.Report) (err error) {
 			r.Unmasked = append(r.Unmasked, name)
 		}
 	}
-	// What cannot be read cannot tell anything either.
-	text, err := readFile("/proc/1/environ")
-	r.Environ = err == nil && len(text) > 0
 	return nil
+}
+
+// environmentShows reports whether the first process has an environment that
+// can be read. It is asked before Landlock, which hides every other process.
+func environmentShows() bool {
+	text, err := readFile("/proc/1/environ")
+	return err == nil && len(text) > 0
 }
 
 // names lists a directory, sorted.

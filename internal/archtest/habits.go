@@ -57,7 +57,9 @@ func CheckInits(t *Tree) []Finding {
 
 // ContextFields lists the struct types that may hold a context.Context, as
 // "folder.Type", each with its reason.
-var ContextFields = map[string]string{}
+var ContextFields = map[string]string{
+	"internal/dispatch.timedContext": "is a context itself: one whose deadline can stand still, which package context does not have",
+}
 
 // CheckContextFields finds structs that hold a context.Context.
 func CheckContextFields(t *Tree) []Finding {
@@ -66,8 +68,9 @@ func CheckContextFields(t *Tree) []Finding {
 
 func contextFields(t *Tree, allowed map[string]string) []Finding {
 	var out []Finding
-	used := make(map[string]bool)
+	used, here := make(map[string]bool), make(map[string]bool)
 	t.forEachFile(false, func(p *Package, f *File) {
+		here[p.Dir] = true
 		alias := localName(f, "context")
 		if alias == "" {
 			return
@@ -89,7 +92,7 @@ func contextFields(t *Tree, allowed map[string]string) []Finding {
 		})
 	})
 	for key := range allowed {
-		if !used[key] {
+		if !used[key] && here[strings.TrimSuffix(key, path.Ext(key))] {
 			out = append(out, Finding{key, "is excepted from the context rule but needs it no more; remove the exception"})
 		}
 	}

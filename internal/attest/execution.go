@@ -60,7 +60,8 @@ func (x Execution) statement(gateway string, at time.Time) (Statement, error) {
 		Egress:    egress(x.Report.Egress),
 		Inputs:    x.inputs(),
 		Outputs:   outputs(x.Report),
-		Secrets:   list(x.Secrets),
+		Changes:   changes(x.Report.Changes), Violations: violations(x.Report),
+		Secrets: list(x.Secrets),
 		Result: Result{
 			Outcome: string(x.Report.Outcome), Reason: x.Report.Reason, ExitCode: x.Report.ExitCode,
 			Signal: x.Report.Signal, TimedOut: x.Report.Outcome == tool.TimedOut,
@@ -152,7 +153,13 @@ func lastOfEach(files []tool.FileChange) []tool.FileChange {
 	return kept
 }
 
+// unrestricted is the word of an attestation for the network of the host.
+const unrestricted = "unrestricted"
+
 func egress(e tool.Egress) Egress {
+	if e.Mode == "none" {
+		e.Mode = unrestricted
+	}
 	out := Egress{Mode: e.Mode, Allowed: list(e.Allowed), Observed: make([]Connection, 0, len(e.Observed))}
 	for _, c := range e.Observed {
 		out.Observed = append(out.Observed, Connection(c))
@@ -170,7 +177,36 @@ func isolation(i *tool.Isolation) *Isolation {
 		SeccompMode: i.SeccompMode, SeccompSHA256: bare(i.SeccompSHA), LandlockABI: i.LandlockABI,
 		Cgroup: i.Cgroup, LimitsBy: i.LimitsBy, Rlimits: decimals(i.Rlimits),
 		HelperSHA256: bare(i.HelperSHA), ArgumentsSHA256: bare(i.ArgumentsSHA),
+		BackendSHA256: bare(i.BackendSHA), Kernel: i.Kernel, Rung: i.Rung, Workspace: i.Workspace,
+		Watched: i.Watched, Prepared: i.Prepared,
 	}
+}
+
+func changes(c *tool.Changes) *Changes {
+	if c == nil {
+		return nil
+	}
+	return &Changes{
+		State: string(c.State), Workspace: c.Workspace, RootSHA256: bare(c.Root), Added: c.Added, Modified: c.Modified,
+		Deleted: c.Deleted, Bytes: c.Bytes, Protected: list(c.Protected), ApprovalID: c.ApprovalID, GrantID: c.GrantID,
+		Reason: c.Reason,
+	}
+}
+
+// mostViolations bounds those that an attestation lists.
+const mostViolations = 16
+
+func violations(r tool.Report) *Violations {
+	if len(r.Violations) == 0 {
+		return nil
+	}
+	out := &Violations{Count: len(r.Violations) + r.ViolationsMissed}
+	for _, v := range r.Violations[:min(len(r.Violations), mostViolations)] {
+		out.First = append(out.First, Violation{
+			At: utc(v.At), Syscall: v.Syscall, Arguments: list(v.Arguments), Executable: v.Executable, Errno: v.Errno,
+		})
+	}
+	return out
 }
 
 // enforcement makes sure that no downgrade is silent. In Tiers B and C a layer

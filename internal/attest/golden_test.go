@@ -44,6 +44,21 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// An attestation of before there were change sets and violations verifies.
+func TestOlderAttestationVerifies(t *testing.T) {
+	set, err := attest.ParseKeySet(read(t, "testdata/keyset_older.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := attest.Verify(read(t, "testdata/envelope_older.json"), set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := v.Predicate; p.Changes != nil || p.Violations != nil || p.Isolation.Rung != "" || p.Invocation.Tool != "process.run" {
+		t.Errorf("got %+v", p)
+	}
+}
+
 // TestSpecification holds the example in the document to the golden file.
 func TestSpecification(t *testing.T) {
 	_, payload, _ := split(t, read(t, goldenEnvelope))

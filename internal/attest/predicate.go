@@ -52,6 +52,10 @@ type Predicate struct {
 	Egress    Egress     `json:"egress"`
 	Inputs    Inputs     `json:"inputs"`
 	Outputs   Outputs    `json:"outputs"`
+	// Changes is nil when the call had no copy of a workspace to write to.
+	Changes *Changes `json:"changes,omitempty"`
+	// Violations is nil when the sandbox denied nothing.
+	Violations *Violations `json:"violations,omitempty"`
 	// Secrets are the names of the leased secrets, never their values.
 	Secrets []string `json:"secrets"`
 	Result  Result   `json:"result"`
@@ -119,10 +123,59 @@ type Isolation struct {
 	Rlimits         map[string]string `json:"rlimits"`
 	HelperSHA256    string            `json:"helper_sha256"`
 	ArgumentsSHA256 string            `json:"arguments_sha256"`
+	// BackendSHA256 is of the backend's program, Kernel the release of the
+	// kernel, Rung that of the ladder, and Workspace how it was mounted; "" when
+	// it was not found out.
+	BackendSHA256 string `json:"backend_sha256,omitempty"`
+	Kernel        string `json:"kernel,omitempty"`
+	Rung          string `json:"rung,omitempty"`
+	Workspace     string `json:"workspace,omitempty"`
+	// Watched says that denied system calls were reported, Prepared that the
+	// sandbox was built before the call came.
+	Watched  bool `json:"watched,omitempty"`
+	Prepared bool `json:"prepared,omitempty"`
+}
+
+// Changes is what became of what the call wrote to its copy of a workspace.
+type Changes struct {
+	// State is unchanged, committed, discarded, conflicted or dry_run.
+	State     string `json:"state"`
+	Workspace string `json:"workspace"`
+	// RootSHA256 is the digest of the change set, "" when nothing changed.
+	RootSHA256 string `json:"root_sha256,omitempty"`
+	Added      int    `json:"added"`
+	Modified   int    `json:"modified"`
+	Deleted    int    `json:"deleted"`
+	Bytes      int64  `json:"bytes"`
+	// Protected are the protected paths among them.
+	Protected []string `json:"protected"`
+	// ApprovalID and GrantID are "" when policy alone let them through; Reason
+	// is that of changes that were not committed.
+	ApprovalID string `json:"approval_id,omitempty"`
+	GrantID    string `json:"grant_id,omitempty"`
+	Reason     string `json:"reason,omitempty"`
+}
+
+// Violations are the system calls that the sandbox denied.
+type Violations struct {
+	// Count includes those that First has no room for.
+	Count int         `json:"count"`
+	First []Violation `json:"first"`
+}
+
+// Violation is one system call that was denied. Arguments are hexadecimal and
+// those in registers.
+type Violation struct {
+	At         time.Time `json:"at"`
+	Syscall    string    `json:"syscall"`
+	Arguments  []string  `json:"arguments"`
+	Executable string    `json:"executable"`
+	Errno      string    `json:"errno"`
 }
 
 // Egress is what the call could and did reach.
 type Egress struct {
+	// Mode is strict, preflight, or unrestricted for the network of the host.
 	Mode     string       `json:"mode"`
 	Allowed  []string     `json:"allowed"`
 	Observed []Connection `json:"observed"`

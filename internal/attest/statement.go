@@ -3,9 +3,12 @@ package attest
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	spb "github.com/in-toto/attestation/go/v1"
 	"github.com/oklog/ulid/v2"
+
+	"palyra/internal/tool"
 )
 
 // check proves that a statement is whole and that its parts agree. The notary
@@ -47,6 +50,8 @@ func (s Statement) checkSubjects() error {
 	return nil
 }
 
+var changeStates = []tool.ChangeState{tool.Unchanged, tool.Committed, tool.Discarded, tool.Conflicted, tool.DryRun}
+
 func (p Predicate) check() error {
 	for _, id := range []struct{ name, value string }{
 		{"attestation_id", p.AttestationID}, {"invocation.proposal_id", p.Invocation.ProposalID},
@@ -67,6 +72,12 @@ func (p Predicate) check() error {
 	}
 	if p.Times.AttestedAt.IsZero() {
 		return errors.New("times.attested_at is missing")
+	}
+	if c := p.Changes; c != nil && !slices.Contains(changeStates, tool.ChangeState(c.State)) {
+		return fmt.Errorf("changes.state is %q", c.State)
+	}
+	if v := p.Violations; v != nil && (len(v.First) == 0 || v.Count < len(v.First)) {
+		return fmt.Errorf("violations.count is %d and %d are listed", v.Count, len(v.First))
 	}
 	if err := p.checkDigests(); err != nil {
 		return err
@@ -111,7 +122,10 @@ func (p Predicate) optionalDigests() []string {
 		all = append(all, f.Was, f.Is)
 	}
 	if i := p.Isolation; i != nil {
-		all = append(all, i.SeccompSHA256, i.HelperSHA256, i.ArgumentsSHA256)
+		all = append(all, i.SeccompSHA256, i.HelperSHA256, i.ArgumentsSHA256, i.BackendSHA256)
+	}
+	if p.Changes != nil {
+		all = append(all, p.Changes.RootSHA256)
 	}
 	return all
 }

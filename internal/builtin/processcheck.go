@@ -185,9 +185,7 @@ func (t process) find(c *command, root *workspace.Root) error {
 		if err != nil {
 			return err
 		}
-		if c.program, c.missing = t.resolver.ResolveExecutable(filepath.Join(root.Path(), filepath.FromSlash(info.Path)), nil); c.missing != nil {
-			return nil
-		}
+		c.program, c.missing = t.resolver.ResolveExecutable(filepath.Join(root.Path(), filepath.FromSlash(info.Path)), nil)
 	}
 	if rest, own := strings.CutPrefix(c.program.Path, strings.TrimSuffix(root.Path(), "/")+"/"); own {
 		c.own = "./" + rest

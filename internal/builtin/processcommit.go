@@ -17,7 +17,6 @@ import (
 const (
 	shownFiles    = 100
 	recordedFiles = 1000
-	commitNotes   = 20
 	commitDiff    = 64 << 10
 )
 
@@ -149,7 +148,7 @@ func (c command) commitRequest(ran sandbox.Report, set overlay.Set) tool.CommitR
 		Preview: tool.Preview{
 			Summary: fmt.Sprintf("Commit what %s changed in %s: %d added, %d modified, %d deleted, %d of them protected.",
 				c.program.Path, c.name, f.Added, f.Modified, f.Deleted, len(f.Protected)),
-			Diff: set.Diff(commitDiff), Notes: protectedNotes(set),
+			Diff: set.Diff(commitDiff),
 		},
 	}
 	if exit != 0 {
@@ -159,34 +158,6 @@ func (c command) commitRequest(ran sandbox.Report, set overlay.Set) tool.CommitR
 		request.Files = append(request.Files, fileChange(c.name, set.Changes[i]))
 	}
 	return request
-}
-
-// protectedNotes say which changes are protected, and why.
-func protectedNotes(set overlay.Set) []string {
-	var notes []string
-	left := 0
-	for i := range set.Changes {
-		change := &set.Changes[i]
-		switch {
-		case !change.Protected():
-		case len(notes) == commitNotes:
-			left++
-		default:
-			notes = append(notes, fmt.Sprintf("%s is %s, and protected: %s.", overlay.Display(change.Path), change.Op(), classNames(change.Classes)))
-		}
-	}
-	if left > 0 {
-		notes = append(notes, fmt.Sprintf("%d more protected changes are not listed here.", left))
-	}
-	return notes
-}
-
-func classNames(classes []overlay.Class) string {
-	words := make([]string, 0, len(classes))
-	for _, c := range classes {
-		words = append(words, string(c))
-	}
-	return strings.Join(words, ", ")
 }
 
 func fileChange(workspace string, c overlay.Change) tool.FileChange {

@@ -194,7 +194,7 @@ func TestProtectedChangesAreNamed(t *testing.T) {
 	if f := asked.Facts; len(f.Protected) != 1 || f.Protected[0] != ".mcp.json" || len(f.Classes) != 1 || f.Classes[0] != "agent" {
 		t.Errorf("facts %+v", f)
 	}
-	if !strings.HasPrefix(asked.Preview.Diff, "# protected: .mcp.json (agent)\n") || !strings.Contains(strings.Join(asked.Preview.Notes, "\n"), ".mcp.json is added, and protected: agent.") {
+	if !strings.HasPrefix(asked.Preview.Diff, "# protected: .mcp.json (agent)\n") || !strings.HasSuffix(asked.Preview.Summary, "1 of them protected.") {
 		t.Errorf("preview %+v", asked.Preview)
 	}
 	if first := result["changes"].(object)["files"].([]any)[0].(object); first["path"] != ".mcp.json" || first["protected"].([]any)[0] != "agent" {

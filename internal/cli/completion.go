@@ -141,6 +141,19 @@ func (a *app) completeWorkspaces(cmd *cobra.Command, _ []string, _ string) ([]co
 	})
 }
 
+func (a *app) completeChangeSets(cmd *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return a.suggestions(cmd, given, func(ctx context.Context, g *gateway) (out []cobra.Completion) {
+		sets, err := g.changeSets(ctx, "")
+		if err != nil {
+			return nil
+		}
+		for _, s := range sets {
+			out = append(out, describe(s.GetChangeSetId(), short(s.GetState())+" in "+s.GetWorkspace()))
+		}
+		return out
+	})
+}
+
 func (a *app) completeModels(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return a.suggestions(cmd, nil, func(ctx context.Context, g *gateway) (out []cobra.Completion) {
 		reply, err := g.status.GetStatus(ctx, &palyrav1.GetStatusRequest{})

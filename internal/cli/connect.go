@@ -44,6 +44,7 @@ type gateway struct {
 	status       palyrav1connect.StatusServiceClient
 	access       palyrav1connect.AccessServiceClient
 	identity     palyrav1connect.IdentityServiceClient
+	workspaces   palyrav1connect.WorkspaceServiceClient
 }
 
 // connect reads the credential bundle and returns the clients. Nothing is sent
@@ -111,6 +112,7 @@ func (a *app) dial(b identity.Bundle, address string) *gateway {
 		status:       palyrav1connect.NewStatusServiceClient(client, base, opts...),
 		access:       palyrav1connect.NewAccessServiceClient(client, base, opts...),
 		identity:     palyrav1connect.NewIdentityServiceClient(client, base, opts...),
+		workspaces:   palyrav1connect.NewWorkspaceServiceClient(client, base, opts...),
 	}
 }
 

@@ -42,6 +42,9 @@ type fakeGateway struct {
 	policyAsked []proto.Message
 	// fail, when set, is the answer to every method.
 	fail error
+	// changeSets are those of workspaces, and undone what was asked to undo.
+	changeSets []*palyrav1.ChangeSet
+	undone     []*palyrav1.UndoChangeSetRequest
 	// several adds a second user; votesRefused refuses every vote.
 	several, votesRefused bool
 	// play is what a call does; nil succeeds.
@@ -76,6 +79,7 @@ func (f *fakeGateway) handler() http.Handler {
 	mux.Handle(palyrav1connect.NewStatusServiceHandler(fakeStatus{f}, refuse))
 	mux.Handle(palyrav1connect.NewAccessServiceHandler(fakeAccess{f: f}, refuse))
 	mux.Handle(palyrav1connect.NewIdentityServiceHandler(fakeIdentity{f}, refuse))
+	mux.Handle(palyrav1connect.NewWorkspaceServiceHandler(fakeWorkspaces{f}, refuse))
 	mux.Handle(palyrav1connect.NewJournalServiceHandler(fakeJournalService{f}, refuse))
 	mux.Handle(palyrav1connect.NewAttestationServiceHandler(fakeAttestations{f}, refuse))
 	return mux

@@ -34,6 +34,7 @@ func (w *world) populate() {
 		Uses: 3, LastUsedAt: timestamppb.New(testNow.Add(-time.Minute)),
 	}
 	g.devices = []*palyrav1.Device{{DeviceId: "01DEVICE000000000000000000", Principal: "user:ada", Name: "laptop", CreatedAt: timestamppb.New(testNow), CertificateExpiresAt: timestamppb.New(testNow.Add(time.Hour))}}
+	g.changeSets = someChangeSets()
 	g.tools = []*palyrav1.Tool{{
 		Name: "process.run", Title: "Run a program", Description: "Runs a program in a sandbox.\nIt has no network.", InputSchemaJson: []byte(`{"type":"object","properties":{"argv":{"type":"array"}}}`),
 		Capabilities: []string{"process_exec"}, Executor: "sandbox_tier_c_linux_bubblewrap", Destructive: true, Sensitive: true, MayAsk: true, DefinitionDigest: "sha256:dd",
@@ -57,7 +58,9 @@ func TestGolden(t *testing.T) {
 		"policy_test": {"policy", "test", "testdata/one.test.yaml"}, "policy_versions": {"policy", "versions"},
 		"policy_activate": {"policy", "activate", strings.Repeat("b", 12)}, "policy_diff": {"policy", "diff", "sha256:11111111", "sha256:22222222"},
 		"policy_old": {"policy", "show", "sha256:11111111"}, "policy_old_file": {"policy", "show", "sha256:11111111", "20-team.cedar"},
-		"decide": decideArgs("--deny", "--reason", "no"),
+		"workspace_list": {"workspace", "list"}, "workspace_changes": {"workspace", "changes"}, "workspace_show": {"workspace", "show", changeSetID},
+		"workspace_undo": {"workspace", "undo", changeSetID},
+		"decide":         decideArgs("--deny", "--reason", "no"),
 	}
 	w := newWorld(t)
 	for name, args := range commands {

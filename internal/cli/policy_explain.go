@@ -16,7 +16,7 @@ import (
 func (a *app) policyExplain() *cobra.Command {
 	var f describedFlags
 	c := &cobra.Command{
-		Use:   "explain DECISION_ID|PROPOSAL_ID | TOOL [key=value ...]",
+		Use:   "explain DECISION_ID|PROPOSAL_ID|APPROVAL_ID | TOOL [key=value ...]",
 		Short: "Say why a call is or was decided as it is, and what to change",
 		Long: "Say why a call is or was decided as it is: the verdict, the one thing to change,\n" +
 			"every policy that decided with its conditions and their values, and the permit\n" +

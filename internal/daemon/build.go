@@ -176,9 +176,12 @@ func openIdentity(ctx context.Context, db *sqlite.DB, authority *ca.Authority, r
 	return registry, service, err
 }
 
-func (g *gateway) openPolicy(context.Context) error {
+func (g *gateway) openPolicy(ctx context.Context) error {
 	var err error
 	if g.workspaces, err = openWorkspaces(g.cfg); err != nil {
+		return err
+	}
+	if err := g.recoverCommits(ctx); err != nil {
 		return err
 	}
 	tools, err := g.tools()

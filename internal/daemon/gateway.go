@@ -80,10 +80,16 @@ func (g *gateway) Status(ctx context.Context) (rpc.Status, error) {
 	s.LastCheckpointSize = checkpoint.Size
 	counts := g.desk.Counts()
 	s.PendingApprovals, s.LiveGrants = counts.Pending, counts.Grants
-	for _, w := range g.cfg.Workspaces {
-		s.Workspaces = append(s.Workspaces, &palyrav1.WorkspaceStatus{Name: w.Name, Path: w.Path, ReadOnly: w.ReadOnly, Mode: w.WorkspaceMode()})
-	}
+	s.Workspaces = g.workspaceStatus()
 	return s, nil
+}
+
+func (g *gateway) workspaceStatus() []*palyrav1.WorkspaceStatus {
+	var all []*palyrav1.WorkspaceStatus
+	for _, w := range g.cfg.Workspaces {
+		all = append(all, &palyrav1.WorkspaceStatus{Name: w.Name, Path: w.Path, ReadOnly: w.ReadOnly, Mode: w.WorkspaceMode()})
+	}
+	return all
 }
 
 // notices are what an operator should know about the settings.

@@ -32,6 +32,8 @@ type metrics struct {
 	executions *prometheus.HistogramVec
 	runs       *prometheus.CounterVec
 	tokens     *prometheus.CounterVec
+	changes    *prometheus.CounterVec
+	violations *prometheus.CounterVec
 }
 
 func newMetrics(g *gateway) *metrics {
@@ -46,10 +48,13 @@ func newMetrics(g *gateway) *metrics {
 			[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120}, "executor", "outcome"),
 		runs:   counter("palyra_runs_finished_total", "Runs that ended since the start, by state and reason.", "state", "reason"),
 		tokens: counter("palyra_model_tokens_total", "Tokens of the models' turns since the start, by direction.", "direction"),
+		changes: counter("palyra_commits_total",
+			"Change sets of copies of workspaces since the start, by what became of them.", "state"),
+		violations: counter("palyra_sandbox_violations_total", "System calls that sandboxes denied since the start."),
 	}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		m.events, m.verdicts, m.decisions, m.waits, m.executions, m.runs, m.tokens, g.commits.took, g.commits.events,
+		m.events, m.verdicts, m.decisions, m.waits, m.executions, m.runs, m.tokens, m.changes, m.violations, g.commits.took, g.commits.events,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "palyra_build_info", Help: "The version that runs.", ConstLabels: prometheus.Labels{"version": version.Get().Version},
 		}, func() float64 { return 1 }),
@@ -109,6 +114,8 @@ func (m *metrics) count(e journal.Event) {
 		m.timeWait(e)
 	case event.Attested:
 		m.timeExecution(e)
+	case event.Violated:
+		m.countViolations(e)
 	case event.ModelTurn:
 		m.countTokens(e)
 	case event.RunFinished:
@@ -173,11 +180,27 @@ func (m *metrics) timeExecution(e journal.Event) {
 			Outcome    string    `json:"outcome"`
 			StartedAt  time.Time `json:"started_at"`
 			FinishedAt time.Time `json:"finished_at"`
+			Changes    *struct {
+				State string `json:"state"`
+			} `json:"changes"`
 		} `json:"report"`
 	}
 	if read(e, &a) {
 		r := a.Report
+		if r.Changes != nil {
+			m.changes.WithLabelValues(r.Changes.State).Inc()
+		}
 		m.executions.WithLabelValues(r.Executor.Name, r.Outcome).Observe(r.FinishedAt.Sub(r.StartedAt).Seconds())
+	}
+}
+
+func (m *metrics) countViolations(e journal.Event) {
+	var v struct {
+		Violations []struct{} `json:"violations"`
+		Missed     int64      `json:"missed"`
+	}
+	if read(e, &v) {
+		m.violations.WithLabelValues().Add(float64(len(v.Violations)) + max(0, float64(v.Missed)))
 	}
 }
 

@@ -114,7 +114,7 @@ func TestApprovalWaitIsTimed(t *testing.T) {
 	m.count(journal.Event{Code: event.Answered, Subject: "no ULID", At: asked, Payload: []byte(`{"state":"denied","was":"pending"}`)})
 	want := `palyra_approval_wait_seconds_sum{state="allowed"} 42
 palyra_approval_wait_seconds_count{state="allowed"} 1`
-	got := exposition(t, m)
+	got := exposition(t, m.waits)
 	if !strings.Contains(got, want) || strings.Count(got, "_count{") != 1 {
 		t.Errorf("want nothing but %s in\n%s", want, got)
 	}
@@ -129,10 +129,31 @@ func TestNoEventEndsTheMetrics(t *testing.T) {
 	}
 }
 
-func exposition(t *testing.T, m *metrics) string {
+// TestChangesAndViolationsAreCounted counts what became of change sets, and
+// every denied system call, those that were not kept included.
+func TestChangesAndViolationsAreCounted(t *testing.T) {
+	m := newMetrics(&gateway{commits: newCommits(slog.New(slog.DiscardHandler))})
+	for _, payload := range []string{
+		`{"report":{"outcome":"succeeded","changes":{"state":"committed"}}}`, `{"report":{"outcome":"failed","changes":{"state":"discarded"}}}`,
+		`{"report":{"outcome":"succeeded","changes":{"state":"committed"}}}`, `{"report":{"outcome":"succeeded"}}`, `not json`,
+	} {
+		m.count(journal.Event{Code: event.Attested, Payload: []byte(payload)})
+	}
+	for _, payload := range []string{`{"violations":[{"syscall":"bpf"},{"syscall":"mount"}],"missed":3}`, `{"missed":-9}`, `not json`} {
+		m.count(journal.Event{Code: event.Violated, Payload: []byte(payload)})
+	}
+	got := exposition(t, m.changes, m.violations)
+	for _, want := range []string{`palyra_commits_total{state="committed"} 2`, `palyra_commits_total{state="discarded"} 1`, `palyra_sandbox_violations_total 5`} {
+		if !strings.Contains(got, want+"\n") {
+			t.Errorf("want %s in\n%s", want, got)
+		}
+	}
+}
+
+func exposition(t *testing.T, counted ...prometheus.Collector) string {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(m.waits)
+	registry.MustRegister(counted...)
 	server := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	t.Cleanup(server.Close)
 	res, err := http.Get(server.URL)

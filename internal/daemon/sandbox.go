@@ -180,6 +180,31 @@ func (g *gateway) sayBox(ctx context.Context) {
 	}
 }
 
+// recoverCommits brings workspaces to where a commit that a crash interrupted
+// has happened, or has not. It comes before the first commit.
+func (g *gateway) recoverCommits(ctx context.Context) error {
+	roots := make(map[string]string, len(g.cfg.Workspaces))
+	for _, w := range g.cfg.Workspaces {
+		root, err := g.workspaces.Open(w.Name)
+		if err != nil {
+			return err
+		}
+		roots[w.Name] = root.Path()
+		root.Close()
+	}
+	done, err := g.box.history.Recover(roots)
+	for _, r := range done {
+		g.log.WarnContext(ctx, "a commit was interrupted by the last stop", slog.String("workspace", r.Workspace),
+			slog.String("changes", r.ID), slog.Bool("committed", r.Committed))
+	}
+	if err != nil {
+		// Somebody changed the same files since: a person has to look at them,
+		// and the gateway is needed meanwhile.
+		g.log.ErrorContext(ctx, "a commit that the last stop interrupted could not be taken back whole", slog.String("error", err.Error()))
+	}
+	return nil
+}
+
 func layersDir(stateDir string) string { return filepath.Join(stateDir, "sandbox") }
 
 // makePlaces makes the directories of this daemon's runs. Those of a daemon that

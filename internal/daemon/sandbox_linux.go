@@ -8,6 +8,7 @@ import (
 	"palyra/internal/sandbox/bubblewrap"
 	sandboxdisk "palyra/internal/sandbox/disk"
 	"palyra/internal/sandbox/origin"
+	"palyra/internal/sandbox/process"
 )
 
 // mark names this daemon beside others, dead ones included.
@@ -30,5 +31,16 @@ func ladder(cfg *config.Config, at places) []step {
 			LayerDir: at.layers, QuarantineDir: at.quarantine,
 		})
 	}}
+	tierB := step{sandbox.UserNamespaces, func() (backend, error) {
+		return process.New(process.Config{
+			Enabled: p.Enabled, Lowest: lowest(p), FirstUser: p.UIDBase, Users: p.UIDCount, LayerDir: at.layers,
+		})
+	}}
+	switch {
+	case p.Tier == config.TierB:
+		return []step{tierB}
+	case p.Fallback != config.FallbackNone:
+		return []step{tierC, tierB}
+	}
 	return []step{tierC}
 }

@@ -92,4 +92,6 @@ const (
 	PermRunCancel          access.Permission = "run.cancel"
 	PermGatewayFreeze      access.Permission = "gateway.freeze"
 	PermGatewayThaw        access.Permission = "gateway.thaw"
+	PermWorkspaceRead      access.Permission = "workspace.read"
+	PermWorkspaceUndo      access.Permission = "workspace.undo"
 )

@@ -100,6 +100,11 @@ var Methods = map[string]Method{
 	palyrav1connect.IdentityServiceRenewCertificateProcedure: {policy.PermDaemonStatus, AuditRoom, LimitMutate, false},
 	palyrav1connect.IdentityServiceRevokeDeviceProcedure:     {policy.PermAccessWrite, AuditRoom, LimitMutate, false},
 
+	palyrav1connect.WorkspaceServiceListWorkspacesProcedure: {policy.PermWorkspaceRead, AuditNone, LimitRead, false},
+	palyrav1connect.WorkspaceServiceListChangeSetsProcedure: {policy.PermWorkspaceRead, AuditNone, LimitRead, false},
+	palyrav1connect.WorkspaceServiceGetChangeSetProcedure:   {policy.PermWorkspaceRead, AuditNone, LimitRead, false},
+	palyrav1connect.WorkspaceServiceUndoChangeSetProcedure:  {policy.PermWorkspaceUndo, AuditRoom, LimitMutate, false},
+
 	healthCheckProcedure:           {"", AuditNone, LimitRead, true},
 	reflectionProcedure("v1"):      {policy.PermDaemonStatus, AuditNone, LimitRead, false},
 	reflectionProcedure("v1alpha"): {policy.PermDaemonStatus, AuditNone, LimitRead, false},

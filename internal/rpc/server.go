@@ -47,7 +47,9 @@ type Config struct {
 	Policies Policies
 	Members  Members
 	Gateway  Gateway
-	Log      *slog.Logger
+	// Workspaces are the declared ones and their change sets.
+	Workspaces Workspaces
+	Log        *slog.Logger
 }
 
 // Server is the handler of the whole API.
@@ -86,6 +88,7 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	mux.Handle(palyrav1connect.NewStatusServiceHandler(&status{cfg.Gateway}, opts...))
 	mux.Handle(palyrav1connect.NewAccessServiceHandler(&members{cfg.Members, cfg.Engine}, opts...))
 	mux.Handle(palyrav1connect.NewIdentityServiceHandler(&devices{cfg.Members}, opts...))
+	mux.Handle(palyrav1connect.NewWorkspaceServiceHandler(&workspaces{cfg.Workspaces}, opts...))
 	mux.Handle(healthCheckProcedure, newHealthHandler(cfg.Gateway, opts...))
 	reflector := grpcreflect.NewStaticReflector(Services...)
 	mux.Handle(grpcreflect.NewHandlerV1(reflector, opts...))
@@ -105,6 +108,7 @@ var Services = []string{
 	palyrav1connect.StatusServiceName,
 	palyrav1connect.AccessServiceName,
 	palyrav1connect.IdentityServiceName,
+	palyrav1connect.WorkspaceServiceName,
 	"grpc.health.v1.Health",
 }
 

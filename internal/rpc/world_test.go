@@ -68,7 +68,9 @@ type world struct {
 	gateway   *gatewayFake
 	evidence  *evidence
 	model     *modelFake
-	log       *logBuffer
+	// workspaces has one change set, "set-1" of "default".
+	workspaces *workspacesFake
+	log        *logBuffer
 
 	alice, bob, dan, eve, coder *client
 
@@ -105,7 +107,7 @@ func newWorld(t *testing.T, setup ...func(*world)) *world {
 	t.Helper()
 	w := &world{
 		t: t, read: &probe{descriptor: policytest.Read}, run: &probe{descriptor: policytest.Run},
-		audit: &audit{}, gateway: &gatewayFake{}, model: &modelFake{}, log: &logBuffer{}, limits: generous(),
+		audit: &audit{}, gateway: &gatewayFake{}, model: &modelFake{}, workspaces: newWorkspacesFake(), log: &logBuffer{}, limits: generous(),
 	}
 	for _, fn := range setup {
 		fn(w)
@@ -187,7 +189,7 @@ func (w *world) serve() {
 	w.stopping = stop
 	w.server = must[*rpc.Server](t)(rpc.New(stopping, rpc.Config{
 		Auth: w.identity, Limiter: limiter, Audit: w.audit, Engine: w.engine, Pipeline: pipeline, Router: router, Desk: w.desk, Runs: runs,
-		Journal: w.journal, Evidence: w.evidence, Policies: policiesFake{}, Members: membersFake{w}, Gateway: w.gateway, Log: logger,
+		Journal: w.journal, Evidence: w.evidence, Policies: policiesFake{}, Members: membersFake{w}, Gateway: w.gateway, Workspaces: w.workspaces, Log: logger,
 	}))
 	w.identity.OnRevoke(func(d identity.Device) { w.server.Revoked(d.ID) })
 	w.listen()

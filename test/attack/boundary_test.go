@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -89,13 +90,21 @@ func (b *boundary) try(t *testing.T, r row) {
 	defer func() { results.record(r.name(), o) }()
 	walls := r.layers(places.root)
 	o.Attack = b.mustFail(t, r, nil)
+	if r.bare {
+		if out := bare(t, r); out.err == nil && out.done {
+			o.Control = succeeded
+		} else {
+			t.Errorf("the control did not succeed outside: %s", out)
+		}
+		return
+	}
 	for _, wall := range walls {
 		others := slices.DeleteFunc(slices.Clone(walls), func(w string) bool { return w == wall })
-		if others = append(others, b.aside(r)...); len(others) > 0 && o.Attack == denied {
+		if others = append(others, r.aside...); len(others) > 0 && o.Attack == denied {
 			o.Attack = b.mustFail(t, r, others)
 		}
 	}
-	out := b.run(t, r, append(slices.Clone(walls), b.aside(r)...), true)
+	out := b.run(t, r, append(slices.Clone(walls), r.aside...), true)
 	if out.err == nil && out.done {
 		o.Control = succeeded
 	} else {
@@ -103,11 +112,17 @@ func (b *boundary) try(t *testing.T, r row) {
 	}
 }
 
-func (b *boundary) aside(r row) []string {
-	if places.root {
-		return r.aside
-	}
-	return slices.DeleteFunc(slices.Clone(r.aside), func(layer string) bool { return layer == userNS })
+// bare runs the probe as this very user, with nothing around it.
+func bare(t *testing.T, r row) attempt {
+	t.Helper()
+	c := newScene(t)
+	cmd := exec.CommandContext(t.Context(), filepath.Join(c.workspace, "probe"), r.probe...)
+	cmd.Dir = c.workspace
+	out, err := cmd.Output()
+	a := attempt{err: err, said: lastLine(sandbox.Stream{Head: out})}
+	before := c.look()
+	a.judge(c, r, before, before)
+	return a
 }
 
 // mustFail runs the attack against the product without some layers.

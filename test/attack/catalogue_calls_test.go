@@ -2,7 +2,10 @@
 
 package attack
 
-import "runtime"
+import (
+	"runtime"
+	"strings"
+)
 
 // namespaceRows are NS-01 and NS-02: powers over mounts, namespaces and other
 // processes.
@@ -63,18 +66,21 @@ func kernelRows() []row {
 		{"NS-06", "clock_settime", "clock-settime", "kernel"},
 		{"NS-06", "adjtimex", "adjtimex", "kernel"},
 		{"NS-06", "fanotify_init", "fanotify", "kernel"},
+		{"NS-07", "memfd_create and execveat", "memfd-exec fd", "fileless execution"},
+		{"NS-07", "memfd_create and execve", "memfd-exec path", "fileless execution"},
 		{"NS-07", "personality(READ_IMPLIES_EXEC)", "personality", "personality"},
 	} {
-		rows = append(rows, row{id: r.id, variant: r.variant, source: r.source, walls: layers(seccomp), probe: probe(r.probe)})
+		rows = append(rows, row{id: r.id, variant: r.variant, source: r.source, walls: layers(seccomp), probe: strings.Fields(r.probe)})
 	}
 	rows = append(rows, row{id: "NS-06", variant: "reboot", source: "kernel", walls: layers(seccomp, caps), probe: probe("reboot")})
 	// These ask for the power over the whole machine before anything else.
 	for _, call := range []string{"syslog", "kexec", "init-module", "finit-module", "delete-module", "acct", "swapoff"} {
-		rows = append(rows, row{id: "NS-06", variant: call, source: "kernel", root: true, walls: layers(seccomp), aside: layers(caps, userNS), probe: probe(call)})
+		rows = append(rows, row{id: "NS-06", variant: call, source: "kernel", root: true, walls: layers(seccomp, userNS), bare: true, probe: probe(call)})
 	}
 	if runtime.GOARCH == "amd64" {
 		rows = append(rows,
 			row{id: "NS-05", variant: "x32", source: "seccomp(2)", walls: layers(seccomp), probe: probe("x32")},
+			row{id: "NS-06", variant: "iopl", source: "kernel", walls: layers(seccomp), probe: probe("iopl")},
 			row{id: "NS-05", variant: "int 0x80", source: "seccomp(2)", walls: layers(seccomp), probe: probe("int80")})
 	}
 	return rows

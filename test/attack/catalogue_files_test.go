@@ -35,7 +35,7 @@ func fileRows() []row {
 	}
 	add(row{id: "FS-02", variant: "a file of palyrad's user alone", source: secrets, walls: layers(root, landlock), rootWalls: layers(otherUser),
 		probe: probe("read"), prepare: func(c *scene) { c.aimAt(c.plant("private", 0o600)) }})
-	add(row{id: "FS-02", variant: "/etc/shadow", source: secrets, root: true, walls: layers(root, landlock), rootWalls: layers(otherUser),
+	add(row{id: "FS-02", variant: "/etc/shadow", source: secrets, root: true, walls: layers(root), rootWalls: layers(otherUser),
 		probe: probe("proc-entry"), prepare: func(c *scene) { c.aimAt("/etc/shadow") }})
 	add(row{id: "FS-02", variant: "directories of the host", source: secrets, walls: layers(root), probe: probe("list"),
 		prepare: func(c *scene) { c.aimAt(c.outside) }})

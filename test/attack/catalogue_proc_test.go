@@ -18,6 +18,7 @@ func procRows() []row {
 				c.args = []string{"/proc/1/root" + c.canary, "/proc/1/cwd" + c.canary, "/proc/1/root/host" + c.canary, "/proc/1/cwd/host" + c.canary}
 			}},
 		{id: "FS-12", variant: "/proc/self/exe replaced", source: proc, walls: layers(copyLayer), probe: probe("replace-self"), effect: inside},
+		{id: "FS-12", variant: "/proc/N/fd", source: proc, walls: layers(closedFDs), aside: layers(landlock), probe: probe("proc-fds"), prepare: (*scene).stray},
 		{id: "FS-12", variant: "/proc/1/mem", source: proc, walls: layers(landlock), aside: layers(caps), probe: probe("proc-memory")},
 		{id: "FS-12", variant: "/proc/self/mountinfo", source: proc, walls: layers(copyLayer), probe: probe("mountinfo"),
 			prepare: func(c *scene) { c.args = []string{filepath.Base(c.dir)} }},

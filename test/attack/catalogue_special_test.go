@@ -17,6 +17,8 @@ func specialRows() []row {
 		{id: "FS-09", variant: "file capabilities", source: special, walls: layers(caps), probe: probe("filecap")},
 		{id: "FS-09", variant: "user attribute", source: special, walls: layers(copyLayer), probe: probe("xattr"), prepare: (*scene).files, effect: inside},
 		{id: "FS-09", variant: "attributes of an overlay", source: special, walls: layers(copyLayer), probe: probe("overlay"), prepare: (*scene).files, effect: inside},
+		{id: "FS-09", variant: "trusted attribute", source: special, root: true, walls: layers(caps, userNS), bare: true, probe: probe("trusted")},
+		{id: "FS-09", variant: "immutable flag", source: special, root: true, walls: layers(caps, userNS), bare: true, probe: probe("immutable")},
 		{id: "FS-09", variant: "access list", source: special, walls: layers(copyLayer), probe: probe("acl"), prepare: (*scene).files, effect: inside},
 		{id: "FS-09", variant: "inode flags", source: special, walls: layers(copyLayer), probe: probe("flags"), prepare: (*scene).files, effect: inside},
 		{id: "FS-09", variant: "giant sparse file", source: special, walls: layers(rlimits), probe: probe("sparse"),

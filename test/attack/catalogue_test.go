@@ -33,6 +33,9 @@ type row struct {
 	first, probe []string
 	// terminal starts palyrad in front of a terminal.
 	terminal bool
+	// bare runs the control as palyrad's user outside of any sandbox: the user
+	// namespace, without which bubblewrap cannot be, stops the attack as well.
+	bare bool
 	// prepare readies the scene. It may add arguments of the probe.
 	prepare func(*scene)
 	effect  effect

@@ -18,7 +18,7 @@ func gateRows() []struct{ id, variant, python string } {
 		{"FS-03", "symbolic link swapped in, at the gate", "os.remove('plain'); os.symlink('/etc/passwd', 'plain')"},
 		{"FS-04", "hard link made before the run, at the gate", "open('alias', 'a').write('evil')"},
 		{"FS-05", "new hook, at the gate", "open('.git/hooks/pre-commit', 'w').write('#!/bin/sh')"},
-		{"FS-06", "mv .git, at the gate", "os.rename('.git', '.git2'); os.mkdir('.git'); open('.git/config', 'w').write('[core]')"},
+		{"FS-06", "mv .git, at the gate", "shutil.move('.git', '.git2'); os.mkdir('.git'); open('.git/config', 'w').write('[core]')"},
 		{"FS-07", "new .mcp.json, at the gate", "open('.mcp.json', 'w').write('{}')"},
 		{"FS-07", "script on the protected list, at the gate", "open('deploy/run.sh', 'a').write('evil')"},
 	}
@@ -45,7 +45,7 @@ func gated(t *testing.T, policy string) (g *gateway, outside string) {
 		}
 	}
 	for _, r := range gateRows() {
-		g.file(script(r.variant), "import os\n"+r.python+"\n")
+		g.file(script(r.variant), "import os, shutil\n"+r.python+"\n")
 	}
 	g.mustStart()
 	return g, outside
@@ -55,47 +55,43 @@ func script(variant string) string {
 	return strings.NewReplacer(" ", "-", ",", "", ".", "").Replace(variant) + ".py"
 }
 
-// TestCommitGate tries each attack three times against one workspace: it must
-// leave it as it is while it waits, when it is denied, and in the end, when
-// somebody allows it, change it. The control is a policy that lets every
-// change pass.
+// TestCommitGate: an attack leaves the workspace as it is while it waits and
+// when it is denied, and arrives when somebody allows it. The control is a
+// policy that lets every change pass.
 func TestCommitGate(t *testing.T) {
 	t.Parallel()
 	for _, r := range gateRows() {
 		t.Run(strings.ReplaceAll(r.id+" "+r.variant, " ", "_"), func(t *testing.T) {
 			t.Parallel()
-			g, outside := gated(t, unattended)
-			before := g.look()
-			argv := list([]string{"python3", script(r.variant)})
-			try := func(decide ...string) (changed string, r result) {
-				call := g.begin("call", "process.run", "argv="+argv)
+			try := func(decide ...string) (unasked, while, after string, out result) {
+				g, outside := gated(t, unattended)
+				was := g.look()
+				call := g.begin("call", "process.run", "argv="+list([]string{"python3", script(r.variant)}))
 				a, asked := call.asked()
+				while = differences(was, g.look())
 				if !asked {
-					r = call.wait()
-					return "nobody was asked: " + differences(before, g.look()), r
+					out = call.wait()
+					return "nobody was asked", while, differences(was, g.look()), out
 				}
-				changed = differences(before, g.look())
 				if voted := g.answer(a, decide...); voted.code != 0 {
 					t.Errorf("the answer was not taken: %s", voted.err)
 				}
-				return changed, call.wait()
+				out = call.wait()
+				if text := read(t, outside); text != canary {
+					t.Errorf("the other name of the hard link holds %q", text)
+				}
+				return "", while, differences(was, g.look()), out
 			}
-			waited, first := try("--deny", "--reason", "no")
-			denied := differences(before, g.look())
-			asked, second := try("--allow", "once")
-			allowed := differences(before, g.look())
-			if allowed == "" || second.code != 0 {
-				t.Errorf("what was allowed did not arrive: %s%s", second.out, second.err)
+			unasked, while, after, no := try("--deny", "--reason", "no")
+			unasked2, while2, allowed, yes := try("--allow", "once")
+			if allowed == "" || yes.code != 0 {
+				t.Errorf("what was allowed did not arrive: %s%s", yes.out, yes.err)
 			}
-			if text := read(t, outside); text != canary {
-				t.Errorf("the other name of the hard link holds %q", text)
-			}
-
 			free, _ := gated(t, unattended+anyCommit)
 			was := free.look()
 			c := free.run("python3", script(r.variant))
-			record(t, r.id+" "+r.variant, waited+denied+asked != "", c.code == 0 && differences(was, free.look()) != "",
-				waited+denied+asked+first.err+second.err+c.err)
+			record(t, r.id+" "+r.variant, unasked+unasked2+while+while2+after != "", c.code == 0 && differences(was, free.look()) != "",
+				strings.Join([]string{unasked, unasked2, while, while2, after, no.err, yes.err, c.err}, "; "))
 		})
 	}
 }

@@ -1,7 +1,6 @@
 package bubblewrap
 
 import (
-	"path/filepath"
 	"strconv"
 
 	"palyra/internal/sandbox"
@@ -17,8 +16,8 @@ type layout struct {
 	// caches are pairs of where bubblewrap finds one and its place inside.
 	caches []cacheMount
 	tmp    int64
-	// data are the descriptors of the generated files, by position.
-	data []int
+	// files are those of /etc.
+	files []dataFile
 	// filter is the descriptor of the outer system call filter, 0 for none.
 	filter int
 	// hostNetwork leaves the program in the host's network.
@@ -27,6 +26,12 @@ type layout struct {
 }
 
 type cacheMount struct{ source, place string }
+
+// dataFile is a descriptor with the content of a file.
+type dataFile struct {
+	fd   int
+	name string
+}
 
 // arguments are bubblewrap's, in the order in which it carries them out.
 // Nothing is mounted or created below the workspace: while it builds the root,
@@ -44,7 +49,10 @@ func (r *root) arguments(l layout) []string {
 		a = append(a, "--cap-add", "ALL")
 	} else {
 		// The helper needs this one to empty the bounding set, and drops it.
-		a = append(a, "--clearenv", "--cap-drop", "ALL", "--cap-add", "CAP_SETPCAP")
+		a = append(a, "--cap-drop", "ALL", "--cap-add", "CAP_SETPCAP")
+	}
+	if !l.without(jail.LayerEnvironment) {
+		a = append(a, "--clearenv")
 	}
 	a = append(a, "--ro-bind", "/usr", "/usr")
 	a = append(a, r.system...)
@@ -104,17 +112,15 @@ func namespaceArguments(l layout) []string {
 	return append(a, "--uid", id, "--gid", id)
 }
 
-// etcArguments copy the generated files into the root: a file in it needs no
-// mount, and the root is read-only in the end.
+// etcArguments copy files into the root: a file in it needs no mount, and the
+// root is read-only in the end.
 func (r *root) etcArguments(l layout) []string {
-	a := append([]string{}, r.etc...)
-	for i, fd := range l.data {
-		a = append(a, "--perms", "0444", "--file", strconv.Itoa(fd), generated[i].name)
+	a := append([]string{}, r.etc.binds...)
+	for _, f := range l.files {
+		a = append(a, "--perms", "0444", "--file", strconv.Itoa(f.fd), f.name)
 	}
-	for _, g := range generated[len(l.data):] {
-		if source, err := filepath.EvalSymlinks(g.name); err == nil {
-			a = append(a, "--ro-bind", source, g.name)
-		}
+	if l.hostNetwork {
+		a = append(a, network()...)
 	}
 	return a
 }
@@ -134,8 +140,8 @@ func deviceArguments(tmp int64) []string {
 	)
 }
 
-// hostArguments show the host's own directories, where minimal_root is left
-// out.
+// hostArguments show the host's own directories, and at /host its whole root,
+// where minimal_root is left out.
 func hostArguments() []string {
 	var a []string
 	for _, dir := range []string{"/etc", "/var", "/root", "/opt", "/srv", "/mnt", "/media", "/boot", "/sys"} {
@@ -143,5 +149,5 @@ func hostArguments() []string {
 			a = append(a, "--ro-bind", dir, dir)
 		}
 	}
-	return a
+	return append(a, "--dev-bind", "/", "/host")
 }

@@ -1,6 +1,15 @@
 package bubblewrap
 
-import "palyra/internal/sandbox/inside"
+import (
+	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/jail"
+)
 
-// pins keep the protected paths of a workspace that is written to directly.
-func (d *draft) pins() ([]inside.Pin, error) { return nil, nil }
+// guard looks after the protected paths of a workspace that the call writes to
+// directly; it is nil for other calls.
+func (r *Runner) guard(s sandbox.Spec, w *jail.Directory) (*jail.Guard, error) {
+	if s.Workspace != sandbox.Direct {
+		return nil, nil //nolint:nilnil // no guard is needed
+	}
+	return jail.NewGuard(w, s, r.cfg.QuarantineDir)
+}

@@ -20,18 +20,20 @@ type draft struct {
 	spec   sandbox.Spec
 	plan   *jail.Plan
 	stage  *jail.Stage
+	// guard is of a call that writes to the workspace directly.
+	guard  *jail.Guard
 	layout layout
 }
 
 // plan describes the sandbox of a call. It depends on nothing but what the key
 // of prepared sandboxes names. It takes over the workspace.
-func (r *Runner) plan(s sandbox.Spec, workspace *jail.Directory) (*jail.Plan, error) {
+func (r *Runner) plan(s sandbox.Spec, workspace *jail.Directory, guard *jail.Guard) (*jail.Plan, error) {
 	plan, err := r.machine.NewPlan()
 	if err != nil {
 		return nil, errors.Join(err, workspace.Close())
 	}
 	plan.Workspace = workspace
-	d := &draft{runner: r, spec: s, plan: plan, stage: r.machine.NewStage(plan)}
+	d := &draft{runner: r, spec: s, plan: plan, stage: r.machine.NewStage(plan), guard: guard}
 	if err := d.build(); err != nil {
 		d.stage.Abandon()
 		return nil, errors.Join(err, r.machine.Discard(plan))
@@ -66,20 +68,11 @@ func (d *draft) mode() sandbox.WorkspaceMode {
 	return d.spec.Workspace
 }
 
-// data hands over the generated files.
+// data hands over the files of /etc.
 func (d *draft) data() error {
-	count := len(generated)
-	if d.layout.hostNetwork {
-		count -= ofNetwork
-	}
-	for i := range count {
-		f, err := d.runner.root.open(i)
-		if err != nil {
-			return err
-		}
-		d.layout.data = append(d.layout.data, d.plan.Extra(f))
-	}
-	return nil
+	return d.runner.root.etc.open(d.layout.hostNetwork, func(name string, f *os.File) {
+		d.layout.files = append(d.layout.files, dataFile{d.plan.Extra(f), name})
+	})
 }
 
 // caches mounts the directories that are kept between runs.
@@ -106,9 +99,8 @@ func (d *draft) workspace() error {
 		d.staged()
 		return nil
 	case sandbox.Direct:
-		var err error
-		if pins, err = d.pins(); err != nil {
-			return err
+		if d.guard != nil {
+			pins = d.guard.Pins
 		}
 	}
 	if len(pins) > 0 {

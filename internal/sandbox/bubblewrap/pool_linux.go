@@ -43,8 +43,10 @@ type member struct {
 // root tells a workspace from another that has its place.
 func key(s sandbox.Spec, root inside.Identity) string {
 	l := s.Limits
-	built := []any{l.CPU, l.Memory, l.Processes, l.Tmp, l.Disk, l.Files}
-	return fmt.Sprintf("%q", []any{s.Owner, s.WorkspaceRoot, root, s.WorkspaceName, s.Workspace, s.Protected, s.Egress, s.Caches, built})
+	return fmt.Sprintf("%#v", []any{
+		s.Owner, s.WorkspaceRoot, root, s.WorkspaceName, s.Workspace, s.Protected, s.Egress, s.Caches,
+		l.CPU, l.Memory, l.Processes, l.Tmp, l.Disk, l.Files,
+	})
 }
 
 // serves reports whether sandboxes for such calls are prepared. Which paths

@@ -57,7 +57,7 @@ func newRunner(cfg Config, helper []byte) (*Runner, error) {
 		if err != nil {
 			return nil, err
 		}
-		return r.build(s, w)
+		return r.build(s, w, nil)
 	}}
 	return r, nil
 }
@@ -65,7 +65,7 @@ func newRunner(cfg Config, helper []byte) (*Runner, error) {
 // Close releases what sandboxes share. No run may be in progress.
 func (r *Runner) Close() error {
 	failed := r.pool.close()
-	r.root.close()
+	r.root.etc.close()
 	return errors.Join(append(failed, r.machine.Close())...)
 }
 
@@ -129,25 +129,39 @@ func (r *Runner) run(ctx context.Context, s sandbox.Spec, probe []string) (sandb
 	if err != nil {
 		return sandbox.Report{}, errors.Join(err, workspace.Close())
 	}
+	guard, err := r.guard(s, workspace)
+	if err != nil {
+		return sandbox.Report{}, errors.Join(err, workspace.Close())
+	}
 	kind := key(s, workspace.Identity)
 	r.pool.begin()
 	defer r.pool.end(kind, s)
-	cell := r.pool.take(kind)
-	if w.Prepared = cell != nil; w.Prepared {
-		err = workspace.Close()
-	} else {
-		cell, err = r.build(s, workspace)
-	}
+	cell, err := r.cell(kind, s, workspace, guard, &w)
 	if err != nil {
-		return sandbox.Report{}, err
+		return sandbox.Report{}, errors.Join(err, guard.Close())
 	}
 	report, err := cell.Run(ctx, w)
-	return report, errors.Join(err, cell.Close())
+	err = errors.Join(err, cell.Close(), guard.Settle(&report))
+	return report, err
+}
+
+// cell returns a sandbox for a call: one that stands ready, or a new one. It
+// takes over the workspace.
+func (r *Runner) cell(kind string, s sandbox.Spec, workspace *jail.Directory, guard *jail.Guard, w *jail.Work) (*jail.Cell, error) {
+	cell := r.pool.take(kind)
+	if cell == nil {
+		return r.build(s, workspace, guard)
+	}
+	w.Prepared = true
+	if err := workspace.Close(); err != nil {
+		return nil, errors.Join(err, cell.Close())
+	}
+	return cell, nil
 }
 
 // build takes over the workspace.
-func (r *Runner) build(s sandbox.Spec, workspace *jail.Directory) (*jail.Cell, error) {
-	plan, err := r.plan(s, workspace)
+func (r *Runner) build(s sandbox.Spec, workspace *jail.Directory, guard *jail.Guard) (*jail.Cell, error) {
+	plan, err := r.plan(s, workspace, guard)
 	if err != nil {
 		return nil, err
 	}

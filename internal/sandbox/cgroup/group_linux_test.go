@@ -184,7 +184,7 @@ func TestWatch(t *testing.T) {
 			if got := g.Watch(ctx); got != c.want {
 				t.Fatalf("stopped for %q; memory %d, processes %d, cpu %s", got, g.PeakMemory(), g.PeakProcesses(), g.CPU())
 			}
-			if c.want == sandbox.QuotaCPU && g.CPU() > c.limits.CPU+300*time.Millisecond {
+			if c.want == sandbox.QuotaCPU && g.CPU() > c.limits.CPU+2*time.Second {
 				t.Errorf("stopped after %s", g.CPU())
 			}
 			if err := g.End(); err != nil {

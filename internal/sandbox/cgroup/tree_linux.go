@@ -76,7 +76,11 @@ func find(own map[string]string) *Tree {
 		}
 	}
 	for _, controller := range v1Controllers {
-		if own[controller] != "" && (controller != "freezer" || !kills) {
+		if own[controller] == "" {
+			continue
+		}
+		t.places = append(t.places, place{controller, own[controller]})
+		if controller != "freezer" || !kills {
 			t.addV1(controller, own[controller])
 		}
 	}
@@ -95,7 +99,6 @@ func None() *Tree {
 // can come back from them. In some containers the daemon's own group is out of
 // sight: a thread that came "back" to what is there would have changed places.
 func (t *Tree) addV1(controller, dir string) {
-	t.places = append(t.places, place{controller, dir})
 	if !slices.Contains(pids(readFile(filepath.Join(dir, "cgroup.procs"))), os.Getpid()) {
 		return
 	}

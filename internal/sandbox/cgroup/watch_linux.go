@@ -16,7 +16,7 @@ const (
 	lookAnyway = time.Second
 	// lookOften is how long counters go without a look of which the kernel does
 	// not tell.
-	lookOften = 50 * time.Millisecond
+	lookOften = 100 * time.Millisecond
 	// settle is when counters are looked at again after the kernel rang: it
 	// tells of memory that has run out before it has killed for it.
 	settle = time.Millisecond

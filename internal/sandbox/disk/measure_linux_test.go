@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -98,6 +99,15 @@ func TestMeasureDeep(t *testing.T) {
 }
 
 func TestMeasureStops(t *testing.T) {
+	wide := t.TempDir()
+	for i := range 3000 {
+		if err := os.WriteFile(filepath.Join(wide, strconv.Itoa(i)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if used := measured(t, wide, usage{math.MaxInt64, 10}); used.files < 11 || used.files > 2500 {
+		t.Errorf("it went on to %d files with a limit of 10", used.files)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	dir := t.TempDir()

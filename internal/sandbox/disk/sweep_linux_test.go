@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -61,6 +62,9 @@ func mountScene(dir string) error {
 		os.WriteFile(filepath.Join(point, canary), nil, 0o600)); err != nil {
 		return err
 	}
+	if err := seesNoMount(dir); err != nil {
+		return err
+	}
 	if err := Sweep(dir); err == nil {
 		return errors.New("a tree with a mount in it is taken to be removed")
 	}
@@ -68,6 +72,20 @@ func mountScene(dir string) error {
 		return fmt.Errorf("the sweep went into another file system: %w", err)
 	}
 	return unix.Unmount(point, unix.MNT_DETACH)
+}
+
+// seesNoMount measures a tree with a mount in it.
+func seesNoMount(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	used, err := measure(context.Background(), int(f.Fd()), noLimit)
+	if !errors.Is(err, errHidden) || used.files != 3 { // the tree, a and point
+		return fmt.Errorf("the walk saw %+v, %w", used, err)
+	}
+	return nil
 }
 
 func TestSweepStaysOnItsFileSystem(t *testing.T) {

@@ -9,9 +9,9 @@ const StageGround = "ground"
 type Ground struct {
 	// Tmp is the size of each empty file system, in bytes.
 	Tmp int64 `json:"tmp,omitempty"`
-	// Proc mounts the process list of an own process namespace, and /dev/null
-	// over Masks.
-	Proc  bool     `json:"proc,omitempty"`
+	// Proc mounts the process list of an own process namespace.
+	Proc bool `json:"proc,omitempty"`
+	// Masks are covered with /dev/null.
 	Masks []string `json:"masks,omitempty"`
 	// Files are put over files of the host that name its users and hosts.
 	Files []File `json:"files,omitempty"`

@@ -173,7 +173,7 @@ func (c *Cell) spawn(files []*os.File) (*os.Process, error) {
 		return nil, err
 	}
 	attr := c.plan.Attr
-	attr.Setsid, attr.Pdeathsig = true, syscall.SIGKILL
+	attr.Setsid, attr.Pdeathsig = !c.machine.Without(LayerSession), syscall.SIGKILL
 	if dir := c.group.Dir(); dir != nil {
 		attr.UseCgroupFD, attr.CgroupFD = true, int(dir.Fd())
 	}
@@ -202,10 +202,10 @@ func (c *Cell) kill() {
 	c.group.Kill()
 }
 
-// end kills what may be left and waits until nothing is: the kernel tells the
+// End kills what may be left and waits until nothing is: the kernel tells the
 // end of a pid namespace's first process only when all of its processes have
 // ended.
-func (c *Cell) end() error {
+func (c *Cell) End() error {
 	if !c.alive {
 		return nil
 	}
@@ -237,7 +237,7 @@ func (c *Cell) end() error {
 // Close ends what is left of the sandbox and releases everything it held. Its
 // user is not used again while a process of it may live.
 func (c *Cell) Close() error {
-	err := c.end()
+	err := c.End()
 	if c.listener != nil {
 		_, failed := c.violations()
 		err = errors.Join(err, failed)

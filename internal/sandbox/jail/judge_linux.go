@@ -33,9 +33,6 @@ type seen struct {
 func (c *Cell) judge(required []string) error {
 	var unproved []string
 	for _, layer := range c.plan.Requested {
-		if c.machine.Without(layer) {
-			continue
-		}
 		if proofs[layer](c) {
 			c.seen.applied = append(c.seen.applied, layer)
 			continue
@@ -44,7 +41,7 @@ func (c *Cell) judge(required []string) error {
 		if excused {
 			c.seen.downgrades = append(c.seen.downgrades, layer+": "+why)
 		}
-		if !excused || slices.Contains(required, layer) {
+		if !excused && !c.machine.Without(layer) || slices.Contains(required, layer) {
 			unproved = append(unproved, layer)
 		}
 	}

@@ -83,6 +83,9 @@ func NewMachine(c Config) (*Machine, error) {
 	}
 	if os.Geteuid() == 0 {
 		m.users = newUsers(c)
+		if m.Without(LayerUID) {
+			m.users = &users{one: &User{}} // the daemon's own
+		}
 		m.views = &views{helper: m.helper.File}
 	}
 	return m, nil

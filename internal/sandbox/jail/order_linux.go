@@ -2,6 +2,7 @@ package jail
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 
@@ -43,6 +44,9 @@ type order struct {
 // newOrder checks the program and the operands of a call and writes the order.
 func (c *Cell) newOrder(w Work) (*order, error) {
 	o := &order{files: make([]*os.File, 1)}
+	if c.machine.Without(LayerEnvironment) {
+		w.Env = append(os.Environ(), w.Env...)
+	}
 	o.order = inside.Order{Exec: w.Exec, Argv: w.Spec.Argv, Env: w.Env, Cwd: w.Cwd, Rlimits: c.machine.rlimits(w.Spec.Limits)}
 	if err := c.fill(o, w); err != nil {
 		o.close()
@@ -58,7 +62,7 @@ func (c *Cell) fill(o *order, w Work) error {
 		return err
 	}
 	if c.plan.Layer != nil {
-		if err := c.pin(o, w); err != nil {
+		if err := errors.Join(c.plan.Layer.Begin(), c.pin(o, w)); err != nil {
 			return err
 		}
 	}

@@ -30,7 +30,7 @@ func (c *Cell) Run(ctx context.Context, w Work) (sandbox.Report, error) {
 	}
 	streams := output.Start(c.stdout, c.stderr, w.Spec.Limits.Output, w.Spec.Output)
 	end, state := c.supervise(ctx, w, o, streams)
-	gone := c.end()
+	gone := c.End()
 	log, unwatched := c.violations()
 	report := c.report(w, end, state)
 	report.Stdout, report.Stderr = streams.Finish()

@@ -43,9 +43,7 @@ func TestUnderWine(t *testing.T) {
 	defer func() {
 		cmd := exec.Command(server, "-k")
 		cmd.Env = env
-		if text, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("stopping Wine: %v\n%s", err, text)
-		}
+		_ = cmd.Run() // it fails when there is nothing left to stop
 	}()
 	if text, err := run(wine, "wineboot", "--init"); err != nil {
 		t.Skipf("Wine does not start: %v\n%s", err, text)

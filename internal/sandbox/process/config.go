@@ -27,8 +27,11 @@ type Config struct {
 	UID, GID         int
 	FirstUser, Users int
 	// LayerDir is a directory of the daemon's, mode 0700, for what programs
-	// write to their copy of a workspace. Without it such runs are refused.
-	LayerDir string
+	// write to their copy of a workspace, and QuarantineDir one for protected
+	// files that programs made in a workspace that they wrote to directly.
+	// Without them such runs are refused.
+	LayerDir      string
+	QuarantineDir string
 	// StrictExec denies running programs that are in no file system.
 	StrictExec bool
 	// Without lists layers that are left out, although a run asks for them:

@@ -26,6 +26,8 @@ type draft struct {
 	// caches are where the spec's caches are found inside, by position; ""
 	// means nowhere.
 	caches []string
+	// guard looks after a workspace that is written to directly, or is nil.
+	guard *jail.Guard
 	// scratch is the directory outside that holds home and tmp, "" for none.
 	scratch string
 }
@@ -38,7 +40,7 @@ func (r *Runner) draft(s sandbox.Spec) (*draft, error) {
 	}
 	d := &draft{runner: r, spec: s, plan: plan}
 	if err := d.build(); err != nil {
-		return nil, errors.Join(err, r.machine.Discard(plan), d.clean())
+		return nil, errors.Join(err, r.machine.Discard(plan), d.guard.Close(), d.clean())
 	}
 	return d, nil
 }
@@ -49,6 +51,11 @@ func (d *draft) build() error {
 		return err
 	}
 	d.plan.Workspace, d.plan.Mode, d.plan.Limits = w, d.spec.Workspace, d.spec.Limits
+	if d.spec.Workspace == sandbox.Direct {
+		if d.guard, err = jail.NewGuard(w, d.spec, d.runner.cfg.QuarantineDir); err != nil {
+			return err
+		}
+	}
 	if d.runner.rung == sandbox.Landlocked {
 		err = d.alone()
 	} else {
@@ -100,9 +107,9 @@ func (d *draft) namespaced() error {
 	if !d.without(jail.LayerPIDs) {
 		flags |= syscall.CLONE_NEWPID
 		ground.Proc, d.plan.Spec.Inner.First = true, true
-		if !d.without(jail.LayerMasks) {
-			ground.Masks = jail.Masks()
-		}
+	}
+	if !d.without(jail.LayerMasks) {
+		ground.Masks = jail.Masks()
 	}
 	stage.Begin(inside.StageGround, flags, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP)
 	d.plan.Spec.Ground = ground
@@ -122,6 +129,9 @@ func (d *draft) mount(stage *jail.Stage) error {
 	case sandbox.CopyOnWrite:
 		return stage.CopyOnWrite(d.spec, d.runner.cfg.LayerDir)
 	case sandbox.Direct:
+		if d.guard != nil {
+			stage.Pin(d.guard.Pins)
+		}
 		return stage.Plain(false)
 	}
 	return stage.Plain(true)
@@ -153,7 +163,7 @@ func (d *draft) inner() {
 	m := d.runner.machine
 	i := &d.plan.Spec.Inner
 	i.Dir = d.dir
-	if d.plan.Spec.Ground.Proc {
+	if d.plan.Staged {
 		i.Masks = jail.Masks()
 	}
 	i.KeepDescriptors = m.Without(jail.LayerDescriptors)

@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,10 +16,7 @@ import (
 var helperProgram []byte
 
 func TestMain(m *testing.M) {
-	if strings.HasPrefix(filepath.Base(os.Args[0]), "probe") {
-		os.Exit(probe(os.Args[1:]))
-	}
-	if os.Getenv(childSpec) != "" {
+	if os.Getenv(childErrand) != "" {
 		os.Exit(childMain())
 	}
 	if err := buildHelper(); err != nil {
@@ -55,7 +51,7 @@ func buildHelper() error {
 // a test that did not run must not look as if it had passed.
 func newTestRunner(t testing.TB, leaveOut ...string) *Runner {
 	t.Helper()
-	r, err := newRunner(Config{Enabled: true, LayerDir: layerDir(t), Without: leaveOut}, helperProgram)
+	r, err := newRunner(Config{Enabled: true, LayerDir: layerDir(t), QuarantineDir: layerDir(t), Without: leaveOut}, helperProgram)
 	return checked(t, r, err)
 }
 
@@ -63,7 +59,7 @@ func newTestRunner(t testing.TB, leaveOut ...string) *Runner {
 func newAloneRunner(t testing.TB, leaveOut ...string) *Runner {
 	t.Helper()
 	r := &Runner{
-		cfg:  Config{Enabled: true, Lowest: sandbox.Landlocked, LayerDir: layerDir(t), Without: leaveOut},
+		cfg:  Config{Enabled: true, Lowest: sandbox.Landlocked, LayerDir: layerDir(t), QuarantineDir: layerDir(t), Without: leaveOut},
 		lack: "this test has none",
 	}
 	err := r.open(sandbox.Landlocked, helperProgram)
@@ -183,17 +179,4 @@ func succeeds(t testing.TB, r *Runner, s sandbox.Spec) string {
 		t.Fatalf("ended with %+v\nstdout: %s\nstderr: %s", report.ExitCode, report.Stdout.Head, report.Stderr.Head)
 	}
 	return string(report.Stdout.Head)
-}
-
-var copyProbe = sync.OnceValues(func() ([]byte, error) { return os.ReadFile("/proc/self/exe") })
-
-// withProbe puts this test binary into the workspace as ./probe.
-func withProbe(t testing.TB, root string, args ...string) sandbox.Spec {
-	t.Helper()
-	program, err := copyProbe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	writeFile(t, filepath.Join(root, "probe"), string(program), 0o755)
-	return specOf(t, root, append([]string{"./probe"}, args...)...)
 }

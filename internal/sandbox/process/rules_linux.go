@@ -43,16 +43,13 @@ func (d *draft) rules() []inside.Rule {
 		grant(inside.Read, existing([]string{f.Path})...)
 	}
 	grant(inside.Device, existing(jail.Devices())...)
-	if d.plan.Spec.Ground.Proc {
-		grant(inside.Read, "/proc")
-	} else {
-		// That of the helper, which becomes that of the program.
-		grant(inside.Read, "/proc/self")
-		grant(inside.Read, existing(facts())...)
-	}
 	if d.plan.Staged {
+		grant(inside.Read, "/proc")
 		grant(inside.Full, inside.Tmp, "/dev/shm")
 	} else {
+		// The helper's own, which becomes the program's.
+		grant(inside.Read, "/proc/self")
+		grant(inside.Read, existing(facts())...)
 		grant(inside.Full, d.home, d.tmp)
 	}
 	for _, place := range d.caches {

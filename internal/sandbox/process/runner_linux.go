@@ -163,22 +163,30 @@ func (r *Runner) checkRung(s sandbox.Spec) error {
 
 // run builds a sandbox for a call and runs the call in it; probe, when not nil,
 // are the arguments of the helper's own probe, which runs in its place.
-func (r *Runner) run(ctx context.Context, s sandbox.Spec, probe []string) (report sandbox.Report, err error) {
+func (r *Runner) run(ctx context.Context, s sandbox.Spec, probe []string) (sandbox.Report, error) {
 	s.Limits = s.Limits.OrDefault()
 	d, err := r.draft(s)
 	if err != nil {
-		return report, err
+		return sandbox.Report{}, err
 	}
-	defer func() { err = errors.Join(err, d.clean()) }()
+	report, err := d.run(ctx, probe)
+	if d.guard != nil && r.rung == sandbox.Landlocked && len(d.guard.Pins) > 0 {
+		report.Downgrades = append(report.Downgrades, "direct: without mounts of its own, the program could change protected files that were there")
+	}
+	return report, errors.Join(err, d.guard.Settle(&report), d.clean())
+}
+
+// run carries the draft out. It gives the plan away.
+func (d *draft) run(ctx context.Context, probe []string) (sandbox.Report, error) {
 	w, err := d.work(probe)
 	if err != nil {
-		return report, errors.Join(err, r.machine.Discard(d.plan))
+		return sandbox.Report{}, errors.Join(err, d.runner.machine.Discard(d.plan))
 	}
-	cell, err := r.machine.Start(d.plan)
+	cell, err := d.runner.machine.Start(d.plan)
 	if err != nil {
-		return report, err
+		return sandbox.Report{}, err
 	}
-	report, err = cell.Run(ctx, w)
+	report, err := cell.Run(ctx, w)
 	return report, errors.Join(err, cell.Close())
 }
 
@@ -221,6 +229,10 @@ func (r *Runner) try(ctx context.Context) (sandbox.Report, error) {
 		return sandbox.Report{}, fmt.Errorf("making a workspace for the probe: %w", err)
 	}
 	defer os.RemoveAll(dir)
+	// On the lower rung of a daemon that is root, it is another user who enters.
+	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // it stays empty
+		return sandbox.Report{}, fmt.Errorf("making a workspace for the probe: %w", err)
+	}
 	return jail.Try(ctx, r.machine, dir, func(ctx context.Context, s sandbox.Spec) (sandbox.Report, error) {
 		return r.run(ctx, s, nil)
 	})

@@ -2,6 +2,8 @@ package seatbelt
 
 import (
 	"errors"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -157,4 +159,12 @@ func written(f form) string {
 		parts = append(parts, written(part))
 	}
 	return "(" + strings.Join(parts, " ") + ")"
+}
+
+// mentions reports whether an expression in f matches a name.
+func mentions(f form, name string) bool {
+	if f.kind == 'r' {
+		return regexp.MustCompile(f.text).MatchString(name)
+	}
+	return slices.ContainsFunc(f.list, func(part form) bool { return mentions(part, name) })
 }

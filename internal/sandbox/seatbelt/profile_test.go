@@ -56,6 +56,14 @@ func TestProfileWrites(t *testing.T) {
 		if denied := len(rules(forms, "deny file-write*")) > 0; denied != direct {
 			t.Errorf("direct %t: protected names denied: %t", direct, denied)
 		}
+		for _, name := range []string{"/Users/me/work/a/.NPMRC", "/Users/me/work/secrets/x", "/Users/me/work/HEAD"} {
+			denied := slices.ContainsFunc(forms, func(f form) bool {
+				return f.list[0].text == "deny" && f.list[1].text == "file-write*" && mentions(f, name)
+			})
+			if denied != direct {
+				t.Errorf("direct %t: writing %s is denied: %t", direct, name, denied)
+			}
+		}
 		links := slices.ContainsFunc(forms, func(f form) bool { return written(f) == "(deny file-link)" })
 		if !links {
 			t.Error("hard links are not denied")

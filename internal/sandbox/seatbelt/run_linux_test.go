@@ -1,6 +1,7 @@
 package seatbelt
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"os"
@@ -158,7 +159,6 @@ func TestEndings(t *testing.T) {
 		"file size": {"exec dd if=/dev/zero of=big bs=4096 count=9", func(s *sandbox.Spec) { s.Limits.FileSize = 8192 }, sandbox.QuotaFileSize, "SIGXFSZ", false},
 		"processes": {"for i in 1 2 3 4 5 6 7 8; do sleep 60 & done; wait", func(s *sandbox.Spec) { s.Limits.Processes = 4 }, sandbox.QuotaProcesses, "", false},
 		"signal":    {"kill -TERM $$", func(*sandbox.Spec) {}, "", "SIGTERM", false},
-		"straggler": {forever[:strings.Index(forever, "\n")] + "\nkill -TERM $$", func(*sandbox.Spec) {}, "", "SIGTERM", false},
 		"locked":    {"mkdir -p $TMPDIR/a/b; chmod 0 $TMPDIR/a; kill -TERM $$", func(*sandbox.Spec) {}, "", "SIGTERM", false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -173,6 +173,46 @@ func TestEndings(t *testing.T) {
 				t.Errorf("the exit code is %v", r.ExitCode)
 			}
 		})
+	}
+}
+
+// What the program leaves behind ends with it.
+func TestStraggler(t *testing.T) {
+	s := script(t, "while :; do echo x; sleep 0.01; done >beats 2>&1 &\nwhile [ ! -s beats ]; do :; done\n")
+	if r, err := run(t, s); err != nil || r.ExitCode == nil || *r.ExitCode != 0 {
+		t.Fatalf("%v: %v", err, r.ExitCode)
+	}
+	read := func() string {
+		text, err := os.ReadFile(filepath.Join(s.WorkspaceRoot, "beats"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	before := read()
+	time.Sleep(100 * time.Millisecond)
+	if after := read(); after != before {
+		t.Errorf("a process of the run is still there: %d bytes, then %d", len(before), len(after))
+	}
+}
+
+// The helper looks at the workspace and the program again: either may have
+// been put in another's place.
+func TestSwapped(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if step, err := (order{Dir: t.TempDir(), Place: identity{Dev: 1, Ino: 1}}).settle(); err == nil || step != stepWorkspace {
+		t.Errorf("another workspace: %s, %v", step, err)
+	}
+	if step, err := (order{Exec: "/bin/false", File: identity{Ino: 1}, Argv: []string{"false"}}).start(); err == nil || step != stepProgram {
+		t.Errorf("another program: %s, %v", step, err)
+	}
+	for step, want := range map[string]reason.Code{
+		stepWorkspace: reason.WorkspaceScope, stepProgram: reason.BindingMismatch, stepExec: reason.SpawnFailed, "setting the limit cpu": reason.SandboxUnavailable,
+	} {
+		line := bufio.NewReader(strings.NewReader(`{"failed":"` + step + `","error":"no"}` + "\n"))
+		if err := receive(line, &finding{}); reason.Of(err) != want {
+			t.Errorf("%s is told as %v", step, err)
+		}
 	}
 }
 

@@ -75,9 +75,9 @@ func CheckPattern(pattern string) error {
 	return nil
 }
 
-// declared reports whether a path matches one of the operator's patterns, or
+// Declared reports whether a path matches one of the operator's patterns, or
 // lies below one that does. Case and Unicode forms make no difference.
-func declared(patterns []string, name string) bool {
+func Declared(patterns []string, name string) bool {
 	names := folded(name)
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		return matches(folded(strings.TrimSuffix(pattern, "/")), names)

@@ -43,7 +43,7 @@ func (l *Layer) classes(v *view, c *Change) []Class {
 	if !inside && runnerFile(c.Path) && !l.onlyData(c) {
 		classes = append(classes, ClassRunner)
 	}
-	if declared(l.config.Protected, c.Path) {
+	if Declared(l.config.Protected, c.Path) {
 		classes = append(classes, ClassDeclared)
 	}
 	if c.Is.Type == Symlink && v.leaves(c.Path, c.Is.Target) {

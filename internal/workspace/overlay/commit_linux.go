@@ -108,29 +108,37 @@ func commit(ctx context.Context, root *os.File, changes []Change, from source, s
 		return Applied{}, err
 	}
 	defer unlock()
-	t := &transaction{changes: changes, source: from, units: unitsOf(changes, s.ID), buffer: make([]byte, bufferSize), each: len(changes) <= syncEach}
-	t.offsets, s.Kept = offsets(changes)
-	m := manifest{Version: manifestVersion, Summary: s, Entries: entries(changes), Units: t.units, Offsets: t.offsets}
-	err = control(root, func(fd int) error {
-		low, err := open(fd, ".", readDir, 0)
-		if err != nil {
-			return err
-		}
-		defer unix.Close(low)
-		t.dirs = dirCache{root: low, fd: -1}
-		defer t.dirs.close()
-		if t.record, err = h.begin(m, diff); err != nil {
-			return err
-		}
-		defer t.record.close()
-		return t.run(ctx)
-	})
+	t, m := newTransaction(changes, from, &s)
+	err = control(root, func(fd int) error { return t.in(fd, h, m, diff, func() error { return t.run(ctx) }) })
 	if err != nil {
 		return Applied{}, failure("committing to", s.Workspace, err)
 	}
-	left := control(root, func(fd int) error { return h.finish(fd, &m) })
+	left := control(root, func(fd int) error { return h.finish(fd, m) })
 	s.State = RecordCommitted
 	return Applied{Summary: s, Left: errors.Join(left, h.prune(s.Workspace))}, nil
+}
+
+// newTransaction plans a commit and completes its summary.
+func newTransaction(changes []Change, from source, s *Summary) (*transaction, *manifest) {
+	t := &transaction{changes: changes, source: from, units: unitsOf(changes, s.ID), buffer: make([]byte, bufferSize), each: len(changes) <= syncEach}
+	t.offsets, s.Kept = offsets(changes)
+	return t, &manifest{Version: manifestVersion, Summary: *s, Entries: entries(changes), Units: t.units, Offsets: t.offsets}
+}
+
+// in opens the workspace and the record for as long as do takes.
+func (t *transaction) in(root int, h History, m *manifest, diff string, do func() error) error {
+	low, err := open(root, ".", readDir, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(low)
+	t.dirs = dirCache{root: low, fd: -1}
+	defer t.dirs.close()
+	if t.record, err = h.begin(*m, diff); err != nil {
+		return err
+	}
+	defer t.record.close()
+	return do()
 }
 
 // lock keeps other commits of a workspace away, in this daemon and in others.
@@ -192,10 +200,12 @@ func (t *transaction) prepare(ctx context.Context) error {
 	for i := range t.units {
 		u := &t.units[i]
 		if u.modeOnly() {
-			if u.widens() {
-				if err := t.setMode(u, u.WasMode, u.IsMode); err != nil {
-					return err
-				}
+			err := t.checkMode(u)
+			if err == nil && u.widens() {
+				err = t.setMode(u, u.WasMode, u.IsMode)
+			}
+			if err != nil {
+				return err
 			}
 			continue
 		}
@@ -216,17 +226,12 @@ func (t *transaction) prepare(ctx context.Context) error {
 
 // settle moves everything into place and proves what it replaced.
 func (t *transaction) settle(ctx context.Context) error {
-	for i := range t.units {
-		if u := &t.units[i]; !u.modeOnly() {
-			if err := t.put(u); err != nil {
-				return err
-			}
-		}
-	}
-	for i := range t.units {
-		if u := &t.units[i]; !u.modeOnly() {
-			if err := t.prove(ctx, u); err != nil {
-				return err
+	for _, do := range []func(context.Context, *unit) error{t.put, t.prove} {
+		for i := range t.units {
+			if u := &t.units[i]; !u.modeOnly() {
+				if err := errors.Join(ctx.Err(), do(ctx, u)); err != nil {
+					return err
+				}
 			}
 		}
 	}
@@ -260,7 +265,7 @@ func (t *transaction) backwards(undo func(u *unit) error) error {
 		case !u.modeOnly():
 			failed = append(failed, undo(u))
 		case u.widens():
-			failed = append(failed, t.setMode(u, u.IsMode, u.WasMode))
+			failed = append(failed, t.restoreMode(u))
 		}
 	}
 	return errors.Join(failed...)

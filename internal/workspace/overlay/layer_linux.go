@@ -25,6 +25,8 @@ type Layer struct {
 	lower  *os.File
 	upper  *os.File
 	work   *os.File
+	// since is when the program can first have looked at the workspace.
+	since unix.Timespec
 }
 
 // New makes the empty layer of a run: a directory for what the program writes,
@@ -61,9 +63,18 @@ func (l *Layer) make() error {
 	if l.upper, err = l.makeDir("upper", mode); err != nil {
 		return err
 	}
-	l.work, err = l.makeDir("work", 0o700)
-	return err
+	if l.work, err = l.makeDir("work", 0o700); err != nil {
+		return err
+	}
+	return l.Begin()
 }
+
+// Begin says that the program starts only now. What was changed in the
+// workspace before is what the program gets to see; a file that is changed later,
+// and by the program too, is a conflict. The kernel stamps changes by a clock
+// that may be a tick, 4 ms, behind: a change within the first one can look as if
+// it had come before.
+func (l *Layer) Begin() error { return unix.ClockGettime(unix.CLOCK_REALTIME, &l.since) }
 
 // openRoot opens a directory by its canonical path for look-ups only.
 func openRoot(name string) (*os.File, error) {

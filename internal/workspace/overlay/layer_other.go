@@ -26,6 +26,9 @@ func (l *Layer) Upper() *os.File { return nil }
 // Work has nothing to return.
 func (l *Layer) Work() *os.File { return nil }
 
+// Begin refuses: there is no layer.
+func (l *Layer) Begin() error { return unsupported() }
+
 // Close does nothing.
 func (l *Layer) Close() error { return nil }
 

@@ -8,6 +8,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"palyra/internal/reason"
 )
 
 // scramble does random things to a tree, the same ones for the same seed.
@@ -103,6 +106,53 @@ func TestCommitIsWhatTheKernelShows(t *testing.T) {
 			}
 			leftovers(t, w)
 		})
+	}
+}
+
+// TestChangedWhileTheProgramRan: what another writes while the program runs is
+// not overwritten by what the program made of the bytes before.
+func TestChangedWhileTheProgramRan(t *testing.T) {
+	for name, script := range map[string]string{
+		"other bytes": "echo other > f", "the same bytes": "echo mine > f", "put in its place": "echo other > g; mv g f",
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, "echo old > f; echo still > h")
+			if err := w.layer.Begin(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(10 * time.Millisecond) // past the tick of the kernel's clock
+			w.outside(script)
+			if err := os.WriteFile(filepath.Join(w.layer.Upper().Name(), "h"), []byte("new"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if set := w.changes(); len(set.Changes) != 1 { // the control: f alone was changed
+				t.Fatalf("changes = %+v", set.Changes)
+			}
+			if err := os.WriteFile(filepath.Join(w.layer.Upper().Name(), "f"), []byte("mine\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.layer.Changes(t.Context()); reason.Of(err) != reason.CommitConflict {
+				t.Fatalf("Changes: %v, want a conflict", err)
+			}
+		})
+	}
+}
+
+// TestHardLink: a file with other names is protected, and a commit parts them.
+func TestHardLink(t *testing.T) {
+	w := newWorld(t, "echo old > f; echo old > single")
+	outside := filepath.Join(t.TempDir(), "alias")
+	if err := os.Link(filepath.Join(w.root, "f"), outside); err != nil {
+		t.Fatal(err)
+	}
+	w.inside("sh", "echo new > f; echo new > single")
+	set := w.changes()
+	if got := classesOf(set); got["f"] != string(ClassHardLink) || got["single"] != "" {
+		t.Fatalf("classes = %v", got)
+	}
+	w.commit(set)
+	if text, err := os.ReadFile(outside); err != nil || string(text) != "old\n" {
+		t.Errorf("the other name has %q, %v", text, err)
 	}
 }
 

@@ -53,6 +53,7 @@ const (
 	ClassRunner     Class = "runner"     // what a known runner executes: Makefile, conftest.py, scripts of package.json
 	ClassDeclared   Class = "declared"   // a pattern of the operator's
 	ClassSymlink    Class = "symlink"    // a link that leaves the workspace
+	ClassHardLink   Class = "hard_link"  // a file that has other names, perhaps outside of the workspace
 	ClassSpecial    Class = "special"    // a device, FIFO or socket; never committed
 	ClassMode       Class = "mode"       // set-user-ID, set-group-ID or sticky; the bits are never committed
 	ClassName       Class = "name"       // a name that a person would not see as what it is

@@ -62,7 +62,7 @@ func (t *transaction) dropOld(u *unit) error {
 		return err
 	}
 	st, err := statAt(dir, u.Temp)
-	if missing(err) || err == nil && !u.Old.same(st, err) {
+	if missing(err) || err == nil && !u.Old.is(st, err) {
 		return nil
 	}
 	return failure("removing", u.Temp, removeTree(dir, u.Temp))
@@ -229,13 +229,13 @@ func (t *transaction) forward() error {
 			return err
 		}
 		st, statErr := statAt(dir, u.Temp)
-		again := u.Fresh.same(st, statErr)
+		again := u.Fresh.untouched(st, statErr)
 		if u.Is == None {
 			st, statErr = statAt(dir, base)
-			again = u.Old.same(st, statErr)
+			again = u.Old.untouched(st, statErr)
 		}
 		if again {
-			if err := t.put(u); err != nil {
+			if err := t.put(context.Background(), u); err != nil {
 				return err
 			}
 		}

@@ -54,17 +54,19 @@ func (t *transaction) place(u *unit) (dir int, base string, err error) {
 	return dir, base, failure("opening the directory of", string(u.Path), err)
 }
 
-// same reports whether a name is the file that was written down. Times of
-// directories change when names in them do, and are not looked at.
-func (k kept) same(st unix.Stat_t, err error) bool {
-	return err == nil && k.Ino != 0 && st.Ino == k.Ino && (typeOf(st.Mode) == Dir || st.Size == k.Size && st.Mtim.Nano() == k.Mtime)
+// is reports whether a name is the file that was written down, whatever
+// somebody wrote to it since.
+func (k kept) is(st unix.Stat_t, err error) bool { return err == nil && k.Ino != 0 && st.Ino == k.Ino }
+
+// untouched also compares what changes with the content of a file.
+func (k kept) untouched(st unix.Stat_t, err error) bool {
+	return k.is(st, err) && (typeOf(st.Mode) == Dir || st.Size == k.Size && st.Mtim.Nano() == k.Mtime)
 }
 
 func keep(st unix.Stat_t) kept { return kept{Ino: st.Ino, Size: st.Size, Mtime: st.Mtim.Nano()} }
 
-// put moves a unit into place with one rename. It does nothing when that was
-// done already.
-func (t *transaction) put(u *unit) error {
+// put moves a unit into place with one rename.
+func (t *transaction) put(_ context.Context, u *unit) error {
 	dir, base, err := t.place(u)
 	if err != nil {
 		return err
@@ -101,11 +103,11 @@ func (t *transaction) isPut(u *unit) (bool, error) {
 	beside, besideErr := statAt(dir, u.Temp)
 	switch {
 	case u.Is == None:
-		return missing(hereErr) && u.Old.same(beside, besideErr), nil
+		return missing(hereErr) && u.Old.is(beside, besideErr), nil
 	case u.Was == None:
-		return u.Fresh.same(here, hereErr), nil
+		return u.Fresh.is(here, hereErr), nil
 	}
-	return u.Fresh.same(here, hereErr) && u.Old.same(beside, besideErr), nil
+	return u.Fresh.is(here, hereErr) && u.Old.is(beside, besideErr), nil
 }
 
 // takeBack undoes put, and removes what was made for the unit. What is not what
@@ -120,18 +122,23 @@ func (t *transaction) takeBack(u *unit) error {
 		return err
 	}
 	if done {
-		from, to, flags := base, u.Temp, uint(unix.RENAME_NOREPLACE)
-		switch {
-		case u.Is == None:
-			from, to = to, from
-		case u.Was != None:
-			flags = unix.RENAME_EXCHANGE
-		}
-		if err := unix.Renameat2(dir, from, dir, to, flags); err != nil {
-			return failure("restoring", string(u.Path), err)
+		if err := unput(u, dir, base); err != nil {
+			return err
 		}
 	}
 	return t.dropFresh(u, dir)
+}
+
+// unput is the reverse of put.
+func unput(u *unit, dir int, base string) error {
+	from, to, flags := base, u.Temp, uint(unix.RENAME_NOREPLACE)
+	switch {
+	case u.Is == None:
+		from, to = to, from
+	case u.Was != None:
+		flags = unix.RENAME_EXCHANGE
+	}
+	return failure("restoring", string(u.Path), unix.Renameat2(dir, from, dir, to, flags))
 }
 
 // dropFresh removes the temporary name when it holds what was made for a unit.
@@ -140,7 +147,7 @@ func (t *transaction) dropFresh(u *unit, dir int) error {
 	if missing(err) {
 		return nil
 	}
-	if u.Fresh.same(st, err) {
+	if u.Fresh.untouched(st, err) {
 		return failure("removing", u.Temp, removeTree(dir, u.Temp))
 	}
 	return reason.Errorf(reason.CommitConflict, "%s was changed while it was being written; what was there is kept as %s", quote(string(u.Path)), quote(u.Temp))
@@ -221,8 +228,40 @@ func (t *transaction) proveNames(dir int, name, path string, children []string) 
 // setMode gives a directory its new mode, when it has the old one. Set-ID and
 // sticky bits stay as they are.
 func (t *transaction) setMode(u *unit, was, is fs.FileMode) error {
+	return t.withMode(u, func(fd int, st unix.Stat_t) error {
+		switch fileMode(st.Mode) {
+		case is:
+			return nil
+		case was:
+			return unix.Chmod(magic(fd), uint32(is)|st.Mode&extraBits)
+		}
+		return conflict(string(u.Path), "its mode is another")
+	})
+}
+
+// restoreMode takes setMode back. A mode that is neither is somebody else's.
+func (t *transaction) restoreMode(u *unit) error {
+	err := t.setMode(u, u.IsMode, u.WasMode)
+	if reason.Of(err) == reason.CommitConflict {
+		return nil
+	}
+	return err
+}
+
+// checkMode proves that a directory has the mode that it had.
+func (t *transaction) checkMode(u *unit) error {
+	return t.withMode(u, func(_ int, st unix.Stat_t) error {
+		if fileMode(st.Mode) != u.WasMode {
+			return conflict(string(u.Path), "its mode is another")
+		}
+		return nil
+	})
+}
+
+// withMode opens the directory of a unit and looks at it.
+func (t *transaction) withMode(u *unit, do func(fd int, st unix.Stat_t) error) error {
 	fd, err := open(t.dirs.root, string(u.Path), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	if missing(err) {
+	if missing(err) || errors.Is(err, unix.ELOOP) {
 		return conflict(string(u.Path), "it does not exist any more")
 	}
 	if err != nil {
@@ -230,14 +269,8 @@ func (t *transaction) setMode(u *unit, was, is fs.FileMode) error {
 	}
 	defer unix.Close(fd)
 	st, err := fstat(fd)
-	switch {
-	case err != nil:
-	case fileMode(st.Mode) == is:
-		return nil
-	case fileMode(st.Mode) != was:
-		return conflict(string(u.Path), "its mode is another")
-	default:
-		err = unix.Chmod(magic(fd), uint32(is)|st.Mode&extraBits)
+	if err == nil {
+		err = do(fd, st)
 	}
 	return failure("changing the mode of", string(u.Path), err)
 }

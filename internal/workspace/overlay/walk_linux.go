@@ -25,7 +25,7 @@ const (
 // would have to guess about: attributes of the overlay that it does not know,
 // and more than the layer's bounds. The program must have ended.
 func (l *Layer) Changes(ctx context.Context) (Set, error) {
-	w := walker{config: l.config, buffer: make([]byte, bufferSize)}
+	w := walker{config: l.config, since: l.since, buffer: make([]byte, bufferSize)}
 	err := control(l.lower, func(lower int) error {
 		return control(l.upper, func(upper int) error { return w.run(ctx, lower, upper) })
 	})
@@ -51,6 +51,7 @@ func newSet(workspace string, changes []Change) (Set, error) {
 // directory under way are arguments; -1 stands for a directory that is missing.
 type walker struct {
 	config  Config
+	since   unix.Timespec
 	changes []Change
 	entries int64
 	bytes   int64
@@ -157,11 +158,14 @@ func (w *walker) entry(ctx context.Context, p place, name string) error {
 	if white {
 		return w.gone(ctx, p, name)
 	}
-	var was uint32
+	var was unix.Stat_t
 	if c.Was, was, err = w.lower(ctx, p, name); err != nil {
 		return err
 	}
-	c.Classes = oddBits(st.Mode, p.mode, was)
+	c.Classes = oddBits(st.Mode, p.mode, was.Mode)
+	if c.Is != c.Was && shared(c.Path, was) {
+		c.Classes = append(c.Classes, ClassHardLink)
+	}
 	if c.Is != c.Was || len(c.Classes) > 0 {
 		w.changes = append(w.changes, c)
 	}
@@ -231,21 +235,37 @@ func (w *walker) goneBelow(ctx context.Context, p place, name string) error {
 	return w.hidden(ctx, next, nil)
 }
 
-// lower describes a name of the workspace and returns its whole mode; State's
-// zero value is no such name.
-func (w *walker) lower(ctx context.Context, p place, name string) (State, uint32, error) {
+// shared reports whether a file has names beside this one. The change would
+// part them; who made the other one may have meant it to follow. Git shares
+// the objects of local clones, and never changes them.
+func shared(name string, st unix.Stat_t) bool {
+	return typeOf(st.Mode) == File && st.Nlink > 1 && !strings.Contains("/"+name, "/.git/objects/")
+}
+
+// lower describes a name of the workspace; State's zero value is no such name.
+func (w *walker) lower(ctx context.Context, p place, name string) (State, unix.Stat_t, error) {
 	if p.lower < 0 {
-		return State{}, 0, nil
+		return State{}, unix.Stat_t{}, nil
 	}
 	st, err := statAt(p.lower, name)
 	if missing(err) {
-		return State{}, 0, nil
+		return State{}, unix.Stat_t{}, nil
+	}
+	if err == nil && typeOf(st.Mode) != Dir && after(st.Ctim, w.since) {
+		return State{}, st, reason.Errorf(reason.CommitConflict, "%s was changed in the workspace while the program ran", quote(join(p.path, name))).
+			WithField("path", Display(join(p.path, name)))
 	}
 	var state State
 	if err == nil {
 		state, err = w.look(ctx, p.lower, name, st)
 	}
-	return state, st.Mode, failure("reading", join(p.path, name), err)
+	return state, st, failure("reading", join(p.path, name), err)
+}
+
+// after reports whether a is later than b. Directories are not compared: they
+// change with every name in them.
+func after(a, b unix.Timespec) bool {
+	return a.Sec > b.Sec || a.Sec == b.Sec && a.Nsec > b.Nsec
 }
 
 // upper describes a name of the layer. It reports a whiteout, which stands for
@@ -295,8 +315,13 @@ func (w *walker) look(ctx context.Context, dir int, name string, st unix.Stat_t)
 }
 
 // file digests an open file and proves that it is the one that st describes,
-// before and after.
+// and that nobody writes to it meanwhile. Its mode is that of st: to open it,
+// rights may have been lent.
 func (w *walker) file(ctx context.Context, fd int, st unix.Stat_t) (State, error) {
+	before, err := fstat(fd)
+	if err != nil {
+		return State{}, err
+	}
 	sum, size, err := digest(ctx, reader(fd), w.buffer, io.Discard)
 	if err != nil {
 		return State{}, err
@@ -305,7 +330,7 @@ func (w *walker) file(ctx context.Context, fd int, st unix.Stat_t) (State, error
 	if err != nil {
 		return State{}, err
 	}
-	if !unchanged(after, st) || size != st.Size {
+	if before.Ino != st.Ino || before.Dev != st.Dev || !unchanged(before, after) || size != st.Size {
 		return State{}, reason.Errorf(reason.CommitConflict, "it changed while it was read")
 	}
 	return State{Type: File, Mode: fileMode(st.Mode), Size: size, SHA256: sum}, nil

@@ -27,7 +27,7 @@ func descriptors() map[string]attack {
 func stray([]string) (string, error) {
 	var failed error
 	text := make([]byte, 64)
-	for fd := 3; fd < 256; fd++ {
+	for fd := 3; fd < 4096; fd++ {
 		n, err := unix.Pread(fd, text, 0)
 		if err == nil && bytes.Contains(text[:n], []byte(canary)) {
 			return fmt.Sprint("descriptor ", fd), nil
@@ -151,5 +151,7 @@ func takeTerminal(name string) error {
 		return err
 	}
 	defer f.Close()
+	// The group of whoever started this may be of another process namespace.
+	_ = unix.Setpgid(0, 0)
 	return unix.IoctlSetPointerInt(int(f.Fd()), unix.TIOCSPGRP, unix.Getpgrp())
 }

@@ -33,6 +33,7 @@ func kernel() map[string]attack {
 		"delete-module": call(unix.SYS_DELETE_MODULE, answers(unix.ENOENT, unix.ENOSYS), addressOf([]byte("palyra_none\x00")), 0),
 		"acct":          call(unix.SYS_ACCT, answers(unix.ENOENT, unix.ENOSYS), addressOf([]byte("/none\x00"))),
 		"swapoff":       call(unix.SYS_SWAPOFF, answers(unix.ENOENT), addressOf([]byte("/none\x00"))),
+		"iopl":          iopl,
 		"personality":   personality,
 		"fanotify":      fanotify,
 		"sethostname":   sethostname,

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-
-	"golang.org/x/sys/unix"
 )
 
 // links lead out of the workspace by symbolic links that the attack makes.
@@ -67,17 +65,11 @@ func swapped(targets []string) (string, error) {
 }
 
 func swapFor(target string) error {
-	for _, name := range []string{"here", "there"} {
-		_ = os.Remove(name)
-	}
-	if err := errors.Join(os.WriteFile("here", nil, 0o644), os.Symlink(target, "there")); err != nil {
-		return err
-	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for range 500 {
-			_ = unix.Renameat2(unix.AT_FDCWD, "here", unix.AT_FDCWD, "there", unix.RENAME_EXCHANGE)
+		for range 200 {
+			_ = errors.Join(os.WriteFile("plain", nil, 0o644), os.Rename("plain", "here"), os.Symlink(target, "link"), os.Rename("link", "here"))
 		}
 	}()
 	for range 200 {

@@ -26,7 +26,12 @@ func main() {
 	os.Exit(run(os.Args[1:]))
 }
 
+// run prints the outcome; as "status" it tells it by its exit code alone.
 func run(args []string) int {
+	silent := len(args) > 0 && args[0] == "status"
+	if silent {
+		args = args[1:]
+	}
 	if len(args) == 0 {
 		return 2
 	}
@@ -36,6 +41,11 @@ func run(args []string) int {
 		return 2
 	}
 	detail, err := try(args[1:])
+	if silent && err != nil {
+		return 1
+	} else if silent {
+		return 0
+	}
 	s := said{Done: err == nil, Detail: detail}
 	if err != nil {
 		s.Detail = err.Error()

@@ -69,7 +69,8 @@ func inChild(trap, a1, a2 uintptr) error {
 	return reap(pid, errno)
 }
 
-// reap ends the child side and waits on the parent's.
+// reap ends the child side and waits on the parent's; a child's exit code is an
+// errno.
 func reap(pid uintptr, errno unix.Errno) error {
 	if errno != 0 {
 		return errno

@@ -2,12 +2,10 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -24,7 +22,7 @@ func reads() map[string]attack {
 		"mountinfo":   func(args []string) (string, error) { return grep("/proc/self/mountinfo", args[0]) },
 		"proc-entry":  anyOf(procEntry),
 		"proc-open":   anyOf(openForWriting),
-		"proc-fds":    descriptorsOfInit,
+		"proc-fds":    descriptorsOfOthers,
 		"proc-memory": memoryOfInit,
 		"search-path": searchPath,
 	}
@@ -117,28 +115,19 @@ func openForWriting(name string) error {
 	return f.Close()
 }
 
-// descriptorsOfInit opens what the first process of the sandbox has open.
-func descriptorsOfInit([]string) (string, error) {
-	entries, err := os.ReadDir("/proc/1/fd")
+// descriptorsOfOthers reads the canary from what any process has open.
+func descriptorsOfOthers([]string) (string, error) {
+	names, err := filepath.Glob("/proc/[0-9]*/fd/*")
 	if err != nil {
 		return "", err
 	}
-	var failed error
-	for _, e := range entries {
-		name := "/proc/1/fd/" + e.Name()
-		link, err := os.Readlink(name)
-		if err != nil || !slices.ContainsFunc([]string{"/memfd:", "/host", "/tmp/palyra"}, func(p string) bool { return strings.HasPrefix(link, p) }) {
-			failed = errors.Join(failed, fmt.Errorf("%s is %q: %w", name, link, err))
-			continue
+	for _, name := range names {
+		info, err := os.Stat(name)
+		if err == nil && info.Mode().IsRegular() && readCanary(name) == nil {
+			return name, nil
 		}
-		f, err := os.Open(name)
-		if err == nil {
-			f.Close()
-			return name + " is " + link, nil
-		}
-		failed = errors.Join(failed, err)
 	}
-	return "", errors.Join(errors.New("nothing of the daemon's"), failed)
+	return "", fmt.Errorf("none of %v holds the canary", names)
 }
 
 func memoryOfInit([]string) (string, error) {

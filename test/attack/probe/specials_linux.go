@@ -19,6 +19,8 @@ func specials() map[string]attack {
 		"openat":     func([]string) (string, error) { return "", createWithMode("/tmp/created") },
 		"filecap":    fileCapability,
 		"xattr":      func([]string) (string, error) { return "", unix.Setxattr("file", "user.evil", []byte("x"), 0) },
+		"trusted":    trustedAttribute,
+		"immutable":  immutable,
 		"overlay":    overlayAttributes,
 		"acl":        accessList,
 		"flags":      inodeFlags,
@@ -96,6 +98,23 @@ func inodeFlags([]string) (string, error) {
 	}
 	const noDump = 0x40 // FS_NODUMP_FL of <linux/fs.h>
 	return "", errors.Join(unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, noDump), f.Close())
+}
+
+// trustedAttribute and immutable are for those who have power over the machine.
+func trustedAttribute([]string) (string, error) {
+	if err := os.WriteFile("/tmp/trusted", nil, 0o644); err != nil {
+		return "", err
+	}
+	return "", unix.Setxattr("/tmp/trusted", "trusted.overlay.opaque", []byte("y"), 0)
+}
+
+func immutable([]string) (string, error) {
+	f, err := os.Create("/tmp/immutable")
+	if err != nil {
+		return "", err
+	}
+	const flag = 0x10 // FS_IMMUTABLE_FL of <linux/fs.h>
+	return "", errors.Join(unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flag), f.Close())
 }
 
 func sparse() error {

@@ -1,3 +1,5 @@
+//go:build darwin || linux
+
 package seatbelt
 
 // Descriptors that the helper finds open beside the standard ones. Both are

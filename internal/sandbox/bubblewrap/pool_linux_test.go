@@ -1,0 +1,159 @@
+package bubblewrap
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"palyra/internal/egress"
+	"palyra/internal/sandbox"
+)
+
+// preparedRunner keeps up to most sandboxes ready; expire makes their time go
+// by.
+func preparedRunner(t testing.TB, most int) (r *Runner, expire chan time.Time) {
+	t.Helper()
+	r = newTestRunner(t)
+	expire = make(chan time.Time)
+	r.pool.most = most
+	r.pool.after = func(time.Duration) <-chan time.Time { return expire }
+	return r, expire
+}
+
+// settle waits until every member is built.
+func (p *pool) settle() []*member {
+	p.mu.Lock()
+	members := slices.Clone(p.members)
+	p.mu.Unlock()
+	for _, m := range members {
+		<-m.built
+	}
+	return members
+}
+
+func TestPreparedRun(t *testing.T) {
+	r, _ := preparedRunner(t, 2)
+	root := newWorkspace(t)
+	writeFile(t, filepath.Join(root, "a"), "one\n", 0o644)
+	s := copied(shell(t, root, "cat; cat a; echo new > b; echo $X; pwd"))
+	s.Owner = "alice"
+	if mustRun(t, r, s).Isolation.Prepared {
+		t.Error("the first run was prepared")
+	}
+	r.pool.settle()
+	// What the call decides comes with the call, and what the workspace holds
+	// is read then.
+	writeFile(t, filepath.Join(root, "a"), "two\n", 0o644)
+	s.Env, s.Stdin = []string{"X=given"}, []byte("in\n")
+	report := mustRun(t, r, s)
+	if got := string(report.Stdout.Head); got != "in\ntwo\ngiven\n/workspace\n" || !report.Isolation.Prepared {
+		t.Errorf("prepared %t, stdout %q", report.Isolation.Prepared, got)
+	}
+	if got := changesOf(t, report); !slices.Equal(got, []string{"added b"}) {
+		t.Errorf("changes %v", got)
+	}
+	for _, layer := range report.Requested {
+		if !slices.Contains(report.Applied, layer) {
+			t.Errorf("%s is not proved in a prepared sandbox", layer)
+		}
+	}
+}
+
+// A sandbox that stands ready is for the calls that it was built for alone.
+func TestPreparedForNobodyElse(t *testing.T) {
+	root, other := newWorkspace(t), newWorkspace(t)
+	good := copied(specOf(t, root, "true"))
+	good.Owner = "alice"
+	for name, edit := range map[string]func(*sandbox.Spec){
+		"owner":     func(s *sandbox.Spec) { s.Owner = "bob" },
+		"workspace": func(s *sandbox.Spec) { s.WorkspaceRoot = other },
+		"mode":      func(s *sandbox.Spec) { s.Workspace = sandbox.ReadOnly },
+		"egress":    func(s *sandbox.Spec) { s.Egress = egress.None },
+		"memory":    func(s *sandbox.Spec) { s.Limits.Memory = 64 << 20 },
+		"cache":     func(s *sandbox.Spec) { s.Caches = []sandbox.Cache{{Name: "go", Dir: other}} },
+		"protected": func(s *sandbox.Spec) { s.Protected = []string{"x"} },
+		"another directory in its place": func(*sandbox.Spec) {
+			if err := os.Rename(root, root+"-old"); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Mkdir(root, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _ := preparedRunner(t, 4)
+			mustRun(t, r, good)
+			r.pool.settle()
+			s := good
+			edit(&s)
+			if mustRun(t, r, s).Isolation.Prepared {
+				t.Error("a sandbox was handed over")
+			}
+		})
+	}
+	r, _ := preparedRunner(t, 4)
+	mustRun(t, r, good)
+	r.pool.settle()
+	if !mustRun(t, r, good).Isolation.Prepared { // control
+		t.Error("the same call got none")
+	}
+}
+
+func TestPreparedAreEnded(t *testing.T) {
+	for name, end := range map[string]func(r *Runner, expire chan time.Time){
+		"their time is over": func(_ *Runner, expire chan time.Time) { expire <- time.Time{} },
+		"the policy changed": func(r *Runner, _ chan time.Time) { r.Invalidate() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, expire := preparedRunner(t, 2)
+			s := copied(specOf(t, newWorkspace(t), "true"))
+			mustRun(t, r, s)
+			members := r.pool.settle()
+			if len(members) != 1 {
+				t.Fatalf("%d members", len(members))
+			}
+			end(r, expire)
+			<-members[0].over
+			if mustRun(t, r, s).Isolation.Prepared {
+				t.Error("it was used all the same")
+			}
+			r.Invalidate()
+			r.pool.keepers.Wait()
+			if left, err := os.ReadDir(r.cfg.LayerDir); err != nil || len(left) > 2 { // those of the reports
+				t.Errorf("layers left: %v, %v", left, err)
+			}
+		})
+	}
+}
+
+// The pool holds no more than it may, and a member that ended by itself is not
+// used.
+func TestPreparedBounds(t *testing.T) {
+	r, _ := preparedRunner(t, 1)
+	a, b := copied(specOf(t, newWorkspace(t), "true")), copied(specOf(t, newWorkspace(t), "true"))
+	mustRun(t, r, a)
+	r.pool.settle()
+	mustRun(t, r, b)
+	if members := r.pool.settle(); len(members) != 1 {
+		t.Errorf("%d members", len(members))
+	}
+	if mustRun(t, r, a).Isolation.Prepared {
+		t.Error("the older one is still there")
+	}
+	members := r.pool.settle()
+	if err := members[0].cell.End(); err != nil {
+		t.Fatal(err)
+	}
+	if mustRun(t, r, a).Isolation.Prepared {
+		t.Error("a dead one was used")
+	}
+	r.pool.most = 0
+	r.Invalidate()
+	mustRun(t, r, a)
+	if members := r.pool.settle(); len(members) != 0 {
+		t.Error("members in a pool that is switched off")
+	}
+}

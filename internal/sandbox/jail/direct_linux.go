@@ -1,0 +1,234 @@
+package jail
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/reason"
+	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/inside"
+	"palyra/internal/workspace"
+	"palyra/internal/workspace/overlay"
+)
+
+// mostEntries is how large a workspace may be that is written to directly: it
+// is walked before and after the run.
+const mostEntries = 500_000
+
+// Guard looks after the protected paths of a workspace that a program writes
+// to directly: those that exist are pinned before the run, and those that are
+// new after it are put aside. What another program reads in between is out of
+// its hands.
+type Guard struct {
+	root     *os.Root
+	patterns []string
+	aside    string
+	// known are the protected paths before the run.
+	known map[string]fs.FileInfo
+	// Pins keep the known paths as they are.
+	Pins []inside.Pin
+	// Linked are files with further names, which may lie outside the
+	// workspace: what is written to them is written there, too.
+	Linked []string
+}
+
+// NewGuard walks a workspace. Aside is a directory of the daemon's for what is
+// put aside.
+func NewGuard(w *Directory, s sandbox.Spec, aside string) (*Guard, error) {
+	if aside == "" {
+		return nil, reason.Errorf(reason.SandboxUnavailable, "there is no directory for protected files that a program makes")
+	}
+	root, err := os.OpenRoot(SelfPath(int(w.File.Fd())))
+	if err != nil {
+		return nil, reason.Errorf(reason.WorkspaceScope, "the workspace cannot be opened")
+	}
+	g := &Guard{root: root, patterns: s.Protected, aside: aside, known: map[string]fs.FileInfo{}}
+	if err := g.look(); err != nil {
+		root.Close()
+		return nil, err
+	}
+	return g, nil
+}
+
+// Close closes the workspace; no Guard has none.
+func (g *Guard) Close() error {
+	if g == nil {
+		return nil
+	}
+	return g.root.Close()
+}
+
+func (g *Guard) look() error {
+	pinned := map[string]bool{}
+	return g.walk(func(name string, info fs.FileInfo, protected bool) {
+		if protected {
+			g.known[name] = info
+			g.pin(name, info, pinned)
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); ok && info.Mode().IsRegular() && st.Nlink > 1 {
+			g.Linked = append(g.Linked, name)
+		}
+	})
+}
+
+// pin keeps a path from being written to, and the directories above it from
+// being renamed. A repository's own directory is written to all the time; only
+// what is protected in it is pinned. What a symbolic link says cannot be
+// written; whether it is another one is seen afterwards.
+func (g *Guard) pin(name string, info fs.FileInfo, pinned map[string]bool) {
+	if info.Mode()&fs.ModeSymlink != 0 {
+		return
+	}
+	var above []string
+	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+		above = append(above, dir)
+	}
+	slices.Reverse(above)
+	for _, dir := range above {
+		if !pinned[dir] {
+			pinned[dir] = true
+			g.Pins = append(g.Pins, inside.Pin{Path: dir})
+		}
+	}
+	if !pinned[name] {
+		pinned[name] = true
+		g.Pins = append(g.Pins, inside.Pin{Path: name, ReadOnly: !isRepository(name, info)})
+	}
+}
+
+func isRepository(name string, info fs.FileInfo) bool {
+	return info.IsDir() && strings.EqualFold(path.Base(name), ".git")
+}
+
+// walk visits every entry of the workspace and goes into everything but what
+// is protected as a whole.
+func (g *Guard) walk(visit func(name string, info fs.FileInfo, protected bool)) error {
+	count := 0
+	return fs.WalkDir(g.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("looking through the workspace: %w", err)
+		}
+		if count++; count > mostEntries {
+			return reason.Errorf(reason.SandboxUnavailable, "the workspace has more than %d entries, too many to be written to directly", mostEntries).
+				WithRemedy("Use workspace_mode copy_on_write.")
+		}
+		info, err := d.Info()
+		if err != nil || name == "." {
+			return nil // gone meanwhile
+		}
+		protected := workspace.Protected(name) || overlay.Declared(g.patterns, name)
+		visit(name, info, protected)
+		if protected && d.IsDir() && !isRepository(name, info) {
+			return fs.SkipDir
+		}
+		return nil
+	})
+}
+
+// Settle puts aside what a run made, reports it and closes the workspace; no
+// Guard has nothing to do.
+func (g *Guard) Settle(report *sandbox.Report) error {
+	if g == nil {
+		return nil
+	}
+	if n := len(g.Linked); n > 0 {
+		report.Downgrades = append(report.Downgrades, fmt.Sprintf("direct: %d files of the workspace have further names, which may lie outside, %s among them", n, g.Linked[0]))
+	}
+	moved, err := g.Quarantine()
+	report.Quarantined = moved
+	return errors.Join(err, g.Close())
+}
+
+// Quarantine moves protected paths that are new, or are others than before, to
+// a directory of their own below the daemon's, and returns their names.
+func (g *Guard) Quarantine() (moved []string, err error) {
+	var found []string
+	err = g.walk(func(name string, info fs.FileInfo, protected bool) {
+		was, known := g.known[name]
+		if protected && !(known && os.SameFile(was, info)) && !below(name, found) {
+			found = append(found, name)
+		}
+	})
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	place, err := os.MkdirTemp(g.aside, "run-")
+	if err != nil {
+		return nil, fmt.Errorf("making a place for protected files: %w", err)
+	}
+	for _, name := range found {
+		if err := g.putAside(name, place); err != nil {
+			return moved, fmt.Errorf("putting the protected path %q aside: %w", name, err)
+		}
+		moved = append(moved, name)
+	}
+	return moved, nil
+}
+
+func below(name string, found []string) bool {
+	return slices.ContainsFunc(found, func(dir string) bool { return strings.HasPrefix(name, dir+"/") })
+}
+
+// putAside renames a path into place, where nothing executes it. Across file
+// systems it copies what can be copied, which are no special files.
+func (g *Guard) putAside(name, place string) error {
+	parent, err := g.root.OpenRoot(filepath.Dir(name))
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	dir, err := parent.Open(".")
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	to := filepath.Join(place, strings.ReplaceAll(name, "/", "%"))
+	err = unix.Renameat2(int(dir.Fd()), filepath.Base(name), unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
+	if !errors.Is(err, unix.EXDEV) {
+		return err
+	}
+	if err := copyAside(parent, filepath.Base(name), to); err != nil {
+		return err
+	}
+	return overlay.RemoveTree(dir, filepath.Base(name))
+}
+
+func copyAside(parent *os.Root, name, to string) error {
+	info, err := parent.Lstat(name)
+	if err != nil {
+		return err
+	}
+	switch {
+	case info.IsDir():
+		sub, err := fs.Sub(parent.FS(), name)
+		if err != nil {
+			return err
+		}
+		return os.CopyFS(to, sub)
+	case info.Mode().IsRegular():
+		content, err := parent.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(to, content, 0o600)
+	case info.Mode()&fs.ModeSymlink != 0:
+		target, err := parent.Readlink(name)
+		if err != nil {
+			return err
+		}
+		return os.Symlink(target, to)
+	}
+	return nil // a special file has no content
+}

@@ -1,0 +1,147 @@
+package process
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/reason"
+	"palyra/internal/sandbox"
+)
+
+// A program is not the first of its processes, so that signals end it as they
+// end any other.
+func TestEndings(t *testing.T) {
+	for _, c := range []struct {
+		script string
+		code   int
+		signal string
+	}{
+		{"exit 0", 0, ""},
+		{"exit 3", 3, ""},
+		{"kill -TERM $$", 128 + int(unix.SIGTERM), "SIGTERM"},
+		{"exec python3 -c 'import os; os.abort()'", 128 + int(unix.SIGABRT), "SIGABRT"},
+		{"kill -KILL $$", 128 + int(unix.SIGKILL), "SIGKILL"},
+	} {
+		for _, rung := range rungs {
+			t.Run(c.script+"/"+rung.name, func(t *testing.T) {
+				report := mustRun(t, rung.make(t), shell(t, openWorkspace(t), c.script))
+				if report.ExitCode == nil || *report.ExitCode != c.code || report.Signal != c.signal {
+					t.Errorf("code %v, signal %s: %s", report.ExitCode, report.Signal, report.Stderr.Head)
+				}
+			})
+		}
+	}
+}
+
+// Orphans are taken over by the first process, which waits for them.
+func TestOrphansAreReaped(t *testing.T) {
+	script := `for i in $(seq 20); do (sleep 0 &) ; done
+		while ps -o stat= -A | grep -q Z; do n=$((n+1)); [ $n -lt 200 ] || exit 1; sleep 0.01; done`
+	succeeds(t, newTestRunner(t), shell(t, newWorkspace(t), script))
+}
+
+// What outlives the program, in a session of its own and deaf to signals, is
+// ended with it.
+func TestNothingIsLeft(t *testing.T) {
+	for _, rung := range rungs {
+		t.Run(rung.name, func(t *testing.T) {
+			mark := "3141" + strconv.Itoa(os.Getpid())
+			script := "trap '' TERM HUP; (setsid sleep " + mark + " > /dev/null 2>&1 &); (setsid sh -c '(sleep " + mark + " &)' > /dev/null 2>&1 &); sleep 0.05; echo started"
+			if got := succeeds(t, rung.make(t), shell(t, openWorkspace(t), script)); got != "started\n" {
+				t.Errorf("got %q", got)
+			}
+			if pids := running(t, mark); len(pids) > 0 {
+				t.Errorf("still running: %v", pids)
+			}
+		})
+	}
+}
+
+// running are the processes with a word on their command line.
+func running(t *testing.T, word string) []string {
+	t.Helper()
+	list, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pids []string
+	for _, name := range list {
+		text, err := os.ReadFile(name)
+		if err == nil && strings.Contains(string(text), "sleep\x00"+word) {
+			pids = append(pids, name)
+		}
+	}
+	return pids
+}
+
+func TestStoppedRuns(t *testing.T) {
+	for _, rung := range rungs {
+		t.Run(rung.name, func(t *testing.T) {
+			r, root := rung.make(t), openWorkspace(t)
+			spec := shell(t, root, "trap '' TERM; sleep 100 & wait")
+			spec.Limits.Wall = 100 * time.Millisecond
+			if report := mustRun(t, r, spec); !report.TimedOut || report.ExitCode != nil {
+				t.Errorf("timed out %v, code %v", report.TimedOut, report.ExitCode)
+			}
+			spec.Limits.Wall = time.Minute
+			ctx, cancel := context.WithCancel(t.Context())
+			spec.Argv = []string{"bash", "-c", "echo here; sleep 100"}
+			spec.Output = func(string, []byte) { cancel() }
+			if _, err := r.Run(ctx, spec); reason.Of(err) != reason.Cancelled {
+				t.Errorf("got %v", err)
+			}
+			spec = shell(t, root, "head -c 300000000 /dev/zero")
+			if report := mustRun(t, r, spec); report.Quota != sandbox.QuotaOutput {
+				t.Errorf("quota %q", report.Quota)
+			}
+		})
+	}
+}
+
+// When the daemon is killed, its program ends with it.
+func TestDaemonIsKilled(t *testing.T) {
+	for _, alone := range []bool{false, true} {
+		mark := "2718" + strconv.Itoa(os.Getpid())
+		e := errand{Spec: shell(t, newWorkspace(t), "echo up; (setsid sleep "+mark+"9 &); sleep "+mark), LayerDir: layerDir(t), Alone: alone}
+		if alone {
+			// Without groups and namespaces only the program itself ends.
+			e.Spec.Argv[2] = "echo up; exec sleep " + mark
+			e.Without = []string{"control_group"}
+		}
+		cmd := e.command(t)
+		said, err := cmd.StderrPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if line, err := bufio.NewReader(said).ReadString('\n'); err != nil || line != "output: up\n" {
+			t.Errorf("%q, %v", line, err)
+		}
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+		for deadline := time.Now().Add(5 * time.Second); len(running(t, mark)) > 0; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("alone %v: still running: %v", alone, running(t, mark))
+			}
+		}
+		r := newTestRunner(t)
+		if err := r.Sweep(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if left := scratches(t, strconv.Itoa(cmd.Process.Pid)); len(left) > 0 {
+			t.Errorf("after the sweep there is %v", left)
+		}
+	}
+}
