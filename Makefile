@@ -14,6 +14,10 @@ INITBIN  := internal/sandbox/jail/initbin/palyra-init
 TAGS     := palyrainit
 LDFLAGS  := -s -w -X palyra/internal/version.stamp=$(VERSION)
 FUZZTIME ?= 10s
+ATTACKS  ?=
+# The attack tests leave their matrix here, for go test hides what a passing
+# test prints.
+MATRIX   := $(CURDIR)/bin/attack-matrix.txt
 BENCH    ?= .
 BENCHTIME ?= 1s
 BENCHFLAGS ?=
@@ -40,7 +44,14 @@ demo: deps-demo build ## Install what is missing, build, and drive real calls fr
 
 .PHONY: test
 test: deps-test init ## Install what is missing and run every test with the race detector
-	CGO_ENABLED=1 $(GO) test -race -tags $(TAGS) -timeout 20m -p 2 $(PKG)
+	@mkdir -p $(dir $(MATRIX))
+	PALYRA_ATTACK_MATRIX=$(MATRIX) CGO_ENABLED=1 $(GO) test -race -tags $(TAGS) -timeout 20m -p 2 $(PKG)
+	@if [[ '$(PKG)' == ./... ]]; then cat $(MATRIX); fi
+
+# Inside its folder, go test prints what a passing test prints: the matrix.
+.PHONY: attack
+attack: deps-test init ## Try every attack of the catalogue and print the matrix (ATTACKS=regexp for some)
+	cd test/attack && CGO_ENABLED=1 $(GO) test -race -tags $(TAGS) -timeout 15m -count=1 -run '$(ATTACKS)'
 
 .PHONY: check
 check: check-format check-vet check-lint check-arch check-generated check-breaking check-cross ## Everything that is not a test: format, vet, lint, import rules, generated code, API breaks, cross builds

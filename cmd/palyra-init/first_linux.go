@@ -15,10 +15,12 @@ import (
 // that were itself the first process would be deaf to every signal that it does
 // not handle, abort(3) among them, and would inherit orphans that it never
 // waits for. With the first process the kernel ends all others.
-func stay(order inside.Order) error {
-	// The threads of the runtime have kept what this one has dropped.
-	if err := dropEverywhere(); err != nil {
-		return fail("dropping the capabilities of all threads", err)
+func stay(i inside.Inner, order inside.Order) error {
+	if i.DropCapabilities {
+		// The threads of the runtime have kept what this one has dropped.
+		if err := dropEverywhere(); err != nil {
+			return fail("dropping the capabilities of all threads", err)
+		}
 	}
 	pid, err := syscall.ForkExec(program(order), order.Argv, &syscall.ProcAttr{Env: order.Env, Files: []uintptr{0, 1, 2}})
 	if err != nil {

@@ -17,12 +17,29 @@ func ground(spec inside.Spec) error {
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return fail("asking to die with the daemon", err)
 	}
+	// The places of the host that are covered next may hold them.
+	caches := make([]int, len(spec.Ground.Caches))
+	for i, source := range spec.Ground.Caches {
+		fd, err := open(source)
+		if err != nil {
+			return fail("opening a cache", err)
+		}
+		caches[i] = fd
+	}
 	mounted, err := assemble(spec.Outer)
 	if err != nil {
 		return err
 	}
+	for i, fd := range caches {
+		if err := attachCache(fd, inside.CachePlace(i)); err != nil {
+			return fail("mounting a cache", err)
+		}
+	}
 	if err := cut(spec.Ground); err != nil {
 		return err
+	}
+	if err := freeze(spec.Ground); err != nil {
+		return fail("making the host's mounts read-only", err)
 	}
 	if spec.Ground.Loopback {
 		if err := raiseLoopback(); err != nil {
@@ -61,6 +78,26 @@ func cut(g inside.Ground) error {
 		}
 	}
 	return fail("making the home directory", unix.Mkdir(inside.TmpHome, 0o700))
+}
+
+func attachCache(fd int, place string) error {
+	if err := unix.Mkdir(place, 0o755); err != nil {
+		return err
+	}
+	return bind(fd, place)
+}
+
+// freeze makes every mount read-only that is not the run's own.
+func freeze(g inside.Ground) error {
+	if err := unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
+		return err
+	}
+	for _, dir := range g.Writable {
+		if err := unix.MountSetattr(unix.AT_FDCWD, dir, 0, &unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // put covers a file with another, which is made at a place of our own. What the

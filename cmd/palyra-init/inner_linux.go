@@ -45,7 +45,7 @@ func inner(i inside.Inner) error {
 		return err
 	}
 	if i.First {
-		return stay(order)
+		return stay(i, order)
 	}
 	return become(order)
 }

@@ -119,13 +119,13 @@ func answerOf(rec *Record) *Answer {
 		a.kind = ByApproval
 	case Denied:
 		a.kind, a.code = ByDenial, reason.ApprovalDenied
-		a.message = "a person denied the call"
+		a.message = "a person denied " + rec.what()
 		if rec.Note != "" {
 			a.message += ": " + Visible(rec.Note)
 		}
 	case Expired:
 		a.kind, a.code = ByExpiry, reason.ApprovalExpired
-		a.message = fmt.Sprintf("nobody approved the call within %s", rec.ExpiresAt.Sub(rec.CreatedAt))
+		a.message = fmt.Sprintf("nobody approved %s within %s", rec.what(), rec.ExpiresAt.Sub(rec.CreatedAt))
 	case Cancelled:
 		a.kind, a.code = ByCancel, reason.ApprovalCancelled
 		a.message = "the request for approval was withdrawn"
@@ -137,6 +137,14 @@ func answerOf(rec *Record) *Answer {
 		a.message = fmt.Sprintf("the approval is already %s", rec.State)
 	}
 	return a
+}
+
+// what names what is asked about.
+func (r *Record) what() string {
+	if r.AboutCommit() {
+		return "the changes"
+	}
+	return "the call"
 }
 
 // answerOfGrant is the yes of a grant to a call that it covers.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"palyra/internal/egress"
 	"palyra/internal/reason"
@@ -94,6 +96,9 @@ func (e execution) attempt(ctx context.Context, runner sandbox.Runner, at places
 	if ran.Rung == sandbox.Landlocked {
 		e.say("this machine gives no user namespaces: the program ran on the rung %s", ran.Rung)
 	}
+	if err := e.keepQuarantine(ran, at); err != nil {
+		return execFailed, err
+	}
 	code, why := exitOf(ran, err)
 	changes, settleErr := e.settle(ctx, ran, at)
 	if settleErr != nil {
@@ -103,6 +108,23 @@ func (e execution) attempt(ctx context.Context, runner sandbox.Runner, at places
 		return execFailed, errors.Join(why, err)
 	}
 	return code, why
+}
+
+// keepQuarantine leaves protected files that the program made where their owner
+// finds them.
+func (e execution) keepQuarantine(ran sandbox.Report, at places) error {
+	if len(ran.Quarantined) == 0 {
+		return nil
+	}
+	dir, err := os.MkdirTemp("", "palyra-quarantine-")
+	if err == nil {
+		err = os.Rename(at.quarantine, filepath.Join(dir, "files"))
+	}
+	if err != nil {
+		return fmt.Errorf("keeping the protected files that the program made: %w", err)
+	}
+	e.say("new protected files were put aside in %s: %s", dir, strings.Join(ran.Quarantined, ", "))
+	return nil
 }
 
 // exitOf is the exit code of palyrad, and what it says when that is not the

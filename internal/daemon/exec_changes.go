@@ -67,7 +67,7 @@ func (e execution) decide(ctx context.Context, ran sandbox.Report, at places) (*
 		return changes, err
 	}
 	changes.State, changes.Committed = tool.Committed, len(set.Changes)
-	e.say("%d changes are committed", len(set.Changes))
+	e.say("committed: %d of %d", changes.Committed, f.Added+f.Modified+f.Deleted)
 	return changes, nil
 }
 
@@ -77,7 +77,7 @@ func (e execution) wanted(set overlay.Set) (overlay.Set, error) {
 	case "yes":
 		kept := ordinary(set.Changes)
 		if left := len(set.Changes) - len(kept); left > 0 {
-			e.say("%d changes are protected, or lie below one that is, and are not committed; --commit ask asks about all of them", left)
+			e.say("protected, or below what is, and so not committed: %d; --commit ask asks about all of them", left)
 		}
 		set.Changes = kept
 		return set, nil

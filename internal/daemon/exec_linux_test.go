@@ -29,6 +29,7 @@ func TestExecRunsInTheSandbox(t *testing.T) {
 		{"its exit code", "", []string{"--", "sh", "-c", "exit 7"}, 7, ""},
 		{"ended by a signal", "", []string{"--", "sh", "-c", "kill -TERM $$"}, 128 + 15, ""},
 		{"an empty workspace of its own", "", []string{"--", "sh", "-c", "pwd; ls -A | wc -l; touch made && echo wrote"}, 0, "/workspace\n0\nwrote\n"},
+		{"Tier B", "", []string{"--tier", "b", "--", "sh", "-c", "pwd | wc -l; id -u"}, 0, "1\n1000\n"},
 		{"no environment of ours", "", []string{"--", "sh", "-c", "echo ${PALYRA_CANARY:-none}"}, 0, "none\n"},
 		{"offline", "", []string{"--", "sh", "-c", "cat /proc/net/dev | tail -n +3 | cut -d: -f1 | tr -d ' '"}, 0, "lo\n"},
 		{"its time was up", "", []string{"--timeout", "300ms", "--", "sleep", "30"}, execTimedOut, ""},

@@ -33,7 +33,8 @@ func ladder(cfg *config.Config, at places) []step {
 	}}
 	tierB := step{sandbox.UserNamespaces, func() (backend, error) {
 		return process.New(process.Config{
-			Enabled: p.Enabled, Lowest: lowest(p), FirstUser: p.UIDBase, Users: p.UIDCount, LayerDir: at.layers,
+			Enabled: p.Enabled, Lowest: lowest(p), FirstUser: p.UIDBase, Users: p.UIDCount,
+			LayerDir: at.layers, QuarantineDir: at.quarantine,
 		})
 	}}
 	switch {

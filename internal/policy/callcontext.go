@@ -222,16 +222,25 @@ func (s *Set) sandboxRecord(f *tool.Facts) types.Record {
 	})
 }
 
-func (s *Set) egressRecord(f *tool.Facts) types.Record {
-	record := func() types.Record {
-		return types.NewRecord(types.RecordMap{
-			"mode": types.String(f.EgressMode), "hosts": stringSet(f.EgressHosts),
-		})
+func (s *Set) egressRecord(f *tool.Facts) types.Value {
+	if known := s.hostless[f.EgressMode]; known != nil && len(f.EgressHosts) == 0 {
+		return known
 	}
-	if len(f.EgressHosts) > 0 {
-		return record()
+	return egressOf(f.EgressMode, f.EgressHosts)
+}
+
+func egressOf(mode string, hosts []string) types.Value {
+	return types.NewRecord(types.RecordMap{"mode": types.String(mode), "hosts": stringSet(hosts)})
+}
+
+// hostlessEgress is context.egress without hosts, by mode: the default policies
+// read it of every call.
+func hostlessEgress() map[string]types.Value {
+	out := make(map[string]types.Value)
+	for _, mode := range []string{"", "strict", "preflight", "none"} {
+		out[mode] = egressOf(mode, nil)
 	}
-	return s.memo.get(egressKey(f.EgressMode), record)
+	return out
 }
 
 func sessionRecord(f tool.SessionFacts) types.Record {

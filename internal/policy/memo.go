@@ -21,7 +21,6 @@ type memo struct {
 type (
 	// sandboxKey holds the layers joined by NUL, which no name of one has.
 	sandboxKey struct{ tier, level, rung, limits, layers string }
-	egressKey  string
 	execKey    tool.ExecFacts
 )
 

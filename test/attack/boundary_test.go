@@ -227,7 +227,8 @@ func (a *attempt) judge(c *scene, r row, before, after [2]map[string]string) {
 	}
 	switch r.effect {
 	case word:
-		a.done = s.Done
+		// A program may say its last word while it is being stopped.
+		a.done = s.Done && a.report.Quota == "" && !a.report.TimedOut
 	case outside:
 		a.done = world != ""
 	case inside:

@@ -4,6 +4,7 @@ package attack
 
 import (
 	"bufio"
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,7 +24,7 @@ func brokenBwrap(t *testing.T, options string) string {
 	script := `#!/bin/sh
 [ "$1" = --args ] || exec /usr/bin/bwrap "$@"
 fd=$2; shift 2
-exec /usr/bin/bwrap --args "$fd" ` + options + ` "$@"
+exec env -i /usr/bin/bwrap --args "$fd" ` + options + ` "$@"
 `
 	if err := os.WriteFile(name, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
@@ -76,6 +77,8 @@ func TestFilesLeftBehind(t *testing.T) {
 		c.spec.Workspace, c.spec.Argv = sandbox.Direct, []string{"./probe", "wait", c.token}
 		before := c.look()
 		cmd := child(t, order{c.spec, configOf(nil, bwrap)})
+		var out bytes.Buffer
+		cmd.Stdout = &out
 		says, err := cmd.StderrPipe()
 		c.must(err)
 		c.must(cmd.Start())
@@ -83,7 +86,7 @@ func TestFilesLeftBehind(t *testing.T) {
 		c.must(cmd.Process.Kill())
 		_ = cmd.Wait()
 		if !strings.Contains(line, "waiting") {
-			t.Fatalf("the program did not start: %s", line)
+			t.Fatalf("the program did not start: %q, %.2000s", line, out.String())
 		}
 		process.Eventually(t, "the run has ended", 5*time.Second, func() (bool, string) { return len(processesWith(c.token)) == 0, "it goes on" })
 		after := c.look()

@@ -32,7 +32,7 @@ func resourceRows() []row {
 
 		{id: "RES-03", variant: "many processes spin", source: use, groups: true, walls: layers(groups), probe: probe("spin", "400ms"),
 			prepare: func(c *scene) { c.spec.Limits.CPU = 500 * time.Millisecond }},
-		{id: "RES-03", variant: "one process spins", source: use, walls: layers("cpu limit"), probe: probe("burn", "1500ms"),
+		{id: "RES-03", variant: "one process spins", source: use, groups: true, walls: layers("cpu limit"), probe: probe("burn", "1500ms"),
 			prepare: func(c *scene) { c.spec.Limits.CPU = 300 * time.Millisecond }, lift: func(l *sandbox.Limits) { l.CPU = time.Minute }},
 
 		{id: "RES-04", variant: "disk fill", source: use, walls: layers("disk limit"), probe: probe("fill", "64"),

@@ -3,6 +3,7 @@
 package attack
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -43,6 +44,9 @@ const (
 	userResults = "PALYRA_ATTACK_RESULTS"
 )
 
+// matrixFile names a file that gets the matrix as well.
+const matrixFile = "PALYRA_ATTACK_MATRIX"
+
 func TestMain(m *testing.M) {
 	if text := os.Getenv(childOrder); text != "" {
 		if err := obey(text); err != nil {
@@ -80,8 +84,13 @@ func run(m *testing.M) (code int, err error) {
 		return code, results.save(os.Getenv(userResults))
 	}
 	partial := flag.Lookup("test.run").Value.String() != "" || flag.Lookup("test.skip").Value.String() != "" || flag.Lookup("test.list").Value.String() != ""
-	if !results.print(os.Stdout, catalogue(), partial) {
-		return max(code, 1), nil
+	var text bytes.Buffer
+	if !results.print(&text, catalogue(), partial) {
+		code = max(code, 1)
+	}
+	fmt.Print(text.String())
+	if file := os.Getenv(matrixFile); file != "" && !partial {
+		return code, os.WriteFile(file, text.Bytes(), 0o600)
 	}
 	return code, nil
 }

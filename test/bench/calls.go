@@ -5,8 +5,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os/exec"
 )
 
 // governedCall is goal 1: a call that does nothing, through all stages to its
@@ -59,39 +57,5 @@ func governedCall(ctx context.Context, b *bench) (_ []*line, err error) {
 		}
 		single.add(round+2*durable, governed)
 		return nil
-	})
-}
-
-// tierCCold is goal 3 without prepared sandboxes, which the daemon does not
-// have yet.
-func tierCCold(ctx context.Context, b *bench) (_ []*line, err error) {
-	bwrap, err := exec.LookPath("bwrap")
-	if err != nil {
-		return nil, fmt.Errorf("bubblewrap is not installed: %w", err)
-	}
-	if err := rawBubblewrap(bwrap); err != nil {
-		return nil, fmt.Errorf("bubblewrap does not run here: %w", err)
-	}
-	g, c, err := b.running(unasked, "")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, g.stop()) }()
-	l := &line{
-		goal: "3", what: "governed Tier C call, cold, p50", floorName: "raw bwrap p50", unit: "us",
-		note: "a figure beside the goal: <= 0.6 is for prepared sandboxes, which palyrad does not have yet",
-	}
-	call := func() error { return c.call(ctx, "process.run", `{"argv":["true"]}`) }
-	if err := call(); err != nil {
-		return nil, err
-	}
-	return []*line{l}, b.each(ctx, func() error {
-		raw, err := p50(b.size.sandboxes, func() error { return rawBubblewrap(bwrap) })
-		if err != nil {
-			return err
-		}
-		governed, err := p50(b.size.sandboxes, call)
-		l.add(raw, governed)
-		return err
 	})
 }

@@ -136,7 +136,11 @@ type benchmark struct {
 // journal.
 var benchmarks = []benchmark{
 	{"1-governed-call", governedCall},
-	{"3-tier-c-cold", tierCCold},
+	{"3-governed-tier-c", governedTierC},
+	{"4-tier-c", tierCAlone},
+	{"5-tier-b", tierBAlone},
+	{"6-sandbox-runtime", againstRuntime},
+	{"6-codex-sandbox", againstCodex},
 	{"7-appends-per-second", appendsPerSecond},
 	{"8-one-append", oneAppend},
 	{"9-policy-decision", policyDecision},
@@ -202,6 +206,10 @@ func (b *bench) each(ctx context.Context, round func() error) error {
 type sizes struct {
 	// calls, appends and waits are samples of a latency in one round.
 	calls, sandboxes, appends, waits int
+	// peers are runs of another sandbox in one round.
+	peers int
+	// refill is how long a pool gets to prepare the next sandbox.
+	refill time.Duration
 	// throughput is how many events a round appends side by side.
 	throughput int
 	// floor is how many appends measure the rate of fdatasync.
@@ -228,12 +236,12 @@ var (
 		calls: 300, sandboxes: 60, appends: 300, waits: 100, throughput: 20_000, floor: 400, events: 1_000_000,
 		policies: [2]int{1000, 10_000}, decisions: 2000, principals: 10, waiting: 2000,
 		records: 100_000, pages: 200, envelopes: 3000, load: 4000,
-		settle: 2 * time.Second,
+		settle: 2 * time.Second, peers: 10, refill: 25 * time.Millisecond,
 	}
 	tiny = sizes{
 		calls: 3, sandboxes: 2, appends: 5, waits: 2, throughput: 300, floor: 5, events: 3000,
 		policies: [2]int{20, 40}, decisions: 5, principals: 2, waiting: 6,
 		records: 300, pages: 3, envelopes: 5, load: 8,
-		settle: 10 * time.Millisecond,
+		settle: 10 * time.Millisecond, peers: 1, refill: time.Millisecond,
 	}
 )

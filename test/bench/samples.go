@@ -51,6 +51,28 @@ func p50(n int, do func() error) (float64, error) {
 	return median(values), err
 }
 
+// inTurns measures several things n times each, one after the other, and returns
+// their medians in microseconds: what slows the machine down for a moment then
+// slows down all of them. Before each it waits for pause.
+func inTurns(n int, pause time.Duration, dos ...func() error) ([]float64, error) {
+	values := make([][]float64, len(dos))
+	for range n {
+		for i, do := range dos {
+			time.Sleep(pause)
+			one, err := sample(1, do)
+			if err != nil {
+				return nil, err
+			}
+			values[i] = append(values[i], one...)
+		}
+	}
+	medians := make([]float64, len(dos))
+	for i := range values {
+		medians[i] = median(values[i])
+	}
+	return medians, nil
+}
+
 func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 
 // perSecond is the rate of n in a time.

@@ -70,6 +70,20 @@ func (d *draft) mode() sandbox.WorkspaceMode {
 
 // data hands over the files of /etc.
 func (d *draft) data() error {
+	if d.runner.stray {
+		f, err := os.Open("/dev/zero")
+		if err != nil {
+			return err
+		}
+		d.plan.Extra(f)
+	}
+	if !d.runner.machine.Without(jail.LayerSeccomp) && d.runner.takesFilters() {
+		f, err := d.runner.machine.OuterFilter()
+		if err != nil {
+			return err
+		}
+		d.layout.filter = d.plan.Extra(f)
+	}
 	return d.runner.root.etc.open(d.layout.hostNetwork, func(name string, f *os.File) {
 		d.layout.files = append(d.layout.files, dataFile{d.plan.Extra(f), name})
 	})
@@ -88,32 +102,25 @@ func (d *draft) caches() error {
 }
 
 // workspace decides what the first process is: bubblewrap itself where it can
-// bind the workspace as it is, the outer stage where mounts come first.
-func (d *draft) workspace() error {
-	var pins []inside.Pin
-	switch d.mode() {
-	case sandbox.CopyOnWrite:
-		if err := d.stage.CopyOnWrite(d.spec, d.runner.cfg.LayerDir); err != nil {
-			return err
-		}
+// bind the workspace as it is, or where root has mounted what it binds; else
+// the outer stage, where mounts come first.
+func (d *draft) workspace() (err error) {
+	switch {
+	case d.mode() == sandbox.CopyOnWrite && !d.runner.machine.Root():
+		err = d.stage.CopyOnWrite(d.spec, d.runner.cfg.LayerDir)
 		d.staged()
-		return nil
-	case sandbox.Direct:
-		if d.guard != nil {
-			pins = d.guard.Pins
-		}
-	}
-	if len(pins) > 0 {
-		if err := d.stage.Plain(false); err != nil {
-			return err
-		}
-		d.stage.Pin(pins)
+		return err
+	case d.mode() == sandbox.Direct && d.guard != nil && len(d.guard.Pins) > 0:
+		err = d.stage.Plain(false)
+		d.stage.Pin(d.guard.Pins)
 		d.staged()
-		return nil
+		return err
+	case d.mode() == sandbox.CopyOnWrite:
+		d.layout.source, err = d.stage.CopyOnThread(d.spec, d.runner.cfg.LayerDir)
+	default:
+		d.layout.source, err = d.stage.OnThread(d.layout.readOnly)
 	}
 	d.plan.Path, d.plan.Argv = d.runner.cfg.Bwrap, d.bwrap()
-	var err error
-	d.layout.source, err = d.stage.Without(d.layout.readOnly)
 	return err
 }
 

@@ -47,5 +47,18 @@ func (r *Runner) try(ctx context.Context) (sandbox.Report, error) {
 	})
 }
 
-// Examine probes every layer by itself.
-func (r *Runner) Examine(context.Context) []sandbox.Examination { return nil }
+// Examine probes every layer by itself; see sandbox.Runner.
+func (r *Runner) Examine(ctx context.Context) []sandbox.Examination {
+	if r.problem != nil {
+		return []sandbox.Examination{{Problem: r.problem.Message, Remedy: r.problem.NextStep()}}
+	}
+	asked := append([]string{jail.LayerNetwork}, layers...)
+	if r.cfg.LayerDir != "" {
+		asked = append(asked, jail.LayerCopy)
+	}
+	return r.machine.Examine(ctx, asked, func(ctx context.Context, without []string, s sandbox.Spec, attempt []string) (sandbox.Report, error) {
+		v := *r
+		v.machine, v.pool, v.stray = r.machine.Variant(without...), &pool{}, true
+		return v.run(ctx, s, attempt)
+	})
+}

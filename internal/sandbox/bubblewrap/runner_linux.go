@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +27,9 @@ type Runner struct {
 	sha     string
 	root    root
 	pool    *pool
+	// stray gives sandboxes a descriptor that programs must not see, for an
+	// examination.
+	stray bool
 }
 
 // New looks at the machine and returns a Runner. What is missing is no error:
@@ -98,6 +102,13 @@ func (r *Runner) findBwrap() *reason.Error {
 	}
 	r.version = strings.TrimSpace(string(text))
 	return nil
+}
+
+// takesFilters reports whether this bubblewrap has --add-seccomp-fd, which came
+// with 0.5.
+func (r *Runner) takesFilters() bool {
+	_, number, _ := strings.Cut(r.version, " ")
+	return !slices.Contains([]string{"0.0", "0.1", "0.2", "0.3", "0.4"}, strings.Join(strings.SplitN(number+"..", ".", 3)[:2], "."))
 }
 
 // Run runs one program; see sandbox.Runner.

@@ -1,5 +1,7 @@
 package inside
 
+import "strconv"
+
 // StageGround is the first process of a sandbox that keeps the host's root: it
 // mounts, and then does what StageInner does.
 const StageGround = "ground"
@@ -15,9 +17,17 @@ type Ground struct {
 	Masks []string `json:"masks,omitempty"`
 	// Files are put over files of the host that name its users and hosts.
 	Files []File `json:"files,omitempty"`
+	// Caches are mounted at CachePlace of their position.
+	Caches []Source `json:"caches,omitempty"`
+	// Writable are the mounts that do not become read-only: Landlock covers
+	// neither modes nor times.
+	Writable []string `json:"writable"`
 	// Loopback raises the loopback interface of an own network namespace.
 	Loopback bool `json:"loopback,omitempty"`
 }
+
+// CachePlace is where the cache of a position is mounted.
+func CachePlace(i int) string { return PlaceDir + "/cache-" + strconv.Itoa(i) }
 
 // File is the content of a file that everybody may read.
 type File struct {

@@ -238,6 +238,36 @@ type Report struct {
 	Unpinned []int `json:"unpinned,omitempty"`
 }
 
+// Attempt is what palyra-init prints as the tool, in StageProbe: whether what a
+// layer forbids happened, and what came of it in words.
+type Attempt struct {
+	Happened bool   `json:"happened"`
+	Detail   string `json:"detail"`
+}
+
+// The attempts, the second argument of palyra-init in StageProbe. What follows
+// in parentheses are further arguments.
+const (
+	TryFile       = "file"       // look at a file (path)
+	TryMapping    = "mapping"    // be mapped as a process outside is (its uid_map)
+	TryProcess    = "process"    // find a process outside (pid)
+	TryConnect    = "connect"    // reach a service on the host's loopback (port)
+	TrySegment    = "segment"    // find shared memory (id)
+	TryHostname   = "hostname"   // have the host's name (name)
+	TryGroup      = "group"      // see the path of the control group
+	TryRoot       = "root"       // be user 0
+	TryCapability = "capability" // use CAP_SETPCAP
+	TryPrivileges = "privileges" // be able to gain privileges by execve
+	TryCall       = "call"       // make a system call that the filter denies
+	TryWrite      = "write"      // write to a file that its owner may write to (path)
+	TryMemory     = "memory"     // fill temporary files (mebibytes)
+	TryFiles      = "files"      // open files (number)
+	TryKernel     = "kernel"     // read what /proc tells of the host (path)
+	TryStrays     = "strays"     // find descriptors of the daemon
+	TryEnviron    = "environ"    // find a variable of the daemon's (name)
+	TrySession    = "session"    // be in a session of the host
+)
+
 // Steps whose failure palyrad tells apart.
 const (
 	StepExec       = "starting the program"

@@ -164,7 +164,7 @@ func (c *Cell) fork(files []*os.File) (*os.Process, error) {
 
 func (c *Cell) spawn(files []*os.File) (*os.Process, error) {
 	if len(c.plan.Mounts) > 0 {
-		if err := attach(c.plan.Mounts); err != nil {
+		if err := c.mount(); err != nil {
 			return nil, err
 		}
 	}

@@ -51,7 +51,9 @@ type Machine struct {
 	helper  file
 	// plain and watched are the filter without and with a listener.
 	plain, watched file
-	table          seccomp.Table
+	// outer is the filter for what runs before the final one is installed.
+	outer file
+	table seccomp.Table
 	// state is nil where nobody is to look after the disk.
 	state    *os.File
 	landlock int
@@ -63,7 +65,7 @@ type Machine struct {
 	// hard are the daemon's hard limits, which a run cannot exceed.
 	hard     map[int]uint64
 	kernel   string
-	resolver sandbox.Resolver
+	resolver *sandbox.Resolver
 }
 
 // file is a memory file that sandboxes share, and its digest.
@@ -74,7 +76,7 @@ type file struct {
 
 // NewMachine looks at the host. What it lacks is no error: runs say it.
 func NewMachine(c Config) (*Machine, error) {
-	m := &Machine{without: c.Without, landlock: landlockABI(), tree: cgroup.Find()}
+	m := &Machine{resolver: new(sandbox.Resolver), without: c.Without, landlock: landlockABI(), tree: cgroup.Find()}
 	if slices.Contains(c.Without, LayerGroup) {
 		m.tree = cgroup.None()
 	}
@@ -97,7 +99,7 @@ func (m *Machine) Close() error {
 	if m.views != nil {
 		m.views.close()
 	}
-	for _, f := range []file{m.helper, m.plain, m.watched, {File: m.state}} {
+	for _, f := range []file{m.helper, m.plain, m.watched, m.outer, {File: m.state}} {
 		if f.File != nil {
 			f.Close()
 		}
@@ -115,7 +117,7 @@ func (m *Machine) Level() string { return m.tree.Level() }
 func (m *Machine) Landlock() int { return m.landlock }
 
 // Resolver finds programs and remembers their digests.
-func (m *Machine) Resolver() *sandbox.Resolver { return &m.resolver }
+func (m *Machine) Resolver() *sandbox.Resolver { return m.resolver }
 
 // Root reports whether the daemon is root, so that sandboxes are other users.
 func (m *Machine) Root() bool { return m.users != nil }
@@ -169,8 +171,21 @@ func (m *Machine) takeFilters(o seccomp.Options) error {
 			return err
 		}
 	}
-	return nil
+	program, err := seccomp.Outer()
+	if err != nil {
+		return err
+	}
+	m.outer, err = share("outer filter", seccomp.Bytes(program), DataFile)
+	return err
 }
+
+// OuterFilter returns a file with the filter for what runs before the final
+// one is installed, at its start. The caller closes it.
+func (m *Machine) OuterFilter() (*os.File, error) { return reopen(m.outer.File) }
+
+// reopen returns another description of a memory file, with an offset of its
+// own.
+func reopen(f *os.File) (*os.File, error) { return os.Open(SelfPath(int(f.Fd()))) }
 
 func (m *Machine) takeHelper(program []byte) (err error) {
 	m.helper, err = share(helperName, program, ExecutableFile)

@@ -3,6 +3,7 @@ package jail
 import (
 	"fmt"
 	"os"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -33,4 +34,38 @@ func attach(mounts []*os.File) error {
 		}
 	}
 	return nil
+}
+
+// mount makes the mounts of the plan on the calling thread.
+func (c *Cell) mount() error {
+	if err := attach(c.plan.Mounts); err != nil || c.plan.Layer == nil || c.plan.Staged {
+		return err
+	}
+	if err := overlayOn(inside.MountPlace(len(c.plan.Mounts)-1), c.plan.Layer.Upper().Name(), c.plan.Layer.Work().Name()); err != nil {
+		return fmt.Errorf("mounting the copy of the workspace: %w", err)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(inside.Place, &st); err != nil {
+		return fmt.Errorf("looking at the copy of the workspace: %w", err)
+	}
+	c.seen.mounted = &inside.Identity{Dev: uint64(st.Dev), Ino: st.Ino}
+	return nil
+}
+
+// overlayOn mounts the copy of a workspace as palyra-init's outer stage does.
+// Layers must be of the thread's own mounts: they are opened here.
+func overlayOn(lower, upper, work string) error {
+	if err := unix.Mkdir(inside.Place, 0o755); err != nil {
+		return err
+	}
+	options := "userxattr,volatile"
+	for _, layer := range []struct{ option, path string }{{"lowerdir", lower}, {"upperdir", upper}, {"workdir", work}} {
+		fd, err := unix.Openat2(unix.AT_FDCWD, layer.path, &unix.OpenHow{Flags: directoryFlags, Resolve: unix.RESOLVE_NO_SYMLINKS})
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		options += "," + layer.option + "=/proc/thread-self/fd/" + strconv.Itoa(fd)
+	}
+	return unix.Mount("overlay", inside.Place, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options)
 }

@@ -21,8 +21,9 @@ type Plan struct {
 	// Attr says which namespaces and user it starts in.
 	Attr syscall.SysProcAttr
 	// Mounts are detached mounts that the first process finds attached at
-	// inside.MountPlace of their position, in mounts of its own. The daemon
-	// must be root.
+	// inside.MountPlace of their position, in mounts of its own. The last one
+	// is the workspace, over which the layer, if there is one and no outer
+	// stage mounts it, is mounted at inside.Place. The daemon must be root.
 	Mounts []*os.File
 	// Spec is what palyra-init reads; Staged says that the outer stage runs.
 	Spec   inside.Spec

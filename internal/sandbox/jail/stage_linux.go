@@ -61,6 +61,17 @@ func (s *Stage) view(readOnly bool) error {
 // CopyOnWrite puts a fresh layer, in a directory of the daemon's, over the
 // workspace.
 func (s *Stage) CopyOnWrite(spec sandbox.Spec, dir string) error {
+	if err := s.newLayer(spec, dir); err != nil {
+		return err
+	}
+	s.outer.Overlay = &inside.Overlay{}
+	if s.machine.Root() {
+		return s.rootLayers()
+	}
+	return s.userLayers()
+}
+
+func (s *Stage) newLayer(spec sandbox.Spec, dir string) (err error) {
 	if dir == "" {
 		return reason.Errorf(reason.SandboxUnavailable, "there is no directory for what a program writes to its copy of the workspace")
 	}
@@ -72,15 +83,8 @@ func (s *Stage) CopyOnWrite(spec sandbox.Spec, dir string) error {
 	if s.machine.Root() {
 		c.UID, c.GID = s.plan.User.UID, s.plan.User.GID
 	}
-	layer, err := overlay.New(c)
-	if err != nil {
-		return err
-	}
-	s.plan.Layer, s.outer.Overlay = layer, &inside.Overlay{}
-	if s.machine.Root() {
-		return s.rootLayers()
-	}
-	return s.userLayers()
+	s.plan.Layer, err = overlay.New(c)
+	return err
 }
 
 // userLayers name the layers by path: an ordinary user's descriptors are of
@@ -96,7 +100,7 @@ func (s *Stage) userLayers() error {
 			return err
 		}
 		*l.to = dir.Source()
-		dir.Close()
+		dir.File.Close()
 	}
 	return nil
 }
@@ -112,7 +116,7 @@ func (s *Stage) rootLayers() error {
 	if err != nil {
 		return err
 	}
-	defer dir.Close()
+	defer dir.File.Close()
 	layer, err := Detached(dir)
 	if err != nil {
 		return err
@@ -144,7 +148,7 @@ func (s *Stage) Shared(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer dir.Close()
+	defer dir.File.Close()
 	if !s.machine.Root() {
 		return path, nil
 	}
@@ -156,13 +160,13 @@ func (s *Stage) Shared(path string) (string, error) {
 	return inside.MountPlace(len(s.mounts) - 1), nil
 }
 
-// Without does what a stage would do where there is nothing to mount over the
-// workspace, and returns where the first process of the plan finds it. When the
-// daemon is root, that process is the sandbox's user, and its mounts are those
-// of the thread that starts it.
-func (s *Stage) Without(readOnly bool) (source string, err error) {
-	s.plan.Spec.Inner.Workspace = s.plan.Workspace.Identity
+// OnThread does what a stage would do where that takes no namespaces of users:
+// there is nothing to mount over the workspace, or the daemon is root. It
+// returns where the first process of the plan finds the workspace. That process
+// is the sandbox's user, and its mounts are those of the thread that starts it.
+func (s *Stage) OnThread(readOnly bool) (source string, err error) {
 	if !s.machine.Root() {
+		s.plan.Spec.Inner.Workspace = s.plan.Workspace.Identity
 		return s.plan.Workspace.File.Name(), nil
 	}
 	view, err := s.machine.View(s.plan.Workspace, s.plan.User, readOnly)
@@ -171,7 +175,19 @@ func (s *Stage) Without(readOnly bool) (source string, err error) {
 	}
 	s.plan.Mounts, s.mounts = append(s.mounts, view), nil
 	s.plan.Attr.Credential = &syscall.Credential{Uid: uint32(s.plan.User.UID), Gid: uint32(s.plan.User.GID)}
+	if s.plan.Layer != nil {
+		return inside.Place, nil
+	}
+	s.plan.Spec.Inner.Workspace = s.plan.Workspace.Identity
 	return inside.MountPlace(len(s.plan.Mounts) - 1), nil
+}
+
+// CopyOnThread is CopyOnWrite and OnThread for a daemon that is root.
+func (s *Stage) CopyOnThread(spec sandbox.Spec, dir string) (source string, err error) {
+	if err := s.newLayer(spec, dir); err != nil {
+		return "", err
+	}
+	return s.OnThread(true)
 }
 
 // layering are the capabilities for which the kernel asks who works on an
@@ -195,16 +211,20 @@ func (s *Stage) Begin(stage string, flags uintptr, capabilities ...uintptr) {
 	s.mounts = nil
 	s.outer.Hide = append(s.outer.Hide, s.outer.Mounts...)
 	p := s.plan
-	p.Argv, p.Staged, p.Spec.Outer, p.ID = []string{helperName, stage}, true, s.outer, InsideID
+	id := InsideID
+	if s.machine.Without(LayerUID) {
+		id = 0
+	}
+	p.Argv, p.Staged, p.Spec.Outer, p.ID = []string{helperName, stage}, true, s.outer, id
 	p.Attr = syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | flags,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: InsideID, HostID: p.User.UID, Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: InsideID, HostID: p.User.GID, Size: 1}},
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: id, HostID: p.User.UID, Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: id, HostID: p.User.GID, Size: 1}},
 		AmbientCaps: append(capabilities, layering...),
 	}
 	if s.machine.Root() {
 		// Leaves root's groups behind, too.
 		p.Attr.GidMappingsEnableSetgroups = true
-		p.Attr.Credential = &syscall.Credential{Uid: InsideID, Gid: InsideID}
+		p.Attr.Credential = &syscall.Credential{Uid: uint32(id), Gid: uint32(id)}
 	}
 }

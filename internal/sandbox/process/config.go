@@ -6,10 +6,12 @@
 // It has two rungs. With user namespaces, the program has networks, processes,
 // mounts and IPC of its own, in which its workspace may be a copy; palyra-init
 // stays as the first of its processes, because a program that were it would be
-// deaf to signals and would have to wait for orphans. Without them, Landlock
-// and seccomp stand alone: they deny TCP, UDP and what processes share without a
-// name, but the program sees the host's network interfaces and, by number, its
-// processes.
+// deaf to signals and would have to wait for orphans; every mount that is not the
+// run's own is read-only. Without them, Landlock and seccomp stand alone: they
+// deny files, TCP, UDP, signals and what processes share without a name. What
+// they cannot deny, a report lists under downgrades. On either rung a program
+// can learn whether a file of the host exists, and its size, when its user may:
+// Landlock does not cover stat(2).
 package process
 
 import "palyra/internal/sandbox"
@@ -32,8 +34,6 @@ type Config struct {
 	// Without them such runs are refused.
 	LayerDir      string
 	QuarantineDir string
-	// StrictExec denies running programs that are in no file system.
-	StrictExec bool
 	// Without lists layers that are left out, although a run asks for them:
 	// the program runs all the same, and its level is none. It serves to show
 	// what a layer is good for (Runner.Examine) and nothing else.

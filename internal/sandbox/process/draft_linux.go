@@ -23,6 +23,8 @@ type draft struct {
 	plan   *jail.Plan
 	// dir is the workspace, home and tmp are the run's own, inside.
 	dir, home, tmp string
+	// sources are the directories of caches that the helper mounts.
+	sources []inside.Source
 	// caches are where the spec's caches are found inside, by position; ""
 	// means nowhere.
 	caches []string
@@ -66,7 +68,7 @@ func (d *draft) build() error {
 	}
 	d.inner()
 	d.describe()
-	return nil
+	return d.stray()
 }
 
 // mode is how the workspace is seen; without the copy it is written to.
@@ -95,7 +97,7 @@ func (d *draft) namespaced() error {
 		stage.Abandon()
 		return err
 	}
-	ground := inside.Ground{Tmp: d.spec.Limits.Tmp, Files: names()}
+	ground := inside.Ground{Tmp: d.spec.Limits.Tmp, Files: names(), Caches: d.sources}
 	var flags uintptr
 	if !d.hostNetwork() {
 		flags |= syscall.CLONE_NEWNET
@@ -111,6 +113,11 @@ func (d *draft) namespaced() error {
 	if !d.without(jail.LayerMasks) {
 		ground.Masks = jail.Masks()
 	}
+	// Writing to /proc is Landlock's to deny: the helper proves it there.
+	ground.Writable = append([]string{"/proc", inside.Tmp, "/dev/shm"}, d.caches...)
+	if d.mode() != sandbox.ReadOnly {
+		ground.Writable = append(ground.Writable, inside.Place)
+	}
 	stage.Begin(inside.StageGround, flags, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP)
 	d.plan.Spec.Ground = ground
 	d.dir, d.home, d.tmp = inside.Place, inside.TmpHome, inside.Tmp
@@ -118,8 +125,8 @@ func (d *draft) namespaced() error {
 }
 
 func (d *draft) mount(stage *jail.Stage) error {
-	for _, c := range d.spec.Caches {
-		place, err := stage.Shared(c.Dir)
+	for i, c := range d.spec.Caches {
+		place, err := d.cache(stage, c.Dir, i)
 		if err != nil {
 			return reason.Errorf(reason.SandboxUnavailable, "the directory of the cache %s cannot be opened: %w", c.Name, err)
 		}
@@ -135,6 +142,20 @@ func (d *draft) mount(stage *jail.Stage) error {
 		return stage.Plain(false)
 	}
 	return stage.Plain(true)
+}
+
+// cache returns where a cache is found inside: the helper mounts it there, or
+// the stage has a view of it for the sandbox's user.
+func (d *draft) cache(stage *jail.Stage, path string, i int) (string, error) {
+	if d.runner.machine.Root() {
+		return stage.Shared(path)
+	}
+	dir, err := jail.OpenDirectory(path)
+	if err != nil {
+		return "", err
+	}
+	d.sources = append(d.sources, dir.Source())
+	return inside.CachePlace(i), dir.Close()
 }
 
 // alone leaves the program among the host's processes and paths. When the
@@ -208,6 +229,31 @@ func (d *draft) describe() {
 	}
 }
 
+// stray gives the program something to find where descriptors stay open.
+func (d *draft) stray() error {
+	if !d.without(jail.LayerDescriptors) {
+		return nil
+	}
+	f, err := os.Open(os.DevNull)
+	if err == nil {
+		d.plan.Extra(f)
+	}
+	return err
+}
+
+// weaknesses are what a program without mounts of its own may do although no
+// layer is named after it.
+func (d *draft) weaknesses() []string {
+	var list []string
+	if !d.runner.machine.Root() {
+		list = append(list, "metadata: Landlock does not cover modes, times and attributes; the program could change those of any file of its user")
+	}
+	if d.guard != nil && len(d.guard.Pins) > 0 {
+		list = append(list, "direct: without mounts of its own, the program could change protected files that were there")
+	}
+	return list
+}
+
 // work is what the call decides.
 func (d *draft) work(probe []string) (jail.Work, error) {
 	w := jail.Work{Spec: d.spec, Probe: probe, Env: d.environment()}
@@ -239,6 +285,9 @@ func (d *draft) environment() []string {
 		s.Caches = append(s.Caches, c)
 	}
 	env := sandbox.Environment(jail.Environment(s))
+	if d.without(jail.LayerEnvironment) {
+		env = append(env, os.Environ()...)
+	}
 	for i, pair := range env {
 		if strings.HasPrefix(pair, "HOME=") {
 			env[i] = "HOME=" + d.home

@@ -53,6 +53,10 @@ func TestOrphansAreReaped(t *testing.T) {
 func TestNothingIsLeft(t *testing.T) {
 	for _, rung := range rungs {
 		t.Run(rung.name, func(t *testing.T) {
+			if rung.name == "landlock" && !grouped() {
+				t.Log("without control groups this rung runs nothing; see TestLowestRung")
+				return
+			}
 			mark := "3141" + strconv.Itoa(os.Getpid())
 			script := "trap '' TERM HUP; (setsid sleep " + mark + " > /dev/null 2>&1 &); (setsid sh -c '(sleep " + mark + " &)' > /dev/null 2>&1 &); sleep 0.05; echo started"
 			if got := succeeds(t, rung.make(t), shell(t, openWorkspace(t), script)); got != "started\n" {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"palyra/internal/egress"
@@ -71,14 +72,11 @@ func newRunner(cfg Config, helper []byte) (*Runner, error) {
 
 func (r *Runner) open(rung sandbox.Isolation, helper []byte) error {
 	r.rung = rung
-	filter := seccomp.Options{StrictExec: r.cfg.StrictExec}
-	if rung == sandbox.Landlocked {
-		filter.NoNetwork, filter.NoIPC = true, true
-	}
+	alone := rung == sandbox.Landlocked
 	var err error
 	r.machine, err = jail.NewMachine(jail.Config{
 		Helper: helper, UID: r.cfg.UID, GID: r.cfg.GID, FirstUser: r.cfg.FirstUser, Users: r.cfg.Users,
-		Filter: filter, Without: r.cfg.Without,
+		Filter: seccomp.Options{NoNetwork: alone, NoIPC: alone, NoProcesses: alone}, Without: r.cfg.Without,
 	})
 	return err
 }
@@ -170,8 +168,8 @@ func (r *Runner) run(ctx context.Context, s sandbox.Spec, probe []string) (sandb
 		return sandbox.Report{}, err
 	}
 	report, err := d.run(ctx, probe)
-	if d.guard != nil && r.rung == sandbox.Landlocked && len(d.guard.Pins) > 0 {
-		report.Downgrades = append(report.Downgrades, "direct: without mounts of its own, the program could change protected files that were there")
+	if r.rung == sandbox.Landlocked {
+		report.Downgrades = append(report.Downgrades, d.weaknesses()...)
 	}
 	return report, errors.Join(err, d.guard.Settle(&report), d.clean())
 }
@@ -238,5 +236,31 @@ func (r *Runner) try(ctx context.Context) (sandbox.Report, error) {
 	})
 }
 
-// Examine probes every layer by itself.
-func (r *Runner) Examine(context.Context) []sandbox.Examination { return nil }
+// Examine probes every layer by itself; see sandbox.Runner. On the lower rung
+// it leaves out what an attempt cannot tell there: who the program is and that
+// it leads a session of its own, and the control group, whose memory it has no
+// place to fill.
+func (r *Runner) Examine(ctx context.Context) []sandbox.Examination {
+	if r.problem != nil {
+		return []sandbox.Examination{{Problem: r.problem.Message, Remedy: r.problem.NextStep()}}
+	}
+	asked := layers()
+	if r.rung == sandbox.UserNamespaces {
+		asked = append(asked, append(namespaces(), jail.LayerNetwork)...)
+		if r.cfg.LayerDir != "" {
+			asked = append(asked, jail.LayerCopy)
+		}
+	} else {
+		asked = slices.DeleteFunc(asked, func(layer string) bool {
+			return layer == jail.LayerUID || layer == jail.LayerSession || layer == jail.LayerGroup
+		})
+	}
+	if r.machine.Level() == cgroup.Rlimit {
+		asked = slices.DeleteFunc(asked, func(layer string) bool { return layer == jail.LayerGroup })
+	}
+	return r.machine.Examine(ctx, asked, func(ctx context.Context, without []string, s sandbox.Spec, attempt []string) (sandbox.Report, error) {
+		v := *r
+		v.machine = r.machine.Variant(without...)
+		return v.run(ctx, s, attempt)
+	})
+}

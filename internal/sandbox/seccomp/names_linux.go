@@ -57,6 +57,12 @@ func Name(nr int) string {
 		return "fspick"
 	case unix.SYS_INIT_MODULE:
 		return "init_module"
+	case unix.SYS_PRLIMIT64:
+		return "prlimit64"
+	case unix.SYS_SETPRIORITY:
+		return "setpriority"
+	case unix.SYS_IOPRIO_SET:
+		return "ioprio_set"
 	case unix.SYS_IOCTL:
 		return "ioctl"
 	case unix.SYS_KCMP:

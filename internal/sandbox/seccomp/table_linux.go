@@ -17,6 +17,9 @@ type Options struct {
 	// NoIPC denies message queues, semaphores and shared memory that have no
 	// file, for want of an IPC namespace.
 	NoIPC bool
+	// NoProcesses denies changing the limits and priorities of processes by
+	// number, for want of a process namespace.
+	NoProcesses bool
 }
 
 // Table is a filter in a form that Go can ask. It does not depend on
@@ -41,6 +44,11 @@ func NewTable(o Options) Table {
 	}
 	if o.NoIPC {
 		t.put(shared(), unknown())
+	}
+	if o.NoProcesses {
+		t[unix.SYS_PRLIMIT64] = ownOnly(0)
+		t[unix.SYS_SETPRIORITY] = ownOnly(1)
+		t[unix.SYS_IOPRIO_SET] = ownOnly(1)
 	}
 	return t
 }
@@ -128,6 +136,11 @@ func stacked() rule {
 		{[]check{anyBit(1, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER)}, attack(unix.EBUSY)},
 		otherwise(verdict{}),
 	}
+}
+
+// ownOnly wants argument i to be 0, which names the caller.
+func ownOnly(i int) rule {
+	return rule{{[]check{equal(i, 0)}, verdict{}}, otherwise(attack(unix.EPERM))}
 }
 
 // modeOnly denies privileged bits in the mode in argument i.

@@ -44,7 +44,7 @@ func tellingArgs() iter.Seq[[6]uint64] {
 // The kernel's filter, the watching filter and the notifier's table must say
 // the same of every call: whoever answers, the errno is one.
 func TestWatchedAnswersAreTheSame(t *testing.T) {
-	for _, o := range []Options{{}, {StrictExec: true}, {NoNetwork: true, NoIPC: true}} {
+	for _, o := range []Options{{}, {StrictExec: true}, {NoNetwork: true, NoIPC: true, NoProcesses: true}} {
 		plain, table := newVM(t, o), NewTable(o)
 		o.Watch = true
 		watching := newVM(t, o)
@@ -84,7 +84,7 @@ func TestWatchedAnswersAreTheSame(t *testing.T) {
 
 // Every call that may be reported has a name.
 func TestNamesAreComplete(t *testing.T) {
-	for nr, r := range NewTable(Options{StrictExec: true}) {
+	for nr, r := range NewTable(Options{StrictExec: true, NoProcesses: true}) {
 		for _, c := range r {
 			if c.then.report && Name(nr) == strconv.Itoa(nr) {
 				t.Errorf("call %d may be reported and has no name", nr)

@@ -126,6 +126,7 @@ name="x"' >Cargo.toml`, `echo '{"scripts":{"test":"true"},"name":"x","dependenci
 // TestHardLinkAlias is FS-04: a file of the workspace that is also a file
 // outside keeps its content there.
 func TestHardLinkAlias(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, `echo secret >../outside; ln ../outside alias; ln alias second`)
 	w.inside("sh", `echo evil >>alias; chmod 777 second`)
 	w.commit(w.changes())
@@ -157,6 +158,7 @@ func TestSpecialFilesAreRefused(t *testing.T) {
 		"fifo":   `mkfifo p; echo 1 >f`,
 		"socket": `python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind("p")'; echo 1 >f`,
 		"gone":   `rm there; echo 1 >f`,
+		"taken":  `rm there; echo 1 >there`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, `mkfifo there`)
@@ -179,6 +181,7 @@ func TestSpecialFilesAreRefused(t *testing.T) {
 
 // TestModesAndAttributesAreDropped is the rest of FS-09.
 func TestModesAndAttributesAreDropped(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, `:`)
 	w.inside("sh", `echo 1 >s; chmod 6755 s; mkdir d; chmod 3777 d`)
 	up := filepath.Join(w.layer.Upper().Name(), "s")

@@ -64,6 +64,7 @@ func TestConflict(t *testing.T) {
 // TestLateConflict changes the workspace after the check and before the
 // renames: what the renames took out of the way is looked at once more.
 func TestLateConflict(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, `echo 1 >a; echo 1 >z; mkdir d; echo 1 >d/f`)
 	w.inside("sh", `echo 2 >a; echo 2 >z; rm -r d`)
 	for name, late := range map[string]string{"file": `echo 9 >z`, "tree": `echo 9 >d/g`} {
@@ -106,6 +107,7 @@ func TestLateConflict(t *testing.T) {
 
 // TestChangedLayer commits from a layer that is not what was looked at.
 func TestChangedLayer(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, `echo 1 >f`)
 	w.inside("sh", `echo 2 >f; echo 3 >g`)
 	set := w.changes()
@@ -128,6 +130,7 @@ func TestChangedLayer(t *testing.T) {
 // TestTwoAtOnce commits two overlapping change sets at the same time: one of
 // them wins whole.
 func TestTwoAtOnce(t *testing.T) {
+	t.Parallel()
 	for range 10 {
 		w := newWorld(t, `for i in $(seq 20); do echo 0 >f$i; done`)
 		var sets [2]Set
@@ -165,6 +168,7 @@ func TestTwoAtOnce(t *testing.T) {
 
 // TestUndo takes sets back, and refuses when somebody changed something since.
 func TestUndo(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, `echo 1 >f; mkdir d; echo 2 >d/g; ln -s f l`)
 	before := mustTree(t, w.root)
 	w.inside("sh", `echo 3 >f; rm -r d; ln -sf x l; mkdir -p n/o; echo 4 >n/o/p; chmod 755 f`)
@@ -217,6 +221,7 @@ func TestUndo(t *testing.T) {
 
 // TestHistoryIsBounded drops the oldest change sets.
 func TestHistoryIsBounded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, `:`)
 	for i := range keptSets + 3 {
 		w.renew()
@@ -240,6 +245,7 @@ func TestHistoryIsBounded(t *testing.T) {
 // TestCancelled ends a commit at every look at its context: each time it was
 // all or nothing.
 func TestCancelled(t *testing.T) {
+	t.Parallel()
 	for looks := 0; ; looks++ {
 		w := newWorld(t, `for i in 1 2 3; do echo 0 >f$i; done; mkdir d; echo 1 >d/e`)
 		before := mustTree(t, w.root)
@@ -280,6 +286,7 @@ func (f *fading) Err() error {
 
 // TestOwner keeps files with their owners when the daemon is root.
 func TestOwner(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		return // an ordinary user's files are its own, whatever is done
 	}

@@ -56,6 +56,7 @@ const (
 
 // TestCrash stops a commit between any two of its steps.
 func TestCrash(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	setup := func(t *testing.T) (w *world, set Set, before, after tree) {
 		w = newWorld(t, crashBefore)
@@ -195,6 +196,7 @@ func committer(args []string) error {
 
 // TestKilled is kill -9 of a real process in the middle.
 func TestKilled(t *testing.T) {
+	t.Parallel()
 	for looks := 0; ; looks++ {
 		w := newWorld(t, `echo 1 >f0; echo 1 >f1`)
 		before := mustTree(t, w.root)

@@ -355,9 +355,13 @@ func tooMuch(format string, args ...any) error {
 		WithRemedy("Make the program write less, or to /tmp.")
 }
 
-// oddBits judges the set-ID and sticky bits of a mode. A directory may have
-// those that it had, and the set-group-ID bit that it inherits.
+// oddBits finds special files, and judges the set-ID and sticky bits of a mode:
+// a directory may have those that it had, and the set-group-ID bit that it
+// inherits.
 func oddBits(mode, parent, was uint32) []Class {
+	if typeOf(was) == Special {
+		return []Class{ClassSpecial}
+	}
 	had := uint32(0)
 	switch typeOf(mode) {
 	case Special:

@@ -20,6 +20,7 @@ import (
 // PATH_MAX, directories without rights, names of any bytes, whiteouts, links
 // out, many files.
 func TestRemoveTree(t *testing.T) {
+	t.Parallel()
 	top := t.TempDir()
 	canary := filepath.Join(top, "canary")
 	if err := os.WriteFile(canary, []byte("x"), 0o644); err != nil {
@@ -83,6 +84,7 @@ func TestRemoveTree(t *testing.T) {
 
 // TestBounds refuses change sets that are too large, too deep or never end.
 func TestBounds(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		script string
 		set    func(*Config)
@@ -115,6 +117,7 @@ func TestBounds(t *testing.T) {
 // TestNoChange drops what is as it was: operands that were put into the layer
 // before the run, and files of which only the times were touched.
 func TestNoChange(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, `echo 1 >f; mkdir d; echo 2 >d/g; ln -s f l`)
 	up := w.layer.Upper().Name()
 	if err := os.WriteFile(filepath.Join(up, "f"), []byte("1\n"), 0o644); err != nil {
@@ -129,6 +132,7 @@ func TestNoChange(t *testing.T) {
 // TestClosedFiles commits what a program made unreadable, and the modes that
 // it gave.
 func TestClosedFiles(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, `:`)
 	w.inside("quiet", `mkdir -p d/e; echo 1 >d/e/f; echo 2 >g; chmod 0 d/e/f g; chmod 0 d/e; chmod 0 d`)
 	set := w.changes()
@@ -150,6 +154,7 @@ func TestClosedFiles(t *testing.T) {
 
 // TestRootIsRecomputable computes the digest as docs/workspaces.md says.
 func TestRootIsRecomputable(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, `echo old >f; echo 1 >gone`)
 	w.inside("sh", "echo new >f; rm gone; ln -s f l; mkdir d; printf x >\"$(printf 'n\\377')\"")
 	text := `[{"kind":"added","mode":"0755","path":"d","type":"dir"},` +
@@ -170,6 +175,7 @@ func TestRootIsRecomputable(t *testing.T) {
 // TestDiff shows protected changes first, as git would, and says what it
 // leaves out.
 func TestDiff(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, `echo a >a; echo 'all: b' >Makefile; echo x >s; ln -s a l; mkdir gone`)
 	w.inside("sh", `echo b >a; echo 'all: evil' >Makefile; head -c 10 /dev/zero >bin; ln -sf /etc/passwd l; chmod 755 s; rm -r gone; echo new >n; head -c 2000000 /dev/urandom >big`)
 	set := w.changes()
@@ -195,6 +201,7 @@ func TestDiff(t *testing.T) {
 // TestOrdinaryUser runs this package's tests again as one, when they run as
 // root: rights are another matter then.
 func TestOrdinaryUser(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		return
 	}

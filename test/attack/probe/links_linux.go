@@ -68,19 +68,22 @@ func swapFor(target string) error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for range 200 {
+		for range 300 {
 			_ = errors.Join(os.WriteFile("plain", nil, 0o644), os.Rename("plain", "here"), os.Symlink(target, "link"), os.Rename("link", "here"))
 		}
 	}()
-	for range 200 {
+	for {
 		_ = writeTo("here", os.O_WRONLY)
+		if text, err := os.ReadFile(target); err == nil && string(text) == "attacked\n" {
+			<-done
+			return nil
+		}
+		select {
+		case <-done:
+			return errors.New("the target is as it was")
+		default:
+		}
 	}
-	<-done
-	text, err := os.ReadFile(target)
-	if err == nil && string(text) != "attacked\n" {
-		return errors.New("the target is as it was")
-	}
-	return err
 }
 
 // moveGit goes around a mount that protects .git.

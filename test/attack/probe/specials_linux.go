@@ -101,20 +101,28 @@ func inodeFlags([]string) (string, error) {
 }
 
 // trustedAttribute and immutable are for those who have power over the machine.
+// They leave nothing behind, as they are tried outside of a sandbox, too.
 func trustedAttribute([]string) (string, error) {
-	if err := os.WriteFile("/tmp/trusted", nil, 0o644); err != nil {
-		return "", err
-	}
-	return "", unix.Setxattr("/tmp/trusted", "trusted.overlay.opaque", []byte("y"), 0)
-}
-
-func immutable([]string) (string, error) {
-	f, err := os.Create("/tmp/immutable")
+	f, err := os.CreateTemp("/tmp", "probe-")
 	if err != nil {
 		return "", err
 	}
+	defer os.Remove(f.Name())
+	return "", errors.Join(unix.Setxattr(f.Name(), "trusted.overlay.opaque", []byte("y"), 0), f.Close())
+}
+
+func immutable([]string) (string, error) {
+	f, err := os.CreateTemp("/tmp", "probe-")
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(f.Name())
 	const flag = 0x10 // FS_IMMUTABLE_FL of <linux/fs.h>
-	return "", errors.Join(unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flag), f.Close())
+	err = unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flag)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, 0)
+	}
+	return "", errors.Join(err, f.Close())
 }
 
 func sparse() error {

@@ -1,0 +1,41 @@
+package bubblewrap
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/cgroup"
+	"palyra/internal/sandbox/jail"
+)
+
+// Every layer is shown to hold, and every attempt to be a real one.
+func TestExamine(t *testing.T) {
+	r := newTestRunner(t)
+	start := time.Now()
+	list := r.Examine(t.Context())
+	t.Logf("%d layers took %s", len(list), time.Since(start))
+	asked := append([]string{jail.LayerNetwork, jail.LayerCopy}, layers...)
+	for _, layer := range asked {
+		i := slices.IndexFunc(list, func(e sandbox.Examination) bool { return e.Layer == layer })
+		switch {
+		case i < 0:
+			t.Errorf("%s was not examined", layer)
+		case !list[i].Denied:
+			t.Errorf("%s does not hold: %+v", layer, list[i])
+		case !list[i].Control && !(layer == jail.LayerGroup && r.machine.Level() == cgroup.Rlimit):
+			t.Errorf("%s has no control: %+v", layer, list[i])
+		}
+	}
+}
+
+// A layer that is not there is found out.
+func TestExamineFindsOut(t *testing.T) {
+	r := newTestRunner(t, jail.LayerSeccomp)
+	for _, e := range r.Examine(t.Context()) {
+		if (e.Layer == jail.LayerSeccomp) == e.Denied || e.Problem == "" && !e.Denied {
+			t.Errorf("%+v", e)
+		}
+	}
+}

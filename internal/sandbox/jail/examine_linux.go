@@ -1,0 +1,249 @@
+package jail
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/cgroup"
+	"palyra/internal/sandbox/inside"
+)
+
+// Trial runs one attempt of palyra-init in a sandbox from which layers are
+// left out.
+type Trial func(ctx context.Context, without []string, s sandbox.Spec, attempt []string) (sandbox.Report, error)
+
+// trial is how one layer is examined.
+type trial struct {
+	layer string
+	// attempt is what palyra-init tries.
+	attempt []string
+	// outside makes the control an attempt outside of any sandbox: nothing
+	// runs without this layer.
+	outside bool
+	limits  sandbox.Limits
+	mode    sandbox.WorkspaceMode
+}
+
+// scene is what is there to be found from inside.
+type scene struct {
+	dir string
+	// covered is a directory where every sandbox with mounts has its own.
+	covered  string
+	listener net.Listener
+	segment  int
+	trials   []trial
+}
+
+// Examine tries what each layer forbids, with it and without it. Layers are
+// those that a run of the backend asks for.
+func (m *Machine) Examine(ctx context.Context, layers []string, try Trial) []sandbox.Examination {
+	var list []sandbox.Examination
+	s, err := newScene()
+	if err != nil {
+		return []sandbox.Examination{{Problem: err.Error(), Remedy: "Look at the temporary directory of palyrad."}}
+	}
+	defer s.close()
+	for _, t := range s.trials {
+		if slices.Contains(layers, t.layer) {
+			list = append(list, m.examine(ctx, s, t, try))
+		}
+	}
+	return list
+}
+
+func (m *Machine) examine(ctx context.Context, s *scene, t trial, try Trial) sandbox.Examination {
+	e := sandbox.Examination{Layer: t.layer}
+	with, err := s.attempt(ctx, t, nil, try)
+	if err != nil {
+		e.Problem, e.Remedy = err.Error(), "See what is missing with `palyra status`."
+		return e
+	}
+	e.Denied, e.Detail = !with.Happened, with.Detail
+	var without inside.Attempt
+	if t.outside {
+		without, err = m.attemptOutside(ctx, t)
+	} else {
+		without, err = s.attempt(ctx, t, []string{t.layer}, try)
+	}
+	e.Control = err == nil && without.Happened
+	switch {
+	case !e.Denied:
+		e.Problem = "the layer does not hold: " + with.Detail
+		e.Remedy = "Do not run programs here before this is understood; report it."
+	case err != nil:
+		e.Problem, e.Remedy = "without the layer nothing could be tried: "+err.Error(), "See what is missing with `palyra status`."
+	case !e.Control:
+		e.Problem = "whether the layer holds cannot be told, as the attempt fails without it, too: " + without.Detail
+		e.Remedy = "Something else on this machine forbids the same; nothing needs to be done."
+	}
+	return e
+}
+
+// attempt runs one attempt in a sandbox.
+func (s *scene) attempt(ctx context.Context, t trial, without []string, try Trial) (inside.Attempt, error) {
+	canary := filepath.Join(s.work(), "file")
+	if err := os.WriteFile(canary, []byte("before"), 0o600); err != nil {
+		return inside.Attempt{}, err
+	}
+	report, err := try(ctx, without, sandbox.Spec{
+		Argv: []string{helperName}, WorkspaceRoot: s.work(), Workspace: t.mode, Limits: t.limits,
+	}, t.attempt)
+	if report.Layer != nil {
+		err = errors.Join(err, report.Layer.Close())
+	}
+	if err != nil {
+		return inside.Attempt{}, err
+	}
+	if report.Quota != "" || report.TimedOut {
+		return inside.Attempt{Detail: "the program was stopped for its " + report.Quota}, nil
+	}
+	a, err := readAttempt(report.Stdout.Head)
+	if err != nil {
+		const most = 300
+		return a, fmt.Errorf("the attempt ended with %s%s", describe(report), strings.ToValidUTF8(string(report.Stderr.Head[:min(most, len(report.Stderr.Head))]), ""))
+	}
+	if t.layer == LayerCopy {
+		// Writing succeeds either way; what counts is where it goes.
+		content, err := os.ReadFile(canary)
+		a.Happened = a.Happened && err == nil && string(content) != "before"
+	}
+	return a, nil
+}
+
+// attemptOutside runs one attempt as an ordinary process.
+func (m *Machine) attemptOutside(ctx context.Context, t trial) (inside.Attempt, error) {
+	cmd := exec.CommandContext(ctx, SelfPath(inside.HelperFD), append([]string{inside.StageProbe}, t.attempt...)...)
+	cmd.Env, cmd.Dir = []string{}, "/"
+	cmd.ExtraFiles = []*os.File{m.plain.File, m.plain.File, m.helper.File}
+	out, err := cmd.Output()
+	if err != nil {
+		return inside.Attempt{}, fmt.Errorf("trying it outside: %w", err)
+	}
+	return readAttempt(out)
+}
+
+func readAttempt(text []byte) (a inside.Attempt, err error) {
+	err = json.Unmarshal(text, &a)
+	return a, err
+}
+
+func newScene() (*scene, error) {
+	s := &scene{segment: -1}
+	var err error
+	if s.dir, err = os.MkdirTemp("/var/tmp", "palyra-examine-"); err != nil {
+		return nil, fmt.Errorf("making a place for the examination: %w", err)
+	}
+	if s.covered, err = os.MkdirTemp("/tmp", "palyra-examine-"); err != nil {
+		return nil, errors.Join(fmt.Errorf("making a place for the examination: %w", err), s.close())
+	}
+	if err := s.fill(); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+func (s *scene) work() string { return filepath.Join(s.dir, "work") }
+
+func (s *scene) fill() error {
+	if err := errors.Join(os.Chmod(s.dir, 0o755), os.Mkdir(s.work(), 0o755)); err != nil {
+		return err
+	}
+	var err error
+	if s.listener, err = net.Listen("tcp4", "127.0.0.1:0"); err != nil {
+		return fmt.Errorf("listening for the examination: %w", err)
+	}
+	if s.segment, err = unix.SysvShmGet(unix.IPC_PRIVATE, os.Getpagesize(), unix.IPC_CREAT|0o666); err != nil {
+		return fmt.Errorf("making shared memory for the examination: %w", err)
+	}
+	s.trials, err = s.list()
+	return err
+}
+
+// list says how each layer is tried.
+func (s *scene) list() ([]trial, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, err
+	}
+	mapping, err := os.ReadFile("/proc/self/uid_map")
+	if err != nil {
+		return nil, err
+	}
+	_, port, err := net.SplitHostPort(s.listener.Addr().String())
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(s.dir, "work")
+	const memory = 64 << 20
+	return []trial{
+		{layer: LayerUserNS, attempt: []string{inside.TryMapping, strings.Join(strings.Fields(string(mapping)), " ")}, outside: true},
+		{layer: LayerMounts, attempt: []string{inside.TryFile, s.covered}, outside: true},
+		{layer: LayerPIDs, attempt: []string{inside.TryProcess, strconv.Itoa(os.Getpid())}},
+		{layer: LayerNetwork, attempt: []string{inside.TryConnect, port}},
+		{layer: LayerIPC, attempt: []string{inside.TrySegment, strconv.Itoa(s.segment)}},
+		{layer: LayerUTS, attempt: []string{inside.TryHostname, host}},
+		{layer: LayerCgroupNS, attempt: []string{inside.TryGroup}},
+		{layer: LayerUID, attempt: []string{inside.TryRoot}},
+		{layer: LayerCaps, attempt: []string{inside.TryCapability}},
+		{layer: LayerNNP, attempt: []string{inside.TryPrivileges}, outside: true},
+		{layer: LayerSeccomp, attempt: []string{inside.TryCall}},
+		{layer: LayerLandlock, attempt: []string{inside.TryWrite, "/proc/self/comm"}},
+		{layer: LayerGroup, attempt: []string{inside.TryMemory, "96"}, limits: sandbox.Limits{Memory: memory, Tmp: 4 * memory}},
+		{layer: LayerRlimits, attempt: []string{inside.TryFiles, "64"}, limits: sandbox.Limits{OpenFiles: 32}},
+		{layer: LayerCopy, attempt: []string{inside.TryWrite, "file"}, mode: sandbox.CopyOnWrite},
+		{layer: LayerMasks, attempt: []string{inside.TryKernel, "/proc/cmdline"}},
+		{layer: LayerDescriptors, attempt: []string{inside.TryStrays}},
+		{layer: LayerEnvironment, attempt: []string{inside.TryEnviron, foreign()}},
+		{layer: LayerRoot, attempt: []string{inside.TryFile, file}},
+		{layer: LayerSession, attempt: []string{inside.TrySession}},
+	}, nil
+}
+
+// foreign is the name of a variable that only the daemon has, "" when it has
+// none.
+func foreign() string {
+	own := sandbox.Environment(nil)
+	for _, pair := range os.Environ() {
+		name, _, _ := strings.Cut(pair, "=")
+		if name != "" && !slices.ContainsFunc(own, func(e string) bool { return strings.HasPrefix(e, name+"=") }) {
+			return name
+		}
+	}
+	return ""
+}
+
+func (s *scene) close() error {
+	if s.listener != nil {
+		s.listener.Close()
+	}
+	if s.segment >= 0 {
+		_, _ = unix.SysvShmCtl(s.segment, unix.IPC_RMID, nil)
+	}
+	if s.covered != "" {
+		_ = os.Remove(s.covered)
+	}
+	return os.RemoveAll(s.dir)
+}
+
+// Variant is the same machine with layers left out. It shares everything with
+// the original, which is the one to close.
+func (m *Machine) Variant(without ...string) *Machine {
+	v := *m
+	v.without = append(slices.Clone(m.without), without...)
+	if slices.Contains(without, LayerGroup) {
+		v.tree = cgroup.None()
+	}
+	return &v
+}

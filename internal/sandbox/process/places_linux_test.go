@@ -1,0 +1,170 @@
+package process
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"palyra/internal/reason"
+	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/inside"
+	"palyra/internal/sandbox/jail"
+	"palyra/internal/sandbox/origin"
+)
+
+func TestWorkspaceModes(t *testing.T) {
+	script := "echo new > made; echo more >> old; cat old"
+	for _, c := range []struct {
+		mode            sandbox.WorkspaceMode
+		reaches, within bool
+	}{
+		{sandbox.ReadOnly, false, false}, {"", false, false}, {sandbox.Direct, true, true}, {sandbox.CopyOnWrite, false, true},
+	} {
+		for _, rung := range rungs {
+			t.Run(string(c.mode)+"/"+rung.name, func(t *testing.T) {
+				root := openWorkspace(t)
+				writeFile(t, filepath.Join(root, "old"), "old\n", 0o666)
+				spec := shell(t, root, script)
+				spec.Workspace = c.mode
+				r := rung.make(t)
+				if c.mode == sandbox.CopyOnWrite && r.rung == sandbox.Landlocked {
+					if _, err := r.Run(t.Context(), spec); reason.Of(err) != reason.SandboxUnavailable {
+						t.Errorf("got %v", err)
+					}
+					return
+				}
+				report := mustRun(t, r, spec)
+				if got := strings.Contains(string(report.Stdout.Head), "more"); got != c.within {
+					t.Errorf("inside: %q", report.Stdout.Head)
+				}
+				text, err := os.ReadFile(filepath.Join(root, "old"))
+				_, missing := os.Stat(filepath.Join(root, "made"))
+				if err != nil || strings.Contains(string(text), "more") != c.reaches || (missing == nil) != c.reaches {
+					t.Errorf("outside: %q, %v, %v", text, err, missing)
+				}
+				if (report.Layer != nil) != (c.mode == sandbox.CopyOnWrite) {
+					t.Errorf("the layer is %v", report.Layer)
+				}
+			})
+		}
+	}
+}
+
+// The owner's private files are seen through a view, and what a program makes
+// is the owner's.
+func TestOwnerOfTheWorkspace(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Log("an ordinary user owns what it runs; see TestOrdinaryUser")
+		return
+	}
+	root := newWorkspace(t)
+	writeFile(t, filepath.Join(root, "private"), "mine", 0o600)
+	giveAway(t, root)
+	if got := succeeds(t, newTestRunner(t), shell(t, root, "cat private; echo x > made")); got != "mine" {
+		t.Errorf("got %q", got)
+	}
+	info, err := os.Stat(filepath.Join(root, "made"))
+	if err != nil || info.Sys().(*syscall.Stat_t).Uid != ordinary {
+		t.Errorf("%v, %v", info, err)
+	}
+}
+
+func TestPlacesOfTheRun(t *testing.T) {
+	script := "cd $HOME && echo x > a && cd $TMPDIR && echo y > b && cat $HOME/a b && [ $HOME != $TMPDIR ] && pwd"
+	for _, rung := range rungs {
+		t.Run(rung.name, func(t *testing.T) {
+			r := rung.make(t)
+			got := succeeds(t, r, shell(t, openWorkspace(t), script))
+			if !strings.HasPrefix(got, "x\ny\n") {
+				t.Errorf("got %q", got)
+			}
+			if left := scratches(t, origin.Mark()); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+			if rung.name == "user_namespaces" && !strings.HasSuffix(got, inside.Tmp+"\n") {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
+
+// scratches are the directories that runs of a daemon have left.
+func scratches(t *testing.T, mark string) []string {
+	t.Helper()
+	left, err := filepath.Glob(filepath.Join(os.TempDir(), scratchPrefix+mark+"*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return left
+}
+
+// A cache is kept between runs, wherever it is found inside.
+func TestCaches(t *testing.T) {
+	root, cache := newWorkspace(t), newWorkspace(t)
+	spec := shell(t, root, `cat $TOOLCACHE/kept 2>/dev/null; echo kept > $TOOLCACHE/kept; [ $EMPTY = a/cache/other ]`)
+	spec.Env = []string{"EMPTY=a/cache/other"}
+	spec.Caches = []sandbox.Cache{{Name: "tool", Dir: cache, Env: []string{"TOOLCACHE=" + sandbox.CacheMount + "/tool", "EMPTY=not mine"}}}
+	r := newTestRunner(t)
+	if first, second := succeeds(t, r, spec), succeeds(t, r, spec); first != "" || second != "kept\n" {
+		t.Errorf("got %q and %q", first, second)
+	}
+	result := asOrdinary(t, errand{Spec: spec, LayerDir: layerDir(t), Alone: true, Without: []string{jail.LayerGroup}})
+	if os.Geteuid() == 0 {
+		giveAway(t, cache)
+		result = asOrdinary(t, errand{Spec: spec, LayerDir: layerDir(t), Alone: true, Without: []string{jail.LayerGroup}})
+	}
+	if string(result.Report.Stdout.Head) != "kept\n" {
+		t.Errorf("got %q, %s, %s", result.Report.Stdout.Head, result.Report.Stderr.Head, result.Error)
+	}
+	newAlone := newAloneRunner(t)
+	if newAlone.machine.Root() {
+		spec.WorkspaceRoot = openWorkspace(t)
+		spec.Argv[2] = "[ -z $TOOLCACHE ]"
+		succeeds(t, newAlone, spec)
+	}
+}
+
+// A program of the workspace runs from its copy, with the bytes that were
+// approved.
+func TestProgramOfTheWorkspace(t *testing.T) {
+	for _, mode := range []sandbox.WorkspaceMode{sandbox.ReadOnly, sandbox.Direct, sandbox.CopyOnWrite} {
+		root := newWorkspace(t)
+		writeFile(t, filepath.Join(root, "tool"), "#!/bin/sh\necho here\n", 0o755)
+		spec := specOf(t, root, "./tool")
+		spec.Workspace = mode
+		r := newTestRunner(t)
+		if got := succeeds(t, r, spec); got != "here\n" {
+			t.Errorf("%s: got %q", mode, got)
+		}
+		writeFile(t, filepath.Join(root, "tool"), "#!/bin/sh\necho there\n", 0o755)
+		if _, err := r.Run(t.Context(), spec); reason.Of(err) != reason.BindingMismatch {
+			t.Errorf("%s: got %v", mode, err)
+		}
+	}
+}
+
+// A direct run cannot change protected files where it has mounts, and what it
+// makes of them is put aside on either rung.
+func TestProtectedFilesOfDirectRuns(t *testing.T) {
+	for _, rung := range rungs {
+		root := openWorkspace(t)
+		writeFile(t, filepath.Join(root, ".envrc"), "old", 0o666)
+		report := mustRun(t, rung.make(t), shell(t, root, "echo new > .envrc; echo evil > .mcp.json; echo fine > made; true"))
+		text, err := os.ReadFile(filepath.Join(root, ".envrc"))
+		if err != nil || (string(text) == "old") != (report.Rung == sandbox.UserNamespaces) {
+			t.Errorf("%s: %q, %v", rung.name, text, err)
+		}
+		if told := strings.Contains(strings.Join(report.Downgrades, "\n"), "direct: without mounts"); told != (report.Rung == sandbox.Landlocked) {
+			t.Errorf("%s: the downgrades are %q", rung.name, report.Downgrades)
+		}
+		if !slices.Equal(report.Quarantined, []string{".mcp.json"}) {
+			t.Errorf("%s: put aside: %q", rung.name, report.Quarantined)
+		}
+		if _, err := os.Stat(filepath.Join(root, "made")); err != nil {
+			t.Error(err)
+		}
+	}
+}
