@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -128,7 +129,7 @@ func pinPaths(pins []inside.Pin) error {
 func pinPath(root int, p inside.Pin) error {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS}
 	at, err := unix.Openat2(root, p.Path, &how)
-	if err == unix.ENOENT {
+	if errors.Is(err, unix.ENOENT) {
 		return nil // gone since palyrad looked; what comes in its place is new
 	}
 	if err != nil {

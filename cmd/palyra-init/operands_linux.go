@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+
 	"golang.org/x/sys/unix"
 
 	"palyra/internal/sandbox/inside"
@@ -20,11 +22,10 @@ func pin(dir string, operands []inside.Operand, bytes int) (unpinned []int, err 
 	at := int64(0)
 	for i, o := range operands {
 		err := overwrite(root, o, bytes, at, chunk)
-		switch err {
-		case nil:
-		case unix.EACCES, unix.EPERM:
+		switch {
+		case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
 			unpinned = append(unpinned, i)
-		default:
+		case err != nil:
 			return nil, fail("writing the operand "+o.Path, err)
 		}
 		at += o.Size

@@ -161,7 +161,7 @@ var Homes = []Home{
 	},
 	{
 		Modules: []string{"unsafe"},
-		Rooms:   []string{"internal/sandbox", "cmd/palyra-init"},
+		Rooms:   []string{"internal/sandbox", "cmd/palyra-init", "test/attack/probe"},
 		Why:     "only system calls without a wrapper need it",
 	},
 	{

@@ -240,14 +240,10 @@ func parseSize(text string) (int64, error) {
 // mostInput bounds what is passed on as standard input, in bytes.
 const mostInput = 16 << 20
 
-// pipedInput reads standard input when somebody sends it: not a terminal, and
-// not /dev/null.
+// pipedInput reads standard input when somebody sends it.
 func pipedInput(in io.Reader) ([]byte, error) {
-	if f, ok := in.(*os.File); ok {
-		info, err := f.Stat()
-		if err != nil || info.Mode()&os.ModeCharDevice != 0 {
-			return nil, nil // closed, or nobody who sends
-		}
+	if f, ok := in.(*os.File); ok && !sends(f) {
+		return nil, nil
 	}
 	data, err := io.ReadAll(io.LimitReader(in, mostInput+1))
 	if err != nil {
@@ -258,4 +254,11 @@ func pipedInput(in io.Reader) ([]byte, error) {
 			WithRemedy("Put it into a file of the workspace.")
 	}
 	return data, nil
+}
+
+// sends reports whether a file is one that somebody sends by: it is open, and
+// neither a terminal nor /dev/null.
+func sends(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice == 0
 }

@@ -15,6 +15,7 @@ import (
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/canonical"
 	"palyra/internal/config"
+	"palyra/internal/reason"
 )
 
 // These tests run programs in bubblewrap, through the whole daemon. Calls of
@@ -268,5 +269,75 @@ func TestAStoppedProgramCommitsNothing(t *testing.T) {
 	r := g.call(map[string]any{"argv": []string{"split", "-l", "1", "/dev/zero", "piece"}, "timeout_ms": 700})
 	if r.GetOutcome() == "succeeded" || r.result.Changes.State != "discarded" || g.tree() != before {
 		t.Errorf("it ended with %s, %s, changes %+v", r.GetOutcome(), r.GetReason(), r.result.Changes)
+	}
+}
+
+// TestCachesLastFromRunToRun: a build tool finds what the last run left, without
+// anybody who commits it, and no other workspace does.
+func TestCachesLastFromRunToRun(t *testing.T) {
+	for _, kept := range []bool{true, false} {
+		g := startGoverned(t, func(c *config.Config) {
+			if kept {
+				c.ProcessRunner.Caches = []string{"go"}
+			}
+		})
+		if r := g.call(map[string]any{"argv": []string{"printenv", "GOCACHE"}}); (*r.result.ExitCode == 0) != kept {
+			t.Errorf("kept %t: GOCACHE is set: %s", kept, r.GetResultJson())
+		}
+		g.want(g.call(map[string]any{"argv": []string{"touch", "/cache/go/left"}}), "succeeded", "", "unchanged")
+		if r := g.call(map[string]any{"argv": []string{"ls", "/cache/go/left"}}); (*r.result.ExitCode == 0) != kept {
+			t.Errorf("kept %t: %s", kept, r.GetResultJson())
+		}
+	}
+}
+
+// TestDoctorExaminesEachLayer: every layer of a run is tried with and without
+// itself, with no daemon and without a trace.
+func TestDoctorExaminesEachLayer(t *testing.T) {
+	cfg := testConfig(t)
+	cfg.ProcessRunner.Enabled = true
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	exams := make(map[string]Exam)
+	for _, e := range Examine(t.Context(), cfg) {
+		exams[e.Name] = e
+	}
+	if e := exams["sandbox"]; e.Result == examFailed || !strings.Contains(e.Detail, "Tier C (full)") {
+		t.Fatalf("sandbox: %+v", e)
+	}
+	for _, layer := range []string{"user_namespace", "network_namespace", "no_capabilities", "no_new_privs", "seccomp", "landlock", "copy_on_write", "minimal_root"} {
+		if e := exams["layer: "+layer]; e.Result != examOK {
+			t.Errorf("%s: %+v", layer, e)
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("the doctor left %v, %v", left, err)
+	}
+	// A required layer that no sandbox has is a failure.
+	cfg.ProcessRunner.RequiredLayers = []string{"seatbelt_files"}
+	for _, e := range Examine(t.Context(), cfg) {
+		if e.Name == "sandbox" && (e.Result != examFailed || !strings.Contains(e.Detail, "wants what is not in force: seatbelt_files")) {
+			t.Errorf("%+v", e)
+		}
+	}
+}
+
+// TestRequiredLayerRefuses: what the settings require and the machine lacks is
+// refused, and nothing runs.
+func TestRequiredLayerRefuses(t *testing.T) {
+	g := startGoverned(t, func(c *config.Config) { c.ProcessRunner.RequiredLayers = []string{"seatbelt_files"} })
+	before := g.tree()
+	stream, err := palyrav1connect.NewGatewayServiceClient(g.client(), g.url()).CallTool(t.Context(),
+		&palyrav1.CallToolRequest{Tool: "process.run", InputJson: []byte(`{"argv":["touch","made"]}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for stream.Receive() {
+	}
+	if err := asReason(stream.Err()); reason.Of(err) != reason.SandboxUnavailable || g.tree() != before {
+		t.Errorf("the call came to %v", err)
+	}
+	if err := stream.Close(); err != nil {
+		t.Error(err)
 	}
 }

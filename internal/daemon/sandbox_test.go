@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/access"
 	"palyra/internal/config"
 	"palyra/internal/sandbox"
 )
@@ -138,6 +139,7 @@ func TestWhatEndsPreparedSandboxes(t *testing.T) {
 	t.Cleanup(func() { _ = g.close(nil) })
 	closed := 0
 	fake := &fakeBackend{closed: &closed}
+	by := access.Caller{Principal: access.User("local")}
 	was := g.box
 	g.box.backend = fake
 	defer func() { g.box = was }()
@@ -155,6 +157,8 @@ func TestWhatEndsPreparedSandboxes(t *testing.T) {
 			_, err := g.policies.reload(t.Context(), "x")
 			return err
 		}, 1},
+		{"a freeze", func() error { _, _, err := g.Freeze(t.Context(), by, "drill"); return err }, 1},
+		{"a thaw", func() error { _, err := g.Thaw(t.Context(), by); return err }, 1},
 	} {
 		before := fake.invalidated
 		if err := what.do(); err != nil {

@@ -16,6 +16,7 @@ import (
 	"palyra/internal/tool"
 	"palyra/internal/version"
 	"palyra/internal/workspace"
+	"palyra/internal/workspace/overlay"
 )
 
 // rateLimits gives each class its buckets.
@@ -128,6 +129,11 @@ func processPolicy(cfg *config.Config) (builtin.ProcessPolicy, error) {
 	}
 	workspaces := make(map[string]builtin.WorkspacePolicy, len(cfg.Workspaces))
 	for _, w := range cfg.Workspaces {
+		for _, pattern := range w.Protected {
+			if err := overlay.CheckPattern(pattern); err != nil {
+				return builtin.ProcessPolicy{}, fmt.Errorf("workspaces: protected of %s: %w", w.Name, err)
+			}
+		}
 		workspaces[w.Name] = builtin.WorkspacePolicy{Direct: w.WorkspaceMode() == config.ModeDirect, Protected: w.Protected}
 	}
 	return builtin.ProcessPolicy{

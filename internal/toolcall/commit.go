@@ -131,7 +131,9 @@ func (c *call) pass(ctx context.Context, r *tool.CommitRequest) (tool.CommitRuli
 		return tool.CommitRuling{}, why
 	}
 	payload.rule(c.commitDecision(), cut(ctx, why))
-	payload.Verdict = c.verdict
+	if c.verdict.SnapshotDigest() != "" {
+		payload.Verdict = &c.verdict
+	}
 	if err := c.writeGated(ctx, &payload); err != nil {
 		return tool.CommitRuling{}, err
 	}

@@ -128,14 +128,15 @@ type GatedPayload struct {
 	Facts      tool.CommitFacts  `json:"facts"`
 	Files      []tool.FileChange `json:"files,omitempty"`
 	// FilesBlob is set instead of Files when they are many.
-	FilesBlob  string         `json:"files_blob,omitempty"`
-	Allowed    bool           `json:"allowed"`
-	Reason     reason.Code    `json:"reason,omitempty"`
-	Message    string         `json:"message,omitempty"`
-	Remedy     string         `json:"remedy,omitempty"`
-	Verdict    policy.Verdict `json:"verdict"`
-	ApprovalID string         `json:"approval_id,omitempty"`
-	GrantID    string         `json:"grant_id,omitempty"`
+	FilesBlob string      `json:"files_blob,omitempty"`
+	Allowed   bool        `json:"allowed"`
+	Reason    reason.Code `json:"reason,omitempty"`
+	Message   string      `json:"message,omitempty"`
+	Remedy    string      `json:"remedy,omitempty"`
+	// Verdict is nil when policy was not asked.
+	Verdict    *policy.Verdict `json:"verdict,omitempty"`
+	ApprovalID string          `json:"approval_id,omitempty"`
+	GrantID    string          `json:"grant_id,omitempty"`
 }
 
 // GateResult is what is read of a GatedPayload: only policy makes a Verdict.

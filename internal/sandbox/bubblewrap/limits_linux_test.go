@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -110,6 +111,62 @@ func TestDeadlineKillsTheTree(t *testing.T) {
 		t.Errorf("the tree was gone %s after the deadline", late)
 	}
 	noGroupsLeft(t, r)
+}
+
+// A run that is stopped leaves no zombie, even where orphans are reaped by
+// nobody: this process is made to inherit them, and finds none.
+func TestStoppedRunsLeaveNoZombies(t *testing.T) {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
+	r := newTestRunner(t)
+	for range 5 {
+		s := withProbe(t, newWorkspace(t), "linger", "token-zombie")
+		ctx, cancel := context.WithCancel(t.Context())
+		s.Output = func(string, []byte) { cancel() }
+		if _, err := r.Run(ctx, s); reason.Of(err) != reason.Cancelled {
+			t.Fatal(err)
+		}
+	}
+	if left := zombies(t); len(left) > 0 {
+		t.Errorf("zombies: %v", left)
+	}
+	// Control: killed at once, bubblewrap leaves one behind.
+	cmd := exec.Command(defaultBwrap, "--unshare-all", "--unshare-user", "--die-with-parent", "--ro-bind", "/", "/", "--proc", "/proc", "sh", "-c", "echo up; sleep 100")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 8)); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	if pid, err := unix.Wait4(-1, nil, 0, nil); err != nil || pid <= 0 {
+		t.Errorf("the control left no zombie: %v", err)
+	}
+}
+
+// zombies are the dead children that nobody has waited for.
+func zombies(t testing.TB) []string {
+	t.Helper()
+	names, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []string
+	for _, name := range names {
+		text, _ := os.ReadFile(name)
+		_, rest, _ := strings.Cut(string(text), ") ")
+		if fields := strings.Fields(rest); len(fields) > 1 && fields[0] == "Z" && fields[1] == strconv.Itoa(os.Getpid()) {
+			list = append(list, string(text))
+		}
+	}
+	return list
 }
 
 func TestBackgroundProcessesEndWithTheProgram(t *testing.T) {

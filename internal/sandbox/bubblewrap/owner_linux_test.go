@@ -6,12 +6,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/jail"
+	"palyra/internal/tool"
 )
 
 // A workspace of any owner can be used, and what is made in it is its owner's.
@@ -126,5 +128,33 @@ func TestOrdinaryUser(t *testing.T) {
 	i := result.Report.Isolation
 	if !jail.Empty(i.CapBnd) || !i.NoNewPrivs || i.SeccompMode != 2 {
 		t.Errorf("isolation = %+v", i)
+	}
+}
+
+// An ordinary user's daemon needs no privilege for the copy, and neither for
+// pins: the kernel gives them in a user namespace.
+func TestOrdinaryUserModes(t *testing.T) {
+	root := newWorkspace(t)
+	writeFile(t, filepath.Join(root, "kept"), "kept", 0o644)
+	writeFile(t, filepath.Join(root, ".mcp.json"), "mcp", 0o644)
+	if os.Geteuid() == 0 {
+		for _, name := range []string{"kept", ".mcp.json"} {
+			if err := os.Chown(filepath.Join(root, name), 31337, 31337); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	s := copied(shell(t, root, "echo more >> kept; echo new > new; id -u; grep -c 1000 /proc/self/uid_map; cat kept"))
+	s.Operands = []tool.Operand{operandOf(t, root, "kept")}
+	result := asUser(t, root, s)
+	if result.Error != "" || string(result.Report.Stdout.Head) != "1000\n1\nkeptmore\n" || !slices.Contains(result.Report.Applied, jail.LayerCopy) {
+		t.Errorf("Run: %s, stdout %q, stderr %q, applied %v", result.Error, result.Report.Stdout.Head, result.Report.Stderr.Head, result.Report.Applied)
+	}
+	if !slices.Equal(result.Changes, []string{"modified kept", "added new"}) || read(t, filepath.Join(root, "kept")) != "kept" {
+		t.Errorf("changes %v", result.Changes)
+	}
+	result = asUser(t, root, shell(t, root, "echo x > .envrc; echo y > made; echo x > .mcp.json"))
+	if result.Error != "" || !slices.Equal(result.Report.Quarantined, []string{".envrc"}) || read(t, filepath.Join(root, ".mcp.json")) != "mcp" {
+		t.Errorf("Run: %s, stderr %q, quarantined %v", result.Error, result.Report.Stderr.Head, result.Report.Quarantined)
 	}
 }

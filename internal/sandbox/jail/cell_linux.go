@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -34,9 +35,11 @@ type Cell struct {
 	started      time.Time
 	argumentsSHA string
 	seen         seen
-	meter        *disk.Meter
-	listener     *os.File
-	observed     chan observation
+	// init refers to the sandbox's first process, once it is known.
+	init     atomic.Pointer[os.File]
+	meter    *disk.Meter
+	listener *os.File
+	observed chan observation
 	// alive is true until no process of the sandbox is left.
 	alive bool
 }
@@ -194,8 +197,21 @@ func (c *Cell) Waiting() bool {
 	return c.alive && !c.reaped
 }
 
-// kill ends every process of the sandbox; it does not wait.
+// reapWait is how long bubblewrap gets to reap the sandbox's first process.
+const reapWait = 20 * time.Millisecond
+
+// kill ends every process of the sandbox. The first process of a process
+// namespace goes first: the kernel ends all others with it, and bubblewrap reaps
+// it and ends by itself. Killed at once, bubblewrap would leave it to the
+// host's first process, which in containers may reap nothing.
 func (c *Cell) kill() {
+	if init := c.init.Load(); init != nil && c.plan.Arguments != nil && unix.PidfdSendSignal(int(init.Fd()), unix.SIGKILL, nil, 0) == nil {
+		select {
+		case state := <-c.ended:
+			c.ended <- state // the buffer is empty, and nobody else writes
+		case <-time.After(reapWait):
+		}
+	}
 	if c.process != nil {
 		_ = c.process.Kill() // through a pidfd
 	}
@@ -209,22 +225,27 @@ func (c *Cell) End() error {
 	if !c.alive {
 		return nil
 	}
-	c.kill()
+	if c.init.Load() == nil {
+		// A sandbox that nothing ran in has told it, unless it failed.
+		_ = c.status.SetReadDeadline(time.Now().Add(reapWait))
+		_ = c.learnInit()
+	}
 	if !c.reaped {
+		c.kill()
 		<-c.ended
 		c.reaped = true
 	}
 	deadline := time.Now().Add(5 * time.Second)
-	if c.seen.initFD != nil {
-		fds := []unix.PollFd{{Fd: int32(c.seen.initFD.Fd()), Events: unix.POLLIN}}
+	if init := c.init.Load(); init != nil {
+		fds := []unix.PollFd{{Fd: int32(init.Fd()), Events: unix.POLLIN}}
 		for {
+			_ = unix.PidfdSendSignal(int(fds[0].Fd), unix.SIGKILL, nil, 0)
 			if n, err := unix.Poll(fds, 100); n > 0 && err == nil {
 				break
 			}
 			if time.Now().After(deadline) {
 				return fmt.Errorf("the first process of the run %s is still there", c.group.Name())
 			}
-			_ = unix.PidfdSendSignal(int(fds[0].Fd), unix.SIGKILL, nil, 0)
 		}
 	}
 	if err := c.group.End(); err != nil {
@@ -242,7 +263,7 @@ func (c *Cell) Close() error {
 		_, failed := c.violations()
 		err = errors.Join(err, failed)
 	}
-	for _, f := range []*os.File{c.control, c.status, c.stdout, c.stderr, c.seen.initFD} {
+	for _, f := range []*os.File{c.control, c.status, c.stdout, c.stderr, c.init.Load()} {
 		if f != nil {
 			f.Close()
 		}

@@ -124,9 +124,15 @@ func (g *Guard) walk(visit func(name string, info fs.FileInfo, protected bool)) 
 			return reason.Errorf(reason.SandboxUnavailable, "the workspace has more than %d entries, too many to be written to directly", mostEntries).
 				WithRemedy("Use workspace_mode copy_on_write.")
 		}
+		if name == "." {
+			return nil
+		}
 		info, err := d.Info()
-		if err != nil || name == "." {
+		if errors.Is(err, fs.ErrNotExist) {
 			return nil // gone meanwhile
+		}
+		if err != nil {
+			return fmt.Errorf("looking through the workspace: %w", err)
 		}
 		protected := workspace.Protected(name) || overlay.Declared(g.patterns, name)
 		visit(name, info, protected)

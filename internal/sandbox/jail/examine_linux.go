@@ -54,7 +54,7 @@ func (m *Machine) Examine(ctx context.Context, layers []string, try Trial) []san
 	if err != nil {
 		return []sandbox.Examination{{Problem: err.Error(), Remedy: "Look at the temporary directory of palyrad."}}
 	}
-	defer s.close()
+	defer func() { _ = s.close() }()
 	for _, t := range s.trials {
 		if slices.Contains(layers, t.layer) {
 			list = append(list, m.examine(ctx, s, t, try))
@@ -157,6 +157,7 @@ func newScene() (*scene, error) {
 func (s *scene) work() string { return filepath.Join(s.dir, "work") }
 
 func (s *scene) fill() error {
+	//nolint:gosec // a program of another user has to reach them, if nothing stops it
 	if err := errors.Join(os.Chmod(s.dir, 0o755), os.Mkdir(s.work(), 0o755)); err != nil {
 		return err
 	}

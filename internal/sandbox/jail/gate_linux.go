@@ -98,7 +98,7 @@ func refusal(r inside.Report) error {
 // learnInit gets hold of the sandbox's first process. bubblewrap tells its
 // host's pid; another backend started it itself.
 func (c *Cell) learnInit() error {
-	if c.seen.initFD != nil {
+	if c.init.Load() != nil {
 		return nil
 	}
 	status := struct {
@@ -114,7 +114,8 @@ func (c *Cell) learnInit() error {
 	if err != nil {
 		return errNoWord // it is gone already
 	}
-	c.seen.init, c.seen.initFD = status.ChildPID, os.NewFile(uintptr(fd), "pidfd")
+	c.seen.init = status.ChildPID
+	c.init.Store(os.NewFile(uintptr(fd), "pidfd"))
 	return nil
 }
 

@@ -1,5 +1,7 @@
 package jail
 
+import "path/filepath"
+
 // SystemDirs are links into /usr on most machines, directories on others.
 func SystemDirs() []string {
 	return []string{"/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32"}
@@ -8,10 +10,12 @@ func SystemDirs() []string {
 // SharedFiles are entries of the host's /etc that every program may see; none
 // tells more than which packages are installed.
 func SharedFiles() []string {
-	return []string{
+	// Debian keeps what its Java cannot start without in /etc.
+	java, _ := filepath.Glob("/etc/java-*-openjdk")
+	return append(java,
 		"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/ca-certificates", "/etc/pki/tls/certs",
 		"/etc/pki/ca-trust/extracted", "/etc/alternatives", "/etc/localtime", "/etc/mime.types", "/etc/services", "/etc/protocols",
-	}
+	)
 }
 
 // Masks are entries of /proc that tell of the host and its keys.

@@ -1,7 +1,6 @@
 package jail
 
 import (
-	"os"
 	"slices"
 	"strings"
 
@@ -17,10 +16,8 @@ type seen struct {
 	mounted *inside.Identity
 	report  inside.Report
 	rlimits []inside.Rlimit
-	// init is the host's pid of the sandbox's first process; initFD refers to
-	// it whatever becomes of the number.
+	// init is the host's pid of the sandbox's first process.
 	init       int
-	initFD     *os.File
 	applied    []string
 	downgrades []string
 	unpinned   []string

@@ -223,7 +223,7 @@ func (d *draft) describe() {
 			p.Excused[layer] = "there are no user namespaces: " + r.lack
 		}
 	}
-	p.Backend, p.Tier, p.Rung = backend, sandbox.TierB, r.rung
+	p.Backend, p.Tier, p.Rung = r.backend(), sandbox.TierB, r.rung
 	if r.machine.Without(jail.LayerEnvironment) {
 		p.Env = os.Environ()
 	}
@@ -293,5 +293,6 @@ func (d *draft) environment() []string {
 			env[i] = "HOME=" + d.home
 		}
 	}
-	return append(env, "TMPDIR="+d.tmp)
+	// Git gives up over a configuration that is there and cannot be read.
+	return append(env, "TMPDIR="+d.tmp, "GIT_CONFIG_NOSYSTEM=1")
 }

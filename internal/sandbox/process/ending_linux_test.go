@@ -5,8 +5,11 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -140,12 +143,36 @@ func TestDaemonIsKilled(t *testing.T) {
 				t.Fatalf("alone %v: still running: %v", alone, running(t, mark))
 			}
 		}
-		r := newTestRunner(t)
-		if err := r.Sweep(t.Context()); err != nil {
+		if err := sweepScratch(); err != nil {
 			t.Error(err)
 		}
 		if left := scratches(t, strconv.Itoa(cmd.Process.Pid)); len(left) > 0 {
 			t.Errorf("after the sweep there is %v", left)
 		}
+	}
+}
+
+// Capabilities, Landlock and seccomp belong to one thread of the helper: every
+// one of many runs at once must prove them, whatever the runtime does.
+func TestManyRunsAtOnce(t *testing.T) {
+	for _, rung := range rungs {
+		t.Run(rung.name, func(t *testing.T) {
+			r, spec := rung.make(t), shell(t, openWorkspace(t), "exit 7")
+			spec.Workspace = sandbox.ReadOnly
+			want := mustRun(t, r, spec).Applied
+			var running sync.WaitGroup
+			for range 4 {
+				running.Go(func() {
+					for range 10 {
+						runtime.GC()
+						report, err := r.Run(t.Context(), spec)
+						if err != nil || report.ExitCode == nil || *report.ExitCode != 7 || !slices.Equal(report.Applied, want) {
+							t.Errorf("%v, applied %v", err, report.Applied)
+						}
+					}
+				})
+			}
+			running.Wait()
+		})
 	}
 }

@@ -168,3 +168,26 @@ func TestProtectedFilesOfDirectRuns(t *testing.T) {
 		}
 	}
 }
+
+// The tools of a developer work on what they are granted, and nothing that they
+// try is taken for an attack.
+func TestToolsWork(t *testing.T) {
+	scripts := map[string]string{
+		"git":    "git init -q r && cd r && echo x > f && git add f && git -c user.name=a -c user.email=a@b commit -qm first && git status --short && git log --oneline | wc -l",
+		"gcc":    "echo 'int main(void){return 0;}' > a.c && gcc -o a a.c && ./a && echo 1",
+		"python": "python3 -c 'import multiprocessing,tempfile,getpass,socket; socket.getaddrinfo(\"localhost\",80); tempfile.mkdtemp(); print(1)'",
+	}
+	for name, script := range scripts {
+		for _, rung := range rungs {
+			t.Run(name+"/"+rung.name, func(t *testing.T) {
+				report := mustRun(t, rung.make(t), shell(t, openWorkspace(t), script))
+				if string(report.Stdout.Head) != "1\n" {
+					t.Errorf("got %q, %s", report.Stdout.Head, report.Stderr.Head)
+				}
+				if len(report.Violations) > 0 {
+					t.Errorf("harmless calls are reported: %+v", report.Violations)
+				}
+			})
+		}
+	}
+}

@@ -27,8 +27,6 @@ type Runner struct {
 	problem *reason.Error
 }
 
-const backend = "landlock"
-
 // The oldest Landlock that will do without namespaces: 4 can deny TCP, 6 keeps
 // signals inside, which another user of its own does, too.
 const (
@@ -93,7 +91,7 @@ func (r *Runner) tryNamespaces() *reason.Error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), settlingWithin)
 	defer cancel()
-	_, err := r.try(ctx)
+	_, err := r.try(ctx, sandbox.ReadOnly)
 	return asReason(err)
 }
 
@@ -208,8 +206,12 @@ func (r *Runner) Sweep(ctx context.Context) error {
 // Probe runs a program that does nothing in an empty workspace, and says what
 // it proved or what stood in its way. It works with running switched off, too.
 func (r *Runner) Probe(ctx context.Context) sandbox.Status {
-	status := sandbox.Status{Backend: backend, Limits: r.machine.Level(), LandlockABI: r.machine.Landlock(), Tier: sandbox.TierB, Rung: r.rung}
-	report, err := r.try(ctx)
+	status := sandbox.Status{Backend: r.backend(), Limits: r.machine.Level(), LandlockABI: r.machine.Landlock(), Tier: sandbox.TierB, Rung: r.rung}
+	mode := sandbox.ReadOnly
+	if r.cfg.LayerDir != "" && r.rung == sandbox.UserNamespaces {
+		mode = sandbox.CopyOnWrite
+	}
+	report, err := r.try(ctx, mode)
 	if refused := asReason(err); refused != nil {
 		status.Problem, status.Remedy = refused.Message, refused.NextStep()
 		return status
@@ -218,7 +220,10 @@ func (r *Runner) Probe(ctx context.Context) sandbox.Status {
 	return status
 }
 
-func (r *Runner) try(ctx context.Context) (sandbox.Report, error) {
+// backend is the mechanism and its version.
+func (r *Runner) backend() string { return fmt.Sprintf("landlock %d", r.machine.Landlock()) }
+
+func (r *Runner) try(ctx context.Context, mode sandbox.WorkspaceMode) (sandbox.Report, error) {
 	if r.problem != nil {
 		return sandbox.Report{}, r.problem
 	}
@@ -232,14 +237,12 @@ func (r *Runner) try(ctx context.Context) (sandbox.Report, error) {
 		return sandbox.Report{}, fmt.Errorf("making a workspace for the probe: %w", err)
 	}
 	return jail.Try(ctx, r.machine, dir, func(ctx context.Context, s sandbox.Spec) (sandbox.Report, error) {
+		s.Workspace = mode
 		return r.run(ctx, s, nil)
 	})
 }
 
-// Examine probes every layer by itself; see sandbox.Runner. On the lower rung
-// it leaves out what an attempt cannot tell there: who the program is and that
-// it leads a session of its own, and the control group, whose memory it has no
-// place to fill.
+// Examine probes every layer by itself; see sandbox.Runner.
 func (r *Runner) Examine(ctx context.Context) []sandbox.Examination {
 	if r.problem != nil {
 		return []sandbox.Examination{{Problem: r.problem.Message, Remedy: r.problem.NextStep()}}
@@ -250,17 +253,28 @@ func (r *Runner) Examine(ctx context.Context) []sandbox.Examination {
 		if r.cfg.LayerDir != "" {
 			asked = append(asked, jail.LayerCopy)
 		}
-	} else {
-		asked = slices.DeleteFunc(asked, func(layer string) bool {
-			return layer == jail.LayerUID || layer == jail.LayerSession || layer == jail.LayerGroup
-		})
 	}
-	if r.machine.Level() == cgroup.Rlimit {
-		asked = slices.DeleteFunc(asked, func(layer string) bool { return layer == jail.LayerGroup })
-	}
+	asked = slices.DeleteFunc(asked, r.untellable)
 	return r.machine.Examine(ctx, asked, func(ctx context.Context, without []string, s sandbox.Spec, attempt []string) (sandbox.Report, error) {
 		v := *r
 		v.machine = r.machine.Variant(without...)
 		return v.run(ctx, s, attempt)
 	})
+}
+
+// untellable are layers that no attempt can tell. Without namespaces a program
+// never is root, has a session of the host either way, has no place to fill its
+// memory with, and, when the daemon is an ordinary user, has no capabilities
+// to lose.
+func (r *Runner) untellable(layer string) bool {
+	alone := r.rung == sandbox.Landlocked
+	switch layer {
+	case jail.LayerGroup:
+		return alone || r.machine.Level() == cgroup.Rlimit
+	case jail.LayerUID, jail.LayerSession:
+		return alone
+	case jail.LayerCaps:
+		return alone && !r.machine.Root()
+	}
+	return false
 }

@@ -20,8 +20,8 @@ import (
 // TestConflict changes the workspace between looking and committing: nothing
 // is committed, and the other change stays.
 func TestConflict(t *testing.T) {
-	const before = `echo 1 >f; ln -s f l; mkdir -p d/e; echo 2 >d/e/g; mkdir m; echo 3 >gone`
-	const script = `echo new >>f; ln -sf g l; rm -r d; echo new >n; chmod 700 m; mkdir t; echo x >t/u; rm gone; mkdir gone; echo y >gone/z`
+	const before = `echo 1 >f; ln -s f l; mkdir -p d/e; echo 2 >d/e/g; mkdir -p m k/s; echo 3 >gone; echo 4 >k/s/f`
+	const script = `echo new >k/s/f; echo new >k/s/g; echo new >>f; ln -sf g l; rm -r d; echo new >n; chmod 700 m; mkdir t; echo x >t/u; rm gone; mkdir gone; echo y >gone/z`
 	for name, meanwhile := range map[string]string{
 		"file written":          `echo other >f`,
 		"same size":             `echo 9 >f; touch -d @1 f`,
@@ -39,6 +39,8 @@ func TestConflict(t *testing.T) {
 		"in a replaced file":    `echo other >gone`,
 		"directory is a link":   `rm -r d; ln -s m d`,
 		"deleted directory new": `mkdir d/x`,
+		"a link in the way":     `mv k k2; ln -s k2 k`,
+		"a link out":            `mv k ../k2; ln -s ../k2 k`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -66,10 +68,10 @@ func TestConflict(t *testing.T) {
 func TestLateConflict(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `echo 1 >a; echo 1 >z; mkdir d; echo 1 >d/f`)
-	w.inside("sh", `echo 2 >a; echo 2 >z; rm -r d`)
-	for name, late := range map[string]string{"file": `echo 9 >z`, "tree": `echo 9 >d/g`} {
+	w.inside("sh", `echo 2 >a; echo 2 >z; rm -r d; echo 2 >n`)
+	for name, late := range map[string]string{"file": `echo 9 >z`, "tree": `echo 9 >d/g`, "new": `echo 9 >n`, "gone": `rm z`, "link": `ln -sf /etc/passwd z`} {
 		t.Run(name, func(t *testing.T) {
-			w.outside(`rm -rf a z d; echo 1 >a; echo 1 >z; mkdir d; echo 1 >d/f`)
+			w.outside(`rm -rf a z d n; echo 1 >a; echo 1 >z; mkdir d; echo 1 >d/f`)
 			if err := w.layer.Begin(); err != nil {
 				t.Fatal(err)
 			}
@@ -79,10 +81,9 @@ func TestLateConflict(t *testing.T) {
 				from := layerSource{dirs: dirCache{root: upper, fd: -1}}
 				defer from.dirs.close()
 				o := w.options()
-				opened := 0
 				_, err := commit(t.Context(), w.layer.lower, set.Changes, func(i int, c *Change) (io.Reader, func(), error) {
-					// z is the last file that is built, and d was checked before.
-					if opened++; opened == 2 {
+					// z is the last file that is built; all others were checked before.
+					if c.Path == "z" {
 						w.outside(late)
 						there = mustTree(t, w.root)
 					}

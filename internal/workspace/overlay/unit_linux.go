@@ -92,22 +92,20 @@ func (t *transaction) put(_ context.Context, u *unit) error {
 	return failure("writing", string(u.Path), err)
 }
 
-// isPut reports whether a unit is in place: the new file is, and the old one is
-// beside it.
+// isPut reports whether a unit is in place. Its temporary name is nobody
+// else's, so what lies there was taken out of the way, whether it is what the
+// change set was made from or what somebody put there meanwhile.
 func (t *transaction) isPut(u *unit) (bool, error) {
 	dir, base, err := t.place(u)
 	if err != nil {
 		return false, err
 	}
-	here, hereErr := statAt(dir, base)
-	beside, besideErr := statAt(dir, u.Temp)
-	switch {
-	case u.Is == None:
-		return missing(hereErr) && u.Old.is(beside, besideErr), nil
-	case u.Was == None:
-		return u.Fresh.is(here, hereErr), nil
+	if u.Is == None {
+		_, err := statAt(dir, u.Temp)
+		return err == nil, nil
 	}
-	return u.Fresh.is(here, hereErr) && u.Old.is(beside, besideErr), nil
+	st, err := statAt(dir, base)
+	return u.Fresh.is(st, err), nil
 }
 
 // takeBack undoes put, and removes what was made for the unit. What is not what

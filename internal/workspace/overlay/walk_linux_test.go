@@ -36,11 +36,11 @@ func TestRemoveTree(t *testing.T) {
 	}
 	name := strings.Repeat("d", 200)
 	for range 60 { // 12,000 bytes of path
-		next := -1
 		if err := errors.Join(unix.Mkdirat(at, name, 0o755), unix.Symlinkat(top, at, "out"), unix.Mknodat(at, "w", unix.S_IFCHR, 0), unix.Mkfifoat(at, "p", 0)); err != nil {
 			t.Fatal(err)
 		}
-		if next, err = unix.Openat(at, name, unix.O_DIRECTORY, 0); err != nil {
+		next, err := unix.Openat(at, name, unix.O_DIRECTORY, 0)
+		if err != nil {
 			t.Fatal(err)
 		}
 		unix.Close(at)

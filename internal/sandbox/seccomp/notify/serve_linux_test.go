@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -176,6 +177,37 @@ func TestFloodIsBoundedAndSlow(t *testing.T) {
 	}
 	if log := wait(t, done); len(log.Violations) != mostRecords || log.Missed != extra {
 		t.Errorf("%d records and %d missed, want %d and %d", len(log.Violations), log.Missed, mostRecords, extra)
+	}
+}
+
+// Signals, of which the runtime of Go sends many, neither break a call off nor
+// have it made and written down twice.
+func TestSignalsDoNotRepeatCalls(t *testing.T) {
+	c := startChild(t, slices.Repeat([]string{"mount"}, mostRecords)...)
+	done := serve(c)
+	stop := make(chan struct{})
+	var storm sync.WaitGroup
+	storm.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = c.cmd.Process.Signal(unix.SIGURG)
+			}
+		}
+	})
+	c.release(t)
+	log := wait(t, done)
+	close(stop)
+	storm.Wait()
+	for i, errno := range c.errnos(t) {
+		if errno != unix.EPERM {
+			t.Errorf("call %d: %v", i, errno)
+		}
+	}
+	if len(log.Violations) != mostRecords || log.Missed != 0 {
+		t.Errorf("%d calls were written down, and %d more", len(log.Violations), log.Missed)
 	}
 }
 

@@ -1,0 +1,255 @@
+package jail
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"palyra/internal/reason"
+	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/inside"
+)
+
+// helperRun is palyra-init started as it is in a run, without any sandbox.
+type helperRun struct {
+	t       *testing.T
+	control *os.File
+	process *os.Process
+}
+
+func startHelper(t *testing.T, m *Machine, stage string, spec *os.File) *helperRun {
+	t.Helper()
+	mine, theirs, err := controlPair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer theirs.Close()
+	p, err := os.StartProcess(SelfPath(inside.HelperFD), []string{helperName, stage}, &os.ProcAttr{
+		Dir: "/", Env: []string{}, Files: []*os.File{nil, nil, nil, theirs, spec, m.helper.File}, Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &helperRun{t, mine, p}
+}
+
+// end waits for the helper and returns its exit code.
+func (h *helperRun) end() int {
+	h.t.Helper()
+	defer h.control.Close()
+	state, err := h.process.Wait()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return state.ExitCode()
+}
+
+func specFile(t *testing.T, spec inside.Spec) *os.File {
+	t.Helper()
+	text, err := json.Marshal(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := DataFile("spec", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func orderFile(t *testing.T, order inside.Order) *os.File {
+	t.Helper()
+	text, err := json.Marshal(order)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := DataFile("order", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// The helper runs nothing when what it is told cannot be done, is not sealed,
+// or comes from a daemon that is gone.
+func TestHelperRefusesSpecs(t *testing.T) {
+	m := newTestMachine(t, Config{})
+	unsealed, err := os.CreateTemp(t.TempDir(), "spec")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unsealed.Close()
+	here := inside.Inner{Dir: "/", Workspace: identityOf(t, "/"), NoNewPrivs: true}
+	lock := here
+	lock.Landlock = &inside.Landlock{ABI: 2, Rules: []inside.Rule{{Path: "/", Access: "all"}}}
+	for name, c := range map[string]struct {
+		stage string
+		spec  *os.File
+		want  string
+	}{
+		"dead daemon":     {inside.StageOuter, specFile(t, inside.Spec{Outer: inside.Outer{Parent: 1, Exec: "/usr/bin/true", Argv: []string{"true"}}}), "checking that the daemon lives"},
+		"unsealed spec":   {inside.StageOuter, unsealed, "checking the seals"},
+		"unknown stage":   {"other", specFile(t, inside.Spec{}), "reading the stage"},
+		"bad landlock":    {inside.StageInner, specFile(t, inside.Spec{Inner: lock}), "granting /"},
+		"other workspace": {inside.StageInner, specFile(t, inside.Spec{Inner: inside.Inner{Dir: "/", Workspace: identityOf(t, "/usr")}}), "the workspace changed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := startHelper(t, m, c.stage, c.spec)
+			_, _, err := receive(h.control)
+			if code := h.end(); code != 125 || err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("exit code %d, %v, want %q", code, err, c.want)
+			}
+		})
+	}
+}
+
+func TestHelperRefusesOrders(t *testing.T) {
+	m := newTestMachine(t, Config{})
+	good := inside.Order{Exec: "/usr/bin/true", File: identityOf(t, "/usr/bin/true"), Argv: []string{"true"}, Cwd: "/"}
+	three, err := DataFile("filter", []byte{1, 2, 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer three.Close()
+	unsealed, err := os.CreateTemp(t.TempDir(), "order")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unsealed.Close()
+	edited := func(edit func(*inside.Order)) *os.File {
+		o := good
+		edit(&o)
+		return orderFile(t, o)
+	}
+	for name, c := range map[string]struct {
+		files []*os.File
+		want  reason.Code
+		says  string
+	}{
+		"unsealed order":     {[]*os.File{unsealed}, reason.SandboxUnavailable, "checking the seals"},
+		"no order":           {nil, reason.SandboxUnavailable, "waiting for the order"},
+		"missing descriptor": {[]*os.File{edited(func(o *inside.Order) { o.Stdin = 3 })}, reason.SandboxUnavailable, "waiting for the order"},
+		"another program":    {[]*os.File{edited(func(o *inside.Order) { o.File.Ino++ })}, reason.BindingMismatch, "the program changed"},
+		"no program":         {[]*os.File{edited(func(o *inside.Order) { o.Exec = "/nonexistent" })}, reason.SpawnFailed, "not seen inside"},
+		"no directory":       {[]*os.File{edited(func(o *inside.Order) { o.Cwd = "/nonexistent" })}, reason.WorkspaceScope, "working directory"},
+		"bad filter":         {[]*os.File{edited(func(o *inside.Order) { o.Filter = 1 }), three}, reason.SandboxUnavailable, "installing the system call filter"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := startHelper(t, m, inside.StageInner, specFile(t, inside.Spec{Inner: inside.Inner{Dir: "/", NoNewPrivs: true}}))
+			if err := send(h.control, "order", c.files...); err != nil {
+				t.Fatal(err)
+			}
+			_, _, err := receive(h.control)
+			if code := h.end(); code != 125 || reason.Of(err) != c.want || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("exit code %d, %v, want %q", code, err, c.says)
+			}
+		})
+	}
+}
+
+// Layers that nobody asked for must not appear in the read-back: the helper
+// measures and does not repeat what it was told.
+func TestReadBackMeasures(t *testing.T) {
+	m := newTestMachine(t, Config{})
+	h := startHelper(t, m, inside.StageInner, specFile(t, inside.Spec{Inner: inside.Inner{Dir: "/"}}))
+	order := inside.Order{Exec: "/usr/bin/true", File: identityOf(t, "/usr/bin/true"), Argv: []string{"true"}, Cwd: "/"}
+	if err := send(h.control, "order", orderFile(t, order)); err != nil {
+		t.Fatal(err)
+	}
+	report, _, err := receive(h.control)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.NoNewPrivs || report.Seccomp != 0 || report.LandlockABI != 0 || report.Overlay || report.Watched || report.Namespaces["net"] != m.own["net"] {
+		t.Errorf("read back %+v", report)
+	}
+	if os.Geteuid() == 0 && Empty(report.CapEff) {
+		t.Error("root without layers reads back no capability")
+	}
+	c := &Cell{machine: m, plan: &Plan{ID: InsideID, User: User{1, 1}, Root: []string{"usr"}}, seen: seen{report: report, init: h.process.Pid}}
+	for layer, proof := range proofs {
+		if layer != LayerGroup && layer != LayerDescriptors && layer != LayerEnvironment && proof(c) {
+			t.Errorf("%s is proved without it", layer)
+		}
+	}
+	// A word that is not the right one opens nothing.
+	if err := send(h.control, "on"); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := receive(h.control); err == nil || errors.Is(err, errNoWord) {
+		t.Errorf("a wrong word: %v", err)
+	}
+	if code := h.end(); code != 125 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// Any layer that is asked for and not proved stops the run.
+func TestJudge(t *testing.T) {
+	m := newTestMachine(t, Config{})
+	for layer := range proofs {
+		c := &Cell{machine: m, plan: &Plan{Requested: []string{layer}, ID: InsideID, User: User{1, 1}, Root: []string{"usr"}}}
+		c.seen.init, c.seen.report.Strays, c.seen.report.Environ = 1, 1, true
+		if layer == LayerGroup {
+			continue // needs a group; TestRequiredLayers of package bubblewrap
+		}
+		if layer == LayerLandlock && m.Landlock() == 0 {
+			continue
+		}
+		if err := c.judge(nil); reason.Of(err) != reason.SandboxUnavailable || !strings.Contains(err.Error(), layer) {
+			t.Errorf("%s: %v", layer, err)
+		}
+		if len(c.seen.applied) > 0 {
+			t.Errorf("%s: applied %v", layer, c.seen.applied)
+		}
+		c.plan.Excused = map[string]string{layer: "the host has none"}
+		if err := c.judge(nil); err != nil || len(c.seen.downgrades) != 1 {
+			t.Errorf("%s, excused: %v, downgrades %v", layer, err, c.seen.downgrades)
+		}
+		if err := c.judge([]string{layer}); reason.Of(err) != reason.SandboxUnavailable {
+			t.Errorf("%s, excused but required: %v", layer, err)
+		}
+	}
+	c := &Cell{machine: m, plan: &Plan{Requested: []string{LayerNNP}}}
+	c.seen.report.NoNewPrivs = true
+	if err := c.judge([]string{LayerNNP}); err != nil { // control
+		t.Error(err)
+	}
+}
+
+// A copy is proved only by the same overlay seen from both sides.
+func TestCopyIsProved(t *testing.T) {
+	m := newTestMachine(t, Config{})
+	dir := t.TempDir()
+	p := &Plan{Workspace: &Directory{File: nil}}
+	stage := m.NewStage(p)
+	if err := stage.newLayer(sandbox.Spec{WorkspaceRoot: realPath(t, dir)}, realPath(t, t.TempDir())); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := p.Layer.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	root := inside.Identity{Dev: 7, Ino: 2}
+	for name, edit := range map[string]func(*Cell){
+		"no overlay":      func(c *Cell) { c.seen.report.Overlay = false },
+		"another one":     func(c *Cell) { c.seen.report.Workspace.Ino++ },
+		"another device":  func(c *Cell) { c.seen.report.Workspace.Dev++ },
+		"nothing mounted": func(c *Cell) { c.seen.mounted = nil },
+	} {
+		c := &Cell{machine: m, plan: p, seen: seen{mounted: &root, report: inside.Report{Overlay: true, Workspace: root}}}
+		if !c.copied() { // control
+			t.Fatal("the same overlay is not proved")
+		}
+		edit(c)
+		if c.copied() {
+			t.Errorf("%s: proved", name)
+		}
+	}
+}
