@@ -62,8 +62,10 @@ permit(principal, action == Action::"workspace.commit", resource);
 
 // gateway is one palyrad with directories of its own.
 type gateway struct {
-	t         *testing.T
+	t *testing.T
+	// program is palyrad, client palyra.
 	program   string
+	client    string
 	dir       string
 	state     string
 	policies  string
@@ -88,7 +90,7 @@ func newGateway(t *testing.T, policy string, settings ...string) *gateway {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	g := &gateway{
-		t: t, program: filepath.Join(bin, "palyrad"), dir: dir, state: filepath.Join(dir, "state"),
+		t: t, program: filepath.Join(bin, "palyrad"), client: filepath.Join(bin, "palyra"), dir: dir, state: filepath.Join(dir, "state"),
 		policies: filepath.Join(dir, "policies"), workspace: filepath.Join(dir, "workspace"), config: filepath.Join(dir, "palyra.toml"),
 	}
 	for _, d := range []string{g.policies, g.workspace} {
@@ -207,10 +209,7 @@ type result struct {
 }
 
 func (g *gateway) command(args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(g.t.Context(), filepath.Join(filepath.Dir(g.program), "palyra"), args...)
-	if bin, err := programs(); err == nil {
-		cmd.Path = filepath.Join(bin, "palyra")
-	}
+	cmd := exec.CommandContext(g.t.Context(), g.client, args...)
 	cmd.Env = append(environment(g.dir), "PALYRA_CONFIG="+g.config)
 	return cmd
 }
@@ -229,7 +228,7 @@ func (g *gateway) palyra(args ...string) result {
 	return result{cmd.ProcessState.ExitCode(), out.String(), msg.String()}
 }
 
-// program calls process.run.
+// run calls process.run.
 func (g *gateway) run(argv ...string) result {
 	g.t.Helper()
 	return g.palyra("call", "process.run", "argv="+list(argv))

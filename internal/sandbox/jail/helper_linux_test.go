@@ -39,7 +39,7 @@ func startHelper(t *testing.T, m *Machine, stage string, spec *os.File) *helperR
 // end waits for the helper and returns its exit code.
 func (h *helperRun) end() int {
 	h.t.Helper()
-	defer h.control.Close()
+	h.control.Close() // a helper that waits ends with it
 	state, err := h.process.Wait()
 	if err != nil {
 		h.t.Fatal(err)

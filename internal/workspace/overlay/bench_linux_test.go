@@ -17,6 +17,9 @@ func BenchmarkTenThousandFiles(b *testing.B) {
 			for range b.N {
 				b.StopTimer()
 				l := tenThousand(b, kind)
+				if err := l.Begin(); err != nil {
+					b.Fatal(err)
+				}
 				b.StartTimer()
 				start := time.Now()
 				set, err := l.Changes(b.Context())

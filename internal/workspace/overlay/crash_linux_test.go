@@ -66,10 +66,10 @@ func TestCrash(t *testing.T) {
 	}
 	errStop := errors.New("stop")
 	t.Run("while preparing", func(t *testing.T) {
-		for n := range 6 {
+		for n := range 4 {
 			w, set, before, _ := setup(t)
 			w.interrupted(set, func(t *transaction) error {
-				if err := t.prepare(&fading{Context: ctx, left: 2 * n}); !errors.Is(err, context.Canceled) {
+				if err := t.prepare(&fading{Context: ctx, left: 3 * n}); !errors.Is(err, context.Canceled) {
 					return fmt.Errorf("prepared: %w", err)
 				}
 				return nil
@@ -78,7 +78,7 @@ func TestCrash(t *testing.T) {
 		}
 	})
 	t.Run("while moving into place", func(t *testing.T) {
-		for n := range 8 {
+		for n := 0; n < 16; n += 3 {
 			w, set, before, _ := setup(t)
 			w.interrupted(set, func(t *transaction) error {
 				if err := t.prepare(ctx); err != nil {
@@ -94,7 +94,7 @@ func TestCrash(t *testing.T) {
 		}
 	})
 	t.Run("after the decision", func(t *testing.T) {
-		for n := range 8 {
+		for n := 0; n < 9; n += 2 {
 			w, set, _, after := setup(t)
 			w.interrupted(set, func(t *transaction) error {
 				err := errors.Join(t.prepare(ctx), t.settle(ctx))
@@ -202,7 +202,7 @@ func TestKilled(t *testing.T) {
 		before := mustTree(t, w.root)
 		layers := t.TempDir()
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), committerEnv+"="+strings.Join([]string{w.root, layers, w.history.Dir, fmt.Sprint(looks)}, "\n"))
+		cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", committerEnv+"="+strings.Join([]string{w.root, layers, w.history.Dir, fmt.Sprint(looks)}, "\n"))
 		err := cmd.Run()
 		if _, recoverErr := w.history.Recover(map[string]string{"ws": w.root}); recoverErr != nil {
 			t.Fatal(recoverErr)

@@ -202,7 +202,8 @@ func (w *world) inside(args ...string) tree {
 		w.t.Fatal(err)
 	}
 	cmd := exec.Command(os.Args[0], args...)
-	cmd.Env = append(os.Environ(), insideEnv+"="+strings.Join([]string{w.root, w.layer.Upper().Name(), w.layer.Work().Name(), w.t.TempDir()}, "\n"))
+	// A binary with the race detector sleeps a second before it ends.
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", insideEnv+"="+strings.Join([]string{w.root, w.layer.Upper().Name(), w.layer.Work().Name(), w.t.TempDir()}, "\n"))
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
@@ -265,3 +266,15 @@ func whiteoutAt(t testing.TB, name string) {
 }
 
 func sum(text string) string { return canonical.Digest([]byte(text)) }
+
+// write makes a file with its directories.
+func (w *world) write(top, name, content string) {
+	w.t.Helper()
+	full := filepath.Join(top, name)
+	if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.WriteFile(full, []byte(content), 0o644); err != nil {
+		w.t.Fatal(err)
+	}
+}
