@@ -27,7 +27,7 @@ func (w *workspaces) Declared() []*palyrav1.WorkspaceStatus { return w.g.workspa
 
 // ChangeSets lists the change sets of a workspace that are kept.
 func (w *workspaces) ChangeSets(name string) ([]overlay.Summary, error) {
-	if _, err := w.declared(name); err != nil {
+	if err := w.declared(name); err != nil {
 		return nil, err
 	}
 	return w.g.box.history.List(name)
@@ -35,21 +35,19 @@ func (w *workspaces) ChangeSets(name string) ([]overlay.Summary, error) {
 
 // ChangeSet returns one change set with its changes.
 func (w *workspaces) ChangeSet(name, id string) (overlay.Detail, error) {
-	if _, err := w.declared(name); err != nil {
+	if err := w.declared(name); err != nil {
 		return overlay.Detail{}, err
 	}
 	return w.g.box.history.Get(name, id)
 }
 
-// declared opens and closes a workspace, which proves its name and place, and
-// returns its canonical path.
-func (w *workspaces) declared(name string) (string, error) {
+// declared refuses a workspace that was not declared, or is not there.
+func (w *workspaces) declared(name string) error {
 	root, err := w.g.workspaces.Open(name)
 	if err != nil {
-		return "", err
+		return err
 	}
-	defer root.Close()
-	return root.Path(), nil
+	return root.Close()
 }
 
 // undone is the payload of event.Undone.
@@ -72,9 +70,14 @@ const undoneFiles = 1000
 // Undo takes a change set back and journals it. Whoever goes away meanwhile,
 // it is carried out to its end.
 func (w *workspaces) Undo(ctx context.Context, by access.Caller, name, id, note string) (overlay.Summary, error) {
-	path, err := w.declared(name)
+	root, err := w.g.workspaces.Open(name)
 	if err != nil {
 		return overlay.Summary{}, err
+	}
+	defer root.Close()
+	if root.ReadOnly() {
+		return overlay.Summary{}, reason.Errorf(reason.WorkspaceScope, "workspace %q is read-only", name).
+			WithRemedy("Ask the operator to declare it without read_only.")
 	}
 	ctx = context.WithoutCancel(ctx)
 	history := w.g.box.history
@@ -82,7 +85,7 @@ func (w *workspaces) Undo(ctx context.Context, by access.Caller, name, id, note 
 	if err != nil {
 		return overlay.Summary{}, err
 	}
-	applied, err := history.Undo(ctx, path, name, id, overlay.Options{
+	applied, err := history.Undo(ctx, root.Path(), name, id, overlay.Options{
 		ID: ulid.Make().String(), CallID: d.CallID, Principal: by.Principal.String(), At: time.Now(),
 	})
 	if reason.Of(err) == reason.AlreadyExists {

@@ -70,6 +70,14 @@ func TestLinkToOldRoot(t *testing.T) {
 	results.record("FS-10 link to /oldroot", o)
 }
 
+// sweep removes the control groups of the killed, as the next start does.
+func sweep(c *scene) {
+	r, err := bubblewrap.New(configOf(nil, ""))
+	c.must(err)
+	defer r.Close()
+	c.must(r.Sweep(c.t.Context()))
+}
+
 // TestFilesLeftBehind kills palyrad in the middle of a run.
 func TestFilesLeftBehind(t *testing.T) {
 	try := func(bwrap string) string {
@@ -89,6 +97,7 @@ func TestFilesLeftBehind(t *testing.T) {
 			t.Fatalf("the program did not start: %q, %.2000s", line, out.String())
 		}
 		process.Eventually(t, "the run has ended", 5*time.Second, func() (bool, string) { return len(processesWith(c.token)) == 0, "it goes on" })
+		sweep(c)
 		after := c.look()
 		return differences(before[0], after[0]) + differences(before[1], after[1])
 	}

@@ -149,7 +149,7 @@ func ready() error {
 	defer r.Close()
 	status := r.Probe(context.Background())
 	if status.Problem != "" {
-		return fmt.Errorf("the attacks need a sandbox to attack: %s. %s", status.Problem, status.Remedy)
+		return fmt.Errorf("the attacks need a sandbox to attack: %s. %s (`make attack` builds and installs what the tests need)", status.Problem, status.Remedy)
 	}
 	places.root, places.groups = os.Geteuid() == 0, status.Limits != "rlimit"
 	return nil

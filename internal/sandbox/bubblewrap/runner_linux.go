@@ -49,7 +49,10 @@ func newRunner(cfg Config, helper []byte) (*Runner, error) {
 		return nil, err
 	}
 	r := &Runner{cfg: cfg, machine: machine}
-	if r.problem = r.findBwrap(); r.problem == nil && len(helper) == 0 {
+	if r.problem = r.findBwrap(); r.problem == nil {
+		r.problem = indispensable(cfg.Without)
+	}
+	if r.problem == nil && len(helper) == 0 {
 		r.problem = reason.Errorf(reason.SandboxUnavailable, "palyrad was built without palyra-init").
 			WithRemedy("Build it with `make build`, which puts the helper in.")
 	}
@@ -64,6 +67,16 @@ func newRunner(cfg Config, helper []byte) (*Runner, error) {
 		return r.build(s, w, nil)
 	}}
 	return r, nil
+}
+
+// indispensable refuses to leave out what bubblewrap puts in place in any case.
+func indispensable(without []string) *reason.Error {
+	for _, layer := range []string{jail.LayerUserNS, jail.LayerMounts, jail.LayerNNP} {
+		if slices.Contains(without, layer) {
+			return reason.Errorf(reason.SandboxUnavailable, "bubblewrap does not leave out the layer %s", layer)
+		}
+	}
+	return nil
 }
 
 // Close releases what sandboxes share. No run may be in progress.

@@ -197,8 +197,9 @@ func (c *Cell) Waiting() bool {
 	return c.alive && !c.reaped
 }
 
-// reapWait is how long bubblewrap gets to reap the sandbox's first process.
-const reapWait = 20 * time.Millisecond
+// reapWait is how long bubblewrap gets to reap the first process of the sandbox,
+// of which nothing else is left by then.
+const reapWait = 250 * time.Millisecond
 
 // kill ends every process of the sandbox. The first process of a process
 // namespace goes first: the kernel ends all others with it, and bubblewrap reaps
