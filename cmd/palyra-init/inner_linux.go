@@ -14,7 +14,7 @@ import (
 // the power it needs, waits for a call, prepares what it decides, proves the
 // layers, waits for palyrad's word and becomes the tool.
 func inner(i inside.Inner) error {
-	shows := environmentShows()
+	shows := environmentShows(i)
 	if err := shed(i); err != nil {
 		return err
 	}

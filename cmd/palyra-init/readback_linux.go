@@ -78,11 +78,15 @@ func readStatus(r *inside.Report) error {
 			if r.Seccomp, err = strconv.Atoi(value); err != nil {
 				return err
 			}
+		case "Seccomp_filters":
+			if r.Filters, err = strconv.Atoi(value); err != nil {
+				return err
+			}
 		default:
 			found--
 		}
 	}
-	if found != 7 {
+	if found != 8 {
 		return unix.ENODATA
 	}
 	return nil

@@ -38,10 +38,15 @@ func readSurroundings(i inside.Inner, r *inside.Report) (err error) {
 	return nil
 }
 
-// environmentShows reports whether the first process has an environment that
-// can be read. It is asked before Landlock, which hides every other process.
-func environmentShows() bool {
-	text, err := readFile("/proc/1/environ")
+// environmentShows reports whether the first process of the sandbox has an
+// environment that can be read; without a process namespace that is this one.
+// It is asked before Landlock, which hides every other process.
+func environmentShows(i inside.Inner) bool {
+	first := "/proc/1/environ"
+	if i.Parent != 0 {
+		first = "/proc/self/environ"
+	}
+	text, err := readFile(first)
 	return err == nil && len(text) > 0
 }
 

@@ -127,6 +127,7 @@ func outputs(r tool.Report) Outputs {
 	sum := sha256.Sum256(r.Result)
 	out := Outputs{
 		StdoutSHA256: bare(r.Outputs.StdoutSHA256), StderrSHA256: bare(r.Outputs.StderrSHA256),
+		StdoutKeptSHA256: bare(r.Outputs.StdoutKeptSHA256), StderrKeptSHA256: bare(r.Outputs.StderrKeptSHA256),
 		StdoutBytes: r.Outputs.StdoutBytes, StderrBytes: r.Outputs.StderrBytes,
 		ResultSHA256: hex.EncodeToString(sum[:]), ResultBytes: int64(len(r.Result)),
 		Truncated: r.Outputs.Truncated, Redactions: list(r.Outputs.Redactions),

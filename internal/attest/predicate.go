@@ -209,14 +209,18 @@ type File struct {
 // Outputs are the digests of what came out; sizes are in bytes and count all
 // that the tool wrote, kept or not.
 type Outputs struct {
-	StdoutSHA256 string   `json:"stdout_sha256,omitempty"`
-	StderrSHA256 string   `json:"stderr_sha256,omitempty"`
-	StdoutBytes  int64    `json:"stdout_bytes"`
-	StderrBytes  int64    `json:"stderr_bytes"`
-	ResultSHA256 string   `json:"result_sha256"`
-	ResultBytes  int64    `json:"result_bytes"`
-	Truncated    bool     `json:"truncated"`
-	Redactions   []string `json:"redactions"`
+	StdoutSHA256 string `json:"stdout_sha256,omitempty"`
+	StderrSHA256 string `json:"stderr_sha256,omitempty"`
+	// These are over the bytes that were kept of a stream when some were left
+	// out: what the result holds of it, before anything was redacted.
+	StdoutKeptSHA256 string   `json:"stdout_kept_sha256,omitempty"`
+	StderrKeptSHA256 string   `json:"stderr_kept_sha256,omitempty"`
+	StdoutBytes      int64    `json:"stdout_bytes"`
+	StderrBytes      int64    `json:"stderr_bytes"`
+	ResultSHA256     string   `json:"result_sha256"`
+	ResultBytes      int64    `json:"result_bytes"`
+	Truncated        bool     `json:"truncated"`
+	Redactions       []string `json:"redactions"`
 	// Files are the files that the call wrote or removed.
 	Files []FileChange `json:"files"`
 }

@@ -111,7 +111,7 @@ func (p Predicate) checkDigests() error {
 }
 
 func (p Predicate) optionalDigests() []string {
-	all := []string{p.Outputs.StdoutSHA256, p.Outputs.StderrSHA256}
+	all := []string{p.Outputs.StdoutSHA256, p.Outputs.StderrSHA256, p.Outputs.StdoutKeptSHA256, p.Outputs.StderrKeptSHA256}
 	if p.Inputs.Executable != nil {
 		all = append(all, p.Inputs.Executable.SHA256)
 	}

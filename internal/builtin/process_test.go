@@ -90,7 +90,7 @@ func TestProcessRun(t *testing.T) {
 	b.write("src/f.txt", "x")
 	r.report.ExitCode = exit(3)
 	r.report.Stdout = sandbox.Stream{Head: []byte("out\n"), Total: 4, SHA256: "sha256:x"}
-	r.report.Stderr = sandbox.Stream{Head: []byte("\xff"), Tail: []byte("end"), Total: 900, Truncated: true}
+	r.report.Stderr = sandbox.Stream{Head: []byte("\xff"), Tail: []byte("end"), Total: 900, SHA256: "sha256:all", KeptSHA256: "sha256:kept", Truncated: true}
 	in := object{"argv": []string{"git", "log", "f.txt"}, "cwd": "src", "env": object{"B": "2", "A": "1"}, "stdin": "in", "timeout_ms": 5000, "read_only": true}
 	plan, err := b.plan("process.run", in)
 	if err != nil {
@@ -117,6 +117,9 @@ func TestProcessRun(t *testing.T) {
 	}
 	if out := result["stderr"].(object); out["content"] != "/w==" || out["tail"] != "ZW5k" || out["encoding"] != "base64" || out["truncated"] != true {
 		t.Errorf("stderr %v", out)
+	}
+	if o := report.Outputs; o.StderrSHA256 != "sha256:all" || o.StderrKeptSHA256 != "sha256:kept" || o.StdoutKeptSHA256 != "" || !o.Truncated {
+		t.Errorf("outputs %+v", o)
 	}
 	s := r.specs[0]
 	if s.WorkspaceRoot != b.dir || s.Workspace != sandbox.ReadOnly || s.Cwd != "src" || string(s.Stdin) != "in" || s.Limits.Wall != 5*time.Second || s.Egress != egress.Strict {

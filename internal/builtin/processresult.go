@@ -91,6 +91,14 @@ func list(s []string) []string {
 	return s
 }
 
+// kept is the digest of what is left of a stream, "" when all of it is there.
+func kept(s sandbox.Stream) string {
+	if !s.Truncated {
+		return ""
+	}
+	return s.KeptSHA256
+}
+
 // streamOf encodes both ends of a stream the same way.
 func streamOf(s sandbox.Stream) stream {
 	head := asBody(s.Head, s.Truncated)

@@ -15,6 +15,7 @@ import (
 	"palyra/internal/config"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
+	"palyra/internal/workspace/overlay"
 )
 
 // cacheCheck is how often the sizes of caches are looked at.
@@ -108,8 +109,10 @@ func (c *caches) sweep() error {
 	}
 	var errs []error
 	for _, w := range workspaces {
+		// What a program made impossible to measure counts as too much: else it
+		// would never be emptied again.
 		size, err := c.size(w.Name())
-		if err == nil && size > c.limit {
+		if err != nil || size > c.limit {
 			err = c.empty(w.Name(), size)
 		}
 		errs = append(errs, err)
@@ -182,6 +185,10 @@ func (c *caches) putAside(root *os.Root, workspace string) (bool, error) {
 			continue
 		}
 		for _, entry := range entries {
+			if entry.IsDir() {
+				// Without the right to write to it, it cannot be moved.
+				err = errors.Join(err, root.Chmod(name+"/"+entry.Name(), 0o700))
+			}
 			err = errors.Join(err, root.Rename(name+"/"+entry.Name(), oldCaches+"/"+rand.Text()))
 		}
 		if err != nil {
@@ -191,14 +198,12 @@ func (c *caches) putAside(root *os.Root, workspace string) (bool, error) {
 	return true, nil
 }
 
-// removeOld removes what was put aside. Directories become writable first: those
-// of Go's module cache are not.
+// removeOld removes what was put aside, whatever programs left there.
 func removeOld(root *os.Root) error {
-	err := fs.WalkDir(root.FS(), oldCaches, func(name string, entry fs.DirEntry, err error) error {
-		if err == nil && entry.IsDir() {
-			err = root.Chmod(name, 0o700)
-		}
+	dir, err := root.Open(".")
+	if err != nil {
 		return err
-	})
-	return errors.Join(err, root.RemoveAll(oldCaches))
+	}
+	defer dir.Close()
+	return overlay.RemoveTree(dir, oldCaches)
 }

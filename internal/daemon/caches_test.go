@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"palyra/internal/config"
@@ -103,5 +104,44 @@ func TestCachesAreEmptied(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestCachesThatCannotBeMeasured are emptied, too: a directory too deep to name
+// and one that nobody may enter must not let a cache grow for ever.
+func TestCachesThatCannotBeMeasured(t *testing.T) {
+	c := newTestCaches(t, 1<<20)
+	list, release, err := c.open("default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	release()
+	root, err := os.OpenRoot(list[0].Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(list[1].Dir, "big"), "x")
+	for range 60 {
+		name := strings.Repeat("d", 100)
+		if err := root.Mkdir(name, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		next, err := root.OpenRoot(name)
+		root.Close()
+		if root = next; err != nil {
+			t.Fatal(err)
+		}
+	}
+	root.Close()
+	if err := os.Mkdir(filepath.Join(list[1].Dir, "closed"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.sweep(); err != nil {
+		t.Fatal(err)
+	}
+	for _, cache := range list {
+		if left, err := os.ReadDir(cache.Dir); err != nil || len(left) > 0 {
+			t.Errorf("left in %s: %v, %v", cache.Name, left, err)
+		}
 	}
 }

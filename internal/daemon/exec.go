@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"palyra/internal/approval"
 	"palyra/internal/egress"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
@@ -84,8 +85,10 @@ func (e execution) pass(stream string, chunk []byte) {
 	_, _ = w.Write(chunk)
 }
 
+// say writes for people, who may decide by it: what a program put into names and
+// files must not act on their terminal.
 func (e execution) say(format string, args ...any) {
-	_, _ = fmt.Fprintf(e.stderr, "palyrad: "+format+"\n", args...)
+	_, _ = fmt.Fprintln(e.stderr, approval.Visible(fmt.Sprintf("palyrad: "+format, args...)))
 }
 
 func (e execution) attempt(ctx context.Context, runner sandbox.Runner, at places) (int, error) {

@@ -130,3 +130,12 @@ func TestExecAsksAtTheTerminal(t *testing.T) {
 		t.Error("it was committed")
 	}
 }
+
+// TestExecShowsNoControls: names and contents that a program chose do not reach
+// the terminal of who decides about them as they are.
+func TestExecShowsNoControls(t *testing.T) {
+	e := sandboxExec(t, "", "--workspace", t.TempDir(), "--cow", "--", "sh", "-c", `printf 'all:\n\tevil\r\033[2K\tfine\n' >Makefile; printf x >"$(printf 'a\033[8m')"`)
+	if e.code != 0 || strings.ContainsAny(e.errOut, "\x1b\r") || !strings.Contains(e.errOut, `evil\u{d}\u{1b}[2K`) {
+		t.Errorf("%d, %q", e.code, e.errOut)
+	}
+}

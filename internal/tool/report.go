@@ -169,14 +169,17 @@ type Connection struct {
 	Verdict  string `json:"verdict"`
 }
 
-// Outputs are digests over everything the tool wrote, kept or not.
+// Outputs are digests over everything the tool wrote, kept or not. Those of
+// what was kept are set for streams of which something was left out.
 type Outputs struct {
-	StdoutSHA256 string   `json:"stdout_sha256,omitempty"`
-	StderrSHA256 string   `json:"stderr_sha256,omitempty"`
-	StdoutBytes  int64    `json:"stdout_bytes"`
-	StderrBytes  int64    `json:"stderr_bytes"`
-	Truncated    bool     `json:"truncated"`
-	Redactions   []string `json:"redactions,omitempty"`
+	StdoutSHA256     string   `json:"stdout_sha256,omitempty"`
+	StderrSHA256     string   `json:"stderr_sha256,omitempty"`
+	StdoutKeptSHA256 string   `json:"stdout_kept_sha256,omitempty"`
+	StderrKeptSHA256 string   `json:"stderr_kept_sha256,omitempty"`
+	StdoutBytes      int64    `json:"stdout_bytes"`
+	StderrBytes      int64    `json:"stderr_bytes"`
+	Truncated        bool     `json:"truncated"`
+	Redactions       []string `json:"redactions,omitempty"`
 }
 
 // FileChange is one file that a call wrote.

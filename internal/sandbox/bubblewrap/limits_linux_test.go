@@ -233,7 +233,14 @@ func TestKilledDaemonLeavesNothing(t *testing.T) {
 		t.Errorf("%d processes outlived the daemon", n)
 	}
 	t.Logf("nothing was left %s after the daemon was reaped", time.Since(start))
-
+	// Its control groups are empty; the next daemon removes them.
+	if err := newTestRunner(t).Sweep(t.Context()); err != nil {
+		t.Error(err)
+	}
+	left, err := filepath.Glob("/sys/fs/cgroup/*/palyra-" + strconv.Itoa(cmd.Process.Pid) + "-*")
+	if err != nil || len(left) > 0 {
+		t.Errorf("control groups left behind: %v, %v", left, err)
+	}
 }
 
 func TestQuotas(t *testing.T) {

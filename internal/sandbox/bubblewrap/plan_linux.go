@@ -82,7 +82,7 @@ func (d *draft) data() error {
 		if err != nil {
 			return err
 		}
-		d.layout.filter = d.plan.Extra(f)
+		d.layout.filter, d.plan.Filters = d.plan.Extra(f), 1
 	}
 	return d.runner.root.etc.open(d.layout.hostNetwork, func(name string, f *os.File) {
 		d.layout.files = append(d.layout.files, dataFile{d.plan.Extra(f), name})

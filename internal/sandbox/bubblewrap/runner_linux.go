@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"palyra/internal/reason"
@@ -15,7 +16,11 @@ import (
 	"palyra/internal/sandbox/jail"
 )
 
-const defaultBwrap = "/usr/bin/bwrap"
+const (
+	defaultBwrap = "/usr/bin/bwrap"
+	// nobody is the kernel's user and group without rights.
+	nobody = 65534
+)
 
 // Runner runs programs in Tier C. It may be used by several goroutines.
 type Runner struct {
@@ -109,6 +114,10 @@ func (r *Runner) findBwrap() *reason.Error {
 	}
 	cmd := exec.Command(r.cfg.Bwrap, "--version")
 	cmd.Env, cmd.Dir = []string{}, "/"
+	if r.machine.Root() {
+		// bubblewrap never runs as root, not even to tell its version.
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	}
 	text, err := cmd.Output()
 	if err != nil {
 		return reason.Errorf(reason.SandboxUnavailable, "%s does not run: %w", r.cfg.Bwrap, err)

@@ -214,6 +214,9 @@ type Report struct {
 	CapAmb     string            `json:"cap_amb,omitempty"`
 	NoNewPrivs bool              `json:"no_new_privs"`
 	Seccomp    int               `json:"seccomp"`
+	// Filters are the system call filters in force, those that were there
+	// before the sandbox included.
+	Filters int `json:"filters"`
 	// Watched is true when a listener comes with this message.
 	Watched bool `json:"watched,omitempty"`
 	// LandlockABI is the ABI of a ruleset that a denied access has proved.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -219,6 +220,37 @@ func TestJudge(t *testing.T) {
 	c.seen.report.NoNewPrivs = true
 	if err := c.judge([]string{LayerNNP}); err != nil { // control
 		t.Error(err)
+	}
+}
+
+// Only a limit on processes that counts the run's alone is set.
+func TestLimitOfProcesses(t *testing.T) {
+	m := newTestMachine(t, Config{})
+	for _, c := range []struct {
+		rung  sandbox.Isolation
+		users *users
+		want  bool
+	}{{sandbox.Full, nil, true}, {sandbox.UserNamespaces, nil, true}, {sandbox.Landlocked, &users{}, true}, {sandbox.Landlocked, nil, false}} {
+		cell := &Cell{machine: m, plan: &Plan{Rung: c.rung}}
+		m.users = c.users
+		list := cell.rlimits(sandbox.Limits{}.OrDefault())
+		if got := slices.ContainsFunc(list, func(l inside.Rlimit) bool { return l.Name == "nproc" }); got != c.want {
+			t.Errorf("%s, daemon root %t: limited %t", c.rung, c.users != nil, got)
+		}
+	}
+}
+
+// bubblewrap runs under a filter of its own, which proves nothing of the one
+// that is installed last.
+func TestOuterFilterProvesNothing(t *testing.T) {
+	m := newTestMachine(t, Config{})
+	c := &Cell{machine: m, plan: &Plan{Filters: 1}, seen: seen{report: inside.Report{Seccomp: modeFilter, Filters: m.filters + 1}}}
+	if c.filtered() {
+		t.Error("the outer filter alone proves the inner one")
+	}
+	c.seen.report.Filters++
+	if !c.filtered() { // control
+		t.Error("both filters prove nothing")
 	}
 }
 

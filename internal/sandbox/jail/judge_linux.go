@@ -78,7 +78,7 @@ func (c *Cell) isolation(prepared bool) tool.Isolation {
 		Kernel: c.machine.kernel, Rung: string(c.plan.Rung), Workspace: string(c.mode()),
 		Watched: r.Watched, Prepared: prepared,
 	}
-	if r.Seccomp == modeFilter {
+	if slices.Contains(c.seen.applied, LayerSeccomp) {
 		i.SeccompSHA = c.machine.plain.sha
 		if r.Watched {
 			i.SeccompSHA = c.machine.watched.sha

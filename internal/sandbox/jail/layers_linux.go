@@ -52,7 +52,7 @@ var proofs = map[string]func(*Cell) bool{
 	LayerUID:         (*Cell).unprivileged,
 	LayerCaps:        (*Cell).powerless,
 	LayerNNP:         func(c *Cell) bool { return c.seen.report.NoNewPrivs },
-	LayerSeccomp:     func(c *Cell) bool { return c.seen.report.Seccomp == modeFilter },
+	LayerSeccomp:     (*Cell).filtered,
 	LayerLandlock:    func(c *Cell) bool { return c.seen.report.LandlockABI > 0 },
 	LayerGroup:       func(c *Cell) bool { return c.machine.Level() != cgroup.Rlimit && c.group.Holds(c.seen.init) },
 	LayerRlimits:     (*Cell).limitsHold,
@@ -105,6 +105,12 @@ func (c *Cell) powerless() bool {
 	r := c.seen.report
 	gainless := Empty(r.CapBnd) || c.plan.Spec.Inner.Parent != 0 && !c.machine.Root() && r.NoNewPrivs
 	return Empty(r.CapEff) && Empty(r.CapPrm) && Empty(r.CapInh) && Empty(r.CapAmb) && gainless
+}
+
+// filtered asks for one filter more than were there before palyra-init's.
+func (c *Cell) filtered() bool {
+	r := c.seen.report
+	return r.Seccomp == modeFilter && r.Filters > c.machine.filters+c.plan.Filters
 }
 
 // ownSession tells the sandbox's own session: in a process namespace another

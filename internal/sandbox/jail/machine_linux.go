@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -62,6 +64,8 @@ type Machine struct {
 	views    *views
 	// own are the daemon's namespaces: a run must be in others.
 	own map[string]uint64
+	// filters is how many system call filters the daemon itself runs under.
+	filters int
 	// hard are the daemon's hard limits, which a run cannot exceed.
 	hard     map[int]uint64
 	kernel   string
@@ -147,6 +151,16 @@ func (m *Machine) measure() error {
 			return fmt.Errorf("looking at the daemon's limits: %w", err)
 		}
 		m.hard[resource] = l.Max
+	}
+	status, err := os.ReadFile("/proc/thread-self/status")
+	if err != nil {
+		return fmt.Errorf("looking at the daemon's filters: %w", err)
+	}
+	for line := range strings.Lines(string(status)) {
+		// Linux before 5.9 does not count them; the helper insists on it.
+		if count, ok := strings.CutPrefix(line, "Seccomp_filters:"); ok {
+			m.filters, _ = strconv.Atoi(strings.TrimSpace(count))
+		}
 	}
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {

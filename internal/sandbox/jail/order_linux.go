@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -48,10 +47,7 @@ func (c *Cell) newOrder(w Work) (*order, error) {
 	if c.machine.Without(LayerEnvironment) {
 		w.Env = append(os.Environ(), w.Env...)
 	}
-	o.order = inside.Order{Exec: w.Exec, Argv: w.Spec.Argv, Env: w.Env, Cwd: w.Cwd, Rlimits: c.machine.rlimits(w.Spec.Limits)}
-	if c.machine.Without(LayerEnvironment) {
-		o.order.Env = append(slices.Clone(w.Env), os.Environ()...)
-	}
+	o.order = inside.Order{Exec: w.Exec, Argv: w.Spec.Argv, Env: w.Env, Cwd: w.Cwd, Rlimits: c.rlimits(w.Spec.Limits)}
 	if err := c.fill(o, w); err != nil {
 		o.close()
 		return nil, err

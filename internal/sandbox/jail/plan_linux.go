@@ -28,6 +28,9 @@ type Plan struct {
 	// Spec is what palyra-init reads; Staged says that the outer stage runs.
 	Spec   inside.Spec
 	Staged bool
+	// Filters is how many system call filters are in force before
+	// palyra-init's, beside the daemon's own.
+	Filters int
 	// Arguments are bubblewrap's, nil for another backend. Then the first
 	// process tells on inside.StatusFD which process is the sandbox's first;
 	// otherwise it is that itself.

@@ -2,6 +2,7 @@ package jail
 
 import (
 	"math"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -9,6 +10,17 @@ import (
 	"palyra/internal/sandbox/cgroup"
 	"palyra/internal/sandbox/inside"
 )
+
+// rlimits are those of the Machine but for one: without a user namespace and
+// without a user of its own, the kernel would count every process of the
+// daemon's user. There the control group counts.
+func (c *Cell) rlimits(limits sandbox.Limits) []inside.Rlimit {
+	list := c.machine.rlimits(limits)
+	if c.plan.Rung != sandbox.Landlocked || c.machine.Root() {
+		return list
+	}
+	return slices.DeleteFunc(list, func(l inside.Rlimit) bool { return l.Resource == unix.RLIMIT_NPROC })
+}
 
 // rlimits are set by the helper on itself; they hold for every process of the
 // run, each for its own.

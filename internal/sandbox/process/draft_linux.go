@@ -285,9 +285,6 @@ func (d *draft) environment() []string {
 		s.Caches = append(s.Caches, c)
 	}
 	env := sandbox.Environment(jail.Environment(s))
-	if d.without(jail.LayerEnvironment) {
-		env = append(env, os.Environ()...)
-	}
 	for i, pair := range env {
 		if strings.HasPrefix(pair, "HOME=") {
 			env[i] = "HOME=" + d.home

@@ -84,6 +84,7 @@ func TestEachMissingLayerRefuses(t *testing.T) {
 		{layer: jail.LayerCopy, weaken: func(p *jail.Plan) { p.Spec.Outer.Overlay = nil }},
 		{layer: jail.LayerLandlock, weaken: func(p *jail.Plan) { p.Spec.Inner.Landlock = nil }, alone: true},
 		{layer: jail.LayerUID, weaken: func(p *jail.Plan) { p.User.UID++ }, alone: true},
+		{layer: jail.LayerEnvironment, weaken: func(p *jail.Plan) { p.Env = []string{"SECRET=1"} }, alone: true},
 	} {
 		name := c.layer
 		if c.alone {

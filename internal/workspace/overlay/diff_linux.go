@@ -7,12 +7,22 @@ import (
 	"palyra/internal/workspace/unified"
 )
 
+// leastShown is what every protected change gets of a diff, in bytes, while
+// there is room.
+const leastShown = 1 << 10
+
 // Diff writes the change set for people, protected changes first, as git would
 // show it, in about limit bytes at most. It says what it leaves out. Why a
-// change is protected stands above it.
+// change is protected stands above it. Protected changes share the room: a large
+// one must not hide those that come after it.
 func (s Set) Diff(limit int) string {
 	var b strings.Builder
-	left := 0
+	left, waiting := 0, 0
+	for _, c := range s.Changes {
+		if c.Protected() {
+			waiting++
+		}
+	}
 	for _, protected := range []bool{true, false} {
 		for i := range s.Changes {
 			c := &s.Changes[i]
@@ -23,7 +33,12 @@ func (s Set) Diff(limit int) string {
 				left++
 				continue
 			}
-			b.WriteString(cut(s.layer.diff(c), limit-b.Len()))
+			room := limit - b.Len()
+			if protected {
+				room = min(room, max(room/waiting, leastShown))
+				waiting--
+			}
+			b.WriteString(cut(s.layer.diff(c), room))
 		}
 	}
 	if left > 0 {

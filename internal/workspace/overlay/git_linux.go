@@ -13,16 +13,20 @@ func (v *view) git(c *Change) (inside, protected bool) {
 	if names[len(names)-1] == ".git" {
 		return true, true
 	}
+	below := false // in a repository that git keeps in another one
 	for i := range parts {
 		dir := strings.Join(parts[:i], "/")
 		dotGit := i > 0 && names[i-1] == ".git"
 		inside = inside || dotGit
-		if !dotGit && !slices.Contains(gitSteers, names[i]) {
+		if !dotGit && !slices.Contains(gitSteers, names[i]) && !(below && v.repository(dir) == oldRepository) {
 			continue
 		}
 		switch v.repository(dir) {
 		case oldRepository:
-			if !normalToGit(names[i:], c) && !v.deeper(parts, names, i) {
+			if normalToGit(names[i:], c) {
+				continue
+			}
+			if below = v.deeper(parts, names, i); !below {
 				return inside, true
 			}
 		case newRepository:

@@ -5,6 +5,7 @@ package overlay
 import (
 	"context"
 	"os"
+	"path/filepath"
 
 	"palyra/internal/reason"
 )
@@ -31,6 +32,12 @@ func (l *Layer) Begin() error { return unsupported() }
 
 // Close does nothing.
 func (l *Layer) Close() error { return nil }
+
+// RemoveTree removes name in dir and everything below it. Programs leave nothing
+// here that would take more.
+func RemoveTree(dir *os.File, name string) error {
+	return os.RemoveAll(filepath.Join(dir.Name(), name))
+}
 
 // Sweep does nothing: there are no layers.
 func Sweep(string) error { return nil }

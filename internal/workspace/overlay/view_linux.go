@@ -121,6 +121,9 @@ const maxHops = 40
 // by itself or through others. An absolute target always does: inside the
 // sandbox it means another file than outside.
 func (v *view) leaves(name, target string) bool {
+	if climbs(target) {
+		return true
+	}
 	dir, _ := split(name)
 	at, rest := dir, target
 	for hops := 0; rest != ""; {
@@ -148,6 +151,19 @@ func (v *view) leaves(name, target string) bool {
 			return true
 		}
 		rest = next + "/" + rest
+	}
+	return false
+}
+
+// climbs reports whether a target goes up after it went down. A later change may
+// put a link where it went down, and then it leads elsewhere.
+func climbs(target string) bool {
+	down := false
+	for part := range strings.SplitSeq(target, "/") {
+		if down && part == ".." {
+			return true
+		}
+		down = down || part != "" && part != "." && part != ".."
 	}
 	return false
 }

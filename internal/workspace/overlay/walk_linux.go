@@ -17,6 +17,9 @@ import (
 const (
 	maxDepth = 128
 	maxPath  = 4095
+	// maxText bounds the paths and link targets of all changes, in bytes:
+	// the daemon holds and records them, escaped, several times over.
+	maxText = 32 << 20
 )
 
 // Changes looks at what the program wrote and returns how it differs from the
@@ -55,6 +58,7 @@ type walker struct {
 	changes []Change
 	entries int64
 	bytes   int64
+	text    int
 	buffer  []byte
 }
 
@@ -158,6 +162,7 @@ func (w *walker) entry(ctx context.Context, p place, name string) error {
 	if white {
 		return w.gone(ctx, p, name)
 	}
+	w.text += len(c.Is.Target)
 	var was unix.Stat_t
 	if c.Was, was, err = w.lower(ctx, p, name); err != nil {
 		return err
@@ -346,6 +351,9 @@ func (w *walker) count(ctx context.Context, p place, name string) error {
 	}
 	if len(p.path)+1+len(name) > maxPath {
 		return tooMuch("a path has more than %d bytes", maxPath)
+	}
+	if w.text += len(p.path) + 1 + len(name); w.text > maxText {
+		return tooMuch("their paths have more than %d bytes in all", maxText)
 	}
 	return nil
 }

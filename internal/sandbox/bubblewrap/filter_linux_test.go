@@ -1,0 +1,46 @@
+package bubblewrap
+
+import (
+	"slices"
+	"testing"
+
+	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/jail"
+)
+
+// bubblewrap puts a filter in force that allows almost everything. With it
+// alone, the mode that is read back is that of the real one.
+func TestFinalFilterIsProved(t *testing.T) {
+	r := newTestRunner(t)
+	for name, machine := range map[string]*jail.Machine{"": r.machine, jail.LayerSeccomp: r.machine.Variant(jail.LayerSeccomp)} {
+		s := specOf(t, newWorkspace(t), "true")
+		s.Limits = s.Limits.OrDefault()
+		w, err := jail.OpenWorkspace(s.WorkspaceRoot)
+		if err != nil {
+			t.Fatal(err)
+		}
+		todo, err := work(s, w, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, err := r.plan(s, w, nil) // with the outer filter in any case
+		if err != nil {
+			t.Fatal(err)
+		}
+		cell, err := machine.Start(plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var report sandbox.Report
+		if report, err = cell.Run(t.Context(), todo); err != nil {
+			t.Error(err)
+		}
+		if err := cell.Close(); err != nil {
+			t.Error(err)
+		}
+		i := report.Isolation
+		if applied := slices.Contains(report.Applied, jail.LayerSeccomp); i.SeccompMode != 2 || applied != (name == "") || (i.SeccompSHA != "") != applied {
+			t.Errorf("without %q: applied %t, mode %d, filter %q", name, applied, i.SeccompMode, i.SeccompSHA)
+		}
+	}
+}
