@@ -65,6 +65,7 @@ var rules = []struct {
 				"internal/daemon/a.go":  `package daemon; import _ "palyra/internal/builtin"`,
 				"internal/builtin/a.go": "package builtin",
 			},
+			"internal/dispatch > internal/sandbox/jail": {"internal/dispatch/a.go": `package dispatch; import _ "palyra/internal/sandbox/jail"`},
 			"calls no other": {"internal/builtin/a.go": `package builtin; import _ "palyra/internal/sandbox/bubblewrap"`},
 		},
 		fine: []map[string]string{
@@ -72,6 +73,7 @@ var rules = []struct {
 				"internal/daemon/a.go":           `package daemon; import _ "palyra/internal/builtin"`,
 				"cmd/palyrad/main.go":            `package main; import _ "palyra/internal/daemon"`,
 				"internal/builtin/a.go":          "package builtin",
+				"internal/sandbox/process/a.go":  `package process; import _ "palyra/internal/sandbox/jail"`,
 				"internal/toolcall/fake_test.go": `package toolcall; import _ "palyra/internal/builtin"`,
 			},
 		},

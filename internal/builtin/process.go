@@ -125,7 +125,7 @@ func (t process) facts(c command) tool.Facts {
 	return tool.Facts{
 		Workspace: c.name, Path: c.cwd, Exec: c.facts(), Risk: t.risk(c),
 		SandboxTier: t.tier(), SandboxLevel: sandbox.Level(t.policy.Egress, t.measured.Requested, t.measured.Layers),
-		SandboxRung: string(t.measured.Rung), SandboxLayers: slices.Sorted(slices.Values(t.measured.Layers)), SandboxLimits: t.measured.Limits,
+		SandboxRung: string(t.measured.Rung), SandboxLayers: slices.Sorted(slices.Values(t.measured.Layers)), SandboxLimits: t.measured.Limits, LandlockABI: t.measured.LandlockABI,
 		WorkspaceMode: string(c.mode), EgressMode: t.policy.Egress.String(), EgressHosts: c.hosts,
 	}
 }

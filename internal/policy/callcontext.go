@@ -213,11 +213,12 @@ func execRecord(f tool.ExecFacts) types.Record {
 }
 
 func (s *Set) sandboxRecord(f *tool.Facts) types.Record {
-	key := sandboxKey{f.SandboxTier, f.SandboxLevel, f.SandboxRung, f.SandboxLimits, strings.Join(f.SandboxLayers, "\x00")}
+	key := sandboxKey{f.SandboxTier, f.SandboxLevel, f.SandboxRung, f.SandboxLimits, strings.Join(f.SandboxLayers, "\x00"), f.LandlockABI}
 	return s.memo.get(key, func() types.Record {
 		return types.NewRecord(types.RecordMap{
 			"tier": types.String(f.SandboxTier), "level": types.String(f.SandboxLevel), "rung": types.String(f.SandboxRung),
 			"layers": stringSet(f.SandboxLayers), "limits": types.String(f.SandboxLimits),
+			"landlock_abi": types.Long(f.LandlockABI),
 		})
 	})
 }

@@ -163,6 +163,7 @@ var factSpots = map[string]spot{
 	"sandbox.rung":         text(false, func(r *Request, v string) { r.Facts.SandboxRung = v }, "full", "user_namespaces", "landlock"),
 	"sandbox.layers":       texts(func(r *Request, v []string) { r.Facts.SandboxLayers = v }, "landlock", "seccomp", "network_namespace"),
 	"sandbox.limits":       text(false, func(r *Request, v string) { r.Facts.SandboxLimits = v }, "cgroup_v2", "cgroup_v1", "rlimit"),
+	"sandbox.landlock_abi": number(0, 64, func(r *Request, v int64) { r.Facts.LandlockABI = int(v) }),
 	"workspace_mode":       text(false, func(r *Request, v string) { r.Facts.WorkspaceMode = v }, "copy_on_write", "read_only", "direct", ""),
 	"changes.root":         changes(text(false, func(r *Request, v string) { r.Commit.Root = v }, "sha256:"+strings.Repeat("0", 64))),
 	"changes.added":        changes(number(0, manyBytes, func(r *Request, v int64) { r.Commit.Added = int(v) })),

@@ -20,8 +20,11 @@ type memo struct {
 // Keys of a memo, one type per sort of record.
 type (
 	// sandboxKey holds the layers joined by NUL, which no name of one has.
-	sandboxKey struct{ tier, level, rung, limits, layers string }
-	execKey    tool.ExecFacts
+	sandboxKey struct {
+		tier, level, rung, limits, layers string
+		landlockABI                       int
+	}
+	execKey tool.ExecFacts
 )
 
 const maxMemo = 256

@@ -89,6 +89,8 @@ type givenFacts struct {
 		Rung   string   `json:"rung"`
 		Layers []string `json:"layers"`
 		Limits string   `json:"limits"`
+
+		LandlockABI int `json:"landlock_abi"`
 	} `json:"sandbox"`
 	Egress struct {
 		Mode  string   `json:"mode"`
@@ -149,7 +151,7 @@ func factsOf(r Request) givenFacts {
 		Exec: f.Exec, Risk: f.Risk, Session: r.SessionFacts, WorkspaceMode: f.WorkspaceMode,
 	}
 	g.Sandbox.Tier, g.Sandbox.Level, g.Sandbox.Rung, g.Sandbox.Limits = f.SandboxTier, f.SandboxLevel, f.SandboxRung, f.SandboxLimits
-	g.Sandbox.Layers = slices.Clone(f.SandboxLayers)
+	g.Sandbox.Layers, g.Sandbox.LandlockABI = slices.Clone(f.SandboxLayers), f.LandlockABI
 	if c := r.Commit; c != nil {
 		code := c.ExitCode
 		g.Workspace, g.ExitCode = c.Workspace, &code
@@ -169,7 +171,7 @@ func (g givenFacts) put(r *Request) {
 	r.Facts = tool.Facts{
 		Workspace: g.Workspace, Path: g.Path, Paths: g.Paths, Protected: g.Protected, Host: g.Host, Domain: g.Domain,
 		Port: g.Port, Method: g.Method, Exec: g.Exec, Risk: g.Risk, SandboxTier: g.Sandbox.Tier, SandboxLevel: g.Sandbox.Level,
-		SandboxRung: g.Sandbox.Rung, SandboxLayers: sorted(g.Sandbox.Layers), SandboxLimits: g.Sandbox.Limits,
+		SandboxRung: g.Sandbox.Rung, SandboxLayers: sorted(g.Sandbox.Layers), SandboxLimits: g.Sandbox.Limits, LandlockABI: g.Sandbox.LandlockABI,
 		WorkspaceMode: g.WorkspaceMode, EgressMode: g.Egress.Mode, EgressHosts: g.Egress.Hosts,
 	}
 	r.Commit = g.commit()

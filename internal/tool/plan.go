@@ -31,6 +31,8 @@ type Facts struct {
 	SandboxLayers []string `json:"sandbox_layers,omitempty"`
 	// SandboxLimits is what holds the limits: cgroup_v2, cgroup_v1, rlimit.
 	SandboxLimits string `json:"sandbox_limits,omitempty"`
+	// LandlockABI is the version of Landlock that was achieved, 0 for none.
+	LandlockABI int `json:"landlock_abi,omitempty"`
 	// WorkspaceMode is copy_on_write, direct or read_only.
 	WorkspaceMode string   `json:"workspace_mode,omitempty"`
 	EgressMode    string   `json:"egress_mode,omitempty"`

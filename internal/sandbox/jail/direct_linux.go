@@ -3,11 +3,14 @@ package jail
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -23,6 +26,9 @@ import (
 // mostEntries is how large a workspace may be that is written to directly: it
 // is walked before and after the run.
 const mostEntries = 500_000
+
+// readable is what a directory's owner needs to look into it.
+const readable fs.FileMode = 0o500
 
 // Guard looks after the protected paths of a workspace that a program writes
 // to directly: those that exist are pinned before the run, and those that are
@@ -69,7 +75,7 @@ func (g *Guard) Close() error {
 
 func (g *Guard) look() error {
 	pinned := map[string]bool{}
-	return g.walk(func(name string, info fs.FileInfo, protected bool) {
+	return g.walk(mostEntries, func(name string, info fs.FileInfo, protected bool) {
 		if protected {
 			g.known[name] = info
 			g.pin(name, info, pinned)
@@ -109,9 +115,9 @@ func isRepository(name string, info fs.FileInfo) bool {
 	return info.IsDir() && strings.EqualFold(path.Base(name), ".git")
 }
 
-// walk visits every entry of the workspace and goes into everything but what
-// is protected as a whole.
-func (g *Guard) walk(visit func(name string, info fs.FileInfo, protected bool)) error {
+// walk visits every entry of the workspace, at most so many, and goes into
+// everything but what is protected as a whole.
+func (g *Guard) walk(most int, visit func(name string, info fs.FileInfo, protected bool)) error {
 	count := 0
 	return fs.WalkDir(g.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
@@ -120,8 +126,8 @@ func (g *Guard) walk(visit func(name string, info fs.FileInfo, protected bool)) 
 		if err != nil {
 			return fmt.Errorf("looking through the workspace: %w", err)
 		}
-		if count++; count > mostEntries {
-			return reason.Errorf(reason.SandboxUnavailable, "the workspace has more than %d entries, too many to be written to directly", mostEntries).
+		if count++; count > most {
+			return reason.Errorf(reason.SandboxUnavailable, "the workspace has more than %d entries, too many to be written to directly", most).
 				WithRemedy("Use workspace_mode copy_on_write.")
 		}
 		if name == "." {
@@ -158,38 +164,52 @@ func (g *Guard) Settle(report *sandbox.Report) error {
 }
 
 // Quarantine moves protected paths that are new, or are others than before, to
-// a directory of their own below the daemon's, and returns their names.
+// a directory of their own below the daemon's, and returns their names. What a
+// program does to keep one where it is must not keep the others there: all are
+// tried, and however many entries it made, all are looked at.
 func (g *Guard) Quarantine() (moved []string, err error) {
 	var found []string
-	err = g.walk(func(name string, info fs.FileInfo, protected bool) {
+	failed := []error{g.walk(math.MaxInt, func(name string, info fs.FileInfo, protected bool) {
 		was, known := g.known[name]
 		if protected && !(known && os.SameFile(was, info)) && !below(name, found) {
 			found = append(found, name)
 		}
-	})
-	if err != nil || len(found) == 0 {
-		return nil, err
+		if info.IsDir() && info.Mode()&readable != readable {
+			_ = g.root.Chmod(name, info.Mode().Perm()|readable) // else it could not be looked into
+		}
+	})}
+	if len(found) == 0 {
+		return nil, failed[0]
 	}
 	place, err := os.MkdirTemp(g.aside, "run-")
 	if err != nil {
 		return nil, fmt.Errorf("making a place for protected files: %w", err)
 	}
-	for _, name := range found {
-		if err := g.putAside(name, place); err != nil {
-			return moved, fmt.Errorf("putting the protected path %q aside: %w", name, err)
+	for i, name := range found {
+		if err := g.putAside(name, filepath.Join(place, asideName(i, name))); err != nil {
+			failed = append(failed, fmt.Errorf("putting the protected path %q aside: %w", name, err))
+			continue
 		}
 		moved = append(moved, name)
 	}
-	return moved, nil
+	return moved, errors.Join(failed...)
+}
+
+// asideName is that of the i-th path aside: a name of its own, however long the
+// path is, that ends as the path does.
+func asideName(i int, name string) string {
+	const most = 200
+	name = strings.ReplaceAll(name, "/", "%")
+	return strconv.Itoa(i) + "-" + name[max(0, len(name)-most):]
 }
 
 func below(name string, found []string) bool {
 	return slices.ContainsFunc(found, func(dir string) bool { return strings.HasPrefix(name, dir+"/") })
 }
 
-// putAside renames a path into place, where nothing executes it. Across file
-// systems it copies what can be copied, which are no special files.
-func (g *Guard) putAside(name, place string) error {
+// putAside renames a path, to where nothing executes it. Across file systems it
+// copies what can be copied, which are no special files, and removes all of it.
+func (g *Guard) putAside(name, to string) error {
 	parent, err := g.root.OpenRoot(filepath.Dir(name))
 	if err != nil {
 		return err
@@ -200,41 +220,65 @@ func (g *Guard) putAside(name, place string) error {
 		return err
 	}
 	defer dir.Close()
-	to := filepath.Join(place, strings.ReplaceAll(name, "/", "%"))
-	err = unix.Renameat2(int(dir.Fd()), filepath.Base(name), unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
+	base := filepath.Base(name)
+	err = renameAside(dir, base, to)
+	if errors.Is(err, unix.EACCES) && lendRights(g.root, name) == nil {
+		err = renameAside(dir, base, to)
+	}
 	if !errors.Is(err, unix.EXDEV) {
 		return err
 	}
-	if err := copyAside(parent, filepath.Base(name), to); err != nil {
-		return err
+	return errors.Join(copyAside(parent, base, to), overlay.RemoveTree(dir, base))
+}
+
+func renameAside(dir *os.File, base, to string) error {
+	return unix.Renameat2(int(dir.Fd()), base, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
+}
+
+// lendRights lets the owner write to a directory, if it is one, and to the one
+// that it is in: both change with a rename.
+func lendRights(root *os.Root, name string) error {
+	for _, at := range []string{path.Dir(name), name} {
+		info, err := root.Lstat(at)
+		if err == nil && info.IsDir() {
+			err = root.Chmod(at, info.Mode().Perm()|0o700)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return overlay.RemoveTree(dir, filepath.Base(name))
+	return nil
 }
 
 func copyAside(parent *os.Root, name, to string) error {
-	info, err := parent.Lstat(name)
+	return fs.WalkDir(parent.FS(), name, func(at string, d fs.DirEntry, err error) error {
+		into := filepath.Join(to, strings.TrimPrefix(at, name))
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir():
+			return os.Mkdir(into, 0o700)
+		case d.Type().IsRegular():
+			return copyFile(parent, at, into)
+		case d.Type()&fs.ModeSymlink != 0:
+			target, err := parent.Readlink(at)
+			return errors.Join(err, os.Symlink(target, into))
+		}
+		return nil // a special file has no content
+	})
+}
+
+// copyFile copies the start of a file: a hole is as long as a program likes.
+func copyFile(parent *os.Root, name, to string) error {
+	from, err := parent.Open(name)
 	if err != nil {
 		return err
 	}
-	switch {
-	case info.IsDir():
-		sub, err := fs.Sub(parent.FS(), name)
-		if err != nil {
-			return err
-		}
-		return os.CopyFS(to, sub)
-	case info.Mode().IsRegular():
-		content, err := parent.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(to, content, 0o600)
-	case info.Mode()&fs.ModeSymlink != 0:
-		target, err := parent.Readlink(name)
-		if err != nil {
-			return err
-		}
-		return os.Symlink(target, to)
+	defer from.Close()
+	into, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
 	}
-	return nil // a special file has no content
+	_, err = io.Copy(into, io.LimitReader(from, MaxPinned))
+	return errors.Join(err, into.Close())
 }

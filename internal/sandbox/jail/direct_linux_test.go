@@ -1,0 +1,84 @@
+package jail
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/sandbox"
+)
+
+// TestQuarantineIsNotHeldUp: whatever a program does around one protected path,
+// it and the others leave the workspace, also to another file system.
+func TestQuarantineIsNotHeldUp(t *testing.T) {
+	for _, aside := range []string{t.TempDir(), otherFileSystem(t)} {
+		root := t.TempDir()
+		w, err := OpenWorkspace(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := NewGuard(w, sandbox.Spec{}, aside)
+		if err != nil {
+			t.Fatal(err)
+		}
+		long := strings.Repeat("l", 250) + "/" + strings.Repeat("l", 250)
+		for _, name := range []string{"!a/.vscode/x", "c/d/.envrc", "c%d/.envrc", long + "/.mcp.json", "closed/.mcp.json", "z/.envrc", "plain"} {
+			full := filepath.Join(root, name)
+			if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(full, []byte("evil"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, err := range []error{
+			os.Symlink("/", filepath.Join(root, "!a/.vscode/link")), unix.Mkfifo(filepath.Join(root, "!a/.vscode/fifo"), 0o600),
+			os.Truncate(filepath.Join(root, "!a/.vscode/x"), 1<<40), os.Chmod(filepath.Join(root, "!a/.vscode"), 0o500), os.Chmod(filepath.Join(root, "closed"), 0o100),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		moved, err := g.Quarantine()
+		if err != nil {
+			t.Error(err)
+		}
+		if want := []string{"!a/.vscode", "c/d/.envrc", "c%d/.envrc", "closed/.mcp.json", long + "/.mcp.json", "z/.envrc"}; !slices.Equal(moved, want) {
+			t.Errorf("moved %q", moved)
+		}
+		for _, name := range moved {
+			if _, err := os.Lstat(filepath.Join(root, name)); err == nil {
+				t.Errorf("%s is still there", name)
+			}
+		}
+		kept, err := filepath.Glob(filepath.Join(aside, "run-*", fmt.Sprintf("%d-*.envrc", len(moved)-1)))
+		if err != nil || len(kept) != 1 {
+			t.Fatalf("kept %v, %v", kept, err)
+		}
+		if text, err := os.ReadFile(kept[0]); err != nil || string(text) != "evil" {
+			t.Errorf("kept %q, %v", text, err)
+		}
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// otherFileSystem is a directory that no rename leads to from a temporary one.
+func otherFileSystem(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "palyra-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
