@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 
 	"golang.org/x/sys/unix"
@@ -11,10 +10,7 @@ import (
 
 // send writes one message, with a descriptor unless it is negative.
 func send(r inside.Report, fd int) error {
-	text, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
+	text := inside.Encode(&r)
 	if len(text) > inside.MaxMessage {
 		return unix.EMSGSIZE
 	}
@@ -63,14 +59,6 @@ func descriptors(rights []byte) ([]int, error) {
 		fds = append(fds, some...)
 	}
 	return fds, nil
-}
-
-// warm makes the package json learn the types of what is to come, which takes
-// as long as all the rest. A sandbox that waits for its call has it done.
-func warm() {
-	var order inside.Order
-	_ = json.Unmarshal([]byte("{}"), &order)
-	_, _ = json.Marshal(inside.Report{})
 }
 
 // awaitOrder blocks until a call comes and returns its order and the

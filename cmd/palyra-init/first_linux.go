@@ -22,13 +22,15 @@ func stay(i inside.Inner, order inside.Order) error {
 			return fail("dropping the capabilities of all threads", err)
 		}
 	}
+	// Other threads have neither Landlock nor the filter: their memory must be
+	// out of the tool's reach before there is one. The tool's own is not, as
+	// execve sets it anew.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fail("hiding this program from the tool", err)
+	}
 	pid, err := syscall.ForkExec(program(order), order.Argv, &syscall.ProcAttr{Env: order.Env, Files: []uintptr{0, 1, 2}})
 	if err != nil {
 		return fail(inside.StepExec, err)
-	}
-	// What the tool could find here is gone, and its memory out of reach.
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		unix.Exit(125)
 	}
 	// This closes the control socket, too, which tells palyrad of the start.
 	if err := unix.CloseRange(0, ^uint(0)>>1, 0); err != nil {

@@ -18,7 +18,6 @@ func inner(i inside.Inner) error {
 	if err := shed(i); err != nil {
 		return err
 	}
-	warm()
 	order, fds, err := awaitOrder()
 	if err != nil {
 		return err

@@ -5,11 +5,9 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"os"
 	"runtime"
-	"runtime/debug"
 
 	"golang.org/x/sys/unix"
 
@@ -20,7 +18,6 @@ func main() {
 	// Capabilities, Landlock, seccomp and the parent-death signal belong to
 	// one thread: everything from here to execve happens on this one.
 	runtime.LockOSThread()
-	debug.SetGCPercent(-1)
 	os.Exit(run(os.Args))
 }
 
@@ -71,7 +68,7 @@ func hold() int {
 
 // readSealed reads a sealed memory file from its start, wherever its offset
 // is, so that the same bytes serve both stages.
-func readSealed(fd int, into any) error {
+func readSealed(fd int, into inside.Message) error {
 	const step = "reading the orders"
 	const want = unix.F_SEAL_WRITE | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
 	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
@@ -86,7 +83,7 @@ func readSealed(fd int, into any) error {
 	if err := readAt(fd, text, 0); err != nil {
 		return fail(step, err)
 	}
-	return fail(step, json.Unmarshal(text, into))
+	return fail(step, inside.Decode(text, into))
 }
 
 func readAt(fd int, into []byte, at int64) error {

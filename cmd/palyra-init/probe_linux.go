@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"os"
 	"strconv"
 	"strings"
@@ -100,11 +99,7 @@ func probe(args []string) int {
 	}
 	var a inside.Attempt
 	a.Happened, a.Detail = attempts[args[0]](args[1:])
-	text, err := json.Marshal(a)
-	if err != nil {
-		return 1
-	}
-	if _, err := os.Stdout.Write(text); err != nil {
+	if _, err := os.Stdout.Write(inside.Encode(&a)); err != nil {
 		return 1
 	}
 	return 0

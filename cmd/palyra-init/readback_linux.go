@@ -36,6 +36,9 @@ func readBack(i inside.Inner, order inside.Order) (inside.Report, error) {
 		if err := syscall.Getrlimit(l.Resource, &now); err != nil {
 			return r, fail("reading back the limits", err)
 		}
+		if now.Max > l.Hard {
+			return r, fail("reading back the limits", unix.EPERM)
+		}
 		r.Rlimits[l.Name] = now.Cur
 	}
 	if i.Landlock != nil {

@@ -43,6 +43,7 @@ var readBy = map[string][2]string{
 	"process_runner.required_layers":         {"daemon/settings.go", "Required: p.RequiredLayers"},
 	"process_runner.allowed_executables":     {"daemon/settings.go", "AllowedExecutables: p.AllowedExecutables, AllowInterpreters"},
 	"process_runner.allow_interpreters":      {"daemon/settings.go", "AllowInterpreters: p.AllowInterpreters"},
+	"process_runner.strict_exec":             {"daemon/sandbox_linux.go", "p.StrictExec"},
 	"process_runner.egress_enforcement_mode": {"daemon/settings.go", "egress.ParseMode(p.EgressEnforcementMode)"},
 	"process_runner.allowed_egress_hosts":    {"daemon/settings.go", "p.AllowedEgressHosts"},
 	"process_runner.allowed_dns_suffixes":    {"daemon/settings.go", "p.AllowedDNSSuffixes"},

@@ -68,6 +68,8 @@ type ProcessRunner struct {
 	AllowedExecutables []string `toml:"allowed_executables"`
 	// AllowInterpreters lets script interpreters run files.
 	AllowInterpreters bool `toml:"allow_interpreters"`
+	// StrictExec keeps programs from running what is in no file system.
+	StrictExec bool `toml:"strict_exec"`
 	// EgressEnforcementMode is "strict", "preflight" or "none".
 	EgressEnforcementMode string `toml:"egress_enforcement_mode"`
 	// AllowedEgressHosts are host rules that the hosts of a call are held

@@ -27,13 +27,13 @@ func ladder(cfg *config.Config, at places) []step {
 	p := cfg.ProcessRunner
 	tierC := step{sandbox.Full, func() (backend, error) {
 		return bubblewrap.New(bubblewrap.Config{
-			Enabled: p.Enabled, FirstUser: p.UIDBase, Users: p.UIDCount, Prepared: p.Prepared,
+			Enabled: p.Enabled, FirstUser: p.UIDBase, Users: p.UIDCount, Prepared: p.Prepared, StrictExec: p.StrictExec,
 			LayerDir: at.layers, QuarantineDir: at.quarantine,
 		})
 	}}
 	tierB := step{sandbox.UserNamespaces, func() (backend, error) {
 		return process.New(process.Config{
-			Enabled: p.Enabled, Lowest: lowest(p), FirstUser: p.UIDBase, Users: p.UIDCount,
+			Enabled: p.Enabled, Lowest: lowest(p), FirstUser: p.UIDBase, Users: p.UIDCount, StrictExec: p.StrictExec,
 			LayerDir: at.layers, QuarantineDir: at.quarantine,
 		})
 	}}

@@ -79,7 +79,7 @@ func snapshot(cfg *config.Config, tools []tool.Descriptor) policy.Snapshot {
 	}
 	p := cfg.ProcessRunner
 	s.ProcessRunner = policy.ProcessRunner{
-		Enabled: p.Enabled, Tier: p.Tier, AllowedExecutables: p.AllowedExecutables, AllowInterpreters: p.AllowInterpreters,
+		Enabled: p.Enabled, Tier: p.Tier, AllowedExecutables: p.AllowedExecutables, AllowInterpreters: p.AllowInterpreters, StrictExec: p.StrictExec,
 		EgressMode: p.EgressEnforcementMode, AllowedHosts: p.AllowedEgressHosts, AllowedDNSSuffixes: p.AllowedDNSSuffixes,
 		CPULimitMS: p.CPUTimeLimitMS, MemoryLimit: p.MemoryLimitBytes, OutputLimit: p.MaxOutputBytes,
 		MaxProcesses: p.MaxProcesses, Fallback: p.Fallback, RequiredLayers: p.RequiredLayers,

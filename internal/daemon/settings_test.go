@@ -59,6 +59,7 @@ func TestSnapshotHoldsTheSecuritySettings(t *testing.T) {
 		"process_runner.enabled":                 func(c *config.Config) { c.ProcessRunner.Enabled = !c.ProcessRunner.Enabled },
 		"process_runner.allowed_executables":     func(c *config.Config) { c.ProcessRunner.AllowedExecutables = []string{"git"} },
 		"process_runner.allow_interpreters":      func(c *config.Config) { c.ProcessRunner.AllowInterpreters = true },
+		"process_runner.strict_exec":             func(c *config.Config) { c.ProcessRunner.StrictExec = true },
 		"process_runner.cpu_time_limit_ms":       func(c *config.Config) { c.ProcessRunner.CPUTimeLimitMS++ },
 		"process_runner.memory_limit_bytes":      func(c *config.Config) { c.ProcessRunner.MemoryLimitBytes++ },
 		"process_runner.max_output_bytes":        func(c *config.Config) { c.ProcessRunner.MaxOutputBytes++ },

@@ -43,6 +43,7 @@ type ProcessRunner struct {
 	WorkspaceRoot      string   `json:"workspace_root"`
 	AllowedExecutables []string `json:"allowed_executables"`
 	AllowInterpreters  bool     `json:"allow_interpreters"`
+	StrictExec         bool     `json:"strict_exec"`
 	EgressMode         string   `json:"egress_enforcement_mode"`
 	AllowedHosts       []string `json:"allowed_egress_hosts"`
 	AllowedDNSSuffixes []string `json:"allowed_dns_suffixes"`

@@ -68,7 +68,7 @@ func protectedGit(rest []string) bool {
 var protectedDirs = []string{
 	// Agents and editors.
 	".claude", ".cursor", ".codex", ".gemini", ".windsurf", ".continue", ".roo", ".kiro", ".amazonq", ".junie", ".opencode",
-	".vscode", ".idea", ".fleet", ".zed", ".devcontainer", ".vim", ".nvim", ".emacs.d",
+	".clinerules", ".vscode", ".idea", ".run", ".fleet", ".zed", ".devcontainer", ".vim", ".nvim", ".emacs.d",
 	// Hook managers and environment loaders.
 	".husky", ".githooks", ".direnv", ".mise",
 	// Credentials and personal configuration.
@@ -83,9 +83,12 @@ var protectedEntries = map[string][]string{
 	".github":  {"workflows", "actions"},
 	".gitea":   {"workflows", "actions"},
 	".forgejo": {"workflows", "actions"},
-	".config":  {"git", "fish", "nvim", "mise", "direnv", "systemd", "autostart"},
+	".config":  {"git", "fish", "nvim", "mise*", "direnv", "systemd", "autostart"},
 	".cargo":   {"config", "config.toml", "credentials*"},
 	".gitlab":  {"ci"},
+	".yarn":    {"releases", "plugins", "sdks"},
+	".mvn":     {"wrapper", "extensions.xml"},
+	"gradle":   {"wrapper"},
 	".hg":      {"hgrc*"},
 }
 
@@ -102,17 +105,18 @@ func protectedBelow(dir string, rest []string) bool {
 // protectedNames are protected files, wherever they stand.
 var protectedNames = []string{
 	// Git.
-	".gitconfig", ".gitmodules", ".pre-commit-config.yaml", "lefthook.yml", "lefthook.yaml", ".lefthook.yml",
+	".gitconfig", ".gitmodules", ".pre-commit-config.yaml", "lefthook.yml", "lefthook.yaml", ".lefthook.yml", "lefthook-local.yml",
+	"lefthook.toml", "lefthook.json", ".overcommit.yml",
 	// Agents and editors.
 	".mcp.json", "mcp.json", ".claude.json", ".cursorrules", ".windsurfrules", ".clinerules", ".roomodes", ".aider.conf.yml",
 	".devcontainer.json", ".vimrc", ".exrc", ".nvimrc", ".nvim.lua", ".gvimrc", ".emacs", ".dir-locals.el",
 	// Shells and what they load.
 	".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".login", ".logout",
 	".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".inputrc", "config.fish",
-	".envrc", ".mise.toml", "mise.toml", ".tool-versions",
+	".envrc", ".mise.toml", "mise.toml", ".mise.local.toml", "mise.local.toml", ".tool-versions", ".tmux.conf",
 	// Package managers and tools that take commands from a file.
-	".npmrc", ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs", ".pnpmfile.mjs", ".pypirc", "pip.conf", ".netrc", ".curlrc", ".wgetrc",
-	".gdbinit", ".lldbinit", ".pdbrc", "sitecustomize.py", "usercustomize.py", ".hgrc", ".bazelrc", ".terraformrc",
+	".npmrc", ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs", ".pnpmfile.mjs", ".pnp.cjs", ".pnp.loader.mjs", "pnpm-workspace.yaml", ".pypirc", "pip.conf", ".netrc", ".curlrc", ".wgetrc",
+	".gdbinit", ".lldbinit", ".irbrc", ".pryrc", ".rprofile", ".ghci", ".pdbrc", "sitecustomize.py", "usercustomize.py", ".hgrc", ".bazelrc", ".terraformrc",
 	// Continuous integration.
 	".gitlab-ci.yml", ".gitlab-ci.yaml", ".travis.yml", "jenkinsfile", "azure-pipelines.yml", "azure-pipelines.yaml", "bitbucket-pipelines.yml",
 	".drone.yml", ".woodpecker.yml", ".woodpecker.yaml", "appveyor.yml", ".appveyor.yml", ".cirrus.yml", "cloudbuild.yaml", "cloudbuild.yml",

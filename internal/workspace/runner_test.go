@@ -5,6 +5,7 @@ import "testing"
 func TestRunnerOrders(t *testing.T) {
 	for name, want := range map[string]bool{
 		"Makefile": true, "MAKEFILE": true, "conftest.py": true, "build.rs": true, "package.json": true, "jvm.config": true, ".gitattributes": true,
+		"vite.config.ts": true, "Eslint.config.cjs": true, ".pylintrc": true, "compose.yaml": true, "flake.nix": true,
 		"go.mod": false, "package-lock.json": false, "tsconfig.json": false, "main.go": false, "config": false, "config.toml": false,
 	} {
 		if got := RunnerOrders(name); got != want {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -83,6 +84,9 @@ func unconfined(r sandbox.Report, err error) string {
 		return fmt.Sprintf("the program ended with %v %s", r.ExitCode, r.Signal)
 	case i.SeccompMode != 2 || !i.NoNewPrivs || i.LandlockABI == 0:
 		return fmt.Sprintf("seccomp %d, no_new_privs %t, Landlock %d", i.SeccompMode, i.NoNewPrivs, i.LandlockABI)
+	case !slices.Contains(r.Applied, seccomp) || !slices.Contains(r.Applied, landlock):
+		// The mode alone is also that of a filter which came before.
+		return fmt.Sprintf("proved are %v", r.Applied)
 	case strings.Trim(i.CapEff+i.CapPrm+i.CapBnd, "0") != "" || i.CapEff == "":
 		return fmt.Sprintf("capabilities %s %s %s", i.CapEff, i.CapPrm, i.CapBnd)
 	}

@@ -58,6 +58,11 @@ func newTestRunner(t testing.TB, without ...string) *Runner {
 	t.Helper()
 	c := testConfig(t.TempDir())
 	c.Without = without
+	return newConfiguredRunner(t, c)
+}
+
+func newConfiguredRunner(t testing.TB, c Config) *Runner {
+	t.Helper()
 	r, err := newRunner(c, helperProgram)
 	if err != nil {
 		t.Fatal(err)

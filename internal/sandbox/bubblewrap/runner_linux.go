@@ -14,6 +14,7 @@ import (
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/jail"
+	"palyra/internal/sandbox/seccomp"
 )
 
 const (
@@ -48,7 +49,8 @@ func newRunner(cfg Config, helper []byte) (*Runner, error) {
 		cfg.Bwrap = defaultBwrap
 	}
 	machine, err := jail.NewMachine(jail.Config{
-		Helper: helper, UID: cfg.UID, GID: cfg.GID, FirstUser: cfg.FirstUser, Users: cfg.Users, State: cfg.LayerDir, Without: cfg.Without,
+		Helper: helper, UID: cfg.UID, GID: cfg.GID, FirstUser: cfg.FirstUser, Users: cfg.Users, State: cfg.LayerDir,
+		Filter: seccomp.Options{StrictExec: cfg.StrictExec}, Without: cfg.Without,
 	})
 	if err != nil {
 		return nil, err

@@ -10,20 +10,20 @@ const StageGround = "ground"
 // workspace: empty file systems over the directories that programs share.
 type Ground struct {
 	// Tmp is the size of each empty file system, in bytes.
-	Tmp int64 `json:"tmp,omitempty"`
+	Tmp int64
 	// Proc mounts the process list of an own process namespace.
-	Proc bool `json:"proc,omitempty"`
+	Proc bool
 	// Masks are covered with /dev/null.
-	Masks []string `json:"masks,omitempty"`
+	Masks []string
 	// Files are put over files of the host that name its users and hosts.
-	Files []File `json:"files,omitempty"`
+	Files []File
 	// Caches are mounted at CachePlace of their position.
-	Caches []Source `json:"caches,omitempty"`
+	Caches []Source
 	// Writable are the mounts that do not become read-only: Landlock covers
 	// neither modes nor times.
-	Writable []string `json:"writable"`
+	Writable []string
 	// Loopback raises the loopback interface of an own network namespace.
-	Loopback bool `json:"loopback,omitempty"`
+	Loopback bool
 }
 
 // CachePlace is where the cache of a position is mounted.
@@ -31,8 +31,8 @@ func CachePlace(i int) string { return PlaceDir + "/cache-" + strconv.Itoa(i) }
 
 // File is the content of a file that everybody may read.
 type File struct {
-	Path    string `json:"path"`
-	Content string `json:"content"`
+	Path    string
+	Content string
 }
 
 // Tmp is where programs look for a place of their own; TmpHome is made there.

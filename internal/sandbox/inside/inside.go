@@ -3,8 +3,8 @@
 // what is known when a sandbox is built. The order, which comes over the control
 // socket, is what one call decides; a sandbox that was built early waits for it.
 // The report is what palyra-init sends back once it has looked at what is really
-// in force around it. The package holds data only; both sides import it, so it
-// must drag nothing in.
+// in force around it. The package holds data and how it is written; both sides
+// import it, so it must drag nothing in.
 package inside
 
 import "strconv"
@@ -12,7 +12,7 @@ import "strconv"
 // Descriptors that palyra-init finds open. All are gone when the tool starts.
 const (
 	ControlFD = 3 // SOCK_SEQPACKET: reports out, the order and the gate's word in
-	SpecFD    = 4 // sealed memory file with a Spec as JSON
+	SpecFD    = 4 // sealed memory file with a Spec
 	HelperFD  = 5 // palyra-init itself
 	ArgsFD    = 6 // sealed memory file with bubblewrap's arguments
 	StatusFD  = 7 // pipe for bubblewrap's status documents
@@ -39,26 +39,26 @@ const (
 // Spec is everything palyra-init is told when a sandbox is built. Nothing
 // comes by environment or arguments.
 type Spec struct {
-	Outer  Outer  `json:"outer"`
-	Ground Ground `json:"ground"`
-	Inner  Inner  `json:"inner"`
+	Outer  Outer
+	Ground Ground
+	Inner  Inner
 }
 
 // Outer makes the mounts that bubblewrap cannot make, in a user and a mount
 // namespace that were made for this sandbox.
 type Outer struct {
 	// Parent is palyrad's process id; with another parent, palyrad is dead.
-	Parent int `json:"parent"`
+	Parent int
 	// Mounts are detached mounts, to be attached at MountPlace by position.
-	Mounts []int `json:"mounts,omitempty"`
+	Mounts []int
 	// Workspace is mounted at Place.
-	Workspace Source   `json:"workspace"`
-	Overlay   *Overlay `json:"overlay,omitempty"`
-	Pins      []Pin    `json:"pins,omitempty"`
+	Workspace Source
+	Overlay   *Overlay
+	Pins      []Pin
 	// Hide are descriptors that bubblewrap must not inherit.
-	Hide []int    `json:"hide,omitempty"`
-	Exec string   `json:"exec"`
-	Argv []string `json:"argv"`
+	Hide []int
+	Exec string
+	Argv []string
 }
 
 // Where the outer stage mounts. The directory exists everywhere, every user
@@ -75,22 +75,22 @@ func MountPlace(i int) string { return PlaceDir + "/" + strconv.Itoa(i) }
 // directory in one of the detached mounts; otherwise Path is opened without
 // following links. Either way it must be the directory that Identity says.
 type Source struct {
-	FD       int      `json:"fd,omitempty"`
-	Path     string   `json:"path,omitempty"`
-	Identity Identity `json:"identity"`
+	FD       int
+	Path     string
+	Identity Identity
 }
 
 // Overlay are the writable layers over the workspace.
 type Overlay struct {
-	Upper Source `json:"upper"`
-	Work  Source `json:"work"`
+	Upper Source
+	Work  Source
 }
 
 // Pin keeps a path of a workspace that is written to directly from being
 // renamed or, with ReadOnly, from being changed. Path is relative.
 type Pin struct {
-	Path     string `json:"path"`
-	ReadOnly bool   `json:"read_only"`
+	Path     string
+	ReadOnly bool
 }
 
 // Inner is what has to be in force around every tool of this sandbox. Every
@@ -98,22 +98,22 @@ type Pin struct {
 type Inner struct {
 	// Parent, when not 0, is palyrad's process id in a sandbox without a
 	// process namespace; with another parent, palyrad is dead.
-	Parent int `json:"parent,omitempty"`
+	Parent int
 	// Dir is the workspace. Workspace is what must be found there, unless it
 	// is zero, and then palyrad compares what is reported.
-	Dir       string   `json:"dir"`
-	Workspace Identity `json:"workspace"`
+	Dir       string
+	Workspace Identity
 	// First says that palyra-init is the first process of a process namespace
 	// and stays as such beside the tool.
-	First bool `json:"first,omitempty"`
+	First bool
 	// Masks are files that must be /dev/null or missing.
-	Masks []string `json:"masks,omitempty"`
+	Masks []string
 	// KeepDescriptors leaves strays open.
-	KeepDescriptors bool `json:"keep_descriptors,omitempty"`
+	KeepDescriptors bool
 	// DropCapabilities empties every set, the bounding set included.
-	DropCapabilities bool      `json:"drop_capabilities"`
-	NoNewPrivs       bool      `json:"no_new_privs"`
-	Landlock         *Landlock `json:"landlock,omitempty"`
+	DropCapabilities bool
+	NoNewPrivs       bool
+	Landlock         *Landlock
 }
 
 // Order is what one call decides. The numbers of Filter, Watched, Stdin and
@@ -121,50 +121,50 @@ type Inner struct {
 // itself; 0 means that there is none.
 type Order struct {
 	// Self runs palyra-init itself as the tool, in StageProbe.
-	Self bool `json:"self,omitempty"`
+	Self bool
 	// Exec is the program's path inside, and File what must be found there.
-	Exec string   `json:"exec"`
-	File Identity `json:"file"`
-	Argv []string `json:"argv"`
-	Env  []string `json:"env"`
+	Exec string
+	File Identity
+	Argv []string
+	Env  []string
 	// Cwd is a path inside.
-	Cwd     string   `json:"cwd"`
-	Rlimits []Rlimit `json:"rlimits"`
+	Cwd     string
+	Rlimits []Rlimit
 	// Stdin is what the tool reads.
-	Stdin int `json:"stdin,omitempty"`
+	Stdin int
 	// Bytes hold the operands, one after the other.
-	Bytes    int       `json:"bytes,omitempty"`
-	Operands []Operand `json:"operands,omitempty"`
+	Bytes    int
+	Operands []Operand
 	// Filter is an array of struct sock_filter. Watched is one that asks a
 	// listener; Filter is used where none can be had.
-	Filter  int `json:"filter,omitempty"`
-	Watched int `json:"watched,omitempty"`
+	Filter  int
+	Watched int
 }
 
 // Operand is a workspace file whose bytes are written into the copy of the
 // workspace. Mtime, in nanoseconds, and Mode are what it keeps.
 type Operand struct {
-	Path  string `json:"path"`
-	Size  int64  `json:"size"`
-	Mode  uint32 `json:"mode"`
-	Mtime int64  `json:"mtime"`
+	Path  string
+	Size  int64
+	Mode  uint32
+	Mtime int64
 }
 
 // Identity is one file in one state. What is zero is not compared.
 type Identity struct {
-	Dev   uint64 `json:"dev,omitempty"`
-	Ino   uint64 `json:"ino,omitempty"`
-	Size  int64  `json:"size,omitempty"`
-	Mtime int64  `json:"mtime,omitempty"`
-	Ctime int64  `json:"ctime,omitempty"`
+	Dev   uint64
+	Ino   uint64
+	Size  int64
+	Mtime int64
+	Ctime int64
 }
 
 // Rlimit is one resource limit (setrlimit(2)).
 type Rlimit struct {
-	Name     string `json:"name"`
-	Resource int    `json:"resource"`
-	Soft     uint64 `json:"soft"`
-	Hard     uint64 `json:"hard"`
+	Name     string
+	Resource int
+	Soft     uint64
+	Hard     uint64
 }
 
 // Access is what Landlock grants below a path.
@@ -181,71 +181,71 @@ const (
 
 // Landlock asks for a ruleset of at most the given ABI.
 type Landlock struct {
-	ABI   int    `json:"abi"`
-	Rules []Rule `json:"rules"`
+	ABI   int
+	Rules []Rule
 	// DenyTCP denies connecting and listening by TCP; it needs ABI 4.
-	DenyTCP bool `json:"deny_tcp,omitempty"`
+	DenyTCP bool
 }
 
 // Rule grants access to a path and what is below it.
 type Rule struct {
-	Path   string `json:"path"`
-	Access Access `json:"access"`
+	Path   string
+	Access Access
 }
 
 // Report is one message from palyra-init: what the outer stage mounted, what
 // the inner one read back, or why either stops.
 type Report struct {
 	// Failed names the step that failed; then nothing else is set.
-	Failed string `json:"failed,omitempty"`
-	Error  string `json:"error,omitempty"`
-	Errno  int    `json:"errno,omitempty"`
+	Failed string
+	Error  string
+	Errno  int
 
 	// Mounted is set by the outer stage alone: the root of what it mounted.
-	Mounted *Identity `json:"mounted,omitempty"`
+	Mounted *Identity
 
-	Namespaces map[string]uint64 `json:"namespaces,omitempty"`
-	UID        int               `json:"uid"`
-	GID        int               `json:"gid"`
-	CapEff     string            `json:"cap_eff,omitempty"`
-	CapBnd     string            `json:"cap_bnd,omitempty"`
-	CapPrm     string            `json:"cap_prm,omitempty"`
-	CapInh     string            `json:"cap_inh,omitempty"`
-	CapAmb     string            `json:"cap_amb,omitempty"`
-	NoNewPrivs bool              `json:"no_new_privs"`
-	Seccomp    int               `json:"seccomp"`
+	Namespaces map[string]uint64
+	UID        int
+	GID        int
+	CapEff     string
+	CapBnd     string
+	CapPrm     string
+	CapInh     string
+	CapAmb     string
+	NoNewPrivs bool
+	Seccomp    int
 	// Filters are the system call filters in force, those that were there
 	// before the sandbox included.
-	Filters int `json:"filters"`
+	Filters int
 	// Watched is true when a listener comes with this message.
-	Watched bool `json:"watched,omitempty"`
+	Watched bool
 	// LandlockABI is the ABI of a ruleset that a denied access has proved.
-	LandlockABI int               `json:"landlock_abi"`
-	Rlimits     map[string]uint64 `json:"rlimits,omitempty"`
+	LandlockABI int
+	Rlimits     map[string]uint64
 	// Workspace is the root of the workspace, and Overlay whether it lies on
 	// an overlay file system.
-	Workspace Identity `json:"workspace"`
-	Overlay   bool     `json:"overlay,omitempty"`
+	Workspace Identity
+	Overlay   bool
 	// Root are the entries of the root directory.
-	Root []string `json:"root,omitempty"`
+	Root []string
 	// Session is the session in the process namespace; 0 is one outside.
-	Session int `json:"session"`
+	Session int
 	// Strays are descriptors beyond the first three that a tool would get.
-	Strays int `json:"strays,omitempty"`
+	Strays int
 	// Unmasked are those of Inner.Masks that show more than /dev/null.
-	Unmasked []string `json:"unmasked,omitempty"`
+	Unmasked []string
 	// Environ is true when the environment of the first process can be read
 	// and is not empty.
-	Environ bool `json:"environ,omitempty"`
+	Environ bool
 	// Unpinned are the operands, by position, that could not be written.
-	Unpinned []int `json:"unpinned,omitempty"`
+	Unpinned []int
 }
 
 // Attempt is what palyra-init prints as the tool, in StageProbe: whether what a
 // layer forbids happened, and what came of it in words.
 type Attempt struct {
-	Happened bool   `json:"happened"`
-	Detail   string `json:"detail"`
+	Happened bool
+	Detail   string
 }
 
 // The attempts, the second argument of palyra-init in StageProbe. What follows

@@ -1,7 +1,6 @@
 package jail
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -103,11 +102,7 @@ func (c *Cell) descriptors() ([]*os.File, error) {
 	if c.control, files[inside.ControlFD], err = controlPair(); err != nil {
 		return files, err
 	}
-	text, err := json.Marshal(c.plan.Spec)
-	if err != nil {
-		return files, err
-	}
-	if files[inside.SpecFD], err = DataFile("spec", text); err != nil {
+	if files[inside.SpecFD], err = DataFile("spec", inside.Encode(&c.plan.Spec)); err != nil {
 		return files, err
 	}
 	list := []byte(strings.Join(c.plan.Arguments, "\x00") + "\x00")

@@ -1,7 +1,6 @@
 package jail
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -56,7 +55,7 @@ func receive(control *os.File) (inside.Report, int, error) {
 	if err != nil || n == 0 {
 		return report, -1, errNoWord
 	}
-	err = json.Unmarshal(text[:n], &report)
+	err = inside.Decode(text[:n], &report)
 	if err != nil {
 		err = fmt.Errorf("reading the report from inside: %w", err)
 	} else {

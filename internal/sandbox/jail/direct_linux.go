@@ -220,19 +220,15 @@ func (g *Guard) putAside(name, to string) error {
 		return err
 	}
 	defer dir.Close()
-	base := filepath.Base(name)
-	err = renameAside(dir, base, to)
-	if errors.Is(err, unix.EACCES) && lendRights(g.root, name) == nil {
-		err = renameAside(dir, base, to)
+	if err := lendRights(g.root, name); err != nil {
+		return err
 	}
+	base := filepath.Base(name)
+	err = unix.Renameat2(int(dir.Fd()), base, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
 	if !errors.Is(err, unix.EXDEV) {
 		return err
 	}
 	return errors.Join(copyAside(parent, base, to), overlay.RemoveTree(dir, base))
-}
-
-func renameAside(dir *os.File, base, to string) error {
-	return unix.Renameat2(int(dir.Fd()), base, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
 }
 
 // lendRights lets the owner write to a directory, if it is one, and to the one
@@ -240,7 +236,7 @@ func renameAside(dir *os.File, base, to string) error {
 func lendRights(root *os.Root, name string) error {
 	for _, at := range []string{path.Dir(name), name} {
 		info, err := root.Lstat(at)
-		if err == nil && info.IsDir() {
+		if err == nil && info.IsDir() && info.Mode()&0o700 != 0o700 {
 			err = root.Chmod(at, info.Mode().Perm()|0o700)
 		}
 		if err != nil {

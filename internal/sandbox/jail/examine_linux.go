@@ -2,7 +2,6 @@ package jail
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -135,7 +134,7 @@ func (m *Machine) attemptOutside(ctx context.Context, t trial) (inside.Attempt, 
 }
 
 func readAttempt(text []byte) (a inside.Attempt, err error) {
-	err = json.Unmarshal(text, &a)
+	err = inside.Decode(text, &a)
 	return a, err
 }
 

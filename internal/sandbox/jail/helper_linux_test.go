@@ -1,7 +1,6 @@
 package jail
 
 import (
-	"encoding/json"
 	"errors"
 	"os"
 	"slices"
@@ -50,11 +49,7 @@ func (h *helperRun) end() int {
 
 func specFile(t *testing.T, spec inside.Spec) *os.File {
 	t.Helper()
-	text, err := json.Marshal(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := DataFile("spec", text)
+	f, err := DataFile("spec", inside.Encode(&spec))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,11 +59,7 @@ func specFile(t *testing.T, spec inside.Spec) *os.File {
 
 func orderFile(t *testing.T, order inside.Order) *os.File {
 	t.Helper()
-	text, err := json.Marshal(order)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := DataFile("order", text)
+	f, err := DataFile("order", inside.Encode(&order))
 	if err != nil {
 		t.Fatal(err)
 	}

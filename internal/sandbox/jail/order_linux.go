@@ -1,7 +1,6 @@
 package jail
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -78,11 +77,8 @@ func (c *Cell) fill(o *order, w Work) error {
 		o.order.Watched = o.attach(c.machine.watched.File)
 		o.shared = 2
 	}
-	text, err := json.Marshal(o.order)
-	if err != nil {
-		return fmt.Errorf("writing the order of a run: %w", err)
-	}
-	o.files[0], err = DataFile("order", text)
+	var err error
+	o.files[0], err = DataFile("order", inside.Encode(&o.order))
 	return err
 }
 

@@ -34,6 +34,9 @@ type Config struct {
 	// Without them such runs are refused.
 	LayerDir      string
 	QuarantineDir string
+	// StrictExec keeps programs from running what is in no file system, such
+	// as a memory file (memfd_create(2)).
+	StrictExec bool
 	// Without lists layers that are left out, although a run asks for them:
 	// the program runs all the same, and its level is none. It serves to show
 	// what a layer is good for (Runner.Examine) and nothing else.

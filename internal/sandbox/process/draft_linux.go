@@ -248,6 +248,7 @@ func (d *draft) weaknesses() []string {
 	if !d.runner.machine.Root() {
 		list = append(list, "metadata: Landlock does not cover modes, times and attributes; the program could change those of any file of its user")
 	}
+	list = append(list, "tmp: temporary files lie on the machine's disk, and only the size of each is bounded")
 	if d.guard != nil && len(d.guard.Pins) > 0 {
 		list = append(list, "direct: without mounts of its own, the program could change protected files that were there")
 	}

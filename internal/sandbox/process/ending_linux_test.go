@@ -113,6 +113,28 @@ func TestStoppedRuns(t *testing.T) {
 	}
 }
 
+// What a run writes to its copy is measured while it runs, and once more when
+// it has ended.
+func TestDiskLimit(t *testing.T) {
+	r, root := newTestRunner(t), newWorkspace(t)
+	for name, script := range map[string]string{
+		"while it runs": "for i in $(seq 16); do head -c 4M /dev/zero > f$i; done; sleep 30",
+		"short":         "head -c 64M /dev/zero > f",
+	} {
+		for limit, want := range map[int64]sandbox.Quota{8 << 20: sandbox.QuotaDisk, 128 << 20: ""} {
+			spec := shell(t, root, script)
+			if want == "" { // control
+				spec.Argv[2] = strings.TrimSuffix(script, "; sleep 30")
+			}
+			spec.Workspace, spec.Limits.Disk = sandbox.CopyOnWrite, limit
+			report := mustRun(t, r, spec)
+			if report.Quota != want || report.TimedOut {
+				t.Errorf("%s, limit %d: quota %q, timed out %t", name, limit, report.Quota, report.TimedOut)
+			}
+		}
+	}
+}
+
 // When the daemon is killed, its program ends with it.
 func TestDaemonIsKilled(t *testing.T) {
 	for _, alone := range []bool{false, true} {

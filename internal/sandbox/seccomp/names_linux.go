@@ -59,6 +59,14 @@ func Name(nr int) string {
 		return "init_module"
 	case unix.SYS_PRLIMIT64:
 		return "prlimit64"
+	case unix.SYS_SCHED_SETAFFINITY:
+		return "sched_setaffinity"
+	case unix.SYS_SCHED_SETATTR:
+		return "sched_setattr"
+	case unix.SYS_SCHED_SETPARAM:
+		return "sched_setparam"
+	case unix.SYS_SCHED_SETSCHEDULER:
+		return "sched_setscheduler"
 	case unix.SYS_SETPRIORITY:
 		return "setpriority"
 	case unix.SYS_IOPRIO_SET:

@@ -46,9 +46,15 @@ func NewTable(o Options) Table {
 		t.put(shared(), unknown())
 	}
 	if o.NoProcesses {
-		t[unix.SYS_PRLIMIT64] = ownOnly(0)
-		t[unix.SYS_SETPRIORITY] = ownOnly(1)
-		t[unix.SYS_IOPRIO_SET] = ownOnly(1)
+		for _, nr := range []int{
+			unix.SYS_PRLIMIT64, unix.SYS_SCHED_SETAFFINITY, unix.SYS_SCHED_SETATTR, unix.SYS_SCHED_SETPARAM, unix.SYS_SCHED_SETSCHEDULER,
+		} {
+			t[nr] = ownOnly(0)
+		}
+		// All of a user's processes are the daemon, too.
+		const ioprioUser = 3 // IOPRIO_WHO_USER of <linux/ioprio.h>
+		t[unix.SYS_SETPRIORITY] = append(rule{{[]check{equal(0, unix.PRIO_USER)}, attack(unix.EPERM)}}, ownOnly(1)...)
+		t[unix.SYS_IOPRIO_SET] = append(rule{{[]check{equal(0, ioprioUser)}, attack(unix.EPERM)}}, ownOnly(1)...)
 	}
 	return t
 }

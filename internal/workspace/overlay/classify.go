@@ -22,14 +22,23 @@ var packaged = []string{
 	".npmrc", ".yarnrc", ".yarnrc.yml", ".tool-versions",
 }
 
+// instructions are texts that agents follow. Reading them is what they are for,
+// so that workspace.Protected does not know them.
+var instructions = []string{
+	"agents.md", "agents.override.md", "claude.md", "claude.local.md", "gemini.md", "copilot-instructions.md", ".goosehints",
+}
+
 // agentPath reports whether a path is one that agents, editors, shells, package
 // managers or CI take orders from. Paths in repositories of git are not its
 // business.
 func agentPath(name string) bool {
+	inside, below := inDependency(name)
+	if !inside && slices.Contains(instructions, workspace.Fold(path.Base(name))) {
+		return true
+	}
 	if !workspace.Protected(name) {
 		return false
 	}
-	inside, below := inDependency(name)
 	return !inside || !slices.ContainsFunc(below, func(part string) bool { return slices.Contains(packaged, part) })
 }
 

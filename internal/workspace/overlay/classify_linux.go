@@ -18,6 +18,7 @@ import (
 func (l *Layer) classify(changes []Change) error {
 	return control(l.lower, func(root int) error {
 		v := newView(root, changes)
+		v.obeyed = v.gitObeys(l.config.Root)
 		for i := range changes {
 			c := &changes[i]
 			c.Classes = append(c.Classes, l.classes(v, c)...)
@@ -35,7 +36,7 @@ func (l *Layer) classes(v *view, c *Change) []Class {
 	var classes []Class
 	inside, steers := v.git(c)
 	switch {
-	case steers:
+	case steers, within(c.Path, v.obeyed):
 		classes = append(classes, ClassGit)
 	case !inside && agentPath(c.Path):
 		classes = append(classes, ClassAgent)

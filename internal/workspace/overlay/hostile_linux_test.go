@@ -88,3 +88,30 @@ func TestDiffHidesNoChangeBehindAnother(t *testing.T) {
 		t.Errorf("%d bytes of diff end in %q", len(diff), diff[max(0, len(diff)-300):])
 	}
 }
+
+// TestInstructionsOfAgents ask as their configuration does, but for those that a
+// package brings along.
+func TestInstructionsOfAgents(t *testing.T) {
+	for name, want := range map[string]bool{
+		"CLAUDE.md": true, "sub/agents.md": true, ".github/copilot-instructions.md": true, "node_modules/x/AGENTS.md": false, "README.md": false,
+	} {
+		if got := agentPath(name); got != want {
+			t.Errorf("agentPath(%q) = %v", name, got)
+		}
+	}
+}
+
+// TestHooksElsewhere: what git's configuration makes a hook is one, wherever it
+// lies.
+func TestHooksElsewhere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, repository+`; mkdir -p tools/hooks conf; git config core.hooksPath tools/hooks; git config include.path ../conf/git.cfg;
+		git config core.fsmonitor "$PWD/tools/watch"; git config remote.origin.url tools/x`)
+	w.inside("sh", `echo evil >tools/hooks/pre-commit; echo x >tools/x; echo x >tools/watch; echo x >conf/git.cfg; echo x >hooks`)
+	got := classesOf(w.changes())
+	for name, want := range map[string]string{"tools/hooks/pre-commit": "git", "conf/git.cfg": "git", "tools/watch": "git", "tools/x": "", "hooks": ""} {
+		if have, ok := got[name]; !ok || have != want {
+			t.Errorf("%s has %q (changed: %v), want %q", name, have, ok, want)
+		}
+	}
+}

@@ -16,6 +16,8 @@ type view struct {
 	added map[string]map[string]bool
 	// repositories remembers the answers of repository.
 	repositories map[string]repositoryKind
+	// obeyed are the paths that git's configuration names (gitObeys).
+	obeyed []string
 }
 
 func newView(root int, changes []Change) *view {
