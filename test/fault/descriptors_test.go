@@ -21,7 +21,7 @@ import (
 func TestNoMoreDescriptors(t *testing.T) {
 	t.Parallel()
 	d := prepare(t)
-	const limit = 48
+	const limit = 96 // about 40 are palyrad's own, the files of sandboxes among them
 	d.wrap = []string{"prlimit", fmt.Sprintf("--nofile=%d:%d", limit, limit)}
 	d.start()
 	early := d.dial()

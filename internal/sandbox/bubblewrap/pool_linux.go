@@ -11,8 +11,13 @@ import (
 	"palyra/internal/sandbox/jail"
 )
 
-// preparedFor is how long a sandbox waits for a call.
-const preparedFor = time.Minute
+const (
+	// preparedFor is how long a sandbox waits for a call.
+	preparedFor = time.Minute
+	// quiet is how long nothing has to run before a sandbox is built: what
+	// follows a run, up to the reply, needs the processor more.
+	quiet = 5 * time.Millisecond
+)
 
 // pool keeps sandboxes that were built before a call comes. Each serves one
 // call, of the kind and the owner that it was built for, or none.
@@ -25,6 +30,8 @@ type pool struct {
 	mu      sync.Mutex
 	members []*member // oldest first
 	running int
+	// idle is closed when nothing runs any more.
+	idle    chan struct{}
 	closed  bool
 	keepers sync.WaitGroup
 	failed  []error
@@ -32,8 +39,10 @@ type pool struct {
 
 // member is one sandbox. Its keeper builds it and, unless it is taken, ends it.
 type member struct {
-	key  string
-	cell *jail.Cell // nil while it is built
+	key string
+	// begun is true when it is being built or stands.
+	begun bool
+	cell  *jail.Cell // nil while it is built
 	// built is closed when cell is set or will not be; over when the member
 	// has left the pool.
 	built, over chan struct{}
@@ -65,6 +74,11 @@ func (p *pool) take(key string) *jail.Cell {
 	}
 	m := p.members[i]
 	p.members = slices.Delete(p.members, i, i+1)
+	if !m.begun {
+		close(m.over)
+		p.mu.Unlock()
+		return nil
+	}
 	p.mu.Unlock()
 	<-m.built
 	// The keeper gives the cell up, or ends one that has ended already.
@@ -80,11 +94,14 @@ func (p *pool) take(key string) *jail.Cell {
 	return cell
 }
 
-// begin and end frame a call. The last one that ends has a sandbox prepared for
-// the next one like it, when there is nothing else to do.
+// begin and end frame a call. The one that ends has a sandbox prepared for the
+// next one like it, as soon as there is nothing else to do.
 func (p *pool) begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.running == 0 {
+		p.idle = make(chan struct{})
+	}
 	p.running++
 }
 
@@ -92,7 +109,10 @@ func (p *pool) end(key string, s sandbox.Spec) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.running--
-	if p.running > 0 || p.closed || !p.serves(s) || slices.ContainsFunc(p.members, func(m *member) bool { return m.key == key }) {
+	if p.running == 0 {
+		close(p.idle)
+	}
+	if p.closed || !p.serves(s) || slices.ContainsFunc(p.members, func(m *member) bool { return m.key == key }) {
 		return
 	}
 	if len(p.members) == p.most {
@@ -112,6 +132,10 @@ func (p *pool) drop(i int) {
 
 // keep builds a member and ends it when its time is over and nobody took it.
 func (p *pool) keep(m *member, s sandbox.Spec) {
+	if !p.await(m) {
+		close(m.built)
+		return
+	}
 	cell, err := p.build(s)
 	p.mu.Lock()
 	m.cell = cell
@@ -140,6 +164,37 @@ func (p *pool) keep(m *member, s sandbox.Spec) {
 		p.failed = append(p.failed, err)
 		p.mu.Unlock()
 	}
+}
+
+// await returns true when nothing has run for a while, and false when the
+// member is over before.
+func (p *pool) await(m *member) bool {
+	for {
+		p.mu.Lock()
+		idle := p.idle
+		p.mu.Unlock()
+		select {
+		case <-m.over:
+			return false
+		case <-idle:
+		}
+		select {
+		case <-m.over:
+			return false
+		case <-p.after(quiet):
+		}
+		if p.start(m) {
+			return true
+		}
+	}
+}
+
+// start begins a member unless something runs or the member is over.
+func (p *pool) start(m *member) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m.begun = p.running == 0 && slices.Contains(p.members, m)
+	return m.begun
 }
 
 // empty ends all members, also those being built.

@@ -1,14 +1,17 @@
 package bubblewrap
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"palyra/internal/egress"
 	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/jail"
 )
 
 // preparedRunner keeps up to most sandboxes ready; expire makes their time go
@@ -18,7 +21,12 @@ func preparedRunner(t testing.TB, most int) (r *Runner, expire chan time.Time) {
 	r = newTestRunner(t)
 	expire = make(chan time.Time)
 	r.pool.most = most
-	r.pool.after = func(time.Duration) <-chan time.Time { return expire }
+	r.pool.after = func(d time.Duration) <-chan time.Time {
+		if d == quiet {
+			return time.After(0)
+		}
+		return expire
+	}
 	return r, expire
 }
 
@@ -100,6 +108,48 @@ func TestPreparedForNobodyElse(t *testing.T) {
 	if !mustRun(t, r, good).Isolation.Prepared { // control
 		t.Error("the same call got none")
 	}
+}
+
+// A sandbox is built only when nothing runs and nothing has run for a while,
+// and a call that comes before does not wait for that.
+func TestPreparedWhenQuiet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		builds := make(chan string, 4)
+		refused := errors.New("nothing is built here")
+		p := &pool{most: 4, after: time.After, build: func(s sandbox.Spec) (*jail.Cell, error) {
+			builds <- s.Owner
+			return nil, refused
+		}}
+		wait := func(d time.Duration, want ...string) {
+			t.Helper()
+			time.Sleep(d)
+			synctest.Wait()
+			var built []string
+			for len(builds) > 0 {
+				built = append(built, <-builds)
+			}
+			if !slices.Equal(built, want) {
+				t.Errorf("built for %v, want %v", built, want)
+			}
+		}
+		p.begin()
+		p.begin()
+		p.end("a", sandbox.Spec{Owner: "a"})
+		wait(time.Hour) // the other one runs
+		p.end("b", sandbox.Spec{Owner: "b"})
+		wait(quiet - 1)
+		if p.take("b") != nil {
+			t.Error("a sandbox before the time of quiet")
+		}
+		p.begin()
+		wait(time.Hour) // something runs again
+		p.end("a", sandbox.Spec{Owner: "a"})
+		wait(quiet - 1)
+		wait(1, "a")
+		if err := errors.Join(p.close()...); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestPreparedAreEnded(t *testing.T) {

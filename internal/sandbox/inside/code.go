@@ -69,12 +69,12 @@ func (c *coder) word(w uint64) uint64 {
 // size is word for the length of something whose elements take at least one
 // byte each.
 func (c *coder) size(n int) int {
-	got := c.word(uint64(n)) //nolint:gosec // a length is not negative
+	got := c.word(uint64(n))
 	if c.reading && got > uint64(len(c.bytes)) {
 		c.fail()
 		return 0
 	}
-	return int(got) //nolint:gosec // at most the length of a slice
+	return int(got) // at most the length of a slice
 }
 
 func number[T ~int | ~int64 | ~uint32 | ~uint64](p *T, c *coder) {

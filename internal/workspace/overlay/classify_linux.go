@@ -36,7 +36,7 @@ func (l *Layer) classes(v *view, c *Change) []Class {
 	var classes []Class
 	inside, steers := v.git(c)
 	switch {
-	case steers, within(c.Path, v.obeyed):
+	case steers, v.leadsGit(c):
 		classes = append(classes, ClassGit)
 	case !inside && agentPath(c.Path):
 		classes = append(classes, ClassAgent)

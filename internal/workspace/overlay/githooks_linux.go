@@ -40,7 +40,10 @@ func (v *view) gitObeys(root string) []string {
 	return paths
 }
 
-// within reports whether a path is one of others or lies below one.
-func within(name string, others []string) bool {
-	return slices.ContainsFunc(others, func(other string) bool { return name == other || strings.HasPrefix(name, other+"/") })
+// leadsGit reports whether a change is of what git's configuration names, or
+// below it, or is a link on the way there.
+func (v *view) leadsGit(c *Change) bool {
+	return slices.ContainsFunc(v.obeyed, func(named string) bool {
+		return strings.HasPrefix(c.Path+"/", named+"/") || c.Is.Type == Symlink && strings.HasPrefix(named, c.Path+"/")
+	})
 }

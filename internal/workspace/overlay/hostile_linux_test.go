@@ -107,9 +107,11 @@ func TestHooksElsewhere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, repository+`; mkdir -p tools/hooks conf; git config core.hooksPath tools/hooks; git config include.path ../conf/git.cfg;
 		git config core.fsmonitor "$PWD/tools/watch"; git config remote.origin.url tools/x`)
-	w.inside("sh", `echo evil >tools/hooks/pre-commit; echo x >tools/x; echo x >tools/watch; echo x >conf/git.cfg; echo x >hooks`)
+	w.outside(`git config --add core.attributesFile gone/x`)
+	w.renew()
+	w.inside("sh", `ln -s conf gone; echo evil >tools/hooks/pre-commit; echo x >tools/x; echo x >tools/watch; echo x >conf/git.cfg; echo x >hooks`)
 	got := classesOf(w.changes())
-	for name, want := range map[string]string{"tools/hooks/pre-commit": "git", "conf/git.cfg": "git", "tools/watch": "git", "tools/x": "", "hooks": ""} {
+	for name, want := range map[string]string{"tools/hooks/pre-commit": "git", "conf/git.cfg": "git", "tools/watch": "git", "gone": "git", "tools/x": "", "hooks": ""} {
 		if have, ok := got[name]; !ok || have != want {
 			t.Errorf("%s has %q (changed: %v), want %q", name, have, ok, want)
 		}

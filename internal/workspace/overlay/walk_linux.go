@@ -28,7 +28,7 @@ const (
 // would have to guess about: attributes of the overlay that it does not know,
 // and more than the layer's bounds. The program must have ended.
 func (l *Layer) Changes(ctx context.Context) (Set, error) {
-	w := walker{config: l.config, since: l.since, buffer: make([]byte, bufferSize)}
+	w := walker{config: l.config, since: l.since}
 	err := control(l.lower, func(lower int) error {
 		return control(l.upper, func(upper int) error { return w.run(ctx, lower, upper) })
 	})
@@ -36,8 +36,10 @@ func (l *Layer) Changes(ctx context.Context) (Set, error) {
 		return Set{}, failure("looking at the changes in", l.config.Name, err)
 	}
 	slices.SortFunc(w.changes, func(a, b Change) int { return strings.Compare(a.Path, b.Path) })
-	if err := l.classify(w.changes); err != nil {
-		return Set{}, err
+	if len(w.changes) > 0 { // what git obeys is not asked for nothing
+		if err := l.classify(w.changes); err != nil {
+			return Set{}, err
+		}
 	}
 	set, err := newSet(l.config.Name, w.changes)
 	set.layer = l
@@ -326,6 +328,9 @@ func (w *walker) file(ctx context.Context, fd int, st unix.Stat_t) (State, error
 	before, err := fstat(fd)
 	if err != nil {
 		return State{}, err
+	}
+	if w.buffer == nil {
+		w.buffer = make([]byte, bufferSize)
 	}
 	sum, size, err := digest(ctx, reader(fd), w.buffer, io.Discard)
 	if err != nil {
