@@ -66,6 +66,9 @@ type ProcessPolicy struct {
 	Interfaces InterfaceLister
 	// Required are layers without which nothing runs.
 	Required []string
+	// MaxConcurrent is how many programs run at once, those that a program
+	// starts not counted; others wait. 0 is DefaultConcurrent.
+	MaxConcurrent int
 	// Workspaces are the settings of workspaces by name; one that is missing has
 	// the zero value.
 	Workspaces map[string]WorkspacePolicy
@@ -76,6 +79,10 @@ type ProcessPolicy struct {
 	Caches     []string
 	OpenCaches func(workspace string) ([]sandbox.Cache, func(), error)
 }
+
+// DefaultConcurrent is how many programs run at once unless the operator says
+// otherwise.
+const DefaultConcurrent = 32
 
 // WorkspacePolicy is how programs write to one workspace.
 type WorkspacePolicy struct {

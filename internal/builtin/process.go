@@ -37,6 +37,8 @@ type process struct {
 	version  string
 	most     time.Duration
 	resolver *sandbox.Resolver
+	// slots holds one entry for each program that runs.
+	slots chan struct{}
 }
 
 func newProcess(cfg Config) process {
@@ -48,6 +50,7 @@ func newProcess(cfg Config) process {
 	return process{
 		set: cfg.Workspaces, runner: cfg.Runner, measured: cfg.Sandbox, policy: policy, version: cfg.Version,
 		most: min(policy.Limits.Wall, cfg.MaxTimeout), resolver: new(sandbox.Resolver),
+		slots: make(chan struct{}, cmp.Or(policy.MaxConcurrent, DefaultConcurrent)),
 	}
 }
 

@@ -36,7 +36,7 @@ func (t process) Run(ctx context.Context, c tool.Call) tool.Report {
 		defer release()
 		spec.Caches = caches
 	}
-	ran, err := t.runner.Run(ctx, spec)
+	ran, err := t.inTurn(ctx, spec)
 	if ran.Started.IsZero() {
 		if err == nil {
 			err = reason.Errorf(reason.SpawnFailed, "the sandbox did not start the program")
@@ -176,4 +176,17 @@ func (t process) report(ctx context.Context, report tool.Report, o outcome) tool
 	}
 	report.Result = text
 	return report
+}
+
+// inTurn runs a program as soon as fewer than the most run. What the program
+// wrote may wait for people afterwards, without a place.
+func (t process) inTurn(ctx context.Context, spec sandbox.Spec) (sandbox.Report, error) {
+	select {
+	case t.slots <- struct{}{}:
+	case <-ctx.Done():
+		return sandbox.Report{}, reason.Errorf(reason.Cancelled, "the call ended while it waited for other programs to end").
+			WithRemedy("Try again, or ask the operator to raise process_runner.max_concurrent.")
+	}
+	defer func() { <-t.slots }()
+	return t.runner.Run(ctx, spec)
 }

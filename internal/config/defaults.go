@@ -34,6 +34,7 @@ func Default() *Config {
 			MemoryLimitBytes:      2 * gib,
 			MaxOutputBytes:        mib,
 			MaxProcesses:          1024,
+			MaxConcurrent:         32,
 			DiskLimitBytes:        gib,
 			MaxFiles:              200_000,
 			TmpLimitBytes:         256 * mib,

@@ -51,6 +51,7 @@ var readBy = map[string][2]string{
 	"process_runner.memory_limit_bytes":      {"daemon/settings.go", "Memory: p.MemoryLimitBytes"},
 	"process_runner.max_output_bytes":        {"daemon/settings.go", "Output: p.MaxOutputBytes"},
 	"process_runner.max_processes":           {"daemon/settings.go", "Processes: p.MaxProcesses"},
+	"process_runner.max_concurrent":          {"daemon/settings.go", "MaxConcurrent: p.MaxConcurrent"},
 	"process_runner.disk_limit_bytes":        {"daemon/settings.go", "Disk: p.DiskLimitBytes"},
 	"process_runner.max_files":               {"daemon/settings.go", "Files: p.MaxFiles"},
 	"process_runner.tmp_limit_bytes":         {"daemon/settings.go", "Tmp: p.TmpLimitBytes"},

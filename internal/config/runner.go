@@ -84,6 +84,8 @@ type ProcessRunner struct {
 	// MaxOutputBytes is kept of each stream.
 	MaxOutputBytes int64 `toml:"max_output_bytes"`
 	MaxProcesses   int   `toml:"max_processes"`
+	// MaxConcurrent is how many programs run at once; calls beyond it wait.
+	MaxConcurrent int `toml:"max_concurrent"`
 	// DiskLimitBytes and MaxFiles bound what a run writes to its copy of the
 	// workspace.
 	DiskLimitBytes int64 `toml:"disk_limit_bytes"`
@@ -120,6 +122,7 @@ func (k *checker) runner(p ProcessRunner) {
 	between(k, "process_runner.memory_limit_bytes", p.MemoryLimitBytes, 16*mib, 1024*gib)
 	between(k, "process_runner.max_output_bytes", p.MaxOutputBytes, kib, 64*mib)
 	between(k, "process_runner.max_processes", p.MaxProcesses, 4, 1_000_000)
+	between(k, "process_runner.max_concurrent", p.MaxConcurrent, 1, 4096)
 	between(k, "process_runner.disk_limit_bytes", p.DiskLimitBytes, mib, 1024*gib)
 	between(k, "process_runner.max_files", p.MaxFiles, 16, 10_000_000)
 	between(k, "process_runner.tmp_limit_bytes", p.TmpLimitBytes, mib, 1024*gib)

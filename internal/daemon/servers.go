@@ -124,7 +124,7 @@ func (g *gateway) apiServer(ctx context.Context) (*http.Server, error) {
 		return nil, err
 	}
 	return &http.Server{
-		Handler: handler, TLSConfig: tls, ReadHeaderTimeout: headerTimeout, IdleTimeout: 2 * time.Minute,
+		Handler: cutOff(handler, stalledAfter), TLSConfig: tls, ReadHeaderTimeout: headerTimeout, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
 	}, nil
 }

@@ -82,7 +82,7 @@ func snapshot(cfg *config.Config, tools []tool.Descriptor) policy.Snapshot {
 		Enabled: p.Enabled, Tier: p.Tier, AllowedExecutables: p.AllowedExecutables, AllowInterpreters: p.AllowInterpreters, StrictExec: p.StrictExec,
 		EgressMode: p.EgressEnforcementMode, AllowedHosts: p.AllowedEgressHosts, AllowedDNSSuffixes: p.AllowedDNSSuffixes,
 		CPULimitMS: p.CPUTimeLimitMS, MemoryLimit: p.MemoryLimitBytes, OutputLimit: p.MaxOutputBytes,
-		MaxProcesses: p.MaxProcesses, Fallback: p.Fallback, RequiredLayers: p.RequiredLayers,
+		MaxProcesses: p.MaxProcesses, MaxConcurrent: p.MaxConcurrent, Fallback: p.Fallback, RequiredLayers: p.RequiredLayers,
 		Caches: p.Caches, DiskLimit: p.DiskLimitBytes, MaxFiles: p.MaxFiles, TmpLimit: p.TmpLimitBytes, CacheLimit: p.CacheLimitBytes,
 		UIDBase: p.UIDBase, UIDCount: p.UIDCount,
 	}
@@ -138,7 +138,7 @@ func processPolicy(cfg *config.Config) (builtin.ProcessPolicy, error) {
 	}
 	return builtin.ProcessPolicy{
 		Enabled: p.Enabled, AllowedExecutables: p.AllowedExecutables, AllowInterpreters: p.AllowInterpreters,
-		Egress: mode, AllowedHosts: rules, Required: p.RequiredLayers, Workspaces: workspaces, Caches: p.Caches,
+		Egress: mode, AllowedHosts: rules, Required: p.RequiredLayers, MaxConcurrent: p.MaxConcurrent, Workspaces: workspaces, Caches: p.Caches,
 		Limits: sandbox.Limits{
 			Wall: cfg.ExecutionTimeout(), CPU: p.CPUTimeLimit(), Memory: p.MemoryLimitBytes,
 			Output: p.MaxOutputBytes, Processes: p.MaxProcesses,

@@ -64,6 +64,7 @@ func TestSnapshotHoldsTheSecuritySettings(t *testing.T) {
 		"process_runner.memory_limit_bytes":      func(c *config.Config) { c.ProcessRunner.MemoryLimitBytes++ },
 		"process_runner.max_output_bytes":        func(c *config.Config) { c.ProcessRunner.MaxOutputBytes++ },
 		"process_runner.max_processes":           func(c *config.Config) { c.ProcessRunner.MaxProcesses++ },
+		"process_runner.max_concurrent":          func(c *config.Config) { c.ProcessRunner.MaxConcurrent++ },
 		"process_runner.disk_limit_bytes":        func(c *config.Config) { c.ProcessRunner.DiskLimitBytes++ },
 		"process_runner.max_files":               func(c *config.Config) { c.ProcessRunner.MaxFiles++ },
 		"process_runner.tmp_limit_bytes":         func(c *config.Config) { c.ProcessRunner.TmpLimitBytes++ },

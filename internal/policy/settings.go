@@ -53,6 +53,8 @@ type ProcessRunner struct {
 	OutputLimit int64 `json:"max_output_bytes"`
 	// MaxProcesses counts threads, too.
 	MaxProcesses int `json:"max_processes"`
+	// MaxConcurrent is how many programs run at once.
+	MaxConcurrent int `json:"max_concurrent"`
 	// Fallback is the lowest rung that may stand in for the tier.
 	Fallback       string   `json:"fallback"`
 	RequiredLayers []string `json:"required_layers"`

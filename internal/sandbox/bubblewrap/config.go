@@ -13,10 +13,9 @@ type Config struct {
 	Enabled bool
 	// Bwrap is the path of bubblewrap, "" for /usr/bin/bwrap.
 	Bwrap string
-	// UID and GID, when not 0, are the one user of all sandboxes when the
-	// daemon is root; otherwise each has one of Users users from FirstUser on
-	// (jail.Config). An ordinary user's daemon runs them as that user.
-	UID, GID         int
+	// When the daemon is root, each sandbox has one of Users users from
+	// FirstUser on (jail.Config). An ordinary user's daemon runs them as that
+	// user.
 	FirstUser, Users int
 	// LayerDir is a directory of the daemon's, mode 0700, for what programs
 	// write to their copy of a workspace, and QuarantineDir one for protected

@@ -49,7 +49,7 @@ func newRunner(cfg Config, helper []byte) (*Runner, error) {
 		cfg.Bwrap = defaultBwrap
 	}
 	machine, err := jail.NewMachine(jail.Config{
-		Helper: helper, UID: cfg.UID, GID: cfg.GID, FirstUser: cfg.FirstUser, Users: cfg.Users, State: cfg.LayerDir,
+		Helper: helper, FirstUser: cfg.FirstUser, Users: cfg.Users, State: cfg.LayerDir,
 		Filter: seccomp.Options{StrictExec: cfg.StrictExec}, Without: cfg.Without,
 	})
 	if err != nil {

@@ -32,10 +32,8 @@ const (
 type Config struct {
 	// Helper is the program palyra-init.
 	Helper []byte
-	// UID, when not 0, is the one user that all sandboxes run as when the
-	// daemon is root; GID is its group. Otherwise each has a user of its own,
-	// one of Users from FirstUser on.
-	UID, GID         int
+	// When the daemon is root, each sandbox has a user of its own, one of Users
+	// from FirstUser on.
 	FirstUser, Users int
 	// Filter chooses the system call filter; Watch is not looked at.
 	Filter seccomp.Options

@@ -20,6 +20,7 @@ type User struct{ UID, GID int }
 // users hands out a user for each sandbox, one at a time to each, so that
 // limits per user and signals between users hold between sandboxes, too.
 type users struct {
+	// one, when not nil, is the user of all: where the layer is left out.
 	one *User
 
 	mu   sync.Mutex
@@ -29,13 +30,6 @@ type users struct {
 }
 
 func newUsers(c Config) *users {
-	if c.UID != 0 {
-		gid := c.GID
-		if gid == 0 {
-			gid = c.UID
-		}
-		return &users{one: &User{c.UID, gid}}
-	}
 	first, count := c.FirstUser, c.Users
 	if first == 0 {
 		first = DefaultFirstUser

@@ -31,7 +31,7 @@ func TestUsers(t *testing.T) {
 	if c, err := u.take(); err != nil || c != a {
 		t.Errorf("given back %v, taken %v, %v", a, c, err)
 	}
-	one := newUsers(Config{UID: 77})
+	one := &users{one: &User{77, 77}}
 	for range 3 {
 		if got, err := one.take(); err != nil || got != (User{77, 77}) {
 			t.Errorf("the one user: %v, %v", got, err)

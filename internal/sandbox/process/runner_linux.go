@@ -73,7 +73,7 @@ func (r *Runner) open(rung sandbox.Isolation, helper []byte) error {
 	alone := rung == sandbox.Landlocked
 	var err error
 	r.machine, err = jail.NewMachine(jail.Config{
-		Helper: helper, UID: r.cfg.UID, GID: r.cfg.GID, FirstUser: r.cfg.FirstUser, Users: r.cfg.Users, State: r.cfg.LayerDir,
+		Helper: helper, FirstUser: r.cfg.FirstUser, Users: r.cfg.Users, State: r.cfg.LayerDir,
 		Filter: seccomp.Options{NoNetwork: alone, NoIPC: alone, NoProcesses: alone, StrictExec: r.cfg.StrictExec}, Without: r.cfg.Without,
 	})
 	return err

@@ -1,0 +1,65 @@
+package daemon
+
+import (
+	"net/http"
+	"sync"
+	"time"
+)
+
+// stalledAfter is how long a client may leave an answer unread. A call waits
+// for whoever watches it, and holds its sandbox meanwhile.
+const stalledAfter = 30 * time.Second
+
+// cutOff breaks off requests whose client has not taken an answer for that
+// long, as if it had left.
+func cutOff(h http.Handler, after time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		control := http.NewResponseController(w)
+		// A deadline in the past ends a write that is under way. One in the future
+		// would end the stream also while nothing is written.
+		var mu sync.Mutex
+		ended := false
+		timer := time.AfterFunc(after, func() {
+			mu.Lock()
+			defer mu.Unlock()
+			if !ended { // the server takes the writer back then
+				_ = control.SetWriteDeadline(time.Unix(1, 0))
+			}
+		})
+		timer.Stop()
+		defer func() {
+			timer.Stop()
+			mu.Lock()
+			defer mu.Unlock()
+			ended = true
+		}()
+		h.ServeHTTP(&watchedWriter{w, control, timer, after}, r)
+	})
+}
+
+// watchedWriter runs the timer while something is written.
+type watchedWriter struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	timer   *time.Timer
+	after   time.Duration
+}
+
+// Unwrap is for http.ResponseController.
+func (w *watchedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *watchedWriter) Write(p []byte) (int, error) {
+	w.timer.Reset(w.after)
+	defer w.timer.Stop()
+	return w.ResponseWriter.Write(p)
+}
+
+// Flush implements http.Flusher.
+func (w *watchedWriter) Flush() { _ = w.FlushError() }
+
+// FlushError is for http.ResponseController.
+func (w *watchedWriter) FlushError() error {
+	w.timer.Reset(w.after)
+	defer w.timer.Stop()
+	return w.control.Flush()
+}
