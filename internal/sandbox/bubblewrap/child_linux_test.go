@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"palyra/internal/sandbox"
 )
@@ -36,7 +37,8 @@ func childMain() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	dir, err := os.MkdirTemp("", "palyra-child-state-")
+	// The parent of the workspace goes with the test, also when this is killed.
+	dir, err := os.MkdirTemp(filepath.Dir(s.WorkspaceRoot), "state-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
