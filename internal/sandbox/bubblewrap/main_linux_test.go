@@ -3,6 +3,7 @@ package bubblewrap
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,12 +15,19 @@ import (
 	"palyra/internal/sandbox"
 )
 
+// waitForEnd, when set, makes this binary wait for the end of its input.
+const waitForEnd = "PALYRA_TEST_WAIT"
+
 // helperProgram is palyra-init as built for this test run.
 var helperProgram []byte
 
 func TestMain(m *testing.M) {
 	if strings.HasPrefix(filepath.Base(os.Args[0]), "probe") {
 		os.Exit(probe(os.Args[1:]))
+	}
+	if os.Getenv(waitForEnd) != "" {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
 	}
 	if os.Getenv(childSpec) != "" {
 		os.Exit(childMain())

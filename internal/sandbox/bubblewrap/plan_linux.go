@@ -4,8 +4,6 @@ import (
 	"errors"
 	"os"
 	"path"
-	"path/filepath"
-	"strconv"
 
 	"palyra/internal/egress"
 	"palyra/internal/reason"
@@ -120,18 +118,14 @@ func (d *draft) workspace() (err error) {
 	default:
 		d.layout.source, err = d.stage.OnThread(d.layout.readOnly)
 	}
-	d.plan.Path, d.plan.Argv = d.runner.cfg.Bwrap, d.bwrap()
+	d.plan.Path, d.plan.Argv = d.runner.cfg.Bwrap, d.runner.argv()
 	return err
 }
 
 func (d *draft) staged() {
-	d.stage.Then(d.runner.cfg.Bwrap, d.bwrap())
+	d.stage.Then(d.runner.cfg.Bwrap, d.runner.argv())
 	d.stage.Begin(inside.StageOuter, 0)
 	d.layout.source = inside.Place
-}
-
-func (d *draft) bwrap() []string {
-	return []string{filepath.Base(d.runner.cfg.Bwrap), "--args", strconv.Itoa(inside.ArgsFD), "--", jail.SelfPath(inside.HelperFD), inside.StageInner}
 }
 
 // inner says what palyra-init puts in place inside.

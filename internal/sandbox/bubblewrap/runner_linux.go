@@ -6,13 +6,16 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/inside"
 	"palyra/internal/sandbox/jail"
 	"palyra/internal/sandbox/seccomp"
 )
@@ -97,9 +100,16 @@ func (r *Runner) Close() error {
 // may have changed.
 func (r *Runner) Invalidate() { r.pool.empty() }
 
-// Sweep ends and removes what a daemon that died left behind: only control
-// groups, as nothing else of a run has a name outside of LayerDir.
-func (r *Runner) Sweep(ctx context.Context) error { return r.machine.Sweep(ctx) }
+// Sweep ends and removes what a daemon that died left behind: control groups,
+// as nothing else of a run has a name outside of LayerDir, and orphans.
+func (r *Runner) Sweep(ctx context.Context) error {
+	return errors.Join(r.machine.Sweep(ctx), sweepOrphans(r.argv()))
+}
+
+// argv is bubblewrap's command line. Everything else comes in memory files.
+func (r *Runner) argv() []string {
+	return []string{filepath.Base(r.cfg.Bwrap), "--args", strconv.Itoa(inside.ArgsFD), "--", jail.SelfPath(inside.HelperFD), inside.StageInner}
+}
 
 // findBwrap asks for the version and refuses a set-user-ID installation, which
 // would run as root.

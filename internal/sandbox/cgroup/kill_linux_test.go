@@ -25,9 +25,14 @@ var escapes = []struct {
 	{"vfork storm", "for i in 1 2 3 4; do (while :; do /bin/true; done) & done; wait", 5},
 }
 
-// bomb is refused more forks than it may have processes in no time: each of its
-// shells ends when it is refused one.
-const bomb = "bomb() { while :; do bomb & done; }; bomb 2>/dev/null"
+// bomb is refused more forks than it may have processes in no time: unlike a
+// shell, which ends when it is refused one, each of its processes tries again.
+const bomb = `exec python3 -c 'import os
+while True:
+    try:
+        os.fork()
+    except OSError:
+        pass'`
 
 // waitFor waits until a tree is as large as it gets.
 func waitFor(t testing.TB, g *Group, least int) {

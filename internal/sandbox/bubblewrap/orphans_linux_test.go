@@ -1,0 +1,78 @@
+package bubblewrap
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestOrphans: what looks to the letter like a bubblewrap of a daemon that is
+// gone is ended, and nothing else.
+func TestOrphans(t *testing.T) {
+	r := newTestRunner(t)
+	ours, other := r.argv(), append(r.argv(), "more")
+	orphan, stranger := orphanOf(t, ours), orphanOf(t, other)
+	if text, err := os.ReadFile("/proc/" + orphan + "/status"); err != nil || !strings.Contains(string(text), "\nPPid:\t1\n") {
+		t.Skipf("orphans are not the first process's here: %v", err)
+	}
+	if err := r.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); exists("/proc/" + orphan + "/exe"); {
+		if _, err := os.Readlink("/proc/" + orphan + "/exe"); err != nil {
+			break // a zombie that waits for the first process
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the orphan lives")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if _, err := os.Readlink("/proc/" + stranger + "/exe"); err != nil {
+		t.Errorf("a process with another command line was ended: %v", err)
+	}
+}
+
+// orphanOf starts this test binary under a command line, without a parent. It
+// ends with the test at the latest.
+func orphanOf(t *testing.T, argv []string) string {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, hold, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { hold.Close() })
+	defer in.Close()
+	said := filepath.Join(t.TempDir(), "pid")
+	script := `exec 3<&0; (exec -a "$1" "$0" "${@:2}" <&3 3<&-) >/dev/null 2>&1 & echo $! > ` + said
+	cmd := exec.Command("bash", append([]string{"-c", script, program}, argv...)...)
+	cmd.Stdin = in
+	cmd.Env = []string{waitForEnd + "=1"}
+	if text, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	text, err := os.ReadFile(said)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid := strings.TrimSpace(string(text))
+	if _, err := strconv.Atoi(pid); err != nil {
+		t.Fatal(err)
+	}
+	want := strings.Join(argv, "\x00") + "\x00"
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		if line, err := os.ReadFile("/proc/" + pid + "/cmdline"); err == nil && string(line) == want {
+			return pid
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the orphan did not start")
+		}
+	}
+}
