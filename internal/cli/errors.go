@@ -138,12 +138,13 @@ func fromStatus(err *connect.Error) *reason.Error {
 		connect.CodeCanceled:           reason.Cancelled,
 	}[err.Code()]
 	message := err.Message()
+	// The gateway did not say that: this end made it of a reply that broke off.
+	// A connection that was reset looks like a call that was cancelled.
+	reset := err.Code() == connect.CodeCanceled && !errors.Is(err, context.Canceled)
+	if !connect.IsWireError(err) && (!ok || reset) {
+		return notReachable(message)
+	}
 	if !ok {
-		if !connect.IsWireError(err) {
-			// The gateway did not say that: this end made it of a reply that broke
-			// off.
-			return notReachable(message)
-		}
 		code = reason.Internal
 	}
 	out := reason.Errorf(code, "%s", message)
