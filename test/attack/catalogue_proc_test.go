@@ -15,7 +15,9 @@ func procRows() []row {
 		{id: "FS-12", variant: "/proc/1/environ", source: proc, walls: layers(emptyEnv), aside: layers(landlock), probe: probe("environ")},
 		{id: "FS-12", variant: "/proc/1/root and cwd", source: proc, walls: layers(root, landlock), probe: probe("read"),
 			prepare: func(c *scene) {
-				c.args = []string{"/proc/1/root" + c.canary, "/proc/1/cwd" + c.canary, "/proc/1/root/host" + c.canary, "/proc/1/cwd/host" + c.canary}
+				for _, way := range []string{"root", "cwd", "root/host", "cwd/host"} {
+					c.args = append(c.args, "/proc/1/"+way+c.canary)
+				}
 			}},
 		{id: "FS-12", variant: "/proc/self/exe replaced", source: proc, walls: layers(copyLayer), probe: probe("replace-self"), effect: inside},
 		{id: "FS-12", variant: "/proc/N/fd", source: proc, walls: layers(closedFDs), aside: layers(landlock), probe: probe("proc-fds"), prepare: (*scene).stray},
