@@ -130,7 +130,7 @@ func TestSpellings(t *testing.T) {
 		"/private/etc/hosts": {"/private/etc/hosts", "/etc/hosts"},
 		"/private/other":     {"/private/other"},
 		"/tmpfile":           {"/tmpfile"},
-		"/opt/me":          {"/opt/me"},
+		"/opt/me":            {"/opt/me"},
 	} {
 		if got := spellingsOf(name); !slices.Equal(got, want) {
 			t.Errorf("%s is spelled %v, want %v", name, got, want)
