@@ -151,9 +151,6 @@ func (c command) commitRequest(ran sandbox.Report, set overlay.Set) tool.CommitR
 			Diff: set.Diff(commitDiff),
 		},
 	}
-	if exit != 0 {
-		request.Preview.Notes = append(request.Preview.Notes, fmt.Sprintf("The program ended with exit code %d.", exit))
-	}
 	for i := range set.Changes {
 		request.Files = append(request.Files, fileChange(c.name, set.Changes[i]))
 	}

@@ -109,7 +109,7 @@ func TestChangesAreCommitted(t *testing.T) {
 		t.Errorf("facts %+v", f)
 	}
 	if p := asked.Preview; !strings.Contains(p.Summary, "2 added, 1 modified, 0 deleted, 0 of them protected") || !strings.Contains(p.Diff, "-old\n+new\n") ||
-		!strings.Contains(strings.Join(p.Notes, "\n"), "exit code 2") || len(asked.Files) != 3 {
+		len(p.Notes) != 0 || len(asked.Files) != 3 { // the pipeline makes the notes of the facts
 		t.Errorf("request %+v", asked)
 	}
 	if ch := report.Changes; ch.State != tool.Committed || ch.Root != asked.Facts.Root || ch.ApprovalID != "a-1" || ch.GrantID != "g-1" || ch.Modified != 1 || len(report.Files) != 3 {

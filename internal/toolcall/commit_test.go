@@ -92,7 +92,7 @@ func TestOrdinaryChangesAreCommitted(t *testing.T) {
 func TestProtectedChangesAsk(t *testing.T) {
 	w := newWorld(t, unattended)
 	var told gateOf
-	w.run.run = wrote(protects(".git/hooks/pre-commit"), &told)
+	w.run.run = wrote(func(r *tool.CommitRequest) { protects(".git/hooks/pre-commit")(r); r.Facts.ExitCode = 2 }, &told)
 	r := w.begin(runCall())
 	rec := r.asked()
 	if rec.SubjectType != approval.SubjectTool || rec.SubjectID != "commit:default:"+digest("9") || rec.Severity != "high" ||
@@ -101,7 +101,7 @@ func TestProtectedChangesAsk(t *testing.T) {
 	}
 	p := rec.Prompt
 	if p.Title != "Commit changes to workspace default" || p.Diff != "+++ b/made\n+new" || !strings.Contains(p.Summary, "1 added") ||
-		!strings.Contains(strings.Join(p.Notes, "\n"), "Protected paths: .git/hooks/pre-commit") || len(p.Why) != 2 || p.LastAllowed {
+		!strings.Contains(strings.Join(p.Notes, "\n"), "Protected paths: .git/hooks/pre-commit") || strings.Count(strings.Join(p.Notes, "\n"), "exit code 2") != 1 || len(p.Why) != 2 || p.LastAllowed {
 		t.Errorf("the prompt is %+v", p)
 	}
 	var arguments struct{ Commit tool.CommitFacts }
