@@ -19,6 +19,7 @@ func TestLayersAreTold(t *testing.T) {
 	b := newBoundary(t)
 	c := newScene(t)
 	c.spec.Argv = []string{"./probe", "put"}
+	c.stray() // or there is nothing that closed_descriptors could close
 	full := b.start(t, row{}, nil, c.spec)
 	if full.err != nil {
 		t.Fatal(full)

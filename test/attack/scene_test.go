@@ -129,7 +129,11 @@ func (c *scene) victim() {
 
 // stray opens the canary in palyrad without close-on-exec.
 func (c *scene) stray() {
-	fd, err := unix.Open(c.canary, unix.O_RDONLY, 0)
+	f, err := os.Open(c.canary)
+	c.must(err)
+	defer f.Close()
+	// Beyond the numbers that a sandbox is started with, which would replace it.
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD, 128)
 	c.must(err)
 	c.t.Cleanup(func() { unix.Close(fd) })
 }

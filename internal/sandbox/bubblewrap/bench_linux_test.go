@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/jail/jailtest"
 )
 
 // The bars (performance.md) are ratios to BenchmarkRawBubblewrap.
@@ -17,7 +18,7 @@ func BenchmarkPrepared(b *testing.B)    { benchmarkRun(b, sandbox.CopyOnWrite, 1
 func benchmarkRun(b *testing.B, mode sandbox.WorkspaceMode, prepared int) {
 	r := newTestRunner(b)
 	r.pool.most = prepared
-	s := specOf(b, newWorkspace(b), "true")
+	s := jailtest.Spec(b, jailtest.Workspace(b), "true")
 	s.Workspace = mode
 	run := func() {
 		report, err := r.Run(b.Context(), s)

@@ -9,14 +9,12 @@ import (
 	"path/filepath"
 
 	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/jail/jailtest"
 )
 
 // A test that needs another user, or a daemon to kill, starts this binary
 // again with a spec.
-const (
-	childSpec  = "PALYRA_TEST_SPEC"
-	helperPath = "PALYRA_TEST_HELPER"
-)
+const childSpec = "PALYRA_TEST_SPEC"
 
 // childResult is what the child prints.
 type childResult struct {
@@ -29,11 +27,8 @@ type childResult struct {
 
 func childMain() int {
 	var s sandbox.Spec
-	if err := json.Unmarshal([]byte(os.Getenv(childSpec)), &s); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	if err := buildHelper(); err != nil {
+	helper, err := jailtest.Helper()
+	if err = errors.Join(err, json.Unmarshal([]byte(os.Getenv(childSpec)), &s)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -43,7 +38,7 @@ func childMain() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	r, err := newRunner(testConfig(dir), helperProgram)
+	r, err := newRunner(testConfig(dir), helper)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -6,6 +6,7 @@ import (
 
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/jail"
+	"palyra/internal/sandbox/jail/jailtest"
 )
 
 // bubblewrap puts a filter in force that allows almost everything. With it
@@ -13,7 +14,7 @@ import (
 func TestFinalFilterIsProved(t *testing.T) {
 	r := newTestRunner(t)
 	for name, machine := range map[string]*jail.Machine{"": r.machine, jail.LayerSeccomp: r.machine.Variant(jail.LayerSeccomp)} {
-		s := specOf(t, newWorkspace(t), "true")
+		s := jailtest.Spec(t, jailtest.Workspace(t), "true")
 		s.Limits = s.Limits.OrDefault()
 		w, err := jail.OpenWorkspace(s.WorkspaceRoot)
 		if err != nil {

@@ -14,11 +14,12 @@ import (
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/jail"
+	"palyra/internal/sandbox/jail/jailtest"
 )
 
 func TestEveryLayerIsProved(t *testing.T) {
 	r := newTestRunner(t)
-	report := mustRun(t, r, specOf(t, newWorkspace(t), "true"))
+	report := jailtest.Run(t, r, jailtest.Spec(t, jailtest.Workspace(t), "true"))
 	i := report.Isolation
 	for name, mask := range map[string]string{"CapEff": i.CapEff, "CapBnd": i.CapBnd, "CapPrm": i.CapPrm} {
 		if !jail.Empty(mask) {
@@ -44,13 +45,18 @@ func TestEveryLayerIsProved(t *testing.T) {
 // A layer that is left out must show in the read-back: it is not applied, and
 // the level is none.
 func TestLayerLeftOut(t *testing.T) {
+	stray, err := unix.FcntlInt(0, unix.F_DUPFD, 128) // kept by execve, and not one of the sandbox's own numbers
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(stray) })
 	for _, layer := range append([]string{jail.LayerNetwork, jail.LayerCopy}, layers...) {
 		if slices.Contains([]string{jail.LayerUserNS, jail.LayerMounts, jail.LayerNNP}, layer) {
 			r, err := newRunner(Config{Enabled: true, Without: []string{layer}}, helperProgram)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := r.Run(t.Context(), specOf(t, newWorkspace(t), "true")); reason.Of(err) != reason.SandboxUnavailable {
+			if _, err := r.Run(t.Context(), jailtest.Spec(t, jailtest.Workspace(t), "true")); reason.Of(err) != reason.SandboxUnavailable {
 				t.Errorf("%s was left out: %v", layer, err)
 			}
 			if err := r.Close(); err != nil {
@@ -59,9 +65,9 @@ func TestLayerLeftOut(t *testing.T) {
 			continue
 		}
 		t.Run(layer, func(t *testing.T) {
-			s := specOf(t, newWorkspace(t), "true")
+			s := jailtest.Spec(t, jailtest.Workspace(t), "true")
 			s.Workspace = sandbox.CopyOnWrite
-			report := mustRun(t, newTestRunner(t, layer), s)
+			report := jailtest.Run(t, newTestRunner(t, layer), s)
 			if slices.Contains(report.Applied, layer) || !slices.Contains(report.Requested, layer) {
 				t.Errorf("requested %v, applied %v", report.Requested, report.Applied)
 			}
@@ -82,52 +88,52 @@ func TestHostFilesAreNotSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 	canary := filepath.Join(state, "journal.db")
-	writeFile(t, canary, "canary-in-state", 0o644)
+	jailtest.WriteFile(t, canary, "canary-in-state", 0o644)
 	home, _ := os.UserHomeDir()
 
-	root := newWorkspace(t)
+	root := jailtest.Workspace(t)
 	r := newTestRunner(t)
 	for _, name := range []string{"/etc/shadow", "/etc/hostname", "/etc/fstab", filepath.Join(home, ".ssh"), home, canary, "/sys/kernel", "/root", "/work", "/oldroot", "/dev/tty", "/dev/ptmx", "/dev/kmsg"} {
-		report := mustRun(t, r, shell(t, root, "cat '"+name+"' || ls '"+name+"'"))
+		report := jailtest.Run(t, r, jailtest.Shell(t, root, "cat '"+name+"' || ls '"+name+"'"))
 		if *report.ExitCode == 0 || strings.Contains(string(report.Stdout.Head), "canary") {
 			t.Errorf("%s can be read inside: %s", name, report.Stdout.Head)
 		}
 	}
 	// Control: with the host's directories bound and Landlock off, the same probe
 	// reads the canary, so it is the mounts and Landlock that hide it.
-	report := mustRun(t, newTestRunner(t, jail.LayerRoot, jail.LayerLandlock), shell(t, root, "cat "+canary))
+	report := jailtest.Run(t, newTestRunner(t, jail.LayerRoot, jail.LayerLandlock), jailtest.Shell(t, root, "cat "+canary))
 	if !strings.Contains(string(report.Stdout.Head), "canary-in-state") {
 		t.Errorf("the control could not read the canary: %s", report.Stderr.Head)
 	}
 	// Landlock alone still hides it.
-	report = mustRun(t, newTestRunner(t, jail.LayerRoot), shell(t, root, "cat "+canary))
+	report = jailtest.Run(t, newTestRunner(t, jail.LayerRoot), jailtest.Shell(t, root, "cat "+canary))
 	if *report.ExitCode == 0 {
 		t.Error("Landlock let a path through that no rule names")
 	}
 }
 
 func TestNoWriteOutside(t *testing.T) {
-	root := newWorkspace(t)
+	root := jailtest.Workspace(t)
 	r := newTestRunner(t)
 	for _, script := range []string{
 		"touch /usr/bin/x", "touch /etc/x", "echo x > /etc/passwd", "touch /x", "mkdir /y", "touch /dev/x", "rm -f /usr/bin/true", "chmod 777 /usr",
 		"echo c > /proc/sysrq-trigger", "echo 1 > /proc/sys/kernel/panic", "mv /workspace /tmp/w", "echo x > /proc/1/comm",
 	} {
-		report := mustRun(t, r, shell(t, root, script))
+		report := jailtest.Run(t, r, jailtest.Shell(t, root, script))
 		if report.ExitCode == nil || *report.ExitCode == 0 {
 			t.Errorf("%q succeeded", script)
 		}
 	}
-	mustSucceed(t, r, shell(t, root, "touch a /tmp/b ~/c /dev/shm/d /var/tmp/e && mkdir d && mv a d/ && rm -r d"))
+	jailtest.Output(t, r, jailtest.Shell(t, root, "touch a /tmp/b ~/c /dev/shm/d /var/tmp/e && mkdir d && mv a d/ && rm -r d"))
 }
 
 func TestReadOnlyWorkspace(t *testing.T) {
-	root := newWorkspace(t)
-	writeFile(t, filepath.Join(root, "a"), "text", 0o600)
+	root := jailtest.Workspace(t)
+	jailtest.WriteFile(t, filepath.Join(root, "a"), "text", 0o600)
 	r := newTestRunner(t)
-	s := shell(t, root, "cat a; touch b")
+	s := jailtest.Shell(t, root, "cat a; touch b")
 	s.Workspace = sandbox.ReadOnly
-	report := mustRun(t, r, s)
+	report := jailtest.Run(t, r, s)
 	if *report.ExitCode == 0 || string(report.Stdout.Head) != "text" || exists(filepath.Join(root, "b")) {
 		t.Errorf("exit %d, stdout %q", *report.ExitCode, report.Stdout.Head)
 	}
@@ -139,22 +145,22 @@ func TestOffline(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	root := newWorkspace(t)
+	root := jailtest.Workspace(t)
 	s := withProbe(t, root, "dial", l.Addr().String())
-	if report := mustRun(t, newTestRunner(t), s); *report.ExitCode == 0 {
+	if report := jailtest.Run(t, newTestRunner(t), s); *report.ExitCode == 0 {
 		t.Error("a host service on loopback was reached")
 	}
 	outside := withProbe(t, root, "dial", "192.0.2.1:80")
-	if report := mustRun(t, newTestRunner(t), outside); *report.ExitCode == 0 {
+	if report := jailtest.Run(t, newTestRunner(t), outside); *report.ExitCode == 0 {
 		t.Error("an address outside was reached")
 	}
-	mustSucceed(t, newTestRunner(t), withProbe(t, root, "loopback"))
+	jailtest.Output(t, newTestRunner(t), withProbe(t, root, "loopback"))
 	// Control: in the host's network the same probe connects.
-	mustSucceed(t, newTestRunner(t, jail.LayerNetwork), s)
+	jailtest.Output(t, newTestRunner(t, jail.LayerNetwork), s)
 }
 
 func TestAbstractSocketsOfTheHost(t *testing.T) {
-	name := "palyra-test-" + filepath.Base(newWorkspace(t)) + "-" + strings.ReplaceAll(t.Name(), "/", "-")
+	name := "palyra-test-" + filepath.Base(jailtest.Workspace(t)) + "-" + strings.ReplaceAll(t.Name(), "/", "-")
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -166,7 +172,7 @@ func TestAbstractSocketsOfTheHost(t *testing.T) {
 	if err := unix.Listen(fd, 8); err != nil {
 		t.Fatal(err)
 	}
-	root := newWorkspace(t)
+	root := jailtest.Workspace(t)
 	s := withProbe(t, root, "abstract", name)
 	// Three walls: each holds with the other two off.
 	for what, off := range map[string][]string{
@@ -179,22 +185,22 @@ func TestAbstractSocketsOfTheHost(t *testing.T) {
 		if what == "landlock alone" && r.machine.Landlock() < 6 {
 			continue // scopes came with ABI 6
 		}
-		if report := mustRun(t, r, s); *report.ExitCode == 0 {
+		if report := jailtest.Run(t, r, s); *report.ExitCode == 0 {
 			t.Errorf("%s: the socket was reached", what)
 		}
 	}
-	mustSucceed(t, newTestRunner(t, jail.LayerSeccomp, jail.LayerLandlock, jail.LayerNetwork), s) // control
+	jailtest.Output(t, newTestRunner(t, jail.LayerSeccomp, jail.LayerLandlock, jail.LayerNetwork), s) // control
 }
 
 func TestSystemCalls(t *testing.T) {
-	root := newWorkspace(t)
+	root := jailtest.Workspace(t)
 	r := newTestRunner(t)
 	for _, c := range []struct{ what, says string }{
 		{"userns", "operation not permitted"}, {"mount", "operation not permitted"}, {"ptrace", "operation not permitted"},
 		{"sethostname", "operation not permitted"}, {"suid", "operation not permitted"}, {"open-suid", "operation not permitted"},
 		{"tiocsti", "operation not permitted"}, {"tiocsti-high", "operation not permitted"},
 	} {
-		report := mustRun(t, r, withProbe(t, root, c.what))
+		report := jailtest.Run(t, r, withProbe(t, root, c.what))
 		if *report.ExitCode == 0 || !strings.Contains(string(report.Stdout.Head), c.says) {
 			t.Errorf("%s: exit %d, %s", c.what, *report.ExitCode, report.Stdout.Head)
 		}
@@ -203,16 +209,16 @@ func TestSystemCalls(t *testing.T) {
 	weak := newTestRunner(t, jail.LayerSeccomp)
 	for _, what := range []string{"userns", "suid", "open-suid"} {
 		os.Remove(filepath.Join(root, "suid-file"))
-		mustSucceed(t, weak, withProbe(t, root, what))
+		jailtest.Output(t, weak, withProbe(t, root, what))
 	}
-	report := mustRun(t, weak, withProbe(t, root, "tiocsti"))
+	report := jailtest.Run(t, weak, withProbe(t, root, "tiocsti"))
 	if strings.Contains(string(report.Stdout.Head), "operation not permitted") {
 		t.Errorf("the control of tiocsti: %s", report.Stdout.Head)
 	}
 }
 
 func TestNoStrayDescriptors(t *testing.T) {
-	out := mustSucceed(t, newTestRunner(t), withProbe(t, newWorkspace(t), "fds"))
+	out := jailtest.Output(t, newTestRunner(t), withProbe(t, jailtest.Workspace(t), "fds"))
 	if strings.Contains(out, "stray") {
 		t.Errorf("descriptors reached the tool:\n%s", out)
 	}
@@ -220,10 +226,10 @@ func TestNoStrayDescriptors(t *testing.T) {
 
 func TestEnvironmentDoesNotLeak(t *testing.T) {
 	t.Setenv("PALYRA_CANARY", "canary-in-env")
-	root := newWorkspace(t)
+	root := jailtest.Workspace(t)
 	r := newTestRunner(t)
 	const scan = `env; for f in /proc/[0-9]*/environ /proc/[0-9]*/cmdline; do echo "$f:"; tr '\0' ' ' < $f; done; readlink /proc/1/cwd /proc/1/root`
-	report := mustRun(t, r, shell(t, root, scan))
+	report := jailtest.Run(t, r, jailtest.Shell(t, root, scan))
 	out := string(report.Stdout.Head)
 	for _, secret := range []string{"canary-in-env", root, "--bind", "--ro-bind"} {
 		// The script's own text stands in its command line.
@@ -232,9 +238,9 @@ func TestEnvironmentDoesNotLeak(t *testing.T) {
 		}
 	}
 	// Control: the scan finds what is there.
-	s := shell(t, root, scan)
+	s := jailtest.Shell(t, root, scan)
 	s.Env = []string{"GIVEN=canary-in-env"}
-	if out := string(mustRun(t, r, s).Stdout.Head); !strings.Contains(out, "canary-in-env") {
+	if out := string(jailtest.Run(t, r, s).Stdout.Head); !strings.Contains(out, "canary-in-env") {
 		t.Errorf("the scan finds nothing:\n%s", out)
 	}
 	for _, bad := range []string{"LD_PRELOAD=/workspace/x.so", "PATH=/workspace", "HOME=/", "X", "=x", "1A=b", "A=b\x00c", "BASH_ENV=x", "GIT_SSH_COMMAND=x"} {
@@ -248,24 +254,14 @@ func TestEnvironmentDoesNotLeak(t *testing.T) {
 // CVE-2026-87766: a link in the workspace to /oldroot makes a bubblewrap that
 // creates something below the workspace create it on the host.
 func TestHostileLinksInWorkspace(t *testing.T) {
-	root, host := newWorkspace(t), newWorkspace(t)
+	root, host := jailtest.Workspace(t), jailtest.Workspace(t)
 	for _, name := range []string{".git", ".mcp.json", "evil", "node_modules", "tmp", "etc"} {
 		if err := os.Symlink("/oldroot"+host, filepath.Join(root, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	mustSucceed(t, newTestRunner(t), specOf(t, root, "true"))
+	jailtest.Output(t, newTestRunner(t), jailtest.Spec(t, root, "true"))
 	if left, _ := os.ReadDir(host); len(left) > 0 {
 		t.Errorf("files on the host: %v", left)
 	}
-}
-
-// openPath lets others pass the temporary directories above dir.
-func openPath(dir string) error {
-	for dir = filepath.Dir(dir); dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
-		if err := os.Chmod(dir, 0o711); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -23,6 +23,7 @@ import (
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/cgroup"
 	"palyra/internal/sandbox/jail"
+	"palyra/internal/sandbox/jail/jailtest"
 )
 
 // tokens counts the host's processes that carry a token in their arguments.
@@ -89,7 +90,7 @@ func noGroupsLeft(t *testing.T, r *Runner) {
 
 func TestDeadlineKillsTheTree(t *testing.T) {
 	r := newTestRunner(t)
-	root := newWorkspace(t)
+	root := jailtest.Workspace(t)
 	token := "token-deadline-" + strconv.Itoa(os.Getpid())
 	s := withProbe(t, root, "linger", token)
 	s.Limits.Wall = 700 * time.Millisecond
@@ -98,9 +99,9 @@ func TestDeadlineKillsTheTree(t *testing.T) {
 			t.Errorf("%d processes carry the token while they run", n)
 		}
 	}
-	report := mustRun(t, r, s)
+	report := jailtest.Run(t, r, s)
 	if !report.TimedOut || report.ExitCode != nil {
-		t.Errorf("ended with %s, exit code %v", describe(report), report.ExitCode)
+		t.Errorf("ended with %s, exit code %v", jailtest.Ending(report), report.ExitCode)
 	}
 	if n := tokens(t, token); n > 0 {
 		t.Errorf("%d processes outlived the deadline", n)
@@ -122,7 +123,7 @@ func TestStoppedRunsLeaveNoZombies(t *testing.T) {
 	defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
 	r := newTestRunner(t)
 	for range 5 {
-		s := withProbe(t, newWorkspace(t), "linger", "token-zombie")
+		s := withProbe(t, jailtest.Workspace(t), "linger", "token-zombie")
 		ctx, cancel := context.WithCancel(t.Context())
 		s.Output = func(string, []byte) { cancel() }
 		if _, err := r.Run(ctx, s); reason.Of(err) != reason.Cancelled {
@@ -172,9 +173,9 @@ func zombies(t testing.TB) []string {
 func TestBackgroundProcessesEndWithTheProgram(t *testing.T) {
 	r := newTestRunner(t)
 	token := "token-background-" + strconv.Itoa(os.Getpid())
-	report := mustRun(t, r, withProbe(t, newWorkspace(t), "linger", token, "exit"))
+	report := jailtest.Run(t, r, withProbe(t, jailtest.Workspace(t), "linger", token, "exit"))
 	if report.ExitCode == nil || *report.ExitCode != 0 || !strings.Contains(string(report.Stdout.Head), "lingering") {
-		t.Errorf("ended with %s: %s", describe(report), report.Stdout.Head)
+		t.Errorf("ended with %s: %s", jailtest.Ending(report), report.Stdout.Head)
 	}
 	if n := tokens(t, token); n > 0 {
 		t.Errorf("%d processes outlived the program", n)
@@ -185,7 +186,7 @@ func TestBackgroundProcessesEndWithTheProgram(t *testing.T) {
 func TestCancel(t *testing.T) {
 	r := newTestRunner(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	s := shell(t, newWorkspace(t), "echo up; sleep 3600")
+	s := jailtest.Shell(t, jailtest.Workspace(t), "echo up; sleep 3600")
 	s.Output = func(string, []byte) { cancel() }
 	report, err := r.Run(ctx, s)
 	if reason.Of(err) != reason.Cancelled || report.TimedOut || string(report.Stdout.Head) != "up\n" {
@@ -201,9 +202,8 @@ func TestCancel(t *testing.T) {
 
 func TestKilledDaemonLeavesNothing(t *testing.T) {
 	token := "token-orphan-" + strconv.Itoa(os.Getpid())
-	root := newWorkspace(t)
-	cmd := childCommand(t, withProbe(t, root, "linger", token))
-	cmd.Stderr = nil
+	root := jailtest.Workspace(t)
+	cmd := jailtest.Again(t, childSpec, withProbe(t, root, "linger", token))
 	says, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -264,14 +264,14 @@ func TestQuotas(t *testing.T) {
 			if r.machine.Level() == cgroup.Rlimit && (c.want == sandbox.QuotaMemory || c.want == sandbox.QuotaProcesses) {
 				t.Skip("no control group on this machine counts it; the rlimit is tested by TestWithoutControlGroups")
 			}
-			root := newWorkspace(t)
+			root := jailtest.Workspace(t)
 			withProbe(t, root)
-			s := shell(t, root, c.script)
+			s := jailtest.Shell(t, root, c.script)
 			s.Limits = c.limits
 			s.Limits.Wall = 15 * time.Second
-			report := mustRun(t, r, s)
+			report := jailtest.Run(t, r, s)
 			if report.Quota != c.want || report.TimedOut {
-				t.Errorf("ended with %s, want quota %q; stderr: %.300s", describe(report), c.want, report.Stderr.Head)
+				t.Errorf("ended with %s, want quota %q; stderr: %.300s", jailtest.Ending(report), c.want, report.Stderr.Head)
 			}
 			noGroupsLeft(t, r)
 		})
@@ -280,9 +280,9 @@ func TestQuotas(t *testing.T) {
 
 func TestOutputIsKeptHeadAndTail(t *testing.T) {
 	r := newTestRunner(t)
-	s := shell(t, newWorkspace(t), "for i in $(seq 1 3000); do echo line $i; done; echo last >&2; exit 3")
+	s := jailtest.Shell(t, jailtest.Workspace(t), "for i in $(seq 1 3000); do echo line $i; done; echo last >&2; exit 3")
 	s.Limits.Output = 1000
-	report := mustRun(t, r, s)
+	report := jailtest.Run(t, r, s)
 	var all bytes.Buffer
 	for i := range 3000 {
 		all.WriteString("line " + strconv.Itoa(i+1) + "\n")
@@ -302,17 +302,17 @@ func TestOutputIsKeptHeadAndTail(t *testing.T) {
 
 func TestResults(t *testing.T) {
 	r := newTestRunner(t)
-	root := newWorkspace(t)
+	root := jailtest.Workspace(t)
 	if err := os.Mkdir(filepath.Join(root, "sub"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	s := shell(t, root, "pwd; cat; kill -TERM $$")
+	s := jailtest.Shell(t, root, "pwd; cat; kill -TERM $$")
 	s.Cwd, s.Stdin = "sub", []byte("given")
-	report := mustRun(t, r, s)
+	report := jailtest.Run(t, r, s)
 	if report.Signal != "SIGTERM" || *report.ExitCode != 143 || string(report.Stdout.Head) != "/workspace/sub\ngiven" {
 		t.Errorf("signal %s, exit %v, stdout %q", report.Signal, *report.ExitCode, report.Stdout.Head)
 	}
-	if out := mustSucceed(t, r, specOf(t, root, "wc", "-c")); out != "0\n" {
+	if out := jailtest.Output(t, r, jailtest.Spec(t, root, "wc", "-c")); out != "0\n" {
 		t.Errorf("without stdin: %q", out)
 	}
 }
@@ -321,33 +321,33 @@ func TestResults(t *testing.T) {
 // so.
 func TestWithoutControlGroups(t *testing.T) {
 	r := newTestRunner(t, jail.LayerGroup)
-	root := newWorkspace(t)
+	root := jailtest.Workspace(t)
 	token := "token-rlimit-" + strconv.Itoa(os.Getpid())
 	s := withProbe(t, root, "linger", token)
 	s.Limits.Wall = 500 * time.Millisecond
-	report := mustRun(t, r, s)
+	report := jailtest.Run(t, r, s)
 	if !report.TimedOut || tokens(t, token) > 0 {
-		t.Errorf("ended with %s, %d processes left", describe(report), tokens(t, token))
+		t.Errorf("ended with %s, %d processes left", jailtest.Ending(report), tokens(t, token))
 	}
 	if slices.Contains(report.Applied, jail.LayerGroup) || report.Isolation.LimitsBy != cgroup.Rlimit {
 		t.Errorf("applied %v, limits by %s", report.Applied, report.Isolation.LimitsBy)
 	}
-	s = shell(t, root, "exec head -c 300M /dev/zero | tail -c 300M | wc -c")
+	s = jailtest.Shell(t, root, "exec head -c 300M /dev/zero | tail -c 300M | wc -c")
 	s.Limits.Memory = 64 << 20
-	if report := mustRun(t, r, s); strings.TrimSpace(string(report.Stdout.Head)) == strconv.Itoa(300<<20) {
+	if report := jailtest.Run(t, r, s); strings.TrimSpace(string(report.Stdout.Head)) == strconv.Itoa(300<<20) {
 		t.Error("a process used more memory than its limit")
 	}
-	s = shell(t, root, "f() { f | f & }; f; sleep 30")
+	s = jailtest.Shell(t, root, "f() { f | f & }; f; sleep 30")
 	s.Limits.Processes, s.Limits.Wall = 64, time.Second
-	if report := mustRun(t, r, s); !strings.Contains(string(report.Stderr.Head), "fork") {
+	if report := jailtest.Run(t, r, s); !strings.Contains(string(report.Stderr.Head), "fork") {
 		t.Errorf("a fork bomb was not held: %.200s", report.Stderr.Head)
 	}
 }
 
 func TestRefusals(t *testing.T) {
 	r := newTestRunner(t)
-	root := newWorkspace(t)
-	other := newWorkspace(t)
+	root := jailtest.Workspace(t)
+	other := jailtest.Workspace(t)
 	if err := os.Symlink(other, filepath.Join(root, "out")); err != nil {
 		t.Fatal(err)
 	}
@@ -357,7 +357,7 @@ func TestRefusals(t *testing.T) {
 	if err := os.Symlink("dir", filepath.Join(root, "in")); err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, filepath.Join(other, "tool"), "#!/bin/true\n", 0o755)
+	jailtest.WriteFile(t, filepath.Join(other, "tool"), "#!/bin/true\n", 0o755)
 	outside, err := sandbox.ResolveExecutable(filepath.Join(other, "tool"), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -366,8 +366,8 @@ func TestRefusals(t *testing.T) {
 	if err := os.Symlink(root, link); err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, filepath.Join(root, "bad"), "\x7fELF not really", 0o755)
-	good := specOf(t, root, "true")
+	jailtest.WriteFile(t, filepath.Join(root, "bad"), "\x7fELF not really", 0o755)
+	good := jailtest.Spec(t, root, "true")
 	for _, c := range []struct {
 		name string
 		edit func(*sandbox.Spec)
@@ -392,7 +392,7 @@ func TestRefusals(t *testing.T) {
 		{"cwd missing", func(s *sandbox.Spec) { s.Cwd = "none" }, reason.WorkspaceScope},
 		{"hosts", func(s *sandbox.Spec) { s.EgressHosts = []string{"example.com:443"} }, reason.EgressDenied},
 		{"limits", func(s *sandbox.Spec) { s.Limits.Memory = -1 }, reason.InvalidInput},
-		{"not a program", func(s *sandbox.Spec) { *s = specOf(t, root, "./bad") }, reason.SpawnFailed},
+		{"not a program", func(s *sandbox.Spec) { *s = jailtest.Spec(t, root, "./bad") }, reason.SpawnFailed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := good

@@ -2,10 +2,8 @@ package bubblewrap
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -13,6 +11,7 @@ import (
 	"time"
 
 	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/jail/jailtest"
 )
 
 // waitForEnd, when set, makes this binary wait for the end of its input.
@@ -32,32 +31,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childSpec) != "" {
 		os.Exit(childMain())
 	}
-	if err := buildHelper(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
-}
-
-func buildHelper() error {
-	if path := os.Getenv(helperPath); path != "" {
-		program, err := os.ReadFile(path)
-		helperProgram = program
-		return err
-	}
-	dir, err := os.MkdirTemp("", "palyra-init-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	out := filepath.Join(dir, "palyra-init")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", out, "palyra/cmd/palyra-init")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("building palyra-init: %w\n%s", err, text)
-	}
-	helperProgram, err = os.ReadFile(out)
-	return err
+	os.Exit(jailtest.Main(m, &helperProgram))
 }
 
 // newTestRunner fails, and says what to install, where no sandbox can be
@@ -103,76 +77,6 @@ func privateDir(dir, name string) string {
 	return dir
 }
 
-// newWorkspace returns a directory as a careful owner has it: 0700.
-func newWorkspace(t testing.TB) string {
-	t.Helper()
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	root := filepath.Join(dir, "work")
-	if err := os.Mkdir(root, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	return root
-}
-
-func writeFile(t testing.TB, name, content string, mode os.FileMode) {
-	t.Helper()
-	if err := os.WriteFile(name, []byte(content), mode); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// specOf is a spec for a program found as the product finds it.
-func specOf(t testing.TB, root string, argv ...string) sandbox.Spec {
-	t.Helper()
-	name := argv[0]
-	if strings.HasPrefix(name, "./") {
-		name = filepath.Join(root, name)
-	}
-	p, err := sandbox.ResolveExecutable(name, sandbox.SearchPath())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return sandbox.Spec{
-		Argv: argv, Executable: p.Executable, WorkspaceRoot: root, Workspace: sandbox.Direct,
-		Limits: sandbox.Limits{Wall: 20 * time.Second},
-	}
-}
-
-// shell is a spec for a script; what the guards say of shells is the
-// business of process.run.
-func shell(t testing.TB, root, script string) sandbox.Spec {
-	t.Helper()
-	return specOf(t, root, "bash", "-c", script)
-}
-
-func mustRun(t testing.TB, r *Runner, s sandbox.Spec) sandbox.Report {
-	t.Helper()
-	report, err := r.Run(t.Context(), s)
-	if report.Layer != nil {
-		t.Cleanup(func() {
-			if err := report.Layer.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	if err != nil {
-		t.Fatalf("Run: %v\nstderr: %s", err, report.Stderr.Head)
-	}
-	return report
-}
-
-func mustSucceed(t testing.TB, r *Runner, s sandbox.Spec) string {
-	t.Helper()
-	report := mustRun(t, r, s)
-	if report.ExitCode == nil || *report.ExitCode != 0 {
-		t.Fatalf("ended with %s\nstdout: %s\nstderr: %s", describe(report), report.Stdout.Head, report.Stderr.Head)
-	}
-	return string(report.Stdout.Head)
-}
-
 var copyProbe = sync.OnceValues(func() ([]byte, error) { return os.ReadFile("/proc/self/exe") })
 
 // withProbe puts this test binary into the workspace as ./probe.
@@ -185,20 +89,11 @@ func withProbe(t testing.TB, root string, args ...string) sandbox.Spec {
 	if err := os.WriteFile(filepath.Join(root, "probe"), program, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return specOf(t, root, append([]string{"./probe"}, args...)...)
+	return jailtest.Spec(t, root, append([]string{"./probe"}, args...)...)
 }
 
 func contextWith(t testing.TB, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
-}
-
-// describe says how a run ended.
-func describe(r sandbox.Report) string {
-	code := -1
-	if r.ExitCode != nil {
-		code = *r.ExitCode
-	}
-	return fmt.Sprintf("exit code %d, signal %q, quota %q, timed out %t", code, r.Signal, r.Quota, r.TimedOut)
 }

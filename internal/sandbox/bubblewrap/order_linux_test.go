@@ -16,6 +16,7 @@ import (
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/jail"
+	"palyra/internal/sandbox/jail/jailtest"
 )
 
 // A program in the host's network gets nothing else of the host, and its level
@@ -26,12 +27,12 @@ func TestHostNetwork(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	root := newWorkspace(t)
+	root := jailtest.Workspace(t)
 	r := newTestRunner(t)
 	for mode, level := range map[egress.Mode]string{egress.Preflight: sandbox.LevelPreflight, egress.None: sandbox.LevelNone} {
 		s := withProbe(t, root, "dial", l.Addr().String())
 		s.Egress = mode
-		report := mustRun(t, r, s)
+		report := jailtest.Run(t, r, s)
 		if *report.ExitCode != 0 {
 			t.Errorf("%s: %s", mode, report.Stdout.Head)
 		}
@@ -41,24 +42,24 @@ func TestHostNetwork(t *testing.T) {
 		if got := sandbox.Level(mode, report.Requested, report.Applied); got != level {
 			t.Errorf("%s: the level is %s", mode, got)
 		}
-		s = shell(t, root, "cat /etc/resolv.conf")
+		s = jailtest.Shell(t, root, "cat /etc/resolv.conf")
 		s.Egress = mode
-		if want, err := os.ReadFile("/etc/resolv.conf"); err == nil && mustSucceed(t, r, s) != string(want) {
+		if want, err := os.ReadFile("/etc/resolv.conf"); err == nil && jailtest.Output(t, r, s) != string(want) {
 			t.Errorf("%s: not the host's resolv.conf", mode)
 		}
 	}
 	s := withProbe(t, root, "dial", l.Addr().String()) // control
-	if report := mustRun(t, r, s); *report.ExitCode == 0 {
+	if report := jailtest.Run(t, r, s); *report.ExitCode == 0 {
 		t.Error("strict egress reached the host")
 	}
 }
 
 // What a call insists on is there or nothing runs.
 func TestRequiredLayers(t *testing.T) {
-	root := newWorkspace(t)
+	root := jailtest.Workspace(t)
 	r := newTestRunner(t)
 	for layer, fine := range map[string]bool{jail.LayerSeccomp: true, jail.LayerCopy: false, "no_such_layer": false} {
-		s := shell(t, root, "touch ran")
+		s := jailtest.Shell(t, root, "touch ran")
 		s.Required = []string{layer}
 		_, err := r.Run(t.Context(), s)
 		ran := exists(filepath.Join(root, "ran"))
@@ -70,7 +71,7 @@ func TestRequiredLayers(t *testing.T) {
 	// What the machine lacks is a downgrade, unless a call insists on it.
 	lacking := newTestRunner(t)
 	lacking.machine = lacking.machine.Variant(jail.LayerGroup)
-	s := shell(t, root, "true")
+	s := jailtest.Shell(t, root, "true")
 	s.Required = []string{jail.LayerGroup}
 	if _, err := lacking.Run(t.Context(), s); reason.Of(err) != reason.SandboxUnavailable {
 		t.Errorf("a layer that is left out: %v", err)
@@ -81,11 +82,11 @@ func TestRequiredLayers(t *testing.T) {
 
 // Denied calls are answered and written down.
 func TestViolations(t *testing.T) {
-	report := mustRun(t, newTestRunner(t), withProbe(t, newWorkspace(t), "mount"))
+	report := jailtest.Run(t, newTestRunner(t), withProbe(t, jailtest.Workspace(t), "mount"))
 	if !report.Isolation.Watched || len(report.Violations) != 1 || report.Violations[0].Syscall != "mount" || report.Violations[0].Executable != "/workspace/probe" {
 		t.Errorf("watched %t, violations %+v", report.Isolation.Watched, report.Violations)
 	}
-	if report := mustRun(t, newTestRunner(t), withProbe(t, newWorkspace(t), "fds")); len(report.Violations) != 0 { // control
+	if report := jailtest.Run(t, newTestRunner(t), withProbe(t, jailtest.Workspace(t), "fds")); len(report.Violations) != 0 { // control
 		t.Errorf("an ordinary program: %+v", report.Violations)
 	}
 }
@@ -107,21 +108,21 @@ func TestUserPerRun(t *testing.T) {
 			}
 		}
 		s.Argv = []string{"bash", "-c", "exec -a " + token + " bash -c 'echo up; sleep 0.3; true'"}
-		mustRun(t, r, s)
+		jailtest.Run(t, r, s)
 		return id
 	}
-	root := newWorkspace(t)
-	s := shell(t, root, "true")
+	root := jailtest.Workspace(t)
+	s := jailtest.Shell(t, root, "true")
 	if got := uid(s); got != strconv.Itoa(jail.DefaultFirstUser) {
 		t.Errorf("the first run is user %s", got)
 	}
 	// The second of two at once is another.
 	up, go2 := make(chan bool), make(chan bool)
-	long := shell(t, root, "echo up; read _")
+	long := jailtest.Shell(t, root, "echo up; read _")
 	var one sync.Once
 	long.Output = func(string, []byte) { one.Do(func() { up <- true; <-go2 }) }
 	var running sync.WaitGroup
-	running.Go(func() { mustRun(t, r, long) })
+	running.Go(func() { jailtest.Run(t, r, long) })
 	<-up
 	if got := uid(s); got != strconv.Itoa(jail.DefaultFirstUser+1) {
 		t.Errorf("the second run is user %s", got)
@@ -139,12 +140,12 @@ func TestManyRunsAtOnce(t *testing.T) {
 	r := newTestRunner(t)
 	r.pool.most = 2
 	defer debug.SetGCPercent(debug.SetGCPercent(5))
-	root := newWorkspace(t)
+	root := jailtest.Workspace(t)
 	var workers sync.WaitGroup
 	for worker := range 4 {
 		workers.Go(func() {
 			for i := range 50 {
-				s := specOf(t, root, "true")
+				s := jailtest.Spec(t, root, "true")
 				s.Workspace = []sandbox.WorkspaceMode{sandbox.ReadOnly, sandbox.CopyOnWrite}[(i+worker)%2]
 				report, err := r.Run(t.Context(), s)
 				if report.Layer != nil {

@@ -1,10 +1,7 @@
 package bubblewrap
 
 import (
-	"bytes"
-	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +10,7 @@ import (
 
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/jail"
+	"palyra/internal/sandbox/jail/jailtest"
 	"palyra/internal/tool"
 )
 
@@ -22,14 +20,14 @@ func TestOwnerOfWorkspace(t *testing.T) {
 		t.Skip("only a daemon that is root has workspaces of others; TestOrdinaryUser covers the rest")
 	}
 	for _, owner := range []int{0, 4242, jail.DefaultFirstUser} {
-		root := newWorkspace(t)
-		writeFile(t, filepath.Join(root, "secret"), "mine", 0o600)
+		root := jailtest.Workspace(t)
+		jailtest.WriteFile(t, filepath.Join(root, "secret"), "mine", 0o600)
 		for _, name := range []string{root, filepath.Join(root, "secret")} {
 			if err := os.Chown(name, owner, owner); err != nil {
 				t.Fatal(err)
 			}
 		}
-		out := mustSucceed(t, newTestRunner(t), shell(t, root,
+		out := jailtest.Output(t, newTestRunner(t), jailtest.Shell(t, root,
 			"cat secret; echo more >> secret; echo new > new; mkdir -p d/e; echo x > d/e/f; stat -c '%u %n' secret new"))
 		if !strings.HasPrefix(out, "mine1000 secret\n1000 new\n") {
 			t.Errorf("owner %d: inside: %q", owner, out)
@@ -50,65 +48,19 @@ func TestOwnerOfWorkspace(t *testing.T) {
 // asUser runs a spec in a daemon of an ordinary user and returns what it says.
 func asUser(t *testing.T, root string, s sandbox.Spec) childResult {
 	t.Helper()
-	cmd := childCommand(t, s)
-	if os.Geteuid() == 0 {
-		const user = 31337
-		for _, name := range []string{root, filepath.Dir(root)} {
-			if err := os.Chown(name, user, user); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := openPath(root); err != nil {
-			t.Fatal(err)
-		}
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
-	}
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, cmd.Stderr.(*bytes.Buffer))
-	}
+	cmd := jailtest.Again(t, childSpec, s)
+	jailtest.Demote(t, cmd, filepath.Dir(root)) // which gets the child's state
 	var result childResult
-	if err := json.Unmarshal(out, &result); err != nil {
-		t.Fatal(err)
-	}
+	jailtest.Answer(t, cmd, &result)
 	if result.UID == 0 {
 		t.Fatal("the child is root")
 	}
 	return result
 }
 
-// childCommand starts this binary again, from where every user can.
-func childCommand(t *testing.T, s sandbox.Spec) *exec.Cmd {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "palyra-child-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	program, err := copyProbe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	binary, helper := filepath.Join(dir, "bubblewrap.test"), filepath.Join(dir, "palyra-init")
-	writeFile(t, binary, string(program), 0o755)
-	writeFile(t, helper, string(helperProgram), 0o644)
-	text, err := json.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(binary)
-	cmd.Dir = "/"
-	cmd.Env = []string{childSpec + "=" + string(text), helperPath + "=" + helper}
-	cmd.Stderr = new(bytes.Buffer)
-	return cmd
-}
-
 func TestOrdinaryUser(t *testing.T) {
-	root := newWorkspace(t)
-	result := asUser(t, root, shell(t, root, "id -u; echo made > made; cat /etc/shadow"))
+	root := jailtest.Workspace(t)
+	result := asUser(t, root, jailtest.Shell(t, root, "id -u; echo made > made; cat /etc/shadow"))
 	if result.Error != "" {
 		t.Fatalf("Run: %s", result.Error)
 	}
@@ -134,17 +86,10 @@ func TestOrdinaryUser(t *testing.T) {
 // An ordinary user's daemon needs no privilege for the copy, and neither for
 // pins: the kernel gives them in a user namespace.
 func TestOrdinaryUserModes(t *testing.T) {
-	root := newWorkspace(t)
-	writeFile(t, filepath.Join(root, "kept"), "kept", 0o644)
-	writeFile(t, filepath.Join(root, ".mcp.json"), "mcp", 0o644)
-	if os.Geteuid() == 0 {
-		for _, name := range []string{"kept", ".mcp.json"} {
-			if err := os.Chown(filepath.Join(root, name), 31337, 31337); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	s := copied(shell(t, root, "echo more >> kept; echo new > new; id -u; grep -c 1000 /proc/self/uid_map; cat kept"))
+	root := jailtest.Workspace(t)
+	jailtest.WriteFile(t, filepath.Join(root, "kept"), "kept", 0o644)
+	jailtest.WriteFile(t, filepath.Join(root, ".mcp.json"), "mcp", 0o644)
+	s := copied(jailtest.Shell(t, root, "echo more >> kept; echo new > new; id -u; grep -c 1000 /proc/self/uid_map; cat kept"))
 	s.Operands = []tool.Operand{operandOf(t, root, "kept")}
 	result := asUser(t, root, s)
 	if result.Error != "" || string(result.Report.Stdout.Head) != "1000\n1\nkeptmore\n" || !slices.Contains(result.Report.Applied, jail.LayerCopy) {
@@ -153,7 +98,7 @@ func TestOrdinaryUserModes(t *testing.T) {
 	if !slices.Equal(result.Changes, []string{"modified kept", "added new"}) || read(t, filepath.Join(root, "kept")) != "kept" {
 		t.Errorf("changes %v", result.Changes)
 	}
-	result = asUser(t, root, shell(t, root, "echo x > .envrc; echo y > made; echo x > .mcp.json"))
+	result = asUser(t, root, jailtest.Shell(t, root, "echo x > .envrc; echo y > made; echo x > .mcp.json"))
 	if result.Error != "" || !slices.Equal(result.Report.Quarantined, []string{".envrc"}) || read(t, filepath.Join(root, ".mcp.json")) != "mcp" {
 		t.Errorf("Run: %s, stderr %q, quarantined %v", result.Error, result.Report.Stderr.Head, result.Report.Quarantined)
 	}

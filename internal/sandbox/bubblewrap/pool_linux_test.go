@@ -12,6 +12,7 @@ import (
 	"palyra/internal/egress"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/jail"
+	"palyra/internal/sandbox/jail/jailtest"
 )
 
 // preparedRunner keeps up to most sandboxes ready; expire makes their time go
@@ -43,19 +44,19 @@ func (p *pool) settle() []*member {
 
 func TestPreparedRun(t *testing.T) {
 	r, _ := preparedRunner(t, 2)
-	root := newWorkspace(t)
-	writeFile(t, filepath.Join(root, "a"), "one\n", 0o644)
-	s := copied(shell(t, root, "cat; cat a; echo new > b; echo $X; pwd"))
+	root := jailtest.Workspace(t)
+	jailtest.WriteFile(t, filepath.Join(root, "a"), "one\n", 0o644)
+	s := copied(jailtest.Shell(t, root, "cat; cat a; echo new > b; echo $X; pwd"))
 	s.Owner = "alice"
-	if mustRun(t, r, s).Isolation.Prepared {
+	if jailtest.Run(t, r, s).Isolation.Prepared {
 		t.Error("the first run was prepared")
 	}
 	r.pool.settle()
 	// What the call decides comes with the call, and what the workspace holds
 	// is read then.
-	writeFile(t, filepath.Join(root, "a"), "two\n", 0o644)
+	jailtest.WriteFile(t, filepath.Join(root, "a"), "two\n", 0o644)
 	s.Env, s.Stdin = []string{"X=given"}, []byte("in\n")
-	report := mustRun(t, r, s)
+	report := jailtest.Run(t, r, s)
 	if got := string(report.Stdout.Head); got != "in\ntwo\ngiven\n/workspace\n" || !report.Isolation.Prepared {
 		t.Errorf("prepared %t, stdout %q", report.Isolation.Prepared, got)
 	}
@@ -71,8 +72,8 @@ func TestPreparedRun(t *testing.T) {
 
 // A sandbox that stands ready is for the calls that it was built for alone.
 func TestPreparedForNobodyElse(t *testing.T) {
-	root, other := newWorkspace(t), newWorkspace(t)
-	good := copied(specOf(t, root, "true"))
+	root, other := jailtest.Workspace(t), jailtest.Workspace(t)
+	good := copied(jailtest.Spec(t, root, "true"))
 	good.Owner = "alice"
 	for name, edit := range map[string]func(*sandbox.Spec){
 		"owner":     func(s *sandbox.Spec) { s.Owner = "bob" },
@@ -93,19 +94,19 @@ func TestPreparedForNobodyElse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, _ := preparedRunner(t, 4)
-			mustRun(t, r, good)
+			jailtest.Run(t, r, good)
 			r.pool.settle()
 			s := good
 			edit(&s)
-			if mustRun(t, r, s).Isolation.Prepared {
+			if jailtest.Run(t, r, s).Isolation.Prepared {
 				t.Error("a sandbox was handed over")
 			}
 		})
 	}
 	r, _ := preparedRunner(t, 4)
-	mustRun(t, r, good)
+	jailtest.Run(t, r, good)
 	r.pool.settle()
-	if !mustRun(t, r, good).Isolation.Prepared { // control
+	if !jailtest.Run(t, r, good).Isolation.Prepared { // control
 		t.Error("the same call got none")
 	}
 }
@@ -159,15 +160,15 @@ func TestPreparedAreEnded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, expire := preparedRunner(t, 2)
-			s := copied(specOf(t, newWorkspace(t), "true"))
-			mustRun(t, r, s)
+			s := copied(jailtest.Spec(t, jailtest.Workspace(t), "true"))
+			jailtest.Run(t, r, s)
 			members := r.pool.settle()
 			if len(members) != 1 {
 				t.Fatalf("%d members", len(members))
 			}
 			end(r, expire)
 			<-members[0].over
-			if mustRun(t, r, s).Isolation.Prepared {
+			if jailtest.Run(t, r, s).Isolation.Prepared {
 				t.Error("it was used all the same")
 			}
 			r.Invalidate()
@@ -183,26 +184,26 @@ func TestPreparedAreEnded(t *testing.T) {
 // used.
 func TestPreparedBounds(t *testing.T) {
 	r, _ := preparedRunner(t, 1)
-	a, b := copied(specOf(t, newWorkspace(t), "true")), copied(specOf(t, newWorkspace(t), "true"))
-	mustRun(t, r, a)
+	a, b := copied(jailtest.Spec(t, jailtest.Workspace(t), "true")), copied(jailtest.Spec(t, jailtest.Workspace(t), "true"))
+	jailtest.Run(t, r, a)
 	r.pool.settle()
-	mustRun(t, r, b)
+	jailtest.Run(t, r, b)
 	if members := r.pool.settle(); len(members) != 1 {
 		t.Errorf("%d members", len(members))
 	}
-	if mustRun(t, r, a).Isolation.Prepared {
+	if jailtest.Run(t, r, a).Isolation.Prepared {
 		t.Error("the older one is still there")
 	}
 	members := r.pool.settle()
 	if err := members[0].cell.End(); err != nil {
 		t.Fatal(err)
 	}
-	if mustRun(t, r, a).Isolation.Prepared {
+	if jailtest.Run(t, r, a).Isolation.Prepared {
 		t.Error("a dead one was used")
 	}
 	r.pool.most = 0
 	r.Invalidate()
-	mustRun(t, r, a)
+	jailtest.Run(t, r, a)
 	if members := r.pool.settle(); len(members) != 0 {
 		t.Error("members in a pool that is switched off")
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/jail/jailtest"
 )
 
 // fileless runs a program that is in no file system.
@@ -21,9 +22,9 @@ func TestStrictExec(t *testing.T) {
 		c := testConfig(t.TempDir())
 		c.StrictExec = strict
 		r := newConfiguredRunner(t, c)
-		s := specOf(t, newWorkspace(t), "python3", "-")
+		s := jailtest.Spec(t, jailtest.Workspace(t), "python3", "-")
 		s.Stdin, s.Workspace = []byte(fileless), sandbox.ReadOnly
-		report := mustRun(t, r, s)
+		report := jailtest.Run(t, r, s)
 		if report.ExitCode == nil || *report.ExitCode != want {
 			t.Errorf("strict %t: ended with %v, stderr %s", strict, report.ExitCode, report.Stderr.Head)
 		}

@@ -11,6 +11,7 @@ import (
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/jail"
+	"palyra/internal/sandbox/jail/jailtest"
 	"palyra/internal/tool"
 )
 
@@ -48,13 +49,13 @@ func read(t testing.TB, name string) string {
 // What a program does to its copy is in the layer, and the workspace is as it
 // was.
 func TestCopyOnWrite(t *testing.T) {
-	root := newWorkspace(t)
-	writeFile(t, filepath.Join(root, "kept"), "kept", 0o600)
-	writeFile(t, filepath.Join(root, "gone"), "gone", 0o644)
-	writeFile(t, filepath.Join(root, "sealed"), "sealed", 0o444)
-	report := mustRun(t, newTestRunner(t), copied(shell(t, root, "echo more >> kept; rm gone; mkdir -p a/b; echo new > a/b/c; chmod u+w sealed; cat kept a/b/c; mkdir .git; echo x > .mcp.json")))
+	root := jailtest.Workspace(t)
+	jailtest.WriteFile(t, filepath.Join(root, "kept"), "kept", 0o600)
+	jailtest.WriteFile(t, filepath.Join(root, "gone"), "gone", 0o644)
+	jailtest.WriteFile(t, filepath.Join(root, "sealed"), "sealed", 0o444)
+	report := jailtest.Run(t, newTestRunner(t), copied(jailtest.Shell(t, root, "echo more >> kept; rm gone; mkdir -p a/b; echo new > a/b/c; chmod u+w sealed; cat kept a/b/c; mkdir .git; echo x > .mcp.json")))
 	if got := string(report.Stdout.Head); got != "keptmore\nnew\n" || *report.ExitCode != 0 {
-		t.Errorf("%s, stdout %q, stderr %s", describe(report), got, report.Stderr.Head)
+		t.Errorf("%s, stdout %q, stderr %s", jailtest.Ending(report), got, report.Stderr.Head)
 	}
 	changes := changesOf(t, report)
 	for _, want := range []string{"modified kept", "deleted gone", "added a/b/c", "added .mcp.json", "modified sealed"} {
@@ -75,15 +76,15 @@ func TestCopyOnWrite(t *testing.T) {
 
 // Nothing inside tells where the workspace is on the host.
 func TestCopyHidesHostPaths(t *testing.T) {
-	root := newWorkspace(t)
-	s := copied(shell(t, root, "cat /proc/self/mountinfo /proc/1/mountinfo"))
-	report := mustRun(t, newTestRunner(t), s)
+	root := jailtest.Workspace(t)
+	s := copied(jailtest.Shell(t, root, "cat /proc/self/mountinfo /proc/1/mountinfo"))
+	report := jailtest.Run(t, newTestRunner(t), s)
 	if out := string(report.Stdout.Head); strings.Contains(out, filepath.Base(filepath.Dir(root))) || !strings.Contains(out, " /workspace ") {
 		t.Errorf("mounts inside:\n%s", out)
 	}
 	// Control: a plain mount names its directory.
 	s.Workspace = sandbox.ReadOnly
-	report = mustRun(t, newTestRunner(t), s)
+	report = jailtest.Run(t, newTestRunner(t), s)
 	if out := string(report.Stdout.Head); !strings.Contains(out, filepath.Base(filepath.Dir(root))) {
 		t.Errorf("the control does not see the host's path:\n%s", out)
 	}
@@ -92,20 +93,20 @@ func TestCopyHidesHostPaths(t *testing.T) {
 // FS-04: a hard link in the workspace to a file outside is written to in the
 // copy alone.
 func TestCopyDefeatsHardLinks(t *testing.T) {
-	root := newWorkspace(t)
+	root := jailtest.Workspace(t)
 	outside := filepath.Join(filepath.Dir(root), "outside")
-	writeFile(t, outside, "outside", 0o644)
+	jailtest.WriteFile(t, outside, "outside", 0o644)
 	if err := os.Link(outside, filepath.Join(root, "inside")); err != nil {
 		t.Fatal(err)
 	}
 	r := newTestRunner(t)
-	mustSucceed(t, r, copied(shell(t, root, "echo broken > inside")))
+	jailtest.Output(t, r, copied(jailtest.Shell(t, root, "echo broken > inside")))
 	if got := read(t, outside); got != "outside" {
 		t.Errorf("the file outside holds %q", got)
 	}
 	// Control: a program that writes to the workspace itself reaches it, and
 	// the report says that it may.
-	report := mustRun(t, r, shell(t, root, "echo broken > inside"))
+	report := jailtest.Run(t, r, jailtest.Shell(t, root, "echo broken > inside"))
 	if got := read(t, outside); got != "broken\n" {
 		t.Errorf("the control holds %q", got)
 	}
@@ -122,41 +123,41 @@ func operandOf(t testing.TB, root, name string) tool.Operand {
 // The program sees the bytes that were approved, with the time and mode that
 // they had, whatever becomes of the file while it runs.
 func TestOperandsArePinned(t *testing.T) {
-	root := newWorkspace(t)
+	root := jailtest.Workspace(t)
 	name := filepath.Join(root, "script.sh")
-	writeFile(t, name, "approved\n", 0o750)
+	jailtest.WriteFile(t, name, "approved\n", 0o750)
 	past := time.Date(2001, 2, 3, 4, 5, 6, 789, time.UTC)
 	if err := os.Chtimes(name, past, past); err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, filepath.Join(root, "sealed"), "sealed\n", 0o400)
+	jailtest.WriteFile(t, filepath.Join(root, "sealed"), "sealed\n", 0o400)
 	r := newTestRunner(t)
-	rewrite := func(string, []byte) { writeFile(t, name, "rewritten", 0o750) }
-	s := copied(shell(t, root, "stat -c '%a %y' script.sh; read _; cat script.sh sealed"))
+	rewrite := func(string, []byte) { jailtest.WriteFile(t, name, "rewritten", 0o750) }
+	s := copied(jailtest.Shell(t, root, "stat -c '%a %y' script.sh; read _; cat script.sh sealed"))
 	s.Operands = []tool.Operand{operandOf(t, root, "script.sh"), operandOf(t, root, "sealed")}
 	s.Output, s.Stdin = rewrite, []byte("\n")
-	report := mustRun(t, r, s)
+	report := jailtest.Run(t, r, s)
 	out := string(report.Stdout.Head)
 	if !strings.HasPrefix(out, "750 2001-02-03 04:05:06.000000789") || !strings.HasSuffix(out, "approved\nsealed\n") || len(report.Unpinned) > 0 {
 		t.Errorf("stdout %q, stderr %q, unpinned %v", out, report.Stderr.Head, report.Unpinned)
 	}
 	// Control: what is no operand is seen as it is.
-	writeFile(t, name, "approved\n", 0o750)
+	jailtest.WriteFile(t, name, "approved\n", 0o750)
 	s.Operands = nil
 	s.Argv = []string{"bash", "-c", "echo up; sleep 0.2; cat script.sh"}
-	if out := string(mustRun(t, r, s).Stdout.Head); !strings.HasSuffix(out, "rewritten") {
+	if out := string(jailtest.Run(t, r, s).Stdout.Head); !strings.HasSuffix(out, "rewritten") {
 		t.Errorf("the control read %q", out)
 	}
 }
 
 func TestOperandsThatChanged(t *testing.T) {
-	root := newWorkspace(t)
-	writeFile(t, filepath.Join(root, "a"), "one", 0o644)
+	root := jailtest.Workspace(t)
+	jailtest.WriteFile(t, filepath.Join(root, "a"), "one", 0o644)
 	r := newTestRunner(t)
-	s := copied(shell(t, root, "touch ran; echo up"))
+	s := copied(jailtest.Shell(t, root, "touch ran; echo up"))
 	s.Operands = []tool.Operand{operandOf(t, root, "a")}
-	mustSucceed(t, r, s)
-	writeFile(t, filepath.Join(root, "a"), "two", 0o644)
+	jailtest.Output(t, r, s)
+	jailtest.WriteFile(t, filepath.Join(root, "a"), "two", 0o644)
 	for name, edit := range map[string]func(){
 		"other bytes": func() {},
 		"gone":        func() { os.Remove(filepath.Join(root, "a")) },
@@ -168,18 +169,18 @@ func TestOperandsThatChanged(t *testing.T) {
 		}
 	}
 	// A large operand is named and not kept.
-	writeFile(t, filepath.Join(root, "large"), strings.Repeat("x", jail.MaxPinned+1), 0o644)
+	jailtest.WriteFile(t, filepath.Join(root, "large"), strings.Repeat("x", jail.MaxPinned+1), 0o644)
 	s.Operands = []tool.Operand{operandOf(t, root, "large")}
-	if report := mustRun(t, r, s); !slices.Equal(report.Unpinned, []string{"large"}) {
+	if report := jailtest.Run(t, r, s); !slices.Equal(report.Unpinned, []string{"large"}) {
 		t.Errorf("unpinned %v", report.Unpinned)
 	}
 }
 
 // A program of the workspace is one of its own operands.
 func TestProgramOfTheWorkspaceIsPinned(t *testing.T) {
-	root := newWorkspace(t)
+	root := jailtest.Workspace(t)
 	s := copied(withProbe(t, root, "fds"))
-	mustSucceed(t, newTestRunner(t), s)
+	jailtest.Output(t, newTestRunner(t), s)
 	s.Executable.SHA256 = jail.Digest([]byte("another"))
 	if _, err := newTestRunner(t).Run(t.Context(), s); reason.Of(err) != reason.BindingMismatch {
 		t.Errorf("another program: %v", err)
@@ -189,28 +190,28 @@ func TestProgramOfTheWorkspaceIsPinned(t *testing.T) {
 // Directly written workspaces: protected paths that exist cannot be changed
 // or moved away, and new ones are put aside.
 func TestDirect(t *testing.T) {
-	root := newWorkspace(t)
+	root := jailtest.Workspace(t)
 	for _, dir := range []string{".git/hooks", "sub/.git/hooks", ".vscode", "deploy"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	writeFile(t, filepath.Join(root, ".git/config"), "config", 0o644)
-	writeFile(t, filepath.Join(root, ".git/index"), "index", 0o644)
-	writeFile(t, filepath.Join(root, "deploy/run.sh"), "deploy", 0o644)
+	jailtest.WriteFile(t, filepath.Join(root, ".git/config"), "config", 0o644)
+	jailtest.WriteFile(t, filepath.Join(root, ".git/index"), "index", 0o644)
+	jailtest.WriteFile(t, filepath.Join(root, "deploy/run.sh"), "deploy", 0o644)
 	r := newTestRunner(t)
 	for _, script := range []string{
 		"echo x >> .git/config", "echo x > .git/hooks/pre-commit", "mv .git .git2", "mv sub sub2", "rm -rf sub/.git", "echo x > .vscode/tasks.json", "echo x >> deploy/run.sh",
 	} {
-		s := shell(t, root, script)
+		s := jailtest.Shell(t, root, script)
 		s.Protected = []string{"deploy/*.sh"}
-		if report := mustRun(t, r, s); *report.ExitCode == 0 {
+		if report := jailtest.Run(t, r, s); *report.ExitCode == 0 {
 			t.Errorf("%q succeeded", script)
 		}
 	}
-	report := mustRun(t, r, shell(t, root, "echo y >> .git/index; echo made > made; mkdir -p new/.git/hooks; echo x > new/.git/hooks/pre-commit; echo x > .mcp.json; ln -s /etc/passwd .envrc"))
+	report := jailtest.Run(t, r, jailtest.Shell(t, root, "echo y >> .git/index; echo made > made; mkdir -p new/.git/hooks; echo x > new/.git/hooks/pre-commit; echo x > .mcp.json; ln -s /etc/passwd .envrc"))
 	if *report.ExitCode != 0 {
-		t.Errorf("%s: %s", describe(report), report.Stderr.Head)
+		t.Errorf("%s: %s", jailtest.Ending(report), report.Stderr.Head)
 	}
 	slices.Sort(report.Quarantined)
 	if !slices.Equal(report.Quarantined, []string{".envrc", ".mcp.json", "new/.git"}) {
@@ -227,22 +228,22 @@ func TestDirect(t *testing.T) {
 	// out has none.
 	weak := newTestRunner(t, jail.LayerCopy)
 	for _, script := range []string{"echo x >> .git/config", "echo x > .git/hooks/pre-commit", "mv sub sub2", "mv .git .git2"} {
-		mustSucceed(t, weak, copied(shell(t, root, script)))
+		jailtest.Output(t, weak, copied(jailtest.Shell(t, root, script)))
 	}
 }
 
 func TestCaches(t *testing.T) {
-	root := newWorkspace(t)
+	root := jailtest.Workspace(t)
 	dir := filepath.Join(filepath.Dir(root), "cache")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	r := newTestRunner(t)
 	for _, mode := range []sandbox.WorkspaceMode{sandbox.ReadOnly, sandbox.CopyOnWrite, sandbox.Direct} {
-		s := shell(t, root, "echo $GOCACHE; echo kept >> $GOCACHE/file; cat /cache/go/file | wc -l")
+		s := jailtest.Shell(t, root, "echo $GOCACHE; echo kept >> $GOCACHE/file; cat /cache/go/file | wc -l")
 		s.Workspace = mode
 		s.Caches = []sandbox.Cache{{Name: "go", Dir: dir, Env: []string{"GOCACHE=/cache/go"}}}
-		if out := mustSucceed(t, r, s); !strings.HasPrefix(out, "/cache/go\n") {
+		if out := jailtest.Output(t, r, s); !strings.HasPrefix(out, "/cache/go\n") {
 			t.Errorf("%s: %q", mode, out)
 		}
 	}
@@ -250,10 +251,10 @@ func TestCaches(t *testing.T) {
 		t.Errorf("the cache holds %q", got)
 	}
 	// Control: without it nothing is there.
-	if report := mustRun(t, r, shell(t, root, "ls /cache")); *report.ExitCode == 0 {
+	if report := jailtest.Run(t, r, jailtest.Shell(t, root, "ls /cache")); *report.ExitCode == 0 {
 		t.Error("a cache is seen that was not asked for")
 	}
-	s := shell(t, root, "true")
+	s := jailtest.Shell(t, root, "true")
 	s.Caches = []sandbox.Cache{{Name: "../x", Dir: dir}}
 	if _, err := r.Run(t.Context(), s); reason.Of(err) != reason.InvalidInput {
 		t.Errorf("a name that is a path: %v", err)

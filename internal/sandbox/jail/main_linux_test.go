@@ -1,43 +1,19 @@
 package jail
 
 import (
-	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"palyra/internal/sandbox/inside"
+	"palyra/internal/sandbox/jail/jailtest"
 )
 
 // helperProgram is palyra-init as built for this test run.
 var helperProgram []byte
 
-func TestMain(m *testing.M) {
-	if err := buildHelper(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
-}
-
-func buildHelper() error {
-	dir, err := os.MkdirTemp("", "palyra-init-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	out := filepath.Join(dir, "palyra-init")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", out, "palyra/cmd/palyra-init")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("building palyra-init: %w\n%s", err, text)
-	}
-	helperProgram, err = os.ReadFile(out)
-	return err
-}
+func TestMain(m *testing.M) { os.Exit(jailtest.Main(m, &helperProgram)) }
 
 func newTestMachine(t testing.TB, c Config) *Machine {
 	t.Helper()

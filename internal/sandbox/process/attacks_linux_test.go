@@ -13,6 +13,7 @@ import (
 	"palyra/internal/egress"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/jail"
+	"palyra/internal/sandbox/jail/jailtest"
 )
 
 // attack is a program that prints "done" when it gets what it should not. It
@@ -33,11 +34,11 @@ func TestAttacksFailAndSucceedWithoutTheLayer(t *testing.T) {
 				continue
 			}
 			t.Run(a.name+"/"+rung.name, func(t *testing.T) {
-				spec := specOf(t, openWorkspace(t), "python3", "-c", a.python)
-				if report := mustRun(t, rung.make(t), spec); strings.Contains(string(report.Stdout.Head), "done") {
+				spec := jailtest.Spec(t, openWorkspace(t), "python3", "-c", a.python)
+				if report := jailtest.Run(t, rung.make(t), spec); strings.Contains(string(report.Stdout.Head), "done") {
 					t.Errorf("the attack succeeded: %s", report.Stdout.Head)
 				}
-				report := mustRun(t, rung.make(t, layers...), spec)
+				report := jailtest.Run(t, rung.make(t, layers...), spec)
 				if !strings.Contains(string(report.Stdout.Head), "done") {
 					t.Errorf("without %v the attack fails, too: %s%s", layers, report.Stdout.Head, report.Stderr.Head)
 				}
@@ -62,8 +63,8 @@ func startHost(t *testing.T) host {
 	t.Helper()
 	dir := hostDir(t)
 	h := host{secret: filepath.Join(dir, "secret"), victim: filepath.Join(dir, "victim"), socket: filepath.Join(dir, "socket")}
-	writeFile(t, h.secret, "secret", 0o644)
-	writeFile(t, h.victim, "whole", 0o666)
+	jailtest.WriteFile(t, h.secret, "secret", 0o644)
+	jailtest.WriteFile(t, h.victim, "whole", 0o666)
 	for _, network := range []struct{ kind, address string }{{"tcp", "127.0.0.1:0"}, {"unix", h.socket}} {
 		l, err := net.Listen(network.kind, network.address)
 		if err != nil {
@@ -136,7 +137,7 @@ func TestEachWallDeniesTCP(t *testing.T) {
 	h := startHost(t)
 	script := "import socket; socket.create_connection(('127.0.0.1'," + strconv.Itoa(h.port) + "),2)"
 	for layer, want := range map[string]string{jail.LayerSeccomp: "PermissionError", jail.LayerLandlock: "Address family not supported"} {
-		report := mustRun(t, newAloneRunner(t, layer), specOf(t, openWorkspace(t), "python3", "-c", script))
+		report := jailtest.Run(t, newAloneRunner(t, layer), jailtest.Spec(t, openWorkspace(t), "python3", "-c", script))
 		if got := string(report.Stderr.Head); !strings.Contains(got, want) {
 			t.Errorf("without %s: %s", layer, got)
 		}
@@ -147,7 +148,7 @@ func TestEachWallDeniesTCP(t *testing.T) {
 func TestFirstProcessIsOutOfReach(t *testing.T) {
 	script := `cat /proc/1/task/*/status | grep -c 'CapEff:[[:space:]]0000000000000000'; ls /proc/1/task | wc -l
 		for f in environ mem maps; do head -c1 /proc/1/$f > /dev/null 2>&1 && echo $f; done; ls /proc/1/fd > /dev/null 2>&1 && echo fd; true`
-	got := strings.Fields(succeeds(t, newTestRunner(t), shell(t, newWorkspace(t), script)))
+	got := strings.Fields(jailtest.Output(t, newTestRunner(t), jailtest.Shell(t, jailtest.Workspace(t), script)))
 	if len(got) != 2 || got[0] != got[1] || got[0] == "0" {
 		t.Errorf("powerless threads, threads, and what can be read: %v", got)
 	}
@@ -158,14 +159,14 @@ func TestFirstProcessIsOutOfReach(t *testing.T) {
 func TestMetadataOfTheHost(t *testing.T) {
 	for _, alone := range []bool{false, true} {
 		victim := filepath.Join(hostDir(t), "victim")
-		writeFile(t, victim, "whole", 0o600)
+		jailtest.WriteFile(t, victim, "whole", 0o600)
 		if os.Geteuid() == 0 {
-			if err := os.Chown(victim, ordinary, ordinary); err != nil {
+			if err := os.Chown(victim, jailtest.User, jailtest.User); err != nil {
 				t.Fatal(err)
 			}
 		}
-		spec := specOf(t, newWorkspace(t), "python3", "-c", "import os; os.chmod('"+victim+"', 0o666); os.utime('"+victim+"', (0,0))")
-		result := asOrdinary(t, errand{Spec: spec, LayerDir: layerDir(t), Alone: alone, Without: []string{jail.LayerGroup}})
+		spec := jailtest.Spec(t, jailtest.Workspace(t), "python3", "-c", "import os; os.chmod('"+victim+"', 0o666); os.utime('"+victim+"', (0,0))")
+		result := asOrdinary(t, errand{Spec: spec, LayerDir: jailtest.Dir(t), Alone: alone, Without: []string{jail.LayerGroup}})
 		info, err := os.Stat(victim)
 		if err != nil {
 			t.Fatal(err)
@@ -187,7 +188,7 @@ func TestProcessesOfTheSameUser(t *testing.T) {
 		{"signals", "import os; os.kill(os.getppid(), 0); print('done')", jail.LayerLandlock},
 	} {
 		for _, open := range []bool{false, true} {
-			e := errand{Spec: specOf(t, newWorkspace(t), "python3", "-c", c.python), LayerDir: layerDir(t), Alone: true, Without: []string{jail.LayerGroup}}
+			e := errand{Spec: jailtest.Spec(t, jailtest.Workspace(t), "python3", "-c", c.python), LayerDir: jailtest.Dir(t), Alone: true, Without: []string{jail.LayerGroup}}
 			if open {
 				e.Without = append(e.Without, c.layer)
 			}

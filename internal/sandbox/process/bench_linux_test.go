@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/jail/jailtest"
 )
 
 // BenchmarkRun is the time of a program that does nothing, from the spec to the
@@ -29,7 +30,7 @@ func BenchmarkRun(b *testing.B) {
 		{"user namespaces, copy on write", newTestRunner(b), sandbox.CopyOnWrite},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			spec := specOf(b, openWorkspace(b), "true")
+			spec := jailtest.Spec(b, openWorkspace(b), "true")
 			spec.Workspace = c.mode
 			for b.Loop() {
 				report, err := c.r.Run(b.Context(), spec)

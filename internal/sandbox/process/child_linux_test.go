@@ -1,26 +1,21 @@
 package process
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"syscall"
 	"testing"
 
 	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/jail/jailtest"
 )
 
 // A test that needs another user, or a daemon to kill, starts this binary
 // again with an errand.
-const (
-	childErrand = "PALYRA_TEST_ERRAND"
-	helperPath  = "PALYRA_TEST_HELPER"
-)
+const childErrand = "PALYRA_TEST_ERRAND"
 
 // errand is what the child does.
 type errand struct {
@@ -39,11 +34,12 @@ type childResult struct {
 
 func childMain() int {
 	var e errand
-	if err := errors.Join(json.Unmarshal([]byte(os.Getenv(childErrand)), &e), buildHelper()); err != nil {
+	helper, err := jailtest.Helper()
+	if err = errors.Join(err, json.Unmarshal([]byte(os.Getenv(childErrand)), &e)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	r, err := e.runner()
+	r, err := e.runner(helper)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -65,83 +61,32 @@ func childMain() int {
 	return 0
 }
 
-func (e errand) runner() (*Runner, error) {
+func (e errand) runner(helper []byte) (*Runner, error) {
 	cfg := Config{Enabled: true, LayerDir: e.LayerDir, QuarantineDir: e.LayerDir, Without: e.Without}
 	if !e.Alone {
-		return newRunner(cfg, helperProgram)
+		return newRunner(cfg, helper)
 	}
 	r := &Runner{cfg: cfg, lack: "this test has none"}
-	err := r.open(sandbox.Landlocked, helperProgram)
+	err := r.open(sandbox.Landlocked, helper)
 	if err == nil {
 		r.problem = r.checkAlone()
 	}
 	return r, err
 }
 
-// ordinary is the user whose daemon the child is, when this test is root.
-const ordinary = 65534
-
-// command is the child, as an ordinary user: this one, or nobody.
+// command is the child, as an ordinary user.
 func (e errand) command(t *testing.T) *exec.Cmd {
 	t.Helper()
-	dir := t.TempDir()
-	for at := dir; at != os.TempDir(); at = filepath.Dir(at) {
-		if err := os.Chmod(at, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	helper, program := filepath.Join(dir, "helper"), filepath.Join(dir, "child.test")
-	writeFile(t, helper, string(helperProgram), 0o755)
-	binary, err := os.ReadFile("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
-	writeFile(t, program, string(binary), 0o755)
-	text, err := json.Marshal(e)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(program)
-	cmd.Env = []string{"PATH=/usr/bin:/bin", childErrand + "=" + string(text), helperPath + "=" + helper, "GORACE=atexit_sleep_ms=0"}
-	cmd.SysProcAttr = &syscall.SysProcAttr{}
-	if os.Geteuid() == 0 {
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: ordinary, Gid: ordinary}
-		for _, owned := range []string{e.Spec.WorkspaceRoot, e.LayerDir} {
-			giveAway(t, owned)
-		}
-	}
+	cmd := jailtest.Again(t, childErrand, e)
+	jailtest.Demote(t, cmd, e.Spec.WorkspaceRoot, e.LayerDir)
 	return cmd
-}
-
-func giveAway(t *testing.T, root string) {
-	t.Helper()
-	err := filepath.WalkDir(root, func(path string, _ os.DirEntry, err error) error {
-		return errors.Join(err, os.Lchown(path, ordinary, ordinary))
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for at := filepath.Dir(root); at != os.TempDir(); at = filepath.Dir(at) {
-		if err := os.Chmod(at, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 // asOrdinary runs a spec by an ordinary user's daemon.
 func asOrdinary(t *testing.T, e errand) childResult {
 	t.Helper()
-	cmd := e.command(t)
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v: %s", err, &said)
-	}
 	var result childResult
-	if err := json.Unmarshal(out, &result); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	jailtest.Answer(t, e.command(t), &result)
 	if result.UID == 0 {
 		t.Fatal("the child is root")
 	}

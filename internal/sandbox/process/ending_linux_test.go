@@ -17,6 +17,7 @@ import (
 
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/jail/jailtest"
 )
 
 // A program is not the first of its processes, so that signals end it as they
@@ -35,7 +36,7 @@ func TestEndings(t *testing.T) {
 	} {
 		for _, rung := range rungs {
 			t.Run(c.script+"/"+rung.name, func(t *testing.T) {
-				report := mustRun(t, rung.make(t), shell(t, openWorkspace(t), c.script))
+				report := jailtest.Run(t, rung.make(t), jailtest.Shell(t, openWorkspace(t), c.script))
 				if report.ExitCode == nil || *report.ExitCode != c.code || report.Signal != c.signal {
 					t.Errorf("code %v, signal %s: %s", report.ExitCode, report.Signal, report.Stderr.Head)
 				}
@@ -48,7 +49,7 @@ func TestEndings(t *testing.T) {
 func TestOrphansAreReaped(t *testing.T) {
 	script := `for i in $(seq 20); do (sleep 0 &) ; done
 		while ps -o stat= -A | grep -q Z; do n=$((n+1)); [ $n -lt 200 ] || exit 1; sleep 0.01; done`
-	succeeds(t, newTestRunner(t), shell(t, newWorkspace(t), script))
+	jailtest.Output(t, newTestRunner(t), jailtest.Shell(t, jailtest.Workspace(t), script))
 }
 
 // What outlives the program, in a session of its own and deaf to signals, is
@@ -62,7 +63,7 @@ func TestNothingIsLeft(t *testing.T) {
 			}
 			mark := "3141" + strconv.Itoa(os.Getpid())
 			script := "trap '' TERM HUP; (setsid sleep " + mark + " > /dev/null 2>&1 &); (setsid sh -c '(sleep " + mark + " &)' > /dev/null 2>&1 &); sleep 0.05; echo started"
-			if got := succeeds(t, rung.make(t), shell(t, openWorkspace(t), script)); got != "started\n" {
+			if got := jailtest.Output(t, rung.make(t), jailtest.Shell(t, openWorkspace(t), script)); got != "started\n" {
 				t.Errorf("got %q", got)
 			}
 			if pids := running(t, mark); len(pids) > 0 {
@@ -93,9 +94,9 @@ func TestStoppedRuns(t *testing.T) {
 	for _, rung := range rungs {
 		t.Run(rung.name, func(t *testing.T) {
 			r, root := rung.make(t), openWorkspace(t)
-			spec := shell(t, root, "trap '' TERM; sleep 100 & wait")
+			spec := jailtest.Shell(t, root, "trap '' TERM; sleep 100 & wait")
 			spec.Limits.Wall = 100 * time.Millisecond
-			if report := mustRun(t, r, spec); !report.TimedOut || report.ExitCode != nil {
+			if report := jailtest.Run(t, r, spec); !report.TimedOut || report.ExitCode != nil {
 				t.Errorf("timed out %v, code %v", report.TimedOut, report.ExitCode)
 			}
 			spec.Limits.Wall = time.Minute
@@ -105,8 +106,8 @@ func TestStoppedRuns(t *testing.T) {
 			if _, err := r.Run(ctx, spec); reason.Of(err) != reason.Cancelled {
 				t.Errorf("got %v", err)
 			}
-			spec = shell(t, root, "head -c 300000000 /dev/zero")
-			if report := mustRun(t, r, spec); report.Quota != sandbox.QuotaOutput {
+			spec = jailtest.Shell(t, root, "head -c 300000000 /dev/zero")
+			if report := jailtest.Run(t, r, spec); report.Quota != sandbox.QuotaOutput {
 				t.Errorf("quota %q", report.Quota)
 			}
 		})
@@ -116,18 +117,18 @@ func TestStoppedRuns(t *testing.T) {
 // What a run writes to its copy is measured while it runs, and once more when
 // it has ended.
 func TestDiskLimit(t *testing.T) {
-	r, root := newTestRunner(t), newWorkspace(t)
+	r, root := newTestRunner(t), jailtest.Workspace(t)
 	for name, script := range map[string]string{
 		"while it runs": "for i in $(seq 16); do head -c 4M /dev/zero > f$i; done; sleep 30",
 		"short":         "head -c 64M /dev/zero > f",
 	} {
 		for limit, want := range map[int64]sandbox.Quota{8 << 20: sandbox.QuotaDisk, 128 << 20: ""} {
-			spec := shell(t, root, script)
+			spec := jailtest.Shell(t, root, script)
 			if want == "" { // control
 				spec.Argv[2] = strings.TrimSuffix(script, "; sleep 30")
 			}
 			spec.Workspace, spec.Limits.Disk = sandbox.CopyOnWrite, limit
-			report := mustRun(t, r, spec)
+			report := jailtest.Run(t, r, spec)
 			if report.Quota != want || report.TimedOut {
 				t.Errorf("%s, limit %d: quota %q, timed out %t", name, limit, report.Quota, report.TimedOut)
 			}
@@ -139,7 +140,7 @@ func TestDiskLimit(t *testing.T) {
 func TestDaemonIsKilled(t *testing.T) {
 	for _, alone := range []bool{false, true} {
 		mark := "2718" + strconv.Itoa(os.Getpid())
-		e := errand{Spec: shell(t, newWorkspace(t), "echo up; (setsid sleep "+mark+"9 &); sleep "+mark), LayerDir: layerDir(t), Alone: alone}
+		e := errand{Spec: jailtest.Shell(t, jailtest.Workspace(t), "echo up; (setsid sleep "+mark+"9 &); sleep "+mark), LayerDir: jailtest.Dir(t), Alone: alone}
 		if alone {
 			// Without groups and namespaces only the program itself ends.
 			e.Spec.Argv[2] = "echo up; exec sleep " + mark
@@ -179,9 +180,9 @@ func TestDaemonIsKilled(t *testing.T) {
 func TestManyRunsAtOnce(t *testing.T) {
 	for _, rung := range rungs {
 		t.Run(rung.name, func(t *testing.T) {
-			r, spec := rung.make(t), shell(t, openWorkspace(t), "exit 7")
+			r, spec := rung.make(t), jailtest.Shell(t, openWorkspace(t), "exit 7")
 			spec.Workspace = sandbox.ReadOnly
-			want := mustRun(t, r, spec).Applied
+			want := jailtest.Run(t, r, spec).Applied
 			var running sync.WaitGroup
 			for range 4 {
 				running.Go(func() {

@@ -13,6 +13,7 @@ import (
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/jail"
+	"palyra/internal/sandbox/jail/jailtest"
 )
 
 // rungs are both rungs of this backend.
@@ -23,9 +24,9 @@ var rungs = []struct {
 
 func TestEveryLayerIsProved(t *testing.T) {
 	r := newTestRunner(t)
-	spec := shell(t, newWorkspace(t), "true")
+	spec := jailtest.Shell(t, jailtest.Workspace(t), "true")
 	spec.Workspace = sandbox.CopyOnWrite
-	report := mustRun(t, r, spec)
+	report := jailtest.Run(t, r, spec)
 	want := report.Requested
 	if !grouped() {
 		want = slices.DeleteFunc(slices.Clone(want), func(layer string) bool { return layer == jail.LayerGroup })
@@ -43,7 +44,7 @@ func TestEveryLayerIsProved(t *testing.T) {
 
 // What the lower rung lacks is told, and its level is none.
 func TestLowerRungIsHonest(t *testing.T) {
-	report := mustRun(t, newAloneRunner(t), shell(t, openWorkspace(t), "true"))
+	report := jailtest.Run(t, newAloneRunner(t), jailtest.Shell(t, openWorkspace(t), "true"))
 	want := layers()
 	if !grouped() {
 		want = slices.DeleteFunc(want, func(layer string) bool { return layer == jail.LayerGroup })
@@ -93,7 +94,7 @@ func TestEachMissingLayerRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := openWorkspace(t)
 			r := newTestRunner(t)
-			spec := shell(t, root, "touch ran")
+			spec := jailtest.Shell(t, root, "touch ran")
 			spec.Workspace = sandbox.CopyOnWrite
 			if c.alone {
 				r, spec.Workspace = newAloneRunner(t), sandbox.Direct
@@ -120,9 +121,9 @@ func TestEachMissingLayerRefuses(t *testing.T) {
 
 func TestOrdinaryUser(t *testing.T) {
 	for _, alone := range []bool{false, true} {
-		root := newWorkspace(t)
-		spec := shell(t, root, "id -u; echo x > made; cat made")
-		e := errand{Spec: spec, LayerDir: layerDir(t), Alone: alone}
+		root := jailtest.Workspace(t)
+		spec := jailtest.Shell(t, root, "id -u; echo x > made; cat made")
+		e := errand{Spec: spec, LayerDir: jailtest.Dir(t), Alone: alone}
 		if alone {
 			e.Without = []string{jail.LayerGroup} // this user has none
 		}
@@ -142,14 +143,14 @@ func TestOrdinaryUser(t *testing.T) {
 }
 
 func TestEgress(t *testing.T) {
-	spec := shell(t, openWorkspace(t), "readlink /proc/self/ns/net")
+	spec := jailtest.Shell(t, openWorkspace(t), "readlink /proc/self/ns/net")
 	spec.Egress = egress.None
 	own, err := os.Readlink("/proc/self/ns/net")
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := newTestRunner(t)
-	report := mustRun(t, r, spec)
+	report := jailtest.Run(t, r, spec)
 	if got := strings.TrimSpace(string(report.Stdout.Head)); got != own || slices.Contains(report.Requested, jail.LayerNetwork) {
 		t.Errorf("got %s, asked for %v", got, report.Requested)
 	}
@@ -157,27 +158,27 @@ func TestEgress(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	spec.Egress = egress.Strict
-	if got := succeeds(t, r, spec); strings.TrimSpace(got) == own {
+	if got := jailtest.Output(t, r, spec); strings.TrimSpace(got) == own {
 		t.Error("strict egress left the host's network")
 	}
-	loopback := specOf(t, spec.WorkspaceRoot, "python3", "-c",
+	loopback := jailtest.Spec(t, spec.WorkspaceRoot, "python3", "-c",
 		"import socket; l=socket.create_server(('127.0.0.1',0)); socket.create_connection(l.getsockname(),2); print('ok')")
-	if got := succeeds(t, r, loopback); got != "ok\n" {
+	if got := jailtest.Output(t, r, loopback); got != "ok\n" {
 		t.Errorf("got %q", got)
 	}
 }
 
 // What the filter denies is in the report, with the program as seen inside.
 func TestViolationsAreReported(t *testing.T) {
-	report := mustRun(t, newTestRunner(t), shell(t, newWorkspace(t), "unshare -U true; true"))
+	report := jailtest.Run(t, newTestRunner(t), jailtest.Shell(t, jailtest.Workspace(t), "unshare -U true; true"))
 	if len(report.Violations) == 0 || report.Violations[0].Syscall != "unshare" || report.Violations[0].Executable != "/usr/bin/unshare" || !report.Isolation.Watched {
 		t.Errorf("the violations are %+v, watched %v", report.Violations, report.Isolation.Watched)
 	}
 }
 
 func TestRefusals(t *testing.T) {
-	r, root := newTestRunner(t), newWorkspace(t)
-	good := shell(t, root, "true")
+	r, root := newTestRunner(t), jailtest.Workspace(t)
+	good := jailtest.Shell(t, root, "true")
 	for _, c := range []struct {
 		change func(*sandbox.Spec)
 		want   reason.Code

@@ -12,6 +12,7 @@ import (
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/inside"
 	"palyra/internal/sandbox/jail"
+	"palyra/internal/sandbox/jail/jailtest"
 	"palyra/internal/sandbox/origin"
 )
 
@@ -26,8 +27,8 @@ func TestWorkspaceModes(t *testing.T) {
 		for _, rung := range rungs {
 			t.Run(string(c.mode)+"/"+rung.name, func(t *testing.T) {
 				root := openWorkspace(t)
-				writeFile(t, filepath.Join(root, "old"), "old\n", 0o666)
-				spec := shell(t, root, script)
+				jailtest.WriteFile(t, filepath.Join(root, "old"), "old\n", 0o666)
+				spec := jailtest.Shell(t, root, script)
 				spec.Workspace = c.mode
 				r := rung.make(t)
 				if c.mode == sandbox.CopyOnWrite && r.rung == sandbox.Landlocked {
@@ -36,7 +37,7 @@ func TestWorkspaceModes(t *testing.T) {
 					}
 					return
 				}
-				report := mustRun(t, r, spec)
+				report := jailtest.Run(t, r, spec)
 				if got := strings.Contains(string(report.Stdout.Head), "more"); got != c.within {
 					t.Errorf("inside: %q", report.Stdout.Head)
 				}
@@ -60,14 +61,14 @@ func TestOwnerOfTheWorkspace(t *testing.T) {
 		t.Log("an ordinary user owns what it runs; see TestOrdinaryUser")
 		return
 	}
-	root := newWorkspace(t)
-	writeFile(t, filepath.Join(root, "private"), "mine", 0o600)
-	giveAway(t, root)
-	if got := succeeds(t, newTestRunner(t), shell(t, root, "cat private; echo x > made")); got != "mine" {
+	root := jailtest.Workspace(t)
+	jailtest.WriteFile(t, filepath.Join(root, "private"), "mine", 0o600)
+	jailtest.GiveAway(t, root)
+	if got := jailtest.Output(t, newTestRunner(t), jailtest.Shell(t, root, "cat private; echo x > made")); got != "mine" {
 		t.Errorf("got %q", got)
 	}
 	info, err := os.Stat(filepath.Join(root, "made"))
-	if err != nil || info.Sys().(*syscall.Stat_t).Uid != ordinary {
+	if err != nil || info.Sys().(*syscall.Stat_t).Uid != jailtest.User {
 		t.Errorf("%v, %v", info, err)
 	}
 }
@@ -77,7 +78,7 @@ func TestPlacesOfTheRun(t *testing.T) {
 	for _, rung := range rungs {
 		t.Run(rung.name, func(t *testing.T) {
 			r := rung.make(t)
-			got := succeeds(t, r, shell(t, openWorkspace(t), script))
+			got := jailtest.Output(t, r, jailtest.Shell(t, openWorkspace(t), script))
 			if !strings.HasPrefix(got, "x\ny\n") {
 				t.Errorf("got %q", got)
 			}
@@ -103,18 +104,18 @@ func scratches(t *testing.T, mark string) []string {
 
 // A cache is kept between runs, wherever it is found inside.
 func TestCaches(t *testing.T) {
-	root, cache := newWorkspace(t), newWorkspace(t)
-	spec := shell(t, root, `cat $TOOLCACHE/kept 2>/dev/null; echo kept > $TOOLCACHE/kept; [ $EMPTY = a/cache/other ]`)
+	root, cache := jailtest.Workspace(t), jailtest.Workspace(t)
+	spec := jailtest.Shell(t, root, `cat $TOOLCACHE/kept 2>/dev/null; echo kept > $TOOLCACHE/kept; [ $EMPTY = a/cache/other ]`)
 	spec.Env = []string{"EMPTY=a/cache/other"}
 	spec.Caches = []sandbox.Cache{{Name: "tool", Dir: cache, Env: []string{"TOOLCACHE=" + sandbox.CacheMount + "/tool", "EMPTY=not mine"}}}
 	r := newTestRunner(t)
-	if first, second := succeeds(t, r, spec), succeeds(t, r, spec); first != "" || second != "kept\n" {
+	if first, second := jailtest.Output(t, r, spec), jailtest.Output(t, r, spec); first != "" || second != "kept\n" {
 		t.Errorf("got %q and %q", first, second)
 	}
-	result := asOrdinary(t, errand{Spec: spec, LayerDir: layerDir(t), Alone: true, Without: []string{jail.LayerGroup}})
+	result := asOrdinary(t, errand{Spec: spec, LayerDir: jailtest.Dir(t), Alone: true, Without: []string{jail.LayerGroup}})
 	if os.Geteuid() == 0 {
-		giveAway(t, cache)
-		result = asOrdinary(t, errand{Spec: spec, LayerDir: layerDir(t), Alone: true, Without: []string{jail.LayerGroup}})
+		jailtest.GiveAway(t, cache)
+		result = asOrdinary(t, errand{Spec: spec, LayerDir: jailtest.Dir(t), Alone: true, Without: []string{jail.LayerGroup}})
 	}
 	if string(result.Report.Stdout.Head) != "kept\n" {
 		t.Errorf("got %q, %s, %s", result.Report.Stdout.Head, result.Report.Stderr.Head, result.Error)
@@ -123,7 +124,7 @@ func TestCaches(t *testing.T) {
 	if newAlone.machine.Root() {
 		spec.WorkspaceRoot = openWorkspace(t)
 		spec.Argv[2] = "[ -z $TOOLCACHE ]"
-		succeeds(t, newAlone, spec)
+		jailtest.Output(t, newAlone, spec)
 	}
 }
 
@@ -131,15 +132,15 @@ func TestCaches(t *testing.T) {
 // approved.
 func TestProgramOfTheWorkspace(t *testing.T) {
 	for _, mode := range []sandbox.WorkspaceMode{sandbox.ReadOnly, sandbox.Direct, sandbox.CopyOnWrite} {
-		root := newWorkspace(t)
-		writeFile(t, filepath.Join(root, "tool"), "#!/bin/sh\necho here\n", 0o755)
-		spec := specOf(t, root, "./tool")
+		root := jailtest.Workspace(t)
+		jailtest.WriteFile(t, filepath.Join(root, "tool"), "#!/bin/sh\necho here\n", 0o755)
+		spec := jailtest.Spec(t, root, "./tool")
 		spec.Workspace = mode
 		r := newTestRunner(t)
-		if got := succeeds(t, r, spec); got != "here\n" {
+		if got := jailtest.Output(t, r, spec); got != "here\n" {
 			t.Errorf("%s: got %q", mode, got)
 		}
-		writeFile(t, filepath.Join(root, "tool"), "#!/bin/sh\necho there\n", 0o755)
+		jailtest.WriteFile(t, filepath.Join(root, "tool"), "#!/bin/sh\necho there\n", 0o755)
 		if _, err := r.Run(t.Context(), spec); reason.Of(err) != reason.BindingMismatch {
 			t.Errorf("%s: got %v", mode, err)
 		}
@@ -151,8 +152,8 @@ func TestProgramOfTheWorkspace(t *testing.T) {
 func TestProtectedFilesOfDirectRuns(t *testing.T) {
 	for _, rung := range rungs {
 		root := openWorkspace(t)
-		writeFile(t, filepath.Join(root, ".envrc"), "old", 0o666)
-		report := mustRun(t, rung.make(t), shell(t, root, "echo new > .envrc; echo evil > .mcp.json; echo fine > made; true"))
+		jailtest.WriteFile(t, filepath.Join(root, ".envrc"), "old", 0o666)
+		report := jailtest.Run(t, rung.make(t), jailtest.Shell(t, root, "echo new > .envrc; echo evil > .mcp.json; echo fine > made; true"))
 		text, err := os.ReadFile(filepath.Join(root, ".envrc"))
 		if err != nil || (string(text) == "old") != (report.Rung == sandbox.UserNamespaces) {
 			t.Errorf("%s: %q, %v", rung.name, text, err)
@@ -180,7 +181,7 @@ func TestToolsWork(t *testing.T) {
 	for name, script := range scripts {
 		for _, rung := range rungs {
 			t.Run(name+"/"+rung.name, func(t *testing.T) {
-				report := mustRun(t, rung.make(t), shell(t, openWorkspace(t), script))
+				report := jailtest.Run(t, rung.make(t), jailtest.Shell(t, openWorkspace(t), script))
 				if string(report.Stdout.Head) != "1\n" {
 					t.Errorf("got %q, %s", report.Stdout.Head, report.Stderr.Head)
 				}

@@ -1,0 +1,81 @@
+package jailtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// User is the ordinary user of a test that is root. It belongs to no account.
+const User = 31337
+
+// Again prepares a process that is this binary once more, from where every
+// user can start it. It finds order, as JSON, in a variable.
+func Again(t testing.TB, variable string, order any) *exec.Cmd {
+	t.Helper()
+	program, err := Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(order)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := Dir(t)
+	name, helper := filepath.Join(dir, "child.test"), filepath.Join(dir, "palyra-init")
+	OpenPath(t, name)
+	WriteFile(t, name, string(binary), 0o755)
+	WriteFile(t, helper, string(program), 0o644)
+	cmd := exec.Command(name)
+	cmd.Dir = "/"
+	cmd.Env = []string{"PATH=/usr/bin:/bin", variable + "=" + string(text), helperPath + "=" + helper, "GORACE=atexit_sleep_ms=0"}
+	return cmd
+}
+
+// Demote makes a process that of an ordinary user: this test's, or User, who
+// gets the trees.
+func Demote(t testing.TB, cmd *exec.Cmd, trees ...string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		return
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: User, Gid: User}}
+	for _, root := range trees {
+		GiveAway(t, root)
+	}
+}
+
+// GiveAway gives a tree to User, who may pass the directories above it.
+func GiveAway(t testing.TB, root string) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(name string, _ os.DirEntry, err error) error {
+		return errors.Join(err, os.Lchown(name, User, User))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	OpenPath(t, root)
+}
+
+// Answer runs such a process and decodes what it prints, which is JSON.
+func Answer(t testing.TB, cmd *exec.Cmd, answer any) {
+	t.Helper()
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, &said)
+	}
+	if err := json.Unmarshal(out, answer); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+}

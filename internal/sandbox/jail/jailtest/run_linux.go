@@ -1,0 +1,113 @@
+package jailtest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"palyra/internal/sandbox"
+)
+
+// Dir returns an empty directory whose path holds no link.
+func Dir(t testing.TB) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// Workspace returns a directory as a careful owner has it: 0700.
+func Workspace(t testing.TB) string {
+	t.Helper()
+	root := filepath.Join(Dir(t), "work")
+	if err := os.Mkdir(root, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+// OpenPath lets others pass the temporary directories above a path.
+func OpenPath(t testing.TB, name string) {
+	t.Helper()
+	for dir := filepath.Dir(name); dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // others are to pass
+			t.Fatal(err)
+		}
+	}
+}
+
+// WriteFile writes a file of exactly that mode.
+func WriteFile(t testing.TB, name, content string, mode os.FileMode) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(content), mode); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(name, mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Spec is a spec for a program found as the product finds it.
+func Spec(t testing.TB, root string, argv ...string) sandbox.Spec {
+	t.Helper()
+	name := argv[0]
+	if strings.HasPrefix(name, "./") {
+		name = filepath.Join(root, name)
+	}
+	p, err := sandbox.ResolveExecutable(name, sandbox.SearchPath())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sandbox.Spec{
+		Argv: argv, Executable: p.Executable, WorkspaceRoot: root, WorkspaceName: "work", Workspace: sandbox.Direct,
+		Limits: sandbox.Limits{Wall: 20 * time.Second},
+	}
+}
+
+// Shell is a spec for a script; what the guards say of shells is the business
+// of process.run.
+func Shell(t testing.TB, root, script string) sandbox.Spec {
+	t.Helper()
+	return Spec(t, root, "bash", "-c", script)
+}
+
+// Run runs a program that may end as it likes.
+func Run(t testing.TB, r sandbox.Runner, s sandbox.Spec) sandbox.Report {
+	t.Helper()
+	report, err := r.Run(t.Context(), s)
+	if report.Layer != nil {
+		t.Cleanup(func() {
+			if err := report.Layer.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if err != nil {
+		t.Fatalf("Run: %v\nstderr: %s", err, report.Stderr.Head)
+	}
+	return report
+}
+
+// Output runs a program that must succeed, and returns what it printed.
+func Output(t testing.TB, r sandbox.Runner, s sandbox.Spec) string {
+	t.Helper()
+	report := Run(t, r, s)
+	if report.ExitCode == nil || *report.ExitCode != 0 {
+		t.Fatalf("ended with %s\nstdout: %s\nstderr: %s", Ending(report), report.Stdout.Head, report.Stderr.Head)
+	}
+	return string(report.Stdout.Head)
+}
+
+// Ending says how a run ended.
+func Ending(r sandbox.Report) string {
+	code := -1
+	if r.ExitCode != nil {
+		code = *r.ExitCode
+	}
+	return fmt.Sprintf("exit code %d, signal %q, quota %q, timed out %t", code, r.Signal, r.Quota, r.TimedOut)
+}
