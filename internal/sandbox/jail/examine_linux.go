@@ -42,9 +42,7 @@ type scene struct {
 	covered  string
 	listener net.Listener
 	segment  int
-	// stray is a descriptor that a careless daemon hands down.
-	stray  int
-	trials []trial
+	trials   []trial
 }
 
 // Examine tries what each layer forbids, with it and without it. Layers are
@@ -141,7 +139,7 @@ func readAttempt(text []byte) (a inside.Attempt, err error) {
 }
 
 func newScene() (*scene, error) {
-	s := &scene{segment: -1, stray: -1}
+	s := &scene{segment: -1}
 	var err error
 	if s.dir, err = os.MkdirTemp("/var/tmp", "palyra-examine-"); err != nil {
 		return nil, fmt.Errorf("making a place for the examination: %w", err)
@@ -169,23 +167,8 @@ func (s *scene) fill() error {
 	if s.segment, err = unix.SysvShmGet(unix.IPC_PRIVATE, os.Getpagesize(), unix.IPC_CREAT|0o666); err != nil {
 		return fmt.Errorf("making shared memory for the examination: %w", err)
 	}
-	if s.stray, err = straying(); err != nil {
-		return fmt.Errorf("opening a descriptor for the examination: %w", err)
-	}
 	s.trials, err = s.list()
 	return err
-}
-
-// straying opens a descriptor that execve keeps, with a number beyond those
-// that a sandbox is started with.
-func straying() (int, error) {
-	f, err := os.Open(os.DevNull)
-	if err != nil {
-		return -1, err
-	}
-	defer f.Close()
-	const beyond = 128
-	return unix.FcntlInt(f.Fd(), unix.F_DUPFD, beyond)
 }
 
 // list says how each layer is tried.
@@ -247,9 +230,6 @@ func (s *scene) close() error {
 	}
 	if s.segment >= 0 {
 		_, _ = unix.SysvShmCtl(s.segment, unix.IPC_RMID, nil)
-	}
-	if s.stray >= 0 {
-		_ = unix.Close(s.stray)
 	}
 	if s.covered != "" {
 		_ = os.Remove(s.covered)
