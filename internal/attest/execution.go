@@ -161,7 +161,7 @@ func egress(e tool.Egress) Egress {
 	if e.Mode == "none" {
 		e.Mode = unrestricted
 	}
-	out := Egress{Mode: e.Mode, Allowed: list(e.Allowed), Observed: make([]Connection, 0, len(e.Observed))}
+	out := Egress{Mode: e.Mode, Allowed: list(e.Allowed), Observed: make([]Connection, 0, len(e.Observed)), Missed: e.Missed}
 	for _, c := range e.Observed {
 		out.Observed = append(out.Observed, Connection(c))
 	}

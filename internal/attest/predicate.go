@@ -179,6 +179,8 @@ type Egress struct {
 	Mode     string       `json:"mode"`
 	Allowed  []string     `json:"allowed"`
 	Observed []Connection `json:"observed"`
+	// Missed counts connections beyond those that are listed one by one.
+	Missed int `json:"missed,omitempty"`
 }
 
 // Connection is one observed connection; sizes are in bytes.
@@ -188,7 +190,18 @@ type Connection struct {
 	Address  string `json:"address"`
 	BytesOut int64  `json:"bytes_out"`
 	BytesIn  int64  `json:"bytes_in"`
-	Verdict  string `json:"verdict"`
+	// Verdict is allowed, denied or failed.
+	Verdict string `json:"verdict"`
+	// Leg is transparent, connect, forward, socks or name, "" for a tool of the
+	// gateway's own.
+	Leg    string `json:"leg,omitempty"`
+	Rule   string `json:"rule,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// Requests are those that could be told apart.
+	Requests int `json:"requests,omitempty"`
+	// Started is relative to the start of the call; both are in nanoseconds.
+	Started  time.Duration `json:"started_ns,omitempty"`
+	Duration time.Duration `json:"duration_ns,omitempty"`
 }
 
 // Inputs are the digests of what went in.

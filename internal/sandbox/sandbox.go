@@ -117,8 +117,9 @@ type Spec struct {
 	Stdin  []byte
 	Limits Limits
 	Egress egress.Mode
-	// EgressHosts are the host:port pairs a strict run may reach.
-	EgressHosts []string
+	// Network is what a strict run may reach; nil is nothing, and it stands in
+	// no other mode.
+	Network *egress.Grant
 	// Required are layers without which the program must not run, beyond
 	// those that the backend itself insists on.
 	Required []string
@@ -172,8 +173,12 @@ type Report struct {
 	// asked to report; ViolationsMissed counts the others.
 	Violations       []tool.Violation
 	ViolationsMissed int
-	Tier             Tier
-	Rung             Isolation
+	// Connections are what the program tried to reach, in order;
+	// ConnectionsMissed counts those beyond what is listed one by one.
+	Connections       []tool.Connection
+	ConnectionsMissed int
+	Tier              Tier
+	Rung              Isolation
 	// Isolation is what was read back from inside before the program started.
 	Isolation tool.Isolation
 	// Requested, Applied and Downgrades are layers by name; Applied holds

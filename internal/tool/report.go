@@ -157,16 +157,32 @@ type Egress struct {
 	Mode     string       `json:"mode"`
 	Allowed  []string     `json:"allowed"`
 	Observed []Connection `json:"observed"`
+	// Missed counts connections beyond those that are listed one by one.
+	Missed int `json:"missed,omitempty"`
 }
 
-// Connection is one observed connection.
+// Connection is one observed connection, or one that was refused.
 type Connection struct {
 	Host     string `json:"host"`
 	Port     int    `json:"port"`
 	Address  string `json:"address"`
 	BytesOut int64  `json:"bytes_out"`
 	BytesIn  int64  `json:"bytes_in"`
-	Verdict  string `json:"verdict"`
+	// Verdict is allowed, denied or failed (package egress).
+	Verdict string `json:"verdict"`
+	// Leg is the way by which a program came: transparent, connect, forward,
+	// socks or name; "" for a tool of the daemon's own.
+	Leg string `json:"leg,omitempty"`
+	// Rule is the rule that decided, as it was written.
+	Rule string `json:"rule,omitempty"`
+	// Reason says why a connection was denied, failed or broken off, as one of
+	// the words of package egress.
+	Reason string `json:"reason,omitempty"`
+	// Requests are those that could be told apart.
+	Requests int `json:"requests,omitempty"`
+	// Started is relative to the start of the call.
+	Started  time.Duration `json:"started_ns,omitempty"`
+	Duration time.Duration `json:"duration_ns,omitempty"`
 }
 
 // Outputs are digests over everything the tool wrote, kept or not. Those of

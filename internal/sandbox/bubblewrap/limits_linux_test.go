@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"palyra/internal/egress"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/cgroup"
@@ -390,7 +391,7 @@ func TestRefusals(t *testing.T) {
 		{"cwd through a link", func(s *sandbox.Spec) { s.Cwd = "out" }, reason.WorkspaceScope},
 		{"cwd through a link that stays inside", func(s *sandbox.Spec) { s.Cwd = "in" }, reason.WorkspaceScope},
 		{"cwd missing", func(s *sandbox.Spec) { s.Cwd = "none" }, reason.WorkspaceScope},
-		{"hosts", func(s *sandbox.Spec) { s.EgressHosts = []string{"example.com:443"} }, reason.EgressDenied},
+		{"hosts", func(s *sandbox.Spec) { s.Network, s.Egress = new(egress.Grant), egress.Preflight }, reason.InvalidInput},
 		{"limits", func(s *sandbox.Spec) { s.Limits.Memory = -1 }, reason.InvalidInput},
 		{"not a program", func(s *sandbox.Spec) { *s = jailtest.Spec(t, root, "./bad") }, reason.SpawnFailed},
 	} {

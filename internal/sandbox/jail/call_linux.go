@@ -24,11 +24,18 @@ func Check(s sandbox.Spec) error {
 	if err := checkCaches(s.Caches); err != nil {
 		return err
 	}
-	if s.Egress == egress.Strict && len(s.EgressHosts) > 0 {
-		return reason.Errorf(reason.EgressDenied, "strict egress to hosts is not available yet; %d were asked for", len(s.EgressHosts)).
-			WithRemedy("Leave the hosts out, or fetch with http.fetch.")
+	return checkNetwork(s)
+}
+
+// checkNetwork refuses hosts where nothing would hold the program to them.
+func checkNetwork(s sandbox.Spec) error {
+	if s.Network == nil {
+		return nil
 	}
-	return nil
+	if s.Egress != egress.Strict {
+		return reason.Errorf(reason.InvalidInput, "hosts are held to in the egress mode strict only, and the mode is %s", s.Egress)
+	}
+	return s.Network.Check()
 }
 
 func checkCaches(caches []sandbox.Cache) error {

@@ -17,7 +17,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"palyra/internal/egress"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 )
@@ -119,8 +118,8 @@ func check(s sandbox.Spec) error {
 		return reason.Errorf(reason.SandboxUnavailable, "macOS has no copy-on-write view of a workspace").
 			WithRemedy("Declare the workspace with mode = \"direct\" to let programs write to it, or run the program read-only.")
 	}
-	if s.Egress == egress.Strict && len(s.EgressHosts) > 0 {
-		return reason.Errorf(reason.EgressDenied, "programs run offline; strict egress with %d hosts is not available yet", len(s.EgressHosts)).
+	if s.Network != nil {
+		return reason.Errorf(reason.EgressDenied, "programs run offline on macOS: nothing could hold them to the allowed hosts").
 			WithRemedy("Leave the hosts out, or fetch with http.fetch.")
 	}
 	return nil

@@ -1,0 +1,156 @@
+package egress
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"palyra/internal/reason"
+)
+
+// Target is where one connection goes.
+type Target struct {
+	Host Host
+	Port uint16
+}
+
+// String returns "host:port".
+func (t Target) String() string { return t.Host.Join(t.Port) }
+
+// ParseTarget reads "host:port". Errors carry reason.HostInvalid.
+func ParseTarget(s string) (Target, error) {
+	host, port, err := SplitTarget(s)
+	return Target{host, port}, err
+}
+
+// Grant is what one program may reach and how far. Its zero value reaches
+// nothing.
+type Grant struct {
+	// Rules decide over every connection; each allow rule names a port, since a
+	// sandbox listens where it may be asked for.
+	Rules Rules
+	// Inspect are the hosts whose TLS is ended and looked into.
+	Inspect []Inspection
+	// Secrets are put into requests on the way out. The program knows a
+	// placeholder of each.
+	Secrets []Secret
+	Budget  Budget
+}
+
+// Check refuses a grant that no sandbox could carry out. Errors carry
+// reason.HostInvalid.
+func (g Grant) Check() error {
+	for _, rule := range g.Rules.Allow {
+		if rule.port == 0 {
+			return reason.Errorf(reason.HostInvalid, "%s names no port", clip(rule.text)).
+				WithRemedy("Write the port that programs may reach, such as %s:443.", rule.text)
+		}
+	}
+	if n := len(g.Ports()); n > MaxPorts {
+		return reason.Errorf(reason.HostInvalid, "the allowed hosts have %d different ports, at most %d are possible", n, MaxPorts)
+	}
+	return nil
+}
+
+// MaxPorts is how many different ports one grant may name: a sandbox listens on
+// each.
+const MaxPorts = 64
+
+// Ports are the ports of the allow rules, sorted and without repeats.
+func (g Grant) Ports() []uint16 {
+	var ports []uint16
+	for _, rule := range g.Rules.Allow {
+		ports = append(ports, rule.port)
+	}
+	slices.Sort(ports)
+	return slices.Compact(ports)
+}
+
+// Inspected returns what is looked at in requests to a target, and false when
+// its connections are not looked into. A secret for a target has it inspected,
+// too.
+func (g Grant) Inspected(t Target) (Inspection, bool) {
+	for _, i := range g.Inspect {
+		if i.Host.matches(t.Host, t.Port) {
+			return i, true
+		}
+	}
+	for _, s := range g.Secrets {
+		if s.For(t) {
+			return Inspection{}, true
+		}
+	}
+	return Inspection{}, false
+}
+
+// Inspection says which requests to a host may pass. Lists that are empty let
+// all pass.
+type Inspection struct {
+	Host Rule
+	// Methods are in upper case.
+	Methods []string
+	// Paths are patterns of the path of a URL as path.Match has them, in
+	// which a last "/**" stands for everything below.
+	Paths []string
+}
+
+// Secret is a value that a program uses without ever seeing it.
+type Secret struct {
+	Name string
+	// Env is the variable in which a program finds the placeholder, "" for
+	// none.
+	Env string
+	// Header is the one header, in canonical form, in which the placeholder is
+	// replaced.
+	Header string
+	// Hosts are the targets that get the value, each with a port, by verified
+	// TLS alone.
+	Hosts  []Rule
+	Source SecretSource
+}
+
+// For reports whether a target may get the value.
+func (s Secret) For(t Target) bool {
+	return slices.ContainsFunc(s.Hosts, func(r Rule) bool { return r.matches(t.Host, t.Port) })
+}
+
+// SecretSource hands secrets out. Whoever asks owns the bytes, and wipes them
+// after use.
+type SecretSource interface {
+	Secret(ctx context.Context, name string) ([]byte, error)
+}
+
+// Budget bounds what one program exchanges with the hosts that it may reach. A
+// zero field means the default.
+type Budget struct {
+	// Connections are all those of the program, Concurrent those at one time.
+	Connections int
+	Concurrent  int
+	// BytesOut and BytesIn are over all connections.
+	BytesOut int64
+	BytesIn  int64
+	// Requests counts those that can be told apart: of plain HTTP and of hosts
+	// that are inspected.
+	Requests int
+	// Time is how long one connection may last.
+	Time time.Duration
+}
+
+// OrDefault returns b with the defaults in place of zero fields.
+func (b Budget) OrDefault() Budget {
+	const mib = 1 << 20
+	fill(&b.Connections, 10_000)
+	fill(&b.Concurrent, 128)
+	fill(&b.BytesOut, 64*mib)
+	fill(&b.BytesIn, 4096*mib)
+	fill(&b.Requests, 100_000)
+	fill(&b.Time, time.Hour)
+	return b
+}
+
+func fill[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
