@@ -8,15 +8,15 @@ import (
 	"palyra/internal/sandbox/inside"
 )
 
-// send writes one message, with a descriptor unless it is negative.
-func send(r inside.Report, fd int) error {
+// send writes one message with descriptors.
+func send(r inside.Report, fds ...int) error {
 	text := inside.Encode(&r)
 	if len(text) > inside.MaxMessage {
 		return unix.EMSGSIZE
 	}
 	var rights []byte
-	if fd >= 0 {
-		rights = unix.UnixRights(fd)
+	if len(fds) > 0 {
+		rights = unix.UnixRights(fds...)
 	}
 	return unix.Sendmsg(inside.ControlFD, text, rights, nil, unix.MSG_NOSIGNAL)
 }

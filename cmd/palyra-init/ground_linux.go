@@ -48,7 +48,7 @@ func ground(spec inside.Spec) error {
 	}
 	// A daemon that died before the request above closed the other end of
 	// the control socket; in a process namespace its pid tells nothing.
-	if err := send(inside.Report{Mounted: &mounted}, -1); err != nil {
+	if err := send(inside.Report{Mounted: &mounted}); err != nil {
 		return fail("sending the report", err)
 	}
 	return inner(spec.Inner)

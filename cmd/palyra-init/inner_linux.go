@@ -15,6 +15,11 @@ import (
 // layers, waits for palyrad's word and becomes the tool.
 func inner(i inside.Inner) error {
 	shows := environmentShows(i)
+	if i.Network != nil {
+		if err := network(*i.Network); err != nil {
+			return err
+		}
+	}
 	if err := shed(i); err != nil {
 		return err
 	}
@@ -35,11 +40,14 @@ func inner(i inside.Inner) error {
 		return err
 	}
 	report.Environ, report.Unpinned, report.Watched = shows, unpinned, listener >= 0
-	if err := send(report, listener); err != nil {
-		return fail("sending the report", err)
-	}
 	if listener >= 0 {
+		err = send(report, listener)
 		unix.Close(listener)
+	} else {
+		err = send(report)
+	}
+	if err != nil {
+		return fail("sending the report", err)
 	}
 	if err := awaitWord(); err != nil {
 		return err

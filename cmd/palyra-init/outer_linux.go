@@ -19,7 +19,7 @@ func outer(o inside.Outer) error {
 	if err != nil {
 		return err
 	}
-	if err := send(inside.Report{Mounted: &mounted}, -1); err != nil {
+	if err := send(inside.Report{Mounted: &mounted}); err != nil {
 		return fail("sending the report", err)
 	}
 	for _, fd := range o.Hide {

@@ -51,8 +51,9 @@ func (t fetch) Run(ctx context.Context, c tool.Call) tool.Report {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, r.timeout, reason.Errorf(reason.TimedOut, "no complete answer within %d ms", r.timeout.Milliseconds()))
 	defer cancel()
+	ledger := egress.NewLedger(time.Now())
 	dialer := &egress.Dialer{
-		Rules: t.rules(), OpenByDefault: true, Resolver: t.policy.Resolver, Interfaces: t.policy.Interfaces, Dial: t.dial,
+		Rules: t.rules(), OpenByDefault: true, Ledger: ledger, Resolver: t.policy.Resolver, Interfaces: t.policy.Interfaces, Dial: t.dial,
 	}
 	result, err := t.do(ctx, r, dialer)
 	if err == nil {
@@ -61,7 +62,7 @@ func (t fetch) Run(ctx context.Context, c tool.Call) tool.Report {
 		err = ctx.Err()
 	}
 	report.Egress.Allowed = slices.Clone(c.Plan.Binding.Egress)
-	report.Egress.Observed = dialer.Observed()
+	report.Egress.Observed, report.Egress.Missed = ledger.List()
 	if err != nil {
 		return fail(ctx, report, err)
 	}

@@ -172,9 +172,29 @@ func TestFindings(t *testing.T) {
 			"process_runner.tier is \"C\"; set it to one of c, b",
 			"process_runner.egress_enforcement_mode is \"off\"; set it to one of strict, preflight, none",
 		}},
-		{"hosts while offline", "[process_runner]\nallowed_egress_hosts = [\"example.org\"]\nallowed_dns_suffixes = [\"example.org\"]", []string{
-			`:2:1: process_runner.allowed_egress_hosts is not available yet with egress_enforcement_mode "strict": programs run offline; leave it out, and let calls fetch with http.fetch`,
-			`:3:1: process_runner.allowed_dns_suffixes is not available yet with egress_enforcement_mode "strict": programs run offline; leave it out`,
+		{"hosts without a port", "[process_runner]\nallowed_egress_hosts = [\"example.org\", \"10.0.0.0/8\", \"::1\", \"ok.org:443\", \"[2001:db8::/32]:80\"]", []string{
+			`:2:1: process_runner.allowed_egress_hosts has "example.org", which names no port; write the port that programs may reach, such as example.org:443`,
+			`:2:1: process_runner.allowed_egress_hosts has "10.0.0.0/8", which names no port; write the port that programs may reach, such as 10.0.0.0/8:443`,
+			`:2:1: process_runner.allowed_egress_hosts has "::1", which names no port; write the port that programs may reach, such as [::1]:443`,
+		}},
+		{"egress budget", "[process_runner.egress_budget]\nconnections = 0\nconnection_time_ms = 5", []string{
+			":2:1: process_runner.egress_budget.connections is 0; set it between 1 and 1000000",
+			":3:1: process_runner.egress_budget.connection_time_ms is 5; set it between 1000 and 86400000",
+		}},
+		{"inspection", "[process_runner]\nallowed_egress_hosts = [\"a.org:443\"]\n[[process_runner.inspect]]\nhost = \"a.org\"\nmethods = [\"get\"]\npaths = [\"x/**\", \"/a/**/b\", \"/[\"]\n[[process_runner.inspect]]\nhost = \"a.org\"", []string{
+			`:4:1: process_runner.inspect[0].host has "a.org", which names no port`,
+			`:5:1: process_runner.inspect[0].methods has "get"; write methods in upper case`,
+			`:6:1: process_runner.inspect[0].paths has "x/**"; use a pattern from the root`,
+			`process_runner.inspect[0].paths has "/a/**/b"`, `process_runner.inspect[0].paths has "/["`,
+			`:8:1: process_runner.inspect[1].host has "a.org", which names no port`,
+			`:8:1: process_runner.inspect[1].host is "a.org" for the second time`,
+		}},
+		{"inspection of nothing", "[[process_runner.inspect]]\nhost = \"a.org:443\"", []string{
+			`:1:3: process_runner.inspect has no effect without hosts that programs may reach`,
+		}},
+		{"what only strict has", "[process_runner]\negress_enforcement_mode = \"preflight\"\n[process_runner.egress_budget]\nrequests = 5\n[[process_runner.inspect]]\nhost = \"a.org:443\"", []string{
+			`:4:1: process_runner.egress_budget.requests has no effect with egress_enforcement_mode "preflight"`,
+			`:5:3: process_runner.inspect has no effect with egress_enforcement_mode "preflight"`,
 		}},
 		{"hosts that nothing looks at", "[process_runner]\negress_enforcement_mode = \"none\"\nallowed_egress_hosts = [\"example.org\"]", []string{
 			`:3:1: process_runner.allowed_egress_hosts has no effect with egress_enforcement_mode "none", which checks nothing`,

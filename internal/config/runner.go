@@ -72,12 +72,18 @@ type ProcessRunner struct {
 	StrictExec bool `toml:"strict_exec"`
 	// EgressEnforcementMode is "strict", "preflight" or "none".
 	EgressEnforcementMode string `toml:"egress_enforcement_mode"`
-	// AllowedEgressHosts are host rules that the hosts of a call are held
-	// against in mode preflight. The other modes do not know any, so that it has
-	// to be empty there.
+	// AllowedEgressHosts are host rules. In mode strict programs reach what they
+	// name, each with a port, and nothing else; in mode preflight the hosts of a
+	// call are held against them.
 	AllowedEgressHosts []string `toml:"allowed_egress_hosts"`
-	// AllowedDNSSuffixes are domains whose hosts are allowed as well.
+	// AllowedDNSSuffixes are domains that are allowed with every host below them:
+	// on the ports 80 and 443 in mode strict, on all in mode preflight.
 	AllowedDNSSuffixes []string `toml:"allowed_dns_suffixes"`
+	// DeniedEgressHosts are host rules that win over what is allowed.
+	DeniedEgressHosts []string     `toml:"denied_egress_hosts"`
+	EgressBudget      EgressBudget `toml:"egress_budget"`
+	// Inspect are the hosts whose requests are looked into.
+	Inspect []Inspect `toml:"inspect"`
 	// CPUTimeLimitMS is processor time of all processes, in milliseconds.
 	CPUTimeLimitMS   int64 `toml:"cpu_time_limit_ms"`
 	MemoryLimitBytes int64 `toml:"memory_limit_bytes"`
@@ -158,33 +164,6 @@ func (k *checker) layers(p ProcessRunner) {
 	if p.EgressEnforcementMode != EgressStrict && slices.Contains(p.RequiredLayers, "network_namespace") {
 		k.find("process_runner.required_layers", `has "network_namespace", which egress_enforcement_mode `+quote(p.EgressEnforcementMode)+" does without",
 			"set egress_enforcement_mode to \"strict\", or leave the layer out")
-	}
-}
-
-// egress refuses hosts that nothing would look at: a setting must not be
-// accepted and then ignored.
-func (k *checker) egress(p ProcessRunner) {
-	for _, list := range []struct {
-		key   string
-		hosts []string
-	}{
-		{"process_runner.allowed_egress_hosts", p.AllowedEgressHosts},
-		{"process_runner.allowed_dns_suffixes", p.AllowedDNSSuffixes},
-	} {
-		switch {
-		case len(list.hosts) == 0:
-		case p.EgressEnforcementMode == EgressStrict:
-			k.find(list.key, "is not available yet with egress_enforcement_mode \"strict\": programs run offline",
-				"leave it out, and let calls fetch with http.fetch, which http.allowed_hosts bounds")
-		case p.EgressEnforcementMode == EgressNone:
-			k.find(list.key, "has no effect with egress_enforcement_mode \"none\", which checks nothing", "leave it out, or set the mode to \"preflight\"")
-		}
-		k.hosts(list.key, list.hosts)
-	}
-	for _, suffix := range p.AllowedDNSSuffixes {
-		if strings.ContainsAny(suffix, "*:/") {
-			k.find("process_runner.allowed_dns_suffixes", "has "+quote(suffix), "use a domain such as example.org; it and every host below it are allowed")
-		}
 	}
 }
 

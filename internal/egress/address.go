@@ -69,54 +69,72 @@ var special = func() []block {
 var globalUnicast = netip.MustParsePrefix("2000::/3")
 
 // Classify says what an address is for, and the block it lies in when it is
-// not public. An IPv4 address inside an IPv6 address (mapped, compatible,
-// NAT64 of RFC 6052, 6to4 of RFC 3056, ISATAP of RFC 5214) counts as itself.
+// not public. An IPv4 address inside an IPv6 address counts, too: the class is
+// that of the inner one when the outer is public, or when no rule could unlock
+// the inner one.
 func Classify(addr netip.Addr) (Class, netip.Prefix) {
 	addr = addr.Unmap().WithZone("")
 	if !addr.IsValid() {
 		return Unspecified, netip.Prefix{}
 	}
+	class, block := classifyOuter(addr)
+	inner, ok := embedded(addr)
+	if !ok {
+		return class, block
+	}
+	innerClass, _ := Classify(inner)
+	if innerClass != Public && (class == Public || class.unlockable() && !innerClass.unlockable()) {
+		return innerClass, single(addr)
+	}
+	return class, block
+}
+
+// classifyOuter looks at the address alone. Outside of what IANA has given to
+// the internet only the NAT64 prefix is public.
+func classifyOuter(addr netip.Addr) (Class, netip.Prefix) {
 	for _, b := range special {
 		if b.prefix.Contains(addr) {
 			return b.class, b.prefix
 		}
 	}
-	if addr.Is4() {
+	if addr.Is4() || globalUnicast.Contains(addr) || nat64.Contains(addr) {
 		return Public, netip.Prefix{}
 	}
-	if inner, ok := embedded(addr); ok {
-		class, _ := Classify(inner)
-		if class != Public {
-			return class, netip.PrefixFrom(addr, 128)
-		}
-		return Public, netip.Prefix{}
-	}
-	if !globalUnicast.Contains(addr) {
-		return Reserved, netip.PrefixFrom(addr, 128)
-	}
-	return Public, netip.Prefix{}
+	return Reserved, single(addr)
 }
 
+// The forms of IPv6 that hold an IPv4 address.
 var (
-	compatible = netip.MustParsePrefix("::/96")
-	nat64      = netip.MustParsePrefix("64:ff9b::/96")
-	sixToFour  = netip.MustParsePrefix("2002::/16")
+	compatible = netip.MustParsePrefix("::/96")           // RFC 4291 section 2.5.5.1
+	translated = netip.MustParsePrefix("::ffff:0:0:0/96") // RFC 2765
+	nat64      = netip.MustParsePrefix("64:ff9b::/96")    // RFC 6052
+	localNAT64 = netip.MustParsePrefix("64:ff9b:1::/48")  // RFC 8215, as /96 of RFC 6052
+	sixToFour  = netip.MustParsePrefix("2002::/16")       // RFC 3056
+	teredo     = netip.MustParsePrefix("2001::/32")       // RFC 4380: the client, inverted
 )
 
 // embedded returns the IPv4 address that a router or kernel would take out of
-// an IPv6 address.
+// an IPv6 address. ISATAP (RFC 5214) is told by the last half.
 func embedded(addr netip.Addr) (netip.Addr, bool) {
-	b := addr.As16()
-	last := netip.AddrFrom4([4]byte(b[12:16]))
-	switch {
-	case compatible.Contains(addr), nat64.Contains(addr):
-		return last, true
-	case sixToFour.Contains(addr):
-		return netip.AddrFrom4([4]byte(b[2:6])), true
-	case b[9] == 0 && b[10] == 0x5e && b[11] == 0xfe && (b[8] == 0 || b[8] == 2):
-		return last, true
+	addr = addr.Unmap()
+	if !addr.Is6() || addr.IsLoopback() || addr.IsUnspecified() {
+		return netip.Addr{}, false
 	}
-	return netip.Addr{}, false
+	b := addr.As16()
+	last := [4]byte(b[12:])
+	switch {
+	case teredo.Contains(addr):
+		for i := range last {
+			last[i] ^= 0xff
+		}
+	case sixToFour.Contains(addr):
+		last = [4]byte(b[2:6])
+	case compatible.Contains(addr), translated.Contains(addr), nat64.Contains(addr), localNAT64.Contains(addr):
+	case (b[8] == 0 || b[8] == 2) && b[9] == 0 && b[10] == 0x5e && b[11] == 0xfe:
+	default:
+		return netip.Addr{}, false
+	}
+	return netip.AddrFrom4(last), true
 }
 
 // CheckAddress refuses a host that is an address and may not be dialled. For a

@@ -2,41 +2,27 @@ package egress
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net"
 	"net/netip"
-	"slices"
 	"sync"
-	"sync/atomic"
+	"time"
 
 	"palyra/internal/reason"
-	"palyra/internal/tool"
 )
-
-// The verdicts of a connection in the record of a call.
-const (
-	VerdictAllowed = "allowed"
-	VerdictDenied  = "denied"
-	VerdictFailed  = "failed"
-)
-
-// Resolver looks names up; *net.Resolver is one.
-type Resolver interface {
-	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
-}
 
 // Dialer connects on behalf of one call, to hosts that its rules allow and to
 // addresses that are safe. It asks the resolver once per name, drops every
 // address that is not public unless an allow rule names that very address or
-// block, and dials what is left by address. It keeps a record of every attempt.
-// A Dialer is safe for concurrent use; its zero value reaches nothing.
+// block, and dials what is left by address. A Dialer is safe for concurrent
+// use; its zero value reaches nothing.
 type Dialer struct {
 	// Rules are asked for the name and again for every address of it.
 	Rules Rules
 	// OpenByDefault lets hosts pass that no rule names while Rules.Allow is
 	// empty. They are still kept to public addresses.
 	OpenByDefault bool
+	// Ledger takes the record of DialContext; Connect is given an entry.
+	Ledger *Ledger
 	// Resolver is net.DefaultResolver when nil.
 	Resolver Resolver
 	// Dial connects to an address; it is a net.Dialer's when nil.
@@ -45,233 +31,183 @@ type Dialer struct {
 	// when nil.
 	Interfaces func() ([]netip.Addr, error)
 
-	mu       sync.Mutex
-	answers  map[string][]netip.Addr
-	observed []*record
+	mu      sync.Mutex
+	lookups map[string]*lookup
+	// last are addresses that could not be connected to. They are tried after
+	// the others.
+	last map[netip.Addr]bool
+	// dropped are the addresses whose refusal is on record already.
+	dropped map[drop]bool
+	own     []netip.Addr
+	ownRead time.Time
 }
 
-type record struct {
-	connection tool.Connection
-	in, out    atomic.Int64
-}
+// How long a connection to one address may take to come about: connectTime for
+// the last address of a host, less while there are others, so that an IPv6 path
+// that swallows everything does not hold IPv4 up. connectAll bounds all
+// addresses together.
+const (
+	connectTime  = 10 * time.Second
+	connectFirst = 2500 * time.Millisecond
+	connectAll   = 20 * time.Second
+)
 
-// DialContext connects to "host:port". Errors carry reason.HostInvalid,
-// reason.EgressDenied or reason.FetchFailed.
+// DialContext connects to "host:port" and counts the bytes; it is for clients
+// such as net/http. Errors carry reason.HostInvalid, reason.EgressDenied or
+// reason.FetchFailed.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	host, port, err := SplitTarget(address)
+	target, err := ParseTarget(address)
 	if err != nil {
 		return nil, err
 	}
 	if network != "tcp" && network != "tcp4" && network != "tcp6" {
 		return nil, reason.Errorf(reason.EgressDenied, "network %s is not allowed", clip(network))
 	}
-	safe, err := d.permitted(ctx, host, port)
+	entry := d.begin(target)
+	conn, err := d.connect(ctx, network, target, entry)
 	if err != nil {
+		entry.End()
 		return nil, err
 	}
-	return d.dialAny(ctx, network, host, port, safe)
+	return &countedConn{Conn: conn, entry: entry}, nil
+}
+
+// Connect connects to a target by TCP and decides its entry; counting and
+// ending are the caller's business. What it returns is the plain connection,
+// for relays that leave the copying to the kernel. Errors carry
+// reason.EgressDenied or reason.FetchFailed.
+func (d *Dialer) Connect(ctx context.Context, t Target, e *Entry) (net.Conn, error) {
+	return d.connect(ctx, "tcp", t, e)
 }
 
 // Preflight judges "host:port" as DialContext would, up to the connection, and
 // returns its canonical form. Whoever connects later may get other addresses.
 func (d *Dialer) Preflight(ctx context.Context, address string) (string, error) {
-	host, port, err := SplitTarget(address)
+	target, err := ParseTarget(address)
 	if err != nil {
 		return "", err
 	}
-	if _, err := d.permitted(ctx, host, port); err != nil {
+	entry := d.begin(target)
+	defer entry.End()
+	if _, _, err := d.permitted(ctx, target, entry); err != nil {
 		return "", err
 	}
-	return host.Join(port), nil
+	return target.String(), nil
 }
 
-// permitted returns the addresses of a host that may be dialled.
-func (d *Dialer) permitted(ctx context.Context, host Host, port uint16) ([]netip.Addr, error) {
-	if err := d.Rules.Check(host, port, d.OpenByDefault); err != nil {
-		d.note(host, port, netip.Addr{}, VerdictDenied)
-		return nil, err
+// begin is an entry of the ledger, or one that nobody will read.
+func (d *Dialer) begin(t Target) *Entry {
+	if d.Ledger == nil {
+		return NewLedger(time.Now()).Begin(LegTool, t)
 	}
-	found, err := d.resolve(ctx, host)
-	if err != nil {
-		d.note(host, port, netip.Addr{}, VerdictFailed)
-		return nil, err
-	}
-	return d.survivors(host, port, found)
+	return d.Ledger.Begin(LegTool, t)
 }
 
-// resolve returns the addresses of a host, the same ones for the whole call.
-func (d *Dialer) resolve(ctx context.Context, host Host) ([]netip.Addr, error) {
-	if addr, ok := host.Addr(); ok {
-		return []netip.Addr{addr}, nil
-	}
-	d.mu.Lock()
-	known, ok := d.answers[host.name]
-	d.mu.Unlock()
-	if ok {
-		return known, nil
-	}
-	var resolver Resolver = net.DefaultResolver
-	if d.Resolver != nil {
-		resolver = d.Resolver
-	}
-	// The dot at the end keeps the machine's search domains out of it.
-	found, err := resolver.LookupNetIP(ctx, "ip", host.name+".")
-	if err != nil {
-		return nil, reason.Errorf(reason.FetchFailed, "resolving %s: %w", host, withoutServer(err))
-	}
-	for i := range found {
-		found[i] = found[i].Unmap().WithZone("")
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if first, ok := d.answers[host.name]; ok {
-		return first, nil
-	}
-	if d.answers == nil {
-		d.answers = map[string][]netip.Addr{}
-	}
-	d.answers[host.name] = found
-	return found, nil
-}
-
-// withoutServer takes the address of the machine's name server out of an
-// error, which the caller has no business to know.
-func withoutServer(err error) error {
-	var dns *net.DNSError
-	if errors.As(err, &dns) {
-		return errors.New(dns.Err)
-	}
-	return err
-}
-
-// survivors drops what may not be dialled. One error stands for all.
-func (d *Dialer) survivors(host Host, port uint16, found []netip.Addr) ([]netip.Addr, error) {
-	own, err := d.ownAddresses()
-	if err != nil {
-		return nil, err
-	}
-	var safe []netip.Addr
-	var last error
-	for _, addr := range found {
-		if err := d.judge(addr, port, own); err != nil {
-			d.note(host, port, addr, VerdictDenied)
-			last = err
-			continue
+// permitted returns the addresses of a target that may be dialled, and the
+// rule that allowed its name.
+func (d *Dialer) permitted(ctx context.Context, t Target, e *Entry) ([]netip.Addr, Rule, error) {
+	answer, rule := d.Rules.Match(t.Host, t.Port)
+	if err := d.Rules.refuse(answer, rule, t, d.OpenByDefault); err != nil {
+		why := ReasonUnlisted
+		if answer == Denied {
+			why = ReasonDeniedRule
 		}
-		safe = append(safe, addr)
+		e.Decide(VerdictDenied, why, rule, netip.Addr{})
+		return nil, Rule{}, err
 	}
-	switch {
-	case len(safe) > 0:
-		return safe, nil
-	case last != nil:
-		return nil, reason.Errorf(reason.EgressDenied, "%s: %w", host.Join(port), last)
-	}
-	return nil, reason.Errorf(reason.FetchFailed, "resolving %s: no address", host)
-}
-
-func (d *Dialer) judge(addr netip.Addr, port uint16, own []netip.Addr) error {
-	if answer, _ := d.Rules.Match(HostOf(addr), port); answer == Denied {
-		return errors.New("its address is denied")
-	}
-	class, block := Classify(addr)
-	if class == Public && slices.Contains(own, addr) {
-		class, block = OwnAddress, netip.PrefixFrom(addr, addr.BitLen())
-	}
-	if class == Public || class.unlockable() && d.Rules.unlocks(addr, block, port) {
-		return nil
-	}
-	return fmt.Errorf("its address is not public (%s)", class)
-}
-
-func (d *Dialer) ownAddresses() ([]netip.Addr, error) {
-	list := d.Interfaces
-	if list == nil {
-		list = interfaceAddresses
-	}
-	own, err := list()
+	found, err := d.resolve(ctx, t.Host)
 	if err != nil {
-		return nil, reason.Errorf(reason.EgressDenied, "listing the machine's own addresses: %w", err)
+		e.Decide(VerdictFailed, ReasonUnresolved, rule, netip.Addr{})
+		return nil, Rule{}, err
 	}
-	return own, nil
+	safe, err := d.survivors(t, found, e)
+	return safe, rule, err
 }
 
-func interfaceAddresses() ([]netip.Addr, error) {
-	list, err := net.InterfaceAddrs()
+func (d *Dialer) connect(ctx context.Context, network string, t Target, e *Entry) (net.Conn, error) {
+	addrs, rule, err := d.permitted(ctx, t, e)
 	if err != nil {
 		return nil, err
 	}
-	addrs := make([]netip.Addr, 0, len(list))
-	for _, a := range list {
-		if prefix, err := netip.ParsePrefix(a.String()); err == nil {
-			addrs = append(addrs, prefix.Addr().Unmap())
+	ctx, cancel := context.WithTimeout(ctx, connectAll)
+	defer cancel()
+	var failed []netip.Addr
+	for i, addr := range addrs {
+		wait := connectTime
+		if i < len(addrs)-1 {
+			wait = connectFirst
 		}
-	}
-	return addrs, nil
-}
-
-func (d *Dialer) dialAny(ctx context.Context, network string, host Host, port uint16, addrs []netip.Addr) (net.Conn, error) {
-	dial := d.Dial
-	if dial == nil {
-		dial = (&net.Dialer{}).DialContext
-	}
-	var last error
-	for _, addr := range addrs {
-		conn, err := dial(ctx, network, netip.AddrPortFrom(addr, port).String())
-		if err != nil {
-			d.note(host, port, addr, VerdictFailed)
-			last = err
+		var conn net.Conn
+		if conn, err = d.dial(ctx, network, netip.AddrPortFrom(addr, t.Port), wait); err != nil {
+			failed = append(failed, addr)
 			if ctx.Err() != nil {
 				break
 			}
 			continue
 		}
-		return &countedConn{Conn: conn, record: d.note(host, port, addr, VerdictAllowed)}, nil
+		d.postpone(failed, t, e, rule)
+		if err := d.Rules.checkNotOwn(conn, t, addr); err != nil {
+			conn.Close()
+			e.Decide(VerdictDenied, ReasonAddressNotPublic, Rule{}, addr)
+			return nil, err
+		}
+		e.Decide(VerdictAllowed, "", rule, addr)
+		return conn, nil
 	}
-	return nil, reason.Errorf(reason.FetchFailed, "connecting to %s: %w", host.Join(port), last)
+	last := len(failed) - 1
+	d.postpone(failed[:last], t, e, rule)
+	e.Decide(VerdictFailed, ReasonUnreachable, rule, failed[last])
+	return nil, reason.Errorf(reason.FetchFailed, "connecting to %s: %w", t, err)
 }
 
-func (d *Dialer) note(host Host, port uint16, addr netip.Addr, verdict string) *record {
-	r := &record{connection: tool.Connection{Host: host.String(), Port: int(port), Verdict: verdict}}
-	if addr.IsValid() {
-		r.connection.Address = addr.String()
+func (d *Dialer) dial(ctx context.Context, network string, to netip.AddrPort, wait time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	if d.Dial != nil {
+		return d.Dial(ctx, network, to.String())
+	}
+	return new(net.Dialer).DialContext(ctx, network, to.String())
+}
+
+// postpone records addresses that were tried in vain before the one that the
+// entry is about, and has later connections try them after the others.
+func (d *Dialer) postpone(failed []netip.Addr, t Target, e *Entry, rule Rule) {
+	for _, addr := range failed {
+		e.beside(VerdictFailed, ReasonUnreachable, rule, addr)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.observed = append(d.observed, r)
-	return r
-}
-
-// Observed returns the attempts so far, in order, with the bytes that went
-// either way.
-func (d *Dialer) Observed() []tool.Connection {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	list := make([]tool.Connection, 0, len(d.observed))
-	for _, r := range d.observed {
-		c := r.connection
-		c.BytesIn, c.BytesOut = r.in.Load(), r.out.Load()
-		list = append(list, c)
+	for _, addr := range failed {
+		if d.last == nil {
+			d.last = map[netip.Addr]bool{}
+		}
+		d.last[addr] = true
 	}
-	return list
 }
 
-// countedConn counts the bytes of a connection into its record.
+// countedConn counts the bytes of a connection into its entry.
 type countedConn struct {
 	net.Conn
-	record *record
+	entry *Entry
 }
 
 func (c *countedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	c.record.in.Add(int64(n))
+	c.entry.Received(int64(n))
 	return n, err
 }
 
 // Write counts before it writes: the answer may be read, and the record with
 // it, while Write has not come back yet.
 func (c *countedConn) Write(b []byte) (int, error) {
-	c.record.out.Add(int64(len(b)))
+	c.entry.Sent(int64(len(b)))
 	n, err := c.Conn.Write(b)
-	c.record.out.Add(int64(n - len(b)))
+	c.entry.Sent(int64(n - len(b)))
 	return n, err
+}
+
+// Close ends the entry.
+func (c *countedConn) Close() error {
+	c.entry.End()
+	return c.Conn.Close()
 }

@@ -8,8 +8,10 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"palyra/internal/reason"
+	"palyra/internal/tool"
 )
 
 func asReason(err error, target **reason.Error) bool { return errors.As(err, target) }
@@ -60,9 +62,14 @@ func mustRules(t *testing.T, list ...string) []Rule {
 
 func newDialer(l *line, n *nameServer) *Dialer {
 	return &Dialer{
-		OpenByDefault: true, Resolver: n, Dial: l.dial,
+		OpenByDefault: true, Ledger: NewLedger(time.Now()), Resolver: n, Dial: l.dial,
 		Interfaces: func() ([]netip.Addr, error) { return []netip.Addr{netip.MustParseAddr("8.8.4.4")}, nil },
 	}
+}
+
+func observed(d *Dialer) []tool.Connection {
+	list, _ := d.Ledger.List()
+	return list
 }
 
 func TestAddressesThatAreNotDialled(t *testing.T) {
@@ -82,7 +89,7 @@ func TestAddressesThatAreNotDialled(t *testing.T) {
 			if reason.Of(err) != reason.EgressDenied || len(l.dialled) != 0 {
 				t.Fatalf("%v, dialled %v", err, l.dialled)
 			}
-			if o := d.Observed(); len(o) != 1 || o[0].Verdict != VerdictDenied || o[0].Host != "evil.example" {
+			if o := observed(d); len(o) != 1 || o[0].Verdict != VerdictDenied || o[0].Host != "evil.example" {
 				t.Errorf("record %+v", o)
 			}
 			// The same address asked for by itself is refused as well.
@@ -122,8 +129,8 @@ func TestOnlySafeAnswersSurvive(t *testing.T) {
 	if len(l.dialled) != 1 || l.dialled[0] != "1.1.1.1:80" {
 		t.Errorf("dialled %v", l.dialled)
 	}
-	if len(d.Observed()) != 3 {
-		t.Errorf("record %+v", d.Observed())
+	if len(observed(d)) != 3 {
+		t.Errorf("record %+v", observed(d))
 	}
 	if n.asked[0] != "mixed.example." {
 		t.Errorf("asked for %q: a search domain could be added", n.asked[0])
@@ -271,7 +278,7 @@ func TestDialerRecordsBytesAndFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn.Close()
-	if o := d.Observed()[0]; o.BytesOut != 4 || o.BytesIn != 4 || o.Address != "1.1.1.1" || o.Port != 80 || o.Verdict != VerdictAllowed {
+	if o := observed(d)[0]; o.BytesOut != 4 || o.BytesIn != 4 || o.Address != "1.1.1.1" || o.Port != 80 || o.Verdict != VerdictAllowed {
 		t.Errorf("record %+v", o)
 	}
 	_, err = d.DialContext(context.Background(), "tcp", "none.example:80")
@@ -282,6 +289,7 @@ func TestDialerRecordsBytesAndFailures(t *testing.T) {
 	if _, err := d.DialContext(context.Background(), "tcp", "good.example:80"); reason.Of(err) != reason.FetchFailed {
 		t.Errorf("dial failure: %v", err)
 	}
+	d = newDialer(l, &nameServer{answers: map[string][][]string{"good.example": {{"1.1.1.1"}}}})
 	d.Interfaces = func() ([]netip.Addr, error) { return nil, errors.New("no netlink") }
 	if _, err := d.DialContext(context.Background(), "tcp", "good.example:80"); reason.Of(err) != reason.EgressDenied {
 		t.Errorf("own addresses unknown: %v", err)

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 
 	"palyra/internal/reason"
@@ -125,6 +126,9 @@ func (r Rule) matches(host Host, port uint16) bool {
 type Rules struct {
 	Allow []Rule
 	Deny  []Rule
+	// unlocking take the place of Allow for what unlocks special addresses, in
+	// rules that a caller narrowed.
+	unlocking []Rule
 }
 
 // Answer is what rules say of a host and port.
@@ -157,20 +161,38 @@ func (r Rules) Match(host Host, port uint16) (Answer, Rule) {
 // true; even then the dial rules keep it to public addresses.
 func (r Rules) Check(host Host, port uint16, openByDefault bool) error {
 	answer, rule := r.Match(host, port)
+	return r.refuse(answer, rule, Target{host, port}, openByDefault)
+}
+
+// refuse is the error of an answer, nil when it lets the target pass.
+func (r Rules) refuse(answer Answer, rule Rule, t Target, openByDefault bool) error {
 	switch {
 	case answer == Allowed, answer == Unlisted && openByDefault && len(r.Allow) == 0:
 		return nil
 	case answer == Denied:
-		return reason.Errorf(reason.EgressDenied, "%s is denied", host.Join(port)).WithField("rule", rule.String())
+		return reason.Errorf(reason.EgressDenied, "%s is denied", t).WithField("rule", rule.String())
 	}
-	return reason.Errorf(reason.EgressDenied, "%s is not on the allowlist", host.Join(port))
+	return reason.Errorf(reason.EgressDenied, "%s is not on the allowlist", t)
+}
+
+// NameAllowed reports whether a host is allowed at some port.
+func (r Rules) NameAllowed(host Host) bool {
+	return slices.ContainsFunc(r.Allow, func(rule Rule) bool {
+		// A rule without a port stands for all of them, which only a denial
+		// without a port takes away as a whole.
+		if !rule.matches(host, rule.port) {
+			return false
+		}
+		answer, _ := Rules{Deny: r.Deny}.Match(host, rule.port)
+		return answer != Denied
+	})
 }
 
 // unlocks reports whether an allow rule names this special address on purpose:
 // as itself, or as a prefix that lies inside the special block. 0.0.0.0/0 does
 // not name the loopback address on purpose.
 func (r Rules) unlocks(addr netip.Addr, block netip.Prefix, port uint16) bool {
-	for _, rule := range r.Allow {
+	for _, rule := range r.unlocked() {
 		p := rule.prefix
 		if !p.IsValid() || !p.Contains(addr) || rule.port != 0 && rule.port != port {
 			continue

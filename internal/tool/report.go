@@ -148,6 +148,10 @@ type Isolation struct {
 	Workspace string `json:"workspace,omitempty"`
 	// Watched is true when denied system calls were reported while it ran.
 	Watched bool `json:"watched,omitempty"`
+	// Ports are those at which palyrad took over what the program connected to,
+	// at whatever address of the Captured families, ipv4 and ipv6.
+	Ports    []int    `json:"ports,omitempty"`
+	Captured []string `json:"captured,omitempty"`
 	// Prepared is true when the sandbox was built before the call came.
 	Prepared bool `json:"prepared,omitempty"`
 }

@@ -20,8 +20,9 @@ type layout struct {
 	files []dataFile
 	// filter is the descriptor of the outer system call filter, 0 for none.
 	filter int
-	// hostNetwork leaves the program in the host's network.
-	hostNetwork bool
+	// hostNetwork leaves the program in the host's network; listens says that
+	// the helper opens the way to some hosts in one of the program's own.
+	hostNetwork, listens bool
 	without     func(layer string) bool
 }
 
@@ -45,12 +46,7 @@ func (r *root) arguments(l layout) []string {
 	if l.filter != 0 {
 		a = append(a, "--add-seccomp-fd", strconv.Itoa(l.filter))
 	}
-	if l.without(jail.LayerCaps) {
-		a = append(a, "--cap-add", "ALL")
-	} else {
-		// The helper needs this one to empty the bounding set, and drops it.
-		a = append(a, "--cap-drop", "ALL", "--cap-add", "CAP_SETPCAP")
-	}
+	a = append(a, capabilityArguments(l)...)
 	if !l.without(jail.LayerEnvironment) {
 		a = append(a, "--clearenv")
 	}
@@ -90,6 +86,19 @@ func (r *root) arguments(l layout) []string {
 		bind, l.source, sandbox.WorkspaceMount,
 		"--chdir", "/", "--json-status-fd", strconv.Itoa(inside.StatusFD),
 	)
+}
+
+// capabilityArguments are for what the helper needs; it drops them all: one to
+// empty the bounding set, the others to add routes and to listen at low ports.
+func capabilityArguments(l layout) []string {
+	if l.without(jail.LayerCaps) {
+		return []string{"--cap-add", "ALL"}
+	}
+	a := []string{"--cap-drop", "ALL", "--cap-add", "CAP_SETPCAP"}
+	if l.listens {
+		a = append(a, "--cap-add", "CAP_NET_ADMIN", "--cap-add", "CAP_NET_BIND_SERVICE")
+	}
+	return a
 }
 
 func namespaceArguments(l layout) []string {

@@ -5,7 +5,10 @@
 // its workspace, and the sandboxes that are built before a call comes.
 package bubblewrap
 
-import "palyra/internal/sandbox"
+import (
+	"palyra/internal/egress/proxy"
+	"palyra/internal/sandbox"
+)
 
 // Config says how sandboxes are built. Its zero value runs nothing.
 type Config struct {
@@ -23,6 +26,8 @@ type Config struct {
 	// Without them such runs are refused.
 	LayerDir      string
 	QuarantineDir string
+	// Outward is what programs with hosts reach.
+	Outward proxy.Outward
 	// Prepared is how many sandboxes may stand ready for calls like the last
 	// ones.
 	Prepared int

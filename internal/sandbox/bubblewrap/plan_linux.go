@@ -45,7 +45,7 @@ func (d *draft) build() error {
 		readOnly: d.mode() == sandbox.ReadOnly, tmp: d.spec.Limits.Tmp,
 		hostNetwork: d.spec.Egress != egress.Strict, without: d.runner.machine.Without,
 	}
-	for _, part := range []func() error{d.data, d.caches, d.workspace} {
+	for _, part := range []func() error{d.network, d.data, d.caches, d.workspace} {
 		if err := part(); err != nil {
 			return err
 		}
@@ -64,6 +64,33 @@ func (d *draft) mode() sandbox.WorkspaceMode {
 		return sandbox.ReadOnly
 	}
 	return d.spec.Workspace
+}
+
+// bundle is where programs find the authorities that they are to trust, when
+// connections to one of their hosts are looked into.
+const bundle = "/etc/palyra-authorities.pem"
+
+// network opens the way to the hosts that the program may reach. In the host's
+// network there is nothing to open.
+func (d *draft) network() error {
+	if d.spec.Network == nil || d.runner.machine.Without(jail.LayerNetwork) {
+		return nil
+	}
+	d.layout.listens = true
+	if err := d.plan.Open(*d.spec.Network, d.runner.cfg.Outward); err != nil {
+		return err
+	}
+	content := d.plan.Session.Bundle()
+	if content == nil {
+		return nil
+	}
+	f, err := jail.DataFile("authorities", content)
+	if err != nil {
+		return err
+	}
+	d.plan.Bundle = bundle
+	d.layout.files = append(d.layout.files, dataFile{d.plan.Extra(f), bundle})
+	return nil
 }
 
 // data hands over the files of /etc.

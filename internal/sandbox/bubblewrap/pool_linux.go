@@ -52,9 +52,13 @@ type member struct {
 // root tells a workspace from another that has its place.
 func key(s sandbox.Spec, root inside.Identity) string {
 	l := s.Limits
+	var hosts []string
+	if s.Network != nil {
+		hosts = s.Network.Lines()
+	}
 	return fmt.Sprintf("%#v", []any{
 		s.Owner, s.WorkspaceRoot, root, s.WorkspaceName, s.Workspace, s.Protected, s.Egress, s.Caches,
-		l.CPU, l.Memory, l.Processes, l.Tmp, l.Disk, l.Files,
+		l.CPU, l.Memory, l.Processes, l.Tmp, l.Disk, l.Files, s.Network != nil, hosts,
 	})
 }
 

@@ -77,7 +77,7 @@ func (c *coder) size(n int) int {
 	return int(got) // at most the length of a slice
 }
 
-func number[T ~int | ~int64 | ~uint32 | ~uint64](p *T, c *coder) {
+func number[T ~int | ~int64 | ~uint16 | ~uint32 | ~uint64](p *T, c *coder) {
 	w := c.word(uint64(*p))
 	if *p = T(w); uint64(*p) != w {
 		c.fail()

@@ -46,6 +46,8 @@ func fill(v reflect.Value, r *rand.Rand) {
 		v.SetBool(true)
 	case reflect.Int, reflect.Int64:
 		v.SetInt(-1 - r.Int64())
+	case reflect.Uint16:
+		v.SetUint(1 + r.Uint64N(1<<16-1))
 	default: // a kind that is none of these panics
 		v.SetUint(1 + r.Uint64N(1<<32-1))
 	}

@@ -61,7 +61,10 @@ func (i *Inner) code(c *coder) {
 	flag(&i.DropCapabilities, c)
 	flag(&i.NoNewPrivs, c)
 	optional(&i.Landlock, c, (*Landlock).code)
+	optional(&i.Network, c, (*Network).code)
 }
+
+func (n *Network) code(c *coder) { list(&n.Ports, c, number) }
 
 func (l *Landlock) code(c *coder) {
 	number(&l.ABI, c)
@@ -116,6 +119,7 @@ func (r *Report) code(c *coder) {
 	text(&r.Error, c)
 	number(&r.Errno, c)
 	optional(&r.Mounted, c, (*Identity).code)
+	list(&r.Captured, c, text)
 	table(&r.Namespaces, c)
 	number(&r.UID, c)
 	number(&r.GID, c)

@@ -114,6 +114,8 @@ type Inner struct {
 	DropCapabilities bool
 	NoNewPrivs       bool
 	Landlock         *Landlock
+	// Network is nil when the tool reaches nothing, or has the host's network.
+	Network *Network
 }
 
 // Order is what one call decides. The numbers of Filter, Watched, Stdin and
@@ -203,6 +205,9 @@ type Report struct {
 
 	// Mounted is set by the outer stage alone: the root of what it mounted.
 	Mounted *Identity
+	// Captured is set by the message alone that brings the listeners: families
+	// of addresses, of each of which one was tried and led to them.
+	Captured []string
 
 	Namespaces map[string]uint64
 	UID        int
@@ -278,4 +283,5 @@ const (
 	StepWorkspace  = "checking the workspace"
 	StepCwd        = "entering the working directory"
 	StepOverlay    = "mounting the copy of the workspace"
+	StepNetwork    = "opening the way to the allowed hosts"
 )

@@ -57,11 +57,17 @@ func checkCaches(caches []sandbox.Cache) error {
 func Environment(s sandbox.Spec) []string {
 	env := append([]string{}, s.Env...)
 	for _, c := range s.Caches {
-		for _, pair := range c.Env {
-			name, _, _ := strings.Cut(pair, "=")
-			if !has(s.Env, name) {
-				env = append(env, pair)
-			}
+		env = extend(env, c.Env)
+	}
+	return env
+}
+
+// extend appends pairs whose names are not set yet.
+func extend(env, pairs []string) []string {
+	for _, pair := range pairs {
+		name, _, _ := strings.Cut(pair, "=")
+		if !has(env, name) {
+			env = append(env, pair)
 		}
 	}
 	return env

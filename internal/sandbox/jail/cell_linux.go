@@ -1,6 +1,7 @@
 package jail
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -39,13 +40,17 @@ type Cell struct {
 	meter    *disk.Meter
 	listener *os.File
 	observed chan observation
+	// stopServing ends the session that serves the program; it is nil when none
+	// does. served gets how it ended.
+	stopServing context.CancelFunc
+	served      chan error
 	// alive is true until no process of the sandbox is left.
 	alive bool
 }
 
 // Start builds a sandbox. It takes over the plan.
 func (m *Machine) Start(p *Plan) (*Cell, error) {
-	c := &Cell{machine: m, plan: p, started: time.Now()}
+	c := &Cell{machine: m, plan: p, started: time.Now(), served: make(chan error, 1)}
 	if err := c.start(); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -254,7 +259,7 @@ func (c *Cell) End() error {
 // Close ends what is left of the sandbox and releases everything it held. Its
 // user is not used again while a process of it may live.
 func (c *Cell) Close() error {
-	err := c.End()
+	err := errors.Join(c.End(), c.part())
 	if c.listener != nil {
 		_, failed := c.violations()
 		err = errors.Join(err, failed)

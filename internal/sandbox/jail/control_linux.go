@@ -46,14 +46,15 @@ func send(control *os.File, text string, files ...*os.File) error {
 	return errors.Join(err, failed)
 }
 
-// receive reads one message. The caller closes the descriptor that may come
-// along; it is -1 when none does. A failure told by the helper is an error.
-func receive(control *os.File) (inside.Report, int, error) {
+// receive reads one message with up to most descriptors, which the caller
+// closes. A failure told by the helper is an error, and then there are none.
+func receive(control *os.File, most int) (inside.Report, []int, error) {
 	var report inside.Report
 	text := make([]byte, inside.MaxMessage)
-	n, fd, err := receiveMessage(control, text)
+	n, fds, err := receiveMessage(control, text, most)
 	if err != nil || n == 0 {
-		return report, -1, errNoWord
+		closeDescriptors(fds)
+		return report, nil, errNoWord
 	}
 	err = inside.Decode(text[:n], &report)
 	if err != nil {
@@ -61,19 +62,27 @@ func receive(control *os.File) (inside.Report, int, error) {
 	} else {
 		err = refusal(report)
 	}
-	if err != nil && fd >= 0 {
-		unix.Close(fd)
-		fd = -1
+	if err != nil {
+		closeDescriptors(fds)
+		fds = nil
 	}
-	return report, fd, err
+	return report, fds, err
 }
 
-func receiveMessage(control *os.File, text []byte) (n, sent int, err error) {
+func closeDescriptors(fds []int) {
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
+}
+
+// receiveMessage may return descriptors together with an error.
+func receiveMessage(control *os.File, text []byte, most int) (n int, fds []int, err error) {
 	conn, err := control.SyscallConn()
 	if err != nil {
-		return 0, -1, err
+		return 0, nil, err
 	}
-	rights := make([]byte, unix.CmsgSpace(4))
+	const each = 4 // sizeof(int)
+	rights := make([]byte, unix.CmsgSpace(each*most))
 	var got, flags int
 	var failed error
 	err = conn.Read(func(fd uintptr) bool {
@@ -81,24 +90,27 @@ func receiveMessage(control *os.File, text []byte) (n, sent int, err error) {
 		return failed != unix.EAGAIN && failed != unix.EINTR
 	})
 	if err = errors.Join(err, failed); err != nil {
-		return 0, -1, err
+		return 0, nil, err
 	}
-	sent, err = descriptor(rights[:got])
-	if flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
+	fds, err = descriptors(rights[:got])
+	if len(fds) > most || flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
 		err = unix.EMSGSIZE
 	}
-	return n, sent, err
+	return n, fds, err
 }
 
-// descriptor returns the one descriptor of a message, -1 for none.
-func descriptor(rights []byte) (int, error) {
+// descriptors returns those of a message, also when an error follows.
+func descriptors(rights []byte) (fds []int, err error) {
 	messages, err := unix.ParseSocketControlMessage(rights)
-	if err != nil || len(messages) == 0 {
-		return -1, err
+	if err != nil {
+		return nil, err
 	}
-	fds, err := unix.ParseUnixRights(&messages[0])
-	if err != nil || len(fds) == 0 {
-		return -1, err
+	for i := range messages {
+		some, err := unix.ParseUnixRights(&messages[i])
+		if err != nil {
+			return fds, err
+		}
+		fds = append(fds, some...)
 	}
-	return fds[0], nil
+	return fds, nil
 }

@@ -1,6 +1,7 @@
 package jail
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,31 +15,32 @@ import (
 	"palyra/internal/sandbox/inside"
 )
 
-// attend hands the order over, receives the read-back, judges it, opens the
+// attend hands the order over, receives the listeners and the read-back, judges it, opens the
 // gate, and waits until the program has started. An error means that it never
 // did.
-func (c *Cell) attend(w Work, o *order) error {
+func (c *Cell) attend(ctx context.Context, w Work, o *order) error {
 	defer o.close()
 	if err := send(c.control, "order", o.files...); err != nil {
-		// What the helper has to say comes first.
-		if _, _, err := receive(c.control); err != nil {
-			return err
-		}
-		return errNoWord
+		return c.lastWord()
 	}
 	if c.plan.Staged {
-		mounted, _, err := receive(c.control)
+		mounted, _, err := receive(c.control, 0)
 		if err != nil {
 			return err
 		}
 		c.seen.mounted = mounted.Mounted
 	}
-	report, listener, err := receive(c.control)
+	if c.plan.Session != nil {
+		if err := c.admit(ctx); err != nil {
+			return err
+		}
+	}
+	report, listener, err := receive(c.control, 1)
 	if err != nil {
 		return err
 	}
-	if listener >= 0 {
-		if err := c.observe(listener); err != nil {
+	if len(listener) > 0 {
+		if err := c.observe(listener[0]); err != nil {
 			return err
 		}
 	}
@@ -54,11 +56,22 @@ func (c *Cell) attend(w Work, o *order) error {
 		return errNoWord
 	}
 	// The socket closes when the program takes the helper's place.
-	if _, _, err := receive(c.control); !errors.Is(err, errNoWord) {
+	if _, _, err := receive(c.control, 0); !errors.Is(err, errNoWord) {
 		return err
 	}
 	c.seen.started = true
 	return nil
+}
+
+// lastWord is what a helper that has ended had to say.
+func (c *Cell) lastWord() error {
+	for {
+		_, fds, err := receive(c.control, inside.MaxListeners)
+		if err != nil {
+			return err
+		}
+		closeDescriptors(fds)
+	}
 }
 
 // unpinned are the paths of the operands that a program may see changed.
@@ -91,6 +104,9 @@ func refusal(r inside.Report) error {
 	case inside.StepOverlay:
 		return reason.Errorf(reason.SandboxUnavailable, "%s failed: %s", r.Failed, r.Error).
 			WithRemedy("Copy-on-write needs Linux 5.19 with overlayfs in user namespaces and a state directory on a file system such as ext4, xfs or btrfs. Use workspace_mode direct or read_only otherwise.")
+	case inside.StepNetwork:
+		return reason.Errorf(reason.SandboxUnavailable, "%s failed: %s", r.Failed, r.Error).
+			WithRemedy("A sandbox needs power over its own network namespace: allow user namespaces with capabilities (see `palyrad doctor`), or run the program offline.")
 	}
 	return reason.Errorf(reason.SandboxUnavailable, "%s failed: %s", r.Failed, r.Error)
 }

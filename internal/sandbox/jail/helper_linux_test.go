@@ -92,7 +92,7 @@ func TestHelperRefusesSpecs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := startHelper(t, m, c.stage, c.spec)
-			_, _, err := receive(h.control)
+			_, _, err := receive(h.control, 1)
 			if code := h.end(); code != 125 || err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("exit code %d, %v, want %q", code, err, c.want)
 			}
@@ -136,7 +136,7 @@ func TestHelperRefusesOrders(t *testing.T) {
 			if err := send(h.control, "order", c.files...); err != nil {
 				t.Fatal(err)
 			}
-			_, _, err := receive(h.control)
+			_, _, err := receive(h.control, 1)
 			if code := h.end(); code != 125 || reason.Of(err) != c.want || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("exit code %d, %v, want %q", code, err, c.says)
 			}
@@ -153,7 +153,7 @@ func TestReadBackMeasures(t *testing.T) {
 	if err := send(h.control, "order", orderFile(t, order)); err != nil {
 		t.Fatal(err)
 	}
-	report, _, err := receive(h.control)
+	report, _, err := receive(h.control, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func TestReadBackMeasures(t *testing.T) {
 	if err := send(h.control, "on"); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := receive(h.control); err == nil || errors.Is(err, errNoWord) {
+	if _, _, err := receive(h.control, 1); err == nil || errors.Is(err, errNoWord) {
 		t.Errorf("a wrong word: %v", err)
 	}
 	if code := h.end(); code != 125 {

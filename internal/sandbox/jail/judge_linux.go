@@ -21,6 +21,9 @@ type seen struct {
 	applied    []string
 	downgrades []string
 	unpinned   []string
+	// captured and ports are what the program's connections lead to.
+	captured []string
+	ports    []int
 	started    bool
 }
 
@@ -76,7 +79,7 @@ func (c *Cell) isolation(prepared bool) tool.Isolation {
 		LimitsBy: c.machine.Level(), Rlimits: r.Rlimits,
 		HelperSHA: c.machine.helper.sha, ArgumentsSHA: c.argumentsSHA, BackendSHA: c.plan.BackendSHA,
 		Kernel: c.machine.kernel, Rung: string(c.plan.Rung), Workspace: string(c.mode()),
-		Watched: r.Watched, Prepared: prepared,
+		Watched: r.Watched, Prepared: prepared, Captured: c.seen.captured, Ports: c.seen.ports,
 	}
 	if slices.Contains(c.seen.applied, LayerSeccomp) {
 		i.SeccompSHA = c.machine.plain.sha

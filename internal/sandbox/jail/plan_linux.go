@@ -5,6 +5,7 @@ import (
 	"os"
 	"syscall"
 
+	"palyra/internal/egress/proxy"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/inside"
 	"palyra/internal/workspace/overlay"
@@ -48,6 +49,10 @@ type Plan struct {
 	Mode      sandbox.WorkspaceMode
 	// Layer is what a program writes to its copy of the workspace, or nil.
 	Layer *overlay.Layer
+	// Session carries what the program may reach, nil where that is nothing or
+	// everything. Bundle is where its Bundle is found inside, "" for nowhere.
+	Session *proxy.Session
+	Bundle  string
 	// Root are the entries of the root directory inside, sorted.
 	Root []string
 	// Requested are the layers that have to be proved. Excused maps those
@@ -96,6 +101,10 @@ func (p *Plan) close() error {
 	if p.Layer != nil {
 		err = errors.Join(err, p.Layer.Close())
 		p.Layer = nil
+	}
+	if p.Session != nil {
+		err = errors.Join(err, p.Session.Close())
+		p.Session = nil
 	}
 	return err
 }

@@ -28,13 +28,16 @@ func (c *Cell) Run(ctx context.Context, w Work) (sandbox.Report, error) {
 	if !w.Prepared {
 		started = c.started
 	}
-	streams := output.Start(c.stdout, c.stderr, w.Spec.Limits.Output, w.Spec.Output)
+	streams := output.Start(c.scrubbed(c.stdout), c.scrubbed(c.stderr), w.Spec.Limits.Output, w.Spec.Output)
 	end, state := c.supervise(ctx, w, o, streams)
-	gone := c.End()
+	gone := errors.Join(c.End(), c.part())
 	log, unwatched := c.violations()
 	report := c.report(w, end, state)
 	report.Stdout, report.Stderr = streams.Finish()
 	report.Violations, report.ViolationsMissed = log.Violations, log.Missed
+	if c.plan.Session != nil {
+		report.Connections, report.ConnectionsMissed = c.plan.Session.Connections()
+	}
 	report.Started, report.Finished = started, time.Now()
 	report.Usage.Wall = report.Finished.Sub(started)
 	switch {

@@ -27,7 +27,7 @@ type ending struct {
 // more.
 func (c *Cell) supervise(ctx context.Context, w Work, o *order, streams *output.Reading) (end ending, state *os.ProcessState) {
 	attended := make(chan error, 1)
-	go func() { attended <- c.attend(w, o) }()
+	go func() { attended <- c.attend(ctx, w, o) }()
 	exceeded, unwatch := c.watch(ctx)
 	defer unwatch()
 	deadline := time.NewTimer(w.Spec.Limits.Wall)
@@ -39,7 +39,7 @@ func (c *Cell) supervise(ctx context.Context, w Work, o *order, streams *output.
 		}
 		c.kill()
 	}
-	cancelled, gate, flooded := ctx.Done(), (<-chan error)(attended), streams.Flooded()
+	cancelled, gate, served, flooded := ctx.Done(), (<-chan error)(attended), (<-chan error)(c.served), streams.Flooded()
 	for !c.reaped {
 		select {
 		case <-cancelled:
@@ -53,6 +53,11 @@ func (c *Cell) supervise(ctx context.Context, w Work, o *order, streams *output.
 			stop(ending{quota: sandbox.QuotaOutput})
 		case quota := <-exceeded:
 			stop(ending{quota: quota})
+		case err := <-served: // before its time
+			served = nil
+			c.stopServing()
+			c.stopServing = nil
+			stop(ending{err: err})
 		case err := <-gate:
 			gate = nil
 			if err != nil {

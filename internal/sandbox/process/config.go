@@ -14,7 +14,10 @@
 // Landlock does not cover stat(2).
 package process
 
-import "palyra/internal/sandbox"
+import (
+	"palyra/internal/egress/proxy"
+	"palyra/internal/sandbox"
+)
 
 // Config says how sandboxes are built. Its zero value runs nothing.
 type Config struct {
@@ -33,6 +36,9 @@ type Config struct {
 	// Without them such runs are refused.
 	LayerDir      string
 	QuarantineDir string
+	// Outward is what programs with hosts reach; only the better rung has a way
+	// to it.
+	Outward proxy.Outward
 	// StrictExec keeps programs from running what is in no file system, such
 	// as a memory file (memfd_create(2)).
 	StrictExec bool

@@ -1,0 +1,91 @@
+package egress
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Canonical returns the rule in its one form: names in lower case and without
+// a trailing dot, an IPv6 address with a port in brackets.
+func (r Rule) Canonical() string {
+	pattern := r.host.String()
+	switch {
+	case r.suffix != "":
+		pattern = "*" + r.suffix
+	case r.prefix.IsSingleIP():
+		pattern = r.prefix.Addr().String()
+	case r.prefix.IsValid():
+		pattern = r.prefix.String()
+	}
+	if r.port == 0 {
+		return pattern
+	}
+	if strings.Contains(pattern, ":") {
+		pattern = "[" + pattern + "]"
+	}
+	return pattern + ":" + strconv.Itoa(int(r.port))
+}
+
+// Hosts are the allow rules in canonical form, sorted and without repeats.
+func (g Grant) Hosts() []string { return canonicals(g.Rules.Allow) }
+
+// Lines say in a stable order everything that the grant decides, first what may
+// be reached: two grants with the same lines let the same through. Approvals
+// bind to them. A grant that reaches nothing has none.
+func (g Grant) Lines() []string {
+	lines := g.Hosts()
+	if len(lines) == 0 {
+		return nil
+	}
+	for _, rule := range canonicals(g.Rules.Deny) {
+		lines = append(lines, "deny "+rule)
+	}
+	for _, rule := range canonicals(addresses(g.Rules.unlocking)) {
+		lines = append(lines, "unlock "+rule)
+	}
+	lines = append(lines, sorted(g.Inspect, Inspection.line)...)
+	lines = append(lines, sorted(g.Secrets, Secret.line)...)
+	return append(lines, g.Budget.OrDefault().line())
+}
+
+// addresses leaves out rules about names, which unlock nothing.
+func addresses(rules []Rule) []Rule {
+	return slices.DeleteFunc(slices.Clone(rules), func(r Rule) bool { return !r.prefix.IsValid() })
+}
+
+func (i Inspection) line() string {
+	paths := make([]string, len(i.Paths))
+	for n, path := range i.Paths {
+		paths[n] = strconv.Quote(path)
+	}
+	slices.Sort(paths)
+	return fmt.Sprintf("inspect %s methods=%s paths=%s", i.Host.Canonical(), listed(slices.Sorted(slices.Values(i.Methods))), listed(paths))
+}
+
+func (s Secret) line() string {
+	return fmt.Sprintf("secret %s header=%s hosts=%s env=%s", s.Name, s.Header, listed(canonicals(s.Hosts)), cmp.Or(s.Env, "none"))
+}
+
+func (b Budget) line() string {
+	return fmt.Sprintf("budget connections=%d concurrent=%d bytes_out=%d bytes_in=%d requests=%d time=%s",
+		b.Connections, b.Concurrent, b.BytesOut, b.BytesIn, b.Requests, b.Time)
+}
+
+func listed(list []string) string { return cmp.Or(strings.Join(list, ","), "any") }
+
+func sorted[T any](list []T, line func(T) string) []string {
+	lines := make([]string, 0, len(list))
+	for _, one := range list {
+		lines = append(lines, line(one))
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+func canonicals(rules []Rule) []string { return slices.Compact(sorted(rules, Rule.Canonical)) }
+
+func single(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }

@@ -1,0 +1,76 @@
+package egress
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	"palyra/internal/tool"
+)
+
+// mostNamed is how many hosts a sentence names.
+const mostNamed = 8
+
+// causes say why a connection ended, after "host:port ...".
+var causes = map[string]string{
+	ReasonDeniedRule:        "is denied by the operator",
+	ReasonAddressNotPublic:  "has an address that is not public, and no rule names the address itself",
+	ReasonUnresolved:        "has no address",
+	ReasonUnreachable:       "could not be connected to",
+	ReasonNoName:            "was asked for by TLS without a server name, so that the host cannot be checked",
+	ReasonNameMismatch:      "was asked for by TLS under another server name",
+	ReasonBadTLS:            "takes TLS on this port, and the program sent something else",
+	ReasonEncryptedName:     "was asked for with an encrypted server name, which cannot be checked",
+	ReasonHostMismatch:      "got a request for another host",
+	ReasonBadHTTP:           "got something that is no well-formed HTTP request",
+	ReasonMethod:            "got a request whose method is not allowed there",
+	ReasonPath:              "got a request whose path is not allowed there",
+	ReasonUpgrade:           "got a request to change the protocol, which is not allowed",
+	ReasonHeaderTooLarge:    "got a request with too large a header",
+	ReasonSecondRequest:     "got a second request after CONNECT",
+	ReasonSecretMisplaced:   "was sent a secret's placeholder in a place where the secret does not belong; nothing was sent",
+	ReasonSecretUnverified:  "was sent a secret's placeholder over a connection that is not verified TLS; nothing was sent",
+	ReasonSlow:              "was connected to, and the program did not say in time what it wants",
+	ReasonBadSOCKS:          "was asked for with a SOCKS request other than a plain CONNECT",
+	ReasonQueryType:         "was asked for with a DNS question other than for its address",
+	ReasonBudgetConnections: "was not connected to, as the number of connections is used up",
+	ReasonBudgetConcurrent:  "was not connected to, as too many connections are open",
+	ReasonBudgetBytesOut:    "was broken off, as the budget of bytes sent is used up",
+	ReasonBudgetBytesIn:     "was broken off, as the budget of bytes received is used up",
+	ReasonBudgetRequests:    "was broken off, as the number of requests is used up",
+	ReasonBudgetTime:        "was broken off, as a connection may not last that long",
+}
+
+// Explain says in one sentence what kept a program from a target, for who can
+// do something about it; "" when nothing did. Hosts are what may be reached.
+func Explain(c tool.Connection, hosts []string) string {
+	if c.Verdict == VerdictAllowed && c.Reason == "" {
+		return ""
+	}
+	target := c.Host
+	if c.Port != 0 {
+		target = net.JoinHostPort(c.Host, strconv.Itoa(c.Port))
+	}
+	if cause, known := causes[c.Reason]; known {
+		return fmt.Sprintf("%s %s.", target, cause)
+	}
+	if len(hosts) == 0 {
+		return target + " is not allowed for this tool: it runs offline."
+	}
+	return fmt.Sprintf("%s is not allowed for this tool; allowed: %s.", target, Named(hosts))
+}
+
+// Named lists hosts for a sentence, the first of them by name.
+func Named(hosts []string) string {
+	if len(hosts) <= mostNamed {
+		return strings.Join(hosts, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(hosts[:mostNamed], ", "), len(hosts)-mostNamed)
+}
+
+// Alarming reports whether a reason says that somebody tried to get a secret
+// out.
+func Alarming(reason string) bool {
+	return reason == ReasonSecretMisplaced || reason == ReasonSecretUnverified
+}

@@ -1,0 +1,152 @@
+package hello
+
+import (
+	"slices"
+	"strings"
+)
+
+// The extensions that say something here.
+const (
+	extensionServerName = 0
+	extensionALPN       = 16
+	extensionVersions   = 43
+	extensionECH        = 0xfe0d
+)
+
+// parse reads the body of a ClientHello (RFC 8446, section 4.1.2; before TLS
+// 1.3 it may end without extensions).
+func parse(body []byte) (Hello, error) {
+	var h Hello
+	m := message(body)
+	version, ok := m.number(2)
+	random, ok1 := m.take(32)
+	session, ok2 := m.vector(1)
+	suites, ok3 := m.vector(2)
+	compressions, ok4 := m.vector(1)
+	switch {
+	case !ok || !ok1 || !ok2 || !ok3 || !ok4 || len(random) != 32:
+		return h, malformed("it ends too early")
+	case len(session) > 32:
+		return h, malformed("the session has %d bytes", len(session))
+	case len(suites) == 0 || len(suites)%2 != 0:
+		return h, malformed("the cipher suites have %d bytes", len(suites))
+	case len(compressions) == 0:
+		return h, malformed("there is no compression method")
+	}
+	h.Versions = []uint16{uint16(version)} // two bytes
+	if len(m) == 0 {
+		return h, nil
+	}
+	extensions, ok := m.vector(2)
+	if !ok || len(m) != 0 {
+		return h, malformed("the extensions have another length")
+	}
+	return h, h.extend(extensions)
+}
+
+// extend reads the extensions.
+func (h *Hello) extend(m message) error {
+	var seen []int
+	for len(m) > 0 {
+		kind, ok := m.number(2)
+		content, ok1 := m.vector(2)
+		switch {
+		case !ok || !ok1:
+			return malformed("an extension ends too early")
+		case slices.Contains(seen, kind):
+			return malformed("extension %d is there twice", kind)
+		}
+		seen = append(seen, kind)
+		var err error
+		switch kind {
+		case extensionServerName:
+			h.ServerName, err = serverName(content)
+		case extensionALPN:
+			h.ALPN, err = protocols(content)
+		case extensionVersions:
+			h.Versions, err = versions(content)
+		case extensionECH:
+			h.ECH = true
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// serverName reads the one name of the one kind that there is.
+func serverName(m message) (string, error) {
+	list, ok := m.vector(2)
+	kind, ok1 := list.number(1)
+	name, ok2 := list.vector(2)
+	switch {
+	case !ok || !ok1 || !ok2 || len(m) != 0 || len(list) != 0 || kind != 0:
+		return "", malformed("the server name is not one host name")
+	case len(name) == 0 || strings.HasSuffix(string(name), "."):
+		return "", malformed("the server name is empty or ends with a dot")
+	}
+	return string(name), nil
+}
+
+func protocols(m message) ([]string, error) {
+	list, ok := m.vector(2)
+	if !ok || len(m) != 0 || len(list) == 0 {
+		return nil, malformed("the protocols are not a list")
+	}
+	var all []string
+	for len(list) > 0 {
+		name, ok := list.vector(1)
+		if !ok || len(name) == 0 {
+			return nil, malformed("a protocol has no name")
+		}
+		all = append(all, string(name))
+	}
+	return all, nil
+}
+
+func versions(m message) ([]uint16, error) {
+	list, ok := m.vector(1)
+	if !ok || len(m) != 0 || len(list) == 0 || len(list)%2 != 0 {
+		return nil, malformed("the versions are not a list")
+	}
+	var all []uint16
+	for len(list) > 0 {
+		version, _ := list.number(2)
+		all = append(all, uint16(version)) // two bytes
+	}
+	return all, nil
+}
+
+// message is what is left to read of one. Whatever is taken from it is false
+// when there is too little.
+type message []byte
+
+func (m *message) take(n int) (message, bool) {
+	if len(*m) < n {
+		return nil, false
+	}
+	taken := (*m)[:n]
+	*m = (*m)[n:]
+	return taken, true
+}
+
+// number takes a number of so many bytes, the highest first.
+func (m *message) number(size int) (int, bool) {
+	b, ok := m.take(size)
+	n := 0
+	for _, c := range b {
+		n = n<<8 | int(c)
+	}
+	return n, ok
+}
+
+// vector takes as many bytes as the number before them says, which itself has
+// size bytes.
+func (m *message) vector(size int) (message, bool) {
+	n, ok := m.number(size)
+	if !ok {
+		return nil, false
+	}
+	return m.take(n)
+}

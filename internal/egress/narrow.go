@@ -1,0 +1,73 @@
+package egress
+
+import (
+	"slices"
+	"strings"
+)
+
+// Narrow returns the grant of a call that wants to reach these targets and
+// nothing else; those that g does not allow are left out.
+func (g Grant) Narrow(targets []Target) Grant {
+	g.Rules = g.Rules.Narrow(targets)
+	return g.Reachable()
+}
+
+// Reachable returns g without inspections and secrets for hosts that it does not
+// allow.
+func (g Grant) Reachable() Grant {
+	g.Inspect = slices.DeleteFunc(slices.Clone(g.Inspect), func(i Inspection) bool { return !g.Rules.touch(i.Host) })
+	g.Secrets = slices.DeleteFunc(slices.Clone(g.Secrets), func(s Secret) bool { return !slices.ContainsFunc(s.Hosts, g.Rules.touch) })
+	return g
+}
+
+// touch reports whether a target is allowed that a rule is about. It looks at
+// allow rules alone.
+func (r Rules) touch(rule Rule) bool { return slices.ContainsFunc(r.Allow, rule.overlaps) }
+
+func (r Rule) overlaps(o Rule) bool {
+	if r.port != 0 && o.port != 0 && r.port != o.port {
+		return false
+	}
+	switch {
+	case r.prefix.IsValid() && o.prefix.IsValid():
+		return r.prefix.Overlaps(o.prefix)
+	case r.suffix != "" && o.suffix != "":
+		return strings.HasSuffix(r.suffix, o.suffix) || strings.HasSuffix(o.suffix, r.suffix)
+	case r.suffix != "":
+		return strings.HasSuffix(o.host.name, r.suffix)
+	case o.suffix != "":
+		return strings.HasSuffix(r.host.name, o.suffix)
+	}
+	return r.host.name != "" && r.host == o.host
+}
+
+// Narrow returns the rules that allow these targets and nothing else, of those
+// that r allows. What r denies stays denied, and special addresses are unlocked
+// by the rules of r alone: who narrows cannot unlock one by naming it, and does
+// not lock the address of a name that r unlocks.
+func (r Rules) Narrow(targets []Target) Rules {
+	narrow := Rules{Deny: r.Deny, unlocking: r.unlocked()}
+	for _, t := range targets {
+		if answer, _ := r.Match(t.Host, t.Port); answer == Allowed {
+			narrow.Allow = append(narrow.Allow, exactly(t))
+		}
+	}
+	return narrow
+}
+
+// exactly is the rule that matches one target.
+func exactly(t Target) Rule {
+	rule := Rule{text: t.String(), host: t.Host, port: t.Port}
+	if addr, ok := t.Host.Addr(); ok {
+		rule.host, rule.prefix = Host{}, single(addr)
+	}
+	return rule
+}
+
+// unlocked are the rules that may unlock special addresses.
+func (r Rules) unlocked() []Rule {
+	if r.unlocking != nil {
+		return r.unlocking
+	}
+	return r.Allow
+}

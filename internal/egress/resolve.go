@@ -1,0 +1,123 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"palyra/internal/reason"
+)
+
+// Resolver looks names up; *net.Resolver is one.
+type Resolver interface {
+	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+const (
+	// lookupTime is how long the resolver may take for one name.
+	lookupTime = 10 * time.Second
+	// lookupPause is how long a lookup that failed is not repeated.
+	lookupPause = time.Second
+	// maxAddresses is how many addresses of a name are looked at.
+	maxAddresses = 32
+)
+
+// lookup is one question to the resolver, under way or answered. All but done
+// is written before done is closed and not afterwards.
+type lookup struct {
+	done  chan struct{}
+	addrs []netip.Addr
+	err   error
+	ended time.Time
+	// abandoned says that the one who asked went away; others ask again.
+	abandoned bool
+}
+
+// stale reports whether a lookup failed and may be repeated. One that found
+// something stands for the whole call, so that no later answer adds to it.
+func (l *lookup) stale() bool {
+	select {
+	case <-l.done:
+		return l.err != nil && (l.abandoned || time.Since(l.ended) >= lookupPause)
+	default:
+		return false
+	}
+}
+
+// resolve returns the addresses of a host, the same ones for the whole call.
+// There is one question at a time for each name.
+func (d *Dialer) resolve(ctx context.Context, host Host) ([]netip.Addr, error) {
+	if addr, ok := host.Addr(); ok {
+		return []netip.Addr{addr}, nil
+	}
+	for {
+		l, mine := d.lookup(host.name)
+		if mine {
+			d.ask(ctx, host, l)
+			return l.addrs, l.err
+		}
+		select {
+		case <-l.done:
+		case <-ctx.Done():
+			return nil, reason.Errorf(reason.FetchFailed, "resolving %s: %w", host, context.Cause(ctx))
+		}
+		if !l.abandoned {
+			return l.addrs, l.err
+		}
+	}
+}
+
+// lookup returns the lookup of a name, and whether it is the caller's to do.
+func (d *Dialer) lookup(name string) (l *lookup, mine bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if l = d.lookups[name]; l != nil && !l.stale() {
+		return l, false
+	}
+	if d.lookups == nil {
+		d.lookups = map[string]*lookup{}
+	}
+	l = &lookup{done: make(chan struct{})}
+	d.lookups[name] = l
+	return l, true
+}
+
+// ask does a lookup.
+func (d *Dialer) ask(ctx context.Context, host Host, l *lookup) {
+	defer close(l.done)
+	var resolver Resolver = net.DefaultResolver
+	if d.Resolver != nil {
+		resolver = d.Resolver
+	}
+	limited, cancel := context.WithTimeout(ctx, lookupTime)
+	defer cancel()
+	// The dot at the end keeps the machine's search domains out of it.
+	found, err := resolver.LookupNetIP(limited, "ip", host.name+".")
+	l.ended = time.Now()
+	if err == nil && len(found) == 0 {
+		err = errors.New("no address")
+	}
+	if err != nil {
+		l.abandoned = ctx.Err() != nil
+		l.err = reason.Errorf(reason.FetchFailed, "resolving %s: %w", host, withoutServer(err))
+		return
+	}
+	for _, addr := range found[:min(len(found), maxAddresses)] {
+		if addr = addr.Unmap().WithZone(""); !slices.Contains(l.addrs, addr) {
+			l.addrs = append(l.addrs, addr)
+		}
+	}
+}
+
+// withoutServer takes the address of the machine's name server out of an
+// error, which the caller has no business to know.
+func withoutServer(err error) error {
+	var dns *net.DNSError
+	if errors.As(err, &dns) {
+		return errors.New(dns.Err)
+	}
+	return err
+}

@@ -1,0 +1,103 @@
+package secret
+
+import (
+	"io"
+	"strings"
+)
+
+// markers finds the beginning of placeholders, plain and encoded.
+var markers = func() *matcher {
+	var needles []needle
+	for _, text := range []string{marker, strings.ToUpper(marker), "Palyra-Sec-"} {
+		for _, form := range encodings([]byte(text)) {
+			needles = append(needles, needle{text: form})
+		}
+	}
+	for _, dash := range []string{"%2D", "%2d"} {
+		needles = append(needles, needle{text: []byte(strings.ReplaceAll(marker, "-", dash))})
+	}
+	return newMatcher(needles)
+}()
+
+// marked reports whether a short text holds something that looks like a
+// placeholder, in whatever case and percent-encoding.
+func marked(s string) bool {
+	if len(s) < len(marker) {
+		return false
+	}
+	if _, found := markers.find([]byte(s), 0); found {
+		return true
+	}
+	plain := unescaped(s)
+	if strings.Contains(strings.ToLower(plain), marker) {
+		return true
+	}
+	if plain == s {
+		return false
+	}
+	_, found := markers.find([]byte(plain), 0)
+	return found
+}
+
+// Watch returns r, which fails as soon as something comes by that looks like a
+// placeholder, plain or in base64, hexadecimal, percent-encoding or an escape of
+// JSON or HTML. What is compressed, encrypted or masked, such as a frame of a
+// WebSocket, is not recognised; it is not replaced either. Of the placeholder
+// itself nothing has been handed out by then.
+func (x *Exchange) Watch(r io.Reader) io.Reader {
+	if x.Idle() {
+		return r
+	}
+	return &watcher{from: r}
+}
+
+// Body is Watch for the body of a request.
+func (x *Exchange) Body(b io.ReadCloser) io.ReadCloser {
+	if x.Idle() || b == nil {
+		return b
+	}
+	return &body{Reader: x.Watch(b), Closer: b}
+}
+
+type body struct {
+	io.Reader
+	io.Closer
+}
+
+type watcher struct {
+	from io.Reader
+	// last are the bytes before the next ones, as far as a marker could have
+	// begun in them.
+	last []byte
+	err  error
+}
+
+func (w *watcher) Read(p []byte) (int, error) {
+	if w.err != nil {
+		return 0, w.err
+	}
+	n, err := w.from.Read(p)
+	if w.see(p[:n]) {
+		w.err = misplaced("what is sent")
+		return 0, w.err
+	}
+	return n, err
+}
+
+// see reports whether a marker ends in these bytes.
+func (w *watcher) see(b []byte) bool {
+	overlap := markers.most - 1
+	w.last = append(w.last, b[:min(overlap, len(b))]...)
+	if _, found := markers.find(w.last, 0); found {
+		return true
+	}
+	if _, found := markers.find(b, 0); found {
+		return true
+	}
+	if len(b) >= overlap {
+		w.last = append(w.last[:0], b[len(b)-overlap:]...)
+	} else if extra := len(w.last) - overlap; extra > 0 {
+		w.last = append(w.last[:0], w.last[extra:]...)
+	}
+	return false
+}

@@ -1,0 +1,110 @@
+package secret
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"strings"
+)
+
+// The characters that encoders leave as they are.
+const (
+	letters    = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+	unreserved = letters + "-._~"                        // RFC 3986 section 2.3
+	segment    = unreserved + "$&+:=@"                   // url.PathEscape
+	component  = unreserved + "!'()*"                    // encodeURIComponent of ECMAScript
+	wholeURI   = component + ";/?:@&=+$,#"               // encodeURI of ECMAScript
+	form       = letters + "-._*"                        // application/x-www-form-urlencoded
+	quotable   = component + ";/?:@&+$,# \"%<>[\\]^`{|}" // RFC 2045 section 6.7
+)
+
+// encodings returns the forms in which a value may come by, itself first. Of
+// base64 it is the part that is the same whatever stands before and after it,
+// for each of the three places in a group; up to four bits at either end share
+// a character with the neighbours.
+func encodings(value []byte) [][]byte {
+	forms := []string{string(value), hex.EncodeToString(value), strings.ToUpper(hex.EncodeToString(value))}
+	for offset := range 3 {
+		forms = append(forms, base64Core(base64.RawStdEncoding, value, offset), base64Core(base64.RawURLEncoding, value, offset))
+	}
+	forms = append(forms, percentForms(value)...)
+	forms = append(forms, jsonForms(value)...)
+	forms = append(forms, htmlForms(value)...)
+	forms = append(forms, escape(value, quotable, "=%02X"), escape(value, "", `\x%02x`), escape(value, "", `\x%02X`))
+	forms = append(forms, escape(value, "", "%c\x00"), escape(value, "", "\x00%c")) // UTF-16
+	return distinct(forms)
+}
+
+func percentForms(value []byte) (forms []string) {
+	for _, format := range []string{"%%%02X", "%%%02x"} {
+		for _, keep := range []string{"", unreserved, segment, component, wholeURI} {
+			forms = append(forms, escape(value, keep, format))
+		}
+		for _, keep := range []string{unreserved, form} {
+			forms = append(forms, strings.ReplaceAll(escape(value, keep+" ", format), " ", "+"))
+		}
+	}
+	return forms
+}
+
+// base64Core encodes value as if offset bytes stood before it, without the
+// characters that hold bits of others.
+func base64Core(encoding *base64.Encoding, value []byte, offset int) string {
+	text := encoding.EncodeToString(append(make([]byte, offset), value...))
+	return text[(offset*8+5)/6 : (offset+len(value))*8/6]
+}
+
+// escape writes the characters of keep as they are and the others by a format
+// for one byte.
+func escape(value []byte, keep, format string) string {
+	var b strings.Builder
+	for _, c := range value {
+		if strings.IndexByte(keep, c) >= 0 {
+			b.WriteByte(c)
+			continue
+		}
+		fmt.Fprintf(&b, format, c)
+	}
+	return b.String()
+}
+
+// jsonForms are what encoders of JSON write: some escape the slash, and some
+// the characters of HTML.
+func jsonForms(value []byte) []string {
+	quoted := strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+	forms := []string{
+		quoted.Replace(string(value)), strings.ReplaceAll(quoted.Replace(string(value)), "/", `\/`),
+		escape(value, "", `\u%04x`), escape(value, "", `\u%04X`),
+	}
+	for _, format := range []string{`\u%04x`, `\u%04X`} {
+		var hex []string
+		for _, c := range "<>&'+" {
+			hex = append(hex, string(c), fmt.Sprintf(format, c))
+		}
+		// Most escape three of the characters, some five.
+		forms = append(forms, strings.NewReplacer(hex[:6]...).Replace(forms[0]), strings.NewReplacer(hex...).Replace(forms[0]))
+	}
+	return forms
+}
+
+func htmlForms(value []byte) []string {
+	named := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
+	quotes := [][2]string{{"&#34;", "&#39;"}, {"&quot;", "&#39;"}, {"&quot;", "&apos;"}, {"&quot;", "&#x27;"}, {"&quot;", "'"}}
+	forms := []string{named.Replace(string(value)), escape(value, "", "&#%d;"), escape(value, "", "&#x%x;"), escape(value, "", "&#x%X;")}
+	for _, q := range quotes {
+		forms = append(forms, strings.NewReplacer(`"`, q[0], "'", q[1]).Replace(forms[0]))
+	}
+	return forms
+}
+
+func distinct(forms []string) [][]byte {
+	seen := make(map[string]bool, len(forms))
+	var list [][]byte
+	for _, f := range forms {
+		if !seen[f] {
+			seen[f] = true
+			list = append(list, []byte(f))
+		}
+	}
+	return list
+}

@@ -1,0 +1,331 @@
+package secret
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"html"
+	"io"
+	"math/rand/v2"
+	"mime/quotedprintable"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"unicode/utf16"
+
+	"palyra/internal/egress"
+)
+
+// vault is a source of fixed values that counts how often it is asked. It
+// hands out copies, as the one who asks owns the bytes.
+type vault struct {
+	values map[string]string
+	asked  []string
+	given  [][]byte
+}
+
+func (v *vault) Secret(_ context.Context, name string) ([]byte, error) {
+	v.asked = append(v.asked, name)
+	value, ok := v.values[name]
+	if !ok {
+		return nil, fmt.Errorf("no file /etc/palyra/%s", name)
+	}
+	b := []byte(value)
+	v.given = append(v.given, b)
+	return b, nil
+}
+
+func rule(t testing.TB, text string) egress.Rule {
+	t.Helper()
+	r, err := egress.ParseRule(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// used returns an exchange in which a secret of that value was used.
+func used(t testing.TB, values ...string) *Exchange {
+	t.Helper()
+	v := &vault{values: map[string]string{}}
+	var secrets []egress.Secret
+	for i, value := range values {
+		name := fmt.Sprintf("s%d", i)
+		v.values[name] = value
+		secrets = append(secrets, egress.Secret{Name: name, Header: "Authorization", Hosts: []egress.Rule{rule(t, "api.example:443")}, Source: v})
+	}
+	x := New("test", secrets)
+	for _, s := range secrets {
+		if _, err := x.value(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return x
+}
+
+// awkward has every printable character that some encoding changes.
+const awkward = `aZ9 !"#$%&'()*+,-./:;<=>?@[\]^_{|}~` + "`z"
+
+// encoders are what servers write values with.
+var encoders = map[string]func(string) string{
+	"plain":        func(s string) string { return s },
+	"hex":          func(s string) string { return hex.EncodeToString([]byte(s)) },
+	"upper hex":    func(s string) string { return strings.ToUpper(hex.EncodeToString([]byte(s))) },
+	"query":        url.QueryEscape,
+	"path":         url.PathEscape,
+	"lower query":  func(s string) string { return lowerEscapes(url.QueryEscape(s)) },
+	"every byte":   func(s string) string { return escape([]byte(s), "", "%%%02X") },
+	"JSON":         func(s string) string { b, _ := json.Marshal(s); return string(b) },
+	"plain JSON":   plainJSON,
+	"slashed JSON": func(s string) string { return strings.ReplaceAll(plainJSON(s), "/", `\/`) },
+	"HTML":         html.EscapeString,
+	"XML": func(s string) string {
+		return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&apos;").Replace(s)
+	},
+	"QP": func(s string) string {
+		var b strings.Builder
+		w := quotedprintable.NewWriter(&b)
+		w.Binary = true
+		_, _ = io.WriteString(w, s)
+		_ = w.Close()
+		return b.String()
+	},
+	"UTF-16LE": func(s string) string { return wide(s, 0) },
+	"UTF-16BE": func(s string) string { return wide(s, 8) },
+}
+
+func plainJSON(s string) string {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(s)
+	return b.String()
+}
+
+func lowerEscapes(s string) string {
+	b := []byte(s)
+	for i := range b {
+		if b[i] == '%' {
+			copy(b[i+1:], bytes.ToLower(b[i+1:i+3]))
+		}
+	}
+	return string(b)
+}
+
+func wide(s string, first uint) string {
+	var b strings.Builder
+	for _, u := range utf16.Encode([]rune(s)) {
+		b.Write([]byte{byte(u >> first), byte(u >> (8 - first))})
+	}
+	return b.String()
+}
+
+// TestScrubEveryEncoding: whatever usual encoder wrote the value, alone and in
+// the middle of a text, the text comes out with the placeholder in its place.
+func TestScrubEveryEncoding(t *testing.T) {
+	for _, value := range []string{awkward, "12345678", "ghp_0123456789abcdefghijABCDEFGHIJ", "a+b/c=d&e<f>g", "dGVzdA==dGVzdA=="} {
+		x := used(t, value)
+		for name, encode := range encoders {
+			text := encode(value)
+			got := x.ScrubText("before " + text + " after")
+			if strings.Contains(got, text) || !strings.Contains(got, "palyra-sec-test-s0") || !strings.HasPrefix(got, "before ") || !strings.HasSuffix(got, " after") {
+				t.Errorf("%s of %q: %q became %q", name, value, text, got)
+			}
+		}
+		// The control: what no value was used for passes as it is.
+		if other := "before 87654321 after"; x.ScrubText(other) != other {
+			t.Errorf("%q became %q", other, x.ScrubText(other))
+		}
+	}
+}
+
+// TestScrubBase64: nothing but a character at each end is left of a value
+// inside of something encoded, wherever in it the value stands.
+func TestScrubBase64(t *testing.T) {
+	value := "ghp_0123456789>>>???abcdef"
+	x := used(t, value)
+	for _, encoding := range []*base64.Encoding{base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding, base64.RawURLEncoding} {
+		for before := range 7 {
+			for after := range 4 {
+				whole := strings.Repeat("x", before) + value + strings.Repeat("y", after)
+				got := x.ScrubText(encoding.EncodeToString([]byte(whole)))
+				left, right, ok := strings.Cut(got, "palyra-sec-test-s0")
+				room := len(encoding.EncodeToString(make([]byte, before))) + len(encoding.EncodeToString(make([]byte, after))) + 2
+				if !ok || len(left)+len(right) > room {
+					t.Errorf("%d before, %d after: %q", before, after, got)
+				}
+			}
+		}
+	}
+}
+
+// TestScrubPassesWhatCannotBeAValue: output flows although it is no whole
+// chunk, and the beginning of a value is handed out when it goes on otherwise.
+func TestScrubPassesWhatCannotBeAValue(t *testing.T) {
+	x := used(t, "hunter2-hunter2")
+	in, out := io.Pipe()
+	r := x.Scrub(in)
+	defer in.Close()
+	say := func(s string) {
+		go func() { _, _ = io.WriteString(out, s) }()
+	}
+	read := func() string {
+		b := make([]byte, 100)
+		n, err := r.Read(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b[:n])
+	}
+	say("password? ")
+	if got := read(); got != "password? " {
+		t.Errorf("a prompt: %q", got)
+	}
+	say("it is hunter2-")
+	if got := read(); got != "it is " {
+		t.Errorf("the beginning of a value: %q", got)
+	}
+	say("H")
+	if got := read(); got != "hunter2-H" {
+		t.Errorf("it went on otherwise: %q", got)
+	}
+	say("hunter2-hunter2!")
+	if got := read(); got != "palyra-sec-test-s0!" {
+		t.Errorf("a value: %q", got)
+	}
+	go func() {
+		_, _ = io.WriteString(out, "hunter2-")
+		out.Close()
+	}()
+	rest, err := io.ReadAll(r)
+	if err != nil || string(rest) != "hunter2-" {
+		t.Errorf("at the end: %q, %v", rest, err)
+	}
+}
+
+// TestScrubWhatIsUsedLater: a reader that was made before a value was used
+// knows it all the same.
+func TestScrubWhatIsUsedLater(t *testing.T) {
+	x := used(t)
+	v := &vault{values: map[string]string{"late": "a-late-value"}}
+	x.secrets = []egress.Secret{{Name: "late", Source: v}}
+	in, out := io.Pipe()
+	r := x.Scrub(in)
+	go func() {
+		_, _ = io.WriteString(out, "a-late-value ")
+		if _, err := x.value(t.Context(), x.secrets[0]); err != nil {
+			t.Error(err)
+		}
+		_, _ = io.WriteString(out, "a-late-value")
+		out.Close()
+	}()
+	got, err := io.ReadAll(r)
+	if want := "a-late-value palyra-sec-test-late"; err != nil || string(got) != want {
+		t.Errorf("%q, want %q: %v", got, want, err)
+	}
+}
+
+// naive is the scrubber without streams: at each place the longest form.
+func naive(x *Exchange, text string, values []string) string {
+	var out strings.Builder
+	for i := 0; i < len(text); {
+		longest, name := 0, ""
+		for n, value := range values {
+			for _, f := range encodings([]byte(value)) {
+				if len(f) > longest && strings.HasPrefix(text[i:], string(f)) {
+					longest, name = len(f), fmt.Sprintf("s%d", n)
+				}
+			}
+		}
+		if longest == 0 {
+			out.WriteByte(text[i])
+			i++
+			continue
+		}
+		out.WriteString(x.Placeholder(name))
+		i += longest
+	}
+	return out.String()
+}
+
+// pieces hands a text out in chunks of random length.
+func pieces(text string, seed uint64) io.Reader {
+	r := rand.New(rand.NewPCG(seed, 1))
+	var list []io.Reader
+	for len(text) > 0 {
+		n := 1 + r.IntN(min(len(text), 1+r.IntN(40)))
+		list = append(list, strings.NewReader(text[:n]))
+		text = text[n:]
+	}
+	return io.MultiReader(list...)
+}
+
+// FuzzScrub compares the scrubber with the naive one, whatever the borders of
+// chunks are. In the text, bytes below 32 stand for whole and cut forms of the
+// values.
+func FuzzScrub(f *testing.F) {
+	f.Add("aaaaaaaab", "aaaaaaab", []byte("x\x00y\x01\x02aaaaaaaaaab"), uint64(1))
+	f.Add("12345678", "345678123", []byte("12345678123 \x03\x04 123456\x00"), uint64(2))
+	f.Add(awkward, "secretsecret", []byte("\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\x10\x11\x12\x13"), uint64(3))
+	f.Fuzz(func(t *testing.T, first, second string, script []byte, seed uint64) {
+		values := []string{first, second}
+		for _, v := range values {
+			if CheckValue([]byte(v)) != nil || len(v) > 40 {
+				t.Skip()
+			}
+		}
+		x := used(t, values...)
+		var text strings.Builder
+		for i, c := range script {
+			if c >= 32 {
+				text.WriteByte(c)
+				continue
+			}
+			forms := encodings([]byte(values[c%2]))
+			form := forms[int(c)%len(forms)]
+			if i%3 == 2 {
+				form = form[:len(form)*int(c)/32]
+			}
+			text.Write(form)
+		}
+		want := naive(x, text.String(), values)
+		got, err := io.ReadAll(iotest.DataErrReader(x.Scrub(pieces(text.String(), seed))))
+		if err != nil || string(got) != want {
+			t.Errorf("%q in pieces gives %q, want %q (%v)", text.String(), got, want, err)
+		}
+		if whole := x.ScrubText(text.String()); whole != want {
+			t.Errorf("%q gives %q, want %q", text.String(), whole, want)
+		}
+	})
+}
+
+func BenchmarkScrub(b *testing.B) {
+	x := used(b, "ghp_0123456789abcdefghijABCDEFGHIJ", "sk-another-key-of-some-length-0123456789", "12345678")
+	r := rand.New(rand.NewPCG(1, 2))
+	text := make([]byte, 1<<20)
+	const alphabet = "etaoin shrdlucmfwypvbgkqjxz0123456789\n,.-{}\":"
+	for i := range text {
+		text[i] = alphabet[r.IntN(len(alphabet))]
+	}
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		if n, err := io.Copy(io.Discard, x.Scrub(bytes.NewReader(text))); err != nil || n != int64(len(text)) {
+			b.Fatal(n, err)
+		}
+	}
+}
+
+func BenchmarkWatch(b *testing.B) {
+	x := used(b, "ghp_0123456789abcdefghijABCDEFGHIJ")
+	text := bytes.Repeat([]byte("the quick brown fox jumps over the lazy dog, palyra or not\n"), 20_000)
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		if n, err := io.Copy(io.Discard, x.Watch(bytes.NewReader(text))); err != nil || n != int64(len(text)) {
+			b.Fatal(n, err)
+		}
+	}
+}

@@ -1,0 +1,200 @@
+// Package secret lets a program or a tool use a secret that it never sees. It
+// knows a placeholder; on the way out the value takes its place in the one
+// header that the operator declared, for the declared hosts and by verified TLS
+// alone. A placeholder anywhere else is refused. On the way back the value,
+// plain or encoded, becomes the placeholder again.
+package secret
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"palyra/internal/egress"
+	"palyra/internal/reason"
+)
+
+// marker begins every placeholder. It is made of characters that no usual
+// encoding of URLs, JSON or HTML changes.
+const marker = "palyra-sec-"
+
+// The length of values in bytes. A shorter one would be found where it is not
+// meant, and a longer one is no header.
+const (
+	MinValue = 8
+	MaxValue = 4096
+)
+
+// Exchange puts the secrets of one session in and takes them out again. Its
+// methods are safe for concurrent use and work on a nil Exchange, which has no
+// secrets.
+type Exchange struct {
+	id      string
+	secrets []egress.Secret
+
+	mu     sync.Mutex
+	values map[string][]byte
+	closed bool
+	// finder knows the values that were used; nil before the first.
+	finder atomic.Pointer[finder]
+}
+
+// finder finds values in all their encodings.
+type finder struct {
+	*matcher
+	// placeholders stand for the values; needle.kind counts in them.
+	placeholders [][]byte
+}
+
+// New returns the exchange of one session. Its id becomes part of the
+// placeholders: a random one for a program, so that what it leaves behind means
+// nothing to the next; "" for a tool whose placeholders are described to a
+// model, and therefore have to stay the same.
+func New(id string, secrets []egress.Secret) *Exchange {
+	return &Exchange{id: id, secrets: slices.Clone(secrets), values: make(map[string][]byte)}
+}
+
+// Idle reports whether there is nothing to exchange.
+func (x *Exchange) Idle() bool { return x == nil || len(x.secrets) == 0 }
+
+// Placeholder returns what stands for the secret of that name.
+func (x *Exchange) Placeholder(name string) string {
+	if x == nil || x.id == "" {
+		return marker + name
+	}
+	return marker + x.id + "-" + name
+}
+
+// Env returns the placeholders of the secrets that have a variable, as
+// name=value pairs.
+func (x *Exchange) Env() []string {
+	if x.Idle() {
+		return nil
+	}
+	var env []string
+	for _, s := range x.secrets {
+		if s.Env != "" {
+			env = append(env, s.Env+"="+x.Placeholder(s.Name))
+		}
+	}
+	return env
+}
+
+// Close wipes the values. Nothing of the exchange is in use any more; readers
+// of Scrub have come to their end. What net/http copied into the text of a
+// request is out of its reach.
+func (x *Exchange) Close() {
+	if x == nil {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.closed = true
+	x.finder.Swap(nil).wipe()
+	for _, value := range x.values {
+		clear(value)
+	}
+	clear(x.values)
+}
+
+// of returns the secret that a text is the placeholder of.
+func (x *Exchange) of(placeholder string) (egress.Secret, bool) {
+	for _, s := range x.secrets {
+		if placeholder == x.Placeholder(s.Name) {
+			return s, true
+		}
+	}
+	return egress.Secret{}, false
+}
+
+// value returns the value of a secret, which is asked for once and kept for
+// the session. From then on it is looked for in answers.
+func (x *Exchange) value(ctx context.Context, s egress.Secret) (string, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.closed {
+		return "", unavailable(s.Name, nil)
+	}
+	if known, ok := x.values[s.Name]; ok {
+		return string(known), nil
+	}
+	if s.Source == nil {
+		return "", unavailable(s.Name, nil)
+	}
+	value, err := s.Source.Secret(ctx, s.Name)
+	if err == nil {
+		err = CheckValue(value)
+	}
+	if err != nil {
+		clear(value)
+		return "", unavailable(s.Name, err)
+	}
+	x.values[s.Name] = value
+	x.look()
+	return string(value), nil
+}
+
+// look makes the finder of all values that are known. The one before it may
+// still be in use and is left alone.
+func (x *Exchange) look() {
+	f := &finder{}
+	var needles []needle
+	for _, s := range x.secrets {
+		value, known := x.values[s.Name]
+		if !known {
+			continue
+		}
+		for _, form := range encodings(value) {
+			needles = append(needles, needle{text: form, kind: len(f.placeholders)})
+		}
+		f.placeholders = append(f.placeholders, []byte(x.Placeholder(s.Name)))
+	}
+	f.matcher = newMatcher(needles)
+	x.finder.Store(f)
+}
+
+func (f *finder) wipe() {
+	if f == nil {
+		return
+	}
+	for _, n := range f.needles {
+		clear(n.text)
+	}
+}
+
+// CheckValue refuses what cannot be a secret: 8 to 4,096 printable ASCII
+// characters, without spaces at the ends, and no placeholder. The error does
+// not tell the value.
+func CheckValue(value []byte) error {
+	switch {
+	case len(value) < MinValue:
+		return reason.Errorf(reason.ConfigInvalid, "the value has fewer than %d bytes", MinValue)
+	case len(value) > MaxValue:
+		return reason.Errorf(reason.ConfigInvalid, "the value has more than %d bytes", MaxValue)
+	case bytes.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }):
+		return reason.Errorf(reason.ConfigInvalid, "the value has characters that a header cannot hold")
+	case value[0] == ' ' || value[len(value)-1] == ' ':
+		return reason.Errorf(reason.ConfigInvalid, "the value begins or ends with a space")
+	case bytes.Contains(value, []byte(marker)):
+		return reason.Errorf(reason.ConfigInvalid, "the value is a placeholder")
+	}
+	return nil
+}
+
+// unavailableError is told to the caller by its text, which says nothing about
+// the place of a secret; its cause is for the operator.
+type unavailableError struct {
+	name  string
+	cause error
+}
+
+func (e unavailableError) Error() string { return "the secret " + e.name + " cannot be read" }
+
+func (e unavailableError) Unwrap() error { return e.cause }
+
+func unavailable(name string, cause error) error {
+	return reason.Errorf(reason.EgressDenied, "%w", unavailableError{name, cause}).
+		WithRemedy("Ask the operator to look at it with `palyra config check`.")
+}

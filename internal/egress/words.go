@@ -1,0 +1,58 @@
+package egress
+
+// The legs: the ways by which a connection comes to the gateway.
+const (
+	// LegTool is that of a tool of the daemon's own, such as http.fetch.
+	LegTool = ""
+	// LegTransparent is a connection that the program made as if the network
+	// were open.
+	LegTransparent = "transparent"
+	LegConnect     = "connect" // HTTP CONNECT
+	LegForward     = "forward" // an HTTP request in absolute form
+	LegSOCKS       = "socks"
+	LegName        = "name" // a question to the name service
+)
+
+// The verdicts of a connection in the record of a call.
+const (
+	VerdictAllowed = "allowed"
+	VerdictDenied  = "denied"
+	VerdictFailed  = "failed"
+)
+
+// The reasons of a connection that was denied, failed or was broken off.
+const (
+	ReasonUnlisted         = "unlisted"           // no rule names the host and port
+	ReasonDeniedRule       = "denied_rule"        // a deny rule names the host, or its address
+	ReasonAddressNotPublic = "address_not_public" // and no allow rule names the address itself
+	ReasonUnresolved       = "unresolved"         // the name has no address, or nobody answered
+	ReasonUnreachable      = "unreachable"        // no address of the host could be connected to
+
+	ReasonNoName        = "no_name"        // TLS without a server name
+	ReasonNameMismatch  = "name_mismatch"  // the server name of TLS is not the target
+	ReasonBadTLS        = "bad_tls"        // not TLS, or not well-formed
+	ReasonEncryptedName = "encrypted_name" // the outer name of an encrypted ClientHello is not allowed
+
+	ReasonHostMismatch   = "host_mismatch" // Host or :authority is not the target
+	ReasonBadHTTP        = "bad_http"
+	ReasonMethod         = "method"
+	ReasonPath           = "path"
+	ReasonUpgrade        = "upgrade"
+	ReasonHeaderTooLarge = "header_too_large"
+	ReasonSecondRequest  = "second_request" // after a CONNECT
+
+	ReasonSecretMisplaced  = "secret_misplaced"  // a placeholder where the value must not go
+	ReasonSecretUnverified = "secret_unverified" // a placeholder on a connection that is not verified TLS
+
+	ReasonSlow      = "slow"       // the program did not say in time what it wants
+	ReasonBadSOCKS  = "bad_socks"  // not SOCKS5, or more than CONNECT without authentication
+	ReasonQueryType = "query_type" // a question other than for an address
+
+	ReasonBudgetConnections = "budget_connections"
+	ReasonBudgetConcurrent  = "budget_concurrent"
+	ReasonBudgetBytesOut    = "budget_bytes_out"
+	ReasonBudgetBytesIn     = "budget_bytes_in"
+	ReasonBudgetRequests    = "budget_requests"
+	ReasonBudgetTime        = "budget_time"
+	ReasonBudgetNames       = "budget_names" // more names than a program may learn addresses of
+)

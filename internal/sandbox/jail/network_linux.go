@@ -1,0 +1,148 @@
+package jail
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/egress"
+	"palyra/internal/egress/proxy"
+	"palyra/internal/reason"
+	"palyra/internal/sandbox/inside"
+)
+
+// Open lets the program reach what a grant says. The plan has a network
+// namespace, in which palyra-init has the capabilities that listening and
+// adding routes take. Where the session has authorities of its own, the backend
+// puts Session.Bundle into a file at p.Bundle.
+func (p *Plan) Open(g egress.Grant, out proxy.Outward) error {
+	session, err := proxy.New(g, out)
+	if err != nil {
+		return err
+	}
+	p.Session, p.Spec.Inner.Network = session, &inside.Network{Ports: session.Ports()}
+	return nil
+}
+
+// admit receives the listeners and lets the session serve on them, beside the
+// program, until part is called.
+func (c *Cell) admit(ctx context.Context) error {
+	report, fds, err := receive(c.control, inside.MaxListeners)
+	if err != nil {
+		return err
+	}
+	l, ports, err := listeners(*c.plan.Spec.Inner.Network, fds)
+	if err != nil {
+		return reason.Errorf(reason.SandboxUnavailable, "the listeners from inside cannot be used: %w", err)
+	}
+	c.seen.captured, c.seen.ports = report.Captured, ports
+	// The end of the call is not that of the session: a program that is stopped
+	// for it has its last connections in the report.
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	c.stopServing = stop
+	go func() {
+		err := c.plan.Session.Serve(ctx, l)
+		if ctx.Err() == nil {
+			err = reason.Errorf(reason.SandboxUnavailable, "the way to the allowed hosts broke down: %w", err)
+		}
+		c.served <- err
+	}()
+	return nil
+}
+
+// part ends the session of a program that has ended, and everything that it
+// still carries.
+func (c *Cell) part() error {
+	if c.stopServing == nil {
+		return nil
+	}
+	c.stopServing()
+	c.stopServing = nil
+	return <-c.served
+}
+
+// listeners makes of descriptors what a session serves on, and takes them over.
+// Ports are those at which every connection arrives.
+func listeners(n inside.Network, fds []int) (l proxy.Listeners, ports []int, err error) {
+	files := make([]*os.File, len(fds))
+	for i, fd := range fds {
+		files[i] = os.NewFile(uintptr(fd), "listener")
+	}
+	defer closeAll(files)
+	want := n.Listeners()
+	if len(files) != len(want) {
+		return l, nil, unix.EBADMSG
+	}
+	for i, w := range want {
+		if err := add(&l, w, files[i]); err != nil {
+			closeListeners(l)
+			return proxy.Listeners{}, nil, err
+		}
+		if w.Everywhere {
+			ports = append(ports, int(w.Port))
+		}
+	}
+	return l, ports, nil
+}
+
+// add puts a socket into its place once it is seen to be what belongs there.
+func add(l *proxy.Listeners, w inside.Listener, f *os.File) error {
+	if w.UDP {
+		conn, err := net.FilePacketConn(f)
+		if err != nil {
+			return err
+		}
+		l.Names = conn
+		return listensAt(conn.LocalAddr(), w)
+	}
+	listener, err := net.FileListener(f)
+	if err != nil {
+		return err
+	}
+	switch {
+	case w.Everywhere:
+		l.Ports = append(l.Ports, listener)
+	case w.Port == inside.NamesPort:
+		l.NamesTCP = listener
+	case w.Port == inside.HTTPPort:
+		l.HTTP = listener
+	default:
+		l.SOCKS = listener
+	}
+	return listensAt(listener.Addr(), w)
+}
+
+func listensAt(addr net.Addr, w inside.Listener) error {
+	at, err := netip.ParseAddrPort(addr.String())
+	udp := addr.Network() == "udp"
+	if err != nil || udp != w.UDP || at.Port() != w.Port || at.Addr().IsUnspecified() != w.Everywhere {
+		return unix.EBADMSG
+	}
+	return nil
+}
+
+func closeListeners(l proxy.Listeners) {
+	for _, c := range append([]net.Listener{l.NamesTCP, l.HTTP, l.SOCKS}, l.Ports...) {
+		if c != nil {
+			c.Close()
+		}
+	}
+	if l.Names != nil {
+		l.Names.Close()
+	}
+}
+
+// scrubbed is a stream of the program without the secrets of its session.
+func (c *Cell) scrubbed(stream *os.File) io.ReadCloser {
+	if c.plan.Session == nil {
+		return stream
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{c.plan.Session.Scrub(stream), stream}
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+// ask sends a query made by hand to the name server that was connected to:
+// "A name", with a class after it for another than IN. Labels are parted by
+// slashes, so that a label may hold whatever it likes, dots and zero bytes. It
+// fails unless something comes back.
+func (c *conversation) ask(operand string) error {
+	words := strings.Split(operand, " ")
+	if len(words) < 2 {
+		return errors.New("want a type and a name")
+	}
+	kind, err := strconv.ParseUint(words[0], 10, 16)
+	if err != nil {
+		return err
+	}
+	class := uint64(1)
+	if len(words) > 2 {
+		if class, err = strconv.ParseUint(words[2], 10, 16); err != nil {
+			return err
+		}
+	}
+	return c.packet(string(query(words[1], uint16(kind), uint16(class))))
+}
+
+// query is one question with recursion desired (RFC 1035 section 4.1).
+func query(name string, kind, class uint16) []byte {
+	q := []byte{0x70, 0x61, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0}
+	for label := range strings.SplitSeq(name, "/") {
+		q = append(append(q, byte(len(label))), label...)
+	}
+	q = append(q, 0)
+	q = binary.BigEndian.AppendUint16(q, kind)
+	return binary.BigEndian.AppendUint16(q, class)
+}
+
+// packet sends the bytes of a query as they are, and reads an answer.
+func (c *conversation) packet(message string) error {
+	_, stream := c.conn.(*net.TCPConn)
+	if stream {
+		message = string(binary.BigEndian.AppendUint16(nil, uint16(len(message)))) + message //nolint:gosec // an attacker does not mind
+	}
+	if err := c.send(message); err != nil {
+		return err
+	}
+	answer := make([]byte, 65536)
+	if stream {
+		if _, err := io.ReadFull(c.conn, answer[:2]); err != nil {
+			return err
+		}
+		answer = answer[:binary.BigEndian.Uint16(answer)]
+		if _, err := io.ReadFull(c.conn, answer); err != nil {
+			return err
+		}
+	} else {
+		n, err := c.conn.Read(answer)
+		if err != nil {
+			return err
+		}
+		answer = answer[:n]
+	}
+	return c.answered(answer)
+}
+
+// answered looks for anything at all in an answer.
+func (c *conversation) answered(answer []byte) error {
+	var m dnsmessage.Message
+	if err := m.Unpack(answer); err != nil {
+		return fmt.Errorf("%w: %x", err, answer)
+	}
+	c.found = nil
+	for _, r := range m.Answers {
+		switch body := r.Body.(type) {
+		case *dnsmessage.AResource:
+			c.found = append(c.found, netip.AddrFrom4(body.A))
+		case *dnsmessage.AAAAResource:
+			c.found = append(c.found, netip.AddrFrom16(body.AAAA))
+		}
+	}
+	if m.RCode != dnsmessage.RCodeSuccess || len(m.Answers) == 0 {
+		return fmt.Errorf("the answer is %s with %d records", m.RCode, len(m.Answers))
+	}
+	return nil
+}
+
+// reach connects to a port of the address that was answered.
+func (c *conversation) reach(port string) error {
+	if len(c.found) == 0 {
+		return errors.New("no address was answered")
+	}
+	return c.dial("tcp", net.JoinHostPort(c.found[0].String(), port))
+}
+
+// sweep asks whatever answers at so many addresses from one on for the canary:
+// "198.18.0.0 64 443 name", by TLS with that name; without a name in plain HTTP.
+func sweep(operand string) error {
+	words := strings.Fields(operand)
+	if len(words) < 3 {
+		return errors.New("want an address, a number and a port")
+	}
+	addr, err := netip.ParseAddr(words[0])
+	if err != nil {
+		return err
+	}
+	n, err := strconv.Atoi(words[1])
+	if err != nil {
+		return err
+	}
+	var last error
+	for range n {
+		steps := []string{"tcp " + net.JoinHostPort(addr.String(), words[2])}
+		if len(words) > 3 {
+			steps = append(steps, "tls "+words[3], `send GET / HTTP/1.1\r\nHost: `+words[3]+`\r\n\r\n`)
+		} else {
+			steps = append(steps, `send GET / HTTP/1.1\r\nHost: x\r\n\r\n`)
+		}
+		var c conversation
+		if _, last = c.hold(append(steps, "want")); last == nil {
+			return nil
+		}
+		addr = addr.Next()
+	}
+	return fmt.Errorf("the last of them: %w", last)
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// secrets look for a value that nobody inside is to know. The planted one
+// follows from the token of its test, so that it can be told without being
+// given.
+func secrets() map[string]attack {
+	return map[string]attack{"hunt": hunt, "say": say}
+}
+
+// planted is the value that belongs to a token.
+func planted(token string) string {
+	sum := sha256.Sum256([]byte("palyra secret of " + token))
+	return "planted-" + hex.EncodeToString(sum[:12])
+}
+
+// disguises are a value in the forms in which it might turn up.
+func disguises(value string) [][]byte {
+	list := [][]byte{[]byte(value), []byte(hex.EncodeToString([]byte(value)))}
+	// Base64 of a text with the value in it depends on what stands before.
+	for skip := range 3 {
+		text := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("x", skip) + value))
+		list = append(list, []byte(text[4:len(text)-4]))
+	}
+	return list
+}
+
+func holds(text []byte, value string) bool {
+	for _, d := range disguises(value) {
+		if bytes.Contains(text, d) {
+			return true
+		}
+	}
+	return false
+}
+
+// hunt looks through everything that can be read inside: "environ" the variables
+// and arguments of this and every process, "memory" that of the processes, "files"
+// every file but those of the system, "descriptors" what is open.
+func hunt(args []string) (string, error) {
+	value := planted(args[1])
+	var found string
+	look := func(name string) {
+		f, err := os.Open(name)
+		if err != nil {
+			return
+		}
+		defer f.Close()
+		if text, _ := io.ReadAll(io.LimitReader(f, 8<<20)); found == "" && holds(text, value) {
+			found = name
+		}
+	}
+	switch args[0] {
+	case "environ":
+		each("/proc/[0-9]*/environ", look)
+		each("/proc/[0-9]*/cmdline", look)
+		if holds([]byte(strings.Join(os.Environ(), "\n")), value) {
+			found = "a variable"
+		}
+	case "descriptors":
+		each("/proc/[0-9]*/fd/[3-9]*", look)
+	case "proc":
+		each("/proc/[0-9]*/*", look)
+		each("/proc/[0-9]*/net/*", look)
+	case "memory":
+		each("/proc/[0-9]*/mem", func(name string) {
+			if filepath.Base(filepath.Dir(name)) != fmt.Sprint(os.Getpid()) && inMemory(name, value) {
+				found = name
+			}
+		})
+	case "files":
+		for _, dir := range []string{"/etc", "/home", "/run", "/tmp", "/var", "/dev/shm", "/workspace", "/host/" + args[1]} {
+			_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+				if err == nil && d.Type().IsRegular() {
+					look(name)
+				}
+				return nil
+			})
+		}
+	}
+	if found == "" {
+		return "", errors.New("it is nowhere")
+	}
+	return found, nil
+}
+
+func each(pattern string, look func(name string)) {
+	names, _ := filepath.Glob(pattern)
+	for _, name := range names {
+		if name != "/proc/self/mem" {
+			look(name)
+		}
+	}
+}
+
+// inMemory reads what a process has mapped.
+func inMemory(name, value string) bool {
+	maps, err := os.ReadFile(filepath.Join(filepath.Dir(name), "maps"))
+	if err != nil {
+		return false
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	for line := range strings.SplitSeq(string(maps), "\n") {
+		var from, to int64
+		if _, err := fmt.Sscanf(line, "%x-%x rw", &from, &to); err != nil || to-from > 64<<20 {
+			continue
+		}
+		text := make([]byte, to-from)
+		if n, _ := f.ReadAt(text, from); holds(text[:n], value) {
+			return true
+		}
+	}
+	return false
+}
+
+// say writes the value, as a program would that got to know it: on standard
+// output or error, plain, encoded, or in pieces.
+func say(args []string) (string, error) {
+	value := planted(args[1])
+	out := os.Stdout
+	if strings.HasPrefix(args[0], "error-") {
+		out = os.Stderr
+	}
+	switch _, how, _ := strings.Cut(args[0], "-"); how {
+	case "base64":
+		value = base64.StdEncoding.EncodeToString([]byte("user:" + value))
+	case "pieces":
+		for _, b := range []byte(value) {
+			if _, err := out.Write([]byte{b}); err != nil {
+				return "", err
+			}
+			time.Sleep(time.Millisecond)
+		}
+		value = ""
+	case "far": // over the border of what is kept and what is not
+		value = strings.Repeat(".", 32<<10-len(value)/2) + value
+	}
+	_, err := fmt.Fprintln(out, value)
+	return "", err
+}
+
+// secret reads all that comes, and fails unless the value that belongs to a
+// token is in it.
+func (c *conversation) secret(token string) error {
+	_ = c.conn.SetReadDeadline(time.Now().Add(time.Second))
+	text, err := io.ReadAll(c.conn)
+	text = append(c.heard, text...)
+	if holds(text, planted(token)) {
+		return nil
+	}
+	// A body may be packed.
+	if i := bytes.Index(text, []byte{0x1f, 0x8b}); i >= 0 {
+		if z, zerr := gzip.NewReader(bytes.NewReader(text[i:])); zerr == nil {
+			if plain, _ := io.ReadAll(z); holds(plain, planted(token)) {
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("it is not in %.300q: %w", text, errors.Join(errNoAnswer, err))
+}
