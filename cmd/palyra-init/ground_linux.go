@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -101,8 +102,13 @@ func freeze(g inside.Ground) error {
 }
 
 // put covers a file with another, which is made at a place of our own. What the
-// host does not have cannot be covered.
+// host does not have cannot be covered. A link is covered itself: where it leads
+// may be covered by now.
 func put(f inside.File, place string) error {
+	own := strings.HasPrefix(f.Path, inside.PlaceDir+"/")
+	if own {
+		place = f.Path
+	}
 	fd, err := unix.Open(place, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o444)
 	if err != nil {
 		return err
@@ -111,7 +117,15 @@ func put(f inside.File, place string) error {
 	if n, err := unix.Write(fd, []byte(f.Content)); err != nil || n != len(f.Content) {
 		return errors.Join(err, unix.EIO)
 	}
-	if err := unix.Mount(place, f.Path, "", unix.MS_BIND, ""); !errors.Is(err, unix.ENOENT) {
+	if own {
+		return nil
+	}
+	tree, err := unix.OpenTree(unix.AT_FDCWD, place, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(tree)
+	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, f.Path, unix.MOVE_MOUNT_F_EMPTY_PATH); err != unix.ENOENT {
 		return err
 	}
 	return nil

@@ -65,7 +65,7 @@ func open(s inside.Source) (int, error) {
 // and attaches the detached mounts there: only what is attached can be a layer.
 func cover(mounts []int) error {
 	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
-	if err := unix.Mount("tmpfs", inside.PlaceDir, "tmpfs", flags, "mode=0755,size=64k,nr_inodes=32"); err != nil {
+	if err := unix.Mount("tmpfs", inside.PlaceDir, "tmpfs", flags, "mode=0755,size=4m,nr_inodes=32"); err != nil {
 		return fail("covering "+inside.PlaceDir, err)
 	}
 	if err := unix.Mkdir(inside.Place, 0o755); err != nil {

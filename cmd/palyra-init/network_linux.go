@@ -14,11 +14,17 @@ import (
 const backlog = 4096
 
 // network hands out the way to the allowed hosts. The loopback interface is up
-// by now. The routes come first: they need power over the network namespace,
-// which nobody has over the host's.
+// by now. In palyrad's own network nothing is touched.
 func network(n inside.Network) error {
 	if !n.Valid() {
 		return fail(inside.StepNetwork, unix.EINVAL)
+	}
+	own, err := namespace("net")
+	if err == nil && (n.Outside == 0 || own == n.Outside) {
+		err = fail("the network is the host's", unix.EPERM)
+	}
+	if err != nil {
+		return fail(inside.StepNetwork, err)
 	}
 	families, err := capture()
 	if err != nil {

@@ -113,13 +113,38 @@ func outcome(what string, err error) (bool, string) {
 }
 
 func connect(args []string) (bool, string) {
-	port, _ := strconv.Atoi(args[0])
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err == nil {
-		err = unix.Connect(fd, &unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}})
-		unix.Close(fd)
+	if len(args) != 2 {
+		return outcome("reading the address", unix.EINVAL)
 	}
-	return outcome("connecting to a service of the host", err)
+	to := &unix.SockaddrInet4{}
+	to.Port, _ = strconv.Atoi(args[1])
+	for i, part := range strings.SplitN(args[0], ".", len(to.Addr)) {
+		number, _ := strconv.Atoi(part)
+		to.Addr[i] = byte(number)
+	}
+	return outcome("reaching the service at "+args[0], greeting(to))
+}
+
+// greeting connects and waits for the first byte. A connection alone tells
+// little: palyrad accepts it before it knows whether it may be.
+func greeting(to unix.Sockaddr) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 5}); err != nil {
+		return err
+	}
+	if err := unix.Connect(fd, to); err != nil {
+		return err
+	}
+	var b [1]byte
+	n, err := unix.Read(fd, b[:])
+	if err == nil && n == 0 {
+		err = unix.ECONNRESET
+	}
+	return err
 }
 
 func segment(args []string) (bool, string) {

@@ -163,7 +163,11 @@ func egress(e tool.Egress) Egress {
 	}
 	out := Egress{Mode: e.Mode, Allowed: list(e.Allowed), Observed: make([]Connection, 0, len(e.Observed)), Missed: e.Missed}
 	for _, c := range e.Observed {
-		out.Observed = append(out.Observed, Connection(c))
+		out.Observed = append(out.Observed, Connection{
+			Host: c.Host, Port: c.Port, Address: c.Address, BytesOut: c.BytesOut, BytesIn: c.BytesIn,
+			Verdict: c.Verdict, Leg: c.Leg, Rule: c.Rule, Reason: c.Reason, Requests: c.Requests,
+			StartedNS: int64(c.Started), DurationNS: int64(c.Duration),
+		})
 	}
 	return out
 }
@@ -179,7 +183,7 @@ func isolation(i *tool.Isolation) *Isolation {
 		Cgroup: i.Cgroup, LimitsBy: i.LimitsBy, Rlimits: decimals(i.Rlimits),
 		HelperSHA256: bare(i.HelperSHA), ArgumentsSHA256: bare(i.ArgumentsSHA),
 		BackendSHA256: bare(i.BackendSHA), Kernel: i.Kernel, Rung: i.Rung, Workspace: i.Workspace,
-		Watched: i.Watched, Prepared: i.Prepared,
+		Watched: i.Watched, Prepared: i.Prepared, Ports: i.Ports, Captured: i.Captured,
 	}
 }
 

@@ -134,6 +134,10 @@ type Isolation struct {
 	// sandbox was built before the call came.
 	Watched  bool `json:"watched,omitempty"`
 	Prepared bool `json:"prepared,omitempty"`
+	// Ports are those at which the gateway took over what the program connected
+	// to, at whatever address of the Captured families, ipv4 and ipv6.
+	Ports    []int    `json:"ports,omitempty"`
+	Captured []string `json:"captured,omitempty"`
 }
 
 // Changes is what became of what the call wrote to its copy of a workspace.
@@ -179,7 +183,8 @@ type Egress struct {
 	Mode     string       `json:"mode"`
 	Allowed  []string     `json:"allowed"`
 	Observed []Connection `json:"observed"`
-	// Missed counts connections beyond those that are listed one by one.
+	// Missed counts connections beyond those that are listed one by one; a last
+	// one without host then has their bytes.
 	Missed int `json:"missed,omitempty"`
 }
 
@@ -199,9 +204,9 @@ type Connection struct {
 	Reason string `json:"reason,omitempty"`
 	// Requests are those that could be told apart.
 	Requests int `json:"requests,omitempty"`
-	// Started is relative to the start of the call; both are in nanoseconds.
-	Started  time.Duration `json:"started_ns,omitempty"`
-	Duration time.Duration `json:"duration_ns,omitempty"`
+	// StartedNS is relative to the start of the call; both are nanoseconds.
+	StartedNS  int64 `json:"started_ns,omitempty"`
+	DurationNS int64 `json:"duration_ns,omitempty"`
 }
 
 // Inputs are the digests of what went in.

@@ -170,6 +170,16 @@ func (v *Verifier) verify(text []byte) (Verified, error) {
 	}, nil
 }
 
+// Read returns the statement of an envelope and proves nothing: it shows what a
+// gateway sent to those who take its word.
+func Read(envelope []byte) (Statement, error) {
+	payload, _, err := open(envelope)
+	if err != nil {
+		return Statement{}, err
+	}
+	return readStatement(payload)
+}
+
 func readStatement(payload []byte) (Statement, error) {
 	var s Statement
 	if err := jsonv2.Unmarshal(payload, &s, jsonv2.RejectUnknownMembers(true)); err != nil {

@@ -58,9 +58,10 @@ type ProcessPolicy struct {
 	SearchPath []string
 	// Egress is how far the network of programs is bounded.
 	Egress egress.Mode
-	// AllowedHosts are what the hosts of a call are held against in the mode
-	// egress.Preflight; empty allows none.
-	AllowedHosts []egress.Rule
+	// Reach is what programs may reach in the mode egress.Strict. A call may ask
+	// for less of it. In the mode egress.Preflight its rules are what the hosts
+	// of a call are held against.
+	Reach egress.Grant
 	// Resolver and Interfaces are the system's when nil.
 	Resolver   egress.Resolver
 	Interfaces InterfaceLister
@@ -103,6 +104,8 @@ type HTTPPolicy struct {
 	MaxBytes int64
 	// Timeout bounds one call, redirects included; 0 is 30 s.
 	Timeout time.Duration
+	// Secrets are what calls may use by their placeholders.
+	Secrets []egress.Secret
 	// Roots are the certificate authorities that are trusted; nil means the
 	// system's.
 	Roots *x509.CertPool

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"palyra/internal/egress"
+	"palyra/internal/egress/secret"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
@@ -38,6 +39,10 @@ type fetch struct {
 	policy  HTTPPolicy
 	version string
 	most    time.Duration
+	// headers are those that a call may set, credentials those of them that are
+	// redacted in the record and do not follow a redirect to another host. Both
+	// are in lower case.
+	headers, credentials []string
 	// dial is the dialer's own when nil.
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
@@ -46,7 +51,17 @@ func newFetch(cfg Config) fetch {
 	policy := cfg.HTTP
 	policy.MaxBytes = cmp.Or(policy.MaxBytes, 4<<20)
 	policy.Timeout = min(cmp.Or(policy.Timeout, 30*time.Second), cfg.MaxTimeout)
-	return fetch{policy: policy, version: cfg.Version, most: policy.Timeout}
+	t := fetch{policy: policy, version: cfg.Version, most: policy.Timeout}
+	t.headers = union(requestHeaders, secretHeaders(policy.Secrets))
+	t.credentials = union(credentialHeaders, secretHeaders(policy.Secrets))
+	return t
+}
+
+// union is sorted and without repeats.
+func union(lists ...[]string) []string {
+	all := slices.Concat(lists...)
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 type fetchInput struct {
@@ -59,35 +74,38 @@ type fetchInput struct {
 	MaxBytes   int64             `json:"max_bytes"`
 }
 
-// requestHeaders are the headers that a call may set. Host, forwarding and
-// connection headers are not among them: they would say something else than
-// the URL that was judged.
+// requestHeaders are the headers that a call may set, beside those of the
+// operator's secrets. Host, forwarding and connection headers are not among
+// them: they would say something else than the URL that was judged.
 var requestHeaders = []string{
 	"accept", "accept-language", "authorization", "cache-control", "content-language", "content-type", "idempotency-key",
 	"if-match", "if-modified-since", "if-none-match", "if-unmodified-since", "prefer", "range", "user-agent", "x-api-key", "x-request-id", "x-requested-with",
 }
 
-// credentialHeaders are redacted in the record and do not follow a redirect to
-// another host.
+// credentialHeaders are those of them that carry credentials.
 var credentialHeaders = []string{"authorization", "x-api-key"}
 
-func (fetch) Descriptor() tool.Descriptor {
+func (t fetch) Descriptor() tool.Descriptor {
+	redacted := make([]string, len(t.credentials))
+	for i, name := range t.credentials {
+		redacted[i] = "/headers/" + name
+	}
 	return tool.Descriptor{
 		Name: fetchName, Title: "Fetch a URL",
 		Description: "Make one HTTP request and return status, headers and body. Only http and https; private, local and cloud metadata addresses are refused. " +
-			"Redirects are followed at most 5 times, on the same host or to hosts that the operator lists; another redirect is returned with its location, for a call of its own.",
+			"Redirects are followed at most 5 times, on the same host or to hosts that the operator lists; another redirect is returned with its location, for a call of its own." + secretsToldOf(t.policy.Secrets),
 		InputSchema: schema(`"url"`,
 			`"url": {"type": "string", "minLength": 1, "maxLength": 8192, "description": "Absolute http or https URL, without user and password."}`,
 			`"method": {"type": "string", "enum": ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"], "description": "Default GET."}`,
 			fmt.Sprintf(`"headers": {"type": "object", "maxProperties": 20, "propertyNames": {"enum": ["%s"]}, "additionalProperties": {"type": "string", "maxLength": 8192}, "description": "Request headers, names in lower case."}`,
-				strings.Join(requestHeaders, `", "`)),
+				strings.Join(t.headers, `", "`)),
 			`"body": {"type": "string", "description": "Request body as text. Send this or body_base64, not with GET or HEAD."}`,
 			`"body_base64": {"type": "string", "description": "Request body as base64."}`,
 			`"timeout_ms": {"type": "integer", "minimum": 1, "maximum": 86400000, "description": "Longest time for the whole call in milliseconds. Default and most: the operator's limit."}`,
 			`"max_bytes": {"type": "integer", "minimum": 1, "maximum": 268435456, "description": "Most bytes of the body to return. Default and most: the operator's limit."}`,
 		),
 		Capabilities: []tool.Capability{tool.Network}, Executor: tool.Builtin, OpenWorld: true, Destructive: true,
-		SecretPaths: []string{"/headers/authorization", "/headers/x-api-key"},
+		SecretPaths: redacted,
 	}
 }
 
@@ -101,6 +119,8 @@ type request struct {
 	body    []byte
 	timeout time.Duration
 	bytes   int64
+	// secrets are what its placeholders stand for.
+	secrets []secret.Use
 }
 
 func (t fetch) check(p tool.Proposal) (request, error) {
@@ -135,7 +155,11 @@ func (t fetch) check(p tool.Proposal) (request, error) {
 		return r, reason.Errorf(reason.InvalidInput, "input at /max_bytes: %d is greater than the operator's limit of %d", r.bytes, t.policy.MaxBytes).
 			WithField("pointer", "/max_bytes")
 	}
-	return r, t.judgeTarget(r.host, r.port)
+	if err := t.judgeTarget(r.host, r.port); err != nil {
+		return r, err
+	}
+	r.secrets, err = t.uses(r)
+	return r, err
 }
 
 func checkHeaders(headers map[string]string) error {
@@ -215,9 +239,9 @@ func (t fetch) Plan(_ context.Context, p tool.Proposal) (tool.Plan, error) {
 	slices.Sort(reach)
 	reach = slices.Compact(reach)
 	plan := tool.Plan{
-		Binding: tool.Binding{Egress: reach},
+		Binding: tool.Binding{Egress: reach, Environment: secretBinding(r.secrets)},
 		Facts: tool.Facts{
-			Host: r.host.String(), Domain: r.host.Domain(), Port: int(r.port), Method: r.method, Risk: r.risk(),
+			Host: r.host.String(), Domain: r.host.Domain(), Port: int(r.port), Method: r.method, Risk: t.risk(r), Secrets: secretNames(r.secrets),
 			SandboxTier: "builtin", SandboxLevel: "none", EgressMode: egress.Strict.String(), EgressHosts: reach,
 		},
 		Preview: tool.Preview{Summary: fmt.Sprintf("%s %s", r.method, shown(r.url.String(), 300))},
@@ -230,13 +254,18 @@ func (t fetch) Plan(_ context.Context, p tool.Proposal) (tool.Plan, error) {
 		plan.Subject += " (plain http)"
 		plan.Preview.Notes = append(plan.Preview.Notes, "The request is not encrypted.")
 	}
+	if len(r.secrets) > 0 {
+		// A grant for the same request without them does not cover this.
+		plan.Subject += " (with secret " + strings.Join(secretNames(r.secrets), ", ") + ")"
+		plan.Preview.Notes = append(plan.Preview.Notes, secretNotes(r.secrets, r.host.Join(r.port))...)
+	}
 	if len(r.body) > 0 {
 		plan.Preview.Notes = append(plan.Preview.Notes, fmt.Sprintf("Sends a body of %d bytes.", len(r.body)))
 	}
 	return plan, nil
 }
 
-func (r request) risk() int {
+func (t fetch) risk(r request) int {
 	risk := riskFetch
 	switch r.method {
 	case http.MethodPost, http.MethodPut, http.MethodPatch:
@@ -250,7 +279,7 @@ func (r request) risk() int {
 	if _, ok := r.host.Addr(); ok {
 		risk += riskAddress
 	}
-	if slices.ContainsFunc(credentialHeaders, func(h string) bool { return r.headers[h] != "" }) {
+	if slices.ContainsFunc(t.credentials, func(h string) bool { return r.headers[h] != "" }) {
 		risk += riskCredential
 	}
 	return risk

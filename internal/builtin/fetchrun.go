@@ -13,6 +13,7 @@ import (
 
 	"palyra/internal/canonical"
 	"palyra/internal/egress"
+	"palyra/internal/egress/secret"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
@@ -55,7 +56,9 @@ func (t fetch) Run(ctx context.Context, c tool.Call) tool.Report {
 	dialer := &egress.Dialer{
 		Rules: t.rules(), OpenByDefault: true, Ledger: ledger, Resolver: t.policy.Resolver, Interfaces: t.policy.Interfaces, Dial: t.dial,
 	}
-	result, err := t.do(ctx, r, dialer)
+	secrets := secret.New("", t.policy.Secrets)
+	defer secrets.Close()
+	result, err := t.do(ctx, r, dialer, secrets)
 	if err == nil {
 		// A server may end a body because the deadline took the request away;
 		// what came until then is no complete answer.
@@ -69,7 +72,7 @@ func (t fetch) Run(ctx context.Context, c tool.Call) tool.Report {
 	return succeed(report, result)
 }
 
-func (t fetch) do(ctx context.Context, r request, dialer *egress.Dialer) (fetchResult, error) {
+func (t fetch) do(ctx context.Context, r request, dialer *egress.Dialer, secrets *secret.Exchange) (fetchResult, error) {
 	transport := &http.Transport{
 		DialContext:            dialer.DialContext,
 		TLSClientConfig:        &tls.Config{RootCAs: t.policy.Roots, MinVersion: tls.VersionTLS12},
@@ -81,7 +84,7 @@ func (t fetch) do(ctx context.Context, r request, dialer *egress.Dialer) (fetchR
 	}
 	defer transport.CloseIdleConnections()
 	hops := &redirects{fetch: t, host: r.host, port: r.port}
-	client := &http.Client{Transport: transport, CheckRedirect: hops.check}
+	client := &http.Client{Transport: exchanging{transport, secrets}, CheckRedirect: hops.check}
 	request, err := r.http(ctx)
 	if err != nil {
 		return fetchResult{}, err
@@ -182,8 +185,8 @@ func (h *redirects) check(next *http.Request, via []*http.Request) error {
 	}
 	next.Host = ""
 	next.Header.Del("Referer")
-	if host != h.host {
-		for _, name := range credentialHeaders {
+	if !h.covered(host, port) {
+		for _, name := range h.fetch.credentials {
 			next.Header.Del(name)
 		}
 	}

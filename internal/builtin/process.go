@@ -26,6 +26,7 @@ const (
 	riskOwnExecutable = 10
 	riskLowerRung     = 10
 	riskNetwork       = 20
+	riskHosts         = 10
 )
 
 // process runs one program in the sandbox.
@@ -70,11 +71,11 @@ type processInput struct {
 func (process) Descriptor() tool.Descriptor {
 	return tool.Descriptor{
 		Name: processName, Title: "Run a program",
-		Description: "Run one program in a sandbox: offline unless the operator opened the network, only the workspace (at /workspace) is writable, and the whole " +
+		Description: "Run one program in a sandbox: it reaches the hosts that the operator allows and nothing else, only the workspace (at /workspace) is writable, and the whole " +
 			"process tree ends with the call. argv is passed as it is; there is no shell, so write no pipes, globs or redirections. Shells, programs that start " +
 			"others, and inline code for interpreters (such as python -c) are refused: write the code to a workspace file and run the file. What the program writes " +
 			"goes to a copy and is committed to the workspace when it ends, if policy allows it; changes of git hooks, agent configuration and the like ask a person. " +
-			"The field changes of the result says what became of them. A non-zero exit code is a result.",
+			"The field changes of the result says what became of them, and notes name hosts that it tried to reach in vain. A non-zero exit code is a result.",
 		InputSchema: schema(`"argv"`,
 			`"argv": {"type": "array", "minItems": 1, "maxItems": 128, "items": {"type": "string", "maxLength": 131072}, "description": "Program and arguments. The program is a name such as git, an absolute path, or a path in the workspace that has a slash."}`,
 			workspaceProperty,
@@ -85,7 +86,7 @@ func (process) Descriptor() tool.Descriptor {
 			`"timeout_ms": {"type": "integer", "minimum": 1, "maximum": 86400000, "description": "Deadline in milliseconds, at which the whole process tree is killed. Default and most: the operator's limit."}`,
 			`"read_only": {"type": "boolean", "description": "Mount the workspace read-only. Default false."}`,
 			`"dry_run": {"type": "boolean", "description": "Run on a copy and commit nothing: the result shows what would change. Default false."}`,
-			`"hosts": {"type": "array", "maxItems": 64, "items": {"type": "string", "maxLength": 300}, "description": "host:port of everything that the program will connect to. Only where the operator set the egress mode preflight, which checks them before the start."}`,
+			`"hosts": {"type": "array", "maxItems": 64, "items": {"type": "string", "maxLength": 300}, "description": "host:port of everything that the program will connect to; it then reaches these and nothing else. Each has to be allowed by the operator. [] for none: the program runs offline. Default: all that the operator allows, which may be none."}`,
 		),
 		Capabilities: []tool.Capability{tool.ProcessExec}, Executor: processExecutor(), Destructive: true,
 	}
@@ -112,12 +113,12 @@ func (t process) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
 	}
 	return tool.Plan{
 		Binding: tool.Binding{
-			Cwd: c.place(), Argv: c.in.Argv, Environment: c.env, Executable: c.program.Executable,
+			Cwd: c.place(), Argv: c.in.Argv, Environment: slices.Concat(c.env, c.placeholders()), Executable: c.program.Executable,
 			Operands: operands, SandboxProfile: t.profile(c), Egress: t.reach(c),
 		},
 		Facts: t.facts(c),
 		Preview: tool.Preview{
-			Summary: fmt.Sprintf("Run %s in %s:%s, %s, %s.", c.program.Path, c.name, c.cwd, t.network(), c.access()),
+			Summary: fmt.Sprintf("Run %s in %s:%s, %s, %s.", c.program.Path, c.name, c.cwd, t.network(c), c.access()),
 			Notes:   append(notes, t.notes(c)...),
 		},
 		Subject: fmt.Sprintf("%s:%s@%s", processName, c.program.Path, c.name),
@@ -129,28 +130,12 @@ func (t process) facts(c command) tool.Facts {
 		Workspace: c.name, Path: c.cwd, Exec: c.facts(), Risk: t.risk(c),
 		SandboxTier: t.tier(), SandboxLevel: sandbox.Level(t.policy.Egress, t.measured.Requested, t.measured.Layers),
 		SandboxRung: string(t.measured.Rung), SandboxLayers: slices.Sorted(slices.Values(t.measured.Layers)), SandboxLimits: t.measured.Limits, LandlockABI: t.measured.LandlockABI,
-		WorkspaceMode: string(c.mode), EgressMode: t.policy.Egress.String(), EgressHosts: c.hosts,
+		WorkspaceMode: string(c.mode), EgressMode: t.policy.Egress.String(), EgressHosts: c.hosts, Secrets: c.secrets(),
 	}
 }
 
 // tier is the measured one; without a measurement no call gets this far.
 func (t process) tier() string { return cmp.Or(string(t.measured.Tier), string(sandbox.TierC)) }
-
-// reach is the egress mode, and the hosts that were checked.
-func (t process) reach(c command) []string {
-	return append([]string{t.policy.Egress.String()}, c.hosts...)
-}
-
-// network says in words what the program can reach.
-func (t process) network() string {
-	switch t.policy.Egress {
-	case egress.Strict:
-		return "offline"
-	case egress.Preflight:
-		return "with the network of the machine, its hosts checked before the start only"
-	}
-	return "with the unrestricted network of the machine"
-}
 
 // access says in words what becomes of the workspace.
 func (c command) access() string {
@@ -179,12 +164,7 @@ func (t process) notes(c command) []string {
 	if len(c.caches) > 0 {
 		notes = append(notes, "The caches of "+strings.Join(c.caches, ", ")+" are shared with other runs in this workspace, and what is written there is not looked at.")
 	}
-	switch t.policy.Egress {
-	case egress.Preflight:
-		notes = append(notes, "The program has the network of the machine, its private addresses included. The hosts that the call names were checked; nothing holds the program to them.")
-	case egress.None:
-		notes = append(notes, "The program has the network of the machine, its private addresses included, and nothing bounds what it sends.")
-	}
+	notes = append(notes, t.networkNotes(c)...)
 	if t.lowerRung() {
 		notes = append(notes, fmt.Sprintf("This machine gives less isolation than Tier C: the program runs in Tier %s (%s).", strings.ToUpper(t.tier()), t.measured.Rung))
 	}
@@ -216,6 +196,7 @@ func (t process) risk(c command) int {
 		{c.own != "", riskOwnExecutable},
 		{t.lowerRung(), riskLowerRung},
 		{t.policy.Egress != egress.Strict, riskNetwork},
+		{t.granted(c) != nil, riskHosts},
 	} {
 		if part.applies {
 			risk += part.risk

@@ -39,8 +39,11 @@ type command struct {
 	limits sandbox.Limits
 	// protected are the operator's patterns for the workspace.
 	protected []string
-	// hosts are canonical, sorted and without repeats.
+	// hosts are canonical, sorted and without repeats: in mode strict those that
+	// the program may reach, in mode preflight those that were checked.
 	hosts []string
+	// grant is what the program may reach in mode strict.
+	grant egress.Grant
 	// caches are names of tools, those of the operator's list.
 	caches []string
 }
@@ -58,6 +61,7 @@ func (t process) check(ctx context.Context, p tool.Proposal) (command, error) {
 		t.place,
 		func(c *command) error { return t.checkHosts(ctx, c) },
 		t.available,
+		t.confined,
 		func(c *command) error { return c.missing },
 	} {
 		if err := step(&c); err != nil {
@@ -227,33 +231,6 @@ func (t process) allowed(c *command) bool {
 		}
 		return system && (allowed == c.program.Basename || allowed == c.program.Called)
 	})
-}
-
-// checkHosts judges the hosts that the program is said to reach. Only preflight
-// has a use for them.
-func (t process) checkHosts(ctx context.Context, c *command) error {
-	if len(c.in.Hosts) == 0 {
-		return nil
-	}
-	switch t.policy.Egress {
-	case egress.Strict:
-		return reason.Errorf(reason.EgressDenied, "programs run offline; reaching %s is not available yet", quoteLine(c.in.Hosts[0])).
-			WithRemedy("Leave hosts out, and fetch with http.fetch.")
-	case egress.None:
-		return reason.Errorf(reason.InvalidInput, "hosts are checked in the egress mode preflight only, and the operator set none").
-			WithRemedy("Leave hosts out: the program has the network of the machine.").WithField("pointer", "/hosts")
-	}
-	dialer := &egress.Dialer{Rules: egress.Rules{Allow: t.policy.AllowedHosts}, Resolver: t.policy.Resolver, Interfaces: t.policy.Interfaces}
-	for _, host := range c.in.Hosts {
-		canonical, err := dialer.Preflight(ctx, host)
-		if err != nil {
-			return err
-		}
-		c.hosts = append(c.hosts, canonical)
-	}
-	slices.Sort(c.hosts)
-	c.hosts = slices.Compact(c.hosts)
-	return nil
 }
 
 // available says what the probe found wanting. Nobody is asked about a call that

@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"slices"
 	"strings"
@@ -20,7 +21,7 @@ func networked(mode egress.Mode, rules ...string) func(*Config) {
 		if err != nil {
 			panic(err)
 		}
-		c.Process.Egress, c.Process.AllowedHosts = mode, allowed
+		c.Process.Egress, c.Process.Reach.Rules.Allow = mode, allowed
 		c.Process.Resolver = names{"api.example.org": {"93.184.216.34"}, "inside.example.org": {"10.0.0.7"}, "meta.example.org": {"169.254.169.254"}, "other.test": {"93.184.216.35"}}
 		c.Process.Interfaces = func() ([]netip.Addr, error) { return nil, nil }
 	}
@@ -43,8 +44,8 @@ func TestHostsOfAProgram(t *testing.T) {
 		{"an address that none names", egress.Preflight, []string{"10.0.0.8:80"}, reason.EgressDenied, nil},
 		{"without a port", egress.Preflight, []string{"api.example.org"}, reason.HostInvalid, nil},
 		{"a name in disguise", egress.Preflight, []string{"api.example.org@other.test:443"}, reason.HostInvalid, nil},
-		{"strict", egress.Strict, []string{"api.example.org:443"}, reason.EgressDenied, nil},
 		{"none", egress.None, []string{"api.example.org:443"}, reason.InvalidInput, nil},
+		{"none, and asked to be offline", egress.None, []string{}, reason.InvalidInput, nil},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			b, r, _ := processBench(t, networked(row.mode, rules...))
@@ -76,7 +77,7 @@ func TestNetworkIsSaid(t *testing.T) {
 		attested, level, summary, note string
 		risk                           int
 	}{
-		egress.Strict:    {"strict", sandbox.LevelStrict, ", offline, ", "", riskProcess},
+		egress.Strict:    {"strict", sandbox.LevelStrict, ", offline, ", "", riskProcess}, // nothing is allowed
 		egress.Preflight: {"preflight", sandbox.LevelPreflight, "its hosts checked before the start only", "nothing holds the program to them", riskProcess + riskNetwork},
 		egress.None:      {"unrestricted", sandbox.LevelNone, "the unrestricted network of the machine", "nothing bounds what it sends", riskProcess + riskNetwork},
 	} {
@@ -99,6 +100,198 @@ func TestNetworkIsSaid(t *testing.T) {
 		if report.Egress.Mode != want.attested || report.Enforcement.Level != want.level {
 			t.Errorf("%s: egress %+v, level %s", mode, report.Egress, report.Enforcement.Level)
 		}
+	}
+}
+
+// strictly sets the mode strict with everything that an operator can say.
+func strictly(c *Config) {
+	networked(egress.Strict, "api.example.org:443", "*.example.org:80", "db.test:5432", "10.0.0.7:5432")(c)
+	c.Process.Resolver = names{"api.example.org": {"93.184.216.34"}, "www.example.org": {"93.184.216.35"}, "db.test": {"10.0.0.7"}, "inside.example.org": {"10.0.0.8"}}
+	rule := func(s string) egress.Rule {
+		r, err := egress.ParseRule(s)
+		if err != nil {
+			panic(err)
+		}
+		return r
+	}
+	c.Process.Reach.Rules.Deny = []egress.Rule{rule("evil.example.org")}
+	c.Process.Reach.Inspect = []egress.Inspection{{Host: rule("api.example.org:443"), Methods: []string{"GET"}, Paths: []string{"/repos/**"}}}
+	c.Process.Reach.Secrets = []egress.Secret{{Name: "token", Env: "TOKEN", Header: "Authorization", Hosts: []egress.Rule{rule("api.example.org:443")}}}
+	c.Process.Reach.Budget.BytesOut = 1000
+}
+
+// TestStrictHosts: a program reaches all that the operator allows, or what its
+// call names of it, or nothing; binding, facts, prompt and grant agree.
+func TestStrictHosts(t *testing.T) {
+	all := []string{"*.example.org:80", "10.0.0.7:5432", "api.example.org:443", "db.test:5432"}
+	const inspect, secret = `inspect api.example.org:443 methods=GET paths="/repos/**"`, "secret token header=Authorization hosts=api.example.org:443 env=TOKEN"
+	const deny, budget = "deny evil.example.org", "budget connections=10000 concurrent=128 bytes_out=1000 bytes_in=4294967296 requests=100000 time=1h0m0s"
+	for _, row := range []struct {
+		name    string
+		hosts   []string
+		want    []string
+		binding []string
+		summary string
+		notes   []string
+	}{
+		{"all that is allowed", nil, all, slices.Concat([]string{"strict"}, all, []string{deny, inspect, secret, budget}),
+			", which may reach *.example.org:80, 10.0.0.7:5432, api.example.org:443, db.test:5432 and nothing else, ",
+			[]string{"at most 1000 bytes", "Requests to api.example.org:443 are looked into: method GET, path /repos/**.", "may use the secret token in the header Authorization, for api.example.org:443 alone"}},
+		{"some of it", []string{"WWW.example.org:80", "www.example.org.:80"}, []string{"www.example.org:80"},
+			[]string{"strict", "www.example.org:80", deny, "unlock 10.0.0.7:5432", budget},
+			", which may reach www.example.org:80 and nothing else, ", []string{"at most 1000 bytes"}},
+		{"a name of an address that is allowed", []string{"db.test:5432"}, []string{"db.test:5432"},
+			[]string{"strict", "db.test:5432", deny, "unlock 10.0.0.7:5432", budget}, "db.test:5432 and nothing else", nil},
+		{"offline", []string{}, nil, []string{"strict"}, ", offline, ", nil},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			b, r, _ := processBench(t, strictly)
+			in := object{"argv": []string{"git"}, "read_only": true}
+			if row.hosts != nil {
+				in["hosts"] = row.hosts
+			}
+			plan, err := b.plan("process.run", in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			risk := riskProcess
+			if row.want != nil {
+				risk += riskHosts
+			}
+			if !slices.Equal(plan.Facts.EgressHosts, row.want) || plan.Facts.EgressMode != "strict" || plan.Facts.Risk != risk {
+				t.Errorf("facts %+v", plan.Facts)
+			}
+			if !slices.Equal(plan.Binding.Egress, row.binding) {
+				t.Errorf("binding\n%s\nwant\n%s", strings.Join(plan.Binding.Egress, "\n"), strings.Join(row.binding, "\n"))
+			}
+			notes := strings.Join(plan.Preview.Notes, "\n")
+			for _, note := range row.notes {
+				if !strings.Contains(notes, note) {
+					t.Errorf("notes %q lack %q", notes, note)
+				}
+			}
+			if !strings.Contains(plan.Preview.Summary, row.summary) || strings.Contains(notes, "secret token") != (row.hosts == nil) {
+				t.Errorf("summary %q, notes %q", plan.Preview.Summary, notes)
+			}
+			var secrets, placeholders []string
+			if row.hosts == nil {
+				secrets, placeholders = []string{"token"}, []string{"TOKEN=secret:token@current"}
+			}
+			if !slices.Equal(plan.Facts.Secrets, secrets) || !slices.Equal(plan.Binding.Environment, placeholders) {
+				t.Errorf("secrets %q, environment %q", plan.Facts.Secrets, plan.Binding.Environment)
+			}
+			report, _ := b.call(context.Background(), "process.run", in)
+			network := r.specs[0].Network
+			if (network == nil) != (row.want == nil) || network != nil && !slices.Equal(network.Hosts(), row.want) {
+				t.Errorf("the sandbox may reach %+v", network)
+			}
+			if report.Egress.Mode != "strict" || !slices.Equal(report.Egress.Allowed, row.want) {
+				t.Errorf("egress %+v", report.Egress)
+			}
+		})
+	}
+}
+
+// TestStrictRefusals: what could not be reached is refused before anybody is
+// asked, and the refusal says what there is.
+func TestStrictRefusals(t *testing.T) {
+	for _, row := range []struct {
+		host   string
+		want   reason.Code
+		remedy string
+	}{
+		{"other.test:443", reason.EgressDenied, "(*.example.org:80, 10.0.0.7:5432, api.example.org:443, db.test:5432)"},
+		{"api.example.org:80", "", ""}, // control: the wildcard
+		{"api.example.org:22", reason.EgressDenied, "api.example.org:443"},
+		{"evil.example.org:80", reason.EgressDenied, "Name hosts"},
+		{"inside.example.org:80", reason.EgressDenied, ""}, // resolves to a private address
+		{"api.example.org", reason.HostInvalid, ""},
+		{"0x7f.1:80", reason.HostInvalid, ""},
+	} {
+		b, _, _ := processBench(t, strictly)
+		_, err := b.plan("process.run", object{"argv": []string{"git"}, "hosts": []string{row.host}})
+		var known *reason.Error
+		if reason.Of(err) != row.want || errors.As(err, &known) && !strings.Contains(known.NextStep(), row.remedy) {
+			t.Errorf("%s: %v, %+v", row.host, err, known)
+		}
+	}
+	b, _, _ := processBench(t, networked(egress.Strict))
+	_, err := b.plan("process.run", object{"argv": []string{"git"}, "hosts": []string{"api.example.org:443"}})
+	var known *reason.Error
+	if !errors.As(err, &known) || known.Code != reason.EgressDenied || !strings.Contains(known.Remedy, "programs run offline") {
+		t.Errorf("where nothing is allowed: %v", err)
+	}
+	// A machine that cannot hold programs to hosts runs them offline or not at all.
+	open, _, _ := processBench(t, func(c *Config) { strictly(c); c.Sandbox.Layers = []string{"copy_on_write"} })
+	open.refused("process.run", object{"argv": []string{"git"}}, reason.SandboxUnavailable)
+	open.refused("process.run", object{"argv": []string{"git"}, "hosts": []string{"www.example.org:80"}}, reason.SandboxUnavailable)
+	if _, err := open.plan("process.run", object{"argv": []string{"git"}, "hosts": []string{}}); err != nil {
+		t.Errorf("offline there: %v", err)
+	}
+}
+
+// TestDenialsAreNotes: a model learns what its program could not reach, and
+// where it could; the record has every connection.
+func TestDenialsAreNotes(t *testing.T) {
+	b, r, _ := processBench(t, strictly)
+	denied := tool.Connection{Host: "x.org", Port: 443, Verdict: egress.VerdictDenied, Reason: egress.ReasonUnlisted, Leg: egress.LegTransparent}
+	r.report.Connections = []tool.Connection{
+		{Host: "api.example.org", Port: 443, Verdict: egress.VerdictAllowed, BytesOut: 10},
+		denied, denied,
+		{Host: "api.example.org", Port: 443, Verdict: egress.VerdictDenied, Reason: egress.ReasonSecretMisplaced},
+	}
+	report, result := b.call(context.Background(), "process.run", object{"argv": []string{"git"}, "read_only": true, "hosts": []string{"api.example.org:443"}})
+	want := []any{
+		"x.org:443 is not allowed for this tool; allowed: api.example.org:443.",
+		"api.example.org:443 was sent a secret's placeholder in a place where the secret does not belong; nothing was sent.",
+	}
+	if notes, _ := result["notes"].([]any); !slices.Equal(notes, want) || !slices.Equal(report.Egress.Observed, r.report.Connections) {
+		t.Errorf("notes %q, egress %+v", result["notes"], report.Egress)
+	}
+	// However many there are, the notes are few.
+	r.report.Connections = nil
+	for i := range 20 {
+		denied.Port = i + 1
+		r.report.Connections = append(r.report.Connections, denied)
+	}
+	r.report.ConnectionsMissed = 5
+	report, result = b.call(context.Background(), "process.run", object{"argv": []string{"git"}, "read_only": true})
+	notes, _ := result["notes"].([]any)
+	if len(notes) != 9 || notes[8] != "More was kept from the network: 12 other hosts or reasons, and 5 connections that were not recorded one by one." || report.Egress.Missed != 5 {
+		t.Errorf("notes %q, missed %d", notes, report.Egress.Missed)
+	}
+}
+
+// TestEgressBinds: an approval of one reach is none of another.
+func TestEgressBinds(t *testing.T) {
+	lines := func(change func(*Config), hosts ...string) string {
+		b, _, _ := processBench(t, func(c *Config) { strictly(c); change(c) })
+		in := object{"argv": []string{"git"}, "read_only": true}
+		if hosts != nil {
+			in["hosts"] = hosts
+		}
+		plan, err := b.plan("process.run", in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(plan.Binding.Egress, "\n")
+	}
+	same := func(*Config) {}
+	base := lines(same)
+	for name, other := range map[string]string{
+		"fewer hosts":   lines(same, "api.example.org:443"),
+		"offline":       lines(same, []string{}...),
+		"a denial less": lines(func(c *Config) { c.Process.Reach.Rules.Deny = nil }),
+		"a budget":      lines(func(c *Config) { c.Process.Reach.Budget.Requests = 7 }),
+		"an inspection": lines(func(c *Config) { c.Process.Reach.Inspect = nil }),
+		"a secret":      lines(func(c *Config) { c.Process.Reach.Secrets = nil }),
+	} {
+		if other == base {
+			t.Errorf("%s: the binding is the same", name)
+		}
+	}
+	if lines(same) != base {
+		t.Error("planning twice gives two bindings")
 	}
 }
 

@@ -61,19 +61,9 @@ func (t process) spec(cmd command, c tool.Call) sandbox.Spec {
 	return sandbox.Spec{
 		Argv: cmd.in.Argv, Executable: c.Plan.Binding.Executable,
 		WorkspaceRoot: cmd.root, WorkspaceName: cmd.name, Workspace: cmd.mode, Protected: cmd.protected, Operands: c.Plan.Binding.Operands,
-		Cwd: cmd.cwd, Env: cmd.env, Stdin: cmd.stdin, Limits: cmd.limits, Egress: t.policy.Egress,
+		Cwd: cmd.cwd, Env: cmd.env, Stdin: cmd.stdin, Limits: cmd.limits, Egress: t.policy.Egress, Network: t.granted(cmd),
 		Required: t.requiredFor(cmd), Owner: c.Proposal.Caller.Principal.String(), Output: c.Output,
 	}
-}
-
-// egressOf is what a call may reach. Nobody watches a network that is open, so
-// nothing is ever observed there.
-func (t process) egressOf(cmd command) tool.Egress {
-	mode := t.policy.Egress.String()
-	if t.policy.Egress == egress.None {
-		mode = "unrestricted"
-	}
-	return tool.Egress{Mode: mode, Allowed: list(cmd.hosts), Observed: []tool.Connection{}}
 }
 
 // asPlanned refuses a run whose program, working directory or operands are not
@@ -147,7 +137,9 @@ func (t process) report(ctx context.Context, report tool.Report, o outcome) tool
 	report.Enforcement = tool.Enforcement{
 		Level: sandbox.Level(t.policy.Egress, ran.Requested, ran.Applied), Requested: list(ran.Requested), Applied: list(ran.Applied), Downgrades: list(ran.Downgrades),
 	}
-	notes := slices.Concat(unbound(&report.Enforcement, o.changed), violationNotes(ran), quarantineNotes(ran), o.changes.notes, o.notes)
+	observed(&report.Egress, ran)
+	notes := slices.Concat(unbound(&report.Enforcement, o.changed), violationNotes(ran),
+		egress.Explanations(report.Egress.Observed, report.Egress.Missed, report.Egress.Allowed), quarantineNotes(ran), o.changes.notes, o.notes)
 	report.Violations, report.ViolationsMissed = ran.Violations, ran.ViolationsMissed
 	report.Changes, report.Files = o.changes.record, o.changes.files
 	report.ExitCode, report.Signal, report.Usage = ran.ExitCode, ran.Signal, ran.Usage

@@ -163,6 +163,7 @@ func attestationPage(p *page, v attest.Verified, set attest.KeySet) {
 	p.field("attested", x.Times.AttestedAt.UTC().Format(time.RFC3339))
 	p.field("call digest", x.Invocation.CallDigest)
 	p.field("result", "sha256:"+x.ExecutionSHA256)
+	p.ledger(x.Egress, 0)
 }
 
 func onBehalf(principal, owner string) string {

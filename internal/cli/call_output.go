@@ -122,6 +122,9 @@ func (c *callRun) printReadable() error {
 	if err := c.a.writeOut(visibleText(text)); err != nil {
 		return err
 	}
+	for _, note := range r.Notes {
+		c.a.say("%s", note)
+	}
 	c.a.say("%s", c.ending(r))
 	return nil
 }
@@ -152,6 +155,9 @@ type processResult struct {
 	Signal   string         `json:"signal"`
 	Stdout   *processStream `json:"stdout"`
 	Stderr   *processStream `json:"stderr"`
+	// Notes are what there is to know of the run, such as hosts that it could not
+	// reach.
+	Notes []string `json:"notes"`
 }
 
 type processStream struct {

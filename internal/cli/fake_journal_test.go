@@ -100,6 +100,12 @@ func (j *fakeJournal) events(t *testing.T, n int) {
 // attested appends an attestation of a call and returns its id.
 func (j *fakeJournal) attested(t *testing.T, result string) string {
 	t.Helper()
+	return j.attestedWith(t, result, tool.Egress{Mode: "strict"})
+}
+
+// attestedWith is attested for a call that reached out.
+func (j *fakeJournal) attestedWith(t *testing.T, result string, egress tool.Egress) string {
+	t.Helper()
 	digest := canonical.Digest([]byte("x"))
 	now := time.Now()
 	x := attest.Execution{
@@ -110,7 +116,7 @@ func (j *fakeJournal) attested(t *testing.T, result string) string {
 		Report: tool.Report{
 			Outcome: tool.Succeeded, Result: json.RawMessage(result), StartedAt: now, FinishedAt: now,
 			Executor:    tool.ExecutorInfo{Name: tool.Builtin, Version: "1", Tier: "builtin"},
-			Enforcement: tool.Enforcement{Level: "none"}, Egress: tool.Egress{Mode: "strict"},
+			Enforcement: tool.Enforcement{Level: "none"}, Egress: egress,
 		},
 	}
 	envelope, err := j.notary.Sign(context.Background(), x)
@@ -118,13 +124,18 @@ func (j *fakeJournal) attested(t *testing.T, result string) string {
 		t.Fatal(err)
 	}
 	j.envelopes[envelope.ID] = envelope
-	j.journalEnvelope(t, envelope.ID, x.ProposalID, envelope.JSON)
+	j.journalReport(t, envelope.ID, x.ProposalID, envelope.JSON, x.Report)
 	return envelope.ID
 }
 
 func (j *fakeJournal) journalEnvelope(t *testing.T, id, proposal string, envelope []byte) {
 	t.Helper()
-	payload, err := canonical.Marshal(map[string]any{"attestation_id": id, "proposal_id": proposal, "envelope": json.RawMessage(envelope)})
+	j.journalReport(t, id, proposal, envelope, tool.Report{})
+}
+
+func (j *fakeJournal) journalReport(t *testing.T, id, proposal string, envelope []byte, report tool.Report) {
+	t.Helper()
+	payload, err := canonical.Marshal(map[string]any{"attestation_id": id, "proposal_id": proposal, "report": report, "envelope": json.RawMessage(envelope)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -265,6 +265,9 @@ func (a *app) eventPage(p *page, e *palyrav1.Event) {
 		p.field("payload", "erased")
 		return
 	}
+	if egress, ok := ledgerOf(e); ok {
+		p.ledger(egress, 0)
+	}
 	p.json("payload", e.GetPayloadJson())
 }
 

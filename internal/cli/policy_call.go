@@ -97,7 +97,7 @@ var factTypes = map[string]property{
 	"exec.shebang": {Type: "string"}, "workspace_mode": {Type: "string"},
 	"sandbox.tier": {Type: "string"}, "sandbox.level": {Type: "string"}, "sandbox.rung": {Type: "string"},
 	"sandbox.layers": {Type: "array"}, "sandbox.limits": {Type: "string"}, "egress.mode": {Type: "string"},
-	"egress.hosts": {Type: "array"}, "session.calls_in_run": {Type: "integer"}, "session.in_flight": {Type: "integer"},
+	"egress.hosts": {Type: "array"}, "egress.secrets": {Type: "array"}, "session.calls_in_run": {Type: "integer"}, "session.in_flight": {Type: "integer"},
 	"session.tools_used": {Type: "array"}, "session.secrets_read": {Type: "array"}, "session.tainted": {Type: "boolean"},
 	"session.bytes_out": {Type: "integer"}, "changes.root": {Type: "string"}, "changes.added": {Type: "integer"},
 	"changes.modified": {Type: "integer"}, "changes.deleted": {Type: "integer"}, "changes.bytes": {Type: "integer"},

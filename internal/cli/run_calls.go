@@ -199,6 +199,9 @@ func (s *runCalls) ended(c *runCall, r *palyrav1.ToolResult) []styledLine {
 	if isProcess && !c.printed {
 		lines = append(lines, s.outputLines(c, p.Stdout.text()+p.Stderr.text())...)
 	}
+	for _, note := range p.Notes {
+		lines = append(lines, s.line(c, linePart{nil, note}))
+	}
 	end := ""
 	if isProcess && p.ExitCode != nil {
 		end += fmt.Sprintf(", exit code %d", *p.ExitCode)

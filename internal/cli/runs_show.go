@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/attest"
 )
 
 func (a *app) runsShow() *cobra.Command {
@@ -86,6 +87,9 @@ type callStory struct {
 	tool  string
 	input []byte
 	steps []callStep
+	// egress is what its attestation says of the network, nil before there is
+	// one.
+	egress *attest.Egress
 }
 
 // callStep is one thing that happened to a call. id is that of the proposal,
@@ -116,6 +120,12 @@ func (s *runStory) add(e *palyrav1.RunEvent) {
 	c := s.of(e)
 	if p := e.GetProposed(); p != nil {
 		c.tool = p.GetTool()
+	}
+	if a := e.GetAttestation(); a != nil {
+		// The gateway's word counts here; `palyra attest show` verifies it.
+		if statement, err := attest.Read(a.GetEnvelopeJson()); err == nil {
+			c.egress = &statement.Predicate.Egress
+		}
 	}
 	c.steps = append(c.steps, step)
 }
@@ -179,10 +189,13 @@ func (s *runStory) objects() []any {
 		for n, step := range c.steps {
 			steps[n] = object{{"at", stamp(step.at)}, {"what", step.what}, {"kind", step.kind}, {"id", step.id}, {"reason", step.reason}, {"detail", step.detail}}
 		}
-		out[i] = object{{"call", i + 1}, {"tool", c.tool}, {"input", string(c.input)}, {"steps", steps}}
+		out[i] = object{{"call", i + 1}, {"tool", c.tool}, {"input", string(c.input)}, {"steps", steps}, {"egress", c.egress}}
 	}
 	return out
 }
+
+// mostConnections are shown of each call of a run.
+const mostConnections = 20
 
 func (a *app) runPage(p *page, r *palyrav1.Run, story *runStory) {
 	p.field("run", r.GetRunId())
@@ -211,6 +224,9 @@ func (a *app) runPage(p *page, r *palyrav1.Run, story *runStory) {
 			p.item(input)
 		}
 		callSteps(p, c)
+		if c.egress != nil && len(c.egress.Observed) > 0 {
+			p.ledger(*c.egress, mostConnections)
+		}
 	}
 	if story.text != "" {
 		p.gap()

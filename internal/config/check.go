@@ -37,6 +37,7 @@ func check(c *Config, origins Origins) Findings {
 	k.approvals(c.Approvals)
 	k.runs(c.Runs)
 	k.models(c)
+	k.secrets(c)
 	k.rates(c.RateLimits)
 	return k.findings
 }
@@ -205,6 +206,9 @@ func (k *checker) rules(each string, w Workspace, c *Config) {
 	rules := []rule{{"policy.dir", c.Policy.Dir}, {"the configuration file", c.Source}, {"client.credentials", c.Client.Credentials}}
 	for i, m := range c.Models {
 		rules = append(rules, rule{fmt.Sprintf("models[%d].api_key_file", i), m.APIKeyFile})
+	}
+	for i, s := range c.Secrets {
+		rules = append(rules, rule{fmt.Sprintf("secrets[%d].file", i), s.File})
 	}
 	for _, rule := range rules {
 		if rule.path != "" && overlap(w.Path, rule.path) {

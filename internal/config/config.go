@@ -44,7 +44,9 @@ type Config struct {
 	Approvals     Approvals     `toml:"approvals"`
 	Runs          Runs          `toml:"runs"`
 	// Models are what a run may ask, the first being the default.
-	Models     []Model    `toml:"models"`
+	Models []Model `toml:"models"`
+	// Secrets are values that tools use without seeing them.
+	Secrets    []Secret   `toml:"secrets"`
 	RateLimits RateLimits `toml:"rate_limits"`
 	Client     Client     `toml:"client"`
 }

@@ -97,6 +97,12 @@ var readBy = map[string][2]string{
 	"models.idle_timeout":      {"daemon/models.go", "IdleTimeout: m.IdleTimeout"},
 	"models.script":            {"daemon/models.go", "scripted.Config{File: m.Script}"},
 
+	"secrets.name":   {"daemon/secrets.go", "Name: s.Name"},
+	"secrets.file":   {"daemon/secrets.go", "s.Value()"},
+	"secrets.hosts":  {"daemon/secrets.go", "egress.ParseRules(s.Hosts)"},
+	"secrets.header": {"daemon/secrets.go", "Header: s.Header"},
+	"secrets.env":    {"daemon/secrets.go", "Env: s.Env"},
+
 	"rate_limits.read.per_second":      {"daemon/settings.go", "rpc.LimitRead: cfg.RateLimits.Read"},
 	"rate_limits.read.burst":           {"daemon/settings.go", "Burst: l.Burst"},
 	"rate_limits.mutate.per_second":    {"daemon/settings.go", "rpc.LimitMutate: cfg.RateLimits.Mutate"},

@@ -57,8 +57,8 @@ func LoadClient(opts LoadOptions) (c *Config, origins Origins, others Findings, 
 }
 
 // Check returns everything that is wrong with the configuration that Load
-// would read, and the API keys that cannot be used, which Load does not look
-// at.
+// would read, and the API keys and secrets that cannot be used, which Load does
+// not look at.
 func Check(opts LoadOptions) Findings {
 	c, origins, findings := load(opts)
 	return append(findings, keyFiles(c, origins)...)
@@ -88,6 +88,7 @@ func load(opts LoadOptions) (*Config, Origins, Findings) {
 	findings = append(findings, applyFlags(opts.Flags, keys, origins)...)
 	m.fill(c, path, origins)
 	fillModels(c, origins)
+	fillSecrets(c, origins)
 	m.expand(c, keys)
 	if path != "" {
 		abs, err := filepath.Abs(path)
@@ -269,6 +270,9 @@ func (m machine) expand(c *Config, keys []key) {
 	}
 	for i := range c.Models {
 		c.Models[i].APIKeyFile, c.Models[i].Script = m.tilde(c.Models[i].APIKeyFile), m.tilde(c.Models[i].Script)
+	}
+	for i := range c.Secrets {
+		c.Secrets[i].File = m.tilde(c.Secrets[i].File)
 	}
 }
 

@@ -226,6 +226,9 @@ func private(c *config.Config) []workspace.Private {
 			list = append(list, workspace.Private{Name: fmt.Sprintf("api_key_file of model %q", m.Name), Path: m.APIKeyFile})
 		}
 	}
+	for _, s := range c.Secrets {
+		list = append(list, workspace.Private{Name: fmt.Sprintf("file of secret %q", s.Name), Path: s.File})
+	}
 	return list
 }
 

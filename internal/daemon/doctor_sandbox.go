@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"palyra/internal/config"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 )
@@ -22,6 +24,7 @@ func (p *patient) sandboxes(ctx context.Context) []Exam {
 	exams = append(exams,
 		timed(ctx, "sandbox: bubblewrap", func(context.Context) finding { return bubblewrapFinding(p.box.status) }),
 		timed(ctx, "sandbox: user namespaces", func(context.Context) finding { return userNamespaces(p.box) }),
+		timed(ctx, "sandbox: egress", func(context.Context) finding { return egressFinding(p.cfg.ProcessRunner, p.box.status) }),
 	)
 	if p.box.status.Available {
 		for _, e := range p.box.backend.Examine(ctx) {
@@ -109,6 +112,31 @@ func boxFinding(b box, required []string) finding {
 		return doubtful(detail+"; not applied: "+strings.Join(missing, ", "), "See docs/sandbox.md for what each layer is for; a newer kernel or a delegated control group may bring it.")
 	}
 	return fine(detail)
+}
+
+// egressFinding says what programs may reach, and whether this machine can hold
+// them to it.
+func egressFinding(p config.ProcessRunner, st sandbox.Status) finding {
+	rules := slices.Concat(p.AllowedEgressHosts, p.AllowedDNSSuffixes)
+	switch {
+	case !st.Available:
+		return skipped("there is no sandbox")
+	case p.EgressEnforcementMode != config.EgressStrict:
+		return doubtful("process_runner.egress_enforcement_mode is "+p.EgressEnforcementMode+": nothing holds programs to hosts while they run", "Set it to \"strict\" and list the hosts in process_runner.allowed_egress_hosts.")
+	case len(rules) == 0:
+		return fine("strict; no hosts are allowed, so that programs run offline")
+	case unconfined(p, st):
+		return finding{examFailed, fmt.Sprintf("hosts are allowed, and the rung %s has no network namespace that would hold programs to them; calls that reach for hosts are refused", st.Rung),
+			"Give the machine what Tier C or the rung user_namespaces needs, or take the hosts out."}
+	}
+	return fine(fmt.Sprintf("strict; programs reach %s and nothing else", strings.Join(rules, ", ")))
+}
+
+// unconfined reports whether hosts are allowed that nothing would hold programs
+// to.
+func unconfined(p config.ProcessRunner, st sandbox.Status) bool {
+	return p.EgressEnforcementMode == config.EgressStrict && len(p.AllowedEgressHosts)+len(p.AllowedDNSSuffixes) > 0 &&
+		!slices.Contains(st.Layers, sandbox.NetworkNamespace)
 }
 
 // layerExam is what the live probe of a layer showed. Both halves have to be

@@ -7,6 +7,7 @@ import (
 
 	"palyra/internal/config"
 	"palyra/internal/egress"
+	"palyra/internal/policy"
 	"palyra/internal/reason"
 )
 
@@ -29,6 +30,11 @@ func reach(cfg *config.Config) (egress.Grant, error) {
 	if grant.Inspect, err = inspections(p.Inspect); err != nil {
 		return grant, err
 	}
+	known, err := secrets(cfg)
+	if err != nil {
+		return grant, err
+	}
+	grant.Secrets = ofPrograms(known)
 	if idle := len(grant.Inspect) - len(grant.Reachable().Inspect); idle > 0 {
 		return grant, reason.Errorf(reason.ConfigInvalid, "process_runner.inspect: %d of its hosts can not be reached", idle).
 			WithRemedy("Name them in process_runner.allowed_egress_hosts, too, or take them out.")
@@ -61,6 +67,15 @@ func budget(b config.EgressBudget) egress.Budget {
 		Connections: b.Connections, Concurrent: b.Concurrent, BytesOut: b.BytesOut, BytesIn: b.BytesIn,
 		Requests: b.Requests, Time: b.ConnectionTime(),
 	}
+}
+
+// inspected is the same for the policy snapshot.
+func inspected(list []config.Inspect) []policy.Inspect {
+	var out []policy.Inspect
+	for _, one := range list {
+		out = append(out, policy.Inspect(one))
+	}
+	return out
 }
 
 func inspections(list []config.Inspect) ([]egress.Inspection, error) {

@@ -33,8 +33,12 @@ func (e execution) run(ctx context.Context) error {
 	return nil
 }
 
-// preflight checks the hosts as process.run does.
+// preflight checks the hosts as process.run does. In mode strict, connections
+// are checked.
 func (e execution) preflight(ctx context.Context) error {
+	if e.spec.Egress != egress.Preflight {
+		return nil
+	}
 	rules, err := egress.ParseRules(e.allow)
 	if err != nil {
 		return err
@@ -102,6 +106,7 @@ func (e execution) attempt(ctx context.Context, runner sandbox.Runner, at places
 	if err := e.keepQuarantine(ran, at); err != nil {
 		return execFailed, err
 	}
+	e.sayDenied(ran)
 	code, why := exitOf(ran, err)
 	changes, settleErr := e.settle(ctx, ran, at)
 	if settleErr != nil {
@@ -111,6 +116,24 @@ func (e execution) attempt(ctx context.Context, runner sandbox.Runner, at places
 		return execFailed, errors.Join(why, err)
 	}
 	return code, why
+}
+
+// sayDenied names what the program could not reach. A report has it all.
+func (e execution) sayDenied(ran sandbox.Report) {
+	if e.report != "" {
+		return
+	}
+	for _, sentence := range egress.Explanations(ran.Connections, ran.ConnectionsMissed, e.hosts()) {
+		e.say("%s", sentence)
+	}
+}
+
+// hosts are what the program may reach.
+func (e execution) hosts() []string {
+	if e.spec.Network == nil {
+		return e.allow
+	}
+	return e.spec.Network.Hosts()
 }
 
 // keepQuarantine leaves protected files that the program made where their owner

@@ -51,7 +51,7 @@ func sandboxCommand() *cobra.Command {
 // execOptions are the flags of `palyrad sandbox exec`.
 type execOptions struct {
 	tier, egress, workspace, report, commit string
-	allow, limits                           []string
+	allow, deny, limits                     []string
 	cow, readOnly                           bool
 	timeout                                 time.Duration
 }
@@ -64,9 +64,10 @@ func execCommand() *cobra.Command {
 			"It needs no configuration, no state directory and no daemon, and works as an ordinary user and as root.\n\n" +
 			"Without --workspace the program sees an empty directory at /workspace, which is thrown away. With it, it writes to that directory, protected files such as git's hooks excepted; " +
 			"with --cow to a copy, whose changes are listed at the end and committed with --commit.\n\n" +
+			"The program is offline. With --allow it reaches that by name, in whatever way it connects, and nothing else; hosts that it could not reach are said at the end, and the report lists every connection.\n\n" +
 			"Standard input is passed on when it is a file or a pipe, at most 16 MiB. The exit code is the program's; " +
 			"124 when its time was up, 125 when the sandbox could not run it or stopped it.",
-		Example: "  palyrad sandbox exec -- uname -a\n  palyrad sandbox exec --workspace . --cow --report json -- make test",
+		Example: "  palyrad sandbox exec -- uname -a\n  palyrad sandbox exec --allow example.org:443 -- curl -s https://example.org\n  palyrad sandbox exec --workspace . --cow --report json -- make test",
 		Args: func(cmd *cobra.Command, argv []string) error {
 			if len(argv) == 0 {
 				return ExitError{execFailed, misused(cmd, errors.New("name the program to run"))}
@@ -89,8 +90,9 @@ func execCommand() *cobra.Command {
 	f := c.Flags()
 	f.SetInterspersed(false)
 	f.StringVar(&o.tier, "tier", config.TierC, "c: a root and namespaces of its own; b: filters and limits around a process that sees the machine's files")
-	f.StringVar(&o.egress, "egress", config.EgressStrict, "strict: offline; preflight: the network of the machine after a check of --allow; none: the network of the machine")
-	f.StringArrayVar(&o.allow, "allow", nil, "`HOST:PORT` that the program will reach, for --egress preflight; may be repeated")
+	f.StringVar(&o.egress, "egress", config.EgressStrict, "strict: what --allow says, and nothing else; preflight: the network of the machine after a check of --allow; none: the network of the machine")
+	f.StringArrayVar(&o.allow, "allow", nil, "`HOST:PORT` that the program may reach; *.domain, addresses and prefixes with a port as well, but for --egress preflight; may be repeated")
+	f.StringArrayVar(&o.deny, "deny", nil, "`HOST[:PORT]` that it may not reach, even if --allow covers it, for --egress strict; may be repeated")
 	f.StringVar(&o.workspace, "workspace", "", "`DIR` that the program sees at /workspace, and where it starts")
 	f.BoolVar(&o.cow, "cow", false, "let it write to a copy of the workspace")
 	f.BoolVar(&o.readOnly, "read-only", false, "mount the workspace read-only")
@@ -105,7 +107,7 @@ func execCommand() *cobra.Command {
 type execution struct {
 	cfg  *config.Config
 	spec sandbox.Spec
-	// allow are what the program will reach.
+	// allow are what the program will reach in mode preflight.
 	allow          []string
 	report, commit string
 	stdout, stderr io.Writer
@@ -132,14 +134,16 @@ func (o execOptions) parse(argv []string) (execution, error) {
 		return run, reason.Errorf(reason.InvalidInput, "--cow and --read-only are about a --workspace")
 	case o.commit != "no" && !o.cow:
 		return run, reason.Errorf(reason.InvalidInput, "--commit is about the changes of --cow")
-	case len(o.allow) > 0 && mode == egress.Strict:
-		return run, reason.Errorf(reason.EgressDenied, "programs run offline with --egress strict; an allowlist for it is not available yet").
-			WithRemedy("Leave --allow out, or take --egress preflight, which checks the hosts and enforces nothing.")
 	case len(o.allow) > 0 && mode == egress.None:
 		return run, reason.Errorf(reason.InvalidInput, "--allow has no effect with --egress none, which checks nothing")
+	case len(o.deny) > 0 && (mode != egress.Strict || len(o.allow) == 0):
+		return run, reason.Errorf(reason.InvalidInput, "--deny takes something away from --allow with --egress strict, and has no effect without")
 	}
 	run.spec = sandbox.Spec{Argv: argv, Egress: mode, Owner: "exec", Workspace: o.mode()}
 	if run.spec.Limits, err = o.parseLimits(); err != nil {
+		return run, err
+	}
+	if run.spec.Network, err = o.network(mode); err != nil {
 		return run, err
 	}
 	if o.workspace != "" {
@@ -153,6 +157,23 @@ func (o execOptions) parse(argv []string) (execution, error) {
 	}
 	run.spec.Executable = program.Executable
 	return run, nil
+}
+
+// network is what the program may reach, nil for nothing and in modes in which
+// nobody sees to it.
+func (o execOptions) network(mode egress.Mode) (*egress.Grant, error) {
+	if mode != egress.Strict || len(o.allow) == 0 {
+		return nil, nil
+	}
+	var grant egress.Grant
+	var err error
+	if grant.Rules.Allow, err = egress.ParseRules(o.allow); err != nil {
+		return nil, err
+	}
+	if grant.Rules.Deny, err = egress.ParseRules(o.deny); err != nil {
+		return nil, err
+	}
+	return &grant, grant.Check()
 }
 
 func (o execOptions) mode() sandbox.WorkspaceMode {

@@ -26,6 +26,7 @@ type execReport struct {
 	Enforcement execEnforcement `json:"enforcement"`
 	Isolation   tool.Isolation  `json:"isolation"`
 
+	Egress           tool.Egress      `json:"egress"`
 	Violations       []tool.Violation `json:"violations"`
 	ViolationsMissed int              `json:"violations_missed"`
 	Changes          *execChanges     `json:"changes,omitempty"`
@@ -69,6 +70,7 @@ func (e execution) write(ran sandbox.Report, changes *execChanges) error {
 		ExitCode: ran.ExitCode, Signal: ran.Signal, TimedOut: ran.TimedOut, Quota: ran.Quota,
 		Tier: string(ran.Tier), Rung: string(ran.Rung), Backend: ran.Backend, Level: sandbox.Level(e.spec.Egress, ran.Requested, ran.Applied),
 		Enforcement: execEnforcement{some(ran.Requested), some(ran.Applied), some(ran.Downgrades)}, Isolation: ran.Isolation,
+		Egress:     tool.Egress{Mode: e.spec.Egress.String(), Allowed: some(e.hosts()), Observed: some(ran.Connections), Missed: ran.ConnectionsMissed},
 		Violations: some(ran.Violations), ViolationsMissed: ran.ViolationsMissed, Changes: changes, Quarantined: ran.Quarantined,
 		Stdout: execStream{ran.Stdout.Total, ran.Stdout.SHA256}, Stderr: execStream{ran.Stderr.Total, ran.Stderr.SHA256},
 		Usage: ran.Usage, DurationMS: float64(ran.Finished.Sub(ran.Started).Microseconds()) / 1000,

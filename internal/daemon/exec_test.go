@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,7 +53,11 @@ func TestExecRefuses(t *testing.T) {
 		{[]string{"--nope", "--", "true"}, "unknown flag", reason.InvalidInput},
 		{[]string{"--tier", "a", "--", "true"}, "want b or c", reason.InvalidInput},
 		{[]string{"--egress", "some", "--", "true"}, "egress mode", reason.InvalidInput},
-		{[]string{"--allow", "example.org:443", "--", "true"}, "not available yet", reason.EgressDenied},
+		{[]string{"--allow", "example.org", "--", "true"}, "names no port", reason.HostInvalid},
+		{[]string{"--allow", "https://example.org", "--", "true"}, "", reason.HostInvalid},
+		{[]string{"--allow", "example.org:443", "--deny", "0x7f.1", "--", "true"}, "neither a name nor an IP address", reason.HostInvalid},
+		{[]string{"--deny", "example.org:443", "--", "true"}, "has no effect", reason.InvalidInput},
+		{[]string{"--egress", "preflight", "--allow", "127.0.0.1:80", "--deny", "example.org", "--", "true"}, "has no effect", reason.InvalidInput},
 		{[]string{"--egress", "none", "--allow", "example.org:443", "--", "true"}, "checks nothing", reason.InvalidInput},
 		{[]string{"--egress", "preflight", "--allow", "169.254.169.254:80", "--", "true"}, "not public", reason.EgressDenied},
 		{[]string{"--egress", "preflight", "--allow", "example.org", "--", "true"}, "", reason.HostInvalid},
@@ -82,6 +87,14 @@ func TestExecOptions(t *testing.T) {
 	run, err := o.parse([]string{"true"})
 	if err != nil {
 		t.Fatal(err)
+	}
+	o.egress, o.allow, o.deny = "strict", []string{"*.example.org:443", "127.0.0.1:8080"}, []string{"evil.example.org"}
+	reaching, err := o.parse([]string{"true"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g := reaching.spec.Network; g == nil || !slices.Equal(g.Hosts(), []string{"*.example.org:443", "127.0.0.1:8080"}) || len(g.Rules.Deny) != 1 || run.spec.Network != nil {
+		t.Errorf("the network is %+v", g)
 	}
 	s := run.spec
 	want := sandbox.Limits{Wall: time.Minute, CPU: 3 * time.Second, Memory: 512 << 20, Processes: 64, OpenFiles: 32, Disk: 1 << 30, Output: 16 << 20}

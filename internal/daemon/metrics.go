@@ -23,17 +23,18 @@ import (
 // off the journal, so that it is what is durable and nothing else.
 // docs/observability.md lists them, and a test holds the two together.
 type metrics struct {
-	g          *gateway
-	registry   *prometheus.Registry
-	events     *prometheus.CounterVec
-	verdicts   *prometheus.CounterVec
-	decisions  *prometheus.CounterVec
-	waits      *prometheus.HistogramVec
-	executions *prometheus.HistogramVec
-	runs       *prometheus.CounterVec
-	tokens     *prometheus.CounterVec
-	changes    *prometheus.CounterVec
-	violations *prometheus.CounterVec
+	g           *gateway
+	registry    *prometheus.Registry
+	events      *prometheus.CounterVec
+	verdicts    *prometheus.CounterVec
+	decisions   *prometheus.CounterVec
+	waits       *prometheus.HistogramVec
+	executions  *prometheus.HistogramVec
+	runs        *prometheus.CounterVec
+	tokens      *prometheus.CounterVec
+	changes     *prometheus.CounterVec
+	violations  *prometheus.CounterVec
+	connections *prometheus.CounterVec
 }
 
 func newMetrics(g *gateway) *metrics {
@@ -51,10 +52,12 @@ func newMetrics(g *gateway) *metrics {
 		changes: counter("palyra_commits_total",
 			"Change sets of copies of workspaces since the start, by what became of them.", "state"),
 		violations: counter("palyra_sandbox_violations_total", "System calls that sandboxes denied since the start."),
+		connections: counter("palyra_egress_connections_total",
+			"Connections of tools since the start, by verdict and why they were denied, failed or were broken off.", "verdict", "reason"),
 	}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		m.events, m.verdicts, m.decisions, m.waits, m.executions, m.runs, m.tokens, m.changes, m.violations, g.commits.took, g.commits.events,
+		m.events, m.verdicts, m.decisions, m.waits, m.executions, m.runs, m.tokens, m.changes, m.violations, m.connections, g.commits.took, g.commits.events,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "palyra_build_info", Help: "The version that runs.", ConstLabels: prometheus.Labels{"version": version.Get().Version},
 		}, func() float64 { return 1 }),
@@ -183,12 +186,21 @@ func (m *metrics) timeExecution(e journal.Event) {
 			Changes    *struct {
 				State string `json:"state"`
 			} `json:"changes"`
+			Egress struct {
+				Observed []struct {
+					Verdict string `json:"verdict"`
+					Reason  string `json:"reason"`
+				} `json:"observed"`
+			} `json:"egress"`
 		} `json:"report"`
 	}
 	if read(e, &a) {
 		r := a.Report
 		if r.Changes != nil {
 			m.changes.WithLabelValues(r.Changes.State).Inc()
+		}
+		for _, c := range r.Egress.Observed {
+			m.connections.WithLabelValues(c.Verdict, c.Reason).Inc()
 		}
 		m.executions.WithLabelValues(r.Executor.Name, r.Outcome).Observe(r.FinishedAt.Sub(r.StartedAt).Seconds())
 	}

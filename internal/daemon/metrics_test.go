@@ -150,6 +150,19 @@ func TestChangesAndViolationsAreCounted(t *testing.T) {
 	}
 }
 
+// TestConnectionsAreCounted counts every connection by what became of it.
+func TestConnectionsAreCounted(t *testing.T) {
+	m := newMetrics(&gateway{commits: newCommits(slog.New(slog.DiscardHandler))})
+	m.count(journal.Event{Code: event.Attested, Payload: []byte(`{"report":{"outcome":"succeeded","egress":{"observed":[
+		{"host":"a.org","verdict":"allowed"},{"host":"a.org","verdict":"allowed"},{"host":"x.org","verdict":"denied","reason":"unlisted"}]}}}`)})
+	got := exposition(t, m.connections)
+	for _, want := range []string{`palyra_egress_connections_total{reason="",verdict="allowed"} 2`, `palyra_egress_connections_total{reason="unlisted",verdict="denied"} 1`} {
+		if !strings.Contains(got, want+"\n") {
+			t.Errorf("want %s in\n%s", want, got)
+		}
+	}
+}
+
 func exposition(t *testing.T, counted ...prometheus.Collector) string {
 	t.Helper()
 	registry := prometheus.NewRegistry()

@@ -15,6 +15,7 @@ import (
 // off.
 func (g *gateway) openRuns(ctx context.Context) error {
 	g.models = openModels(ctx, g.cfg.Models, g.log)
+	tellSecrets(ctx, g.cfg.Secrets, g.log)
 	cfg := run.Config{
 		Calls: g.pipeline, Models: g.models.byName, Catalog: g.catalog, Store: sqlite.NewRuns(g.db), Approvals: g.desk, Log: g.log,
 		Limits: run.Limits{

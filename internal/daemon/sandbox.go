@@ -178,6 +178,9 @@ func (g *gateway) sayBox(ctx context.Context) {
 	default:
 		g.log.InfoContext(ctx, "sandbox", slog.String("tier", string(st.Tier)), slog.String("rung", string(st.Rung)), slog.String("limits", st.Limits))
 	}
+	if g.cfg.ProcessRunner.Enabled && st.Available && unconfined(g.cfg.ProcessRunner, st) {
+		g.log.WarnContext(ctx, "hosts are allowed that nothing would hold programs to: calls that reach for them are refused", slog.String("rung", string(st.Rung)))
+	}
 }
 
 // recoverCommits brings workspaces to where a commit that a crash interrupted

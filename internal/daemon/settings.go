@@ -3,7 +3,6 @@ package daemon
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"palyra/internal/access"
 	"palyra/internal/builtin"
@@ -77,10 +76,12 @@ func snapshot(cfg *config.Config, tools []tool.Descriptor) policy.Snapshot {
 			Name: w.Name, Path: w.Path, ReadOnly: w.ReadOnly, Mode: w.WorkspaceMode(), Protected: w.Protected,
 		})
 	}
+	s.Secrets = secretSettings(cfg.Secrets)
 	p := cfg.ProcessRunner
 	s.ProcessRunner = policy.ProcessRunner{
 		Enabled: p.Enabled, Tier: p.Tier, AllowedExecutables: p.AllowedExecutables, AllowInterpreters: p.AllowInterpreters, StrictExec: p.StrictExec,
-		EgressMode: p.EgressEnforcementMode, AllowedHosts: p.AllowedEgressHosts, AllowedDNSSuffixes: p.AllowedDNSSuffixes,
+		EgressMode: p.EgressEnforcementMode, AllowedHosts: p.AllowedEgressHosts, AllowedDNSSuffixes: p.AllowedDNSSuffixes, DeniedHosts: p.DeniedEgressHosts,
+		EgressBudget: policy.EgressBudget(p.EgressBudget), Inspect: inspected(p.Inspect),
 		CPULimitMS: p.CPUTimeLimitMS, MemoryLimit: p.MemoryLimitBytes, OutputLimit: p.MaxOutputBytes,
 		MaxProcesses: p.MaxProcesses, MaxConcurrent: p.MaxConcurrent, Fallback: p.Fallback, RequiredLayers: p.RequiredLayers,
 		Caches: p.Caches, DiskLimit: p.DiskLimitBytes, MaxFiles: p.MaxFiles, TmpLimit: p.TmpLimitBytes, CacheLimit: p.CacheLimitBytes,
@@ -103,11 +104,15 @@ func builtinConfig(cfg *config.Config, ws *workspace.Set, box box) (builtin.Conf
 	if err != nil {
 		return builtin.Config{}, err
 	}
+	credentials, err := secrets(cfg)
+	if err != nil {
+		return builtin.Config{}, err
+	}
 	process.OpenCaches, process.History = box.caches.open, box.history
 	return builtin.Config{
 		Workspaces: ws, Runner: box.runner(), Sandbox: box.status, MaxTimeout: cfg.ExecutionTimeout(), Version: version.Get().Version,
 		Process: process,
-		HTTP:    builtin.HTTPPolicy{Allowed: allowed, Denied: denied, MaxBytes: cfg.HTTP.MaxBytes, Timeout: cfg.HTTP.Timeout()},
+		HTTP:    builtin.HTTPPolicy{Allowed: allowed, Denied: denied, MaxBytes: cfg.HTTP.MaxBytes, Timeout: cfg.HTTP.Timeout(), Secrets: credentials},
 	}, nil
 }
 
@@ -118,14 +123,9 @@ func processPolicy(cfg *config.Config) (builtin.ProcessPolicy, error) {
 	if err != nil {
 		return builtin.ProcessPolicy{}, fmt.Errorf("process_runner.egress_enforcement_mode: %w", err)
 	}
-	hosts := slices.Clone(p.AllowedEgressHosts)
-	for _, suffix := range p.AllowedDNSSuffixes {
-		suffix = strings.TrimPrefix(suffix, ".")
-		hosts = append(hosts, suffix, "*."+suffix)
-	}
-	rules, err := egress.ParseRules(hosts)
+	allowed, err := reach(cfg)
 	if err != nil {
-		return builtin.ProcessPolicy{}, fmt.Errorf("process_runner.allowed_egress_hosts: %w", err)
+		return builtin.ProcessPolicy{}, err
 	}
 	workspaces := make(map[string]builtin.WorkspacePolicy, len(cfg.Workspaces))
 	for _, w := range cfg.Workspaces {
@@ -138,7 +138,7 @@ func processPolicy(cfg *config.Config) (builtin.ProcessPolicy, error) {
 	}
 	return builtin.ProcessPolicy{
 		Enabled: p.Enabled, AllowedExecutables: p.AllowedExecutables, AllowInterpreters: p.AllowInterpreters,
-		Egress: mode, AllowedHosts: rules, Required: p.RequiredLayers, MaxConcurrent: p.MaxConcurrent, Workspaces: workspaces, Caches: p.Caches,
+		Egress: mode, Reach: allowed, Required: p.RequiredLayers, MaxConcurrent: p.MaxConcurrent, Workspaces: workspaces, Caches: p.Caches,
 		Limits: sandbox.Limits{
 			Wall: cfg.ExecutionTimeout(), CPU: p.CPUTimeLimit(), Memory: p.MemoryLimitBytes,
 			Output: p.MaxOutputBytes, Processes: p.MaxProcesses,

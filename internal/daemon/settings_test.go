@@ -56,34 +56,50 @@ func TestSnapshotHoldsTheSecuritySettings(t *testing.T) {
 		"workspaces.read_only": func(c *config.Config) {
 			c.Workspaces = []config.Workspace{{Name: "default", Path: c.Workspaces[0].Path, ReadOnly: true}}
 		},
-		"process_runner.enabled":                 func(c *config.Config) { c.ProcessRunner.Enabled = !c.ProcessRunner.Enabled },
-		"process_runner.allowed_executables":     func(c *config.Config) { c.ProcessRunner.AllowedExecutables = []string{"git"} },
-		"process_runner.allow_interpreters":      func(c *config.Config) { c.ProcessRunner.AllowInterpreters = true },
-		"process_runner.strict_exec":             func(c *config.Config) { c.ProcessRunner.StrictExec = true },
-		"process_runner.cpu_time_limit_ms":       func(c *config.Config) { c.ProcessRunner.CPUTimeLimitMS++ },
-		"process_runner.memory_limit_bytes":      func(c *config.Config) { c.ProcessRunner.MemoryLimitBytes++ },
-		"process_runner.max_output_bytes":        func(c *config.Config) { c.ProcessRunner.MaxOutputBytes++ },
-		"process_runner.max_processes":           func(c *config.Config) { c.ProcessRunner.MaxProcesses++ },
-		"process_runner.max_concurrent":          func(c *config.Config) { c.ProcessRunner.MaxConcurrent++ },
-		"process_runner.disk_limit_bytes":        func(c *config.Config) { c.ProcessRunner.DiskLimitBytes++ },
-		"process_runner.max_files":               func(c *config.Config) { c.ProcessRunner.MaxFiles++ },
-		"process_runner.tmp_limit_bytes":         func(c *config.Config) { c.ProcessRunner.TmpLimitBytes++ },
-		"process_runner.tier":                    func(c *config.Config) { c.ProcessRunner.Tier = config.TierB },
-		"process_runner.fallback":                func(c *config.Config) { c.ProcessRunner.Fallback = config.FallbackLandlock },
-		"process_runner.required_layers":         func(c *config.Config) { c.ProcessRunner.RequiredLayers = []string{"landlock"} },
-		"process_runner.caches":                  func(c *config.Config) { c.ProcessRunner.Caches = []string{"go"} },
-		"process_runner.cache_limit_bytes":       func(c *config.Config) { c.ProcessRunner.CacheLimitBytes++ },
-		"process_runner.uid_base":                func(c *config.Config) { c.ProcessRunner.UIDBase++ },
-		"process_runner.uid_count":               func(c *config.Config) { c.ProcessRunner.UIDCount++ },
-		"process_runner.egress_enforcement_mode": func(c *config.Config) { c.ProcessRunner.EgressEnforcementMode = config.EgressNone },
-		"process_runner.allowed_egress_hosts":    func(c *config.Config) { c.ProcessRunner.AllowedEgressHosts = []string{"example.org"} },
-		"process_runner.allowed_dns_suffixes":    func(c *config.Config) { c.ProcessRunner.AllowedDNSSuffixes = []string{"example.org"} },
+		"process_runner.enabled":                          func(c *config.Config) { c.ProcessRunner.Enabled = !c.ProcessRunner.Enabled },
+		"process_runner.allowed_executables":              func(c *config.Config) { c.ProcessRunner.AllowedExecutables = []string{"git"} },
+		"process_runner.allow_interpreters":               func(c *config.Config) { c.ProcessRunner.AllowInterpreters = true },
+		"process_runner.strict_exec":                      func(c *config.Config) { c.ProcessRunner.StrictExec = true },
+		"process_runner.cpu_time_limit_ms":                func(c *config.Config) { c.ProcessRunner.CPUTimeLimitMS++ },
+		"process_runner.memory_limit_bytes":               func(c *config.Config) { c.ProcessRunner.MemoryLimitBytes++ },
+		"process_runner.max_output_bytes":                 func(c *config.Config) { c.ProcessRunner.MaxOutputBytes++ },
+		"process_runner.max_processes":                    func(c *config.Config) { c.ProcessRunner.MaxProcesses++ },
+		"process_runner.max_concurrent":                   func(c *config.Config) { c.ProcessRunner.MaxConcurrent++ },
+		"process_runner.disk_limit_bytes":                 func(c *config.Config) { c.ProcessRunner.DiskLimitBytes++ },
+		"process_runner.max_files":                        func(c *config.Config) { c.ProcessRunner.MaxFiles++ },
+		"process_runner.tmp_limit_bytes":                  func(c *config.Config) { c.ProcessRunner.TmpLimitBytes++ },
+		"process_runner.tier":                             func(c *config.Config) { c.ProcessRunner.Tier = config.TierB },
+		"process_runner.fallback":                         func(c *config.Config) { c.ProcessRunner.Fallback = config.FallbackLandlock },
+		"process_runner.required_layers":                  func(c *config.Config) { c.ProcessRunner.RequiredLayers = []string{"landlock"} },
+		"process_runner.caches":                           func(c *config.Config) { c.ProcessRunner.Caches = []string{"go"} },
+		"process_runner.cache_limit_bytes":                func(c *config.Config) { c.ProcessRunner.CacheLimitBytes++ },
+		"process_runner.uid_base":                         func(c *config.Config) { c.ProcessRunner.UIDBase++ },
+		"process_runner.uid_count":                        func(c *config.Config) { c.ProcessRunner.UIDCount++ },
+		"process_runner.egress_enforcement_mode":          func(c *config.Config) { c.ProcessRunner.EgressEnforcementMode = config.EgressNone },
+		"process_runner.allowed_egress_hosts":             func(c *config.Config) { c.ProcessRunner.AllowedEgressHosts = []string{"example.org:443"} },
+		"process_runner.allowed_dns_suffixes":             func(c *config.Config) { c.ProcessRunner.AllowedDNSSuffixes = []string{"example.org"} },
+		"process_runner.denied_egress_hosts":              func(c *config.Config) { c.ProcessRunner.DeniedEgressHosts = []string{"example.org"} },
+		"process_runner.egress_budget.connections":        func(c *config.Config) { c.ProcessRunner.EgressBudget.Connections++ },
+		"process_runner.egress_budget.concurrent":         func(c *config.Config) { c.ProcessRunner.EgressBudget.Concurrent++ },
+		"process_runner.egress_budget.bytes_out":          func(c *config.Config) { c.ProcessRunner.EgressBudget.BytesOut++ },
+		"process_runner.egress_budget.bytes_in":           func(c *config.Config) { c.ProcessRunner.EgressBudget.BytesIn++ },
+		"process_runner.egress_budget.requests":           func(c *config.Config) { c.ProcessRunner.EgressBudget.Requests++ },
+		"process_runner.egress_budget.connection_time_ms": func(c *config.Config) { c.ProcessRunner.EgressBudget.ConnectionTimeMS++ },
+		"process_runner.inspect": func(c *config.Config) {
+			c.ProcessRunner.AllowedEgressHosts = []string{"example.org:443"}
+			c.ProcessRunner.Inspect = []config.Inspect{{Host: "example.org:443", Methods: []string{"GET"}, Paths: []string{"/**"}}}
+		},
 		"workspaces.mode": func(c *config.Config) {
 			c.Workspaces = []config.Workspace{{Name: "default", Path: c.Workspaces[0].Path, Mode: config.ModeDirect}}
 		},
 		"workspaces.protected": func(c *config.Config) {
 			c.Workspaces = []config.Workspace{{Name: "default", Path: c.Workspaces[0].Path, Protected: []string{"deploy/**"}}}
 		},
+		"secrets":            func(c *config.Config) { c.Secrets = []config.Secret{{Name: "a"}} },
+		"secrets.file":       func(c *config.Config) { c.Secrets = []config.Secret{{File: "/a"}} },
+		"secrets.hosts":      func(c *config.Config) { c.Secrets = []config.Secret{{Hosts: []string{"a.example:443"}}} },
+		"secrets.header":     func(c *config.Config) { c.Secrets = []config.Secret{{Header: "X-Api-Key"}} },
+		"secrets.env":        func(c *config.Config) { c.Secrets = []config.Secret{{Env: "A_TOKEN"}} },
 		"http.allowed_hosts": func(c *config.Config) { c.HTTP.AllowedHosts = []string{"example.org"} },
 		"http.denied_hosts":  func(c *config.Config) { c.HTTP.DeniedHosts = []string{"example.org"} },
 		"http.max_bytes":     func(c *config.Config) { c.HTTP.MaxBytes++ },
@@ -151,6 +167,9 @@ func TestWorkspacesHoldNoRules(t *testing.T) {
 		"client.credentials":     func(cfg *config.Config, dir string) { cfg.Client.Credentials = filepath.Join(dir, "me") },
 		`api_key_file of model "m"`: func(cfg *config.Config, dir string) {
 			cfg.Models = []config.Model{{Name: "m", Provider: config.ProviderScripted, APIKeyFile: filepath.Join(dir, "key")}}
+		},
+		`file of secret "s"`: func(cfg *config.Config, dir string) {
+			cfg.Secrets = []config.Secret{{Name: "s", File: filepath.Join(dir, "s"), Hosts: []string{"a.example:443"}}}
 		},
 		"": func(*config.Config, string) {}, // control
 	} {

@@ -46,7 +46,8 @@ type Config struct {
 	Snapshot func() string
 	// Timeout is the longest a call may run; it must be positive.
 	Timeout time.Duration
-	// Log gets the faults of tools that callers are not shown; it may be nil.
+	// Log gets the faults of tools that callers are not shown, and alarms; it may
+	// be nil.
 	Log *slog.Logger
 }
 
@@ -220,6 +221,7 @@ func (r *Router) Run(ctx context.Context, d Decided) tool.Report {
 	defer end()
 	call := tool.Call{Proposal: d.Proposal, Plan: plan, Output: d.Output, Commit: d.committer(running, clock)}
 	report := r.execute(running, call, started)
+	r.alarm(ctx, d.Proposal, report.Egress.Observed)
 	if errors.Is(context.Cause(running), errFrozen) && report.Outcome != tool.Succeeded {
 		report.Reason = string(reason.GatewayFrozen)
 		report.Message = errFrozen.Error()

@@ -66,8 +66,11 @@ func (i Inspection) line() string {
 	return fmt.Sprintf("inspect %s methods=%s paths=%s", i.Host.Canonical(), listed(slices.Sorted(slices.Values(i.Methods))), listed(paths))
 }
 
+// Reach are the targets that get the value, in canonical form.
+func (s Secret) Reach() []string { return canonicals(s.Hosts) }
+
 func (s Secret) line() string {
-	return fmt.Sprintf("secret %s header=%s hosts=%s env=%s", s.Name, s.Header, listed(canonicals(s.Hosts)), cmp.Or(s.Env, "none"))
+	return fmt.Sprintf("secret %s header=%s hosts=%s env=%s", s.Name, s.Header, listed(s.Reach()), cmp.Or(s.Env, "none"))
 }
 
 func (b Budget) line() string {

@@ -48,7 +48,7 @@ type Dialer struct {
 // addresses together.
 const (
 	connectTime  = 10 * time.Second
-	connectFirst = 2500 * time.Millisecond
+	connectFirst = 3 * time.Second
 	connectAll   = 20 * time.Second
 )
 

@@ -13,6 +13,8 @@ import (
 const mostNamed = 8
 
 // causes say why a connection ended, after "host:port ...".
+//
+//nolint:gosec // these are words about secrets
 var causes = map[string]string{
 	ReasonDeniedRule:        "is denied by the operator",
 	ReasonAddressNotPublic:  "has an address that is not public, and no rule names the address itself",
@@ -40,6 +42,7 @@ var causes = map[string]string{
 	ReasonBudgetBytesIn:     "was broken off, as the budget of bytes received is used up",
 	ReasonBudgetRequests:    "was broken off, as the number of requests is used up",
 	ReasonBudgetTime:        "was broken off, as a connection may not last that long",
+	ReasonBudgetNames:       "was not looked up, as too many names were",
 }
 
 // Explain says in one sentence what kept a program from a target, for who can
@@ -49,7 +52,10 @@ func Explain(c tool.Connection, hosts []string) string {
 		return ""
 	}
 	target := c.Host
-	if c.Port != 0 {
+	switch {
+	case c.Host == "":
+		target = "A target without a host name"
+	case c.Port != 0:
 		target = net.JoinHostPort(c.Host, strconv.Itoa(c.Port))
 	}
 	if cause, known := causes[c.Reason]; known {
@@ -59,6 +65,28 @@ func Explain(c tool.Connection, hosts []string) string {
 		return target + " is not allowed for this tool: it runs offline."
 	}
 	return fmt.Sprintf("%s is not allowed for this tool; allowed: %s.", target, Named(hosts))
+}
+
+// Explanations are those of all connections, each once and the first few of
+// them; missed counts connections that are not in the list.
+func Explanations(list []tool.Connection, missed int, hosts []string) []string {
+	const most = 8
+	var sentences []string
+	told := make(map[string]bool)
+	for _, c := range list {
+		sentence := Explain(c, hosts)
+		if sentence == "" || told[sentence] {
+			continue
+		}
+		told[sentence] = true
+		if len(sentences) < most {
+			sentences = append(sentences, sentence)
+		}
+	}
+	if more := len(told) - len(sentences); more > 0 || missed > 0 {
+		sentences = append(sentences, fmt.Sprintf("More was kept from the network: %d other hosts or reasons, and %d connections that were not recorded one by one.", more, missed))
+	}
+	return sentences
 }
 
 // Named lists hosts for a sentence, the first of them by name.
@@ -73,4 +101,11 @@ func Named(hosts []string) string {
 // out.
 func Alarming(reason string) bool {
 	return reason == ReasonSecretMisplaced || reason == ReasonSecretUnverified
+}
+
+// Explain is Explain of what became of the connection so far.
+func (e *Entry) Explain(hosts []string) string {
+	e.ledger.mu.Lock()
+	defer e.ledger.mu.Unlock()
+	return Explain(e.connection(e.started, e.started), hosts)
 }

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"context"
+	"net"
 	"slices"
 	"time"
 
@@ -17,10 +18,22 @@ type Target struct {
 // String returns "host:port".
 func (t Target) String() string { return t.Host.Join(t.Port) }
 
-// ParseTarget reads "host:port". Errors carry reason.HostInvalid.
+// ParseTarget reads "host:port", with an IPv6 address in brackets. Errors carry
+// reason.HostInvalid.
 func ParseTarget(s string) (Target, error) {
-	host, port, err := SplitTarget(s)
-	return Target{host, port}, err
+	text, number, err := net.SplitHostPort(s)
+	if err != nil {
+		return Target{}, invalid(s, "it is not host:port")
+	}
+	port, err := ParsePort(number)
+	if err != nil {
+		return Target{}, err
+	}
+	host, err := CanonicalHost(text)
+	if err != nil {
+		return Target{}, err
+	}
+	return Target{host, port}, nil
 }
 
 // Grant is what one program may reach and how far. Its zero value reaches

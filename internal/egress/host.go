@@ -180,20 +180,6 @@ func (h Host) Join(port uint16) string {
 	return net.JoinHostPort(h.String(), strconv.Itoa(int(port)))
 }
 
-// SplitTarget reads "host:port" as net/http hands it to a dialer.
-func SplitTarget(address string) (Host, uint16, error) {
-	text, number, err := net.SplitHostPort(address)
-	if err != nil {
-		return Host{}, 0, invalid(address, "it is not host:port")
-	}
-	port, err := ParsePort(number)
-	if err != nil {
-		return Host{}, 0, err
-	}
-	host, err := CanonicalHost(text)
-	return host, port, err
-}
-
 // ParsePort reads a port from 1 to 65535 written in plain digits.
 func ParsePort(s string) (uint16, error) {
 	n, err := strconv.ParseUint(s, 10, 16)

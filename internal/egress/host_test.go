@@ -1,7 +1,6 @@
 package egress
 
 import (
-	"net/netip"
 	"net/url"
 	"strings"
 	"testing"
@@ -144,36 +143,4 @@ func TestModeZeroIsStrict(t *testing.T) {
 	if m, err := ParseMode("open"); err == nil || m != Strict {
 		t.Errorf("unknown mode: %v, %v", m, err)
 	}
-}
-
-func FuzzCanonicalHost(f *testing.F) {
-	for _, s := range []string{"example.org", "::ffff:1.2.3.4", "0x7f.1", "xn--bcher-kva.de", "a..b", "EX.org.", "fe80::1%0", "1.2.3.4."} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		h, err := CanonicalHost(s)
-		if err != nil {
-			if !h.IsZero() {
-				t.Fatalf("%q: refused and yet %q", s, h)
-			}
-			return
-		}
-		text := h.String()
-		again, err := CanonicalHost(text)
-		if err != nil || again != h {
-			t.Fatalf("%q -> %q -> %q, %v", s, text, again, err)
-		}
-		addr, isAddr := h.Addr()
-		parsed, parseErr := netip.ParseAddr(text)
-		if isAddr != (parseErr == nil) || isAddr && (addr != parsed || addr.Is4In6() || addr.Zone() != "") {
-			t.Fatalf("%q -> %q: address %v, %v", s, text, addr, parseErr)
-		}
-		if !isAddr && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789-.") != "" {
-			t.Fatalf("%q -> %q holds other characters", s, text)
-		}
-		u, err := url.Parse("https://" + h.Join(443))
-		if err != nil || u.Hostname() != text {
-			t.Fatalf("%q -> %q: net/url reads %v, %v", s, text, u, err)
-		}
-	})
 }

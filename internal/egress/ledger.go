@@ -174,23 +174,38 @@ func (e *Entry) beside(verdict, reason string, rule Rule, addr netip.Addr) {
 	other.End()
 }
 
+// Reason is why the connection was denied, failed or broken off, "" so far for
+// none.
+func (e *Entry) Reason() string {
+	e.ledger.mu.Lock()
+	defer e.ledger.mu.Unlock()
+	return e.reason
+}
+
 // List returns the connections so far, in the order in which they began, and
 // how many more there were.
 func (l *Ledger) List() (list []tool.Connection, missed int) {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	rest := tool.Connection{Verdict: VerdictAllowed, BytesOut: l.out.Load(), BytesIn: l.in.Load()}
 	entries := slices.Clone(l.listed)
 	slices.SortFunc(entries, func(a, b *Entry) int { return a.number - b.number })
 	list = make([]tool.Connection, 0, len(entries))
 	for _, e := range entries {
-		list = append(list, e.connection(l.start, now))
+		c := e.connection(l.start, now)
+		list = append(list, c)
+		rest.BytesOut -= c.BytesOut
+		rest.BytesIn -= c.BytesIn
 	}
-	return list, l.begun - len(l.listed)
+	missed = l.begun - len(l.listed)
+	// While connections are open, bytes may have come between the two countings.
+	rest.BytesOut, rest.BytesIn = max(rest.BytesOut, 0), max(rest.BytesIn, 0)
+	if missed > 0 && (rest.BytesOut > 0 || rest.BytesIn > 0) {
+		list = append(list, rest)
+	}
+	return list, missed
 }
-
-// Bytes returns what went out and came in over all connections, listed or not.
-func (l *Ledger) Bytes() (out, in int64) { return l.out.Load(), l.in.Load() }
 
 func (e *Entry) connection(start, now time.Time) tool.Connection {
 	if !e.ended.IsZero() {

@@ -109,17 +109,18 @@ func parsePrefix(s string) (netip.Prefix, error) {
 // String returns the rule as it was written.
 func (r Rule) String() string { return r.text }
 
-func (r Rule) matches(host Host, port uint16) bool {
-	if r.port != 0 && r.port != port {
+// matches has a pointer for its receiver because a rule is large and lists are
+// searched for every connection.
+func (r *Rule) matches(host Host, port uint16) bool {
+	switch {
+	case r.port != 0 && r.port != port:
 		return false
-	}
-	if addr, ok := host.Addr(); ok {
-		return r.prefix.IsValid() && r.prefix.Contains(addr)
-	}
-	if r.suffix != "" {
+	case host.addr.IsValid():
+		return r.prefix.IsValid() && r.prefix.Contains(host.addr)
+	case r.suffix != "":
 		return strings.HasSuffix(host.name, r.suffix)
 	}
-	return r.host.name != "" && r.host == host
+	return r.host.name != "" && r.host.name == host.name
 }
 
 // Rules are an allowlist and a denylist. A denial wins.
@@ -143,17 +144,23 @@ const (
 
 // Match looks a host up and returns the rule that decided.
 func (r Rules) Match(host Host, port uint16) (Answer, Rule) {
-	for _, rule := range r.Deny {
-		if rule.matches(host, port) {
-			return Denied, rule
-		}
+	if i := find(r.Deny, host, port); i >= 0 {
+		return Denied, r.Deny[i]
 	}
-	for _, rule := range r.Allow {
-		if rule.matches(host, port) {
-			return Allowed, rule
-		}
+	if i := find(r.Allow, host, port); i >= 0 {
+		return Allowed, r.Allow[i]
 	}
 	return Unlisted, Rule{}
+}
+
+// find returns the index of the first rule that matches, or -1.
+func find(rules []Rule, host Host, port uint16) int {
+	for i := range rules {
+		if rules[i].matches(host, port) {
+			return i
+		}
+	}
+	return -1
 }
 
 // Check is Match as an error: nil when the host may be asked for. A host that
@@ -180,28 +187,29 @@ func (r Rules) NameAllowed(host Host) bool {
 	return slices.ContainsFunc(r.Allow, func(rule Rule) bool {
 		// A rule without a port stands for all of them, which only a denial
 		// without a port takes away as a whole.
-		if !rule.matches(host, rule.port) {
-			return false
-		}
-		answer, _ := Rules{Deny: r.Deny}.Match(host, rule.port)
-		return answer != Denied
+		return rule.matches(host, rule.port) && find(r.Deny, host, rule.port) < 0
 	})
 }
 
-// unlocks reports whether an allow rule names this special address on purpose:
-// as itself, or as a prefix that lies inside the special block. 0.0.0.0/0 does
-// not name the loopback address on purpose.
+// unlocks reports whether an allow rule names this special address on purpose.
 func (r Rules) unlocks(addr netip.Addr, block netip.Prefix, port uint16) bool {
-	for _, rule := range r.unlocked() {
-		p := rule.prefix
-		if !p.IsValid() || !p.Contains(addr) || rule.port != 0 && rule.port != port {
-			continue
-		}
-		if p.IsSingleIP() || block.IsValid() && block.Contains(p.Addr()) && p.Bits() >= block.Bits() {
+	rules := r.unlocked()
+	for i := range rules {
+		if rules[i].unlocks(addr, block, port) {
 			return true
 		}
 	}
 	return false
+}
+
+// unlocks reports whether the rule names the address as itself, or as a prefix
+// that lies inside the special block. 0.0.0.0/0 does not name the loopback
+// address on purpose.
+func (r *Rule) unlocks(addr netip.Addr, block netip.Prefix, port uint16) bool {
+	if r.port != 0 && r.port != port || !r.prefix.IsValid() || !r.prefix.Contains(addr) {
+		return false
+	}
+	return r.prefix.IsSingleIP() || block.IsValid() && block.Contains(r.prefix.Addr()) && r.prefix.Bits() >= block.Bits()
 }
 
 // List returns the allow rules as they were written, for facts and

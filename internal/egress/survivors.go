@@ -96,8 +96,8 @@ func (r Rules) object(addr netip.Addr, port uint16, own []netip.Addr) (objection
 		meant = append(meant, inner)
 	}
 	for _, a := range meant {
-		if answer, rule := r.Match(HostOf(a), port); answer == Denied {
-			return objection{addr, ReasonDeniedRule, rule, "is denied"}, true
+		if i := find(r.Deny, HostOf(a), port); i >= 0 {
+			return objection{addr, ReasonDeniedRule, r.Deny[i], "is denied"}, true
 		}
 	}
 	class, block := Classify(addr)
@@ -146,12 +146,12 @@ func interfaceAddresses() ([]netip.Addr, error) {
 	return addrs, nil
 }
 
-// checkNotOwn refuses a connection that came out at this machine although its
-// address is on no interface, or was not when they were listed: then both ends
-// have the same address.
+// checkNotOwn refuses a connection to a public address that came out at this
+// machine, although the address is on no interface, or was not when they were
+// listed: then both ends have the same address.
 func (r Rules) checkNotOwn(conn net.Conn, t Target, addr netip.Addr) error {
 	local, ok := conn.LocalAddr().(*net.TCPAddr)
-	if !ok || local.AddrPort().Addr().Unmap() != addr {
+	if class, _ := Classify(addr); !ok || class != Public || local.AddrPort().Addr().Unmap() != addr {
 		return nil
 	}
 	if o, ok := r.object(addr, t.Port, []netip.Addr{addr}); ok {

@@ -42,7 +42,7 @@ const (
 	ReasonSecondRequest  = "second_request" // after a CONNECT
 
 	ReasonSecretMisplaced  = "secret_misplaced"  // a placeholder where the value must not go
-	ReasonSecretUnverified = "secret_unverified" // a placeholder on a connection that is not verified TLS
+	ReasonSecretUnverified = "secret_unverified" //nolint:gosec // a placeholder on a connection that is not verified TLS
 
 	ReasonSlow      = "slow"       // the program did not say in time what it wants
 	ReasonBadSOCKS  = "bad_socks"  // not SOCKS5, or more than CONNECT without authentication

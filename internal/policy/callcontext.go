@@ -224,14 +224,14 @@ func (s *Set) sandboxRecord(f *tool.Facts) types.Record {
 }
 
 func (s *Set) egressRecord(f *tool.Facts) types.Value {
-	if known := s.hostless[f.EgressMode]; known != nil && len(f.EgressHosts) == 0 {
+	if known := s.hostless[f.EgressMode]; known != nil && len(f.EgressHosts)+len(f.Secrets) == 0 {
 		return known
 	}
-	return egressOf(f.EgressMode, f.EgressHosts)
+	return egressOf(f.EgressMode, f.EgressHosts, f.Secrets)
 }
 
-func egressOf(mode string, hosts []string) types.Value {
-	return types.NewRecord(types.RecordMap{"mode": types.String(mode), "hosts": stringSet(hosts)})
+func egressOf(mode string, hosts, secrets []string) types.Value {
+	return types.NewRecord(types.RecordMap{"mode": types.String(mode), "hosts": stringSet(hosts), "secrets": stringSet(secrets)})
 }
 
 // hostlessEgress is context.egress without hosts, by mode: the default policies
@@ -239,7 +239,7 @@ func egressOf(mode string, hosts []string) types.Value {
 func hostlessEgress() map[string]types.Value {
 	out := make(map[string]types.Value)
 	for _, mode := range []string{"", "strict", "preflight", "none"} {
-		out[mode] = egressOf(mode, nil)
+		out[mode] = egressOf(mode, nil, nil)
 	}
 	return out
 }

@@ -175,6 +175,7 @@ var factSpots = map[string]spot{
 	"exit_code":            changes(number(-1, 255, func(r *Request, v int64) { r.Commit.ExitCode = int(v) })),
 	"egress.mode":          text(false, func(r *Request, v string) { r.Facts.EgressMode = v }, "strict", "preflight", "none"),
 	"egress.hosts":         texts(func(r *Request, v []string) { r.Facts.EgressHosts = v }, "example.com"),
+	"egress.secrets":       texts(func(r *Request, v []string) { r.Facts.Secrets = v }, "secret"),
 	"session.calls_in_run": number(0, manyBytes, func(r *Request, v int64) { r.SessionFacts.CallsInRun = int(v) }),
 	"session.in_flight":    number(0, manyBytes, func(r *Request, v int64) { r.SessionFacts.InFlight = int(v) }),
 	"session.bytes_out":    number(0, manyBytes, func(r *Request, v int64) { r.SessionFacts.BytesOut = v }),

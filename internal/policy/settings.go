@@ -33,20 +33,26 @@ type Snapshot struct {
 	HTTP               HTTPClient    `json:"http"`
 	// Workspaces are the declared directories, by name.
 	Workspaces []Workspace `json:"workspaces"`
-	WASM       WASMRuntime `json:"wasm_runtime"`
+	// Secrets are what calls may use without seeing it; their values are not
+	// here.
+	Secrets []Secret    `json:"secrets"`
+	WASM    WASMRuntime `json:"wasm_runtime"`
 }
 
 // ProcessRunner is the settings of programs in Tiers B and C.
 type ProcessRunner struct {
-	Enabled            bool     `json:"enabled"`
-	Tier               string   `json:"tier"`
-	WorkspaceRoot      string   `json:"workspace_root"`
-	AllowedExecutables []string `json:"allowed_executables"`
-	AllowInterpreters  bool     `json:"allow_interpreters"`
-	StrictExec         bool     `json:"strict_exec"`
-	EgressMode         string   `json:"egress_enforcement_mode"`
-	AllowedHosts       []string `json:"allowed_egress_hosts"`
-	AllowedDNSSuffixes []string `json:"allowed_dns_suffixes"`
+	Enabled            bool         `json:"enabled"`
+	Tier               string       `json:"tier"`
+	WorkspaceRoot      string       `json:"workspace_root"`
+	AllowedExecutables []string     `json:"allowed_executables"`
+	AllowInterpreters  bool         `json:"allow_interpreters"`
+	StrictExec         bool         `json:"strict_exec"`
+	EgressMode         string       `json:"egress_enforcement_mode"`
+	AllowedHosts       []string     `json:"allowed_egress_hosts"`
+	AllowedDNSSuffixes []string     `json:"allowed_dns_suffixes"`
+	DeniedHosts        []string     `json:"denied_egress_hosts"`
+	EgressBudget       EgressBudget `json:"egress_budget"`
+	Inspect            []Inspect    `json:"inspect"`
 	// CPULimitMS is in milliseconds; MemoryLimit and OutputLimit in bytes.
 	CPULimitMS  int64 `json:"cpu_time_limit_ms"`
 	MemoryLimit int64 `json:"memory_limit_bytes"`
@@ -70,6 +76,25 @@ type ProcessRunner struct {
 	UIDCount int `json:"uid_count"`
 }
 
+// EgressBudget bounds what one program exchanges with the hosts that it may
+// reach.
+type EgressBudget struct {
+	Connections int   `json:"connections"`
+	Concurrent  int   `json:"concurrent"`
+	BytesOut    int64 `json:"bytes_out"`
+	BytesIn     int64 `json:"bytes_in"`
+	Requests    int   `json:"requests"`
+	// ConnectionTimeMS is in milliseconds.
+	ConnectionTimeMS int64 `json:"connection_time_ms"`
+}
+
+// Inspect is a host whose requests are looked into.
+type Inspect struct {
+	Host    string   `json:"host"`
+	Methods []string `json:"methods"`
+	Paths   []string `json:"paths"`
+}
+
 // HTTPClient is the settings of http.fetch.
 type HTTPClient struct {
 	AllowedHosts []string `json:"allowed_hosts"`
@@ -87,6 +112,15 @@ type Workspace struct {
 	// Mode is copy_on_write or direct; Protected are the operator's patterns.
 	Mode      string   `json:"mode"`
 	Protected []string `json:"protected"`
+}
+
+// Secret is one secret: where its value lies and where it may go.
+type Secret struct {
+	Name   string   `json:"name"`
+	File   string   `json:"file"`
+	Hosts  []string `json:"hosts"`
+	Header string   `json:"header"`
+	Env    string   `json:"env"`
 }
 
 // WASMRuntime is the settings of Tier A.

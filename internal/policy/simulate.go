@@ -95,6 +95,8 @@ type givenFacts struct {
 	Egress struct {
 		Mode  string   `json:"mode"`
 		Hosts []string `json:"hosts"`
+		// Secrets are names.
+		Secrets []string `json:"secrets"`
 	} `json:"egress"`
 	Session tool.SessionFacts `json:"session"`
 	// Changes, or the program's ExitCode, make the call a commit of its changes
@@ -159,7 +161,7 @@ func factsOf(r Request) givenFacts {
 			c.Root, c.Added, c.Modified, c.Deleted, c.Bytes, slices.Clone(c.Protected), slices.Clone(c.Classes),
 		}
 	}
-	g.Egress.Mode, g.Egress.Hosts = f.EgressMode, slices.Clone(f.EgressHosts)
+	g.Egress.Mode, g.Egress.Hosts, g.Egress.Secrets = f.EgressMode, slices.Clone(f.EgressHosts), slices.Clone(f.Secrets)
 	g.Session.ToolsUsed, g.Session.SecretsRead = slices.Clone(g.Session.ToolsUsed), slices.Clone(g.Session.SecretsRead)
 	return g
 }
@@ -172,7 +174,7 @@ func (g givenFacts) put(r *Request) {
 		Workspace: g.Workspace, Path: g.Path, Paths: g.Paths, Protected: g.Protected, Host: g.Host, Domain: g.Domain,
 		Port: g.Port, Method: g.Method, Exec: g.Exec, Risk: g.Risk, SandboxTier: g.Sandbox.Tier, SandboxLevel: g.Sandbox.Level,
 		SandboxRung: g.Sandbox.Rung, SandboxLayers: sorted(g.Sandbox.Layers), SandboxLimits: g.Sandbox.Limits, LandlockABI: g.Sandbox.LandlockABI,
-		WorkspaceMode: g.WorkspaceMode, EgressMode: g.Egress.Mode, EgressHosts: g.Egress.Hosts,
+		WorkspaceMode: g.WorkspaceMode, EgressMode: g.Egress.Mode, EgressHosts: g.Egress.Hosts, Secrets: sorted(g.Egress.Secrets),
 	}
 	r.Commit = g.commit()
 }

@@ -109,7 +109,7 @@ func (s *Calls) RunFacts(ctx context.Context, p access.Principal, run string) (f
 		return facts, nil
 	}
 	err = s.db.Read(ctx, func(c *Conn) error {
-		return c.Query(runFacts, func(r *Row) error {
+		err := c.Query(runFacts, func(r *Row) error {
 			facts.CallsInRun++
 			if name := r.Text(0); name != "" {
 				facts.ToolsUsed = append(facts.ToolsUsed, name)
@@ -118,6 +118,13 @@ func (s *Calls) RunFacts(ctx context.Context, p access.Principal, run string) (f
 			facts.BytesOut += r.Int64(2)
 			return nil
 		}, run, p.String(), event.Proposed, event.Refused, event.Attested)
+		if err != nil {
+			return err
+		}
+		return c.Query(runSecrets, func(r *Row) error {
+			facts.SecretsRead = append(facts.SecretsRead, r.Text(0))
+			return nil
+		}, run, p.String(), event.Evaluated, event.Decided)
 	})
 	slices.Sort(facts.ToolsUsed)
 	facts.ToolsUsed = slices.Compact(facts.ToolsUsed)
@@ -132,6 +139,12 @@ const runFacts = `SELECT
  coalesce(sum(CASE WHEN code = ?5 THEN (SELECT sum(json_extract(o.value, '$.bytes_out'))
   FROM json_each(CAST(payload AS TEXT), '$.report.egress.observed') o) END), 0)
  FROM events WHERE run = ?1 AND run <> '' AND actor = ?2 AND code IN (?3, ?4, ?5) GROUP BY subject`
+
+// runSecrets has the names of the secrets that proposals could use which were
+// allowed to run, whatever became of them.
+const runSecrets = `SELECT DISTINCT s.value FROM events e, json_each(CAST(e.payload AS TEXT), '$.request.facts.secrets') s
+ WHERE e.run = ?1 AND e.run <> '' AND e.actor = ?2 AND e.code = ?3 AND EXISTS (SELECT 1 FROM events d
+  WHERE d.subject = e.subject AND d.code = ?4 AND json_extract(CAST(d.payload AS TEXT), '$.allowed')) ORDER BY 1`
 
 // Past reads what the journal knows of a call.
 func (s *Calls) Past(ctx context.Context, proposalID string) (past toolcall.Past, err error) {

@@ -231,6 +231,31 @@ func TestRunFacts(t *testing.T) {
 	}
 }
 
+// TestRunSecrets: the secrets of calls that were allowed to run count, those of
+// others do not.
+func TestRunSecrets(t *testing.T) {
+	db := sqlitetest.Open(t)
+	calls := sqlite.NewCalls(db)
+	judged := func(id, run string, allowed bool, secrets ...string) []event.Draft {
+		request := map[string]any{"request": map[string]any{"facts": tool.Facts{Secrets: secrets}}}
+		return []event.Draft{
+			proposed(t, id, run, "http.fetch", true), callEvent(t, event.Evaluated, id, run, request), callEvent(t, event.Evaluated, id, run, request),
+			callEvent(t, event.Decided, id, run, decision.Record{ProposalID: id, Allowed: allowed}),
+		}
+	}
+	record(t, calls, toolcall.Entry{Drafts: slices.Concat(
+		judged("p1", "run-1", true, "b", "a"), judged("p2", "run-1", true, "b"), judged("p3", "run-1", false, "denied"), judged("p4", "run-1", true), judged("p5", "run-2", true, "c"),
+	)})
+	for run, want := range map[string][]string{"run-1": {"a", "b"}, "run-2": {"c"}, "run-3": nil, "": nil} {
+		if got, err := calls.RunFacts(t.Context(), coder, run); err != nil || !slices.Equal(got.SecretsRead, want) {
+			t.Errorf("%q: %v, %v, want %v", run, got.SecretsRead, err, want)
+		}
+	}
+	if got, err := calls.RunFacts(t.Context(), access.Agent("other"), "run-1"); err != nil || got.SecretsRead != nil {
+		t.Errorf("of another principal: %v, %v", got.SecretsRead, err)
+	}
+}
+
 func TestPast(t *testing.T) {
 	db := sqlitetest.Open(t)
 	calls := sqlite.NewCalls(db)

@@ -37,6 +37,9 @@ type Facts struct {
 	WorkspaceMode string   `json:"workspace_mode,omitempty"`
 	EgressMode    string   `json:"egress_mode,omitempty"`
 	EgressHosts   []string `json:"egress_hosts,omitempty"`
+	// Secrets are the names of those that the call may use without seeing them,
+	// sorted.
+	Secrets []string `json:"secrets,omitempty"`
 }
 
 // ExecFacts describe the program of a call.

@@ -161,7 +161,8 @@ type Egress struct {
 	Mode     string       `json:"mode"`
 	Allowed  []string     `json:"allowed"`
 	Observed []Connection `json:"observed"`
-	// Missed counts connections beyond those that are listed one by one.
+	// Missed counts connections beyond those that are listed one by one; a last
+	// one without host then has their bytes.
 	Missed int `json:"missed,omitempty"`
 }
 

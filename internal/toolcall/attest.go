@@ -35,6 +35,7 @@ func (c *call) dispatch(ctx context.Context, permit *decision.Permit) tool.Repor
 			return c.commit(ctx, &r, tells.tell)
 		}
 	}
+	c.secrets = c.plan.Facts.Secrets
 	report := c.Dispatcher.Run(ctx, decided)
 	tells.end()
 	for _, sent := range report.Egress.Observed {

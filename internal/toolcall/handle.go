@@ -40,6 +40,8 @@ type call struct {
 	answer  approval.Answer
 	// bytesOut is what the call sent to the network.
 	bytesOut int64
+	// secrets are those that it may have used, nil when it did not run.
+	secrets []string
 	// argumentsDigest is what the evidence says of the input.
 	argumentsDigest string
 	// pending is what the next durable write takes along.
@@ -61,7 +63,7 @@ func (p *Pipeline) handle(ctx context.Context, s *Submission, claim *Claim, obse
 	if err != nil {
 		return &Outcome{}, c.refuse(ctx, err)
 	}
-	defer func() { tally.end(c.checked, c.bytesOut) }()
+	defer func() { tally.end(c.checked, c.bytesOut, c.secrets) }()
 	c.budget = decision.Budget{Limit: p.maxCalls(s), Used: tally.facts.CallsInRun}
 	if err := c.prepare(ctx, tally.facts); err != nil {
 		return &Outcome{}, c.refuse(ctx, err)
@@ -201,10 +203,14 @@ func (c *call) planCall(ctx context.Context, session tool.SessionFacts) error {
 
 // policyRequest is the call as policy gets it.
 func (c *call) policyRequest(facts tool.Facts, session tool.SessionFacts) policy.Request {
+	capabilities := c.proposal.Tool.Capabilities
+	if len(facts.Secrets) > 0 && !slices.Contains(capabilities, tool.SecretsRead) {
+		capabilities = append(slices.Clone(capabilities), tool.SecretsRead)
+	}
 	return policy.Request{
 		Caller:       c.sub.Caller,
 		Tool:         c.proposal.Tool.Name,
-		Capabilities: c.proposal.Tool.Capabilities,
+		Capabilities: capabilities,
 		Args:         c.proposal.Input,
 		Session:      c.proposal.Session,
 		Run:          c.proposal.Run,

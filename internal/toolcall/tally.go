@@ -140,8 +140,9 @@ func (t *tallies) makeRoom() {
 }
 
 // end counts the call out and remembers which tool it proposed to use, nil when
-// its input was refused, and how many bytes it sent out.
-func (c *counted) end(used *tool.Descriptor, bytesOut int64) {
+// its input was refused, how many bytes it sent out, and the secrets that it may
+// have used.
+func (c *counted) end(used *tool.Descriptor, bytesOut int64, secrets []string) {
 	c.owner.mu.Lock()
 	defer c.owner.mu.Unlock()
 	if c.owner.underWay[c.key.principal]--; c.owner.underWay[c.key.principal] == 0 {
@@ -150,13 +151,23 @@ func (c *counted) end(used *tool.Descriptor, bytesOut int64) {
 	run := c.owner.runs[c.key]
 	run.facts.InFlight--
 	run.facts.BytesOut += bytesOut
+	for _, name := range secrets {
+		run.facts.SecretsRead = withName(run.facts.SecretsRead, name)
+	}
 	if used != nil {
 		run.facts.Tainted = run.facts.Tainted || used.OpenWorld
-		if i, known := slices.BinarySearch(run.facts.ToolsUsed, used.Name); !known {
-			run.facts.ToolsUsed = slices.Insert(run.facts.ToolsUsed, i, used.Name)
-		}
+		run.facts.ToolsUsed = withName(run.facts.ToolsUsed, used.Name)
 	}
 	if run.alone && run.facts.InFlight == 0 {
 		delete(c.owner.runs, c.key)
 	}
+}
+
+// withName adds a name to a sorted list without repeats.
+func withName(list []string, name string) []string {
+	i, known := slices.BinarySearch(list, name)
+	if known {
+		return list
+	}
+	return slices.Insert(list, i, name)
 }

@@ -20,6 +20,7 @@ import (
 
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/bubblewrap"
+	"palyra/internal/tool"
 )
 
 // patience bounds what has no limit of its own; nothing comes near it.
@@ -43,12 +44,13 @@ func TestBoundary(t *testing.T) {
 
 // boundary is the sandbox with and without its layers.
 type boundary struct {
+	world   *world
 	mu      sync.Mutex
 	runners map[string]*bubblewrap.Runner
 }
 
 func newBoundary(t *testing.T) *boundary {
-	b := &boundary{runners: map[string]*bubblewrap.Runner{}}
+	b := &boundary{world: newWorld(t), runners: map[string]*bubblewrap.Runner{}}
 	t.Cleanup(func() {
 		for _, r := range b.runners {
 			if err := r.Close(); err != nil {
@@ -66,7 +68,9 @@ func (b *boundary) runner(t *testing.T, without []string) *bubblewrap.Runner {
 	defer b.mu.Unlock()
 	key := strings.Join(without, ",")
 	if b.runners[key] == nil {
-		r, err := bubblewrap.New(configOf(without, ""))
+		cfg := configOf(without, "")
+		cfg.Outward = b.world.outward()
+		r, err := bubblewrap.New(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +95,7 @@ func (b *boundary) try(t *testing.T, r row) {
 	walls := r.layers(places.root)
 	o.Attack = b.mustFail(t, r, nil)
 	if r.bare {
-		if out := bare(t, r); out.err == nil && out.done {
+		if out := b.bare(t, r); out.err == nil && out.done {
 			o.Control = succeeded
 		} else {
 			t.Errorf("the control did not succeed outside: %s", out)
@@ -112,12 +116,21 @@ func (b *boundary) try(t *testing.T, r row) {
 	}
 }
 
-// bare runs the probe as this very user, with nothing around it.
-func bare(t *testing.T, r row) attempt {
+// bare runs the probe as this very user, with nothing around it. What it would
+// reach through the gateway it reaches directly, or by a careless proxy, and it
+// has the very secret.
+func (b *boundary) bare(t *testing.T, r row) attempt {
 	t.Helper()
 	c := newScene(t)
-	cmd := exec.CommandContext(t.Context(), filepath.Join(c.workspace, "probe"), r.probe...)
+	c.world, c.direct = b.world, true
+	if r.prepare != nil {
+		r.prepare(c)
+	}
+	cmd := exec.CommandContext(t.Context(), filepath.Join(c.workspace, c.attacks), slices.Concat(c.fillAll(r.probe), c.args)...)
 	cmd.Dir = c.workspace
+	if c.site != nil {
+		cmd.Env = append(os.Environ(), "TOKEN="+c.site.secret)
+	}
 	out, err := cmd.Output()
 	a := attempt{err: err, said: lastLine(sandbox.Stream{Head: out})}
 	before := c.look()
@@ -137,6 +150,12 @@ func (b *boundary) mustFail(t *testing.T, r row, without []string) string {
 		t.Errorf("ESCAPE without %v: %s", without, out)
 		return escaped
 	}
+	if r.uses && !out.used {
+		t.Errorf("denied, and the secret did not arrive where it belongs: %+v; %s", out.report.Connections, out)
+	}
+	if r.told != "" && !out.tells(strings.Fields(r.told)) {
+		t.Errorf("denied, and the record does not say %s: %+v; %s", r.told, out.report.Connections, out)
+	}
 	return denied
 }
 
@@ -145,6 +164,7 @@ type attempt struct {
 	done  bool
 	trace string
 	err   error
+	used  bool
 	// said is what the probe wrote, report how it ended.
 	said   string
 	report sandbox.Report
@@ -163,14 +183,22 @@ func (a attempt) String() string {
 func (b *boundary) run(t *testing.T, r row, without []string, lifted bool) attempt {
 	t.Helper()
 	c := newScene(t)
+	c.world, c.direct = b.world, lifted && slices.Contains(without, netNS)
 	if r.prepare != nil {
 		r.prepare(c)
 	}
-	if c.spec.Argv == nil {
-		c.spec.Argv = slices.Concat([]string{"./probe"}, r.probe, c.args)
-	}
 	if r.lift != nil && lifted {
-		r.lift(&c.spec.Limits)
+		r.lift(c)
+	}
+	end := func() {}
+	if r.beside != nil {
+		end = b.neighbour(c, r, without)
+	}
+	if r.visit != nil {
+		c.spec.Output = once(func(port string) { r.visit(c, port) })
+	}
+	if c.spec.Argv == nil {
+		c.spec.Argv = slices.Concat([]string{c.attacks}, c.fillAll(r.probe), c.args)
 	}
 	before := c.look()
 	if r.first != nil {
@@ -181,6 +209,7 @@ func (b *boundary) run(t *testing.T, r row, without []string, lifted bool) attem
 		}
 	}
 	a := b.start(t, r, without, c.spec)
+	end()
 	a.judge(c, r, before, c.look())
 	return a
 }
@@ -218,6 +247,9 @@ func (c *scene) look() [2]map[string]string {
 // judge tells an attack's success by its effect, and finds traces of others.
 func (a *attempt) judge(c *scene, r row, before, after [2]map[string]string) {
 	work, world := differences(before[0], after[0]), differences(before[1], after[1])
+	if c.site != nil {
+		c.site.settle()
+	}
 	var s struct {
 		Done   bool   `json:"done"`
 		Detail string `json:"detail"`
@@ -236,8 +268,24 @@ func (a *attempt) judge(c *scene, r row, before, after [2]map[string]string) {
 	case alive:
 		a.done = len(processesWith(c.token)) > 0
 		endAll(c.token)
+	case reached:
+		a.done = c.site.reached() != ""
+	case leaked:
+		a.done = c.leaks(a.report)
 	}
 	a.trace = strings.TrimSpace(work + " " + world)
+	if c.site != nil {
+		a.used = c.site.given.Load()
+		a.trace = strings.TrimSpace(a.trace + " " + c.site.reached())
+		if c.leaks(a.report) {
+			a.trace += " the report holds the secret"
+		}
+	}
+}
+
+// tells reports whether the record gives one of the reasons.
+func (a attempt) tells(reasons []string) bool {
+	return slices.ContainsFunc(a.report.Connections, func(c tool.Connection) bool { return slices.Contains(reasons, c.Reason) })
 }
 
 // processesWith lists the processes of the machine with a word among their

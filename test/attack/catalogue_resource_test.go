@@ -2,11 +2,7 @@
 
 package attack
 
-import (
-	"time"
-
-	"palyra/internal/sandbox"
-)
+import "time"
 
 // resourceRows are RES-01 to RES-09: what a program can use up, and how it
 // means to go on when it should not.
@@ -24,7 +20,7 @@ func resourceRows() []row {
 		{id: "RES-02", variant: "tmpfs /tmp", source: use, groups: true, walls: layers(groups), probe: probe("tmp-fill", "96"), prepare: small},
 		{id: "RES-02", variant: "tmpfs /dev/shm", source: use, groups: true, walls: layers(groups), probe: probe("shm-fill", "96"), prepare: small},
 		{id: "RES-02", variant: "size of /tmp", source: use, walls: layers("tmp limit"), probe: probe("tmp-fill", "16"),
-			prepare: func(c *scene) { c.spec.Limits.Tmp = 8 << 20 }, lift: func(l *sandbox.Limits) { l.Tmp = 64 << 20 }},
+			prepare: func(c *scene) { c.spec.Limits.Tmp = 8 << 20 }, lift: func(c *scene) { c.spec.Limits.Tmp = 64 << 20 }},
 		{id: "RES-02", variant: "page cache", source: use, groups: true, walls: layers(groups), probe: probe("page-cache", "96"), prepare: small},
 		{id: "RES-02", variant: "mlock", source: use, walls: layers(rlimits), probe: probe("mlock", "1")},
 		{id: "RES-02", variant: "pipes", source: use, groups: true, walls: layers(groups), probe: probe("pipes", "56"), prepare: small},
@@ -33,21 +29,21 @@ func resourceRows() []row {
 		{id: "RES-03", variant: "many processes spin", source: use, groups: true, walls: layers(groups), probe: probe("spin", "400ms"),
 			prepare: func(c *scene) { c.spec.Limits.CPU = 500 * time.Millisecond }},
 		{id: "RES-03", variant: "one process spins", source: use, groups: true, walls: layers("cpu limit"), probe: probe("burn", "1500ms"),
-			prepare: func(c *scene) { c.spec.Limits.CPU = 300 * time.Millisecond }, lift: func(l *sandbox.Limits) { l.CPU = time.Minute }},
+			prepare: func(c *scene) { c.spec.Limits.CPU = 300 * time.Millisecond }, lift: func(c *scene) { c.spec.Limits.CPU = time.Minute }},
 
 		{id: "RES-04", variant: "disk fill", source: use, walls: layers("disk limit"), probe: probe("fill", "64"),
-			prepare: func(c *scene) { c.spec.Limits.Disk = 8 << 20 }, lift: func(l *sandbox.Limits) { l.Disk = 1 << 30 }},
+			prepare: func(c *scene) { c.spec.Limits.Disk = 8 << 20 }, lift: func(c *scene) { c.spec.Limits.Disk = 1 << 30 }},
 		{id: "RES-04", variant: "inode bomb", source: use, walls: layers("files limit"), probe: probe("many-files", "20000"),
-			prepare: func(c *scene) { c.spec.Limits.Files = 1000 }, lift: func(l *sandbox.Limits) { l.Files = 100_000 }},
+			prepare: func(c *scene) { c.spec.Limits.Files = 1000 }, lift: func(c *scene) { c.spec.Limits.Files = 100_000 }},
 		{id: "RES-04", variant: "deep directory", source: use, walls: layers("files limit"), probe: probe("deep", "2000"),
-			prepare: func(c *scene) { c.spec.Limits.Files = 200 }, lift: func(l *sandbox.Limits) { l.Files = 100_000 }},
+			prepare: func(c *scene) { c.spec.Limits.Files = 200 }, lift: func(c *scene) { c.spec.Limits.Files = 100_000 }},
 		{id: "RES-04", variant: "one giant file", source: use, walls: layers(rlimits), probe: probe("grow", "16"),
 			prepare: func(c *scene) { c.spec.Limits.FileSize = 8 << 20 }},
 
 		{id: "RES-05", variant: "flood of output", source: use, walls: layers("output limit"), probe: probe("output", "16", "lines"),
-			prepare: func(c *scene) { c.spec.Limits.Output = 4096 }, lift: func(l *sandbox.Limits) { l.Output = 1 << 20 }},
+			prepare: func(c *scene) { c.spec.Limits.Output = 4096 }, lift: func(c *scene) { c.spec.Limits.Output = 1 << 20 }},
 		{id: "RES-05", variant: "one endless line", source: use, walls: layers("output limit"), probe: probe("output", "16", "line"),
-			prepare: func(c *scene) { c.spec.Limits.Output = 4096 }, lift: func(l *sandbox.Limits) { l.Output = 1 << 20 }},
+			prepare: func(c *scene) { c.spec.Limits.Output = 4096 }, lift: func(c *scene) { c.spec.Limits.Output = 1 << 20 }},
 		{id: "RES-05", variant: "slow drip", source: use, walls: layers("deadline"), probe: probe("outlast", "500ms", "drip"),
 			prepare: short, lift: long},
 		{id: "RES-05", variant: "escape sequences", source: use},
@@ -70,7 +66,7 @@ func resourceRows() []row {
 
 func short(c *scene) { c.spec.Limits.Wall = 150 * time.Millisecond }
 
-func long(l *sandbox.Limits) { l.Wall = patience }
+func long(c *scene) { c.spec.Limits.Wall = patience }
 
 func untilDeadline(c *scene) {
 	c.spec.Limits.Wall = 300 * time.Millisecond

@@ -39,8 +39,21 @@ type row struct {
 	// prepare readies the scene. It may add arguments of the probe.
 	prepare func(*scene)
 	effect  effect
-	// lift stands for a wall that is no layer: a limit that a call sets.
-	lift func(*sandbox.Limits)
+	// lift takes a wall away that is no layer: a limit that a call sets, or
+	// the want of a rule that allows what the attack wants.
+	lift func(*scene)
+	// beside runs all the while in another sandbox, to which rules of its own
+	// apply.
+	beside      []string
+	besideAllow []string
+	// visit comes from outside to the port at which the probe listens.
+	visit func(c *scene, port string)
+	// told are words of package egress, one of which the record has to give as
+	// the reason for what it denied.
+	told string
+	// uses marks an attack in whose course the secret has to arrive where it
+	// belongs.
+	uses bool
 }
 
 func (r row) name() string { return r.id + " " + r.variant }
@@ -69,6 +82,10 @@ const (
 	inside
 	// alive: a process of the run goes on after its end.
 	alive
+	// reached: a server of the world has something to report.
+	reached
+	// leaked: the report of the run holds the secret.
+	leaked
 )
 
 // The layers that rows name.
@@ -99,5 +116,6 @@ func probe(words ...string) []string { return words }
 
 // catalogue is all rows, in the order in which they are printed.
 func catalogue() []row {
-	return slices.Concat(fileRows(), specialRows(), procRows(), namespaceRows(), kernelRows(), socketRows(), resourceRows(), gatewayRows())
+	return slices.Concat(fileRows(), specialRows(), procRows(), namespaceRows(), kernelRows(), socketRows(), resourceRows(),
+		gatewayRows(), networkRows(), bypassRows(), addressRows(), hostRows(), tlsRows(), httpRows(), dnsRows(), carryRows(), neighbourRows(), secretRows())
 }

@@ -23,9 +23,10 @@ type setting struct {
 	base string
 	// scenes is where runs have their workspaces.
 	scenes string
-	// probe is the program that attacks.
-	probe []byte
-	root  bool
+	// probe is the program that attacks, talker the one that does so by the
+	// network.
+	probe, talker []byte
+	root          bool
 	// groups is true where control groups can be made.
 	groups bool
 }
@@ -120,18 +121,20 @@ func prepare(asUser bool) (err error) {
 	if asUser {
 		below = os.Getenv(userHome)
 	}
-	program := filepath.Join(places.base, "probe")
 	if !asUser {
-		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "palyra/test/attack/probe")
+		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", places.base+"/", "palyra/test/attack/probe", "palyra/test/attack/talker")
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if text, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("building the probe: %w\n%s", err, text)
+			return fmt.Errorf("building the attackers: %w\n%s", err, text)
 		}
 		if err := os.Chmod(places.base, 0o755); err != nil {
 			return err
 		}
 	}
-	if places.probe, err = os.ReadFile(program); err != nil {
+	if places.probe, err = os.ReadFile(filepath.Join(places.base, "probe")); err != nil {
+		return err
+	}
+	if places.talker, err = os.ReadFile(filepath.Join(places.base, "talker")); err != nil {
 		return err
 	}
 	places.scenes, err = os.MkdirTemp(below, "scenes-")

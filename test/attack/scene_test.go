@@ -37,8 +37,21 @@ type scene struct {
 	// args come after the row's own words for the probe.
 	args []string
 	spec sandbox.Spec
+	// attacks is the program that does, as the command line names it.
+	attacks string
 	// token is among the arguments of processes that must not survive.
 	token string
+
+	// site is the scene's part of the world, nil for a scene without network.
+	// In a direct scene its servers are reached where they really are.
+	world  *world
+	site   *site
+	direct bool
+	// words are further ones that fill knows.
+	words map[string]string
+	// shown is what was told of the output while a program ran that has a
+	// secret.
+	shown []byte
 }
 
 // newScene makes a workspace with the probe in it, and a canary that everybody
@@ -53,15 +66,20 @@ func newScene(t *testing.T) *scene {
 	c := &scene{t: t, dir: dir, workspace: filepath.Join(dir, "work"), outside: filepath.Join(dir, "outside"), token: filepath.Base(dir)}
 	c.must(errors.Join(os.Chmod(dir, 0o755), os.Mkdir(c.workspace, 0o755), os.Mkdir(c.outside, 0o755), os.Chmod(c.outside, 0o777)))
 	c.canary = c.plant("canary", 0o666)
-	program := filepath.Join(c.workspace, "probe")
-	c.must(os.WriteFile(program, places.probe, 0o755))
-	sum := sha256.Sum256(places.probe)
 	c.spec = sandbox.Spec{
-		Executable:    tool.Executable{Path: program, SHA256: "sha256:" + hex.EncodeToString(sum[:])},
 		WorkspaceRoot: c.workspace, WorkspaceName: "default", Workspace: sandbox.CopyOnWrite, Owner: "attacker",
 		Limits: sandbox.Limits{Wall: patience},
 	}
+	c.attacker("./probe", places.probe)
 	return c
+}
+
+// attacker puts a program into the workspace and has it run.
+func (c *scene) attacker(name string, program []byte) {
+	path := filepath.Join(c.workspace, name)
+	c.must(os.WriteFile(path, program, 0o755))
+	sum := sha256.Sum256(program)
+	c.attacks, c.spec.Executable = name, tool.Executable{Path: path, SHA256: "sha256:" + hex.EncodeToString(sum[:])}
 }
 
 func (c *scene) must(err error) {

@@ -55,26 +55,34 @@ func (h Hello) agrees(seen *tls.ClientHelloInfo) bool {
 	return h.ServerName == seen.ServerName && slices.Equal(h.ALPN, seen.SupportedProtos)
 }
 
-// FuzzRead: whatever a client says, reading it ends within the limit, and
-// what is accepted means to crypto/tls, if anything at all, the same.
+// FuzzRead: whatever a client says, or puts into well-formed records, reading
+// it ends within the limit, and what is accepted means to crypto/tls, if
+// anything at all, the same.
 func FuzzRead(f *testing.F) {
 	f.Add(hello(name("example.org")), uint16(Most))
 	f.Add(record(handshake(body(name("example.org"), name("other.example"))), 9), uint16(Most))
 	f.Add(clientHello(f, &tls.Config{ServerName: "example.org", NextProtos: []string{"h2"}}), uint16(Most))
 	f.Add(clientHello(f, &tls.Config{ServerName: "example.org", MaxVersion: tls.VersionTLS12}), uint16(100))
-	f.Fuzz(func(t *testing.T, said []byte, most uint16) {
-		in := bytes.NewReader(said)
-		h, raw, err := Read(in, int(most))
-		if !bytes.Equal(raw, said[:len(said)-in.Len()]) || len(raw) > int(most) {
-			t.Fatalf("read %d bytes, returned %d of at most %d", len(said)-in.Len(), len(raw), most)
-		}
-		if err != nil {
-			return
-		}
-		if seen, err := serverSees(raw); err == nil && !h.agrees(seen) {
-			t.Errorf("parsed %+v, the server sees %q %q", h, seen.ServerName, seen.SupportedProtos)
-		}
+	f.Add(name("example.org"), uint16(Most))
+	f.Fuzz(func(t *testing.T, bytes []byte, most uint16) {
+		checkRead(t, bytes, int(most))
+		checkRead(t, hello(bytes), Most)
 	})
+}
+
+func checkRead(t *testing.T, said []byte, most int) {
+	t.Helper()
+	in := bytes.NewReader(said)
+	h, raw, err := Read(in, most)
+	if !bytes.Equal(raw, said[:len(said)-in.Len()]) || len(raw) > most {
+		t.Fatalf("read %d bytes, returned %d of at most %d", len(said)-in.Len(), len(raw), most)
+	}
+	if err != nil {
+		return
+	}
+	if seen, err := serverSees(raw); err == nil && !h.agrees(seen) {
+		t.Errorf("parsed %+v, the server sees %q %q", h, seen.ServerName, seen.SupportedProtos)
+	}
 }
 
 // FuzzClient: every hello that crypto/tls makes is read, in records of

@@ -50,19 +50,20 @@ const (
 // TLS does is ErrNotTLS after a single read of at most five bytes.
 func Read(r io.Reader, most int) (Hello, []byte, error) {
 	in := records{r: r, most: most}
-	for {
-		if err := in.next(); err != nil {
-			return Hello{}, in.raw, err
+	for whole := false; !whole; {
+		err := in.next()
+		if err == nil {
+			whole, err = in.complete()
 		}
-		whole, err := in.complete()
 		if err != nil {
 			return Hello{}, in.raw, err
 		}
-		if whole {
-			h, err := parse(in.message[messageHeader:])
-			return h, in.raw, err
-		}
 	}
+	h, err := parse(in.message[messageHeader:])
+	if err != nil {
+		return Hello{}, in.raw, err
+	}
+	return h, in.raw, nil
 }
 
 // records puts the handshake message together that lies in the records of a

@@ -20,8 +20,8 @@ type pool struct {
 }
 
 var (
-	four = netip.MustParsePrefix("198.18.0.0/15")
-	six  = netip.MustParsePrefix("fd00::/96")
+	prefix4 = netip.MustParsePrefix("198.18.0.0/15")
+	prefix6 = netip.MustParsePrefix("fd00::/96")
 )
 
 // number returns that of a host, and whether it is new; 0 when there are too
@@ -44,7 +44,7 @@ func (p *pool) number(h egress.Host) (n uint32, isNew bool) {
 
 // addresses returns those of a number.
 func addresses(n uint32) (netip.Addr, netip.Addr) {
-	a, b := four.Addr().As4(), six.Addr().As16()
+	a, b := prefix4.Addr().As4(), prefix6.Addr().As16()
 	binary.BigEndian.PutUint32(a[:], binary.BigEndian.Uint32(a[:])+n)
 	binary.BigEndian.PutUint32(b[12:], n)
 	return netip.AddrFrom4(a), netip.AddrFrom16(b)
@@ -55,10 +55,10 @@ func (p *pool) lookup(addr netip.Addr) (egress.Host, bool) {
 	addr = addr.Unmap()
 	var n uint32
 	switch {
-	case four.Contains(addr):
-		a, base := addr.As4(), four.Addr().As4()
+	case prefix4.Contains(addr):
+		a, base := addr.As4(), prefix4.Addr().As4()
 		n = binary.BigEndian.Uint32(a[:]) - binary.BigEndian.Uint32(base[:])
-	case six.Contains(addr):
+	case prefix6.Contains(addr):
 		a := addr.As16()
 		n = binary.BigEndian.Uint32(a[12:])
 	}

@@ -33,8 +33,6 @@ const (
 	// mostQuery is the size of a question in bytes, with room for options
 	// around the longest name. What is larger is left unanswered.
 	mostQuery = 1232
-	// mostStreams are connections at one time; a resolver needs one.
-	mostStreams = 16
 	// patience is how long a connection may take for one question.
 	patience = 10 * time.Second
 )
@@ -56,36 +54,6 @@ func (s *Service) ServePackets(ctx context.Context, conn net.PacketConn) error {
 		}
 		if reply := s.answer(query[:n]); reply != nil {
 			_, _ = conn.WriteTo(reply, from) // who is gone needs no answer
-		}
-	}
-}
-
-// Serve answers on the connections of a listener until ctx ends, and closes
-// all of them.
-func (s *Service) Serve(ctx context.Context, l net.Listener) error {
-	defer l.Close()
-	var streams sync.WaitGroup
-	defer streams.Wait()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(ctx, func() { l.Close() })()
-	slots := make(chan struct{}, mostStreams)
-	for {
-		conn, err := l.Accept()
-		switch {
-		case err != nil && ctx.Err() != nil:
-			return nil
-		case err != nil:
-			return err
-		}
-		select {
-		case slots <- struct{}{}:
-			streams.Go(func() {
-				s.ServeConn(ctx, conn)
-				<-slots
-			})
-		default:
-			conn.Close()
 		}
 	}
 }

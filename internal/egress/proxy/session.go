@@ -1,17 +1,30 @@
 // Package proxy carries the connections of one sandboxed program to the hosts
 // that its grant allows, and no others. It accepts on listeners that were made
 // inside the sandbox and handed out, so that nothing of it runs inside.
+//
+// A connection comes by one of four legs: transparent, where the program
+// connects as if the network were open and the sandbox takes every address for
+// its own, CONNECT and requests in absolute form to an HTTP proxy, and SOCKS 5.
+// Each takes the same way from there: the target is judged, connected to from
+// outside, and what the program says is checked before it is passed on. TLS has
+// to ask for the name that was judged, HTTP for the host. What is neither, on a
+// port other than 80 and 443, is passed on as it is.
 package proxy
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/x509"
-	"errors"
 	"io"
 	"net"
 	"net/netip"
+	"strings"
+	"sync/atomic"
+	"time"
 
 	"palyra/internal/egress"
+	"palyra/internal/egress/secret"
+	"palyra/internal/egress/web"
 	"palyra/internal/tool"
 )
 
@@ -26,7 +39,8 @@ type Outward struct {
 	Roots *x509.CertPool
 }
 
-// Listeners were made inside a sandbox, in its network namespace.
+// Listeners were made inside a sandbox, in its network namespace. What is nil
+// is not served.
 type Listeners struct {
 	// Names and NamesTCP are the name service at 127.0.0.1:53.
 	Names    net.PacketConn
@@ -35,7 +49,8 @@ type Listeners struct {
 	HTTP  net.Listener
 	SOCKS net.Listener
 	// Ports take whatever goes to a port of Session.Ports, in that order; the
-	// local address of a connection is where the program wanted to go.
+	// local address of a connection is where the program wanted to go. Where
+	// that is the address of a service above, it is served as such.
 	Ports []net.Listener
 }
 
@@ -43,6 +58,21 @@ type Listeners struct {
 type Session struct {
 	grant   egress.Grant
 	outward Outward
+	secrets *secret.Exchange
+	// authority vouches for inspected hosts; nil when there are none.
+	authority *web.Authority
+	waits     waits
+	// ledger is nil until Serve begins.
+	ledger atomic.Pointer[egress.Ledger]
+}
+
+// waits are how long a program may be silent.
+type waits struct {
+	// first is for its first word where it has to have it, rest for all of
+	// what is checked once it has begun.
+	first, rest time.Duration
+	// idle is for both sides, once nothing is to be checked any more.
+	idle time.Duration
 }
 
 // New returns a session for a grant that passed its Check.
@@ -50,7 +80,17 @@ func New(g egress.Grant, out Outward) (*Session, error) {
 	if err := g.Check(); err != nil {
 		return nil, err
 	}
-	return &Session{grant: g, outward: out}, nil
+	s := &Session{
+		grant: g, outward: out,
+		secrets: secret.New(strings.ToLower(rand.Text()[:16]), g.Secrets),
+		waits:   waits{first: 30 * time.Second, rest: 10 * time.Second, idle: 10 * time.Minute},
+	}
+	if len(g.Inspect) == 0 && len(g.Secrets) == 0 {
+		return s, nil
+	}
+	var err error
+	s.authority, err = web.NewAuthority()
+	return s, err
 }
 
 // Ports are those that the sandbox has to listen on.
@@ -58,22 +98,51 @@ func (s *Session) Ports() []uint16 { return s.grant.Ports() }
 
 // Bundle is what programs are to trust, in PEM: the system's authorities and
 // that of the session. It is nil when no host is inspected.
-func (s *Session) Bundle() []byte { return nil }
+func (s *Session) Bundle() []byte {
+	if s.authority == nil {
+		return nil
+	}
+	return s.authority.Bundle(web.SystemBundle())
+}
+
+// trust are the variables by which programs are told of a bundle: OpenSSL and
+// what is built on it, Go, Node, Python, curl, git, cargo, the package managers,
+// and the command lines of the clouds.
+var trust = []string{
+	"SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "CARGO_HTTP_CAINFO",
+	"PIP_CERT", "npm_config_cafile", "YARN_HTTPS_CA_FILE_PATH", "DENO_CERT", "BUNDLE_SSL_CA_CERT", "COMPOSER_CAFILE",
+	"HEX_CACERTS_PATH", "PERL_LWP_SSL_CA_FILE", "NIX_SSL_CERT_FILE", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
+	"AWS_CA_BUNDLE", "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE",
+}
 
 // Env holds name=value pairs for the program: where the bundle is, and the
-// placeholders of secrets.
-func (s *Session) Env(bundle string) []string { return nil }
-
-// Serve carries connections until ctx ends; then it breaks off those that are
-// left, closes the listeners and returns.
-func (s *Session) Serve(ctx context.Context, l Listeners) error { return errors.New("not written") }
+// placeholders of secrets. There is none about proxies: connections are
+// captured, and what a program does not know it cannot get wrong.
+func (s *Session) Env(bundle string) []string {
+	env := s.secrets.Env()
+	if s.authority == nil || bundle == "" {
+		return env
+	}
+	for _, name := range trust {
+		env = append(env, name+"="+bundle)
+	}
+	return env
+}
 
 // Scrub returns r without the secrets of the session.
-func (s *Session) Scrub(r io.Reader) io.Reader { return r }
+func (s *Session) Scrub(r io.Reader) io.Reader { return s.secrets.Scrub(r) }
 
 // Connections are what the program tried to reach, in order, and how many more
 // there were than are listed.
-func (s *Session) Connections() (list []tool.Connection, missed int) { return nil, 0 }
+func (s *Session) Connections() (list []tool.Connection, missed int) {
+	if ledger := s.ledger.Load(); ledger != nil {
+		return ledger.List()
+	}
+	return nil, 0
+}
 
 // Close wipes the secrets. Serve has returned, or was never called.
-func (s *Session) Close() error { return nil }
+func (s *Session) Close() error {
+	s.secrets.Close()
+	return nil
+}

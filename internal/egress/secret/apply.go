@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/textproto"
 	"net/url"
+	"slices"
 	"strings"
 
 	"palyra/internal/egress"
@@ -73,7 +74,7 @@ func (x *Exchange) sentTo(t egress.Target) bool {
 	return false
 }
 
-// Find returns the secrets that a request asks for, and refuses what Apply
+// Find returns the secrets that a request asks for, sorted by header, and refuses what Apply
 // refuses but for the body and the values, of which it asks for none.
 func (x *Exchange) Find(r *http.Request, t egress.Target, verified bool) ([]Use, error) {
 	if x.Idle() {
@@ -102,6 +103,7 @@ func (x *Exchange) Find(r *http.Request, t egress.Target, verified bool) ([]Use,
 			uses = append(uses, use)
 		}
 	}
+	slices.SortFunc(uses, func(a, b Use) int { return strings.Compare(a.Header, b.Header) })
 	return uses, checkHeader(r.Trailer, "a trailer")
 }
 

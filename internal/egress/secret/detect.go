@@ -8,10 +8,8 @@ import (
 // markers finds the beginning of placeholders, plain and encoded.
 var markers = func() *matcher {
 	var needles []needle
-	for _, text := range []string{marker, strings.ToUpper(marker), "Palyra-Sec-"} {
-		for _, form := range encodings([]byte(text)) {
-			needles = append(needles, needle{text: form})
-		}
+	for _, form := range encodings([]byte(marker)) {
+		needles = append(needles, needle{text: form})
 	}
 	for _, dash := range []string{"%2D", "%2d"} {
 		needles = append(needles, needle{text: []byte(strings.ReplaceAll(marker, "-", dash))})

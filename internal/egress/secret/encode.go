@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"net/textproto"
 	"strings"
 )
 
@@ -23,7 +24,8 @@ const (
 // for each of the three places in a group; up to four bits at either end share
 // a character with the neighbours.
 func encodings(value []byte) [][]byte {
-	forms := []string{string(value), hex.EncodeToString(value), strings.ToUpper(hex.EncodeToString(value))}
+	plain, digits := string(value), hex.EncodeToString(value)
+	forms := []string{plain, strings.ToLower(plain), strings.ToUpper(plain), textproto.CanonicalMIMEHeaderKey(plain), digits, strings.ToUpper(digits)}
 	for offset := range 3 {
 		forms = append(forms, base64Core(base64.RawStdEncoding, value, offset), base64Core(base64.RawURLEncoding, value, offset))
 	}

@@ -189,8 +189,8 @@ func TestScrubPassesWhatCannotBeAValue(t *testing.T) {
 	if got := read(); got != "it is " {
 		t.Errorf("the beginning of a value: %q", got)
 	}
-	say("H")
-	if got := read(); got != "hunter2-H" {
+	say("x")
+	if got := read(); got != "hunter2-x" {
 		t.Errorf("it went on otherwise: %q", got)
 	}
 	say("hunter2-hunter2!")
@@ -216,38 +216,47 @@ func TestScrubWhatIsUsedLater(t *testing.T) {
 	in, out := io.Pipe()
 	r := x.Scrub(in)
 	go func() {
-		_, _ = io.WriteString(out, "a-late-value ")
-		if _, err := x.value(t.Context(), x.secrets[0]); err != nil {
-			t.Error(err)
-		}
+		_, _ = io.WriteString(out, "a-late-value")
 		_, _ = io.WriteString(out, "a-late-value")
 		out.Close()
 	}()
-	got, err := io.ReadAll(r)
-	if want := "a-late-value palyra-sec-test-late"; err != nil || string(got) != want {
-		t.Errorf("%q, want %q: %v", got, want, err)
+	first := make([]byte, len("a-late-value"))
+	if _, err := io.ReadFull(r, first); err != nil || string(first) != "a-late-value" {
+		t.Errorf("before it was used: %q, %v", first, err)
+	}
+	if _, err := x.value(t.Context(), x.secrets[0]); err != nil {
+		t.Fatal(err)
+	}
+	if rest, err := io.ReadAll(r); err != nil || string(rest) != "palyra-sec-test-late" {
+		t.Errorf("afterwards: %q, %v", rest, err)
 	}
 }
 
 // naive is the scrubber without streams: at each place the longest form.
 func naive(x *Exchange, text string, values []string) string {
-	var out strings.Builder
-	for i := 0; i < len(text); {
-		longest, name := 0, ""
-		for n, value := range values {
-			for _, f := range encodings([]byte(value)) {
-				if len(f) > longest && strings.HasPrefix(text[i:], string(f)) {
-					longest, name = len(f), fmt.Sprintf("s%d", n)
-				}
+	forms := make(map[string]string)
+	for n, value := range values {
+		for _, f := range encodings([]byte(value)) {
+			if _, taken := forms[string(f)]; !taken {
+				forms[string(f)] = x.Placeholder(fmt.Sprintf("s%d", n))
 			}
 		}
-		if longest == 0 {
+	}
+	var out strings.Builder
+	for i := 0; i < len(text); {
+		longest := ""
+		for f := range forms {
+			if len(f) > len(longest) && strings.HasPrefix(text[i:], f) {
+				longest = f
+			}
+		}
+		if longest == "" {
 			out.WriteByte(text[i])
 			i++
 			continue
 		}
-		out.WriteString(x.Placeholder(name))
-		i += longest
+		out.WriteString(forms[longest])
+		i += len(longest)
 	}
 	return out.String()
 }
@@ -274,7 +283,7 @@ func FuzzScrub(f *testing.F) {
 	f.Fuzz(func(t *testing.T, first, second string, script []byte, seed uint64) {
 		values := []string{first, second}
 		for _, v := range values {
-			if CheckValue([]byte(v)) != nil || len(v) > 40 {
+			if CheckValue([]byte(v)) != nil || len(v) > 40 || len(script) > 200 {
 				t.Skip()
 			}
 		}

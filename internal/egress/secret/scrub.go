@@ -120,6 +120,10 @@ func (x *Exchange) ScrubHeader(h http.Header) {
 	}
 }
 
+// ofTheBody are headers that say of a body what is not true when it was
+// scrubbed: its length and digests (RFC 9530, RFC 3230, RFC 1864).
+var ofTheBody = []string{"Content-Length", "Content-Digest", "Repr-Digest", "Digest", "Content-Md5"}
+
 // ScrubResponse has an answer of a target scrubbed: its headers now, its body
 // and its trailers as they come. The length of the body is unknown then. From a
 // target that a secret is for, it refuses an encoding that it cannot look into.
@@ -136,7 +140,9 @@ func (x *Exchange) ScrubResponse(r *http.Response, t egress.Target) error {
 	if e := strings.ToLower(r.Header.Get("Content-Encoding")); e != "" && e != "identity" && secretive {
 		return reason.Errorf(reason.EgressDenied, "%s encoded its answer although it was asked not to, so that it cannot be searched for secrets", t)
 	}
-	r.Header.Del("Content-Length")
+	for _, name := range ofTheBody {
+		r.Header.Del(name)
+	}
 	r.ContentLength = -1
 	r.Body = &body{Reader: &trailing{Reader: x.Scrub(r.Body), of: x, response: r}, Closer: r.Body}
 	return nil

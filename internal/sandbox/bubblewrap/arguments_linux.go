@@ -23,7 +23,7 @@ type layout struct {
 	// hostNetwork leaves the program in the host's network; listens says that
 	// the helper opens the way to some hosts in one of the program's own.
 	hostNetwork, listens bool
-	without     func(layer string) bool
+	without              func(layer string) bool
 }
 
 type cacheMount struct{ source, place string }

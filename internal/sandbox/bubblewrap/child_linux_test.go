@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"palyra/internal/egress"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/jail/jailtest"
 )
@@ -15,6 +16,12 @@ import (
 // A test that needs another user, or a daemon to kill, starts this binary
 // again with a spec.
 const childSpec = "PALYRA_TEST_SPEC"
+
+// childOrder is what the child runs. A Grant does not travel as JSON.
+type childOrder struct {
+	Spec  sandbox.Spec
+	Hosts []string
+}
 
 // childResult is what the child prints.
 type childResult struct {
@@ -26,11 +33,20 @@ type childResult struct {
 }
 
 func childMain() int {
-	var s sandbox.Spec
+	var o childOrder
 	helper, err := jailtest.Helper()
-	if err = errors.Join(err, json.Unmarshal([]byte(os.Getenv(childSpec)), &s)); err != nil {
+	if err = errors.Join(err, json.Unmarshal([]byte(os.Getenv(childSpec)), &o)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
+	}
+	s := o.Spec
+	if o.Hosts != nil {
+		allow, err := egress.ParseRules(o.Hosts)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		s.Network = &egress.Grant{Rules: egress.Rules{Allow: allow}}
 	}
 	// The parent of the workspace goes with the test, also when this is killed.
 	dir, err := os.MkdirTemp(filepath.Dir(s.WorkspaceRoot), "state-")

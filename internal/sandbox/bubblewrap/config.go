@@ -27,7 +27,7 @@ type Config struct {
 	LayerDir      string
 	QuarantineDir string
 	// Outward is what programs with hosts reach.
-	Outward proxy.Outward
+	Outward proxy.Outward `json:"-"`
 	// Prepared is how many sandboxes may stand ready for calls like the last
 	// ones.
 	Prepared int

@@ -16,7 +16,7 @@ func TestExamine(t *testing.T) {
 	start := time.Now()
 	list := r.Examine(t.Context())
 	t.Logf("%d layers took %s", len(list), time.Since(start))
-	asked := append([]string{jail.LayerNetwork, jail.LayerCopy}, layers...)
+	asked := append([]string{jail.LayerNetwork, jail.AllowedHosts, jail.LayerCopy}, layers...)
 	for _, layer := range asked {
 		i := slices.IndexFunc(list, func(e sandbox.Examination) bool { return e.Layer == layer })
 		switch {

@@ -72,6 +72,7 @@ func FuzzArguments(f *testing.F) {
 			return
 		}
 		l := layout{source: source, tmp: tmp, readOnly: bits&(1<<29) != 0, hostNetwork: bits&(1<<30) != 0, filter: int(bits >> 31 * 40)}
+		l.listens = bits&(1<<28) != 0 && !l.hostNetwork
 		l.without = func(layer string) bool { return bits&(1<<slices.Index(layers, layer)) != 0 }
 		for i, g := range generated() {
 			if !l.hostNetwork || !g.ofNetwork {
@@ -121,5 +122,11 @@ func checkOptions(t *testing.T, l layout, list []option) {
 	add := slices.IndexFunc(list, func(o option) bool { return o.name == "--cap-add" })
 	if !l.without(jail.LayerCaps) && (drop < 0 || add < drop || list[add].args[0] != "CAP_SETPCAP") {
 		t.Error("capabilities are left")
+	}
+	for _, power := range []string{"CAP_NET_ADMIN", "CAP_NET_BIND_SERVICE"} {
+		given := slices.ContainsFunc(list, func(o option) bool { return o.name == "--cap-add" && o.args[0] == power })
+		if given != l.listens && !l.without(jail.LayerCaps) {
+			t.Errorf("%s: %t, listens: %t", power, given, l.listens)
+		}
 	}
 }

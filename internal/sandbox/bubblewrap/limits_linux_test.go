@@ -204,7 +204,7 @@ func TestCancel(t *testing.T) {
 func TestKilledDaemonLeavesNothing(t *testing.T) {
 	token := "token-orphan-" + strconv.Itoa(os.Getpid())
 	root := jailtest.Workspace(t)
-	cmd := jailtest.Again(t, childSpec, withProbe(t, root, "linger", token))
+	cmd := jailtest.Again(t, childSpec, childOrder{withProbe(t, root, "linger", token), []string{"example.org:443"}})
 	says, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -46,9 +46,9 @@ func TestOwnerOfWorkspace(t *testing.T) {
 }
 
 // asUser runs a spec in a daemon of an ordinary user and returns what it says.
-func asUser(t *testing.T, root string, s sandbox.Spec) childResult {
+func asUser(t *testing.T, root string, s sandbox.Spec, hosts ...string) childResult {
 	t.Helper()
-	cmd := jailtest.Again(t, childSpec, s)
+	cmd := jailtest.Again(t, childSpec, childOrder{s, hosts})
 	jailtest.Demote(t, cmd, filepath.Dir(root)) // which gets the child's state
 	var result childResult
 	jailtest.Answer(t, cmd, &result)

@@ -77,7 +77,7 @@ func (d *draft) network() error {
 		return nil
 	}
 	d.layout.listens = true
-	if err := d.plan.Open(*d.spec.Network, d.runner.cfg.Outward); err != nil {
+	if err := d.runner.machine.Open(d.plan, *d.spec.Network, d.runner.cfg.Outward); err != nil {
 		return err
 	}
 	content := d.plan.Session.Bundle()

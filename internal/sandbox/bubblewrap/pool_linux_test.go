@@ -83,6 +83,8 @@ func TestPreparedForNobodyElse(t *testing.T) {
 		"memory":    func(s *sandbox.Spec) { s.Limits.Memory = 64 << 20 },
 		"cache":     func(s *sandbox.Spec) { s.Caches = []sandbox.Cache{{Name: "go", Dir: other}} },
 		"protected": func(s *sandbox.Spec) { s.Protected = []string{"x"} },
+		"hosts":     func(s *sandbox.Spec) { s.Network = jailtest.Grant(t, "example.org:443") },
+		"no host":   func(s *sandbox.Spec) { s.Network = jailtest.Grant(t) },
 		"another directory in its place": func(*sandbox.Spec) {
 			if err := os.Rename(root, root+"-old"); err != nil {
 				t.Fatal(err)

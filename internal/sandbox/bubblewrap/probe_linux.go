@@ -52,7 +52,7 @@ func (r *Runner) Examine(ctx context.Context) []sandbox.Examination {
 	if r.problem != nil {
 		return []sandbox.Examination{{Problem: r.problem.Message, Remedy: r.problem.NextStep()}}
 	}
-	asked := append([]string{jail.LayerNetwork}, layers...)
+	asked := append([]string{jail.LayerNetwork, jail.AllowedHosts}, layers...)
 	if r.cfg.LayerDir != "" {
 		asked = append(asked, jail.LayerCopy)
 	}

@@ -64,7 +64,10 @@ func (i *Inner) code(c *coder) {
 	optional(&i.Network, c, (*Network).code)
 }
 
-func (n *Network) code(c *coder) { list(&n.Ports, c, number) }
+func (n *Network) code(c *coder) {
+	number(&n.Outside, c)
+	list(&n.Ports, c, number)
+}
 
 func (l *Landlock) code(c *coder) {
 	number(&l.ABI, c)

@@ -15,7 +15,8 @@ type Ground struct {
 	Proc bool
 	// Masks are covered with /dev/null.
 	Masks []string
-	// Files are put over files of the host that name its users and hosts.
+	// Files are put over files of the host that name its users and hosts. Those
+	// below PlaceDir are made there.
 	Files []File
 	// Caches are mounted at CachePlace of their position.
 	Caches []Source

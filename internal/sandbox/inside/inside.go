@@ -259,7 +259,7 @@ const (
 	TryFile       = "file"       // look at a file (path)
 	TryMapping    = "mapping"    // be mapped as a process outside is (its uid_map)
 	TryProcess    = "process"    // find a process outside (pid)
-	TryConnect    = "connect"    // reach a service on the host's loopback (port)
+	TryConnect    = "connect"    // reach a service that has something to say (IPv4 address, port)
 	TrySegment    = "segment"    // find shared memory (id)
 	TryHostname   = "hostname"   // have the host's name (name)
 	TryGroup      = "group"      // see the path of the control group

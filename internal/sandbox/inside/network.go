@@ -7,6 +7,9 @@ import "slices"
 // one, listens where a tool may want to connect, hands the listeners to palyrad
 // and keeps none: what a tool connects to is accepted outside.
 type Network struct {
+	// Outside is the inode number of palyrad's network namespace, which must be
+	// another one.
+	Outside uint64
 	// Ports are those of every address, ascending and without repeats.
 	Ports []uint16
 }

@@ -1,6 +1,7 @@
 package jail
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,9 +12,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
+	"palyra/internal/egress"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/cgroup"
 	"palyra/internal/sandbox/inside"
@@ -33,14 +36,22 @@ type trial struct {
 	outside bool
 	limits  sandbox.Limits
 	mode    sandbox.WorkspaceMode
+	// network is what the program may reach, and allowed an attempt that has to
+	// succeed there.
+	network *egress.Grant
+	allowed []string
+	// without is what the control leaves out, "" for the layer itself.
+	without string
 }
 
 // scene is what is there to be found from inside.
 type scene struct {
 	dir string
 	// covered is a directory where every sandbox with mounts has its own.
-	covered  string
-	listener net.Listener
+	covered string
+	// services greet whoever connects, both at one port.
+	services []net.Listener
+	served   sync.WaitGroup
 	segment  int
 	trials   []trial
 }
@@ -74,20 +85,33 @@ func (m *Machine) examine(ctx context.Context, s *scene, t trial, try Trial) san
 	if t.outside {
 		without, err = m.attemptOutside(ctx, t)
 	} else {
-		without, err = s.attempt(ctx, t, []string{t.layer}, try)
+		without, err = s.attempt(ctx, t, []string{cmp.Or(t.without, t.layer)}, try)
 	}
 	e.Control = err == nil && without.Happened
+	if t.allowed != nil && err == nil {
+		err = s.allowed(ctx, t, try)
+	}
 	switch {
 	case !e.Denied:
 		e.Problem = "the layer does not hold: " + with.Detail
 		e.Remedy = "Do not run programs here before this is understood; report it."
 	case err != nil:
-		e.Problem, e.Remedy = "without the layer nothing could be tried: "+err.Error(), "See what is missing with `palyra status`."
+		e.Problem, e.Remedy = "the other side could not be tried: "+err.Error(), "See what is missing with `palyra status`."
 	case !e.Control:
 		e.Problem = "whether the layer holds cannot be told, as the attempt fails without it, too: " + without.Detail
 		e.Remedy = "Something else on this machine forbids the same; nothing needs to be done."
 	}
 	return e
+}
+
+// allowed tries what is not forbidden.
+func (s *scene) allowed(ctx context.Context, t trial, try Trial) error {
+	t.attempt = t.allowed
+	a, err := s.attempt(ctx, t, nil, try)
+	if err == nil && !a.Happened {
+		err = fmt.Errorf("what is allowed failed: %s", a.Detail)
+	}
+	return err
 }
 
 // attempt runs one attempt in a sandbox.
@@ -97,7 +121,7 @@ func (s *scene) attempt(ctx context.Context, t trial, without []string, try Tria
 		return inside.Attempt{}, err
 	}
 	report, err := try(ctx, without, sandbox.Spec{
-		Argv: []string{helperName}, WorkspaceRoot: s.work(), Workspace: t.mode, Limits: t.limits,
+		Argv: []string{helperName}, WorkspaceRoot: s.work(), Workspace: t.mode, Limits: t.limits, Network: t.network,
 	}, t.attempt)
 	if report.Layer != nil {
 		err = errors.Join(err, report.Layer.Close())
@@ -161,7 +185,7 @@ func (s *scene) fill() error {
 		return err
 	}
 	var err error
-	if s.listener, err = net.Listen("tcp4", "127.0.0.1:0"); err != nil {
+	if err := s.serve(); err != nil {
 		return fmt.Errorf("listening for the examination: %w", err)
 	}
 	if s.segment, err = unix.SysvShmGet(unix.IPC_PRIVATE, os.Getpagesize(), unix.IPC_CREAT|0o666); err != nil {
@@ -181,7 +205,11 @@ func (s *scene) list() ([]trial, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, port, err := net.SplitHostPort(s.listener.Addr().String())
+	_, port, err := net.SplitHostPort(s.services[0].Addr().String())
+	if err != nil {
+		return nil, err
+	}
+	rules, err := egress.ParseRules([]string{service + ":" + port})
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +219,11 @@ func (s *scene) list() ([]trial, error) {
 		{layer: LayerUserNS, attempt: []string{inside.TryMapping, strings.Join(strings.Fields(string(mapping)), " ")}, outside: true},
 		{layer: LayerMounts, attempt: []string{inside.TryFile, s.covered}, outside: true},
 		{layer: LayerPIDs, attempt: []string{inside.TryProcess, strconv.Itoa(os.Getpid())}},
-		{layer: LayerNetwork, attempt: []string{inside.TryConnect, port}},
+		{layer: LayerNetwork, attempt: []string{inside.TryConnect, service, port}},
+		{
+			layer: AllowedHosts, attempt: []string{inside.TryConnect, otherService, port}, allowed: []string{inside.TryConnect, service, port},
+			network: &egress.Grant{Rules: egress.Rules{Allow: rules}}, without: LayerNetwork,
+		},
 		{layer: LayerIPC, attempt: []string{inside.TrySegment, strconv.Itoa(s.segment)}},
 		{layer: LayerUTS, attempt: []string{inside.TryHostname, host}},
 		{layer: LayerCgroupNS, attempt: []string{inside.TryGroup}},
@@ -211,6 +243,41 @@ func (s *scene) list() ([]trial, error) {
 	}, nil
 }
 
+// The services that a scene has, on loopback.
+const (
+	service      = "127.0.0.1"
+	otherService = "127.0.0.2"
+)
+
+// serve starts the services.
+func (s *scene) serve() error {
+	port := "0"
+	for _, address := range []string{service, otherService} {
+		l, err := net.Listen("tcp4", net.JoinHostPort(address, port))
+		if err != nil {
+			return err
+		}
+		s.services = append(s.services, l)
+		s.served.Go(func() { greet(l) })
+		if _, port, err = net.SplitHostPort(l.Addr().String()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// greet says something to everybody until the listener is closed.
+func greet(l net.Listener) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		_, _ = conn.Write([]byte("palyra\n"))
+		conn.Close()
+	}
+}
+
 // foreign is the name of a variable that only the daemon has, "" when it has
 // none.
 func foreign() string {
@@ -225,9 +292,10 @@ func foreign() string {
 }
 
 func (s *scene) close() error {
-	if s.listener != nil {
-		s.listener.Close()
+	for _, l := range s.services {
+		l.Close()
 	}
+	s.served.Wait()
 	if s.segment >= 0 {
 		_, _ = unix.SysvShmCtl(s.segment, unix.IPC_RMID, nil)
 	}

@@ -89,6 +89,9 @@ func TestHelperRefusesSpecs(t *testing.T) {
 		"unknown stage":   {"other", specFile(t, inside.Spec{}), "reading the stage"},
 		"bad landlock":    {inside.StageInner, specFile(t, inside.Spec{Inner: lock}), "granting /"},
 		"other workspace": {inside.StageInner, specFile(t, inside.Spec{Inner: inside.Inner{Dir: "/", Workspace: identityOf(t, "/usr")}}), "the workspace changed"},
+		"host's network":  {inside.StageInner, specFile(t, listening(m.own["net"], 443)), "the network is the host's"},
+		"unknown network": {inside.StageInner, specFile(t, listening(0, 443)), "the network is the host's"},
+		"ports twice":     {inside.StageInner, specFile(t, listening(1, 443, 443)), "opening the way to the allowed hosts failed: invalid argument"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := startHelper(t, m, c.stage, c.spec)
@@ -98,6 +101,10 @@ func TestHelperRefusesSpecs(t *testing.T) {
 			}
 		})
 	}
+}
+
+func listening(outside uint64, ports ...uint16) inside.Spec {
+	return inside.Spec{Inner: inside.Inner{Dir: "/", Network: &inside.Network{Outside: outside, Ports: ports}}}
 }
 
 func TestHelperRefusesOrders(t *testing.T) {

@@ -24,7 +24,7 @@ type seen struct {
 	// captured and ports are what the program's connections lead to.
 	captured []string
 	ports    []int
-	started    bool
+	started  bool
 }
 
 // judge compares the read-back with what was asked for. It refuses when a layer

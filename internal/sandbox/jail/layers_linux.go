@@ -34,6 +34,10 @@ const (
 	LayerSession     = "new_session"
 )
 
+// AllowedHosts is what Examine calls that a program with hosts reaches these
+// and no others. It is no layer: LayerNetwork and palyrad's proxy bring it about.
+const AllowedHosts = "allowed_hosts"
+
 // namespaceLayers maps kinds to layers.
 var namespaceLayers = []struct{ kind, layer string }{
 	{"user", LayerUserNS}, {"mnt", LayerMounts}, {"pid", LayerPIDs}, {"net", LayerNetwork},

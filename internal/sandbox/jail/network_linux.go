@@ -15,16 +15,16 @@ import (
 	"palyra/internal/sandbox/inside"
 )
 
-// Open lets the program reach what a grant says. The plan has a network
-// namespace, in which palyra-init has the capabilities that listening and
-// adding routes take. Where the session has authorities of its own, the backend
-// puts Session.Bundle into a file at p.Bundle.
-func (p *Plan) Open(g egress.Grant, out proxy.Outward) error {
+// Open lets the program of a plan reach what a grant says. The plan has a
+// network namespace, in which palyra-init has the capabilities that listening
+// and adding routes take. Where the session has authorities of its own, the
+// backend puts Session.Bundle into a file at Plan.Bundle.
+func (m *Machine) Open(p *Plan, g egress.Grant, out proxy.Outward) error {
 	session, err := proxy.New(g, out)
 	if err != nil {
 		return err
 	}
-	p.Session, p.Spec.Inner.Network = session, &inside.Network{Ports: session.Ports()}
+	p.Session, p.Spec.Inner.Network = session, &inside.Network{Outside: m.own["net"], Ports: session.Ports()}
 	return nil
 }
 

@@ -34,7 +34,7 @@ func check(s sandbox.Spec) error {
 		return reason.Errorf(reason.SandboxUnavailable, "Windows has no copy-on-write view of a workspace").
 			WithRemedy("Declare the workspace with mode = \"direct\" to let programs write to it, or run the program read-only.")
 	}
-	if s.Egress == egress.Strict {
+	if s.Egress == egress.Strict || s.Network != nil {
 		return reason.Errorf(reason.EgressDenied, "a job object does not isolate the network, so strict egress cannot be enforced on Windows").
 			WithRemedy("Set process_runner.egress_enforcement_mode = \"none\" and permit it by policy, or run the program on Linux.")
 	}

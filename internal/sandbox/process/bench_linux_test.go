@@ -24,14 +24,19 @@ func BenchmarkRun(b *testing.B) {
 		name string
 		r    *Runner
 		mode sandbox.WorkspaceMode
+		host string
 	}{
-		{"landlock", newAloneRunner(b), sandbox.ReadOnly},
-		{"user namespaces", newTestRunner(b), sandbox.ReadOnly},
-		{"user namespaces, copy on write", newTestRunner(b), sandbox.CopyOnWrite},
+		{"landlock", newAloneRunner(b), sandbox.ReadOnly, ""},
+		{"user namespaces", newTestRunner(b), sandbox.ReadOnly, ""},
+		{"user namespaces, hosts", newTestRunner(b), sandbox.ReadOnly, "example.org:443"},
+		{"user namespaces, copy on write", newTestRunner(b), sandbox.CopyOnWrite, ""},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			spec := jailtest.Spec(b, openWorkspace(b), "true")
 			spec.Workspace = c.mode
+			if c.host != "" {
+				spec.Network = jailtest.Grant(b, c.host)
+			}
 			for b.Loop() {
 				report, err := c.r.Run(b.Context(), spec)
 				if err != nil || *report.ExitCode != 0 {

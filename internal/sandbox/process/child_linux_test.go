@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"testing"
 
+	"palyra/internal/egress"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/jail/jailtest"
 )
@@ -23,6 +24,8 @@ type errand struct {
 	LayerDir string
 	Alone    bool
 	Without  []string
+	// Hosts are those of Spec.Network: a Grant does not travel as JSON.
+	Hosts []string
 }
 
 // childResult is what the child prints.
@@ -43,6 +46,14 @@ func childMain() int {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
+	}
+	if e.Hosts != nil {
+		allow, err := egress.ParseRules(e.Hosts)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		e.Spec.Network = &egress.Grant{Rules: egress.Rules{Allow: allow}}
 	}
 	// Whoever waits on the child's errors learns that the program runs.
 	e.Spec.Output = func(_ string, chunk []byte) { fmt.Fprintf(os.Stderr, "output: %s\n", chunk) }

@@ -98,6 +98,15 @@ func (d *draft) namespaced() error {
 		return err
 	}
 	ground := inside.Ground{Tmp: d.spec.Limits.Tmp, Files: names(), Caches: d.sources}
+	powers := []uintptr{unix.CAP_NET_ADMIN, unix.CAP_SETPCAP}
+	if d.spec.Network != nil && !d.hostNetwork() {
+		if err := d.runner.machine.Open(d.plan, *d.spec.Network, d.runner.cfg.Outward); err != nil {
+			stage.Abandon()
+			return err
+		}
+		powers = append(powers, unix.CAP_NET_BIND_SERVICE)
+		ground.Files = append(ground.Files, d.networkFiles()...)
+	}
 	var flags uintptr
 	if !d.hostNetwork() {
 		flags |= syscall.CLONE_NEWNET
@@ -118,7 +127,7 @@ func (d *draft) namespaced() error {
 	if d.mode() != sandbox.ReadOnly {
 		ground.Writable = append(ground.Writable, inside.Place)
 	}
-	stage.Begin(inside.StageGround, flags, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP)
+	stage.Begin(inside.StageGround, flags, powers...)
 	d.plan.Spec.Ground = ground
 	d.dir, d.home, d.tmp = inside.Place, inside.TmpHome, inside.Tmp
 	return nil

@@ -22,7 +22,7 @@ func TestExamine(t *testing.T) {
 			if !grouped() {
 				return
 			}
-			if want := map[sandbox.Isolation]int{sandbox.UserNamespaces: 17, sandbox.Landlocked: 7}[r.rung]; len(list) != want {
+			if want := map[sandbox.Isolation]int{sandbox.UserNamespaces: 18, sandbox.Landlocked: 7}[r.rung]; len(list) != want {
 				t.Errorf("%d layers were examined, want %d", len(list), want)
 			}
 		})

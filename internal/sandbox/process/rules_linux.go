@@ -20,6 +20,20 @@ func names() []inside.File {
 	}
 }
 
+// bundle is where programs find the authorities that they are to trust, when
+// connections to one of their hosts are looked into.
+const bundle = inside.PlaceDir + "/authorities.pem"
+
+// networkFiles are those of a program that reaches some hosts.
+func (d *draft) networkFiles() []inside.File {
+	files := []inside.File{{Path: "/etc/resolv.conf", Content: "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"}}
+	if content := d.plan.Session.Bundle(); content != nil {
+		d.plan.Bundle = bundle
+		files = append(files, inside.File{Path: bundle, Content: string(content)})
+	}
+	return files
+}
+
 // facts are entries of /proc that tell of the machine and not of its
 // processes.
 func facts() []string {
@@ -39,14 +53,17 @@ func (d *draft) rules() []inside.Rule {
 	grant(inside.Execute, "/usr")
 	grant(inside.Execute, directories(jail.SystemDirs())...)
 	grant(inside.Read, existing(jail.SharedFiles())...)
-	for _, f := range names() {
-		grant(inside.Read, existing([]string{f.Path})...)
-	}
 	grant(inside.Device, existing(jail.Devices())...)
 	if d.plan.Staged {
+		for _, f := range d.plan.Spec.Ground.Files {
+			grant(inside.Read, put(f)...)
+		}
 		grant(inside.Read, "/proc")
 		grant(inside.Full, inside.Tmp, "/dev/shm")
 	} else {
+		for _, f := range names() {
+			grant(inside.Read, existing([]string{f.Path})...)
+		}
 		// The helper's own, which becomes the program's.
 		grant(inside.Read, "/proc/self")
 		grant(inside.Read, existing(facts())...)
@@ -74,6 +91,15 @@ func directories(paths []string) []string {
 		}
 	}
 	return list
+}
+
+// put is the path of a file that the helper puts over one of the host's, which
+// may be a link to nowhere, or makes anew.
+func put(f inside.File) []string {
+	if _, err := os.Lstat(f.Path); err != nil && f.Path != bundle {
+		return nil
+	}
+	return []string{f.Path}
 }
 
 func existing(paths []string) []string {

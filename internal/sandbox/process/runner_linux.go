@@ -150,6 +150,10 @@ func (r *Runner) checkRung(s sandbox.Spec) error {
 	if s.Egress != egress.Strict {
 		return reason.Errorf(reason.EgressDenied, "without user namespaces programs run offline; egress %s is not available", s.Egress)
 	}
+	if s.Network != nil {
+		return reason.Errorf(reason.EgressDenied, "without user namespaces programs run offline; nothing would hold one to its hosts: %s", r.lack).
+			WithRemedy("Allow user namespaces (`palyrad doctor` says what stands in their way), or call the tool with an empty list of hosts.")
+	}
 	if s.Workspace == sandbox.CopyOnWrite && !r.machine.Without(jail.LayerCopy) {
 		return reason.Errorf(reason.SandboxUnavailable, "a copy of the workspace needs user namespaces: %s", r.lack).
 			WithRemedy("Allow user namespaces, or use workspace_mode read_only or direct.")
@@ -249,7 +253,7 @@ func (r *Runner) Examine(ctx context.Context) []sandbox.Examination {
 	}
 	asked := layers()
 	if r.rung == sandbox.UserNamespaces {
-		asked = append(asked, append(namespaces(), jail.LayerNetwork)...)
+		asked = append(asked, append(namespaces(), jail.LayerNetwork, jail.AllowedHosts)...)
 		if r.cfg.LayerDir != "" {
 			asked = append(asked, jail.LayerCopy)
 		}

@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"palyra/test/attack/attempt"
 )
 
 // descriptors are what a process is given, and what it is handed by others.
@@ -121,18 +123,7 @@ func ioctl(request uintptr) (string, error) {
 		return "", err
 	}
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(p[0]), request, addressOf(make([]byte, 8)))
-	return reached(errno, unix.ENOTTY)
-}
-
-// reached reports whether the kernel itself looked at a call: it answered what
-// a filter never answers.
-func reached(errno unix.Errno, kernel ...unix.Errno) (string, error) {
-	for _, e := range append(kernel, 0) {
-		if errno == e {
-			return fmt.Sprintf("the kernel answered %q", errno.Error()), nil
-		}
-	}
-	return "", errno
+	return attempt.Reached(errno, unix.ENOTTY)
 }
 
 func openTerminal(name string) error {

@@ -1,9 +1,13 @@
 package main
 
-import "golang.org/x/sys/unix"
+import (
+	"golang.org/x/sys/unix"
+
+	"palyra/test/attack/attempt"
+)
 
 // iopl asks for access to all ports, by a level that there is not.
 func iopl([]string) (string, error) {
 	_, _, errno := unix.Syscall(unix.SYS_IOPL, 99, 0, 0)
-	return reached(errno, unix.EINVAL, unix.ENOSYS)
+	return attempt.Reached(errno, unix.EINVAL, unix.ENOSYS)
 }

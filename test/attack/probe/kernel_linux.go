@@ -7,6 +7,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"palyra/test/attack/attempt"
 )
 
 // kernel are calls that change the machine. Each is made so that a kernel which
@@ -48,7 +50,7 @@ func call(trap uintptr, kernel []unix.Errno, args ...uintptr) attack {
 		var a [6]uintptr
 		copy(a[:], args)
 		_, _, errno := unix.Syscall6(trap, a[0], a[1], a[2], a[3], a[4], a[5])
-		return reached(errno, kernel...)
+		return attempt.Reached(errno, kernel...)
 	}
 }
 
@@ -82,14 +84,14 @@ func bpf([]string) (string, error) {
 	attr := make([]byte, 128)
 	*(*uint64)(unsafe.Pointer(&attr[0])) = uint64(addressOf([]byte("/none\x00")))
 	_, _, errno := unix.Syscall(unix.SYS_BPF, get, addressOf(attr), uintptr(len(attr)))
-	return reached(errno, unix.ENOENT, unix.EINVAL)
+	return attempt.Reached(errno, unix.ENOENT, unix.EINVAL)
 }
 
 func badTime([]string) (string, error) {
 	tv := make([]byte, 16)
 	*(*int64)(unsafe.Pointer(&tv[8])) = 10_000_000 // microseconds
 	_, _, errno := unix.Syscall(unix.SYS_SETTIMEOFDAY, addressOf(tv), 0, 0)
-	return reached(errno, unix.EINVAL)
+	return attempt.Reached(errno, unix.EINVAL)
 }
 
 func adjtimex([]string) (string, error) {
@@ -101,7 +103,7 @@ func adjtimex([]string) (string, error) {
 // that the kernel refuses there after it has looked at the right to ask.
 func reboot([]string) (string, error) {
 	_, _, errno := unix.Syscall6(unix.SYS_REBOOT, unix.LINUX_REBOOT_MAGIC1, unix.LINUX_REBOOT_MAGIC2, 0, 0, 0, 0)
-	return reached(errno, unix.EINVAL)
+	return attempt.Reached(errno, unix.EINVAL)
 }
 
 // personality makes everything that can be read executable.
@@ -127,7 +129,7 @@ func tables() map[string]attack {
 	return map[string]attack{
 		"x32": func([]string) (string, error) {
 			_, _, errno := unix.Syscall(x32|uintptr(unix.SYS_GETPID), 0, 0, 0)
-			return reached(errno, unix.ENOSYS)
+			return attempt.Reached(errno, unix.ENOSYS)
 		},
 		"int80": func([]string) (string, error) {
 			const getpid = 20 // of the 32-bit table

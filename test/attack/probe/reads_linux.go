@@ -28,9 +28,6 @@ func reads() map[string]attack {
 	}
 }
 
-// canary is the word that files and variables of the tests hold.
-const canary = "palyra-canary"
-
 func readCanary(name string) error {
 	text, err := os.ReadFile(name)
 	if err == nil && !bytes.Contains(text, []byte(canary)) {

@@ -18,7 +18,8 @@ import (
 
 // request sends the head of an HTTP/2 request on a stream of its own (RFC 9113):
 // fields parted by spaces, as ":method=GET :authority=x". Fields that an honest
-// client sends are filled in unless they are there; a field "!name" is left out.
+// client sends are filled in unless they are there, or there as "!name"; an
+// underscore stands for a space.
 func (c *conversation) request(operand string) error {
 	if c.streams == 0 {
 		if err := c.send(http2.ClientPreface); err != nil {
@@ -40,12 +41,16 @@ func (c *conversation) request(operand string) error {
 	encoder := hpack.NewEncoder(&block)
 	for _, usual := range []string{":method=GET", ":scheme=https", ":path=/"} {
 		name, _, _ := strings.Cut(usual, "=")
-		if !strings.Contains(" "+operand, " "+name+"=") {
+		if !strings.Contains(" "+operand, " "+name+"=") && !strings.Contains(" "+operand, " !"+name) {
 			fields = append([]string{usual}, fields...)
 		}
 	}
 	for _, f := range fields {
 		name, value, _ := strings.Cut(f, "=")
+		if strings.HasPrefix(f, "!") {
+			continue
+		}
+		value = strings.ReplaceAll(value, "_", " ")
 		if err := encoder.WriteField(hpack.HeaderField{Name: name, Value: value}); err != nil {
 			return err
 		}

@@ -14,7 +14,7 @@ func servers() map[string]attack {
 }
 
 // invited is how long one waits for somebody to come.
-const invited = 600 * time.Millisecond
+const invited = 400 * time.Millisecond
 
 // listen says the canary to whoever connects to a port of its own.
 func listen(args []string) (string, error) {

@@ -76,11 +76,18 @@ func (c *conversation) packet(message string) error {
 
 // answered looks for anything at all in an answer.
 func (c *conversation) answered(answer []byte) error {
-	var m dnsmessage.Message
-	if err := m.Unpack(answer); err != nil {
-		return fmt.Errorf("%w: %x", err, answer)
+	if len(answer) < 12 {
+		return fmt.Errorf("an answer of %d bytes", len(answer))
+	}
+	rcode, records := answer[3]&15, binary.BigEndian.Uint16(answer[6:])
+	if rcode != 0 || records == 0 {
+		return fmt.Errorf("answer %d with %d records", rcode, records)
 	}
 	c.found = nil
+	var m dnsmessage.Message
+	if m.Unpack(answer) != nil {
+		return nil // it answers what is no name
+	}
 	for _, r := range m.Answers {
 		switch body := r.Body.(type) {
 		case *dnsmessage.AResource:
@@ -88,9 +95,6 @@ func (c *conversation) answered(answer []byte) error {
 		case *dnsmessage.AAAAResource:
 			c.found = append(c.found, netip.AddrFrom16(body.AAAA))
 		}
-	}
-	if m.RCode != dnsmessage.RCodeSuccess || len(m.Answers) == 0 {
-		return fmt.Errorf("the answer is %s with %d records", m.RCode, len(m.Answers))
 	}
 	return nil
 }
@@ -104,11 +108,11 @@ func (c *conversation) reach(port string) error {
 }
 
 // sweep asks whatever answers at so many addresses from one on for the canary:
-// "198.18.0.0 64 443 name", by TLS with that name; without a name in plain HTTP.
+// "198.18.0.0 64 80 name".
 func sweep(operand string) error {
 	words := strings.Fields(operand)
-	if len(words) < 3 {
-		return errors.New("want an address, a number and a port")
+	if len(words) < 4 {
+		return errors.New("want an address, a number, a port and a name")
 	}
 	addr, err := netip.ParseAddr(words[0])
 	if err != nil {
@@ -120,14 +124,9 @@ func sweep(operand string) error {
 	}
 	var last error
 	for range n {
-		steps := []string{"tcp " + net.JoinHostPort(addr.String(), words[2])}
-		if len(words) > 3 {
-			steps = append(steps, "tls "+words[3], `send GET / HTTP/1.1\r\nHost: `+words[3]+`\r\n\r\n`)
-		} else {
-			steps = append(steps, `send GET / HTTP/1.1\r\nHost: x\r\n\r\n`)
-		}
 		var c conversation
-		if _, last = c.hold(append(steps, "want")); last == nil {
+		_, last = c.hold([]string{"tcp " + net.JoinHostPort(addr.String(), words[2]), `send GET / HTTP/1.1\r\nHost: ` + words[3] + `\r\n\r\n`, "want"})
+		if last == nil {
 			return nil
 		}
 		addr = addr.Next()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
@@ -10,7 +11,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -54,6 +57,11 @@ func holds(text []byte, value string) bool {
 // every file but those of the system, "descriptors" what is open.
 func hunt(args []string) (string, error) {
 	value := planted(args[1])
+	end, err := client(args[0] == "memory", args[2:])
+	if err != nil {
+		return "", err
+	}
+	defer end()
 	var found string
 	look := func(name string) {
 		f, err := os.Open(name)
@@ -73,7 +81,7 @@ func hunt(args []string) (string, error) {
 			found = "a variable"
 		}
 	case "descriptors":
-		each("/proc/[0-9]*/fd/[3-9]*", look)
+		each("/proc/[0-9]*/fd/[03-9]*", look)
 	case "proc":
 		each("/proc/[0-9]*/*", look)
 		each("/proc/[0-9]*/net/*", look)
@@ -97,6 +105,31 @@ func hunt(args []string) (string, error) {
 		return "", errors.New("it is nowhere")
 	}
 	return found, nil
+}
+
+// client holds a conversation with the secret in it: in this process, or in one
+// that still runs when the hunt begins.
+func client(apart bool, steps []string) (end func(), err error) {
+	if !apart {
+		_, err := talk(steps)
+		return func() {}, err
+	}
+	cmd := exec.Command("/proc/self/exe", append(append([]string{"talk"}, steps...), "say here", "pause 3s")...)
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return nil, err
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if strings.TrimSpace(line) != "here" {
+		err = errors.Join(fmt.Errorf("the conversation failed: %s", line), err)
+	}
+	return func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}, err
 }
 
 func each(pattern string, look func(name string)) {
@@ -167,12 +200,14 @@ func (c *conversation) secret(token string) error {
 	if holds(text, planted(token)) {
 		return nil
 	}
-	// A body may be packed.
-	if i := bytes.Index(text, []byte{0x1f, 0x8b}); i >= 0 {
-		if z, zerr := gzip.NewReader(bytes.NewReader(text[i:])); zerr == nil {
-			if plain, _ := io.ReadAll(z); holds(plain, planted(token)) {
-				return nil
-			}
+	// A body may be in chunks, and packed.
+	if answer, bad := http.ReadResponse(bufio.NewReader(bytes.NewReader(text)), nil); bad == nil {
+		body, _ := io.ReadAll(answer.Body)
+		if z, bad := gzip.NewReader(bytes.NewReader(body)); bad == nil {
+			body, _ = io.ReadAll(z)
+		}
+		if holds(body, planted(token)) {
+			return nil
 		}
 	}
 	return fmt.Errorf("it is not in %.300q: %w", text, errors.Join(errNoAnswer, err))

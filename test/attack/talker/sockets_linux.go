@@ -8,10 +8,12 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"palyra/test/attack/attempt"
 )
 
-// rawSockets are those that a program has no business with.
-func rawSockets() map[string]attack {
+// sockets are those that a program has no business with.
+func sockets() map[string]attack {
 	return map[string]attack{
 		"socket-kind":   socketKind,
 		"raw-send":      rawSend,
@@ -91,5 +93,5 @@ func netlinkRoute([]string) (string, error) {
 		return "", errors.Join(errors.New("no answer"), err)
 	}
 	errno := unix.Errno(-int32(binary.NativeEndian.Uint32(answer[16:]))) //nolint:gosec // the kernel's own number
-	return reached(errno, unix.ESRCH)
+	return attempt.Reached(errno, unix.ESRCH)
 }

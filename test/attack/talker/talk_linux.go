@@ -68,6 +68,10 @@ func (c *conversation) steps() map[string]func(operand string) error {
 		"flood":  c.flood,
 		"want":   c.want,
 		"pause":  pause,
+		"maybe":  c.maybe,
+		"drip":   c.drip,
+		"note":   func(string) error { return nil },
+		"say":    func(text string) error { _, err := fmt.Println(text); return err },
 		"tls":    c.secure,
 		"hello":  c.hello,
 		"h2":     c.request,
@@ -129,7 +133,11 @@ func (c *conversation) dial(network, to string) error {
 func (c *conversation) take(conn net.Conn) error {
 	c.hangUp()
 	c.conn, c.heard, c.streams = conn, nil, 0
-	return conn.SetDeadline(time.Now().Add(patience))
+	wait := patience
+	if _, ok := conn.(*net.UDPConn); ok {
+		wait /= 4 // what nobody hears is not answered
+	}
+	return conn.SetDeadline(time.Now().Add(wait))
 }
 
 // mapped connects to an IPv4 address in the clothes of IPv6.
@@ -169,6 +177,17 @@ func (c *conversation) flood(operand string) error {
 	return err
 }
 
+// drip sends one byte after the other.
+func (c *conversation) drip(text string) error {
+	for _, b := range []byte(text) {
+		if _, err := c.conn.Write([]byte{b}); err != nil {
+			return err
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return nil
+}
+
 // want reads until the text came, the canary for none.
 func (c *conversation) want(text string) error {
 	if text == "" {
@@ -186,6 +205,17 @@ func (c *conversation) want(text string) error {
 			return fmt.Errorf("%w after %.300q", err, c.heard)
 		}
 	}
+}
+
+// maybe takes a step that may fail.
+func (c *conversation) maybe(step string) error {
+	word, operand, _ := strings.Cut(step, " ")
+	do, ok := c.steps()[word]
+	if !ok {
+		return fmt.Errorf("no such step: %s", word)
+	}
+	_ = do(operand)
+	return nil
 }
 
 func pause(operand string) error {

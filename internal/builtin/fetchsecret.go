@@ -1,0 +1,167 @@
+package builtin
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"palyra/internal/egress"
+	"palyra/internal/egress/secret"
+	"palyra/internal/reason"
+)
+
+// secretHeaders are the headers of the operator's secrets, in lower case,
+// sorted and without repeats.
+func secretHeaders(secrets []egress.Secret) []string {
+	var list []string
+	for _, s := range secrets {
+		list = append(list, strings.ToLower(s.Header))
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// secretsToldOf describes the secrets to a model, "" when there are none. Their
+// placeholders are the same in every call, or a model could not know them.
+func secretsToldOf(secrets []egress.Secret) string {
+	if len(secrets) == 0 {
+		return ""
+	}
+	x := secret.New("", secrets)
+	var b strings.Builder
+	b.WriteString(" Credentials that you may use without seeing them, each by its placeholder in the one header named, alone or after a scheme such as Bearer," +
+		" over https; a placeholder anywhere else is refused, and answers show the placeholder where they hold the credential:")
+	for i, s := range secrets {
+		if i > 0 {
+			b.WriteByte(';')
+		}
+		fmt.Fprintf(&b, " %s in %s for %s", x.Placeholder(s.Name), strings.ToLower(s.Header), egress.Named(s.Reach()))
+	}
+	b.WriteByte('.')
+	return b.String()
+}
+
+// uses returns the secrets that a request asks for by their placeholders, and
+// refuses a placeholder in any other place. No value is read.
+func (t fetch) uses(r request) ([]secret.Use, error) {
+	x := secret.New("", t.policy.Secrets)
+	if x.Idle() {
+		return nil, nil
+	}
+	request, err := r.http(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	uses, err := x.Find(request, egress.Target{Host: r.host, Port: r.port}, r.url.Scheme == "https")
+	if err != nil {
+		return nil, err
+	}
+	_, err = io.Copy(io.Discard, x.Watch(bytes.NewReader(r.body)))
+	return uses, err
+}
+
+// secretNames are sorted and without repeats, secretBinding is what an approval
+// binds to, and secretNotes are what the person who approves sees.
+func secretNames(uses []secret.Use) (names []string) {
+	for _, u := range uses {
+		names = append(names, u.Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func secretBinding(uses []secret.Use) (pairs []string) {
+	for _, u := range uses {
+		pairs = append(pairs, fmt.Sprintf("%s=secret:%s@current", strings.ToLower(u.Header), u.Name))
+	}
+	slices.Sort(pairs)
+	return pairs
+}
+
+func secretNotes(uses []secret.Use, to string) (notes []string) {
+	for _, u := range uses {
+		notes = append(notes, fmt.Sprintf("Sends the secret %s to %s in the header %s. The caller sees a placeholder.", u.Name, to, u.Header))
+	}
+	slices.Sort(notes)
+	return notes
+}
+
+// exchanging puts secrets into requests on the way out, one hop at a time, so
+// that the client never holds them, and takes them out of answers.
+type exchanging struct {
+	http.RoundTripper
+	secrets *secret.Exchange
+}
+
+// RoundTrip implements http.RoundTripper.
+func (e exchanging) RoundTrip(r *http.Request) (*http.Response, error) {
+	if e.secrets.Idle() {
+		return e.RoundTripper.RoundTrip(r)
+	}
+	out := r.Clone(r.Context())
+	response, err := e.exchange(out)
+	if err != nil {
+		if out.Body != nil {
+			_ = out.Body.Close() // as http.RoundTripper has to; the error is known
+		}
+		return nil, e.scrubbed(err)
+	}
+	response.Request = r
+	response.Body = scrubbedBody{response.Body, e}
+	return response, nil
+}
+
+// exchange sends a request of its own. Transport verifies every certificate, so
+// that https is enough.
+func (e exchanging) exchange(out *http.Request) (*http.Response, error) {
+	host, port, err := judgeURL(out.URL)
+	if err != nil {
+		return nil, err
+	}
+	target := egress.Target{Host: host, Port: port}
+	if err := e.secrets.Apply(out.Context(), out, target, out.URL.Scheme == "https"); err != nil {
+		return nil, err
+	}
+	response, err := e.RoundTripper.RoundTrip(out)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.secrets.ScrubResponse(response, target); err != nil {
+		_ = response.Body.Close() // the error is known
+		return nil, err
+	}
+	return response, nil
+}
+
+// scrubbedBody keeps values out of the errors of reading, which quote what the
+// server sent.
+type scrubbedBody struct {
+	io.ReadCloser
+	of exchanging
+}
+
+func (b scrubbedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	return n, b.of.scrubbed(err)
+}
+
+// scrubbed returns err unless its text holds a value; then what it wraps is
+// left out, too.
+func (e exchanging) scrubbed(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := e.secrets.ScrubText(err.Error())
+	if text == err.Error() {
+		return err
+	}
+	if code := reason.Of(err); code != reason.Internal {
+		return reason.Errorf(code, "%s", text)
+	}
+	return errors.New(text)
+}

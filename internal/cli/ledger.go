@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	"charm.land/lipgloss/v2"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/attest"
+	"palyra/internal/event"
+)
+
+// ledger says what a call could and did reach: a line for each connection, at
+// most so many; 0 means all.
+func (p *page) ledger(e attest.Egress, most int) {
+	p.field("egress", egressWord(e))
+	if len(e.Observed) == 0 && e.Missed == 0 {
+		return
+	}
+	shown := e.Observed
+	if most > 0 && len(shown) > most {
+		shown = shown[:most]
+	}
+	p.columns("connections", connectionRows(shown))
+	if more := len(e.Observed) - len(shown); more > 0 {
+		p.item(fmt.Sprintf("and %d more; `palyra attest show` lists all", more))
+	}
+	if e.Missed > 0 {
+		p.item(fmt.Sprintf("and %d that were not recorded one by one", e.Missed))
+	}
+}
+
+// egressWord is the mode and what may be reached in it.
+func egressWord(e attest.Egress) string {
+	if len(e.Allowed) > 0 {
+		return e.Mode + ", " + strings.Join(e.Allowed, ", ")
+	}
+	return e.Mode
+}
+
+func connectionRows(list []attest.Connection) [][]string {
+	rows := [][]string{{"VERDICT", "HOST", "ADDRESS", "OUT", "IN", "BY", "RULE", "REASON"}}
+	for _, c := range list {
+		host := c.Host
+		switch {
+		case c.Host == "" && c.Verdict == "allowed":
+			host = "(not listed)"
+		case c.Port != 0:
+			host = net.JoinHostPort(c.Host, strconv.Itoa(c.Port))
+		}
+		rows = append(rows, []string{c.Verdict, host, c.Address, strconv.FormatInt(c.BytesOut, 10), strconv.FormatInt(c.BytesIn, 10), c.Leg, c.Rule, c.Reason})
+	}
+	return rows
+}
+
+// columns writes a label and rows below it, whose first is their header.
+func (p *page) columns(label string, rows [][]string) {
+	p.b.WriteString(p.style.dim(label) + "\n")
+	for _, row := range rows {
+		for i, cell := range row {
+			if row[i] = visibleLine(cell); row[i] == "" {
+				row[i] = "-"
+			}
+		}
+	}
+	widths := measure(rows)
+	for n, row := range rows {
+		paint := p.style.state
+		if n == 0 {
+			paint = p.style.bold
+		}
+		var b strings.Builder
+		for i, cell := range row {
+			b.WriteString(columnGap + paint(cell))
+			if i < len(row)-1 {
+				b.WriteString(strings.Repeat(" ", widths[i]-lipgloss.Width(cell)))
+			}
+		}
+		p.b.WriteString(b.String() + "\n")
+	}
+}
+
+// ledgerOf is the egress of an event that says how a call ended; false for
+// others.
+func ledgerOf(e *palyrav1.Event) (attest.Egress, bool) {
+	var payload struct {
+		Report struct {
+			Egress *attest.Egress `json:"egress"`
+		} `json:"report"`
+	}
+	if event.Code(e.GetCode()) != event.Attested || json.Unmarshal(e.GetPayloadJson(), &payload) != nil || payload.Report.Egress == nil {
+		return attest.Egress{}, false
+	}
+	return *payload.Report.Egress, true
+}

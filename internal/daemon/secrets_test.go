@@ -1,0 +1,85 @@
+package daemon
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"palyra/internal/config"
+	"palyra/internal/reason"
+)
+
+const told = "ghp_tell-nobody"
+
+func secretIn(t *testing.T, mode os.FileMode) config.Secret {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(path, []byte(told+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
+	return config.Secret{Name: "github", File: path, Hosts: []string{"api.github.com:443"}, Header: "Authorization", Env: "GITHUB_TOKEN"}
+}
+
+// TestSecretsOfTheConfiguration: they carry what the file holds now, and
+// programs get those that have a variable.
+func TestSecretsOfTheConfiguration(t *testing.T) {
+	one := secretIn(t, 0o600)
+	other := one
+	other.Name, other.Env = "fetch-only", ""
+	cfg := config.Default()
+	cfg.Secrets = []config.Secret{one, other}
+	list, err := secrets(cfg)
+	if err != nil || len(list) != 2 || list[0].Env != "GITHUB_TOKEN" || list[0].Header != "Authorization" || list[0].Hosts[0].String() != "api.github.com:443" {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	for _, s := range list {
+		if value, err := s.Source.Secret(t.Context(), s.Name); err != nil || string(value) != told {
+			t.Errorf("%s: %q, %v", s.Name, value, err)
+		}
+	}
+	if _, err := list[0].Source.Secret(t.Context(), "none"); reason.Of(err) != reason.NotFound {
+		t.Errorf("one that is not there: %v", err)
+	}
+	if programs := ofPrograms(list); len(programs) != 1 || programs[0].Name != "github" {
+		t.Errorf("programs get %+v", programs)
+	}
+}
+
+// TestSecretsThatAreRefused: what the check of the configuration cannot see
+// keeps palyrad from starting.
+func TestSecretsThatAreRefused(t *testing.T) {
+	for name, change := range map[string]func(*config.Secret){
+		"a variable that steers":      func(s *config.Secret) { s.Env = "LD_PRELOAD" },
+		"a variable of the sandbox's": func(s *config.Secret) { s.Env = "PATH" },
+		"a host that is none":         func(s *config.Secret) { s.Hosts = []string{"api_github.com:443"} },
+		"":                            func(*config.Secret) {}, // control
+	} {
+		cfg := testConfig(t)
+		cfg.Secrets = []config.Secret{secretIn(t, 0o600)}
+		change(&cfg.Secrets[0])
+		g, err := build(t.Context(), Options{Config: cfg, Log: slog.New(slog.DiscardHandler)})
+		if err == nil {
+			_ = g.close(nil)
+		}
+		if (err == nil) != (name == "") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestSecretsThatCannotBeRead are told of at the start, without what they hold.
+func TestSecretsThatCannotBeRead(t *testing.T) {
+	for mode, want := range map[os.FileMode]int{0o600: 0, 0o644: 1} {
+		var log bytes.Buffer
+		tellSecrets(t.Context(), []config.Secret{secretIn(t, mode)}, slog.New(slog.NewTextHandler(&log, nil)))
+		if n := strings.Count(log.String(), "a secret cannot be used"); n != want || strings.Contains(log.String(), told) {
+			t.Errorf("mode %o: %d, %s", mode, n, log.String())
+		}
+	}
+}

@@ -1,0 +1,234 @@
+package names
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+
+	"palyra/internal/egress"
+)
+
+// TestPool: a name keeps its addresses, no two names share one, and what is
+// too much is refused.
+func TestPool(t *testing.T) {
+	s := newService(t, "*.example.org")
+	seen := map[string]string{}
+	for i := range MaxNames {
+		name := fmt.Sprintf("n%d.example.org", i)
+		for _, kind := range []dnsmessage.Type{dnsmessage.TypeAAAA, dnsmessage.TypeA, dnsmessage.TypeA} {
+			_, text, _ := strings.Cut(ask(t, s, query(t, name+".", kind)), " ")
+			if other, ok := seen[text]; ok && other != name {
+				t.Fatalf("%s and %s are both %s", name, other, text)
+			}
+			seen[text] = name
+			if host, ok := s.Lookup(netip.MustParseAddr(text)); !ok || host.String() != name {
+				t.Fatalf("%s is %s, which is %q", name, text, host)
+			}
+		}
+	}
+	if len(seen) != 2*MaxNames {
+		t.Errorf("%d addresses for %d names", len(seen), MaxNames)
+	}
+	if got := ask(t, s, query(t, "one.more.example.org.", dnsmessage.TypeA)); got != "Refused" {
+		t.Errorf("one too many: %s", got)
+	}
+	list, missed := s.Ledger.List()
+	if last := list[len(list)-1]; len(list)+missed != MaxNames+1 || last.Reason != egress.ReasonBudgetNames || last.Host != "one.more.example.org" {
+		t.Errorf("%d entries and %d more, the last %+v", len(list), missed, last)
+	}
+	if got := ask(t, s, query(t, "n7.example.org.", dnsmessage.TypeA)); got != "Success 198.18.0.8" {
+		t.Errorf("an old name: %s", got)
+	}
+}
+
+func TestLookupOfOthers(t *testing.T) {
+	s := newService(t, "*.example.org")
+	ask(t, s, query(t, "a.example.org.", dnsmessage.TypeA))
+	for text, want := range map[string]string{
+		"198.18.0.1": "a.example.org", "::ffff:198.18.0.1": "a.example.org", "fd00::1": "a.example.org",
+		"198.18.0.0": "", "198.18.0.2": "", "198.19.255.255": "", "198.20.0.1": "", "0.0.0.1": "", "::1": "", "fd00::": "", "fd00::2": "", "fd00::1:0:1": "", "fd00:1::1": "",
+		"fd00::ffff:ffff": "", "1.1.1.1": "",
+	} {
+		if host, ok := s.Lookup(netip.MustParseAddr(text)); host.String() != want || ok != (want != "") {
+			t.Errorf("%s is %q", text, host)
+		}
+	}
+	if host, ok := s.Lookup(netip.Addr{}); ok {
+		t.Errorf("no address is %q", host)
+	}
+}
+
+// TestManyDeniedNames: names that carry data are each noted, and no more than
+// so many are remembered.
+func TestManyDeniedNames(t *testing.T) {
+	s := newService(t, "example.org")
+	const count = MaxNames + 10
+	for i := range count {
+		ask(t, s, query(t, fmt.Sprintf("data%d.evil.example.", i), dnsmessage.TypeA))
+	}
+	list, missed := s.Ledger.List()
+	if len(list)+missed != count || len(s.noted) != MaxNames {
+		t.Errorf("%d entries, %d missed, %d remembered", len(list), missed, len(s.noted))
+	}
+}
+
+// serve runs a service on loopback and returns a resolver that asks it.
+func serve(t *testing.T, s *Service, network string) (*net.Resolver, string) {
+	t.Helper()
+	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 2)
+	go func() { ended <- s.ServePackets(ctx, packets) }()
+	go func() { ended <- serveAll(ctx, s, l) }()
+	t.Cleanup(func() {
+		cancel()
+		l.Close()
+		for range 2 {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+		if _, _, err := packets.ReadFrom(nil); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("the socket is not closed: %v", err)
+		}
+	})
+	address := packets.LocalAddr().String()
+	if network == "tcp" {
+		address = l.Addr().String()
+	}
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}}, address
+}
+
+// serveAll serves the connections of a listener until it is closed.
+func serveAll(ctx context.Context, s *Service, l net.Listener) error {
+	var conns sync.WaitGroup
+	defer conns.Wait()
+	for {
+		conn, err := l.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		conns.Go(func() { s.ServeConn(ctx, conn) })
+	}
+}
+
+func TestResolver(t *testing.T) {
+	for _, network := range []string{"udp", "tcp"} {
+		t.Run(network, func(t *testing.T) {
+			s := newService(t, "example.org")
+			r, _ := serve(t, s, network)
+			addrs, err := r.LookupNetIP(t.Context(), "ip", "example.org.")
+			slices.SortFunc(addrs, netip.Addr.Compare)
+			if err != nil || fmt.Sprint(addrs) != "[198.18.0.1 fd00::1]" {
+				t.Errorf("%v, %v", addrs, err)
+			}
+			addrs, err = r.LookupNetIP(t.Context(), "ip", "other.example.")
+			var dns *net.DNSError
+			if !errors.As(err, &dns) || !dns.IsNotFound {
+				t.Errorf("%v, %v", addrs, err)
+			}
+			if got := entries(t, s); got != "example.org=allowed other.example=denied/unlisted" {
+				t.Error(got)
+			}
+		})
+	}
+}
+
+// TestOversized: a datagram that is too large gets no answer, and the next one
+// does.
+func TestOversized(t *testing.T) {
+	_, address := serve(t, newService(t, "example.org"), "udp")
+	conn, err := net.Dial("udp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	large := append(query(t, "example.org.", dnsmessage.TypeA), make([]byte, mostQuery)...)
+	large[1]++ // its ID
+	for _, q := range [][]byte{large, query(t, "example.org.", dnsmessage.TypeA)} {
+		if _, err := conn.Write(q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reply := make([]byte, 512)
+	if n, err := conn.Read(reply); err != nil || n < 2 || binary.BigEndian.Uint16(reply) != 4711 {
+		t.Errorf("%v, %x", err, reply[:n])
+	}
+}
+
+// TestStreamsThatAreNoQueries: a length that is too large ends the connection,
+// and so does what is no query.
+func TestStreamsThatAreNoQueries(t *testing.T) {
+	_, address := serve(t, newService(t, "example.org"), "tcp")
+	for _, says := range []string{"\xff\xff", "\x00\x00", "\x00\x01x"} {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := conn.Write([]byte(says)); err != nil {
+			t.Fatal(err)
+		}
+		if text, err := io.ReadAll(conn); err != nil || len(text) > 0 {
+			t.Errorf("%q: %q, %v", says, text, err)
+		}
+	}
+}
+
+// TestSlowStream: a client that does not finish its question is let go.
+func TestSlowStream(t *testing.T) {
+	for cut := range 4 {
+		synctest.Test(t, func(t *testing.T) {
+			near, far := net.Pipe()
+			defer near.Close()
+			start := time.Now()
+			go func() { _, _ = near.Write([]byte{0, 30, 1, 2}[:cut]) }()
+			newService(t).ServeConn(t.Context(), far)
+			if took := time.Since(start); took != patience {
+				t.Errorf("after %d bytes it took %s", cut, took)
+			}
+			if _, err := far.Write(nil); errors.Is(err, os.ErrDeadlineExceeded) || err == nil {
+				t.Errorf("the connection is open: %v", err)
+			}
+		})
+	}
+}
+
+// TestStreamEndsWithContext: so does one that waits for a question.
+func TestStreamEndsWithContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	near, far := net.Pipe()
+	defer near.Close()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		newService(t).ServeConn(ctx, far)
+	}()
+	cancel()
+	<-done
+}

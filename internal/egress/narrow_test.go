@@ -1,0 +1,178 @@
+package egress
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"palyra/internal/tool"
+)
+
+func rulesOf(t *testing.T, list ...string) []Rule {
+	t.Helper()
+	rules, err := ParseRules(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules
+}
+
+func targetsOf(t *testing.T, list ...string) []Target {
+	t.Helper()
+	var targets []Target
+	for _, s := range list {
+		target, err := ParseTarget(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		targets = append(targets, target)
+	}
+	return targets
+}
+
+// TestNarrow: who narrows gets no more than was allowed, and unlocks nothing.
+func TestNarrow(t *testing.T) {
+	wide := Rules{
+		Allow: rulesOf(t, "*.example.org:443", "db.internal:5432", "10.0.0.7:5432", "0.0.0.0/0:80"),
+		Deny:  rulesOf(t, "bad.example.org"),
+	}
+	narrow := wide.Narrow(targetsOf(t, "api.example.org:443", "db.internal:5432", "10.0.0.8:80", "bad.example.org:443", "other.test:443"))
+	want := []string{"api.example.org:443", "db.internal:5432", "10.0.0.8:80"}
+	if got := narrow.List(); !slices.Equal(got, want) {
+		t.Errorf("allowed %q, want %q", got, want)
+	}
+	for target, allowed := range map[string]bool{
+		"api.example.org:443": true, "www.example.org:443": false, "api.example.org:80": false,
+		"db.internal:5432": true, "10.0.0.7:5432": false, "1.1.1.1:80": false, "bad.example.org:443": false,
+	} {
+		to := targetsOf(t, target)[0]
+		if answer, _ := narrow.Match(to.Host, to.Port); (answer == Allowed) != allowed {
+			t.Errorf("%s: %v, want allowed %t", target, answer, allowed)
+		}
+	}
+	// What the operator unlocked stays so for the name; what only the caller
+	// named does not become so.
+	private, database := targetsOf(t, "10.0.0.8:80")[0], targetsOf(t, "10.0.0.7:5432")[0]
+	if narrow.CheckAddress(private.Host, private.Port) == nil {
+		t.Error("naming a private address unlocked it")
+	}
+	if err := narrow.CheckAddress(database.Host, database.Port); err != nil {
+		t.Errorf("the address of an allowed name is locked: %v", err)
+	}
+	// Control: the operator's own rule does unlock it.
+	named := Rules{Allow: rulesOf(t, "10.0.0.8:80")}
+	if err := named.Narrow(targetsOf(t, "10.0.0.8:80")).CheckAddress(private.Host, private.Port); err != nil {
+		t.Errorf("an address that the operator named: %v", err)
+	}
+	if again := narrow.Narrow(targetsOf(t, "db.internal:5432")); again.CheckAddress(database.Host, database.Port) != nil {
+		t.Error("narrowing twice locks the address")
+	}
+	if got := (Grant{Rules: wide}).Narrow(nil).Hosts(); len(got) != 0 {
+		t.Errorf("narrowed to nothing it allows %q", got)
+	}
+}
+
+func TestReachable(t *testing.T) {
+	for _, row := range []struct {
+		rule, allowed string
+		want          bool
+	}{
+		{"api.example.org:443", "api.example.org:443", true},
+		{"api.example.org:443", "*.example.org:443", true},
+		{"*.example.org:443", "api.example.org:443", true},
+		{"*.a.example.org:443", "*.example.org:443", true},
+		{"*.example.org:443", "*.a.example.org:443", true},
+		{"api.example.org", "*.example.org:443", true},
+		{"api.example.org:80", "*.example.org:443", false},
+		{"example.org:443", "*.example.org:443", false},
+		{"*.badexample.org:443", "*.example.org:443", false},
+		{"10.0.0.7:443", "10.0.0.0/8:443", true},
+		{"10.0.0.0/8:443", "11.0.0.0/8:443", false},
+		{"10.0.0.7:443", "*.example.org:443", false},
+		{"[::1]:443", "127.0.0.1:443", false},
+	} {
+		g := Grant{
+			Rules:   Rules{Allow: rulesOf(t, row.allowed)},
+			Inspect: []Inspection{{Host: rulesOf(t, row.rule)[0]}},
+			Secrets: []Secret{{Name: "s", Hosts: rulesOf(t, "unrelated.test:443", row.rule)}},
+		}.Reachable()
+		if (len(g.Inspect) == 1) != row.want || (len(g.Secrets) == 1) != row.want {
+			t.Errorf("%s under %s: %d inspected, %d secrets, want %t", row.rule, row.allowed, len(g.Inspect), len(g.Secrets), row.want)
+		}
+	}
+}
+
+// TestLines: everything that a grant decides changes its lines, and how it was
+// written does not.
+func TestLines(t *testing.T) {
+	base := func() Grant {
+		return Grant{
+			Rules:   Rules{Allow: rulesOf(t, "b.org:443", "A.org.:443", "[2001:DB8::/32]:443", "[::1]:80", "*.C.org:22"), Deny: rulesOf(t, "x.org")},
+			Inspect: []Inspection{{Host: rulesOf(t, "a.org:443")[0], Methods: []string{"HEAD", "GET"}, Paths: []string{"/b,c", "/a/**"}}},
+			Secrets: []Secret{{Name: "token", Header: "Authorization", Env: "TOKEN", Hosts: rulesOf(t, "a.org:443")}},
+		}
+	}
+	want := []string{
+		"*.c.org:22", "[2001:db8::/32]:443", "[::1]:80", "a.org:443", "b.org:443", "deny x.org",
+		`inspect a.org:443 methods=GET,HEAD paths="/a/**","/b,c"`,
+		"secret token header=Authorization hosts=a.org:443 env=TOKEN",
+		"budget connections=10000 concurrent=128 bytes_out=67108864 bytes_in=4294967296 requests=100000 time=1h0m0s",
+	}
+	if got := base().Lines(); !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	for name, change := range map[string]func(*Grant){
+		"a host":           func(g *Grant) { g.Rules.Allow = g.Rules.Allow[1:] },
+		"a denial":         func(g *Grant) { g.Rules.Deny = nil },
+		"a method":         func(g *Grant) { g.Inspect[0].Methods = nil },
+		"a path":           func(g *Grant) { g.Inspect[0].Paths = []string{"/b", "c", "/a/**"} },
+		"a secret":         func(g *Grant) { g.Secrets[0].Name = "other" },
+		"a secret's host":  func(g *Grant) { g.Secrets[0].Hosts = rulesOf(t, "b.org:443") },
+		"a budget":         func(g *Grant) { g.Budget.BytesOut = 1 },
+		"what is unlocked": func(g *Grant) { g.Rules.unlocking = rulesOf(t, "10.0.0.7:443") },
+	} {
+		g := base()
+		change(&g)
+		if slices.Equal(g.Lines(), want) {
+			t.Errorf("%s changes nothing", name)
+		}
+	}
+	if got := (Grant{Rules: Rules{Deny: rulesOf(t, "x.org")}}).Lines(); got != nil {
+		t.Errorf("a grant that reaches nothing has %q", got)
+	}
+	// Control: the order does not count.
+	g := base()
+	slices.Reverse(g.Rules.Allow)
+	if !slices.Equal(g.Lines(), want) {
+		t.Error("the order of the rules changes the lines")
+	}
+}
+
+func TestExplain(t *testing.T) {
+	hosts := []string{"a.org:443", "b.org:80"}
+	for _, row := range []struct {
+		c     tool.Connection
+		hosts []string
+		want  string
+	}{
+		{tool.Connection{Host: "x.org", Port: 443, Verdict: VerdictDenied, Reason: ReasonUnlisted}, hosts, "x.org:443 is not allowed for this tool; allowed: a.org:443, b.org:80."},
+		{tool.Connection{Host: "x.org", Verdict: VerdictDenied, Reason: ReasonUnlisted, Leg: LegName}, hosts, "x.org is not allowed for this tool; allowed: a.org:443, b.org:80."},
+		{tool.Connection{Host: "::1", Port: 80, Verdict: VerdictDenied, Reason: ReasonUnlisted}, nil, "[::1]:80 is not allowed for this tool: it runs offline."},
+		{tool.Connection{Host: "a.org", Port: 443, Verdict: VerdictAllowed, Reason: ReasonBudgetBytesOut}, hosts, "a.org:443 was broken off, as the budget of bytes sent is used up."},
+		{tool.Connection{Host: "a.org", Port: 443, Verdict: VerdictFailed, Reason: ReasonUnreachable}, hosts, "a.org:443 could not be connected to."},
+		{tool.Connection{Host: "a.org", Port: 443, Verdict: VerdictAllowed}, hosts, ""},
+		{tool.Connection{Verdict: VerdictDenied, Reason: ReasonBadSOCKS, Leg: LegSOCKS}, hosts, "A target without a host name was asked for with a SOCKS request other than a plain CONNECT."},
+		{tool.Connection{Verdict: VerdictAllowed, BytesOut: 9}, hosts, ""}, // those that are not listed
+	} {
+		if got := Explain(row.c, row.hosts); got != row.want {
+			t.Errorf("got %q, want %q", got, row.want)
+		}
+	}
+	many := strings.Split(strings.Repeat("h.org:443 ", 70), " ")[:70]
+	if got := Named(many); !strings.HasSuffix(got, " and 62 more") {
+		t.Errorf("got %q", got)
+	}
+	if !Alarming(ReasonSecretMisplaced) || !Alarming(ReasonSecretUnverified) || Alarming(ReasonUnlisted) {
+		t.Error("other reasons alarm than those about secrets")
+	}
+}

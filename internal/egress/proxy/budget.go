@@ -1,0 +1,55 @@
+package proxy
+
+import (
+	"sync/atomic"
+	"time"
+
+	"palyra/internal/egress"
+)
+
+// budget is what is left to the connections of a session together.
+type budget struct {
+	connections, concurrent, requests allowance
+	out, in                           allowance
+	// time is how long one connection may last.
+	time time.Duration
+}
+
+func newBudget(b egress.Budget) *budget {
+	b = b.OrDefault()
+	left := &budget{time: b.Time}
+	left.connections.giveBack(int64(b.Connections))
+	left.concurrent.giveBack(int64(b.Concurrent))
+	left.requests.giveBack(int64(b.Requests))
+	left.out.giveBack(b.BytesOut)
+	left.in.giveBack(b.BytesIn)
+	return left
+}
+
+// allowance is a number that several connections use up.
+type allowance struct{ left atomic.Int64 }
+
+// take takes n, or nothing when there is less.
+func (a *allowance) take(n int64) bool {
+	for {
+		left := a.left.Load()
+		if left < n {
+			return false
+		}
+		if a.left.CompareAndSwap(left, left-n) {
+			return true
+		}
+	}
+}
+
+// takeSome takes at most most, and so little of what is left that others are
+// not in want of it meanwhile.
+func (a *allowance) takeSome(most int64) int64 {
+	n := min(most, a.left.Load()/16)
+	if n <= 0 || !a.take(n) {
+		return 0
+	}
+	return n
+}
+
+func (a *allowance) giveBack(n int64) { a.left.Add(n) }

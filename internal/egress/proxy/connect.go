@@ -1,0 +1,106 @@
+package proxy
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"time"
+
+	"palyra/internal/egress"
+	"palyra/internal/egress/web"
+	"palyra/internal/reason"
+)
+
+// mostHead is the size, in bytes, of the largest head of a CONNECT request.
+const mostHead = 16 << 10
+
+var connectMethod = []byte(http.MethodConnect + " ")
+
+// proxied serves a connection to the HTTP proxy. Its first request says whether
+// it becomes a tunnel.
+func (v *service) proxied(ctx context.Context, c *caller) {
+	err := v.begun(c)
+	for err == nil && len(c.early) < len(connectMethod) && bytes.HasPrefix(connectMethod, c.early) {
+		err = c.more(c.Conn.Read)
+	}
+	switch {
+	case err != nil:
+		v.stumble(c, egress.LegConnect, err, egress.ReasonBadHTTP)
+	case bytes.HasPrefix(c.early, connectMethod):
+		v.tunnel(ctx, c)
+	default:
+		v.forward(ctx, c)
+	}
+}
+
+// tunnel serves a CONNECT request (RFC 9110, section 9.3.6). Whatever follows
+// its head goes to the target, if anywhere: there is no second request.
+func (v *service) tunnel(ctx context.Context, c *caller) {
+	target, err := readConnect(c)
+	if err != nil {
+		v.stumble(c, egress.LegConnect, err, egress.ReasonBadHTTP)
+		if reason.Of(err) != reason.Internal && answer(c, err) == nil {
+			leave(c)
+		}
+		return
+	}
+	v.reach(ctx, c, egress.LegConnect, v.named(target), func(err error) error { return answer(c, err) })
+}
+
+// The answers to what is no CONNECT request.
+var (
+	errHead = reason.Errorf(reason.EgressDenied, "The head of the CONNECT request is too large.").
+		WithField("reason", egress.ReasonHeaderTooLarge)
+	errConnect = reason.Errorf(reason.EgressDenied, "This is no well-formed CONNECT request.").
+			WithField("reason", egress.ReasonBadHTTP)
+)
+
+// readConnect reads the head of a CONNECT request and returns its target. What
+// was read beyond the head is put back.
+func readConnect(c *caller) (egress.Target, error) {
+	limit := &io.LimitedReader{R: c, N: mostHead}
+	in := bufio.NewReader(limit)
+	r, err := http.ReadRequest(in)
+	c.unread(buffered(in))
+	switch {
+	case err != nil && limit.N == 0:
+		return egress.Target{}, errHead
+	case err != nil && (gone(err) || errors.Is(err, os.ErrDeadlineExceeded)):
+		return egress.Target{}, err
+	case err != nil || r.ProtoMajor != 1 || r.ContentLength != 0 || len(r.TransferEncoding) != 0:
+		return egress.Target{}, errConnect
+	}
+	return egress.ParseTarget(r.RequestURI)
+}
+
+// established is the answer to a CONNECT request that a tunnel came of.
+var established = []byte("HTTP/1.1 200 Connection established\r\n\r\n")
+
+// answer tells the client of the HTTP proxy what came of its CONNECT request.
+func answer(c *caller, err error) error {
+	raw := established
+	if err != nil {
+		raw = web.RefusalOf(err)
+	}
+	_, failed := c.Write(raw)
+	return failed
+}
+
+// leave closes a connection so that the program sees the last thing that it was
+// told: a connection closed with something unread in it is reset.
+func leave(c *caller) {
+	_ = c.CloseWrite() // it may be gone
+	if c.patience(farewell) == nil {
+		_, _ = io.CopyN(io.Discard, c, mostFarewell)
+	}
+}
+
+// What a connection that was refused may say yet, unheard.
+const (
+	farewell     = 250 * time.Millisecond
+	mostFarewell = 64 << 10
+)

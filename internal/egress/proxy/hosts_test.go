@@ -1,0 +1,91 @@
+package proxy
+
+import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"testing"
+
+	"palyra/internal/egress"
+)
+
+// echo sends back what it gets.
+func echo(conn net.Conn) {
+	_, _ = io.Copy(conn, conn)
+	_ = closeWrite(conn)
+}
+
+// banner speaks first, and echoes then.
+func banner(conn net.Conn) {
+	if _, err := io.WriteString(conn, "220 at your service\r\n"); err == nil {
+		echo(conn)
+	}
+}
+
+// secure has serve speak inside TLS, for a name.
+func (w *world) secure(name string, serve func(net.Conn)) func(net.Conn) {
+	host := mustHost(w.t, name)
+	return func(conn net.Conn) {
+		secured := tls.Server(conn, w.authority.Config(host))
+		defer secured.Close()
+		serve(secured)
+	}
+}
+
+// hello answers one HTTP request after the other with its Host.
+func hello1(conn net.Conn) {
+	in := bufio.NewReader(conn)
+	for {
+		r, err := http.ReadRequest(in)
+		if err != nil {
+			return
+		}
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		text := fmt.Sprintf("%s %s %s", r.Method, r.Host, body)
+		if _, err := fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(text), text); err != nil {
+			return
+		}
+	}
+}
+
+func mustHost(t testing.TB, name string) egress.Host {
+	t.Helper()
+	host, err := egress.CanonicalHost(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return host
+}
+
+// client speaks TLS to a host of the world over a connection.
+func (w *world) client(conn net.Conn, name string) *tls.Conn {
+	return tls.Client(conn, &tls.Config{RootCAs: w.roots, ServerName: name, MinVersion: tls.VersionTLS12})
+}
+
+// exchange writes a line and reads its echo.
+func exchange(t testing.TB, conn net.Conn, line string) {
+	t.Helper()
+	if _, err := io.WriteString(conn, line); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, len(line))
+	if _, err := io.ReadFull(conn, got); err != nil || string(got) != line {
+		t.Fatalf("got %q, %v, want %q", got, err, line)
+	}
+}
+
+func mustAddr(t testing.TB, s string) netip.Addr {
+	t.Helper()
+	addr, err := netip.ParseAddr(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return addr
+}

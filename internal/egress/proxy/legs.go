@@ -1,0 +1,118 @@
+package proxy
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+
+	"palyra/internal/egress"
+	"palyra/internal/egress/socks"
+	"palyra/internal/reason"
+)
+
+// target is where a connection of the transparent leg goes: the name that its
+// address stands for, or the address itself. An address of the sandbox's own
+// loopback is no exception: it is nowhere, unless a rule names that very address
+// and so means the machine's. On the other legs the target is not known yet.
+func (v *service) target(c *caller, leg string) egress.Target {
+	if leg != egress.LegTransparent {
+		return egress.Target{}
+	}
+	at := c.destination()
+	return v.named(egress.Target{Host: egress.HostOf(at.Addr()), Port: at.Port()})
+}
+
+// named puts the name in the place of an address that stands for one. Clients
+// of a proxy, too, may have looked the name up by themselves.
+func (v *service) named(t egress.Target) egress.Target {
+	if addr, ok := t.Host.Addr(); ok {
+		if name, ok := v.names.Lookup(addr); ok {
+			t.Host = name
+		}
+	}
+	return t
+}
+
+// captured serves a connection that the program made as if the network were
+// open. Who is denied sees a reset.
+func (v *service) captured(ctx context.Context, c *caller) {
+	switch c.destination() {
+	case namesAt:
+		v.name(ctx, c)
+	case httpAt:
+		v.proxied(ctx, c)
+	case socksAt:
+		v.socks(ctx, c)
+	default:
+		v.reach(ctx, c, egress.LegTransparent, v.target(c, egress.LegTransparent), nil)
+	}
+}
+
+// name serves a connection to the name service.
+func (v *service) name(ctx context.Context, c *caller) { v.names.ServeConn(ctx, c) }
+
+// socks serves a connection to the SOCKS proxy.
+func (v *service) socks(ctx context.Context, c *caller) {
+	if err := v.begun(c); err != nil {
+		v.stumble(c, egress.LegSOCKS, err, egress.ReasonBadSOCKS)
+		return
+	}
+	in := bufio.NewReader(c)
+	target, err := socks.Accept(readWriter{in, c})
+	c.unread(buffered(in))
+	if err != nil {
+		v.stumble(c, egress.LegSOCKS, err, egress.ReasonBadSOCKS)
+		leave(c) // it has its answer
+		return
+	}
+	v.reach(ctx, c, egress.LegSOCKS, v.named(target), func(err error) error { return socks.Reply(c, err) })
+}
+
+type readWriter struct {
+	io.Reader
+	io.Writer
+}
+
+// buffered is a copy of what r has read too much.
+func buffered(r *bufio.Reader) []byte {
+	b, _ := r.Peek(r.Buffered()) // all there
+	return append([]byte(nil), b...)
+}
+
+// begun waits until the program says something, and gives it the time for the
+// rest.
+func (v *service) begun(c *caller) error {
+	if len(c.early) == 0 {
+		if err := c.patience(v.waits.first); err != nil {
+			return err
+		}
+		if err := c.more(c.Conn.Read); err != nil {
+			return err
+		}
+	}
+	return c.patience(v.waits.rest)
+}
+
+// stumble records a client of a proxy that never came to name a target: too
+// slow, or malformed, for which there is a word. Who just went away left nothing
+// to record.
+func (v *service) stumble(c *caller, leg string, err error, word string) {
+	var e *reason.Error
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		v.refuse(leg, egress.Target{}, egress.ReasonSlow)
+		reset(c.Conn)
+	case errors.As(err, &e):
+		v.refuse(leg, egress.Target{}, cmp.Or(e.Fields["reason"], word))
+	}
+}
+
+// gone reports whether an error says no more than that the peer has left.
+func gone(err error) bool {
+	var network *net.OpError
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &network)
+}

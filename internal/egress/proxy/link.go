@@ -1,0 +1,251 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+
+	"palyra/internal/egress"
+	"palyra/internal/egress/hello"
+	"palyra/internal/egress/secret"
+	"palyra/internal/reason"
+)
+
+// The ports whose protocol is known.
+const (
+	portHTTP = 80
+	portTLS  = 443
+)
+
+// link is a connection of a program with its target.
+type link struct {
+	*service
+	caller *caller
+	host   *upstream
+	leg    string
+	target egress.Target
+}
+
+// reach connects a program with its target and carries what they say. On the
+// legs of a proxy reply tells the program what came of it; on the transparent
+// leg it is nil, and who gets nowhere sees a reset.
+func (v *service) reach(ctx context.Context, c *caller, leg string, t egress.Target, reply func(error) error) {
+	host, err := v.connect(ctx, leg, t, c)
+	if reply != nil {
+		if failed := reply(err); failed == nil && err != nil {
+			leave(c)
+			return
+		}
+	}
+	if err != nil {
+		reset(c.Conn)
+		return
+	}
+	defer host.Close()
+	l := &link{v, c, host, leg, t}
+	if err := l.carry(ctx); err != nil {
+		l.breakOff(err)
+	}
+}
+
+// connect connects to a target on behalf of a program. The error is a
+// *reason.Error that explains it to the program; its field reason is the word
+// of the ledger.
+func (v *service) connect(ctx context.Context, leg string, t egress.Target, c *caller) (*upstream, error) {
+	entry := v.ledger.Begin(leg, t)
+	conn, err := v.dial(ctx, t, entry)
+	if err != nil {
+		entry.End()
+		told := reason.Errorf(reason.Of(err), "%s", entry.Explain(v.grant.Hosts())).WithField("reason", entry.Reason())
+		return nil, errors.Join(told, err)
+	}
+	host := &upstream{Conn: conn, entry: entry, budget: v.budget, open: &v.open, until: c.until}
+	if !v.open.add(conn) {
+		entry.End()
+		return nil, reason.Errorf(reason.Cancelled, "the program has ended")
+	}
+	_ = host.SetDeadline(c.until) // if that fails, reading does, too
+	return host, nil
+}
+
+func (v *service) dial(ctx context.Context, t egress.Target, entry *egress.Entry) (net.Conn, error) {
+	if !v.budget.connections.take(1) {
+		decide(entry, denied(egress.ReasonBudgetConnections))
+		return nil, reason.Errorf(reason.EgressDenied, "the program has used up its connections")
+	}
+	return v.dialer.Connect(ctx, t, entry)
+}
+
+// breakOff ends both connections at once, and records why if it was ours to
+// decide.
+func (l *link) breakOff(err error) {
+	if word := secret.Word(err); word != "" {
+		err = denied(word)
+	}
+	decide(l.host.entry, err)
+	reset(l.host.Conn)
+	reset(l.caller.Conn)
+}
+
+// carry checks what the program says first, and passes it on with all that
+// follows.
+func (l *link) carry(ctx context.Context) error {
+	_, inspected := l.grant.Inspected(l.target)
+	switch {
+	case l.target.Port == portHTTP:
+		return l.web(ctx, l.caller)
+	case l.target.Port == portTLS, inspected:
+		return l.hear(ctx, inspected)
+	}
+	return l.either(ctx)
+}
+
+// hear carries a connection on which the program has to speak first.
+func (l *link) hear(ctx context.Context, inspected bool) error {
+	if err := l.begun(l.caller); err != nil {
+		return unheard(err)
+	}
+	err := readHello(l.caller, l.target)
+	switch {
+	case errors.Is(err, hello.ErrNotTLS) && l.target.Port != portTLS:
+		return l.web(ctx, l.caller)
+	case errors.Is(err, hello.ErrNotTLS):
+		return denied(l.notTLS())
+	case err != nil:
+		return err
+	case inspected:
+		return l.web(ctx, tls.Server(l.caller, l.authority.Config(l.target.Host)))
+	}
+	return l.relay(l.up(nil))
+}
+
+// unheard is nil for a program that left without a word.
+func unheard(err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return tooSlow(err)
+}
+
+// notTLS is the word for a program that does not speak TLS where it has to.
+func (l *link) notTLS() string {
+	if what := judge(l.caller.early); l.leg == egress.LegConnect && (what == request || what == undecided) {
+		return egress.ReasonSecondRequest
+	}
+	return egress.ReasonBadTLS
+}
+
+// either carries a connection on which the host may speak first: what it says
+// is passed on at once, what the program says once it is known what that is.
+func (l *link) either(ctx context.Context) error {
+	up := l.up(new(firstLine))
+	down := l.down(up.clock)
+	ended := l.start(down)
+	what, err := l.listen(up)
+	if err == nil && what == request {
+		down.halt()
+		if err := <-ended; !errors.Is(err, errHalted) {
+			return err
+		}
+		if down.passed {
+			return denied(egress.ReasonBadHTTP)
+		}
+		return l.web(ctx, l.caller)
+	}
+	if err == nil {
+		err = up.run()
+	}
+	if err != nil {
+		l.breakOff(err)
+	}
+	return errors.Join(err, <-ended)
+}
+
+// listen finds out what the program says first, and leaves it to be read again.
+func (l *link) listen(up *flow) (guess, error) {
+	c := l.caller
+	if len(c.early) == 0 {
+		silence := flow{clock: up.clock, in: c.Conn, from: c.Conn}
+		if err := c.more(silence.read); errors.Is(err, io.EOF) {
+			return opaque, nil
+		} else if err != nil {
+			return opaque, err
+		}
+	}
+	if err := c.patience(l.waits.rest); err != nil {
+		return opaque, err
+	}
+	if err := readHello(c, l.target); !errors.Is(err, hello.ErrNotTLS) {
+		up.line = nil
+		return opaque, err
+	}
+	for {
+		what := judge(c.early)
+		switch {
+		case what != undecided:
+			return what, nil
+		case len(c.early) > mostHead:
+			return opaque, denied(egress.ReasonHeaderTooLarge)
+		}
+		if err := c.more(c.Conn.Read); errors.Is(err, io.EOF) {
+			return opaque, nil
+		} else if err != nil {
+			return opaque, tooSlow(err)
+		}
+	}
+}
+
+// relay passes on what both say from now on.
+func (l *link) relay(up *flow) error {
+	ended := l.start(l.down(up.clock))
+	err := up.run()
+	if err != nil {
+		l.breakOff(err)
+	}
+	return errors.Join(err, <-ended)
+}
+
+// start runs a flow in the background. If it fails it takes the other one with
+// it.
+func (l *link) start(f *flow) <-chan error {
+	ended := make(chan error, 1)
+	go func() {
+		var err error
+		defer func() { ended <- err }()
+		defer l.caught()
+		if err = f.run(); err != nil && !errors.Is(err, errHalted) {
+			l.breakOff(err)
+		}
+	}()
+	return ended
+}
+
+// up is the flow from the program to its host.
+func (l *link) up(line *firstLine) *flow {
+	return &flow{
+		clock: newClock(l.waits.idle, l.caller.until), line: line,
+		in: l.secrets.Watch(l.caller), from: l.caller.Conn,
+		out: l.host, to: l.host.Conn,
+		spliced: l.secrets.Idle() && bothTCP(l.caller.Conn, l.host.Conn),
+		left:    &l.budget.out, count: l.host.entry.Sent,
+	}
+}
+
+// down is the flow from the host to its program.
+func (l *link) down(k *clock) *flow {
+	return &flow{
+		clock: k,
+		in:    l.host, from: l.host.Conn,
+		out: l.caller, to: l.caller.Conn,
+		spliced: bothTCP(l.caller.Conn, l.host.Conn),
+		left:    &l.budget.in, count: l.host.entry.Received,
+	}
+}
+
+func bothTCP(a, b net.Conn) bool {
+	_, one := a.(*net.TCPConn)
+	_, other := b.(*net.TCPConn)
+	return one && other
+}

@@ -1,0 +1,165 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"runtime/debug"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"palyra/internal/egress"
+	"palyra/internal/egress/names"
+	"palyra/internal/reason"
+)
+
+// Where a sandbox has the services of its own. A port that is also one of
+// Session.Ports has one listener for both.
+var (
+	namesAt = netip.MustParseAddrPort("127.0.0.1:53")
+	httpAt  = netip.MustParseAddrPort("127.0.0.1:3128")
+	socksAt = netip.MustParseAddrPort("127.0.0.1:1080")
+)
+
+// service is one Serve: what its connections share.
+type service struct {
+	*Session
+	ledger *egress.Ledger
+	dialer *egress.Dialer
+	names  *names.Service
+	budget *budget
+	open   registry
+	// work are the listeners and connections. The first of it that fails ends
+	// all of it.
+	work *errgroup.Group
+}
+
+// handler serves one connection. It need not close it.
+type handler func(context.Context, *caller)
+
+// Serve carries connections until ctx ends; then it breaks off those that are
+// left, closes the listeners and returns nil. It returns an error when it
+// cannot go on. Times and budgets count from here on, and it is called once at
+// most.
+func (s *Session) Serve(ctx context.Context, l Listeners) error {
+	ledger := egress.NewLedger(time.Now())
+	s.ledger.Store(ledger)
+	work, ctx := errgroup.WithContext(ctx)
+	v := &service{
+		Session: s, ledger: ledger, budget: newBudget(s.grant.Budget), work: work,
+		names: &names.Service{Allowed: s.grant.Rules.NameAllowed, Ledger: ledger},
+		dialer: &egress.Dialer{
+			Rules: s.grant.Rules, Ledger: ledger,
+			Resolver: s.outward.Resolver, Interfaces: s.outward.Interfaces, Dial: s.outward.Dial,
+		},
+	}
+	if l.Names != nil {
+		work.Go(func() error { return v.names.ServePackets(ctx, l.Names) })
+	}
+	v.listen(ctx, l.NamesTCP, egress.LegName, v.name)
+	v.listen(ctx, l.HTTP, egress.LegConnect, v.proxied)
+	v.listen(ctx, l.SOCKS, egress.LegSOCKS, v.socks)
+	for _, port := range l.Ports {
+		v.listen(ctx, port, egress.LegTransparent, v.captured)
+	}
+	work.Go(func() error {
+		<-ctx.Done()
+		l.close()
+		v.open.end()
+		return nil
+	})
+	return work.Wait()
+}
+
+func (l Listeners) close() {
+	for _, one := range append([]net.Listener{l.NamesTCP, l.HTTP, l.SOCKS}, l.Ports...) {
+		if one != nil {
+			one.Close()
+		}
+	}
+}
+
+func (v *service) listen(ctx context.Context, l net.Listener, leg string, serve handler) {
+	if l != nil {
+		v.work.Go(func() error { return v.accept(ctx, l, leg, serve) })
+	}
+}
+
+// What a listener puts up with: a process that is out of descriptors may have
+// some again soon.
+const (
+	mostFailures = 60
+	firstPause   = 5 * time.Millisecond
+	longestPause = time.Second
+)
+
+// accept hands every connection of a listener to serve. It returns an error
+// after many failures in a row.
+func (v *service) accept(ctx context.Context, l net.Listener, leg string, serve handler) error {
+	failures := 0
+	for {
+		conn, err := l.Accept()
+		switch {
+		case ctx.Err() != nil:
+			if err == nil {
+				reset(conn)
+			}
+			return nil
+		case err == nil:
+			failures = 0
+			v.welcome(ctx, conn, leg, serve)
+		case errors.Is(err, net.ErrClosed) || failures == mostFailures:
+			return fmt.Errorf("accepting connections of a sandbox: %w", err)
+		default:
+			pause(ctx, min(firstPause<<min(failures, 10), longestPause))
+			failures++
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// welcome serves a connection beside the others, unless there are too many.
+func (v *service) welcome(ctx context.Context, conn net.Conn, leg string, serve handler) {
+	c := &caller{Conn: conn, until: time.Now().Add(v.budget.time)}
+	if !v.budget.concurrent.take(1) {
+		v.refuse(leg, v.target(c, leg), egress.ReasonBudgetConcurrent)
+		reset(conn)
+		return
+	}
+	v.work.Go(func() error {
+		defer v.budget.concurrent.giveBack(1)
+		defer conn.Close()
+		defer v.caught()
+		if v.open.add(conn) {
+			defer v.open.remove(conn)
+			serve(ctx, c)
+		}
+		return nil
+	})
+}
+
+// caught makes a panic the end of the session, and not of the daemon.
+func (v *service) caught() {
+	if fault := recover(); fault != nil {
+		err := fmt.Errorf("%w: %v\n%s", reason.Errorf(reason.Internal, "carrying a connection failed inside the gateway"), fault, debug.Stack())
+		v.work.Go(func() error { return err })
+	}
+}
+
+// refuse records a connection that got nowhere.
+func (v *service) refuse(leg string, t egress.Target, why string) {
+	entry := v.ledger.Begin(leg, t)
+	decide(entry, denied(why))
+	entry.End()
+}

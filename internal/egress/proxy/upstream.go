@@ -1,0 +1,122 @@
+package proxy
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	"palyra/internal/egress"
+)
+
+// cut is why a connection is broken off.
+type cut struct{ verdict, reason string }
+
+func (c *cut) Error() string { return "broken off: " + c.reason }
+
+// denied cuts a connection off of which nothing was passed on.
+func denied(reason string) error { return &cut{egress.VerdictDenied, reason} }
+
+// broken cuts a connection off in its midst.
+func broken(reason string) error { return &cut{egress.VerdictAllowed, reason} }
+
+// upstream is the host's end of a connection, which counts what passes.
+type upstream struct {
+	net.Conn
+	entry  *egress.Entry
+	budget *budget
+	open   *registry
+	until  time.Time
+}
+
+// Read counts what the host sent. What is over the budget breaks the
+// connection off.
+func (u *upstream) Read(b []byte) (int, error) {
+	n, err := u.Conn.Read(b)
+	if n > 0 {
+		if over := u.received(int64(n)); over != nil {
+			u.fail(over)
+			return 0, over
+		}
+	}
+	return n, u.timed(err)
+}
+
+// Write counts before it writes, as the host may have answered by the time that
+// Write comes back.
+func (u *upstream) Write(b []byte) (int, error) {
+	if over := u.sent(int64(len(b))); over != nil {
+		u.fail(over)
+		return 0, over
+	}
+	n, err := u.Conn.Write(b)
+	if n < len(b) {
+		u.entry.Sent(int64(n - len(b)))
+		u.budget.out.giveBack(int64(len(b) - n))
+	}
+	return n, u.timed(err)
+}
+
+// timed records when it is its time that ended the connection.
+func (u *upstream) timed(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) && !time.Now().Before(u.until) {
+		decide(u.entry, broken(egress.ReasonBudgetTime))
+	}
+	return err
+}
+
+// sent counts bytes that are about to go out.
+func (u *upstream) sent(n int64) error {
+	if !u.budget.out.take(n) {
+		return broken(egress.ReasonBudgetBytesOut)
+	}
+	u.entry.Sent(n)
+	return nil
+}
+
+// received counts bytes that came in.
+func (u *upstream) received(n int64) error {
+	u.entry.Received(n)
+	if !u.budget.in.take(n) {
+		return broken(egress.ReasonBudgetBytesIn)
+	}
+	return nil
+}
+
+// fail breaks the connection off and records why.
+func (u *upstream) fail(err error) {
+	decide(u.entry, err)
+	reset(u.Conn)
+}
+
+// Close ends the record of the connection, too.
+func (u *upstream) Close() error {
+	u.open.remove(u.Conn)
+	err := u.Conn.Close()
+	u.entry.End()
+	return err
+}
+
+// CloseWrite tells the host that nothing more comes.
+func (u *upstream) CloseWrite() error { return closeWrite(u.Conn) }
+
+// SetDeadline keeps to the time of the connection, like those for reading and
+// writing.
+func (u *upstream) SetDeadline(t time.Time) error { return u.Conn.SetDeadline(sooner(t, u.until)) }
+
+// SetReadDeadline is SetDeadline for reading.
+func (u *upstream) SetReadDeadline(t time.Time) error {
+	return u.Conn.SetReadDeadline(sooner(t, u.until))
+}
+
+// SetWriteDeadline is SetDeadline for writing.
+func (u *upstream) SetWriteDeadline(t time.Time) error {
+	return u.Conn.SetWriteDeadline(sooner(t, u.until))
+}
+
+func decide(e *egress.Entry, err error) {
+	if c, ok := asCut(err); ok {
+		e.Decide(c.verdict, c.reason, egress.Rule{}, netip.Addr{})
+	}
+}

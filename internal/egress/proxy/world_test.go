@@ -1,0 +1,392 @@
+package proxy
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+
+	"palyra/internal/egress"
+	"palyra/internal/egress/web"
+	"palyra/internal/tool"
+)
+
+// world is a session with made-up hosts around it. Their addresses are public
+// ones that nobody dials: every connection goes to a server of the test.
+type world struct {
+	t         testing.TB
+	session   *Session
+	authority *web.Authority
+	roots     *x509.CertPool
+	ports     *gate
+	http      net.Listener
+	socks     net.Listener
+	names     net.PacketConn
+	end       func() error
+
+	mu        sync.Mutex
+	addresses map[string]netip.Addr
+	servers   map[string]string
+	dialled   []string
+	serving   sync.WaitGroup
+}
+
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	authority, err := web.NewAuthority()
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(authority.Bundle(nil)) {
+		t.Fatal("the authority has no certificate")
+	}
+	return &world{t: t, authority: authority, roots: roots, addresses: map[string]netip.Addr{}, servers: map[string]string{}}
+}
+
+// host has a name answered with an address of its own, and its port with serve.
+func (w *world) host(target string, serve func(net.Conn)) {
+	w.t.Helper()
+	name, port, err := net.SplitHostPort(target)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.serving.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			w.serving.Go(func() {
+				defer conn.Close()
+				serve(conn)
+			})
+		}
+	})
+	w.t.Cleanup(func() { l.Close(); w.serving.Wait() })
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	addr, err := netip.ParseAddr(name)
+	if err != nil {
+		addr = w.address(name)
+	}
+	w.servers[netip.AddrPortFrom(addr, mustPort(w.t, port)).String()] = l.Addr().String()
+}
+
+func (w *world) address(name string) netip.Addr {
+	if _, known := w.addresses[name]; !known {
+		w.addresses[name] = netip.AddrFrom4([4]byte{11, 0, 0, byte(len(w.addresses) + 1)})
+	}
+	return w.addresses[name]
+}
+
+func mustPort(t testing.TB, s string) uint16 {
+	t.Helper()
+	port, err := egress.ParsePort(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// LookupNetIP makes the world a resolver.
+func (w *world) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	addr, ok := w.addresses[strings.TrimSuffix(host, ".")]
+	if !ok {
+		return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
+	}
+	return []netip.Addr{addr}, nil
+}
+
+func (w *world) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	w.mu.Lock()
+	w.dialled = append(w.dialled, address)
+	real, ok := w.servers[address]
+	w.mu.Unlock()
+	if !ok {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: errors.New("connection refused")}
+	}
+	return new(net.Dialer).DialContext(ctx, network, real)
+}
+
+func grantOf(t testing.TB, rules ...string) egress.Grant {
+	t.Helper()
+	allow, err := egress.ParseRules(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return egress.Grant{Rules: egress.Rules{Allow: allow}}
+}
+
+// serve starts a session for a grant.
+func (w *world) serve(g egress.Grant, settings ...func(*Session)) {
+	w.t.Helper()
+	session, err := New(g, Outward{
+		Resolver: w, Dial: w.dial, Roots: w.roots,
+		Interfaces: func() ([]netip.Addr, error) { return nil, nil },
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, set := range settings {
+		set(session)
+	}
+	w.session = session
+	w.ports = newGate(w.t)
+	w.http, w.socks = listen(w.t), listen(w.t)
+	if w.names, err = net.ListenPacket("udp", "127.0.0.1:0"); err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() {
+		served <- session.Serve(ctx, Listeners{Names: w.names, HTTP: w.http, SOCKS: w.socks, Ports: []net.Listener{w.ports}})
+	}()
+	w.end = sync.OnceValue(func() error {
+		cancel()
+		return <-served
+	})
+	w.t.Cleanup(func() {
+		if err := w.end(); err != nil {
+			w.t.Errorf("Serve: %v", err)
+		}
+		if err := session.Close(); err != nil {
+			w.t.Errorf("Close: %v", err)
+		}
+	})
+}
+
+func listen(t testing.TB) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// ledger ends the session and returns what it recorded of all legs but names.
+func (w *world) ledger() []tool.Connection {
+	w.t.Helper()
+	if err := w.end(); err != nil {
+		w.t.Fatal(err)
+	}
+	list, missed := w.session.Connections()
+	if missed != 0 {
+		w.t.Errorf("%d connections are missed", missed)
+	}
+	var kept []tool.Connection
+	for _, c := range list {
+		if c.Leg != egress.LegName {
+			kept = append(kept, c)
+		}
+	}
+	return kept
+}
+
+// only is the ledger's one connection.
+func (w *world) only() tool.Connection {
+	w.t.Helper()
+	list := w.ledger()
+	if len(list) != 1 {
+		w.t.Fatalf("the ledger has %d connections: %+v", len(list), list)
+	}
+	return list[0]
+}
+
+// legs are the ways to connect to a target from inside, by name. An error is
+// that of the handshake with the proxy.
+var legs = map[string]func(*world, string) (net.Conn, error){
+	egress.LegTransparent: (*world).transparent,
+	egress.LegConnect:     (*world).connect,
+	egress.LegSOCKS:       (*world).socks5,
+}
+
+// transparent connects as a program does that knows of no proxy: it looks the
+// name up and connects.
+func (w *world) transparent(target string) (net.Conn, error) {
+	name, port, err := net.SplitHostPort(target)
+	if err != nil {
+		return nil, err
+	}
+	addr, err := netip.ParseAddr(name)
+	if err != nil {
+		if addr, err = w.lookup(name); err != nil {
+			return nil, err
+		}
+	}
+	return w.ports.dial(netip.AddrPortFrom(addr, mustPort(w.t, port)))
+}
+
+// lookup asks the session's name service for an IPv4 address.
+func (w *world) lookup(name string) (netip.Addr, error) {
+	asked, err := dnsmessage.NewName(name + ".")
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	query := dnsmessage.Message{
+		Header:    dnsmessage.Header{ID: 7, RecursionDesired: true},
+		Questions: []dnsmessage.Question{{Name: asked, Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}},
+	}
+	packed, err := query.Pack()
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	conn, err := net.Dial("udp", w.names.LocalAddr().String())
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	defer conn.Close()
+	if _, err := conn.Write(packed); err != nil {
+		return netip.Addr{}, err
+	}
+	reply := make([]byte, 1500)
+	n, err := conn.Read(reply)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	var answer dnsmessage.Message
+	if err := answer.Unpack(reply[:n]); err != nil {
+		return netip.Addr{}, err
+	}
+	if len(answer.Answers) == 0 {
+		return netip.Addr{}, fmt.Errorf("%s: %v", name, answer.RCode)
+	}
+	a, ok := answer.Answers[0].Body.(*dnsmessage.AResource)
+	if !ok {
+		return netip.Addr{}, fmt.Errorf("%s: answer %v", name, answer.Answers[0])
+	}
+	return netip.AddrFrom4(a.A), nil
+}
+
+// connect goes by the HTTP proxy. Its error is the answer.
+func (w *world) connect(target string) (net.Conn, error) {
+	conn, err := net.Dial("tcp", w.http.Addr().String())
+	if err != nil {
+		return nil, err
+	}
+	if _, err := fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", target, target); err != nil {
+		return nil, err
+	}
+	head := make([]byte, len(established))
+	if _, err := io.ReadFull(conn, head); err != nil {
+		return nil, err
+	}
+	if string(head) == string(established) {
+		return conn, nil
+	}
+	rest, err := io.ReadAll(conn)
+	conn.Close()
+	return nil, errors.Join(fmt.Errorf("%s%s", head, rest), err)
+}
+
+// socks5 goes by the SOCKS proxy. Its error is the reply.
+func (w *world) socks5(target string) (net.Conn, error) {
+	name, number, err := net.SplitHostPort(target)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := net.Dial("tcp", w.socks.Addr().String())
+	if err != nil {
+		return nil, err
+	}
+	port := mustPort(w.t, number)
+	request := append([]byte{5, 1, 0, 5, 1, 0, 3, byte(len(name))}, name...)
+	if _, err := conn.Write(append(request, byte(port>>8), byte(port))); err != nil {
+		return nil, err
+	}
+	reply := make([]byte, 12)
+	if _, err := io.ReadFull(conn, reply); err != nil {
+		return nil, err
+	}
+	if reply[3] != 0 {
+		conn.Close()
+		return nil, fmt.Errorf("SOCKS reply %d", reply[3])
+	}
+	return conn, nil
+}
+
+// gate is a listener whose connections say that they were made to any address.
+type gate struct {
+	net.Listener
+	mu      sync.Mutex
+	arrived chan net.Conn
+	closed  chan struct{}
+	close   func() error
+}
+
+func newGate(t testing.TB) *gate {
+	g := &gate{Listener: listen(t), arrived: make(chan net.Conn), closed: make(chan struct{})}
+	g.close = sync.OnceValue(func() error {
+		close(g.closed)
+		return g.Listener.Close()
+	})
+	return g
+}
+
+func (g *gate) Accept() (net.Conn, error) {
+	select {
+	case conn := <-g.arrived:
+		return conn, nil
+	case <-g.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (g *gate) Close() error { return g.close() }
+
+// dial connects as if to an address.
+func (g *gate) dial(to netip.AddrPort) (net.Conn, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	inside, err := net.Dial("tcp", g.Addr().String())
+	if err != nil {
+		return nil, err
+	}
+	outside, err := g.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	tcp, ok := outside.(*net.TCPConn)
+	if !ok {
+		return nil, errors.New("not TCP")
+	}
+	select {
+	case g.arrived <- &arrived{tcp, net.TCPAddrFromAddrPort(to)}:
+		return inside, nil
+	case <-g.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// arrived is a connection to a made-up address.
+type arrived struct {
+	*net.TCPConn
+	at *net.TCPAddr
+}
+
+func (a *arrived) LocalAddr() net.Addr { return a.at }
+
+// patiently makes reads and writes of a test fail rather than hang.
+func patiently(t testing.TB, conn net.Conn) net.Conn {
+	t.Helper()
+	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}

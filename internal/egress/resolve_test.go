@@ -1,0 +1,289 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"palyra/internal/reason"
+)
+
+// TestAnswersOfANameServer: whatever a name server says of an allowed name,
+// only public addresses are dialled, and the record says what became of it.
+func TestAnswersOfANameServer(t *testing.T) {
+	huge := strings.Builder{}
+	for i := range 400 {
+		fmt.Fprintf(&huge, "10.0.%d.%d ", i/250, i%250+1)
+	}
+	server := newDNSServer(t, map[string][]string{
+		"good.test": {"11.0.0.1"}, "loopback.test": {"127.0.0.1"}, "metadata.test": {"169.254.169.254"}, "loopback6.test": {"::1"}, "mapped.test": {"::ffff:10.0.0.1"},
+		"own.test": {"11.9.9.9"}, "nat64own.test": {"64:ff9b::b09:909"}, "mixed.test": {"10.0.0.1 11.0.0.2 127.0.0.1 ::1 2606:4700::1"},
+		"huge.test": {huge.String()}, "hugegood.test": {"11.0.0.3 " + huge.String()}, "empty.test": {""},
+		"alias.test": {"cname:good.test 11.0.0.1"}, "badalias.test": {"cname:localhost 127.0.0.1"},
+		"deniedalias.test": {"cname:denied.test 11.5.5.5"}, "deniedaddress.test": {"cname:x.test 11.6.6.6"}, "denied.test": {"11.5.5.5"},
+	})
+	allowed, denied, failed := VerdictAllowed, VerdictDenied, VerdictFailed
+	for name, test := range map[string]struct {
+		verdict, reason, address string
+		dialled                  []string
+	}{
+		"good.test":      {allowed, "", "11.0.0.1", []string{"11.0.0.1:80"}},
+		"loopback.test":  {denied, ReasonAddressNotPublic, "127.0.0.1", nil},
+		"metadata.test":  {denied, ReasonAddressNotPublic, "169.254.169.254", nil},
+		"loopback6.test": {denied, ReasonAddressNotPublic, "::1", nil},
+		"mapped.test":    {denied, ReasonAddressNotPublic, "10.0.0.1", nil},
+		"own.test":       {denied, ReasonAddressNotPublic, "11.9.9.9", nil},
+		"nat64own.test":  {denied, ReasonAddressNotPublic, "64:ff9b::b09:909", nil},
+		"huge.test":      {denied, ReasonAddressNotPublic, "", nil},
+		"empty.test":     {failed, ReasonUnresolved, "", nil},
+		"none.test":      {failed, ReasonUnresolved, "", nil},
+		"alias.test":     {allowed, "", "11.0.0.1", []string{"11.0.0.1:80"}},
+		"badalias.test":  {denied, ReasonAddressNotPublic, "127.0.0.1", nil},
+		// An alias is the name server's word for addresses, not a host that
+		// somebody asked for: what is denied is denied by name or by address.
+		"deniedalias.test":   {allowed, "", "11.5.5.5", []string{"11.5.5.5:80"}},
+		"deniedaddress.test": {denied, ReasonDeniedRule, "11.6.6.6", nil},
+		"denied.test":        {denied, ReasonDeniedRule, "", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := &line{}
+			d := &Dialer{
+				Rules: Rules{Allow: mustRules(t, "*.test:80"), Deny: mustRules(t, "denied.test", "11.6.0.0/16")}, Ledger: NewLedger(time.Now()), Resolver: server.resolver,
+				Dial: l.dial, Interfaces: func() ([]netip.Addr, error) { return []netip.Addr{netip.MustParseAddr("11.9.9.9")}, nil },
+			}
+			e := d.Ledger.Begin(LegConnect, target(t, name+":80"))
+			conn, err := d.Connect(t.Context(), target(t, name+":80"), e)
+			if err == nil {
+				conn.Close()
+			}
+			if !slices.Equal(l.dialled, test.dialled) || (err == nil) != (test.dialled != nil) {
+				t.Errorf("dialled %v, %v", l.dialled, err)
+			}
+			c := observed(d)[0]
+			if c.Verdict != test.verdict || c.Reason != test.reason || test.address != "" && c.Address != test.address || c.Leg != LegConnect {
+				t.Errorf("record %+v", c)
+			}
+			if rule := map[string]string{allowed: "*.test:80", failed: "*.test:80"}[test.verdict]; rule != "" && c.Rule != rule {
+				t.Errorf("rule %q, want %q", c.Rule, rule)
+			}
+		})
+	}
+	t.Run("mixed.test", func(t *testing.T) { mixedAnswers(t, server) })
+	t.Run("hugegood.test", func(t *testing.T) {
+		d := testDialer(t, server.resolver, new(line))
+		found, err := d.resolve(t.Context(), Host{name: "hugegood.test"})
+		if err != nil || len(found) > maxAddresses {
+			t.Errorf("%d addresses, %v", len(found), err)
+		}
+	})
+}
+
+// testDialer allows *.test:80.
+func testDialer(t *testing.T, r Resolver, l *line) *Dialer {
+	return &Dialer{
+		Rules: Rules{Allow: mustRules(t, "*.test:80")}, Ledger: NewLedger(time.Now()), Resolver: r, Dial: l.dial,
+		Interfaces: func() ([]netip.Addr, error) { return nil, nil },
+	}
+}
+
+// mixedAnswers: the good addresses are dialled, and each bad one is on record
+// once, however often the host is connected to.
+func mixedAnswers(t *testing.T, server *dnsServer) {
+	l := &line{}
+	d := testDialer(t, server.resolver, l)
+	for range 3 {
+		conn, err := d.DialContext(t.Context(), "tcp", "mixed.test:80")
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Close()
+	}
+	for _, a := range l.dialled {
+		if a != "11.0.0.2:80" && a != "[2606:4700::1]:80" {
+			t.Errorf("dialled %s", a)
+		}
+	}
+	var refused []string
+	for _, c := range observed(d) {
+		if c.Verdict == VerdictDenied {
+			refused = append(refused, c.Address)
+		}
+	}
+	slices.Sort(refused)
+	if !slices.Equal(refused, []string{"10.0.0.1", "127.0.0.1", "::1"}) || len(observed(d)) != 6 {
+		t.Errorf("refused %v of %+v", refused, observed(d))
+	}
+}
+
+// TestSecondAnswerIsNotAskedFor: a name server that changes its mind is not
+// asked again by the same call, and is judged anew by the next.
+func TestSecondAnswerIsNotAskedFor(t *testing.T) {
+	server := newDNSServer(t, map[string][]string{"rebind.test": {"11.0.0.1", "127.0.0.1"}, "widen.test": {"127.0.0.1", "11.0.0.1"}})
+	connect := func(d *Dialer, to string) error {
+		conn, err := d.DialContext(t.Context(), "tcp", to)
+		if err == nil {
+			conn.Close()
+		}
+		return err
+	}
+	l := &line{}
+	d := testDialer(t, server.resolver, l)
+	for range 3 {
+		if err := connect(d, "rebind.test:80"); err != nil {
+			t.Fatal(err)
+		}
+		if err := connect(d, "widen.test:80"); reason.Of(err) != reason.EgressDenied {
+			t.Fatalf("a later answer added an address: %v", err)
+		}
+	}
+	if n := server.questions("rebind.test"); n != 2 { // A and AAAA
+		t.Errorf("%d questions", n)
+	}
+	if slices.ContainsFunc(l.dialled, func(a string) bool { return a != "11.0.0.1:80" }) {
+		t.Errorf("dialled %v", l.dialled)
+	}
+	// The control: the second answers are there, for a call of its own.
+	d = testDialer(t, server.resolver, l)
+	if err := connect(d, "rebind.test:80"); reason.Of(err) != reason.EgressDenied {
+		t.Errorf("rebound: %v", err)
+	}
+	if err := connect(d, "widen.test:80"); err != nil {
+		t.Errorf("second answer: %v", err)
+	}
+}
+
+func TestSlowNameServer(t *testing.T) {
+	server := newDNSServer(t, map[string][]string{"slow.test": {}})
+	d := testDialer(t, server.resolver, new(line))
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := d.DialContext(ctx, "tcp", "slow.test:80"); reason.Of(err) != reason.FetchFailed {
+		t.Errorf("got %v", err)
+	}
+	if c := observed(d)[0]; c.Verdict != VerdictFailed || c.Reason != ReasonUnresolved {
+		t.Errorf("record %+v", c)
+	}
+}
+
+// gate is a resolver that answers when it is told to.
+type gate struct {
+	answer chan []netip.Addr // nil is a failure
+
+	mu    sync.Mutex
+	asked int
+}
+
+func (g *gate) LookupNetIP(ctx context.Context, _, host string) ([]netip.Addr, error) {
+	g.mu.Lock()
+	g.asked++
+	g.mu.Unlock()
+	select {
+	case addrs := <-g.answer:
+		if addrs == nil {
+			return nil, errors.New("no luck")
+		}
+		return addrs, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func TestOneLookupAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{answer: make(chan []netip.Addr)}
+		d := testDialer(t, g, new(line))
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() {
+				addrs, err := d.resolve(t.Context(), Host{name: "a.test"})
+				if err != nil || !slices.Equal(addrs, []netip.Addr{netip.MustParseAddr("11.0.0.1")}) {
+					t.Errorf("%v, %v", addrs, err)
+				}
+			})
+		}
+		synctest.Wait()
+		// An answer that a second question would get stays unread.
+		g.answer <- []netip.Addr{netip.MustParseAddr("11.0.0.1"), netip.MustParseAddr("::ffff:11.0.0.1")}
+		all.Wait()
+		if g.asked != 1 {
+			t.Errorf("asked %d times", g.asked)
+		}
+	})
+}
+
+// TestLookupThatIsGivenUp: when the one who asked goes away, another who waits
+// asks, and gets the answer.
+func TestLookupThatIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{answer: make(chan []netip.Addr)}
+		d := testDialer(t, g, new(line))
+		first, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		all.Go(func() {
+			if _, err := d.resolve(first, Host{name: "a.test"}); reason.Of(err) != reason.FetchFailed {
+				t.Errorf("given up: %v", err)
+			}
+		})
+		synctest.Wait()
+		for range 3 {
+			all.Go(func() {
+				if addrs, err := d.resolve(t.Context(), Host{name: "a.test"}); err != nil || len(addrs) != 1 {
+					t.Errorf("%v, %v", addrs, err)
+				}
+			})
+		}
+		impatient, leave := context.WithCancel(t.Context())
+		all.Go(func() {
+			if _, err := d.resolve(impatient, Host{name: "a.test"}); reason.Of(err) != reason.FetchFailed {
+				t.Errorf("waiting given up: %v", err)
+			}
+		})
+		synctest.Wait()
+		leave()
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		g.answer <- []netip.Addr{netip.MustParseAddr("11.0.0.1")}
+		all.Wait()
+		if g.asked != 2 {
+			t.Errorf("asked %d times", g.asked)
+		}
+	})
+}
+
+// TestFailedLookupIsRepeatedLater: not at once, and not never.
+func TestFailedLookupIsRepeatedLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{answer: make(chan []netip.Addr)}
+		d := testDialer(t, g, new(line))
+		resolve := func() error {
+			_, err := d.resolve(t.Context(), Host{name: "a.test"})
+			return err
+		}
+		start := time.Now()
+		if err := resolve(); err == nil || time.Since(start) != lookupTime {
+			t.Errorf("nobody answers: %v after %v", err, time.Since(start))
+		}
+		for range 10 {
+			if err := resolve(); err == nil || time.Since(start) != lookupTime || g.asked != 1 {
+				t.Fatalf("%v, asked %d times", err, g.asked)
+			}
+		}
+		time.Sleep(lookupPause)
+		go func() { g.answer <- []netip.Addr{netip.MustParseAddr("11.0.0.1")} }()
+		if err := resolve(); err != nil || g.asked != 2 {
+			t.Errorf("%v, asked %d times", err, g.asked)
+		}
+		time.Sleep(24 * time.Hour)
+		if err := resolve(); err != nil || g.asked != 2 {
+			t.Errorf("%v, asked %d times", err, g.asked)
+		}
+	})
+}

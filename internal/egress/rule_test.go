@@ -1,0 +1,83 @@
+package egress
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestDenyWithoutPortIsForAllPorts(t *testing.T) {
+	rules := Rules{
+		Allow: mustRules(t, "*.example.org", "a.example:443", "a.example:80", "10.0.0.0/8", "[2001:db8::/32]:443"),
+		Deny:  mustRules(t, "bad.example.org", "half.example.org:443", "a.example:80", "10.1.0.0/16", "10.2.0.1:22"),
+	}
+	for text, want := range map[string]Answer{
+		"bad.example.org:443": Denied, "bad.example.org:1": Denied, "bad.example.org:65535": Denied,
+		"half.example.org:443": Denied, "half.example.org:444": Allowed, "a.example:80": Denied, "a.example:443": Allowed,
+		"10.1.2.3:443": Denied, "10.2.0.1:22": Denied, "10.2.0.1:23": Allowed,
+		"x.bad.example.org:443": Allowed, // a rule for one host is not one for those below it
+		"[2001:db8::1]:443":     Allowed, "[2001:db8::1]:80": Unlisted,
+	} {
+		to := target(t, text)
+		if got, by := rules.Match(to.Host, to.Port); got != want {
+			t.Errorf("%s: %v by %q, want %v", text, got, by, want)
+		}
+	}
+}
+
+func TestWildcardIsForNamesBelow(t *testing.T) {
+	rules := Rules{Allow: mustRules(t, "*.example.org")}
+	for text, want := range map[string]Answer{
+		"a.example.org:80": Allowed, "a.b.example.org:80": Allowed, "A.EXAMPLE.ORG.:80": Allowed, "xn--bcher-kva.example.org:80": Allowed,
+		"example.org:80": Unlisted, "aexample.org:80": Unlisted, "a.example.org.evil:80": Unlisted, "example.organic:80": Unlisted,
+		"127.0.0.1:80": Unlisted, "[::1]:80": Unlisted,
+	} {
+		to := target(t, text)
+		if got, _ := rules.Match(to.Host, to.Port); got != want {
+			t.Errorf("%s: %v, want %v", text, got, want)
+		}
+	}
+}
+
+func TestNameAllowed(t *testing.T) {
+	rules := Rules{
+		Allow: mustRules(t, "*.example.org:443", "*.example.org:22", "any.example", "10.0.0.0/8:443", "taken.example:443", "narrow.example:443", "narrow.example:80"),
+		Deny: mustRules(t, "bad.example.org", "git.example.org:22", "half.example.org:443", "half.example.org:22", "any.example:25", "taken.example:443",
+			"narrow.example:443", "10.0.0.9"),
+	}
+	for name, want := range map[string]bool{
+		"a.example.org": true, "example.org": false, "aexample.org": false, "bad.example.org": false,
+		"git.example.org":  true,  // at 443
+		"half.example.org": false, // denied at either port
+		"any.example":      true, "taken.example": false, "narrow.example": true,
+		"10.1.2.3": true, "10.0.0.9": false, "11.0.0.1": false, "other.example": false,
+	} {
+		h, err := CanonicalHost(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := rules.NameAllowed(h); got != want {
+			t.Errorf("%s: %t, want %t", name, got, want)
+		}
+	}
+	if (Rules{}).NameAllowed(Host{name: "a.example"}) {
+		t.Error("zero rules allow a name")
+	}
+}
+
+// TestRulesAreNamedAsWritten: a record names a rule by the text that the
+// operator wrote.
+func TestRulesAreNamedAsWritten(t *testing.T) {
+	written := []string{"EXAMPLE.org:443", "*.Example.net", "[::FFFF:1.2.3.4]:80", "10.0.0.0/8:22"}
+	rules := Rules{Allow: mustRules(t, written...)}
+	if got := rules.List(); !slices.Equal(got, written) {
+		t.Errorf("got %q", got)
+	}
+	for text, want := range map[string]string{
+		"example.ORG:443": written[0], "a.example.net:1": written[1], "1.2.3.4:80": written[2], "10.9.9.9:22": written[3],
+	} {
+		to := target(t, text)
+		if answer, by := rules.Match(to.Host, to.Port); answer != Allowed || by.String() != want {
+			t.Errorf("%s: %v by %q", text, answer, by)
+		}
+	}
+}

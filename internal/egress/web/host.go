@@ -1,0 +1,66 @@
+package web
+
+import (
+	"strings"
+
+	"palyra/internal/egress"
+	"palyra/internal/reason"
+)
+
+// parseAuthority reads "host" or "host:port" as Host and :authority have it;
+// port takes the place of one that is not there. Errors carry
+// reason.HostInvalid.
+func parseAuthority(s string, port uint16) (egress.Target, error) {
+	name := s
+	if bracketed, ok := strings.CutPrefix(s, "["); ok {
+		inside, rest, _ := strings.Cut(bracketed, "]")
+		if !strings.Contains(inside, ":") {
+			return egress.Target{}, reason.Errorf(reason.HostInvalid, "only an IPv6 address stands in brackets")
+		}
+		if rest != "" {
+			return egress.ParseTarget(s)
+		}
+		name = inside
+	} else if strings.Contains(s, ":") {
+		return egress.ParseTarget(s)
+	}
+	host, err := egress.CanonicalHost(name)
+	return egress.Target{Host: host, Port: port}, err
+}
+
+// scheme is that of the requests that go on.
+func (b *bridge) scheme() string {
+	if b.secure {
+		return "https"
+	}
+	return "http"
+}
+
+func (b *bridge) defaultPort() uint16 {
+	if b.secure {
+		return 443
+	}
+	return 80
+}
+
+// authority is the Host of requests to a target, as most clients write it:
+// without the port that the scheme implies.
+func (b *bridge) authority(t egress.Target) string {
+	if t.Port != b.defaultPort() {
+		return t.String()
+	}
+	if addr, ok := t.Host.Addr(); ok && addr.Is6() {
+		return "[" + t.Host.String() + "]"
+	}
+	return t.Host.String()
+}
+
+// isNameOf reports whether TLS that was asked for a name is for the host. For
+// an address no name is asked for (RFC 6066 section 3).
+func isNameOf(serverName string, host egress.Host) bool {
+	if _, ok := host.Addr(); ok {
+		return serverName == ""
+	}
+	named, err := egress.CanonicalHost(serverName)
+	return err == nil && named == host
+}

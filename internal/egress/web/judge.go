@@ -1,0 +1,165 @@
+package web
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"palyra/internal/egress"
+)
+
+// judge returns where a request goes, and an error when it may not go there.
+func (b *bridge) judge(r *http.Request) (egress.Target, error) {
+	t, err := b.target(r)
+	if wrong := b.checkHead(r, t); err == nil {
+		err = wrong
+	}
+	for _, check := range []func(*http.Request, egress.Target) error{
+		checkMethod, b.checkForm, b.checkAuthority, b.checkUpgrade, b.checkRules,
+	} {
+		if err == nil {
+			err = check(r, t)
+		}
+	}
+	return t, err
+}
+
+// target returns what the request is for. To a proxy that is what its URL
+// says, and the zero Target when that says nothing clear.
+func (b *bridge) target(r *http.Request) (egress.Target, error) {
+	if b.front.Target != (egress.Target{}) {
+		return b.front.Target, nil
+	}
+	var none egress.Target
+	if r.Method == http.MethodConnect {
+		return none, refused(none, egress.ReasonMethod, "CONNECT has to be the first request of a connection.")
+	}
+	if r.URL.Scheme != "http" {
+		return none, refused(none, egress.ReasonBadHTTP, "Write http:// and the host before the path, and use CONNECT for https.")
+	}
+	t, err := parseAuthority(r.URL.Host, 80)
+	if err != nil {
+		return none, refused(none, egress.ReasonBadHTTP, "%v", err)
+	}
+	return t, nil
+}
+
+// checkMethod refuses what is not for a server behind a gateway. TRACE would
+// send back the header as the server got it.
+func checkMethod(r *http.Request, t egress.Target) error {
+	switch {
+	case r.Method == "PRI": // the preface of HTTP/2 (RFC 9113 section 3.4)
+		return refused(t, egress.ReasonUpgrade, "HTTP/2 without TLS is not possible.")
+	case r.Method == http.MethodConnect || r.Method == http.MethodTrace:
+		return refused(t, egress.ReasonMethod, "%s is never allowed.", r.Method)
+	}
+	return nil
+}
+
+// checkForm refuses request targets that could be read in two ways.
+func (b *bridge) checkForm(r *http.Request, t egress.Target) error {
+	switch {
+	case r.RequestURI == "*":
+		return refused(t, egress.ReasonPath, "A request is for a path, and not for the server as a whole.")
+	case r.URL.IsAbs() && r.URL.Scheme != b.scheme():
+		return refused(t, egress.ReasonBadHTTP, "The URL begins with %s:, and the connection is %s.", r.URL.Scheme, b.scheme())
+	case r.URL.Opaque != "" || !r.URL.IsAbs() && !strings.HasPrefix(r.RequestURI, "/"):
+		return refused(t, egress.ReasonBadHTTP, "The path does not begin with a slash.")
+	case r.URL.User != nil:
+		return refused(t, egress.ReasonBadHTTP, "The URL holds a user name.")
+	case strings.ContainsFunc(r.RequestURI, func(c rune) bool { return c == '#' || c <= ' ' || c == 0x7f }):
+		return refused(t, egress.ReasonBadHTTP, "The URL holds a fragment or a control character.")
+	case r.ProtoMajor == 2 && r.TLS == nil:
+		return refused(t, egress.ReasonBadHTTP, "The scheme is http, and the connection is https.")
+	}
+	return nil
+}
+
+// checkAuthority holds Host, or :authority, against the target and the name
+// that TLS was asked for.
+func (b *bridge) checkAuthority(r *http.Request, t egress.Target) error {
+	if r.Host == "" && r.ProtoMajor == 1 && r.ProtoMinor == 0 {
+		return nil // HTTP/1.0 need not say; what goes on has a Host
+	}
+	for _, second := range r.Header["Host"] { // HTTP/2, beside :authority
+		if err := b.checkHost(second, t); err != nil {
+			return err
+		}
+	}
+	if err := b.checkHost(r.Host, t); err != nil {
+		return err
+	}
+	if b.secure && !isNameOf(b.serverName, t.Host) {
+		return refused(t, egress.ReasonHostMismatch, "TLS was asked for another name.")
+	}
+	return nil
+}
+
+// checkHost compares one host, with or without a port, with the target.
+func (b *bridge) checkHost(text string, t egress.Target) error {
+	got, err := parseAuthority(text, b.defaultPort())
+	switch {
+	case err != nil:
+		return refused(t, egress.ReasonHostMismatch, "%v", err)
+	case got != t:
+		return refused(t, egress.ReasonHostMismatch, "The request names %s. Send it over a connection of its own.", got)
+	}
+	return nil
+}
+
+// checkUpgrade lets WebSocket pass (RFC 6455 section 4.1) and nothing else. A
+// protocol that was switched to could not be judged.
+func (b *bridge) checkUpgrade(r *http.Request, t egress.Target) error {
+	kinds := r.Header["Upgrade"]
+	if len(kinds) == 0 {
+		return nil
+	}
+	if len(kinds) == 1 && strings.EqualFold(kinds[0], "websocket") && r.Method == http.MethodGet && r.Proto == "HTTP/1.1" && r.ContentLength == 0 {
+		return nil
+	}
+	return refused(t, egress.ReasonUpgrade, "Only WebSocket is possible.")
+}
+
+// overrides are headers by which some servers are told to take another method
+// or path than those of the first line.
+var overrides = map[string][]string{
+	egress.ReasonMethod: {"X-Http-Method", "X-Http-Method-Override", "X-Method-Override"},
+	egress.ReasonPath:   {"X-Original-Url", "X-Rewrite-Url"},
+}
+
+// checkRules holds a request against the inspection of the host, if it has one.
+func (b *bridge) checkRules(r *http.Request, t egress.Target) error {
+	rules, inspected := b.front.Inspect(t)
+	if !inspected {
+		return nil
+	}
+	if len(rules.Methods) > 0 {
+		if name := override(r, egress.ReasonMethod); name != "" {
+			return refused(t, egress.ReasonMethod, "The header %s is not allowed.", name)
+		}
+		if !slices.Contains(rules.Methods, r.Method) {
+			return refused(t, egress.ReasonMethod, "Allowed: %s.", egress.Named(rules.Methods))
+		}
+	}
+	if len(rules.Paths) > 0 {
+		if name := override(r, egress.ReasonPath); name != "" {
+			return refused(t, egress.ReasonPath, "The header %s is not allowed.", name)
+		}
+		if problem := pathProblem(r.URL); problem != "" {
+			return refused(t, egress.ReasonPath, "%s", problem)
+		}
+		if !slices.ContainsFunc(rules.Paths, func(pattern string) bool { return matchPath(pattern, r.URL.Path) }) {
+			return refused(t, egress.ReasonPath, "Allowed: %s.", egress.Named(rules.Paths))
+		}
+	}
+	return nil
+}
+
+func override(r *http.Request, kind string) string {
+	for _, name := range overrides[kind] {
+		if _, ok := r.Header[name]; ok {
+			return name
+		}
+	}
+	return ""
+}

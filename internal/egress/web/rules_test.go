@@ -1,0 +1,158 @@
+package web
+
+import (
+	"bufio"
+	"net/url"
+	"path"
+	"strings"
+	"testing"
+
+	"palyra/internal/egress"
+)
+
+func TestRules(t *testing.T) {
+	methods, paths := []string{"GET", "HEAD"}, []string{"/repos/*/issues", "/public/**", "/a b", "/"}
+	const fine = ""
+	tests := []struct{ line, header, why string }{
+		{"GET /repos/x/issues", "", fine},
+		{"HEAD /repos/x/issues?q=/../../secret;x", "", fine},
+		{"GET /public/a/b/c", "", fine},
+		{"GET /public/", "", fine},
+		{"GET /a%20b", "", fine},
+		{"GET http://example.org", "", fine},
+		{"GET /public/%C3%A4%3A", "", fine},
+		{"POST /public/a", "", egress.ReasonMethod},
+		{"get /public/a", "", egress.ReasonMethod},
+		{"GETX /public/a", "", egress.ReasonMethod},
+		{"GET /public/a", "X-HTTP-Method-Override: DELETE", egress.ReasonMethod},
+		{"GET /public/a", "x-original-url: /admin", egress.ReasonPath},
+		{"GET /public", "", egress.ReasonPath},
+		{"GET /publicity/x", "", egress.ReasonPath},
+		{"GET /repos/x/y/issues", "", egress.ReasonPath},
+		{"GET /repos/x/issues/1", "", egress.ReasonPath},
+		{"GET /admin", "", egress.ReasonPath},
+		{"GET /public/../admin", "", egress.ReasonPath},
+		{"GET /public/./admin", "", egress.ReasonPath},
+		{"GET /public/..", "", egress.ReasonPath},
+		{"GET /public/%2e%2e/admin", "", egress.ReasonPath},
+		{"GET /public/%2E%2e/admin", "", egress.ReasonPath},
+		{"GET /public/.%2e/admin", "", egress.ReasonPath},
+		{"GET /public/%252e%252e/admin", "", egress.ReasonPath},
+		{"GET /public/..%2fadmin", "", egress.ReasonPath},
+		{"GET /public/..%5cadmin", "", egress.ReasonPath},
+		{"GET /public/..\\admin", "", egress.ReasonPath},
+		{"GET /public/..;/admin", "", egress.ReasonPath},
+		{"GET /public/..%3b/admin", "", egress.ReasonPath},
+		{"GET //public/a", "", egress.ReasonPath},
+		{"GET /public//a", "", egress.ReasonPath},
+		{"GET /public/a//", "", egress.ReasonPath},
+		{"GET /public/%61", "", egress.ReasonPath},
+		{"GET /public/a%00", "", egress.ReasonPath},
+		{"GET /public/a%0d%0a", "", egress.ReasonPath},
+		{"GET /repos/x%2fy/issues", "", egress.ReasonPath},
+	}
+	for _, test := range tests {
+		t.Run(test.line+" "+test.header, func(t *testing.T) {
+			w := newWorld(t, "example.org:80")
+			w.inspect(methods, paths)
+			host := w.host("example.org:80", nil)
+			c := w.serve()
+			header := "Host: example.org\r\n"
+			if test.header != "" {
+				header += test.header + "\r\n"
+			}
+			method, _, _ := strings.Cut(test.line, " ")
+			res, body := say(t, c, bufio.NewReader(c), test.line+" HTTP/1.1\r\n"+header+"\r\n", method)
+			if test.why == fine {
+				if res.StatusCode != 200 || len(host.requests()) != 1 {
+					t.Errorf("%d %q", res.StatusCode, body)
+				}
+				return
+			}
+			checkRefusal(t, res, body, test.why)
+			if len(host.requests()) != 0 || len(w.dials()) != 0 {
+				t.Errorf("the host saw %q", host.requests())
+			}
+		})
+	}
+}
+
+// TestRulesSayWhatIsAllowed holds the text to what a model needs.
+func TestRulesSayWhatIsAllowed(t *testing.T) {
+	w := newWorld(t, "example.org:80")
+	w.inspect([]string{"GET", "HEAD"}, []string{"/public/**"})
+	for line, want := range map[string]string{
+		"POST /public/a": "example.org:80 got a request whose method is not allowed there. Allowed: GET, HEAD.\n",
+		"GET /other":     "example.org:80 got a request whose path is not allowed there. Allowed: /public/**.\n",
+	} {
+		c := w.serve()
+		if _, body := say(t, c, bufio.NewReader(c), line+" HTTP/1.1\r\nHost: example.org\r\n\r\n", "GET"); body != want {
+			t.Errorf("%s: %q, want %q", line, body, want)
+		}
+	}
+}
+
+// TestEmptyRules holds that a host that is looked into without rules gets what
+// it would get otherwise.
+func TestEmptyRules(t *testing.T) {
+	w := newWorld(t, "example.org:80")
+	w.inspect(nil, nil)
+	host := w.host("example.org:80", nil)
+	c := w.serve()
+	say(t, c, bufio.NewReader(c), "DELETE /a/../b//c;d%2f?x HTTP/1.1\r\nHost: example.org\r\nX-HTTP-Method-Override: PUT\r\n\r\n", "DELETE")
+	if got := host.requests(); len(got) != 1 || got[0] != "DELETE example.org /a/../b//c;d%2f?x" {
+		t.Errorf("the host saw %q", got)
+	}
+}
+
+func TestMatchPath(t *testing.T) {
+	tests := []struct {
+		pattern, path string
+		want          bool
+	}{
+		{"/**", "/", true}, {"/**", "/a/b", true}, {"/**", "", true},
+		{"/a", "/a", true}, {"/a", "/a/", false}, {"/a/", "/a/", true}, {"/a", "/A", false},
+		{"/a/*", "/a/b", true}, {"/a/*", "/a/b/c", false}, {"/a/*", "/a/", true},
+		{"/a/**", "/a/b/c", true}, {"/a/**", "/a", false}, {"/a/**", "/ab/c", false}, {"/a/**", "/b/a/c", false},
+		{"/*/x/**", "/a/x/b", true}, {"/*/x/**", "/a/b/x/c", false}, {"/*/x/**", "/a/y/x", false},
+		{"/a[", "/a[", false}, {"/a[/**", "/a[/b", false}, {"/**/x", "/a/x", true}, {"", "/", false}, {"/a**", "/ab", true},
+	}
+	for _, test := range tests {
+		if got := matchPath(test.pattern, test.path); got != test.want {
+			t.Errorf("%q matches %q: %v", test.pattern, test.path, got)
+		}
+	}
+}
+
+// FuzzPath holds that a path without problem is the same path to every reader:
+// cleaning, decoding again, and writing anew leave it alone.
+func FuzzPath(f *testing.F) {
+	for _, s := range []string{"/", "/a/b", "/a/../b", "/%2e", "/a%20b", "//a", "/a;b", `/a\b`, "/%2561", "/a%C3%A4", "/a/", "/.a/..b"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		u, err := url.ParseRequestURI(s)
+		if err != nil || !strings.HasPrefix(s, "/") || pathProblem(u) != "" {
+			return
+		}
+		if cleaned := path.Clean(u.Path); cleaned != u.Path && cleaned+"/" != u.Path {
+			t.Fatalf("%q: the path %q is %q when cleaned", s, u.Path, cleaned)
+		}
+		if again, err := url.PathUnescape(u.Path); err != nil && strings.Contains(u.Path, "%") || err == nil && again != u.Path {
+			t.Fatalf("%q: the path %q has escapes yet", s, u.Path)
+		}
+		if strings.ContainsAny(u.Path, "\\;\x00\r\n") {
+			t.Fatalf("%q: the path is %q", s, u.Path)
+		}
+		if strings.Count(u.Path, "/") != strings.Count(u.EscapedPath(), "/") {
+			t.Fatalf("%q: the path %q hides a slash", s, u.Path)
+		}
+		back, err := url.ParseRequestURI(u.EscapedPath())
+		if err != nil || back.Path != u.Path {
+			t.Fatalf("%q: what is sent, %q, is read as %v, %v", s, u.EscapedPath(), back, err)
+		}
+		if matchPath("/allowed/**", u.Path) != strings.HasPrefix(path.Clean(u.Path)+"/", "/allowed/") && u.Path != "/allowed" {
+			t.Fatalf("%q: matched otherwise than a server would resolve it", s)
+		}
+	})
+}

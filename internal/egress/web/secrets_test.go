@@ -1,0 +1,206 @@
+package web
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+
+	"palyra/internal/egress"
+	"palyra/internal/egress/secret"
+)
+
+const (
+	value       = "s3cr3t-value-of-the-api"
+	placeholder = "palyra-sec-run1-api"
+)
+
+// source is a store with one secret.
+type source struct{}
+
+func (source) Secret(context.Context, string) ([]byte, error) { return []byte(value), nil }
+
+func (w *world) secrets() {
+	rule, err := egress.ParseRule("example.org:443")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.front.Secrets = secret.New("run1", []egress.Secret{{Name: "api", Header: "Authorization", Hosts: []egress.Rule{rule}, Source: source{}}})
+	w.t.Cleanup(w.front.Secrets.Close)
+}
+
+// tells is a host that says what it was told, in every place that there is.
+var tells = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	auth := r.Header.Get("Authorization")
+	_, _ = io.Copy(io.Discard, r.Body)
+	w.Header().Set("X-Early", auth)
+	w.WriteHeader(http.StatusEarlyHints)
+	w.Header().Set("X-Echo", auth)
+	w.Header().Set("Trailer", "X-Late")
+	fmt.Fprintf(w, "you said %s ", auth)
+	_ = http.NewResponseController(w).Flush()
+	fmt.Fprint(w, auth[:len(auth)/2])
+	_ = http.NewResponseController(w).Flush()
+	fmt.Fprint(w, auth[len(auth)/2:])
+	w.Header().Set("X-Late", auth)
+})
+
+func TestSecretIsExchanged(t *testing.T) {
+	for _, outside := range []string{"http/1.1", "h2"} {
+		w := newWorld(t, "example.org:443")
+		w.secrets()
+		a := newAuthorities(t)
+		host := w.secureHost(a, "example.org:443", tells, outside)
+		c := w.inspected(a, "http/1.1")
+		var all strings.Builder
+		in := bufio.NewReader(io.TeeReader(c, &all))
+		res, body := say(t, c, in, "GET / HTTP/1.1\r\nHost: example.org\r\nAuthorization: Bearer "+placeholder+"\r\nAccept-Encoding: gzip\r\nRange: bytes=1-2\r\n\r\n", "GET")
+		if res.StatusCode != 200 || !strings.Contains(body, "you said Bearer "+placeholder) {
+			t.Errorf("%d %q", res.StatusCode, body)
+		}
+		if h := host.header(0); h.Get("Authorization") != "Bearer "+value || h.Get("Accept-Encoding") != "identity" || h.Get("Range") != "" {
+			t.Errorf("the host got %v", h)
+		}
+		if text := all.String(); strings.Contains(text, value) || strings.Count(text, placeholder) < 5 {
+			t.Errorf("the program reads %q", text)
+		}
+	}
+}
+
+func TestSecretIsRefused(t *testing.T) {
+	tests := []struct{ name, text, why string }{
+		{"other header", "GET / HTTP/1.1\r\nHost: example.org\r\nX-Key: " + placeholder + "\r\n\r\n", egress.ReasonSecretMisplaced},
+		{"path", "GET /" + placeholder + " HTTP/1.1\r\nHost: example.org\r\n\r\n", egress.ReasonSecretMisplaced},
+		{"query", "GET /?k=" + placeholder + " HTTP/1.1\r\nHost: example.org\r\n\r\n", egress.ReasonSecretMisplaced},
+		{"body", "POST / HTTP/1.1\r\nHost: example.org\r\nContent-Length: 19\r\n\r\n" + placeholder, egress.ReasonSecretMisplaced},
+		{"chunks", "POST / HTTP/1.1\r\nHost: example.org\r\nTransfer-Encoding: chunked\r\n\r\na\r\npalyra-sec\r\n9\r\n-run1-api\r\n0\r\n\r\n", egress.ReasonSecretMisplaced},
+		{"trailer", "POST / HTTP/1.1\r\nHost: example.org\r\nTransfer-Encoding: chunked\r\nTrailer: A\r\n\r\n1\r\na\r\n0\r\nA: " + placeholder + "\r\n\r\n", egress.ReasonSecretMisplaced},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t, "example.org:443")
+			w.secrets()
+			a := newAuthorities(t)
+			w.secureHost(a, "example.org:443", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				if strings.Contains(string(body)+r.RequestURI+fmt.Sprint(r.Header), "palyra-sec") {
+					t.Errorf("the host got %s %v %q", r.RequestURI, r.Header, body)
+				}
+			}), "http/1.1")
+			c := w.inspected(a, "http/1.1")
+			res, body := say(t, c, bufio.NewReader(c), test.text, "GET")
+			checkRefusal(t, res, body, test.why)
+			if got := w.refusals(); !reflect.DeepEqual(got, []string{"example.org:443 " + test.why}) {
+				t.Errorf("the record is %q", got)
+			}
+		})
+	}
+}
+
+// TestSecretInTheClear has a placeholder in plain HTTP.
+func TestSecretInTheClear(t *testing.T) {
+	w := newWorld(t, "example.org:443")
+	w.secrets()
+	host := w.host("example.org:443", nil)
+	c := w.serve()
+	res, body := say(t, c, bufio.NewReader(c), "GET / HTTP/1.1\r\nHost: example.org:443\r\nAuthorization: Bearer "+placeholder+"\r\n\r\n", "GET")
+	checkRefusal(t, res, body, egress.ReasonSecretUnverified)
+	if len(host.requests()) != 0 {
+		t.Errorf("the host saw %q", host.requests())
+	}
+}
+
+// TestMisplacedBehindTheAnswer has a host that answers before the body has
+// come: the placeholder in it is on record all the same.
+func TestMisplacedBehindTheAnswer(t *testing.T) {
+	w := newWorld(t, "example.org:443")
+	w.secrets()
+	a := newAuthorities(t)
+	w.secureHost(a, "example.org:443", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).EnableFullDuplex()
+		fmt.Fprint(w, "early")
+		_ = http.NewResponseController(w).Flush()
+		_, _ = io.Copy(io.Discard, r.Body)
+	}), "http/1.1")
+	c := w.inspected(a, "http/1.1")
+	in := bufio.NewReader(c)
+	io.WriteString(c, "POST / HTTP/1.1\r\nHost: example.org\r\nContent-Length: 20\r\n\r\na")
+	if _, err := http.ReadResponse(in, nil); err != nil {
+		t.Fatal(err)
+	}
+	io.WriteString(c, placeholder)
+	_, _ = io.Copy(io.Discard, in)
+	if got := w.refusals(); !reflect.DeepEqual(got, []string{"example.org:443 secret_misplaced"}) {
+		t.Errorf("the record is %q", got)
+	}
+}
+
+// TestEncodedAnswer has a host that compresses against what it was asked.
+func TestEncodedAnswer(t *testing.T) {
+	w := newWorld(t, "example.org:443")
+	w.secrets()
+	a := newAuthorities(t)
+	w.secureHost(a, "example.org:443", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
+		fmt.Fprint(w, "\x1f\x8b")
+	}), "http/1.1")
+	c := w.inspected(a, "http/1.1")
+	res, body := say(t, c, bufio.NewReader(c), "GET / HTTP/1.1\r\nHost: example.org\r\nAuthorization: Bearer "+placeholder+"\r\n\r\n", "GET")
+	if res.StatusCode < 400 || strings.Contains(body, "\x1f\x8b") || !strings.Contains(body, "example.org:443") {
+		t.Errorf("%d %q", res.StatusCode, body)
+	}
+}
+
+// TestSecretOverWebSocket has a host that sends a value back in a frame, and a
+// program that sends a placeholder unmasked.
+func TestSecretOverWebSocket(t *testing.T) {
+	for _, sends := range []string{"\x81\x05hello", "\x81\x13" + placeholder} {
+		w := newWorld(t, "example.org:443")
+		w.secrets()
+		a := newAuthorities(t)
+		host := w.secureHost(a, "example.org:443", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			conn, in, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nX-Echo: %s\r\n\r\n", r.Header.Get("Authorization"))
+			fmt.Fprintf(conn, "\x81\x1e%s", r.Header.Get("Authorization"))
+			got, _ := io.ReadAll(in)
+			if strings.Contains(string(got), placeholder) {
+				t.Errorf("the host got %q", got)
+			}
+		}), "http/1.1")
+		c := w.inspected(a, "http/1.1")
+		io.WriteString(c, strings.Replace(wantsWebSocket, "\r\n\r\n", "\r\nAuthorization: Bearer "+placeholder+"\r\n\r\n", 1))
+		frame := "\x81\x1eBearer " + placeholder
+		got := make([]byte, 0, 1024)
+		for !strings.Contains(string(got), frame) {
+			n, err := c.Read(got[len(got):cap(got)])
+			got = got[:len(got)+n]
+			if err != nil {
+				t.Fatalf("%q, %v", got, err)
+			}
+		}
+		if strings.Contains(string(got), value) {
+			t.Errorf("the program reads %q", got)
+		}
+		if h := host.header(0); h.Get("Sec-Websocket-Extensions") != "" || h.Get("Authorization") != "Bearer "+value {
+			t.Errorf("the host got %v", h)
+		}
+		io.WriteString(c, sends)
+		c.CloseWrite()
+		_, _ = io.Copy(io.Discard, c)
+		want := []string(nil)
+		if strings.Contains(sends, placeholder) {
+			want = []string{"example.org:443 secret_misplaced"}
+		}
+		if refused := w.refusals(); !reflect.DeepEqual(refused, want) {
+			t.Errorf("%q: the record is %q", sends, refused)
+		}
+	}
+}

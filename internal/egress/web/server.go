@@ -1,0 +1,56 @@
+package web
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+)
+
+// server returns a server for one connection, and a channel that is closed
+// when it has left the connection.
+func (b *bridge) server(ctx context.Context) (*http.Server, <-chan struct{}) {
+	over := make(chan struct{})
+	leave := sync.OnceFunc(func() { close(over) })
+	return &http.Server{
+		Handler:                      b,
+		DisableGeneralOptionsHandler: true,
+		ReadHeaderTimeout:            HeaderTime,
+		IdleTimeout:                  IdleTime,
+		ErrorLog:                     slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+		BaseContext:                  func(net.Listener) context.Context { return ctx },
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			if state == http.StateClosed || state == http.StateHijacked {
+				leave()
+			}
+		},
+	}, over
+}
+
+// serveOne has a server serve one connection until it is over with it.
+func serveOne(server *http.Server, conn net.Conn, over <-chan struct{}) {
+	single := &listener{conn: make(chan net.Conn, 1), over: over, addr: conn.LocalAddr()}
+	single.conn <- conn
+	_ = server.Serve(single) // it ends with net.ErrClosed, from the listener
+}
+
+// listener accepts one connection and ends when that is over.
+type listener struct {
+	conn chan net.Conn
+	over <-chan struct{}
+	addr net.Addr
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.conn:
+		return conn, nil
+	default:
+	}
+	<-l.over
+	return nil, net.ErrClosed
+}
+
+func (l *listener) Close() error   { return nil }
+func (l *listener) Addr() net.Addr { return l.addr }

@@ -1,0 +1,138 @@
+// Package web carries the HTTP of one client's connection to the hosts that
+// the client may reach: plain HTTP that a program sent to one host, requests in
+// absolute form to a proxy, and HTTP inside TLS that the gateway ended. Every
+// request is judged by itself, and what goes on is written anew from what was
+// understood, so that no two readers of the same bytes can disagree.
+package web
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"palyra/internal/egress"
+	"palyra/internal/egress/secret"
+)
+
+// What one client may take up.
+const (
+	// MaxHeader is the size in bytes of the line and the header of a request.
+	MaxHeader = 16 << 10
+	// HeaderTime is how long they may take to arrive, and the TLS handshake
+	// before them.
+	HeaderTime = 10 * time.Second
+	// IdleTime is how long a connection may wait for its next request.
+	IdleTime = 2 * time.Minute
+)
+
+// Front is what Serve needs to know and to ask.
+type Front struct {
+	// Target is where all requests of the connection go. The zero Target is
+	// that of a proxy, where each request names its own in absolute form.
+	Target egress.Target
+	// Connect connects to a target that the client may reach. The connection
+	// counts what goes through it into its entry, and its Close ends the entry.
+	// It is called once for every connection that is needed, also from several
+	// goroutines at once. Its errors are a *reason.Error whose message the
+	// client may read, with the word for the record in the field "reason".
+	Connect func(ctx context.Context, t egress.Target) (net.Conn, *egress.Entry, error)
+	// Refuse records that a request was refused, with one of the words of
+	// package egress. The target is zero when the request named none.
+	Refuse func(t egress.Target, why string)
+	// Allow counts one request against the budget. Its errors are like those of
+	// Connect, and on record.
+	Allow func(t egress.Target) error
+	// Inspect returns what is allowed in requests to a target, and false when
+	// everything is.
+	Inspect func(t egress.Target) (egress.Inspection, bool)
+	// Secrets are put into requests and taken out of answers; nil for none.
+	Secrets *secret.Exchange
+	// Roots are what hosts are verified against by TLS; nil means the system's.
+	Roots *x509.CertPool
+}
+
+// Serve carries the requests of a client until either side has had enough or
+// ctx ends, and closes the connection. When conn is a *tls.Conn, made with
+// Authority.Config for the host of the target, requests go on by TLS that is
+// verified for the target; otherwise they go on as they came, in the clear.
+func Serve(ctx context.Context, conn net.Conn, f Front) {
+	raw := conn
+	secure, isTLS := conn.(*tls.Conn)
+	if isTLS {
+		raw = secure.NetConn()
+	}
+	defer raw.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(ctx, func() { raw.Close() })
+	defer stop()
+
+	b := &bridge{front: f, secure: isTLS, out: newUpstream(ctx, f)}
+	b.proxy = b.reverseProxy()
+	defer b.close()
+	defer cancel() // before close, which waits for what ctx ends
+	if !isTLS {
+		b.serve1(ctx, conn)
+		return
+	}
+	if err := handshake(ctx, secure); err != nil {
+		f.Refuse(f.Target, handshakeWord(err))
+		return
+	}
+	state := secure.ConnectionState()
+	b.serverName = state.ServerName
+	if state.NegotiatedProtocol == "h2" {
+		b.serve2(ctx, secure)
+		return
+	}
+	b.serve1(ctx, secure)
+}
+
+func handshake(ctx context.Context, conn *tls.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, HeaderTime)
+	defer cancel()
+	return conn.HandshakeContext(ctx)
+}
+
+func handshakeWord(err error) string {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
+		return egress.ReasonSlow
+	}
+	return egress.ReasonBadTLS
+}
+
+// serve1 serves HTTP/1.0 and 1.1.
+func (b *bridge) serve1(ctx context.Context, conn net.Conn) {
+	b.tap = &tap{Conn: conn, refuse: b.refuseRaw}
+	server, over := b.server(ctx)
+	changed := server.ConnState
+	server.ConnState = func(c net.Conn, state http.ConnState) {
+		if state == http.StateIdle {
+			b.tap.idle()
+		}
+		changed(c, state)
+	}
+	server.MaxHeaderBytes = MaxHeader
+	serveOne(server, b.tap, over)
+}
+
+// serve2 serves HTTP/2. Headers up to four times the size are read, so that
+// their refusal is on record.
+func (b *bridge) serve2(ctx context.Context, conn *tls.Conn) {
+	server, over := b.server(ctx)
+	server.MaxHeaderBytes = 4 * MaxHeader
+	server.HTTP2 = &http.HTTP2Config{CountError: func(kind string) {
+		if !harmless[kind] {
+			b.front.Refuse(b.front.Target, egress.ReasonBadHTTP)
+		}
+	}}
+	serveOne(server, conn, over)
+}
+
+// harmless are the errors of package http's HTTP/2 server that a client makes
+// which had not heard yet that a stream is over, or one stream too many.
+var harmless = map[string]bool{"closed": true, "stream_went_down": true, "over_max_streams_race": true}

@@ -1,0 +1,300 @@
+//go:build linux
+
+package attack
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// The machines of a site, by the last number of their address.
+const (
+	goodHost = 1
+	evilHost = 2
+	own      = 9 // an address of the gateway's machine
+)
+
+// What a server has to report. Evil and forbidden are always a success of the
+// attacker; the others in the rows that say so.
+const (
+	evil        = "evil"      // a machine that no rule allows was reached
+	forbidden   = "forbidden" // an allowed machine was asked for what it must not be
+	theSecret   = "secret"    // the value of a secret arrived
+	placeholder = "placeholder"
+	anyByte     = "any byte"
+)
+
+// site is the part of the world that one scene has to itself: the zone sNNNN.test
+// with the hosts good and evil, and others that a row names.
+type site struct {
+	world *world
+	n     int
+	zone  string
+	// port is one that nobody else in the world has: whatever address the
+	// gateway dials at it, evil answers.
+	port uint16
+	// service is where evil can be had directly, at every address of this
+	// machine, by TCP and UDP.
+	service uint16
+	secret  string
+	// broken is what the source of the secret says instead.
+	broken error
+	// stranger is set while good's certificate is signed by nobody known.
+	stranger atomic.Bool
+	// given is true once the secret has arrived at good.
+	given atomic.Bool
+
+	servers map[netip.AddrPort]string
+	closers []func() error
+	busy    sync.WaitGroup
+
+	settled sync.Once
+	failed  error
+
+	mu      sync.Mutex
+	answers map[string][][]netip.Addr
+	asked   map[string]int
+	alarms  []string
+	hits    []string
+
+	// most bounds what may arrive at good, nothing when zero.
+	most     struct{ bytes, requests, connections, concurrent int64 }
+	bytes    atomic.Int64
+	requests atomic.Int64
+	opened   atomic.Int64
+	open     atomic.Int64
+}
+
+var siteNumber atomic.Int32
+
+// newSite starts the servers of a scene.
+func (w *world) newSite(t *testing.T, token string) *site {
+	t.Helper()
+	n := int(siteNumber.Add(1))
+	s := &site{
+		world: w, n: n, zone: fmt.Sprintf("s%04d.test", n), port: uint16(20000 + n), secret: planted(token),
+		servers: map[netip.AddrPort]string{}, asked: map[string]int{}, alarms: []string{evil, forbidden},
+	}
+	s.answers = map[string][][]netip.Addr{
+		"good": {{s.address(goodHost), s.address6(goodHost)}}, "evil": {{s.address(evilHost), s.address6(evilHost)}},
+	}
+	t.Cleanup(func() {
+		w.mu.Lock()
+		delete(w.sites, fmt.Sprintf("s%04d", n))
+		w.mu.Unlock()
+		if s.settle(); s.failed != nil {
+			t.Error(s.failed)
+		}
+	})
+	if err := s.serve(); err != nil {
+		t.Fatal(err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sites[fmt.Sprintf("s%04d", n)] = s
+	return s
+}
+
+func (s *site) address(host byte) netip.Addr {
+	return netip.AddrFrom4([4]byte{11, byte(s.n >> 8), byte(s.n), host})
+}
+
+func (s *site) address6(host byte) netip.Addr {
+	return netip.AddrFrom16([16]byte{0x26, 0, 11, 11: byte(s.n >> 8), 13: byte(s.n), 15: host})
+}
+
+func (s *site) close() error {
+	var err error
+	for _, c := range s.closers {
+		if one := c(); !errors.Is(one, net.ErrClosed) {
+			err = errors.Join(err, one)
+		}
+	}
+	s.busy.Wait()
+	return err
+}
+
+// serve starts good at 443 (TLS), 80 and 8080 (HTTP, read in two ways), 22 (for
+// which no rule stands), and evil at all of them.
+func (s *site) serve() error {
+	plain, err := s.listenEverywhere()
+	if err != nil {
+		return err
+	}
+	s.busy.Go(func() { s.each(plain, s.evilPlain) })
+	secure, err := s.listen()
+	if err != nil {
+		return err
+	}
+	s.serveTLS(secure, true)
+	s.put(evilHost, secure, 443)
+	s.put(evilHost, plain, 22, 53, 80, 8080)
+	s.put(goodHost, plain, 22)
+	if secure, err = s.listen(); err != nil {
+		return err
+	}
+	s.serveTLS(secure, false)
+	s.put(goodHost, secure, 443)
+	for port, chunked := range map[uint16]bool{80: true, 8080: false} {
+		l, err := s.listen()
+		if err != nil {
+			return err
+		}
+		s.busy.Go(func() { s.each(l, func(c net.Conn) { s.goodPlain(c, chunked) }) })
+		s.put(goodHost, l, port)
+	}
+	return nil
+}
+
+func (s *site) put(host byte, l net.Listener, ports ...uint16) {
+	port := l.Addr().(*net.TCPAddr).Port
+	for _, p := range ports {
+		for _, addr := range []netip.Addr{s.address(host), s.address6(host)} {
+			s.servers[netip.AddrPortFrom(addr, p)] = fmt.Sprintf("127.0.0.1:%d", port)
+		}
+	}
+}
+
+func (s *site) listen() (net.Listener, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err == nil {
+		s.closers = append(s.closers, l.Close)
+	}
+	return l, err
+}
+
+// listenEverywhere listens by TCP and UDP at one port of this machine, as a
+// careless service of the host does.
+func (s *site) listenEverywhere() (net.Listener, error) {
+	var last error
+	for range 20 {
+		l, err := net.Listen("tcp", ":0")
+		if err != nil {
+			return nil, err
+		}
+		s.service = uint16(l.Addr().(*net.TCPAddr).Port)
+		packets, err := net.ListenPacket("udp", fmt.Sprint(":", s.service))
+		if err != nil {
+			last = errors.Join(err, l.Close())
+			continue
+		}
+		s.closers = append(s.closers, l.Close, packets.Close)
+		s.busy.Go(func() {
+			buffer := make([]byte, 2048)
+			for {
+				n, from, err := packets.ReadFrom(buffer)
+				if err != nil {
+					return
+				}
+				s.hit(evil, fmt.Sprintf("a datagram of %d bytes", n))
+				_, _ = packets.WriteTo([]byte(canary), from)
+			}
+		})
+		return l, nil
+	}
+	return nil, last
+}
+
+// each serves connections until the listener is closed; then it ends them.
+func (s *site) each(l net.Listener, serve func(net.Conn)) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		s.busy.Go(func() {
+			defer conn.Close()
+			_ = conn.SetDeadline(time.Now().Add(patience / 2))
+			serve(conn)
+		})
+	}
+}
+
+// serveTLS serves HTTP/1.1 and HTTP/2.
+func (s *site) serveTLS(l net.Listener, isEvil bool) {
+	cfg := &tls.Config{NextProtos: []string{"h2", "http/1.1"}, GetCertificate: func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		return s.world.certificate(h.ServerName, s.stranger.Load())
+	}}
+	server := &http.Server{
+		TLSConfig: cfg, Handler: s.web(isEvil), ErrorLog: quiet, ReadTimeout: patience / 2,
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			switch state {
+			case http.StateNew:
+				s.busy.Add(1)
+				if isEvil {
+					s.hit(evil, "a connection for TLS")
+				}
+			case http.StateClosed, http.StateHijacked:
+				s.busy.Done()
+			default:
+			}
+		},
+	}
+	if !isEvil {
+		l = watching{l, s}
+	}
+	s.busy.Go(func() { _ = server.ServeTLS(l, "", "") })
+}
+
+// route says where the server at an address of the site really is.
+func (s *site) route(where netip.AddrPort) (string, bool) {
+	if to, ok := s.servers[where]; ok {
+		return to, true
+	}
+	if where.Port() == s.port && (where.Addr() == s.address(goodHost) || where.Addr() == s.address6(goodHost)) {
+		return s.servers[netip.AddrPortFrom(where.Addr(), 80)], true
+	}
+	return fmt.Sprint("127.0.0.1:", s.service), where.Port() == s.port || where.Port() == s.service
+}
+
+// names sets what a label stands for: the first answer, the second, and so on.
+func (s *site) names(label string, answers ...[]netip.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answers[label] = answers
+}
+
+// answer is the next answer for a label to questions of a kind; the last one
+// stays.
+func (s *site) answer(label string, kind uint16) []netip.Addr {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := s.answers[label]
+	if len(list) == 0 {
+		return nil
+	}
+	key := fmt.Sprint(label, kind)
+	n := min(s.asked[key], len(list)-1)
+	s.asked[key]++
+	return list[n]
+}
+
+// hit notes what an attacker wants to see.
+func (s *site) hit(kind, what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if slices.Contains(s.alarms, kind) && len(s.hits) < 20 {
+		s.hits = append(s.hits, kind+": "+what)
+	}
+}
+
+func (s *site) alarm(kinds ...string) { s.alarms = append(s.alarms, kinds...) }
+
+func (s *site) reached() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.hits, "; ")
+}
+
+// settle waits until what was sent has arrived.
+func (s *site) settle() { s.settled.Do(func() { s.failed = s.close() }) }

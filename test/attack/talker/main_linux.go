@@ -1,0 +1,22 @@
+// Command talker is what the attack tests run inside a sandbox with a network:
+// one attack by name. It is a program of its own, as one that speaks TLS needs
+// more memory than some tests of limits leave to the probe.
+package main
+
+import (
+	"maps"
+
+	"palyra/test/attack/attempt"
+)
+
+type attack = attempt.Attack
+
+const canary = attempt.Canary
+
+func main() {
+	all := map[string]attack{}
+	for _, group := range []map[string]attack{talks(), sockets(), servers(), secrets()} {
+		maps.Copy(all, group)
+	}
+	attempt.Main(all)
+}

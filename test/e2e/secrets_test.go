@@ -1,0 +1,161 @@
+//go:build linux
+
+package e2e
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/pem"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const planted = "ghp_e2e/Planted+Value0123456789=="
+
+// fetchesUnattended lets http.fetch run without a human, and bars it from
+// everything but the secret's own host once a run has used the secret.
+const fetchesUnattended = `@id("unattended")
+@reason("the server of these tests is their own")
+@waives("approval: the server is the test's own")
+permit(principal, action == Action::"tool.execute/http.fetch", resource) when { context.egress.mode == "strict" };
+
+@id("egress.after-secret")
+@reason("this run has used a secret")
+@remedy("Start another run.")
+forbid(principal, action == Action::"tool.execute/http.fetch", resource)
+when { context.session.secrets_read.contains("api") && !context.egress.secrets.contains("api") };
+`
+
+// echo is a server over TLS that answers with the credentials it got, in many
+// forms, and the gateway in front of it, which has the secret "api" for it.
+func echo(t *testing.T) (*gateway, *httptest.Server) {
+	t.Helper()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ") + r.Header.Get("Accept-Language")
+		w.Header().Set("Etag", got)
+		if r.URL.Path == "/broken" {
+			conn, _, err := w.(http.Hijacker).Hijack()
+			if err == nil {
+				fmt.Fprintf(conn, "HTTP/1.1 %s OK\r\n\r\n", got)
+				conn.Close()
+			}
+			return
+		}
+		fmt.Fprintln(w, strings.Join(forms(got), "\n"))
+	}))
+	t.Cleanup(server.Close)
+	host := server.Listener.Addr().String()
+	g := newGateway(t, "[http]", fmt.Sprintf("allowed_hosts = [%q]", host), "[[secrets]]", `name = "api"`, `file = "~/token"`, fmt.Sprintf("hosts = [%q]", host))
+	g.write(filepath.Join(g.dir, "token"), planted+"\n")
+	roots := filepath.Join(g.dir, "roots.pem")
+	g.write(roots, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+	g.env = []string{"SSL_CERT_FILE=" + roots}
+	g.policy("10.cedar", fetchesUnattended)
+	g.start()
+	return g, server
+}
+
+func forms(value string) []string {
+	return []string{
+		value, hex.EncodeToString([]byte(value)), url.QueryEscape(value), strings.ToUpper(hex.EncodeToString([]byte(value))),
+		base64.StdEncoding.EncodeToString([]byte(value)), base64.StdEncoding.EncodeToString([]byte("x" + value)), base64.StdEncoding.EncodeToString([]byte("xx" + value)),
+	}
+}
+
+// found counts the forms of the planted value in all that palyrad keeps, logs
+// and answers.
+func found(t *testing.T, g *gateway, answers ...result) int {
+	t.Helper()
+	all := []byte(g.log.String())
+	for _, a := range answers {
+		all = append(all, a.out+a.err...)
+	}
+	err := filepath.WalkDir(g.state, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		all = append(all, text...)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, form := range forms(planted) {
+		if bytes.Contains(all, []byte(strings.TrimRight(form, "="))) {
+			n++
+		}
+	}
+	return n
+}
+
+// TestSecretStaysInTheDaemon: of a secret that a call used, nothing is in its
+// answer, in the journal and the evidence, or in the log, whatever the server
+// made of it. The control is a call that holds the value itself.
+func TestSecretStaysInTheDaemon(t *testing.T) {
+	t.Parallel()
+	g, server := echo(t)
+	c := g.local()
+	token := "headers=" + `{"authorization":"Bearer palyra-sec-api"}`
+	good := c.run("call", "http.fetch", "url="+server.URL+"/", token)
+	good.want(t, 0)
+	if !strings.Contains(good.out, "palyra-sec-api") {
+		t.Errorf("the answer lacks the placeholder: %s", good.out)
+	}
+	broken := c.run("call", "http.fetch", "url="+server.URL+"/broken", token)
+	if broken.code == 0 || !strings.Contains(broken.err+broken.out, "palyra-sec-api") {
+		t.Errorf("the broken answer: %+v", broken)
+	}
+	wrong := c.run("call", "http.fetch", "url="+server.URL+"/?t=palyra-sec-api")
+	wrong.want(t, 3, "the placeholder of a secret stands in the URL")
+	journal := c.run("journal", "--json")
+	if n := found(t, g, good, broken, wrong, journal); n != 0 {
+		t.Errorf("%d forms of the secret are told", n)
+	}
+	bare := c.run("call", "http.fetch", "url="+server.URL+"/", `headers={"accept-language":"`+planted+`"}`)
+	bare.want(t, 0)
+	if n := found(t, g, bare); n != len(forms(planted)) {
+		t.Errorf("the control finds %d forms of %d", n, len(forms(planted)))
+	}
+	g.stop()
+	if n := found(t, g, bare); n == 0 {
+		t.Error("the control finds nothing after the end")
+	}
+}
+
+// TestRunsAreBoundByTheSecretsTheyUsed: policy knows which secrets a run used,
+// also when palyrad was started again meanwhile.
+func TestRunsAreBoundByTheSecretsTheyUsed(t *testing.T) {
+	t.Parallel()
+	g, server := echo(t)
+	c := g.local()
+	plain := []string{"call", "http.fetch", "--run", "r1", "url=" + server.URL + "/"}
+	c.ok(plain...) // the control: nothing was used so far
+	c.run("call", "http.fetch", "--run", "r1", "url="+server.URL+"/?t=palyra-sec-api").want(t, 3)
+	c.ok(plain...) // what was refused used nothing
+	secret := append(plain, `headers={"authorization":"palyra-sec-api"}`)
+	c.ok(secret...)
+	c.run(plain...).want(t, 3, "this run has used a secret")
+	c.ok(secret...)
+	c.ok("call", "http.fetch", "--run", "r2", "url="+server.URL+"/") // another run
+	g.stop()
+	g.start()
+	c.run(plain...).want(t, 3, "this run has used a secret")
+	// A file that others may read is no secret any more.
+	if err := os.Chmod(filepath.Join(g.dir, "token"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c.run(secret...).want(t, 3, "the secret api cannot be read")
+	if r := c.run("config", "check"); !strings.Contains(r.out+r.err, "has mode 0644") || strings.Contains(r.out+r.err, planted) {
+		t.Errorf("the check says %s%s", r.out, r.err)
+	}
+}

@@ -1,0 +1,74 @@
+//go:build linux
+
+package egress
+
+import (
+	"crypto/x509"
+	"slices"
+	"testing"
+
+	"palyra/internal/egress"
+	"palyra/internal/sandbox"
+)
+
+// inspect has TLS to a host looked into, and lets through what is read from
+// some paths.
+func inspect(t *testing.T, s *sandbox.Spec, host string, paths ...string) {
+	t.Helper()
+	rule, err := egress.ParseRule(host + ":443")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Network.Inspect = []egress.Inspection{{Host: rule, Paths: paths}}
+	s.Env = nil // nothing is told to trust the tests' authority
+}
+
+// roots has the daemon trust the tests' authority.
+func (w *world) roots() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(w.authority)
+	return pool
+}
+
+// TestInspectedHosts: the clients trust the authority of their run by the
+// variables that they find, and get no further than the paths that are allowed.
+func TestInspectedHosts(t *testing.T) {
+	g := newGround(t)
+	visits := []visit{
+		{"4", "https://" + allowedHost + "/hello", "hello from " + allowedHost, []string{"name allowed.example allowed", "transparent allowed.example:443 allowed"}},
+		{"6", "https://" + allowedHost + "/redirect", "failed", []string{"transparent allowed.example:443 denied path"}},
+	}
+	for _, c := range clients() {
+		if c.name == "wget" || c.name == "java" {
+			continue // they know of no variable
+		}
+		t.Run(c.name, func(t *testing.T) {
+			s := g.spec(t, allowed(), c.argv...)
+			inspect(t, &s, allowedHost, "/hello")
+			g.fetchBy(t, c, s, visits)
+		})
+	}
+	for _, test := range []struct {
+		name, host, path string
+		argv, says       []string
+	}{
+		{"git", gitHost, "/tiny.git/**", []string{"git.sh", "4", "https://" + gitHost + "/tiny.git"}, []string{"cloned"}},
+		{"npm", npmHost, "/tiny/**", []string{"npm.sh", "https://" + npmHost + "/"}, []string{"1.0.0", "installed"}},
+		{"pip", pypiHost, "/*/**", []string{"pip.sh", "https://" + pypiHost + "/simple"}, []string{"downloaded"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := g.spec(t, allowed(), slices.Concat([]string{"bash"}, test.argv)...)
+			inspect(t, &s, test.host, test.path)
+			said, recorded, report := g.run(t, s)
+			expect(t, "it says", said, test.says, report.Stderr)
+			expect(t, "the record", distinct(recorded), []string{"name " + test.host + " allowed", "transparent " + test.host + ":443 allowed"}, report.Stderr)
+			requests := 0
+			for _, c := range report.Connections {
+				requests += c.Requests
+			}
+			if requests < 2 {
+				t.Errorf("%d requests were told apart", requests)
+			}
+		})
+	}
+}

@@ -1,0 +1,46 @@
+//go:build linux
+
+package egress
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"palyra/internal/egress"
+	"palyra/internal/sandbox/jail/jailtest"
+)
+
+// TestThousandConnections: a thousand connections of one sandbox, fifty at a
+// time, each get back what they sent, and the record has each of them with its
+// bytes.
+func TestThousandConnections(t *testing.T) {
+	const count, atOnce = 1000, 50
+	target := fmt.Sprintf("%s:%d", echoHost, echoPort)
+	g := newGround(t)
+	report := jailtest.Run(t, g.runner, g.spec(t, allowed(), "./client", "load", target, fmt.Sprint(count), fmt.Sprint(atOnce)))
+	if said := string(report.Stdout.Head); said != fmt.Sprintf("%d echoed\n", count) {
+		t.Fatalf("said %q, stderr %s", said, report.Stderr.Head)
+	}
+	want := []string{"name " + echoHost + " allowed"}
+	want = append(want, slices.Repeat([]string{"transparent " + target + " allowed"}, count)...)
+	expect(t, "the record", record(t, report), want, report.Stderr)
+	// Connection number i sent i+1 bytes; the order in which they began is
+	// that of chance.
+	var sizes []int
+	for _, c := range report.Connections {
+		if c.Leg == egress.LegName {
+			continue
+		}
+		if c.BytesOut != c.BytesIn {
+			t.Errorf("%d bytes went out and %d came in", c.BytesOut, c.BytesIn)
+		}
+		sizes = append(sizes, int(c.BytesOut))
+	}
+	slices.Sort(sizes)
+	for i, size := range sizes {
+		if size != i+1 {
+			t.Fatalf("the connection that comes at %d by size has %d bytes", i+1, size)
+		}
+	}
+}

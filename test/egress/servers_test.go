@@ -1,0 +1,106 @@
+//go:build linux
+
+package egress
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// serveWeb serves all hosts by HTTP and HTTPS, those too that nobody is to
+// reach: that they are not reached must not be by chance.
+func (w *world) serveWeb() {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/hello", func(rw http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(rw, "hello from "+r.Host+"\n") })
+	mux.Handle(allowedHost+"/redirect", http.RedirectHandler("http://"+deniedHost+"/hello", http.StatusFound))
+	w.serveGit(mux)
+	w.serveRegistry(mux)
+	w.serveIndex(mux)
+	plain, secure := w.listen(), tls.NewListener(w.listen(), w.certificate())
+	for i, host := range []string{allowedHost, gitHost, npmHost, pypiHost, deniedHost} {
+		w.put(host, i+1, 80, plain)
+		w.put(host, i+1, 443, secure)
+	}
+	for _, address := range []string{literal4, literal6} {
+		w.place(address, 80, plain)
+		w.forbidden = append(w.forbidden, address)
+	}
+	w.forbidden = append(w.forbidden, w.zone[deniedHost][0]...)
+	for _, l := range []net.Listener{plain, secure} {
+		server := &http.Server{Handler: mux, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
+		go func() { _ = server.Serve(l) }()
+		w.t.Cleanup(func() { _ = server.Close() })
+	}
+}
+
+// certificate makes the authority, and the certificate of all hosts.
+func (w *world) certificate() *tls.Config {
+	w.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	authority := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "the tests' authority"}, BasicConstraintsValid: true, IsCA: true,
+		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	leaf := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "the tests' servers"}, NotBefore: authority.NotBefore, NotAfter: authority.NotAfter,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		DNSNames: []string{allowedHost, gitHost, npmHost, pypiHost, deniedHost},
+	}
+	var chain [2][]byte
+	for i, c := range []*x509.Certificate{authority, leaf} {
+		if chain[i], err = x509.CreateCertificate(rand.Reader, c, authority, key.Public(), key); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	w.authority = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: chain[0]})
+	return &tls.Config{
+		Certificates: []tls.Certificate{{Certificate: [][]byte{chain[1]}, PrivateKey: key}}, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12,
+	}
+}
+
+// echoPort is neither that of HTTP nor that of HTTPS.
+const echoPort = 7777
+
+// serveEcho sends back what it gets.
+func (w *world) serveEcho() {
+	l := w.listen()
+	w.put(echoHost, 9, echoPort, l)
+	var conns sync.WaitGroup
+	conns.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			if err != nil {
+				w.t.Error(err)
+				return
+			}
+			conns.Go(func() {
+				defer conn.Close()
+				_ = conn.SetDeadline(time.Now().Add(time.Minute))
+				_, _ = io.Copy(conn, conn)
+			})
+		}
+	})
+	w.t.Cleanup(func() {
+		l.Close()
+		conns.Wait()
+	})
+}

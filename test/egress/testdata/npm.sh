@@ -1,0 +1,4 @@
+# Looks at a package of the registry $1, installs and uses it.
+cd /tmp
+export npm_config_registry=$1 npm_config_audit=false npm_config_fund=false npm_config_update_notifier=false npm_config_fetch_retries=0
+npm view tiny version && npm install --silent tiny && node -p "require('tiny')"
