@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"strconv"
 	"unsafe"
 
@@ -110,11 +111,11 @@ func capture() (families []string, err error) {
 	if err := captured(unix.AF_INET, &unix.SockaddrInet4{Addr: [4]byte{192, 0, 2, 1}}); err != nil {
 		return nil, fail("trying "+inside.IPv4, err)
 	}
-	switch err := addRoute(fd, unix.AF_INET6); err {
-	case nil:
-	case unix.EACCES, unix.EAFNOSUPPORT, unix.EOPNOTSUPP:
+	err = addRoute(fd, unix.AF_INET6)
+	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) {
 		return []string{inside.IPv4}, nil
-	default:
+	}
+	if err != nil {
 		return nil, fail("the route of "+inside.IPv6, err)
 	}
 	if err := captured(unix.AF_INET6, &unix.SockaddrInet6{Addr: [16]byte{0x20, 0x01, 0x0d, 0xb8, 15: 1}}); err != nil {

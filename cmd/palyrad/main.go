@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -15,6 +16,9 @@ import (
 )
 
 func main() {
+	// Package net/http tells the standard logger what hosts send out of turn.
+	// That belongs in nobody's terminal.
+	slog.SetDefault(slog.New(slog.DiscardHandler))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := daemon.Command(os.Stdout, os.Stderr).ExecuteContext(ctx)
 	stop()

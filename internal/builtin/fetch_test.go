@@ -114,6 +114,9 @@ func TestFetch(t *testing.T) {
 	if len(o) != 1 || o[0].Address != "1.1.1.1" || o[0].Host != "example.com" || o[0].Port != 443 || o[0].BytesIn == 0 || o[0].BytesOut == 0 {
 		t.Errorf("observed %+v", o)
 	}
+	if o[0].Verdict != egress.VerdictAllowed || o[0].Leg != egress.LegTool || o[0].Reason != "" || o[0].Duration <= 0 {
+		t.Errorf("observed %+v", o)
+	}
 	if report.Egress.Mode != "strict" || strings.Join(report.Egress.Allowed, " ") != "example.com:443" {
 		t.Errorf("egress %+v", report.Egress)
 	}
@@ -202,7 +205,7 @@ func TestFetchNamesThatLeadInside(t *testing.T) {
 			if report.Outcome != tool.Failed || report.Reason != string(reason.EgressDenied) {
 				t.Errorf("%s: %+v", host, report)
 			}
-			if o := report.Egress.Observed; len(o) == 0 || o[0].Verdict != egress.VerdictDenied {
+			if o := report.Egress.Observed; len(o) == 0 || o[0].Verdict != egress.VerdictDenied || o[0].Reason != egress.ReasonAddressNotPublic {
 				t.Errorf("%s: observed %+v", host, o)
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/attest"
 	"palyra/internal/config"
+	"palyra/internal/event"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
@@ -94,16 +95,16 @@ func TestProgramsReachOnlyWhatIsAllowed(t *testing.T) {
 	if e.Mode != "strict" || !slices.Equal(e.Allowed, []string{s.allowed}) || len(e.Observed) == 0 || e.Observed[0].Verdict != "denied" || e.Observed[0].Reason != "unlisted" {
 		t.Errorf("the attestation says %+v", e)
 	}
-	events, err := palyrav1connect.NewJournalServiceClient(g.client(), g.url()).ListEvents(t.Context(), &palyrav1.ListEventsRequest{Filter: &palyrav1.EventFilter{Code: "PAL-X001"}})
+	events, err := palyrav1connect.NewJournalServiceClient(g.client(), g.url()).ListEvents(t.Context(), &palyrav1.ListEventsRequest{Filter: &palyrav1.EventFilter{Code: string(event.Attested)}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var payload struct {
 		Report tool.Report `json:"report"`
 	}
-	for _, event := range events.GetEvents() {
-		if strings.Contains(string(event.GetPayloadJson()), `"127.0.0.2"`) {
-			if err := json.Unmarshal(event.GetPayloadJson(), &payload); err != nil {
+	for _, one := range events.GetEvents() {
+		if strings.Contains(string(one.GetPayloadJson()), `"127.0.0.2"`) {
+			if err := json.Unmarshal(one.GetPayloadJson(), &payload); err != nil {
 				t.Fatal(err)
 			}
 		}

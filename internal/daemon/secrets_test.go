@@ -73,6 +73,29 @@ func TestSecretsThatAreRefused(t *testing.T) {
 	}
 }
 
+// TestSnapshotHoldsSecrets: what a secret is, and nothing of its value, is among
+// the settings behind a decision.
+func TestSnapshotHoldsSecrets(t *testing.T) {
+	digest := func(change func(*config.Secret)) string {
+		cfg := config.Default()
+		cfg.Secrets = []config.Secret{{Name: "a", File: "/a", Hosts: []string{"a.example:443"}, Header: "Authorization", Env: "A"}}
+		change(&cfg.Secrets[0])
+		return snapshotOf(t, cfg)
+	}
+	was := digest(func(*config.Secret) {})
+	for name, change := range map[string]func(*config.Secret){
+		"name":   func(s *config.Secret) { s.Name = "b" },
+		"file":   func(s *config.Secret) { s.File = "/b" },
+		"hosts":  func(s *config.Secret) { s.Hosts = []string{"b.example:443"} },
+		"header": func(s *config.Secret) { s.Header = "X-Api-Key" },
+		"env":    func(s *config.Secret) { s.Env = "B" },
+	} {
+		if digest(change) == was {
+			t.Errorf("%s changes nothing", name)
+		}
+	}
+}
+
 // TestSecretsThatCannotBeRead are told of at the start, without what they hold.
 func TestSecretsThatCannotBeRead(t *testing.T) {
 	for mode, want := range map[os.FileMode]int{0o600: 0, 0o644: 1} {

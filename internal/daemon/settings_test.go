@@ -96,10 +96,6 @@ func TestSnapshotHoldsTheSecuritySettings(t *testing.T) {
 			c.Workspaces = []config.Workspace{{Name: "default", Path: c.Workspaces[0].Path, Protected: []string{"deploy/**"}}}
 		},
 		"secrets":            func(c *config.Config) { c.Secrets = []config.Secret{{Name: "a"}} },
-		"secrets.file":       func(c *config.Config) { c.Secrets = []config.Secret{{File: "/a"}} },
-		"secrets.hosts":      func(c *config.Config) { c.Secrets = []config.Secret{{Hosts: []string{"a.example:443"}}} },
-		"secrets.header":     func(c *config.Config) { c.Secrets = []config.Secret{{Header: "X-Api-Key"}} },
-		"secrets.env":        func(c *config.Config) { c.Secrets = []config.Secret{{Env: "A_TOKEN"}} },
 		"http.allowed_hosts": func(c *config.Config) { c.HTTP.AllowedHosts = []string{"example.org"} },
 		"http.denied_hosts":  func(c *config.Config) { c.HTTP.DeniedHosts = []string{"example.org"} },
 		"http.max_bytes":     func(c *config.Config) { c.HTTP.MaxBytes++ },

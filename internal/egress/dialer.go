@@ -129,35 +129,38 @@ func (d *Dialer) connect(ctx context.Context, network string, t Target, e *Entry
 	if err != nil {
 		return nil, err
 	}
+	conn, addr, before, err := d.dialInTurn(ctx, network, t.Port, addrs)
+	d.postpone(before, t, e, rule)
+	if err != nil {
+		e.Decide(VerdictFailed, ReasonUnreachable, rule, addr)
+		return nil, reason.Errorf(reason.FetchFailed, "connecting to %s: %w", t, err)
+	}
+	if err := d.Rules.checkNotOwn(conn, t, addr); err != nil {
+		conn.Close()
+		e.Decide(VerdictDenied, ReasonAddressNotPublic, Rule{}, addr)
+		return nil, err
+	}
+	e.Decide(VerdictAllowed, "", rule, addr)
+	return conn, nil
+}
+
+// dialInTurn returns the first connection that comes about, or the last error,
+// the address that it is of, and those that were tried in vain before. There
+// is at least one address.
+func (d *Dialer) dialInTurn(ctx context.Context, network string, port uint16, addrs []netip.Addr) (conn net.Conn, addr netip.Addr, before []netip.Addr, err error) {
 	ctx, cancel := context.WithTimeout(ctx, connectAll)
 	defer cancel()
-	var failed []netip.Addr
-	for i, addr := range addrs {
-		wait := connectTime
-		if i < len(addrs)-1 {
-			wait = connectFirst
+	last := len(addrs) - 1
+	for i := 0; ; i++ {
+		wait := connectFirst
+		if i == last {
+			wait = connectTime
 		}
-		var conn net.Conn
-		if conn, err = d.dial(ctx, network, netip.AddrPortFrom(addr, t.Port), wait); err != nil {
-			failed = append(failed, addr)
-			if ctx.Err() != nil {
-				break
-			}
-			continue
+		conn, err = d.dial(ctx, network, netip.AddrPortFrom(addrs[i], port), wait)
+		if err == nil || i == last || ctx.Err() != nil {
+			return conn, addrs[i], addrs[:i], err
 		}
-		d.postpone(failed, t, e, rule)
-		if err := d.Rules.checkNotOwn(conn, t, addr); err != nil {
-			conn.Close()
-			e.Decide(VerdictDenied, ReasonAddressNotPublic, Rule{}, addr)
-			return nil, err
-		}
-		e.Decide(VerdictAllowed, "", rule, addr)
-		return conn, nil
 	}
-	last := len(failed) - 1
-	d.postpone(failed[:last], t, e, rule)
-	e.Decide(VerdictFailed, ReasonUnreachable, rule, failed[last])
-	return nil, reason.Errorf(reason.FetchFailed, "connecting to %s: %w", t, err)
 }
 
 func (d *Dialer) dial(ctx context.Context, network string, to netip.AddrPort, wait time.Duration) (net.Conn, error) {

@@ -19,13 +19,13 @@ func TestReplaceFacts(t *testing.T) {
 	before := *r.Facts.Exec
 	got := r
 	if err := policy.ReplaceFacts(&got, []byte(`{"exec":{"basename":"git"},"session":{"tainted":true},"path":"c","protected":true,
-		"sandbox":{"tier":"c"},"egress":{"hosts":["h:1"]},"surface":"console","present":true,"risk":7}`)); err != nil {
+		"sandbox":{"tier":"c"},"egress":{"hosts":["h:1"],"secrets":["b","a"]},"surface":"console","present":true,"risk":7}`)); err != nil {
 		t.Fatal(err)
 	}
 	want := r
 	want.Facts.Exec = &tool.ExecFacts{Basename: "git", Path: "/usr/bin/curl"} // what is not named stays
 	want.Facts.Path, want.Facts.Paths, want.Facts.Protected, want.Facts.Risk = "c", nil, true, 7
-	want.Facts.SandboxTier, want.Facts.EgressHosts = "c", []string{"h:1"}
+	want.Facts.SandboxTier, want.Facts.EgressHosts, want.Facts.Secrets = "c", []string{"h:1"}, []string{"a", "b"}
 	want.SessionFacts.Tainted = true
 	want.Caller.Surface, want.Caller.Present = access.SurfaceConsole, true
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -128,7 +128,7 @@ var Table = []Row{
 	{CommitConflict, ExitConflict, "The workspace was changed meanwhile, so nothing of the program's changes was committed.", "Run the program again on the workspace as it is now."},
 	{FileNotFound, ExitFailure, "There is no such file in the workspace.", "List the directory with fs.list."},
 	{HostInvalid, ExitUsage, "The host is not a plain host name or address.", "Use an ASCII host name or an IP address."},
-	{EgressDenied, ExitPolicyDenied, "The destination is not allowed.", "Ask the operator to add the host to http.allowed_hosts; programs run offline."},
+	{EgressDenied, ExitPolicyDenied, "The destination is not allowed.", "Ask the operator to add the host to http.allowed_hosts, or for programs to process_runner.allowed_egress_hosts."},
 	{FetchFailed, ExitFailure, "The request did not complete.", "Check that the host answers, then try again."},
 	{ExecutableDenied, ExitPolicyDenied, "The program may not be started.", "Use another program, or ask the operator to allow it in process_runner.allowed_executables."},
 	{InlineCode, ExitPolicyDenied, "Inline code for an interpreter is refused.", "Write the code to a workspace file and run the file."},

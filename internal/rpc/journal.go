@@ -28,6 +28,10 @@ type Evidence interface {
 
 const defaultEvents = 100
 
+// fullPage is how many bytes of payloads one page of events holds, if it holds
+// more than one: clients read no message that is larger than MaxMessage.
+const fullPage = MaxMessage / 2
+
 type journalService struct {
 	log      *journal.Log
 	evidence Evidence
@@ -45,11 +49,15 @@ func (j *journalService) ListEvents(ctx context.Context, req *palyrav1.ListEvent
 		return nil, err
 	}
 	res := &palyrav1.ListEventsResponse{}
-	for _, e := range page {
+	size := 0
+	for i, e := range page {
+		if size += len(e.Payload); size > fullPage && i > 0 {
+			break
+		}
 		res.Events = append(res.Events, eventMessage(e))
 	}
-	if len(page) == f.Limit {
-		res.NextAfter = page[len(page)-1].Seq
+	if n := len(res.Events); n == f.Limit || n < len(page) {
+		res.NextAfter = page[n-1].Seq
 	}
 	return res, nil
 }

@@ -230,7 +230,8 @@ type Examination struct {
 // PlatformUnknown, InvalidInput, ExecutableDenied, InlineCode, WorkspaceScope,
 // EgressDenied, BindingMismatch, SpawnFailed, SandboxUnavailable. It returns a
 // report together with reason.Cancelled when ctx was cancelled while the
-// program ran. Deadlines and quotas are in the report.
+// program ran, and with SandboxUnavailable when the program was stopped because
+// the way to its hosts broke down. Deadlines and quotas are in the report.
 type Runner interface {
 	Run(ctx context.Context, s Spec) (Report, error)
 	Probe(ctx context.Context) Status

@@ -132,10 +132,12 @@ func (s *Calls) RunFacts(ctx context.Context, p access.Principal, run string) (f
 }
 
 // runFacts has one row per proposal: the tool, "" when its input was refused,
-// whether it reads from the open world, and how many bytes it sent out.
+// whether it reads from the open world or did, and how many bytes it sent out.
 const runFacts = `SELECT
  coalesce(max(CASE WHEN code = ?3 THEN json_extract(CAST(payload AS TEXT), '$.tool') END), ''),
- coalesce(max(CASE WHEN code = ?3 THEN json_extract(CAST(payload AS TEXT), '$.open_world') END), 0),
+ coalesce(max(CASE WHEN code = ?3 THEN json_extract(CAST(payload AS TEXT), '$.open_world')
+  WHEN code = ?5 THEN coalesce(json_extract(CAST(payload AS TEXT), '$.report.egress.mode') IN ('preflight', 'unrestricted'), 0)
+   OR EXISTS (SELECT 1 FROM json_each(CAST(payload AS TEXT), '$.report.egress.observed') o WHERE json_extract(o.value, '$.bytes_in') > 0) END), 0),
  coalesce(sum(CASE WHEN code = ?5 THEN (SELECT sum(json_extract(o.value, '$.bytes_out'))
   FROM json_each(CAST(payload AS TEXT), '$.report.egress.observed') o) END), 0)
  FROM events WHERE run = ?1 AND run <> '' AND actor = ?2 AND code IN (?3, ?4, ?5) GROUP BY subject`

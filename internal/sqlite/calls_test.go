@@ -2,6 +2,7 @@ package sqlite_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"testing"
@@ -196,6 +197,11 @@ func refused(t *testing.T, id, run, name string) event.Draft {
 	return callEvent(t, event.Refused, id, run, toolcall.RefusedPayload{ProposalID: id, Tool: name, Reason: reason.UnknownTool})
 }
 
+func attested(t *testing.T, id, run string, e tool.Egress) event.Draft {
+	t.Helper()
+	return callEvent(t, event.Attested, id, run, toolcall.AttestedPayload{ProposalID: id, Report: tool.Report{Egress: e}, Envelope: json.RawMessage("{}")})
+}
+
 func TestRunFacts(t *testing.T) {
 	db := sqlitetest.Open(t)
 	calls := sqlite.NewCalls(db)
@@ -209,16 +215,22 @@ func TestRunFacts(t *testing.T) {
 		proposed(t, "p4", "run-1", "echo", false),
 		proposed(t, "p5", "run-2", "http.fetch", true),
 		proposed(t, "p6", "", "sleep", false),
+		proposed(t, "p7", "run-4", "process.run", false), attested(t, "p7", "run-4", tool.Egress{Mode: "strict", Observed: []tool.Connection{{Host: "a.org", BytesOut: 7}}}),
+		proposed(t, "p8", "run-5", "process.run", false), attested(t, "p8", "run-5", tool.Egress{Mode: "strict", Observed: []tool.Connection{{Host: "x.org"}, {Host: "a.org", BytesIn: 1}}}),
+		proposed(t, "p9", "run-6", "process.run", false), attested(t, "p9", "run-6", tool.Egress{Mode: "unrestricted"}),
 		other,
 	}})
 	for run, want := range map[string]tool.SessionFacts{
 		"run-1": {CallsInRun: 4, ToolsUsed: []string{"echo", "fs.read"}},
 		"run-2": {CallsInRun: 1, ToolsUsed: []string{"http.fetch"}, Tainted: true},
 		"run-3": {},
+		"run-4": {CallsInRun: 1, ToolsUsed: []string{"process.run"}, BytesOut: 7},
+		"run-5": {CallsInRun: 1, ToolsUsed: []string{"process.run"}, Tainted: true},
+		"run-6": {CallsInRun: 1, ToolsUsed: []string{"process.run"}, Tainted: true},
 		"":      {},
 	} {
 		got, err := calls.RunFacts(t.Context(), coder, run)
-		if err != nil || got.CallsInRun != want.CallsInRun || !slices.Equal(got.ToolsUsed, want.ToolsUsed) || got.Tainted != want.Tainted || got.InFlight != 0 {
+		if err != nil || got.CallsInRun != want.CallsInRun || !slices.Equal(got.ToolsUsed, want.ToolsUsed) || got.Tainted != want.Tainted || got.BytesOut != want.BytesOut || got.InFlight != 0 {
 			t.Errorf("%q: %+v, %v, want %+v", run, got, err, want)
 		}
 	}

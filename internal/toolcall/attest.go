@@ -3,6 +3,7 @@ package toolcall
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,14 +36,25 @@ func (c *call) dispatch(ctx context.Context, permit *decision.Permit) tool.Repor
 			return c.commit(ctx, &r, tells.tell)
 		}
 	}
-	c.secrets = c.plan.Facts.Secrets
+	c.exchanged.secrets = c.plan.Facts.Secrets
 	report := c.Dispatcher.Run(ctx, decided)
 	tells.end()
-	for _, sent := range report.Egress.Observed {
-		c.bytesOut += sent.BytesOut
-	}
+	c.exchanged.count(report.Egress)
 	return report
 }
+
+// count adds what the evidence says. Nobody sees what a program reads from a
+// network that is open; it may have.
+func (t *traffic) count(e tool.Egress) {
+	t.read = slices.Contains(unseen, e.Mode)
+	for _, c := range e.Observed {
+		t.bytesOut += c.BytesOut
+		t.read = t.read || c.BytesIn > 0
+	}
+}
+
+// unseen are the egress modes of the evidence in which connections are not.
+var unseen = []string{"preflight", "unrestricted"}
 
 // teller passes on what a running tool causes: one event at a time, and none
 // after the call has ended, whatever the tool does.

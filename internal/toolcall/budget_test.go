@@ -137,9 +137,11 @@ func TestBudgetHoldsUnderConcurrency(t *testing.T) {
 }
 
 // What policy reads of a run survives a restart: how many calls, which tools,
-// whether something from outside has come in, and how much has gone out.
+// whether something from outside has come in, how much has gone out, and the
+// secrets that it could use.
 func TestSessionFactsSurviveARestart(t *testing.T) {
 	w := newWorld(t)
+	w.fetch.secrets = []string{"github"}
 	w.fetch.run = func(context.Context, tool.Call) tool.Report {
 		r := succeeded(`{}`)
 		r.Egress.Observed = []tool.Connection{{Host: "example.org", BytesOut: 40}, {Host: "example.org", BytesOut: 2}}
@@ -151,6 +153,17 @@ func TestSessionFactsSurviveARestart(t *testing.T) {
 	if o, err := r.wait(); err != nil || !o.Decision.Allowed {
 		t.Fatalf("%+v, %v", o, err)
 	}
+	if asked := last[evaluated](w, event.Evaluated).Request; !slices.Contains(asked.Capabilities, tool.SecretsRead) || len(asked.SessionFacts.SecretsRead) > 0 {
+		t.Errorf("policy was asked about %+v", asked)
+	}
+	denied := fetch
+	denied.Input = []byte(`{"url":"https://example.org/denied"}`)
+	w.fetch.secrets = []string{"unused"}
+	d := w.begin(denied)
+	w.vote(alice, d.asked(), no)
+	if o, err := d.wait(); err != nil || o.Decision.Allowed {
+		t.Fatalf("%+v, %v", o, err)
+	}
 	refused := readCall()
 	refused.Tool = "not.there"
 	w.call(refused)
@@ -159,8 +172,11 @@ func TestSessionFactsSurviveARestart(t *testing.T) {
 	w.restart()
 	w.call(readCall())
 	found := last[evaluated](w, event.Evaluated).Request.SessionFacts
-	if !kept.Tainted || !found.Tainted || kept.CallsInRun != 3 || found.CallsInRun != 4 {
+	if !kept.Tainted || !found.Tainted || kept.CallsInRun != 4 || found.CallsInRun != 5 {
 		t.Errorf("kept %+v, found %+v", kept, found)
+	}
+	if github := []string{"github"}; !slices.Equal(kept.SecretsRead, github) || !slices.Equal(found.SecretsRead, github) {
+		t.Errorf("secrets: kept %v, found %v", kept.SecretsRead, found.SecretsRead)
 	}
 	if kept.BytesOut != 42 || found.BytesOut != 42 {
 		t.Errorf("bytes out: kept %d, found %d, want 42", kept.BytesOut, found.BytesOut)

@@ -38,10 +38,8 @@ type call struct {
 	budget  decision.Budget
 	verdict policy.Verdict
 	answer  approval.Answer
-	// bytesOut is what the call sent to the network.
-	bytesOut int64
-	// secrets are those that it may have used, nil when it did not run.
-	secrets []string
+	// exchanged is zero when the call did not run.
+	exchanged traffic
 	// argumentsDigest is what the evidence says of the input.
 	argumentsDigest string
 	// pending is what the next durable write takes along.
@@ -63,7 +61,7 @@ func (p *Pipeline) handle(ctx context.Context, s *Submission, claim *Claim, obse
 	if err != nil {
 		return &Outcome{}, c.refuse(ctx, err)
 	}
-	defer func() { tally.end(c.checked, c.bytesOut, c.secrets) }()
+	defer func() { tally.end(c.checked, c.exchanged) }()
 	c.budget = decision.Budget{Limit: p.maxCalls(s), Used: tally.facts.CallsInRun}
 	if err := c.prepare(ctx, tally.facts); err != nil {
 		return &Outcome{}, c.refuse(ctx, err)

@@ -241,6 +241,7 @@ func TestDryRunLeavesNothing(t *testing.T) {
 // evaluated is what tests read of an evaluated event.
 type evaluated struct {
 	Request struct {
+		Capabilities []tool.Capability `json:"capabilities"`
 		SessionFacts tool.SessionFacts `json:"session_facts"`
 	} `json:"request"`
 }

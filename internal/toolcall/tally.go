@@ -139,10 +139,18 @@ func (t *tallies) makeRoom() {
 	}
 }
 
+// traffic is what a call exchanged with the world outside.
+type traffic struct {
+	bytesOut int64
+	// read is true when something came in.
+	read bool
+	// secrets are the names of those that it may have used.
+	secrets []string
+}
+
 // end counts the call out and remembers which tool it proposed to use, nil when
-// its input was refused, how many bytes it sent out, and the secrets that it may
-// have used.
-func (c *counted) end(used *tool.Descriptor, bytesOut int64, secrets []string) {
+// its input was refused, and what it exchanged with the world outside.
+func (c *counted) end(used *tool.Descriptor, with traffic) {
 	c.owner.mu.Lock()
 	defer c.owner.mu.Unlock()
 	if c.owner.underWay[c.key.principal]--; c.owner.underWay[c.key.principal] == 0 {
@@ -150,8 +158,9 @@ func (c *counted) end(used *tool.Descriptor, bytesOut int64, secrets []string) {
 	}
 	run := c.owner.runs[c.key]
 	run.facts.InFlight--
-	run.facts.BytesOut += bytesOut
-	for _, name := range secrets {
+	run.facts.BytesOut += with.bytesOut
+	run.facts.Tainted = run.facts.Tainted || with.read
+	for _, name := range with.secrets {
 		run.facts.SecretsRead = withName(run.facts.SecretsRead, name)
 	}
 	if used != nil {

@@ -50,6 +50,8 @@ type probe struct {
 	onPlan func(n int)
 	plans  int
 	run    func(context.Context, tool.Call) tool.Report
+	// secrets are those that its calls may use.
+	secrets []string
 }
 
 func newProbe(d tool.Descriptor) *probe {
@@ -83,7 +85,7 @@ func (p *probe) Plan(context.Context, tool.Proposal) (tool.Plan, error) {
 	defer p.mu.Unlock()
 	return tool.Plan{
 		Binding: p.binding, Subject: p.subject,
-		Facts:   tool.Facts{Workspace: "default", SandboxTier: "builtin", SandboxLevel: "none"},
+		Facts:   tool.Facts{Workspace: "default", SandboxTier: "builtin", SandboxLevel: "none", Secrets: p.secrets},
 		Preview: tool.Preview{Summary: "Do what the test says."},
 	}, nil
 }

@@ -126,7 +126,7 @@ func (b *boundary) bare(t *testing.T, r row) attempt {
 	if r.prepare != nil {
 		r.prepare(c)
 	}
-	cmd := exec.CommandContext(t.Context(), filepath.Join(c.workspace, c.attacks), slices.Concat(c.fillAll(r.probe), c.args)...)
+	cmd := exec.CommandContext(t.Context(), filepath.Join(places.base, c.attacks), slices.Concat(c.fillAll(r.probe), c.args)...)
 	cmd.Dir = c.workspace
 	if c.site != nil {
 		cmd.Env = append(os.Environ(), "TOKEN="+c.site.secret)

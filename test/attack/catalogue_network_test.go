@@ -256,6 +256,7 @@ func neighbourRows() []row {
 			prepare: allow("{good}:80"), lift: allow("{evil}:80"),
 			probe: talk("tcp {proxy}", `send CONNECT {evil}:80 HTTP/1.1\r\nHost: {evil}:80\r\n\r\n`, "want  200", getEvil, "want")},
 	}
+	list = append(list, row{id: "NET-10", variant: "a sandbox prepared for another grant", source: relay})
 	for variant, at := range map[string]string{"IPv4": "127.0.0.1:0", "all addresses": "0.0.0.0:0", "IPv6": "[::]:0"} {
 		list = append(list, row{id: "NET-11", variant: "TCP, " + variant, source: inbound, walls: layers(netNS), prepare: allow("{good}:80"),
 			probe: probe("listen", at), visit: visit("tcp"), effect: reached})

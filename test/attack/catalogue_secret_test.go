@@ -102,8 +102,8 @@ func hiddenRows() []row {
 	}
 	variable := func(c *scene) { c.spec.Env = append(c.spec.Env, "REAL="+c.site.secret) }
 	say := func(variant, how string) row {
-		return row{id: "SEC-01", variant: variant, source: source, walls: layers(scrubbing), prepare: bound, effect: leaked,
-			lift: func(c *scene) { c.spec.Network.Secrets = nil }, probe: probe("say", how, "{token}")}
+		return row{id: "SEC-01", variant: variant, source: source, walls: layers(scrubbing), prepare: bound, effect: leaked, uses: true,
+			lift: func(c *scene) { c.spec.Network.Secrets = nil }, probe: append([]string{"say", how, "{token}"}, use...)}
 	}
 	return []row{
 		hunt("environment", "environ", variable),
@@ -191,6 +191,9 @@ func echoRows() []row {
 		list = append(list, row{id: "SEC-03", variant: form.variant, source: source, walls: layers(scrubbing), prepare: bound, bare: true, uses: true,
 			probe: talk("tcp {@good:443}", "tls {good} http/1.1", strings.Replace(bearer, "/ok", "/echo?as="+form.as, 1), "secret {token}")})
 	}
+	list = append(list, row{id: "SEC-03", variant: "prefix told by what is held back", source: source, walls: layers(scrubbing), bare: true, uses: true,
+		prepare: func(c *scene) { bound(c); c.site.leaky = c.direct },
+		probe:   append([]string{"oracle", "{token}", "{@good:443}", "{good}"}, "tcp {@good:443}", "tls {good} http/1.1", bearer, "want fine")})
 	return append(list, row{id: "SEC-03", variant: "body of a stream", source: source, walls: layers(scrubbing), prepare: bound, bare: true, uses: true,
 		probe: talk("tcp {@good:443}", "tls {good} h2", "h2 :authority={good} :path=/echo?as=body authorization=Bearer_${TOKEN}", "secret {token}")})
 }

@@ -190,6 +190,17 @@ func httpRows() []row {
 	add("Host in a trailer", "", 80, post(`Transfer-Encoding: chunked\r\nTrailer: Host\r\nConnection: close`)+`0\r\nHost: {evil}\r\n\r\n`, "want")
 	add("Expect and a body", "", 80, post(fmt.Sprintf(`Expect: 100-continue\r\nContent-Length: %d`, length))+smuggled, "want fine", "want")
 	add("CONNECT to a server", "method bad_http host_mismatch", 80, `send CONNECT {evil}:80 HTTP/1.1\r\nHost: {evil}:80\r\n\r\n`, "want")
+	for _, opening := range []struct {
+		variant string
+		steps   []string
+	}{
+		{"empty lines before a request", []string{`send \r\n\r\n` + smuggled}}, {"white space before a request", []string{`send  ` + smuggled}},
+		{"a method in pieces", []string{"send BRE", "pause 50ms", "send W" + strings.TrimPrefix(smuggled, "GET")}},
+		{"a method in lower case", []string{"send get" + strings.TrimPrefix(smuggled, "GET")}}, {"a request byte by byte", []string{"drip " + smuggled}},
+		{"tabs in a request line", []string{`send GET\t/forbidden\tHTTP/1.1` + strings.TrimPrefix(smuggled, "GET /forbidden HTTP/1.1")}},
+	} {
+		add(opening.variant+", another port", "", 8080, append(opening.steps, "want")...)
+	}
 	add("a chunk extension", "", 8080, post(`Content-Length: 0\r\nTransfer-Encoding: chunked`)+`0;x=\r\n`+smuggled, "want fine", "want")
 
 	proxied := func(variant, told string, steps ...string) {

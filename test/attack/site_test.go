@@ -51,6 +51,8 @@ type site struct {
 	broken error
 	// stranger is set while good's certificate is signed by nobody known.
 	stranger atomic.Bool
+	// leaky makes good hold back what the secret begins with.
+	leaky bool
 	// given is true once the secret has arrived at good.
 	given atomic.Bool
 

@@ -218,10 +218,27 @@ func (s *site) good(w http.ResponseWriter, r *http.Request) {
 	case "/redirect":
 		http.Redirect(w, r, "https://evil."+s.zone+"/", http.StatusFound)
 		return
-	case "/hang":
-		panic(http.ErrAbortHandler)
+	case "/guess":
+		s.guess(w, r.URL.Query().Get("text"))
+		return
 	}
 	_, _ = io.WriteString(w, text)
+}
+
+// stall is how long good waits in the middle of an answer.
+const stall = 300 * time.Millisecond
+
+// guess says a text, and after a while the rest of the line.
+func (s *site) guess(w http.ResponseWriter, text string) {
+	_, _ = io.WriteString(w, "the text is ")
+	_ = http.NewResponseController(w).Flush()
+	if s.leaky && strings.HasPrefix(s.secret, text) {
+		time.Sleep(stall)
+	}
+	_, _ = io.WriteString(w, text)
+	_ = http.NewResponseController(w).Flush()
+	time.Sleep(stall)
+	_, _ = io.WriteString(w, "!\n")
 }
 
 // echo gives the secret of a request back, in one form or another.

@@ -49,16 +49,16 @@ func TestInspectedHosts(t *testing.T) {
 		})
 	}
 	for _, test := range []struct {
-		name, host, path string
-		argv, says       []string
+		name, host        string
+		paths, argv, says []string
 	}{
-		{"git", gitHost, "/tiny.git/**", []string{"git.sh", "4", "https://" + gitHost + "/tiny.git"}, []string{"cloned"}},
-		{"npm", npmHost, "/tiny/**", []string{"npm.sh", "https://" + npmHost + "/"}, []string{"1.0.0", "installed"}},
-		{"pip", pypiHost, "/*/**", []string{"pip.sh", "https://" + pypiHost + "/simple"}, []string{"downloaded"}},
+		{"git", gitHost, []string{"/tiny.git/**"}, []string{"git.sh", "4", "https://" + gitHost + "/tiny.git"}, []string{"cloned"}},
+		{"npm", npmHost, []string{"/tiny", "/tiny/**"}, []string{"npm.sh", "https://" + npmHost + "/"}, []string{"1.0.0", "installed"}},
+		{"pip", pypiHost, []string{"/simple/**", "/files/**"}, []string{"pip.sh", "https://" + pypiHost + "/simple"}, []string{"downloaded"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := g.spec(t, allowed(), slices.Concat([]string{"bash"}, test.argv)...)
-			inspect(t, &s, test.host, test.path)
+			inspect(t, &s, test.host, test.paths...)
 			said, recorded, report := g.run(t, s)
 			expect(t, "it says", said, test.says, report.Stderr)
 			expect(t, "the record", distinct(recorded), []string{"name " + test.host + " allowed", "transparent " + test.host + ":443 allowed"}, report.Stderr)

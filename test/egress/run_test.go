@@ -110,6 +110,9 @@ func (g *ground) spec(t *testing.T, hosts []string, argv ...string) sandbox.Spec
 	s.Workspace = sandbox.CopyOnWrite
 	s.Network = &egress.Grant{Rules: egress.Rules{Allow: allow}}
 	s.Limits.Wall, s.Env = time.Minute, trust()
+	// Where there are no control groups this is address space, of which Node.js
+	// reserves ten gigabytes for its WebAssembly.
+	s.Limits.Memory = 16 << 30
 	return s
 }
 

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -20,9 +21,6 @@ import (
 // at made-up public addresses, which are listeners on loopback in truth.
 type world struct {
 	t *testing.T
-	// zone holds the addresses of names. Each list answers one lookup, the
-	// last of them all that follow.
-	zone map[string][][]string
 	// own are the addresses of the machine's interfaces.
 	own []netip.Addr
 	// authority is the certificate of all TLS servers, in PEM.
@@ -32,6 +30,9 @@ type world struct {
 	inEarnest bool
 
 	mu sync.Mutex
+	// zone holds the addresses of names. Each list answers one lookup, the
+	// last of them all that follow.
+	zone map[string][][]string
 	// at says where a server really listens.
 	at      map[string]string
 	lookups map[string]int
@@ -82,9 +83,16 @@ func (w *world) outward() proxy.Outward {
 // serves a port.
 func (w *world) put(host string, number int, port int, l net.Listener) {
 	v4, v6 := fmt.Sprintf("11.0.0.%d", number), fmt.Sprintf("2a00::%d", number)
-	w.zone[host] = [][]string{{v4, v6}}
+	w.name(host, []string{v4, v6})
 	w.place(v4, port, l)
 	w.place(v6, port, l)
+}
+
+// name gives a name its addresses: those of the first lookup, and so on.
+func (w *world) name(host string, answers ...[]string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.zone[host] = answers
 }
 
 func (w *world) place(address string, port int, l net.Listener) {
@@ -169,19 +177,17 @@ func (w *world) answer(query []byte) []byte {
 	}
 	m.Response, m.RecursionAvailable, m.Additionals = true, true, nil
 	q := m.Questions[0]
-	name := q.Name.String()
-	lists, ok := w.zone[name[:len(name)-1]]
+	addresses, ok := w.lookup(strings.TrimSuffix(q.Name.String(), "."), q.Type)
 	if !ok {
 		m.RCode = dnsmessage.RCodeNameError
-	} else {
-		for _, text := range lists[w.lookup(name+q.Type.String(), len(lists))] {
-			addr := netip.MustParseAddr(text)
-			header := dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: 1}
-			if addr.Is4() && q.Type == dnsmessage.TypeA {
-				m.Answers = append(m.Answers, dnsmessage.Resource{Header: header, Body: &dnsmessage.AResource{A: addr.As4()}})
-			} else if addr.Is6() && q.Type == dnsmessage.TypeAAAA {
-				m.Answers = append(m.Answers, dnsmessage.Resource{Header: header, Body: &dnsmessage.AAAAResource{AAAA: addr.As16()}})
-			}
+	}
+	for _, text := range addresses {
+		addr := netip.MustParseAddr(text)
+		header := dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: 1}
+		if addr.Is4() && q.Type == dnsmessage.TypeA {
+			m.Answers = append(m.Answers, dnsmessage.Resource{Header: header, Body: &dnsmessage.AResource{A: addr.As4()}})
+		} else if addr.Is6() && q.Type == dnsmessage.TypeAAAA {
+			m.Answers = append(m.Answers, dnsmessage.Resource{Header: header, Body: &dnsmessage.AAAAResource{AAAA: addr.As16()}})
 		}
 	}
 	packed, err := m.Pack()
@@ -191,10 +197,28 @@ func (w *world) answer(query []byte) []byte {
 	return packed
 }
 
-// lookup counts, and returns which of n lists is the answer.
-func (w *world) lookup(question string, n int) int {
+// lookup counts the questions and answers one.
+func (w *world) lookup(name string, kind dnsmessage.Type) ([]string, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	answers := w.zone[name]
+	if len(answers) == 0 {
+		return nil, false
+	}
+	question := name + " " + kind.String()
 	w.lookups[question]++
-	return min(w.lookups[question], n) - 1
+	return answers[min(w.lookups[question], len(answers))-1], true
+}
+
+// repeated returns the questions that were asked more than once.
+func (w *world) repeated() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var list []string
+	for question, times := range w.lookups {
+		if times > 1 {
+			list = append(list, question)
+		}
+	}
+	return list
 }

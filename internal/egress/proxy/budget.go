@@ -9,8 +9,8 @@ import (
 
 // budget is what is left to the connections of a session together.
 type budget struct {
-	connections, concurrent, requests allowance
-	out, in                           allowance
+	connections, requests allowance
+	out, in               allowance
 	// time is how long one connection may last.
 	time time.Duration
 }
@@ -19,7 +19,6 @@ func newBudget(b egress.Budget) *budget {
 	b = b.OrDefault()
 	left := &budget{time: b.Time}
 	left.connections.giveBack(int64(b.Connections))
-	left.concurrent.giveBack(int64(b.Concurrent))
 	left.requests.giveBack(int64(b.Requests))
 	left.out.giveBack(b.BytesOut)
 	left.in.giveBack(b.BytesIn)

@@ -3,6 +3,8 @@ package proxy
 import (
 	"bufio"
 	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net"
@@ -28,16 +30,17 @@ func banner(conn net.Conn) {
 
 // secure has serve speak inside TLS, for a name.
 func (w *world) secure(name string, serve func(net.Conn)) func(net.Conn) {
-	host := mustHost(w.t, name)
+	config := w.authority.Config(mustHost(w.t, name))
+	config.NextProtos = []string{"http/1.1"}
 	return func(conn net.Conn) {
-		secured := tls.Server(conn, w.authority.Config(host))
+		secured := tls.Server(conn, config)
 		defer secured.Close()
 		serve(secured)
 	}
 }
 
 // hello answers one HTTP request after the other with its Host.
-func hello1(conn net.Conn) {
+func pages(conn net.Conn) {
 	in := bufio.NewReader(conn)
 	for {
 		r, err := http.ReadRequest(in)
@@ -88,4 +91,31 @@ func mustAddr(t testing.TB, s string) netip.Addr {
 		t.Fatal(err)
 	}
 	return addr
+}
+
+func mustTarget(t testing.TB, s string) egress.Target {
+	t.Helper()
+	target, err := egress.ParseTarget(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return target
+}
+
+// trustSession has clients trust what the session vouches for, too.
+func (w *world) trustSession() {
+	w.t.Helper()
+	if bundle := w.session.Bundle(); bundle != nil && !w.roots.AppendCertsFromPEM(bundle) {
+		w.t.Fatal("the bundle holds no certificate")
+	}
+}
+
+// issuer is the name of the authority of the world's hosts.
+func (w *world) issuer() string {
+	block, _ := pem.Decode(w.authority.Bundle(nil))
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return certificate.Subject.String()
 }

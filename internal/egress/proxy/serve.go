@@ -31,6 +31,8 @@ type service struct {
 	dialer *egress.Dialer
 	names  *names.Service
 	budget *budget
+	// places has an element for every connection there is room for.
+	places chan struct{}
 	open   registry
 	// work are the listeners and connections. The first of it that fails ends
 	// all of it.
@@ -49,7 +51,8 @@ func (s *Session) Serve(ctx context.Context, l Listeners) error {
 	s.ledger.Store(ledger)
 	work, ctx := errgroup.WithContext(ctx)
 	v := &service{
-		Session: s, ledger: ledger, budget: newBudget(s.grant.Budget), work: work,
+		Session: s, ledger: ledger, work: work,
+		budget: newBudget(s.grant.Budget), places: make(chan struct{}, s.grant.Budget.OrDefault().Concurrent),
 		names: &names.Service{Allowed: s.grant.Rules.NameAllowed, Ledger: ledger},
 		dialer: &egress.Dialer{
 			Rules: s.grant.Rules, Ledger: ledger,
@@ -99,7 +102,7 @@ const (
 // accept hands every connection of a listener to serve. It returns an error
 // after many failures in a row.
 func (v *service) accept(ctx context.Context, l net.Listener, leg string, serve handler) error {
-	failures := 0
+	failures, crowded := 0, false
 	for {
 		conn, err := l.Accept()
 		switch {
@@ -110,7 +113,12 @@ func (v *service) accept(ctx context.Context, l net.Listener, leg string, serve 
 			return nil
 		case err == nil:
 			failures = 0
-			v.welcome(ctx, conn, leg, serve)
+			if crowded = !v.place(ctx, crowded); !crowded {
+				v.welcome(ctx, conn, serve)
+				continue
+			}
+			v.refuse(leg, v.target(&caller{Conn: conn}, leg), egress.ReasonBudgetConcurrent)
+			reset(conn)
 		case errors.Is(err, net.ErrClosed) || failures == mostFailures:
 			return fmt.Errorf("accepting connections of a sandbox: %w", err)
 		default:
@@ -129,16 +137,37 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// welcome serves a connection beside the others, unless there are too many.
-func (v *service) welcome(ctx context.Context, conn net.Conn, leg string, serve handler) {
-	c := &caller{Conn: conn, until: time.Now().Add(v.budget.time)}
-	if !v.budget.concurrent.take(1) {
-		v.refuse(leg, v.target(c, leg), egress.ReasonBudgetConcurrent)
-		reset(conn)
-		return
+// closing is how long it may take until the place of a connection that the
+// program has closed is free again.
+const closing = 100 * time.Millisecond
+
+// place takes a place for a connection. While there is none, who comes first
+// waits a little, and who comes next does not.
+func (v *service) place(ctx context.Context, crowded bool) bool {
+	select {
+	case v.places <- struct{}{}:
+		return true
+	default:
 	}
+	if crowded {
+		return false
+	}
+	timer := time.NewTimer(closing)
+	defer timer.Stop()
+	select {
+	case v.places <- struct{}{}:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// welcome serves a connection beside the others. It has a place.
+func (v *service) welcome(ctx context.Context, conn net.Conn, serve handler) {
+	c := &caller{Conn: conn, until: time.Now().Add(v.budget.time)}
 	v.work.Go(func() error {
-		defer v.budget.concurrent.giveBack(1)
+		defer func() { <-v.places }()
 		defer conn.Close()
 		defer v.caught()
 		if v.open.add(conn) {

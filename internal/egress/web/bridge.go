@@ -43,13 +43,13 @@ func (b *bridge) enter() bool {
 	return true
 }
 
-// close ends all requests and waits for them.
+// close takes no more requests and waits for those that are carried. A
+// WebSocket is one, though the server has left it.
 func (b *bridge) close() {
 	b.mu.Lock()
 	b.over = true
 	b.mu.Unlock()
 	b.running.Wait()
-	b.out.close()
 }
 
 // ServeHTTP judges one request and carries it.
@@ -76,19 +76,24 @@ func (b *bridge) forward(w http.ResponseWriter, r *http.Request, target egress.T
 	if r.Body != nil && !b.front.Secrets.Idle() {
 		r.Body = &alarmed{r.Body, func(why string) { b.front.Refuse(target, why) }}
 	}
-	if b.tap != nil && r.ContentLength < 0 {
-		// Where the next head begins is not known to tap.
-		w.Header().Set("Connection", "close")
+	if b.tap != nil && r.ContentLength != 0 {
+		// An answer may begin before the body of its request has ended.
+		_ = http.NewResponseController(w).EnableFullDuplex()
+		if r.ContentLength < 0 {
+			// Where the next head begins is not known to tap.
+			w.Header().Set("Connection", "close")
+		}
 	}
 	ctx := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{GotConn: countRequest})
-	ctx = context.WithValue(ctx, exchangeKey{}, &exchange{target: target, upgrade: r.Header.Get("Upgrade") != ""})
+	ctx = context.WithValue(ctx, exchangeKey{}, &exchange{target: target, key: webSocketKey(r)})
 	b.proxy.ServeHTTP(&scrubbed{w, b.front.Secrets}, r.WithContext(ctx))
 }
 
 // exchange is what is known of a request where its answer is looked at.
 type exchange struct {
-	target  egress.Target
-	upgrade bool // the client asks for WebSocket
+	target egress.Target
+	// key is that of a client that asks for WebSocket, else "".
+	key string
 }
 
 type exchangeKey struct{}
@@ -139,7 +144,10 @@ func (b *bridge) rewrite(p *httputil.ProxyRequest) {
 			delete(out.Header, name)
 		}
 	}
-	if x.upgrade && !b.front.Secrets.Idle() {
+	// A host that answers for good without having read the body may take it for
+	// the next request. The server tells the client to go on.
+	out.Header.Del("Expect")
+	if x.key != "" && !b.front.Secrets.Idle() {
 		// Compressed frames could not be scrubbed.
 		out.Header.Del("Sec-Websocket-Extensions")
 	}
@@ -153,7 +161,7 @@ func (b *bridge) modify(res *http.Response) error {
 		return b.front.Secrets.ScrubResponse(res, x.target)
 	}
 	body, ok := res.Body.(io.ReadWriteCloser)
-	if !ok || !x.upgrade || !strings.EqualFold(res.Header.Get("Upgrade"), "websocket") {
+	if !ok || x.key == "" || !acceptsWebSocket(res.Header, x.key) {
 		return &refusal{http.StatusBadGateway, egress.ReasonUpgrade, x.target.String() + " changed the protocol to something that was not asked for."}
 	}
 	b.front.Secrets.ScrubHeader(res.Header)

@@ -28,7 +28,7 @@ func TestForwardLeg(t *testing.T) {
 	for range 2 {
 		for _, url := range []string{"http://a.example/x?y", "http://A.EXAMPLE:80", "http://[2001:DB8::1]:8080/z"} {
 			res, _ := say(t, c, in, "GET "+url+" HTTP/1.1\r\nHost: "+strings.SplitN(url[len("http://"):], "/", 2)[0]+"\r\nProxy-Connection: keep-alive\r\n\r\n", "GET")
-			if res.StatusCode != 200 {
+			if res.StatusCode != http.StatusOK {
 				t.Fatalf("%s: %d", url, res.StatusCode)
 			}
 		}
@@ -114,7 +114,7 @@ func TestRequestBudget(t *testing.T) {
 	c := w.serve()
 	in := bufio.NewReader(c)
 	for range 2 {
-		if res, _ := say(t, c, in, "GET / HTTP/1.1\r\nHost: example.org\r\n\r\n", "GET"); res.StatusCode != 200 {
+		if res, _ := say(t, c, in, "GET / HTTP/1.1\r\nHost: example.org\r\n\r\n", "GET"); res.StatusCode != http.StatusOK {
 			t.Fatal(res.StatusCode)
 		}
 	}
@@ -136,16 +136,16 @@ func TestUpstreamFails(t *testing.T) {
 		status int
 		why    string
 	}{
-		{name: "unexplained", err: errors.New(leaky), status: 502},
-		{name: "unexplained failure", err: reason.Errorf(reason.FetchFailed, "%s", leaky), status: 502},
-		{name: "explained", err: reason.Errorf(reason.FetchFailed, "example.org:80 has no address").WithField("reason", egress.ReasonUnresolved), status: 502, why: "unresolved"},
-		{name: "no HTTP", answer: "SSH-2.0-OpenSSH_9.9\r\n", status: 502},
-		{name: "nothing", answer: " ", status: 502},
-		{name: "header without end", answer: "HTTP/1.1 200 OK\r\nA: b\r\n", status: 502},
-		{name: "huge header", answer: "HTTP/1.1 200 OK\r\nA: " + strings.Repeat("a", 1<<20) + "\r\n\r\n", status: 502},
-		{name: "two lengths", answer: "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", status: 502},
-		{name: "switch unasked", answer: "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", status: 502, why: "upgrade"},
-		{name: "switch to nothing", answer: "HTTP/1.1 101 Switching Protocols\r\n\r\n", status: 502, why: "upgrade"},
+		{name: "unexplained", err: errors.New(leaky), status: http.StatusBadGateway},
+		{name: "unexplained failure", err: reason.Errorf(reason.FetchFailed, "%s", leaky), status: http.StatusBadGateway},
+		{name: "explained", err: reason.Errorf(reason.FetchFailed, "example.org:80 has no address").WithField("reason", egress.ReasonUnresolved), status: http.StatusBadGateway, why: "unresolved"},
+		{name: "no HTTP", answer: "SSH-2.0-OpenSSH_9.9\r\n", status: http.StatusBadGateway},
+		{name: "nothing", answer: " ", status: http.StatusBadGateway},
+		{name: "header without end", answer: "HTTP/1.1 200 OK\r\nA: b\r\n", status: http.StatusBadGateway},
+		{name: "huge header", answer: "HTTP/1.1 200 OK\r\nA: " + strings.Repeat("a", 1<<20) + "\r\n\r\n", status: http.StatusBadGateway},
+		{name: "two lengths", answer: "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", status: http.StatusBadGateway},
+		{name: "switch unasked", answer: "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", status: http.StatusBadGateway, why: "upgrade"},
+		{name: "switch to nothing", answer: "HTTP/1.1 101 Switching Protocols\r\n\r\n", status: http.StatusBadGateway, why: "upgrade"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -196,11 +196,13 @@ func TestNoRepeats(t *testing.T) {
 	}))
 	c := w.serve()
 	in := bufio.NewReader(c)
-	if res, _ := say(t, c, in, "GET / HTTP/1.1\r\nHost: example.org\r\n\r\n", "GET"); res.StatusCode != 200 {
+	if res, _ := say(t, c, in, "GET / HTTP/1.1\r\nHost: example.org\r\n\r\n", "GET"); res.StatusCode != http.StatusOK {
 		t.Fatal(res.StatusCode)
 	}
 	res, _ := say(t, c, in, "POST / HTTP/1.1\r\nHost: example.org\r\nContent-Length: 1\r\n\r\na", "POST")
-	if res.StatusCode != 502 || posts != 1 {
+	mu.Lock()
+	defer mu.Unlock()
+	if res.StatusCode != http.StatusBadGateway || posts != 1 {
 		t.Errorf("%d after %d POST requests; the host saw %q", res.StatusCode, posts, host.requests())
 	}
 }
@@ -217,7 +219,7 @@ func TestRefusalOf(t *testing.T) {
 		body, _ := io.ReadAll(res.Body)
 		var known *reason.Error
 		isKnown := errors.As(err, &known)
-		if isKnown != (res.StatusCode == 403) || isKnown != (res.Header.Get(ReasonHeader) == egress.ReasonUnlisted) || strings.Contains(string(body), "10.0") {
+		if isKnown != (res.StatusCode == http.StatusForbidden) || isKnown != (res.Header.Get(ReasonHeader) == egress.ReasonUnlisted) || strings.Contains(string(body), "10.0") {
 			t.Errorf("%v: %d %v %q", err, res.StatusCode, res.Header, body)
 		}
 	}

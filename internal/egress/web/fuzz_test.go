@@ -76,7 +76,7 @@ func readRequests(c net.Conn, tell chan<- string) {
 		if err != nil {
 			return
 		}
-		if r.Host != "example.org" || !strings.HasPrefix(r.URL.Path, "/ok/") || strings.Contains(r.URL.Path, "..") || r.Method != "GET" && r.Method != "POST" ||
+		if r.Host != "example.org" || !strings.HasPrefix(r.URL.Path, "/ok/") || strings.Contains(r.URL.Path, "..") || r.Method != http.MethodGet && r.Method != http.MethodPost ||
 			r.URL.IsAbs() || len(r.Header["Transfer-Encoding"]) > 0 {
 			tell <- "the host reads " + r.Method + " " + r.Host + " " + r.RequestURI
 		}

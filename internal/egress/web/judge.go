@@ -107,17 +107,13 @@ func (b *bridge) checkHost(text string, t egress.Target) error {
 	return nil
 }
 
-// checkUpgrade lets WebSocket pass (RFC 6455 section 4.1) and nothing else. A
-// protocol that was switched to could not be judged.
+// checkUpgrade lets WebSocket pass and nothing else. A protocol that was
+// switched to could not be judged.
 func (b *bridge) checkUpgrade(r *http.Request, t egress.Target) error {
-	kinds := r.Header["Upgrade"]
-	if len(kinds) == 0 {
+	if len(r.Header["Upgrade"]) == 0 || webSocketKey(r) != "" {
 		return nil
 	}
-	if len(kinds) == 1 && strings.EqualFold(kinds[0], "websocket") && r.Method == http.MethodGet && r.Proto == "HTTP/1.1" && r.ContentLength == 0 {
-		return nil
-	}
-	return refused(t, egress.ReasonUpgrade, "Only WebSocket is possible.")
+	return refused(t, egress.ReasonUpgrade, "Only WebSocket is possible, by a whole handshake of version 13.")
 }
 
 // overrides are headers by which some servers are told to take another method

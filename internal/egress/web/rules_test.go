@@ -2,6 +2,7 @@ package web
 
 import (
 	"bufio"
+	"net/http"
 	"net/url"
 	"path"
 	"strings"
@@ -64,7 +65,7 @@ func TestRules(t *testing.T) {
 			method, _, _ := strings.Cut(test.line, " ")
 			res, body := say(t, c, bufio.NewReader(c), test.line+" HTTP/1.1\r\n"+header+"\r\n", method)
 			if test.why == fine {
-				if res.StatusCode != 200 || len(host.requests()) != 1 {
+				if res.StatusCode != http.StatusOK || len(host.requests()) != 1 {
 					t.Errorf("%d %q", res.StatusCode, body)
 				}
 				return

@@ -59,7 +59,7 @@ func TestSecretIsExchanged(t *testing.T) {
 		var all strings.Builder
 		in := bufio.NewReader(io.TeeReader(c, &all))
 		res, body := say(t, c, in, "GET / HTTP/1.1\r\nHost: example.org\r\nAuthorization: Bearer "+placeholder+"\r\nAccept-Encoding: gzip\r\nRange: bytes=1-2\r\n\r\n", "GET")
-		if res.StatusCode != 200 || !strings.Contains(body, "you said Bearer "+placeholder) {
+		if res.StatusCode != http.StatusOK || !strings.Contains(body, "you said Bearer "+placeholder) {
 			t.Errorf("%d %q", res.StatusCode, body)
 		}
 		if h := host.header(0); h.Get("Authorization") != "Bearer "+value || h.Get("Accept-Encoding") != "identity" || h.Get("Range") != "" {
@@ -168,7 +168,7 @@ func TestSecretOverWebSocket(t *testing.T) {
 				return
 			}
 			defer conn.Close()
-			fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nX-Echo: %s\r\n\r\n", r.Header.Get("Authorization"))
+			fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: "+accepted+"\r\nX-Echo: %s\r\n\r\n", r.Header.Get("Authorization"))
 			fmt.Fprintf(conn, "\x81\x1e%s", r.Header.Get("Authorization"))
 			got, _ := io.ReadAll(in)
 			if strings.Contains(string(got), placeholder) {

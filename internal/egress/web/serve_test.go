@@ -19,14 +19,14 @@ func TestPlainHTTP(t *testing.T) {
 		w.Header().Set("Connection", "X-Hop")
 		w.Header().Set("X-Hop", "1")
 		w.Header().Set("Palyra-Reason", "forged")
-		w.WriteHeader(201)
+		w.WriteHeader(http.StatusCreated)
 		fmt.Fprintf(w, "got %s", body)
 	}))
 	c := w.serve()
 	in := bufio.NewReader(c)
 	res, body := say(t, c, in, "POST /a%2Fb//c;d?x=1;y=%zz HTTP/1.1\r\nHost: EXAMPLE.org.\r\nContent-Length: 3\r\nProxy-Authorization: x\r\n"+
 		"Proxy-Foo: x\r\nConnection: X-Secret\r\nX-Secret: 1\r\nKeep-Alive: 1\r\nX-Forwarded-For: 192.0.2.1\r\nUser-Agent: t\r\n\r\nabc", "POST")
-	if res.StatusCode != 201 || body != "got abc" || res.Header.Get("X-Hop") != "" || res.Header.Get(ReasonHeader) != "" {
+	if res.StatusCode != http.StatusCreated || body != "got abc" || res.Header.Get("X-Hop") != "" || res.Header.Get(ReasonHeader) != "" {
 		t.Errorf("%d %q %v", res.StatusCode, body, res.Header)
 	}
 	if got, want := host.requests(), []string{"POST example.org /a%2Fb//c;d?x=1;y=%zz"}; !reflect.DeepEqual(got, want) {
@@ -37,7 +37,7 @@ func TestPlainHTTP(t *testing.T) {
 		t.Errorf("headers %v, want %v", got, want)
 	}
 	res, body = say(t, c, in, "HEAD / HTTP/1.1\r\nHost: example.org:80\r\n\r\n", "HEAD")
-	if res.StatusCode != 201 || body != "" {
+	if res.StatusCode != http.StatusCreated || body != "" {
 		t.Errorf("%d %q", res.StatusCode, body)
 	}
 	if got := host.header(1); len(got) != 0 {
@@ -159,7 +159,7 @@ func TestSecondRequest(t *testing.T) {
 				c := w.serve()
 				in := bufio.NewReader(c)
 				go io.WriteString(c, first+test.text)
-				if res, _ := hear(t, c, in, "GET"); res.StatusCode != 200 {
+				if res, _ := hear(t, c, in, "GET"); res.StatusCode != http.StatusOK {
 					t.Fatalf("the first request gets %d, refused %q", res.StatusCode, w.refusals())
 				}
 				res, body := hear(t, c, in, "GET")

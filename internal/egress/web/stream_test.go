@@ -17,11 +17,9 @@ import (
 	"time"
 )
 
-// TestLargeBodies sends 100 MiB and gets them back, without the gateway holding
-// them.
+// TestLargeBodies sends much and gets it back, without the gateway holding it.
 func TestLargeBodies(t *testing.T) {
-	const size = 100 << 20
-	for _, kind := range []string{"plain", "http/1.1", "h2"} {
+	for kind, size := range map[string]int64{"plain": 100 << 20, "http/1.1": 20 << 20, "h2": 20 << 20} {
 		t.Run(kind, func(t *testing.T) {
 			target := map[bool]string{true: "example.org:80", false: "example.org:443"}[kind == "plain"]
 			w := newWorld(t, target)
@@ -53,7 +51,7 @@ func TestLargeBodies(t *testing.T) {
 			defer res.Body.Close()
 			got, most := int64(0), uint64(0)
 			for {
-				n, err := io.CopyN(io.Discard, res.Body, 10<<20)
+				n, err := io.CopyN(io.Discard, res.Body, 5<<20)
 				got += n
 				runtime.ReadMemStats(&now)
 				most = max(most, now.HeapAlloc)
@@ -64,7 +62,7 @@ func TestLargeBodies(t *testing.T) {
 			if got != size {
 				t.Errorf("%d bytes came back", got)
 			}
-			if held := int64(most) - int64(before.HeapAlloc); held > 50<<20 {
+			if held := int64(most) - int64(before.HeapAlloc); held > size/2 {
 				t.Errorf("%d MiB were held", held>>20)
 			}
 		})
@@ -174,7 +172,7 @@ func TestWrittenAnew(t *testing.T) {
 			got := w.wire("example.org:80", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 			c := w.serve()
 			res, body := say(t, c, bufio.NewReader(c), test.text, "GET")
-			if res.StatusCode != 200 || body != "ok" {
+			if res.StatusCode != http.StatusOK || body != "ok" {
 				t.Errorf("%d %q", res.StatusCode, body)
 			}
 			if text := <-got; text != test.want {

@@ -194,7 +194,7 @@ func TestWebSocketEnds(t *testing.T) {
 			near, far := net.Pipe()
 			go func() {
 				_, _ = http.ReadRequest(bufio.NewReader(far))
-				_, _ = io.WriteString(far, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+				_, _ = io.WriteString(far, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: "+accepted+"\r\n\r\n")
 				_, _ = io.Copy(io.Discard, far)
 			}()
 			return near, w.ledger.Begin(egress.LegTransparent, to), nil
@@ -208,7 +208,7 @@ func TestWebSocketEnds(t *testing.T) {
 		}()
 		io.WriteString(client, wantsWebSocket)
 		res, err := http.ReadResponse(bufio.NewReader(client), nil)
-		if err != nil || res.StatusCode != 101 {
+		if err != nil || res.StatusCode != http.StatusSwitchingProtocols {
 			t.Fatal(res, err)
 		}
 		leave()

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 
 	"palyra/internal/egress"
@@ -14,15 +15,18 @@ import (
 const wantsWebSocket = "GET /chat HTTP/1.1\r\nHost: example.org\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\n" +
 	"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n"
 
+// accepted is what RFC 6455 section 1.3 has for that key.
+const accepted = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
+
 // echoes switches to a protocol and sends back what it gets.
-func echoes(protocol string) http.Handler {
+func echoes(protocol, accept string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, in, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			return
 		}
 		defer conn.Close()
-		fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", protocol)
+		fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\nSec-WebSocket-Accept: %s\r\n\r\n", protocol, accept)
 		_, _ = io.Copy(conn, in)
 	})
 }
@@ -36,17 +40,17 @@ func TestWebSocket(t *testing.T) {
 				w.inspect([]string{"GET"}, []string{"/chat"})
 				var c net.Conn
 				if kind == "plain" {
-					w.host(target, echoes("websocket"))
+					w.host(target, echoes("websocket", accepted))
 					c = w.serve()
 				} else {
 					a := newAuthorities(t)
-					w.secureHost(a, target, echoes("websocket"), "h2", "http/1.1")
+					w.secureHost(a, target, echoes("websocket", accepted), "h2", "http/1.1")
 					c = w.inspected(a, "http/1.1")
 				}
 				in := bufio.NewReader(c)
 				io.WriteString(c, wantsWebSocket)
 				res, err := http.ReadResponse(in, nil)
-				if err != nil || res.StatusCode != 101 || res.Header.Get("Upgrade") != "websocket" {
+				if err != nil || res.StatusCode != http.StatusSwitchingProtocols || res.Header.Get("Upgrade") != "websocket" {
 					t.Fatalf("%v %v, refused %q", res, err, w.refusals())
 				}
 				for _, frame := range []string{"\x81\x05hello", "\x81\x05again"} {
@@ -74,7 +78,7 @@ func TestWebSocketNeedsLeave(t *testing.T) {
 	} {
 		w := newWorld(t, "example.org:80")
 		w.inspect(test.methods, test.paths)
-		host := w.host("example.org:80", echoes("websocket"))
+		host := w.host("example.org:80", echoes("websocket", accepted))
 		c := w.serve()
 		res, body := say(t, c, bufio.NewReader(c), wantsWebSocket, "GET")
 		checkRefusal(t, res, body, test.why)
@@ -84,18 +88,39 @@ func TestWebSocketNeedsLeave(t *testing.T) {
 	}
 }
 
-// TestOtherProtocol has a host that switches to something else.
+// TestOtherProtocol has hosts that switch to something else, or without having
+// understood to what.
 func TestOtherProtocol(t *testing.T) {
-	w := newWorld(t, "example.org:80")
-	w.host("example.org:80", echoes("h2c"))
-	c := w.serve()
-	in := bufio.NewReader(c)
-	res, _ := say(t, c, in, wantsWebSocket, "GET")
-	if res.StatusCode != 502 || res.Header.Get(ReasonHeader) != egress.ReasonUpgrade || !ended(c, in) {
-		t.Errorf("%d %v", res.StatusCode, res.Header)
+	for _, host := range []http.Handler{echoes("h2c", accepted), echoes("websocket", ""), echoes("websocket", "dGhlIHNhbXBsZSBub25jZQ==")} {
+		w := newWorld(t, "example.org:80")
+		w.host("example.org:80", host)
+		c := w.serve()
+		in := bufio.NewReader(c)
+		res, _ := say(t, c, in, wantsWebSocket, "GET")
+		if res.StatusCode != http.StatusBadGateway || res.Header.Get(ReasonHeader) != egress.ReasonUpgrade || !ended(c, in) {
+			t.Errorf("%d %v", res.StatusCode, res.Header)
+		}
+		if got := w.refusals(); len(got) != 1 || got[0] != "example.org:80 upgrade" {
+			t.Errorf("the record is %q", got)
+		}
 	}
-	if got := w.refusals(); len(got) != 1 || got[0] != "example.org:80 upgrade" {
-		t.Errorf("the record is %q", got)
+}
+
+// TestHalfHandshake takes each part of the handshake away.
+func TestHalfHandshake(t *testing.T) {
+	for _, change := range [][2]string{
+		{"Connection: keep-alive, Upgrade", "Connection: keep-alive"}, {"Version: 13", "Version: 8"}, {"Sec-WebSocket-Key", "X-Key"},
+		{"dGhlIHNhbXBsZSBub25jZQ==", "c2hvcnQ="}, {"dGhlIHNhbXBsZSBub25jZQ==", "?"}, {"GET", "POST"}, {"HTTP/1.1", "HTTP/1.0"},
+		{"\r\n\r\n", "\r\nContent-Length: 1\r\n\r\na"}, {"Upgrade: WebSocket", "Upgrade: WebSocket\r\nUpgrade: h2c"}, {"Upgrade: WebSocket", "Upgrade: websocket, h2c"},
+	} {
+		w := newWorld(t, "example.org:80")
+		w.host("example.org:80", echoes("websocket", accepted))
+		c := w.serve()
+		res, body := say(t, c, bufio.NewReader(c), strings.Replace(wantsWebSocket, change[0], change[1], 1), "GET")
+		checkRefusal(t, res, body, egress.ReasonUpgrade)
+		if len(w.dials()) != 0 {
+			t.Errorf("%q: dials %q", change, w.dials())
+		}
 	}
 }
 
@@ -106,7 +131,7 @@ func TestConnectionUpgradeAlone(t *testing.T) {
 	host := w.host("example.org:80", nil)
 	c := w.serve()
 	res, _ := say(t, c, bufio.NewReader(c), "GET / HTTP/1.1\r\nHost: example.org\r\nConnection: Upgrade\r\n\r\n", "GET")
-	if h := host.header(0); res.StatusCode != 200 || len(h) != 0 {
+	if h := host.header(0); res.StatusCode != http.StatusOK || len(h) != 0 {
 		t.Errorf("%d, the host got %v", res.StatusCode, h)
 	}
 }

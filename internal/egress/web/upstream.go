@@ -60,7 +60,6 @@ func newUpstream(ctx context.Context, f Front) *upstream {
 		MaxIdleConns:           16,
 		IdleConnTimeout:        IdleTime,
 		MaxResponseHeaderBytes: 256 << 10,
-		ExpectContinueTimeout:  time.Second,
 	}
 	return u
 }
@@ -132,7 +131,7 @@ func (u *upstream) dialTLS(ctx context.Context, t egress.Target) (net.Conn, erro
 		return nil, err
 	}
 	config := &tls.Config{RootCAs: u.front.Roots, ServerName: t.Host.String(), MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
-	if exchangeOf(ctx).upgrade {
+	if exchangeOf(ctx).key != "" {
 		config.NextProtos = []string{"http/1.1"}
 	}
 	ctx, cancel := context.WithTimeout(ctx, handshakeTime)

@@ -73,8 +73,9 @@ func Serve(ctx context.Context, conn net.Conn, f Front) {
 
 	b := &bridge{front: f, secure: isTLS, out: newUpstream(ctx, f)}
 	b.proxy = b.reverseProxy()
+	defer b.out.close()
+	defer cancel() // of connections that are only coming about
 	defer b.close()
-	defer cancel() // before close, which waits for what ctx ends
 	if !isTLS {
 		b.serve1(ctx, conn)
 		return

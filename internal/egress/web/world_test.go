@@ -98,6 +98,7 @@ func (w *world) serve() *net.TCPConn {
 
 func (w *world) serveAs(server func(net.Conn) net.Conn) *net.TCPConn {
 	client, accepted := pair(w.t)
+	client.SetDeadline(time.Now().Add(30 * time.Second))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -210,6 +211,9 @@ func hear(t *testing.T, c net.Conn, in *bufio.Reader, method string) (*http.Resp
 	t.Helper()
 	c.SetReadDeadline(time.Now().Add(10 * time.Second))
 	res, err := http.ReadResponse(in, &http.Request{Method: method})
+	for err == nil && res.StatusCode == http.StatusEarlyHints {
+		res, err = http.ReadResponse(in, &http.Request{Method: method})
+	}
 	if err != nil {
 		t.Fatalf("no answer: %v", err)
 	}

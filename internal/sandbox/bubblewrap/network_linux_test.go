@@ -2,7 +2,13 @@ package bubblewrap
 
 import (
 	"context"
+	"crypto/x509"
+	"errors"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -240,6 +246,9 @@ func TestHostsBreakDown(t *testing.T) {
 	if reason.Of(err) != reason.SandboxUnavailable || report.ExitCode != nil || report.TimedOut {
 		t.Errorf("%v, ended with %s", err, jailtest.Ending(report))
 	}
+	if known := new(reason.Error); !errors.As(err, &known) || strings.Contains(known.Message, "goroutine") {
+		t.Errorf("callers see %q", known.Message)
+	}
 	noGroupsLeft(t, r)
 }
 
@@ -305,6 +314,44 @@ func TestPreparedHosts(t *testing.T) {
 	}
 }
 
+// Nothing of a session outlives its program, nor a sandbox that no program
+// came to.
+func TestHostsLeaveNothing(t *testing.T) {
+	w := newWorld(t)
+	r, _ := preparedRunner(t, 1)
+	r.cfg.Outward = w.Outward()
+	run := func() {
+		s := jailtest.Ask(t, jailtest.Workspace(t), "service.test:7007", "11.0.0.8:7007")
+		s.Workspace, s.Network = sandbox.ReadOnly, jailtest.Grant(t, "service.test:7007")
+		jailtest.Run(t, r, s)
+		r.pool.settle() // which nobody takes: the next workspace is another
+		r.Invalidate()
+		r.pool.keepers.Wait()
+	}
+	run()
+	before := descriptors(t)
+	for range 3 {
+		run()
+	}
+	stacks := make([]byte, 1<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	if strings.Contains(string(stacks), "egress/proxy") {
+		t.Errorf("something still serves:\n%s", stacks)
+	}
+	if after := descriptors(t); after > before {
+		t.Errorf("%d descriptors stay open", after-before)
+	}
+}
+
+func descriptors(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
 // Grants that differ in anything have sandboxes of their own.
 func TestPreparedPerGrant(t *testing.T) {
 	grant := func(edit func(*egress.Grant), hosts ...string) *egress.Grant {
@@ -363,5 +410,42 @@ func TestAuthorities(t *testing.T) {
 	s.Network.Inspect = nil // control
 	if got := jailtest.Output(t, hostRunner(t, newWorld(t)), jailtest.Shell(t, s.WorkspaceRoot, `echo "<$SSL_CERT_FILE>"`)); got != "<>\n" {
 		t.Errorf("without inspection: %s", got)
+	}
+}
+
+// vault holds one secret.
+type vault string
+
+func (v vault) Secret(context.Context, string) ([]byte, error) { return []byte(v), nil }
+
+// A secret that was used does not come out of the program, however the program
+// has learned it.
+func TestOutputIsScrubbed(t *testing.T) {
+	const value = "the-real-value"
+	got := make(chan string, 1)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Header.Get("X-Token") }))
+	t.Cleanup(server.Close)
+	r := hostRunner(t, jailtest.NewWorld(t, map[string][]string{"example.com": {"11.0.0.7"}})) // whom the certificate names
+	r.cfg.Outward.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, server.Listener.Addr().String())
+	}
+	r.cfg.Outward.Roots = x509.NewCertPool()
+	r.cfg.Outward.Roots.AddCert(server.Certificate())
+	s := jailtest.Shell(t, jailtest.Workspace(t), `curl -sS -H "X-Token: $TOKEN" https://example.com/ && echo "`+value+`" && echo "<`+value+`>" >&2`)
+	s.Network = jailtest.Grant(t, "example.com:443")
+	s.Network.Secrets = []egress.Secret{{Name: "token", Env: "TOKEN", Header: "X-Token", Hosts: s.Network.Rules.Allow, Source: vault(value)}}
+	var seen []byte
+	s.Output = func(_ string, chunk []byte) { seen = append(seen, chunk...) }
+	report := jailtest.Run(t, r, s)
+	if *report.ExitCode != 0 {
+		t.Fatalf("%s%s, connections %v", report.Stdout.Head, report.Stderr.Head, report.Connections)
+	}
+	if sent := <-got; sent != value {
+		t.Errorf("the server got %q", sent)
+	}
+	for name, out := range map[string]string{"stdout": string(report.Stdout.Head), "stderr": string(report.Stderr.Head), "chunks": string(seen)} {
+		if strings.Contains(out, value) || !strings.Contains(out, "palyra-sec-") {
+			t.Errorf("%s: %q", name, out)
+		}
 	}
 }

@@ -86,8 +86,14 @@ func receiveMessage(control *os.File, text []byte, most int) (n int, fds []int, 
 	var got, flags int
 	var failed error
 	err = conn.Read(func(fd uintptr) bool {
-		n, got, flags, _, failed = unix.Recvmsg(int(fd), text, rights, unix.MSG_CMSG_CLOEXEC)
-		return failed != unix.EAGAIN && failed != unix.EINTR
+		for {
+			n, got, flags, _, failed = unix.Recvmsg(int(fd), text, rights, unix.MSG_CMSG_CLOEXEC)
+			// A helper that ended without having read its order leaves a reset,
+			// which comes once, before what it had to say.
+			if failed != unix.EINTR && failed != unix.ECONNRESET {
+				return failed != unix.EAGAIN
+			}
+		}
 	})
 	if err = errors.Join(err, failed); err != nil {
 		return 0, nil, err

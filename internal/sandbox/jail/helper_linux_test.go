@@ -8,9 +8,12 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/inside"
+	"palyra/internal/sandbox/jail/jailtest"
 )
 
 // helperRun is palyra-init started as it is in a run, without any sandbox.
@@ -22,13 +25,18 @@ type helperRun struct {
 
 func startHelper(t *testing.T, m *Machine, stage string, spec *os.File) *helperRun {
 	t.Helper()
+	return startHelperAs(t, m, stage, spec, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL})
+}
+
+func startHelperAs(t *testing.T, m *Machine, stage string, spec *os.File, attr *syscall.SysProcAttr) *helperRun {
+	t.Helper()
 	mine, theirs, err := controlPair()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer theirs.Close()
 	p, err := os.StartProcess(SelfPath(inside.HelperFD), []string{helperName, stage}, &os.ProcAttr{
-		Dir: "/", Env: []string{}, Files: []*os.File{nil, nil, nil, theirs, spec, m.helper.File}, Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
+		Dir: "/", Env: []string{}, Files: []*os.File{nil, nil, nil, theirs, spec, m.helper.File}, Sys: attr,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -89,9 +97,6 @@ func TestHelperRefusesSpecs(t *testing.T) {
 		"unknown stage":   {"other", specFile(t, inside.Spec{}), "reading the stage"},
 		"bad landlock":    {inside.StageInner, specFile(t, inside.Spec{Inner: lock}), "granting /"},
 		"other workspace": {inside.StageInner, specFile(t, inside.Spec{Inner: inside.Inner{Dir: "/", Workspace: identityOf(t, "/usr")}}), "the workspace changed"},
-		"host's network":  {inside.StageInner, specFile(t, listening(m.own["net"], 443)), "the network is the host's"},
-		"unknown network": {inside.StageInner, specFile(t, listening(0, 443)), "the network is the host's"},
-		"ports twice":     {inside.StageInner, specFile(t, listening(1, 443, 443)), "opening the way to the allowed hosts failed: invalid argument"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := startHelper(t, m, c.stage, c.spec)
@@ -103,8 +108,40 @@ func TestHelperRefusesSpecs(t *testing.T) {
 	}
 }
 
-func listening(outside uint64, ports ...uint16) inside.Spec {
-	return inside.Spec{Inner: inside.Inner{Dir: "/", Network: &inside.Network{Outside: outside, Ports: ports}}}
+// startListening starts a helper that is to open listeners. It has no power over
+// this network, which a mistake would cut off.
+func startListening(t *testing.T, m *Machine, outside uint64, ports ...uint16) *helperRun {
+	t.Helper()
+	attr := syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if m.Root() {
+		attr.Credential = &syscall.Credential{Uid: jailtest.User, Gid: jailtest.User}
+	}
+	spec := inside.Spec{Inner: inside.Inner{Dir: "/", Network: &inside.Network{Outside: outside, Ports: ports}}}
+	return startHelperAs(t, m, inside.StageInner, specFile(t, spec), &attr)
+}
+
+// Nothing is opened in the host's network, nor what no grant could ask for.
+func TestHelperRefusesNetworks(t *testing.T) {
+	m := newTestMachine(t, Config{})
+	const other = 1 // no namespace has this number
+	for name, c := range map[string]struct {
+		outside uint64
+		ports   []uint16
+		want    string
+	}{
+		"host's network":  {m.own["net"], []uint16{443}, "the network is the host's"},
+		"unknown network": {0, []uint16{443}, "the network is the host's"},
+		"a port twice":    {other, []uint16{443, 443}, "invalid argument"},
+		"no power":        {other, []uint16{443}, "operation not permitted"}, // control
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := startListening(t, m, c.outside, c.ports...)
+			_, fds, err := receive(h.control, inside.MaxListeners)
+			if code := h.end(); code != 125 || fds != nil || reason.Of(err) != reason.SandboxUnavailable || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("exit code %d, %v, want %q", code, err, c.want)
+			}
+		})
+	}
 }
 
 func TestHelperRefusesOrders(t *testing.T) {
@@ -148,6 +185,23 @@ func TestHelperRefusesOrders(t *testing.T) {
 				t.Errorf("exit code %d, %v, want %q", code, err, c.says)
 			}
 		})
+	}
+}
+
+// What a helper has to say arrives, also when it ends before it has read what
+// was sent to it.
+func TestLastWordArrives(t *testing.T) {
+	m := newTestMachine(t, Config{})
+	h := startListening(t, m, 0, 443)
+	if err := send(h.control, "order", orderFile(t, inside.Order{})); err != nil && !errors.Is(err, unix.EPIPE) {
+		t.Fatal(err)
+	}
+	if _, err := h.process.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	defer h.control.Close()
+	if _, _, err := receive(h.control, 1); err == nil || !strings.Contains(err.Error(), "the network is the host's") {
+		t.Errorf("got %v", err)
 	}
 }
 

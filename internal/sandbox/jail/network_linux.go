@@ -2,6 +2,7 @@ package jail
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/netip"
@@ -47,7 +48,8 @@ func (c *Cell) admit(ctx context.Context) error {
 	go func() {
 		err := c.plan.Session.Serve(ctx, l)
 		if ctx.Err() == nil {
-			err = reason.Errorf(reason.SandboxUnavailable, "the way to the allowed hosts broke down: %w", err)
+			// The cause may hold more than callers are to see.
+			err = errors.Join(reason.Errorf(reason.SandboxUnavailable, "the way to the allowed hosts broke down, and the program was stopped"), err)
 		}
 		c.served <- err
 	}()

@@ -17,13 +17,15 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // secrets look for a value that nobody inside is to know. The planted one
 // follows from the token of its test, so that it can be told without being
 // given.
 func secrets() map[string]attack {
-	return map[string]attack{"hunt": hunt, "say": say}
+	return map[string]attack{"hunt": hunt, "say": say, "oracle": oracle}
 }
 
 // planted is the value that belongs to a token.
@@ -168,6 +170,9 @@ func inMemory(name, value string) bool {
 // say writes the value, as a program would that got to know it: on standard
 // output or error, plain, encoded, or in pieces.
 func say(args []string) (string, error) {
+	if _, err := talk(args[2:]); err != nil {
+		return "", err
+	}
 	value := planted(args[1])
 	out := os.Stdout
 	if strings.HasPrefix(args[0], "error-") {
@@ -189,6 +194,55 @@ func say(args []string) (string, error) {
 	}
 	_, err := fmt.Fprintln(out, value)
 	return "", err
+}
+
+// oracle guesses a character of the value: a server sends what is known of it and
+// a guess, and waits. If the right guess alone comes late, whoever holds it back
+// has told. It takes the token, where the server is, and its name; then a
+// conversation in which the value is used.
+func oracle(args []string) (string, error) {
+	if _, err := talk(args[3:]); err != nil {
+		return "", err
+	}
+	value := planted(args[0])
+	known, next := value[:len("planted-")+4], value[len("planted-")+4]
+	late := make([]time.Duration, 16)
+	var all errgroup.Group
+	for i, guess := range []byte("0123456789abcdef") {
+		all.Go(func() error {
+			text := known + string(guess)
+			var c conversation
+			defer c.hangUp()
+			_, err := c.take([]string{"tcp " + args[1], "tls " + args[2] + " http/1.1",
+				`send GET /guess?text=` + text + ` HTTP/1.1\r\nHost: ` + args[2] + `\r\nConnection: close\r\n\r\n`, "want the text is "})
+			started := time.Now()
+			if err == nil {
+				err = c.want(known) // it is held back together with the right guess
+			}
+			late[i] = time.Since(started)
+			return err
+		})
+	}
+	if err := all.Wait(); err != nil {
+		return "", err
+	}
+	slowest := 0
+	others := time.Duration(0)
+	for i, d := range late {
+		if d > late[slowest] {
+			slowest = i
+		}
+	}
+	for i, d := range late {
+		if i != slowest {
+			others = max(others, d)
+		}
+	}
+	told := "0123456789abcdef"[slowest]
+	if told != next || late[slowest]-others < 100*time.Millisecond {
+		return "", fmt.Errorf("the guesses took %v", late)
+	}
+	return fmt.Sprintf("the next character is %c", told), nil
 }
 
 // secret reads all that comes, and fails unless the value that belongs to a

@@ -86,8 +86,13 @@ func (c *conversation) steps() map[string]func(operand string) error {
 	}
 }
 
+// hold takes the steps and hangs up.
 func (c *conversation) hold(steps []string) (detail string, err error) {
 	defer c.hangUp()
+	return c.take(steps)
+}
+
+func (c *conversation) take(steps []string) (detail string, err error) {
 	all := c.steps()
 	for _, step := range steps {
 		word, operand, _ := strings.Cut(step, " ")
@@ -127,10 +132,10 @@ func (c *conversation) dial(network, to string) error {
 	if err != nil {
 		return err
 	}
-	return c.take(conn)
+	return c.use(conn)
 }
 
-func (c *conversation) take(conn net.Conn) error {
+func (c *conversation) use(conn net.Conn) error {
 	c.hangUp()
 	c.conn, c.heard, c.streams = conn, nil, 0
 	wait := patience
@@ -159,7 +164,7 @@ func (c *conversation) mapped(to string) error {
 	if err != nil {
 		return err
 	}
-	return c.take(conn)
+	return c.use(conn)
 }
 
 func (c *conversation) send(text string) error {

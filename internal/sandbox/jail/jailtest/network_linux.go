@@ -69,7 +69,9 @@ func (w *World) serve() {
 		w.clients.Go(func() {
 			defer conn.Close()
 			for in := bufio.NewScanner(conn); in.Scan(); {
-				fmt.Fprintln(conn, in.Text())
+				if _, err := fmt.Fprintln(conn, in.Text()); err != nil {
+					return
+				}
 			}
 		})
 	}

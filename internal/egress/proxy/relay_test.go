@@ -1,0 +1,295 @@
+package proxy
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"palyra/internal/egress"
+)
+
+func TestHalfCloseIsPassedOn(t *testing.T) {
+	for leg, connect := range legs {
+		t.Run(leg, func(t *testing.T) {
+			w := newWorld(t)
+			heard := make(chan []byte, 1)
+			// It answers when it has heard all.
+			w.host("api.test:7", func(conn net.Conn) {
+				all, _ := io.ReadAll(conn)
+				heard <- all
+				_, _ = io.WriteString(conn, "thank you")
+			})
+			w.serve(grantOf(t, "api.test:7"))
+			conn, err := connect(w, "api.test:7")
+			if err != nil {
+				t.Fatal(err)
+			}
+			patiently(t, conn)
+			if _, err := io.WriteString(conn, "that is all"); err != nil {
+				t.Fatal(err)
+			}
+			if err := closeWrite(conn); err != nil {
+				t.Fatal(err)
+			}
+			answer, err := io.ReadAll(conn)
+			if said := <-heard; err != nil || string(said) != "that is all" || string(answer) != "thank you" {
+				t.Errorf("heard %q, answer %q, %v", said, answer, err)
+			}
+		})
+	}
+}
+
+func TestAHostThatOnlySpeaks(t *testing.T) {
+	w := newWorld(t)
+	w.host("api.test:13", func(conn net.Conn) { _, _ = io.WriteString(conn, "it is late\r\n") })
+	w.serve(grantOf(t, "api.test:13"))
+	conn, err := w.transparent("api.test:13")
+	if err != nil {
+		t.Fatal(err)
+	}
+	patiently(t, conn)
+	if err := closeWrite(conn); err != nil { // not a word from the program
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(conn)
+	if err != nil || string(got) != "it is late\r\n" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if c := w.only(); c.BytesIn != int64(len(got)) || c.BytesOut != 0 || c.Reason != "" {
+		t.Errorf("ledger: %+v", c)
+	}
+}
+
+func TestAResetIsPassedOn(t *testing.T) {
+	t.Run("of the host", func(t *testing.T) {
+		w := newWorld(t)
+		w.host("api.test:7", func(conn net.Conn) {
+			_, _ = io.ReadFull(conn, make([]byte, 5))
+			reset(conn)
+		})
+		w.serve(grantOf(t, "api.test:7"))
+		conn, err := w.connect("api.test:7")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.breaksOff(conn, []byte("hello"))
+		if c := w.only(); c.Verdict != egress.VerdictAllowed || c.Reason != "" {
+			t.Errorf("ledger: %+v", c)
+		}
+	})
+	t.Run("of the program", func(t *testing.T) {
+		w := newWorld(t)
+		seen := make(chan error, 1)
+		w.host("api.test:7", func(conn net.Conn) {
+			_, err := io.Copy(conn, conn)
+			seen <- err
+		})
+		w.serve(grantOf(t, "api.test:7"))
+		conn, err := w.connect("api.test:7")
+		if err != nil {
+			t.Fatal(err)
+		}
+		exchange(t, patiently(t, conn), "hello")
+		reset(conn)
+		if err := <-seen; !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("the host sees %v", err)
+		}
+	})
+}
+
+// A long stream goes through the kernel, unless the gateway has to look at it;
+// it arrives whole and is counted to the byte, both ways.
+func TestLongStreams(t *testing.T) {
+	sent := make([]byte, 9<<20+123)
+	_, _ = rand.Read(sent)           // never fails
+	for leg, connect := range legs { // the transparent leg of the test has no plain TCP
+		t.Run(leg, func(t *testing.T) {
+			w := newWorld(t)
+			w.host("api.test:7", echo)
+			w.serve(grantOf(t, "api.test:7"))
+			conn, err := connect(w, "api.test:7")
+			if err != nil {
+				t.Fatal(err)
+			}
+			patiently(t, conn)
+			go func() {
+				_, _ = conn.Write(sent)
+				_ = closeWrite(conn)
+			}()
+			got, err := io.ReadAll(conn)
+			if err != nil || sha256.Sum256(got) != sha256.Sum256(sent) {
+				t.Fatalf("%d bytes of %d, %v", len(got), len(sent), err)
+			}
+			if c := w.only(); c.BytesOut != int64(len(sent)) || c.BytesIn != int64(len(sent)) || c.Reason != "" {
+				t.Errorf("ledger: %+v", c)
+			}
+		})
+	}
+}
+
+func TestSilenceAndTime(t *testing.T) {
+	for name, c := range map[string]struct {
+		set    func(*Session, *egress.Grant)
+		talk   func(net.Conn)
+		reason string
+	}{
+		"both are silent": {
+			func(s *Session, _ *egress.Grant) { s.waits.idle = 50 * time.Millisecond },
+			func(net.Conn) {}, egress.ReasonSlow,
+		},
+		"both were silent before": {
+			func(s *Session, _ *egress.Grant) { s.waits.idle = 50 * time.Millisecond },
+			func(conn net.Conn) { _, _ = io.WriteString(conn, "hello\n") }, egress.ReasonSlow,
+		},
+		"the time is up": {
+			func(_ *Session, g *egress.Grant) { g.Budget.Time = 100 * time.Millisecond },
+			func(conn net.Conn) {
+				for { // never silent
+					if _, err := io.WriteString(conn, "hello\n"); err != nil {
+						return
+					}
+					time.Sleep(5 * time.Millisecond)
+				}
+			}, egress.ReasonBudgetTime,
+		},
+		"the time is up in a fast stream": {
+			func(_ *Session, g *egress.Grant) { g.Budget.Time = 100 * time.Millisecond; g.Budget.BytesOut = 1 << 40 },
+			func(conn net.Conn) { _, _ = io.Copy(conn, endless{}) }, egress.ReasonBudgetTime,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.host("api.test:9", func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
+			grant := grantOf(t, "api.test:9")
+			c.set(&Session{}, &grant)
+			w.serve(grant, func(s *Session) { c.set(s, &egress.Grant{}) })
+			conn, err := w.connect("api.test:9")
+			if err != nil {
+				t.Fatal(err)
+			}
+			patiently(t, conn)
+			c.talk(conn)
+			if n, err := conn.Read(make([]byte, 1)); err == nil { // a write may have seen the reset
+				t.Errorf("the program gets %d bytes", n)
+			}
+			if got := w.only(); got.Reason != c.reason || got.Verdict != egress.VerdictAllowed {
+				t.Errorf("ledger: %+v", got)
+			}
+		})
+	}
+}
+
+type endless struct{}
+
+func (endless) Read(b []byte) (int, error) {
+	clear(b)
+	return len(b), nil
+}
+
+// A stream that stays under the limit of silence goes on for as long as it
+// likes, also when only one side speaks.
+func TestOneSideMayBeSilent(t *testing.T) {
+	w := newWorld(t)
+	w.host("api.test:9", func(conn net.Conn) {
+		for range 10 {
+			if _, err := conn.Write([]byte("x")); err != nil {
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	})
+	w.serve(grantOf(t, "api.test:9"), func(s *Session) { s.waits.idle = 80 * time.Millisecond })
+	conn, err := w.connect("api.test:9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	got := make([]byte, 10)
+	if _, err := io.ReadFull(patiently(t, conn), got); err != nil || !bytes.Equal(got, bytes.Repeat([]byte("x"), 10)) {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// A program that says "hello" gets its answer at once, and a request whose
+// first line it completes afterwards goes no further.
+func TestARequestInPieces(t *testing.T) {
+	for name, c := range map[string]struct {
+		pieces []string
+		heard  string
+	}{
+		"an unknown method":    {[]string{"FROB", " / HTTP/1.1\r\nHost: evil.test\r\n\r\n"}, "FROB"},
+		"an empty line before": {[]string{"\r\n", "GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n"}, "\r\n"},
+		"a version in pieces":  {[]string{"frob / HT", "TP/1.1\r\n", "Host: evil.test\r\n\r\n"}, "frob / HT"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			heard := w.listening("api.test:8080")
+			w.host("api.test:7", echo)
+			w.serve(grantOf(t, "api.test:8080"))
+			conn, err := w.connect("api.test:8080")
+			if err != nil {
+				t.Fatal(err)
+			}
+			patiently(t, conn)
+			for _, piece := range c.pieces {
+				if _, err := io.WriteString(conn, piece); err != nil {
+					break // it was broken off
+				}
+				time.Sleep(20 * time.Millisecond) // so that pieces stay pieces
+			}
+			if n, err := conn.Read(make([]byte, 1)); err == nil { // a write may have seen the reset
+				t.Errorf("the program gets %d bytes", n)
+			}
+			if got := w.only(); got.Reason != egress.ReasonBadHTTP {
+				t.Errorf("ledger: %+v", got)
+			}
+			if said := <-heard; !bytes.HasPrefix([]byte(c.heard), said) {
+				t.Errorf("the host heard %q", said)
+			}
+		})
+	}
+}
+
+// A request in pieces with a method that everybody knows is held back whole.
+func TestARequestByteByByte(t *testing.T) {
+	w := newWorld(t)
+	w.host("api.test:8080", pages)
+	w.serve(grantOf(t, "api.test:8080"))
+	conn, err := w.connect("api.test:8080")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bytewise := &slicer{Conn: patiently(t, conn), slice: func(conn net.Conn, b []byte) error {
+		for i := range b {
+			if _, err := conn.Write(b[i : i+1]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+	get(t, bytewise, "api.test:8080", "GET api.test:8080 ")
+}
+
+func TestARequestWhereTheHostSpokeFirst(t *testing.T) {
+	w := newWorld(t)
+	w.host("api.test:2525", banner)
+	w.serve(grantOf(t, "api.test:2525"))
+	conn, err := w.connect("api.test:2525")
+	if err != nil {
+		t.Fatal(err)
+	}
+	patiently(t, conn)
+	if _, err := io.ReadFull(conn, make([]byte, 21)); err != nil {
+		t.Fatal(err)
+	}
+	w.breaksOff(conn, []byte("POST / HTTP/1.1\r\nHost: api.test:2525\r\n\r\n"))
+	if got := w.only(); got.Reason != egress.ReasonBadHTTP || got.BytesOut != 0 {
+		t.Errorf("ledger: %+v", got)
+	}
+}

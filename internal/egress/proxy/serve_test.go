@@ -1,0 +1,315 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"palyra/internal/egress"
+	"palyra/internal/reason"
+)
+
+// The end of a session breaks off whatever is there, and leaves nothing.
+func TestTheEndOfASession(t *testing.T) {
+	before := runtime.NumGoroutine()
+	t.Run("session", func(t *testing.T) {
+		w := newWorld(t)
+		w.host("api.test:7", echo)
+		w.host("api.test:443", echo)
+		w.host("api.test:80", pages)
+		w.serve(grantOf(t, "api.test:7", "api.test:443", "api.test:80"))
+		var open []net.Conn
+		for _, target := range []string{"api.test:7", "api.test:443", "api.test:80"} {
+			for _, connect := range legs {
+				conn, err := connect(w, target)
+				if err != nil {
+					t.Fatal(err)
+				}
+				open = append(open, patiently(t, conn))
+			}
+		}
+		for _, l := range []net.Listener{w.http, w.socks} {
+			conn, err := net.Dial("tcp", l.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			open = append(open, patiently(t, conn))
+		}
+		exchange(t, open[0], "it lives")
+		started := time.Now()
+		if err := w.end(); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(started); took > time.Second {
+			t.Errorf("the end took %v", took)
+		}
+		for i, conn := range open {
+			if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("connection %d: %v", i, err)
+			}
+			conn.Close()
+		}
+		for _, l := range []net.Listener{w.http, w.socks} {
+			if _, err := net.Dial("tcp", l.Addr().String()); !errors.Is(err, syscall.ECONNREFUSED) {
+				t.Errorf("the listener: %v", err)
+			}
+		}
+	})
+	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			buffer := make([]byte, 1<<20)
+			t.Fatalf("%d goroutines, before %d:\n%s", runtime.NumGoroutine(), before, buffer[:runtime.Stack(buffer, true)])
+		}
+	}
+}
+
+// A thousand connections at fifty at once: each gets its own answer, and each
+// is in the ledger with its own bytes.
+func TestAThousandConnections(t *testing.T) {
+	const connections, atOnce = 1000, 50
+	w := newWorld(t)
+	for _, name := range []string{"a.test", "b.test", "c.test"} {
+		w.host(name+":7", func(conn net.Conn) {
+			_, _ = io.WriteString(conn, name+" ")
+			echo(conn)
+		})
+		w.host(name+":443", w.secure(name, func(conn net.Conn) {
+			_, _ = io.WriteString(conn, name+" ")
+			echo(conn)
+		}))
+	}
+	w.serve(grantOf(t, "*.test:7", "*.test:443"))
+	turns := make(chan int)
+	go func() {
+		defer close(turns)
+		for i := range connections {
+			turns <- i
+		}
+	}()
+	var workers sync.WaitGroup
+	for range atOnce {
+		workers.Go(func() {
+			for i := range turns {
+				if err := w.turn(i); err != nil {
+					t.Errorf("connection %d: %v", i, err)
+				}
+			}
+		})
+	}
+	workers.Wait()
+	type line struct {
+		leg, host string
+		port      int
+	}
+	got := map[line]int{}
+	lengths := map[int64]int{}
+	list := w.ledger()
+	for _, c := range list {
+		if c.Verdict != egress.VerdictAllowed || c.Reason != "" {
+			t.Fatalf("ledger: %+v", c)
+		}
+		got[line{c.Leg, c.Host, c.Port}]++
+		if c.Port == 7 {
+			lengths[c.BytesOut]++
+			if c.BytesIn != c.BytesOut+int64(len("a.test ")) {
+				t.Errorf("ledger: %+v", c)
+			}
+		}
+	}
+	want, wantLengths := map[line]int{}, map[int64]int{}
+	for i := range connections {
+		leg, name, port := plan(i)
+		want[line{leg, name, port}]++
+		if port == 7 {
+			wantLengths[int64(len(nonce(i)))]++
+		}
+	}
+	if len(list) != connections || fmt.Sprint(got) != fmt.Sprint(want) || fmt.Sprint(lengths) != fmt.Sprint(wantLengths) {
+		t.Errorf("%d connections\n%v\n%v\n%v\n%v", len(list), got, want, lengths, wantLengths)
+	}
+}
+
+func plan(i int) (leg, name string, port int) {
+	return []string{egress.LegTransparent, egress.LegConnect, egress.LegSOCKS}[i%3], []string{"a.test", "b.test", "c.test"}[i/3%3], []int{7, 443}[i/9%2]
+}
+
+// nonce is what connection i says, of a length of its own.
+func nonce(i int) string { return strings.Repeat(fmt.Sprintf("<%d>", i), i%97+1) }
+
+func (w *world) turn(i int) error {
+	leg, name, port := plan(i)
+	conn, err := legs[leg](w, fmt.Sprintf("%s:%d", name, port))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		return err
+	}
+	if port == 443 {
+		conn = w.client(conn, name)
+	}
+	if _, err := io.WriteString(conn, nonce(i)); err != nil {
+		return err
+	}
+	if err := closeWrite(conn); err != nil {
+		return err
+	}
+	got, err := io.ReadAll(conn)
+	if err != nil || string(got) != name+" "+nonce(i) {
+		return fmt.Errorf("got %q, %w", got, err)
+	}
+	return nil
+}
+
+// Two sessions know nothing of each other: the names of one are none to the
+// other, and neither takes the other's addresses.
+func TestSessionsKnowNothingOfEachOther(t *testing.T) {
+	one, other := newWorld(t), newWorld(t)
+	one.host("one.test:7", echo)
+	other.host("other.test:7", echo)
+	one.serve(grantOf(t, "one.test:7"))
+	other.serve(grantOf(t, "other.test:7"))
+	addr, err := one.lookup("one.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.lookup("one.test"); err == nil {
+		t.Error("the other session knows the name")
+	}
+	conn, err := other.transparent(addr.String() + ":7")
+	refusedOn(t, egress.LegTransparent, egress.ReasonUnlisted, conn, err)
+	if list := one.ledger(); len(list) != 0 {
+		t.Errorf("the first session has %+v", list)
+	}
+	if got := other.only(); got.Host != addr.String() || got.Verdict != egress.VerdictDenied {
+		t.Errorf("ledger: %+v", got)
+	}
+}
+
+// failing is a listener without descriptors.
+type failing struct {
+	net.Listener
+	failures int
+	err      error
+	tried    []time.Time
+}
+
+func (f *failing) Accept() (net.Conn, error) {
+	if len(f.tried) < f.failures {
+		f.tried = append(f.tried, time.Now())
+		return nil, f.err
+	}
+	return f.Listener.Accept()
+}
+
+func TestAListenerThatFailsForAWhile(t *testing.T) {
+	w := newWorld(t)
+	w.host("api.test:7", echo)
+	w.serve(grantOf(t, "api.test:7"))
+	session, err := New(grantOf(t, "api.test:7"), Outward{Resolver: w, Dial: w.dial})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	l := &failing{Listener: listen(t), failures: 4, err: syscall.EMFILE}
+	served := make(chan error, 1)
+	go func() { served <- session.Serve(ctx, Listeners{HTTP: l}) }()
+	w.http = l
+	conn, err := w.connect("api.test:7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	exchange(t, patiently(t, conn), "hello")
+	cancel()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	for i := range len(l.tried) - 1 {
+		if waited := l.tried[i+1].Sub(l.tried[i]); waited < firstPause<<i {
+			t.Errorf("pause %d was %v", i, waited)
+		}
+	}
+}
+
+func TestAListenerThatFailsForGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		session, err := New(grantOf(t, "api.test:7"), Outward{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := &failing{Listener: &gate{arrived: make(chan net.Conn), close: func() error { return nil }}, failures: 1 << 20, err: syscall.ENFILE}
+		other := &gate{arrived: make(chan net.Conn), closed: make(chan struct{})}
+		other.close = sync.OnceValue(func() error { close(other.closed); return nil })
+		started := time.Now()
+		err = session.Serve(t.Context(), Listeners{HTTP: l, SOCKS: other})
+		if !errors.Is(err, syscall.ENFILE) {
+			t.Errorf("Serve: %v", err)
+		}
+		if took := time.Since(started); len(l.tried) != mostFailures+1 || took < 30*time.Second || took > 2*time.Minute {
+			t.Errorf("%d times in %v", len(l.tried), took)
+		}
+	})
+}
+
+func TestAListenerThatWasClosed(t *testing.T) {
+	session, err := New(grantOf(t, "api.test:7"), Outward{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := listen(t)
+	l.Close()
+	if err := session.Serve(t.Context(), Listeners{HTTP: l, SOCKS: listen(t)}); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Serve: %v", err)
+	}
+}
+
+// A fault in one connection ends the session with an error, and not the
+// daemon.
+func TestAFaultEndsTheSession(t *testing.T) {
+	w := newWorld(t)
+	w.serve(grantOf(t, "api.test:7"))
+	session, err := New(grantOf(t, "api.test:7"), Outward{Resolver: w, Dial: func(context.Context, string, string) (net.Conn, error) {
+		panic("a bug")
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.addresses["api.test"] = mustAddr(t, "11.0.0.1")
+	l := listen(t)
+	w.http = l
+	go func() { _, _ = w.connect("api.test:7") }()
+	err = session.Serve(t.Context(), Listeners{HTTP: l})
+	if reason.Of(err) != reason.Internal || !strings.Contains(err.Error(), "a bug") {
+		t.Errorf("Serve: %v", err)
+	}
+}
+
+func TestASessionThatNeverServes(t *testing.T) {
+	session, err := New(grantOf(t, "api.test:7", "api.test:443"), Outward{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list, missed := session.Connections(); len(list) != 0 || missed != 0 {
+		t.Errorf("connections %v, %d", list, missed)
+	}
+	if ports := session.Ports(); fmt.Sprint(ports) != "[7 443]" {
+		t.Errorf("ports %v", ports)
+	}
+	if session.Bundle() != nil || len(session.Env("/bundle")) != 0 {
+		t.Errorf("bundle %q, env %v", session.Bundle(), session.Env("/bundle"))
+	}
+	if err := session.Close(); err != nil {
+		t.Error(err)
+	}
+}

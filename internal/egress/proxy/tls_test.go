@@ -1,0 +1,291 @@
+package proxy
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"palyra/internal/egress"
+)
+
+// clientHello is what a TLS client says first, in one record.
+func clientHello(t testing.TB, name string) []byte {
+	t.Helper()
+	here, there := net.Pipe()
+	defer here.Close()
+	defer there.Close()
+	//nolint:gosec // only its first message is wanted
+	client := tls.Client(there, &tls.Config{ServerName: name, InsecureSkipVerify: true})
+	go func() { _ = client.Handshake() }()
+	head := make([]byte, 5)
+	if _, err := io.ReadFull(here, head); err != nil {
+		t.Fatal(err)
+	}
+	body := make([]byte, binary.BigEndian.Uint16(head[3:]))
+	if _, err := io.ReadFull(here, body); err != nil {
+		t.Fatal(err)
+	}
+	return append(head, body...)
+}
+
+// records puts the message of one record into records of at most size bytes.
+func records(record []byte, size int) []byte {
+	var out []byte
+	for rest := record[5:]; len(rest) > 0; {
+		n := min(size, len(rest))
+		out = append(out, record[0], record[1], record[2], byte(n>>8), byte(n))
+		out = append(out, rest[:n]...)
+		rest = rest[n:]
+	}
+	return out
+}
+
+// withECH adds an extension that looks like an encrypted hello.
+func withECH(t testing.TB, record []byte) []byte {
+	t.Helper()
+	extension := []byte{0xfe, 0x0d, 0, 4, 1, 2, 3, 4}
+	out := append(bytes.Clone(record), extension...)
+	add := func(at int) {
+		binary.BigEndian.PutUint16(out[at:], binary.BigEndian.Uint16(out[at:])+uint16(len(extension)))
+	}
+	add(3) // the record
+	add(7) // the message, whose length has three bytes
+	at := 5 + 4 + 2 + 32
+	at += 1 + int(out[at])                               // session
+	at += 2 + int(binary.BigEndian.Uint16(out[at:at+2])) // suites
+	at += 1 + int(out[at])                               // compressions
+	if int(binary.BigEndian.Uint16(out[at:]))+at+2 != len(record) {
+		t.Fatal("the extensions are somewhere else")
+	}
+	add(at)
+	return out
+}
+
+func TestTLSThatDoesNotAskForTheTarget(t *testing.T) {
+	good := clientHello(t, "api.test")
+	for name, c := range map[string]struct {
+		target string
+		says   []byte
+		reason string
+	}{
+		"another name":               {"api.test:443", clientHello(t, "evil.test"), egress.ReasonNameMismatch},
+		"another allowed name":       {"api.test:443", clientHello(t, "www.api.test"), egress.ReasonNameMismatch},
+		"no name":                    {"api.test:443", clientHello(t, ""), egress.ReasonNoName},
+		"a name for an address":      {"11.9.9.9:443", clientHello(t, "api.test"), egress.ReasonNameMismatch},
+		"another name, split":        {"api.test:443", records(clientHello(t, "evil.test"), 7), egress.ReasonNameMismatch},
+		"encrypted, outer name":      {"api.test:443", withECH(t, clientHello(t, "cdn.test")), egress.ReasonEncryptedName},
+		"encrypted, no outer name":   {"api.test:443", withECH(t, clientHello(t, "")), egress.ReasonEncryptedName},
+		"encrypted, for an address":  {"11.9.9.9:443", withECH(t, clientHello(t, "")), egress.ReasonEncryptedName},
+		"plain text":                 {"api.test:443", []byte("hello there"), egress.ReasonBadTLS},
+		"one byte of plain text":     {"api.test:443", []byte("h"), egress.ReasonBadTLS},
+		"an alert":                   {"api.test:443", []byte{21, 3, 1, 0, 2, 1, 0}, egress.ReasonBadTLS},
+		"another message":            {"api.test:443", []byte{22, 3, 1, 0, 4, 2, 0, 0, 0}, egress.ReasonBadTLS},
+		"a record without end":       {"api.test:443", []byte{22, 3, 1, 0xff, 0xff, 1}, egress.ReasonBadTLS},
+		"a hello cut short":          {"api.test:443", append([]byte{22, 3, 1, 0, 9, 1, 0, 0, 5}, good[11:16]...), egress.ReasonBadTLS},
+		"another name on any port":   {"api.test:8443", clientHello(t, "evil.test"), egress.ReasonNameMismatch},
+		"no name on any port":        {"api.test:8443", clientHello(t, ""), egress.ReasonNoName},
+		"malformed on any port":      {"api.test:8443", []byte{22, 3, 1, 0, 4, 2, 0, 0, 0}, egress.ReasonBadTLS},
+		"another name, inspected":    {"seen.test:443", clientHello(t, "api.test"), egress.ReasonNameMismatch},
+		"no name, inspected":         {"seen.test:443", clientHello(t, ""), egress.ReasonNoName},
+		"plain text, inspected":      {"seen.test:443", []byte("hello there"), egress.ReasonBadTLS},
+		"another name, port of HTTP": {"api.test:80", clientHello(t, "evil.test"), egress.ReasonBadHTTP},
+	} {
+		for leg, connect := range legs {
+			t.Run(leg+" "+name, func(t *testing.T) {
+				w := newWorld(t)
+				heard := w.listening(c.target)
+				grant := grantOf(t, "*.test:443", "*.test:8443", "*.test:80", "11.9.9.9:443")
+				grant.Inspect = []egress.Inspection{{Host: grantOf(t, "seen.test:443").Rules.Allow[0]}}
+				w.serve(grant)
+				conn, err := connect(w, c.target)
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.breaksOff(conn, c.says)
+				got := w.only()
+				if got.Verdict != egress.VerdictDenied || got.Reason != c.reason || got.BytesOut != 0 {
+					t.Errorf("ledger: %+v, want %s", got, c.reason)
+				}
+				w.nothing(heard)
+			})
+		}
+	}
+}
+
+// listening are hosts that say nothing. What each connection to them said comes
+// when that has ended.
+func (w *world) listening(targets ...string) <-chan []byte {
+	heard := make(chan []byte, 10)
+	for _, target := range targets {
+		w.host(target, func(conn net.Conn) {
+			all, _ := io.ReadAll(conn) // ends with a reset, perhaps
+			heard <- all
+		})
+	}
+	return heard
+}
+
+// nothing wants that a host heard nothing, whoever was connected to it. The
+// session has ended.
+func (w *world) nothing(heard <-chan []byte) {
+	w.t.Helper()
+	for range w.dialled {
+		if said := <-heard; len(said) != 0 {
+			w.t.Errorf("the host heard %q", said)
+		}
+	}
+}
+
+// breaksOff says something and wants the connection broken off, with nothing
+// but a refusal in HTTP before.
+func (w *world) breaksOff(conn net.Conn, says []byte) {
+	w.t.Helper()
+	defer conn.Close()
+	patiently(w.t, conn)
+	if _, err := conn.Write(says); err != nil {
+		w.t.Fatal(err)
+	}
+	got, err := io.ReadAll(conn)
+	switch {
+	case bytes.HasPrefix(got, []byte("HTTP/1.1 4")):
+	case len(got) > 0 || !errors.Is(err, syscall.ECONNRESET):
+		w.t.Errorf("the program sees %q, %v, want a reset", got, err)
+	}
+}
+
+// slicer changes how the first message of a client goes out.
+type slicer struct {
+	net.Conn
+	slice func(net.Conn, []byte) error
+	done  bool
+}
+
+func (s *slicer) Write(b []byte) (int, error) {
+	if s.done {
+		return s.Conn.Write(b)
+	}
+	s.done = true
+	return len(b), s.slice(s.Conn, b)
+}
+
+func TestTLSThatAsksForTheTarget(t *testing.T) {
+	for name, slice := range map[string]func(net.Conn, []byte) error{
+		"at once": func(conn net.Conn, b []byte) error {
+			_, err := conn.Write(b)
+			return err
+		},
+		"byte by byte": func(conn net.Conn, b []byte) error {
+			for i := range b {
+				if _, err := conn.Write(b[i : i+1]); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"in many records": func(conn net.Conn, b []byte) error {
+			_, err := conn.Write(records(b, 20))
+			return err
+		},
+	} {
+		for _, target := range []string{"API.test.:443", "api.test:8443", "seen.test:443"} {
+			t.Run(name+" "+target, func(t *testing.T) {
+				w := newWorld(t)
+				w.host("api.test:443", w.secure("api.test", pages))
+				w.host("api.test:8443", w.secure("api.test", pages))
+				w.host("seen.test:443", w.secure("seen.test", pages))
+				grant := grantOf(t, "*.test:443", "*.test:8443")
+				grant.Inspect = []egress.Inspection{{Host: grantOf(t, "seen.test:443").Rules.Allow[0]}}
+				w.serve(grant)
+				w.trustSession()
+				conn, err := w.connect(target)
+				if err != nil {
+					t.Fatal(err)
+				}
+				host := mustTarget(t, target)
+				secured := w.client(&slicer{Conn: patiently(t, conn), slice: slice}, host.Host.String())
+				defer secured.Close()
+				get(t, secured, target, "GET ")
+				issuer := secured.ConnectionState().PeerCertificates[0].Issuer.String()
+				if inspected := issuer != w.issuer(); inspected != (host.Host == mustHost(t, "seen.test")) {
+					t.Errorf("the issuer is %s", issuer)
+				}
+			})
+		}
+	}
+}
+
+// The one message that an address as target may get.
+func TestTLSToAnAddressHasNoName(t *testing.T) {
+	w := newWorld(t)
+	said := clientHello(t, "")
+	heard := w.listening("11.9.9.9:443")
+	w.serve(grantOf(t, "11.9.9.9:443"))
+	conn, err := w.transparent("11.9.9.9:443")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Write(said); err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	if got := <-heard; !bytes.Equal(got, said) {
+		t.Errorf("the host heard %x", got)
+	}
+}
+
+func TestAnEncryptedHelloWithTheRightOuterNamePasses(t *testing.T) {
+	w := newWorld(t)
+	said := withECH(t, clientHello(t, "api.test"))
+	heard := w.listening("api.test:443")
+	w.serve(grantOf(t, "api.test:443"))
+	conn, err := w.socks5("api.test:443")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Write(said); err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	if got := <-heard; !bytes.Equal(got, said) {
+		t.Errorf("the host heard %x", got)
+	}
+}
+
+func TestSlowClientsAreCutOff(t *testing.T) {
+	hello := clientHello(t, "api.test")
+	for name, c := range map[string]struct {
+		leg, target string
+		says        []byte
+	}{
+		"nothing on 443":          {egress.LegTransparent, "api.test:443", nil},
+		"half a hello on 443":     {egress.LegTransparent, "api.test:443", hello[:100]},
+		"half a hello on 8443":    {egress.LegTransparent, "api.test:8443", hello[:100]},
+		"half a request on 8080":  {egress.LegTransparent, "api.test:8080", []byte("GET /pa")},
+		"nothing after a CONNECT": {egress.LegConnect, "api.test:443", nil},
+		"nothing after SOCKS":     {egress.LegSOCKS, "api.test:443", nil},
+		"nothing when inspected":  {egress.LegTransparent, "seen.test:443", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			heard := w.listening(c.target)
+			grant := grantOf(t, "*.test:443", "*.test:8443", "*.test:8080")
+			grant.Inspect = []egress.Inspection{{Host: grantOf(t, "seen.test:443").Rules.Allow[0]}}
+			w.serve(grant, func(s *Session) { s.waits.first, s.waits.rest = 50*time.Millisecond, 50*time.Millisecond })
+			conn, err := legs[c.leg](w, c.target)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.breaksOff(conn, c.says)
+			if got := w.only(); got.Reason != egress.ReasonSlow || got.Verdict != egress.VerdictDenied {
+				t.Errorf("ledger: %+v", got)
+			}
+			w.nothing(heard)
+		})
+	}
+}

@@ -1,0 +1,43 @@
+package rpc_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"connectrpc.com/connect"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/event"
+	"palyra/internal/rpc"
+)
+
+// TestPagesOfLargeEvents: a page with large events, such as those of calls with
+// many connections, ends early and goes on where it ended.
+func TestPagesOfLargeEvents(t *testing.T) {
+	w := newWorld(t)
+	const large = 6
+	first := w.db.Head().Seq
+	payload := json.RawMessage(`{"x":"` + strings.Repeat("x", rpc.MaxMessage/5) + `"}`)
+	for range large {
+		if _, err := w.journal.Append(t.Context(), event.Draft{Code: event.Proposed, Actor: "user:ada", Subject: "s", Payload: payload}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	journal := w.eve.journal(connect.WithReadMaxBytes(rpc.MaxMessage))
+	after, pages, seen := first, 0, 0
+	for {
+		res, err := journal.ListEvents(t.Context(), &palyrav1.ListEventsRequest{After: after, PageSize: 100, Filter: &palyrav1.EventFilter{Subject: "s"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages++
+		seen += len(res.GetEvents())
+		if after = res.GetNextAfter(); after == 0 {
+			break
+		}
+	}
+	if seen != large || pages != 3 {
+		t.Errorf("%d events in %d pages, want %d in 3", seen, pages, large)
+	}
+}

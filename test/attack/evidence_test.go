@@ -1,0 +1,85 @@
+//go:build linux
+
+package attack
+
+import (
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestSecretInEvidence: a program of the daemon's uses a secret, gets it echoed
+// back and prints what it got. Nothing that the daemon keeps or shows holds the
+// value. In the control it is an argument of the call, as where no placeholder
+// stands for it.
+func TestSecretInEvidence(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.newSite(t, "evidence")
+	l, err := s.listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.serveTLS(l, false)
+	at := l.Addr().String()
+
+	g := newGateway(t, unattended)
+	file := filepath.Join(t.TempDir(), "secret")
+	root := filepath.Join(t.TempDir(), "root.pem")
+	talker := filepath.Join(g.workspace, "talker")
+	if err := errors.Join(
+		os.WriteFile(file, []byte(s.secret+"\n"), 0o600), os.WriteFile(talker, places.talker, 0o755),
+		os.WriteFile(root, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.root.Raw}), 0o644),
+	); err != nil {
+		t.Fatal(err)
+	}
+	g.write(g.config, strings.Replace(read(t, g.config), "[process_runner]", fmt.Sprintf("[process_runner]\nallowed_egress_hosts = [%q]", at), 1)+
+		fmt.Sprintf("\n[[secrets]]\nname = \"token\"\nfile = %q\nhosts = [%q]\nheader = \"Authorization\"\nenv = \"TOKEN\"\n", file, at))
+	g.mustStart("env", "SSL_CERT_FILE="+root)
+
+	with := func(words []string, path, last string) []string {
+		return append(words, "tcp "+at, "tls - http/1.1",
+			fmt.Sprintf(`send GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\nAuthorization: Bearer ${TOKEN}\r\n\r\n`, path, at), last)
+	}
+	used := g.run(with([]string{"./talker", "talk"}, "/echo?as=body", "secret evidence")...)
+	said := g.run(with([]string{"./talker", "say", "out-plain", "evidence"}, "/ok", "want fine")...)
+	if !s.given.Load() {
+		t.Errorf("the secret did not arrive where it belongs: %s%s%s%s", used.out, used.err, said.out, said.err)
+	}
+	if strings.Contains(used.out, `"done":true`) || strings.Contains(used.out, `\"done\":true`) {
+		t.Errorf("the program got the value: %s", used.out)
+	}
+	text, _ := g.attested()
+	found := heldIn(t, g.dir, s.secret)
+	for what, shown := range map[string]string{"a result": used.out + used.err + said.out + said.err, "an attestation": text, "the log": g.log.String()} {
+		if holdsSecret([]byte(shown), s.secret) {
+			found = append(found, what)
+		}
+	}
+	told := g.run("./talker", "talk", "note "+s.secret)
+	record(t, "SEC-01 journal, tape and attestation", len(found) > 0, len(heldIn(t, g.dir, s.secret)) > 0, strings.Join(found, ", ")+told.err)
+}
+
+// heldIn names the files below a directory that hold a value.
+func heldIn(t *testing.T, dir, value string) (found []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return nil //nolint:nilerr // files come and go while a daemon runs
+		}
+		text, err := os.ReadFile(name)
+		if err == nil && holdsSecret(text, value) {
+			found = append(found, name)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}

@@ -1,0 +1,51 @@
+//go:build linux
+
+package attack
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"palyra/internal/egress"
+	"palyra/internal/sandbox/bubblewrap"
+	"palyra/test/process"
+)
+
+// TestPreparedForAnother: a sandbox that was prepared with one grant, and for
+// whom names were looked up, is not handed to a call with another.
+func TestPreparedForAnother(t *testing.T) {
+	c := newScene(t)
+	c.world = newWorld(t)
+	cfg := configOf(nil, "")
+	cfg.Outward, cfg.Prepared = c.world.outward(), 2
+	r, err := bubblewrap.New(cfg)
+	c.must(err)
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	c.allow("{evil}:80")
+	c.spec.Argv = append([]string{c.attacks}, c.fillAll(talk("fetch http://{evil}/", "or", "sweep 198.18.0.0 24 80 {evil}"))...)
+	try := func() (done, prepared bool, all string) {
+		report, err := r.Run(t.Context(), c.spec)
+		c.must(err)
+		c.must(report.Layer.Close())
+		said := lastLine(report.Stdout)
+		return strings.Contains(said, `"done":true`), report.Isolation.Prepared, fmt.Sprintf("%s %+v", said, report.Connections)
+	}
+	control := false
+	process.Eventually(t, "a prepared sandbox", 10*time.Second, func() (bool, string) {
+		time.Sleep(50 * time.Millisecond) // one is prepared when nothing else goes on
+		done, prepared, all := try()
+		control = done && prepared
+		return prepared, all
+	})
+	rules, err := egress.ParseRules([]string{c.fill("{good}:80")})
+	c.must(err)
+	c.spec.Network = &egress.Grant{Rules: egress.Rules{Allow: rules}}
+	done, _, all := try()
+	record(t, "NET-10 a sandbox prepared for another grant", done, control, all)
+}
