@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"palyra/internal/tool"
 )
@@ -102,23 +101,11 @@ func NewPrompt(p tool.Proposal, plan tool.Plan, severity string, why ...Cause) (
 		Runs: Execution{
 			Executable: b.Executable, Argv: slices.Clone(b.Argv), Cwd: b.Cwd, Operands: slices.Clone(b.Operands),
 			Executor: p.Tool.Executor, Tier: plan.Facts.SandboxTier, Profile: b.SandboxProfile,
-			Egress: slices.Clone(b.Egress), Secrets: secretNames(b.Environment),
+			Egress: slices.Clone(b.Egress), Secrets: slices.Clone(plan.Facts.Secrets),
 		},
 		Diff: plan.Preview.Diff, Why: why, Notes: notes,
 	}
 	return prompt.clean(), nil
-}
-
-// secretNames picks the entries of an environment that name a secret
-// (name@version) rather than a value (name=value).
-func secretNames(environment []string) []string {
-	var names []string
-	for _, entry := range environment {
-		if !strings.Contains(entry, "=") {
-			names = append(names, entry)
-		}
-	}
-	return names
 }
 
 // offers lists the scopes a record can be answered with.

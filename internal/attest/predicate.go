@@ -56,7 +56,7 @@ type Predicate struct {
 	Changes *Changes `json:"changes,omitempty"`
 	// Violations is nil when the sandbox denied nothing.
 	Violations *Violations `json:"violations,omitempty"`
-	// Secrets are the names of the leased secrets, never their values.
+	// Secrets are the names of those that the call could use, never their values.
 	Secrets []string `json:"secrets"`
 	Result  Result   `json:"result"`
 	Usage   Usage    `json:"usage"`

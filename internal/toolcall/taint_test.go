@@ -2,10 +2,13 @@ package toolcall_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 
+	"palyra/internal/attest"
 	"palyra/internal/event"
 	"palyra/internal/tool"
+	"palyra/internal/toolcall"
 )
 
 // TestWhatCameInTaints: a run whose program read from a host may have been told
@@ -36,5 +39,33 @@ func TestWhatCameInTaints(t *testing.T) {
 		if kept.Tainted != row.want || found.Tainted != row.want {
 			t.Errorf("%s: tainted %t, and after a restart %t, want %t", name, kept.Tainted, found.Tainted, row.want)
 		}
+	}
+}
+
+// TestSecretsAreNamed: who approves sees which secrets a call may use, and so
+// does whoever reads its attestation.
+func TestSecretsAreNamed(t *testing.T) {
+	w := newWorld(t)
+	w.fetch.secrets = []string{"github"}
+	c := w.begin(toolcall.Submission{Caller: agent, Tool: "http.fetch", Input: []byte(`{"url":"https://example.org/"}`), Run: "run-1"})
+	asked := c.asked()
+	if got := asked.Prompt.Runs.Secrets; !slices.Equal(got, w.fetch.secrets) {
+		t.Errorf("the prompt names %q", got)
+	}
+	w.vote(alice, asked, yes)
+	if _, err := c.wait(); err != nil {
+		t.Fatal(err)
+	}
+	w.named(w.fetch.secrets)
+	w.call(readCall()) // control: it uses none
+	w.named(nil)
+}
+
+// named checks the secrets of the last attestation.
+func (w *world) named(want []string) {
+	w.t.Helper()
+	statement, err := attest.Read(last[toolcall.AttestedPayload](w, event.Attested).Envelope)
+	if err != nil || !slices.Equal(statement.Predicate.Secrets, want) {
+		w.t.Errorf("the attestation names %q, want %q (%v)", statement.Predicate.Secrets, want, err)
 	}
 }

@@ -21,8 +21,11 @@ func carryRows() []row {
 	plain, inspected := allow("{good}:80", "{good}:443"), func(c *scene) { c.inspect(nil, nil) }
 	bytes := func(variant string, prepare func(*scene), steps ...string) row {
 		return row{id: "NET-09", variant: variant, source: source, walls: layers(budget), told: "budget_bytes_out", effect: reached,
-			prepare: limit(prepare, func(c *scene) { c.spec.Network.Budget.BytesOut, c.site.most.bytes = 64<<10, 128<<10 }),
-			lift:    grant(egress.Budget{BytesOut: 16 << 20}), probe: talk(steps...)}
+			prepare: limit(prepare, func(c *scene) {
+				c.spec.Network.Budget.BytesOut = 64 << 10
+				c.site.most.Store(&limits{bytes: 128 << 10})
+			}),
+			lift: grant(egress.Budget{BytesOut: 16 << 20}), probe: talk(steps...)}
 	}
 	var often []string
 	for range 10 {
@@ -44,18 +47,21 @@ func carryRows() []row {
 		bytes("bytes by SOCKS", plain, "tcp {socks}", "socks {good} 80", post, "flood 1000000", "want fine"),
 		bytes("bytes of another protocol", allow("{good}:{port}"), "tcp {@good:{port}}", "flood 1000000", `send \r\n\r\n\r\n`, getGood, "want fine"),
 		bytes("bytes over many connections", plain, often...),
-		count("requests on one connection", "budget_requests", plain, func(c *scene) { c.spec.Network.Budget.Requests, c.site.most.requests = 3, 3 },
+		count("requests on one connection", "budget_requests", plain, func(c *scene) { c.spec.Network.Budget.Requests = 3; c.site.most.Store(&limits{requests: 3}) },
 			egress.Budget{Requests: 100}, append([]string{"tcp {@good:80}"}, several...)...),
-		count("requests of an inspected host", "budget_requests", inspected, func(c *scene) { c.spec.Network.Budget.Requests, c.site.most.requests = 3, 3 },
+		count("requests of an inspected host", "budget_requests", inspected, func(c *scene) { c.spec.Network.Budget.Requests = 3; c.site.most.Store(&limits{requests: 3}) },
 			egress.Budget{Requests: 100}, append([]string{"tcp {@good:443}", "tls {good} http/1.1"}, several...)...),
-		count("streams of an inspected host", "budget_requests", inspected, func(c *scene) { c.spec.Network.Budget.Requests, c.site.most.requests = 3, 3 },
+		count("streams of an inspected host", "budget_requests", inspected, func(c *scene) { c.spec.Network.Budget.Requests = 3; c.site.most.Store(&limits{requests: 3}) },
 			egress.Budget{Requests: 100}, "tcp {@good:443}", "tls {good} h2", "h2 :authority={good}", "h2 :authority={good}", "h2 :authority={good}", "h2 :authority={good}", "h2 :authority={good}",
 			"want fine", "want fine", "want fine", "want fine", "want fine"),
-		count("connections", "budget_connections", plain, func(c *scene) { c.spec.Network.Budget.Connections, c.site.most.connections = 3, 3 },
+		count("connections", "budget_connections", plain, func(c *scene) { c.spec.Network.Budget.Connections = 3; c.site.most.Store(&limits{connections: 3}) },
 			egress.Budget{Connections: 100}, reconnect...),
-		count("connections at one time", "budget_concurrent", plain, func(c *scene) { c.spec.Network.Budget.Concurrent, c.site.most.concurrent = 3, 3 },
+		count("connections at one time", "budget_concurrent", plain, func(c *scene) { c.spec.Network.Budget.Concurrent = 3; c.site.most.Store(&limits{concurrent: 3}) },
 			egress.Budget{Concurrent: 100}, `many 6 {@good:80} GET / HTTP/1.1\r\nHost: {good}\r\n\r\n`),
-		count("time", "budget_time", plain, func(c *scene) { c.spec.Network.Budget.Time, c.site.most.requests = 400*time.Millisecond, 1 },
+		count("time", "budget_time", plain, func(c *scene) {
+			c.spec.Network.Budget.Time = 400 * time.Millisecond
+			c.site.most.Store(&limits{requests: 1})
+		},
 			egress.Budget{Time: time.Minute}, "tcp {@good:80}", several[0], several[1], "pause 800ms", several[2], several[3]),
 	}
 	looked := func(variant, told string, methods, paths []string, steps ...string) {
@@ -192,7 +198,7 @@ func echoRows() []row {
 			probe: talk("tcp {@good:443}", "tls {good} http/1.1", strings.Replace(bearer, "/ok", "/echo?as="+form.as, 1), "secret {token}")})
 	}
 	list = append(list, row{id: "SEC-03", variant: "prefix told by what is held back", source: source, walls: layers(scrubbing), bare: true, uses: true,
-		prepare: func(c *scene) { bound(c); c.site.leaky = c.direct },
+		prepare: func(c *scene) { bound(c); c.site.leaky.Store(c.direct) },
 		probe:   append([]string{"oracle", "{token}", "{@good:443}", "{good}"}, "tcp {@good:443}", "tls {good} http/1.1", bearer, "want fine")})
 	return append(list, row{id: "SEC-03", variant: "body of a stream", source: source, walls: layers(scrubbing), prepare: bound, bare: true, uses: true,
 		probe: talk("tcp {@good:443}", "tls {good} h2", "h2 :authority={good} :path=/echo?as=body authorization=Bearer_${TOKEN}", "secret {token}")})

@@ -33,7 +33,7 @@ func TestSecretInEvidence(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "root.pem")
 	talker := filepath.Join(g.workspace, "talker")
 	if err := errors.Join(
-		os.WriteFile(file, []byte(s.secret+"\n"), 0o600), os.WriteFile(talker, places.talker, 0o755),
+		os.WriteFile(file, []byte(s.secret+"\n"), 0o600), os.WriteFile(talker, places.talker.content, 0o755),
 		os.WriteFile(root, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.root.Raw}), 0o644),
 	); err != nil {
 		t.Fatal(err)

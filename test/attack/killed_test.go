@@ -43,7 +43,7 @@ func TestKilledGateway(t *testing.T) {
 		t.Run(strings.ReplaceAll(c.variant, " ", "_"), func(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t, unattended)
-			if err := os.WriteFile(filepath.Join(g.workspace, "probe"), places.probe, 0o755); err != nil {
+			if err := os.WriteFile(filepath.Join(g.workspace, "probe"), places.probe.content, 0o755); err != nil {
 				t.Fatal(err)
 			}
 			g.mustStart()

@@ -5,6 +5,8 @@ package attack
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"flag"
 	"fmt"
@@ -25,10 +27,19 @@ type setting struct {
 	scenes string
 	// probe is the program that attacks, talker the one that does so by the
 	// network.
-	probe, talker []byte
+	probe, talker program
 	root          bool
 	// groups is true where control groups can be made.
 	groups bool
+}
+
+// program is one that scenes run, with its digest.
+type program struct {
+	name    string
+	content []byte
+	sha256  string
+	// file has the content, and belongs to this user.
+	file string
 }
 
 // places is set once, by TestMain.
@@ -131,15 +142,27 @@ func prepare(asUser bool) (err error) {
 			return err
 		}
 	}
-	if places.probe, err = os.ReadFile(filepath.Join(places.base, "probe")); err != nil {
+	if places.scenes, err = os.MkdirTemp(below, "scenes-"); err != nil {
 		return err
 	}
-	if places.talker, err = os.ReadFile(filepath.Join(places.base, "talker")); err != nil {
-		return err
+	for name, p := range map[string]*program{"probe": &places.probe, "talker": &places.talker} {
+		if err := p.load(name); err != nil {
+			return err
+		}
 	}
-	places.scenes, err = os.MkdirTemp(below, "scenes-")
-	return errors.Join(err, os.Chmod(places.scenes, 0o755),
+	return errors.Join(os.Chmod(places.scenes, 0o755),
 		os.Mkdir(filepath.Join(places.scenes, "layers"), 0o700), os.Mkdir(filepath.Join(places.scenes, "quarantine"), 0o700))
+}
+
+// load reads a program that was built, and makes a copy of this user's own.
+func (p *program) load(name string) (err error) {
+	p.name, p.file = name, filepath.Join(places.scenes, name)
+	if p.content, err = os.ReadFile(filepath.Join(places.base, name)); err != nil {
+		return err
+	}
+	sum := sha256.Sum256(p.content)
+	p.sha256 = "sha256:" + hex.EncodeToString(sum[:])
+	return os.WriteFile(p.file, p.content, 0o755)
 }
 
 // ready fails where no sandbox can be built: attacks that were not tried must

@@ -4,7 +4,6 @@ package attack
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -70,16 +69,15 @@ func newScene(t *testing.T) *scene {
 		WorkspaceRoot: c.workspace, WorkspaceName: "default", Workspace: sandbox.CopyOnWrite, Owner: "attacker",
 		Limits: sandbox.Limits{Wall: patience},
 	}
-	c.attacker("./probe", places.probe)
+	c.attacker(places.probe)
+	c.must(os.WriteFile(c.spec.Executable.Path, places.probe.content, 0o755))
 	return c
 }
 
-// attacker puts a program into the workspace and has it run.
-func (c *scene) attacker(name string, program []byte) {
-	path := filepath.Join(c.workspace, name)
-	c.must(os.WriteFile(path, program, 0o755))
-	sum := sha256.Sum256(program)
-	c.attacks, c.spec.Executable = name, tool.Executable{Path: path, SHA256: "sha256:" + hex.EncodeToString(sum[:])}
+// attacker has a program run that lies in the workspace.
+func (c *scene) attacker(p program) {
+	c.attacks = "./" + p.name
+	c.spec.Executable = tool.Executable{Path: filepath.Join(c.workspace, p.name), SHA256: p.sha256}
 }
 
 func (c *scene) must(err error) {

@@ -52,7 +52,7 @@ type site struct {
 	// stranger is set while good's certificate is signed by nobody known.
 	stranger atomic.Bool
 	// leaky makes good hold back what the secret begins with.
-	leaky bool
+	leaky atomic.Bool
 	// given is true once the secret has arrived at good.
 	given atomic.Bool
 
@@ -69,8 +69,7 @@ type site struct {
 	alarms  []string
 	hits    []string
 
-	// most bounds what may arrive at good, nothing when zero.
-	most     struct{ bytes, requests, connections, concurrent int64 }
+	most     atomic.Pointer[limits]
 	bytes    atomic.Int64
 	requests atomic.Int64
 	opened   atomic.Int64
@@ -87,6 +86,7 @@ func (w *world) newSite(t *testing.T, token string) *site {
 		world: w, n: n, zone: fmt.Sprintf("s%04d.test", n), port: uint16(20000 + n), secret: planted(token),
 		servers: map[netip.AddrPort]string{}, asked: map[string]int{}, alarms: []string{evil, forbidden},
 	}
+	s.most.Store(&limits{})
 	s.answers = map[string][][]netip.Addr{
 		"good": {{s.address(goodHost), s.address6(goodHost)}}, "evil": {{s.address(evilHost), s.address6(evilHost)}},
 	}
@@ -290,7 +290,15 @@ func (s *site) hit(kind, what string) {
 	}
 }
 
-func (s *site) alarm(kinds ...string) { s.alarms = append(s.alarms, kinds...) }
+// alarm has further things reported.
+func (s *site) alarm(kinds ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.alarms = append(s.alarms, kinds...)
+}
+
+// limits are what may arrive at good; zero is no limit.
+type limits struct{ bytes, requests, connections, concurrent int64 }
 
 func (s *site) reached() string {
 	s.mu.Lock()

@@ -154,7 +154,7 @@ func skipChunks(r *bufio.Reader, host string) (string, error) {
 
 // judge notes what a request means, and says what is answered.
 func (s *site) judge(method, host, target string, h http.Header) string {
-	if n := s.requests.Add(1); s.most.requests > 0 && n > s.most.requests {
+	if n, most := s.requests.Add(1), s.most.Load().requests; most > 0 && n > most {
 		s.hit(forbidden, fmt.Sprint(n, " requests"))
 	}
 	plain := target
@@ -232,7 +232,7 @@ const stall = 300 * time.Millisecond
 func (s *site) guess(w http.ResponseWriter, text string) {
 	_, _ = io.WriteString(w, "the text is ")
 	_ = http.NewResponseController(w).Flush()
-	if s.leaky && strings.HasPrefix(s.secret, text) {
+	if s.leaky.Load() && strings.HasPrefix(s.secret, text) {
 		time.Sleep(stall)
 	}
 	_, _ = io.WriteString(w, text)
@@ -302,10 +302,10 @@ func (l watching) Accept() (net.Conn, error) {
 
 // watch counts a connection and what it brings.
 func (s *site) watch(c net.Conn) *watched {
-	if n := s.opened.Add(1); s.most.connections > 0 && n > s.most.connections {
+	if n, most := s.opened.Add(1), s.most.Load().connections; most > 0 && n > most {
 		s.hit(forbidden, fmt.Sprint(n, " connections"))
 	}
-	if n := s.open.Add(1); s.most.concurrent > 0 && n > s.most.concurrent {
+	if n, most := s.open.Add(1), s.most.Load().concurrent; most > 0 && n > most {
 		s.hit(forbidden, fmt.Sprint(n, " connections at one time"))
 	}
 	return &watched{Conn: c, site: s}
@@ -328,7 +328,7 @@ func (c *watched) Read(b []byte) (int, error) {
 		c.site.hit(anyByte, fmt.Sprintf("%.40q", b[:n]))
 		c.site.confess("a connection", b[:n])
 	}
-	if all := c.site.bytes.Add(int64(n)); c.site.most.bytes > 0 && all > c.site.most.bytes {
+	if all, most := c.site.bytes.Add(int64(n)), c.site.most.Load().bytes; most > 0 && all > most {
 		c.site.hit(forbidden, fmt.Sprint(all, " bytes"))
 	}
 	return n, err

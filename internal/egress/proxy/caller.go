@@ -3,6 +3,7 @@ package proxy
 import (
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -40,9 +41,10 @@ func (c *caller) unread(b []byte) {
 
 // more reads something behind what is early.
 func (c *caller) more(read func([]byte) (int, error)) error {
-	b := make([]byte, mostAtOnce)
-	n, err := read(b)
-	c.early = append(c.early, b[:n]...)
+	had := len(c.early)
+	c.early = slices.Grow(c.early, mostAtOnce)
+	n, err := read(c.early[had : had+mostAtOnce])
+	c.early = c.early[:had+n]
 	if n > 0 {
 		return nil
 	}

@@ -5,7 +5,6 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"time"
 
 	"palyra/internal/egress"
 )
@@ -137,13 +136,10 @@ func TestWhatComesEarlyBelongsToTheTunnel(t *testing.T) {
 	}
 }
 
-func TestSOCKSClientsThatSayNothingOrNonsense(t *testing.T) {
+func TestWhatIsNoSOCKSRequest(t *testing.T) {
 	for name, c := range map[string]struct {
 		says, answer, reason string
 	}{
-		"nothing":          {"", "", egress.ReasonSlow},
-		"half a greeting":  {"\x05", "", egress.ReasonSlow},
-		"half a request":   {"\x05\x01\x00\x05\x01", "\x05\x00", egress.ReasonSlow},
 		"version 4":        {"\x04\x01\x01\xbb\x0b\x00\x00\x01\x00", "", egress.ReasonBadSOCKS},
 		"with a password":  {"\x05\x01\x02", "\x05\xff", egress.ReasonBadSOCKS},
 		"BIND":             {"\x05\x01\x00\x05\x02\x00\x01\x0b\x00\x00\x01\x01\xbb", "\x05\x00\x05\x07\x00\x01\x00\x00\x00\x00\x00\x00", egress.ReasonBadSOCKS},
@@ -151,7 +147,7 @@ func TestSOCKSClientsThatSayNothingOrNonsense(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.serve(grantOf(t, "api.test:443"), func(s *Session) { s.waits.first, s.waits.rest = 50*time.Millisecond, 50*time.Millisecond })
+			w.serve(grantOf(t, "api.test:443"))
 			conn, err := net.Dial("tcp", w.socks.Addr().String())
 			if err != nil {
 				t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"time"
 
 	"palyra/internal/egress"
 	"palyra/internal/egress/hello"
@@ -131,7 +132,8 @@ func unheard(err error) error {
 
 // notTLS is the word for a program that does not speak TLS where it has to.
 func (l *link) notTLS() string {
-	if what := judge(l.caller.early); l.leg == egress.LegConnect && (what == request || what == undecided) {
+	early := l.caller.early
+	if what := new(firstLine).judge(early, early); l.leg == egress.LegConnect && (what == request || what == undecided) {
 		return egress.ReasonSecondRequest
 	}
 	return egress.ReasonBadTLS
@@ -146,13 +148,7 @@ func (l *link) either(ctx context.Context) error {
 	what, err := l.listen(up)
 	if err == nil && what == request {
 		down.halt()
-		if err := <-ended; !errors.Is(err, errHalted) {
-			return err
-		}
-		if down.passed {
-			return denied(egress.ReasonBadHTTP)
-		}
-		return l.web(ctx, l.caller)
+		return l.handOver(ctx, down, <-ended)
 	}
 	if err == nil {
 		err = up.run()
@@ -161,6 +157,22 @@ func (l *link) either(ctx context.Context) error {
 		l.breakOff(err)
 	}
 	return errors.Join(err, <-ended)
+}
+
+// handOver carries HTTP on a connection where the host might have spoken first.
+// The flow has ended so that it could not.
+func (l *link) handOver(ctx context.Context, down *flow, err error) error {
+	switch {
+	case down.passed:
+		return denied(egress.ReasonBadHTTP)
+	case !errors.Is(err, errHalted):
+		return err
+	}
+	none := time.Time{}
+	if err := errors.Join(l.host.SetReadDeadline(none), l.caller.SetDeadline(none)); err != nil {
+		return err
+	}
+	return l.web(ctx, l.caller)
 }
 
 // listen finds out what the program says first, and leaves it to be read again.
@@ -181,14 +193,16 @@ func (l *link) listen(up *flow) (guess, error) {
 		up.line = nil
 		return opaque, err
 	}
-	for {
-		what := judge(c.early)
+	var line firstLine
+	for judged := 0; ; {
+		what := line.judge(c.early, c.early[judged:])
 		switch {
 		case what != undecided:
 			return what, nil
 		case len(c.early) > mostHead:
 			return opaque, denied(egress.ReasonHeaderTooLarge)
 		}
+		judged = len(c.early)
 		if err := c.more(c.Conn.Read); errors.Is(err, io.EOF) {
 			return opaque, nil
 		} else if err != nil {

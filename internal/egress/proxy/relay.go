@@ -55,15 +55,19 @@ type flow struct {
 	count   func(n int64)
 
 	halted atomic.Bool
+	// passed is true when something was to be passed on.
 	passed bool
 }
 
 var errHalted = errors.New("halted")
 
-// halt ends a flow that waits for something to read.
+// halt ends a flow, whatever it waits for.
 func (f *flow) halt() {
 	f.halted.Store(true)
-	_ = f.from.SetReadDeadline(time.Unix(1, 0)) // if that fails, reading does, too
+	past := time.Unix(1, 0)
+	// If these fail, reading and writing do, too.
+	_ = f.from.SetReadDeadline(past)
+	_ = f.to.SetWriteDeadline(past)
 }
 
 // run passes on what comes until there is no more, and then that there is no

@@ -166,6 +166,7 @@ func (v *service) place(ctx context.Context, crowded bool) bool {
 // welcome serves a connection beside the others. It has a place.
 func (v *service) welcome(ctx context.Context, conn net.Conn, serve handler) {
 	c := &caller{Conn: conn, until: time.Now().Add(v.budget.time)}
+	_ = c.SetDeadline(c.until) // if that fails, reading does, too
 	v.work.Go(func() error {
 		defer func() { <-v.places }()
 		defer conn.Close()

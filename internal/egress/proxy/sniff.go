@@ -29,23 +29,23 @@ var methods = []string{
 	"PROPFIND", "PROPPATCH", "MKCOL", "COPY", "MOVE", "LOCK", "UNLOCK", "REPORT", "SEARCH",
 }
 
-// judge says what the first bytes are. Programs may wait for an answer to a few
-// bytes without a line end, so only what begins like a method is held back.
-func judge(b []byte) guess {
-	var line firstLine
+// judge says what a stream is of which all is there so far, and fresh is what
+// was not judged before. Programs may wait for an answer to a few bytes without
+// a line end, so only what begins like a method is held back.
+func (l *firstLine) judge(all, fresh []byte) guess {
 	switch {
-	case line.see(b) != nil:
+	case l.see(fresh) != nil:
 		return request
-	case line.over:
+	case l.over:
 		return opaque
-	case maybeMethod(b):
+	case maybeMethod(all):
 		return undecided
 	}
 	return loose
 }
 
 // maybeMethod reports whether a line begins with a method, or may do so when
-// more of it is there. Empty lines before it do not count: clients send none.
+// more of it is there. Empty lines alone are nothing to wait after.
 func maybeMethod(line []byte) bool {
 	word, _, complete := bytes.Cut(bytes.TrimLeft(line, "\r\n"), []byte(" "))
 	return len(word) > 0 && slices.ContainsFunc(methods, func(m string) bool {

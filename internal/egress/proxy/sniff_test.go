@@ -37,7 +37,7 @@ func TestJudge(t *testing.T) {
 		"GET /HTTP/1.1\r\n":                opaque, // no version, so no header follows
 		"see xHTTP/1.1\r\n":                opaque,
 	} {
-		if got := judge([]byte(said)); got != want {
+		if got := new(firstLine).judge([]byte(said), []byte(said)); got != want {
 			t.Errorf("judge(%q) = %d, want %d", said, got, want)
 		}
 	}
@@ -50,7 +50,7 @@ func FuzzFirstLine(f *testing.F) {
 	f.Add([]byte("\r\nfrob / HTTP/1.1\r\n\r\n"), uint8(2), uint8(1))
 	f.Add([]byte("hello HTTP/\n"), uint8(9), uint8(1))
 	f.Fuzz(func(t *testing.T, said []byte, first, rest uint8) {
-		whole := judge(said)
+		whole := new(firstLine).judge(said, said)
 		var line firstLine
 		found := false
 		size := int(first)

@@ -9,7 +9,6 @@ import (
 	"net"
 	"syscall"
 	"testing"
-	"time"
 
 	"palyra/internal/egress"
 )
@@ -254,38 +253,5 @@ func TestAnEncryptedHelloWithTheRightOuterNamePasses(t *testing.T) {
 	conn.Close()
 	if got := <-heard; !bytes.Equal(got, said) {
 		t.Errorf("the host heard %x", got)
-	}
-}
-
-func TestSlowClientsAreCutOff(t *testing.T) {
-	hello := clientHello(t, "api.test")
-	for name, c := range map[string]struct {
-		leg, target string
-		says        []byte
-	}{
-		"nothing on 443":          {egress.LegTransparent, "api.test:443", nil},
-		"half a hello on 443":     {egress.LegTransparent, "api.test:443", hello[:100]},
-		"half a hello on 8443":    {egress.LegTransparent, "api.test:8443", hello[:100]},
-		"half a request on 8080":  {egress.LegTransparent, "api.test:8080", []byte("GET /pa")},
-		"nothing after a CONNECT": {egress.LegConnect, "api.test:443", nil},
-		"nothing after SOCKS":     {egress.LegSOCKS, "api.test:443", nil},
-		"nothing when inspected":  {egress.LegTransparent, "seen.test:443", nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			heard := w.listening(c.target)
-			grant := grantOf(t, "*.test:443", "*.test:8443", "*.test:8080")
-			grant.Inspect = []egress.Inspection{{Host: grantOf(t, "seen.test:443").Rules.Allow[0]}}
-			w.serve(grant, func(s *Session) { s.waits.first, s.waits.rest = 50*time.Millisecond, 50*time.Millisecond })
-			conn, err := legs[c.leg](w, c.target)
-			if err != nil {
-				t.Fatal(err)
-			}
-			w.breaksOff(conn, c.says)
-			if got := w.only(); got.Reason != egress.ReasonSlow || got.Verdict != egress.VerdictDenied {
-				t.Errorf("ledger: %+v", got)
-			}
-			w.nothing(heard)
-		})
 	}
 }

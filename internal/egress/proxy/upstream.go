@@ -1,10 +1,8 @@
 package proxy
 
 import (
-	"errors"
 	"net"
 	"net/netip"
-	"os"
 	"time"
 
 	"palyra/internal/egress"
@@ -34,64 +32,39 @@ type upstream struct {
 // connection off.
 func (u *upstream) Read(b []byte) (int, error) {
 	n, err := u.Conn.Read(b)
-	if n > 0 {
-		if over := u.received(int64(n)); over != nil {
-			u.fail(over)
-			return 0, over
-		}
+	u.entry.Received(int64(n))
+	if !u.budget.in.take(int64(n)) {
+		return 0, u.fail(broken(egress.ReasonBudgetBytesIn))
 	}
-	return n, u.timed(err)
+	return n, err
 }
 
 // Write counts before it writes, as the host may have answered by the time that
 // Write comes back.
 func (u *upstream) Write(b []byte) (int, error) {
-	if over := u.sent(int64(len(b))); over != nil {
-		u.fail(over)
-		return 0, over
+	if !u.budget.out.take(int64(len(b))) {
+		return 0, u.fail(broken(egress.ReasonBudgetBytesOut))
 	}
+	u.entry.Sent(int64(len(b)))
 	n, err := u.Conn.Write(b)
-	if n < len(b) {
-		u.entry.Sent(int64(n - len(b)))
-		u.budget.out.giveBack(int64(len(b) - n))
-	}
-	return n, u.timed(err)
+	u.entry.Sent(int64(n - len(b)))
+	u.budget.out.giveBack(int64(len(b) - n))
+	return n, err
 }
 
-// timed records when it is its time that ended the connection.
-func (u *upstream) timed(err error) error {
-	if errors.Is(err, os.ErrDeadlineExceeded) && !time.Now().Before(u.until) {
-		decide(u.entry, broken(egress.ReasonBudgetTime))
-	}
+// fail breaks the connection off, records why and returns it.
+func (u *upstream) fail(err error) error {
+	decide(u.entry, err)
+	reset(u.Conn)
 	return err
 }
 
-// sent counts bytes that are about to go out.
-func (u *upstream) sent(n int64) error {
-	if !u.budget.out.take(n) {
-		return broken(egress.ReasonBudgetBytesOut)
-	}
-	u.entry.Sent(n)
-	return nil
-}
-
-// received counts bytes that came in.
-func (u *upstream) received(n int64) error {
-	u.entry.Received(n)
-	if !u.budget.in.take(n) {
-		return broken(egress.ReasonBudgetBytesIn)
-	}
-	return nil
-}
-
-// fail breaks the connection off and records why.
-func (u *upstream) fail(err error) {
-	decide(u.entry, err)
-	reset(u.Conn)
-}
-
-// Close ends the record of the connection, too.
+// Close ends the record of the connection, too. When its time is up, that is
+// what ended it.
 func (u *upstream) Close() error {
+	if !time.Now().Before(u.until) {
+		decide(u.entry, broken(egress.ReasonBudgetTime))
+	}
 	u.open.remove(u.Conn)
 	err := u.Conn.Close()
 	u.entry.End()

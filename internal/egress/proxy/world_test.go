@@ -135,7 +135,7 @@ func grantOf(t testing.TB, rules ...string) egress.Grant {
 }
 
 // serve starts a session for a grant.
-func (w *world) serve(g egress.Grant, settings ...func(*Session)) {
+func (w *world) serve(g egress.Grant) {
 	w.t.Helper()
 	session, err := New(g, Outward{
 		Resolver: w, Dial: w.dial, Roots: w.roots.Clone(),
@@ -143,9 +143,6 @@ func (w *world) serve(g egress.Grant, settings ...func(*Session)) {
 	})
 	if err != nil {
 		w.t.Fatal(err)
-	}
-	for _, set := range settings {
-		set(session)
 	}
 	w.session = session
 	w.ports = newGate(w.t)

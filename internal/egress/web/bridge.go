@@ -179,14 +179,21 @@ func countRequest(info httptrace.GotConnInfo) {
 }
 
 // scrubbed takes secrets out of the headers of informational answers, too,
-// which are passed on as they come.
+// which are passed on as they come, and keeps package http from adding what the
+// host did not say.
 type scrubbed struct {
 	http.ResponseWriter
 	secrets *secret.Exchange
 }
 
 func (s *scrubbed) WriteHeader(status int) {
-	s.secrets.ScrubHeader(s.Header())
+	h := s.Header()
+	s.secrets.ScrubHeader(h)
+	for _, name := range []string{"Content-Type", "Date"} {
+		if _, said := h[name]; !said && status >= http.StatusOK {
+			h[name] = nil
+		}
+	}
 	s.ResponseWriter.WriteHeader(status)
 }
 

@@ -10,10 +10,7 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
-	"sync"
 	"testing"
-
-	"golang.org/x/net/http2"
 
 	"palyra/internal/egress"
 )
@@ -28,12 +25,7 @@ func TestInspectedTLS(t *testing.T) {
 					body, _ := io.ReadAll(r.Body)
 					fmt.Fprintf(w, "%s %s", r.Proto, body)
 				}), outside)
-				transport := &http.Transport{
-					DialTLS:           func(string, string) (net.Conn, error) { return w.inspected(a, inside), nil },
-					ForceAttemptHTTP2: true,
-				}
-				defer transport.CloseIdleConnections()
-				client := http.Client{Transport: transport}
+				client := http.Client{Transport: over(t, func() net.Conn { return w.inspected(a, inside) })}
 				for range 3 {
 					res, err := client.Post("https://example.org/p", "text/plain", strings.NewReader("hello"))
 					if err != nil {
@@ -88,10 +80,7 @@ func TestAuthorityOfEachStream(t *testing.T) {
 	w := newWorld(t, "example.org:443")
 	a := newAuthorities(t)
 	host := w.secureHost(a, "example.org:443", nil, "h2")
-	client, err := new(http2.Transport).NewClientConn(w.inspected(a, "h2"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := w.stream(a)
 	ask := func(authority, hostHeader string) *http.Response {
 		t.Helper()
 		r, err := http.NewRequest(http.MethodGet, "https://example.org/"+authority, nil)
@@ -124,18 +113,25 @@ func TestAuthorityOfEachStream(t *testing.T) {
 	if got := w.refusals(); !reflect.DeepEqual(got, []string{"example.org:443 host_mismatch"}) {
 		t.Errorf("the record is %q", got)
 	}
-	// The connection takes no new streams.
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		r, _ := http.NewRequest(http.MethodGet, "https://example.org/late", nil)
-		if res, err := client.RoundTrip(r); err == nil {
-			res.Body.Close()
-		}
-	})
-	wg.Wait()
-	if !client.State().Closing {
-		t.Error("the connection goes on")
+	r, err := http.NewRequest(http.MethodGet, "https://example.org/late", nil)
+	if err != nil {
+		t.Fatal(err)
 	}
+	if late, err := client.RoundTrip(r); err == nil {
+		late.Body.Close()
+		t.Error("the connection takes new streams")
+	}
+}
+
+// stream is one HTTP/2 connection.
+func (w *world) stream(a authorities) *http.ClientConn {
+	w.t.Helper()
+	client, err := over(w.t, func() net.Conn { return w.inspected(a, "h2") }).NewClientConn(w.t.Context(), "https", w.front.Target.String())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { client.Close() })
+	return client
 }
 
 func TestHTTP2Refuses(t *testing.T) {
@@ -155,10 +151,7 @@ func TestHTTP2Refuses(t *testing.T) {
 			w := newWorld(t, "example.org:443")
 			a := newAuthorities(t)
 			host := w.secureHost(a, "example.org:443", nil, "h2")
-			client, err := new(http2.Transport).NewClientConn(w.inspected(a, "h2"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			client := w.stream(a)
 			r, err := http.NewRequest(http.MethodGet, "https://example.org/", nil)
 			if err != nil {
 				t.Fatal(err)
@@ -176,6 +169,27 @@ func TestHTTP2Refuses(t *testing.T) {
 				t.Errorf("the record is %q", got)
 			}
 		})
+	}
+}
+
+// TestBrokenHTTP2 sends frames that no client sends.
+func TestBrokenHTTP2(t *testing.T) {
+	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+	for _, frame := range []string{
+		"\x00\x00\x01\x06\x00\x00\x00\x00\x00a",                // a PING of one byte
+		"\x00\x00\x01\x01\x05\x00\x00\x00\x01\x82",             // HEADERS with a method alone
+		"\x00\x00\x01\x01\x05\x00\x00\x00\x02\x82",             // HEADERS on a stream of the server's
+		"\x00\x00\x04\x08\x00\x00\x00\x00\x00\x00\x00\x00\x00", // an increment of nothing
+	} {
+		w := newWorld(t, "example.org:443")
+		a := newAuthorities(t)
+		c := w.inspected(a, "h2")
+		io.WriteString(c, preface+frame)
+		c.CloseWrite()
+		_, _ = io.Copy(io.Discard, c)
+		if got := w.refusals(); len(got) != 1 || got[0] != "example.org:443 bad_http" || len(w.dials()) != 0 {
+			t.Errorf("%q: the record is %q", frame, got)
+		}
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestLargeBodies sends much and gets it back, without the gateway holding it.
@@ -25,17 +24,16 @@ func TestLargeBodies(t *testing.T) {
 			w := newWorld(t, target)
 			a := newAuthorities(t)
 			echo := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
-			dial := func(string, string) (net.Conn, error) { return w.inspected(a, kind), nil }
+			dial := func() net.Conn { return w.inspected(a, kind) }
 			scheme := "https"
 			if kind == "plain" {
 				w.host(target, echo)
 				scheme = "http"
-				dial = func(string, string) (net.Conn, error) { return w.serve(), nil }
+				dial = func() net.Conn { return w.serve() }
 			} else {
 				w.secureHost(a, target, echo, kind)
 			}
-			transport := &http.Transport{Dial: dial, DialTLS: dial, ForceAttemptHTTP2: true}
-			defer transport.CloseIdleConnections()
+			transport := over(t, dial)
 			var before, now runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)
@@ -208,8 +206,7 @@ func TestExpectContinue(t *testing.T) {
 			body, _ := io.ReadAll(r.Body)
 			fmt.Fprintf(w, "got %s", body)
 		}))
-		c := w.serve()
-		transport := &http.Transport{Dial: func(string, string) (net.Conn, error) { return c, nil }, ExpectContinueTimeout: 10 * time.Second}
+		transport := over(t, func() net.Conn { return w.serve() })
 		continued := 0
 		ctx := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{Got100Continue: func() { continued++ }})
 		r, _ := http.NewRequestWithContext(ctx, http.MethodPut, "http://example.org/", strings.NewReader("abc"))
@@ -236,8 +233,7 @@ func TestAnswersInParts(t *testing.T) {
 		fmt.Fprint(w, "body")
 		w.Header().Set("X-Sum", "4")
 	}))
-	c := w.serve()
-	transport := &http.Transport{Dial: func(string, string) (net.Conn, error) { return c, nil }}
+	transport := over(t, func() net.Conn { return w.serve() })
 	var early []int
 	ctx := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
 		early = append(early, code)
@@ -255,13 +251,16 @@ func TestAnswersInParts(t *testing.T) {
 	}
 }
 
-// TestCompressionIsLeftAlone holds that bytes go through as they are.
-func TestCompressionIsLeftAlone(t *testing.T) {
+// TestAnswersAreLeftAlone holds that an answer goes through as it is.
+func TestAnswersAreLeftAlone(t *testing.T) {
 	w := newWorld(t, "example.org:80")
 	got := w.wire("example.org:80", "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\n\x1f\x8b\x08\x00")
 	c := w.serve()
 	res, body := say(t, c, bufio.NewReader(c), "GET / HTTP/1.1\r\nHost: example.org\r\nAccept-Encoding: gzip\r\n\r\n", "GET")
-	if text := <-got; !strings.Contains(text, "Accept-Encoding: gzip\r\n") || body != "\x1f\x8b\x08\x00" || res.Header.Get("Content-Encoding") != "gzip" {
-		t.Errorf("%q %v %q", text, res.Header, body)
+	if text := <-got; !strings.Contains(text, "Accept-Encoding: gzip\r\n") || body != "\x1f\x8b\x08\x00" {
+		t.Errorf("%q %q", text, body)
+	}
+	if want := (http.Header{"Content-Encoding": {"gzip"}, "Content-Length": {"4"}}); !reflect.DeepEqual(res.Header, want) {
+		t.Errorf("headers %v, want %v", res.Header, want)
 	}
 }

@@ -58,6 +58,7 @@ func newUpstream(ctx context.Context, f Front) *upstream {
 		ForceAttemptHTTP2:      true,
 		DisableCompression:     true, // an answer goes through as it is
 		MaxIdleConns:           16,
+		MaxIdleConnsPerHost:    16,
 		IdleConnTimeout:        IdleTime,
 		MaxResponseHeaderBytes: 256 << 10,
 	}
@@ -99,7 +100,7 @@ func (u *upstream) dial(ctx context.Context, t egress.Target) (*pinned, error) {
 	late := u.over
 	u.mu.Unlock()
 	if late {
-		p.Close()
+		_ = p.Close()
 		return nil, net.ErrClosed
 	}
 	return p, nil
@@ -139,7 +140,7 @@ func (u *upstream) dialTLS(ctx context.Context, t egress.Target) (net.Conn, erro
 	secure := tls.Client(p, config)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		p.entry.Decide(egress.VerdictFailed, egress.ReasonBadTLS, egress.Rule{}, netip.Addr{})
-		p.Close()
+		_ = p.Close()
 		return nil, unverified(t, err)
 	}
 	return secure, nil
@@ -166,7 +167,7 @@ func (u *upstream) close() {
 	}
 	u.mu.Unlock()
 	for _, p := range left {
-		p.Close()
+		_ = p.Close()
 	}
 	u.dials.Wait()
 	u.transport.CloseIdleConnections()

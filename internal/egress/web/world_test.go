@@ -279,3 +279,11 @@ func (w *world) inspected(a authorities, protocols ...string) *tls.Conn {
 	}
 	return client
 }
+
+// over is a client whose connections are those that dial returns.
+func over(t *testing.T, dial func() net.Conn) *http.Transport {
+	each := func(context.Context, string, string) (net.Conn, error) { return dial(), nil }
+	transport := &http.Transport{DialContext: each, DialTLSContext: each, ForceAttemptHTTP2: true, ExpectContinueTimeout: 10 * time.Second}
+	t.Cleanup(transport.CloseIdleConnections)
+	return transport
+}

@@ -1,6 +1,7 @@
 package bubblewrap
 
 import (
+	"context"
 	"net"
 	"os"
 	"path/filepath"
@@ -100,15 +101,19 @@ func TestUserPerRun(t *testing.T) {
 	uid := func(s sandbox.Spec) string {
 		var id string
 		token := strconv.Itoa(os.Getpid()) + "-user-" + t.Name()
+		ctx, cancel := context.WithCancel(t.Context())
 		s.Output = func(string, []byte) {
+			defer cancel()
 			for _, pid := range carriers(t, token) {
 				status := read(t, "/proc/"+strconv.Itoa(pid)+"/status")
 				_, rest, _ := strings.Cut(status, "\nUid:\t")
 				id, _, _ = strings.Cut(rest, "\t")
 			}
 		}
-		s.Argv = []string{"bash", "-c", "exec -a " + token + " bash -c 'echo up; sleep 0.3; true'"}
-		jailtest.Run(t, r, s)
+		s.Argv = []string{"bash", "-c", "exec -a " + token + " bash -c 'echo up; sleep 30; true'"}
+		if _, err := r.Run(ctx, s); reason.Of(err) != reason.Cancelled {
+			t.Error(err)
+		}
 		return id
 	}
 	root := jailtest.Workspace(t)

@@ -88,8 +88,9 @@ func (m *Machine) examine(ctx context.Context, s *scene, t trial, try Trial) san
 		without, err = s.attempt(ctx, t, []string{cmp.Or(t.without, t.layer)}, try)
 	}
 	e.Control = err == nil && without.Happened
-	if t.allowed != nil && err == nil {
+	if t.allowed != nil && e.Control {
 		err = s.allowed(ctx, t, try)
+		e.Control = err == nil
 	}
 	switch {
 	case !e.Denied:

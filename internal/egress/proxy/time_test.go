@@ -1,0 +1,234 @@
+package proxy
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"palyra/internal/egress"
+	"palyra/internal/tool"
+)
+
+// timed is a session in a bubble of time. Its connections are pipes.
+type timed struct {
+	t       *testing.T
+	session *Session
+	// http, socks and ports take connections.
+	http, socks, ports *gate
+	host               func(net.Conn)
+	end                func() error
+}
+
+const timedHost = "11.9.9.9"
+
+// inTime has the host say and hear, and a test with its session.
+func inTime(t *testing.T, host func(net.Conn), test func(*timed)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		var hosts sync.WaitGroup
+		grant := grantOf(t, timedHost+":443", timedHost+":80", timedHost+":8080", timedHost+":7")
+		grant.Inspect = []egress.Inspection{{Host: grantOf(t, timedHost+":8080").Rules.Allow[0]}}
+		session, err := New(grant, Outward{
+			Interfaces: func() ([]netip.Addr, error) { return nil, nil },
+			Dial: func(context.Context, string, string) (net.Conn, error) {
+				here, there := net.Pipe()
+				hosts.Go(func() {
+					defer there.Close()
+					host(there)
+				})
+				return here, nil
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &timed{t: t, session: session, http: pipes(), socks: pipes(), ports: pipes()}
+		ctx, cancel := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() {
+			served <- session.Serve(ctx, Listeners{HTTP: w.http, SOCKS: w.socks, Ports: []net.Listener{w.ports}})
+		}()
+		w.end = sync.OnceValue(func() error {
+			cancel()
+			return <-served
+		})
+		test(w)
+		if err := w.end(); err != nil {
+			t.Error(err)
+		}
+		hosts.Wait()
+	})
+}
+
+// pipes is a gate for pipes.
+func pipes() *gate {
+	g := &gate{arrived: make(chan net.Conn), closed: make(chan struct{})}
+	g.close = sync.OnceValue(func() error {
+		close(g.closed)
+		return nil
+	})
+	return g
+}
+
+// pipe is a connection to a made-up address.
+type pipe struct {
+	net.Conn
+	at *net.TCPAddr
+}
+
+func (p pipe) LocalAddr() net.Addr { return p.at }
+
+// connect connects to a listener, as if to a port of the host.
+func (w *timed) connect(g *gate, port uint16) net.Conn {
+	inside, outside := net.Pipe()
+	g.arrived <- pipe{outside, net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(timedHost), port))}
+	return inside
+}
+
+// one ends the session and returns its one connection.
+func (w *timed) one() tool.Connection {
+	w.t.Helper()
+	if err := w.end(); err != nil {
+		w.t.Fatal(err)
+	}
+	list, _ := w.session.Connections()
+	if len(list) != 1 {
+		w.t.Fatalf("ledger: %+v", list)
+	}
+	return list[0]
+}
+
+func TestSlowClientsAreCutOff(t *testing.T) {
+	half := clientHello(t, "")[:100]
+	for name, c := range map[string]struct {
+		to    func(*timed) *gate
+		port  uint16
+		says  []byte
+		heard int // bytes of an answer before the end
+		after time.Duration
+	}{
+		"nothing on 443":         {(*timed).transparent, 443, nil, 0, 30 * time.Second},
+		"half a hello on 443":    {(*timed).transparent, 443, half, 0, 10 * time.Second},
+		"half a hello on 7":      {(*timed).transparent, 7, half, 0, 10 * time.Second},
+		"half a request on 7":    {(*timed).transparent, 7, []byte("GET /pa"), 0, 10 * time.Second},
+		"nothing when inspected": {(*timed).transparent, 8080, nil, 0, 30 * time.Second},
+		"nothing to the proxy":   {(*timed).proxy, 0, nil, 0, 30 * time.Second},
+		"half a method":          {(*timed).proxy, 0, []byte("CONN"), 0, 10 * time.Second},
+		"half a CONNECT":         {(*timed).proxy, 0, []byte("CONNECT a:443 HTTP/1.1\r\n"), 0, 10 * time.Second},
+		"nothing after CONNECT":  {(*timed).proxy, 0, []byte("CONNECT 11.9.9.9:443 HTTP/1.1\r\n\r\n"), len(established), 30 * time.Second},
+		"nothing to SOCKS":       {(*timed).socksProxy, 0, nil, 0, 30 * time.Second},
+		"half a greeting":        {(*timed).socksProxy, 0, []byte{5}, 0, 10 * time.Second},
+		"half of SOCKS":          {(*timed).socksProxy, 0, []byte{5, 1, 0, 5, 1}, 2, 10 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			silent := func(conn net.Conn) {
+				if heard, _ := io.ReadAll(conn); len(heard) > 0 {
+					t.Errorf("the host heard %q", heard)
+				}
+			}
+			inTime(t, silent, func(w *timed) {
+				conn := w.connect(c.to(w), c.port)
+				started := time.Now()
+				if len(c.says) > 0 { // a pipe would pass an empty word on
+					go func() { _, _ = conn.Write(c.says) }()
+				}
+				answer, err := io.ReadAll(conn)
+				if took := time.Since(started); err != nil || len(answer) != c.heard || took != c.after {
+					t.Errorf("%q, %v after %v, want the end after %v", answer, err, took, c.after)
+				}
+				if got := w.one(); got.Reason != egress.ReasonSlow || got.Verdict != egress.VerdictDenied {
+					t.Errorf("ledger: %+v", got)
+				}
+			})
+		})
+	}
+}
+
+func (w *timed) transparent() *gate { return w.ports }
+func (w *timed) proxy() *gate       { return w.http }
+func (w *timed) socksProxy() *gate  { return w.socks }
+
+// One byte now and then buys no more time than none.
+func TestAHelloThatTrickles(t *testing.T) {
+	inTime(t, func(conn net.Conn) { _, _ = io.ReadAll(conn) }, func(w *timed) {
+		conn := w.connect(w.ports, 443)
+		started := time.Now()
+		for _, b := range clientHello(t, "") {
+			if _, err := conn.Write([]byte{b}); err != nil {
+				break
+			}
+			time.Sleep(time.Second)
+		}
+		if took := time.Since(started); took > 12*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if got := w.one(); got.Reason != egress.ReasonSlow {
+			t.Errorf("ledger: %+v", got)
+		}
+	})
+}
+
+func TestSilence(t *testing.T) {
+	for name, says := range map[string]string{"from the start": "", "in the midst": "hello\n"} {
+		t.Run(name, func(t *testing.T) {
+			inTime(t, func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }, func(w *timed) {
+				conn := w.connect(w.ports, 7)
+				if says != "" {
+					if _, err := io.WriteString(conn, says); err != nil {
+						t.Fatal(err)
+					}
+				}
+				started := time.Now()
+				if n, err := conn.Read(make([]byte, 1)); err == nil {
+					t.Errorf("%d bytes", n)
+				}
+				if took := time.Since(started); took != 10*time.Minute {
+					t.Errorf("it took %v", took)
+				}
+				if got := w.one(); got.Reason != egress.ReasonSlow || got.Verdict != egress.VerdictAllowed {
+					t.Errorf("ledger: %+v", got)
+				}
+			})
+		})
+	}
+}
+
+// One side may be silent for as long as the other one speaks, until the time
+// of the connection is up.
+func TestTime(t *testing.T) {
+	for name, port := range map[string]uint16{"raw": 7, "HTTP": 80} {
+		t.Run(name, func(t *testing.T) {
+			speaks := func(conn net.Conn) {
+				if port == 80 {
+					_, _ = io.ReadFull(conn, make([]byte, 10))
+					_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n")
+				}
+				for {
+					if _, err := io.WriteString(conn, "x"); err != nil {
+						return
+					}
+					time.Sleep(time.Minute)
+				}
+			}
+			inTime(t, speaks, func(w *timed) {
+				conn := w.connect(w.ports, port)
+				started := time.Now()
+				if port == 80 {
+					go func() { _, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: "+timedHost+"\r\n\r\n") }()
+				}
+				got, _ := io.ReadAll(conn)
+				if took := time.Since(started); len(got) < 59 || took < 59*time.Minute || took > time.Hour {
+					t.Errorf("%d bytes in %v", len(got), took)
+				}
+				if got := w.one(); got.Reason != egress.ReasonBudgetTime || got.Verdict != egress.VerdictAllowed {
+					t.Errorf("ledger: %+v", got)
+				}
+			})
+		})
+	}
+}
