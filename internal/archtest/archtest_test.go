@@ -89,6 +89,8 @@ var rules = []struct {
 			"internal/model/openai: a":    {"internal/model/a.go": `package model; import _ "github.com/openai/openai-go/v3"`},
 			"belongs to no room":          {"internal/daemon/a.go": `package daemon; import _ "github.com/bytecodealliance/wasmtime-go/v39"`},
 			"second way to run a tool":    {"internal/rpc/a.go": `package rpc; import _ "os/exec"`},
+			"holds the program to them":   {"internal/builtin/a.go": `package builtin; import _ "palyra/internal/egress/proxy"`},
+			"the session alone":           {"internal/sandbox/jail/a.go": `package jail; import _ "palyra/internal/egress/web"`},
 			"pure Go":                     {"internal/vault/a.go": `package vault; import _ "C"`},
 		},
 		fine: []map[string]string{
@@ -97,6 +99,9 @@ var rules = []struct {
 			{"internal/model/anthropic/a.go": `package anthropic; import _ "github.com/anthropics/anthropic-sdk-go"`},
 			{"internal/model/openai/a.go": `package openai; import _ "github.com/openai/openai-go/v3/option"`},
 			{"internal/journal/a_test.go": `package journal; import _ "os/exec"`},
+			{"internal/sandbox/jail/a.go": `package jail; import _ "palyra/internal/egress/proxy"`},
+			{"internal/egress/proxy/a.go": `package proxy; import _ "palyra/internal/egress/web"`},
+			{"internal/builtin/a.go": `package builtin; import _ "palyra/internal/egress/secret"`},
 		},
 	},
 	{
@@ -127,6 +132,26 @@ var rules = []struct {
 			{"internal/daemon/a.go": "package daemon; import \"palyra/internal/sandbox/bubblewrap\"\nvar c = bubblewrap.Config{Bwrap: \"\"}"},
 			{"internal/daemon/a_test.go": "package daemon; import \"palyra/internal/sandbox/bubblewrap\"\nvar c = bubblewrap.Config{Without: nil}"},
 			{"test/attack/a.go": "package attack; import \"palyra/internal/sandbox/bubblewrap\"\nvar c = bubblewrap.Config{Without: nil}"},
+		},
+	},
+	{
+		name:  "calls reach hosts by the dialer alone",
+		check: CheckDials,
+		broken: map[string]map[string]string{
+			"builtin/a.go:2": {"internal/builtin/a.go": "package builtin; import \"net\"\nvar d net.Dialer"},
+			"web/a.go:2":     {"internal/egress/web/a.go": "package web; import inet \"net\"\nvar dial = inet.DialTimeout"},
+			"egress/a.go:2":  {"internal/egress/a.go": "package egress; import \"crypto/tls\"\nvar dial = tls.Dial"},
+			"mcp/a.go:2":     {"internal/mcp/a.go": "package mcp; import \"net/http\"\nvar c = http.DefaultClient"},
+			"mcp/b.go:2":     {"internal/mcp/b.go": "package mcp; import \"net/http\"\nvar t = &http.Transport{Proxy: nil}"},
+			"mcp/c.go:2":     {"internal/mcp/c.go": "package mcp; import \"net/http\"\nvar c = http.Client{}"},
+		},
+		fine: []map[string]string{
+			{"internal/egress/dialer.go": `package egress; import "net"; var d net.Dialer`},
+			{"internal/model/openai/a.go": `package openai; import "net/http"; var c = http.DefaultClient`},
+			{"internal/builtin/a.go": `package builtin; import "net/http"; var t, c = &http.Transport{DialContext: nil}, http.Client{Transport: nil}`},
+			{"internal/builtin/b.go": `package builtin; import "net"; var l, _ = net.Listen("tcp", "127.0.0.1:0")`},
+			{"internal/builtin/a_test.go": `package builtin; import "net"; var d net.Dialer`},
+			{"test/e2e/a.go": `package e2e; import "net"; var d net.Dialer`},
 		},
 	},
 	{

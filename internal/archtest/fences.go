@@ -166,6 +166,18 @@ var Homes = []Home{
 		Why:     "isolation is built in one place",
 	},
 	{
+		Modules: []string{Module + "/internal/egress/proxy"},
+		Rooms:   []string{"internal/sandbox", "test"},
+		Why:     "connections are carried for a sandbox alone, which holds the program to them",
+	},
+	{
+		Modules: []string{
+			Module + "/internal/egress/web", Module + "/internal/egress/names", Module + "/internal/egress/hello", Module + "/internal/egress/socks",
+		},
+		Rooms: []string{"internal/egress/proxy", "test"},
+		Why:   "the legs meet in the session alone, so that none of them can go around its checks and its budget",
+	},
+	{
 		Modules: []string{"unsafe"},
 		Rooms:   []string{"internal/sandbox", "cmd/palyra-init", "test/attack/probe"},
 		Why:     "only system calls without a wrapper need it",

@@ -159,7 +159,7 @@ func (c *call) execution(record decision.Record, report tool.Report) attest.Exec
 		CallDigest: c.digest, ArgumentsDigest: c.argumentsDigest,
 		PolicyVersion: record.PolicyVersion, SnapshotDigest: record.SnapshotDigest, Determining: determining,
 		Operands: c.plan.Binding.Operands, Executable: c.plan.Binding.Executable,
-		Secrets: c.exchanged.secrets,
+		Secrets:    c.exchanged.secrets,
 		ProposedAt: c.proposedAt, DecidedAt: record.At, ApprovedAt: approvedAt, Report: report,
 	}
 }

@@ -73,7 +73,7 @@ func (c *careless) connect(host, port string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	to, err := c.world.route(netip.AddrPortFrom(where, uint16(number))) //nolint:gosec // that it overflows is the point
+	to, err := c.world.route(netip.AddrPortFrom(where, uint16(number)))
 	if err != nil {
 		return nil, err
 	}

@@ -137,7 +137,7 @@ func (k kind) there() bool {
 	if err == nil {
 		_ = unix.Close(fd)
 	}
-	return err == nil || err == unix.EPERM //nolint:errorlint // an errno
+	return err == nil || err == unix.EPERM
 }
 
 // bypassRows are NET-02 and NET-07: programs that ignore the way that they are
@@ -218,7 +218,10 @@ func addressRows() []row {
 	again := []string{"tcp twice.{zone}:{port}", `send GET / HTTP/1.1\r\nHost: twice.{zone}:{port}\r\nConnection: close\r\n\r\n`, "want fine"}
 	last := []string{again[0], again[1], "want"}
 	return append(list,
-		row{id: "NET-03", variant: "the second answer differs", source: source, walls: layers(pinned), prepare: all(allow("twice.{zone}:{port}"), names("twice", "{good4}", "then", "127.0.0.1")),
+		row{id: "NET-03", variant: "the second answer is another host", source: source, walls: layers(pinned),
+			prepare: all(allow("twice.{zone}:{port}"), names("twice", "{good4}", "then", "{evil4}")), lift: names("twice", "{evil4}"),
+			probe: talk(append(append([]string{}, append(again, last...)...), append([]string{"or"}, last...)...)...)},
+		row{id: "NET-03", variant: "the second answer is loopback", source: source, walls: layers(pinned, classes), prepare: all(allow("twice.{zone}:{port}"), names("twice", "{good4}", "then", "127.0.0.1")),
 			lift: all(allow("127.0.0.1:{port}"), names("twice", "127.0.0.1")), probe: talk(append(append(again, last...), append([]string{"or"}, last...)...)...)},
 		row{id: "NET-03", variant: "one answer of several", source: source, walls: layers(classes), told: "address_not_public",
 			prepare: all(allow("twice.{zone}:{port}"), names("twice", "127.0.0.1", "{good4}")), lift: allow("127.0.0.1:{port}"),

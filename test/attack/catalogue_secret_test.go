@@ -72,6 +72,12 @@ func carryRows() []row {
 	looked("method", "method", reading, nil, "tls {good} http/1.1", `send DELETE /x HTTP/1.1\r\nHost: {good}\r\nConnection: close\r\n\r\n`, "want")
 	looked("method on a stream", "method", reading, nil, "tls {good} h2", "h2 :method=DELETE :authority={good}", "want")
 	looked("method of a second request", "method", reading, nil, "tls {good} http/1.1", several[0], several[1], `send DELETE /x HTTP/1.1\r\nHost: {good}\r\nConnection: close\r\n\r\n`, "want")
+	for _, header := range []string{"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"} {
+		looked("method by "+header, "method", []string{"POST"}, nil, "tls {good} http/1.1", `send POST /x HTTP/1.1\r\nHost: {good}\r\nConnection: close\r\nContent-Length: 0\r\n`+header+`: DELETE\r\n\r\n`, "want")
+	}
+	for _, header := range []string{"X-Original-URL", "X-Rewrite-URL"} {
+		looked("path by "+header, "path", nil, []string{"/pub/**"}, "tls {good} http/1.1", `send GET /pub/x HTTP/1.1\r\nHost: {good}\r\nConnection: close\r\n`+header+`: /forbidden\r\n\r\n`, "want")
+	}
 	looked("path on a stream", "path", nil, []string{"/pub/**"}, "tls {good} h2", "h2 :path=/forbidden :authority={good}", "want")
 	for variant, target := range map[string]string{
 		"path": "/forbidden", "path with dots": "/pub/../forbidden", "path with encoded dots": "/pub/%2e%2e/forbidden", "path with an encoded slash": "/pub/..%2fforbidden",

@@ -12,8 +12,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strconv"
@@ -30,8 +28,6 @@ func (c *scene) internet() *site {
 		c.site = c.world.newSite(c.t, c.token)
 		c.spec.Network = &egress.Grant{}
 		c.attacker(places.talker)
-		// One file for all scenes is hashed once.
-		c.must(os.Link(places.talker.file, c.spec.Executable.Path))
 	}
 	return c.site
 }
@@ -241,9 +237,4 @@ func ownAddresses() map[string]string {
 		}
 	}
 	return found
-}
-
-func hasProgram(name string) bool {
-	_, err := exec.LookPath(name)
-	return err == nil
 }

@@ -70,14 +70,14 @@ func newScene(t *testing.T) *scene {
 		Limits: sandbox.Limits{Wall: patience},
 	}
 	c.attacker(places.probe)
-	c.must(os.WriteFile(c.spec.Executable.Path, places.probe.content, 0o755))
 	return c
 }
 
-// attacker has a program run that lies in the workspace.
+// attacker puts a program into the workspace and has it run.
 func (c *scene) attacker(p program) {
 	c.attacks = "./" + p.name
 	c.spec.Executable = tool.Executable{Path: filepath.Join(c.workspace, p.name), SHA256: p.sha256}
+	c.must(os.WriteFile(c.spec.Executable.Path, p.content, 0o755))
 }
 
 func (c *scene) must(err error) {

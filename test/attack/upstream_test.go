@@ -5,13 +5,14 @@ package attack
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"io"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -22,7 +23,7 @@ import (
 	"time"
 )
 
-var quiet = log.New(io.Discard, "", 0)
+var quiet = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 
 // planted is the secret that belongs to a token; the probe makes the same.
 func planted(token string) string {
@@ -164,6 +165,12 @@ func (s *site) judge(method, host, target string, h http.Header) string {
 		}
 	}
 	plain = path.Clean("/" + strings.ReplaceAll(plain, `\`, "/"))
+	for _, name := range []string{"X-Original-Url", "X-Rewrite-Url"} { // as some frameworks do
+		plain = cmp.Or(h.Get(name), plain)
+	}
+	for _, name := range []string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"} {
+		method = cmp.Or(h.Get(name), method)
+	}
 	what := fmt.Sprintf("%s %s for %s", method, target, host)
 	if strings.HasPrefix(strings.ToLower(host), "evil.") || strings.HasPrefix(plain, "/forbidden") || strings.Contains(plain, "evil.") ||
 		method == http.MethodConnect || method == http.MethodDelete {

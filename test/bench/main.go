@@ -36,6 +36,10 @@ func command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 			return serveEcho(ctx, args[1:], stdin, stdout)
 		case loadClient:
 			return load(ctx, args[1:])
+		case byteServer:
+			return serveBytes(ctx, stdin, stdout)
+		case byteClient:
+			return measureBytes(args[1:], stdout)
 		}
 	}
 	o, err := parse(args, stderr)
@@ -150,6 +154,7 @@ var benchmarks = []benchmark{
 	{"13-idle-and-start", idleAndStart},
 	{"14-journal-verify", journalVerify},
 	{"14-attestation-verify", attestationVerify},
+	{"16-egress-proxy", egressProxy},
 }
 
 // bench is what the benchmarks share.
@@ -227,6 +232,8 @@ type sizes struct {
 	envelopes int
 	// load is how many calls a profile shows.
 	load int
+	// bytes go through one connection; connections are made one after the other.
+	bytes, connections int
 	// settle is how long a daemon gets to finish what it does after a start.
 	settle time.Duration
 }
@@ -235,13 +242,13 @@ var (
 	full = sizes{
 		calls: 300, sandboxes: 60, appends: 300, waits: 100, throughput: 20_000, floor: 400, events: 1_000_000,
 		policies: [2]int{1000, 10_000}, decisions: 2000, principals: 10, waiting: 2000,
-		records: 100_000, pages: 200, envelopes: 3000, load: 4000,
+		records: 100_000, pages: 200, envelopes: 3000, load: 4000, bytes: 1 << 30, connections: 500,
 		settle: 2 * time.Second, peers: 10, refill: 25 * time.Millisecond,
 	}
 	tiny = sizes{
 		calls: 3, sandboxes: 2, appends: 5, waits: 2, throughput: 300, floor: 5, events: 3000,
 		policies: [2]int{20, 40}, decisions: 5, principals: 2, waiting: 6,
-		records: 300, pages: 3, envelopes: 5, load: 8,
+		records: 300, pages: 3, envelopes: 5, load: 8, bytes: 1 << 20, connections: 3,
 		settle: 10 * time.Millisecond, peers: 1, refill: time.Millisecond,
 	}
 )

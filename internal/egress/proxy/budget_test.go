@@ -277,3 +277,34 @@ func TestAllowance(t *testing.T) {
 		t.Errorf("takeSome took %d of nothing", n)
 	}
 }
+
+// What a chunk was allowed and did not use is there for others.
+func TestShortStreamsUseWhatTheySend(t *testing.T) {
+	const connections, size = 200, 2 * mostAtOnce
+	w := newWorld(t)
+	w.host("api.test:9", func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
+	grant := grantOf(t, "api.test:9")
+	grant.Budget.BytesOut = 4 << 20
+	w.serve(grant)
+	for range connections {
+		conn, err := w.connect("api.test:9")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := patiently(t, conn).Write(make([]byte, size)); err != nil {
+			t.Fatal(err)
+		}
+		if err := closeWrite(conn); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAll(conn); err != nil {
+			t.Fatal(err)
+		}
+		conn.Close()
+	}
+	for _, c := range w.ledger() {
+		if c.Reason != "" || c.BytesOut != size {
+			t.Errorf("ledger: %+v", c)
+		}
+	}
+}

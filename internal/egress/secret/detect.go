@@ -23,7 +23,7 @@ func marked(s string) bool {
 	if len(s) < len(marker) {
 		return false
 	}
-	if _, found := markers.find([]byte(s), 0); found {
+	if _, found := markers.find([]byte(s), 0, len(s)); found {
 		return true
 	}
 	plain := unescaped(s)
@@ -33,7 +33,7 @@ func marked(s string) bool {
 	if plain == s {
 		return false
 	}
-	_, found := markers.find([]byte(plain), 0)
+	_, found := markers.find([]byte(plain), 0, len(plain))
 	return found
 }
 
@@ -86,10 +86,10 @@ func (w *watcher) Read(p []byte) (int, error) {
 func (w *watcher) see(b []byte) bool {
 	overlap := markers.most - 1
 	w.last = append(w.last, b[:min(overlap, len(b))]...)
-	if _, found := markers.find(w.last, 0); found {
+	if _, found := markers.find(w.last, 0, len(w.last)); found {
 		return true
 	}
-	if _, found := markers.find(b, 0); found {
+	if _, found := markers.find(b, 0, len(b)); found {
 		return true
 	}
 	if len(b) >= overlap {

@@ -19,6 +19,13 @@ const (
 	quotable   = component + ";/?:@&+$,# \"%<>[\\]^`{|}" // RFC 2045 section 6.7
 )
 
+// No form has more bytes than that: six for each of a value, such as "\u0041".
+const longestForm = 6 * MaxValue
+
+// formByte reports whether a form of some value may hold a byte: UTF-16 has
+// NUL, and all else is made of printable ASCII.
+func formByte(c byte) bool { return c == 0 || ' ' <= c && c <= '~' }
+
 // encodings returns the forms in which a value may come by, itself first. Of
 // base64 it is the part that is the same whatever stands before and after it,
 // for each of the three places in a group; up to four bits at either end share

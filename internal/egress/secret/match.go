@@ -2,6 +2,9 @@ package secret
 
 import (
 	"bytes"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/binary"
 	"slices"
 )
 
@@ -11,63 +14,68 @@ type needle struct {
 	kind int
 }
 
-// matcher looks for many needles at once, after Wu and Manber, "A Fast
-// Algorithm for Multi-Pattern Searching" (1994): the three bytes at the end of
-// a window say how far the next place is where a needle can begin, which is
-// about as far as the shortest needle is long.
+// matcher looks for many needles at once, and takes as long for a text that is
+// nearly one as for any other: how fast a stream passes would tell a program
+// what the values are, as surely as when it passes. So every byte costs the
+// same. Of the bytes last seen it keeps hashes over 8, 16, 32 and 64, in which
+// older bytes are shifted out, and compares where one of them is that of the
+// end of a needle, with the largest of these windows that fits into it. That
+// takes at least five characters of a value that are right, the last ones,
+// which no usual value has in common with others.
 type matcher struct {
-	// needles are sorted by their text.
 	needles []needle
-	// least and most are the lengths of the shortest and longest needle.
-	least, most int
-	// shift is by the hash of a window's end, at counts needles whose window
-	// ends so.
-	shift [1 << hashBits]uint8
-	at    map[uint32][]needle
-	// begins are the first bytes of needles.
-	begins [256]bool
+	// most is the length of the longest needle.
+	most int
+	// random makes hashes of bytes that nobody can foresee.
+	random [256]uint64
+	// ends tells by the hash over a window whether a needle may end so: bit i
+	// is for windows[i].
+	ends [len(windows)][1 << hashBits]uint8
+	at   [len(windows)]map[uint32][]needle
 }
 
 const (
-	hashBits = 13
-	// block is how many bytes are looked at, and so the least length of a
-	// needle.
-	block = 3
+	hashBits = 12
+	down     = 64 - hashBits
 )
 
-func hash(b []byte) uint32 {
-	return (uint32(b[0]) ^ uint32(b[1])<<3 ^ uint32(b[2])<<5) & (1<<hashBits - 1)
-}
+// windows are the lengths of what is hashed. The hash is shifted by 64 bits
+// meanwhile.
+var windows = [...]int{8, 16, 32, 64}
 
-// newMatcher takes needles of three bytes and more. Of needles with the same
+// newMatcher takes needles of eight bytes and more. Of needles with the same
 // text the first counts.
 func newMatcher(needles []needle) *matcher {
-	m := &matcher{at: make(map[uint32][]needle)}
+	m := &matcher{}
 	slices.SortStableFunc(needles, func(a, b needle) int { return bytes.Compare(a.text, b.text) })
 	m.needles = slices.CompactFunc(needles, func(a, b needle) bool { return bytes.Equal(a.text, b.text) })
-	m.least = len(m.needles[0].text)
-	for _, n := range m.needles {
-		m.least, m.most = min(m.least, len(n.text)), max(m.most, len(n.text))
-		m.begins[n.text[0]] = true
-	}
-	farthest := min(m.least-block+1, 255)
-	for i := range m.shift {
-		m.shift[i] = uint8(farthest)
+	var seed [8 * len(m.random)]byte
+	_, _ = rand.Read(seed[:]) // never fails
+	for i := range m.random {
+		m.random[i] = binary.NativeEndian.Uint64(seed[8*i:])
 	}
 	for _, n := range m.needles {
+		m.most = max(m.most, len(n.text))
 		m.place(n)
 	}
 	return m
 }
 
 func (m *matcher) place(n needle) {
-	for end := block; end <= m.least; end++ {
-		h := hash(n.text[end-block:])
-		m.shift[h] = uint8(min(int(m.shift[h]), m.least-end))
-		if end == m.least {
-			m.at[h] = append(m.at[h], n)
-		}
+	which := 0
+	for which+1 < len(windows) && windows[which+1] <= len(n.text) {
+		which++
 	}
+	var h uint64
+	for _, c := range n.text[len(n.text)-windows[which]:] {
+		h = h<<(64/windows[which]) + m.random[c]
+	}
+	m.ends[which][h>>down] = 1
+	if m.at[which] == nil {
+		m.at[which] = make(map[uint32][]needle)
+	}
+	key := uint32(h >> 32)
+	m.at[which][key] = append(m.at[which][key], n)
 }
 
 // match is where a needle stands.
@@ -76,46 +84,46 @@ type match struct {
 	kind       int
 }
 
-// find returns the first match that begins at from or later; of those that
-// begin there, the longest.
-func (m *matcher) find(b []byte, from int) (match, bool) {
-	for end := from + m.least; end <= len(b); {
-		h := hash(b[end-block:])
-		if far := m.shift[h]; far > 0 {
-			end += int(far)
-			continue
+// find returns the first match that begins at from or later and before until;
+// of those that begin there, the longest.
+func (m *matcher) find(b []byte, from, until int) (match, bool) {
+	found := match{start: until}
+	var h hashes
+	for end := from; ; {
+		// A needle that begins as early as what was found may end later.
+		more := m.pass(&h, b[end:max(end, min(len(b), found.start+m.most))])
+		if more == 0 {
+			return found, found.end > 0
 		}
-		start := end - m.least
-		found := match{start: start, end: -1}
-		for _, n := range m.at[h] {
-			if start+len(n.text) > found.end && bytes.HasPrefix(b[start:], n.text) {
-				found.end, found.kind = start+len(n.text), n.kind
+		end += more
+		for i, window := range h {
+			if m.ends[i][window>>down] == 0 {
+				continue
+			}
+			for _, n := range m.at[i][uint32(window>>32)] {
+				start := end - len(n.text)
+				if from <= start && start <= found.start && start < until && subtle.ConstantTimeCompare(b[start:end], n.text) == 1 {
+					found = match{start, end, n.kind}
+				}
 			}
 		}
-		if found.end > 0 {
-			return found, true
-		}
-		end++
 	}
-	return match{}, false
 }
 
-// held returns where the first needle may begin of which b has not the end
-// yet; len(b) when there is none.
-func (m *matcher) held(b []byte, from int) int {
-	for start := max(from, len(b)-m.most+1); start < len(b); start++ {
-		if m.begins[b[start]] && m.goesOn(b[start:]) {
-			return start
+// hashes are those over the windows that end where a text has been read to.
+type hashes [len(windows)]uint64
+
+// pass reads b up to where a needle may end, and returns how much that is; 0
+// when none does.
+func (m *matcher) pass(h *hashes, b []byte) int {
+	h0, h1, h2, h3 := h[0], h[1], h[2], h[3]
+	for i, c := range b {
+		r := m.random[c]
+		h0, h1, h2, h3 = h0<<8+r, h1<<4+r, h2<<2+r, h3<<1+r
+		if m.ends[0][h0>>down]|m.ends[1][h1>>down]|m.ends[2][h2>>down]|m.ends[3][h3>>down] != 0 {
+			*h = hashes{h0, h1, h2, h3}
+			return i + 1
 		}
 	}
-	return len(b)
-}
-
-// goesOn reports whether a needle begins with b and is longer.
-func (m *matcher) goesOn(b []byte) bool {
-	i, _ := slices.BinarySearchFunc(m.needles, b, func(n needle, b []byte) int { return bytes.Compare(n.text, b) })
-	if i < len(m.needles) && len(m.needles[i].text) == len(b) {
-		i++ // the needle itself is there as a whole
-	}
-	return i < len(m.needles) && bytes.HasPrefix(m.needles[i].text, b)
+	return 0
 }

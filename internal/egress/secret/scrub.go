@@ -11,8 +11,16 @@ import (
 )
 
 // Scrub returns r with the placeholder in the place of every value that was
-// used by then, in all its encodings, and across the borders of chunks. A byte
-// is held back only as long as it may belong to a value.
+// used by then, in all its encodings, and across the borders of chunks.
+//
+// What is held back and when it is handed out never depends on what the values
+// are: a program that has a host send guesses, with a pause after each, would
+// learn from a guess that comes late that a value begins so. Held back is
+// whatever follows the last byte that is in no form of any value, at most as
+// much as the longest form of the longest value less one byte. All bytes below
+// the space but NUL end it, so that lines are handed out as they come, and so
+// do DEL and all that is not ASCII. At the end and at an error everything is
+// handed out. The lengths of the values show nowhere.
 func (x *Exchange) Scrub(r io.Reader) io.Reader {
 	if x.Idle() {
 		return r
@@ -56,37 +64,44 @@ func (s *scrubber) fill() {
 	}
 	n, err := s.from.Read(s.raw[had : had+chunk])
 	s.raw, s.err = s.raw[:had+n], err
+	until := len(s.raw)
+	if err == nil {
+		until = settled(s.raw, had)
+	}
 	s.out, s.sent = s.out[:0], 0
 	done := 0
-	s.out, done = s.of.finder.Load().scrub(s.out, s.raw, err != nil)
+	s.out, done = s.of.finder.Load().scrub(s.out, s.raw, until)
 	s.raw = append(s.raw[:0], s.raw[done:]...)
 }
 
-// scrub appends b without values to out, up to where the next value may have
-// begun, and returns how far it came. It wipes the values in b.
-func (f *finder) scrub(out, b []byte, last bool) ([]byte, int) {
+// settled returns how much of b is decided whatever comes after it. The first
+// had bytes were held back before.
+func settled(b []byte, had int) int {
+	for i := len(b) - 1; i >= had; i-- {
+		if !formByte(b[i]) {
+			return i + 1
+		}
+	}
+	return max(0, len(b)-longestForm+1)
+}
+
+// scrub appends b without values to out, up to until or the end of a value that
+// begins before it, and returns how far it came. It wipes the values in b.
+func (f *finder) scrub(out, b []byte, until int) ([]byte, int) {
 	if f == nil {
 		return append(out, b...), len(b)
 	}
 	done := 0
-	held := func() int {
-		if last {
-			return len(b)
-		}
-		return f.held(b, done)
-	}
-	hold := held()
 	for {
-		m, ok := f.find(b, done)
-		if !ok || m.start >= hold {
-			return append(out, b[done:hold]...), hold
+		m, ok := f.find(b, done, until)
+		if !ok {
+			until = max(done, until)
+			return append(out, b[done:until]...), until
 		}
 		out = append(out, b[done:m.start]...)
 		out = append(out, f.placeholders[m.kind]...)
 		clear(b[m.start:m.end])
-		if done = m.end; done > hold {
-			hold = held()
-		}
+		done = m.end
 	}
 }
 
@@ -99,7 +114,7 @@ func (x *Exchange) ScrubText(s string) string {
 	if f == nil {
 		return s
 	}
-	out, _ := f.scrub(nil, []byte(s), true)
+	out, _ := f.scrub(nil, []byte(s), len(s))
 	return string(out)
 }
 

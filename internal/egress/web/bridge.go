@@ -148,7 +148,7 @@ func (b *bridge) rewrite(p *httputil.ProxyRequest) {
 	// the next request. The server tells the client to go on.
 	out.Header.Del("Expect")
 	if x.key != "" && !b.front.Secrets.Idle() {
-		// Compressed frames could not be scrubbed.
+		// Compressed messages could not be scrubbed.
 		out.Header.Del("Sec-Websocket-Extensions")
 	}
 }

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bufio"
 	"crypto/sha1" //nolint:gosec // RFC 6455 has it so; nothing is kept secret by it
 	"encoding/base64"
 	"io"
@@ -36,27 +37,26 @@ func acceptsWebSocket(h http.Header, key string) bool {
 	return strings.EqualFold(h.Get("Upgrade"), "websocket") && h.Get("Sec-Websocket-Accept") == base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// watched is a WebSocket to a host while there are secrets. What the host sends
-// is scrubbed: a value that it sends back breaks the frame that it is in, and
-// does not get through. What the program sends is watched for placeholders as
-// far as that goes: clients mask their frames (RFC 6455 section 5.3), and a
-// placeholder is worth nothing there, as no value takes its place.
+// watched is a WebSocket to a host while there are secrets: what the host sends
+// is scrubbed, and what the program sends is watched for placeholders, message
+// by message.
 type watched struct {
 	io.ReadWriteCloser
-	from    io.Reader
+	from    *frames
 	secrets *secret.Exchange
 	tell    func(why string)
 }
 
 func newWatched(host io.ReadWriteCloser, secrets *secret.Exchange, tell func(why string)) *watched {
-	return &watched{ReadWriteCloser: host, from: secrets.Scrub(host), secrets: secrets, tell: tell}
+	from := &frames{from: bufio.NewReader(host), secrets: secrets}
+	return &watched{ReadWriteCloser: host, from: from, secrets: secrets, tell: tell}
 }
 
 func (w *watched) Read(p []byte) (int, error) { return w.from.Read(p) }
 
 // ReadFrom is what io.Copy uses to send.
 func (w *watched) ReadFrom(r io.Reader) (int64, error) {
-	n, err := io.Copy(w.ReadWriteCloser, w.secrets.Watch(r))
+	n, err := io.Copy(w.ReadWriteCloser, &frames{from: bufio.NewReader(r), secrets: w.secrets, masked: true})
 	if why := secret.Word(err); why != "" {
 		w.tell(why)
 	}

@@ -50,7 +50,7 @@ func query(name string, kind, class uint16) []byte {
 func (c *conversation) packet(message string) error {
 	_, stream := c.conn.(*net.TCPConn)
 	if stream {
-		message = string(binary.BigEndian.AppendUint16(nil, uint16(len(message)))) + message //nolint:gosec // an attacker does not mind
+		message = string(binary.BigEndian.AppendUint16(nil, uint16(len(message)))) + message
 	}
 	if err := c.send(message); err != nil {
 		return err
@@ -85,9 +85,7 @@ func (c *conversation) answered(answer []byte) error {
 	}
 	c.found = nil
 	var m dnsmessage.Message
-	if m.Unpack(answer) != nil {
-		return nil // it answers what is no name
-	}
+	_ = m.Unpack(answer) // it may answer what is no name
 	for _, r := range m.Answers {
 		switch body := r.Body.(type) {
 		case *dnsmessage.AResource:

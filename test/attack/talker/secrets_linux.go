@@ -256,6 +256,7 @@ func (c *conversation) secret(token string) error {
 	}
 	// A body may be in chunks, and packed.
 	if answer, bad := http.ReadResponse(bufio.NewReader(bytes.NewReader(text)), nil); bad == nil {
+		defer answer.Body.Close()
 		body, _ := io.ReadAll(answer.Body)
 		if z, bad := gzip.NewReader(bytes.NewReader(body)); bad == nil {
 			body, _ = io.ReadAll(z)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"time"
 )
 
@@ -22,7 +23,7 @@ func listen(args []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	fmt.Printf("listening %d\n", l.Addr().(*net.TCPAddr).Port)
+	announce(l.Addr())
 	conn, err := accept(l)
 	if err != nil {
 		return "", err
@@ -32,9 +33,16 @@ func listen(args []string) (string, error) {
 	return conn.RemoteAddr().String(), err
 }
 
+// announce says the port.
+func announce(at net.Addr) {
+	if where, err := netip.ParseAddrPort(at.String()); err == nil {
+		fmt.Printf("listening %d\n", where.Port())
+	}
+}
+
 func accept(l net.Listener) (net.Conn, error) {
-	if err := l.(*net.TCPListener).SetDeadline(time.Now().Add(invited)); err != nil {
-		return nil, err
+	if tcp, ok := l.(*net.TCPListener); ok {
+		_ = tcp.SetDeadline(time.Now().Add(invited))
 	}
 	return l.Accept()
 }
@@ -45,7 +53,7 @@ func listenUDP(args []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	fmt.Printf("listening %d\n", c.LocalAddr().(*net.UDPAddr).Port)
+	announce(c.LocalAddr())
 	if err := c.SetDeadline(time.Now().Add(invited)); err != nil {
 		return "", err
 	}
@@ -60,11 +68,11 @@ func listenUDP(args []string) (string, error) {
 // relay carries whoever connects to a place that this sandbox may reach, until
 // it is ended.
 func relay(args []string) (string, error) {
-	l, err := net.Listen("tcp", "0.0.0.0:0")
+	l, err := net.Listen("tcp", ":0") //nolint:gosec // the more it can be reached, the better the attack
 	if err != nil {
 		return "", err
 	}
-	fmt.Printf("listening %d\n", l.Addr().(*net.TCPAddr).Port)
+	announce(l.Addr())
 	for {
 		from, err := l.Accept()
 		if err != nil {

@@ -92,6 +92,6 @@ func netlinkRoute([]string) (string, error) {
 	if err != nil || n < 20 {
 		return "", errors.Join(errors.New("no answer"), err)
 	}
-	errno := unix.Errno(-int32(binary.NativeEndian.Uint32(answer[16:]))) //nolint:gosec // the kernel's own number
+	errno := unix.Errno(-int32(binary.NativeEndian.Uint32(answer[16:])))
 	return attempt.Reached(errno, unix.ESRCH)
 }

@@ -1,0 +1,166 @@
+package secret
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+)
+
+// script is a stream that comes in chunks. It takes down in trace how long each
+// text was that had been handed out when it was asked for the next chunk.
+type script struct {
+	chunks []string
+	trace  []string
+}
+
+func (s *script) Read(p []byte) (int, error) {
+	s.trace = append(s.trace, "?")
+	if len(s.chunks) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, s.chunks[0])
+	if s.chunks[0] = s.chunks[0][n:]; s.chunks[0] == "" {
+		s.chunks = s.chunks[1:]
+	}
+	return n, nil
+}
+
+// watchHeld returns what a program sees of a stream: how much comes in each
+// piece, and between which chunks.
+func watchHeld(x *Exchange, chunks ...string) []string {
+	from := &script{chunks: slices.DeleteFunc(slices.Clone(chunks), func(c string) bool { return c == "" })}
+	r, p := x.Scrub(from), make([]byte, 50<<10)
+	for {
+		n, err := r.Read(p)
+		if err != nil {
+			return from.trace
+		}
+		from.trace = append(from.trace, fmt.Sprint(n))
+	}
+}
+
+// TestGuessesAreHeldAlike sends the beginning of a value in each of its forms,
+// and next to it what is as long and wrong at its end or altogether, as a
+// program would that has a host send guesses with a pause after each.
+func TestGuessesAreHeldAlike(t *testing.T) {
+	for _, value := range []string{awkward, "ghp_0123456789abcdefghijABCDEFGHIJ"} {
+		x := used(t, value)
+		for _, form := range encodings([]byte(value)) {
+			for n := 1; n < len(form); n++ {
+				right := string(form[:n])
+				end := byte('~')
+				if form[n-1] == '~' {
+					end = 'q'
+				}
+				known := watchHeld(x, "line\nit is ", right, "!", "\n", "and on")
+				for _, guess := range []string{right[:n-1] + string(end), strings.Repeat("~", n)} {
+					if got := watchHeld(x, "line\nit is ", guess, "!", "\n", "and on"); !slices.Equal(known, got) {
+						t.Fatalf("%q shows as %v, %q as %v", right, known, guess, got)
+					}
+				}
+			}
+		}
+	}
+}
+
+// FuzzHeld: as long as no whole value comes by, nothing about the values shows
+// in what comes when, not even how long they are. In the text, bytes below 32
+// stand for cut forms of the first value, but for the end of a line.
+func FuzzHeld(f *testing.F) {
+	f.Add("aaaaaaaab", "another", []byte("x\x00y\x01\x02aaaaaaaaaab\nit is \x03"), uint16(7))
+	f.Add(awkward, "secretsecret", []byte("\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0b\x0c\x0d\x0e\x0f\x10\x11\x12\x13"), uint16(1))
+	f.Add("12345678", "123456789", []byte("\xff\x00\x00 zzzzzzz"), uint16(999))
+	f.Fuzz(func(t *testing.T, first, second string, text []byte, repeat uint16) {
+		if CheckValue([]byte(first)) != nil || CheckValue([]byte(second)) != nil || len(first)+len(second) > 80 || len(text) > 100 {
+			t.Skip()
+		}
+		forms := encodings([]byte(first))
+		var chunks []string
+		for i, c := range text {
+			piece := string(c)
+			if c < 32 && c != '\n' {
+				form := forms[int(c)%len(forms)]
+				piece = string(form[:len(form)*(i%8)/8])
+			}
+			if i%5 == 4 {
+				piece = strings.Repeat(piece, int(repeat)%1000) // longer than what is held back
+			}
+			chunks = append(chunks, piece)
+		}
+		one, other, whole := used(t, first), used(t, second), strings.Join(chunks, "")
+		if one.ScrubText(whole) != whole || other.ScrubText(whole) != whole {
+			t.Skip()
+		}
+		got, want := watchHeld(one, chunks...), watchHeld(other, chunks...)
+		if !slices.Equal(got, want) {
+			t.Errorf("%q shows as %v with %q and as %v with %q", chunks, got, first, want, second)
+		}
+	})
+}
+
+// FuzzForms: no form is longer than what is held back, nor does one have a byte
+// that ends it.
+func FuzzForms(f *testing.F) {
+	f.Add(awkward)
+	f.Add(strings.Repeat(`"`, MinValue))
+	f.Add(strings.Repeat(`'`, MinValue))
+	f.Add(strings.Repeat("&", MaxValue))
+	f.Add(strings.Repeat("~", MaxValue))
+	f.Fuzz(func(t *testing.T, value string) {
+		if CheckValue([]byte(value)) != nil {
+			t.Skip()
+		}
+		for _, form := range encodings([]byte(value)) {
+			if len(form) > len(value)*longestForm/MaxValue {
+				t.Errorf("%.40q has a form of %d bytes", value, len(form))
+			}
+			if slices.ContainsFunc(form, func(c byte) bool { return !formByte(c) }) {
+				t.Errorf("%.40q has the form %.100q", value, form)
+			}
+		}
+	})
+}
+
+// TestWhatIsHeld: lines come as they are written, the rest when it is decided,
+// and everything at the end.
+func TestWhatIsHeld(t *testing.T) {
+	const value = "hunter2-hunter2"
+	x := used(t, value)
+	long := strings.Repeat("z", longestForm-1)
+	for _, test := range []struct {
+		name   string
+		chunks []string
+		want   string
+	}{
+		{"lines", []string{"a\n", "b\n", "data: c\n\n"}, "? 2 ? 2 ? 9 ?"},
+		{"a prompt", []string{"password? ", "\n"}, "? ? 11 ?"},
+		{"progress", []string{"10%\r", "20%\r"}, "? 4 ? 4 ?"},
+		{"colours", []string{"\x1b[1mred\x1b[0m"}, "? 8 ? 3"},
+		{"not ASCII", []string{"caf\u00e9", "s"}, "? 5 ? ? 1"},
+		{"a value", []string{"it is " + value, "!\n"}, "? ? 26 ?"},
+		{"a value at the end", []string{value}, "? ? 18"},
+		{"the beginning of one at the end", []string{"it is hunter2-"}, "? ? 14"},
+		{"as much as the longest form", []string{long, "z", "zz"}, "? ? 1 ? 2 ? " + fmt.Sprint(len(long))},
+		{"a value where it is cut", []string{"it " + value + long[:longestForm-10], "z"}, "? 21 ? ? " + fmt.Sprint(longestForm-9)},
+	} {
+		if got := strings.Join(watchHeld(x, test.chunks...), " "); got != test.want {
+			t.Errorf("%s shows as %s, want %s", test.name, got, test.want)
+		}
+	}
+}
+
+// TestErrorsHoldNothingBack: what was held back comes before the error.
+func TestErrorsHoldNothingBack(t *testing.T) {
+	x := used(t, "hunter2-hunter2")
+	broken := errors.New("broken")
+	for _, last := range []error{io.ErrUnexpectedEOF, broken} {
+		got, err := io.ReadAll(x.Scrub(io.MultiReader(strings.NewReader("it is hunter2-"), iotest.ErrReader(last))))
+		if !errors.Is(err, last) || string(got) != "it is hunter2-" {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+}

@@ -1,0 +1,228 @@
+package web
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"palyra/internal/egress"
+	"palyra/internal/egress/secret"
+)
+
+// frame is one of a host, with the payload's length in the shortest form.
+func frame(payload string) string {
+	b := []byte{0x81, byte(len(payload))}
+	switch {
+	case len(payload) > 0xffff:
+		b = binary.BigEndian.AppendUint64([]byte{0x81, 127}, uint64(len(payload)))
+	case len(payload) > 125:
+		b = binary.BigEndian.AppendUint16([]byte{0x81, 126}, uint16(len(payload)))
+	}
+	return string(b) + payload
+}
+
+// masked is a frame as clients send it.
+func masked(text string) string {
+	key := [4]byte{1, 2, 3, 4}
+	in := bufio.NewReader(strings.NewReader(text))
+	if _, err := (&frames{from: in}).header(); err != nil {
+		panic(err)
+	}
+	payload, _ := io.ReadAll(in)
+	head := []byte(text[:len(text)-len(payload)])
+	head[1] |= 0x80
+	for i := range payload {
+		payload[i] ^= key[i%4]
+	}
+	return string(head) + string(key[:]) + string(payload)
+}
+
+// message reads one message as a receiver does, and says of which kind it was.
+func message(in *bufio.Reader, fromClient bool) (string, error) {
+	text, kind := "", byte(0)
+	for {
+		head := make([]byte, 2)
+		if _, err := io.ReadFull(in, head); err != nil {
+			return text, err
+		}
+		size := int(head[1] & 0x7f)
+		if size == 126 {
+			wide := make([]byte, 2)
+			if _, err := io.ReadFull(in, wide); err != nil {
+				return text, err
+			}
+			size = int(binary.BigEndian.Uint16(wide))
+		}
+		if size == 127 || head[0]&0x70 != 0 || head[1]&0x80 != 0 != fromClient || (kind == 0) == (head[0]&0x0f == 0) && head[0]&8 == 0 {
+			return text, errFrame
+		}
+		key := make([]byte, 4)
+		if fromClient {
+			if _, err := io.ReadFull(in, key); err != nil {
+				return text, err
+			}
+		}
+		payload := make([]byte, size)
+		if _, err := io.ReadFull(in, payload); err != nil {
+			return text, err
+		}
+		for i := range payload {
+			payload[i] ^= key[i%4]
+		}
+		if head[0]&8 != 0 {
+			if head[0]&0x80 == 0 || size > 125 {
+				return text, errFrame
+			}
+			return fmt.Sprintf("control %x: %s", head[0]&0x0f, payload), nil
+		}
+		kind, text = 1, text+string(payload)
+		if head[0]&0x80 != 0 {
+			return text, nil
+		}
+	}
+}
+
+// used returns a world whose secret was used.
+func used(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t, "example.org:443")
+	w.secrets()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://example.org/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", placeholder)
+	to, err := egress.ParseTarget("example.org:443")
+	if err == nil {
+		err = w.front.Secrets.Apply(t.Context(), r, to, true)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// TestFramesComeOutWhole: a message does not wait for the next one, whatever it
+// is, also when a value begins as it ends.
+func TestFramesComeOutWhole(t *testing.T) {
+	w := used(t)
+	for _, payload := range []string{"", "{}", value[:10], value[:10] + "x", strings.Repeat("a", 126), strings.Repeat("b", 70_000), "\n" + value[:1]} {
+		host, far := io.Pipe()
+		f := &frames{from: bufio.NewReader(host), secrets: w.front.Secrets}
+		text := frame(payload)
+		sent := make(chan error, 1)
+		go func() {
+			_, err := io.WriteString(far, text)
+			sent <- err
+		}()
+		if got, err := message(bufio.NewReader(f), false); err != nil || got != payload {
+			t.Errorf("%.30q gives %.30q, %v", payload, got, err)
+		}
+		if err := <-sent; err != nil {
+			t.Error(err)
+		}
+		host.Close()
+	}
+}
+
+// TestFramesAreScrubbed cuts the stream in every way that readers have.
+func TestFramesAreScrubbed(t *testing.T) {
+	w := used(t)
+	half := len(value) / 2
+	text := frame("one") + frame("it is "+value+"!") + frame(strings.Repeat("x", 50_000)+value) +
+		"\x02" + frame(value[:half])[1:] + "\x89\x04ping" + "\x80" + frame(value[half:])[1:] + "\x8a" + frame(value)[1:]
+	want := []string{"one", "it is " + placeholder + "!", strings.Repeat("x", 50_000) + placeholder, "control 9: ping", placeholder, "control a: " + placeholder}
+	for name, cut := range map[string]func(io.Reader) io.Reader{"whole": func(r io.Reader) io.Reader { return r }, "bytes": iotest.OneByteReader, "halves": iotest.HalfReader, "end with data": iotest.DataErrReader} {
+		in := bufio.NewReader(&frames{from: bufio.NewReader(cut(strings.NewReader(text))), secrets: w.front.Secrets})
+		for i, want := range want {
+			if got, err := message(in, false); err != nil || got != want {
+				t.Errorf("%s: message %d is %.60q, %v", name, i, got, err)
+			}
+		}
+		if _, err := in.ReadByte(); !errors.Is(err, io.EOF) {
+			t.Errorf("%s: it ends with %v", name, err)
+		}
+	}
+}
+
+// TestFramesThatCannotBeSearched end the connection, and nothing of them comes
+// out.
+func TestFramesThatCannotBeSearched(t *testing.T) {
+	w := used(t)
+	for name, bad := range map[string]string{
+		"masked": "\x81\x85abcdhello", "compressed": "\xc1\x05hello", "no length": "\x81\x7f\xff\xff\xff\xff\xff\xff\xff\xffhello",
+		"continues nothing": "\x80\x05hello", "unknown kind": "\x83\x05hello", "long ping": "\x89\x7e\x00\x7e" + strings.Repeat("a", 126), "ping in parts": "\x09\x01a",
+		"interrupted": "\x01\x00\x81\x05hello",
+	} {
+		got, err := io.ReadAll(&frames{from: bufio.NewReader(strings.NewReader(frame("fine") + bad)), secrets: w.front.Secrets})
+		if !errors.Is(err, errFrame) || string(got) != frame("fine") {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	// What is cut off does not look whole.
+	for _, text := range []string{"\x81", "\x81\x7e\x00", "\x81\x05he", "\x01\x02he"} {
+		got, err := io.ReadAll(&frames{from: bufio.NewReader(strings.NewReader(text)), secrets: w.front.Secrets})
+		if !errors.Is(err, io.ErrUnexpectedEOF) || len(got) > 0 && got[0]&0x80 != 0 {
+			t.Errorf("%q cut off: %q, %v", text, got, err)
+		}
+	}
+}
+
+// TestFramesAreWatched has a placeholder in what a client masks.
+func TestFramesAreWatched(t *testing.T) {
+	w := used(t)
+	half := len(placeholder) / 2
+	for name, bad := range map[string]string{
+		"one frame":  masked(frame("key " + placeholder)),
+		"two frames": "\x01" + masked(frame(placeholder[:half]))[1:] + masked("\x89\x01p") + "\x80" + masked(frame(placeholder[half:]))[1:],
+		"ping":       "\x89" + masked(frame(placeholder))[1:],
+	} {
+		in := bufio.NewReader(&frames{from: bufio.NewReader(strings.NewReader(masked(frame("fine")) + bad)), secrets: w.front.Secrets, masked: true})
+		if got, err := message(in, true); err != nil || got != "fine" {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+		rest, err := message(in, true)
+		if strings.HasPrefix(rest, "control 9: p") && err == nil && name == "two frames" {
+			rest, err = message(in, true)
+		}
+		if secret.Word(err) != egress.ReasonSecretMisplaced || strings.Contains(rest, placeholder) {
+			t.Errorf("%s: %q, %v", name, rest, err)
+		}
+	}
+	// A client that does not mask is none (RFC 6455 section 5.1).
+	if _, err := io.ReadAll(&frames{from: bufio.NewReader(strings.NewReader(frame("x"))), masked: true}); !errors.Is(err, errFrame) {
+		t.Errorf("not masked: %v", err)
+	}
+}
+
+// FuzzFrames holds that what comes out is well-formed, and the same messages.
+func FuzzFrames(f *testing.F) {
+	f.Add([]byte(frame("a")+frame(strings.Repeat("b", 20_000))), false)
+	f.Add([]byte("\x01\x01a\x89\x01p\x80\x01b"), false)
+	f.Add([]byte(masked(frame("abcde"))), true)
+	f.Fuzz(func(t *testing.T, raw []byte, client bool) {
+		out, err := io.ReadAll(&frames{from: bufio.NewReader(bytes.NewReader(raw)), masked: client})
+		again, second := io.ReadAll(&frames{from: bufio.NewReader(bytes.NewReader(out)), masked: client})
+		if err == nil && second != nil || errors.Is(second, errFrame) {
+			t.Fatalf("%q gives %q (%v), which is read with %v", raw, out, err, second)
+		}
+		one, two := bufio.NewReader(bytes.NewReader(out)), bufio.NewReader(bytes.NewReader(again))
+		for second == nil {
+			a, errA := message(one, client)
+			b, errB := message(two, client)
+			if a != b || (errA == nil) != (errB == nil) {
+				t.Fatalf("%q gives %q, %v and then %q, %v", raw, a, errA, b, errB)
+			}
+			if errA != nil {
+				break
+			}
+		}
+	})
+}
