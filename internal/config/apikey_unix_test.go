@@ -16,18 +16,30 @@ import (
 // errOnlyRoot marks a case that only root can set up.
 var errOnlyRoot = errors.New("only root gives files away")
 
+// write makes a file of a mode that holds a text.
+func write(mode os.FileMode, text string) func(path string) error {
+	return func(path string) error {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			return err
+		}
+		return os.Chmod(path, mode)
+	}
+}
+
+// ofAnother makes a file that belongs to somebody else.
+func ofAnother(text string) func(path string) error {
+	return func(path string) error {
+		if os.Geteuid() != 0 {
+			return errOnlyRoot
+		}
+		return errors.Join(write(0o600, text)(path), os.Chown(path, 12345, -1))
+	}
+}
+
 // What is wrong with a key file does not keep the configuration from loading;
 // a check finds it, with its place and without what the file holds.
 func TestKeyFiles(t *testing.T) {
 	const secret = "sk-do-not-tell"
-	write := func(mode os.FileMode, text string) func(string) error {
-		return func(path string) error {
-			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-				return err
-			}
-			return os.Chmod(path, mode)
-		}
-	}
 	for _, test := range []struct {
 		name, want string
 		make       func(path string) error
@@ -44,12 +56,7 @@ func TestKeyFiles(t *testing.T) {
 		{"a bare line", "is empty", write(0o600, "\n")},
 		{"two lines", "holds more than one line", write(0o600, secret+"\n"+secret+"\n")},
 		{"a word before it", "holds more than one line", write(0o600, "key "+secret)},
-		{"of somebody else", "belongs to uid 12345", func(path string) error {
-			if os.Geteuid() != 0 {
-				return errOnlyRoot
-			}
-			return errors.Join(write(0o600, secret)(path), os.Chown(path, 12345, -1))
-		}},
+		{"of somebody else", "belongs to uid 12345", ofAnother(secret)},
 		{"too large", "has more than 8192 bytes", write(0o600, strings.Repeat("k", maxAPIKey+1))},
 	} {
 		w := newWorld(t)

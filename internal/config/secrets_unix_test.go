@@ -17,14 +17,6 @@ import (
 // loading; a check finds it, and nobody gets a value from it.
 func TestSecretFiles(t *testing.T) {
 	const value = "ghp_do-not-tell"
-	write := func(mode os.FileMode, text string) func(string) error {
-		return func(path string) error {
-			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-				return err
-			}
-			return os.Chmod(path, mode)
-		}
-	}
 	for _, test := range []struct {
 		name, want string
 		make       func(path string) error
@@ -40,12 +32,7 @@ func TestSecretFiles(t *testing.T) {
 		}},
 		{"for the group", "has mode 0640: others than its owner may use it; run `chmod 600", write(0o640, value)},
 		{"for everybody", "has mode 0604", write(0o604, value)},
-		{"of somebody else", "belongs to uid 12345", func(path string) error {
-			if os.Geteuid() != 0 {
-				return errOnlyRoot
-			}
-			return errors.Join(write(0o600, value)(path), os.Chown(path, 12345, -1))
-		}},
+		{"of somebody else", "belongs to uid 12345", ofAnother(value)},
 		{"empty", "holds fewer than 8 bytes", write(0o600, "")},
 		{"short", "holds fewer than 8 bytes", write(0o600, "1234567\n")},
 		{"the longest", "", write(0o600, value+strings.Repeat("k", maxSecret-len(value))+"\r\n")},

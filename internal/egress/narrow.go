@@ -48,16 +48,17 @@ func (r Rule) overlaps(o Rule) bool {
 func (r Rules) Narrow(targets []Target) Rules {
 	narrow := Rules{Deny: r.Deny, unlocking: r.unlocked()}
 	for _, t := range targets {
-		if answer, _ := r.Match(t.Host, t.Port); answer == Allowed {
-			narrow.Allow = append(narrow.Allow, exactly(t))
+		if answer, rule := r.Match(t.Host, t.Port); answer == Allowed {
+			narrow.Allow = append(narrow.Allow, rule.only(t))
 		}
 	}
 	return narrow
 }
 
-// exactly is the rule that matches one target.
-func exactly(t Target) Rule {
-	rule := Rule{text: t.String(), host: t.Host, port: t.Port}
+// only is r for one of its targets. It is written like r, so that the record of
+// a connection names the rule of the operator that allowed it.
+func (r Rule) only(t Target) Rule {
+	rule := Rule{text: r.text, host: t.Host, port: t.Port}
 	if addr, ok := t.Host.Addr(); ok {
 		rule.host, rule.prefix = Host{}, single(addr)
 	}

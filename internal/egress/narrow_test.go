@@ -37,9 +37,12 @@ func TestNarrow(t *testing.T) {
 		Deny:  rulesOf(t, "bad.example.org"),
 	}
 	narrow := wide.Narrow(targetsOf(t, "api.example.org:443", "db.internal:5432", "10.0.0.8:80", "bad.example.org:443", "other.test:443"))
-	want := []string{"api.example.org:443", "db.internal:5432", "10.0.0.8:80"}
-	if got := narrow.List(); !slices.Equal(got, want) {
+	want := []string{"10.0.0.8:80", "api.example.org:443", "db.internal:5432"}
+	if got := (Grant{Rules: narrow}).Hosts(); !slices.Equal(got, want) {
 		t.Errorf("allowed %q, want %q", got, want)
+	}
+	if _, rule := narrow.Match(targetsOf(t, "api.example.org:443")[0].Host, 443); rule.String() != "*.example.org:443" {
+		t.Errorf("the record would name the rule %q", rule)
 	}
 	for target, allowed := range map[string]bool{
 		"api.example.org:443": true, "www.example.org:443": false, "api.example.org:80": false,

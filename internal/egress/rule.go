@@ -211,13 +211,3 @@ func (r *Rule) unlocks(addr netip.Addr, block netip.Prefix, port uint16) bool {
 	}
 	return r.prefix.IsSingleIP() || block.IsValid() && block.Contains(r.prefix.Addr()) && r.prefix.Bits() >= block.Bits()
 }
-
-// List returns the allow rules as they were written, for facts and
-// attestations.
-func (r Rules) List() []string {
-	list := make([]string, 0, len(r.Allow))
-	for _, rule := range r.Allow {
-		list = append(list, rule.text)
-	}
-	return list
-}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,7 +51,7 @@ func serverSees(said []byte) (*tls.ClientHelloInfo, error) {
 
 // agrees is true when a server takes the same out of a hello as we do.
 func (h Hello) agrees(seen *tls.ClientHelloInfo) bool {
-	return h.ServerName == seen.ServerName && slices.Equal(h.ALPN, seen.SupportedProtos)
+	return h.ServerName == seen.ServerName
 }
 
 // FuzzRead: whatever a client says, or puts into well-formed records, reading
@@ -107,7 +106,7 @@ func FuzzClient(f *testing.F) {
 			t.Fatalf("parsed %+v, %v, the server sees %q %q", h, err, seen.ServerName, seen.SupportedProtos)
 		}
 		cut := record(said[recordHeader:], int(size%mostInRecord)+1)
-		if again, raw, err := Read(bytes.NewReader(cut), len(cut)); err != nil || !same(again, h) || len(raw) != len(cut) {
+		if again, raw, err := Read(bytes.NewReader(cut), len(cut)); err != nil || again != h || len(raw) != len(cut) {
 			t.Errorf("in records of %d bytes: %+v, %v", size, again, err)
 		}
 		said[int(at)%len(said)] ^= change

@@ -15,10 +15,6 @@ type Hello struct {
 	// ServerName is as the client wrote it, "" when it named nobody (RFC 6066,
 	// section 3).
 	ServerName string
-	// ALPN are the protocols that the client offers, best first (RFC 7301).
-	ALPN []string
-	// Versions are those of TLS that the client offers, best first.
-	Versions []uint16
 	// ECH is true when a second message, with perhaps another name, is
 	// encrypted within (RFC 9849), or when the client makes it look so.
 	ECH bool

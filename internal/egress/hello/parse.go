@@ -8,8 +8,6 @@ import (
 // The extensions that say something here.
 const (
 	extensionServerName = 0
-	extensionALPN       = 16
-	extensionVersions   = 43
 	extensionECH        = 0xfe0d
 )
 
@@ -18,7 +16,7 @@ const (
 func parse(body []byte) (Hello, error) {
 	var h Hello
 	m := message(body)
-	version, ok := m.number(2)
+	_, ok := m.take(2) // the version, of which TLS 1.3 says elsewhere what it is
 	random, ok1 := m.take(32)
 	session, ok2 := m.vector(1)
 	suites, ok3 := m.vector(2)
@@ -33,7 +31,6 @@ func parse(body []byte) (Hello, error) {
 	case len(compressions) == 0:
 		return h, malformed("there is no compression method")
 	}
-	h.Versions = []uint16{uint16(version)} // two bytes
 	if len(m) == 0 {
 		return h, nil
 	}
@@ -61,10 +58,6 @@ func (h *Hello) extend(m message) error {
 		switch kind {
 		case extensionServerName:
 			h.ServerName, err = serverName(content)
-		case extensionALPN:
-			h.ALPN, err = protocols(content)
-		case extensionVersions:
-			h.Versions, err = versions(content)
 		case extensionECH:
 			h.ECH = true
 		}
@@ -87,35 +80,6 @@ func serverName(m message) (string, error) {
 		return "", malformed("the server name is empty or ends with a dot")
 	}
 	return string(name), nil
-}
-
-func protocols(m message) ([]string, error) {
-	list, ok := m.vector(2)
-	if !ok || len(m) != 0 || len(list) == 0 {
-		return nil, malformed("the protocols are not a list")
-	}
-	var all []string
-	for len(list) > 0 {
-		name, ok := list.vector(1)
-		if !ok || len(name) == 0 {
-			return nil, malformed("a protocol has no name")
-		}
-		all = append(all, string(name))
-	}
-	return all, nil
-}
-
-func versions(m message) ([]uint16, error) {
-	list, ok := m.vector(1)
-	if !ok || len(m) != 0 || len(list) == 0 || len(list)%2 != 0 {
-		return nil, malformed("the versions are not a list")
-	}
-	var all []uint16
-	for len(list) > 0 {
-		version, _ := list.number(2)
-		all = append(all, uint16(version)) // two bytes
-	}
-	return all, nil
 }
 
 // message is what is left to read of one. Whatever is taken from it is false

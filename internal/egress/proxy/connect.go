@@ -4,11 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"net/http"
-	"os"
-	"time"
 
 	"palyra/internal/egress"
 	"palyra/internal/egress/web"
@@ -43,8 +40,8 @@ func (v *service) tunnel(ctx context.Context, c *caller) {
 	target, err := readConnect(c)
 	if err != nil {
 		v.stumble(c, egress.LegConnect, err, egress.ReasonBadHTTP)
-		if reason.Of(err) != reason.Internal && answer(c, err) == nil {
-			leave(c)
+		if reason.Of(err) != reason.Internal {
+			_ = answer(c, err) // who has gone is not told
 		}
 		return
 	}
@@ -62,19 +59,32 @@ var (
 // readConnect reads the head of a CONNECT request and returns its target. What
 // was read beyond the head is put back.
 func readConnect(c *caller) (egress.Target, error) {
-	limit := &io.LimitedReader{R: c, N: mostHead}
-	in := bufio.NewReader(limit)
+	head := &headReader{LimitedReader: io.LimitedReader{R: c, N: mostHead}}
+	in := bufio.NewReader(head)
 	r, err := http.ReadRequest(in)
 	c.unread(buffered(in))
 	switch {
-	case err != nil && limit.N == 0:
+	case err != nil && head.N == 0:
 		return egress.Target{}, errHead
-	case err != nil && (gone(err) || errors.Is(err, os.ErrDeadlineExceeded)):
-		return egress.Target{}, err
+	case err != nil && head.err != nil:
+		return egress.Target{}, head.err
 	case err != nil || r.ProtoMajor != 1 || r.ContentLength != 0 || len(r.TransferEncoding) != 0:
 		return egress.Target{}, errConnect
 	}
 	return egress.ParseTarget(r.RequestURI)
+}
+
+// headReader keeps the error of reading: package http takes what came before it
+// for a whole line.
+type headReader struct {
+	io.LimitedReader
+	err error
+}
+
+func (h *headReader) Read(b []byte) (int, error) {
+	n, err := h.LimitedReader.Read(b)
+	h.err = err
+	return n, err
 }
 
 // established is the answer to a CONNECT request that a tunnel came of.
@@ -89,18 +99,3 @@ func answer(c *caller, err error) error {
 	_, failed := c.Write(raw)
 	return failed
 }
-
-// leave closes a connection so that the program sees the last thing that it was
-// told: a connection closed with something unread in it is reset.
-func leave(c *caller) {
-	_ = c.CloseWrite() // it may be gone
-	if c.patience(farewell) == nil {
-		_, _ = io.CopyN(io.Discard, c, mostFarewell)
-	}
-}
-
-// What a connection that was refused may say yet, unheard.
-const (
-	farewell     = 250 * time.Millisecond
-	mostFarewell = 64 << 10
-)

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"os"
 
 	"palyra/internal/egress"
@@ -66,7 +65,6 @@ func (v *service) socks(ctx context.Context, c *caller) {
 	c.unread(buffered(in))
 	if err != nil {
 		v.stumble(c, egress.LegSOCKS, err, egress.ReasonBadSOCKS)
-		leave(c) // it has its answer
 		return
 	}
 	v.reach(ctx, c, egress.LegSOCKS, v.named(target), func(err error) error { return socks.Reply(c, err) })
@@ -109,10 +107,4 @@ func (v *service) stumble(c *caller, leg string, err error, word string) {
 	case errors.As(err, &e):
 		v.refuse(leg, egress.Target{}, cmp.Or(e.Fields["reason"], word))
 	}
-}
-
-// gone reports whether an error says no more than that the peer has left.
-func gone(err error) bool {
-	var network *net.OpError
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &network)
 }

@@ -34,17 +34,18 @@ type link struct {
 // leg it is nil, and who gets nowhere sees a reset.
 func (v *service) reach(ctx context.Context, c *caller, leg string, t egress.Target, reply func(error) error) {
 	host, err := v.connect(ctx, leg, t, c)
-	if reply != nil {
-		if failed := reply(err); failed == nil && err != nil {
-			leave(c)
+	if err == nil {
+		defer host.Close()
+	}
+	switch {
+	case reply == nil && err != nil:
+		reset(c.Conn)
+		return
+	case reply != nil:
+		if failed := reply(err); failed != nil || err != nil {
 			return
 		}
 	}
-	if err != nil {
-		reset(c.Conn)
-		return
-	}
-	defer host.Close()
 	l := &link{v, c, host, leg, t}
 	if err := l.carry(ctx); err != nil {
 		l.breakOff(err)

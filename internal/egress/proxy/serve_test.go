@@ -27,7 +27,8 @@ func TestTheEndOfASession(t *testing.T) {
 		w.host("api.test:7", echo)
 		w.host("api.test:443", echo)
 		w.host("api.test:80", pages)
-		w.serve(grantOf(t, "api.test:7", "api.test:443", "api.test:80"))
+		w.host("api.test:9", func(net.Conn) { <-w.over })
+		w.serve(grantOf(t, "api.test:7", "api.test:443", "api.test:80", "api.test:9"))
 		var open []net.Conn
 		for _, target := range []string{"api.test:7", "api.test:443", "api.test:80"} {
 			for _, connect := range legs {
@@ -45,6 +46,7 @@ func TestTheEndOfASession(t *testing.T) {
 			}
 			open = append(open, patiently(t, conn))
 		}
+		open = append(open, w.stuck())
 		exchange(t, open[0], "it lives")
 		started := time.Now()
 		if err := w.end(); err != nil {
@@ -71,6 +73,22 @@ func TestTheEndOfASession(t *testing.T) {
 			t.Fatalf("%d goroutines, before %d:\n%s", runtime.NumGoroutine(), before, buffer[:runtime.Stack(buffer, true)])
 		}
 	}
+}
+
+// stuck is a connection to a host that takes no more of what the program says.
+func (w *world) stuck() net.Conn {
+	w.t.Helper()
+	conn, err := w.connect("api.test:9")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := conn.SetWriteDeadline(time.Now().Add(200 * time.Millisecond)); err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := io.Copy(conn, endless{}); !errors.Is(err, os.ErrDeadlineExceeded) {
+		w.t.Fatal(err)
+	}
+	return conn
 }
 
 // A thousand connections at fifty at once: each gets its own answer, and each

@@ -27,12 +27,13 @@ type timed struct {
 const timedHost = "11.9.9.9"
 
 // inTime has the host say and hear, and a test with its session.
-func inTime(t *testing.T, host func(net.Conn), test func(*timed)) {
+func inTime(t *testing.T, budget egress.Budget, host func(net.Conn), test func(*timed)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var hosts sync.WaitGroup
 		grant := grantOf(t, timedHost+":443", timedHost+":80", timedHost+":8080", timedHost+":7")
 		grant.Inspect = []egress.Inspection{{Host: grantOf(t, timedHost+":8080").Rules.Allow[0]}}
+		grant.Budget = budget
 		session, err := New(grant, Outward{
 			Interfaces: func() ([]netip.Addr, error) { return nil, nil },
 			Dial: func(context.Context, string, string) (net.Conn, error) {
@@ -131,7 +132,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 					t.Errorf("the host heard %q", heard)
 				}
 			}
-			inTime(t, silent, func(w *timed) {
+			inTime(t, egress.Budget{}, silent, func(w *timed) {
 				conn := w.connect(c.to(w), c.port)
 				started := time.Now()
 				if len(c.says) > 0 { // a pipe would pass an empty word on
@@ -154,43 +155,66 @@ func (w *timed) proxy() *gate       { return w.http }
 func (w *timed) socksProxy() *gate  { return w.socks }
 
 // One byte now and then buys no more time than none.
-func TestAHelloThatTrickles(t *testing.T) {
-	inTime(t, func(conn net.Conn) { _, _ = io.ReadAll(conn) }, func(w *timed) {
-		conn := w.connect(w.ports, 443)
-		started := time.Now()
-		for _, b := range clientHello(t, "") {
-			if _, err := conn.Write([]byte{b}); err != nil {
-				break
-			}
-			time.Sleep(time.Second)
-		}
-		if took := time.Since(started); took > 12*time.Second {
-			t.Errorf("it took %v", took)
-		}
-		if got := w.one(); got.Reason != egress.ReasonSlow {
-			t.Errorf("ledger: %+v", got)
-		}
-	})
+func TestWordsThatTrickle(t *testing.T) {
+	for name, c := range map[string]struct {
+		to   func(*timed) *gate
+		says []byte
+	}{
+		"a hello":   {(*timed).transparent, clientHello(t, "")},
+		"a CONNECT": {(*timed).proxy, []byte("CONNECT 11.9.9.9:443 HTTP/1.1\r\n\r\n")},
+		"SOCKS":     {(*timed).socksProxy, []byte("\x05\x01\x00\x05\x01\x00\x03\x20abcdefghijklmnopqrstuvwxyz")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inTime(t, egress.Budget{}, func(conn net.Conn) { _, _ = io.ReadAll(conn) }, func(w *timed) {
+				conn := w.connect(c.to(w), 443)
+				go func() { _, _ = io.Copy(io.Discard, conn) }()
+				started := time.Now()
+				for _, b := range c.says {
+					if _, err := conn.Write([]byte{b}); err != nil {
+						break
+					}
+					time.Sleep(time.Second)
+				}
+				if took := time.Since(started); took > 12*time.Second {
+					t.Errorf("it took %v", took)
+				}
+				if got := w.one(); got.Reason != egress.ReasonSlow {
+					t.Errorf("ledger: %+v", got)
+				}
+			})
+		})
+	}
 }
 
 func TestSilence(t *testing.T) {
-	for name, says := range map[string]string{"from the start": "", "in the midst": "hello\n"} {
+	for name, c := range map[string]struct {
+		port   uint16
+		says   string
+		most   time.Duration // of a connection
+		after  time.Duration
+		reason string
+	}{
+		"from the start":        {7, "", 0, 10 * time.Minute, egress.ReasonSlow},
+		"in the midst":          {7, "hello\n", 0, 10 * time.Minute, egress.ReasonSlow},
+		"until the time is up":  {7, "hello\n", time.Minute, time.Minute, egress.ReasonBudgetTime},
+		"shorter than patience": {443, "", time.Second, time.Second, egress.ReasonSlow},
+	} {
 		t.Run(name, func(t *testing.T) {
-			inTime(t, func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }, func(w *timed) {
-				conn := w.connect(w.ports, 7)
-				if says != "" {
-					if _, err := io.WriteString(conn, says); err != nil {
+			inTime(t, egress.Budget{Time: c.most}, func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }, func(w *timed) {
+				conn := w.connect(w.ports, c.port)
+				started := time.Now()
+				if c.says != "" {
+					if _, err := io.WriteString(conn, c.says); err != nil {
 						t.Fatal(err)
 					}
 				}
-				started := time.Now()
 				if n, err := conn.Read(make([]byte, 1)); err == nil {
 					t.Errorf("%d bytes", n)
 				}
-				if took := time.Since(started); took != 10*time.Minute {
+				if took := time.Since(started); took != c.after {
 					t.Errorf("it took %v", took)
 				}
-				if got := w.one(); got.Reason != egress.ReasonSlow || got.Verdict != egress.VerdictAllowed {
+				if got := w.one(); got.Reason != c.reason {
 					t.Errorf("ledger: %+v", got)
 				}
 			})
@@ -215,7 +239,7 @@ func TestTime(t *testing.T) {
 					time.Sleep(time.Minute)
 				}
 			}
-			inTime(t, speaks, func(w *timed) {
+			inTime(t, egress.Budget{}, speaks, func(w *timed) {
 				conn := w.connect(w.ports, port)
 				started := time.Now()
 				if port == 80 {

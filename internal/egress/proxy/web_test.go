@@ -273,3 +273,30 @@ func TestInspectedRequests(t *testing.T) {
 		}
 	}
 }
+
+// An inspected host gets nothing but requests, also where there is no TLS.
+func TestInspectedInTheClear(t *testing.T) {
+	for name, c := range map[string]struct{ says, reason string }{
+		"a method": {"DELETE / HTTP/1.1\r\nHost: api.test:8080\r\n\r\n", egress.ReasonMethod},
+		"no HTTP":  {"hello there\r\n\r\n", egress.ReasonBadHTTP},
+	} {
+		for leg, connect := range legs {
+			t.Run(leg+" "+name, func(t *testing.T) {
+				w := newWorld(t)
+				heard := w.listening("api.test:8080")
+				grant := grantOf(t, "api.test:8080")
+				grant.Inspect = []egress.Inspection{{Host: grant.Rules.Allow[0], Methods: []string{"GET"}}}
+				w.serve(grant)
+				conn, err := connect(w, "api.test:8080")
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.breaksOff(conn, []byte(c.says))
+				if got := w.only(); got.Reason != c.reason || got.Verdict != egress.VerdictDenied || got.BytesOut != 0 {
+					t.Errorf("ledger: %+v", got)
+				}
+				w.nothing(heard)
+			})
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -32,6 +33,8 @@ type world struct {
 	socks     net.Listener
 	names     net.PacketConn
 	end       func() error
+	// over is closed at the end of the test.
+	over chan struct{}
 
 	mu        sync.Mutex
 	addresses map[string]netip.Addr
@@ -50,7 +53,7 @@ func newWorld(t testing.TB) *world {
 	if !roots.AppendCertsFromPEM(authority.Bundle(nil)) {
 		t.Fatal("the authority has no certificate")
 	}
-	return &world{t: t, authority: authority, roots: roots, addresses: map[string]netip.Addr{}, servers: map[string]string{}}
+	return &world{t: t, authority: authority, roots: roots, addresses: map[string]netip.Addr{}, servers: map[string]string{}, over: make(chan struct{})}
 }
 
 // host has a name answered with an address of its own, and its port with serve.
@@ -159,6 +162,7 @@ func (w *world) serve(g egress.Grant) {
 		return <-served
 	})
 	w.t.Cleanup(func() {
+		close(w.over)
 		if err := w.end(); err != nil {
 			w.t.Errorf("Serve: %v", err)
 		}
@@ -186,6 +190,9 @@ func (w *world) ledger() []tool.Connection {
 	list, missed := w.session.Connections()
 	if missed != 0 {
 		w.t.Errorf("%d connections are missed", missed)
+	}
+	if later, _ := w.session.Connections(); !slices.Equal(list, later) {
+		w.t.Errorf("a connection never ended: %+v, later %+v", list, later)
 	}
 	var kept []tool.Connection
 	for _, c := range list {

@@ -102,6 +102,56 @@ func FuzzHeld(f *testing.F) {
 	})
 }
 
+// compared returns how many needles are compared with a text.
+func compared(m *matcher, text []byte) int {
+	var h hashes
+	n := 0
+	for end := 0; ; {
+		more := m.pass(&h, text[end:])
+		if more == 0 {
+			return n
+		}
+		end += more
+		for i, window := range h {
+			n += len(m.at[i][uint32(window>>32)])
+		}
+	}
+}
+
+// TestGuessesCostAlike: what is right but for its end is compared with nothing,
+// and so takes as long as what is wrong.
+func TestGuessesCostAlike(t *testing.T) {
+	for _, value := range []string{awkward, "ghp_0123456789abcdefghijABCDEFGHIJ", "12345678"} {
+		m := used(t, value).finder.Load().matcher
+		for _, n := range m.needles {
+			// Less its last byte, UTF-16 is UTF-16 in the other order.
+			if c := compared(m, n.text[:len(n.text)-2]); c != 0 {
+				t.Errorf("%q is compared with %d forms", n.text[:len(n.text)-2], c)
+			}
+			if compared(m, n.text) == 0 {
+				t.Errorf("the form %q is not recognised", n.text)
+			}
+		}
+	}
+}
+
+// BenchmarkGuess has streams of guesses, right and wrong ones, which are to
+// take the same time.
+func BenchmarkGuess(b *testing.B) {
+	x := used(b, "ghp_0123456789abcdefghijABCDEFGHIJ")
+	for _, guess := range []string{"ghp_01234567\n", "ghp_01234569\n", "abc\n", "abd\n", `\u0067\u0068`, `\u0067\u0069`} {
+		text := strings.Repeat(guess, (1<<20)/len(guess))
+		b.Run(guess, func(b *testing.B) {
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				if n, err := io.Copy(io.Discard, x.Scrub(strings.NewReader(text))); err != nil || n != int64(len(text)) {
+					b.Fatal(n, err)
+				}
+			}
+		})
+	}
+}
+
 // FuzzForms: no form is longer than what is held back, nor does one have a byte
 // that ends it.
 func FuzzForms(f *testing.F) {

@@ -14,14 +14,13 @@ type needle struct {
 	kind int
 }
 
-// matcher looks for many needles at once, and takes as long for a text that is
-// nearly one as for any other: how fast a stream passes would tell a program
-// what the values are, as surely as when it passes. So every byte costs the
-// same. Of the bytes last seen it keeps hashes over 8, 16, 32 and 64, in which
-// older bytes are shifted out, and compares where one of them is that of the
-// end of a needle, with the largest of these windows that fits into it. That
-// takes at least five characters of a value that are right, the last ones,
-// which no usual value has in common with others.
+// matcher looks for many needles at once, and takes as long for a text that
+// begins like one as for any other: how fast a stream of guesses passes would
+// tell a program what the values are, too. So each byte costs the same. It goes
+// into a hash of each of the windows that end with it, from which older bytes
+// are shifted out, and needles are compared where a hash is that of the end of
+// one, over the largest window that the needle has room for. That takes the
+// last characters of a value, about ten at once, five of one shorter than eleven.
 type matcher struct {
 	needles []needle
 	// most is the length of the longest needle.
@@ -30,17 +29,17 @@ type matcher struct {
 	random [256]uint64
 	// ends tells by the hash over a window whether a needle may end so: bit i
 	// is for windows[i].
-	ends [len(windows)][1 << hashBits]uint8
+	ends [1 << hashBits]uint8
 	at   [len(windows)]map[uint32][]needle
 }
 
 const (
-	hashBits = 12
+	hashBits = 14
 	down     = 64 - hashBits
 )
 
-// windows are the lengths of what is hashed. The hash is shifted by 64 bits
-// meanwhile.
+// windows are the lengths of what is hashed. Each byte shifts the hash over n
+// bytes by 64/n bits.
 var windows = [...]int{8, 16, 32, 64}
 
 // newMatcher takes needles of eight bytes and more. Of needles with the same
@@ -70,7 +69,7 @@ func (m *matcher) place(n needle) {
 	for _, c := range n.text[len(n.text)-windows[which]:] {
 		h = h<<(64/windows[which]) + m.random[c]
 	}
-	m.ends[which][h>>down] = 1
+	m.ends[h>>down] |= 1 << which
 	if m.at[which] == nil {
 		m.at[which] = make(map[uint32][]needle)
 	}
@@ -97,7 +96,7 @@ func (m *matcher) find(b []byte, from, until int) (match, bool) {
 		}
 		end += more
 		for i, window := range h {
-			if m.ends[i][window>>down] == 0 {
+			if m.ends[window>>down]>>i&1 == 0 {
 				continue
 			}
 			for _, n := range m.at[i][uint32(window>>32)] {
@@ -120,7 +119,7 @@ func (m *matcher) pass(h *hashes, b []byte) int {
 	for i, c := range b {
 		r := m.random[c]
 		h0, h1, h2, h3 = h0<<8+r, h1<<4+r, h2<<2+r, h3<<1+r
-		if m.ends[0][h0>>down]|m.ends[1][h1>>down]|m.ends[2][h2>>down]|m.ends[3][h3>>down] != 0 {
+		if m.ends[h0>>down]&1|m.ends[h1>>down]&2|m.ends[h2>>down]&4|m.ends[h3>>down]&8 != 0 {
 			*h = hashes{h0, h1, h2, h3}
 			return i + 1
 		}

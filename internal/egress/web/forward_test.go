@@ -145,6 +145,8 @@ func TestUpstreamFails(t *testing.T) {
 		{name: "huge header", answer: "HTTP/1.1 200 OK\r\nA: " + strings.Repeat("a", 1<<20) + "\r\n\r\n", status: http.StatusBadGateway},
 		{name: "two lengths", answer: "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", status: http.StatusBadGateway},
 		{name: "switch unasked", answer: "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", status: http.StatusBadGateway, why: "upgrade"},
+		{name: "switch to an empty key", answer: "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: Kfh9QIsMVZcl6xEPYxPHzW8SZ8w=\r\n\r\n",
+			status: http.StatusBadGateway, why: "upgrade"},
 		{name: "switch to nothing", answer: "HTTP/1.1 101 Switching Protocols\r\n\r\n", status: http.StatusBadGateway, why: "upgrade"},
 	}
 	for _, test := range tests {

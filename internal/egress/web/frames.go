@@ -135,10 +135,10 @@ func (f *frames) write(first byte, text []byte) {
 	}
 	switch n := len(text); {
 	case n < length16:
-		f.out = append(f.out, mask|byte(n)) //nolint:gosec // it is below 126
+		f.out = append(f.out, mask|byte(n))
 	default: // at most mostPayload
 		f.out = append(f.out, mask|length16)
-		f.out = binary.BigEndian.AppendUint16(f.out, uint16(n)) //nolint:gosec // see above
+		f.out = binary.BigEndian.AppendUint16(f.out, uint16(n))
 	}
 	if !f.masked {
 		f.out = append(f.out, text...)
@@ -182,6 +182,10 @@ func (f *frames) header() (header, error) {
 		return header{}, unexpected(err)
 	}
 	h := header{first: first, length: uint64(second &^ maskBit)}
+	if first&reservedBits != 0 || second&maskBit != 0 != f.masked ||
+		h.isControl() && (!h.isLast() || h.length > mostControl) || !h.isControl() && h.opcode() > binaryOpcode {
+		return header{}, errFrame
+	}
 	var wide [8]byte
 	switch h.length {
 	case length16:
@@ -191,18 +195,13 @@ func (f *frames) header() (header, error) {
 		_, err = io.ReadFull(f.from, wide[:])
 		h.length = binary.BigEndian.Uint64(wide[:])
 	}
+	if h.length > mostLength {
+		return header{}, errFrame
+	}
 	if err == nil && f.masked {
 		_, err = io.ReadFull(f.from, h.key[:])
 	}
-	if err != nil {
-		return header{}, unexpected(err)
-	}
-	wrong := first&reservedBits != 0 || second&maskBit != 0 != f.masked || h.length > mostLength ||
-		h.isControl() && (!h.isLast() || h.length > mostControl) || !h.isControl() && h.opcode() > binaryOpcode
-	if wrong {
-		return header{}, errFrame
-	}
-	return h, nil
+	return h, unexpected(err)
 }
 
 func unexpected(err error) error {
@@ -243,8 +242,8 @@ func (p *payload) Read(b []byte) (int, error) {
 	}
 	n, err := p.of.from.Read(b)
 	if p.of.masked {
-		toggle(b[:n], p.frame.key, int(p.read%4)) //nolint:gosec // it is below 4
+		toggle(b[:n], p.frame.key, int(p.read%4))
 	}
-	p.read += uint64(n) //nolint:gosec // not negative
+	p.read += uint64(n)
 	return n, unexpected(err)
 }

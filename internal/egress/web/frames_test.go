@@ -44,49 +44,65 @@ func masked(text string) string {
 	return string(head) + string(key[:]) + string(payload)
 }
 
-// message reads one message as a receiver does, and says of which kind it was.
+// message reads one message as a receiver does.
 func message(in *bufio.Reader, fromClient bool) (string, error) {
-	text, kind := "", byte(0)
+	return (&receiver{in: in, fromClient: fromClient}).next()
+}
+
+type receiver struct {
+	in         *bufio.Reader
+	fromClient bool
+	began      bool
+	text       string
+}
+
+// next returns a message, or a control frame that stands before its end.
+func (r *receiver) next() (string, error) {
 	for {
-		head := make([]byte, 2)
-		if _, err := io.ReadFull(in, head); err != nil {
-			return text, err
+		first, payload, err := r.frame()
+		isControl, isLast, continues := first&8 != 0, first&0x80 != 0, first&0x0f == 0
+		switch {
+		case err != nil:
+			return "", err
+		case isControl && (!isLast || len(payload) > 125), !isControl && continues != r.began:
+			return "", errFrame
+		case isControl:
+			return fmt.Sprintf("control %x: %s", first&0x0f, payload), nil
 		}
-		size := int(head[1] & 0x7f)
-		if size == 126 {
-			wide := make([]byte, 2)
-			if _, err := io.ReadFull(in, wide); err != nil {
-				return text, err
-			}
-			size = int(binary.BigEndian.Uint16(wide))
-		}
-		if size == 127 || head[0]&0x70 != 0 || head[1]&0x80 != 0 != fromClient || (kind == 0) == (head[0]&0x0f == 0) && head[0]&8 == 0 {
-			return text, errFrame
-		}
-		key := make([]byte, 4)
-		if fromClient {
-			if _, err := io.ReadFull(in, key); err != nil {
-				return text, err
-			}
-		}
-		payload := make([]byte, size)
-		if _, err := io.ReadFull(in, payload); err != nil {
-			return text, err
-		}
-		for i := range payload {
-			payload[i] ^= key[i%4]
-		}
-		if head[0]&8 != 0 {
-			if head[0]&0x80 == 0 || size > 125 {
-				return text, errFrame
-			}
-			return fmt.Sprintf("control %x: %s", head[0]&0x0f, payload), nil
-		}
-		kind, text = 1, text+string(payload)
-		if head[0]&0x80 != 0 {
+		r.began, r.text = !isLast, r.text+string(payload)
+		if isLast {
+			text := r.text
+			r.text = ""
 			return text, nil
 		}
 	}
+}
+
+func (r *receiver) frame() (first byte, payload []byte, err error) {
+	head := make([]byte, 2)
+	if _, err := io.ReadFull(r.in, head); err != nil {
+		return 0, nil, err
+	}
+	size := int(head[1] & 0x7f)
+	wide, key := make([]byte, 2), make([]byte, 4)
+	if size == 126 {
+		_, err = io.ReadFull(r.in, wide)
+		size = int(binary.BigEndian.Uint16(wide))
+	}
+	if size == 127 || head[0]&0x70 != 0 || head[1]&0x80 != 0 != r.fromClient {
+		return 0, nil, errFrame
+	}
+	if err == nil && r.fromClient {
+		_, err = io.ReadFull(r.in, key)
+	}
+	payload = make([]byte, size)
+	if err == nil {
+		_, err = io.ReadFull(r.in, payload)
+	}
+	for i := range payload {
+		payload[i] ^= key[i%4]
+	}
+	return head[0], payload, err
 }
 
 // used returns a world whose secret was used.
@@ -213,10 +229,11 @@ func FuzzFrames(f *testing.F) {
 		if err == nil && second != nil || errors.Is(second, errFrame) {
 			t.Fatalf("%q gives %q (%v), which is read with %v", raw, out, err, second)
 		}
-		one, two := bufio.NewReader(bytes.NewReader(out)), bufio.NewReader(bytes.NewReader(again))
+		one := receiver{in: bufio.NewReader(bytes.NewReader(out)), fromClient: client}
+		two := receiver{in: bufio.NewReader(bytes.NewReader(again)), fromClient: client}
 		for second == nil {
-			a, errA := message(one, client)
-			b, errB := message(two, client)
+			a, errA := one.next()
+			b, errB := two.next()
 			if a != b || (errA == nil) != (errB == nil) {
 				t.Fatalf("%q gives %q, %v and then %q, %v", raw, a, errA, b, errB)
 			}

@@ -117,10 +117,12 @@ func (b *bridge) checkUpgrade(r *http.Request, t egress.Target) error {
 }
 
 // overrides are headers by which some servers are told to take another method
-// or path than those of the first line.
-var overrides = map[string][]string{
-	egress.ReasonMethod: {"X-Http-Method", "X-Http-Method-Override", "X-Method-Override"},
-	egress.ReasonPath:   {"X-Original-Url", "X-Rewrite-Url"},
+// or path than those of the first line. A form field or parameter that does the
+// same, as some frameworks have it, needs a POST to be allowed.
+var overrides = map[string]string{
+	"X-Http-Method": egress.ReasonMethod, "X-Http-Method-Override": egress.ReasonMethod, "X-Method-Override": egress.ReasonMethod,
+	"X-Original-Method": egress.ReasonMethod, "X-Forwarded-Method": egress.ReasonMethod,
+	"X-Original-Url": egress.ReasonPath, "X-Original-Uri": egress.ReasonPath, "X-Rewrite-Url": egress.ReasonPath, "X-Forwarded-Uri": egress.ReasonPath,
 }
 
 // checkRules holds a request against the inspection of the host, if it has one.
@@ -151,9 +153,11 @@ func (b *bridge) checkRules(r *http.Request, t egress.Target) error {
 	return nil
 }
 
+// override returns a header of the kind. To servers that hand headers on as
+// variables (RFC 3875 section 4.1.18) an underscore is a hyphen.
 func override(r *http.Request, kind string) string {
-	for _, name := range overrides[kind] {
-		if _, ok := r.Header[name]; ok {
+	for name := range r.Header {
+		if overrides[http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))] == kind {
 			return name
 		}
 	}

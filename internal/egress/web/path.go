@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"path"
 	"strings"
+	"unicode/utf8"
 )
 
 // pathProblem says what is wrong with a path where rules about paths hold, ""
@@ -13,7 +14,8 @@ import (
 // for parameters and leave out), in the clear or escaped, and escapes of
 // characters that need none: of a slash or a percent sign, which some servers
 // undo twice or not at all, of control characters, and of what RFC 3986 section
-// 2.3 calls unreserved.
+// 2.3 calls unreserved. What is not UTF-8 is refused, too: some servers read a
+// dot or a slash in it.
 func pathProblem(u *url.URL) string {
 	sent := u.EscapedPath()
 	for i := range len(sent) {
@@ -27,6 +29,9 @@ func pathProblem(u *url.URL) string {
 	}
 	if strings.ContainsAny(sent, `\;`) {
 		return "The path has a backslash or a semicolon, which could be read in two ways."
+	}
+	if !utf8.ValidString(u.Path) {
+		return "The path is not UTF-8 when its escapes are undone."
 	}
 	segments := strings.Split(strings.TrimPrefix(sent, "/"), "/")
 	for i, segment := range segments {

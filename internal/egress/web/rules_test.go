@@ -7,6 +7,7 @@ import (
 	"path"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"palyra/internal/egress"
 )
@@ -27,6 +28,12 @@ func TestRules(t *testing.T) {
 		{"GETX /public/a", "", egress.ReasonMethod},
 		{"GET /public/a", "X-HTTP-Method-Override: DELETE", egress.ReasonMethod},
 		{"GET /public/a", "x-original-url: /admin", egress.ReasonPath},
+		{"GET /public/a", "X_HTTP_Method_Override: DELETE", egress.ReasonMethod},
+		{"GET /public/a", "X-Forwarded-Method: DELETE", egress.ReasonMethod},
+		{"GET /public/a", "X_Original_URL: /admin", egress.ReasonPath},
+		{"GET /public/a", "X-Forwarded-Uri: /admin", egress.ReasonPath},
+		{"GET /public/%c0%ae%c0%ae/admin", "", egress.ReasonPath},
+		{"GET /public/%ff", "", egress.ReasonPath},
 		{"GET /public", "", egress.ReasonPath},
 		{"GET /publicity/x", "", egress.ReasonPath},
 		{"GET /repos/x/y/issues", "", egress.ReasonPath},
@@ -142,7 +149,7 @@ func FuzzPath(f *testing.F) {
 		if again, err := url.PathUnescape(u.Path); err != nil && strings.Contains(u.Path, "%") || err == nil && again != u.Path {
 			t.Fatalf("%q: the path %q has escapes yet", s, u.Path)
 		}
-		if strings.ContainsAny(u.Path, "\\;\x00\r\n") {
+		if strings.ContainsAny(u.Path, "\\;\x00\r\n") || !utf8.ValidString(u.Path) {
 			t.Fatalf("%q: the path is %q", s, u.Path)
 		}
 		if strings.Count(u.Path, "/") != strings.Count(u.EscapedPath(), "/") {

@@ -156,6 +156,8 @@ func TestWrittenAnew(t *testing.T) {
 			"POST /x HTTP/1.1\r\nHost: example.org\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"},
 		{"trailers", "POST /x HTTP/1.1\r\nHost: example.org\r\nTransfer-Encoding: chunked\r\nTrailer: A\r\nTE: trailers\r\n\r\n1\r\na\r\n0\r\nA: b\r\nHost: evil.example\r\n\r\n",
 			"POST /x HTTP/1.1\r\nHost: example.org\r\nTransfer-Encoding: chunked\r\nTe: trailers\r\n\r\n1\r\na\r\n0\r\n\r\n"},
+		{"expectation", "POST /x HTTP/1.1\r\nHost: example.org\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\na",
+			"POST /x HTTP/1.1\r\nHost: example.org\r\nContent-Length: 1\r\n\r\na"},
 		{"HTTP/1.0", "GET /x HTTP/1.0\r\n\r\n", "GET /x HTTP/1.1\r\nHost: example.org\r\n\r\n"},
 		{"HTTP/1.0 with Host", "GET /x HTTP/1.0\r\nHost: example.org\r\n\r\n", "GET /x HTTP/1.1\r\nHost: example.org\r\n\r\n"},
 		{"absolute", "GET http://example.org/x HTTP/1.1\r\nHost: example.org\r\n\r\n", "GET /x HTTP/1.1\r\nHost: example.org\r\n\r\n"},

@@ -79,6 +79,13 @@ func (t *tap) head(length int64) (head []byte, problem string) {
 	return head, ""
 }
 
+// leave says that what follows is no HTTP.
+func (t *tap) leave() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.raw, t.deaf = nil, true
+}
+
 // end says that a handler refuses, after which the connection ends.
 func (t *tap) end() {
 	t.mu.Lock()

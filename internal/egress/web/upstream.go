@@ -17,6 +17,15 @@ import (
 // handshakeTime bounds TLS with a host.
 const handshakeTime = 10 * time.Second
 
+// maxConns bounds the connections of one client to one host.
+const maxConns = 8
+
+// receiveBuffers bounds what is held of the bodies of one HTTP/2 connection,
+// when nobody reads them on.
+func receiveBuffers() *http.HTTP2Config {
+	return &http.HTTP2Config{MaxReceiveBufferPerStream: 256 << 10, MaxReceiveBufferPerConnection: 1 << 20}
+}
+
 // upstream is the way out of one client's connection. Its connections serve
 // that client alone and end with it.
 type upstream struct {
@@ -58,7 +67,9 @@ func newUpstream(ctx context.Context, f Front) *upstream {
 		ForceAttemptHTTP2:      true,
 		DisableCompression:     true, // an answer goes through as it is
 		MaxIdleConns:           16,
-		MaxIdleConnsPerHost:    16,
+		MaxIdleConnsPerHost:    maxConns,
+		MaxConnsPerHost:        maxConns, // further requests wait
+		HTTP2:                  receiveBuffers(),
 		IdleConnTimeout:        IdleTime,
 		MaxResponseHeaderBytes: 256 << 10,
 	}

@@ -26,6 +26,8 @@ const (
 	// HeaderTime is how long they may take to arrive, and the TLS handshake
 	// before them.
 	HeaderTime = 10 * time.Second
+	// maxStreams is how many requests one HTTP/2 connection may carry at a time.
+	maxStreams = 32
 	// IdleTime is how long a connection may wait for its next request.
 	IdleTime = 2 * time.Minute
 )
@@ -112,8 +114,11 @@ func (b *bridge) serve1(ctx context.Context, conn net.Conn) {
 	server, over := b.server(ctx)
 	changed := server.ConnState
 	server.ConnState = func(c net.Conn, state http.ConnState) {
-		if state == http.StateIdle {
+		switch state {
+		case http.StateIdle:
 			b.tap.idle()
+		case http.StateHijacked:
+			b.tap.leave()
 		}
 		changed(c, state)
 	}
@@ -126,11 +131,13 @@ func (b *bridge) serve1(ctx context.Context, conn net.Conn) {
 func (b *bridge) serve2(ctx context.Context, conn *tls.Conn) {
 	server, over := b.server(ctx)
 	server.MaxHeaderBytes = 4 * MaxHeader
-	server.HTTP2 = &http.HTTP2Config{CountError: func(kind string) {
+	server.HTTP2 = receiveBuffers()
+	server.HTTP2.MaxConcurrentStreams = maxStreams
+	server.HTTP2.CountError = func(kind string) {
 		if !harmless[kind] {
 			b.front.Refuse(b.front.Target, egress.ReasonBadHTTP)
 		}
-	}}
+	}
 	serveOne(server, conn, over)
 }
 

@@ -211,7 +211,7 @@ func hear(t *testing.T, c net.Conn, in *bufio.Reader, method string) (*http.Resp
 	t.Helper()
 	c.SetReadDeadline(time.Now().Add(10 * time.Second))
 	res, err := http.ReadResponse(in, &http.Request{Method: method})
-	for err == nil && res.StatusCode == http.StatusEarlyHints {
+	for err == nil && (res.StatusCode == http.StatusEarlyHints || res.StatusCode == http.StatusContinue) {
 		res, err = http.ReadResponse(in, &http.Request{Method: method})
 	}
 	if err != nil {

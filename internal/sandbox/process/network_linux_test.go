@@ -102,19 +102,4 @@ func TestOrdinaryUserHosts(t *testing.T) {
 	}
 }
 
-// Where connections are looked into, the program finds whom to trust, cannot
-// change it, and may look elsewhere.
-func TestAuthorities(t *testing.T) {
-	s := jailtest.Shell(t, jailtest.Workspace(t), `grep -c BEGIN "$SSL_CERT_FILE"; ! echo x >> "$SSL_CERT_FILE"; echo "$CURL_CA_BUNDLE"`)
-	s.Network = jailtest.Grant(t, "service.test:443")
-	s.Network.Inspect = []egress.Inspection{{Host: s.Network.Rules.Allow[0]}}
-	s.Env = []string{"CURL_CA_BUNDLE=mine"}
-	got := strings.Fields(jailtest.Output(t, hostRunner(t, newWorld(t)), s))
-	if len(got) != 2 || got[0] == "0" || got[1] != "mine" {
-		t.Errorf("got %v", got)
-	}
-	s.Network.Inspect = nil // control
-	if got := jailtest.Output(t, hostRunner(t, newWorld(t)), jailtest.Shell(t, s.WorkspaceRoot, `echo "<$SSL_CERT_FILE>"`)); got != "<>\n" {
-		t.Errorf("without inspection: %s", got)
-	}
-}
+func TestAuthorities(t *testing.T) { jailtest.Authorities(t, hostRunner(t, newWorld(t))) }

@@ -156,3 +156,20 @@ func ReadAsked(t testing.TB, out []byte) []Asked {
 	}
 	return list
 }
+
+// Authorities checks that where connections are looked into, the program finds
+// whom to trust, cannot change it, and may look elsewhere.
+func Authorities(t *testing.T, r sandbox.Runner) {
+	t.Helper()
+	s := Shell(t, Workspace(t), `grep -c BEGIN "$SSL_CERT_FILE"; ! echo x >> "$SSL_CERT_FILE"; echo "$CURL_CA_BUNDLE"`)
+	s.Network = Grant(t, "service.test:443")
+	s.Network.Inspect = []egress.Inspection{{Host: s.Network.Rules.Allow[0]}}
+	s.Env = []string{"CURL_CA_BUNDLE=mine"}
+	got := strings.Fields(Output(t, r, s))
+	if len(got) != 2 || got[0] == "0" || got[1] != "mine" {
+		t.Errorf("got %v", got)
+	}
+	if got := Output(t, r, Shell(t, s.WorkspaceRoot, `echo "<$SSL_CERT_FILE>"`)); got != "<>\n" { // control
+		t.Errorf("without inspection: %s", got)
+	}
+}

@@ -1,0 +1,151 @@
+package web
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestUnreadAnswers has a client of HTTP/2 that asks for much and reads nothing.
+// What hosts can send is what the gateway holds.
+func TestUnreadAnswers(t *testing.T) {
+	w := newWorld(t, "example.org:443")
+	a := newAuthorities(t)
+	var sent atomic.Int64
+	var writers sync.WaitGroup
+	w.secureHost(a, "example.org:443", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		writers.Add(1)
+		defer writers.Done()
+		block := make([]byte, 64<<10)
+		for range 256 { // 16 MiB
+			n, err := w.Write(block)
+			sent.Add(int64(n))
+			if err != nil {
+				return
+			}
+		}
+	}), "h2")
+	// A client whose windows are as small as they can be.
+	transport := over(t, func() net.Conn { return w.inspected(a, "h2") })
+	transport.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: 1, MaxReceiveBufferPerConnection: 64 << 10}
+	client, err := transport.NewClientConn(t.Context(), "https", "example.org:443")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range maxStreams / 2 {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://example.org/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := client.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+	}
+	settled(t, &sent)
+	// Buffers of the kernel and of package http come on top of 1 MiB.
+	if held := sent.Load(); held > 16<<20 {
+		t.Errorf("%d MiB are under way", held>>20)
+	}
+	client.Close()
+}
+
+// settled waits until a number stays as it is.
+func settled(t *testing.T, n *atomic.Int64) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for last := int64(-1); n.Load() != last; {
+		if time.Now().After(deadline) {
+			t.Fatal("it never settles")
+		}
+		last = n.Load()
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
+// TestConnectionsOfOneClient has more requests at a time than connections may
+// be: the others wait.
+func TestConnectionsOfOneClient(t *testing.T) {
+	w := newWorld(t, "example.org:443")
+	a := newAuthorities(t)
+	var now, most atomic.Int64
+	full := make(chan struct{})
+	w.secureHost(a, "example.org:443", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		if n := now.Add(1); n > most.Load() {
+			most.Store(n)
+			if n == maxConns {
+				close(full)
+			}
+		}
+		<-full
+		now.Add(-1)
+	}), "http/1.1")
+	client := w.stream(a)
+	var requests sync.WaitGroup
+	for range maxStreams {
+		requests.Go(func() {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://example.org/", nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			res, err := client.RoundTrip(r)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if res.Body.Close(); res.StatusCode != http.StatusOK {
+				t.Errorf("status %d", res.StatusCode)
+			}
+		})
+	}
+	requests.Wait()
+	if most.Load() > maxConns || len(w.dials()) > maxConns {
+		t.Errorf("%d at a time, %d connections", most.Load(), len(w.dials()))
+	}
+}
+
+// TestWebSocketIsNotKept sends much over a WebSocket, of which nothing is to be
+// remembered.
+func TestWebSocketIsNotKept(t *testing.T) {
+	const size = 32 << 20
+	w := newWorld(t, "example.org:80")
+	w.host("example.org:80", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, in, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: "+accepted+"\r\n\r\n")
+		_, _ = io.CopyN(io.Discard, in, size)
+		_, _ = io.WriteString(conn, frame("all"))
+		_, _ = io.Copy(io.Discard, in)
+	}))
+	c := w.serve()
+	io.WriteString(c, wantsWebSocket)
+	in := bufio.NewReader(c)
+	if res, err := http.ReadResponse(in, nil); err != nil || res.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatal(res, err)
+	}
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	if _, err := io.CopyN(c, zeros{}, size); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := message(in, false); err != nil || got != "all" {
+		t.Fatal(got, err)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if kept := int64(after.HeapAlloc) - int64(before.HeapAlloc); kept > size/4 {
+		t.Errorf("%d MiB are kept", kept>>20)
+	}
+}
