@@ -166,6 +166,8 @@ func misplacedRows() []row {
 	add("in the method", "secret_misplaced method bad_http", strict, tls(`send ${TOKEN} /`+head+`\r\n`, "want fine")...)
 	const plain = ` HTTP/1.1\r\nHost: {good}\r\nConnection: close\r\n`
 	add("over plain HTTP", "secret_unverified secret_misplaced", all(strict, allow("{good}:80")), "tcp {@good:80}", `send GET /`+plain+`Authorization: Bearer ${TOKEN}\r\n\r\n`, "want fine")
+	everywhere := all(func(c *scene) { c.bind("Authorization", "{good}:443", "{good}:80") }, alarm(theSecret, placeholder))
+	add("over plain HTTP, where the secret is for", "secret_unverified", everywhere, "tcp {@good:80}", `send GET /`+plain+`Authorization: Bearer ${TOKEN}\r\n\r\n`, "want fine")
 	add("over plain HTTP by the proxy", "secret_unverified secret_misplaced", all(strict, allow("{good}:80")), "tcp {proxy}",
 		`send GET http://{good}/`+plain+`Authorization: Bearer ${TOKEN}\r\n\r\n`, "want fine")
 	add("over plain HTTP, body", misplaced+" secret_unverified", all(strict, allow("{good}:80")), "tcp {@good:80}", `send POST /`+plain+`Content-Length: 300\r\n\r\n${TOKEN}`, "flood 300", "want fine")

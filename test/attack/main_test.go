@@ -76,12 +76,14 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) (code int, err error) {
 	asUser := os.Getenv(userBase) != ""
+	defer func() {
+		os.RemoveAll(places.scenes)
+		if !asUser {
+			os.RemoveAll(places.base)
+		}
+	}()
 	if err := prepare(asUser); err != nil {
 		return 1, err
-	}
-	defer os.RemoveAll(places.scenes)
-	if !asUser {
-		defer os.RemoveAll(places.base)
 	}
 	if err := ready(); err != nil {
 		return 1, err

@@ -189,3 +189,19 @@ func TestNoMoreAfterRefusal(t *testing.T) {
 		}
 	}
 }
+
+// TestRefusalIsRead has clients that say more than is read of them: their
+// connection ends, and is not reset.
+func TestRefusalIsRead(t *testing.T) {
+	for _, text := range []string{"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", "nonsense\r\n\r\n"} {
+		w := newWorld(t, "example.org:80")
+		c := w.serve()
+		if _, err := io.WriteString(c, text+strings.Repeat("a", 32<<10)); err != nil {
+			t.Fatal(err)
+		}
+		in := bufio.NewReader(c)
+		if res, _ := hear(t, c, in, "GET"); res.StatusCode != http.StatusForbidden || !ended(c, in) {
+			t.Errorf("%q: %d, and then a reset", text, res.StatusCode)
+		}
+	}
+}
