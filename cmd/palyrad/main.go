@@ -20,7 +20,10 @@ func main() {
 	// That belongs in nobody's terminal.
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := daemon.Command(os.Stdout, os.Stderr).ExecuteContext(ctx)
+	err := daemon.KeepInherited()
+	if err == nil {
+		err = daemon.Command(os.Stdout, os.Stderr).ExecuteContext(ctx)
+	}
 	stop()
 	if err != nil {
 		if !silent(err) {
