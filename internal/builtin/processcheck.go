@@ -59,7 +59,7 @@ func (t process) check(ctx context.Context, p tool.Proposal) (command, error) {
 	for _, step := range []func(*command) error{
 		t.known,
 		t.place,
-		func(c *command) error { return t.checkHosts(ctx, c) },
+		t.checkHosts,
 		t.available,
 		t.confined,
 		func(c *command) error { return c.missing },

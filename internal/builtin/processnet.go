@@ -13,8 +13,9 @@ import (
 )
 
 // checkHosts judges the hosts that the program is said to reach, and works out
-// what it may reach.
-func (t process) checkHosts(ctx context.Context, c *command) error {
+// what it may reach. No name is looked up: a question to a name server is a
+// message to whoever runs it, and nobody has decided on the call yet.
+func (t process) checkHosts(c *command) error {
 	switch {
 	case t.policy.Egress == egress.None && c.in.Hosts != nil:
 		return reason.Errorf(reason.InvalidInput, "nothing holds a program to hosts in the egress mode none, which the operator set").
@@ -24,7 +25,7 @@ func (t process) checkHosts(ctx context.Context, c *command) error {
 		c.hosts = c.grant.Hosts()
 		return nil
 	}
-	targets, err := t.targets(ctx, c.in.Hosts)
+	targets, err := t.targets(c.in.Hosts)
 	if err != nil {
 		return err
 	}
@@ -39,25 +40,42 @@ func (t process) checkHosts(ctx context.Context, c *command) error {
 	return nil
 }
 
-// targets are the hosts of a call. Each is allowed, and so is its address as of
-// now: nobody is asked about a call that could not reach them.
-func (t process) targets(ctx context.Context, hosts []string) ([]egress.Target, error) {
-	dialer := &egress.Dialer{Rules: t.policy.Reach.Rules, Resolver: t.policy.Resolver, Interfaces: t.policy.Interfaces}
+// targets are the hosts of a call, each of which is allowed.
+func (t process) targets(hosts []string) ([]egress.Target, error) {
 	var targets []egress.Target
 	for _, host := range hosts {
 		target, err := egress.ParseTarget(host)
 		if err != nil {
 			return nil, err
 		}
-		if answer, _ := t.policy.Reach.Rules.Match(target.Host, target.Port); answer != egress.Allowed {
+		switch answer, rule := t.policy.Reach.Rules.Match(target.Host, target.Port); answer {
+		case egress.Denied:
+			return nil, reason.Errorf(reason.EgressDenied, "the operator denies %s to programs", target).WithField("pointer", "/hosts").
+				WithField("rule", rule.String()).WithRemedy("Leave the host out: process_runner.denied_egress_hosts names it.")
+		case egress.Unlisted:
 			return nil, t.unlisted(target)
 		}
-		if _, err := dialer.Preflight(ctx, host); err != nil {
+		if err := t.policy.Reach.Rules.CheckAddress(target.Host, target.Port); err != nil {
 			return nil, err
 		}
 		targets = append(targets, target)
 	}
 	return targets, nil
+}
+
+// preflight looks the hosts of a decided call up, in the mode that holds a
+// program to nothing later on.
+func (t process) preflight(ctx context.Context, c command) error {
+	if t.policy.Egress != egress.Preflight {
+		return nil
+	}
+	dialer := &egress.Dialer{Rules: t.policy.Reach.Rules, Resolver: t.policy.Resolver, Interfaces: t.policy.Interfaces}
+	for _, host := range c.hosts {
+		if _, err := dialer.Preflight(ctx, host); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // unlisted refuses a host, and says which ones there are.

@@ -39,8 +39,6 @@ func TestHostsOfAProgram(t *testing.T) {
 		{"canonical, sorted, once", egress.Preflight, []string{"API.example.org.:443", "api.example.org:80", "api.example.org:443"}, "", []string{"api.example.org:443", "api.example.org:80"}},
 		{"an address that a rule names", egress.Preflight, []string{"10.0.0.9:80"}, "", []string{"10.0.0.9:80"}},
 		{"not on the list", egress.Preflight, []string{"api.example.org:443", "other.test:443"}, reason.EgressDenied, nil},
-		{"a name of a private address", egress.Preflight, []string{"inside.example.org:443"}, reason.EgressDenied, nil},
-		{"a name of the metadata service", egress.Preflight, []string{"meta.example.org:80"}, reason.EgressDenied, nil},
 		{"an address that none names", egress.Preflight, []string{"10.0.0.8:80"}, reason.EgressDenied, nil},
 		{"without a port", egress.Preflight, []string{"api.example.org"}, reason.HostInvalid, nil},
 		{"a name in disguise", egress.Preflight, []string{"api.example.org@other.test:443"}, reason.HostInvalid, nil},
@@ -69,6 +67,37 @@ func TestHostsOfAProgram(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestNamesAreLookedUpLate: a name is looked up when the call is decided, and
+// not while it is planned; a program whose name has a bad address never starts.
+func TestNamesAreLookedUpLate(t *testing.T) {
+	for host, addr := range map[string]string{"inside.example.org:443": "private", "meta.example.org:80": "metadata"} {
+		asked := &counted{}
+		b, r, _ := processBench(t, func(c *Config) {
+			networked(egress.Preflight, "*.example.org")(c)
+			asked.Resolver, c.Process.Resolver = c.Process.Resolver, asked
+		})
+		in := object{"argv": []string{"git"}, "hosts": []string{host}, "read_only": true}
+		if _, err := b.plan("process.run", in); err != nil || asked.questions != 0 {
+			t.Errorf("%s: planned with %d questions: %v", host, asked.questions, err)
+		}
+		report, _ := b.call(context.Background(), "process.run", in)
+		if report.Reason != string(reason.EgressDenied) || !strings.Contains(report.Message, addr) || len(r.specs) != 0 || asked.questions != 1 {
+			t.Errorf("%s: %s %s, %d programs, %d questions", host, report.Reason, report.Message, len(r.specs), asked.questions)
+		}
+	}
+}
+
+// counted counts the questions to a resolver.
+type counted struct {
+	egress.Resolver
+	questions int
+}
+
+func (c *counted) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
+	c.questions++
+	return c.Resolver.LookupNetIP(ctx, network, host)
 }
 
 // TestNetworkIsSaid: facts, prompt, risk and attestation agree about the network.
@@ -203,9 +232,10 @@ func TestStrictRefusals(t *testing.T) {
 		{"other.test:443", reason.EgressDenied, "(*.example.org:80, 10.0.0.7:5432, api.example.org:443, db.test:5432)"},
 		{"api.example.org:80", "", ""}, // control: the wildcard
 		{"api.example.org:22", reason.EgressDenied, "api.example.org:443"},
-		{"evil.example.org:80", reason.EgressDenied, "Name hosts"},
-		{"inside.example.org:80", reason.EgressDenied, ""}, // resolves to a private address
-		{"api.example.org", reason.HostInvalid, ""},
+		{"evil.example.org:80", reason.EgressDenied, "process_runner.denied_egress_hosts"},
+		{"inside.example.org:80", "", ""}, // has a private address: the sandbox refuses it, nobody looks it up before
+		{"api.example.org", reason.HostInvalid, "Write host and port"},
+		{"https://api.example.org/", reason.HostInvalid, "Leave out scheme"},
 		{"0x7f.1:80", reason.HostInvalid, ""},
 	} {
 		b, _, _ := processBench(t, strictly)

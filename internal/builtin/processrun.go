@@ -27,6 +27,9 @@ func (t process) Run(ctx context.Context, c tool.Call) tool.Report {
 	if err := cmd.asPlanned(c.Plan.Binding); err != nil {
 		return fail(ctx, report, err)
 	}
+	if err := t.preflight(ctx, cmd); err != nil {
+		return fail(ctx, report, err)
+	}
 	spec := t.spec(cmd, c)
 	if len(cmd.caches) > 0 {
 		caches, release, err := t.policy.OpenCaches(cmd.name)

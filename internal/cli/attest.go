@@ -257,7 +257,8 @@ func looksLikeKeys(text []byte) bool {
 func (a *app) readEnvelope(path string) ([]byte, error) {
 	text, err := a.readFile(path, attest.MaxEnvelope)
 	if err != nil {
-		return nil, usage("reading the attestation: %w", err)
+		return nil, reason.Errorf(reason.InvalidInput, "reading the attestation: %w", err).
+			WithRemedy("Name a file; `palyra attest show ID -o json` writes one.")
 	}
 	var doc struct {
 		APIVersion string          `json:"apiVersion"`

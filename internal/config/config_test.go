@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -176,6 +177,17 @@ func TestFindings(t *testing.T) {
 			`:2:1: process_runner.allowed_egress_hosts has "example.org", which names no port; write the port that programs may reach, such as example.org:443`,
 			`:2:1: process_runner.allowed_egress_hosts has "10.0.0.0/8", which names no port; write the port that programs may reach, such as 10.0.0.0/8:443`,
 			`:2:1: process_runner.allowed_egress_hosts has "::1", which names no port; write the port that programs may reach, such as [::1]:443`,
+		}},
+		{"ports that are none", "[process_runner]\nallowed_egress_hosts = [\"a.org:0\"]\ndenied_egress_hosts = [\"b.org:99999\"]", []string{
+			`:2:1: process_runner.allowed_egress_hosts has "a.org:0"; use a port from 1 to 65535`,
+			`:3:1: process_runner.denied_egress_hosts has "b.org:99999"; use a port from 1 to 65535`,
+		}},
+		{"too many ports", "[process_runner]\nallowed_egress_hosts = [" + manyPorts(65) + "]", []string{
+			`:2:1: process_runner.allowed_egress_hosts has 65 different ports; use at most 64`,
+		}},
+		{"no mode", "[process_runner]\negress_enforcement_mode = \"off\"\nallowed_egress_hosts = [\"a.org\"]\n[process_runner.egress_budget]\nrequests = 5", []string{
+			`process_runner.egress_enforcement_mode is "off"`,
+			`:3:1: process_runner.allowed_egress_hosts has "a.org", which names no port`,
 		}},
 		{"egress budget", "[process_runner.egress_budget]\nconnections = 0\nconnection_time_ms = 5", []string{
 			":2:1: process_runner.egress_budget.connections is 0; set it between 1 and 1000000",
@@ -523,4 +535,13 @@ func TestLoadClient(t *testing.T) {
 			t.Errorf("%q is accepted", text)
 		}
 	}
+}
+
+// manyPorts are rules with n different ports, as a list of TOML.
+func manyPorts(n int) string {
+	rules := make([]string, n)
+	for i := range rules {
+		rules[i] = fmt.Sprintf("%q", fmt.Sprintf("a.org:%d", 1000+i))
+	}
+	return strings.Join(rules, ", ")
 }

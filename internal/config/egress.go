@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -39,6 +40,10 @@ type Inspect struct {
 // egress refuses hosts that nothing would look at: a setting must not be
 // accepted and then ignored.
 func (k *checker) egress(p ProcessRunner) {
+	if p.EgressEnforcementMode != EgressPreflight && p.EgressEnforcementMode != EgressNone {
+		// A word that is no mode was found already; the rest is held against the default.
+		p.EgressEnforcementMode = EgressStrict
+	}
 	for _, list := range []struct {
 		key   string
 		hosts []string
@@ -87,13 +92,25 @@ func (k *checker) unseen(p ProcessRunner) {
 	}
 }
 
-// ports finds rules without a port: a sandbox listens where it may be asked
-// for.
+// mostPorts is how many ports a sandbox listens on.
+const mostPorts = 64
+
+// ports finds rules without a port, and too many ports: a sandbox listens where
+// it may be asked for.
 func (k *checker) ports(key string, rules []string) {
+	different := make(map[string]bool)
 	for _, rule := range rules {
-		if !hasPort(rule) {
+		switch {
+		case rule == "" || strings.Contains(rule, "://"):
+			// It was found already.
+		case !hasPort(rule):
 			k.find(key, "has "+quote(rule)+", which names no port", "write the port that programs may reach, such as "+withPort(rule))
+		default:
+			different[rule[strings.LastIndexByte(rule, ':'):]] = true
 		}
+	}
+	if len(different) > mostPorts {
+		k.find(key, fmt.Sprintf("has %d different ports", len(different)), fmt.Sprintf("use at most %d: a sandbox listens on each", mostPorts))
 	}
 }
 
@@ -102,6 +119,12 @@ var portForm = regexp.MustCompile(`^(\[[^\]]*\]|[^:\[\]]*):[0-9]+$`)
 // hasPort reports whether a host rule ends in a port. Brackets stand around an
 // IPv6 address with one.
 func hasPort(rule string) bool { return portForm.MatchString(rule) }
+
+// wrongPort reports whether the port that a host rule ends in is none.
+func wrongPort(rule string) bool {
+	port, err := strconv.Atoi(rule[strings.LastIndexByte(rule, ':')+1:])
+	return hasPort(rule) && (err != nil || port < 1 || port > 65535)
+}
 
 func withPort(rule string) string {
 	if strings.Count(rule, ":") > 1 && !strings.HasPrefix(rule, "[") {

@@ -32,7 +32,7 @@ func TestSecretFindings(t *testing.T) {
 		{"a relative file", secretTable("~/token", "token"), `:3:1: secrets[0].file is "token", which is not an absolute path`},
 		{"no hosts", secretTable("hosts = [\"api.github.com:443\"]\n", ""), "secrets[0].hosts is empty"},
 		{"no port", host("api.github.com"), `:4:1: secrets[0].hosts has "api.github.com", which names no port; write host:port, such as "api.github.com:443"`},
-		{"port 0", host("api.github.com:0"), "which names no port"},
+		{"port 0", host("api.github.com:0"), "use a port from 1 to 65535"},
 		{"port 80", host("api.github.com:80"), "the port of plain HTTP"},
 		{"a wildcard", host("*.github.com:443"), ""},
 		{"a wildcard of everything", host("*:443"), `has "*:443", which is no name and no address`},

@@ -64,7 +64,7 @@ func execCommand() *cobra.Command {
 			"It needs no configuration, no state directory and no daemon, and works as an ordinary user and as root.\n\n" +
 			"Without --workspace the program sees an empty directory at /workspace, which is thrown away. With it, it writes to that directory, protected files such as git's hooks excepted; " +
 			"with --cow to a copy, whose changes are listed at the end and committed with --commit.\n\n" +
-			"The program is offline. With --allow it reaches that by name, in whatever way it connects, and nothing else; hosts that it could not reach are said at the end, and the report lists every connection.\n\n" +
+			"The program is offline, but for what --allow names, as often as it is given; it reaches that in whatever way it connects. Hosts that it tried in vain are said at the end; the report lists every connection.\n\n" +
 			"Standard input is passed on when it is a file or a pipe, at most 16 MiB. The exit code is the program's; " +
 			"124 when its time was up, 125 when the sandbox could not run it or stopped it.",
 		Example: "  palyrad sandbox exec -- uname -a\n  palyrad sandbox exec --allow example.org:443 -- curl -s https://example.org\n  palyrad sandbox exec --workspace . --cow --report json -- make test",
@@ -113,6 +113,11 @@ type execution struct {
 	stdout, stderr io.Writer
 }
 
+// badFlags is about flags that are no words of theirs, or do not go together.
+func badFlags(format string, args ...any) error {
+	return reason.Errorf(reason.InvalidInput, format, args...).WithRemedy("See `palyrad sandbox exec --help`.")
+}
+
 func (o execOptions) parse(argv []string) (execution, error) {
 	cfg := config.Default()
 	cfg.ProcessRunner.Tier, cfg.ProcessRunner.Prepared = o.tier, 0
@@ -123,21 +128,21 @@ func (o execOptions) parse(argv []string) (execution, error) {
 	mode, err := egress.ParseMode(o.egress)
 	switch {
 	case err != nil:
-		return run, reason.Errorf(reason.InvalidInput, "--egress: %w", err)
+		return run, badFlags("--egress: %w", err)
 	case !slices.Contains([]string{config.TierB, config.TierC}, o.tier):
-		return run, reason.Errorf(reason.InvalidInput, "--tier %q: want b or c", o.tier)
+		return run, badFlags("--tier %q: want b or c", o.tier)
 	case !slices.Contains([]string{"no", "yes", "ask"}, o.commit):
-		return run, reason.Errorf(reason.InvalidInput, "--commit %q: want no, yes or ask", o.commit)
+		return run, badFlags("--commit %q: want no, yes or ask", o.commit)
 	case o.cow && o.readOnly:
-		return run, reason.Errorf(reason.InvalidInput, "--cow and --read-only exclude each other")
+		return run, badFlags("--cow and --read-only exclude each other")
 	case (o.cow || o.readOnly) && o.workspace == "":
-		return run, reason.Errorf(reason.InvalidInput, "--cow and --read-only are about a --workspace")
+		return run, badFlags("--cow and --read-only are about a --workspace")
 	case o.commit != "no" && !o.cow:
-		return run, reason.Errorf(reason.InvalidInput, "--commit is about the changes of --cow")
+		return run, badFlags("--commit is about the changes of --cow")
 	case len(o.allow) > 0 && mode == egress.None:
-		return run, reason.Errorf(reason.InvalidInput, "--allow has no effect with --egress none, which checks nothing")
+		return run, badFlags("--allow has no effect with --egress none, which checks nothing")
 	case len(o.deny) > 0 && (mode != egress.Strict || len(o.allow) == 0):
-		return run, reason.Errorf(reason.InvalidInput, "--deny takes something away from --allow with --egress strict, and has no effect without")
+		return run, badFlags("--deny takes something away from what --allow names: it needs --allow, and --egress strict")
 	}
 	run.spec = sandbox.Spec{Argv: argv, Egress: mode, Owner: "exec", Workspace: o.mode()}
 	if run.spec.Limits, err = o.parseLimits(); err != nil {
@@ -205,10 +210,10 @@ func existingDir(name string) (string, error) {
 		dir, err = filepath.EvalSymlinks(dir)
 	}
 	if err != nil {
-		return "", reason.Errorf(reason.WorkspaceScope, "--workspace: %w", err)
+		return "", reason.Errorf(reason.WorkspaceScope, "--workspace: %w", err).WithRemedy("Name a directory that there is.")
 	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return "", reason.Errorf(reason.WorkspaceScope, "--workspace %q is not a directory", name)
+		return "", reason.Errorf(reason.WorkspaceScope, "--workspace %q is not a directory", name).WithRemedy("Name a directory.")
 	}
 	return dir, nil
 }

@@ -17,7 +17,7 @@ const mostNamed = 8
 //nolint:gosec // these are words about secrets
 var causes = map[string]string{
 	ReasonDeniedRule:        "is denied by the operator",
-	ReasonAddressNotPublic:  "has an address that is not public, and no rule names the address itself",
+	ReasonAddressNotPublic:  "has an address that is not public: it takes a rule for that very address, and link-local, multicast and metadata addresses are never reached",
 	ReasonUnresolved:        "has no address",
 	ReasonUnreachable:       "could not be connected to",
 	ReasonNoName:            "was asked for by TLS without a server name, so that the host cannot be checked",
@@ -57,6 +57,9 @@ func Explain(c tool.Connection, hosts []string) string {
 		target = "A target without a host name"
 	case c.Port != 0:
 		target = net.JoinHostPort(c.Host, strconv.Itoa(c.Port))
+	}
+	if c.Verdict == VerdictFailed && c.Reason == ReasonBadTLS {
+		return target + " did not prove who it is: its certificate or its TLS cannot be verified."
 	}
 	if cause, known := causes[c.Reason]; known {
 		return fmt.Sprintf("%s %s.", target, cause)

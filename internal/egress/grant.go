@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"slices"
+	"strings"
 	"time"
 
 	"palyra/internal/reason"
@@ -21,9 +22,12 @@ func (t Target) String() string { return t.Host.Join(t.Port) }
 // ParseTarget reads "host:port", with an IPv6 address in brackets. Errors carry
 // reason.HostInvalid.
 func ParseTarget(s string) (Target, error) {
+	if strings.Contains(s, "://") {
+		return Target{}, urlRefused(s)
+	}
 	text, number, err := net.SplitHostPort(s)
 	if err != nil {
-		return Target{}, invalid(s, "it is not host:port")
+		return Target{}, invalid(s, "it is not host:port").WithRemedy("Write host and port, such as example.org:443 or [2001:db8::1]:443.")
 	}
 	port, err := ParsePort(number)
 	if err != nil {
@@ -56,11 +60,12 @@ func (g Grant) Check() error {
 	for _, rule := range g.Rules.Allow {
 		if rule.port == 0 {
 			return reason.Errorf(reason.HostInvalid, "%s names no port", clip(rule.text)).
-				WithRemedy("Write the port that programs may reach, such as %s:443.", rule.text)
+				WithRemedy("Write the port that programs may reach, such as %s:443.", rule.bracketed())
 		}
 	}
 	if n := len(g.Ports()); n > MaxPorts {
-		return reason.Errorf(reason.HostInvalid, "the allowed hosts have %d different ports, at most %d are possible", n, MaxPorts)
+		return reason.Errorf(reason.HostInvalid, "the allowed hosts have %d different ports, at most %d are possible", n, MaxPorts).
+			WithRemedy("Take out rules until there are fewer ports: a sandbox listens on each.")
 	}
 	return nil
 }

@@ -137,6 +137,11 @@ func invalid(s, problem string) *reason.Error {
 	return reason.Errorf(reason.HostInvalid, "host %s: %s", clip(s), problem)
 }
 
+// urlRefused is about a URL, which people paste, where a host and port belong.
+func urlRefused(s string) error {
+	return invalid(s, "it is a URL").WithRemedy("Leave out scheme and path, and write the port: example.org:443.")
+}
+
 // clip quotes text from outside for a message, so that control characters
 // show.
 func clip(s string) string {
@@ -184,7 +189,8 @@ func (h Host) Join(port uint16) string {
 func ParsePort(s string) (uint16, error) {
 	n, err := strconv.ParseUint(s, 10, 16)
 	if err != nil || n == 0 || s[0] == '0' || s[0] == '+' {
-		return 0, reason.Errorf(reason.HostInvalid, "port %s: want a number from 1 to 65535", clip(s))
+		return 0, reason.Errorf(reason.HostInvalid, "port %s: want a number from 1 to 65535", clip(s)).
+			WithRemedy("Write the port as a number, such as example.org:443.")
 	}
 	return uint16(n), nil
 }

@@ -27,6 +27,9 @@ type Rule struct {
 
 // ParseRule reads one rule. Errors carry reason.HostInvalid.
 func ParseRule(s string) (Rule, error) {
+	if strings.Contains(s, "://") {
+		return Rule{}, urlRefused(s)
+	}
 	pattern, port, err := splitRule(s)
 	if err != nil {
 		return Rule{}, err
@@ -41,6 +44,8 @@ func ParseRule(s string) (Rule, error) {
 			err = invalid(s, "an address cannot follow a wildcard")
 		}
 		r.suffix = "." + host.name
+	case strings.Contains(pattern, "*"):
+		err = invalid(s, "a wildcard stands at the beginning, before a dot").WithRemedy("Write *.example.org for every host below a domain.")
 	default:
 		r.host, err = CanonicalHost(pattern)
 		if addr, ok := r.host.Addr(); ok {
@@ -108,6 +113,14 @@ func parsePrefix(s string) (netip.Prefix, error) {
 
 // String returns the rule as it was written.
 func (r Rule) String() string { return r.text }
+
+// bracketed is a rule without a port, as it stands before one.
+func (r Rule) bracketed() string {
+	if strings.Contains(r.text, ":") && !strings.HasPrefix(r.text, "[") {
+		return "[" + r.text + "]"
+	}
+	return r.text
+}
 
 // matches has a pointer for its receiver because a rule is large and lists are
 // searched for every connection.

@@ -1,7 +1,11 @@
 package egress
 
 import (
+	"errors"
+	"strings"
 	"testing"
+
+	"palyra/internal/reason"
 )
 
 func TestDenyWithoutPortIsForAllPorts(t *testing.T) {
@@ -74,6 +78,28 @@ func TestRulesAreNamedAsWritten(t *testing.T) {
 		to := target(t, text)
 		if answer, by := rules.Match(to.Host, to.Port); answer != Allowed || by.String() != want {
 			t.Errorf("%s: %v by %q", text, answer, by)
+		}
+	}
+}
+
+// TestRefusedRulesSayWhatToWrite: the remedy shows the form that was meant.
+func TestRefusedRulesSayWhatToWrite(t *testing.T) {
+	for _, row := range []struct{ rule, remedy string }{
+		{"https://example.org/x", "Leave out scheme and path"},
+		{"example.org:https", "such as example.org:443"},
+		{"*:443", "Write *.example.org"},
+		{"*example.org:443", "Write *.example.org"},
+		{"example.org", "such as example.org:443"},
+		{"::1", "such as [::1]:443"},
+		{"2001:db8::/32", "such as [2001:db8::/32]:443"},
+	} {
+		rule, err := ParseRule(row.rule)
+		if err == nil {
+			err = Grant{Rules: Rules{Allow: []Rule{rule}}}.Check()
+		}
+		var known *reason.Error
+		if !errors.As(err, &known) || known.Code != reason.HostInvalid || !strings.Contains(known.NextStep(), row.remedy) {
+			t.Errorf("%s: %v, %+v, want %q", row.rule, err, known, row.remedy)
 		}
 	}
 }

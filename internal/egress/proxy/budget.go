@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 
@@ -52,3 +53,33 @@ func (a *allowance) takeSome(most int64) int64 {
 }
 
 func (a *allowance) giveBack(n int64) { a.left.Add(n) }
+
+// spent reports whether nothing is left.
+func (a *allowance) spent() bool { return a.left.Load() <= 0 }
+
+// places bound what there is at one time. It holds an element for each that is
+// taken.
+type places chan struct{}
+
+// take takes a place, and waits for one as long as that.
+func (p places) take(ctx context.Context, wait time.Duration) bool {
+	select {
+	case p <- struct{}{}:
+		return true
+	default:
+	}
+	if wait == 0 {
+		return false
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case p <- struct{}{}:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+func (p places) leave() { <-p }

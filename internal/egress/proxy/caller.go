@@ -14,6 +14,8 @@ type caller struct {
 	early []byte
 	// until is when the connection has lasted long enough.
 	until time.Time
+	// said is called when all that the program said is passed on.
+	said func()
 }
 
 // mostAtOnce is how much is read of what a program says before it is known

@@ -12,9 +12,6 @@ import (
 	"palyra/internal/reason"
 )
 
-// mostHead is the size, in bytes, of the largest head of a CONNECT request.
-const mostHead = 16 << 10
-
 var connectMethod = []byte(http.MethodConnect + " ")
 
 // proxied serves a connection to the HTTP proxy. Its first request says whether
@@ -59,7 +56,7 @@ var (
 // readConnect reads the head of a CONNECT request and returns its target. What
 // was read beyond the head is put back.
 func readConnect(c *caller) (egress.Target, error) {
-	head := &headReader{LimitedReader: io.LimitedReader{R: c, N: mostHead}}
+	head := &headReader{LimitedReader: io.LimitedReader{R: c, N: web.MaxHeader}}
 	in := bufio.NewReader(head)
 	r, err := http.ReadRequest(in)
 	c.unread(buffered(in))

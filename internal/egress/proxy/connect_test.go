@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"palyra/internal/egress"
+	"palyra/internal/egress/web"
 )
 
 // ask writes to the HTTP proxy and returns all that it answers.
@@ -47,8 +48,8 @@ func TestWhatIsNoConnectRequest(t *testing.T) {
 		"HTTP/2":                {"CONNECT api.test:443 HTTP/2.0\r\n\r\n", "403", egress.ReasonBadHTTP},
 		"no version":            {"CONNECT api.test:443\r\n\r\n", "403", egress.ReasonBadHTTP},
 		"a malformed header":    {"CONNECT api.test:443 HTTP/1.1\r\nno header\r\n\r\n", "403", egress.ReasonBadHTTP},
-		"a large header":        {"CONNECT api.test:443 HTTP/1.1\r\nA: " + strings.Repeat("a", mostHead) + "\r\n\r\n", "403", egress.ReasonHeaderTooLarge},
-		"a head that goes on":   {"CONNECT api.test:443 HTTP/1.1\r\n" + strings.Repeat("A: a\r\n", mostHead/6), "403", egress.ReasonHeaderTooLarge},
+		"a large header":        {"CONNECT api.test:443 HTTP/1.1\r\nA: " + strings.Repeat("a", web.MaxHeader) + "\r\n\r\n", "403", egress.ReasonHeaderTooLarge},
+		"a head that goes on":   {"CONNECT api.test:443 HTTP/1.1\r\n" + strings.Repeat("A: a\r\n", web.MaxHeader/6), "403", egress.ReasonHeaderTooLarge},
 		"a method in lowercase": {"connect api.test:443 HTTP/1.1\r\n\r\n", "403", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -52,7 +52,10 @@ func (v *service) captured(ctx context.Context, c *caller) {
 }
 
 // name serves a connection to the name service.
-func (v *service) name(ctx context.Context, c *caller) { v.names.ServeConn(ctx, c) }
+func (v *service) name(ctx context.Context, c *caller) {
+	v.budget.connections.take(1)
+	v.names.ServeConn(ctx, c)
+}
 
 // socks serves a connection to the SOCKS proxy.
 func (v *service) socks(ctx context.Context, c *caller) {

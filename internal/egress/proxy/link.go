@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"palyra/internal/egress"
+	"palyra/internal/egress/web"
 	"palyra/internal/egress/hello"
 	"palyra/internal/egress/secret"
 	"palyra/internal/reason"
@@ -200,7 +201,7 @@ func (l *link) listen(up *flow) (guess, error) {
 		switch {
 		case what != undecided:
 			return what, nil
-		case len(c.early) > mostHead:
+		case len(c.early) > web.MaxHeader:
 			return opaque, denied(egress.ReasonHeaderTooLarge)
 		}
 		judged = len(c.early)

@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -31,28 +35,40 @@ type service struct {
 	dialer *egress.Dialer
 	names  *names.Service
 	budget *budget
-	// places has an element for every connection there is room for.
-	places chan struct{}
-	open   registry
+	// callers are the places for programs' connections, hosts those for the
+	// ones that are made on their behalf: of HTTP, one caller may need several.
+	callers, hosts places
+	open           registry
 	// work are the listeners and connections. The first of it that fails ends
 	// all of it.
 	work *errgroup.Group
+	// accepting are the listeners, speaking the callers that may say more.
+	accepting, speaking sync.WaitGroup
+	closing             atomic.Bool
 }
 
 // handler serves one connection. It need not close it.
 type handler func(context.Context, *caller)
 
-// Serve carries connections until ctx ends; then it breaks off those that are
-// left, closes the listeners and returns nil. It returns an error when it
+// ErrEnded is the cause of the end of Serve's context when the program has
+// ended by itself. What it said until then is passed on, if that takes no longer
+// than a second.
+var ErrEnded = errors.New("the program has ended")
+
+// Serve carries connections until ctx ends; then it closes the listeners, breaks
+// off the connections that are left and returns nil. It returns an error when it
 // cannot go on. Times and budgets count from here on, and it is called once at
 // most.
 func (s *Session) Serve(ctx context.Context, l Listeners) error {
 	ledger := egress.NewLedger(time.Now())
 	s.ledger.Store(ledger)
-	work, ctx := errgroup.WithContext(ctx)
+	within, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	work, within := errgroup.WithContext(within)
+	atOnce := s.grant.Budget.OrDefault().Concurrent
 	v := &service{
 		Session: s, ledger: ledger, work: work,
-		budget: newBudget(s.grant.Budget), places: make(chan struct{}, s.grant.Budget.OrDefault().Concurrent),
+		budget: newBudget(s.grant.Budget), callers: make(places, atOnce), hosts: make(places, 2*atOnce),
 		names: &names.Service{Allowed: s.grant.Rules.NameAllowed, Ledger: ledger},
 		dialer: &egress.Dialer{
 			Rules: s.grant.Rules, Ledger: ledger,
@@ -60,35 +76,79 @@ func (s *Session) Serve(ctx context.Context, l Listeners) error {
 		},
 	}
 	if l.Names != nil {
-		work.Go(func() error { return v.names.ServePackets(ctx, l.Names) })
+		work.Go(func() error { return v.names.ServePackets(within, l.Names) })
 	}
-	v.listen(ctx, l.NamesTCP, egress.LegName, v.name)
-	v.listen(ctx, l.HTTP, egress.LegConnect, v.proxied)
-	v.listen(ctx, l.SOCKS, egress.LegSOCKS, v.socks)
+	v.listen(within, l.NamesTCP, egress.LegName, v.name)
+	v.listen(within, l.HTTP, egress.LegConnect, v.proxied)
+	v.listen(within, l.SOCKS, egress.LegSOCKS, v.socks)
 	for _, port := range l.Ports {
-		v.listen(ctx, port, egress.LegTransparent, v.captured)
+		v.listen(within, port, egress.LegTransparent, v.captured)
 	}
 	work.Go(func() error {
-		<-ctx.Done()
-		l.close()
+		select {
+		case <-within.Done():
+		case <-ctx.Done():
+			if errors.Is(context.Cause(ctx), ErrEnded) {
+				v.windUp(within, l)
+			}
+		}
+		stop()
+		v.close(l)
 		v.open.end()
 		return nil
 	})
 	return work.Wait()
 }
 
-func (l Listeners) close() {
-	for _, one := range append([]net.Listener{l.NamesTCP, l.HTTP, l.SOCKS}, l.Ports...) {
-		if one != nil {
-			one.Close()
+// lastWords is how long what a program has said may take after its end.
+const lastWords = time.Second
+
+// windUp takes the connections that the program still made, and waits until
+// all that it said has been passed on.
+func (v *service) windUp(ctx context.Context, l Listeners) {
+	ctx, cancel := context.WithTimeout(ctx, lastWords)
+	defer cancel()
+	for _, one := range l.streams() {
+		for waiting(one) && ctx.Err() == nil {
+			pause(ctx, 100*time.Microsecond) // for those who accept them
 		}
+	}
+	v.close(l)
+	said := make(chan struct{})
+	v.work.Go(func() error {
+		v.accepting.Wait()
+		v.speaking.Wait()
+		close(said)
+		return nil
+	})
+	select {
+	case <-said:
+	case <-ctx.Done():
+	}
+}
+
+// streams are the listeners that there are.
+func (l Listeners) streams() []net.Listener {
+	all := append([]net.Listener{l.NamesTCP, l.HTTP, l.SOCKS}, l.Ports...)
+	return slices.DeleteFunc(all, func(one net.Listener) bool { return one == nil })
+}
+
+func (v *service) close(l Listeners) {
+	v.closing.Store(true)
+	for _, one := range l.streams() {
+		one.Close()
 	}
 }
 
 func (v *service) listen(ctx context.Context, l net.Listener, leg string, serve handler) {
-	if l != nil {
-		v.work.Go(func() error { return v.accept(ctx, l, leg, serve) })
+	if l == nil {
+		return
 	}
+	v.accepting.Add(1)
+	v.work.Go(func() error {
+		defer v.accepting.Done()
+		return v.accept(ctx, l, leg, serve)
+	})
 }
 
 // What a listener puts up with: a process that is out of descriptors may have
@@ -99,6 +159,11 @@ const (
 	longestPause = time.Second
 )
 
+// brake is what every connection costs a program that has used up its
+// connections, or has as many as it may have at once: refusing takes time of the
+// daemon, which no other limit bounds.
+const brake = 10 * time.Millisecond
+
 // accept hands every connection of a listener to serve. It returns an error
 // after many failures in a row.
 func (v *service) accept(ctx context.Context, l net.Listener, leg string, serve handler) error {
@@ -106,19 +171,19 @@ func (v *service) accept(ctx context.Context, l net.Listener, leg string, serve 
 	for {
 		conn, err := l.Accept()
 		switch {
-		case ctx.Err() != nil:
-			if err == nil {
-				reset(conn)
-			}
-			return nil
 		case err == nil:
 			failures = 0
 			if crowded = !v.place(ctx, crowded); !crowded {
 				v.welcome(ctx, conn, serve)
-				continue
+			} else {
+				v.refuse(leg, v.target(&caller{Conn: conn}, leg), egress.ReasonBudgetConcurrent)
+				reset(conn)
 			}
-			v.refuse(leg, v.target(&caller{Conn: conn}, leg), egress.ReasonBudgetConcurrent)
-			reset(conn)
+			if crowded || v.budget.connections.spent() {
+				pause(ctx, brake)
+			}
+		case v.closing.Load():
+			return nil
 		case errors.Is(err, net.ErrClosed) || failures == mostFailures:
 			return fmt.Errorf("accepting connections of a sandbox: %w", err)
 		default:
@@ -137,38 +202,27 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// closing is how long it may take until the place of a connection that the
+// closingTime is how long it may take until the place of a connection that the
 // program has closed is free again.
-const closing = 100 * time.Millisecond
+const closingTime = 100 * time.Millisecond
 
-// place takes a place for a connection. While there is none, who comes first
-// waits a little, and who comes next does not.
+// place takes a place for a caller. While there is none, who comes first waits a
+// little, and who comes next does not.
 func (v *service) place(ctx context.Context, crowded bool) bool {
-	select {
-	case v.places <- struct{}{}:
-		return true
-	default:
-	}
 	if crowded {
-		return false
+		return v.callers.take(ctx, 0)
 	}
-	timer := time.NewTimer(closing)
-	defer timer.Stop()
-	select {
-	case v.places <- struct{}{}:
-		return true
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return false
+	return v.callers.take(ctx, closingTime)
 }
 
 // welcome serves a connection beside the others. It has a place.
 func (v *service) welcome(ctx context.Context, conn net.Conn, serve handler) {
-	c := &caller{Conn: conn, until: time.Now().Add(v.budget.time)}
+	v.speaking.Add(1)
+	c := &caller{Conn: conn, until: time.Now().Add(v.budget.time), said: sync.OnceFunc(v.speaking.Done)}
 	_ = c.SetDeadline(c.until) // if that fails, reading does, too
 	v.work.Go(func() error {
-		defer func() { <-v.places }()
+		defer v.callers.leave()
+		defer c.said()
 		defer conn.Close()
 		defer v.caught()
 		if v.open.add(conn) {
@@ -182,13 +236,19 @@ func (v *service) welcome(ctx context.Context, conn net.Conn, serve handler) {
 // caught makes a panic the end of the session, and not of the daemon.
 func (v *service) caught() {
 	if fault := recover(); fault != nil {
-		err := fmt.Errorf("%w: %v\n%s", reason.Errorf(reason.Internal, "carrying a connection failed inside the gateway"), fault, debug.Stack())
-		v.work.Go(func() error { return err })
+		if v.outward.Log != nil {
+			v.outward.Log.Error("carrying a connection panicked", slog.Any("fault", fault), slog.String("stack", string(debug.Stack())))
+		}
+		v.work.Go(func() error {
+			return reason.Errorf(reason.Internal, "carrying a connection failed inside the gateway")
+		})
 	}
 }
 
-// refuse records a connection that got nowhere.
+// refuse records a connection that got nowhere. It is one of those that the
+// program may make all the same.
 func (v *service) refuse(leg string, t egress.Target, why string) {
+	v.budget.connections.take(1)
 	entry := v.ledger.Begin(leg, t)
 	decide(entry, denied(why))
 	entry.End()

@@ -16,6 +16,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
 	"strings"
@@ -37,6 +38,8 @@ type Outward struct {
 	// Roots are the certificate authorities that inspected hosts are verified
 	// against; nil means the system's.
 	Roots *x509.CertPool
+	// Log gets what went wrong inside the gateway; nil means nowhere.
+	Log *slog.Logger
 }
 
 // Listeners were made inside a sandbox, in its network namespace. What is nil
@@ -82,15 +85,16 @@ func New(g egress.Grant, out Outward) (*Session, error) {
 	}
 	s := &Session{
 		grant: g, outward: out,
-		secrets: secret.New(strings.ToLower(rand.Text()[:16]), g.Secrets),
-		waits:   waits{first: 30 * time.Second, rest: 10 * time.Second, idle: 10 * time.Minute},
+		waits: waits{first: 30 * time.Second, rest: 10 * time.Second, idle: 10 * time.Minute},
 	}
-	if len(g.Inspect) == 0 && len(g.Secrets) == 0 {
-		return s, nil
+	if len(g.Inspect) > 0 || len(g.Secrets) > 0 {
+		var err error
+		if s.authority, err = web.NewAuthority(); err != nil {
+			return nil, err
+		}
 	}
-	var err error
-	s.authority, err = web.NewAuthority()
-	return s, err
+	s.secrets = secret.New(strings.ToLower(rand.Text()[:16]), g.Secrets)
+	return s, nil
 }
 
 // Ports are those that the sandbox has to listen on.

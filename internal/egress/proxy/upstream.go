@@ -26,6 +26,8 @@ type upstream struct {
 	budget *budget
 	open   *registry
 	until  time.Time
+	// left gives its place back.
+	left func()
 }
 
 // Read counts what the host sent. What is over the budget breaks the
@@ -66,6 +68,7 @@ func (u *upstream) Close() error {
 		decide(u.entry, broken(egress.ReasonBudgetTime))
 	}
 	u.open.remove(u.Conn)
+	defer u.left()
 	err := u.Conn.Close()
 	u.entry.End()
 	return err

@@ -1,6 +1,7 @@
 package jail
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -81,6 +82,10 @@ func (d *Directory) CheckCwd(cwd string) (string, error) {
 	}
 	how := unix.OpenHow{Flags: directoryFlags, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS}
 	fd, err := unix.Openat2(int(d.File.Fd()), cwd, &how)
+	if errors.Is(err, unix.EACCES) {
+		return "", reason.Errorf(reason.WorkspaceScope, "the working directory %q of the workspace cannot be opened: %w", cwd, err).
+			WithRemedy("Let the user who runs the sandbox read and enter it.")
+	}
 	if err != nil {
 		return "", reason.Errorf(reason.WorkspaceScope, "the working directory %q is not a directory inside the workspace", cwd)
 	}
