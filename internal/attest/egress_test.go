@@ -24,7 +24,7 @@ func TestConnectionsAreAttested(t *testing.T) {
 				Host: "a.org", Port: 443, Address: "93.184.216.34", BytesOut: 1 << 40, BytesIn: 2, Verdict: "allowed", Leg: "transparent",
 				Rule: "a.org:443", Reason: "budget_time", Requests: 4, Started: 1500 * time.Millisecond, Duration: time.Hour,
 			},
-			{Host: "x.org", Port: 443, Verdict: "denied", Leg: "name", Reason: "unlisted"},
+			{Host: "x.org", Port: 443, Verdict: "denied", Leg: "name", Reason: "unlisted", Count: 3},
 		},
 	}
 	x.Report.Isolation.Ports, x.Report.Isolation.Captured = []int{80, 443}, []string{"ipv4", "ipv6"}
@@ -45,7 +45,7 @@ func TestConnectionsAreAttested(t *testing.T) {
 			Host: "a.org", Port: 443, Address: "93.184.216.34", BytesOut: 1 << 40, BytesIn: 2, Verdict: "allowed", Leg: "transparent",
 			Rule: "a.org:443", Reason: "budget_time", Requests: 4, StartedNS: 1_500_000_000, DurationNS: 3_600_000_000_000,
 		},
-		{Host: "x.org", Port: 443, Verdict: "denied", Leg: "name", Reason: "unlisted"},
+		{Host: "x.org", Port: 443, Verdict: "denied", Leg: "name", Reason: "unlisted", Count: 3},
 	}
 	if !slices.Equal(e.Observed, want) {
 		t.Errorf("connections %+v", e.Observed)
@@ -60,10 +60,10 @@ func TestConnectionsAreAttested(t *testing.T) {
 	}
 }
 
-// TestLongestLedgerFits: the most connections that are listed one by one, with
-// the longest names that there are, stay below what verifiers read.
+// TestLongestLedgerFits: the most connections that are listed one by one, and
+// the most sums of others, with the longest names that there are, stay below what verifiers read.
 func TestLongestLedgerFits(t *testing.T) {
-	const entries = 2000
+	const entries, sums = 2000, 256 + 64
 	n := newNotary(t, newAuthority(t))
 	x := execution()
 	label := strings.Repeat("n", 60)
@@ -72,6 +72,11 @@ func TestLongestLedgerFits(t *testing.T) {
 			Host: fmt.Sprintf("%05d.%s.%s.%s.example.org", i, label, label, label), Port: 65535, Address: "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff",
 			BytesOut: 1 << 40, BytesIn: 1 << 40, Verdict: "allowed", Leg: "transparent", Rule: "*." + label + "." + label + "." + label + ".example.org:65535",
 			Reason: "budget_connections", Requests: 100_000, Started: time.Hour + 1, Duration: time.Hour + 1,
+		})
+	}
+	for _, c := range x.Report.Egress.Observed[:sums] {
+		x.Report.Egress.Observed = append(x.Report.Egress.Observed, tool.Connection{
+			Host: c.Host, Port: c.Port, BytesOut: c.BytesOut, BytesIn: c.BytesIn, Verdict: c.Verdict, Leg: c.Leg, Reason: c.Reason, Requests: c.Requests, Count: 1 << 40,
 		})
 	}
 	envelope := mustSign(t, n, x).JSON

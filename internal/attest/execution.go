@@ -165,7 +165,7 @@ func egress(e tool.Egress) Egress {
 	for _, c := range e.Observed {
 		out.Observed = append(out.Observed, Connection{
 			Host: c.Host, Port: c.Port, Address: c.Address, BytesOut: c.BytesOut, BytesIn: c.BytesIn,
-			Verdict: c.Verdict, Leg: c.Leg, Rule: c.Rule, Reason: c.Reason, Requests: c.Requests,
+			Verdict: c.Verdict, Leg: c.Leg, Rule: c.Rule, Reason: c.Reason, Requests: c.Requests, Count: c.Count,
 			StartedNS: int64(c.Started), DurationNS: int64(c.Duration),
 		})
 	}

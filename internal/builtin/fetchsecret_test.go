@@ -175,11 +175,40 @@ func forms(value string) []string {
 	}
 }
 
+// TestFetchTellsNoSecretOfAnotherCall has a host that keeps what a call sent,
+// and shows it to one that uses no secret. The control has none configured.
+func TestFetchTellsNoSecretOfAnotherCall(t *testing.T) {
+	kept := ""
+	host := func(w http.ResponseWriter, r *http.Request) {
+		if got := r.Header.Get("Private-Token"); got != "" {
+			kept = got
+		}
+		w.Header().Set("Etag", kept)
+		fmt.Fprint(w, "the last was ", kept)
+	}
+	last := func(n *internet) string {
+		report, _ := n.bench.call(t.Context(), "http.fetch", object{"url": "https://example.com/last"})
+		return fmt.Sprintf("%+v %s", report, report.Result)
+	}
+	source := &planter{}
+	n := newInternet(t, host, withSecrets(t, source))
+	n.bench.ok("http.fetch", object{"url": "https://example.com/", "headers": object{"private-token": "palyra-sec-gitlab"}})
+	if got := last(n); kept != planted || strings.Contains(got, planted) || strings.Count(got, "palyra-sec-gitlab") < 2 {
+		t.Errorf("the host has %q, the caller sees %s", kept, got)
+	}
+	if source.asked != 4 { // two secrets, two calls
+		t.Errorf("asked %d times", source.asked)
+	}
+	if got := last(newInternet(t, host, nil)); !strings.Contains(got, planted) {
+		t.Errorf("the control sees %s", got)
+	}
+}
+
 // TestFetchTellsNoSecret: whatever a server makes of the value, neither the
-// report nor the result nor the error has it. The control sends it as it is,
-// and finds it in each.
+// report nor the result nor the error has it. The control, without secrets, sends
+// it as it is and finds it in each.
 func TestFetchTellsNoSecret(t *testing.T) {
-	n := newInternet(t, func(w http.ResponseWriter, r *http.Request) {
+	host := func(w http.ResponseWriter, r *http.Request) {
 		got := r.Header.Get("Private-Token") + strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 		switch r.URL.Path {
 		case "/echo":
@@ -208,9 +237,10 @@ func TestFetchTellsNoSecret(t *testing.T) {
 			w.Header().Set("Location", "https://elsewhere.example/?"+got)
 			w.WriteHeader(http.StatusFound)
 		}
-	}, withSecrets(t, &planter{}))
+	}
+	with, without := newInternet(t, host, withSecrets(t, &planter{})), newInternet(t, host, nil)
 	for path, outcome := range map[string]tool.Outcome{"/echo": tool.Succeeded, "/status": tool.Failed, "/broken": tool.Failed, "/redirect": tool.Succeeded} {
-		leaks := func(header, value string) int {
+		leaks := func(n *internet, header, value string) int {
 			report, _ := n.bench.call(t.Context(), "http.fetch", object{"url": "https://example.com" + path, "headers": object{header: value}})
 			if report.Outcome != outcome {
 				t.Errorf("%s: %+v", path, report)
@@ -228,10 +258,10 @@ func TestFetchTellsNoSecret(t *testing.T) {
 			}
 			return found
 		}
-		if found := leaks("private-token", "palyra-sec-gitlab"); found != 0 {
+		if found := leaks(with, "private-token", "palyra-sec-gitlab"); found != 0 {
 			t.Errorf("%s: %d forms of the secret are told", path, found)
 		}
-		if found := leaks("authorization", "Bearer "+planted); found == 0 && path != "/broken" {
+		if found := leaks(without, "authorization", "Bearer "+planted); found == 0 && path != "/broken" {
 			t.Errorf("%s: the control finds nothing", path)
 		}
 	}

@@ -144,7 +144,7 @@ func (t process) networkNotes(c command) []string {
 	case t.policy.Egress == egress.None:
 		return []string{"The program has the network of the machine, its private addresses included, and nothing bounds what it sends."}
 	}
-	notes := []string{fmt.Sprintf("What the program can read can leave to the hosts that it may reach, at most %d bytes of it.", c.grant.Budget.OrDefault().BytesOut)}
+	notes := []string{fmt.Sprintf("What the program can read can leave to the hosts that it may reach, at most %s of it.", inBytes(c.grant.Budget.OrDefault().BytesOut))}
 	for _, i := range c.grant.Inspect {
 		notes = append(notes, fmt.Sprintf("Requests to %s are looked into: %s, %s.", i.Host.Canonical(), anyOf("method", i.Methods), anyOf("path", i.Paths)))
 	}
@@ -152,6 +152,19 @@ func (t process) networkNotes(c command) []string {
 		notes = append(notes, fmt.Sprintf("The program may use the secret %s in the header %s, for %s alone; it sees a placeholder.", s.Name, s.Header, egress.Named(s.Reach())))
 	}
 	return notes
+}
+
+// inBytes writes a number of bytes in the largest unit that tells it exactly.
+func inBytes(n int64) string {
+	for _, unit := range []struct {
+		size int64
+		name string
+	}{{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
+		if n >= unit.size && n%unit.size == 0 {
+			return fmt.Sprintf("%d %s", n/unit.size, unit.name)
+		}
+	}
+	return fmt.Sprintf("%d bytes", n)
 }
 
 // secrets are the names of those that the program may use.

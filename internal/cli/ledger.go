@@ -30,7 +30,7 @@ func (p *page) ledger(e attest.Egress, most int) {
 		p.item(fmt.Sprintf("and %d more; `palyra attest show` lists all", more))
 	}
 	if e.Missed > 0 {
-		p.item(fmt.Sprintf("and %d that were not recorded one by one", e.Missed))
+		p.item(fmt.Sprintf("%d were not recorded one by one, and are added up", e.Missed))
 	}
 }
 
@@ -45,16 +45,24 @@ func egressWord(e attest.Egress) string {
 func connectionRows(list []attest.Connection) [][]string {
 	rows := [][]string{{"VERDICT", "HOST", "ADDRESS", "OUT", "IN", "BY", "RULE", "REASON"}}
 	for _, c := range list {
-		host := c.Host
-		switch {
-		case c.Host == "" && c.Verdict == "allowed":
-			host = "(not listed)"
-		case c.Port != 0:
-			host = net.JoinHostPort(c.Host, strconv.Itoa(c.Port))
-		}
-		rows = append(rows, []string{c.Verdict, host, c.Address, strconv.FormatInt(c.BytesOut, 10), strconv.FormatInt(c.BytesIn, 10), c.Leg, c.Rule, c.Reason})
+		rows = append(rows, []string{c.Verdict, targetOf(c), c.Address, strconv.FormatInt(c.BytesOut, 10), strconv.FormatInt(c.BytesIn, 10), c.Leg, c.Rule, c.Reason})
 	}
 	return rows
+}
+
+// targetOf is the target of a connection, or says how many a sum is of.
+func targetOf(c attest.Connection) string {
+	target := c.Host
+	if c.Host != "" && c.Port != 0 {
+		target = net.JoinHostPort(c.Host, strconv.Itoa(c.Port))
+	}
+	switch {
+	case c.Count == 0:
+		return target
+	case target == "":
+		return fmt.Sprintf("%d others", c.Count)
+	}
+	return fmt.Sprintf("%d to %s", c.Count, target)
 }
 
 // columns writes a label and rows below it, whose first is their header.

@@ -13,21 +13,25 @@ import (
 
 // reached is what a program tried, with a name that a program chose.
 var reached = tool.Egress{
-	Mode: "strict", Allowed: []string{"a.org:443", "b.org:80"}, Missed: 2,
+	Mode: "strict", Allowed: []string{"a.org:443", "b.org:80"}, Missed: 9,
 	Observed: []tool.Connection{
 		{Host: "a.org", Port: 443, Address: "93.184.216.34", BytesOut: 517, BytesIn: 3120, Verdict: "allowed", Leg: "transparent", Rule: "a.org:443"},
 		{Host: "x.org", Verdict: "denied", Leg: "name", Reason: "unlisted"},
 		{Host: "::1", Port: 80, Verdict: "denied", Leg: "socks", Reason: "unlisted"},
+		{Host: "b.org", Port: 80, BytesOut: 7, Verdict: "allowed", Leg: "transparent", Count: 2},
+		{Verdict: "denied", Leg: "name", Reason: "unlisted", Count: 7},
 	},
 }
 
 var ledgerLines = []string{
 	"egress        strict, a.org:443, b.org:80",
-	"  VERDICT  HOST       ADDRESS        OUT  IN    BY           RULE       REASON\n",
-	"  allowed  a.org:443  93.184.216.34  517  3120  transparent  a.org:443  -\n",
-	"  denied   x.org      -              0    0     name         -          unlisted\n",
-	"  denied   [::1]:80   -              0    0     socks        -          unlisted\n",
-	"  and 2 that were not recorded one by one\n",
+	"  VERDICT  HOST           ADDRESS        OUT  IN    BY           RULE       REASON\n",
+	"  allowed  a.org:443      93.184.216.34  517  3120  transparent  a.org:443  -\n",
+	"  denied   x.org          -              0    0     name         -          unlisted\n",
+	"  denied   [::1]:80       -              0    0     socks        -          unlisted\n",
+	"  allowed  2 to b.org:80  -              7    0     transparent  -          -\n",
+	"  denied   7 others       -              0    0     name         -          unlisted\n",
+	"  9 were not recorded one by one, and are added up\n",
 }
 
 func inOrder(t *testing.T, text string, want []string) {
@@ -92,8 +96,8 @@ func TestRunsShowConnections(t *testing.T) {
 	w.want(w.run("run", "x"), 0)
 	r := w.run("runs", "show", fakeRunID)
 	w.want(r, 0)
-	inOrder(t, r.out, append([]string{"attested   attestation " + envelope.ID}, append(ledgerLines[:5:5], "  and 13 more; `palyra attest show` lists all\n")...))
-	if asJSON := w.run("runs", "show", fakeRunID, "-o", "json").out; strings.Count(asJSON, `"verdict"`) != 33 {
+	inOrder(t, r.out, append([]string{"attested   attestation " + envelope.ID}, append(ledgerLines[:7:7], "  and 15 more; `palyra attest show` lists all\n")...))
+	if asJSON := w.run("runs", "show", fakeRunID, "-o", "json").out; strings.Count(asJSON, `"verdict"`) != 35 {
 		t.Errorf("machines get %s", asJSON)
 	}
 }

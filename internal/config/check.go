@@ -264,8 +264,8 @@ func (k *checker) hosts(key string, rules []string) {
 			k.find(key, "has "+quote(rule), "use an ASCII host name or address, with an optional :port")
 		case strings.Contains(rule, "://") || strings.Contains(rule, "@"):
 			k.find(key, "has "+quote(rule), "leave out scheme, user and path")
-		case rule == "*":
-			k.find(key, `has "*"`, "name the hosts, or *.domain for every host below a domain")
+		case rule == "*" || strings.HasPrefix(rule, "*:"):
+			k.find(key, "has "+quote(rule), "name the hosts, or *.domain for every host below a domain")
 		case wrongPort(rule):
 			k.find(key, "has "+quote(rule), "use a port from 1 to 65535")
 		}

@@ -239,7 +239,7 @@ func TestFindings(t *testing.T) {
 			`:13:1: workspaces[3].path is "/s", which overlaps palyrad's own state`,
 		}},
 		{"policy directory", "policy.dir = \"/does/not/exist\"", []string{"policy.dir is \"/does/not/exist\", which is not a directory"}},
-		{"hosts", "[http]\nallowed_hosts = [\"https://x.org\", \"*\", \"a b\"]", []string{"has \"https://x.org\"; leave out scheme", "has \"*\"", "has \"a b\""}},
+		{"hosts", "[http]\nallowed_hosts = [\"https://x.org\", \"*\", \"*:443\", \"a b\"]", []string{"has \"https://x.org\"; leave out scheme", "has \"*\"", "has \"*:443\"; name the hosts", "has \"a b\""}},
 		{"executables", "[process_runner]\nallowed_executables = [\"bin/git\"]", []string{"has \"bin/git\"; use a base name"}},
 		{"tools", "allowed_tools = [\"fs.*\", \"a*b\"]", []string{"allowed_tools has \"a*b\""}},
 	} {

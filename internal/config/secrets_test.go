@@ -35,7 +35,7 @@ func TestSecretFindings(t *testing.T) {
 		{"port 0", host("api.github.com:0"), "use a port from 1 to 65535"},
 		{"port 80", host("api.github.com:80"), "the port of plain HTTP"},
 		{"a wildcard", host("*.github.com:443"), ""},
-		{"a wildcard of everything", host("*:443"), `has "*:443", which is no name and no address`},
+		{"a wildcard of everything", host("*:443"), `has "*:443"; name the hosts`},
 		{"a wildcard of a top-level domain", host("*.com:443"), "below which anybody can have a host"},
 		{"a wildcard of a registry", host("*.co.uk:443"), "below which anybody can have a host"},
 		{"a wildcard of a host for all", host("*.github.io:443"), "below which anybody can have a host"},

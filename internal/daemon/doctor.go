@@ -80,6 +80,7 @@ func Examine(ctx context.Context, cfg *config.Config) []Exam {
 		{"workspaces", p.workspaces},
 		{"policy", p.policy},
 		{"models", p.models},
+		{"secrets", p.secrets},
 	} {
 		exams = append(exams, timed(ctx, exam.name, exam.look))
 	}

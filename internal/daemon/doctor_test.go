@@ -121,6 +121,16 @@ func TestDoctorFindsDefects(t *testing.T) {
 			},
 			Exam{Result: examFailed, Detail: "model demo"},
 		},
+		{
+			"secrets",
+			func(t *testing.T, cfg *config.Config) {
+				path := filepath.Join(t.TempDir(), "token")
+				write(t, path, "a-token-of-somebody\n")
+				chmod(t, path, 0o644)
+				cfg.Secrets = []config.Secret{{Name: "open", File: path, Hosts: []string{"api.example.org:443"}}}
+			},
+			Exam{Result: examFailed, Detail: "secret open", Remedy: "chmod"},
+		},
 	} {
 		t.Run(row.exam, func(t *testing.T) {
 			cfg := stopped(t)

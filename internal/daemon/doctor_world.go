@@ -185,3 +185,22 @@ func (p *patient) models(context.Context) finding {
 	}
 	return fine(strings.Join(names, ", "))
 }
+
+// secrets reads the files as a call would, and shows none of what they hold.
+func (p *patient) secrets(context.Context) finding {
+	if len(p.cfg.Secrets) == 0 {
+		return skipped("none is configured")
+	}
+	var names []string
+	for _, s := range p.cfg.Secrets {
+		value, err := s.Value()
+		clear(value)
+		if err != nil {
+			f := broken(err)
+			f.detail = "secret " + s.Name + ": " + f.detail
+			return f
+		}
+		names = append(names, s.Name)
+	}
+	return fine(strings.Join(names, ", "))
+}

@@ -39,10 +39,23 @@ func reach(cfg *config.Config) (egress.Grant, error) {
 		return grant, reason.Errorf(reason.ConfigInvalid, "process_runner.inspect: %d of its hosts can not be reached", idle).
 			WithRemedy("Name them in process_runner.allowed_egress_hosts, too, or take them out.")
 	}
-	if err := grant.Check(); err != nil {
+	if err := holdable(grant); err != nil {
 		return grant, fmt.Errorf("process_runner.allowed_egress_hosts: %w", err)
 	}
 	return grant, nil
+}
+
+// holdable refuses a grant that no sandbox could carry out, and one with the
+// name localhost: programs know its address by themselves, and connect to that.
+func holdable(grant egress.Grant) error {
+	for _, rule := range grant.Rules.Allow {
+		host, port, _ := strings.Cut(rule.Canonical(), ":")
+		if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+			return reason.Errorf(reason.HostInvalid, "programs connect to the address of %s, and no rule with the name covers that", rule).
+				WithRemedy("Name the address: 127.0.0.1:%s, and [::1]:%s if need be.", port, port)
+		}
+	}
+	return grant.Check()
 }
 
 // suffixRules are rules for domains and every host below them. Programs reach

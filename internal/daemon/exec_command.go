@@ -178,7 +178,7 @@ func (o execOptions) network(mode egress.Mode) (*egress.Grant, error) {
 	if grant.Rules.Deny, err = egress.ParseRules(o.deny); err != nil {
 		return nil, err
 	}
-	return &grant, grant.Check()
+	return &grant, holdable(grant)
 }
 
 func (o execOptions) mode() sandbox.WorkspaceMode {

@@ -54,6 +54,7 @@ func TestExecRefuses(t *testing.T) {
 		{[]string{"--tier", "a", "--", "true"}, "want b or c", reason.InvalidInput},
 		{[]string{"--egress", "some", "--", "true"}, "egress mode", reason.InvalidInput},
 		{[]string{"--allow", "example.org", "--", "true"}, "names no port", reason.HostInvalid},
+		{[]string{"--allow", "localhost:8080", "--", "true"}, "programs connect to the address of localhost:8080", reason.HostInvalid},
 		{[]string{"--allow", "https://example.org", "--", "true"}, "it is a URL", reason.HostInvalid},
 		{[]string{"--allow", "example.org:443", "--deny", "0x7f.1", "--", "true"}, "neither a name nor an IP address", reason.HostInvalid},
 		{[]string{"--deny", "example.org:443", "--", "true"}, "needs --allow", reason.InvalidInput},

@@ -190,6 +190,7 @@ func (m *metrics) timeExecution(e journal.Event) {
 				Observed []struct {
 					Verdict string `json:"verdict"`
 					Reason  string `json:"reason"`
+					Count   int    `json:"count"`
 				} `json:"observed"`
 			} `json:"egress"`
 		} `json:"report"`
@@ -200,7 +201,7 @@ func (m *metrics) timeExecution(e journal.Event) {
 			m.changes.WithLabelValues(r.Changes.State).Inc()
 		}
 		for _, c := range r.Egress.Observed {
-			m.connections.WithLabelValues(c.Verdict, c.Reason).Inc()
+			m.connections.WithLabelValues(c.Verdict, c.Reason).Add(float64(max(1, c.Count)))
 		}
 		m.executions.WithLabelValues(r.Executor.Name, r.Outcome).Observe(r.FinishedAt.Sub(r.StartedAt).Seconds())
 	}

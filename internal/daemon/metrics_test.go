@@ -150,13 +150,15 @@ func TestChangesAndViolationsAreCounted(t *testing.T) {
 	}
 }
 
-// TestConnectionsAreCounted counts every connection by what became of it.
+// TestConnectionsAreCounted counts every connection by what became of it, those
+// that are added up, too.
 func TestConnectionsAreCounted(t *testing.T) {
 	m := newMetrics(&gateway{commits: newCommits(slog.New(slog.DiscardHandler))})
 	m.count(journal.Event{Code: event.Attested, Payload: []byte(`{"report":{"outcome":"succeeded","egress":{"observed":[
-		{"host":"a.org","verdict":"allowed"},{"host":"a.org","verdict":"allowed"},{"host":"x.org","verdict":"denied","reason":"unlisted"}]}}}`)})
+		{"host":"a.org","verdict":"allowed"},{"host":"a.org","verdict":"allowed"},{"host":"x.org","verdict":"denied","reason":"unlisted"},
+		{"host":"y.org","verdict":"denied","reason":"unlisted","count":40},{"host":"","verdict":"allowed","count":7},{"verdict":"allowed","count":-7}],"missed":47}}}`)})
 	got := exposition(t, m.connections)
-	for _, want := range []string{`palyra_egress_connections_total{reason="",verdict="allowed"} 2`, `palyra_egress_connections_total{reason="unlisted",verdict="denied"} 1`} {
+	for _, want := range []string{`palyra_egress_connections_total{reason="",verdict="allowed"} 10`, `palyra_egress_connections_total{reason="unlisted",verdict="denied"} 41`} {
 		if !strings.Contains(got, want+"\n") {
 			t.Errorf("want %s in\n%s", want, got)
 		}

@@ -30,7 +30,7 @@ type pooled interface {
 	Invalidate()
 }
 
-// places are the directories of a sandbox.
+// places are where a sandbox writes.
 type places struct {
 	// layers is for what runs write to their copies of workspaces.
 	layers string
@@ -39,6 +39,8 @@ type places struct {
 	quarantine string
 	// undo is for what commits replaced.
 	undo string
+	// log gets what goes wrong while connections are carried; nil means nowhere.
+	log *slog.Logger
 }
 
 // box is the sandbox of this daemon: a backend that works, or why there is
@@ -153,6 +155,7 @@ func (g *gateway) openSandbox(ctx context.Context) error {
 		return err
 	}
 	g.parts.add(func(context.Context) error { return remove() })
+	at.log = g.log
 	if g.box, err = chooseBox(ctx, ladder(g.cfg, at), lowest(g.cfg.ProcessRunner)); err != nil {
 		return err
 	}

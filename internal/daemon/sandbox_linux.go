@@ -26,16 +26,20 @@ func sweepPlaces(stateDir string) error {
 func ladder(cfg *config.Config, at places) []step {
 	p := cfg.ProcessRunner
 	tierC := step{sandbox.Full, func() (backend, error) {
-		return bubblewrap.New(bubblewrap.Config{
+		c := bubblewrap.Config{
 			Enabled: p.Enabled, FirstUser: p.UIDBase, Users: p.UIDCount, Prepared: p.Prepared, StrictExec: p.StrictExec,
 			LayerDir: at.layers, QuarantineDir: at.quarantine,
-		})
+		}
+		c.Outward.Log = at.log
+		return bubblewrap.New(c)
 	}}
 	tierB := step{sandbox.UserNamespaces, func() (backend, error) {
-		return process.New(process.Config{
+		c := process.Config{
 			Enabled: p.Enabled, Lowest: lowest(p), FirstUser: p.UIDBase, Users: p.UIDCount, StrictExec: p.StrictExec,
 			LayerDir: at.layers, QuarantineDir: at.quarantine,
-		})
+		}
+		c.Outward.Log = at.log
+		return process.New(c)
 	}}
 	switch {
 	case p.Tier == config.TierB:

@@ -46,9 +46,10 @@ var causes = map[string]string{
 }
 
 // Explain says in one sentence what kept a program from a target, for who can
-// do something about it; "" when nothing did. Hosts are what may be reached.
+// do something about it; "" when nothing did, and for a sum of several targets.
+// Hosts are what may be reached.
 func Explain(c tool.Connection, hosts []string) string {
-	if c.Verdict == VerdictAllowed && c.Reason == "" {
+	if c.Verdict == VerdictAllowed && c.Reason == "" || c.Count > 0 && c.Host == "" {
 		return ""
 	}
 	target := c.Host

@@ -11,25 +11,33 @@ import (
 	"palyra/internal/tool"
 )
 
-// MaxEntries is how many connections a Ledger lists one by one.
-const MaxEntries = 2000
+// mostEntries is how many entries a Ledger lists one by one: connections, and
+// names that were asked for, which cost nothing and so have a share of their own.
+const (
+	mostEntries = 2000
+	mostNames   = mostEntries / 4
+)
 
 // Ledger records the connections of one call: exactly while there are no more
-// than MaxEntries of them. Of more, it lists the first of those that were
-// denied and the first of the others, half of its room for each at least, so
-// that neither kind can crowd the other out; the rest is counted. It is safe
-// for concurrent use.
+// of them than there is room for. Of more, it lists the first of those that were
+// denied and the first of the others, half of the room for each at least, so
+// that neither kind can crowd the other out; the rest is added up by target and
+// by what became of it. It is safe for concurrent use.
 type Ledger struct {
-	start    time.Time
-	out, in  atomic.Int64
-	mu       sync.Mutex
-	begun    int
-	listed   []*Entry
-	refusals int // how many of listed are denied
+	start time.Time
+
+	mu                 sync.Mutex
+	begun              int
+	connections, names room
+	// waiting are not listed and have not ended, sums are those that have.
+	waiting map[*Entry]bool
+	sums    sums
 }
 
 // NewLedger returns an empty ledger of a call that began at start.
-func NewLedger(start time.Time) *Ledger { return &Ledger{start: start} }
+func NewLedger(start time.Time) *Ledger {
+	return &Ledger{start: start, connections: room{size: mostEntries - mostNames}, names: room{size: mostNames}, waiting: map[*Entry]bool{}}
+}
 
 // Entry is the record of one connection. It is safe for concurrent use.
 type Entry struct {
@@ -40,6 +48,9 @@ type Entry struct {
 	started  time.Time
 	out, in  atomic.Int64
 	requests atomic.Int64
+	// summed is true once the entry was added to the sums, as a kind.
+	summed atomic.Bool
+	kind   kind
 
 	// What follows is guarded by the mutex of the ledger.
 	listed  bool
@@ -62,40 +73,61 @@ func (l *Ledger) Begin(leg string, t Target) *Entry {
 	return e
 }
 
-// list takes an entry into the list, in the place of the newest of the other
-// kind when the list is full and that kind has more than its half.
+// list takes an entry into the list if there is room. What has none is added up
+// when it has ended.
 func (l *Ledger) list(e *Entry) {
-	if len(l.listed) == MaxEntries {
-		others := l.refusals
-		if e.denied() {
-			others = MaxEntries - l.refusals
-		}
-		if others <= MaxEntries/2 {
-			return
-		}
-		l.dropNewest(!e.denied())
-	}
-	e.listed = true
-	l.listed = append(l.listed, e)
-	if e.denied() {
-		l.refusals++
+	delete(l.waiting, e)
+	if out := l.roomOf(e).list(e); out != nil {
+		l.waiting[out] = true
+		l.settle(out)
 	}
 }
 
-// dropNewest takes one entry out, the newest that is denied or that is not.
-func (l *Ledger) dropNewest(denied bool) {
-	newest := -1
-	for i, e := range l.listed {
-		if e.denied() == denied && (newest < 0 || e.number > l.listed[newest].number) {
-			newest = i
-		}
+func (l *Ledger) roomOf(e *Entry) *room {
+	if e.leg == LegName {
+		return &l.names
 	}
-	l.listed[newest].listed = false
-	l.listed = slices.Delete(l.listed, newest, newest+1)
-	if denied {
-		l.refusals--
-	}
+	return &l.connections
 }
+
+// settle adds an entry to the sums if it waits for that.
+func (l *Ledger) settle(e *Entry) {
+	if !l.waiting[e] || e.ended.IsZero() {
+		return
+	}
+	delete(l.waiting, e)
+	e.kind = e.alike()
+	e.summed.Store(true)
+	l.sums.add(e.kind, amount{count: 1}.plus(e.take()))
+}
+
+// late adds what came after an entry was added to the sums.
+func (e *Entry) late() {
+	if !e.summed.Load() {
+		return
+	}
+	e.ledger.mu.Lock()
+	defer e.ledger.mu.Unlock()
+	e.ledger.sums.more(e.kind, e.take())
+}
+
+// take takes out what was counted. What is counted meanwhile is taken next time.
+func (e *Entry) take() amount {
+	return amount{requests: int(e.requests.Swap(0)), out: e.out.Swap(0), in: e.in.Swap(0)}
+}
+
+// alike is what an entry has in common with others. Names are no targets that
+// anything was sent to.
+func (e *Entry) alike() kind {
+	k := kind{e.leg, e.target, e.outcome(), e.reason}
+	if e.leg == LegName {
+		return k.anywhere()
+	}
+	return k
+}
+
+// outcome is the verdict, that of what is not decided, too.
+func (e *Entry) outcome() string { return cmp.Or(e.verdict, VerdictFailed) }
 
 func (e *Entry) denied() bool { return e.verdict == VerdictDenied }
 
@@ -108,7 +140,8 @@ func severity(verdict string) int {
 // counts, with what came along with the first of its kind: denied before
 // failed before allowed. A connection that was allowed and is broken off is
 // decided again as allowed, with the reason. A zero rule or address leaves an
-// earlier one in place.
+// earlier one in place. What was added up already gets an entry beside it, if it
+// is worse.
 func (e *Entry) Decide(verdict, reason string, rule Rule, addr netip.Addr) {
 	l := e.ledger
 	l.mu.Lock()
@@ -128,7 +161,10 @@ func (e *Entry) Decide(verdict, reason string, rule Rule, addr netip.Addr) {
 	if addr.IsValid() && (worse || !e.addr.IsValid()) {
 		e.addr = addr
 	}
-	if worse && e.denied() {
+	switch {
+	case worse && e.summed.Load():
+		l.again(e)
+	case worse && e.denied():
 		l.denied(e)
 	}
 }
@@ -137,26 +173,36 @@ func (e *Entry) Decide(verdict, reason string, rule Rule, addr netip.Addr) {
 // room.
 func (l *Ledger) denied(e *Entry) {
 	if e.listed {
-		l.refusals++
+		l.roomOf(e).refusals++
 		return
 	}
 	l.list(e)
 }
 
+// again lists what became of an entry after it was added up, as one more.
+func (l *Ledger) again(e *Entry) {
+	other := &Entry{ledger: l, leg: e.leg, target: e.target, number: l.begun, started: e.started, ended: time.Now(), verdict: e.verdict, reason: e.reason, rule: e.rule, addr: e.addr}
+	l.begun++
+	l.list(other)
+}
+
 // Sent adds bytes that went out to the host.
 func (e *Entry) Sent(n int64) {
 	e.out.Add(n)
-	e.ledger.out.Add(n)
+	e.late()
 }
 
 // Received adds bytes that came from the host.
 func (e *Entry) Received(n int64) {
 	e.in.Add(n)
-	e.ledger.in.Add(n)
+	e.late()
 }
 
 // Request counts one request.
-func (e *Entry) Request() { e.requests.Add(1) }
+func (e *Entry) Request() {
+	e.requests.Add(1)
+	e.late()
+}
 
 // End says that the connection is over. Only the first call counts.
 func (e *Entry) End() {
@@ -164,6 +210,7 @@ func (e *Entry) End() {
 	defer e.ledger.mu.Unlock()
 	if e.ended.IsZero() {
 		e.ended = time.Now()
+		e.ledger.settle(e)
 	}
 }
 
@@ -182,29 +229,24 @@ func (e *Entry) Reason() string {
 	return e.reason
 }
 
-// List returns the connections so far, in the order in which they began, and
-// how many more there were.
+// List returns the connections so far, in the order in which they began, after
+// them the sums of those that there was no room for, and how many these are.
 func (l *Ledger) List() (list []tool.Connection, missed int) {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	rest := tool.Connection{Verdict: VerdictAllowed, BytesOut: l.out.Load(), BytesIn: l.in.Load()}
-	entries := slices.Clone(l.listed)
+	entries := slices.Concat(l.connections.listed, l.names.listed)
 	slices.SortFunc(entries, func(a, b *Entry) int { return a.number - b.number })
 	list = make([]tool.Connection, 0, len(entries))
 	for _, e := range entries {
-		c := e.connection(l.start, now)
-		list = append(list, c)
-		rest.BytesOut -= c.BytesOut
-		rest.BytesIn -= c.BytesIn
+		list = append(list, e.connection(l.start, now))
 	}
-	missed = l.begun - len(l.listed)
-	// While connections are open, bytes may have come between the two countings.
-	rest.BytesOut, rest.BytesIn = max(rest.BytesOut, 0), max(rest.BytesIn, 0)
-	if missed > 0 && (rest.BytesOut > 0 || rest.BytesIn > 0) {
-		list = append(list, rest)
+	all := l.sums.clone()
+	for e := range l.waiting {
+		all.add(e.alike(), amount{1, int(e.requests.Load()), e.out.Load(), e.in.Load()})
 	}
-	return list, missed
+	rest, missed := all.list()
+	return append(list, rest...), missed
 }
 
 func (e *Entry) connection(start, now time.Time) tool.Connection {
@@ -213,7 +255,7 @@ func (e *Entry) connection(start, now time.Time) tool.Connection {
 	}
 	c := tool.Connection{
 		Host: e.target.Host.String(), Port: int(e.target.Port), BytesOut: e.out.Load(), BytesIn: e.in.Load(),
-		Verdict: cmp.Or(e.verdict, VerdictFailed), Leg: e.leg, Rule: e.rule.text, Reason: e.reason,
+		Verdict: e.outcome(), Leg: e.leg, Rule: e.rule.text, Reason: e.reason,
 		Requests: int(e.requests.Load()), Started: e.started.Sub(start), Duration: now.Sub(e.started),
 	}
 	if e.addr.IsValid() {

@@ -128,98 +128,271 @@ func TestDurationOfWhatIsUnderWay(t *testing.T) {
 }
 
 // TestLedgerIsBounded: neither kind of connection crowds the other out, in
-// whichever order they come; what is not listed is counted, its bytes, too.
+// whichever order they come, nor do names crowd out connections; what is not
+// listed is added up.
 func TestLedgerIsBounded(t *testing.T) {
-	const half = MaxEntries / 2
-	for name, test := range map[string]struct {
-		kinds           string // one letter for a block of half the room: a allowed, d denied
-		allowed, denied int
+	for _, room := range []struct {
+		leg    string
+		half   int
+		target Target // of the sums
 	}{
-		"as many as fit":       {"ad", half, half},
-		"only allowed":         {"aaa", 2 * half, 0},
-		"only denied":          {"ddd", 0, 2 * half},
-		"denied at the end":    {"aaaad", half, half},
-		"allowed at the end":   {"dddda", half, half},
-		"many denied after":    {"aaddd", half, half},
-		"many allowed after":   {"ddaaa", half, half},
-		"half a room is kept":  {"adddd", half, half},
-		"and the other is not": {"daaaa", half, half},
+		{LegTransparent, (mostEntries - mostNames) / 2, Target{Host{name: "a.example"}, 80}},
+		{LegName, mostNames / 2, Target{}},
+	} {
+		half := room.half
+		for name, test := range map[string]struct {
+			kinds           string // one letter for a block of half the room: a allowed, d denied
+			allowed, denied int
+		}{
+			"as many as fit":       {"ad", half, half},
+			"only allowed":         {"aaa", 2 * half, 0},
+			"only denied":          {"ddd", 0, 2 * half},
+			"denied at the end":    {"aaaad", half, half},
+			"allowed at the end":   {"dddda", half, half},
+			"many denied after":    {"aaddd", half, half},
+			"many allowed after":   {"ddaaa", half, half},
+			"half a room is kept":  {"adddd", half, half},
+			"and the other is not": {"daaaa", half, half},
+		} {
+			t.Run(room.leg+" "+name, func(t *testing.T) {
+				l := NewLedger(time.Now())
+				begun := map[string]int{}
+				for _, letter := range test.kinds {
+					verdict, why := VerdictAllowed, ""
+					if letter == 'd' {
+						verdict, why = VerdictDenied, ReasonUnlisted
+					}
+					for range half {
+						e := l.Begin(room.leg, Target{Host{name: "a.example"}, 80})
+						e.Sent(3)
+						e.Decide(verdict, why, Rule{}, netip.Addr{})
+						e.Received(5)
+						e.End()
+						begun[verdict]++
+					}
+				}
+				list, missed := l.List()
+				listed, last := map[string]int{}, time.Duration(-1)
+				for _, c := range list {
+					if c.Count > 0 {
+						want := tool.Connection{
+							Host: room.target.Host.String(), Port: int(room.target.Port), Leg: room.leg, Verdict: c.Verdict, Reason: c.Reason,
+							Count: begun[c.Verdict] - listed[c.Verdict], BytesOut: 3 * int64(c.Count), BytesIn: 5 * int64(c.Count),
+						}
+						if c != want {
+							t.Errorf("sum %+v, want %+v", c, want)
+						}
+						missed -= c.Count
+						continue
+					}
+					listed[c.Verdict]++
+					if c.Started < last {
+						t.Fatalf("%s after %s: not in order", c.Started, last)
+					}
+					last = c.Started
+				}
+				if listed[VerdictAllowed] != test.allowed || listed[VerdictDenied] != test.denied || missed != 0 {
+					t.Errorf("%v listed of %v, %d missed neither listed nor added up", listed, begun, missed)
+				}
+			})
+		}
+	}
+}
+
+// crowd fills the room for connections.
+func crowd(l *Ledger) {
+	for i := range mostEntries - mostNames {
+		e := l.Begin(LegTransparent, Target{Host{name: fmt.Sprintf("n%d.example", i)}, 443})
+		e.Decide(VerdictAllowed, "", Rule{}, netip.Addr{})
+		e.End()
+	}
+}
+
+// TestNamesDoNotCrowdOut: who asks for many names, which costs nothing, does not
+// hide where the bytes go.
+func TestNamesDoNotCrowdOut(t *testing.T) {
+	l := NewLedger(time.Now())
+	for i := range 2 * mostEntries {
+		e := l.Begin(LegName, Target{Host: Host{name: fmt.Sprintf("n%d.example", i)}})
+		e.Decide(VerdictAllowed, "", Rule{}, netip.Addr{})
+		e.End()
+	}
+	e := l.Begin(LegTransparent, target(t, "paste.test:443"))
+	e.Decide(VerdictAllowed, "", rule(t, "*.test:443"), netip.Addr{})
+	e.Sent(50 << 20)
+	e.End()
+	list, missed := l.List()
+	if got := list[mostNames]; got.Host != "paste.test" || got.BytesOut != 50<<20 || got.Rule == "" {
+		t.Errorf("%+v", got)
+	}
+	want := tool.Connection{Leg: LegName, Verdict: VerdictAllowed, Count: 2*mostEntries - mostNames}
+	if got := list[mostNames+1:]; !slices.Equal(got, []tool.Connection{want}) || missed != want.Count {
+		t.Errorf("%+v, %d missed", got, missed)
+	}
+}
+
+// TestMostBytesAreNamed: of more targets than are added up, those that got most
+// are named, in whichever order they come, and no byte and no connection is
+// lost.
+func TestMostBytesAreNamed(t *testing.T) {
+	const many = 3 * mostSums
+	for name, sent := range map[string]func(i int) int64{
+		"more and more": func(i int) int64 { return int64(i) },
+		"less and less": func(i int) int64 { return int64(many - i) },
+		"nothing":       func(int) int64 { return 0 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := NewLedger(time.Now())
-			port := uint16(0)
-			for _, kind := range test.kinds {
-				for range half {
-					port++
-					e := l.Begin(LegTransparent, Target{Host{name: "a.example"}, port})
-					e.Sent(3)
-					e.Received(5)
-					if kind == 'd' {
-						e.Decide(VerdictDenied, ReasonUnlisted, Rule{}, netip.Addr{})
-					} else {
-						e.Decide(VerdictAllowed, "", Rule{}, netip.Addr{})
-					}
+			crowd(l)
+			var all int64
+			for i := range many {
+				for _, part := range []int64{1000 * sent(i), sent(i)} {
+					e := l.Begin(LegConnect, Target{Host{name: fmt.Sprintf("x%d.example", i)}, 443})
+					e.Decide(VerdictAllowed, "", Rule{}, netip.Addr{})
+					e.Sent(part)
+					e.Request()
 					e.End()
+					all += part
+				}
+				if i == many/2 {
+					e := l.Begin(LegConnect, target(t, "paste.test:443"))
+					e.Decide(VerdictAllowed, ReasonBudgetBytesOut, Rule{}, netip.Addr{})
+					e.Sent(50 << 20)
+					e.End()
+					all += 50 << 20
 				}
 			}
 			list, missed := l.List()
-			begun := len(test.kinds) * half
-			count := map[string]int{}
-			var out int64
-			last := 0
-			for _, c := range list {
-				out += c.BytesOut
+			list = list[mostEntries-mostNames:]
+			if len(list) != mostSums+1 || missed != 2*many+1 {
+				t.Fatalf("%d sums of %d", len(list), missed)
 			}
-			if missed > 0 {
-				end := len(list) - 1
-				if rest := list[end]; rest != (tool.Connection{Verdict: VerdictAllowed, BytesOut: 3 * int64(missed), BytesIn: 5 * int64(missed)}) {
-					t.Errorf("rest %+v of %d missed", rest, missed)
+			first := tool.Connection{Host: "paste.test", Port: 443, Leg: LegConnect, Verdict: VerdictAllowed, Reason: ReasonBudgetBytesOut, BytesOut: 50 << 20, Count: 1}
+			if all > 50<<20 && list[0] != first {
+				t.Errorf("first %+v", list[0])
+			}
+			var least int64 = 1 << 60
+			for i, c := range list {
+				all -= c.BytesOut
+				missed -= c.Count
+				if named := c.Host != ""; named != (i < mostSums) || named && c.BytesOut > least {
+					t.Errorf("%d: %+v after %d", i, c, least)
 				}
-				list = list[:end]
+				least = min(least, c.BytesOut)
 			}
-			for _, c := range list {
-				count[c.Verdict]++
-				if c.Port <= last {
-					t.Fatalf("port %d after %d: not in order", c.Port, last)
-				}
-				last = c.Port
-			}
-			if count[VerdictAllowed] != test.allowed || count[VerdictDenied] != test.denied || missed != begun-len(list) {
-				t.Errorf("%v listed, %d missed of %d", count, missed, begun)
-			}
-			if out != 3*int64(begun) {
-				t.Errorf("%d bytes in all", out)
+			if all != 0 || missed != 0 {
+				t.Errorf("%d bytes and %d connections are lost", all, missed)
 			}
 		})
+	}
+}
+
+// TestAddedUpAfterItsEnd: what is counted and decided when a connection was
+// added up already is not lost: bytes go where the others went, and a denial is
+// listed.
+func TestAddedUpAfterItsEnd(t *testing.T) {
+	l := NewLedger(time.Now())
+	crowd(l)
+	e := l.Begin(LegConnect, target(t, "a.example:443"))
+	e.Decide(VerdictAllowed, "", Rule{}, netip.Addr{})
+	e.Sent(5)
+	sums := func() []tool.Connection {
+		list, _ := l.List()
+		return slices.DeleteFunc(list, func(c tool.Connection) bool { return c.Leg == LegTransparent && c.Count == 0 })
+	}
+	sum := tool.Connection{Host: "a.example", Port: 443, Leg: LegConnect, Verdict: VerdictAllowed, BytesOut: 5, Count: 1}
+	if got := sums(); !slices.Equal(got, []tool.Connection{sum}) {
+		t.Errorf("open: %+v", got)
+	}
+	e.End()
+	e.Sent(2)
+	e.Sent(-1)
+	e.Received(3)
+	e.Request()
+	sum.BytesOut, sum.BytesIn, sum.Requests = 6, 3, 1
+	if got := sums(); !slices.Equal(got, []tool.Connection{sum}) {
+		t.Errorf("ended: %+v", got)
+	}
+	for range 2 {
+		e.Decide(VerdictDenied, ReasonSecretMisplaced, Rule{}, netip.Addr{})
+	}
+	got := sums() // the last is that whose room the denied one has
+	if got[0].Verdict != VerdictDenied || got[0].Reason != ReasonSecretMisplaced || got[0].Host != "a.example" || got[0].Count != 0 || got[1] != sum || len(got) != 3 {
+		t.Errorf("denied: %+v", got)
+	}
+	for i := range mostSums { // they take the place of its sum
+		x := l.Begin(LegConnect, Target{Host{name: fmt.Sprintf("x%d.example", i)}, 443})
+		x.Sent(1000)
+		x.End()
+	}
+	e.Sent(4)
+	sum.Host, sum.Port, sum.BytesOut = "", 0, 10
+	if got := sums(); !slices.Contains(got, sum) {
+		t.Errorf("without a place: %+v", got[len(got)-3:])
+	}
+}
+
+// TestAddedUpExactly: nothing is lost while connections are added up and counted
+// at the same time.
+func TestAddedUpExactly(t *testing.T) {
+	l := NewLedger(time.Now())
+	crowd(l)
+	const connections, steps = 50, 500
+	var all sync.WaitGroup
+	for i := range connections {
+		e := l.Begin(LegConnect, Target{Host{name: fmt.Sprintf("x%d.example", i)}, 443})
+		for range 2 {
+			all.Go(func() {
+				for range steps {
+					e.Sent(1)
+					e.Received(2)
+				}
+				e.End()
+			})
+		}
+	}
+	all.Wait()
+	list, missed := l.List()
+	var out, in int64
+	for _, c := range list {
+		out += c.BytesOut
+		in += c.BytesIn
+	}
+	if want := int64(2 * connections * steps); out != want || in != 2*want || missed != connections {
+		t.Errorf("%d sent, %d received, want %d; %d missed", out, in, want, missed)
+	}
+	if len(l.waiting) > 0 {
+		t.Errorf("%d entries wait for ever", len(l.waiting))
 	}
 }
 
 // TestDeniedLateIsListed: a connection that came when the list was full is
 // listed once it is denied, in its place.
 func TestDeniedLateIsListed(t *testing.T) {
+	const room = mostEntries - mostNames
 	l := NewLedger(time.Now())
 	begin := func(port int) *Entry { return l.Begin(LegTransparent, Target{Host{name: "a.example"}, uint16(port)}) }
 	ports := func() (list []int) {
 		connections, missed := l.List()
-		if len(connections) != MaxEntries || missed != 2 {
+		if len(connections) != room+2 || missed != 2 {
 			t.Errorf("%d listed, %d missed", len(connections), missed)
 		}
-		for _, c := range connections[MaxEntries-3:] {
+		for _, c := range connections[room-3:] {
 			list = append(list, c.Port)
 		}
 		return list
 	}
-	for i := range MaxEntries {
+	for i := range room {
 		begin(i + 1)
 	}
-	late, later := begin(MaxEntries+1), begin(MaxEntries+2)
+	late, later := begin(room+1), begin(room+2)
 	late.Decide(VerdictAllowed, "", Rule{}, netip.Addr{})
-	if got := ports(); !slices.Equal(got, []int{MaxEntries - 2, MaxEntries - 1, MaxEntries}) {
+	if got := ports(); !slices.Equal(got, []int{room - 2, room - 1, room, room + 1, room + 2}) {
 		t.Errorf("the last are %v", got)
 	}
 	later.Decide(VerdictDenied, ReasonPath, Rule{}, netip.Addr{})
 	late.Decide(VerdictDenied, ReasonPath, Rule{}, netip.Addr{})
-	if got := ports(); !slices.Equal(got, []int{MaxEntries - 2, MaxEntries + 1, MaxEntries + 2}) {
+	if got := ports(); !slices.Equal(got, []int{room - 2, room + 1, room + 2, room - 1, room}) {
 		t.Errorf("the last are %v", got)
 	}
 }

@@ -163,6 +163,8 @@ func TestExplain(t *testing.T) {
 		{tool.Connection{Host: "::1", Port: 80, Verdict: VerdictDenied, Reason: ReasonUnlisted}, nil, "[::1]:80 is not allowed for this tool: it runs offline."},
 		{tool.Connection{Host: "a.org", Port: 443, Verdict: VerdictAllowed, Reason: ReasonBudgetBytesOut}, hosts, "a.org:443 was broken off, as the budget of bytes sent is used up."},
 		{tool.Connection{Host: "a.org", Port: 443, Verdict: VerdictFailed, Reason: ReasonUnreachable}, hosts, "a.org:443 could not be connected to."},
+		{tool.Connection{Host: "a.org", Port: 443, Verdict: VerdictDenied, Reason: ReasonBadTLS}, hosts, "a.org:443 takes TLS on this port, and the program sent something else."},
+		{tool.Connection{Host: "a.org", Port: 443, Verdict: VerdictFailed, Reason: ReasonBadTLS}, hosts, "a.org:443 did not prove who it is: its certificate or its TLS cannot be verified."},
 		{tool.Connection{Host: "a.org", Port: 443, Verdict: VerdictAllowed}, hosts, ""},
 		{tool.Connection{Verdict: VerdictDenied, Reason: ReasonBadSOCKS, Leg: LegSOCKS}, hosts, "A target without a host name was asked for with a SOCKS request other than a plain CONNECT."},
 		{tool.Connection{Verdict: VerdictAllowed, BytesOut: 9}, hosts, ""}, // those that are not listed

@@ -161,8 +161,8 @@ type Egress struct {
 	Mode     string       `json:"mode"`
 	Allowed  []string     `json:"allowed"`
 	Observed []Connection `json:"observed"`
-	// Missed counts connections beyond those that are listed one by one; a last
-	// one without host then has their bytes.
+	// Missed counts connections beyond those that are listed one by one. They are
+	// added up in the last of Observed, which have a Count.
 	Missed int `json:"missed,omitempty"`
 }
 
@@ -185,6 +185,9 @@ type Connection struct {
 	Reason string `json:"reason,omitempty"`
 	// Requests are those that could be told apart.
 	Requests int `json:"requests,omitempty"`
+	// Count is how many connections this is the sum of, 0 when it is one. Sums
+	// without host are of several.
+	Count int `json:"count,omitempty"`
 	// Started is relative to the start of the call.
 	Started  time.Duration `json:"started_ns,omitempty"`
 	Duration time.Duration `json:"duration_ns,omitempty"`

@@ -205,6 +205,8 @@ func echoRows() []row {
 		list = append(list, row{id: "SEC-03", variant: form.variant, source: source, walls: layers(scrubbing), prepare: bound, bare: true, uses: true,
 			probe: talk("tcp {@good:443}", "tls {good} http/1.1", strings.Replace(bearer, "/ok", "/echo?as="+form.as, 1), "secret {token}")})
 	}
+	list = append(list, row{id: "SEC-03", variant: "stored by the host, read in another run", source: source, walls: layers(scrubbing), prepare: bound, bare: true,
+		probe: talk("tcp {@good:443}", "tls {good} http/1.1", `send GET /stored HTTP/1.1\r\nHost: {good}\r\nConnection: close\r\n\r\n`, "secret {token}")})
 	list = append(list, row{id: "SEC-03", variant: "prefix told by what is held back", source: source, walls: layers(scrubbing), bare: true, uses: true,
 		prepare: func(c *scene) { bound(c); c.site.leaky.Store(c.direct) },
 		probe:   append([]string{"oracle", "{token}", "{@good:443}", "{good}"}, "tcp {@good:443}", "tls {good} http/1.1", bearer, "want fine")})

@@ -28,7 +28,7 @@ func TestPreparedForAnother(t *testing.T) {
 		}
 	})
 	c.allow("{evil}:80")
-	c.spec.Argv = append([]string{c.attacks}, c.fillAll(talk("fetch http://{evil}/", "or", "sweep 198.18.0.0 24 80 {evil}"))...)
+	c.spec.Argv = append([]string{c.attacks}, c.fillAll(talk("fetch http://{evil}/", "or", "udp {dns}", "ask 1 {good/}", "sweep 24 80 {evil}"))...)
 	try := func() (done, prepared bool, all string) {
 		report, err := r.Run(t.Context(), c.spec)
 		c.must(err)

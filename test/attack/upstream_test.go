@@ -222,6 +222,10 @@ func (s *site) good(w http.ResponseWriter, r *http.Request) {
 	case "/echo":
 		echo(w, r)
 		return
+	case "/stored": // what another run sent
+		w.Header().Set("X-Last", s.secret)
+		_, _ = io.WriteString(w, "the last was "+s.secret)
+		return
 	case "/redirect":
 		http.Redirect(w, r, "https://evil."+s.zone+"/", http.StatusFound)
 		return

@@ -53,8 +53,8 @@ func TestInspectedHosts(t *testing.T) {
 		paths, argv, says []string
 	}{
 		{"git", gitHost, []string{"/tiny.git/**"}, []string{"git.sh", "4", "https://" + gitHost + "/tiny.git"}, []string{"cloned"}},
-		{"npm", npmHost, []string{"/tiny", "/tiny/**"}, []string{"npm.sh", "https://" + npmHost + "/"}, []string{"1.0.0", "installed"}},
-		{"pip", pypiHost, []string{"/simple/**", "/files/**"}, []string{"pip.sh", "https://" + pypiHost + "/simple"}, []string{"downloaded"}},
+		{"npm", npmHost, []string{"/tiny", "/tiny/**"}, []string{"npm.sh", "4", "https://" + npmHost + "/"}, []string{"1.0.0", "installed"}},
+		{"pip", pypiHost, []string{"/simple/**", "/files/**"}, []string{"pip.sh", "4", "https://" + pypiHost + "/simple"}, []string{"downloaded"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := g.spec(t, allowed(), slices.Concat([]string{"bash"}, test.argv)...)

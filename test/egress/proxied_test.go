@@ -53,11 +53,7 @@ func TestToolsWithAProxy(t *testing.T) {
 		{"pip", "pip.sh", "https://" + pypiHost + "/simple", "downloaded", httpProxy, "connect pypi.example:443 allowed"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			argv := []string{"bash", test.script, test.url}
-			if test.script == "git.sh" {
-				argv = []string{"bash", test.script, "4", test.url}
-			}
-			s := g.spec(t, allowed(), argv...)
+			s := g.spec(t, allowed(), "bash", test.script, "4", test.url)
 			s.Env = append(s.Env, proxied(test.proxy)...)
 			said, recorded, report := g.run(t, s)
 			expect(t, "it says", said, lines(test.says), report.Stderr)

@@ -55,14 +55,16 @@ func (h Hello) agrees(seen *tls.ClientHelloInfo) bool {
 }
 
 // FuzzRead: whatever a client says, or puts into well-formed records, reading
-// it ends within the limit, and what is accepted means to crypto/tls, if
-// anything at all, the same.
+// it ends within the limit, what is accepted means to crypto/tls, if anything at
+// all, the same, and what crypto/tls takes for a hello is never no TLS.
 func FuzzRead(f *testing.F) {
 	f.Add(hello(name("example.org")), uint16(Most))
 	f.Add(record(handshake(body(name("example.org"), name("other.example"))), 9), uint16(Most))
 	f.Add(clientHello(f, &tls.Config{ServerName: "example.org", NextProtos: []string{"h2"}}), uint16(Most))
 	f.Add(clientHello(f, &tls.Config{ServerName: "example.org", MaxVersion: tls.VersionTLS12}), uint16(100))
 	f.Add(name("example.org"), uint16(Most))
+	f.Add(odd(2, hello(name("example.org"))), uint16(Most))
+	f.Add(append([]byte("\x15\x04\x01\x00\x02\x01\x5a"), clientHello(f, &tls.Config{ServerName: "example.org"})...), uint16(Most))
 	f.Fuzz(func(t *testing.T, bytes []byte, most uint16) {
 		checkRead(t, bytes, int(most))
 		checkRead(t, hello(bytes), Most)
@@ -75,6 +77,11 @@ func checkRead(t *testing.T, said []byte, most int) {
 	h, raw, err := Read(in, most)
 	if !bytes.Equal(raw, said[:len(said)-in.Len()]) || len(raw) > most {
 		t.Fatalf("read %d bytes, returned %d of at most %d", len(said)-in.Len(), len(raw), most)
+	}
+	if errors.Is(err, ErrNotTLS) {
+		if seen, err := serverSees(said); err == nil {
+			t.Errorf("no TLS, and the server sees %q", seen.ServerName)
+		}
 	}
 	if err != nil {
 		return
@@ -110,7 +117,9 @@ func FuzzClient(f *testing.F) {
 			t.Errorf("in records of %d bytes: %+v, %v", size, again, err)
 		}
 		said[int(at)%len(said)] ^= change
+		checkRead(t, append([]byte{21, 3 ^ change, 1, 0, 2, 1, change}, said...), 1<<16)
 		if h, _, err = Read(bytes.NewReader(said), 1<<16); err != nil {
+			checkRead(t, said, 1<<16)
 			return
 		}
 		if seen, err := serverSees(said); err == nil && !h.agrees(seen) {

@@ -42,18 +42,20 @@ const (
 
 // Read reads the records that hold a hello, of which the whole has at most
 // most bytes, and not a byte beyond them. It returns the bytes that it has read
-// whatever comes of it, for they are to be passed on. What does not begin as
-// TLS does is ErrNotTLS after a single read of at most five bytes.
+// whatever comes of it, for they are to be passed on. What no server takes for
+// TLS is ErrNotTLS after at most six bytes; as long as it may be TLS, more is
+// waited for. What some server might take, and is not a hello as clients send
+// it today, is ErrMalformed.
 func Read(r io.Reader, most int) (Hello, []byte, error) {
 	in := records{r: r, most: most}
-	for whole := false; !whole; {
-		err := in.next()
-		if err == nil {
+	err := in.begin()
+	for whole := false; err == nil && !whole; {
+		if err = in.next(); err == nil {
 			whole, err = in.complete()
 		}
-		if err != nil {
-			return Hello{}, in.raw, err
-		}
+	}
+	if err != nil {
+		return Hello{}, in.raw, err
 	}
 	h, err := parse(in.message[messageHeader:])
 	if err != nil {
@@ -67,59 +69,105 @@ func Read(r io.Reader, most int) (Hello, []byte, error) {
 type records struct {
 	r    io.Reader
 	most int
-	// raw is all that was read, message the content of its records.
-	raw, message []byte
+	// raw is all that was read, of which at bytes are taken; message is the
+	// content of the records that these were.
+	raw     []byte
+	at      int
+	message []byte
 }
 
-// next reads one more record.
-func (in *records) next() error {
-	first := len(in.raw) == 0
-	header, err := in.read(recordHeader)
+// begin reads as much as tells whether the stream is TLS. Who says less than
+// that and is not likely to speak TLS waits for an answer.
+func (in *records) begin() error {
+	const enough = recordHeader + 1
+	if in.most < enough {
+		return ErrTooLong
+	}
+	in.raw = make([]byte, 0, enough)
+	for len(in.raw) < enough && !today(in.raw) {
+		n, err := in.r.Read(in.raw[len(in.raw):enough])
+		in.raw = in.raw[:len(in.raw)+n]
+		switch {
+		case len(in.raw) > 0 && !maybeTLS(in.raw):
+			return ErrNotTLS
+		case n == 0 && len(in.raw) > 0 && errors.Is(err, io.EOF):
+			return ErrNotTLS // nor does it become it
+		case n == 0 && err != nil:
+			return err
+		}
+	}
+	if !today(in.raw) {
+		return malformed("no client begins like this today")
+	}
+	return nil
+}
+
+// today is true for a record of a handshake in SSL 3.0 or TLS. The minor
+// version says nothing.
+func today(header []byte) bool {
+	return len(header) >= 2 && header[0] == recordHandshake && header[1] == 3
+}
+
+// maybeTLS reports whether any server might take a stream for TLS that begins
+// so. Some do not look at the version, or skip alerts, changes of ciphers and
+// empty records that stand before the hello, or know the hello of SSL 2.0 (RFC
+// 5246, appendix E.2). Numbers that other protocols begin with may look like a
+// version; but what a server skips or reads has a 1 as its first byte, be it a
+// hello, a warning, a change of ciphers or a heartbeat.
+func maybeTLS(b []byte) bool {
 	switch {
-	case first && len(header) > 0 && !looksLikeTLS(header):
-		return ErrNotTLS
-	case err != nil:
+	case b[0]&0xc0 == 0x80: // a length of less than 0x4000
+		return (len(b) < 3 || b[2] == messageClientHello) && (len(b) < 4 || b[3] < 0x10) && (len(b) < 5 || b[4] < 0x10)
+	case !recordType(b[0]) || len(b) > 1 && b[1] >= 0x10:
+		return false
+	case len(b) <= recordHeader || b[1] == 3:
+		return true
+	case b[3] == 0 && b[4] == 0:
+		return recordType(b[recordHeader])
+	}
+	return b[recordHeader] == 1
+}
+
+// recordType is true from change_cipher_spec to heartbeat (RFC 6520).
+func recordType(b byte) bool { return 20 <= b && b <= 24 }
+
+// next takes one more record.
+func (in *records) next() error {
+	header, err := in.take(recordHeader)
+	if err != nil {
 		return err
-	case !looksLikeTLS(header):
+	}
+	if !today(header) {
 		return malformed("another record stands within it")
 	}
 	size := int(header[3])<<8 | int(header[4])
 	if size == 0 || size > mostInRecord {
 		return malformed("a record has %d bytes", size)
 	}
-	content, err := in.read(size)
+	content, err := in.take(size)
 	in.message = append(in.message, content...)
 	return err
 }
 
-// looksLikeTLS judges a header of which perhaps not all is there. The minor
-// version says nothing.
-func looksLikeTLS(header []byte) bool {
-	return header[0] == recordHandshake && (len(header) == 1 || header[1] == 3)
-}
-
-// read returns the next n bytes. The first five come from a single read where
-// there is nothing that looks like TLS: who says less then waits for an answer.
-func (in *records) read(n int) ([]byte, error) {
-	start := len(in.raw)
-	if start+n > in.most {
+// take returns the next n bytes, of which some may have been read.
+func (in *records) take(n int) ([]byte, error) {
+	had, end := len(in.raw), in.at+n
+	if end > in.most {
 		return nil, ErrTooLong
 	}
-	in.raw = append(in.raw, make([]byte, n)...)
-	got := 0
-	if start == 0 {
-		var err error
-		if got, err = io.ReadAtLeast(in.r, in.raw, 1); err != nil || !looksLikeTLS(in.raw[:got]) {
-			in.raw = in.raw[:got]
-			return in.raw, err
+	if had < end {
+		in.raw = append(in.raw, make([]byte, end-had)...)
+		got, err := io.ReadFull(in.r, in.raw[had:])
+		if in.raw = in.raw[:had+got]; err != nil {
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return nil, err
 		}
 	}
-	rest, err := io.ReadFull(in.r, in.raw[start+got:])
-	in.raw = in.raw[:start+got+rest]
-	if errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF
-	}
-	return in.raw[start:], err
+	taken := in.raw[in.at:end]
+	in.at = end
+	return taken, nil
 }
 
 // complete reports whether the message is all there.

@@ -51,6 +51,12 @@ func record(message []byte, size int) []byte {
 
 func hello(extensions ...[]byte) []byte { return record(handshake(body(extensions...)), mostInRecord) }
 
+// odd gives the first record another major version.
+func odd(major byte, said []byte) []byte {
+	said[1] = major
+	return said
+}
+
 func TestRead(t *testing.T) {
 	sni := name("example.org")
 	for _, test := range []struct {
@@ -67,10 +73,26 @@ func TestRead(t *testing.T) {
 		{"in records of seven bytes", record(handshake(body(sni)), 7), Hello{ServerName: "example.org"}, nil},
 
 		{"text", []byte("GET / HTTP/1.1\r\n\r\n"), Hello{}, ErrNotTLS},
-		{"SSLv2", []byte("\x80\x2e\x01\x03\x01\x00\x15\x00\x00\x00\x10"), Hello{}, ErrNotTLS},
-		{"alert", []byte("\x15\x03\x01\x00\x02\x01\x00"), Hello{}, ErrNotTLS},
-		{"data", []byte("\x17\x03\x03\x00\x02\x01\x00"), Hello{}, ErrNotTLS},
-		{"SSL of another major version", []byte("\x16\x02\x00\x00\x02\x01\x00"), Hello{}, ErrNotTLS},
+		{"telnet", []byte("\xff\xfd\x01"), Hello{}, ErrNotTLS},
+		{"a length, lowest byte first", []byte("\x16\x01\x00\x00\x07\x00\x00\x00"), Hello{}, ErrNotTLS},
+		{"a length, lowest byte first, before zeroes", []byte("\x16\x01\x00\x00\x00\x00\x00\x00"), Hello{}, ErrNotTLS},
+		{"version beyond all servers", []byte("\x16\x10\x01\x00\x2f\x01\x00\x00"), Hello{}, ErrNotTLS},
+		{"the name of a method", []byte("\x82\x21\x01\x03put"), Hello{}, ErrNotTLS}, // Thrift
+		{"little that may become TLS", []byte("\x15\x02"), Hello{}, ErrNotTLS},
+		{"little that may become SSLv2", []byte("\x80\x2e\x01\x03"), Hello{}, ErrNotTLS},
+
+		{"SSLv2", []byte("\x80\x2e\x01\x03\x01\x00\x15\x00\x00\x00\x10"), Hello{}, ErrMalformed},
+		{"SSLv2 of its own version", []byte("\x80\x2e\x01\x00\x02\x00\x15\x00\x00\x00\x10"), Hello{}, ErrMalformed},
+		{"warning", append([]byte("\x15\x03\x01\x00\x02\x01\x5a"), hello(sni)...), Hello{}, ErrMalformed},
+		{"warning of an odd version", append([]byte("\x15\x02\x01\x00\x02\x01\x5a"), hello(sni)...), Hello{}, ErrMalformed},
+		{"change of ciphers", append([]byte("\x14\x03\x03\x00\x01\x01"), hello(sni)...), Hello{}, ErrMalformed},
+		{"empty change of ciphers", append([]byte("\x14\x03\x01\x00\x00"), hello(sni)...), Hello{}, ErrMalformed},
+		{"empty record of an odd version", append([]byte("\x16\x02\x01\x00\x00"), hello(sni)...), Hello{}, ErrMalformed},
+		{"heartbeat", append([]byte("\x18\x03\x01\x00\x03\x01\x00\x00"), hello(sni)...), Hello{}, ErrMalformed},
+		{"data", append([]byte("\x17\x03\x03\x00\x02\x01\x00"), hello(sni)...), Hello{}, ErrMalformed},
+		{"lower major version", odd(2, hello(sni)), Hello{}, ErrMalformed},
+		{"higher major version", odd(4, hello(sni)), Hello{}, ErrMalformed},
+		{"highest major version", odd(15, record(handshake(body(sni)), 1)), Hello{}, ErrMalformed},
 		{"ServerHello", record(append([]byte{2}, part(3, body(sni))...), mostInRecord), Hello{}, ErrMalformed},
 		{"alert within", append(record(handshake(body(sni))[:9], mostInRecord), "\x15\x03\x01\x00\x02\x01\x00"...), Hello{}, ErrMalformed},
 		{"empty record", []byte("\x16\x03\x01\x00\x00"), Hello{}, ErrMalformed},
@@ -113,7 +135,7 @@ func TestRead(t *testing.T) {
 				if !errors.Is(err, test.err) || got != (Hello{}) {
 					t.Errorf("%s: %+v, %v", how, got, err)
 				}
-				if !bytes.HasPrefix(test.bytes, raw) || errors.Is(err, ErrNotTLS) && len(raw) > recordHeader {
+				if !bytes.HasPrefix(test.bytes, raw) || errors.Is(err, ErrNotTLS) && len(raw) > recordHeader+1 {
 					t.Errorf("%s: %x was read", how, raw)
 				}
 			}

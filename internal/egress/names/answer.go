@@ -127,7 +127,7 @@ func (s *Service) resolve(q dnsmessage.Question) (dnsmessage.RCode, dnsmessage.R
 	case q.Class != dnsmessage.ClassINET:
 		s.refuse(host, egress.ReasonQueryType)
 		return dnsmessage.RCodeRefused, nil
-	case !local && (s.Allowed == nil || !s.Allowed(host)):
+	case !local && !s.allowed(host):
 		s.refuse(host, egress.ReasonUnlisted)
 		return dnsmessage.RCodeNameError, nil
 	}

@@ -1,6 +1,7 @@
 package names
 
 import (
+	"crypto/rand"
 	"encoding/binary"
 	"net/netip"
 
@@ -12,17 +13,32 @@ const MaxNames = 4096
 
 // pool gives every name one address of either family, for good: the same
 // number in 198.18.0.0/15, which is for tests between networks and routed
-// nowhere (RFC 2544), and in fd00::/8 (RFC 4193).
+// nowhere (RFC 2544), and in a prefix below fd00::/8 (RFC 4193). The prefix, and
+// where the numbers begin in 198.18.0.0/15, are random, so that no address that
+// is really used somewhere is taken for a name, but by a rare chance.
 type pool struct {
 	// hosts have their index plus one as their number.
 	hosts   []egress.Host
 	numbers map[egress.Host]uint32
+
+	begin   uint32
+	prefix6 netip.Prefix
 }
 
-var (
-	prefix4 = netip.MustParsePrefix("198.18.0.0/15")
-	prefix6 = netip.MustParsePrefix("fd00::/96")
-)
+const bits6 = 96
+
+var prefix4 = netip.MustParsePrefix("198.18.0.0/15")
+
+// most4 is the last number that there is an address for in prefix4, and a mask.
+const most4 = 1<<17 - 1
+
+func newPool() pool {
+	var random [16]byte
+	_, _ = rand.Read(random[:]) // it never fails
+	random[0] = 0xfd
+	prefix, _ := netip.AddrFrom16(random).Prefix(bits6) // it has that many bits
+	return pool{numbers: map[egress.Host]uint32{}, begin: binary.BigEndian.Uint32(random[12:]) & most4, prefix6: prefix}
+}
 
 // number returns that of a host, and whether it is new; 0 when there are too
 // many.
@@ -33,19 +49,17 @@ func (p *pool) number(h egress.Host) (n uint32, isNew bool) {
 	if len(p.hosts) == MaxNames {
 		return 0, false
 	}
-	if p.numbers == nil {
-		p.numbers = map[egress.Host]uint32{}
-	}
 	p.hosts = append(p.hosts, h)
 	n = uint32(len(p.hosts)) // at most MaxNames
 	p.numbers[h] = n
 	return n, true
 }
 
-// addresses returns those of a number.
-func addresses(n uint32) (netip.Addr, netip.Addr) {
-	a, b := prefix4.Addr().As4(), prefix6.Addr().As16()
-	binary.BigEndian.PutUint32(a[:], binary.BigEndian.Uint32(a[:])+n)
+// addresses returns those of a number. In 198.18.0.0/15 the first follows the
+// last.
+func (p *pool) addresses(n uint32) (netip.Addr, netip.Addr) {
+	a, b := prefix4.Addr().As4(), p.prefix6.Addr().As16()
+	binary.BigEndian.PutUint32(a[:], binary.BigEndian.Uint32(a[:])|(p.begin+n)&most4)
 	binary.BigEndian.PutUint32(b[12:], n)
 	return netip.AddrFrom4(a), netip.AddrFrom16(b)
 }
@@ -56,9 +70,9 @@ func (p *pool) lookup(addr netip.Addr) (egress.Host, bool) {
 	var n uint32
 	switch {
 	case prefix4.Contains(addr):
-		a, base := addr.As4(), prefix4.Addr().As4()
-		n = binary.BigEndian.Uint32(a[:]) - binary.BigEndian.Uint32(base[:])
-	case prefix6.Contains(addr):
+		a := addr.As4()
+		n = (binary.BigEndian.Uint32(a[:]) - p.begin) & most4
+	case p.prefix6.Contains(addr):
 		a := addr.As16()
 		n = binary.BigEndian.Uint32(a[12:])
 	}
@@ -85,7 +99,7 @@ func (s *Service) addresses(h egress.Host) (netip.Addr, netip.Addr, bool) {
 	if isNew {
 		s.note(h, egress.VerdictAllowed, "")
 	}
-	v4, v6 := addresses(n)
+	v4, v6 := s.pool.addresses(n)
 	return v4, v6, n != 0
 }
 
@@ -102,9 +116,6 @@ func (s *Service) refuse(h egress.Host, reason string) {
 	s.mu.Lock()
 	r := refusal{h, reason}
 	known := s.noted[r]
-	if s.noted == nil {
-		s.noted = map[refusal]bool{}
-	}
 	if len(s.noted) < MaxNames {
 		s.noted[r] = true
 	}
@@ -115,7 +126,7 @@ func (s *Service) refuse(h egress.Host, reason string) {
 }
 
 func (s *Service) note(h egress.Host, verdict, reason string) {
-	e := s.Ledger.Begin(egress.LegName, egress.Target{Host: h})
+	e := s.ledger.Begin(egress.LegName, egress.Target{Host: h})
 	e.Decide(verdict, reason, egress.Rule{}, netip.Addr{})
 	e.End()
 }

@@ -15,18 +15,22 @@ import (
 	"palyra/internal/egress"
 )
 
-// Service answers the questions of one program. Its zero value knows no name
-// and needs a Ledger. It is safe for concurrent use.
+// Service answers the questions of one program. It is safe for concurrent use.
 type Service struct {
-	// Allowed says which names there are.
-	Allowed func(egress.Host) bool
-	// Ledger gets an entry for every name: once when the program first learns
-	// an address of it, and once for each reason to refuse it.
-	Ledger *egress.Ledger
+	allowed func(egress.Host) bool
+	ledger  *egress.Ledger
+	pace    pace
 
 	mu    sync.Mutex
 	pool  pool
 	noted map[refusal]bool
+}
+
+// New returns a service that knows the names that are allowed. The ledger gets
+// an entry for every name: once when the program first learns an address of it,
+// and once for each reason to refuse it.
+func New(allowed func(egress.Host) bool, ledger *egress.Ledger) *Service {
+	return &Service{allowed: allowed, ledger: ledger, pool: newPool(), noted: map[refusal]bool{}}
 }
 
 const (
@@ -37,7 +41,8 @@ const (
 	patience = 10 * time.Second
 )
 
-// ServePackets answers datagrams until ctx ends, and closes conn.
+// ServePackets answers datagrams until ctx ends, and closes conn. Of more than
+// the pace allows, the kernel drops what it has no room for.
 func (s *Service) ServePackets(ctx context.Context, conn net.PacketConn) error {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
@@ -49,6 +54,8 @@ func (s *Service) ServePackets(ctx context.Context, conn net.PacketConn) error {
 			return nil
 		case err != nil:
 			return err
+		case !s.pace.wait(ctx):
+			return nil
 		case n > mostQuery:
 			continue
 		}
@@ -68,7 +75,7 @@ func (s *Service) ServeConn(ctx context.Context, conn net.Conn) {
 			return
 		}
 		query, err := readQuery(conn)
-		if err != nil {
+		if err != nil || !s.pace.wait(ctx) {
 			return
 		}
 		reply := s.answer(query)

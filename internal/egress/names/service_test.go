@@ -10,80 +10,13 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
-
-	"palyra/internal/egress"
 )
-
-// TestPool: a name keeps its addresses, no two names share one, and what is
-// too much is refused.
-func TestPool(t *testing.T) {
-	s := newService(t, "*.example.org")
-	seen := map[string]string{}
-	for i := range MaxNames {
-		name := fmt.Sprintf("n%d.example.org", i)
-		for _, kind := range []dnsmessage.Type{dnsmessage.TypeAAAA, dnsmessage.TypeA, dnsmessage.TypeA} {
-			_, text, _ := strings.Cut(ask(t, s, query(t, name+".", kind)), " ")
-			if other, ok := seen[text]; ok && other != name {
-				t.Fatalf("%s and %s are both %s", name, other, text)
-			}
-			seen[text] = name
-			if host, ok := s.Lookup(netip.MustParseAddr(text)); !ok || host.String() != name {
-				t.Fatalf("%s is %s, which is %q", name, text, host)
-			}
-		}
-	}
-	if len(seen) != 2*MaxNames {
-		t.Errorf("%d addresses for %d names", len(seen), MaxNames)
-	}
-	if got := ask(t, s, query(t, "one.more.example.org.", dnsmessage.TypeA)); got != "Refused" {
-		t.Errorf("one too many: %s", got)
-	}
-	list, missed := s.Ledger.List()
-	if last := list[len(list)-1]; len(list)+missed != MaxNames+1 || last.Reason != egress.ReasonBudgetNames || last.Host != "one.more.example.org" {
-		t.Errorf("%d entries and %d more, the last %+v", len(list), missed, last)
-	}
-	if got := ask(t, s, query(t, "n7.example.org.", dnsmessage.TypeA)); got != "Success 198.18.0.8" {
-		t.Errorf("an old name: %s", got)
-	}
-}
-
-func TestLookupOfOthers(t *testing.T) {
-	s := newService(t, "*.example.org")
-	ask(t, s, query(t, "a.example.org.", dnsmessage.TypeA))
-	for text, want := range map[string]string{
-		"198.18.0.1": "a.example.org", "::ffff:198.18.0.1": "a.example.org", "fd00::1": "a.example.org",
-		"198.18.0.0": "", "198.18.0.2": "", "198.19.255.255": "", "198.20.0.1": "", "0.0.0.1": "", "::1": "", "fd00::": "", "fd00::2": "", "fd00::1:0:1": "", "fd00:1::1": "",
-		"fd00::ffff:ffff": "", "1.1.1.1": "",
-	} {
-		if host, ok := s.Lookup(netip.MustParseAddr(text)); host.String() != want || ok != (want != "") {
-			t.Errorf("%s is %q", text, host)
-		}
-	}
-	if host, ok := s.Lookup(netip.Addr{}); ok {
-		t.Errorf("no address is %q", host)
-	}
-}
-
-// TestManyDeniedNames: names that carry data are each noted, and no more than
-// so many are remembered.
-func TestManyDeniedNames(t *testing.T) {
-	s := newService(t, "example.org")
-	const count = MaxNames + 10
-	for i := range count {
-		ask(t, s, query(t, fmt.Sprintf("data%d.evil.example.", i), dnsmessage.TypeA))
-	}
-	list, missed := s.Ledger.List()
-	if len(list)+missed != count || len(s.noted) != MaxNames {
-		t.Errorf("%d entries, %d missed, %d remembered", len(list), missed, len(s.noted))
-	}
-}
 
 // serve runs a service on loopback and returns a resolver that asks it.
 func serve(t *testing.T, s *Service, network string) (*net.Resolver, string) {

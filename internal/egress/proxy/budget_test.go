@@ -308,3 +308,31 @@ func TestShortStreamsUseWhatTheySend(t *testing.T) {
 		}
 	}
 }
+
+// One caller of the HTTP proxy may have connections to several hosts, and these
+// have an end, too.
+func TestTooManyHostsAtOnce(t *testing.T) {
+	w := newWorld(t)
+	for _, target := range []string{"a.test:80", "b.test:80", "c.test:80"} {
+		w.host(target, pages)
+	}
+	grant := grantOf(t, "*.test:80")
+	grant.Budget.Concurrent = 1
+	w.serve(grant)
+	conn, err := net.Dial("tcp", w.http.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	in := bufio.NewReader(patiently(t, conn))
+	for name, want := range map[string]int{"a.test": 200, "b.test": 200} {
+		if status, body := asked(t, conn, in, "GET http://"+name+"/ HTTP/1.1\r\nHost: "+name+"\r\n\r\n"); status != want {
+			t.Errorf("%s: %d %q", name, status, body)
+		}
+	}
+	status, body := asked(t, conn, in, "GET http://c.test/ HTTP/1.1\r\nHost: c.test\r\n\r\n")
+	if status != 403 || !strings.Contains(body, "too many connections are open") {
+		t.Errorf("the third: %d %q", status, body)
+	}
+	w.reasons("", "", egress.ReasonBudgetConcurrent)
+}

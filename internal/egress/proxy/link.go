@@ -6,12 +6,13 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync"
 	"time"
 
 	"palyra/internal/egress"
-	"palyra/internal/egress/web"
 	"palyra/internal/egress/hello"
 	"palyra/internal/egress/secret"
+	"palyra/internal/egress/web"
 	"palyra/internal/reason"
 )
 
@@ -64,9 +65,11 @@ func (v *service) connect(ctx context.Context, leg string, t egress.Target, c *c
 		told := reason.Errorf(reason.Of(err), "%s", entry.Explain(v.grant.Hosts())).WithField("reason", entry.Reason())
 		return nil, errors.Join(told, err)
 	}
-	host := &upstream{Conn: conn, entry: entry, budget: v.budget, open: &v.open, until: c.until}
+	host := &upstream{
+		Conn: conn, entry: entry, budget: v.budget, open: &v.open, until: c.until, left: sync.OnceFunc(v.hosts.leave),
+	}
 	if !v.open.add(conn) {
-		entry.End()
+		_ = host.Close() // it is, already
 		return nil, reason.Errorf(reason.Cancelled, "the program has ended")
 	}
 	_ = host.SetDeadline(c.until) // if that fails, reading does, too
@@ -74,11 +77,20 @@ func (v *service) connect(ctx context.Context, leg string, t egress.Target, c *c
 }
 
 func (v *service) dial(ctx context.Context, t egress.Target, entry *egress.Entry) (net.Conn, error) {
+	spent := reason.Errorf(reason.EgressDenied, "the program has used up its connections")
 	if !v.budget.connections.take(1) {
 		decide(entry, denied(egress.ReasonBudgetConnections))
-		return nil, reason.Errorf(reason.EgressDenied, "the program has used up its connections")
+		return nil, spent
 	}
-	return v.dialer.Connect(ctx, t, entry)
+	if !v.hosts.take(ctx, closingTime) {
+		decide(entry, denied(egress.ReasonBudgetConcurrent))
+		return nil, spent
+	}
+	conn, err := v.dialer.Connect(ctx, t, entry)
+	if err != nil {
+		v.hosts.leave()
+	}
+	return conn, err
 }
 
 // breakOff ends both connections at once, and records why if it was ours to
@@ -121,7 +133,11 @@ func (l *link) hear(ctx context.Context, inspected bool) error {
 	case inspected:
 		return l.web(ctx, tls.Server(l.caller, l.authority.Config(l.target.Host)))
 	}
-	return l.relay(l.up(nil))
+	up := l.up()
+	down, answers := l.down(up.clock)
+	up.watch(answers)
+	ended := l.start(down)
+	return errors.Join(l.say(up), <-ended)
 }
 
 // unheard is nil for a program that left without a word.
@@ -135,7 +151,7 @@ func unheard(err error) error {
 // notTLS is the word for a program that does not speak TLS where it has to.
 func (l *link) notTLS() string {
 	early := l.caller.early
-	if what := new(firstLine).judge(early, early); l.leg == egress.LegConnect && (what == request || what == undecided) {
+	if what, _ := new(firstLine).judge(early, early); l.leg == egress.LegConnect && (what == request || what == undecided) {
 		return egress.ReasonSecondRequest
 	}
 	return egress.ReasonBadTLS
@@ -144,21 +160,23 @@ func (l *link) notTLS() string {
 // either carries a connection on which the host may speak first: what it says
 // is passed on at once, what the program says once it is known what that is.
 func (l *link) either(ctx context.Context) error {
-	up := l.up(new(firstLine))
-	down := l.down(up.clock)
+	up := l.up()
+	down, answers := l.down(up.clock)
 	ended := l.start(down)
 	what, err := l.listen(up)
-	if err == nil && what == request {
+	switch {
+	case err != nil:
+		l.breakOff(err)
+		return errors.Join(err, <-ended)
+	case what == request:
 		down.halt()
 		return l.handOver(ctx, down, <-ended)
+	case what == secure:
+		up.watch(answers)
+	default:
+		up.line = new(firstLine)
 	}
-	if err == nil {
-		err = up.run()
-	}
-	if err != nil {
-		l.breakOff(err)
-	}
-	return errors.Join(err, <-ended)
+	return errors.Join(l.say(up), <-ended)
 }
 
 // handOver carries HTTP on a connection where the host might have spoken first.
@@ -192,15 +210,14 @@ func (l *link) listen(up *flow) (guess, error) {
 		return opaque, err
 	}
 	if err := readHello(c, l.target); !errors.Is(err, hello.ErrNotTLS) {
-		up.line = nil
-		return opaque, err
+		return secure, err
 	}
 	var line firstLine
 	for judged := 0; ; {
-		what := line.judge(c.early, c.early[judged:])
+		what, err := line.judge(c.early, c.early[judged:])
 		switch {
-		case what != undecided:
-			return what, nil
+		case what != undecided || err != nil:
+			return what, err
 		case len(c.early) > web.MaxHeader:
 			return opaque, denied(egress.ReasonHeaderTooLarge)
 		}
@@ -213,14 +230,17 @@ func (l *link) listen(up *flow) (guess, error) {
 	}
 }
 
-// relay passes on what both say from now on.
-func (l *link) relay(up *flow) error {
-	ended := l.start(l.down(up.clock))
+// say runs the flow from the program. What it passed on is not taken back at the
+// end of the session.
+func (l *link) say(up *flow) error {
+	defer l.caller.said()
 	err := up.run()
 	if err != nil {
 		l.breakOff(err)
+		return err
 	}
-	return errors.Join(err, <-ended)
+	l.open.written(l.host.Conn)
+	return nil
 }
 
 // start runs a flow in the background. If it fails it takes the other one with
@@ -239,25 +259,27 @@ func (l *link) start(f *flow) <-chan error {
 }
 
 // up is the flow from the program to its host.
-func (l *link) up(line *firstLine) *flow {
+func (l *link) up() *flow {
 	return &flow{
-		clock: newClock(l.waits.idle, l.caller.until), line: line,
-		in: l.secrets.Watch(l.caller), from: l.caller.Conn,
+		clock: newClock(l.waits.idle, l.caller.until),
+		in:    l.secrets.Watch(l.caller), from: l.caller.Conn,
 		out: l.host, to: l.host.Conn,
 		spliced: l.secrets.Idle() && bothTCP(l.caller.Conn, l.host.Conn),
 		left:    &l.budget.out, count: l.host.entry.Sent,
 	}
 }
 
-// down is the flow from the host to its program.
-func (l *link) down(k *clock) *flow {
+// down is the flow from the host to its program, and what its answers tell of
+// TLS.
+func (l *link) down(k *clock) (*flow, *retry) {
+	answers := &retry{target: l.target}
 	return &flow{
 		clock: k,
-		in:    l.host, from: l.host.Conn,
+		in:    &listener{l.host, answers}, from: l.host.Conn,
 		out: l.caller, to: l.caller.Conn,
 		spliced: bothTCP(l.caller.Conn, l.host.Conn),
 		left:    &l.budget.in, count: l.host.entry.Received,
-	}
+	}, answers
 }
 
 func bothTCP(a, b net.Conn) bool {

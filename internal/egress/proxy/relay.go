@@ -48,9 +48,11 @@ type flow struct {
 	from, to net.Conn
 	// line is what the first line has to be looked at for, or nil.
 	line *firstLine
-	// spliced is true when the kernel may do the copying. Then count takes
-	// what it copied, for which it had an allowance.
+	// spliced is true when the kernel may do the copying, as soon as direct
+	// says so, if it is there. Then count takes what it copied, for which it had
+	// an allowance.
 	spliced bool
+	direct  func() bool
 	left    *allowance
 	count   func(n int64)
 
@@ -132,7 +134,7 @@ func (f *flow) pass(b []byte) error {
 // larger buffer. While a chunk is under way, nothing is counted; it ends after
 // a while, so that a stream that has become slow does not keep its allowance.
 const (
-	mostInChunk  = 1 << 20
+	mostInChunk  = 16 << 20
 	leastInChunk = 64 << 10
 	chunkTime    = time.Second
 	largeBuffer  = 32 << 10
@@ -140,7 +142,7 @@ const (
 
 // hurry is called when there was more to read than fits into the buffer.
 func (f *flow) hurry(buffer []byte) ([]byte, error) {
-	if f.spliced && f.line == nil {
+	if f.spliced && f.line == nil && (f.direct == nil || f.direct()) {
 		return buffer, f.splice()
 	}
 	if len(buffer) < largeBuffer {

@@ -1,10 +1,12 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"runtime"
@@ -297,9 +299,11 @@ func TestAListenerThatWasClosed(t *testing.T) {
 func TestAFaultEndsTheSession(t *testing.T) {
 	w := newWorld(t)
 	w.serve(grantOf(t, "api.test:7"))
-	session, err := New(grantOf(t, "api.test:7"), Outward{Resolver: w, Dial: func(context.Context, string, string) (net.Conn, error) {
-		panic("a bug")
-	}})
+	var log bytes.Buffer
+	session, err := New(grantOf(t, "api.test:7"), Outward{
+		Resolver: w, Dial: func(context.Context, string, string) (net.Conn, error) { panic("a bug") },
+		Log: slog.New(slog.NewTextHandler(&log, nil)),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -308,8 +312,11 @@ func TestAFaultEndsTheSession(t *testing.T) {
 	w.http = l
 	go func() { _, _ = w.connect("api.test:7") }()
 	err = session.Serve(t.Context(), Listeners{HTTP: l})
-	if reason.Of(err) != reason.Internal || !strings.Contains(err.Error(), "a bug") {
+	if reason.Of(err) != reason.Internal || strings.Contains(err.Error(), "a bug") {
 		t.Errorf("Serve: %v", err)
+	}
+	if !strings.Contains(log.String(), "a bug") || !strings.Contains(log.String(), "serve_test.go") {
+		t.Errorf("log: %s", &log)
 	}
 }
 

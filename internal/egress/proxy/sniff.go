@@ -12,10 +12,12 @@ import (
 type guess uint8
 
 const (
-	// undecided is the beginning of what may become an HTTP request.
+	// undecided is the beginning of what has to be known before it is passed on.
 	undecided guess = iota
 	// request is an HTTP request.
 	request
+	// secure is TLS.
+	secure
 	// opaque is nothing that could be checked.
 	opaque
 	// loose is opaque so far, but its first line goes on.
@@ -30,18 +32,53 @@ var methods = []string{
 }
 
 // judge says what a stream is of which all is there so far, and fresh is what
-// was not judged before. Programs may wait for an answer to a few bytes without
-// a line end, so only what begins like a method is held back.
-func (l *firstLine) judge(all, fresh []byte) guess {
+// was not judged before. It is not TLS as it should be. Programs may wait for an
+// answer to a few bytes without a line end, so only what may become a request
+// or a trick is held back. Errors are cuts.
+func (l *firstLine) judge(all, fresh []byte) (guess, error) {
+	strange, maybeStrange := likeTLS(all)
 	switch {
+	case strange:
+		return opaque, denied(egress.ReasonBadTLS)
+	case bytes.HasPrefix(all, proxyLine):
+		return opaque, denied(egress.ReasonBadHTTP)
 	case l.see(fresh) != nil:
-		return request
+		return request, nil
+	case l.over && likeRequest(all):
+		return opaque, denied(egress.ReasonBadHTTP)
 	case l.over:
-		return opaque
-	case maybeMethod(all):
-		return undecided
+		return opaque, nil
+	case maybeStrange || maybeMethod(all) || bytes.HasPrefix(proxyLine, all):
+		return undecided, nil
 	}
-	return loose
+	return loose, nil
+}
+
+// proxyLine begins what a load balancer says of the client before the client's
+// own words. Behind it could stand anything.
+var proxyLine = []byte("PROXY ")
+
+// likeTLS reports whether something begins in a way that some servers take for
+// TLS, though it is not what a client says today: they ignore the version of
+// the first record, skip what stands before a hello, or know the hello of SSL
+// 2.0 (RFC 5246, appendix E.2). Maybe is true when more has to be seen.
+func likeTLS(b []byte) (yes, maybe bool) {
+	if len(b) == 0 {
+		return false, false
+	}
+	if b[0]&0x80 != 0 {
+		maybe = len(b) < 5 && (len(b) < 3 || b[2] == 1)
+		return len(b) >= 5 && b[2] == 1 && (b[3] == 3 || b[3] == 0 && b[4] == 2), maybe
+	}
+	kind := slices.Index([]byte{recordHandshake, recordAlert, recordCipher}, b[0])
+	if kind < 0 || len(b) > 1 && b[1] > 0x0f {
+		return false, false
+	}
+	if len(b) <= recordHeader {
+		return false, true
+	}
+	// A hello; or an alert, or a change of ciphers, as long as they are.
+	return b[0] == recordHandshake && b[recordHeader] == 1 || recordSize(b) == 3-kind && kind > 0, false
 }
 
 // maybeMethod reports whether a line begins with a method, or may do so when
@@ -53,11 +90,22 @@ func maybeMethod(line []byte) bool {
 	})
 }
 
+// likeRequest reports whether a line begins with a method and what may be a
+// target, so that a server might take it for a request without a version.
+func likeRequest(line []byte) bool {
+	fields := bytes.Fields(line)
+	if len(fields) < 2 || !slices.Contains(methods, string(fields[0])) {
+		return false
+	}
+	target := bytes.ToLower(fields[1])
+	return target[0] == '/' || target[0] == '*' || bytes.HasPrefix(target, []byte("http"))
+}
+
 // firstLine looks out for an HTTP version in the first line of a stream: some
 // servers take whatever has one for a request, with any method, any white space
 // in between and empty lines before.
 type firstLine struct {
-	begun, over bool
+	empty, begun, over bool
 	// last are the bytes before the next ones, as far as a version could have
 	// begun in them.
 	last []byte
@@ -65,16 +113,24 @@ type firstLine struct {
 
 var version = []byte("HTTP/")
 
-// see takes the next bytes of the stream.
+// see takes the next bytes of the stream. Empty lines and then a NUL are the
+// binary form of proxyLine, which goes on "\x00\r\nQUIT\n".
 func (l *firstLine) see(b []byte) error {
-	if !l.begun {
-		b = bytes.TrimLeft(b, "\r\n")
-	}
 	if l.over || len(b) == 0 {
 		return nil
 	}
-	l.begun = true
-	end := bytes.IndexAny(b, "\n\x00")
+	if !l.begun {
+		line := bytes.TrimLeft(b, "\r\n")
+		l.empty = l.empty || len(line) < len(b)
+		if b = line; len(b) == 0 {
+			return nil
+		}
+		if l.empty && b[0] == 0 {
+			return broken(egress.ReasonBadHTTP)
+		}
+		l.begun = true
+	}
+	end := bytes.IndexByte(b, '\n')
 	if l.over = end >= 0; l.over {
 		b = b[:end]
 	}

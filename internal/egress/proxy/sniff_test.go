@@ -3,6 +3,8 @@ package proxy
 import (
 	"bytes"
 	"testing"
+
+	"palyra/internal/egress"
 )
 
 func TestJudge(t *testing.T) {
@@ -15,30 +17,62 @@ func TestJudge(t *testing.T) {
 		"GET\t/\tHTTP/1.1\r\n":             request,
 		"GET\v/\vHTTP/1.1\r\n":             request,
 		"GET / HTTP/1.1 extra\r\n":         request,
+		"GET /\x00 HTTP/1.1\r\n":           request, // a malformed one
+		"FROB /\x00 HTTP/1.1\r\n":          request,
 		"CONNECT a:1 HTTP/1.1\r\n":         request,
 		"PRI * HTTP/2.0\r\n":               request,
 		"GET /HTTP/ HTTP/1.1\r\n":          request,
+		"\r\n\r\n\x00\r\nQUIT\n\x21\x11":   request, // the binary form of PROXY, which package web refuses
 		"G":                                undecided,
 		"GET":                              undecided,
 		"GET /long/path":                   undecided,
+		"GET /\x00":                        undecided,
 		"CONNECT {\"name\":":               undecided,
+		"P":                                undecided,
+		"PROXY":                            undecided,
+		"\x16":                             undecided,
+		"\x16\x02\x00\x00\x10":             undecided,
+		"\x80\x2e\x01":                     undecided,
 		"CONNECT {\"name\":1}\r\n":         opaque, // NATS
 		"GET key\r\n":                      opaque, // a store
+		"EHLO me\r\n":                      opaque,
+		"SSH-2.0-me\r\n":                   opaque,
+		"*1\r\n":                           opaque,
+		"see xHTTP/1.1\r\n":                opaque,
 		"\r\n":                             loose,
 		"hello":                            loose,
 		"PING":                             loose,
 		"GETTING":                          loose,
-		"EHLO me\r\n":                      opaque,
-		"SSH-2.0-me\r\n":                   opaque,
-		"*1\r\n":                           opaque,
 		"{\"id\":1}":                       loose,
-		"\x00\x00\x00\x08\x04\xd2\x16\x2f": opaque, // PostgreSQL
-		"003fgit-upload-pack /a\x00":       opaque,
-		"GET /HTTP/1.1\r\n":                opaque, // no version, so no header follows
-		"see xHTTP/1.1\r\n":                opaque,
+		"\x00\x00\x00\x08\x04\xd2\x16\x2f": loose, // PostgreSQL
+		"003fgit-upload-pack /a\x00":       loose,
+		"\x16\x01\x00\x00\x07\x00\x00\x00": loose, // a length of four bytes, the lowest first
+		"\x16\x10\x00":                     loose,
+		"\x80\x2e\x02":                     loose,
+		"\xff\xff\x01\x01\x00":             loose,
 	} {
-		if got := new(firstLine).judge([]byte(said), []byte(said)); got != want {
-			t.Errorf("judge(%q) = %d, want %d", said, got, want)
+		if got, err := new(firstLine).judge([]byte(said), []byte(said)); got != want || err != nil {
+			t.Errorf("judge(%q) = %d, %v, want %d", said, got, err, want)
+		}
+	}
+	for said, want := range map[string]string{
+		"GET /\r\n":                                egress.ReasonBadHTTP, // HTTP/0.9, and then?
+		"GET /HTTP/1.1\r\n":                        egress.ReasonBadHTTP,
+		"GET  \t/x\n":                              egress.ReasonBadHTTP,
+		"OPTIONS *\r\n":                            egress.ReasonBadHTTP,
+		"GET HTTPS://evil.test/\r\n":               egress.ReasonBadHTTP,
+		"PROXY ":                                   egress.ReasonBadHTTP,
+		"PROXY TCP4 1.2.3.4 5.6.7.8 1 2\r\n":       egress.ReasonBadHTTP,
+		"\x16\x02\x00\x00\x10\x01":                 egress.ReasonBadTLS,
+		"\x16\x04\x00\x00\x10\x01":                 egress.ReasonBadTLS,
+		"\x15\x03\x01\x00\x02\x01\x5a\x16\x03\x01": egress.ReasonBadTLS,
+		"\x14\x03\x03\x00\x01\x01\x16\x03\x01":     egress.ReasonBadTLS,
+		"\x80\x2e\x01\x03\x01":                     egress.ReasonBadTLS,
+		"\x80\x2e\x01\x00\x02":                     egress.ReasonBadTLS,
+	} {
+		_, err := new(firstLine).judge([]byte(said), []byte(said))
+		if c, ok := asCut(err); !ok || c.reason != want || c.verdict != egress.VerdictDenied {
+			t.Errorf("judge(%q): %v, want %s", said, err, want)
 		}
 	}
 }
@@ -50,7 +84,7 @@ func FuzzFirstLine(f *testing.F) {
 	f.Add([]byte("\r\nfrob / HTTP/1.1\r\n\r\n"), uint8(2), uint8(1))
 	f.Add([]byte("hello HTTP/\n"), uint8(9), uint8(1))
 	f.Fuzz(func(t *testing.T, said []byte, first, rest uint8) {
-		whole := new(firstLine).judge(said, said)
+		whole := new(firstLine).see(said) != nil
 		var line firstLine
 		found := false
 		size := int(first)
@@ -59,11 +93,11 @@ func FuzzFirstLine(f *testing.F) {
 			found = line.see(b[:n]) != nil
 			b = b[n:]
 		}
-		if found != (whole == request) {
-			t.Errorf("%q is a request at once: %v, in pieces: %v", said, whole == request, found)
+		if found != whole {
+			t.Errorf("%q is a request at once: %v, in pieces: %v", said, whole, found)
 		}
 		text := bytes.TrimLeft(said, "\r\n")
-		if end := bytes.IndexAny(text, "\n\x00"); !found && line.over != (end >= 0) {
+		if end := bytes.IndexByte(text, '\n'); !found && line.over != (end >= 0) {
 			t.Errorf("%q: over %v", said, line.over)
 		}
 	})

@@ -20,9 +20,17 @@ type timed struct {
 	session *Session
 	// http, socks and ports take connections.
 	http, socks, ports *gate
-	host               func(net.Conn)
-	end                func() error
+	cancel             context.CancelCauseFunc
+	served             func() error
 }
+
+// stop ends the session for a cause.
+func (w *timed) stop(cause error) error {
+	w.cancel(cause)
+	return w.served()
+}
+
+func (w *timed) end() error { return w.stop(context.Canceled) }
 
 const timedHost = "11.9.9.9"
 
@@ -49,15 +57,12 @@ func inTime(t *testing.T, budget egress.Budget, host func(net.Conn), test func(*
 			t.Fatal(err)
 		}
 		w := &timed{t: t, session: session, http: pipes(), socks: pipes(), ports: pipes()}
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithCancelCause(t.Context())
 		served := make(chan error, 1)
 		go func() {
 			served <- session.Serve(ctx, Listeners{HTTP: w.http, SOCKS: w.socks, Ports: []net.Listener{w.ports}})
 		}()
-		w.end = sync.OnceValue(func() error {
-			cancel()
-			return <-served
-		})
+		w.cancel, w.served = cancel, sync.OnceValue(func() error { return <-served })
 		test(w)
 		if err := w.end(); err != nil {
 			t.Error(err)
@@ -255,4 +260,21 @@ func TestTime(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Who has used up its connections has to wait for each refusal.
+func TestRefusalsHaveABrake(t *testing.T) {
+	inTime(t, egress.Budget{Connections: 1}, func(conn net.Conn) { _, _ = io.Copy(conn, conn) }, func(w *timed) {
+		conn := w.connect(w.ports, 7)
+		defer conn.Close()
+		exchange(t, conn, "hello\n")
+		started := time.Now()
+		for range 10 {
+			w.connect(w.ports, 7)
+		}
+		if took := time.Since(started); took < 9*brake {
+			t.Errorf("ten refusals took %v", took)
+		}
+		exchange(t, conn, "the first goes on\n")
+	})
 }

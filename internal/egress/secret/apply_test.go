@@ -177,7 +177,7 @@ func TestOnlyToItsHostsByTLS(t *testing.T) {
 			t.Errorf("%s, verified %v: %v, %v", test.to, test.verified, r.Header, err)
 		}
 	}
-	if !slices.Equal(v.asked, []string{"token"}) {
+	if !slices.Equal(v.asked, []string{"token", "key"}) {
 		t.Errorf("asked for %v", v.asked)
 	}
 }
@@ -253,7 +253,7 @@ func TestNoValueNoRequest(t *testing.T) {
 		"none":        nil,
 		"an error":    faults{err: broken},
 		"short":       faults{value: "1234567"},
-		"long":        faults{value: strings.Repeat("k", MaxValue+1)},
+		"long":        faults{value: strings.Repeat("k", maxValue+1)},
 		"two lines":   faults{value: "12345678\r\nX-Evil: 1"},
 		"a NUL":       faults{value: "12345678\x00"},
 		"not ASCII":   faults{value: "pässword"},
@@ -273,25 +273,38 @@ func TestNoValueNoRequest(t *testing.T) {
 	}
 }
 
-// TestCloseWipes: after Close the bytes that the source gave are gone, and no
-// value comes any more.
+// TestCloseWipes: after Close the bytes that the source gave are gone, used or
+// not, also those of before a value came late, and no value comes any more.
 func TestCloseWipes(t *testing.T) {
 	x, v := session(t, "run1")
-	if _, err := x.value(t.Context(), x.secrets[0]); err != nil {
+	delete(v.values, "key")
+	first := x.known()
+	v.values["key"] = keyValue
+	if _, err := x.value(t.Context(), x.secrets[1]); err != nil {
 		t.Fatal(err)
 	}
-	known := x.finder.Load()
+	second := x.known()
 	x.Close()
-	if strings.Trim(string(v.given[0]), "\x00") != "" {
-		t.Errorf("the value is still there: %q", v.given[0])
+	if len(v.given) != 2 || first == second {
+		t.Fatalf("asked for %q", v.asked)
 	}
-	for _, n := range known.needles {
+	for _, value := range v.given {
+		if strings.Trim(string(value), "\x00") != "" {
+			t.Errorf("the value is still there: %q", value)
+		}
+	}
+	for _, n := range slices.Concat(first.needles, second.needles) {
 		if strings.Trim(string(n.text), "\x00") != "" {
 			t.Errorf("a form is still there: %q", n.text)
 		}
 	}
-	if _, err := x.value(t.Context(), x.secrets[0]); err == nil {
+	if _, err := x.value(t.Context(), x.secrets[0]); err == nil || x.known() != nil || len(v.given) != 2 {
 		t.Error("a closed exchange has values")
+	}
+	never, v := session(t, "run2")
+	never.Close()
+	if never.known() != nil || len(v.asked) != 0 {
+		t.Error("one that was closed unused asks for values")
 	}
 }
 

@@ -46,7 +46,7 @@ func (x *Exchange) Watch(r io.Reader) io.Reader {
 	if x.Idle() {
 		return r
 	}
-	return &watcher{from: r}
+	return &watching{from: r}
 }
 
 // Body is Watch for the body of a request.
@@ -62,40 +62,57 @@ type body struct {
 	io.Closer
 }
 
-type watcher struct {
+type watching struct {
+	Watcher
 	from io.Reader
-	// last are the bytes before the next ones, as far as a marker could have
-	// begun in them.
-	last []byte
 	err  error
 }
 
-func (w *watcher) Read(p []byte) (int, error) {
+func (w *watching) Read(p []byte) (int, error) {
 	if w.err != nil {
 		return 0, w.err
 	}
 	n, err := w.from.Read(p)
-	if w.see(p[:n]) {
-		w.err = misplaced("what is sent")
+	if _, w.err = w.Next(p[:n], false); w.err != nil {
 		return 0, w.err
 	}
 	return n, err
 }
 
+// Watcher is Watch for texts that are handed to it in pieces, one text after the
+// other. The zero Watcher has no text yet.
+type Watcher struct {
+	// before are the bytes before the next ones, as far as a marker could have
+	// begun in them.
+	before []byte
+}
+
+// Next returns a piece of a text, or an error when a placeholder ends in it;
+// last says that another text follows.
+func (w *Watcher) Next(piece []byte, last bool) ([]byte, error) {
+	if w.see(piece) {
+		return nil, misplaced("what is sent")
+	}
+	if last {
+		w.before = w.before[:0]
+	}
+	return piece, nil
+}
+
 // see reports whether a marker ends in these bytes.
-func (w *watcher) see(b []byte) bool {
+func (w *Watcher) see(b []byte) bool {
 	overlap := markers.most - 1
-	w.last = append(w.last, b[:min(overlap, len(b))]...)
-	if _, found := markers.find(w.last, 0, len(w.last)); found {
+	w.before = append(w.before, b[:min(overlap, len(b))]...)
+	if _, found := markers.find(w.before, 0, len(w.before)); found {
 		return true
 	}
 	if _, found := markers.find(b, 0, len(b)); found {
 		return true
 	}
 	if len(b) >= overlap {
-		w.last = append(w.last[:0], b[len(b)-overlap:]...)
-	} else if extra := len(w.last) - overlap; extra > 0 {
-		w.last = append(w.last[:0], w.last[extra:]...)
+		w.before = append(w.before[:0], b[len(b)-overlap:]...)
+	} else if extra := len(w.before) - overlap; extra > 0 {
+		w.before = append(w.before[:0], w.before[extra:]...)
 	}
 	return false
 }

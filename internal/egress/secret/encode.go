@@ -20,7 +20,7 @@ const (
 )
 
 // No form has more bytes than that: six for each of a value, such as "\u0041".
-const longestForm = 6 * MaxValue
+const longestForm = 6 * maxValue
 
 // formByte reports whether a form of some value may hold a byte: UTF-16 has
 // NUL, and all else is made of printable ASCII.

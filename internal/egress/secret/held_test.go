@@ -75,7 +75,7 @@ func FuzzHeld(f *testing.F) {
 	f.Add(awkward, "secretsecret", []byte("\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0b\x0c\x0d\x0e\x0f\x10\x11\x12\x13"), uint16(1))
 	f.Add("12345678", "123456789", []byte("\xff\x00\x00 zzzzzzz"), uint16(999))
 	f.Fuzz(func(t *testing.T, first, second string, text []byte, repeat uint16) {
-		if CheckValue([]byte(first)) != nil || CheckValue([]byte(second)) != nil || len(first)+len(second) > 80 || len(text) > 100 {
+		if checkValue([]byte(first)) != nil || checkValue([]byte(second)) != nil || len(first)+len(second) > 80 || len(text) > 100 {
 			t.Skip()
 		}
 		forms := encodings([]byte(first))
@@ -156,16 +156,16 @@ func BenchmarkGuess(b *testing.B) {
 // that ends it.
 func FuzzForms(f *testing.F) {
 	f.Add(awkward)
-	f.Add(strings.Repeat(`"`, MinValue))
-	f.Add(strings.Repeat(`'`, MinValue))
-	f.Add(strings.Repeat("&", MaxValue))
-	f.Add(strings.Repeat("~", MaxValue))
+	f.Add(strings.Repeat(`"`, minValue))
+	f.Add(strings.Repeat(`'`, minValue))
+	f.Add(strings.Repeat("&", maxValue))
+	f.Add(strings.Repeat("~", maxValue))
 	f.Fuzz(func(t *testing.T, value string) {
-		if CheckValue([]byte(value)) != nil {
+		if checkValue([]byte(value)) != nil {
 			t.Skip()
 		}
 		for _, form := range encodings([]byte(value)) {
-			if len(form) > len(value)*longestForm/MaxValue {
+			if len(form) > len(value)*longestForm/maxValue {
 				t.Errorf("%.40q has a form of %d bytes", value, len(form))
 			}
 			if slices.ContainsFunc(form, func(c byte) bool { return !formByte(c) }) {

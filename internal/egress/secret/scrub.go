@@ -10,8 +10,8 @@ import (
 	"palyra/internal/reason"
 )
 
-// Scrub returns r with the placeholder in the place of every value that was
-// used by then, in all its encodings, and across the borders of chunks.
+// Scrub returns r with the placeholder in the place of every value, in all its
+// encodings, and across the borders of chunks.
 //
 // What is held back and when it is handed out never depends on what the values
 // are: a program that has a host send guesses, with a pause after each, would
@@ -25,23 +25,52 @@ func (x *Exchange) Scrub(r io.Reader) io.Reader {
 	if x.Idle() {
 		return r
 	}
-	return &scrubber{of: x, from: r}
+	return &scrubbing{Scrubber: Scrubber{of: x}, from: r}
 }
 
-// scrubber keeps what it read and not yet handed out in raw, and what it is
-// about to hand out in out.
-type scrubber struct {
-	of   *Exchange
+// Scrubber is Scrub for texts that are handed to it in pieces, one text after
+// the other.
+type Scrubber struct {
+	of *Exchange
+	// raw is what was not yet handed out, out what is.
+	raw, out []byte
+}
+
+// Scrubber returns one that has no text yet.
+func (x *Exchange) Scrubber() *Scrubber { return &Scrubber{of: x} }
+
+// Next takes the next piece of a text and returns what can be handed out, which
+// is all that is left when it was the last one. It is good until the next call.
+// The error is nil; a Watcher has others.
+func (s *Scrubber) Next(piece []byte, last bool) ([]byte, error) {
+	had := len(s.raw)
+	s.raw = append(s.raw, piece...)
+	s.settle(had, last)
+	return s.out, nil
+}
+
+// settle scrubs what can be. The first had bytes were held back before.
+func (s *Scrubber) settle(had int, last bool) {
+	until := len(s.raw)
+	if !last {
+		until = settled(s.raw, had)
+	}
+	done := 0
+	s.out, done = s.of.known().scrub(s.out[:0], s.raw, until)
+	s.raw = append(s.raw[:0], s.raw[done:]...)
+}
+
+// scrubbing reads straight into what its Scrubber holds.
+type scrubbing struct {
+	Scrubber
 	from io.Reader
-	raw  []byte
-	out  []byte
 	sent int
 	err  error
 }
 
 const chunk = 32 << 10
 
-func (s *scrubber) Read(p []byte) (int, error) {
+func (s *scrubbing) Read(p []byte) (int, error) {
 	for s.sent == len(s.out) {
 		if s.err != nil {
 			return 0, s.err
@@ -56,22 +85,16 @@ func (s *scrubber) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill reads once and scrubs what can be.
-func (s *scrubber) fill() {
+// fill reads once.
+func (s *scrubbing) fill() {
 	had := len(s.raw)
 	if cap(s.raw)-had < chunk {
 		s.raw = append(make([]byte, 0, 2*had+chunk), s.raw...)
 	}
 	n, err := s.from.Read(s.raw[had : had+chunk])
 	s.raw, s.err = s.raw[:had+n], err
-	until := len(s.raw)
-	if err == nil {
-		until = settled(s.raw, had)
-	}
-	s.out, s.sent = s.out[:0], 0
-	done := 0
-	s.out, done = s.of.finder.Load().scrub(s.out, s.raw, until)
-	s.raw = append(s.raw[:0], s.raw[done:]...)
+	s.settle(had, err != nil)
+	s.sent = 0
 }
 
 // settled returns how much of b is decided whatever comes after it. The first
@@ -107,10 +130,7 @@ func (f *finder) scrub(out, b []byte, until int) ([]byte, int) {
 
 // ScrubText returns a text without values.
 func (x *Exchange) ScrubText(s string) string {
-	if x == nil {
-		return s
-	}
-	f := x.finder.Load()
+	f := x.known()
 	if f == nil {
 		return s
 	}
@@ -121,7 +141,7 @@ func (x *Exchange) ScrubText(s string) string {
 // ScrubHeader replaces values in the fields of a header, and drops a field
 // whose name holds one.
 func (x *Exchange) ScrubHeader(h http.Header) {
-	if x == nil || x.finder.Load() == nil {
+	if x.known() == nil {
 		return
 	}
 	for name, values := range h {
@@ -149,10 +169,10 @@ func (x *Exchange) ScrubResponse(r *http.Response, t egress.Target) error {
 	x.ScrubHeader(r.Header)
 	x.ScrubHeader(r.Trailer)
 	secretive := x.sentTo(t)
-	if r.Body == nil || r.Body == http.NoBody || !secretive && x.finder.Load() == nil {
+	if r.Body == nil || r.Body == http.NoBody || !secretive && x.known() == nil {
 		return nil
 	}
-	if e := strings.ToLower(r.Header.Get("Content-Encoding")); e != "" && e != "identity" && secretive {
+	if secretive && isEncoded(r.Header) {
 		return reason.Errorf(reason.EgressDenied, "%s encoded its answer although it was asked not to, so that it cannot be searched for secrets", t)
 	}
 	for _, name := range ofTheBody {
@@ -161,6 +181,17 @@ func (x *Exchange) ScrubResponse(r *http.Response, t egress.Target) error {
 	r.ContentLength = -1
 	r.Body = &body{Reader: &trailing{Reader: x.Scrub(r.Body), of: x, response: r}, Closer: r.Body}
 	return nil
+}
+
+// isEncoded reports whether a body has another encoding than none. Several may
+// stand in one field and in several (RFC 9110 section 8.4).
+func isEncoded(h http.Header) bool {
+	for e := range strings.SplitSeq(strings.Join(h.Values("Content-Encoding"), ","), ",") {
+		if e = strings.TrimSpace(e); e != "" && !strings.EqualFold(e, "identity") {
+			return true
+		}
+	}
+	return false
 }
 
 // trailing scrubs the trailers of an answer, which are there when its body has

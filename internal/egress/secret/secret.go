@@ -8,6 +8,7 @@ package secret
 import (
 	"bytes"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -23,8 +24,8 @@ const marker = "palyra-sec-"
 // The length of values in bytes. A shorter one would be found where it is not
 // meant, and a longer one is no header.
 const (
-	MinValue = 8
-	MaxValue = 4096
+	minValue = 8
+	maxValue = 4096
 )
 
 // Exchange puts the secrets of one session in and takes them out again. Its
@@ -34,11 +35,15 @@ type Exchange struct {
 	id      string
 	secrets []egress.Secret
 
+	// first is for the first text that is searched.
+	first  sync.Once
 	mu     sync.Mutex
 	values map[string][]byte
 	closed bool
-	// finder knows the values that were used; nil before the first.
+	// finder knows all values; nil while there is none. made are all finders
+	// that there were: those before it may still be in use.
 	finder atomic.Pointer[finder]
+	made   []*finder
 }
 
 // finder finds values in all their encodings.
@@ -92,7 +97,10 @@ func (x *Exchange) Close() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.closed = true
-	x.finder.Swap(nil).wipe()
+	x.finder.Store(nil)
+	for _, f := range x.made {
+		f.wipe()
+	}
 	for _, value := range x.values {
 		clear(value)
 	}
@@ -109,36 +117,65 @@ func (x *Exchange) of(placeholder string) (egress.Secret, bool) {
 	return egress.Secret{}, false
 }
 
-// value returns the value of a secret, which is asked for once and kept for
-// the session. From then on it is looked for in answers.
+// known returns the finder of all values. They are read, once, before anything
+// is searched, also those that this session never uses: a host may show what
+// another session sent to it. One that cannot be read now is not looked for, and
+// does not stand in the way of those who do without it.
+func (x *Exchange) known() *finder {
+	if x.Idle() {
+		return nil
+	}
+	x.first.Do(func() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		for _, s := range x.secrets {
+			// Whoever uses the secret asks again, and is told of the error.
+			_ = x.ask(context.Background(), s)
+		}
+		x.look()
+	})
+	return x.finder.Load()
+}
+
+// value returns the value of a secret, which is kept for the session. One that
+// could not be read before is asked for again, and looked for from then on.
 func (x *Exchange) value(ctx context.Context, s egress.Secret) (string, error) {
+	x.known()
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.closed {
-		return "", unavailable(s.Name, nil)
+	if _, ok := x.values[s.Name]; !ok {
+		if err := x.ask(ctx, s); err != nil {
+			return "", unavailable(s.Name, err)
+		}
+		x.look()
 	}
-	if known, ok := x.values[s.Name]; ok {
-		return string(known), nil
-	}
-	if s.Source == nil {
-		return "", unavailable(s.Name, nil)
+	return string(x.values[s.Name]), nil
+}
+
+var errNoSource = errors.New("there is nobody to ask")
+
+// ask keeps the value that the source has.
+func (x *Exchange) ask(ctx context.Context, s egress.Secret) error {
+	if x.closed || s.Source == nil {
+		return errNoSource
 	}
 	value, err := s.Source.Secret(ctx, s.Name)
 	if err == nil {
-		err = CheckValue(value)
+		err = checkValue(value)
 	}
 	if err != nil {
 		clear(value)
-		return "", unavailable(s.Name, err)
+		return err
 	}
 	x.values[s.Name] = value
-	x.look()
-	return string(value), nil
+	return nil
 }
 
-// look makes the finder of all values that are known. The one before it may
-// still be in use and is left alone.
+// look makes the finder of the values that were read.
 func (x *Exchange) look() {
+	if len(x.values) == 0 {
+		return
+	}
 	f := &finder{}
 	var needles []needle
 	for _, s := range x.secrets {
@@ -152,27 +189,25 @@ func (x *Exchange) look() {
 		f.placeholders = append(f.placeholders, []byte(x.Placeholder(s.Name)))
 	}
 	f.matcher = newMatcher(needles)
+	x.made = append(x.made, f)
 	x.finder.Store(f)
 }
 
 func (f *finder) wipe() {
-	if f == nil {
-		return
-	}
 	for _, n := range f.needles {
 		clear(n.text)
 	}
 }
 
-// CheckValue refuses what cannot be a secret: 8 to 4,096 printable ASCII
+// checkValue refuses what cannot be a secret: 8 to 4,096 printable ASCII
 // characters, without spaces at the ends, and no placeholder. The error does
 // not tell the value.
-func CheckValue(value []byte) error {
+func checkValue(value []byte) error {
 	switch {
-	case len(value) < MinValue:
-		return reason.Errorf(reason.ConfigInvalid, "the value has fewer than %d bytes", MinValue)
-	case len(value) > MaxValue:
-		return reason.Errorf(reason.ConfigInvalid, "the value has more than %d bytes", MaxValue)
+	case len(value) < minValue:
+		return reason.Errorf(reason.ConfigInvalid, "the value has fewer than %d bytes", minValue)
+	case len(value) > maxValue:
+		return reason.Errorf(reason.ConfigInvalid, "the value has more than %d bytes", maxValue)
 	case bytes.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }):
 		return reason.Errorf(reason.ConfigInvalid, "the value has characters that a header cannot hold")
 	case value[0] == ' ' || value[len(value)-1] == ' ':

@@ -58,6 +58,7 @@ func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer b.running.Done()
+	withoutH2C(r)
 	target, err := b.judge(r)
 	if err == nil {
 		err = b.front.Allow(target)
@@ -156,7 +157,7 @@ func (b *bridge) rewrite(p *httputil.ProxyRequest) {
 // modify looks at an answer before the client gets it.
 func (b *bridge) modify(res *http.Response) error {
 	x := exchangeOf(res.Request.Context())
-	res.Header.Del(ReasonHeader)
+	res.Header.Del(reasonHeader)
 	if res.StatusCode != http.StatusSwitchingProtocols {
 		return b.front.Secrets.ScrubResponse(res, x.target)
 	}

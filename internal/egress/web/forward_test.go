@@ -167,7 +167,7 @@ func TestUpstreamFails(t *testing.T) {
 			}
 			c := w.serve()
 			res, body := say(t, c, bufio.NewReader(c), "GET / HTTP/1.1\r\nHost: example.org\r\n\r\n", "GET")
-			if res.StatusCode != test.status || res.Header.Get(ReasonHeader) != test.why || !strings.Contains(body, "example.org:80") {
+			if res.StatusCode != test.status || res.Header.Get(reasonHeader) != test.why || !strings.Contains(body, "example.org:80") {
 				t.Errorf("%d %v %q", res.StatusCode, res.Header, body)
 			}
 			if strings.Contains(body, "127.0.0.1") || strings.Contains(body, "10.0.0.53") || strings.Contains(body, "10.20") {
@@ -221,7 +221,7 @@ func TestRefusalOf(t *testing.T) {
 		body, _ := io.ReadAll(res.Body)
 		var known *reason.Error
 		isKnown := errors.As(err, &known)
-		if isKnown != (res.StatusCode == http.StatusForbidden) || isKnown != (res.Header.Get(ReasonHeader) == egress.ReasonUnlisted) || strings.Contains(string(body), "10.0") {
+		if isKnown != (res.StatusCode == http.StatusForbidden) || isKnown != (res.Header.Get(reasonHeader) == egress.ReasonUnlisted) || strings.Contains(string(body), "10.0") {
 			t.Errorf("%v: %d %v %q", err, res.StatusCode, res.Header, body)
 		}
 	}

@@ -2,7 +2,6 @@ package web
 
 import (
 	"bufio"
-	"bytes"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
@@ -17,16 +16,42 @@ import (
 // nothing that is looked for goes from one into the other. Extensions are not
 // known.
 type frames struct {
-	from    *bufio.Reader
-	secrets *secret.Exchange
+	from *bufio.Reader
 	// masked is true for what clients send.
 	masked bool
+	// messages is what messages pass, and aside control frames, which may stand
+	// in the middle of one.
+	messages, aside passage
 
-	out     []byte
-	err     error
-	message io.Reader // what is read, without secrets; nil between messages
-	opcode  byte      // of the next frame of that message
-	ready   []byte    // the payload of that frame, once it is known
+	// frame is the one of a message that was begun last, left what is to come of
+	// it, and open says that more frames of the message follow.
+	frame header
+	left  uint64
+	open  bool
+	// opcode is that of the next frame that is handed out of the message.
+	opcode byte
+
+	// piece and number are room for what is read: payload, and parts of headers.
+	piece  []byte
+	number [8]byte
+
+	out  []byte // what is handed out, up to sent already
+	sent int
+	err  error
+}
+
+// passage is what texts pass in pieces. What it returns is good until the next
+// piece; last says that the text ends with this one.
+type passage interface {
+	Next(piece []byte, last bool) ([]byte, error)
+}
+
+func newFrames(from io.Reader, secrets *secret.Exchange, masked bool) *frames {
+	f := &frames{from: bufio.NewReader(from), masked: masked, messages: secrets.Scrubber(), aside: secrets.Scrubber(), piece: make([]byte, mostPayload)}
+	if masked {
+		f.messages, f.aside = &secret.Watcher{}, &secret.Watcher{}
+	}
+	return f
 }
 
 // Of the first byte of a frame.
@@ -52,72 +77,89 @@ const (
 var errFrame = errors.New("what came is no frame of a WebSocket without extensions")
 
 func (f *frames) Read(p []byte) (int, error) {
-	for len(f.out) == 0 {
-		if f.err != nil {
-			return 0, f.err
-		}
+	if f.sent == len(f.out) {
+		f.out, f.sent = f.out[:0], 0
+	}
+	// Many short frames go on together.
+	for f.err == nil && (len(f.out) == 0 || len(f.out) < mostPayload && f.hasShort()) {
 		f.err = f.step()
 	}
-	n := copy(p, f.out)
-	f.out = f.out[n:]
-	return n, nil
-}
-
-// through returns what is handed out of a payload.
-func (f *frames) through(r io.Reader) io.Reader {
-	if f.masked {
-		return f.secrets.Watch(r)
+	n := copy(p, f.out[f.sent:])
+	if f.sent += n; n > 0 || len(p) == 0 {
+		return n, nil
 	}
-	return f.secrets.Scrub(r)
+	return 0, f.err
 }
 
-// step reads something: the beginning of a message, a part of one, or a control
-// frame between two.
+// hasShort reports whether the next frame is a short one that has come as a
+// whole, so that nobody has to wait for it.
+func (f *frames) hasShort() bool {
+	if f.left > 0 || f.from.Buffered() < 2 {
+		return false
+	}
+	head, err := f.from.Peek(2)
+	whole := 2 + int(head[1]&^maskBit)
+	if f.masked {
+		whole += len(header{}.key)
+	}
+	return err == nil && head[1]&^maskBit < length16 && f.from.Buffered() >= whole
+}
+
+// step reads a control frame, or a part of a message.
 func (f *frames) step() error {
-	if f.message == nil {
+	if f.left == 0 {
 		h, err := f.header()
 		switch {
+		case err != nil && f.open:
+			return unexpected(err)
 		case err != nil:
 			return err
 		case h.isControl():
 			return f.control(h)
-		case h.opcode() == continuation:
+		case f.open != (h.opcode() == continuation):
 			return errFrame
+		case !f.open:
+			f.opcode = h.opcode()
 		}
-		f.opcode = h.opcode()
-		f.message = f.through(&payload{of: f, frame: h})
-		return nil
+		f.frame, f.left, f.open = h, h.length, !h.isLast()
 	}
-	b := make([]byte, mostPayload)
-	n, err := f.message.Read(b)
-	if n > 0 {
-		f.flush(0)
-		f.ready = b[:n]
+	piece, err := f.read()
+	if err != nil {
+		return err
 	}
-	if errors.Is(err, io.EOF) {
-		f.flush(finBit)
-		f.message, err = nil, nil
+	last := f.left == 0 && f.frame.isLast()
+	text, err := f.messages.Next(piece, last)
+	if err == nil {
+		f.hand(text, last)
 	}
 	return err
 }
 
-// flush hands out the frame that is ready. The last one of a message may be
-// empty.
-func (f *frames) flush(fin byte) {
-	if f.ready == nil && fin == 0 {
-		return
+// read returns what there is of the frame, at least one byte of one that has
+// some.
+func (f *frames) read() ([]byte, error) {
+	if f.left == 0 {
+		return nil, nil
 	}
-	f.write(fin|f.opcode, f.ready)
-	f.opcode, f.ready = continuation, nil
+	b := f.piece[:min(f.left, mostPayload)]
+	n, err := io.ReadAtLeast(f.from, b, 1)
+	if f.masked {
+		toggle(b[:n], f.frame.key, int((f.frame.length-f.left)%4))
+	}
+	f.left -= uint64(n)
+	return b[:n], unexpected(err)
 }
 
-// control hands out a control frame, which may stand in the middle of a message.
+// control hands out a control frame.
 func (f *frames) control(h header) error {
-	raw, err := io.ReadAll(&payload{of: f, frame: h})
-	if err != nil {
-		return err
+	b := f.piece[:h.length]
+	if _, err := io.ReadFull(f.from, b); err != nil {
+		return unexpected(err)
 	}
-	text, err := io.ReadAll(f.through(bytes.NewReader(raw)))
+	if f.masked {
+		toggle(b, h.key, 0)
+	}
+	text, err := f.aside.Next(b, true)
 	if err == nil && len(text) > mostControl {
 		err = errFrame
 	}
@@ -125,6 +167,20 @@ func (f *frames) control(h header) error {
 		f.write(h.first, text)
 	}
 	return err
+}
+
+// hand hands out a part of a message. The last frame of one may be empty.
+func (f *frames) hand(text []byte, last bool) {
+	for len(text) > mostPayload {
+		f.write(f.opcode, text[:mostPayload])
+		f.opcode, text = continuation, text[mostPayload:]
+	}
+	if last {
+		f.write(finBit|f.opcode, text)
+	} else if len(text) > 0 {
+		f.write(f.opcode, text)
+		f.opcode = continuation
+	}
 }
 
 func (f *frames) write(first byte, text []byte) {
@@ -186,20 +242,20 @@ func (f *frames) header() (header, error) {
 		h.isControl() && (!h.isLast() || h.length > mostControl) || !h.isControl() && h.opcode() > binaryOpcode {
 		return header{}, errFrame
 	}
-	var wide [8]byte
 	switch h.length {
 	case length16:
-		_, err = io.ReadFull(f.from, wide[6:])
-		h.length = binary.BigEndian.Uint64(wide[:])
+		_, err = io.ReadFull(f.from, f.number[:2])
+		h.length = uint64(binary.BigEndian.Uint16(f.number[:2]))
 	case length64:
-		_, err = io.ReadFull(f.from, wide[:])
-		h.length = binary.BigEndian.Uint64(wide[:])
+		_, err = io.ReadFull(f.from, f.number[:])
+		h.length = binary.BigEndian.Uint64(f.number[:])
 	}
 	if h.length > mostLength {
 		return header{}, errFrame
 	}
 	if err == nil && f.masked {
-		_, err = io.ReadFull(f.from, h.key[:])
+		_, err = io.ReadFull(f.from, f.number[:len(h.key)])
+		copy(h.key[:], f.number[:])
 	}
 	return h, unexpected(err)
 }
@@ -209,41 +265,4 @@ func unexpected(err error) error {
 		return io.ErrUnexpectedEOF
 	}
 	return err
-}
-
-// payload reads what a frame holds, and the frames that continue it.
-type payload struct {
-	of    *frames
-	frame header
-	read  uint64
-}
-
-func (p *payload) Read(b []byte) (int, error) {
-	for p.read == p.frame.length {
-		if p.frame.isLast() {
-			return 0, io.EOF
-		}
-		h, err := p.of.header()
-		if err == nil && h.isControl() {
-			if err = p.of.control(h); err == nil {
-				continue
-			}
-		}
-		if err == nil && h.opcode() != continuation {
-			err = errFrame
-		}
-		if err != nil {
-			return 0, unexpected(err)
-		}
-		p.frame, p.read = h, 0
-	}
-	if left := p.frame.length - p.read; uint64(len(b)) > left {
-		b = b[:left]
-	}
-	n, err := p.of.from.Read(b)
-	if p.of.masked {
-		toggle(b[:n], p.frame.key, int(p.read%4))
-	}
-	p.read += uint64(n)
-	return n, unexpected(err)
 }

@@ -131,7 +131,7 @@ func TestFramesComeOutWhole(t *testing.T) {
 	w := used(t)
 	for _, payload := range []string{"", "{}", value[:10], value[:10] + "x", strings.Repeat("a", 126), strings.Repeat("b", 70_000), "\n" + value[:1]} {
 		host, far := io.Pipe()
-		f := &frames{from: bufio.NewReader(host), secrets: w.front.Secrets}
+		f := newFrames(host, w.front.Secrets, false)
 		text := frame(payload)
 		sent := make(chan error, 1)
 		go func() {
@@ -156,7 +156,7 @@ func TestFramesAreScrubbed(t *testing.T) {
 		"\x02" + frame(value[:half])[1:] + "\x89\x04ping" + "\x80" + frame(value[half:])[1:] + "\x8a" + frame(value)[1:]
 	want := []string{"one", "it is " + placeholder + "!", strings.Repeat("x", 50_000) + placeholder, "control 9: ping", placeholder, "control a: " + placeholder}
 	for name, cut := range map[string]func(io.Reader) io.Reader{"whole": func(r io.Reader) io.Reader { return r }, "bytes": iotest.OneByteReader, "halves": iotest.HalfReader, "end with data": iotest.DataErrReader} {
-		in := bufio.NewReader(&frames{from: bufio.NewReader(cut(strings.NewReader(text))), secrets: w.front.Secrets})
+		in := bufio.NewReader(newFrames(cut(strings.NewReader(text)), w.front.Secrets, false))
 		for i, want := range want {
 			if got, err := message(in, false); err != nil || got != want {
 				t.Errorf("%s: message %d is %.60q, %v", name, i, got, err)
@@ -177,14 +177,14 @@ func TestFramesThatCannotBeSearched(t *testing.T) {
 		"continues nothing": "\x80\x05hello", "unknown kind": "\x83\x05hello", "long ping": "\x89\x7e\x00\x7e" + strings.Repeat("a", 126), "ping in parts": "\x09\x01a",
 		"interrupted": "\x01\x00\x81\x05hello",
 	} {
-		got, err := io.ReadAll(&frames{from: bufio.NewReader(strings.NewReader(frame("fine") + bad)), secrets: w.front.Secrets})
+		got, err := io.ReadAll(newFrames(strings.NewReader(frame("fine")+bad), w.front.Secrets, false))
 		if !errors.Is(err, errFrame) || string(got) != frame("fine") {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
 	// What is cut off does not look whole.
 	for _, text := range []string{"\x81", "\x81\x7e\x00", "\x81\x05he", "\x01\x02he"} {
-		got, err := io.ReadAll(&frames{from: bufio.NewReader(strings.NewReader(text)), secrets: w.front.Secrets})
+		got, err := io.ReadAll(newFrames(strings.NewReader(text), w.front.Secrets, false))
 		if !errors.Is(err, io.ErrUnexpectedEOF) || len(got) > 0 && got[0]&0x80 != 0 {
 			t.Errorf("%q cut off: %q, %v", text, got, err)
 		}
@@ -200,7 +200,7 @@ func TestFramesAreWatched(t *testing.T) {
 		"two frames": "\x01" + masked(frame(placeholder[:half]))[1:] + masked("\x89\x01p") + "\x80" + masked(frame(placeholder[half:]))[1:],
 		"ping":       "\x89" + masked(frame(placeholder))[1:],
 	} {
-		in := bufio.NewReader(&frames{from: bufio.NewReader(strings.NewReader(masked(frame("fine")) + bad)), secrets: w.front.Secrets, masked: true})
+		in := bufio.NewReader(newFrames(strings.NewReader(masked(frame("fine"))+bad), w.front.Secrets, true))
 		if got, err := message(in, true); err != nil || got != "fine" {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
@@ -213,8 +213,70 @@ func TestFramesAreWatched(t *testing.T) {
 		}
 	}
 	// A client that does not mask is none (RFC 6455 section 5.1).
-	if _, err := io.ReadAll(&frames{from: bufio.NewReader(strings.NewReader(frame("x"))), masked: true}); !errors.Is(err, errFrame) {
+	if _, err := io.ReadAll(newFrames(strings.NewReader(frame("x")), nil, true)); !errors.Is(err, errFrame) {
 		t.Errorf("not masked: %v", err)
+	}
+}
+
+// TestShortFramesAreCheap: what many frames cost does not grow with what is set
+// up for one, and they go on together.
+func TestShortFramesAreCheap(t *testing.T) {
+	w := used(t)
+	const many = 10_000
+	for name, test := range map[string]struct {
+		text   string
+		masked bool
+	}{
+		"messages":             {frame("x"), false},
+		"messages in parts":    {"\x01\x01x\x80\x00", false},
+		"pings":                {"\x89\x01x", false},
+		"of a client":          {masked(frame("x")), true},
+		"a client's pings":     {"\x89" + masked(frame("x"))[1:], true},
+		"one message, parts":   {"\x00\x01\n", false},
+		"a client's, in parts": {"\x00" + masked(frame("\n"))[1:], true},
+	} {
+		text := strings.Repeat(test.text, many)
+		if strings.HasPrefix(test.text, "\x00") {
+			text = "\x01" + text[1:]
+		}
+		reads := 0
+		allocs := testing.AllocsPerRun(1, func() {
+			f := newFrames(strings.NewReader(text), w.front.Secrets, test.masked)
+			room := make([]byte, 32<<10)
+			for reads = 0; ; reads++ {
+				if _, err := f.Read(room); err != nil {
+					break
+				}
+			}
+		})
+		if allocs > 100 || reads > many/100 {
+			t.Errorf("%s: %.0f allocations, %d reads for %d frames", name, allocs, reads, many)
+		}
+	}
+}
+
+// TestPingsInAMessage: a message that goes on for ever does not keep back what
+// stands between its frames, nor is that gathered.
+func TestPingsInAMessage(t *testing.T) {
+	w := used(t)
+	ping := "\x89\x7d" + strings.Repeat("p", 125)
+	in, out := io.Pipe()
+	defer in.Close()
+	go func() {
+		_, _ = io.WriteString(out, "\x01\x00")
+		for {
+			if _, err := io.WriteString(out, ping); err != nil {
+				return
+			}
+		}
+	}()
+	f := newFrames(in, w.front.Secrets, false)
+	room := make([]byte, 1<<20)
+	for range 1000 {
+		n, err := f.Read(room)
+		if err != nil || n < len(ping) || n > 2*mostPayload || string(room[:len(ping)]) != ping {
+			t.Fatalf("%d, %.20q, %v", n, room[:n], err)
+		}
 	}
 }
 
@@ -224,8 +286,8 @@ func FuzzFrames(f *testing.F) {
 	f.Add([]byte("\x01\x01a\x89\x01p\x80\x01b"), false)
 	f.Add([]byte(masked(frame("abcde"))), true)
 	f.Fuzz(func(t *testing.T, raw []byte, client bool) {
-		out, err := io.ReadAll(&frames{from: bufio.NewReader(bytes.NewReader(raw)), masked: client})
-		again, second := io.ReadAll(&frames{from: bufio.NewReader(bytes.NewReader(out)), masked: client})
+		out, err := io.ReadAll(newFrames(bytes.NewReader(raw), nil, client))
+		again, second := io.ReadAll(newFrames(bytes.NewReader(out), nil, client))
 		if err == nil && second != nil || errors.Is(second, errFrame) {
 			t.Fatalf("%q gives %q (%v), which is read with %v", raw, out, err, second)
 		}

@@ -104,7 +104,7 @@ func TestAuthorityOfEachStream(t *testing.T) {
 		}
 	}
 	res := ask("evil.example", "")
-	if res.StatusCode != http.StatusForbidden || res.Header.Get(ReasonHeader) != egress.ReasonHostMismatch {
+	if res.StatusCode != http.StatusForbidden || res.Header.Get(reasonHeader) != egress.ReasonHostMismatch {
 		t.Errorf("%d %v", res.StatusCode, res.Header)
 	}
 	if got := len(host.requests()); got != 3 {
@@ -162,7 +162,7 @@ func TestHTTP2Refuses(t *testing.T) {
 				t.Fatal(err)
 			}
 			res.Body.Close()
-			if res.StatusCode != http.StatusForbidden || res.Header.Get(ReasonHeader) != test.why || len(host.requests()) != 0 || len(w.dials()) != 0 {
+			if res.StatusCode != http.StatusForbidden || res.Header.Get(reasonHeader) != test.why || len(host.requests()) != 0 || len(w.dials()) != 0 {
 				t.Errorf("%d %v, dials %q", res.StatusCode, res.Header, w.dials())
 			}
 			if got := w.refusals(); !reflect.DeepEqual(got, []string{"example.org:443 " + test.why}) {
@@ -222,7 +222,7 @@ func TestUpstreamIsVerified(t *testing.T) {
 			w.hosts["example.org:443"] = l.Addr().String()
 			c := w.inspected(a, "http/1.1")
 			res, body := say(t, c, bufio.NewReader(c), "GET / HTTP/1.1\r\nHost: example.org\r\n\r\n", "GET")
-			if res.StatusCode != http.StatusBadGateway || res.Header.Get(ReasonHeader) != egress.ReasonBadTLS || !strings.Contains(body, "certificate of example.org:443") ||
+			if res.StatusCode != http.StatusBadGateway || res.Header.Get(reasonHeader) != egress.ReasonBadTLS || !strings.Contains(body, "certificate of example.org:443") ||
 				strings.Contains(body, "127.0.0.1") {
 				t.Errorf("%d %v %q", res.StatusCode, res.Header, body)
 			}

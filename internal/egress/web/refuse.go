@@ -16,9 +16,9 @@ import (
 	"palyra/internal/tool"
 )
 
-// ReasonHeader holds, in answers of the gateway itself, the word that the
+// reasonHeader holds, in answers of the gateway itself, the word that the
 // record of the connection has.
-const ReasonHeader = "Palyra-Reason"
+const reasonHeader = "Palyra-Reason"
 
 // refusal is an answer of the gateway's own.
 type refusal struct {
@@ -111,7 +111,7 @@ func (b *bridge) answer(w http.ResponseWriter, no *refusal) {
 	h.Set("Content-Type", "text/plain; charset=utf-8")
 	h.Set("Connection", "close")
 	if no.why != "" {
-		h.Set(ReasonHeader, no.why)
+		h.Set(reasonHeader, no.why)
 	}
 	w.WriteHeader(no.status)
 	_, _ = io.WriteString(w, no.text+"\n") // who has gone is not told
@@ -126,7 +126,7 @@ func (r *refusal) raw() []byte {
 	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n",
 		r.status, http.StatusText(r.status), len(r.text)+1)
 	if r.why != "" {
-		fmt.Fprintf(&b, "%s: %s\r\n", ReasonHeader, r.why)
+		fmt.Fprintf(&b, "%s: %s\r\n", reasonHeader, r.why)
 	}
 	fmt.Fprintf(&b, "\r\n%s\n", r.text)
 	return b.Bytes()

@@ -139,6 +139,28 @@ func TestMisplacedBehindTheAnswer(t *testing.T) {
 	}
 }
 
+// TestSecretOfAnotherRun has a host that shows what another run sent to it,
+// before this one has used any secret.
+func TestSecretOfAnotherRun(t *testing.T) {
+	for _, outside := range []string{"http/1.1", "h2"} {
+		w := newWorld(t, "example.org:443")
+		w.secrets()
+		a := newAuthorities(t)
+		w.secureHost(a, "example.org:443", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-Early", value)
+			w.WriteHeader(http.StatusEarlyHints)
+			w.Header().Set("X-Last", value)
+			fmt.Fprint(w, "the last was ", value)
+		}), outside)
+		c := w.inspected(a, "http/1.1")
+		var all strings.Builder
+		_, body := say(t, c, bufio.NewReader(io.TeeReader(c, &all)), "GET / HTTP/1.1\r\nHost: example.org\r\n\r\n", "GET")
+		if strings.Contains(all.String(), value) || body != "the last was "+placeholder || strings.Count(all.String(), placeholder) < 4 {
+			t.Errorf("%s: the program reads %q", outside, all.String())
+		}
+	}
+}
+
 // TestEncodedAnswer has a host that compresses against what it was asked.
 func TestEncodedAnswer(t *testing.T) {
 	w := newWorld(t, "example.org:443")

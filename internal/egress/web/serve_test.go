@@ -26,7 +26,7 @@ func TestPlainHTTP(t *testing.T) {
 	in := bufio.NewReader(c)
 	res, body := say(t, c, in, "POST /a%2Fb//c;d?x=1;y=%zz HTTP/1.1\r\nHost: EXAMPLE.org.\r\nContent-Length: 3\r\nProxy-Authorization: x\r\n"+
 		"Proxy-Foo: x\r\nConnection: X-Secret\r\nX-Secret: 1\r\nKeep-Alive: 1\r\nX-Forwarded-For: 192.0.2.1\r\nUser-Agent: t\r\n\r\nabc", "POST")
-	if res.StatusCode != http.StatusCreated || body != "got abc" || res.Header.Get("X-Hop") != "" || res.Header.Get(ReasonHeader) != "" {
+	if res.StatusCode != http.StatusCreated || body != "got abc" || res.Header.Get("X-Hop") != "" || res.Header.Get(reasonHeader) != "" {
 		t.Errorf("%d %q %v", res.StatusCode, body, res.Header)
 	}
 	if got, want := host.requests(), []string{"POST example.org /a%2Fb//c;d?x=1;y=%zz"}; !reflect.DeepEqual(got, want) {
@@ -95,7 +95,9 @@ var refusedAlone = []struct {
 	{"no HTTP", "EHLO example.org\r\n\r\n", egress.ReasonBadHTTP},
 	{"other expectation", "POST / HTTP/1.1\r\nHost: example.org\r\nExpect: 200-ok\r\nContent-Length: 1\r\n\r\na", egress.ReasonBadHTTP},
 	{"HTTP/2 preface", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", egress.ReasonUpgrade},
-	{"h2c", "GET / HTTP/1.1\r\nHost: example.org\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n", egress.ReasonUpgrade},
+	{"h2c twice", "GET / HTTP/1.1\r\nHost: example.org\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c, h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n", egress.ReasonUpgrade},
+	{"h2c and more", "GET / HTTP/1.1\r\nHost: example.org\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nUpgrade: tls/1.3\r\n\r\n", egress.ReasonUpgrade},
+	{"another protocol", "GET / HTTP/1.1\r\nHost: example.org\r\nConnection: Upgrade\r\nUpgrade: h2\r\n\r\n", egress.ReasonUpgrade},
 	{"two upgrades", "GET / HTTP/1.1\r\nHost: example.org\r\nConnection: Upgrade\r\nUpgrade: websocket, h2c\r\n\r\n", egress.ReasonUpgrade},
 	{"upgrade by POST", "POST / HTTP/1.1\r\nHost: example.org\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 0\r\n\r\n", egress.ReasonUpgrade},
 	{"upgrade with body", "GET / HTTP/1.1\r\nHost: example.org\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 1\r\n\r\na", egress.ReasonUpgrade},
@@ -132,7 +134,7 @@ func TestRefusedAlone(t *testing.T) {
 
 func checkRefusal(t *testing.T, res *http.Response, body, why string) {
 	t.Helper()
-	if res.StatusCode != http.StatusForbidden || res.Header.Get(ReasonHeader) != why || !res.Close ||
+	if res.StatusCode != http.StatusForbidden || res.Header.Get(reasonHeader) != why || !res.Close ||
 		!strings.HasPrefix(res.Header.Get("Content-Type"), "text/plain") || len(body) < 20 {
 		t.Errorf("%d %v %q, want a refusal for %s", res.StatusCode, res.Header, body, why)
 	}

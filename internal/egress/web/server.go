@@ -16,8 +16,8 @@ func (b *bridge) server(ctx context.Context) (*http.Server, <-chan struct{}) {
 	return &http.Server{
 		Handler:                      b,
 		DisableGeneralOptionsHandler: true,
-		ReadHeaderTimeout:            HeaderTime,
-		IdleTimeout:                  IdleTime,
+		ReadHeaderTimeout:            headerTime,
+		IdleTimeout:                  idleTime,
 		ErrorLog:                     slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 		BaseContext:                  func(net.Listener) context.Context { return ctx },
 		ConnState: func(_ net.Conn, state http.ConnState) {

@@ -65,7 +65,7 @@ func TestSlowHeader(t *testing.T) {
 				<-done
 				took := time.Since(began)
 				sending.Wait()
-				if took != HeaderTime {
+				if took != headerTime {
 					t.Errorf("cut off after %v", took)
 				}
 				if got := w.refusals(); !reflect.DeepEqual(got, []string{"example.org:80 slow"}) {
@@ -84,7 +84,7 @@ func TestSlowHandshake(t *testing.T) {
 		io.WriteString(c, "\x16\x03\x01")
 		_, _ = io.Copy(io.Discard, c)
 		<-done
-		if took := time.Since(began); took != HeaderTime {
+		if took := time.Since(began); took != headerTime {
 			t.Errorf("cut off after %v", took)
 		}
 		if got := w.refusals(); !reflect.DeepEqual(got, []string{"example.org:443 slow"}) {
@@ -117,8 +117,8 @@ func TestSlowSecondHeader(t *testing.T) {
 		after  time.Duration
 		record []string
 	}{
-		"":                    {IdleTime, nil},
-		"GET / HTTP/1.1\r\nH": {HeaderTime, []string{"example.org:80 slow"}},
+		"":                    {idleTime, nil},
+		"GET / HTTP/1.1\r\nH": {headerTime, []string{"example.org:80 slow"}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, "example.org:80")

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"bufio"
 	"crypto/sha1" //nolint:gosec // RFC 6455 has it so; nothing is kept secret by it
 	"encoding/base64"
 	"io"
@@ -29,6 +28,15 @@ func webSocketKey(r *http.Request) string {
 	return keys[0]
 }
 
+// withoutH2C takes the offer to go on in HTTP/2 without TLS off a request, as
+// clients make it that can do without (Java's on plain HTTP). A server need not
+// take it up (RFC 9110 section 7.8), and no host hears of it.
+func withoutH2C(r *http.Request) {
+	if offers := r.Header["Upgrade"]; len(offers) == 1 && strings.EqualFold(strings.TrimSpace(offers[0]), "h2c") {
+		r.Header.Del("Upgrade") // ReverseProxy and rewrite leave out the rest
+	}
+}
+
 // acceptsWebSocket reports whether a host has understood the handshake (RFC
 // 6455 section 4.2.2). One that only says 101 would go on reading HTTP, which
 // nobody judges any more.
@@ -48,15 +56,14 @@ type watched struct {
 }
 
 func newWatched(host io.ReadWriteCloser, secrets *secret.Exchange, tell func(why string)) *watched {
-	from := &frames{from: bufio.NewReader(host), secrets: secrets}
-	return &watched{ReadWriteCloser: host, from: from, secrets: secrets, tell: tell}
+	return &watched{ReadWriteCloser: host, from: newFrames(host, secrets, false), secrets: secrets, tell: tell}
 }
 
 func (w *watched) Read(p []byte) (int, error) { return w.from.Read(p) }
 
 // ReadFrom is what io.Copy uses to send.
 func (w *watched) ReadFrom(r io.Reader) (int64, error) {
-	n, err := io.Copy(w.ReadWriteCloser, &frames{from: bufio.NewReader(r), secrets: w.secrets, masked: true})
+	n, err := io.Copy(w.ReadWriteCloser, newFrames(r, w.secrets, true))
 	if why := secret.Word(err); why != "" {
 		w.tell(why)
 	}

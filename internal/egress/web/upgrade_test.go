@@ -97,7 +97,7 @@ func TestOtherProtocol(t *testing.T) {
 		c := w.serve()
 		in := bufio.NewReader(c)
 		res, _ := say(t, c, in, wantsWebSocket, "GET")
-		if res.StatusCode != http.StatusBadGateway || res.Header.Get(ReasonHeader) != egress.ReasonUpgrade || !ended(c, in) {
+		if res.StatusCode != http.StatusBadGateway || res.Header.Get(reasonHeader) != egress.ReasonUpgrade || !ended(c, in) {
 			t.Errorf("%d %v", res.StatusCode, res.Header)
 		}
 		if got := w.refusals(); len(got) != 1 || got[0] != "example.org:80 upgrade" {
@@ -133,5 +133,45 @@ func TestConnectionUpgradeAlone(t *testing.T) {
 	res, _ := say(t, c, bufio.NewReader(c), "GET / HTTP/1.1\r\nHost: example.org\r\nConnection: Upgrade\r\n\r\n", "GET")
 	if h := host.header(0); res.StatusCode != http.StatusOK || len(h) != 0 {
 		t.Errorf("%d, the host got %v", res.StatusCode, h)
+	}
+}
+
+// TestOfferOfHTTP2 has clients that would go on in HTTP/2 without TLS: they are
+// answered in HTTP/1.1, the host does not hear of the offer, and HTTP/2 after all
+// is refused.
+func TestOfferOfHTTP2(t *testing.T) {
+	for _, test := range []struct{ target, offer, body string }{
+		{"example.org:80", "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n", ""},
+		{"example.org:80", "Connection: keep-alive, upgrade\r\nUpgrade: H2C \r\nContent-Length: 3\r\n", "abc"},
+		{"example.org:80", "Upgrade: h2c\r\n", ""},
+		{"example.org:443", "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n", ""},
+	} {
+		w := newWorld(t, test.target)
+		var host *upstreamServer
+		var c net.Conn
+		if test.target == "example.org:80" {
+			host = w.host(test.target, nil)
+			c = w.serve()
+		} else {
+			a := newAuthorities(t)
+			host = w.secureHost(a, test.target, nil, "http/1.1")
+			c = w.inspected(a, "http/1.1")
+		}
+		in := bufio.NewReader(c)
+		res, _ := say(t, c, in, "POST / HTTP/1.1\r\nHost: example.org\r\n"+test.offer+"\r\n"+test.body, "POST")
+		if len(host.requests()) != 1 {
+			t.Fatalf("%q: %d, refused %q", test.offer, res.StatusCode, w.refusals())
+		}
+		h := host.header(0)
+		for _, name := range []string{"Upgrade", "Http2-Settings", "Connection"} {
+			if h[name] != nil {
+				t.Errorf("%q: the host got %v", test.offer, h)
+			}
+		}
+		if res.StatusCode != http.StatusOK || len(w.refusals()) != 0 {
+			t.Errorf("%q: %d, refused %q", test.offer, res.StatusCode, w.refusals())
+		}
+		res, body := say(t, c, in, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "PRI")
+		checkRefusal(t, res, body, egress.ReasonUpgrade)
 	}
 }

@@ -70,7 +70,7 @@ func newUpstream(ctx context.Context, f Front) *upstream {
 		MaxIdleConnsPerHost:    maxConns,
 		MaxConnsPerHost:        maxConns, // further requests wait
 		HTTP2:                  receiveBuffers(),
-		IdleConnTimeout:        IdleTime,
+		IdleConnTimeout:        idleTime,
 		MaxResponseHeaderBytes: 256 << 10,
 	}
 	return u

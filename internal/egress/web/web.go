@@ -23,13 +23,13 @@ import (
 const (
 	// MaxHeader is the size in bytes of the line and the header of a request.
 	MaxHeader = 16 << 10
-	// HeaderTime is how long they may take to arrive, and the TLS handshake
+	// headerTime is how long they may take to arrive, and the TLS handshake
 	// before them.
-	HeaderTime = 10 * time.Second
+	headerTime = 10 * time.Second
 	// maxStreams is how many requests one HTTP/2 connection may carry at a time.
 	maxStreams = 32
-	// IdleTime is how long a connection may wait for its next request.
-	IdleTime = 2 * time.Minute
+	// idleTime is how long a connection may wait for its next request.
+	idleTime = 2 * time.Minute
 )
 
 // Front is what Serve needs to know and to ask.
@@ -96,7 +96,7 @@ func Serve(ctx context.Context, conn net.Conn, f Front) {
 }
 
 func handshake(ctx context.Context, conn *tls.Conn) error {
-	ctx, cancel := context.WithTimeout(ctx, HeaderTime)
+	ctx, cancel := context.WithTimeout(ctx, headerTime)
 	defer cancel()
 	return conn.HandshakeContext(ctx)
 }

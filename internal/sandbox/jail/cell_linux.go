@@ -42,7 +42,7 @@ type Cell struct {
 	observed chan observation
 	// stopServing ends the session that serves the program; it is nil when none
 	// does. served gets how it ended.
-	stopServing context.CancelFunc
+	stopServing context.CancelCauseFunc
 	served      chan error
 	// alive is true until no process of the sandbox is left.
 	alive bool
@@ -259,7 +259,7 @@ func (c *Cell) End() error {
 // Close ends what is left of the sandbox and releases everything it held. Its
 // user is not used again while a process of it may live.
 func (c *Cell) Close() error {
-	err := errors.Join(c.End(), c.part())
+	err := errors.Join(c.End(), c.part(context.Canceled))
 	if c.listener != nil {
 		_, failed := c.violations()
 		err = errors.Join(err, failed)

@@ -43,7 +43,7 @@ func (c *Cell) admit(ctx context.Context) error {
 	c.seen.captured, c.seen.ports = report.Captured, ports
 	// The end of the call is not that of the session: a program that is stopped
 	// for it has its last connections in the report.
-	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	c.stopServing = stop
 	go func() {
 		err := c.plan.Session.Serve(ctx, l)
@@ -57,12 +57,12 @@ func (c *Cell) admit(ctx context.Context) error {
 }
 
 // part ends the session of a program that has ended, and everything that it
-// still carries.
-func (c *Cell) part() error {
+// still carries but, when proxy.ErrEnded is the cause, the program's last words.
+func (c *Cell) part(cause error) error {
 	if c.stopServing == nil {
 		return nil
 	}
-	c.stopServing()
+	c.stopServing(cause)
 	c.stopServing = nil
 	return <-c.served
 }

@@ -30,7 +30,7 @@ func (c *Cell) Run(ctx context.Context, w Work) (sandbox.Report, error) {
 	}
 	streams := output.Start(c.scrubbed(c.stdout), c.scrubbed(c.stderr), w.Spec.Limits.Output, w.Spec.Output)
 	end, state := c.supervise(ctx, w, o, streams)
-	gone := errors.Join(c.End(), c.part())
+	gone := errors.Join(c.End(), c.part(end.cause()))
 	log, unwatched := c.violations()
 	report := c.report(w, end, state)
 	report.Stdout, report.Stderr = streams.Finish()

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"palyra/internal/egress/proxy"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/disk"
 	"palyra/internal/sandbox/output"
@@ -20,6 +21,14 @@ type ending struct {
 	quota               sandbox.Quota
 	// err is a refusal: the program never started.
 	err error
+}
+
+// cause is what the end of the run is to its session.
+func (e ending) cause() error {
+	if e == (ending{}) {
+		return proxy.ErrEnded
+	}
+	return context.Canceled
 }
 
 // supervise waits for the first process to end and stops the run when it has
@@ -55,7 +64,7 @@ func (c *Cell) supervise(ctx context.Context, w Work, o *order, streams *output.
 			stop(ending{quota: quota})
 		case err := <-served: // before its time
 			served = nil
-			c.stopServing()
+			c.stopServing(err)
 			c.stopServing = nil
 			stop(ending{err: err})
 		case err := <-gate:

@@ -105,25 +105,25 @@ func (c *conversation) reach(port string) error {
 	return c.dial("tcp", net.JoinHostPort(c.found[0].String(), port))
 }
 
-// sweep asks whatever answers at so many addresses from one on for the canary:
-// "198.18.0.0 64 80 name".
-func sweep(operand string) error {
+// sweep asks whatever answers around the address that was answered for the
+// canary, at so many addresses: "64 80 name".
+func (c *conversation) sweep(operand string) error {
 	words := strings.Fields(operand)
-	if len(words) < 4 {
-		return errors.New("want an address, a number, a port and a name")
+	if len(words) < 3 || len(c.found) == 0 {
+		return errors.New("want a number, a port and a name, and an address before")
 	}
-	addr, err := netip.ParseAddr(words[0])
+	n, err := strconv.Atoi(words[0])
 	if err != nil {
 		return err
 	}
-	n, err := strconv.Atoi(words[1])
-	if err != nil {
-		return err
+	addr := c.found[0]
+	for range n / 2 {
+		addr = addr.Prev()
 	}
 	var last error
 	for range n {
 		var c conversation
-		_, last = c.hold([]string{"tcp " + net.JoinHostPort(addr.String(), words[2]), `send GET / HTTP/1.1\r\nHost: ` + words[3] + `\r\n\r\n`, "want"})
+		_, last = c.hold([]string{"tcp " + net.JoinHostPort(addr.String(), words[1]), `send GET / HTTP/1.1\r\nHost: ` + words[2] + `\r\n\r\n`, "want"})
 		if last == nil {
 			return nil
 		}

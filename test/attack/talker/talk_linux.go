@@ -80,7 +80,7 @@ func (c *conversation) steps() map[string]func(operand string) error {
 		"ask":    c.ask,
 		"packet": c.packet,
 		"reach":  c.reach,
-		"sweep":  sweep,
+		"sweep":  c.sweep,
 		"many":   many,
 		"secret": c.secret,
 	}

@@ -1,0 +1,100 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"palyra/internal/egress"
+)
+
+// What a program said just before it ended reaches its host, though nobody has
+// accepted the connection yet when the end comes.
+func TestLastWords(t *testing.T) {
+	for name, size := range map[string]int{"accepted": 3 << 20, "not accepted": 10_000} { // what fits before anybody reads
+		t.Run(name, func(t *testing.T) {
+			said, accepted := make([]byte, size), name == "accepted"
+			_, _ = rand.Read(said) // never fails
+			w := newWorld(t)
+			heard := make(chan []byte, 1)
+			w.host("api.test:9", func(conn net.Conn) {
+				time.Sleep(50 * time.Millisecond) // longer than the session would last otherwise
+				all, _ := io.ReadAll(conn)
+				heard <- all
+			})
+			session, err := New(grantOf(t, "api.test:9"), Outward{Resolver: w, Dial: w.dial})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.http = listen(t)
+			spoken := make(chan error, 1)
+			speak := func() {
+				conn, err := net.Dial("tcp", w.http.Addr().String())
+				if err == nil {
+					_, err = conn.Write(append([]byte("CONNECT api.test:9 HTTP/1.1\r\n\r\n"), said...))
+				}
+				if err == nil {
+					err = closeWrite(conn)
+				}
+				spoken <- err
+			}
+			ctx, cancel := context.WithCancelCause(t.Context())
+			if !accepted {
+				speak()
+				cancel(ErrEnded)
+			}
+			served := make(chan error, 1)
+			go func() { served <- session.Serve(ctx, Listeners{HTTP: w.http}) }()
+			if accepted {
+				speak()
+			}
+			if err := <-spoken; err != nil {
+				t.Fatal(err)
+			}
+			cancel(ErrEnded)
+			if err := <-served; err != nil {
+				t.Error(err)
+			}
+			if got := <-heard; !bytes.Equal(got, said) {
+				t.Errorf("the host heard %d bytes of %d", len(got), len(said))
+			}
+			list, _ := session.Connections()
+			if len(list) != 1 || list[0].BytesOut != int64(len(said)) || list[0].Reason != "" {
+				t.Errorf("ledger: %+v", list)
+			}
+		})
+	}
+}
+
+// A session does not wait for those who say no more, nor for long.
+func TestTheEndOfAProgramIsThatOfItsSession(t *testing.T) {
+	for name, c := range map[string]struct {
+		connections int
+		cause       error
+		most        time.Duration
+	}{
+		"without a connection":       {0, ErrEnded, 0},
+		"with one that stays open":   {1, ErrEnded, lastWords},
+		"that was stopped":           {1, context.Canceled, 0},
+		"of which some have a limit": {3, ErrEnded, lastWords},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inTime(t, egress.Budget{}, func(conn net.Conn) { _, _ = io.Copy(conn, conn) }, func(w *timed) {
+				for range c.connections {
+					exchange(t, w.connect(w.ports, 7), "hello\n")
+				}
+				started := time.Now()
+				if err := w.stop(c.cause); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(started); took != c.most {
+					t.Errorf("the end took %v, want %v", took, c.most)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,191 @@
+package secret
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"palyra/internal/egress"
+	"palyra/internal/reason"
+)
+
+// answered is what a program sees of an answer that holds a text in its header
+// and its body, and prints.
+func answered(t *testing.T, x *Exchange, to, text string) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+to+"/log/last", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := x.Apply(t.Context(), r, target(t, to), true); err != nil {
+		t.Fatal(err)
+	}
+	res := &http.Response{Header: http.Header{"X-Last": {text}}, Body: io.NopCloser(strings.NewReader(text)), Request: r}
+	if err := x.ScrubResponse(res, target(t, to)); err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	printed, err := io.ReadAll(x.Scrub(strings.NewReader(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%s|%s|%s|%s", res.Header.Get("X-Last"), body, printed, x.ScrubText(text))
+}
+
+// TestStoredByTheHost: a session that uses no secret does not see either what
+// another session sent, whichever host shows it and wherever it is looked at
+// first.
+func TestStoredByTheHost(t *testing.T) {
+	one, _ := session(t, "one")
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://api.example/log", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+one.Placeholder("token"))
+	if err := one.Apply(t.Context(), r, target(t, "api.example:443"), true); err != nil {
+		t.Fatal(err)
+	}
+	stored := r.Header.Get("Authorization")
+	for _, to := range []string{"api.example:443", "eu.api.example:8443", "other.example:443"} {
+		two, v := session(t, "two")
+		got := answered(t, two, to, "the last was "+stored)
+		if want := "the last was Bearer " + two.Placeholder("token"); got != strings.Join([]string{want, want, want, want}, "|") {
+			t.Errorf("%s: %s", to, got)
+		}
+		if !slices.Equal(v.asked, []string{"token", "key"}) {
+			t.Errorf("asked for %q", v.asked)
+		}
+	}
+	// The control: who has no secrets is not searched.
+	if got := answered(t, New("none", nil), "api.example:443", stored); !strings.Contains(got, tokenValue) {
+		t.Errorf("the control sees %s", got)
+	}
+	for where, look := range map[string]func(*Exchange) string{
+		"output": func(x *Exchange) string { b, _ := io.ReadAll(x.Scrub(strings.NewReader(stored))); return string(b) },
+		"header": func(x *Exchange) string { h := http.Header{"A": {stored}}; x.ScrubHeader(h); return h.Get("A") },
+		"text":   func(x *Exchange) string { return x.ScrubText(stored) },
+		"pieces": func(x *Exchange) string { b, _ := x.Scrubber().Next([]byte(stored), true); return string(b) },
+	} {
+		two, _ := session(t, "two")
+		if got := look(two); got != "Bearer "+two.Placeholder("token") {
+			t.Errorf("%s looked at first: %s", where, got)
+		}
+	}
+}
+
+// TestAskedForOnce: whatever is searched, each file is read once, also when one
+// of them is bad.
+func TestAskedForOnce(t *testing.T) {
+	x, v := session(t, "run1")
+	delete(v.values, "token")
+	for range 3 {
+		answered(t, x, "api.example:443", strings.Repeat("text\n", 100_000))
+	}
+	if !slices.Equal(v.asked, []string{"token", "key"}) {
+		t.Errorf("asked for %q", v.asked)
+	}
+}
+
+// TestSecretThatCannotBeRead: those who do without it go on, the others are
+// searched for all the same, and it is asked for again where it is used.
+func TestSecretThatCannotBeRead(t *testing.T) {
+	x, v := session(t, "run1")
+	delete(v.values, "token")
+	if got := answered(t, x, "api.example:443", tokenValue+keyValue); strings.Contains(got, keyValue) || strings.Count(got, x.Placeholder("key")) != 4 {
+		t.Errorf("it sees %s", got)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://api.example/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", x.Placeholder("token"))
+	if err := x.Apply(t.Context(), r, target(t, "api.example:443"), true); reason.Of(err) != reason.EgressDenied {
+		t.Errorf("it is used: %v", err)
+	}
+	v.values["token"] = tokenValue
+	if err := x.Apply(t.Context(), r, target(t, "api.example:443"), true); err != nil {
+		t.Fatal(err)
+	}
+	if got := answered(t, x, "api.example:443", tokenValue+keyValue); strings.Contains(got, tokenValue) || strings.Contains(got, keyValue) {
+		t.Errorf("afterwards it sees %s", got)
+	}
+}
+
+// TestEncodings: what cannot be searched comes from no host that a secret is
+// for, however that is said.
+func TestEncodings(t *testing.T) {
+	for _, test := range []struct {
+		to     string
+		values []string
+		denied bool
+	}{
+		{"api.example:443", nil, false},
+		{"api.example:443", []string{""}, false},
+		{"api.example:443", []string{"Identity"}, false},
+		{"api.example:443", []string{"identity", " identity,"}, false},
+		{"api.example:443", []string{"gzip"}, true},
+		{"api.example:443", []string{"identity", "gzip"}, true},
+		{"api.example:443", []string{"", "br"}, true},
+		{"api.example:443", []string{"identity, zstd"}, true},
+		{"other.example:443", []string{"gzip"}, false},
+	} {
+		x, _ := session(t, "run1")
+		res := &http.Response{Header: http.Header{"Content-Encoding": test.values}, Body: io.NopCloser(strings.NewReader("x"))}
+		if err := x.ScrubResponse(res, target(t, test.to)); (reason.Of(err) == reason.EgressDenied) != test.denied {
+			t.Errorf("%s, %q: %v", test.to, test.values, err)
+		}
+	}
+}
+
+// TestPieces: a text comes out the same in whatever pieces it is handed over,
+// and no value is found where one text ends and the next begins.
+func TestPieces(t *testing.T) {
+	x, _ := session(t, "run1")
+	half := len(tokenValue) / 2
+	for name, texts := range map[string][][]string{
+		"whole":      {{"it is " + tokenValue + "!"}},
+		"halves":     {{"it is " + tokenValue[:half], tokenValue[half:], "!"}},
+		"empty last": {{tokenValue, ""}, {""}, {tokenValue[half:]}},
+		"two texts":  {{tokenValue[:half]}, {tokenValue[half:]}},
+	} {
+		s, w := x.Scrubber(), Watcher{}
+		for _, pieces := range texts {
+			var got, sent strings.Builder
+			for i, piece := range pieces {
+				last := i == len(pieces)-1
+				b, err := s.Next([]byte(piece), last)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got.Write(b)
+				b, err = w.Next([]byte(piece), last)
+				if err != nil {
+					t.Fatal(err)
+				}
+				sent.Write(b)
+			}
+			if whole := strings.Join(pieces, ""); got.String() != x.ScrubText(whole) || sent.String() != whole {
+				t.Errorf("%s: %q, watched %q", name, got.String(), sent.String())
+			}
+		}
+	}
+	token := x.Placeholder("token")
+	var w Watcher
+	for _, text := range []string{token[:5], token[5:]} {
+		if _, err := w.Next([]byte(text), true); err != nil {
+			t.Errorf("two texts: %v", err)
+		}
+	}
+	if _, err := w.Next([]byte(token[:5]), false); err != nil {
+		t.Error(err)
+	}
+	if b, err := w.Next([]byte(token[5:]), true); Word(err) != egress.ReasonSecretMisplaced || len(b) > 0 {
+		t.Errorf("one text: %q, %v", b, err)
+	}
+}
