@@ -3,12 +3,16 @@ package daemon
 import (
 	"bytes"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"palyra/internal/config"
+	"palyra/internal/egress"
+	"palyra/internal/egress/secret"
 	"palyra/internal/reason"
 )
 
@@ -48,6 +52,34 @@ func TestSecretsOfTheConfiguration(t *testing.T) {
 	}
 	if programs := ofPrograms(list); len(programs) != 1 || programs[0].Name != "github" {
 		t.Errorf("programs get %+v", programs)
+	}
+}
+
+// TestSecretsOfEveryLength: what the configuration takes can be sent.
+func TestSecretsOfEveryLength(t *testing.T) {
+	for length, usable := range map[int]bool{7: false, 8: true, 4096: true, 4097: false} {
+		cfg := config.Default()
+		cfg.Secrets = []config.Secret{secretIn(t, 0o600)}
+		value := strings.Repeat("k", length)
+		if err := os.WriteFile(cfg.Secrets[0].File, []byte(value), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		list, err := secrets(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to, err := egress.ParseTarget("api.github.com:443")
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := secret.New("", list)
+		defer x.Close()
+		r := httptest.NewRequest(http.MethodGet, "https://api.github.com/", nil)
+		r.Header.Set("Authorization", x.Placeholder("github"))
+		err = x.Apply(t.Context(), r, to, true)
+		if (err == nil) != usable || (r.Header.Get("Authorization") == value) != usable {
+			t.Errorf("%d bytes: %v", length, err)
+		}
 	}
 }
 

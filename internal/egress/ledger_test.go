@@ -325,8 +325,8 @@ func TestAddedUpAfterItsEnd(t *testing.T) {
 		x.Sent(1000)
 		x.End()
 	}
-	e.Sent(4)
-	sum.Host, sum.Port, sum.BytesOut = "", 0, 10
+	e.Sent(5000)
+	sum.Host, sum.Port, sum.BytesOut = "", 0, 5006
 	if got := sums(); !slices.Contains(got, sum) {
 		t.Errorf("without a place: %+v", got[len(got)-3:])
 	}

@@ -5,9 +5,12 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"palyra/internal/tool"
 )
 
 // reasonWords are the constants of words.go whose names begin with Reason.
@@ -50,5 +53,21 @@ func TestReasonsAreExplained(t *testing.T) {
 		if !strings.Contains(ledger, "`"+word+"`") {
 			t.Errorf("docs/egress.md does not explain %s", word)
 		}
+	}
+}
+
+// TestSumsAreExplained: a target is told once, listed or added up, and what has
+// none is only counted.
+func TestSumsAreExplained(t *testing.T) {
+	denied := tool.Connection{Host: "x.test", Port: 443, Verdict: VerdictDenied, Reason: ReasonDeniedRule}
+	sum, other, rest := denied, denied, denied
+	sum.Count, other.Host, other.Count, rest.Host, rest.Port, rest.Count = 3, "y.test", 4, "", 0, 5
+	got := Explanations([]tool.Connection{denied, sum, other, rest}, 12, nil)
+	want := []string{
+		"x.test:443 is denied by the operator.", "y.test:443 is denied by the operator.",
+		"More was kept from the network: 0 other hosts or reasons, and 12 connections that were not recorded one by one.",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
 	}
 }

@@ -123,11 +123,17 @@ func tlsRows() []row {
 	const connect = `send CONNECT {good}:443 HTTP/1.1\r\nHost: {good}:443\r\n\r\n`
 	for _, h := range []struct{ variant, hello, told string }{
 		{"another name", "plain {evil}", "name_mismatch"}, {"no name", "nameless", "no_name"}, {"ECH", "ech {evil}", "encrypted_name name_mismatch"},
+		{"a warning before", "alert-first {evil}", "bad_tls"}, {"an empty change of ciphers before", "cipher-first {evil}", "bad_tls"}, {"an odd version", "odd-version {evil}", "bad_tls"},
 	} {
 		add(h.variant+", CONNECT", h.told, untouched("{good}:443"), "tcp {proxy}", connect, "want  200", "hello "+h.hello, answer)
 		add(h.variant+", SOCKS", h.told, untouched("{good}:443"), "tcp {socks}", "socks {good} 443", "hello "+h.hello, answer)
 		add(h.variant+", another port", h.told, untouched("{good}:8080"), "tcp {@good:8080}", "hello "+h.hello, `send \r\n\r\n`, "want HTTP")
 	}
+	const retry = `want \xcf\x21\xad\x74\xe5` // the random of a HelloRetryRequest
+	second := all(allow("{good}:443"), alarm(evilName))
+	add("another name in the second hello", "name_mismatch", second, "tcp {@good:443}", "hello retry {good}", retry, "hello retry {evil}", answer)
+	add("another name in the second hello, CONNECT", "name_mismatch", second, "tcp {proxy}", connect, "want  200", "hello retry {good}", retry, "hello retry {evil}", answer)
+	add("another name in the second hello, SOCKS", "name_mismatch", second, "tcp {socks}", "socks {good} 443", "hello retry {good}", retry, "hello retry {evil}", answer)
 	add("no TLS", "bad_tls", untouched("{good}:443"), "tcp {@good:443}", getGood, "want HTTP")
 	add("no TLS, CONNECT", "bad_tls second_request", untouched("{good}:443"), "tcp {proxy}", connect, "want  200", getGood, "want HTTP")
 	add("another name to an address", "name_mismatch", untouched("{good4}:443"), "tcp {@good4:443}", "hello plain {evil}", answer)

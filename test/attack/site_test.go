@@ -32,6 +32,7 @@ const (
 	theSecret   = "secret"    // the value of a secret arrived
 	placeholder = "placeholder"
 	anyByte     = "any byte"
+	evilName    = "the name of evil"
 )
 
 // site is the part of the world that one scene has to itself: the zone sNNNN.test

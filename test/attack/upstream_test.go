@@ -338,6 +338,9 @@ func (c *watched) Read(b []byte) (int, error) {
 	if n > 0 {
 		c.site.hit(anyByte, fmt.Sprintf("%.40q", b[:n]))
 		c.site.confess("a connection", b[:n])
+		if bytes.Contains(b[:n], []byte("evil."+c.site.zone)) {
+			c.site.hit(evilName, fmt.Sprintf("in %d bytes", n))
+		}
 	}
 	if all, most := c.site.bytes.Add(int64(n)), c.site.most.Load().bytes; most > 0 && all > most {
 		c.site.hit(forbidden, fmt.Sprint(all, " bytes"))

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 )
 
 // part is a number before the bytes that it counts.
@@ -160,13 +161,17 @@ func TestNothingBeyondIsRead(t *testing.T) {
 }
 
 // TestShortWordIsNotWaitedFor: who does not speak TLS may say less than a
-// record's header and wait for an answer.
+// record's header and wait for an answer, such as telnet.
 func TestShortWordIsNotWaitedFor(t *testing.T) {
-	near, far := io.Pipe()
-	defer near.Close()
-	go func() { _, _ = far.Write([]byte("x")) }()
-	if _, raw, err := Read(near, Most); !errors.Is(err, ErrNotTLS) || string(raw) != "x" {
-		t.Errorf("%v, %q", err, raw)
+	for _, word := range []string{"x", "\xff\xfd\x01", "\x80\x01\x00", "\x16\x10", "\x19\x03"} {
+		synctest.Test(t, func(t *testing.T) {
+			near, far := io.Pipe()
+			defer near.Close()
+			go func() { _, _ = far.Write([]byte(word)) }()
+			if _, raw, err := Read(near, Most); !errors.Is(err, ErrNotTLS) || string(raw) != word {
+				t.Errorf("%v, %q", err, raw)
+			}
+		})
 	}
 }
 

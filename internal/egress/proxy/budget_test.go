@@ -26,11 +26,8 @@ func TestNoMoreConnections(t *testing.T) {
 			grant.Budget.Connections = 2
 			w.serve(grant)
 			for range 2 {
-				conn, err := connect(w, "api.test:7")
-				if err != nil {
-					t.Fatal(err)
-				}
-				exchange(t, patiently(t, conn), "hello")
+				conn := w.must(connect(w, "api.test:7"))
+				exchange(t, conn, "hello")
 				conn.Close()
 			}
 			conn, err := connect(w, "api.test:7")
@@ -64,11 +61,8 @@ func TestTooManyConnectionsAtOnce(t *testing.T) {
 			w.serve(grant)
 			var open []net.Conn
 			for range 2 {
-				conn, err := connect(w, "api.test:7")
-				if err != nil {
-					t.Fatal(err)
-				}
-				exchange(t, patiently(t, conn), "hello")
+				conn := w.must(connect(w, "api.test:7"))
+				exchange(t, conn, "hello")
 				open = append(open, conn)
 			}
 			conn, err := connect(w, "api.test:7")
@@ -142,12 +136,9 @@ func TestBytesThatAreTooMany(t *testing.T) {
 				grant := grantOf(t, "api.test:9")
 				c.set(&grant.Budget)
 				w.serve(grant)
-				conn, err := connect(w, "api.test:9")
-				if err != nil {
-					t.Fatal(err)
-				}
+				conn := w.must(connect(w, "api.test:9"))
 				var got atomic.Int64
-				c.talk(&heardConn{patiently(t, conn), &got})
+				c.talk(&heardConn{conn, &got})
 				if n, err := conn.Read(make([]byte, 1)); err == nil {
 					t.Errorf("the program gets %d bytes more", n)
 				}
@@ -226,12 +217,8 @@ func TestRequestsThatAreTooMany(t *testing.T) {
 			grant := grantOf(t, "api.test:80")
 			grant.Budget.Requests = 2
 			w.serve(grant)
-			conn, err := connect(w)
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn := w.must(connect(w))
 			defer conn.Close()
-			patiently(t, conn)
 			in := bufio.NewReader(conn)
 			for i, want := range []int{200, 200, 403} {
 				url := "/"
@@ -287,11 +274,8 @@ func TestShortStreamsUseWhatTheySend(t *testing.T) {
 	grant.Budget.BytesOut = 4 << 20
 	w.serve(grant)
 	for range connections {
-		conn, err := w.connect("api.test:9")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := patiently(t, conn).Write(make([]byte, size)); err != nil {
+		conn := w.must(w.connect("api.test:9"))
+		if _, err := conn.Write(make([]byte, size)); err != nil {
 			t.Fatal(err)
 		}
 		if err := closeWrite(conn); err != nil {
@@ -319,12 +303,9 @@ func TestTooManyHostsAtOnce(t *testing.T) {
 	grant := grantOf(t, "*.test:80")
 	grant.Budget.Concurrent = 1
 	w.serve(grant)
-	conn, err := net.Dial("tcp", w.http.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := w.must(net.Dial("tcp", w.http.Addr().String()))
 	defer conn.Close()
-	in := bufio.NewReader(patiently(t, conn))
+	in := bufio.NewReader(conn)
 	for name, want := range map[string]int{"a.test": 200, "b.test": 200} {
 		if status, body := asked(t, conn, in, "GET http://"+name+"/ HTTP/1.1\r\nHost: "+name+"\r\n\r\n"); status != want {
 			t.Errorf("%s: %d %q", name, status, body)

@@ -116,11 +116,7 @@ func TestWhatComesEarlyBelongsToTheTunnel(t *testing.T) {
 	w := newWorld(t)
 	w.host("api.test:7", echo)
 	w.serve(grantOf(t, "api.test:7"))
-	conn, err := net.Dial("tcp", w.http.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	patiently(t, conn)
+	conn := w.must(net.Dial("tcp", w.http.Addr().String()))
 	early := strings.Repeat("early\n", 5000) // more than is read at once
 	if _, err := io.WriteString(conn, "CONNECT api.test:7 HTTP/1.1\r\n\r\n"+early); err != nil {
 		t.Fatal(err)
@@ -149,12 +145,8 @@ func TestWhatIsNoSOCKSRequest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.serve(grantOf(t, "api.test:443"))
-			conn, err := net.Dial("tcp", w.socks.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn := w.must(net.Dial("tcp", w.socks.Addr().String()))
 			defer conn.Close()
-			patiently(t, conn)
 			if _, err := io.WriteString(conn, c.says); err != nil {
 				t.Fatal(err)
 			}
@@ -173,11 +165,7 @@ func TestSOCKSClientsMaySendEarly(t *testing.T) {
 	w := newWorld(t)
 	w.host("api.test:7", echo)
 	w.serve(grantOf(t, "api.test:7"))
-	conn, err := net.Dial("tcp", w.socks.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	patiently(t, conn)
+	conn := w.must(net.Dial("tcp", w.socks.Addr().String()))
 	if _, err := io.WriteString(conn, "\x05\x01\x00\x05\x01\x00\x03\x08api.test\x00\x07early"); err != nil {
 		t.Fatal(err)
 	}
@@ -199,11 +187,8 @@ func TestAnAddressThatStandsForAName(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			conn, err := legs[leg](w, addr.String()+":443")
-			if err != nil {
-				t.Fatal(err)
-			}
-			exchange(t, w.client(patiently(t, conn), "api.test"), "hello")
+			conn := w.must(legs[leg](w, addr.String()+":443"))
+			exchange(t, w.client(conn, "api.test"), "hello")
 			conn.Close()
 			if got := w.only(); got.Host != "api.test" || got.Verdict != egress.VerdictAllowed {
 				t.Errorf("ledger: %+v", got)
@@ -225,11 +210,7 @@ func TestServicesOnAPortOfTheGrant(t *testing.T) {
 		// The one of a host is still reached.
 		"api.test:3128": {"hello", "hello"},
 	} {
-		conn, err := w.transparent(at)
-		if err != nil {
-			t.Fatal(err)
-		}
-		patiently(t, conn)
+		conn := w.must(w.transparent(at))
 		if _, err := io.WriteString(conn, c.says); err != nil {
 			t.Fatal(err)
 		}

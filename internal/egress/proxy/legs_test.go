@@ -44,11 +44,8 @@ func TestEachLegReachesWhatIsAllowed(t *testing.T) {
 				w.host("api.test:7", echo)
 				w.host("11.9.9.9:7", echo)
 				w.serve(grantOf(t, "api.test:443", "api.test:80", "api.test:8080", "*.test:8443", "api.test:22", "api.test:7", "11.9.9.9:7"))
-				conn, err := connect(w, c.target)
-				if err != nil {
-					t.Fatal(err)
-				}
-				c.talk(t, w, patiently(t, conn))
+				conn := w.must(connect(w, c.target))
+				c.talk(t, w, conn)
 				conn.Close()
 				got := w.only()
 				if net.JoinHostPort(got.Host, fmt.Sprint(got.Port)) != c.target || got.Leg != leg || got.Verdict != egress.VerdictAllowed || got.Reason != "" {
@@ -123,7 +120,7 @@ func refusedOn(t *testing.T, leg, why string, conn net.Conn, err error) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := patiently(t, conn).Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("the program sees %v, want a reset", err)
 		}
 	case egress.LegConnect:

@@ -37,7 +37,7 @@ type link struct {
 func (v *service) reach(ctx context.Context, c *caller, leg string, t egress.Target, reply func(error) error) {
 	host, err := v.connect(ctx, leg, t, c)
 	if err == nil {
-		defer host.Close()
+		defer func() { _ = host.Close() }() // nobody is left to tell
 	}
 	switch {
 	case reply == nil && err != nil:

@@ -119,8 +119,8 @@ func (f *flow) pass(b []byte) error {
 	f.clock.tick()
 	f.passed = true
 	if f.line != nil {
-		if err := f.line.see(b); err != nil {
-			return err
+		if f.line.see(b) {
+			return broken(egress.ReasonBadHTTP)
 		}
 		if f.line.over {
 			f.line = nil

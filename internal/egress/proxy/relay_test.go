@@ -26,11 +26,7 @@ func TestHalfCloseIsPassedOn(t *testing.T) {
 				_, _ = io.WriteString(conn, "thank you")
 			})
 			w.serve(grantOf(t, "api.test:7"))
-			conn, err := connect(w, "api.test:7")
-			if err != nil {
-				t.Fatal(err)
-			}
-			patiently(t, conn)
+			conn := w.must(connect(w, "api.test:7"))
 			if _, err := io.WriteString(conn, "that is all"); err != nil {
 				t.Fatal(err)
 			}
@@ -49,11 +45,7 @@ func TestAHostThatOnlySpeaks(t *testing.T) {
 	w := newWorld(t)
 	w.host("api.test:13", func(conn net.Conn) { _, _ = io.WriteString(conn, "it is late\r\n") })
 	w.serve(grantOf(t, "api.test:13"))
-	conn, err := w.transparent("api.test:13")
-	if err != nil {
-		t.Fatal(err)
-	}
-	patiently(t, conn)
+	conn := w.must(w.transparent("api.test:13"))
 	if err := closeWrite(conn); err != nil { // not a word from the program
 		t.Fatal(err)
 	}
@@ -74,10 +66,7 @@ func TestAResetIsPassedOn(t *testing.T) {
 			reset(conn)
 		})
 		w.serve(grantOf(t, "api.test:7"))
-		conn, err := w.connect("api.test:7")
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := w.must(w.connect("api.test:7"))
 		w.breaksOff(conn, []byte("hello"))
 		if c := w.only(); c.Verdict != egress.VerdictAllowed || c.Reason != "" {
 			t.Errorf("ledger: %+v", c)
@@ -91,11 +80,8 @@ func TestAResetIsPassedOn(t *testing.T) {
 			seen <- err
 		})
 		w.serve(grantOf(t, "api.test:7"))
-		conn, err := w.connect("api.test:7")
-		if err != nil {
-			t.Fatal(err)
-		}
-		exchange(t, patiently(t, conn), "hello")
+		conn := w.must(w.connect("api.test:7"))
+		exchange(t, conn, "hello")
 		reset(conn)
 		if err := <-seen; !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("the host sees %v", err)
@@ -113,11 +99,7 @@ func TestLongStreams(t *testing.T) {
 			w := newWorld(t)
 			w.host("api.test:7", echo)
 			w.serve(grantOf(t, "api.test:7"))
-			conn, err := connect(w, "api.test:7")
-			if err != nil {
-				t.Fatal(err)
-			}
-			patiently(t, conn)
+			conn := w.must(connect(w, "api.test:7"))
 			go func() {
 				_, _ = conn.Write(sent)
 				_ = closeWrite(conn)
@@ -140,11 +122,8 @@ func TestAFastStreamHasItsTime(t *testing.T) {
 	grant := grantOf(t, "api.test:9")
 	grant.Budget = egress.Budget{Time: time.Second, BytesOut: 1 << 40}
 	w.serve(grant)
-	conn, err := w.connect("api.test:9")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, _ = io.Copy(patiently(t, conn), endless{}) // it ends with a reset
+	conn := w.must(w.connect("api.test:9"))
+	_, _ = io.Copy(conn, endless{}) // it ends with a reset
 	if got := w.only(); got.Reason != egress.ReasonBudgetTime || got.Verdict != egress.VerdictAllowed {
 		t.Errorf("ledger: %+v", got)
 	}
@@ -173,11 +152,7 @@ func TestARequestInPieces(t *testing.T) {
 			heard := w.listening("api.test:8080")
 			w.host("api.test:7", echo)
 			w.serve(grantOf(t, "api.test:8080"))
-			conn, err := w.connect("api.test:8080")
-			if err != nil {
-				t.Fatal(err)
-			}
-			patiently(t, conn)
+			conn := w.must(w.connect("api.test:8080"))
 			for _, piece := range c.pieces {
 				if _, err := io.WriteString(conn, piece); err != nil {
 					break // it was broken off
@@ -202,11 +177,8 @@ func TestARequestByteByByte(t *testing.T) {
 	w := newWorld(t)
 	w.host("api.test:8080", pages)
 	w.serve(grantOf(t, "api.test:8080"))
-	conn, err := w.connect("api.test:8080")
-	if err != nil {
-		t.Fatal(err)
-	}
-	bytewise := &slicer{Conn: patiently(t, conn), slice: func(conn net.Conn, b []byte) error {
+	conn := w.must(w.connect("api.test:8080"))
+	bytewise := &slicer{Conn: conn, slice: func(conn net.Conn, b []byte) error {
 		for i := range b {
 			if _, err := conn.Write(b[i : i+1]); err != nil {
 				return err
@@ -221,11 +193,7 @@ func TestARequestWhereTheHostSpokeFirst(t *testing.T) {
 	w := newWorld(t)
 	w.host("api.test:2525", banner)
 	w.serve(grantOf(t, "api.test:2525"))
-	conn, err := w.connect("api.test:2525")
-	if err != nil {
-		t.Fatal(err)
-	}
-	patiently(t, conn)
+	conn := w.must(w.connect("api.test:2525"))
 	if _, err := io.ReadFull(conn, make([]byte, 21)); err != nil {
 		t.Fatal(err)
 	}

@@ -74,12 +74,9 @@ func TestASecondHello(t *testing.T) {
 					heard <- append(first, rest...)
 				})
 				w.serve(grantOf(t, target))
-				conn, err := w.socks5(target)
-				if err != nil {
-					t.Fatal(err)
-				}
+				conn := w.must(w.socks5(target))
 				defer conn.Close()
-				if _, err := patiently(t, conn).Write(c.first); err != nil {
+				if _, err := conn.Write(c.first); err != nil {
 					t.Fatal(err)
 				}
 				answer := make([]byte, len(c.answer))
@@ -130,11 +127,8 @@ func TestHonestHandshakes(t *testing.T) {
 				})
 				w.serve(grantOf(t, target))
 				for range 3 {
-					conn, err := w.connect(target)
-					if err != nil {
-						t.Fatal(err)
-					}
-					secured := tls.Client(patiently(t, conn), client)
+					conn := w.must(w.connect(target))
+					secured := tls.Client(conn, client)
 					exchange(t, secured, string(bytes.Repeat([]byte("inside TLS "), 10_000)))
 					secured.Close()
 				}

@@ -34,19 +34,13 @@ func TestTheEndOfASession(t *testing.T) {
 		var open []net.Conn
 		for _, target := range []string{"api.test:7", "api.test:443", "api.test:80"} {
 			for _, connect := range legs {
-				conn, err := connect(w, target)
-				if err != nil {
-					t.Fatal(err)
-				}
-				open = append(open, patiently(t, conn))
+				conn := w.must(connect(w, target))
+				open = append(open, conn)
 			}
 		}
 		for _, l := range []net.Listener{w.http, w.socks} {
-			conn, err := net.Dial("tcp", l.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			open = append(open, patiently(t, conn))
+			conn := w.must(net.Dial("tcp", l.Addr().String()))
+			open = append(open, conn)
 		}
 		open = append(open, w.stuck())
 		exchange(t, open[0], "it lives")
@@ -246,11 +240,8 @@ func TestAListenerThatFailsForAWhile(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- session.Serve(ctx, Listeners{HTTP: l}) }()
 	w.http = l
-	conn, err := w.connect("api.test:7")
-	if err != nil {
-		t.Fatal(err)
-	}
-	exchange(t, patiently(t, conn), "hello")
+	conn := w.must(w.connect("api.test:7"))
+	exchange(t, conn, "hello")
 	cancel()
 	if err := <-served; err != nil {
 		t.Error(err)

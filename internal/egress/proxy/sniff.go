@@ -42,7 +42,7 @@ func (l *firstLine) judge(all, fresh []byte) (guess, error) {
 		return opaque, denied(egress.ReasonBadTLS)
 	case bytes.HasPrefix(all, proxyLine):
 		return opaque, denied(egress.ReasonBadHTTP)
-	case l.see(fresh) != nil:
+	case l.see(fresh):
 		return request, nil
 	case l.over && likeRequest(all):
 		return opaque, denied(egress.ReasonBadHTTP)
@@ -113,20 +113,21 @@ type firstLine struct {
 
 var version = []byte("HTTP/")
 
-// see takes the next bytes of the stream. Empty lines and then a NUL are the
-// binary form of proxyLine, which goes on "\x00\r\nQUIT\n".
-func (l *firstLine) see(b []byte) error {
+// see takes the next bytes of the stream, and reports whether it may be taken
+// for a request. Empty lines and then a NUL are the binary form of proxyLine,
+// which goes on "\x00\r\nQUIT\n".
+func (l *firstLine) see(b []byte) bool {
 	if l.over || len(b) == 0 {
-		return nil
+		return false
 	}
 	if !l.begun {
 		line := bytes.TrimLeft(b, "\r\n")
 		l.empty = l.empty || len(line) < len(b)
 		if b = line; len(b) == 0 {
-			return nil
+			return false
 		}
 		if l.empty && b[0] == 0 {
-			return broken(egress.ReasonBadHTTP)
+			return true
 		}
 		l.begun = true
 	}
@@ -135,11 +136,8 @@ func (l *firstLine) see(b []byte) error {
 		b = b[:end]
 	}
 	line := append(l.last, b...)
-	if namesVersion(line) {
-		return broken(egress.ReasonBadHTTP)
-	}
 	l.last = slices.Clone(line[max(0, len(line)-len(version)):])
-	return nil
+	return namesVersion(line)
 }
 
 // namesVersion reports whether a line holds a version behind white space.

@@ -84,13 +84,13 @@ func FuzzFirstLine(f *testing.F) {
 	f.Add([]byte("\r\nfrob / HTTP/1.1\r\n\r\n"), uint8(2), uint8(1))
 	f.Add([]byte("hello HTTP/\n"), uint8(9), uint8(1))
 	f.Fuzz(func(t *testing.T, said []byte, first, rest uint8) {
-		whole := new(firstLine).see(said) != nil
+		whole := new(firstLine).see(said)
 		var line firstLine
 		found := false
 		size := int(first)
 		for b := said; len(b) > 0 && !found; size = int(rest) {
 			n := min(max(size, 1), len(b))
-			found = line.see(b[:n]) != nil
+			found = line.see(b[:n])
 			b = b[n:]
 		}
 		if found != whole {

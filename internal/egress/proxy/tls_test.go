@@ -19,7 +19,6 @@ func clientHello(t testing.TB, name string) []byte {
 	here, there := net.Pipe()
 	defer here.Close()
 	defer there.Close()
-	//nolint:gosec // only its first message is wanted
 	client := tls.Client(there, &tls.Config{ServerName: name, InsecureSkipVerify: true})
 	go func() { _ = client.Handshake() }()
 	head := make([]byte, 5)
@@ -107,10 +106,7 @@ func TestTLSThatDoesNotAskForTheTarget(t *testing.T) {
 				grant := grantOf(t, "*.test:443", "*.test:8443", "*.test:80", "11.9.9.9:443")
 				grant.Inspect = []egress.Inspection{{Host: grantOf(t, "seen.test:443").Rules.Allow[0]}}
 				w.serve(grant)
-				conn, err := connect(w, c.target)
-				if err != nil {
-					t.Fatal(err)
-				}
+				conn := w.must(connect(w, c.target))
 				w.breaksOff(conn, c.says)
 				got := w.only()
 				if got.Verdict != egress.VerdictDenied || got.Reason != c.reason || got.BytesOut != 0 {
@@ -207,12 +203,9 @@ func TestTLSThatAsksForTheTarget(t *testing.T) {
 				grant.Inspect = []egress.Inspection{{Host: grantOf(t, "seen.test:443").Rules.Allow[0]}}
 				w.serve(grant)
 				w.trustSession()
-				conn, err := w.connect(target)
-				if err != nil {
-					t.Fatal(err)
-				}
+				conn := w.must(w.connect(target))
 				host := mustTarget(t, target)
-				secured := w.client(&slicer{Conn: patiently(t, conn), slice: slice}, host.Host.String())
+				secured := w.client(&slicer{Conn: conn, slice: slice}, host.Host.String())
 				defer secured.Close()
 				get(t, secured, target, "GET ")
 				issuer := secured.ConnectionState().PeerCertificates[0].Issuer.String()
@@ -230,10 +223,7 @@ func TestTLSToAnAddressHasNoName(t *testing.T) {
 	said := clientHello(t, "")
 	heard := w.listening("11.9.9.9:443")
 	w.serve(grantOf(t, "11.9.9.9:443"))
-	conn, err := w.transparent("11.9.9.9:443")
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := w.must(w.transparent("11.9.9.9:443"))
 	if _, err := conn.Write(said); err != nil {
 		t.Fatal(err)
 	}
@@ -248,10 +238,7 @@ func TestAnEncryptedHelloWithTheRightOuterNamePasses(t *testing.T) {
 	said := withECH(t, clientHello(t, "api.test"))
 	heard := w.listening("api.test:443")
 	w.serve(grantOf(t, "api.test:443"))
-	conn, err := w.socks5("api.test:443")
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := w.must(w.socks5("api.test:443"))
 	if _, err := conn.Write(said); err != nil {
 		t.Fatal(err)
 	}

@@ -37,12 +37,9 @@ func TestRequestsInAbsoluteForm(t *testing.T) {
 	w.host("a.test:80", pages)
 	w.host("b.test:8080", pages)
 	w.serve(grantOf(t, "a.test:80", "b.test:8080"))
-	conn, err := net.Dial("tcp", w.http.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := w.must(net.Dial("tcp", w.http.Addr().String()))
 	defer conn.Close()
-	in := bufio.NewReader(patiently(t, conn))
+	in := bufio.NewReader(conn)
 	for _, c := range []struct {
 		says   string
 		status int
@@ -74,12 +71,9 @@ func TestPlainRequestsOfOneConnection(t *testing.T) {
 				w := newWorld(t)
 				w.host(target, pages)
 				w.serve(grantOf(t, target))
-				conn, err := connect(w, target)
-				if err != nil {
-					t.Fatal(err)
-				}
+				conn := w.must(connect(w, target))
 				defer conn.Close()
-				in := bufio.NewReader(patiently(t, conn))
+				in := bufio.NewReader(conn)
 				host := strings.TrimSuffix(target, ":80")
 				for range 2 {
 					if status, body := asked(t, conn, in, "GET / HTTP/1.1\r\nHost: "+host+"\r\n\r\n"); status != 200 || body != "GET "+host+" " {
@@ -148,11 +142,8 @@ func TestASecretGoesToItsHostAlone(t *testing.T) {
 	w.withSecret("api.test:443", "other.test:7")
 	placeholder := w.placeholder()
 
-	conn, err := w.transparent("api.test:443")
-	if err != nil {
-		t.Fatal(err)
-	}
-	secured := w.client(patiently(t, conn), "api.test")
+	conn := w.must(w.transparent("api.test:443"))
+	secured := w.client(conn, "api.test")
 	defer secured.Close()
 	status, body := asked(t, secured, bufio.NewReader(secured), "GET / HTTP/1.1\r\nHost: api.test\r\nAuthorization: Bearer "+placeholder+"\r\n\r\n")
 	if got := <-seen; got != "Bearer "+token {
@@ -162,10 +153,7 @@ func TestASecretGoesToItsHostAlone(t *testing.T) {
 		t.Errorf("the program got %d %q", status, body)
 	}
 
-	raw, err := w.socks5("other.test:7")
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := w.must(w.socks5("other.test:7"))
 	w.breaksOff(raw, []byte("USER me PASS "+placeholder+"\r\n"))
 	if said := <-heard; strings.Contains(string(said), placeholder) {
 		t.Errorf("the other host heard %q", said)
@@ -227,12 +215,8 @@ func TestBudgetsOfRequests(t *testing.T) {
 			grant := grantOf(t, "api.test:80")
 			c.set(&grant.Budget)
 			w.serve(grant)
-			conn, err := w.transparent("api.test:80")
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn := w.must(w.transparent("api.test:80"))
 			defer conn.Close()
-			patiently(t, conn)
 			go func() { _, _ = io.WriteString(conn, c.says) }()
 			got, _ := io.ReadAll(conn)
 			if strings.Contains(string(got), strings.Repeat("x", 20_000)) {
@@ -253,11 +237,8 @@ func TestInspectedRequests(t *testing.T) {
 	w.serve(grant)
 	w.trustSession()
 	for _, connect := range legs {
-		conn, err := connect(w, "api.test:443")
-		if err != nil {
-			t.Fatal(err)
-		}
-		secured := w.client(patiently(t, conn), "api.test")
+		conn := w.must(connect(w, "api.test:443"))
+		secured := w.client(conn, "api.test")
 		in := bufio.NewReader(secured)
 		if status, body := asked(t, secured, in, "GET / HTTP/1.1\r\nHost: api.test\r\n\r\n"); status != 200 {
 			t.Errorf("GET: %d %q", status, body)
@@ -287,10 +268,7 @@ func TestInspectedInTheClear(t *testing.T) {
 				grant := grantOf(t, "api.test:8080")
 				grant.Inspect = []egress.Inspection{{Host: grant.Rules.Allow[0], Methods: []string{"GET"}}}
 				w.serve(grant)
-				conn, err := connect(w, "api.test:8080")
-				if err != nil {
-					t.Fatal(err)
-				}
+				conn := w.must(connect(w, "api.test:8080"))
 				w.breaksOff(conn, []byte(c.says))
 				if got := w.only(); got.Reason != c.reason || got.Verdict != egress.VerdictDenied || got.BytesOut != 0 {
 					t.Errorf("ledger: %+v", got)

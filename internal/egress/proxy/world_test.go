@@ -40,7 +40,6 @@ type world struct {
 	addresses map[string]netip.Addr
 	servers   map[string]string
 	dialled   []string
-	serving   sync.WaitGroup
 }
 
 func newWorld(t testing.TB) *world {
@@ -221,6 +220,15 @@ var legs = map[string]func(*world, string) (net.Conn, error){
 	egress.LegSOCKS:       (*world).socks5,
 }
 
+// must is the connection of a leg that is to come about.
+func (w *world) must(conn net.Conn, err error) net.Conn {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return patiently(w.t, conn)
+}
+
 // transparent connects as a program does that knows of no proxy: it looks the
 // name up and connects.
 func (w *world) transparent(target string) (net.Conn, error) {
@@ -324,67 +332,6 @@ func (w *world) socks5(target string) (net.Conn, error) {
 	}
 	return conn, nil
 }
-
-// gate is a listener whose connections say that they were made to any address.
-type gate struct {
-	net.Listener
-	mu      sync.Mutex
-	arrived chan net.Conn
-	closed  chan struct{}
-	close   func() error
-}
-
-func newGate(t testing.TB) *gate {
-	g := &gate{Listener: listen(t), arrived: make(chan net.Conn), closed: make(chan struct{})}
-	g.close = sync.OnceValue(func() error {
-		close(g.closed)
-		return g.Listener.Close()
-	})
-	return g
-}
-
-func (g *gate) Accept() (net.Conn, error) {
-	select {
-	case conn := <-g.arrived:
-		return conn, nil
-	case <-g.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (g *gate) Close() error { return g.close() }
-
-// dial connects as if to an address.
-func (g *gate) dial(to netip.AddrPort) (net.Conn, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	inside, err := net.Dial("tcp", g.Addr().String())
-	if err != nil {
-		return nil, err
-	}
-	outside, err := g.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	tcp, ok := outside.(*net.TCPConn)
-	if !ok {
-		return nil, errors.New("not TCP")
-	}
-	select {
-	case g.arrived <- &arrived{tcp, net.TCPAddrFromAddrPort(to)}:
-		return inside, nil
-	case <-g.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-// arrived is a connection to a made-up address.
-type arrived struct {
-	*net.TCPConn
-	at *net.TCPAddr
-}
-
-func (a *arrived) LocalAddr() net.Addr { return a.at }
 
 // patiently makes reads and writes of a test fail rather than hang.
 func patiently(t testing.TB, conn net.Conn) net.Conn {

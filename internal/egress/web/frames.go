@@ -80,8 +80,8 @@ func (f *frames) Read(p []byte) (int, error) {
 	if f.sent == len(f.out) {
 		f.out, f.sent = f.out[:0], 0
 	}
-	// Many short frames go on together.
-	for f.err == nil && (len(f.out) == 0 || len(f.out) < mostPayload && f.hasShort()) {
+	// Short frames that came together go on together.
+	for f.err == nil && (len(f.out) == 0 || f.hasShort()) {
 		f.err = f.step()
 	}
 	n := copy(p, f.out[f.sent:])
@@ -200,8 +200,8 @@ func (f *frames) write(first byte, text []byte) {
 		f.out = append(f.out, text...)
 		return
 	}
-	var key [4]byte
-	_, _ = rand.Read(key[:]) // it cannot fail
+	_, _ = rand.Read(f.number[:4]) // it cannot fail
+	key := [4]byte(f.number[:4])
 	f.out = append(f.out, key[:]...)
 	at := len(f.out)
 	f.out = append(f.out, text...)

@@ -38,6 +38,12 @@ func (c *conversation) hello(operand string) error {
 		return c.send(string(record(handshake, nil)) + string(record(handshake, body)))
 	case "alert-first":
 		return c.send(string(record(21, []byte{1, 0})) + string(record(handshake, body)))
+	case "cipher-first":
+		return c.send(string(record(20, nil)) + string(record(handshake, body)))
+	case "odd-version":
+		odd := record(handshake, body)
+		odd[1] = 2
+		return c.send(string(odd))
 	case "two-hellos":
 		second := clientHello("plain", list[1:])
 		return c.send(string(record(handshake, append(clientHello("plain", list[:1]), second...))))
@@ -68,11 +74,15 @@ func clientHello(how string, names []string) []byte {
 	case "ech":
 		all = append(all, extension(0xfe0d, append([]byte{0, 0, 1, 0, 1, 7, 0, 0, 0, 64}, make([]byte, 64)...))...)
 		all = append(all, serverNames(names...)...)
+	case "retry": // TLS 1.3 without a key, so that the server asks for another hello
+		all = append(all, extension(43, []byte{2, 3, 4})...)
+		all = append(all, extension(51, []byte{0, 0})...)
+		all = append(all, serverNames(names...)...)
 	case "two-extensions":
 		for _, n := range names {
 			all = append(all, serverNames(n)...)
 		}
-	case "two-names", "plain", "split", "drip", "empty-record", "alert-first", "two-hellos", "truncated", "long-length":
+	case "two-names", "plain", "split", "drip", "empty-record", "alert-first", "cipher-first", "odd-version", "two-hellos", "truncated", "long-length":
 		all = append(all, serverNames(names...)...)
 	case "other-type":
 		entry := serverNames(names...)

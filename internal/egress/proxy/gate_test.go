@@ -1,0 +1,70 @@
+package proxy
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+)
+
+// gate is a listener whose connections say that they were made to any address.
+type gate struct {
+	net.Listener
+	mu      sync.Mutex
+	arrived chan net.Conn
+	closed  chan struct{}
+	close   func() error
+}
+
+func newGate(t testing.TB) *gate {
+	g := &gate{Listener: listen(t), arrived: make(chan net.Conn), closed: make(chan struct{})}
+	g.close = sync.OnceValue(func() error {
+		close(g.closed)
+		return g.Listener.Close()
+	})
+	return g
+}
+
+func (g *gate) Accept() (net.Conn, error) {
+	select {
+	case conn := <-g.arrived:
+		return conn, nil
+	case <-g.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (g *gate) Close() error { return g.close() }
+
+// dial connects as if to an address.
+func (g *gate) dial(to netip.AddrPort) (net.Conn, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	inside, err := net.Dial("tcp", g.Addr().String())
+	if err != nil {
+		return nil, err
+	}
+	outside, err := g.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	tcp, ok := outside.(*net.TCPConn)
+	if !ok {
+		return nil, errors.New("not TCP")
+	}
+	select {
+	case g.arrived <- &arrived{tcp, net.TCPAddrFromAddrPort(to)}:
+		return inside, nil
+	case <-g.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// arrived is a connection to a made-up address.
+type arrived struct {
+	*net.TCPConn
+	at *net.TCPAddr
+}
+
+func (a *arrived) LocalAddr() net.Addr { return a.at }
