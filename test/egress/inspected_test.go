@@ -5,6 +5,7 @@ package egress
 import (
 	"crypto/x509"
 	"slices"
+	"strings"
 	"testing"
 
 	"palyra/internal/egress"
@@ -70,5 +71,21 @@ func TestInspectedHosts(t *testing.T) {
 				t.Errorf("%d requests were told apart", requests)
 			}
 		})
+	}
+}
+
+// TestRefusalIsRead: a client that sends a body to an inspected host reads why
+// its request is refused.
+func TestRefusalIsRead(t *testing.T) {
+	g := newGround(t)
+	for _, protocol := range []string{"--http1.1", "--http2"} {
+		for _, body := range []string{"x", "@/usr/bin/curl"} {
+			s := g.spec(t, allowed(), "curl", "-sS", protocol, "--data-binary", body, "-w", "%{http_code}", "https://"+allowedHost+"/refused")
+			inspect(t, &s, allowedHost, "/hello")
+			said, _, report := g.run(t, s)
+			if len(report.Stderr.Head) > 0 || !strings.Contains(strings.Join(said, " "), "/hello") || !strings.HasSuffix(said[len(said)-1], "403") {
+				t.Errorf("%s %s: said %q, errors %s", protocol, body, said, report.Stderr.Head)
+			}
+		}
 	}
 }

@@ -275,7 +275,7 @@ func TestShortStreamsUseWhatTheySend(t *testing.T) {
 	w.serve(grant)
 	for range connections {
 		conn := w.must(w.connect("api.test:9"))
-		if _, err := conn.Write(make([]byte, size)); err != nil {
+		if _, err := io.CopyN(conn, endless{}, size); err != nil {
 			t.Fatal(err)
 		}
 		if err := closeWrite(conn); err != nil {

@@ -31,16 +31,30 @@ func TestLastWords(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.http = listen(t)
-			spoken := make(chan error, 1)
+			// speak leaves as a program does that has said all. Who leaves with the
+			// proxy's answer unread breaks its own connection off.
 			speak := func() {
-				conn, err := net.Dial("tcp", w.http.Addr().String())
-				if err == nil {
-					_, err = conn.Write(append([]byte("CONNECT api.test:9 HTTP/1.1\r\n\r\n"), said...))
+				conn := w.must(net.Dial("tcp", w.http.Addr().String()))
+				early := said
+				if accepted {
+					early = nil
+				} else {
+					t.Cleanup(func() { conn.Close() })
 				}
-				if err == nil {
-					err = closeWrite(conn)
+				if _, err := conn.Write(append([]byte("CONNECT api.test:9 HTTP/1.1\r\n\r\n"), early...)); err != nil {
+					t.Fatal(err)
 				}
-				spoken <- err
+				if !accepted {
+					_ = closeWrite(conn)
+					return
+				}
+				if _, err := io.ReadFull(conn, make([]byte, len(established))); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := conn.Write(said); err != nil {
+					t.Fatal(err)
+				}
+				conn.Close()
 			}
 			ctx, cancel := context.WithCancelCause(t.Context())
 			if !accepted {
@@ -51,9 +65,6 @@ func TestLastWords(t *testing.T) {
 			go func() { served <- session.Serve(ctx, Listeners{HTTP: w.http}) }()
 			if accepted {
 				speak()
-			}
-			if err := <-spoken; err != nil {
-				t.Fatal(err)
 			}
 			cancel(ErrEnded)
 			if err := <-served; err != nil {

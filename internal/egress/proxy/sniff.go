@@ -106,12 +106,17 @@ func likeRequest(line []byte) bool {
 // in between and empty lines before.
 type firstLine struct {
 	empty, begun, over bool
+	// seen counts bytes.
+	seen int
 	// last are the bytes before the next ones, as far as a version could have
 	// begun in them.
 	last []byte
 }
 
 var version = []byte("HTTP/")
+
+// mostLine is more than servers read of a first line.
+const mostLine = 1 << 20
 
 // see takes the next bytes of the stream, and reports whether it may be taken
 // for a request. Empty lines and then a NUL are the binary form of proxyLine,
@@ -120,6 +125,8 @@ func (l *firstLine) see(b []byte) bool {
 	if l.over || len(b) == 0 {
 		return false
 	}
+	l.seen += len(b)
+	l.over = l.seen > mostLine
 	if !l.begun {
 		line := bytes.TrimLeft(b, "\r\n")
 		l.empty = l.empty || len(line) < len(b)
@@ -131,9 +138,8 @@ func (l *firstLine) see(b []byte) bool {
 		}
 		l.begun = true
 	}
-	end := bytes.IndexByte(b, '\n')
-	if l.over = end >= 0; l.over {
-		b = b[:end]
+	if end := bytes.IndexByte(b, '\n'); end >= 0 {
+		b, l.over = b[:end], true
 	}
 	line := append(l.last, b...)
 	l.last = slices.Clone(line[max(0, len(line)-len(version)):])

@@ -77,6 +77,21 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// The watch over a stream without lines ends some day.
+func TestAFirstLineWithoutEnd(t *testing.T) {
+	for name, said := range map[string]string{"zeros": "\x00", "empty lines": "\r\n", "text": "text"} {
+		var line firstLine
+		for range mostLine/len(said) + 1 {
+			if line.see([]byte(said)) {
+				t.Fatalf("%s: it is taken for a request", name)
+			}
+		}
+		if !line.over {
+			t.Errorf("%s: the watch goes on after %d bytes", name, line.seen)
+		}
+	}
+}
+
 // However a stream is cut into pieces, a request in it is recognised before
 // its first line is complete, or the stream is held back that far.
 func FuzzFirstLine(f *testing.F) {

@@ -68,6 +68,7 @@ func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if err != nil {
 		b.refuse(w, target, err)
+		b.hearOut(w, r)
 		return
 	}
 	b.forward(w, r, target)

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"time"
 
 	"palyra/internal/egress"
 	"palyra/internal/egress/secret"
@@ -90,7 +91,7 @@ func outcome(t egress.Target, err error) *refusal {
 			status = http.StatusForbidden
 		}
 		if why := e.Fields["reason"]; why != "" || status == http.StatusForbidden {
-			return &refusal{status, why, strings.TrimSpace(e.Message + " " + e.Remedy)}
+			return &refusal{status, why, sentences(e.Message, e.Remedy)}
 		}
 	}
 	what := "broke the connection off, or did not answer in HTTP"
@@ -98,6 +99,14 @@ func outcome(t egress.Target, err error) *refusal {
 		what = "did not answer in time"
 	}
 	return &refusal{http.StatusBadGateway, "", fmt.Sprintf("%s %s.", t, what)}
+}
+
+// sentences joins what happened and what to do.
+func sentences(what, remedy string) string {
+	if what = strings.TrimSpace(what); what != "" && !strings.HasSuffix(what, ".") {
+		what += "."
+	}
+	return strings.TrimSpace(what + " " + remedy)
 }
 
 // answer writes the answer. The connection ends after a refusal; with HTTP/2,
@@ -116,6 +125,24 @@ func (b *bridge) answer(w http.ResponseWriter, no *refusal) {
 	w.WriteHeader(no.status)
 	_, _ = io.WriteString(w, no.text+"\n") // who has gone is not told
 }
+
+// hearOut lets a client of HTTP/2 read a refusal while it still sends: one whose
+// stream is reset with something unread in it may drop the answer.
+func (b *bridge) hearOut(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor != 2 {
+		return // tap sees to it
+	}
+	c := http.NewResponseController(w)
+	if c.Flush() == nil && c.SetReadDeadline(time.Now().Add(streamFarewell)) == nil {
+		_, _ = io.CopyN(io.Discard, r.Body, mostStreamFarewell) // whatever ends it
+	}
+}
+
+// What a refused stream of HTTP/2 may say yet, unheard.
+const (
+	streamFarewell     = time.Second
+	mostStreamFarewell = 8 << 20
+)
 
 // RefusalOf returns what a client is told of an error of Connect or Allow, as an
 // HTTP/1.1 answer that goes over the wire, after which its connection ends.
