@@ -2,7 +2,6 @@ package egress
 
 import (
 	"net/netip"
-	"slices"
 	"strings"
 
 	"palyra/internal/reason"
@@ -195,13 +194,22 @@ func (r Rules) refuse(answer Answer, rule Rule, t Target, openByDefault bool) er
 	return reason.Errorf(reason.EgressDenied, "%s is not on the allowlist", t)
 }
 
-// NameAllowed reports whether a host is allowed at some port.
-func (r Rules) NameAllowed(host Host) bool {
-	return slices.ContainsFunc(r.Allow, func(rule Rule) bool {
+// CheckName is "" for a host that is allowed at some port, and otherwise the
+// reason why it is not.
+func (r Rules) CheckName(host Host) string {
+	why := ReasonUnlisted
+	for _, rule := range r.Allow {
+		if !rule.matches(host, rule.port) {
+			continue
+		}
 		// A rule without a port stands for all of them, which only a denial
 		// without a port takes away as a whole.
-		return rule.matches(host, rule.port) && find(r.Deny, host, rule.port) < 0
-	})
+		if find(r.Deny, host, rule.port) < 0 {
+			return ""
+		}
+		why = ReasonDeniedRule
+	}
+	return why
 }
 
 // unlocks reports whether an allow rule names this special address on purpose.

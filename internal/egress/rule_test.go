@@ -41,28 +41,28 @@ func TestWildcardIsForNamesBelow(t *testing.T) {
 	}
 }
 
-func TestNameAllowed(t *testing.T) {
+func TestCheckName(t *testing.T) {
 	rules := Rules{
 		Allow: mustRules(t, "*.example.org:443", "*.example.org:22", "any.example", "10.0.0.0/8:443", "taken.example:443", "narrow.example:443", "narrow.example:80"),
 		Deny: mustRules(t, "bad.example.org", "git.example.org:22", "half.example.org:443", "half.example.org:22", "any.example:25", "taken.example:443",
 			"narrow.example:443", "10.0.0.9"),
 	}
-	for name, want := range map[string]bool{
-		"a.example.org": true, "example.org": false, "aexample.org": false, "bad.example.org": false,
-		"git.example.org":  true,  // at 443
-		"half.example.org": false, // denied at either port
-		"any.example":      true, "taken.example": false, "narrow.example": true,
-		"10.1.2.3": true, "10.0.0.9": false, "11.0.0.1": false, "other.example": false,
+	for name, want := range map[string]string{
+		"a.example.org": "", "example.org": ReasonUnlisted, "aexample.org": ReasonUnlisted, "bad.example.org": ReasonDeniedRule,
+		"git.example.org":  "",               // at 443
+		"half.example.org": ReasonDeniedRule, // at either port
+		"any.example":      "", "taken.example": ReasonDeniedRule, "narrow.example": "",
+		"10.1.2.3": "", "10.0.0.9": ReasonDeniedRule, "11.0.0.1": ReasonUnlisted, "other.example": ReasonUnlisted,
 	} {
 		h, err := CanonicalHost(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := rules.NameAllowed(h); got != want {
-			t.Errorf("%s: %t, want %t", name, got, want)
+		if got := rules.CheckName(h); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
-	if (Rules{}).NameAllowed(Host{name: "a.example"}) {
+	if (Rules{}).CheckName(Host{name: "a.example"}) != ReasonUnlisted {
 		t.Error("zero rules allow a name")
 	}
 }

@@ -122,13 +122,13 @@ func (s *Service) resolve(q dnsmessage.Question) (dnsmessage.RCode, dnsmessage.R
 		s.refuse(egress.Host{}, egress.ReasonUnlisted)
 		return dnsmessage.RCodeNameError, nil
 	}
-	local := isLocal(host)
-	switch {
-	case q.Class != dnsmessage.ClassINET:
+	if q.Class != dnsmessage.ClassINET {
 		s.refuse(host, egress.ReasonQueryType)
 		return dnsmessage.RCodeRefused, nil
-	case !local && !s.allowed(host):
-		s.refuse(host, egress.ReasonUnlisted)
+	}
+	local := isLocal(host)
+	if why := s.check(host); !local && why != "" {
+		s.refuse(host, why)
 		return dnsmessage.RCodeNameError, nil
 	}
 	switch q.Type {

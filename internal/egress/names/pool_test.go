@@ -85,7 +85,7 @@ func TestManyDeniedNames(t *testing.T) {
 func TestPoolsDiffer(t *testing.T) {
 	begins, prefixes := map[uint32]bool{}, map[netip.Prefix]bool{}
 	for range 20 {
-		s := New(func(egress.Host) bool { return true }, egress.NewLedger(time.Now()))
+		s := New(func(egress.Host) string { return "" }, egress.NewLedger(time.Now()))
 		p := s.pool.prefix6
 		begins[s.pool.begin], prefixes[p] = true, true
 		if p.Bits() != 96 || p != p.Masked() || p.Addr().As16()[0] != 0xfd || s.pool.begin > most4 {

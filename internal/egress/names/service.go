@@ -17,20 +17,21 @@ import (
 
 // Service answers the questions of one program. It is safe for concurrent use.
 type Service struct {
-	allowed func(egress.Host) bool
-	ledger  *egress.Ledger
-	pace    pace
+	check  func(egress.Host) string
+	ledger *egress.Ledger
+	pace   pace
 
 	mu    sync.Mutex
 	pool  pool
 	noted map[refusal]bool
 }
 
-// New returns a service that knows the names that are allowed. The ledger gets
+// New returns a service that knows the names for which check has no reason
+// against them. The ledger gets
 // an entry for every name: once when the program first learns an address of it,
 // and once for each reason to refuse it.
-func New(allowed func(egress.Host) bool, ledger *egress.Ledger) *Service {
-	return &Service{allowed: allowed, ledger: ledger, pool: newPool(), noted: map[refusal]bool{}}
+func New(check func(egress.Host) string, ledger *egress.Ledger) *Service {
+	return &Service{check: check, ledger: ledger, pool: newPool(), noted: map[refusal]bool{}}
 }
 
 const (

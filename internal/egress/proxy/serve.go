@@ -69,7 +69,7 @@ func (s *Session) Serve(ctx context.Context, l Listeners) error {
 	v := &service{
 		Session: s, ledger: ledger, work: work,
 		budget: newBudget(s.grant.Budget), callers: make(places, atOnce), hosts: make(places, 2*atOnce),
-		names: names.New(s.grant.Rules.NameAllowed, ledger),
+		names: names.New(s.grant.Rules.CheckName, ledger),
 		dialer: &egress.Dialer{
 			Rules: s.grant.Rules, Ledger: ledger,
 			Resolver: s.outward.Resolver, Interfaces: s.outward.Interfaces, Dial: s.outward.Dial,

@@ -49,7 +49,8 @@ func (c *Cell) admit(ctx context.Context) error {
 		err := c.plan.Session.Serve(ctx, l)
 		if ctx.Err() == nil {
 			// The cause may hold more than callers are to see.
-			err = errors.Join(reason.Errorf(reason.SandboxUnavailable, "the way to the allowed hosts broke down, and the program was stopped"), err)
+			err = errors.Join(reason.Errorf(reason.SandboxUnavailable, "the way to the allowed hosts broke down, and the program was stopped").
+				WithRemedy("Try again; if it happens again, look at palyrad's log and report it."), err)
 		}
 		c.served <- err
 	}()
