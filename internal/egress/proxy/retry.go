@@ -57,7 +57,7 @@ func (r *retry) heard(b []byte) {
 		return
 	}
 	r.told = true
-	hi := r.answer[0] == recordHandshake && r.answer[recordHeader] == serverHello
+	hi := r.answer[0] == recordHandshake && recordSize(r.answer) >= randomEnd-recordHeader && r.answer[recordHeader] == serverHello
 	r.taken.Store(hi && hex.EncodeToString(r.answer[randomStart:randomEnd]) != retryRandom)
 	r.answer = nil
 }

@@ -32,14 +32,12 @@ var methods = []string{
 }
 
 // judge says what a stream is of which all is there so far, and fresh is what
-// was not judged before. It is not TLS as it should be. Programs may wait for an
+// was not judged before. It is nothing that a server takes for TLS (package
+// hello). Programs may wait for an
 // answer to a few bytes without a line end, so only what may become a request
 // or a trick is held back. Errors are cuts.
 func (l *firstLine) judge(all, fresh []byte) (guess, error) {
-	strange, maybeStrange := likeTLS(all)
 	switch {
-	case strange:
-		return opaque, denied(egress.ReasonBadTLS)
 	case bytes.HasPrefix(all, proxyLine):
 		return opaque, denied(egress.ReasonBadHTTP)
 	case l.see(fresh):
@@ -48,7 +46,7 @@ func (l *firstLine) judge(all, fresh []byte) (guess, error) {
 		return opaque, denied(egress.ReasonBadHTTP)
 	case l.over:
 		return opaque, nil
-	case maybeStrange || maybeMethod(all) || bytes.HasPrefix(proxyLine, all):
+	case maybeMethod(all) || bytes.HasPrefix(proxyLine, all):
 		return undecided, nil
 	}
 	return loose, nil
@@ -57,29 +55,6 @@ func (l *firstLine) judge(all, fresh []byte) (guess, error) {
 // proxyLine begins what a load balancer says of the client before the client's
 // own words. Behind it could stand anything.
 var proxyLine = []byte("PROXY ")
-
-// likeTLS reports whether something begins in a way that some servers take for
-// TLS, though it is not what a client says today: they ignore the version of
-// the first record, skip what stands before a hello, or know the hello of SSL
-// 2.0 (RFC 5246, appendix E.2). Maybe is true when more has to be seen.
-func likeTLS(b []byte) (yes, maybe bool) {
-	if len(b) == 0 {
-		return false, false
-	}
-	if b[0]&0x80 != 0 {
-		maybe = len(b) < 5 && (len(b) < 3 || b[2] == 1)
-		return len(b) >= 5 && b[2] == 1 && (b[3] == 3 || b[3] == 0 && b[4] == 2), maybe
-	}
-	kind := slices.Index([]byte{recordHandshake, recordAlert, recordCipher}, b[0])
-	if kind < 0 || len(b) > 1 && b[1] > 0x0f {
-		return false, false
-	}
-	if len(b) <= recordHeader {
-		return false, true
-	}
-	// A hello; or an alert, or a change of ciphers, as long as they are.
-	return b[0] == recordHandshake && b[recordHeader] == 1 || recordSize(b) == 3-kind && kind > 0, false
-}
 
 // maybeMethod reports whether a line begins with a method, or may do so when
 // more of it is there. Empty lines alone are nothing to wait after.
