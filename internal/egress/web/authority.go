@@ -151,10 +151,15 @@ var bundles = []string{
 	"/etc/ssl/cert.pem",                                 // Alpine, macOS, BSD
 }
 
-// SystemBundle returns what this machine trusts, in PEM. It is nil where
-// nothing is found: then programs trust the Authority alone.
+// SystemBundle returns what palyrad trusts, in PEM: the file that SSL_CERT_FILE
+// names, as for crypto/x509, or else the machine's. It is nil where nothing is
+// found: then programs trust the Authority alone.
 func SystemBundle() []byte {
-	for _, path := range bundles {
+	files := bundles
+	if own := os.Getenv("SSL_CERT_FILE"); own != "" {
+		files = []string{own}
+	}
+	for _, path := range files {
 		if bundle, err := os.ReadFile(path); err == nil && bytes.Contains(bundle, []byte("BEGIN CERTIFICATE")) {
 			return bundle
 		}

@@ -9,6 +9,8 @@ import (
 	"encoding/pem"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -152,6 +154,18 @@ func TestBundle(t *testing.T) {
 }
 
 func TestSystemBundle(t *testing.T) {
+	t.Setenv("SSL_CERT_FILE", filepath.Join(t.TempDir(), "own.pem"))
+	if b := SystemBundle(); b != nil {
+		t.Errorf("%d bytes of a file that is not there", len(b))
+	}
+	own := []byte("-----BEGIN CERTIFICATE-----\n")
+	if err := os.WriteFile(os.Getenv("SSL_CERT_FILE"), own, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if b := SystemBundle(); !bytes.Equal(b, own) {
+		t.Errorf("the bundle is %q", b)
+	}
+	t.Setenv("SSL_CERT_FILE", "")
 	if b := SystemBundle(); b != nil && !x509.NewCertPool().AppendCertsFromPEM(b) {
 		t.Error("what the system trusts is not PEM")
 	}
