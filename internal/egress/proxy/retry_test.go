@@ -54,6 +54,9 @@ func TestASecondHello(t *testing.T) {
 		"behind the right one":        {good, again, slices.Concat(good, record(recordData, []byte("x"))), ""},
 		"with something else in it":   {good, again, record(recordHandshake, []byte{16, 0, 0, 1, 0}), egress.ReasonBadTLS},
 		"in another record":           {good, again, record(24, evil[5:]), egress.ReasonBadTLS},
+		// The host's answer in pieces tells nothing: what stands where a random
+		// would is that of another record.
+		"after an answer in pieces": {good, records(again, 20), evil, egress.ReasonNameMismatch},
 		// Once the hello is taken, what looks like another is none: it is encrypted.
 		"that is none":                  {good, taken, slices.Concat(exchange, evil, []byte("anything")), ""},
 		"that is none behind a warning": {good, slices.Concat(warning, taken), slices.Concat(exchange, evil), ""},

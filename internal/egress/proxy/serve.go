@@ -76,7 +76,10 @@ func (s *Session) Serve(ctx context.Context, l Listeners) error {
 		},
 	}
 	if l.Names != nil {
-		work.Go(func() error { return v.names.ServePackets(within, l.Names) })
+		work.Go(func() error {
+			defer v.caught()
+			return v.names.ServePackets(within, l.Names)
+		})
 	}
 	v.listen(within, l.NamesTCP, egress.LegName, v.name)
 	v.listen(within, l.HTTP, egress.LegConnect, v.proxied)

@@ -311,6 +311,25 @@ func TestAFaultEndsTheSession(t *testing.T) {
 	}
 }
 
+// faulty is a socket of a name service with a bug.
+type faulty struct{ net.PacketConn }
+
+func (faulty) ReadFrom([]byte) (int, net.Addr, error) { panic("a bug") }
+
+func TestAFaultOfTheNameServiceEndsTheSession(t *testing.T) {
+	session, err := New(grantOf(t, "api.test:7"), Outward{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := session.Serve(t.Context(), Listeners{Names: faulty{conn}, HTTP: listen(t)}); reason.Of(err) != reason.Internal {
+		t.Errorf("Serve: %v", err)
+	}
+}
+
 func TestASessionThatNeverServes(t *testing.T) {
 	session, err := New(grantOf(t, "api.test:7", "api.test:443"), Outward{})
 	if err != nil {

@@ -33,9 +33,8 @@ var methods = []string{
 
 // judge says what a stream is of which all is there so far, and fresh is what
 // was not judged before. It is nothing that a server takes for TLS (package
-// hello). Programs may wait for an
-// answer to a few bytes without a line end, so only what may become a request
-// or a trick is held back. Errors are cuts.
+// hello). Programs may wait for an answer to a few bytes without a line end, so
+// only what may become a request or a trick is held back. Errors are cuts.
 func (l *firstLine) judge(all, fresh []byte) (guess, error) {
 	switch {
 	case bytes.HasPrefix(all, proxyLine):

@@ -203,6 +203,7 @@ func TestBudgetsOfRequests(t *testing.T) {
 		egress.ReasonBudgetBytesIn: {
 			func(b *egress.Budget) { b.BytesIn = 10_000 },
 			func(conn net.Conn) {
+				_, _ = io.ReadFull(conn, make([]byte, 10))
 				_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 20000\r\n\r\n"+strings.Repeat("x", 20_000))
 				_, _ = io.Copy(io.Discard, conn)
 			},
