@@ -35,8 +35,8 @@ when { context.session.secrets_read.contains("api") && !context.egress.secrets.c
 `
 
 // echo is a server over TLS that answers with the credentials it got, in many
-// forms, and the gateway in front of it, which has the secret "api" for it.
-func echo(t *testing.T) (*gateway, *httptest.Server) {
+// forms, and the gateway in front of it, which has the named secrets for it.
+func echo(t *testing.T, secrets ...string) (*gateway, *httptest.Server) {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		got := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ") + r.Header.Get("Accept-Language")
@@ -53,7 +53,11 @@ func echo(t *testing.T) (*gateway, *httptest.Server) {
 	}))
 	t.Cleanup(server.Close)
 	host := server.Listener.Addr().String()
-	g := newGateway(t, "[http]", fmt.Sprintf("allowed_hosts = [%q]", host), "[[secrets]]", `name = "api"`, `file = "~/token"`, fmt.Sprintf("hosts = [%q]", host))
+	settings := []string{"[http]", fmt.Sprintf("allowed_hosts = [%q]", host)}
+	for _, name := range secrets {
+		settings = append(settings, "[[secrets]]", fmt.Sprintf("name = %q", name), `file = "~/token"`, fmt.Sprintf("hosts = [%q]", host))
+	}
+	g := newGateway(t, settings...)
 	g.write(filepath.Join(g.dir, "token"), planted+"\n")
 	roots := filepath.Join(g.dir, "roots.pem")
 	g.write(roots, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
@@ -100,10 +104,11 @@ func found(t *testing.T, g *gateway, answers ...result) int {
 
 // TestSecretStaysInTheDaemon: of a secret that a call used, nothing is in its
 // answer, in the journal and the evidence, or in the log, whatever the server
-// made of it. The control is a call that holds the value itself.
+// made of it. The control is a call that holds the value itself, where palyrad
+// knows of no secret.
 func TestSecretStaysInTheDaemon(t *testing.T) {
 	t.Parallel()
-	g, server := echo(t)
+	g, server := echo(t, "api")
 	c := g.local()
 	token := "headers=" + `{"authorization":"Bearer palyra-sec-api"}`
 	good := c.run("call", "http.fetch", "url="+server.URL+"/", token)
@@ -121,13 +126,18 @@ func TestSecretStaysInTheDaemon(t *testing.T) {
 	if n := found(t, g, good, broken, wrong, journal); n != 0 {
 		t.Errorf("%d forms of the secret are told", n)
 	}
-	bare := c.run("call", "http.fetch", "url="+server.URL+"/", `headers={"accept-language":"`+planted+`"}`)
+	g.stop()
+	if n := found(t, g, good, broken, wrong, journal); n != 0 {
+		t.Errorf("%d forms of the secret are told after the end", n)
+	}
+	open, server := echo(t)
+	bare := open.local().run("call", "http.fetch", "url="+server.URL+"/", `headers={"accept-language":"`+planted+`"}`)
 	bare.want(t, 0)
-	if n := found(t, g, bare); n != len(forms(planted)) {
+	if n := found(t, open, bare); n != len(forms(planted)) {
 		t.Errorf("the control finds %d forms of %d", n, len(forms(planted)))
 	}
-	g.stop()
-	if n := found(t, g, bare); n == 0 {
+	open.stop()
+	if n := found(t, open, bare); n == 0 {
 		t.Error("the control finds nothing after the end")
 	}
 }
@@ -136,7 +146,7 @@ func TestSecretStaysInTheDaemon(t *testing.T) {
 // also when palyrad was started again meanwhile.
 func TestRunsAreBoundByTheSecretsTheyUsed(t *testing.T) {
 	t.Parallel()
-	g, server := echo(t)
+	g, server := echo(t, "api")
 	c := g.local()
 	plain := []string{"call", "http.fetch", "--run", "r1", "url=" + server.URL + "/"}
 	c.ok(plain...) // the control: nothing was used so far
