@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"slices"
@@ -157,18 +158,9 @@ type Budget struct {
 // OrDefault returns b with the defaults in place of zero fields.
 func (b Budget) OrDefault() Budget {
 	const mib = 1 << 20
-	fill(&b.Connections, 10_000)
-	fill(&b.Concurrent, 128)
-	fill(&b.BytesOut, 64*mib)
-	fill(&b.BytesIn, 4096*mib)
-	fill(&b.Requests, 100_000)
-	fill(&b.Time, time.Hour)
-	return b
-}
-
-func fill[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
+	return Budget{
+		Connections: cmp.Or(b.Connections, 10_000), Concurrent: cmp.Or(b.Concurrent, 128),
+		BytesOut: cmp.Or(b.BytesOut, 64*mib), BytesIn: cmp.Or(b.BytesIn, 4096*mib),
+		Requests: cmp.Or(b.Requests, 100_000), Time: cmp.Or(b.Time, time.Hour),
 	}
 }

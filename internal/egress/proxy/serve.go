@@ -136,6 +136,18 @@ func (l Listeners) streams() []net.Listener {
 	return slices.DeleteFunc(all, func(one net.Listener) bool { return one == nil })
 }
 
+// Close closes the listeners that there are. Those that Serve was given are its
+// own to close.
+func (l Listeners) Close() {
+	for _, one := range l.streams() {
+		one.Close()
+	}
+	if l.Names != nil {
+		l.Names.Close()
+	}
+}
+
+// close takes no more connections. Names are served on, to those that are left.
 func (v *service) close(l Listeners) {
 	v.closing.Store(true)
 	for _, one := range l.streams() {

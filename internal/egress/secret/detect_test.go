@@ -22,7 +22,7 @@ func FuzzWatch(f *testing.F) {
 		x, _ := session(t, "run1")
 		token := x.Placeholder("token")
 		if _, there := markers.find([]byte(before+"|"+after), 0, len(before)+1+len(after)); there {
-			t.Skip()
+			return // not what this is about
 		}
 		forms := []string{
 			token, strings.ToUpper(token), base64.StdEncoding.EncodeToString([]byte(before + token + after)),

@@ -215,7 +215,7 @@ func FuzzScrub(f *testing.F) {
 		values := []string{first, second}
 		for _, v := range values {
 			if checkValue([]byte(v)) != nil || len(v) > 40 || len(script) > 200 {
-				t.Skip()
+				return // not what this is about
 			}
 		}
 		x := used(t, values...)

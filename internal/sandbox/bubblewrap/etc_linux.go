@@ -19,7 +19,7 @@ func generated() []etcFile {
 		{name: "/etc/nsswitch.conf", content: "passwd: files\ngroup: files\nhosts: files dns\n"},
 		{name: "/etc/machine-id", content: "00000000000000000000000000000000\n"},
 		{name: "/etc/hosts", content: "127.0.0.1 localhost palyra\n::1 localhost\n", ofNetwork: true},
-		{name: "/etc/resolv.conf", content: "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n", ofNetwork: true},
+		{name: "/etc/resolv.conf", content: jail.Resolver, ofNetwork: true},
 	}
 }
 

@@ -16,6 +16,10 @@ import (
 	"palyra/internal/sandbox/inside"
 )
 
+// Resolver is resolv.conf(5) inside: names are asked of the session, if there is
+// one.
+const Resolver = "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"
+
 // Open lets the program of a plan reach what a grant says. The plan has a
 // network namespace, in which palyra-init has the capabilities that listening
 // and adding routes take. Where the session has authorities of its own, the
@@ -82,7 +86,7 @@ func listeners(n inside.Network, fds []int) (l proxy.Listeners, ports []int, err
 	}
 	for i, w := range want {
 		if err := add(&l, w, files[i]); err != nil {
-			closeListeners(l)
+			l.Close()
 			return proxy.Listeners{}, nil, err
 		}
 		if w.Everywhere {
@@ -126,17 +130,6 @@ func listensAt(addr net.Addr, w inside.Listener) error {
 		return unix.EBADMSG
 	}
 	return nil
-}
-
-func closeListeners(l proxy.Listeners) {
-	for _, c := range append([]net.Listener{l.NamesTCP, l.HTTP, l.SOCKS}, l.Ports...) {
-		if c != nil {
-			c.Close()
-		}
-	}
-	if l.Names != nil {
-		l.Names.Close()
-	}
 }
 
 // scrubbed is a stream of the program without the secrets of its session.

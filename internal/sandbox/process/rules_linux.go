@@ -26,7 +26,7 @@ const bundle = inside.PlaceDir + "/authorities.pem"
 
 // networkFiles are those of a program that reaches some hosts.
 func (d *draft) networkFiles() []inside.File {
-	files := []inside.File{{Path: "/etc/resolv.conf", Content: "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"}}
+	files := []inside.File{{Path: "/etc/resolv.conf", Content: jail.Resolver}}
 	if content := d.plan.Session.Bundle(); content != nil {
 		d.plan.Bundle = bundle
 		files = append(files, inside.File{Path: bundle, Content: string(content)})

@@ -10,8 +10,8 @@ import (
 
 func plain() profile {
 	return profile{
-		workspace: "/opt/me/work", direct: true, private: "/private/tmp/palyra-run-1-2/inside",
-		helper: "/usr/local/bin/palyrad", roots: []string{"/opt/toolchain"}, caches: []string{"/opt/me/cache/go"},
+		workspace: "/opt/acme/tree", direct: true, private: "/private/tmp/palyra-run-1-2/inside",
+		helper: "/usr/local/bin/palyrad", roots: []string{"/opt/toolchain"}, caches: []string{"/opt/acme/cache/go"},
 		protected: []string{"secrets/**"}, tag: "palyra-run-1-2",
 	}
 }
@@ -40,7 +40,7 @@ func TestProfileStartsFromNothing(t *testing.T) {
 }
 
 func TestProfileWrites(t *testing.T) {
-	own := []string{"(subpath (param RUN))", "(subpath (param RUN_OTHER))", "(subpath /opt/me/cache/go)"}
+	own := []string{"(subpath (param RUN))", "(subpath (param RUN_OTHER))", "(subpath /opt/acme/cache/go)"}
 	workspace := []string{"(subpath (param WS))", "(subpath (param WS_OTHER))"}
 	for _, direct := range []bool{true, false} {
 		p := plain()
@@ -56,7 +56,7 @@ func TestProfileWrites(t *testing.T) {
 		if denied := len(rules(forms, "deny file-write*")) > 0; denied != direct {
 			t.Errorf("direct %t: protected names denied: %t", direct, denied)
 		}
-		for _, name := range []string{"/opt/me/work/a/.NPMRC", "/opt/me/work/secrets/x", "/opt/me/work/HEAD"} {
+		for _, name := range []string{"/opt/acme/tree/a/.NPMRC", "/opt/acme/tree/secrets/x", "/opt/acme/tree/HEAD"} {
 			denied := slices.ContainsFunc(forms, func(f form) bool {
 				return f.list[0].text == "deny" && f.list[1].text == "file-write*" && mentions(f, name)
 			})
@@ -91,14 +91,14 @@ func TestProfileReads(t *testing.T) {
 		}
 	}
 	for _, filter := range got {
-		for _, never := range []string{"(subpath /)", "(subpath /opt)", "(subpath /opt/me)", "(subpath /private)", "(subpath /private/var)", "(subpath /Library)", "(subpath /dev)"} {
+		for _, never := range []string{"(subpath /)", "(subpath /opt)", "(subpath /opt/acme)", "(subpath /private)", "(subpath /private/var)", "(subpath /Library)", "(subpath /dev)"} {
 			if filter == never {
 				t.Errorf("%s can be read", never)
 			}
 		}
 	}
 	above := rules(forms, "allow file-read-metadata")
-	for _, want := range []string{"(literal /opt)", "(literal /opt/me)", "(literal /private/tmp)", "(literal /tmp)", "(literal /var)"} {
+	for _, want := range []string{"(literal /opt)", "(literal /opt/acme)", "(literal /private/tmp)", "(literal /tmp)", "(literal /var)"} {
 		if !slices.Contains(above, want) {
 			t.Errorf("that %s exists cannot be seen", want)
 		}
@@ -130,7 +130,7 @@ func TestSpellings(t *testing.T) {
 		"/private/etc/hosts": {"/private/etc/hosts", "/etc/hosts"},
 		"/private/other":     {"/private/other"},
 		"/tmpfile":           {"/tmpfile"},
-		"/opt/me":            {"/opt/me"},
+		"/opt/acme":          {"/opt/acme"},
 	} {
 		if got := spellingsOf(name); !slices.Equal(got, want) {
 			t.Errorf("%s is spelled %v, want %v", name, got, want)

@@ -8,7 +8,7 @@ import (
 	"palyra/internal/workspace"
 )
 
-const root = "/opt/me/a+b (c)/.claude/w"
+const root = "/opt/acme/a+b (c)/.claude/w"
 
 // compiled are denials that can be asked.
 type compiled struct{ writes, pins, repositories, except []*regexp.Regexp }
@@ -97,7 +97,7 @@ func TestDirectoriesAreHeld(t *testing.T) {
 // characters that mean something in an expression.
 func TestProtectedBelongsToTheWorkspace(t *testing.T) {
 	c := compile(t)
-	for _, other := range []string{"/opt/me/aab (c)/.claude/w/.npmrc", "/x" + root + "/.npmrc", "/opt/me/.npmrc"} {
+	for _, other := range []string{"/opt/acme/aab (c)/.claude/w/.npmrc", "/x" + root + "/.npmrc", "/opt/acme/.npmrc"} {
 		for _, re := range c.writes {
 			if re.MatchString(other) {
 				t.Errorf("%s matches %s", re, other)
