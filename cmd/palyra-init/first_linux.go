@@ -28,8 +28,11 @@ func stay(i inside.Inner, order inside.Order) error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fail("hiding this program from the tool", err)
 	}
-	pid, err := syscall.ForkExec(program(order), order.Argv, &syscall.ProcAttr{Env: order.Env, Files: []uintptr{0, 1, 2}})
-	if err != nil {
+	var pid int
+	if err := unlessBusy(func() (err error) {
+		pid, err = syscall.ForkExec(program(order), order.Argv, &syscall.ProcAttr{Env: order.Env, Files: []uintptr{0, 1, 2}})
+		return err
+	}); err != nil {
 		return fail(inside.StepExec, err)
 	}
 	// This closes the control socket, too, which tells palyrad of the start.

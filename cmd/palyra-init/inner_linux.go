@@ -125,7 +125,7 @@ func ready(i inside.Inner, order inside.Order, fds []int) (unpinned []int, err e
 
 // become runs the tool in place of this program.
 func become(order inside.Order) error {
-	return fail(inside.StepExec, unix.Exec(program(order), order.Argv, order.Env))
+	return fail(inside.StepExec, unlessBusy(func() error { return unix.Exec(program(order), order.Argv, order.Env) }))
 }
 
 // program is the path of what is run.

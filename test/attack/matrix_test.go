@@ -3,10 +3,12 @@
 package attack
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -68,25 +70,16 @@ func (m *matrix) load(file string) error {
 }
 
 // print writes a line per row of the catalogue and the sum, and reports
-// whether every row is as it must be. Rows that a filter on the command line
-// left out are printed as such when partial is set, and are no failure then.
+// whether every row is as it must be. Where one is not, only such rows are
+// written: nobody has to look for them among the others. Rows that a filter on
+// the command line left out are printed as such when partial is set, and are no
+// failure then.
 func (m *matrix) print(w io.Writer, rows []row, partial bool) (good bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	good = true
 	root := places.root
+	var all, bad bytes.Buffer
 	tried, escapes, controls, others := 0, 0, 0, 0
-	line := func(id, variant string, cells []outcome, stopped string) {
-		user := outcome{}
-		if len(cells) > 1 {
-			user = cells[1]
-		}
-		fmt.Fprintf(w, "%-6s %-44s %-10s %-10s %-10s %-10s %s\n", id, variant, cells[0].Attack, cells[0].Control, user.Attack, user.Control, stopped)
-	}
-	if root {
-		line("", "", []outcome{{"as root", ""}, {"as a user", ""}}, "")
-	}
-	line("id", "variant", []outcome{{"attack", "control"}, {"attack", "control"}}, "stopped by")
 	for _, r := range rows {
 		if !places.applies(r) {
 			others++
@@ -97,9 +90,12 @@ func (m *matrix) print(w io.Writer, rows []row, partial bool) (good bool) {
 			continue
 		}
 		tried++
-		line(r.id, r.variant, cells, strings.Join(r.layers(root), ", "))
+		text := matrixLine(r.id, r.variant, cells, strings.Join(r.layers(root), ", "))
+		all.WriteString(text)
+		if slices.ContainsFunc(cells, func(o outcome) bool { return !o.good() }) {
+			bad.WriteString(text)
+		}
 		for i, o := range cells {
-			good = good && o.good()
 			if o.Attack == escaped {
 				escapes++
 			}
@@ -108,11 +104,29 @@ func (m *matrix) print(w io.Writer, rows []row, partial bool) (good bool) {
 			}
 		}
 	}
+	if root {
+		fmt.Fprint(w, matrixLine("", "", []outcome{{"as root", ""}, {"as a user", ""}}, ""))
+	}
+	fmt.Fprint(w, matrixLine("id", "variant", []outcome{{"attack", "control"}, {"attack", "control"}}, "stopped by"))
+	if good = bad.Len() == 0; good {
+		_, _ = all.WriteTo(w)
+	} else {
+		_, _ = bad.WriteTo(w)
+	}
 	fmt.Fprintf(w, "%d rows, %d escapes, %d controls\n", tried, escapes, controls)
 	if others > 0 {
 		fmt.Fprintf(w, "%d more rows need a palyrad that is root or that can make control groups: run the tests as root for them\n", others)
 	}
 	return good
+}
+
+// matrixLine is a row of the matrix, of a user's outcomes if there are any.
+func matrixLine(id, variant string, cells []outcome, stopped string) string {
+	user := outcome{}
+	if len(cells) > 1 {
+		user = cells[1]
+	}
+	return fmt.Sprintf("%-6s %-44s %-10s %-10s %-10s %-10s %s\n", id, variant, cells[0].Attack, cells[0].Control, user.Attack, user.Control, stopped)
 }
 
 // cells are a row's outcomes: of this process, and, where this is root and the

@@ -91,6 +91,10 @@ func refusal(r inside.Report) error {
 	case "":
 		return nil
 	case inside.StepExec:
+		if unix.Errno(r.Errno) == unix.ETXTBSY {
+			return reason.Errorf(reason.SpawnFailed, "the program could not be started: its file is open for writing").
+				WithRemedy("Try again when whatever writes the program has closed it (`fuser -v FILE` names it).")
+		}
 		return reason.Errorf(reason.SpawnFailed, "the program could not be started: %s", r.Error)
 	case inside.StepExecutable:
 		if unix.Errno(r.Errno) == unix.ESTALE {

@@ -1,0 +1,64 @@
+package jail
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"palyra/internal/reason"
+	"palyra/internal/sandbox/inside"
+)
+
+// A program that is open for writing, as it is for a moment where palyrad forks
+// while it writes, is waited for; not for ever.
+func TestProgramOpenForWriting(t *testing.T) {
+	m := newTestMachine(t, Config{})
+	text, err := os.ReadFile("/usr/bin/true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, first := range map[string]bool{"as a child": true, "in place of the helper": false} {
+		start := func(t *testing.T) (*os.File, *helperRun) {
+			file := filepath.Join(t.TempDir(), "program")
+			if err := os.WriteFile(file, text, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			writer, err := os.OpenFile(file, os.O_WRONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { writer.Close() })
+			h := startHelper(t, m, inside.StageInner, specFile(t, inside.Spec{Inner: inside.Inner{Dir: "/", First: first}}))
+			if err := send(h.control, "order", orderFile(t, inside.Order{Exec: file, File: identityOf(t, file), Argv: []string{"true"}, Cwd: "/"})); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := receive(h.control, 1); err != nil {
+				t.Fatal(err)
+			}
+			if err := send(h.control, inside.Go); err != nil {
+				t.Fatal(err)
+			}
+			return writer, h
+		}
+		t.Run("for a moment, "+name, func(t *testing.T) {
+			writer, h := start(t)
+			time.AfterFunc(20*time.Millisecond, func() { writer.Close() })
+			if _, _, err := receive(h.control, 0); !errors.Is(err, errNoWord) {
+				t.Error(err)
+			}
+			if code := h.end(); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+		})
+		t.Run("all the time, "+name, func(t *testing.T) {
+			_, h := start(t)
+			_, _, err := receive(h.control, 0)
+			if code := h.end(); code != 125 || reason.Of(err) != reason.SpawnFailed || !strings.Contains(err.Error(), "open for writing") {
+				t.Errorf("exit code %d, %v", code, err)
+			}
+		})
+	}
+}
