@@ -10,7 +10,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -20,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"palyra/internal/egress/egresstest"
 	"palyra/internal/egress/proxy"
 )
 
@@ -27,7 +27,7 @@ import (
 // that are made up. Nothing that is sent to them leaves the machine, as the
 // gateway is given a dial function that knows where they really are.
 type world struct {
-	names *nameServer
+	names *egresstest.NameServer
 	// careless is a proxy that checks nothing, for controls.
 	careless *careless
 
@@ -56,14 +56,12 @@ func newWorld(t *testing.T) *world {
 	if w.root, err = x509.ParseCertificate(der); err != nil {
 		t.Fatal(err)
 	}
-	if w.names, err = newNameServer(w); err != nil {
+	w.names = egresstest.NewNameServer(t, w.answer)
+	if w.careless, err = newCareless(w); err != nil {
 		t.Fatal(err)
 	}
-	if w.careless, err = newCareless(w); err != nil {
-		t.Fatal(errors.Join(err, w.names.close()))
-	}
 	t.Cleanup(func() {
-		if err := errors.Join(w.names.close(), w.careless.close()); err != nil {
+		if err := w.careless.close(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -74,14 +72,18 @@ func newWorld(t *testing.T) *world {
 func (w *world) outward() proxy.Outward {
 	roots := x509.NewCertPool()
 	roots.AddCert(w.root)
-	return proxy.Outward{Resolver: w.names.resolver(), Interfaces: w.interfaces, Dial: w.dial, Roots: roots}
+	return proxy.Outward{Resolver: w.names.Resolver(), Interfaces: w.interfaces, Dial: w.dial, Roots: roots}
 }
 
-// certificate is that of a name, or of no name. A stranger's is signed by
-// itself.
-func (w *world) certificate(name string, stranger bool) (*tls.Certificate, error) {
+// certificate is that of a name, or of no name, and of where its server really
+// is. A stranger's is signed by itself.
+func (w *world) certificate(name string, at net.Addr, stranger bool) (*tls.Certificate, error) {
+	where, err := netip.ParseAddrPort(at.String())
+	if err != nil {
+		return nil, err
+	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: canary}, DNSNames: []string{name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: canary}, DNSNames: []string{name}, IPAddresses: []net.IP{where.Addr().AsSlice()},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageDigitalSignature,
 	}
 	parent := w.root
@@ -120,7 +122,7 @@ func (w *world) dial(ctx context.Context, network, address string) (net.Conn, er
 // route says where a server really is.
 func (w *world) route(where netip.AddrPort) (string, error) {
 	if where == netip.MustParseAddrPort(otherResolver) {
-		return w.names.address, nil
+		return w.names.Address(), nil
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

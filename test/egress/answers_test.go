@@ -18,26 +18,26 @@ func TestAnswersThatAreRefused(t *testing.T) {
 	const failed, refused = "failed", "denied address_not_public"
 	for i, test := range []struct {
 		name    string
-		answers [][]string
+		answers []string
 		// says is what each of three fetches in one run does, verdict that of
 		// their connections.
 		says, verdict string
 	}{
-		{"loopback", [][]string{{"127.0.0.1"}}, failed, refused},
-		{"loopback IPv6", [][]string{{"::1"}}, failed, refused},
-		{"metadata", [][]string{{"169.254.169.254"}}, failed, refused},
-		{"private", [][]string{{"10.1.2.3"}}, failed, refused},
-		{"mapped loopback", [][]string{{"::ffff:127.0.0.1"}}, failed, refused},
-		{"loopback in NAT64", [][]string{{"64:ff9b::7f00:1"}}, failed, refused},
-		{"own interface", [][]string{{"11.0.0.99"}}, failed, refused},
+		{"loopback", []string{"127.0.0.1"}, failed, refused},
+		{"loopback IPv6", []string{"::1"}, failed, refused},
+		{"metadata", []string{"169.254.169.254"}, failed, refused},
+		{"private", []string{"10.1.2.3"}, failed, refused},
+		{"mapped loopback", []string{"::ffff:127.0.0.1"}, failed, refused},
+		{"loopback in NAT64", []string{"64:ff9b::7f00:1"}, failed, refused},
+		{"own interface", []string{"11.0.0.99"}, failed, refused},
 		{"no such name", nil, failed, "failed unresolved"},
-		{"another one the second time", [][]string{{"11.0.0.1"}, {"127.0.0.1"}}, "", "allowed"},
-		{"another one, where it is asked first", [][]string{{"127.0.0.1"}, {"11.0.0.1"}}, failed, refused},
+		{"another one the second time", []string{"11.0.0.1", "127.0.0.1"}, "", "allowed"},
+		{"another one, where it is asked first", []string{"127.0.0.1", "11.0.0.1"}, failed, refused},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			host := fmt.Sprintf("answer%d.example", i)
 			if test.answers != nil {
-				g.name(host, test.answers...)
+				g.zone.Set(host, test.answers...)
 			}
 			url := "http://" + host + "/hello"
 			argv := []string{"./client", "fetch"}
@@ -51,7 +51,7 @@ func TestAnswersThatAreRefused(t *testing.T) {
 			said, recorded, report := g.run(t, g.spec(t, []string{host + ":80"}, argv...))
 			expect(t, "it says", said, says, report.Stderr)
 			expect(t, "the record", recorded, ledger, report.Stderr)
-			if again := g.repeated(); again != nil {
+			if again := g.zone.Repeated(); again != nil {
 				t.Errorf("in one run these were asked more than once: %q", again)
 			}
 		})
@@ -63,7 +63,7 @@ func TestAnswersThatAreRefused(t *testing.T) {
 func TestOwnServiceThatIsAllowed(t *testing.T) {
 	const host = "own.example"
 	w := newWorld(t)
-	w.name(host, []string{"127.0.0.1"})
+	w.zone.Set(host, "127.0.0.1")
 	service := w.at[net.JoinHostPort("11.0.0.9", strconv.Itoa(echoPort))]
 	_, port, err := net.SplitHostPort(service)
 	if err != nil {

@@ -1,0 +1,100 @@
+package egresstest
+
+import (
+	"net/netip"
+	"strings"
+	"sync"
+
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+// Zone is what a name server knows.
+type Zone struct {
+	mu    sync.Mutex
+	lists map[string][]string
+	asked map[dnsmessage.Question]int
+}
+
+// NewZone has some names, each with lists as Set takes them.
+func NewZone(names map[string][]string) *Zone {
+	z := &Zone{lists: map[string][]string{}, asked: map[dnsmessage.Question]int{}}
+	for name, lists := range names {
+		z.Set(name, lists...)
+	}
+	return z
+}
+
+// Set gives a name its addresses: a list with spaces for each time that a
+// question is asked, of which the last one stays. "cname:" and a name is an
+// alias, to which the rest of its list belongs.
+func (z *Zone) Set(name string, lists ...string) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	z.lists[name] = lists
+}
+
+// Repeated are the questions that were answered more than once, as "A name."
+// One lookup is a question for A and one for AAAA.
+func (z *Zone) Repeated() []string {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	var list []string
+	for q, times := range z.asked {
+		if times > 1 {
+			list = append(list, strings.TrimPrefix(q.Type.String(), "Type")+" "+q.Name.String())
+		}
+	}
+	return list
+}
+
+// Answer is the reply to a query, for NewNameServer.
+func (z *Zone) Answer(query []byte) []byte {
+	var m dnsmessage.Message
+	if m.Unpack(query) != nil || len(m.Questions) != 1 {
+		return nil
+	}
+	m.Response, m.RecursionAvailable, m.Additionals = true, true, nil
+	list, known := z.look(m.Questions[0])
+	if !known {
+		m.RCode = dnsmessage.RCodeNameError
+	}
+	m.Answers = records(m.Questions[0], strings.Fields(list))
+	packed, err := m.Pack()
+	if err != nil {
+		return nil
+	}
+	return packed
+}
+
+// look counts a question and returns its list.
+func (z *Zone) look(q dnsmessage.Question) (list string, known bool) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	lists := z.lists[strings.TrimSuffix(q.Name.String(), ".")]
+	if len(lists) == 0 {
+		return "", false
+	}
+	z.asked[q]++
+	return lists[min(z.asked[q], len(lists))-1], true
+}
+
+// records are those of a list that a question asks for.
+func records(q dnsmessage.Question, list []string) []dnsmessage.Resource {
+	var out []dnsmessage.Resource
+	name := q.Name
+	for _, text := range list {
+		head := dnsmessage.ResourceHeader{Name: name, Class: q.Class, TTL: 1}
+		if alias, ok := strings.CutPrefix(text, "cname:"); ok {
+			name = dnsmessage.MustNewName(alias + ".")
+			out = append(out, dnsmessage.Resource{Header: head, Body: &dnsmessage.CNAMEResource{CNAME: name}})
+			continue
+		}
+		switch addr := netip.MustParseAddr(text); {
+		case q.Type == dnsmessage.TypeA && addr.Is4():
+			out = append(out, dnsmessage.Resource{Header: head, Body: &dnsmessage.AResource{A: addr.As4()}})
+		case q.Type == dnsmessage.TypeAAAA && addr.Is6():
+			out = append(out, dnsmessage.Resource{Header: head, Body: &dnsmessage.AAAAResource{AAAA: addr.As16()}})
+		}
+	}
+	return out
+}
