@@ -4,18 +4,20 @@ package e2e
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"palyra/test/process"
 )
 
 // beginSleeping starts a program that sleeps in its sandbox, waits until the
-// kernel runs it, and returns a function that says whether it still does.
-func beginSleeping(t *testing.T, c *client, seconds string) (*pending, func() bool) {
+// kernel runs it, and returns a function that says whether it still does. For
+// how long tells it from every other one of the machine.
+func beginSleeping(t *testing.T, c *client, wholeSeconds int) (*pending, func() bool) {
 	t.Helper()
+	seconds := fmt.Sprintf("%d.%d", wholeSeconds, os.Getpid())
 	call := c.begin("call", "process.run", `argv=["sleep","`+seconds+`"]`)
 	running := func() bool { return processRuns("sleep", seconds) }
 	process.Eventually(t, "the program runs", process.Patience, func() (bool, string) { return running(), call.err.String() })
@@ -48,10 +50,10 @@ func TestFreeze(t *testing.T) {
 	c := g.local()
 	waiting := c.begin("call", "fs.write", "path=b.txt", "content=new")
 	a := waiting.asked()
-	call, running := beginSleeping(t, c, "3001.5")
+	call, running := beginSleeping(t, c, 3001)
 
 	c.ok("freeze", "--reason", "fire drill")
-	process.Eventually(t, "the program is killed", time.Second, func() (bool, string) { return !running(), "it runs" })
+	process.Eventually(t, "the program is killed", process.Patience, func() (bool, string) { return !running(), "it runs" })
 	if r := call.wait(); r.code == 0 {
 		t.Errorf("the stopped call ended with exit code 0: %s", r.out)
 	} else {

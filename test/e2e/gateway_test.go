@@ -115,7 +115,8 @@ func (g *gateway) read(name string) string {
 	return string(text)
 }
 
-// policy writes a policy file; the empty text removes it.
+// policy puts a policy file in its place, whole: palyrad follows the directory
+// and may read it at any moment. The empty text removes it.
 func (g *gateway) policy(name, text string) {
 	g.t.Helper()
 	path := filepath.Join(g.policies, name)
@@ -125,7 +126,11 @@ func (g *gateway) policy(name, text string) {
 		}
 		return
 	}
-	g.write(path, text)
+	whole := filepath.Join(g.dir, "new-"+name)
+	g.write(whole, text)
+	if err := os.Rename(whole, path); err != nil {
+		g.t.Fatal(err)
+	}
 }
 
 var readyLine = regexp.MustCompile(`palyrad is ready`)

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -138,7 +139,7 @@ func TestKilledWhileRunning(t *testing.T) {
 	g.policy("10.cedar", waived)
 	g.start()
 	c := g.local()
-	call, running := beginSleeping(t, c, "3001.25")
+	call, running := beginSleeping(t, c, 3002)
 	g.kill()
 	if r := call.wait(); r.code == 0 {
 		t.Errorf("the call ended with exit code 0: %s%s", r.out, r.err)
@@ -160,11 +161,10 @@ func TestOrderlyStopFinishesWhatRuns(t *testing.T) {
 	g.policy("10.cedar", waived)
 	g.start()
 	c := g.local()
-	call := c.begin("call", "sleep", "duration_ms=700", "-o", "ndjson")
-	process.Eventually(t, "the call runs", process.Patience, func() (bool, string) {
-		s := c.status()
-		return s.CallsInFlight == 1, "none in flight"
-	})
+	call := c.begin("call", "sleep", "duration_ms=2000", "-o", "ndjson")
+	if call.out.Await(regexp.MustCompile(`"decision":.*"allowed":true`), call.ended) == nil {
+		t.Fatalf("the call was not decided\nstdout: %s\nstderr: %s", call.out, call.err)
+	}
 	g.signal(syscall.SIGTERM)
 	call.wait().want(t, 0)
 	g.awaitEnd()

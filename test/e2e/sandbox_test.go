@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"palyra/test/process"
 )
 
 // probe is a program that tries what a sandboxed program must not be able to
@@ -88,6 +90,7 @@ func TestProgramsAreContained(t *testing.T) {
 	bare.Env, bare.Dir = append(environment(g.dir), canary), t.TempDir()
 	outside := finish(t, bare)
 	outside.want(t, 0)
+	process.Eventually(t, "the bare probe's connection is counted", process.Patience, func() (bool, string) { return accepted.Load() > 0, "none" })
 	free := decode[probed](t, outside.out)
 	if !free.OwnEnvironment || free.OtherEnvironments < 2 || !free.Connect || !free.Outside || free.Shadow != (os.Getuid() == 0) || accepted.Load() != 1 {
 		t.Fatalf("the probe cannot do outside what it must not inside: %+v, %d connections", free, accepted.Load())

@@ -31,6 +31,9 @@ type client struct {
 	approvals palyrav1connect.ApprovalsServiceClient
 	status    palyrav1connect.StatusServiceClient
 	transport *http.Transport
+	// asked, when set, is told of every approval that a call of this client
+	// waits for.
+	asked chan<- string
 }
 
 // dial makes a client of the palyrad that runs, with a connection of its own.
@@ -40,8 +43,13 @@ func (d *daemon) dial() *client {
 	if err != nil {
 		d.t.Fatal(err)
 	}
+	c := newClient(bundle)
+	d.t.Cleanup(c.transport.CloseIdleConnections)
+	return c
+}
+
+func newClient(bundle identity.Bundle) *client {
 	transport := &http.Transport{TLSClientConfig: bundle.ClientTLS(), ForceAttemptHTTP2: true}
-	d.t.Cleanup(transport.CloseIdleConnections)
 	web, url := &http.Client{Transport: transport}, "https://"+bundle.Address
 	return &client{
 		gateway:   palyrav1connect.NewGatewayServiceClient(web, url),
@@ -109,6 +117,9 @@ func (c *client) note(ctx context.Context, r *reply, m *palyrav1.CallToolRespons
 			return nil // the same approval, changed
 		}
 		r.approval = a.GetApprovalId()
+		if c.asked != nil {
+			c.asked <- r.approval
+		}
 		if vote {
 			return c.allow(ctx, a)
 		}

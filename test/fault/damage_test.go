@@ -195,11 +195,14 @@ func TestFlippedBytes(t *testing.T) {
 				t.Fatal(err)
 			}
 			want, _ := d.digest(t)
+			// SQLite's header is damaged elsewhere: some of its bytes make the file
+			// that of another program or version, which is said instead.
+			const header = 100
 			at := rand.New(rand.NewPCG(7, 11))
 			found, located := 0, 0
 			for range flips {
 				b := bytes.Clone(whole)
-				place := at.IntN(len(b))
+				place := header + at.IntN(len(b)-header)
 				b[place] ^= 1 << at.IntN(8)
 				if err := os.WriteFile(path, b, 0o600); err != nil {
 					t.Fatal(err)

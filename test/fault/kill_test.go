@@ -5,8 +5,10 @@ package fault
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/test/process"
 )
 
 // TestKilledUnderLoad kills palyrad again and again while clients call, some
@@ -20,11 +22,19 @@ func TestKilledUnderLoad(t *testing.T) {
 	for n := range rounds {
 		d.start()
 		d.stillPending(waiting)
+		asked, unanswered := make(chan string, 1), make(chan reply, 1)
 		c := d.dial()
-		unanswered := make(chan reply, 1)
+		c.asked = asked
 		go func() { unanswered <- c.write(t.Context(), fmt.Sprintf("unanswered-%d", n), false) }()
 		l := d.begin(clients, fmt.Sprintf("k%d", n))
 		l.ran(t, int64(2+3*n%29)) // another moment each round
+		if n%2 == 1 {
+			select {
+			case <-asked: // in these rounds it certainly waits
+			case <-time.After(process.Patience):
+				t.Error("nobody was asked")
+			}
+		}
 		d.kill()
 		told = append(told, l.wait()...)
 		if r := <-unanswered; r.approval != "" {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"palyra/test/process"
 )
 
 // programs is the directory of the built programs; TestMain sets it once.
@@ -43,7 +45,7 @@ func buildAndRun(m *testing.M) (code int, err error) {
 // leftovers returns an error when a process or a mount of these tests is still
 // there. What was killed needs a moment to go.
 func leftovers() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), process.Patience)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

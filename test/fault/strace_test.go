@@ -60,7 +60,7 @@ func failAtStart(t *testing.T, calls string, n int, errno string) (went bool) {
 	d.wrap = traced(calls, fmt.Sprintf("error=%s:when=%d", errno, n))
 	d.launch()
 	var told []reply
-	if went = d.awaitReady(); went {
+	if went = d.awaitServing(); went {
 		told = append(told, d.dial().patch(t.Context(), "first"), d.dial().write(t.Context(), "second", true))
 		d.kill()
 	} else if d.awaitEnd() == 0 || calls != "write" && !strings.Contains(d.log.String(), "\nnext: ") {
