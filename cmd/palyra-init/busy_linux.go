@@ -8,8 +8,8 @@ import (
 )
 
 // longestWait is the last pause before a program that is written to is given
-// up; with the pauses before it, half a second in all.
-const longestWait = 256 * time.Millisecond
+// up; with the pauses before it, two seconds in all.
+const longestWait = 1024 * time.Millisecond
 
 // unlessBusy starts a program, and tries again for a while when its file is open
 // for writing (ETXTBSY, execve(2)). So it is for a moment after palyrad has

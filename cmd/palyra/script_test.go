@@ -184,7 +184,7 @@ func asked(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 0 {
 		ts.Fatalf("usage: asked")
 	}
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		ts.Check(ts.Exec("palyra", "approvals", "list", "-o", "ndjson"))
 		var v struct {
 			ID     string `json:"approval_id"`
@@ -196,5 +196,5 @@ func asked(ts *testscript.TestScript, neg bool, args []string) {
 			return
 		}
 	}
-	ts.Fatalf("nothing was asked within 20 s")
+	ts.Fatalf("nothing was asked within two minutes")
 }

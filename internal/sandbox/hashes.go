@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"time"
 )
 
 // identity tells one state of a file's bytes from another without reading
@@ -15,6 +16,11 @@ type identity struct {
 	size         int64
 	mtime, ctime int64
 }
+
+// settled is how long a file has to have been left alone before its digest is
+// kept. The kernel stamps changes by a clock that ticks: a second change within
+// one tick leaves no trace in the identity.
+const settled = time.Second
 
 // maxHashes bounds the memory of a cache; when it is full it starts again.
 const maxHashes = 4096
@@ -27,6 +33,7 @@ type hashCache struct {
 
 // sum returns "sha256:<hex>" over the file from its start. Its offset stays.
 func (c *hashCache) sum(f *os.File) (string, error) {
+	began := time.Now()
 	info, err := f.Stat()
 	if err != nil {
 		return "", err
@@ -41,7 +48,7 @@ func (c *hashCache) sum(f *os.File) (string, error) {
 		}
 	}
 	sum, err := hashFile(f, info.Size())
-	if err != nil || !known {
+	if err != nil || !known || began.Sub(time.Unix(0, id.ctime)) < settled {
 		return sum, err
 	}
 	// A write while reading moves ctime: such a digest is not kept.

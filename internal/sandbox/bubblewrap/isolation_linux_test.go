@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -112,6 +113,8 @@ func TestHostFilesAreNotSeen(t *testing.T) {
 	}
 }
 
+func TestMasks(t *testing.T) { jailtest.Masks(t, newTestRunner(t), newTestRunner(t, jail.LayerMasks)) }
+
 func TestNoWriteOutside(t *testing.T) {
 	root := jailtest.Workspace(t)
 	r := newTestRunner(t)
@@ -132,10 +135,16 @@ func TestReadOnlyWorkspace(t *testing.T) {
 	jailtest.WriteFile(t, filepath.Join(root, "a"), "text", 0o600)
 	r := newTestRunner(t)
 	s := jailtest.Shell(t, root, "cat a; touch b")
-	s.Workspace = sandbox.ReadOnly
-	report := jailtest.Run(t, r, s)
-	if *report.ExitCode == 0 || string(report.Stdout.Head) != "text" || exists(filepath.Join(root, "b")) {
-		t.Errorf("exit %d, stdout %q", *report.ExitCode, report.Stdout.Head)
+	for _, mode := range []sandbox.WorkspaceMode{sandbox.ReadOnly, ""} {
+		s.Workspace = mode
+		report := jailtest.Run(t, r, s)
+		if *report.ExitCode == 0 || string(report.Stdout.Head) != "text" || exists(filepath.Join(root, "b")) {
+			t.Errorf("mode %q: exit %d, stdout %q", mode, *report.ExitCode, report.Stdout.Head)
+		}
+	}
+	s.Workspace = sandbox.Direct // control
+	if jailtest.Output(t, r, s); !exists(filepath.Join(root, "b")) {
+		t.Error("nothing can be made at all")
 	}
 }
 
@@ -160,7 +169,7 @@ func TestOffline(t *testing.T) {
 }
 
 func TestAbstractSocketsOfTheHost(t *testing.T) {
-	name := "palyra-test-" + filepath.Base(jailtest.Workspace(t)) + "-" + strings.ReplaceAll(t.Name(), "/", "-")
+	name := "palyra-test-" + strconv.Itoa(os.Getpid())
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -98,8 +98,10 @@ func TestOrdinaryUserModes(t *testing.T) {
 	if !slices.Equal(result.Changes, []string{"modified kept", "added new"}) || read(t, filepath.Join(root, "kept")) != "kept" {
 		t.Errorf("changes %v", result.Changes)
 	}
-	result = asUser(t, root, jailtest.Shell(t, root, "echo x > .envrc; echo y > made; echo x > .mcp.json"))
-	if result.Error != "" || !slices.Equal(result.Report.Quarantined, []string{".envrc"}) || read(t, filepath.Join(root, ".mcp.json")) != "mcp" {
+	// What the program closes is opened again: to look into it, and to move it.
+	const closing = "mkdir closed .vscode; echo x > closed/.npmrc; chmod 100 closed; echo x > .vscode/tasks.json; chmod 500 .vscode"
+	result = asUser(t, root, jailtest.Shell(t, root, "echo x > .envrc; echo y > made; "+closing+"; echo x > .mcp.json"))
+	if result.Error != "" || !slices.Equal(result.Report.Quarantined, []string{".envrc", ".vscode", "closed/.npmrc"}) || read(t, filepath.Join(root, ".mcp.json")) != "mcp" {
 		t.Errorf("Run: %s, stderr %q, quarantined %v", result.Error, result.Report.Stderr.Head, result.Report.Quarantined)
 	}
 }

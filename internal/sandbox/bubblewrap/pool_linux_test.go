@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,7 @@ import (
 
 	"palyra/internal/egress"
 	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/inside"
 	"palyra/internal/sandbox/jail"
 	"palyra/internal/sandbox/jail/jailtest"
 )
@@ -46,21 +48,21 @@ func TestPreparedRun(t *testing.T) {
 	r, _ := preparedRunner(t, 2)
 	root := jailtest.Workspace(t)
 	jailtest.WriteFile(t, filepath.Join(root, "a"), "one\n", 0o644)
-	s := copied(jailtest.Shell(t, root, "cat; cat a; echo new > b; echo $X; pwd"))
-	s.Owner = "alice"
+	s := copied(jailtest.Shell(t, root, "cat; cat a; echo more >> a; echo new > b; echo $X$Y; pwd"))
+	s.Owner, s.Env = "alice", []string{"Y=of another call"}
 	if jailtest.Run(t, r, s).Isolation.Prepared {
 		t.Error("the first run was prepared")
 	}
 	r.pool.settle()
 	// What the call decides comes with the call, and what the workspace holds
-	// is read then.
+	// is read then: what was changed before is no conflict.
 	jailtest.WriteFile(t, filepath.Join(root, "a"), "two\n", 0o644)
 	s.Env, s.Stdin = []string{"X=given"}, []byte("in\n")
 	report := jailtest.Run(t, r, s)
 	if got := string(report.Stdout.Head); got != "in\ntwo\ngiven\n/workspace\n" || !report.Isolation.Prepared {
 		t.Errorf("prepared %t, stdout %q", report.Isolation.Prepared, got)
 	}
-	if got := changesOf(t, report); !slices.Equal(got, []string{"added b"}) {
+	if got := changesOf(t, report); !slices.Equal(got, []string{"modified a", "added b"}) {
 		t.Errorf("changes %v", got)
 	}
 	for _, layer := range report.Requested {
@@ -110,6 +112,70 @@ func TestPreparedForNobodyElse(t *testing.T) {
 	r.pool.settle()
 	if !jailtest.Run(t, r, good).Isolation.Prepared { // control
 		t.Error("the same call got none")
+	}
+}
+
+// Which paths are pinned in a workspace that is written to directly is known
+// when the call comes, and a sandbox that was built before has no pins.
+func TestDirectIsNotPrepared(t *testing.T) {
+	r, _ := preparedRunner(t, 2)
+	s := jailtest.Spec(t, jailtest.Workspace(t), "true")
+	jailtest.Run(t, r, s)
+	if members := r.pool.settle(); len(members) != 0 {
+		t.Errorf("%d sandboxes wait", len(members))
+	}
+	s.Workspace = sandbox.ReadOnly // control
+	jailtest.Run(t, r, s)
+	if members := r.pool.settle(); len(members) != 1 {
+		t.Errorf("%d sandboxes wait", len(members))
+	}
+}
+
+// A sandbox is built of what its key names, and the rest of a call comes with
+// the order. A field that is neither was forgotten.
+func TestKeyNamesWhatASandboxIsBuiltOf(t *testing.T) {
+	comes := []string{"Argv", "Executable", "Operands", "Cwd", "Env", "Stdin", "Required", "Output", "Wall", "FileSize", "OpenFiles"}
+	built := map[string]func(*sandbox.Spec){
+		"WorkspaceRoot": func(s *sandbox.Spec) { s.WorkspaceRoot = "/other" },
+		"WorkspaceName": func(s *sandbox.Spec) { s.WorkspaceName = "other" },
+		"Workspace":     func(s *sandbox.Spec) { s.Workspace = sandbox.CopyOnWrite },
+		"Protected":     func(s *sandbox.Spec) { s.Protected = []string{"other"} },
+		"Caches":        func(s *sandbox.Spec) { s.Caches = []sandbox.Cache{{Name: "go"}} },
+		"Egress":        func(s *sandbox.Spec) { s.Egress = egress.None },
+		"Network":       func(s *sandbox.Spec) { s.Network = new(egress.Grant) },
+		"Owner":         func(s *sandbox.Spec) { s.Owner = "other" },
+		"CPU":           func(s *sandbox.Spec) { s.Limits.CPU = 1 },
+		"Memory":        func(s *sandbox.Spec) { s.Limits.Memory = 1 },
+		"Processes":     func(s *sandbox.Spec) { s.Limits.Processes = 1 },
+		"Tmp":           func(s *sandbox.Spec) { s.Limits.Tmp = 1 },
+		"Disk":          func(s *sandbox.Spec) { s.Limits.Disk = 1 },
+		"Files":         func(s *sandbox.Spec) { s.Limits.Files = 1 },
+	}
+	for _, f := range append(reflect.VisibleFields(reflect.TypeFor[sandbox.Spec]()), reflect.VisibleFields(reflect.TypeFor[sandbox.Limits]())...) {
+		if f.Name != "Limits" && !slices.Contains(comes, f.Name) && built[f.Name] == nil {
+			t.Errorf("%s is neither", f.Name)
+		}
+	}
+	keys := map[string]string{}
+	add := func(name string, s sandbox.Spec, root inside.Identity) {
+		t.Helper()
+		k := key(s, root)
+		if was, ok := keys[k]; ok {
+			t.Errorf("%s and %s have one key", name, was)
+		}
+		keys[k] = name
+	}
+	add("nothing", sandbox.Spec{}, inside.Identity{})
+	add("device of the root", sandbox.Spec{}, inside.Identity{Dev: 1})
+	add("inode of the root", sandbox.Spec{}, inside.Identity{Ino: 1})
+	for name, edit := range built {
+		var s sandbox.Spec
+		edit(&s)
+		add(name, s, inside.Identity{})
+	}
+	rest := sandbox.Spec{Argv: []string{"true"}, Env: []string{"A=b"}, Cwd: "sub", Limits: sandbox.Limits{Wall: 1}} // control
+	if got := keys[key(rest, inside.Identity{})]; got != "nothing" {
+		t.Errorf("what comes with the order makes another key: %q", got)
 	}
 }
 

@@ -41,7 +41,7 @@ func probe(args []string) int {
 func attempt(what string, args []string) error {
 	switch what {
 	case "dial":
-		c, err := net.DialTimeout("tcp", args[0], 2*time.Second)
+		c, err := net.DialTimeout("tcp", args[0], 30*time.Second)
 		if err == nil {
 			c.Close()
 		}

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -131,20 +132,29 @@ func TestOperandsArePinned(t *testing.T) {
 		t.Fatal(err)
 	}
 	jailtest.WriteFile(t, filepath.Join(root, "sealed"), "sealed\n", 0o400)
+	jailtest.WriteFile(t, filepath.Join(root, "word"), "wait", 0o600)
 	r := newTestRunner(t)
-	rewrite := func(string, []byte) { jailtest.WriteFile(t, name, "rewritten", 0o750) }
-	s := copied(jailtest.Shell(t, root, "stat -c '%a %y' script.sh; read _; cat script.sh sealed"))
+	rewrite := func() func(string, []byte) {
+		var first sync.Once
+		return func(string, []byte) {
+			first.Do(func() {
+				jailtest.WriteFile(t, name, "rewritten", 0o750)
+				jailtest.WriteFile(t, filepath.Join(root, "word"), "go", 0o600)
+			})
+		}
+	}
+	s := copied(jailtest.Shell(t, root, "stat -c '%a %y' script.sh; until grep -q go word; do sleep 0.01; done; cat sealed script.sh"))
 	s.Operands = []tool.Operand{operandOf(t, root, "script.sh"), operandOf(t, root, "sealed")}
-	s.Output, s.Stdin = rewrite, []byte("\n")
+	s.Output = rewrite()
 	report := jailtest.Run(t, r, s)
 	out := string(report.Stdout.Head)
-	if !strings.HasPrefix(out, "750 2001-02-03 04:05:06.000000789") || !strings.HasSuffix(out, "approved\nsealed\n") || len(report.Unpinned) > 0 {
+	if !strings.HasPrefix(out, "750 2001-02-03 04:05:06.000000789") || !strings.HasSuffix(out, "sealed\napproved\n") || len(report.Unpinned) > 0 {
 		t.Errorf("stdout %q, stderr %q, unpinned %v", out, report.Stderr.Head, report.Unpinned)
 	}
 	// Control: what is no operand is seen as it is.
 	jailtest.WriteFile(t, name, "approved\n", 0o750)
-	s.Operands = nil
-	s.Argv = []string{"bash", "-c", "echo up; sleep 0.2; cat script.sh"}
+	jailtest.WriteFile(t, filepath.Join(root, "word"), "wait", 0o600)
+	s.Operands, s.Output = nil, rewrite()
 	if out := string(jailtest.Run(t, r, s).Stdout.Head); !strings.HasSuffix(out, "rewritten") {
 		t.Errorf("the control read %q", out)
 	}

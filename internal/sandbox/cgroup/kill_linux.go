@@ -11,8 +11,10 @@ import (
 )
 
 const (
-	// endWait is how long End waits for the kernel to take processes down.
-	endWait = 5 * time.Second
+	// endWait is how long the kernel gets to take processes down, and then to
+	// let go of their groups. Neither takes more than some milliseconds, unless
+	// the processor has a hundred times as much to do as it can.
+	endWait = 20 * time.Second
 	// firstWait and longestWait bound the time until End looks again: the
 	// kernel keeps its word back when it has spoken of a group in the last
 	// 10 ms. At the longest, End kills once more by every means.

@@ -37,7 +37,7 @@ while True:
 // waitFor waits until a tree is as large as it gets.
 func waitFor(t testing.TB, g *Group, least int) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for len(g.members()) < least {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d processes, waiting for %d", len(g.members()), least)
@@ -67,7 +67,7 @@ func TestEnd(t *testing.T) {
 			}
 			slices.Sort(took)
 			t.Logf("gone after %s at best, %s in the middle, %s at worst", took[0], took[len(took)/2], took[len(took)-1])
-			if took[len(took)/2] > 3*time.Second {
+			if took[len(took)/2] > endWait/2 { // the shells would go on for an hour
 				t.Errorf("the tree was gone after %v", took)
 			}
 		})
@@ -82,12 +82,25 @@ func TestKillOnce(t *testing.T) {
 		mustLaunch(t, g, c.script)
 		waitFor(t, g, c.least)
 		g.Kill()
-		deadline := time.Now().Add(10 * time.Second)
+		deadline := time.Now().Add(time.Minute)
 		for len(g.members()) > 0 {
 			if time.Now().After(deadline) {
 				t.Fatalf("%s: %d processes outlived the kill", c.name, len(g.members()))
 			}
 			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// The kernel may take its time to let go of a process that has ended, as of one
+// that ends late.
+func TestGroupIsRemovedLate(t *testing.T) {
+	g := newGroup(t, newTree(t), sandbox.Limits{})
+	p := mustLaunch(t, g, "exec sleep 3600")
+	time.AfterFunc(400*time.Millisecond, func() { _ = p.Kill() })
+	for _, dir := range g.distinct() {
+		if err := removeDir(dir); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -172,16 +172,19 @@ func (t *Tree) make() (*Group, error) {
 
 func (t *Tree) name(n uint64) string { return fmt.Sprintf("%s%s-%d", prefix, t.mark, n) }
 
-// removeDir removes a group. The kernel lets go of a dead process a moment
-// after its parent has heard of it.
+// removeDir removes a group. The kernel lets go of a dead process some time
+// after its parent has heard of it: the process has to be given a processor
+// once more, which on a busy machine takes a while.
 func removeDir(dir string) error {
-	var err error
-	for wait := 100 * time.Microsecond; wait < 200*time.Millisecond; wait *= 2 {
-		err = unix.Rmdir(dir)
+	deadline := time.Now().Add(endWait)
+	for wait := firstWait; ; wait = min(wait*3/2, longestWait) {
+		err := unix.Rmdir(dir)
 		if err == nil || errors.Is(err, unix.ENOENT) {
 			return nil
 		}
+		if !errors.Is(err, unix.EBUSY) || time.Now().After(deadline) {
+			return fmt.Errorf("removing the control group %s: %w", filepath.Base(dir), err)
+		}
 		time.Sleep(wait)
 	}
-	return fmt.Errorf("removing the control group %s: %w", filepath.Base(dir), err)
 }

@@ -112,13 +112,18 @@ func (m *Meter) Watch(ctx context.Context) sandbox.Quota {
 }
 
 // Over looks whether the run has written more than it may, or so much that the
-// daemon's reserve is touched. It is to be asked once more after the end of a
-// run, as a short one may be over before Watch has looked. What cannot be
-// measured counts as over.
+// daemon's reserve is touched. What cannot be measured counts as over.
 //
 // A file that was removed while something holds it open is in no walk. Such
 // files are bounded by the reserve alone; they go when the run is stopped.
-func (m *Meter) Over(ctx context.Context) bool {
+func (m *Meter) Over(ctx context.Context) bool { return m.look(ctx, false) }
+
+// Ended is Over for the last time, when the run has ended: a short one may be
+// over before Watch has looked, and somebody else may have freed as much as it
+// has taken.
+func (m *Meter) Ended(ctx context.Context) bool { return m.look(ctx, true) }
+
+func (m *Meter) look(ctx context.Context, last bool) bool {
 	low, err := m.low()
 	if err != nil || low {
 		return true
@@ -129,7 +134,7 @@ func (m *Meter) Over(ctx context.Context) bool {
 	if m.now, err = m.statfs(m.layer); err != nil {
 		return true
 	}
-	rested := time.Since(m.walked) >= max(walkAnyway, walkShare*m.took)
+	rested := last || time.Since(m.walked) >= max(walkAnyway, walkShare*m.took)
 	if m.atMost().over(m.limit) || rested && m.now != m.then {
 		return m.walk(ctx)
 	}

@@ -197,9 +197,11 @@ func (c *Cell) Waiting() bool {
 	return c.alive && !c.reaped
 }
 
-// reapWait is how long bubblewrap gets to reap the first process of the sandbox,
-// of which nothing else is left by then.
-const reapWait = 250 * time.Millisecond
+// patience bounds the waits for what comes by itself, and at once where the
+// machine is not busy: bubblewrap reaps the first process of the sandbox, of
+// which nothing else is left by then; sockets and pipes end with those who hold
+// them.
+const patience = 10 * time.Second
 
 // kill ends every process of the sandbox. The first process of a process
 // namespace goes first: the kernel ends all others with it, and bubblewrap reaps
@@ -210,7 +212,7 @@ func (c *Cell) kill() {
 		select {
 		case state := <-c.ended:
 			c.ended <- state // the buffer is empty, and nobody else writes
-		case <-time.After(reapWait):
+		case <-time.After(patience):
 		}
 	}
 	if c.process != nil {
@@ -228,7 +230,7 @@ func (c *Cell) End() error {
 	}
 	if c.init.Load() == nil {
 		// A sandbox that nothing ran in has told it, unless it failed.
-		_ = c.status.SetReadDeadline(time.Now().Add(reapWait))
+		_ = c.status.SetReadDeadline(time.Now().Add(patience))
 		_ = c.learnInit()
 	}
 	if !c.reaped {
@@ -236,7 +238,7 @@ func (c *Cell) End() error {
 		<-c.ended
 		c.reaped = true
 	}
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(patience)
 	if init := c.init.Load(); init != nil {
 		fds := []unix.PollFd{{Fd: int32(init.Fd()), Events: unix.POLLIN}}
 		for {

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 )
 
@@ -69,6 +70,18 @@ func TestQuarantineIsNotHeldUp(t *testing.T) {
 		if err := w.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// Protected files that have nowhere to go do not get there.
+func TestGuardNeedsAPlace(t *testing.T) {
+	w, err := OpenWorkspace(realPath(t, t.TempDir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if g, err := NewGuard(w, sandbox.Spec{}, ""); reason.Of(err) != reason.SandboxUnavailable || g != nil {
+		t.Errorf("got %v, %v", g, err)
 	}
 }
 

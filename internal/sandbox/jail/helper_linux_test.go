@@ -44,6 +44,19 @@ func startHelperAs(t *testing.T, m *Machine, stage string, spec *os.File, attr *
 	return &helperRun{t, mine, p}
 }
 
+// hush says that nothing will be sent: a helper that waits ends with it, and
+// says so.
+func (h *helperRun) hush() {
+	h.t.Helper()
+	conn, err := h.control.SyscallConn()
+	if err == nil {
+		err = conn.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_WR) })
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
 // end waits for the helper and returns its exit code.
 func (h *helperRun) end() int {
 	h.t.Helper()
@@ -85,6 +98,7 @@ func TestHelperRefusesSpecs(t *testing.T) {
 	}
 	defer unsealed.Close()
 	here := inside.Inner{Dir: "/", Workspace: identityOf(t, "/"), NoNewPrivs: true}
+	fine := inside.Encode(&inside.Spec{Inner: here})
 	lock := here
 	lock.Landlock = &inside.Landlock{ABI: 2, Rules: []inside.Rule{{Path: "/", Access: "all"}}}
 	for name, c := range map[string]struct {
@@ -94,12 +108,17 @@ func TestHelperRefusesSpecs(t *testing.T) {
 	}{
 		"dead daemon":     {inside.StageOuter, specFile(t, inside.Spec{Outer: inside.Outer{Parent: 1, Exec: "/usr/bin/true", Argv: []string{"true"}}}), "checking that the daemon lives"},
 		"unsealed spec":   {inside.StageOuter, unsealed, "checking the seals"},
+		"can be written":  {inside.StageInner, sealedBut(t, unix.F_SEAL_WRITE, fine), "checking the seals"},
+		"can be cut":      {inside.StageInner, sealedBut(t, unix.F_SEAL_SHRINK, fine), "checking the seals"},
+		"can grow":        {inside.StageInner, sealedBut(t, unix.F_SEAL_GROW, fine), "checking the seals"},
+		"sealed":          {inside.StageInner, sealedBut(t, 0, fine), "waiting for the order"}, // control
 		"unknown stage":   {"other", specFile(t, inside.Spec{}), "reading the stage"},
 		"bad landlock":    {inside.StageInner, specFile(t, inside.Spec{Inner: lock}), "granting /"},
 		"other workspace": {inside.StageInner, specFile(t, inside.Spec{Inner: inside.Inner{Dir: "/", Workspace: identityOf(t, "/usr")}}), "the workspace changed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := startHelper(t, m, c.stage, c.spec)
+			h.hush()
 			_, _, err := receive(h.control, 1)
 			if code := h.end(); code != 125 || err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("exit code %d, %v, want %q", code, err, c.want)
@@ -146,7 +165,7 @@ func TestHelperRefusesNetworks(t *testing.T) {
 
 func TestHelperRefusesOrders(t *testing.T) {
 	m := newTestMachine(t, Config{})
-	good := inside.Order{Exec: "/usr/bin/true", File: identityOf(t, "/usr/bin/true"), Argv: []string{"true"}, Cwd: "/"}
+	good := inside.Order{Exec: "/usr/bin/true", File: stateOf(t, "/usr/bin/true"), Argv: []string{"true"}, Cwd: "/"}
 	three, err := DataFile("filter", []byte{1, 2, 3})
 	if err != nil {
 		t.Fatal(err)
@@ -171,6 +190,10 @@ func TestHelperRefusesOrders(t *testing.T) {
 		"no order":           {nil, reason.SandboxUnavailable, "waiting for the order"},
 		"missing descriptor": {[]*os.File{edited(func(o *inside.Order) { o.Stdin = 3 })}, reason.SandboxUnavailable, "waiting for the order"},
 		"another program":    {[]*os.File{edited(func(o *inside.Order) { o.File.Ino++ })}, reason.BindingMismatch, "the program changed"},
+		"another device":     {[]*os.File{edited(func(o *inside.Order) { o.File.Dev++ })}, reason.BindingMismatch, "the program changed"},
+		"another size":       {[]*os.File{edited(func(o *inside.Order) { o.File.Size++ })}, reason.BindingMismatch, "the program changed"},
+		"written since":      {[]*os.File{edited(func(o *inside.Order) { o.File.Mtime-- })}, reason.BindingMismatch, "the program changed"},
+		"changed since":      {[]*os.File{edited(func(o *inside.Order) { o.File.Ctime-- })}, reason.BindingMismatch, "the program changed"},
 		"no program":         {[]*os.File{edited(func(o *inside.Order) { o.Exec = "/nonexistent" })}, reason.SpawnFailed, "not seen inside"},
 		"no directory":       {[]*os.File{edited(func(o *inside.Order) { o.Cwd = "/nonexistent" })}, reason.WorkspaceScope, "working directory"},
 		"bad filter":         {[]*os.File{edited(func(o *inside.Order) { o.Filter = 1 }), three}, reason.SandboxUnavailable, "installing the system call filter"},
@@ -185,6 +208,14 @@ func TestHelperRefusesOrders(t *testing.T) {
 				t.Errorf("exit code %d, %v, want %q", code, err, c.says)
 			}
 		})
+	}
+	h := startHelper(t, m, inside.StageInner, specFile(t, inside.Spec{Inner: inside.Inner{Dir: "/", NoNewPrivs: true}}))
+	defer h.end()
+	if err := send(h.control, "order", orderFile(t, good)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := receive(h.control, 1); err != nil { // control
+		t.Errorf("the good order: %v", err)
 	}
 }
 
@@ -239,6 +270,25 @@ func TestReadBackMeasures(t *testing.T) {
 	}
 	if code := h.end(); code != 125 {
 		t.Errorf("exit code %d", code)
+	}
+}
+
+// Landlock is proved by what it forbids, and not by having been asked for.
+func TestLandlockIsProved(t *testing.T) {
+	m := newTestMachine(t, Config{})
+	if m.Landlock() == 0 {
+		t.Skip("this kernel has no Landlock of ABI 2 or later")
+	}
+	for access, proved := range map[inside.Access]bool{inside.Full: false, inside.Execute: true} {
+		i := inside.Inner{Dir: "/", NoNewPrivs: true, Landlock: &inside.Landlock{ABI: m.Landlock(), Rules: []inside.Rule{{Path: "/", Access: access}}}}
+		h := startHelper(t, m, inside.StageInner, specFile(t, inside.Spec{Inner: i}))
+		if err := send(h.control, "order", orderFile(t, inside.Order{Self: true, Argv: []string{helperName}, Cwd: "/"})); err != nil {
+			t.Fatal(err)
+		}
+		report, _, err := receive(h.control, 1)
+		if h.end(); (err == nil) != proved || (report.LandlockABI == m.Landlock()) != proved || !proved && !strings.Contains(err.Error(), "proving Landlock") {
+			t.Errorf("%s on everything: ABI %d, %v", access, report.LandlockABI, err)
+		}
 	}
 }
 
@@ -306,6 +356,24 @@ func TestOuterFilterProvesNothing(t *testing.T) {
 	}
 }
 
+// The filter that is attested is the one that was installed.
+func TestFilterIsAttested(t *testing.T) {
+	m := newTestMachine(t, Config{})
+	for watched, want := range map[bool]string{true: m.watched.sha, false: m.plain.sha} {
+		c := &Cell{machine: m, plan: &Plan{}, seen: seen{applied: []string{LayerSeccomp}, report: inside.Report{Watched: watched}}}
+		if got := c.isolation(false).SeccompSHA; got != want {
+			t.Errorf("watched %t: %s, want %s", watched, got, want)
+		}
+		c.seen.applied = nil
+		if got := c.isolation(false).SeccompSHA; got != "" {
+			t.Errorf("not proved: %s", got)
+		}
+	}
+	if m.watched.sha == m.plain.sha { // control
+		t.Error("there is one filter")
+	}
+}
+
 // A copy is proved only by the same overlay seen from both sides.
 func TestCopyIsProved(t *testing.T) {
 	m := newTestMachine(t, Config{})
@@ -326,6 +394,7 @@ func TestCopyIsProved(t *testing.T) {
 		"another one":     func(c *Cell) { c.seen.report.Workspace.Ino++ },
 		"another device":  func(c *Cell) { c.seen.report.Workspace.Dev++ },
 		"nothing mounted": func(c *Cell) { c.seen.mounted = nil },
+		"no layer":        func(c *Cell) { c.plan = &Plan{} }, // the host's own overlay
 	} {
 		c := &Cell{machine: m, plan: p, seen: seen{mounted: &root, report: inside.Report{Overlay: true, Workspace: root}}}
 		if !c.copied() { // control

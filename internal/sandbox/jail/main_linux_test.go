@@ -38,3 +38,13 @@ func identityOf(t testing.TB, name string) inside.Identity {
 	}
 	return inside.Identity{Dev: uint64(st.Dev), Ino: st.Ino}
 }
+
+// stateOf is the identity of a file and what tells that it was not changed.
+func stateOf(t testing.TB, name string) inside.Identity {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Stat(name, &st); err != nil {
+		t.Fatal(err)
+	}
+	return inside.Identity{Dev: uint64(st.Dev), Ino: st.Ino, Size: st.Size, Mtime: st.Mtim.Nano(), Ctime: st.Ctim.Nano()}
+}

@@ -17,8 +17,9 @@ import (
 )
 
 // Resolver is resolv.conf(5) inside: names are asked of the session, if there is
-// one.
-const Resolver = "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"
+// one, which answers everything. Where the machine is busy that may take longer
+// than a second, so the bounds are those that resolv.conf(5) has by itself.
+const Resolver = "nameserver 127.0.0.1\n"
 
 // Open lets the program of a plan reach what a grant says. The plan has a
 // network namespace, in which palyra-init has the capabilities that listening

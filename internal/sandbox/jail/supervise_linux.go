@@ -77,8 +77,9 @@ func (c *Cell) supervise(ctx context.Context, w Work, o *order, streams *output.
 		}
 	}
 	if gate != nil {
-		// The socket has no other end now, unless something inside holds it.
-		_ = c.control.SetReadDeadline(time.Now().Add(output.EOFWait))
+		// The socket has no other end now, unless something inside holds it. What
+		// was said before is still to be read.
+		_ = c.control.SetReadDeadline(time.Now().Add(patience))
 		if err := <-gate; err != nil && end == (ending{}) {
 			end.err = err
 		}
@@ -120,7 +121,7 @@ func (c *Cell) measure() (err error) {
 }
 
 // overDisk looks once more: a short run may be over before anybody has.
-func (c *Cell) overDisk() bool { return c.meter != nil && c.meter.Over(context.Background()) }
+func (c *Cell) overDisk() bool { return c.meter != nil && c.meter.Ended(context.Background()) }
 
 // observe answers the calls that the filter asks about. What it saw is in
 // violations.

@@ -3,6 +3,8 @@ package jail
 import (
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"palyra/internal/reason"
@@ -31,6 +33,9 @@ func TestUsers(t *testing.T) {
 	if c, err := u.take(); err != nil || c != a {
 		t.Errorf("given back %v, taken %v, %v", a, c, err)
 	}
+	if d, err := u.take(); reason.Of(err) != reason.SandboxUnavailable {
+		t.Errorf("one who was given back once was taken twice: %v, %v", d, err)
+	}
 	one := &users{one: &User{77, 77}}
 	for range 3 {
 		if got, err := one.take(); err != nil || got != (User{77, 77}) {
@@ -40,6 +45,49 @@ func TestUsers(t *testing.T) {
 	var none *users
 	if got, err := none.take(); err != nil || got.UID != os.Geteuid() {
 		t.Errorf("an ordinary user's daemon: %v, %v", got, err)
+	}
+}
+
+// However many sandboxes begin and end at once, no two have one user.
+func TestUsersAtOnce(t *testing.T) {
+	const most = 8
+	u := newUsers(Config{FirstUser: 5000, Users: most})
+	var taken [most]atomic.Int32
+	var workers sync.WaitGroup
+	for range most {
+		workers.Go(func() {
+			for range 200 {
+				user, err := u.take()
+				if err != nil {
+					t.Errorf("as many as there are: %v", err)
+					return
+				}
+				if n := taken[user.UID-5000].Add(1); n != 1 {
+					t.Errorf("%d sandboxes have user %d", n, user.UID)
+				}
+				taken[user.UID-5000].Add(-1)
+				u.give(user)
+			}
+		})
+	}
+	workers.Wait()
+}
+
+// A sandbox that comes to nothing gives its user back.
+func TestDiscardedPlanHasNoUser(t *testing.T) {
+	m := newTestMachine(t, Config{})
+	m.users = newUsers(Config{FirstUser: 5000, Users: 1})
+	for range 2 {
+		p, err := m.NewPlan()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.NewPlan(); reason.Of(err) != reason.SandboxUnavailable { // control
+			t.Errorf("the one user twice: %v", err)
+		}
+		if err := m.Discard(p); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -70,27 +118,4 @@ func TestViewNamespacesAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	view.Close()
-}
-
-// A mark that is sealed cannot be changed by who reads it.
-func TestMemoryFilesAreSealed(t *testing.T) {
-	f, err := DataFile("spec", []byte("text"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if _, err := f.Write([]byte("x")); err == nil {
-		t.Error("a sealed file was written to")
-	}
-	if err := f.Truncate(0); err == nil {
-		t.Error("a sealed file was cut")
-	}
-	open, err := newMemory("open", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer open.Close()
-	if _, err := open.Write([]byte("x")); err != nil { // control
-		t.Error(err)
-	}
 }

@@ -1,15 +1,19 @@
 package origin
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // Mark is that of this process.
 func Mark() string {
-	return fmt.Sprintf("%d-%s", os.Getpid(), startTime(os.Getpid()))
+	start, _ := startTime(os.Getpid())
+	return fmt.Sprintf("%d-%s", os.Getpid(), start)
 }
 
 // Orphaned reports whether mark is that of a process that is gone. Text that
@@ -20,21 +24,23 @@ func Orphaned(mark string) bool {
 	if !ok || err != nil || pid <= 0 || !digits(number) || !digits(start) {
 		return false
 	}
-	return startTime(pid) != start
+	found, err := startTime(pid)
+	if err != nil {
+		// What cannot be looked at may be alive.
+		return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
+	}
+	return found != start
 }
 
 func digits(s string) bool {
 	return s != "" && strings.Trim(s, "0123456789") == ""
 }
 
-// startTime is when a process started, in clock ticks since boot, "" when
-// there is no such process (field 22 of proc_pid_stat(5)).
-func startTime(pid int) string {
+// startTime is when a process started, in clock ticks since boot (field 22 of
+// proc_pid_stat(5)).
+func startTime(pid int) (string, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return ""
-	}
-	return startField(string(text))
+	return startField(string(text)), err
 }
 
 func startField(stat string) string {

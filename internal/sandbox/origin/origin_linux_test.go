@@ -4,6 +4,8 @@ import (
 	"os"
 	"strconv"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestOrphaned(t *testing.T) {
@@ -18,6 +20,25 @@ func TestOrphaned(t *testing.T) {
 		if got := Orphaned(mark); got != want {
 			t.Errorf("Orphaned(%q) = %t", mark, got)
 		}
+	}
+}
+
+// A daemon that has run out of descriptors takes no other for dead.
+func TestOrphanedUnseen(t *testing.T) {
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	mark := Mark()
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Max: old.Max}); err != nil {
+		t.Fatal(err)
+	}
+	orphaned := Orphaned(mark)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	if orphaned || Orphaned(mark) {
+		t.Errorf("this process is taken for dead: %t without descriptors, %t with them", orphaned, Orphaned(mark))
 	}
 }
 

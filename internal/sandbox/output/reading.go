@@ -11,7 +11,7 @@ import (
 
 // EOFWait is how long output is waited for once the program has ended: a
 // descriptor of it may be held by something that never ends.
-const EOFWait = 250 * time.Millisecond
+const EOFWait = 2 * time.Second
 
 // A buffer starts small, as most streams are idle most of the time, and grows
 // while reads fill it.

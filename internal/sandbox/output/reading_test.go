@@ -164,7 +164,9 @@ func TestIdleMemory(t *testing.T) {
 	var before, after runtime.MemStats
 	var list []*Reading
 	var ends []io.Closer
-	runtime.GC()
+	for range 3 { // what earlier tests have left in pools takes two
+		runtime.GC()
+	}
 	runtime.ReadMemStats(&before)
 	for range runs {
 		stdout, toOut := io.Pipe()
@@ -174,7 +176,7 @@ func TestIdleMemory(t *testing.T) {
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)
-	if each := (after.HeapAlloc - before.HeapAlloc) / runs; each > 4*firstBuffer {
+	if each := int64(after.HeapAlloc-before.HeapAlloc) / runs; each > 4*firstBuffer {
 		t.Errorf("an idle run takes %d bytes", each)
 	}
 	for _, c := range ends {

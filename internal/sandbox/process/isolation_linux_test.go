@@ -168,6 +168,8 @@ func TestEgress(t *testing.T) {
 	}
 }
 
+func TestMasks(t *testing.T) { jailtest.Masks(t, newTestRunner(t), newTestRunner(t, jail.LayerMasks)) }
+
 // What the filter denies is in the report, with the program as seen inside.
 func TestViolationsAreReported(t *testing.T) {
 	report := jailtest.Run(t, newTestRunner(t), jailtest.Shell(t, jailtest.Workspace(t), "unshare -U true; true"))

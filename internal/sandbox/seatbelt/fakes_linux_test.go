@@ -138,7 +138,7 @@ func script(t *testing.T, text string) sandbox.Spec {
 func run(t *testing.T, s sandbox.Spec) (sandbox.Report, error) {
 	t.Helper()
 	r := newTestRunner(t, forgingChild)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	report, err := r.Run(ctx, s)
 	left, readErr := os.ReadDir(r.cfg.RunDir)

@@ -33,7 +33,14 @@ func Again(t testing.TB, variable string, order any) *exec.Cmd {
 	dir := Dir(t)
 	name, helper := filepath.Join(dir, "child.test"), filepath.Join(dir, "palyra-init")
 	OpenPath(t, name)
-	WriteFile(t, name, string(binary), 0o755)
+	// A process that is forked meanwhile would hold the binary open for writing,
+	// so that it could not be started (ETXTBSY, execve(2)).
+	syscall.ForkLock.RLock()
+	err = os.WriteFile(name, binary, 0o600)
+	syscall.ForkLock.RUnlock()
+	if err = errors.Join(err, os.Chmod(name, 0o755)); err != nil { //nolint:gosec // others are to start it
+		t.Fatal(err)
+	}
 	WriteFile(t, helper, string(program), 0o644)
 	cmd := exec.Command(name)
 	cmd.Dir = "/"

@@ -119,7 +119,7 @@ for target in sys.argv[1:]:
     host, _, port = target.rpartition(":")
     start = time.monotonic()
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), 5) as s:
+        with socket.create_connection((host.strip("[]"), int(port)), 30) as s:
             s.sendall(b"hello\n")
             got = s.makefile("r").readline().strip() or "nothing"
     except OSError as e:

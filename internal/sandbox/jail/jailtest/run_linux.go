@@ -65,7 +65,7 @@ func Spec(t testing.TB, root string, argv ...string) sandbox.Spec {
 	}
 	return sandbox.Spec{
 		Argv: argv, Executable: p.Executable, WorkspaceRoot: root, WorkspaceName: "work", Workspace: sandbox.Direct,
-		Limits: sandbox.Limits{Wall: 20 * time.Second},
+		Limits: sandbox.Limits{Wall: 2 * time.Minute}, // only a guard, also on a slow machine
 	}
 }
 

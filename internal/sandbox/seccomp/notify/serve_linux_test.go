@@ -4,6 +4,7 @@ package notify
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
@@ -29,13 +30,19 @@ type child struct {
 // startChild returns once the child is under its filter and waits.
 func startChild(t *testing.T, names ...string) *child {
 	t.Helper()
+	return startProgram(t, "/proc/self/exe", names...)
+}
+
+// startProgram is startChild with this binary at another path.
+func startProgram(t *testing.T, path string, names ...string) *child {
+	t.Helper()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	theirs := os.NewFile(uintptr(pair[1]), "socket")
 	defer theirs.Close()
-	c := &child{cmd: exec.Command("/proc/self/exe", names...), socket: os.NewFile(uintptr(pair[0]), "socket")}
+	c := &child{cmd: exec.Command(path, names...), socket: os.NewFile(uintptr(pair[0]), "socket")}
 	c.cmd.Env = append(os.Environ(), childMode+"=1", "GORACE=atexit_sleep_ms=0")
 	c.cmd.ExtraFiles = []*os.File{theirs}
 	c.cmd.Stdout, c.cmd.Stderr = &c.out, &c.err
@@ -116,7 +123,7 @@ func wait(t *testing.T, done <-chan served) Log {
 			t.Fatal(s.err)
 		}
 		return s.log
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("Serve did not end")
 	}
 	return Log{}
@@ -259,6 +266,50 @@ func TestServeWantsAPollableFile(t *testing.T) {
 	defer f.Close()
 	if _, err := Serve(f, nil); err == nil {
 		t.Error("a file that cannot be waited on was taken")
+	}
+}
+
+// unnamed is this binary in a memory file of that name. Without seals it would
+// be open for writing, and could not be started.
+func unnamed(t *testing.T, name string) *os.File {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	t.Cleanup(func() { f.Close() })
+	if _, err := f.Write(text); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// A program chooses its name, which is shown to people.
+func TestNameOfTheCallerIsHarmless(t *testing.T) {
+	c := startProgram(t, fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), unnamed(t, "a\x1b[2Jb").Fd()), "mount")
+	done := serve(c)
+	c.release(t)
+	c.errnos(t)
+	if log := wait(t, done); len(log.Violations) != 1 || log.Violations[0].Executable != "/memfd:a\ufffd[2Jb (deleted)" {
+		t.Errorf("the log says %+v", log.Violations)
+	}
+}
+
+// A process id may be another's by the time it is looked at: a name counts only
+// while the call waits.
+func TestNameOfWhoeverWaits(t *testing.T) {
+	c := startChild(t, "mount")
+	nobody := request{id: 1 << 40, pid: uint32(os.Getpid())}
+	if got := executable(int(c.listener.Fd()), nobody); got != "" {
+		t.Errorf("a call that does not wait is made by %q", got)
 	}
 }
 

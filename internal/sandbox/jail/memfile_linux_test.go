@@ -1,0 +1,82 @@
+package jail
+
+import (
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// sealedBut returns a memory file that lacks one of the seals, 0 for none.
+func sealedBut(t *testing.T, missing int, content []byte) *os.File {
+	t.Helper()
+	f, err := newMemory("test", unix.MFD_NOEXEC_SEAL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	if _, err := f.Write(content); err != nil {
+		t.Fatal(err)
+	}
+	const all = unix.F_SEAL_WRITE | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, all&^missing); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// final reports whether nobody can change a memory file, nor take that back.
+func final(t *testing.T, f *os.File) bool {
+	t.Helper()
+	seals, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const all = unix.F_SEAL_WRITE | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+	return seals&all == all
+}
+
+// separates reports whether the kernel tells programs from data in memory; it
+// does since Linux 6.3.
+func separates() bool {
+	fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC|unix.MFD_NOEXEC_SEAL)
+	if err == nil {
+		unix.Close(fd)
+	}
+	return err != unix.EINVAL
+}
+
+// A memory file that is sealed cannot be changed by who reads it.
+func TestMemoryFilesAreSealed(t *testing.T) {
+	for what, make := range map[string]func(string, []byte) (*os.File, error){"data": DataFile, "a program": ExecutableFile} {
+		f, err := make("spec", []byte("text"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if _, err := f.Write([]byte("x")); err == nil {
+			t.Errorf("%s: a sealed file was written to", what)
+		}
+		if err := f.Truncate(0); err == nil {
+			t.Errorf("%s: a sealed file was cut", what)
+		}
+		if err := f.Truncate(100); err == nil {
+			t.Errorf("%s: a sealed file has grown", what)
+		}
+		if !final(t, f) {
+			t.Errorf("%s: seals are missing", what)
+		}
+	}
+	data, err := DataFile("data", []byte("text"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer data.Close()
+	if info, err := data.Stat(); err != nil || separates() && (info.Mode()&0o111 != 0 || data.Chmod(0o700) == nil) {
+		t.Errorf("data can be run: %v, %v", info.Mode(), err)
+	}
+	open := sealedBut(t, unix.F_SEAL_WRITE, []byte("text"))
+	if _, err := open.WriteAt([]byte("x"), 0); err != nil || final(t, open) { // control
+		t.Errorf("without that seal: %v", err)
+	}
+}

@@ -1,0 +1,138 @@
+package jail
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"palyra/internal/reason"
+	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/inside"
+	"palyra/internal/tool"
+)
+
+// pinned is the order of a call with these operands.
+func pinned(t *testing.T, root string, operands ...tool.Operand) (*order, error) {
+	t.Helper()
+	w, err := OpenWorkspace(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	o := &order{files: make([]*os.File, 1)}
+	t.Cleanup(o.close)
+	c := &Cell{plan: &Plan{Workspace: w}}
+	return o, c.pin(o, Work{Spec: sandbox.Spec{Operands: operands}})
+}
+
+// What is kept of an operand is what was approved, from a file of the
+// workspace, and nobody can change it.
+func TestOperandsAreKept(t *testing.T) {
+	top := realPath(t, t.TempDir())
+	root := filepath.Join(top, "work")
+	if err := os.MkdirAll(filepath.Join(root, "dir"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{
+		os.WriteFile(filepath.Join(top, "outside"), []byte("text"), 0o600),
+		os.WriteFile(filepath.Join(root, "file"), []byte("text"), 0o600),
+		os.Symlink("../outside", filepath.Join(root, "leaving")), os.Symlink("file", filepath.Join(root, "link")),
+		unix.Mkfifo(filepath.Join(root, "fifo"), 0o600),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, nothing := Digest([]byte("text")), Digest(nil)
+	good := tool.Operand{Path: "file", SHA256: text}
+	for name, bad := range map[string]tool.Operand{
+		"other bytes":        {Path: "file", SHA256: Digest([]byte("other"))},
+		"gone":               {Path: "missing", SHA256: text},
+		"above":              {Path: "../outside", SHA256: text},
+		"a link that leaves": {Path: "leaving", SHA256: text},
+		"a FIFO":             {Path: "fifo", SHA256: nothing},
+		"a directory":        {Path: "dir", SHA256: nothing},
+	} {
+		if _, err := pinned(t, root, good, bad); reason.Of(err) != reason.BindingMismatch {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	o, err := pinned(t, root, good, tool.Operand{Path: "link", SHA256: text}) // control
+	if err != nil || len(o.order.Operands) != 2 {
+		t.Fatalf("kept %+v, %v", o.order.Operands, err)
+	}
+	bytes := o.files[o.order.Bytes]
+	if kept, err := io.ReadAll(bytes); err != nil || string(kept) != "texttext" || !final(t, bytes) {
+		t.Errorf("kept %q, %v, final %t", kept, err, final(t, bytes))
+	}
+}
+
+// What is kept in memory is bounded; what exceeds it is named.
+func TestKeptOperandsAreBounded(t *testing.T) {
+	root := realPath(t, t.TempDir())
+	var operands []tool.Operand
+	sum := Digest(make([]byte, MaxPinned))
+	for i := range MaxPinnedTotal/MaxPinned + 1 {
+		name := strconv.Itoa(i)
+		if err := os.WriteFile(filepath.Join(root, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(filepath.Join(root, name), MaxPinned); err != nil {
+			t.Fatal(err)
+		}
+		operands = append(operands, tool.Operand{Path: name, SHA256: sum})
+	}
+	last := len(operands) - 1
+	o, err := pinned(t, root, operands...)
+	if err != nil || len(o.order.Operands) != last || !slices.Equal(o.unpinned, []string{operands[last].Path}) {
+		t.Errorf("kept %d, named %v, %v", len(o.order.Operands), o.unpinned, err)
+	}
+}
+
+// The helper writes to files of the workspace alone, whatever became of them
+// since they were hashed.
+func TestHelperRefusesOperands(t *testing.T) {
+	m := newTestMachine(t, Config{})
+	top := realPath(t, t.TempDir())
+	root, outside := filepath.Join(top, "work"), filepath.Join(top, "outside")
+	for _, err := range []error{
+		os.Mkdir(root, 0o700), os.WriteFile(outside, []byte("old"), 0o600), os.WriteFile(filepath.Join(root, "file"), []byte("old"), 0o600),
+		os.Symlink(outside, filepath.Join(root, "link")), unix.Mkfifo(filepath.Join(root, "fifo"), 0o600),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Somebody reads from the FIFO, so that opening it would not wait.
+	fifo, err := os.OpenFile(filepath.Join(root, "fifo"), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fifo.Close()
+	bytes, err := DataFile("operands", []byte("new"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bytes.Close()
+	for path, fine := range map[string]bool{"link": false, "../outside": false, "fifo": false, "gone": false, "file": true} {
+		h := startHelper(t, m, inside.StageInner, specFile(t, inside.Spec{Inner: inside.Inner{Dir: root, NoNewPrivs: true}}))
+		o := orderFile(t, inside.Order{Self: true, Argv: []string{helperName}, Cwd: "/", Bytes: 1, Operands: []inside.Operand{{Path: path, Size: 3, Mode: 0o600}}})
+		if err := send(h.control, "order", o, bytes); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := receive(h.control, 1); (err == nil) != fine {
+			t.Errorf("%s: %v", path, err)
+		}
+		h.end()
+	}
+	for name, want := range map[string]string{outside: "old", filepath.Join(root, "file"): "new"} {
+		if got, err := os.ReadFile(name); err != nil || string(got) != want {
+			t.Errorf("%s holds %q, %v", name, got, err)
+		}
+	}
+}
