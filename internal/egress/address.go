@@ -103,6 +103,9 @@ func classifyOuter(addr netip.Addr) (Class, netip.Prefix) {
 	return Reserved, single(addr)
 }
 
+// single is the prefix of one address.
+func single(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }
+
 // The forms of IPv6 that hold an IPv4 address.
 var (
 	compatible = netip.MustParsePrefix("::/96")           // RFC 4291 section 2.5.5.1

@@ -3,7 +3,6 @@ package egress
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,7 +34,8 @@ func (g Grant) Hosts() []string { return canonicals(g.Rules.Allow) }
 
 // Lines say in a stable order everything that the grant decides, first what may
 // be reached: two grants with the same lines let the same through. Approvals
-// bind to them. A grant that reaches nothing has none.
+// bind to them. Inspections stay in their order, as the first that fits counts.
+// A grant that reaches nothing has no lines.
 func (g Grant) Lines() []string {
 	lines := g.Hosts()
 	if len(lines) == 0 {
@@ -47,7 +47,9 @@ func (g Grant) Lines() []string {
 	for _, rule := range canonicals(addresses(g.Rules.unlocking)) {
 		lines = append(lines, "unlock "+rule)
 	}
-	lines = append(lines, sorted(g.Inspect, Inspection.line)...)
+	for _, i := range g.Inspect {
+		lines = append(lines, i.line())
+	}
 	lines = append(lines, sorted(g.Secrets, Secret.line)...)
 	return append(lines, g.Budget.OrDefault().line())
 }
@@ -90,5 +92,3 @@ func sorted[T any](list []T, line func(T) string) []string {
 }
 
 func canonicals(rules []Rule) []string { return slices.Compact(sorted(rules, Rule.Canonical)) }
-
-func single(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }

@@ -86,8 +86,8 @@ func (g Grant) Ports() []uint16 {
 }
 
 // Inspected returns what is looked at in requests to a target, and false when
-// its connections are not looked into. A secret for a target has it inspected,
-// too.
+// its connections are not looked into. Of several inspections the first that
+// fits counts. A secret for a target has it inspected, too.
 func (g Grant) Inspected(t Target) (Inspection, bool) {
 	for _, i := range g.Inspect {
 		if i.Host.matches(t.Host, t.Port) {

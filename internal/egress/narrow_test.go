@@ -143,7 +143,14 @@ func TestLines(t *testing.T) {
 	if got := (Grant{Rules: Rules{Deny: rulesOf(t, "x.org")}}).Lines(); got != nil {
 		t.Errorf("a grant that reaches nothing has %q", got)
 	}
-	// Control: the order does not count.
+	// Of inspections the first that fits counts, so that their order does.
+	wide, narrow := Inspection{Host: rulesOf(t, "*.c.org:22")[0]}, Inspection{Host: rulesOf(t, "x.c.org:22")[0], Methods: []string{"GET"}}
+	first, second := base(), base()
+	first.Inspect, second.Inspect = []Inspection{wide, narrow}, []Inspection{narrow, wide}
+	if slices.Equal(first.Lines(), second.Lines()) {
+		t.Error("the order of the inspections changes nothing")
+	}
+	// Control: that of the rules does not count.
 	g := base()
 	slices.Reverse(g.Rules.Allow)
 	if !slices.Equal(g.Lines(), want) {

@@ -48,8 +48,7 @@ func ParseRule(s string) (Rule, error) {
 	default:
 		r.host, err = CanonicalHost(pattern)
 		if addr, ok := r.host.Addr(); ok {
-			r.prefix = netip.PrefixFrom(addr, addr.BitLen())
-			r.host = Host{}
+			r.host, r.prefix = Host{}, single(addr)
 		}
 	}
 	if err != nil {

@@ -102,7 +102,7 @@ func (r Rules) object(addr netip.Addr, port uint16, own []netip.Addr) (objection
 	}
 	class, block := Classify(addr)
 	if class == Public && slices.ContainsFunc(meant, func(a netip.Addr) bool { return slices.Contains(own, a) }) {
-		class, block = OwnAddress, netip.PrefixFrom(addr, addr.BitLen())
+		class, block = OwnAddress, single(addr)
 	}
 	if class == Public || class.unlockable() && r.unlocks(addr, block, port) {
 		return objection{}, false

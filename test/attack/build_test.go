@@ -8,8 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
-	"time"
 
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/bubblewrap"
@@ -26,7 +26,12 @@ func brokenBwrap(t *testing.T, options string) string {
 fd=$2; shift 2
 exec env -i /usr/bin/bwrap --args "$fd" ` + options + ` "$@"
 `
-	if err := os.WriteFile(name, []byte(script), 0o755); err != nil {
+	// No process that is forked meanwhile may hold it open for writing: it could
+	// not be run.
+	syscall.ForkLock.RLock()
+	err := os.WriteFile(name, []byte(script), 0o755)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
 		t.Fatal(err)
 	}
 	for dir := filepath.Dir(name); dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
@@ -96,7 +101,7 @@ func TestFilesLeftBehind(t *testing.T) {
 		if !strings.Contains(line, "waiting") {
 			t.Fatalf("the program did not start: %q, %.2000s", line, out.String())
 		}
-		process.Eventually(t, "the run has ended", 5*time.Second, func() (bool, string) { return len(processesWith(c.token)) == 0, "it goes on" })
+		process.Eventually(t, "the run has ended", process.Patience, func() (bool, string) { return len(processesWith(c.token)) == 0, "it goes on" })
 		sweep(c)
 		after := c.look()
 		return differences(before[0], after[0]) + differences(before[1], after[1])

@@ -262,28 +262,35 @@ func neighbourRows() []row {
 	list = append(list, row{id: "NET-10", variant: "a sandbox prepared for another grant", source: relay})
 	for variant, at := range map[string]string{"IPv4": "127.0.0.1:0", "all addresses": "0.0.0.0:0", "IPv6": "[::]:0"} {
 		list = append(list, row{id: "NET-11", variant: "TCP, " + variant, source: inbound, walls: layers(netNS), prepare: allow("{good}:80"),
-			probe: probe("listen", at), visit: visit("tcp"), effect: reached})
+			probe: probe("listen", at, "{token}", "{@good:80}", "{good}"), visit: visit("tcp"), effect: reached})
 	}
 	return append(list, row{id: "NET-11", variant: "UDP", source: inbound, walls: layers(netNS), prepare: allow("{good}:80"),
-		probe: probe("listen-udp", "0.0.0.0:0"), visit: visit("udp"), effect: reached})
+		probe: probe("listen-udp", "0.0.0.0:0", "{token}", "{@good:80}", "{good}"), visit: visit("udp"), effect: reached})
 }
 
-// visit comes to every address of the machine and looks for the canary.
+// politeness is how long a visitor waits for somebody else's service. Where
+// nobody listens, it is told so at once.
+const politeness = 2 * time.Second
+
+// visit comes to every address of the machine and looks for the scene's token:
+// at that port, another may listen on the machine itself. Then it says that it
+// was there.
 func visit(network string) func(c *scene, port string) {
 	return func(c *scene, port string) {
+		defer close(c.site.visited)
 		hosts := []string{"127.0.0.1", "::1"}
 		for _, a := range ownAddresses() {
 			hosts = append(hosts, a)
 		}
 		for _, h := range hosts {
-			conn, err := net.DialTimeout(network, net.JoinHostPort(h, port), 100*time.Millisecond)
+			conn, err := net.DialTimeout(network, net.JoinHostPort(h, port), politeness)
 			if err != nil {
 				continue
 			}
-			_ = conn.SetDeadline(time.Now().Add(100 * time.Millisecond))
+			_ = conn.SetDeadline(time.Now().Add(politeness))
 			_, _ = io.WriteString(conn, "x")
 			text := make([]byte, 64)
-			if n, _ := conn.Read(text); strings.Contains(string(text[:n]), canary) {
+			if n, _ := conn.Read(text); strings.Contains(string(text[:n]), c.token) {
 				c.site.hit(forbidden, "the program was reached at "+h)
 			}
 			conn.Close()

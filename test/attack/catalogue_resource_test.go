@@ -26,9 +26,9 @@ func resourceRows() []row {
 		{id: "RES-02", variant: "pipes", source: use, groups: true, walls: layers(groups), probe: probe("pipes", "56"), prepare: small},
 		{id: "RES-02", variant: "socket buffers", source: use, groups: true, walls: layers(groups), probe: probe("sockets", "64"), prepare: small},
 
-		{id: "RES-03", variant: "many processes spin", source: use, groups: true, walls: layers(groups), probe: probe("spin", "400ms"),
+		{id: "RES-03", variant: "many processes spin", source: use, groups: true, walls: layers(groups), probe: probe("spin", "6", "500ms"),
 			prepare: func(c *scene) { c.spec.Limits.CPU = 500 * time.Millisecond }},
-		{id: "RES-03", variant: "one process spins", source: use, groups: true, walls: layers("cpu limit"), probe: probe("burn", "1500ms"),
+		{id: "RES-03", variant: "one process spins", source: use, groups: true, walls: layers("cpu limit"), probe: probe("burn", "2s"),
 			prepare: func(c *scene) { c.spec.Limits.CPU = 300 * time.Millisecond }, lift: func(c *scene) { c.spec.Limits.CPU = time.Minute }},
 
 		{id: "RES-04", variant: "disk fill", source: use, walls: layers("disk limit"), probe: probe("fill", "64"),
@@ -44,7 +44,7 @@ func resourceRows() []row {
 			prepare: func(c *scene) { c.spec.Limits.Output = 4096 }, lift: func(c *scene) { c.spec.Limits.Output = 1 << 20 }},
 		{id: "RES-05", variant: "one endless line", source: use, walls: layers("output limit"), probe: probe("output", "16", "line"),
 			prepare: func(c *scene) { c.spec.Limits.Output = 4096 }, lift: func(c *scene) { c.spec.Limits.Output = 1 << 20 }},
-		{id: "RES-05", variant: "slow drip", source: use, walls: layers("deadline"), probe: probe("outlast", "500ms", "drip"),
+		{id: "RES-05", variant: "slow drip", source: use, walls: layers("deadline"), probe: probe("outlast", "2s", "drip"),
 			prepare: short, lift: long},
 		{id: "RES-05", variant: "escape sequences", source: use},
 		{id: "RES-05", variant: "standard output held after the end", source: going, groups: true, walls: layers(pidNS, groups), probe: probe("survive", "asleep"),
@@ -55,8 +55,8 @@ func resourceRows() []row {
 		{id: "RES-06", variant: "SIGSTOP of itself", source: going, groups: true, walls: layers(pidNS, groups), probe: probe("survive", "stopped"), prepare: untilDeadline, effect: alive},
 		{id: "RES-06", variant: "vfork storm", source: going, groups: true, walls: layers(pidNS, groups), probe: probe("survive", "vfork"), prepare: untilDeadline, effect: alive},
 		{id: "RES-06", variant: "zombie storm", source: bombs, groups: true, walls: layers(groups, rlimits), probe: probe("zombie", "200"), prepare: few},
-		{id: "RES-07", variant: "signals ignored at the deadline", source: going, walls: layers("deadline"), probe: probe("outlast", "500ms", "quiet"), prepare: short, lift: long},
-		{id: "RES-08", variant: "sleep past the deadline", source: going, walls: layers("deadline"), probe: probe("outlast", "600ms", "quiet"), prepare: short, lift: long},
+		{id: "RES-07", variant: "signals ignored at the deadline", source: going, walls: layers("deadline"), probe: probe("outlast", "2s", "quiet"), prepare: short, lift: long},
+		{id: "RES-08", variant: "sleep past the deadline", source: going, walls: layers("deadline"), probe: probe("outlast", "3s", "quiet"), prepare: short, lift: long},
 		{id: "RES-08", variant: "timers", source: use, walls: layers(rlimits), probe: probe("timers", "2000")},
 		{id: "RES-09", variant: "descriptors", source: use, walls: layers(rlimits), probe: probe("descriptors", "900"),
 			prepare: func(c *scene) { c.spec.Limits.OpenFiles = 64 }},
@@ -64,11 +64,11 @@ func resourceRows() []row {
 	}
 }
 
-func short(c *scene) { c.spec.Limits.Wall = 150 * time.Millisecond }
+func short(c *scene) { c.spec.Limits.Wall = 500 * time.Millisecond }
 
 func long(c *scene) { c.spec.Limits.Wall = patience }
 
 func untilDeadline(c *scene) {
-	c.spec.Limits.Wall = 300 * time.Millisecond
+	c.spec.Limits.Wall = time.Second // until then they have to be there
 	c.args = []string{c.token, "wait"}
 }

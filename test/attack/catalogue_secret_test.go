@@ -59,10 +59,10 @@ func carryRows() []row {
 		count("connections at one time", "budget_concurrent", plain, func(c *scene) { c.spec.Network.Budget.Concurrent = 3; c.site.most.Store(&limits{concurrent: 3}) },
 			egress.Budget{Concurrent: 100}, `many 6 {@good:80} GET / HTTP/1.1\r\nHost: {good}\r\n\r\n`),
 		count("time", "budget_time", plain, func(c *scene) {
-			c.spec.Network.Budget.Time = 400 * time.Millisecond
+			c.spec.Network.Budget.Time = time.Second
 			c.site.most.Store(&limits{requests: 1})
 		},
-			egress.Budget{Time: time.Minute}, "tcp {@good:80}", several[0], several[1], "pause 800ms", several[2], several[3]),
+			egress.Budget{Time: time.Minute}, "tcp {@good:80}", several[0], several[1], "pause 3s", several[2], several[3]),
 	}
 	looked := func(variant, told string, methods, paths []string, steps ...string) {
 		list = append(list, row{id: "NET-09", variant: variant, source: source, walls: layers(requests), told: told, prepare: func(c *scene) { c.inspect(methods, paths) },

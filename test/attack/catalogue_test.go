@@ -54,6 +54,8 @@ type row struct {
 	// uses marks an attack in whose course the secret has to arrive where it
 	// belongs.
 	uses bool
+	// silent marks an attack that is denied by getting no answer.
+	silent bool
 }
 
 func (r row) name() string { return r.id + " " + r.variant }

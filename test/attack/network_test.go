@@ -140,7 +140,7 @@ func (c *scene) known() map[string]string {
 	}
 	if c.direct {
 		known["proxy"], known["socks"] = c.world.careless.http.Addr().String(), c.world.careless.socks.Addr().String()
-		known["dns"], known["resolver"] = c.world.names.address, c.world.names.address
+		known["dns"], known["resolver"] = c.world.names.Address(), c.world.names.Address()
 		known["quic"] = fmt.Sprint("127.0.0.1:", s.service)
 		known["quic4"] = known["quic"]
 	}

@@ -37,7 +37,7 @@ func TestPreparedForAnother(t *testing.T) {
 		return strings.Contains(said, `"done":true`), report.Isolation.Prepared, fmt.Sprintf("%s %+v", said, report.Connections)
 	}
 	control := false
-	process.Eventually(t, "a prepared sandbox", 10*time.Second, func() (bool, string) {
+	process.Eventually(t, "a prepared sandbox", process.Patience, func() (bool, string) {
 		time.Sleep(50 * time.Millisecond) // one is prepared when nothing else goes on
 		done, prepared, all := try()
 		control = done && prepared

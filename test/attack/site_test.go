@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
@@ -56,6 +57,8 @@ type site struct {
 	leaky atomic.Bool
 	// given is true once the secret has arrived at good.
 	given atomic.Bool
+	// visited is closed when those who come from outside have been there.
+	visited chan struct{}
 
 	servers map[netip.AddrPort]string
 	closers []func() error
@@ -85,7 +88,7 @@ func (w *world) newSite(t *testing.T, token string) *site {
 	n := int(siteNumber.Add(1))
 	s := &site{
 		world: w, n: n, zone: fmt.Sprintf("s%04d.test", n), port: uint16(20000 + n), secret: planted(token),
-		servers: map[netip.AddrPort]string{}, asked: map[string]int{}, alarms: []string{evil, forbidden},
+		servers: map[netip.AddrPort]string{}, asked: map[string]int{}, alarms: []string{evil, forbidden}, visited: make(chan struct{}),
 	}
 	s.most.Store(&limits{})
 	s.answers = map[string][][]netip.Addr{
@@ -140,36 +143,39 @@ func (s *site) serve() error {
 		return err
 	}
 	s.serveTLS(secure, true)
-	s.put(evilHost, secure, 443)
-	s.put(evilHost, plain, 22, 53, 80, 8080)
-	s.put(goodHost, plain, 22)
+	everywhere := fmt.Sprint("127.0.0.1:", s.service)
+	s.put(evilHost, secure.Addr().String(), 443)
+	s.put(evilHost, everywhere, 22, 53, 80, 8080)
+	s.put(goodHost, everywhere, 22)
 	if secure, err = s.listen(); err != nil {
 		return err
 	}
 	s.serveTLS(secure, false)
-	s.put(goodHost, secure, 443)
+	s.put(goodHost, secure.Addr().String(), 443)
 	for port, chunked := range map[uint16]bool{80: true, 8080: false} {
 		l, err := s.listen()
 		if err != nil {
 			return err
 		}
 		s.busy.Go(func() { s.each(l, func(c net.Conn) { s.goodPlain(c, chunked) }) })
-		s.put(goodHost, l, port)
+		s.put(goodHost, l.Addr().String(), port)
 	}
 	return nil
 }
 
-func (s *site) put(host byte, l net.Listener, ports ...uint16) {
-	port := l.Addr().(*net.TCPAddr).Port
+// put says where the server at some ports of a host really is.
+func (s *site) put(host byte, really string, ports ...uint16) {
 	for _, p := range ports {
 		for _, addr := range []netip.Addr{s.address(host), s.address6(host)} {
-			s.servers[netip.AddrPortFrom(addr, p)] = fmt.Sprintf("127.0.0.1:%d", port)
+			s.servers[netip.AddrPortFrom(addr, p)] = really
 		}
 	}
 }
 
+// listen listens at a loopback address that no other site has. At 127.0.0.1 there
+// might come who looks for a port that somebody else has given up.
 func (s *site) listen() (net.Listener, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.1:0", 64+s.n>>8, s.n&0xff))
 	if err == nil {
 		s.closers = append(s.closers, l.Close)
 	}
@@ -177,15 +183,17 @@ func (s *site) listen() (net.Listener, error) {
 }
 
 // listenEverywhere listens by TCP and UDP at one port of this machine, as a
-// careless service of the host does.
+// careless service of the host does. It is none of those that the kernel gives
+// out, so that nobody comes by mistake.
 func (s *site) listenEverywhere() (net.Listener, error) {
 	var last error
-	for range 20 {
-		l, err := net.Listen("tcp", ":0")
+	for range 100 {
+		s.service = uint16(10000 + rand.IntN(10000))
+		l, err := net.Listen("tcp", fmt.Sprint(":", s.service))
 		if err != nil {
-			return nil, err
+			last = err
+			continue
 		}
-		s.service = uint16(l.Addr().(*net.TCPAddr).Port)
 		packets, err := net.ListenPacket("udp", fmt.Sprint(":", s.service))
 		if err != nil {
 			last = errors.Join(err, l.Close())
@@ -226,7 +234,7 @@ func (s *site) each(l net.Listener, serve func(net.Conn)) {
 // serveTLS serves HTTP/1.1 and HTTP/2.
 func (s *site) serveTLS(l net.Listener, isEvil bool) {
 	cfg := &tls.Config{NextProtos: []string{"h2", "http/1.1"}, GetCertificate: func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
-		return s.world.certificate(h.ServerName, s.stranger.Load())
+		return s.world.certificate(h.ServerName, h.Conn.LocalAddr(), s.stranger.Load())
 	}}
 	server := &http.Server{
 		TLSConfig: cfg, Handler: s.web(isEvil), ErrorLog: quiet, ReadTimeout: patience / 2,

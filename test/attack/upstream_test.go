@@ -31,13 +31,15 @@ func planted(token string) string {
 	return "planted-" + hex.EncodeToString(sum[:12])
 }
 
-// evilPlain answers whatever it is asked, and speaks first when it is not.
+// evilPlain answers whatever it is asked.
 func (s *site) evilPlain(c net.Conn) {
 	s.hit(evil, "a connection")
-	_ = c.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
-	text := make([]byte, 4096)
-	n, _ := c.Read(text)
-	if bytes.Contains(text[:n], []byte("HTTP/1.")) {
+	r := bufio.NewReader(c)
+	text := ""
+	if first, _ := r.Peek(1); len(first) > 0 && 'A' <= first[0] && first[0] <= 'Z' { // it may be a method
+		text, _ = r.ReadString('\n')
+	}
+	if strings.Contains(text, "HTTP/1.") {
 		fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", len(canary), canary)
 		return
 	}
@@ -83,6 +85,13 @@ func (s *site) goodPlain(conn net.Conn, chunked bool) {
 		}
 		if header.Get("Expect") == "" { // or it answers before the body comes
 			if host, err = skipBody(r, header, host, chunked); err != nil {
+				return
+			}
+		}
+		if words[1] == "/visited" {
+			select {
+			case <-s.visited:
+			case <-time.After(patience / 2): // nobody comes
 				return
 			}
 		}
@@ -237,7 +246,7 @@ func (s *site) good(w http.ResponseWriter, r *http.Request) {
 }
 
 // stall is how long good waits in the middle of an answer.
-const stall = 300 * time.Millisecond
+const stall = time.Second
 
 // guess says a text, and after a while the rest of the line.
 func (s *site) guess(w http.ResponseWriter, text string) {

@@ -22,12 +22,17 @@ func TestBoundaryAsOrdinaryUser(t *testing.T) {
 	}
 	// The binary of `go test` lies in a directory of root's own.
 	binary := filepath.Join(places.base, "attack.test")
-	self, err := os.ReadFile("/proc/self/exe")
+	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Another process copies it: while this one has it open for writing, it
+	// might fork, and the copy of the descriptor would keep it from being run.
+	if text, err := exec.CommandContext(t.Context(), "cp", self, binary).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
 	home := filepath.Join(places.base, "user")
-	if err := errors.Join(os.WriteFile(binary, self, 0o755), os.Mkdir(home, 0o700), os.Chown(home, ordinaryUser, ordinaryUser)); err != nil {
+	if err := errors.Join(os.Chmod(binary, 0o755), os.Mkdir(home, 0o700), os.Chown(home, ordinaryUser, ordinaryUser)); err != nil {
 		t.Fatal(err)
 	}
 	outcomes := filepath.Join(home, "outcomes.json")

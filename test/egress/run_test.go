@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"palyra/internal/egress"
 	"palyra/internal/sandbox"
@@ -109,7 +108,7 @@ func (g *ground) spec(t *testing.T, hosts []string, argv ...string) sandbox.Spec
 	s := jailtest.Spec(t, g.root, argv...)
 	s.Workspace = sandbox.CopyOnWrite
 	s.Network = &egress.Grant{Rules: egress.Rules{Allow: allow}}
-	s.Limits.Wall, s.Env = time.Minute, trust()
+	s.Env = trust()
 	// Where there are no control groups this is address space, of which Node.js
 	// reserves ten gigabytes for its WebAssembly.
 	s.Limits.Memory = 16 << 30

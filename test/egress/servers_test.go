@@ -32,13 +32,15 @@ func (w *world) serveWeb() {
 	plain, secure := w.listen(), tls.NewListener(w.listen(), w.certificate())
 	for i, host := range []string{allowedHost, gitHost, npmHost, pypiHost, deniedHost} {
 		w.put(host, i+1, 80, plain)
-		w.put(host, i+1, 443, secure)
+		addresses := w.put(host, i+1, 443, secure)
+		if host == deniedHost {
+			w.forbidden = append(w.forbidden, addresses...)
+		}
 	}
 	for _, address := range []string{literal4, literal6} {
 		w.place(address, 80, plain)
 		w.forbidden = append(w.forbidden, address)
 	}
-	w.forbidden = append(w.forbidden, w.zone[deniedHost][0]...)
 	for _, l := range []net.Listener{plain, secure} {
 		server := &http.Server{Handler: mux, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
 		go func() { _ = server.Serve(l) }()

@@ -114,7 +114,7 @@ func TestNamesOverHTTPS(t *testing.T) {
 		{"control", everything(), true, []string{"name denied.example allowed", "transparent denied.example:443 allowed"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			report := jailtest.Run(t, g.runner, g.spec(t, test.hosts, "curl", "-sS", "--max-time", "20",
+			report := jailtest.Run(t, g.runner, g.spec(t, test.hosts, "curl", "-sS", "--max-time", "60",
 				"--doh-url", "https://"+deniedHost+"/dns-query", "http://"+allowedHost+"/hello"))
 			if report.ExitCode == nil || *report.ExitCode == 0 || strings.Contains(string(report.Stdout.Head), "hello") {
 				t.Errorf("ended with %s, stdout %s", jailtest.Ending(report), report.Stdout.Head)

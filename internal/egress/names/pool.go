@@ -8,8 +8,8 @@ import (
 	"palyra/internal/egress"
 )
 
-// MaxNames is how many names a program may learn addresses of.
-const MaxNames = 4096
+// mostNames is how many names a program may learn addresses of.
+const mostNames = 4096
 
 // pool gives every name one address of either family, for good: the same
 // number in 198.18.0.0/15, which is for tests between networks and routed
@@ -46,11 +46,11 @@ func (p *pool) number(h egress.Host) (n uint32, isNew bool) {
 	if n, ok := p.numbers[h]; ok {
 		return n, false
 	}
-	if len(p.hosts) == MaxNames {
+	if len(p.hosts) == mostNames {
 		return 0, false
 	}
 	p.hosts = append(p.hosts, h)
-	n = uint32(len(p.hosts)) // at most MaxNames
+	n = uint32(len(p.hosts)) // at most mostNames
 	p.numbers[h] = n
 	return n, true
 }
@@ -116,7 +116,7 @@ func (s *Service) refuse(h egress.Host, reason string) {
 	s.mu.Lock()
 	r := refusal{h, reason}
 	known := s.noted[r]
-	if len(s.noted) < MaxNames {
+	if len(s.noted) < mostNames {
 		s.noted[r] = true
 	}
 	s.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 func TestPool(t *testing.T) {
 	s := newService(t, "*.example.org")
 	seen := map[string]string{}
-	for i := range MaxNames {
+	for i := range mostNames {
 		name := fmt.Sprintf("n%d.example.org", i)
 		for _, kind := range []dnsmessage.Type{dnsmessage.TypeAAAA, dnsmessage.TypeA, dnsmessage.TypeA} {
 			_, text, _ := strings.Cut(ask(t, s, query(t, name+".", kind)), " ")
@@ -32,15 +32,15 @@ func TestPool(t *testing.T) {
 			}
 		}
 	}
-	if len(seen) != 2*MaxNames {
-		t.Errorf("%d addresses for %d names", len(seen), MaxNames)
+	if len(seen) != 2*mostNames {
+		t.Errorf("%d addresses for %d names", len(seen), mostNames)
 	}
 	if got := ask(t, s, query(t, "one.more.example.org.", dnsmessage.TypeA)); got != "Refused" {
 		t.Errorf("one too many: %s", got)
 	}
 	list, missed := s.ledger.List()
 	sum := slices.IndexFunc(list, func(c tool.Connection) bool { return c.Count > 0 })
-	if last := list[sum-1]; sum+missed != MaxNames+1 || last.Reason != egress.ReasonBudgetNames || last.Host != "one.more.example.org" {
+	if last := list[sum-1]; sum+missed != mostNames+1 || last.Reason != egress.ReasonBudgetNames || last.Host != "one.more.example.org" {
 		t.Errorf("%d entries and %d more, the last %+v", len(list), missed, last)
 	}
 	if got := ask(t, s, query(t, "n7.example.org.", dnsmessage.TypeA)); got != "Success 198.18.0.8" {
@@ -69,13 +69,13 @@ func TestLookupOfOthers(t *testing.T) {
 // so many are remembered.
 func TestManyDeniedNames(t *testing.T) {
 	s := newService(t, "example.org")
-	const count = MaxNames + 10
+	const count = mostNames + 10
 	for i := range count {
 		ask(t, s, query(t, fmt.Sprintf("data%d.evil.example.", i), dnsmessage.TypeA))
 	}
 	list, missed := s.ledger.List()
 	listed := slices.DeleteFunc(list, func(c tool.Connection) bool { return c.Count > 0 })
-	if len(listed)+missed != count || len(s.noted) != MaxNames {
+	if len(listed)+missed != count || len(s.noted) != mostNames {
 		t.Errorf("%d entries, %d missed, %d remembered", len(listed), missed, len(s.noted))
 	}
 }

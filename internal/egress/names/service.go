@@ -27,9 +27,8 @@ type Service struct {
 }
 
 // New returns a service that knows the names for which check has no reason
-// against them. The ledger gets
-// an entry for every name: once when the program first learns an address of it,
-// and once for each reason to refuse it.
+// against them. The ledger gets an entry for every name: once when the program
+// first learns an address of it, and once for each reason to refuse it.
 func New(check func(egress.Host) string, ledger *egress.Ledger) *Service {
 	return &Service{check: check, ledger: ledger, pool: newPool(), noted: map[refusal]bool{}}
 }

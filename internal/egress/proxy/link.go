@@ -76,8 +76,9 @@ func (v *service) connect(ctx context.Context, leg string, t egress.Target, c *c
 	return host, nil
 }
 
+// dial connects to a target within the budget, and decides its entry.
 func (v *service) dial(ctx context.Context, t egress.Target, entry *egress.Entry) (net.Conn, error) {
-	spent := reason.Errorf(reason.EgressDenied, "the program has used up its connections")
+	spent := reason.Errorf(reason.EgressDenied, "the program may have no more connections")
 	if !v.budget.connections.take(1) {
 		decide(entry, denied(egress.ReasonBudgetConnections))
 		return nil, spent

@@ -109,7 +109,7 @@ const lastWords = time.Second
 // windUp takes the connections that the program still made, and waits until
 // all that it said has been passed on.
 func (v *service) windUp(ctx context.Context, l Listeners) {
-	ctx, cancel := context.WithTimeout(ctx, lastWords)
+	ctx, cancel := context.WithTimeout(ctx, v.waits.last)
 	defer cancel()
 	for _, one := range l.streams() {
 		for waiting(one) && ctx.Err() == nil {

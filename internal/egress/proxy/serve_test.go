@@ -48,7 +48,7 @@ func TestTheEndOfASession(t *testing.T) {
 		if err := w.end(); err != nil {
 			t.Error(err)
 		}
-		if took := time.Since(started); took > time.Second {
+		if took := time.Since(started); took > 5*time.Second { // less than anything that it might wait for
 			t.Errorf("the end took %v", took)
 		}
 		for i, conn := range open {
@@ -58,12 +58,12 @@ func TestTheEndOfASession(t *testing.T) {
 			conn.Close()
 		}
 		for _, l := range []net.Listener{w.http, w.socks} {
-			if _, err := net.Dial("tcp", l.Addr().String()); !errors.Is(err, syscall.ECONNREFUSED) {
+			if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
 				t.Errorf("the listener: %v", err)
 			}
 		}
 	})
-	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
+	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > before; runtime.Gosched() {
 		if time.Now().After(deadline) {
 			buffer := make([]byte, 1<<20)
 			t.Fatalf("%d goroutines, before %d:\n%s", runtime.NumGoroutine(), before, buffer[:runtime.Stack(buffer, true)])
@@ -167,7 +167,7 @@ func (w *world) turn(i int) error {
 		return err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		return err
 	}
 	if port == 443 {

@@ -76,6 +76,8 @@ type waits struct {
 	first, rest time.Duration
 	// idle is for both sides, once nothing is to be checked any more.
 	idle time.Duration
+	// last is for what the program has said, after its end.
+	last time.Duration
 }
 
 // New returns a session for a grant that passed its Check.
@@ -85,7 +87,7 @@ func New(g egress.Grant, out Outward) (*Session, error) {
 	}
 	s := &Session{
 		grant: g, outward: out,
-		waits: waits{first: 30 * time.Second, rest: 10 * time.Second, idle: 10 * time.Minute},
+		waits: waits{first: 30 * time.Second, rest: 10 * time.Second, idle: 10 * time.Minute, last: lastWords},
 	}
 	if len(g.Inspect) > 0 || len(g.Secrets) > 0 {
 		var err error

@@ -336,7 +336,7 @@ func (w *world) socks5(target string) (net.Conn, error) {
 // patiently makes reads and writes of a test fail rather than hang.
 func patiently(t testing.TB, conn net.Conn) net.Conn {
 	t.Helper()
-	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	return conn

@@ -74,8 +74,9 @@ func (x *Exchange) sentTo(t egress.Target) bool {
 	return false
 }
 
-// Find returns the secrets that a request asks for, sorted by header, and refuses what Apply
-// refuses but for the body and the values, of which it asks for none.
+// Find returns the secrets that a request asks for, sorted by header, and
+// refuses what Apply refuses but for the body and the values, of which it asks
+// for none.
 func (x *Exchange) Find(r *http.Request, t egress.Target, verified bool) ([]Use, error) {
 	if x.Idle() {
 		return nil, nil

@@ -86,12 +86,12 @@ func jsonForms(value []byte) []string {
 		escape(value, "", `\u%04x`), escape(value, "", `\u%04X`),
 	}
 	for _, format := range []string{`\u%04x`, `\u%04X`} {
-		var hex []string
+		var pairs []string
 		for _, c := range "<>&'+" {
-			hex = append(hex, string(c), fmt.Sprintf(format, c))
+			pairs = append(pairs, string(c), fmt.Sprintf(format, c))
 		}
 		// Most escape three of the characters, some five.
-		forms = append(forms, strings.NewReplacer(hex[:6]...).Replace(forms[0]), strings.NewReplacer(hex...).Replace(forms[0]))
+		forms = append(forms, strings.NewReplacer(pairs[:6]...).Replace(forms[0]), strings.NewReplacer(pairs...).Replace(forms[0]))
 	}
 	return forms
 }

@@ -60,7 +60,7 @@ func TestUnreadAnswers(t *testing.T) {
 // settled waits until a number stays as it is.
 func settled(t *testing.T, n *atomic.Int64) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(patience)
 	for last := int64(-1); n.Load() != last; {
 		if time.Now().After(deadline) {
 			t.Fatal("it never settles")

@@ -189,10 +189,9 @@ func (f *frames) write(first byte, text []byte) {
 	if f.masked {
 		mask = maskBit
 	}
-	switch n := len(text); {
-	case n < length16:
+	if n := len(text); n < length16 {
 		f.out = append(f.out, mask|byte(n))
-	default: // at most mostPayload
+	} else { // at most mostPayload
 		f.out = append(f.out, mask|length16)
 		f.out = binary.BigEndian.AppendUint16(f.out, uint16(n))
 	}

@@ -20,6 +20,10 @@ import (
 	"palyra/internal/reason"
 )
 
+// patience is how long a test waits for what is to come at once: it makes it fail
+// rather than hang.
+const patience = 2 * time.Minute
+
 // world is a client, Serve, and the hosts behind it.
 type world struct {
 	t      *testing.T
@@ -98,7 +102,7 @@ func (w *world) serve() *net.TCPConn {
 
 func (w *world) serveAs(server func(net.Conn) net.Conn) *net.TCPConn {
 	client, accepted := pair(w.t)
-	client.SetDeadline(time.Now().Add(30 * time.Second))
+	client.SetDeadline(time.Now().Add(patience))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -110,7 +114,7 @@ func (w *world) serveAs(server func(net.Conn) net.Conn) *net.TCPConn {
 		cancel()
 		select {
 		case <-done:
-		case <-time.After(10 * time.Second):
+		case <-time.After(patience):
 			w.t.Error("Serve does not come back")
 		}
 	})
@@ -209,7 +213,6 @@ func say(t *testing.T, c net.Conn, in *bufio.Reader, text, method string) (*http
 
 func hear(t *testing.T, c net.Conn, in *bufio.Reader, method string) (*http.Response, string) {
 	t.Helper()
-	c.SetReadDeadline(time.Now().Add(10 * time.Second))
 	res, err := http.ReadResponse(in, &http.Request{Method: method})
 	for err == nil && (res.StatusCode == http.StatusEarlyHints || res.StatusCode == http.StatusContinue) {
 		res, err = http.ReadResponse(in, &http.Request{Method: method})
@@ -227,7 +230,6 @@ func hear(t *testing.T, c net.Conn, in *bufio.Reader, method string) (*http.Resp
 
 // ended reports whether the connection has come to its end.
 func ended(c net.Conn, in *bufio.Reader) bool {
-	c.SetReadDeadline(time.Now().Add(5 * time.Second))
 	_, err := in.ReadByte()
 	return err == io.EOF
 }
@@ -283,7 +285,7 @@ func (w *world) inspected(a authorities, protocols ...string) *tls.Conn {
 // over is a client whose connections are those that dial returns.
 func over(t *testing.T, dial func() net.Conn) *http.Transport {
 	each := func(context.Context, string, string) (net.Conn, error) { return dial(), nil }
-	transport := &http.Transport{DialContext: each, DialTLSContext: each, ForceAttemptHTTP2: true, ExpectContinueTimeout: 10 * time.Second}
+	transport := &http.Transport{DialContext: each, DialTLSContext: each, ForceAttemptHTTP2: true, ExpectContinueTimeout: patience}
 	t.Cleanup(transport.CloseIdleConnections)
 	return transport
 }

@@ -62,7 +62,7 @@ func shmFind([]string) (string, error) {
 func survive(args []string) (string, error) {
 	how, token, ending := args[0], args[1], args[2]
 	for range 3 {
-		cmd := exec.Command("/proc/self/exe", "survivor", how, token)
+		cmd := exec.Command("/proc/self/exe", "survivor", how, token, "first")
 		cmd.Stdout = os.Stdout
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		if err := cmd.Start(); err != nil {

@@ -75,10 +75,14 @@ func thread() error {
 // spin lets several processes use the processor, each for less than the limit
 // of one process.
 func spin(args []string) (string, error) {
+	n, err := strconv.Atoi(args[0])
+	if err != nil {
+		return "", err
+	}
 	var all sync.WaitGroup
-	failed := make([]error, 4)
+	failed := make([]error, n)
 	for i := range failed {
-		all.Go(func() { failed[i] = exec.Command("/proc/self/exe", "burn", args[0]).Run() })
+		all.Go(func() { failed[i] = exec.Command("/proc/self/exe", "burn", args[1]).Run() })
 	}
 	all.Wait()
 	return "all have used it", errors.Join(failed...)

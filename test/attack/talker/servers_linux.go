@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"time"
 )
 
 // servers wait inside for somebody from outside, or from another sandbox.
@@ -14,23 +13,36 @@ func servers() map[string]attack {
 	return map[string]attack{"listen": listen, "listen-udp": listenUDP, "relay": relay}
 }
 
-// invited is how long one waits for somebody to come.
-const invited = 400 * time.Millisecond
-
-// listen says the canary to whoever connects to a port of its own.
+// listen says a word to whoever connects to a port of its own. It takes an
+// address, the word, and the place and the name of the host that tells when
+// nobody comes any more.
 func listen(args []string) (string, error) {
 	l, err := net.Listen("tcp", args[0])
 	if err != nil {
 		return "", err
 	}
 	announce(l.Addr())
-	conn, err := accept(l)
+	nobody := closeWhenVisited(l, args[2], args[3])
+	conn, err := l.Accept()
 	if err != nil {
-		return "", err
+		return "", errors.Join(err, <-nobody)
 	}
 	defer conn.Close()
-	_, err = io.WriteString(conn, canary)
+	_, err = io.WriteString(conn, args[1])
 	return conn.RemoteAddr().String(), err
+}
+
+// closeWhenVisited closes what waits for visitors once the host says that they
+// have been there. Its error tells that they were not waited for.
+func closeWhenVisited(waits io.Closer, at, name string) <-chan error {
+	visited := make(chan error, 1)
+	go func() {
+		var c conversation
+		_, err := c.hold([]string{"tcp " + at, `send GET /visited HTTP/1.1\r\nHost: ` + name + `\r\nConnection: close\r\n\r\n`, "want fine"})
+		visited <- err
+		_ = waits.Close()
+	}()
+	return visited
 }
 
 // announce says the port.
@@ -40,28 +52,19 @@ func announce(at net.Addr) {
 	}
 }
 
-func accept(l net.Listener) (net.Conn, error) {
-	if tcp, ok := l.(*net.TCPListener); ok {
-		_ = tcp.SetDeadline(time.Now().Add(invited))
-	}
-	return l.Accept()
-}
-
-// listenUDP says the canary to whoever sends something.
+// listenUDP is listen for whoever sends something.
 func listenUDP(args []string) (string, error) {
 	c, err := net.ListenPacket("udp", args[0])
 	if err != nil {
 		return "", err
 	}
 	announce(c.LocalAddr())
-	if err := c.SetDeadline(time.Now().Add(invited)); err != nil {
-		return "", err
-	}
+	nobody := closeWhenVisited(c, args[2], args[3])
 	_, from, err := c.ReadFrom(make([]byte, 64))
 	if err != nil {
-		return "", err
+		return "", errors.Join(err, <-nobody)
 	}
-	_, err = c.WriteTo([]byte(canary), from)
+	_, err = c.WriteTo([]byte(args[1]), from)
 	return from.String(), err
 }
 

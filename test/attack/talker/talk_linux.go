@@ -16,8 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience bounds every step; a refusal comes at once.
-const patience = 4 * time.Second
+// patience bounds every conversation; a refusal comes at once. One that lasts
+// so long was not denied, and its row fails.
+const patience = 20 * time.Second
 
 // talks are conversations with whatever is on the network. Every argument is
 // one step: a word and its operand. Conversations are parted by "or"; the attack
@@ -140,7 +141,7 @@ func (c *conversation) use(conn net.Conn) error {
 	c.conn, c.heard, c.streams = conn, nil, 0
 	wait := patience
 	if _, ok := conn.(*net.UDPConn); ok {
-		wait /= 4 // what nobody hears is not answered
+		wait /= 5 // what nobody hears is not answered
 	}
 	return conn.SetDeadline(time.Now().Add(wait))
 }

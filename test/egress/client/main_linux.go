@@ -14,8 +14,9 @@ import (
 	"time"
 )
 
-// patience bounds whatever waits for an answer that never comes.
-const patience = 20 * time.Second
+// patience bounds whatever waits for an answer that never comes. Nothing comes
+// near it.
+const patience = time.Minute
 
 func main() {
 	if len(os.Args) < 2 {

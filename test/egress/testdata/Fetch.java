@@ -34,7 +34,7 @@ class Fetch {
 
   static String fetch(String url) throws IOException {
     HttpURLConnection c = (HttpURLConnection) URI.create(url).toURL().openConnection();
-    c.setReadTimeout(20000);
+    c.setReadTimeout(60000);
     c.setRequestProperty("Connection", "close");
     try {
       return new String(c.getInputStream().readAllBytes(), "UTF-8").trim();

@@ -9,7 +9,7 @@ for (let i = 0; i < args.length; i += 2) {
   let text;
   try {
     // No connection is to serve for the next, which is of another family.
-    const answer = await fetch(url, { headers: { connection: 'close' }, signal: AbortSignal.timeout(20000) });
+    const answer = await fetch(url, { headers: { connection: 'close' }, signal: AbortSignal.timeout(60000) });
     text = answer.ok ? (await answer.text()).trim() : 'failed';
   } catch {
     text = 'failed';

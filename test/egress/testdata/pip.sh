@@ -2,5 +2,5 @@
 cd /tmp
 export FAMILY=$1 PYTHONPATH=/workspace
 shift
-pip3 download -q --disable-pip-version-check --no-deps --retries 0 --index-url "$@" tiny &&
+pip3 download -q --disable-pip-version-check --no-deps --retries 0 --timeout 60 --index-url "$@" tiny &&
   PYTHONPATH=/tmp/tiny-1.0-py3-none-any.whl python3 -c 'import tiny; print(tiny.said)'
