@@ -47,7 +47,7 @@ run() {
   printf '$ palyra'
   printf ' %q' "$@"
   printf '\n'
-  timeout --foreground 60 "$palyra" "$@"
+  timeout --foreground 600 "$palyra" "$@"
 }
 
 # expect runs a command that must end with a given exit code.
@@ -187,7 +187,7 @@ bold "2. palyrad starts with a fresh state directory"
 # In a process group of its own: Ctrl-C at a question is for the question.
 setsid "$palyrad" >"$work/palyrad.log" 2>&1 &
 daemon=$!
-for _ in $(seq 100); do
+for _ in $(seq 600); do
   if "$palyra" status >/dev/null 2>&1; then break; fi
   if ! kill -0 "$daemon" 2>/dev/null; then exit 1; fi
   read -rt 0.1 <> <(:) || true
@@ -207,12 +207,16 @@ if $interactive; then
 else
   echo "(no terminal asks you: DEMO_APPROVE=$approve answers)"
   printf '$ palyra run %q > run.out 2>&1 &\n' "$task"
-  timeout --foreground 60 "$palyra" run "$task" >"$work/run.out" 2>&1 &
+  timeout --foreground 600 "$palyra" run "$task" >"$work/run.out" 2>&1 &
   agent=$!
   id=
-  for _ in $(seq 100); do
+  for _ in $(seq 600); do
     id=$("$palyra" approvals list --state pending -o name)
     if [[ -n $id ]]; then break; fi
+    if ! kill -0 "$agent" 2>/dev/null; then
+      cat "$work/run.out" >&2
+      exit 1
+    fi
     read -rt 0.1 <> <(:) || true
   done
   run approvals show "$id"

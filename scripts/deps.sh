@@ -16,10 +16,14 @@ have() {
   fi
 }
 
-missing=()
-for pair in "$@"; do
-  have "${pair%%=*}" || missing+=("${pair#*=}")
-done
+wanted=("$@")
+look() {
+  missing=()
+  for pair in "${wanted[@]}"; do
+    have "${pair%%=*}" || missing+=("${pair#*=}")
+  done
+}
+look
 ((${#missing[@]} == 0)) && exit 0
 
 if ! command -v apt-get >/dev/null; then
@@ -35,11 +39,18 @@ if ((EUID != 0)); then
   become=(sudo)
 fi
 
-echo "installing: ${missing[*]}"
-# A machine with fresh package lists need not fetch them again; one with none
-# or stale ones has to.
-install() { "${become[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"; }
-if ! install "${missing[@]}"; then
-  "${become[@]}" apt-get update
-  install "${missing[@]}"
-fi
+# Others may install at the same time: apt-get waits for the lock of dpkg by
+# itself, and for the locks of its lists and archives it is run again.
+apt_get() { "${become[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 "$@"; }
+for pause in 10 30 0; do
+  echo "installing: ${missing[*]}"
+  # A machine with fresh package lists need not fetch them again; one with none
+  # or stale ones has to.
+  apt_get install -y --no-install-recommends "${missing[@]}" && exit 0
+  apt_get update && apt_get install -y --no-install-recommends "${missing[@]}" && exit 0
+  sleep "$pause"
+  look # what somebody else has installed meanwhile
+  ((${#missing[@]} == 0)) && exit 0
+done
+echo "could not install: ${missing[*]}; apt-get says why above" >&2
+exit 1

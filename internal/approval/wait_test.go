@@ -271,25 +271,27 @@ func TestExpiryGoesOnAfterRestart(t *testing.T) {
 	})
 }
 
+// TestWakeUpIsFast: an answer reaches the call that waits for it at once, and
+// no clock has to go on for that.
 func TestWakeUpIsFast(t *testing.T) {
-	d := approvaltest.NewDesk(t)
-	best := time.Hour
-	for range 20 {
-		p, rec := waiting(t, d)
-		begin := time.Now()
-		decide(t, d, alice, rec.ID, yes)
-		a := (<-p.Done).Answer
-		best = min(best, time.Since(begin))
-		if err := d.Consume(t.Context(), a); err != nil {
-			t.Fatal(err)
+	bubble(t, func(t *testing.T) {
+		d := approvaltest.NewDesk(t)
+		for range 20 {
+			p, rec := waiting(t, d)
+			begin := time.Now()
+			decide(t, d, alice, rec.ID, yes)
+			a := (<-p.Done).Answer
+			if took := time.Since(begin); took != 0 {
+				t.Errorf("the wake-up took %s", took)
+			}
+			if err := d.Consume(t.Context(), a); err != nil {
+				t.Fatal(err)
+			}
+			if err := d.EndSession(t.Context(), "none"); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if err := d.EndSession(t.Context(), "none"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if best > 10*time.Millisecond {
-		t.Errorf("the fastest wake-up of 20 took %s", best)
-	}
+	})
 }
 
 func TestNothingStaysInMemory(t *testing.T) {

@@ -2,9 +2,13 @@ package builtin
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"palyra/internal/reason"
+	"palyra/internal/sandbox"
 	"palyra/internal/tool"
 )
 
@@ -35,4 +39,44 @@ func TestProcessTurns(t *testing.T) {
 			t.Errorf("after them, of %d: %+v", most, third)
 		}
 	}
+}
+
+// holding is a sandbox whose programs run until they are let go.
+type holding struct {
+	runner
+	begun atomic.Int32
+	let   chan struct{}
+}
+
+func (h *holding) Run(context.Context, sandbox.Spec) (sandbox.Report, error) {
+	h.begun.Add(1)
+	<-h.let
+	return sandbox.Report{}, nil
+}
+
+// TestProcessTurnsInOrder: each program that ends makes room for one that waits,
+// and for no more.
+func TestProcessTurnsInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most, calls = 2, 5
+		h := &holding{let: make(chan struct{})}
+		p := newProcess(Config{Runner: h, Process: ProcessPolicy{MaxConcurrent: most}})
+		var running sync.WaitGroup
+		for range calls {
+			running.Go(func() {
+				if _, err := p.inTurn(t.Context(), sandbox.Spec{}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		for want := most; want <= calls; want++ {
+			synctest.Wait()
+			if got := h.begun.Load(); int(got) != want {
+				t.Errorf("%d programs have begun, want %d", got, want)
+			}
+			h.let <- struct{}{}
+		}
+		close(h.let)
+		running.Wait()
+	})
 }

@@ -38,7 +38,7 @@ func TestBuiltinToolsAreCurrent(t *testing.T) {
 // built-in tools, with place, line, caret and help.
 func TestPolicyCheckOffline(t *testing.T) {
 	w := newWorld(t)
-	w.env["PALYRA_ADDRESS"] = closedAddress(t)
+	w.env["PALYRA_ADDRESS"] = closedAddress
 	good := w.write("good/10.cedar", "@id(\"git\")\n@waives(\"approval: this repository is a sandbox\")\npermit(principal, action == Action::\"tool.execute/fs.write\", resource)\nwhen { context.args.path == \"x\" };\n")
 	r := w.run("policy", "check", good)
 	w.want(r, 0)

@@ -40,7 +40,7 @@ func TestVerifyExport(t *testing.T) {
 	w.journaled()
 	path := w.export()
 	w.server.CloseClientConnections()
-	w.env["PALYRA_ADDRESS"] = closedAddress(t)
+	w.env["PALYRA_ADDRESS"] = closedAddress
 	r := w.run("journal", "verify", path)
 	w.want(r, 0)
 	for _, want := range []string{"2 verified", "gw-test", "from the file itself", "prove that it is whole, not whose it is"} {
@@ -246,7 +246,7 @@ func TestAttest(t *testing.T) {
 	right, wrong := w.write("right", `{"text":"three"}`), w.write("wrong", `{"text":"four"}`)
 	w.want(w.run("attest", "verify", envelope), 0)
 
-	w.env["PALYRA_ADDRESS"] = closedAddress(t) // from here on offline
+	w.env["PALYRA_ADDRESS"] = closedAddress // from here on offline
 	for _, c := range []struct {
 		args []string
 		code int

@@ -37,7 +37,7 @@ func TestExitCodes(t *testing.T) {
 		{"dry run denied", 3, nil, []string{"call", "never", "--dry-run"}, ""},
 		{"approval denied", 4, func(w *world) { w.answered(palyrav1.ApprovalState_APPROVAL_STATE_DENIED) }, []string{"call", "process.run"}, "ada denied"},
 		{"approval expired", 5, func(w *world) { w.answered(palyrav1.ApprovalState_APPROVAL_STATE_EXPIRED) }, []string{"call", "process.run"}, "in time"},
-		{"not running", 6, func(w *world) { w.env["PALYRA_ADDRESS"] = closedAddress(w.t) }, []string{"status"}, "Start the gateway with `palyrad`"},
+		{"not running", 6, func(w *world) { w.env["PALYRA_ADDRESS"] = closedAddress }, []string{"status"}, "Start the gateway with `palyrad`"},
 		{"no bundle", 6, func(w *world) { w.env["PALYRA_CREDENTIALS"] = "" }, []string{"status"}, "Start the gateway on this machine"},
 		{"not known", 6, func(w *world) {
 			w.gateway.fail = gatewayError(connect.CodeUnauthenticated, reason.Unauthenticated, "the device was revoked", nil)

@@ -113,7 +113,7 @@ func TestConfigMistakes(t *testing.T) {
 		t.Error(r.err)
 	}
 	// What the file says of the client holds.
-	w.config("max_cals_per_run = 7\n[client]\naddress = \"" + closedAddress(t) + "\"\n")
+	w.config("max_cals_per_run = 7\n[client]\naddress = \"" + closedAddress + "\"\n")
 	w.want(w.run("status"), 6)
 	w.config("[client]\nadress = \"127.0.0.1:1\"\n")
 	w.want(w.run("status"), 2)

@@ -234,7 +234,7 @@ func TestCompletion(t *testing.T) {
 	if r := w.run("__complete", "call", ""); !strings.HasPrefix(r.out, "process.run\tRun a program\n") {
 		t.Error(r.out)
 	}
-	w.env["PALYRA_ADDRESS"] = closedAddress(t)
+	w.env["PALYRA_ADDRESS"] = closedAddress
 	if r := w.run("__complete", "approvals", "show", ""); r.code != 0 || !strings.HasPrefix(r.out, ":4") {
 		t.Errorf("%d %q", r.code, r.out)
 	}

@@ -193,13 +193,13 @@ func TestFindings(t *testing.T) {
 			":2:1: process_runner.egress_budget.connections is 0; set it between 1 and 1000000",
 			":3:1: process_runner.egress_budget.connection_time_ms is 5; set it between 1000 and 86400000",
 		}},
-		{"inspection", "[process_runner]\nallowed_egress_hosts = [\"a.org:443\"]\n[[process_runner.inspect]]\nhost = \"a.org\"\nmethods = [\"get\"]\npaths = [\"x/**\", \"/a/**/b\", \"/[\"]\n[[process_runner.inspect]]\nhost = \"a.org\"", []string{
+		{"inspection", "[process_runner]\nallowed_egress_hosts = [\"a.org:443\"]\n[[process_runner.inspect]]\nhost = \"a.org\"\nmethods = [\"get\"]\npaths = [\"x/**\", \"/a/**/b\", \"/[\"]\n[[process_runner.inspect]]\nhost = \"A.org\"", []string{
 			`:4:1: process_runner.inspect[0].host has "a.org", which names no port`,
 			`:5:1: process_runner.inspect[0].methods has "get"; write methods in upper case`,
 			`:6:1: process_runner.inspect[0].paths has "x/**"; use a pattern from the root`,
 			`process_runner.inspect[0].paths has "/a/**/b"`, `process_runner.inspect[0].paths has "/["`,
-			`:8:1: process_runner.inspect[1].host has "a.org", which names no port`,
-			`:8:1: process_runner.inspect[1].host is "a.org" for the second time`,
+			`:8:1: process_runner.inspect[1].host has "A.org", which names no port`,
+			`:8:1: process_runner.inspect[1].host is "A.org" for the second time`,
 		}},
 		{"inspection of nothing", "[[process_runner.inspect]]\nhost = \"a.org:443\"", []string{
 			`:1:3: process_runner.inspect has no effect without hosts that programs may reach`,

@@ -151,10 +151,11 @@ func (k *checker) inspect(list []Inspect) {
 		each := fmt.Sprintf("process_runner.inspect[%d]", i)
 		k.hosts(each+".host", []string{one.Host})
 		k.ports(each+".host", []string{one.Host})
-		if seen[one.Host] {
+		host := strings.ToLower(one.Host)
+		if seen[host] {
 			k.find(each+".host", "is "+quote(one.Host)+" for the second time", "put its methods and paths into one table")
 		}
-		seen[one.Host] = true
+		seen[host] = true
 		for _, method := range one.Methods {
 			if !methodForm.MatchString(method) {
 				k.find(each+".methods", "has "+quote(method), "write methods in upper case, such as GET")

@@ -53,6 +53,8 @@ func (s Secret) Value() ([]byte, error) {
 		problem = "holds more than one line, or characters that a header cannot hold"
 	case value[0] == ' ' || value[len(value)-1] == ' ':
 		problem = "begins or ends with a space"
+	case bytes.Contains(value, []byte("palyra-sec-")):
+		problem = "holds the placeholder of a secret, as programs see it"
 	}
 	if problem != "" {
 		clear(text)

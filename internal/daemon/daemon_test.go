@@ -34,7 +34,9 @@ type running struct {
 	cfg    *config.Config
 	reload chan struct{}
 	stop   context.CancelFunc
-	done   chan error
+	// done has what the daemon ended with; ended is closed after that.
+	done  chan error
+	ended chan struct{}
 }
 
 func testConfig(t *testing.T) *config.Config {
@@ -57,9 +59,10 @@ func startWith(t *testing.T, o Options) *running {
 	t.Helper()
 	cfg := o.Config
 	ctx, stop := context.WithCancel(context.Background())
-	d := &running{t: t, cfg: cfg, stop: stop, done: make(chan error, 1), reload: make(chan struct{})}
+	d := &running{t: t, cfg: cfg, stop: stop, done: make(chan error, 1), ended: make(chan struct{}), reload: make(chan struct{})}
 	ready := make(chan Addresses, 1)
 	go func() {
+		defer close(d.ended)
 		o.Reload, o.Ready = d.reload, func(a Addresses) { ready <- a }
 		d.done <- Run(ctx, o)
 	}()
@@ -69,7 +72,8 @@ func startWith(t *testing.T, o Options) *running {
 		stop()
 		t.Fatalf("the daemon did not start: %v", err)
 	}
-	t.Cleanup(func() { stop() })
+	// Until it has ended it writes to its directory, which is removed next.
+	t.Cleanup(func() { stop(); <-d.ended })
 	return d
 }
 
@@ -161,9 +165,10 @@ func TestOneDaemonPerStateDirectory(t *testing.T) {
 
 func TestStateDirectoryMustBePrivate(t *testing.T) {
 	cfg := testConfig(t)
-	if err := os.MkdirAll(cfg.StateDir, 0o755); err != nil {
+	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
 		t.Fatal(err)
 	}
+	chmod(t, cfg.StateDir, 0o755)
 	err := Run(t.Context(), Options{Config: cfg, Log: slog.New(slog.DiscardHandler)})
 	var known *reason.Error
 	if !errors.As(err, &known) || known.Code != reason.ConfigInvalid || !strings.Contains(known.NextStep(), "chmod 700") {
@@ -307,7 +312,7 @@ func TestOperatorAddedOnlineAndOffline(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		client := &http.Client{Transport: &http.Transport{TLSClientConfig: bundle.ClientTLS(), ForceAttemptHTTP2: true}, Timeout: 10 * time.Second}
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: bundle.ClientTLS(), ForceAttemptHTTP2: true}, Timeout: time.Minute}
 		defer client.CloseIdleConnections()
 		res, err := palyrav1connect.NewStatusServiceClient(client, d.url()).GetStatus(t.Context(), &palyrav1.GetStatusRequest{})
 		if err != nil {

@@ -203,9 +203,10 @@ func TestDoctorCommand(t *testing.T) {
 	if _, err := os.Stat(dir); err == nil {
 		t.Error("the doctor made the state directory")
 	}
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
+	chmod(t, dir, 0o755)
 	text, err = run("--state-dir", dir)
 	if err == nil || !strings.Contains(text, "failed   state directory") || !strings.Contains(text, "next: Run `chmod 700") {
 		t.Errorf("%v in\n%s", err, text)

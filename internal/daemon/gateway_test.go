@@ -145,7 +145,7 @@ func TestRevocationReachesTheAPI(t *testing.T) {
 		if connect.CodeOf(err) != connect.CodeUnauthenticated {
 			t.Errorf("the revoked device's stream ended with %v", err)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("the revoked device's stream goes on")
 	}
 	// Control: another device's stream goes on.
@@ -269,7 +269,7 @@ func TestWatcherErrorsReload(t *testing.T) {
 	for range 3 {
 		select {
 		case faults <- fsnotify.ErrEventOverflow:
-		case <-time.After(30 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatal("an error of the watcher is not read")
 		}
 	}
@@ -350,15 +350,6 @@ func TestDecisionsAreCountedByDecision(t *testing.T) {
 	if err := stream.Close(); err != nil {
 		t.Fatal(err)
 	}
-	const want = `palyra_decisions_total{decision="allow",reason=""} 1`
-	for deadline := time.Now().Add(30 * time.Second); ; {
-		_, text := d.get("/metrics")
-		if strings.Contains(text, want) {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the metrics lack %s", want)
-		}
-	}
+	d.eventually("/metrics", `palyra_decisions_total{decision="allow",reason=""} 1`)
 	d.end()
 }

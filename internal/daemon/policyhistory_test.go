@@ -91,7 +91,7 @@ func (d policyDesk) want(when, version string, activated bool) {
 // stopped after a while and gives no error.
 func runBriefly(t *testing.T, cfg *config.Config) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	return Run(ctx, Options{Config: cfg, Log: slog.New(slog.DiscardHandler)})
 }

@@ -55,14 +55,20 @@ func TestSecretsOfTheConfiguration(t *testing.T) {
 	}
 }
 
-// TestSecretsOfEveryLength: what the configuration takes can be sent.
-func TestSecretsOfEveryLength(t *testing.T) {
-	for length, usable := range map[int]bool{7: false, 8: true, 4096: true, 4097: false} {
+// TestSecretsOfEveryKind: what the configuration takes can be sent, and nothing
+// else, so that its check finds what a call is refused for.
+func TestSecretsOfEveryKind(t *testing.T) {
+	for value, usable := range map[string]bool{
+		strings.Repeat("k", 7): false, strings.Repeat("k", 8): true, strings.Repeat("k", 4096): true, strings.Repeat("k", 4097): false,
+		"two words": true, " of spaces": false, "of spaces ": false, "of two\nlines": false, "löslich": false, "palyra-sec-other": false,
+	} {
 		cfg := config.Default()
 		cfg.Secrets = []config.Secret{secretIn(t, 0o600)}
-		value := strings.Repeat("k", length)
 		if err := os.WriteFile(cfg.Secrets[0].File, []byte(value), 0o600); err != nil {
 			t.Fatal(err)
+		}
+		if _, err := cfg.Secrets[0].Value(); (err == nil) != usable {
+			t.Errorf("the check of %.20q says %v", value, err)
 		}
 		list, err := secrets(cfg)
 		if err != nil {
@@ -78,7 +84,7 @@ func TestSecretsOfEveryLength(t *testing.T) {
 		r.Header.Set("Authorization", x.Placeholder("github"))
 		err = x.Apply(t.Context(), r, to, true)
 		if (err == nil) != usable || (r.Header.Get("Authorization") == value) != usable {
-			t.Errorf("%d bytes: %v", length, err)
+			t.Errorf("%.20q of %d bytes: %v", value, len(value), err)
 		}
 	}
 }

@@ -232,6 +232,9 @@ func TestTooManyProtectedPaths(t *testing.T) {
 		}
 		_, _ = r.wait()
 		told.refused(t, fmt.Sprint(n, " paths"), code)
+		if p := last[struct{ Facts tool.CommitFacts }](w, event.Gated); len(p.Facts.Protected) != 1000 {
+			t.Errorf("%d of %d paths are on record", len(p.Facts.Protected), n)
+		}
 	}
 }
 
@@ -318,6 +321,44 @@ func TestRevokedBetweenAnswerAndUse(t *testing.T) {
 	told.refused(t, "revoked", reason.ApprovalRevoked)
 	if p := last[toolcall.GateResult](w, event.Gated); p.Allowed || p.Reason != reason.ApprovalRevoked {
 		t.Errorf("journaled %+v", p)
+	}
+}
+
+// A freeze and the end of the call beat a yes that is on record.
+func TestRecordedYesIsBeaten(t *testing.T) {
+	for name, c := range map[string]struct {
+		act  func(w *world, end func())
+		code reason.Code
+	}{
+		"a freeze": {func(w *world, _ func()) {
+			if err := w.desk.Freeze(w.t.Context(), alice, "stop"); err != nil {
+				w.t.Error(err)
+			}
+		}, reason.GatewayFrozen},
+		"the end of the call": {func(_ *world, end func()) { end() }, reason.Cancelled},
+		"the control":         {func(*world, func()) {}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, unattended)
+			var told gateOf
+			w.run.run = func(ctx context.Context, call tool.Call) tool.Report {
+				ctx, end := context.WithCancel(ctx)
+				defer end()
+				w.ledger.after = map[event.Code]func(){event.Gated: func() { c.act(w, end) }}
+				return wrote(nil, &told)(ctx, call)
+			}
+			if _, _, err := w.call(runCall()); err != nil {
+				t.Fatal(err)
+			}
+			if p := last[toolcall.GateResult](w, event.Gated); !p.Allowed {
+				t.Fatalf("journaled %+v", p)
+			}
+			if c.code != "" {
+				told.refused(t, name, c.code)
+			} else if !told.ruling.Allowed {
+				t.Errorf("got %+v", told)
+			}
+		})
 	}
 }
 

@@ -204,7 +204,8 @@ func TestSwappedSymlink(t *testing.T) {
 		}
 	})
 	leaked, reads := 0, 0
-	for range 2000 {
+	// On one processor the other goroutine is seen to act now and then only.
+	for n := 0; n < 2000 || (leaked == 0 || reads == 0) && n < 1_000_000; n++ {
 		if got, _ := careless(w, "d/secret"); got == "secret" {
 			leaked++
 		}

@@ -64,7 +64,9 @@ func TestErrorEvents(t *testing.T) {
 }
 
 func TestStalledStream(t *testing.T) {
-	quick := func(e *model.Endpoint) { e.IdleTimeout = 20 * time.Millisecond }
+	// Two stalls take twice as long. The answer after them must not stall on a
+	// busy machine.
+	quick := func(e *model.Endpoint) { e.IdleTimeout = 2 * time.Second }
 	turn, heard, err := ask(t, quick, modeltest.Raw("").Stalled(), modeltest.File("cut-in-call").Stalled(), modeltest.File("text"))
 	if err != nil || turn.Text != "Hello, world!" || len(heard.Retries) != 2 || heard.Text != turn.Text {
 		t.Errorf("%+v, %v, heard %+v", turn, err, heard)

@@ -87,7 +87,9 @@ func TestEndlessCall(t *testing.T) {
 	if err != nil || len(turn.Calls) != 1 {
 		t.Fatalf("%d calls, %v", len(turn.Calls), err)
 	}
-	if took := time.Since(began); took > 20*time.Second {
+	// It takes about a second, and minutes when each part is read from the
+	// beginning.
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("it took %s", took)
 	}
 }
@@ -117,7 +119,9 @@ func TestErrorEvents(t *testing.T) {
 }
 
 func TestStalledStream(t *testing.T) {
-	quick := func(e *model.Endpoint) { e.IdleTimeout = 20 * time.Millisecond }
+	// Two stalls take twice as long. The answer after them must not stall on a
+	// busy machine.
+	quick := func(e *model.Endpoint) { e.IdleTimeout = 2 * time.Second }
 	turn, heard, err := ask(t, quick, modeltest.Raw("").Stalled(), modeltest.File("cut-in-call").Stalled(), modeltest.File("text"))
 	if err != nil || turn.Text != "Hello, world!" || len(heard.Retries) != 2 || heard.Text != turn.Text {
 		t.Errorf("%+v, %v, heard %+v", turn, err, heard)

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"palyra/internal/reason"
 )
 
@@ -120,7 +122,7 @@ func TestChangedWhileTheProgramRan(t *testing.T) {
 			if err := w.layer.Begin(); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(10 * time.Millisecond) // past the tick of the kernel's clock
+			w.tick()
 			w.outside(script)
 			if err := os.WriteFile(filepath.Join(w.layer.Upper().Name(), "h"), []byte("new"), 0o644); err != nil {
 				t.Fatal(err)
@@ -135,6 +137,22 @@ func TestChangedWhileTheProgramRan(t *testing.T) {
 				t.Fatalf("Changes: %v, want a conflict", err)
 			}
 		})
+	}
+}
+
+// tick waits until the clock that the kernel stamps changes by, which may be
+// behind, has come to the time at which the program started.
+func (w *world) tick() {
+	w.t.Helper()
+	for {
+		var now unix.Timespec
+		if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now); err != nil {
+			w.t.Fatal(err)
+		}
+		if after(now, w.layer.since) {
+			return
+		}
+		time.Sleep(time.Millisecond)
 	}
 }
 

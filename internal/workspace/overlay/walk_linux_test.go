@@ -213,10 +213,15 @@ func TestOrdinaryUser(t *testing.T) {
 	const nobody = 65534
 	binary := filepath.Join(dir, "test")
 	content, err := os.ReadFile(os.Args[0])
-	if err == nil {
-		err = errors.Join(os.WriteFile(binary, content, 0o755), os.Mkdir(filepath.Join(dir, "tmp"), 0o755))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err = errors.Join(err, os.Chmod(dir, 0o755), os.Chown(filepath.Join(dir, "tmp"), nobody, nobody)); err != nil {
+	// What other tests start meanwhile would hold the binary open for writing,
+	// so that it could not be started (ETXTBSY, execve(2)).
+	syscall.ForkLock.RLock()
+	err = os.WriteFile(binary, content, 0o755)
+	syscall.ForkLock.RUnlock()
+	if err = errors.Join(err, os.Mkdir(filepath.Join(dir, "tmp"), 0o755), os.Chmod(dir, 0o755), os.Chown(filepath.Join(dir, "tmp"), nobody, nobody)); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(binary, "-test.short", "-test.run", "TestGit|TestCommitIs|TestClosed|TestMarks|TestRemoveTree|TestUndo|TestHardLink|TestNoChange")
