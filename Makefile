@@ -45,7 +45,7 @@ demo: deps-demo build ## Install what is missing, build, and drive real calls fr
 .PHONY: test
 test: deps-test init ## Install what is missing and run every test with the race detector
 	@mkdir -p $(dir $(MATRIX))
-	PALYRA_ATTACK_MATRIX=$(MATRIX) CGO_ENABLED=1 $(GO) test -race -tags $(TAGS) -timeout 20m -p 2 $(PKG)
+	PALYRA_ATTACK_MATRIX=$(MATRIX) CGO_ENABLED=1 $(GO) test -race -tags $(TAGS) -timeout 40m -p 2 $(PKG)
 	@if [[ '$(PKG)' == ./... && -f $(MATRIX) ]]; then cat $(MATRIX); fi
 
 # Inside its folder, go test prints what a passing test prints: the matrix.

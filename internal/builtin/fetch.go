@@ -217,7 +217,7 @@ func (t fetch) rules() egress.Rules {
 // judgeTarget refuses before anything is resolved what the rules, or the
 // address itself, already rule out.
 func (t fetch) judgeTarget(host egress.Host, port uint16) error {
-	if err := t.rules().Check(host, port, true); err != nil {
+	if err := t.rules().Check(host, port); err != nil {
 		return err
 	}
 	return t.rules().CheckAddress(host, port)

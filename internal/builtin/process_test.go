@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"palyra/internal/access"
 	"palyra/internal/egress"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
@@ -55,6 +56,28 @@ func (r *runner) Run(ctx context.Context, s sandbox.Spec) (sandbox.Report, error
 }
 
 func exit(code int) *int { return &code }
+
+// TestOwnerIsTheCaller: sandboxes that wait are told apart by whom they are for.
+func TestOwnerIsTheCaller(t *testing.T) {
+	b, r, _ := processBench(t, nil)
+	for i, caller := range []access.Principal{access.Agent("one"), access.Agent("two"), access.User("one")} {
+		p, err := b.propose("process.run", object{"argv": []string{"git"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Caller.Principal = caller
+		plan, err := b.tools["process.run"].Plan(t.Context(), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if report := b.tools["process.run"].Run(t.Context(), tool.Call{Proposal: p, Plan: plan}); report.Outcome != tool.Succeeded {
+			t.Errorf("%+v", report)
+		}
+		if got := r.specs[i].Owner; got != caller.String() {
+			t.Errorf("the sandbox of %s is for %q", caller, got)
+		}
+	}
+}
 
 // processBench has a search path with programs of its own.
 func processBench(t *testing.T, change func(*Config)) (*bench, *runner, string) {

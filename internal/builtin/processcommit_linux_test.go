@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
@@ -44,10 +45,15 @@ type copies struct {
 	history overlay.History
 }
 
-func newCopies(t *testing.T) *copies {
+func newCopies(t *testing.T, change ...func(*Config)) *copies {
 	t.Helper()
 	c := &copies{gate: &gate{ruling: tool.CommitRuling{Allowed: true, ApprovalID: "a-1", GrantID: "g-1"}}, holder: t.TempDir(), history: overlay.History{Dir: t.TempDir()}}
-	c.bench, c.runner, _ = processBench(t, func(cfg *Config) { cfg.Process.History = c.history })
+	c.bench, c.runner, _ = processBench(t, func(cfg *Config) {
+		cfg.Process.History = c.history
+		for _, fn := range change {
+			fn(cfg)
+		}
+	})
 	c.bench.write("kept.txt", "old\n")
 	c.runner.layer = func() *overlay.Layer {
 		layer, err := overlay.New(overlay.Config{Root: c.dir, Name: "default", Dir: c.holder, UID: -1, GID: -1})
@@ -214,6 +220,26 @@ func TestNobodyToAsk(t *testing.T) {
 	report, _ = c.bench.call(t.Context(), "process.run", object{"argv": []string{"git"}})
 	if report.Reason != string(reason.CommitRefused) || report.Changes.State != tool.Discarded || c.read("kept.txt") != "old\n" {
 		t.Errorf("with nobody to ask: %+v", report)
+	}
+}
+
+// TestTurnEndsWithTheProgram: people who look at changes keep no other program
+// from running.
+func TestTurnEndsWithTheProgram(t *testing.T) {
+	c := newCopies(t, func(cfg *Config) { cfg.Process.MaxConcurrent = 1 })
+	c.writes = func(upper string) { put(t, upper, "kept.txt", "new\n") }
+	var other tool.Report
+	c.gate.during = func() {
+		c.writes = nil
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // it would wait for ever
+		defer cancel()
+		other, _ = c.bench.call(ctx, "process.run", object{"argv": []string{"git"}})
+	}
+	if report, _ := c.run(t.Context(), object{}); report.Outcome != tool.Succeeded || len(c.gate.asked) != 1 {
+		t.Errorf("%+v, asked %d times", report, len(c.gate.asked))
+	}
+	if other.Outcome != tool.Succeeded {
+		t.Errorf("at the same time: %+v", other)
 	}
 }
 

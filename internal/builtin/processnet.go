@@ -71,7 +71,7 @@ func (t process) preflight(ctx context.Context, c command) error {
 	}
 	dialer := &egress.Dialer{Rules: t.policy.Reach.Rules, Resolver: t.policy.Resolver, Interfaces: t.policy.Interfaces}
 	for _, host := range c.hosts {
-		if _, err := dialer.Preflight(ctx, host); err != nil {
+		if err := dialer.Preflight(ctx, host); err != nil {
 			return err
 		}
 	}

@@ -16,8 +16,8 @@ import (
 // Secret is a value that tools use without seeing it.
 type Secret struct {
 	Name string `toml:"name"`
-	// File holds the value and nothing else, and belongs to nobody but palyrad's
-	// user or root (mode 0600).
+	// File holds the value and nothing else, is no link, and belongs to palyrad's
+	// user alone (mode 0600).
 	File string `toml:"file" path:"true"`
 	// Hosts are host rules with a port, the only ones that get the value.
 	Hosts []string `toml:"hosts"`

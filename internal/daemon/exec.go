@@ -45,7 +45,7 @@ func (e execution) preflight(ctx context.Context) error {
 	}
 	dialer := &egress.Dialer{Rules: egress.Rules{Allow: rules}}
 	for _, host := range e.allow {
-		if _, err := dialer.Preflight(ctx, host); err != nil {
+		if err := dialer.Preflight(ctx, host); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -51,4 +52,63 @@ func flood(t *testing.T, after time.Duration) <-chan struct{} {
 		t.Fatalf("the server speaks %s", answer.Proto)
 	}
 	return ended
+}
+
+// slowWriter is a client that takes its time.
+type slowWriter struct {
+	*httptest.ResponseRecorder
+	write, flush time.Duration
+	cut          bool
+}
+
+func (w *slowWriter) Write(p []byte) (int, error) {
+	time.Sleep(w.write)
+	return w.ResponseRecorder.Write(p)
+}
+
+func (w *slowWriter) FlushError() error {
+	time.Sleep(w.flush)
+	return nil
+}
+
+func (w *slowWriter) SetWriteDeadline(at time.Time) error {
+	w.cut = time.Until(at) < 0
+	return nil
+}
+
+// TestStalledIsWhoeverTakesNothing: only a write or a flush that lasts too long
+// cuts a client off, and never one that waits for the handler.
+func TestStalledIsWhoeverTakesNothing(t *testing.T) {
+	const after = 30 * time.Second
+	for name, c := range map[string]struct {
+		write, flush time.Duration
+		cut          bool
+	}{
+		"at once":            {0, 0, false},
+		"slowly":             {after - 1, after - 1, false},
+		"a write that hangs": {after + 1, 0, true},
+		"a flush that hangs": {0, after + 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &slowWriter{ResponseRecorder: httptest.NewRecorder(), write: c.write, flush: c.flush}
+				cutOff(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					time.Sleep(2 * after) // nothing is there to be taken
+					for range 2 {
+						if _, err := w.Write([]byte("text")); err != nil {
+							t.Error(err)
+						}
+						if err := http.NewResponseController(w).Flush(); err != nil {
+							t.Error(err)
+						}
+						time.Sleep(2 * after)
+					}
+				}), after).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+				time.Sleep(2 * after)
+				if w.cut != c.cut {
+					t.Errorf("cut off: %t, want %t", w.cut, c.cut)
+				}
+			})
+		})
+	}
 }

@@ -80,19 +80,17 @@ func (d *Dialer) Connect(ctx context.Context, t Target, e *Entry) (net.Conn, err
 	return d.connect(ctx, "tcp", t, e)
 }
 
-// Preflight judges "host:port" as DialContext would, up to the connection, and
-// returns its canonical form. Whoever connects later may get other addresses.
-func (d *Dialer) Preflight(ctx context.Context, address string) (string, error) {
+// Preflight judges "host:port" as DialContext would, up to the connection.
+// Whoever connects later may get other addresses.
+func (d *Dialer) Preflight(ctx context.Context, address string) error {
 	target, err := ParseTarget(address)
 	if err != nil {
-		return "", err
+		return err
 	}
 	entry := d.begin(target)
 	defer entry.End()
-	if _, _, err := d.permitted(ctx, target, entry); err != nil {
-		return "", err
-	}
-	return target.String(), nil
+	_, _, err = d.permitted(ctx, target, entry)
+	return err
 }
 
 // begin is an entry of the ledger, or one that nobody will read.

@@ -174,12 +174,11 @@ func find(rules []Rule, host Host, port uint16) int {
 	return -1
 }
 
-// Check is Match as an error: nil when the host may be asked for. A host that
-// no rule names passes only while the allowlist is empty and openByDefault is
-// true; even then the dial rules keep it to public addresses.
-func (r Rules) Check(host Host, port uint16, openByDefault bool) error {
+// Check is Match as an error: nil when the host may be asked for by a Dialer
+// that is OpenByDefault.
+func (r Rules) Check(host Host, port uint16) error {
 	answer, rule := r.Match(host, port)
-	return r.refuse(answer, rule, Target{host, port}, openByDefault)
+	return r.refuse(answer, rule, Target{host, port}, true)
 }
 
 // refuse is the error of an answer, nil when it lets the target pass.

@@ -12,7 +12,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -234,11 +233,8 @@ func (w *world) listen() {
 		server.CloseClientConnections()
 		server.Close()
 	})
-	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.url = "https://localhost:" + port
+	// By address: "localhost" may lead to somebody who has the port on ::1.
+	w.url = "https://" + server.Listener.Addr().String()
 }
 
 // client is somebody with a device.

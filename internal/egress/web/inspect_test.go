@@ -68,7 +68,7 @@ func TestInspectedHTTP1Refuses(t *testing.T) {
 		if got := w.refusals(); !reflect.DeepEqual(got, []string{"example.org:443 " + test.why}) || len(host.requests()) != 0 || len(w.dials()) != 0 {
 			t.Errorf("%q: the record is %q, dials %q", test.text, got, w.dials())
 		}
-		if !ended(c, in) {
+		if !ended(in) {
 			t.Errorf("%q: the connection goes on", test.text)
 		}
 	}

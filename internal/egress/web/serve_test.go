@@ -114,12 +114,12 @@ func TestRefusedAlone(t *testing.T) {
 			c := w.serve()
 			in := bufio.NewReader(c)
 			go io.WriteString(c, test.text) // more than fits may not be read
-			res, body := hear(t, c, in, "GET")
+			res, body := hear(t, in, "GET")
 			checkRefusal(t, res, body, test.why)
 			if !strings.Contains(body, "example.org:80") {
 				t.Errorf("the text does not name the host: %q", body)
 			}
-			if !ended(c, in) {
+			if !ended(in) {
 				t.Error("the connection goes on")
 			}
 			if got, want := w.refusals(), []string{"example.org:80 " + test.why}; !reflect.DeepEqual(got, want) {
@@ -161,10 +161,10 @@ func TestSecondRequest(t *testing.T) {
 				c := w.serve()
 				in := bufio.NewReader(c)
 				go io.WriteString(c, first+test.text)
-				if res, _ := hear(t, c, in, "GET"); res.StatusCode != http.StatusOK {
+				if res, _ := hear(t, in, "GET"); res.StatusCode != http.StatusOK {
 					t.Fatalf("the first request gets %d, refused %q", res.StatusCode, w.refusals())
 				}
-				res, body := hear(t, c, in, "GET")
+				res, body := hear(t, in, "GET")
 				checkRefusal(t, res, body, test.why)
 				if got := host.requests(); len(got) != 1 {
 					t.Errorf("the host saw %q", got)
@@ -182,8 +182,8 @@ func TestNoMoreAfterRefusal(t *testing.T) {
 		c := w.serve()
 		in := bufio.NewReader(c)
 		go io.WriteString(c, test.text+"GET /after HTTP/1.1\r\nHost: example.org\r\n\r\n")
-		hear(t, c, in, "GET")
-		if !ended(c, in) {
+		hear(t, in, "GET")
+		if !ended(in) {
 			t.Errorf("%s: the connection goes on", test.name)
 		}
 		if got := host.requests(); len(got) != 0 {
@@ -202,7 +202,7 @@ func TestRefusalIsRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		in := bufio.NewReader(c)
-		if res, _ := hear(t, c, in, "GET"); res.StatusCode != http.StatusForbidden || !ended(c, in) {
+		if res, _ := hear(t, in, "GET"); res.StatusCode != http.StatusForbidden || !ended(in) {
 			t.Errorf("%q: %d, and then a reset", text, res.StatusCode)
 		}
 	}

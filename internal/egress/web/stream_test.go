@@ -192,7 +192,7 @@ func TestChunkedEndsTheConnection(t *testing.T) {
 	c := w.serve()
 	in := bufio.NewReader(c)
 	res, _ := say(t, c, in, "POST / HTTP/1.1\r\nHost: example.org\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", "POST")
-	if !res.Close || !ended(c, in) || len(host.requests()) != 1 {
+	if !res.Close || !ended(in) || len(host.requests()) != 1 {
 		t.Errorf("%v, the host saw %q", res.Header, host.requests())
 	}
 }

@@ -97,7 +97,7 @@ func TestOtherProtocol(t *testing.T) {
 		c := w.serve()
 		in := bufio.NewReader(c)
 		res, _ := say(t, c, in, wantsWebSocket, "GET")
-		if res.StatusCode != http.StatusBadGateway || res.Header.Get(reasonHeader) != egress.ReasonUpgrade || !ended(c, in) {
+		if res.StatusCode != http.StatusBadGateway || res.Header.Get(reasonHeader) != egress.ReasonUpgrade || !ended(in) {
 			t.Errorf("%d %v", res.StatusCode, res.Header)
 		}
 		if got := w.refusals(); len(got) != 1 || got[0] != "example.org:80 upgrade" {

@@ -208,10 +208,10 @@ func say(t *testing.T, c net.Conn, in *bufio.Reader, text, method string) (*http
 	if _, err := io.WriteString(c, text); err != nil {
 		t.Fatal(err)
 	}
-	return hear(t, c, in, method)
+	return hear(t, in, method)
 }
 
-func hear(t *testing.T, c net.Conn, in *bufio.Reader, method string) (*http.Response, string) {
+func hear(t *testing.T, in *bufio.Reader, method string) (*http.Response, string) {
 	t.Helper()
 	res, err := http.ReadResponse(in, &http.Request{Method: method})
 	for err == nil && (res.StatusCode == http.StatusEarlyHints || res.StatusCode == http.StatusContinue) {
@@ -229,7 +229,7 @@ func hear(t *testing.T, c net.Conn, in *bufio.Reader, method string) (*http.Resp
 }
 
 // ended reports whether the connection has come to its end.
-func ended(c net.Conn, in *bufio.Reader) bool {
+func ended(in *bufio.Reader) bool {
 	_, err := in.ReadByte()
 	return err == io.EOF
 }

@@ -38,8 +38,10 @@ type Guard struct {
 	root     *os.Root
 	patterns []string
 	aside    string
-	// known are the protected paths before the run.
-	known map[string]fs.FileInfo
+	// known are the protected paths before the run, and targets what those say
+	// that are symbolic links.
+	known   map[string]fs.FileInfo
+	targets map[string]string
 	// Pins keep the known paths as they are.
 	Pins []inside.Pin
 	// Linked are files with further names, which may lie outside the
@@ -57,7 +59,7 @@ func NewGuard(w *Directory, s sandbox.Spec, aside string) (*Guard, error) {
 	if err != nil {
 		return nil, reason.Errorf(reason.WorkspaceScope, "the workspace cannot be opened")
 	}
-	g := &Guard{root: root, patterns: s.Protected, aside: aside, known: map[string]fs.FileInfo{}}
+	g := &Guard{root: root, patterns: s.Protected, aside: aside, known: map[string]fs.FileInfo{}, targets: map[string]string{}}
 	if err := g.look(); err != nil {
 		root.Close()
 		return nil, err
@@ -77,7 +79,7 @@ func (g *Guard) look() error {
 	pinned := map[string]bool{}
 	return g.walk(mostEntries, func(name string, info fs.FileInfo, protected bool) {
 		if protected {
-			g.known[name] = info
+			g.known[name], g.targets[name] = info, g.target(name, info)
 			g.pin(name, info, pinned)
 		}
 		if st, ok := info.Sys().(*syscall.Stat_t); ok && info.Mode().IsRegular() && st.Nlink > 1 {
@@ -171,7 +173,7 @@ func (g *Guard) Quarantine() (moved []string, err error) {
 	var found []string
 	failed := []error{g.walk(math.MaxInt, func(name string, info fs.FileInfo, protected bool) {
 		was, known := g.known[name]
-		if protected && !(known && os.SameFile(was, info)) && !below(name, found) {
+		if protected && !(known && g.same(name, was, info)) && !below(name, found) {
 			found = append(found, name)
 		}
 		if info.IsDir() && info.Mode()&readable != readable {
@@ -193,6 +195,21 @@ func (g *Guard) Quarantine() (moved []string, err error) {
 		moved = append(moved, name)
 	}
 	return moved, errors.Join(failed...)
+}
+
+// same reports whether a path is what it was. The number of a file that is gone
+// is soon another's, which may be of another kind; what is no link was pinned.
+func (g *Guard) same(name string, was, is fs.FileInfo) bool {
+	return os.SameFile(was, is) && was.Mode().Type() == is.Mode().Type() && g.target(name, is) == g.targets[name]
+}
+
+// target is what a symbolic link says, "" for anything else.
+func (g *Guard) target(name string, info fs.FileInfo) string {
+	if info.Mode()&fs.ModeSymlink == 0 {
+		return ""
+	}
+	target, _ := g.root.Readlink(name) // one that is gone says nothing
+	return target
 }
 
 // asideName is that of the i-th path aside: a name of its own, however long the

@@ -73,6 +73,32 @@ func TestQuarantineIsNotHeldUp(t *testing.T) {
 	}
 }
 
+// What was there stays: a path that is another one now does not, also when the
+// file system gives it the number of the one that is gone.
+func TestQuarantineKnowsWhatWasThere(t *testing.T) {
+	root := realPath(t, t.TempDir())
+	at := func(name string) string { return filepath.Join(root, name) }
+	check := func(failed ...error) {
+		t.Helper()
+		for _, err := range failed {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	check(os.Symlink("a", at(".envrc")), os.Symlink("a", at(".yarnrc")), os.Symlink("a", at(".npmrc")), os.WriteFile(at(".mcp.json"), nil, 0o600))
+	w, err := OpenWorkspace(root)
+	check(err)
+	defer w.Close()
+	g, err := NewGuard(w, sandbox.Spec{}, t.TempDir())
+	check(err)
+	defer g.Close()
+	check(os.Remove(at(".envrc")), os.Symlink("b", at(".envrc")), os.Remove(at(".yarnrc")), os.WriteFile(at(".yarnrc"), nil, 0o600))
+	if moved, err := g.Quarantine(); err != nil || !slices.Equal(moved, []string{".envrc", ".yarnrc"}) {
+		t.Errorf("moved %q, %v", moved, err)
+	}
+}
+
 // Protected files that have nowhere to go do not get there.
 func TestGuardNeedsAPlace(t *testing.T) {
 	w, err := OpenWorkspace(realPath(t, t.TempDir()))

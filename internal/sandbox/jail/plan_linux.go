@@ -103,7 +103,7 @@ func (p *Plan) close() error {
 		p.Layer = nil
 	}
 	if p.Session != nil {
-		err = errors.Join(err, p.Session.Close())
+		p.Session.Close()
 		p.Session = nil
 	}
 	return err

@@ -72,18 +72,19 @@ func swapFor(target string) error {
 			_ = errors.Join(os.WriteFile("plain", nil, 0o644), os.Rename("plain", "here"), os.Symlink(target, "link"), os.Rename("link", "here"))
 		}
 	}()
-	for {
+	for last := false; !last; {
+		select {
+		case <-done:
+			last = true // the link stays in the place of the file
+		default:
+		}
 		_ = writeTo("here", os.O_WRONLY)
 		if text, err := os.ReadFile(target); err == nil && string(text) == "attacked\n" {
 			<-done
 			return nil
 		}
-		select {
-		case <-done:
-			return errors.New("the target is as it was")
-		default:
-		}
 	}
+	return errors.New("the target is as it was")
 }
 
 // moveGit goes around a mount that protects .git.
