@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -85,6 +86,9 @@ func restrict(l inside.Landlock) error {
 		return fail("creating the Landlock ruleset", errno)
 	}
 	defer unix.Close(int(fd))
+	if err := holdSelf(l.Rules); err != nil {
+		return fail("holding "+self, err)
+	}
 	for _, r := range l.Rules {
 		if err := grant(int(fd), r, attr.fs); err != nil {
 			return fail("granting "+r.Path, err)
@@ -94,6 +98,20 @@ func restrict(l inside.Landlock) error {
 		return fail("entering the Landlock ruleset", errno)
 	}
 	return nil
+}
+
+// self is the directory of a process that a rule may name.
+const self = "/proc/self"
+
+// holdSelf keeps the directory that a rule for it is about until the program
+// starts. Procfs would make another one, which no rule names, once the kernel
+// has dropped it, as it does when memory is short.
+func holdSelf(rules []inside.Rule) error {
+	if !slices.ContainsFunc(rules, func(r inside.Rule) bool { return r.Path == self }) {
+		return nil
+	}
+	_, err := unix.Open(self, unix.O_PATH|unix.O_CLOEXEC, 0)
+	return err
 }
 
 func grant(ruleset int, r inside.Rule, handled uint64) error {
