@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -39,8 +40,13 @@ func Command(stdout, stderr io.Writer) *cobra.Command {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(misused)
-	s.register(root)
-	root.AddCommand(operatorCommand(s), policyCommand(s), doctorCommand(s), sandboxCommand(), versionCommand(), sandboxChildCommand())
+	configured := []*cobra.Command{operatorCommand(s), policyCommand(s), doctorCommand(s)}
+	s.register(root, false)
+	for _, c := range configured {
+		s.register(c, true)
+	}
+	root.AddCommand(configured...)
+	root.AddCommand(sandboxCommand(), versionCommand(), sandboxChildCommand())
 	return root
 }
 
@@ -84,32 +90,40 @@ func runUntilSignal(ctx context.Context, cfg *config.Config, log *slog.Logger) e
 	return Run(ctx, Options{Config: cfg, Log: log, Reload: reload})
 }
 
-// settings are the flags that override the configuration.
+// settings are the flags that override the configuration, of every command that
+// reads it. One that does not must not take them as if it did.
 type settings struct {
 	path       string
 	flags      map[string]*string
 	workspaces []string
-	changed    func(name string) bool
+	changed    []func(name string) bool
 }
 
-// register adds a flag for every key that has one value.
-func (s *settings) register(root *cobra.Command) {
-	flags := root.PersistentFlags()
+// register adds a flag for every key that has one value, also to the commands
+// below if those read the configuration, too.
+func (s *settings) register(c *cobra.Command, below bool) {
+	flags := c.Flags()
+	if below {
+		flags = c.PersistentFlags()
+	}
 	flags.StringVar(&s.path, "config", "", "configuration file (default: palyra.toml in the usual places)")
 	flags.StringArrayVar(&s.workspaces, "workspace", nil, "declare a workspace, `NAME=DIR`; may be repeated")
 	for _, key := range config.Keys() {
-		s.flags[key] = flags.String(config.FlagName(key), "", "set "+key)
+		if s.flags[key] == nil {
+			s.flags[key] = new(string)
+		}
+		flags.StringVar(s.flags[key], config.FlagName(key), "", "set "+key)
 		if strings.HasPrefix(key, "client.") {
 			_ = flags.MarkHidden(config.FlagName(key))
 		}
 	}
-	s.changed = func(name string) bool { return flags.Changed(name) }
+	s.changed = append(s.changed, flags.Changed)
 }
 
 func (s *settings) load() (*config.Config, error) {
 	given := make(map[string]string)
 	for key, value := range s.flags {
-		if s.changed(config.FlagName(key)) {
+		if slices.ContainsFunc(s.changed, func(changed func(string) bool) bool { return changed(config.FlagName(key)) }) {
 			given[key] = *value
 		}
 	}

@@ -51,6 +51,7 @@ func TestExecRefuses(t *testing.T) {
 	}{
 		{nil, "name the program", reason.InvalidInput},
 		{[]string{"--nope", "--", "true"}, "unknown flag", reason.InvalidInput},
+		{[]string{"--config", "palyra.toml", "--", "true"}, "unknown flag", reason.InvalidInput}, // it reads none
 		{[]string{"--tier", "a", "--", "true"}, "want b or c", reason.InvalidInput},
 		{[]string{"--egress", "some", "--", "true"}, "egress mode", reason.InvalidInput},
 		{[]string{"--allow", "example.org", "--", "true"}, "names no port", reason.HostInvalid},
