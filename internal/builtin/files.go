@@ -51,6 +51,7 @@ const (
 func fileFacts(root *workspace.Root, real string, risk int) tool.Facts {
 	facts := tool.Facts{
 		Workspace: root.Name(), Path: real, Protected: workspace.Protected(real),
+		PathFolded: workspace.FoldCase(real), HardLinks: linksAt(root, real),
 		Risk: risk, SandboxTier: "builtin", SandboxLevel: "none",
 	}
 	if facts.Protected {

@@ -10,7 +10,7 @@ import (
 
 // attributes is a set of attributes of a call's context. Building a context is
 // most of the work of a decision, so only what the candidates read is built.
-type attributes uint32
+type attributes uint64
 
 // The attributes of vocabulary.cedarschema's CallContext and CommitContext, and
 // args.
@@ -45,6 +45,8 @@ const (
 	attrWorkspaceMode
 	attrChanges
 	attrExitCode
+	attrPathFolded
+	attrHardLinks
 	attrEnd
 	allAttributes = attrEnd - 1
 )
@@ -62,17 +64,18 @@ var attributeNames = []types.String{
 	"args", "args_rest", "approval", "device_id", "session_id", "run_id", "tool_name", "skill_id", "surface", "paired",
 	"present", "capabilities", "now", "channel", "skill", "workspace", "path", "host", "domain", "method", "port",
 	"protected", "risk", "sandbox", "egress", "exec", "session", "workspace_mode", "changes", "exit_code",
+	"path_folded", "hard_links",
 }
 
 func (a attributes) has(one attributes) bool { return a&one != 0 }
 
-func (a attributes) size() int { return bits.OnesCount32(uint32(a)) }
+func (a attributes) size() int { return bits.OnesCount64(uint64(a)) }
 
 // all yields the attributes of the set with their names.
 func (a attributes) all() iter.Seq2[attributes, types.String] {
 	return func(yield func(attributes, types.String) bool) {
-		for rest := uint32(a); rest != 0; rest &= rest - 1 {
-			i := bits.TrailingZeros32(rest)
+		for rest := uint64(a); rest != 0; rest &= rest - 1 {
+			i := bits.TrailingZeros64(rest)
 			if !yield(1<<i, attributeNames[i]) {
 				return
 			}

@@ -157,6 +157,10 @@ func (s *Set) fact(a attributes, f *tool.Facts) types.Value {
 		return named(typeWorkspace, f.Workspace)
 	case attrPath:
 		return textOrNone(f.Path)
+	case attrPathFolded:
+		return foldedPath(f)
+	case attrHardLinks:
+		return types.Long(f.HardLinks)
 	case attrHost:
 		return textOrNone(f.Host)
 	case attrDomain:
