@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"strings"
 	"testing"
 
 	"palyra/internal/policy"
@@ -107,5 +108,32 @@ func TestExplainPathFolded(t *testing.T) {
 		if !found {
 			t.Errorf("%s: no flip proposes another path", name)
 		}
+	}
+}
+
+// TestSpellingHelp shows that what the finding says to write loads and is not
+// found again.
+func TestSpellingHelp(t *testing.T) {
+	n := 0
+	for _, c := range wrong {
+		if !strings.Contains(c.want, policy.CodePathSpelling) {
+			continue
+		}
+		for _, f := range policy.Check(policytest.Config(policytest.Options{Policies: c.text})) {
+			parts := strings.Split(f.Help, "`")
+			if f.Code != policy.CodePathSpelling || len(parts) != 3 {
+				continue
+			}
+			n++
+			text := `forbid(principal, action in Action::"tool.execute", resource) when { ` + parts[1] + ` };`
+			for _, again := range policy.Check(policytest.Config(policytest.Options{Policies: text})) {
+				if again.File != "" {
+					t.Errorf("%s\nis answered by\n%s", c.text, again)
+				}
+			}
+		}
+	}
+	if n < 10 {
+		t.Errorf("%d findings had a line to write", n)
 	}
 }
