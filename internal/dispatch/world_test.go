@@ -33,7 +33,7 @@ type probe struct {
 	files   []tool.FileIdentity
 	// closed counts how often what was held was let go of.
 	closed atomic.Int32
-	run        func(context.Context, tool.Call) tool.Report
+	run    func(context.Context, tool.Call) tool.Report
 }
 
 func newProbe() *probe {
