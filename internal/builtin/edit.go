@@ -20,6 +20,8 @@ type edit struct {
 	changes []workspace.Change
 	diffs   []unified.File
 	risk    int
+	// last is the file of the last change, as it was.
+	last workspace.Info
 }
 
 // present is a file as it is now.
@@ -28,6 +30,7 @@ type present struct {
 	content []byte
 	sha256  string
 	mode    fs.FileMode
+	info    workspace.Info
 }
 
 // now reads the file that a change is about. Its name has been resolved.
@@ -43,7 +46,7 @@ func (e *edit) now(ctx context.Context, real string) (present, error) {
 		return present{}, reason.Errorf(reason.WorkspaceScope, "%q has %d hard links, so it may also be a file outside the workspace", real, content.Info.Links).
 			WithRemedy("Break the link first: copy the file and rename the copy over it.")
 	}
-	return present{exists: true, content: content.Data, sha256: content.SHA256, mode: content.Info.Mode}, nil
+	return present{exists: true, content: content.Data, sha256: content.SHA256, mode: content.Info.Mode, info: content.Info}, nil
 }
 
 // writable refuses a read-only workspace before anything is asked of a human.
@@ -68,14 +71,14 @@ func (e *edit) put(real string, was present, content []byte, executable *bool) {
 		risk += riskExecutable
 	}
 	e.diffs = append(e.diffs, d)
-	e.risk = max(e.risk, risk)
+	e.risk, e.last = max(e.risk, risk), was.info
 }
 
 // remove adds the deletion of one file.
 func (e *edit) remove(real string, was present) {
 	e.changes = append(e.changes, workspace.Change{Path: real, Was: was.sha256, Delete: true})
 	e.diffs = append(e.diffs, unified.File{OldPath: real, Old: was.content, OldMode: gitMode(was.mode, nil)})
-	e.risk = max(e.risk, riskDelete)
+	e.risk, e.last = max(e.risk, riskDelete), was.info
 }
 
 func gitMode(mode fs.FileMode, executable *bool) string {
@@ -104,7 +107,11 @@ func (e *edit) plan(name, summary string) tool.Plan {
 	}
 	slices.SortFunc(operands, func(a, b tool.Operand) int { return strings.Compare(a.Path, b.Path) })
 	paths := e.paths()
-	facts := fileFacts(e.root, commonPath(paths), e.risk)
+	info := workspace.Info{Path: commonPath(paths)}
+	if len(paths) == 1 {
+		info.Kind, info.Links = e.last.Kind, e.last.Links
+	}
+	facts := fileFacts(e.root, info, e.risk)
 	facts.Paths = paths
 	diff, notes := previewDiff(e.diffs)
 	return tool.Plan{
@@ -144,20 +151,6 @@ func commonPath(paths []string) string {
 	return strings.Join(common, "/")
 }
 
-// agreesWith refuses to run an edit whose files are not as they were planned.
-func (e *edit) agreesWith(planned tool.Binding) error {
-	for _, c := range e.changes {
-		at := slices.IndexFunc(planned.Operands, func(o tool.Operand) bool { return o.Path == c.Path })
-		if at < 0 || planned.Operands[at].SHA256 != c.Was {
-			return reason.Errorf(reason.PatchConflict, "%q changed after the call was planned", c.Path)
-		}
-	}
-	if len(planned.Operands) != len(e.changes) {
-		return reason.Errorf(reason.PatchConflict, "the call would change other files than were planned")
-	}
-	return nil
-}
-
 // changedFile is one file in the result of an edit.
 type changedFile struct {
 	Path   string `json:"path"`
@@ -194,17 +187,11 @@ func (e *edit) run(ctx context.Context, report tool.Report) tool.Report {
 	return succeed(report, result)
 }
 
-// runEdit works the edit out anew, checks that it is the planned one, and makes
-// it.
-func runEdit(ctx context.Context, c tool.Call, version string, plan func(context.Context, tool.Proposal) (*edit, error)) tool.Report {
-	report := begin(version)
-	e, err := plan(ctx, c.Proposal)
-	if err != nil {
-		return fail(ctx, report, err)
+// prepared is the call that makes just these changes.
+func (e *edit) prepared(version string, plan tool.Plan) tool.Prepared {
+	return tool.Prepared{
+		Plan:  plan,
+		Run:   func(ctx context.Context, _ tool.Call) tool.Report { return e.run(ctx, begin(version)) },
+		Close: func() { e.root.Close() },
 	}
-	defer e.root.Close()
-	if err := e.agreesWith(c.Plan.Binding); err != nil {
-		return fail(ctx, report, err)
-	}
-	return e.run(ctx, report)
 }

@@ -76,13 +76,17 @@ var gatewayRows = []gatewayRow{
 	{id: "GW-08", variant: "secret file of the profile in capitals", prepare: secretAt("SECRETS/.ENV"), tool: fsReadName, in: object{"path": "SECRETS/.ENV"},
 		policies: ofLaptop, off: byPath},
 	{id: "GW-08", variant: "secret file of the profile, searched", prepare: secretAt(".env"), tool: fsSearchName, in: object{"path": ".env", "pattern": "canary"},
-		policies: ofLaptop, off: without(`, Action::"tool.execute/fs.search"`, "")},
+		policies: ofLaptop, off: without(`"*.env"`, `"*.envs"`)},
+	{id: "GW-08", variant: "secret file of the profile, found in capitals", prepare: secretAt("app/PROD.ENV"), tool: fsSearchName, in: object{"pattern": "canary"},
+		policies: ofLaptop, off: byPath},
 	{id: "GW-08", variant: "key that was put aside", prepare: secretAt("tls/server.pem.bak"), tool: fsReadName, in: object{"path": "tls/server.pem.bak"},
 		policies: ofLaptop, off: without(`"*.pem*"`, `"*.pem"`)},
 	{id: "GW-09", variant: "another name of a secret outside", prepare: linkedSecret("notes.txt"), tool: fsReadName, in: object{"path": "notes.txt"},
 		policies: ofLaptop, off: without("context.hard_links > 1", "context.hard_links > 99")},
 	{id: "GW-09", variant: "another name of a secret outside, searched", prepare: linkedSecret("docs/notes.txt"), tool: fsSearchName,
 		in: object{"path": "docs/notes.txt", "pattern": "canary"}, policies: ofLaptop, off: without("context.hard_links > 1", "context.hard_links > 99")},
+	{id: "GW-09", variant: "another name of a secret outside, found", prepare: linkedSecret("docs/notes.txt"), tool: fsSearchName,
+		in: object{"pattern": "canary"}, policies: ofLaptop, off: without("context.hard_links > 1", "context.hard_links > 99")},
 	{id: "GW-09", variant: "another name below a name like packages", prepare: linkedSecret("my_node_modules/notes.txt"), tool: fsReadName,
 		in: object{"path": "my_node_modules/notes.txt"}, policies: ofLaptop, off: without(`"*/node_modules/*"`, `"*node_modules/*"`)},
 	{id: "GW-09", variant: "another name by a link among packages", tool: fsReadName, in: object{"path": "node_modules/notes.txt"},
@@ -147,7 +151,10 @@ func (j judged) attacked(row gatewayRow, unsee func(*tool.Facts)) bool {
 	if j.set.Evaluate(r, nil).Effect() != policy.Allow {
 		return false
 	}
-	report := j.tools[row.tool].Run(j.t.Context(), tool.Call{Proposal: p, Plan: plan})
+	report := j.run(j.t.Context(), tool.Call{Proposal: p, Plan: plan, MayRead: func(a tool.FileAccess) bool {
+		r.Tool, r.Args, r.Facts = a.Tool, a.Input, a.Facts
+		return j.set.Evaluate(r, nil).Effect() == policy.Allow
+	}})
 	return strings.Contains(string(report.Result), canary)
 }
 
