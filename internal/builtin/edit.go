@@ -20,8 +20,6 @@ type edit struct {
 	changes []workspace.Change
 	diffs   []unified.File
 	risk    int
-	// last is the file of the last change, as it was.
-	last workspace.Info
 }
 
 // present is a file as it is now.
@@ -30,7 +28,6 @@ type present struct {
 	content []byte
 	sha256  string
 	mode    fs.FileMode
-	info    workspace.Info
 }
 
 // now reads the file that a change is about. Its name has been resolved.
@@ -46,7 +43,7 @@ func (e *edit) now(ctx context.Context, real string) (present, error) {
 		return present{}, reason.Errorf(reason.WorkspaceScope, "%q has %d hard links, so it may also be a file outside the workspace", real, content.Info.Links).
 			WithRemedy("Break the link first: copy the file and rename the copy over it.")
 	}
-	return present{exists: true, content: content.Data, sha256: content.SHA256, mode: content.Info.Mode, info: content.Info}, nil
+	return present{exists: true, content: content.Data, sha256: content.SHA256, mode: content.Info.Mode}, nil
 }
 
 // writable refuses a read-only workspace before anything is asked of a human.
@@ -71,14 +68,14 @@ func (e *edit) put(real string, was present, content []byte, executable *bool) {
 		risk += riskExecutable
 	}
 	e.diffs = append(e.diffs, d)
-	e.risk, e.last = max(e.risk, risk), was.info
+	e.risk = max(e.risk, risk)
 }
 
 // remove adds the deletion of one file.
 func (e *edit) remove(real string, was present) {
 	e.changes = append(e.changes, workspace.Change{Path: real, Was: was.sha256, Delete: true})
 	e.diffs = append(e.diffs, unified.File{OldPath: real, Old: was.content, OldMode: gitMode(was.mode, nil)})
-	e.risk, e.last = max(e.risk, riskDelete), was.info
+	e.risk = max(e.risk, riskDelete)
 }
 
 func gitMode(mode fs.FileMode, executable *bool) string {
@@ -107,11 +104,7 @@ func (e *edit) plan(name, summary string) tool.Plan {
 	}
 	slices.SortFunc(operands, func(a, b tool.Operand) int { return strings.Compare(a.Path, b.Path) })
 	paths := e.paths()
-	info := workspace.Info{Path: commonPath(paths)}
-	if len(paths) == 1 {
-		info.Kind, info.Links = e.last.Kind, e.last.Links
-	}
-	facts := fileFacts(e.root, info, e.risk)
+	facts := fileFacts(e.root, commonPath(paths), e.links(), e.risk)
 	facts.Paths = paths
 	diff, notes := previewDiff(e.diffs)
 	return tool.Plan{
@@ -120,6 +113,15 @@ func (e *edit) plan(name, summary string) tool.Plan {
 		Preview: tool.Preview{Summary: summary, Diff: diff, Notes: notes},
 		Subject: fmt.Sprintf("%s:%s:%s", name, e.root.Name(), pathsSubject(paths)),
 	}
+}
+
+// links is the number of names of the one file that is there to change: files
+// with more are refused (now).
+func (e *edit) links() int {
+	if len(e.changes) == 1 && e.changes[0].Was != "" {
+		return 1
+	}
+	return 0
 }
 
 func pathsSubject(paths []string) string {
