@@ -122,6 +122,7 @@ func (t process) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
 			Notes:   append(notes, t.notes(c)...),
 		},
 		Subject: fmt.Sprintf("%s:%s@%s", processName, c.program.Path, c.name),
+		MaySend: t.maySend(c),
 	}, nil
 }
 

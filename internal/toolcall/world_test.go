@@ -151,7 +151,9 @@ type world struct {
 	notary  *notary
 	options policytest.Options
 	limits  approval.Limits
-	budget  int
+	// budget is that of a run, perSession that of other calls.
+	budget, perSession int
+	idle               time.Duration
 	// revoked are devices that may no longer act.
 	revoked sync.Map
 
@@ -167,7 +169,7 @@ func (w *world) live(device string) bool {
 func newWorld(t *testing.T, setup ...func(*world)) *world {
 	t.Helper()
 	w := &world{
-		t: t, path: filepath.Join(t.TempDir(), "palyra.db"), budget: 200,
+		t: t, path: filepath.Join(t.TempDir(), "palyra.db"), budget: 200, perSession: 1 << 30, idle: 30 * time.Minute,
 		read: newProbe(policytest.Read), run: newProbe(policytest.Run), fetch: newProbe(policytest.Fetch), secret: newProbe(secretTool),
 	}
 	for _, fn := range setup {
@@ -255,7 +257,8 @@ func (w *world) buildPipeline() {
 	var err error
 	w.Pipeline, err = toolcall.New(toolcall.Config{
 		Evaluator: &evaluator{w.engine, &w.trace}, Approver: &approver{w.desk, &w.trace},
-		Dispatcher: &dispatcher{w.router, &w.trace}, Notary: w.notary, Ledger: w.ledger, MaxCallsPerRun: w.budget, LiveDevice: w.live,
+		Dispatcher: &dispatcher{w.router, &w.trace}, Notary: w.notary, Ledger: w.ledger, MaxCallsPerRun: w.budget, MaxCallsPerSession: w.perSession,
+		SessionIdle: w.idle, LiveDevice: w.live,
 	})
 	if err != nil {
 		w.t.Fatal(err)
