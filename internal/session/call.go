@@ -102,23 +102,34 @@ func (c *Call) Budget(perRun, perSession int) (number, limit int) {
 	return c.number, max(perSession, c.s.limit)
 }
 
-// AskMore makes the call the one that asks whether its session may go on; mine
-// is then true, and the call has to call done. Otherwise another one asks, and
-// answered is closed when it has its answer.
-func (c *Call) AskMore() (mine bool, done func(), answered <-chan struct{}) {
+// Turn is the wait for the answer to whether a session may make more calls. One
+// call asks, and the others that have used the budget up wait with it.
+type Turn struct {
+	// Answered is closed when people answered, or the call that asked gave up.
+	Answered chan struct{}
+	// Refused is set before, when they said no.
+	Refused bool
+}
+
+// AskMore makes the call the one that asks whether its session may go on, unless
+// another one does: mine is then false. The one that asks has to call Asked.
+func (c *Call) AskMore() (turn *Turn, mine bool) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	if c.s.asking != nil {
-		return false, nil, c.s.asking
+		return c.s.asking, false
 	}
-	asking := make(chan struct{})
-	c.s.asking = asking
-	return true, func() {
-		c.s.mu.Lock()
-		defer c.s.mu.Unlock()
-		c.s.asking = nil
-		close(asking)
-	}, asking
+	c.s.asking = &Turn{Answered: make(chan struct{})}
+	return c.s.asking, true
+}
+
+// Asked ends the turn.
+func (c *Call) Asked(turn *Turn, refused bool) {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	c.s.asking = nil
+	turn.Refused = refused
+	close(turn.Answered)
 }
 
 // More is the bound under which the session could make that many calls beside

@@ -113,9 +113,8 @@ type session struct {
 	reserved int64
 	runCalls int
 	limit    int
-	// asking is closed when the call that asks for more calls has its answer;
-	// nil when none asks.
-	asking chan struct{}
+	// asking is the call that asks for more calls; nil when none does.
+	asking *Turn
 }
 
 func restored(p Past) *session {

@@ -9,6 +9,7 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/event"
+	"palyra/internal/reason"
 	"palyra/internal/session"
 	"palyra/internal/toolcall"
 )
@@ -170,4 +171,73 @@ func (s *Calls) RunCalls(ctx context.Context, p access.Principal, run string) (c
 		return err
 	})
 	return calls, err
+}
+
+// Session returns a session by its id.
+func (s *Calls) Session(ctx context.Context, id string) (past session.Past, found bool, err error) {
+	err = s.db.Read(ctx, func(c *Conn) error {
+		past, found, err = c.session("id = ?1", id)
+		return err
+	})
+	return past, found, err
+}
+
+// mostSessions bounds a page.
+const mostSessions = 500
+
+// Sessions returns one page of sessions, newest first. Of what they did it has
+// the number of calls, and when something happened last.
+func (s *Calls) Sessions(ctx context.Context, f session.Filter) (page []session.Past, next string, err error) {
+	size := min(f.PageSize, mostSessions)
+	if size <= 0 {
+		size = 50
+	}
+	where := whereClause{}
+	whereRunsOf(&where, f.Principal)
+	whereRunsOf(&where, f.Of)
+	if f.Open {
+		where.add("ended_at IS NULL")
+	}
+	if f.PageToken != "" {
+		where.add("id < ?", f.PageToken)
+	}
+	err = s.db.Read(ctx, func(c *Conn) error {
+		err := c.Query("SELECT "+sessionColumns+", "+sessionTotals+" FROM sessions"+where.sql(size+1), func(r *Row) error {
+			p, err := scanSession(r)
+			p.RunCalls, p.Facts.CallsInRun = r.Int(9), r.Int(10)
+			if p.LastAt = r.Time(11); p.LastAt.IsZero() {
+				p.LastAt = p.StartedAt
+			}
+			page = append(page, p)
+			return err
+		}, where.args...)
+		return err
+	})
+	if len(page) > size {
+		page = page[:size]
+		next = page[size-1].ID
+	}
+	return page, next, err
+}
+
+// sessionTotals are the calls of runs, those of none, and the time of the last
+// event of the call that was proposed last.
+const sessionTotals = `(SELECT count(*) FROM session_calls s WHERE s.session = sessions.id AND s.of_run = 1),
+ (SELECT count(*) FROM session_calls s WHERE s.session = sessions.id AND s.of_run = 0),
+ (SELECT max(e.at) FROM events e WHERE e.subject <> '' AND e.subject = (SELECT max(s.proposal_id) FROM session_calls s WHERE s.session = sessions.id))`
+
+// EndSession ends a session, unless it has ended.
+func (s *Calls) EndSession(ctx context.Context, e session.Ending, d event.Draft) error {
+	_, err := s.db.Commit(ctx, Unit{Events: []event.Draft{d}, Check: func(tx *Tx) error {
+		changed, err := tx.Exec("UPDATE sessions SET ended_at = ?1, ended_by = ?2, end_reason = ?3 WHERE id = ?4 AND ended_at IS NULL",
+			tx.Now(), e.By.String(), e.Reason, e.ID)
+		switch {
+		case err != nil:
+			return fmt.Errorf("storing the end of a session: %w", err)
+		case changed == 0:
+			return reason.Errorf(reason.AlreadyExists, "session %s has been ended already", e.ID)
+		}
+		return nil
+	}})
+	return err
 }

@@ -69,6 +69,13 @@ type Ledger interface {
 	Record(ctx context.Context, e Entry) (int64, error)
 	// Store knows what sessions and runs did before this process started.
 	session.Store
+	// Sessions lists sessions, newest first, and how to go on listing. Of what
+	// they did it has the number of calls.
+	Sessions(ctx context.Context, f session.Filter) ([]session.Past, string, error)
+	// Session returns one session with what its calls did.
+	Session(ctx context.Context, id string) (session.Past, bool, error)
+	// EndSession stores the end of a session together with an event.
+	EndSession(ctx context.Context, e session.Ending, d event.Draft) error
 	// Claimed returns the claim of an idempotency key, if there is one.
 	Claimed(ctx context.Context, p access.Principal, key string) (Claim, bool, error)
 	// Past returns what the journal knows of a call.

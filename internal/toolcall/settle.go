@@ -16,6 +16,9 @@ func (c *call) settle(ctx context.Context) error {
 	if err := c.evaluate(ctx); err != nil {
 		return err
 	}
+	if err := c.askToGoOn(ctx); err != nil {
+		return err
+	}
 	return c.settleFreshly(ctx)
 }
 

@@ -42,6 +42,15 @@ func (t *trace) take() []string {
 type evaluator struct {
 	*policy.Engine
 	trace *trace
+	// onCurrent, unless nil, is called before the set in force is looked up.
+	onCurrent func()
+}
+
+func (e *evaluator) Current() *policy.Set {
+	if e.onCurrent != nil {
+		e.onCurrent()
+	}
+	return e.Engine.Current()
 }
 
 func (e *evaluator) Evaluate(ctx context.Context, r policy.Request, grants []policy.Grant) (policy.Verdict, error) {

@@ -50,8 +50,9 @@ type probe struct {
 	onPlan func(n int)
 	plans  int
 	run    func(context.Context, tool.Call) tool.Report
-	// secrets are those that its calls may use.
+	// secrets are those that its calls may use, maySend the bytes.
 	secrets []string
+	maySend int64
 }
 
 func newProbe(d tool.Descriptor) *probe {
@@ -86,7 +87,7 @@ func (p *probe) Plan(context.Context, tool.Proposal) (tool.Plan, error) {
 	return tool.Plan{
 		Binding: p.binding, Subject: p.subject,
 		Facts:   tool.Facts{Workspace: "default", SandboxTier: "builtin", SandboxLevel: "none", Secrets: p.secrets},
-		Preview: tool.Preview{Summary: "Do what the test says."},
+		Preview: tool.Preview{Summary: "Do what the test says."}, MaySend: p.maySend,
 	}, nil
 }
 
@@ -154,6 +155,8 @@ type world struct {
 	// budget is that of a run, perSession that of other calls.
 	budget, perSession int
 	idle               time.Duration
+	// onCurrent is the evaluator's.
+	onCurrent func()
 	// revoked are devices that may no longer act.
 	revoked sync.Map
 
@@ -256,7 +259,7 @@ func (w *world) buildPipeline() {
 	w.t.Helper()
 	var err error
 	w.Pipeline, err = toolcall.New(toolcall.Config{
-		Evaluator: &evaluator{w.engine, &w.trace}, Approver: &approver{w.desk, &w.trace},
+		Evaluator: &evaluator{w.engine, &w.trace, w.onCurrent}, Approver: &approver{w.desk, &w.trace},
 		Dispatcher: &dispatcher{w.router, &w.trace}, Notary: w.notary, Ledger: w.ledger, MaxCallsPerRun: w.budget, MaxCallsPerSession: w.perSession,
 		SessionIdle: w.idle, LiveDevice: w.live,
 	})
