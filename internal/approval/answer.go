@@ -141,8 +141,11 @@ func answerOf(rec *Record) *Answer {
 
 // what names what is asked about.
 func (r *Record) what() string {
-	if r.AboutCommit() {
+	switch {
+	case r.AboutCommit():
 		return "the changes"
+	case r.AboutSession():
+		return "more calls of the session"
 	}
 	return "the call"
 }

@@ -52,6 +52,19 @@ func (a Ask) Query() GrantQuery {
 // made; workspace and root follow: "commit:default:sha256:...".
 const CommitSubject = "commit:"
 
+// SessionSubject begins the SubjectID of an ask about whether a session may make
+// more calls; the session follows.
+const SessionSubject = "session:"
+
+// SessionTool stands in the binding of such an ask in the place of a tool. No
+// tool has the name.
+const SessionTool = "session.extend"
+
+// AboutSession reports whether r asks about a session, and not about a call.
+func (r Record) AboutSession() bool {
+	return strings.HasPrefix(r.SubjectID, SessionSubject) && r.Binding.Tool == SessionTool
+}
+
 func isCommit(subjectID string) bool { return strings.HasPrefix(subjectID, CommitSubject) }
 
 // AboutCommit reports whether r asks about the changes of a call that ran, and

@@ -78,6 +78,9 @@ func (d *Desk) mayVote(ctx context.Context, caller access.Caller, rec Record, b 
 // mayGrant checks what a vote needs beside, when it wants a standing grant.
 func (d *Desk) mayGrant(ctx context.Context, caller access.Caller, rec Record, b Ballot) error {
 	switch {
+	case rec.AboutSession():
+		return reason.Errorf(reason.InvalidInput, "a yes to more calls of a session is for once").
+			WithRemedy("Choose scope once.")
 	case b.Match == MatchSubject && rec.Subject == "":
 		return reason.Errorf(reason.InvalidInput, "the call has no subject that a grant could cover").
 			WithRemedy("Choose match exact.")

@@ -110,6 +110,9 @@ func NewPrompt(p tool.Proposal, plan tool.Plan, severity string, why ...Cause) (
 
 // offers lists the scopes a record can be answered with.
 func offers(rec Record, l Limits) []Offer {
+	if rec.AboutSession() {
+		return []Offer{{Scope: Once, Match: MatchExact, Matcher: "these calls, and no others"}}
+	}
 	list := []Offer{{Scope: Once, Match: MatchExact, Matcher: "this one call, " + rec.CallDigest}}
 	add := func(m Match, matcher, permission string) {
 		list = append(list,

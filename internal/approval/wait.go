@@ -230,8 +230,8 @@ func (d *Desk) compose(ctx context.Context, id string, ask *Ask) (Record, error)
 		return Record{}, err
 	}
 	rec.Prompt.Scopes = offers(rec, d.limits)
-	if rec.AboutCommit() {
-		return rec, nil // what differs is the diff
+	if rec.AboutCommit() || rec.AboutSession() {
+		return rec, nil // what differs is the diff, or there is nothing to compare
 	}
 	last, found, err := d.store.LastAllowed(ctx, rec.RequestedBy, rec.Binding.Tool)
 	if err != nil {

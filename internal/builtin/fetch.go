@@ -223,6 +223,17 @@ func (t fetch) judgeTarget(host egress.Host, port uint16) error {
 	return t.rules().CheckAddress(host, port)
 }
 
+// maySend is the most bytes that the request can send: with every redirect it
+// may be sent once more.
+func (r request) maySend() int64 {
+	const handshake = 16 << 10 // what the connection takes beside, with room
+	size := len(r.url.String()) + len(r.body)
+	for name, value := range r.headers {
+		size += len(name) + len(value)
+	}
+	return int64(maxRedirects+1) * int64(size+handshake)
+}
+
 func (t fetch) Plan(_ context.Context, p tool.Proposal) (tool.Plan, error) {
 	r, err := t.check(p)
 	if err != nil {
@@ -260,6 +271,7 @@ func (t fetch) plan(r request) tool.Plan {
 		},
 		Preview: tool.Preview{Summary: fmt.Sprintf("%s %s", r.method, shown(r.url.String(), 300))},
 		Subject: fmt.Sprintf("%s:%s %s", fetchName, r.method, r.host.String()),
+		MaySend: r.maySend(),
 	}
 	if standard := map[string]uint16{"http": 80, "https": 443}[r.url.Scheme]; r.port != standard {
 		plan.Subject = fmt.Sprintf("%s:%s %s", fetchName, r.method, r.host.Join(r.port))

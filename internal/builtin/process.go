@@ -139,6 +139,7 @@ func (t process) plan(c command) (tool.Plan, error) {
 			Notes:   append(notes, t.notes(c)...),
 		},
 		Subject: fmt.Sprintf("%s:%s@%s", processName, c.program.Path, c.name),
+		MaySend: t.maySend(c),
 	}, nil
 }
 

@@ -103,6 +103,14 @@ func (t process) offline(c command) bool {
 	return t.policy.Egress == egress.Strict && len(c.grant.Rules.Allow) == 0
 }
 
+// maySend is the most bytes that the program can send to hosts.
+func (t process) maySend(c command) int64 {
+	if t.offline(c) {
+		return 0
+	}
+	return c.grant.Budget.OrDefault().BytesOut
+}
+
 // granted is what the sandbox lets through, nil for nothing.
 func (t process) granted(c command) *egress.Grant {
 	if t.policy.Egress != egress.Strict || t.offline(c) {

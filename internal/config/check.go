@@ -252,6 +252,8 @@ func (k *checker) tools(c *Config) {
 		}
 	}
 	between(k, "max_calls_per_run", c.MaxCallsPerRun, 1, 1_000_000)
+	between(k, "max_calls_per_session", c.MaxCallsPerSession, 1, 1_000_000)
+	between(k, "sessions.idle", c.Sessions.Idle, time.Minute, 7*24*time.Hour)
 	between(k, "execution_timeout_ms", c.ExecutionTimeoutMS, 100, dayMS)
 }
 

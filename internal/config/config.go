@@ -34,8 +34,11 @@ type Config struct {
 	AllowedTools []string `toml:"allowed_tools"`
 	// AllowSensitiveTools waives the human for every sensitive tool.
 	AllowSensitiveTools bool `toml:"allow_sensitive_tools"`
-	// MaxCallsPerRun is the budget of a run; every proposal counts.
+	// MaxCallsPerRun is the budget of a run of the gateway; every proposal counts.
 	MaxCallsPerRun int `toml:"max_calls_per_run"`
+	// MaxCallsPerSession is the budget of all other calls of a session; beyond it
+	// people are asked.
+	MaxCallsPerSession int `toml:"max_calls_per_session"`
 	// ExecutionTimeoutMS is the wall clock limit of one call in milliseconds.
 	ExecutionTimeoutMS int64 `toml:"execution_timeout_ms"`
 
@@ -43,6 +46,7 @@ type Config struct {
 	HTTP          HTTP          `toml:"http"`
 	Approvals     Approvals     `toml:"approvals"`
 	Runs          Runs          `toml:"runs"`
+	Sessions      Sessions      `toml:"sessions"`
 	// Models are what a run may ask, the first being the default.
 	Models []Model `toml:"models"`
 	// Secrets are values that tools use without seeing them.
@@ -130,6 +134,12 @@ type Runs struct {
 	MaxActivePerPrincipal int `toml:"max_active_per_principal"`
 	// ParallelCalls is how many calls of one turn run side by side.
 	ParallelCalls int `toml:"parallel_calls"`
+}
+
+// Sessions says how the gateway names the sessions of its callers.
+type Sessions struct {
+	// Idle is how long nothing has to happen for a session to end.
+	Idle time.Duration `toml:"idle"`
 }
 
 // Model is a model that a run may ask.

@@ -23,6 +23,7 @@ func Default() *Config {
 
 		AllowedTools:       []string{"*"},
 		MaxCallsPerRun:     200,
+		MaxCallsPerSession: 1000,
 		ExecutionTimeoutMS: 120_000,
 
 		ProcessRunner: ProcessRunner{
@@ -58,6 +59,7 @@ func Default() *Config {
 			MaxActivePerPrincipal: 64,
 			ParallelCalls:         8,
 		},
+		Sessions: Sessions{Idle: 30 * time.Minute},
 		RateLimits: RateLimits{
 			Read:         RateLimit{PerSecond: 100, Burst: 200},
 			Mutate:       RateLimit{PerSecond: 20, Burst: 40},

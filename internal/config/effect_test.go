@@ -35,6 +35,8 @@ var readBy = map[string][2]string{
 	"allowed_tools":         {"daemon/settings.go", "cfg.ToolAllowed(d.Name)"},
 	"allow_sensitive_tools": {"daemon/settings.go", "AllowSensitiveTools: cfg.AllowSensitiveTools"},
 	"max_calls_per_run":     {"daemon/build.go", "MaxCallsPerRun: g.cfg.MaxCallsPerRun"},
+	"max_calls_per_session": {"daemon/build.go", "MaxCallsPerSession: g.cfg.MaxCallsPerSession"},
+	"sessions.idle":         {"daemon/build.go", "SessionIdle: g.cfg.Sessions.Idle"},
 	"execution_timeout_ms":  {"daemon/build.go", "Timeout: g.cfg.ExecutionTimeout()"},
 
 	"process_runner.enabled":                 {"daemon/settings.go", "Enabled: p.Enabled, AllowedExecutables"},

@@ -281,7 +281,8 @@ func (g *gateway) openPipeline(ctx context.Context) error {
 	g.metrics = newMetrics(g)
 	stages := toolcall.Config{
 		Evaluator: g.engine, Approver: g.desk, Dispatcher: g.router, Notary: g.notary, Ledger: calls,
-		MaxCallsPerRun: g.cfg.MaxCallsPerRun, LiveDevice: g.liveDevice,
+		MaxCallsPerRun: g.cfg.MaxCallsPerRun, MaxCallsPerSession: g.cfg.MaxCallsPerSession, SessionIdle: g.cfg.Sessions.Idle,
+		LiveDevice: g.liveDevice,
 	}
 	if g.opts.wrap != nil {
 		stages = g.opts.wrap(stages)

@@ -47,6 +47,7 @@ func TestSnapshotHoldsTheSecuritySettings(t *testing.T) {
 		"allowed_tools":         func(c *config.Config) { c.AllowedTools = []string{"echo"} },
 		"allow_sensitive_tools": func(c *config.Config) { c.AllowSensitiveTools = true },
 		"max_calls_per_run":     func(c *config.Config) { c.MaxCallsPerRun++ },
+		"max_calls_per_session": func(c *config.Config) { c.MaxCallsPerSession++ },
 		"execution_timeout_ms":  func(c *config.Config) { c.ExecutionTimeoutMS++ },
 		"workspaces": func(c *config.Config) {
 			c.Workspaces = append(slices.Clone(c.Workspaces), config.Workspace{Name: "b", Path: "/b"})

@@ -18,12 +18,25 @@ import (
 // has to outlast the durable write between the two.
 const PermitLife = 30 * time.Second
 
-// Budget is how many calls a run may make, and which of them this one is.
+// Budget is how many calls a run or a session may make, and which of them this
+// one is.
 type Budget struct {
-	// Limit is max_calls_per_run; every proposal counts.
+	// Limit is max_calls_per_run, or for calls of no run of the gateway
+	// max_calls_per_session; every proposal counts.
 	Limit int
-	// Used counts the calls of the run, this one included.
+	// Used counts the calls of the run or session, this one included.
 	Used int
+	// Session is the session that counts; "" for a run.
+	Session string
+}
+
+// exceeded says that the budget is used up.
+func (b Budget) exceeded() *reason.Error {
+	if b.Session == "" {
+		return reason.Errorf(reason.BudgetExceeded, "this is call %d of the run and %d are allowed", b.Used, b.Limit)
+	}
+	return reason.Errorf(reason.BudgetExceeded, "this is call %d of session %s and %d are allowed", b.Used, b.Session, b.Limit).
+		WithRemedy("A person can start the count anew with `palyra sessions end %s`, or raise max_calls_per_session.", b.Session)
 }
 
 // Input is all that a decision depends on.
@@ -96,7 +109,7 @@ func refuse(in Input) *reason.Error {
 	case in.Budget.Used < 1:
 		return reason.Errorf(reason.BudgetExceeded, "the call was not counted in its run")
 	case in.Budget.Used > in.Budget.Limit:
-		return reason.Errorf(reason.BudgetExceeded, "this is call %d of the run and %d are allowed", in.Budget.Used, in.Budget.Limit)
+		return in.Budget.exceeded()
 	}
 	switch in.Verdict.Effect() {
 	case policy.Allow:

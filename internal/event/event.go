@@ -40,6 +40,9 @@ const (
 	ModelTurn   Code = "PAL-R102" // the model gave a whole answer
 	RunFinished Code = "PAL-R103" // the run ended: completed, failed, cancelled, or interrupted by a stop of the daemon
 
+	SessionExtended Code = "PAL-S100" // people let a session make more calls
+	SessionEnded    Code = "PAL-S101" // a person ended a session; the next call of its caller begins another
+
 	CACreated        Code = "PAL-I100" // the certificate authority was made
 	CertificateMade  Code = "PAL-I101" // a certificate was issued
 	MemberAdded      Code = "PAL-I102" // a user or agent was added
@@ -70,6 +73,7 @@ var Codes = []Code{
 	GrantMinted, GrantUsed, GrantRevoked, GrantEnded,
 	Attested, Ambiguous, Gated, Violated, Undone,
 	RunStarted, UserMessage, ModelTurn, RunFinished,
+	SessionExtended, SessionEnded,
 	CACreated, CertificateMade, MemberAdded, CallersRefused, PermissionDenied,
 	DeviceRevoked, Exported,
 	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed, PolicyReset,

@@ -93,6 +93,7 @@ func build(cfg Config, defaults []Source) (*Set, []Finding) {
 			Message: "tool " + o.Tool + ", argument " + o.Path + ": " + o.Why})
 	}
 	s.index = buildIndex(s.policies)
+	s.past = pastReads(s.policies)
 	if !hasErrors(findings) {
 		findings = append(findings, s.checkSamples()...)
 	}

@@ -21,6 +21,10 @@ type Request struct {
 	Args    json.RawMessage `json:"args"`
 	Session string          `json:"session"`
 	Run     string          `json:"run"`
+	// GatewaySession is the session that SessionFacts are of; Session and Run are
+	// the client's own names. It is "" for a dry run, and in requests of before it
+	// was kept.
+	GatewaySession string `json:"gateway_session,omitempty"`
 	// Channel and SkillID are "" when the call comes from none.
 	Channel      string            `json:"channel"`
 	SkillID      string            `json:"skill_id"`

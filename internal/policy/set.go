@@ -38,6 +38,8 @@ type Set struct {
 	hostless map[string]types.Value
 	settings Snapshot
 	findings []Finding
+	// past is what the policies read of the past.
+	past PastReads
 
 	version        string
 	snapshotDigest string

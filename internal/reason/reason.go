@@ -47,6 +47,7 @@ const (
 	PolicyInvalid      Code = "POLICY_INVALID"
 	ToolSuspended      Code = "TOOL_SUSPENDED"
 	BudgetExceeded     Code = "BUDGET_EXCEEDED"
+	FactsChanged       Code = "FACTS_CHANGED"
 	ModelBudget        Code = "TOKEN_BUDGET_EXCEEDED"
 	TimeBudget         Code = "TIME_BUDGET_EXCEEDED"
 	ModelUnavailable   Code = "MODEL_UNAVAILABLE"
@@ -144,7 +145,8 @@ var Table = []Row{
 	{PolicyError, ExitPolicyDenied, "Policy could not be evaluated, so the call is denied.", "Ask an operator to run `palyra policy check`."},
 	{PolicyInvalid, ExitFailure, "The policy set does not load.", "Run `palyra policy check` and mend what it names."},
 	{ToolSuspended, ExitPolicyDenied, "The tool is suspended.", "Ask an operator to correct the policy that does not fit its changed definition, then `palyra policy reload`."},
-	{BudgetExceeded, ExitPolicyDenied, "The run has used all its calls.", "Start a new run, or ask the operator to raise max_calls_per_run."},
+	{BudgetExceeded, ExitPolicyDenied, "The run or session has used all its calls.", "Start a new run, or ask a person to end the session with `palyra sessions end`, or to raise max_calls_per_run or max_calls_per_session."},
+	{FactsChanged, ExitConflict, "What policy judges the call by changed each time that it was judged.", "Propose the call again when the other calls have ended."},
 	{ModelBudget, ExitPolicyDenied, "The run used up its tokens.", "Start another run with the rest of the task, or ask an operator to raise runs.max_tokens."},
 	{TimeBudget, ExitPolicyDenied, "The run took longer than it may.", "Start another run with the rest of the task, or ask an operator to raise runs.max_duration."},
 	{ModelUnavailable, ExitFailure, "The model's provider cannot be reached or has a fault.", "Try again later; look at the provider's status and at the model's base_url."},

@@ -51,6 +51,7 @@ var codes = map[reason.Code]connect.Code{
 	reason.PolicyInvalid:      connect.CodeFailedPrecondition,
 	reason.ToolSuspended:      connect.CodeFailedPrecondition,
 	reason.BudgetExceeded:     connect.CodeResourceExhausted,
+	reason.FactsChanged:       connect.CodeAborted,
 	reason.ModelBudget:        connect.CodeResourceExhausted,
 	reason.TimeBudget:         connect.CodeResourceExhausted,
 	reason.ModelUnavailable:   connect.CodeUnavailable,

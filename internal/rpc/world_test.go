@@ -178,7 +178,7 @@ func (w *world) serve() {
 		Snapshot: func() string { return w.engine.Current().SnapshotDigest() },
 	}))
 	pipeline := must[*toolcall.Pipeline](t)(toolcall.New(toolcall.Config{
-		Evaluator: w.engine, Approver: w.desk, Dispatcher: router, Notary: w.notary, Ledger: sqlite.NewCalls(w.db), MaxCallsPerRun: 200, LiveDevice: everyDevice,
+		Evaluator: w.engine, Approver: w.desk, Dispatcher: router, Notary: w.notary, Ledger: sqlite.NewCalls(w.db), MaxCallsPerRun: 200, MaxCallsPerSession: 1000, SessionIdle: time.Hour, LiveDevice: everyDevice,
 	}))
 	runs := w.openRuns(router, pipeline)
 	limiter := must[*ratelimit.Limiter](t)(ratelimit.New(w.limits))

@@ -88,7 +88,7 @@ func newReal(t testing.TB, steps ...step) *real {
 	}
 	pipeline, err := toolcall.New(toolcall.Config{
 		Evaluator: engine, Approver: w.desk, Dispatcher: router, Notary: newNotary(t), Ledger: sqlite.NewCalls(w.db),
-		MaxCallsPerRun: 1 << 30, LiveDevice: live,
+		MaxCallsPerRun: 1 << 30, MaxCallsPerSession: 1 << 30, SessionIdle: time.Hour, LiveDevice: live,
 	})
 	if err != nil {
 		t.Fatal(err)

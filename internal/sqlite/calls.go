@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	"palyra/internal/access"
@@ -12,7 +11,6 @@ import (
 	"palyra/internal/event"
 	"palyra/internal/journal"
 	"palyra/internal/reason"
-	"palyra/internal/tool"
 	"palyra/internal/toolcall"
 )
 
@@ -44,6 +42,11 @@ func (s *Calls) Record(ctx context.Context, e toolcall.Entry) (int64, error) {
 func writeEntry(tx *Tx, e toolcall.Entry) error {
 	if e.Claim != nil {
 		if err := takeClaim(tx, *e.Claim); err != nil {
+			return err
+		}
+	}
+	if e.Member != nil {
+		if err := joinSession(tx, e.Member); err != nil {
 			return err
 		}
 	}
@@ -101,52 +104,6 @@ func (s *Calls) OpenCalls(ctx context.Context) (open []toolcall.OpenCall, err er
 	})
 	return open, err
 }
-
-// RunFacts counts the proposals of a principal's run in the journal, those
-// that were refused included.
-func (s *Calls) RunFacts(ctx context.Context, p access.Principal, run string) (facts tool.SessionFacts, err error) {
-	if run == "" {
-		return facts, nil
-	}
-	err = s.db.Read(ctx, func(c *Conn) error {
-		err := c.Query(runFacts, func(r *Row) error {
-			facts.CallsInRun++
-			if name := r.Text(0); name != "" {
-				facts.ToolsUsed = append(facts.ToolsUsed, name)
-			}
-			facts.Tainted = facts.Tainted || r.Int64(1) != 0
-			facts.BytesOut += r.Int64(2)
-			return nil
-		}, run, p.String(), event.Proposed, event.Refused, event.Attested)
-		if err != nil {
-			return err
-		}
-		return c.Query(runSecrets, func(r *Row) error {
-			facts.SecretsRead = append(facts.SecretsRead, r.Text(0))
-			return nil
-		}, run, p.String(), event.Evaluated, event.Decided)
-	})
-	slices.Sort(facts.ToolsUsed)
-	facts.ToolsUsed = slices.Compact(facts.ToolsUsed)
-	return facts, err
-}
-
-// runFacts has one row per proposal: the tool, "" when its input was refused,
-// whether it reads from the open world or did, and how many bytes it sent out.
-const runFacts = `SELECT
- coalesce(max(CASE WHEN code = ?3 THEN json_extract(CAST(payload AS TEXT), '$.tool') END), ''),
- coalesce(max(CASE WHEN code = ?3 THEN json_extract(CAST(payload AS TEXT), '$.open_world')
-  WHEN code = ?5 THEN coalesce(json_extract(CAST(payload AS TEXT), '$.report.egress.mode') IN ('preflight', 'unrestricted'), 0)
-   OR EXISTS (SELECT 1 FROM json_each(CAST(payload AS TEXT), '$.report.egress.observed') o WHERE json_extract(o.value, '$.bytes_in') > 0) END), 0),
- coalesce(sum(CASE WHEN code = ?5 THEN (SELECT sum(json_extract(o.value, '$.bytes_out'))
-  FROM json_each(CAST(payload AS TEXT), '$.report.egress.observed') o) END), 0)
- FROM events WHERE run = ?1 AND run <> '' AND actor = ?2 AND code IN (?3, ?4, ?5) GROUP BY subject`
-
-// runSecrets has the names of the secrets that proposals could use which were
-// allowed to run, whatever became of them.
-const runSecrets = `SELECT DISTINCT s.value FROM events e, json_each(CAST(e.payload AS TEXT), '$.request.facts.secrets') s
- WHERE e.run = ?1 AND e.run <> '' AND e.actor = ?2 AND e.code = ?3 AND EXISTS (SELECT 1 FROM events d
-  WHERE d.subject = e.subject AND d.code = ?4 AND json_extract(CAST(d.payload AS TEXT), '$.allowed')) ORDER BY 1`
 
 // Past reads what the journal knows of a call.
 func (s *Calls) Past(ctx context.Context, proposalID string) (past toolcall.Past, err error) {

@@ -66,13 +66,18 @@ type ExecFacts struct {
 
 // SessionFacts are what happened before in the run.
 type SessionFacts struct {
+	// CallsInRun is the place of the call in its run, if the gateway drives that;
+	// else among the calls of its session that are of no such run.
 	CallsInRun int `json:"calls_in_run"`
-	InFlight   int `json:"in_flight"`
+	// InFlight counts the calls of the session that have not ended.
+	InFlight int `json:"in_flight"`
 	// ToolsUsed and SecretsRead are sorted and without repeats.
 	ToolsUsed   []string `json:"tools_used"`
 	SecretsRead []string `json:"secrets_read"`
-	// Tainted is true once the run has read from the open world.
-	Tainted  bool  `json:"tainted"`
+	// Tainted is true once a call was let through that reads from the open world,
+	// or one has read from a host.
+	Tainted bool `json:"tainted"`
+	// BytesOut is what was sent, and what other calls under way may still send.
 	BytesOut int64 `json:"bytes_out"`
 }
 
@@ -98,6 +103,10 @@ type Plan struct {
 	// Files are the files and directories that the facts were read from. They
 	// are in the digest of the facts that a permit holds and nowhere else.
 	Files []FileIdentity
+	// MaySend is the most bytes that the call can send out of this machine, 0 for
+	// none. Where nothing bounds them it is what the operator would let a program
+	// send that is bounded.
+	MaySend int64
 }
 
 // FileIdentity says which file was looked at, and in which state.

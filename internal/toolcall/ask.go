@@ -110,7 +110,12 @@ func (j Judge) Judge(_ context.Context, r approval.Record, votes []approval.Vote
 	if err := json.Unmarshal(r.Request, &request); err != nil {
 		return approval.Ruling{}, fmt.Errorf("reading the request of approval %s: %w", r.ID, err)
 	}
-	judgement := j.Evaluator.Current().Judge(request, policy.Approval{Votes: policyVotes(votes, j.LiveDevice), Now: time.Now().UTC()})
+	cast := policy.Approval{Votes: policyVotes(votes, j.LiveDevice), Now: time.Now().UTC()}
+	judge := j.Evaluator.Current().Judge
+	if r.AboutSession() {
+		judge = j.Evaluator.Current().JudgeMoreCalls
+	}
+	judgement := judge(request, cast)
 	return approval.Ruling{Allowed: judgement.Allowed, Missing: judgement.Missing}, nil
 }
 

@@ -3,7 +3,6 @@ package toolcall
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -38,25 +37,11 @@ func (c *call) dispatch(ctx context.Context, permit *decision.Permit) tool.Repor
 			return c.commit(ctx, &r, tells.tell)
 		}
 	}
-	c.exchanged.secrets = c.plan.Facts.Secrets
 	report := c.Dispatcher.Run(ctx, decided)
 	tells.end()
-	c.exchanged.count(report.Egress)
+	c.exchanged = exchanged(report.Egress)
 	return report
 }
-
-// count adds what the evidence says. Nobody sees what a program reads from a
-// network that is open; it may have.
-func (t *traffic) count(e tool.Egress) {
-	t.read = slices.Contains(unseen, e.Mode)
-	for _, c := range e.Observed {
-		t.bytesOut += c.BytesOut
-		t.read = t.read || c.BytesIn > 0
-	}
-}
-
-// unseen are the egress modes of the evidence in which connections are not.
-var unseen = []string{"preflight", "unrestricted"}
 
 // teller passes on what a running tool causes: one event at a time, and none
 // after the call has ended, whatever the tool does.
@@ -161,7 +146,7 @@ func (c *call) execution(record decision.Record, report tool.Report) attest.Exec
 		CallDigest: c.digest, ArgumentsDigest: c.argumentsDigest,
 		PolicyVersion: record.PolicyVersion, SnapshotDigest: record.SnapshotDigest, Determining: determining,
 		Operands: c.plan.Binding.Operands, Executable: c.plan.Binding.Executable,
-		Secrets:    c.exchanged.secrets,
+		Secrets:    c.plan.Facts.Secrets,
 		ProposedAt: c.proposedAt, DecidedAt: record.At, ApprovedAt: approvedAt, Report: report,
 	}
 }

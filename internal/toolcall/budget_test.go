@@ -17,11 +17,17 @@ import (
 
 func budget(n int) func(*world) { return func(w *world) { w.budget = n } }
 
+// ofRun makes it a call of a run that the gateway drives.
+func ofRun(s toolcall.Submission) toolcall.Submission {
+	s.MaxCalls = 1 << 20
+	return s
+}
+
 // wantBudget says whether one more call of a run is let through. Nobody is
 // asked about one that is not.
 func (w *world) wantBudget(what string, s toolcall.Submission, within bool) {
 	w.t.Helper()
-	r := w.begin(s)
+	r := w.begin(ofRun(s))
 	select {
 	case <-r.asks:
 		r.leave()
@@ -44,10 +50,10 @@ func TestEveryProposalCounts(t *testing.T) {
 	w.wantBudget("the first", readCall(), true)
 	bad := readCall()
 	bad.Input = []byte(`{}`)
-	if _, _, err := w.call(bad); reason.Of(err) != reason.InvalidInput {
+	if _, _, err := w.call(ofRun(bad)); reason.Of(err) != reason.InvalidInput {
 		t.Fatal(err)
 	}
-	r := w.begin(runCall())
+	r := w.begin(ofRun(runCall()))
 	w.vote(alice, r.asked(), no)
 	r.wait()
 	w.wantBudget("the fourth", readCall(), true)
@@ -65,13 +71,13 @@ func TestEveryProposalCounts(t *testing.T) {
 // The count that a restart finds is the one that was kept.
 func TestRestartCountsTheSame(t *testing.T) {
 	for name, use := range map[string]func(*world){
-		"allowed": func(w *world) { w.call(readCall()) },
+		"allowed": func(w *world) { w.call(ofRun(readCall())) },
 		"unknown tool": func(w *world) {
 			s := readCall()
 			s.Tool = "fs.raed"
-			w.call(s)
+			w.call(ofRun(s))
 		},
-		"frozen": func(w *world) { w.router.Freeze(); w.call(readCall()); w.router.Thaw() },
+		"frozen": func(w *world) { w.router.Freeze(); w.call(ofRun(readCall())); w.router.Thaw() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, budget(2))
@@ -101,13 +107,13 @@ func TestRunsOfOthersAreSeparate(t *testing.T) {
 	w.wantBudget("one of the user's", toolcall.Submission{Caller: person(policytest.Alice, access.RoleOwner), Tool: "fs.read", Input: mine.Input, Run: mine.Run}, true)
 }
 
-// A bare call is a run of one.
-func TestBareCallsNeverRunOut(t *testing.T) {
+// What a client calls its run has no budget: it could name another.
+func TestLabelsHaveNoBudget(t *testing.T) {
 	w := newWorld(t, budget(1))
-	s := readCall()
-	s.Run = ""
 	for range 5 {
-		w.wantBudget("a bare call", s, true)
+		if _, o, err := w.call(readCall()); err != nil || !o.Decision.Allowed {
+			t.Fatalf("%+v, %v", o.Decision, err)
+		}
 	}
 	w.ran(w.read, 5)
 }
@@ -118,7 +124,7 @@ func TestBudgetHoldsUnderConcurrency(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 32 {
 		wg.Go(func() {
-			o, err := w.Call(t.Context(), readCall(), func(toolcall.Event) {})
+			o, err := w.Call(t.Context(), ofRun(readCall()), func(toolcall.Event) {})
 			switch {
 			case err != nil:
 				t.Error(err)
@@ -136,7 +142,7 @@ func TestBudgetHoldsUnderConcurrency(t *testing.T) {
 	w.ran(w.read, 5)
 }
 
-// What policy reads of a run survives a restart: how many calls, which tools,
+// What policy reads of a session survives a restart: how many calls, which tools,
 // whether something from outside has come in, how much has gone out, and the
 // secrets that it could use.
 func TestSessionFactsSurviveARestart(t *testing.T) {

@@ -74,6 +74,7 @@ func (c *call) gate(r *tool.CommitRequest, observe func(Event)) (*call, error) {
 		return nil, err
 	}
 	g.request.Args, g.request.Commit, g.request.Time = nil, &facts, time.Now().UTC()
+	g.request.SessionFacts = c.counted.Facts()
 	return &g, nil
 }
 

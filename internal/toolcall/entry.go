@@ -10,6 +10,7 @@ import (
 	"palyra/internal/event"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
+	"palyra/internal/session"
 	"palyra/internal/tool"
 )
 
@@ -23,6 +24,8 @@ type Entry struct {
 	Blobs [][]byte
 	// Attestation is indexed by its id and its proposal's.
 	Attestation *StoredAttestation
+	// Member makes the call one of its session's.
+	Member *session.Member
 }
 
 // Claim ties an idempotency key of a principal to one call.
@@ -94,8 +97,10 @@ type ProposedPayload struct {
 	Redactions     []string `json:"redactions,omitempty"`
 	IdempotencyKey string   `json:"idempotency_key,omitempty"`
 	// OpenWorld says that the tool reads from the open world, which taints its
-	// run from here on.
+	// session once it is let through.
 	OpenWorld bool `json:"open_world,omitempty"`
+	// GatewaySession is the session that the gateway counts the call in.
+	GatewaySession string `json:"gateway_session,omitempty"`
 }
 
 // RefusedPayload is the payload of event.Refused.
@@ -107,6 +112,8 @@ type RefusedPayload struct {
 	Reason     reason.Code `json:"reason"`
 	Message    string      `json:"message"`
 	Remedy     string      `json:"remedy,omitempty"`
+	// GatewaySession is that of ProposedPayload.
+	GatewaySession string `json:"gateway_session,omitempty"`
 }
 
 // EvaluatedPayload is the payload of event.Evaluated. Request lacks the
@@ -116,6 +123,8 @@ type EvaluatedPayload struct {
 	CallDigest string         `json:"call_digest"`
 	Verdict    policy.Verdict `json:"verdict"`
 	Request    policy.Request `json:"request"`
+	// MaySend is the most bytes that the call can send out.
+	MaySend int64 `json:"may_send,omitempty"`
 }
 
 // GatedPayload is the payload of event.Gated.
@@ -164,6 +173,27 @@ type AttestedPayload struct {
 	ResultBlob    string          `json:"result_blob,omitempty"`
 	Report        tool.Report     `json:"report"`
 	Envelope      json.RawMessage `json:"envelope"`
+}
+
+// SessionExtendedPayload is the payload of event.SessionExtended.
+type SessionExtendedPayload struct {
+	Session   string `json:"session"`
+	Principal string `json:"principal"`
+	// Calls is how many more it may make, Limit how many it may have made then.
+	Calls      int    `json:"calls"`
+	Limit      int    `json:"limit"`
+	ProposalID string `json:"proposal_id"`
+	ApprovalID string `json:"approval_id"`
+}
+
+// SessionEndedPayload is the payload of event.SessionEnded.
+type SessionEndedPayload struct {
+	Session   string         `json:"session"`
+	Principal string         `json:"principal"`
+	DeviceID  string         `json:"device_id"`
+	Client    session.Client `json:"client"`
+	EndedBy   string         `json:"ended_by"`
+	Reason    string         `json:"reason,omitempty"`
 }
 
 // AmbiguousPayload is the payload of event.Ambiguous.

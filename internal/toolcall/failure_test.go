@@ -392,6 +392,8 @@ func TestNewNeedsAllStages(t *testing.T) {
 		"notary":     func(c *toolcall.Config) { c.Notary = nil },
 		"ledger":     func(c *toolcall.Config) { c.Ledger = nil },
 		"budget":     func(c *toolcall.Config) { c.MaxCallsPerRun = 0 },
+		"session":    func(c *toolcall.Config) { c.MaxCallsPerSession = 0 },
+		"window":     func(c *toolcall.Config) { c.SessionIdle = 0 },
 		"devices":    func(c *toolcall.Config) { c.LiveDevice = nil },
 	} {
 		cfg := w.Pipeline.Config

@@ -14,6 +14,7 @@ import (
 	"palyra/internal/event"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
+	"palyra/internal/session"
 	"palyra/internal/tool"
 )
 
@@ -30,8 +31,8 @@ type call struct {
 
 	proposal   tool.Proposal
 	proposedAt time.Time
-	// checked is the tool, once the input was found good.
-	checked *tool.Descriptor
+	// counted is the call as its session counts it; nil for a dry run.
+	counted *session.Call
 	plan    tool.Plan
 	digest  string
 	request policy.Request
@@ -41,7 +42,7 @@ type call struct {
 	// waited is true when people were asked.
 	waited bool
 	// exchanged is zero when the call did not run.
-	exchanged traffic
+	exchanged session.Traffic
 	// argumentsDigest is what the evidence says of the input.
 	argumentsDigest string
 	// pending is what the next durable write takes along.
@@ -59,24 +60,22 @@ type call struct {
 // wait for long and with thousands of others: its stack is kept small.
 func (p *Pipeline) handle(ctx context.Context, s *Submission, claim *Claim, observe func(Event)) (*Outcome, error) {
 	c := newCall(p, s, claim, observe)
-	tally, err := p.runs.begin(ctx, c.proposal)
-	if err != nil {
+	if err := c.begin(ctx); err != nil {
 		return &Outcome{}, c.refuse(ctx, err)
 	}
-	defer func() { tally.end(c.checked, c.exchanged) }()
-	c.budget = decision.Budget{Limit: p.maxCalls(s), Used: tally.facts.CallsInRun}
-	if err := c.prepare(ctx, tally.facts); err != nil {
+	defer c.end()
+	if err := c.prepare(ctx); err != nil {
 		return &Outcome{}, c.refuse(ctx, err)
 	}
 	return c.conclude(ctx)
 }
 
 // prepare are the stages up to the answer; an error refuses the call.
-func (c *call) prepare(ctx context.Context, session tool.SessionFacts) error {
+func (c *call) prepare(ctx context.Context) error {
 	if err := c.propose(ctx); err != nil {
 		return err
 	}
-	if err := c.planCall(ctx, session); err != nil {
+	if err := c.planCall(ctx, c.counted.Facts()); err != nil {
 		return err
 	}
 	return c.settle(ctx)
@@ -118,14 +117,6 @@ func newCall(p *Pipeline, s *Submission, claim *Claim, observe func(Event)) *cal
 	return c
 }
 
-// maxCalls is the budget of the submission's run.
-func (p *Pipeline) maxCalls(s *Submission) int {
-	if s.MaxCalls > 0 {
-		return min(s.MaxCalls, p.MaxCallsPerRun)
-	}
-	return p.MaxCallsPerRun
-}
-
 // propose checks the input.
 func (c *call) propose(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
@@ -136,7 +127,6 @@ func (c *call) propose(ctx context.Context) error {
 		return err
 	}
 	c.proposal.Tool, c.proposal.Input = descriptor, input
-	c.checked = &descriptor
 	if err := c.addProposed(); err != nil {
 		return err
 	}
@@ -168,6 +158,7 @@ func (c *call) addProposed() error {
 		ArgumentsDigest:      canonical.Digest(c.proposal.Input),
 		Redactions:           redactions,
 		IdempotencyKey:       c.sub.IdempotencyKey,
+		GatewaySession:       c.sessionID(),
 		OpenWorld:            c.proposal.Tool.OpenWorld,
 	}
 	if len(redactions) > 0 {
@@ -208,15 +199,16 @@ func (c *call) policyRequest(facts tool.Facts, session tool.SessionFacts) policy
 		capabilities = append(slices.Clone(capabilities), tool.SecretsRead)
 	}
 	return policy.Request{
-		Caller:       c.sub.Caller,
-		Tool:         c.proposal.Tool.Name,
-		Capabilities: capabilities,
-		Args:         c.proposal.Input,
-		Session:      c.proposal.Session,
-		Run:          c.proposal.Run,
-		Channel:      c.proposal.Channel,
-		Facts:        facts,
-		SessionFacts: session,
-		Time:         c.proposedAt,
+		Caller:         c.sub.Caller,
+		Tool:           c.proposal.Tool.Name,
+		Capabilities:   capabilities,
+		Args:           c.proposal.Input,
+		Session:        c.proposal.Session,
+		Run:            c.proposal.Run,
+		GatewaySession: c.sessionID(),
+		Channel:        c.proposal.Channel,
+		Facts:          facts,
+		SessionFacts:   session,
+		Time:           c.proposedAt,
 	}
 }

@@ -215,7 +215,7 @@ func (l *liveCall) follow(ctx context.Context, observe func(Event)) (Outcome, er
 
 // passing are refusals that say nothing about the call itself.
 var passing = []reason.Code{
-	reason.ShuttingDown, reason.Cancelled, reason.GatewayFrozen, reason.ApprovalLimit, reason.JournalUnavailable,
+	reason.ShuttingDown, reason.Cancelled, reason.GatewayFrozen, reason.ApprovalLimit, reason.JournalUnavailable, reason.FactsChanged,
 }
 
 // unstarted reports whether the call ended before it was decided, for a reason

@@ -87,7 +87,6 @@ func TestSmallerBudgetCounts(t *testing.T) {
 	for name, c := range map[string]struct{ pipeline, submission, want int }{
 		"the submission's": {200, 2, 2},
 		"the pipeline's":   {2, 200, 2},
-		"none of its own":  {3, 0, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, func(w *world) { w.budget = c.pipeline })

@@ -243,6 +243,8 @@ type evaluated struct {
 	Request struct {
 		Capabilities []tool.Capability `json:"capabilities"`
 		SessionFacts tool.SessionFacts `json:"session_facts"`
+		// GatewaySession is what the facts are of.
+		GatewaySession string `json:"gateway_session"`
 	} `json:"request"`
 }
 

@@ -22,6 +22,7 @@ import (
 	"palyra/internal/event"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
+	"palyra/internal/session"
 	"palyra/internal/tool"
 )
 
@@ -66,8 +67,15 @@ type Ledger interface {
 	// Record makes an entry durable, all of it or nothing. It returns the
 	// sequence number of the last event.
 	Record(ctx context.Context, e Entry) (int64, error)
-	// RunFacts counts what a run did before this process started.
-	RunFacts(ctx context.Context, p access.Principal, run string) (tool.SessionFacts, error)
+	// Store knows what sessions and runs did before this process started.
+	session.Store
+	// Sessions lists sessions, newest first, and how to go on listing. Of what
+	// they did it has the number of calls.
+	Sessions(ctx context.Context, f session.Filter) ([]session.Past, string, error)
+	// Session returns one session with what its calls did.
+	Session(ctx context.Context, id string) (session.Past, bool, error)
+	// EndSession stores the end of a session together with an event.
+	EndSession(ctx context.Context, e session.Ending, d event.Draft) error
 	// Claimed returns the claim of an idempotency key, if there is one.
 	Claimed(ctx context.Context, p access.Principal, key string) (Claim, bool, error)
 	// Past returns what the journal knows of a call.
@@ -83,8 +91,12 @@ type Config struct {
 	Dispatcher Dispatcher
 	Notary     Notary
 	Ledger     Ledger
-	// MaxCallsPerRun is the budget of a run; every proposal counts.
-	MaxCallsPerRun int
+	// MaxCallsPerRun is the budget of a run of the gateway, MaxCallsPerSession
+	// that of all other calls of a session; every proposal counts.
+	MaxCallsPerRun     int
+	MaxCallsPerSession int
+	// SessionIdle is how long nothing has to happen for a session to end.
+	SessionIdle time.Duration
 	// LiveDevice reports whether a device may still act; votes of one that was
 	// revoked count no more.
 	LiveDevice func(id string) bool
@@ -93,8 +105,10 @@ type Config struct {
 // Pipeline runs calls through the stages.
 type Pipeline struct {
 	Config
-	runs  *tallies
-	keyed *keyedCalls
+	sessions *session.Book
+	keyed    *keyedCalls
+	// control switches protections off, in tests that show what they are for.
+	control control
 
 	mu      sync.Mutex
 	closing bool
@@ -106,10 +120,10 @@ func New(cfg Config) (*Pipeline, error) {
 	if cfg.Evaluator == nil || cfg.Approver == nil || cfg.Dispatcher == nil || cfg.Notary == nil || cfg.Ledger == nil || cfg.LiveDevice == nil {
 		return nil, errors.New("the pipeline needs all of its stages")
 	}
-	if cfg.MaxCallsPerRun <= 0 {
-		return nil, errors.New("max_calls_per_run must be positive")
+	if cfg.MaxCallsPerRun <= 0 || cfg.MaxCallsPerSession <= 0 || cfg.SessionIdle <= 0 {
+		return nil, errors.New("max_calls_per_run, max_calls_per_session and sessions.idle must be positive")
 	}
-	return &Pipeline{Config: cfg, runs: newTallies(cfg.Ledger), keyed: newKeyedCalls()}, nil
+	return &Pipeline{Config: cfg, sessions: session.NewBook(cfg.Ledger, cfg.SessionIdle), keyed: newKeyedCalls()}, nil
 }
 
 // Submission is one request to call a tool, from an authenticated caller.
@@ -118,8 +132,9 @@ type Submission struct {
 	Tool   string
 	// Input is the JSON that the client sent; empty means {}.
 	Input []byte
-	// Session and Run are the client's own names; empty means "default" and a
-	// run of one.
+	// Session and Run are the client's own names, unless MaxCalls is set; empty
+	// means "default" and a run of one. What the gateway counts by is the session
+	// that it names itself (package session).
 	Session string
 	Run     string
 	Channel string
@@ -127,8 +142,9 @@ type Submission struct {
 	IdempotencyKey string
 	// CallID is the id that a model gave the call; "" for others.
 	CallID string
-	// MaxCalls bounds the calls of the run further than the pipeline does; 0
-	// does not.
+	// MaxCalls is set for the calls of a run that the gateway drives, which have
+	// a budget of their own: Run then names it, and MaxCalls bounds its calls
+	// further than the pipeline does.
 	MaxCalls int
 	// Lead are drafts that become durable with, and before, the first event of
 	// the call. A pipeline that is closing writes neither.
@@ -155,7 +171,7 @@ func (p *Pipeline) Call(ctx context.Context, s Submission, observe func(Event)) 
 }
 
 // UnderWay counts the calls that have not ended, whatever they wait for.
-func (p *Pipeline) UnderWay() int { return p.runs.running() }
+func (p *Pipeline) UnderWay() int { return p.sessions.UnderWay() }
 
 // enter counts a call in, unless the pipeline is closing.
 func (p *Pipeline) enter() (func(), error) {

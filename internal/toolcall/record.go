@@ -33,7 +33,7 @@ func (c *call) refuse(ctx context.Context, cause error) error {
 func (c *call) draftRefused(why *reason.Error) error {
 	return c.draftRedacted(event.Refused, RefusedPayload{
 		ProposalID: c.proposal.ID, CallID: c.sub.CallID, Principal: c.sub.Caller.Principal.String(), Tool: clip(c.sub.Tool),
-		Reason: why.Code, Message: why.Message, Remedy: why.NextStep(),
+		Reason: why.Code, Message: why.Message, Remedy: why.NextStep(), GatewaySession: c.sessionID(),
 	})
 }
 
@@ -73,6 +73,9 @@ func (c *call) record(ctx context.Context) (int64, error) {
 	entry := c.pending
 	c.pending = Entry{}
 	seq, err := c.Ledger.Record(context.WithoutCancel(ctx), entry)
+	if err == nil && entry.Member != nil {
+		c.counted.Stored()
+	}
 	return seq, unwritten(err)
 }
 

@@ -9,42 +9,16 @@ import (
 	"palyra/internal/reason"
 )
 
-// settle gets the verdict and, where it asks, the answer. A policy that
-// changed while humans were asked is asked again, and the votes of an answer
-// always have to satisfy the policy that is in force now: they may have been
-// judged by another one, for an identical call or in between two reloads.
+// settle gets the verdict and, where it asks, the answer; both hold with the
+// facts, and under the policy, of the moment in which it returns.
 func (c *call) settle(ctx context.Context) error {
 	if err := c.evaluate(ctx); err != nil {
 		return err
 	}
-	if err := c.resolve(ctx); err != nil {
+	if err := c.askToGoOn(ctx); err != nil {
 		return err
 	}
-	if err := c.planAgain(ctx); err != nil {
-		return err
-	}
-	if c.answer.Allowed() && c.Evaluator.Current().SnapshotDigest() != c.verdict.SnapshotDigest() {
-		if err := c.settleAgain(ctx); err != nil {
-			return err
-		}
-	}
-	if c.verdict.Effect() == policy.Ask && c.answer.Allowed() && !c.enough(c.request) {
-		c.answer = approval.Answer{}
-	}
-	return nil
-}
-
-// settleAgain evaluates the call under the policy now in force. What is
-// allowed now without the people who were asked does not use their answer up.
-func (c *call) settleAgain(ctx context.Context) error {
-	if err := c.evaluate(ctx); err != nil {
-		return err
-	}
-	if c.verdict.Effect() != policy.Allow {
-		return nil
-	}
-	c.Approver.Release(c.answer)
-	return c.resolve(ctx)
+	return c.settleFreshly(ctx)
 }
 
 func (c *call) evaluate(ctx context.Context) error {
@@ -63,7 +37,7 @@ func (c *call) evaluate(ctx context.Context) error {
 	request := c.request
 	request.Args = nil
 	return c.draftRedacted(event.Evaluated, EvaluatedPayload{
-		ProposalID: c.proposal.ID, CallDigest: c.digest, Verdict: verdict, Request: request,
+		ProposalID: c.proposal.ID, CallDigest: c.digest, Verdict: verdict, Request: request, MaySend: c.plan.MaySend,
 	})
 }
 

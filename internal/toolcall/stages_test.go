@@ -12,6 +12,7 @@ import (
 	"palyra/internal/dispatch"
 	"palyra/internal/event"
 	"palyra/internal/policy"
+	"palyra/internal/session"
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
 )
@@ -41,6 +42,15 @@ func (t *trace) take() []string {
 type evaluator struct {
 	*policy.Engine
 	trace *trace
+	// onCurrent, unless nil, is called before the set in force is looked up.
+	onCurrent func()
+}
+
+func (e *evaluator) Current() *policy.Set {
+	if e.onCurrent != nil {
+		e.onCurrent()
+	}
+	return e.Engine.Current()
 }
 
 func (e *evaluator) Evaluate(ctx context.Context, r policy.Request, grants []policy.Grant) (policy.Verdict, error) {
@@ -125,11 +135,11 @@ type ledger struct {
 	readErr error
 }
 
-func (l *ledger) RunFacts(ctx context.Context, p access.Principal, run string) (tool.SessionFacts, error) {
+func (l *ledger) NewestSession(ctx context.Context, k session.Key) (session.Past, bool, error) {
 	if l.readErr != nil {
-		return tool.SessionFacts{}, l.readErr
+		return session.Past{}, false, l.readErr
 	}
-	return l.Ledger.RunFacts(ctx, p, run)
+	return l.Ledger.NewestSession(ctx, k)
 }
 
 func (l *ledger) Claimed(ctx context.Context, p access.Principal, key string) (toolcall.Claim, bool, error) {

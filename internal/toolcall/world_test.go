@@ -50,14 +50,15 @@ type probe struct {
 	onPlan func(n int)
 	plans  int
 	run    func(context.Context, tool.Call) tool.Report
-	// secrets are those that its calls may use.
+	// secrets are those that its calls may use, maySend the bytes.
 	secrets []string
 	// path, method and files are what planning finds of a file; no policy by
 	// default reads method.
 	path, method string
 	files        []tool.FileIdentity
 	// rung is that of the sandbox.
-	rung string
+	rung    string
+	maySend int64
 }
 
 func newProbe(d tool.Descriptor) *probe {
@@ -93,7 +94,7 @@ func (p *probe) Plan(context.Context, tool.Proposal) (tool.Plan, error) {
 		Binding: p.binding, Subject: p.subject,
 		Facts:   tool.Facts{Workspace: "default", Path: p.path, Method: p.method, SandboxTier: "builtin", SandboxLevel: "none", SandboxRung: p.rung, Secrets: p.secrets},
 		Files:   p.files,
-		Preview: tool.Preview{Summary: "Do what the test says."},
+		Preview: tool.Preview{Summary: "Do what the test says."}, MaySend: p.maySend,
 	}, nil
 }
 
@@ -163,7 +164,11 @@ type world struct {
 	notary  *notary
 	options policytest.Options
 	limits  approval.Limits
-	budget  int
+	// budget is that of a run, perSession that of other calls.
+	budget, perSession int
+	idle               time.Duration
+	// onCurrent is the evaluator's.
+	onCurrent func()
 	// revoked are devices that may no longer act.
 	revoked sync.Map
 
@@ -179,7 +184,7 @@ func (w *world) live(device string) bool {
 func newWorld(t *testing.T, setup ...func(*world)) *world {
 	t.Helper()
 	w := &world{
-		t: t, path: filepath.Join(t.TempDir(), "palyra.db"), budget: 200,
+		t: t, path: filepath.Join(t.TempDir(), "palyra.db"), budget: 200, perSession: 1 << 30, idle: 30 * time.Minute,
 		read: newProbe(policytest.Read), run: newProbe(policytest.Run), fetch: newProbe(policytest.Fetch), secret: newProbe(secretTool),
 	}
 	for _, fn := range setup {
@@ -266,8 +271,9 @@ func (w *world) buildPipeline() {
 	w.t.Helper()
 	var err error
 	w.Pipeline, err = toolcall.New(toolcall.Config{
-		Evaluator: &evaluator{w.engine, &w.trace}, Approver: &approver{w.desk, &w.trace},
-		Dispatcher: &dispatcher{w.router, &w.trace}, Notary: w.notary, Ledger: w.ledger, MaxCallsPerRun: w.budget, LiveDevice: w.live,
+		Evaluator: &evaluator{w.engine, &w.trace, w.onCurrent}, Approver: &approver{w.desk, &w.trace},
+		Dispatcher: &dispatcher{w.router, &w.trace}, Notary: w.notary, Ledger: w.ledger, MaxCallsPerRun: w.budget, MaxCallsPerSession: w.perSession,
+		SessionIdle: w.idle, LiveDevice: w.live,
 	})
 	if err != nil {
 		w.t.Fatal(err)

@@ -68,6 +68,7 @@ func prepare(t *testing.T) *daemon {
 		fmt.Fprintf(&limits, "[rate_limits.%s]\nper_second = 10000\nburst = 10000\n", class)
 	}
 	write(t, d.config, fmt.Sprintf(`state_dir = %q
+max_calls_per_session = 1000000
 [listen]
 api = "127.0.0.1:0"
 metrics = "127.0.0.1:0"

@@ -1,0 +1,196 @@
+package toolcall
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"palyra/internal/approval"
+	"palyra/internal/canonical"
+	"palyra/internal/event"
+	"palyra/internal/policy"
+	"palyra/internal/reason"
+	"palyra/internal/session"
+	"palyra/internal/tool"
+)
+
+// moreCalls is how many calls a yes lets a session go on for.
+const moreCalls = 200
+
+// askToGoOn asks people whether the session may go on, for a call that has used
+// its budget up and that policy does not deny. Calls of runs are not asked
+// about: whoever started the run gave it its budget. A call that people do not
+// let go on stays beyond its budget, for which it is denied.
+func (c *call) askToGoOn(ctx context.Context) error {
+	for c.budget.Session != "" && c.budget.Used > c.budget.Limit && c.verdict.Effect() != policy.Deny {
+		turn, mine := c.counted.AskMore()
+		if !mine {
+			select {
+			case <-turn.Answered:
+			case <-ctx.Done():
+				return reason.Errorf(reason.Cancelled, "the caller left while it was asked whether the session may go on: %w", ctx.Err())
+			}
+			if c.takeBudget(); turn.Refused {
+				return nil
+			}
+			continue
+		}
+		allowed, refused, err := c.askForMore(ctx)
+		c.counted.Asked(turn, refused)
+		if c.takeBudget(); err != nil || !allowed {
+			return err
+		}
+	}
+	return nil
+}
+
+// askForMore asks, and lets the session go on after a yes. Refused says that
+// people said no, or that there are none.
+func (c *call) askForMore(ctx context.Context) (allowed, refused bool, err error) {
+	if !c.Evaluator.Current().SomebodyDecides(c.request, policy.SeverityMedium) {
+		return false, true, nil
+	}
+	ask, err := c.moreAsk()
+	if err != nil {
+		return false, false, err
+	}
+	// What led to the ask is durable before anyone is asked.
+	if err := c.flush(ctx); err != nil {
+		return false, false, err
+	}
+	answer, err := c.Approver.Resolve(ctx, ask, c.observeAsk())
+	if err != nil {
+		return false, false, err
+	}
+	c.observe(Event{Resolved: &answer})
+	switch {
+	case ctx.Err() != nil && !answer.Allowed():
+		return false, false, reason.Errorf(reason.Cancelled, "the caller left while it was asked whether the session may go on: %w", ctx.Err())
+	case !answer.Allowed():
+		return false, true, nil
+	}
+	err = c.extend(context.WithoutCancel(ctx), answer)
+	return err == nil, answerLost(err) != nil, lostIsNo(err)
+}
+
+// lostIsNo takes an answer that somebody revoked first for a no.
+func lostIsNo(err error) error {
+	if answerLost(err) != nil {
+		return nil
+	}
+	return unwritten(err)
+}
+
+// extend uses the answer up and lets the session go on.
+func (c *call) extend(ctx context.Context, answer approval.Answer) error {
+	limit := c.counted.More(moreCalls)
+	draft, err := newDraft(event.SessionExtended, c.proposal, SessionExtendedPayload{
+		Session: c.counted.Session(), Principal: c.sub.Caller.Principal.String(), Calls: moreCalls, Limit: limit,
+		ProposalID: c.proposal.ID, ApprovalID: answer.ApprovalID(),
+	})
+	if err != nil {
+		return err
+	}
+	draft.Subject = c.counted.Session()
+	if err := c.Approver.Consume(ctx, answer, draft); err != nil {
+		return err
+	}
+	c.counted.Allow(limit)
+	return nil
+}
+
+// moreAsk is what people are asked. It binds to the session and to how far it
+// has come, so that one answer is good once.
+func (c *call) moreAsk() (*approval.Ask, error) {
+	id, limit := c.counted.Session(), c.budget.Limit
+	arguments, err := canonical.Marshal(map[string]any{"session": id, "calls": moreCalls, "after": limit})
+	if err != nil {
+		return nil, err
+	}
+	p := c.proposal
+	p.Session, p.Input = id, arguments
+	p.Tool = tool.Descriptor{Name: approval.SessionTool, Title: fmt.Sprintf("Let %s go on for %d more calls", p.Caller.Principal, moreCalls)}
+	plan := tool.Plan{
+		Binding: tool.Binding{
+			Principal: p.Caller.Principal.String(), OnBehalfOf: p.Caller.OnBehalfOf.String(), Tool: approval.SessionTool, Arguments: arguments,
+		},
+		Preview: tool.Preview{
+			Summary: fmt.Sprintf("Session %s of %s has made the %d calls that it may; a yes lets it make %d more.", id, p.Caller.Principal, limit, moreCalls),
+			Notes:   []string{fmt.Sprintf("The call that waits is of %s. `palyra sessions show %s` tells what the session did; `palyra sessions end %s` starts its count, and everything else that is counted, anew.", c.proposal.Tool.Name, id, id)},
+		},
+	}
+	digest, err := plan.Binding.Digest()
+	if err != nil {
+		return nil, err
+	}
+	prompt, err := approval.NewPrompt(p, plan, policy.SeverityMedium)
+	if err != nil {
+		return nil, err
+	}
+	request, err := json.Marshal(c.request)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the policy request: %w", err)
+	}
+	return &approval.Ask{
+		Proposal: p, Plan: plan, CallDigest: digest, SnapshotDigest: c.verdict.SnapshotDigest(), Request: request, Prompt: prompt,
+		SubjectType: approval.SubjectTool, SubjectID: approval.SessionSubject + id, Severity: policy.SeverityMedium,
+		Missing: "a person who may decide approvals",
+	}, nil
+}
+
+// EndSession ends a session: its caller's next call begins another, in which
+// nothing is counted yet. Calls under way end in the one that they are counted
+// in.
+func (p *Pipeline) EndSession(ctx context.Context, e session.Ending) error {
+	payload, err := canonical.Marshal(SessionEndedPayload{
+		Session: e.ID, Principal: e.Key.Principal.String(), DeviceID: e.Key.Device, Client: e.Key.Client, EndedBy: e.By.String(), Reason: e.Reason,
+	})
+	if err != nil {
+		return err
+	}
+	draft := event.Draft{Code: event.SessionEnded, Actor: e.By.String(), Subject: e.ID, Payload: payload}
+	if err := p.Ledger.EndSession(ctx, e, draft); err != nil {
+		return unwritten(err)
+	}
+	p.sessions.Ended(e.Key, e.ID)
+	return nil
+}
+
+// Sessions lists sessions, newest first, without what policy reads of them.
+func (p *Pipeline) Sessions(ctx context.Context, f session.Filter) ([]session.Past, string, error) {
+	list, next, err := p.Ledger.Sessions(ctx, f)
+	for i := range list {
+		p.bringUp(&list[i])
+	}
+	return list, next, err
+}
+
+// Session returns one session with all that is counted of it.
+func (p *Pipeline) Session(ctx context.Context, id string) (session.Past, error) {
+	past, found, err := p.Ledger.Session(ctx, id)
+	if err == nil && !found {
+		err = NoSession(id)
+	}
+	p.bringUp(&past)
+	return past, err
+}
+
+// NoSession says that there is no such session, or none that the caller may know
+// of.
+func NoSession(id string) error {
+	return reason.Errorf(reason.NotFound, "there is no session %s", id).WithRemedy("`palyra sessions list` shows them.")
+}
+
+// bringUp puts what is remembered of a session in the place of what is stored.
+func (p *Pipeline) bringUp(past *session.Past) {
+	if did, live := p.sessions.Did(past.Key, past.ID); live {
+		past.Did = did
+	}
+}
+
+// SessionGoesOn reports whether the next call of its caller would be of this
+// session.
+func (p *Pipeline) SessionGoesOn(past session.Past) bool {
+	return past.EndedAt.IsZero() && (past.Facts.InFlight > 0 || time.Since(past.LastAt) <= p.sessions.Idle())
+}
