@@ -72,7 +72,7 @@ func child(t *testing.T, o order) *exec.Cmd {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), self)
-	cmd.Env = append(os.Environ(), childOrder+"="+string(text))
+	cmd.Env = append(os.Environ(), childOrder+"="+string(text), "GORACE=atexit_sleep_ms=0")
 	cmd.Dir = "/"
 	return cmd
 }
