@@ -43,9 +43,9 @@ demo: deps-demo build ## Install what is missing, build, and drive real calls fr
 	scripts/demo.sh
 
 .PHONY: test
-test: deps-test init ## Install what is missing and run every test with the race detector
+test: deps-test init ## Install what is missing and run every test, with the race detector
 	@mkdir -p $(dir $(MATRIX))
-	PALYRA_ATTACK_MATRIX=$(MATRIX) CGO_ENABLED=1 scripts/host-unchanged.sh $(GO) test -race -tags $(TAGS) -timeout 40m -p 2 $(PKG)
+	PALYRA_ATTACK_MATRIX=$(MATRIX) GO="$(GO)" TAGS=$(TAGS) scripts/host-unchanged.sh scripts/test.sh $(PKG)
 	@if [[ '$(PKG)' == ./... && -f $(MATRIX) ]]; then cat $(MATRIX); fi
 
 # Tests run as root too: a script compares the machine's /etc and /dev/null with

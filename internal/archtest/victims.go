@@ -134,7 +134,7 @@ func (t *Tree) named(fn *ast.FuncDecl) []Finding {
 		}
 		name := called(call)
 		links = links || slices.Contains(linking, name)
-		if !slices.Contains(changing, name) && !(name == "OpenFile" && opensToWrite(call)) {
+		if changes := slices.Contains(changing, name) || name == "OpenFile" && opensToWrite(call); !changes {
 			return true
 		}
 		for _, arg := range call.Args {

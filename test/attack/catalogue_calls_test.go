@@ -2,10 +2,7 @@
 
 package attack
 
-import (
-	"runtime"
-	"strings"
-)
+import "strings"
 
 // namespaceRows are NS-01 and NS-02: powers over mounts, namespaces and other
 // processes.
@@ -77,13 +74,10 @@ func kernelRows() []row {
 	for _, call := range []string{"syslog", "kexec", "init-module", "finit-module", "delete-module", "acct", "swapoff"} {
 		rows = append(rows, row{id: "NS-06", variant: call, source: "kernel", root: true, walls: layers(seccomp, userNS), bare: true, probe: probe(call)})
 	}
-	if runtime.GOARCH == "amd64" {
-		rows = append(rows,
-			row{id: "NS-05", variant: "x32", source: "seccomp(2)", walls: layers(seccomp), probe: probe("x32")},
-			row{id: "NS-06", variant: "iopl", source: "kernel", walls: layers(seccomp), probe: probe("iopl")},
-			row{id: "NS-05", variant: "int 0x80", source: "seccomp(2)", walls: layers(seccomp), probe: probe("int80")})
-	}
-	return rows
+	return append(rows,
+		row{id: "NS-05", variant: "x32", arch: "amd64", source: "seccomp(2)", walls: layers(seccomp), probe: probe("x32")},
+		row{id: "NS-06", variant: "iopl", arch: "amd64", source: "kernel", walls: layers(seccomp), probe: probe("iopl")},
+		row{id: "NS-05", variant: "int 0x80", arch: "amd64", source: "seccomp(2)", walls: layers(seccomp), probe: probe("int80")})
 }
 
 // socketRows are NS-08 and NS-09: descriptors that arrive, and the sockets by

@@ -28,17 +28,12 @@ func procRows() []row {
 		// The kernel lets the owner of a mount do it since Linux 6.11.
 		{id: "FS-13", variant: "open_by_handle_at", source: "shocker", walls: layers(seccomp, caps), probe: probe("open-handle")},
 	}
-	// What this kernel has of them.
 	for _, entry := range []string{"/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger"} {
-		if exists(entry) {
-			rows = append(rows, row{id: "FS-12", variant: entry, source: proc, root: true, walls: layers(landlock), rootWalls: layers(otherUser),
-				probe: probe("proc-open", entry, "/host"+entry)})
-		}
+		rows = append(rows, row{id: "FS-12", variant: entry, entry: entry, source: proc, root: true, walls: layers(landlock), rootWalls: layers(otherUser),
+			probe: probe("proc-open", entry, "/host"+entry)})
 	}
 	for _, entry := range []string{"/proc/kcore", "/proc/kallsyms", "/proc/keys", "/proc/key-users", "/proc/cmdline", "/proc/modules"} {
-		if exists(entry) {
-			rows = append(rows, row{id: "FS-12", variant: entry, source: proc, walls: layers("proc_masks"), probe: probe("proc-entry", entry)})
-		}
+		rows = append(rows, row{id: "FS-12", variant: entry, entry: entry, source: proc, walls: layers("proc_masks"), probe: probe("proc-entry", entry)})
 	}
 	return rows
 }

@@ -28,6 +28,9 @@ type row struct {
 	// can be made, as for many ordinary users, the limits hold per process and
 	// the report says so.
 	groups bool
+	// arch and entry are set where an attack is one on machines of that kind
+	// alone, or on kernels that have the entry.
+	arch, entry string
 
 	// first is what another run does before, in the same workspace.
 	first, probe []string

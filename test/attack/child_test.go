@@ -19,6 +19,7 @@ import (
 
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/bubblewrap"
+	"palyra/test/process"
 )
 
 // order is what this binary, started again, is told to run: where the process
@@ -72,7 +73,7 @@ func child(t *testing.T, o order) *exec.Cmd {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), self)
-	cmd.Env = append(os.Environ(), childOrder+"="+string(text))
+	cmd.Env = append(os.Environ(), childOrder+"="+string(text), "GORACE=atexit_sleep_ms=0")
 	cmd.Dir = "/"
 	return cmd
 }
@@ -90,7 +91,7 @@ func atTerminal(t *testing.T, without []string, s sandbox.Spec) attempt {
 	var out, says bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, &out, &says
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	if err := cmd.Run(); err != nil {
+	if err := process.Run(cmd); err != nil {
 		return attempt{err: fmt.Errorf("%w: %s", err, says.String())}
 	}
 	var a answer

@@ -189,7 +189,11 @@ func (g *gateway) end(s syscall.Signal) {
 	if err := g.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		g.t.Fatal(err)
 	}
-	<-g.ended
+	if !process.Ended(g.ended) {
+		_ = g.cmd.Process.Kill()
+		<-g.ended
+		g.t.Errorf("palyrad (process %d) had to be killed:\n%s", g.cmd.Process.Pid, g.log)
+	}
 }
 
 func (g *gateway) cleanUp() {
@@ -220,7 +224,7 @@ func (g *gateway) palyra(args ...string) result {
 	cmd := g.command(args...)
 	var out, msg bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &msg
-	err := cmd.Run()
+	err := process.Run(cmd)
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		g.t.Fatal(err)
@@ -268,7 +272,10 @@ func (g *gateway) begin(args ...string) *waiting {
 }
 
 func (w *waiting) wait() result {
-	<-w.ended
+	w.g.t.Helper()
+	if !process.Ended(w.ended) {
+		w.g.t.Fatalf("%v did not end\nstdout: %s\nstderr: %s", w.cmd.Args[1:], w.out, w.err)
+	}
 	return result{w.cmd.ProcessState.ExitCode(), w.out.String(), w.err.String()}
 }
 

@@ -13,6 +13,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"testing"
 
 	"palyra/internal/sandbox"
@@ -43,8 +45,11 @@ type program struct {
 // places is set once, by TestMain.
 var places setting
 
-// applies reports whether a row is an attack on a palyrad of this kind.
-func (s setting) applies(r row) bool { return (s.root || !r.root) && (s.groups || !r.groups) }
+// applies reports whether a row is an attack on a palyrad of this kind, and on
+// this kernel.
+func (s setting) applies(r row) bool {
+	return (s.root || !r.root) && (s.groups || !r.groups) && (r.arch == "" || r.arch == runtime.GOARCH) && (r.entry == "" || exists(r.entry))
+}
 
 // The ordinary user's process is told by its environment where it is to work
 // and where to leave its outcomes.
@@ -89,6 +94,11 @@ func run(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	if err := burden(); err != nil {
+		return 1, err
+	}
+	// Much of the time rows wait, for a deadline or for an answer that must not
+	// come.
+	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0)+2)); err != nil {
 		return 1, err
 	}
 	code = m.Run()

@@ -115,7 +115,7 @@ func (m *matrix) print(w io.Writer, rows []row, partial bool) (good bool) {
 	}
 	fmt.Fprintf(w, "%d rows, %d escapes, %d controls\n", tried, escapes, controls)
 	if others > 0 {
-		fmt.Fprintf(w, "%d more rows need a palyrad that is root or that can make control groups: run the tests as root for them\n", others)
+		fmt.Fprintf(w, "%d more rows need a palyrad that is root or can make control groups (run the tests as root for them), another processor or another kernel\n", others)
 	}
 	return good
 }

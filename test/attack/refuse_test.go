@@ -271,7 +271,7 @@ func TestEscapeSequences(t *testing.T) {
 	}()
 	cmd := g.command("call", "process.run", `argv=["cat","esc.txt"]`)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
-	failed := cmd.Run()
+	failed := process.Run(cmd)
 	slave.Close()
 	<-drained
 	if failed != nil {

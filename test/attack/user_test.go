@@ -38,7 +38,7 @@ func TestBoundaryAsOrdinaryUser(t *testing.T) {
 	outcomes := filepath.Join(home, "outcomes.json")
 	cmd := exec.CommandContext(t.Context(), binary, "-test.run=^TestBoundary$")
 	cmd.Dir = "/"
-	cmd.Env = append(os.Environ(), userBase+"="+places.base, userHome+"="+home, userResults+"="+outcomes, "TMPDIR="+home, "HOME="+home)
+	cmd.Env = append(os.Environ(), userBase+"="+places.base, userHome+"="+home, userResults+"="+outcomes, "TMPDIR="+home, "HOME="+home, "GORACE=atexit_sleep_ms=0")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinaryUser, Gid: ordinaryUser}}
 	text, failed := cmd.CombinedOutput()
 	if err := results.load(outcomes); err != nil {

@@ -50,7 +50,7 @@ func finish(t *testing.T, cmd *exec.Cmd) result {
 	t.Helper()
 	var out, msg bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &msg
-	err := cmd.Run()
+	err := process.Run(cmd)
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		t.Fatalf("%v: %v", cmd.Args, err)

@@ -2,6 +2,9 @@ package process
 
 import (
 	"context"
+	"fmt"
+	"os/exec"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -29,5 +32,39 @@ func Eventually(t *testing.T, what string, within time.Duration, ok func() (bool
 			t.Fatalf("not within %v: %s; last seen: %s", within, what, saw)
 		case <-tick.C:
 		}
+	}
+}
+
+// Run runs a process to its end, which it is given when Patience is over: one
+// that waits for what does not come would wait as long as its test may.
+func Run(cmd *exec.Cmd) error { return runWithin(cmd, Patience) }
+
+func runWithin(cmd *exec.Cmd, most time.Duration) error {
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	var late atomic.Bool
+	patience := time.AfterFunc(most, func() {
+		late.Store(true)
+		_ = cmd.Process.Kill()
+	})
+	err := cmd.Wait()
+	patience.Stop()
+	if late.Load() {
+		return fmt.Errorf("%v did not end within %v", cmd.Args, most)
+	}
+	return err
+}
+
+// Ended waits until a process has ended, and reports whether it did so while
+// Patience lasted.
+func Ended(ended <-chan struct{}) bool {
+	patience := time.NewTimer(Patience)
+	defer patience.Stop()
+	select {
+	case <-ended:
+		return true
+	case <-patience.C:
+		return false
 	}
 }

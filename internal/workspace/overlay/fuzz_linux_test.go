@@ -122,12 +122,15 @@ func oddEntry(side, canary string, kind, where, what byte) error {
 		_ = root.MkdirAll(filepath.Join(parent, base), 0o755)
 		return nil
 	}
-	opened, err := root.OpenFile(parent, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil
+	if dir, err := root.OpenFile(parent, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0); err == nil {
+		oddIn(int(dir.Fd()), base, canary, kind, what)
+		return dir.Close()
 	}
-	defer opened.Close()
-	dir := int(opened.Fd())
+	return nil
+}
+
+// oddIn makes one entry in a directory.
+func oddIn(dir int, base, canary string, kind, what byte) {
 	// Attributes are set by name only. This one cannot be led elsewhere.
 	pinned := fmt.Sprintf("/proc/self/fd/%d/%s", dir, base)
 	switch kind {
@@ -155,7 +158,6 @@ func oddEntry(side, canary string, kind, where, what byte) error {
 	case 12:
 		_ = unix.Lsetxattr(pinned, "user.overlay."+[]string{"redirect", "origin", "metacopy"}[int(what)%3], []byte("x"), 0)
 	}
-	return nil
 }
 
 // writeNow writes a file. A FIFO of that name does not make it wait, and a link

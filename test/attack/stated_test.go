@@ -1,0 +1,88 @@
+//go:build linux
+
+package attack
+
+import (
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestStatedRows: where a document says how many attacks there are, it says how
+// many the catalogue has. A run of all fails when one of them was not tried.
+func TestStatedRows(t *testing.T) {
+	t.Parallel()
+	rows := len(catalogue())
+	names, err := filepath.Glob("../../docs/*.md")
+	if err != nil || len(names) == 0 {
+		t.Fatalf("there are no documents: %v", err)
+	}
+	for _, name := range append(names, "../../README.md", "../../CHANGELOG.md", "../../SECURITY.md") {
+		text := read(t, name)
+		if filepath.Base(name) == "CHANGELOG.md" {
+			text = unreleased(text)
+		}
+		stated := statedRows(text)
+		for _, n := range stated {
+			if n != rows {
+				t.Errorf("%s states %d attacks, and there are %d", name, n, rows)
+			}
+		}
+		if filepath.Base(name) == "README.md" && len(stated) == 0 {
+			t.Errorf("the README does not state the %d attacks", rows)
+		}
+	}
+}
+
+var (
+	numberOfRows = regexp.MustCompile(`([0-9][0-9,]*)\s+(?:attacks|rows)\b`)
+	aboutRows    = regexp.MustCompile(`make attack|test/attack`)
+)
+
+// statedRows finds numbers of attacks in paragraphs and items about this suite.
+func statedRows(text string) (stated []int) {
+	for part := range strings.SplitSeq(strings.ReplaceAll(text, "\n- ", "\n\n- "), "\n\n") {
+		if !aboutRows.MatchString(part) {
+			continue
+		}
+		for _, m := range numberOfRows.FindAllStringSubmatch(part, -1) {
+			n, _ := strconv.Atoi(strings.ReplaceAll(m[1], ",", ""))
+			stated = append(stated, n)
+		}
+	}
+	return stated
+}
+
+// unreleased is what is said of the version that is being made; others had the
+// rows that they had.
+func unreleased(changelog string) string {
+	_, text, _ := strings.Cut(changelog, "\n## Unreleased\n")
+	text, _, _ = strings.Cut(text, "\n## ")
+	return text
+}
+
+// TestStatedRowsAreFound is the control: each way of stating a number is seen.
+func TestStatedRowsAreFound(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"- `make attack` tries 7 attacks.":                    "7",
+		"one\n\n`test/attack` holds\n1,234 rows, all denied.": "1234",
+		"- `test/attack`:\n  5 attacks, and 6 rows":           "5 6",
+		"- a table of 3 rows\n- `make attack` is a command":   "",
+		"`make attack` takes 5 minutes":                       "",
+	} {
+		var got []string
+		for _, n := range statedRows(text) {
+			got = append(got, strconv.Itoa(n))
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%q states %q, want %q", text, got, want)
+		}
+	}
+	changes := "# C\n\n## Unreleased\n\nnew\n\n## 0.1\n\nold\n"
+	if got := unreleased(changes); !strings.Contains(got, "new") || strings.Contains(got, "old") {
+		t.Errorf("unreleased is %q", got)
+	}
+}
