@@ -14,6 +14,8 @@ INITBIN  := internal/sandbox/jail/initbin/palyra-init
 TAGS     := palyrainit
 LDFLAGS  := -s -w -X palyra/internal/version.stamp=$(VERSION)
 FUZZTIME ?= 10s
+TIME     ?= 30s
+SEED     ?=
 ATTACKS  ?=
 # The attack tests leave their matrix here, for go test hides what a passing
 # test prints.
@@ -121,6 +123,12 @@ microbench: ## Run the benchmarks of packages (BENCH=regexp, BENCHTIME=1s, PKG=.
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME (10s)
 	GO="$(GO)" FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
+
+# Inside its folder, go test prints what a passing test prints: the tables. The
+# control and the judge's own test run first.
+.PHONY: fuzz-facts
+fuzz-facts: deps-test init ## Change the workspace between every two stages of calls of every tool (TIME=30s, SEED=n repeats a run)
+	cd test/facts && PALYRA_FACTS_TIME=$(TIME) PALYRA_FACTS_SEED=$(SEED) $(GO) test -tags $(TAGS) -timeout 0 -count=1
 
 .PHONY: deps-demo
 deps-demo:
