@@ -23,8 +23,9 @@ type Tool interface {
 	// Plan works out what a call would do. It has no effect; a refusal is a
 	// *reason.Error.
 	Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error)
-	// Run does it. Failures are in the report.
-	Run(ctx context.Context, c tool.Call) tool.Report
+	// Prepare plans the call once more and holds what it looked at, so that what
+	// runs is what was planned.
+	Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error)
 }
 
 // Config is what the tools need.

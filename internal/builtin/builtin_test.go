@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"palyra/internal/canonical"
+	"palyra/internal/policy"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 	"palyra/internal/workspace"
@@ -106,8 +107,29 @@ func (b *bench) call(ctx context.Context, name string, input any) (tool.Report, 
 	if err != nil {
 		b.t.Fatalf("%s: %v", name, err)
 	}
-	report := b.tools[name].Run(ctx, tool.Call{Proposal: p, Plan: plan})
+	report := b.run(ctx, tool.Call{Proposal: p, Plan: plan})
 	return report, b.result(report)
+}
+
+// run does what dispatch does with a decided call: it is planned once more, and
+// runs when that is the plan that was decided.
+func (b *bench) run(ctx context.Context, c tool.Call) tool.Report {
+	b.t.Helper()
+	prepared, err := b.tools[c.Proposal.Tool.Name].Prepare(ctx, c.Proposal)
+	if err != nil {
+		return fail(ctx, begin(""), err)
+	}
+	defer prepared.Release()
+	was, _ := c.Plan.Binding.Digest()
+	is, _ := prepared.Plan.Binding.Digest()
+	if changed := policy.ChangedFacts(c.Plan, prepared.Plan); was != is || len(changed) > 0 {
+		return fail(ctx, begin(""), reason.Errorf(reason.BindingMismatch, "another call than was planned: %v", changed))
+	}
+	c.Plan = prepared.Plan
+	if c.MayRead == nil {
+		c.MayRead = func(tool.FileAccess) bool { return true }
+	}
+	return prepared.Run(ctx, c)
 }
 
 func (b *bench) result(report tool.Report) map[string]any {

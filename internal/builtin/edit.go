@@ -144,20 +144,6 @@ func commonPath(paths []string) string {
 	return strings.Join(common, "/")
 }
 
-// agreesWith refuses to run an edit whose files are not as they were planned.
-func (e *edit) agreesWith(planned tool.Binding) error {
-	for _, c := range e.changes {
-		at := slices.IndexFunc(planned.Operands, func(o tool.Operand) bool { return o.Path == c.Path })
-		if at < 0 || planned.Operands[at].SHA256 != c.Was {
-			return reason.Errorf(reason.PatchConflict, "%q changed after the call was planned", c.Path)
-		}
-	}
-	if len(planned.Operands) != len(e.changes) {
-		return reason.Errorf(reason.PatchConflict, "the call would change other files than were planned")
-	}
-	return nil
-}
-
 // changedFile is one file in the result of an edit.
 type changedFile struct {
 	Path   string `json:"path"`
@@ -194,17 +180,11 @@ func (e *edit) run(ctx context.Context, report tool.Report) tool.Report {
 	return succeed(report, result)
 }
 
-// runEdit works the edit out anew, checks that it is the planned one, and makes
-// it.
-func runEdit(ctx context.Context, c tool.Call, version string, plan func(context.Context, tool.Proposal) (*edit, error)) tool.Report {
-	report := begin(version)
-	e, err := plan(ctx, c.Proposal)
-	if err != nil {
-		return fail(ctx, report, err)
+// prepared is the call that makes just these changes.
+func (e *edit) prepared(version string, plan tool.Plan) tool.Prepared {
+	return tool.Prepared{
+		Plan:  plan,
+		Run:   func(ctx context.Context, _ tool.Call) tool.Report { return e.run(ctx, begin(version)) },
+		Close: func() { e.root.Close() },
 	}
-	defer e.root.Close()
-	if err := e.agreesWith(c.Plan.Binding); err != nil {
-		return fail(ctx, report, err)
-	}
-	return e.run(ctx, report)
 }

@@ -228,6 +228,20 @@ func (t fetch) Plan(_ context.Context, p tool.Proposal) (tool.Plan, error) {
 	if err != nil {
 		return tool.Plan{}, err
 	}
+	return t.plan(r), nil
+}
+
+// Prepare has nothing to hold: where a name leads is judged when it is dialed.
+func (t fetch) Prepare(_ context.Context, p tool.Proposal) (tool.Prepared, error) {
+	r, err := t.check(p)
+	if err != nil {
+		return tool.Prepared{}, err
+	}
+	run := func(ctx context.Context, c tool.Call) tool.Report { return t.run(ctx, c, r) }
+	return tool.Prepared{Plan: t.plan(r), Run: run}, nil
+}
+
+func (t fetch) plan(r request) tool.Plan {
 	reach := []string{r.host.Join(r.port)}
 	if r.url.Scheme == "http" && r.port == 80 {
 		// A redirect to https on the same host is followed.
@@ -262,7 +276,7 @@ func (t fetch) Plan(_ context.Context, p tool.Proposal) (tool.Plan, error) {
 	if len(r.body) > 0 {
 		plan.Preview.Notes = append(plan.Preview.Notes, fmt.Sprintf("Sends a body of %d bytes.", len(r.body)))
 	}
-	return plan, nil
+	return plan
 }
 
 func (t fetch) risk(r request) int {

@@ -44,12 +44,8 @@ type fetchResult struct {
 	NotFollowed string `json:"not_followed,omitempty"`
 }
 
-func (t fetch) Run(ctx context.Context, c tool.Call) tool.Report {
+func (t fetch) run(ctx context.Context, c tool.Call, r request) tool.Report {
 	report := begin(t.version)
-	r, err := t.check(c.Proposal)
-	if err != nil {
-		return fail(ctx, report, err)
-	}
 	ctx, cancel := context.WithTimeoutCause(ctx, r.timeout, reason.Errorf(reason.TimedOut, "no complete answer within %d ms", r.timeout.Milliseconds()))
 	defer cancel()
 	ledger := egress.NewLedger(time.Now())

@@ -1,10 +1,12 @@
 package builtin
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
 
+	"palyra/internal/reason"
 	"palyra/internal/tool"
 	"palyra/internal/workspace"
 )
@@ -59,20 +61,89 @@ func fileFacts(root *workspace.Root, real string, risk int) tool.Facts {
 	return facts
 }
 
-// look plans a call that reads below one path.
-func (f files) look(name, verb string, t target, risk int) (tool.Plan, error) {
+// seen is what a reading tool looks at. It is held open, so that the facts of
+// the plan and what is read are of the same file.
+type seen struct {
+	root *workspace.Root
+	// held is nil when there is no such file; missing says so then.
+	held    *workspace.Held
+	missing error
+	plan    tool.Plan
+}
+
+func (s *seen) close() {
+	if s.held != nil {
+		s.held.Close()
+	}
+	s.root.Close()
+}
+
+// see plans a call that reads below one path. The caller closes what it returns.
+func (f files) see(name, verb string, t target, risk int) (*seen, error) {
 	root, err := f.set.Open(t.Workspace)
 	if err != nil {
-		return tool.Plan{}, err
+		return nil, err
 	}
-	defer root.Close()
-	real, err := root.Resolve(t.Path)
+	s := &seen{root: root}
+	if err := s.find(t.Path); err != nil {
+		s.close()
+		return nil, err
+	}
+	s.describe(name, verb, risk)
+	return s, nil
+}
+
+// find holds the file. A path that leads to nothing has facts all the same: a
+// rule about its name decides before anybody learns that there is no such file.
+func (s *seen) find(name string) error {
+	var err error
+	if s.held, err = s.root.Hold(name); err == nil {
+		s.plan.Facts.Path = s.held.Info().Path
+		return nil
+	}
+	if reason.Of(err) != reason.FileNotFound {
+		return err
+	}
+	s.missing = err
+	s.plan.Facts.Path, err = s.root.Resolve(name)
+	return err
+}
+
+// describe fills the plan. An approval binds to the workspace and the resolved
+// path, beside the arguments; which file has that path is for the permit alone.
+func (s *seen) describe(name, verb string, risk int) {
+	real := s.plan.Facts.Path
+	s.plan = tool.Plan{
+		Binding: tool.Binding{Cwd: s.root.Name() + ":" + real},
+		Facts:   fileFacts(s.root, real, risk),
+		Preview: tool.Preview{Summary: fmt.Sprintf("%s %q in workspace %s.", verb, real, s.root.Name())},
+		Subject: fmt.Sprintf("%s:%s:%s", name, s.root.Name(), subjectPart(real)),
+	}
+	if s.held != nil {
+		s.plan.Files = []tool.FileIdentity{identityOf(s.held.Info())}
+	}
+}
+
+// identityOf leaves out when a directory changed: what is found in it is judged
+// file by file.
+func identityOf(info workspace.Info) tool.FileIdentity {
+	id := tool.FileIdentity{Device: info.Identity.Device, Inode: info.Identity.Inode}
+	if info.Kind != workspace.Dir {
+		id.ChangedAt = info.Identity.ChangedAt
+	}
+	return id
+}
+
+// prepared is a call about what was seen.
+func (s *seen) prepared(run func(context.Context, tool.Call) tool.Report) tool.Prepared {
+	return tool.Prepared{Plan: s.plan, Run: run, Close: s.close}
+}
+
+// planned is the plan alone.
+func (s *seen) planned(err error) (tool.Plan, error) {
 	if err != nil {
 		return tool.Plan{}, err
 	}
-	return tool.Plan{
-		Facts:   fileFacts(root, real, risk),
-		Preview: tool.Preview{Summary: fmt.Sprintf("%s %q in workspace %s.", verb, real, root.Name())},
-		Subject: fmt.Sprintf("%s:%s:%s", name, root.Name(), subjectPart(real)),
-	}, nil
+	defer s.close()
+	return s.plan, nil
 }

@@ -197,12 +197,12 @@ func TestFSWriteRunsOnlyWhatWasPlanned(t *testing.T) {
 	if one == two {
 		t.Error("the call digest does not depend on the file")
 	}
-	report := write.Run(context.Background(), tool.Call{Proposal: p, Plan: plan})
-	if report.Reason != string(reason.PatchConflict) || b.read("f") != "somebody's edit" {
+	report := b.run(context.Background(), tool.Call{Proposal: p, Plan: plan})
+	if report.Reason != string(reason.BindingMismatch) || b.read("f") != "somebody's edit" {
 		t.Errorf("%+v", report)
 	}
 	// Negative control: with the plan of the file as it is, the call runs.
-	if report := write.Run(context.Background(), tool.Call{Proposal: p, Plan: again}); report.Outcome != tool.Succeeded {
+	if report := b.run(context.Background(), tool.Call{Proposal: p, Plan: again}); report.Outcome != tool.Succeeded {
 		t.Errorf("%+v", report)
 	}
 }

@@ -32,23 +32,26 @@ type listEntry struct {
 	// PathBase64 is the exact path when it is not valid UTF-8.
 	PathBase64 string `json:"path_base64,omitempty"`
 	Kind       string `json:"kind"`
-	Size       int64  `json:"size"`
-	Mode       string `json:"mode"`
-	Modified   string `json:"modified"`
+	// Size is left out of a file that may not be read.
+	Size     *int64 `json:"size,omitempty"`
+	Mode     string `json:"mode"`
+	Modified string `json:"modified"`
 }
 
 type listResult struct {
 	Workspace string      `json:"workspace"`
 	Path      string      `json:"path"`
 	Entries   []listEntry `json:"entries"`
-	Truncated bool        `json:"truncated"`
+	// LeftOut counts the entries that policy does not let the caller see.
+	LeftOut   int  `json:"left_out"`
+	Truncated bool `json:"truncated"`
 }
 
 func (fsList) Descriptor() tool.Descriptor {
 	return tool.Descriptor{
 		Name: fsListName, Title: "List a directory",
 		Description: "List a directory of a workspace, in the order of names, with kind (file, dir, symlink, other), size in bytes, mode and time of change. " +
-			"Symbolic links are named, not followed.",
+			"Symbolic links are named, not followed. What policy does not let you list is left out and counted in left_out; a file that you may not read has no size.",
 		InputSchema: schema(``,
 			`"path": {"type": "string", "maxLength": 4096, "description": "Directory, relative to the workspace. Default: the workspace itself."}`,
 			workspaceProperty,
@@ -61,47 +64,55 @@ func (fsList) Descriptor() tool.Descriptor {
 }
 
 func (t fsList) Plan(_ context.Context, p tool.Proposal) (tool.Plan, error) {
+	_, s, err := t.see(p)
+	return s.planned(err)
+}
+
+func (t fsList) see(p tool.Proposal) (listInput, *seen, error) {
 	in, err := decode[listInput](p.Input)
 	if err != nil {
-		return tool.Plan{}, err
+		return in, nil, err
 	}
-	return t.look(fsListName, "List", in.target, riskList)
+	s, err := t.files.see(fsListName, "List", in.target, riskList)
+	return in, s, err
 }
 
-func (t fsList) Run(ctx context.Context, c tool.Call) tool.Report {
-	report := begin(t.version)
-	result, err := t.list(ctx, c)
+// Prepare looks at the directory once more; what is in it is judged name by name.
+func (t fsList) Prepare(_ context.Context, p tool.Proposal) (tool.Prepared, error) {
+	in, s, err := t.see(p)
 	if err != nil {
-		return fail(ctx, report, err)
+		return tool.Prepared{}, err
 	}
-	return succeed(report, result)
+	return s.prepared(func(ctx context.Context, c tool.Call) tool.Report {
+		report := begin(t.version)
+		result, err := s.list(ctx, c, in)
+		if err != nil {
+			return fail(ctx, report, err)
+		}
+		return succeed(report, result)
+	}), nil
 }
 
-func (t fsList) list(ctx context.Context, c tool.Call) (listResult, error) {
-	in, err := decode[listInput](c.Proposal.Input)
-	if err != nil {
-		return listResult{}, err
-	}
-	root, err := t.set.Open(in.Workspace)
-	if err != nil {
-		return listResult{}, err
-	}
-	defer root.Close()
-	top := c.Plan.Facts.Path
-	result := listResult{Workspace: root.Name(), Path: top, Entries: []listEntry{}}
+func (s *seen) list(ctx context.Context, c tool.Call, in listInput) (listResult, error) {
+	top := s.plan.Facts.Path
+	found := finder{call: c, root: s.root, risk: riskList}
+	result := listResult{Workspace: s.root.Name(), Path: top, Entries: []listEntry{}}
 	depth, limit := max(in.Depth, 1), in.Limit
 	if limit == 0 {
 		limit = listDefault
 	}
-	err = root.Walk(ctx, top, func(info workspace.Info) error {
-		if !in.Hidden && strings.HasPrefix(info.Name(), ".") {
+	err := s.root.Walk(ctx, top, func(info workspace.Info) error {
+		switch {
+		case !in.Hidden && strings.HasPrefix(info.Name(), "."):
 			return workspace.ErrSkipDir
-		}
-		if len(result.Entries) == limit {
+		case len(result.Entries) == limit:
 			result.Truncated = true
 			return workspace.ErrStop
+		case !found.mayUse(info):
+			result.LeftOut++
+			return workspace.ErrSkipDir
 		}
-		result.Entries = append(result.Entries, entryOf(info))
+		result.Entries = append(result.Entries, found.entry(info))
 		if level(top, info.Path) >= depth {
 			return workspace.ErrSkipDir
 		}
@@ -118,10 +129,13 @@ func level(top, p string) int {
 	return strings.Count(p, "/") - strings.Count(path.Clean(top), "/")
 }
 
-func entryOf(info workspace.Info) listEntry {
+func (f finder) entry(info workspace.Info) listEntry {
 	e := listEntry{Path: info.Path, Kind: string(info.Kind), Mode: info.Mode.String(), Modified: timestamp(info.ModTime)}
-	if info.Kind == workspace.File {
-		e.Size = info.Size
+	switch {
+	case info.Kind != workspace.File:
+		e.Size = new(int64)
+	case f.mayRead(info):
+		e.Size = &info.Size
 	}
 	if !utf8.ValidString(info.Path) {
 		e.Path = strings.ToValidUTF8(info.Path, "\ufffd")

@@ -40,12 +40,25 @@ func (t fsPatch) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
 		return tool.Plan{}, err
 	}
 	defer e.root.Close()
+	return e.patchPlan(), nil
+}
+
+// Prepare works the changes out anew; they are what is made.
+func (t fsPatch) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
+	e, err := t.edit(ctx, p)
+	if err != nil {
+		return tool.Prepared{}, err
+	}
+	return e.prepared(t.version, e.patchPlan()), nil
+}
+
+func (e *edit) patchPlan() tool.Plan {
 	paths := e.paths()
 	summary := fmt.Sprintf("Change %q in workspace %s.", paths[0], e.root.Name())
 	if len(paths) > 1 {
 		summary = fmt.Sprintf("Change %d files in workspace %s: %s.", len(paths), e.root.Name(), shown(strings.Join(paths, ", "), 300))
 	}
-	return e.plan(fsPatchName, summary), nil
+	return e.plan(fsPatchName, summary)
 }
 
 // edit works out the changes. The caller closes its root.
@@ -145,8 +158,4 @@ func (e *edit) rename(from, to string, was present, content []byte, executable *
 		OldPath: from, NewPath: to, Old: was.content, New: content,
 		OldMode: gitMode(was.mode, nil), NewMode: gitMode(was.mode, executable),
 	})
-}
-
-func (t fsPatch) Run(ctx context.Context, c tool.Call) tool.Report {
-	return runEdit(ctx, c, t.version, t.edit)
 }

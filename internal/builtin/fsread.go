@@ -52,43 +52,51 @@ func (fsRead) Descriptor() tool.Descriptor {
 }
 
 func (t fsRead) Plan(_ context.Context, p tool.Proposal) (tool.Plan, error) {
+	_, s, err := t.see(p)
+	return s.planned(err)
+}
+
+func (t fsRead) see(p tool.Proposal) (readInput, *seen, error) {
 	in, err := decode[readInput](p.Input)
 	if err != nil {
-		return tool.Plan{}, err
+		return in, nil, err
 	}
-	return t.look(fsReadName, "Read", in.target, riskRead)
+	s, err := t.files.see(fsReadName, "Read", in.target, riskRead)
+	return in, s, err
 }
 
-func (t fsRead) Run(ctx context.Context, c tool.Call) tool.Report {
-	report := begin(t.version)
-	result, err := t.read(ctx, c)
+// Prepare holds the file open: what is read is what was judged.
+func (t fsRead) Prepare(_ context.Context, p tool.Proposal) (tool.Prepared, error) {
+	in, s, err := t.see(p)
 	if err != nil {
-		return fail(ctx, report, err)
+		return tool.Prepared{}, err
 	}
-	return succeed(report, result)
+	return s.prepared(func(ctx context.Context, _ tool.Call) tool.Report {
+		report := begin(t.version)
+		result, err := s.read(ctx, in)
+		if err != nil {
+			return fail(ctx, report, err)
+		}
+		return succeed(report, result)
+	}), nil
 }
 
-func (t fsRead) read(ctx context.Context, c tool.Call) (readResult, error) {
-	in, err := decode[readInput](c.Proposal.Input)
-	if err != nil {
-		return readResult{}, err
+// read returns the part of the file that the call asks for.
+func (s *seen) read(ctx context.Context, in readInput) (readResult, error) {
+	if s.held == nil {
+		return readResult{}, s.missing
 	}
-	root, err := t.set.Open(in.Workspace)
-	if err != nil {
-		return readResult{}, err
-	}
-	defer root.Close()
 	limit := int64(readDefault)
 	if in.Limit != nil {
 		limit = min(*in.Limit, readMost)
 	}
-	content, err := root.ReadFile(ctx, c.Plan.Facts.Path, in.Offset, limit)
+	content, err := s.held.Read(ctx, in.Offset, limit)
 	if err != nil {
 		return readResult{}, err
 	}
 	end := in.Offset + int64(len(content.Data))
 	return readResult{
-		Workspace: root.Name(), Path: content.Info.Path,
+		Workspace: s.root.Name(), Path: content.Info.Path,
 		body:   asBody(content.Data, end < content.Info.Size),
 		Offset: in.Offset, Bytes: len(content.Data), Size: content.Info.Size, SHA256: content.SHA256,
 		Truncated: end < content.Info.Size,

@@ -56,16 +56,19 @@ type searchResult struct {
 	Matches   []searchMatch `json:"matches"`
 	// FilesSearched and FilesSkipped count files; skipped ones are binary, too
 	// large or cannot be read.
-	FilesSearched int  `json:"files_searched"`
-	FilesSkipped  int  `json:"files_skipped"`
-	Truncated     bool `json:"truncated"`
+	FilesSearched int `json:"files_searched"`
+	FilesSkipped  int `json:"files_skipped"`
+	// LeftOut counts the files that policy does not let the caller read. It says
+	// nothing of what is in them, and does not depend on the pattern.
+	LeftOut   int  `json:"left_out"`
+	Truncated bool `json:"truncated"`
 }
 
 func (fsSearch) Descriptor() tool.Descriptor {
 	return tool.Descriptor{
 		Name: fsSearchName, Title: "Search in files",
 		Description: "Find lines in the files of a workspace. The pattern is a regular expression in RE2 syntax, matched within one line, or literal text. " +
-			"Leaves out .git directories, binary files, files over 8 MiB and symbolic links; results come in the order of paths.",
+			"Leaves out .git directories, binary files, files over 8 MiB and symbolic links; results come in the order of paths. Files that policy does not let you read are left out and counted in left_out.",
 		InputSchema: schema(`"pattern"`,
 			`"pattern": {"type": "string", "minLength": 1, "maxLength": 1000, "description": "RE2 regular expression, or literal text when literal is true."}`,
 			`"literal": {"type": "boolean", "description": "Take the pattern literally. Default false."}`,
@@ -82,14 +85,36 @@ func (fsSearch) Descriptor() tool.Descriptor {
 }
 
 func (t fsSearch) Plan(_ context.Context, p tool.Proposal) (tool.Plan, error) {
+	_, s, err := t.see(p)
+	return s.planned(err)
+}
+
+func (t fsSearch) see(p tool.Proposal) (searchInput, *seen, error) {
 	in, err := decode[searchInput](p.Input)
 	if err != nil {
-		return tool.Plan{}, err
+		return in, nil, err
 	}
 	if _, err := in.compile(); err != nil {
-		return tool.Plan{}, err
+		return in, nil, err
 	}
-	return t.look(fsSearchName, "Search", in.target, riskRead)
+	s, err := t.files.see(fsSearchName, "Search", in.target, riskRead)
+	return in, s, err
+}
+
+// Prepare looks at the path once more; the files below it are judged one by one.
+func (t fsSearch) Prepare(_ context.Context, p tool.Proposal) (tool.Prepared, error) {
+	in, s, err := t.see(p)
+	if err != nil {
+		return tool.Prepared{}, err
+	}
+	return s.prepared(func(ctx context.Context, c tool.Call) tool.Report {
+		report := begin(t.version)
+		result, err := s.search(ctx, c, in)
+		if err != nil {
+			return fail(ctx, report, err)
+		}
+		return succeed(report, result)
+	}), nil
 }
 
 func (in searchInput) compile() (*regexp.Regexp, error) {
@@ -111,58 +136,70 @@ func (in searchInput) compile() (*regexp.Regexp, error) {
 	return re, nil
 }
 
-func (t fsSearch) Run(ctx context.Context, c tool.Call) tool.Report {
-	report := begin(t.version)
-	result, err := t.search(ctx, c)
-	if err != nil {
-		return fail(ctx, report, err)
-	}
-	return succeed(report, result)
-}
-
-func (t fsSearch) search(ctx context.Context, c tool.Call) (searchResult, error) {
-	in, err := decode[searchInput](c.Proposal.Input)
-	if err != nil {
-		return searchResult{}, err
+func (s *seen) search(ctx context.Context, c tool.Call, in searchInput) (searchResult, error) {
+	if s.held == nil {
+		return searchResult{}, s.missing
 	}
 	re, err := in.compile()
 	if err != nil {
 		return searchResult{}, err
 	}
-	root, err := t.set.Open(in.Workspace)
-	if err != nil {
-		return searchResult{}, err
+	one := &search{
+		seen: s, in: in, re: re, most: in.MaxMatches, found: finder{call: c, root: s.root, risk: riskRead},
+		result: searchResult{Workspace: s.root.Name(), Path: s.plan.Facts.Path, Matches: []searchMatch{}},
 	}
-	defer root.Close()
-	s := &search{root: root, in: in, re: re, most: in.MaxMatches}
-	if s.most == 0 {
-		s.most = searchMatches
+	if one.most == 0 {
+		one.most = searchMatches
 	}
-	s.result = searchResult{Workspace: root.Name(), Path: c.Plan.Facts.Path, Matches: []searchMatch{}}
-	err = s.run(ctx, c.Plan.Facts.Path)
-	return s.result, err
+	err = one.run(ctx)
+	return one.result, err
 }
 
 // search is one search under way.
 type search struct {
-	root   *workspace.Root
+	*seen
 	in     searchInput
 	re     *regexp.Regexp
 	most   int
+	found  finder
 	bytes  int64
 	result searchResult
 }
 
-// run searches one file, or everything below a directory.
-func (s *search) run(ctx context.Context, top string) error {
-	info, err := s.root.Stat(top)
+// run judges all files that might be searched, and then searches those that may
+// be: what is left out does not depend on what is found.
+func (s *search) run(ctx context.Context) error {
+	candidates, err := s.candidates(ctx)
 	if err != nil {
 		return err
 	}
-	if info.Kind == workspace.File {
-		return ignoreStop(s.file(ctx, info))
+	for _, info := range candidates {
+		if err := s.file(ctx, info); err != nil {
+			return ignoreStop(err)
+		}
 	}
-	return s.root.Walk(ctx, top, func(info workspace.Info) error {
+	return nil
+}
+
+// candidates are the one file, or those below the directory, that may be read.
+func (s *search) candidates(ctx context.Context) ([]workspace.Info, error) {
+	var list []workspace.Info
+	add := func(info workspace.Info) error {
+		if len(list)+s.result.LeftOut == searchFiles {
+			s.result.Truncated = true
+			return workspace.ErrStop
+		}
+		if s.may(info) {
+			list = append(list, info)
+		} else {
+			s.result.LeftOut++
+		}
+		return ctx.Err()
+	}
+	if top := s.held.Info(); top.Kind == workspace.File {
+		return list, ignoreStop(add(top))
+	}
+	err := s.root.Walk(ctx, s.result.Path, func(info workspace.Info) error {
 		name := info.Name()
 		if name == ".git" || !s.in.Hidden && strings.HasPrefix(name, ".") {
 			return workspace.ErrSkipDir
@@ -170,9 +207,12 @@ func (s *search) run(ctx context.Context, top string) error {
 		if info.Kind != workspace.File || !s.wanted(info) {
 			return nil
 		}
-		return s.file(ctx, info)
+		return add(info)
 	})
+	return list, err
 }
+
+func (s *search) may(info workspace.Info) bool { return s.found.mayUse(info) && s.found.mayRead(info) }
 
 func ignoreStop(err error) error {
 	if errors.Is(err, workspace.ErrStop) {
@@ -194,7 +234,7 @@ func (s *search) wanted(info workspace.Info) bool {
 }
 
 func (s *search) file(ctx context.Context, info workspace.Info) error {
-	if s.result.FilesSearched >= searchFiles || s.bytes+info.Size > searchBytes {
+	if s.bytes+info.Size > searchBytes {
 		s.result.Truncated = true
 		return workspace.ErrStop
 	}
@@ -202,7 +242,7 @@ func (s *search) file(ctx context.Context, info workspace.Info) error {
 		s.result.FilesSkipped++
 		return nil
 	}
-	content, err := s.root.ReadFile(ctx, info.Path, 0, searchFileBytes)
+	content, err := s.open(ctx, info)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -215,6 +255,24 @@ func (s *search) file(ctx context.Context, info workspace.Info) error {
 	s.bytes += int64(len(content.Data))
 	return s.lines(ctx, info.Path, content.Data)
 }
+
+// open reads a file that was judged. When another has its name by now, or it has
+// other names, it is judged again, before anything is read.
+func (s *search) open(ctx context.Context, judged workspace.Info) (workspace.Content, error) {
+	held, err := s.root.Hold(judged.Path)
+	if err != nil {
+		return workspace.Content{}, err
+	}
+	defer held.Close()
+	now := held.Info()
+	if (now.Path != judged.Path || now.Identity != judged.Identity || now.Links != judged.Links) && !s.may(now) {
+		return workspace.Content{}, errNotJudged
+	}
+	return held.Read(ctx, 0, searchFileBytes)
+}
+
+// errNotJudged is of a file that was put in the place of one that may be read.
+var errNotJudged = errors.New("another file took the place of the one that was judged")
 
 func (s *search) lines(ctx context.Context, name string, data []byte) error {
 	lines := bytes.Split(data, []byte("\n"))

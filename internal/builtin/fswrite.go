@@ -46,12 +46,25 @@ func (t fsWrite) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
 		return tool.Plan{}, err
 	}
 	defer e.root.Close()
+	return e.writePlan(), nil
+}
+
+// Prepare works the change out anew; it is what is made.
+func (t fsWrite) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
+	e, err := t.edit(ctx, p)
+	if err != nil {
+		return tool.Prepared{}, err
+	}
+	return e.prepared(t.version, e.writePlan()), nil
+}
+
+func (e *edit) writePlan() tool.Plan {
 	c := e.changes[0]
 	verb := "Create"
 	if c.Was != "" {
 		verb = "Replace"
 	}
-	return e.plan(fsWriteName, fmt.Sprintf("%s %q in workspace %s (%d bytes).", verb, c.Path, e.root.Name(), len(c.Content))), nil
+	return e.plan(fsWriteName, fmt.Sprintf("%s %q in workspace %s (%d bytes).", verb, c.Path, e.root.Name(), len(c.Content)))
 }
 
 // edit works out the change. The caller closes its root.
@@ -103,8 +116,4 @@ func (t fsWrite) fill(ctx context.Context, e *edit, in writeInput, content []byt
 	}
 	e.put(real, was, content, in.Executable)
 	return e.root.Judge(e.changes)
-}
-
-func (t fsWrite) Run(ctx context.Context, c tool.Call) tool.Report {
-	return runEdit(ctx, c, t.version, t.edit)
 }

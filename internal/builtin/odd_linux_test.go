@@ -56,7 +56,7 @@ func TestOddFilesAreRefused(t *testing.T) {
 		if err != nil {
 			return reason.Of(err)
 		}
-		return reason.Code(b.tools[name].Run(context.Background(), tool.Call{Proposal: p, Plan: plan}).Reason)
+		return reason.Code(b.run(context.Background(), tool.Call{Proposal: p, Plan: plan}).Reason)
 	}
 	for file, want := range odd {
 		for name, in := range map[string]object{

@@ -187,7 +187,7 @@ func FuzzPatchStaysInside(f *testing.F) {
 		if err != nil {
 			return
 		}
-		b.tools[fsPatchName].Run(t.Context(), toolCall(p, plan))
+		b.run(t.Context(), toolCall(p, plan))
 		if b.read("../canary") != "canary" {
 			t.Fatal("the canary was changed")
 		}

@@ -107,6 +107,23 @@ func (t process) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
 	if err != nil {
 		return tool.Plan{}, err
 	}
+	return t.plan(c)
+}
+
+// Prepare checks the call once more: the program, its working directory and the
+// files that it names are what starts. The sandbox looks at the program again
+// when it opens it, and pins the files where the workspace is a copy.
+func (t process) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
+	c, err := t.check(ctx, p)
+	if err != nil {
+		return tool.Prepared{}, err
+	}
+	plan, err := t.plan(c)
+	run := func(ctx context.Context, call tool.Call) tool.Report { return t.run(ctx, call, c) }
+	return tool.Prepared{Plan: plan, Run: run}, err
+}
+
+func (t process) plan(c command) (tool.Plan, error) {
 	operands, notes, err := c.operands()
 	if err != nil {
 		return tool.Plan{}, err

@@ -70,7 +70,7 @@ func TestOwnerIsTheCaller(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if report := b.tools["process.run"].Run(t.Context(), tool.Call{Proposal: p, Plan: plan}); report.Outcome != tool.Succeeded {
+		if report := b.run(t.Context(), tool.Call{Proposal: p, Plan: plan}); report.Outcome != tool.Succeeded {
 			t.Errorf("%+v", report)
 		}
 		if got := r.specs[i].Owner; got != caller.String() {
@@ -183,7 +183,7 @@ func TestProcessBindingChanges(t *testing.T) {
 	if digest(second) == digest(plan()) {
 		t.Error("the digest does not depend on the executable")
 	}
-	if report := b.tools["process.run"].Run(context.Background(), tool.Call{Proposal: p, Plan: second}); report.Reason != string(reason.BindingMismatch) || len(r.specs) != 0 {
+	if report := b.run(context.Background(), tool.Call{Proposal: p, Plan: second}); report.Reason != string(reason.BindingMismatch) || len(r.specs) != 0 {
 		t.Errorf("another executable than was planned: %+v", report)
 	}
 }
@@ -253,12 +253,12 @@ func TestOperandsChangeBeforeTheRun(t *testing.T) {
 				t.Fatal(err)
 			}
 			change(b)
-			report := b.tools["process.run"].Run(context.Background(), tool.Call{Proposal: p, Plan: plan})
+			report := b.run(context.Background(), tool.Call{Proposal: p, Plan: plan})
 			refused := report.Reason == string(reason.BindingMismatch) && len(r.specs) == 0
 			if refused != (name != "nothing") {
 				t.Errorf("report %+v, %d runs", report, len(r.specs))
 			}
-			if name == "cwd" && !strings.Contains(report.Message, "working directory") {
+			if name == "cwd" && !strings.Contains(report.Message, "path") {
 				t.Errorf("the changed directory is not named: %s", report.Message)
 			}
 		})

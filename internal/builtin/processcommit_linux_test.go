@@ -95,7 +95,7 @@ func (c *copies) run(ctx context.Context, in object) (tool.Report, map[string]an
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	report := c.tools["process.run"].Run(ctx, tool.Call{Proposal: p, Plan: plan, Commit: c.gate.commit})
+	report := c.bench.run(ctx, tool.Call{Proposal: p, Plan: plan, Commit: c.gate.commit})
 	if left, err := os.ReadDir(c.holder); err != nil || len(left) != 0 {
 		c.t.Errorf("the layer was left behind: %v, %v", left, err)
 	}

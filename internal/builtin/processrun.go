@@ -13,20 +13,13 @@ import (
 	"palyra/internal/tool"
 )
 
-func (t process) Run(ctx context.Context, c tool.Call) tool.Report {
+func (t process) run(ctx context.Context, c tool.Call, cmd command) tool.Report {
 	report := begin(t.version)
 	report.Executor = tool.ExecutorInfo{Name: processExecutor(), Version: t.version, Tier: t.tier()}
 	if t.tier() == string(sandbox.TierB) {
 		report.Executor.Name = tool.TierB
 	}
-	cmd, err := t.check(ctx, c.Proposal)
-	if err != nil {
-		return fail(ctx, report, err)
-	}
 	report.Egress = t.egressOf(cmd)
-	if err := cmd.asPlanned(c.Plan.Binding); err != nil {
-		return fail(ctx, report, err)
-	}
 	if err := t.preflight(ctx, cmd); err != nil {
 		return fail(ctx, report, err)
 	}
@@ -67,26 +60,6 @@ func (t process) spec(cmd command, c tool.Call) sandbox.Spec {
 		Cwd: cmd.cwd, Env: cmd.env, Stdin: cmd.stdin, Limits: cmd.limits, Egress: t.policy.Egress, Network: t.granted(cmd),
 		Required: t.requiredFor(cmd), Owner: c.Proposal.Caller.Principal.String(), Output: c.Output,
 	}
-}
-
-// asPlanned refuses a run whose program, working directory or operands are not
-// those that were decided on. It is the last look before the program starts;
-// the sandbox looks at the program again when it opens it.
-func (c command) asPlanned(planned tool.Binding) error {
-	if c.program.Executable != planned.Executable {
-		return reason.Errorf(reason.BindingMismatch, "the program %s is not the one that was approved", c.program.Path).WithField("field", "executable")
-	}
-	if c.place() != planned.Cwd {
-		return reason.Errorf(reason.BindingMismatch, "the working directory is %q, and %q was approved", c.place(), planned.Cwd).WithField("field", "cwd")
-	}
-	operands, _, err := c.operands()
-	if err != nil {
-		return err
-	}
-	if slices.Equal(operands, planned.Operands) {
-		return nil
-	}
-	return reason.Errorf(reason.BindingMismatch, "the files that the call names are not those that were approved").WithField("field", "operands")
 }
 
 // changedOperands are operands that are not any more what was decided on. On a

@@ -56,7 +56,13 @@ func (s sleep) Plan(_ context.Context, p tool.Proposal) (tool.Plan, error) {
 	}, nil
 }
 
-func (s sleep) Run(ctx context.Context, c tool.Call) tool.Report {
+// Prepare has nothing to hold.
+func (s sleep) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
+	plan, err := s.Plan(ctx, p)
+	return tool.Prepared{Plan: plan, Run: s.run}, err
+}
+
+func (s sleep) run(ctx context.Context, c tool.Call) tool.Report {
 	report := begin(s.version)
 	in, err := decode[sleepInput](c.Proposal.Input)
 	if err != nil {

@@ -383,7 +383,12 @@ func (a appendTool) Plan(context.Context, tool.Proposal) (tool.Plan, error) {
 	return tool.Plan{Subject: "test.append", Facts: tool.Facts{SandboxTier: "builtin", SandboxLevel: "none"}}, nil
 }
 
-func (a appendTool) Run(_ context.Context, c tool.Call) tool.Report {
+func (a appendTool) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
+	plan, err := a.Plan(ctx, p)
+	return tool.Prepared{Plan: plan, Run: a.run}, err
+}
+
+func (a appendTool) run(_ context.Context, c tool.Call) tool.Report {
 	r := tool.Report{Outcome: tool.Succeeded, Result: json.RawMessage(`{}`), StartedAt: time.Now(), Enforcement: tool.Enforcement{Level: "none"}}
 	r.Executor = tool.ExecutorInfo{Name: tool.Builtin, Version: "test", Tier: "builtin"}
 	f, err := os.OpenFile(a.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)

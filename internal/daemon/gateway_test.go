@@ -89,7 +89,10 @@ func (panicking) Plan(context.Context, tool.Proposal) (tool.Plan, error) {
 	return tool.Plan{Subject: "test.panic", Facts: tool.Facts{SandboxTier: "builtin", SandboxLevel: "none"}}, nil
 }
 
-func (panicking) Run(context.Context, tool.Call) tool.Report { panic("a fault of the tool") }
+func (p panicking) Prepare(ctx context.Context, proposal tool.Proposal) (tool.Prepared, error) {
+	plan, err := p.Plan(ctx, proposal)
+	return tool.Prepared{Plan: plan, Run: func(context.Context, tool.Call) tool.Report { panic("a fault of the tool") }}, err
+}
 
 // TestFaultsOfToolsAreLogged: callers are not shown them, so the log has to
 // be.

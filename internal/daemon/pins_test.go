@@ -34,7 +34,10 @@ func (s shaped) Plan(context.Context, tool.Proposal) (tool.Plan, error) {
 	return tool.Plan{Subject: s.name, Facts: tool.Facts{SandboxTier: "builtin", SandboxLevel: "none"}}, nil
 }
 
-func (shaped) Run(context.Context, tool.Call) tool.Report { return tool.Report{} }
+func (s shaped) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
+	plan, err := s.Plan(ctx, p)
+	return tool.Prepared{Plan: plan, Run: func(context.Context, tool.Call) tool.Report { return tool.Report{} }}, err
+}
 
 // pinWorld is a state directory with policies of its own, started again with
 // other tools.

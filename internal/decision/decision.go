@@ -31,12 +31,14 @@ type Input struct {
 	// DecisionID and ProposalID are ULIDs.
 	DecisionID string
 	ProposalID string
-	// CallDigest is of the call as planned now.
-	CallDigest string
-	Verdict    policy.Verdict
-	Answer     approval.Answer
-	Budget     Budget
-	Now        time.Time
+	// CallDigest is of the call as planned now, FactsDigest of the facts that it
+	// was judged by (policy.BoundDigest).
+	CallDigest  string
+	FactsDigest string
+	Verdict     policy.Verdict
+	Answer      approval.Answer
+	Budget      Budget
+	Now         time.Time
 }
 
 // Record is the decision as it is journaled and shown.
@@ -80,6 +82,7 @@ func Make(in Input) (Record, *Permit) {
 		spent:          new(atomic.Bool),
 		proposalID:     in.ProposalID,
 		callDigest:     in.CallDigest,
+		factsDigest:    in.FactsDigest,
 		snapshotDigest: r.SnapshotDigest,
 		expires:        in.Now.Add(PermitLife),
 	}
@@ -88,8 +91,8 @@ func Make(in Input) (Record, *Permit) {
 // refuse returns why the call is denied, or nil.
 func refuse(in Input) *reason.Error {
 	switch {
-	case in.ProposalID == "" || in.CallDigest == "" || in.Verdict.SnapshotDigest() == "":
-		return reason.Errorf(reason.PermitRefused, "the call is not bound to a proposal, a call digest and a policy snapshot")
+	case in.ProposalID == "" || in.CallDigest == "" || in.FactsDigest == "" || in.Verdict.SnapshotDigest() == "":
+		return reason.Errorf(reason.PermitRefused, "the call is not bound to a proposal, a call digest, the facts that policy judged and a policy snapshot")
 	case in.Budget.Used < 1:
 		return reason.Errorf(reason.BudgetExceeded, "the call was not counted in its run")
 	case in.Budget.Used > in.Budget.Limit:

@@ -216,7 +216,7 @@ func TestEveryVerdictAnswerAndBudget(t *testing.T) {
 				}
 				name := fmt.Sprintf("%s, %s, %s", verdictName, answerName, b.name)
 				checkMake(t, name, decision.Input{
-					DecisionID: "01JNA3PZZ0DEC1S10N00000000", ProposalID: proposalID, CallDigest: made.call,
+					DecisionID: "01JNA3PZZ0DEC1S10N00000000", ProposalID: proposalID, CallDigest: made.call, FactsDigest: "sha256:facts",
 					Verdict: verdicts[verdictName], Answer: answer, Budget: b.budget, Now: now,
 				}, want)
 			}
@@ -248,7 +248,7 @@ func checkMake(t *testing.T, name string, in decision.Input, want reason.Code) {
 // is in order.
 func TestUnboundCallIsDenied(t *testing.T) {
 	good := decision.Input{
-		DecisionID: "d", ProposalID: proposalID, CallDigest: "sha256:call",
+		DecisionID: "d", ProposalID: proposalID, CallDigest: "sha256:call", FactsDigest: "sha256:facts",
 		Verdict: policytest.Set(t, policytest.Options{}).Evaluate(policytest.Request("fs.read", `{"path":"a"}`), nil),
 		Answer:  approval.NotNeeded(), Budget: decision.Budget{Limit: 1, Used: 1}, Now: now,
 	}
@@ -258,6 +258,7 @@ func TestUnboundCallIsDenied(t *testing.T) {
 	for name, spoil := range map[string]func(*decision.Input){
 		"no proposal": func(in *decision.Input) { in.ProposalID = "" },
 		"no digest":   func(in *decision.Input) { in.CallDigest = "" },
+		"no facts":    func(in *decision.Input) { in.FactsDigest = "" },
 		"no verdict":  func(in *decision.Input) { in.Verdict = policy.Verdict{} },
 	} {
 		in := good
@@ -271,7 +272,7 @@ func TestUnboundCallIsDenied(t *testing.T) {
 // What a policy says to people reaches the record.
 func TestDenialCarriesTheRemedyOfThePolicy(t *testing.T) {
 	in := decision.Input{
-		ProposalID: proposalID, CallDigest: "sha256:call", Verdict: makeVerdicts(t, "g")["deny"],
+		ProposalID: proposalID, CallDigest: "sha256:call", FactsDigest: "sha256:facts", Verdict: makeVerdicts(t, "g")["deny"],
 		Answer: approval.NotNeeded(), Budget: decision.Budget{Limit: 1, Used: 1}, Now: now,
 	}
 	r, _ := decision.Make(in)

@@ -17,14 +17,17 @@ type Permit struct {
 	spent          *atomic.Bool
 	proposalID     string
 	callDigest     string
+	factsDigest    string
 	snapshotDigest string
 	expires        time.Time
 }
 
 // Presented is what dispatch is about to run.
 type Presented struct {
-	ProposalID     string
-	CallDigest     string
+	ProposalID string
+	CallDigest string
+	// FactsDigest is of the facts as they were found now (policy.BoundDigest).
+	FactsDigest    string
 	SnapshotDigest string
 	Now            time.Time
 }
@@ -44,6 +47,8 @@ func (p *Permit) Redeem(now Presented) error {
 		return mismatch("proposal", p.proposalID, now.ProposalID)
 	case p.callDigest != now.CallDigest:
 		return mismatch("call_digest", p.callDigest, now.CallDigest)
+	case p.factsDigest != now.FactsDigest:
+		return mismatch("facts_digest", p.factsDigest, now.FactsDigest)
 	case p.snapshotDigest != now.SnapshotDigest:
 		return mismatch("snapshot_digest", p.snapshotDigest, now.SnapshotDigest)
 	}

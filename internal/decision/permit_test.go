@@ -18,13 +18,13 @@ import (
 func issue(t *testing.T) (*decision.Permit, decision.Presented) {
 	t.Helper()
 	r, permit := decision.Make(decision.Input{
-		DecisionID: "d", ProposalID: proposalID, CallDigest: "sha256:call", Verdict: allowed(t),
+		DecisionID: "d", ProposalID: proposalID, CallDigest: "sha256:call", FactsDigest: "sha256:facts", Verdict: allowed(t),
 		Answer: approval.NotNeeded(), Budget: decision.Budget{Limit: 1, Used: 1}, Now: now,
 	})
 	if permit == nil {
 		t.Fatalf("denied: %s", r.Reason)
 	}
-	return permit, decision.Presented{ProposalID: proposalID, CallDigest: "sha256:call", SnapshotDigest: r.SnapshotDigest, Now: now}
+	return permit, decision.Presented{ProposalID: proposalID, CallDigest: "sha256:call", FactsDigest: "sha256:facts", SnapshotDigest: r.SnapshotDigest, Now: now}
 }
 
 func allowed(t *testing.T) policy.Verdict {
@@ -99,6 +99,7 @@ func TestPermitExpires(t *testing.T) {
 func TestWrongCallBurnsThePermit(t *testing.T) {
 	for field, spoil := range map[string]func(*decision.Presented){
 		"proposal":        func(p *decision.Presented) { p.ProposalID = "01JNA3PZ80PR0P0SA1000000ZZ" },
+		"facts_digest":    func(p *decision.Presented) { p.FactsDigest = "sha256:other" },
 		"call_digest":     func(p *decision.Presented) { p.CallDigest = "sha256:other" },
 		"snapshot_digest": func(p *decision.Presented) { p.SnapshotDigest = "sha256:other" },
 	} {

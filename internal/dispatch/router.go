@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"palyra/internal/decision"
+	"palyra/internal/policy"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
@@ -26,12 +27,12 @@ type Tool interface {
 	// Plan works out what the call would do, without effect. Its errors are
 	// refusals with a reason.
 	Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error)
-	// Run does it. Failures are in the report; Run does not return early with
-	// the work still going on.
-	Run(ctx context.Context, c tool.Call) tool.Report
+	// Prepare plans the call for the last time and holds open what it looked at:
+	// what Run then uses is what the plan says. It has no effect either.
+	Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error)
 }
 
-// Pure is a Tool that cannot have an effect: Run works its report out from the
+// Pure is a Tool that cannot have an effect: it works its report out from the
 // call alone. Only a tool of internal/builtin/pure can be one, whose imports
 // leave it no way to do anything; internal/archtest sees to both.
 type Pure interface {
@@ -179,12 +180,31 @@ func (r *Router) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
 	if err != nil {
 		return tool.Plan{}, err
 	}
-	plan.Binding.Principal = p.Caller.Principal.String()
-	plan.Binding.OnBehalfOf = p.Caller.OnBehalfOf.String()
-	plan.Binding.Tool = e.descriptor.Name
-	plan.Binding.ToolDefinitionDigest = e.digest
-	plan.Binding.Arguments = p.Input
+	e.bind(&plan.Binding, p)
 	return plan, nil
+}
+
+// bind fills the fields of a binding that are the same for every tool.
+func (e entry) bind(b *tool.Binding, p tool.Proposal) {
+	b.Principal = p.Caller.Principal.String()
+	b.OnBehalfOf = p.Caller.OnBehalfOf.String()
+	b.Tool = e.descriptor.Name
+	b.ToolDefinitionDigest = e.digest
+	b.Arguments = p.Input
+}
+
+// prepare plans the call anew and holds what it looked at.
+func (r *Router) prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
+	e, err := r.find(p.Tool.Name)
+	if err != nil {
+		return tool.Prepared{}, err
+	}
+	prepared, err := e.tool.Prepare(ctx, p)
+	if err != nil {
+		return tool.Prepared{}, err
+	}
+	e.bind(&prepared.Plan.Binding, p)
+	return prepared, nil
 }
 
 // Decided is a call that a decision allowed.
@@ -197,6 +217,12 @@ type Decided struct {
 	// call from starting. It may be nil.
 	Ready  func(context.Context) error
 	Output func(stream string, chunk []byte)
+	// Rejudge is asked whether the call is still allowed with other facts about
+	// the machine. It may be nil: then a change of them stops the call.
+	Rejudge func(tool.Facts) error
+	// MayRead answers tool.Call.MayRead. It may be nil: then the call reads none
+	// of the files that it finds.
+	MayRead func(tool.FileAccess) bool
 	// Commit answers tool.Call.Commit. It may be nil: then nobody can be asked.
 	Commit func(context.Context, tool.CommitRequest) (tool.CommitRuling, error)
 }
@@ -205,7 +231,8 @@ type Decided struct {
 // ended; a call that did not start has the outcome refused.
 func (r *Router) Run(ctx context.Context, d Decided) tool.Report {
 	started := time.Now()
-	plan, err := r.redeem(ctx, d)
+	prepared, err := r.redeem(ctx, d)
+	defer prepared.Release()
 	if err != nil {
 		return r.refused(ctx, d, started, err)
 	}
@@ -219,8 +246,10 @@ func (r *Router) Run(ctx context.Context, d Decided) tool.Report {
 	}
 	running, clock, end := withDeadline(ctx, r.timeout)
 	defer end()
-	call := tool.Call{Proposal: d.Proposal, Plan: plan, Output: d.Output, Commit: d.committer(running, clock)}
-	report := r.execute(running, call, started)
+	call := tool.Call{
+		Proposal: d.Proposal, Plan: prepared.Plan, Output: d.Output, MayRead: d.mayRead, Commit: d.committer(running, clock),
+	}
+	report := r.execute(running, prepared, call, started)
 	r.alarm(ctx, d.Proposal, report.Egress.Observed)
 	if errors.Is(context.Cause(running), errFrozen) && report.Outcome != tool.Succeeded {
 		report.Reason = string(reason.GatewayFrozen)
@@ -261,7 +290,7 @@ func ready(ctx context.Context, d Decided) error {
 
 // execute runs the tool. A tool that panics has failed; what it did until then
 // is attested like any other run.
-func (r *Router) execute(ctx context.Context, c tool.Call, started time.Time) (report tool.Report) {
+func (r *Router) execute(ctx context.Context, p tool.Prepared, c tool.Call, started time.Time) (report tool.Report) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			r.log.ErrorContext(ctx, "a tool panicked", slog.String("tool", c.Proposal.Tool.Name),
@@ -269,30 +298,46 @@ func (r *Router) execute(ctx context.Context, c tool.Call, started time.Time) (r
 			report = ended(c.Proposal, started, tool.Failed, reason.Errorf(reason.Internal, "the tool failed inside the gateway"))
 		}
 	}()
-	return r.tools[c.Proposal.Tool.Name].tool.Run(ctx, c)
+	return p.Run(ctx, c)
 }
 
-// redeem plans the call anew and spends the permit on what was found.
-func (r *Router) redeem(ctx context.Context, d Decided) (tool.Plan, error) {
-	plan, err := r.Plan(ctx, d.Proposal)
+// redeem plans the call anew and spends the permit on what was found. The caller
+// releases what it returns, also with an error.
+func (r *Router) redeem(ctx context.Context, d Decided) (tool.Prepared, error) {
+	prepared, err := r.prepare(ctx, d.Proposal)
 	if err != nil {
-		return tool.Plan{}, errors.Join(err, spend(d.Permit))
+		return tool.Prepared{}, errors.Join(err, spend(d.Permit))
 	}
-	digest, err := plan.Binding.Digest()
+	digest, err := prepared.Plan.Binding.Digest()
 	if err != nil {
-		return tool.Plan{}, errors.Join(err, spend(d.Permit))
+		return prepared, errors.Join(err, spend(d.Permit))
 	}
 	err = d.Permit.Redeem(decision.Presented{
 		ProposalID:     d.Proposal.ID,
 		CallDigest:     digest,
+		FactsDigest:    policy.BoundDigest(prepared.Plan),
 		SnapshotDigest: r.snapshot(),
 		Now:            time.Now(),
 	})
-	if reason.Of(err) == reason.BindingMismatch {
-		return tool.Plan{}, explain(err, d.Plan.Binding, plan.Binding)
+	switch {
+	case reason.Of(err) == reason.BindingMismatch:
+		return prepared, explain(err, d.Plan, prepared.Plan)
+	case err == nil && policy.EnvironmentChanged(d.Plan.Facts, prepared.Plan.Facts):
+		return prepared, d.rejudge(prepared.Plan.Facts)
 	}
-	return plan, err
+	return prepared, err
 }
+
+// rejudge asks about a call whose machine is not what policy was told.
+func (d Decided) rejudge(now tool.Facts) error {
+	if d.Rejudge == nil {
+		return reason.Errorf(reason.BindingMismatch, "the machine changed between decision and dispatch: sandbox").WithField("field", "sandbox")
+	}
+	return d.Rejudge(now)
+}
+
+// mayRead is MayRead, no when there is none.
+func (d Decided) mayRead(a tool.FileAccess) bool { return d.MayRead != nil && d.MayRead(a) }
 
 // spend uses a permit up for a call that cannot run, so that it cannot be
 // shown again.
@@ -303,17 +348,26 @@ func spend(p *decision.Permit) error {
 	return nil
 }
 
-// explain names the bound fields that differ.
-func explain(mismatch error, was, is tool.Binding) error {
-	diffs, err := was.Diff(is)
-	if err != nil || len(diffs) == 0 {
+// explain names the bound fields and facts that differ.
+func explain(mismatch error, was, is tool.Plan) error {
+	diffs, err := was.Binding.Diff(is.Binding)
+	if err != nil {
 		return mismatch
 	}
-	names := make([]string, len(diffs))
 	e := reason.Errorf(reason.BindingMismatch, "%w", mismatch)
-	for i, d := range diffs {
-		names[i] = d.Field
+	var names []string
+	for _, d := range diffs {
+		names = append(names, d.Field)
 		e = e.WithField(d.Field, d.Was+" -> "+d.Is)
+	}
+	for _, name := range policy.ChangedFacts(was, is) {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+			e = e.WithField(name, "not what policy judged")
+		}
+	}
+	if len(names) == 0 {
+		return mismatch
 	}
 	e.Message = "the call changed between decision and dispatch: " + strings.Join(names, ", ")
 	return e

@@ -15,6 +15,7 @@ import (
 	"palyra/internal/approval"
 	"palyra/internal/decision"
 	"palyra/internal/dispatch"
+	"palyra/internal/policy"
 	"palyra/internal/policy/policytest"
 	"palyra/internal/tool"
 )
@@ -28,7 +29,11 @@ type probe struct {
 	mu      sync.Mutex
 	binding tool.Binding
 	planErr error
-	run     func(context.Context, tool.Call) tool.Report
+	facts   tool.Facts
+	files   []tool.FileIdentity
+	// closed counts how often what was held was let go of.
+	closed atomic.Int32
+	run    func(context.Context, tool.Call) tool.Report
 }
 
 func newProbe() *probe {
@@ -45,7 +50,12 @@ func (p *probe) Descriptor() tool.Descriptor { return p.descriptor }
 func (p *probe) Plan(context.Context, tool.Proposal) (tool.Plan, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return tool.Plan{Binding: p.binding, Subject: "fs.read:a"}, p.planErr
+	return tool.Plan{Binding: p.binding, Subject: "fs.read:a", Facts: p.facts, Files: p.files}, p.planErr
+}
+
+func (p *probe) Prepare(ctx context.Context, proposal tool.Proposal) (tool.Prepared, error) {
+	plan, err := p.Plan(ctx, proposal)
+	return tool.Prepared{Plan: plan, Run: p.Run, Close: func() { p.closed.Add(1) }}, err
 }
 
 func (p *probe) Run(ctx context.Context, c tool.Call) tool.Report {
@@ -120,7 +130,7 @@ func (w *world) decide(t *testing.T, p tool.Proposal) dispatch.Decided {
 		t.Fatal(err)
 	}
 	r, permit := decision.Make(decision.Input{
-		DecisionID: ulid.Make().String(), ProposalID: p.ID, CallDigest: digest, Verdict: allowed(t),
+		DecisionID: ulid.Make().String(), ProposalID: p.ID, CallDigest: digest, FactsDigest: policy.BoundDigest(plan), Verdict: allowed(t),
 		Answer: approval.NotNeeded(), Budget: decision.Budget{Limit: 1, Used: 1}, Now: time.Now(),
 	})
 	if permit == nil {

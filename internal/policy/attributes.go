@@ -3,7 +3,6 @@ package policy
 import (
 	"iter"
 	"math/bits"
-	"slices"
 
 	"github.com/cedar-policy/cedar-go/types"
 )
@@ -57,13 +56,6 @@ const (
 		attrPresent | attrCapabilities | attrNow | attrSandbox | attrEgress | attrExec | attrSession | attrChanges | attrExitCode
 )
 
-// attributeNames are in the order of the constants.
-var attributeNames = []types.String{
-	"args", "args_rest", "approval", "device_id", "session_id", "run_id", "tool_name", "skill_id", "surface", "paired",
-	"present", "capabilities", "now", "channel", "skill", "workspace", "path", "host", "domain", "method", "port",
-	"protected", "risk", "sandbox", "egress", "exec", "session", "workspace_mode", "changes", "exit_code",
-}
-
 func (a attributes) has(one attributes) bool { return a&one != 0 }
 
 func (a attributes) size() int { return bits.OnesCount32(uint32(a)) }
@@ -73,7 +65,7 @@ func (a attributes) all() iter.Seq2[attributes, types.String] {
 	return func(yield func(attributes, types.String) bool) {
 		for rest := uint32(a); rest != 0; rest &= rest - 1 {
 			i := bits.TrailingZeros32(rest)
-			if !yield(1<<i, attributeNames[i]) {
+			if !yield(1<<i, contextFacts[i].name) {
 				return
 			}
 		}
@@ -83,11 +75,12 @@ func (a attributes) all() iter.Seq2[attributes, types.String] {
 // attributeOfName returns the attribute of a name. One that the vocabulary
 // does not have, which no policy that loads can name, is none.
 func attributeOfName(name types.String) attributes {
-	i := slices.Index(attributeNames, name)
-	if i < 0 {
-		return 0
+	for i := range contextFacts {
+		if contextFacts[i].name == name {
+			return 1 << i
+		}
 	}
-	return 1 << i
+	return 0
 }
 
 // contextReads returns what the policy's conditions read of the context: all

@@ -100,8 +100,8 @@ func FuzzMisfit(f *testing.F) {
 
 // TestAttributesAreThoseOfTheVocabulary holds the constants against the schema.
 func TestAttributesAreThoseOfTheVocabulary(t *testing.T) {
-	if 1<<len(attributeNames) != int(attrEnd) {
-		t.Fatalf("there are %d names for other than as many attributes", len(attributeNames))
+	if 1<<len(contextFacts) != int(attrEnd) {
+		t.Fatalf("there are %d facts for other than as many attributes", len(contextFacts))
 	}
 	s, _ := build(world(), nil)
 	if callAttributes|commitAttributes != allAttributes {

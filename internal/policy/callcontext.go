@@ -100,89 +100,11 @@ func (c *call) contextOf(want attributes) types.RecordMap {
 	want &= c.has
 	m := make(types.RecordMap, want.size()+1)
 	for a, name := range want.all() {
-		if v := c.attribute(a); v != nil {
+		if v := c.fact(a); v != nil {
 			m[name] = v
 		}
 	}
 	return m
-}
-
-// attribute returns the value of one attribute, nil for none.
-func (c *call) attribute(a attributes) types.Value {
-	r := &c.request
-	switch a {
-	case attrArgs:
-		return c.args
-	case attrArgsRest:
-		return c.rest
-	case attrDeviceID:
-		return types.String(r.Caller.DeviceID)
-	case attrSessionID:
-		return types.String(r.Session)
-	case attrRunID:
-		return types.String(r.Run)
-	case attrToolName:
-		return types.String(r.Tool)
-	case attrSkillID:
-		return types.String(r.SkillID)
-	case attrSurface:
-		return types.String(r.Caller.Surface)
-	case attrPaired:
-		return types.Boolean(r.Caller.Paired)
-	case attrPresent:
-		return types.Boolean(r.Caller.Present)
-	case attrCapabilities:
-		return capabilitySet(r.Capabilities)
-	case attrNow:
-		return types.NewDatetime(r.Time)
-	case attrChannel:
-		return named(typeChannel, r.Channel)
-	case attrSkill:
-		return named(typeSkill, r.SkillID)
-	case attrSession:
-		return sessionRecord(r.SessionFacts)
-	case attrChanges:
-		return changesRecord(r.Commit)
-	case attrExitCode:
-		return types.Long(r.Commit.ExitCode)
-	default:
-		return c.set.fact(a, &r.Facts)
-	}
-}
-
-// fact returns the value of an attribute that is a fact of the call.
-func (s *Set) fact(a attributes, f *tool.Facts) types.Value {
-	switch a {
-	case attrWorkspace:
-		return named(typeWorkspace, f.Workspace)
-	case attrPath:
-		return textOrNone(f.Path)
-	case attrHost:
-		return textOrNone(f.Host)
-	case attrDomain:
-		return textOrNone(f.Domain)
-	case attrMethod:
-		return textOrNone(f.Method)
-	case attrPort:
-		if f.Port != 0 {
-			return types.Long(f.Port)
-		}
-	case attrProtected:
-		return types.Boolean(f.Protected)
-	case attrRisk:
-		return types.Long(f.Risk)
-	case attrSandbox:
-		return s.sandboxRecord(f)
-	case attrWorkspaceMode:
-		return types.String(f.WorkspaceMode)
-	case attrEgress:
-		return s.egressRecord(f)
-	case attrExec:
-		if f.Exec != nil {
-			return s.memo.get(execKey(*f.Exec), func() types.Record { return execRecord(*f.Exec) })
-		}
-	}
-	return nil
 }
 
 // named is an entity, or nothing where there is no name.

@@ -374,6 +374,11 @@ func (p *probe) Plan(context.Context, tool.Proposal) (tool.Plan, error) {
 	}, nil
 }
 
+func (p *probe) Prepare(ctx context.Context, proposal tool.Proposal) (tool.Prepared, error) {
+	plan, err := p.Plan(ctx, proposal)
+	return tool.Prepared{Plan: plan, Run: p.Run}, err
+}
+
 func (p *probe) Run(ctx context.Context, c tool.Call) tool.Report {
 	p.mu.Lock()
 	p.ran++

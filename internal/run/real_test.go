@@ -46,7 +46,12 @@ func (e echo) Plan(context.Context, tool.Proposal) (tool.Plan, error) {
 	}, nil
 }
 
-func (e echo) Run(ctx context.Context, c tool.Call) tool.Report {
+func (e echo) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
+	plan, err := e.Plan(ctx, p)
+	return tool.Prepared{Plan: plan, Run: e.run}, err
+}
+
+func (e echo) run(ctx context.Context, c tool.Call) tool.Report {
 	if strings.Contains(string(c.Proposal.Input), "hook") {
 		_, _ = c.Commit(ctx, tool.CommitRequest{Facts: tool.CommitFacts{
 			Workspace: "default", Root: "sha256:1", Protected: []string{".git/hooks/x"}, Classes: []string{"git"},

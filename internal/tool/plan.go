@@ -1,5 +1,7 @@
 package tool
 
+import "context"
+
 // Facts are what Cedar cannot compute: found before evaluation, given to
 // policy as context, and journaled so that a replay is exact.
 type Facts struct {
@@ -87,4 +89,34 @@ type Plan struct {
 	// Subject is what a grant with matcher "subject" covers, such as
 	// "process.run:/usr/bin/git@default".
 	Subject string
+	// Files are the files and directories that the facts were read from. They
+	// are in the digest of the facts that a permit holds and nowhere else.
+	Files []FileIdentity
+}
+
+// FileIdentity says which file was looked at, and in which state.
+type FileIdentity struct {
+	Device, Inode uint64
+	// ChangedAt is the time of the last change of content, names or mode, in
+	// nanoseconds since 1970 (st_ctim); 0 for a directory, whose entries are
+	// looked at one by one.
+	ChangedAt int64
+}
+
+// Prepared is a call that may start at once: Plan was read from what Run will
+// use, which is held open until Close.
+type Prepared struct {
+	Plan Plan
+	// Run does it. Failures are in the report; Run does not return early with
+	// the work still going on.
+	Run func(context.Context, Call) Report
+	// Close lets go of what is held; nil when there is nothing.
+	Close func()
+}
+
+// Release is Close, if there is one.
+func (p Prepared) Release() {
+	if p.Close != nil {
+		p.Close()
+	}
 }

@@ -229,11 +229,23 @@ type Call struct {
 	Plan     Plan
 	// Output receives provisional chunks while the tool runs; it may be nil.
 	Output func(stream string, chunk []byte)
+	// MayRead asks policy about a file that the call found, before it is opened.
+	// A file about which people would have to be asked may not be read.
+	MayRead func(FileAccess) bool `json:"-"`
 	// Commit asks whether changes to a copy of a workspace may be applied. It
 	// waits for policy and, where policy wants it, for people; the deadline of
 	// the call stands still meanwhile. It is nil where nobody can be asked;
 	// then nothing is committed.
 	Commit func(context.Context, CommitRequest) (CommitRuling, error) `json:"-"`
+}
+
+// FileAccess is one file that a call found and would read.
+type FileAccess struct {
+	// Tool and Input are the call that would read just this file: of the tool
+	// itself, or of fs.read.
+	Tool  string
+	Input json.RawMessage
+	Facts Facts
 }
 
 // CommitRequest asks about one change set.

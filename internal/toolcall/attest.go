@@ -24,7 +24,9 @@ func (c *call) dispatch(ctx context.Context, permit *decision.Permit) tool.Repor
 	answer := c.answer
 	decided := dispatch.Decided{
 		Permit: permit, Proposal: c.proposal, Plan: c.plan,
-		Ready: func(ctx context.Context) error { return c.Approver.Recheck(ctx, answer) },
+		Ready:   func(ctx context.Context) error { return c.Approver.Recheck(ctx, answer) },
+		Rejudge: c.rejudge,
+		MayRead: c.mayRead,
 		Output: func(stream string, chunk []byte) {
 			if !c.atOnce { // nothing is told before the decision
 				tells.tell(Event{Output: &Chunk{Stream: stream, Data: chunk}})

@@ -46,7 +46,7 @@ func (c *call) commit(ctx context.Context, r *tool.CommitRequest, observe func(E
 // decided by is the change set, in the place of the arguments.
 func (c *call) gate(r *tool.CommitRequest, observe func(Event)) (*call, error) {
 	g := *c
-	g.observe, g.pending, g.verdict, g.answer = observe, Entry{}, policy.Verdict{}, approval.Answer{}
+	g.observe, g.pending, g.verdict, g.answer, g.waited = observe, Entry{}, policy.Verdict{}, approval.Answer{}, false
 
 	facts := r.Facts
 	if len(facts.Protected) > mostProtected {
@@ -184,7 +184,7 @@ func cut(ctx context.Context, err error) error {
 // decision is for starting a call, so that nobody gets it.
 func (c *call) commitDecision() decision.Record {
 	record, _ := decision.Make(decision.Input{
-		DecisionID: ulid.Make().String(), ProposalID: c.proposal.ID, CallDigest: c.digest,
+		DecisionID: ulid.Make().String(), ProposalID: c.proposal.ID, CallDigest: c.digest, FactsDigest: policy.BoundDigest(c.plan),
 		Verdict: c.verdict, Answer: c.answer, Budget: c.budget, Now: time.Now().UTC(),
 	})
 	return record

@@ -10,6 +10,7 @@ import (
 	"palyra/internal/approval"
 	"palyra/internal/decision"
 	"palyra/internal/event"
+	"palyra/internal/policy"
 	"palyra/internal/reason"
 )
 
@@ -18,7 +19,7 @@ import (
 // second call cannot slip between.
 func (c *call) decide(ctx context.Context) (decision.Record, *decision.Permit, error) {
 	record, permit := decision.Make(decision.Input{
-		DecisionID: ulid.Make().String(), ProposalID: c.proposal.ID, CallDigest: c.digest,
+		DecisionID: ulid.Make().String(), ProposalID: c.proposal.ID, CallDigest: c.digest, FactsDigest: policy.BoundDigest(c.plan),
 		Verdict: c.verdict, Answer: c.answer, Budget: c.budget, Now: time.Now().UTC(),
 	})
 	c.decisionID = record.ID

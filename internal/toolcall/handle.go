@@ -38,6 +38,8 @@ type call struct {
 	budget  decision.Budget
 	verdict policy.Verdict
 	answer  approval.Answer
+	// waited is true when people were asked.
+	waited bool
 	// exchanged is zero when the call did not run.
 	exchanged traffic
 	// argumentsDigest is what the evidence says of the input.

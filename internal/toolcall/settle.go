@@ -2,7 +2,6 @@ package toolcall
 
 import (
 	"context"
-	"time"
 
 	"palyra/internal/approval"
 	"palyra/internal/event"
@@ -21,12 +20,15 @@ func (c *call) settle(ctx context.Context) error {
 	if err := c.resolve(ctx); err != nil {
 		return err
 	}
+	if err := c.planAgain(ctx); err != nil {
+		return err
+	}
 	if c.answer.Allowed() && c.Evaluator.Current().SnapshotDigest() != c.verdict.SnapshotDigest() {
 		if err := c.settleAgain(ctx); err != nil {
 			return err
 		}
 	}
-	if c.verdict.Effect() == policy.Ask && c.answer.Allowed() && !c.stillEnough() {
+	if c.verdict.Effect() == policy.Ask && c.answer.Allowed() && !c.enough(c.request) {
 		c.answer = approval.Answer{}
 	}
 	return nil
@@ -106,16 +108,7 @@ func (c *call) askPeople(ctx context.Context, ask *approval.Ask) error {
 	if err != nil {
 		return err
 	}
-	c.answer = answer
+	c.answer, c.waited = answer, true
 	c.observe(Event{Resolved: &answer})
 	return nil
-}
-
-// stillEnough asks the policy now in force about the votes that were cast.
-func (c *call) stillEnough() bool {
-	facts := policy.Approval{
-		Votes: policyVotes(c.answer.Votes(), c.LiveDevice), Now: time.Now().UTC(),
-		Standing: c.answer.Kind() == approval.ByGrant,
-	}
-	return c.Evaluator.Current().Judge(c.request, facts).Allowed
 }

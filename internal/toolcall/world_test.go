@@ -52,6 +52,12 @@ type probe struct {
 	run    func(context.Context, tool.Call) tool.Report
 	// secrets are those that its calls may use.
 	secrets []string
+	// path, method and files are what planning finds of a file; no policy by
+	// default reads method.
+	path, method string
+	files        []tool.FileIdentity
+	// rung is that of the sandbox.
+	rung string
 }
 
 func newProbe(d tool.Descriptor) *probe {
@@ -85,9 +91,15 @@ func (p *probe) Plan(context.Context, tool.Proposal) (tool.Plan, error) {
 	defer p.mu.Unlock()
 	return tool.Plan{
 		Binding: p.binding, Subject: p.subject,
-		Facts:   tool.Facts{Workspace: "default", SandboxTier: "builtin", SandboxLevel: "none", Secrets: p.secrets},
+		Facts:   tool.Facts{Workspace: "default", Path: p.path, Method: p.method, SandboxTier: "builtin", SandboxLevel: "none", SandboxRung: p.rung, Secrets: p.secrets},
+		Files:   p.files,
 		Preview: tool.Preview{Summary: "Do what the test says."},
 	}, nil
+}
+
+func (p *probe) Prepare(ctx context.Context, proposal tool.Proposal) (tool.Prepared, error) {
+	plan, err := p.Plan(ctx, proposal)
+	return tool.Prepared{Plan: plan, Run: p.Run}, err
 }
 
 func (p *probe) Run(ctx context.Context, c tool.Call) tool.Report {

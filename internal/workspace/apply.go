@@ -13,7 +13,8 @@ import (
 
 // Change is one file to write, create or delete.
 type Change struct {
-	// Path is relative to the workspace; links that stay inside are followed.
+	// Path is relative to the workspace, and resolved (Target): one that leads
+	// elsewhere by now is not the file that was judged.
 	Path string
 	// Was is the digest, "sha256:<hex>", that the file must have now, "" when it
 	// must not exist.
@@ -93,6 +94,9 @@ func (t *transaction) prepare(ctx context.Context, changes []Change) error {
 		real, err := t.root.Target(c.Path)
 		if err != nil {
 			return err
+		}
+		if real != path.Clean(c.Path) {
+			return reason.Errorf(reason.PatchConflict, "%s leads to %s by now", quote(c.Path), quote(real))
 		}
 		if seen[real] {
 			return reason.Errorf(reason.InvalidInput, "%s is changed twice", quote(real))

@@ -15,4 +15,13 @@ func hardLinks(info fs.FileInfo) uint64 {
 	return 0
 }
 
+// identity has the time of the last change of content: the name of the other
+// differs between systems.
+func identity(info fs.FileInfo) Identity {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return Identity{Device: uint64(st.Dev), Inode: st.Ino, ChangedAt: info.ModTime().UnixNano()}
+	}
+	return Identity{}
+}
+
 func chmod(file *os.File, mode fs.FileMode) error { return file.Chmod(mode) }

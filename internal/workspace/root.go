@@ -44,10 +44,21 @@ type Info struct {
 	// Links is the number of hard links of a file, 0 where the platform does
 	// not say.
 	Links uint64
+	// Identity is zero where the platform does not say.
+	Identity Identity
 }
 
 // Name returns the last element of the path.
 func (i Info) Name() string { return path.Base(i.Path) }
+
+// Stat describes what name leads to.
+func (r *Root) Stat(name string) (Info, error) {
+	h, err := r.Hold(name)
+	if err != nil {
+		return Info{}, err
+	}
+	return h.Info(), h.Close()
+}
 
 // Name returns the declared name of the workspace.
 func (r *Root) Name() string { return r.declaration.Name }
@@ -71,17 +82,12 @@ type Content struct {
 // A negative limit means all. It reads regular files of at most MaxFile bytes;
 // others are refused before they are opened, so a FIFO does not block.
 func (r *Root) ReadFile(ctx context.Context, name string, offset, limit int64) (Content, error) {
-	file, info, err := r.openFile(name)
+	h, err := r.Hold(name)
 	if err != nil {
 		return Content{}, err
 	}
-	defer file.Close()
-	c := Content{Info: info}
-	c.Data, c.SHA256, err = readPart(ctx, file, offset, limit)
-	if err != nil {
-		return Content{}, failure("reading", name, err)
-	}
-	return c, nil
+	defer h.Close()
+	return h.Read(ctx, offset, limit)
 }
 
 // readPart reads a stream to its end in one pass, keeps the part and digests

@@ -85,55 +85,6 @@ func (r *Root) has(name string) bool {
 	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR)
 }
 
-// Stat describes what name leads to.
-func (r *Root) Stat(name string) (Info, error) {
-	if err := checkPath(name); err != nil {
-		return Info{}, err
-	}
-	file, err := r.openDescriptor(orDot(name), unix.O_PATH, beneath)
-	if err != nil {
-		return Info{}, failure("looking at", name, err)
-	}
-	defer file.Close()
-	st, err := fstat(file)
-	if err != nil {
-		return Info{}, failure("looking at", name, err)
-	}
-	real, err := r.realPath(file, st)
-	if err != nil {
-		return Info{}, err
-	}
-	return infoOf(real, &st), nil
-}
-
-// openFile opens a regular file for reading.
-func (r *Root) openFile(name string) (*os.File, Info, error) {
-	info, err := r.Stat(name)
-	if err != nil {
-		return nil, Info{}, err
-	}
-	if info.Kind != File {
-		return nil, Info{}, notRegular(name, info.Kind)
-	}
-	if info.Size > MaxFile {
-		return nil, Info{}, tooLarge(info.Size)
-	}
-	// O_NONBLOCK: a FIFO that took the file's place since does not block.
-	file, err := r.openDescriptor(info.Path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, exact)
-	if err != nil {
-		return nil, Info{}, failure("opening", name, err)
-	}
-	st, err := fstat(file)
-	if err == nil && kindOf(st.Mode) != File {
-		err = notRegular(name, kindOf(st.Mode))
-	}
-	if err != nil {
-		file.Close()
-		return nil, Info{}, failure("opening", name, err)
-	}
-	return file, infoOf(info.Path, &st), nil
-}
-
 // Resolve returns the path that name leads to after all symbolic links,
 // relative to the workspace. Elements at the end that do not exist yet are
 // kept as they are.
@@ -288,6 +239,7 @@ func infoOf(name string, st *unix.Stat_t) Info {
 	return Info{
 		Path: name, Kind: kindOf(st.Mode), Size: st.Size, Mode: fs.FileMode(st.Mode & 0o777),
 		ModTime: time.Unix(st.Mtim.Unix()).UTC(), Links: uint64(st.Nlink),
+		Identity: Identity{Device: uint64(st.Dev), Inode: st.Ino, ChangedAt: st.Ctim.Nano()},
 	}
 }
 

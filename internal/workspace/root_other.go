@@ -40,46 +40,6 @@ func (r *Root) has(name string) bool {
 	return !errors.Is(err, fs.ErrNotExist) && !isNotDir(err)
 }
 
-// Stat describes what name leads to.
-func (r *Root) Stat(name string) (Info, error) {
-	real, err := r.Resolve(name)
-	if err != nil {
-		return Info{}, err
-	}
-	info, err := r.dir.Lstat(filepath.FromSlash(real))
-	if err != nil {
-		return Info{}, failure("looking at", name, err)
-	}
-	return infoOf(real, info), nil
-}
-
-// openFile opens a regular file for reading.
-func (r *Root) openFile(name string) (*os.File, Info, error) {
-	info, err := r.Stat(name)
-	if err != nil {
-		return nil, Info{}, err
-	}
-	if info.Kind != File {
-		return nil, Info{}, notRegular(name, info.Kind)
-	}
-	if info.Size > MaxFile {
-		return nil, Info{}, tooLarge(info.Size)
-	}
-	file, err := r.dir.Open(filepath.FromSlash(info.Path))
-	if err != nil {
-		return nil, Info{}, failure("opening", name, err)
-	}
-	now, err := file.Stat()
-	if err == nil && !now.Mode().IsRegular() {
-		err = notRegular(name, kindOf(now.Mode()))
-	}
-	if err != nil {
-		file.Close()
-		return nil, Info{}, failure("opening", name, err)
-	}
-	return file, infoOf(info.Path, now), nil
-}
-
 // maxLinks is how many symbolic links one look-up follows.
 const maxLinks = 40
 
@@ -173,7 +133,7 @@ func kindOf(mode fs.FileMode) Kind {
 func infoOf(name string, info fs.FileInfo) Info {
 	return Info{
 		Path: name, Kind: kindOf(info.Mode()), Size: info.Size(), Mode: info.Mode().Perm(),
-		ModTime: info.ModTime().UTC(), Links: hardLinks(info),
+		ModTime: info.ModTime().UTC(), Links: hardLinks(info), Identity: identity(info),
 	}
 }
 

@@ -95,7 +95,16 @@ func TestWalkIsOrderedAndDoesNotFollow(t *testing.T) {
 	}
 }
 
+// apply makes changes whose paths are resolved first, as whoever has them judged
+// does.
 func apply(w world, changes ...Change) ([]Applied, error) {
+	for i, c := range changes {
+		real, err := w.root.Target(c.Path)
+		if err != nil {
+			return nil, err
+		}
+		changes[i].Path = real
+	}
 	return w.root.Apply(context.Background(), changes)
 }
 

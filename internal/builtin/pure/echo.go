@@ -46,8 +46,14 @@ func (Echo) Plan(context.Context, tool.Proposal) (tool.Plan, error) {
 	}, nil
 }
 
-// Run returns the input, which is canonical already.
-func (e Echo) Run(_ context.Context, c tool.Call) tool.Report {
+// Prepare has nothing to hold.
+func (e Echo) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
+	plan, err := e.Plan(ctx, p)
+	return tool.Prepared{Plan: plan, Run: e.run}, err
+}
+
+// run returns the input, which is canonical already.
+func (e Echo) run(_ context.Context, c tool.Call) tool.Report {
 	now := time.Now().UTC()
 	return tool.Report{
 		Outcome: tool.Succeeded, Result: c.Proposal.Input,

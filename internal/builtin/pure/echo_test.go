@@ -13,7 +13,11 @@ func TestEchoReturnsItsInput(t *testing.T) {
 	if err != nil || plan.Subject != e.Descriptor().Name || plan.Facts.SandboxLevel != "none" {
 		t.Errorf("the plan is %+v, %v", plan, err)
 	}
-	r := e.Run(t.Context(), tool.Call{Proposal: tool.Proposal{Input: input}})
+	p, err := e.Prepare(t.Context(), tool.Proposal{Input: input})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := p.Run(t.Context(), tool.Call{Proposal: tool.Proposal{Input: input}})
 	if r.Outcome != tool.Succeeded || string(r.Result) != string(input) || r.Executor.Version != "v1" {
 		t.Errorf("the report is %+v", r)
 	}

@@ -1,0 +1,33 @@
+package builtin
+
+import (
+	"palyra/internal/canonical"
+	"palyra/internal/tool"
+	"palyra/internal/workspace"
+)
+
+// finder judges the files that a call finds below its path. Each is judged by
+// itself, as a rule about a path must not be escaped by naming a directory
+// above it.
+type finder struct {
+	call tool.Call
+	root *workspace.Root
+	risk int
+}
+
+// mayUse asks whether the tool may use an entry: as if the call had named it.
+func (f finder) mayUse(info workspace.Info) bool {
+	return f.call.MayRead(tool.FileAccess{
+		Tool: f.call.Proposal.Tool.Name, Input: f.call.Proposal.Input, Facts: fileFacts(f.root, info.Path, f.risk),
+	})
+}
+
+// mayRead asks whether fs.read might return the file: what a rule keeps from
+// fs.read is not to be had by looking for it.
+func (f finder) mayRead(info workspace.Info) bool {
+	input, err := canonical.Marshal(target{Path: info.Path, Workspace: f.root.Name()})
+	if err != nil {
+		return false
+	}
+	return f.call.MayRead(tool.FileAccess{Tool: fsReadName, Input: input, Facts: fileFacts(f.root, info.Path, riskRead)})
+}

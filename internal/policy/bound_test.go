@@ -1,0 +1,127 @@
+package policy
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+
+	"palyra/internal/tool"
+)
+
+// aPlan has a value in every fact.
+func aPlan() tool.Plan {
+	return tool.Plan{
+		Facts: tool.Facts{
+			Workspace: "w", Path: "a/b", Paths: []string{"a/b", "a/c"}, Host: "h", Domain: "d", Port: 1, Method: "GET",
+			Exec: &tool.ExecFacts{Basename: "git", Path: "/usr/bin/git", SHA256: "sha256:x", Shebang: "sh"}, Risk: 5,
+			SandboxTier: "c", SandboxLevel: "strict", SandboxRung: "full", SandboxLayers: []string{"seccomp"}, SandboxLimits: "rlimit", LandlockABI: 3,
+			WorkspaceMode: "direct", EgressMode: "strict", EgressHosts: []string{"h:1"}, Secrets: []string{"s"},
+		},
+		Files: []tool.FileIdentity{{Device: 1, Inode: 2, ChangedAt: 3}},
+	}
+}
+
+// TestEveryFactIsBoundOrEnvironment: no field of a plan's facts, nor of what it
+// looked at, can change between decision and dispatch unnoticed. It walks the
+// fields, so that one that is added and that nobody put on the table fails here.
+func TestEveryFactIsBoundOrEnvironment(t *testing.T) {
+	was := aPlan()
+	check := func(name string, is tool.Plan) {
+		noticed := BoundDigest(was) != BoundDigest(is)
+		if named := ChangedFacts(was, is); noticed != (len(named) > 0) {
+			t.Errorf("%s: the digest says %t, the names are %v", name, noticed, named)
+		}
+		if environment := EnvironmentChanged(was.Facts, is.Facts); noticed == environment {
+			t.Errorf("%s: bound %t, environment %t", name, noticed, environment)
+		}
+	}
+	eachChange(t, reflect.TypeOf(was.Facts), func(name string, change func(reflect.Value)) {
+		is := aPlan()
+		change(reflect.ValueOf(&is.Facts).Elem())
+		check(name, is)
+	})
+	eachChange(t, reflect.TypeOf(was.Files[0]), func(name string, change func(reflect.Value)) {
+		is := aPlan()
+		change(reflect.ValueOf(&is.Files[0]).Elem())
+		check("Files."+name, is)
+	})
+	// The control: the same facts again are the same.
+	if BoundDigest(was) != BoundDigest(aPlan()) || len(ChangedFacts(was, aPlan())) != 0 || EnvironmentChanged(was.Facts, aPlan().Facts) {
+		t.Error("the same facts differ")
+	}
+}
+
+// eachChange calls fn once for each field, and for each of the fields of a
+// record behind a pointer, with a function that changes it.
+func eachChange(t *testing.T, of reflect.Type, fn func(name string, change func(reflect.Value))) {
+	t.Helper()
+	for i := range of.NumField() {
+		field := of.Field(i)
+		at := func(v reflect.Value) reflect.Value { return v.Field(i) }
+		if field.Type.Kind() == reflect.Pointer {
+			eachChange(t, field.Type.Elem(), func(name string, change func(reflect.Value)) {
+				fn(field.Name+"."+name, func(v reflect.Value) { change(at(v).Elem()) })
+			})
+			continue
+		}
+		fn(field.Name, func(v reflect.Value) {
+			v = at(v)
+			switch v.Kind() {
+			case reflect.String:
+				v.SetString(v.String() + "x")
+			case reflect.Bool:
+				v.SetBool(!v.Bool())
+			case reflect.Int, reflect.Int64:
+				v.SetInt(v.Int() + 1)
+			case reflect.Uint64:
+				v.SetUint(v.Uint() + 1)
+			case reflect.Slice:
+				v.Set(reflect.Append(v, reflect.ValueOf("x")))
+			default:
+				t.Fatalf("%s is of a kind that this test cannot change", field.Name)
+			}
+		})
+	}
+}
+
+// TestSetsHaveNoOrder: Cedar's sets come in any order, and their digest is one.
+func TestSetsHaveNoOrder(t *testing.T) {
+	p := aPlan()
+	p.Facts.EgressHosts = []string{"a:1", "b:2", "c:3", "d:4", "e:5"}
+	q := aPlan()
+	q.Facts.EgressHosts = slices.Clone(p.Facts.EgressHosts)
+	slices.Reverse(q.Facts.EgressHosts)
+	for range 50 {
+		if BoundDigest(p) != BoundDigest(q) {
+			t.Fatal("the order counts")
+		}
+	}
+}
+
+// TestValuesCannotRunTogether: texts that are split elsewhere are other facts.
+func TestValuesCannotRunTogether(t *testing.T) {
+	p, q := aPlan(), aPlan()
+	p.Facts.Paths, q.Facts.Paths = []string{"ab", "c"}, []string{"a", "bc"}
+	if BoundDigest(p) == BoundDigest(q) {
+		t.Error("two lists have one digest")
+	}
+}
+
+func TestReadsChanged(t *testing.T) {
+	s, _ := build(world(), []Source{{Name: "f", Text: `forbid(principal, action, resource) when { context has path && context.path == "secret" };`}})
+	was := Request{Caller: s.CallerFor(world().Members[0].Principal), Tool: world().Tools[0].Name, Facts: tool.Facts{Path: "a", Method: "GET"}}
+	is := was
+	is.Facts.Method = "POST"
+	if s.ReadsChanged(was, is) {
+		t.Error("a fact that no policy reads counts")
+	}
+	is.Facts.Path = "b"
+	if !s.ReadsChanged(was, is) {
+		t.Error("a fact that a policy reads does not count")
+	}
+	is = was
+	is.Facts.Paths = []string{"a", "b"}
+	if !s.ReadsChanged(was, is) {
+		t.Error("the list of files does not count")
+	}
+}

@@ -1,0 +1,90 @@
+package toolcall
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"palyra/internal/approval"
+	"palyra/internal/policy"
+	"palyra/internal/reason"
+	"palyra/internal/tool"
+)
+
+// planAgain looks at the world once more when people were asked meanwhile: a
+// file that the call reads may have been edited since. When it still comes to
+// the same call, and no fact that a policy reads has changed, it is judged once
+// more with what is there now. In all other cases nothing is done here: dispatch
+// says what differs, and the answer is used up.
+func (c *call) planAgain(ctx context.Context) error {
+	if !c.waited || !c.answer.Allowed() || len(c.plan.Files) == 0 || c.request.Commit != nil {
+		return nil
+	}
+	plan, err := c.Dispatcher.Plan(ctx, c.proposal)
+	if err != nil {
+		return nil
+	}
+	request := c.request
+	request.Facts = plan.Facts
+	digest, err := plan.Binding.Digest()
+	if err != nil || digest != c.digest || policy.BoundDigest(plan) == policy.BoundDigest(c.plan) ||
+		c.Evaluator.Current().ReadsChanged(c.request, request) {
+		return nil
+	}
+	c.plan, c.request = plan, request
+	return c.evaluate(ctx)
+}
+
+// rejudge says whether a decided call is still allowed on a machine that gives
+// something else than policy was told.
+func (c *call) rejudge(now tool.Facts) error {
+	request := c.request
+	request.Facts = now
+	if c.enough(request) {
+		return nil
+	}
+	return reason.Errorf(reason.BindingMismatch, "what the machine gives a sandbox changed between decision and dispatch, and policy does not allow the call with it").
+		WithField("sandbox", "not what policy judged")
+}
+
+// mayRead says whether policy lets the call read a file that it found. Nobody is
+// asked about it: where policy would ask, the answer is no, unless it asks for
+// what people have answered about the whole call already.
+func (c *call) mayRead(a tool.FileAccess) bool {
+	set := c.Evaluator.Current()
+	if a.Tool != c.proposal.Tool.Name && !listed(set.Catalog(c.sub.Caller), a.Tool) {
+		return true // there are no rules for a tool that the caller cannot call at all
+	}
+	request := c.request
+	request.Tool, request.Args, request.Facts = a.Tool, a.Input, a.Facts
+	verdict := set.Evaluate(request, nil)
+	switch verdict.Effect() {
+	case policy.Allow:
+		return true
+	case policy.Ask:
+		return subset(verdict.Determining(), c.verdict.Determining()) && c.enough(request)
+	default:
+		return false
+	}
+}
+
+func listed(catalog []policy.CatalogEntry, name string) bool {
+	return slices.ContainsFunc(catalog, func(e policy.CatalogEntry) bool { return e.Tool == name })
+}
+
+// subset reports whether each policy of one list is in the other.
+func subset(one, other []policy.Determining) bool {
+	return !slices.ContainsFunc(one, func(d policy.Determining) bool {
+		return !slices.ContainsFunc(other, func(o policy.Determining) bool { return o.ID == d.ID })
+	})
+}
+
+// enough asks the policy now in force about a request with the votes that were
+// cast.
+func (c *call) enough(r policy.Request) bool {
+	facts := policy.Approval{
+		Votes: policyVotes(c.answer.Votes(), c.LiveDevice), Now: time.Now().UTC(),
+		Standing: c.answer.Kind() == approval.ByGrant,
+	}
+	return c.Evaluator.Current().Judge(r, facts).Allowed
+}

@@ -1,0 +1,82 @@
+package workspace
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"palyra/internal/reason"
+)
+
+// TestHeldIsWhatItWas: what is read is what was looked at, whatever has its name
+// by then.
+func TestHeldIsWhatItWas(t *testing.T) {
+	w := newWorld(t)
+	for name, change := range map[string]func(){
+		"another file": func() { write(t, filepath.Join(w.inside, "other"), "secret"); rename(t, w, "other", "f") },
+		"a link":       func() { write(t, filepath.Join(w.inside, "other"), "secret"); relink(t, w, "other", "f") },
+		"gone":         func() { _ = os.Remove(filepath.Join(w.inside, "f")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			_ = os.Remove(filepath.Join(w.inside, "f"))
+			write(t, filepath.Join(w.inside, "f"), "judged")
+			h, err := w.root.Hold("f")
+			if err != nil || h.Info().Path != "f" || h.Info().Links != 1 {
+				t.Fatalf("%+v, %v", h, err)
+			}
+			defer h.Close()
+			change()
+			if c, err := h.Read(context.Background(), 0, -1); err != nil || string(c.Data) != "judged" {
+				t.Errorf("%q, %v", c.Data, err)
+			}
+			// The control: by its name, it is what is there now.
+			if c, _ := w.root.ReadFile(context.Background(), "f", 0, -1); string(c.Data) == "judged" {
+				t.Error("nothing was changed")
+			}
+		})
+	}
+}
+
+// TestApplyTakesWhatWasJudged: a path that a link leads elsewhere since it was
+// resolved changes nothing there.
+func TestApplyTakesWhatWasJudged(t *testing.T) {
+	w := newWorld(t)
+	for _, dir := range []string{"src", "private"} {
+		write(t, filepath.Join(w.inside, dir, "old"), "same")
+	}
+	real, err := w.root.Target("src/new")
+	if err != nil {
+		t.Fatal(err)
+	}
+	changes := []Change{{Path: real, Content: []byte("x")}, {Path: "src/old", Was: digest("same"), Content: []byte("y")}}
+	rename(t, w, "src", "moved")
+	link(t, "private", filepath.Join(w.inside, "src"))
+	for _, c := range changes {
+		if _, err := w.root.Apply(context.Background(), []Change{c}); reason.Of(err) != reason.PatchConflict {
+			t.Errorf("%s: %v", c.Path, err)
+		}
+	}
+	if _, err := os.Lstat(filepath.Join(w.inside, "private", "new")); err == nil || read(t, filepath.Join(w.inside, "private", "old")) != "same" {
+		t.Error("a directory that was not judged was written to")
+	}
+	// The control: resolved now, it is written.
+	if _, err := apply(w, changes...); err != nil {
+		t.Error(err)
+	}
+}
+
+func rename(t *testing.T, w world, from, to string) {
+	t.Helper()
+	if err := os.Rename(filepath.Join(w.inside, from), filepath.Join(w.inside, to)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func relink(t *testing.T, w world, target, name string) {
+	t.Helper()
+	if err := os.Remove(filepath.Join(w.inside, name)); err != nil {
+		t.Fatal(err)
+	}
+	link(t, target, filepath.Join(w.inside, name))
+}
