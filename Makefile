@@ -111,6 +111,10 @@ bench: bin/bench ## Measure the performance goals, floor and product side by sid
 profile: bin/bench ## Profile a daemon under a load of governed calls into bin/profile/ and print what takes most
 	bin/bench -profile bin/profile
 
+.PHONY: replay-day
+replay-day: bin/bench ## Replay the 300 calls of an agent's working day: questions, refusals, times (BENCHFLAGS="-palyrad FILE" for another build)
+	bin/bench -day $(BENCHFLAGS)
+
 # Always built anew: what is measured is what is there now.
 .PHONY: bin/bench
 bin/bench: build
