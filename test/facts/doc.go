@@ -16,7 +16,7 @@
 // `make fuzz-facts TIME=1h` runs it for an hour, `make test` for half a minute.
 // SEED repeats a run: each worker has a workspace of its own and takes its calls
 // and changes from a generator of its own, so that all but the pace repeats. The
-// control switches off what holds the facts of a call together; then a violation
-// is found within a minute. A third test shows that the judge sees each kind of
+// control shows dispatch the facts that were judged, whatever is there when a
+// call is to run; then a violation is found within a minute. A third test shows that the judge sees each kind of
 // violation.
 package facts

@@ -84,7 +84,7 @@ func (f *fuzz) round(ctx context.Context, stop func(), n int, programs []*body) 
 		return err
 	}
 	defer os.RemoveAll(dir)
-	s := &session{tally: f.tally, hooks: &hooks{tally: f.tally}, spoil: f.spoil, programs: map[string]string{}, violated: func() {}}
+	s := &session{tally: f.tally, hooks: &hooks{tally: f.tally, ignoreFacts: f.ignoreFacts}, spoil: f.spoil, programs: map[string]string{}, violated: func() {}}
 	if f.untilFirst {
 		s.violated = stop
 	}
@@ -104,7 +104,7 @@ func (f *fuzz) round(ctx context.Context, stop func(), n int, programs []*body) 
 	if err := os.Mkdir(state, 0o700); err != nil {
 		return err
 	}
-	if s.gateway, err = newGateway(settings{dir: state, workspaces: declared, hooks: s.hooks, ignoreFacts: f.ignoreFacts}); err != nil {
+	if s.gateway, err = newGateway(settings{dir: state, workspaces: declared, hooks: s.hooks}); err != nil {
 		return err
 	}
 	f.share(s.gateway, list)

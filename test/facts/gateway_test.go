@@ -78,9 +78,6 @@ type settings struct {
 	workspaces []workspace.Declaration
 	// hooks see every stage.
 	hooks *hooks
-	// ignoreFacts takes away what holds the facts of a call together: the
-	// negative control.
-	ignoreFacts bool
 }
 
 func newGateway(s settings) (_ *gateway, err error) {
@@ -111,11 +108,9 @@ func newGateway(s settings) (_ *gateway, err error) {
 	for i, t := range tools {
 		routed[i] = s.hooks.tool(t)
 	}
-	routing := dispatch.Config{Tools: routed, Timeout: time.Minute, Snapshot: func() string { return g.engine.Current().SnapshotDigest() }}
-	if s.ignoreFacts {
-		ignoreFacts(&routing)
-	}
-	router, err := dispatch.New(routing)
+	router, err := dispatch.New(dispatch.Config{
+		Tools: routed, Timeout: time.Minute, Snapshot: func() string { return g.engine.Current().SnapshotDigest() },
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ const (
 	asked                   // people think
 	answered                // then the decision is made
 	decided                 // the decision is durable; dispatch comes next
-	prepared                // dispatch has looked at the world once more
+	prepared                // dispatch has looked at the world for the last time
 	rechecked               // nobody took anything back; the tool comes next
 	committing              // the program has ended; its changes are judged next
 	ruled                   // then they are committed
@@ -68,6 +68,9 @@ type call struct {
 	// minted is true once a grant came of the vote about it.
 	minted bool
 
+	// plan is what the call was planned as last.
+	plan tool.Plan
+
 	mu sync.Mutex
 	// judged are the facts that policy was asked about last.
 	judged *tool.Facts
@@ -83,7 +86,13 @@ type call struct {
 type callKey struct{}
 
 // hooks are the wrappers of the stages.
-type hooks struct{ tally *tally }
+type hooks struct {
+	tally *tally
+	// ignoreFacts shows dispatch what was judged, whatever is there when the call
+	// is to run: so nothing holds the facts of a call together. It is the negative
+	// control.
+	ignoreFacts bool
+}
 
 // at changes the workspace of the call that a context belongs to.
 func (h *hooks) at(ctx context.Context, s stage) {
@@ -164,6 +173,9 @@ type dispatcher struct {
 
 func (d *dispatcher) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
 	plan, err := d.Dispatcher.Plan(ctx, p)
+	if c, ok := ctx.Value(callKey{}).(*call); ok {
+		c.plan = plan
+	}
 	d.at(ctx, planned)
 	return plan, err
 }
@@ -173,11 +185,8 @@ func (d *dispatcher) Run(ctx context.Context, decision dispatch.Decided) tool.Re
 		c.worker.tree.since()
 	}
 	d.at(ctx, decided)
-	return d.Dispatcher.Run(context.WithValue(ctx, dispatchKey{}, true), decision)
+	return d.Dispatcher.Run(ctx, decision)
 }
-
-// dispatchKey marks what happens inside of dispatch.
-type dispatchKey struct{}
 
 type notary struct {
 	toolcall.Notary
@@ -244,21 +253,26 @@ type changing struct {
 	name string
 }
 
-// Plan is asked by the pipeline, which has its own hook, and once more by
-// dispatch.
-func (c changing) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
-	plan, err := c.Tool.Plan(ctx, p)
-	if ctx.Value(dispatchKey{}) != nil {
-		c.at(ctx, prepared)
-	}
-	return plan, err
-}
-
-func (c changing) Run(ctx context.Context, decided tool.Call) tool.Report {
+// Prepare is the last look at the world.
+func (c changing) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
+	ready, err := c.Tool.Prepare(ctx, p)
 	current, ok := ctx.Value(callKey{}).(*call)
 	if !ok {
-		return c.Tool.Run(ctx, decided)
+		return ready, err
 	}
+	c.at(ctx, prepared)
+	if err != nil {
+		return ready, err
+	}
+	if c.ignoreFacts {
+		ready.Plan = current.plan
+	}
+	run := ready.Run
+	ready.Run = func(ctx context.Context, decided tool.Call) tool.Report { return c.run(ctx, current, run, decided) }
+	return ready, nil
+}
+
+func (c changing) run(ctx context.Context, current *call, run func(context.Context, tool.Call) tool.Report, decided tool.Call) tool.Report {
 	if commit := decided.Commit; commit != nil {
 		decided.Commit = func(given context.Context, r tool.CommitRequest) (tool.CommitRuling, error) {
 			c.at(ctx, committing)
@@ -267,7 +281,7 @@ func (c changing) Run(ctx context.Context, decided tool.Call) tool.Report {
 			return ruling, err
 		}
 	}
-	report := current.during(func() tool.Report { return c.Tool.Run(ctx, decided) }, c.tally)
+	report := current.during(func() tool.Report { return run(ctx, decided) }, c.tally)
 	c.at(ctx, ran)
 	return report
 }
