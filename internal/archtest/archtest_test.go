@@ -261,6 +261,39 @@ var rules = []struct {
 			{"internal/policy/a.go": `package policy; import _ "embed"`},
 		},
 	},
+	{
+		name:  "no test has a victim on the machine",
+		check: CheckVictims,
+		broken: map[string]map[string]string{
+			"Symlink is given /etc/passwd": {"internal/run/a_test.go": "package run; func f() { os.Symlink(`/etc/passwd`, name) }"},
+			"Symlink is given /":           {"internal/run/a_test.go": "package run; func f() { os.Symlink(`/`, name) }"},
+			"WriteFile is given /etc/x":    {"internal/run/a_test.go": "package run; func f() { os.WriteFile(`/etc/x`, nil, 0) }"},
+			"OpenFile is given /etc/x":     {"test/e2e/a_test.go": "package e2e; func f() { os.OpenFile(`/etc/x`, os.O_RDONLY|os.O_CREATE, 0) }"},
+			// As it was in the test that overwrote the password file.
+			"a_test.go:1: /etc/passwd of":      {"internal/run/a_test.go": "package run; func f() { _ = os.Symlink([]string{`a`, `/etc/passwd`}[i], name) }"},
+			"a_test.go:2: /usr of":             {"internal/run/a_test.go": "package run\nfunc f() { for l, to := range map[string]string{`l`: `/usr`} { root.Symlink(to, l) } }"},
+			"a_test.go:1: ../../etc/shadow of": {"internal/run/a_test.go": "package run; func f() { for l, to := range all(`../../etc/shadow`) { os.Link(to, l) } }"},
+			"a_linux.go:1: /boot of":           {"test/attack/probe/a_linux.go": "package main; func f() { unix.Linkat(0, name(`/boot`), 0, x, 0) }"},
+			"writes to /etc/passwd":            {"internal/run/a_test.go": "package run; var s = `true; echo x > /etc/passwd`"},
+			"writes to /etc/hosts":             {"internal/run/a_test.go": "package run; var s = `echo x >>'/etc/hosts'`"},
+			"writes to /etc/group":             {"internal/run/a_test.go": "package run; var s = `ln -sf /etc/group l`"},
+			"writes to /usr/bin/true":          {"internal/run/a_test.go": "package run; var s = `cd x; rm -f a /usr/bin/true`"},
+			"writes to /usr of":                {"internal/run/a_test.go": "package run; var s = `chmod 777 /usr`"},
+			"writes to /proc/sysrq-trigger":    {"internal/run/a_test.go": "package run; var s = `echo c > /proc/sysrq-trigger`"},
+			"writes to /etc/a":                 {"internal/run/a_test.go": "package run; var s = `cp mine /etc/a`"},
+			"writes to /etc/b":                 {"internal/run/a_test.go": "package run; var s = `dd if=x of=/etc/b`"},
+			"writes to /etc/c":                 {"internal/run/a_test.go": "package run; var s = `os.symlink('/etc/c', 'x')`"},
+			"writes to /etc/d":                 {"internal/run/a_test.go": "package run; var s = `open('/etc/d', 'a').write('x')`"},
+			"writes to /etc/e":                 {"internal/sandbox/jail/jailtest/a.go": "package jailtest; var s = `os.remove('/etc/e')`"},
+		},
+		fine: []map[string]string{
+			{"internal/run/a_test.go": "package run; func f() { os.Symlink(canary, name); os.Symlink(`../b`, name); os.WriteFile(dir+`/etc/x`, nil, 0) }"},
+			{"internal/run/a_test.go": "package run; func f() { os.ReadFile(`/etc/passwd`); os.OpenFile(`/etc/passwd`, os.O_RDONLY, 0); os.OpenFile(`/dev/tty`, os.O_RDWR, 0) }"},
+			{"internal/run/a_test.go": "package run; var s = `cat /etc/passwd >/dev/null 2>&1; cp /usr/bin/true .; echo x >/tmp/x; ln -s $CANARY l; rm -rf /var/tmp/x; open('/etc/x').read()`"},
+			{"internal/run/a_test.go": "package run; var s = `! dd if=/dev/null conv=nocreat,notrunc of=/etc/passwd`"},
+			{"internal/run/a.go": "package run; func f() { os.Symlink(`/etc/passwd`, name) }"},
+		},
+	},
 }
 
 // TestRepository runs every rule over the sources as they are.
@@ -312,6 +345,18 @@ func TestContextExceptions(t *testing.T) {
 		t.Errorf("a listed exception is still found: %v", got)
 	}
 	stale := contextFields(tree, map[string]string{"internal/run.Held": "x", "internal/run.Gone": "y"})
+	if len(stale) != 1 || !strings.Contains(stale[0].String(), "remove the exception") {
+		t.Errorf("a stale exception gives %v", stale)
+	}
+}
+
+func TestVictimExceptions(t *testing.T) {
+	const source = "package run; func f() { os.Link(old(`/etc/passwd`), name) }"
+	tree := parse(t, map[string]string{"internal/run/a_test.go": source})
+	if got := victims(tree, map[string]string{"internal/run/a_test.go: f": "it is read"}); len(got) > 0 {
+		t.Errorf("a listed exception is still found: %v", got)
+	}
+	stale := victims(tree, map[string]string{"internal/run/a_test.go: f": "x", "internal/run/a_test.go: gone": "y"})
 	if len(stale) != 1 || !strings.Contains(stale[0].String(), "remove the exception") {
 		t.Errorf("a stale exception gives %v", stale)
 	}

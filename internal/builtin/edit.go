@@ -104,7 +104,7 @@ func (e *edit) plan(name, summary string) tool.Plan {
 	}
 	slices.SortFunc(operands, func(a, b tool.Operand) int { return strings.Compare(a.Path, b.Path) })
 	paths := e.paths()
-	facts := fileFacts(e.root, commonPath(paths), e.risk)
+	facts := fileFacts(e.root, commonPath(paths), e.links(), e.risk)
 	facts.Paths = paths
 	diff, notes := previewDiff(e.diffs)
 	return tool.Plan{
@@ -113,6 +113,15 @@ func (e *edit) plan(name, summary string) tool.Plan {
 		Preview: tool.Preview{Summary: summary, Diff: diff, Notes: notes},
 		Subject: fmt.Sprintf("%s:%s:%s", name, e.root.Name(), pathsSubject(paths)),
 	}
+}
+
+// links is the number of names of the one file that is there to change: files
+// with more are refused (now).
+func (e *edit) links() int {
+	if len(e.changes) == 1 && e.changes[0].Was != "" {
+		return 1
+	}
+	return 0
 }
 
 func pathsSubject(paths []string) string {

@@ -49,10 +49,11 @@ const (
 	riskExecutable = 10
 )
 
-// fileFacts are the facts of a call about one path.
-func fileFacts(root *workspace.Root, real string, risk int) tool.Facts {
+// fileFacts are the facts of a call about one path, which has that many names.
+func fileFacts(root *workspace.Root, real string, links, risk int) tool.Facts {
 	facts := tool.Facts{
 		Workspace: root.Name(), Path: real, Protected: workspace.Protected(real),
+		PathFolded: workspace.FoldCase(real), HardLinks: links,
 		Risk: risk, SandboxTier: "builtin", SandboxLevel: "none",
 	}
 	if facts.Protected {
@@ -112,10 +113,13 @@ func (s *seen) find(name string) error {
 // describe fills the plan. An approval binds to the workspace and the resolved
 // path, beside the arguments; which file has that path is for the permit alone.
 func (s *seen) describe(name, verb string, risk int) {
-	real := s.plan.Facts.Path
+	real, links := s.plan.Facts.Path, 0
+	if s.held != nil {
+		links = linksOf(s.held.Info())
+	}
 	s.plan = tool.Plan{
 		Binding: tool.Binding{Cwd: s.root.Name() + ":" + real},
-		Facts:   fileFacts(s.root, real, risk),
+		Facts:   fileFacts(s.root, real, links, risk),
 		Preview: tool.Preview{Summary: fmt.Sprintf("%s %q in workspace %s.", verb, real, s.root.Name())},
 		Subject: fmt.Sprintf("%s:%s:%s", name, s.root.Name(), subjectPart(real)),
 	}

@@ -18,7 +18,7 @@ type finder struct {
 // mayUse asks whether the tool may use an entry: as if the call had named it.
 func (f finder) mayUse(info workspace.Info) bool {
 	return f.call.MayRead(tool.FileAccess{
-		Tool: f.call.Proposal.Tool.Name, Input: f.call.Proposal.Input, Facts: fileFacts(f.root, info.Path, f.risk),
+		Tool: f.call.Proposal.Tool.Name, Input: f.call.Proposal.Input, Facts: fileFacts(f.root, info.Path, linksOf(info), f.risk),
 	})
 }
 
@@ -29,5 +29,5 @@ func (f finder) mayRead(info workspace.Info) bool {
 	if err != nil {
 		return false
 	}
-	return f.call.MayRead(tool.FileAccess{Tool: fsReadName, Input: input, Facts: fileFacts(f.root, info.Path, riskRead)})
+	return f.call.MayRead(tool.FileAccess{Tool: fsReadName, Input: input, Facts: fileFacts(f.root, info.Path, linksOf(info), riskRead)})
 }

@@ -290,7 +290,7 @@ func TestFSPatchRefuses(t *testing.T) {
 		{"rename onto a file", "diff --git a/a.txt b/b.txt\nrename from a.txt\nrename to b.txt\n", reason.PatchConflict},
 		{"rename that lies", "diff --git a/a.txt b/n.txt\nrename from a.txt\nrename to n.txt\n--- a/b.txt\n+++ b/n.txt\n@@ -1 +1 @@\n-1\n+x\n", reason.InvalidInput},
 		{"copy", "diff --git a/a.txt b/n.txt\ncopy from a.txt\ncopy to n.txt\n", reason.InvalidInput},
-		{"symbolic link", "diff --git a/n b/n\nnew file mode 120000\n--- /dev/null\n+++ b/n\n@@ -0,0 +1 @@\n+/etc/passwd\n", reason.InvalidInput},
+		{"symbolic link", "diff --git a/n b/n\nnew file mode 120000\n--- /dev/null\n+++ b/n\n@@ -0,0 +1 @@\n+../outside\n", reason.InvalidInput},
 		{"submodule", "diff --git a/n b/n\nnew file mode 160000\n--- /dev/null\n+++ b/n\n@@ -0,0 +1 @@\n+Subproject commit 1\n", reason.InvalidInput},
 		{"setuid", "diff --git a/a.txt b/a.txt\nold mode 100644\nnew mode 104755\n", reason.InvalidInput},
 		{"binary", "diff --git a/n b/n\nGIT binary patch\nliteral 1\nIcmZPo000310RR91\n", reason.InvalidInput},

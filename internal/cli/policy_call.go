@@ -90,7 +90,7 @@ func voteFrom(text string) (*palyrav1.DescribedVote, error) {
 var factTypes = map[string]property{
 	"device_id": {Type: "string"}, "run_id": {Type: "string"}, "skill_id": {Type: "string"}, "surface": {Type: "string"},
 	"paired": {Type: "boolean"}, "present": {Type: "boolean"}, "capabilities": {Type: "array"}, "workspace": {Type: "string"},
-	"path": {Type: "string"}, "paths": {Type: "array"}, "protected": {Type: "boolean"}, "host": {Type: "string"},
+	"path": {Type: "string"}, "hard_links": {Type: "integer"}, "paths": {Type: "array"}, "protected": {Type: "boolean"}, "host": {Type: "string"},
 	"domain": {Type: "string"}, "port": {Type: "integer"}, "method": {Type: "string"}, "risk": {Type: "integer"},
 	"exec.basename": {Type: "string"}, "exec.path": {Type: "string"}, "exec.sha256": {Type: "string"},
 	"exec.is_interpreter": {Type: "boolean"}, "exec.inline_code": {Type: "boolean"}, "exec.in_workspace": {Type: "boolean"},

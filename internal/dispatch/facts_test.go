@@ -16,7 +16,9 @@ func TestFactsAreBound(t *testing.T) {
 		change func(*probe)
 		want   string
 	}{
-		"path":     {func(p *probe) { p.facts.Path = "b" }, "path"},
+		"path":     {func(p *probe) { p.facts.Path = "b" }, "path, path_folded"},
+		"spelling": {func(p *probe) { p.facts.Path = "A" }, "path"},
+		"links":    {func(p *probe) { p.facts.HardLinks = 2 }, "hard_links"},
 		"exec":     {func(p *probe) { p.facts.Exec = &tool.ExecFacts{Basename: "sh"} }, "exec"},
 		"paths":    {func(p *probe) { p.facts.Paths = []string{"a", "b"} }, "paths"},
 		"file":     {func(p *probe) { p.files = []tool.FileIdentity{{Inode: 2}} }, "file"},

@@ -9,7 +9,7 @@ import (
 
 // attributes is a set of attributes of a call's context. Building a context is
 // most of the work of a decision, so only what the candidates read is built.
-type attributes uint32
+type attributes uint64
 
 // The attributes of vocabulary.cedarschema's CallContext and CommitContext, and
 // args.
@@ -44,6 +44,8 @@ const (
 	attrWorkspaceMode
 	attrChanges
 	attrExitCode
+	attrPathFolded
+	attrHardLinks
 	attrEnd
 	allAttributes = attrEnd - 1
 )
@@ -58,13 +60,13 @@ const (
 
 func (a attributes) has(one attributes) bool { return a&one != 0 }
 
-func (a attributes) size() int { return bits.OnesCount32(uint32(a)) }
+func (a attributes) size() int { return bits.OnesCount64(uint64(a)) }
 
 // all yields the attributes of the set with their names.
 func (a attributes) all() iter.Seq2[attributes, types.String] {
 	return func(yield func(attributes, types.String) bool) {
-		for rest := uint32(a); rest != 0; rest &= rest - 1 {
-			i := bits.TrailingZeros32(rest)
+		for rest := uint64(a); rest != 0; rest &= rest - 1 {
+			i := bits.TrailingZeros64(rest)
 			if !yield(1<<i, contextFacts[i].name) {
 				return
 			}

@@ -1,7 +1,9 @@
 package policy
 
 import (
+	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"testing"
 
@@ -81,6 +83,29 @@ func eachChange(t *testing.T, of reflect.Type, fn func(name string, change func(
 				t.Fatalf("%s is of a kind that this test cannot change", field.Name)
 			}
 		})
+	}
+}
+
+// TestDocsOfFacts: docs/policy.md has every fact, with its kind.
+func TestDocsOfFacts(t *testing.T) {
+	text, err := os.ReadFile("../../docs/policy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[string]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| (`.*?) \\| [^|]+ \\| (bound|fresh|environment) \\|").FindAllStringSubmatch(string(text), -1) {
+		for _, name := range regexp.MustCompile("`([a-z_]+)\\??`").FindAllStringSubmatch(row[1], -1) {
+			kinds[name[1]] = row[2]
+		}
+	}
+	words := map[factKind]string{bound: "bound", fresh: "fresh", environment: "environment"}
+	for _, f := range contextFacts {
+		if got := kinds[string(f.name)]; got != words[f.kind] {
+			t.Errorf("docs/policy.md says %q of %s, the table %q", got, f.name, words[f.kind])
+		}
+	}
+	if len(kinds) != len(contextFacts) {
+		t.Errorf("docs/policy.md has %d facts of %d", len(kinds), len(contextFacts))
 	}
 }
 

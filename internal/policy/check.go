@@ -47,6 +47,7 @@ func (l *linter) lint(p *compiled) []Finding {
 	findings = append(findings, l.checkHostNetwork(p)...)
 	findings = append(findings, l.checkPermitsAll(p)...)
 	findings = append(findings, l.checkRisks(p)...)
+	findings = append(findings, l.checkSpelling(p)...)
 	if !p.builtin && !hasErrors(findings) {
 		findings = append(findings, l.checkApplies(p)...)
 	}

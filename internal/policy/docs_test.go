@@ -34,7 +34,7 @@ func TestDocs(t *testing.T) {
 	for _, code := range []string{
 		policy.CodeSyntax, policy.CodeTooLarge, policy.CodeAnnotation, policy.CodeDuplicateID, policy.CodeUnknownName,
 		policy.CodeUnknownEntity, policy.CodeType, policy.CodeUnguarded, policy.CodeNeverApplies, policy.CodeShadowed,
-		policy.CodePermitsAll, policy.CodeWaives, policy.CodeHostNetwork, policy.CodeMayError, policy.CodeNotMonotone, policy.CodeOpaque,
+		policy.CodePermitsAll, policy.CodeWaives, policy.CodeHostNetwork, policy.CodeMayError, policy.CodePathSpelling, policy.CodeNotMonotone, policy.CodeOpaque,
 		policy.CodeSensitiveTools, policy.CodeConfig, policy.CodeSample, policy.CodeTestFile, policy.CodeTest,
 	} {
 		if !strings.Contains(string(text), "`"+code+"`") {

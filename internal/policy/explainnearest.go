@@ -126,7 +126,7 @@ func effortOfPlace(chain []string) effort {
 	switch chain[1] {
 	case "approval":
 		return effortApproval
-	case "args", "args_rest", "path", "protected", "host", "domain", "port", "method", "exec", "capabilities",
+	case "args", "args_rest", "path", "path_folded", "hard_links", "protected", "host", "domain", "port", "method", "exec", "capabilities",
 		"workspace", "workspace_mode", "risk", "changes", "exit_code":
 		return effortCaller
 	case "device_id", "session_id", "run_id", "tool_name", "skill_id", "skill", "channel", "surface", "paired",

@@ -67,12 +67,14 @@ var contextFacts = [...]contextFact{
 	{"workspace_mode", bound, func(c *call) types.Value { return types.String(c.request.Facts.WorkspaceMode) }},
 	{"changes", bound, func(c *call) types.Value { return changesRecord(c.request.Commit) }},
 	{"exit_code", bound, func(c *call) types.Value { return types.Long(c.request.Commit.ExitCode) }},
+	{"path_folded", bound, func(c *call) types.Value { return foldedPath(&c.request.Facts) }},
+	{"hard_links", bound, func(c *call) types.Value { return types.Long(c.request.Facts.HardLinks) }},
 }
 
 // fact returns the value of one fact of the call, nil for none.
 func (c *call) fact(a attributes) types.Value { return c.row(a).value(c) }
 
-func (*call) row(a attributes) *contextFact { return &contextFacts[bits.TrailingZeros32(uint32(a))] }
+func (*call) row(a attributes) *contextFact { return &contextFacts[bits.TrailingZeros64(uint64(a))] }
 
 func portValue(c *call) types.Value {
 	if c.request.Facts.Port == 0 {

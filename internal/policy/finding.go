@@ -34,6 +34,7 @@ const (
 	CodeWaives         = "waives_approval"
 	CodeHostNetwork    = "host_network"
 	CodeMayError       = "may_error"
+	CodePathSpelling   = "path_spelling"
 	CodeNotMonotone    = "not_monotone"
 	CodeOpaque         = "opaque_argument"
 	CodeSensitiveTools = "allow_sensitive_tools"

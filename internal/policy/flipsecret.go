@@ -30,7 +30,12 @@ func (s *Set) originalOf(r Request) original {
 // was is the text of what stood at a place before any change.
 func (s solver) was(p spot) string {
 	if p.file > 0 {
-		return valueText(types.String(s.search.from.Request.Facts.Paths[p.file-1]))
+		var f tool.Facts
+		setPath(&f, s.search.from.Request.Facts.Paths[p.file-1])
+		if p.chain[1] == "path_folded" {
+			return valueText(types.String(f.PathFolded))
+		}
+		return valueText(types.String(f.Path))
 	}
 	return s.masked(p, placeValue(evalEnv{Context: s.search.before.context}, p.chain))
 }

@@ -10,6 +10,7 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/egress"
 	"palyra/internal/tool"
+	"palyra/internal/workspace"
 )
 
 // spotSort is the Cedar type of a place, as far as values are found for it.
@@ -37,7 +38,7 @@ type spot struct {
 	entity types.EntityType
 	// usual are values that such a place has in practice, the plainest first.
 	usual []string
-	// file is, of context.path, the number of the file, from 1; 0 for the one.
+	// file is, of context.path and context.path_folded, the number of the file, from 1; 0 for the one.
 	file int
 	// set writes the value into a request, nil for none, and reports whether
 	// that can be. It copies what it writes to.
@@ -141,12 +142,13 @@ var factSpots = map[string]spot{
 			r.Capabilities = append(r.Capabilities, tool.Capability(c))
 		}
 	}, capabilityNames()...),
-	"protected": flag(func(r *Request, v bool) { r.Facts.Protected = v }),
-	"host":      text(true, setHost, "www", "example.com", "example.org"),
-	"domain":    text(true, setDomain, "example.com", "example.org"),
-	"port":      port(),
-	"method":    text(true, func(r *Request, v string) { r.Facts.Method = v }, "GET", "HEAD", "POST", "PUT", "DELETE"),
-	"risk":      number(0, 100, func(r *Request, v int64) { r.Facts.Risk = int(v) }),
+	"hard_links": number(0, 1<<16, func(r *Request, v int64) { r.Facts.HardLinks = int(v) }),
+	"protected":  flag(func(r *Request, v bool) { r.Facts.Protected = v }),
+	"host":       text(true, setHost, "www", "example.com", "example.org"),
+	"domain":     text(true, setDomain, "example.com", "example.org"),
+	"port":       port(),
+	"method":     text(true, func(r *Request, v string) { r.Facts.Method = v }, "GET", "HEAD", "POST", "PUT", "DELETE"),
+	"risk":       number(0, 100, func(r *Request, v int64) { r.Facts.Risk = int(v) }),
 	"exec": {sort: sortRecord, optional: true, set: func(r *Request, v types.Value) bool {
 		r.Facts.Exec = nil
 		return v == nil
@@ -274,7 +276,7 @@ func (s solver) spotOf(chain []string) (spot, bool) {
 	if chain[1] == "args_rest" {
 		return s.argumentsRest(chain), true
 	}
-	if chain[1] == "path" && len(chain) == 2 {
+	if len(chain) == 2 && (chain[1] == "path" || chain[1] == "path_folded") {
 		return s.file(chain), true
 	}
 	p, ok := factSpots[strings.Join(chain[1:], ".")]
@@ -282,20 +284,35 @@ func (s solver) spotOf(chain []string) (spot, bool) {
 	return p, ok
 }
 
-// file is context.path: of a call that changes files, the one in the way.
+// file is context.path or context.path_folded: of a call that changes files,
+// the one in the way.
 func (s solver) file(chain []string) spot {
 	i := s.trial.stands.file
-	if i >= len(s.trial.request.Facts.Paths) {
-		p := text(true, func(r *Request, v string) { r.Facts.Path = v }, "file.txt", "other.txt")
-		p.chain = chain
-		return p
-	}
-	p := text(false, func(r *Request, v string) {
+	alone := i >= len(s.trial.request.Facts.Paths)
+	p := text(alone, func(r *Request, v string) {
+		if alone {
+			setPath(&r.Facts, v)
+			return
+		}
 		r.Facts.Paths = slices.Clone(r.Facts.Paths)
 		r.Facts.Paths[i] = v
 	}, "file.txt", "other.txt")
-	p.chain, p.file = chain, i+1
+	p.chain = chain
+	if !alone {
+		p.file = i + 1
+	}
+	if chain[1] == "path_folded" {
+		p.set = onlyFolded(p.set)
+	}
 	return p
+}
+
+// onlyFolded refuses what no path is folded to.
+func onlyFolded(set func(*Request, types.Value) bool) func(*Request, types.Value) bool {
+	return func(r *Request, v types.Value) bool {
+		t, _ := v.(types.String)
+		return workspace.FoldCase(string(t)) == string(t) && set(r, v)
+	}
 }
 
 // set is the change that sets a place to a value.
@@ -337,23 +354,35 @@ func (s solver) set(p spot, v types.Value) change {
 func patchPlace(env *evalEnv, chain []string, v types.Value) {
 	context, _ := env.Context.(types.Record)
 	context = withValue(context, chain, v)
+	if len(chain) == 1 {
+		context = withFollowers(context, chain[0], v)
+	}
 	env.Context = context
-	if len(chain) > 1 || chain[0] != "host" && chain[0] != "domain" {
-		return
-	}
-	var r Request
-	if t, ok := v.(types.String); ok {
-		factSpots[chain[0]].set(&r, t)
-	}
-	fields := context.Map()
-	delete(fields, "host")
-	delete(fields, "domain")
-	addString(fields, "host", r.Facts.Host)
-	addString(fields, "domain", r.Facts.Domain)
-	env.Context = types.NewRecord(fields)
 }
 
-func addString(m types.RecordMap, name types.String, value string) {
+// withFollowers returns a context in which a place was set with what follows
+// from it: a domain from a host, a spelling from a path, and the reverse.
+func withFollowers(context types.Record, name string, v types.Value) types.Record {
+	fields := context.Map()
+	text, _ := v.(types.String)
+	switch name {
+	case "host", "domain":
+		var r Request
+		factSpots[name].set(&r, text)
+		putString(fields, "host", r.Facts.Host)
+		putString(fields, "domain", r.Facts.Domain)
+	case "path", "path_folded":
+		var f tool.Facts
+		setPath(&f, string(text))
+		putString(fields, "path", f.Path)
+		putString(fields, "path_folded", f.PathFolded)
+	}
+	return types.NewRecord(fields)
+}
+
+// putString sets a field, or takes it away for the empty text.
+func putString(m types.RecordMap, name types.String, value string) {
+	delete(m, name)
 	if value != "" {
 		m[name] = types.String(value)
 	}

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"cmp"
-	"encoding/json"
 	"path"
 	"slices"
 	"time"
@@ -209,17 +208,12 @@ func texting(at repair, p spot, now types.Value, near []*tree) []types.Value {
 
 // fitting returns texts that match a pattern, with fillers for its wildcards.
 func fitting(pattern types.Pattern, fillers []string) []string {
-	text, err := json.Marshal(pattern)
-	var parts []json.RawMessage
-	if err != nil || json.Unmarshal(text, &parts) != nil {
-		return nil
-	}
+	parts := patternParts(pattern)
 	build := func(filler func(i int) string) string {
 		out, wild := "", 0
 		for _, part := range parts {
-			var literal struct{ Literal string }
-			if json.Unmarshal(part, &literal) == nil {
-				out += literal.Literal
+			if text, ok := part.(types.String); ok {
+				out += string(text)
 			} else {
 				out += filler(wild)
 				wild++

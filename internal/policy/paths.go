@@ -3,6 +3,11 @@ package policy
 import (
 	"cmp"
 	"slices"
+
+	"github.com/cedar-policy/cedar-go/types"
+
+	"palyra/internal/tool"
+	"palyra/internal/workspace"
 )
 
 // A call that changes several files is evaluated once for each of them, with
@@ -19,9 +24,27 @@ func (r Request) perPath() []Request {
 	list := make([]Request, len(r.Facts.Paths))
 	for i, path := range r.Facts.Paths {
 		list[i] = r
-		list[i].Facts.Path = path
+		setPath(&list[i].Facts, path)
 	}
 	return list
+}
+
+// setPath sets a path with the spelling that follows from it.
+func setPath(f *tool.Facts, path string) {
+	f.Path, f.PathFolded = path, workspace.FoldCase(path)
+}
+
+// foldedPath is context.path_folded, which is there whenever context.path is:
+// calls that were journaled before it was a fact have a path alone.
+func foldedPath(f *tool.Facts) types.Value {
+	switch {
+	case f.Path == "":
+		return nil
+	case f.PathFolded == "":
+		return types.String(workspace.FoldCase(f.Path))
+	default:
+		return types.String(f.PathFolded)
+	}
 }
 
 func (s *Set) evaluate(r Request, grants []Grant) Verdict {

@@ -9,13 +9,14 @@ import (
 	"palyra/internal/tool"
 )
 
+var patch = tool.Descriptor{
+	Name: "fs.patch", Title: "Apply a patch", Executor: tool.Builtin, Capabilities: []tool.Capability{tool.FilesystemWrite},
+	InputSchema: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{"patch":{"type":"string"}}}`),
+}
+
 // TestEveryChangedFileIsJudged shows that a rule about a path holds for a call
 // that changes several files.
 func TestEveryChangedFileIsJudged(t *testing.T) {
-	patch := tool.Descriptor{
-		Name: "fs.patch", Title: "Apply a patch", Executor: tool.Builtin, Capabilities: []tool.Capability{tool.FilesystemWrite},
-		InputSchema: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{"patch":{"type":"string"}}}`),
-	}
 	set := policytest.Set(t, policytest.Options{
 		Tools: []tool.Descriptor{patch},
 		Policies: `

@@ -20,11 +20,11 @@ type Profile struct {
 func Profiles() []Profile {
 	return []Profile{
 		{"laptop", "A developer alone with an agent: reading is free, writing and the network ask, " +
-			"a few harmless programs run unattended, files that look like secrets ask.", filesOf("laptop")},
+			"a few harmless programs run unattended, files that look like secrets or have other names ask.", filesOf("laptop")},
 		{"ci", "A pipeline with nobody to ask: listed tools and programs run unattended in the " +
-			"sandbox, everything else is denied at once.", filesOf("ci")},
+			"sandbox, everything else is denied at once; files that look like secrets are not read.", filesOf("ci")},
 		{"locked", "A team: two people approve what may destroy something, each time anew; no " +
-			"grants, no interpreters, only listed hosts.", filesOf("locked")},
+			"grants, no interpreters, only listed hosts; two read files that look like secrets.", filesOf("locked")},
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"palyra/internal/canonical"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
+	"palyra/internal/workspace"
 )
 
 // Simulate is Evaluate with votes as if they had been cast on an ask about the
@@ -71,6 +72,9 @@ type givenFacts struct {
 	Capabilities []tool.Capability `json:"capabilities"`
 	Workspace    string            `json:"workspace"`
 	Path         string            `json:"path"`
+	// PathFolded follows from Path.
+	PathFolded string `json:"path_folded"`
+	HardLinks  int    `json:"hard_links"`
 	// Paths is no attribute: a call that changes several files is evaluated for
 	// each of them.
 	Paths []string `json:"paths"`
@@ -140,7 +144,25 @@ func ReplaceFacts(r *Request, text []byte) error {
 	if given.Path != r.Facts.Path && slices.Equal(given.Paths, r.Facts.Paths) {
 		given.Paths = nil // the one path takes the place of the many
 	}
+	if err := given.foldPath(r.Facts); err != nil {
+		return err
+	}
 	given.put(r)
+	return nil
+}
+
+// foldPath lets the folded path follow from the path, unless both stay as they
+// were. A call can have no other.
+func (g *givenFacts) foldPath(was tool.Facts) error {
+	if g.Path == was.Path && g.PathFolded == was.PathFolded {
+		return nil
+	}
+	folded := workspace.FoldCase(g.Path)
+	if g.PathFolded != was.PathFolded && g.PathFolded != folded {
+		return reason.Errorf(reason.InvalidInput, "facts: path_folded is %q for the path %q", folded, g.Path).
+			WithRemedy("Give the path alone: path_folded follows from it.")
+	}
+	g.PathFolded = folded
 	return nil
 }
 
@@ -148,6 +170,7 @@ func factsOf(r Request) givenFacts {
 	f := r.Facts
 	g := givenFacts{
 		DeviceID: r.Caller.DeviceID, RunID: r.Run, SkillID: r.SkillID, Surface: r.Caller.Surface, Paired: r.Caller.Paired,
+		PathFolded: f.PathFolded, HardLinks: f.HardLinks,
 		Present: r.Caller.Present, Capabilities: slices.Clone(r.Capabilities), Workspace: f.Workspace, Path: f.Path,
 		Paths: slices.Clone(f.Paths), Protected: f.Protected, Host: f.Host, Domain: f.Domain, Port: f.Port, Method: f.Method,
 		Exec: f.Exec, Risk: f.Risk, Session: r.SessionFacts, WorkspaceMode: f.WorkspaceMode,
@@ -171,7 +194,7 @@ func (g givenFacts) put(r *Request) {
 	r.Caller.Surface, r.Caller.Paired, r.Caller.Present = g.Surface, g.Paired, g.Present
 	r.Capabilities, r.SessionFacts = g.Capabilities, g.Session
 	r.Facts = tool.Facts{
-		Workspace: g.Workspace, Path: g.Path, Paths: g.Paths, Protected: g.Protected, Host: g.Host, Domain: g.Domain,
+		Workspace: g.Workspace, Path: g.Path, PathFolded: g.PathFolded, HardLinks: g.HardLinks, Paths: g.Paths, Protected: g.Protected, Host: g.Host, Domain: g.Domain,
 		Port: g.Port, Method: g.Method, Exec: g.Exec, Risk: g.Risk, SandboxTier: g.Sandbox.Tier, SandboxLevel: g.Sandbox.Level,
 		SandboxRung: g.Sandbox.Rung, SandboxLayers: sorted(g.Sandbox.Layers), SandboxLimits: g.Sandbox.Limits, LandlockABI: g.Sandbox.LandlockABI,
 		WorkspaceMode: g.WorkspaceMode, EgressMode: g.Egress.Mode, EgressHosts: g.Egress.Hosts, Secrets: sorted(g.Egress.Secrets),

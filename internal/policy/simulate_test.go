@@ -24,6 +24,7 @@ func TestReplaceFacts(t *testing.T) {
 	}
 	want := r
 	want.Facts.Exec = &tool.ExecFacts{Basename: "git", Path: "/usr/bin/curl"} // what is not named stays
+	want.Facts.PathFolded = "c"
 	want.Facts.Path, want.Facts.Paths, want.Facts.Protected, want.Facts.Risk = "c", nil, true, 7
 	want.Facts.SandboxTier, want.Facts.EgressHosts, want.Facts.Secrets = "c", []string{"h:1"}, []string{"a", "b"}
 	want.SessionFacts.Tainted = true

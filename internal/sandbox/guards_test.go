@@ -200,7 +200,7 @@ func TestOperands(t *testing.T) {
 	} {
 		write(t, filepath.Join(root, name), content, 0o644)
 	}
-	for link, target := range map[string]string{"inner": "a.py", "out": filepath.Join(outside, "secret"), "up": "../../etc/passwd", "loop": "loop", "dirlink": "sub/deep"} {
+	for link, target := range map[string]string{"inner": "a.py", "out": filepath.Join(outside, "secret"), "up": "../../passwd", "loop": "loop", "dirlink": "sub/deep"} {
 		if err := os.Symlink(target, filepath.Join(root, link)); err != nil {
 			t.Fatal(err)
 		}

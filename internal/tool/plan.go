@@ -9,6 +9,12 @@ type Facts struct {
 	Workspace string `json:"workspace,omitempty"`
 	// Path is workspace-relative, after symlink resolution.
 	Path string `json:"path,omitempty"`
+	// PathFolded is Path in the one spelling of all those under which a file
+	// system that folds case finds the same file.
+	PathFolded string `json:"path_folded,omitempty"`
+	// HardLinks is how many names the file has: 0 for what is no file, for one
+	// that is not there yet, and where the platform does not say.
+	HardLinks int `json:"hard_links,omitempty"`
 	// Paths are all files that the call changes, sorted; Path is then the one
 	// file, or the directory that they share.
 	Paths []string `json:"paths,omitempty"`

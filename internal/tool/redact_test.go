@@ -70,6 +70,32 @@ func TestRedactText(t *testing.T) {
 	}
 }
 
+// TestRedactFolded shows that a key in the name of a file is hidden in both
+// spellings of the path.
+func TestRedactFolded(t *testing.T) {
+	t.Parallel()
+	token := strings.Repeat("aB3", 12)
+	for _, key := range []string{
+		awsKey, "ghp_" + token, "github_pat_" + token, "glpat-" + token, "xoxb-" + token, "sk-ant-" + token, "AIza" + token[:35],
+		"pal_x1_" + token, "eyJ" + token + ".eyJ" + token + "." + token, "Bearer " + token,
+		"-----BEGIN RSA PRIVATE KEY-----" + token + "-----END RSA PRIVATE KEY-----",
+	} {
+		facts, err := json.Marshal(Facts{Path: "notes/" + key, PathFolded: "notes/" + strings.ToLower(key)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		clean, done, err := Redact(facts, nil)
+		if err != nil || !slices.Equal(done, []string{"/path", "/path_folded"}) {
+			t.Errorf("%s: hidden are %v of %s, %v", key, done, clean, err)
+		}
+	}
+	for _, word := range []string{"asia", "asia-pacific", "asiapacific/northeast", "eyj.eyj.x", "sk-small"} {
+		if got := RedactText(word); got != word {
+			t.Errorf("%q is taken for a key", word)
+		}
+	}
+}
+
 // FuzzRedactText compares the search by hints with a plain search for the
 // forms: both find the same secrets.
 func FuzzRedactText(f *testing.F) {

@@ -184,12 +184,12 @@ func foldedParts(rel string) []string {
 func Fold(name string) string {
 	name = norm.NFKC.String(name)
 	name = strings.Map(func(r rune) rune {
-		if unicode.Is(unicode.Cf, r) || unicode.IsControl(r) || unicode.Is(unicode.Variation_Selector, r) {
+		if ignorable(r) || unicode.IsControl(r) {
 			return -1
 		}
 		return unicode.ToLower(unicode.ToUpper(r))
 	}, name)
-	name = norm.NFKC.String(strings.ToLower(name))
+	name = norm.NFKC.String(FoldCase(name))
 	if i := strings.IndexByte(name, ':'); i > 0 {
 		name = name[:i]
 	}

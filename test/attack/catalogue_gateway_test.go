@@ -2,7 +2,7 @@
 
 package attack
 
-// gatewayRows are GW-01 to GW-07 and the attacks on the commit gate. Each has
+// gatewayRows are the attacks on the gateway itself and on the commit gate. Each has
 // a test of its own that drives the whole daemon.
 func gatewayRows() []row {
 	const closed, bound, tools = "claude-code#84863", "approve one, run another", "claude-code#15789, codex#24214"
@@ -27,6 +27,9 @@ func gatewayRows() []row {
 		{id: "GW-05", variant: "process.run cwd", source: tools},
 		{id: "GW-06", variant: "confinement under load", source: "mcpproxy-go#932"},
 		{id: "GW-07", variant: "concurrent runs", source: "lost updates"},
+	}
+	for _, r := range factRows() {
+		rows = append(rows, row{id: r.id, variant: r.variant, source: "judge one file, read another"})
 	}
 	for _, r := range gateRows() {
 		rows = append(rows, row{id: r.id, variant: r.variant, source: "trust handed on"})

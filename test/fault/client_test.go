@@ -25,6 +25,14 @@ import (
 	"palyra/test/process"
 )
 
+// A client gives up well before the test that waits for it does: a vote before
+// its call, a call before process.Patience, and one request before either.
+const (
+	votePatience    = process.Patience / 12
+	requestPatience = process.Patience / 6
+	callPatience    = process.Patience / 2
+)
+
 // client is the local operator, who proposes calls and allows them.
 type client struct {
 	gateway   palyrav1connect.GatewayServiceClient
@@ -50,11 +58,12 @@ func (d *daemon) dial() *client {
 
 func newClient(bundle identity.Bundle) *client {
 	transport := &http.Transport{TLSClientConfig: bundle.ClientTLS(), ForceAttemptHTTP2: true}
-	web, url := &http.Client{Transport: transport}, "https://"+bundle.Address
+	url := "https://" + bundle.Address
+	brief := &http.Client{Transport: transport, Timeout: requestPatience}
 	return &client{
-		gateway:   palyrav1connect.NewGatewayServiceClient(web, url),
-		approvals: palyrav1connect.NewApprovalsServiceClient(web, url),
-		status:    palyrav1connect.NewStatusServiceClient(web, url),
+		gateway:   palyrav1connect.NewGatewayServiceClient(&http.Client{Transport: transport}, url), // its calls wait for people
+		approvals: palyrav1connect.NewApprovalsServiceClient(brief, url),
+		status:    palyrav1connect.NewStatusServiceClient(brief, url),
 		transport: transport,
 	}
 }
@@ -89,6 +98,13 @@ func (c *client) call(ctx context.Context, tool, file string, input map[string]s
 		r.err = err
 		return r
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if vote {
+		// One that nobody answers may wait: for the end of its palyrad.
+		ctx, cancel = context.WithTimeout(ctx, callPatience)
+		defer cancel()
+	}
 	stream, err := c.gateway.CallTool(ctx, &palyrav1.CallToolRequest{Tool: tool, InputJson: text})
 	if err != nil {
 		r.err = err
@@ -97,6 +113,7 @@ func (c *client) call(ctx context.Context, tool, file string, input map[string]s
 	for stream.Receive() {
 		if err := c.note(ctx, &r, stream.Msg(), vote); err != nil {
 			r.err = err
+			cancel() // or it would wait for the answer that is not coming
 		}
 	}
 	if r.err == nil {
@@ -133,10 +150,11 @@ func (c *client) note(ctx context.Context, r *reply, m *palyrav1.CallToolRespons
 	return nil
 }
 
-// allow votes yes, again and again while the vote cannot be recorded.
+// allow votes yes, again and again while the vote cannot be recorded, but not as
+// long as a test waits for calls to be made.
 func (c *client) allow(ctx context.Context, a *palyrav1.Approval) error {
-	ctx, cancel := context.WithTimeout(ctx, process.Patience)
-	defer cancel()
+	patience := time.NewTimer(votePatience)
+	defer patience.Stop()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -148,7 +166,7 @@ func (c *client) allow(ctx context.Context, a *palyrav1.Approval) error {
 		}
 		select {
 		case <-tick.C:
-		case <-ctx.Done():
+		case <-patience.C:
 			return err
 		}
 	}
@@ -179,9 +197,10 @@ type load struct {
 	replies []reply
 }
 
-// begin lets clients call until stop is called or the daemon is gone: every
-// second call is one that a human has to allow. Names of files begin with
-// prefix, so that no two calls of a test share one.
+// begin lets clients call until stop is called or the daemon is gone. The first
+// client asks nobody: where votes cannot be recorded, all the others wait. Every
+// second call of theirs is one that a human has to allow. Names of files begin
+// with prefix, so that no two calls of a test share one.
 func (d *daemon) begin(clients int, prefix string) *load {
 	d.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -192,7 +211,7 @@ func (d *daemon) begin(clients int, prefix string) *load {
 		l.wg.Go(func() {
 			defer c.transport.CloseIdleConnections()
 			for i := 0; ctx.Err() == nil; i++ {
-				if !l.one(ctx, c, fmt.Sprintf("%s-%d-%d", prefix, n, i), i%2 == 1) {
+				if !l.one(ctx, c, fmt.Sprintf("%s-%d-%d", prefix, n, i), n > 0 && i%2 == 1) {
 					return
 				}
 			}

@@ -4,6 +4,7 @@ package fault
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -179,7 +180,8 @@ func (d *daemon) readyz() (code int, text string) {
 // get asks for a page beside the metrics.
 func (d *daemon) get(path string) (code int, text string) {
 	d.t.Helper()
-	res, err := http.Get("http://" + d.metrics() + path)
+	web := http.Client{Timeout: requestPatience}
+	res, err := web.Get("http://" + d.metrics() + path)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -266,7 +268,9 @@ func (d *daemon) cleanUp() {
 // cli runs palyra to its end, with a memory of its own.
 func (d *daemon) cli(args ...string) (code int, out, msg string) {
 	d.t.Helper()
-	cmd := exec.CommandContext(d.t.Context(), filepath.Join(programs, "palyra"), args...)
+	ctx, cancel := context.WithTimeout(d.t.Context(), callPatience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(programs, "palyra"), args...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + d.dir, "LANG=C.UTF-8", "PALYRA_CONFIG=" + d.config}
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

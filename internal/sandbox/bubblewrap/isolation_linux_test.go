@@ -1,6 +1,7 @@
 package bubblewrap
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -118,14 +119,47 @@ func TestMasks(t *testing.T) { jailtest.Masks(t, newTestRunner(t), newTestRunner
 func TestNoWriteOutside(t *testing.T) {
 	root := jailtest.Workspace(t)
 	r := newTestRunner(t)
-	for _, script := range []string{
-		"touch /usr/bin/x", "touch /etc/x", "echo x > /etc/passwd", "touch /x", "mkdir /y", "touch /dev/x", "rm -f /usr/bin/true", "chmod 777 /usr",
-		"echo c > /proc/sysrq-trigger", "echo 1 > /proc/sys/kernel/panic", "mv /workspace /tmp/w", "echo x > /proc/1/comm",
-	} {
+	fails := func(script string) {
+		t.Helper()
 		report := jailtest.Run(t, r, jailtest.Shell(t, root, script))
 		if report.ExitCode == nil || *report.ExitCode == 0 {
 			t.Errorf("%q succeeded", script)
 		}
+	}
+	// A sandbox that fails would have these tried on the machine, perhaps by
+	// root: files are opened for writing and nothing is written.
+	for _, name := range []string{"/etc/passwd", "/usr/bin/true", "/proc/sysrq-trigger", "/proc/sys/kernel/panic", "/proc/1/comm"} {
+		fails("dd if=/dev/null conv=nocreat,notrunc of=" + name)
+	}
+	for _, name := range []string{"/", "/usr", "/usr/bin", "/etc", "/dev", "/proc", "/proc/sys/kernel"} {
+		fails("test -w " + name)
+	}
+	fails("mv /workspace /tmp/w")
+
+	// What is written is a canary that everybody may write to.
+	outside, err := os.MkdirTemp("/var/tmp", "palyra-outside-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(outside) })
+	if err := os.Chmod(outside, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	canary := filepath.Join(outside, "canary")
+	jailtest.WriteFile(t, canary, "whole", 0o666)
+	for _, way := range []string{"", "/oldroot", "/host", "/proc/1/root", "../../../.."} {
+		for _, script := range []string{"echo x >> %s/canary", "touch %s/new", "mkdir %s/made", "rm %s/canary", "mv %[1]s/canary %[1]s/moved"} {
+			fails(fmt.Sprintf(script, way+outside))
+		}
+	}
+	if entries, err := os.ReadDir(outside); err != nil || len(entries) != 1 || read(t, canary) != "whole" {
+		t.Errorf("outside stand %v (%v)", entries, err)
+	}
+	// Control: what keeps it are the root, without which the host is at /host, and Landlock.
+	weak := newTestRunner(t, jail.LayerRoot, jail.LayerLandlock)
+	jailtest.Output(t, weak, jailtest.Shell(t, root, "printf x >> /host"+canary))
+	if got := read(t, canary); got != "wholex" {
+		t.Errorf("the control left %q", got)
 	}
 	jailtest.Output(t, r, jailtest.Shell(t, root, "touch a /tmp/b ~/c /dev/shm/d /var/tmp/e && mkdir d && mv a d/ && rm -r d"))
 }

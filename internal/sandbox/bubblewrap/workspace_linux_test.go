@@ -219,7 +219,7 @@ func TestDirect(t *testing.T) {
 			t.Errorf("%q succeeded", script)
 		}
 	}
-	report := jailtest.Run(t, r, jailtest.Shell(t, root, "echo y >> .git/index; echo made > made; mkdir -p new/.git/hooks; echo x > new/.git/hooks/pre-commit; echo x > .mcp.json; ln -s /etc/passwd .envrc"))
+	report := jailtest.Run(t, r, jailtest.Shell(t, root, "echo y >> .git/index; echo made > made; mkdir -p new/.git/hooks; echo x > new/.git/hooks/pre-commit; echo x > .mcp.json; ln -s ../canary .envrc"))
 	if *report.ExitCode != 0 {
 		t.Errorf("%s: %s", jailtest.Ending(report), report.Stderr.Head)
 	}

@@ -18,7 +18,10 @@ import (
 // it and the others leave the workspace, also to another file system.
 func TestQuarantineIsNotHeldUp(t *testing.T) {
 	for _, aside := range []string{t.TempDir(), otherFileSystem(t)} {
-		root := t.TempDir()
+		root, outside := t.TempDir(), t.TempDir()
+		if err := os.WriteFile(filepath.Join(outside, "canary"), []byte("whole"), 0o600); err != nil {
+			t.Fatal(err)
+		}
 		w, err := OpenWorkspace(root)
 		if err != nil {
 			t.Fatal(err)
@@ -38,7 +41,7 @@ func TestQuarantineIsNotHeldUp(t *testing.T) {
 			}
 		}
 		for _, err := range []error{
-			os.Symlink("/", filepath.Join(root, "!a/.vscode/link")), unix.Mkfifo(filepath.Join(root, "!a/.vscode/fifo"), 0o600),
+			os.Symlink(outside, filepath.Join(root, "!a/.vscode/link")), unix.Mkfifo(filepath.Join(root, "!a/.vscode/fifo"), 0o600),
 			os.Truncate(filepath.Join(root, "!a/.vscode/x"), 1<<40), os.Chmod(filepath.Join(root, "!a/.vscode"), 0o500), os.Chmod(filepath.Join(root, "closed"), 0o100),
 		} {
 			if err != nil {
@@ -63,6 +66,9 @@ func TestQuarantineIsNotHeldUp(t *testing.T) {
 		}
 		if text, err := os.ReadFile(kept[0]); err != nil || string(text) != "evil" {
 			t.Errorf("kept %q, %v", text, err)
+		}
+		if text, err := os.ReadFile(filepath.Join(outside, "canary")); err != nil || string(text) != "whole" {
+			t.Errorf("where a link led to is %q, %v", text, err)
 		}
 		if err := g.Close(); err != nil {
 			t.Error(err)

@@ -71,7 +71,7 @@ func TestHostsWithoutNetwork(t *testing.T) {
 // Names are asked of the sandbox's own service, whatever the host asks, and the
 // file that says so cannot be changed.
 func TestOwnResolver(t *testing.T) {
-	s := jailtest.Shell(t, jailtest.Workspace(t), "cat /etc/resolv.conf; ! echo x >> /etc/resolv.conf")
+	s := jailtest.Shell(t, jailtest.Workspace(t), "cat /etc/resolv.conf; ! dd if=/dev/null conv=nocreat,notrunc of=/etc/resolv.conf")
 	s.Network = jailtest.Grant(t, "service.test:7007")
 	if got := jailtest.Output(t, hostRunner(t, newWorld(t)), s); !strings.HasPrefix(got, "nameserver 127.0.0.1\n") {
 		t.Errorf("resolv.conf is %q", got)

@@ -30,7 +30,7 @@ func TestConflict(t *testing.T) {
 		"file mode":             `chmod 600 f`,
 		"link moved":            `ln -sf x l`,
 		"new name taken":        `echo other >n`,
-		"new name is a link":    `ln -s /etc/passwd n`,
+		"new name is a link":    `ln -s "$CANARY" n`,
 		"in a deleted tree":     `echo other >d/e/h`,
 		"deleted tree gone":     `rm -r d`,
 		"deleted file changed":  `echo other >d/e/g`,
@@ -69,7 +69,7 @@ func TestLateConflict(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `echo 1 >a; echo 1 >z; mkdir d; echo 1 >d/f`)
 	w.inside("sh", `echo 2 >a; echo 2 >z; rm -r d; echo 2 >n`)
-	for name, late := range map[string]string{"file": `echo 9 >z`, "tree": `echo 9 >d/g`, "new": `echo 9 >n`, "gone": `rm z`, "link": `ln -sf /etc/passwd z`} {
+	for name, late := range map[string]string{"file": `echo 9 >z`, "tree": `echo 9 >d/g`, "new": `echo 9 >n`, "gone": `rm z`, "link": `ln -sf "$CANARY" z`} {
 		t.Run(name, func(t *testing.T) {
 			w.outside(`rm -rf a z d n; echo 1 >a; echo 1 >z; mkdir d; echo 1 >d/f`)
 			if err := w.layer.Begin(); err != nil {

@@ -35,7 +35,7 @@ func TestLinkThatLeavesLater(t *testing.T) {
 func TestRepositoryOfASubmodule(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, repository+`; git init -q --bare .git/modules/sub`)
-	w.inside("sh", `cd .git/modules/sub; mkdir rebase-merge; echo 'exec evil' >rebase-merge/git-rebase-todo; : >index; echo x >refs/heads/y; ln -s /x index.lock; echo x >hooks/y`)
+	w.inside("sh", `cd .git/modules/sub; mkdir rebase-merge; echo 'exec evil' >rebase-merge/git-rebase-todo; : >index; echo x >refs/heads/y; ln -s "$CANARY" index.lock; echo x >hooks/y`)
 	got := classesOf(w.changes())
 	for name, want := range map[string]string{
 		"rebase-merge/git-rebase-todo": "git", "index.lock": "git, symlink", "hooks/y": "git", "index": "", "refs/heads/y": "",

@@ -62,7 +62,7 @@ func inside(dirs, args []string) error {
 			return fmt.Errorf("%w: %s", err, out)
 		}
 	case "random":
-		if err := scramble(".", args[1]); err != nil {
+		if err := scramble(".", args[1], args[2]); err != nil {
 			return err
 		}
 	}
@@ -79,7 +79,7 @@ func inside(dirs, args []string) error {
 
 func gitEnv() []string {
 	return []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.org",
+		"PATH=" + os.Getenv("PATH"), canaryEnv + "=" + os.Getenv(canaryEnv), "HOME=/nonexistent", "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.org",
 		"GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.org", "LC_ALL=C",
 		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*",
 	}
@@ -148,6 +148,7 @@ func unhex(name string) string {
 type world struct {
 	t       *testing.T
 	root    string
+	canary  string // beside the workspace; what links of a test that lead outside lead to
 	layer   *Layer
 	history History
 	ids     int
@@ -160,17 +161,48 @@ func newWorld(t *testing.T, script string) *world {
 	if err := os.Mkdir(w.root, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	w.canary = newCanary(t, filepath.Dir(w.root))
 	w.outside(script)
 	w.history = History{Dir: filepath.Join(t.TempDir(), "undo")}
 	w.renew()
 	return w
 }
 
+// canaryEnv is where scripts find the name of their world's canary.
+const canaryEnv = "CANARY"
+
+// newCanary makes a file outside of what a test works in, and fails the test
+// when it was changed. Links that lead outside lead to one, never to a file of
+// the machine: these tests run as root, and what they look for is a write that
+// follows a link.
+func newCanary(t testing.TB, dir string) string {
+	t.Helper()
+	name := filepath.Join(dir, "canary")
+	if err := os.WriteFile(name, []byte("canary\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.Lstat(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		content, err := os.ReadFile(name)
+		if err != nil || string(content) != "canary\n" {
+			t.Errorf("the canary outside has %q (%v)", content, err)
+			return
+		}
+		if after, err := os.Lstat(name); err != nil || after.Mode() != before.Mode() || !os.SameFile(before, after) {
+			t.Errorf("the canary outside was replaced: %v (%v)", after, err)
+		}
+	})
+	return name
+}
+
 // outside runs a shell script in the workspace itself.
 func (w *world) outside(script string) {
 	w.t.Helper()
 	cmd := exec.Command("sh", "-euc", script)
-	cmd.Dir, cmd.Env = w.root, gitEnv()
+	cmd.Dir, cmd.Env = w.root, append(gitEnv(), canaryEnv+"="+w.canary)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		w.t.Fatalf("%v: %s", err, out)
 	}
@@ -203,7 +235,7 @@ func (w *world) inside(args ...string) tree {
 	}
 	cmd := exec.Command(os.Args[0], args...)
 	// A binary with the race detector sleeps a second before it ends.
-	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", insideEnv+"="+strings.Join([]string{w.root, w.layer.Upper().Name(), w.layer.Work().Name(), w.t.TempDir()}, "\n"))
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", canaryEnv+"="+w.canary, insideEnv+"="+strings.Join([]string{w.root, w.layer.Upper().Name(), w.layer.Work().Name(), w.t.TempDir()}, "\n"))
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},

@@ -15,24 +15,31 @@ import (
 	"palyra/internal/reason"
 )
 
-// scramble does random things to a tree, the same ones for the same seed.
-func scramble(root, seed string) error {
+// scramble does random things to a tree, the same ones for the same seed. Some
+// of the links that it makes lead to outside, and later steps write to any
+// name: all of them go through an os.Root, which cannot leave the tree, for it
+// runs as root too.
+func scramble(dir, seed, outside string) error {
 	n, err := strconv.ParseUint(seed, 10, 64)
+	if err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
 	r := rand.New(rand.NewPCG(n, 7))
 	for range 60 {
-		disturb(r, root)
+		disturb(r, root, outside)
 	}
-	return nil
+	return root.Close()
 }
 
 // disturb does one thing. What is not possible is not done.
-func disturb(r *rand.Rand, root string) {
+func disturb(r *rand.Rand, root *os.Root, outside string) {
 	pick := func() string {
 		names := []string{"a", "b", "c", "a-b", "odd\n\xff", "d e"}
-		parts := []string{root}
+		var parts []string
 		for range 1 + r.IntN(3) {
 			parts = append(parts, names[r.IntN(len(names))])
 		}
@@ -42,30 +49,30 @@ func disturb(r *rand.Rand, root string) {
 	modes := []os.FileMode{0o644, 0o600, 0o755, 0o700, 0o444}
 	switch r.IntN(11) {
 	case 0, 1, 2:
-		_ = os.MkdirAll(filepath.Dir(name), 0o755)
-		_ = os.WriteFile(name, []byte(fmt.Sprint(r.IntN(5))), modes[r.IntN(len(modes))])
+		_ = root.MkdirAll(filepath.Dir(name), 0o755)
+		_ = root.WriteFile(name, []byte(fmt.Sprint(r.IntN(5))), modes[r.IntN(len(modes))])
 	case 3:
-		_ = os.RemoveAll(name)
+		_ = root.RemoveAll(name)
 	case 4:
-		_ = os.Rename(name, pick())
+		_ = root.Rename(name, pick())
 	case 5:
-		_ = os.Symlink([]string{"a", "../b", "/etc/passwd", "c/../.."}[r.IntN(4)], name)
+		_ = root.Symlink([]string{"a", "../b", outside, "c/../.."}[r.IntN(4)], name)
 	case 6:
-		_ = os.MkdirAll(name, 0o755)
+		_ = root.MkdirAll(name, 0o755)
 	case 7:
-		if info, err := os.Lstat(name); err == nil && info.Mode().IsRegular() {
-			_ = os.Chmod(name, modes[r.IntN(len(modes))])
+		if info, err := root.Lstat(name); err == nil && info.Mode().IsRegular() {
+			_ = root.Chmod(name, modes[r.IntN(len(modes))])
 		} else if err == nil && info.IsDir() {
-			_ = os.Chmod(name, []os.FileMode{0o755, 0o700, 0o750}[r.IntN(3)])
+			_ = root.Chmod(name, []os.FileMode{0o755, 0o700, 0o750}[r.IntN(3)])
 		}
 	case 8: // an opaque directory
-		_ = os.RemoveAll(name)
-		_ = os.MkdirAll(name, 0o755)
-		_ = os.WriteFile(filepath.Join(name, "b"), []byte("opaque"), 0o644)
+		_ = root.RemoveAll(name)
+		_ = root.MkdirAll(name, 0o755)
+		_ = root.WriteFile(filepath.Join(name, "b"), []byte("opaque"), 0o644)
 	case 9:
-		_ = os.Link(pick(), name)
+		_ = root.Link(pick(), name)
 	case 10:
-		if f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND, 0); err == nil {
+		if f, err := root.OpenFile(name, os.O_WRONLY|os.O_APPEND, 0); err == nil {
 			_, _ = f.WriteString("more")
 			_ = f.Close()
 		}
@@ -84,11 +91,11 @@ func TestCommitIsWhatTheKernelShows(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, ":")
-			if err := scramble(w.root, fmt.Sprint(seed+1000)); err != nil {
+			if err := scramble(w.root, fmt.Sprint(seed+1000), w.canary); err != nil {
 				t.Fatal(err)
 			}
 			before := mustTree(t, w.root)
-			shown := w.inside("random", fmt.Sprint(seed))
+			shown := w.inside("random", fmt.Sprint(seed), w.canary)
 			set := w.changes()
 			if diff := differences(before, mustTree(t, w.root)); diff != "" {
 				t.Fatalf("looking changed the workspace:\n%s", diff)
@@ -108,6 +115,49 @@ func TestCommitIsWhatTheKernelShows(t *testing.T) {
 			}
 			leftovers(t, w)
 		})
+	}
+}
+
+// TestScrambleStaysInside: links to a canary are made, and nothing that is
+// written, renamed or removed reaches it. The control: written by name, as these
+// tests once did, it would be.
+func TestScrambleStaysInside(t *testing.T) {
+	top := t.TempDir()
+	dir, outside := filepath.Join(top, "dir"), newCanary(t, top)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	links := 0
+	for seed := range 100 {
+		if err := scramble(dir, fmt.Sprint(seed), outside); err != nil {
+			t.Fatal(err)
+		}
+		for _, what := range mustTree(t, dir) {
+			if what == outside {
+				links++
+			}
+		}
+	}
+	if entries, err := os.ReadDir(top); err != nil || len(entries) != 2 || links == 0 {
+		t.Errorf("%d links led out, and beside them stand %v (%v)", links, entries, err)
+	}
+
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	own := filepath.Join(top, "own")
+	for _, err := range []error{os.WriteFile(own, nil, 0o600), root.Symlink(own, "link")} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := root.WriteFile("link", []byte("x"), 0o600); err == nil || read(t, own) != "" {
+		t.Errorf("the root let a write out: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "link"), []byte("x"), 0o600); err != nil || read(t, own) != "x" {
+		t.Errorf("the control: by name, nothing was written through the link (%v)", err)
 	}
 }
 

@@ -177,19 +177,19 @@ func TestRootIsRecomputable(t *testing.T) {
 func TestDiff(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `echo a >a; echo 'all: b' >Makefile; echo x >s; ln -s a l; mkdir gone`)
-	w.inside("sh", `echo b >a; echo 'all: evil' >Makefile; head -c 10 /dev/zero >bin; ln -sf /etc/passwd l; chmod 755 s; rm -r gone; echo new >n; head -c 2000000 /dev/urandom >big`)
+	w.inside("sh", `echo b >a; echo 'all: evil' >Makefile; head -c 10 /dev/zero >bin; ln -sf "$CANARY" l; chmod 755 s; rm -r gone; echo new >n; head -c 2000000 /dev/urandom >big`)
 	set := w.changes()
 	diff := set.Diff(64 << 10)
 	for _, want := range []string{
 		"# protected: Makefile (runner)\ndiff --git a/Makefile b/Makefile\n--- a/Makefile\n+++ b/Makefile\n@@ -1 +1 @@\n-all: b\n+all: evil\n", "Binary files /dev/null and b/bin differ",
-		"-a\n\\ No newline at end of file\n+/etc/passwd\n", "old mode 100644\nnew mode 100755\n", "# directory gone is removed\n", "new file mode 100644\n--- /dev/null\n+++ b/n\n",
+		"-a\n\\ No newline at end of file\n+" + w.canary + "\n", "old mode 100644\nnew mode 100755\n", "# directory gone is removed\n", "new file mode 100644\n--- /dev/null\n+++ b/n\n",
 		"# big: 0 bytes, then 2000000 bytes; not shown\n",
 	} {
 		if !strings.Contains(diff, want) {
 			t.Errorf("no %q in\n%s", want, diff)
 		}
 	}
-	if strings.Index(diff, "evil") > strings.Index(diff, "a/a") || strings.Index(diff, "/etc/passwd") > strings.Index(diff, "a/a") {
+	if strings.Index(diff, "evil") > strings.Index(diff, "a/a") || strings.Index(diff, w.canary) > strings.Index(diff, "a/a") {
 		t.Errorf("protected changes are not first:\n%s", diff)
 	}
 	short := set.Diff(100)

@@ -1,0 +1,52 @@
+package workspace
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/cases"
+	"golang.org/x/text/unicode/norm"
+)
+
+// FoldCase writes a path in the one spelling of all those under which a file
+// system that folds case or normalizes names finds the same file: without
+// characters that such file systems ignore, after Unicode's full case folding,
+// in NFC. What is folded stays as it is when it is folded again. Bytes that are
+// not UTF-8 become U+FFFD.
+func FoldCase(path string) string {
+	if isASCII(path) {
+		return strings.ToLower(path)
+	}
+	path = strings.Map(func(r rune) rune {
+		if ignorable(r) {
+			return -1
+		}
+		return r
+	}, path)
+	// Decomposed first: folding knows letters and not all of their accents.
+	path = cases.Fold().String(norm.NFD.String(path))
+	// Package cases swaps the two cases of Cherokee; they fold to capitals.
+	path = strings.Map(func(r rune) rune {
+		if unicode.Is(unicode.Cherokee, r) {
+			return unicode.ToUpper(r)
+		}
+		return r
+	}, path)
+	return norm.NFC.String(path)
+}
+
+func isASCII(text string) bool {
+	for i := range len(text) {
+		if text[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+// ignorable reports whether a file system that folds case may compare names as
+// if the character were not there.
+func ignorable(r rune) bool {
+	return unicode.In(r, unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
+}
