@@ -14,6 +14,8 @@ INITBIN  := internal/sandbox/jail/initbin/palyra-init
 TAGS     := palyrainit
 LDFLAGS  := -s -w -X palyra/internal/version.stamp=$(VERSION)
 FUZZTIME ?= 10s
+TIME     ?= 30s
+SEED     ?=
 ATTACKS  ?=
 # The attack tests leave their matrix here, for go test hides what a passing
 # test prints.
@@ -112,6 +114,10 @@ bench: bin/bench ## Measure the performance goals, floor and product side by sid
 profile: bin/bench ## Profile a daemon under a load of governed calls into bin/profile/ and print what takes most
 	bin/bench -profile bin/profile
 
+.PHONY: replay-day
+replay-day: bin/bench ## Replay the 300 calls of an agent's working day: questions, refusals, times (BENCHFLAGS="-palyrad FILE" for another build)
+	bin/bench -day $(BENCHFLAGS)
+
 # Always built anew: what is measured is what is there now.
 .PHONY: bin/bench
 bin/bench: build
@@ -124,6 +130,12 @@ microbench: ## Run the benchmarks of packages (BENCH=regexp, BENCHTIME=1s, PKG=.
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME (10s)
 	GO="$(GO)" FUZZTIME=$(FUZZTIME) scripts/host-unchanged.sh scripts/fuzz.sh
+
+# Inside its folder, go test prints what a passing test prints: the tables. The
+# control and the judge's own test run first.
+.PHONY: fuzz-facts
+fuzz-facts: deps-test init ## Change the workspace between every two stages of calls of every tool (TIME=30s, SEED=n repeats a run)
+	cd test/facts && PALYRA_FACTS_TIME=$(TIME) PALYRA_FACTS_SEED=$(SEED) $(GO) test -tags $(TAGS) -timeout 0 -count=1
 
 .PHONY: deps-demo
 deps-demo:

@@ -116,6 +116,47 @@ func TestSearchJudgesBeforeItOpens(t *testing.T) {
 	}
 }
 
+// TestSearchIsOfWhatWasHeld: a file that the call names is searched as it was
+// judged, whatever has its name by now; a file that was found has to be where it
+// was found.
+func TestSearchIsOfWhatWasHeld(t *testing.T) {
+	for name, c := range map[string]struct {
+		path  string
+		turn  bool
+		found int
+	}{
+		"named, turned": {"dir/a.txt", true, 1},
+		"found, turned": {"dir", true, 0},
+		"found":         {"dir", false, 1}, // control
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, nil)
+			b.write("dir/a.txt", "needle of a\n")
+			b.write("b.txt", "needle of b\n")
+			p, err := b.propose(fsSearchName, object{"pattern": "needle", "path": c.path})
+			if err != nil {
+				t.Fatal(err)
+			}
+			prepared, err := b.tools[fsSearchName].Prepare(t.Context(), p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer prepared.Release()
+			report := prepared.Run(t.Context(), tool.Call{Proposal: p, Plan: prepared.Plan, MayRead: func(a tool.FileAccess) bool {
+				if at := filepath.Join(b.dir, "dir", "a.txt"); c.turn && a.Facts.Path == "dir/a.txt" {
+					_ = os.Remove(at)
+					link(t, "../b.txt", at)
+					c.turn = false
+				}
+				return true
+			}})
+			if got := strings.Count(string(report.Result), "needle of a"); got != c.found || strings.Contains(string(report.Result), "needle of b") {
+				t.Errorf("%s", report.Result)
+			}
+		})
+	}
+}
+
 // TestListShowsNoSizeOfWhatMayNotBeRead: and leaves out what may not be listed.
 func TestListShowsNoSizeOfWhatMayNotBeRead(t *testing.T) {
 	b := newBench(t, nil)

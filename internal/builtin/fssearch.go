@@ -256,19 +256,23 @@ func (s *search) file(ctx context.Context, info workspace.Info) error {
 	return s.lines(ctx, info.Path, content.Data)
 }
 
-// open reads a file that was judged. When another has its name by now, or it has
-// other names, it is judged again, before anything is read.
+// open reads a file that was judged: the one that is held, or one that was found.
+// When that has become another file, or has other names, it is judged again
+// before anything is read. What is not where it was found is not read.
 func (s *search) open(ctx context.Context, judged workspace.Info) (workspace.Content, error) {
-	held, err := s.root.Hold(judged.Path)
+	if s.held.Info().Kind == workspace.File {
+		return s.held.Read(ctx, 0, searchFileBytes)
+	}
+	found, err := s.root.Hold(judged.Path)
 	if err != nil {
 		return workspace.Content{}, err
 	}
-	defer held.Close()
-	now := held.Info()
-	if (now.Path != judged.Path || now.Identity != judged.Identity || now.Links != judged.Links) && !s.may(now) {
+	defer found.Close()
+	now := found.Info()
+	if now.Path != judged.Path || (now.Identity != judged.Identity || now.Links != judged.Links) && !s.may(now) {
 		return workspace.Content{}, errNotJudged
 	}
-	return held.Read(ctx, 0, searchFileBytes)
+	return found.Read(ctx, 0, searchFileBytes)
 }
 
 // errNotJudged is of a file that was put in the place of one that may be read.

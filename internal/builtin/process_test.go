@@ -191,7 +191,7 @@ func TestProcessBindingChanges(t *testing.T) {
 // TestOperandsChangeDuringTheRun: an attestation must not state a digest of what
 // did not run.
 func TestOperandsChangeDuringTheRun(t *testing.T) {
-	in := object{"argv": []string{"git", "sub/script", "other"}, "cwd": ".", "read_only": true}
+	in := object{"argv": []string{"git", "sub/script", "other", "later"}, "cwd": ".", "read_only": true}
 	for name, c := range map[string]struct {
 		change func(b *bench)
 		paths  []string
@@ -199,6 +199,7 @@ func TestOperandsChangeDuringTheRun(t *testing.T) {
 		"content": {func(b *bench) { b.write("sub/script", "two") }, []string{"sub/script"}},
 		"gone":    {func(b *bench) { _ = os.Remove(filepath.Join(b.dir, "other")) }, []string{"other"}},
 		"both":    {func(b *bench) { b.write("sub/script", "two"); b.write("other", "2") }, []string{"other", "sub/script"}},
+		"appears": {func(b *bench) { b.write("later", "x") }, []string{"later"}},
 		// Negative control: nothing that is bound changes.
 		"nothing": {func(b *bench) { b.write("new", "x"); b.write("sub/script", "one") }, nil},
 	} {

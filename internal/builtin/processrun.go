@@ -39,7 +39,7 @@ func (t process) run(ctx context.Context, c tool.Call, cmd command) tool.Report 
 		}
 		return fail(ctx, report, errors.Join(err, closeLayer(ran)))
 	}
-	o := outcome{ran: ran, err: ended(ran, err), changed: cmd.changedOperands(c.Plan.Binding.Operands, ran)}
+	o := outcome{ran: ran, err: ended(ran, err), changed: append(cmd.changedOperands(c.Plan.Binding.Operands, ran), cmd.appeared(c.Plan.Binding.Operands)...)}
 	// What the sandbox says comes before the state of the context: a deadline of
 	// its own is not a cancellation.
 	if ran.TimedOut || ran.Quota != "" {
@@ -74,6 +74,26 @@ func (c command) changedOperands(operands []tool.Operand, ran sandbox.Report) []
 		return []string{"all"}
 	}
 	return changed
+}
+
+// appeared are files that the call names and that were not there when it was
+// decided on, so that they are not bound. A program that writes to the workspace
+// itself may have made them.
+func (c command) appeared(bound []tool.Operand) []string {
+	if c.mode == sandbox.Direct {
+		return nil
+	}
+	now, _, err := c.operands()
+	if err != nil {
+		return []string{"all"}
+	}
+	var list []string
+	for _, o := range now {
+		if !slices.ContainsFunc(bound, func(b tool.Operand) bool { return b.Path == o.Path }) {
+			list = append(list, o.Path)
+		}
+	}
+	return list
 }
 
 func closeLayer(ran sandbox.Report) error {

@@ -147,11 +147,16 @@ var ErrStop = errors.New("stop walking")
 
 // Walk visits everything below name in the order of names, parents before
 // children, and does not follow symbolic links. Directories that cannot be
-// read are visited and left out.
+// read are visited and left out. The name is a path after all links, as Info has
+// it: where a link stands by now is not the directory that was judged.
 func (r *Root) Walk(ctx context.Context, name string, visit func(Info) error) error {
 	real, err := r.Resolve(name)
 	if err != nil {
 		return err
+	}
+	if real != path.Clean(name) {
+		return reason.Errorf(reason.WorkspaceScope, "%s became a link while it was looked at", quote(name)).
+			WithRemedy("Name the directory that you mean, and call again.")
 	}
 	err = r.walk(ctx, real, 0, visit)
 	if errors.Is(err, ErrStop) {

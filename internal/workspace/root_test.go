@@ -95,6 +95,30 @@ func TestWalkIsOrderedAndDoesNotFollow(t *testing.T) {
 	}
 }
 
+// A directory that was judged by its path is not what a link leads to that took
+// its place.
+func TestWalkGoesThroughNoLink(t *testing.T) {
+	w := newWorld(t)
+	write(t, filepath.Join(w.inside, "judged", "a"), "")
+	write(t, filepath.Join(w.inside, "other", "b"), "")
+	names := func(dir string) (list []string, err error) {
+		err = w.root.Walk(context.Background(), dir, func(i Info) error { list = append(list, i.Path); return nil })
+		return list, err
+	}
+	if got, err := names("judged"); err != nil || !slices.Equal(got, []string{"judged/a"}) { // control
+		t.Errorf("got %v, %v", got, err)
+	}
+	if err := os.Rename(filepath.Join(w.inside, "judged"), filepath.Join(w.inside, "away")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("other", filepath.Join(w.inside, "judged")); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := names("judged"); reason.Of(err) != reason.WorkspaceScope || len(got) != 0 {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
 // apply makes changes whose paths are resolved first, as whoever has them judged
 // does.
 func apply(w world, changes ...Change) ([]Applied, error) {

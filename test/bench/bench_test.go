@@ -198,3 +198,23 @@ func TestUnmeasured(t *testing.T) {
 		}
 	}
 }
+
+// TestDay: the day is one that an agent on a laptop may have.
+func TestDay(t *testing.T) {
+	calls, err := readDay()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tools := map[string]int{}
+	sitting := 1
+	for i, c := range calls {
+		tools[c.Tool]++
+		if c.Sitting < sitting || c.Task == "" || !json.Valid(c.Input) || c.Answer != "" && c.Answer != "once" && c.Answer != "session" {
+			t.Errorf("call %d: %+v", i+1, c)
+		}
+		sitting = c.Sitting
+	}
+	if len(calls) != 300 || tools["http.fetch"] != 1 || len(tools) != 7 || sitting < 2 {
+		t.Errorf("%d calls in %d sittings: %v", len(calls), sitting, tools)
+	}
+}

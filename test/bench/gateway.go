@@ -76,6 +76,16 @@ const unasked = "allow_sensitive_tools = true"
 // newGateway makes the directories and the configuration of a daemon. top are
 // settings outside any table, tables the rest.
 func (b *bench) newGateway(top, tables string) (*gateway, error) {
+	g, err := b.emptyGateway()
+	if err != nil {
+		return nil, err
+	}
+	text := fmt.Sprintf(settings, g.state(), top, g.policies(), g.workspace(), tables)
+	return g, os.WriteFile(g.config(), []byte(text), 0o600)
+}
+
+// emptyGateway makes the directories of a daemon.
+func (b *bench) emptyGateway() (*gateway, error) {
 	if _, err := os.Stat(b.palyrad); err != nil {
 		return nil, fmt.Errorf("there is no palyrad to measure (%w); run `make build`", err)
 	}
@@ -89,8 +99,7 @@ func (b *bench) newGateway(top, tables string) (*gateway, error) {
 			return nil, err
 		}
 	}
-	text := fmt.Sprintf(settings, g.state(), top, g.policies(), g.workspace(), tables)
-	return g, os.WriteFile(g.config(), []byte(text), 0o600)
+	return g, nil
 }
 
 func (g *gateway) state() string     { return filepath.Join(g.dir, "state") }
@@ -189,13 +198,16 @@ func (g *gateway) operator() (*client, error) {
 func (g *gateway) bundle() string { return filepath.Join(g.state(), "operator") }
 
 // member adds a member and returns its client. The daemon runs.
-func (g *gateway) member(name string) (*client, error) {
+func (g *gateway) member(name string) (*client, error) { return g.add(name, "--role", "operator") }
+
+// add adds a member with flags of `palyrad operator add`.
+func (g *gateway) add(name string, flags ...string) (*client, error) {
 	local, err := identity.ReadBundle(g.bundle())
 	if err != nil {
 		return nil, err
 	}
 	dir := filepath.Join(g.dir, name)
-	cmd := exec.Command(g.program, "--config", g.config(), "operator", "add", name, "--role", "operator", "--out", dir)
+	cmd := exec.Command(g.program, append([]string{"--config", g.config(), "operator", "add", name, "--out", dir}, flags...)...)
 	cmd.Env = g.environment()
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("adding %s: %w: %s", name, err, bytes.TrimSpace(text))

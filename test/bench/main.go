@@ -46,6 +46,9 @@ func command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	if err != nil {
 		return err
 	}
+	if o.day {
+		return replayDay(ctx, o, stdout, stderr)
+	}
 	if o.profile != "" {
 		return profiles(ctx, o, stdout, stderr)
 	}
@@ -61,6 +64,11 @@ type options struct {
 	dir     string
 	palyrad string
 	profile string
+	day     bool
+	// settings names a file of TOML for the day's daemon, pause is how long the
+	// agent is away between two sittings.
+	settings string
+	pause    time.Duration
 }
 
 func parse(args []string, stderr io.Writer) (options, error) {
@@ -74,6 +82,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.dir, "dir", "bin", "make the temporary files below `directory`, which must be on a disk")
 	flags.StringVar(&o.palyrad, "palyrad", filepath.Join("bin", "palyrad"), "the `program` to measure")
 	flags.StringVar(&o.profile, "profile", "", "instead of measuring, profile a daemon under load into `directory`")
+	flags.BoolVar(&o.day, "day", false, "instead of measuring, replay the recorded day of an agent")
+	flags.StringVar(&o.settings, "settings", "", "with -day, add the settings of `file` to those of the daemon")
+	flags.DurationVar(&o.pause, "pause", 0, "with -day, how long the agent is away between two sittings")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}

@@ -1,0 +1,299 @@
+//go:build linux
+
+package facts
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/approval"
+	"palyra/internal/attest"
+	"palyra/internal/builtin"
+	"palyra/internal/dispatch"
+	"palyra/internal/egress"
+	"palyra/internal/policy"
+	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/bubblewrap"
+	"palyra/internal/sqlite"
+	"palyra/internal/tool"
+	"palyra/internal/toolcall"
+	"palyra/internal/workspace"
+	"palyra/internal/workspace/overlay"
+)
+
+//go:embed policies.cedar
+var policies string
+
+// page is what http.fetch gets.
+const page = "PAGE of the test\n"
+
+var (
+	alice  = access.User("alice")
+	person = access.Caller{
+		Principal: alice, OnBehalfOf: alice, Roles: []access.Role{access.RoleOwner}, DeviceID: "01JNFACTSPERSON00000000000", Surface: access.SurfaceCLI, Paired: true,
+	}
+)
+
+// agent is the caller of a worker. Each has its own: people are not asked twice
+// about the same call of the same agent.
+func agent(name string) access.Caller {
+	return access.Caller{
+		Principal: access.Agent(name), OnBehalfOf: alice, Roles: []access.Role{access.RoleAgent}, DeviceID: "01JNFACTSAGENT" + name, Surface: access.SurfaceGRPC, Paired: true,
+	}
+}
+
+// gateway is the real parts between wrappers that change workspaces.
+type gateway struct {
+	dir      string
+	desk     *approval.Desk
+	engine   *policy.Engine
+	pipeline *toolcall.Pipeline
+	box      sandbox.Status
+	url      string
+	tools    []string
+	closers  []func() error
+}
+
+// settings are what a gateway is made with.
+type settings struct {
+	dir        string
+	workspaces []workspace.Declaration
+	// hooks see every stage.
+	hooks *hooks
+}
+
+func newGateway(s settings) (_ *gateway, err error) {
+	g := &gateway{dir: s.dir}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, g.close())
+		}
+	}()
+	set, err := workspace.NewSet(s.workspaces)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.serve(); err != nil {
+		return nil, err
+	}
+	tools, err := g.builtins(set)
+	if err != nil {
+		return nil, err
+	}
+	db, err := sqlite.Open(context.Background(), filepath.Join(s.dir, "palyra.db"), sqlite.Options{})
+	if err != nil {
+		return nil, err
+	}
+	g.closers = append(g.closers, func() error { return db.Close(context.Background()) })
+	g.engine = &policy.Engine{}
+	routed := make([]dispatch.Tool, len(tools))
+	for i, t := range tools {
+		routed[i] = s.hooks.tool(t)
+	}
+	router, err := dispatch.New(dispatch.Config{
+		Tools: routed, Timeout: time.Minute, Snapshot: func() string { return g.engine.Current().SnapshotDigest() },
+	})
+	if err != nil {
+		return nil, err
+	}
+	loaded, err := policy.Load(policyConfig(router.Descriptors(), s.workspaces))
+	if err != nil {
+		return nil, err
+	}
+	g.engine.Swap(loaded)
+	if err := g.openDesk(db); err != nil {
+		return nil, err
+	}
+	notary, err := newNotary()
+	if err != nil {
+		return nil, err
+	}
+	g.pipeline, err = toolcall.New(s.hooks.stages(toolcall.Config{
+		Evaluator: g.engine, Approver: g.desk, Dispatcher: router, Notary: notary, Ledger: sqlite.NewCalls(db),
+		MaxCallsPerRun: 200, LiveDevice: anyDevice,
+	}))
+	return g, err
+}
+
+func anyDevice(string) bool { return true }
+
+// close ends everything that was opened, the last first.
+func (g *gateway) close() error {
+	var errs []error
+	for i := len(g.closers) - 1; i >= 0; i-- {
+		errs = append(errs, g.closers[i]())
+	}
+	return errors.Join(errs...)
+}
+
+// builtins are the daemon's own tools. process.run is there where a sandbox is.
+func (g *gateway) builtins(set *workspace.Set) ([]builtin.Tool, error) {
+	layers, kept, undo := filepath.Join(g.dir, "layers"), filepath.Join(g.dir, "quarantine"), filepath.Join(g.dir, "undo")
+	for _, dir := range []string{layers, kept, undo} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	runner, err := bubblewrap.New(bubblewrap.Config{Enabled: true, FirstUser: 120000, Users: 1000, LayerDir: layers, QuarantineDir: kept})
+	if err != nil {
+		return nil, err
+	}
+	g.closers = append(g.closers, runner.Close)
+	g.box = runner.Probe(context.Background())
+	u, err := url.Parse(g.url)
+	if err != nil {
+		return nil, err
+	}
+	rules, err := egress.ParseRules([]string{u.Host})
+	if err != nil {
+		return nil, err
+	}
+	all := builtin.New(builtin.Config{
+		Workspaces: set, Runner: runner, Sandbox: g.box, Version: "test",
+		Process: builtin.ProcessPolicy{Enabled: true, Egress: egress.Strict, History: overlay.History{Dir: undo}},
+		HTTP:    builtin.HTTPPolicy{Allowed: rules},
+	})
+	for _, t := range all {
+		if name := t.Descriptor().Name; name != "process.run" || g.box.Available {
+			g.tools = append(g.tools, name)
+		}
+	}
+	return all, nil
+}
+
+// serve answers on loopback.
+func (g *gateway) serve() error {
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, page)
+	})}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	g.url = "http://" + listener.Addr().String() + "/"
+	g.closers = append(g.closers, func() error {
+		err := server.Close()
+		if served := <-ended; !errors.Is(served, http.ErrServerClosed) {
+			err = errors.Join(err, served)
+		}
+		return err
+	})
+	return nil
+}
+
+// openDesk opens a desk without quotas: this is not about them.
+func (g *gateway) openDesk(db *sqlite.DB) error {
+	const many = 1 << 30
+	var err error
+	g.desk, err = approval.NewDesk(approval.Config{
+		Store: sqlite.NewApprovals(db), Judge: toolcall.Judge{Evaluator: g.engine, LiveDevice: anyDevice},
+		Limits: approval.Limits{Cooldown: -1, PendingPerRun: many, PendingPerPrincipal: many, CreatedPerMinute: many, GrantTTLMin: time.Millisecond},
+	})
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- g.desk.Run(ctx) }()
+	g.closers = append(g.closers, func() error {
+		stop()
+		return <-ended
+	})
+	return nil
+}
+
+func policyConfig(tools []tool.Descriptor, workspaces []workspace.Declaration) policy.Config {
+	cfg := policy.Config{
+		Sources: []policy.Source{{Name: "policies.cedar", Text: policies}}, Tools: tools,
+		Members: []access.Member{
+			{Principal: alice, Roles: []access.Role{access.RoleOwner}, CreatedAt: time.Now()},
+		},
+		Snapshot: policy.Snapshot{MaxCallsPerRun: 200},
+	}
+	for _, w := range workspaces {
+		cfg.Workspaces = append(cfg.Workspaces, w.Name)
+		cfg.Members = append(cfg.Members, access.Member{Principal: access.Agent(w.Name), Owner: alice, Roles: []access.Role{access.RoleAgent}, CreatedAt: time.Now()})
+	}
+	for _, t := range tools {
+		cfg.Snapshot.AllowedTools = append(cfg.Snapshot.AllowedTools, t.Name)
+	}
+	return cfg
+}
+
+// newNotary signs under a CA of its own.
+func newNotary() (*attest.Notary, error) {
+	from, to := time.Now().Add(-time.Hour), time.Now().AddDate(10, 0, 0)
+	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	pub, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	root := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "root"}, NotBefore: from, NotAfter: to,
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	rootCert, err := certificate(root, root, caKey.Public(), caKey)
+	if err != nil {
+		return nil, err
+	}
+	leaf, err := certificate(&x509.Certificate{
+		SerialNumber: big.NewInt(2), NotBefore: from, NotAfter: to, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning},
+		URIs: []*url.URL{{Scheme: "spiffe", Host: "palyra.local", Path: "/notary/1"}},
+	}, rootCert, pub, caKey)
+	if err != nil {
+		return nil, err
+	}
+	return attest.NewNotary(attest.NotaryConfig{Signer: private, Chain: []*x509.Certificate{leaf, rootCert}, Gateway: "palyra.local"})
+}
+
+func certificate(tmpl, parent *x509.Certificate, pub, key any) (*x509.Certificate, error) {
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, parent, pub, key)
+	if err != nil {
+		return nil, fmt.Errorf("making a certificate: %w", err)
+	}
+	return x509.ParseCertificate(der)
+}
+
+// TestGateway: the policies load, and one call goes through.
+func TestGateway(t *testing.T) {
+	dir := t.TempDir()
+	ws := filepath.Join(dir, "ws")
+	if err := os.Mkdir(ws, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	g, err := newGateway(settings{dir: dir, hooks: &hooks{tally: newTally()}, workspaces: []workspace.Declaration{{Name: "w0", Path: ws}, {Name: "vault", Path: ws}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	outcome, err := g.pipeline.Call(t.Context(), toolcall.Submission{Caller: agent("w0"), Tool: "http.fetch", Input: fmt.Appendf(nil, `{"url":%q}`, g.url)}, func(toolcall.Event) {})
+	if err != nil || outcome.Report.Outcome != tool.Succeeded {
+		t.Errorf("%+v, %v", outcome.Report, err)
+	}
+	if err := g.close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,312 @@
+//go:build linux
+
+package facts
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"palyra/internal/attest"
+	"palyra/internal/reason"
+	"palyra/internal/tool"
+	"palyra/internal/toolcall"
+)
+
+// judge looks at what came of a call. It goes by what is in results and on the
+// disk, and by what the journal and the attestation say of it.
+func (w *worker) judge(c *call, o *toolcall.Outcome, err error) {
+	w.tally.ended(c.tool, ending(o, err))
+	if w.spoil != nil && err == nil {
+		w.spoil(w, c, o)
+		return
+	}
+	w.verdict(c, o, err, w.tally.violated)
+}
+
+func (w *worker) verdict(c *call, o *toolcall.Outcome, err error, found func(kind, text string)) {
+	v := verdict{worker: w, call: c, outcome: o, say: found}
+	switch {
+	case reason.Of(err) == reason.Internal, reason.Of(err) == reason.JournalUnavailable, reason.Of(err) == reason.Cancelled:
+		v.report("broken", "the call ended with %v", err)
+	case err != nil || !o.Decision.Allowed:
+		v.noResult()
+	default:
+		v.look()
+	}
+	if v.found {
+		w.violated()
+	}
+}
+
+// ending says in a word how a call ended.
+func ending(o *toolcall.Outcome, err error) string {
+	switch {
+	case err != nil:
+		return "refused:" + string(reason.Of(err))
+	case !o.Decision.Allowed:
+		return "denied:" + string(o.Decision.Reason)
+	case o.Report.Outcome == tool.Succeeded:
+		return "succeeded"
+	}
+	return string(o.Report.Outcome) + ":" + o.Report.Reason
+}
+
+// verdict is the judging of one call.
+type verdict struct {
+	worker  *worker
+	call    *call
+	outcome *toolcall.Outcome
+	// say is told each violation.
+	say   func(kind, text string)
+	found bool
+}
+
+func (v *verdict) report(kind, format string, args ...any) {
+	v.found = true
+	path := "?"
+	if v.call.judged != nil {
+		path = v.call.judged.Path
+	}
+	v.say(kind, fmt.Sprintf("%s %s, judged for %q: ", v.call.tool, v.call.input, path)+fmt.Sprintf(format, args...))
+}
+
+// noResult: a call that was not allowed has no effect.
+func (v *verdict) noResult() {
+	if len(v.outcome.Report.Result) > 0 || len(v.call.changes) > 0 {
+		v.report("ran", "the call was not allowed, and ran")
+	}
+}
+
+// look judges a call that was allowed.
+func (v *verdict) look() {
+	judged := v.call.judged
+	if judged == nil {
+		v.report("record", "the journal has no evaluation")
+		return
+	}
+	v.effects()
+	if v.outcome.Report.Outcome == tool.Refused {
+		return
+	}
+	v.answers()
+	result := v.outcome.Report.Result
+	if strings.HasPrefix(v.call.tool, "fs.") && strings.Contains(string(result), sealed+"-") {
+		v.report("forbidden content", "the result is %s", clip(string(result)))
+	}
+	if v.outcome.Report.Outcome != tool.Succeeded {
+		return
+	}
+	switch v.call.tool {
+	case "fs.read":
+		v.read()
+	case "fs.list":
+		v.list()
+	case "fs.search":
+		v.search()
+	case "process.run":
+		v.program()
+	case "echo":
+		v.same(string(result), string(v.call.input))
+	case "http.fetch":
+		var got struct{ Content string }
+		v.decode(&got)
+		v.same(strings.TrimPrefix(page, got.Content), strings.TrimPrefix(page, got.Content)) // a HEAD has no body
+	}
+}
+
+func (v *verdict) same(got, want string) {
+	if got != want {
+		v.report("result", "it is %s", clip(got))
+	}
+}
+
+func (v *verdict) decode(into any) {
+	if err := json.Unmarshal(v.outcome.Report.Result, into); err != nil {
+		v.report("result", "%v", err)
+	}
+}
+
+// answers: what people said yes to was about the path that the call took, and
+// what policy asks about was asked.
+func (v *verdict) answers() {
+	if !strings.HasPrefix(v.call.tool, "fs.") {
+		return
+	}
+	var about any
+	var from string
+	switch d := v.outcome.Decision; {
+	case d.GrantID != "":
+		about, _ = v.worker.grants.Load(d.GrantID)
+		from = "grant"
+	case d.ApprovalID != "":
+		about, _ = v.worker.asks.Load(d.ApprovalID)
+		from = "approval"
+	default:
+		if asksPath(v.call.judged.Path) {
+			v.report("not asked", "policy asks about it")
+		}
+		return
+	}
+	if facts, ok := about.(tool.Facts); !ok || facts.Path != v.call.judged.Path {
+		v.report("answer", "the %s was about %q", from, facts.Path)
+	}
+}
+
+// stood reports whether a file stood at a path while the call ran.
+func (v *verdict) stood(label, name string) bool { return slices.Contains(v.call.stood[name], label) }
+
+// at judges one file that a result shows: it stood where the result says, and
+// that is where, or below where, policy was asked about.
+func (v *verdict) at(label, name string) {
+	top := v.call.judged.Path
+	switch {
+	case name != top && top != "." && !strings.HasPrefix(name, top+"/"):
+		v.report("record", "%q was read at %q", label, name)
+	case forbiddenPath(name):
+		v.report("forbidden content", "%q was read at %q", label, name)
+	case !v.stood(label, name):
+		v.report("record", "%q never stood at %q while the call ran, where stood %q", label, name, v.call.stood[name])
+	case asksPath(name) && v.outcome.Decision.ApprovalID == "" && v.outcome.Decision.GrantID == "":
+		v.report("not asked", "%q was read at %q", label, name)
+	}
+}
+
+func (v *verdict) read() {
+	var got struct{ Path, Content string }
+	v.decode(&got)
+	label, _, _ := strings.Cut(got.Content, "\n")
+	v.at(label, got.Path)
+	if got.Path != v.call.judged.Path {
+		v.report("record", "the result is of %q", got.Path)
+	}
+}
+
+func (v *verdict) search() {
+	var got struct {
+		Path    string
+		Matches []struct{ Path, Text string }
+	}
+	v.decode(&got)
+	if got.Path != v.call.judged.Path {
+		v.report("record", "the result is of %q", got.Path)
+	}
+	for _, m := range got.Matches {
+		v.at(m.Text, m.Path)
+	}
+}
+
+// list: names may be seen; how long a forbidden file is may not, nor what is in
+// a directory that was not judged.
+func (v *verdict) list() {
+	var got struct {
+		Path    string
+		Entries []struct {
+			Path, Kind string
+			Size       int64
+		}
+	}
+	v.decode(&got)
+	if got.Path != v.call.judged.Path {
+		v.report("record", "the result is of %q", got.Path)
+	}
+	for _, e := range got.Entries {
+		switch {
+		case path.Base(e.Path) == "seal.id" && !forbiddenPath(e.Path):
+			v.report("forbidden content", "the entries are of a sealed directory")
+		case e.Kind == "file" && e.Size != 0 && forbiddenPath(e.Path):
+			v.report("forbidden size", "%q has %d bytes", e.Path, e.Size)
+		}
+	}
+}
+
+// effects: what is different on the disk is what the report says, where policy
+// was asked about it.
+func (v *verdict) effects() {
+	var said []string
+	for _, f := range v.outcome.Report.Files {
+		said = append(said, f.Path)
+	}
+	var found []string
+	for _, ch := range v.call.changes {
+		found = append(found, ch.path)
+		switch {
+		case v.call.tool == "process.run": // what it may write is not a matter of paths
+		case forbiddenPath(ch.path):
+			v.report("forbidden effect", "%q was written", ch.path)
+		case !slices.Contains(v.call.judged.Paths, ch.path):
+			v.report("effect", "%q was written and %q judged", ch.path, v.call.judged.Paths)
+		}
+		if ch.is != v.call.writes {
+			v.report("effect", "%q, which held %q, holds %q; the call ended with %s", ch.path, ch.was, ch.is, ending(v.outcome, nil))
+		}
+	}
+	slices.Sort(said)
+	slices.Sort(found)
+	if !slices.Equal(said, found) {
+		v.report("record", "the report names %q, and %q changed", said, found)
+	}
+}
+
+// program: what ran, where, and on what, is what is attested.
+func (v *verdict) program() {
+	var got struct {
+		ExitCode *int `json:"exit_code"`
+		Stdout   struct{ Content string }
+	}
+	v.decode(&got)
+	var told struct {
+		Label, Cwd string
+		Lines      []string
+	}
+	if got.ExitCode == nil || *got.ExitCode != 0 {
+		return // what it was to read is gone
+	}
+	if err := json.Unmarshal([]byte(got.Stdout.Content), &told); err != nil {
+		v.report("result", "%v", err)
+		return
+	}
+	s, err := statement(v.outcome.Attestation.Envelope.JSON)
+	if err != nil || s.Predicate.Inputs.Executable == nil {
+		v.report("record", "reading the attestation: %v", err)
+		return
+	}
+	inputs := s.Predicate.Inputs
+	if want := v.worker.programs[plain(inputs.Executable.SHA256)]; told.Label != want {
+		v.report("program", "%q ran and %q is attested", told.Label, want)
+	}
+	if strings.HasPrefix(told.Label, forbidden) {
+		v.report("forbidden program", "%q ran", told.Label)
+	}
+	if want := path.Join("/workspace", v.call.judged.Path); told.Cwd != want {
+		v.report("program", "it ran in %q", told.Cwd)
+	}
+	honest := slices.ContainsFunc(s.Predicate.Enforcement.Downgrades, func(d string) bool { return strings.HasPrefix(d, "operand changed") })
+	for _, line := range told.Lines {
+		digest := plain(v.worker.tree.digests[line])
+		if !honest && !slices.ContainsFunc(inputs.Files, func(f attest.File) bool { return plain(f.SHA256) == digest }) {
+			v.report("operand", "%q was read, and %v are attested", line, inputs.Files)
+		}
+	}
+}
+
+func plain(digest string) string { return strings.TrimPrefix(digest, "sha256:") }
+
+// statement reads what was signed. That the signature is good is not the
+// question here.
+func statement(envelope []byte) (s attest.Statement, err error) {
+	var dsse struct{ Payload []byte }
+	err = json.Unmarshal(envelope, &dsse)
+	return s, errors.Join(err, json.Unmarshal(dsse.Payload, &s))
+}
+
+func clip(text string) string {
+	const most = 300
+	if len(text) > most {
+		return text[:most] + "..."
+	}
+	return text
+}

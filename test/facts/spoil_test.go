@@ -1,0 +1,113 @@
+//go:build linux
+
+package facts
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"palyra/internal/tool"
+	"palyra/internal/toolcall"
+)
+
+// lie falsifies what came of a call, so that the judge has to see it.
+type lie struct {
+	name, tool string
+	// kind is the violation that it makes.
+	kind string
+	// tell returns false for a call that it cannot be told about.
+	tell func(*worker, *call, *toolcall.Outcome) bool
+}
+
+// says replaces text in the result.
+func says(old, with string) func(*worker, *call, *toolcall.Outcome) bool {
+	return func(_ *worker, _ *call, o *toolcall.Outcome) bool {
+		before := o.Report.Result
+		o.Report.Result = bytes.ReplaceAll(before, []byte(old), []byte(with))
+		return !bytes.Equal(before, o.Report.Result)
+	}
+}
+
+// lies are of every kind of violation.
+var lies = []lie{
+	{"sealed content", "fs.read", "forbidden content", says(public+"-", sealed+"-")},
+	{"another file", "fs.read", "record", says(public+"-", public+"-9")},
+	{"another path", "fs.read", "record", says(`"path":"open/`, `"path":"ask/`)},
+	{"sealed matches", "fs.search", "forbidden content", says(public+"-", sealed+"-")},
+	{"another match", "fs.search", "record", says(public+"-", public+"-9")},
+	{"a sealed directory", "fs.list", "forbidden content", says(`"entries":[{`, `"entries":[{"kind":"file","path":"open/seal.id"},{`)},
+	{"a sealed size", "fs.list", "forbidden size", says(`"entries":[{`, `"entries":[{"kind":"file","path":"sealed/a.txt","size":7},{`)},
+	{"one file more", "fs.write", "effect", func(_ *worker, c *call, _ *toolcall.Outcome) bool {
+		c.changes = append(c.changes, change{path: "open/more.txt", is: c.writes})
+		return true
+	}},
+	{"a sealed file", "fs.patch", "forbidden effect", func(_ *worker, c *call, _ *toolcall.Outcome) bool {
+		c.changes = append(c.changes, change{path: "sealed/a.txt", is: c.writes})
+		return true
+	}},
+	{"an effect unsaid", "fs.write", "record", func(_ *worker, c *call, o *toolcall.Outcome) bool {
+		o.Report.Files = nil
+		return len(c.changes) > 0
+	}},
+	{"an effect of a call that was denied", "fs.write", "ran", func(_ *worker, c *call, o *toolcall.Outcome) bool {
+		o.Decision.Allowed = false
+		return len(c.changes) > 0
+	}},
+	{"an answer about another path", "fs.read", "answer", func(w *worker, _ *call, o *toolcall.Outcome) bool {
+		w.asks.Store(o.Decision.ApprovalID, tool.Facts{Path: "ask/another.txt"})
+		return o.Decision.ApprovalID != "" && o.Decision.GrantID == ""
+	}},
+	{"no answer", "fs.read", "not asked", func(_ *worker, c *call, o *toolcall.Outcome) bool {
+		o.Decision.ApprovalID, o.Decision.GrantID = "", ""
+		return asksPath(c.judged.Path)
+	}},
+	{"another echo", "echo", "result", says("hello", "bye")},
+	{"another program", "process.run", "program", says("teller-one", "teller-other")},
+	{"a forbidden program", "process.run", "forbidden program", says("teller-one", "teller-denied")},
+	{"another place", "process.run", "program", says(`\"cwd\":\"/workspace`, `\"cwd\":\"/workspace/sealed`)},
+	{"another operand", "process.run", "operand", says(public+"-", public+"-9")},
+}
+
+// TestJudge: each kind of violation is seen. Every lie is told about calls that
+// really were made.
+func TestJudge(t *testing.T) {
+	f := &fuzz{seed: seed(t), time: time.Minute}
+	var mu sync.Mutex
+	seen := map[string]bool{}
+	f.spoil = func(w *worker, c *call, o *toolcall.Outcome) {
+		if o.Report.Outcome != tool.Succeeded {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, l := range lies {
+			if l.tool != c.tool || seen[l.name] {
+				continue
+			}
+			told := *o
+			told.Report.Result = slices.Clone(o.Report.Result)
+			changes := c.changes
+			if l.tell(w, c, &told) {
+				w.verdict(c, &told, nil, func(kind, _ string) {
+					if kind == l.kind {
+						seen[l.name] = true
+					}
+				})
+			}
+			c.changes = changes
+		}
+		if !slices.ContainsFunc(lies, func(l lie) bool { return !seen[l.name] && slices.Contains(f.tools, l.tool) }) {
+			f.stop()
+		}
+	}
+	f.run(t)
+	for _, l := range lies {
+		if !seen[l.name] && slices.Contains(f.tools, l.tool) {
+			t.Errorf("%s of %s: not seen as %q; seen are %q", l.name, l.tool, l.kind, slices.Sorted(maps.Keys(seen)))
+		}
+	}
+}

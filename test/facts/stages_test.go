@@ -1,0 +1,311 @@
+//go:build linux
+
+package facts
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+
+	"palyra/internal/approval"
+	"palyra/internal/attest"
+	"palyra/internal/builtin"
+	"palyra/internal/dispatch"
+	"palyra/internal/event"
+	"palyra/internal/policy"
+	"palyra/internal/tool"
+	"palyra/internal/toolcall"
+)
+
+// stage names the moment between two stages of a call in which its workspace
+// is changed.
+type stage int
+
+const (
+	checked    stage = iota // the input is checked; the plan comes next
+	planned                 // then the grants are looked up
+	granted                 // then policy is asked
+	evaluated               // then people are, or the decision is made
+	asked                   // people think
+	answered                // then the decision is made
+	decided                 // the decision is durable; dispatch comes next
+	prepared                // dispatch has looked at the world for the last time
+	rechecked               // nobody took anything back; the tool comes next
+	committing              // the program has ended; its changes are judged next
+	ruled                   // then they are committed
+	ran                     // then the attestation is signed
+	signed                  // then it is made durable
+	stages
+)
+
+func (s stage) String() string {
+	return [...]string{
+		"checked", "planned", "granted", "evaluated", "asked", "answered", "decided", "prepared", "rechecked", "committing", "ruled", "ran", "signed",
+	}[s]
+}
+
+// reaches reports whether calls of a tool get to a stage.
+func (s stage) reaches(tool string) bool {
+	return s != committing && s != ruled || tool == "process.run"
+}
+
+// call is one call on its way. What it notes is read when it has ended, by the
+// worker that made it.
+type call struct {
+	worker *worker
+	tool   string
+	input  json.RawMessage
+	ws     string
+	// aim is what the input names, "" for nothing.
+	aim string
+	// aimed is true for a call of which what it goes through is changed most, and
+	// not just anything.
+	aimed bool
+	// flips is true for a call under which links flip while its tool runs.
+	flips bool
+	// writes is what it would write, "" for a call that does not.
+	writes string
+	// minted is true once a grant came of the vote about it.
+	minted bool
+
+	// plan is what the call was planned as last.
+	plan tool.Plan
+
+	mu sync.Mutex
+	// judged are the facts that policy was asked about last.
+	judged *tool.Facts
+	// asking are the facts that people are asked about.
+	asking tool.Facts
+	// changes are what was different on the disk after the tool had run, and
+	// stood the files that stood at each path from the beginning of dispatch
+	// until then.
+	changes []change
+	stood   map[string][]string
+}
+
+type callKey struct{}
+
+// hooks are the wrappers of the stages.
+type hooks struct {
+	tally *tally
+	// ignoreFacts shows dispatch what was judged, whatever is there when the call
+	// is to run: so nothing holds the facts of a call together. It is the negative
+	// control.
+	ignoreFacts bool
+}
+
+// at changes the workspace of the call that a context belongs to.
+func (h *hooks) at(ctx context.Context, s stage) {
+	c, ok := ctx.Value(callKey{}).(*call)
+	if !ok {
+		return
+	}
+	aim := ""
+	if c.aimed {
+		aim = c.aim
+	}
+	c.worker.tree.mutate(aim)
+	h.tally.mutation(s, c.tool)
+}
+
+func (h *hooks) stages(cfg toolcall.Config) toolcall.Config {
+	cfg.Evaluator = &evaluator{cfg.Evaluator, h}
+	cfg.Approver = &approver{cfg.Approver, h}
+	cfg.Dispatcher = &dispatcher{cfg.Dispatcher, h}
+	cfg.Notary = &notary{cfg.Notary, h}
+	cfg.Ledger = &ledger{cfg.Ledger, h}
+	return cfg
+}
+
+type evaluator struct {
+	toolcall.Evaluator
+	*hooks
+}
+
+func (e *evaluator) Evaluate(ctx context.Context, r policy.Request, grants []policy.Grant) (policy.Verdict, error) {
+	verdict, err := e.Evaluator.Evaluate(ctx, r, grants)
+	if r.Commit == nil {
+		e.at(ctx, evaluated)
+	}
+	return verdict, err
+}
+
+type approver struct {
+	toolcall.Approver
+	*hooks
+}
+
+func (a *approver) Grants(ctx context.Context, q approval.GrantQuery) ([]approval.Grant, error) {
+	grants, err := a.Approver.Grants(ctx, q)
+	a.at(ctx, granted)
+	return grants, err
+}
+
+func (a *approver) GrantAnswer(ctx context.Context, id string, ask approval.Ask) (approval.Answer, error) {
+	answer, err := a.Approver.GrantAnswer(ctx, id, ask)
+	a.at(ctx, answered)
+	return answer, err
+}
+
+func (a *approver) Resolve(ctx context.Context, ask *approval.Ask, observe func(*approval.Record)) (approval.Answer, error) {
+	if c, ok := ctx.Value(callKey{}).(*call); ok {
+		var r policy.Request
+		must(json.Unmarshal(ask.Request, &r))
+		c.mu.Lock()
+		c.asking = r.Facts
+		c.mu.Unlock()
+	}
+	answer, err := a.Approver.Resolve(ctx, ask, observe)
+	a.at(ctx, answered)
+	return answer, err
+}
+
+func (a *approver) Recheck(ctx context.Context, answer approval.Answer) error {
+	err := a.Approver.Recheck(ctx, answer)
+	a.at(ctx, rechecked)
+	return err
+}
+
+type dispatcher struct {
+	toolcall.Dispatcher
+	*hooks
+}
+
+func (d *dispatcher) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
+	plan, err := d.Dispatcher.Plan(ctx, p)
+	if c, ok := ctx.Value(callKey{}).(*call); ok {
+		c.plan = plan
+	}
+	d.at(ctx, planned)
+	return plan, err
+}
+
+func (d *dispatcher) Run(ctx context.Context, decision dispatch.Decided) tool.Report {
+	if c, ok := ctx.Value(callKey{}).(*call); ok {
+		c.worker.tree.since()
+	}
+	d.at(ctx, decided)
+	return d.Dispatcher.Run(ctx, decision)
+}
+
+type notary struct {
+	toolcall.Notary
+	*hooks
+}
+
+func (n *notary) Sign(ctx context.Context, e attest.Execution) (attest.Envelope, error) {
+	envelope, err := n.Notary.Sign(ctx, e)
+	n.at(ctx, signed)
+	return envelope, err
+}
+
+// ledger reads along what is made durable: what the journal says is what the
+// judge goes by.
+type ledger struct {
+	toolcall.Ledger
+	*hooks
+}
+
+func (l *ledger) Record(ctx context.Context, e toolcall.Entry) (int64, error) {
+	if c, ok := ctx.Value(callKey{}).(*call); ok {
+		for _, d := range e.Drafts {
+			if d.Code == event.Evaluated {
+				c.note(d.Payload)
+			}
+		}
+	}
+	return l.Ledger.Record(ctx, e)
+}
+
+// note keeps the facts of an evaluation, unless it is about a commit.
+func (c *call) note(payload []byte) {
+	var read struct {
+		Request struct {
+			Facts  tool.Facts      `json:"facts"`
+			Commit json.RawMessage `json:"commit"`
+		} `json:"request"`
+	}
+	must(json.Unmarshal(payload, &read))
+	if read.Request.Commit == nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.judged = &read.Request.Facts
+	}
+}
+
+// tool wraps a tool. One without effect has to stay one.
+func (h *hooks) tool(t builtin.Tool) dispatch.Tool {
+	wrapped := changing{Tool: t, hooks: h, name: t.Descriptor().Name}
+	if _, ok := t.(dispatch.Pure); ok {
+		return effectless{wrapped}
+	}
+	return wrapped
+}
+
+type effectless struct{ changing }
+
+func (effectless) Pure() {}
+
+// changing is a tool under which the workspace changes.
+type changing struct {
+	builtin.Tool
+	*hooks
+	name string
+}
+
+// Prepare is the last look at the world.
+func (c changing) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
+	ready, err := c.Tool.Prepare(ctx, p)
+	current, ok := ctx.Value(callKey{}).(*call)
+	if !ok {
+		return ready, err
+	}
+	c.at(ctx, prepared)
+	if err != nil {
+		return ready, err
+	}
+	if c.ignoreFacts {
+		ready.Plan = current.plan
+	}
+	run := ready.Run
+	ready.Run = func(ctx context.Context, decided tool.Call) tool.Report { return c.run(ctx, current, run, decided) }
+	return ready, nil
+}
+
+func (c changing) run(ctx context.Context, current *call, run func(context.Context, tool.Call) tool.Report, decided tool.Call) tool.Report {
+	if commit := decided.Commit; commit != nil {
+		decided.Commit = func(given context.Context, r tool.CommitRequest) (tool.CommitRuling, error) {
+			c.at(ctx, committing)
+			ruling, err := commit(given, r)
+			c.at(ctx, ruled)
+			return ruling, err
+		}
+	}
+	report := current.during(func() tool.Report { return run(ctx, decided) }, c.tally)
+	c.at(ctx, ran)
+	return report
+}
+
+// during runs the tool, in some calls under flipping links, and then looks at
+// what it changed.
+func (c *call) during(run func() tool.Report, t *tally) (report tool.Report) {
+	tree := c.worker.tree
+	if c.flips {
+		stop, turns := make(chan struct{}), make(chan int)
+		go func() { turns <- tree.flip(stop) }()
+		report = run()
+		close(stop)
+		t.flips.Add(int64(<-turns))
+	} else {
+		report = run()
+	}
+	tree.mu.Lock()
+	defer tree.mu.Unlock()
+	if c.aim != "" {
+		c.stood = tree.standing()
+	}
+	if c.writes != "" {
+		c.changes = tree.adopt()
+	}
+	return report
+}

@@ -1,0 +1,378 @@
+//go:build linux
+
+package facts
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"palyra/internal/canonical"
+)
+
+// The kinds of content. Each file begins with a line of its own: kind, worker
+// and number.
+const (
+	public    = "PUBLIC"
+	sealed    = "SECRET"
+	written   = "WRITTEN" // by a call
+	program   = "teller"  // one that policy lets run
+	forbidden = "teller-denied"
+)
+
+// body is a file, whatever its names are.
+type body struct {
+	label   string
+	content []byte
+	mode    fs.FileMode
+}
+
+func labelOf(b *body) string {
+	if b == nil {
+		return ""
+	}
+	return b.label
+}
+
+func (b *body) kind() string {
+	for _, k := range []string{forbidden, program, sealed, public, written} {
+		if strings.HasPrefix(b.label, k) {
+			return k
+		}
+	}
+	return ""
+}
+
+// mayStand reports whether policy lets the content stand at a path: what is
+// forbidden never leaves forbidden paths, and programs stay where they are
+// looked for.
+func (b *body) mayStand(name string) bool {
+	switch b.kind() {
+	case sealed:
+		return forbiddenPath(name)
+	case forbidden:
+		return strings.HasPrefix(name, "bin/denied/")
+	case program:
+		return path.Dir(name) == "bin"
+	}
+	return !forbiddenPath(name) && !strings.HasPrefix(name, "bin/")
+}
+
+// forbiddenPath says which paths policy forbids to read and to write. It is
+// written once more, and otherwise than in the policy.
+func forbiddenPath(name string) bool {
+	top, _, _ := strings.Cut(name, "/")
+	return top == "sealed" || top == "SEALED" || top == ".git" || strings.EqualFold(path.Ext(name), ".key")
+}
+
+// asksPath says about which paths policy asks.
+func asksPath(name string) bool {
+	top, _, _ := strings.Cut(name, "/")
+	return top == "ask"
+}
+
+// tree is the workspace of one worker: what is on the disk, and what the worker
+// knows of it. Everything goes through a root, so that nothing outside can be
+// touched.
+type tree struct {
+	mu     sync.Mutex
+	root   *os.Root
+	dir    string
+	rng    *rand.Rand
+	worker int
+	n      int
+
+	files map[string]*body
+	dirs  map[string]bool
+	links map[string]string
+	// was lists, by path, the files that stood there since since was called.
+	was map[string][]string
+	// digests are those of all files that ever were, by their labels.
+	digests map[string]string
+}
+
+// programLabels are those of the programs that run, and of one that does not.
+var programLabels = []string{"teller-one000000000", "teller-two000000000", "teller-denied000000"}
+
+// newTree makes a workspace. Without programs it has others in their place,
+// which are shorter.
+func newTree(dir string, worker int, rng *rand.Rand, programs []*body) (*tree, error) {
+	if err := os.Mkdir(dir, 0o750); err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	t := &tree{
+		root: root, dir: dir, rng: rng, worker: worker,
+		files: map[string]*body{}, dirs: map[string]bool{}, links: map[string]string{}, was: map[string][]string{}, digests: map[string]string{},
+	}
+	for _, d := range []string{"open", "ask", "sealed", "mixed", "out", "doors", "bin", "bin/denied", ".git", ".git/hooks"} {
+		t.mkdir(d)
+	}
+	for _, name := range []string{"a.txt", "b.txt", "c.txt"} {
+		t.put("open/"+name, t.fresh(public))
+		t.put("ask/"+name, t.fresh(public))
+		t.put("sealed/"+name, t.fresh(sealed))
+	}
+	t.put("sealed/seal.id", t.fresh(sealed))
+	t.put("mixed/m.txt", t.fresh(public))
+	t.put("mixed/x.key", t.fresh(sealed))
+	t.put("mixed/y.key", t.fresh(sealed))
+	t.put(".git/config", t.fresh(sealed))
+	t.put(".git/hooks/pre-commit", t.fresh(sealed))
+	t.put("out/w.txt", t.fresh(public))
+	for i, label := range programLabels {
+		b := &body{label: label, content: []byte(label), mode: 0o755}
+		if programs != nil {
+			b = programs[i]
+		}
+		t.put([]string{"bin/run", "bin/other", "bin/denied/run"}[i], b)
+	}
+	for _, name := range []string{"doors/f0", "doors/f1", "doors/f2"} {
+		t.symlink("../open/a.txt", name)
+	}
+	t.symlink("../open", "doors/d0")
+	t.symlink("../ask", "doors/d1")
+	t.symlink("run", "bin/link")
+	return t, nil
+}
+
+func (t *tree) close() { t.root.Close() }
+
+// must is for the tree's own steps: the disk does what the worker knows it can,
+// and anything else would make the run meaningless.
+func must(err error) {
+	if err != nil {
+		panic(fmt.Errorf("changing the workspace: %w", err))
+	}
+}
+
+// fresh is a new file of a kind. What is forbidden is longer than what is not.
+func (t *tree) fresh(kind string) *body {
+	t.n++
+	label := fmt.Sprintf("%s-%d-%d", kind, t.worker, t.n)
+	lines := 1 + t.rng.IntN(8)
+	if kind == sealed {
+		lines += 100
+	}
+	b := &body{label: label, content: []byte(label + "\n" + strings.Repeat("a line like others\n", lines)), mode: 0o600}
+	t.digests[label] = canonical.Digest(b.content)
+	return b
+}
+
+// leave notes what stands at a path before that changes.
+func (t *tree) leave(name string) {
+	if b := t.files[name]; b != nil && !slices.Contains(t.was[name], b.label) {
+		t.was[name] = append(t.was[name], b.label)
+	}
+}
+
+// since forgets what stood where before now.
+func (t *tree) since() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	clear(t.was)
+}
+
+// standing are the files that stood at each path, by the path itself and no
+// link, at any time since since was called.
+func (t *tree) standing() map[string][]string {
+	list := make(map[string][]string, len(t.files))
+	for name, b := range t.files {
+		list[name] = append(slices.Clip(t.was[name]), b.label)
+	}
+	for name, labels := range t.was {
+		if t.files[name] == nil {
+			list[name] = slices.Clone(labels)
+		}
+	}
+	return list
+}
+
+// put makes a file or replaces one by another.
+func (t *tree) put(name string, b *body) {
+	t.leave(name)
+	must(t.root.WriteFile(".new", b.content, 0o600))
+	must(t.root.Chmod(".new", b.mode))
+	must(t.root.Rename(".new", name))
+	t.files[name] = b
+}
+
+// edit writes into the file itself, so that all its names have the content.
+func (t *tree) edit(name string, b *body) {
+	old := t.files[name]
+	for other, there := range t.files {
+		if there == old {
+			t.leave(other)
+		}
+	}
+	must(t.root.WriteFile(name, b.content, 0o600))
+	old.label, old.content = b.label, b.content
+}
+
+func (t *tree) remove(name string) {
+	t.leave(name)
+	must(t.root.Remove(name))
+	delete(t.files, name)
+	delete(t.links, name)
+}
+
+// rename moves a file, over another one if there is.
+func (t *tree) rename(from, to string) {
+	t.leave(from)
+	t.leave(to)
+	must(t.root.Rename(from, to))
+	if b := t.files[from]; b != t.files[to] { // else rename(2) does nothing
+		t.files[to] = b
+		delete(t.files, from)
+	}
+}
+
+// swap lets two files change places.
+func (t *tree) swap(a, b string) {
+	t.leave(a)
+	t.leave(b)
+	must(t.root.Rename(a, ".swap"))
+	must(t.root.Rename(b, a))
+	must(t.root.Rename(".swap", b))
+	t.files[a], t.files[b] = t.files[b], t.files[a]
+}
+
+func (t *tree) link(from, to string) {
+	t.leave(to)
+	must(t.root.Link(from, to))
+	t.files[to] = t.files[from]
+}
+
+func (t *tree) mkdir(name string) {
+	must(t.root.Mkdir(name, 0o750))
+	t.dirs[name] = true
+}
+
+// symlink makes a link or turns one, in one step.
+func (t *tree) symlink(target, name string) {
+	must(t.root.Symlink(target, ".turn"))
+	must(t.root.Rename(".turn", name))
+	t.leave(name)
+	delete(t.files, name)
+	t.links[name] = target
+}
+
+// moveDir renames a directory with all that is in it.
+func (t *tree) moveDir(from, to string) {
+	must(t.root.Rename(from, to))
+	moved := func(name string) (string, bool) {
+		if name == from {
+			return to, true
+		}
+		rest, ok := strings.CutPrefix(name, from+"/")
+		return to + "/" + rest, ok
+	}
+	for _, name := range slices.Collect(maps.Keys(t.files)) {
+		if now, ok := moved(name); ok {
+			t.leave(name)
+			t.files[now] = t.files[name]
+			delete(t.files, name)
+		}
+	}
+	for _, name := range slices.Collect(maps.Keys(t.dirs)) {
+		if now, ok := moved(name); ok {
+			delete(t.dirs, name)
+			t.dirs[now] = true
+		}
+	}
+}
+
+// removeDir removes a directory with all that is in it.
+func (t *tree) removeDir(name string) {
+	must(t.root.RemoveAll(name))
+	for _, at := range slices.Collect(maps.Keys(t.files)) {
+		if strings.HasPrefix(at, name+"/") {
+			t.leave(at)
+			delete(t.files, at)
+		}
+	}
+	maps.DeleteFunc(t.dirs, func(at string, _ bool) bool { return at == name || strings.HasPrefix(at, name+"/") })
+}
+
+// free reports whether a file of that name can be made.
+func (t *tree) free(name string) bool {
+	dir := path.Dir(name)
+	return t.files[name] == nil && !t.dirs[name] && t.links[name] == "" && (dir == "." || t.dirs[dir])
+}
+
+// of lists the paths of files of some kinds, sorted.
+func (t *tree) of(kinds ...string) []string {
+	var list []string
+	for name, b := range t.files {
+		if slices.Contains(kinds, b.kind()) {
+			list = append(list, name)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+func (t *tree) pick(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return list[t.rng.IntN(len(list))]
+}
+
+// change is a file that is not as the worker knew it, by what it held and holds;
+// "" is no file.
+type change struct{ path, was, is string }
+
+// adopt looks at all files and takes over what somebody else changed.
+func (t *tree) adopt() []change {
+	var list []change
+	seen := map[string]bool{}
+	err := fs.WalkDir(t.root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		switch {
+		case e.Type().IsRegular():
+			seen[name] = true
+			old := t.files[name]
+			if old != nil && strings.HasPrefix(name, "bin/") { // programs are long, and only renamed
+				return nil
+			}
+			content, err := t.root.ReadFile(filepath.FromSlash(name))
+			if err != nil {
+				return err
+			}
+			if old == nil || string(old.content) != string(content) {
+				line, _, _ := strings.Cut(string(content), "\n")
+				is := &body{label: line, content: content, mode: 0o600}
+				t.digests[line] = canonical.Digest(content)
+				list = append(list, change{name, labelOf(old), line})
+				t.leave(name)
+				delete(t.links, name)
+				t.files[name] = is
+			}
+		case e.IsDir() && name != ".":
+			t.dirs[name] = true
+		}
+		return nil
+	})
+	must(err)
+	for _, name := range slices.Sorted(maps.Keys(t.files)) {
+		if !seen[name] {
+			list = append(list, change{name, t.files[name].label, ""})
+			t.leave(name)
+			delete(t.files, name)
+		}
+	}
+	return list
+}
