@@ -61,6 +61,7 @@ const (
 	Closed       Code = "PAL-J101" // the daemon closed the journal in order
 	Checkpoint   Code = "PAL-J102" // a signed checkpoint over the Merkle tree
 	ClockStepped Code = "PAL-J103" // the clock went backwards
+	KeyRotated   Code = "PAL-J104" // the key that signs checkpoints was replaced; both keys sign it
 )
 
 // Codes lists the catalog in order.
@@ -73,7 +74,7 @@ var Codes = []Code{
 	CACreated, CertificateMade, MemberAdded, CallersRefused, PermissionDenied,
 	DeviceRevoked, Exported,
 	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed, PolicyReset,
-	Opened, Closed, Checkpoint, ClockStepped,
+	Opened, Closed, Checkpoint, ClockStepped, KeyRotated,
 }
 
 // Draft is an event before the writer gives it a sequence number, a time and
