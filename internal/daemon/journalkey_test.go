@@ -2,18 +2,26 @@ package daemon
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
+	"time"
+
+	"github.com/oklog/ulid/v2"
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/attest"
+	"palyra/internal/canonical"
+	"palyra/internal/event"
 	"palyra/internal/identity/ca"
 	"palyra/internal/journal"
 	"palyra/internal/sqlite"
+	"palyra/internal/tool"
 )
 
 // keySet asks the daemon for its key set, and proves it.
@@ -161,5 +169,83 @@ func TestCheckpointKeyIsCertifiedAtUpgrade(t *testing.T) {
 		if _, err := verifiedWith(text, set); err != nil {
 			t.Errorf("an export %s: %v", name, err)
 		}
+	}
+}
+
+// TestFiveYears: what a gateway signed over five years verifies, although every
+// certificate but the newest ran out long ago: each is judged when it was made.
+func TestFiveYears(t *testing.T) {
+	clock := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	now := func() time.Time { return clock }
+	dir := filepath.Join(t.TempDir(), "state")
+	authority, _, err := ca.Open(filepath.Join(dir, "ca"), ca.Options{Now: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	origin, known, err := checkpointKeys(authority)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := must(sqlite.Open(t.Context(), storePath(dir), sqlite.Options{Origin: origin, Verifiers: known, Now: now}))(t)
+	defer func() { _ = db.Close(context.WithoutCancel(t.Context())) }()
+	log := must(openJournal(t.Context(), db, authority, journal.Options{}))(t)
+	first := authority.Notary()
+	notary := must(attest.NewNotary(attest.NotaryConfig{Signer: first.Signer, Chain: first.Chain, Gateway: authority.TrustDomain(), Now: now}))(t)
+	var envelopes []attest.Envelope
+	for month := range 5 * 12 {
+		clock = clock.AddDate(0, 1, 0)
+		if err := authority.Maintain(); err != nil {
+			t.Fatal(err)
+		}
+		key := authority.Notary()
+		if err := notary.Use(key.Signer, key.Chain); err != nil {
+			t.Fatal(err)
+		}
+		envelopes = append(envelopes, must(notary.Sign(t.Context(), anExecution(clock)))(t))
+		must(log.Append(t.Context(), event.Draft{Code: event.Opened, Actor: journal.Daemon, Payload: []byte("{}")}))(t)
+		must(log.Checkpoint(t.Context()))(t)
+		if month == 40 {
+			must(rotateJournalKey(t.Context(), log, authority))(t)
+		}
+	}
+	set := notary.KeySet().WithCheckpointKeys(certifiedKeys(authority.JournalKeys()))
+	verifier, err := attest.NewVerifier(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, e := range envelopes {
+		if _, err := verifier.Verify(e.JSON); err != nil {
+			t.Errorf("month %d: %v", i, err)
+		}
+	}
+	var text bytes.Buffer
+	if err := log.Export(t.Context(), &text, 0, must(set.JSON())(t)); err != nil {
+		t.Fatal(err)
+	}
+	if sum, err := verifiedWith(text.Bytes(), set); err != nil || sum.Checkpoints != 60 || sum.Rotations != 1 {
+		t.Errorf("%+v, %v", sum, err)
+	}
+	// The control: a certificate that was not valid when the key is said to have
+	// been certified does not count.
+	late := set
+	late.CheckpointKeys = slices.Clone(set.CheckpointKeys)
+	late.CheckpointKeys[1].CertifiedAt = clock
+	if _, err := attest.NewVerifier(late); err == nil {
+		t.Error("a certificate is judged at another time than it was made for")
+	}
+}
+
+// anExecution is one that a notary signs.
+func anExecution(at time.Time) attest.Execution {
+	digest := canonical.Digest([]byte("x"))
+	return attest.Execution{
+		AttestationID: ulid.Make().String(), ProposalID: ulid.Make().String(), DecisionID: ulid.Make().String(),
+		Session: "default", Run: "r1", Principal: "agent:claude", OnBehalfOf: "user:ada", Tool: "echo",
+		ToolDefinitionDigest: digest, CallDigest: digest, ArgumentsDigest: digest, PolicyVersion: digest, SnapshotDigest: digest,
+		ProposedAt: at, DecidedAt: at,
+		Report: tool.Report{
+			Outcome: tool.Succeeded, Result: json.RawMessage("{}"), StartedAt: at, FinishedAt: at,
+			Executor: tool.ExecutorInfo{Name: tool.Builtin, Version: "1", Tier: "builtin"}, Enforcement: tool.Enforcement{Level: "none"},
+		},
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/mod/sumdb/note"
 
@@ -32,6 +33,10 @@ type Summary struct {
 	Signed Checkpoint
 	// Head is the end of the chain.
 	Head Head
+	// Keys are those that the checkpoints were held against, with what the
+	// journal says of rotations. It is empty when nothing was said of the sizes
+	// that they sign for.
+	Keys []SigningKey
 	// Key is the verifier key that signed an export.
 	Key string
 	// KeyPinned is true when the key was given by the caller, false when it
@@ -205,8 +210,11 @@ func (w *walker) checkRoot(cp Checkpoint, seq int64) error {
 	return nil
 }
 
-// end reports remembered checkpoints that lie past the end of the chain.
+// end notes what was learned of the keys, and reports remembered checkpoints that lie past the end of the chain.
 func (w *walker) end(whole bool) error {
+	if !slices.ContainsFunc(w.signers.list, func(k signer) bool { return k.loose }) {
+		w.sum.Keys = w.signers.Keys()
+	}
 	for _, cp := range w.remembered {
 		if whole && cp.Size > w.sum.Last {
 			return rolledBack(cp, w.sum.Last)
