@@ -171,22 +171,49 @@ func (j *fakeJournal) attestedWith(t *testing.T, result string, egress tool.Egre
 		t.Fatal(err)
 	}
 	j.envelopes[envelope.ID] = envelope
-	j.journalReport(t, envelope.ID, x.ProposalID, envelope.JSON, x.Report)
+	j.decided(t, x)
+	j.journalReport(t, x, envelope.ID, x.ProposalID, envelope.JSON)
 	return envelope.ID
 }
 
 func (j *fakeJournal) journalEnvelope(t *testing.T, id, proposal string, envelope []byte) {
 	t.Helper()
-	j.journalReport(t, id, proposal, envelope, tool.Report{})
+	j.journalReport(t, attest.Execution{}, id, proposal, envelope)
 }
 
-func (j *fakeJournal) journalReport(t *testing.T, id, proposal string, envelope []byte, report tool.Report) {
+func (j *fakeJournal) journalReport(t *testing.T, x attest.Execution, id, proposal string, envelope []byte) {
 	t.Helper()
-	payload, err := canonical.Marshal(map[string]any{"attestation_id": id, "proposal_id": proposal, "report": report, "envelope": json.RawMessage(envelope)})
+	j.append(t, event.Attested, x, proposal, map[string]any{
+		"attestation_id": id, "proposal_id": proposal, "decision_id": x.DecisionID, "tool": x.Tool, "report": x.Report,
+		"result_blob": canonical.Digest(x.Report.Result), "envelope": json.RawMessage(envelope),
+	})
+}
+
+// decided appends what comes before the attestation of a call.
+func (j *fakeJournal) decided(t *testing.T, x attest.Execution) {
+	t.Helper()
+	j.append(t, event.Proposed, x, x.ProposalID, map[string]any{
+		"proposal_id": x.ProposalID, "principal": x.Principal, "on_behalf_of": x.OnBehalfOf, "tool": x.Tool,
+		"tool_definition_digest": x.ToolDefinitionDigest, "arguments_digest": x.ArgumentsDigest, "journal": x.Journal,
+	})
+	j.append(t, event.Evaluated, x, x.ProposalID, map[string]any{
+		"proposal_id": x.ProposalID, "call_digest": x.CallDigest,
+		"verdict": map[string]any{"snapshot_digest": x.SnapshotDigest, "policy_version": x.PolicyVersion},
+	})
+	j.append(t, event.Decided, x, x.ProposalID, map[string]any{
+		"proposal_id": x.ProposalID, "decision_id": x.DecisionID, "allowed": true, "call_digest": x.CallDigest, "at": x.DecidedAt.UTC().Round(0),
+		"snapshot_digest": x.SnapshotDigest, "policy_version": x.PolicyVersion, "determining": []any{},
+	})
+}
+
+func (j *fakeJournal) append(t *testing.T, code event.Code, x attest.Execution, subject string, payload any) {
+	t.Helper()
+	text, err := canonical.Marshal(payload)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := j.log.Append(context.Background(), event.Draft{Code: event.Attested, Actor: "service:palyrad", Subject: proposal, Payload: payload}); err != nil {
+	d := event.Draft{Code: code, Actor: "agent:claude", Session: x.Session, Run: x.Run, Subject: subject, Payload: text}
+	if _, err := j.log.Append(context.Background(), d); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 
+	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
 	"palyra/internal/attest"
@@ -106,6 +107,10 @@ type verification struct {
 	verifier     *attest.Verifier
 	attestations int
 	erased       int
+	calls        *calls
+	// begunEarlier counts attestations of calls whose events before it are not
+	// in the export.
+	begunEarlier int
 }
 
 func (a *app) verifyFile(path string, f verifyFlags) error {
@@ -293,19 +298,19 @@ func (v *verification) visit(keys json.RawMessage, e *journal.Event) error {
 	if e == nil {
 		return v.start(keys)
 	}
-	if e.Code != event.Attested {
-		return nil
+	if v.calls == nil {
+		v.calls = newCalls(e.Seq - 1)
 	}
+	if e.Code != event.Attested {
+		return v.calls.note(e)
+	}
+	defer func() { _ = v.calls.note(e) }() // it ends the call
 	if e.Erased() {
 		v.erased++
 		return nil
 	}
-	var payload struct {
-		AttestationID string          `json:"attestation_id"`
-		ProposalID    string          `json:"proposal_id"`
-		Envelope      json.RawMessage `json:"envelope"`
-	}
-	if err := json.Unmarshal(e.Payload, &payload); err != nil {
+	var payload attestedFacts
+	if err := jsonv2.Unmarshal(e.Payload, &payload); err != nil {
 		return badAttestation(e.Seq, "it cannot be read: "+err.Error())
 	}
 	if v.verifier == nil {
@@ -317,6 +322,13 @@ func (v *verification) visit(keys json.RawMessage, e *journal.Event) error {
 	}
 	if got.Predicate.AttestationID != payload.AttestationID || got.Predicate.Invocation.ProposalID != payload.ProposalID {
 		return badAttestation(e.Seq, "it is that of another call, proposal "+got.Predicate.Invocation.ProposalID)
+	}
+	why, compared := v.calls.check(e, got.Predicate, payload)
+	if why != "" {
+		return badAttestation(e.Seq, payload.AttestationID+" contradicts the journal: "+why)
+	}
+	if !compared {
+		v.begunEarlier++
 	}
 	v.attestations++
 	return nil
@@ -358,7 +370,7 @@ func (v *verification) print(sum journal.Summary) error {
 		{"source", v.name}, {"verified", true}, {"origin_proven", v.keyBy != ""},
 		{"gateway", sum.Gateway}, {"first", sum.First}, {"last", sum.Last},
 		{"events", sum.Events}, {"checkpoints", sum.Checkpoints}, {"erased", sum.Erased}, {"key_rotations", sum.Rotations},
-		{"attestations", v.attestations}, {"erased_attestations", v.erased}, {"signed_size", sum.Signed.Size},
+		{"attestations", v.attestations}, {"erased_attestations", v.erased}, {"attestations_not_compared", v.begunEarlier}, {"signed_size", sum.Signed.Size},
 		{"verifier_key", sum.Key}, {"verifier_key_pinned_by", v.keyBy},
 		{"ca_root", v.caRoot}, {"ca_root_pinned_by", v.caRootBy},
 	}
@@ -375,7 +387,7 @@ func (v *verification) print(sum journal.Summary) error {
 		if sum.Erased > 0 {
 			p.field("erased", plural(int(sum.Erased), "payload"))
 		}
-		p.field("attestations", fmt.Sprintf("%d verified", v.attestations))
+		p.field("attestations", fmt.Sprintf("%d verified, and agree with the events", v.attestations)+v.notCompared())
 		p.field("signed up to", fmt.Sprint(sum.Signed.Size))
 		p.field("trusted key", sum.Key+trustedBy(v.keyBy))
 		if v.caRoot != "" {
@@ -385,6 +397,14 @@ func (v *verification) print(sum journal.Summary) error {
 			p.field("note", "the keys of the attestations came from the file itself; compare the CA over another channel")
 		}
 	})
+}
+
+// notCompared says of how many attestations the events are elsewhere.
+func (v *verification) notCompared() string {
+	if v.begunEarlier == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %d of calls that began before this export are not compared with theirs", v.begunEarlier)
 }
 
 func trustedBy(by string) string {

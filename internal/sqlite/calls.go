@@ -91,6 +91,12 @@ func (s *Calls) Claimed(ctx context.Context, p access.Principal, key string) (cl
 	return claim, found, err
 }
 
+// Head is the newest durable event, from memory.
+func (s *Calls) Head() (size int64, hash [32]byte) {
+	head := s.db.Head()
+	return head.Seq, head.Hash
+}
+
 // OpenCalls lists the calls that were decided and have no end.
 func (s *Calls) OpenCalls(ctx context.Context) (open []toolcall.OpenCall, err error) {
 	err = s.db.Read(ctx, func(c *Conn) error {

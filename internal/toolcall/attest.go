@@ -160,6 +160,7 @@ func (c *call) execution(record decision.Record, report tool.Report) attest.Exec
 		PolicyVersion: record.PolicyVersion, SnapshotDigest: record.SnapshotDigest, Determining: determining,
 		Operands: c.plan.Binding.Operands, Executable: c.plan.Binding.Executable,
 		Secrets:    c.exchanged.secrets,
+		Journal:    &attest.Journal{Size: c.journal.Size, HeadSHA256: c.journal.HeadSHA256},
 		ProposedAt: c.proposedAt, DecidedAt: record.At, ApprovedAt: approvedAt, Report: report,
 	}
 }

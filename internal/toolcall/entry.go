@@ -96,6 +96,15 @@ type ProposedPayload struct {
 	// OpenWorld says that the tool reads from the open world, which taints its
 	// run from here on.
 	OpenWorld bool `json:"open_world,omitempty"`
+	// Journal is the newest durable event when the call was proposed. The
+	// attestation says the same.
+	Journal *JournalHead `json:"journal,omitempty"`
+}
+
+// JournalHead is a place in the journal.
+type JournalHead struct {
+	Size       int64  `json:"size"`
+	HeadSHA256 string `json:"head_sha256"`
 }
 
 // RefusedPayload is the payload of event.Refused.

@@ -3,6 +3,7 @@ package toolcall
 import (
 	"context"
 	"crypto/rand"
+	"encoding/hex"
 	"slices"
 	"time"
 
@@ -40,6 +41,8 @@ type call struct {
 	answer  approval.Answer
 	// exchanged is zero when the call did not run.
 	exchanged traffic
+	// journal is the newest durable event when the call was proposed.
+	journal JournalHead
 	// argumentsDigest is what the evidence says of the input.
 	argumentsDigest string
 	// pending is what the next durable write takes along.
@@ -153,6 +156,8 @@ func (c *call) addProposed() error {
 	if err != nil {
 		return err
 	}
+	size, head := c.Ledger.Head()
+	c.journal = JournalHead{Size: size, HeadSHA256: hex.EncodeToString(head[:])}
 	payload := ProposedPayload{
 		ProposalID:           c.proposal.ID,
 		CallID:               c.sub.CallID,
@@ -167,6 +172,7 @@ func (c *call) addProposed() error {
 		Redactions:           redactions,
 		IdempotencyKey:       c.sub.IdempotencyKey,
 		OpenWorld:            c.proposal.Tool.OpenWorld,
+		Journal:              &c.journal,
 	}
 	if len(redactions) > 0 {
 		// Beside the rest of the arguments, a plain digest would let anybody

@@ -72,6 +72,9 @@ type Ledger interface {
 	Claimed(ctx context.Context, p access.Principal, key string) (Claim, bool, error)
 	// Past returns what the journal knows of a call.
 	Past(ctx context.Context, proposalID string) (Past, error)
+	// Head is the newest durable event: how many there are, and its hash. It
+	// touches no disk.
+	Head() (size int64, hash [32]byte)
 	// OpenCalls lists the calls that were decided and have no end.
 	OpenCalls(ctx context.Context) ([]OpenCall, error)
 }
