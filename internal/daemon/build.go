@@ -277,7 +277,7 @@ func (g *gateway) openPipeline(ctx context.Context) error {
 	g.metrics = newMetrics(g)
 	stages := toolcall.Config{
 		Evaluator: g.engine, Approver: g.desk, Dispatcher: g.router, Notary: g.notary, Ledger: calls,
-		MaxCallsPerRun: g.cfg.MaxCallsPerRun, LiveDevice: g.liveDevice,
+		MaxCallsPerRun: g.cfg.MaxCallsPerRun, LiveDevice: g.liveDevice, Log: g.log,
 	}
 	if g.opts.wrap != nil {
 		stages = g.opts.wrap(stages)

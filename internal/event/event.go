@@ -30,7 +30,7 @@ const (
 	GrantEnded   Code = "PAL-G103" // a grant ran out
 
 	Attested  Code = "PAL-X100" // a call ran, or was refused at dispatch, and its attestation is stored
-	Ambiguous Code = "PAL-X101" // a decided call has no attestation: the daemon stopped while it ran
+	Ambiguous Code = "PAL-X101" // a decided call has no attestation: the daemon stopped while it ran, or it could not be made
 	Gated     Code = "PAL-X102" // the commit of a change set was allowed or refused; durable before anything is applied
 	Violated  Code = "PAL-X103" // a sandboxed program made system calls that were denied
 	Undone    Code = "PAL-X104" // a committed change set was taken back

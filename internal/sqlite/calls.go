@@ -195,8 +195,8 @@ func addToPast(past *toolcall.Past, e *journal.Event) error {
 		past.AtGate, past.Gate = false, new(toolcall.GateResult)
 		into = past.Gate
 	case event.Ambiguous:
-		past.Ambiguous = true
-		return nil
+		past.Ambiguous = new(toolcall.AmbiguousPayload)
+		into = past.Ambiguous
 	default:
 		return nil
 	}

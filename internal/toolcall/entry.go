@@ -64,8 +64,9 @@ type Past struct {
 	Attested    *AttestedPayload
 	AttestedSeq int64
 	// Result is the result's bytes, when the call has one.
-	Result    []byte
-	Ambiguous bool
+	Result []byte
+	// Ambiguous is the end of a call that has no attestation.
+	Ambiguous *AmbiguousPayload
 	// AtGate is true for a call whose changes nobody has ruled on yet, and Gate
 	// is the last ruling.
 	AtGate bool
@@ -166,11 +167,13 @@ type ViolatedPayload struct {
 
 // AttestedPayload is the payload of event.Attested.
 type AttestedPayload struct {
-	AttestationID string          `json:"attestation_id"`
-	ProposalID    string          `json:"proposal_id"`
-	DecisionID    string          `json:"decision_id"`
-	Tool          string          `json:"tool"`
-	ResultBlob    string          `json:"result_blob,omitempty"`
+	AttestationID string `json:"attestation_id"`
+	ProposalID    string `json:"proposal_id"`
+	DecisionID    string `json:"decision_id"`
+	Tool          string `json:"tool"`
+	ResultBlob    string `json:"result_blob,omitempty"`
+	// ResultNotKept is true for a result that was too large to store.
+	ResultNotKept bool            `json:"result_not_kept,omitempty"`
 	Report        tool.Report     `json:"report"`
 	Envelope      json.RawMessage `json:"envelope"`
 }

@@ -12,6 +12,7 @@ package toolcall
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -79,7 +80,7 @@ type Ledger interface {
 	OpenCalls(ctx context.Context) ([]OpenCall, error)
 }
 
-// Config is what a Pipeline needs. Every field is required.
+// Config is what a Pipeline needs. Every field but Log is required.
 type Config struct {
 	Evaluator  Evaluator
 	Approver   Approver
@@ -91,6 +92,8 @@ type Config struct {
 	// LiveDevice reports whether a device may still act; votes of one that was
 	// revoked count no more.
 	LiveDevice func(id string) bool
+	// Log hears of faults whose cause nobody else is told; nil discards.
+	Log *slog.Logger
 }
 
 // Pipeline runs calls through the stages.

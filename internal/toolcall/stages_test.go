@@ -123,6 +123,8 @@ type ledger struct {
 	after map[event.Code]func()
 	// readErr fails what is read.
 	readErr error
+	// refuse, unless nil, may fail any entry.
+	refuse func() error
 }
 
 func (l *ledger) RunFacts(ctx context.Context, p access.Principal, run string) (tool.SessionFacts, error) {
@@ -150,10 +152,15 @@ func (l *ledger) Record(ctx context.Context, e toolcall.Entry) (int64, error) {
 	l.trace.add("record " + codesOf(e.Drafts))
 	l.mu.Lock()
 	broken := slices.ContainsFunc(e.Drafts, func(d event.Draft) bool { return slices.Contains(l.failOn, d.Code) })
-	after := l.after
+	after, refuse := l.after, l.refuse
 	l.mu.Unlock()
 	if broken {
 		return 0, errDisk
+	}
+	if refuse != nil {
+		if err := refuse(); err != nil {
+			return 0, err
+		}
 	}
 	seq, err := l.Ledger.Record(ctx, e)
 	for _, d := range e.Drafts {
@@ -170,6 +177,8 @@ type store struct {
 
 	mu  sync.Mutex
 	err error
+	// refuse, unless nil, may fail any update.
+	refuse func() error
 }
 
 func (s *store) fail(err error) {
@@ -180,8 +189,11 @@ func (s *store) fail(err error) {
 
 func (s *store) Update(ctx context.Context, fn func(approval.Tx) error) error {
 	s.mu.Lock()
-	err := s.err
+	err, refuse := s.err, s.refuse
 	s.mu.Unlock()
+	if err == nil && refuse != nil {
+		err = refuse()
+	}
 	if err != nil {
 		return err
 	}
