@@ -36,6 +36,11 @@ type Execution struct {
 	Executable  tool.Executable
 	// Secrets are names of leases.
 	Secrets []string
+	// Journal is the journal as it was known to be durable when the call was
+	// proposed; nil when that is not said.
+	Journal *Journal
+	// ResultNotKept says that the result cannot be stored.
+	ResultNotKept bool
 	// A zero time means that the step did not happen.
 	ProposedAt, DecidedAt, ApprovedAt time.Time
 	Report                            tool.Report
@@ -62,6 +67,7 @@ func (x Execution) statement(gateway string, at time.Time) (Statement, error) {
 		Outputs:   outputs(x.Report),
 		Changes:   changes(x.Report.Changes), Violations: violations(x.Report),
 		Secrets: list(x.Secrets),
+		Journal: x.Journal,
 		Result: Result{
 			Outcome: string(x.Report.Outcome), Reason: x.Report.Reason, ExitCode: x.Report.ExitCode,
 			Signal: x.Report.Signal, TimedOut: x.Report.Outcome == tool.TimedOut,
@@ -76,6 +82,7 @@ func (x Execution) statement(gateway string, at time.Time) (Statement, error) {
 		},
 	}
 	p.ExecutionSHA256 = p.Outputs.ResultSHA256
+	p.Outputs.ResultNotKept = x.ResultNotKept
 	p.SandboxEnforcement, p.Enforcement = enforcement(x.Report)
 	s := Statement{Type: spb.StatementTypeUri, PredicateType: PredicateType, Predicate: p}
 	s.Subject = subjects(p)

@@ -17,19 +17,24 @@ import (
 	"palyra/internal/reason"
 )
 
-// KeySetFormat is the value of the member "format".
-const KeySetFormat = "palyra-key-set/v1"
+// The values of the member "format". A set of version 1 has no checkpoint keys.
+const (
+	KeySetFormat1 = "palyra-key-set/v1"
+	KeySetFormat  = "palyra-key-set/v2"
+)
 
 // Ed25519 is the one signature algorithm of the format.
 const Ed25519 = "ed25519"
 
-// KeySet is all that a verifier needs besides the envelope. Whoever trusts
-// the root trusts every certificate in it; compare Fingerprint over another
-// channel.
+// KeySet is all that a verifier needs besides an envelope or an export of the
+// journal. Whoever trusts the root trusts every certificate in it; compare
+// Fingerprint over another channel.
 type KeySet struct {
 	Format  string `json:"format"`
 	Gateway string `json:"gateway"`
 	Keys    []Key  `json:"keys"`
+	// CheckpointKeys signed the journal, the current one first.
+	CheckpointKeys []CheckpointKey `json:"checkpoint_keys,omitempty"`
 	// CARoot is the root certificate in PEM.
 	CARoot string `json:"ca_root"`
 }
@@ -52,13 +57,14 @@ type Key struct {
 	RetiredAt time.Time `json:"retired_at,omitzero"`
 }
 
-// KeySet returns the public keys, the current one first, old ones after it.
+// KeySet returns the public keys, the current one first, old ones after it. It
+// is of version 1: the notary does not know what signs the journal.
 func (n *Notary) KeySet() KeySet {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	chain := n.current.chain
 	set := KeySet{
-		Format: KeySetFormat, Gateway: n.gateway,
+		Format: KeySetFormat1, Gateway: n.gateway,
 		CARoot: certificatePEM(chain[len(chain)-1]),
 		Keys:   []Key{keyOf(PastKey{Chain: chain})},
 	}
@@ -107,10 +113,13 @@ func ParseKeySet(text []byte) (KeySet, error) {
 	if err := jsonv2.Unmarshal(text, &k, jsonv2.RejectUnknownMembers(true)); err != nil {
 		return KeySet{}, reason.Errorf(reason.VerificationFailed, "reading key set: %w", err)
 	}
-	if k.Format != KeySetFormat {
-		return KeySet{}, reason.Errorf(reason.VerificationFailed, "reading key set: format is %q, want %q", k.Format, KeySetFormat)
+	switch {
+	case k.Format == KeySetFormat && len(k.CheckpointKeys) > 0, k.Format == KeySetFormat1 && len(k.CheckpointKeys) == 0:
+		return k, nil
+	case k.Format == KeySetFormat || k.Format == KeySetFormat1:
+		return KeySet{}, reason.Errorf(reason.VerificationFailed, "reading key set: it is of format %q and has %d checkpoint keys", k.Format, len(k.CheckpointKeys))
 	}
-	return k, nil
+	return KeySet{}, reason.Errorf(reason.VerificationFailed, "reading key set: format is %q, want %q or %q", k.Format, KeySetFormat, KeySetFormat1)
 }
 
 // window is the time in which every certificate of a chain is valid.
@@ -118,9 +127,11 @@ type window struct{ from, to time.Time }
 
 func (w window) holds(t time.Time) bool { return !t.Before(w.from) && !t.After(w.to) }
 
-// verifyChain proves that chain[0] is a notary's certificate and that each
-// certificate is signed by the next, up to the self-signed last.
-func verifyChain(chain []*x509.Certificate) (window, error) {
+// verifyChain proves that chain[0] is a certificate for what the path says, such
+// as a notary's, and that each certificate is signed by the next, up to the
+// self-signed last. They are judged at a time when all of them were valid, never
+// at today's.
+func verifyChain(chain []*x509.Certificate, path string) (window, error) {
 	root := chain[len(chain)-1]
 	if err := root.CheckSignatureFrom(root); err != nil {
 		return window{}, fmt.Errorf("the last certificate is not a self-signed root: %w", err)
@@ -147,25 +158,33 @@ func verifyChain(chain []*x509.Certificate) (window, error) {
 		Roots: roots, Intermediates: middle, CurrentTime: w.from,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning},
 	}); err != nil {
-		return window{}, fmt.Errorf("the notary's certificate does not lead to the root: %w", err)
+		return window{}, fmt.Errorf("the %s's certificate does not lead to the root: %w", role(path), err)
 	}
-	return w, isNotary(leaf)
+	return w, isFor(leaf, path)
 }
 
-// isNotary tells a notary's certificate from that of a device: by its name
-// spiffe://<trust domain>/notary/<name>, never by a common name.
-func isNotary(c *x509.Certificate) error {
+// The paths of the names of those who sign.
+const (
+	notaryPath  = "/notary/"
+	journalPath = "/journal/"
+)
+
+func role(path string) string { return strings.Trim(path, "/") }
+
+// isFor tells a notary's certificate from that of the journal or of a device:
+// by its name spiffe://<trust domain>/notary/<name>, never by a common name.
+func isFor(c *x509.Certificate, path string) error {
 	if c.IsCA || c.KeyUsage&x509.KeyUsageDigitalSignature == 0 {
 		return errors.New("the certificate is not one for signatures")
 	}
-	if len(c.URIs) != 1 || !isNotaryName(c.URIs[0]) {
-		return errors.New("the certificate does not name a notary")
+	if len(c.URIs) != 1 || !isName(c.URIs[0], path) {
+		return fmt.Errorf("the certificate does not name a %s", role(path))
 	}
 	return nil
 }
 
-func isNotaryName(u *url.URL) bool {
-	rest, ok := strings.CutPrefix(u.Path, "/notary/")
+func isName(u *url.URL, path string) bool {
+	rest, ok := strings.CutPrefix(u.Path, path)
 	return u.Scheme == "spiffe" && ok && rest != "" && !strings.Contains(rest, "/")
 }
 

@@ -107,7 +107,7 @@ func newSeal(signer crypto.Signer, chain []*x509.Certificate) (seal, error) {
 	if !pub.Equal(chain[0].PublicKey) {
 		return seal{}, errors.New("the certificate is for another key")
 	}
-	w, err := verifyChain(chain)
+	w, err := verifyChain(chain, notaryPath)
 	if err != nil {
 		return seal{}, err
 	}

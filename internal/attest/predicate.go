@@ -58,11 +58,21 @@ type Predicate struct {
 	Violations *Violations `json:"violations,omitempty"`
 	// Secrets are the names of those that the call could use, never their values.
 	Secrets []string `json:"secrets"`
+	// Journal is the journal as it was known to be durable when the call was
+	// proposed; nil in statements of older gateways.
+	Journal *Journal `json:"journal,omitempty"`
 	Result  Result   `json:"result"`
 	Usage   Usage    `json:"usage"`
 	Times   Times    `json:"times"`
 	// ExecutionSHA256 covers exactly the result bytes that the client got.
 	ExecutionSHA256 string `json:"execution_sha256"`
+}
+
+// Journal is a place in the journal: how many events it had, and the hash of the
+// last of them. With 0 events the hash is all zeros.
+type Journal struct {
+	Size       int64  `json:"size"`
+	HeadSHA256 string `json:"head_sha256"`
 }
 
 // Invocation is the call and what allowed it.
@@ -234,14 +244,17 @@ type Outputs struct {
 	StderrSHA256 string `json:"stderr_sha256,omitempty"`
 	// These are over the bytes that were kept of a stream when some were left
 	// out: what the result holds of it, before anything was redacted.
-	StdoutKeptSHA256 string   `json:"stdout_kept_sha256,omitempty"`
-	StderrKeptSHA256 string   `json:"stderr_kept_sha256,omitempty"`
-	StdoutBytes      int64    `json:"stdout_bytes"`
-	StderrBytes      int64    `json:"stderr_bytes"`
-	ResultSHA256     string   `json:"result_sha256"`
-	ResultBytes      int64    `json:"result_bytes"`
-	Truncated        bool     `json:"truncated"`
-	Redactions       []string `json:"redactions"`
+	StdoutKeptSHA256 string `json:"stdout_kept_sha256,omitempty"`
+	StderrKeptSHA256 string `json:"stderr_kept_sha256,omitempty"`
+	StdoutBytes      int64  `json:"stdout_bytes"`
+	StderrBytes      int64  `json:"stderr_bytes"`
+	ResultSHA256     string `json:"result_sha256"`
+	ResultBytes      int64  `json:"result_bytes"`
+	// ResultNotKept is true when the gateway could not store the result: nobody
+	// but the client has it, and the digest is what there is.
+	ResultNotKept bool     `json:"result_not_kept,omitempty"`
+	Truncated     bool     `json:"truncated"`
+	Redactions    []string `json:"redactions"`
 	// Files are the files that the call wrote or removed.
 	Files []FileChange `json:"files"`
 }

@@ -79,6 +79,9 @@ func (p Predicate) check() error {
 	if v := p.Violations; v != nil && (len(v.First) == 0 || v.Count < len(v.First)) {
 		return fmt.Errorf("violations.count is %d and %d are listed", v.Count, len(v.First))
 	}
+	if j := p.Journal; j != nil && (j.Size < 0 || !isHex(j.HeadSHA256)) {
+		return fmt.Errorf("journal is of size %d with the head %q", j.Size, j.HeadSHA256)
+	}
 	if err := p.checkDigests(); err != nil {
 		return err
 	}

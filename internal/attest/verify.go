@@ -89,6 +89,9 @@ func NewVerifier(set KeySet) (*Verifier, error) {
 		}
 		v.keys[k.KeyID] = append(v.keys[k.KeyID], t)
 	}
+	if err := set.checkCheckpointKeys(); err != nil {
+		return nil, reason.Errorf(reason.VerificationFailed, "key set: %w", err)
+	}
 	return v, nil
 }
 
@@ -100,7 +103,7 @@ func trust(k Key, root *x509.Certificate) (trusted, error) {
 	if len(chain) == 0 {
 		return trusted{}, errors.New("certificate_chain is empty")
 	}
-	w, err := verifyChain(append(chain, root))
+	w, err := verifyChain(append(chain, root), notaryPath)
 	if err != nil {
 		return trusted{}, err
 	}

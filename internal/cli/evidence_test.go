@@ -18,9 +18,8 @@ import (
 func (w *world) journaled() *fakeJournal {
 	w.t.Helper()
 	j := newFakeJournal(w.t, w.ca, newSigner(w.t))
-	j.events(w.t, 5)
-	j.attested(w.t, `{"text":"one"}`)
 	j.events(w.t, 2)
+	j.attested(w.t, `{"text":"one"}`)
 	j.attested(w.t, `{"text":"two"}`)
 	w.gateway.journal = j
 	return j
@@ -107,7 +106,7 @@ func TestVerifyFindsForgedAttestations(t *testing.T) {
 		j.journalEnvelope(t, id, "01PROPOSAL0000000000000000", forger.envelopes[id].JSON)
 		r := w.run("journal", "verify", w.export())
 		w.want(r, 8)
-		if !strings.Contains(r.err, "sequence number 10:") {
+		if !strings.Contains(r.err, "sequence number 11:") {
 			t.Error(r.err)
 		}
 	})
@@ -204,7 +203,7 @@ func TestJournalPages(t *testing.T) {
 	w.journaled()
 	r := w.run("journal", "list", "-o", "name")
 	w.want(r, 0)
-	if r.out != "1\n2\n3\n4\n5\n6\n7\n8\n9\n" {
+	if r.out != "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n" {
 		t.Errorf("%q", r.out)
 	}
 	if r := w.run("journal", "list", "--limit", "3", "-o", "name"); r.out != "1\n2\n3\n4\n" && r.out != "1\n2\n3\n" {

@@ -45,6 +45,7 @@ func TestExitCodes(t *testing.T) {
 		{"conflict", 7, func(w *world) { w.decided() }, decideArgs("--allow", "once"), "changed_by: user:bob"},
 		{"other digest", 7, func(w *world) { w.pending() }, []string{"approvals", "decide", approvalID, "--allow", "once", "--digest", "sha256:" + strings.Repeat("0", 64)}, "DIGEST_MISMATCH"},
 		{"verification", 8, func(w *world) { w.write("bad.ndjson", "{}\n") }, []string{"journal", "verify", "bad.ndjson"}, "line 1"},
+		{"old key set", 10, func(w *world) { w.write("old.ndjson", w.read("testdata/release-1/export.ndjson")) }, []string{"journal", "verify", "old.ndjson", "--keys", "testdata/release-1/keys.json"}, "version 1"},
 		{"changed result", 8, func(w *world) {
 			r := finished("succeeded", "", `{"a":1}`)
 			r.GetResult().ResultJson = []byte(`{"a":2}`)

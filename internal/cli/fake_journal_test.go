@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
+	"encoding/pem"
 	"net/url"
 	"path/filepath"
 	"testing"
@@ -31,6 +32,49 @@ type fakeJournal struct {
 	log       *journal.Log
 	notary    *attest.Notary
 	envelopes map[string]attest.Envelope
+	// checkpoints are the certified keys of the log; without them the key set is
+	// of version 1.
+	checkpoints []attest.CheckpointKey
+	ca          *authority
+}
+
+func (j *fakeJournal) keySet() ([]byte, error) {
+	set := j.notary.KeySet()
+	if len(j.checkpoints) > 0 {
+		set = set.WithCheckpointKeys(j.checkpoints)
+	}
+	return set.JSON()
+}
+
+// certified is a checkpoint key with a certificate of the CA.
+func certified(t *testing.T, ca *authority, key *journal.Key, signer ed25519.PrivateKey) attest.CheckpointKey {
+	t.Helper()
+	der := ca.sign(t, &x509.Certificate{
+		URIs:      []*url.URL{{Scheme: "spiffe", Host: "test", Path: "/journal/one"}},
+		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning},
+	}, signer.Public())
+	return attest.CheckpointKey{
+		Verifier: key.Verifier(), CertifiedAt: time.Now().UTC().Truncate(time.Microsecond),
+		CertificateChain: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
+	}
+}
+
+// rotate replaces the checkpoint key.
+func (j *fakeJournal) rotate(t *testing.T) journal.Rotation {
+	t.Helper()
+	signer := newSigner(t)
+	key, err := journal.NewKey(gatewayID, signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := certified(t, j.ca, key, signer)
+	r, err := j.log.Rotate(context.Background(), key, next.CertificateChain, next.CertifiedAt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next.FirstSize, j.checkpoints[0].LastSize = r.Last+1, r.Last
+	j.checkpoints = append([]attest.CheckpointKey{next}, j.checkpoints...)
+	return r
 }
 
 const gatewayID = "gw-test"
@@ -54,7 +98,10 @@ func newFakeJournal(t *testing.T, ca *authority, signer ed25519.PrivateKey) *fak
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &fakeJournal{log: log, notary: newNotary(t, ca), envelopes: map[string]attest.Envelope{}}
+	return &fakeJournal{
+		log: log, notary: newNotary(t, ca), envelopes: map[string]attest.Envelope{}, ca: ca,
+		checkpoints: []attest.CheckpointKey{certified(t, ca, key, signer)},
+	}
 }
 
 func newNotary(t *testing.T, ca *authority) *attest.Notary {
@@ -124,22 +171,49 @@ func (j *fakeJournal) attestedWith(t *testing.T, result string, egress tool.Egre
 		t.Fatal(err)
 	}
 	j.envelopes[envelope.ID] = envelope
-	j.journalReport(t, envelope.ID, x.ProposalID, envelope.JSON, x.Report)
+	j.decided(t, x)
+	j.journalReport(t, x, envelope.ID, x.ProposalID, envelope.JSON)
 	return envelope.ID
 }
 
 func (j *fakeJournal) journalEnvelope(t *testing.T, id, proposal string, envelope []byte) {
 	t.Helper()
-	j.journalReport(t, id, proposal, envelope, tool.Report{})
+	j.journalReport(t, attest.Execution{}, id, proposal, envelope)
 }
 
-func (j *fakeJournal) journalReport(t *testing.T, id, proposal string, envelope []byte, report tool.Report) {
+func (j *fakeJournal) journalReport(t *testing.T, x attest.Execution, id, proposal string, envelope []byte) {
 	t.Helper()
-	payload, err := canonical.Marshal(map[string]any{"attestation_id": id, "proposal_id": proposal, "report": report, "envelope": json.RawMessage(envelope)})
+	j.append(t, event.Attested, x, proposal, map[string]any{
+		"attestation_id": id, "proposal_id": proposal, "decision_id": x.DecisionID, "tool": x.Tool, "report": x.Report,
+		"result_blob": canonical.Digest(x.Report.Result), "envelope": json.RawMessage(envelope),
+	})
+}
+
+// decided appends what comes before the attestation of a call.
+func (j *fakeJournal) decided(t *testing.T, x attest.Execution) {
+	t.Helper()
+	j.append(t, event.Proposed, x, x.ProposalID, map[string]any{
+		"proposal_id": x.ProposalID, "principal": x.Principal, "on_behalf_of": x.OnBehalfOf, "tool": x.Tool,
+		"tool_definition_digest": x.ToolDefinitionDigest, "arguments_digest": x.ArgumentsDigest, "journal": x.Journal,
+	})
+	j.append(t, event.Evaluated, x, x.ProposalID, map[string]any{
+		"proposal_id": x.ProposalID, "call_digest": x.CallDigest,
+		"verdict": map[string]any{"snapshot_digest": x.SnapshotDigest, "policy_version": x.PolicyVersion},
+	})
+	j.append(t, event.Decided, x, x.ProposalID, map[string]any{
+		"proposal_id": x.ProposalID, "decision_id": x.DecisionID, "allowed": true, "call_digest": x.CallDigest, "at": x.DecidedAt.UTC().Round(0),
+		"snapshot_digest": x.SnapshotDigest, "policy_version": x.PolicyVersion, "determining": []any{},
+	})
+}
+
+func (j *fakeJournal) append(t *testing.T, code event.Code, x attest.Execution, subject string, payload any) {
+	t.Helper()
+	text, err := canonical.Marshal(payload)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := j.log.Append(context.Background(), event.Draft{Code: event.Attested, Actor: "service:palyrad", Subject: proposal, Payload: payload}); err != nil {
+	d := event.Draft{Code: code, Actor: "agent:claude", Session: x.Session, Run: x.Run, Subject: subject, Payload: text}
+	if _, err := j.log.Append(context.Background(), d); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -192,7 +266,7 @@ func (s fakeJournalService) ProveEvent(ctx context.Context, req *palyrav1.ProveE
 	if err != nil {
 		return nil, gatewayError(connect.CodeNotFound, reason.NotFound, err.Error(), nil)
 	}
-	out := &palyrav1.ProveEventResponse{Event: wireEvent(p.Event), Checkpoint: p.Checkpoint.Note, VerifierKey: s.f.journal.log.Keys()[0]}
+	out := &palyrav1.ProveEventResponse{Event: wireEvent(p.Event), Checkpoint: p.Checkpoint.Note, VerifierKey: s.f.journal.signerOf(p.Checkpoint)}
 	for _, h := range p.Hashes {
 		out.Inclusion = append(out.Inclusion, hex.EncodeToString(h[:]))
 	}
@@ -207,7 +281,7 @@ func (s fakeJournalService) ProveEvent(ctx context.Context, req *palyrav1.ProveE
 }
 
 func (s fakeJournalService) ExportJournal(ctx context.Context, req *palyrav1.ExportJournalRequest, stream *connect.ServerStream[palyrav1.ExportJournalResponse]) error {
-	keys, err := s.f.journal.notary.KeySet().JSON()
+	keys, err := s.f.journal.keySet()
 	if err != nil {
 		return err
 	}
@@ -254,9 +328,31 @@ func (s fakeAttestations) ListAttestations(context.Context, *palyrav1.ListAttest
 }
 
 func (s fakeAttestations) GetKeySet(context.Context, *palyrav1.GetKeySetRequest) (*palyrav1.GetKeySetResponse, error) {
-	text, err := s.f.journal.notary.KeySet().JSON()
+	text, err := s.f.journal.keySet()
 	if err != nil {
 		return nil, err
 	}
 	return &palyrav1.GetKeySetResponse{KeySetJson: text}, nil
+}
+
+// signerOf is the key that a checkpoint verifies with.
+func (j *fakeJournal) signerOf(cp journal.Checkpoint) string {
+	for _, key := range j.log.Keys() {
+		known, err := journal.ParseKeys(key)
+		if err != nil {
+			return ""
+		}
+		if _, err := journal.ParseCheckpoint(cp.Note, cp.Origin, known); err == nil {
+			return key
+		}
+	}
+	return ""
+}
+
+// opened appends an event that nothing else is about.
+func (j *fakeJournal) opened(t *testing.T) {
+	t.Helper()
+	if _, err := j.log.Append(context.Background(), event.Draft{Code: event.Opened, Actor: "service:palyrad", Payload: json.RawMessage(`{"version":"1"}`)}); err != nil {
+		t.Fatal(err)
+	}
 }

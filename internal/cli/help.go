@@ -90,6 +90,7 @@ var exitCodes = []struct {
 	{reason.ExitConflict, "conflict: already decided, or not what was approved"},
 	{reason.ExitVerification, "verification failed"},
 	{reason.ExitSandbox, "sandbox unavailable"},
+	{reason.ExitUnproven, "whole, but not proven whose it is"},
 	{reason.ExitTimedOut, "the tool ran into its deadline"},
 }
 

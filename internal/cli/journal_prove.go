@@ -10,6 +10,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/attest"
 	"palyra/internal/event"
 	"palyra/internal/journal"
 	"palyra/internal/reason"
@@ -37,6 +38,8 @@ type proven struct {
 	now     journal.Checkpoint
 	before  journal.Checkpoint
 	hadSeen bool
+	// keys are those of the gateway's key set; an older gateway names none.
+	keys []journal.SigningKey
 }
 
 func (a *app) prove(ctx context.Context, seq int64) error {
@@ -52,7 +55,7 @@ func (a *app) prove(ctx context.Context, seq int64) error {
 	if p.hadSeen && p.before.Size > newest.Size {
 		newest = p.before
 	}
-	err = a.remember(memory{Gateway: p.now.Origin, VerifierKey: p.reply.GetVerifierKey(), CARoot: fingerprint(g.root), Checkpoint: newest.Note})
+	err = a.remember(memory{Gateway: p.now.Origin, VerifierKey: p.reply.GetVerifierKey(), Keys: remembered(p.keys), CARoot: fingerprint(g.root), Checkpoint: newest.Note})
 	if err != nil {
 		return fmt.Errorf("remembering the checkpoint: %w", err)
 	}
@@ -84,15 +87,50 @@ func (a *app) proveAt(ctx context.Context, g *gateway, seq int64) (proven, error
 	if err != nil {
 		return p, err
 	}
-	if m.VerifierKey != "" && m.VerifierKey != reply.GetVerifierKey() {
-		path, _ := a.memoryPath(m.CARoot)
-		return p, keyChanged(m, path, reply.GetVerifierKey())
+	if p.keys, err = a.provenKeys(ctx, g, m, p.now, reply.GetVerifierKey()); err != nil {
+		return p, err
 	}
 	before, seen, err := m.checkpoint()
 	if err != nil || !seen {
 		return p, err
 	}
-	return a.proveAgainst(ctx, g, seq, p.now, before)
+	if p, err = a.proveAgainst(ctx, g, seq, p.now, before); err != nil {
+		return p, err
+	}
+	p.keys, err = a.provenKeys(ctx, g, m, p.now, p.reply.GetVerifierKey())
+	return p, err
+}
+
+// provenKeys holds the key that signed against the gateway's key set, which
+// leads to the CA of the bundle, and the key set against what is remembered.
+func (a *app) provenKeys(ctx context.Context, g *gateway, m memory, cp journal.Checkpoint, key string) ([]journal.SigningKey, error) {
+	set, err := a.gatewayKeys(ctx, g)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := attest.NewVerifier(set); err != nil {
+		return nil, err
+	}
+	keys, named := setKeys(set), len(set.CheckpointKeys) > 0
+	if !named {
+		keys = []journal.SigningKey{{Verifier: key}}
+	}
+	if !m.continues(keys) {
+		path, _ := a.memoryPath(m.CARoot)
+		return nil, keyChanged(m, path, key)
+	}
+	known, err := journal.NewSigners(keys...)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := journal.ParseCheckpoint(cp.Note, cp.Origin, known); err != nil {
+		return nil, reason.Errorf(reason.VerificationFailed, "the gateway's key set does not have the key that signed: %w", err).
+			WithField("key", key)
+	}
+	if !named {
+		return nil, nil
+	}
+	return keys, nil
 }
 
 // proveAgainst asks for the proof again, with one that its checkpoint extends

@@ -7,12 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/mod/sumdb/note"
 
 	"palyra/internal/attest"
-	"palyra/internal/identity/keyfile"
+	"palyra/internal/identity/ca"
 	"palyra/internal/journal"
 	"palyra/internal/reason"
 	"palyra/internal/sqlite"
@@ -20,9 +19,8 @@ import (
 
 // Where palyrad keeps its journal and the keys of its checkpoints.
 const (
-	storeFile       = "palyra.db"
-	journalKeyFile  = "ca/journal.key"
-	journalPastFile = "ca/journal-past"
+	storeFile = "palyra.db"
+	caDir     = "ca"
 )
 
 func isDir(path string) bool {
@@ -39,15 +37,19 @@ func (a *app) verifyState(ctx context.Context, dir string, f verifyFlags) error 
 	if err != nil {
 		return err
 	}
-	known, err := journal.ParseKeys(keys...)
+	known, err := journal.NewSigners(keys...)
 	if err != nil {
 		return err
 	}
-	first, err := note.NewVerifier(keys[0])
+	first, err := note.NewVerifier(keys[0].Verifier)
 	if err != nil {
-		return usage("verifier key %q: %w", keys[0], err)
+		return usage("verifier key %q: %w", keys[0].Verifier, err)
 	}
-	seen, err := a.seenOf(dir)
+	m, err := a.memoryOf(dir)
+	if err != nil {
+		return err
+	}
+	seen, err := m.within()
 	if err != nil {
 		return err
 	}
@@ -60,7 +62,13 @@ func (a *app) verifyState(ctx context.Context, dir string, f verifyFlags) error 
 	if err != nil {
 		return err
 	}
-	return a.printState(dir, keys[0], trusted, sum)
+	if len(m.signing()) > 0 && trusted == "" {
+		if trusted = byMemory; !m.continues(sum.Keys) {
+			path, _ := a.memoryPath(m.CARoot)
+			return keyChanged(m, path, keys[0].Verifier)
+		}
+	}
+	return a.printState(dir, keys[0].Verifier, trusted, sum)
 }
 
 func (a *app) printState(dir, key, trusted string, sum journal.Summary) error {
@@ -80,45 +88,37 @@ func (a *app) printState(dir, key, trusted string, sum journal.Summary) error {
 	})
 }
 
-// stateKeys are the verifier keys to hold checkpoints against, and by what
-// they are pinned: --key, or "" for those in the directory itself.
-func (a *app) stateKeys(dir, key string) (keys []string, trusted string, err error) {
+// stateKeys are the checkpoint keys to hold checkpoints against, the one that
+// signs first, and by what they are pinned: --key, or "" for those in the
+// directory itself.
+func (a *app) stateKeys(dir, key string) (keys []journal.SigningKey, trusted string, err error) {
 	if key != "" {
-		return []string{key}, "--key", nil
+		return []journal.SigningKey{{Verifier: key}}, "--key", nil
 	}
-	text, err := keyfile.Read(filepath.Join(dir, filepath.FromSlash(journalKeyFile)))
+	stored, err := ca.ReadJournalKeys(filepath.Join(dir, caDir))
 	if err != nil {
-		return nil, "", usage("reading the journal's key: %w", err).
+		return nil, "", usage("reading the journal's keys: %w", err).
 			WithRemedy("Name palyrad's state directory (`palyra config show`), as the user that palyrad runs as, or give the verifier key with --key.")
 	}
-	words := strings.Fields(string(text))
-	if len(words) != 2 {
-		return nil, "", usage("%s does not hold a key", filepath.Join(dir, journalKeyFile))
+	for _, k := range stored {
+		keys = append(keys, journal.SigningKey{Verifier: k.Verifier, First: k.First, Last: k.Last})
 	}
-	past, err := keyfile.Read(filepath.Join(dir, filepath.FromSlash(journalPastFile)))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, "", err
-	}
-	return append([]string{words[1]}, strings.Fields(string(past))...), "", nil
+	return keys, "", nil
 }
 
-// seenOf is the checkpoint that is remembered of the gateway in dir, which is
-// known by the CA in its local operator's bundle.
-func (a *app) seenOf(dir string) ([]journal.Checkpoint, error) {
+// memoryOf is what is remembered of the gateway in dir, which is known by the
+// CA in its local operator's bundle.
+func (a *app) memoryOf(dir string) (memory, error) {
 	root, err := os.ReadFile(filepath.Join(dir, "operator", "ca.pem"))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil // no bundle, no memory
+		return memory{}, nil // no bundle, no memory
 	case err != nil:
-		return nil, fmt.Errorf("reading the gateway's CA: %w", err)
+		return memory{}, fmt.Errorf("reading the gateway's CA: %w", err)
 	}
 	print := attest.KeySet{CARoot: string(root)}.Fingerprint()
 	if print == "" {
-		return nil, nil
+		return memory{}, nil
 	}
-	m, err := a.recall(print)
-	if err != nil {
-		return nil, err
-	}
-	return m.within()
+	return a.recall(print)
 }

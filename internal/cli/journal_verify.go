@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 
+	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
 	"palyra/internal/attest"
@@ -28,14 +29,17 @@ func (a *app) journalVerify() *cobra.Command {
 	var f verifyFlags
 	c := &cobra.Command{Use: "verify [FILE]", Short: "Verify an export with no gateway, or the gateway's journal", Args: args(0, 1),
 		Long: "Verify an export (- for stdin) with nothing but the file: every event and link,\n" +
-			"every checkpoint, the seal over the whole, and every attestation in it. It says\n" +
-			"what it trusted: without --key and --keys, and when this gateway was not seen\n" +
-			"before, that is the keys in the file itself, which prove only that it is whole.\n\n" +
+			"every checkpoint, the seal over the whole, and every attestation in it, also\n" +
+			"against the events beside it. It says what it trusted: without --key and --keys,\n" +
+			"and when this gateway was not seen before, that is the keys in the file itself,\n" +
+			"which prove only that it is whole; the first line says so.\n\n" +
 			"Without FILE the gateway's journal is exported and verified, and the last\n" +
 			"checkpoint is remembered, so that the next check notices a rollback.\n\n" +
 			"With --state-dir, or a directory as FILE, the journal of a gateway on this host\n" +
 			"is read where it lies, whether the gateway runs or not.\n\n" +
-			"Exits 8 when something does not verify, and names the line and the event.",
+			"Exits 8 when something does not verify, and names the line and the event; a key\n" +
+			"that the key set or the remembered gateway does not know is such a thing. Exits\n" +
+			"10 when the key set is of version 1, which does not name the journal's keys.",
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if f.stateDir != "" && len(given) > 0 {
 				return usage("FILE and --state-dir exclude each other")
@@ -45,7 +49,7 @@ func (a *app) journalVerify() *cobra.Command {
 	c.Flags().StringVar(&f.key, "key", "", "the verifier key that must have signed it: name+hash+base64")
 	c.Flags().StringVar(&f.stateDir, "state-dir", "", "verify the journal in this state directory of palyrad")
 	_ = c.MarkFlagDirname("state-dir")
-	c.Flags().StringVar(&f.keys, "keys", "", "the key set that attestations must verify with (written by: palyra attest keys -o json)")
+	c.Flags().StringVar(&f.keys, "keys", "", "the key set that journal and attestations must verify with (written by: palyra attest keys -o json)")
 	return c
 }
 
@@ -80,22 +84,33 @@ func (a *app) tellMachines(err error) error {
 	return errors.Join(err, a.printOne("JournalVerification", record{name: "damaged", body: body}, nil))
 }
 
-// byMemory says that a key is known from what the CLI remembers.
-const byMemory = "an earlier check of this gateway"
+// What a key may be known from, beside --key and --keys.
+const (
+	byMemory = "an earlier check of this gateway"
+	byBundle = "your credential bundle"
+)
 
 // verification is one check of an export.
 type verification struct {
 	a    *app
 	name string
-	// key and caRoot are pinned; pinned says by what.
+	// key and caRoot are pinned; keyBy and caRootBy say by what.
 	key, keyBy       string
 	caRoot, caRootBy string
-	set              *attest.KeySet
-	remembered       []journal.Checkpoint
+	// set is that of --keys, in the file keys.
+	set  *attest.KeySet
+	keys string
+	// memory is what is remembered of the gateway.
+	memory     memory
+	remembered []journal.Checkpoint
 
 	verifier     *attest.Verifier
 	attestations int
 	erased       int
+	calls        *calls
+	// begunEarlier counts attestations of calls whose events before it are not
+	// in the export.
+	begunEarlier int
 }
 
 func (a *app) verifyFile(path string, f verifyFlags) error {
@@ -120,7 +135,7 @@ func (a *app) verifyFile(path string, f verifyFlags) error {
 	if err != nil {
 		return err
 	}
-	return v.print(sum)
+	return errors.Join(v.originUnproven(), v.print(sum))
 }
 
 func (a *app) verifyGateway(ctx context.Context, f verifyFlags) error {
@@ -141,7 +156,7 @@ func (a *app) verifyGateway(ctx context.Context, f verifyFlags) error {
 	if err != nil {
 		return err
 	}
-	v.caRoot, v.caRootBy = fingerprint(g.root), "your credential bundle"
+	v.caRoot, v.caRootBy = fingerprint(g.root), byBundle
 	if v.remembered, err = m.within(); err != nil {
 		return err
 	}
@@ -155,11 +170,11 @@ func (a *app) verifyGateway(ctx context.Context, f verifyFlags) error {
 	if err := notRolledBack(v.remembered, sum); err != nil {
 		return err
 	}
-	err = a.remember(memory{Gateway: sum.Gateway, VerifierKey: sum.Key, CARoot: v.caRoot, Checkpoint: sum.Signed.Note})
+	err = a.remember(memory{Gateway: sum.Gateway, VerifierKey: sum.Key, Keys: remembered(sum.Keys), CARoot: v.caRoot, Checkpoint: sum.Signed.Note})
 	if err != nil {
 		return fmt.Errorf("remembering the checkpoint: %w", err)
 	}
-	return v.print(sum)
+	return errors.Join(v.originUnproven(), v.print(sum))
 }
 
 // within is the remembered checkpoint, which an export must agree with if it
@@ -191,7 +206,7 @@ const headerRoom = 1 << 20
 // by the CA of the credential bundle, or else by the one that the export
 // names, which means nothing unless it is remembered.
 func (a *app) newVerification(name string, r *bufio.Reader, f verifyFlags, caRoot string) (*verification, memory, error) {
-	v := &verification{a: a, name: name, key: f.key, keyBy: "--key"}
+	v := &verification{a: a, name: name, key: f.key, keys: f.keys}
 	if f.keys != "" {
 		set, err := readKeySet(f.keys)
 		if err != nil {
@@ -209,9 +224,7 @@ func (a *app) newVerification(name string, r *bufio.Reader, f verifyFlags, caRoo
 	if err != nil {
 		return nil, memory{}, err
 	}
-	if v.key == "" && m.VerifierKey != "" {
-		v.key, v.keyBy = m.VerifierKey, byMemory
-	}
+	v.memory = m
 	if v.caRoot == "" && m.CARoot != "" {
 		v.caRoot, v.caRootBy = m.CARoot, byMemory
 	}
@@ -260,16 +273,16 @@ func looksLikeExport(line []byte) bool {
 
 func (v *verification) run(r *bufio.Reader) (journal.Summary, error) {
 	notExport := !looksLikeExport(peekLine(r))
-	sum, err := journal.VerifyExport(r, journal.ExportOptions{Key: v.key, Remembered: v.remembered, Visit: v.visit})
+	sum, err := journal.VerifyExport(r, journal.ExportOptions{Key: v.key, Trust: v.trust, Remembered: v.remembered, Visit: v.visit})
+	var unknown *journal.UnknownKeyError
 	switch {
 	case err == nil:
 		return sum, nil
 	case notExport:
 		return sum, reason.Errorf(reason.VerificationFailed, "%s is not a journal export: line 1 is not the header of one", v.name).
 			WithRemedy("Write one with `palyra journal export FILE`.")
-	case v.keyBy == byMemory && sum.Key != "" && sum.Key != v.key:
-		path, _ := v.a.memoryPath(v.caRoot)
-		return sum, keyChanged(memory{Gateway: sum.Gateway, VerifierKey: v.key}, path, sum.Key)
+	case errors.As(err, &unknown):
+		return sum, v.unknownKey(unknown)
 	}
 	failed := reason.Errorf(reason.VerificationFailed, "%s does not verify: %w", v.name, err)
 	var bad *journal.CorruptError
@@ -285,19 +298,19 @@ func (v *verification) visit(keys json.RawMessage, e *journal.Event) error {
 	if e == nil {
 		return v.start(keys)
 	}
-	if e.Code != event.Attested {
-		return nil
+	if v.calls == nil {
+		v.calls = newCalls(e.Seq - 1)
 	}
+	if e.Code != event.Attested {
+		return v.calls.note(e)
+	}
+	defer func() { _ = v.calls.note(e) }() // it ends the call
 	if e.Erased() {
 		v.erased++
 		return nil
 	}
-	var payload struct {
-		AttestationID string          `json:"attestation_id"`
-		ProposalID    string          `json:"proposal_id"`
-		Envelope      json.RawMessage `json:"envelope"`
-	}
-	if err := json.Unmarshal(e.Payload, &payload); err != nil {
+	var payload attestedFacts
+	if err := jsonv2.Unmarshal(e.Payload, &payload); err != nil {
 		return badAttestation(e.Seq, "it cannot be read: "+err.Error())
 	}
 	if v.verifier == nil {
@@ -309,6 +322,13 @@ func (v *verification) visit(keys json.RawMessage, e *journal.Event) error {
 	}
 	if got.Predicate.AttestationID != payload.AttestationID || got.Predicate.Invocation.ProposalID != payload.ProposalID {
 		return badAttestation(e.Seq, "it is that of another call, proposal "+got.Predicate.Invocation.ProposalID)
+	}
+	why, compared := v.calls.check(e, got.Predicate, payload)
+	if why != "" {
+		return badAttestation(e.Seq, payload.AttestationID+" contradicts the journal: "+why)
+	}
+	if !compared {
+		v.begunEarlier++
 	}
 	v.attestations++
 	return nil
@@ -343,36 +363,48 @@ func (v *verification) start(keys json.RawMessage) error {
 	return err
 }
 
-// print says what was verified and what was trusted.
+// print says what was verified and what was trusted. Who reads one line reads
+// what was not proven.
 func (v *verification) print(sum journal.Summary) error {
-	keyBy, rootBy := v.keyBy, v.caRootBy
-	if !sum.KeyPinned {
-		keyBy = ""
-	}
 	body := object{
-		{"source", v.name}, {"verified", true}, {"gateway", sum.Gateway}, {"first", sum.First}, {"last", sum.Last},
-		{"events", sum.Events}, {"checkpoints", sum.Checkpoints}, {"erased", sum.Erased},
-		{"attestations", v.attestations}, {"erased_attestations", v.erased}, {"signed_size", sum.Signed.Size},
-		{"verifier_key", sum.Key}, {"verifier_key_pinned_by", keyBy},
-		{"ca_root", v.caRoot}, {"ca_root_pinned_by", rootBy},
+		{"source", v.name}, {"verified", true}, {"origin_proven", v.keyBy != ""},
+		{"gateway", sum.Gateway}, {"first", sum.First}, {"last", sum.Last},
+		{"events", sum.Events}, {"checkpoints", sum.Checkpoints}, {"erased", sum.Erased}, {"key_rotations", sum.Rotations},
+		{"attestations", v.attestations}, {"erased_attestations", v.erased}, {"attestations_not_compared", v.begunEarlier}, {"signed_size", sum.Signed.Size},
+		{"verifier_key", sum.Key}, {"verifier_key_pinned_by", v.keyBy},
+		{"ca_root", v.caRoot}, {"ca_root_pinned_by", v.caRootBy},
 	}
 	return v.a.printOne("JournalVerification", record{name: sum.Gateway, body: body}, func(p *page) {
+		if v.keyBy == "" {
+			p.field("origin", "not proven: the keys that signed the journal came from the file itself; they prove that it is whole, not whose it is")
+		}
 		p.field("verified", v.name)
 		p.field("gateway", sum.Gateway)
 		p.field("events", fmt.Sprintf("%d (%d to %d), %s", sum.Events, sum.First, sum.Last, plural(int(sum.Checkpoints), "checkpoint")))
+		if sum.Rotations > 0 {
+			p.field("key replaced", plural(int(sum.Rotations), "time"))
+		}
 		if sum.Erased > 0 {
 			p.field("erased", plural(int(sum.Erased), "payload"))
 		}
-		p.field("attestations", fmt.Sprintf("%d verified", v.attestations))
+		p.field("attestations", fmt.Sprintf("%d verified, and agree with the events", v.attestations)+v.notCompared())
 		p.field("signed up to", fmt.Sprint(sum.Signed.Size))
-		p.field("trusted key", sum.Key+trustedBy(keyBy))
+		p.field("trusted key", sum.Key+trustedBy(v.keyBy))
 		if v.caRoot != "" {
-			p.field("trusted CA", v.caRoot+trustedBy(rootBy))
+			p.field("trusted CA", v.caRoot+trustedBy(v.caRootBy))
 		}
-		if keyBy == "" || v.caRoot != "" && rootBy == "" {
-			p.field("note", "keys from the file itself prove that it is whole, not whose it is; compare them over another channel")
+		if v.keyBy != "" && v.caRoot != "" && v.caRootBy == "" {
+			p.field("note", "the keys of the attestations came from the file itself; compare the CA over another channel")
 		}
 	})
+}
+
+// notCompared says of how many attestations the events are elsewhere.
+func (v *verification) notCompared() string {
+	if v.begunEarlier == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %d of calls that began before this export are not compared with theirs", v.begunEarlier)
 }
 
 func trustedBy(by string) string {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 
 	"palyra/internal/identity/keyfile"
 	"palyra/internal/journal"
@@ -22,8 +23,52 @@ type memory struct {
 	Gateway string `json:"gateway"`
 	// VerifierKey verifies the gateway's checkpoints.
 	VerifierKey string `json:"verifier_key"`
+	// Keys are all of its checkpoint keys with the sizes that they sign for. It is
+	// empty when it was an older gateway that was seen.
+	Keys []rememberedKey `json:"checkpoint_keys,omitempty"`
 	// Checkpoint is the newest signed note that was seen and verified.
 	Checkpoint string `json:"checkpoint"`
+}
+
+type rememberedKey struct {
+	Verifier string `json:"verifier"`
+	First    int64  `json:"first_size"`
+	Last     int64  `json:"last_size,omitempty"`
+}
+
+func remembered(keys []journal.SigningKey) []rememberedKey {
+	var list []rememberedKey
+	for _, k := range keys {
+		list = append(list, rememberedKey{k.Verifier, k.First, k.Last})
+	}
+	return list
+}
+
+// signing are the keys that are remembered.
+func (m memory) signing() []journal.SigningKey {
+	if len(m.Keys) == 0 && m.VerifierKey != "" {
+		return []journal.SigningKey{{Verifier: m.VerifierKey}}
+	}
+	var list []journal.SigningKey
+	for _, k := range m.Keys {
+		list = append(list, journal.SigningKey{Verifier: k.Verifier, First: k.First, Last: k.Last})
+	}
+	return list
+}
+
+// continues reports whether keys are those that are remembered, or such that
+// came after them: a key that is remembered stays, and may have ended since.
+func (m memory) continues(keys []journal.SigningKey) bool {
+	for _, was := range m.signing() {
+		i := slices.IndexFunc(keys, func(k journal.SigningKey) bool { return k.Verifier == was.Verifier })
+		if i < 0 || was.Last != 0 && keys[i].Last != was.Last {
+			return false
+		}
+		if len(m.Keys) > 0 && keys[i].First != was.First {
+			return false
+		}
+	}
+	return true
 }
 
 var fingerprintForm = regexp.MustCompile(`^sha256:([0-9a-f]{64})$`)
@@ -81,7 +126,7 @@ func (m memory) checkpoint() (cp journal.Checkpoint, ok bool, err error) {
 	if m.Checkpoint == "" {
 		return cp, false, nil
 	}
-	known, err := journal.ParseKeys(m.VerifierKey)
+	known, err := journal.NewSigners(m.signing()...)
 	if err == nil {
 		cp, err = journal.ParseCheckpoint(m.Checkpoint, m.Gateway, known)
 	}

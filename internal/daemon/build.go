@@ -127,10 +127,6 @@ func (g *gateway) openKeys(context.Context) error {
 }
 
 func (g *gateway) openStore(ctx context.Context) error {
-	key, err := journal.ParseKey(g.authority.JournalSigner())
-	if err != nil {
-		return err
-	}
 	origin, known, err := checkpointKeys(g.authority)
 	if err != nil {
 		return err
@@ -141,7 +137,7 @@ func (g *gateway) openStore(ctx context.Context) error {
 		return err
 	}
 	g.parts.add(g.db.Close)
-	g.journal, err = journal.New(g.db, journal.Options{Key: key, PastKeys: g.authority.JournalVerifiers()[1:], Logger: g.log})
+	g.journal, err = openJournal(ctx, g.db, g.authority, journal.Options{Logger: g.log})
 	if err != nil {
 		return err
 	}
@@ -282,7 +278,7 @@ func (g *gateway) openPipeline(ctx context.Context) error {
 	stages := toolcall.Config{
 		Evaluator: g.engine, Approver: g.desk, Dispatcher: g.router, Notary: g.notary, Ledger: calls,
 		MaxCallsPerRun: g.cfg.MaxCallsPerRun, MaxCallsPerSession: g.cfg.MaxCallsPerSession, SessionIdle: g.cfg.Sessions.Idle,
-		LiveDevice: g.liveDevice,
+		LiveDevice: g.liveDevice, Log: g.log,
 	}
 	if g.opts.wrap != nil {
 		stages = g.opts.wrap(stages)

@@ -40,7 +40,7 @@ func Command(stdout, stderr io.Writer) *cobra.Command {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(misused)
-	configured := []*cobra.Command{operatorCommand(s), policyCommand(s), doctorCommand(s)}
+	configured := []*cobra.Command{operatorCommand(s), policyCommand(s), rotateCommand(s), doctorCommand(s)}
 	s.register(root, false)
 	for _, c := range configured {
 		s.register(c, true)

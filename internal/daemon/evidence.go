@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"palyra/internal/attest"
+	"palyra/internal/identity/ca"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
 	"palyra/internal/sqlite"
@@ -14,8 +15,9 @@ import (
 
 // evidence is what the gateway keeps beside the events.
 type evidence struct {
-	db     *sqlite.DB
-	notary *attest.Notary
+	db        *sqlite.DB
+	notary    *attest.Notary
+	authority *ca.Authority
 }
 
 var _ rpc.Evidence = (*evidence)(nil)
@@ -92,4 +94,16 @@ func describe(a sqlite.Attestation, keys *attest.Verifier) rpc.Attestation {
 }
 
 // KeySet is what an offline verifier needs.
-func (e *evidence) KeySet() (json.RawMessage, error) { return e.notary.KeySet().JSON() }
+func (e *evidence) KeySet() (json.RawMessage, error) {
+	return e.notary.KeySet().WithCheckpointKeys(certifiedKeys(e.authority.JournalKeys())).JSON()
+}
+
+func certifiedKeys(keys []ca.JournalKey) []attest.CheckpointKey {
+	list := make([]attest.CheckpointKey, len(keys))
+	for i, k := range keys {
+		list[i] = attest.CheckpointKey{
+			Verifier: k.Verifier, CertificateChain: k.ChainPEM(), CertifiedAt: k.CertifiedAt, FirstSize: k.First, LastSize: k.Last,
+		}
+	}
+	return list
+}

@@ -191,12 +191,12 @@ func asReason(err error) error {
 
 // checkpointKeys are the journal's origin and the keys that verify it.
 func checkpointKeys(authority *ca.Authority) (string, note.Verifiers, error) {
-	verifiers := authority.JournalVerifiers()
-	known, err := journal.ParseKeys(verifiers...)
+	keys := signingKeys(authority)
+	known, err := journal.NewSigners(keys...)
 	if err != nil {
 		return "", nil, err
 	}
-	current, err := note.NewVerifier(verifiers[0])
+	current, err := note.NewVerifier(keys[0].Verifier)
 	if err != nil {
 		return "", nil, fmt.Errorf("reading the checkpoint key: %w", err)
 	}

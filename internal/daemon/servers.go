@@ -103,7 +103,7 @@ func (g *gateway) apiServer(ctx context.Context) (*http.Server, error) {
 	}
 	handler, err := rpc.New(ctx, rpc.Config{
 		Auth: g.identity, Limiter: limiter, Audit: g.auditor, Engine: g.engine, Pipeline: g.pipeline, Router: g.router,
-		Desk: g.desk, Runs: g.runs, Journal: g.journal, Evidence: &evidence{g.db, g.notary}, Policies: g.policies,
+		Desk: g.desk, Runs: g.runs, Journal: g.journal, Evidence: &evidence{g.db, g.notary, g.authority}, Policies: g.policies,
 		Members: &members{g}, Gateway: g, Workspaces: &workspaces{g}, Log: g.log,
 	})
 	if err != nil {

@@ -30,7 +30,7 @@ const (
 	GrantEnded   Code = "PAL-G103" // a grant ran out
 
 	Attested  Code = "PAL-X100" // a call ran, or was refused at dispatch, and its attestation is stored
-	Ambiguous Code = "PAL-X101" // a decided call has no attestation: the daemon stopped while it ran
+	Ambiguous Code = "PAL-X101" // a decided call has no attestation: the daemon stopped while it ran, or it could not be made
 	Gated     Code = "PAL-X102" // the commit of a change set was allowed or refused; durable before anything is applied
 	Violated  Code = "PAL-X103" // a sandboxed program made system calls that were denied
 	Undone    Code = "PAL-X104" // a committed change set was taken back
@@ -64,6 +64,7 @@ const (
 	Closed       Code = "PAL-J101" // the daemon closed the journal in order
 	Checkpoint   Code = "PAL-J102" // a signed checkpoint over the Merkle tree
 	ClockStepped Code = "PAL-J103" // the clock went backwards
+	KeyRotated   Code = "PAL-J104" // the key that signs checkpoints was replaced; both keys sign it
 )
 
 // Codes lists the catalog in order.
@@ -77,7 +78,7 @@ var Codes = []Code{
 	CACreated, CertificateMade, MemberAdded, CallersRefused, PermissionDenied,
 	DeviceRevoked, Exported,
 	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed, PolicyReset,
-	Opened, Closed, Checkpoint, ClockStepped,
+	Opened, Closed, Checkpoint, ClockStepped, KeyRotated,
 }
 
 // Draft is an event before the writer gives it a sequence number, a time and

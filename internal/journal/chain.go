@@ -21,16 +21,17 @@ const (
 type link struct {
 	head   Head
 	erased bool
-	// checkpoint is a copy of the whole event if it is one.
-	checkpoint *Event
+	// signed is a copy of the whole event if it is a checkpoint or a rotation of
+	// the key that signs them.
+	signed *Event
 }
 
 func linkOf(e *Event) link {
 	l := link{head: e.Head(), erased: e.Erased()}
-	if e.Code == event.Checkpoint {
+	if e.Code == event.Checkpoint || e.Code == event.KeyRotated {
 		c := *e
 		c.Payload, c.Salt = bytes.Clone(e.Payload), bytes.Clone(e.Salt)
-		l.checkpoint = &c
+		l.signed = &c
 	}
 	return l
 }

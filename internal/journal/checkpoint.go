@@ -39,7 +39,8 @@ func checkpointText(origin string, size int64, root [32]byte) string {
 }
 
 // ParseCheckpoint reads a note, verifies its signature and checks the origin;
-// an empty origin accepts the one of the note. The note must be in canonical
+// an empty origin accepts the one of the note. Signers also bound the sizes
+// that each of their keys signs for. The note must be in canonical
 // form: one signature, nothing else, every byte as SignCheckpoint writes it.
 func ParseCheckpoint(text, origin string, known note.Verifiers) (Checkpoint, error) {
 	n, err := openNote(text, known)
@@ -55,6 +56,11 @@ func ParseCheckpoint(text, origin string, known note.Verifiers) (Checkpoint, err
 	}
 	if n.Sigs[0].Name != c.Origin {
 		return Checkpoint{}, fmt.Errorf("checkpoint: %q signed for %q", n.Sigs[0].Name, c.Origin)
+	}
+	if keys, ok := known.(*Signers); ok {
+		if err := keys.allows(n.Sigs[0], c.Size); err != nil {
+			return Checkpoint{}, err
+		}
 	}
 	c.Note = text
 	return c, nil

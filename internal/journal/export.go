@@ -83,11 +83,11 @@ func (s sealed) text() string {
 // begins, under a checkpoint signed for it. keys is any JSON, for the header;
 // nil is null.
 func (l *Log) Export(ctx context.Context, w io.Writer, after int64, keys json.RawMessage) error {
-	head := l.store.Head()
+	head, key, verifiers := l.exportPoint()
 	if after < 0 || after > head.Seq {
 		return reason.Errorf(reason.InvalidInput, "the journal ends at %d, an export after %d is not possible", head.Seq, after)
 	}
-	header, err := l.exportHeader(ctx, after, keys)
+	header, err := l.exportHeader(ctx, after, keys, verifiers)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (l *Log) Export(ctx context.Context, w io.Writer, after int64, keys json.Ra
 		return err
 	}
 	seal.content = out.digest()
-	if err := l.exportTrailer(ctx, out, seal, head.Seq); err != nil {
+	if err := l.exportTrailer(ctx, out, key, seal, head.Seq); err != nil {
 		return err
 	}
 	if err := out.w.Flush(); err != nil {
@@ -109,7 +109,15 @@ func (l *Log) Export(ctx context.Context, w io.Writer, after int64, keys json.Ra
 	return nil
 }
 
-func (l *Log) exportHeader(ctx context.Context, after int64, keys json.RawMessage) (exportHeader, error) {
+// exportPoint is where an export ends and the key that signs it: one that is
+// replaced meanwhile signs no size that is larger than when it was.
+func (l *Log) exportPoint() (Head, *Key, []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.store.Head(), l.key, texts(l.keys)
+}
+
+func (l *Log) exportHeader(ctx context.Context, after int64, keys json.RawMessage, verifiers []string) (exportHeader, error) {
 	if len(keys) == 0 {
 		keys = json.RawMessage("null")
 	}
@@ -119,7 +127,7 @@ func (l *Log) exportHeader(ctx context.Context, after int64, keys json.RawMessag
 	}
 	h := exportHeader{
 		After: after, Format: ExportFormat, Frontier: []string{}, Gateway: l.Gateway(), Keys: keys,
-		Kind: "header", PrevHash: hex.EncodeToString(prev.Hash[:]), Verifiers: l.keys,
+		Kind: "header", PrevHash: hex.EncodeToString(prev.Hash[:]), Verifiers: verifiers,
 	}
 	err = l.store.Tree(ctx, after, func(t *Tree) error {
 		f, err := treeFrontier(t)
@@ -160,13 +168,13 @@ func (l *Log) exportEvents(ctx context.Context, out *exportWriter, after, last i
 	return nil
 }
 
-func (l *Log) exportTrailer(ctx context.Context, out *exportWriter, seal sealed, last int64) error {
-	cp, err := l.sign(ctx, last)
+func (l *Log) exportTrailer(ctx context.Context, out *exportWriter, key *Key, seal sealed, last int64) error {
+	cp, err := l.sign(ctx, key, last)
 	if err != nil {
 		return err
 	}
 	seal.checkpoint = sha256.Sum256([]byte(cp.Note))
-	signed, err := note.Sign(&note.Note{Text: seal.text()}, l.key)
+	signed, err := note.Sign(&note.Note{Text: seal.text()}, key)
 	if err != nil {
 		return fmt.Errorf("sealing the export: %w", err)
 	}

@@ -7,8 +7,6 @@ import (
 	"fmt"
 
 	"golang.org/x/mod/sumdb/note"
-
-	"palyra/internal/reason"
 )
 
 // Key signs checkpoints and exports: an Ed25519 key under the name of its
@@ -61,16 +59,12 @@ func (k *Key) Sign(msg []byte) ([]byte, error) {
 // Verifier returns the text form of the public key.
 func (k *Key) Verifier() string { return k.text }
 
-// ParseKeys reads verifier keys in their text form.
+// ParseKeys reads verifier keys in their text form, each of which signs for
+// every size.
 func ParseKeys(texts ...string) (note.Verifiers, error) {
-	list := make([]note.Verifier, 0, len(texts))
-	for _, text := range texts {
-		v, err := note.NewVerifier(text)
-		if err != nil {
-			return nil, reason.Errorf(reason.InvalidInput, "verifier key %q: %w", text, err).
-				WithRemedy("Give it as the gateway prints it: name+hash+base64.")
-		}
-		list = append(list, v)
+	keys := make([]SigningKey, len(texts))
+	for i, text := range texts {
+		keys[i].Verifier = text
 	}
-	return note.VerifierList(list...), nil
+	return NewSigners(keys...)
 }

@@ -30,29 +30,36 @@ const (
 type Options struct {
 	// Key signs checkpoints and exports; its name is the gateway's id.
 	Key *Key
-	// PastKeys are the verifier keys, in text form, of keys that were used
-	// before Key.
-	PastKeys []string
+	// Keys are Key's and earlier keys with the sizes that they sign for. Without
+	// them Key signs for all.
+	Keys []SigningKey
 	// Logger hears of checkpoints that could not be made; nil discards.
 	Logger *slog.Logger
 }
 
 // Log is the journal over a Store. It is safe for concurrent use.
 type Log struct {
-	store  Store
-	key    *Key
-	keys   []string // text form, the signing key first
-	known  note.Verifiers
-	logger *slog.Logger
+	store   Store
+	gateway string
+	logger  *slog.Logger
 
-	mu   sync.Mutex
-	last int64 // sequence number of the newest checkpoint event, -1 unknown
+	mu    sync.Mutex
+	key   *Key
+	keys  []SigningKey // the one that signs first
+	known note.Verifiers
+	last  int64 // sequence number of the newest checkpoint event, -1 unknown
 }
 
 // New returns the journal over a store.
 func New(store Store, opts Options) (*Log, error) {
-	keys := append([]string{opts.Key.Verifier()}, opts.PastKeys...)
-	known, err := ParseKeys(keys...)
+	keys := opts.Keys
+	if len(keys) == 0 {
+		keys = []SigningKey{{Verifier: opts.Key.Verifier()}}
+	}
+	if keys[0].Verifier != opts.Key.Verifier() || keys[0].Last != 0 {
+		return nil, fmt.Errorf("opening the journal: the key that signs is not the first of its keys, or was replaced")
+	}
+	known, err := NewSigners(keys...)
 	if err != nil {
 		return nil, err
 	}
@@ -60,14 +67,37 @@ func New(store Store, opts Options) (*Log, error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	return &Log{store: store, key: opts.Key, keys: keys, known: known, logger: logger, last: -1}, nil
+	return &Log{store: store, gateway: opts.Key.Name(), key: opts.Key, keys: keys, known: known, logger: logger, last: -1}, nil
 }
 
 // Gateway returns the gateway's id.
-func (l *Log) Gateway() string { return l.key.Name() }
+func (l *Log) Gateway() string { return l.gateway }
 
 // Keys returns the verifier keys in text form, the one that signs first.
-func (l *Log) Keys() []string { return l.keys }
+func (l *Log) Keys() []string {
+	_, keys, _ := l.signing()
+	return texts(keys)
+}
+
+func texts(keys []SigningKey) []string {
+	out := make([]string, len(keys))
+	for i, k := range keys {
+		out[i] = k.Verifier
+	}
+	return out
+}
+
+// signing is the key that signs, all keys, and what they verify.
+func (l *Log) signing() (*Key, []SigningKey, note.Verifiers) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.key, l.keys, l.known
+}
+
+func (l *Log) verifiers() note.Verifiers {
+	_, _, known := l.signing()
+	return known
+}
 
 // Head returns the newest durable head.
 func (l *Log) Head() Head { return l.store.Head() }
@@ -143,27 +173,27 @@ func (l *Log) Verify(ctx context.Context, from int64) error {
 
 // VerifyFull is VerifyAll over this journal with its own keys.
 func (l *Log) VerifyFull(ctx context.Context, remembered ...Checkpoint) (Summary, error) {
-	return VerifyAll(ctx, l.store, l.Gateway(), l.known, remembered...)
+	return VerifyAll(ctx, l.store, l.Gateway(), l.verifiers(), remembered...)
 }
 
 // ParseCheckpoint opens a checkpoint of this gateway, by any of its keys.
 func (l *Log) ParseCheckpoint(text string) (Checkpoint, error) {
-	return ParseCheckpoint(text, l.Gateway(), l.known)
+	return ParseCheckpoint(text, l.Gateway(), l.verifiers())
 }
 
 // Latest returns the newest journaled checkpoint; its Size is 0 when there is
 // none.
 func (l *Log) Latest(ctx context.Context) (Checkpoint, error) {
-	cp, _, err := l.latest(ctx)
+	cp, _, err := l.latest(ctx, l.verifiers())
 	return cp, err
 }
 
-func (l *Log) latest(ctx context.Context) (Checkpoint, int64, error) {
+func (l *Log) latest(ctx context.Context, known note.Verifiers) (Checkpoint, int64, error) {
 	page, err := l.store.Events(ctx, Filter{Code: string(event.Checkpoint), Newest: true, Limit: 1})
 	if err != nil || len(page) == 0 {
 		return Checkpoint{}, 0, err
 	}
-	cp, err := eventCheckpoint(&page[0], l.Gateway(), l.known)
+	cp, err := eventCheckpoint(&page[0], l.Gateway(), known)
 	return cp, page[0].Seq, err
 }
 
@@ -173,7 +203,12 @@ func (l *Log) latest(ctx context.Context) (Checkpoint, int64, error) {
 func (l *Log) Checkpoint(ctx context.Context) (Checkpoint, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	newest, seq, err := l.latest(ctx)
+	return l.checkpoint(ctx)
+}
+
+// checkpoint is Checkpoint for a caller that holds l.mu.
+func (l *Log) checkpoint(ctx context.Context) (Checkpoint, error) {
+	newest, seq, err := l.latest(ctx, l.known)
 	if err != nil {
 		return Checkpoint{}, err
 	}
@@ -181,7 +216,7 @@ func (l *Log) Checkpoint(ctx context.Context) (Checkpoint, error) {
 	if l.last = seq; head.Seq == seq {
 		return newest, nil
 	}
-	cp, err := l.sign(ctx, head.Seq)
+	cp, err := l.sign(ctx, l.key, head.Seq)
 	if err != nil {
 		return Checkpoint{}, err
 	}
@@ -198,13 +233,13 @@ func (l *Log) Checkpoint(ctx context.Context) (Checkpoint, error) {
 }
 
 // sign makes a checkpoint over the first size events without journaling it.
-func (l *Log) sign(ctx context.Context, size int64) (cp Checkpoint, err error) {
+func (l *Log) sign(ctx context.Context, key *Key, size int64) (cp Checkpoint, err error) {
 	err = l.store.Tree(ctx, size, func(t *Tree) error {
 		root, err := t.Root()
 		if err != nil {
 			return err
 		}
-		cp, err = SignCheckpoint(l.key, size, root)
+		cp, err = SignCheckpoint(key, size, root)
 		return err
 	})
 	if err != nil {
@@ -218,7 +253,7 @@ func (l *Log) sign(ctx context.Context, size int64) (cp Checkpoint, err error) {
 // An idle journal does not grow. A checkpoint that cannot be written is tried
 // again; Run returns an error only when the newest one cannot be read.
 func (l *Log) Run(ctx context.Context) error {
-	_, seq, err := l.latest(ctx)
+	_, seq, err := l.latest(ctx, l.verifiers())
 	if err != nil {
 		return ended(ctx, err)
 	}

@@ -61,7 +61,9 @@ func (l *Log) covering(ctx context.Context, seq int64) (Checkpoint, error) {
 	if err != nil || cp.Size >= seq {
 		return cp, err
 	}
-	return l.sign(ctx, seq)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sign(ctx, l.key, max(seq, l.keys[0].First))
 }
 
 // VerifyProof verifies the event's own digests, the checkpoint's signature and

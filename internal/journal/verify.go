@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/mod/sumdb/note"
 
@@ -25,11 +26,17 @@ type Summary struct {
 	Events      int64
 	Checkpoints int64
 	Erased      int64
+	// Rotations counts how often the key that signs was replaced.
+	Rotations int64
 	// Signed is the newest verified checkpoint; its Size is 0 when there is
 	// none. Events after it are chained but not signed yet.
 	Signed Checkpoint
 	// Head is the end of the chain.
 	Head Head
+	// Keys are those that the checkpoints were held against, with what the
+	// journal says of rotations. It is empty when nothing was said of the sizes
+	// that they sign for.
+	Keys []SigningKey
 	// Key is the verifier key that signed an export.
 	Key string
 	// KeyPinned is true when the key was given by the caller, false when it
@@ -82,7 +89,7 @@ func locate(ctx context.Context, src Source, gateway string, known note.Verifier
 // CorruptError with the first bad sequence number.
 func VerifyAll(ctx context.Context, src Source, gateway string, known note.Verifiers, remembered ...Checkpoint) (Summary, error) {
 	head := src.Head()
-	w := walker{gateway: gateway, known: known, sum: Summary{Gateway: gateway}, remembered: remembered}
+	w := walker{gateway: gateway, signers: walkSigners(known, 0), sum: Summary{Gateway: gateway}, remembered: remembered}
 	edge := &Edge{}
 	var tiles []Tile
 	err := verifyChain(ctx, src, 0, head, func(e link) error {
@@ -131,8 +138,11 @@ func checkTiles(ctx context.Context, src Source, size int64, tiles []Tile) error
 // walker follows the events of a chain that already verified, and verifies the
 // checkpoints in it.
 type walker struct {
-	gateway    string
-	known      note.Verifiers
+	gateway string
+	signers *Signers
+	// admit is asked about a key that a rotation brings in and that is not among
+	// the signers; nil admits it.
+	admit      func(Rotation) error
 	roots      roots
 	signed     int64 // the newest size whose root was found signed
 	sum        Summary
@@ -157,14 +167,17 @@ func (w *walker) step(e link) error {
 			}
 		}
 	}
-	if e.checkpoint == nil {
+	switch {
+	case e.signed == nil:
 		return nil
+	case e.signed.Code == event.KeyRotated:
+		return w.rotation(e.signed)
 	}
-	return w.checkpoint(e.checkpoint)
+	return w.checkpoint(e.signed)
 }
 
 func (w *walker) checkpoint(e *Event) error {
-	cp, err := eventCheckpoint(e, w.gateway, w.known)
+	cp, err := eventCheckpoint(e, w.gateway, w.signers)
 	if err != nil {
 		return err
 	}
@@ -197,8 +210,11 @@ func (w *walker) checkRoot(cp Checkpoint, seq int64) error {
 	return nil
 }
 
-// end reports remembered checkpoints that lie past the end of the chain.
+// end notes what was learned of the keys, and reports remembered checkpoints that lie past the end of the chain.
 func (w *walker) end(whole bool) error {
+	if !slices.ContainsFunc(w.signers.list, func(k signer) bool { return k.loose }) {
+		w.sum.Keys = w.signers.Keys()
+	}
 	for _, cp := range w.remembered {
 		if whole && cp.Size > w.sum.Last {
 			return rolledBack(cp, w.sum.Last)

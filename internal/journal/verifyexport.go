@@ -36,8 +36,11 @@ func (e *ExportError) Unwrap() error { return e.Cause }
 // ExportOptions say what an export is held against.
 type ExportOptions struct {
 	// Key is the verifier key, in text form, that must have signed the export.
-	// Without it the key of the file itself is used, which the Summary says.
 	Key string
+	// Trust, if set, says which keys may have signed: it is told the opaque keys
+	// and the verifier keys of the header. Without Key and Trust the keys of the
+	// file itself are used, which the Summary says.
+	Trust func(keys json.RawMessage, verifiers []string) (Trust, error)
 	// Remembered are checkpoints that the caller saw before. Those whose size
 	// lies within the export must agree with it.
 	Remembered []Checkpoint
@@ -45,6 +48,28 @@ type ExportOptions struct {
 	// once it verified (with a nil event for the header). It must not keep the
 	// event's payload. An error ends the verification.
 	Visit func(keys json.RawMessage, e *Event) error
+}
+
+// Trust is what is known of the keys of a gateway, apart from an export of it.
+type Trust struct {
+	// Keys are those that may have signed; none leaves it to the file.
+	Keys []SigningKey
+	// Pinned is true when they did not come from the file itself.
+	Pinned bool
+	// Admit is asked about a key that one of Keys, or one that followed it,
+	// handed over to in the export; nil refuses none.
+	Admit func(Rotation) error
+}
+
+// UnknownKeyError says that an export is signed by a key that is not known.
+type UnknownKeyError struct {
+	// Key is the verifier key in text form.
+	Key string
+}
+
+// Error names the key.
+func (e *UnknownKeyError) Error() string {
+	return fmt.Sprintf("it is signed by the key %s, which is not known as a key of this gateway", e.Key)
 }
 
 // VerifyExport verifies an export with nothing but the file: the form of every
@@ -180,33 +205,58 @@ func (v *exportReader) startChain() error {
 	return nil
 }
 
-// startKeys reads the header's verifier keys and holds the first against the
-// pinned one.
+// startKeys reads the header's verifier keys and finds out which keys may sign.
 func (v *exportReader) startKeys() error {
 	h := &v.header
 	if len(h.Verifiers) == 0 {
 		return errors.New("there is no verifier key")
 	}
-	known, err := ParseKeys(h.Verifiers...)
-	if err != nil {
-		return err
-	}
 	for _, text := range h.Verifiers {
 		k, err := note.NewVerifier(text)
 		if err != nil {
-			return err
+			return fmt.Errorf("verifier key %q: %w", text, err)
 		}
 		if k.Name() != h.Gateway {
 			return fmt.Errorf("verifier key of %q in an export of gateway %q", k.Name(), h.Gateway)
 		}
 	}
-	v.walk.known = known
 	v.walk.sum.Key = h.Verifiers[0]
-	v.walk.sum.KeyPinned = v.opts.Key != ""
 	if v.opts.Key != "" && v.opts.Key != h.Verifiers[0] {
 		return fmt.Errorf("the export is signed by the key %s, not by the expected %s", h.Verifiers[0], v.opts.Key)
 	}
+	trust, loose, err := v.trust()
+	if err != nil {
+		return err
+	}
+	known, err := NewSigners(trust.Keys...)
+	if err != nil {
+		return err
+	}
+	for i := range known.list {
+		known.list[i].loose = loose
+	}
+	// One of the known keys may hand over to the others in the export.
+	if !slices.ContainsFunc(h.Verifiers, known.knows) {
+		return &ExportError{Line: 1, Cause: &UnknownKeyError{Key: h.Verifiers[0]}}
+	}
+	v.walk.signers, v.walk.admit = walkSigners(known, h.After), trust.Admit
+	v.walk.sum.KeyPinned = v.opts.Key != "" || trust.Pinned
 	return nil
+}
+
+// trust is what the caller knows, or else what the header says: keys, and
+// nothing of the sizes that they sign for, which makes them loose.
+func (v *exportReader) trust() (t Trust, loose bool, err error) {
+	if v.opts.Trust != nil {
+		if t, err = v.opts.Trust(v.header.Keys, v.header.Verifiers); err != nil || len(t.Keys) > 0 {
+			return t, false, err
+		}
+	}
+	t = Trust{Keys: make([]SigningKey, len(v.header.Verifiers)), Admit: t.Admit}
+	for i, text := range v.header.Verifiers {
+		t.Keys[i].Verifier = text
+	}
+	return t, true, nil
 }
 
 func (v *exportReader) readEvent(line []byte) error {
@@ -258,6 +308,9 @@ func (v *exportReader) readTrailer(line []byte) error {
 // checkSeal verifies the seal's signature by the header's first key, and then
 // everything that it covers, so that the message names what differs.
 func (v *exportReader) checkSeal(t *exportTrailer) error {
+	if !v.walk.signers.knows(v.header.Verifiers[0]) {
+		return &UnknownKeyError{Key: v.header.Verifiers[0]}
+	}
 	signer, err := ParseKeys(v.header.Verifiers[0])
 	if err != nil {
 		return err
@@ -306,7 +359,7 @@ func (v *exportReader) compareSeal(have sealed, text string) error {
 // checkLast verifies the trailer's checkpoint: it must cover the last event,
 // so that an older one cannot hide a rollback.
 func (v *exportReader) checkLast(text string) error {
-	cp, err := ParseCheckpoint(text, v.header.Gateway, v.walk.known)
+	cp, err := ParseCheckpoint(text, v.header.Gateway, v.walk.signers)
 	if err != nil {
 		return fmt.Errorf("trailer: %w", err)
 	}

@@ -81,6 +81,7 @@ const (
 	AlreadyExists       Code = "ALREADY_EXISTS"
 	IdempotencyMismatch Code = "IDEMPOTENCY_MISMATCH"
 	VerificationFailed  Code = "VERIFICATION_FAILED"
+	OriginUnproven      Code = "ORIGIN_UNPROVEN"
 	ConfigInvalid       Code = "CONFIG_INVALID"
 	NotConnected        Code = "NOT_CONNECTED"
 	Internal            Code = "INTERNAL"
@@ -98,6 +99,7 @@ const (
 	ExitConflict     = 7
 	ExitVerification = 8
 	ExitSandbox      = 9
+	ExitUnproven     = 10
 	ExitTimedOut     = 124
 )
 
@@ -178,6 +180,7 @@ var Table = []Row{
 	{AlreadyExists, ExitConflict, "It exists already.", "Choose another name or id."},
 	{IdempotencyMismatch, ExitConflict, "The idempotency key was used for a different call.", "Use a new key for a new call."},
 	{VerificationFailed, ExitVerification, "The evidence does not verify.", "Keep the file as it is and compare it with another copy."},
+	{OriginUnproven, ExitUnproven, "The journal is whole, and whose it is was not proven.", "Fetch the key set anew with `palyra attest keys -o json` and compare its fingerprint over another channel."},
 	{ConfigInvalid, ExitUsage, "The configuration is not valid.", "Run `palyra config check`."},
 	{NotConnected, ExitNotConnected, "The gateway cannot be reached.", "Start it with `palyrad`, or set the address."},
 	{Internal, ExitFailure, "The gateway has a fault.", "Look at the daemon's log."},

@@ -77,7 +77,7 @@ func TestEachCodeHasOneRow(t *testing.T) {
 func TestExitCodes(t *testing.T) {
 	known := []int{
 		reason.ExitFailure, reason.ExitUsage, reason.ExitPolicyDenied, reason.ExitDenied, reason.ExitExpired,
-		reason.ExitNotConnected, reason.ExitConflict, reason.ExitVerification, reason.ExitSandbox, reason.ExitTimedOut,
+		reason.ExitNotConnected, reason.ExitConflict, reason.ExitVerification, reason.ExitSandbox, reason.ExitUnproven, reason.ExitTimedOut,
 	}
 	used := make(map[int]bool)
 	for _, row := range reason.Table {

@@ -85,6 +85,7 @@ var codes = map[reason.Code]connect.Code{
 	reason.AlreadyExists:       connect.CodeAlreadyExists,
 	reason.IdempotencyMismatch: connect.CodeAlreadyExists,
 	reason.VerificationFailed:  connect.CodeDataLoss,
+	reason.OriginUnproven:      connect.CodeFailedPrecondition,
 	reason.ConfigInvalid:       connect.CodeFailedPrecondition,
 	reason.NotConnected:        connect.CodeUnavailable,
 	reason.Internal:            connect.CodeInternal,

@@ -8,10 +8,11 @@ import (
 	"strings"
 
 	"palyra/internal/reason"
+	"palyra/internal/toolcall"
 )
 
-// MaxBlob is the largest blob in bytes: 16 MiB.
-const MaxBlob = 16 << 20
+// MaxBlob is the largest blob in bytes, 16 MiB.
+const MaxBlob = toolcall.MaxBlob
 
 const digestPrefix = "sha256:"
 

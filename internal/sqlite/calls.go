@@ -94,6 +94,12 @@ func (s *Calls) Claimed(ctx context.Context, p access.Principal, key string) (cl
 	return claim, found, err
 }
 
+// Head is the newest durable event, from memory.
+func (s *Calls) Head() (size int64, hash [32]byte) {
+	head := s.db.Head()
+	return head.Seq, head.Hash
+}
+
 // OpenCalls lists the calls that were decided and have no end.
 func (s *Calls) OpenCalls(ctx context.Context) (open []toolcall.OpenCall, err error) {
 	err = s.db.Read(ctx, func(c *Conn) error {
@@ -146,8 +152,8 @@ func addToPast(past *toolcall.Past, e *journal.Event) error {
 		past.AtGate, past.Gate = false, new(toolcall.GateResult)
 		into = past.Gate
 	case event.Ambiguous:
-		past.Ambiguous = true
-		return nil
+		past.Ambiguous = new(toolcall.AmbiguousPayload)
+		into = past.Ambiguous
 	default:
 		return nil
 	}

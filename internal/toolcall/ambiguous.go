@@ -47,6 +47,9 @@ func CloseAmbiguous(ctx context.Context, ledger Ledger) (int, error) {
 // unknown says of a call without an end what is known all the same: what it
 // changed in its copy of a workspace is lost unless it was allowed.
 func (p Past) unknown() *reason.Error {
+	if p.Ambiguous != nil && p.Ambiguous.Reason == reason.AttestationFailed {
+		return reason.Errorf(reason.AttestationFailed, "%s", p.Ambiguous.Message)
+	}
 	e := reason.Errorf(reason.OutcomeUnknown, "the gateway stopped while the call ran")
 	switch {
 	case p.AtGate:

@@ -3,6 +3,7 @@ package toolcall
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -65,26 +66,54 @@ func (t *teller) end() {
 	t.ended = true
 }
 
+// MaxBlob is the largest blob that a ledger keeps, in bytes: 16 MiB.
+const MaxBlob = 16 << 20
+
 // attest signs what happened and makes it durable; only then does the result
-// leave. ctx must outlive the client. A decision that should have become
-// durable with an outcome stays on record without one.
+// leave. ctx must outlive the client. A result that cannot be kept is attested
+// by its digest. A call that cannot be attested at all ends as ambiguous, at
+// once when the journal still takes that, and else at the next start.
 func (c *call) attest(ctx context.Context, record decision.Record, report tool.Report) (Outcome, error) {
-	outcome, err := c.recordOutcome(ctx, record, report)
-	if err == nil {
-		return outcome, nil
+	before := c.pending
+	before.Drafts, before.Blobs = slices.Clip(before.Drafts), slices.Clip(before.Blobs)
+	kept := len(report.Result) <= MaxBlob
+	outcome, err := c.recordOutcome(ctx, record, report, kept)
+	if reason.Of(err) == reason.InputTooLarge && kept && len(report.Result) > 0 {
+		c.pending = before
+		outcome, err = c.recordOutcome(ctx, record, report, false)
 	}
-	if lost := c.flush(ctx); lost != nil {
+	// What became of a write that the disk refused is known after the next start.
+	if err == nil || reason.Of(err) == reason.JournalUnavailable {
+		return outcome, err
+	}
+	c.pending = before
+	if lost := c.endAmbiguous(ctx); lost != nil {
 		err = errors.Join(err, lost)
 	}
 	return outcome, err
 }
 
-func (c *call) recordOutcome(ctx context.Context, record decision.Record, report tool.Report) (Outcome, error) {
+// endAmbiguous gives a call its end that ran and cannot be attested.
+func (c *call) endAmbiguous(ctx context.Context) error {
+	err := c.draft(event.Ambiguous, AmbiguousPayload{
+		ProposalID: c.proposal.ID, Reason: reason.AttestationFailed, Message: reason.Lookup(reason.AttestationFailed).Sentence,
+	})
+	if err != nil {
+		return err
+	}
+	return c.flush(ctx)
+}
+
+// recordOutcome attests a call. A result that is not kept stands in the
+// attestation by its digest, which says so.
+func (c *call) recordOutcome(ctx context.Context, record decision.Record, report tool.Report, keep bool) (Outcome, error) {
 	// A tool's message may quote a secret of the input. The client has sent it;
 	// the evidence goes without it.
 	kept := report
 	kept.Message = tool.RedactText(report.Message)
-	envelope, err := c.Notary.Sign(ctx, c.execution(record, kept))
+	execution := c.execution(record, kept)
+	execution.ResultNotKept = !keep
+	envelope, err := c.Notary.Sign(ctx, execution)
 	if err != nil {
 		return Outcome{Decision: record}, reason.Errorf(reason.AttestationFailed, "signing the attestation: %w", err)
 	}
@@ -92,7 +121,8 @@ func (c *call) recordOutcome(ctx context.Context, record decision.Record, report
 		AttestationID: envelope.ID, ProposalID: c.proposal.ID, DecisionID: record.ID,
 		Tool: c.proposal.Tool.Name, Report: kept, Envelope: envelope.JSON,
 	}
-	if len(report.Result) > 0 {
+	payload.ResultNotKept = !keep
+	if len(report.Result) > 0 && keep {
 		payload.ResultBlob = canonical.Digest(report.Result)
 		c.pending.Blobs = append(c.pending.Blobs, report.Result)
 	}
@@ -147,6 +177,7 @@ func (c *call) execution(record decision.Record, report tool.Report) attest.Exec
 		PolicyVersion: record.PolicyVersion, SnapshotDigest: record.SnapshotDigest, Determining: determining,
 		Operands: c.plan.Binding.Operands, Executable: c.plan.Binding.Executable,
 		Secrets:    c.plan.Facts.Secrets,
+		Journal:    &attest.Journal{Size: c.journal.Size, HeadSHA256: c.journal.HeadSHA256},
 		ProposedAt: c.proposedAt, DecidedAt: record.At, ApprovedAt: approvedAt, Report: report,
 	}
 }

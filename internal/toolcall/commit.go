@@ -131,7 +131,10 @@ func (c *call) pass(ctx context.Context, r *tool.CommitRequest) (tool.CommitRuli
 	if reason.Of(why) == reason.JournalUnavailable {
 		return tool.CommitRuling{}, why
 	}
-	payload.rule(c.commitDecision(), cut(ctx, why))
+	if why = cut(ctx, why); why != nil {
+		why = c.because(ctx, why)
+	}
+	payload.rule(c.commitDecision(), why)
 	if c.verdict.SnapshotDigest() != "" {
 		payload.Verdict = &c.verdict
 	}
@@ -141,7 +144,7 @@ func (c *call) pass(ctx context.Context, r *tool.CommitRequest) (tool.CommitRuli
 	// A revoke, a freeze and the end of the call beat a yes that is recorded.
 	if payload.Allowed {
 		if err := cut(ctx, c.Approver.Recheck(ctx, c.answer)); err != nil {
-			payload.rule(decision.Record{}, err)
+			payload.rule(decision.Record{}, c.because(ctx, err))
 		}
 	}
 	ruling := payload.ruling()
@@ -175,9 +178,9 @@ func cut(ctx context.Context, err error) error {
 	case errors.As(cause, &known):
 		return known
 	case errors.Is(cause, context.DeadlineExceeded):
-		return reason.Errorf(reason.TimedOut, "the call ran into its deadline before its changes were committed")
+		return reason.Errorf(reason.TimedOut, "the call ran into its deadline while it waited")
 	default:
-		return reason.Errorf(reason.Cancelled, "the call was cancelled before its changes were committed: %w", cause)
+		return reason.Errorf(reason.Cancelled, "the call was cancelled while it waited: %w", cause)
 	}
 }
 

@@ -67,8 +67,9 @@ type Past struct {
 	Attested    *AttestedPayload
 	AttestedSeq int64
 	// Result is the result's bytes, when the call has one.
-	Result    []byte
-	Ambiguous bool
+	Result []byte
+	// Ambiguous is the end of a call that has no attestation.
+	Ambiguous *AmbiguousPayload
 	// AtGate is true for a call whose changes nobody has ruled on yet, and Gate
 	// is the last ruling.
 	AtGate bool
@@ -101,6 +102,15 @@ type ProposedPayload struct {
 	OpenWorld bool `json:"open_world,omitempty"`
 	// GatewaySession is the session that the gateway counts the call in.
 	GatewaySession string `json:"gateway_session,omitempty"`
+	// Journal is the newest durable event when the call was proposed. The
+	// attestation says the same.
+	Journal *JournalHead `json:"journal,omitempty"`
+}
+
+// JournalHead is a place in the journal.
+type JournalHead struct {
+	Size       int64  `json:"size"`
+	HeadSHA256 string `json:"head_sha256"`
 }
 
 // RefusedPayload is the payload of event.Refused.
@@ -166,11 +176,13 @@ type ViolatedPayload struct {
 
 // AttestedPayload is the payload of event.Attested.
 type AttestedPayload struct {
-	AttestationID string          `json:"attestation_id"`
-	ProposalID    string          `json:"proposal_id"`
-	DecisionID    string          `json:"decision_id"`
-	Tool          string          `json:"tool"`
-	ResultBlob    string          `json:"result_blob,omitempty"`
+	AttestationID string `json:"attestation_id"`
+	ProposalID    string `json:"proposal_id"`
+	DecisionID    string `json:"decision_id"`
+	Tool          string `json:"tool"`
+	ResultBlob    string `json:"result_blob,omitempty"`
+	// ResultNotKept is true for a result that was too large to store.
+	ResultNotKept bool            `json:"result_not_kept,omitempty"`
 	Report        tool.Report     `json:"report"`
 	Envelope      json.RawMessage `json:"envelope"`
 }

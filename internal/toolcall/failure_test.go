@@ -102,15 +102,19 @@ func TestBudgetThatCannotBeReadRunsNothing(t *testing.T) {
 	}
 }
 
-// The attestation fails, in its signing or in its record: the call fails, its
-// result stays inside, and the decision stays open until a start closes it.
+// The attestation fails, in its signing or in its record: the call fails and its
+// result stays inside. While the journal takes it, the call ends as ambiguous at
+// once; else it stays open until a start closes it.
 func TestUnattestedResultStaysInside(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil func(*world)
 		code  reason.Code
+		// open is how many calls a start has to close, ended why the call ended so.
+		open  int
+		ended reason.Code
 	}{
-		"notary":  {func(w *world) { w.notary.fail(errors.New("no key")) }, reason.AttestationFailed},
-		"journal": {func(w *world) { w.ledger.fail(event.Attested) }, reason.JournalUnavailable},
+		"notary":  {func(w *world) { w.notary.fail(errors.New("no key")) }, reason.AttestationFailed, 0, reason.AttestationFailed},
+		"journal": {func(w *world) { w.ledger.fail(event.Attested) }, reason.JournalUnavailable, 1, reason.OutcomeUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -122,14 +126,13 @@ func TestUnattestedResultStaysInside(t *testing.T) {
 				t.Errorf("the client saw %v and %s", r.kinds(), o.Report.Result)
 			}
 			w.ran(w.read, 1)
-			w.wantJournal(0, event.Proposed, event.Evaluated, event.Decided)
-			w.open(1)
+			w.open(c.open)
 			w.notary.fail(nil)
-			if n := w.restart(); n != 1 {
+			if n := w.restart(); n != c.open {
 				t.Errorf("%d calls were closed", n)
 			}
 			w.wantJournal(3, event.Ambiguous)
-			if p := last[toolcall.AmbiguousPayload](w, event.Ambiguous); p.ProposalID != o.Decision.ProposalID || p.Reason != reason.OutcomeUnknown {
+			if p := last[toolcall.AmbiguousPayload](w, event.Ambiguous); p.ProposalID != o.Decision.ProposalID || p.Reason != c.ended {
 				t.Errorf("closed %+v", p)
 			}
 			w.open(0)

@@ -3,6 +3,7 @@ package toolcall
 import (
 	"context"
 	"crypto/rand"
+	"encoding/hex"
 	"slices"
 	"time"
 
@@ -43,6 +44,8 @@ type call struct {
 	waited bool
 	// exchanged is zero when the call did not run.
 	exchanged session.Traffic
+	// journal is the newest durable event when the call was proposed.
+	journal JournalHead
 	// argumentsDigest is what the evidence says of the input.
 	argumentsDigest string
 	// pending is what the next durable write takes along.
@@ -145,6 +148,8 @@ func (c *call) addProposed() error {
 	if err != nil {
 		return err
 	}
+	size, head := c.Ledger.Head()
+	c.journal = JournalHead{Size: size, HeadSHA256: hex.EncodeToString(head[:])}
 	payload := ProposedPayload{
 		ProposalID:           c.proposal.ID,
 		CallID:               c.sub.CallID,
@@ -160,6 +165,7 @@ func (c *call) addProposed() error {
 		IdempotencyKey:       c.sub.IdempotencyKey,
 		GatewaySession:       c.sessionID(),
 		OpenWorld:            c.proposal.Tool.OpenWorld,
+		Journal:              &c.journal,
 	}
 	if len(redactions) > 0 {
 		// Beside the rest of the arguments, a plain digest would let anybody

@@ -253,6 +253,10 @@ func replay(past Past, observe func(Event)) (Outcome, error) {
 		},
 		Seq: past.AttestedSeq,
 	}
+	if past.Attested.ResultNotKept {
+		return outcome, reason.Errorf(reason.NotFound, "the call ran and is attested; its result was too large to keep and was sent once, to who called first").
+			WithRemedy("Look at attestation %s, which has the digest of the result; repeat the call under another key if that is safe.", past.Attested.AttestationID)
+	}
 	observe(Event{Result: &outcome.Report, Follows: true})
 	observe(Event{Attestation: &outcome.Attestation})
 	return outcome, nil

@@ -12,6 +12,7 @@ package toolcall
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -80,11 +81,14 @@ type Ledger interface {
 	Claimed(ctx context.Context, p access.Principal, key string) (Claim, bool, error)
 	// Past returns what the journal knows of a call.
 	Past(ctx context.Context, proposalID string) (Past, error)
+	// Head is the newest durable event: how many there are, and its hash. It
+	// touches no disk.
+	Head() (size int64, hash [32]byte)
 	// OpenCalls lists the calls that were decided and have no end.
 	OpenCalls(ctx context.Context) ([]OpenCall, error)
 }
 
-// Config is what a Pipeline needs. Every field is required.
+// Config is what a Pipeline needs. Every field but Log is required.
 type Config struct {
 	Evaluator  Evaluator
 	Approver   Approver
@@ -100,6 +104,8 @@ type Config struct {
 	// LiveDevice reports whether a device may still act; votes of one that was
 	// revoked count no more.
 	LiveDevice func(id string) bool
+	// Log hears of faults whose cause nobody else is told; nil discards.
+	Log *slog.Logger
 }
 
 // Pipeline runs calls through the stages.

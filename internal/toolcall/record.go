@@ -3,6 +3,7 @@ package toolcall
 import (
 	"context"
 	"errors"
+	"log/slog"
 
 	"palyra/internal/canonical"
 	"palyra/internal/event"
@@ -13,10 +14,7 @@ import (
 // refuse records why a call ended before it was decided and returns the
 // error. A refusal that cannot be recorded is an outage of the journal.
 func (c *call) refuse(ctx context.Context, cause error) error {
-	known := &reason.Error{}
-	if !errors.As(cause, &known) {
-		known = reason.Errorf(reason.Internal, "%s", reason.Lookup(reason.Internal).Sentence)
-	}
+	known := c.because(ctx, cause)
 	if known.Code == reason.JournalUnavailable {
 		return cause
 	}
@@ -26,7 +24,28 @@ func (c *call) refuse(ctx context.Context, cause error) error {
 	if err := c.flush(ctx); err != nil {
 		return err
 	}
+	if reason.Of(cause) == reason.Internal {
+		return known
+	}
 	return cause
+}
+
+// because is the reason of an error, as it is recorded and told. The end of the
+// call's context explains an error without one; of every other fault the cause
+// is logged here, as nobody else sees it.
+func (c *call) because(ctx context.Context, err error) *reason.Error {
+	known := &reason.Error{}
+	if errors.As(err, &known) && known.Code != reason.Internal {
+		return known
+	}
+	if ended := cut(ctx, nil); ended != nil && errors.As(ended, &known) {
+		return known
+	}
+	if c.Log != nil {
+		c.Log.ErrorContext(ctx, "a call met a fault of the gateway", slog.String("proposal", c.proposal.ID),
+			slog.String("tool", clip(c.sub.Tool)), slog.String("error", err.Error()))
+	}
+	return reason.Errorf(reason.Internal, "%s", reason.Lookup(reason.Internal).Sentence)
 }
 
 // draftRefused drafts the refusal, whose message may quote the input.

@@ -133,6 +133,8 @@ type ledger struct {
 	after map[event.Code]func()
 	// readErr fails what is read.
 	readErr error
+	// refuse, unless nil, may fail any entry.
+	refuse func() error
 }
 
 func (l *ledger) NewestSession(ctx context.Context, k session.Key) (session.Past, bool, error) {
@@ -160,10 +162,15 @@ func (l *ledger) Record(ctx context.Context, e toolcall.Entry) (int64, error) {
 	l.trace.add("record " + codesOf(e.Drafts))
 	l.mu.Lock()
 	broken := slices.ContainsFunc(e.Drafts, func(d event.Draft) bool { return slices.Contains(l.failOn, d.Code) })
-	after := l.after
+	after, refuse := l.after, l.refuse
 	l.mu.Unlock()
 	if broken {
 		return 0, errDisk
+	}
+	if refuse != nil {
+		if err := refuse(); err != nil {
+			return 0, err
+		}
 	}
 	seq, err := l.Ledger.Record(ctx, e)
 	for _, d := range e.Drafts {
@@ -180,6 +187,8 @@ type store struct {
 
 	mu  sync.Mutex
 	err error
+	// refuse, unless nil, may fail any update.
+	refuse func() error
 }
 
 func (s *store) fail(err error) {
@@ -190,8 +199,11 @@ func (s *store) fail(err error) {
 
 func (s *store) Update(ctx context.Context, fn func(approval.Tx) error) error {
 	s.mu.Lock()
-	err := s.err
+	err, refuse := s.err, s.refuse
 	s.mu.Unlock()
+	if err == nil && refuse != nil {
+		err = refuse()
+	}
 	if err != nil {
 		return err
 	}

@@ -11,11 +11,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/big"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -171,6 +173,8 @@ type world struct {
 	onCurrent func()
 	// revoked are devices that may no longer act.
 	revoked sync.Map
+	// log is what the pipeline logged.
+	log logged
 
 	*toolcall.Pipeline
 }
@@ -178,6 +182,24 @@ type world struct {
 func (w *world) live(device string) bool {
 	_, revoked := w.revoked.Load(device)
 	return !revoked
+}
+
+// logged is a log that many write to.
+type logged struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 // newWorld starts a gateway; setup may change it before.
@@ -274,6 +296,7 @@ func (w *world) buildPipeline() {
 		Evaluator: &evaluator{w.engine, &w.trace, w.onCurrent}, Approver: &approver{w.desk, &w.trace},
 		Dispatcher: &dispatcher{w.router, &w.trace}, Notary: w.notary, Ledger: w.ledger, MaxCallsPerRun: w.budget, MaxCallsPerSession: w.perSession,
 		SessionIdle: w.idle, LiveDevice: w.live,
+		Log: slog.New(slog.NewTextHandler(&w.log, nil)),
 	})
 	if err != nil {
 		w.t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
+	"palyra/internal/event"
 	"palyra/internal/journal"
 	"palyra/test/fault/tamper"
 )
@@ -26,6 +27,8 @@ type exported struct {
 	of     *daemon
 	lines  [][]byte // header, events, trailer
 	events []journal.Event
+	// keys is the file with the gateway's key set.
+	keys string
 }
 
 // journalOf runs a gateway whose journal gets three checkpoints, exports it,
@@ -48,12 +51,18 @@ func journalOf(t *testing.T) exported {
 	if code, _, msg := d.cli("journal", "export", path); code != 0 {
 		t.Fatalf("export: exit code %d: %s", code, msg)
 	}
+	code, set, msg := d.cli("attest", "keys", "-o", "json")
+	if code != 0 {
+		t.Fatalf("key set: exit code %d: %s", code, msg)
+	}
+	keys := filepath.Join(d.dir, "keys.json")
+	write(t, keys, set)
 	d.kill()
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := exported{of: d, lines: bytes.SplitAfter(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))}
+	e := exported{of: d, keys: keys, lines: bytes.SplitAfter(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))}
 	for _, line := range e.lines[1 : len(e.lines)-1] {
 		one, err := journal.ParseLine(bytes.TrimSuffix(line, []byte("\n")))
 		if err != nil {
@@ -103,6 +112,10 @@ func TestTamperCorpus(t *testing.T) {
 	if len(kinds) != 9 {
 		t.Errorf("the corpus has the kinds %v, want nine", kinds)
 	}
+	t.Run("all rewritten with a key of the forger's own", func(t *testing.T) {
+		t.Parallel()
+		honest.rewritten(t)
+	})
 	t.Run("control", func(t *testing.T) {
 		t.Parallel()
 		d := honest.of.fork(t)
@@ -113,6 +126,43 @@ func TestTamperCorpus(t *testing.T) {
 			}
 		}
 	})
+}
+
+// rewritten drops and changes events and signs everything anew with a key of
+// its own. Where the gateway's keys are known that does not pass; that it does
+// elsewhere, with a first line that says what was not proven, is the control.
+func (e exported) rewritten(t *testing.T) {
+	dropped, changed := 0, 0
+	text, err := tamper.Rewritten(e.lines[0], e.events, func(one journal.Event) *journal.Event {
+		switch {
+		case one.Code != event.ToolPinned && one.Code != event.PolicyLoaded && one.Code != event.CertificateMade:
+			return &one
+		case one.Seq%3 == 0:
+			dropped++
+			return nil
+		}
+		changed++
+		one.Payload = json.RawMessage(`{"forged":true}`)
+		return &one
+	})
+	if err != nil || dropped == 0 || changed == 0 {
+		t.Fatalf("%d dropped, %d changed, %v", dropped, changed, err)
+	}
+	path := filepath.Join(t.TempDir(), "forged.ndjson")
+	write(t, path, string(text))
+	d := &daemon{t: t, dir: t.TempDir(), config: e.of.config}
+	code, out, msg := d.cli("journal", "verify", path, "--keys", e.keys)
+	if code != 8 || out != "" || !strings.Contains(msg, "signed by a key that "+e.keys+" does not have") {
+		t.Errorf("with the key set: exit code %d: %s%s", code, out, msg)
+	}
+	code, out, msg = d.cli("journal", "verify", path)
+	if first, _, _ := strings.Cut(out, "\n"); code != 0 || !strings.Contains(first, "whole, not whose it is") {
+		t.Errorf("alone: exit code %d, first line %q: %s", code, first, msg)
+	}
+	honest := e.with(t, e.events)
+	if code, out, msg := d.cli("journal", "verify", honest, "--keys", e.keys); code != 0 || !strings.HasPrefix(out, "verified") {
+		t.Errorf("what the gateway wrote: exit code %d: %s%s", code, out, msg)
+	}
 }
 
 // detected runs a verification that has to fail and to name the event, to

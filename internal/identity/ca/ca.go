@@ -237,7 +237,8 @@ func (a *Authority) Root() *x509.Certificate { return a.root.cert }
 func (a *Authority) RootPEM() []byte { return chainPEM([]*x509.Certificate{a.root.cert}) }
 
 // Maintain renews the issuing certificate and the notary's certificate when
-// two thirds of their life are over. Open calls it; a daemon calls it daily.
+// two thirds of their life are over, and certifies the checkpoint key that an
+// older release made. Open calls it; a daemon calls it daily.
 func (a *Authority) Maintain() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -246,6 +247,9 @@ func (a *Authority) Maintain() error {
 	}
 	if err := a.renewNotary(); err != nil {
 		return fmt.Errorf("renewing the notary's certificate: %w", err)
+	}
+	if err := a.certifyJournalKeys(); err != nil {
+		return fmt.Errorf("certifying the checkpoint key: %w", err)
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ func modes(t *testing.T, dir string) {
 		t.Errorf("directory: %v, %v", info.Mode(), err)
 	}
 	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) != 5 {
+	if err != nil || len(entries) != 6 {
 		t.Errorf("%d files, %v", len(entries), err)
 	}
 	for _, e := range entries {
@@ -287,7 +287,10 @@ func TestJournalKeys(t *testing.T) {
 		return msg
 	}
 	old := sign(a)
-	if err := a.RotateJournalKey(); err != nil {
+	if _, _, err := a.NextJournalKey(); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.AdoptJournalKey(7); err != nil {
 		t.Fatal(err)
 	}
 	for name, a := range map[string]*Authority{"same": a, "again": open(t, a.dir, Options{Now: c.Now})} {

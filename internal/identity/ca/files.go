@@ -19,6 +19,10 @@ const (
 	notaryPastFile  = "notary-past.json"
 	journalFile     = "journal.key"
 	journalPastFile = "journal-past"
+	// journalKeysFile has the public keys with their certificates and sizes,
+	// journalNextFile a key that has not taken over yet.
+	journalKeysFile = "journal-keys.json"
+	journalNextFile = "journal-next.json"
 )
 
 // PEM block types.

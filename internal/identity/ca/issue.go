@@ -123,8 +123,9 @@ func (a *Authority) notaryCertificate(pub ed25519.PublicKey) ([]*x509.Certificat
 
 // The paths of identities.
 const (
-	devicePath = "/device/"
-	notaryPath = "/notary/"
+	devicePath  = "/device/"
+	notaryPath  = "/notary/"
+	journalPath = "/journal/"
 )
 
 // id returns the URI of an identity of the trust domain.

@@ -1,12 +1,19 @@
 package ca
 
 import (
+	"crypto/ed25519"
 	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"io/fs"
+	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/mod/sumdb/note"
 
@@ -19,7 +26,43 @@ import (
 type journalKeys struct {
 	signer   string
 	verifier string
-	past     []string
+	// known are all keys, the current one first. One without a certificate is of
+	// an older release and was not certified yet.
+	known []JournalKey
+	// next is a key that has not taken over yet; its Verifier is "" when there
+	// is none.
+	next nextJournalKey
+}
+
+// JournalKey is a checkpoint key with the certificate that vouches for it.
+type JournalKey struct {
+	// Verifier is the public key for note.NewVerifier.
+	Verifier string
+	// Chain is the certificate and its issuer, without the root.
+	Chain []*x509.Certificate
+	// CertifiedAt is when the key was certified: the certificate is judged at
+	// it, as the key signs until it is replaced.
+	CertifiedAt time.Time
+	// First and Last bound the tree sizes that it signs for; a Last of 0 is open.
+	First, Last int64
+}
+
+// ChainPEM returns the chain in PEM.
+func (k JournalKey) ChainPEM() string { return string(chainPEM(k.Chain)) }
+
+// storedJournalKey is how a JournalKey is stored.
+type storedJournalKey struct {
+	Verifier    string    `json:"verifier"`
+	Chain       string    `json:"chain"`
+	CertifiedAt time.Time `json:"certified_at"`
+	First       int64     `json:"first_size"`
+	Last        int64     `json:"last_size,omitempty"`
+}
+
+// nextJournalKey is a key that waits for the journal to say that it took over.
+type nextJournalKey struct {
+	Signer string           `json:"signer"`
+	Key    storedJournalKey `json:"key"`
 }
 
 // JournalSigner returns the text of the key that signs checkpoints, for
@@ -33,70 +76,309 @@ func (a *Authority) JournalSigner() string {
 // JournalVerifiers returns the public keys of checkpoints, for
 // note.NewVerifier: the current one first, earlier ones after it.
 func (a *Authority) JournalVerifiers() []string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return append([]string{a.journal.verifier}, a.journal.past...)
+	var list []string
+	for _, k := range a.JournalKeys() {
+		list = append(list, k.Verifier)
+	}
+	return list
 }
 
-// RotateJournalKey makes a new checkpoint key. The old public key stays.
-func (a *Authority) RotateJournalKey() error {
+// JournalKeys returns all checkpoint keys, the current one first.
+func (a *Authority) JournalKeys() []JournalKey {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	past := slices.Insert(slices.Clone(a.journal.past), 0, a.journal.verifier)
-	text := strings.Join(past, "\n") + "\n"
-	if err := keyfile.Write(filepath.Join(a.dir, journalPastFile), []byte(text)); err != nil {
-		return err
-	}
-	if err := a.makeJournalKey(a.dir); err != nil {
-		return err
-	}
-	a.journal.past = past
-	return nil
+	return slices.Clone(a.journal.known)
 }
 
-// makeJournalKey makes a checkpoint key named for the trust domain.
-func (a *Authority) makeJournalKey(dir string) error {
-	signer, verifier, err := note.GenerateKey(rand.Reader, a.domain+"/journal")
+// A checkpoint key is replaced in three steps, so that a crash between them
+// loses neither key: NextJournalKey keeps a new one, the journal says durably
+// that it took over, AdoptJournalKey makes it the current one. Whoever opens an
+// authority that has a next key asks the journal which way to end it.
+
+// NextJournalKey makes a checkpoint key with its certificate and keeps it until
+// it is adopted or dropped.
+func (a *Authority) NextJournalKey() (signer string, key JournalKey, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.renewIssuing(); err != nil {
+		return "", key, err
+	}
+	signer, verifier, err := note.GenerateKey(rand.Reader, a.domain+journalName)
+	if err != nil {
+		return "", key, err
+	}
+	if key, err = a.certifyJournalKey(verifier); err != nil {
+		return "", key, err
+	}
+	next := nextJournalKey{Signer: signer, Key: stored(key)}
+	if err := writeJSON(filepath.Join(a.dir, journalNextFile), next); err != nil {
+		return "", key, err
+	}
+	a.journal.next = next
+	return signer, key, nil
+}
+
+// PendingJournalKey returns the verifier of a key that was neither adopted nor
+// dropped, "" when there is none.
+func (a *Authority) PendingJournalKey() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.journal.next.Key.Verifier
+}
+
+// AdoptJournalKey makes the next key the current one; the key before it signed
+// for sizes up to last. The next key is there until the end, so that a crash in
+// between is mended by doing it again.
+func (a *Authority) AdoptJournalKey(last int64) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	next := a.journal.next
+	if next.Key.Verifier == "" {
+		return errors.New("there is no next checkpoint key")
+	}
+	adopted, err := next.Key.key()
 	if err != nil {
 		return err
 	}
-	if err := keyfile.Write(filepath.Join(dir, journalFile), []byte(signer+"\n"+verifier+"\n")); err != nil {
+	adopted.First = last + 1
+	known := []JournalKey{adopted}
+	for _, k := range a.journal.known {
+		if k.Verifier == adopted.Verifier {
+			continue
+		}
+		if k.Last == 0 {
+			k.Last = last
+		}
+		known = append(known, k)
+	}
+	if err := a.writeJournalKeys(a.dir, known); err != nil {
 		return err
 	}
-	a.journal.signer, a.journal.verifier = signer, verifier
+	if err := writeJournalPast(a.dir, known); err != nil {
+		return err
+	}
+	if err := writeJournalKey(a.dir, next.Signer, adopted.Verifier); err != nil {
+		return err
+	}
+	a.journal.signer, a.journal.verifier, a.journal.known = next.Signer, adopted.Verifier, known
+	return a.dropNext()
+}
+
+// DropJournalKey forgets a next key that never took over.
+func (a *Authority) DropJournalKey() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.dropNext()
+}
+
+func (a *Authority) dropNext() error {
+	if err := os.Remove(filepath.Join(a.dir, journalNextFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	a.journal.next = nextJournalKey{}
+	return keyfile.SyncDir(a.dir)
+}
+
+// journalName follows the trust domain in the name of a checkpoint key.
+const journalName = "/journal"
+
+// certifyJournalKey gives a checkpoint key a certificate as of now.
+func (a *Authority) certifyJournalKey(verifier string) (JournalKey, error) {
+	pub, err := journalPublic(verifier)
+	if err != nil {
+		return JournalKey{}, err
+	}
+	issued, err := a.issueLocked(&x509.Certificate{
+		URIs:        []*url.URL{a.id(journalPath + "1")},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning},
+	}, pub, IssuingLife)
+	if err != nil {
+		return JournalKey{}, err
+	}
+	at := later(a.now().UTC().Truncate(time.Microsecond), issued.NotBefore)
+	return JournalKey{Verifier: verifier, Chain: issued.Chain, CertifiedAt: at}, nil
+}
+
+// journalPublic reads the public key in a verifier's text: the name, the hash,
+// and base64 of one byte for the algorithm and the key.
+func journalPublic(verifier string) (ed25519.PublicKey, error) {
+	if _, err := note.NewVerifier(verifier); err != nil {
+		return nil, err
+	}
+	parts := strings.SplitN(verifier, "+", 3)
+	raw, err := base64.StdEncoding.DecodeString(parts[len(parts)-1])
+	if err != nil || len(raw) != 1+ed25519.PublicKeySize {
+		return nil, errors.New("the checkpoint key is not an Ed25519 key")
+	}
+	return raw[1:], nil
+}
+
+// certifyJournalKeys certifies the keys of a state directory of an older
+// release, which had none with a certificate.
+func (a *Authority) certifyJournalKeys() error {
+	if !slices.ContainsFunc(a.journal.known, func(k JournalKey) bool { return len(k.Chain) == 0 }) {
+		return nil
+	}
+	known := slices.Clone(a.journal.known)
+	for i, k := range known {
+		if len(k.Chain) > 0 {
+			continue
+		}
+		made, err := a.certifyJournalKey(k.Verifier)
+		if err != nil {
+			return err
+		}
+		known[i].Chain, known[i].CertifiedAt = made.Chain, made.CertifiedAt
+	}
+	if err := a.writeJournalKeys(a.dir, known); err != nil {
+		return err
+	}
+	a.journal.known = known
 	return nil
+}
+
+// makeJournalKey makes the first checkpoint key, named for the trust domain.
+func (a *Authority) makeJournalKey(dir string) error {
+	signer, verifier, err := note.GenerateKey(rand.Reader, a.domain+journalName)
+	if err != nil {
+		return err
+	}
+	key, err := a.certifyJournalKey(verifier)
+	if err != nil {
+		return err
+	}
+	if err := a.writeJournalKeys(dir, []JournalKey{key}); err != nil {
+		return err
+	}
+	return writeJournalKey(dir, signer, verifier)
+}
+
+func writeJournalKey(dir, signer, verifier string) error {
+	return keyfile.Write(filepath.Join(dir, journalFile), []byte(signer+"\n"+verifier+"\n"))
+}
+
+// writeJournalPast keeps what an older release reads of the earlier keys.
+func writeJournalPast(dir string, known []JournalKey) error {
+	var text strings.Builder
+	for _, k := range known[1:] {
+		text.WriteString(k.Verifier + "\n")
+	}
+	return keyfile.Write(filepath.Join(dir, journalPastFile), []byte(text.String()))
+}
+
+func (a *Authority) writeJournalKeys(dir string, known []JournalKey) error {
+	list := make([]storedJournalKey, len(known))
+	for i, k := range known {
+		list[i] = stored(k)
+	}
+	return writeJSON(filepath.Join(dir, journalKeysFile), list)
+}
+
+func stored(k JournalKey) storedJournalKey {
+	return storedJournalKey{Verifier: k.Verifier, Chain: k.ChainPEM(), CertifiedAt: k.CertifiedAt, First: k.First, Last: k.Last}
+}
+
+func (s storedJournalKey) key() (JournalKey, error) {
+	k := JournalKey{Verifier: s.Verifier, CertifiedAt: s.CertifiedAt, First: s.First, Last: s.Last}
+	var err error
+	if s.Chain != "" {
+		k.Chain, err = ParseChain([]byte(s.Chain))
+	}
+	return k, err
+}
+
+func writeJSON(path string, v any) error {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	return keyfile.Write(path, append(text, '\n'))
+}
+
+// readJSON reads a file that may be missing; found says whether it was there.
+func readJSON(path string, into any) (found bool, err error) {
+	text, err := keyfile.Read(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return true, reason.Errorf(reason.ConfigInvalid, "reading %s: %w", path, err).
+			WithRemedy("Restore the file from a backup of the state directory.")
+	}
+	return true, nil
 }
 
 func (a *Authority) loadJournalKeys() error {
-	path := filepath.Join(a.dir, journalFile)
-	text, err := keyfile.Read(path)
+	signer, verifier, err := readJournalKey(filepath.Join(a.dir, journalFile))
 	if err != nil {
 		return err
+	}
+	known, err := ReadJournalKeys(a.dir)
+	if err != nil {
+		return err
+	}
+	a.journal = journalKeys{signer: signer, verifier: verifier, known: known}
+	_, err = readJSON(filepath.Join(a.dir, journalNextFile), &a.journal.next)
+	return err
+}
+
+// ReadJournalKeys reads the public checkpoint keys of the authority in dir, the
+// current one first. Those of an older release have no certificate, and sign
+// for all sizes.
+func ReadJournalKeys(dir string) ([]JournalKey, error) {
+	_, verifier, err := readJournalKey(filepath.Join(dir, journalFile))
+	if err != nil {
+		return nil, err
+	}
+	past, err := keyfile.Read(filepath.Join(dir, journalPastFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var list []storedJournalKey
+	if _, err := readJSON(filepath.Join(dir, journalKeysFile), &list); err != nil {
+		return nil, err
+	}
+	var known []JournalKey
+	for _, text := range append([]string{verifier}, strings.Fields(string(past))...) {
+		if slices.ContainsFunc(known, func(k JournalKey) bool { return k.Verifier == text }) {
+			continue // a crash while a key was adopted left it in both places
+		}
+		k := JournalKey{Verifier: text}
+		if i := slices.IndexFunc(list, func(s storedJournalKey) bool { return s.Verifier == text }); i >= 0 {
+			if k, err = list[i].key(); err != nil {
+				return nil, reason.Errorf(reason.ConfigInvalid, "reading %s: %w", filepath.Join(dir, journalKeysFile), err)
+			}
+		}
+		known = append(known, k)
+	}
+	return known, nil
+}
+
+// readJournalKey reads the key that signs, and proves that it is one pair.
+func readJournalKey(path string) (signer, verifier string, err error) {
+	text, err := keyfile.Read(path)
+	if err != nil {
+		return "", "", err
 	}
 	lines := strings.Fields(string(text))
 	if len(lines) != 2 {
-		return reason.Errorf(reason.ConfigInvalid, "%s has %d words, want a signer and a verifier key", path, len(lines))
+		return "", "", reason.Errorf(reason.ConfigInvalid, "%s has %d words, want a signer and a verifier key", path, len(lines))
 	}
-	signer, err := note.NewSigner(lines[0])
+	s, err := note.NewSigner(lines[0])
 	if err != nil {
-		return reason.Errorf(reason.ConfigInvalid, "reading %s: %w", path, err)
+		return "", "", reason.Errorf(reason.ConfigInvalid, "reading %s: %w", path, err)
 	}
-	verifier, err := note.NewVerifier(lines[1])
+	v, err := note.NewVerifier(lines[1])
 	if err != nil {
-		return reason.Errorf(reason.ConfigInvalid, "reading %s: %w", path, err)
+		return "", "", reason.Errorf(reason.ConfigInvalid, "reading %s: %w", path, err)
 	}
 	probe := []byte("palyra journal key self-test")
-	if sig, err := signer.Sign(probe); err != nil || !verifier.Verify(probe, sig) {
-		return reason.Errorf(reason.ConfigInvalid, "%s: the two keys do not belong together", path)
+	if sig, err := s.Sign(probe); err != nil || !v.Verify(probe, sig) {
+		return "", "", reason.Errorf(reason.ConfigInvalid, "%s: the two keys do not belong together", path)
 	}
-	a.journal = journalKeys{signer: lines[0], verifier: lines[1]}
-	past, err := keyfile.Read(filepath.Join(a.dir, journalPastFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	a.journal.past = slices.DeleteFunc(strings.Fields(string(past)), func(v string) bool { return v == lines[1] })
-	return nil
+	return lines[0], lines[1], nil
 }

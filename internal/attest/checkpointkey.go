@@ -1,0 +1,90 @@
+package attest
+
+import (
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+)
+
+// CheckpointKey is a key that signs the journal: its checkpoints and exports.
+type CheckpointKey struct {
+	// Verifier is the public key as signed notes write it, name+hash+base64.
+	Verifier string `json:"verifier"`
+	// CertificateChain is PEM: the key's certificate and its issuers without the
+	// root.
+	CertificateChain string `json:"certificate_chain"`
+	// CertifiedAt is when the key was certified, and the time that the
+	// certificate is judged at: the key signs until it is replaced.
+	CertifiedAt time.Time `json:"certified_at"`
+	// FirstSize and LastSize bound the tree sizes that it signs for. The key that
+	// still signs has no last one.
+	FirstSize int64 `json:"first_size"`
+	LastSize  int64 `json:"last_size,omitzero"`
+}
+
+// WithCheckpointKeys returns the set of version 2 that also has these keys, the
+// current one first.
+func (k KeySet) WithCheckpointKeys(keys []CheckpointKey) KeySet {
+	k.Format, k.CheckpointKeys = KeySetFormat, keys
+	return k
+}
+
+// checkCheckpointKeys proves each of them, and that each took over where the one
+// after it in the list ended.
+func (k KeySet) checkCheckpointKeys() error {
+	for i, key := range k.CheckpointKeys {
+		if err := k.CheckCheckpointKey(key); err != nil {
+			return fmt.Errorf("checkpoint key %s: %w", key.Verifier, err)
+		}
+		if i == 0 {
+			continue
+		}
+		if next := k.CheckpointKeys[i-1]; key.LastSize == 0 || next.FirstSize != key.LastSize+1 {
+			return fmt.Errorf("checkpoint key %s signed up to the size %d, the one after it from %d on", key.Verifier, key.LastSize, next.FirstSize)
+		}
+	}
+	return nil
+}
+
+// CheckCheckpointKey proves that the gateway's root vouches for a key: one of
+// the set, or one that the journal says took over.
+func (k KeySet) CheckCheckpointKey(key CheckpointKey) error {
+	roots, err := parsePEM(k.CARoot)
+	if err != nil || len(roots) != 1 {
+		return errors.New("ca_root is not one certificate in PEM")
+	}
+	chain, err := parsePEM(key.CertificateChain)
+	if err != nil {
+		return fmt.Errorf("certificate_chain: %w", err)
+	}
+	if len(chain) == 0 {
+		return errors.New("certificate_chain is empty")
+	}
+	w, err := verifyChain(append(chain, roots[0]), journalPath)
+	if err != nil {
+		return err
+	}
+	leaf := chain[0]
+	if host := leaf.URIs[0].Host; host != k.Gateway {
+		return fmt.Errorf("it is certified for gateway %q, the set is of %q", host, k.Gateway)
+	}
+	if !w.holds(key.CertifiedAt) {
+		return fmt.Errorf("it was certified at %s, the certificate is valid from %s to %s", stamp(key.CertifiedAt), stamp(w.from), stamp(w.to))
+	}
+	pub, ok := leaf.PublicKey.(ed25519.PublicKey)
+	if !ok {
+		return fmt.Errorf("the certificate is for a %T, want %s", leaf.PublicKey, Ed25519)
+	}
+	name, _, _ := strings.Cut(key.Verifier, "+")
+	if want, err := note.NewEd25519VerifierKey(name, pub); err != nil || want != key.Verifier {
+		return errors.New("verifier is not the key of the certificate")
+	}
+	if key.FirstSize < 0 || key.LastSize < 0 || key.LastSize > 0 && key.LastSize < key.FirstSize {
+		return fmt.Errorf("it cannot have signed for the sizes %d to %d", key.FirstSize, key.LastSize)
+	}
+	return nil
+}

@@ -1,0 +1,130 @@
+package ca
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+func onlyJournalKey(t *testing.T, a *Authority) JournalKey {
+	t.Helper()
+	keys := a.JournalKeys()
+	if len(keys) != 1 {
+		t.Fatalf("%d checkpoint keys", len(keys))
+	}
+	return keys[0]
+}
+
+// certifiedFor checks that a key's certificate is of this authority, for this
+// key, and was valid when it was made.
+func certifiedFor(t *testing.T, a *Authority, k JournalKey) {
+	t.Helper()
+	pub, err := journalPublic(k.Verifier)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(k.Chain) != 2 || !pub.Equal(k.Chain[0].PublicKey) || k.Chain[0].URIs[0].String() != "spiffe://palyra.local/journal/1" {
+		t.Fatalf("certificate %+v", k.Chain)
+	}
+	if err := errors.Join(k.Chain[0].CheckSignatureFrom(k.Chain[1]), k.Chain[1].CheckSignatureFrom(a.Root())); err != nil {
+		t.Error(err)
+	}
+	if k.CertifiedAt.Before(k.Chain[0].NotBefore) || k.CertifiedAt.After(k.Chain[0].NotAfter) {
+		t.Errorf("certified at %s, valid from %s to %s", k.CertifiedAt, k.Chain[0].NotBefore, k.Chain[0].NotAfter)
+	}
+}
+
+// A state directory of an older release has a checkpoint key and no certificate of
+// it: opening it makes one, once.
+func TestExistingJournalKeyIsCertified(t *testing.T) {
+	a, c := newAuthorityAt(t)
+	certifiedFor(t, a, onlyJournalKey(t, a))
+	if err := os.Remove(filepath.Join(a.dir, journalKeysFile)); err != nil {
+		t.Fatal(err)
+	}
+	if bare, err := Inspect(a.dir, Options{Now: c.Now}); err != nil || len(onlyJournalKey(t, bare).Chain) != 0 {
+		t.Errorf("looking at it certified the key, or failed: %v", err)
+	}
+	b := open(t, a.dir, Options{Now: c.Now})
+	k := onlyJournalKey(t, b)
+	certifiedFor(t, b, k)
+	if k.Verifier != onlyJournalKey(t, a).Verifier || k.First != 0 || k.Last != 0 {
+		t.Errorf("another key, or not for all sizes: %+v", k)
+	}
+	c.Add(5 * 365 * 24 * time.Hour)
+	again := onlyJournalKey(t, open(t, a.dir, Options{Now: c.Now}))
+	if !again.Chain[0].Equal(k.Chain[0]) || !again.CertifiedAt.Equal(k.CertifiedAt) {
+		t.Error("the key was certified again")
+	}
+}
+
+// A crash at each write of a rotation loses no key, and doing it again ends it.
+func TestJournalRotationSurvivesACrash(t *testing.T) {
+	for name, undo := range map[string]func(a *Authority) error{
+		"nothing was written": func(a *Authority) error {
+			return errors.Join(os.Remove(filepath.Join(a.dir, journalKeysFile)), a.writeJournalKeys(a.dir, a.journal.known))
+		},
+		"the list was written": func(a *Authority) error {
+			next, err := a.journal.next.Key.key()
+			next.First = 8
+			old := a.journal.known[0]
+			old.Last = 7
+			return errors.Join(err, a.writeJournalKeys(a.dir, []JournalKey{next, old}))
+		},
+		"all but the end was written": func(a *Authority) error {
+			next := a.journal.next
+			return errors.Join(a.AdoptJournalKey(7), writeJSON(filepath.Join(a.dir, journalNextFile), next))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, c := newAuthorityAt(t)
+			old := onlyJournalKey(t, a)
+			_, next, err := a.NextJournalKey()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := undo(a); err != nil {
+				t.Fatal(err)
+			}
+			b := open(t, a.dir, Options{Now: c.Now})
+			if b.PendingJournalKey() != next.Verifier {
+				t.Fatalf("pending is %q", b.PendingJournalKey())
+			}
+			if err := b.AdoptJournalKey(7); err != nil {
+				t.Fatal(err)
+			}
+			d := open(t, a.dir, Options{Now: c.Now})
+			keys := d.JournalKeys()
+			if len(keys) != 2 || keys[0].Verifier != next.Verifier || keys[0].First != 8 || keys[0].Last != 0 ||
+				keys[1].Verifier != old.Verifier || keys[1].First != 0 || keys[1].Last != 7 || d.PendingJournalKey() != "" {
+				t.Errorf("keys %+v, pending %q", keys, d.PendingJournalKey())
+			}
+			certifiedFor(t, d, keys[0])
+			certifiedFor(t, d, keys[1])
+		})
+	}
+}
+
+func TestJournalKeyIsDropped(t *testing.T) {
+	a, c := newAuthorityAt(t)
+	old := onlyJournalKey(t, a)
+	if err := a.AdoptJournalKey(1); err == nil {
+		t.Error("a key that is not there took over")
+	}
+	if _, _, err := a.NextJournalKey(); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.DropJournalKey(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(a.dir, journalNextFile)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the secret of the dropped key is still there: %v", err)
+	}
+	b := open(t, a.dir, Options{Now: c.Now})
+	if b.PendingJournalKey() != "" || onlyJournalKey(t, b).Verifier != old.Verifier {
+		t.Error("the dropped key is in use")
+	}
+}
