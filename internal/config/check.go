@@ -277,6 +277,7 @@ func (k *checker) approvals(a Approvals) {
 	between(k, "approvals.max_pending_per_run", a.MaxPendingPerRun, 1, 10_000)
 	between(k, "approvals.max_pending_per_principal", a.MaxPendingPerPrincipal, 1, 100_000)
 	between(k, "approvals.max_created_per_minute_per_run", a.MaxCreatedPerMinutePerRun, 1, 10_000)
+	between(k, "approvals.max_created_per_minute_per_principal", a.MaxCreatedPerMinutePerPrincipal, 1, 10_000)
 	between(k, "approvals.cooldown", a.Cooldown, 0, time.Hour)
 }
 

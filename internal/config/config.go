@@ -114,6 +114,8 @@ type Approvals struct {
 	MaxPendingPerRun          int           `toml:"max_pending_per_run"`
 	MaxPendingPerPrincipal    int           `toml:"max_pending_per_principal"`
 	MaxCreatedPerMinutePerRun int           `toml:"max_created_per_minute_per_run"`
+	// MaxCreatedPerMinutePerPrincipal counts over all runs.
+	MaxCreatedPerMinutePerPrincipal int `toml:"max_created_per_minute_per_principal"`
 	// Cooldown is how long an identical ask is answered from memory after a
 	// denial or expiry.
 	Cooldown time.Duration `toml:"cooldown"`

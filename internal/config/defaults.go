@@ -49,8 +49,8 @@ func Default() *Config {
 			DefaultTimeout:            10 * time.Minute,
 			MaxPendingPerRun:          50,
 			MaxPendingPerPrincipal:    200,
-			MaxCreatedPerMinutePerRun: 20,
-			Cooldown:                  time.Minute,
+			MaxCreatedPerMinutePerRun: 20, MaxCreatedPerMinutePerPrincipal: 60,
+			Cooldown: time.Minute,
 		},
 		Runs: Runs{
 			MaxTokens:             2_000_000,

@@ -255,6 +255,7 @@ func (g *gateway) openDesk(ctx context.Context) error {
 			PendingPerRun:       g.cfg.Approvals.MaxPendingPerRun,
 			PendingPerPrincipal: g.cfg.Approvals.MaxPendingPerPrincipal,
 			CreatedPerMinute:    g.cfg.Approvals.MaxCreatedPerMinutePerRun,
+			CreatedPerPrincipal: g.cfg.Approvals.MaxCreatedPerMinutePerPrincipal,
 			Cooldown:            cooldown(g.cfg.Approvals.Cooldown),
 		},
 	})

@@ -50,6 +50,8 @@ type call struct {
 	decisionID string
 	// subjectID names what people are asked about, "" for the call itself.
 	subjectID string
+	// gateOf is the call whose changes this one is about, nil for a call itself.
+	gateOf *call
 }
 
 // handle is the pipeline: each line of prepare and conclude is one stage of

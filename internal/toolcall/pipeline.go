@@ -50,6 +50,8 @@ type Dispatcher interface {
 	// Digest is the pin of a tool's definition.
 	Digest(name string) string
 	Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error)
+	// Resolved says what a planned call comes to, however it is spelled.
+	Resolved(ctx context.Context, p tool.Proposal, plan tool.Plan) (tool.Resolved, error)
 	Run(ctx context.Context, d dispatch.Decided) tool.Report
 	// Effectless reports whether a tool cannot have an effect.
 	Effectless(name string) bool
