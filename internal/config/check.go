@@ -39,6 +39,7 @@ func check(c *Config, origins Origins) Findings {
 	k.models(c)
 	k.secrets(c)
 	k.rates(c.RateLimits)
+	between(k, "storage.reserve_bytes", c.Storage.ReserveBytes, 0, 64*gib)
 	return k.findings
 }
 

@@ -48,6 +48,7 @@ type Config struct {
 	// Secrets are values that tools use without seeing them.
 	Secrets    []Secret   `toml:"secrets"`
 	RateLimits RateLimits `toml:"rate_limits"`
+	Storage    Storage    `toml:"storage"`
 	Client     Client     `toml:"client"`
 }
 
@@ -170,6 +171,13 @@ type RateLimits struct {
 type RateLimit struct {
 	PerSecond float64 `toml:"per_second"`
 	Burst     int     `toml:"burst"`
+}
+
+// Storage says how palyrad uses the disk of state_dir.
+type Storage struct {
+	// ReserveBytes is what of the disk is kept for operators, at most a tenth of
+	// it; 0 is nothing.
+	ReserveBytes int64 `toml:"reserve_bytes"`
 }
 
 // Client is for the palyra command.

@@ -65,6 +65,7 @@ func Default() *Config {
 			ToolCall:     RateLimit{PerSecond: 50, Burst: 100},
 			GlobalFactor: 20,
 		},
-		Client: Client{Address: "127.0.0.1:7443"},
+		Storage: Storage{ReserveBytes: 64 * mib},
+		Client:  Client{Address: "127.0.0.1:7443"},
 	}
 }

@@ -136,7 +136,9 @@ func (g *gateway) openStore(ctx context.Context) error {
 		return err
 	}
 	g.commits = newCommits(g.log)
-	g.db, err = sqlite.Open(ctx, storePath(g.cfg.StateDir), sqlite.Options{Now: g.opts.wall, Origin: origin, Verifiers: known, Committed: g.commits.note})
+	g.db, err = sqlite.Open(ctx, storePath(g.cfg.StateDir), sqlite.Options{
+		Now: g.opts.wall, Origin: origin, Verifiers: known, Committed: g.commits.note, Reserve: g.reserve(),
+	})
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"palyra/internal/access"
 	"palyra/internal/approval"
 	"palyra/internal/canonical"
 	"palyra/internal/decision"
@@ -58,6 +59,7 @@ type call struct {
 // architecture.md. The outcome is never nil, and a pointer because a call may
 // wait for long and with thousands of others: its stack is kept small.
 func (p *Pipeline) handle(ctx context.Context, s *Submission, claim *Claim, observe func(Event)) (*Outcome, error) {
+	ctx = access.Precede(ctx, s.Precedence)
 	c := newCall(p, s, claim, observe)
 	tally, err := p.runs.begin(ctx, c.proposal)
 	if err != nil {
@@ -90,6 +92,10 @@ func (c *call) conclude(ctx context.Context) (*Outcome, error) {
 	}
 	if permit == nil {
 		return &Outcome{Decision: record}, nil
+	}
+	if !c.atOnce {
+		// What was let begin shall get its end on record.
+		ctx = access.Precede(ctx, access.PrecedenceEnding)
 	}
 	report := c.dispatch(ctx, permit)
 	outcome, err := c.attest(context.WithoutCancel(ctx), record, report)

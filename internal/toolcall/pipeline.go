@@ -132,6 +132,9 @@ type Submission struct {
 	// MaxCalls bounds the calls of the run further than the pipeline does; 0
 	// does not.
 	MaxCalls int
+	// Precedence says how far the writes of the call may go when the disk is
+	// nearly full.
+	Precedence access.Precedence
 	// Lead are drafts that become durable with, and before, the first event of
 	// the call. A pipeline that is closing writes neither.
 	Lead []event.Draft
