@@ -50,6 +50,10 @@ const (
 	SurfaceWebhook  Surface = "webhook"
 )
 
+// SurfaceHeader is where a client may say what it is: "cli". Nothing proves it,
+// and nothing that policy reads follows from it.
+const SurfaceHeader = "Palyra-Surface"
+
 // Permission is a Cedar action of the API's access rules, such as
 // "approval.decide".
 type Permission string

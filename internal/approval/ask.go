@@ -18,7 +18,11 @@ type Ask struct {
 	Proposal tool.Proposal
 	Plan     tool.Plan
 	// CallDigest must be the digest of Plan.Binding; when empty it is computed.
-	CallDigest     string
+	CallDigest string
+	// Resolved is what the call comes to, however it is spelled (the digest of a
+	// tool.Resolved); a no is remembered by it. When empty, only the very same
+	// call is answered from memory.
+	Resolved       string
 	SnapshotDigest string
 	// Request is the policy request that the Judge evaluates again.
 	Request json.RawMessage
@@ -206,11 +210,4 @@ func keyOf(a Ask) callKey {
 
 func keyOfRecord(r Record) callKey {
 	return callKey{r.RequestedBy, r.OnBehalfOf, r.Session, r.CallDigest}
-}
-
-// anySession is the key for the memory of denied and expired asks: a client
-// does not get to ask again by opening another session.
-func (k callKey) anySession() callKey {
-	k.session = ""
-	return k
 }

@@ -148,9 +148,7 @@ func (d *Desk) loadOpen(rec Record) error {
 }
 
 func (d *Desk) loadRate(rec Record) error {
-	run := runOf(rec)
-	// Records come newest first; the window wants the oldest first.
-	d.quota.created[run] = append([]time.Time{rec.CreatedAt}, d.quota.created[run]...)
+	d.quota.recall(rec)
 	return nil
 }
 

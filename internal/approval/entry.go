@@ -11,7 +11,9 @@ type entry struct {
 	id  string
 	rec Record
 	key callKey
-	run runKey
+	// resolved is that of the ask, "" for a record of before the start.
+	resolved string
+	run      runKey
 	// ready is closed when the record is stored, or creating it failed.
 	ready chan struct{}
 	// waiters are in the order in which they came.
@@ -131,7 +133,7 @@ func (d *Desk) allowLocked(e *entry) {
 
 func (d *Desk) closeLocked(e *entry, was State) {
 	if was != Allowed && (e.rec.State == Denied || e.rec.State == Expired) {
-		d.cool.remember(e.rec)
+		d.cool.remember(e.rec, e.resolved)
 	}
 	shown := e.rec
 	for _, w := range e.waiters {

@@ -16,8 +16,9 @@ type Limits struct {
 	// (60 s); negative means not at all.
 	Cooldown time.Duration
 	// PendingPerRun (50) and PendingPerPrincipal (200) cap pending records;
-	// CreatedPerMinute (20) caps new records per run.
-	PendingPerRun, PendingPerPrincipal, CreatedPerMinute int
+	// CreatedPerMinute (20) caps new records per run, CreatedPerPrincipal (60)
+	// those per principal in the same time, over all runs that it names.
+	PendingPerRun, PendingPerPrincipal, CreatedPerMinute, CreatedPerPrincipal int
 	// GrantTTLMin (1 min), GrantTTLMax (7 d) and SessionGrant (8 h) bound the
 	// life of grants; SessionIdle (8 h) ends a session.
 	GrantTTLMin, GrantTTLMax, SessionGrant, SessionIdle time.Duration
@@ -28,7 +29,7 @@ func DefaultLimits() Limits {
 	return Limits{
 		Timeout: 10 * time.Minute, TimeoutMin: 30 * time.Second, TimeoutMax: 24 * time.Hour,
 		UseWithin: 5 * time.Minute, Claim: 30 * time.Second, Cooldown: time.Minute,
-		PendingPerRun: 50, PendingPerPrincipal: 200, CreatedPerMinute: 20,
+		PendingPerRun: 50, PendingPerPrincipal: 200, CreatedPerMinute: 20, CreatedPerPrincipal: 60,
 		GrantTTLMin: time.Minute, GrantTTLMax: 7 * 24 * time.Hour,
 		SessionGrant: 8 * time.Hour, SessionIdle: 8 * time.Hour,
 	}
@@ -48,7 +49,7 @@ func (l Limits) withDefaults() Limits {
 	}
 	for field, value := range map[*int]int{
 		&l.PendingPerRun: def.PendingPerRun, &l.PendingPerPrincipal: def.PendingPerPrincipal,
-		&l.CreatedPerMinute: def.CreatedPerMinute,
+		&l.CreatedPerMinute: def.CreatedPerMinute, &l.CreatedPerPrincipal: def.CreatedPerPrincipal,
 	} {
 		if *field <= 0 {
 			*field = value

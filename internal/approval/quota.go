@@ -9,13 +9,12 @@ import (
 )
 
 const (
-	// rateWindow is the window of Limits.CreatedPerMinute.
+	// rateWindow is the window of Limits.CreatedPerMinute and
+	// Limits.CreatedPerPrincipal.
 	rateWindow = time.Minute
 	// maxRuns bounds the runs whose rate is remembered; beyond it new runs may
 	// not ask until older ones are forgotten.
 	maxRuns = 1 << 16
-	// maxCooled bounds the memory of denied and expired asks.
-	maxCooled = 4096
 )
 
 // runKey is whose rate and pending records are counted together. Runs are
@@ -40,15 +39,18 @@ type quota struct {
 	perRun    map[runKey]int
 	principal map[access.Principal]int
 	created   map[runKey][]time.Time
+	// made are the same records by who asked, whatever run or session the
+	// client named: names cost nothing.
+	made map[access.Principal][]time.Time
 }
 
 func newQuota(l Limits) *quota {
-	return &quota{limits: l, perRun: map[runKey]int{}, principal: map[access.Principal]int{}, created: map[runKey][]time.Time{}}
+	return &quota{limits: l, perRun: map[runKey]int{}, principal: map[access.Principal]int{}, created: map[runKey][]time.Time{}, made: map[access.Principal][]time.Time{}}
 }
 
 // take counts one more pending record, or says which limit is reached.
 func (q *quota) take(run runKey, now time.Time) error {
-	recent := fresh(q.created[run], now)
+	recent, made := fresh(q.created[run], now), fresh(q.made[run.principal], now)
 	switch {
 	case q.perRun[run] >= q.limits.PendingPerRun:
 		return limitError("the run has %d approvals waiting, the most it may have", q.limits.PendingPerRun)
@@ -57,11 +59,14 @@ func (q *quota) take(run runKey, now time.Time) error {
 	case len(recent) >= q.limits.CreatedPerMinute:
 		return limitError("the run asked for %d approvals within a minute, the most it may", q.limits.CreatedPerMinute).
 			WithField("retry_after", recent[0].Add(rateWindow).Sub(now).String())
+	case len(made) >= q.limits.CreatedPerPrincipal:
+		return limitError("%s asked for %d approvals within a minute, the most it may", run.principal, q.limits.CreatedPerPrincipal).
+			WithField("retry_after", made[0].Add(rateWindow).Sub(now).String())
 	case len(recent) == 0 && !q.room(now):
 		return limitError("too many runs ask for approvals")
 	}
 	q.add(run)
-	q.created[run] = append(recent, now)
+	q.created[run], q.made[run.principal] = append(recent, now), append(made, now)
 	return nil
 }
 
@@ -70,11 +75,7 @@ func (q *quota) room(now time.Time) bool {
 	if len(q.created) < maxRuns {
 		return true
 	}
-	for run, times := range q.created {
-		if len(fresh(times, now)) == 0 {
-			delete(q.created, run)
-		}
-	}
+	forget(q.created, now)
 	return len(q.created) < maxRuns
 }
 
@@ -95,13 +96,26 @@ func decrement[K comparable](counts map[K]int, key K) {
 	}
 }
 
-// forget drops runs that created nothing within the window.
+// forget drops runs and principals that created nothing within the window.
 func (q *quota) forget(now time.Time) {
-	for run, times := range q.created {
+	forget(q.created, now)
+	forget(q.made, now)
+}
+
+func forget[K comparable](created map[K][]time.Time, now time.Time) {
+	for key, times := range created {
 		if len(fresh(times, now)) == 0 {
-			delete(q.created, run)
+			delete(created, key)
 		}
 	}
+}
+
+// recall counts a record that was created before the start. Records come newest
+// first; the window wants the oldest first.
+func (q *quota) recall(rec Record) {
+	run := runOf(rec)
+	q.created[run] = append([]time.Time{rec.CreatedAt}, q.created[run]...)
+	q.made[run.principal] = append([]time.Time{rec.CreatedAt}, q.made[run.principal]...)
 }
 
 func fresh(times []time.Time, now time.Time) []time.Time {
@@ -115,58 +129,4 @@ func fresh(times []time.Time, now time.Time) []time.Time {
 
 func limitError(format string, args ...any) *reason.Error {
 	return reason.Errorf(reason.ApprovalLimit, "%s", fmt.Sprintf(format, args...))
-}
-
-// cooldown remembers asks that were denied or expired a moment ago. The
-// desk's lock guards it.
-type cooldown struct {
-	span time.Duration
-	asks map[callKey]Record
-}
-
-func newCooldown(span time.Duration) *cooldown {
-	return &cooldown{span: span, asks: map[callKey]Record{}}
-}
-
-func (c *cooldown) remember(rec Record) {
-	if len(c.asks) >= maxCooled {
-		c.evict(rec.ClosedAt)
-	}
-	rec.Request, rec.Prompt = nil, Prompt{}
-	c.asks[keyOfRecord(rec).anySession()] = rec
-}
-
-// evict drops what has cooled down, and one more if that frees nothing.
-func (c *cooldown) evict(now time.Time) {
-	c.forget(now)
-	if len(c.asks) < maxCooled {
-		return
-	}
-	var oldest callKey
-	var at time.Time
-	for key, rec := range c.asks {
-		if at.IsZero() || rec.ClosedAt.Before(at) {
-			oldest, at = key, rec.ClosedAt
-		}
-	}
-	delete(c.asks, oldest)
-}
-
-func (c *cooldown) forget(now time.Time) {
-	for key, rec := range c.asks {
-		if now.Sub(rec.ClosedAt) >= c.span {
-			delete(c.asks, key)
-		}
-	}
-}
-
-// recall returns the record that an identical ask is answered from.
-func (c *cooldown) recall(key callKey, now time.Time) (Record, bool) {
-	key = key.anySession()
-	rec, ok := c.asks[key]
-	if ok && now.Sub(rec.ClosedAt) >= c.span {
-		delete(c.asks, key)
-		return Record{}, false
-	}
-	return rec, ok
 }

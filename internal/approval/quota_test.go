@@ -1,11 +1,13 @@
 package approval_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"palyra/internal/access"
 	"palyra/internal/approval"
 	"palyra/internal/approval/approvaltest"
 	"palyra/internal/reason"
@@ -54,12 +56,19 @@ func TestPendingPerRun(t *testing.T) {
 }
 
 func TestPendingPerPrincipal(t *testing.T) {
-	d := approvaltest.NewDesk(t)
-	for n := range 200 {
-		waiting(t, d, numbered(n, fmt.Sprint("run", n/10)))
-	}
-	_, err := d.Resolve(t.Context(), new(approvaltest.Ask(t, numbered(200, "fresh"))), nil)
-	wantReason(t, err, reason.ApprovalLimit)
+	bubble(t, func(t *testing.T) {
+		d := approvaltest.NewDesk(t)
+		long := func(a *approval.Ask) { a.Timeout = time.Hour }
+		for n := range 200 {
+			if n%60 == 0 {
+				time.Sleep(time.Minute)
+			}
+			waiting(t, d, numbered(n, fmt.Sprint("run", n/10)), long)
+		}
+		time.Sleep(time.Minute)
+		_, err := d.Resolve(t.Context(), new(approvaltest.Ask(t, numbered(200, "fresh"))), nil)
+		wantReason(t, err, reason.ApprovalLimit)
+	})
 }
 
 func TestCooldown(t *testing.T) {
@@ -103,5 +112,107 @@ func TestNoCooldown(t *testing.T) {
 	<-p.Done
 	if _, again := waiting(t, d); again.ID == rec.ID {
 		t.Error("a denied record was asked again")
+	}
+}
+
+// flood asks 600 things within ten seconds, each under a run and a session of
+// its own, and returns how many people were asked.
+func flood(t *testing.T, d *approvaltest.Desk, by string) (asked int) {
+	t.Helper()
+	for n := range 600 {
+		p := approvaltest.Resolve(d.Desk, approvaltest.Ask(t, numbered(n, fmt.Sprint("label", n)), func(a *approval.Ask) {
+			a.Proposal.Session, a.Proposal.Caller.Principal = fmt.Sprint("s", n), access.Agent(by)
+			a.Plan.Binding.Principal = "agent:" + by
+		}))
+		time.Sleep(10 * time.Second / 600)
+		select {
+		case <-p.Records:
+			asked++
+			p.Leave(nil) // what waits is not the bound here
+		case out := <-p.Done:
+			wantReason(t, out.Err, reason.ApprovalLimit)
+		}
+	}
+	return asked
+}
+
+// TestLabelsGiveNoFurtherAsks: a client names its runs and sessions as it
+// likes, and gets no more of people's time by it.
+func TestLabelsGiveNoFurtherAsks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := approvaltest.NewDesk(t)
+		if asked := flood(t, d, "builder"); asked != 60 {
+			t.Errorf("%d of 600 asks reached people, want 60", asked)
+		}
+		// Nobody else pays for it, and a minute later it may ask again.
+		waiting(t, d, numbered(1, "r1"), func(a *approval.Ask) {
+			a.Proposal.Caller.Principal, a.Plan.Binding.Principal = access.Agent("honest"), "agent:honest"
+		})
+		time.Sleep(time.Minute)
+		waiting(t, d, numbered(1, "r1"))
+	})
+}
+
+// TestLabelsControl is the negative control: without the bound per principal
+// all of the flood reaches people.
+func TestLabelsControl(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := approvaltest.NewDeskOn(t, approvaltest.NewMemory(), approval.Limits{CreatedPerPrincipal: 1 << 20})
+		if asked := flood(t, d, "builder"); asked != 600 {
+			t.Errorf("%d of 600 asks reached people", asked)
+		}
+	})
+}
+
+// TestRateOutlivesARestart: starting anew gives no further asks either.
+func TestRateOutlivesARestart(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := approvaltest.NewMemory()
+		d := approvaltest.NewDeskOn(t, store, approval.Limits{})
+		for n := range 60 {
+			waiting(t, d, numbered(n, fmt.Sprint("run", n)))
+		}
+		again := approvaltest.NewDeskOn(t, store, approval.Limits{})
+		_, err := again.Resolve(t.Context(), new(approvaltest.Ask(t, numbered(60, "fresh"))), nil)
+		wantReason(t, err, reason.ApprovalLimit)
+	})
+}
+
+// TestANoIsForWhatTheCallComesTo: another spelling of what was denied is
+// answered from memory, and an approval that waits is for the exact call.
+func TestANoIsForWhatTheCallComesTo(t *testing.T) {
+	resolves := func(to string) func(*approval.Ask) { return func(a *approval.Ask) { a.Resolved = to } }
+	for name, c := range map[string]struct {
+		first, again string
+		asks         bool
+	}{
+		"the same":                {"sha256:x", "sha256:x", false},
+		"another":                 {"sha256:x", "sha256:y", true},
+		"control: spelling alone": {"", "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d := approvaltest.NewDesk(t)
+				p, rec := waiting(t, d, resolves(c.first))
+				// While the first waits, another spelling is another record.
+				other, second := waiting(t, d, otherArguments, resolves(c.again), func(a *approval.Ask) { a.Proposal.Run = "r2" })
+				if second.ID == rec.ID {
+					t.Fatal("a call was joined to an ask for another one")
+				}
+				other.Leave(nil)
+				<-other.Done
+				decide(t, d, alice, rec.ID, no)
+				<-p.Done
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				a, err := d.Resolve(ctx, new(approvaltest.Ask(t, otherArguments, resolves(c.again), otherSession)), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if asked := a.Kind() != approval.ByDenial; asked != c.asks {
+					t.Errorf("asked again: %v, want %v", asked, c.asks)
+				}
+			})
+		})
 	}
 }

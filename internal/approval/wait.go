@@ -134,7 +134,7 @@ func (d *Desk) enter(ask *Ask) (*entry, *waiter, *Record, entrance, error) {
 		}
 		return e, w, nil, joined, nil
 	}
-	if rec, ok := d.cool.recall(key, now); ok {
+	if rec, ok := d.cool.recall(ask, now); ok {
 		return nil, nil, &rec, remembered, nil
 	}
 	e, err := d.reserveLocked(ask, key)
@@ -190,7 +190,7 @@ func (d *Desk) reserveLocked(ask *Ask, key callKey) (*entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &entry{id: id, rec: Record{ID: id}, key: key, ready: make(chan struct{}), waiters: []*waiter{newWaiter()}, counted: true}
+	e := &entry{id: id, rec: Record{ID: id}, key: key, resolved: ask.Resolved, ready: make(chan struct{}), waiters: []*waiter{newWaiter()}, counted: true}
 	e.run = runOf(Record{RequestedBy: ask.Proposal.Caller.Principal, Run: ask.Proposal.Run, Session: ask.Proposal.Session})
 	if err := d.quota.take(e.run, now); err != nil {
 		return nil, err

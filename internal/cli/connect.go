@@ -17,6 +17,7 @@ import (
 	"connectrpc.com/connect"
 
 	"palyra/gen/palyra/v1/palyrav1connect"
+	"palyra/internal/access"
 	"palyra/internal/identity"
 	"palyra/internal/reason"
 )
@@ -156,7 +157,11 @@ func (d deadline) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 
 // WrapStreamingClient implements connect.Interceptor.
 func (deadline) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
-	return next
+	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
+		conn := next(ctx, spec)
+		conn.RequestHeader().Set(access.SurfaceHeader, string(access.SurfaceCLI))
+		return conn
+	}
 }
 
 // WrapStreamingHandler implements connect.Interceptor.

@@ -39,6 +39,7 @@ func check(c *Config, origins Origins) Findings {
 	k.models(c)
 	k.secrets(c)
 	k.rates(c.RateLimits)
+	between(k, "storage.reserve_bytes", c.Storage.ReserveBytes, 0, 64*gib)
 	return k.findings
 }
 
@@ -279,6 +280,7 @@ func (k *checker) approvals(a Approvals) {
 	between(k, "approvals.max_pending_per_run", a.MaxPendingPerRun, 1, 10_000)
 	between(k, "approvals.max_pending_per_principal", a.MaxPendingPerPrincipal, 1, 100_000)
 	between(k, "approvals.max_created_per_minute_per_run", a.MaxCreatedPerMinutePerRun, 1, 10_000)
+	between(k, "approvals.max_created_per_minute_per_principal", a.MaxCreatedPerMinutePerPrincipal, 1, 10_000)
 	between(k, "approvals.cooldown", a.Cooldown, 0, time.Hour)
 }
 

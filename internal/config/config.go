@@ -52,6 +52,7 @@ type Config struct {
 	// Secrets are values that tools use without seeing them.
 	Secrets    []Secret   `toml:"secrets"`
 	RateLimits RateLimits `toml:"rate_limits"`
+	Storage    Storage    `toml:"storage"`
 	Client     Client     `toml:"client"`
 }
 
@@ -118,6 +119,8 @@ type Approvals struct {
 	MaxPendingPerRun          int           `toml:"max_pending_per_run"`
 	MaxPendingPerPrincipal    int           `toml:"max_pending_per_principal"`
 	MaxCreatedPerMinutePerRun int           `toml:"max_created_per_minute_per_run"`
+	// MaxCreatedPerMinutePerPrincipal counts over all runs.
+	MaxCreatedPerMinutePerPrincipal int `toml:"max_created_per_minute_per_principal"`
 	// Cooldown is how long an identical ask is answered from memory after a
 	// denial or expiry.
 	Cooldown time.Duration `toml:"cooldown"`
@@ -178,6 +181,13 @@ type RateLimits struct {
 type RateLimit struct {
 	PerSecond float64 `toml:"per_second"`
 	Burst     int     `toml:"burst"`
+}
+
+// Storage says how palyrad uses the disk of state_dir.
+type Storage struct {
+	// ReserveBytes is what of the disk is kept for operators, at most a tenth of
+	// it; 0 is nothing.
+	ReserveBytes int64 `toml:"reserve_bytes"`
 }
 
 // Client is for the palyra command.

@@ -50,8 +50,8 @@ func Default() *Config {
 			DefaultTimeout:            10 * time.Minute,
 			MaxPendingPerRun:          50,
 			MaxPendingPerPrincipal:    200,
-			MaxCreatedPerMinutePerRun: 20,
-			Cooldown:                  time.Minute,
+			MaxCreatedPerMinutePerRun: 20, MaxCreatedPerMinutePerPrincipal: 60,
+			Cooldown: time.Minute,
 		},
 		Runs: Runs{
 			MaxTokens:             2_000_000,
@@ -67,6 +67,7 @@ func Default() *Config {
 			ToolCall:     RateLimit{PerSecond: 50, Burst: 100},
 			GlobalFactor: 20,
 		},
-		Client: Client{Address: "127.0.0.1:7443"},
+		Storage: Storage{ReserveBytes: 64 * mib},
+		Client:  Client{Address: "127.0.0.1:7443"},
 	}
 }

@@ -83,7 +83,11 @@ var readBy = map[string][2]string{
 	"approvals.max_pending_per_run":            {"daemon/build.go", "g.cfg.Approvals.MaxPendingPerRun"},
 	"approvals.max_pending_per_principal":      {"daemon/build.go", "g.cfg.Approvals.MaxPendingPerPrincipal"},
 	"approvals.max_created_per_minute_per_run": {"daemon/build.go", "g.cfg.Approvals.MaxCreatedPerMinutePerRun"},
-	"approvals.cooldown":                       {"daemon/build.go", "cooldown(g.cfg.Approvals.Cooldown)"},
+
+	"storage.reserve_bytes": {"daemon/storage.go", "g.cfg.Storage.ReserveBytes"},
+
+	"approvals.max_created_per_minute_per_principal": {"daemon/build.go", "g.cfg.Approvals.MaxCreatedPerMinutePerPrincipal"},
+	"approvals.cooldown":                             {"daemon/build.go", "cooldown(g.cfg.Approvals.Cooldown)"},
 
 	"runs.max_tokens":               {"daemon/runs.go", "Tokens: g.cfg.Runs.MaxTokens"},
 	"runs.max_duration":             {"daemon/runs.go", "WallClock: g.cfg.Runs.MaxDuration"},

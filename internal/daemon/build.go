@@ -132,7 +132,9 @@ func (g *gateway) openStore(ctx context.Context) error {
 		return err
 	}
 	g.commits = newCommits(g.log)
-	g.db, err = sqlite.Open(ctx, storePath(g.cfg.StateDir), sqlite.Options{Now: g.opts.wall, Origin: origin, Verifiers: known, Committed: g.commits.note})
+	g.db, err = sqlite.Open(ctx, storePath(g.cfg.StateDir), sqlite.Options{
+		Now: g.opts.wall, Origin: origin, Verifiers: known, Committed: g.commits.note, Reserve: g.reserve(),
+	})
 	if err != nil {
 		return err
 	}
@@ -251,6 +253,7 @@ func (g *gateway) openDesk(ctx context.Context) error {
 			PendingPerRun:       g.cfg.Approvals.MaxPendingPerRun,
 			PendingPerPrincipal: g.cfg.Approvals.MaxPendingPerPrincipal,
 			CreatedPerMinute:    g.cfg.Approvals.MaxCreatedPerMinutePerRun,
+			CreatedPerPrincipal: g.cfg.Approvals.MaxCreatedPerMinutePerPrincipal,
 			Cooldown:            cooldown(g.cfg.Approvals.Cooldown),
 		},
 	})

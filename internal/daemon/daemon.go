@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"palyra/internal/access"
 	"palyra/internal/config"
 	"palyra/internal/dispatch"
 	"palyra/internal/event"
@@ -50,11 +51,12 @@ type Addresses struct {
 // Run starts the daemon and returns when ctx ends and everything has stopped,
 // or when something that it cannot do without fails.
 func Run(ctx context.Context, o Options) error {
-	g, err := build(ctx, o)
+	starting := access.Precede(ctx, access.PrecedenceUrgent)
+	g, err := build(starting, o)
 	if err != nil {
 		return unwritable(o.Config.StateDir, err)
 	}
-	runErr := unwritable(o.Config.StateDir, g.open(ctx))
+	runErr := unwritable(o.Config.StateDir, g.open(starting))
 	if runErr == nil {
 		runErr = g.run(ctx, o)
 	}
@@ -69,11 +71,13 @@ func Run(ctx context.Context, o Options) error {
 func (g *gateway) run(ctx context.Context, o Options) error {
 	base, stopBase := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopBase()
-	upkeep, upkeepCtx := errgroup.WithContext(base)
+	// The gateway's upkeep ends what was begun.
+	upkeep, upkeepCtx := errgroup.WithContext(access.Precede(base, access.PrecedenceEnding))
 	upkeep.Go(func() error { return g.journal.Run(upkeepCtx) })
 	upkeep.Go(func() error { return g.auditor.run(upkeepCtx) })
 	upkeep.Go(func() error { return g.metrics.follow(upkeepCtx, g.journal) })
 	upkeep.Go(func() error { return mend(upkeepCtx, g.log, g.db) })
+	upkeep.Go(func() error { return g.db.KeepReserve(upkeepCtx) })
 	upkeep.Go(func() error { return g.box.caches.run(upkeepCtx) })
 
 	front, frontCtx := errgroup.WithContext(ctx)
@@ -86,7 +90,7 @@ func (g *gateway) run(ctx context.Context, o Options) error {
 			return nil
 		}
 	})
-	front.Go(func() error { return g.desk.Run(frontCtx) })
+	front.Go(func() error { return g.desk.Run(access.Precede(frontCtx, access.PrecedenceEnding)) })
 	pipelineCtx, closePipeline := context.WithCancel(base)
 	defer closePipeline()
 	front.Go(func() error {
@@ -105,7 +109,7 @@ func (g *gateway) run(ctx context.Context, o Options) error {
 
 // close ends the journal in order and releases the state directory.
 func (g *gateway) close(cause error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+	ctx, cancel := context.WithTimeout(access.Precede(context.Background(), access.PrecedenceUrgent), drainTime)
 	defer cancel()
 	var errs []error
 	if cause == nil {

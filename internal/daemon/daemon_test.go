@@ -45,6 +45,7 @@ func testConfig(t *testing.T) *config.Config {
 	cfg.StateDir = filepath.Join(t.TempDir(), "state")
 	cfg.Listen.API, cfg.Listen.Metrics = "127.0.0.1:0", "127.0.0.1:0"
 	cfg.ProcessRunner.Enabled = false
+	cfg.Storage.ReserveBytes = 1 << 20
 	return cfg
 }
 

@@ -71,6 +71,7 @@ func Examine(ctx context.Context, cfg *config.Config) []Exam {
 		{"state directory", p.stateDir},
 		{"daemon", p.daemon},
 		{"disk space", p.space},
+		{"disk reserve", p.reserveLeft},
 		{"disk writes", p.writes},
 		{"keys", p.keys},
 		{"journal", p.journal},

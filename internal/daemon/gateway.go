@@ -113,6 +113,9 @@ func (g *gateway) notices() []string {
 	if text := g.box.lowered(); text != "" {
 		list = append(list, text)
 	}
+	if text := reserveNotice(g.db.Reserve()); text != "" {
+		list = append(list, text)
+	}
 	for _, m := range g.models.status {
 		if !m.GetAvailable() {
 			list = append(list, "model "+m.GetName()+" is unavailable: "+m.GetProblem()+"; "+m.GetRemedy())

@@ -70,6 +70,9 @@ func newMetrics(g *gateway) *metrics {
 		gauge("palyra_runs_active", "Runs that have not ended.", func() float64 { return float64(g.runs.Active()) }),
 		gauge("palyra_journal_queue", "Writes that wait for a commit.", func() float64 { return float64(g.db.Load().Queued) }),
 		gauge("palyra_store_readers", "Read connections in use.", func() float64 { return float64(g.db.Load().Reading) }),
+		gauge("palyra_disk_free_bytes", "What the disk of the state directory had left when it was last looked at.", func() float64 { return float64(g.db.Reserve().Free) }),
+		gauge("palyra_reserve_bytes", "What is left of the disk's reserve for operators.", func() float64 { return float64(g.db.Reserve().Held) }),
+		gauge("palyra_reserve_size_bytes", "The disk's reserve for operators as it should be.", func() float64 { return float64(g.db.Reserve().Size) }),
 		gauge("palyra_journal_size", "Events in the journal.", func() float64 { return float64(g.journal.Head().Seq) }),
 	)
 	return m

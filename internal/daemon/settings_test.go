@@ -32,11 +32,14 @@ var elsewhere = map[string]string{
 	"policy.dir":                "the policies themselves are in the snapshot",
 	"approvals.default_timeout": "when people are asked", "approvals.max_pending_per_run": "when people are asked",
 	"approvals.max_pending_per_principal": "when people are asked", "approvals.max_created_per_minute_per_run": "when people are asked",
-	"approvals.cooldown":      "when people are asked",
-	"rate_limits.":            "how often the API answers",
-	"client.":                 "the command's own",
-	"process_runner.prepared": "how soon a sandbox is ready",
-	"runs.":                   "when a run ends", "models": "who proposes",
+	"approvals.max_created_per_minute_per_principal": "when people are asked",
+	"approvals.cooldown":                             "when people are asked",
+	"storage.":                                       "what is recorded on a full disk",
+	"quotas.":                                        "how much is recorded",
+	"rate_limits.":                                   "how often the API answers",
+	"client.":                                        "the command's own",
+	"process_runner.prepared":                        "how soon a sandbox is ready",
+	"runs.":                                          "when a run ends", "models": "who proposes",
 }
 
 // TestSnapshotHoldsTheSecuritySettings changes every key that bounds what a

@@ -41,7 +41,7 @@ func (g *gateway) CallTool(ctx context.Context, req *palyrav1.CallToolRequest, s
 	sender := &callSender{stream: stream, cancel: cancel, reader: reader{mayExplain(g.engine, caller)}}
 	_, err := g.pipeline.Call(ctx, toolcall.Submission{
 		Caller: caller, Tool: req.GetTool(), Input: req.GetInputJson(), Session: req.GetSession(), Run: req.GetRun(),
-		Channel: req.GetChannel(), IdempotencyKey: req.GetIdempotencyKey(),
+		Channel: req.GetChannel(), IdempotencyKey: req.GetIdempotencyKey(), Precedence: callPrecedence(ctx, g.engine, req.GetRun()),
 	}, func(e toolcall.Event) {
 		hold(ctx, e.Follows || e.Attestation != nil) // the end of the stream follows the attestation
 		sender.observe(e)

@@ -48,7 +48,7 @@ type callerKey struct{}
 // ones or is seen by the second look.
 func identify(auth Authenticator, live *liveRequests, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		identified := peer{address: host(r.RemoteAddr)}
+		identified := peer{address: host(r.RemoteAddr), claims: access.Surface(r.Header.Get(access.SurfaceHeader))}
 		ctx := r.Context()
 		if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 			chain := r.TLS.PeerCertificates
@@ -71,6 +71,8 @@ type peer struct {
 	known    bool
 	err      error
 	address  string
+	// claims is the surface that the client says it is.
+	claims access.Surface
 }
 
 // look finds the caller from its certificate.
@@ -142,7 +144,7 @@ func (g *guard) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		if err := g.validate(req.Any()); err != nil {
 			return nil, toConnect(ctx, g.log, procedure, err)
 		}
-		res, err := next(ctx, req)
+		res, err := next(precede(ctx, procedure), req)
 		g.noteDenial(ctx, procedure, err)
 		return res, toConnect(ctx, g.log, procedure, explain(ctx, err))
 	}

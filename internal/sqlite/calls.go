@@ -32,11 +32,23 @@ func (s *Calls) Record(ctx context.Context, e toolcall.Entry) (int64, error) {
 	events, err := s.db.Commit(ctx, Unit{
 		Check:  func(tx *Tx) error { return writeEntry(tx, e) },
 		Events: e.Drafts,
+		Bytes:  sizeOf(e),
 	})
 	if err != nil || len(events) == 0 {
 		return 0, err
 	}
 	return events[len(events)-1].Seq, nil
+}
+
+// sizeOf is how much an entry writes beside its events.
+func sizeOf(e toolcall.Entry) (n int64) {
+	for _, blob := range e.Blobs {
+		n += int64(len(blob))
+	}
+	if e.Attestation != nil {
+		n += int64(len(e.Attestation.Envelope.JSON))
+	}
+	return n
 }
 
 func writeEntry(tx *Tx, e toolcall.Entry) error {

@@ -44,6 +44,8 @@ type Options struct {
 	// Committed, if set, is told of every commit. Calls come one at a time and
 	// hold up the next commit, so that it must not wait for anything.
 	Committed func(c CommitInfo)
+	// Reserve is what of the disk is kept for operators; zero is nothing.
+	Reserve ReserveOptions
 }
 
 // CommitInfo describes one commit of the writer.
@@ -136,11 +138,16 @@ func (db *DB) inspect(ctx context.Context, opts Options) error {
 
 // openForWriting makes the schema current and takes up the journal's end.
 func (db *DB) openForWriting(opts Options) error {
-	conn, err := openWriter(db.path)
+	spare, err := openReserve(db.path, opts.Reserve)
 	if err != nil {
 		return err
 	}
+	conn, err := openWriter(db.path)
+	if err != nil {
+		return errors.Join(err, spare.close())
+	}
 	db.writer = newWriter(conn, opts, db.log)
+	db.writer.reserve = spare
 	if err := migrate(conn); err != nil {
 		return err
 	}
@@ -243,7 +250,8 @@ func contextError(ctx context.Context, err error) error {
 
 // Healthy returns nil, or the reason.JournalUnavailable error that the last
 // failed commit left behind. Only a successful write clears it: the next
-// Commit or Probe tries one.
+// Commit or Probe tries one. It is also an error that the disk was nearly full
+// when it was last looked at, so that nothing may begin.
 func (db *DB) Healthy() error {
 	if db.writer == nil {
 		return nil
@@ -251,8 +259,9 @@ func (db *DB) Healthy() error {
 	return db.writer.healthy()
 }
 
-// Probe clears a failed state when a write of some size succeeds again. It
-// does nothing to a healthy store and returns what Healthy does.
+// Probe clears a failed state when a write of some size succeeds again, and
+// looks at the disk. It changes nothing of a healthy store and returns what
+// Healthy does.
 func (db *DB) Probe() error {
 	if db.writer == nil {
 		return nil
@@ -319,7 +328,7 @@ func openWriter(path string) (*zs.Conn, error) {
 		"PRAGMA foreign_keys = ON",
 		"PRAGMA trusted_schema = OFF",
 		"PRAGMA cache_size = -16000", // KiB
-		"PRAGMA wal_autocheckpoint = 2000",
+		fmt.Sprintf("PRAGMA wal_autocheckpoint = %d", checkpointPages),
 		"PRAGMA journal_size_limit = 67108864",
 	} {
 		if err := sqlitex.ExecuteTransient(conn, pragma, nil); err != nil {

@@ -16,8 +16,11 @@ func (w *writer) healthy() error {
 	if e := w.failure.Load(); e != nil {
 		return e
 	}
-	return nil
+	return w.reserve.low()
 }
+
+// failed is healthy without the look at the disk.
+func (w *writer) failed() bool { return w.failure.Load() != nil }
 
 // fail rolls the batch back and puts the writer in the failed state. Whether a
 // failed COMMIT reached the disk is unknown, so the head is read again before
@@ -44,13 +47,22 @@ func (w *writer) recover() error {
 	if w.conn == nil {
 		return w.healthy()
 	}
-	return w.recoverLocked()
+	if w.reserve != nil {
+		w.reserve.look()
+		w.reserve.tell()
+	}
+	if w.reserve.low() == nil || !w.failed() {
+		if err := w.recoverLocked(); err != nil {
+			return err
+		}
+	}
+	return w.healthy()
 }
 
 // recoverLocked leaves the failed state if a probe write succeeds and the head
 // can be read again.
 func (w *writer) recoverLocked() error {
-	if w.healthy() == nil {
+	if !w.failed() {
 		return nil
 	}
 	if err := w.probe(); err != nil {
@@ -106,7 +118,7 @@ func (w *writer) close() error {
 	if w.noted != nil {
 		err = errors.Join(err, w.noted.close())
 	}
-	return err
+	return errors.Join(err, w.reserve.close())
 }
 
 // refuseMore lets no further unit in; idle closes when the last one is done.

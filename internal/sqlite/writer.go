@@ -13,6 +13,7 @@ import (
 
 	zs "zombiezen.com/go/sqlite"
 
+	"palyra/internal/access"
 	"palyra/internal/event"
 	"palyra/internal/journal"
 	"palyra/internal/reason"
@@ -31,6 +32,12 @@ type Unit struct {
 	Check func(tx *Tx) error
 	// Events are appended after Check passed, before those it emitted.
 	Events []event.Draft
+	// Bytes is what Check writes beside the events, so far as that is large; it
+	// says how much room the unit needs.
+	Bytes int64
+	// Precedence says how far the unit may go when the disk is nearly full. It is
+	// that of the context of Commit when that is higher.
+	Precedence access.Precedence
 }
 
 // PanicError is what a panicking Check becomes; its unit is rolled back.
@@ -75,6 +82,7 @@ type writer struct {
 	connMu  sync.Mutex
 	conn    *zs.Conn
 	noted   *headFile
+	reserve *reserve // nil for none
 	head    journal.Head
 	edge    *journal.Edge
 	stepped bool // the clock is behind the chain, and an event said so
@@ -93,6 +101,7 @@ func (w *writer) commit(ctx context.Context, u Unit) ([]journal.Event, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	u.Precedence = max(u.Precedence, access.PrecedenceOf(ctx))
 	p := &pending{unit: u, signal: make(chan bool, 1), nonces: make([]journal.Nonce, len(u.Events))}
 	for i := range p.nonces {
 		p.nonces[i] = journal.Prepare(&u.Events[i])
@@ -195,11 +204,15 @@ func (w *writer) handOver() {
 func (w *writer) run(batch []*pending) {
 	w.connMu.Lock()
 	defer w.connMu.Unlock()
+	if batch = w.admit(batch); len(batch) == 0 {
+		return
+	}
 	err := w.recoverLocked()
 	if err == nil {
 		err = w.transact(batch)
 	}
 	if err == nil {
+		w.reserve.owe(batch)
 		return
 	}
 	for _, p := range batch {

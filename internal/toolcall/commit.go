@@ -46,6 +46,7 @@ func (c *call) commit(ctx context.Context, r *tool.CommitRequest, observe func(E
 // decided by is the change set, in the place of the arguments.
 func (c *call) gate(r *tool.CommitRequest, observe func(Event)) (*call, error) {
 	g := *c
+	g.gateOf = c
 	g.observe, g.pending, g.verdict, g.answer, g.waited = observe, Entry{}, policy.Verdict{}, approval.Answer{}, false
 
 	facts := r.Facts

@@ -9,6 +9,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"palyra/internal/access"
 	"palyra/internal/approval"
 	"palyra/internal/canonical"
 	"palyra/internal/decision"
@@ -56,12 +57,15 @@ type call struct {
 	decisionID string
 	// subjectID names what people are asked about, "" for the call itself.
 	subjectID string
+	// gateOf is the call whose changes this one is about, nil for a call itself.
+	gateOf *call
 }
 
 // handle is the pipeline: each line of prepare and conclude is one stage of
 // architecture.md. The outcome is never nil, and a pointer because a call may
 // wait for long and with thousands of others: its stack is kept small.
 func (p *Pipeline) handle(ctx context.Context, s *Submission, claim *Claim, observe func(Event)) (*Outcome, error) {
+	ctx = access.Precede(ctx, s.Precedence)
 	c := newCall(p, s, claim, observe)
 	if err := c.begin(ctx); err != nil {
 		return &Outcome{}, c.refuse(ctx, err)
@@ -92,6 +96,10 @@ func (c *call) conclude(ctx context.Context) (*Outcome, error) {
 	}
 	if permit == nil {
 		return &Outcome{Decision: record}, nil
+	}
+	if !c.atOnce {
+		// What was let begin shall get its end on record.
+		ctx = access.Precede(ctx, access.PrecedenceEnding)
 	}
 	report := c.dispatch(ctx, permit)
 	outcome, err := c.attest(context.WithoutCancel(ctx), record, report)

@@ -52,6 +52,8 @@ type Dispatcher interface {
 	// Digest is the pin of a tool's definition.
 	Digest(name string) string
 	Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error)
+	// Resolved says what a planned call comes to, however it is spelled.
+	Resolved(ctx context.Context, p tool.Proposal, plan tool.Plan) (tool.Resolved, error)
 	Run(ctx context.Context, d dispatch.Decided) tool.Report
 	// Effectless reports whether a tool cannot have an effect.
 	Effectless(name string) bool
@@ -152,6 +154,9 @@ type Submission struct {
 	// a budget of their own: Run then names it, and MaxCalls bounds its calls
 	// further than the pipeline does.
 	MaxCalls int
+	// Precedence says how far the writes of the call may go when the disk is
+	// nearly full.
+	Precedence access.Precedence
 	// Lead are drafts that become durable with, and before, the first event of
 	// the call. A pipeline that is closing writes neither.
 	Lead []event.Draft

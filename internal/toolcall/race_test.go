@@ -58,6 +58,10 @@ func (r *noRouter) Plan(_ context.Context, p tool.Proposal) (tool.Plan, error) {
 	}, nil
 }
 
+func (r *noRouter) Resolved(_ context.Context, p tool.Proposal, _ tool.Plan) (tool.Resolved, error) {
+	return tool.Resolved{Act: p.Tool.Name}, nil
+}
+
 func (r *noRouter) Run(_ context.Context, d dispatch.Decided) tool.Report {
 	n, _ := r.ran.LoadOrStore(d.Proposal.Caller.DeviceID+d.Proposal.Tool.Name, new(atomic.Int32))
 	n.(*atomic.Int32).Add(1)

@@ -78,6 +78,11 @@ func (c *call) askPeople(ctx context.Context, ask *approval.Ask) error {
 	if err := c.flush(ctx); err != nil {
 		return err
 	}
+	resolved, err := c.resolved(ctx)
+	if err != nil {
+		return err
+	}
+	ask.Resolved = resolved
 	answer, err := c.Approver.Resolve(ctx, ask, c.observeAsk())
 	if err != nil {
 		return err

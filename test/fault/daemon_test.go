@@ -269,10 +269,18 @@ func (d *daemon) cleanUp() {
 // cli runs palyra to its end, with a memory of its own.
 func (d *daemon) cli(args ...string) (code int, out, msg string) {
 	d.t.Helper()
+	return d.program("palyra", args...)
+}
+
+// program is cli for either program.
+func (d *daemon) program(name string, args ...string) (code int, out, msg string) {
+	d.t.Helper()
 	ctx, cancel := context.WithTimeout(d.t.Context(), callPatience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(programs, "palyra"), args...)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + d.dir, "LANG=C.UTF-8", "PALYRA_CONFIG=" + d.config}
+	cmd := exec.CommandContext(ctx, filepath.Join(programs, name), args...)
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + d.dir, "LANG=C.UTF-8", "PALYRA_CONFIG=" + d.config, "PALYRA_STATE_DIR=" + filepath.Join(d.view, d.state),
+	}
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()

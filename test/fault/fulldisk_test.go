@@ -62,6 +62,14 @@ func (f filler) fill(t *testing.T) {
 	}
 }
 
+// take takes n bytes.
+func (f filler) take(t *testing.T, n int64) {
+	t.Helper()
+	if err := os.WriteFile(f.path, make([]byte, n), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func (f filler) free(t *testing.T) {
 	t.Helper()
 	if err := os.Remove(f.path); err != nil {
@@ -73,7 +81,18 @@ func (f filler) free(t *testing.T) {
 // workspace lies on another.
 func onSmallDisk(t *testing.T, size string) (*daemon, filler) {
 	t.Helper()
+	return onSmallDiskWith(t, size, "")
+}
+
+// onSmallDiskWith is onSmallDisk with further settings.
+func onSmallDiskWith(t *testing.T, size, settings string) (*daemon, filler) {
+	t.Helper()
 	d := prepare(t)
+	text, err := os.ReadFile(d.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, d.config, string(text)+settings)
 	if err := os.Mkdir(d.state, 0o700); err != nil {
 		t.Fatal(err)
 	}

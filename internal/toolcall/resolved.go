@@ -1,0 +1,28 @@
+package toolcall
+
+import (
+	"context"
+
+	"palyra/internal/tool"
+)
+
+// resolved is the digest of what the call comes to, or what its changes do: a
+// no is remembered by it.
+func (c *call) resolved(ctx context.Context) (string, error) {
+	what := c
+	if c.gateOf != nil {
+		what = c.gateOf
+	}
+	r, err := c.Dispatcher.Resolved(ctx, what.proposal, what.plan)
+	if commit := c.request.Commit; commit != nil {
+		places := r.Places
+		if err != nil { // the program ran; what it was called by may be gone
+			places = []string{commit.Workspace}
+		}
+		return tool.Resolved{Act: "commit", Places: places, What: map[string]any{"root": commit.Root}}.Digest()
+	}
+	if err != nil {
+		return "", err
+	}
+	return r.Digest()
+}
