@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestMedian(t *testing.T) {
@@ -149,6 +150,10 @@ func TestQuick(t *testing.T) {
 	text, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
+	}
+	// By the clock it takes as long as others who are at work let it.
+	if used := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(); used > 20*time.Second {
+		t.Errorf("the quick run used %v of the processors; its sizes are to be so small that 20 s are plenty", used)
 	}
 	written, err := os.ReadFile(out)
 	if err != nil {

@@ -42,6 +42,8 @@ type client struct {
 	// asked, when set, is told of every approval that a call of this client
 	// waits for.
 	asked chan<- string
+	// patience is how long it tries to vote.
+	patience time.Duration
 }
 
 // dial makes a client of the palyrad that runs, with a connection of its own.
@@ -65,6 +67,7 @@ func newClient(bundle identity.Bundle) *client {
 		approvals: palyrav1connect.NewApprovalsServiceClient(brief, url),
 		status:    palyrav1connect.NewStatusServiceClient(brief, url),
 		transport: transport,
+		patience:  votePatience,
 	}
 }
 
@@ -153,7 +156,7 @@ func (c *client) note(ctx context.Context, r *reply, m *palyrav1.CallToolRespons
 // allow votes yes, again and again while the vote cannot be recorded, but not as
 // long as a test waits for calls to be made.
 func (c *client) allow(ctx context.Context, a *palyrav1.Approval) error {
-	patience := time.NewTimer(votePatience)
+	patience := time.NewTimer(c.patience)
 	defer patience.Stop()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -203,11 +206,18 @@ type load struct {
 // with prefix, so that no two calls of a test share one.
 func (d *daemon) begin(clients int, prefix string) *load {
 	d.t.Helper()
+	var all []*client
+	for range clients {
+		all = append(all, d.dial())
+	}
+	return beginWith(d.t, all, prefix)
+}
+
+func beginWith(t *testing.T, clients []*client, prefix string) *load {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &load{stop: cancel}
-	d.t.Cleanup(cancel)
-	for n := range clients {
-		c := d.dial()
+	t.Cleanup(cancel)
+	for n, c := range clients {
 		l.wg.Go(func() {
 			defer c.transport.CloseIdleConnections()
 			for i := 0; ctx.Err() == nil; i++ {
