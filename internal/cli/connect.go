@@ -46,6 +46,7 @@ type gateway struct {
 	access       palyrav1connect.AccessServiceClient
 	identity     palyrav1connect.IdentityServiceClient
 	workspaces   palyrav1connect.WorkspaceServiceClient
+	sessions     palyrav1connect.SessionServiceClient
 }
 
 // connect reads the credential bundle and returns the clients. Nothing is sent
@@ -114,6 +115,7 @@ func (a *app) dial(b identity.Bundle, address string) *gateway {
 		access:       palyrav1connect.NewAccessServiceClient(client, base, opts...),
 		identity:     palyrav1connect.NewIdentityServiceClient(client, base, opts...),
 		workspaces:   palyrav1connect.NewWorkspaceServiceClient(client, base, opts...),
+		sessions:     palyrav1connect.NewSessionServiceClient(client, base, opts...),
 	}
 }
 

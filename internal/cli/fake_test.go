@@ -58,6 +58,8 @@ type fakeGateway struct {
 	root     *authority
 	renewals int
 	journal  *fakeJournal
+	// endedSessions are the requests to end one.
+	endedSessions []*palyrav1.SessionServiceEndSessionRequest
 }
 
 func newFakeGateway() *fakeGateway {
@@ -80,6 +82,7 @@ func (f *fakeGateway) handler() http.Handler {
 	mux.Handle(palyrav1connect.NewAccessServiceHandler(fakeAccess{f: f}, refuse))
 	mux.Handle(palyrav1connect.NewIdentityServiceHandler(fakeIdentity{f}, refuse))
 	mux.Handle(palyrav1connect.NewWorkspaceServiceHandler(fakeWorkspaces{f}, refuse))
+	mux.Handle(palyrav1connect.NewSessionServiceHandler(fakeSessions{f}, refuse))
 	mux.Handle(palyrav1connect.NewJournalServiceHandler(fakeJournalService{f}, refuse))
 	mux.Handle(palyrav1connect.NewAttestationServiceHandler(fakeAttestations{f}, refuse))
 	return mux

@@ -60,7 +60,8 @@ func TestGolden(t *testing.T) {
 		"policy_old": {"policy", "show", "sha256:11111111"}, "policy_old_file": {"policy", "show", "sha256:11111111", "20-team.cedar"},
 		"workspace_list": {"workspace", "list"}, "workspace_changes": {"workspace", "changes"}, "workspace_show": {"workspace", "show", changeSetID},
 		"workspace_undo": {"workspace", "undo", changeSetID},
-		"decide":         decideArgs("--deny", "--reason", "no"),
+		"sessions_list":  {"sessions", "list"}, "sessions_show": {"sessions", "show", sessionID}, "sessions_end": {"sessions", "end", sessionID, "--reason", "looked"},
+		"decide": decideArgs("--deny", "--reason", "no"),
 	}
 	w := newWorld(t)
 	for name, args := range commands {

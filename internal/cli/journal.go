@@ -36,6 +36,7 @@ var eventWords = map[event.Code]string{
 	event.Attested: "attested", event.Ambiguous: "ambiguous",
 	event.Gated: "gated", event.Violated: "violated", event.Undone: "undone",
 	event.RunStarted: "run started", event.UserMessage: "user message", event.ModelTurn: "model turn", event.RunFinished: "run finished",
+	event.SessionExtended: "session extended", event.SessionEnded: "session ended",
 	event.CACreated: "CA created", event.CertificateMade: "certificate", event.MemberAdded: "member added",
 	event.CallersRefused: "callers refused", event.PermissionDenied: "permission denied",
 	event.DeviceRevoked: "device revoked", event.Exported: "exported",

@@ -55,7 +55,7 @@ func (a *app) root() *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	in(groupCalls, a.runCommand(), a.runsCommand(), a.callCommand(), a.toolsCommand(), a.approvalsCommand(), a.grantsCommand(), a.workspaceCommand())
+	in(groupCalls, a.runCommand(), a.runsCommand(), a.callCommand(), a.toolsCommand(), a.approvalsCommand(), a.grantsCommand(), a.sessionsCommand(), a.workspaceCommand())
 	in(groupEvidence, a.policyCommand(), a.journalCommand(), a.attestCommand())
 	in(groupOperate, a.statusCommand(), a.freezeCommand(), a.thawCommand(), a.membersCommand(), a.devicesCommand(), a.configCommand())
 	in(groupOther, a.versionCommand(), a.manCommand(root))

@@ -105,6 +105,12 @@ var Methods = map[string]Method{
 	palyrav1connect.WorkspaceServiceGetChangeSetProcedure:   {policy.PermWorkspaceRead, AuditNone, LimitRead, false},
 	palyrav1connect.WorkspaceServiceUndoChangeSetProcedure:  {policy.PermWorkspaceUndo, AuditRoom, LimitMutate, false},
 
+	// Sessions are for users alone; whose a caller may read and end beside its own
+	// is the handler's to say.
+	palyrav1connect.SessionServiceListSessionsProcedure: {policy.PermRunRead, AuditNone, LimitRead, false},
+	palyrav1connect.SessionServiceGetSessionProcedure:   {policy.PermRunRead, AuditNone, LimitRead, false},
+	palyrav1connect.SessionServiceEndSessionProcedure:   {policy.PermRunCancel, AuditRoom, LimitMutate, false},
+
 	healthCheckProcedure:           {"", AuditNone, LimitRead, true},
 	reflectionProcedure("v1"):      {policy.PermDaemonStatus, AuditNone, LimitRead, false},
 	reflectionProcedure("v1alpha"): {policy.PermDaemonStatus, AuditNone, LimitRead, false},

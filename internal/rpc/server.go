@@ -89,6 +89,7 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	mux.Handle(palyrav1connect.NewAccessServiceHandler(&members{cfg.Members, cfg.Engine}, opts...))
 	mux.Handle(palyrav1connect.NewIdentityServiceHandler(&devices{cfg.Members}, opts...))
 	mux.Handle(palyrav1connect.NewWorkspaceServiceHandler(&workspaces{cfg.Workspaces}, opts...))
+	mux.Handle(palyrav1connect.NewSessionServiceHandler(&sessions{cfg.Pipeline, cfg.Engine, cfg.Pipeline.MaxCallsPerSession}, opts...))
 	mux.Handle(healthCheckProcedure, newHealthHandler(cfg.Gateway, opts...))
 	reflector := grpcreflect.NewStaticReflector(Services...)
 	mux.Handle(grpcreflect.NewHandlerV1(reflector, opts...))
@@ -109,6 +110,7 @@ var Services = []string{
 	palyrav1connect.AccessServiceName,
 	palyrav1connect.IdentityServiceName,
 	palyrav1connect.WorkspaceServiceName,
+	palyrav1connect.SessionServiceName,
 	"grpc.health.v1.Health",
 }
 
