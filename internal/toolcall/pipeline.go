@@ -78,7 +78,7 @@ type Ledger interface {
 	OpenCalls(ctx context.Context) ([]OpenCall, error)
 }
 
-// Config is what a Pipeline needs. Every field is required.
+// Config is what a Pipeline needs. Every field but Quota is required.
 type Config struct {
 	Evaluator  Evaluator
 	Approver   Approver
@@ -90,6 +90,8 @@ type Config struct {
 	// LiveDevice reports whether a device may still act; votes of one that was
 	// revoked count no more.
 	LiveDevice func(id string) bool
+	// Quota bounds the bytes of callers; nil bounds nothing.
+	Quota Quota
 }
 
 // Pipeline runs calls through the stages.
