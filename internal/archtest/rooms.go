@@ -82,6 +82,7 @@ var Rooms = []Room{
 
 	{Dir: "internal/workspace", Layer: layerGround, Only: []string{"internal/canonical", "internal/reason"}, Why: "files inside a declared root, whoever opens them"},
 	{Dir: "internal/config", Layer: layerGround, Only: []string{"internal/access", "internal/reason"}, Why: "the file and its checks; rooms get plain values from daemon"},
+	{Dir: "internal/quota", Layer: layerGround, Only: none, Why: "a leaf: sums of bytes know keys, not principals"},
 	{Dir: "internal/ratelimit", Layer: layerGround, Only: none, Why: "a leaf: token buckets know keys, not principals"},
 
 	{Dir: "internal/access", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},

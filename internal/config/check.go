@@ -39,6 +39,7 @@ func check(c *Config, origins Origins) Findings {
 	k.models(c)
 	k.secrets(c)
 	k.rates(c.RateLimits)
+	k.quotas(c.Quotas)
 	between(k, "storage.reserve_bytes", c.Storage.ReserveBytes, 0, 64*gib)
 	return k.findings
 }
@@ -282,6 +283,15 @@ func (k *checker) approvals(a Approvals) {
 	between(k, "approvals.max_created_per_minute_per_run", a.MaxCreatedPerMinutePerRun, 1, 10_000)
 	between(k, "approvals.max_created_per_minute_per_principal", a.MaxCreatedPerMinutePerPrincipal, 1, 10_000)
 	between(k, "approvals.cooldown", a.Cooldown, 0, time.Hour)
+}
+
+// quotas let one input of the largest size pass, or no call could be made.
+func (k *checker) quotas(q Quotas) {
+	between(k, "quotas.bytes_per_second", q.BytesPerSecond, kib, 64*gib)
+	between(k, "quotas.burst_bytes", q.BurstBytes, 4*mib, 1024*gib)
+	between(k, "quotas.day_bytes", q.DayBytes, 4*mib, 1024*1024*gib)
+	between(k, "quotas.in_flight_bytes", q.InFlightBytes, 4*mib, 64*gib)
+	between(k, "quotas.in_flight_total_bytes", q.InFlightTotalBytes, max(q.InFlightBytes, 4*mib), 1024*gib)
 }
 
 func (k *checker) rates(r RateLimits) {

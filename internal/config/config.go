@@ -52,6 +52,7 @@ type Config struct {
 	// Secrets are values that tools use without seeing them.
 	Secrets    []Secret   `toml:"secrets"`
 	RateLimits RateLimits `toml:"rate_limits"`
+	Quotas     Quotas     `toml:"quotas"`
 	Storage    Storage    `toml:"storage"`
 	Client     Client     `toml:"client"`
 }
@@ -181,6 +182,20 @@ type RateLimits struct {
 type RateLimit struct {
 	PerSecond float64 `toml:"per_second"`
 	Burst     int     `toml:"burst"`
+}
+
+// Quotas bound how many bytes the calls of one principal bring and leave behind
+// in journal, blobs and pending inputs.
+type Quotas struct {
+	// BytesPerSecond flow into a bucket that holds BurstBytes.
+	BytesPerSecond int64 `toml:"bytes_per_second"`
+	BurstBytes     int64 `toml:"burst_bytes"`
+	// DayBytes is what may be left behind within 24 hours.
+	DayBytes int64 `toml:"day_bytes"`
+	// InFlightBytes bounds the inputs of calls that have not ended,
+	// InFlightTotalBytes those of all principals.
+	InFlightBytes      int64 `toml:"in_flight_bytes"`
+	InFlightTotalBytes int64 `toml:"in_flight_total_bytes"`
 }
 
 // Storage says how palyrad uses the disk of state_dir.

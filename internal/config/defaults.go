@@ -67,6 +67,9 @@ func Default() *Config {
 			ToolCall:     RateLimit{PerSecond: 50, Burst: 100},
 			GlobalFactor: 20,
 		},
+		Quotas: Quotas{
+			BytesPerSecond: 8 * mib, BurstBytes: 256 * mib, DayBytes: 4 * gib, InFlightBytes: 64 * mib, InFlightTotalBytes: 512 * mib,
+		},
 		Storage: Storage{ReserveBytes: 64 * mib},
 		Client:  Client{Address: "127.0.0.1:7443"},
 	}

@@ -84,6 +84,12 @@ var readBy = map[string][2]string{
 	"approvals.max_pending_per_principal":      {"daemon/build.go", "g.cfg.Approvals.MaxPendingPerPrincipal"},
 	"approvals.max_created_per_minute_per_run": {"daemon/build.go", "g.cfg.Approvals.MaxCreatedPerMinutePerRun"},
 
+	"quotas.bytes_per_second":      {"daemon/quotas.go", "c.BytesPerSecond"},
+	"quotas.burst_bytes":           {"daemon/quotas.go", "c.BurstBytes"},
+	"quotas.day_bytes":             {"daemon/quotas.go", "c.DayBytes"},
+	"quotas.in_flight_bytes":       {"daemon/quotas.go", "c.InFlightBytes"},
+	"quotas.in_flight_total_bytes": {"daemon/quotas.go", "c.InFlightTotalBytes"},
+
 	"storage.reserve_bytes": {"daemon/storage.go", "g.cfg.Storage.ReserveBytes"},
 
 	"approvals.max_created_per_minute_per_principal": {"daemon/build.go", "g.cfg.Approvals.MaxCreatedPerMinutePerPrincipal"},

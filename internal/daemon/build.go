@@ -52,6 +52,7 @@ type gateway struct {
 	models     models
 	runs       *run.Manager
 	auditor    *auditor
+	quotas     *quotas
 	commits    *commits
 	metrics    *metrics
 	doors      doors
@@ -132,13 +133,19 @@ func (g *gateway) openStore(ctx context.Context) error {
 		return err
 	}
 	g.commits = newCommits(g.log)
+	if g.quotas, err = newQuotas(g.cfg.Quotas, g.log); err != nil {
+		return err
+	}
 	g.db, err = sqlite.Open(ctx, storePath(g.cfg.StateDir), sqlite.Options{
-		Now: g.opts.wall, Origin: origin, Verifiers: known, Committed: g.commits.note, Reserve: g.reserve(),
+		Now: g.opts.wall, Origin: origin, Verifiers: known, Committed: g.commits.note, Wrote: g.quotas.wrote, Reserve: g.reserve(),
 	})
 	if err != nil {
 		return err
 	}
 	g.parts.add(g.db.Close)
+	if err := g.quotas.restore(ctx, g.db); err != nil {
+		return err
+	}
 	g.journal, err = openJournal(ctx, g.db, g.authority, journal.Options{Logger: g.log})
 	if err != nil {
 		return err
@@ -277,11 +284,12 @@ func (g *gateway) openPipeline(ctx context.Context) error {
 		g.log.WarnContext(ctx, "calls were interrupted by the last stop; their outcome is unknown", slog.Int("calls", closed))
 	}
 	g.auditor = newAuditor(g.journal, g.log)
+	g.quotas.refused = g.auditor
 	g.metrics = newMetrics(g)
 	stages := toolcall.Config{
 		Evaluator: g.engine, Approver: g.desk, Dispatcher: g.router, Notary: g.notary, Ledger: calls,
 		MaxCallsPerRun: g.cfg.MaxCallsPerRun, MaxCallsPerSession: g.cfg.MaxCallsPerSession, SessionIdle: g.cfg.Sessions.Idle,
-		LiveDevice: g.liveDevice, Log: g.log,
+		LiveDevice: g.liveDevice, Log: g.log, Quota: g.quotas,
 	}
 	if g.opts.wrap != nil {
 		stages = g.opts.wrap(stages)

@@ -78,6 +78,7 @@ func (g *gateway) run(ctx context.Context, o Options) error {
 	upkeep.Go(func() error { return g.metrics.follow(upkeepCtx, g.journal) })
 	upkeep.Go(func() error { return mend(upkeepCtx, g.log, g.db) })
 	upkeep.Go(func() error { return g.db.KeepReserve(upkeepCtx) })
+	upkeep.Go(func() error { return g.quotas.run(upkeepCtx, g.db) })
 	upkeep.Go(func() error { return g.box.caches.run(upkeepCtx) })
 
 	front, frontCtx := errgroup.WithContext(ctx)

@@ -17,7 +17,7 @@ func (g *gateway) openRuns(ctx context.Context) error {
 	g.models = openModels(ctx, g.cfg.Models, g.log)
 	tellSecrets(ctx, g.cfg.Secrets, g.log)
 	cfg := run.Config{
-		Calls: g.pipeline, Models: g.models.byName, Catalog: g.catalog, Store: sqlite.NewRuns(g.db), Approvals: g.desk, Log: g.log,
+		Calls: g.pipeline, Models: g.models.byName, Catalog: g.catalog, Store: sqlite.NewRuns(g.db), Approvals: g.desk, Log: g.log, Admit: g.quotas.admit,
 		Limits: run.Limits{
 			Budget:             run.Budget{Calls: g.cfg.MaxCallsPerRun, Tokens: g.cfg.Runs.MaxTokens, WallClock: g.cfg.Runs.MaxDuration},
 			ActivePerPrincipal: g.cfg.Runs.MaxActivePerPrincipal, ParallelCalls: g.cfg.Runs.ParallelCalls,

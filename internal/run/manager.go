@@ -56,6 +56,9 @@ type Config struct {
 	Store      Store
 	Approvals  Approvals
 	Limits     Limits
+	// Admit refuses what a caller says when it may not leave that much behind.
+	// It may be nil.
+	Admit func(c access.Caller, bytes int64) error
 	// Log may be nil.
 	Log *slog.Logger
 }

@@ -31,6 +31,9 @@ func (m *Manager) Start(ctx context.Context, caller access.Caller, s Start) (Rec
 	if known, found, err := m.Store.Started(ctx, b); err != nil || found {
 		return m.join(known, err)
 	}
+	if err := m.admit(caller, s.Message); err != nil {
+		return Record{}, nil, err
+	}
 	r := &active{
 		caller: caller, session: s.Session, provider: m.Models[s.Model], record: b.Record, ended: make(chan struct{}),
 	}
@@ -185,8 +188,19 @@ func startDigest(s Start) (string, error) {
 	})
 }
 
+// admit refuses a text that its author may not leave behind.
+func (m *Manager) admit(caller access.Caller, text string) error {
+	if m.Admit == nil {
+		return nil
+	}
+	return m.Admit(caller, int64(len(text)))
+}
+
 // keep makes what the user said durable.
 func (m *Manager) keep(ctx context.Context, r *active, text string) error {
+	if err := m.admit(r.caller, text); err != nil {
+		return err
+	}
 	w, err := messageWrite(r.snapshot(), text)
 	if err != nil {
 		return err

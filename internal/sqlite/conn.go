@@ -115,6 +115,8 @@ type Tx struct {
 	now     time.Time
 	drafts  []event.Draft
 	changed bool
+	// bound is how many bytes of text and blobs went into statements.
+	bound int64
 }
 
 // Now is the time of the batch, in UTC with microseconds. It never lies before
@@ -128,6 +130,7 @@ func (tx *Tx) Emit(drafts ...event.Draft) { tx.drafts = append(tx.drafts, drafts
 // bind as for Query.
 func (tx *Tx) Exec(query string, args ...any) (changed int, err error) {
 	tx.changed = true
+	tx.bound += sizeOfArgs(args)
 	if err := tx.Query(query, nil, args...); err != nil {
 		return 0, err
 	}

@@ -44,6 +44,9 @@ type Options struct {
 	// Committed, if set, is told of every commit. Calls come one at a time and
 	// hold up the next commit, so that it must not wait for anything.
 	Committed func(c CommitInfo)
+	// Wrote, if set, is told of every unit that was committed, under the same
+	// terms.
+	Wrote func(Written)
 	// Reserve is what of the disk is kept for operators; zero is nothing.
 	Reserve ReserveOptions
 }

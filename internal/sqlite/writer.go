@@ -60,7 +60,9 @@ type pending struct {
 	// leads is set under writer.mu once leadership was handed over.
 	leads  bool
 	events []journal.Event
-	err    error
+	// bound is how many bytes the check bound into rows.
+	bound int64
+	err   error
 }
 
 // writer serialises units on one connection. The caller that finds nobody
@@ -68,6 +70,7 @@ type pending struct {
 type writer struct {
 	now       func() time.Time
 	committed func(CommitInfo) // may be nil
+	wrote     func(Written)    // may be nil
 	feed      *journal.Feed
 
 	mu      sync.Mutex
@@ -91,7 +94,7 @@ type writer struct {
 }
 
 func newWriter(conn *zs.Conn, opts Options, feed *journal.Feed) *writer {
-	return &writer{conn: conn, now: opts.Now, committed: opts.Committed, feed: feed, idle: make(chan struct{}), runs: map[sessionRun]struct{}{}}
+	return &writer{conn: conn, now: opts.Now, committed: opts.Committed, wrote: opts.Wrote, feed: feed, idle: make(chan struct{}), runs: map[sessionRun]struct{}{}}
 }
 
 func (w *writer) commit(ctx context.Context, u Unit) ([]journal.Event, error) {
@@ -213,6 +216,7 @@ func (w *writer) run(batch []*pending) {
 	}
 	if err == nil {
 		w.reserve.owe(batch)
+		w.tellWritten(batch)
 		return
 	}
 	for _, p := range batch {
@@ -261,7 +265,7 @@ func (w *writer) apply(p *pending, now time.Time, first bool) error {
 		if ok, err := w.check(p, tx, first); !ok || err != nil {
 			return err
 		}
-		drafts = slices.Concat(drafts, tx.drafts)
+		drafts, p.bound = slices.Concat(drafts, tx.drafts), tx.bound
 	}
 	if len(drafts) == 0 {
 		return nil

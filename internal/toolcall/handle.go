@@ -67,6 +67,14 @@ type call struct {
 func (p *Pipeline) handle(ctx context.Context, s *Submission, claim *Claim, observe func(Event)) (*Outcome, error) {
 	ctx = access.Precede(ctx, s.Precedence)
 	c := newCall(p, s, claim, observe)
+	end, err := p.bring(s)
+	switch {
+	case err != nil && len(s.Lead) > 0: // which has to be on record
+		return &Outcome{}, c.refuse(ctx, err)
+	case err != nil: // it leaves nothing behind
+		return &Outcome{}, err
+	}
+	defer end()
 	if err := c.begin(ctx); err != nil {
 		return &Outcome{}, c.refuse(ctx, err)
 	}

@@ -90,7 +90,7 @@ type Ledger interface {
 	OpenCalls(ctx context.Context) ([]OpenCall, error)
 }
 
-// Config is what a Pipeline needs. Every field but Log is required.
+// Config is what a Pipeline needs. Every field but Log and Quota is required.
 type Config struct {
 	Evaluator  Evaluator
 	Approver   Approver
@@ -108,6 +108,8 @@ type Config struct {
 	LiveDevice func(id string) bool
 	// Log hears of faults whose cause nobody else is told; nil discards.
 	Log *slog.Logger
+	// Quota bounds the bytes of callers; nil bounds nothing.
+	Quota Quota
 }
 
 // Pipeline runs calls through the stages.

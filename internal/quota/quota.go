@@ -1,0 +1,212 @@
+// Package quota bounds how many bytes each of many may leave behind: a rate with
+// a burst, the sum of a day, and what is under way at once, for each and for all
+// together. It counts what it is told, and knows neither disks nor calls. It is
+// a leaf.
+package quota
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Limits are in bytes; all are positive.
+type Limits struct {
+	// PerSecond flow into a bucket that holds Burst. What is brought and what is
+	// left behind is taken out of it, also below zero.
+	PerSecond, Burst int64
+	// Day bounds what is left behind within 24 hours, counted by the hour.
+	Day int64
+	// InFlight bounds what one has brought and what has not ended, InFlightAll
+	// what all have.
+	InFlight, InFlightAll int64
+}
+
+// Refusal says which limit is reached.
+type Refusal struct {
+	// Limit names it: "rate", "day", "in_flight" or "in_flight_all".
+	Limit string
+	// Most is the limit in bytes, for the rate the burst.
+	Most int64
+	// RetryAfter is how long until it fits again; 0 when something has to end
+	// first.
+	RetryAfter time.Duration
+}
+
+// Error says what is reached.
+func (r *Refusal) Error() string {
+	return fmt.Sprintf("the limit %s of %d bytes is reached", r.Limit, r.Most)
+}
+
+// Usage is what one left behind in an hour.
+type Usage struct {
+	Who string
+	// Hour counts hours since 1970, UTC.
+	Hour  int64
+	Bytes int64
+}
+
+// day is how many hours count, the present one included.
+const day = 24
+
+// Book counts. It is safe for concurrent use.
+type Book struct {
+	limits Limits
+	now    func() time.Time
+
+	mu       sync.Mutex
+	accounts map[string]*account
+	inFlight int64
+}
+
+type account struct {
+	tokens   float64
+	at       time.Time
+	inFlight int64
+	hours    map[int64]int64
+	// changed are the hours that were not kept since.
+	changed map[int64]bool
+}
+
+// New returns an empty book. A nil clock is time.Now.
+func New(l Limits, now func() time.Time) (*Book, error) {
+	if min(l.PerSecond, l.Burst, l.Day, l.InFlight, l.InFlightAll) <= 0 {
+		return nil, fmt.Errorf("every quota has to be positive")
+	}
+	if now == nil {
+		now = time.Now
+	}
+	return &Book{limits: l, now: now, accounts: map[string]*account{}}, nil
+}
+
+// HourOf is the hour of a time as Usage counts them.
+func HourOf(at time.Time) int64 { return at.Unix() / 3600 }
+
+func (b *Book) account(who string, now time.Time) *account {
+	a := b.accounts[who]
+	if a == nil {
+		a = &account{tokens: float64(b.limits.Burst), at: now, hours: map[int64]int64{}, changed: map[int64]bool{}}
+		b.accounts[who] = a
+	}
+	a.tokens = min(a.tokens+max(now.Sub(a.at).Seconds(), 0)*float64(b.limits.PerSecond), float64(b.limits.Burst))
+	a.at = now
+	for hour := range a.hours {
+		if hour <= HourOf(now)-day {
+			delete(a.hours, hour)
+			delete(a.changed, hour)
+		}
+	}
+	return a
+}
+
+func (a *account) today() (sum int64) {
+	for _, n := range a.hours {
+		sum += n
+	}
+	return sum
+}
+
+// Begin counts n bytes that someone brings in, until end is called, which may
+// be more than once. A refusal counts nothing.
+func (b *Book) Begin(who string, n int64) (end func(), refused *Refusal) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.now()
+	a := b.account(who, now)
+	if refused := b.judge(a, n, now); refused != nil {
+		return nil, refused
+	}
+	a.tokens -= float64(n)
+	a.inFlight += n
+	b.inFlight += n
+	return sync.OnceFunc(func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		a.inFlight -= n
+		b.inFlight -= n
+	}), nil
+}
+
+func (b *Book) judge(a *account, n int64, now time.Time) *Refusal {
+	l := b.limits
+	switch missing := float64(n) - a.tokens; {
+	case a.inFlight+n > l.InFlight:
+		return &Refusal{Limit: "in_flight", Most: l.InFlight}
+	case b.inFlight+n > l.InFlightAll:
+		return &Refusal{Limit: "in_flight_all", Most: l.InFlightAll}
+	case a.today()+a.inFlight+n > l.Day:
+		return &Refusal{Limit: "day", Most: l.Day, RetryAfter: a.fits(l.Day-a.inFlight-n, now)}
+	case missing > 0:
+		return &Refusal{Limit: "rate", Most: l.Burst, RetryAfter: time.Duration(math.Ceil(missing/float64(l.PerSecond)*1000)) * time.Millisecond}
+	}
+	return nil
+}
+
+// fits is how long until no more than most is left of the day's sum.
+func (a *account) fits(most int64, now time.Time) time.Duration {
+	hours := make([]int64, 0, len(a.hours))
+	for hour := range a.hours {
+		hours = append(hours, hour)
+	}
+	slices.Sort(hours)
+	left := a.today()
+	for _, hour := range hours {
+		if left -= a.hours[hour]; left <= most {
+			return time.Unix((hour+day)*3600, 0).Sub(now)
+		}
+	}
+	return day * time.Hour
+}
+
+// Charge counts n bytes that were left behind. It refuses nothing: what was
+// begun has its end, and the next one pays.
+func (b *Book) Charge(who string, n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.now()
+	a := b.account(who, now)
+	a.tokens -= float64(n)
+	a.hours[HourOf(now)] += n
+	a.changed[HourOf(now)] = true
+}
+
+// Changed returns the hours that changed since it was called last, by who and
+// hour.
+func (b *Book) Changed() (list []Usage) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for who, a := range b.accounts {
+		for hour := range a.changed {
+			list = append(list, Usage{Who: who, Hour: hour, Bytes: a.hours[hour]})
+		}
+		clear(a.changed)
+	}
+	slices.SortFunc(list, func(x, y Usage) int { return cmp.Or(cmp.Compare(x.Who, y.Who), cmp.Compare(x.Hour, y.Hour)) })
+	return list
+}
+
+// Unkept takes back hours that could not be kept.
+func (b *Book) Unkept(list []Usage) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, u := range list {
+		if a := b.accounts[u.Who]; a != nil && a.hours[u.Hour] > 0 {
+			a.changed[u.Hour] = true
+		}
+	}
+}
+
+// Restore adds what was left behind before the start.
+func (b *Book) Restore(list []Usage) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.now()
+	for _, u := range list {
+		if HourOf(now)-day < u.Hour && u.Hour <= HourOf(now) {
+			b.account(u.Who, now).hours[u.Hour] += u.Bytes
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+
+	"palyra/internal/access"
+	"palyra/internal/quota"
+)
+
+// Written is what one unit left behind.
+type Written struct {
+	// Actor is of its first event.
+	Actor string
+	// Precedence is that of the unit.
+	Precedence access.Precedence
+	// Bytes are its events and what it bound into rows.
+	Bytes int64
+}
+
+// eventCost is what an event takes beside its payload, in bytes.
+const eventCost = 512
+
+// written says what a unit that was committed left behind; it is nobody's when
+// it has no event.
+func (p *pending) written() Written {
+	if len(p.events) == 0 {
+		return Written{}
+	}
+	w := Written{Actor: p.events[0].Actor, Precedence: p.unit.Precedence, Bytes: p.bound}
+	for i := range p.events {
+		w.Bytes += eventCost + int64(len(p.events[i].Payload))
+	}
+	return w
+}
+
+// tellWritten tells of the units of a batch that was committed.
+func (w *writer) tellWritten(batch []*pending) {
+	if w.wrote == nil {
+		return
+	}
+	for _, p := range batch {
+		if p.err == nil && len(p.events) > 0 {
+			w.wrote(p.written())
+		}
+	}
+}
+
+// sizeOfArgs is how many bytes of text and blobs a statement is given.
+func sizeOfArgs(args []any) (n int64) {
+	for _, arg := range args {
+		switch v := arg.(type) {
+		case string:
+			n += int64(len(v))
+		case []byte:
+			n += int64(len(v))
+		}
+	}
+	return n
+}
+
+// Usage returns what was kept of the hours from one on.
+func (db *DB) Usage(ctx context.Context, from int64) (list []quota.Usage, err error) {
+	err = db.Read(ctx, func(c *Conn) error {
+		return c.Query("SELECT who, hour, bytes FROM usage WHERE hour >= ?1 ORDER BY who, hour", func(r *Row) error {
+			list = append(list, quota.Usage{Who: r.Text(0), Hour: r.Int64(1), Bytes: r.Int64(2)})
+			return nil
+		}, from)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading what quotas count: %w", err)
+	}
+	return list, nil
+}
+
+// PutUsage keeps hours in place of the same ones, and forgets those before one.
+func (db *DB) PutUsage(ctx context.Context, list []quota.Usage, from int64) error {
+	_, err := db.Commit(ctx, Unit{Check: func(tx *Tx) error {
+		if _, err := tx.Exec("DELETE FROM usage WHERE hour < ?1", from); err != nil {
+			return fmt.Errorf("forgetting what quotas no longer count: %w", err)
+		}
+		for _, u := range list {
+			if _, err := tx.Exec("INSERT INTO usage (who, hour, bytes) VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET bytes = ?3", u.Who, u.Hour, u.Bytes); err != nil {
+				return fmt.Errorf("keeping what quotas count: %w", err)
+			}
+		}
+		return nil
+	}})
+	return err
+}
