@@ -79,6 +79,9 @@ func fail(ctx context.Context, r tool.Report, err error) tool.Report {
 func failure(ctx context.Context, r tool.Report, err error) (tool.Report, failureText) {
 	known := because(ctx, err)
 	r.Reason, r.Message, r.Remedy = string(known.Code), known.Message, known.NextStep()
+	if known.Code == reason.Internal {
+		r.Cause = err
+	}
 	switch known.Code {
 	case reason.TimedOut:
 		r.Outcome = tool.TimedOut

@@ -32,7 +32,7 @@ func check(c *Config, origins Origins) Findings {
 	k.runner(c.ProcessRunner)
 	k.hosts("http.allowed_hosts", c.HTTP.AllowedHosts)
 	k.hosts("http.denied_hosts", c.HTTP.DeniedHosts)
-	between(k, "http.max_bytes", c.HTTP.MaxBytes, kib, 256*mib)
+	k.storable("http.max_bytes", c.HTTP.MaxBytes, 1)
 	between(k, "http.timeout_ms", c.HTTP.TimeoutMS, 100, hourMS)
 	k.approvals(c.Approvals)
 	k.runs(c.Runs)
@@ -55,6 +55,22 @@ func (k *checker) find(key, message, remedy string) {
 		origin = k.origins[parent(key)]
 	}
 	k.findings = append(k.findings, Finding{Key: key, Origin: origin, Message: message, Remedy: remedy})
+}
+
+// MaxResult is the largest result of a call that can be stored, in bytes: that
+// of the store's blobs, 16 MiB.
+const MaxResult = 16 << 20
+
+// storable is for limits of what a result holds so many times: as base64 it is
+// a third longer, and the rest of the result needs some room.
+func (k *checker) storable(key string, value, times int64) {
+	most := (MaxResult - mib) * 3 / 4 / times / mib * mib
+	if value > most {
+		k.find(key, fmt.Sprintf("is %d, and a result with so much in it could not be stored: results have at most %d bytes", value, MaxResult),
+			fmt.Sprintf("set it between %d and %d", kib, most))
+		return
+	}
+	between(k, key, value, kib, most)
 }
 
 func between[T cmp.Ordered](k *checker, key string, value, least, most T) {

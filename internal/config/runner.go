@@ -126,7 +126,7 @@ func (k *checker) runner(p ProcessRunner) {
 	k.egress(p)
 	between(k, "process_runner.cpu_time_limit_ms", p.CPUTimeLimitMS, 100, dayMS)
 	between(k, "process_runner.memory_limit_bytes", p.MemoryLimitBytes, 16*mib, 1024*gib)
-	between(k, "process_runner.max_output_bytes", p.MaxOutputBytes, kib, 64*mib)
+	k.storable("process_runner.max_output_bytes", p.MaxOutputBytes, 2) // two streams
 	between(k, "process_runner.max_processes", p.MaxProcesses, 4, 1_000_000)
 	between(k, "process_runner.max_concurrent", p.MaxConcurrent, 1, 4096)
 	between(k, "process_runner.disk_limit_bytes", p.DiskLimitBytes, mib, 1024*gib)

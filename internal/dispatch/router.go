@@ -298,7 +298,9 @@ func (r *Router) execute(ctx context.Context, p tool.Prepared, c tool.Call, star
 			report = ended(c.Proposal, started, tool.Failed, reason.Errorf(reason.Internal, "the tool failed inside the gateway"))
 		}
 	}()
-	return p.Run(ctx, c)
+	report = p.Run(ctx, c)
+	r.logFault(ctx, c.Proposal, report)
+	return report
 }
 
 // redeem plans the call anew and spends the permit on what was found. The caller
@@ -376,7 +378,11 @@ func explain(mismatch error, was, is tool.Plan) error {
 // refused is the report of a call that did not start.
 func (r *Router) refused(ctx context.Context, d Decided, started time.Time, err error) tool.Report {
 	var known *reason.Error
-	if !errors.As(err, &known) {
+	switch {
+	case errors.As(err, &known) && known.Code != reason.Internal:
+	case ctx.Err() != nil:
+		known = reason.Errorf(reason.Cancelled, "the call was cancelled before it started: %w", ctx.Err())
+	default:
 		r.log.ErrorContext(ctx, "a decided call could not start", slog.String("tool", d.Proposal.Tool.Name),
 			slog.String("proposal", d.Proposal.ID), slog.String("error", err.Error()))
 		known = reason.Errorf(reason.Internal, "%s", reason.Lookup(reason.Internal).Sentence)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -78,6 +79,10 @@ func (c *conversation) call(ctx context.Context, wanted model.Call) (model.Resul
 	}, c.run.tape.observer(ctx, wanted.ID))
 	if err != nil {
 		c.run.tape.wake() // a refusal is told by no event
+		if known := (&reason.Error{}); !errors.As(err, &known) && ctx.Err() == nil {
+			c.Log.ErrorContext(ctx, "a call of a run met a fault of the gateway", slog.String("run", record.ID),
+				slog.String("tool", wanted.Tool), slog.Any("error", err))
+		}
 	}
 	answer := answerOf(outcome, err)
 	result := model.Result{CallID: wanted.ID, Text: answer.text(), Failed: answer.Outcome != string(tool.Succeeded)}

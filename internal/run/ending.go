@@ -16,6 +16,8 @@ type ending struct {
 	why *reason.Error
 	// by is who cancelled the run.
 	by access.Principal
+	// cause is what lies behind the reason INTERNAL, for the log.
+	cause error
 }
 
 var completed = &ending{state: Completed}
@@ -65,8 +67,10 @@ func endOf(ctx context.Context, err error) *ending {
 		return interrupted()
 	}
 	known := &reason.Error{}
-	if !errors.As(err, &known) {
-		known = reason.Errorf(reason.Internal, "%s", reason.Lookup(reason.Internal).Sentence)
+	if errors.As(err, &known) && known.Code != reason.Internal {
+		return failed(known)
 	}
-	return failed(known)
+	end := failed(reason.Errorf(reason.Internal, "%s", reason.Lookup(reason.Internal).Sentence))
+	end.cause = err
+	return end
 }

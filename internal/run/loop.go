@@ -33,6 +33,9 @@ func (m *Manager) drive(all, thinking context.Context, r *active, task string) {
 
 	c := &conversation{Manager: m, run: r, messages: []model.Message{{Role: model.User, Text: task}}}
 	end := c.loop(all, thinking)
+	if end.cause != nil {
+		m.Log.ErrorContext(all, "a run met a fault of the gateway", slog.String("run", r.snapshot().ID), slog.Any("error", end.cause))
+	}
 	r.box.close()
 	if !m.end(all, r, end, c.lead) {
 		m.shelf.remove(r.tape)

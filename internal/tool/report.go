@@ -29,6 +29,9 @@ type Report struct {
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 	Remedy  string `json:"remedy,omitempty"`
+	// Cause is what lies behind the reason INTERNAL: for the log, and for nobody
+	// else.
+	Cause error `json:"-"`
 	// Result is the canonical JSON that the client receives, byte for byte.
 	Result json.RawMessage `json:"-"`
 

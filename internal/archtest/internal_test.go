@@ -1,0 +1,48 @@
+package archtest_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// internalSources are the files that turn an error into INTERNAL, the reason
+// that says no more than that the log has the cause. Each of them logs it, or
+// hands it to one that does.
+var internalSources = []string{
+	"internal/builtin/report.go",  // in the report, which dispatch logs
+	"internal/dispatch/router.go", // logs
+	"internal/rpc/errors.go",      // logs
+	"internal/run/calls.go",       // logs
+	"internal/run/ending.go",      // in the ending, which the loop logs
+	"internal/toolcall/commit.go", // has gone through record.go
+	"internal/toolcall/record.go", // logs
+}
+
+// TestInternalIsMadeWhereItIsLogged: whoever is told INTERNAL is sent to the
+// log, so that no cause may be lost on the way there.
+func TestInternalIsMadeWhereItIsLogged(t *testing.T) {
+	root := filepath.Join("..", "..")
+	var found []string
+	err := filepath.WalkDir(filepath.Join(root, "internal"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err == nil && strings.Contains(string(text), "reason.Lookup(reason.Internal)") {
+			name, relErr := filepath.Rel(root, path)
+			found, err = append(found, filepath.ToSlash(name)), relErr
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(found)
+	if !slices.Equal(found, internalSources) {
+		t.Errorf("INTERNAL is made in %v\nwant %v: log the cause there, and name the file here", found, internalSources)
+	}
+}

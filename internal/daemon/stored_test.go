@@ -1,0 +1,15 @@
+package daemon
+
+import (
+	"testing"
+
+	"palyra/internal/config"
+	"palyra/internal/sqlite"
+)
+
+// What the configuration lets a result hold can be stored.
+func TestResultsCanBeStored(t *testing.T) {
+	if config.MaxResult != sqlite.MaxBlob {
+		t.Errorf("results may have %d bytes, and blobs %d", config.MaxResult, sqlite.MaxBlob)
+	}
+}
