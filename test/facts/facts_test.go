@@ -31,13 +31,13 @@ const (
 const (
 	// workers make calls of the cheap tools, programs of process.run alone, which
 	// takes a thousand times as long.
-	workers, programWorkers = 48, 4
+	workers, programWorkers = 48, 8
 	// round is how long one store and one set of workspaces serve: a journal of
 	// an hour would fill the disk.
 	round = time.Minute
 	// judgedFrom is how long a run has to be to be judged by how often each
 	// stage of each tool saw a change.
-	judgedFrom = 10 * time.Minute
+	judgedFrom = 30 * time.Minute
 )
 
 // fuzz is a run.

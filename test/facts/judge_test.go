@@ -228,7 +228,9 @@ func (v *verdict) list() {
 func (v *verdict) effects() {
 	var said []string
 	for _, f := range v.outcome.Report.Files {
-		said = append(said, f.Path)
+		if f.Was != f.Is { // what is written twice is the same
+			said = append(said, f.Path)
+		}
 	}
 	var found []string
 	for _, ch := range v.call.changes {
@@ -287,6 +289,9 @@ func (v *verdict) program() {
 	honest := slices.ContainsFunc(s.Predicate.Enforcement.Downgrades, func(d string) bool { return strings.HasPrefix(d, "operand changed") })
 	for _, line := range told.Lines {
 		digest := plain(v.worker.tree.digests[line])
+		if line == v.call.writes {
+			continue // the program itself wrote it
+		}
 		if !honest && !slices.ContainsFunc(inputs.Files, func(f attest.File) bool { return plain(f.SHA256) == digest }) {
 			v.report("operand", "%q was read, and %v are attested", line, inputs.Files)
 		}

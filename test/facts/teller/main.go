@@ -34,14 +34,14 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	told := Told{Label: label, Cwd: cwd, Lines: []string{}}
-	for i, name := range args {
-		if name == "--" && len(args) == i+3 {
-			if err := os.WriteFile(args[i+1], []byte(args[i+2]), 0o600); err != nil {
-				return err
-			}
-			break
+	if n := len(args); n >= 3 && args[n-3] == "--" {
+		if err := os.WriteFile(args[n-2], []byte(args[n-1]), 0o600); err != nil {
+			return err
 		}
+		args = args[:n-3]
+	}
+	told := Told{Label: label, Cwd: cwd, Lines: []string{}}
+	for _, name := range args {
 		line, err := first(name)
 		if err != nil {
 			return err
