@@ -60,7 +60,7 @@ func policyConfig(cfg *config.Config, sources []policy.Source, tools []tool.Desc
 func snapshot(cfg *config.Config, tools []tool.Descriptor) policy.Snapshot {
 	s := policy.Snapshot{
 		AllowedTools: []string{}, AllowSensitiveTools: cfg.AllowSensitiveTools,
-		MaxCallsPerRun: cfg.MaxCallsPerRun, MaxCallsPerSession: cfg.MaxCallsPerSession, ExecutionTimeoutMS: cfg.ExecutionTimeoutMS,
+		MaxCallsPerRun: cfg.MaxCallsPerRun, MaxCallsPerSession: cfg.MaxCallsPerSession, SessionIdleMS: cfg.Sessions.Idle.Milliseconds(), ExecutionTimeoutMS: cfg.ExecutionTimeoutMS,
 		HTTP: policy.HTTPClient{
 			AllowedHosts: cfg.HTTP.AllowedHosts, DeniedHosts: cfg.HTTP.DeniedHosts,
 			MaxBytes: cfg.HTTP.MaxBytes, TimeoutMS: cfg.HTTP.TimeoutMS,

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"palyra/internal/access"
 	"palyra/internal/builtin"
@@ -51,6 +52,7 @@ func TestSnapshotHoldsTheSecuritySettings(t *testing.T) {
 		"allow_sensitive_tools": func(c *config.Config) { c.AllowSensitiveTools = true },
 		"max_calls_per_run":     func(c *config.Config) { c.MaxCallsPerRun++ },
 		"max_calls_per_session": func(c *config.Config) { c.MaxCallsPerSession++ },
+		"sessions.idle":         func(c *config.Config) { c.Sessions.Idle += time.Second },
 		"execution_timeout_ms":  func(c *config.Config) { c.ExecutionTimeoutMS++ },
 		"workspaces": func(c *config.Config) {
 			c.Workspaces = append(slices.Clone(c.Workspaces), config.Workspace{Name: "b", Path: "/b"})

@@ -27,8 +27,10 @@ type Snapshot struct {
 	// no human. It is false by default.
 	AllowSensitiveTools bool `json:"allow_sensitive_tools"`
 	MaxCallsPerRun      int  `json:"max_calls_per_run"`
-	// MaxCallsPerSession is 0 in snapshots of before there was one.
-	MaxCallsPerSession int `json:"max_calls_per_session,omitempty"`
+	// MaxCallsPerSession, and SessionIdleMS in milliseconds, are 0 in snapshots of
+	// before there were sessions.
+	MaxCallsPerSession int   `json:"max_calls_per_session,omitempty"`
+	SessionIdleMS      int64 `json:"session_idle_ms,omitempty"`
 	// ExecutionTimeoutMS is in milliseconds.
 	ExecutionTimeoutMS int64         `json:"execution_timeout_ms"`
 	ProcessRunner      ProcessRunner `json:"process_runner"`

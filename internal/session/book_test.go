@@ -5,7 +5,9 @@ import (
 	"errors"
 	"reflect"
 	"slices"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -166,55 +168,57 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestDecideIsOneStep: whatever is judged at once, no two calls see the same
-// facts when both are let through. The control judges outside of Decide.
+// TestDecideIsOneStep: of 64 readers and 64 writers at once, of which each is let
+// through only when no call of the other kind was, one kind runs, in each of 1000
+// sessions. The control judges outside of Decide.
 func TestDecideIsOneStep(t *testing.T) {
-	for name, outside := range map[string]bool{"one step": false, "control: two steps": true} {
-		b, _ := book(&shelf{})
-		both := 0
-		for range 200 {
-			var calls sync.WaitGroup
-			var mu sync.Mutex
-			let := map[string]bool{}
-			caller := coder
-			caller.DeviceID += string(rune('a' + both%26))
-			start := make(chan struct{})
-			var judged sync.WaitGroup
-			judged.Add(4)
-			for _, names := range [][2]string{{"read", "write"}, {"write", "read"}, {"read", "write"}, {"write", "read"}} {
-				c := begin(t, b, caller, "")
-				calls.Go(func() {
-					defer c.End(Traffic{})
-					<-start
-					judge := func(f tool.SessionFacts) (*Effects, error) {
-						if slices.Contains(f.ToolsUsed, names[1]) {
-							return nil, nil
-						}
-						mu.Lock()
-						defer mu.Unlock()
-						let[names[0]] = true
-						return &Effects{Tool: names[0]}, nil
-					}
-					if outside {
-						effects, _ := judge(c.Facts())
-						judged.Done()
-						judged.Wait()
-						judge = func(tool.SessionFacts) (*Effects, error) { return effects, nil }
-					}
-					_ = c.Decide(judge)
-				})
+	if n := sessionsThatDidBoth(t, 1000, false); n > 0 {
+		t.Errorf("%d sessions did both", n)
+	}
+	if n := sessionsThatDidBoth(t, 10, true); n == 0 {
+		t.Error("the control: no session did both")
+	}
+}
+
+func sessionsThatDidBoth(t *testing.T, rounds int, outside bool) (both int) {
+	t.Helper()
+	b, _ := book(&shelf{})
+	for round := range rounds {
+		caller := coder
+		caller.DeviceID = strconv.Itoa(round)
+		var calls, judged sync.WaitGroup
+		var let [2]atomic.Bool
+		judged.Add(128)
+		start := make(chan struct{})
+		for n := range 128 {
+			own, other := []string{"read", "write"}[n%2], []string{"write", "read"}[n%2]
+			c := begin(t, b, caller, "")
+			judge := func(f tool.SessionFacts) (*Effects, error) {
+				if slices.Contains(f.ToolsUsed, other) {
+					return nil, nil
+				}
+				let[n%2].Store(true)
+				return &Effects{Tool: own}, nil
 			}
-			close(start)
-			calls.Wait()
-			if len(let) == 2 {
-				both++
-			}
-			b.Ended(KeyOf(caller), begin(t, b, caller, "").Session())
+			calls.Go(func() {
+				defer c.End(Traffic{})
+				<-start
+				if outside {
+					effects, _ := judge(c.Facts())
+					judged.Done()
+					judged.Wait()
+					judge = func(tool.SessionFacts) (*Effects, error) { return effects, nil }
+				}
+				_ = c.Decide(judge)
+			})
 		}
-		if (both > 0) != outside {
-			t.Errorf("%s: %d sessions did both", name, both)
+		close(start)
+		calls.Wait()
+		if let[0].Load() && let[1].Load() {
+			both++
 		}
 	}
+	return both
 }
 
 func TestBytesSettle(t *testing.T) {

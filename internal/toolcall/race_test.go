@@ -147,8 +147,6 @@ func both(t *testing.T, p *toolcall.Pipeline, r *noRouter, rounds int) int {
 	return 0
 }
 
-const races = 1000
-
 func TestNoWriteAfterRead(t *testing.T) {
 	for name, rounds := range map[string]int{"by the tools used": races, "by taint": races / 5} {
 		if testing.Short() {
@@ -174,7 +172,7 @@ func TestOldFactsLetBothRun(t *testing.T) {
 		for by, policies := range noBoth {
 			p, router := swift(t, policies)
 			spoil(p)
-			round := both(t, p, router, races)
+			round := both(t, p, router, 1000)
 			if round == 0 {
 				t.Errorf("%s, %s: no session did both", name, by)
 			}
