@@ -294,7 +294,7 @@ func TestPast(t *testing.T) {
 	a := past("a")
 	if a.Proposed.Tool != "fs.read" || a.Session != "s" || a.Run != "run-a" || !a.Decision.Allowed || a.Decision.ID != "d-a" ||
 		a.AttestedSeq != seq || a.Attested.Report.Outcome != tool.Succeeded || string(a.Result) != string(result) ||
-		string(a.Attested.Envelope) != string(envelope) || a.Refused != nil || a.Ambiguous {
+		string(a.Attested.Envelope) != string(envelope) || a.Refused != nil || a.Ambiguous != nil {
 		t.Errorf("a whole call: %+v", a)
 	}
 	if stored, err := db.AttestationByProposal(t.Context(), "a"); err != nil || stored.ID != "att-a" || stored.CallDigest != "sha256:c" || stored.Seq != seq {
@@ -306,7 +306,7 @@ func TestPast(t *testing.T) {
 		t.Errorf("a refusal: %+v", b)
 	}
 	record(t, calls, toolcall.Entry{Drafts: []event.Draft{decided(t, "c", true), callEvent(t, event.Ambiguous, "c", "run-c", struct{}{})}})
-	if c := past("c"); !c.Ambiguous || c.Attested != nil || !c.Decision.Allowed {
+	if c := past("c"); c.Ambiguous == nil || c.Attested != nil || !c.Decision.Allowed {
 		t.Errorf("an interrupted call: %+v", c)
 	}
 	if none := past("none"); none.Proposed != nil || none.Decision != nil || none.Refused != nil {
