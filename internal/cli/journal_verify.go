@@ -387,7 +387,10 @@ func (v *verification) print(sum journal.Summary) error {
 		if sum.Erased > 0 {
 			p.field("erased", plural(int(sum.Erased), "payload"))
 		}
-		p.field("attestations", fmt.Sprintf("%d verified, and agree with the events", v.attestations)+v.notCompared())
+		p.field("attestations", fmt.Sprintf("%d verified", v.attestations))
+		if v.attestations > 0 {
+			p.field("agreeing", fmt.Sprintf("%d with the events beside them", v.attestations-v.begunEarlier)+v.notCompared())
+		}
 		p.field("signed up to", fmt.Sprint(sum.Signed.Size))
 		p.field("trusted key", sum.Key+trustedBy(v.keyBy))
 		if v.caRoot != "" {

@@ -195,15 +195,19 @@ func TestResultTooLargeToKeep(t *testing.T) {
 // it waited.
 func TestLeavingIsCancelled(t *testing.T) {
 	for name, at := range map[string]func(e toolcall.Event) bool{
-		"after the proposal":     func(e toolcall.Event) bool { return e.Proposed != nil },
-		"once people were asked": func(e toolcall.Event) bool { return e.Asked != nil },
+		"after the proposal":      func(e toolcall.Event) bool { return e.Proposed != nil },
+		"once people were asked":  func(e toolcall.Event) bool { return e.Asked != nil },
+		"before people are asked": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			var r *running
 			begun := make(chan struct{})
+			if at == nil {
+				w.ledger.after = map[event.Code]func(){event.Evaluated: func() { <-begun; r.leave() }}
+			}
 			r = w.beginWith(runCall(), func(e toolcall.Event) {
-				if <-begun; at(e) {
+				if <-begun; at != nil && at(e) {
 					r.leave()
 				}
 			})
