@@ -25,7 +25,6 @@ import (
 	"time"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/policy"
 )
 
 // day holds the calls of a working day and the project that they are about.
@@ -171,15 +170,11 @@ func (b *bench) laptop(ctx context.Context, page string) (*gateway, error) {
 	if err := os.WriteFile(g.config(), []byte(text), 0o600); err != nil {
 		return nil, err
 	}
-	for _, p := range policy.Profiles() {
-		for _, f := range p.Files {
-			if p.Name != "laptop" {
-				continue
-			}
-			if err := os.WriteFile(filepath.Join(g.policies(), f.Name), []byte(f.Text), 0o600); err != nil {
-				return nil, err
-			}
-		}
+	// The policies are those of the build that is measured.
+	cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(g.program), "palyra"), "policy", "init", "--profile", "laptop", g.policies())
+	cmd.Env = g.environment()
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("palyra policy init: %w: %s", err, bytes.TrimSpace(text))
 	}
 	return g, makeProject(ctx, g.workspace())
 }
