@@ -26,6 +26,8 @@ import (
 // noLedger keeps nothing.
 type noLedger struct{ toolcall.Ledger }
 
+func (noLedger) Head() toolcall.JournalHead { return toolcall.JournalHead{} }
+
 func (noLedger) Record(context.Context, toolcall.Entry) (int64, error) { return 1, nil }
 
 func (noLedger) NewestSession(context.Context, session.Key) (session.Past, bool, error) {
