@@ -110,9 +110,9 @@ func TestEveryDecidedCallEnds(t *testing.T) {
 						}
 						return nil
 					}
-					w.ledger.refuse, w.store.refuse = refuse, refuse
+					w.refusing(refuse)
 					w.ends(kind.call())
-					w.ledger.refuse, w.store.refuse = nil, nil
+					w.refusing(nil)
 					w.restart()
 					w.everyDecidedCallEnds(fmt.Sprintf("write %d", n))
 					if writes.Load() < n {

@@ -158,6 +158,16 @@ func (l *ledger) fail(codes ...event.Code) {
 	l.failOn = codes
 }
 
+// refusing sets what may fail any write of ledger and approvals; nil ends it.
+func (w *world) refusing(fn func() error) {
+	w.ledger.mu.Lock()
+	w.ledger.refuse = fn
+	w.ledger.mu.Unlock()
+	w.store.mu.Lock()
+	w.store.refuse = fn
+	w.store.mu.Unlock()
+}
+
 func (l *ledger) Record(ctx context.Context, e toolcall.Entry) (int64, error) {
 	l.trace.add("record " + codesOf(e.Drafts))
 	l.mu.Lock()
