@@ -26,7 +26,7 @@ import (
 // noLedger keeps nothing.
 type noLedger struct{ toolcall.Ledger }
 
-func (noLedger) Head() toolcall.JournalHead { return toolcall.JournalHead{} }
+func (noLedger) Head() (int64, [32]byte) { return 0, [32]byte{} }
 
 func (noLedger) Record(context.Context, toolcall.Entry) (int64, error) { return 1, nil }
 
