@@ -20,19 +20,27 @@ func (c *call) planAgain(ctx context.Context) error {
 	if !c.waited || !c.answer.Allowed() || len(c.plan.Files) == 0 || c.request.Commit != nil {
 		return nil
 	}
-	plan, err := c.Dispatcher.Plan(ctx, c.proposal)
-	if err != nil {
-		return nil
-	}
-	request := c.request
-	request.Facts = plan.Facts
-	digest, err := plan.Binding.Digest()
-	if err != nil || digest != c.digest || policy.BoundDigest(plan) == policy.BoundDigest(c.plan) ||
-		c.Evaluator.Current().ReadsChanged(c.request, request) {
+	plan, request, same := c.sameAgain(ctx)
+	if !same {
 		return nil
 	}
 	c.plan, c.request = plan, request
 	return c.evaluate(ctx)
+}
+
+// sameAgain plans the call once more, and reports whether it comes to the same
+// call of other facts that no policy reads.
+func (c *call) sameAgain(ctx context.Context) (tool.Plan, policy.Request, bool) {
+	request := c.request
+	plan, err := c.Dispatcher.Plan(ctx, c.proposal)
+	if err != nil {
+		return plan, request, false
+	}
+	request.Facts = plan.Facts
+	digest, err := plan.Binding.Digest()
+	same := err == nil && digest == c.digest && policy.BoundDigest(plan) != policy.BoundDigest(c.plan) &&
+		!c.Evaluator.Current().ReadsChanged(c.request, request)
+	return plan, request, same
 }
 
 // rejudge says whether a decided call is still allowed on a machine that gives

@@ -76,10 +76,10 @@ func (c *call) askForMore(ctx context.Context) (allowed, refused bool, err error
 
 // lostIsNo takes an answer that somebody revoked first for a no.
 func lostIsNo(err error) error {
-	if answerLost(err) != nil {
-		return nil
+	if answerLost(err) == nil {
+		return unwritten(err)
 	}
-	return unwritten(err)
+	return nil
 }
 
 // extend uses the answer up and lets the session go on.

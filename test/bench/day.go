@@ -243,7 +243,7 @@ func (r *replay) one(ctx context.Context, c dayCall) (took, error) {
 	if err != nil {
 		return result, err
 	}
-	defer stream.Close()
+	defer func() { _ = stream.Close() }()
 	for stream.Receive() {
 		m := stream.Msg()
 		switch {
@@ -284,8 +284,9 @@ func printDay(out io.Writer, list []took) error {
 	for _, t := range list {
 		byTool[t.Tool] = append(byTool[t.Tool], t)
 	}
+	// What cannot be written is said by Flush.
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "tool\tcalls\tquestions\trefused\tfailed\tmedian ms\tp95 ms\t")
+	_, _ = fmt.Fprintln(table, "tool\tcalls\tquestions\trefused\tfailed\tmedian ms\tp95 ms\t")
 	for _, name := range slices.SortedFunc(maps.Keys(byTool), allLast) {
 		var times []float64
 		var asked, refused, failed int
@@ -295,7 +296,7 @@ func printDay(out io.Writer, list []took) error {
 			refused += count(t.refused)
 			failed += count(t.failed)
 		}
-		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%.1f\t%.1f\t\n", name, len(times), asked, refused, failed, median(times), percentile(times, 95))
+		_, _ = fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%.1f\t%.1f\t\n", name, len(times), asked, refused, failed, median(times), percentile(times, 95))
 	}
 	if err := table.Flush(); err != nil {
 		return err

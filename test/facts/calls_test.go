@@ -285,5 +285,5 @@ type session struct {
 
 // generator is the source of all choices of one worker.
 func generator(seed uint64, round, worker int) *rand.Rand {
-	return rand.New(rand.NewPCG(seed, uint64(round)<<32|uint64(worker))) //nolint:gosec // it has to repeat
+	return rand.New(rand.NewPCG(seed, uint64(round)<<32|uint64(worker)))
 }

@@ -215,7 +215,7 @@ func seed(t *testing.T) uint64 {
 	t.Helper()
 	text := os.Getenv(seedVariable)
 	if text == "" {
-		return rand.Uint64() //nolint:gosec // it is printed
+		return rand.Uint64()
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
