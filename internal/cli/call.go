@@ -45,7 +45,7 @@ func (a *app) callCommand() *cobra.Command {
 	flags := c.Flags()
 	flags.StringVar(&f.input, "input", "", "the input: JSON, @FILE, or - for stdin")
 	flags.StringVar(&f.session, "session", "", "your name for the session; an approval for the session covers later calls in it (default \"default\")")
-	flags.StringVar(&f.run, "run", "", "the agent run it belongs to; max_calls_per_run counts there (default: a run of its own)")
+	flags.StringVar(&f.run, "run", "", "your name for the agent run it belongs to (default: a run of its own)")
 	flags.StringVar(&f.channel, "channel", "", "the messaging channel it came from, if any; policies can ask for it")
 	flags.StringVar(&f.key, "idempotency-key", "", "a retry with the same key never runs the call twice (default: a new one)")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "say what policy would decide; nothing runs and nobody is asked")

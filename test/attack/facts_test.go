@@ -20,8 +20,9 @@ type factRow struct {
 	id, variant string
 	// policies forbid the canary; the control is made under lifted.
 	policies, lifted string
-	// attack returns what the attacker saw or did.
-	attack func(*gateway) string
+	// attack returns what the attacker saw or did. late is false for the control:
+	// what the attacker changes after policy judged is then so before.
+	attack func(g *gateway, late bool) string
 }
 
 const (
@@ -31,6 +32,10 @@ const (
 @id("no-secret") forbid(principal, action in Action::"tool.execute", resource) when { context has path_folded && context.path_folded like "*secret*" };`
 	readForbidden = `
 @id("no-secret") forbid(principal, action == Action::"tool.execute/fs.read", resource) when { context has path_folded && context.path_folded like "*secret*" };`
+	noWriteAfterRead = unattended + `
+@id("no-write-after-read") forbid(principal, action == Action::"tool.execute/fs.write", resource) when { context.session.tools_used.contains("fs.read") };`
+	writingAsks = `
+@id("writing-asks") forbid(principal, action == Action::"tool.execute/fs.write", resource) unless { context.approval.granted };`
 )
 
 func factRows() []factRow {
@@ -38,59 +43,58 @@ func factRows() []factRow {
 	byLinks := strings.ReplaceAll(laptop, "context.hard_links > 1", "context.hard_links > 99")
 	byPath := strings.ReplaceAll(laptop, "path_folded", "path")
 	return []factRow{
-		{"GW-08", "secret file in capitals", laptop, byPath, func(g *gateway) string {
+		{"GW-08", "secret file in capitals", laptop, byPath, func(g *gateway, _ bool) string {
 			g.file("config/.ENV", canary)
 			return g.reads("config/.ENV")
 		}},
-		{"GW-09", "another name of a secret", laptop, byLinks, func(g *gateway) string {
+		{"GW-09", "another name of a secret", laptop, byLinks, func(g *gateway, _ bool) string {
 			g.write(filepath.Join(g.dir, "outside"), canary)
 			if err := os.Link(filepath.Join(g.dir, "outside"), filepath.Join(g.workspace, "notes.txt")); err != nil {
 				g.t.Fatal(err)
 			}
 			return g.reads("notes.txt")
 		}},
-		{"GW-10", "link turned while a read waits", readingAsks + secretForbidden, readingAsks, func(g *gateway) string {
+		{"GW-10", "link turned while a read waits", readingAsks + secretForbidden, readingAsks, func(g *gateway, late bool) string {
 			g.linked()
-			return g.turnedWhileItWaits("call", "fs.read", "path=link")
+			return g.turnedWhileItWaits(late, "call", "fs.read", "path=link")
 		}},
-		{"GW-10", "link turned while a search waits", readingAsks + secretForbidden, readingAsks, func(g *gateway) string {
+		{"GW-10", "link turned while a search waits", readingAsks + secretForbidden, readingAsks, func(g *gateway, late bool) string {
 			g.linked()
-			return g.turnedWhileItWaits("call", "fs.search", "path=link", "pattern=canary")
+			return g.turnedWhileItWaits(late, "call", "fs.search", "path=link", "pattern=canary")
 		}},
-		{"GW-10", "directory turned while a write waits", secretForbidden, "", func(g *gateway) string {
+		{"GW-10", "directory turned while a write waits", secretForbidden, "", func(g *gateway, late bool) string {
 			g.file("dir/plain", "")
 			g.file("secret/plain", "")
 			g.turn("dir", "link")
-			r := g.turnedWhileItWaits("call", "fs.write", "path=link/made", "content=evil")
+			r := g.turnedWhileItWaits(late, "call", "fs.write", "path=link/made", "content=evil")
 			return r + strings.ReplaceAll(g.read("secret/made"), "evil", canary)
 		}},
-		{"GW-10", "exact grant for another file", readingAsks, "", func(g *gateway) string {
+		{"GW-10", "exact grant for another file", readingAsks, readingAsks, func(g *gateway, late bool) string {
 			g.linked()
+			if !late {
+				g.turn("secret.txt", "link")
+			}
 			call := g.begin("call", "fs.read", "path=link")
 			if a, ok := call.asked(); ok {
 				g.answer(a, "--allow", "timeboxed", "--for", "1h", "--match", "exact")
 			}
 			call.wait()
 			g.turn("secret.txt", "link")
-			second := g.begin("call", "fs.read", "path=link")
-			if a, ok := second.asked(); ok {
-				g.answer(a, "--deny")
-			}
-			return second.wait().out
+			return g.reads("link")
 		}},
-		{"GW-10", "link that flips in a loop", secretForbidden, "", func(g *gateway) string {
+		{"GW-10", "link that flips in a loop", secretForbidden, "", func(g *gateway, _ bool) string {
 			g.linked()
 			return g.flipping(func() string { return g.reads("link") })
 		}},
-		{"GW-11", "search finds what may not be read", readForbidden, "", func(g *gateway) string {
+		{"GW-11", "search finds what may not be read", readForbidden, "", func(g *gateway, _ bool) string {
 			g.file("a/secret.txt", canary+"\n")
 			return g.palyra("call", "fs.search", "pattern=palyra", "-o", "json").out
 		}},
-		{"GW-11", "list gives the size of what may not be read", readForbidden, "", func(g *gateway) string {
+		{"GW-11", "list gives the size of what may not be read", readForbidden, "", func(g *gateway, _ bool) string {
 			g.file("secret.txt", strings.Repeat("x", 4321))
 			return strings.ReplaceAll(g.palyra("call", "fs.list", "-o", "json").out, "4321", canary)
 		}},
-		{"GW-11", "directory that flips while it is searched", secretForbidden, "", func(g *gateway) string {
+		{"GW-11", "directory that flips while it is searched", secretForbidden, "", func(g *gateway, _ bool) string {
 			for i := range 50 {
 				g.file(fmt.Sprintf("secret/%02d", i), canary+"\n")
 				g.file(fmt.Sprintf("plain/%02d", i), "plain\n")
@@ -98,13 +102,45 @@ func factRows() []factRow {
 			g.turn("plain", "link")
 			return g.flipping(func() string { return g.palyra("call", "fs.search", "path=link", "pattern=canary", "-o", "json").out })
 		}},
+		{"GW-12", "label that forgets what was read", noWriteAfterRead, noWriteAfterRead, func(g *gateway, late bool) string {
+			g.file("plain.txt", "plain\n")
+			g.palyra("call", "fs.read", "path=plain.txt", "--run", "one", "--session", "one")
+			if !late { // what a person may do, and a label may not
+				g.palyra("sessions", "end", strings.TrimSpace(g.palyra("sessions", "list", "-o", "name").out), "--reason", "it is over")
+			}
+			g.palyra("call", "fs.write", "path=made", "content="+canary, "--run", "two", "--session", "two")
+			return g.read("made")
+		}},
+		{"GW-12", "call that waits while its session reads", noWriteAfterRead + writingAsks, noWriteAfterRead + writingAsks, func(g *gateway, late bool) string {
+			g.file("plain.txt", "plain\n")
+			call := g.begin("call", "fs.write", "path=made", "content="+canary)
+			if a, ok := call.asked(); ok {
+				if late {
+					g.palyra("call", "fs.read", "path=plain.txt")
+				}
+				g.answer(a, "--allow", "once")
+			}
+			call.wait()
+			return g.read("made")
+		}},
+		{"GW-13", "what was denied, spelled otherwise", readingAsks, readingAsks, func(g *gateway, late bool) string {
+			g.linked()
+			g.reads("plain.txt")
+			other := map[bool]string{true: "./plain.txt", false: "secret.txt"}[late]
+			call := g.begin("call", "fs.read", "path="+other, "--run", "another")
+			if a, asked := call.asked(); asked {
+				g.answer(a, "--deny", "--reason", "no")
+				return canary // somebody was bothered
+			}
+			return call.wait().out
+		}},
 	}
 }
 
 func (g *gateway) reads(path string) string {
 	call := g.begin("call", "fs.read", "path="+path)
 	if a, asked := call.asked(); asked {
-		g.answer(a, "--deny")
+		g.answer(a, "--deny", "--reason", "no")
 	}
 	return call.wait().out
 }
@@ -124,14 +160,19 @@ func (g *gateway) turn(target, link string) {
 	}
 }
 
-// turnedWhileItWaits turns the link to the secret once somebody is asked, who
-// then says yes. Where nobody is asked, because the call may not run or need not
-// wait, it returns what the call gave.
-func (g *gateway) turnedWhileItWaits(args ...string) string {
+// turnedWhileItWaits turns the link to the secret once somebody is asked, or
+// before, and that person then says yes.
+func (g *gateway) turnedWhileItWaits(late bool, args ...string) string {
+	target, _ := os.Readlink(filepath.Join(g.workspace, "link"))
+	turn := func() { g.turn(map[string]string{"plain.txt": "secret.txt", "dir": "secret"}[target], "link") }
+	if !late {
+		turn()
+	}
 	call := g.begin(args...)
 	if a, ok := call.asked(); ok {
-		target, _ := os.Readlink(filepath.Join(g.workspace, "link"))
-		g.turn(map[string]string{"plain.txt": "secret.txt", "dir": "secret"}[target], "link")
+		if late {
+			turn()
+		}
 		g.answer(a, "--allow", "once")
 	}
 	return call.wait().out
@@ -174,37 +215,13 @@ func TestWhatIsJudgedIsWhatRuns(t *testing.T) {
 	for _, r := range factRows() {
 		t.Run(strings.ReplaceAll(r.id+" "+r.variant, " ", "_"), func(t *testing.T) {
 			t.Parallel()
-			try := func(policies string) string {
+			try := func(policies string, late bool) string {
 				g := newGateway(t, policies)
 				g.mustStart()
-				return r.attack(g)
+				return r.attack(g, late)
 			}
-			attack, control := try(r.policies), ""
-			if r.variant == "exact grant for another file" {
-				control = granted(t, r.policies)
-			} else {
-				control = try(r.lifted)
-			}
+			attack, control := try(r.policies, true), try(r.lifted, false)
 			record(t, r.id+" "+r.variant, strings.Contains(attack, canary), strings.Contains(control, canary), attack+"; control: "+control)
 		})
 	}
-}
-
-// granted is the control of the row about a grant: for the file that it is for,
-// it needs nobody.
-func granted(t *testing.T, policies string) string {
-	g := newGateway(t, policies)
-	g.mustStart()
-	g.linked()
-	g.turn("secret.txt", "link")
-	call := g.begin("call", "fs.read", "path=link")
-	if a, ok := call.asked(); ok {
-		g.answer(a, "--allow", "timeboxed", "--for", "1h", "--match", "exact")
-	}
-	call.wait()
-	second := g.begin("call", "fs.read", "path=link")
-	if _, asked := second.asked(); asked {
-		return "asked again"
-	}
-	return second.wait().out
 }
