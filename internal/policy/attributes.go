@@ -60,6 +60,9 @@ const (
 
 func (a attributes) has(one attributes) bool { return a&one != 0 }
 
+// index is the place of one attribute in the table.
+func (a attributes) index() int { return bits.TrailingZeros64(uint64(a)) }
+
 func (a attributes) size() int { return bits.OnesCount64(uint64(a)) }
 
 // all yields the attributes of the set with their names.

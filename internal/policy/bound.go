@@ -22,33 +22,36 @@ const (
 // has to be the same when the call runs: "sha256:<hex>" over the bound facts of
 // the table, the paths, and which files were looked at.
 func BoundDigest(p tool.Plan) string {
-	digest := sha256.New()
-	var text []byte
-	for _, f := range boundFacts(p) {
-		text = appendText(text[:0], f.name)
-		digest.Write(append(text, f.value...))
+	var room [1024]byte // enough for most calls, so that nothing is allocated
+	text, c := room[:0], planned(p)
+	for _, f := range boundFacts {
+		text = appendText(text, f.name)
+		text = f.encode(text, c, p)
 	}
-	return "sha256:" + hex.EncodeToString(digest.Sum(nil))
+	sum := sha256.Sum256(text)
+	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
 // ChangedFacts names the bound facts in which two plans differ, as policies name
 // them: "path", "hard_links", "exec". "file" means that the file, or its
 // content, is another.
-func ChangedFacts(was, is tool.Plan) []string {
-	before, after := boundFacts(was), boundFacts(is)
-	var names []string
-	for i := range before {
-		if string(before[i].value) != string(after[i].value) {
-			names = append(names, before[i].name)
-		}
-	}
-	return names
-}
+func ChangedFacts(was, is tool.Plan) []string { return changed(boundFacts, was, is) }
 
 // EnvironmentChanged reports whether facts about the machine differ: then the
 // call has to be judged again.
 func EnvironmentChanged(was, is tool.Facts) bool {
-	return !slices.EqualFunc(encodedFacts(environment, was), encodedFacts(environment, is), encodedFact.equal)
+	return len(changed(environmentFacts, tool.Plan{Facts: was}, tool.Plan{Facts: is})) > 0
+}
+
+func changed(facts []planFact, was, is tool.Plan) []string {
+	var names []string
+	before, after := planned(was), planned(is)
+	for _, f := range facts {
+		if string(f.encode(nil, before, was)) != string(f.encode(nil, after, is)) {
+			names = append(names, f.name)
+		}
+	}
+	return names
 }
 
 // ReadsChanged reports whether two requests differ in a fact that is not about
@@ -58,47 +61,57 @@ func (s *Set) ReadsChanged(was, is Request) bool {
 	if refused != nil {
 		return true
 	}
-	changed := ChangedFacts(tool.Plan{Facts: was.Facts}, tool.Plan{Facts: is.Facts})
-	return slices.ContainsFunc(changed, func(name string) bool {
+	names := ChangedFacts(tool.Plan{Facts: was.Facts}, tool.Plan{Facts: is.Facts})
+	return slices.ContainsFunc(names, func(name string) bool {
 		a := attributeOfName(types.String(name))
 		return a == 0 || before.reads.has(a)
 	})
 }
 
-// encodedFact is a fact as bytes that are the same for the same value.
-type encodedFact struct {
-	name  string
-	value []byte
+// planFact is something that a plan says, and how it is written as bytes that are
+// the same for the same value.
+type planFact struct {
+	name   string
+	encode func(b []byte, c *call, p tool.Plan) []byte
 }
 
-func (f encodedFact) equal(other encodedFact) bool {
-	return f.name == other.name && string(f.value) == string(other.value)
-}
+// boundFacts and environmentFacts are those of the table that planning finds, in
+// its order; the bound ones with what no row has.
+var (
+	boundFacts = append(factsOfKind(bound), planFact{factPaths, func(b []byte, _ *call, p tool.Plan) []byte {
+		return appendTexts(b, p.Facts.Paths)
+	}}, planFact{factFiles, func(b []byte, _ *call, p tool.Plan) []byte {
+		for _, f := range p.Files {
+			b = binary.BigEndian.AppendUint64(b, f.Device)
+			b = binary.BigEndian.AppendUint64(b, f.Inode)
+			b = binary.BigEndian.AppendUint64(b, uint64(f.ChangedAt))
+		}
+		return b
+	}})
+	environmentFacts = factsOfKind(environment)
+)
 
-// boundFacts are those of a plan, always the same names in the same order.
-func boundFacts(p tool.Plan) []encodedFact {
-	var paths, files []byte
-	for _, path := range p.Facts.Paths {
-		paths = appendText(paths, path)
-	}
-	for _, f := range p.Files {
-		files = binary.BigEndian.AppendUint64(files, f.Device)
-		files = binary.BigEndian.AppendUint64(files, f.Inode)
-		files = binary.BigEndian.AppendUint64(files, uint64(f.ChangedAt))
-	}
-	return append(encodedFacts(bound, p.Facts), encodedFact{factPaths, paths}, encodedFact{factFiles, files})
-}
+// ofTheCaller are facts that a call brings along from its proposal, which does
+// not change: planning does not find them.
+const ofTheCaller = attrArgs | attrArgsRest | attrDeviceID | attrSessionID | attrRunID | attrToolName | attrSkillID | attrSurface |
+	attrPaired | attrPresent | attrCapabilities | attrChannel | attrSkill
 
-// encodedFacts are the facts of a kind that planning finds.
-func encodedFacts(kind factKind, f tool.Facts) []encodedFact {
-	c := &call{set: new(Set), request: Request{Facts: f}}
-	list := make([]encodedFact, 0, len(contextFacts))
-	for a, name := range callAttributes.all() {
-		if fact := c.row(a); fact.kind == kind {
-			list = append(list, encodedFact{string(name), appendValue(nil, fact.value(c))})
+// factsOfKind are the facts of a kind that planning finds.
+func factsOfKind(kind factKind) []planFact {
+	var list []planFact
+	for a, name := range (callAttributes &^ ofTheCaller).all() {
+		if row := &contextFacts[a.index()]; row.kind == kind {
+			list = append(list, planFact{string(name), func(b []byte, c *call, _ tool.Plan) []byte {
+				return appendValue(b, row.value(c))
+			}})
 		}
 	}
 	return list
+}
+
+// planned is a call of which no more is known than its plan.
+func planned(p tool.Plan) *call {
+	return &call{set: new(Set), request: Request{Facts: p.Facts}}
 }
 
 // appendValue writes a Cedar value so that equal values give equal bytes, and

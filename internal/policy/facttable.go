@@ -1,8 +1,6 @@
 package policy
 
 import (
-	"math/bits"
-
 	"github.com/cedar-policy/cedar-go/types"
 )
 
@@ -72,9 +70,7 @@ var contextFacts = [...]contextFact{
 }
 
 // fact returns the value of one fact of the call, nil for none.
-func (c *call) fact(a attributes) types.Value { return c.row(a).value(c) }
-
-func (*call) row(a attributes) *contextFact { return &contextFacts[bits.TrailingZeros64(uint64(a))] }
+func (c *call) fact(a attributes) types.Value { return contextFacts[a.index()].value(c) }
 
 func portValue(c *call) types.Value {
 	if c.request.Facts.Port == 0 {

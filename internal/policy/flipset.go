@@ -18,7 +18,7 @@ import (
 // tools, their schemas and the declared roles have to be the same.
 func (s *Set) variant(cfg Config, drop, add []*compiled) *Set {
 	v := &Set{
-		config: cfg, vocab: s.vocab, dir: buildDirectory(cfg, s.vocab), tally: s.tally, offers: s.offers, hostless: s.hostless,
+		config: cfg, vocab: s.vocab, dir: buildDirectory(cfg, s.vocab), tally: s.tally, offers: s.offers,
 		noApproval: s.noApproval, settings: cfg.Snapshot, index: s.index, policies: s.policies, byID: s.byID,
 		version: s.version, snapshotDigest: s.snapshotDigest,
 	}

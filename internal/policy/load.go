@@ -82,7 +82,7 @@ func build(cfg Config, defaults []Source) (*Set, []Finding) {
 	}
 	s := &Set{
 		config: cfg, vocab: vocab, dir: buildDirectory(cfg, vocab), settings: cfg.Snapshot, offers: reachOf(cfg),
-		tally: newTally(roles), hostless: hostlessEgress(), byID: make(map[cedar.PolicyID]*compiled),
+		tally: newTally(roles), byID: make(map[cedar.PolicyID]*compiled),
 	}
 	s.noApproval = s.tally.facts(nil, false)
 	s.ideal = sync.OnceValue(func() types.Record { return s.crowdFacts(everywhere()) })

@@ -32,10 +32,8 @@ type Set struct {
 	catalogs sync.Map
 	// ideal is the approval that nobody could outdo, for asking whether more
 	// people would help; made when first needed.
-	ideal func() types.Record
-	memo  memo
-	// hostless is context.egress of calls without hosts, by mode.
-	hostless map[string]types.Value
+	ideal    func() types.Record
+	memo     memo
 	settings Snapshot
 	findings []Finding
 	// past is what the policies read of the past.
