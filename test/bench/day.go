@@ -81,6 +81,7 @@ allow_interpreters = true
 allowed_hosts = [%q]
 [approvals]
 max_created_per_minute_per_run = 1000
+max_created_per_minute_per_principal = 1000
 [rate_limits.decide]
 per_second = 1000
 burst = 1000
