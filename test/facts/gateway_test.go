@@ -128,7 +128,7 @@ func newGateway(s settings) (_ *gateway, err error) {
 	}
 	g.pipeline, err = toolcall.New(s.hooks.stages(toolcall.Config{
 		Evaluator: g.engine, Approver: g.desk, Dispatcher: router, Notary: notary, Ledger: sqlite.NewCalls(db),
-		MaxCallsPerRun: 200, LiveDevice: anyDevice,
+		MaxCallsPerRun: 200, MaxCallsPerSession: many, SessionIdle: time.Hour, LiveDevice: anyDevice,
 	}))
 	return g, err
 }
@@ -203,11 +203,10 @@ func (g *gateway) serve() error {
 
 // openDesk opens a desk without quotas: this is not about them.
 func (g *gateway) openDesk(db *sqlite.DB) error {
-	const many = 1 << 30
 	var err error
 	g.desk, err = approval.NewDesk(approval.Config{
 		Store: sqlite.NewApprovals(db), Judge: toolcall.Judge{Evaluator: g.engine, LiveDevice: anyDevice},
-		Limits: approval.Limits{Cooldown: -1, PendingPerRun: many, PendingPerPrincipal: many, CreatedPerMinute: many, GrantTTLMin: time.Millisecond},
+		Limits: approval.Limits{Cooldown: -1, PendingPerRun: many, PendingPerPrincipal: many, CreatedPerMinute: many, CreatedPerPrincipal: many, GrantTTLMin: time.Millisecond},
 	})
 	if err != nil {
 		return err
@@ -221,6 +220,9 @@ func (g *gateway) openDesk(db *sqlite.DB) error {
 	})
 	return nil
 }
+
+// many bounds nothing.
+const many = 1 << 30
 
 func policyConfig(tools []tool.Descriptor, workspaces []workspace.Declaration) policy.Config {
 	cfg := policy.Config{
