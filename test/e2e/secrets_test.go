@@ -28,8 +28,8 @@ const fetchesUnattended = `@id("unattended")
 permit(principal, action == Action::"tool.execute/http.fetch", resource) when { context.egress.mode == "strict" };
 
 @id("egress.after-secret")
-@reason("this run has used a secret")
-@remedy("Start another run.")
+@reason("this session has used a secret")
+@remedy("Ask a person to end the session.")
 forbid(principal, action == Action::"tool.execute/http.fetch", resource)
 when { context.session.secrets_read.contains("api") && !context.egress.secrets.contains("api") };
 `
@@ -142,9 +142,10 @@ func TestSecretStaysInTheDaemon(t *testing.T) {
 	}
 }
 
-// TestRunsAreBoundByTheSecretsTheyUsed: policy knows which secrets a run used,
-// also when palyrad was started again meanwhile.
-func TestRunsAreBoundByTheSecretsTheyUsed(t *testing.T) {
+// TestSessionsAreBoundByTheSecretsTheyUsed: policy knows which secrets a session
+// used, whatever its calls are labelled, and also when palyrad was started again
+// meanwhile. A person ends the session.
+func TestSessionsAreBoundByTheSecretsTheyUsed(t *testing.T) {
 	t.Parallel()
 	g, server := echo(t, "api")
 	c := g.local()
@@ -154,12 +155,14 @@ func TestRunsAreBoundByTheSecretsTheyUsed(t *testing.T) {
 	c.ok(plain...) // what was refused used nothing
 	secret := append(plain, `headers={"authorization":"palyra-sec-api"}`)
 	c.ok(secret...)
-	c.run(plain...).want(t, 3, "this run has used a secret")
+	c.run(plain...).want(t, 3, "this session has used a secret")
 	c.ok(secret...)
-	c.ok("call", "http.fetch", "--run", "r2", "url="+server.URL+"/") // another run
+	c.run("call", "http.fetch", "--run", "r2", "--session", "s2", "url="+server.URL+"/").want(t, 3, "this session has used a secret")
 	g.stop()
 	g.start()
-	c.run(plain...).want(t, 3, "this run has used a secret")
+	c.run(plain...).want(t, 3, "this session has used a secret")
+	c.ok("sessions", "end", strings.TrimSpace(c.run("sessions", "list", "-o", "name").out), "--reason", "it is over")
+	c.ok(plain...)
 	// A file that others may read is no secret any more.
 	if err := os.Chmod(filepath.Join(g.dir, "token"), 0o644); err != nil {
 		t.Fatal(err)
