@@ -55,7 +55,7 @@ path = %q
 [approvals]
 default_timeout = "1h"
 max_pending_per_principal = 1000
-max_created_per_minute_per_principal = 1000000
+max_created_per_minute_per_principal = 10000
 [rate_limits.read]
 per_second = 100000
 burst = 100000
