@@ -92,8 +92,10 @@ const (
 
 // verification is one check of an export.
 type verification struct {
-	a    *app
-	name string
+	// contradiction is the first that the events say against each other.
+	contradiction error
+	a             *app
+	name          string
 	// key and caRoot are pinned; keyBy and caRootBy say by what.
 	key, keyBy       string
 	caRoot, caRootBy string
@@ -274,6 +276,9 @@ func looksLikeExport(line []byte) bool {
 func (v *verification) run(r *bufio.Reader) (journal.Summary, error) {
 	notExport := !looksLikeExport(peekLine(r))
 	sum, err := journal.VerifyExport(r, journal.ExportOptions{Key: v.key, Trust: v.trust, Remembered: v.remembered, Visit: v.visit})
+	if err == nil {
+		err = v.contradiction
+	}
 	var unknown *journal.UnknownKeyError
 	switch {
 	case err == nil:
@@ -298,6 +303,15 @@ func (v *verification) visit(keys json.RawMessage, e *journal.Event) error {
 	if e == nil {
 		return v.start(keys)
 	}
+	if v.contradiction == nil {
+		v.contradiction = v.examine(e)
+	}
+	return nil
+}
+
+// examine holds an event against those before it. What it finds is told when the
+// chain is whole: where that breaks comes first.
+func (v *verification) examine(e *journal.Event) error {
 	if v.calls == nil {
 		v.calls = newCalls(e.Seq - 1)
 	}

@@ -74,6 +74,7 @@ api = "127.0.0.1:0"
 metrics = "127.0.0.1:0"
 [approvals]
 default_timeout = "24h"
+max_created_per_minute_per_principal = 10000
 [policy]
 dir = %q
 [process_runner]

@@ -135,6 +135,9 @@ func (e exported) rewritten(t *testing.T) {
 	dropped, changed := 0, 0
 	text, err := tamper.Rewritten(e.lines[0], e.events, func(one journal.Event) *journal.Event {
 		switch {
+		case slices.ContainsFunc([]string{"PAL-D", "PAL-X", "PAL-A", "PAL-G"}, func(family string) bool { return strings.HasPrefix(string(one.Code), family) }):
+			dropped++ // calls name the events before them, so that a forger leaves them out
+			return nil
 		case one.Code != event.ToolPinned && one.Code != event.PolicyLoaded && one.Code != event.CertificateMade:
 			return &one
 		case one.Seq%3 == 0:
