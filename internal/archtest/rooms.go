@@ -57,6 +57,7 @@ var Rooms = []Room{
 	{Dir: "internal/sqlite", Layer: layerSurface, Why: "stores implement the interfaces of the rooms; the rooms do not know them"},
 
 	{Dir: "internal/toolcall", Layer: layerPipeline, Why: "the one place where the stages meet, in order"},
+	{Dir: "internal/callrecord", Layer: layerDispatch, Why: "what a call's events say is read in one place: by the pipeline that wrote them, runs, stores and the CLI"},
 	{Dir: "internal/dispatch", Layer: layerDispatch, Why: "dispatch takes permits; it does not judge"},
 	{Dir: "internal/decision", Layer: layerDecision, Why: "a decision is pure: verdict, answer and budget in, record and permit out"},
 

@@ -11,6 +11,7 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/approval"
+	"palyra/internal/callrecord"
 	"palyra/internal/decision"
 	"palyra/internal/event"
 	"palyra/internal/journal"
@@ -30,36 +31,11 @@ const clockSlack = time.Minute
 
 // pastCall is what the journal holds of a call.
 type pastCall struct {
-	proposed toolcall.ProposedPayload
-	// evaluations are what policy said, the last one last; those of commits are
-	// among them.
-	evaluations []evaluated
-	// gates are the rulings on what the call changed, the last one last.
-	gates   []gated
-	decided decision.Record
-	refused toolcall.RefusedPayload
-}
-
-// evaluated is an EvaluatedPayload as it is read: only policy makes a Verdict.
-type evaluated struct {
-	CallDigest string         `json:"call_digest"`
-	Request    policy.Request `json:"request"`
-	Verdict    verdictKept    `json:"verdict"`
-}
-
-// gated is a GatedPayload as it is read.
-type gated struct {
-	toolcall.GateResult
-	CallDigest string      `json:"call_digest"`
-	ApprovalID string      `json:"approval_id"`
-	Verdict    verdictKept `json:"verdict"`
-}
-
-type verdictKept struct {
-	Effect      string               `json:"effect"`
-	Determining []policy.Determining `json:"determining"`
-	GrantID     string               `json:"grant_id"`
-	Snapshot    string               `json:"snapshot_digest"`
+	callrecord.Story
+	// proposed, decided and refused are empty for what did not happen.
+	proposed callrecord.Proposed
+	decided  decision.Record
+	refused  callrecord.Refused
 }
 
 // Past finds a call by the id of its proposal or its decision, or of an approval
@@ -75,20 +51,20 @@ func (p *policies) Past(ctx context.Context, by access.Caller, id string) (rpc.P
 	if !call.of(by.Principal) && !p.g.engine.Current().Authorize(policy.AccessRequest{Caller: by, Permission: policy.PermJournalRead}).Allowed {
 		return rpc.PastCall{}, noCall(id)
 	}
-	if len(call.evaluations) == 0 {
+	if len(call.Evaluations) == 0 {
 		return rpc.PastCall{}, reason.Errorf(reason.NotFound, "call %s has no verdict: it ended before policy was asked: %s", call.proposed.ProposalID, call.refused.Message).
 			WithRemedy("`palyra journal tail` shows what happened instead.")
 	}
 	said, decided, notes := call.subject(id, asked)
-	inputs, err := p.g.db.SnapshotInputs(ctx, said.Verdict.Snapshot)
+	inputs, err := p.g.db.SnapshotInputs(ctx, said.Verdict.SnapshotDigest)
 	if err != nil {
 		return rpc.PastCall{}, err
 	}
 	if inputs == nil {
-		return rpc.PastCall{}, cannotExplain(said.Verdict.Snapshot, "it was judged by an earlier version of palyrad, which did not keep what its policies were made of")
+		return rpc.PastCall{}, cannotExplain(said.Verdict.SnapshotDigest, "it was judged by an earlier version of palyrad, which did not keep what its policies were made of")
 	}
 	past := rpc.PastCall{ProposalID: call.proposed.ProposalID, Decision: decided, Request: said.Request, Notes: notes}
-	if past.Set, err = policy.Restore(inputs, said.Verdict.Snapshot); err != nil {
+	if past.Set, err = policy.Restore(inputs, said.Verdict.SnapshotDigest); err != nil {
 		return rpc.PastCall{}, err
 	}
 	if past.Request.Commit == nil {
@@ -103,21 +79,21 @@ func (p *policies) Past(ctx context.Context, by access.Caller, id string) (rpc.P
 		}
 		past.Grants = []policy.Grant{toolcall.GrantAt(g, past.Request.Time)}
 	}
-	return past, said.Verdict.check(past, call.proposed.Redactions)
+	return past, check(said.Verdict, past, call.proposed.Redactions)
 }
 
 // check makes sure that the explanation will be about what was decided: the
 // same policies, asked the same, have to say the same.
-func (v verdictKept) check(past rpc.PastCall, redacted []string) error {
+func check(v callrecord.Verdict, past rpc.PastCall, redacted []string) error {
 	now := past.Set.Evaluate(past.Request, past.Grants)
 	same := now.Effect().String() == v.Effect && slices.EqualFunc(now.Determining(), v.Determining, func(a, b policy.Determining) bool { return a.ID == b.ID })
 	switch {
 	case same:
 		return nil
 	case len(redacted) > 0:
-		return cannotExplain(v.Snapshot, "secrets were removed from its arguments before they were journaled, and without them its policies decide otherwise")
+		return cannotExplain(v.SnapshotDigest, "secrets were removed from its arguments before they were journaled, and without them its policies decide otherwise")
 	}
-	return cannotExplain(v.Snapshot, fmt.Sprintf("this version of palyrad comes to %s with them, and it was %s", now.Effect(), v.Effect))
+	return cannotExplain(v.SnapshotDigest, fmt.Sprintf("this version of palyrad comes to %s with them, and it was %s", now.Effect(), v.Effect))
 }
 
 func cannotExplain(snapshot, why string) error {
@@ -133,27 +109,31 @@ func (c *pastCall) of(p access.Principal) bool {
 
 // subject picks what an id is about: the commit that the approval with the call
 // digest asked is for, a refused commit of the proposal, else the call.
-func (c *pastCall) subject(id, asked string) (evaluated, decision.Record, []string) {
-	commit := func(e evaluated) bool { return e.Request.Commit != nil && e.CallDigest == asked }
-	if n := len(c.gates); asked == "" && id == c.proposed.ProposalID && n > 0 && !c.gates[n-1].Allowed {
-		asked = c.gates[n-1].CallDigest
+func (c *pastCall) subject(id, asked string) (*callrecord.Evaluated, decision.Record, []string) {
+	commit := func(e *callrecord.Evaluated) bool { return e.Request.Commit != nil && e.CallDigest == asked }
+	if g := c.Gate(); asked == "" && id == c.proposed.ProposalID && g != nil && !g.Allowed {
+		asked = g.CallDigest
 	}
-	if !slices.ContainsFunc(c.evaluations, commit) {
-		call := func(e evaluated) bool { return e.Request.Commit == nil }
+	if !slices.ContainsFunc(c.Evaluations, commit) {
+		call := func(e *callrecord.Evaluated) bool { return e.Request.Commit == nil }
 		return c.evaluation(call, c.decided.SnapshotDigest), c.decided, c.notes()
 	}
 	notes := []string{"this is about what the call changed in its copy of the workspace"}
 	if c.decided.ID != "" {
 		notes[0] += "; the call itself: palyra policy explain " + c.decided.ID
 	}
-	for _, g := range slices.Backward(c.gates) {
+	for _, g := range slices.Backward(c.Gates) {
 		if g.CallDigest != asked {
 			continue
 		}
 		if g.ApprovalID != "" && g.Allowed {
 			notes = append(notes, "people allowed it: approval "+g.ApprovalID)
 		}
-		return c.evaluation(commit, g.Verdict.Snapshot), decision.Record{
+		snapshot := ""
+		if g.Verdict != nil {
+			snapshot = g.Verdict.SnapshotDigest
+		}
+		return c.evaluation(commit, snapshot), decision.Record{
 			ID: c.decided.ID, Allowed: g.Allowed, Reason: g.Reason, Message: g.Message, Remedy: g.Remedy,
 		}, notes
 	}
@@ -163,15 +143,15 @@ func (c *pastCall) subject(id, asked string) (evaluated, decision.Record, []stri
 // evaluation is the last one among those wanted that was made with a snapshot;
 // the last one of all when none was. There is one: of a call always, of a commit
 // that was looked for.
-func (c *pastCall) evaluation(wanted func(evaluated) bool, snapshot string) evaluated {
-	var list []evaluated
-	for _, e := range c.evaluations {
+func (c *pastCall) evaluation(wanted func(*callrecord.Evaluated) bool, snapshot string) *callrecord.Evaluated {
+	var list []*callrecord.Evaluated
+	for _, e := range c.Evaluations {
 		if wanted(e) {
 			list = append(list, e)
 		}
 	}
 	for _, e := range slices.Backward(list) {
-		if e.Verdict.Snapshot == snapshot {
+		if e.Verdict.SnapshotDigest == snapshot {
 			return e
 		}
 	}
@@ -206,10 +186,17 @@ func (p *policies) pastCall(ctx context.Context, id string) (call pastCall, aske
 	if err != nil {
 		return call, "", err
 	}
-	for _, e := range list {
-		if err := call.add(e); err != nil {
-			return call, "", err
-		}
+	if call.Story, err = callrecord.Tell(list); err != nil {
+		return call, "", err
+	}
+	if call.Proposed != nil {
+		call.proposed = *call.Proposed
+	}
+	if call.Decided != nil {
+		call.decided = *call.Decided
+	}
+	if call.Refused != nil {
+		call.refused = *call.Refused
 	}
 	if call.proposed.ProposalID == "" && call.refused.ProposalID == "" {
 		return call, "", noCall(id)
@@ -247,41 +234,8 @@ func noCall(id string) error {
 		WithRemedy("`palyra journal tail` shows the ids of calls in the column SUBJECT.")
 }
 
-func (c *pastCall) add(e journal.Event) error {
-	var into any
-	var one evaluated
-	var ruling gated
-	switch e.Code {
-	case event.Proposed:
-		into = &c.proposed
-	case event.Evaluated:
-		into = &one
-	case event.Gated:
-		into = &ruling
-	case event.Decided:
-		into = &c.decided
-	case event.Refused:
-		into = &c.refused
-	default:
-		return nil
-	}
-	if len(e.Payload) == 0 {
-		return reason.Errorf(reason.NotFound, "event %d of call %s was erased", e.Seq, e.Subject)
-	}
-	if err := json.Unmarshal(e.Payload, into); err != nil {
-		return fmt.Errorf("reading event %d of call %s: %w", e.Seq, e.Subject, err)
-	}
-	switch e.Code {
-	case event.Evaluated:
-		c.evaluations = append(c.evaluations, one)
-	case event.Gated:
-		c.gates = append(c.gates, ruling)
-	}
-	return nil
-}
-
 // arguments are those of a proposal as they were journaled.
-func (p *policies) arguments(ctx context.Context, proposed toolcall.ProposedPayload) ([]byte, error) {
+func (p *policies) arguments(ctx context.Context, proposed callrecord.Proposed) ([]byte, error) {
 	if proposed.ArgumentsBlob == "" {
 		return proposed.Arguments, nil
 	}

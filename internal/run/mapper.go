@@ -3,11 +3,9 @@ package run
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"palyra/internal/approval"
-	"palyra/internal/attest"
-	"palyra/internal/canonical"
+	"palyra/internal/callrecord"
 	"palyra/internal/decision"
 	"palyra/internal/event"
 	"palyra/internal/journal"
@@ -104,20 +102,10 @@ func (m *mapper) convert(e journal.Event) ([]*entry, error) {
 		return m.turn(e)
 	case event.RunFinished:
 		return m.end(e)
-	case event.Proposed:
-		return m.proposed(e)
-	case event.Refused:
-		return m.refused(e)
 	case event.Asked, event.Joined:
 		return m.asked(e)
-	case event.Decided:
-		return m.decision(e)
-	case event.Gated:
-		return m.gated(e)
-	case event.Attested:
-		return m.attested(e)
-	case event.Ambiguous:
-		return m.ambiguous(e)
+	case event.Proposed, event.Refused, event.Decided, event.Gated, event.Attested, event.Ambiguous:
+		return m.ofCall(e)
 	}
 	return nil, nil
 }
@@ -198,20 +186,52 @@ func (m *mapper) propose(e journal.Event, proposal, callID, name, digest string)
 	}})
 }
 
-func (m *mapper) proposed(e journal.Event) ([]*entry, error) {
-	var p toolcall.ProposedPayload
-	if err := json.Unmarshal(e.Payload, &p); err != nil || !m.own(e) {
+// ofCall converts what happened to a call. One that was not proposed here is
+// not of the run.
+func (m *mapper) ofCall(e journal.Event) ([]*entry, error) {
+	payload, err := callrecord.Decode(&e)
+	if err != nil {
 		return nil, err
 	}
-	return []*entry{m.propose(e, e.Subject, p.CallID, p.Tool, p.ArgumentsDigest)}, nil
+	switch p := payload.(type) {
+	case *callrecord.Proposed:
+		if m.own(e) {
+			return []*entry{m.propose(e, e.Subject, p.CallID, p.Tool, p.ArgumentsDigest)}, nil
+		}
+		return nil, nil
+	case *callrecord.Refused:
+		return m.refused(e, p), nil
+	}
+	c := m.calls[e.Subject]
+	if c == nil {
+		return nil, nil
+	}
+	switch p := payload.(type) {
+	case *decision.Record:
+		list := m.resolved(e, c, answered(p.Reason), p.GrantID)
+		c.decided, c.ended = true, !p.Allowed
+		return append(list, callEntry(e.Subject, c, Event{Decision: p})), nil
+	case *callrecord.Gated:
+		return m.resolved(e, c, answered(p.Reason), p.GrantID), nil
+	case *callrecord.Attested:
+		c.ended = true
+		result := callEntry(e.Subject, c, Event{Result: &p.Report})
+		result.resultBlob = p.ResultBlob
+		return []*entry{result, callEntry(e.Subject, c, Event{Attestation: &toolcall.Attestation{Envelope: p.Signed(), Seq: e.Seq}})}, nil
+	case *callrecord.Ambiguous:
+		c.ended = true
+		return []*entry{callEntry(e.Subject, c, Event{Result: &tool.Report{
+			Outcome: tool.Unknown, Reason: string(p.Reason), Message: p.Message, StartedAt: e.At, FinishedAt: e.At,
+		}})}, nil
+	}
+	return nil, nil
 }
 
 // refused is a decision that policy never made. A proposal whose input was
 // refused is told of here first.
-func (m *mapper) refused(e journal.Event) ([]*entry, error) {
-	var p toolcall.RefusedPayload
-	if err := json.Unmarshal(e.Payload, &p); err != nil || !m.own(e) {
-		return nil, err
+func (m *mapper) refused(e journal.Event, p *callrecord.Refused) []*entry {
+	if !m.own(e) {
+		return nil
 	}
 	var list []*entry
 	c := m.calls[e.Subject]
@@ -222,7 +242,7 @@ func (m *mapper) refused(e journal.Event) ([]*entry, error) {
 	c.decided, c.ended = true, true
 	return append(list, callEntry(e.Subject, c, Event{Decision: &decision.Record{
 		ProposalID: e.Subject, Reason: p.Reason, Message: p.Message, Remedy: p.Remedy, At: e.At,
-	}})), nil
+	}}))
 }
 
 func (m *mapper) asked(e journal.Event) ([]*entry, error) {
@@ -240,20 +260,6 @@ func (m *mapper) asked(e journal.Event) ([]*entry, error) {
 	return []*entry{en}, nil
 }
 
-func (m *mapper) decision(e journal.Event) ([]*entry, error) {
-	var d decision.Record
-	if err := json.Unmarshal(e.Payload, &d); err != nil {
-		return nil, err
-	}
-	c := m.calls[e.Subject]
-	if c == nil {
-		return nil, nil
-	}
-	list := m.resolved(e, c, answered(d.Reason), d.GrantID)
-	c.decided, c.ended = true, !d.Allowed
-	return append(list, callEntry(e.Subject, c, Event{Decision: &d})), nil
-}
-
 // resolved tells how the approval was answered that a call waited for, if it
 // waited for one. A call may wait once more for what it changed.
 func (m *mapper) resolved(e journal.Event, c *callState, state approval.State, grant string) []*entry {
@@ -263,22 +269,6 @@ func (m *mapper) resolved(e journal.Event, c *callState, state approval.State, g
 	id := c.asked
 	c.asked = ""
 	return []*entry{callEntry(e.Subject, c, Event{Resolved: &Resolved{ApprovalID: id, State: state, GrantID: grant}})}
-}
-
-// gated tells how people answered for what a call changed.
-func (m *mapper) gated(e journal.Event) ([]*entry, error) {
-	var p struct {
-		Reason  reason.Code `json:"reason"`
-		GrantID string      `json:"grant_id"`
-	}
-	if err := json.Unmarshal(e.Payload, &p); err != nil {
-		return nil, err
-	}
-	c := m.calls[e.Subject]
-	if c == nil {
-		return nil, nil
-	}
-	return m.resolved(e, c, answered(p.Reason), p.GrantID), nil
 }
 
 // answered is how an approval was answered that a call waited for, as the
@@ -295,39 +285,4 @@ func answered(why reason.Code) approval.State {
 		return approval.Revoked
 	}
 	return approval.Allowed
-}
-
-func (m *mapper) attested(e journal.Event) ([]*entry, error) {
-	var p toolcall.AttestedPayload
-	if err := json.Unmarshal(e.Payload, &p); err != nil {
-		return nil, err
-	}
-	c := m.calls[e.Subject]
-	if c == nil {
-		return nil, nil
-	}
-	c.ended = true
-	result := callEntry(e.Subject, c, Event{Result: &p.Report})
-	result.resultBlob = p.ResultBlob
-	return []*entry{result, callEntry(e.Subject, c, Event{Attestation: &toolcall.Attestation{
-		Envelope: attest.Envelope{
-			ID: p.AttestationID, JSON: p.Envelope, SHA256: strings.TrimPrefix(canonical.Digest(p.Envelope), "sha256:"),
-		},
-		Seq: e.Seq,
-	}})}, nil
-}
-
-func (m *mapper) ambiguous(e journal.Event) ([]*entry, error) {
-	var p toolcall.AmbiguousPayload
-	if err := json.Unmarshal(e.Payload, &p); err != nil {
-		return nil, err
-	}
-	c := m.calls[e.Subject]
-	if c == nil {
-		return nil, nil
-	}
-	c.ended = true
-	return []*entry{callEntry(e.Subject, c, Event{Result: &tool.Report{
-		Outcome: tool.Unknown, Reason: string(p.Reason), Message: p.Message, StartedAt: e.At, FinishedAt: e.At,
-	}})}, nil
 }

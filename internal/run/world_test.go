@@ -15,6 +15,7 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/approval"
 	"palyra/internal/attest"
+	"palyra/internal/callrecord"
 	"palyra/internal/canonical"
 	"palyra/internal/decision"
 	"palyra/internal/event"
@@ -126,7 +127,7 @@ func (p *pipeline) Call(ctx context.Context, s toolcall.Submission, observe func
 		return toolcall.Outcome{}, w.refuse(why, why)
 	}
 	observe(toolcall.Event{Proposed: &toolcall.Proposed{ProposalID: id, CallID: s.CallID}})
-	w.draft(event.Proposed, toolcall.ProposedPayload{
+	w.draft(event.Proposed, callrecord.Proposed{
 		ProposalID: id, CallID: s.CallID, Principal: s.Caller.Principal.String(), Tool: s.Tool, ArgumentsDigest: canonical.Digest(s.Input),
 	})
 	w.draft(event.Evaluated, map[string]string{"proposal_id": id})
@@ -164,7 +165,7 @@ func (p *pipeline) Call(ctx context.Context, s toolcall.Submission, observe func
 		return toolcall.Outcome{Decision: d}, nil
 	}
 	report, _ := do(ctx, s, output)
-	payload := toolcall.AttestedPayload{
+	payload := callrecord.Attested{
 		AttestationID: ulid.Make().String(), ProposalID: id, DecisionID: d.ID, Tool: s.Tool, Report: report, Envelope: json.RawMessage(`{"payload":"x"}`),
 	}
 	if len(report.Result) > 0 {
@@ -216,7 +217,7 @@ func (w *writing) refuse(why *reason.Error, err error) error {
 	if why.Code == reason.ShuttingDown || why.Code == reason.JournalUnavailable {
 		return err
 	}
-	w.draft(event.Refused, toolcall.RefusedPayload{
+	w.draft(event.Refused, callrecord.Refused{
 		ProposalID: w.id, CallID: w.s.CallID, Principal: w.s.Caller.Principal.String(), Tool: w.s.Tool,
 		Reason: why.Code, Message: why.Message, Remedy: why.NextStep(),
 	})

@@ -62,7 +62,8 @@ func (c *Call) Decide(judge func(now tool.SessionFacts) (*Effects, error)) error
 	if err != nil || effects == nil {
 		return err
 	}
-	c.s.add(*effects)
+	effects.Begin(&c.s.facts)
+	c.s.reserved += effects.MaySend
 	c.reserved = effects.MaySend
 	return nil
 }
@@ -79,12 +80,8 @@ type Traffic struct {
 // End counts the call out. Traffic is zero for a call that did not run.
 func (c *Call) End(with Traffic) {
 	c.s.mu.Lock()
-	sent := with.Sent
-	if with.Unseen {
-		sent = max(sent, c.reserved)
-	}
 	c.s.reserved -= c.reserved
-	c.s.facts.BytesOut += sent
+	c.s.facts.BytesOut += Effects{MaySend: c.reserved}.Sent(with)
 	c.s.facts.Tainted = c.s.facts.Tainted || with.Read
 	c.reserved = 0
 	c.s.mu.Unlock()

@@ -148,6 +148,7 @@ func (s *session) copied() tool.SessionFacts {
 
 // Effects are what a call may do to the facts once it is let through.
 type Effects struct {
+	// Tool is "" when its name is not known any more.
 	Tool string
 	// Taints is true for what reads from the open world.
 	Taints  bool
@@ -156,14 +157,23 @@ type Effects struct {
 	MaySend int64
 }
 
-// add is called under the lock.
-func (s *session) add(e Effects) {
-	s.facts.ToolsUsed = withName(s.facts.ToolsUsed, e.Tool)
-	s.facts.Tainted = s.facts.Tainted || e.Taints
-	for _, name := range e.Secrets {
-		s.facts.SecretsRead = withName(s.facts.SecretsRead, name)
+// Begin counts what the call may do, all but what it may send.
+func (e Effects) Begin(f *tool.SessionFacts) {
+	if e.Tool != "" {
+		f.ToolsUsed = withName(f.ToolsUsed, e.Tool)
 	}
-	s.reserved += e.MaySend
+	f.Tainted = f.Tainted || e.Taints
+	for _, name := range e.Secrets {
+		f.SecretsRead = withName(f.SecretsRead, name)
+	}
+}
+
+// Sent is what counts as sent once the call has ended.
+func (e Effects) Sent(with Traffic) int64 {
+	if with.Unseen {
+		return max(with.Sent, e.MaySend)
+	}
+	return with.Sent
 }
 
 // withName adds a name to a sorted list without repeats.

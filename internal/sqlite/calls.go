@@ -2,13 +2,10 @@ package sqlite
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	"palyra/internal/access"
-	"palyra/internal/decision"
-	"palyra/internal/event"
 	"palyra/internal/journal"
 	"palyra/internal/reason"
 	"palyra/internal/toolcall"
@@ -123,68 +120,12 @@ func (s *Calls) OpenCalls(ctx context.Context) (open []toolcall.OpenCall, err er
 	return open, err
 }
 
-// Past reads what the journal knows of a call.
-func (s *Calls) Past(ctx context.Context, proposalID string) (past toolcall.Past, err error) {
-	err = s.db.Read(ctx, func(c *Conn) error {
-		events, err := c.Events(journal.Filter{Subject: proposalID, Limit: 100})
-		if err != nil {
-			return err
-		}
-		for i := range events {
-			if err := addToPast(&past, &events[i]); err != nil {
-				return err
-			}
-		}
-		if past.Attested != nil && past.Attested.ResultBlob != "" {
-			past.Result, err = c.Blob(past.Attested.ResultBlob)
-		}
-		return err
-	})
-	return past, err
+// Events returns a page of the events that match the filter.
+func (s *Calls) Events(ctx context.Context, f journal.Filter) ([]journal.Event, error) {
+	return s.db.Events(ctx, f)
 }
 
-func addToPast(past *toolcall.Past, e *journal.Event) error {
-	var into any
-	switch e.Code {
-	case event.Proposed:
-		past.Proposed, past.Session, past.Run = new(toolcall.ProposedPayload), e.Session, e.Run
-		into = past.Proposed
-	case event.Refused:
-		past.Refused = new(toolcall.RefusedPayload)
-		into = past.Refused
-	case event.Decided:
-		past.Decision = new(decision.Record)
-		into = past.Decision
-	case event.Attested:
-		past.Attested, past.AttestedSeq = new(toolcall.AttestedPayload), e.Seq
-		into = past.Attested
-	case event.Evaluated:
-		return noteGate(past, e)
-	case event.Gated:
-		past.AtGate, past.Gate = false, new(toolcall.GateResult)
-		into = past.Gate
-	case event.Ambiguous:
-		past.Ambiguous = new(toolcall.AmbiguousPayload)
-		into = past.Ambiguous
-	default:
-		return nil
-	}
-	if err := json.Unmarshal(e.Payload, into); err != nil {
-		return fmt.Errorf("reading event %d of call %s: %w", e.Seq, e.Subject, err)
-	}
-	return nil
-}
-
-// noteGate notes that policy was asked about the changes of a call.
-func noteGate(past *toolcall.Past, e *journal.Event) error {
-	var about struct {
-		Request struct {
-			Commit *struct{} `json:"commit"`
-		} `json:"request"`
-	}
-	if err := json.Unmarshal(e.Payload, &about); err != nil {
-		return fmt.Errorf("reading event %d of call %s: %w", e.Seq, e.Subject, err)
-	}
-	past.AtGate = past.AtGate || about.Request.Commit != nil
-	return nil
+// Blob returns the data with a digest.
+func (s *Calls) Blob(ctx context.Context, digest string) ([]byte, error) {
+	return s.db.Blob(ctx, digest)
 }

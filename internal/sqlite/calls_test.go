@@ -10,9 +10,11 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/attest"
+	"palyra/internal/callrecord"
 	"palyra/internal/canonical"
 	"palyra/internal/decision"
 	"palyra/internal/event"
+	"palyra/internal/journal"
 	"palyra/internal/reason"
 	"palyra/internal/sqlite"
 	"palyra/internal/sqlite/sqlitetest"
@@ -189,17 +191,17 @@ func TestClaimsEndAfterADay(t *testing.T) {
 
 func proposed(t *testing.T, id, run, name string, openWorld bool) event.Draft {
 	t.Helper()
-	return callEvent(t, event.Proposed, id, run, toolcall.ProposedPayload{ProposalID: id, Tool: name, OpenWorld: openWorld})
+	return callEvent(t, event.Proposed, id, run, callrecord.Proposed{ProposalID: id, Tool: name, OpenWorld: openWorld})
 }
 
 func refused(t *testing.T, id, run, name string) event.Draft {
 	t.Helper()
-	return callEvent(t, event.Refused, id, run, toolcall.RefusedPayload{ProposalID: id, Tool: name, Reason: reason.UnknownTool})
+	return callEvent(t, event.Refused, id, run, callrecord.Refused{ProposalID: id, Tool: name, Reason: reason.UnknownTool})
 }
 
 func attested(t *testing.T, id, run string, e tool.Egress) event.Draft {
 	t.Helper()
-	return callEvent(t, event.Attested, id, run, toolcall.AttestedPayload{ProposalID: id, Report: tool.Report{Egress: e}, Envelope: json.RawMessage("{}")})
+	return callEvent(t, event.Attested, id, run, callrecord.Attested{ProposalID: id, Report: tool.Report{Egress: e}, Envelope: json.RawMessage("{}")})
 }
 
 func TestPast(t *testing.T) {
@@ -210,40 +212,47 @@ func TestPast(t *testing.T) {
 	record(t, calls, toolcall.Entry{Drafts: []event.Draft{proposed(t, "a", "run-a", "fs.read", false), decided(t, "a", true)}})
 	seq := record(t, calls, toolcall.Entry{
 		Blobs: [][]byte{result},
-		Drafts: []event.Draft{callEvent(t, event.Attested, "a", "run-a", toolcall.AttestedPayload{
+		Drafts: []event.Draft{callEvent(t, event.Attested, "a", "run-a", callrecord.Attested{
 			AttestationID: "att-a", ProposalID: "a", ResultBlob: canonical.Digest(result), Report: tool.Report{Outcome: tool.Succeeded}, Envelope: envelope,
 		})},
 		Attestation: &toolcall.StoredAttestation{
 			Envelope: attest.Envelope{ID: "att-a", JSON: envelope, SHA256: "00"}, ProposalID: "a", CallDigest: "sha256:c",
 		},
 	})
-	past := func(id string) toolcall.Past {
+	past := func(id string) callrecord.Story {
 		t.Helper()
-		p, err := calls.Past(t.Context(), id)
+		events, err := calls.Events(t.Context(), journal.Filter{Subject: id})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return p
+		story, err := callrecord.Tell(events)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return story
 	}
 	a := past("a")
-	if a.Proposed.Tool != "fs.read" || a.Session != "s" || a.Run != "run-a" || !a.Decision.Allowed || a.Decision.ID != "d-a" ||
-		a.AttestedSeq != seq || a.Attested.Report.Outcome != tool.Succeeded || string(a.Result) != string(result) ||
+	if a.Proposed.Tool != "fs.read" || a.Session != "s" || a.Run != "run-a" || !a.Decided.Allowed || a.Decided.ID != "d-a" ||
+		a.AttestedSeq != seq || a.Attested.Report.Outcome != tool.Succeeded ||
 		string(a.Attested.Envelope) != string(envelope) || a.Refused != nil || a.Ambiguous != nil {
 		t.Errorf("a whole call: %+v", a)
+	}
+	if kept, err := calls.Blob(t.Context(), a.Attested.ResultBlob); err != nil || string(kept) != string(result) {
+		t.Errorf("its result: %s, %v", kept, err)
 	}
 	if stored, err := db.AttestationByProposal(t.Context(), "a"); err != nil || stored.ID != "att-a" || stored.CallDigest != "sha256:c" || stored.Seq != seq {
 		t.Errorf("its attestation: %+v, %v", stored, err)
 	}
 
 	record(t, calls, toolcall.Entry{Drafts: []event.Draft{refused(t, "b", "run-b", "x")}})
-	if b := past("b"); b.Refused.Reason != reason.UnknownTool || b.Proposed != nil || b.Decision != nil {
+	if b := past("b"); b.Refused.Reason != reason.UnknownTool || b.Proposed != nil || b.Decided != nil {
 		t.Errorf("a refusal: %+v", b)
 	}
 	record(t, calls, toolcall.Entry{Drafts: []event.Draft{decided(t, "c", true), callEvent(t, event.Ambiguous, "c", "run-c", struct{}{})}})
-	if c := past("c"); c.Ambiguous == nil || c.Attested != nil || !c.Decision.Allowed {
+	if c := past("c"); c.Ambiguous == nil || c.Attested != nil || !c.Decided.Allowed {
 		t.Errorf("an interrupted call: %+v", c)
 	}
-	if none := past("none"); none.Proposed != nil || none.Decision != nil || none.Refused != nil {
+	if none := past("none"); none.Proposed != nil || none.Decided != nil || none.Refused != nil {
 		t.Errorf("no call: %+v", none)
 	}
 }

@@ -1,9 +1,7 @@
 package sqlite
 
 import (
-	"encoding/json"
-	"slices"
-
+	"palyra/internal/callrecord"
 	"palyra/internal/event"
 	"palyra/internal/journal"
 )
@@ -16,43 +14,15 @@ func (w *writer) indexEvent(e *journal.Event, unit []event.Draft) error {
 	if err := w.noteRun(e); err != nil {
 		return err
 	}
-	switch e.Code {
-	case event.Decided:
-		if atOnce(unit, e.Subject) {
-			return nil
-		}
-		return w.openCall(e)
-	case event.Attested, event.Ambiguous:
-		if atOnce(unit, e.Subject) {
-			return nil
-		}
-		c := Conn{c: w.conn}
-		return c.Query("DELETE FROM open_calls WHERE proposal_id = ?1", nil, e.Subject)
-	}
-	return nil
-}
-
-// atOnce reports whether a call's decision and attestation are in one unit: it
-// was never open.
-func atOnce(unit []event.Draft, call string) bool {
-	has := func(code event.Code) bool {
-		return slices.ContainsFunc(unit, func(d event.Draft) bool { return d.Code == code && d.Subject == call })
-	}
-	return has(event.Decided) && has(event.Attested)
-}
-
-// openCall remembers a call that was allowed and has no end yet, so that a
-// start never scans the journal for calls that a crash left open.
-func (w *writer) openCall(e *journal.Event) error {
-	var decided struct {
-		Allowed bool `json:"allowed"`
-	}
-	// What cannot be read counts as allowed: it is closed as ambiguous later,
-	// and cannot fail the batch of others.
-	if json.Unmarshal(e.Payload, &decided) == nil && !decided.Allowed {
+	opens, ends := callrecord.Opens(e), callrecord.Ends(e)
+	if !opens && !ends || callrecord.AtOnce(unit, e.Subject) {
 		return nil
 	}
 	c := Conn{c: w.conn}
+	if ends {
+		return c.Query("DELETE FROM open_calls WHERE proposal_id = ?1", nil, e.Subject)
+	}
+	// A start never scans the journal for calls that a crash left open.
 	return c.Query("INSERT INTO open_calls (proposal_id, session, run, actor) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
 		nil, e.Subject, e.Session, e.Run, e.Actor)
 }

@@ -11,6 +11,8 @@ import (
 
 const eventColumns = `seq, at, id, code, session, run, actor, subject, hash, prev_hash, payload_sha256, salt, payload`
 
+const eventColumnCount = 13
+
 const scanEvents = "SELECT " + eventColumns + " FROM events WHERE seq > ?1 AND seq <= ?2 ORDER BY seq"
 
 // scanEvent reads a row of eventColumns into an event of its own.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"palyra/internal/callrecord"
 	"palyra/internal/canonical"
 	"palyra/internal/event"
 	"palyra/internal/reason"
@@ -23,12 +24,12 @@ func CloseAmbiguous(ctx context.Context, ledger Ledger) (int, error) {
 	}
 	entry := Entry{}
 	for _, o := range open {
-		past, err := ledger.Past(ctx, o.ProposalID)
+		story, err := storyOf(ctx, ledger, o.ProposalID)
 		if err != nil {
 			return 0, fmt.Errorf("reading open call %s: %w", o.ProposalID, err)
 		}
-		payload, err := canonical.Marshal(AmbiguousPayload{
-			ProposalID: o.ProposalID, Reason: reason.OutcomeUnknown, Message: past.unknown().Message,
+		payload, err := canonical.Marshal(callrecord.Ambiguous{
+			ProposalID: o.ProposalID, Reason: reason.OutcomeUnknown, Message: unknown(story).Message,
 		})
 		if err != nil {
 			return 0, err
@@ -46,17 +47,17 @@ func CloseAmbiguous(ctx context.Context, ledger Ledger) (int, error) {
 
 // unknown says of a call without an end what is known all the same: what it
 // changed in its copy of a workspace is lost unless it was allowed.
-func (p Past) unknown() *reason.Error {
-	if p.Ambiguous != nil && p.Ambiguous.Reason == reason.AttestationFailed {
-		return reason.Errorf(reason.AttestationFailed, "%s", p.Ambiguous.Message)
+func unknown(s callrecord.Story) *reason.Error {
+	if s.Ambiguous != nil && s.Ambiguous.Reason == reason.AttestationFailed {
+		return reason.Errorf(reason.AttestationFailed, "%s", s.Ambiguous.Message)
 	}
 	e := reason.Errorf(reason.OutcomeUnknown, "the gateway stopped while the call ran")
-	switch {
-	case p.AtGate:
+	switch gate := s.Gate(); {
+	case s.AtGate:
 		e.Message += "; its changes waited to be committed, and nothing of them was applied to the workspace"
-	case p.Gate != nil && p.Gate.Allowed:
+	case gate != nil && gate.Allowed:
 		e.Message += "; its changes were allowed, and may or may not have been applied to the workspace"
-	case p.Gate != nil:
+	case gate != nil:
 		e.Message += "; its changes were refused, and nothing of them was applied to the workspace"
 	}
 	return e

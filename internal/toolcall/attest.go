@@ -10,6 +10,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"palyra/internal/attest"
+	"palyra/internal/callrecord"
 	"palyra/internal/canonical"
 	"palyra/internal/decision"
 	"palyra/internal/dispatch"
@@ -40,7 +41,7 @@ func (c *call) dispatch(ctx context.Context, permit *decision.Permit) tool.Repor
 	}
 	report := c.Dispatcher.Run(ctx, decided)
 	tells.end()
-	c.exchanged = exchanged(report.Egress)
+	c.exchanged = callrecord.TrafficOf(report.Egress)
 	return report
 }
 
@@ -95,7 +96,7 @@ func (c *call) attest(ctx context.Context, record decision.Record, report tool.R
 
 // endAmbiguous gives a call its end that ran and cannot be attested.
 func (c *call) endAmbiguous(ctx context.Context) error {
-	err := c.draft(event.Ambiguous, AmbiguousPayload{
+	err := c.draft(event.Ambiguous, callrecord.Ambiguous{
 		ProposalID: c.proposal.ID, Reason: reason.AttestationFailed, Message: reason.Lookup(reason.AttestationFailed).Sentence,
 	})
 	if err != nil {
@@ -117,7 +118,7 @@ func (c *call) recordOutcome(ctx context.Context, record decision.Record, report
 	if err != nil {
 		return Outcome{Decision: record}, reason.Errorf(reason.AttestationFailed, "signing the attestation: %w", err)
 	}
-	payload := AttestedPayload{
+	payload := callrecord.Attested{
 		AttestationID: envelope.ID, ProposalID: c.proposal.ID, DecisionID: record.ID,
 		Tool: c.proposal.Tool.Name, Report: kept, Envelope: envelope.JSON,
 	}
@@ -151,7 +152,7 @@ func (c *call) draftViolated(r tool.Report) error {
 	if len(r.Violations) == 0 {
 		return nil
 	}
-	return c.draftRedacted(event.Violated, ViolatedPayload{
+	return c.draftRedacted(event.Violated, callrecord.Violated{
 		ProposalID: c.proposal.ID, Violations: r.Violations, Missed: r.ViolationsMissed,
 	})
 }
@@ -167,6 +168,7 @@ func (c *call) execution(record decision.Record, report tool.Report) attest.Exec
 			approvedAt = v.At
 		}
 	}
+	journal := c.journal
 	return attest.Execution{
 		AttestationID: ulid.Make().String(), ProposalID: c.proposal.ID, DecisionID: record.ID,
 		ApprovalID: record.ApprovalID, GrantID: record.GrantID,
@@ -177,7 +179,7 @@ func (c *call) execution(record decision.Record, report tool.Report) attest.Exec
 		PolicyVersion: record.PolicyVersion, SnapshotDigest: record.SnapshotDigest, Determining: determining,
 		Operands: c.plan.Binding.Operands, Executable: c.plan.Binding.Executable,
 		Secrets:    c.plan.Facts.Secrets,
-		Journal:    &attest.Journal{Size: c.journal.Size, HeadSHA256: c.journal.HeadSHA256},
+		Journal:    &journal,
 		ProposedAt: c.proposedAt, DecidedAt: record.At, ApprovedAt: approvedAt, Report: report,
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"palyra/internal/approval"
+	"palyra/internal/callrecord"
 	"palyra/internal/canonical"
 	"palyra/internal/decision"
 	"palyra/internal/event"
@@ -135,9 +136,10 @@ func (c *call) pass(ctx context.Context, r *tool.CommitRequest) (tool.CommitRuli
 	if why = cut(ctx, why); why != nil {
 		why = c.because(ctx, why)
 	}
-	payload.rule(c.commitDecision(), why)
+	rule(&payload, c.commitDecision(), why)
 	if c.verdict.SnapshotDigest() != "" {
-		payload.Verdict = &c.verdict
+		verdict := callrecord.VerdictOf(c.verdict)
+		payload.Verdict = &verdict
 	}
 	if err := c.writeGated(ctx, &payload); err != nil {
 		return tool.CommitRuling{}, err
@@ -145,10 +147,10 @@ func (c *call) pass(ctx context.Context, r *tool.CommitRequest) (tool.CommitRuli
 	// A revoke, a freeze and the end of the call beat a yes that is recorded.
 	if payload.Allowed {
 		if err := cut(ctx, c.Approver.Recheck(ctx, c.answer)); err != nil {
-			payload.rule(decision.Record{}, c.because(ctx, err))
+			rule(&payload, decision.Record{}, c.because(ctx, err))
 		}
 	}
-	ruling := payload.ruling()
+	ruling := rulingOf(&payload)
 	c.observe(Event{Ruling: &ruling})
 	return ruling, nil
 }
@@ -196,8 +198,8 @@ func (c *call) commitDecision() decision.Record {
 }
 
 // gatedPayload begins the payload of event.Gated.
-func (c *call) gatedPayload(r *tool.CommitRequest) (GatedPayload, error) {
-	p := GatedPayload{
+func (c *call) gatedPayload(r *tool.CommitRequest) (callrecord.Gated, error) {
+	p := callrecord.Gated{
 		ProposalID: c.proposal.ID, DecisionID: c.decisionID, CallDigest: c.digest, Facts: *c.request.Commit, Files: r.Files,
 	}
 	files, err := canonical.Marshal(notNil(r.Files))
@@ -213,7 +215,7 @@ func (c *call) gatedPayload(r *tool.CommitRequest) (GatedPayload, error) {
 
 // writeGated makes the ruling durable. An approval or grant is used up in the
 // same transaction; when somebody was faster, the ruling is a refusal.
-func (c *call) writeGated(ctx context.Context, p *GatedPayload) error {
+func (c *call) writeGated(ctx context.Context, p *callrecord.Gated) error {
 	if !p.Allowed || !usesAnswer(c.answer) {
 		c.Approver.Release(c.answer)
 		return c.flushGated(ctx, p)
@@ -228,13 +230,13 @@ func (c *call) writeGated(ctx context.Context, p *GatedPayload) error {
 	c.pending.Drafts = nil
 	err := c.Approver.Consume(context.WithoutCancel(ctx), c.answer, draft)
 	if lost := answerLost(err); lost != nil {
-		p.rule(decision.Record{}, lost)
+		rule(p, decision.Record{}, lost)
 		return c.flushGated(ctx, p)
 	}
 	return unwritten(err)
 }
 
-func (c *call) flushGated(ctx context.Context, p *GatedPayload) error {
+func (c *call) flushGated(ctx context.Context, p *callrecord.Gated) error {
 	if err := c.draftRedacted(event.Gated, p); err != nil {
 		return err
 	}
@@ -242,7 +244,7 @@ func (c *call) flushGated(ctx context.Context, p *GatedPayload) error {
 }
 
 // rule sets what was decided; why, unless nil, refuses.
-func (p *GatedPayload) rule(d decision.Record, why error) {
+func rule(p *callrecord.Gated, d decision.Record, why error) {
 	p.Allowed, p.ApprovalID, p.GrantID = d.Allowed, d.ApprovalID, d.GrantID
 	p.Reason, p.Message, p.Remedy = d.Reason, d.Message, d.Remedy
 	if p.Reason == reason.PolicyDenied {
@@ -258,7 +260,7 @@ func (p *GatedPayload) rule(d decision.Record, why error) {
 	p.Allowed, p.Reason, p.Message, p.Remedy = false, known.Code, known.Message, known.NextStep()
 }
 
-func (p *GatedPayload) ruling() tool.CommitRuling {
+func rulingOf(p *callrecord.Gated) tool.CommitRuling {
 	return tool.CommitRuling{
 		Allowed: p.Allowed, ApprovalID: p.ApprovalID, GrantID: p.GrantID,
 		Reason: string(p.Reason), Message: p.Message, Remedy: p.Remedy,

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"palyra/internal/approval"
+	"palyra/internal/callrecord"
 	"palyra/internal/canonical"
 	"palyra/internal/event"
 	"palyra/internal/policy"
@@ -186,7 +187,7 @@ func TestRefusedChanges(t *testing.T) {
 			if after, err := w.desk.Get(t.Context(), rec.ID); err != nil || after.State != c.state {
 				t.Errorf("the approval is %s, %v, want %s", after.State, err, c.state)
 			}
-			if p := last[toolcall.GateResult](w, event.Gated); p.Allowed || p.Reason != c.code {
+			if p := last[callrecord.Gated](w, event.Gated); p.Allowed || p.Reason != c.code {
 				t.Errorf("journaled %+v", p)
 			}
 			w.checkEvidence(o)
@@ -319,7 +320,7 @@ func TestRevokedBetweenAnswerAndUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	told.refused(t, "revoked", reason.ApprovalRevoked)
-	if p := last[toolcall.GateResult](w, event.Gated); p.Allowed || p.Reason != reason.ApprovalRevoked {
+	if p := last[callrecord.Gated](w, event.Gated); p.Allowed || p.Reason != reason.ApprovalRevoked {
 		t.Errorf("journaled %+v", p)
 	}
 }
@@ -350,7 +351,7 @@ func TestRecordedYesIsBeaten(t *testing.T) {
 			if _, _, err := w.call(runCall()); err != nil {
 				t.Fatal(err)
 			}
-			if p := last[toolcall.GateResult](w, event.Gated); !p.Allowed {
+			if p := last[callrecord.Gated](w, event.Gated); !p.Allowed {
 				t.Fatalf("journaled %+v", p)
 			}
 			if c.code != "" {
@@ -514,7 +515,7 @@ func TestStopAtTheGate(t *testing.T) {
 	if n, err := toolcall.CloseAmbiguous(t.Context(), w.ledger); n != 1 || err != nil {
 		t.Fatalf("%d calls were closed, %v", n, err)
 	}
-	if p := last[toolcall.AmbiguousPayload](w, event.Ambiguous); !strings.Contains(p.Message, "nothing of them was applied") {
+	if p := last[callrecord.Ambiguous](w, event.Ambiguous); !strings.Contains(p.Message, "nothing of them was applied") {
 		t.Errorf("it says %q", p.Message)
 	}
 	if now, err := w.desk.Get(t.Context(), rec.ID); err != nil || now.State != approval.Cancelled {
@@ -547,7 +548,7 @@ func TestPastOfAGate(t *testing.T) {
 		}
 		_, _ = r.wait()
 		w.restart()
-		if p := last[toolcall.AmbiguousPayload](w, event.Ambiguous); !strings.Contains(p.Message, says) {
+		if p := last[callrecord.Ambiguous](w, event.Ambiguous); !strings.Contains(p.Message, says) {
 			t.Errorf("it says %q, want %q", p.Message, says)
 		}
 	}
@@ -569,7 +570,7 @@ func TestViolationsAreJournaled(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.wantJournal(3, event.Violated, event.Attested)
-	p := last[toolcall.ViolatedPayload](w, event.Violated)
+	p := last[callrecord.Violated](w, event.Violated)
 	if len(p.Violations) != 1 || p.Violations[0].Syscall != "connect" || p.Missed != 4 || strings.Contains(p.Violations[0].Executable, "ghp_") {
 		t.Errorf("journaled %+v", p)
 	}

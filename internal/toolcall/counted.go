@@ -2,11 +2,10 @@ package toolcall
 
 import (
 	"context"
-	"slices"
 
+	"palyra/internal/callrecord"
 	"palyra/internal/decision"
 	"palyra/internal/session"
-	"palyra/internal/tool"
 )
 
 // begin counts the call in its session, and in the run of the gateway that it
@@ -49,25 +48,7 @@ func (c *call) sessionID() string {
 }
 
 // effects are what the call may do to the facts of its session when it runs.
-// Nobody sees what a program reads from a network that is open; it may.
 func (c *call) effects() *session.Effects {
-	return &session.Effects{
-		Tool: c.proposal.Tool.Name, Secrets: c.plan.Facts.Secrets, MaySend: c.plan.MaySend,
-		Taints: c.proposal.Tool.OpenWorld || slices.Contains(Unseen, c.plan.Facts.EgressMode),
-	}
-}
-
-// Unseen are the egress modes, of plans and of evidence, in which nobody sees
-// what a program exchanges. The evidence calls "none" unrestricted.
-var Unseen = []string{"preflight", "none", "unrestricted"}
-
-// exchanged is what the evidence says.
-func exchanged(e tool.Egress) session.Traffic {
-	unseen := slices.Contains(Unseen, e.Mode)
-	t := session.Traffic{Read: unseen, Unseen: unseen}
-	for _, c := range e.Observed {
-		t.Sent += c.BytesOut
-		t.Read = t.Read || c.BytesIn > 0
-	}
-	return t
+	e := callrecord.EffectsOf(c.proposal.Tool.Name, c.proposal.Tool.OpenWorld, c.plan.Facts, c.plan.MaySend)
+	return &e
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"palyra/internal/attest"
+	"palyra/internal/callrecord"
 	"palyra/internal/event"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
@@ -171,7 +172,7 @@ func TestResultTooLargeToKeep(t *testing.T) {
 	if err := v.CheckResult(large); err != nil || !v.Predicate.Outputs.ResultNotKept || v.Predicate.Outputs.ResultBytes != int64(len(large)) {
 		t.Errorf("%v, outputs %+v", err, v.Predicate.Outputs)
 	}
-	if p := last[toolcall.AttestedPayload](w, event.Attested); p.ResultBlob != "" || !p.ResultNotKept {
+	if p := last[callrecord.Attested](w, event.Attested); p.ResultBlob != "" || !p.ResultNotKept {
 		t.Errorf("journaled blob %q, not kept %v", p.ResultBlob, p.ResultNotKept)
 	}
 	w.everyDecidedCallEnds("a large result")
@@ -186,7 +187,7 @@ func TestResultTooLargeToKeep(t *testing.T) {
 	if _, o, err = w.call(readCall()); err != nil || len(o.Report.Result) != toolcall.MaxBlob {
 		t.Fatalf("%d bytes, %v", len(o.Report.Result), err)
 	}
-	if p := last[toolcall.AttestedPayload](w, event.Attested); p.ResultBlob == "" || p.ResultNotKept || len(w.blob(p.ResultBlob)) != toolcall.MaxBlob {
+	if p := last[callrecord.Attested](w, event.Attested); p.ResultBlob == "" || p.ResultNotKept || len(w.blob(p.ResultBlob)) != toolcall.MaxBlob {
 		t.Errorf("journaled blob %q, not kept %v", p.ResultBlob, p.ResultNotKept)
 	}
 }
@@ -217,7 +218,7 @@ func TestLeavingIsCancelled(t *testing.T) {
 			switch {
 			case slices.Contains(codes, event.Refused):
 				wantReason(t, "the client", err, reason.Cancelled)
-				if p := last[toolcall.RefusedPayload](w, event.Refused); p.Reason != reason.Cancelled {
+				if p := last[callrecord.Refused](w, event.Refused); p.Reason != reason.Cancelled {
 					t.Errorf("refused for %s: %s", p.Reason, p.Message)
 				}
 			case o.Decision.Allowed || o.Decision.Reason != reason.Cancelled:
@@ -246,7 +247,7 @@ func TestInternalIsLogged(t *testing.T) {
 	})
 	_, _, err := w.call(sumCall())
 	wantReason(t, "a fault", err, reason.Internal)
-	if p := last[toolcall.RefusedPayload](w, event.Refused); p.Reason != reason.Internal || strings.Contains(err.Error()+p.Message, errCause.Error()) {
+	if p := last[callrecord.Refused](w, event.Refused); p.Reason != reason.Internal || strings.Contains(err.Error()+p.Message, errCause.Error()) {
 		t.Errorf("refused %+v, %v", p, err)
 	}
 	if text := w.log.String(); !strings.Contains(text, errCause.Error()) || !strings.Contains(text, "tool=sum") || !strings.Contains(text, "proposal=") {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"palyra/internal/approval"
+	"palyra/internal/callrecord"
 	"palyra/internal/event"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
@@ -132,7 +133,7 @@ func TestUnattestedResultStaysInside(t *testing.T) {
 				t.Errorf("%d calls were closed", n)
 			}
 			w.wantJournal(3, event.Ambiguous)
-			if p := last[toolcall.AmbiguousPayload](w, event.Ambiguous); p.ProposalID != o.Decision.ProposalID || p.Reason != c.ended {
+			if p := last[callrecord.Ambiguous](w, event.Ambiguous); p.ProposalID != o.Decision.ProposalID || p.Reason != c.ended {
 				t.Errorf("closed %+v", p)
 			}
 			w.open(0)

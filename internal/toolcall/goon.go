@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"palyra/internal/approval"
+	"palyra/internal/callrecord"
 	"palyra/internal/canonical"
 	"palyra/internal/event"
 	"palyra/internal/policy"
@@ -85,7 +86,7 @@ func lostIsNo(err error) error {
 // extend uses the answer up and lets the session go on.
 func (c *call) extend(ctx context.Context, answer approval.Answer) error {
 	limit := c.counted.More(moreCalls)
-	draft, err := newDraft(event.SessionExtended, c.proposal, SessionExtendedPayload{
+	draft, err := newDraft(event.SessionExtended, c.proposal, callrecord.SessionExtended{
 		Session: c.counted.Session(), Principal: c.sub.Caller.Principal.String(), Calls: moreCalls, Limit: limit,
 		ProposalID: c.proposal.ID, ApprovalID: answer.ApprovalID(),
 	})
@@ -143,7 +144,7 @@ func (c *call) moreAsk() (*approval.Ask, error) {
 // nothing is counted yet. Calls under way end in the one that they are counted
 // in.
 func (p *Pipeline) EndSession(ctx context.Context, e session.Ending) error {
-	payload, err := canonical.Marshal(SessionEndedPayload{
+	payload, err := canonical.Marshal(callrecord.SessionEnded{
 		Session: e.ID, Principal: e.Key.Principal.String(), DeviceID: e.Key.Device, Client: e.Key.Client, EndedBy: e.By.String(), Reason: e.Reason,
 	})
 	if err != nil {
@@ -157,6 +158,17 @@ func (p *Pipeline) EndSession(ctx context.Context, e session.Ending) error {
 	return nil
 }
 
+// pastSessions folds what sessions did out of the ledger.
+type pastSessions struct{ Ledger }
+
+// NewestSession implements session.Store.
+func (s pastSessions) NewestSession(ctx context.Context, k session.Key) (session.Past, bool, error) {
+	var facts callrecord.Facts
+	past, found, err := s.Ledger.NewestSession(ctx, k, facts.Add)
+	past.Did = facts.Did(past.StartedAt)
+	return past, found, err
+}
+
 // Sessions lists sessions, newest first, without what policy reads of them.
 func (p *Pipeline) Sessions(ctx context.Context, f session.Filter) ([]session.Past, string, error) {
 	list, next, err := p.Ledger.Sessions(ctx, f)
@@ -168,7 +180,9 @@ func (p *Pipeline) Sessions(ctx context.Context, f session.Filter) ([]session.Pa
 
 // Session returns one session with all that is counted of it.
 func (p *Pipeline) Session(ctx context.Context, id string) (session.Past, error) {
-	past, found, err := p.Ledger.Session(ctx, id)
+	var facts callrecord.Facts
+	past, found, err := p.Ledger.Session(ctx, id, facts.Add)
+	past.Did = facts.Did(past.StartedAt)
 	if err == nil && !found {
 		err = NoSession(id)
 	}

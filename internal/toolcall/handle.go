@@ -11,6 +11,8 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/approval"
+	"palyra/internal/attest"
+	"palyra/internal/callrecord"
 	"palyra/internal/canonical"
 	"palyra/internal/decision"
 	"palyra/internal/event"
@@ -46,7 +48,7 @@ type call struct {
 	// exchanged is zero when the call did not run.
 	exchanged session.Traffic
 	// journal is the newest durable event when the call was proposed.
-	journal JournalHead
+	journal attest.Journal
 	// argumentsDigest is what the evidence says of the input.
 	argumentsDigest string
 	// pending is what the next durable write takes along.
@@ -165,8 +167,8 @@ func (c *call) addProposed() error {
 		return err
 	}
 	size, head := c.Ledger.Head()
-	c.journal = JournalHead{Size: size, HeadSHA256: hex.EncodeToString(head[:])}
-	payload := ProposedPayload{
+	c.journal = attest.Journal{Size: size, HeadSHA256: hex.EncodeToString(head[:])}
+	payload := callrecord.Proposed{
 		ProposalID:           c.proposal.ID,
 		CallID:               c.sub.CallID,
 		Principal:            c.sub.Caller.Principal.String(),

@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"context"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"palyra/internal/access"
-	"palyra/internal/attest"
+	"palyra/internal/callrecord"
 	"palyra/internal/canonical"
+	"palyra/internal/journal"
 	"palyra/internal/reason"
 )
 
@@ -64,8 +64,8 @@ func (p *Pipeline) callOnce(ctx context.Context, s *Submission, observe func(Eve
 		case err != nil:
 			p.keyed.leave(key, live)
 			live.end(Outcome{}, err)
-		case found && past.unstarted():
-			p.start(key, live, s, past.ProposalID)
+		case found && unstarted(past.Story):
+			p.start(key, live, s, past.proposalID)
 		case found:
 			outcome, err := replay(past, live.add)
 			p.keyed.leave(key, live)
@@ -99,18 +99,40 @@ func (p *Pipeline) start(key claimKey, live *liveCall, s *Submission, replaces s
 	}()
 }
 
+// pastCall is what the journal has of an earlier call.
+type pastCall struct {
+	callrecord.Story
+	proposalID string
+	// result is the result's bytes, when the call has one.
+	result []byte
+}
+
 // past returns what the journal has of the key's call.
-func (p *Pipeline) past(ctx context.Context, key claimKey, digest string) (Past, bool, error) {
+func (p *Pipeline) past(ctx context.Context, key claimKey, digest string) (past pastCall, found bool, err error) {
 	claim, found, err := p.Ledger.Claimed(ctx, key.principal, key.key)
 	if err != nil || !found {
-		return Past{}, false, err
+		return pastCall{}, false, err
 	}
 	if claim.Digest != digest {
-		return Past{}, false, keyTaken(key.key)
+		return pastCall{}, false, keyTaken(key.key)
 	}
-	past, err := p.Ledger.Past(ctx, claim.ProposalID)
-	past.ProposalID = claim.ProposalID
+	past.proposalID = claim.ProposalID
+	past.Story, err = storyOf(ctx, p.Ledger, claim.ProposalID)
+	if err == nil && past.Attested != nil && past.Attested.ResultBlob != "" {
+		past.result, err = p.Ledger.Blob(ctx, past.Attested.ResultBlob)
+	}
 	return past, true, err
+}
+
+// mostEvents is more than one call ever has.
+const mostEvents = 100
+
+func storyOf(ctx context.Context, ledger Ledger, proposalID string) (callrecord.Story, error) {
+	events, err := ledger.Events(ctx, journal.Filter{Subject: proposalID, Limit: mostEvents})
+	if err != nil {
+		return callrecord.Story{}, err
+	}
+	return callrecord.Tell(events)
 }
 
 func keyTaken(key string) error {
@@ -221,12 +243,12 @@ var passing = []reason.Code{
 // unstarted reports whether the call ended before it was decided, for a reason
 // that has passed: it did not run, so a retry may. What was decided is never
 // run again, whatever became of it.
-func (p Past) unstarted() bool {
-	return p.Decision == nil && (p.Refused == nil || slices.Contains(passing, p.Refused.Reason))
+func unstarted(s callrecord.Story) bool {
+	return s.Decided == nil && (s.Refused == nil || slices.Contains(passing, s.Refused.Reason))
 }
 
 // replay tells the story of an earlier call again.
-func replay(past Past, observe func(Event)) (Outcome, error) {
+func replay(past pastCall, observe func(Event)) (Outcome, error) {
 	if past.Proposed != nil {
 		observe(Event{Proposed: &Proposed{
 			ProposalID: past.Proposed.ProposalID, CallID: past.Proposed.CallID, Session: past.Session, Run: past.Run,
@@ -236,22 +258,18 @@ func replay(past Past, observe func(Event)) (Outcome, error) {
 	if past.Refused != nil {
 		return Outcome{}, reason.Errorf(past.Refused.Reason, "%s", past.Refused.Message).WithRemedy("%s", past.Refused.Remedy)
 	}
-	observe(Event{Decision: past.Decision})
-	outcome := Outcome{Decision: *past.Decision}
-	if !past.Decision.Allowed {
+	observe(Event{Decision: past.Decided})
+	outcome := Outcome{Decision: *past.Decided}
+	if !past.Decided.Allowed {
 		return outcome, nil
 	}
 	if past.Attested == nil {
-		return outcome, past.unknown()
+		return outcome, unknown(past.Story)
 	}
 	outcome.Report = past.Attested.Report
-	outcome.Report.Result = past.Result
+	outcome.Report.Result = past.result
 	outcome.Attestation = Attestation{
-		Envelope: attest.Envelope{
-			ID: past.Attested.AttestationID, JSON: past.Attested.Envelope,
-			SHA256: strings.TrimPrefix(canonical.Digest(past.Attested.Envelope), "sha256:"),
-		},
-		Seq: past.AttestedSeq,
+		Envelope: past.Attested.Signed(), Seq: past.AttestedSeq,
 	}
 	if past.Attested.ResultNotKept {
 		return outcome, reason.Errorf(reason.NotFound, "the call ran and is attested; its result was too large to keep and was sent once, to who called first").

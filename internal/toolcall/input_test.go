@@ -6,6 +6,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"palyra/internal/callrecord"
 	"palyra/internal/canonical"
 	"palyra/internal/event"
 	"palyra/internal/reason"
@@ -68,7 +69,7 @@ func TestBadInputIsRefusedAndRecorded(t *testing.T) {
 			}
 			w.wantJournal(before, event.Refused)
 			e := w.journal(before)[0]
-			payload := last[toolcall.RefusedPayload](w, event.Refused)
+			payload := last[callrecord.Refused](w, event.Refused)
 			if payload.Reason != c.code || payload.Message == "" || payload.Remedy == "" || payload.ProposalID != e.Subject ||
 				e.Actor != "agent:coder" || e.Run != c.name || !utf8.ValidString(payload.Tool) {
 				t.Errorf("recorded %+v by %s in run %s", payload, e.Actor, e.Run)
@@ -113,7 +114,7 @@ func TestToolReceivesCanonicalBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 		digests = append(digests, o.Decision.CallDigest)
-		p := last[toolcall.ProposedPayload](w, event.Proposed)
+		p := last[callrecord.Proposed](w, event.Proposed)
 		if string(p.Arguments) != `{"limit":1,"path":"é"}` || p.ArgumentsDigest != canonical.Digest(p.Arguments) {
 			t.Errorf("journaled %s, %s", p.Arguments, p.ArgumentsDigest)
 		}
@@ -131,7 +132,7 @@ func TestLargeArgumentsAreABlob(t *testing.T) {
 	if _, _, err := w.call(s); err != nil {
 		t.Fatal(err)
 	}
-	p := last[toolcall.ProposedPayload](w, event.Proposed)
+	p := last[callrecord.Proposed](w, event.Proposed)
 	if p.Arguments != nil || p.ArgumentsBlob != canonical.Digest(s.Input) {
 		t.Errorf("journaled %d bytes and blob %s", len(p.Arguments), p.ArgumentsBlob)
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"palyra/internal/callrecord"
 	"palyra/internal/event"
 	"palyra/internal/reason"
 	"palyra/internal/toolcall"
@@ -73,12 +74,12 @@ func TestCallIDIsOnRecord(t *testing.T) {
 	if got := r.events[0].Proposed; got.CallID != "toolu_1" {
 		t.Errorf("the client is told of call %q", got.CallID)
 	}
-	if got := last[toolcall.ProposedPayload](w, event.Proposed); got.CallID != "toolu_1" {
+	if got := last[callrecord.Proposed](w, event.Proposed); got.CallID != "toolu_1" {
 		t.Errorf("the proposal has call %q", got.CallID)
 	}
 	s.Tool = "none"
 	_, _, _ = w.call(s)
-	if got := last[toolcall.RefusedPayload](w, event.Refused); got.CallID != "toolu_1" {
+	if got := last[callrecord.Refused](w, event.Refused); got.CallID != "toolu_1" {
 		t.Errorf("the refusal has call %q", got.CallID)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"palyra/internal/attest"
 	"palyra/internal/dispatch"
 	"palyra/internal/event"
+	"palyra/internal/journal"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
 	"palyra/internal/session"
@@ -70,25 +71,35 @@ type Ledger interface {
 	// Record makes an entry durable, all of it or nothing. It returns the
 	// sequence number of the last event.
 	Record(ctx context.Context, e Entry) (int64, error)
-	// Store knows what sessions and runs did before this process started.
-	session.Store
+	// Events returns a page of the events that match the filter, Blob what is
+	// stored under a digest.
+	Events(ctx context.Context, f journal.Filter) ([]journal.Event, error)
+	Blob(ctx context.Context, digest string) ([]byte, error)
+	// NewestSession and Session find the newest session of a key, and a session
+	// by its id, and give its events and those of its calls to each, which says
+	// what they did.
+	NewestSession(ctx context.Context, k session.Key, each EachEvent) (session.Past, bool, error)
+	Session(ctx context.Context, id string, each EachEvent) (session.Past, bool, error)
 	// Sessions lists sessions, newest first, and how to go on listing. Of what
 	// they did it has the number of calls.
 	Sessions(ctx context.Context, f session.Filter) ([]session.Past, string, error)
-	// Session returns one session with what its calls did.
-	Session(ctx context.Context, id string) (session.Past, bool, error)
+	// RunCalls counts the calls that a run of the gateway made.
+	RunCalls(ctx context.Context, p access.Principal, run string) (int, error)
 	// EndSession stores the end of a session together with an event.
 	EndSession(ctx context.Context, e session.Ending, d event.Draft) error
 	// Claimed returns the claim of an idempotency key, if there is one.
 	Claimed(ctx context.Context, p access.Principal, key string) (Claim, bool, error)
-	// Past returns what the journal knows of a call.
-	Past(ctx context.Context, proposalID string) (Past, error)
 	// Head is the newest durable event: how many there are, and its hash. It
 	// touches no disk.
 	Head() (size int64, hash [32]byte)
 	// OpenCalls lists the calls that were decided and have no end.
 	OpenCalls(ctx context.Context) ([]OpenCall, error)
 }
+
+// EachEvent takes the events of a session and of its calls, one at a time; what
+// it is given is good until it returns. OfRun says that an event is of a call of
+// the gateway's runs. An error ends the reading.
+type EachEvent func(e *journal.Event, ofRun bool) error
 
 // Config is what a Pipeline needs. Every field but Log and Quota is required.
 type Config struct {
@@ -133,7 +144,7 @@ func New(cfg Config) (*Pipeline, error) {
 	if cfg.MaxCallsPerRun <= 0 || cfg.MaxCallsPerSession <= 0 || cfg.SessionIdle <= 0 {
 		return nil, errors.New("max_calls_per_run, max_calls_per_session and sessions.idle must be positive")
 	}
-	return &Pipeline{Config: cfg, sessions: session.NewBook(cfg.Ledger, cfg.SessionIdle), keyed: newKeyedCalls()}, nil
+	return &Pipeline{Config: cfg, sessions: session.NewBook(pastSessions{cfg.Ledger}, cfg.SessionIdle), keyed: newKeyedCalls()}, nil
 }
 
 // Submission is one request to call a tool, from an authenticated caller.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 
+	"palyra/internal/callrecord"
 	"palyra/internal/canonical"
 	"palyra/internal/event"
 	"palyra/internal/reason"
@@ -50,7 +51,7 @@ func (c *call) because(ctx context.Context, err error) *reason.Error {
 
 // draftRefused drafts the refusal, whose message may quote the input.
 func (c *call) draftRefused(why *reason.Error) error {
-	return c.draftRedacted(event.Refused, RefusedPayload{
+	return c.draftRedacted(event.Refused, callrecord.Refused{
 		ProposalID: c.proposal.ID, CallID: c.sub.CallID, Principal: c.sub.Caller.Principal.String(), Tool: clip(c.sub.Tool),
 		Reason: why.Code, Message: why.Message, Remedy: why.NextStep(), GatewaySession: c.sessionID(),
 	})

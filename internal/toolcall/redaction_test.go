@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/callrecord"
 	"palyra/internal/canonical"
 	"palyra/internal/event"
 	"palyra/internal/reason"
@@ -70,7 +71,7 @@ func TestSecretsStayOutOfTheJournal(t *testing.T) {
 			if received != string(input) {
 				t.Errorf("the tool received %s", received)
 			}
-			p := last[toolcall.ProposedPayload](w, event.Proposed)
+			p := last[callrecord.Proposed](w, event.Proposed)
 			if p.ArgumentsDigest != canonical.Digest(append([]byte(p.ArgumentsSalt), input...)) {
 				t.Error("the digest is not of the original")
 			}
@@ -161,7 +162,7 @@ func TestRefusalsQuoteNoSecrets(t *testing.T) {
 		if code := reason.Of(err); code != reason.InvalidInput && code != reason.UnknownTool {
 			t.Errorf("%s: %v", name, err)
 		}
-		if p := last[toolcall.RefusedPayload](w, event.Refused); p.Reason == "" {
+		if p := last[callrecord.Refused](w, event.Refused); p.Reason == "" {
 			t.Errorf("%s: recorded %+v", name, p)
 		}
 		w.wantNowhere(githubKey)

@@ -12,6 +12,7 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/approval"
+	"palyra/internal/callrecord"
 	"palyra/internal/event"
 	"palyra/internal/policy/policytest"
 	"palyra/internal/reason"
@@ -31,7 +32,7 @@ func (w *world) facts() tool.SessionFacts {
 func TestLabelsDoNotResetASession(t *testing.T) {
 	w := newWorld(t, twoAgents)
 	w.call(readCall())
-	first := last[toolcall.ProposedPayload](w, event.Proposed).GatewaySession
+	first := last[callrecord.Proposed](w, event.Proposed).GatewaySession
 	for name, c := range map[string]struct {
 		change func(*toolcall.Submission)
 		same   bool
@@ -182,12 +183,14 @@ func TestRestartFindsTheSameFacts(t *testing.T) {
 	w.call(readCall())
 	for round := range 60 {
 		w.anyCall(random)
-		id := last[toolcall.ProposedPayload](w, event.Proposed).GatewaySession
+		id := last[callrecord.Proposed](w, event.Proposed).GatewaySession
 		live, err := w.Pipeline.Session(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
 		}
-		stored, found, err := w.ledger.NewestSession(t.Context(), key)
+		var facts callrecord.Facts
+		stored, found, err := w.ledger.NewestSession(t.Context(), key, facts.Add)
+		stored.Did = facts.Did(stored.StartedAt)
 		if err != nil || !found || stored.ID != id {
 			t.Fatalf("round %d: %+v, %t, %v", round, stored, found, err)
 		}
@@ -198,7 +201,7 @@ func TestRestartFindsTheSameFacts(t *testing.T) {
 		if random.IntN(8) == 0 {
 			w.restart()
 			w.call(readCall()) // takes the session up again
-			if again := last[toolcall.ProposedPayload](w, event.Proposed).GatewaySession; again != id {
+			if again := last[callrecord.Proposed](w, event.Proposed).GatewaySession; again != id {
 				t.Fatalf("round %d: session %s after a restart, was %s", round, again, id)
 			}
 		}
@@ -258,7 +261,7 @@ func TestSessionAsksToGoOn(t *testing.T) {
 	if o, err := r.wait(); err != nil || !o.Decision.Allowed {
 		t.Fatalf("%+v, %v", o, err)
 	}
-	extended := last[toolcall.SessionExtendedPayload](w, event.SessionExtended)
+	extended := last[callrecord.SessionExtended](w, event.SessionExtended)
 	if extended.Calls != 200 || extended.Limit != 203 || extended.ApprovalID != rec.ID {
 		t.Errorf("%+v", extended)
 	}
@@ -360,7 +363,7 @@ func TestEndingStartsAnew(t *testing.T) {
 	waits := w.begin(runCall())
 	rec := waits.asked()
 	w.call(readCall())
-	old := last[toolcall.ProposedPayload](w, event.Proposed).GatewaySession
+	old := last[callrecord.Proposed](w, event.Proposed).GatewaySession
 	past, err := w.Pipeline.Session(t.Context(), old)
 	if err != nil || past.Facts.CallsInRun != 2 || past.Facts.InFlight != 1 || !w.SessionGoesOn(past) {
 		t.Fatalf("%+v, %v", past, err)
@@ -386,13 +389,13 @@ func TestEndingStartsAnew(t *testing.T) {
 	if got := past.Facts.ToolsUsed; !reflect.DeepEqual(got, []string{"fs.read", "process.run"}) {
 		t.Errorf("the ended session used %v", got)
 	}
-	ended := last[toolcall.SessionEndedPayload](w, event.SessionEnded)
+	ended := last[callrecord.SessionEnded](w, event.SessionEnded)
 	if ended.Session != old || ended.EndedBy != policytest.Alice.String() || ended.DeviceID != agent.DeviceID {
 		t.Errorf("%+v", ended)
 	}
 	w.restart()
 	w.call(readCall())
-	if now := last[toolcall.ProposedPayload](w, event.Proposed).GatewaySession; now == old {
+	if now := last[callrecord.Proposed](w, event.Proposed).GatewaySession; now == old {
 		t.Error("an ended session went on after a restart")
 	}
 	list, _, err := w.Sessions(t.Context(), session.Filter{Of: policytest.Alice})

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"palyra/internal/approval"
+	"palyra/internal/callrecord"
 	"palyra/internal/event"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
@@ -36,8 +37,8 @@ func (c *call) evaluate(ctx context.Context) error {
 	c.verdict = verdict
 	request := c.request
 	request.Args = nil
-	return c.draftRedacted(event.Evaluated, EvaluatedPayload{
-		ProposalID: c.proposal.ID, CallDigest: c.digest, Verdict: verdict, Request: request, MaySend: c.plan.MaySend,
+	return c.draftRedacted(event.Evaluated, callrecord.Evaluated{
+		ProposalID: c.proposal.ID, CallDigest: c.digest, Verdict: callrecord.VerdictOf(verdict), Request: request, MaySend: c.plan.MaySend,
 	})
 }
 

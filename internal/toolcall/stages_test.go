@@ -137,11 +137,11 @@ type ledger struct {
 	refuse func() error
 }
 
-func (l *ledger) NewestSession(ctx context.Context, k session.Key) (session.Past, bool, error) {
+func (l *ledger) NewestSession(ctx context.Context, k session.Key, each toolcall.EachEvent) (session.Past, bool, error) {
 	if l.readErr != nil {
 		return session.Past{}, false, l.readErr
 	}
-	return l.Ledger.NewestSession(ctx, k)
+	return l.Ledger.NewestSession(ctx, k, each)
 }
 
 func (l *ledger) Claimed(ctx context.Context, p access.Principal, key string) (toolcall.Claim, bool, error) {

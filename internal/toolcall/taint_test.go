@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"palyra/internal/attest"
+	"palyra/internal/callrecord"
 	"palyra/internal/event"
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
@@ -64,7 +65,7 @@ func TestSecretsAreNamed(t *testing.T) {
 // named checks the secrets of the last attestation.
 func (w *world) named(want []string) {
 	w.t.Helper()
-	statement, err := attest.Read(last[toolcall.AttestedPayload](w, event.Attested).Envelope)
+	statement, err := attest.Read(last[callrecord.Attested](w, event.Attested).Envelope)
 	if err != nil || !slices.Equal(statement.Predicate.Secrets, want) {
 		w.t.Errorf("the attestation names %q, want %q (%v)", statement.Predicate.Secrets, want, err)
 	}

@@ -1,0 +1,96 @@
+package callrecord
+
+import (
+	"encoding/json"
+	"slices"
+
+	"palyra/internal/decision"
+	"palyra/internal/event"
+	"palyra/internal/journal"
+)
+
+// Story is what happened to one call. What is nil did not happen.
+type Story struct {
+	Session, Run string
+	Proposed     *Proposed
+	// Evaluations are what policy said, the last one last; those about what the
+	// call changed are among them.
+	Evaluations []*Evaluated
+	Decided     *decision.Record
+	// Gates are the rulings on what the call changed, the last one last.
+	Gates []*Gated
+	// AtGate is true for a call whose changes nobody has ruled on yet.
+	AtGate  bool
+	Refused *Refused
+	// Attested and Ambiguous are how it ended. AttestedSeq is the sequence number
+	// of the event.
+	Attested    *Attested
+	AttestedSeq int64
+	Ambiguous   *Ambiguous
+}
+
+// Tell tells the story of a call from its events, in order.
+func Tell(events []journal.Event) (Story, error) {
+	var s Story
+	for i := range events {
+		if err := s.add(&events[i]); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+func (s *Story) add(e *journal.Event) error {
+	payload, err := Decode(e)
+	switch p := payload.(type) {
+	case *Proposed:
+		s.Proposed, s.Session, s.Run = p, e.Session, e.Run
+	case *Refused:
+		s.Refused = p
+	case *Evaluated:
+		s.Evaluations = append(s.Evaluations, p)
+		s.AtGate = s.AtGate || p.Request.Commit != nil
+	case *decision.Record:
+		s.Decided = p
+	case *Gated:
+		s.Gates, s.AtGate = append(s.Gates, p), false
+	case *Attested:
+		s.Attested, s.AttestedSeq = p, e.Seq
+	case *Ambiguous:
+		s.Ambiguous = p
+	}
+	return err
+}
+
+// Gate is the last ruling on what the call changed, nil when there is none.
+func (s *Story) Gate() *Gated {
+	if len(s.Gates) == 0 {
+		return nil
+	}
+	return s.Gates[len(s.Gates)-1]
+}
+
+// Opens reports whether an event lets a call run, so that the call is open until
+// an event that Ends it. A decision that cannot be read counts as one that does:
+// the call is closed as ambiguous later.
+func Opens(e *journal.Event) bool {
+	if e.Code != event.Decided {
+		return false
+	}
+	var decided struct {
+		Allowed bool `json:"allowed"`
+	}
+	return json.Unmarshal(e.Payload, &decided) != nil || decided.Allowed
+}
+
+// Ends reports whether an event ends a call that ran.
+func Ends(e *journal.Event) bool { return e.Code == event.Attested || e.Code == event.Ambiguous }
+
+// AtOnce reports whether a call is decided and attested in one unit: it is never
+// open.
+func AtOnce(unit []event.Draft, call string) bool {
+	has := func(code event.Code) bool {
+		return slices.ContainsFunc(unit, func(d event.Draft) bool { return d.Code == code && d.Subject == call })
+	}
+	return has(event.Decided) && has(event.Attested)
+}
