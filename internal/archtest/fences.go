@@ -229,7 +229,8 @@ func (h Home) place() string {
 }
 
 // CheckPermits finds places that make a decision.Permit outside package
-// decision, and more than one place inside it.
+// decision, more than one place inside it, and whoever has one minted but the
+// pipeline.
 func CheckPermits(t *Tree) []Finding {
 	const home = "internal/decision"
 	var out, minted []Finding
@@ -242,11 +243,15 @@ func CheckPermits(t *Tree) []Finding {
 			}
 			name = alias + ".Permit"
 		}
+		mint := strings.TrimSuffix(name, "Permit") + "Mint"
 		ast.Inspect(f.Syntax, func(n ast.Node) bool {
+			if s, ok := n.(*ast.SelectorExpr); ok && typeName(s) == mint && p.Dir != "internal/toolcall" {
+				out = append(out, Finding{t.at(n), "has a permit minted; only the pipeline may, which has made the decision durable"})
+			}
 			if !makes(n, name) {
 				return true
 			}
-			where := Finding{t.at(n), "makes a decision.Permit; only decision.Make may, in one place"}
+			where := Finding{t.at(n), "makes a decision.Permit; only decision.Mint may, in one place"}
 			if p.Dir == home {
 				minted = append(minted, where)
 			} else {

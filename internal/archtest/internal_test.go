@@ -18,7 +18,6 @@ var internalSources = []string{
 	"internal/rpc/errors.go",      // logs
 	"internal/run/calls.go",       // logs
 	"internal/run/ending.go",      // in the ending, which the loop logs
-	"internal/toolcall/commit.go", // has gone through record.go
 	"internal/toolcall/record.go", // logs
 }
 

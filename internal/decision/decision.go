@@ -1,12 +1,11 @@
 // Package decision joins Cedar's verdict and the human answer into the final
 // allow or deny of one call. It is pure: no I/O, no clock of its own.
 //
-// Make is the only maker of a Permit, and a Permit is the only key that
+// Mint is the only maker of a Permit, and a Permit is the only key that
 // dispatch takes. A deny is a value, not an error.
 package decision
 
 import (
-	"sync/atomic"
 	"time"
 
 	"palyra/internal/approval"
@@ -72,9 +71,9 @@ type Record struct {
 	At             time.Time            `json:"at"`
 }
 
-// Make decides. It returns a Permit only with an allowed Record. The order of
-// the rules is the order in which they are explained: budget, policy, human.
-func Make(in Input) (Record, *Permit) {
+// Make decides. The order of the rules is the order in which they are explained:
+// budget, policy, human.
+func Make(in Input) Record {
 	r := Record{
 		ID:             in.DecisionID,
 		ProposalID:     in.ProposalID,
@@ -88,17 +87,10 @@ func Make(in Input) (Record, *Permit) {
 	}
 	if denial := refuse(in); denial != nil {
 		r.Reason, r.Message, r.Remedy = denial.Code, denial.Message, denial.NextStep()
-		return r, nil
+		return r
 	}
 	r.Allowed = true
-	return r, &Permit{
-		spent:          new(atomic.Bool),
-		proposalID:     in.ProposalID,
-		callDigest:     in.CallDigest,
-		factsDigest:    in.FactsDigest,
-		snapshotDigest: r.SnapshotDigest,
-		expires:        in.Now.Add(PermitLife),
-	}
+	return r
 }
 
 // refuse returns why the call is denied, or nil.

@@ -10,16 +10,33 @@ import (
 // ErrNoPermit is returned for a nil, zero, spent or expired permit.
 var ErrNoPermit = reason.Errorf(reason.PermitRefused, "no valid permit")
 
-// Permit is the single-use token that lets dispatch run one call. Only Make
+// Permit is the single-use token that lets dispatch run one call. Only Mint
 // fills one: a nil or a zero Permit opens nothing.
 type Permit struct {
-	// spent is shared by copies of a permit; it is nil unless Make filled it.
+	// spent is shared by copies of a permit; it is nil unless Mint filled it.
 	spent          *atomic.Bool
 	proposalID     string
 	callDigest     string
 	factsDigest    string
 	snapshotDigest string
 	expires        time.Time
+}
+
+// Mint makes the permit for a call that Make allows, which starts what was
+// decided: whoever mints has made the decision durable, or will with its outcome.
+// It is nil for what Make denies.
+func Mint(in Input) *Permit {
+	if refuse(in) != nil {
+		return nil
+	}
+	return &Permit{
+		spent:          new(atomic.Bool),
+		proposalID:     in.ProposalID,
+		callDigest:     in.CallDigest,
+		factsDigest:    in.FactsDigest,
+		snapshotDigest: in.Verdict.SnapshotDigest(),
+		expires:        in.Now.Add(PermitLife),
+	}
 }
 
 // Presented is what dispatch is about to run.

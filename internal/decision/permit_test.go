@@ -17,10 +17,11 @@ import (
 // issue mints a permit and says how to present it rightly.
 func issue(t *testing.T) (*decision.Permit, decision.Presented) {
 	t.Helper()
-	r, permit := decision.Make(decision.Input{
+	in := decision.Input{
 		DecisionID: "d", ProposalID: proposalID, CallDigest: "sha256:call", FactsDigest: "sha256:facts", Verdict: allowed(t),
 		Answer: approval.NotNeeded(), Budget: decision.Budget{Limit: 1, Used: 1}, Now: now,
-	})
+	}
+	r, permit := decision.Make(in), decision.Mint(in)
 	if permit == nil {
 		t.Fatalf("denied: %s", r.Reason)
 	}

@@ -129,10 +129,11 @@ func (w *world) decide(t *testing.T, p tool.Proposal) dispatch.Decided {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, permit := decision.Make(decision.Input{
+	in := decision.Input{
 		DecisionID: ulid.Make().String(), ProposalID: p.ID, CallDigest: digest, FactsDigest: policy.BoundDigest(plan), Verdict: allowed(t),
 		Answer: approval.NotNeeded(), Budget: decision.Budget{Limit: 1, Used: 1}, Now: time.Now(),
-	})
+	}
+	r, permit := decision.Make(in), decision.Mint(in)
 	if permit == nil {
 		t.Fatalf("denied: %s", r.Reason)
 	}

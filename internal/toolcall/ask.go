@@ -21,38 +21,38 @@ func SessionID(c access.Caller, declared string) string {
 }
 
 // ask builds what humans are shown and what the approval binds to.
-func (c *call) ask() (*approval.Ask, error) {
-	request, err := json.Marshal(c.request)
+func (a *authorization) ask() (*approval.Ask, error) {
+	request, err := json.Marshal(a.request)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the policy request: %w", err)
 	}
-	prompt, err := approval.NewPrompt(c.proposal, c.plan, c.verdict.Severity(), causes(c.verdict)...)
+	prompt, err := approval.NewPrompt(a.proposal, a.plan, a.verdict.Severity(), causes(a.verdict)...)
 	if err != nil {
 		return nil, err
 	}
 	return &approval.Ask{
-		Proposal: c.proposal, Plan: c.plan, CallDigest: c.digest, SnapshotDigest: c.verdict.SnapshotDigest(),
-		Request: request, Prompt: prompt, SubjectType: approval.SubjectTool, SubjectID: c.subjectID,
-		Timeout: c.verdict.Timeout(), Severity: c.verdict.Severity(),
-		Missing: c.verdict.Missing(), Covers: c.covers,
+		Proposal: a.proposal, Plan: a.plan, CallDigest: a.digest, SnapshotDigest: a.verdict.SnapshotDigest(),
+		Request: request, Prompt: prompt, SubjectType: approval.SubjectTool, SubjectID: a.subjectID,
+		Timeout: a.verdict.Timeout(), Severity: a.verdict.Severity(),
+		Missing: a.verdict.Missing(), Covers: a.covers,
 	}, nil
 }
 
 // observeAsk passes the record on when it is asked; the votes that follow are
 // the business of those who watch approvals.
-func (c *call) observeAsk() func(*approval.Record) {
+func (a *authorization) observeAsk() func(*approval.Record) {
 	asked := make(map[string]bool)
 	return func(r *approval.Record) {
 		if !asked[r.ID] {
 			asked[r.ID] = true
-			c.observe(Event{Asked: r})
+			a.observe(Event{Asked: r})
 		}
 	}
 }
 
 // covers evaluates the call with a grant that was minted while it waited.
-func (c *call) covers(ctx context.Context, g approval.Grant) (bool, error) {
-	verdict, err := c.Evaluator.Evaluate(ctx, c.request, policyGrants([]approval.Grant{g}, c.LiveDevice, time.Now().UTC()))
+func (a *authorization) covers(ctx context.Context, g approval.Grant) (bool, error) {
+	verdict, err := a.Evaluator.Evaluate(ctx, a.request, policyGrants([]approval.Grant{g}, a.LiveDevice, time.Now().UTC()))
 	return err == nil && verdict.Effect() == policy.Allow, err
 }
 

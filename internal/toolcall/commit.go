@@ -8,14 +8,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/oklog/ulid/v2"
-
 	"palyra/internal/approval"
 	"palyra/internal/callrecord"
 	"palyra/internal/canonical"
 	"palyra/internal/decision"
 	"palyra/internal/event"
-	"palyra/internal/policy"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
@@ -43,13 +40,15 @@ func (c *call) commit(ctx context.Context, r *tool.CommitRequest, observe func(E
 	return g.pass(ctx, r)
 }
 
-// gate is the call as it waits for the commit of its changes: what it is
-// decided by is the change set, in the place of the arguments.
-func (c *call) gate(r *tool.CommitRequest, observe func(Event)) (*call, error) {
-	g := *c
-	g.gateOf = c
-	g.observe, g.pending, g.verdict, g.answer, g.waited = observe, Entry{}, policy.Verdict{}, approval.Answer{}, false
+// gate is what stands between what a call changed and its workspace: what is
+// decided about is the change set, in the place of the arguments.
+type gate struct {
+	authorization
+	// ruled is what is journaled of the ruling.
+	ruled callrecord.Gated
+}
 
+func (c *call) gate(r *tool.CommitRequest, observe func(Event)) (*gate, error) {
 	facts := r.Facts
 	if len(facts.Protected) > mostProtected {
 		facts.Protected = facts.Protected[:mostProtected]
@@ -58,9 +57,13 @@ func (c *call) gate(r *tool.CommitRequest, observe func(Event)) (*call, error) {
 	if err != nil {
 		return nil, err
 	}
+	g := &gate{authorization: authorization{
+		Pipeline: c.Pipeline, sub: c.sub, observe: observe, counted: c.counted, ran: &c.authorization,
+		proposal: c.proposal, plan: c.plan, request: c.request, budget: c.budget,
+		subjectID: approval.CommitSubject + facts.Workspace + ":" + facts.Root,
+	}}
 	g.proposal.Input, g.proposal.Tool.SecretPaths = arguments, nil
 	g.proposal.Tool.Title = "Commit changes to workspace " + facts.Workspace
-	g.subjectID = approval.CommitSubject + facts.Workspace + ":" + facts.Root
 
 	if g.plan.Subject, err = commitSubject(facts, c.plan.Subject); err != nil {
 		return nil, err
@@ -77,7 +80,17 @@ func (c *call) gate(r *tool.CommitRequest, observe func(Event)) (*call, error) {
 	}
 	g.request.Args, g.request.Commit, g.request.Time = nil, &facts, time.Now().UTC()
 	g.request.SessionFacts = c.counted.Facts()
-	return &g, nil
+
+	g.ruled = callrecord.Gated{ProposalID: c.proposal.ID, DecisionID: c.decisionID, CallDigest: g.digest, Facts: facts, Files: r.Files}
+	files, err := canonical.Marshal(notNil(r.Files))
+	if err != nil {
+		return nil, err
+	}
+	if len(files) > inlineArguments {
+		g.ruled.Files, g.ruled.FilesBlob = nil, canonical.Digest(files)
+		g.pending.Blobs = append(g.pending.Blobs, files)
+	}
+	return g, nil
 }
 
 // commitArguments is what an approval of a commit binds to, beside the call.
@@ -124,40 +137,40 @@ func commitNotes(f tool.CommitFacts) []string {
 }
 
 // pass settles the commit and records what came of it.
-func (c *call) pass(ctx context.Context, r *tool.CommitRequest) (tool.CommitRuling, error) {
-	payload, err := c.gatedPayload(r)
+func (g *gate) pass(ctx context.Context, r *tool.CommitRequest) (tool.CommitRuling, error) {
+	err := g.settleCommit(ctx, r)
+	if reason.Of(err) == reason.JournalUnavailable {
+		return tool.CommitRuling{}, err
+	}
+	var why *reason.Error
+	if err = cut(ctx, err); err != nil {
+		why = g.because(ctx, err)
+	}
+	g.rule(decision.Make(g.decisionInput()), why)
+	if g.verdict.SnapshotDigest() != "" {
+		verdict := callrecord.VerdictOf(g.verdict)
+		g.ruled.Verdict = &verdict
+	}
+	err = g.writeDecision(ctx, g.ruled.Allowed,
+		func() (event.Draft, error) { return newRedacted(event.Gated, g.proposal, &g.ruled) },
+		func(lost *reason.Error) { g.rule(decision.Record{}, lost) })
 	if err != nil {
 		return tool.CommitRuling{}, err
 	}
-	why := c.settleCommit(ctx, r)
-	if reason.Of(why) == reason.JournalUnavailable {
-		return tool.CommitRuling{}, why
-	}
-	if why = cut(ctx, why); why != nil {
-		why = c.because(ctx, why)
-	}
-	rule(&payload, c.commitDecision(), why)
-	if c.verdict.SnapshotDigest() != "" {
-		verdict := callrecord.VerdictOf(c.verdict)
-		payload.Verdict = &verdict
-	}
-	if err := c.writeGated(ctx, &payload); err != nil {
-		return tool.CommitRuling{}, err
-	}
 	// A revoke, a freeze and the end of the call beat a yes that is recorded.
-	if payload.Allowed {
-		if err := cut(ctx, c.Approver.Recheck(ctx, c.answer)); err != nil {
-			rule(&payload, decision.Record{}, c.because(ctx, err))
+	if g.ruled.Allowed {
+		if err := cut(ctx, g.Approver.Recheck(ctx, g.answer)); err != nil {
+			g.rule(decision.Record{}, g.because(ctx, err))
 		}
 	}
-	ruling := rulingOf(&payload)
-	c.observe(Event{Ruling: &ruling})
+	ruling := g.ruling()
+	g.observe(Event{Ruling: &ruling})
 	return ruling, nil
 }
 
 // settleCommit gets verdict and answer, unless the changes are too many to
 // decide on or the call has ended.
-func (c *call) settleCommit(ctx context.Context, r *tool.CommitRequest) error {
+func (g *gate) settleCommit(ctx context.Context, r *tool.CommitRequest) error {
 	if n := len(r.Facts.Protected); n > mostProtected {
 		return reason.Errorf(reason.CommitRefused, "%d protected paths changed, and at most %d are decided on at once", n, mostProtected)
 	}
@@ -168,7 +181,7 @@ func (c *call) settleCommit(ctx context.Context, r *tool.CommitRequest) error {
 	asking, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	defer context.AfterFunc(ctx, stop)()
-	return c.settle(asking)
+	return g.settle(asking)
 }
 
 // cut is why the call ended, if it did, else err.
@@ -187,80 +200,21 @@ func cut(ctx context.Context, err error) error {
 	}
 }
 
-// commitDecision is what verdict and answer come to. The permit that goes with a
-// decision is for starting a call, so that nobody gets it.
-func (c *call) commitDecision() decision.Record {
-	record, _ := decision.Make(decision.Input{
-		DecisionID: ulid.Make().String(), ProposalID: c.proposal.ID, CallDigest: c.digest, FactsDigest: policy.BoundDigest(c.plan),
-		Verdict: c.verdict, Answer: c.answer, Budget: c.budget, Now: time.Now().UTC(),
-	})
-	return record
-}
-
-// gatedPayload begins the payload of event.Gated.
-func (c *call) gatedPayload(r *tool.CommitRequest) (callrecord.Gated, error) {
-	p := callrecord.Gated{
-		ProposalID: c.proposal.ID, DecisionID: c.decisionID, CallDigest: c.digest, Facts: *c.request.Commit, Files: r.Files,
-	}
-	files, err := canonical.Marshal(notNil(r.Files))
-	if err != nil {
-		return p, err
-	}
-	if len(files) > inlineArguments {
-		p.Files, p.FilesBlob = nil, canonical.Digest(files)
-		c.pending.Blobs = append(c.pending.Blobs, files)
-	}
-	return p, nil
-}
-
-// writeGated makes the ruling durable. An approval or grant is used up in the
-// same transaction; when somebody was faster, the ruling is a refusal.
-func (c *call) writeGated(ctx context.Context, p *callrecord.Gated) error {
-	if !p.Allowed || !usesAnswer(c.answer) {
-		c.Approver.Release(c.answer)
-		return c.flushGated(ctx, p)
-	}
-	if err := c.flush(ctx); err != nil {
-		return err
-	}
-	if err := c.draftRedacted(event.Gated, p); err != nil {
-		return err
-	}
-	draft := c.pending.Drafts[0]
-	c.pending.Drafts = nil
-	err := c.Approver.Consume(context.WithoutCancel(ctx), c.answer, draft)
-	if lost := answerLost(err); lost != nil {
-		rule(p, decision.Record{}, lost)
-		return c.flushGated(ctx, p)
-	}
-	return unwritten(err)
-}
-
-func (c *call) flushGated(ctx context.Context, p *callrecord.Gated) error {
-	if err := c.draftRedacted(event.Gated, p); err != nil {
-		return err
-	}
-	return c.flush(ctx)
-}
-
 // rule sets what was decided; why, unless nil, refuses.
-func rule(p *callrecord.Gated, d decision.Record, why error) {
+func (g *gate) rule(d decision.Record, why *reason.Error) {
+	p := &g.ruled
 	p.Allowed, p.ApprovalID, p.GrantID = d.Allowed, d.ApprovalID, d.GrantID
 	p.Reason, p.Message, p.Remedy = d.Reason, d.Message, d.Remedy
 	if p.Reason == reason.PolicyDenied {
 		p.Reason, p.Message = reason.CommitRefused, "policy does not allow these changes; the workspace is as it was"
 	}
-	if why == nil {
-		return
+	if why != nil {
+		p.Allowed, p.Reason, p.Message, p.Remedy = false, why.Code, why.Message, why.NextStep()
 	}
-	known := &reason.Error{}
-	if !errors.As(why, &known) {
-		known = reason.Errorf(reason.Internal, "%s", reason.Lookup(reason.Internal).Sentence)
-	}
-	p.Allowed, p.Reason, p.Message, p.Remedy = false, known.Code, known.Message, known.NextStep()
 }
 
-func rulingOf(p *callrecord.Gated) tool.CommitRuling {
+func (g *gate) ruling() tool.CommitRuling {
+	p := &g.ruled
 	return tool.CommitRuling{
 		Allowed: p.Allowed, ApprovalID: p.ApprovalID, GrantID: p.GrantID,
 		Reason: string(p.Reason), Message: p.Message, Remedy: p.Remedy,

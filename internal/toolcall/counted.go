@@ -27,11 +27,11 @@ func (c *call) begin(ctx context.Context) error {
 }
 
 // takeBudget looks up what the call may count against.
-func (c *call) takeBudget() {
-	used, limit := c.counted.Budget(min(c.sub.MaxCalls, c.MaxCallsPerRun), c.MaxCallsPerSession)
-	c.budget = decision.Budget{Limit: limit, Used: used}
-	if c.sub.MaxCalls == 0 {
-		c.budget.Session = c.counted.Session()
+func (a *authorization) takeBudget() {
+	used, limit := a.counted.Budget(min(a.sub.MaxCalls, a.MaxCallsPerRun), a.MaxCallsPerSession)
+	a.budget = decision.Budget{Limit: limit, Used: used}
+	if a.sub.MaxCalls == 0 {
+		a.budget.Session = a.counted.Session()
 	}
 }
 
@@ -40,15 +40,15 @@ func (c *call) end() { c.counted.End(c.exchanged) }
 
 // sessionID is the session that the gateway counts the call in; "" for a dry
 // run.
-func (c *call) sessionID() string {
-	if c.counted == nil {
+func (a *authorization) sessionID() string {
+	if a.counted == nil {
 		return ""
 	}
-	return c.counted.Session()
+	return a.counted.Session()
 }
 
 // effects are what the call may do to the facts of its session when it runs.
-func (c *call) effects() *session.Effects {
-	e := callrecord.EffectsOf(c.proposal.Tool.Name, c.proposal.Tool.OpenWorld, c.plan.Facts, c.plan.MaySend)
+func (a *authorization) effects() *session.Effects {
+	e := callrecord.EffectsOf(a.proposal.Tool.Name, a.proposal.Tool.OpenWorld, a.plan.Facts, a.plan.MaySend)
 	return &e
 }

@@ -14,26 +14,36 @@ import (
 	"palyra/internal/reason"
 )
 
-// decide makes the decision durable, unless the call is recorded at once. An
-// approval or grant is used up in the same transaction, so that a revoke or a
-// second call cannot slip between.
+// decide makes the decision durable, unless the call is recorded at once. The
+// permit is minted after that, and is nil with a denial.
 func (c *call) decide(ctx context.Context) (decision.Record, *decision.Permit, error) {
-	record, permit := decision.Make(decision.Input{
-		DecisionID: ulid.Make().String(), ProposalID: c.proposal.ID, CallDigest: c.digest, FactsDigest: policy.BoundDigest(c.plan),
-		Verdict: c.verdict, Answer: c.answer, Budget: c.budget, Now: time.Now().UTC(),
-	})
+	in := c.decisionInput()
+	record := decision.Make(in)
 	c.decisionID = record.ID
-	record, permit, err := c.writeDecision(context.WithoutCancel(ctx), record, permit)
+	if c.atOnce = record.Allowed && c.recordsAtOnce(); c.atOnce {
+		return record, decision.Mint(in), c.draft(event.Decided, record)
+	}
+	err := c.writeDecision(ctx, record.Allowed,
+		func() (event.Draft, error) { return newDraft(event.Decided, c.proposal, record) },
+		func(lost *reason.Error) {
+			record.Allowed, record.Reason, record.Message, record.Remedy = false, lost.Code, lost.Message, lost.NextStep()
+		})
 	if err != nil {
 		return record, nil, err
 	}
-	if permit == nil {
-		c.Approver.Release(c.answer)
+	c.observe(Event{Decision: &record})
+	if !record.Allowed {
+		return record, nil, nil
 	}
-	if !c.atOnce {
-		c.observe(Event{Decision: &record})
+	return record, decision.Mint(in), nil
+}
+
+// decisionInput is what the decision is made of.
+func (a *authorization) decisionInput() decision.Input {
+	return decision.Input{
+		DecisionID: ulid.Make().String(), ProposalID: a.proposal.ID, CallDigest: a.digest, FactsDigest: policy.BoundDigest(a.plan),
+		Verdict: a.verdict, Answer: a.answer, Budget: a.budget, Now: time.Now().UTC(),
 	}
-	return record, permit, nil
 }
 
 // recordsAtOnce reports whether proposal, verdict, decision and outcome may
@@ -45,34 +55,38 @@ func (c *call) recordsAtOnce() bool {
 	return c.claim == nil && !usesAnswer(c.answer) && c.Dispatcher.Effectless(c.proposal.Tool.Name)
 }
 
-func (c *call) writeDecision(ctx context.Context, record decision.Record, permit *decision.Permit) (decision.Record, *decision.Permit, error) {
-	if permit == nil || !usesAnswer(c.answer) {
-		if err := c.draft(event.Decided, record); err != nil {
-			return record, nil, err
+// writeDecision makes a decision durable as the event that draft makes of it. An
+// approval or grant that it rests on is used up in the same transaction, so that
+// a revoke or a second call cannot slip between. When somebody revoked, used or
+// outlived the answer first, lost makes the decision a denial, and the denial is
+// what gets recorded. An answer that no decision used is given back.
+func (a *authorization) writeDecision(ctx context.Context, allowed bool, draft func() (event.Draft, error), lost func(*reason.Error)) error {
+	if allowed && usesAnswer(a.answer) {
+		if err := a.flush(ctx); err != nil {
+			return err
 		}
-		if c.atOnce = permit != nil && c.recordsAtOnce(); c.atOnce {
-			return record, permit, nil
+		decided, err := draft()
+		if err != nil {
+			return err
 		}
-		return record, permit, c.flush(ctx)
-	}
-	if err := c.flush(ctx); err != nil {
-		return record, nil, err
-	}
-	decided, err := newDraft(event.Decided, c.proposal, record)
-	if err != nil {
-		return record, nil, err
-	}
-	err = c.Approver.Consume(ctx, c.answer, decided)
-	if lost := answerLost(err); lost != nil {
-		// Somebody revoked, used or outlived the answer first: the call is
-		// denied, and the denial is what gets recorded.
-		record.Allowed, record.Reason, record.Message, record.Remedy = false, lost.Code, lost.Message, lost.NextStep()
-		if err := c.draft(event.Decided, record); err != nil {
-			return record, nil, err
+		err = a.Approver.Consume(context.WithoutCancel(ctx), a.answer, decided)
+		taken := answerLost(err)
+		if taken == nil {
+			return unwritten(err)
 		}
-		return record, nil, c.flush(ctx)
+		lost(taken)
+		allowed = false
 	}
-	return record, permit, unwritten(err)
+	if err := a.add(draft()); err != nil {
+		return err
+	}
+	if err := a.flush(ctx); err != nil {
+		return err
+	}
+	if !allowed {
+		a.Approver.Release(a.answer)
+	}
+	return nil
 }
 
 // usesAnswer reports whether the decision uses an approval or a grant.

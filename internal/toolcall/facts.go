@@ -16,30 +16,30 @@ import (
 // the same call, and no fact that a policy reads has changed, it is judged once
 // more with what is there now. In all other cases nothing is done here: dispatch
 // says what differs, and the answer is used up.
-func (c *call) planAgain(ctx context.Context) error {
-	if !c.waited || !c.answer.Allowed() || len(c.plan.Files) == 0 || c.request.Commit != nil {
+func (a *authorization) planAgain(ctx context.Context) error {
+	if !a.waited || !a.answer.Allowed() || len(a.plan.Files) == 0 || a.request.Commit != nil {
 		return nil
 	}
-	plan, request, same := c.sameAgain(ctx)
+	plan, request, same := a.sameAgain(ctx)
 	if !same {
 		return nil
 	}
-	c.plan, c.request = plan, request
-	return c.evaluate(ctx)
+	a.plan, a.request = plan, request
+	return a.evaluate(ctx)
 }
 
 // sameAgain plans the call once more, and reports whether it comes to the same
 // call of other facts that no policy reads.
-func (c *call) sameAgain(ctx context.Context) (tool.Plan, policy.Request, bool) {
-	request := c.request
-	plan, err := c.Dispatcher.Plan(ctx, c.proposal)
+func (a *authorization) sameAgain(ctx context.Context) (tool.Plan, policy.Request, bool) {
+	request := a.request
+	plan, err := a.Dispatcher.Plan(ctx, a.proposal)
 	if err != nil {
 		return plan, request, false
 	}
 	request.Facts = plan.Facts
 	digest, err := plan.Binding.Digest()
-	same := err == nil && digest == c.digest && policy.BoundDigest(plan) != policy.BoundDigest(c.plan) &&
-		!c.Evaluator.Current().ReadsChanged(c.request, request)
+	same := err == nil && digest == a.digest && policy.BoundDigest(plan) != policy.BoundDigest(a.plan) &&
+		!a.Evaluator.Current().ReadsChanged(a.request, request)
 	return plan, request, same
 }
 
@@ -89,10 +89,10 @@ func subset(one, other []policy.Determining) bool {
 
 // enough asks the policy now in force about a request with the votes that were
 // cast.
-func (c *call) enough(r policy.Request) bool {
+func (a *authorization) enough(r policy.Request) bool {
 	facts := policy.Approval{
-		Votes: policyVotes(c.answer.Votes(), c.LiveDevice), Now: time.Now().UTC(),
-		Standing: c.answer.Kind() == approval.ByGrant,
+		Votes: policyVotes(a.answer.Votes(), a.LiveDevice), Now: time.Now().UTC(),
+		Standing: a.answer.Kind() == approval.ByGrant,
 	}
-	return c.Evaluator.Current().Judge(r, facts).Allowed
+	return a.Evaluator.Current().Judge(r, facts).Allowed
 }

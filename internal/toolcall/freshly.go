@@ -40,84 +40,86 @@ type control struct {
 // an answer always have to satisfy the policy that is in force now: they may
 // have been judged by another one, for an identical call or in between two
 // reloads.
-func (c *call) settleFreshly(ctx context.Context) error {
+func (a *authorization) settleFreshly(ctx context.Context) error {
 	for range mostSettled {
-		if err := c.resolve(ctx); err != nil {
+		if err := a.resolve(ctx); err != nil {
 			return err
 		}
-		if err := c.planAgain(ctx); err != nil {
+		if err := a.planAgain(ctx); err != nil {
 			return err
 		}
-		settled, err := c.settleNow(ctx)
+		settled, err := a.settleNow(ctx)
 		if settled || err != nil {
 			return err
 		}
 		// What is allowed now without the people who were asked does not use their
 		// answer up.
-		c.Approver.Release(c.answer)
-		c.answer = approval.Answer{}
+		a.Approver.Release(a.answer)
+		a.answer = approval.Answer{}
 	}
-	return reason.Errorf(reason.FactsChanged, "what policy reads of session %s changed each of the %d times that the call was judged", c.sessionID(), mostSettled)
+	return reason.Errorf(reason.FactsChanged, "what policy reads of session %s changed each of the %d times that the call was judged", a.sessionID(), mostSettled)
 }
 
 // settleNow judges the call by the facts of now, if they differ, and counts it
 // when it is let through. It reports whether verdict and answer agree; when they
 // do not, nothing was counted.
-func (c *call) settleNow(ctx context.Context) (settled bool, err error) {
+func (a *authorization) settleNow(ctx context.Context) (settled bool, err error) {
 	judge := func(now tool.SessionFacts) (*session.Effects, error) {
-		if c.stale(now) {
-			c.request.SessionFacts, c.request.Time = now, time.Now().UTC()
-			if err := c.evaluate(ctx); err != nil {
+		if a.stale(now) {
+			a.request.SessionFacts, a.request.Time = now, time.Now().UTC()
+			if err := a.evaluate(ctx); err != nil {
 				return nil, err
 			}
 		}
-		if settled = c.agreed(); !settled || !c.letThrough() || c.request.Commit != nil {
+		if settled = a.agreed(); !settled || !a.letThrough() || a.request.Commit != nil {
 			return nil, nil
 		}
-		return c.effects(), nil
+		return a.effects(), nil
 	}
-	if c.control.between != nil {
-		effects, err := judge(c.counted.Facts())
+	if a.control.between != nil {
+		effects, err := judge(a.counted.Facts())
 		if err != nil || effects == nil {
 			return settled, err
 		}
-		c.control.between()
+		a.control.between()
 		judge = func(tool.SessionFacts) (*session.Effects, error) { return effects, nil }
 	}
-	err = c.counted.Decide(judge)
+	err = a.counted.Decide(judge)
 	return settled, err
 }
 
 // stale reports whether the verdict has to be made anew. One that lets nothing
 // through need not be.
-func (c *call) stale(now tool.SessionFacts) bool {
-	if !c.answer.Allowed() || c.control.oldFacts {
+func (a *authorization) stale(now tool.SessionFacts) bool {
+	if !a.answer.Allowed() || a.control.oldFacts {
 		return false
 	}
-	set := c.Evaluator.Current()
+	set := a.Evaluator.Current()
 	reads := set.ReadsOfPast()
-	return set.SnapshotDigest() != c.verdict.SnapshotDigest() || reads.Differ(c.request.SessionFacts, now) ||
-		reads.Now && time.Since(c.request.Time) > mostAge
+	return set.SnapshotDigest() != a.verdict.SnapshotDigest() || reads.Differ(a.request.SessionFacts, now) ||
+		reads.Now && time.Since(a.request.Time) > mostAge
 }
 
 // agreed reports whether the answer is the one that the verdict needs. Votes
 // that are not enough any more are no answer, and the call is denied.
-func (c *call) agreed() bool {
+func (a *authorization) agreed() bool {
 	switch {
-	case !c.answer.Allowed() || c.verdict.Effect() == policy.Deny:
+	case !a.answer.Allowed() || a.verdict.Effect() == policy.Deny:
 		return true
-	case c.verdict.Effect() == policy.Allow && c.verdict.GrantID() == "":
-		return c.answer.Kind() == approval.NotAsked
-	case c.verdict.Effect() == policy.Allow:
-		return c.answer.GrantID() == c.verdict.GrantID()
-	case c.answer.Kind() == approval.NotAsked:
+	case a.verdict.Effect() == policy.Allow && a.verdict.GrantID() == "":
+		return a.answer.Kind() == approval.NotAsked
+	case a.verdict.Effect() == policy.Allow:
+		return a.answer.GrantID() == a.verdict.GrantID()
+	case a.answer.Kind() == approval.NotAsked:
 		return false
-	case c.enough(c.request):
+	case a.enough(a.request):
 		return true
 	}
-	c.answer = approval.Answer{}
+	a.answer = approval.Answer{}
 	return true
 }
 
 // letThrough reports whether verdict and answer, which agree, let the call run.
-func (c *call) letThrough() bool { return c.verdict.Effect() != policy.Deny && c.answer.Allowed() }
+func (a *authorization) letThrough() bool {
+	return a.verdict.Effect() != policy.Deny && a.answer.Allowed()
+}

@@ -23,23 +23,23 @@ const moreCalls = 200
 // its budget up and that policy does not deny. Calls of runs are not asked
 // about: whoever started the run gave it its budget. A call that people do not
 // let go on stays beyond its budget, for which it is denied.
-func (c *call) askToGoOn(ctx context.Context) error {
-	for c.budget.Session != "" && c.budget.Used > c.budget.Limit && c.verdict.Effect() != policy.Deny {
-		turn, mine := c.counted.AskMore()
+func (a *authorization) askToGoOn(ctx context.Context) error {
+	for a.budget.Session != "" && a.budget.Used > a.budget.Limit && a.verdict.Effect() != policy.Deny {
+		turn, mine := a.counted.AskMore()
 		if !mine {
 			select {
 			case <-turn.Answered:
 			case <-ctx.Done():
 				return reason.Errorf(reason.Cancelled, "the caller left while it was asked whether the session may go on: %w", ctx.Err())
 			}
-			if c.takeBudget(); turn.Refused {
+			if a.takeBudget(); turn.Refused {
 				return nil
 			}
 			continue
 		}
-		allowed, refused, err := c.askForMore(ctx)
-		c.counted.Asked(turn, refused)
-		if c.takeBudget(); err != nil || !allowed {
+		allowed, refused, err := a.askForMore(ctx)
+		a.counted.Asked(turn, refused)
+		if a.takeBudget(); err != nil || !allowed {
 			return err
 		}
 	}
@@ -48,30 +48,30 @@ func (c *call) askToGoOn(ctx context.Context) error {
 
 // askForMore asks, and lets the session go on after a yes. Refused says that
 // people said no, or that there are none.
-func (c *call) askForMore(ctx context.Context) (allowed, refused bool, err error) {
-	if !c.Evaluator.Current().SomebodyDecides(c.request, policy.SeverityMedium) {
+func (a *authorization) askForMore(ctx context.Context) (allowed, refused bool, err error) {
+	if !a.Evaluator.Current().SomebodyDecides(a.request, policy.SeverityMedium) {
 		return false, true, nil
 	}
-	ask, err := c.moreAsk()
+	ask, err := a.moreAsk()
 	if err != nil {
 		return false, false, err
 	}
 	// What led to the ask is durable before anyone is asked.
-	if err := c.flush(ctx); err != nil {
+	if err := a.flush(ctx); err != nil {
 		return false, false, err
 	}
-	answer, err := c.Approver.Resolve(ctx, ask, c.observeAsk())
+	answer, err := a.Approver.Resolve(ctx, ask, a.observeAsk())
 	if err != nil {
 		return false, false, err
 	}
-	c.observe(Event{Resolved: &answer})
+	a.observe(Event{Resolved: &answer})
 	switch {
 	case ctx.Err() != nil && !answer.Allowed():
 		return false, false, reason.Errorf(reason.Cancelled, "the caller left while it was asked whether the session may go on: %w", ctx.Err())
 	case !answer.Allowed():
 		return false, true, nil
 	}
-	err = c.extend(context.WithoutCancel(ctx), answer)
+	err = a.extend(context.WithoutCancel(ctx), answer)
 	return err == nil, answerLost(err) != nil, lostIsNo(err)
 }
 
@@ -84,32 +84,32 @@ func lostIsNo(err error) error {
 }
 
 // extend uses the answer up and lets the session go on.
-func (c *call) extend(ctx context.Context, answer approval.Answer) error {
-	limit := c.counted.More(moreCalls)
-	draft, err := newDraft(event.SessionExtended, c.proposal, callrecord.SessionExtended{
-		Session: c.counted.Session(), Principal: c.sub.Caller.Principal.String(), Calls: moreCalls, Limit: limit,
-		ProposalID: c.proposal.ID, ApprovalID: answer.ApprovalID(),
+func (a *authorization) extend(ctx context.Context, answer approval.Answer) error {
+	limit := a.counted.More(moreCalls)
+	draft, err := newDraft(event.SessionExtended, a.proposal, callrecord.SessionExtended{
+		Session: a.counted.Session(), Principal: a.sub.Caller.Principal.String(), Calls: moreCalls, Limit: limit,
+		ProposalID: a.proposal.ID, ApprovalID: answer.ApprovalID(),
 	})
 	if err != nil {
 		return err
 	}
-	draft.Subject = c.counted.Session()
-	if err := c.Approver.Consume(ctx, answer, draft); err != nil {
+	draft.Subject = a.counted.Session()
+	if err := a.Approver.Consume(ctx, answer, draft); err != nil {
 		return err
 	}
-	c.counted.Allow(limit)
+	a.counted.Allow(limit)
 	return nil
 }
 
 // moreAsk is what people are asked. It binds to the session and to how far it
 // has come, so that one answer is good once.
-func (c *call) moreAsk() (*approval.Ask, error) {
-	id, limit := c.counted.Session(), c.budget.Limit
+func (a *authorization) moreAsk() (*approval.Ask, error) {
+	id, limit := a.counted.Session(), a.budget.Limit
 	arguments, err := canonical.Marshal(map[string]any{"session": id, "calls": moreCalls, "after": limit})
 	if err != nil {
 		return nil, err
 	}
-	p := c.proposal
+	p := a.proposal
 	p.Session, p.Input = id, arguments
 	p.Tool = tool.Descriptor{Name: approval.SessionTool, Title: fmt.Sprintf("Let %s go on for %d more calls", p.Caller.Principal, moreCalls)}
 	plan := tool.Plan{
@@ -118,7 +118,7 @@ func (c *call) moreAsk() (*approval.Ask, error) {
 		},
 		Preview: tool.Preview{
 			Summary: fmt.Sprintf("Session %s of %s has made the %d calls that it may; a yes lets it make %d more.", id, p.Caller.Principal, limit, moreCalls),
-			Notes:   []string{fmt.Sprintf("The call that waits is of %s. `palyra sessions show %s` tells what the session did; `palyra sessions end %s` starts its count, and everything else that is counted, anew.", c.proposal.Tool.Name, id, id)},
+			Notes:   []string{fmt.Sprintf("The call that waits is of %s. `palyra sessions show %s` tells what the session did; `palyra sessions end %s` starts its count, and everything else that is counted, anew.", a.proposal.Tool.Name, id, id)},
 		},
 	}
 	digest, err := plan.Binding.Digest()
@@ -129,12 +129,12 @@ func (c *call) moreAsk() (*approval.Ask, error) {
 	if err != nil {
 		return nil, err
 	}
-	request, err := json.Marshal(c.request)
+	request, err := json.Marshal(a.request)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the policy request: %w", err)
 	}
 	return &approval.Ask{
-		Proposal: p, Plan: plan, CallDigest: digest, SnapshotDigest: c.verdict.SnapshotDigest(), Request: request, Prompt: prompt,
+		Proposal: p, Plan: plan, CallDigest: digest, SnapshotDigest: a.verdict.SnapshotDigest(), Request: request, Prompt: prompt,
 		SubjectType: approval.SubjectTool, SubjectID: approval.SessionSubject + id, Severity: policy.SeverityMedium,
 		Missing: "a person who may decide approvals",
 	}, nil

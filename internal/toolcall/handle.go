@@ -26,15 +26,14 @@ import (
 // larger one is a blob that the journal names by digest.
 const inlineArguments = 16 << 10
 
-// call is one submission on its way through the stages.
-type call struct {
+// authorization is what policy, and people where it asks, are asked about: a
+// call, or what a call changed. It comes to a verdict and an answer.
+type authorization struct {
 	*Pipeline
 	sub     *Submission
-	claim   *Claim
 	observe func(Event)
 
-	proposal   tool.Proposal
-	proposedAt time.Time
+	proposal tool.Proposal
 	// counted is the call as its session counts it; nil for a dry run.
 	counted *session.Call
 	plan    tool.Plan
@@ -45,22 +44,29 @@ type call struct {
 	answer  approval.Answer
 	// waited is true when people were asked.
 	waited bool
+	// subjectID names what people are asked about, "" for the call itself.
+	subjectID string
+	// ran is that of the call whose changes this one is about, nil for a call.
+	ran *authorization
+	// pending is what the next durable write takes along.
+	pending Entry
+}
+
+// call is one submission on its way through the stages.
+type call struct {
+	authorization
+	claim      *Claim
+	proposedAt time.Time
 	// exchanged is zero when the call did not run.
 	exchanged session.Traffic
 	// journal is the newest durable event when the call was proposed.
 	journal attest.Journal
 	// argumentsDigest is what the evidence says of the input.
 	argumentsDigest string
-	// pending is what the next durable write takes along.
-	pending Entry
 	// atOnce is true when the decision becomes durable with the outcome.
 	atOnce bool
 	// decisionID is of the decision that let the call run.
 	decisionID string
-	// subjectID names what people are asked about, "" for the call itself.
-	subjectID string
-	// gateOf is the call whose changes this one is about, nil for a call itself.
-	gateOf *call
 }
 
 // handle is the pipeline: each line of prepare and conclude is one stage of
@@ -118,7 +124,7 @@ func (c *call) conclude(ctx context.Context) (*Outcome, error) {
 
 // newCall gives a submission its identity.
 func newCall(p *Pipeline, s *Submission, claim *Claim, observe func(Event)) *call {
-	c := &call{Pipeline: p, sub: s, claim: claim, observe: observe, proposedAt: time.Now().UTC()}
+	c := &call{authorization: authorization{Pipeline: p, sub: s, observe: observe}, claim: claim, proposedAt: time.Now().UTC()}
 	c.proposal = tool.Proposal{
 		ID:      ulid.Make().String(),
 		Caller:  s.Caller,

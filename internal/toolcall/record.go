@@ -34,7 +34,7 @@ func (c *call) refuse(ctx context.Context, cause error) error {
 // because is the reason of an error, as it is recorded and told. The end of the
 // call's context explains an error without one; of every other fault the cause
 // is logged here, as nobody else sees it.
-func (c *call) because(ctx context.Context, err error) *reason.Error {
+func (a *authorization) because(ctx context.Context, err error) *reason.Error {
 	known := &reason.Error{}
 	if errors.As(err, &known) && known.Code != reason.Internal {
 		return known
@@ -42,9 +42,9 @@ func (c *call) because(ctx context.Context, err error) *reason.Error {
 	if ended := cut(ctx, nil); ended != nil && errors.As(ended, &known) {
 		return known
 	}
-	if c.Log != nil {
-		c.Log.ErrorContext(ctx, "a call met a fault of the gateway", slog.String("proposal", c.proposal.ID),
-			slog.String("tool", clip(c.sub.Tool)), slog.String("error", err.Error()))
+	if a.Log != nil {
+		a.Log.ErrorContext(ctx, "a call met a fault of the gateway", slog.String("proposal", a.proposal.ID),
+			slog.String("tool", clip(a.sub.Tool)), slog.String("error", err.Error()))
 	}
 	return reason.Errorf(reason.Internal, "%s", reason.Lookup(reason.Internal).Sentence)
 }
@@ -59,42 +59,36 @@ func (c *call) draftRefused(why *reason.Error) error {
 
 // draftRedacted drafts a payload without the secrets that it may repeat from
 // the input.
-func (c *call) draftRedacted(code event.Code, payload any) error {
-	d, err := newDraft(code, c.proposal, payload)
-	if err != nil {
-		return err
-	}
-	if d.Payload, _, err = tool.Redact(d.Payload, nil); err != nil {
-		return err
-	}
-	c.pending.Drafts = append(c.pending.Drafts, d)
-	return nil
+func (a *authorization) draftRedacted(code event.Code, payload any) error {
+	return a.add(newRedacted(code, a.proposal, payload))
 }
 
 // draft adds an event to the next durable write.
-func (c *call) draft(code event.Code, payload any) error {
-	d, err := newDraft(code, c.proposal, payload)
-	if err != nil {
-		return err
-	}
-	c.pending.Drafts = append(c.pending.Drafts, d)
-	return nil
+func (a *authorization) draft(code event.Code, payload any) error {
+	return a.add(newDraft(code, a.proposal, payload))
 }
 
-func (c *call) flush(ctx context.Context) error {
-	_, err := c.record(ctx)
+func (a *authorization) add(d event.Draft, err error) error {
+	if err == nil {
+		a.pending.Drafts = append(a.pending.Drafts, d)
+	}
 	return err
 }
 
-func (c *call) record(ctx context.Context) (int64, error) {
-	if len(c.pending.Drafts) == 0 {
+func (a *authorization) flush(ctx context.Context) error {
+	_, err := a.record(ctx)
+	return err
+}
+
+func (a *authorization) record(ctx context.Context) (int64, error) {
+	if len(a.pending.Drafts) == 0 {
 		return 0, nil
 	}
-	entry := c.pending
-	c.pending = Entry{}
-	seq, err := c.Ledger.Record(context.WithoutCancel(ctx), entry)
+	entry := a.pending
+	a.pending = Entry{}
+	seq, err := a.Ledger.Record(context.WithoutCancel(ctx), entry)
 	if err == nil && entry.Member != nil {
-		c.counted.Stored()
+		a.counted.Stored()
 	}
 	return seq, unwritten(err)
 }
@@ -116,6 +110,14 @@ func newDraft(code event.Code, p tool.Proposal, payload any) (event.Draft, error
 	return event.Draft{
 		Code: code, Session: p.Session, Run: p.Run, Actor: p.Caller.Principal.String(), Subject: p.ID, Payload: text,
 	}, nil
+}
+
+func newRedacted(code event.Code, p tool.Proposal, payload any) (event.Draft, error) {
+	d, err := newDraft(code, p, payload)
+	if err == nil {
+		d.Payload, _, err = tool.Redact(d.Payload, nil)
+	}
+	return d, err
 }
 
 func clip(name string) string {

@@ -8,13 +8,13 @@ import (
 
 // resolved is the digest of what the call comes to, or what its changes do: a
 // no is remembered by it.
-func (c *call) resolved(ctx context.Context) (string, error) {
-	what := c
-	if c.gateOf != nil {
-		what = c.gateOf
+func (a *authorization) resolved(ctx context.Context) (string, error) {
+	what := a
+	if a.ran != nil {
+		what = a.ran
 	}
-	r, err := c.Dispatcher.Resolved(ctx, what.proposal, what.plan)
-	if commit := c.request.Commit; commit != nil {
+	r, err := a.Dispatcher.Resolved(ctx, what.proposal, what.plan)
+	if commit := a.request.Commit; commit != nil {
 		places := r.Places
 		if err != nil { // the program ran; what it was called by may be gone
 			places = []string{commit.Workspace}
