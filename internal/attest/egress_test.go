@@ -43,7 +43,7 @@ func TestConnectionsAreAttested(t *testing.T) {
 	want := []attest.Connection{
 		{
 			Host: "a.org", Port: 443, Address: "93.184.216.34", BytesOut: 1 << 40, BytesIn: 2, Verdict: "allowed", Leg: "transparent",
-			Rule: "a.org:443", Reason: "budget_time", Requests: 4, StartedNS: 1_500_000_000, DurationNS: 3_600_000_000_000,
+			Rule: "a.org:443", Reason: "budget_time", Requests: 4, Started: 1_500_000_000, Duration: 3_600_000_000_000,
 		},
 		{Host: "x.org", Port: 443, Verdict: "denied", Leg: "name", Reason: "unlisted", Count: 3},
 	}

@@ -57,15 +57,12 @@ func (x Execution) statement(gateway string, at time.Time) (Statement, error) {
 		Gateway:       gateway,
 		Invocation:    x.invocation(),
 		Policy:        Policy{Version: x.PolicyVersion, SnapshotDigest: x.SnapshotDigest, Determining: list(x.Determining)},
-		Executor: Executor{
-			Name: string(x.Report.Executor.Name), Version: x.Report.Executor.Version,
-			Tier: x.Report.Executor.Tier, Backend: x.Report.Executor.Backend,
-		},
-		Isolation: isolation(x.Report.Isolation),
-		Egress:    egress(x.Report.Egress),
-		Inputs:    x.inputs(),
-		Outputs:   outputs(x.Report),
-		Changes:   changes(x.Report.Changes), Violations: violations(x.Report),
+		Executor:      x.Report.Executor,
+		Isolation:     isolation(x.Report.Isolation),
+		Egress:        egress(x.Report.Egress),
+		Inputs:        x.inputs(),
+		Outputs:       outputs(x.Report),
+		Changes:       changes(x.Report.Changes), Violations: violations(x.Report),
 		Secrets: list(x.Secrets),
 		Journal: x.Journal,
 		Result: Result{
@@ -168,15 +165,8 @@ func egress(e tool.Egress) Egress {
 	if e.Mode == "none" {
 		e.Mode = unrestricted
 	}
-	out := Egress{Mode: e.Mode, Allowed: list(e.Allowed), Observed: make([]Connection, 0, len(e.Observed)), Missed: e.Missed}
-	for _, c := range e.Observed {
-		out.Observed = append(out.Observed, Connection{
-			Host: c.Host, Port: c.Port, Address: c.Address, BytesOut: c.BytesOut, BytesIn: c.BytesIn,
-			Verdict: c.Verdict, Leg: c.Leg, Rule: c.Rule, Reason: c.Reason, Requests: c.Requests, Count: c.Count,
-			StartedNS: int64(c.Started), DurationNS: int64(c.Duration),
-		})
-	}
-	return out
+	e.Allowed, e.Observed = list(e.Allowed), list(e.Observed)
+	return e
 }
 
 func isolation(i *tool.Isolation) *Isolation {
@@ -184,13 +174,9 @@ func isolation(i *tool.Isolation) *Isolation {
 		return nil
 	}
 	return &Isolation{
-		Namespaces: decimals(i.Namespaces), UID: i.UID, GID: i.GID,
-		CapEff: i.CapEff, CapBnd: i.CapBnd, CapPrm: i.CapPrm, NoNewPrivs: i.NoNewPrivs,
-		SeccompMode: i.SeccompMode, SeccompSHA256: bare(i.SeccompSHA), LandlockABI: i.LandlockABI,
-		Cgroup: i.Cgroup, LimitsBy: i.LimitsBy, Rlimits: decimals(i.Rlimits),
-		HelperSHA256: bare(i.HelperSHA), ArgumentsSHA256: bare(i.ArgumentsSHA),
-		BackendSHA256: bare(i.BackendSHA), Kernel: i.Kernel, Rung: i.Rung, Workspace: i.Workspace,
-		Watched: i.Watched, Prepared: i.Prepared, Ports: i.Ports, Captured: i.Captured,
+		Measured: i.Measured, Namespaces: decimals(i.Namespaces), Rlimits: decimals(i.Rlimits),
+		SeccompSHA256: bare(i.SeccompSHA), HelperSHA256: bare(i.HelperSHA),
+		ArgumentsSHA256: bare(i.ArgumentsSHA), BackendSHA256: bare(i.BackendSHA),
 	}
 }
 
@@ -301,7 +287,7 @@ func isHex(s string) bool {
 }
 
 // list copies and is never nil, so that an empty list is written [].
-func list(in []string) []string { return append(make([]string, 0, len(in)), in...) }
+func list[T any](in []T) []T { return append(make([]T, 0, len(in)), in...) }
 
 func decimals(in map[string]uint64) map[string]string {
 	out := make(map[string]string, len(in))

@@ -1,6 +1,10 @@
 package attest
 
-import "time"
+import (
+	"time"
+
+	"palyra/internal/tool"
+)
 
 // Names of the format.
 const (
@@ -68,6 +72,17 @@ type Predicate struct {
 	ExecutionSHA256 string `json:"execution_sha256"`
 }
 
+// What a statement says in the words of the report is the report's type: Executor
+// is what ran the call, and Egress what it could and did reach, where the Mode
+// "none" of the report is "unrestricted", for the network of the host. The other
+// types differ from the report's: in digests, which are hex here and "sha256:"
+// and hex there, and in numbers that may not fit a double.
+type (
+	Executor   = tool.ExecutorInfo
+	Egress     = tool.Egress
+	Connection = tool.Connection
+)
+
 // Journal is a place in the journal: how many events it had, and the hash of the
 // last of them. With 0 events the hash is all zeros.
 type Journal struct {
@@ -98,14 +113,6 @@ type Policy struct {
 	Determining    []string `json:"determining"`
 }
 
-// Executor is what ran the call.
-type Executor struct {
-	Name    string `json:"name"`
-	Version string `json:"version"`
-	Tier    string `json:"tier"`
-	Backend string `json:"backend,omitempty"`
-}
-
 // Enforcement compares the layers asked for with the layers reached. Each
 // layer that was asked for and is not in Applied has a line in Downgrades.
 type Enforcement struct {
@@ -118,36 +125,14 @@ type Enforcement struct {
 // not fit a double (inode numbers, rlimits) are decimal strings; an unlimited
 // rlimit is "unlimited".
 type Isolation struct {
+	tool.Measured
 	Namespaces      map[string]string `json:"namespaces"`
-	UID             int               `json:"uid"`
-	GID             int               `json:"gid"`
-	CapEff          string            `json:"cap_eff"`
-	CapBnd          string            `json:"cap_bnd"`
-	CapPrm          string            `json:"cap_prm"`
-	NoNewPrivs      bool              `json:"no_new_privs"`
-	SeccompMode     int               `json:"seccomp_mode"`
-	SeccompSHA256   string            `json:"seccomp_sha256,omitempty"`
-	LandlockABI     int               `json:"landlock_abi"`
-	Cgroup          string            `json:"cgroup,omitempty"`
-	LimitsBy        string            `json:"limits_by"`
 	Rlimits         map[string]string `json:"rlimits"`
+	SeccompSHA256   string            `json:"seccomp_sha256,omitempty"`
 	HelperSHA256    string            `json:"helper_sha256"`
 	ArgumentsSHA256 string            `json:"arguments_sha256"`
-	// BackendSHA256 is of the backend's program, Kernel the release of the
-	// kernel, Rung that of the ladder, and Workspace how it was mounted; "" when
-	// it was not found out.
+	// BackendSHA256 is of the backend's program.
 	BackendSHA256 string `json:"backend_sha256,omitempty"`
-	Kernel        string `json:"kernel,omitempty"`
-	Rung          string `json:"rung,omitempty"`
-	Workspace     string `json:"workspace,omitempty"`
-	// Watched says that denied system calls were reported, Prepared that the
-	// sandbox was built before the call came.
-	Watched  bool `json:"watched,omitempty"`
-	Prepared bool `json:"prepared,omitempty"`
-	// Ports are those at which the gateway took over what the program connected
-	// to, at whatever address of the Captured families, ipv4 and ipv6.
-	Ports    []int    `json:"ports,omitempty"`
-	Captured []string `json:"captured,omitempty"`
 }
 
 // Changes is what became of what the call wrote to its copy of a workspace.
@@ -185,41 +170,6 @@ type Violation struct {
 	Arguments  []string  `json:"arguments"`
 	Executable string    `json:"executable"`
 	Errno      string    `json:"errno"`
-}
-
-// Egress is what the call could and did reach.
-type Egress struct {
-	// Mode is strict, preflight, or unrestricted for the network of the host.
-	Mode     string       `json:"mode"`
-	Allowed  []string     `json:"allowed"`
-	Observed []Connection `json:"observed"`
-	// Missed counts connections beyond those that are listed one by one. They are
-	// added up in the last of Observed, which have a Count.
-	Missed int `json:"missed,omitempty"`
-}
-
-// Connection is one observed connection; sizes are in bytes.
-type Connection struct {
-	Host     string `json:"host"`
-	Port     int    `json:"port"`
-	Address  string `json:"address"`
-	BytesOut int64  `json:"bytes_out"`
-	BytesIn  int64  `json:"bytes_in"`
-	// Verdict is allowed, denied or failed.
-	Verdict string `json:"verdict"`
-	// Leg is transparent, connect, forward, socks or name, "" for a tool of the
-	// gateway's own.
-	Leg    string `json:"leg,omitempty"`
-	Rule   string `json:"rule,omitempty"`
-	Reason string `json:"reason,omitempty"`
-	// Requests are those that could be told apart.
-	Requests int `json:"requests,omitempty"`
-	// Count is how many connections this is the sum of, 0 when it is one. Sums
-	// without host are of several.
-	Count int `json:"count,omitempty"`
-	// StartedNS is relative to the start of the call; both are nanoseconds.
-	StartedNS  int64 `json:"started_ns,omitempty"`
-	DurationNS int64 `json:"duration_ns,omitempty"`
 }
 
 // Inputs are the digests of what went in.

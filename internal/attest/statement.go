@@ -63,7 +63,7 @@ func (p Predicate) check() error {
 	for _, f := range []struct{ name, value string }{
 		{"gateway", p.Gateway}, {"invocation.decision_id", p.Invocation.DecisionID},
 		{"invocation.principal", p.Invocation.Principal}, {"invocation.tool", p.Invocation.Tool},
-		{"policy.version", p.Policy.Version}, {"executor.name", p.Executor.Name},
+		{"policy.version", p.Policy.Version}, {"executor.name", string(p.Executor.Name)},
 		{"sandbox_enforcement", p.SandboxEnforcement}, {"result.outcome", p.Result.Outcome},
 	} {
 		if f.value == "" {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
+	jsonv1 "github.com/go-json-experiment/json/v1"
 
 	"palyra/internal/reason"
 )
@@ -185,7 +186,7 @@ func Read(envelope []byte) (Statement, error) {
 
 func readStatement(payload []byte) (Statement, error) {
 	var s Statement
-	if err := jsonv2.Unmarshal(payload, &s, jsonv2.RejectUnknownMembers(true)); err != nil {
+	if err := jsonv2.Unmarshal(payload, &s, jsonv2.RejectUnknownMembers(true), jsonv1.FormatDurationAsNano(true)); err != nil {
 		return Statement{}, fmt.Errorf("reading statement: %w", err)
 	}
 	return s, s.check()

@@ -123,13 +123,14 @@ func execution() attest.Execution {
 				Applied: []string{"namespaces", "seccomp"}, Downgrades: []string{"cgroup: rlimits instead"},
 			},
 			Isolation: &tool.Isolation{
-				Namespaces: map[string]uint64{"mnt": 4026532561, "net": 4026532564}, UID: 1000, GID: 1000,
-				CapEff: "0000000000000000", CapBnd: "0000000000000000", CapPrm: "0000000000000000",
-				NoNewPrivs: true, SeccompMode: 2, SeccompSHA: strings.Repeat("7", 64), LandlockABI: 4,
-				LimitsBy: "rlimit", Rlimits: map[string]uint64{"nofile": 256, "fsize": ^uint64(0)},
-				HelperSHA: strings.Repeat("8", 64), ArgumentsSHA: strings.Repeat("9", 64),
-				BackendSHA: strings.Repeat("e", 64), Kernel: "6.18.0", Rung: "full", Workspace: "copy_on_write",
-				Watched: true, Prepared: true,
+				Measured: tool.Measured{
+					UID: 1000, GID: 1000, CapEff: "0000000000000000", CapBnd: "0000000000000000", CapPrm: "0000000000000000",
+					NoNewPrivs: true, SeccompMode: 2, LandlockABI: 4, LimitsBy: "rlimit",
+					Kernel: "6.18.0", Rung: "full", Workspace: "copy_on_write", Watched: true, Prepared: true,
+				},
+				Namespaces: map[string]uint64{"mnt": 4026532561, "net": 4026532564},
+				Rlimits:    map[string]uint64{"nofile": 256, "fsize": ^uint64(0)}, SeccompSHA: strings.Repeat("7", 64),
+				HelperSHA: strings.Repeat("8", 64), ArgumentsSHA: strings.Repeat("9", 64), BackendSHA: strings.Repeat("e", 64),
 			},
 			Changes: &tool.Changes{
 				State: tool.Committed, Root: digest("f"), Workspace: "repo", Added: 1, Deleted: 1, Bytes: 12,

@@ -157,7 +157,7 @@ func attestationPage(p *page, v attest.Verified, set attest.KeySet) {
 	if x.Result.ExitCode != nil {
 		p.field("exit code", fmt.Sprint(*x.Result.ExitCode))
 	}
-	p.field("executor", strings.TrimSpace(x.Executor.Name+" "+x.Executor.Backend))
+	p.field("executor", strings.TrimSpace(string(x.Executor.Name)+" "+x.Executor.Backend))
 	p.field("enforcement", x.SandboxEnforcement)
 	p.list("downgrade", x.Enforcement.Downgrades)
 	p.field("attested", x.Times.AttestedAt.UTC().Format(time.RFC3339))

@@ -123,25 +123,30 @@ type Violation struct {
 
 // Isolation is what the helper read back from inside the sandbox.
 type Isolation struct {
+	Measured
 	// Namespaces maps a kind (mnt, pid, net, user, ipc, uts, cgroup) to the
 	// inode number of the sandbox's namespace.
 	Namespaces   map[string]uint64 `json:"namespaces"`
-	UID          int               `json:"uid"`
-	GID          int               `json:"gid"`
-	CapEff       string            `json:"cap_eff"`
-	CapBnd       string            `json:"cap_bnd"`
-	CapPrm       string            `json:"cap_prm"`
-	NoNewPrivs   bool              `json:"no_new_privs"`
-	SeccompMode  int               `json:"seccomp_mode"`
-	SeccompSHA   string            `json:"seccomp_sha256,omitempty"`
-	LandlockABI  int               `json:"landlock_abi"`
-	Cgroup       string            `json:"cgroup,omitempty"`
-	LimitsBy     string            `json:"limits_by"`
 	Rlimits      map[string]uint64 `json:"rlimits"`
+	SeccompSHA   string            `json:"seccomp_sha256,omitempty"`
 	HelperSHA    string            `json:"helper_sha256"`
 	ArgumentsSHA string            `json:"arguments_sha256"`
 	// BackendSHA is the digest of the backend's program, such as bubblewrap's.
 	BackendSHA string `json:"backend_sha256,omitempty"`
+}
+
+// Measured is what reports and attestations say of isolation in the same form.
+type Measured struct {
+	UID         int    `json:"uid"`
+	GID         int    `json:"gid"`
+	CapEff      string `json:"cap_eff"`
+	CapBnd      string `json:"cap_bnd"`
+	CapPrm      string `json:"cap_prm"`
+	NoNewPrivs  bool   `json:"no_new_privs"`
+	SeccompMode int    `json:"seccomp_mode"`
+	LandlockABI int    `json:"landlock_abi"`
+	Cgroup      string `json:"cgroup,omitempty"`
+	LimitsBy    string `json:"limits_by"`
 	// Kernel is the release of the kernel, as uname(2) says it.
 	Kernel string `json:"kernel,omitempty"`
 	// Rung is that of the ladder (sandbox.Isolation).

@@ -73,13 +73,14 @@ func (c *Cell) excuse(layer string) (why string, ok bool) {
 func (c *Cell) isolation(prepared bool) tool.Isolation {
 	r := c.seen.report
 	i := tool.Isolation{
-		Namespaces: r.Namespaces, UID: r.UID, GID: r.GID,
-		CapEff: r.CapEff, CapBnd: r.CapBnd, CapPrm: r.CapPrm,
-		NoNewPrivs: r.NoNewPrivs, SeccompMode: r.Seccomp, LandlockABI: r.LandlockABI,
-		LimitsBy: c.machine.Level(), Rlimits: r.Rlimits,
+		Measured: tool.Measured{
+			UID: r.UID, GID: r.GID, CapEff: r.CapEff, CapBnd: r.CapBnd, CapPrm: r.CapPrm,
+			NoNewPrivs: r.NoNewPrivs, SeccompMode: r.Seccomp, LandlockABI: r.LandlockABI, LimitsBy: c.machine.Level(),
+			Kernel: c.machine.kernel, Rung: string(c.plan.Rung), Workspace: string(c.mode()),
+			Watched: r.Watched, Prepared: prepared, Captured: c.seen.captured, Ports: c.seen.ports,
+		},
+		Namespaces: r.Namespaces, Rlimits: r.Rlimits,
 		HelperSHA: c.machine.helper.sha, ArgumentsSHA: c.argumentsSHA, BackendSHA: c.plan.BackendSHA,
-		Kernel: c.machine.kernel, Rung: string(c.plan.Rung), Workspace: string(c.mode()),
-		Watched: r.Watched, Prepared: prepared, Captured: c.seen.captured, Ports: c.seen.ports,
 	}
 	if slices.Contains(c.seen.applied, LayerSeccomp) {
 		i.SeccompSHA = c.machine.plain.sha

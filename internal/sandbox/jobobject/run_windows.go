@@ -202,7 +202,7 @@ func (j *run) report(end ending) sandbox.Report {
 		TimedOut: end.timedOut, Quota: end.quota,
 		Tier: sandbox.TierB, Rung: sandbox.JobObject, Backend: j.runner.backend,
 		Requested: requested(j.readOnly), Applied: j.applied, Downgrades: j.downgrades,
-		Isolation: tool.Isolation{LimitsBy: "job_object", Kernel: j.runner.kernel, Rung: string(sandbox.JobObject), Workspace: string(mode)},
+		Isolation: tool.Isolation{Measured: tool.Measured{LimitsBy: "job_object", Kernel: j.runner.kernel, Rung: string(sandbox.JobObject), Workspace: string(mode)}},
 		Usage:     tool.Usage{CPU: used.cpu(), PeakMemory: j.job.peakMemory(), Processes: int(used.TotalProcesses)},
 	}
 	if end != (ending{}) {

@@ -252,9 +252,11 @@ func (j *job) report(end ending, state *os.ProcessState) sandbox.Report {
 	}
 	if j.seen.Rlimits != nil {
 		r.Isolation = tool.Isolation{
-			UID: j.seen.UID, GID: j.seen.GID, LimitsBy: "rlimit", Rlimits: j.seen.Rlimits,
-			HelperSHA: j.runner.helperSHA, ArgumentsSHA: digest(j.args...), BackendSHA: j.runner.execSHA,
-			Kernel: j.runner.kernel, Rung: string(sandbox.Seatbelt), Workspace: string(j.mode()),
+			Measured: tool.Measured{
+				UID: j.seen.UID, GID: j.seen.GID, LimitsBy: "rlimit",
+				Kernel: j.runner.kernel, Rung: string(sandbox.Seatbelt), Workspace: string(j.mode()),
+			},
+			Rlimits: j.seen.Rlimits, HelperSHA: j.runner.helperSHA, ArgumentsSHA: digest(j.args...), BackendSHA: j.runner.execSHA,
 		}
 	}
 	if state == nil {
