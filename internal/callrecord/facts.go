@@ -62,7 +62,7 @@ func (f *Facts) Add(e *journal.Event, ofRun bool) error {
 	var err error
 	if !e.Erased() {
 		if payload, err = Decode(e); err != nil {
-			return err
+			return reading(e, err)
 		}
 	}
 	switch e.Code {

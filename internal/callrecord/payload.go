@@ -6,7 +6,6 @@ package callrecord
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -181,7 +180,8 @@ func (v Verdict) MarshalJSON() ([]byte, error) { return v.made.MarshalJSON() }
 
 // Decode reads the payload of an event of a call or of a session: a pointer to
 // one of the types of this package or to a decision.Record, nil for any other
-// event. A payload that was erased is NOT_FOUND.
+// event. A payload that was erased is NOT_FOUND. Members that repeat are an error:
+// two readers could take different ones.
 func Decode(e *journal.Event) (any, error) {
 	into := payloadOf(e.Code)
 	if into == nil {
@@ -191,7 +191,7 @@ func Decode(e *journal.Event) (any, error) {
 		return nil, reason.Errorf(reason.NotFound, "event %d of call %s was erased", e.Seq, e.Subject)
 	}
 	if err := jsonv2.Unmarshal(e.Payload, into, jsonv1.FormatDurationAsNano(true)); err != nil {
-		return nil, fmt.Errorf("reading event %d of call %s: %w", e.Seq, e.Subject, err)
+		return nil, err
 	}
 	return into, nil
 }

@@ -2,11 +2,13 @@ package callrecord
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	"palyra/internal/decision"
 	"palyra/internal/event"
 	"palyra/internal/journal"
+	"palyra/internal/reason"
 )
 
 // Story is what happened to one call. What is nil did not happen.
@@ -59,7 +61,15 @@ func (s *Story) add(e *journal.Event) error {
 	case *Ambiguous:
 		s.Ambiguous = p
 	}
-	return err
+	return reading(e, err)
+}
+
+// reading says which event err is about.
+func reading(e *journal.Event, err error) error {
+	if err == nil || reason.Of(err) == reason.NotFound {
+		return err
+	}
+	return fmt.Errorf("reading event %d of call %s: %w", e.Seq, e.Subject, err)
 }
 
 // Gate is the last ruling on what the call changed, nil when there is none.

@@ -8,9 +8,10 @@ import (
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"palyra/internal/attest"
+	"palyra/internal/callrecord"
+	"palyra/internal/decision"
 	"palyra/internal/event"
 	"palyra/internal/journal"
 )
@@ -33,60 +34,16 @@ type calls struct {
 // was erased.
 type callFacts struct {
 	session, run string
-	proposed     *proposedFacts
-	evaluated    *evaluatedFacts
-	decided      *decidedFacts
-	gated        *gatedFacts
-	grants       []grantFacts
-	erased       bool
-}
-
-type proposedFacts struct {
-	seq                  int64
-	Principal            string          `json:"principal"`
-	OnBehalfOf           string          `json:"on_behalf_of"`
-	Tool                 string          `json:"tool"`
-	ToolDefinitionDigest string          `json:"tool_definition_digest"`
-	ArgumentsDigest      string          `json:"arguments_digest"`
-	Journal              *attest.Journal `json:"journal"`
-}
-
-type evaluatedFacts struct {
-	seq        int64
-	CallDigest string `json:"call_digest"`
-	Verdict    struct {
-		Snapshot string `json:"snapshot_digest"`
-		Version  string `json:"policy_version"`
-	} `json:"verdict"`
-}
-
-type decidedFacts struct {
-	seq            int64
-	DecisionID     string    `json:"decision_id"`
-	Allowed        bool      `json:"allowed"`
-	ApprovalID     string    `json:"approval_id"`
-	GrantID        string    `json:"grant_id"`
-	CallDigest     string    `json:"call_digest"`
-	SnapshotDigest string    `json:"snapshot_digest"`
-	PolicyVersion  string    `json:"policy_version"`
-	At             time.Time `json:"at"`
-	Determining    []struct {
-		ID string `json:"id"`
-	} `json:"determining"`
-	used *approvalFacts
-}
-
-type gatedFacts struct {
-	seq        int64
-	Allowed    bool   `json:"allowed"`
-	CallDigest string `json:"call_digest"`
-	ApprovalID string `json:"approval_id"`
-	GrantID    string `json:"grant_id"`
-	Facts      struct {
-		Workspace string `json:"workspace"`
-		Root      string `json:"root"`
-	} `json:"facts"`
-	used *approvalFacts
+	proposed     *callrecord.Proposed
+	evaluated    *callrecord.Evaluated
+	decided      *decision.Record
+	gated        *callrecord.Gated
+	// seqs are the sequence numbers of these. The approvals are those that the
+	// decision and the ruling used up.
+	seqs                   map[event.Code]int64
+	decidedWith, gatedWith *approvalFacts
+	grants                 []grantFacts
+	erased                 bool
 }
 
 type grantFacts struct {
@@ -134,49 +91,45 @@ func unreadable(e *journal.Event, err error) error {
 }
 
 func (c *calls) noteProposed(e *journal.Event) error {
-	call := &callFacts{session: e.Session, run: e.Run, erased: e.Erased()}
+	call := &callFacts{session: e.Session, run: e.Run, erased: e.Erased(), seqs: map[event.Code]int64{e.Code: e.Seq}}
 	c.open[e.Subject] = call
 	if e.Erased() {
 		return nil
 	}
-	call.proposed = &proposedFacts{seq: e.Seq}
-	if err := jsonv2.Unmarshal(e.Payload, call.proposed); err != nil {
+	payload, err := callrecord.Decode(e)
+	if err != nil {
 		return unreadable(e, err)
 	}
+	call.proposed = payload.(*callrecord.Proposed)
 	if why := c.heads.contradicts(call.proposed.Journal, e.Seq); why != "" {
 		return &journal.CorruptError{Seq: e.Seq, What: "the proposal " + why}
 	}
 	return nil
 }
 
-func (c *calls) noteStage(call *callFacts, e *journal.Event) (err error) {
+func (c *calls) noteStage(call *callFacts, e *journal.Event) error {
 	if e.Erased() {
 		call.erased = true
 		return nil
 	}
-	switch e.Code {
-	case event.Evaluated:
-		if call.decided != nil {
-			return nil // what comes after the decision is about the changes
-		}
-		call.evaluated = &evaluatedFacts{seq: e.Seq}
-		err = jsonv2.Unmarshal(e.Payload, call.evaluated)
-	case event.Decided:
-		call.decided = &decidedFacts{seq: e.Seq}
-		if err = jsonv2.Unmarshal(e.Payload, call.decided); err == nil {
-			call.decided.used = c.use(call.decided.ApprovalID, call.decided.GrantID)
-		}
-		if !call.decided.Allowed {
-			delete(c.open, e.Subject)
-		}
-	case event.Gated:
-		call.gated = &gatedFacts{seq: e.Seq}
-		if err = jsonv2.Unmarshal(e.Payload, call.gated); err == nil {
-			call.gated.used = c.use(call.gated.ApprovalID, call.gated.GrantID)
-		}
+	if e.Code == event.Evaluated && call.decided != nil {
+		return nil // what comes after the decision is about the changes
 	}
+	payload, err := callrecord.Decode(e)
 	if err != nil {
 		return unreadable(e, err)
+	}
+	call.seqs[e.Code] = e.Seq
+	switch p := payload.(type) {
+	case *callrecord.Evaluated:
+		call.evaluated = p
+	case *decision.Record:
+		call.decided, call.decidedWith = p, c.use(p.ApprovalID, p.GrantID)
+		if !p.Allowed {
+			delete(c.open, e.Subject)
+		}
+	case *callrecord.Gated:
+		call.gated, call.gatedWith = p, c.use(p.ApprovalID, p.GrantID)
 	}
 	return nil
 }
@@ -246,21 +199,6 @@ func (c *calls) noteGrant(e *journal.Event) error {
 	return nil
 }
 
-// attestedFacts is what the event beside an envelope says.
-type attestedFacts struct {
-	AttestationID string `json:"attestation_id"`
-	ProposalID    string `json:"proposal_id"`
-	DecisionID    string `json:"decision_id"`
-	Tool          string `json:"tool"`
-	ResultBlob    string `json:"result_blob"`
-	Report        struct {
-		Outcome  string `json:"outcome"`
-		Reason   string `json:"reason"`
-		ExitCode *int   `json:"exit_code"`
-	} `json:"report"`
-	Envelope jsontext.Value `json:"envelope"`
-}
-
 // contradiction compares statements with events until the first difference.
 type contradiction struct {
 	what string
@@ -282,7 +220,7 @@ func (d *contradiction) unless(ok bool, format string, args ...any) {
 // that it is in, and ends the call. It returns the first contradiction, and
 // whether there was anything to compare with: an export that begins later
 // lacks the beginning of some calls.
-func (c *calls) check(e *journal.Event, p attest.Predicate, a attestedFacts) (why string, compared bool) {
+func (c *calls) check(e *journal.Event, p attest.Predicate, a *callrecord.Attested) (why string, compared bool) {
 	call := c.open[e.Subject]
 	delete(c.open, e.Subject)
 	d := &contradiction{}
@@ -304,8 +242,8 @@ func (c *calls) check(e *journal.Event, p attest.Predicate, a attestedFacts) (wh
 }
 
 // report compares with the report in the same event.
-func (d *contradiction) report(p attest.Predicate, a attestedFacts, e *journal.Event) {
-	d.same("result.outcome", p.Result.Outcome, a.Report.Outcome, e.Seq, e.Code)
+func (d *contradiction) report(p attest.Predicate, a *callrecord.Attested, e *journal.Event) {
+	d.same("result.outcome", p.Result.Outcome, string(a.Report.Outcome), e.Seq, e.Code)
 	d.same("result.reason", p.Result.Reason, a.Report.Reason, e.Seq, e.Code)
 	d.same("result.exit_code", number(p.Result.ExitCode), number(a.Report.ExitCode), e.Seq, e.Code)
 	kept := ""
@@ -326,18 +264,20 @@ func number(n *int) string {
 func (d *contradiction) stages(c *calls, call *callFacts, p attest.Predicate) {
 	in := p.Invocation
 	if f := call.proposed; f != nil {
-		d.same("invocation.principal", in.Principal, f.Principal, f.seq, event.Proposed)
-		d.same("invocation.on_behalf_of", in.OnBehalfOf, f.OnBehalfOf, f.seq, event.Proposed)
-		d.same("invocation.tool", in.Tool, f.Tool, f.seq, event.Proposed)
-		d.same("inputs.arguments_digest", p.Inputs.ArgumentsDigest, f.ArgumentsDigest, f.seq, event.Proposed)
+		seq := call.seqs[event.Proposed]
+		d.same("invocation.principal", in.Principal, f.Principal, seq, event.Proposed)
+		d.same("invocation.on_behalf_of", in.OnBehalfOf, f.OnBehalfOf, seq, event.Proposed)
+		d.same("invocation.tool", in.Tool, f.Tool, seq, event.Proposed)
+		d.same("inputs.arguments_digest", p.Inputs.ArgumentsDigest, f.ArgumentsDigest, seq, event.Proposed)
 		if f.ToolDefinitionDigest != "" {
-			d.same("invocation.tool_definition_digest", in.ToolDefinitionDigest, f.ToolDefinitionDigest, f.seq, event.Proposed)
+			d.same("invocation.tool_definition_digest", in.ToolDefinitionDigest, f.ToolDefinitionDigest, seq, event.Proposed)
 		}
 	}
 	if f := call.evaluated; f != nil {
-		d.same("invocation.call_digest", in.CallDigest, f.CallDigest, f.seq, event.Evaluated)
-		d.same("policy.snapshot_digest", p.Policy.SnapshotDigest, f.Verdict.Snapshot, f.seq, event.Evaluated)
-		d.same("policy.version", p.Policy.Version, f.Verdict.Version, f.seq, event.Evaluated)
+		seq := call.seqs[event.Evaluated]
+		d.same("invocation.call_digest", in.CallDigest, f.CallDigest, seq, event.Evaluated)
+		d.same("policy.snapshot_digest", p.Policy.SnapshotDigest, f.Verdict.SnapshotDigest, seq, event.Evaluated)
+		d.same("policy.version", p.Policy.Version, f.Verdict.PolicyVersion, seq, event.Evaluated)
 	}
 	d.unless(call.evaluated != nil || call.erased, "no event before it says that policy was asked about the call")
 	d.unless(call.decided != nil || call.erased, "no event before it says that the call was decided")
@@ -348,22 +288,22 @@ func (d *contradiction) stages(c *calls, call *callFacts, p attest.Predicate) {
 }
 
 func (d *contradiction) decided(c *calls, call *callFacts, p attest.Predicate) {
-	f, in := call.decided, p.Invocation
-	d.same("invocation.decision_id", in.DecisionID, f.DecisionID, f.seq, event.Decided)
-	d.same("invocation.call_digest", in.CallDigest, f.CallDigest, f.seq, event.Decided)
-	d.same("invocation.approval_id", in.ApprovalID, f.ApprovalID, f.seq, event.Decided)
-	d.same("invocation.grant_id", in.GrantID, f.GrantID, f.seq, event.Decided)
-	d.same("policy.snapshot_digest", p.Policy.SnapshotDigest, f.SnapshotDigest, f.seq, event.Decided)
-	d.same("policy.version", p.Policy.Version, f.PolicyVersion, f.seq, event.Decided)
-	d.same("times.decided_at", instant(p.Times.DecidedAt), instant(f.At), f.seq, event.Decided)
+	f, in, seq, used := call.decided, p.Invocation, call.seqs[event.Decided], call.decidedWith
+	d.same("invocation.decision_id", in.DecisionID, f.ID, seq, event.Decided)
+	d.same("invocation.call_digest", in.CallDigest, f.CallDigest, seq, event.Decided)
+	d.same("invocation.approval_id", in.ApprovalID, f.ApprovalID, seq, event.Decided)
+	d.same("invocation.grant_id", in.GrantID, f.GrantID, seq, event.Decided)
+	d.same("policy.snapshot_digest", p.Policy.SnapshotDigest, f.SnapshotDigest, seq, event.Decided)
+	d.same("policy.version", p.Policy.Version, f.PolicyVersion, seq, event.Decided)
+	d.same("times.decided_at", instant(p.Times.DecidedAt), instant(f.At), seq, event.Decided)
 	ids := make([]string, len(f.Determining))
 	for i, one := range f.Determining {
 		ids[i] = one.ID
 	}
-	d.unless(slices.Equal(p.Policy.Determining, ids), "its policy.determining is %q, event %d (decided) says %q", p.Policy.Determining, f.seq, ids)
-	d.answer(c, call, "invocation", in.ApprovalID, in.GrantID, in.CallDigest, f.used)
-	if f.used != nil && in.GrantID == "" && !f.used.lastVote.IsZero() && !f.used.erased {
-		d.same("times.approved_at", instant(p.Times.ApprovedAt), instant(f.used.lastVote), f.used.seq, event.Voted)
+	d.unless(slices.Equal(p.Policy.Determining, ids), "its policy.determining is %q, event %d (decided) says %q", p.Policy.Determining, seq, ids)
+	d.answer(c, call, "invocation", in.ApprovalID, in.GrantID, in.CallDigest, used)
+	if used != nil && in.GrantID == "" && !used.lastVote.IsZero() && !used.erased {
+		d.same("times.approved_at", instant(p.Times.ApprovedAt), instant(used.lastVote), used.seq, event.Voted)
 	}
 }
 
@@ -385,7 +325,7 @@ func (d *contradiction) answer(c *calls, call *callFacts, of, approvalID, grantI
 
 // gated compares what became of the changes with the ruling on them.
 func (d *contradiction) gated(c *calls, call *callFacts, p attest.Predicate) {
-	f := call.gated
+	f, seq := call.gated, call.seqs[event.Gated]
 	if p.Changes == nil {
 		return
 	}
@@ -394,13 +334,13 @@ func (d *contradiction) gated(c *calls, call *callFacts, p attest.Predicate) {
 		d.unless(!committed || call.erased, "its changes.state is \"committed\", and no event before it lets the changes through")
 		return
 	}
-	d.unless(f.Allowed || !committed, "its changes.state is \"committed\", event %d (%s) refuses the changes", f.seq, eventWords[event.Gated])
-	d.same("changes.workspace", p.Changes.Workspace, f.Facts.Workspace, f.seq, event.Gated)
-	d.same("changes.root_sha256", p.Changes.RootSHA256, strings.TrimPrefix(f.Facts.Root, "sha256:"), f.seq, event.Gated)
+	d.unless(f.Allowed || !committed, "its changes.state is \"committed\", event %d (%s) refuses the changes", seq, eventWords[event.Gated])
+	d.same("changes.workspace", p.Changes.Workspace, f.Facts.Workspace, seq, event.Gated)
+	d.same("changes.root_sha256", p.Changes.RootSHA256, strings.TrimPrefix(f.Facts.Root, "sha256:"), seq, event.Gated)
 	if committed {
-		d.same("changes.approval_id", p.Changes.ApprovalID, f.ApprovalID, f.seq, event.Gated)
-		d.same("changes.grant_id", p.Changes.GrantID, f.GrantID, f.seq, event.Gated)
-		d.answer(c, call, "changes", f.ApprovalID, f.GrantID, f.CallDigest, f.used)
+		d.same("changes.approval_id", p.Changes.ApprovalID, f.ApprovalID, seq, event.Gated)
+		d.same("changes.grant_id", p.Changes.GrantID, f.GrantID, seq, event.Gated)
+		d.answer(c, call, "changes", f.ApprovalID, f.GrantID, f.CallDigest, call.gatedWith)
 	}
 }
 
@@ -412,10 +352,10 @@ func (d *contradiction) head(c *calls, call *callFacts, p attest.Predicate) {
 	}
 	if j := call.proposed.Journal; j != nil {
 		d.unless(*j == *p.Journal, "its journal is of size %d with the head %s, event %d (%s) says %d and %s",
-			p.Journal.Size, p.Journal.HeadSHA256, call.proposed.seq, eventWords[event.Proposed], j.Size, j.HeadSHA256)
+			p.Journal.Size, p.Journal.HeadSHA256, call.seqs[event.Proposed], eventWords[event.Proposed], j.Size, j.HeadSHA256)
 		return
 	}
-	if why := c.heads.contradicts(p.Journal, call.proposed.seq); why != "" {
+	if why := c.heads.contradicts(p.Journal, call.seqs[event.Proposed]); why != "" {
 		d.what = "it " + why
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"fmt"
 	"os"
 
-	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
 	"palyra/internal/attest"
+	"palyra/internal/callrecord"
 	"palyra/internal/event"
 	"palyra/internal/journal"
 	"palyra/internal/reason"
@@ -323,10 +323,11 @@ func (v *verification) examine(e *journal.Event) error {
 		v.erased++
 		return nil
 	}
-	var payload attestedFacts
-	if err := jsonv2.Unmarshal(e.Payload, &payload); err != nil {
+	decoded, err := callrecord.Decode(e)
+	if err != nil {
 		return badAttestation(e.Seq, "it cannot be read: "+err.Error())
 	}
+	payload := decoded.(*callrecord.Attested)
 	if v.verifier == nil {
 		return badAttestation(e.Seq, "there is no key set to verify it with")
 	}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"net"
 	"strconv"
@@ -10,13 +9,15 @@ import (
 	"charm.land/lipgloss/v2"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/attest"
+	"palyra/internal/callrecord"
 	"palyra/internal/event"
+	"palyra/internal/journal"
+	"palyra/internal/tool"
 )
 
 // ledger says what a call could and did reach: a line for each connection, at
 // most so many; 0 means all.
-func (p *page) ledger(e attest.Egress, most int) {
+func (p *page) ledger(e tool.Egress, most int) {
 	p.field("egress", egressWord(e))
 	if len(e.Observed) == 0 && e.Missed == 0 {
 		return
@@ -35,14 +36,14 @@ func (p *page) ledger(e attest.Egress, most int) {
 }
 
 // egressWord is the mode and what may be reached in it.
-func egressWord(e attest.Egress) string {
+func egressWord(e tool.Egress) string {
 	if len(e.Allowed) > 0 {
 		return e.Mode + ", " + strings.Join(e.Allowed, ", ")
 	}
 	return e.Mode
 }
 
-func connectionRows(list []attest.Connection) [][]string {
+func connectionRows(list []tool.Connection) [][]string {
 	rows := [][]string{{"VERDICT", "HOST", "ADDRESS", "OUT", "IN", "BY", "RULE", "REASON"}}
 	for _, c := range list {
 		rows = append(rows, []string{c.Verdict, targetOf(c), c.Address, strconv.FormatInt(c.BytesOut, 10), strconv.FormatInt(c.BytesIn, 10), c.Leg, c.Rule, c.Reason})
@@ -51,7 +52,7 @@ func connectionRows(list []attest.Connection) [][]string {
 }
 
 // targetOf is the target of a connection, or says how many a sum is of.
-func targetOf(c attest.Connection) string {
+func targetOf(c tool.Connection) string {
 	target := c.Host
 	if c.Host != "" && c.Port != 0 {
 		target = net.JoinHostPort(c.Host, strconv.Itoa(c.Port))
@@ -94,14 +95,10 @@ func (p *page) columns(label string, rows [][]string) {
 
 // ledgerOf is the egress of an event that says how a call ended; false for
 // others.
-func ledgerOf(e *palyrav1.Event) (attest.Egress, bool) {
-	var payload struct {
-		Report struct {
-			Egress *attest.Egress `json:"egress"`
-		} `json:"report"`
+func ledgerOf(e *palyrav1.Event) (tool.Egress, bool) {
+	payload, _ := callrecord.Decode(&journal.Event{Code: event.Code(e.GetCode()), Payload: e.GetPayloadJson()})
+	if p, ok := payload.(*callrecord.Attested); ok {
+		return p.Report.Egress, true
 	}
-	if event.Code(e.GetCode()) != event.Attested || json.Unmarshal(e.GetPayloadJson(), &payload) != nil || payload.Report.Egress == nil {
-		return attest.Egress{}, false
-	}
-	return *payload.Report.Egress, true
+	return tool.Egress{}, false
 }
