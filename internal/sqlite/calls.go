@@ -11,9 +11,6 @@ import (
 	"palyra/internal/toolcall"
 )
 
-// ClaimLife is how long an idempotency key is remembered.
-const ClaimLife = 24 * time.Hour
-
 // Calls is the ledger of the pipeline: the journal with the rows that commit
 // together with its events.
 type Calls struct{ db *DB }
@@ -75,7 +72,7 @@ func writeEntry(tx *Tx, e toolcall.Entry) error {
 
 // takeClaim reserves a key, after forgetting the keys that are too old.
 func takeClaim(tx *Tx, c toolcall.Claim) error {
-	if _, err := tx.Exec("DELETE FROM claims WHERE at < ?1", tx.Now().Add(-ClaimLife)); err != nil {
+	if _, err := tx.Exec("DELETE FROM claims WHERE at < ?1", tx.Now().Add(-toolcall.ClaimLife)); err != nil {
 		return fmt.Errorf("forgetting old idempotency keys: %w", err)
 	}
 	changed, err := tx.Exec(`INSERT INTO claims (principal, key, digest, proposal_id, at) VALUES (?1, ?2, ?3, ?4, ?5)
@@ -97,7 +94,7 @@ func (s *Calls) Claimed(ctx context.Context, p access.Principal, key string) (cl
 			func(r *Row) error {
 				claim = toolcall.Claim{Principal: p, Key: key, Digest: r.Text(0), ProposalID: r.Text(1), At: r.Time(2)}
 				return nil
-			}, p.String(), key, time.Now().Add(-ClaimLife))
+			}, p.String(), key, time.Now().Add(-toolcall.ClaimLife))
 		return err
 	})
 	return claim, found, err

@@ -10,6 +10,7 @@ import (
 	"palyra/internal/journal"
 	"palyra/internal/reason"
 	"palyra/internal/run"
+	"palyra/internal/toolcall"
 )
 
 // Runs is the run.Store of the embedded store.
@@ -103,7 +104,7 @@ func (c *Conn) startedRun(b run.Beginning, now time.Time) (known run.Record, fou
 			known, err = scanRun(r)
 			digest = r.Text(runColumnCount)
 			return err
-		}, b.Record.Principal.String(), b.Key, now.Add(-ClaimLife))
+		}, b.Record.Principal.String(), b.Key, now.Add(-toolcall.ClaimLife))
 	if err == nil && found && digest != b.Digest {
 		return run.Record{}, false, reason.Errorf(reason.IdempotencyMismatch, "idempotency key %q belongs to a run with another task or other settings", b.Key)
 	}
@@ -113,7 +114,7 @@ func (c *Conn) startedRun(b run.Beginning, now time.Time) (known run.Record, fou
 // forgetStart frees an idempotency key that is too old.
 func (tx *Tx) forgetStart(b run.Beginning) error {
 	_, err := tx.Exec("UPDATE runs SET idempotency_key = NULL WHERE principal = ?1 AND idempotency_key = ?2 AND started_at < ?3",
-		b.Record.Principal.String(), b.Key, tx.Now().Add(-ClaimLife))
+		b.Record.Principal.String(), b.Key, tx.Now().Add(-toolcall.ClaimLife))
 	if err != nil {
 		return fmt.Errorf("forgetting an old idempotency key: %w", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"palyra/internal/run"
 	"palyra/internal/sqlite"
 	"palyra/internal/sqlite/sqlitetest"
+	"palyra/internal/toolcall"
 )
 
 func runID(n int) string { return fmt.Sprintf("01JRRRRRRRRRRRRRRRRRR%05d", n) }
@@ -118,7 +119,7 @@ func TestRunKeysAreOfOnePrincipalForADay(t *testing.T) {
 	beginRun(t, s, run.Beginning{Record: aRun(3, "bob"), Key: "k", Digest: "other"})
 	beginRun(t, s, run.Beginning{Record: aRun(4, "alice"), Digest: "d"})
 	beginRun(t, s, run.Beginning{Record: aRun(5, "alice"), Digest: "d"})
-	now = now.Add(sqlite.ClaimLife + time.Second)
+	now = now.Add(toolcall.ClaimLife + time.Second)
 	if _, found, err := s.Started(t.Context(), run.Beginning{Record: aRun(6, "alice"), Key: "k", Digest: "other"}); found || err != nil {
 		t.Errorf("a day later the key is known: %t, %v", found, err)
 	}

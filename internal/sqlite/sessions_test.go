@@ -57,32 +57,3 @@ func TestErasureGivesNothingBack(t *testing.T) {
 		t.Errorf("%+v, %v", got.Facts, err)
 	}
 }
-
-// TestNewestSession: of several sessions of a caller, the one that began last
-// goes on, and calls of the gateway's runs have a count of their own.
-func TestNewestSession(t *testing.T) {
-	calls := sqlite.NewCalls(sqlitetest.Open(t))
-	if _, found, err := newest(t, calls, coderKey); found || err != nil {
-		t.Fatalf("%t, %v", found, err)
-	}
-	for i, id := range []string{"A", "B", "B", "B"} {
-		call := string(rune('a' + i))
-		record(t, calls, toolcall.Entry{Drafts: []event.Draft{proposed(t, call, "run-1", "fs.read", false)}, Member: member(id, call, i == 3)})
-	}
-	got, found, err := newest(t, calls, coderKey)
-	if err != nil || !found || got.ID != "B" || got.Facts.CallsInRun != 2 || got.RunCalls != 1 {
-		t.Errorf("%+v, %t, %v", got, found, err)
-	}
-	for _, other := range []session.Key{
-		{Principal: access.Agent("other"), Device: "d", Client: session.API}, {Principal: coder, Device: "e", Client: session.API}, {Principal: coder, Device: "d", Client: "mcp"},
-	} {
-		if _, found, err := newest(t, calls, other); found || err != nil {
-			t.Errorf("%+v: %t, %v", other, found, err)
-		}
-	}
-	for run, want := range map[string]int{"run-1": 4, "run-2": 0, "": 0} {
-		if n, err := calls.RunCalls(t.Context(), coder, run); n != want || err != nil {
-			t.Errorf("%q: %d, %v", run, n, err)
-		}
-	}
-}

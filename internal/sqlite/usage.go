@@ -59,6 +59,8 @@ func sizeOfArgs(args []any) (n int64) {
 	return n
 }
 
+var _ quota.Store = (*DB)(nil)
+
 // Usage returns what was kept of the hours from one on.
 func (db *DB) Usage(ctx context.Context, from int64) (list []quota.Usage, err error) {
 	err = db.Read(ctx, func(c *Conn) error {

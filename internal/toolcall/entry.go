@@ -23,6 +23,9 @@ type Entry struct {
 	Member *session.Member
 }
 
+// ClaimLife is how long an idempotency key is remembered.
+const ClaimLife = 24 * time.Hour
+
 // Claim ties an idempotency key of a principal to one call.
 type Claim struct {
 	Principal access.Principal

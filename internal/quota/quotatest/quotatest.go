@@ -1,0 +1,69 @@
+// Package quotatest has a store of sums in memory, and the conformance suite of
+// stores.
+package quotatest
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"palyra/internal/quota"
+)
+
+// Memory is a quota.Store in memory.
+type Memory struct {
+	mu   sync.Mutex
+	list []quota.Usage
+}
+
+var _ quota.Store = (*Memory)(nil)
+
+// Usage returns what was kept of the hours from one on.
+func (m *Memory) Usage(_ context.Context, from int64) ([]quota.Usage, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(m.list), func(u quota.Usage) bool { return u.Hour < from }), nil
+}
+
+// PutUsage keeps hours in place of the same ones, and forgets those before one.
+func (m *Memory) PutUsage(_ context.Context, list []quota.Usage, from int64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.list = slices.DeleteFunc(m.list, func(u quota.Usage) bool {
+		return u.Hour < from || slices.ContainsFunc(list, func(n quota.Usage) bool { return n.Who == u.Who && n.Hour == u.Hour })
+	})
+	m.list = append(m.list, list...)
+	slices.SortFunc(m.list, func(a, b quota.Usage) int {
+		return cmp.Or(strings.Compare(a.Who, b.Who), cmp.Compare(a.Hour, b.Hour))
+	})
+	return nil
+}
+
+// RunStore is the conformance suite of quota.Store.
+func RunStore(t *testing.T, newStore func(t *testing.T) quota.Store) {
+	t.Helper()
+	s := newStore(t)
+	for _, step := range []struct {
+		name      string
+		put       []quota.Usage
+		from, see int64
+		want      []quota.Usage
+	}{
+		{"nothing", nil, 0, 0, nil},
+		{"hours of two", []quota.Usage{{Who: "b", Hour: 7, Bytes: 1}, {Who: "a", Hour: 8, Bytes: 2}, {Who: "a", Hour: 7, Bytes: 3}}, 0, 0,
+			[]quota.Usage{{Who: "a", Hour: 7, Bytes: 3}, {Who: "a", Hour: 8, Bytes: 2}, {Who: "b", Hour: 7, Bytes: 1}}},
+		{"from an hour on", nil, 0, 8, []quota.Usage{{Who: "a", Hour: 8, Bytes: 2}}},
+		{"in place of the same", []quota.Usage{{Who: "a", Hour: 8, Bytes: 5}}, 8, 0, []quota.Usage{{Who: "a", Hour: 8, Bytes: 5}}},
+	} {
+		if err := s.PutUsage(t.Context(), step.put, step.from); err != nil {
+			t.Fatal(err)
+		}
+		got, err := s.Usage(t.Context(), step.see)
+		if err != nil || !slices.Equal(got, step.want) {
+			t.Errorf("%s: %+v, %v, want %+v", step.name, got, err, step.want)
+		}
+	}
+}

@@ -1,0 +1,12 @@
+package quotatest_test
+
+import (
+	"testing"
+
+	"palyra/internal/quota"
+	"palyra/internal/quota/quotatest"
+)
+
+func TestMemory(t *testing.T) {
+	quotatest.RunStore(t, func(*testing.T) quota.Store { return &quotatest.Memory{} })
+}

@@ -1,0 +1,218 @@
+// Package toolcalltest has a ledger in memory, and the conformance suite of
+// ledgers.
+package toolcalltest
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/callrecord"
+	"palyra/internal/event"
+	"palyra/internal/journal"
+	"palyra/internal/journal/journaltest"
+	"palyra/internal/reason"
+	"palyra/internal/session"
+	"palyra/internal/toolcall"
+)
+
+// Memory is a Ledger in memory. Its entries are written one after the other, and
+// one that fails leaves nothing behind.
+type Memory struct {
+	journal  journaltest.Memory
+	claims   map[[2]string]toolcall.Claim
+	attested map[string]bool
+	sessions []session.Past
+	members  []session.Member
+	open     []toolcall.OpenCall
+}
+
+var _ toolcall.Ledger = (*Memory)(nil)
+
+// NewMemory returns an empty ledger.
+func NewMemory() *Memory {
+	return &Memory{claims: make(map[[2]string]toolcall.Claim), attested: make(map[string]bool)}
+}
+
+// Record makes an entry durable.
+func (m *Memory) Record(_ context.Context, e toolcall.Entry) (int64, error) {
+	m.journal.Lock()
+	defer m.journal.Unlock()
+	if c := e.Claim; c != nil {
+		held, taken := m.claims[[2]string{c.Principal.String(), c.Key}]
+		if taken && live(held) && (held.ProposalID != c.Replaces || held.Digest != c.Digest) {
+			return 0, reason.Errorf(reason.IdempotencyMismatch, "idempotency key %q was claimed by another call", c.Key)
+		}
+	}
+	if a := e.Attestation; a != nil && m.attested[a.ProposalID] {
+		return 0, reason.Errorf(reason.AlreadyExists, "there is an attestation of proposal %s already", a.ProposalID)
+	}
+	for _, b := range e.Blobs {
+		if len(b) > toolcall.MaxBlob {
+			return 0, reason.Errorf(reason.InputTooLarge, "a blob of %d bytes", len(b))
+		}
+	}
+	if _, err := m.journal.Write(e.Drafts, e.Blobs); err != nil {
+		return 0, err
+	}
+	m.note(e)
+	return m.journal.Last().Seq, nil
+}
+
+// note keeps the rows of an entry that is written.
+func (m *Memory) note(e toolcall.Entry) {
+	if c := e.Claim; c != nil {
+		m.claims[[2]string{c.Principal.String(), c.Key}] = *c
+	}
+	if e.Attestation != nil {
+		m.attested[e.Attestation.ProposalID] = true
+	}
+	if e.Member != nil {
+		if r := e.Member.New; r != nil && !slices.ContainsFunc(m.sessions, func(p session.Past) bool { return p.ID == r.ID }) {
+			m.sessions = append(m.sessions, session.Past{Row: *r})
+		}
+		m.members = append(m.members, *e.Member)
+	}
+	for _, d := range e.Drafts {
+		written := journal.Event{Code: d.Code, Payload: d.Payload}
+		m.open = slices.DeleteFunc(m.open, func(o toolcall.OpenCall) bool { return o.ProposalID == d.Subject && callrecord.Ends(&written) })
+		if callrecord.Opens(&written) && !callrecord.AtOnce(e.Drafts, d.Subject) {
+			m.open = append(m.open, toolcall.OpenCall{ProposalID: d.Subject, Session: d.Session, Run: d.Run, Actor: d.Actor})
+		}
+	}
+	slices.SortFunc(m.open, func(a, b toolcall.OpenCall) int { return strings.Compare(a.ProposalID, b.ProposalID) })
+}
+
+func live(c toolcall.Claim) bool { return time.Since(c.At) <= toolcall.ClaimLife }
+
+// Claimed returns the claim of a key that is not too old.
+func (m *Memory) Claimed(_ context.Context, p access.Principal, key string) (toolcall.Claim, bool, error) {
+	m.journal.Lock()
+	defer m.journal.Unlock()
+	c, found := m.claims[[2]string{p.String(), key}]
+	if !found || !live(c) {
+		return toolcall.Claim{}, false, nil
+	}
+	return c, true, nil
+}
+
+// Events returns a page of the events that match the filter.
+func (m *Memory) Events(ctx context.Context, f journal.Filter) ([]journal.Event, error) {
+	return m.journal.Events(ctx, f)
+}
+
+// Blob returns what is stored under a digest.
+func (m *Memory) Blob(ctx context.Context, digest string) ([]byte, error) {
+	return m.journal.Blob(ctx, digest)
+}
+
+// Head is the newest event.
+func (m *Memory) Head() (size int64, hash [32]byte) {
+	m.journal.Lock()
+	defer m.journal.Unlock()
+	return m.journal.Last().Seq, m.journal.Last().Hash
+}
+
+// OpenCalls lists the calls that were decided and have no end.
+func (m *Memory) OpenCalls(context.Context) ([]toolcall.OpenCall, error) {
+	m.journal.Lock()
+	defer m.journal.Unlock()
+	return slices.Clone(m.open), nil
+}
+
+// NewestSession returns the newest session of a key.
+func (m *Memory) NewestSession(_ context.Context, k session.Key, each toolcall.EachEvent) (session.Past, bool, error) {
+	return m.session(func(p session.Past) bool { return p.Key == k }, each)
+}
+
+// Session returns a session by its id.
+func (m *Memory) Session(_ context.Context, id string, each toolcall.EachEvent) (session.Past, bool, error) {
+	return m.session(func(p session.Past) bool { return p.ID == id }, each)
+}
+
+func (m *Memory) session(is func(session.Past) bool, each toolcall.EachEvent) (newest session.Past, found bool, err error) {
+	m.journal.Lock()
+	for _, p := range m.sessions {
+		if is(p) && (!found || p.ID > newest.ID) {
+			newest, found = p, true
+		}
+	}
+	ofRun := map[string]bool{newest.ID: false}
+	for _, call := range m.members {
+		if call.Session == newest.ID {
+			ofRun[call.Proposal] = call.OfRun
+		}
+	}
+	m.journal.Unlock()
+	if !found {
+		return session.Past{}, false, nil
+	}
+	for _, e := range m.journal.All() {
+		if run, of := ofRun[e.Subject]; of && err == nil {
+			err = each(&e, run)
+		}
+	}
+	return newest, true, err
+}
+
+// Sessions lists sessions, newest first.
+func (m *Memory) Sessions(_ context.Context, f session.Filter) (page []session.Past, next string, err error) {
+	m.journal.Lock()
+	defer m.journal.Unlock()
+	for _, p := range m.sessions {
+		if !of(p, f.Principal) || !of(p, f.Of) || f.Open && !p.EndedAt.IsZero() || f.PageToken != "" && p.ID >= f.PageToken {
+			continue
+		}
+		p.LastAt = p.StartedAt
+		for _, call := range m.members {
+			switch {
+			case call.Session != p.ID:
+			case call.OfRun:
+				p.RunCalls++
+			default:
+				p.Facts.CallsInRun++
+			}
+		}
+		page = append(page, p)
+	}
+	slices.SortFunc(page, func(a, b session.Past) int { return strings.Compare(b.ID, a.ID) })
+	if size := cmp.Or(f.PageSize, 50); len(page) > size {
+		page, next = page[:size], page[size-1].ID
+	}
+	return page, next, nil
+}
+
+// of reports whether a session is one of a principal: a user acts on behalf of
+// itself.
+func of(p session.Past, who access.Principal) bool {
+	return who.IsZero() || who == p.OnBehalfOf && who.Kind == access.KindUser || who == p.Principal
+}
+
+// RunCalls counts the proposals of a run.
+func (m *Memory) RunCalls(_ context.Context, p access.Principal, run string) (int, error) {
+	calls := make(map[string]bool)
+	for _, e := range m.journal.All() {
+		if run != "" && e.Run == run && e.Actor == p.String() && (e.Code == event.Proposed || e.Code == event.Refused) {
+			calls[e.Subject] = true
+		}
+	}
+	return len(calls), nil
+}
+
+// EndSession ends a session, unless it has ended.
+func (m *Memory) EndSession(_ context.Context, e session.Ending, d event.Draft) error {
+	m.journal.Lock()
+	defer m.journal.Unlock()
+	i := slices.IndexFunc(m.sessions, func(p session.Past) bool { return p.ID == e.ID && p.EndedAt.IsZero() })
+	if i < 0 {
+		return reason.Errorf(reason.AlreadyExists, "session %s has been ended already", e.ID)
+	}
+	at, err := m.journal.Write([]event.Draft{d}, nil)
+	if err == nil {
+		m.sessions[i].EndedAt, m.sessions[i].EndedBy, m.sessions[i].EndReason = at, e.By, e.Reason
+	}
+	return err
+}

@@ -1,0 +1,12 @@
+package toolcalltest_test
+
+import (
+	"testing"
+
+	"palyra/internal/toolcall"
+	"palyra/internal/toolcall/toolcalltest"
+)
+
+func TestMemory(t *testing.T) {
+	toolcalltest.RunLedger(t, func(*testing.T) toolcall.Ledger { return toolcalltest.NewMemory() })
+}
