@@ -93,6 +93,16 @@ func Opens(e *journal.Event) bool {
 	return json.Unmarshal(e.Payload, &decided) != nil || decided.Allowed
 }
 
+// Decides reports whether the payload of an event.Decided is that of the decision
+// with an id.
+func Decides(payload []byte, id string) (bool, error) {
+	var decided struct {
+		ID string `json:"decision_id"`
+	}
+	err := json.Unmarshal(payload, &decided)
+	return decided.ID == id, err
+}
+
 // Ends reports whether an event ends a call that ran.
 func Ends(e *journal.Event) bool { return e.Code == event.Attested || e.Code == event.Ambiguous }
 

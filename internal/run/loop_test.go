@@ -45,7 +45,7 @@ func TestRunFromTaskToEnd(t *testing.T) {
 		}
 		w.wantConversation()
 		journaled := []event.Code{event.RunStarted, event.ModelTurn, event.Proposed, event.Evaluated, event.Decided, event.Attested, event.ModelTurn, event.RunFinished}
-		if got := w.store.codes(r.ID); !slices.Equal(got, journaled) {
+		if got := w.store.Codes(r.ID); !slices.Equal(got, journaled) {
 			t.Errorf("journal %v, want %v", got, journaled)
 		}
 	})
@@ -148,7 +148,7 @@ func TestEnds(t *testing.T) {
 				// Every answer of the model is on record, also one whose only
 				// call could not begin.
 				turns := 0
-				for _, code := range w.store.codes(r.ID) {
+				for _, code := range w.store.Codes(r.ID) {
 					if code == event.ModelTurn {
 						turns++
 					}
@@ -184,7 +184,7 @@ func TestTimeBudgetIsNotOfTheJournalsClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, waits)
 		defer w.stop()
-		w.store.ahead = 24 * time.Hour
+		w.store.Now = func() time.Time { return time.Now().Add(24 * time.Hour) }
 		began := time.Now()
 		r, _ := w.start(run.Start{Budget: run.Budget{WallClock: time.Minute}})
 		wantEnd(t, w.finish(r.ID), run.Failed, reason.TimeBudget)

@@ -42,7 +42,7 @@ func TestNothingSecretIsStored(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.finish(r.ID)
-		stored := w.store.text()
+		stored := w.store.Text()
 		for _, secret := range []string{secretKey, declared} {
 			if strings.Contains(stored, secret) {
 				i := strings.Index(stored, secret)
@@ -78,7 +78,7 @@ func TestLargeTextsAreBlobsAndComeBackWhole(t *testing.T) {
 		if end := w.finish(r.ID); len(end.Message) >= 40<<10 {
 			t.Errorf("the row keeps %d bytes of the task", len(end.Message))
 		}
-		for _, e := range w.store.events {
+		for _, e := range w.store.All() {
 			if len(e.Payload) > 20<<10 {
 				t.Errorf("the payload of %s has %d bytes", e.Code, len(e.Payload))
 			}

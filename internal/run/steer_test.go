@@ -19,6 +19,8 @@ import (
 	"palyra/internal/toolcall"
 )
 
+var errDisk = errors.New("the disk is full")
+
 func TestInteractiveRunWaitsForItsInboxes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, says("what next?"), says("and then?"), says("bye"))
@@ -126,11 +128,11 @@ func TestUnrecordedMessageIsNotHeard(t *testing.T) {
 		w.pipeline.tools["slow"] = sleeps(time.Second)
 		r, box := w.start(run.Start{})
 		synctest.Wait()
-		w.store.failWith(func(run.Write) error { return errDisk })
+		w.store.FailWith(func(run.Write) error { return errDisk })
 		if err := box.Say(t.Context(), "lost"); err == nil {
 			t.Error("a message that is not durable was accepted")
 		}
-		w.store.failWith(nil)
+		w.store.FailWith(nil)
 		w.finish(r.ID)
 		if last := w.model.asked(2).Messages[2]; last.Text != "" {
 			t.Errorf("the model was told %q", last.Text)
@@ -287,12 +289,12 @@ func TestKilledRunsAreClosedAtTheNextStart(t *testing.T) {
 		r, _ := w.start(run.Start{})
 		synctest.Wait()
 		// The disk takes nothing more, as after a kill.
-		w.store.failWith(func(run.Write) error { return errDisk })
+		w.store.FailWith(func(run.Write) error { return errDisk })
 		w.stop()
 		if got, _ := w.Get(t.Context(), r.ID); got.State != run.Running {
 			t.Fatalf("control: the run is %s", got.State)
 		}
-		w.store.failWith(nil)
+		w.store.FailWith(nil)
 		w.open()
 		defer w.stop()
 		n, err := w.CloseInterrupted(t.Context())
@@ -314,9 +316,9 @@ func TestKilledRunsAreClosedAtTheNextStart(t *testing.T) {
 func TestUnreadableRunIsClosedAtTheNextStart(t *testing.T) {
 	w := newWorld(t, waits)
 	r, _ := w.start(run.Start{})
-	w.store.failWith(func(run.Write) error { return errDisk })
+	w.store.FailWith(func(run.Write) error { return errDisk })
 	w.stop()
-	w.store.failWith(nil)
+	w.store.FailWith(nil)
 	bad := event.Draft{Code: event.ModelTurn, Run: r.ID, Actor: agent.Principal.String(), Subject: r.ID, Payload: json.RawMessage(`{"input_tokens":9223372036854776000}`)}
 	if err := w.store.Append(t.Context(), run.Write{Drafts: []event.Draft{bad}}); err != nil {
 		t.Fatal(err)
@@ -337,7 +339,7 @@ func TestEndIsTriedUntilItIsDurable(t *testing.T) {
 		w := newWorld(t, says("done"))
 		defer w.stop()
 		refused := 0
-		w.store.failWith(func(wr run.Write) error {
+		w.store.FailWith(func(wr run.Write) error {
 			if wr.Drafts[0].Code == event.RunFinished && refused < 3 {
 				refused++
 				return errDisk
@@ -393,8 +395,8 @@ func TestStartRefuses(t *testing.T) {
 			}
 		})
 	}
-	if w.Active() != 0 || len(w.store.events) != 0 {
-		t.Errorf("%d runs, %d events", w.Active(), len(w.store.events))
+	if w.Active() != 0 || len(w.store.All()) != 0 {
+		t.Errorf("%d runs, %d events", w.Active(), len(w.store.All()))
 	}
 }
 
@@ -424,7 +426,7 @@ func TestStartThatIsNotDurableStartsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, says("done"))
 		defer w.stop()
-		w.store.failWith(func(run.Write) error { return errDisk })
+		w.store.FailWith(func(run.Write) error { return errDisk })
 		if _, _, err := w.Start(t.Context(), agent, run.Start{Message: "x"}); err == nil {
 			t.Error("a run that is not durable was started")
 		}

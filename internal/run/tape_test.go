@@ -88,7 +88,7 @@ func (d *dice) randomWork(_ context.Context, _ toolcall.Submission, output func(
 func randomWorld(t *testing.T, d *dice) (w *world, ids []string) {
 	w = newWorld(t)
 	if d.n(2) == 0 {
-		w.store.recent = 3 // mostly too few, so that the journal is read
+		w.store.Kept = 3 // mostly too few, so that the journal is read
 	}
 	w.pipeline.tools["random"] = d.randomWork
 	w.pipeline.tools["ask"] = func(ctx context.Context, s toolcall.Submission, output func(string)) (tool.Report, error) {

@@ -22,6 +22,7 @@ import (
 	"palyra/internal/model"
 	"palyra/internal/reason"
 	"palyra/internal/run"
+	"palyra/internal/run/runtest"
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
 )
@@ -98,7 +99,7 @@ type work func(ctx context.Context, s toolcall.Submission, output func(string)) 
 // pipeline is a fake of the real one that writes what it writes, in the same
 // order and transactions.
 type pipeline struct {
-	store     *memStore
+	store     *runtest.Memory
 	approvals *approvals
 	tools     map[string]work
 
@@ -307,7 +308,7 @@ func fails(err error) work {
 type world struct {
 	t *testing.T
 	*run.Manager
-	store     *memStore
+	store     *runtest.Memory
 	approvals *approvals
 	pipeline  *pipeline
 	model     *scripted
@@ -317,7 +318,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T, steps ...step) *world {
-	w := &world{t: t, store: newMemStore(), approvals: newApprovals(), model: &scripted{steps: steps}}
+	w := &world{t: t, store: runtest.NewMemory(), approvals: newApprovals(), model: &scripted{steps: steps}}
 	w.pipeline = &pipeline{store: w.store, approvals: w.approvals, made: make(map[string]int), tools: map[string]work{
 		"echo": returns(`{"ok":true}`), "deny": fails(errDeny),
 	}}

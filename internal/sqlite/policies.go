@@ -2,10 +2,12 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
+	"palyra/internal/callrecord"
 	"palyra/internal/event"
 	"palyra/internal/reason"
 )
@@ -180,6 +182,9 @@ func (db *DB) EndActivation(ctx context.Context, ended event.Draft) error {
 	return err
 }
 
+// errFound ends a search.
+var errFound = errors.New("found")
+
 // ProposalOf returns the id of the proposal that a decision is about; found is
 // false when no decision has the id. A decision is journaled after its id, a
 // ULID of that time, was made; before is earlier by what clocks may differ.
@@ -189,9 +194,16 @@ func (db *DB) ProposalOf(ctx context.Context, decisionID string, before time.Tim
 		if err != nil {
 			return err
 		}
-		found, err = c.QueryRow(`SELECT subject FROM events WHERE seq >= ?3 AND code = ?1 AND payload IS NOT NULL
-			AND json_extract(CAST(payload AS TEXT), '$.decision_id') = ?2 ORDER BY seq LIMIT 1`,
-			func(r *Row) error { proposal = r.Text(0); return nil }, event.Decided, decisionID, first)
+		err = c.Query("SELECT payload, subject FROM events WHERE seq >= ?1 AND code = ?2 AND payload IS NOT NULL ORDER BY seq", func(r *Row) error {
+			is, err := callrecord.Decides(r.Bytes(0), decisionID)
+			if err == nil && is {
+				proposal, found, err = r.Text(1), true, errFound
+			}
+			return err
+		}, first, event.Decided)
+		if errors.Is(err, errFound) {
+			err = nil
+		}
 		return err
 	})
 	if err != nil {

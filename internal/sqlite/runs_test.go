@@ -1,186 +1,22 @@
 package sqlite_test
 
 import (
-	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"palyra/internal/access"
-	"palyra/internal/event"
-	"palyra/internal/journal"
-	"palyra/internal/reason"
 	"palyra/internal/run"
+	"palyra/internal/run/runtest"
 	"palyra/internal/sqlite"
 	"palyra/internal/sqlite/sqlitetest"
-	"palyra/internal/toolcall"
 )
 
-func runID(n int) string { return fmt.Sprintf("01JRRRRRRRRRRRRRRRRRR%05d", n) }
-
-// aRun is a run of the agent of a user.
-func aRun(n int, user string) run.Record {
-	return run.Record{
-		ID: runID(n), State: run.Running, Principal: access.Agent("coder-" + user), OnBehalfOf: access.User(user),
-		Device: "d1", Session: "d1.default", Model: "m", Workspace: "w", Message: "task", Interactive: true,
-		Budget: run.Budget{Calls: 3, Tokens: 1 << 40, WallClock: 90 * time.Minute},
-	}
-}
-
-func runWrite(r run.Record, code event.Code, blobs ...[]byte) run.Write {
-	return run.Write{Blobs: blobs, Drafts: []event.Draft{{
-		Code: code, Session: r.Session, Run: r.ID, Actor: r.Principal.String(), Subject: r.ID, Payload: []byte(`{}`),
-	}}}
-}
-
-func beginRun(t *testing.T, s *sqlite.Runs, b run.Beginning) run.Record {
-	t.Helper()
-	b.Write = runWrite(b.Record, event.RunStarted)
-	r, fresh, err := s.Begin(t.Context(), b)
-	if err != nil || !fresh {
-		t.Fatalf("beginning %s: fresh %t, %v", b.Record.ID, fresh, err)
-	}
-	return r
-}
-
-func TestRunRowCommitsWithItsEvents(t *testing.T) {
-	db := sqlitetest.Open(t)
-	s := sqlite.NewRuns(db)
-	want := aRun(1, "alice")
-	got := beginRun(t, s, run.Beginning{Record: want})
-	started := lastEvent(t, db)
-	if want.StartedAt = started.At; got != want || started.Code != event.RunStarted {
-		t.Errorf("stored %+v at %s, want %+v", got, started.Code, want)
-	}
-	if stored, err := s.Get(t.Context(), want.ID); err != nil || stored != want {
-		t.Errorf("the row is %+v, %v, want %+v", stored, err, want)
-	}
-	want.State, want.Reason, want.Detail, want.Remedy = run.Cancelled, reason.Cancelled, "enough", "again"
-	want.CancelledBy, want.Usage = access.User("alice"), run.Usage{Calls: 1, InputTokens: 2, OutputTokens: 3, Turns: 4}
-	got, err := s.End(t.Context(), want, runWrite(want, event.RunFinished, []byte("blob")))
-	finished := lastEvent(t, db)
-	if want.EndedAt = finished.At; err != nil || got != want || finished.Code != event.RunFinished {
-		t.Errorf("ended as %+v, %v, want %+v", got, err, want)
-	}
-	if stored, err := s.Get(t.Context(), want.ID); err != nil || stored != want {
-		t.Errorf("the row is %+v, %v, want %+v", stored, err, want)
-	}
-	head := db.Head().Seq
-	if _, err := s.End(t.Context(), want, runWrite(want, event.RunFinished)); reason.Of(err) != reason.RunEnded {
-		t.Errorf("the second end: %v", err)
-	}
-	if _, err := s.End(t.Context(), aRun(2, "alice"), runWrite(want, event.RunFinished)); reason.Of(err) != reason.NotFound {
-		t.Errorf("the end of nothing: %v", err)
-	}
-	if db.Head().Seq != head {
-		t.Error("an end that was refused is on record")
-	}
-}
-
-func lastEvent(t *testing.T, db *sqlite.DB) journal.Event {
-	t.Helper()
-	page, err := db.Events(t.Context(), journal.Filter{Newest: true, Limit: 1})
-	if err != nil || len(page) != 1 {
-		t.Fatalf("the last event: %v", err)
-	}
-	return page[0]
-}
-
-func TestRunKeysAreOfOnePrincipalForADay(t *testing.T) {
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	db := sqlitetest.OpenAt(t, filepath.Join(t.TempDir(), "palyra.db"), sqlite.Options{Now: func() time.Time { return now }})
-	s := sqlite.NewRuns(db)
-	first := beginRun(t, s, run.Beginning{Record: aRun(1, "alice"), Key: "k", Digest: "d"})
-	head := db.Head().Seq
-	got, fresh, err := s.Begin(t.Context(), run.Beginning{Record: aRun(2, "alice"), Key: "k", Digest: "d", Write: runWrite(aRun(2, "alice"), event.RunStarted)})
-	if err != nil || fresh || got != first {
-		t.Errorf("the retry got %s, fresh %t, %v", got.ID, fresh, err)
-	}
-	if got, found, err := s.Started(t.Context(), run.Beginning{Record: aRun(2, "alice"), Key: "k", Digest: "d"}); err != nil || !found || got != first {
-		t.Errorf("the key has %s, found %t, %v", got.ID, found, err)
-	}
-	if _, _, err := s.Started(t.Context(), run.Beginning{Record: aRun(2, "alice"), Key: "k", Digest: "other"}); reason.Of(err) != reason.IdempotencyMismatch {
-		t.Errorf("the key asked for with another task: %v", err)
-	}
-	for _, b := range []run.Beginning{{Record: aRun(3, "bob"), Key: "k", Digest: "d"}, {Record: aRun(3, "alice"), Digest: "d"}} {
-		if got, found, err := s.Started(t.Context(), b); err != nil || found {
-			t.Errorf("key %q of %s has run %s, %v", b.Key, b.Record.Principal, got.ID, err)
-		}
-	}
-	_, _, err = s.Begin(t.Context(), run.Beginning{Record: aRun(2, "alice"), Key: "k", Digest: "other", Write: runWrite(aRun(2, "alice"), event.RunStarted)})
-	if reason.Of(err) != reason.IdempotencyMismatch {
-		t.Errorf("another run with the key: %v", err)
-	}
-	if db.Head().Seq != head {
-		t.Error("a retry was recorded as a start")
-	}
-	beginRun(t, s, run.Beginning{Record: aRun(3, "bob"), Key: "k", Digest: "other"})
-	beginRun(t, s, run.Beginning{Record: aRun(4, "alice"), Digest: "d"})
-	beginRun(t, s, run.Beginning{Record: aRun(5, "alice"), Digest: "d"})
-	now = now.Add(toolcall.ClaimLife + time.Second)
-	if _, found, err := s.Started(t.Context(), run.Beginning{Record: aRun(6, "alice"), Key: "k", Digest: "other"}); found || err != nil {
-		t.Errorf("a day later the key is known: %t, %v", found, err)
-	}
-	again := beginRun(t, s, run.Beginning{Record: aRun(6, "alice"), Key: "k", Digest: "other"})
-	got, fresh, err = s.Begin(t.Context(), run.Beginning{Record: aRun(7, "alice"), Key: "k", Digest: "other", Write: runWrite(aRun(7, "alice"), event.RunStarted)})
-	if err != nil || fresh || got != again {
-		t.Errorf("a day later the retry got %s, fresh %t, %v", got.ID, fresh, err)
-	}
-}
-
-func TestListRuns(t *testing.T) {
-	db := sqlitetest.Open(t)
-	s := sqlite.NewRuns(db)
-	var times []time.Time
-	for n := range 7 {
-		r := aRun(n, []string{"alice", "bob"}[n%2])
-		r.Session = fmt.Sprint("s", n%3)
-		r = beginRun(t, s, run.Beginning{Record: r})
-		times = append(times, r.StartedAt)
-		if n >= 2 {
-			r.State = []run.State{run.Completed, run.Failed}[n%2]
-			if _, err := s.End(t.Context(), r, runWrite(r, event.RunFinished)); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	for name, c := range map[string]struct {
-		filter run.Filter
-		want   []int
-	}{
-		"all":          {run.Filter{}, []int{6, 5, 4, 3, 2, 1, 0}},
-		"running":      {run.Filter{States: []run.State{run.Running}}, []int{1, 0}},
-		"two states":   {run.Filter{States: []run.State{run.Running, run.Failed}}, []int{5, 3, 1, 0}},
-		"of an agent":  {run.Filter{Principal: access.Agent("coder-bob")}, []int{5, 3, 1}},
-		"for a user":   {run.Filter{Principal: access.User("bob")}, []int{5, 3, 1}},
-		"of both":      {run.Filter{Principal: access.Agent("coder-bob"), Of: access.User("bob")}, []int{5, 3, 1}},
-		"of neither":   {run.Filter{Principal: access.Agent("coder-bob"), Of: access.User("alice")}, nil},
-		"of a session": {run.Filter{Session: "s1"}, []int{4, 1}},
-		"since":        {run.Filter{Since: times[5]}, []int{6, 5}},
-		"until":        {run.Filter{Until: times[2]}, []int{1, 0}},
-		"nobody":       {run.Filter{Principal: access.User("eve")}, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var got []int
-			for c.filter.PageSize = 2; ; {
-				page, next, err := s.List(t.Context(), c.filter)
-				if err != nil || len(page) > 2 {
-					t.Fatalf("a page of %d, %v", len(page), err)
-				}
-				for _, r := range page {
-					got = append(got, slices.IndexFunc(times, r.StartedAt.Equal))
-				}
-				if c.filter.PageToken = next; next == "" {
-					break
-				}
-			}
-			if !slices.Equal(got, c.want) {
-				t.Errorf("listed %v, want %v", got, c.want)
-			}
-		})
-	}
+func TestRuns(t *testing.T) {
+	runtest.RunStore(t, func(t *testing.T, now func() time.Time) run.Store {
+		return sqlite.NewRuns(sqlitetest.OpenAt(t, filepath.Join(t.TempDir(), "palyra.db"), sqlite.Options{Now: now}))
+	})
 }
 
 // A page of any listing comes out of an index in its order: with a hundred
@@ -195,7 +31,7 @@ func TestListingRunsNeedsNoSort(t *testing.T) {
 		"both":      {Principal: access.User("alice"), States: []run.State{run.Running}},
 		"times":     {Since: time.Unix(1, 0), Until: time.Unix(2, 0)},
 		"session":   {Session: "s"},
-		"next page": {Principal: access.User("alice"), PageToken: runID(1)},
+		"next page": {Principal: access.User("alice"), PageToken: "01JRRRRRRRRRRRRRRRRRR00001"},
 	} {
 		steps, err := sqlite.RunsPlan(db, f)
 		if err != nil {
@@ -218,36 +54,15 @@ func TestMigrationAddsRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	db := sqlitetest.OpenAt(t, path, sqlite.Options{})
-	beginRun(t, sqlite.NewRuns(db), run.Beginning{Record: aRun(1, "alice")})
+	r := run.Record{ID: "01JRRRRRRRRRRRRRRRRRR00001", State: run.Running, Principal: coder, OnBehalfOf: access.User("alice")}
+	if _, fresh, err := sqlite.NewRuns(db).Begin(t.Context(), run.Beginning{Record: r}); err != nil || !fresh {
+		t.Fatalf("beginning a run: fresh %t, %v", fresh, err)
+	}
 	kept := 0
 	err = db.Read(t.Context(), func(c *sqlite.Conn) error {
 		return c.Query("SELECT key FROM claims", func(*sqlite.Row) error { kept++; return nil })
 	})
 	if err != nil || kept != 1 {
 		t.Errorf("%d old rows are there, %v", kept, err)
-	}
-}
-
-func TestRunWriteIsAllOrNothing(t *testing.T) {
-	db := sqlitetest.Open(t)
-	s := sqlite.NewRuns(db)
-	r := aRun(1, "alice")
-	head := db.Head().Seq
-	large := make([]byte, sqlite.MaxBlob+1)
-	_, _, err := s.Begin(t.Context(), run.Beginning{Record: r, Write: runWrite(r, event.RunStarted, []byte("small"), large)})
-	if reason.Of(err) != reason.InputTooLarge {
-		t.Errorf("a blob that is too large: %v", err)
-	}
-	if _, err := s.Get(t.Context(), r.ID); reason.Of(err) != reason.NotFound {
-		t.Errorf("the row: %v", err)
-	}
-	if err := s.Append(t.Context(), runWrite(r, event.UserMessage, large)); err == nil {
-		t.Error("an event without its blob was stored")
-	}
-	if db.Head().Seq != head {
-		t.Error("something of it is on record")
-	}
-	if err := s.Append(t.Context(), runWrite(r, event.UserMessage, []byte("x"))); err != nil {
-		t.Fatal(err)
 	}
 }

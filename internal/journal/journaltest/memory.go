@@ -23,8 +23,8 @@ type Memory struct {
 	sync.Mutex
 	events []journal.Event
 	blobs  map[string][]byte
-	// Ahead is how much the clock is ahead.
-	Ahead time.Duration
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
 }
 
 // Write appends events and keeps blobs, with the lock held. It returns the time
@@ -35,7 +35,7 @@ func (m *Memory) Write(drafts []event.Draft, blobs [][]byte) (time.Time, error) 
 			return time.Time{}, err
 		}
 	}
-	now := time.Now().Add(m.Ahead)
+	now := m.Time()
 	for _, d := range drafts {
 		m.events = append(m.events, journal.Seal(m.Last(), d, now, journal.NewNonce()))
 	}
@@ -51,6 +51,14 @@ func (m *Memory) Write(drafts []event.Draft, blobs [][]byte) (time.Time, error) 
 	return now, nil
 }
 
+// Time is that of the clock.
+func (m *Memory) Time() time.Time {
+	if m.Now == nil {
+		return time.Now().UTC()
+	}
+	return m.Now()
+}
+
 // Last is the head of the newest event, with the lock held.
 func (m *Memory) Last() journal.Head {
 	if len(m.events) == 0 {
@@ -59,12 +67,15 @@ func (m *Memory) Last() journal.Head {
 	return m.events[len(m.events)-1].Head()
 }
 
-// All returns all events.
+// All returns all events; they never change.
 func (m *Memory) All() []journal.Event {
 	m.Lock()
 	defer m.Unlock()
-	return slices.Clone(m.events)
+	return slices.Clip(m.events)
 }
+
+// Blobs returns all blobs by their digests, with the lock held.
+func (m *Memory) Blobs() map[string][]byte { return m.blobs }
 
 // Events returns a page of the events that match the filter.
 func (m *Memory) Events(ctx context.Context, f journal.Filter) ([]journal.Event, error) {
