@@ -69,7 +69,7 @@ func TestUnprovedLayersRefuse(t *testing.T) {
 }
 
 func TestOpenNetworkIsNoLayer(t *testing.T) {
-	for _, mode := range []egress.Mode{egress.None, egress.Preflight} {
+	for _, mode := range []egress.Mode{egress.Unrestricted, egress.Preflight} {
 		s := spec(t, "true")
 		s.Egress = mode
 		if mode == egress.Preflight {
