@@ -198,8 +198,8 @@ type Rule struct {
 // Report is one message from palyra-init: what the outer stage mounted, what
 // the inner one read back, or why either stops.
 type Report struct {
-	// Failed names the step that failed; then nothing else is set.
-	Failed string
+	// Failed is the step that failed; then only Error and Errno are set, too.
+	Failed Step
 	Error  string
 	Errno  int
 
@@ -274,14 +274,4 @@ const (
 	TryStrays     = "strays"     // find descriptors of the daemon
 	TryEnviron    = "environ"    // find a variable of the daemon's (name)
 	TrySession    = "session"    // be in a session of the host
-)
-
-// Steps whose failure palyrad tells apart.
-const (
-	StepExec       = "starting the program"
-	StepExecutable = "checking the program"
-	StepWorkspace  = "checking the workspace"
-	StepCwd        = "entering the working directory"
-	StepOverlay    = "mounting the copy of the workspace"
-	StepNetwork    = "opening the way to the allowed hosts"
 )
