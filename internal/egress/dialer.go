@@ -118,7 +118,7 @@ func (d *Dialer) permitted(ctx context.Context, t Target, e *Entry) ([]netip.Add
 		e.Decide(VerdictFailed, ReasonUnresolved, rule, netip.Addr{})
 		return nil, Rule{}, err
 	}
-	safe, err := d.survivors(t, found, e)
+	safe, err := d.candidates(t, found, e)
 	return safe, rule, err
 }
 

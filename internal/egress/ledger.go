@@ -28,7 +28,7 @@ type Ledger struct {
 
 	mu                 sync.Mutex
 	begun              int
-	connections, names room
+	connections, names entryList
 	// waiting are not listed and have not ended, sums are those that have.
 	waiting map[*Entry]bool
 	sums    sums
@@ -36,7 +36,7 @@ type Ledger struct {
 
 // NewLedger returns an empty ledger of a call that began at start.
 func NewLedger(start time.Time) *Ledger {
-	return &Ledger{start: start, connections: room{size: mostEntries - mostNames}, names: room{size: mostNames}, waiting: map[*Entry]bool{}}
+	return &Ledger{start: start, connections: entryList{size: mostEntries - mostNames}, names: entryList{size: mostNames}, waiting: map[*Entry]bool{}}
 }
 
 // Entry is the record of one connection. It is safe for concurrent use.
@@ -77,13 +77,13 @@ func (l *Ledger) Begin(leg string, t Target) *Entry {
 // when it has ended.
 func (l *Ledger) list(e *Entry) {
 	delete(l.waiting, e)
-	if out := l.roomOf(e).list(e); out != nil {
+	if out := l.listOf(e).add(e); out != nil {
 		l.waiting[out] = true
 		l.settle(out)
 	}
 }
 
-func (l *Ledger) roomOf(e *Entry) *room {
+func (l *Ledger) listOf(e *Entry) *entryList {
 	if e.leg == LegName {
 		return &l.names
 	}
@@ -173,7 +173,7 @@ func (e *Entry) Decide(verdict, reason string, rule Rule, addr netip.Addr) {
 // room.
 func (l *Ledger) denied(e *Entry) {
 	if e.listed {
-		l.roomOf(e).refusals++
+		l.listOf(e).refusals++
 		return
 	}
 	l.list(e)

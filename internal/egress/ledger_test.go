@@ -199,8 +199,8 @@ func TestLedgerIsBounded(t *testing.T) {
 	}
 }
 
-// crowd fills the room for connections.
-func crowd(l *Ledger) {
+// fill fills the room for connections.
+func fill(l *Ledger) {
 	for i := range mostEntries - mostNames {
 		e := l.Begin(LegTransparent, Target{Host{name: fmt.Sprintf("n%d.example", i)}, 443})
 		e.Decide(VerdictAllowed, "", Rule{}, netip.Addr{})
@@ -243,7 +243,7 @@ func TestMostBytesAreNamed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := NewLedger(time.Now())
-			crowd(l)
+			fill(l)
 			var all int64
 			for i := range many {
 				for _, part := range []int64{1000 * sent(i), sent(i)} {
@@ -292,7 +292,7 @@ func TestMostBytesAreNamed(t *testing.T) {
 // listed.
 func TestAddedUpAfterItsEnd(t *testing.T) {
 	l := NewLedger(time.Now())
-	crowd(l)
+	fill(l)
 	e := l.Begin(LegConnect, target(t, "a.example:443"))
 	e.Decide(VerdictAllowed, "", Rule{}, netip.Addr{})
 	e.Sent(5)
@@ -336,7 +336,7 @@ func TestAddedUpAfterItsEnd(t *testing.T) {
 // at the same time.
 func TestAddedUpExactly(t *testing.T) {
 	l := NewLedger(time.Now())
-	crowd(l)
+	fill(l)
 	const connections, steps = 50, 500
 	var all sync.WaitGroup
 	for i := range connections {

@@ -175,15 +175,15 @@ func TestSlowNameServer(t *testing.T) {
 	}
 }
 
-// gate is a resolver that answers when it is told to.
-type gate struct {
+// slowResolver is a resolver that answers when it is told to.
+type slowResolver struct {
 	answer chan []netip.Addr // nil is a failure
 
 	mu    sync.Mutex
 	asked int
 }
 
-func (g *gate) LookupNetIP(ctx context.Context, _, host string) ([]netip.Addr, error) {
+func (g *slowResolver) LookupNetIP(ctx context.Context, _, host string) ([]netip.Addr, error) {
 	g.mu.Lock()
 	g.asked++
 	g.mu.Unlock()
@@ -200,7 +200,7 @@ func (g *gate) LookupNetIP(ctx context.Context, _, host string) ([]netip.Addr, e
 
 func TestOneLookupAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &gate{answer: make(chan []netip.Addr)}
+		g := &slowResolver{answer: make(chan []netip.Addr)}
 		d := testDialer(t, g, new(line))
 		var all sync.WaitGroup
 		for range 50 {
@@ -225,7 +225,7 @@ func TestOneLookupAtATime(t *testing.T) {
 // asks, and gets the answer.
 func TestLookupThatIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &gate{answer: make(chan []netip.Addr)}
+		g := &slowResolver{answer: make(chan []netip.Addr)}
 		d := testDialer(t, g, new(line))
 		first, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
@@ -264,7 +264,7 @@ func TestLookupThatIsGivenUp(t *testing.T) {
 // TestFailedLookupIsRepeatedLater: not at once, and not never.
 func TestFailedLookupIsRepeatedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &gate{answer: make(chan []netip.Addr)}
+		g := &slowResolver{answer: make(chan []netip.Addr)}
 		d := testDialer(t, g, new(line))
 		resolve := func() error {
 			_, err := d.resolve(t.Context(), Host{name: "a.test"})

@@ -51,14 +51,14 @@ func (s *sums) add(k kind, a amount) {
 		s.of = map[kind]amount{}
 	}
 	if _, known := s.of[k]; !known && k.target != (Target{}) {
-		k = s.place(k, a)
+		k = s.admit(k, a)
 	}
 	s.of[k] = s.of[k].plus(a)
 }
 
-// place makes room for a kind with a target that is new, or returns it without
+// admit makes room for a kind with a target that is new, or returns it without
 // when there is none.
-func (s *sums) place(k kind, a amount) kind {
+func (s *sums) admit(k kind, a amount) kind {
 	if s.targets < mostSums {
 		s.targets++
 		return k

@@ -66,7 +66,7 @@ func (v *service) connect(ctx context.Context, leg string, t egress.Target, c *c
 		return nil, errors.Join(told, err)
 	}
 	host := &upstream{
-		Conn: conn, entry: entry, budget: v.budget, open: &v.open, until: c.until, left: sync.OnceFunc(v.hosts.leave),
+		Conn: conn, entry: entry, budget: v.budget, open: &v.open, until: c.until, left: sync.OnceFunc(v.hosts.release),
 	}
 	if !v.open.add(conn) {
 		_ = host.Close() // it is, already
@@ -83,13 +83,13 @@ func (v *service) dial(ctx context.Context, t egress.Target, entry *egress.Entry
 		decide(entry, denied(egress.ReasonBudgetConnections))
 		return nil, spent
 	}
-	if !v.hosts.take(ctx, closingTime) {
+	if !v.hosts.acquire(ctx, closingTime) {
 		decide(entry, denied(egress.ReasonBudgetConcurrent))
 		return nil, spent
 	}
 	conn, err := v.dialer.Connect(ctx, t, entry)
 	if err != nil {
-		v.hosts.leave()
+		v.hosts.release()
 	}
 	return conn, err
 }
@@ -251,7 +251,7 @@ func (l *link) start(f *flow) <-chan error {
 	go func() {
 		var err error
 		defer func() { ended <- err }()
-		defer l.caught()
+		defer l.recovered()
 		if err = f.run(); err != nil && !errors.Is(err, errHalted) {
 			l.breakOff(err)
 		}
@@ -276,7 +276,7 @@ func (l *link) down(k *clock) (*flow, *retry) {
 	answers := &retry{target: l.target}
 	return &flow{
 		clock: k,
-		in:    &listener{l.host, answers}, from: l.host.Conn,
+		in:    &heardReader{l.host, answers}, from: l.host.Conn,
 		out: l.caller, to: l.caller.Conn,
 		spliced: bothTCP(l.caller.Conn, l.host.Conn),
 		left:    &l.budget.in, count: l.host.entry.Received,

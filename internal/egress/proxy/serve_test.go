@@ -259,8 +259,8 @@ func TestAListenerThatFailsForGood(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := &failing{Listener: &gate{arrived: make(chan net.Conn), close: func() error { return nil }}, failures: 1 << 20, err: syscall.ENFILE}
-		other := &gate{arrived: make(chan net.Conn), closed: make(chan struct{})}
+		l := &failing{Listener: &fakeListener{arrived: make(chan net.Conn), close: func() error { return nil }}, failures: 1 << 20, err: syscall.ENFILE}
+		other := &fakeListener{arrived: make(chan net.Conn), closed: make(chan struct{})}
 		other.close = sync.OnceValue(func() error { close(other.closed); return nil })
 		started := time.Now()
 		err = session.Serve(t.Context(), Listeners{HTTP: l, SOCKS: other})

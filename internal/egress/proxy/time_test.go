@@ -19,7 +19,7 @@ type timed struct {
 	t       *testing.T
 	session *Session
 	// http, socks and ports take connections.
-	http, socks, ports *gate
+	http, socks, ports *fakeListener
 	cancel             context.CancelCauseFunc
 	served             func() error
 }
@@ -72,8 +72,8 @@ func inTime(t *testing.T, budget egress.Budget, host func(net.Conn), test func(*
 }
 
 // pipes is a gate for pipes.
-func pipes() *gate {
-	g := &gate{arrived: make(chan net.Conn), closed: make(chan struct{})}
+func pipes() *fakeListener {
+	g := &fakeListener{arrived: make(chan net.Conn), closed: make(chan struct{})}
 	g.close = sync.OnceValue(func() error {
 		close(g.closed)
 		return nil
@@ -90,7 +90,7 @@ type pipe struct {
 func (p pipe) LocalAddr() net.Addr { return p.at }
 
 // connect connects to a listener, as if to a port of the host.
-func (w *timed) connect(g *gate, port uint16) net.Conn {
+func (w *timed) connect(g *fakeListener, port uint16) net.Conn {
 	inside, outside := net.Pipe()
 	g.arrived <- pipe{outside, net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(timedHost), port))}
 	return inside
@@ -112,7 +112,7 @@ func (w *timed) one() tool.Connection {
 func TestSlowClientsAreCutOff(t *testing.T) {
 	half := clientHello(t, "")[:100]
 	for name, c := range map[string]struct {
-		to    func(*timed) *gate
+		to    func(*timed) *fakeListener
 		port  uint16
 		says  []byte
 		heard int // bytes of an answer before the end
@@ -155,14 +155,14 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 	}
 }
 
-func (w *timed) transparent() *gate { return w.ports }
-func (w *timed) proxy() *gate       { return w.http }
-func (w *timed) socksProxy() *gate  { return w.socks }
+func (w *timed) transparent() *fakeListener { return w.ports }
+func (w *timed) proxy() *fakeListener       { return w.http }
+func (w *timed) socksProxy() *fakeListener  { return w.socks }
 
 // One byte now and then buys no more time than none.
 func TestWordsThatTrickle(t *testing.T) {
 	for name, c := range map[string]struct {
-		to   func(*timed) *gate
+		to   func(*timed) *fakeListener
 		says []byte
 	}{
 		"a hello":   {(*timed).transparent, clientHello(t, "")},
@@ -272,7 +272,7 @@ func TestRefusalsHaveABrake(t *testing.T) {
 		for range 10 {
 			w.connect(w.ports, 7)
 		}
-		if took := time.Since(started); took < 9*brake {
+		if took := time.Since(started); took < 9*acceptDelay {
 			t.Errorf("ten refusals took %v", took)
 		}
 		exchange(t, conn, "the first goes on\n")

@@ -28,7 +28,7 @@ type world struct {
 	session   *Session
 	authority *web.Authority
 	roots     *x509.CertPool
-	ports     *gate
+	ports     *fakeListener
 	http      net.Listener
 	socks     net.Listener
 	names     net.PacketConn
@@ -147,7 +147,7 @@ func (w *world) serve(g egress.Grant) {
 		w.t.Fatal(err)
 	}
 	w.session = session
-	w.ports = newGate(w.t)
+	w.ports = newFakeListener(w.t)
 	w.http, w.socks = listen(w.t), listen(w.t)
 	if w.names, err = net.ListenPacket("udp", "127.0.0.1:0"); err != nil {
 		w.t.Fatal(err)

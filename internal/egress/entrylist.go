@@ -2,17 +2,17 @@ package egress
 
 import "slices"
 
-// room lists so many entries.
-type room struct {
+// entryList lists so many entries.
+type entryList struct {
 	size     int
 	listed   []*Entry
 	refusals int // how many of listed are denied
 }
 
-// list takes an entry in, and returns the one that there is no room for, or
+// add takes an entry in, and returns the one that there is no room for, or
 // nil. When the room is full and the other kind has more than its half, that is
 // the newest of the other kind; else it is the entry itself.
-func (r *room) list(e *Entry) *Entry {
+func (r *entryList) add(e *Entry) *Entry {
 	var out *Entry
 	if len(r.listed) == r.size {
 		others := r.refusals
@@ -33,7 +33,7 @@ func (r *room) list(e *Entry) *Entry {
 }
 
 // dropNewest takes one entry out, the newest that is denied or that is not.
-func (r *room) dropNewest(denied bool) *Entry {
+func (r *entryList) dropNewest(denied bool) *Entry {
 	newest := -1
 	for i, e := range r.listed {
 		if e.denied() == denied && (newest < 0 || e.number > r.listed[newest].number) {
