@@ -67,7 +67,7 @@ func fileFacts(root *workspace.Root, real string, links, risk int) tool.Facts {
 type seen struct {
 	root *workspace.Root
 	// handle is nil when there is no such file; missing says so then.
-	handle    *workspace.Handle
+	handle  *workspace.Handle
 	missing error
 	plan    tool.Plan
 }

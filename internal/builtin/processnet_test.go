@@ -106,9 +106,9 @@ func TestNetworkIsSaid(t *testing.T) {
 		attested, level, summary, note string
 		risk                           int
 	}{
-		egress.Strict:    {"strict", sandbox.LevelStrict, ", offline, ", "", riskProcess}, // nothing is allowed
-		egress.Preflight: {"preflight", sandbox.LevelPreflight, "its hosts checked before the start only", "nothing holds the program to them", riskProcess + riskNetwork},
-		egress.Unrestricted:      {"unrestricted", sandbox.LevelNone, "the unrestricted network of the machine", "nothing bounds what it sends", riskProcess + riskNetwork},
+		egress.Strict:       {"strict", sandbox.LevelStrict, ", offline, ", "", riskProcess}, // nothing is allowed
+		egress.Preflight:    {"preflight", sandbox.LevelPreflight, "its hosts checked before the start only", "nothing holds the program to them", riskProcess + riskNetwork},
+		egress.Unrestricted: {"unrestricted", sandbox.LevelNone, "the unrestricted network of the machine", "nothing bounds what it sends", riskProcess + riskNetwork},
 	} {
 		b, r, _ := processBench(t, networked(mode))
 		layers := []string{"network_namespace", "seccomp"}

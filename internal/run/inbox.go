@@ -130,8 +130,8 @@ func (b *mailbox) close() {
 
 // inbox is one client's hold of a mailbox.
 type inbox struct {
-	mailbox  *mailbox
-	once sync.Once
+	mailbox *mailbox
+	once    sync.Once
 }
 
 // Say queues what the user says next.

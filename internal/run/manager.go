@@ -85,7 +85,7 @@ type active struct {
 	// session is the client's own name for it.
 	session  string
 	provider model.Provider
-	mailbox      *mailbox
+	mailbox  *mailbox
 	tape     *tape
 	// halt ends what the model does, stop all that the run does.
 	halt, stop context.CancelCauseFunc

@@ -30,7 +30,7 @@ type tape struct {
 	// the run's own newest event, and place the next place after that one.
 	scanned int64
 	last    int64
-	offset   int64
+	offset  int64
 	// durable is the tape's number of the newest event that is journaled.
 	durable int64
 	// items are all events after floor, in order, of some size together.

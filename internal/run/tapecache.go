@@ -8,7 +8,7 @@ import (
 
 // What tapes may hold in memory, in bytes: each of them, and all together.
 const (
-	tapeBytes  = 4 << 20
+	tapeBytes      = 4 << 20
 	tapeCacheBytes = 64 << 20
 )
 

@@ -14,7 +14,7 @@ import (
 type Handle struct {
 	// descriptor is an O_PATH descriptor: it reads nothing, and opens no device.
 	descriptor *os.File
-	info  Info
+	info       Info
 }
 
 // Open opens what name leads to, following links that stay inside.

@@ -84,7 +84,7 @@ type hellos struct {
 	// pending is not judged yet, ready is. Skip more bytes belong to a record that
 	// holds no hello.
 	pending, ready []byte
-	skip        int
+	skip           int
 	// checked counts the hellos.
 	checked int
 }

@@ -41,8 +41,8 @@ type Tree struct {
 	home []int
 	// sweepDirs are where a daemon before may have made groups.
 	sweepDirs []groupDir
-	mark   string
-	last   atomic.Uint64
+	mark      string
+	last      atomic.Uint64
 }
 
 // groupDir is a directory of a hierarchy, "" for the unified one.

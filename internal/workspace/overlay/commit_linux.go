@@ -90,13 +90,13 @@ func lend(upper int, dir string) error {
 
 // transaction is a commit under way. Its units are those of its manifest.
 type transaction struct {
-	dirs    dirCache
-	changes []Change
-	source  source
-	replacements   []replacement
-	offsets []int64
-	record  *record
-	buffer  []byte
+	dirs         dirCache
+	changes      []Change
+	source       source
+	replacements []replacement
+	offsets      []int64
+	record       *record
+	buffer       []byte
 	// each is true when new files are synced one by one.
 	each bool
 }

@@ -35,12 +35,12 @@ type fingerprint struct {
 // under the name Temp beside it, and what was there lies under that name
 // afterwards. A directory that only changes its mode is a unit without Temp.
 type replacement struct {
-	Path  rawPath `json:"path"`
-	Temp  string  `json:"temp,omitempty"`
-	Was   Type    `json:"was,omitempty"`
-	Is    Type    `json:"is,omitempty"`
-	Fresh fingerprint    `json:"fresh"`
-	Old   fingerprint    `json:"old"`
+	Path  rawPath     `json:"path"`
+	Temp  string      `json:"temp,omitempty"`
+	Was   Type        `json:"was,omitempty"`
+	Is    Type        `json:"is,omitempty"`
+	Fresh fingerprint `json:"fresh"`
+	Old   fingerprint `json:"old"`
 	// WasMode and IsMode are those of a directory that changes its mode.
 	WasMode fs.FileMode `json:"was_mode,omitempty"`
 	IsMode  fs.FileMode `json:"is_mode,omitempty"`

@@ -56,14 +56,18 @@ func (t *transaction) locate(r *replacement) (dir int, base string, err error) {
 
 // is reports whether a name is the file that was written down, whatever
 // somebody wrote to it since.
-func (f fingerprint) is(st unix.Stat_t, err error) bool { return err == nil && f.Ino != 0 && st.Ino == f.Ino }
+func (f fingerprint) is(st unix.Stat_t, err error) bool {
+	return err == nil && f.Ino != 0 && st.Ino == f.Ino
+}
 
 // untouched also compares what changes with the content of a file.
 func (f fingerprint) untouched(st unix.Stat_t, err error) bool {
 	return f.is(st, err) && (typeOf(st.Mode) == Dir || st.Size == f.Size && st.Mtim.Nano() == f.Mtime)
 }
 
-func fingerprintOf(st unix.Stat_t) fingerprint { return fingerprint{Ino: st.Ino, Size: st.Size, Mtime: st.Mtim.Nano()} }
+func fingerprintOf(st unix.Stat_t) fingerprint {
+	return fingerprint{Ino: st.Ino, Size: st.Size, Mtime: st.Mtim.Nano()}
+}
 
 // install moves a unit into place with one rename.
 func (t *transaction) install(_ context.Context, r *replacement) error {
