@@ -12,7 +12,7 @@ import (
 
 // inner puts the last layers in place, in the order in which each still has
 // the power it needs, waits for a call, prepares what it decides, proves the
-// layers, waits for palyrad's word and becomes the tool.
+// layers, waits for palyrad's go-ahead and becomes the tool.
 func inner(i inside.Inner) error {
 	shows := environmentShows(i)
 	if i.Network != nil {

@@ -43,7 +43,7 @@ type command struct {
 	// the program may reach, in mode preflight those that were checked.
 	hosts []string
 	// grant is what the program may reach in mode strict.
-	grant egress.Grant
+	grant egress.Reach
 	// caches are names of tools, those of the operator's list.
 	caches []string
 }

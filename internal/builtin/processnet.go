@@ -112,7 +112,7 @@ func (t process) maySend(c command) int64 {
 }
 
 // granted is what the sandbox lets through, nil for nothing.
-func (t process) granted(c command) *egress.Grant {
+func (t process) granted(c command) *egress.Reach {
 	if t.policy.Egress != egress.Strict || t.offline(c) {
 		return nil
 	}

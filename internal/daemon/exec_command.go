@@ -166,11 +166,11 @@ func (o execOptions) parse(argv []string) (execution, error) {
 
 // network is what the program may reach, nil for nothing and in modes in which
 // nobody sees to it.
-func (o execOptions) network(mode egress.Mode) (*egress.Grant, error) {
+func (o execOptions) network(mode egress.Mode) (*egress.Reach, error) {
 	if mode != egress.Strict || len(o.allow) == 0 {
 		return nil, nil
 	}
-	var grant egress.Grant
+	var grant egress.Reach
 	var err error
 	if grant.Rules.Allow, err = egress.ParseRules(o.allow); err != nil {
 		return nil, err

@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// Narrow returns the grant of a call that wants to reach these targets and
+// Narrow returns the reach of a call that wants to reach these targets and
 // nothing else; those that g does not allow are left out.
-func (g Grant) Narrow(targets []Target) Grant {
+func (g Reach) Narrow(targets []Target) Reach {
 	g.Rules = g.Rules.Narrow(targets)
 	return g.Reachable()
 }
 
 // Reachable returns g without inspections and secrets for hosts that it does not
 // allow.
-func (g Grant) Reachable() Grant {
+func (g Reach) Reachable() Reach {
 	g.Inspect = slices.DeleteFunc(slices.Clone(g.Inspect), func(i Inspection) bool { return !g.Rules.touch(i.Host) })
 	g.Secrets = slices.DeleteFunc(slices.Clone(g.Secrets), func(s Secret) bool { return !slices.ContainsFunc(s.Hosts, g.Rules.touch) })
 	return g

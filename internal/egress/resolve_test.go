@@ -57,10 +57,10 @@ func TestAnswersOfANameServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := &line{}
 			d := &Dialer{
-				Rules: Rules{Allow: mustRules(t, "*.test:80"), Deny: mustRules(t, "denied.test", "11.6.0.0/16")}, Ledger: NewLedger(time.Now()), Resolver: resolver,
+				Rules: Rules{Allow: mustRules(t, "*.test:80"), Deny: mustRules(t, "denied.test", "11.6.0.0/16")}, Log: NewConnectionLog(time.Now()), Resolver: resolver,
 				Dial: l.dial, Interfaces: func() ([]netip.Addr, error) { return []netip.Addr{netip.MustParseAddr("11.9.9.9")}, nil },
 			}
-			e := d.Ledger.Begin(LegConnect, target(t, name+":80"))
+			e := d.Log.Begin(LegConnect, target(t, name+":80"))
 			conn, err := d.Connect(t.Context(), target(t, name+":80"), e)
 			if err == nil {
 				conn.Close()
@@ -90,7 +90,7 @@ func TestAnswersOfANameServer(t *testing.T) {
 // testDialer allows *.test:80.
 func testDialer(t *testing.T, r Resolver, l *line) *Dialer {
 	return &Dialer{
-		Rules: Rules{Allow: mustRules(t, "*.test:80")}, Ledger: NewLedger(time.Now()), Resolver: r, Dial: l.dial,
+		Rules: Rules{Allow: mustRules(t, "*.test:80")}, Log: NewConnectionLog(time.Now()), Resolver: r, Dial: l.dial,
 		Interfaces: func() ([]netip.Addr, error) { return nil, nil },
 	}
 }

@@ -56,8 +56,8 @@ func (s *sums) add(k kind, a amount) {
 	s.of[k] = s.of[k].plus(a)
 }
 
-// admit makes room for a kind with a target that is new, or returns it without
-// when there is none.
+// admit lets a kind with a new target in, or returns it without its target when
+// others have sent more.
 func (s *sums) admit(k kind, a amount) kind {
 	if s.targets < mostSums {
 		s.targets++

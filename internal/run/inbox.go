@@ -33,7 +33,7 @@ func newMailbox(keep func(context.Context, string) error) *mailbox {
 	return &mailbox{keep: keep, changed: make(chan struct{}, 1)}
 }
 
-// attach hands out one more inbox, which takes the place of those that are lost.
+// attach hands out one more inbox, which replaces those that are lost.
 func (b *mailbox) attach() *inbox {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -95,7 +95,7 @@ func (b *mailbox) isAttached() bool {
 }
 
 // next returns what was said after the model ended its turn; nothing when
-// nobody has anything more to say, and the mailbox is then shut. An
+// nobody has anything more to say, and the mailbox is then closed. An
 // interactive run waits for as long as somebody holds an inbox.
 func (b *mailbox) next(ctx context.Context, interactive bool) ([]string, error) {
 	for {

@@ -27,7 +27,7 @@ type tape struct {
 	mu     sync.Mutex
 	mapper *mapper
 	// scanned is the journal's sequence number that was read last, last that of
-	// the run's own newest event, and place the next place after that one.
+	// the run's own newest event, and offset the next one after it.
 	scanned int64
 	last    int64
 	offset  int64

@@ -10,7 +10,7 @@ type Identity struct {
 	ChangedAt int64
 }
 
-// Info describes what is held, as it was when it was opened.
+// Info describes it as it was when it was opened.
 func (h *Handle) Info() Info { return h.info }
 
 // Read reads at most limit bytes from offset and digests the whole file. A

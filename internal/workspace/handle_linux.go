@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Handle is a file or directory of a workspace that is held open: what is judged
+// Handle is a file or directory of a workspace that was opened: what is judged
 // of it and what is read of it are of one and the same, whatever becomes of its
 // name. It is safe for concurrent use.
 type Handle struct {

@@ -8,7 +8,7 @@ import (
 	"palyra/internal/egress"
 )
 
-// budget is what is left to the connections of a session together.
+// budget is what is left to the connections of a proxy together.
 type budget struct {
 	connections, requests allowance
 	out, in               allowance

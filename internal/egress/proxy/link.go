@@ -56,13 +56,13 @@ func (v *service) reach(ctx context.Context, c *caller, leg string, t egress.Tar
 
 // connect connects to a target on behalf of a program. The error is a
 // *reason.Error that explains it to the program; its field reason is the word
-// of the ledger.
+// of the log.
 func (v *service) connect(ctx context.Context, leg string, t egress.Target, c *caller) (*upstream, error) {
-	entry := v.ledger.Begin(leg, t)
+	entry := v.log.Begin(leg, t)
 	conn, err := v.dial(ctx, t, entry)
 	if err != nil {
 		entry.End()
-		told := reason.Errorf(reason.Of(err), "%s", entry.Explain(v.grant.Hosts())).WithField("reason", entry.Reason())
+		told := reason.Errorf(reason.Of(err), "%s", entry.Explain(v.allowed.Hosts())).WithField("reason", entry.Reason())
 		return nil, errors.Join(told, err)
 	}
 	host := &upstream{
@@ -108,7 +108,7 @@ func (l *link) breakOff(err error) {
 // carry checks what the program says first, and passes it on with all that
 // follows.
 func (l *link) carry(ctx context.Context) error {
-	_, inspected := l.grant.Inspected(l.target)
+	_, inspected := l.allowed.Inspected(l.target)
 	switch {
 	case l.target.Port == portHTTP:
 		return l.web(ctx, l.caller)
@@ -232,7 +232,7 @@ func (l *link) listen(up *flow) (guess, error) {
 }
 
 // say runs the flow from the program. What it passed on is not taken back at the
-// end of the session.
+// end of the proxy.
 func (l *link) say(up *flow) error {
 	defer l.caller.said()
 	err := up.run()

@@ -21,7 +21,7 @@ import (
 )
 
 // Where a sandbox has the services of its own. A port that is also one of
-// Session.Ports has one listener for both.
+// Proxy.Ports has one listener for both.
 var (
 	namesAt = netip.MustParseAddrPort("127.0.0.1:53")
 	httpAt  = netip.MustParseAddrPort("127.0.0.1:3128")
@@ -30,8 +30,8 @@ var (
 
 // service is one Serve: what its connections share.
 type service struct {
-	*Session
-	ledger *egress.Ledger
+	*Proxy
+	log    *egress.ConnectionLog
 	dialer *egress.Dialer
 	names  *names.Service
 	budget *budget
@@ -59,20 +59,20 @@ var ErrEnded = errors.New("the program has ended")
 // off the connections that are left and returns nil. It returns an error when it
 // cannot go on. Times and budgets count from here on, and it is called once at
 // most.
-func (s *Session) Serve(ctx context.Context, l Listeners) error {
-	ledger := egress.NewLedger(time.Now())
-	s.ledger.Store(ledger)
+func (p *Proxy) Serve(ctx context.Context, l Listeners) error {
+	log := egress.NewConnectionLog(time.Now())
+	p.log.Store(log)
 	within, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	work, within := errgroup.WithContext(within)
-	atOnce := s.grant.Budget.OrDefault().Concurrent
+	atOnce := p.allowed.Budget.OrDefault().Concurrent
 	v := &service{
-		Session: s, ledger: ledger, work: work,
-		budget: newBudget(s.grant.Budget), callers: make(semaphore, atOnce), hosts: make(semaphore, 2*atOnce),
-		names: names.New(s.grant.Rules.CheckName, ledger),
+		Proxy: p, log: log, work: work,
+		budget: newBudget(p.allowed.Budget), callers: make(semaphore, atOnce), hosts: make(semaphore, 2*atOnce),
+		names: names.New(p.allowed.Rules.CheckName, log),
 		dialer: &egress.Dialer{
-			Rules: s.grant.Rules, Ledger: ledger,
-			Resolver: s.outward.Resolver, Interfaces: s.outward.Interfaces, Dial: s.outward.Dial,
+			Rules: p.allowed.Rules, Log: log,
+			Resolver: p.outward.Resolver, Interfaces: p.outward.Interfaces, Dial: p.outward.Dial,
 		},
 	}
 	if l.Names != nil {
@@ -248,7 +248,7 @@ func (v *service) serveConn(ctx context.Context, conn net.Conn, serve handler) {
 	})
 }
 
-// recovered makes a panic the end of the session, and not of the daemon.
+// recovered makes a panic the end of the proxy, and not of the daemon.
 func (v *service) recovered() {
 	if fault := recover(); fault != nil {
 		if v.outward.Log != nil {
@@ -264,7 +264,7 @@ func (v *service) recovered() {
 // program may make all the same.
 func (v *service) refuse(leg string, t egress.Target, why string) {
 	v.budget.connections.take(1)
-	entry := v.ledger.Begin(leg, t)
+	entry := v.log.Begin(leg, t)
 	decide(entry, denied(why))
 	entry.End()
 }

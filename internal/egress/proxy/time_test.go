@@ -14,17 +14,17 @@ import (
 	"palyra/internal/tool"
 )
 
-// timed is a session in a bubble of time. Its connections are pipes.
+// timed is a proxy in a bubble of time. Its connections are pipes.
 type timed struct {
-	t       *testing.T
-	session *Session
+	t     *testing.T
+	proxy *Proxy
 	// http, socks and ports take connections.
 	http, socks, ports *fakeListener
 	cancel             context.CancelCauseFunc
 	served             func() error
 }
 
-// stop ends the session for a cause.
+// stop ends the proxy for a cause.
 func (w *timed) stop(cause error) error {
 	w.cancel(cause)
 	return w.served()
@@ -34,7 +34,7 @@ func (w *timed) end() error { return w.stop(context.Canceled) }
 
 const timedHost = "11.9.9.9"
 
-// inTime has the host say and hear, and a test with its session.
+// inTime has the host say and hear, and a test with its proxy.
 func inTime(t *testing.T, budget egress.Budget, host func(net.Conn), test func(*timed)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -42,7 +42,7 @@ func inTime(t *testing.T, budget egress.Budget, host func(net.Conn), test func(*
 		grant := grantOf(t, timedHost+":443", timedHost+":80", timedHost+":8080", timedHost+":7")
 		grant.Inspect = []egress.Inspection{{Host: grantOf(t, timedHost+":8080").Rules.Allow[0]}}
 		grant.Budget = budget
-		session, err := New(grant, Outward{
+		proxy, err := New(grant, Outward{
 			Interfaces: func() ([]netip.Addr, error) { return nil, nil },
 			Dial: func(context.Context, string, string) (net.Conn, error) {
 				here, there := net.Pipe()
@@ -56,11 +56,11 @@ func inTime(t *testing.T, budget egress.Budget, host func(net.Conn), test func(*
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := &timed{t: t, session: session, http: pipes(), socks: pipes(), ports: pipes()}
+		w := &timed{t: t, proxy: proxy, http: pipes(), socks: pipes(), ports: pipes()}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		served := make(chan error, 1)
 		go func() {
-			served <- session.Serve(ctx, Listeners{HTTP: w.http, SOCKS: w.socks, Ports: []net.Listener{w.ports}})
+			served <- proxy.Serve(ctx, Listeners{HTTP: w.http, SOCKS: w.socks, Ports: []net.Listener{w.ports}})
 		}()
 		w.cancel, w.served = cancel, sync.OnceValue(func() error { return <-served })
 		test(w)
@@ -96,13 +96,13 @@ func (w *timed) connect(g *fakeListener, port uint16) net.Conn {
 	return inside
 }
 
-// one ends the session and returns its one connection.
+// one ends the proxy and returns its one connection.
 func (w *timed) one() tool.Connection {
 	w.t.Helper()
 	if err := w.end(); err != nil {
 		w.t.Fatal(err)
 	}
-	list, _ := w.session.Connections()
+	list, _ := w.proxy.Connections()
 	if len(list) != 1 {
 		w.t.Fatalf("ledger: %+v", list)
 	}

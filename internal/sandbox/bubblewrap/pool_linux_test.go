@@ -142,7 +142,7 @@ func TestKeyNamesWhatASandboxIsBuiltOf(t *testing.T) {
 		"Protected":     func(s *sandbox.Spec) { s.Protected = []string{"other"} },
 		"Caches":        func(s *sandbox.Spec) { s.Caches = []sandbox.Cache{{Name: "go"}} },
 		"Egress":        func(s *sandbox.Spec) { s.Egress = egress.Unrestricted },
-		"Network":       func(s *sandbox.Spec) { s.Network = new(egress.Grant) },
+		"Network":       func(s *sandbox.Spec) { s.Network = new(egress.Reach) },
 		"Owner":         func(s *sandbox.Spec) { s.Owner = "other" },
 		"CPU":           func(s *sandbox.Spec) { s.Limits.CPU = 1 },
 		"Memory":        func(s *sandbox.Spec) { s.Limits.Memory = 1 },

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// notifier rings when the kernel has something to tell of a group's memory or
+// notifier says when the kernel has something to tell of a group's memory or
 // processes. Its epoll descriptor waits in the runtime's poller, so that no
 // thread is held.
 type notifier struct {
@@ -86,7 +86,7 @@ func (b *notifier) add(fd int, events uint32) error {
 	return unix.EpollCtl(b.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events | unix.EPOLLET})
 }
 
-// wait returns true when the bell rang, and false after most, which may be 0
+// wait returns true when the kernel told something, and false after most, which may be 0
 // for no end, or when the context is done.
 func (b *notifier) wait(ctx context.Context, most time.Duration) bool {
 	var deadline time.Time
@@ -114,7 +114,7 @@ func (b *notifier) wait(ctx context.Context, most time.Duration) bool {
 	return rang
 }
 
-// pause waits where there is no bell: when descriptors have run out.
+// pause waits where nothing can be listened to: when descriptors have run out.
 func pause(ctx context.Context, most time.Duration) {
 	timer := time.NewTimer(max(most, tick))
 	defer timer.Stop()

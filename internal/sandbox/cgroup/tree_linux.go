@@ -54,7 +54,7 @@ func Find() *Tree {
 	return find(ownGroups())
 }
 
-// find is Find for a daemon whose own groups are at these places.
+// find is Find for a daemon whose own groups are at these paths.
 func find(own map[string]string) *Tree {
 	t := None()
 	kills := false

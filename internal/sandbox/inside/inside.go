@@ -11,7 +11,7 @@ import "strconv"
 
 // Descriptors that palyra-init finds open. All are gone when the tool starts.
 const (
-	ControlFD = 3 // SOCK_SEQPACKET: reports out, the order and the gate's word in
+	ControlFD = 3 // SOCK_SEQPACKET: reports out, the order and the go-ahead in
 	SpecFD    = 4 // sealed memory file with a Spec
 	HelperFD  = 5 // palyra-init itself
 	ArgsFD    = 6 // sealed memory file with bubblewrap's arguments
@@ -27,7 +27,7 @@ const (
 	StageProbe = "probe" // is the tool: tries what a layer forbids and prints what came of it
 )
 
-// Go is the word by which palyrad opens the gate.
+// Go is the message with which palyrad lets the tool start.
 const Go = "go"
 
 // Bounds of one message on the control socket.

@@ -20,7 +20,7 @@ func TestCheck(t *testing.T) {
 		"plain":           {func(*sandbox.Spec) {}, ""},
 		"preflight":       {func(s *sandbox.Spec) { s.Egress = egress.Preflight }, ""},
 		"strict":          {func(s *sandbox.Spec) { s.Egress = egress.Strict }, reason.EgressDenied},
-		"hosts":           {func(s *sandbox.Spec) { s.Network = new(egress.Grant) }, reason.EgressDenied},
+		"hosts":           {func(s *sandbox.Spec) { s.Network = new(egress.Reach) }, reason.EgressDenied},
 		"copy on write":   {func(s *sandbox.Spec) { s.Workspace = sandbox.CopyOnWrite }, reason.SandboxUnavailable},
 		"batch file":      {func(s *sandbox.Spec) { s.Executable.Path = `C:\x\run.BAT` }, reason.ExecutableDenied},
 		"hidden batch":    {func(s *sandbox.Spec) { s.Executable.Path = `C:\x\run.bat. .` }, reason.ExecutableDenied},

@@ -191,7 +191,7 @@ func TestRefusals(t *testing.T) {
 		{func(s *sandbox.Spec) { s.Cwd = "../x" }, reason.WorkspaceScope},
 		{func(s *sandbox.Spec) { s.Executable.Path = "/opt/tool" }, reason.ExecutableDenied},
 		{func(s *sandbox.Spec) { s.Executable.SHA256 = "sha256:00" }, reason.BindingMismatch},
-		{func(s *sandbox.Spec) { s.Network, s.Egress = new(egress.Grant), egress.Preflight }, reason.InvalidInput},
+		{func(s *sandbox.Spec) { s.Network, s.Egress = new(egress.Reach), egress.Preflight }, reason.InvalidInput},
 		{func(s *sandbox.Spec) { s.Required = []string{jail.LayerUTS} }, reason.SandboxUnavailable},
 	} {
 		spec := good

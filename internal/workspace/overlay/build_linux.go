@@ -13,7 +13,7 @@ import (
 	"palyra/internal/reason"
 )
 
-// backUp checks what a unit replaces against the change set and keeps it.
+// backUp checks what will be replaced against the change set and copies it.
 func (t *transaction) backUp(ctx context.Context, r *replacement) error {
 	dir, base, err := t.locate(r)
 	if err != nil {
@@ -88,10 +88,10 @@ func (t *transaction) backUpFile(ctx context.Context, dir int, base string, c *C
 	return err
 }
 
-// owner is who gets what a unit makes, when the daemon is root.
+// owner is who gets what a commit makes, when the daemon is root.
 type owner struct{ uid, gid int }
 
-// build makes what a unit puts in place, under its temporary name.
+// build makes what is to be installed, under its temporary name.
 func (t *transaction) build(ctx context.Context, r *replacement) error {
 	if r.Is == None {
 		return nil
@@ -125,7 +125,7 @@ func (t *transaction) build(ctx context.Context, r *replacement) error {
 	return failure("writing", string(r.Path), err)
 }
 
-// owner is that of what the unit replaces, or of the directory.
+// owner is that of what is replaced, or of the directory.
 func (t *transaction) owner(r *replacement, dir int, base string) (owner, error) {
 	if os.Geteuid() != 0 {
 		return owner{-1, -1}, nil
@@ -137,7 +137,7 @@ func (t *transaction) owner(r *replacement, dir int, base string) (owner, error)
 	return owner{int(st.Uid), int(st.Gid)}, err
 }
 
-// temporary is where a path of a unit is built.
+// temporary is where a path of a replacement is built.
 func (r *replacement) temporary(name string) (dir, base string) {
 	parent, _ := split(string(r.Path))
 	return split(join(parent, r.Temp) + strings.TrimPrefix(name, string(r.Path)))

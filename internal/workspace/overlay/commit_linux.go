@@ -88,7 +88,7 @@ func lend(upper int, dir string) error {
 	return nil
 }
 
-// transaction is a commit under way. Its units are those of its manifest.
+// transaction is a commit under way. Its replacements are those of its manifest.
 type transaction struct {
 	dirs         dirCache
 	changes      []Change
@@ -224,7 +224,7 @@ func (t *transaction) prepare(ctx context.Context) error {
 	return t.record.prepared(t.replacements)
 }
 
-// apply moves everything into place and proves what it replaced.
+// apply moves everything into place and verifies what it replaced.
 func (t *transaction) apply(ctx context.Context) error {
 	for _, do := range []func(context.Context, *replacement) error{t.install, t.verify} {
 		for i := range t.replacements {
@@ -256,7 +256,7 @@ func (t *transaction) discard() error {
 // rollback takes back what settle did, and what prepare made.
 func (t *transaction) rollback() error { return t.backwards(t.revert) }
 
-// backwards undoes every unit, the last first.
+// backwards undoes every replacement, the last first.
 func (t *transaction) backwards(undo func(r *replacement) error) error {
 	var failed []error
 	for i := len(t.replacements) - 1; i >= 0; i-- {

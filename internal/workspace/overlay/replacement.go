@@ -33,7 +33,8 @@ type fingerprint struct {
 // replacement is a part of a change set that goes into place with one rename: a path
 // whose directory stays, with everything below it. What is new is built
 // under the name Temp beside it, and what was there lies under that name
-// afterwards. A directory that only changes its mode is a unit without Temp.
+// afterwards. A directory that only changes its mode is a replacement without
+// Temp.
 type replacement struct {
 	Path  rawPath     `json:"path"`
 	Temp  string      `json:"temp,omitempty"`
@@ -58,7 +59,7 @@ func (r *replacement) modeOnly() bool { return r.Temp == "" }
 // then its mode comes first, because files in it may have to be written.
 func (r *replacement) widens() bool { return r.IsMode&^r.WasMode&0o300 != 0 }
 
-// replacementsOf groups sorted changes into units.
+// replacementsOf groups sorted changes.
 func replacementsOf(changes []Change, id string) []replacement {
 	var list []replacement
 	tops := map[string]int{}
@@ -81,7 +82,7 @@ func replacementsOf(changes []Change, id string) []replacement {
 	return list
 }
 
-// above finds the unit that a path lies in.
+// above finds the replacement that a path lies in.
 func above(tops map[string]int, name string) (int, bool) {
 	for i := strings.LastIndexByte(name, '/'); i > 0; i = strings.LastIndexByte(name[:i], '/') {
 		if top, ok := tops[name[:i]]; ok {

@@ -44,7 +44,7 @@ func (d *dirCache) close() {
 	d.fd = -1
 }
 
-// locate splits the path of a unit into its open directory and its name there.
+// locate splits the path of a replacement into its open directory and its name there.
 func (t *transaction) locate(r *replacement) (dir int, base string, err error) {
 	parent, base := split(string(r.Path))
 	dir, err = t.dirs.at(parent)
@@ -69,7 +69,7 @@ func fingerprintOf(st unix.Stat_t) fingerprint {
 	return fingerprint{Ino: st.Ino, Size: st.Size, Mtime: st.Mtim.Nano()}
 }
 
-// install moves a unit into place with one rename.
+// install moves a replacement into place with one rename.
 func (t *transaction) install(_ context.Context, r *replacement) error {
 	dir, base, err := t.locate(r)
 	if err != nil {
@@ -96,7 +96,7 @@ func (t *transaction) install(_ context.Context, r *replacement) error {
 	return failure("writing", string(r.Path), err)
 }
 
-// isInstalled reports whether a unit is in place. Its temporary name is nobody
+// isInstalled reports whether a replacement is in place. Its temporary name is nobody
 // else's, so what lies there was taken out of the way, whether it is what the
 // change set was made from or what somebody put there meanwhile.
 func (t *transaction) isInstalled(r *replacement) (bool, error) {
@@ -112,7 +112,7 @@ func (t *transaction) isInstalled(r *replacement) (bool, error) {
 	return r.Fresh.is(st, err), nil
 }
 
-// revert undoes put, and removes what was made for the unit. What is not what
+// revert undoes install, and removes what was made for the replacement. What is not what
 // was written down is somebody else's and stays.
 func (t *transaction) revert(r *replacement) error {
 	done, err := t.isInstalled(r)
@@ -131,7 +131,7 @@ func (t *transaction) revert(r *replacement) error {
 	return t.removeNew(r, dir)
 }
 
-// uninstall is the reverse of put.
+// uninstall is the reverse of install.
 func uninstall(r *replacement, dir int, base string) error {
 	from, to, flags := base, r.Temp, uint(unix.RENAME_NOREPLACE)
 	switch {
@@ -143,7 +143,7 @@ func uninstall(r *replacement, dir int, base string) error {
 	return failure("restoring", string(r.Path), unix.Renameat2(dir, from, dir, to, flags))
 }
 
-// removeNew removes the temporary name when it holds what was made for a unit.
+// removeNew removes the temporary name when it holds what was made for a replacement.
 func (t *transaction) removeNew(r *replacement, dir int) error {
 	st, err := statAt(dir, r.Temp)
 	if missing(err) {
@@ -155,7 +155,7 @@ func (t *transaction) removeNew(r *replacement, dir int) error {
 	return reason.Errorf(reason.CommitConflict, "%s was changed while it was being written; what was there is kept as %s", quote(string(r.Path)), quote(r.Temp))
 }
 
-// verify looks at what a unit took out of the way: it must be what the change
+// verify looks at what a replacement took out of the way: it must be what the change
 // set was made from, to the last byte and name.
 func (t *transaction) verify(ctx context.Context, r *replacement) error {
 	if r.Was == None {
@@ -260,7 +260,7 @@ func (t *transaction) checkMode(r *replacement) error {
 	})
 }
 
-// withMode opens the directory of a unit and looks at it.
+// withMode opens the directory of a replacement and looks at it.
 func (t *transaction) withMode(r *replacement, do func(fd int, st unix.Stat_t) error) error {
 	fd, err := open(t.dirs.root, string(r.Path), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if missing(err) || errors.Is(err, unix.ELOOP) {

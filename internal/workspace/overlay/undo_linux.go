@@ -52,7 +52,7 @@ func (h History) mark(workspace, id string, s RecordState) error {
 	return setState(dir, s)
 }
 
-// removeOld removes what a unit replaced.
+// removeOld removes what was replaced.
 func (t *transaction) removeOld(r *replacement) error {
 	if r.modeOnly() || r.Was == None {
 		return nil
