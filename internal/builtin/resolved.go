@@ -19,7 +19,7 @@ const changeAct = "change"
 
 // resolved is what a call about one path comes to.
 func (f files) resolved(act string, plan tool.Plan, what map[string]any) (tool.Resolved, error) {
-	location, err := f.set.Place(plan.Facts.Workspace, plan.Facts.Path)
+	location, err := f.set.HostPath(plan.Facts.Workspace, plan.Facts.Path)
 	return tool.Resolved{Act: act, Places: []string{location}, What: what}, err
 }
 
@@ -73,7 +73,7 @@ func (f files) resolvedEdit(ctx context.Context, p tool.Proposal, plan func(cont
 	}
 	what := make(map[string]any, len(e.changes))
 	for _, c := range e.changes {
-		location, err := f.set.Place(e.root.Name(), c.Path)
+		location, err := f.set.HostPath(e.root.Name(), c.Path)
 		if err != nil {
 			return tool.Resolved{}, err
 		}
@@ -115,7 +115,7 @@ func (t process) Resolve(ctx context.Context, p tool.Proposal, _ tool.Plan) (too
 	if err != nil {
 		return tool.Resolved{}, err
 	}
-	location, err := t.set.Place(c.name, c.cwd)
+	location, err := t.set.HostPath(c.name, c.cwd)
 	if err != nil {
 		return tool.Resolved{}, err
 	}
@@ -168,7 +168,7 @@ func (t process) oneSpelling(root *workspace.Root, c command, word string) strin
 	}
 	if real, err := root.Resolve(inside); err == nil {
 		if _, err := root.Stat(real); err == nil {
-			if location, err := t.set.Place(c.name, real); err == nil {
+			if location, err := t.set.HostPath(c.name, real); err == nil {
 				return location
 			}
 		}

@@ -1,7 +1,7 @@
 // Package names is the name service of one sandboxed program. It asks nobody:
-// a name that the program may reach gets an address of its own out of thin air,
-// by which the connections to it are told apart later on, and every other name
-// does not exist. So a question carries nothing out.
+// a name that the program may reach gets an address that was made up for it, by
+// which the connections to it are told apart later on, and every other name does
+// not exist. So a question carries nothing out.
 package names
 
 import (

@@ -123,10 +123,10 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 		"half a hello on 7":      {(*timed).transparent, 7, half, 0, 10 * time.Second},
 		"half a request on 7":    {(*timed).transparent, 7, []byte("GET /pa"), 0, 10 * time.Second},
 		"nothing when inspected": {(*timed).transparent, 8080, nil, 0, 30 * time.Second},
-		"nothing to the proxy":   {(*timed).proxy, 0, nil, 0, 30 * time.Second},
-		"half a method":          {(*timed).proxy, 0, []byte("CONN"), 0, 10 * time.Second},
-		"half a CONNECT":         {(*timed).proxy, 0, []byte("CONNECT a:443 HTTP/1.1\r\n"), 0, 10 * time.Second},
-		"nothing after CONNECT":  {(*timed).proxy, 0, []byte("CONNECT 11.9.9.9:443 HTTP/1.1\r\n\r\n"), len(established), 30 * time.Second},
+		"nothing to the proxy":   {(*timed).httpProxy, 0, nil, 0, 30 * time.Second},
+		"half a method":          {(*timed).httpProxy, 0, []byte("CONN"), 0, 10 * time.Second},
+		"half a CONNECT":         {(*timed).httpProxy, 0, []byte("CONNECT a:443 HTTP/1.1\r\n"), 0, 10 * time.Second},
+		"nothing after CONNECT":  {(*timed).httpProxy, 0, []byte("CONNECT 11.9.9.9:443 HTTP/1.1\r\n\r\n"), len(established), 30 * time.Second},
 		"nothing to SOCKS":       {(*timed).socksProxy, 0, nil, 0, 30 * time.Second},
 		"half a greeting":        {(*timed).socksProxy, 0, []byte{5}, 0, 10 * time.Second},
 		"half of SOCKS":          {(*timed).socksProxy, 0, []byte{5, 1, 0, 5, 1}, 2, 10 * time.Second},
@@ -156,7 +156,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 }
 
 func (w *timed) transparent() *fakeListener { return w.ports }
-func (w *timed) proxy() *fakeListener       { return w.http }
+func (w *timed) httpProxy() *fakeListener   { return w.http }
 func (w *timed) socksProxy() *fakeListener  { return w.socks }
 
 // One byte now and then buys no more time than none.
@@ -166,7 +166,7 @@ func TestWordsThatTrickle(t *testing.T) {
 		says []byte
 	}{
 		"a hello":   {(*timed).transparent, clientHello(t, "")},
-		"a CONNECT": {(*timed).proxy, []byte("CONNECT 11.9.9.9:443 HTTP/1.1\r\n\r\n")},
+		"a CONNECT": {(*timed).httpProxy, []byte("CONNECT 11.9.9.9:443 HTTP/1.1\r\n\r\n")},
 		"SOCKS":     {(*timed).socksProxy, []byte("\x05\x01\x00\x05\x01\x00\x03\x20abcdefghijklmnopqrstuvwxyz")},
 	} {
 		t.Run(name, func(t *testing.T) {
