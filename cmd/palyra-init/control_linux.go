@@ -83,8 +83,8 @@ func awaitOrder() (inside.Order, []int, error) {
 	return order, fds, nil
 }
 
-// awaitWord blocks until palyrad has judged the report.
-func awaitWord() error {
+// awaitGo blocks until palyrad has judged the report.
+func awaitGo() error {
 	var word [8]byte
 	n, _, err := receive(word[:])
 	if err == nil && string(word[:n]) != inside.Go {

@@ -10,12 +10,12 @@ import (
 	"palyra/internal/sandbox/inside"
 )
 
-// stay runs the tool as a child, in all the layers of this thread, and remains
+// forkTool runs the tool as a child, in all the layers of this thread, and remains
 // as the first process of the process namespace until the tool ends. A tool
 // that were itself the first process would be deaf to every signal that it does
 // not handle, abort(3) among them, and would inherit orphans that it never
 // waits for. With the first process the kernel ends all others.
-func stay(i inside.Inner, order inside.Order) error {
+func forkTool(i inside.Inner, order inside.Order) error {
 	if i.DropCapabilities {
 		// The threads of the runtime have kept what this one has dropped.
 		if err := dropEverywhere(); err != nil {

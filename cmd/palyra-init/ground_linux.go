@@ -36,10 +36,10 @@ func ground(spec inside.Spec) error {
 			return fail("mounting a cache", err)
 		}
 	}
-	if err := cut(spec.Ground); err != nil {
+	if err := coverShared(spec.Ground); err != nil {
 		return err
 	}
-	if err := freeze(spec.Ground); err != nil {
+	if err := remountReadOnly(spec.Ground); err != nil {
 		return fail("making the host's mounts read-only", err)
 	}
 	if spec.Ground.Loopback {
@@ -55,8 +55,8 @@ func ground(spec inside.Spec) error {
 	return inner(spec.Inner)
 }
 
-// cut covers the places of the host that programs of several users share.
-func cut(g inside.Ground) error {
+// coverShared covers the places of the host that programs of several users share.
+func coverShared(g inside.Ground) error {
 	if g.Proc {
 		if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 			return fail("mounting the process list", err)
@@ -68,7 +68,7 @@ func cut(g inside.Ground) error {
 		}
 	}
 	for i, f := range g.Files {
-		if err := put(f, inside.PlaceDir+"/file-"+strconv.Itoa(i)); err != nil {
+		if err := coverFile(f, inside.PlaceDir+"/file-"+strconv.Itoa(i)); err != nil {
 			return fail("covering "+f.Path, err)
 		}
 	}
@@ -81,15 +81,15 @@ func cut(g inside.Ground) error {
 	return fail("making the home directory", unix.Mkdir(inside.TmpHome, 0o700))
 }
 
-func attachCache(fd int, place string) error {
-	if err := unix.Mkdir(place, 0o755); err != nil {
+func attachCache(fd int, target string) error {
+	if err := unix.Mkdir(target, 0o755); err != nil {
 		return err
 	}
-	return bind(fd, place)
+	return bind(fd, target)
 }
 
-// freeze makes every mount read-only that is not the run's own.
-func freeze(g inside.Ground) error {
+// remountReadOnly makes every mount read-only that is not the run's own.
+func remountReadOnly(g inside.Ground) error {
 	if err := unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
 		return err
 	}
@@ -101,15 +101,15 @@ func freeze(g inside.Ground) error {
 	return nil
 }
 
-// put covers a file with another, which is made at a place of our own. What the
+// coverFile covers a file with another, which is made at a place of our own. What the
 // host does not have cannot be covered. A link is covered itself: where it leads
 // may be covered by now.
-func put(f inside.File, place string) error {
+func coverFile(f inside.File, target string) error {
 	own := strings.HasPrefix(f.Path, inside.PlaceDir+"/")
 	if own {
-		place = f.Path
+		target = f.Path
 	}
-	fd, err := unix.Open(place, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o444)
+	fd, err := unix.Open(target, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o444)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func put(f inside.File, place string) error {
 	if own {
 		return nil
 	}
-	tree, err := unix.OpenTree(unix.AT_FDCWD, place, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	tree, err := unix.OpenTree(unix.AT_FDCWD, target, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 
 // inner puts the last layers in place, in the order in which each still has
 // the power it needs, waits for a call, prepares what it decides, proves the
-// layers, waits for palyrad's word and becomes the tool.
+// layers, waits for palyrad's go-ahead and becomes the tool.
 func inner(i inside.Inner) error {
 	shows := environmentShows(i)
 	if i.Network != nil {
@@ -20,14 +20,14 @@ func inner(i inside.Inner) error {
 			return err
 		}
 	}
-	if err := shed(i); err != nil {
+	if err := dropPrivileges(i); err != nil {
 		return err
 	}
 	order, fds, err := awaitOrder()
 	if err != nil {
 		return err
 	}
-	unpinned, err := ready(i, order, fds)
+	unpinned, err := prepare(i, order, fds)
 	if err != nil {
 		return err
 	}
@@ -49,18 +49,18 @@ func inner(i inside.Inner) error {
 	if err != nil {
 		return fail("sending the report", err)
 	}
-	if err := awaitWord(); err != nil {
+	if err := awaitGo(); err != nil {
 		return err
 	}
 	if i.First {
-		return stay(i, order)
+		return forkTool(i, order)
 	}
-	return become(order)
+	return execTool(order)
 }
 
-// shed gives up what no tool needs; it is what a sandbox that waits for its
+// dropPrivileges gives up what no tool needs; it is what a sandbox that waits for its
 // call has behind it.
-func shed(i inside.Inner) error {
+func dropPrivileges(i inside.Inner) error {
 	if !i.KeepDescriptors {
 		// Strays of the daemon and of bubblewrap must not reach the tool.
 		if err := unix.CloseRange(inside.ControlFD, ^uint(0)>>1, unix.CLOSE_RANGE_CLOEXEC); err != nil {
@@ -92,9 +92,9 @@ func shed(i inside.Inner) error {
 	return nil
 }
 
-// ready carries out what the order asks for before the tool starts. It returns
+// prepare carries out what the order asks for before the tool starts. It returns
 // the operands that could not be pinned.
-func ready(i inside.Inner, order inside.Order, fds []int) (unpinned []int, err error) {
+func prepare(i inside.Inner, order inside.Order, fds []int) (unpinned []int, err error) {
 	if order.Bytes != 0 {
 		if unpinned, err = pin(i.Dir, order.Operands, fds[order.Bytes]); err != nil {
 			return nil, err
@@ -123,8 +123,8 @@ func ready(i inside.Inner, order inside.Order, fds []int) (unpinned []int, err e
 	return unpinned, nil
 }
 
-// become runs the tool in place of this program.
-func become(order inside.Order) error {
+// execTool runs the tool in place of this program.
+func execTool(order inside.Order) error {
 	return fail(inside.StepExec, unlessBusy(func() error { return unix.Exec(program(order), order.Argv, order.Env) }))
 }
 

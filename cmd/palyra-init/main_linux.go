@@ -105,19 +105,19 @@ func readAt(fd int, into []byte, at int64) error {
 
 // stepError is a failure with the step that failed.
 type stepError struct {
-	step string
+	step inside.Step
 	err  error
 }
 
-func (e *stepError) Error() string { return e.step + ": " + e.err.Error() }
+func (e *stepError) Error() string { return e.step.String() + ": " + e.err.Error() }
 
 func (e *stepError) Unwrap() error { return e.err }
 
-func fail(step string, err error) error {
+func fail[S ~string](step S, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &stepError{step, err}
+	return &stepError{inside.Step(step), err}
 }
 
 func failure(err error) inside.Report {

@@ -72,11 +72,11 @@ func cover(mounts []int) error {
 		return fail("making the place of the workspace", err)
 	}
 	for i, fd := range mounts {
-		place := inside.MountPlace(i)
-		if err := unix.Mkdir(place, 0o755); err != nil {
+		target := inside.MountPlace(i)
+		if err := unix.Mkdir(target, 0o755); err != nil {
 			return fail("making the place of a mount", err)
 		}
-		if err := unix.MoveMount(fd, "", unix.AT_FDCWD, place, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		if err := unix.MoveMount(fd, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 			return fail("attaching a mount", err)
 		}
 	}
@@ -92,13 +92,13 @@ func overlay(lower, upper, work int) error {
 }
 
 // bind puts a directory, with what is mounted below it, at another place.
-func bind(fd int, place string) error {
+func bind(fd int, target string) error {
 	tree, err := clone(fd)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(tree)
-	return unix.MoveMount(tree, "", unix.AT_FDCWD, place, unix.MOVE_MOUNT_F_EMPTY_PATH)
+	return unix.MoveMount(tree, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
 
 func clone(fd int) (int, error) {

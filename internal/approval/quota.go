@@ -62,7 +62,7 @@ func (q *quota) take(run runKey, now time.Time) error {
 	case len(made) >= q.limits.CreatedPerPrincipal:
 		return limitError("%s asked for %d approvals within a minute, the most it may", run.principal, q.limits.CreatedPerPrincipal).
 			WithField("retry_after", made[0].Add(rateWindow).Sub(now).String())
-	case len(recent) == 0 && !q.room(now):
+	case len(recent) == 0 && !q.hasCapacity(now):
 		return limitError("too many runs ask for approvals")
 	}
 	q.add(run)
@@ -70,8 +70,8 @@ func (q *quota) take(run runKey, now time.Time) error {
 	return nil
 }
 
-// room makes sure that one more run can be remembered.
-func (q *quota) room(now time.Time) bool {
+// hasCapacity makes sure that one more run can be remembered.
+func (q *quota) hasCapacity(now time.Time) bool {
 	if len(q.created) < maxRuns {
 		return true
 	}

@@ -62,7 +62,7 @@ type ProcessPolicy struct {
 	// Reach is what programs may reach in the mode egress.Strict. A call may ask
 	// for less of it. In the mode egress.Preflight its rules are what the hosts
 	// of a call are held against.
-	Reach egress.Grant
+	Reach egress.Reach
 	// Resolver and Interfaces are the system's when nil.
 	Resolver   egress.Resolver
 	Interfaces InterfaceLister

@@ -48,9 +48,9 @@ func (t fetch) run(ctx context.Context, c tool.Call, r request) tool.Report {
 	report := begin(t.version)
 	ctx, cancel := context.WithTimeoutCause(ctx, r.timeout, reason.Errorf(reason.TimedOut, "no complete answer within %d ms", r.timeout.Milliseconds()))
 	defer cancel()
-	ledger := egress.NewLedger(time.Now())
+	log := egress.NewConnectionLog(time.Now())
 	dialer := &egress.Dialer{
-		Rules: t.rules(), OpenByDefault: true, Ledger: ledger, Resolver: t.policy.Resolver, Interfaces: t.policy.Interfaces, Dial: t.dial,
+		Rules: t.rules(), OpenByDefault: true, Log: log, Resolver: t.policy.Resolver, Interfaces: t.policy.Interfaces, Dial: t.dial,
 	}
 	secrets := secret.New("", t.policy.Secrets)
 	defer secrets.Close()
@@ -61,7 +61,7 @@ func (t fetch) run(ctx context.Context, c tool.Call, r request) tool.Report {
 		err = ctx.Err()
 	}
 	report.Egress.Allowed = slices.Clone(c.Plan.Binding.Egress)
-	report.Egress.Observed, report.Egress.Missed = ledger.List()
+	report.Egress.Observed, report.Egress.Missed = log.List()
 	if err != nil {
 		return fail(ctx, report, err)
 	}

@@ -66,15 +66,15 @@ func fileFacts(root *workspace.Root, real string, links, risk int) tool.Facts {
 // the plan and what is read are of the same file.
 type seen struct {
 	root *workspace.Root
-	// held is nil when there is no such file; missing says so then.
-	held    *workspace.Held
+	// handle is nil when there is no such file; missing says so then.
+	handle  *workspace.Handle
 	missing error
 	plan    tool.Plan
 }
 
 func (s *seen) close() {
-	if s.held != nil {
-		s.held.Close()
+	if s.handle != nil {
+		s.handle.Close()
 	}
 	s.root.Close()
 }
@@ -98,8 +98,8 @@ func (f files) see(name, verb string, t target, risk int) (*seen, error) {
 // rule about its name decides before anybody learns that there is no such file.
 func (s *seen) find(name string) error {
 	var err error
-	if s.held, err = s.root.Hold(name); err == nil {
-		s.plan.Facts.Path = s.held.Info().Path
+	if s.handle, err = s.root.Open(name); err == nil {
+		s.plan.Facts.Path = s.handle.Info().Path
 		return nil
 	}
 	if reason.Of(err) != reason.FileNotFound {
@@ -114,8 +114,8 @@ func (s *seen) find(name string) error {
 // path, beside the arguments; which file has that path is for the permit alone.
 func (s *seen) describe(name, verb string, risk int) {
 	real, links := s.plan.Facts.Path, 0
-	if s.held != nil {
-		links = linksOf(s.held.Info())
+	if s.handle != nil {
+		links = linksOf(s.handle.Info())
 	}
 	s.plan = tool.Plan{
 		Binding: tool.Binding{Cwd: s.root.Name() + ":" + real},
@@ -123,8 +123,8 @@ func (s *seen) describe(name, verb string, risk int) {
 		Preview: tool.Preview{Summary: fmt.Sprintf("%s %q in workspace %s.", verb, real, s.root.Name())},
 		Subject: fmt.Sprintf("%s:%s:%s", name, s.root.Name(), subjectPart(real)),
 	}
-	if s.held != nil {
-		s.plan.Files = []tool.FileIdentity{identityOf(s.held.Info())}
+	if s.handle != nil {
+		s.plan.Files = []tool.FileIdentity{identityOf(s.handle.Info())}
 	}
 }
 

@@ -83,14 +83,14 @@ func (t fsRead) Prepare(_ context.Context, p tool.Proposal) (tool.Prepared, erro
 
 // read returns the part of the file that the call asks for.
 func (s *seen) read(ctx context.Context, in readInput) (readResult, error) {
-	if s.held == nil {
+	if s.handle == nil {
 		return readResult{}, s.missing
 	}
 	limit := int64(readDefault)
 	if in.Limit != nil {
 		limit = min(*in.Limit, readMost)
 	}
-	content, err := s.held.Read(ctx, in.Offset, limit)
+	content, err := s.handle.Read(ctx, in.Offset, limit)
 	if err != nil {
 		return readResult{}, err
 	}

@@ -137,7 +137,7 @@ func (in searchInput) compile() (*regexp.Regexp, error) {
 }
 
 func (s *seen) search(ctx context.Context, c tool.Call, in searchInput) (searchResult, error) {
-	if s.held == nil {
+	if s.handle == nil {
 		return searchResult{}, s.missing
 	}
 	re, err := in.compile()
@@ -196,7 +196,7 @@ func (s *search) candidates(ctx context.Context) ([]workspace.Info, error) {
 		}
 		return ctx.Err()
 	}
-	if top := s.held.Info(); top.Kind == workspace.File {
+	if top := s.handle.Info(); top.Kind == workspace.File {
 		return list, ignoreStop(add(top))
 	}
 	err := s.root.Walk(ctx, s.result.Path, func(info workspace.Info) error {
@@ -260,10 +260,10 @@ func (s *search) file(ctx context.Context, info workspace.Info) error {
 // When that has become another file, or has other names, it is judged again
 // before anything is read. What is not where it was found is not read.
 func (s *search) open(ctx context.Context, judged workspace.Info) (workspace.Content, error) {
-	if s.held.Info().Kind == workspace.File {
-		return s.held.Read(ctx, 0, searchFileBytes)
+	if s.handle.Info().Kind == workspace.File {
+		return s.handle.Read(ctx, 0, searchFileBytes)
 	}
-	found, err := s.root.Hold(judged.Path)
+	found, err := s.root.Open(judged.Path)
 	if err != nil {
 		return workspace.Content{}, err
 	}

@@ -130,7 +130,7 @@ func (t process) plan(c command) (tool.Plan, error) {
 	}
 	return tool.Plan{
 		Binding: tool.Binding{
-			Cwd: c.place(), Argv: c.in.Argv, Environment: slices.Concat(c.env, c.placeholders()), Executable: c.program.Executable,
+			Cwd: c.location(), Argv: c.in.Argv, Environment: slices.Concat(c.env, c.placeholders()), Executable: c.program.Executable,
 			Operands: operands, SandboxProfile: t.profile(c), Egress: t.reach(c),
 		},
 		Facts: t.facts(c),

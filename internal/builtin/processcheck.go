@@ -43,7 +43,7 @@ type command struct {
 	// the program may reach, in mode preflight those that were checked.
 	hosts []string
 	// grant is what the program may reach in mode strict.
-	grant egress.Grant
+	grant egress.Reach
 	// caches are names of tools, those of the operator's list.
 	caches []string
 }
@@ -58,7 +58,7 @@ func (t process) check(ctx context.Context, p tool.Proposal) (command, error) {
 	}
 	for _, step := range []func(*command) error{
 		t.known,
-		t.place,
+		t.resolveCwd,
 		t.checkHosts,
 		t.available,
 		t.confined,
@@ -139,8 +139,8 @@ func ofWorkspace(name string) bool {
 	return inWorkspace(name) != name || strings.Contains(name, "/") && !path.IsAbs(name)
 }
 
-// place finds workspace, working directory and a program of the workspace.
-func (t process) place(c *command) error {
+// resolveCwd finds workspace, working directory and a program of the workspace.
+func (t process) resolveCwd(c *command) error {
 	root, err := t.set.Open(c.in.Workspace)
 	if err != nil {
 		return err
@@ -273,8 +273,8 @@ func (t process) requiredFor(c command) []string {
 	})
 }
 
-// place is the working directory as a binding names it.
-func (c command) place() string { return c.name + ":" + c.cwd }
+// location is the working directory as a binding names it.
+func (c command) location() string { return c.name + ":" + c.cwd }
 
 // operands are the workspace files that the call is bound to.
 func (c command) operands() ([]tool.Operand, []string, error) {

@@ -17,8 +17,8 @@ import (
 // message to whoever runs it, and nobody has decided on the call yet.
 func (t process) checkHosts(c *command) error {
 	switch {
-	case t.policy.Egress == egress.None && c.in.Hosts != nil:
-		return reason.Errorf(reason.InvalidInput, "nothing holds a program to hosts in the egress mode none, which the operator set").
+	case t.policy.Egress == egress.Unrestricted && c.in.Hosts != nil:
+		return reason.Errorf(reason.InvalidInput, "nothing holds a program to hosts in the egress mode unrestricted, which the operator set").
 			WithRemedy("Leave hosts out: the program has the network of the machine.").WithField("pointer", "/hosts")
 	case t.policy.Egress == egress.Strict && c.in.Hosts == nil:
 		c.grant = t.policy.Reach.Reachable()
@@ -112,7 +112,7 @@ func (t process) maySend(c command) int64 {
 }
 
 // granted is what the sandbox lets through, nil for nothing.
-func (t process) granted(c command) *egress.Grant {
+func (t process) granted(c command) *egress.Reach {
 	if t.policy.Egress != egress.Strict || t.offline(c) {
 		return nil
 	}
@@ -149,7 +149,7 @@ func (t process) networkNotes(c command) []string {
 		return nil
 	case t.policy.Egress == egress.Preflight:
 		return []string{"The program has the network of the machine, its private addresses included. The hosts that the call names were checked; nothing holds the program to them."}
-	case t.policy.Egress == egress.None:
+	case t.policy.Egress == egress.Unrestricted:
 		return []string{"The program has the network of the machine, its private addresses included, and nothing bounds what it sends."}
 	}
 	notes := []string{fmt.Sprintf("What the program can read can leave to the hosts that it may reach, at most %s of it.", inBytes(c.grant.Budget.OrDefault().BytesOut))}
@@ -207,7 +207,7 @@ func anyOf(what string, list []string) string {
 // nothing is ever observed there.
 func (t process) egressOf(c command) tool.Egress {
 	mode := t.policy.Egress.String()
-	if t.policy.Egress == egress.None {
+	if t.policy.Egress == egress.Unrestricted {
 		mode = "unrestricted"
 	}
 	return tool.Egress{Mode: mode, Allowed: list(c.hosts), Observed: []tool.Connection{}}

@@ -42,8 +42,8 @@ func TestHostsOfAProgram(t *testing.T) {
 		{"an address that none names", egress.Preflight, []string{"10.0.0.8:80"}, reason.EgressDenied, nil},
 		{"without a port", egress.Preflight, []string{"api.example.org"}, reason.HostInvalid, nil},
 		{"a name in disguise", egress.Preflight, []string{"api.example.org@other.test:443"}, reason.HostInvalid, nil},
-		{"none", egress.None, []string{"api.example.org:443"}, reason.InvalidInput, nil},
-		{"none, and asked to be offline", egress.None, []string{}, reason.InvalidInput, nil},
+		{"none", egress.Unrestricted, []string{"api.example.org:443"}, reason.InvalidInput, nil},
+		{"none, and asked to be offline", egress.Unrestricted, []string{}, reason.InvalidInput, nil},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			b, r, _ := processBench(t, networked(row.mode, rules...))
@@ -106,9 +106,9 @@ func TestNetworkIsSaid(t *testing.T) {
 		attested, level, summary, note string
 		risk                           int
 	}{
-		egress.Strict:    {"strict", sandbox.LevelStrict, ", offline, ", "", riskProcess}, // nothing is allowed
-		egress.Preflight: {"preflight", sandbox.LevelPreflight, "its hosts checked before the start only", "nothing holds the program to them", riskProcess + riskNetwork},
-		egress.None:      {"unrestricted", sandbox.LevelNone, "the unrestricted network of the machine", "nothing bounds what it sends", riskProcess + riskNetwork},
+		egress.Strict:       {"strict", sandbox.LevelStrict, ", offline, ", "", riskProcess}, // nothing is allowed
+		egress.Preflight:    {"preflight", sandbox.LevelPreflight, "its hosts checked before the start only", "nothing holds the program to them", riskProcess + riskNetwork},
+		egress.Unrestricted: {"unrestricted", sandbox.LevelNone, "the unrestricted network of the machine", "nothing bounds what it sends", riskProcess + riskNetwork},
 	} {
 		b, r, _ := processBench(t, networked(mode))
 		layers := []string{"network_namespace", "seccomp"}

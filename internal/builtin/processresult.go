@@ -91,8 +91,8 @@ func list(s []string) []string {
 	return s
 }
 
-// kept is the digest of what is left of a stream, "" when all of it is there.
-func kept(s sandbox.Stream) string {
+// keptSHA256 is the digest of what is left of a stream, "" when all of it is there.
+func keptSHA256(s sandbox.Stream) string {
 	if !s.Truncated {
 		return ""
 	}

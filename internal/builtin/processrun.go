@@ -142,7 +142,7 @@ func (t process) report(ctx context.Context, report tool.Report, o outcome) tool
 	report.StartedAt, report.FinishedAt = ran.Started.UTC(), ran.Finished.UTC()
 	report.Outputs = tool.Outputs{
 		StdoutSHA256: ran.Stdout.SHA256, StderrSHA256: ran.Stderr.SHA256, StdoutBytes: ran.Stdout.Total, StderrBytes: ran.Stderr.Total,
-		StdoutKeptSHA256: kept(ran.Stdout), StderrKeptSHA256: kept(ran.Stderr),
+		StdoutKeptSHA256: keptSHA256(ran.Stdout), StderrKeptSHA256: keptSHA256(ran.Stderr),
 		Truncated: ran.Stdout.Truncated || ran.Stderr.Truncated,
 	}
 	result := processResult{

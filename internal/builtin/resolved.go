@@ -19,8 +19,8 @@ const changeAct = "change"
 
 // resolved is what a call about one path comes to.
 func (f files) resolved(act string, plan tool.Plan, what map[string]any) (tool.Resolved, error) {
-	place, err := f.set.Place(plan.Facts.Workspace, plan.Facts.Path)
-	return tool.Resolved{Act: act, Places: []string{place}, What: what}, err
+	location, err := f.set.HostPath(plan.Facts.Workspace, plan.Facts.Path)
+	return tool.Resolved{Act: act, Places: []string{location}, What: what}, err
 }
 
 // Resolve says what is read: the file, whatever part of it.
@@ -73,13 +73,13 @@ func (f files) resolvedEdit(ctx context.Context, p tool.Proposal, plan func(cont
 	}
 	what := make(map[string]any, len(e.changes))
 	for _, c := range e.changes {
-		place, err := f.set.Place(e.root.Name(), c.Path)
+		location, err := f.set.HostPath(e.root.Name(), c.Path)
 		if err != nil {
 			return tool.Resolved{}, err
 		}
-		what[place] = "deleted"
+		what[location] = "deleted"
 		if !c.Delete {
-			what[place] = modes[c.Path] + " " + canonical.Digest(c.Content)
+			what[location] = modes[c.Path] + " " + canonical.Digest(c.Content)
 		}
 	}
 	return tool.Resolved{Act: changeAct, Places: slices.Sorted(maps.Keys(what)), What: what}, nil
@@ -115,7 +115,7 @@ func (t process) Resolve(ctx context.Context, p tool.Proposal, _ tool.Plan) (too
 	if err != nil {
 		return tool.Resolved{}, err
 	}
-	place, err := t.set.Place(c.name, c.cwd)
+	location, err := t.set.HostPath(c.name, c.cwd)
 	if err != nil {
 		return tool.Resolved{}, err
 	}
@@ -123,7 +123,7 @@ func (t process) Resolve(ctx context.Context, p tool.Proposal, _ tool.Plan) (too
 	if err != nil {
 		return tool.Resolved{}, err
 	}
-	return tool.Resolved{Act: processName, Places: []string{place}, What: map[string]any{
+	return tool.Resolved{Act: processName, Places: []string{location}, What: map[string]any{
 		"program": c.program.Path, "called": c.program.Called, "sha256": c.program.SHA256, "argv": words,
 		"environment": slices.Concat([]string{}, c.env, c.placeholders()), "stdin": canonical.Digest(c.stdin),
 		"workspace_mode": string(c.mode), "dry_run": c.in.DryRun, "egress": t.reach(c),
@@ -168,8 +168,8 @@ func (t process) oneSpelling(root *workspace.Root, c command, word string) strin
 	}
 	if real, err := root.Resolve(inside); err == nil {
 		if _, err := root.Stat(real); err == nil {
-			if place, err := t.set.Place(c.name, real); err == nil {
-				return place
+			if location, err := t.set.HostPath(c.name, real); err == nil {
+				return location
 			}
 		}
 	}

@@ -21,6 +21,9 @@ type Config struct {
 	// Source is the file that Load read, or would have read had it existed; it
 	// is no key.
 	Source string `toml:"-"`
+	// Notes are sentences about what is valid and should be written otherwise;
+	// palyrad logs them at start.
+	Notes []string `toml:"-"`
 	// TrustDomain is the authority of the SPIFFE ids that the CA issues.
 	TrustDomain string `toml:"trust_domain"`
 	Listen      Listen `toml:"listen"`

@@ -171,7 +171,7 @@ func TestFindings(t *testing.T) {
 		{"not host:port", "[listen]\napi = \"7443\"", []string{`listen.api is "7443"; set it to "host:port"`}},
 		{"words", "[process_runner]\ntier = \"C\"\negress_enforcement_mode = \"off\"", []string{
 			"process_runner.tier is \"C\"; set it to one of c, b",
-			"process_runner.egress_enforcement_mode is \"off\"; set it to one of strict, preflight, none",
+			"process_runner.egress_enforcement_mode is \"off\"; set it to one of strict, preflight, unrestricted",
 		}},
 		{"hosts without a port", "[process_runner]\nallowed_egress_hosts = [\"example.org\", \"10.0.0.0/8\", \"::1\", \"ok.org:443\", \"[2001:db8::/32]:80\"]", []string{
 			`:2:1: process_runner.allowed_egress_hosts has "example.org", which names no port; write the port that programs may reach, such as example.org:443`,
@@ -209,7 +209,7 @@ func TestFindings(t *testing.T) {
 			`:5:3: process_runner.inspect has no effect with egress_enforcement_mode "preflight"`,
 		}},
 		{"hosts that nothing looks at", "[process_runner]\negress_enforcement_mode = \"none\"\nallowed_egress_hosts = [\"example.org\"]", []string{
-			`:3:1: process_runner.allowed_egress_hosts has no effect with egress_enforcement_mode "none", which checks nothing`,
+			`:3:1: process_runner.allowed_egress_hosts has no effect with egress_enforcement_mode "unrestricted", which checks nothing`,
 		}},
 		{"preflight", "[process_runner]\negress_enforcement_mode = \"preflight\"\nallowed_egress_hosts = [\"https://example.org\"]\nallowed_dns_suffixes = [\"*.example.org\"]\nrequired_layers = [\"network_namespace\", \"secomp\"]", []string{
 			`:3:1: process_runner.allowed_egress_hosts has "https://example.org"; leave out scheme`,
@@ -544,4 +544,16 @@ func manyPorts(n int) string {
 		rules[i] = fmt.Sprintf("%q", fmt.Sprintf("a.org:%d", 1000+i))
 	}
 	return strings.Join(rules, ", ")
+}
+
+// The sources' word for the network of the machine stays valid, and is noted.
+func TestNoneIsUnrestricted(t *testing.T) {
+	for word, notes := range map[string]int{"none": 1, "unrestricted": 0} {
+		w := newWorld(t)
+		w.write("[process_runner]\negress_enforcement_mode = \"" + word + "\"\n")
+		c, _ := w.load(w.options())
+		if c.ProcessRunner.EgressEnforcementMode != EgressUnrestricted || len(c.Notes) != notes {
+			t.Errorf("%s: mode %q, notes %q", word, c.ProcessRunner.EgressEnforcementMode, c.Notes)
+		}
+	}
 }

@@ -37,10 +37,18 @@ type Inspect struct {
 	Paths   []string `toml:"paths"`
 }
 
+// oldWords puts the words in force in the place of older ones, and notes it.
+func (c *Config) oldWords() {
+	if mode := &c.ProcessRunner.EgressEnforcementMode; *mode == "none" {
+		*mode = EgressUnrestricted
+		c.Notes = append(c.Notes, `process_runner.egress_enforcement_mode = "none" means "unrestricted", the network of the machine: write "unrestricted"`)
+	}
+}
+
 // egress refuses hosts that nothing would look at: a setting must not be
 // accepted and then ignored.
 func (k *checker) egress(p ProcessRunner) {
-	if p.EgressEnforcementMode != EgressPreflight && p.EgressEnforcementMode != EgressNone {
+	if p.EgressEnforcementMode != EgressPreflight && p.EgressEnforcementMode != EgressUnrestricted {
 		// A word that is no mode was found already; the rest is held against the default.
 		p.EgressEnforcementMode = EgressStrict
 	}
@@ -52,8 +60,8 @@ func (k *checker) egress(p ProcessRunner) {
 		{"process_runner.allowed_dns_suffixes", p.AllowedDNSSuffixes},
 		{"process_runner.denied_egress_hosts", p.DeniedEgressHosts},
 	} {
-		if len(list.hosts) > 0 && p.EgressEnforcementMode == EgressNone {
-			k.find(list.key, "has no effect with egress_enforcement_mode \"none\", which checks nothing", "leave it out, or set the mode to \"strict\"")
+		if len(list.hosts) > 0 && p.EgressEnforcementMode == EgressUnrestricted {
+			k.find(list.key, "has no effect with egress_enforcement_mode \"unrestricted\", which checks nothing", "leave it out, or set the mode to \"strict\"")
 		}
 		k.hosts(list.key, list.hosts)
 	}

@@ -49,8 +49,8 @@ type binder struct {
 func (b *binder) at(name string) Origin {
 	o := Origin{Source: SourceFile, Name: b.path, Line: 1, Column: 1}
 	for n := name; n != ""; n = parent(n) {
-		if place, ok := b.places[n]; ok {
-			o.Line, o.Column = place.Line, place.Column
+		if position, ok := b.places[n]; ok {
+			o.Line, o.Column = position.Line, position.Column
 			break
 		}
 	}

@@ -90,6 +90,7 @@ func load(opts LoadOptions) (*Config, Origins, Findings) {
 	fillModels(c, origins)
 	fillSecrets(c, origins)
 	m.expand(c, keys)
+	c.oldWords()
 	if path != "" {
 		abs, err := filepath.Abs(path)
 		if err != nil {

@@ -18,17 +18,17 @@ func placesOf(text []byte) map[string]unstable.Position {
 		expr := w.parser.Expression()
 		switch expr.Kind {
 		case unstable.Table:
-			name, place := w.key(expr)
+			name, position := w.key(expr)
 			prefix = w.resolve(name)
-			w.mark(prefix, place)
+			w.mark(prefix, position)
 			prefix += "."
 		case unstable.ArrayTable:
-			name, place := w.key(expr)
+			name, position := w.key(expr)
 			name = w.resolve(name)
-			w.mark(name, place)
+			w.mark(name, position)
 			prefix = fmt.Sprintf("%s[%d]", name, w.counts[name])
 			w.counts[name]++
-			w.mark(prefix, place)
+			w.mark(prefix, position)
 			prefix += "."
 		case unstable.KeyValue:
 			w.keyValue(prefix, expr)
@@ -45,24 +45,24 @@ type walker struct {
 }
 
 // mark keeps the first place of a name.
-func (w *walker) mark(name string, place unstable.Position) {
+func (w *walker) mark(name string, position unstable.Position) {
 	if _, ok := w.places[name]; !ok {
-		w.places[name] = place
+		w.places[name] = position
 	}
 }
 
 // key returns the dotted key of an expression and where it begins.
 func (w *walker) key(node *unstable.Node) (string, unstable.Position) {
 	var parts []string
-	var place unstable.Position
+	var position unstable.Position
 	for it := node.Key(); it.Next(); {
 		part := it.Node()
 		if len(parts) == 0 {
-			place = w.parser.Shape(part.Raw).Start
+			position = w.parser.Shape(part.Raw).Start
 		}
 		parts = append(parts, string(part.Data))
 	}
-	return strings.Join(parts, "."), place
+	return strings.Join(parts, "."), position
 }
 
 // resolve adds the current index to each list of tables that a header passes
@@ -83,9 +83,9 @@ func (w *walker) resolve(name string) string {
 }
 
 func (w *walker) keyValue(prefix string, node *unstable.Node) {
-	name, place := w.key(node)
+	name, position := w.key(node)
 	name = prefix + name
-	w.mark(name, place)
+	w.mark(name, position)
 	w.inside(name, node.Value())
 }
 

@@ -18,9 +18,9 @@ const (
 	FallbackUserNamespaces = "user_namespaces"
 	FallbackLandlock       = "landlock"
 
-	EgressStrict    = "strict"
-	EgressPreflight = "preflight"
-	EgressNone      = "none"
+	EgressStrict       = "strict"
+	EgressPreflight    = "preflight"
+	EgressUnrestricted = "unrestricted"
 
 	ModeCopyOnWrite = "copy_on_write"
 	ModeDirect      = "direct"
@@ -70,7 +70,8 @@ type ProcessRunner struct {
 	AllowInterpreters bool `toml:"allow_interpreters"`
 	// StrictExec keeps programs from running what is in no file system.
 	StrictExec bool `toml:"strict_exec"`
-	// EgressEnforcementMode is "strict", "preflight" or "none".
+	// EgressEnforcementMode is "strict", "preflight" or "unrestricted";
+	// Load reads "none" as the last of them.
 	EgressEnforcementMode string `toml:"egress_enforcement_mode"`
 	// AllowedEgressHosts are host rules. In mode strict programs reach what they
 	// name, each with a port, and nothing else; in mode preflight the hosts of a
@@ -116,7 +117,7 @@ func (p ProcessRunner) CPUTimeLimit() time.Duration { return millis(p.CPUTimeLim
 func (k *checker) runner(p ProcessRunner) {
 	k.oneOf("process_runner.tier", p.Tier, TierC, TierB)
 	k.oneOf("process_runner.fallback", p.Fallback, FallbackNone, FallbackUserNamespaces, FallbackLandlock)
-	k.oneOf("process_runner.egress_enforcement_mode", p.EgressEnforcementMode, EgressStrict, EgressPreflight, EgressNone)
+	k.oneOf("process_runner.egress_enforcement_mode", p.EgressEnforcementMode, EgressStrict, EgressPreflight, EgressUnrestricted)
 	for _, name := range p.AllowedExecutables {
 		if name == "" || strings.ContainsRune(name, filepath.Separator) && !filepath.IsAbs(name) {
 			k.find("process_runner.allowed_executables", "has "+quote(name), "use a base name such as git, or an absolute path")

@@ -87,6 +87,9 @@ func runUntilSignal(ctx context.Context, cfg *config.Config, log *slog.Logger) e
 			}
 		}
 	}()
+	for _, note := range cfg.Notes {
+		log.WarnContext(ctx, "the configuration has an old word", slog.String("note", note))
+	}
 	return Run(ctx, Options{Config: cfg, Log: log, Reload: reload})
 }
 

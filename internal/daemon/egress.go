@@ -13,10 +13,10 @@ import (
 
 // reach is what programs may reach: all of it in mode strict, the rules alone in
 // mode preflight.
-func reach(cfg *config.Config) (egress.Grant, error) {
+func reach(cfg *config.Config) (egress.Reach, error) {
 	p := cfg.ProcessRunner
 	strict := p.EgressEnforcementMode == config.EgressStrict
-	grant := egress.Grant{Budget: budget(p.EgressBudget)}
+	grant := egress.Reach{Budget: budget(p.EgressBudget)}
 	var err error
 	if grant.Rules.Allow, err = egress.ParseRules(slices.Concat(p.AllowedEgressHosts, suffixRules(p.AllowedDNSSuffixes, strict))); err != nil {
 		return grant, fmt.Errorf("process_runner.allowed_egress_hosts: %w", err)
@@ -47,7 +47,7 @@ func reach(cfg *config.Config) (egress.Grant, error) {
 
 // holdable refuses a grant that no sandbox could carry out, and one with the
 // name localhost: programs know its address by themselves, and connect to that.
-func holdable(grant egress.Grant) error {
+func holdable(grant egress.Reach) error {
 	for _, rule := range grant.Rules.Allow {
 		host, port, _ := strings.Cut(rule.Canonical(), ":")
 		if host == "localhost" || strings.HasSuffix(host, ".localhost") {

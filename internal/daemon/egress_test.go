@@ -95,7 +95,7 @@ func TestDoctorSeesEgress(t *testing.T) {
 		{hosts, held, examOK, "programs reach a.org:443 and nothing else"},
 		{hosts, open, examFailed, "the rung landlock has no network namespace"},
 		{func(*config.ProcessRunner) {}, open, examOK, "run offline"},
-		{func(p *config.ProcessRunner) { p.EgressEnforcementMode = config.EgressNone }, held, examWarning, "nothing holds programs to hosts"},
+		{func(p *config.ProcessRunner) { p.EgressEnforcementMode = config.EgressUnrestricted }, held, examWarning, "nothing holds programs to hosts"},
 		{hosts, sandbox.Status{}, examSkipped, "no sandbox"},
 	} {
 		if f := egressFinding(runnerWith(row.change).ProcessRunner, row.st); f.result != row.result || !strings.Contains(f.detail, row.says) {

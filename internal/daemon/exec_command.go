@@ -90,7 +90,7 @@ func execCommand() *cobra.Command {
 	f := c.Flags()
 	f.SetInterspersed(false)
 	f.StringVar(&o.tier, "tier", config.TierC, "c: a root and namespaces of its own; b: filters and limits around a process that sees the machine's files")
-	f.StringVar(&o.egress, "egress", config.EgressStrict, "strict: what --allow says, and nothing else; preflight: the network of the machine after a check of --allow; none: the network of the machine")
+	f.StringVar(&o.egress, "egress", config.EgressStrict, "strict: what --allow says, and nothing else; preflight: the network of the machine after a check of --allow; unrestricted: the network of the machine")
 	f.StringArrayVar(&o.allow, "allow", nil, "`HOST:PORT` that the program may reach; *.domain, addresses and prefixes with a port as well, but for --egress preflight; may be repeated")
 	f.StringArrayVar(&o.deny, "deny", nil, "`HOST[:PORT]` that it may not reach, even if --allow covers it, for --egress strict; may be repeated")
 	f.StringVar(&o.workspace, "workspace", "", "`DIR` that the program sees at /workspace, and where it starts")
@@ -139,8 +139,8 @@ func (o execOptions) parse(argv []string) (execution, error) {
 		return run, badFlags("--cow and --read-only are about a --workspace")
 	case o.commit != "no" && !o.cow:
 		return run, badFlags("--commit is about the changes of --cow")
-	case len(o.allow) > 0 && mode == egress.None:
-		return run, badFlags("--allow has no effect with --egress none, which checks nothing")
+	case len(o.allow) > 0 && mode == egress.Unrestricted:
+		return run, badFlags("--allow has no effect with --egress unrestricted, which checks nothing")
 	case len(o.deny) > 0 && (mode != egress.Strict || len(o.allow) == 0):
 		return run, badFlags("--deny takes something away from what --allow names: it needs --allow, and --egress strict")
 	}
@@ -166,11 +166,11 @@ func (o execOptions) parse(argv []string) (execution, error) {
 
 // network is what the program may reach, nil for nothing and in modes in which
 // nobody sees to it.
-func (o execOptions) network(mode egress.Mode) (*egress.Grant, error) {
+func (o execOptions) network(mode egress.Mode) (*egress.Reach, error) {
 	if mode != egress.Strict || len(o.allow) == 0 {
 		return nil, nil
 	}
-	var grant egress.Grant
+	var grant egress.Reach
 	var err error
 	if grant.Rules.Allow, err = egress.ParseRules(o.allow); err != nil {
 		return nil, err

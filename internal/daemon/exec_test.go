@@ -60,7 +60,7 @@ func TestExecRefuses(t *testing.T) {
 		{[]string{"--allow", "example.org:443", "--deny", "0x7f.1", "--", "true"}, "neither a name nor an IP address", reason.HostInvalid},
 		{[]string{"--deny", "example.org:443", "--", "true"}, "needs --allow", reason.InvalidInput},
 		{[]string{"--egress", "preflight", "--allow", "127.0.0.1:80", "--deny", "example.org", "--", "true"}, "and --egress strict", reason.InvalidInput},
-		{[]string{"--egress", "none", "--allow", "example.org:443", "--", "true"}, "checks nothing", reason.InvalidInput},
+		{[]string{"--egress", "unrestricted", "--allow", "example.org:443", "--", "true"}, "checks nothing", reason.InvalidInput},
 		{[]string{"--egress", "preflight", "--allow", "169.254.169.254:80", "--", "true"}, "not public", reason.EgressDenied},
 		{[]string{"--egress", "preflight", "--allow", "example.org", "--", "true"}, "", reason.HostInvalid},
 		{[]string{"--cow", "--", "true"}, "about a --workspace", reason.InvalidInput},
@@ -85,7 +85,7 @@ func TestExecOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := execOptions{tier: "b", egress: "none", workspace: dir, cow: true, commit: "no", timeout: time.Minute, limits: []string{"cpu=3s", "memory=512m", "processes=64", "open_files=32", "disk=1g"}}
+	o := execOptions{tier: "b", egress: "unrestricted", workspace: dir, cow: true, commit: "no", timeout: time.Minute, limits: []string{"cpu=3s", "memory=512m", "processes=64", "open_files=32", "disk=1g"}}
 	run, err := o.parse([]string{"true"})
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func TestExecOptions(t *testing.T) {
 	}
 	s := run.spec
 	want := sandbox.Limits{Wall: time.Minute, CPU: 3 * time.Second, Memory: 512 << 20, Processes: 64, OpenFiles: 32, Disk: 1 << 30, Output: 16 << 20}
-	if s.Limits != want || s.Egress != egress.None || s.Workspace != sandbox.CopyOnWrite || s.WorkspaceRoot != dir || run.cfg.ProcessRunner.Prepared != 0 || lowest(run.cfg.ProcessRunner) != sandbox.Landlocked {
+	if s.Limits != want || s.Egress != egress.Unrestricted || s.Workspace != sandbox.CopyOnWrite || s.WorkspaceRoot != dir || run.cfg.ProcessRunner.Prepared != 0 || lowest(run.cfg.ProcessRunner) != sandbox.Landlocked {
 		t.Errorf("%+v, %+v", s, run.cfg.ProcessRunner)
 	}
 }

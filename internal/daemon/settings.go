@@ -78,9 +78,11 @@ func snapshot(cfg *config.Config, tools []tool.Descriptor) policy.Snapshot {
 	}
 	s.Secrets = secretSettings(cfg.Secrets)
 	p := cfg.ProcessRunner
+	// processPolicy refuses what is no mode.
+	mode, _ := egress.ParseMode(p.EgressEnforcementMode)
 	s.ProcessRunner = policy.ProcessRunner{
 		Enabled: p.Enabled, Tier: p.Tier, AllowedExecutables: p.AllowedExecutables, AllowInterpreters: p.AllowInterpreters, StrictExec: p.StrictExec,
-		EgressMode: p.EgressEnforcementMode, AllowedHosts: p.AllowedEgressHosts, AllowedDNSSuffixes: p.AllowedDNSSuffixes, DeniedHosts: p.DeniedEgressHosts,
+		EgressMode: mode.String(), AllowedHosts: p.AllowedEgressHosts, AllowedDNSSuffixes: p.AllowedDNSSuffixes, DeniedHosts: p.DeniedEgressHosts,
 		EgressBudget: policy.EgressBudget(p.EgressBudget), Inspect: inspected(p.Inspect),
 		CPULimitMS: p.CPUTimeLimitMS, MemoryLimit: p.MemoryLimitBytes, OutputLimit: p.MaxOutputBytes,
 		MaxProcesses: p.MaxProcesses, MaxConcurrent: p.MaxConcurrent, Fallback: p.Fallback, RequiredLayers: p.RequiredLayers,

@@ -81,7 +81,7 @@ func TestSnapshotHoldsTheSecuritySettings(t *testing.T) {
 		"process_runner.cache_limit_bytes":                func(c *config.Config) { c.ProcessRunner.CacheLimitBytes++ },
 		"process_runner.uid_base":                         func(c *config.Config) { c.ProcessRunner.UIDBase++ },
 		"process_runner.uid_count":                        func(c *config.Config) { c.ProcessRunner.UIDCount++ },
-		"process_runner.egress_enforcement_mode":          func(c *config.Config) { c.ProcessRunner.EgressEnforcementMode = config.EgressNone },
+		"process_runner.egress_enforcement_mode":          func(c *config.Config) { c.ProcessRunner.EgressEnforcementMode = config.EgressUnrestricted },
 		"process_runner.allowed_egress_hosts":             func(c *config.Config) { c.ProcessRunner.AllowedEgressHosts = []string{"example.org:443"} },
 		"process_runner.allowed_dns_suffixes":             func(c *config.Config) { c.ProcessRunner.AllowedDNSSuffixes = []string{"example.org"} },
 		"process_runner.denied_egress_hosts":              func(c *config.Config) { c.ProcessRunner.DeniedEgressHosts = []string{"example.org"} },
@@ -185,5 +185,15 @@ func TestWorkspacesHoldNoRules(t *testing.T) {
 		if name == "" && err != nil || name != "" && (reason.Of(err) != reason.ConfigInvalid || !strings.Contains(err.Error(), name)) {
 			t.Errorf("%q in the workspace: %v", name, err)
 		}
+	}
+}
+
+// Policies and past snapshots compare with "none", whatever the configuration
+// calls the network of the host.
+func TestSnapshotKeepsTheWordNone(t *testing.T) {
+	cfg := config.Default()
+	cfg.ProcessRunner.EgressEnforcementMode = config.EgressUnrestricted
+	if mode := snapshot(cfg, nil).ProcessRunner.EgressMode; mode != "none" {
+		t.Errorf("the snapshot says %q", mode)
 	}
 }

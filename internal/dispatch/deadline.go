@@ -55,12 +55,18 @@ func (d *deadline) resume() {
 	}
 }
 
-// timedContext is cancelled by its deadline, and says so: a context of
-// context.WithCancelCause would say that it was cancelled.
+// timedContext says of a call that ran out of time that it did. Example: a call
+// may take 10 s, and runs for 12. Err is context.DeadlineExceeded, and the
+// attestation says TIMED_OUT. A context of context.WithCancelCause would answer
+// context.Canceled, which net/http, os/exec and the runners take for a client
+// that hung up, and the attestation would say CANCELLED. context.WithTimeout
+// will not do either: its clock runs on while people are asked.
 type timedContext struct {
 	context.Context
-	// done is another channel than that of the context inside, so that contexts
-	// made of this one ask it for its error.
+	// done is a channel of its own. Package context looks behind a context for
+	// one that it made itself, knows it by its channel, and would take the error
+	// of that one: context.WithTimeout(timed, time.Minute).Err() would be
+	// context.Canceled again.
 	done chan struct{}
 }
 

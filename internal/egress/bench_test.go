@@ -84,9 +84,9 @@ func BenchmarkConnect(b *testing.B) {
 	b.Run("dialer", func(b *testing.B) {
 		to := target(b, address)
 		d := &Dialer{Rules: Rules{Allow: append(thousandRules(b), rule(b, address))}}
-		ledger := NewLedger(time.Now())
+		log := NewConnectionLog(time.Now())
 		for b.Loop() {
-			entry := ledger.Begin(LegTransparent, to)
+			entry := log.Begin(LegTransparent, to)
 			conn, err := d.Connect(b.Context(), to, entry)
 			if err != nil {
 				b.Fatal(err)

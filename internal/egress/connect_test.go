@@ -26,7 +26,7 @@ func TestConnectIsPlainTCP(t *testing.T) {
 	}
 	defer listener.Close()
 	address := listener.Addr().String()
-	l := NewLedger(time.Now())
+	l := NewConnectionLog(time.Now())
 	// No list of own addresses is handed in: this is the real one, which does
 	// hold the loopback address.
 	d := &Dialer{Rules: Rules{Allow: mustRules(t, address)}}
@@ -61,7 +61,7 @@ func TestConnectRefusals(t *testing.T) {
 			l := &line{}
 			d := testDialer(t, n, l)
 			d.Rules = rules
-			conn, err := d.Connect(t.Context(), target(t, text), d.Ledger.Begin(LegSOCKS, target(t, text)))
+			conn, err := d.Connect(t.Context(), target(t, text), d.Log.Begin(LegSOCKS, target(t, text)))
 			if err == nil {
 				conn.Close()
 			}
@@ -298,7 +298,7 @@ func TestConnectAtOneTime(t *testing.T) {
 	port := listener.Addr().(*net.TCPAddr).Port
 	zone := egresstest.NewZone(map[string][]string{"here.test": {"127.0.0.1"}})
 	resolver := egresstest.NewNameServer(t, zone.Answer).Resolver()
-	d := &Dialer{Rules: Rules{Allow: mustRules(t, fmt.Sprintf("here.test:%d", port), fmt.Sprintf("127.0.0.1:%d", port))}, Ledger: NewLedger(time.Now()), Resolver: resolver}
+	d := &Dialer{Rules: Rules{Allow: mustRules(t, fmt.Sprintf("here.test:%d", port), fmt.Sprintf("127.0.0.1:%d", port))}, Log: NewConnectionLog(time.Now()), Resolver: resolver}
 	var all sync.WaitGroup
 	for i := range connections {
 		all.Go(func() {
@@ -317,7 +317,7 @@ func TestConnectAtOneTime(t *testing.T) {
 		})
 	}
 	all.Wait()
-	list, missed := d.Ledger.List()
+	list, missed := d.Log.List()
 	seen := map[int64]bool{}
 	for _, c := range list {
 		if c.BytesIn != c.BytesOut || c.Address != "127.0.0.1" || c.Verdict != VerdictAllowed || c.Host != "here.test" {

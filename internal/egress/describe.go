@@ -30,13 +30,13 @@ func (r Rule) Canonical() string {
 }
 
 // Hosts are the allow rules in canonical form, sorted and without repeats.
-func (g Grant) Hosts() []string { return canonicals(g.Rules.Allow) }
+func (g Reach) Hosts() []string { return canonicals(g.Rules.Allow) }
 
-// Lines say in a stable order everything that the grant decides, first what may
-// be reached: two grants with the same lines let the same through. Approvals
+// Lines say in a stable order everything that it decides, first what may
+// be reached: two with the same lines let the same through. Approvals
 // bind to them. Inspections stay in their order, as the first that fits counts.
-// A grant that reaches nothing has no lines.
-func (g Grant) Lines() []string {
+// What reaches nothing has no lines.
+func (g Reach) Lines() []string {
 	lines := g.Hosts()
 	if len(lines) == 0 {
 		return nil

@@ -21,8 +21,8 @@ type Dialer struct {
 	// OpenByDefault lets hosts pass that no rule names while Rules.Allow is
 	// empty. They are still kept to public addresses.
 	OpenByDefault bool
-	// Ledger takes the record of DialContext; Connect is given an entry.
-	Ledger *Ledger
+	// Log takes the record of DialContext; Connect is given an entry.
+	Log *ConnectionLog
 	// Resolver is net.DefaultResolver when nil.
 	Resolver Resolver
 	// Dial connects to an address; it is a net.Dialer's when nil.
@@ -93,12 +93,12 @@ func (d *Dialer) Preflight(ctx context.Context, address string) error {
 	return err
 }
 
-// begin is an entry of the ledger, or one that nobody will read.
+// begin is an entry of the log, or one that nobody will read.
 func (d *Dialer) begin(t Target) *Entry {
-	if d.Ledger == nil {
-		return NewLedger(time.Now()).Begin(LegTool, t)
+	if d.Log == nil {
+		return NewConnectionLog(time.Now()).Begin(LegTool, t)
 	}
-	return d.Ledger.Begin(LegTool, t)
+	return d.Log.Begin(LegTool, t)
 }
 
 // permitted returns the addresses of a target that may be dialled, and the
@@ -118,7 +118,7 @@ func (d *Dialer) permitted(ctx context.Context, t Target, e *Entry) ([]netip.Add
 		e.Decide(VerdictFailed, ReasonUnresolved, rule, netip.Addr{})
 		return nil, Rule{}, err
 	}
-	safe, err := d.survivors(t, found, e)
+	safe, err := d.candidates(t, found, e)
 	return safe, rule, err
 }
 

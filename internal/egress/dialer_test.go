@@ -62,13 +62,13 @@ func mustRules(t *testing.T, list ...string) []Rule {
 
 func newDialer(l *line, n *nameServer) *Dialer {
 	return &Dialer{
-		OpenByDefault: true, Ledger: NewLedger(time.Now()), Resolver: n, Dial: l.dial,
+		OpenByDefault: true, Log: NewConnectionLog(time.Now()), Resolver: n, Dial: l.dial,
 		Interfaces: func() ([]netip.Addr, error) { return []netip.Addr{netip.MustParseAddr("8.8.4.4")}, nil },
 	}
 }
 
 func observed(d *Dialer) []tool.Connection {
-	list, _ := d.Ledger.List()
+	list, _ := d.Log.List()
 	return list
 }
 

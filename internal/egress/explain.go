@@ -109,7 +109,7 @@ func Alarming(reason string) bool {
 
 // Explain is Explain of what became of the connection so far.
 func (e *Entry) Explain(hosts []string) string {
-	e.ledger.mu.Lock()
-	defer e.ledger.mu.Unlock()
+	e.log.mu.Lock()
+	defer e.log.mu.Unlock()
 	return Explain(e.connection(e.started, e.started), hosts)
 }

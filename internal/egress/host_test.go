@@ -135,7 +135,7 @@ func TestModeZeroIsStrict(t *testing.T) {
 	if m != Strict || m.String() != "strict" {
 		t.Errorf("zero mode is %v", m)
 	}
-	for _, want := range []Mode{Strict, Preflight, None} {
+	for _, want := range []Mode{Strict, Preflight, Unrestricted} {
 		if got, err := ParseMode(want.String()); err != nil || got != want {
 			t.Errorf("%v: %v, %v", want, got, err)
 		}

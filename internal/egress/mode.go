@@ -18,34 +18,37 @@ const (
 	// Preflight checks the named hosts before the start and enforces nothing
 	// afterwards.
 	Preflight
-	// None leaves the host's network open and needs an explicit policy permit.
-	None
+	// Unrestricted leaves the host's network open and needs an explicit policy
+	// permit.
+	Unrestricted
 )
 
-// String returns the mode's name in configuration, facts and attestations.
+// String returns the mode's name in the facts of policy and in the journal,
+// where Unrestricted is "none": policies compare context.egress.mode with it.
 func (m Mode) String() string {
 	switch m {
 	case Strict:
 		return "strict"
 	case Preflight:
 		return "preflight"
-	case None:
+	case Unrestricted:
 		return "none"
 	}
 	return fmt.Sprintf("mode(%d)", uint8(m))
 }
 
-// ParseMode reads the name of a mode. The empty name is Strict.
+// ParseMode reads the name of a mode, in configuration or as String writes it.
+// The empty name is Strict.
 func ParseMode(s string) (Mode, error) {
 	switch s {
 	case "", "strict":
 		return Strict, nil
 	case "preflight":
 		return Preflight, nil
-	case "none":
-		return None, nil
+	case "unrestricted", "none":
+		return Unrestricted, nil
 	}
-	return Strict, fmt.Errorf("egress mode %q: want strict, preflight or none", s)
+	return Strict, fmt.Errorf("egress mode %q: want strict, preflight or unrestricted", s)
 }
 
 // MarshalText writes the form of String.

@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// Narrow returns the grant of a call that wants to reach these targets and
+// Narrow returns the reach of a call that wants to reach these targets and
 // nothing else; those that g does not allow are left out.
-func (g Grant) Narrow(targets []Target) Grant {
+func (g Reach) Narrow(targets []Target) Reach {
 	g.Rules = g.Rules.Narrow(targets)
 	return g.Reachable()
 }
 
 // Reachable returns g without inspections and secrets for hosts that it does not
 // allow.
-func (g Grant) Reachable() Grant {
+func (g Reach) Reachable() Reach {
 	g.Inspect = slices.DeleteFunc(slices.Clone(g.Inspect), func(i Inspection) bool { return !g.Rules.touch(i.Host) })
 	g.Secrets = slices.DeleteFunc(slices.Clone(g.Secrets), func(s Secret) bool { return !slices.ContainsFunc(s.Hosts, g.Rules.touch) })
 	return g
@@ -43,8 +43,11 @@ func (r Rule) overlaps(o Rule) bool {
 
 // Narrow returns the rules that allow these targets and nothing else, of those
 // that r allows. What r denies stays denied, and special addresses are unlocked
-// by the rules of r alone: who narrows cannot unlock one by naming it, and does
-// not lock the address of a name that r unlocks.
+// by the rules of r alone. Example: r allows 0.0.0.0/0, db.internal:5432 and
+// 10.0.0.0/8. A call that is narrowed to 169.254.169.254:80 gets a rule that
+// names this address, which would unlock it; r does not, for 0.0.0.0/0 names it
+// by accident. A call that is narrowed to db.internal:5432 loses the rule
+// 10.0.0.0/8, and still reaches db.internal at 10.1.2.3, as r meant it.
 func (r Rules) Narrow(targets []Target) Rules {
 	narrow := Rules{Deny: r.Deny, unlocking: r.unlocked()}
 	for _, t := range targets {

@@ -38,7 +38,7 @@ func TestNarrow(t *testing.T) {
 	}
 	narrow := wide.Narrow(targetsOf(t, "api.example.org:443", "db.internal:5432", "10.0.0.8:80", "bad.example.org:443", "other.test:443"))
 	want := []string{"10.0.0.8:80", "api.example.org:443", "db.internal:5432"}
-	if got := (Grant{Rules: narrow}).Hosts(); !slices.Equal(got, want) {
+	if got := (Reach{Rules: narrow}).Hosts(); !slices.Equal(got, want) {
 		t.Errorf("allowed %q, want %q", got, want)
 	}
 	if _, rule := narrow.Match(targetsOf(t, "api.example.org:443")[0].Host, 443); rule.String() != "*.example.org:443" {
@@ -70,7 +70,7 @@ func TestNarrow(t *testing.T) {
 	if again := narrow.Narrow(targetsOf(t, "db.internal:5432")); again.CheckAddress(database.Host, database.Port) != nil {
 		t.Error("narrowing twice locks the address")
 	}
-	if got := (Grant{Rules: wide}).Narrow(nil).Hosts(); len(got) != 0 {
+	if got := (Reach{Rules: wide}).Narrow(nil).Hosts(); len(got) != 0 {
 		t.Errorf("narrowed to nothing it allows %q", got)
 	}
 }
@@ -94,7 +94,7 @@ func TestReachable(t *testing.T) {
 		{"10.0.0.7:443", "*.example.org:443", false},
 		{"[::1]:443", "127.0.0.1:443", false},
 	} {
-		g := Grant{
+		g := Reach{
 			Rules:   Rules{Allow: rulesOf(t, row.allowed)},
 			Inspect: []Inspection{{Host: rulesOf(t, row.rule)[0]}},
 			Secrets: []Secret{{Name: "s", Hosts: rulesOf(t, "unrelated.test:443", row.rule)}},
@@ -105,11 +105,11 @@ func TestReachable(t *testing.T) {
 	}
 }
 
-// TestLines: everything that a grant decides changes its lines, and how it was
+// TestLines: everything that it decides changes its lines, and how it was
 // written does not.
 func TestLines(t *testing.T) {
-	base := func() Grant {
-		return Grant{
+	base := func() Reach {
+		return Reach{
 			Rules:   Rules{Allow: rulesOf(t, "b.org:443", "A.org.:443", "[2001:DB8::/32]:443", "[::1]:80", "*.C.org:22"), Deny: rulesOf(t, "x.org")},
 			Inspect: []Inspection{{Host: rulesOf(t, "a.org:443")[0], Methods: []string{"HEAD", "GET"}, Paths: []string{"/b,c", "/a/**"}}},
 			Secrets: []Secret{{Name: "token", Header: "Authorization", Env: "TOKEN", Hosts: rulesOf(t, "a.org:443")}},
@@ -124,15 +124,15 @@ func TestLines(t *testing.T) {
 	if got := base().Lines(); !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	for name, change := range map[string]func(*Grant){
-		"a host":           func(g *Grant) { g.Rules.Allow = g.Rules.Allow[1:] },
-		"a denial":         func(g *Grant) { g.Rules.Deny = nil },
-		"a method":         func(g *Grant) { g.Inspect[0].Methods = nil },
-		"a path":           func(g *Grant) { g.Inspect[0].Paths = []string{"/b", "c", "/a/**"} },
-		"a secret":         func(g *Grant) { g.Secrets[0].Name = "other" },
-		"a secret's host":  func(g *Grant) { g.Secrets[0].Hosts = rulesOf(t, "b.org:443") },
-		"a budget":         func(g *Grant) { g.Budget.BytesOut = 1 },
-		"what is unlocked": func(g *Grant) { g.Rules.unlocking = rulesOf(t, "10.0.0.7:443") },
+	for name, change := range map[string]func(*Reach){
+		"a host":           func(g *Reach) { g.Rules.Allow = g.Rules.Allow[1:] },
+		"a denial":         func(g *Reach) { g.Rules.Deny = nil },
+		"a method":         func(g *Reach) { g.Inspect[0].Methods = nil },
+		"a path":           func(g *Reach) { g.Inspect[0].Paths = []string{"/b", "c", "/a/**"} },
+		"a secret":         func(g *Reach) { g.Secrets[0].Name = "other" },
+		"a secret's host":  func(g *Reach) { g.Secrets[0].Hosts = rulesOf(t, "b.org:443") },
+		"a budget":         func(g *Reach) { g.Budget.BytesOut = 1 },
+		"what is unlocked": func(g *Reach) { g.Rules.unlocking = rulesOf(t, "10.0.0.7:443") },
 	} {
 		g := base()
 		change(&g)
@@ -140,8 +140,8 @@ func TestLines(t *testing.T) {
 			t.Errorf("%s changes nothing", name)
 		}
 	}
-	if got := (Grant{Rules: Rules{Deny: rulesOf(t, "x.org")}}).Lines(); got != nil {
-		t.Errorf("a grant that reaches nothing has %q", got)
+	if got := (Reach{Rules: Rules{Deny: rulesOf(t, "x.org")}}).Lines(); got != nil {
+		t.Errorf("what reaches nothing has %q", got)
 	}
 	// Of inspections the first that fits counts, so that their order does.
 	wide, narrow := Inspection{Host: rulesOf(t, "*.c.org:22")[0]}, Inspection{Host: rulesOf(t, "x.c.org:22")[0], Methods: []string{"GET"}}

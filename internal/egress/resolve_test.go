@@ -57,10 +57,10 @@ func TestAnswersOfANameServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := &line{}
 			d := &Dialer{
-				Rules: Rules{Allow: mustRules(t, "*.test:80"), Deny: mustRules(t, "denied.test", "11.6.0.0/16")}, Ledger: NewLedger(time.Now()), Resolver: resolver,
+				Rules: Rules{Allow: mustRules(t, "*.test:80"), Deny: mustRules(t, "denied.test", "11.6.0.0/16")}, Log: NewConnectionLog(time.Now()), Resolver: resolver,
 				Dial: l.dial, Interfaces: func() ([]netip.Addr, error) { return []netip.Addr{netip.MustParseAddr("11.9.9.9")}, nil },
 			}
-			e := d.Ledger.Begin(LegConnect, target(t, name+":80"))
+			e := d.Log.Begin(LegConnect, target(t, name+":80"))
 			conn, err := d.Connect(t.Context(), target(t, name+":80"), e)
 			if err == nil {
 				conn.Close()
@@ -90,7 +90,7 @@ func TestAnswersOfANameServer(t *testing.T) {
 // testDialer allows *.test:80.
 func testDialer(t *testing.T, r Resolver, l *line) *Dialer {
 	return &Dialer{
-		Rules: Rules{Allow: mustRules(t, "*.test:80")}, Ledger: NewLedger(time.Now()), Resolver: r, Dial: l.dial,
+		Rules: Rules{Allow: mustRules(t, "*.test:80")}, Log: NewConnectionLog(time.Now()), Resolver: r, Dial: l.dial,
 		Interfaces: func() ([]netip.Addr, error) { return nil, nil },
 	}
 }
@@ -175,15 +175,15 @@ func TestSlowNameServer(t *testing.T) {
 	}
 }
 
-// gate is a resolver that answers when it is told to.
-type gate struct {
+// slowResolver is a resolver that answers when it is told to.
+type slowResolver struct {
 	answer chan []netip.Addr // nil is a failure
 
 	mu    sync.Mutex
 	asked int
 }
 
-func (g *gate) LookupNetIP(ctx context.Context, _, host string) ([]netip.Addr, error) {
+func (g *slowResolver) LookupNetIP(ctx context.Context, _, host string) ([]netip.Addr, error) {
 	g.mu.Lock()
 	g.asked++
 	g.mu.Unlock()
@@ -200,7 +200,7 @@ func (g *gate) LookupNetIP(ctx context.Context, _, host string) ([]netip.Addr, e
 
 func TestOneLookupAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &gate{answer: make(chan []netip.Addr)}
+		g := &slowResolver{answer: make(chan []netip.Addr)}
 		d := testDialer(t, g, new(line))
 		var all sync.WaitGroup
 		for range 50 {
@@ -225,7 +225,7 @@ func TestOneLookupAtATime(t *testing.T) {
 // asks, and gets the answer.
 func TestLookupThatIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &gate{answer: make(chan []netip.Addr)}
+		g := &slowResolver{answer: make(chan []netip.Addr)}
 		d := testDialer(t, g, new(line))
 		first, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
@@ -264,7 +264,7 @@ func TestLookupThatIsGivenUp(t *testing.T) {
 // TestFailedLookupIsRepeatedLater: not at once, and not never.
 func TestFailedLookupIsRepeatedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &gate{answer: make(chan []netip.Addr)}
+		g := &slowResolver{answer: make(chan []netip.Addr)}
 		d := testDialer(t, g, new(line))
 		resolve := func() error {
 			_, err := d.resolve(t.Context(), Host{name: "a.test"})

@@ -95,7 +95,7 @@ func TestRefusedRulesSayWhatToWrite(t *testing.T) {
 	} {
 		rule, err := ParseRule(row.rule)
 		if err == nil {
-			err = Grant{Rules: Rules{Allow: []Rule{rule}}}.Check()
+			err = Reach{Rules: Rules{Allow: []Rule{rule}}}.Check()
 		}
 		var known *reason.Error
 		if !errors.As(err, &known) || known.Code != reason.HostInvalid || !strings.Contains(known.NextStep(), row.remedy) {

@@ -35,9 +35,11 @@ func (a amount) compare(b amount) int {
 	return cmp.Or(cmp.Compare(a.out, b.out), cmp.Compare(a.in, b.in))
 }
 
-// sums are amounts by kind. Of more than mostSums targets they keep apart those
-// to which most was sent; what is of the others has no target any more. The
-// other words of a kind are few, so that sums are bounded.
+// sums are amounts by kind, for at most mostSums targets: those to which most
+// was sent. Example: with mostSums 2, a.org has 9 bytes, b.org 5, and now c.org
+// 7. b.org gives way, and its 5 bytes are added up under no target, with those
+// of the same verdict and reason: a.org 9, c.org 7, elsewhere 5. Legs, verdicts
+// and reasons are few, so that sums are bounded.
 type sums struct {
 	of map[kind]amount
 	// targets is how many of them have one.
@@ -49,14 +51,14 @@ func (s *sums) add(k kind, a amount) {
 		s.of = map[kind]amount{}
 	}
 	if _, known := s.of[k]; !known && k.target != (Target{}) {
-		k = s.place(k, a)
+		k = s.admit(k, a)
 	}
 	s.of[k] = s.of[k].plus(a)
 }
 
-// place makes room for a kind with a target that is new, or returns it without
-// when there is none.
-func (s *sums) place(k kind, a amount) kind {
+// admit lets a kind with a new target in, or returns it without its target when
+// others have sent more.
+func (s *sums) admit(k kind, a amount) kind {
 	if s.targets < mostSums {
 		s.targets++
 		return k

@@ -37,7 +37,7 @@ func (c *conversation) answerCalls(ctx context.Context, t model.Turn) *ending {
 	if i := slices.IndexFunc(ends, func(e *ending) bool { return e != nil }); i >= 0 {
 		return ends[i]
 	}
-	c.hear(results, c.run.box.take())
+	c.hear(results, c.run.mailbox.take())
 	return nil
 }
 

@@ -15,16 +15,16 @@ type mailbox struct {
 	// keep makes a message durable.
 	keep func(ctx context.Context, text string) error
 
-	// door is held for reading while a message is made durable, so that a run
+	// ending is held for reading while a message is made durable, so that a run
 	// that ends leaves no message behind.
-	door sync.RWMutex
-	shut bool
+	ending sync.RWMutex
+	closed bool
 
 	mu    sync.Mutex
 	queue []string
-	// held counts the inboxes that were handed out and not closed, lost those
+	// attached counts the inboxes that were handed out and not closed, lost those
 	// among them whose clients are gone.
-	held, lost int
+	attached, lost int
 	// changed has room for one wake-up of the run.
 	changed chan struct{}
 }
@@ -33,13 +33,13 @@ func newMailbox(keep func(context.Context, string) error) *mailbox {
 	return &mailbox{keep: keep, changed: make(chan struct{}, 1)}
 }
 
-// hand hands out one more inbox, which takes the place of those that are lost.
-func (b *mailbox) hand() *inbox {
+// attach hands out one more inbox, which replaces those that are lost.
+func (b *mailbox) attach() *inbox {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.held += 1 - b.lost
+	b.attached += 1 - b.lost
 	b.lost = 0
-	return &inbox{box: b}
+	return &inbox{mailbox: b}
 }
 
 func (b *mailbox) wake() {
@@ -51,9 +51,9 @@ func (b *mailbox) wake() {
 
 // say makes a message durable and queues it.
 func (b *mailbox) say(ctx context.Context, text string) error {
-	b.door.RLock()
-	defer b.door.RUnlock()
-	if b.shut {
+	b.ending.RLock()
+	defer b.ending.RUnlock()
+	if b.closed {
 		return errEnded()
 	}
 	if text == "" {
@@ -88,21 +88,21 @@ func (b *mailbox) take() []string {
 	return texts
 }
 
-func (b *mailbox) isHeld() bool {
+func (b *mailbox) isAttached() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.held > 0
+	return b.attached > 0
 }
 
 // next returns what was said after the model ended its turn; nothing when
-// nobody has anything more to say, and the mailbox is then shut. An
+// nobody has anything more to say, and the mailbox is then closed. An
 // interactive run waits for as long as somebody holds an inbox.
 func (b *mailbox) next(ctx context.Context, interactive bool) ([]string, error) {
 	for {
 		if texts := b.take(); len(texts) > 0 {
 			return texts, nil
 		}
-		if (!interactive || !b.isHeld()) && b.shutEmpty() {
+		if (!interactive || !b.isAttached()) && b.closeEmpty() {
 			return nil, nil
 		}
 		select {
@@ -113,47 +113,47 @@ func (b *mailbox) next(ctx context.Context, interactive bool) ([]string, error) 
 	}
 }
 
-// shutEmpty shuts the mailbox unless a message waits in it.
-func (b *mailbox) shutEmpty() bool {
-	b.door.Lock()
-	defer b.door.Unlock()
-	b.shut = b.shut || b.waiting() == 0
-	return b.shut
+// closeEmpty shuts the mailbox unless a message waits in it.
+func (b *mailbox) closeEmpty() bool {
+	b.ending.Lock()
+	defer b.ending.Unlock()
+	b.closed = b.closed || b.waiting() == 0
+	return b.closed
 }
 
 // close shuts the mailbox; every message that was accepted is durable then.
 func (b *mailbox) close() {
-	b.door.Lock()
-	defer b.door.Unlock()
-	b.shut = true
+	b.ending.Lock()
+	defer b.ending.Unlock()
+	b.closed = true
 }
 
 // inbox is one client's hold of a mailbox.
 type inbox struct {
-	box  *mailbox
-	once sync.Once
+	mailbox *mailbox
+	once    sync.Once
 }
 
 // Say queues what the user says next.
-func (i *inbox) Say(ctx context.Context, text string) error { return i.box.say(ctx, text) }
+func (i *inbox) Say(ctx context.Context, text string) error { return i.mailbox.say(ctx, text) }
 
 // Close gives the hold up, and those that are lost: it is the last word.
 func (i *inbox) Close() {
 	i.once.Do(func() {
-		i.box.mu.Lock()
-		i.box.held -= 1 + i.box.lost
-		i.box.lost = 0
-		i.box.mu.Unlock()
-		i.box.wake()
+		i.mailbox.mu.Lock()
+		i.mailbox.attached -= 1 + i.mailbox.lost
+		i.mailbox.lost = 0
+		i.mailbox.mu.Unlock()
+		i.mailbox.wake()
 	})
 }
 
 // Leave leaves the hold to whoever attaches, or has the last word, next.
 func (i *inbox) Leave() {
 	i.once.Do(func() {
-		i.box.mu.Lock()
-		defer i.box.mu.Unlock()
-		i.box.lost++
+		i.mailbox.mu.Lock()
+		defer i.mailbox.mu.Unlock()
+		i.mailbox.lost++
 	})
 }
 

@@ -36,9 +36,9 @@ func (m *Manager) drive(all, thinking context.Context, r *active, task string) {
 	if end.cause != nil {
 		m.Log.ErrorContext(all, "a run met a fault of the gateway", slog.String("run", r.snapshot().ID), slog.Any("error", end.cause))
 	}
-	r.box.close()
+	r.mailbox.close()
 	if !m.end(all, r, end, c.lead) {
-		m.shelf.remove(r.tape)
+		m.tapes.remove(r.tape)
 		return
 	}
 	close(r.ended)
@@ -55,7 +55,7 @@ func (m *Manager) rest(r *active) {
 	case <-timer.C:
 	case <-m.stopping:
 	}
-	m.shelf.remove(r.tape)
+	m.tapes.remove(r.tape)
 }
 
 func outOfTime(b Budget) *ending {
@@ -149,7 +149,7 @@ func (c *conversation) loop(all, thinking context.Context) *ending {
 			}
 			continue
 		}
-		texts, err := c.run.box.next(thinking, c.run.snapshot().Interactive)
+		texts, err := c.run.mailbox.next(thinking, c.run.snapshot().Interactive)
 		switch {
 		case err != nil:
 			return endOf(thinking, err)

@@ -135,7 +135,7 @@ func TestEnds(t *testing.T) {
 				for name, do := range c.tools {
 					w.pipeline.tools[name] = do
 				}
-				r, box := w.start(run.Start{Budget: c.budget})
+				r, inbox := w.start(run.Start{Budget: c.budget})
 				end := w.finish(r.ID)
 				wantEnd(t, end, c.state, c.code)
 				if w.Active() != 0 {
@@ -144,7 +144,7 @@ func TestEnds(t *testing.T) {
 				if strings.Contains(end.Detail, "secret") {
 					t.Errorf("the end shows %q", end.Detail)
 				}
-				wantReason(t, box.Say(t.Context(), "more"), reason.RunEnded)
+				wantReason(t, inbox.Say(t.Context(), "more"), reason.RunEnded)
 				// Every answer of the model is on record, also one whose only
 				// call could not begin.
 				turns := 0

@@ -66,7 +66,7 @@ type Config struct {
 // Manager starts runs and drives them. It is safe for concurrent use.
 type Manager struct {
 	Config
-	shelf *shelf
+	tapes *tapeCache
 	// stopping is closed when no more runs are let in.
 	stopping chan struct{}
 
@@ -85,7 +85,7 @@ type active struct {
 	// session is the client's own name for it.
 	session  string
 	provider model.Provider
-	box      *mailbox
+	mailbox  *mailbox
 	tape     *tape
 	// halt ends what the model does, stop all that the run does.
 	halt, stop context.CancelCauseFunc
@@ -111,7 +111,7 @@ func New(cfg Config) (*Manager, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Manager{
-		Config: cfg, shelf: newShelf(), stopping: make(chan struct{}),
+		Config: cfg, tapes: newTapeCache(), stopping: make(chan struct{}),
 		runs: make(map[string]*active), perPrincipal: make(map[access.Principal]int),
 	}, nil
 }
@@ -219,7 +219,7 @@ func (r *active) use(change func(*Usage)) Usage {
 // ended and NOT_FOUND for one that never was.
 func (m *Manager) Attach(ctx context.Context, id string) (Inbox, error) {
 	if r := m.find(id); r != nil {
-		return r.box.hand(), nil
+		return r.mailbox.attach(), nil
 	}
 	if _, err := m.Store.Get(ctx, id); err != nil {
 		return nil, err

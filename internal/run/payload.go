@@ -103,8 +103,8 @@ func (w *Write) addEvent(code event.Code, r Record, actor string, payload any) e
 	return nil
 }
 
-// place gives a text to the event itself or, when it is large, to a blob.
-func (w *Write) place(text string) (inline, blob string) {
+// store gives a text to the event itself or, when it is large, to a blob.
+func (w *Write) store(text string) (inline, blob string) {
 	if len(text) <= inlineText {
 		return text, ""
 	}
@@ -119,14 +119,14 @@ func startedWrite(r Record, task string) (w Write, err error) {
 		Model: r.Model, Workspace: r.Workspace, Interactive: r.Interactive,
 		Budget: BudgetPayload{Calls: r.Budget.Calls, Tokens: r.Budget.Tokens, WallClockMS: r.Budget.WallClock.Milliseconds()},
 	}
-	p.Message, p.MessageBlob = w.place(tool.RedactText(task))
+	p.Message, p.MessageBlob = w.store(tool.RedactText(task))
 	return w, w.addEvent(event.RunStarted, r, r.Principal.String(), p)
 }
 
 // messageWrite journals what the user said.
 func messageWrite(r Record, text string) (w Write, err error) {
 	p := MessagePayload{}
-	p.Text, p.TextBlob = w.place(tool.RedactText(text))
+	p.Text, p.TextBlob = w.store(tool.RedactText(text))
 	return w, w.addEvent(event.UserMessage, r, r.Principal.String(), p)
 }
 
@@ -137,10 +137,10 @@ func turnWrite(r Record, n int, t model.Turn, tools []tool.Descriptor) (w Write,
 		Turn: n, Stop: t.Stop, InputTokens: t.Usage.InputTokens, OutputTokens: t.Usage.OutputTokens, Model: t.Model,
 		Calls: make([]TurnCallPayload, len(t.Calls)),
 	}
-	p.Text, p.TextBlob = w.place(tool.RedactText(t.Text))
+	p.Text, p.TextBlob = w.store(tool.RedactText(t.Text))
 	for i, c := range t.Calls {
 		p.Calls[i] = TurnCallPayload{CallID: c.ID, Tool: clip(tool.RedactText(c.Tool), longestName)}
-		p.Calls[i].Input, p.Calls[i].InputBlob = w.place(redactInput(c, tools))
+		p.Calls[i].Input, p.Calls[i].InputBlob = w.store(redactInput(c, tools))
 	}
 	return w, w.addEvent(event.ModelTurn, r, r.Principal.String(), p)
 }

@@ -37,8 +37,8 @@ func TestNothingSecretIsStored(t *testing.T) {
 		})
 		defer w.stop()
 		w.pipeline.tools = nil // the pipeline's own redaction is its own business
-		r, box := w.start(run.Start{Message: "use " + secretKey + " " + strings.Repeat("y", 20<<10)})
-		if err := box.Say(t.Context(), "or "+secretKey); err != nil {
+		r, inbox := w.start(run.Start{Message: "use " + secretKey + " " + strings.Repeat("y", 20<<10)})
+		if err := inbox.Say(t.Context(), "or "+secretKey); err != nil {
 			t.Fatal(err)
 		}
 		w.finish(r.ID)
@@ -71,8 +71,8 @@ func TestLargeTextsAreBlobsAndComeBackWhole(t *testing.T) {
 		}, says("done"))
 		defer w.stop()
 		w.pipeline.tools["plain"] = returns(`"` + large("r") + `"`)
-		r, box := w.start(run.Start{Message: large("m")})
-		if err := box.Say(t.Context(), large("s")); err != nil {
+		r, inbox := w.start(run.Start{Message: large("m")})
+		if err := inbox.Say(t.Context(), large("s")); err != nil {
 			t.Fatal(err)
 		}
 		if end := w.finish(r.ID); len(end.Message) >= 40<<10 {

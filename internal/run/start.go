@@ -37,7 +37,7 @@ func (m *Manager) Start(ctx context.Context, caller access.Caller, s Start) (Rec
 	r := &active{
 		caller: caller, session: s.Session, provider: m.Models[s.Model], record: b.Record, ended: make(chan struct{}),
 	}
-	r.box = newMailbox(func(ctx context.Context, text string) error { return m.keep(ctx, r, text) })
+	r.mailbox = newMailbox(func(ctx context.Context, text string) error { return m.keep(ctx, r, text) })
 	all, stop := context.WithCancelCause(context.Background())
 	thinking, halt := context.WithCancelCause(all)
 	r.halt, r.stop = halt, stop
@@ -45,10 +45,10 @@ func (m *Manager) Start(ctx context.Context, caller access.Caller, s Start) (Rec
 		return Record{}, nil, err
 	}
 	// The tape is there before the row: whoever finds the row can follow it.
-	r.tape = m.shelf.open(m.Store, b.Record)
+	r.tape = m.tapes.open(m.Store, b.Record)
 	record, fresh, err := m.Store.Begin(ctx, b)
 	if err != nil || !fresh {
-		m.shelf.remove(r.tape)
+		m.tapes.remove(r.tape)
 		m.leave(r)
 		stop(nil)
 		close(r.ended)
@@ -58,12 +58,12 @@ func (m *Manager) Start(ctx context.Context, caller access.Caller, s Start) (Rec
 	r.mu.Lock()
 	r.record = record
 	r.mu.Unlock()
-	box := r.box.hand()
+	inbox := r.mailbox.attach()
 	go func() {
 		defer m.driving.Done()
 		m.drive(all, thinking, r, s.Message)
 	}()
-	return record, box, nil
+	return record, inbox, nil
 }
 
 // join gives a retry of Start the run that the first made.
@@ -72,7 +72,7 @@ func (m *Manager) join(record Record, err error) (Record, Inbox, error) {
 		return Record{}, nil, err
 	}
 	if r := m.find(record.ID); r != nil {
-		return r.snapshot(), r.box.hand(), nil
+		return r.snapshot(), r.mailbox.attach(), nil
 	}
 	return record, endedInbox{}, nil
 }

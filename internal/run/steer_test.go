@@ -63,11 +63,11 @@ func TestInteractiveRunWaitsForALostClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, says("what next?"), says("and then?"))
 		defer w.stop()
-		r, box := w.start(run.Start{Interactive: true})
+		r, inbox := w.start(run.Start{Interactive: true})
 		synctest.Wait()
-		box.Leave()
-		box.Leave()
-		box.Close() // a lost inbox has nothing more to say
+		inbox.Leave()
+		inbox.Leave()
+		inbox.Close() // a lost inbox has nothing more to say
 		synctest.Wait()
 		if w.Active() != 1 {
 			t.Fatal("the run ended with its lost client")
@@ -89,10 +89,10 @@ func TestWhatIsSaidMeanwhileGoesWithTheNextRequest(t *testing.T) {
 		w := newWorld(t, calls(call("c1", "slow", `{}`)), says("one"), says("two"))
 		defer w.stop()
 		w.pipeline.tools["slow"] = sleeps(time.Second)
-		r, box := w.start(run.Start{})
+		r, inbox := w.start(run.Start{})
 		synctest.Wait() // the call runs
 		for _, text := range []string{"also this", "and that"} {
-			if err := box.Say(t.Context(), text); err != nil {
+			if err := inbox.Say(t.Context(), text); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -110,14 +110,14 @@ func TestSayIsBounded(t *testing.T) {
 		w := newWorld(t, calls(call("c1", "slow", `{}`)), says("done"))
 		defer w.stop()
 		w.pipeline.tools["slow"] = sleeps(time.Second)
-		_, box := w.start(run.Start{})
-		wantReason(t, box.Say(t.Context(), ""), reason.InvalidInput)
+		_, inbox := w.start(run.Start{})
+		wantReason(t, inbox.Say(t.Context(), ""), reason.InvalidInput)
 		for range run.MostQueued {
-			if err := box.Say(t.Context(), "x"); err != nil {
+			if err := inbox.Say(t.Context(), "x"); err != nil {
 				t.Fatal(err)
 			}
 		}
-		wantReason(t, box.Say(t.Context(), "one too many"), reason.RateLimited)
+		wantReason(t, inbox.Say(t.Context(), "one too many"), reason.RateLimited)
 	})
 }
 
@@ -126,10 +126,10 @@ func TestUnrecordedMessageIsNotHeard(t *testing.T) {
 		w := newWorld(t, calls(call("c1", "slow", `{}`)), says("done"))
 		defer w.stop()
 		w.pipeline.tools["slow"] = sleeps(time.Second)
-		r, box := w.start(run.Start{})
+		r, inbox := w.start(run.Start{})
 		synctest.Wait()
 		w.store.FailWith(func(run.Write) error { return errDisk })
-		if err := box.Say(t.Context(), "lost"); err == nil {
+		if err := inbox.Say(t.Context(), "lost"); err == nil {
 			t.Error("a message that is not durable was accepted")
 		}
 		w.store.FailWith(nil)
@@ -443,11 +443,11 @@ func TestStartIsIdempotent(t *testing.T) {
 		defer w.stop()
 		s := run.Start{Message: "x", IdempotencyKey: "k"}
 		first, _ := w.start(s)
-		again, box := w.start(s)
+		again, inbox := w.start(s)
 		if again.ID != first.ID || w.Active() != 1 {
 			t.Errorf("the retry got run %s, want %s; %d are active", again.ID, first.ID, w.Active())
 		}
-		if err := box.Say(t.Context(), "hello"); err != nil {
+		if err := inbox.Say(t.Context(), "hello"); err != nil {
 			t.Errorf("the retry's inbox: %v", err)
 		}
 		_, _, err := w.Start(t.Context(), agent, run.Start{Message: "y", IdempotencyKey: "k"})
@@ -455,11 +455,11 @@ func TestStartIsIdempotent(t *testing.T) {
 		if _, err := w.Cancel(t.Context(), alice, first.ID, ""); err != nil {
 			t.Fatal(err)
 		}
-		ended, box := w.start(s)
+		ended, inbox := w.start(s)
 		if ended.ID != first.ID || ended.State != run.Cancelled {
 			t.Errorf("the retry got run %s, %s", ended.ID, ended.State)
 		}
-		wantReason(t, box.Say(t.Context(), "hello"), reason.RunEnded)
-		box.Close()
+		wantReason(t, inbox.Say(t.Context(), "hello"), reason.RunEnded)
+		inbox.Close()
 	})
 }

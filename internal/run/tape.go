@@ -19,7 +19,7 @@ import (
 // journal again.
 type tape struct {
 	store Store
-	shelf *shelf
+	cache *tapeCache
 	run   string
 	// bytes bounds the memory of this tape.
 	bytes int
@@ -27,10 +27,10 @@ type tape struct {
 	mu     sync.Mutex
 	mapper *mapper
 	// scanned is the journal's sequence number that was read last, last that of
-	// the run's own newest event, and place the next place after that one.
+	// the run's own newest event, and offset the next one after it.
 	scanned int64
 	last    int64
-	place   int64
+	offset  int64
 	// durable is the tape's number of the newest event that is journaled.
 	durable int64
 	// items are all events after floor, in order, of some size together.
@@ -88,7 +88,7 @@ func (t *tape) addAll(events []journal.Event) error {
 				t.addLocked(en)
 			}
 			if len(list) > 0 {
-				t.last, t.place, t.durable = e.Seq, firstProvisional, list[len(list)-1].Sequence
+				t.last, t.offset, t.durable = e.Seq, firstProvisional, list[len(list)-1].Sequence
 			}
 		}
 		t.scanned = e.Seq
@@ -145,7 +145,7 @@ func (t *tape) dropLocked() {
 
 func (t *tape) resizeLocked(by int) {
 	t.size += by
-	t.shelf.used.Add(int64(by))
+	t.cache.used.Add(int64(by))
 }
 
 func (t *tape) wakeLocked() {
@@ -160,8 +160,8 @@ func (t *tape) wake() {
 	t.wakeLocked()
 }
 
-// shed forgets all that is held.
-func (t *tape) shed() {
+// evict forgets all that is held.
+func (t *tape) evict() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for len(t.items) > 0 {
@@ -187,7 +187,7 @@ func (t *tape) loseLocked() {
 // finish ends the tape with what write makes durable. Nobody looks at the tape
 // meanwhile: who sees the end of a run finds it ended everywhere.
 func (t *tape) finish(ctx context.Context, write func() error) error {
-	defer t.shelf.trim()
+	defer t.cache.trim()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err := write(); err != nil {
@@ -224,14 +224,14 @@ func (t *tape) newest(ctx context.Context) (last int64, known bool, err error) {
 // add adds an event that is not journaled. One that cannot be put in its place
 // is dropped: its content comes with the durable event that follows.
 func (t *tape) add(ctx context.Context, e Event) {
-	defer t.shelf.trim()
+	defer t.cache.trim()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.addProvisional(ctx, e)
 }
 
 func (t *tape) addProvisional(ctx context.Context, e Event) {
-	if err := t.pullLocked(ctx); err != nil || t.lost || t.mapper.finished || t.last == 0 || t.place > lastProvisional {
+	if err := t.pullLocked(ctx); err != nil || t.lost || t.mapper.finished || t.last == 0 || t.offset > lastProvisional {
 		return
 	}
 	if e.Output != nil {
@@ -240,8 +240,8 @@ func (t *tape) addProvisional(ctx context.Context, e Event) {
 			return
 		}
 	}
-	e.Sequence, e.At = t.last<<placeBits+t.place, journal.Instant(time.Now())
-	t.place++
+	e.Sequence, e.At = t.last<<placeBits+t.offset, journal.Instant(time.Now())
+	t.offset++
 	t.addLocked(&entry{Event: e})
 }
 
@@ -268,7 +268,7 @@ func (t *tape) observer(ctx context.Context, callID string) func(toolcall.Event)
 
 // result takes the bytes of a durable result, so that nobody has to read them.
 func (t *tape) result(ctx context.Context, proposal string, r *tool.Report) {
-	defer t.shelf.trim()
+	defer t.cache.trim()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if c := t.mapper.calls[proposal]; (c == nil || !c.ended) && len(r.Result) > 0 {
@@ -295,7 +295,7 @@ const viewItems = 256
 
 // since looks at what comes after a sequence number.
 func (t *tape) since(ctx context.Context, after int64) (view, error) {
-	defer t.shelf.trim()
+	defer t.cache.trim()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err := t.pullLocked(ctx); err != nil && !t.lost {

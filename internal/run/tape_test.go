@@ -120,10 +120,10 @@ func randomWorld(t *testing.T, d *dice) (w *world, ids []string) {
 			m.steps = append(m.steps, d.randomTurn(true)) // for what is said late
 		}
 		w.config.Models[fmt.Sprint("random-", i)] = m
-		r, box := w.start(run.Start{Model: fmt.Sprint("random-", i)})
+		r, inbox := w.start(run.Start{Model: fmt.Sprint("random-", i)})
 		ids = append(ids, r.ID)
 		if talks {
-			if err := box.Say(t.Context(), "by the way"); err != nil && reason.Of(err) != reason.RunEnded {
+			if err := inbox.Say(t.Context(), "by the way"); err != nil && reason.Of(err) != reason.RunEnded {
 				t.Error(err)
 			}
 		}

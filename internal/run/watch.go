@@ -27,7 +27,7 @@ func (m *Manager) Watch(ctx context.Context, id string, after int64, fn func(Eve
 		return err
 	}
 	w := &watcher{store: m.Store, approvals: m.Approvals, fn: fn, idle: idle, after: after, record: record, mapper: newMapper(record)}
-	t := m.shelf.find(id)
+	t := m.tapes.find(id)
 	if t == nil {
 		_, err := w.replay(ctx, math.MaxInt64)
 		return err
@@ -45,7 +45,7 @@ func (m *Manager) LastSequence(ctx context.Context, r Record) (int64, error) {
 		}
 		return end[0].Seq << placeBits, nil
 	}
-	if t := m.shelf.find(r.ID); t != nil {
+	if t := m.tapes.find(r.ID); t != nil {
 		if last, known, err := t.newest(ctx); err != nil || known {
 			return last, err
 		}

@@ -363,11 +363,11 @@ func (w *world) start(s run.Start) (run.Record, run.Inbox) {
 	if s.Message == "" {
 		s.Message = "do it"
 	}
-	r, box, err := w.Start(context.Background(), agent, s)
+	r, inbox, err := w.Start(context.Background(), agent, s)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return r, box
+	return r, inbox
 }
 
 // events watches a run to its end.

@@ -23,9 +23,9 @@ func TestLevel(t *testing.T) {
 		"none was asked for":    {all[1:], all[1:], sandbox.LevelNone, egress.Strict},
 		"checked before":        {all[1:], all[1:], sandbox.LevelPreflight, egress.Preflight},
 		"checked, no Landlock":  {all[1:], all[1:2], sandbox.LevelNone, egress.Preflight},
-		"unrestricted":          {all[1:], all[1:], sandbox.LevelNone, egress.None},
+		"unrestricted":          {all[1:], all[1:], sandbox.LevelNone, egress.Unrestricted},
 		"macOS, offline":        {[]string{sandbox.SeatbeltNetwork}, []string{sandbox.SeatbeltNetwork}, sandbox.LevelStrict, egress.Strict},
-		"macOS, open network":   {[]string{sandbox.SeatbeltNetwork}, []string{sandbox.SeatbeltNetwork}, sandbox.LevelNone, egress.None},
+		"macOS, open network":   {[]string{sandbox.SeatbeltNetwork}, []string{sandbox.SeatbeltNetwork}, sandbox.LevelNone, egress.Unrestricted},
 		"limits alone":          {all[3:], all[3:], sandbox.LevelNone, egress.Strict},
 	} {
 		if got := sandbox.Level(c.mode, c.requested, c.applied); got != c.want {

@@ -119,7 +119,7 @@ type Spec struct {
 	Egress egress.Mode
 	// Network is what a strict run may reach; nil is nothing, and it stands in
 	// no other mode.
-	Network *egress.Grant
+	Network *egress.Reach
 	// Required are layers without which the program must not run, beyond
 	// those that the backend itself insists on.
 	Required []string

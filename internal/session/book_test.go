@@ -16,8 +16,8 @@ import (
 	"palyra/internal/tool"
 )
 
-// shelf is a store that tests fill.
-type shelf struct {
+// store is a store that tests fill.
+type store struct {
 	mu    sync.Mutex
 	past  map[Key]Past
 	runs  map[string]int
@@ -25,7 +25,7 @@ type shelf struct {
 	reads int
 }
 
-func (s *shelf) NewestSession(_ context.Context, k Key) (Past, bool, error) {
+func (s *store) NewestSession(_ context.Context, k Key) (Past, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reads++
@@ -33,7 +33,7 @@ func (s *shelf) NewestSession(_ context.Context, k Key) (Past, bool, error) {
 	return p, found, s.err
 }
 
-func (s *shelf) RunCalls(_ context.Context, _ access.Principal, run string) (int, error) {
+func (s *store) RunCalls(_ context.Context, _ access.Principal, run string) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.runs[run], s.err
@@ -44,7 +44,7 @@ var coder = access.Caller{Principal: access.Agent("coder"), OnBehalfOf: access.U
 // clock is a book's time.
 type clock struct{ at time.Time }
 
-func book(s *shelf) (*Book, *clock) {
+func book(s *store) (*Book, *clock) {
 	b, c := NewBook(s, 30*time.Minute), &clock{time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)}
 	b.now = func() time.Time { return c.at }
 	return b, c
@@ -79,7 +79,7 @@ func TestIdleEndsASession(t *testing.T) {
 		"with a call that waits": {5 * time.Hour, true, true},
 		"the clock went back":    {-time.Hour, false, true},
 	} {
-		b, now := book(&shelf{})
+		b, now := book(&store{})
 		first := begin(t, b, coder, "")
 		use(t, first, Effects{Tool: "fs.read", Taints: true})
 		if !row.open {
@@ -109,7 +109,7 @@ func TestStoredSessionGoesOn(t *testing.T) {
 		if row.ended {
 			past.EndedAt = now
 		}
-		s := &shelf{past: map[Key]Past{KeyOf(coder): past}}
+		s := &store{past: map[Key]Past{KeyOf(coder): past}}
 		b, _ := book(s)
 		c := begin(t, b, coder, "")
 		want := tool.SessionFacts{CallsInRun: 1, InFlight: 1}
@@ -133,7 +133,7 @@ func TestStoredSessionGoesOn(t *testing.T) {
 }
 
 func TestUnreadableStoreCountsNothing(t *testing.T) {
-	b, _ := book(&shelf{err: errors.New("no disk")})
+	b, _ := book(&store{err: errors.New("no disk")})
 	if _, err := b.Begin(t.Context(), coder, ""); reason.Of(err) != reason.JournalUnavailable {
 		t.Error(err)
 	}
@@ -182,7 +182,7 @@ func TestDecideIsOneStep(t *testing.T) {
 
 func sessionsThatDidBoth(t *testing.T, rounds int, outside bool) (both int) {
 	t.Helper()
-	b, _ := book(&shelf{})
+	b, _ := book(&store{})
 	for round := range rounds {
 		caller := coder
 		caller.DeviceID = strconv.Itoa(round)
@@ -231,7 +231,7 @@ func TestBytesSettle(t *testing.T) {
 		"unseen":         {Traffic{Unseen: true}, 100},
 		"more than that": {Traffic{Sent: 300, Unseen: true}, 300},
 	} {
-		b, _ := book(&shelf{})
+		b, _ := book(&store{})
 		c, other := begin(t, b, coder, ""), begin(t, b, coder, "")
 		use(t, c, Effects{Tool: "a", MaySend: 100})
 		if own, theirs := c.Facts().BytesOut, other.Facts().BytesOut; own != 0 || theirs != 100 {
@@ -245,7 +245,7 @@ func TestBytesSettle(t *testing.T) {
 }
 
 func TestRunsHaveTheirOwnCount(t *testing.T) {
-	b, _ := book(&shelf{runs: map[string]int{"r": 4}})
+	b, _ := book(&store{runs: map[string]int{"r": 4}})
 	plain, ofRun := begin(t, b, coder, ""), begin(t, b, coder, "r")
 	if n, limit := ofRun.Budget(10, 20); n != 5 || limit != 10 {
 		t.Errorf("of the run: %d of %d", n, limit)
@@ -263,7 +263,7 @@ func TestRunsHaveTheirOwnCount(t *testing.T) {
 }
 
 func TestOneAsksForMore(t *testing.T) {
-	b, _ := book(&shelf{})
+	b, _ := book(&store{})
 	first, second := begin(t, b, coder, ""), begin(t, b, coder, "")
 	turn, mine := first.AskMore()
 	other, theirs := second.AskMore()
@@ -282,7 +282,7 @@ func TestOneAsksForMore(t *testing.T) {
 }
 
 func TestCallsUnderWayAreBounded(t *testing.T) {
-	b, _ := book(&shelf{})
+	b, _ := book(&store{})
 	var last *Call
 	for range mostUnderWay {
 		last = begin(t, b, coder, "")
@@ -303,7 +303,7 @@ func TestCallsUnderWayAreBounded(t *testing.T) {
 // TestForgottenSessionsAreReadAgain: the memory is bounded, and never forgets a
 // session with a call under way.
 func TestForgottenSessionsAreReadAgain(t *testing.T) {
-	s := &shelf{}
+	s := &store{}
 	b, _ := book(s)
 	held := begin(t, b, coder, "")
 	c := coder

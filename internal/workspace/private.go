@@ -17,18 +17,18 @@ type Private struct {
 	Path string
 }
 
-// keptPlaces is a Private with every place that decides what its path means.
-type keptPlaces struct {
+// resolvedPrivate is a Private with every place that decides what its path means.
+type resolvedPrivate struct {
 	Private
-	places []string
+	paths []string
 }
 
 // maxHops bounds how many symbolic links one path may lead through.
 const maxHops = 64
 
-// places lists where the path leads, and each symbolic link on the way: who
+// paths lists where the path leads, and each symbolic link on the way: who
 // can replace the link decides what is read.
-func (p Private) places() ([]string, error) {
+func (p Private) paths() ([]string, error) {
 	if !filepath.IsAbs(p.Path) {
 		return nil, bad("%s %q is not an absolute path", p.Name, p.Path)
 	}
@@ -68,8 +68,8 @@ func parts(p string) []string {
 }
 
 // apart refuses a workspace that contains what is private or lies in it.
-func (k keptPlaces) apart(d Declaration) error {
-	for _, place := range k.places {
+func (k resolvedPrivate) apart(d Declaration) error {
+	for _, place := range k.paths {
 		relation := ""
 		switch {
 		case inside(d.Path, place):

@@ -180,7 +180,8 @@ func foldedParts(rel string) []string {
 	return parts
 }
 
-// Fold writes a name as the most forgiving file system would compare it.
+// Fold writes a name as the most forgiving file system would compare it: of
+// "MAKEFILE.", with the trailing dot that Windows drops, it makes "makefile".
 func Fold(name string) string {
 	name = norm.NFKC.String(name)
 	name = strings.Map(func(r rune) rune {

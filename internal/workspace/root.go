@@ -53,7 +53,7 @@ func (i Info) Name() string { return path.Base(i.Path) }
 
 // Stat describes what name leads to.
 func (r *Root) Stat(name string) (Info, error) {
-	h, err := r.Hold(name)
+	h, err := r.Open(name)
 	if err != nil {
 		return Info{}, err
 	}
@@ -82,7 +82,7 @@ type Content struct {
 // A negative limit means all. It reads regular files of at most MaxFile bytes;
 // others are refused before they are opened, so a FIFO does not block.
 func (r *Root) ReadFile(ctx context.Context, name string, offset, limit int64) (Content, error) {
-	h, err := r.Hold(name)
+	h, err := r.Open(name)
 	if err != nil {
 		return Content{}, err
 	}
@@ -128,8 +128,8 @@ func appendPart(kept, chunk []byte, at, offset, limit int64) []byte {
 		return kept
 	}
 	part := chunk[from:]
-	if room := limit - int64(len(kept)); int64(len(part)) > room {
-		part = part[:max(room, 0)]
+	if left := limit - int64(len(kept)); int64(len(part)) > left {
+		part = part[:max(left, 0)]
 	}
 	return append(kept, part...)
 }

@@ -45,13 +45,13 @@ var nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 // is a credential bundle, and no writable workspace contains a read-only one.
 // Errors carry reason.ConfigInvalid.
 func NewSet(declarations []Declaration, private ...Private) (*Set, error) {
-	kept := make([]keptPlaces, 0, len(private))
+	kept := make([]resolvedPrivate, 0, len(private))
 	for _, p := range private {
-		places, err := p.places()
+		places, err := p.paths()
 		if err != nil {
 			return nil, err
 		}
-		kept = append(kept, keptPlaces{p, places})
+		kept = append(kept, resolvedPrivate{p, places})
 	}
 	set := &Set{byName: make(map[string]Declaration, len(declarations))}
 	for _, d := range declarations {
@@ -73,7 +73,7 @@ func bad(format string, args ...any) *reason.Error {
 	return reason.Errorf(reason.ConfigInvalid, format, args...)
 }
 
-func check(d Declaration, private []keptPlaces) (Declaration, error) {
+func check(d Declaration, private []resolvedPrivate) (Declaration, error) {
 	if !nameForm.MatchString(d.Name) {
 		return d, bad("workspace name %q: want 1 to 63 of a-z, 0-9, '.', '_', '-', beginning with a letter or digit", d.Name)
 	}

@@ -26,7 +26,7 @@ import (
 func (c *scene) internet() *site {
 	if c.site == nil {
 		c.site = c.world.newSite(c.t, c.token)
-		c.spec.Network = &egress.Grant{}
+		c.spec.Network = &egress.Reach{}
 		c.attacker(places.talker)
 	}
 	return c.site
@@ -189,7 +189,7 @@ func (b *boundary) neighbour(c *scene, r row, without []string) (end func()) {
 	c.t.Helper()
 	other := c.spec
 	mine := c.spec.Network
-	c.spec.Network = &egress.Grant{}
+	c.spec.Network = &egress.Reach{}
 	c.allow(r.besideAllow...)
 	other.Network, c.spec.Network = c.spec.Network, mine
 	other.Argv, other.Owner = append([]string{c.attacks}, c.fillAll(r.beside)...), "neighbour"

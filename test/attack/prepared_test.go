@@ -45,7 +45,7 @@ func TestPreparedForAnother(t *testing.T) {
 	})
 	rules, err := egress.ParseRules([]string{c.fill("{good}:80")})
 	c.must(err)
-	c.spec.Network = &egress.Grant{Rules: egress.Rules{Allow: rules}}
+	c.spec.Network = &egress.Reach{Rules: egress.Rules{Allow: rules}}
 	done, _, all := try()
 	record(t, "NET-10 a sandbox prepared for another grant", done, control, all)
 }

@@ -175,9 +175,9 @@ func (c confined) inside(ctx context.Context, address string, connections, bytes
 }
 
 // reaching is a grant of one place.
-func reaching(address string) (*egress.Grant, error) {
+func reaching(address string) (*egress.Reach, error) {
 	rule, err := egress.ParseRule(address)
-	return &egress.Grant{Rules: egress.Rules{Allow: []egress.Rule{rule}}}, err
+	return &egress.Reach{Rules: egress.Rules{Allow: []egress.Rule{rule}}}, err
 }
 
 // client puts this program into the workspace of a sandbox.

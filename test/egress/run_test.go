@@ -107,7 +107,7 @@ func (g *ground) spec(t *testing.T, hosts []string, argv ...string) sandbox.Spec
 	}
 	s := jailtest.Spec(t, g.root, argv...)
 	s.Workspace = sandbox.CopyOnWrite
-	s.Network = &egress.Grant{Rules: egress.Rules{Allow: allow}}
+	s.Network = &egress.Reach{Rules: egress.Rules{Allow: allow}}
 	s.Env = trust()
 	// Where there are no control groups this is address space, of which Node.js
 	// reserves ten gigabytes for its WebAssembly.

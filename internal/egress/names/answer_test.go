@@ -20,7 +20,7 @@ func newService(t testing.TB, rules ...string) *Service {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := New(egress.Rules{Allow: allow}.CheckName, egress.NewLedger(time.Now()))
+	s := New(egress.Rules{Allow: allow}.CheckName, egress.NewConnectionLog(time.Now()))
 	s.pool.begin, s.pool.prefix6 = 0, netip.MustParsePrefix("fd00::/96")
 	return s
 }
@@ -86,10 +86,10 @@ func ask(t testing.TB, s *Service, query []byte) string {
 	return text
 }
 
-// entries are those of the ledger, one word each.
+// entries are those of the log, one word each.
 func entries(t testing.TB, s *Service) string {
 	t.Helper()
-	list, missed := s.ledger.List()
+	list, missed := s.log.List()
 	var words []string
 	for _, c := range list {
 		if c.Leg != egress.LegName || c.Port != 0 || c.Address != "" {

@@ -111,7 +111,7 @@ type refusal struct {
 
 // refuse notes that a name was refused, and notes it once: a resolver asks for
 // addresses of both families, and asks again. What is no host has no name in
-// the ledger.
+// the log.
 func (s *Service) refuse(h egress.Host, reason string) {
 	s.mu.Lock()
 	r := refusal{h, reason}
@@ -126,7 +126,7 @@ func (s *Service) refuse(h egress.Host, reason string) {
 }
 
 func (s *Service) note(h egress.Host, verdict, reason string) {
-	e := s.ledger.Begin(egress.LegName, egress.Target{Host: h})
+	e := s.log.Begin(egress.LegName, egress.Target{Host: h})
 	e.Decide(verdict, reason, egress.Rule{}, netip.Addr{})
 	e.End()
 }

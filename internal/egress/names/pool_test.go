@@ -38,7 +38,7 @@ func TestPool(t *testing.T) {
 	if got := ask(t, s, query(t, "one.more.example.org.", dnsmessage.TypeA)); got != "Refused" {
 		t.Errorf("one too many: %s", got)
 	}
-	list, missed := s.ledger.List()
+	list, missed := s.log.List()
 	sum := slices.IndexFunc(list, func(c tool.Connection) bool { return c.Count > 0 })
 	if last := list[sum-1]; sum+missed != mostNames+1 || last.Reason != egress.ReasonBudgetNames || last.Host != "one.more.example.org" {
 		t.Errorf("%d entries and %d more, the last %+v", len(list), missed, last)
@@ -73,7 +73,7 @@ func TestManyDeniedNames(t *testing.T) {
 	for i := range count {
 		ask(t, s, query(t, fmt.Sprintf("data%d.evil.example.", i), dnsmessage.TypeA))
 	}
-	list, missed := s.ledger.List()
+	list, missed := s.log.List()
 	listed := slices.DeleteFunc(list, func(c tool.Connection) bool { return c.Count > 0 })
 	if len(listed)+missed != count || len(s.noted) != mostNames {
 		t.Errorf("%d entries, %d missed, %d remembered", len(listed), missed, len(s.noted))
@@ -85,7 +85,7 @@ func TestManyDeniedNames(t *testing.T) {
 func TestPoolsDiffer(t *testing.T) {
 	begins, prefixes := map[uint32]bool{}, map[netip.Prefix]bool{}
 	for range 20 {
-		s := New(func(egress.Host) string { return "" }, egress.NewLedger(time.Now()))
+		s := New(func(egress.Host) string { return "" }, egress.NewConnectionLog(time.Now()))
 		p := s.pool.prefix6
 		begins[s.pool.begin], prefixes[p] = true, true
 		if p.Bits() != 96 || p != p.Masked() || p.Addr().As16()[0] != 0xfd || s.pool.begin > most4 {

@@ -1,7 +1,7 @@
 // Package names is the name service of one sandboxed program. It asks nobody:
-// a name that the program may reach gets an address of its own out of thin air,
-// by which the connections to it are told apart later on, and every other name
-// does not exist. So a question carries nothing out.
+// a name that the program may reach gets an address that was made up for it, by
+// which the connections to it are told apart later on, and every other name does
+// not exist. So a question carries nothing out.
 package names
 
 import (
@@ -17,9 +17,9 @@ import (
 
 // Service answers the questions of one program. It is safe for concurrent use.
 type Service struct {
-	check  func(egress.Host) string
-	ledger *egress.Ledger
-	pace   pace
+	check func(egress.Host) string
+	log   *egress.ConnectionLog
+	pace  pace
 
 	mu    sync.Mutex
 	pool  pool
@@ -27,10 +27,10 @@ type Service struct {
 }
 
 // New returns a service that knows the names for which check has no reason
-// against them. The ledger gets an entry for every name: once when the program
+// against them. The log gets an entry for every name: once when the program
 // first learns an address of it, and once for each reason to refuse it.
-func New(check func(egress.Host) string, ledger *egress.Ledger) *Service {
-	return &Service{check: check, ledger: ledger, pool: newPool(), noted: map[refusal]bool{}}
+func New(check func(egress.Host) string, log *egress.ConnectionLog) *Service {
+	return &Service{check: check, log: log, pool: newPool(), noted: map[refusal]bool{}}
 }
 
 const (

@@ -11,8 +11,8 @@ import (
 	"palyra/internal/egress"
 )
 
-// captured has a session capture what goes to an address of the loopback
-// network, and carry it to serve. Without a session, the address is that of the
+// captured has a proxy capture what goes to an address of the loopback
+// network, and carry it to serve. Without a proxy, the address is that of the
 // server itself.
 func capture(b *testing.B, through bool, serve func(net.Conn)) string {
 	b.Helper()
@@ -41,7 +41,7 @@ func capture(b *testing.B, through bool, serve func(net.Conn)) string {
 	address := inside.Addr().String()
 	grant := grantOf(b, address)
 	grant.Budget = egress.Budget{Connections: 1 << 30, BytesOut: 1 << 50, BytesIn: 1 << 50}
-	session, err := New(grant, Outward{
+	proxy, err := New(grant, Outward{
 		Interfaces: func() ([]netip.Addr, error) { return nil, nil },
 		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, server.Addr().String())
@@ -52,7 +52,7 @@ func capture(b *testing.B, through bool, serve func(net.Conn)) string {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- session.Serve(ctx, Listeners{Ports: []net.Listener{inside}}) }()
+	go func() { served <- proxy.Serve(ctx, Listeners{Ports: []net.Listener{inside}}) }()
 	b.Cleanup(func() {
 		cancel()
 		if err := <-served; err != nil {

@@ -8,7 +8,7 @@ import (
 	"palyra/internal/egress"
 )
 
-// budget is what is left to the connections of a session together.
+// budget is what is left to the connections of a proxy together.
 type budget struct {
 	connections, requests allowance
 	out, in               allowance
@@ -57,12 +57,12 @@ func (a *allowance) giveBack(n int64) { a.left.Add(n) }
 // spent reports whether nothing is left.
 func (a *allowance) spent() bool { return a.left.Load() <= 0 }
 
-// places bound what there is at one time. It holds an element for each that is
+// semaphore bound what there is at one time. It holds an element for each that is
 // taken.
-type places chan struct{}
+type semaphore chan struct{}
 
-// take takes a place, and waits for one as long as that.
-func (p places) take(ctx context.Context, wait time.Duration) bool {
+// acquire takes a place, and waits for one as long as that.
+func (p semaphore) acquire(ctx context.Context, wait time.Duration) bool {
 	select {
 	case p <- struct{}{}:
 		return true
@@ -82,4 +82,4 @@ func (p places) take(ctx context.Context, wait time.Duration) bool {
 	return false
 }
 
-func (p places) leave() { <-p }
+func (p semaphore) release() { <-p }

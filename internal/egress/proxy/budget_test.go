@@ -37,7 +37,7 @@ func TestNoMoreConnections(t *testing.T) {
 	}
 }
 
-// reasons wants the ledger to have these reasons, in order, and a denial for
+// reasons wants the log to have these reasons, in order, and a denial for
 // each.
 func (w *world) reasons(want ...string) {
 	w.t.Helper()

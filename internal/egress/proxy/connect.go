@@ -23,7 +23,7 @@ func (v *service) proxied(ctx context.Context, c *caller) {
 	}
 	switch {
 	case err != nil:
-		v.stumble(c, egress.LegConnect, err, egress.ReasonBadHTTP)
+		v.refuseUnnamed(c, egress.LegConnect, err, egress.ReasonBadHTTP)
 	case bytes.HasPrefix(c.early, connectMethod):
 		v.tunnel(ctx, c)
 	default:
@@ -36,7 +36,7 @@ func (v *service) proxied(ctx context.Context, c *caller) {
 func (v *service) tunnel(ctx context.Context, c *caller) {
 	target, err := readConnect(c)
 	if err != nil {
-		v.stumble(c, egress.LegConnect, err, egress.ReasonBadHTTP)
+		v.refuseUnnamed(c, egress.LegConnect, err, egress.ReasonBadHTTP)
 		if reason.Of(err) != reason.Internal {
 			_ = answer(c, err) // who has gone is not told
 		}

@@ -22,15 +22,15 @@ func TestLastWords(t *testing.T) {
 			w := newWorld(t)
 			heard := make(chan []byte, 1)
 			w.host("api.test:9", func(conn net.Conn) {
-				time.Sleep(50 * time.Millisecond) // longer than the session would last otherwise
+				time.Sleep(50 * time.Millisecond) // longer than the proxy would last otherwise
 				all, _ := io.ReadAll(conn)
 				heard <- all
 			})
-			session, err := New(grantOf(t, "api.test:9"), Outward{Resolver: w, Dial: w.dial})
+			proxy, err := New(grantOf(t, "api.test:9"), Outward{Resolver: w, Dial: w.dial})
 			if err != nil {
 				t.Fatal(err)
 			}
-			session.waits.last = time.Minute // on a slow machine it takes longer
+			proxy.waits.last = time.Minute // on a slow machine it takes longer
 			w.http = listen(t)
 			// speak leaves as a program does that has said all. Who leaves with the
 			// proxy's answer unread breaks its own connection off.
@@ -63,7 +63,7 @@ func TestLastWords(t *testing.T) {
 				cancel(ErrEnded)
 			}
 			served := make(chan error, 1)
-			go func() { served <- session.Serve(ctx, Listeners{HTTP: w.http}) }()
+			go func() { served <- proxy.Serve(ctx, Listeners{HTTP: w.http}) }()
 			if accepted {
 				speak()
 			}
@@ -74,7 +74,7 @@ func TestLastWords(t *testing.T) {
 			if got := <-heard; !bytes.Equal(got, said) {
 				t.Errorf("the host heard %d bytes of %d", len(got), len(said))
 			}
-			list, _ := session.Connections()
+			list, _ := proxy.Connections()
 			if len(list) != 1 || list[0].BytesOut != int64(len(said)) || list[0].Reason != "" {
 				t.Errorf("ledger: %+v", list)
 			}
@@ -82,7 +82,7 @@ func TestLastWords(t *testing.T) {
 	}
 }
 
-// A session does not wait for those who say no more, nor for long.
+// A proxy does not wait for those who say no more, nor for long.
 func TestTheEndOfAProgramIsThatOfItsSession(t *testing.T) {
 	for name, c := range map[string]struct {
 		connections int

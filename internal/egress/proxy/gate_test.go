@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// gate is a listener whose connections say that they were made to any address.
-type gate struct {
+// fakeListener is a listener whose connections say that they were made to any address.
+type fakeListener struct {
 	net.Listener
 	mu      sync.Mutex
 	arrived chan net.Conn
@@ -17,8 +17,8 @@ type gate struct {
 	close   func() error
 }
 
-func newGate(t testing.TB) *gate {
-	g := &gate{Listener: listen(t), arrived: make(chan net.Conn), closed: make(chan struct{})}
+func newFakeListener(t testing.TB) *fakeListener {
+	g := &fakeListener{Listener: listen(t), arrived: make(chan net.Conn), closed: make(chan struct{})}
 	g.close = sync.OnceValue(func() error {
 		close(g.closed)
 		return g.Listener.Close()
@@ -26,7 +26,7 @@ func newGate(t testing.TB) *gate {
 	return g
 }
 
-func (g *gate) Accept() (net.Conn, error) {
+func (g *fakeListener) Accept() (net.Conn, error) {
 	select {
 	case conn := <-g.arrived:
 		return conn, nil
@@ -35,10 +35,10 @@ func (g *gate) Accept() (net.Conn, error) {
 	}
 }
 
-func (g *gate) Close() error { return g.close() }
+func (g *fakeListener) Close() error { return g.close() }
 
 // dial connects as if to an address.
-func (g *gate) dial(to netip.AddrPort) (net.Conn, error) {
+func (g *fakeListener) dial(to netip.AddrPort) (net.Conn, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	inside, err := net.Dial("tcp", g.Addr().String())

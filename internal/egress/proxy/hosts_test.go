@@ -102,10 +102,10 @@ func mustTarget(t testing.TB, s string) egress.Target {
 	return target
 }
 
-// trustSession has clients trust what the session vouches for, too.
+// trustSession has clients trust what the proxy vouches for, too.
 func (w *world) trustSession() {
 	w.t.Helper()
-	if bundle := w.session.Bundle(); bundle != nil && !w.roots.AppendCertsFromPEM(bundle) {
+	if bundle := w.proxy.Bundle(); bundle != nil && !w.roots.AppendCertsFromPEM(bundle) {
 		w.t.Fatal("the bundle holds no certificate")
 	}
 }

@@ -60,14 +60,14 @@ func (v *service) name(ctx context.Context, c *caller) {
 // socks serves a connection to the SOCKS proxy.
 func (v *service) socks(ctx context.Context, c *caller) {
 	if err := v.begun(c); err != nil {
-		v.stumble(c, egress.LegSOCKS, err, egress.ReasonBadSOCKS)
+		v.refuseUnnamed(c, egress.LegSOCKS, err, egress.ReasonBadSOCKS)
 		return
 	}
 	in := bufio.NewReader(c)
 	target, err := socks.Accept(readWriter{in, c})
 	c.unread(buffered(in))
 	if err != nil {
-		v.stumble(c, egress.LegSOCKS, err, egress.ReasonBadSOCKS)
+		v.refuseUnnamed(c, egress.LegSOCKS, err, egress.ReasonBadSOCKS)
 		return
 	}
 	v.reach(ctx, c, egress.LegSOCKS, v.named(target), func(err error) error { return socks.Reply(c, err) })
@@ -98,10 +98,10 @@ func (v *service) begun(c *caller) error {
 	return c.patience(v.waits.rest)
 }
 
-// stumble records a client of a proxy that never came to name a target: too
+// refuseUnnamed records a client of a proxy that never came to name a target: too
 // slow, or malformed, for which there is a word. Who just went away left nothing
 // to record.
-func (v *service) stumble(c *caller, leg string, err error, word string) {
+func (v *service) refuseUnnamed(c *caller, leg string, err error, word string) {
 	var e *reason.Error
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):

@@ -56,17 +56,17 @@ func (v *service) reach(ctx context.Context, c *caller, leg string, t egress.Tar
 
 // connect connects to a target on behalf of a program. The error is a
 // *reason.Error that explains it to the program; its field reason is the word
-// of the ledger.
+// of the log.
 func (v *service) connect(ctx context.Context, leg string, t egress.Target, c *caller) (*upstream, error) {
-	entry := v.ledger.Begin(leg, t)
+	entry := v.log.Begin(leg, t)
 	conn, err := v.dial(ctx, t, entry)
 	if err != nil {
 		entry.End()
-		told := reason.Errorf(reason.Of(err), "%s", entry.Explain(v.grant.Hosts())).WithField("reason", entry.Reason())
+		told := reason.Errorf(reason.Of(err), "%s", entry.Explain(v.allowed.Hosts())).WithField("reason", entry.Reason())
 		return nil, errors.Join(told, err)
 	}
 	host := &upstream{
-		Conn: conn, entry: entry, budget: v.budget, open: &v.open, until: c.until, left: sync.OnceFunc(v.hosts.leave),
+		Conn: conn, entry: entry, budget: v.budget, open: &v.open, until: c.until, left: sync.OnceFunc(v.hosts.release),
 	}
 	if !v.open.add(conn) {
 		_ = host.Close() // it is, already
@@ -83,13 +83,13 @@ func (v *service) dial(ctx context.Context, t egress.Target, entry *egress.Entry
 		decide(entry, denied(egress.ReasonBudgetConnections))
 		return nil, spent
 	}
-	if !v.hosts.take(ctx, closingTime) {
+	if !v.hosts.acquire(ctx, closingTime) {
 		decide(entry, denied(egress.ReasonBudgetConcurrent))
 		return nil, spent
 	}
 	conn, err := v.dialer.Connect(ctx, t, entry)
 	if err != nil {
-		v.hosts.leave()
+		v.hosts.release()
 	}
 	return conn, err
 }
@@ -108,7 +108,7 @@ func (l *link) breakOff(err error) {
 // carry checks what the program says first, and passes it on with all that
 // follows.
 func (l *link) carry(ctx context.Context) error {
-	_, inspected := l.grant.Inspected(l.target)
+	_, inspected := l.allowed.Inspected(l.target)
 	switch {
 	case l.target.Port == portHTTP:
 		return l.web(ctx, l.caller)
@@ -232,7 +232,7 @@ func (l *link) listen(up *flow) (guess, error) {
 }
 
 // say runs the flow from the program. What it passed on is not taken back at the
-// end of the session.
+// end of the proxy.
 func (l *link) say(up *flow) error {
 	defer l.caller.said()
 	err := up.run()
@@ -251,7 +251,7 @@ func (l *link) start(f *flow) <-chan error {
 	go func() {
 		var err error
 		defer func() { ended <- err }()
-		defer l.caught()
+		defer l.recovered()
 		if err = f.run(); err != nil && !errors.Is(err, errHalted) {
 			l.breakOff(err)
 		}
@@ -276,7 +276,7 @@ func (l *link) down(k *clock) (*flow, *retry) {
 	answers := &retry{target: l.target}
 	return &flow{
 		clock: k,
-		in:    &listener{l.host, answers}, from: l.host.Conn,
+		in:    &heardReader{l.host, answers}, from: l.host.Conn,
 		out: l.caller, to: l.caller.Conn,
 		spliced: bothTCP(l.caller.Conn, l.host.Conn),
 		left:    &l.budget.in, count: l.host.entry.Received,

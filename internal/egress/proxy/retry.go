@@ -64,13 +64,13 @@ func (r *retry) heard(b []byte) {
 
 func recordSize(header []byte) int { return int(header[3])<<8 | int(header[4]) }
 
-// listener is what a host says, and heard.
-type listener struct {
+// heardReader is what a host says, and heard.
+type heardReader struct {
 	io.Reader
 	retry *retry
 }
 
-func (l *listener) Read(b []byte) (int, error) {
+func (l *heardReader) Read(b []byte) (int, error) {
 	n, err := l.Reader.Read(b)
 	l.retry.heard(b[:n])
 	return n, err
@@ -81,10 +81,10 @@ func (l *listener) Read(b []byte) (int, error) {
 type hellos struct {
 	from  io.Reader
 	retry *retry
-	// held is not judged yet, ready is. Skip more bytes belong to a record that
+	// pending is not judged yet, ready is. Skip more bytes belong to a record that
 	// holds no hello.
-	held, ready []byte
-	skip        int
+	pending, ready []byte
+	skip           int
 	// checked counts the hellos.
 	checked int
 }
@@ -92,12 +92,12 @@ type hellos struct {
 // Read returns what was judged. Its errors are cuts and those of reading.
 func (h *hellos) Read(b []byte) (int, error) {
 	for len(h.ready) == 0 {
-		if h.retry.taken.Load() && len(h.held) == 0 {
+		if h.retry.taken.Load() && len(h.pending) == 0 {
 			return h.from.Read(b)
 		}
 		more := make([]byte, mostAtOnce)
 		n, err := h.from.Read(more)
-		h.held = append(h.held, more[:n]...)
+		h.pending = append(h.pending, more[:n]...)
 		if n == 0 && err != nil {
 			return 0, err
 		}
@@ -112,26 +112,26 @@ func (h *hellos) Read(b []byte) (int, error) {
 
 // direct reports whether everything goes through unseen from now on.
 func (h *hellos) direct() bool {
-	return h.retry.taken.Load() && len(h.held) == 0 && len(h.ready) == 0
+	return h.retry.taken.Load() && len(h.pending) == 0 && len(h.ready) == 0
 }
 
 // judge makes ready what needs not be held any longer.
 func (h *hellos) judge() error {
-	for len(h.held) > 0 {
+	for len(h.pending) > 0 {
 		switch {
 		case h.retry.taken.Load():
-			h.pass(len(h.held))
+			h.pass(len(h.pending))
 		case h.skip > 0:
-			n := min(h.skip, len(h.held))
+			n := min(h.skip, len(h.pending))
 			h.skip -= n
 			h.pass(n)
-		case len(h.held) < recordHeader:
+		case len(h.pending) < recordHeader:
 			return nil
-		case h.held[0] == recordCipher, h.held[0] == recordAlert, h.held[0] == recordData:
-			h.skip = recordHeader + recordSize(h.held)
-		case h.held[0] != recordHandshake:
+		case h.pending[0] == recordCipher, h.pending[0] == recordAlert, h.pending[0] == recordData:
+			h.skip = recordHeader + recordSize(h.pending)
+		case h.pending[0] != recordHandshake:
 			return denied(egress.ReasonBadTLS)
-		case len(h.held) < recordHeader+recordSize(h.held):
+		case len(h.pending) < recordHeader+recordSize(h.pending):
 			return nil
 		default:
 			whole, err := h.next()
@@ -144,13 +144,13 @@ func (h *hellos) judge() error {
 }
 
 func (h *hellos) pass(n int) {
-	h.ready = append(h.ready, h.held[:n]...)
-	h.held = h.held[n:]
+	h.ready = append(h.ready, h.pending[:n]...)
+	h.pending = h.pending[n:]
 }
 
 // next checks the next hello, once it is whole. There is no third.
 func (h *hellos) next() (whole bool, err error) {
-	said, raw, err := hello.Read(bytes.NewReader(h.held), hello.Most)
+	said, raw, err := hello.Read(bytes.NewReader(h.pending), hello.Most)
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		return false, nil

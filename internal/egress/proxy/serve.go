@@ -21,7 +21,7 @@ import (
 )
 
 // Where a sandbox has the services of its own. A port that is also one of
-// Session.Ports has one listener for both.
+// Proxy.Ports has one listener for both.
 var (
 	namesAt = netip.MustParseAddrPort("127.0.0.1:53")
 	httpAt  = netip.MustParseAddrPort("127.0.0.1:3128")
@@ -30,14 +30,14 @@ var (
 
 // service is one Serve: what its connections share.
 type service struct {
-	*Session
-	ledger *egress.Ledger
+	*Proxy
+	log    *egress.ConnectionLog
 	dialer *egress.Dialer
 	names  *names.Service
 	budget *budget
 	// callers are the places for programs' connections, hosts those for the
 	// ones that are made on their behalf: of HTTP, one caller may need several.
-	callers, hosts places
+	callers, hosts semaphore
 	open           registry
 	// work are the listeners and connections. The first of it that fails ends
 	// all of it.
@@ -59,25 +59,25 @@ var ErrEnded = errors.New("the program has ended")
 // off the connections that are left and returns nil. It returns an error when it
 // cannot go on. Times and budgets count from here on, and it is called once at
 // most.
-func (s *Session) Serve(ctx context.Context, l Listeners) error {
-	ledger := egress.NewLedger(time.Now())
-	s.ledger.Store(ledger)
+func (p *Proxy) Serve(ctx context.Context, l Listeners) error {
+	log := egress.NewConnectionLog(time.Now())
+	p.log.Store(log)
 	within, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	work, within := errgroup.WithContext(within)
-	atOnce := s.grant.Budget.OrDefault().Concurrent
+	atOnce := p.allowed.Budget.OrDefault().Concurrent
 	v := &service{
-		Session: s, ledger: ledger, work: work,
-		budget: newBudget(s.grant.Budget), callers: make(places, atOnce), hosts: make(places, 2*atOnce),
-		names: names.New(s.grant.Rules.CheckName, ledger),
+		Proxy: p, log: log, work: work,
+		budget: newBudget(p.allowed.Budget), callers: make(semaphore, atOnce), hosts: make(semaphore, 2*atOnce),
+		names: names.New(p.allowed.Rules.CheckName, log),
 		dialer: &egress.Dialer{
-			Rules: s.grant.Rules, Ledger: ledger,
-			Resolver: s.outward.Resolver, Interfaces: s.outward.Interfaces, Dial: s.outward.Dial,
+			Rules: p.allowed.Rules, Log: log,
+			Resolver: p.outward.Resolver, Interfaces: p.outward.Interfaces, Dial: p.outward.Dial,
 		},
 	}
 	if l.Names != nil {
 		work.Go(func() error {
-			defer v.caught()
+			defer v.recovered()
 			return v.names.ServePackets(within, l.Names)
 		})
 	}
@@ -92,7 +92,7 @@ func (s *Session) Serve(ctx context.Context, l Listeners) error {
 		case <-within.Done():
 		case <-ctx.Done():
 			if errors.Is(context.Cause(ctx), ErrEnded) {
-				v.windUp(within, l)
+				v.drain(within, l)
 			}
 		}
 		stop()
@@ -106,9 +106,9 @@ func (s *Session) Serve(ctx context.Context, l Listeners) error {
 // lastWords is how long what a program has said may take after its end.
 const lastWords = time.Second
 
-// windUp takes the connections that the program still made, and waits until
+// drain takes the connections that the program still made, and waits until
 // all that it said has been passed on.
-func (v *service) windUp(ctx context.Context, l Listeners) {
+func (v *service) drain(ctx context.Context, l Listeners) {
 	ctx, cancel := context.WithTimeout(ctx, v.waits.last)
 	defer cancel()
 	for _, one := range l.streams() {
@@ -174,10 +174,10 @@ const (
 	longestPause = time.Second
 )
 
-// brake is what every connection costs a program that has used up its
+// acceptDelay is what every connection costs a program that has used up its
 // connections, or has as many as it may have at once: refusing takes time of the
 // daemon, which no other limit bounds.
-const brake = 10 * time.Millisecond
+const acceptDelay = 10 * time.Millisecond
 
 // accept hands every connection of a listener to serve. It returns an error
 // after many failures in a row.
@@ -188,14 +188,14 @@ func (v *service) accept(ctx context.Context, l net.Listener, leg string, serve 
 		switch {
 		case err == nil:
 			failures = 0
-			if crowded = !v.place(ctx, crowded); !crowded {
-				v.welcome(ctx, conn, serve)
+			if crowded = !v.admit(ctx, crowded); !crowded {
+				v.serveConn(ctx, conn, serve)
 			} else {
 				v.refuse(leg, v.target(&caller{Conn: conn}, leg), egress.ReasonBudgetConcurrent)
 				reset(conn)
 			}
 			if crowded || v.budget.connections.spent() {
-				pause(ctx, brake)
+				pause(ctx, acceptDelay)
 			}
 		case v.closing.Load():
 			return nil
@@ -221,25 +221,25 @@ func pause(ctx context.Context, d time.Duration) {
 // program has closed is free again.
 const closingTime = 100 * time.Millisecond
 
-// place takes a place for a caller. While there is none, who comes first waits a
+// admit takes a place for a caller. While there is none, who comes first waits a
 // little, and who comes next does not.
-func (v *service) place(ctx context.Context, crowded bool) bool {
+func (v *service) admit(ctx context.Context, crowded bool) bool {
 	if crowded {
-		return v.callers.take(ctx, 0)
+		return v.callers.acquire(ctx, 0)
 	}
-	return v.callers.take(ctx, closingTime)
+	return v.callers.acquire(ctx, closingTime)
 }
 
-// welcome serves a connection beside the others. It has a place.
-func (v *service) welcome(ctx context.Context, conn net.Conn, serve handler) {
+// serveConn serves a connection beside the others. It has a place.
+func (v *service) serveConn(ctx context.Context, conn net.Conn, serve handler) {
 	v.speaking.Add(1)
 	c := &caller{Conn: conn, until: time.Now().Add(v.budget.time), said: sync.OnceFunc(v.speaking.Done)}
 	_ = c.SetDeadline(c.until) // if that fails, reading does, too
 	v.work.Go(func() error {
-		defer v.callers.leave()
+		defer v.callers.release()
 		defer c.said()
 		defer conn.Close()
-		defer v.caught()
+		defer v.recovered()
 		if v.open.add(conn) {
 			defer v.open.remove(conn)
 			serve(ctx, c)
@@ -248,8 +248,8 @@ func (v *service) welcome(ctx context.Context, conn net.Conn, serve handler) {
 	})
 }
 
-// caught makes a panic the end of the session, and not of the daemon.
-func (v *service) caught() {
+// recovered makes a panic the end of the proxy, and not of the daemon.
+func (v *service) recovered() {
 	if fault := recover(); fault != nil {
 		if v.outward.Log != nil {
 			v.outward.Log.Error("carrying a connection panicked", slog.Any("fault", fault), slog.String("stack", string(debug.Stack())))
@@ -264,7 +264,7 @@ func (v *service) caught() {
 // program may make all the same.
 func (v *service) refuse(leg string, t egress.Target, why string) {
 	v.budget.connections.take(1)
-	entry := v.ledger.Begin(leg, t)
+	entry := v.log.Begin(leg, t)
 	decide(entry, denied(why))
 	entry.End()
 }

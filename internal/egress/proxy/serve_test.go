@@ -21,10 +21,10 @@ import (
 	"palyra/internal/reason"
 )
 
-// The end of a session breaks off whatever is there, and leaves nothing.
+// The end of a proxy breaks off whatever is there, and leaves nothing.
 func TestTheEndOfASession(t *testing.T) {
 	before := runtime.NumGoroutine()
-	t.Run("session", func(t *testing.T) {
+	t.Run("proxy", func(t *testing.T) {
 		w := newWorld(t)
 		w.host("api.test:7", echo)
 		w.host("api.test:443", echo)
@@ -88,7 +88,7 @@ func (w *world) stuck() net.Conn {
 }
 
 // A thousand connections at fifty at once: each gets its own answer, and each
-// is in the ledger with its own bytes.
+// is in the log with its own bytes.
 func TestAThousandConnections(t *testing.T) {
 	const connections, atOnce = 1000, 50
 	w := newWorld(t)
@@ -199,12 +199,12 @@ func TestSessionsKnowNothingOfEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := other.lookup("one.test"); err == nil {
-		t.Error("the other session knows the name")
+		t.Error("the other proxy knows the name")
 	}
 	conn, err := other.transparent(addr.String() + ":7")
 	refusedOn(t, egress.LegTransparent, egress.ReasonUnlisted, conn, err)
 	if list := one.ledger(); len(list) != 0 {
-		t.Errorf("the first session has %+v", list)
+		t.Errorf("the first proxy has %+v", list)
 	}
 	if got := other.only(); got.Host != addr.String() || got.Verdict != egress.VerdictDenied {
 		t.Errorf("ledger: %+v", got)
@@ -231,14 +231,14 @@ func TestAListenerThatFailsForAWhile(t *testing.T) {
 	w := newWorld(t)
 	w.host("api.test:7", echo)
 	w.serve(grantOf(t, "api.test:7"))
-	session, err := New(grantOf(t, "api.test:7"), Outward{Resolver: w, Dial: w.dial})
+	proxy, err := New(grantOf(t, "api.test:7"), Outward{Resolver: w, Dial: w.dial})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	l := &failing{Listener: listen(t), failures: 4, err: syscall.EMFILE}
 	served := make(chan error, 1)
-	go func() { served <- session.Serve(ctx, Listeners{HTTP: l}) }()
+	go func() { served <- proxy.Serve(ctx, Listeners{HTTP: l}) }()
 	w.http = l
 	conn := w.must(w.connect("api.test:7"))
 	exchange(t, conn, "hello")
@@ -255,15 +255,15 @@ func TestAListenerThatFailsForAWhile(t *testing.T) {
 
 func TestAListenerThatFailsForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		session, err := New(grantOf(t, "api.test:7"), Outward{})
+		proxy, err := New(grantOf(t, "api.test:7"), Outward{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := &failing{Listener: &gate{arrived: make(chan net.Conn), close: func() error { return nil }}, failures: 1 << 20, err: syscall.ENFILE}
-		other := &gate{arrived: make(chan net.Conn), closed: make(chan struct{})}
+		l := &failing{Listener: &fakeListener{arrived: make(chan net.Conn), close: func() error { return nil }}, failures: 1 << 20, err: syscall.ENFILE}
+		other := &fakeListener{arrived: make(chan net.Conn), closed: make(chan struct{})}
 		other.close = sync.OnceValue(func() error { close(other.closed); return nil })
 		started := time.Now()
-		err = session.Serve(t.Context(), Listeners{HTTP: l, SOCKS: other})
+		err = proxy.Serve(t.Context(), Listeners{HTTP: l, SOCKS: other})
 		if !errors.Is(err, syscall.ENFILE) {
 			t.Errorf("Serve: %v", err)
 		}
@@ -274,24 +274,24 @@ func TestAListenerThatFailsForGood(t *testing.T) {
 }
 
 func TestAListenerThatWasClosed(t *testing.T) {
-	session, err := New(grantOf(t, "api.test:7"), Outward{})
+	proxy, err := New(grantOf(t, "api.test:7"), Outward{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	l := listen(t)
 	l.Close()
-	if err := session.Serve(t.Context(), Listeners{HTTP: l, SOCKS: listen(t)}); !errors.Is(err, net.ErrClosed) {
+	if err := proxy.Serve(t.Context(), Listeners{HTTP: l, SOCKS: listen(t)}); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Serve: %v", err)
 	}
 }
 
-// A fault in one connection ends the session with an error, and not the
+// A fault in one connection ends the proxy with an error, and not the
 // daemon.
 func TestAFaultEndsTheSession(t *testing.T) {
 	w := newWorld(t)
 	w.serve(grantOf(t, "api.test:7"))
 	var log bytes.Buffer
-	session, err := New(grantOf(t, "api.test:7"), Outward{
+	proxy, err := New(grantOf(t, "api.test:7"), Outward{
 		Resolver: w, Dial: func(context.Context, string, string) (net.Conn, error) { panic("a bug") },
 		Log: slog.New(slog.NewTextHandler(&log, nil)),
 	})
@@ -302,7 +302,7 @@ func TestAFaultEndsTheSession(t *testing.T) {
 	l := listen(t)
 	w.http = l
 	go func() { _, _ = w.connect("api.test:7") }()
-	err = session.Serve(t.Context(), Listeners{HTTP: l})
+	err = proxy.Serve(t.Context(), Listeners{HTTP: l})
 	if reason.Of(err) != reason.Internal || strings.Contains(err.Error(), "a bug") {
 		t.Errorf("Serve: %v", err)
 	}
@@ -317,7 +317,7 @@ type faulty struct{ net.PacketConn }
 func (faulty) ReadFrom([]byte) (int, net.Addr, error) { panic("a bug") }
 
 func TestAFaultOfTheNameServiceEndsTheSession(t *testing.T) {
-	session, err := New(grantOf(t, "api.test:7"), Outward{})
+	proxy, err := New(grantOf(t, "api.test:7"), Outward{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -325,24 +325,24 @@ func TestAFaultOfTheNameServiceEndsTheSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := session.Serve(t.Context(), Listeners{Names: faulty{conn}, HTTP: listen(t)}); reason.Of(err) != reason.Internal {
+	if err := proxy.Serve(t.Context(), Listeners{Names: faulty{conn}, HTTP: listen(t)}); reason.Of(err) != reason.Internal {
 		t.Errorf("Serve: %v", err)
 	}
 }
 
 func TestASessionThatNeverServes(t *testing.T) {
-	session, err := New(grantOf(t, "api.test:7", "api.test:443"), Outward{})
+	proxy, err := New(grantOf(t, "api.test:7", "api.test:443"), Outward{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if list, missed := session.Connections(); len(list) != 0 || missed != 0 {
+	if list, missed := proxy.Connections(); len(list) != 0 || missed != 0 {
 		t.Errorf("connections %v, %d", list, missed)
 	}
-	if ports := session.Ports(); fmt.Sprint(ports) != "[7 443]" {
+	if ports := proxy.Ports(); fmt.Sprint(ports) != "[7 443]" {
 		t.Errorf("ports %v", ports)
 	}
-	if session.Bundle() != nil || len(session.Env("/bundle")) != 0 {
-		t.Errorf("bundle %q, env %v", session.Bundle(), session.Env("/bundle"))
+	if proxy.Bundle() != nil || len(proxy.Env("/bundle")) != 0 {
+		t.Errorf("bundle %q, env %v", proxy.Bundle(), proxy.Env("/bundle"))
 	}
-	session.Close()
+	proxy.Close()
 }

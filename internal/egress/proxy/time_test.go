@@ -14,17 +14,17 @@ import (
 	"palyra/internal/tool"
 )
 
-// timed is a session in a bubble of time. Its connections are pipes.
+// timed is a proxy in a bubble of time. Its connections are pipes.
 type timed struct {
-	t       *testing.T
-	session *Session
+	t     *testing.T
+	proxy *Proxy
 	// http, socks and ports take connections.
-	http, socks, ports *gate
+	http, socks, ports *fakeListener
 	cancel             context.CancelCauseFunc
 	served             func() error
 }
 
-// stop ends the session for a cause.
+// stop ends the proxy for a cause.
 func (w *timed) stop(cause error) error {
 	w.cancel(cause)
 	return w.served()
@@ -34,7 +34,7 @@ func (w *timed) end() error { return w.stop(context.Canceled) }
 
 const timedHost = "11.9.9.9"
 
-// inTime has the host say and hear, and a test with its session.
+// inTime has the host say and hear, and a test with its proxy.
 func inTime(t *testing.T, budget egress.Budget, host func(net.Conn), test func(*timed)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -42,7 +42,7 @@ func inTime(t *testing.T, budget egress.Budget, host func(net.Conn), test func(*
 		grant := grantOf(t, timedHost+":443", timedHost+":80", timedHost+":8080", timedHost+":7")
 		grant.Inspect = []egress.Inspection{{Host: grantOf(t, timedHost+":8080").Rules.Allow[0]}}
 		grant.Budget = budget
-		session, err := New(grant, Outward{
+		proxy, err := New(grant, Outward{
 			Interfaces: func() ([]netip.Addr, error) { return nil, nil },
 			Dial: func(context.Context, string, string) (net.Conn, error) {
 				here, there := net.Pipe()
@@ -56,11 +56,11 @@ func inTime(t *testing.T, budget egress.Budget, host func(net.Conn), test func(*
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := &timed{t: t, session: session, http: pipes(), socks: pipes(), ports: pipes()}
+		w := &timed{t: t, proxy: proxy, http: pipes(), socks: pipes(), ports: pipes()}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		served := make(chan error, 1)
 		go func() {
-			served <- session.Serve(ctx, Listeners{HTTP: w.http, SOCKS: w.socks, Ports: []net.Listener{w.ports}})
+			served <- proxy.Serve(ctx, Listeners{HTTP: w.http, SOCKS: w.socks, Ports: []net.Listener{w.ports}})
 		}()
 		w.cancel, w.served = cancel, sync.OnceValue(func() error { return <-served })
 		test(w)
@@ -72,8 +72,8 @@ func inTime(t *testing.T, budget egress.Budget, host func(net.Conn), test func(*
 }
 
 // pipes is a gate for pipes.
-func pipes() *gate {
-	g := &gate{arrived: make(chan net.Conn), closed: make(chan struct{})}
+func pipes() *fakeListener {
+	g := &fakeListener{arrived: make(chan net.Conn), closed: make(chan struct{})}
 	g.close = sync.OnceValue(func() error {
 		close(g.closed)
 		return nil
@@ -90,19 +90,19 @@ type pipe struct {
 func (p pipe) LocalAddr() net.Addr { return p.at }
 
 // connect connects to a listener, as if to a port of the host.
-func (w *timed) connect(g *gate, port uint16) net.Conn {
+func (w *timed) connect(g *fakeListener, port uint16) net.Conn {
 	inside, outside := net.Pipe()
 	g.arrived <- pipe{outside, net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(timedHost), port))}
 	return inside
 }
 
-// one ends the session and returns its one connection.
+// one ends the proxy and returns its one connection.
 func (w *timed) one() tool.Connection {
 	w.t.Helper()
 	if err := w.end(); err != nil {
 		w.t.Fatal(err)
 	}
-	list, _ := w.session.Connections()
+	list, _ := w.proxy.Connections()
 	if len(list) != 1 {
 		w.t.Fatalf("ledger: %+v", list)
 	}
@@ -112,7 +112,7 @@ func (w *timed) one() tool.Connection {
 func TestSlowClientsAreCutOff(t *testing.T) {
 	half := clientHello(t, "")[:100]
 	for name, c := range map[string]struct {
-		to    func(*timed) *gate
+		to    func(*timed) *fakeListener
 		port  uint16
 		says  []byte
 		heard int // bytes of an answer before the end
@@ -123,10 +123,10 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 		"half a hello on 7":      {(*timed).transparent, 7, half, 0, 10 * time.Second},
 		"half a request on 7":    {(*timed).transparent, 7, []byte("GET /pa"), 0, 10 * time.Second},
 		"nothing when inspected": {(*timed).transparent, 8080, nil, 0, 30 * time.Second},
-		"nothing to the proxy":   {(*timed).proxy, 0, nil, 0, 30 * time.Second},
-		"half a method":          {(*timed).proxy, 0, []byte("CONN"), 0, 10 * time.Second},
-		"half a CONNECT":         {(*timed).proxy, 0, []byte("CONNECT a:443 HTTP/1.1\r\n"), 0, 10 * time.Second},
-		"nothing after CONNECT":  {(*timed).proxy, 0, []byte("CONNECT 11.9.9.9:443 HTTP/1.1\r\n\r\n"), len(established), 30 * time.Second},
+		"nothing to the proxy":   {(*timed).httpProxy, 0, nil, 0, 30 * time.Second},
+		"half a method":          {(*timed).httpProxy, 0, []byte("CONN"), 0, 10 * time.Second},
+		"half a CONNECT":         {(*timed).httpProxy, 0, []byte("CONNECT a:443 HTTP/1.1\r\n"), 0, 10 * time.Second},
+		"nothing after CONNECT":  {(*timed).httpProxy, 0, []byte("CONNECT 11.9.9.9:443 HTTP/1.1\r\n\r\n"), len(established), 30 * time.Second},
 		"nothing to SOCKS":       {(*timed).socksProxy, 0, nil, 0, 30 * time.Second},
 		"half a greeting":        {(*timed).socksProxy, 0, []byte{5}, 0, 10 * time.Second},
 		"half of SOCKS":          {(*timed).socksProxy, 0, []byte{5, 1, 0, 5, 1}, 2, 10 * time.Second},
@@ -155,18 +155,18 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 	}
 }
 
-func (w *timed) transparent() *gate { return w.ports }
-func (w *timed) proxy() *gate       { return w.http }
-func (w *timed) socksProxy() *gate  { return w.socks }
+func (w *timed) transparent() *fakeListener { return w.ports }
+func (w *timed) httpProxy() *fakeListener   { return w.http }
+func (w *timed) socksProxy() *fakeListener  { return w.socks }
 
 // One byte now and then buys no more time than none.
 func TestWordsThatTrickle(t *testing.T) {
 	for name, c := range map[string]struct {
-		to   func(*timed) *gate
+		to   func(*timed) *fakeListener
 		says []byte
 	}{
 		"a hello":   {(*timed).transparent, clientHello(t, "")},
-		"a CONNECT": {(*timed).proxy, []byte("CONNECT 11.9.9.9:443 HTTP/1.1\r\n\r\n")},
+		"a CONNECT": {(*timed).httpProxy, []byte("CONNECT 11.9.9.9:443 HTTP/1.1\r\n\r\n")},
 		"SOCKS":     {(*timed).socksProxy, []byte("\x05\x01\x00\x05\x01\x00\x03\x20abcdefghijklmnopqrstuvwxyz")},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -272,7 +272,7 @@ func TestRefusalsHaveABrake(t *testing.T) {
 		for range 10 {
 			w.connect(w.ports, 7)
 		}
-		if took := time.Since(started); took < 9*brake {
+		if took := time.Since(started); took < 9*acceptDelay {
 			t.Errorf("ten refusals took %v", took)
 		}
 		exchange(t, conn, "the first goes on\n")

@@ -132,7 +132,7 @@ func (w *world) listening(targets ...string) <-chan []byte {
 }
 
 // nothing wants that a host heard nothing, whoever was connected to it. The
-// session has ended.
+// proxy has ended.
 func (w *world) nothing(heard <-chan []byte) {
 	w.t.Helper()
 	for range w.dialled {

@@ -55,7 +55,7 @@ func (l *link) web(ctx context.Context, conn net.Conn) error {
 
 // front is what all legs of HTTP have in common.
 func (v *service) front() web.Front {
-	return web.Front{Inspect: v.grant.Inspected, Secrets: v.secrets, Roots: v.outward.Roots}
+	return web.Front{Inspect: v.allowed.Inspected, Secrets: v.secrets, Roots: v.outward.Roots}
 }
 
 // pair is what connect returned, as package web wants it.

@@ -112,7 +112,7 @@ func (w *world) withSecret(rules ...string) {
 // placeholder is what the program knows of the secret.
 func (w *world) placeholder() string {
 	w.t.Helper()
-	for _, variable := range w.session.Env("") {
+	for _, variable := range w.proxy.Env("") {
 		if value, ok := strings.CutPrefix(variable, "TOKEN="); ok {
 			return value
 		}
@@ -162,7 +162,7 @@ func TestASecretGoesToItsHostAlone(t *testing.T) {
 	if got := list[len(list)-1]; got.Reason != egress.ReasonSecretMisplaced || got.Verdict != egress.VerdictDenied {
 		t.Errorf("ledger: %+v", got)
 	}
-	scrubbed, err := io.ReadAll(w.session.Scrub(strings.NewReader("it was " + token + ".")))
+	scrubbed, err := io.ReadAll(w.proxy.Scrub(strings.NewReader("it was " + token + ".")))
 	if err != nil || strings.Contains(string(scrubbed), token) {
 		t.Errorf("scrubbed: %q, %v", scrubbed, err)
 	}
@@ -171,21 +171,21 @@ func TestASecretGoesToItsHostAlone(t *testing.T) {
 func TestWhatProgramsAreToTrust(t *testing.T) {
 	w := newWorld(t)
 	w.withSecret("api.test:443")
-	if !strings.Contains(string(w.session.Bundle()), "BEGIN CERTIFICATE") {
+	if !strings.Contains(string(w.proxy.Bundle()), "BEGIN CERTIFICATE") {
 		t.Error("the bundle is empty")
 	}
-	env := w.session.Env("/etc/bundle.pem")
+	env := w.proxy.Env("/etc/bundle.pem")
 	for _, name := range []string{"SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "GIT_SSL_CAINFO", "CARGO_HTTP_CAINFO", "npm_config_cafile"} {
 		if !slices.Contains(env, name+"=/etc/bundle.pem") {
 			t.Errorf("%s is not set", name)
 		}
 	}
-	for _, variable := range append(env, w.session.Env("")...) {
+	for _, variable := range append(env, w.proxy.Env("")...) {
 		if strings.Contains(strings.ToLower(variable), "proxy") || strings.HasSuffix(variable, "=") {
 			t.Errorf("variable %s", variable)
 		}
 	}
-	if got := w.session.Env(""); len(got) != 1 {
+	if got := w.proxy.Env(""); len(got) != 1 {
 		t.Errorf("without a bundle: %v", got)
 	}
 }

@@ -21,14 +21,14 @@ import (
 	"palyra/internal/tool"
 )
 
-// world is a session with made-up hosts around it. Their addresses are public
+// world is a proxy with made-up hosts around it. Their addresses are public
 // ones that nobody dials: every connection goes to a server of the test.
 type world struct {
 	t         testing.TB
-	session   *Session
+	proxy     *Proxy
 	authority *web.Authority
 	roots     *x509.CertPool
-	ports     *gate
+	ports     *fakeListener
 	http      net.Listener
 	socks     net.Listener
 	names     net.PacketConn
@@ -127,27 +127,27 @@ func (w *world) dial(ctx context.Context, network, address string) (net.Conn, er
 	return new(net.Dialer).DialContext(ctx, network, real)
 }
 
-func grantOf(t testing.TB, rules ...string) egress.Grant {
+func grantOf(t testing.TB, rules ...string) egress.Reach {
 	t.Helper()
 	allow, err := egress.ParseRules(rules)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return egress.Grant{Rules: egress.Rules{Allow: allow}}
+	return egress.Reach{Rules: egress.Rules{Allow: allow}}
 }
 
-// serve starts a session for a grant.
-func (w *world) serve(g egress.Grant) {
+// serve starts a proxy.
+func (w *world) serve(g egress.Reach) {
 	w.t.Helper()
-	session, err := New(g, Outward{
+	proxy, err := New(g, Outward{
 		Resolver: w, Dial: w.dial, Roots: w.roots.Clone(),
 		Interfaces: func() ([]netip.Addr, error) { return nil, nil },
 	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.session = session
-	w.ports = newGate(w.t)
+	w.proxy = proxy
+	w.ports = newFakeListener(w.t)
 	w.http, w.socks = listen(w.t), listen(w.t)
 	if w.names, err = net.ListenPacket("udp", "127.0.0.1:0"); err != nil {
 		w.t.Fatal(err)
@@ -155,7 +155,7 @@ func (w *world) serve(g egress.Grant) {
 	ctx, cancel := context.WithCancel(context.Background())
 	listeners := Listeners{Names: w.names, HTTP: w.http, SOCKS: w.socks, Ports: []net.Listener{w.ports}}
 	served := make(chan error, 1)
-	go func() { served <- session.Serve(ctx, listeners) }()
+	go func() { served <- proxy.Serve(ctx, listeners) }()
 	w.end = sync.OnceValue(func() error {
 		cancel()
 		return <-served
@@ -165,7 +165,7 @@ func (w *world) serve(g egress.Grant) {
 		if err := w.end(); err != nil {
 			w.t.Errorf("Serve: %v", err)
 		}
-		session.Close()
+		proxy.Close()
 	})
 }
 
@@ -178,17 +178,17 @@ func listen(t testing.TB) net.Listener {
 	return l
 }
 
-// ledger ends the session and returns what it recorded of all legs but names.
+// ledger ends the proxy and returns what it recorded of all legs but names.
 func (w *world) ledger() []tool.Connection {
 	w.t.Helper()
 	if err := w.end(); err != nil {
 		w.t.Fatal(err)
 	}
-	list, missed := w.session.Connections()
+	list, missed := w.proxy.Connections()
 	if missed != 0 {
 		w.t.Errorf("%d connections are missed", missed)
 	}
-	if later, _ := w.session.Connections(); !slices.Equal(list, later) {
+	if later, _ := w.proxy.Connections(); !slices.Equal(list, later) {
 		w.t.Errorf("a connection never ended: %+v, later %+v", list, later)
 	}
 	var kept []tool.Connection
@@ -200,7 +200,7 @@ func (w *world) ledger() []tool.Connection {
 	return kept
 }
 
-// only is the ledger's one connection.
+// only is the log's one connection.
 func (w *world) only() tool.Connection {
 	w.t.Helper()
 	list := w.ledger()
@@ -243,7 +243,7 @@ func (w *world) transparent(target string) (net.Conn, error) {
 	return w.ports.dial(netip.AddrPortFrom(addr, mustPort(w.t, port)))
 }
 
-// lookup asks the session's name service for an IPv4 address.
+// lookup asks the proxy's name service for an IPv4 address.
 func (w *world) lookup(name string) (netip.Addr, error) {
 	asked, err := dnsmessage.NewName(name + ".")
 	if err != nil {

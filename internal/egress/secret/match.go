@@ -55,12 +55,12 @@ func newMatcher(needles []needle) *matcher {
 	}
 	for _, n := range m.needles {
 		m.most = max(m.most, len(n.text))
-		m.place(n)
+		m.add(n)
 	}
 	return m
 }
 
-func (m *matcher) place(n needle) {
+func (m *matcher) add(n needle) {
 	which := 0
 	for which+1 < len(windows) && windows[which+1] <= len(n.text) {
 		which++

@@ -46,7 +46,7 @@ func TestForwardLeg(t *testing.T) {
 	if h := a.header(0); len(h) != 0 {
 		t.Errorf("headers %v", h)
 	}
-	list, _ := w.ledger.List()
+	list, _ := w.log.List()
 	if len(list) != 2 || list[0].Requests != 4 || list[1].Requests != 2 {
 		t.Errorf("the record is %+v", list)
 	}
@@ -163,7 +163,7 @@ func TestUpstreamFails(t *testing.T) {
 					_, _ = io.WriteString(server, test.answer)
 					_ = server.CloseWrite()
 				}()
-				return client, w.ledger.Begin(egress.LegTransparent, w.front.Target), nil
+				return client, w.log.Begin(egress.LegTransparent, w.front.Target), nil
 			}
 			c := w.serve()
 			res, body := say(t, c, bufio.NewReader(c), "GET / HTTP/1.1\r\nHost: example.org\r\n\r\n", "GET")

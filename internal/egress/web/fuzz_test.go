@@ -28,7 +28,7 @@ func FuzzServe(f *testing.F) {
 	f.Add([]byte(strings.Replace(wantsWebSocket, "/chat", "/ok/ws", 1)))
 	f.Fuzz(func(t *testing.T, sent []byte) {
 		target := targetOf(t, "example.org:80")
-		ledger := egress.NewLedger(time.Now())
+		log := egress.NewConnectionLog(time.Now())
 		host := make(chan string, 1024)
 		front := Front{
 			Target: target,
@@ -38,7 +38,7 @@ func FuzzServe(f *testing.F) {
 				}
 				near, far := net.Pipe()
 				go readRequests(far, host)
-				return near, ledger.Begin(egress.LegTransparent, to), nil
+				return near, log.Begin(egress.LegTransparent, to), nil
 			},
 			Refuse: func(egress.Target, string) {},
 			Allow:  func(egress.Target) error { return nil },

@@ -41,7 +41,7 @@ func TestInspectedTLS(t *testing.T) {
 				if got := host.requests(); len(got) != 3 || got[0] != "POST example.org /p" || len(w.dials()) != 1 || len(w.refusals()) != 0 {
 					t.Errorf("the host saw %q, dials %q, refused %q", got, w.dials(), w.refusals())
 				}
-				list, _ := w.ledger.List()
+				list, _ := w.log.List()
 				if len(list) != 1 || list[0].Requests != 3 {
 					t.Errorf("the record is %+v", list)
 				}
@@ -226,7 +226,7 @@ func TestUpstreamIsVerified(t *testing.T) {
 				strings.Contains(body, "127.0.0.1") {
 				t.Errorf("%d %v %q", res.StatusCode, res.Header, body)
 			}
-			list, _ := w.ledger.List()
+			list, _ := w.log.List()
 			if len(list) != 1 || list[0].Verdict != egress.VerdictFailed || list[0].Reason != egress.ReasonBadTLS || len(host.requests()) != 0 {
 				t.Errorf("the record is %+v, the host saw %q", list, host.requests())
 			}

@@ -46,7 +46,7 @@ func TestPlainHTTP(t *testing.T) {
 	if got := w.refusals(); len(got) != 0 {
 		t.Errorf("refused %q", got)
 	}
-	list, _ := w.ledger.List()
+	list, _ := w.log.List()
 	if len(list) != 1 || list[0].Requests != 2 {
 		t.Errorf("the record is %+v, want one connection with 2 requests", list)
 	}

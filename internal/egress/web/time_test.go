@@ -25,7 +25,7 @@ func inBubble(t *testing.T, target string, server func(net.Conn) net.Conn, check
 		w.front.Connect = func(_ context.Context, to egress.Target) (net.Conn, *egress.Entry, error) {
 			near, far := net.Pipe()
 			go io.Copy(io.Discard, far)
-			return near, w.ledger.Begin(egress.LegTransparent, to), nil
+			return near, w.log.Begin(egress.LegTransparent, to), nil
 		}
 		client, accepted := net.Pipe()
 		ctx, leave := context.WithCancel(context.Background())
@@ -106,7 +106,7 @@ func (w *world) answers() {
 				_, _ = io.WriteString(far, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 			}
 		}()
-		return near, w.ledger.Begin(egress.LegTransparent, to), nil
+		return near, w.log.Begin(egress.LegTransparent, to), nil
 	}
 }
 
@@ -197,7 +197,7 @@ func TestWebSocketEnds(t *testing.T) {
 				_, _ = io.WriteString(far, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: "+accepted+"\r\n\r\n")
 				_, _ = io.Copy(io.Discard, far)
 			}()
-			return near, w.ledger.Begin(egress.LegTransparent, to), nil
+			return near, w.log.Begin(egress.LegTransparent, to), nil
 		}
 		client, accepted := net.Pipe()
 		ctx, leave := context.WithCancel(context.Background())

@@ -26,9 +26,9 @@ const patience = 2 * time.Minute
 
 // world is a client, Serve, and the hosts behind it.
 type world struct {
-	t      *testing.T
-	front  Front
-	ledger *egress.Ledger
+	t     *testing.T
+	front Front
+	log   *egress.ConnectionLog
 
 	mu      sync.Mutex
 	hosts   map[string]string // target to the address of a test server
@@ -38,7 +38,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T, target string) *world {
-	w := &world{t: t, ledger: egress.NewLedger(time.Now()), hosts: map[string]string{}, budget: 1 << 20}
+	w := &world{t: t, log: egress.NewConnectionLog(time.Now()), hosts: map[string]string{}, budget: 1 << 20}
 	w.front = Front{
 		Connect: w.connect,
 		Refuse: func(t egress.Target, why string) {
@@ -84,7 +84,7 @@ func (w *world) connect(ctx context.Context, t egress.Target) (net.Conn, *egress
 	if err != nil {
 		return nil, nil, reason.Errorf(reason.FetchFailed, "%s could not be connected to", t).WithField("reason", egress.ReasonUnreachable)
 	}
-	return conn, w.ledger.Begin(egress.LegTransparent, t), nil
+	return conn, w.log.Begin(egress.LegTransparent, t), nil
 }
 
 // inspect sets the rules of every host.

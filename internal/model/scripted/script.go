@@ -90,8 +90,8 @@ func placed(err error) error {
 	if !errors.As(err, &at) || at.GetToken() == nil {
 		return err
 	}
-	place := at.GetToken().Position
-	return fmt.Errorf("line %d, column %d: %s", place.Line, place.Column, at.GetMessage())
+	position := at.GetToken().Position
+	return fmt.Errorf("line %d, column %d: %s", position.Line, position.Column, at.GetMessage())
 }
 
 // checker finds what the types do not say, and keeps the first.
@@ -125,7 +125,7 @@ func (c *checker) turns(path string, turns []*turn) {
 			c.find(path, "turn %d is empty", i+1)
 			return
 		}
-		t.line, _ = c.place(where)
+		t.line, _ = c.position(where)
 		c.turn(where, t)
 	}
 }
@@ -196,12 +196,12 @@ func (c *checker) find(where, format string, args ...any) {
 	if c.err != nil {
 		return
 	}
-	line, column := c.place(where)
+	line, column := c.position(where)
 	c.err = fmt.Errorf("line %d, column %d: %s", line, column, fmt.Sprintf(format, args...))
 }
 
-// place is where a path of the file begins, 1 and 1 if it is not in it.
-func (c *checker) place(where string) (line, column int) {
+// position is where a path of the file begins, 1 and 1 if it is not in it.
+func (c *checker) position(where string) (line, column int) {
 	path, err := yaml.PathString(where)
 	if err != nil {
 		return 1, 1

@@ -26,7 +26,7 @@ type layout struct {
 	without              func(layer string) bool
 }
 
-type cacheMount struct{ source, place string }
+type cacheMount struct{ source, target string }
 
 // dataFile is a descriptor with the content of a file.
 type dataFile struct {
@@ -72,11 +72,11 @@ func (r *root) arguments(l layout) []string {
 		"--dir", "/run", "--dir", sandbox.WorkspaceMount,
 	)
 	for _, c := range l.caches {
-		a = append(a, "--dir", c.place)
+		a = append(a, "--dir", c.target)
 	}
 	a = append(a, "--remount-ro", "/")
 	for _, c := range l.caches {
-		a = append(a, "--bind", c.source, c.place)
+		a = append(a, "--bind", c.source, c.target)
 	}
 	bind := "--bind"
 	if l.readOnly {

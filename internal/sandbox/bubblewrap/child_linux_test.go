@@ -46,7 +46,7 @@ func childMain() int {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
-		s.Network = &egress.Grant{Rules: egress.Rules{Allow: allow}}
+		s.Network = &egress.Reach{Rules: egress.Rules{Allow: allow}}
 	}
 	// The parent of the workspace goes with the test, also when this is killed.
 	dir, err := os.MkdirTemp(filepath.Dir(s.WorkspaceRoot), "state-")

@@ -408,7 +408,7 @@ func TestRefusals(t *testing.T) {
 		{"cwd through a link", func(s *sandbox.Spec) { s.Cwd = "out" }, reason.WorkspaceScope},
 		{"cwd through a link that stays inside", func(s *sandbox.Spec) { s.Cwd = "in" }, reason.WorkspaceScope},
 		{"cwd missing", func(s *sandbox.Spec) { s.Cwd = "none" }, reason.WorkspaceScope},
-		{"hosts", func(s *sandbox.Spec) { s.Network, s.Egress = new(egress.Grant), egress.Preflight }, reason.InvalidInput},
+		{"hosts", func(s *sandbox.Spec) { s.Network, s.Egress = new(egress.Reach), egress.Preflight }, reason.InvalidInput},
 		{"limits", func(s *sandbox.Spec) { s.Limits.Memory = -1 }, reason.InvalidInput},
 		{"not a program", func(s *sandbox.Spec) { *s = jailtest.Spec(t, root, "./bad") }, reason.SpawnFailed},
 	} {

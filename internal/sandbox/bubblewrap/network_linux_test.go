@@ -366,7 +366,7 @@ func descriptors(t *testing.T) int {
 
 // Grants that differ in anything have sandboxes of their own.
 func TestPreparedPerGrant(t *testing.T) {
-	grant := func(edit func(*egress.Grant), hosts ...string) *egress.Grant {
+	grant := func(edit func(*egress.Reach), hosts ...string) *egress.Reach {
 		g := jailtest.Grant(t, hosts...)
 		if edit != nil {
 			edit(g)
@@ -377,20 +377,20 @@ func TestPreparedPerGrant(t *testing.T) {
 	rule := jailtest.Grant(t, host).Rules.Allow[0]
 	other := jailtest.Grant(t, "*.service.test:443").Rules.Allow[0]
 	secret := egress.Secret{Name: "token", Env: "TOKEN", Header: "Authorization", Hosts: []egress.Rule{rule}}
-	with := func(edit func(*egress.Secret)) *egress.Grant {
+	with := func(edit func(*egress.Secret)) *egress.Reach {
 		s := secret
 		edit(&s)
-		return grant(func(g *egress.Grant) { g.Secrets = []egress.Secret{s} }, host)
+		return grant(func(g *egress.Reach) { g.Secrets = []egress.Secret{s} }, host)
 	}
 	seen := map[string]int{}
-	for i, g := range []*egress.Grant{
+	for i, g := range []*egress.Reach{
 		nil, grant(nil), grant(nil, host), grant(nil, "service.test:80"), grant(nil, host, "*.service.test:443"),
-		grant(func(g *egress.Grant) { g.Rules.Deny = []egress.Rule{other} }, host),
-		grant(func(g *egress.Grant) { g.Inspect = []egress.Inspection{{Host: rule}} }, host),
-		grant(func(g *egress.Grant) { g.Inspect = []egress.Inspection{{Host: rule, Methods: []string{"GET"}}} }, host),
-		grant(func(g *egress.Grant) { g.Inspect = []egress.Inspection{{Host: rule, Paths: []string{"/a"}}} }, host),
-		grant(func(g *egress.Grant) { g.Budget.Connections = 1 }, host),
-		grant(func(g *egress.Grant) { g.Budget.BytesOut = 1 }, host),
+		grant(func(g *egress.Reach) { g.Rules.Deny = []egress.Rule{other} }, host),
+		grant(func(g *egress.Reach) { g.Inspect = []egress.Inspection{{Host: rule}} }, host),
+		grant(func(g *egress.Reach) { g.Inspect = []egress.Inspection{{Host: rule, Methods: []string{"GET"}}} }, host),
+		grant(func(g *egress.Reach) { g.Inspect = []egress.Inspection{{Host: rule, Paths: []string{"/a"}}} }, host),
+		grant(func(g *egress.Reach) { g.Budget.Connections = 1 }, host),
+		grant(func(g *egress.Reach) { g.Budget.BytesOut = 1 }, host),
 		with(func(*egress.Secret) {}),
 		with(func(s *egress.Secret) { s.Name = "other" }),
 		with(func(s *egress.Secret) { s.Env = "" }),

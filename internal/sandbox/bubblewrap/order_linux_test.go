@@ -30,7 +30,7 @@ func TestHostNetwork(t *testing.T) {
 	defer l.Close()
 	root := jailtest.Workspace(t)
 	r := newTestRunner(t)
-	for mode, level := range map[egress.Mode]string{egress.Preflight: sandbox.LevelPreflight, egress.None: sandbox.LevelNone} {
+	for mode, level := range map[egress.Mode]string{egress.Preflight: sandbox.LevelPreflight, egress.Unrestricted: sandbox.LevelNone} {
 		s := withProbe(t, root, "dial", l.Addr().String())
 		s.Egress = mode
 		report := jailtest.Run(t, r, s)

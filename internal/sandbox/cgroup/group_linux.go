@@ -47,8 +47,8 @@ func (g *Group) mkdir() error {
 }
 
 // add makes one directory. Controllers that are mounted together share it.
-func (g *Group) add(controller, place string) error {
-	dir := filepath.Join(place, g.name)
+func (g *Group) add(controller, parent string) error {
+	dir := filepath.Join(parent, g.name)
 	if !slices.Contains(g.distinct(), dir) {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			return err

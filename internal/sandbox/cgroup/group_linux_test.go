@@ -100,7 +100,7 @@ func TestStartFails(t *testing.T) {
 	if _, err := tree.Start(sandbox.Limits{Memory: -7}); err == nil {
 		t.Error("a limit that the kernel refuses is taken to be set")
 	}
-	broken := &Tree{level: tree.level, v2: tree.v2, v1: map[string]string{"memory": filepath.Join(t.TempDir(), "none")}, mark: tree.mark, places: tree.places}
+	broken := &Tree{level: tree.level, v2: tree.v2, v1: map[string]string{"memory": filepath.Join(t.TempDir(), "none")}, mark: tree.mark, sweepDirs: tree.sweepDirs}
 	for c, dir := range tree.v1 {
 		if c != "memory" {
 			broken.v1[c] = dir
@@ -226,30 +226,30 @@ func TestRefusedFork(t *testing.T) {
 func TestBellRings(t *testing.T) {
 	tree := newTree(t)
 	g := newGroup(t, tree, sandbox.Limits{Memory: 16 << 20, Processes: 16})
-	bell := g.listen()
-	defer bell.close()
-	if bell.complete != (tree.Level() == V2) {
-		t.Errorf("at level %s the kernel tells everything: %t", tree.Level(), bell.complete)
+	notices := g.listen()
+	defer notices.close()
+	if notices.complete != (tree.Level() == V2) {
+		t.Errorf("at level %s the kernel tells everything: %t", tree.Level(), notices.complete)
 	}
-	if bell.complete {
+	if notices.complete {
 		mustLaunch(t, g, bomb)
-		if !bell.wait(t.Context(), time.Minute) {
+		if !notices.wait(t.Context(), time.Minute) {
 			t.Error("refused forks did not ring")
 		}
 		if err := g.End(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for bell.wait(t.Context(), 20*time.Millisecond) { // notices that the kernel held back
+	for notices.wait(t.Context(), 20*time.Millisecond) { // notices that the kernel held back
 	}
 	mustLaunch(t, g, "head -c 200M /dev/zero | tail -c 200M > /dev/null; sleep 3600")
-	if !bell.wait(t.Context(), time.Minute) {
+	if !notices.wait(t.Context(), time.Minute) {
 		t.Error("memory that ran out did not ring")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(5*time.Millisecond, cancel)
 	start := time.Now()
-	for bell.wait(ctx, time.Hour) {
+	for notices.wait(ctx, time.Hour) {
 	}
 	if took := time.Since(start); took > time.Minute {
 		t.Errorf("the wait went on for %s after its context", took)
@@ -301,7 +301,7 @@ func TestSweep(t *testing.T) {
 func clearTestGroup(t *testing.T, tree *Tree, name string) {
 	t.Helper()
 	g := &Group{tree: tree, name: name, dirs: map[string]string{}}
-	for _, p := range tree.places {
+	for _, p := range tree.sweepDirs {
 		dir := filepath.Join(p.dir, name)
 		g.dirs[p.controller] = dir
 		g.below = append(g.below, below(dir, deepest)...)
@@ -324,9 +324,9 @@ func running(pid int) bool {
 // Processes that cannot be seen from here may have a daemon that cannot be
 // seen either.
 func TestSweepSparesForeign(t *testing.T) {
-	tree := &Tree{places: []place{{"", t.TempDir()}}}
+	tree := &Tree{sweepDirs: []groupDir{{"", t.TempDir()}}}
 	for name, procs := range map[string]string{"palyra-4194305-1-1": "0\n0\n", "palyra-4194305-1-2": ""} {
-		dir := filepath.Join(tree.places[0].dir, name)
+		dir := filepath.Join(tree.sweepDirs[0].dir, name)
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}

@@ -107,7 +107,7 @@ func newTree(t testing.TB) *Tree {
 // remains are directories whose name begins so, in every hierarchy.
 func remains(tree *Tree, name string) []string {
 	var list []string
-	for _, p := range tree.places {
+	for _, p := range tree.sweepDirs {
 		found, _ := filepath.Glob(filepath.Join(p.dir, name+"*"))
 		list = append(list, found...)
 	}

@@ -40,7 +40,7 @@ func (t *Tree) Sweep(ctx context.Context) error {
 // orphans are the groups of dead daemons by name.
 func (t *Tree) orphans() map[string]*Group {
 	found := map[string]*Group{}
-	for _, p := range t.places {
+	for _, p := range t.sweepDirs {
 		entries, err := os.ReadDir(p.dir)
 		if err != nil {
 			continue // it was there when the Tree was made; what is gone holds nothing

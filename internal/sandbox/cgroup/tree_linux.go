@@ -39,14 +39,14 @@ type Tree struct {
 	// home are descriptors of the tasks files of the daemon's own v1 groups.
 	// They are open from the start, so that a thread can always go back.
 	home []int
-	// places are where a daemon before may have made groups.
-	places []place
-	mark   string
-	last   atomic.Uint64
+	// sweepDirs are where a daemon before may have made groups.
+	sweepDirs []groupDir
+	mark      string
+	last      atomic.Uint64
 }
 
-// place is a directory of a hierarchy, "" for the unified one.
-type place struct{ controller, dir string }
+// groupDir is a directory of a hierarchy, "" for the unified one.
+type groupDir struct{ controller, dir string }
 
 // Find looks at the machine by making and removing groups; it does not go by
 // user. What is missing is no error: Level says it.
@@ -54,7 +54,7 @@ func Find() *Tree {
 	return find(ownGroups())
 }
 
-// find is Find for a daemon whose own groups are at these places.
+// find is Find for a daemon whose own groups are at these paths.
 func find(own map[string]string) *Tree {
 	t := None()
 	kills := false
@@ -62,7 +62,7 @@ func find(own map[string]string) *Tree {
 		if !isGroup(dir) {
 			continue
 		}
-		t.places = append(t.places, place{"", dir})
+		t.sweepDirs = append(t.sweepDirs, groupDir{"", dir})
 		made, canKill := t.try(dir, "cgroup.kill")
 		if !made {
 			continue
@@ -79,7 +79,7 @@ func find(own map[string]string) *Tree {
 		if own[controller] == "" {
 			continue
 		}
-		t.places = append(t.places, place{controller, own[controller]})
+		t.sweepDirs = append(t.sweepDirs, groupDir{controller, own[controller]})
 		if controller != "freezer" || !kills {
 			t.addV1(controller, own[controller])
 		}

@@ -121,7 +121,7 @@ func TestUntilCPU(t *testing.T) {
 func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		if (&bell{}).wait(t.Context(), time.Second) || time.Since(start) != time.Second {
+		if (&notifier{}).wait(t.Context(), time.Second) || time.Since(start) != time.Second {
 			t.Errorf("waited %s", time.Since(start))
 		}
 	})

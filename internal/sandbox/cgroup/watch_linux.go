@@ -37,22 +37,22 @@ const (
 // two, version 1 of memory alone; this one is looked at when it can have been
 // reached.
 func (g *Group) Watch(ctx context.Context) sandbox.Quota {
-	bell := g.listen()
-	defer bell.close()
+	notices := g.listen()
+	defer notices.close()
 	again := tick
 	for ctx.Err() == nil {
 		if quota := g.exceeded(); quota != "" {
 			return quota
 		}
 		next := g.untilCPU()
-		if !bell.complete {
+		if !notices.complete {
 			next = min(next, lookOften)
 		}
 		if again < tick {
 			next = again
 			again *= 2
 		}
-		if bell.wait(ctx, next) {
+		if notices.wait(ctx, next) {
 			again = settle
 		}
 	}

@@ -11,7 +11,7 @@ import "strconv"
 
 // Descriptors that palyra-init finds open. All are gone when the tool starts.
 const (
-	ControlFD = 3 // SOCK_SEQPACKET: reports out, the order and the gate's word in
+	ControlFD = 3 // SOCK_SEQPACKET: reports out, the order and the go-ahead in
 	SpecFD    = 4 // sealed memory file with a Spec
 	HelperFD  = 5 // palyra-init itself
 	ArgsFD    = 6 // sealed memory file with bubblewrap's arguments
@@ -27,7 +27,7 @@ const (
 	StageProbe = "probe" // is the tool: tries what a layer forbids and prints what came of it
 )
 
-// Go is the word by which palyrad opens the gate.
+// Go is the message with which palyrad lets the tool start.
 const Go = "go"
 
 // Bounds of one message on the control socket.
@@ -198,8 +198,8 @@ type Rule struct {
 // Report is one message from palyra-init: what the outer stage mounted, what
 // the inner one read back, or why either stops.
 type Report struct {
-	// Failed names the step that failed; then nothing else is set.
-	Failed string
+	// Failed is the step that failed; then only Error and Errno are set, too.
+	Failed Step
 	Error  string
 	Errno  int
 
@@ -274,14 +274,4 @@ const (
 	TryStrays     = "strays"     // find descriptors of the daemon
 	TryEnviron    = "environ"    // find a variable of the daemon's (name)
 	TrySession    = "session"    // be in a session of the host
-)
-
-// Steps whose failure palyrad tells apart.
-const (
-	StepExec       = "starting the program"
-	StepExecutable = "checking the program"
-	StepWorkspace  = "checking the workspace"
-	StepCwd        = "entering the working directory"
-	StepOverlay    = "mounting the copy of the workspace"
-	StepNetwork    = "opening the way to the allowed hosts"
 )

@@ -38,7 +38,7 @@ type trial struct {
 	mode    sandbox.WorkspaceMode
 	// network is what the program may reach, and allowed an attempt that has to
 	// succeed there.
-	network *egress.Grant
+	network *egress.Reach
 	allowed []string
 	// without is what the control leaves out, "" for the layer itself.
 	without string
@@ -223,7 +223,7 @@ func (s *scene) list() ([]trial, error) {
 		{layer: LayerNetwork, attempt: []string{inside.TryConnect, service, port}},
 		{
 			layer: AllowedHosts, attempt: []string{inside.TryConnect, otherService, port}, allowed: []string{inside.TryConnect, service, port},
-			network: &egress.Grant{Rules: egress.Rules{Allow: rules}}, without: LayerNetwork,
+			network: &egress.Reach{Rules: egress.Rules{Allow: rules}}, without: LayerNetwork,
 		},
 		{layer: LayerIPC, attempt: []string{inside.TrySegment, strconv.Itoa(s.segment)}},
 		{layer: LayerUTS, attempt: []string{inside.TryHostname, host}},

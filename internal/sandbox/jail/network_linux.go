@@ -25,7 +25,7 @@ const Resolver = "nameserver 127.0.0.1\n"
 // network namespace, in which palyra-init has the capabilities that listening
 // and adding routes take. Where the session has authorities of its own, the
 // backend puts Session.Bundle into a file at Plan.Bundle.
-func (m *Machine) Open(p *Plan, g egress.Grant, out proxy.Outward) error {
+func (m *Machine) Open(p *Plan, g egress.Reach, out proxy.Outward) error {
 	session, err := proxy.New(g, out)
 	if err != nil {
 		return err

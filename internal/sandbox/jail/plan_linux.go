@@ -51,7 +51,7 @@ type Plan struct {
 	Layer *overlay.Layer
 	// Session carries what the program may reach, nil where that is nothing or
 	// everything. Bundle is where its Bundle is found inside, "" for nowhere.
-	Session *proxy.Session
+	Session *proxy.Proxy
 	Bundle  string
 	// Root are the entries of the root directory inside, sorted.
 	Root []string

@@ -160,10 +160,12 @@ func (s *Stage) Shared(path string) (string, error) {
 	return inside.MountPlace(len(s.mounts) - 1), nil
 }
 
-// OnThread does what a stage would do where that takes no namespaces of users:
-// there is nothing to mount over the workspace, or the daemon is root. It
-// returns where the first process of the plan finds the workspace. That process
-// is the sandbox's user, and its mounts are those of the thread that starts it.
+// OnThread does what a stage would do where that takes no user namespace, and
+// returns where the first process of the plan finds the workspace. Example: the
+// workspace is /srv/w, whose files belong to user 1000. A palyrad of user 1000
+// mounts nothing over it, and the first process finds it at /srv/w. A palyrad
+// that is root gives the thread that starts the first process a view of /srv/w
+// in which the files belong to user 100003, and starts it there as that user.
 func (s *Stage) OnThread(readOnly bool) (source string, err error) {
 	if !s.machine.Root() {
 		s.plan.Spec.Inner.Workspace = s.plan.Workspace.Identity

@@ -36,7 +36,7 @@ func check(s sandbox.Spec) error {
 	}
 	if s.Egress == egress.Strict || s.Network != nil {
 		return reason.Errorf(reason.EgressDenied, "a job object does not isolate the network, so strict egress cannot be enforced on Windows").
-			WithRemedy("Set process_runner.egress_enforcement_mode = \"none\" and permit it by policy, or run the program on Linux.")
+			WithRemedy("Set process_runner.egress_enforcement_mode = \"unrestricted\" and permit it by policy, or run the program on Linux.")
 	}
 	return nil
 }

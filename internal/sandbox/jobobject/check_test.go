@@ -20,7 +20,7 @@ func TestCheck(t *testing.T) {
 		"plain":           {func(*sandbox.Spec) {}, ""},
 		"preflight":       {func(s *sandbox.Spec) { s.Egress = egress.Preflight }, ""},
 		"strict":          {func(s *sandbox.Spec) { s.Egress = egress.Strict }, reason.EgressDenied},
-		"hosts":           {func(s *sandbox.Spec) { s.Network = new(egress.Grant) }, reason.EgressDenied},
+		"hosts":           {func(s *sandbox.Spec) { s.Network = new(egress.Reach) }, reason.EgressDenied},
 		"copy on write":   {func(s *sandbox.Spec) { s.Workspace = sandbox.CopyOnWrite }, reason.SandboxUnavailable},
 		"batch file":      {func(s *sandbox.Spec) { s.Executable.Path = `C:\x\run.BAT` }, reason.ExecutableDenied},
 		"hidden batch":    {func(s *sandbox.Spec) { s.Executable.Path = `C:\x\run.bat. .` }, reason.ExecutableDenied},
@@ -34,7 +34,7 @@ func TestCheck(t *testing.T) {
 		"twice by case":   {func(s *sandbox.Spec) { s.Env = []string{"Color=1", "COLOR=2"} }, reason.InvalidInput},
 		"NUL in variable": {func(s *sandbox.Spec) { s.Env = []string{"COLOR=1\x00PATH=x"} }, reason.InvalidInput},
 	} {
-		s := sandbox.Spec{Argv: []string{"x"}, Executable: tool.Executable{Path: `C:\x\run.exe`, SHA256: "sha256:1"}, Egress: egress.None}
+		s := sandbox.Spec{Argv: []string{"x"}, Executable: tool.Executable{Path: `C:\x\run.exe`, SHA256: "sha256:1"}, Egress: egress.Unrestricted}
 		c.set(&s)
 		err := check(s)
 		if c.want == "" {
@@ -67,7 +67,7 @@ func TestEnvironment(t *testing.T) {
 func TestLevel(t *testing.T) {
 	for _, readOnly := range []bool{true, false} {
 		all := slices.DeleteFunc(requested(readOnly), func(layer string) bool { return layer == layerFiles || layer == layerNetwork })
-		for _, mode := range []egress.Mode{egress.Strict, egress.Preflight, egress.None} {
+		for _, mode := range []egress.Mode{egress.Strict, egress.Preflight, egress.Unrestricted} {
 			if got := sandbox.Level(mode, requested(readOnly), all); got != sandbox.LevelNone {
 				t.Errorf("read-only %t, egress %s: the level is %s", readOnly, mode, got)
 			}

@@ -157,7 +157,7 @@ func (r *Runner) try(ctx context.Context) (sandbox.Report, error) {
 		return sandbox.Report{}, err
 	}
 	report, err := r.run(ctx, sandbox.Spec{
-		Argv: []string{"hostname"}, Executable: program.Executable, WorkspaceRoot: dir, Workspace: sandbox.Direct, Egress: egress.None,
+		Argv: []string{"hostname"}, Executable: program.Executable, WorkspaceRoot: dir, Workspace: sandbox.Direct, Egress: egress.Unrestricted,
 	})
 	if err == nil && (report.ExitCode == nil || *report.ExitCode != 0) {
 		err = reason.Errorf(reason.SandboxUnavailable, "the probe did not end well: %s", report.Stderr.Head)
@@ -198,7 +198,7 @@ func (r *Runner) ping(ctx context.Context, wall time.Duration) (sandbox.Report, 
 	}
 	return r.run(ctx, sandbox.Spec{
 		Argv: []string{"ping", "-n", "3", "127.0.0.1"}, Executable: program.Executable, WorkspaceRoot: dir,
-		Workspace: sandbox.Direct, Egress: egress.None, Limits: sandbox.Limits{Wall: wall},
+		Workspace: sandbox.Direct, Egress: egress.Unrestricted, Limits: sandbox.Limits{Wall: wall},
 	})
 }
 

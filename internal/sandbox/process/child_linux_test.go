@@ -53,7 +53,7 @@ func childMain() int {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
-		e.Spec.Network = &egress.Grant{Rules: egress.Rules{Allow: allow}}
+		e.Spec.Network = &egress.Reach{Rules: egress.Rules{Allow: allow}}
 	}
 	// Whoever waits on the child's errors learns that the program runs.
 	e.Spec.Output = func(_ string, chunk []byte) { fmt.Fprintf(os.Stderr, "output: %s\n", chunk) }

@@ -144,7 +144,7 @@ func TestOrdinaryUser(t *testing.T) {
 
 func TestEgress(t *testing.T) {
 	spec := jailtest.Shell(t, openWorkspace(t), "readlink /proc/self/ns/net")
-	spec.Egress = egress.None
+	spec.Egress = egress.Unrestricted
 	own, err := os.Readlink("/proc/self/ns/net")
 	if err != nil {
 		t.Fatal(err)
@@ -191,7 +191,7 @@ func TestRefusals(t *testing.T) {
 		{func(s *sandbox.Spec) { s.Cwd = "../x" }, reason.WorkspaceScope},
 		{func(s *sandbox.Spec) { s.Executable.Path = "/opt/tool" }, reason.ExecutableDenied},
 		{func(s *sandbox.Spec) { s.Executable.SHA256 = "sha256:00" }, reason.BindingMismatch},
-		{func(s *sandbox.Spec) { s.Network, s.Egress = new(egress.Grant), egress.Preflight }, reason.InvalidInput},
+		{func(s *sandbox.Spec) { s.Network, s.Egress = new(egress.Reach), egress.Preflight }, reason.InvalidInput},
 		{func(s *sandbox.Spec) { s.Required = []string{jail.LayerUTS} }, reason.SandboxUnavailable},
 	} {
 		spec := good

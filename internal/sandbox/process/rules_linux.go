@@ -56,7 +56,7 @@ func (d *draft) rules() []inside.Rule {
 	grant(inside.Device, existing(jail.Devices())...)
 	if d.plan.Staged {
 		for _, f := range d.plan.Spec.Ground.Files {
-			grant(inside.Read, put(f)...)
+			grant(inside.Read, replacedFile(f)...)
 		}
 		grant(inside.Read, "/proc")
 		grant(inside.Full, inside.Tmp, "/dev/shm")
@@ -93,9 +93,9 @@ func directories(paths []string) []string {
 	return list
 }
 
-// put is the path of a file that the helper puts over one of the host's, which
+// replacedFile is the path of a file that the helper puts over one of the host's, which
 // may be a link to nowhere, or makes anew.
-func put(f inside.File) []string {
+func replacedFile(f inside.File) []string {
 	if _, err := os.Lstat(f.Path); err != nil && f.Path != bundle {
 		return nil
 	}

@@ -69,11 +69,11 @@ func TestUnprovedLayersRefuse(t *testing.T) {
 }
 
 func TestOpenNetworkIsNoLayer(t *testing.T) {
-	for _, mode := range []egress.Mode{egress.None, egress.Preflight} {
+	for _, mode := range []egress.Mode{egress.Unrestricted, egress.Preflight} {
 		s := spec(t, "true")
 		s.Egress = mode
 		if mode == egress.Preflight {
-			s.Network = new(egress.Grant)
+			s.Network = new(egress.Reach)
 		}
 		j := &job{spec: s, seen: finding{Denied: denied{true, true, true, false}, Leader: true, Open: []int{}}}
 		if unproved := j.judge(); unproved != nil {
@@ -112,7 +112,7 @@ func TestRefusals(t *testing.T) {
 		want reason.Code
 	}{
 		"copy on write":  {with(func(s *sandbox.Spec) { s.Workspace = sandbox.CopyOnWrite }), reason.SandboxUnavailable},
-		"hosts":          {with(func(s *sandbox.Spec) { s.Network = new(egress.Grant) }), reason.EgressDenied},
+		"hosts":          {with(func(s *sandbox.Spec) { s.Network = new(egress.Reach) }), reason.EgressDenied},
 		"no program":     {with(func(s *sandbox.Spec) { s.Executable.Path = "" }), reason.InvalidInput},
 		"no argv":        {with(func(s *sandbox.Spec) { s.Argv = nil }), reason.InvalidInput},
 		"environment":    {with(func(s *sandbox.Spec) { s.Env = []string{"DYLD_INSERT_LIBRARIES=x"} }), reason.InvalidInput},

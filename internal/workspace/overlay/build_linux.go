@@ -13,36 +13,36 @@ import (
 	"palyra/internal/reason"
 )
 
-// keepOld checks what a unit replaces against the change set and keeps it.
-func (t *transaction) keepOld(ctx context.Context, u *unit) error {
-	dir, base, err := t.place(u)
+// backUp checks what will be replaced against the change set and copies it.
+func (t *transaction) backUp(ctx context.Context, r *replacement) error {
+	dir, base, err := t.locate(r)
 	if err != nil {
 		return err
 	}
 	st, err := statAt(dir, base)
 	switch {
-	case missing(err) && u.Was == None:
+	case missing(err) && r.Was == None:
 		return nil
 	case missing(err):
-		return conflict(string(u.Path), "it does not exist any more")
+		return conflict(string(r.Path), "it does not exist any more")
 	case err != nil:
-		return failure("looking at", string(u.Path), err)
-	case u.Was == None:
-		return conflict(string(u.Path), "it exists already")
+		return failure("looking at", string(r.Path), err)
+	case r.Was == None:
+		return conflict(string(r.Path), "it exists already")
 	}
-	u.Old = keep(st)
-	for _, i := range u.changes {
+	r.Old = fingerprintOf(st)
+	for _, i := range r.changes {
 		if t.changes[i].Was.Type == None {
 			continue
 		}
-		if err := t.keepOne(ctx, i); err != nil {
+		if err := t.backUpOne(ctx, i); err != nil {
 			return failure("reading", t.changes[i].Path, err)
 		}
 	}
 	return nil
 }
 
-func (t *transaction) keepOne(ctx context.Context, i int) error {
+func (t *transaction) backUpOne(ctx context.Context, i int) error {
 	c := &t.changes[i]
 	parent, base := split(c.Path)
 	dir, err := t.dirs.at(parent)
@@ -61,14 +61,14 @@ func (t *transaction) keepOne(ctx context.Context, i int) error {
 		}
 		return err
 	case File:
-		return t.keepFile(ctx, dir, base, c, t.offsets[i])
+		return t.backUpFile(ctx, dir, base, c, t.offsets[i])
 	}
 	return nil
 }
 
-// keepFile digests a file that will be replaced, and keeps it unless there is
+// backUpFile digests a file that will be replaced, and keeps it unless there is
 // too much to keep.
-func (t *transaction) keepFile(ctx context.Context, dir int, base string, c *Change, offset int64) error {
+func (t *transaction) backUpFile(ctx context.Context, dir int, base string, c *Change, offset int64) error {
 	fd, err := open(dir, base, readFile, 0)
 	if err != nil {
 		return err
@@ -88,64 +88,64 @@ func (t *transaction) keepFile(ctx context.Context, dir int, base string, c *Cha
 	return err
 }
 
-// owner is who gets what a unit makes, when the daemon is root.
+// owner is who gets what a commit makes, when the daemon is root.
 type owner struct{ uid, gid int }
 
-// build makes what a unit puts in place, under its temporary name.
-func (t *transaction) build(ctx context.Context, u *unit) error {
-	if u.Is == None {
+// build makes what is to be installed, under its temporary name.
+func (t *transaction) build(ctx context.Context, r *replacement) error {
+	if r.Is == None {
 		return nil
 	}
-	dir, base, err := t.place(u)
+	dir, base, err := t.locate(r)
 	if err != nil {
 		return err
 	}
-	who, err := t.owner(u, dir, base)
+	who, err := t.owner(r, dir, base)
 	if err != nil {
-		return failure("looking at", string(u.Path), err)
+		return failure("looking at", string(r.Path), err)
 	}
-	for _, i := range u.changes {
-		if err := t.buildOne(ctx, u, i, who); err != nil {
+	for _, i := range r.changes {
+		if err := t.buildOne(ctx, r, i, who); err != nil {
 			return failure("writing", t.changes[i].Path, err)
 		}
 	}
 	// A directory gets its mode when what is in it has been written.
-	for _, i := range slices.Backward(u.changes) {
+	for _, i := range slices.Backward(r.changes) {
 		if c := &t.changes[i]; c.Is.Type == Dir {
-			if err := t.finalMode(u, c); err != nil {
+			if err := t.finalMode(r, c); err != nil {
 				return failure("writing", c.Path, err)
 			}
 		}
 	}
-	if dir, _, err = t.place(u); err != nil {
+	if dir, _, err = t.locate(r); err != nil {
 		return err
 	}
-	st, err := statAt(dir, u.Temp)
-	u.Fresh = keep(st)
-	return failure("writing", string(u.Path), err)
+	st, err := statAt(dir, r.Temp)
+	r.Fresh = fingerprintOf(st)
+	return failure("writing", string(r.Path), err)
 }
 
-// owner is that of what the unit replaces, or of the directory.
-func (t *transaction) owner(u *unit, dir int, base string) (owner, error) {
+// owner is that of what is replaced, or of the directory.
+func (t *transaction) owner(r *replacement, dir int, base string) (owner, error) {
 	if os.Geteuid() != 0 {
 		return owner{-1, -1}, nil
 	}
 	st, err := fstat(dir)
-	if err == nil && u.Was != None {
+	if err == nil && r.Was != None {
 		st, err = statAt(dir, base)
 	}
 	return owner{int(st.Uid), int(st.Gid)}, err
 }
 
-// temporary is where a path of a unit is built.
-func (u *unit) temporary(name string) (dir, base string) {
-	parent, _ := split(string(u.Path))
-	return split(join(parent, u.Temp) + strings.TrimPrefix(name, string(u.Path)))
+// temporary is where a path of a replacement is built.
+func (r *replacement) temporary(name string) (dir, base string) {
+	parent, _ := split(string(r.Path))
+	return split(join(parent, r.Temp) + strings.TrimPrefix(name, string(r.Path)))
 }
 
-func (t *transaction) buildOne(ctx context.Context, u *unit, i int, who owner) error {
+func (t *transaction) buildOne(ctx context.Context, r *replacement, i int, who owner) error {
 	c := &t.changes[i]
-	parent, base := u.temporary(c.Path)
+	parent, base := r.temporary(c.Path)
 	if c.Is.Type == None {
 		return nil
 	}
@@ -205,8 +205,8 @@ func (t *transaction) buildFile(ctx context.Context, dir int, base string, i int
 
 // finalMode sets the mode of a new directory; a set-group-ID bit that it has
 // from its parent stays.
-func (t *transaction) finalMode(u *unit, c *Change) error {
-	parent, base := u.temporary(c.Path)
+func (t *transaction) finalMode(r *replacement, c *Change) error {
+	parent, base := r.temporary(c.Path)
 	dir, err := t.dirs.at(parent)
 	if err != nil {
 		return err

@@ -79,7 +79,7 @@ func lend(upper int, dir string) error {
 		if err != nil {
 			return err
 		}
-		err = unix.Chmod(magic(at), unix.S_IRWXU)
+		err = unix.Chmod(magicLink(at), unix.S_IRWXU)
 		unix.Close(at)
 		if err != nil {
 			return err
@@ -88,15 +88,15 @@ func lend(upper int, dir string) error {
 	return nil
 }
 
-// transaction is a commit under way. Its units are those of its manifest.
+// transaction is a commit under way. Its replacements are those of its manifest.
 type transaction struct {
-	dirs    dirCache
-	changes []Change
-	source  source
-	units   []unit
-	offsets []int64
-	record  *record
-	buffer  []byte
+	dirs         dirCache
+	changes      []Change
+	source       source
+	replacements []replacement
+	offsets      []int64
+	record       *record
+	buffer       []byte
 	// each is true when new files are synced one by one.
 	each bool
 }
@@ -120,9 +120,9 @@ func commit(ctx context.Context, root *os.File, changes []Change, from source, s
 
 // newTransaction plans a commit and completes its summary.
 func newTransaction(changes []Change, from source, s *Summary) (*transaction, *manifest) {
-	t := &transaction{changes: changes, source: from, units: unitsOf(changes, s.ID), buffer: make([]byte, bufferSize), each: len(changes) <= syncEach}
+	t := &transaction{changes: changes, source: from, replacements: replacementsOf(changes, s.ID), buffer: make([]byte, bufferSize), each: len(changes) <= syncEach}
 	t.offsets, s.Kept = offsets(changes)
-	return t, &manifest{Version: manifestVersion, Summary: *s, Entries: entries(changes), Units: t.units, Offsets: t.offsets}
+	return t, &manifest{Version: manifestVersion, Summary: *s, Entries: entries(changes), Replacements: t.replacements, Offsets: t.offsets}
 }
 
 // in opens the workspace and the record for as long as do takes.
@@ -175,7 +175,7 @@ func (t *transaction) run(ctx context.Context) error {
 	if err := t.prepare(ctx); err != nil {
 		return t.back(err, t.discard())
 	}
-	if err := t.settle(ctx); err != nil {
+	if err := t.apply(ctx); err != nil {
 		return t.back(err, t.rollback())
 	}
 	return nil
@@ -197,22 +197,22 @@ func (t *transaction) back(err, undo error) error {
 // prepare checks that the workspace is what the change set was made from,
 // keeps what will be replaced and builds what is new, beside its place.
 func (t *transaction) prepare(ctx context.Context) error {
-	for i := range t.units {
-		u := &t.units[i]
-		if u.modeOnly() {
-			err := t.checkMode(u)
-			if err == nil && u.widens() {
-				err = t.setMode(u, u.WasMode, u.IsMode)
+	for i := range t.replacements {
+		r := &t.replacements[i]
+		if r.modeOnly() {
+			err := t.checkMode(r)
+			if err == nil && r.widens() {
+				err = t.setMode(r, r.WasMode, r.IsMode)
 			}
 			if err != nil {
 				return err
 			}
 			continue
 		}
-		if err := t.keepOld(ctx, u); err != nil {
+		if err := t.backUp(ctx, r); err != nil {
 			return err
 		}
-		if err := t.build(ctx, u); err != nil {
+		if err := t.build(ctx, r); err != nil {
 			return err
 		}
 	}
@@ -221,15 +221,15 @@ func (t *transaction) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	return t.record.prepared(t.units)
+	return t.record.prepared(t.replacements)
 }
 
-// settle moves everything into place and proves what it replaced.
-func (t *transaction) settle(ctx context.Context) error {
-	for _, do := range []func(context.Context, *unit) error{t.put, t.prove} {
-		for i := range t.units {
-			if u := &t.units[i]; !u.modeOnly() {
-				if err := errors.Join(ctx.Err(), do(ctx, u)); err != nil {
+// apply moves everything into place and verifies what it replaced.
+func (t *transaction) apply(ctx context.Context) error {
+	for _, do := range []func(context.Context, *replacement) error{t.install, t.verify} {
+		for i := range t.replacements {
+			if r := &t.replacements[i]; !r.modeOnly() {
+				if err := errors.Join(ctx.Err(), do(ctx, r)); err != nil {
 					return err
 				}
 			}
@@ -241,31 +241,31 @@ func (t *transaction) settle(ctx context.Context) error {
 // discard removes what prepare made. Nothing is in place yet, and names with
 // the id of this change set are its own.
 func (t *transaction) discard() error {
-	return t.backwards(func(u *unit) error {
-		dir, _, err := t.place(u)
+	return t.backwards(func(r *replacement) error {
+		dir, _, err := t.locate(r)
 		if reason.Of(err) == reason.CommitConflict {
 			return nil // its directory is gone, and so is what was in it
 		}
 		if err != nil {
 			return err
 		}
-		return failure("removing", u.Temp, removeTree(dir, u.Temp))
+		return failure("removing", r.Temp, removeTree(dir, r.Temp))
 	})
 }
 
 // rollback takes back what settle did, and what prepare made.
-func (t *transaction) rollback() error { return t.backwards(t.takeBack) }
+func (t *transaction) rollback() error { return t.backwards(t.revert) }
 
-// backwards undoes every unit, the last first.
-func (t *transaction) backwards(undo func(u *unit) error) error {
+// backwards undoes every replacement, the last first.
+func (t *transaction) backwards(undo func(r *replacement) error) error {
 	var failed []error
-	for i := len(t.units) - 1; i >= 0; i-- {
-		u := &t.units[i]
+	for i := len(t.replacements) - 1; i >= 0; i-- {
+		r := &t.replacements[i]
 		switch {
-		case !u.modeOnly():
-			failed = append(failed, undo(u))
-		case u.widens():
-			failed = append(failed, t.restoreMode(u))
+		case !r.modeOnly():
+			failed = append(failed, undo(r))
+		case r.widens():
+			failed = append(failed, t.restoreMode(r))
 		}
 	}
 	return errors.Join(failed...)

@@ -84,7 +84,7 @@ func TestCrash(t *testing.T) {
 				if err := t.prepare(ctx); err != nil {
 					return err
 				}
-				err := t.settle(&fading{Context: ctx, left: n})
+				err := t.apply(&fading{Context: ctx, left: n})
 				if err != nil && !errors.Is(err, context.Canceled) || err == nil {
 					return errors.Join(errStop, err)
 				}
@@ -97,9 +97,9 @@ func TestCrash(t *testing.T) {
 		for n := 0; n < 9; n += 2 {
 			w, set, _, after := setup(t)
 			w.interrupted(set, func(t *transaction) error {
-				err := errors.Join(t.prepare(ctx), t.settle(ctx))
-				for i := range min(n, len(t.units)) {
-					err = errors.Join(err, t.dropOld(&t.units[i]))
+				err := errors.Join(t.prepare(ctx), t.apply(ctx))
+				for i := range min(n, len(t.replacements)) {
+					err = errors.Join(err, t.removeOld(&t.replacements[i]))
 				}
 				return err
 			})
@@ -109,11 +109,11 @@ func TestCrash(t *testing.T) {
 	t.Run("renames lost with the power", func(t *testing.T) {
 		w, set, _, after := setup(t)
 		w.interrupted(set, func(t *transaction) error {
-			err := errors.Join(t.prepare(ctx), t.settle(ctx))
-			for i := range t.units {
-				if u := &t.units[i]; !u.modeOnly() && i%2 == 0 {
-					dir, base, placeErr := t.place(u)
-					err = errors.Join(err, placeErr, unput(u, dir, base))
+			err := errors.Join(t.prepare(ctx), t.apply(ctx))
+			for i := range t.replacements {
+				if r := &t.replacements[i]; !r.modeOnly() && i%2 == 0 {
+					dir, base, placeErr := t.locate(r)
+					err = errors.Join(err, placeErr, uninstall(r, dir, base))
 				}
 			}
 			return err
@@ -123,7 +123,7 @@ func TestCrash(t *testing.T) {
 	t.Run("somebody worked on meanwhile", func(t *testing.T) {
 		w, set, _, _ := setup(t)
 		w.interrupted(set, func(t *transaction) error {
-			return errors.Join(t.prepare(ctx), t.settle(&fading{Context: ctx, left: 99}))
+			return errors.Join(t.prepare(ctx), t.apply(&fading{Context: ctx, left: 99}))
 		})
 		if err := setState(filepath.Join(w.history.Dir, "ws", "set-1"), recordPrepared); err != nil {
 			t.Fatal(err)

@@ -48,11 +48,11 @@ func (s Set) Diff(limit int) string {
 }
 
 // cut ends a diff at a line end.
-func cut(text string, room int) string {
-	if len(text) <= room {
+func cut(text string, limit int) string {
+	if len(text) <= limit {
 		return text
 	}
-	kept := text[:room]
+	kept := text[:limit]
 	kept = kept[:strings.LastIndexByte(kept, '\n')+1]
 	return kept + fmt.Sprintf("# %d more bytes of this diff are not shown\n", len(text)-len(kept))
 }

@@ -89,8 +89,8 @@ type manifest struct {
 	Version int `json:"version"`
 	Summary
 	Entries []entry `json:"entries"`
-	// Units are how the change set is put in place.
-	Units []unit `json:"units"`
+	// Replacements are how the change set is put in place.
+	Replacements []replacement `json:"units"`
 	// Offsets are where in content the replaced content of each entry begins;
 	// -1 for an entry that has none.
 	Offsets []int64 `json:"offsets"`

@@ -117,7 +117,7 @@ func openUpper(dir int, name string, flags int) (int, func(), error) {
 	}
 	lent := err == nil && st.Mode&need != need
 	if lent {
-		err = unix.Chmod(magic(at), st.Mode&(permissions|extraBits)|need)
+		err = unix.Chmod(magicLink(at), st.Mode&(permissions|extraBits)|need)
 	}
 	fd := -1
 	if err == nil {
@@ -125,7 +125,7 @@ func openUpper(dir int, name string, flags int) (int, func(), error) {
 	}
 	done := func() {
 		if lent {
-			_ = unix.Chmod(magic(at), st.Mode&(permissions|extraBits)) // it only lies in the layer
+			_ = unix.Chmod(magicLink(at), st.Mode&(permissions|extraBits)) // it only lies in the layer
 		}
 		unix.Close(at)
 		if fd >= 0 {

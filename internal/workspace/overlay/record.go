@@ -53,8 +53,8 @@ func (r *record) Write(p []byte) (int, error) {
 }
 
 // prepared writes down which files are which, so that a crash can be undone.
-func (r *record) prepared(units []unit) error {
-	err := errors.Join(r.content.Sync(), writeJSON(r.dir, "prepared.json", units))
+func (r *record) prepared(replacements []replacement) error {
+	err := errors.Join(r.content.Sync(), writeJSON(r.dir, "prepared.json", replacements))
 	if err == nil {
 		err = r.setState(recordPrepared)
 	}

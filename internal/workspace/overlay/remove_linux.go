@@ -140,7 +140,7 @@ func openAnyway(dir int, name string) (int, error) {
 		return -1, err
 	}
 	if st.Mode&unix.S_IRWXU != unix.S_IRWXU {
-		if err := unix.Chmod(magic(at), unix.S_IRWXU); err != nil {
+		if err := unix.Chmod(magicLink(at), unix.S_IRWXU); err != nil {
 			return -1, err
 		}
 	}

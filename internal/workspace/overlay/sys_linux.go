@@ -82,8 +82,8 @@ func names(dir int, most int) ([]string, error) {
 	return all, nil
 }
 
-// magic is the path by which the kernel finds an open file again.
-func magic(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
+// magicLink is the path by which the kernel finds an open file again.
+func magicLink(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
 func missing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR)

@@ -21,15 +21,15 @@ func (h History) finish(root int, m *manifest) error {
 		return err
 	}
 	defer unix.Close(low)
-	t := &transaction{dirs: dirCache{root: low, fd: -1}, units: m.Units}
+	t := &transaction{dirs: dirCache{root: low, fd: -1}, replacements: m.Replacements}
 	defer t.dirs.close()
 	var failed []error
-	for i := range t.units {
-		failed = append(failed, t.dropOld(&t.units[i]))
+	for i := range t.replacements {
+		failed = append(failed, t.removeOld(&t.replacements[i]))
 	}
-	for i := range t.units {
-		if u := &t.units[i]; u.modeOnly() && !u.widens() {
-			failed = append(failed, t.setMode(u, u.WasMode, u.IsMode))
+	for i := range t.replacements {
+		if r := &t.replacements[i]; r.modeOnly() && !r.widens() {
+			failed = append(failed, t.setMode(r, r.WasMode, r.IsMode))
 		}
 	}
 	if m.Undoes != "" {
@@ -52,20 +52,20 @@ func (h History) mark(workspace, id string, s RecordState) error {
 	return setState(dir, s)
 }
 
-// dropOld removes what a unit replaced.
-func (t *transaction) dropOld(u *unit) error {
-	if u.modeOnly() || u.Was == None {
+// removeOld removes what was replaced.
+func (t *transaction) removeOld(r *replacement) error {
+	if r.modeOnly() || r.Was == None {
 		return nil
 	}
-	dir, _, err := t.place(u)
+	dir, _, err := t.locate(r)
 	if err != nil {
 		return err
 	}
-	st, err := statAt(dir, u.Temp)
-	if missing(err) || err == nil && !u.Old.is(st, err) {
+	st, err := statAt(dir, r.Temp)
+	if missing(err) || err == nil && !r.Old.is(st, err) {
 		return nil
 	}
-	return failure("removing", u.Temp, removeTree(dir, u.Temp))
+	return failure("removing", r.Temp, removeTree(dir, r.Temp))
 }
 
 // Undo takes a committed change set back, all of it or nothing: everything must
@@ -185,7 +185,7 @@ func (h History) recover(root int, workspace, id string) (*Recovered, error) {
 		return nil, err
 	}
 	if state != recordPreparing {
-		if err := h.read(workspace, id, "prepared.json", &m.Units); err != nil {
+		if err := h.read(workspace, id, "prepared.json", &m.Replacements); err != nil {
 			return nil, err
 		}
 	}
@@ -194,7 +194,7 @@ func (h History) recover(root int, workspace, id string) (*Recovered, error) {
 		return nil, err
 	}
 	defer unix.Close(low)
-	t := &transaction{dirs: dirCache{root: low, fd: -1}, units: m.Units}
+	t := &transaction{dirs: dirCache{root: low, fd: -1}, replacements: m.Replacements}
 	defer t.dirs.close()
 	back := t.rollback
 	switch state {
@@ -219,23 +219,23 @@ func (h History) recover(root int, workspace, id string) (*Recovered, error) {
 // forward repeats the renames that a loss of power took back after the change
 // set was decided.
 func (t *transaction) forward() error {
-	for i := range t.units {
-		u := &t.units[i]
-		if u.modeOnly() {
+	for i := range t.replacements {
+		r := &t.replacements[i]
+		if r.modeOnly() {
 			continue
 		}
-		dir, base, err := t.place(u)
+		dir, base, err := t.locate(r)
 		if err != nil {
 			return err
 		}
-		st, statErr := statAt(dir, u.Temp)
-		again := u.Fresh.untouched(st, statErr)
-		if u.Is == None {
+		st, statErr := statAt(dir, r.Temp)
+		again := r.Fresh.untouched(st, statErr)
+		if r.Is == None {
 			st, statErr = statAt(dir, base)
-			again = u.Old.untouched(st, statErr)
+			again = r.Old.untouched(st, statErr)
 		}
 		if again {
-			if err := t.put(context.Background(), u); err != nil {
+			if err := t.install(context.Background(), r); err != nil {
 				return err
 			}
 		}

@@ -64,8 +64,8 @@ type walker struct {
 	buffer  []byte
 }
 
-// place is a directory on both sides.
-type place struct {
+// dirPair is a directory on both sides.
+type dirPair struct {
 	path         string // "" is the workspace
 	upper, lower int
 	// merged is true when the overlay shows lower names that upper lacks.
@@ -99,11 +99,11 @@ func (w *walker) run(ctx context.Context, lower, upper int) error {
 	if was.Mode&permissions != is.Mode&permissions {
 		w.changes = append(w.changes, Change{Path: ".", Was: State{Type: Dir, Mode: fileMode(was.Mode)}, Is: State{Type: Dir, Mode: fileMode(is.Mode)}})
 	}
-	return w.dir(ctx, place{upper: up, lower: low, merged: true, mode: is.Mode})
+	return w.dir(ctx, dirPair{upper: up, lower: low, merged: true, mode: is.Mode})
 }
 
 // dir compares the entries of one directory.
-func (w *walker) dir(ctx context.Context, p place) error {
+func (w *walker) dir(ctx context.Context, p dirPair) error {
 	if p.depth > maxDepth {
 		return tooMuch("%s lies more than %d directories deep", quote(p.path), maxDepth)
 	}
@@ -130,7 +130,7 @@ func (w *walker) dir(ctx context.Context, p place) error {
 
 // hidden reports as deleted what the workspace has in a directory and the
 // overlay does not show there.
-func (w *walker) hidden(ctx context.Context, p place, shown []string) error {
+func (w *walker) hidden(ctx context.Context, p dirPair, shown []string) error {
 	slices.Sort(shown)
 	below, err := listed(p.lower)
 	if err != nil {
@@ -148,7 +148,7 @@ func (w *walker) hidden(ctx context.Context, p place, shown []string) error {
 }
 
 // entry compares one name of the upper layer.
-func (w *walker) entry(ctx context.Context, p place, name string) error {
+func (w *walker) entry(ctx context.Context, p dirPair, name string) error {
 	if err := w.count(ctx, p, name); err != nil {
 		return err
 	}
@@ -186,8 +186,8 @@ func (w *walker) entry(ctx context.Context, p place, name string) error {
 }
 
 // descend compares what is below a directory of the upper layer.
-func (w *walker) descend(ctx context.Context, p place, name string, both bool) error {
-	next := place{path: join(p.path, name), lower: -1, depth: p.depth + 1}
+func (w *walker) descend(ctx context.Context, p dirPair, name string, both bool) error {
+	next := dirPair{path: join(p.path, name), lower: -1, depth: p.depth + 1}
 	up, restore, err := openUpper(p.upper, name, readDir)
 	if err != nil {
 		return failure("opening", next.path, err)
@@ -210,7 +210,7 @@ func (w *walker) descend(ctx context.Context, p place, name string, both bool) e
 }
 
 // gone reports a name of the workspace as deleted, with all below it.
-func (w *walker) gone(ctx context.Context, p place, name string) error {
+func (w *walker) gone(ctx context.Context, p dirPair, name string) error {
 	was, _, err := w.lower(ctx, p, name)
 	if err != nil || was.Type == None {
 		return err
@@ -229,13 +229,13 @@ func (w *walker) gone(ctx context.Context, p place, name string) error {
 	return nil
 }
 
-func (w *walker) goneBelow(ctx context.Context, p place, name string) error {
+func (w *walker) goneBelow(ctx context.Context, p dirPair, name string) error {
 	low, err := open(p.lower, name, readDir, 0)
 	if err != nil {
 		return failure("opening", join(p.path, name), err)
 	}
 	defer unix.Close(low)
-	next := place{path: join(p.path, name), upper: -1, lower: low, depth: p.depth + 1}
+	next := dirPair{path: join(p.path, name), upper: -1, lower: low, depth: p.depth + 1}
 	if next.depth > maxDepth {
 		return tooMuch("%s lies more than %d directories deep", quote(next.path), maxDepth)
 	}
@@ -250,7 +250,7 @@ func shared(name string, st unix.Stat_t) bool {
 }
 
 // lower describes a name of the workspace; State's zero value is no such name.
-func (w *walker) lower(ctx context.Context, p place, name string) (State, unix.Stat_t, error) {
+func (w *walker) lower(ctx context.Context, p dirPair, name string) (State, unix.Stat_t, error) {
 	if p.lower < 0 {
 		return State{}, unix.Stat_t{}, nil
 	}
@@ -277,7 +277,7 @@ func after(a, b unix.Timespec) bool {
 
 // upper describes a name of the layer. It reports a whiteout, which stands for
 // a name that is not there any more.
-func (w *walker) upper(ctx context.Context, p place, name string, st unix.Stat_t, state *State) (white bool, err error) {
+func (w *walker) upper(ctx context.Context, p dirPair, name string, st unix.Stat_t, state *State) (white bool, err error) {
 	if st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == 0 {
 		return true, nil
 	}
@@ -347,7 +347,7 @@ func (w *walker) file(ctx context.Context, fd int, st unix.Stat_t) (State, error
 }
 
 // count bounds the number of entries and the length of paths.
-func (w *walker) count(ctx context.Context, p place, name string) error {
+func (w *walker) count(ctx context.Context, p dirPair, name string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}

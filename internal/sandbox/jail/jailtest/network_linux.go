@@ -18,13 +18,13 @@ import (
 )
 
 // Grant lets a program reach some hosts.
-func Grant(t testing.TB, hosts ...string) *egress.Grant {
+func Grant(t testing.TB, hosts ...string) *egress.Reach {
 	t.Helper()
 	allow, err := egress.ParseRules(hosts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &egress.Grant{Rules: egress.Rules{Allow: allow}}
+	return &egress.Reach{Rules: egress.Rules{Allow: allow}}
 }
 
 // World is what lies outside of sandboxes. Every address leads to one server on

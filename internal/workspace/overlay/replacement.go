@@ -22,25 +22,26 @@ func (p *rawPath) UnmarshalText(text []byte) error {
 	return err
 }
 
-// kept is what is written down of a file to know it again after a crash. Times
+// fingerprint is what is written down of a file to know it again after a crash. Times
 // are in nanoseconds.
-type kept struct {
+type fingerprint struct {
 	Ino   uint64 `json:"ino,omitempty"`
 	Size  int64  `json:"size,omitempty"`
 	Mtime int64  `json:"mtime,omitempty"`
 }
 
-// unit is a part of a change set that goes into place with one rename: a path
+// replacement is a part of a change set that goes into place with one rename: a path
 // whose directory stays, with everything below it. What is new is built
 // under the name Temp beside it, and what was there lies under that name
-// afterwards. A directory that only changes its mode is a unit without Temp.
-type unit struct {
-	Path  rawPath `json:"path"`
-	Temp  string  `json:"temp,omitempty"`
-	Was   Type    `json:"was,omitempty"`
-	Is    Type    `json:"is,omitempty"`
-	Fresh kept    `json:"fresh"`
-	Old   kept    `json:"old"`
+// afterwards. A directory that only changes its mode is a replacement without
+// Temp.
+type replacement struct {
+	Path  rawPath     `json:"path"`
+	Temp  string      `json:"temp,omitempty"`
+	Was   Type        `json:"was,omitempty"`
+	Is    Type        `json:"is,omitempty"`
+	Fresh fingerprint `json:"fresh"`
+	Old   fingerprint `json:"old"`
 	// WasMode and IsMode are those of a directory that changes its mode.
 	WasMode fs.FileMode `json:"was_mode,omitempty"`
 	IsMode  fs.FileMode `json:"is_mode,omitempty"`
@@ -52,36 +53,36 @@ type unit struct {
 	children map[string][]string
 }
 
-func (u *unit) modeOnly() bool { return u.Temp == "" }
+func (r *replacement) modeOnly() bool { return r.Temp == "" }
 
 // widens reports whether a directory gets rights of its owner that it lacked:
 // then its mode comes first, because files in it may have to be written.
-func (u *unit) widens() bool { return u.IsMode&^u.WasMode&0o300 != 0 }
+func (r *replacement) widens() bool { return r.IsMode&^r.WasMode&0o300 != 0 }
 
-// unitsOf groups sorted changes into units.
-func unitsOf(changes []Change, id string) []unit {
-	var units []unit
+// replacementsOf groups sorted changes.
+func replacementsOf(changes []Change, id string) []replacement {
+	var list []replacement
 	tops := map[string]int{}
 	for i, c := range changes {
 		if top, ok := above(tops, c.Path); ok {
-			units[top].add(i, c)
+			list[top].add(i, c)
 			continue
 		}
-		u := unit{Path: rawPath(c.Path), Was: c.Was.Type, Is: c.Is.Type}
+		r := replacement{Path: rawPath(c.Path), Was: c.Was.Type, Is: c.Is.Type}
 		if c.Was.Type == Dir && c.Is.Type == Dir {
-			u.WasMode, u.IsMode = c.Was.Mode, c.Is.Mode
+			r.WasMode, r.IsMode = c.Was.Mode, c.Is.Mode
 		} else {
-			u.Temp = workspace.TemporaryPrefix + id + "-" + strconv.Itoa(len(units))
-			u.children = map[string][]string{}
-			tops[c.Path] = len(units)
+			r.Temp = workspace.TemporaryPrefix + id + "-" + strconv.Itoa(len(list))
+			r.children = map[string][]string{}
+			tops[c.Path] = len(list)
 		}
-		u.add(i, c)
-		units = append(units, u)
+		r.add(i, c)
+		list = append(list, r)
 	}
-	return units
+	return list
 }
 
-// above finds the unit that a path lies in.
+// above finds the replacement that a path lies in.
 func above(tops map[string]int, name string) (int, bool) {
 	for i := strings.LastIndexByte(name, '/'); i > 0; i = strings.LastIndexByte(name[:i], '/') {
 		if top, ok := tops[name[:i]]; ok {
@@ -91,11 +92,11 @@ func above(tops map[string]int, name string) (int, bool) {
 	return 0, false
 }
 
-func (u *unit) add(i int, c Change) {
-	u.changes = append(u.changes, i)
-	if c.Path != string(u.Path) && c.Was.Type != None {
+func (r *replacement) add(i int, c Change) {
+	r.changes = append(r.changes, i)
+	if c.Path != string(r.Path) && c.Was.Type != None {
 		dir, base := split(c.Path)
-		u.children[dir] = append(u.children[dir], base)
+		r.children[dir] = append(r.children[dir], base)
 	}
 }
 

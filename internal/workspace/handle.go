@@ -10,12 +10,12 @@ type Identity struct {
 	ChangedAt int64
 }
 
-// Info describes what is held, as it was when it was opened.
-func (h *Held) Info() Info { return h.info }
+// Info describes it as it was when it was opened.
+func (h *Handle) Info() Info { return h.info }
 
 // Read reads at most limit bytes from offset and digests the whole file. A
 // negative limit means all. It reads regular files of at most MaxFile bytes.
-func (h *Held) Read(ctx context.Context, offset, limit int64) (Content, error) {
+func (h *Handle) Read(ctx context.Context, offset, limit int64) (Content, error) {
 	file, info, err := h.open()
 	if err != nil {
 		return Content{}, err

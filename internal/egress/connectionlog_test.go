@@ -30,13 +30,13 @@ func rule(t testing.TB, s string) Rule {
 	return r
 }
 
-// TestLedgerIsExact: with 50 connections at one time every entry holds what
+// TestConnectionLogIsExact: with 50 connections at one time every entry holds what
 // happened on its own connection.
-func TestLedgerIsExact(t *testing.T) {
+func TestConnectionLogIsExact(t *testing.T) {
 	const connections, steps = 50, 40
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Hour)
-		l := NewLedger(time.Now())
+		l := NewConnectionLog(time.Now())
 		allow := rule(t, "*.example.org:443")
 		var all sync.WaitGroup
 		for i := range connections {
@@ -97,7 +97,7 @@ func TestDecide(t *testing.T) {
 		"denied after failed": {[]step{{verdict: VerdictFailed, reason: ReasonUnresolved}, {verdict: VerdictDenied, reason: ReasonSlow}}, step{verdict: VerdictDenied, reason: ReasonSlow}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := NewLedger(time.Now())
+			l := NewConnectionLog(time.Now())
 			e := l.Begin(LegSOCKS, target(t, "a.example:443"))
 			for _, s := range test.steps {
 				var by Rule
@@ -117,7 +117,7 @@ func TestDecide(t *testing.T) {
 
 func TestDurationOfWhatIsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := NewLedger(time.Now())
+		l := NewConnectionLog(time.Now())
 		time.Sleep(2 * time.Second)
 		l.Begin(LegConnect, target(t, "a.example:443"))
 		time.Sleep(3 * time.Second)
@@ -127,10 +127,10 @@ func TestDurationOfWhatIsUnderWay(t *testing.T) {
 	})
 }
 
-// TestLedgerIsBounded: neither kind of connection crowds the other out, in
+// TestConnectionLogIsBounded: neither kind of connection crowds the other out, in
 // whichever order they come, nor do names crowd out connections; what is not
 // listed is added up.
-func TestLedgerIsBounded(t *testing.T) {
+func TestConnectionLogIsBounded(t *testing.T) {
 	for _, room := range []struct {
 		leg    string
 		half   int
@@ -155,7 +155,7 @@ func TestLedgerIsBounded(t *testing.T) {
 			"and the other is not": {"daaaa", half, half},
 		} {
 			t.Run(room.leg+" "+name, func(t *testing.T) {
-				l := NewLedger(time.Now())
+				l := NewConnectionLog(time.Now())
 				begun := map[string]int{}
 				for _, letter := range test.kinds {
 					verdict, why := VerdictAllowed, ""
@@ -199,8 +199,8 @@ func TestLedgerIsBounded(t *testing.T) {
 	}
 }
 
-// crowd fills the room for connections.
-func crowd(l *Ledger) {
+// fill fills the list of connections.
+func fill(l *ConnectionLog) {
 	for i := range mostEntries - mostNames {
 		e := l.Begin(LegTransparent, Target{Host{name: fmt.Sprintf("n%d.example", i)}, 443})
 		e.Decide(VerdictAllowed, "", Rule{}, netip.Addr{})
@@ -211,7 +211,7 @@ func crowd(l *Ledger) {
 // TestNamesDoNotCrowdOut: who asks for many names, which costs nothing, does not
 // hide where the bytes go.
 func TestNamesDoNotCrowdOut(t *testing.T) {
-	l := NewLedger(time.Now())
+	l := NewConnectionLog(time.Now())
 	for i := range 2 * mostEntries {
 		e := l.Begin(LegName, Target{Host: Host{name: fmt.Sprintf("n%d.example", i)}})
 		e.Decide(VerdictAllowed, "", Rule{}, netip.Addr{})
@@ -242,8 +242,8 @@ func TestMostBytesAreNamed(t *testing.T) {
 		"nothing":       func(int) int64 { return 0 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := NewLedger(time.Now())
-			crowd(l)
+			l := NewConnectionLog(time.Now())
+			fill(l)
 			var all int64
 			for i := range many {
 				for _, part := range []int64{1000 * sent(i), sent(i)} {
@@ -291,8 +291,8 @@ func TestMostBytesAreNamed(t *testing.T) {
 // added up already is not lost: bytes go where the others went, and a denial is
 // listed.
 func TestAddedUpAfterItsEnd(t *testing.T) {
-	l := NewLedger(time.Now())
-	crowd(l)
+	l := NewConnectionLog(time.Now())
+	fill(l)
 	e := l.Begin(LegConnect, target(t, "a.example:443"))
 	e.Decide(VerdictAllowed, "", Rule{}, netip.Addr{})
 	e.Sent(5)
@@ -335,8 +335,8 @@ func TestAddedUpAfterItsEnd(t *testing.T) {
 // TestAddedUpExactly: nothing is lost while connections are added up and counted
 // at the same time.
 func TestAddedUpExactly(t *testing.T) {
-	l := NewLedger(time.Now())
-	crowd(l)
+	l := NewConnectionLog(time.Now())
+	fill(l)
 	const connections, steps = 50, 500
 	var all sync.WaitGroup
 	for i := range connections {
@@ -370,7 +370,7 @@ func TestAddedUpExactly(t *testing.T) {
 // listed once it is denied, in its place.
 func TestDeniedLateIsListed(t *testing.T) {
 	const room = mostEntries - mostNames
-	l := NewLedger(time.Now())
+	l := NewConnectionLog(time.Now())
 	begin := func(port int) *Entry { return l.Begin(LegTransparent, Target{Host{name: "a.example"}, uint16(port)}) }
 	ports := func() (list []int) {
 		connections, missed := l.List()

@@ -5,11 +5,11 @@ import (
 	"path/filepath"
 )
 
-// Place is the path of the machine that a resolved name of a workspace stands
+// HostPath is the path of the machine that a resolved name of a workspace stands
 // for: the same for every workspace that has the file, also where one
 // directory was declared by several names, one workspace lies in another, or a
-// directory is mounted in two places.
-func (s *Set) Place(workspace, real string) (string, error) {
+// directory is mounted twice.
+func (s *Set) HostPath(workspace, real string) (string, error) {
 	d, err := s.find(workspace)
 	if err != nil {
 		return "", err

@@ -11,37 +11,40 @@ import (
 	"palyra/internal/tool"
 )
 
-// mostEntries is how many entries a Ledger lists one by one: connections, and
-// names that were asked for, which cost nothing and so have a share of their own.
+// mostEntries is how many entries a ConnectionLog lists one by one: connections,
+// and names that were asked for, which cost nothing and so have a share of their
+// own.
 const (
 	mostEntries = 2000
 	mostNames   = mostEntries / 4
 )
 
-// Ledger records the connections of one call: exactly while there are no more
-// of them than there is room for. Of more, it lists the first of those that were
-// denied and the first of the others, half of the room for each at least, so
-// that neither kind can crowd the other out; the rest is added up by target and
-// by what became of it. It is safe for concurrent use.
-type Ledger struct {
+// ConnectionLog records the connections of one call; docs/egress.md calls it the
+// ledger. While they fit, they are listed one by one. Of more, it lists the first
+// of those that were denied and the first of the others, half of the list for
+// each at least; the rest is added up by target and by what became of it.
+// Example: a program that is denied 5000 times and then connects once cannot hide
+// the one: it is listed, and most denials are a sum. It is safe for concurrent
+// use.
+type ConnectionLog struct {
 	start time.Time
 
 	mu                 sync.Mutex
 	begun              int
-	connections, names room
+	connections, names entryList
 	// waiting are not listed and have not ended, sums are those that have.
 	waiting map[*Entry]bool
 	sums    sums
 }
 
-// NewLedger returns an empty ledger of a call that began at start.
-func NewLedger(start time.Time) *Ledger {
-	return &Ledger{start: start, connections: room{size: mostEntries - mostNames}, names: room{size: mostNames}, waiting: map[*Entry]bool{}}
+// NewConnectionLog returns an empty log of a call that began at start.
+func NewConnectionLog(start time.Time) *ConnectionLog {
+	return &ConnectionLog{start: start, connections: entryList{size: mostEntries - mostNames}, names: entryList{size: mostNames}, waiting: map[*Entry]bool{}}
 }
 
 // Entry is the record of one connection. It is safe for concurrent use.
 type Entry struct {
-	ledger   *Ledger
+	log      *ConnectionLog
 	leg      string
 	target   Target
 	number   int
@@ -52,7 +55,7 @@ type Entry struct {
 	summed atomic.Bool
 	kind   kind
 
-	// What follows is guarded by the mutex of the ledger.
+	// What follows is guarded by the mutex of the log.
 	listed  bool
 	ended   time.Time
 	verdict string
@@ -63,8 +66,8 @@ type Entry struct {
 
 // Begin records that somebody asks for a target. Until it is decided the
 // connection counts as failed.
-func (l *Ledger) Begin(leg string, t Target) *Entry {
-	e := &Entry{ledger: l, leg: leg, target: t, started: time.Now()}
+func (l *ConnectionLog) Begin(leg string, t Target) *Entry {
+	e := &Entry{log: l, leg: leg, target: t, started: time.Now()}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e.number = l.begun
@@ -73,17 +76,17 @@ func (l *Ledger) Begin(leg string, t Target) *Entry {
 	return e
 }
 
-// list takes an entry into the list if there is room. What has none is added up
+// list takes an entry into the list. What the list is full for is added up
 // when it has ended.
-func (l *Ledger) list(e *Entry) {
+func (l *ConnectionLog) list(e *Entry) {
 	delete(l.waiting, e)
-	if out := l.roomOf(e).list(e); out != nil {
+	if out := l.listOf(e).add(e); out != nil {
 		l.waiting[out] = true
 		l.settle(out)
 	}
 }
 
-func (l *Ledger) roomOf(e *Entry) *room {
+func (l *ConnectionLog) listOf(e *Entry) *entryList {
 	if e.leg == LegName {
 		return &l.names
 	}
@@ -91,7 +94,7 @@ func (l *Ledger) roomOf(e *Entry) *room {
 }
 
 // settle adds an entry to the sums if it waits for that.
-func (l *Ledger) settle(e *Entry) {
+func (l *ConnectionLog) settle(e *Entry) {
 	if !l.waiting[e] || e.ended.IsZero() {
 		return
 	}
@@ -106,9 +109,9 @@ func (e *Entry) late() {
 	if !e.summed.Load() {
 		return
 	}
-	e.ledger.mu.Lock()
-	defer e.ledger.mu.Unlock()
-	e.ledger.sums.more(e.kind, e.take())
+	e.log.mu.Lock()
+	defer e.log.mu.Unlock()
+	e.log.sums.more(e.kind, e.take())
 }
 
 // take takes out what was counted. What is counted meanwhile is taken next time.
@@ -143,7 +146,7 @@ func severity(verdict string) int {
 // earlier one in place. What was added up already gets an entry beside it, if it
 // is worse.
 func (e *Entry) Decide(verdict, reason string, rule Rule, addr netip.Addr) {
-	l := e.ledger
+	l := e.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	was, now := severity(e.verdict), severity(verdict)
@@ -171,17 +174,17 @@ func (e *Entry) Decide(verdict, reason string, rule Rule, addr netip.Addr) {
 
 // denied counts an entry that has just become denied, and lists it if there is
 // room.
-func (l *Ledger) denied(e *Entry) {
+func (l *ConnectionLog) denied(e *Entry) {
 	if e.listed {
-		l.roomOf(e).refusals++
+		l.listOf(e).refusals++
 		return
 	}
 	l.list(e)
 }
 
 // again lists what became of an entry after it was added up, as one more.
-func (l *Ledger) again(e *Entry) {
-	other := &Entry{ledger: l, leg: e.leg, target: e.target, number: l.begun, started: e.started, ended: time.Now(), verdict: e.verdict, reason: e.reason, rule: e.rule, addr: e.addr}
+func (l *ConnectionLog) again(e *Entry) {
+	other := &Entry{log: l, leg: e.leg, target: e.target, number: l.begun, started: e.started, ended: time.Now(), verdict: e.verdict, reason: e.reason, rule: e.rule, addr: e.addr}
 	l.begun++
 	l.list(other)
 }
@@ -206,17 +209,17 @@ func (e *Entry) Request() {
 
 // End says that the connection is over. Only the first call counts.
 func (e *Entry) End() {
-	e.ledger.mu.Lock()
-	defer e.ledger.mu.Unlock()
+	e.log.mu.Lock()
+	defer e.log.mu.Unlock()
 	if e.ended.IsZero() {
 		e.ended = time.Now()
-		e.ledger.settle(e)
+		e.log.settle(e)
 	}
 }
 
 // beside records another address of the same host that was not connected to.
 func (e *Entry) beside(verdict, reason string, rule Rule, addr netip.Addr) {
-	other := e.ledger.Begin(e.leg, e.target)
+	other := e.log.Begin(e.leg, e.target)
 	other.Decide(verdict, reason, rule, addr)
 	other.End()
 }
@@ -224,14 +227,14 @@ func (e *Entry) beside(verdict, reason string, rule Rule, addr netip.Addr) {
 // Reason is why the connection was denied, failed or broken off, "" so far for
 // none.
 func (e *Entry) Reason() string {
-	e.ledger.mu.Lock()
-	defer e.ledger.mu.Unlock()
+	e.log.mu.Lock()
+	defer e.log.mu.Unlock()
 	return e.reason
 }
 
 // List returns the connections so far, in the order in which they began, after
 // them the sums of those that there was no room for, and how many these are.
-func (l *Ledger) List() (list []tool.Connection, missed int) {
+func (l *ConnectionLog) List() (list []tool.Connection, missed int) {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -41,9 +41,9 @@ func ParseTarget(s string) (Target, error) {
 	return Target{host, port}, nil
 }
 
-// Grant is what one program may reach and how far. Its zero value reaches
+// Reach is what one program may reach and how far. Its zero value reaches
 // nothing.
-type Grant struct {
+type Reach struct {
 	// Rules decide over every connection; each allow rule names a port, since a
 	// sandbox listens where it may be asked for.
 	Rules Rules
@@ -55,9 +55,9 @@ type Grant struct {
 	Budget  Budget
 }
 
-// Check refuses a grant that no sandbox could carry out. Errors carry
+// Check refuses what no sandbox could carry out. Errors carry
 // reason.HostInvalid.
-func (g Grant) Check() error {
+func (g Reach) Check() error {
 	for _, rule := range g.Rules.Allow {
 		if rule.port == 0 {
 			return reason.Errorf(reason.HostInvalid, "%s names no port", clip(rule.text)).
@@ -71,12 +71,12 @@ func (g Grant) Check() error {
 	return nil
 }
 
-// MaxPorts is how many different ports one grant may name: a sandbox listens on
+// MaxPorts is how many different ports one call may reach: a sandbox listens on
 // each.
 const MaxPorts = 64
 
 // Ports are the ports of the allow rules, sorted and without repeats.
-func (g Grant) Ports() []uint16 {
+func (g Reach) Ports() []uint16 {
 	var ports []uint16
 	for _, rule := range g.Rules.Allow {
 		ports = append(ports, rule.port)
@@ -88,7 +88,7 @@ func (g Grant) Ports() []uint16 {
 // Inspected returns what is looked at in requests to a target, and false when
 // its connections are not looked into. Of several inspections the first that
 // fits counts. A secret for a target has it inspected, too.
-func (g Grant) Inspected(t Target) (Inspection, bool) {
+func (g Reach) Inspected(t Target) (Inspection, bool) {
 	for _, i := range g.Inspect {
 		if i.Host.matches(t.Host, t.Port) {
 			return i, true

@@ -8,12 +8,12 @@ import (
 
 // What tapes may hold in memory, in bytes: each of them, and all together.
 const (
-	tapeBytes  = 4 << 20
-	shelfBytes = 64 << 20
+	tapeBytes      = 4 << 20
+	tapeCacheBytes = 64 << 20
 )
 
-// shelf holds the tapes of runs that are under way or ended a moment ago.
-type shelf struct {
+// tapeCache holds the tapes of runs that are under way or ended a moment ago.
+type tapeCache struct {
 	// most and each bound the memory of all tapes and of each.
 	most int64
 	each int
@@ -25,14 +25,14 @@ type shelf struct {
 	order []*tape
 }
 
-func newShelf() *shelf {
-	return &shelf{most: shelfBytes, each: tapeBytes, tapes: make(map[string]*tape)}
+func newTapeCache() *tapeCache {
+	return &tapeCache{most: tapeCacheBytes, each: tapeBytes, tapes: make(map[string]*tape)}
 }
 
 // open makes the tape of a run that is about to start.
-func (s *shelf) open(store Store, r Record) *tape {
+func (s *tapeCache) open(store Store, r Record) *tape {
 	t := &tape{
-		store: store, shelf: s, run: r.ID, bytes: s.each, mapper: newMapper(r), scanned: store.Head().Seq,
+		store: store, cache: s, run: r.ID, bytes: s.each, mapper: newMapper(r), scanned: store.Head().Seq,
 		results: make(map[string]json.RawMessage), changed: make(chan struct{}),
 	}
 	s.mu.Lock()
@@ -43,14 +43,14 @@ func (s *shelf) open(store Store, r Record) *tape {
 }
 
 // find returns the tape of a run, nil when none is held.
-func (s *shelf) find(id string) *tape {
+func (s *tapeCache) find(id string) *tape {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.tapes[id]
 }
 
 // remove forgets a tape; who watches it goes on in the journal.
-func (s *shelf) remove(t *tape) {
+func (s *tapeCache) remove(t *tape) {
 	t.lose()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +64,7 @@ func (s *shelf) remove(t *tape) {
 }
 
 // trim makes the oldest tapes forget what they hold until the rest fits.
-func (s *shelf) trim() {
+func (s *tapeCache) trim() {
 	if s.used.Load() <= s.most {
 		return
 	}
@@ -74,6 +74,6 @@ func (s *shelf) trim() {
 		if s.used.Load() <= s.most {
 			return
 		}
-		t.shed()
+		t.evict()
 	}
 }

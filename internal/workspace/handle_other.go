@@ -9,35 +9,35 @@ import (
 	"palyra/internal/reason"
 )
 
-// Held is a file or directory of a workspace that is held open: what is judged
+// Handle is a file or directory of a workspace that was opened: what is judged
 // of it and what is read of it are of one and the same, whatever becomes of its
 // name. It is safe for concurrent use.
-type Held struct {
+type Handle struct {
 	root  *Root
-	place os.FileInfo
+	found os.FileInfo
 	info  Info
 }
 
-// Hold looks at what name leads to, following links that stay inside. Without
+// Open looks at what name leads to, following links that stay inside. Without
 // descriptors that read nothing, the file is opened when it is read, and has to
 // be the same then.
-func (r *Root) Hold(name string) (*Held, error) {
+func (r *Root) Open(name string) (*Handle, error) {
 	real, err := r.Resolve(name)
 	if err != nil {
 		return nil, err
 	}
-	place, err := r.dir.Lstat(filepath.FromSlash(real))
+	found, err := r.dir.Lstat(filepath.FromSlash(real))
 	if err != nil {
 		return nil, failure("looking at", name, err)
 	}
-	return &Held{root: r, place: place, info: infoOf(real, place)}, nil
+	return &Handle{root: r, found: found, info: infoOf(real, found)}, nil
 }
 
 // Close lets go of it.
-func (*Held) Close() error { return nil }
+func (*Handle) Close() error { return nil }
 
 // open opens the file for reading when it is still the same.
-func (h *Held) open() (*os.File, Info, error) {
+func (h *Handle) open() (*os.File, Info, error) {
 	if err := h.info.readable(); err != nil {
 		return nil, Info{}, err
 	}
@@ -46,7 +46,7 @@ func (h *Held) open() (*os.File, Info, error) {
 		return nil, Info{}, failure("opening", h.info.Path, err)
 	}
 	now, err := file.Stat()
-	if err == nil && !os.SameFile(now, h.place) {
+	if err == nil && !os.SameFile(now, h.found) {
 		err = reason.Errorf(reason.BindingMismatch, "%s was replaced while the call began", quote(h.info.Path))
 	}
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bell rings when the kernel has something to tell of a group's memory or
+// notifier says when the kernel has something to tell of a group's memory or
 // processes. Its epoll descriptor waits in the runtime's poller, so that no
 // thread is held.
-type bell struct {
+type notifier struct {
 	// complete is false when the kernel tells only a part: one has to look.
 	complete bool
 	epoll    int
@@ -21,26 +21,26 @@ type bell struct {
 	fds      []int
 }
 
-// newBell never fails: what cannot be listened to is looked at.
-func newBell() *bell {
+// newNotifier never fails: what cannot be listened to is looked at.
+func newNotifier() *notifier {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
-		return &bell{}
+		return &notifier{}
 	}
 	_ = unix.SetNonblock(fd, true) // this is how NewFile knows that it can wait
-	return &bell{epoll: fd, file: os.NewFile(uintptr(fd), "epoll")}
+	return &notifier{epoll: fd, file: os.NewFile(uintptr(fd), "epoll")}
 }
 
 // listen is for limits that were hit.
-func (g *Group) listen() *bell {
-	b := newBell()
+func (g *Group) listen() *notifier {
+	b := newNotifier()
 	b.complete = b.file != nil && (g.tree.level == Rlimit || b.addLimits(g) == nil)
 	return b
 }
 
 // addLimits fails for version 1 in any case: it tells of memory and not of
 // refused forks.
-func (b *bell) addLimits(g *Group) error {
+func (b *notifier) addLimits(g *Group) error {
 	if g.tree.level == V2 {
 		return errors.Join(b.addFile(g.path("", "memory.events")), b.addFile(g.path("", "pids.events")))
 	}
@@ -51,7 +51,7 @@ var errNotTold = errors.New("version 1 does not tell of refused forks")
 
 // addFile waits for a change of a file of the kernel: POLLPRI, as sysfs has
 // it.
-func (b *bell) addFile(name string) error {
+func (b *notifier) addFile(name string) error {
 	fd, err := retry(func() (int, error) { return unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func (b *bell) addFile(name string) error {
 
 // addMemory asks version 1 for a word when memory has run out: an eventfd is
 // given to cgroup.event_control together with the file it is about.
-func (b *bell) addMemory(g *Group) error {
+func (b *notifier) addMemory(g *Group) error {
 	about, err := retry(func() (int, error) {
 		return unix.Open(g.path("memory", "memory.oom_control"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	})
@@ -82,13 +82,13 @@ func (b *bell) addMemory(g *Group) error {
 	return b.add(event, unix.EPOLLIN)
 }
 
-func (b *bell) add(fd int, events uint32) error {
+func (b *notifier) add(fd int, events uint32) error {
 	return unix.EpollCtl(b.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events | unix.EPOLLET})
 }
 
-// wait returns true when the bell rang, and false after most, which may be 0
+// wait returns true when the kernel told something, and false after most, which may be 0
 // for no end, or when the context is done.
-func (b *bell) wait(ctx context.Context, most time.Duration) bool {
+func (b *notifier) wait(ctx context.Context, most time.Duration) bool {
 	var deadline time.Time
 	if most > 0 {
 		deadline = time.Now().Add(most)
@@ -114,7 +114,7 @@ func (b *bell) wait(ctx context.Context, most time.Duration) bool {
 	return rang
 }
 
-// pause waits where there is no bell: when descriptors have run out.
+// pause waits where nothing can be listened to: when descriptors have run out.
 func pause(ctx context.Context, most time.Duration) {
 	timer := time.NewTimer(max(most, tick))
 	defer timer.Stop()
@@ -124,7 +124,7 @@ func pause(ctx context.Context, most time.Duration) {
 	}
 }
 
-func (b *bell) close() {
+func (b *notifier) close() {
 	if b.file != nil {
 		b.file.Close()
 	}

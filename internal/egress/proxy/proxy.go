@@ -1,5 +1,5 @@
 // Package proxy carries the connections of one sandboxed program to the hosts
-// that its grant allows, and no others. It accepts on listeners that were made
+// that it may reach, and no others. It accepts on listeners that were made
 // inside the sandbox and handed out, so that nothing of it runs inside.
 //
 // A connection comes by one of four legs: transparent, where the program
@@ -36,7 +36,7 @@ type Outward struct {
 	Interfaces func() ([]netip.Addr, error)
 	Dial       func(ctx context.Context, network, address string) (net.Conn, error)
 	// Roots are the certificate authorities that inspected hosts are verified
-	// against; nil means the system's.
+	// against; nil means the system'p.
 	Roots *x509.CertPool
 	// Log gets what went wrong inside the gateway; nil means nowhere.
 	Log *slog.Logger
@@ -51,22 +51,22 @@ type Listeners struct {
 	// HTTP is the proxy at 127.0.0.1:3128, SOCKS the one at 127.0.0.1:1080.
 	HTTP  net.Listener
 	SOCKS net.Listener
-	// Ports take whatever goes to a port of Session.Ports, in that order; the
+	// Ports take whatever goes to a port of Proxy.Ports, in that order; the
 	// local address of a connection is where the program wanted to go. Where
 	// that is the address of a service above, it is served as such.
 	Ports []net.Listener
 }
 
-// Session serves one program.
-type Session struct {
-	grant   egress.Grant
+// Proxy serves one program.
+type Proxy struct {
+	allowed egress.Reach
 	outward Outward
 	secrets *secret.Exchange
 	// authority vouches for inspected hosts; nil when there are none.
 	authority *web.Authority
 	waits     waits
-	// ledger is nil until Serve begins.
-	ledger atomic.Pointer[egress.Ledger]
+	// log is nil until Serve begins.
+	log atomic.Pointer[egress.ConnectionLog]
 }
 
 // waits are how long a program may be silent.
@@ -80,35 +80,35 @@ type waits struct {
 	last time.Duration
 }
 
-// New returns a session for a grant that passed its Check.
-func New(g egress.Grant, out Outward) (*Session, error) {
+// New returns a proxy for what passed its Check.
+func New(g egress.Reach, out Outward) (*Proxy, error) {
 	if err := g.Check(); err != nil {
 		return nil, err
 	}
-	s := &Session{
-		grant: g, outward: out,
+	p := &Proxy{
+		allowed: g, outward: out,
 		waits: waits{first: 30 * time.Second, rest: 10 * time.Second, idle: 10 * time.Minute, last: lastWords},
 	}
 	if len(g.Inspect) > 0 || len(g.Secrets) > 0 {
 		var err error
-		if s.authority, err = web.NewAuthority(); err != nil {
+		if p.authority, err = web.NewAuthority(); err != nil {
 			return nil, err
 		}
 	}
-	s.secrets = secret.New(strings.ToLower(rand.Text()[:16]), g.Secrets)
-	return s, nil
+	p.secrets = secret.New(strings.ToLower(rand.Text()[:16]), g.Secrets)
+	return p, nil
 }
 
 // Ports are those that the sandbox has to listen on.
-func (s *Session) Ports() []uint16 { return s.grant.Ports() }
+func (p *Proxy) Ports() []uint16 { return p.allowed.Ports() }
 
 // Bundle is what programs are to trust, in PEM: the system's authorities and
-// that of the session. It is nil when no host is inspected.
-func (s *Session) Bundle() []byte {
-	if s.authority == nil {
+// that of the proxy. It is nil when no host is inspected.
+func (p *Proxy) Bundle() []byte {
+	if p.authority == nil {
 		return nil
 	}
-	return s.authority.Bundle(web.SystemBundle())
+	return p.authority.Bundle(web.SystemBundle())
 }
 
 // trust are the variables by which programs are told of a bundle: OpenSSL and
@@ -124,9 +124,9 @@ var trust = []string{
 // Env holds name=value pairs for the program: where the bundle is, and the
 // placeholders of secrets. There is none about proxies: connections are
 // captured, and what a program does not know it cannot get wrong.
-func (s *Session) Env(bundle string) []string {
-	env := s.secrets.Env()
-	if s.authority == nil || bundle == "" {
+func (p *Proxy) Env(bundle string) []string {
+	env := p.secrets.Env()
+	if p.authority == nil || bundle == "" {
 		return env
 	}
 	for _, name := range trust {
@@ -135,17 +135,17 @@ func (s *Session) Env(bundle string) []string {
 	return env
 }
 
-// Scrub returns r without the secrets of the session.
-func (s *Session) Scrub(r io.Reader) io.Reader { return s.secrets.Scrub(r) }
+// Scrub returns r without the secrets of the proxy.
+func (p *Proxy) Scrub(r io.Reader) io.Reader { return p.secrets.Scrub(r) }
 
 // Connections are what the program tried to reach, in order, and how many more
 // there were than are listed.
-func (s *Session) Connections() (list []tool.Connection, missed int) {
-	if ledger := s.ledger.Load(); ledger != nil {
-		return ledger.List()
+func (p *Proxy) Connections() (list []tool.Connection, missed int) {
+	if log := p.log.Load(); log != nil {
+		return log.List()
 	}
 	return nil, 0
 }
 
 // Close wipes the secrets. Serve has returned, or was never called.
-func (s *Session) Close() { s.secrets.Close() }
+func (p *Proxy) Close() { p.secrets.Close() }

@@ -21,7 +21,7 @@ func TestHeldIsWhatItWas(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_ = os.Remove(filepath.Join(w.inside, "f"))
 			write(t, filepath.Join(w.inside, "f"), "judged")
-			h, err := w.root.Hold("f")
+			h, err := w.root.Open("f")
 			if err != nil || h.Info().Path != "f" || h.Info().Links != 1 {
 				t.Fatalf("%+v, %v", h, err)
 			}

@@ -24,10 +24,10 @@ type drop struct {
 	addr   netip.Addr
 }
 
-// survivors drops the addresses that may not be dialled, and puts those behind
+// candidates drops the addresses that may not be dialled, and puts those behind
 // that were dialled in vain before. When none is left, one error stands for
 // all.
-func (d *Dialer) survivors(t Target, found []netip.Addr, e *Entry) ([]netip.Addr, error) {
+func (d *Dialer) candidates(t Target, found []netip.Addr, e *Entry) ([]netip.Addr, error) {
 	own, err := d.ownAddresses()
 	if err != nil {
 		e.Decide(VerdictDenied, ReasonAddressNotPublic, Rule{}, netip.Addr{})

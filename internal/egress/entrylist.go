@@ -1,0 +1,50 @@
+package egress
+
+import "slices"
+
+// entryList is a list of at most size entries.
+type entryList struct {
+	size     int
+	listed   []*Entry
+	refusals int // how many of listed are denied
+}
+
+// add takes an entry in, and returns the one that it is full for, or
+// nil. When the list is full and the other kind has more than its half, that is
+// the newest of the other kind; else it is the entry itself.
+func (l *entryList) add(e *Entry) *Entry {
+	var out *Entry
+	if len(l.listed) == l.size {
+		others := l.refusals
+		if e.denied() {
+			others = l.size - l.refusals
+		}
+		if others <= l.size/2 {
+			return e
+		}
+		out = l.dropNewest(!e.denied())
+	}
+	e.listed = true
+	l.listed = append(l.listed, e)
+	if e.denied() {
+		l.refusals++
+	}
+	return out
+}
+
+// dropNewest takes one entry out, the newest that is denied or that is not.
+func (l *entryList) dropNewest(denied bool) *Entry {
+	newest := -1
+	for i, e := range l.listed {
+		if e.denied() == denied && (newest < 0 || e.number > l.listed[newest].number) {
+			newest = i
+		}
+	}
+	out := l.listed[newest]
+	out.listed = false
+	l.listed = slices.Delete(l.listed, newest, newest+1)
+	if denied {
+		l.refusals--
+	}
+	return out
+}

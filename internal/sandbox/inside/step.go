@@ -1,0 +1,34 @@
+package inside
+
+// Step is what palyra-init was doing when it failed: one of the codes below, or
+// words of its own, which palyrad prints as they are and compares with nothing.
+type Step string
+
+// The steps whose failure palyrad tells apart.
+const (
+	StepExec       Step = "exec"
+	StepExecutable Step = "executable"
+	StepWorkspace  Step = "workspace"
+	StepCwd        Step = "cwd"
+	StepOverlay    Step = "overlay"
+	StepNetwork    Step = "network"
+)
+
+// String says a step to people.
+func (s Step) String() string {
+	switch s {
+	case StepExec:
+		return "starting the program"
+	case StepExecutable:
+		return "checking the program"
+	case StepWorkspace:
+		return "checking the workspace"
+	case StepCwd:
+		return "entering the working directory"
+	case StepOverlay:
+		return "mounting the copy of the workspace"
+	case StepNetwork:
+		return "opening the way to the allowed hosts"
+	}
+	return string(s)
+}
