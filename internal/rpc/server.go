@@ -14,6 +14,7 @@ import (
 	"connectrpc.com/connect"
 	"connectrpc.com/grpcreflect"
 
+	"palyra/gen/grpc/health/v1/healthv1connect"
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/approval"
 	"palyra/internal/dispatch"
@@ -90,7 +91,7 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	mux.Handle(palyrav1connect.NewIdentityServiceHandler(&devices{cfg.Members}, opts...))
 	mux.Handle(palyrav1connect.NewWorkspaceServiceHandler(&workspaces{cfg.Workspaces}, opts...))
 	mux.Handle(palyrav1connect.NewSessionServiceHandler(&sessions{cfg.Pipeline, cfg.Engine, cfg.Pipeline.MaxCallsPerSession}, opts...))
-	mux.Handle(healthCheckProcedure, newHealthHandler(cfg.Gateway, opts...))
+	mux.Handle(healthv1connect.HealthCheckProcedure, newHealthHandler(cfg.Gateway, opts...))
 	reflector := grpcreflect.NewStaticReflector(Services...)
 	mux.Handle(grpcreflect.NewHandlerV1(reflector, opts...))
 	mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector, opts...))
@@ -111,7 +112,7 @@ var Services = []string{
 	palyrav1connect.IdentityServiceName,
 	palyrav1connect.WorkspaceServiceName,
 	palyrav1connect.SessionServiceName,
-	"grpc.health.v1.Health",
+	healthv1connect.HealthName,
 }
 
 // watches are the streams that have no end of their own.
