@@ -141,6 +141,10 @@ var Homes = []Home{
 		Why:     "connect speaks gRPC; one message of grpc-go links all of it, and the health check is generated in gen/grpc",
 	},
 	{
+		Modules: []string{"buf.build/go/protovalidate"},
+		Why:     "it links CEL and a parser generator; internal/rpc/fieldrules checks the same rules, and its tests compare the two",
+	},
+	{
 		Modules: []string{"database/sql", "zombiezen.com/go/sqlite", "modernc.org/sqlite"},
 		Rooms:   []string{"internal/sqlite"},
 		Why:     "one writer, one set of migrations; the rooms see interfaces",

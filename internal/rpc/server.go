@@ -10,17 +10,18 @@ import (
 	"log/slog"
 	"net/http"
 
-	"buf.build/go/protovalidate"
 	"connectrpc.com/connect"
 	"connectrpc.com/grpcreflect"
 
 	"palyra/gen/grpc/health/v1/healthv1connect"
+	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/approval"
 	"palyra/internal/dispatch"
 	"palyra/internal/journal"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
+	"palyra/internal/rpc/fieldrules"
 	"palyra/internal/run"
 	"palyra/internal/toolcall"
 )
@@ -70,11 +71,11 @@ func (s *Server) Revoked(deviceID string) int { return s.live.end(deviceID) }
 // New builds the API. When stopping ends, streams that only watch end too, so
 // that they do not hold up a shutdown.
 func New(stopping context.Context, cfg Config) (*Server, error) {
-	validator, err := protovalidate.New()
+	rules, err := fieldrules.Read(palyrav1.File_palyra_v1_gateway_proto.Package())
 	if err != nil {
-		return nil, fmt.Errorf("building the field rules: %w", err)
+		return nil, fmt.Errorf("reading the field rules: %w", err)
 	}
-	g := &guard{engine: cfg.Engine, limiter: cfg.Limiter, audit: cfg.Audit, validator: validator, log: cfg.Log}
+	g := &guard{engine: cfg.Engine, limiter: cfg.Limiter, audit: cfg.Audit, rules: rules, log: cfg.Log}
 	opts := []connect.HandlerOption{
 		connect.WithInterceptors(g), connect.WithReadMaxBytes(MaxMessage), connect.WithCompressMinBytes(compressFrom), codecs(),
 	}
