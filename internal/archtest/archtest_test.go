@@ -89,6 +89,7 @@ var rules = []struct {
 			"internal/model/openai: a":    {"internal/model/a.go": `package model; import _ "github.com/openai/openai-go/v3"`},
 			"belongs to no room":          {"internal/daemon/a.go": `package daemon; import _ "github.com/bytecodealliance/wasmtime-go/v39"`},
 			"one message of grpc-go":      {"internal/rpc/a.go": `package rpc; import _ "google.golang.org/grpc/health/grpc_health_v1"`},
+			"links CEL":                   {"internal/rpc/a.go": `package rpc; import _ "buf.build/go/protovalidate"`},
 			"second way to run a tool":    {"internal/rpc/a.go": `package rpc; import _ "os/exec"`},
 			"holds the program to them":   {"internal/builtin/a.go": `package builtin; import _ "palyra/internal/egress/proxy"`},
 			"the session alone":           {"internal/sandbox/jail/a.go": `package jail; import _ "palyra/internal/egress/web"`},
