@@ -218,6 +218,21 @@ var rules = []struct {
 		},
 	},
 	{
+		name:  "regular expressions compile when they are used",
+		check: CheckRegexps,
+		broken: map[string]map[string]string{
+			"a.go:2: compiles": {"internal/run/a.go": "package run; import \"regexp\"\nvar form = regexp.MustCompile(`a`)"},
+			"b.go:2: compiles": {"internal/run/b.go": "package run; import re \"regexp\"\nvar forms = []*re.Regexp{re.MustCompile(`a`)}"},
+			"missing closing":  {"internal/run/a.go": "package run; import \"palyra/internal/lazyregexp\"\nvar form = lazyregexp.New(`(`)"},
+			"takes a literal":  {"internal/run/a.go": "package run; import \"palyra/internal/lazyregexp\"\nfunc f(s string) { lazyregexp.New(s) }"},
+		},
+		fine: []map[string]string{
+			{"internal/run/a.go": "package run; import \"regexp\"; func f() { regexp.MustCompile(`a`) }"},
+			{"internal/run/a.go": "package run; import \"palyra/internal/lazyregexp\"; var form = lazyregexp.New(`a`)"},
+			{"internal/run/a_test.go": "package run; import \"regexp\"; var form = regexp.MustCompile(`a`)"},
+		},
+	},
+	{
 		name:  "no context in a struct",
 		check: CheckContextFields,
 		broken: map[string]map[string]string{
