@@ -2,9 +2,10 @@ package access
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"time"
+
+	"palyra/internal/lazyregexp"
 )
 
 // Role is a name that rules speak of. The built-in roles carry permissions
@@ -25,7 +26,7 @@ const (
 // BuiltinRoles are the roles that always exist, in descending power.
 var BuiltinRoles = []Role{RoleOwner, RoleAdmin, RoleOperator, RoleAuditor, RoleDeveloper, RoleAgent}
 
-var roleForm = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}$`)
+var roleForm = lazyregexp.New(`^[a-z][a-z0-9_]{0,31}$`)
 
 // ParseRole checks the form of a role name: 1 to 32 of [a-z0-9_], beginning
 // with a letter, so that it can be an attribute name in Cedar.

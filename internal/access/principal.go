@@ -5,9 +5,10 @@ package access
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
+
+	"palyra/internal/lazyregexp"
 )
 
 // Kind is the sort of a principal.
@@ -24,7 +25,7 @@ const (
 
 var kinds = []Kind{KindUser, KindAgent, KindDevice, KindNode, KindService}
 
-var nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
+var nameForm = lazyregexp.New(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
 // Principal is one who acts, written "kind:name". The zero value is nobody.
 type Principal struct {

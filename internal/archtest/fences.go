@@ -138,8 +138,11 @@ var Homes = []Home{
 	},
 	{
 		Modules: []string{"google.golang.org/grpc"},
-		Rooms:   []string{"internal/rpc", "test"},
-		Why:     "connect speaks gRPC; grpc-go is there for interoperation",
+		Why:     "connect speaks gRPC; one message of grpc-go links all of it, and the health check is generated in gen/grpc",
+	},
+	{
+		Modules: []string{"buf.build/go/protovalidate"},
+		Why:     "it links CEL and a parser generator; internal/rpc/fieldrules checks the same rules, and its tests compare the two",
 	},
 	{
 		Modules: []string{"database/sql", "zombiezen.com/go/sqlite", "modernc.org/sqlite"},

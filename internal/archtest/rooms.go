@@ -78,18 +78,20 @@ var Rooms = []Room{
 	{Dir: "internal/sandbox/wasm", Layer: layerStage, Also: []string{"internal/sandbox"}, Why: "a backend knows the vocabulary and no other backend"},
 	{Dir: "internal/builtin", Layer: layerStage, Also: []string{"internal/sandbox"}, Why: "a builtin tool knows what a call is, not who decided it"},
 
-	{Dir: "internal/tool", Layer: layerWords, Only: []string{"internal/access", "internal/canonical", "internal/reason"}, Why: "the vocabulary of a call, shared by every stage, must drag nothing in"},
+	{Dir: "internal/tool", Layer: layerWords, Only: []string{"internal/access", "internal/canonical", "internal/lazyregexp", "internal/reason"}, Why: "the vocabulary of a call, shared by every stage, must drag nothing in"},
 	{Dir: "internal/egress", Layer: layerWords, Also: []string{"internal/tool"}, Why: "host rules are the same whoever fetches"},
 
-	{Dir: "internal/workspace", Layer: layerGround, Only: []string{"internal/canonical", "internal/reason"}, Why: "files inside a declared root, whoever opens them"},
-	{Dir: "internal/config", Layer: layerGround, Only: []string{"internal/access", "internal/reason"}, Why: "the file and its checks; rooms get plain values from daemon"},
+	{Dir: "internal/workspace", Layer: layerGround, Only: []string{"internal/canonical", "internal/lazyregexp", "internal/reason"}, Why: "files inside a declared root, whoever opens them"},
+	{Dir: "internal/config", Layer: layerGround, Only: []string{"internal/access", "internal/dnsname", "internal/lazyregexp", "internal/reason"}, Why: "the file and its checks; rooms get plain values from daemon"},
 	{Dir: "internal/quota", Layer: layerGround, Only: none, Why: "a leaf: sums of bytes know keys, not principals"},
 	{Dir: "internal/ratelimit", Layer: layerGround, Only: none, Why: "a leaf: token buckets know keys, not principals"},
 
-	{Dir: "internal/access", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
+	{Dir: "internal/access", Layer: layerLeaf, Only: []string{"internal/lazyregexp"}, Why: "a leaf: every room may import it"},
 	{Dir: "internal/reason", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/event", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/canonical", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
+	{Dir: "internal/dnsname", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
+	{Dir: "internal/lazyregexp", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/version", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "gen", Layer: layerLeaf, Only: none, Why: "generated from the protos alone"},
 

@@ -2,6 +2,9 @@ package attest
 
 import (
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/x509"
 	"reflect"
 	"testing"
 
@@ -50,6 +53,20 @@ func FuzzCutEnvelope(f *testing.F) {
 			t.Fatalf("%q is cut to %+v, the library reads %+v", text, cut, read)
 		}
 	})
+}
+
+func TestKeyID(t *testing.T) {
+	pub := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)).Public()
+	want, err := dsse.SHA256KeyID(pub)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := keyID(&x509.Certificate{PublicKey: pub}); err != nil || got != want {
+		t.Errorf("the id is %q, %v, want %q", got, err, want)
+	}
+	if _, err := keyID(&x509.Certificate{PublicKey: &ecdsa.PublicKey{}}); err == nil {
+		t.Error("a key of another kind has an id")
+	}
 }
 
 func TestPreAuthentication(t *testing.T) {

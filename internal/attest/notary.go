@@ -8,14 +8,14 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/x509"
+	"encoding/base64"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 
 	"palyra/internal/canonical"
 	"palyra/internal/reason"
@@ -70,7 +70,6 @@ type seal struct {
 	keyID  string
 	chain  []*x509.Certificate
 	window window
-	dsse   *dsse.EnvelopeSigner
 }
 
 // NewNotary checks that the key is Ed25519, that the certificate is its own,
@@ -116,10 +115,6 @@ func newSeal(signer crypto.Signer, chain []*x509.Certificate) (seal, error) {
 		return seal{}, err
 	}
 	s := seal{signer: signer, keyID: id, chain: chain, window: w}
-	s.dsse, err = dsse.NewEnvelopeSigner(paeSigner{signer, s.keyID})
-	if err != nil {
-		return seal{}, err
-	}
 	return s, s.tryOut(pub)
 }
 
@@ -174,7 +169,7 @@ func retire(past []PastKey, c *x509.Certificate, at time.Time) {
 
 // Sign builds and signs the attestation of one execution. Its error has the
 // reason AttestationFailed; the caller must then fail the call.
-func (n *Notary) Sign(ctx context.Context, x Execution) (Envelope, error) {
+func (n *Notary) Sign(_ context.Context, x Execution) (Envelope, error) {
 	// The time is taken under the lock: a key that Use retires meanwhile
 	// never signs a later time than its retirement.
 	n.mu.RLock()
@@ -193,7 +188,7 @@ func (n *Notary) Sign(ctx context.Context, x Execution) (Envelope, error) {
 	if err != nil {
 		return Envelope{}, fmt.Errorf("attesting proposal %s: %w", x.ProposalID, err)
 	}
-	env, err := n.current.dsse.SignPayload(ctx, PayloadType, payload)
+	env, err := n.current.sign(payload)
 	if err != nil {
 		return Envelope{}, reason.Errorf(reason.AttestationFailed, "signing the attestation of proposal %s: %w", x.ProposalID, err)
 	}
@@ -205,21 +200,30 @@ func (n *Notary) Sign(ctx context.Context, x Execution) (Envelope, error) {
 	return Envelope{ID: x.AttestationID, JSON: text, SHA256: hex.EncodeToString(sum[:])}, nil
 }
 
-// paeSigner lets a crypto.Signer sign DSSE's pre-authentication encoding.
-type paeSigner struct {
-	signer crypto.Signer
-	keyID  string
+// sign makes the DSSE envelope of a payload.
+func (s seal) sign(payload []byte) (envelope, error) {
+	sig, err := s.signer.Sign(rand.Reader, preAuthentication(PayloadType, payload), crypto.Hash(0))
+	if err != nil {
+		return envelope{}, err
+	}
+	encode := base64.StdEncoding.EncodeToString
+	return envelope{PayloadType, encode(payload), []signature{{KeyID: s.keyID, Sig: encode(sig)}}}, nil
 }
-
-func (p paeSigner) Sign(_ context.Context, pae []byte) ([]byte, error) {
-	return p.signer.Sign(rand.Reader, pae, crypto.Hash(0))
-}
-
-func (p paeSigner) KeyID() (string, error) { return p.keyID, nil }
 
 // keyID is the key's OpenSSH fingerprint, "SHA256:" and base64: verifiers made
 // with go-securesystemslib give that id to a bare public key and skip
-// signatures that carry another.
-func keyID(c *x509.Certificate) (string, error) { return dsse.SHA256KeyID(c.PublicKey) }
+// signatures that carry another. The digest is over the type and the key, each
+// behind its length (RFC 8709 section 4).
+func keyID(c *x509.Certificate) (string, error) {
+	pub, ok := c.PublicKey.(ed25519.PublicKey)
+	if !ok {
+		return "", fmt.Errorf("the certificate's key is %T, want Ed25519", c.PublicKey)
+	}
+	const kind = "ssh-ed25519"
+	text := append(binary.BigEndian.AppendUint32(nil, uint32(len(kind))), kind...)
+	text = append(binary.BigEndian.AppendUint32(text, uint32(len(pub))), pub...)
+	sum := sha256.Sum256(text)
+	return "SHA256:" + base64.RawStdEncoding.EncodeToString(sum[:]), nil
+}
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -2,11 +2,11 @@ package builtin
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
+	"palyra/internal/lazyregexp"
 	"palyra/internal/reason"
 )
 
@@ -312,7 +312,7 @@ func sameName(s string) (string, bool) {
 	return old, ok1 && ok2 && old == now
 }
 
-var hunkForm = regexp.MustCompile(`^@@ -([0-9]{1,9})(?:,([0-9]{1,9}))? \+([0-9]{1,9})(?:,([0-9]{1,9}))? @@`)
+var hunkForm = lazyregexp.New(`^@@ -([0-9]{1,9})(?:,([0-9]{1,9}))? \+([0-9]{1,9})(?:,([0-9]{1,9}))? @@`)
 
 func (p *patchParser) hunk() (patchHunk, error) {
 	m := hunkForm.FindStringSubmatch(p.line())

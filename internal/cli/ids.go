@@ -2,11 +2,11 @@ package cli
 
 import (
 	"context"
-	"regexp"
 	"slices"
 	"strings"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/lazyregexp"
 	"palyra/internal/reason"
 )
 
@@ -17,7 +17,7 @@ const (
 	shortestPrefix = 6
 )
 
-var idForm = regexp.MustCompile(`^[0-9A-Z]+$`)
+var idForm = lazyregexp.New(`^[0-9A-Z]+$`)
 
 // findID completes an id of which a person gave the beginning, in any case.
 // known lists the ids there are; it is asked only when part of the id is left
@@ -124,7 +124,7 @@ func (g *gateway) attestationID(ctx context.Context, given string) (string, erro
 	})
 }
 
-var digestForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+var digestForm = lazyregexp.New(`^sha256:[0-9a-f]{64}$`)
 
 // checkDigest refuses what is no digest; "" is none given.
 func checkDigest(s string) error {
@@ -134,7 +134,7 @@ func checkDigest(s string) error {
 	return usage("%q is no digest", s).WithRemedy("Copy it whole: sha256: and 64 digits from 0 to 9 and a to f.")
 }
 
-var nameForm = regexp.MustCompile(`^[A-Za-z0-9._-]*$`)
+var nameForm = lazyregexp.New(`^[A-Za-z0-9._-]*$`)
 
 // checkName refuses a name of a session or run that the gateway would refuse.
 func checkName(flag, s string) error {

@@ -6,11 +6,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 
 	"palyra/internal/identity/keyfile"
 	"palyra/internal/journal"
+	"palyra/internal/lazyregexp"
 	"palyra/internal/reason"
 )
 
@@ -71,7 +71,7 @@ func (m memory) continues(keys []journal.SigningKey) bool {
 	return true
 }
 
-var fingerprintForm = regexp.MustCompile(`^sha256:([0-9a-f]{64})$`)
+var fingerprintForm = lazyregexp.New(`^sha256:([0-9a-f]{64})$`)
 
 func (a *app) memoryPath(caRoot string) (string, error) {
 	m := fingerprintForm.FindStringSubmatch(caRoot)

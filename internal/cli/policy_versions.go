@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,10 +11,11 @@ import (
 	"github.com/spf13/cobra"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/lazyregexp"
 )
 
 // versionForm is a version or the beginning of one.
-var versionForm = regexp.MustCompile(`^(sha256:[0-9a-f]{1,64}|[0-9a-f]{8,64})$`)
+var versionForm = lazyregexp.New(`^(sha256:[0-9a-f]{1,64}|[0-9a-f]{8,64})$`)
 
 func isVersion(s string) bool { return versionForm.MatchString(s) }
 

@@ -3,11 +3,11 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/lazyregexp"
 	"palyra/internal/reason"
 )
 
@@ -258,7 +258,7 @@ func argumentText(input []byte) string {
 	return strings.Join(parts, " ")
 }
 
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:@%+,-]+$`)
+var plainWord = lazyregexp.New(`^[A-Za-z0-9_./:@%+,-]+$`)
 
 // argumentValue leaves the quotes off a string that needs none.
 func argumentValue(raw json.RawMessage) string {

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/lazyregexp"
 )
 
 // vote is one answer to an approval.
@@ -149,7 +149,7 @@ func scopeVote(scope palyrav1.ApprovalScope, ttl time.Duration, rest []string) (
 	return v, nil
 }
 
-var dayForm = regexp.MustCompile(`^(\d{1,3})d$`)
+var dayForm = lazyregexp.New(`^(\d{1,3})d$`)
 
 // parseSpan is time.ParseDuration with days.
 func parseSpan(s string) (time.Duration, error) {

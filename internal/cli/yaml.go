@@ -2,8 +2,9 @@ package cli
 
 import (
 	"encoding/json"
-	"regexp"
 	"strings"
+
+	"palyra/internal/lazyregexp"
 )
 
 // yamlDocument writes an ordered object as block-style YAML 1.2. Strings that
@@ -70,10 +71,10 @@ func yamlList(b *strings.Builder, list []any, indent string) error {
 }
 
 // yamlWord is a string that YAML cannot take for anything else.
-var yamlWord = regexp.MustCompile(`^[A-Za-z_/][A-Za-z0-9_./@-]*$`)
+var yamlWord = lazyregexp.New(`^[A-Za-z_/][A-Za-z0-9_./@-]*$`)
 
 // yamlReserved are words that some YAML reader takes for a value.
-var yamlReserved = regexp.MustCompile(`^(?i:true|false|null|yes|no|on|off|y|n)$`)
+var yamlReserved = lazyregexp.New(`^(?i:true|false|null|yes|no|on|off|y|n)$`)
 
 func yamlScalar(v any) (string, error) {
 	if s, ok := v.(string); ok && yamlWord.MatchString(s) && !yamlReserved.MatchString(s) {

@@ -6,13 +6,14 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"palyra/internal/access"
+	"palyra/internal/dnsname"
+	"palyra/internal/lazyregexp"
 )
 
 // checker collects what is wrong with values that are of the right type.
@@ -101,8 +102,6 @@ func (k *checker) absolute(key, path string) bool {
 	return false
 }
 
-var trustDomainForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
-
 func (k *checker) paths(c *Config) {
 	if c.StateDir == "" {
 		k.find("state_dir", "is not known, as there is no home directory", "set state_dir or HOME")
@@ -115,9 +114,16 @@ func (k *checker) paths(c *Config) {
 	if c.Client.Credentials != "" {
 		k.absolute("client.credentials", c.Client.Credentials)
 	}
-	if !trustDomainForm.MatchString(c.TrustDomain) {
+	if !trustDomain(c.TrustDomain) {
 		k.find("trust_domain", "is "+quote(c.TrustDomain), "use a lower-case domain name such as palyra.example.org")
 	}
+}
+
+// trustDomain reports whether name looks like a domain in lower case; identity
+// looks closer.
+func trustDomain(name string) bool {
+	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
+	return name != "" && len(name) <= 253 && strings.Trim(name, letters+".-") == "" && strings.Trim(name, ".-") == name
 }
 
 func (k *checker) words(c *Config) {
@@ -182,16 +188,14 @@ func loopback(host string) bool {
 	return err == nil && addr.Unmap().IsLoopback()
 }
 
-var hostNameForm = regexp.MustCompile(`^([a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?\.)*[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?$`)
-
 func serverName(name string) bool {
 	if _, err := netip.ParseAddr(name); err == nil {
 		return true
 	}
-	return len(name) <= 253 && hostNameForm.MatchString(name)
+	return dnsname.Valid(name)
 }
 
-var workspaceForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
+var workspaceForm = lazyregexp.New(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
 func (k *checker) workspaces(c *Config) {
 	seen := make(map[string]bool)
@@ -261,7 +265,7 @@ func resolved(path string) string {
 	return filepath.Join(resolved(up), filepath.Base(path))
 }
 
-var toolForm = regexp.MustCompile(`^([A-Za-z0-9_.-]+/)?[A-Za-z0-9_.-]+\*?$|^([A-Za-z0-9_.-]+/)?\*$`)
+var toolForm = lazyregexp.New(`^([A-Za-z0-9_.-]+/)?[A-Za-z0-9_.-]+\*?$|^([A-Za-z0-9_.-]+/)?\*$`)
 
 func (k *checker) tools(c *Config) {
 	for _, name := range c.AllowedTools {

@@ -3,10 +3,11 @@ package config
 import (
 	"fmt"
 	"path"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"palyra/internal/lazyregexp"
 )
 
 // EgressBudget bounds what one program exchanges with the hosts that it may
@@ -122,7 +123,7 @@ func (k *checker) ports(key string, rules []string) {
 	}
 }
 
-var portForm = regexp.MustCompile(`^(\[[^\]]*\]|[^:\[\]]*):[0-9]+$`)
+var portForm = lazyregexp.New(`^(\[[^\]]*\]|[^:\[\]]*):[0-9]+$`)
 
 // hasPort reports whether a host rule ends in a port. Brackets stand around an
 // IPv6 address with one.
@@ -151,7 +152,7 @@ func (k *checker) egressBudget(b EgressBudget) {
 	between(k, key+"connection_time_ms", b.ConnectionTimeMS, 1000, dayMS)
 }
 
-var methodForm = regexp.MustCompile(`^[A-Z][A-Z-]{0,31}$`)
+var methodForm = lazyregexp.New(`^[A-Z][A-Z-]{0,31}$`)
 
 func (k *checker) inspect(list []Inspect) {
 	seen := make(map[string]bool)

@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"palyra/internal/lazyregexp"
 )
 
 // The providers.
@@ -49,7 +50,7 @@ func (k *checker) runs(r Runs) {
 	between(k, "runs.parallel_calls", r.ParallelCalls, 1, 256)
 }
 
-var modelForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
+var modelForm = lazyregexp.New(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
 func (k *checker) models(c *Config) {
 	seen := make(map[string]bool)

@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"golang.org/x/net/publicsuffix"
+
+	"palyra/internal/lazyregexp"
 )
 
 // Secret is a value that tools use without seeing it.
@@ -73,9 +74,9 @@ func fillSecrets(c *Config, origins Origins) {
 }
 
 var (
-	secretForm = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
-	envForm    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
-	headerForm = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$") // RFC 9110 section 5.6.2
+	secretForm = lazyregexp.New(`^[a-z0-9-]{1,32}$`)
+	envForm    = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+	headerForm = lazyregexp.New("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$") // RFC 9110 section 5.6.2
 )
 
 func (k *checker) secrets(c *Config) {

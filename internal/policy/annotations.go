@@ -1,11 +1,12 @@
 package policy
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 	"unicode"
+
+	"palyra/internal/lazyregexp"
 )
 
 // annotations are the data for people that a policy carries.
@@ -19,9 +20,9 @@ type annotations struct {
 
 var annotationNames = []string{"id", "reason", "remedy", "severity", "timeout", "waives"}
 
-var idForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._/-]{0,127}$`)
+var idForm = lazyregexp.New(`^[a-z0-9][a-z0-9._/-]{0,127}$`)
 
-var waivesForm = regexp.MustCompile(`^approval: *\S`)
+var waivesForm = lazyregexp.New(`^approval: *\S`)
 
 const maxAnnotation = 500
 

@@ -1,16 +1,17 @@
 package policy
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/cedar-policy/cedar-go/types"
+
+	"palyra/internal/lazyregexp"
 )
 
-var quoted = regexp.MustCompile("`([^`]+)`")
+var quoted = lazyregexp.New("`([^`]+)`")
 
-var entityText = regexp.MustCompile(`^([A-Za-z_:]+)::"(.*)"$`)
+var entityText = lazyregexp.New(`^([A-Za-z_:]+)::"(.*)"$`)
 
 // locate turns a message of the validator, which has no place below the
 // policy, into a finding at the token that it is about.

@@ -3,13 +3,14 @@ package policy
 import (
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
+
+	"palyra/internal/lazyregexp"
 )
 
 // Limits on policy text. They keep a hostile or broken file from exhausting
@@ -199,7 +200,7 @@ func tooComplex(s *sourceText, tokens []token) (Finding, bool) {
 	return Finding{}, false
 }
 
-var parsePlace = regexp.MustCompile(`at <input>:(\d+):(\d+)(?: "(?:[^"\\]|\\.)*")?: (.*)$`)
+var parsePlace = lazyregexp.New(`at <input>:(\d+):(\d+)(?: "(?:[^"\\]|\\.)*")?: (.*)$`)
 
 var policyWords = []string{"permit", "forbid", "principal", "action", "resource", "when", "unless", "context"}
 
@@ -256,7 +257,7 @@ func endedEarly(detail string) bool {
 // token.
 func looksAhead(detail string) bool { return strings.HasPrefix(detail, "got ") }
 
-var exactMessage = regexp.MustCompile(`^(?:exact )?got .*? want (.+)$`)
+var exactMessage = lazyregexp.New(`^(?:exact )?got .*? want (.+)$`)
 
 func syntaxText(detail string) string {
 	if m := exactMessage.FindStringSubmatch(detail); m != nil {

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"time"
 
-	"buf.build/go/protovalidate"
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
@@ -17,6 +16,7 @@ import (
 	"palyra/internal/policy"
 	"palyra/internal/ratelimit"
 	"palyra/internal/reason"
+	"palyra/internal/rpc/fieldrules"
 )
 
 // Authenticator finds out who holds a verified client certificate.
@@ -122,11 +122,11 @@ func certificateEnd(ctx context.Context) time.Time {
 // guard is the interceptor in front of every method: credential, rate limit,
 // permission, field rules, in this order, from the one table.
 type guard struct {
-	engine    *policy.Engine
-	limiter   Limiter
-	audit     Auditor
-	validator protovalidate.Validator
-	log       *slog.Logger
+	engine  *policy.Engine
+	limiter Limiter
+	audit   Auditor
+	rules   *fieldrules.Rules
+	log     *slog.Logger
 }
 
 var _ connect.Interceptor = (*guard)(nil)
@@ -315,7 +315,7 @@ func (g *guard) validate(message any) error {
 	if why, marked := unreadableMark(m); marked {
 		return reason.Errorf(reason.InvalidInput, "the request cannot be read: %s", why)
 	}
-	if err := g.validator.Validate(m); err != nil {
+	if err := g.rules.Check(m); err != nil {
 		return reason.Errorf(reason.InvalidInput, "%s", err.Error())
 	}
 	return nil

@@ -13,8 +13,8 @@ import (
 	"connectrpc.com/connect"
 	"connectrpc.com/grpcreflect"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
-	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
+	healthv1 "palyra/gen/grpc/health/v1"
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/ratelimit"

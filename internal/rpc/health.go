@@ -4,14 +4,16 @@ import (
 	"context"
 
 	"connectrpc.com/connect"
-	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+
+	healthv1 "palyra/gen/grpc/health/v1"
+	"palyra/gen/grpc/health/v1/healthv1connect"
 )
 
 // newHealthHandler serves the standard health check (grpc.health.v1): SERVING
 // when the gateway is ready. It says no more than that, and needs no
 // credential.
 func newHealthHandler(gw Gateway, opts ...connect.HandlerOption) *connect.Handler {
-	return connect.NewUnaryHandlerSimple(healthCheckProcedure,
+	return connect.NewUnaryHandlerSimple(healthv1connect.HealthCheckProcedure,
 		func(ctx context.Context, _ *healthv1.HealthCheckRequest) (*healthv1.HealthCheckResponse, error) {
 			state := healthv1.HealthCheckResponse_SERVING
 			if len(gw.Problems(ctx)) > 0 {

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"palyra/gen/grpc/health/v1/healthv1connect"
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/access"
 	"palyra/internal/policy"
@@ -111,12 +112,10 @@ var Methods = map[string]Method{
 	palyrav1connect.SessionServiceGetSessionProcedure:   {policy.PermRunRead, AuditNone, LimitRead, false},
 	palyrav1connect.SessionServiceEndSessionProcedure:   {policy.PermRunCancel, AuditRoom, LimitMutate, false},
 
-	healthCheckProcedure:           {"", AuditNone, LimitRead, true},
-	reflectionProcedure("v1"):      {policy.PermDaemonStatus, AuditNone, LimitRead, false},
-	reflectionProcedure("v1alpha"): {policy.PermDaemonStatus, AuditNone, LimitRead, false},
+	healthv1connect.HealthCheckProcedure: {"", AuditNone, LimitRead, true},
+	reflectionProcedure("v1"):            {policy.PermDaemonStatus, AuditNone, LimitRead, false},
+	reflectionProcedure("v1alpha"):       {policy.PermDaemonStatus, AuditNone, LimitRead, false},
 }
-
-const healthCheckProcedure = "/grpc.health.v1.Health/Check"
 
 func reflectionProcedure(version string) string {
 	return "/grpc.reflection." + version + ".ServerReflection/ServerReflectionInfo"

@@ -10,16 +10,18 @@ import (
 	"log/slog"
 	"net/http"
 
-	"buf.build/go/protovalidate"
 	"connectrpc.com/connect"
 	"connectrpc.com/grpcreflect"
 
+	"palyra/gen/grpc/health/v1/healthv1connect"
+	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/approval"
 	"palyra/internal/dispatch"
 	"palyra/internal/journal"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
+	"palyra/internal/rpc/fieldrules"
 	"palyra/internal/run"
 	"palyra/internal/toolcall"
 )
@@ -69,11 +71,11 @@ func (s *Server) Revoked(deviceID string) int { return s.live.end(deviceID) }
 // New builds the API. When stopping ends, streams that only watch end too, so
 // that they do not hold up a shutdown.
 func New(stopping context.Context, cfg Config) (*Server, error) {
-	validator, err := protovalidate.New()
+	rules, err := fieldrules.Read(palyrav1.File_palyra_v1_gateway_proto.Package())
 	if err != nil {
-		return nil, fmt.Errorf("building the field rules: %w", err)
+		return nil, fmt.Errorf("reading the field rules: %w", err)
 	}
-	g := &guard{engine: cfg.Engine, limiter: cfg.Limiter, audit: cfg.Audit, validator: validator, log: cfg.Log}
+	g := &guard{engine: cfg.Engine, limiter: cfg.Limiter, audit: cfg.Audit, rules: rules, log: cfg.Log}
 	opts := []connect.HandlerOption{
 		connect.WithInterceptors(g), connect.WithReadMaxBytes(MaxMessage), connect.WithCompressMinBytes(compressFrom), codecs(),
 	}
@@ -90,7 +92,7 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	mux.Handle(palyrav1connect.NewIdentityServiceHandler(&devices{cfg.Members}, opts...))
 	mux.Handle(palyrav1connect.NewWorkspaceServiceHandler(&workspaces{cfg.Workspaces}, opts...))
 	mux.Handle(palyrav1connect.NewSessionServiceHandler(&sessions{cfg.Pipeline, cfg.Engine, cfg.Pipeline.MaxCallsPerSession}, opts...))
-	mux.Handle(healthCheckProcedure, newHealthHandler(cfg.Gateway, opts...))
+	mux.Handle(healthv1connect.HealthCheckProcedure, newHealthHandler(cfg.Gateway, opts...))
 	reflector := grpcreflect.NewStaticReflector(Services...)
 	mux.Handle(grpcreflect.NewHandlerV1(reflector, opts...))
 	mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector, opts...))
@@ -111,7 +113,7 @@ var Services = []string{
 	palyrav1connect.IdentityServiceName,
 	palyrav1connect.WorkspaceServiceName,
 	palyrav1connect.SessionServiceName,
-	"grpc.health.v1.Health",
+	healthv1connect.HealthName,
 }
 
 // watches are the streams that have no end of their own.

@@ -2,10 +2,10 @@ package sandbox
 
 import (
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
+	"palyra/internal/lazyregexp"
 	"palyra/internal/reason"
 )
 
@@ -36,7 +36,7 @@ var interpreters = []string{
 
 // build matches a name with a version and the mark of a build: python3.12-dbg,
 // perl5.36-x86_64-linux-gnu, busybox.static, python3.7m.
-var build = regexp.MustCompile(`^([a-z][a-z_-]+[a-z])-?([0-9]{1,3}(\.[0-9]+)*[mtdu]{0,2})?([.-](dbg|debug|static|x86_64[a-z0-9_-]*|aarch64[a-z0-9_-]*))?$`)
+var build = lazyregexp.New(`^([a-z][a-z_-]+[a-z])-?([0-9]{1,3}(\.[0-9]+)*[mtdu]{0,2})?([.-](dbg|debug|static|x86_64[a-z0-9_-]*|aarch64[a-z0-9_-]*))?$`)
 
 // Family reduces a program's name to the one in the tables: without directory,
 // version and case, so that "Python3.12" is "python" and "bash.exe" is "bash".

@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"palyra/internal/canonical"
+	"palyra/internal/lazyregexp"
 )
 
 // Redaction is what stands in the place of a secret.
@@ -23,7 +23,7 @@ type shape struct {
 	// hints are compared in lower case.
 	hints []string
 	// form is anchored at the hint.
-	form *regexp.Regexp
+	form *lazyregexp.Regexp
 	// anywhere lets the form begin inside a word.
 	anywhere bool
 }
@@ -32,17 +32,17 @@ type shape struct {
 // small letters, too, as in Facts.PathFolded.
 var secretShapes = []shape{
 	{hints: []string{"-----begin "}, anywhere: true, // private key
-		form: regexp.MustCompile(`^-----(BEGIN [A-Z ]*PRIVATE KEY|begin [a-z ]*private key)-----[\s\S]*?(-----(END [A-Z ]*PRIVATE KEY|end [a-z ]*private key)-----|$)`)},
-	{hints: []string{"akia", "asia"}, form: regexp.MustCompile(`^((AKIA|ASIA)[A-Z0-9]{16}|(akia|asia)[a-z0-9]{16})\b`)},        // AWS access key
-	{hints: []string{"ghp_", "gho_", "ghu_", "ghs_", "ghr_"}, form: regexp.MustCompile(`^gh[pousr]_[A-Za-z0-9]{36,}\b`)},       // GitHub token
-	{hints: []string{"github_pat_"}, form: regexp.MustCompile(`^github_pat_[A-Za-z0-9_]{22,}\b`)},                              // GitHub token
-	{hints: []string{"glpat-"}, form: regexp.MustCompile(`^glpat-[A-Za-z0-9_-]{20,}`)},                                         // GitLab token
-	{hints: []string{"xox"}, form: regexp.MustCompile(`^xox[abeoprs]-[A-Za-z0-9-]{10,}`)},                                      // Slack token
-	{hints: []string{"sk-"}, form: regexp.MustCompile(`^sk-(ant-|proj-)?[A-Za-z0-9_-]{20,}`)},                                  // API key
-	{hints: []string{"aiza"}, form: regexp.MustCompile(`^(AIza|aiza)[A-Za-z0-9_-]{35}\b`)},                                     // Google API key
-	{hints: []string{"pal_"}, form: regexp.MustCompile(`^pal_[A-Za-z0-9]+_[A-Za-z0-9_-]{20,}`)},                                // Palyra token
-	{hints: []string{"eyj"}, form: regexp.MustCompile(`^ey[Jj][A-Za-z0-9_-]{8,}\.ey[Jj][A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}`)}, // JSON Web Token
-	{hints: []string{"bearer"}, form: regexp.MustCompile(`^(?i:bearer)\s+[A-Za-z0-9._~+/-]{16,}=*`)},                           // bearer token
+		form: lazyregexp.New(`^-----(BEGIN [A-Z ]*PRIVATE KEY|begin [a-z ]*private key)-----[\s\S]*?(-----(END [A-Z ]*PRIVATE KEY|end [a-z ]*private key)-----|$)`)},
+	{hints: []string{"akia", "asia"}, form: lazyregexp.New(`^((AKIA|ASIA)[A-Z0-9]{16}|(akia|asia)[a-z0-9]{16})\b`)},        // AWS access key
+	{hints: []string{"ghp_", "gho_", "ghu_", "ghs_", "ghr_"}, form: lazyregexp.New(`^gh[pousr]_[A-Za-z0-9]{36,}\b`)},       // GitHub token
+	{hints: []string{"github_pat_"}, form: lazyregexp.New(`^github_pat_[A-Za-z0-9_]{22,}\b`)},                              // GitHub token
+	{hints: []string{"glpat-"}, form: lazyregexp.New(`^glpat-[A-Za-z0-9_-]{20,}`)},                                         // GitLab token
+	{hints: []string{"xox"}, form: lazyregexp.New(`^xox[abeoprs]-[A-Za-z0-9-]{10,}`)},                                      // Slack token
+	{hints: []string{"sk-"}, form: lazyregexp.New(`^sk-(ant-|proj-)?[A-Za-z0-9_-]{20,}`)},                                  // API key
+	{hints: []string{"aiza"}, form: lazyregexp.New(`^(AIza|aiza)[A-Za-z0-9_-]{35}\b`)},                                     // Google API key
+	{hints: []string{"pal_"}, form: lazyregexp.New(`^pal_[A-Za-z0-9]+_[A-Za-z0-9_-]{20,}`)},                                // Palyra token
+	{hints: []string{"eyj"}, form: lazyregexp.New(`^ey[Jj][A-Za-z0-9_-]{8,}\.ey[Jj][A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}`)}, // JSON Web Token
+	{hints: []string{"bearer"}, form: lazyregexp.New(`^(?i:bearer)\s+[A-Za-z0-9._~+/-]{16,}=*`)},                           // bearer token
 }
 
 // Redact returns the canonical JSON of an input with secrets replaced by

@@ -11,10 +11,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
+	"palyra/internal/lazyregexp"
 	"palyra/internal/reason"
 )
 
@@ -38,7 +38,7 @@ type Set struct {
 	names  []string
 }
 
-var nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
+var nameForm = lazyregexp.New(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
 // NewSet checks the declarations: names are distinct, paths are absolute and
 // name existing directories, none overlaps what is private to the operator or

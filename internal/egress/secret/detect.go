@@ -3,10 +3,11 @@ package secret
 import (
 	"io"
 	"strings"
+	"sync"
 )
 
 // markers finds the beginning of placeholders, plain and encoded.
-var markers = func() *matcher {
+var markers = sync.OnceValue(func() *matcher {
 	var needles []needle
 	for _, form := range encodings([]byte(marker)) {
 		needles = append(needles, needle{text: form})
@@ -15,7 +16,7 @@ var markers = func() *matcher {
 		needles = append(needles, needle{text: []byte(strings.ReplaceAll(marker, "-", dash))})
 	}
 	return newMatcher(needles)
-}()
+})
 
 // marked reports whether a short text holds something that looks like a
 // placeholder, in whatever case and percent-encoding.
@@ -23,7 +24,7 @@ func marked(s string) bool {
 	if len(s) < len(marker) {
 		return false
 	}
-	if _, found := markers.find([]byte(s), 0, len(s)); found {
+	if _, found := markers().find([]byte(s), 0, len(s)); found {
 		return true
 	}
 	plain := unescaped(s)
@@ -33,7 +34,7 @@ func marked(s string) bool {
 	if plain == s {
 		return false
 	}
-	_, found := markers.find([]byte(plain), 0, len(plain))
+	_, found := markers().find([]byte(plain), 0, len(plain))
 	return found
 }
 
@@ -101,12 +102,12 @@ func (w *Watcher) Next(piece []byte, last bool) ([]byte, error) {
 
 // see reports whether a marker ends in these bytes.
 func (w *Watcher) see(b []byte) bool {
-	overlap := markers.most - 1
+	overlap := markers().most - 1
 	w.before = append(w.before, b[:min(overlap, len(b))]...)
-	if _, found := markers.find(w.before, 0, len(w.before)); found {
+	if _, found := markers().find(w.before, 0, len(w.before)); found {
 		return true
 	}
-	if _, found := markers.find(b, 0, len(b)); found {
+	if _, found := markers().find(b, 0, len(b)); found {
 		return true
 	}
 	if len(b) >= overlap {

@@ -21,7 +21,7 @@ func FuzzWatch(f *testing.F) {
 	f.Fuzz(func(t *testing.T, before, after string, how byte, seed uint64) {
 		x, _ := session(t, "run1")
 		token := x.Placeholder("token")
-		if _, there := markers.find([]byte(before+"|"+after), 0, len(before)+1+len(after)); there {
+		if _, there := markers().find([]byte(before+"|"+after), 0, len(before)+1+len(after)); there {
 			return // not what this is about
 		}
 		forms := []string{

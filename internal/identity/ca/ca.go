@@ -18,11 +18,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"palyra/internal/dnsname"
 	"palyra/internal/identity/keyfile"
 	"palyra/internal/reason"
 )
@@ -80,7 +81,8 @@ type pair struct {
 	key  crypto.Signer
 }
 
-var domainForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
+// lowerDomain reports whether name is a DNS name in lower case.
+func lowerDomain(name string) bool { return dnsname.Valid(name) && name == strings.ToLower(name) }
 
 // Open reads the authority in dir, or makes it there when dir does not exist
 // or is empty; created says which. A directory that others may read, a missing
@@ -124,7 +126,7 @@ func newAuthority(dir string, o Options) (*Authority, error) {
 	if a.domain == "" {
 		a.domain = DefaultTrustDomain
 	}
-	if len(a.domain) > 253 || !domainForm.MatchString(a.domain) || net.ParseIP(a.domain) != nil {
+	if !lowerDomain(a.domain) || net.ParseIP(a.domain) != nil {
 		return nil, reason.Errorf(reason.ConfigInvalid, "trust domain %q is not a lower-case DNS name", a.domain)
 	}
 	if a.now == nil {
@@ -146,7 +148,7 @@ func newAuthority(dir string, o Options) (*Authority, error) {
 }
 
 func checkHost(h string) error {
-	if net.ParseIP(h) != nil || len(h) <= 253 && domainForm.MatchString(h) {
+	if net.ParseIP(h) != nil || lowerDomain(h) {
 		return nil
 	}
 	return reason.Errorf(reason.ConfigInvalid, "server host %q is neither an IP address nor a lower-case DNS name", h)

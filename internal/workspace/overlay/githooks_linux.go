@@ -4,16 +4,17 @@ import (
 	"io"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"palyra/internal/lazyregexp"
 )
 
 // gitNames finds the settings of a git configuration that name what git runs or
 // obeys: core.hooksPath, core.fsmonitor, core.attributesFile, include.path.
-var gitNames = regexp.MustCompile(`(?im)^[^#;\n]*?\b(hookspath|fsmonitor|attributesfile|path)[ \t]*=[ \t]*"?([^"#;\n]+)`)
+var gitNames = lazyregexp.New(`(?im)^[^#;\n]*?\b(hookspath|fsmonitor|attributesfile|path)[ \t]*=[ \t]*"?([^"#;\n]+)`)
 
 // gitObeys lists the paths of the workspace that the configuration of its own
 // repository names: a hook is one wherever it lies.

@@ -7,12 +7,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"palyra/internal/lazyregexp"
 	"palyra/internal/reason"
 )
 
@@ -98,7 +98,7 @@ type manifest struct {
 
 const manifestVersion = 1
 
-var idForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+var idForm = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
 // dir is where a change set is kept; names that are none are refused.
 func (h History) dir(workspace, id string) (string, error) {

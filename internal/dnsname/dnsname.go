@@ -1,0 +1,23 @@
+// Package dnsname knows the form of host names.
+package dnsname
+
+import "strings"
+
+const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
+// Valid reports whether name is a host name as RFC 1123 section 2.1 has it:
+// labels of 1 to 63 letters, digits and inner hyphens, in 253 characters. It has
+// no dot at its end.
+func Valid(name string) bool {
+	for label := range strings.SplitSeq(name, ".") {
+		if !validLabel(label) {
+			return false
+		}
+	}
+	return len(name) <= 253
+}
+
+func validLabel(label string) bool {
+	return label != "" && len(label) <= 63 && strings.Trim(label, letters+"-") == "" &&
+		label[0] != '-' && label[len(label)-1] != '-'
+}
