@@ -246,6 +246,7 @@ type statement struct {
 				SeccompMode int               `json:"seccomp_mode"`
 				Namespaces  map[string]string `json:"namespaces"`
 				UID         int               `json:"uid"`
+				LimitsBy    string            `json:"limits_by"`
 			} `json:"isolation"`
 			SandboxEnforcement string `json:"sandbox_enforcement"`
 			Invocation         struct {

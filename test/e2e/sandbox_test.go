@@ -8,11 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 
+	"palyra/internal/sandbox/cgroup"
 	"palyra/test/process"
 )
 
@@ -177,8 +179,19 @@ func checkAttested(t *testing.T, c *client) {
 		text, _ := json.Marshal(i)
 		t.Errorf("the attestation says %s", text)
 	}
-	if p.SandboxEnforcement != "strict" || len(p.Enforcement.Downgrades) > 0 {
-		t.Errorf("the attestation says %s, downgrades %v", p.SandboxEnforcement, p.Enforcement.Downgrades)
+	// A user who can make no control groups has limits by rlimit, and the
+	// attestation says so.
+	tree := cgroup.Find()
+	defer tree.Close()
+	downgrades := p.Enforcement.Downgrades
+	if tree.Level() == cgroup.Rlimit {
+		downgrades = slices.DeleteFunc(downgrades, func(d string) bool { return strings.HasPrefix(d, "control_group: ") })
+		if len(downgrades) == len(p.Enforcement.Downgrades) {
+			t.Error("no control group can be made, and the attestation does not say so")
+		}
+	}
+	if p.SandboxEnforcement != "strict" || i.LimitsBy != tree.Level() || len(downgrades) > 0 {
+		t.Errorf("the attestation says %s, limits by %s, downgrades %v", p.SandboxEnforcement, i.LimitsBy, p.Enforcement.Downgrades)
 	}
 	for kind, own := range i.Namespaces {
 		if host, err := os.Readlink("/proc/self/ns/" + kind); err != nil || strings.Contains(host, own) {

@@ -9,6 +9,7 @@ import (
 
 	"palyra/internal/egress"
 	"palyra/internal/sandbox/jail/jailtest"
+	"palyra/internal/tool"
 )
 
 // TestThousandConnections: a thousand connections of one sandbox, fifty at a
@@ -20,7 +21,8 @@ func TestThousandConnections(t *testing.T) {
 	g := newGround(t)
 	report := jailtest.Run(t, g.runner, g.spec(t, allowed(), "./client", "load", target, fmt.Sprint(count), fmt.Sprint(atOnce)))
 	if said := string(report.Stdout.Head); said != fmt.Sprintf("%d echoed\n", count) {
-		t.Fatalf("said %q, stderr %s", said, report.Stderr.Head)
+		failed := slices.DeleteFunc(report.Connections, func(c tool.Connection) bool { return c.Verdict == egress.VerdictAllowed })
+		t.Fatalf("said %q, stderr %s; connections that failed: %+v", said, report.Stderr.Head, failed)
 	}
 	want := []string{"name " + echoHost + " allowed"}
 	want = append(want, slices.Repeat([]string{"transparent " + target + " allowed"}, count)...)

@@ -213,11 +213,13 @@ func TestStartOnAFullDisk(t *testing.T) {
 			if err := os.Mkdir(d.state, 0o700); err != nil {
 				t.Fatal(err)
 			}
+			// With its source named, a tmpfs is remounted with these options alone:
+			// those that it has name a user that an ordinary user's namespace lacks.
 			// The namespace of the shell outlives the palyrad that fails in it, so
 			// that the second one finds what the first one left.
 			wrap := inNamespace(t, d.state, size)
 			script := wrap[len(wrap)-2]
-			grow := fmt.Sprintf("; mount -o remount,size=8m %s && exec \"$@\"", d.state)
+			grow := fmt.Sprintf("; mount -t tmpfs -o remount,size=8m tmpfs %s && exec \"$@\"", d.state)
 			wrap[len(wrap)-2] = strings.Replace(script, "exec \"$@\"", "\"$@\"; echo first exit code $? >&2"+grow, 1)
 			d.wrap = wrap
 			d.start()

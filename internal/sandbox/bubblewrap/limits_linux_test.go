@@ -277,7 +277,8 @@ func TestQuotas(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newTestRunner(t)
-			if r.machine.Level() == cgroup.Rlimit && (c.want == sandbox.QuotaMemory || c.want == sandbox.QuotaProcesses) {
+			ofTree := []sandbox.Quota{sandbox.QuotaMemory, sandbox.QuotaProcesses, sandbox.QuotaCPU}
+			if r.machine.Level() == cgroup.Rlimit && slices.Contains(ofTree, c.want) {
 				t.Skip("no control group on this machine counts it; the rlimit is tested by TestWithoutControlGroups")
 			}
 			root := jailtest.Workspace(t)
@@ -351,6 +352,11 @@ func TestWithoutControlGroups(t *testing.T) {
 	s.Limits.Memory = 64 << 20
 	if report := jailtest.Run(t, r, s); strings.TrimSpace(string(report.Stdout.Head)) == strconv.Itoa(300<<20) {
 		t.Error("a process used more memory than its limit")
+	}
+	s = jailtest.Shell(t, root, "while :; do :; done")
+	s.Limits.CPU = time.Second
+	if report := jailtest.Run(t, r, s); report.Quota != sandbox.QuotaCPU {
+		t.Errorf("a loop ended with %s", jailtest.Ending(report))
 	}
 	s = jailtest.Shell(t, root, "f() { f | f & }; f; sleep 3600")
 	s.Limits.Processes = 64

@@ -66,11 +66,27 @@ func (m *Machine) Examine(ctx context.Context, layers []string, try Trial) []san
 	}
 	defer func() { _ = s.close() }()
 	for _, t := range s.trials {
-		if slices.Contains(layers, t.layer) {
+		switch why, lacks := m.lacks(t.layer); {
+		case !slices.Contains(layers, t.layer):
+		case lacks:
+			// What this machine does not have is not tried: it is no hole.
+			list = append(list, sandbox.Examination{Layer: t.layer, Problem: why, Remedy: "See docs/sandbox.md for what the layer is for and what it needs."})
+		default:
 			list = append(list, m.examine(ctx, s, t, try))
 		}
 	}
 	return list
+}
+
+// lacks says why this machine cannot have a layer.
+func (m *Machine) lacks(layer string) (why string, lacks bool) {
+	switch {
+	case layer == LayerLandlock && m.landlock == 0:
+		return "the kernel has no Landlock of ABI 2 or later", true
+	case layer == LayerGroup && m.Level() == cgroup.Rlimit:
+		return "no control group with memory and pids can be made; limits hold per process", true
+	}
+	return "", false
 }
 
 func (m *Machine) examine(ctx context.Context, s *scene, t trial, try Trial) sandbox.Examination {

@@ -6,7 +6,6 @@ import (
 
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
-	"palyra/internal/sandbox/cgroup"
 	"palyra/internal/sandbox/inside"
 	"palyra/internal/tool"
 )
@@ -59,11 +58,8 @@ func (c *Cell) judge(required []string) error {
 
 // excuse says why this host may lack a layer.
 func (c *Cell) excuse(layer string) (why string, ok bool) {
-	switch {
-	case layer == LayerLandlock && c.machine.landlock == 0:
-		return "the kernel has no Landlock of ABI 2 or later", true
-	case layer == LayerGroup && c.machine.Level() == cgroup.Rlimit:
-		return "no control group with memory and pids can be made; limits hold per process", true
+	if why, ok = c.machine.lacks(layer); ok {
+		return why, ok
 	}
 	why, ok = c.plan.Excused[layer]
 	return why, ok
