@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"connectrpc.com/connect"
 	"connectrpc.com/grpcreflect"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/protobuf/types/descriptorpb"
 
 	healthv1 "palyra/gen/grpc/health/v1"
 	palyrav1 "palyra/gen/palyra/v1"
@@ -354,6 +356,47 @@ func TestReflectionNeedsACredential(t *testing.T) {
 	}
 	if _, err := list(w.connect("", nil)); err == nil {
 		t.Error("reflection answered nobody")
+	}
+}
+
+// Files come with all that they import, each once, and what is not there is
+// said to be not there.
+func TestReflectionDescribesTheAPI(t *testing.T) {
+	w := newWorld(t)
+	stream := grpcreflect.NewClient(w.bob.http, w.url, connect.WithGRPC()).NewStream(t.Context())
+	defer stream.Close()
+	read := func(files []*descriptorpb.FileDescriptorProto, err error) []string {
+		if err != nil {
+			t.Error(err)
+		}
+		var paths []string
+		for _, f := range files {
+			paths = append(paths, f.GetName())
+		}
+		return paths
+	}
+	first := read(stream.FileContainingSymbol("palyra.v1.StatusService"))
+	for _, path := range []string{"palyra/v1/status.proto", "buf/validate/validate.proto", "google/protobuf/descriptor.proto"} {
+		if !slices.Contains(first, path) {
+			t.Errorf("%s is not among %v", path, first)
+		}
+	}
+	if again := read(stream.FileByFilename("palyra/v1/status.proto")); !slices.Equal(again, first[:1]) {
+		t.Errorf("the second time: %v", again)
+	}
+	const fieldOptions = "google.protobuf.FieldOptions"
+	numbers, err := stream.AllExtensionNumbers(fieldOptions)
+	if err != nil || len(numbers) == 0 {
+		t.Fatalf("%v, %v", numbers, err)
+	}
+	if rules := read(stream.FileContainingExtension(fieldOptions, numbers[0])); !slices.Equal(rules, []string{"buf/validate/validate.proto"}) {
+		t.Errorf("the rules are in %v", rules)
+	}
+	if none, err := stream.AllExtensionNumbers("palyra.v1.FreezeRequest"); err != nil || len(none) != 0 {
+		t.Errorf("%v, %v", none, err)
+	}
+	if _, err := stream.FileContainingSymbol("palyra.v1.NoService"); err == nil || grpcreflect.IsReflectionStreamBroken(err) {
+		t.Error("a service that is not there:", err)
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"net/http"
 
 	"connectrpc.com/connect"
-	"connectrpc.com/grpcreflect"
 
 	"palyra/gen/grpc/health/v1/healthv1connect"
 	palyrav1 "palyra/gen/palyra/v1"
@@ -93,9 +92,8 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	mux.Handle(palyrav1connect.NewWorkspaceServiceHandler(&workspaces{cfg.Workspaces}, opts...))
 	mux.Handle(palyrav1connect.NewSessionServiceHandler(&sessions{cfg.Pipeline, cfg.Engine, cfg.Pipeline.MaxCallsPerSession}, opts...))
 	mux.Handle(healthv1connect.HealthCheckProcedure, newHealthHandler(cfg.Gateway, opts...))
-	reflector := grpcreflect.NewStaticReflector(Services...)
-	mux.Handle(grpcreflect.NewHandlerV1(reflector, opts...))
-	mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector, opts...))
+	mux.Handle(newReflectionHandler("v1", opts...))
+	mux.Handle(newReflectionHandler("v1alpha", opts...))
 	s := &Server{}
 	s.handler = identify(cfg.Auth, &s.live, g.refuseStrangers(limitMessages(stoppable(bundle(endWatches(stopping, mux))))))
 	return s, nil

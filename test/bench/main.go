@@ -166,6 +166,7 @@ var benchmarks = []benchmark{
 	{"14-journal-verify", journalVerify},
 	{"14-attestation-verify", attestationVerify},
 	{"16-egress-proxy", egressProxy},
+	{"19-start", programStart},
 }
 
 // bench is what the benchmarks share.
