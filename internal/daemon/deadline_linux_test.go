@@ -16,7 +16,8 @@ import (
 
 // TestTimeIsUpInEveryTier: a call that runs into the limit of execution timed
 // out, whatever runs it, and was cancelled by nobody. The limit is dispatch's
-// own clock, which begins before those of the runners.
+// clock, which begins before those of the runners; http.fetch's own ends in the
+// same moment.
 func TestTimeIsUpInEveryTier(t *testing.T) {
 	over := make(chan struct{})
 	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-over }))

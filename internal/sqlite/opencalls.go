@@ -12,18 +12,18 @@ import (
 // the same transaction. It does in Go what triggers and one more index could
 // do in SQL: a trigger on events makes SQLite open a statement journal for
 // every insert, which doubles the cost of an append.
-func (w *writer) indexEvent(e *journal.Event, unit []event.Draft) error {
+func (w *writer) indexEvent(e *journal.Event, drafts []event.Draft) error {
 	if err := w.noteRun(e); err != nil {
 		return err
 	}
 	switch e.Code {
 	case event.Decided:
-		if atOnce(unit, e.Subject) {
+		if atOnce(drafts, e.Subject) {
 			return nil
 		}
 		return w.openCall(e)
 	case event.Attested, event.Ambiguous:
-		if atOnce(unit, e.Subject) {
+		if atOnce(drafts, e.Subject) {
 			return nil
 		}
 		c := Conn{c: w.conn}
@@ -34,9 +34,9 @@ func (w *writer) indexEvent(e *journal.Event, unit []event.Draft) error {
 
 // atOnce reports whether a call's decision and attestation are in one unit: it
 // was never open.
-func atOnce(unit []event.Draft, call string) bool {
+func atOnce(drafts []event.Draft, call string) bool {
 	has := func(code event.Code) bool {
-		return slices.ContainsFunc(unit, func(d event.Draft) bool { return d.Code == code && d.Subject == call })
+		return slices.ContainsFunc(drafts, func(d event.Draft) bool { return d.Code == code && d.Subject == call })
 	}
 	return has(event.Decided) && has(event.Attested)
 }
