@@ -10,12 +10,12 @@ import (
 // the same transaction. It does in Go what triggers and one more index could
 // do in SQL: a trigger on events makes SQLite open a statement journal for
 // every insert, which doubles the cost of an append.
-func (w *writer) indexEvent(e *journal.Event, unit []event.Draft) error {
+func (w *writer) indexEvent(e *journal.Event, drafts []event.Draft) error {
 	if err := w.noteRun(e); err != nil {
 		return err
 	}
 	opens, ends := callrecord.Opens(e), callrecord.Ends(e)
-	if !opens && !ends || callrecord.AtOnce(unit, e.Subject) {
+	if !opens && !ends || callrecord.AtOnce(drafts, e.Subject) {
 		return nil
 	}
 	c := Conn{c: w.conn}

@@ -291,9 +291,9 @@ func (w *writer) apply(p *pending, now time.Time, first bool) error {
 // batch has the transaction to itself until then. It is rolled back with it, and
 // saves the copies of pages that a SAVEPOINT keeps; the others have one each.
 func (w *writer) check(p *pending, tx *Tx, first bool) (ok bool, err error) {
-	stay, leave := []string{"RELEASE unit"}, []string{"ROLLBACK TO unit", "RELEASE unit"}
+	keep, revert := []string{"RELEASE unit"}, []string{"ROLLBACK TO unit", "RELEASE unit"}
 	if first {
-		stay, leave = nil, []string{"ROLLBACK", "BEGIN IMMEDIATE"}
+		keep, revert = nil, []string{"ROLLBACK", "BEGIN IMMEDIATE"}
 	} else if err := w.exec("SAVEPOINT unit"); err != nil {
 		return false, err
 	}
@@ -307,9 +307,9 @@ func (w *writer) check(p *pending, tx *Tx, first bool) (ok bool, err error) {
 	if w.conn.AutocommitEnabled() {
 		return false, errors.Join(errors.New("a unit ended the transaction"), p.err)
 	}
-	steps := stay
+	steps := keep
 	if p.err != nil {
-		steps = leave
+		steps = revert
 	}
 	for _, step := range steps {
 		if err := w.exec(step); err != nil {
