@@ -21,9 +21,11 @@ var rules = []struct {
 		broken: map[string]map[string]string{
 			"say where it belongs": {"internal/teapot/a.go": "package teapot"},
 			"pkg/x: ":              {"pkg/x/a.go": "package x"},
+			"cli/teapot: ":         {"internal/cli/teapot/a.go": "package teapot"},
 		},
 		fine: []map[string]string{
 			{"internal/policy/a.go": "package policy", "internal/policy/cedarschema/a.go": "package cedarschema"},
+			{"internal/cli/a.go": "package cli", "internal/cli/runs/a.go": "package runs", "internal/cli/clitest/a.go": "package clitest"},
 		},
 	},
 	{
@@ -40,12 +42,23 @@ var rules = []struct {
 			"attest: imports internal/": {"internal/attest/a.go": `package attest; import _ "palyra/internal/journal"`},
 			"a leaf":                    {"internal/ratelimit/a.go": `package ratelimit; import _ "palyra/internal/reason"`},
 			"bubblewrap: imports":       {"internal/sandbox/bubblewrap/a.go": `package bubblewrap; import _ "palyra/internal/sandbox/process"`},
+			// Families of commands do not import each other, nor anything under them
+			// one of them.
+			"internal/cli/calls, which stands beside it": {"internal/cli/runs/a.go": `package runs; import _ "palyra/internal/cli/calls"`},
+			"internal/cli/runs, which stands above it":   {"internal/cli/question/a.go": `package question; import _ "palyra/internal/cli/runs"`},
+			"cli/invocation: imports":                    {"internal/cli/invocation/a.go": `package invocation; import _ "palyra/internal/cli/question"`},
+			"cli/client: imports":                        {"internal/cli/client/a.go": `package client; import _ "palyra/internal/cli/question"`},
+			"cli/printer: imports":                       {"internal/cli/printer/a.go": `package printer; import _ "palyra/internal/cli/client"`},
+			"cli/command: imports":                       {"internal/cli/command/a.go": `package command; import _ "palyra/internal/cli/printer"`},
+			"cli/policy: imports internal/cli,":          {"internal/cli/policy/a.go": `package policy; import _ "palyra/internal/cli"`},
 			// A file of another platform counts as well.
 			"journal: imports": {"internal/journal/a_windows.go": "//go:build windows\n\npackage journal\n\nimport _ \"palyra/internal/sqlite\""},
 		},
 		fine: []map[string]string{
 			{"internal/toolcall/a.go": `package toolcall; import (_ "palyra/internal/decision"; _ "palyra/internal/reason")`},
 			{"internal/builtin/a.go": `package builtin; import _ "palyra/internal/sandbox"`},
+			{"internal/cli/a.go": `package cli; import (_ "palyra/internal/cli/calls"; _ "palyra/internal/cli/runs")`},
+			{"internal/cli/runs/a.go": `package runs; import (_ "palyra/internal/cli/question"; _ "palyra/internal/cli/client"; _ "palyra/internal/cli/printer")`},
 			{"internal/policy/a.go": `package policy; import _ "palyra/internal/policy/cedarschema"`},
 			{"internal/policy/a_test.go": `package policy; import _ "palyra/internal/toolcall"`},
 			{"internal/approval/approvaltest/a.go": `package approvaltest; import _ "palyra/internal/sqlite"`},

@@ -17,6 +17,9 @@ type Room struct {
 	Only []string
 	// Also lists rooms beside this one that it may import.
 	Also []string
+	// Divided rooms have a room of its own for each folder below them, so that a
+	// new one has to say where it stands.
+	Divided bool
 	// Why is the reason that a broken rule prints.
 	Why string
 }
@@ -39,6 +42,18 @@ const (
 	layerLeaf
 )
 
+// The layers inside the CLI, from the families of commands to what each command
+// is built of. All stand between what runs everything and the surfaces.
+const (
+	layerCommands = layerWiring - 1 - iota
+	layerNouns
+	layerClient
+	layerPrinter
+	layerCommand
+)
+
+const whyCommands = "a family of commands knows no other: what two share is a noun of its own, or belongs to the printer or the client"
+
 // Rooms is the map. A room need not exist yet; a package that is in none of
 // them fails the build.
 var Rooms = []Room{
@@ -48,7 +63,20 @@ var Rooms = []Room{
 	{Dir: "cmd/palyra-wasm", Layer: layerMain, Only: []string{"internal/sandbox"}, Why: "the WASM worker counts as hostile and shares only the sandbox's vocabulary"},
 
 	{Dir: "internal/daemon", Layer: layerWiring, Why: "the one package that knows all rooms"},
-	{Dir: "internal/cli", Layer: layerWiring, Why: "the CLI is a client: what it can do, every API client can do"},
+	{Dir: "internal/cli", Layer: layerWiring, Divided: true, Why: "the CLI is a client: what it can do, every API client can do"},
+	{Dir: "internal/cli/approvals", Layer: layerCommands, Why: whyCommands},
+	{Dir: "internal/cli/calls", Layer: layerCommands, Why: whyCommands},
+	{Dir: "internal/cli/journal", Layer: layerCommands, Why: whyCommands},
+	{Dir: "internal/cli/operate", Layer: layerCommands, Why: whyCommands},
+	{Dir: "internal/cli/policy", Layer: layerCommands, Why: whyCommands},
+	{Dir: "internal/cli/runs", Layer: layerCommands, Why: whyCommands},
+	{Dir: "internal/cli/sessions", Layer: layerCommands, Why: whyCommands},
+	{Dir: "internal/cli/workspaces", Layer: layerCommands, Why: whyCommands},
+	{Dir: "internal/cli/invocation", Layer: layerNouns, Why: "how a call is typed and shown is the same in every command that has one"},
+	{Dir: "internal/cli/question", Layer: layerNouns, Why: "how a person answers an approval is the same in every command that waits for one"},
+	{Dir: "internal/cli/client", Layer: layerClient, Why: "the one way to the gateway knows no command"},
+	{Dir: "internal/cli/printer", Layer: layerPrinter, Only: []string{"internal/cli/command", "internal/reason"}, Why: "what prints knows no gateway, so that what it prints does not depend on who is asked"},
+	{Dir: "internal/cli/command", Layer: layerCommand, Only: []string{"internal/reason", "internal/tool"}, Why: "what every command is built of knows none of them"},
 
 	{Dir: "internal/rpc", Layer: layerSurface, Why: "a surface proposes calls to the pipeline and does not reach around it"},
 	{Dir: "internal/console", Layer: layerSurface, Why: "a surface proposes calls to the pipeline and does not reach around it"},
@@ -115,7 +143,8 @@ func room(dir string) (Room, bool) {
 func CheckRooms(t *Tree) []Finding {
 	var out []Finding
 	for _, p := range t.Sorted() {
-		if _, ok := room(p.Dir); !ok {
+		r, ok := room(p.Dir)
+		if !ok || r.Divided && r.Dir != p.Dir && !testSupport(p.Dir) {
 			out = append(out, Finding{p.Dir, "this package is in no room: say where it belongs, in archtest.Rooms, CONTRIBUTING.md and RATIONALE.md"})
 		}
 	}

@@ -15,7 +15,13 @@ import (
 	"syscall"
 
 	"golang.org/x/term"
+
+	"palyra/internal/cli/client"
+	"palyra/internal/cli/printer"
 )
+
+// app is one run of the program, with the command tree.
+type app struct{ *client.App }
 
 // Main runs one command with the standard streams of the process and returns
 // its exit code (`palyra help exit-codes`). An interrupt ends the command in
@@ -24,7 +30,7 @@ func Main(ctx context.Context, args []string) int {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	return Run(ctx, args, Streams{
+	return Run(ctx, args, printer.Streams{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
 		InTerminal:  term.IsTerminal(int(os.Stdin.Fd())),
 		OutTerminal: term.IsTerminal(int(os.Stdout.Fd())),
@@ -35,16 +41,18 @@ func Main(ctx context.Context, args []string) int {
 }
 
 // Run runs one command and returns its exit code.
-func Run(ctx context.Context, args []string, streams Streams) int {
-	return newApp(streams).run(ctx, args)
+func Run(ctx context.Context, args []string, streams printer.Streams) int {
+	return Execute(ctx, client.NewApp(streams), args)
 }
 
-func (a *app) run(ctx context.Context, args []string) int {
+// Execute is Run for a program whose clock and pauses are chosen.
+func Execute(ctx context.Context, program *client.App, args []string) int {
+	a := &app{program}
 	root := a.root()
 	root.SetArgs(args)
-	root.SetIn(a.in)
-	root.SetOut(a.out)
-	root.SetErr(a.err)
+	root.SetIn(a.In)
+	root.SetOut(a.Out)
+	root.SetErr(a.Err)
 	ran, err := root.ExecuteContextC(ctx)
 	return a.report(ctx, ran, err)
 }

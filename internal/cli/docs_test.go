@@ -8,7 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"palyra/internal/event"
+	"palyra/internal/cli/client"
+	"palyra/internal/cli/printer"
 )
 
 // TestDocs: docs/cli.md names every command and every exit code.
@@ -29,22 +30,10 @@ func TestDocs(t *testing.T) {
 			walk(sub)
 		}
 	}
-	walk(newApp(Streams{}).root())
+	walk((&app{client.NewApp(printer.Streams{})}).root())
 	for _, row := range exitCodes {
 		if !strings.Contains(string(text), "| "+strconv.Itoa(row.code)+" | ") {
 			t.Errorf("docs/cli.md does not name exit code %d", row.code)
 		}
-	}
-}
-
-// TestEveryEventHasAWord holds the words against the catalog.
-func TestEveryEventHasAWord(t *testing.T) {
-	for _, code := range event.Codes {
-		if eventWords[code] == "" {
-			t.Errorf("%s has no word", code)
-		}
-	}
-	if len(eventWords) != len(event.Codes) {
-		t.Errorf("%d words for %d codes", len(eventWords), len(event.Codes))
 	}
 }

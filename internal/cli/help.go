@@ -7,6 +7,9 @@ import (
 	"charm.land/fang/v2"
 	"github.com/spf13/cobra"
 
+	"palyra/internal/cli/client"
+	"palyra/internal/cli/command"
+	"palyra/internal/cli/printer"
 	"palyra/internal/reason"
 )
 
@@ -18,17 +21,17 @@ const styledWidth = 100
 // The styling asks the terminal for its background, so nothing but help, and
 // nothing that reads an answer afterwards, goes through it.
 func (a *app) help(cmd *cobra.Command, _ []string) {
-	if cmd.Annotations["topic"] != "" || !a.colour(a.streams.OutTerminal) || a.streams.Width < styledWidth {
-		fmt.Fprint(a.out, plainHelp(cmd))
+	if cmd.Annotations["topic"] != "" || !a.Colour(a.OutTerminal) || a.Width < styledWidth {
+		fmt.Fprint(a.Out, plainHelp(cmd))
 		return
 	}
 	// fang styles a tree only while it executes it, so it gets one of its own.
-	styled := newApp(a.streams).root()
-	styled.SetOut(a.out)
-	styled.SetErr(a.err)
+	styled := (&app{client.NewApp(a.Streams)}).root()
+	styled.SetOut(a.Out)
+	styled.SetErr(a.Err)
 	styled.SetArgs(append(strings.Fields(cmd.CommandPath())[1:], "--help"))
 	if err := fang.Execute(cmd.Context(), styled, fang.WithoutManpage(), fang.WithoutVersion()); err != nil {
-		fmt.Fprint(a.out, plainHelp(cmd))
+		fmt.Fprint(a.Out, plainHelp(cmd))
 	}
 }
 
@@ -46,13 +49,13 @@ func plainHelp(cmd *cobra.Command) string {
 // manCommand writes the manual page.
 func (a *app) manCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
-		Use: "man", Short: "Write the manual page, in roff", Args: args(0, 0),
+		Use: "man", Short: "Write the manual page, in roff", Args: command.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			page, err := manual(root)
 			if err != nil {
 				return err
 			}
-			return a.writeOut(page)
+			return a.WriteOut(page)
 		},
 	}
 }
@@ -100,7 +103,7 @@ func outputTopic() *cobra.Command {
 
   table   columns for people (the default); cut to the terminal's width
   wide    more columns, nothing cut
-  json    one document: {"apiVersion": "`+apiVersion+`", "kind": ..., ...};
+  json    one document: {"apiVersion": "`+printer.ApiVersion+`", "kind": ..., ...};
           lists are kind <Kind>List with "items"; endless lists are ndjson
   yaml    the same as YAML
   ndjson  one object per line

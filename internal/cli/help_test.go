@@ -6,6 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"palyra/internal/cli/client"
+	"palyra/internal/cli/printer"
 )
 
 // eachCommand calls fn for every command of the tree.
@@ -31,7 +34,7 @@ func placeholders(root *cobra.Command) []string {
 }
 
 func TestFlagUsagesNameNoCommandAsTheValue(t *testing.T) {
-	root := newApp(Streams{}).root()
+	root := (&app{client.NewApp(printer.Streams{})}).root()
 	if found := placeholders(root); len(found) > 0 {
 		t.Errorf("backquotes in the usage of %v", found)
 	}
@@ -45,7 +48,7 @@ func TestFlagUsagesNameNoCommandAsTheValue(t *testing.T) {
 
 // Every flag and every command says what it is for.
 func TestEverythingIsDescribed(t *testing.T) {
-	eachCommand(newApp(Streams{}).root(), func(c *cobra.Command) {
+	eachCommand((&app{client.NewApp(printer.Streams{})}).root(), func(c *cobra.Command) {
 		if c.Short == "" {
 			t.Errorf("%s has no description", c.CommandPath())
 		}

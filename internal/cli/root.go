@@ -5,6 +5,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"palyra/internal/cli/approvals"
+	"palyra/internal/cli/calls"
+	"palyra/internal/cli/command"
+	"palyra/internal/cli/journal"
+	"palyra/internal/cli/operate"
+	"palyra/internal/cli/policy"
+	"palyra/internal/cli/printer"
+	"palyra/internal/cli/runs"
+	"palyra/internal/cli/sessions"
+	"palyra/internal/cli/workspaces"
 	"palyra/internal/version"
 )
 
@@ -36,12 +46,12 @@ func (a *app) root() *cobra.Command {
 		Version:           version.String(),
 		SilenceUsage:      true,
 		SilenceErrors:     true,
-		PersistentPreRunE: func(*cobra.Command, []string) error { return a.checkFormat() },
-		RunE:              group,
+		PersistentPreRunE: func(*cobra.Command, []string) error { return a.CheckFormat() },
+		RunE:              command.Group,
 		Args:              cobra.ArbitraryArgs,
 	}
 	root.SetVersionTemplate("palyra {{.Version}}\n")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageMark{err} })
+	root.SetFlagErrorFunc(command.FlagError)
 	root.AddGroup(
 		&cobra.Group{ID: groupCalls, Title: "Calls and approvals:"},
 		&cobra.Group{ID: groupEvidence, Title: "Policy and record:"},
@@ -55,9 +65,9 @@ func (a *app) root() *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	in(groupCalls, a.runCommand(), a.runsCommand(), a.callCommand(), a.toolsCommand(), a.approvalsCommand(), a.grantsCommand(), a.sessionsCommand(), a.workspaceCommand())
-	in(groupEvidence, a.policyCommand(), a.journalCommand(), a.attestCommand())
-	in(groupOperate, a.statusCommand(), a.freezeCommand(), a.thawCommand(), a.membersCommand(), a.devicesCommand(), a.configCommand())
+	in(groupCalls, runs.RunCommand(a.App), runs.Command(a.App), calls.Command(a.App), calls.ToolsCommand(a.App), approvals.Command(a.App), approvals.GrantsCommand(a.App), sessions.Command(a.App), workspaces.Command(a.App))
+	in(groupEvidence, policy.Command(a.App), journal.Command(a.App), journal.AttestCommand(a.App))
+	in(groupOperate, operate.StatusCommand(a.App), operate.FreezeCommand(a.App), operate.ThawCommand(a.App), operate.MembersCommand(a.App), operate.DevicesCommand(a.App), operate.ConfigCommand(a.App))
 	in(groupOther, a.versionCommand(), a.manCommand(root))
 	root.SetHelpCommandGroupID(groupOther)
 	root.SetCompletionCommandGroupID(groupOther)
@@ -68,48 +78,13 @@ func (a *app) root() *cobra.Command {
 
 func (a *app) globals(root *cobra.Command) {
 	f := root.PersistentFlags()
-	f.StringVar(&a.flags.address, "address", "", "gateway address, host:port (PALYRA_ADDRESS)")
-	f.StringVar(&a.flags.credentials, "credentials", "", "directory of the credential bundle (PALYRA_CREDENTIALS)")
-	f.StringVar(&a.flags.config, "config", "", "configuration file (PALYRA_CONFIG)")
-	f.StringVarP(&a.flags.output, "output", "o", "", "output format: "+strings.Join(formats, ", "))
-	f.BoolVar(&a.flags.noInput, "no-input", false, "ask nothing, even in a terminal")
-	f.BoolVar(&a.flags.noColor, "no-color", false, "write no colours (NO_COLOR)")
-	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+	f.StringVar(&a.Address, "address", "", "gateway address, host:port (PALYRA_ADDRESS)")
+	f.StringVar(&a.Credentials, "credentials", "", "directory of the credential bundle (PALYRA_CREDENTIALS)")
+	f.StringVar(&a.Config, "config", "", "configuration file (PALYRA_CONFIG)")
+	f.StringVarP(&a.Output, "output", "o", "", "output format: "+strings.Join(printer.Formats, ", "))
+	f.BoolVar(&a.NoInput, "no-input", false, "ask nothing, even in a terminal")
+	f.BoolVar(&a.NoColor, "no-color", false, "write no colours (NO_COLOR)")
+	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(printer.Formats, cobra.ShellCompDirectiveNoFileComp))
 	_ = root.MarkPersistentFlagDirname("credentials")
 	_ = root.MarkPersistentFlagFilename("config", "toml")
-}
-
-// group is what a command that only has subcommands does: it shows its help,
-// and a word it does not know is an error with a did-you-mean.
-func group(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return cmd.Help()
-	}
-	var known []string
-	for _, c := range cmd.Commands() {
-		if c.IsAvailableCommand() {
-			known = append(known, c.Name())
-		}
-	}
-	return usage("unknown command %q for %q", args[0], cmd.CommandPath()).
-		WithRemedy("%s", nearestOf(args[0], known))
-}
-
-func newGroup(use, short string, subcommands ...*cobra.Command) *cobra.Command {
-	c := &cobra.Command{Use: use, Short: short, RunE: group, Args: cobra.ArbitraryArgs}
-	c.AddCommand(subcommands...)
-	return c
-}
-
-// args checks the number of arguments; max below 0 means no limit.
-func args(least, most int) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, given []string) error {
-		switch {
-		case len(given) < least:
-			return usage("%s: an argument is missing", cmd.CommandPath()).WithRemedy("Use it as: %s", cmd.UseLine())
-		case most >= 0 && len(given) > most:
-			return usage("%s: too many arguments: %q", cmd.CommandPath(), given[most]).WithRemedy("Use it as: %s", cmd.UseLine())
-		}
-		return nil
-	}
 }

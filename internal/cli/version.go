@@ -3,23 +3,25 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
+	"palyra/internal/cli/command"
+	"palyra/internal/cli/printer"
 	"palyra/internal/version"
 )
 
 // versionCommand says which build this is.
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version of palyra", Args: args(0, 0),
+		Use: "version", Short: "Print the version of palyra", Args: command.Args(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			v := version.Get()
-			body := object{
+			body := printer.Object{
 				{"version", v.Version}, {"revision", v.Revision}, {"modified", v.Modified},
 				{"go", v.Go}, {"os", v.OS}, {"arch", v.Arch},
 			}
-			return a.printOne("Version", record{name: v.Version, body: body}, func(p *page) {
-				p.field("version", v.Version)
-				p.field("revision", v.Revision)
-				p.field("go", v.Go+" "+v.OS+"/"+v.Arch)
+			return a.PrintOne("Version", printer.Record{Name: v.Version, Body: body}, func(p *printer.Page) {
+				p.Field("version", v.Version)
+				p.Field("revision", v.Revision)
+				p.Field("go", v.Go+" "+v.OS+"/"+v.Arch)
 			})
 		},
 	}

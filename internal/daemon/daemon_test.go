@@ -264,7 +264,7 @@ func TestRefusalsAreBoundedInMemory(t *testing.T) {
 // TestOfflineToolsAreTheBuiltinOnes holds together the daemon's tools and the
 // list that `palyra policy check` uses when no gateway is at hand.
 func TestOfflineToolsAreTheBuiltinOnes(t *testing.T) {
-	text, err := os.ReadFile("../cli/builtin_tools.json")
+	text, err := os.ReadFile("../cli/policy/builtin_tools.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,11 +284,11 @@ func TestOfflineToolsAreTheBuiltinOnes(t *testing.T) {
 	for _, b := range tools {
 		d := b.Descriptor()
 		if offline[d.Name] != digest(t, d) {
-			t.Errorf("internal/cli/builtin_tools.json has another definition of %s; copy the one of builtin", d.Name)
+			t.Errorf("internal/cli/policy/builtin_tools.json has another definition of %s; copy the one of builtin", d.Name)
 		}
 	}
 	if len(tools) != len(listed) {
-		t.Errorf("internal/cli/builtin_tools.json lists %d tools, builtin has %d", len(listed), len(tools))
+		t.Errorf("internal/cli/policy/builtin_tools.json lists %d tools, builtin has %d", len(listed), len(tools))
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 // that the CLI embeds.
 func builtinTools(t *testing.T) []tool.Descriptor {
 	t.Helper()
-	text, err := os.ReadFile("../cli/builtin_tools.json")
+	text, err := os.ReadFile("../cli/policy/builtin_tools.json")
 	if err != nil {
 		t.Fatal(err)
 	}

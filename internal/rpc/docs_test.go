@@ -53,7 +53,7 @@ func readDocs(text string) map[string]documented {
 func undocumented(sections map[string]documented) (missing []string) {
 	for procedure, method := range procedures() {
 		name := strings.TrimPrefix(procedure, "/palyra.v1.")
-		row := rpc.Methods[procedure]
+		row, _ := rpc.Lookup(procedure)
 		line := fmt.Sprintf("Permission `%s`, limit class `%s`", row.Permission, row.Limit)
 		want := "api"
 		if method.IsStreamingServer() {

@@ -215,7 +215,7 @@ func (c *checkedConn) Send(message any) error {
 // admit lets a caller through to a method, or says why not.
 func (g *guard) admit(ctx context.Context, procedure string) error {
 	who, _ := ctx.Value(callerKey{}).(peer)
-	method, ok := Methods[procedure]
+	method, ok := methods[procedure]
 	if !ok {
 		g.log.ErrorContext(ctx, "method without a row in the access table", slog.String("procedure", procedure))
 		return g.refuse(ctx, who, procedure, reason.Errorf(reason.PermissionDenied, "the method is not in the access table"))
@@ -262,7 +262,7 @@ func (g *guard) permit(ctx context.Context, who peer, procedure string, p access
 // some time before its first message.
 func (g *guard) permitFirst(ctx context.Context, procedure string) error {
 	who, _ := ctx.Value(callerKey{}).(peer)
-	return g.permit(ctx, who, procedure, Methods[procedure].Permission)
+	return g.permit(ctx, who, procedure, methods[procedure].Permission)
 }
 
 // spend takes one request from the buckets that it counts against.

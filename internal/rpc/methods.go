@@ -1,6 +1,9 @@
 package rpc
 
 import (
+	"iter"
+	"maps"
+
 	"palyra/gen/grpc/health/v1/healthv1connect"
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/access"
@@ -41,9 +44,18 @@ type Method struct {
 	Public bool
 }
 
-// Methods has one row per method of the API. A method without a row is
+// Lookup returns the row of a method by its procedure; false when there is none.
+func Lookup(procedure string) (Method, bool) {
+	m, ok := methods[procedure]
+	return m, ok
+}
+
+// Methods are the rows by procedure, in no order.
+func Methods() iter.Seq2[string, Method] { return maps.All(methods) }
+
+// methods has one row per method of the API. A method without a row is
 // denied, and a test walks the service descriptors to see that none lacks one.
-var Methods = map[string]Method{
+var methods = map[string]Method{
 	palyrav1connect.GatewayServiceCallToolProcedure:     {policy.PermToolCall, AuditRoom, LimitToolCall, false},
 	palyrav1connect.GatewayServiceListToolsProcedure:    {policy.PermToolList, AuditNone, LimitRead, false},
 	palyrav1connect.GatewayServiceEvaluateToolProcedure: {policy.PermToolEvaluate, AuditNone, LimitRead, false},

@@ -57,11 +57,11 @@ func TestEveryMethodHasARow(t *testing.T) {
 	if n := len(procedures()); n < 30 {
 		t.Fatalf("only %d methods were found", n)
 	}
-	for _, name := range unlisted(rpc.Methods) {
+	for _, name := range unlisted(maps.Collect(rpc.Methods())) {
 		t.Errorf("%s has no row in the access table", name)
 	}
 	// The control: a table that lacks one is caught.
-	short := maps.Clone(rpc.Methods)
+	short := maps.Collect(rpc.Methods())
 	delete(short, "/palyra.v1.GatewayService/CallTool")
 	if got := unlisted(short); !slices.Equal(got, []string{"/palyra.v1.GatewayService/CallTool"}) {
 		t.Errorf("the missing row was not found: %v", got)
@@ -70,7 +70,7 @@ func TestEveryMethodHasARow(t *testing.T) {
 
 func TestNoRowWithoutAMethod(t *testing.T) {
 	known := procedures()
-	for name := range rpc.Methods {
+	for name := range rpc.Methods() {
 		if known[name] == nil && !strings.HasPrefix(name, "/grpc.health.") && !strings.HasPrefix(name, "/grpc.reflection.") {
 			t.Errorf("the row %s is of no method", name)
 		}
@@ -91,7 +91,7 @@ func TestRowsMakeSense(t *testing.T) {
 	set := policytest.Set(t, policytest.Options{})
 	owner := access.Caller{Principal: policytest.Alice, OnBehalfOf: policytest.Alice, Roles: []access.Role{access.RoleOwner}}
 	classes := []ratelimit.Class{rpc.LimitRead, rpc.LimitMutate, rpc.LimitDecide, rpc.LimitToolCall}
-	for name, row := range rpc.Methods {
+	for name, row := range rpc.Methods() {
 		if !slices.Contains(classes, row.Limit) {
 			t.Errorf("%s: limit class %q", name, row.Limit)
 		}

@@ -45,7 +45,7 @@ func TestWhoGetsAPrecedence(t *testing.T) {
 func TestMethodsOfPrecedence(t *testing.T) {
 	alice := as(t, policytest.Alice, access.SurfaceGRPC, "")
 	bot := as(t, policytest.Agent, access.SurfaceGRPC, "")
-	for procedure := range Methods {
+	for procedure := range methods {
 		want := access.PrecedenceNone
 		if urgent[procedure] {
 			want = access.PrecedenceUrgent
@@ -58,7 +58,7 @@ func TestMethodsOfPrecedence(t *testing.T) {
 		}
 	}
 	for procedure := range urgent {
-		if _, ok := Methods[procedure]; !ok {
+		if _, ok := methods[procedure]; !ok {
 			t.Errorf("%s is no method", procedure)
 		}
 	}

@@ -193,9 +193,9 @@ func (s *runStream) take(ctx context.Context, m *palyrav1.RunStreamRequest, inva
 	row, act := userMessage, s.say
 	switch m.GetMessage().(type) {
 	case *palyrav1.RunStreamRequest_Approval:
-		row, act = Methods[palyrav1connect.ApprovalsServiceDecideApprovalProcedure], s.vote
+		row, act = methods[palyrav1connect.ApprovalsServiceDecideApprovalProcedure], s.vote
 	case *palyrav1.RunStreamRequest_Cancel:
-		row, act = Methods[palyrav1connect.GatewayServiceCancelRunProcedure], s.cancel
+		row, act = methods[palyrav1connect.GatewayServiceCancelRunProcedure], s.cancel
 	}
 	const procedure = palyrav1connect.GatewayServiceRunStreamProcedure
 	if err := s.gateway.guard.admitMessage(ctx, s.caller, procedure, row); err != nil {

@@ -13,7 +13,7 @@ func (g *guard) refuseStrangers(next http.Handler) http.Handler {
 	answers := connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who, _ := r.Context().Value(callerKey{}).(peer)
-		method, listed := Methods[r.URL.Path]
+		method, listed := methods[r.URL.Path]
 		if who.known || !listed || method.Public {
 			next.ServeHTTP(w, r)
 			return

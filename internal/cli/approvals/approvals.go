@@ -1,0 +1,285 @@
+// Package approvals has the commands that show and answer approvals, and that
+// list and take back grants.
+package approvals
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/client"
+	"palyra/internal/cli/command"
+	"palyra/internal/cli/printer"
+	"palyra/internal/cli/question"
+)
+
+// app is one run of the program, with the commands of this family.
+type app struct{ *client.App }
+
+var approvalListing = printer.Listing{
+	Kind:    "Approval",
+	Columns: []string{"ID", "STATE", "SEVERITY", "LEFT", "FOR", "SUMMARY"},
+	Wide:    []string{"BY", "TOOL", "SUBJECT", "CREATED", "DIGEST", "MISSING"},
+	Empty:   "no approvals",
+	Drop:    []string{"SEVERITY", "FOR"},
+}
+
+// Command is `palyra approvals`.
+func Command(program *client.App) *cobra.Command {
+	a := &app{program}
+	return command.NewGroup("approvals", "See and answer the calls that wait for a human",
+		a.approvalsList(), a.approvalsShow(), a.approvalsWatch(), a.approvalsDecide(), a.approvalsCancel(), a.approvalsExport())
+}
+
+func (a *app) approvalRecord(v *palyrav1.Approval) printer.Record {
+	left := ""
+	if v.GetState() == palyrav1.ApprovalState_APPROVAL_STATE_PENDING {
+		left = strings.TrimPrefix(a.Relative(v.GetExpiresAt()), "in ")
+	}
+	return printer.Record{
+		Name: v.GetApprovalId(), Body: printer.ProtoObject(v),
+		Cells: []string{v.GetApprovalId(), printer.Enum(v.GetState()), v.GetSeverity(), left, v.GetRequestedBy(), question.Summary(v)},
+		Wide:  []string{voters(v), v.GetPrompt().GetTool(), v.GetSubjectId(), printer.Clock(v.GetCreatedAt()), v.GetCallDigest(), v.GetMissing()},
+	}
+}
+
+// voters names who answered, each once.
+func voters(v *palyrav1.Approval) string {
+	var users []string
+	for _, vote := range v.GetVotes() {
+		if !slices.Contains(users, vote.GetUser()) {
+			users = append(users, vote.GetUser())
+		}
+	}
+	return strings.Join(users, ",")
+}
+
+// approvalFilter is the flags that choose approvals.
+type approvalFilter struct {
+	states, types []string
+	principal     string
+	since, until  string
+	all           bool
+	limit         int
+}
+
+func (a *app) approvalsList() *cobra.Command {
+	var f approvalFilter
+	c := &cobra.Command{Use: "list", Short: "List the approvals that wait; --state and --all show others", Args: command.Args(0, 0),
+		Example: "palyra approvals list\npalyra approvals list --state denied --since 24h -o json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.listApprovals(cmd.Context(), f)
+		}}
+	flags := c.Flags()
+	flags.StringSliceVar(&f.states, "state", nil, "only in these states: "+strings.Join(stateNames(), ", "))
+	flags.StringSliceVar(&f.types, "type", nil, "only about these subject types: "+strings.Join(subjectNames(), ", "))
+	flags.StringVar(&f.principal, "principal", "", "only asked by this principal, such as agent:claude")
+	flags.StringVar(&f.since, "since", "", "only since a time (RFC 3339) or for so long (24h)")
+	flags.BoolVar(&f.all, "all", false, "in every state")
+	flags.IntVar(&f.limit, "limit", 200, "at most so many; 0 means all")
+	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(stateNames(), cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(subjectNames(), cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+func stateNames() []string { return printer.EnumNames(palyrav1.ApprovalState(0).Descriptor()) }
+
+func subjectNames() []string { return printer.EnumNames(palyrav1.ApprovalSubjectType(0).Descriptor()) }
+
+func (f approvalFilter) parsedStates() ([]palyrav1.ApprovalState, error) {
+	var states []palyrav1.ApprovalState
+	for _, name := range f.states {
+		s, err := printer.ParseEnum[palyrav1.ApprovalState]("state", name)
+		if err != nil {
+			return nil, err
+		}
+		states = append(states, s)
+	}
+	return states, nil
+}
+
+func (a *app) listRequest(f approvalFilter) (*palyrav1.ListApprovalsRequest, error) {
+	states, err := f.parsedStates()
+	if err != nil {
+		return nil, err
+	}
+	if len(states) == 0 && !f.all {
+		states = []palyrav1.ApprovalState{palyrav1.ApprovalState_APPROVAL_STATE_PENDING}
+	}
+	req := &palyrav1.ListApprovalsRequest{States: states, Principal: f.principal}
+	for _, name := range f.types {
+		t, err := printer.ParseEnum[palyrav1.ApprovalSubjectType]("type", name)
+		if err != nil {
+			return nil, err
+		}
+		req.SubjectTypes = append(req.SubjectTypes, t)
+	}
+	req.Since, err = command.ParseMoment("since", f.since, a.Now())
+	return req, err
+}
+
+func (a *app) listApprovals(ctx context.Context, f approvalFilter) error {
+	req, err := a.listRequest(f)
+	if err != nil {
+		return err
+	}
+	g, err := a.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	records, more, err := client.Collect(f.limit, func(size int32) ([]printer.Record, bool, error) {
+		req.PageSize = size
+		reply, err := g.Approvals.ListApprovals(ctx, req)
+		req.PageToken = reply.GetNextPageToken()
+		return client.RecordsOf(reply.GetApprovals(), a.approvalRecord), req.PageToken != "", err
+	})
+	if err != nil {
+		return err
+	}
+	if more {
+		a.Say("there are more; see --limit")
+	}
+	return a.PrintList(approvalListing, records)
+}
+
+func (a *app) approvalsShow() *cobra.Command {
+	return &cobra.Command{Use: "show ID", Short: "Show one approval in full", Args: command.Args(1, 1),
+		ValidArgsFunction: a.completeApprovals(false),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			g, err := a.Connect(cmd.Context())
+			if err != nil {
+				return err
+			}
+			id, err := findApproval(cmd.Context(), g, given[0])
+			if err != nil {
+				return err
+			}
+			reply, err := g.Approvals.GetApproval(cmd.Context(), &palyrav1.GetApprovalRequest{ApprovalId: id})
+			if err != nil {
+				return err
+			}
+			v := reply.GetApproval()
+			return a.PrintOne("Approval", a.approvalRecord(v), func(p *printer.Page) { question.Page(a.App, p, v) })
+		}}
+}
+
+func (a *app) approvalsWatch() *cobra.Command {
+	var cursor string
+	c := &cobra.Command{Use: "watch", Short: "Print approvals as they change, until interrupted", Args: command.Args(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.watchApprovals(cmd.Context(), cursor) }}
+	c.Flags().StringVar(&cursor, "cursor", "", "go on after this cursor, which WatchApprovals of the API gave")
+	return c
+}
+
+func (a *app) watchApprovals(ctx context.Context, cursor string) error {
+	g, err := a.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	first := true
+	err = a.Follow(ctx, func() (bool, error) {
+		stream, err := g.Approvals.WatchApprovals(ctx, &palyrav1.WatchApprovalsRequest{Cursor: cursor})
+		if err != nil {
+			return false, err
+		}
+		defer func() { _ = stream.Close() }()
+		received := false
+		for stream.Receive() {
+			received = true
+			msg := stream.Msg()
+			cursor = cmp.Or(msg.GetCursor(), cursor)
+			if msg.GetApproval() == nil {
+				continue
+			}
+			if err := a.PrintStream(approvalListing, a.approvalRecord(msg.GetApproval()), first); err != nil {
+				return received, err
+			}
+			first = false
+		}
+		return received, stream.Err()
+	})
+	return client.EndOfWatch(ctx, err)
+}
+
+func (a *app) approvalsExport() *cobra.Command {
+	var f approvalFilter
+	var form string
+	c := &cobra.Command{Use: "export", Short: "Export approvals with a trailer that proves completeness", Args: command.Args(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.exportApprovals(cmd.Context(), f, form) }}
+	flags := c.Flags()
+	flags.StringVar(&form, "format", "ndjson", "ndjson or json")
+	flags.StringSliceVar(&f.states, "state", nil, "only in these states: "+strings.Join(stateNames(), ", "))
+	flags.StringVar(&f.since, "since", "", "only since a time (RFC 3339) or for so long (24h)")
+	flags.StringVar(&f.until, "until", "", "only until a time (RFC 3339) or so long ago (24h)")
+	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"ndjson", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+func (a *app) exportApprovals(ctx context.Context, f approvalFilter, form string) error {
+	req := &palyrav1.ExportApprovalsRequest{}
+	var err error
+	if req.Format, err = printer.ParseEnum[palyrav1.ExportFormat]("format", form); err != nil {
+		return err
+	}
+	if req.States, err = f.parsedStates(); err != nil {
+		return err
+	}
+	if req.Since, err = command.ParseMoment("since", f.since, a.Now()); err != nil {
+		return err
+	}
+	if req.Until, err = command.ParseMoment("until", f.until, a.Now()); err != nil {
+		return err
+	}
+	g, err := a.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	stream, err := g.Approvals.ExportApprovals(ctx, req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = stream.Close() }()
+	for stream.Receive() {
+		if err := a.WriteRaw(stream.Msg().GetData()); err != nil {
+			return err
+		}
+	}
+	return stream.Err()
+}
+
+func (a *app) completeApprovals(pendingOnly bool) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return a.Suggestions(cmd, given, func(ctx context.Context, g *client.Gateway) (out []cobra.Completion) {
+			req := &palyrav1.ListApprovalsRequest{PageSize: 50}
+			if pendingOnly {
+				req.States = []palyrav1.ApprovalState{palyrav1.ApprovalState_APPROVAL_STATE_PENDING}
+			}
+			reply, err := g.Approvals.ListApprovals(ctx, req)
+			if err != nil {
+				return nil
+			}
+			for _, v := range reply.GetApprovals() {
+				out = append(out, client.Describe(v.GetApprovalId(), printer.Enum(v.GetState())+" "+question.Summary(v)))
+			}
+			return out
+		})
+	}
+}
+
+func findApproval(ctx context.Context, g *client.Gateway, given string) (string, error) {
+	return client.FindID("approval", given, func() ([]string, error) {
+		req := &palyrav1.ListApprovalsRequest{}
+		return client.NamesOf(func(size int32) ([]printer.Record, bool, error) {
+			req.PageSize = size
+			reply, err := g.Approvals.ListApprovals(ctx, req)
+			req.PageToken = reply.GetNextPageToken()
+			return client.RecordsOf(reply.GetApprovals(), func(v *palyrav1.Approval) printer.Record {
+				return printer.Record{Name: v.GetApprovalId()}
+			}), req.PageToken != "", err
+		})
+	})
+}

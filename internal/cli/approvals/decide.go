@@ -1,0 +1,182 @@
+package approvals
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/client"
+	"palyra/internal/cli/command"
+	"palyra/internal/cli/printer"
+	"palyra/internal/cli/question"
+	"palyra/internal/reason"
+)
+
+// decideFlags is an answer as flags.
+type decideFlags struct {
+	allow, match, digest, reason, ttl string
+	deny, sure                        bool
+}
+
+func (a *app) approvalsDecide() *cobra.Command {
+	var f decideFlags
+	c := &cobra.Command{
+		Use:   "decide ID (--allow SCOPE | --deny --reason TEXT)",
+		Short: "Answer an approval",
+		Long: "Answer an approval: one vote of yours. In a terminal the call is shown in full\n" +
+			"first; without one, --digest says which call you saw, and the answer counts\n" +
+			"for that call only.",
+		Example: "palyra approvals decide 01J... --allow once --digest sha256:...\n" +
+			"palyra approvals decide 01J... --allow timeboxed --for 30m --match subject --digest sha256:...\n" +
+			"palyra approvals decide 01J... --deny --reason \"not on a Friday\" --digest sha256:...",
+		Args:              command.Args(1, 1),
+		ValidArgsFunction: a.completeApprovals(true),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return a.decide(cmd.Context(), given[0], f)
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.allow, "allow", "", "say yes: once, session or timeboxed")
+	flags.StringVar(&f.ttl, "for", "", "how long a timeboxed yes holds: 1m to 7d")
+	flags.StringVar(&f.match, "match", "", "which calls a session or timeboxed yes covers: exact (default), subject or tool")
+	flags.StringVar(&f.digest, "digest", "", "the call digest you saw; required without a terminal")
+	flags.BoolVar(&f.deny, "deny", false, "say no")
+	flags.StringVar(&f.reason, "reason", "", "why; required with --deny")
+	flags.BoolVar(&f.sure, "yes", false, "in a terminal: do not ask to confirm")
+	complete := func(values ...string) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
+	}
+	_ = c.RegisterFlagCompletionFunc("allow", complete("once", "session", "timeboxed"))
+	_ = c.RegisterFlagCompletionFunc("match", complete("exact", "subject", "tool"))
+	_ = c.RegisterFlagCompletionFunc("for", complete("10m", "30m", "2h", "1d"))
+	return c
+}
+
+// vote reads the flags; given is false when they hold no answer.
+func (f decideFlags) vote() (v question.Vote, given bool, err error) {
+	switch {
+	case f.deny && f.allow != "":
+		return question.Vote{}, false, command.Usage("--allow and --deny exclude each other")
+	case f.deny && (f.ttl != "" || f.match != ""):
+		return question.Vote{}, false, command.Usage("--for and --match belong to --allow")
+	case f.deny:
+		v = question.Vote{Reason: f.reason}
+		return v, true, v.Check()
+	case f.allow == "":
+		return question.Vote{}, false, nil
+	}
+	v = question.Vote{Allow: true, Reason: f.reason}
+	if v.Scope, err = printer.ParseEnum[palyrav1.ApprovalScope]("allow", f.allow); err != nil {
+		return question.Vote{}, false, err
+	}
+	if f.match != "" {
+		if v.Match, err = printer.ParseEnum[palyrav1.GrantMatch]("match", f.match); err != nil {
+			return question.Vote{}, false, err
+		}
+	}
+	if f.ttl != "" {
+		if v.TTL, err = command.ParseSpan(f.ttl); err != nil {
+			return question.Vote{}, false, err
+		}
+	}
+	return v, true, v.Check()
+}
+
+func (a *app) decide(ctx context.Context, id string, f decideFlags) error {
+	v, given, err := f.vote()
+	if err != nil {
+		return err
+	}
+	if !given && !a.Interactive() {
+		return command.Usage("no answer given").WithRemedy("Add --allow once|session|timeboxed, or --deny --reason TEXT.")
+	}
+	if f.digest == "" && !a.Interactive() {
+		return command.Usage("--digest is required without a terminal: it pins the call you saw").
+			WithRemedy("See the call and its digest with `palyra approvals show %s`.", id)
+	}
+	if err := command.CheckDigest(f.digest); err != nil {
+		return err
+	}
+	g, err := a.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	if id, err = findApproval(ctx, g, id); err != nil {
+		return err
+	}
+	digest := f.digest
+	if digest == "" || !given {
+		if v, digest, err = a.decideSeen(ctx, g, id, v, given, f); err != nil {
+			return err
+		}
+	}
+	if v.Leave {
+		a.Say("approval %s stays pending", id)
+		return nil
+	}
+	return a.cast(ctx, g, id, v, digest)
+}
+
+// decideSeen shows the approval in full and returns the answer to it together
+// with the digest of the call that was shown.
+func (a *app) decideSeen(ctx context.Context, g *client.Gateway, id string, v question.Vote, given bool, f decideFlags) (question.Vote, string, error) {
+	reply, err := g.Approvals.GetApproval(ctx, &palyrav1.GetApprovalRequest{ApprovalId: id})
+	if err != nil {
+		return question.Vote{}, "", err
+	}
+	shown := reply.GetApproval()
+	if shown.GetState() != palyrav1.ApprovalState_APPROVAL_STATE_PENDING {
+		return question.Vote{}, "", reason.Errorf(reason.ApprovalConflict, "approval %s is %s already", id, printer.Enum(shown.GetState()))
+	}
+	if f.digest != "" && f.digest != shown.GetCallDigest() {
+		return question.Vote{}, "", reason.Errorf(reason.DigestMismatch, "the call that waits is another than the one of --digest").
+			WithField("waiting", shown.GetCallDigest()).WithField("given", f.digest)
+	}
+	question.Show(a.App, shown)
+	if !given {
+		v, err = question.AskVote(ctx, a.App, shown)
+		return v, shown.GetCallDigest(), err
+	}
+	return v, shown.GetCallDigest(), a.confirmVote(ctx, v, f.sure)
+}
+
+// confirmVote asks whether the vote given as flags stands, now that the call
+// was shown.
+func (a *app) confirmVote(ctx context.Context, v question.Vote, sure bool) error {
+	if sure {
+		return nil
+	}
+	word := "deny"
+	if v.Allow {
+		word = "allow"
+	}
+	answer, err := a.Ask(ctx, "type "+word+" to confirm> ")
+	if err != nil {
+		return err
+	}
+	if answer != word {
+		a.Say("not confirmed; the approval stays pending")
+		return command.Exit(1)
+	}
+	return nil
+}
+
+// cast sends the vote and prints the approval after it.
+func (a *app) cast(ctx context.Context, g *client.Gateway, id string, v question.Vote, digest string) error {
+	reply, err := g.Approvals.DecideApproval(ctx, v.Request(id, digest))
+	if err != nil {
+		return err
+	}
+	return a.printAnswered(reply.GetApproval())
+}
+
+// printAnswered prints where an approval stands now.
+func (a *app) printAnswered(after *palyrav1.Approval) error {
+	return a.PrintOne("Approval", a.approvalRecord(after), func(p *printer.Page) {
+		p.Field("approval", after.GetApprovalId())
+		p.Field("state", printer.Enum(after.GetState()))
+		p.Field("missing", after.GetMissing())
+		p.Field("grant", after.GetGrantId())
+	})
+}

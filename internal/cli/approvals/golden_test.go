@@ -1,0 +1,16 @@
+package approvals_test
+
+import (
+	"testing"
+
+	"palyra/internal/cli/clitest"
+)
+
+// TestGolden compares every listing and page in every format.
+func TestGolden(t *testing.T) {
+	clitest.Golden(t, map[string][]string{
+		"approvals_list": {"approvals", "list", "--all"}, "approvals_show": {"approvals", "show", clitest.ApprovalID},
+		"grants_list": {"grants", "list"}, "grants_revoke": {"grants", "revoke", "01GRANT0000000000000000000"},
+		"decide": clitest.DecideArgs("--deny", "--reason", "no"),
+	})
+}

@@ -1,0 +1,151 @@
+package approvals
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/client"
+	"palyra/internal/cli/command"
+	"palyra/internal/cli/printer"
+)
+
+var grantListing = printer.Listing{
+	Kind:    "Grant",
+	Columns: []string{"ID", "STATE", "SCOPE", "MATCH", "FOR", "COVERS", "USES", "LEFT"},
+	Wide:    []string{"SESSION", "APPROVAL", "APPROVERS", "CREATED", "LAST USED", "DIGEST"},
+	Empty:   "no grants",
+	Drop:    []string{"MATCH", "SCOPE", "USES", "FOR"},
+}
+
+// GrantsCommand is `palyra grants`.
+func GrantsCommand(program *client.App) *cobra.Command {
+	a := &app{program}
+	var principal string
+	var ended bool
+	list := &cobra.Command{Use: "list", Short: "List the grants: yeses for a session or for a time", Args: command.Args(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.listGrants(cmd.Context(), principal, ended) }}
+	list.Flags().StringVar(&principal, "principal", "", "only those that cover the calls of this principal, such as agent:claude")
+	list.Flags().BoolVar(&ended, "all", false, "also those that were revoked or ran out")
+	var why string
+	revoke := &cobra.Command{Use: "revoke ID", Short: "Take a grant back at once", Args: command.Args(1, 1),
+		ValidArgsFunction: a.completeGrants,
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return a.revokeGrant(cmd.Context(), given[0], why)
+		}}
+	revoke.Flags().StringVar(&why, "reason", "", "why, for the journal")
+	// Nothing is asked: taking power away is the safe direction. Scripts that
+	// answer all the same go on working.
+	revoke.Flags().Bool("yes", false, "no effect: nothing is asked")
+	_ = revoke.Flags().MarkHidden("yes")
+	return command.NewGroup("grants", "See and take back grants, the yeses for a session or a time", list, revoke)
+}
+
+func (a *app) grantRecord(g *palyrav1.Grant) printer.Record {
+	left := ""
+	if grantState(g, a.Now()) == "live" {
+		left = strings.TrimPrefix(a.Relative(g.GetExpiresAt()), "in ")
+	}
+	return printer.Record{
+		Name: g.GetGrantId(), Body: printer.ProtoObject(g),
+		Cells: []string{
+			g.GetGrantId(), grantState(g, a.Now()), printer.Enum(g.GetScope()), printer.Enum(g.GetMatch()), g.GetPrincipal(),
+			covers(g), fmt.Sprint(g.GetUses()), left,
+		},
+		Wide: []string{
+			g.GetSession(), g.GetApprovalId(), strings.Join(g.GetApprovers(), ","), printer.Clock(g.GetCreatedAt()),
+			printer.Clock(g.GetLastUsedAt()), g.GetCallDigest(),
+		},
+	}
+}
+
+// covers says which calls a grant covers.
+func covers(g *palyrav1.Grant) string {
+	switch g.GetMatch() {
+	case palyrav1.GrantMatch_GRANT_MATCH_TOOL:
+		return "any call of " + g.GetTool()
+	case palyrav1.GrantMatch_GRANT_MATCH_SUBJECT:
+		return g.GetTool() + " with subject " + g.GetSubject()
+	}
+	return "the same call of " + cmp.Or(g.GetSubject(), g.GetTool())
+}
+
+func grantState(g *palyrav1.Grant, now time.Time) string {
+	switch {
+	case g.GetRevokedAt() != nil:
+		return "revoked"
+	case g.GetExpiresAt() != nil && !now.Before(g.GetExpiresAt().AsTime()):
+		return "ended"
+	}
+	return "live"
+}
+
+func (a *app) listGrants(ctx context.Context, principal string, ended bool) error {
+	g, err := a.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	req := &palyrav1.ListGrantsRequest{Principal: principal, IncludeEnded: ended}
+	records, _, err := client.Collect(0, func(size int32) ([]printer.Record, bool, error) {
+		req.PageSize = size
+		reply, err := g.Approvals.ListGrants(ctx, req)
+		req.PageToken = reply.GetNextPageToken()
+		return client.RecordsOf(reply.GetGrants(), a.grantRecord), req.PageToken != "", err
+	})
+	if err != nil {
+		return err
+	}
+	return a.PrintList(grantListing, records)
+}
+
+func (a *app) revokeGrant(ctx context.Context, id, why string) error {
+	g, err := a.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	if id, err = findGrant(ctx, g, id); err != nil {
+		return err
+	}
+	reply, err := g.Approvals.RevokeGrant(ctx, &palyrav1.RevokeGrantRequest{GrantId: id, Reason: why})
+	if err != nil {
+		return err
+	}
+	v := reply.GetGrant()
+	return a.PrintOne("Grant", a.grantRecord(v), func(p *printer.Page) {
+		p.Field("grant", v.GetGrantId())
+		p.Field("state", grantState(v, a.Now()))
+		p.Field("was used", printer.Plural(int(v.GetUses()), "time"))
+	})
+}
+
+func (a *app) completeGrants(cmd *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return a.Suggestions(cmd, given, func(ctx context.Context, g *client.Gateway) (out []cobra.Completion) {
+		reply, err := g.Approvals.ListGrants(ctx, &palyrav1.ListGrantsRequest{PageSize: 50})
+		if err != nil {
+			return nil
+		}
+		for _, v := range reply.GetGrants() {
+			out = append(out, client.Describe(v.GetGrantId(), printer.Enum(v.GetScope())+" "+covers(v)))
+		}
+		return out
+	})
+}
+
+func findGrant(ctx context.Context, g *client.Gateway, given string) (string, error) {
+	return client.FindID("grant", given, func() ([]string, error) {
+		req := &palyrav1.ListGrantsRequest{IncludeEnded: true}
+		return client.NamesOf(func(size int32) ([]printer.Record, bool, error) {
+			req.PageSize = size
+			reply, err := g.Approvals.ListGrants(ctx, req)
+			req.PageToken = reply.GetNextPageToken()
+			return client.RecordsOf(reply.GetGrants(), func(v *palyrav1.Grant) printer.Record {
+				return printer.Record{Name: v.GetGrantId()}
+			}), req.PageToken != "", err
+		})
+	})
+}

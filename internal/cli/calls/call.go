@@ -1,0 +1,119 @@
+// Package calls has the commands that call a tool and that list the tools.
+package calls
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/client"
+	"palyra/internal/cli/command"
+	"palyra/internal/cli/invocation"
+	"palyra/internal/cli/printer"
+	"palyra/internal/reason"
+)
+
+// app is one run of the program, with the commands of this family.
+type app struct{ *client.App }
+
+// callFlags are those of `palyra call`.
+type callFlags struct {
+	input, session, run, channel, key string
+	dryRun                            bool
+}
+
+// Command is `palyra call`.
+func Command(program *client.App) *cobra.Command {
+	a := &app{program}
+	var f callFlags
+	c := &cobra.Command{
+		Use:   "call TOOL [key=value ...]",
+		Short: "Propose one tool call and print its result",
+		Long: "Propose one tool call and print its result.\n\n" +
+			"The input is one JSON object: --input JSON, --input @FILE, --input - for stdin,\n" +
+			"or members as key=value, read as the tool's schema says; repeat a key for a\n" +
+			"list, and write key:=JSON for any JSON value.\n\n" +
+			"If policy asks a human, a terminal shows the call in full and takes the answer;\n" +
+			"elsewhere the command that answers it is printed on stderr, and the call waits.\n" +
+			"Ctrl-C ends the waiting and not the call: an approval stays pending, and the\n" +
+			"call runs if it is allowed, unless `palyra approvals cancel ID` withdraws it.\n\n" +
+			"The exit code is 0 whatever the tool's own exit code, which is in the result;\n" +
+			"see `palyra help exit-codes`.",
+		Example: "palyra call fs.read workspace=demo path=README.md\n" +
+			"palyra call process.run --input '{\"workspace\":\"demo\",\"argv\":[\"git\",\"status\"]}'\n" +
+			"palyra call process.run workspace=demo argv=git argv=status --dry-run",
+		Args:              command.Args(1, -1),
+		ValidArgsFunction: a.CompleteTools,
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return a.call(cmd.Context(), given[0], given[1:], f)
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.input, "input", "", "the input: JSON, @FILE, or - for stdin")
+	flags.StringVar(&f.session, "session", "", "your name for the session; an approval for the session covers later calls in it (default \"default\")")
+	flags.StringVar(&f.run, "run", "", "your name for the agent run it belongs to (default: a run of its own)")
+	flags.StringVar(&f.channel, "channel", "", "the messaging channel it came from, if any; policies can ask for it")
+	flags.StringVar(&f.key, "idempotency-key", "", "a retry with the same key never runs the call twice (default: a new one)")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "say what policy would decide; nothing runs and nobody is asked")
+	return c
+}
+
+func (a *app) call(ctx context.Context, toolName string, members []string, f callFlags) error {
+	if err := errors.Join(command.CheckName("session", f.session), command.CheckName("run", f.run)); err != nil {
+		return err
+	}
+	input, err := invocation.GivenInput(a.App, f.input, members)
+	if err != nil {
+		return err
+	}
+	g, err := a.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	if len(members) > 0 {
+		if input, err = invocation.InputFrom(members, invocation.SchemaOf(ctx, g, toolName)); err != nil {
+			return err
+		}
+	}
+	if f.dryRun {
+		return a.evaluate(ctx, g, toolName, input, f)
+	}
+	if f.key == "" {
+		f.key = invocation.NewKey()
+	}
+	c := &callRun{a: a, g: g, tool: toolName, key: f.key}
+	return c.run(ctx, &palyrav1.CallToolRequest{
+		Tool: toolName, InputJson: input, Session: f.session, Run: f.run, Channel: f.channel, IdempotencyKey: f.key,
+	})
+}
+
+// evaluate is `palyra call --dry-run`.
+func (a *app) evaluate(ctx context.Context, g *client.Gateway, toolName string, input []byte, f callFlags) error {
+	v, err := g.Calls.EvaluateTool(ctx, &palyrav1.EvaluateToolRequest{
+		Tool: toolName, InputJson: input, Session: f.session, Channel: f.channel,
+	})
+	if err != nil {
+		return err
+	}
+	err = a.PrintOne("Evaluation", printer.Record{Name: v.GetVerdict(), Body: printer.ProtoObject(v)}, func(p *printer.Page) { evaluationPage(p, v) })
+	if err == nil && v.GetVerdict() == "deny" {
+		return command.Exit(reason.Lookup(reason.PolicyDenied).Exit)
+	}
+	return err
+}
+
+func evaluationPage(p *printer.Page, v *palyrav1.EvaluateToolResponse) {
+	p.Field("verdict", v.GetVerdict())
+	p.Field("reason", v.GetReason())
+	p.Field("because", v.GetMessage())
+	p.Field("next", v.GetRemedy())
+	p.List("policies", invocation.DeterminingLines(v.GetDetermining()))
+	p.Field("grant", v.GetGrantId())
+	p.Field("subject", v.GetApprovalSubjectId())
+	p.Field("skill gate", v.GetSkillGateDecision())
+	p.Field("call digest", v.GetCallDigest())
+	p.Field("policy", v.GetPolicyVersion())
+	p.Field("snapshot", v.GetSnapshotDigest())
+}

@@ -1,0 +1,239 @@
+package calls
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+
+	"connectrpc.com/connect"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/client"
+	"palyra/internal/cli/command"
+	"palyra/internal/cli/invocation"
+	"palyra/internal/cli/printer"
+	"palyra/internal/cli/question"
+	"palyra/internal/reason"
+)
+
+// callRun follows the events of one call.
+type callRun struct {
+	a    *app
+	g    *client.Gateway
+	tool string
+	key  string
+
+	proposed *palyrav1.ToolProposed
+	// waiting is the approval that the call waits for, nil when it does not.
+	waiting  *palyrav1.Approval
+	question *question.Question
+	decision *palyrav1.ToolDecision
+	// parts are the result's bytes so far; last is its last message.
+	parts    []byte
+	last     *palyrav1.ToolResult
+	attested *palyrav1.ToolAttestation
+	// shown is true when output was printed while the tool ran.
+	shown    outputPrinter
+	progress *time.Timer
+}
+
+// run sends the proposal and follows it to its end.
+func (c *callRun) run(ctx context.Context, req *palyrav1.CallToolRequest) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.g.Calls.CallTool(ctx, req)
+	if err != nil {
+		return c.lost(ctx, err)
+	}
+	defer func() { _ = stream.Close() }()
+	defer c.closeQuestion()
+	defer c.stopProgress()
+	for stream.Receive() {
+		if err := c.event(ctx, stream.Msg()); err != nil {
+			return err
+		}
+	}
+	c.stopProgress()
+	c.closeQuestion()
+	if err := stream.Err(); err != nil && !c.complete() {
+		return c.lost(ctx, err)
+	}
+	return c.finish()
+}
+
+func (c *callRun) complete() bool { return c.last != nil && !c.last.GetMore() }
+
+func (c *callRun) event(ctx context.Context, msg *palyrav1.CallToolResponse) error {
+	if c.a.Format() == printer.FormatNDJSON {
+		if err := c.a.PrintNDJSON(printer.Document("CallEvent", printer.ProtoObject(msg))); err != nil {
+			return err
+		}
+	}
+	switch e := msg.GetEvent().(type) {
+	case *palyrav1.CallToolResponse_Proposed:
+		c.proposed = e.Proposed
+		if e.Proposed.GetReplayed() {
+			c.a.Say("this idempotency key was used before; these are the events of that call")
+		}
+	case *palyrav1.CallToolResponse_ApprovalRequested:
+		c.asked(ctx, e.ApprovalRequested.GetApproval())
+	case *palyrav1.CallToolResponse_ApprovalResolved:
+		c.resolved(e.ApprovalResolved)
+	case *palyrav1.CallToolResponse_Decision:
+		c.decision = e.Decision
+		c.startProgress()
+	case *palyrav1.CallToolResponse_Output:
+		c.stopProgress()
+		return c.shown.chunk(c.a, e.Output)
+	case *palyrav1.CallToolResponse_Result:
+		c.stopProgress()
+		c.parts = append(c.parts, e.Result.GetResultJson()...)
+		c.last = e.Result
+	case *palyrav1.CallToolResponse_Attestation:
+		c.attested = e.Attestation
+	}
+	return nil
+}
+
+// asked shows the question to a person who may answer it, or says who can.
+func (c *callRun) asked(ctx context.Context, v *palyrav1.Approval) {
+	c.stopProgress()
+	c.waiting = v
+	if _, ok := question.Answerer(ctx, c.a.App, c.g, v); ok {
+		c.question = question.New(c.a.App, v, question.Unary(c.g))
+		c.question.Put(ctx)
+		return
+	}
+	question.SayHowToAnswer(c.a.App, v)
+}
+
+func (c *callRun) closeQuestion() {
+	if c.question != nil {
+		c.question.Close()
+		c.question = nil
+	}
+}
+
+func (c *callRun) resolved(r *palyrav1.ApprovalResolved) {
+	c.waiting = nil
+	c.closeQuestion()
+	word := printer.Enum(r.GetState())
+	if r.GetGrantId() != "" {
+		word += " by grant " + r.GetGrantId()
+	}
+	c.a.Say("approval %s: %s", r.GetApprovalId(), word)
+}
+
+// lost explains an end of the stream before the result.
+func (c *callRun) lost(ctx context.Context, err error) error {
+	if ctx.Err() != nil && client.IsCancelled(err) {
+		c.sayInterrupted()
+		return command.Exit(reason.Lookup(reason.Cancelled).Exit)
+	}
+	remote := client.AsRemote(err)
+	unsent := c.proposed == nil && remote.Code() == connect.CodeUnavailable
+	if unsent || client.ErrorInfo(remote) != nil {
+		return err
+	}
+	e := client.Explain(nil, err)
+	return e.WithRemedy("The call may have run. Repeat it with --idempotency-key %s: that returns its result and never runs it twice.", c.key)
+}
+
+// sayInterrupted says what becomes of the call without its client: with its
+// key it goes on.
+func (c *callRun) sayInterrupted() {
+	switch {
+	case c.decision != nil && !c.decision.GetAllowed():
+		c.a.Say("\ninterrupted: the call was denied; nothing ran")
+	case c.waiting != nil && c.decision != nil:
+		id := c.waiting.GetApprovalId()
+		c.a.Say("\ninterrupted: what the call changed still waits for approval %s and will be committed if it is allowed", id)
+		c.a.Say("  discard it:      palyra approvals cancel %s", id)
+		c.a.Say("  see its result:  the same palyra call with --idempotency-key %s", c.key)
+	case c.waiting != nil:
+		id := c.waiting.GetApprovalId()
+		c.a.Say("\ninterrupted: the call still waits for approval %s and will run if it is allowed", id)
+		c.a.Say("  withdraw it:     palyra approvals cancel %s", id)
+		c.a.Say("  see its result:  the same palyra call with --idempotency-key %s", c.key)
+	case c.decision != nil:
+		c.a.Say("\ninterrupted: the call goes on")
+		c.a.Say("  see its result:  the same palyra call with --idempotency-key %s", c.key)
+	default:
+		c.a.Say("\ninterrupted: the gateway may have taken the call, and then it goes on")
+		c.a.Say("  see its result:  the same palyra call with --idempotency-key %s", c.key)
+	}
+}
+
+// finish prints the result, or says why there is none, and chooses the exit
+// code.
+func (c *callRun) finish() error {
+	if c.decision != nil && !c.decision.GetAllowed() {
+		return c.denied()
+	}
+	if !c.complete() {
+		return reason.Errorf(reason.OutcomeUnknown, "the gateway ended the stream without a result").
+			WithRemedy("Repeat it with --idempotency-key %s: that returns its result and never runs it twice.", c.key)
+	}
+	sum := sha256.Sum256(c.parts)
+	if got := "sha256:" + hex.EncodeToString(sum[:]); c.last.GetExecutionDigest() != "" && got != c.last.GetExecutionDigest() {
+		return reason.Errorf(reason.VerificationFailed, "the result is not the one that the gateway recorded").
+			WithField("received", got).WithField("recorded", c.last.GetExecutionDigest())
+	}
+	if err := c.printResult(); err != nil {
+		return err
+	}
+	return c.verdict()
+}
+
+// denied prints why policy or a person said no.
+func (c *callRun) denied() error {
+	d := c.decision
+	e := &reason.Error{Code: reason.Code(d.GetReason()), Message: d.GetMessage(), Remedy: d.GetRemedy()}
+	if e.Message == "" {
+		e.Message = reason.Lookup(e.Code).Sentence
+	}
+	for _, line := range invocation.DeterminingLines(d.GetDetermining()) {
+		c.a.Say("  %s", line)
+	}
+	if c.a.Format() == printer.FormatName && c.proposed != nil {
+		if err := c.a.WriteOut(printer.VisibleLine(c.proposed.GetProposalId()) + "\n"); err != nil {
+			return err
+		}
+	}
+	return e
+}
+
+// verdict is the exit code of a call that was dispatched. A program that
+// ended by itself is a success, whatever its exit code.
+func (c *callRun) verdict() error {
+	r := c.last
+	if r.GetOutcome() == "succeeded" {
+		return nil
+	}
+	e := &reason.Error{Code: reason.Code(r.GetReason()), Message: r.GetMessage(), Remedy: r.GetRemedy()}
+	if e.Code == "" {
+		e.Code = map[string]reason.Code{
+			"timed_out": reason.TimedOut, "cancelled": reason.Cancelled, "ambiguous": reason.OutcomeUnknown,
+		}[r.GetOutcome()]
+	}
+	if e.Code == "" {
+		e.Code = reason.ToolFailed
+	}
+	if e.Message == "" {
+		e.Message = reason.Lookup(e.Code).Sentence
+	}
+	return e
+}
+
+func (c *callRun) startProgress() {
+	if c.a.ErrTerminal && c.decision.GetAllowed() {
+		c.progress = time.AfterFunc(client.Patience, func() { c.a.Say("running %s ...", c.tool) })
+	}
+}
+
+func (c *callRun) stopProgress() {
+	if c.progress != nil {
+		c.progress.Stop()
+	}
+}

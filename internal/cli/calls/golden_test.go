@@ -1,0 +1,15 @@
+package calls_test
+
+import (
+	"testing"
+
+	"palyra/internal/cli/clitest"
+)
+
+// TestGolden compares every listing and page in every format.
+func TestGolden(t *testing.T) {
+	clitest.Golden(t, map[string][]string{
+		"tools_list": {"tools", "list"}, "tools_show": {"tools", "show", "process.run"},
+		"dry_run": {"call", "process.run", "--dry-run"},
+	})
+}

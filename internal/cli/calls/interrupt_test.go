@@ -1,0 +1,70 @@
+package calls_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/clitest"
+	"palyra/internal/cli/printer"
+)
+
+// interrupted runs a call and interrupts it once ready is closed.
+func interrupted(w *clitest.World, ready <-chan struct{}, s printer.Streams) clitest.Result {
+	w.T.Helper()
+	ctx, cancel := context.WithCancel(w.T.Context())
+	defer cancel()
+	go func() { <-ready; cancel() }()
+	return w.Within(ctx, s, "call", "echo", "--idempotency-key", "mine")
+}
+
+// TestInterruptWhileWaiting: the call has a key and goes on without its
+// client; Ctrl-C says so, how to withdraw it, and how to see its result.
+func TestInterruptWhileWaiting(t *testing.T) {
+	w := clitest.NewWorld(t)
+	w.Gateway.Asks(clitest.SomeApproval(), clitest.Finished("succeeded", "", `{}`))
+	watch := clitest.NewWatcher("deny:")
+	r := interrupted(w, watch.Seen, printer.Streams{Err: watch})
+	w.Want(r, 1)
+	for _, want := range []string{
+		"interrupted: the call still waits for approval " + clitest.ApprovalID + " and will run if it is allowed",
+		"palyra approvals cancel " + clitest.ApprovalID, "--idempotency-key mine",
+	} {
+		if !strings.Contains(r.Err, want) {
+			t.Errorf("does not say %q:\n%s", want, r.Err)
+		}
+	}
+}
+
+func TestInterruptAfterTheDecision(t *testing.T) {
+	w := clitest.NewWorld(t)
+	running := make(chan struct{})
+	w.Gateway.Play = func(ctx context.Context, _ *palyrav1.CallToolRequest, send func(*palyrav1.CallToolResponse) error) error {
+		err := clitest.Play(send, clitest.Allowed(), clitest.Output("stdout", "first"))
+		<-ctx.Done()
+		return err
+	}
+	watch := clitest.NewWatcher("first")
+	go func() { <-watch.Seen; close(running) }()
+	r := interrupted(w, running, printer.Streams{Out: watch, OutTerminal: true})
+	w.Want(r, 1)
+	if !strings.Contains(r.Err, "interrupted: the call goes on\n") || !strings.Contains(r.Err, "--idempotency-key mine") || strings.Contains(r.Err, "cancel") {
+		t.Errorf("says:\n%s", r.Err)
+	}
+}
+
+func TestInterruptBeforeTheDecision(t *testing.T) {
+	w := clitest.NewWorld(t)
+	taken := make(chan struct{})
+	w.Gateway.Play = func(ctx context.Context, _ *palyrav1.CallToolRequest, _ func(*palyrav1.CallToolResponse) error) error {
+		close(taken)
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	r := interrupted(w, taken, printer.Streams{})
+	w.Want(r, 1)
+	if !strings.Contains(r.Err, "may have taken the call") || strings.Contains(r.Err, "nothing ran") {
+		t.Errorf("says:\n%s", r.Err)
+	}
+}

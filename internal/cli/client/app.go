@@ -1,0 +1,38 @@
+// Package client is how a command reaches the gateway: the flags and the
+// configuration that name it, the credential bundle and its renewal, one client
+// per service, lists page by page, ids by their beginning, streams that are
+// opened again, and what an error of the gateway or of the connection means.
+package client
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"palyra/internal/cli/printer"
+)
+
+// App is one run of the program.
+type App struct {
+	*printer.Printer
+	// Address, Credentials and Config are the flags of these names; "" was not
+	// given.
+	Address, Credentials, Config string
+	// Retry is the pause before the lost connection of a run is opened again.
+	Retry time.Duration
+	// Interrupt returns a context that the next interrupt ends. A command that
+	// goes on after the first one asks for it.
+	Interrupt func(context.Context) (context.Context, context.CancelFunc)
+}
+
+// NewApp is one run of the program with these streams.
+func NewApp(s printer.Streams) *App {
+	return &App{
+		Printer: printer.New(s), Retry: firstRetry,
+		Interrupt: func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+		},
+	}
+}

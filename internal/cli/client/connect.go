@@ -1,0 +1,272 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"crypto/x509"
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"palyra/gen/palyra/v1/palyrav1connect"
+	"palyra/internal/access"
+	"palyra/internal/cli/command"
+	"palyra/internal/identity"
+	"palyra/internal/reason"
+)
+
+const (
+	// answerTimeout is for one question to the gateway; streams have none.
+	answerTimeout = 30 * time.Second
+	dialTimeout   = 5 * time.Second
+	// Patience is how long nothing is said of a wait.
+	Patience = 2 * time.Second
+	// maxMessage is the API's cap on one message in bytes.
+	maxMessage = 4 << 20
+)
+
+// Gateway is a connection to palyrad: one client per service.
+type Gateway struct {
+	Address string
+	// Root is the CA that the credential bundle trusts.
+	Root         *x509.Certificate
+	Calls        palyrav1connect.GatewayServiceClient
+	Approvals    palyrav1connect.ApprovalsServiceClient
+	Policy       palyrav1connect.PolicyServiceClient
+	Journal      palyrav1connect.JournalServiceClient
+	Attestations palyrav1connect.AttestationServiceClient
+	Status       palyrav1connect.StatusServiceClient
+	Access       palyrav1connect.AccessServiceClient
+	Identity     palyrav1connect.IdentityServiceClient
+	Workspaces   palyrav1connect.WorkspaceServiceClient
+	Sessions     palyrav1connect.SessionServiceClient
+}
+
+// Connect reads the credential bundle and returns the clients. Nothing is sent
+// yet, but a certificate past two thirds of its life is renewed first.
+func (a *App) Connect(ctx context.Context) (*Gateway, error) {
+	c, err := a.client()
+	if err != nil {
+		return nil, err
+	}
+	b, err := readBundle(c)
+	if err != nil {
+		return nil, err
+	}
+	address := cmp.Or(c.address, b.Address)
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return nil, command.Usage("address %q: want HOST:PORT", address).WithRemedy("Set --address or PALYRA_ADDRESS, for example 127.0.0.1:7443.")
+	}
+	if !c.local {
+		if b, err = a.renewed(ctx, c.credentials, b, address); err != nil {
+			return nil, err
+		}
+	}
+	// TLS goes by the machine's clock.
+	if end := b.NotAfter(); time.Now().After(end) {
+		return nil, reason.Errorf(reason.NotConnected, "the certificate in %s ended %s", c.credentials, end.UTC().Format(time.RFC3339)).
+			WithRemedy("A running `palyrad` keeps the local operator's fresh: start it again. Others get a new bundle with `palyrad operator add`.")
+	}
+	return a.dial(b, address), nil
+}
+
+// readBundle reads the bundle; where there is none it says how to get one.
+func readBundle(c client) (identity.Bundle, error) {
+	b, err := identity.ReadBundle(c.credentials)
+	if err == nil {
+		return b, nil
+	}
+	e := Explain(nil, err)
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return b, reason.Errorf(reason.NotConnected, "%s", e.Message).
+			WithRemedy("The bundle belongs to another user. Have one of your own made with `palyrad operator add NAME --role ROLE` and name it with --credentials.")
+	case !errors.Is(err, fs.ErrNotExist):
+		return b, e
+	case c.local:
+		return b, e.WithRemedy("Start the gateway on this machine with `palyrad`, which makes a bundle for you; or name another with --credentials DIR.")
+	}
+	return b, e.WithRemedy("Name the directory of a credential bundle; `palyrad operator add NAME --role ROLE` makes one.")
+}
+
+func (a *App) dial(b identity.Bundle, address string) *Gateway {
+	client := httpClient(b)
+	base := "https://" + address
+	opts := []connect.ClientOption{
+		connect.WithReadMaxBytes(maxMessage),
+		connect.WithInterceptors(deadline{a: a, address: address}),
+	}
+	return &Gateway{
+		Address:      address,
+		Root:         b.Root,
+		Calls:        palyrav1connect.NewGatewayServiceClient(client, base, opts...),
+		Approvals:    palyrav1connect.NewApprovalsServiceClient(client, base, opts...),
+		Policy:       palyrav1connect.NewPolicyServiceClient(client, base, opts...),
+		Journal:      palyrav1connect.NewJournalServiceClient(client, base, opts...),
+		Attestations: palyrav1connect.NewAttestationServiceClient(client, base, opts...),
+		Status:       palyrav1connect.NewStatusServiceClient(client, base, opts...),
+		Access:       palyrav1connect.NewAccessServiceClient(client, base, opts...),
+		Identity:     palyrav1connect.NewIdentityServiceClient(client, base, opts...),
+		Workspaces:   palyrav1connect.NewWorkspaceServiceClient(client, base, opts...),
+		Sessions:     palyrav1connect.NewSessionServiceClient(client, base, opts...),
+	}
+}
+
+// httpClient speaks HTTP/2 over TLS 1.3 with the bundle's certificate and
+// trusts the bundle's CA alone. It never goes through a proxy.
+func httpClient(b identity.Bundle) *http.Client {
+	var protocols http.Protocols
+	protocols.SetHTTP2(true)
+	return &http.Client{
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{
+			Proxy:               nil,
+			DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
+			Protocols:           &protocols,
+			ForceAttemptHTTP2:   true,
+			TLSClientConfig:     b.ClientTLS(),
+			TLSHandshakeTimeout: dialTimeout,
+		},
+	}
+}
+
+// deadline gives every unary call a deadline and says, after a while and only
+// to a person, that it is still waiting.
+type deadline struct {
+	a       *App
+	address string
+}
+
+// WrapUnary implements connect.Interceptor.
+func (d deadline) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+		ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+		defer cancel()
+		if d.a.ErrTerminal {
+			timer := time.AfterFunc(Patience, func() { d.a.Say("waiting for the gateway at %s ...", d.address) })
+			defer timer.Stop()
+		}
+		return next(ctx, req)
+	}
+}
+
+// WrapStreamingClient implements connect.Interceptor.
+func (deadline) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
+		conn := next(ctx, spec)
+		conn.RequestHeader().Set(access.SurfaceHeader, string(access.SurfaceCLI))
+		return conn
+	}
+}
+
+// WrapStreamingHandler implements connect.Interceptor.
+func (deadline) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return next
+}
+
+// Follow reads an endless stream and opens it again, from where it stopped,
+// when the connection is lost. open returns after each loss; it reports
+// whether it had received anything.
+func (a *App) Follow(ctx context.Context, open func() (received bool, err error)) error {
+	r := Reopening{First: firstRetry, Most: 10 * time.Second, Lost: func(wait time.Duration) {
+		a.Say("connection lost; trying again in %s", wait)
+	}}
+	return r.Follow(ctx, open)
+}
+
+// EndOfWatch makes an interrupt the normal end of an endless list.
+func EndOfWatch(ctx context.Context, err error) error {
+	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || connect.CodeOf(err) == connect.CodeCanceled) {
+		return nil
+	}
+	return err
+}
+
+// firstRetry is the pause before a lost connection is opened again; each
+// further one is twice as long.
+const firstRetry = 500 * time.Millisecond
+
+// Reopening is how a stream that was lost is opened again.
+type Reopening struct {
+	// first and most bound the pause between two tries.
+	First, Most time.Duration
+	// Tries bounds those without success in a row; 0 does not.
+	Tries int
+	// Early reports whether an error before anything was received is worth
+	// another try; nil is no.
+	Early func(error) bool
+	// Lost is told of each loss and of the pause after it.
+	Lost func(wait time.Duration)
+}
+
+// Follow calls open until the stream ends in order, the tries are used up, or an
+// error says that another would change nothing.
+func (r Reopening) Follow(ctx context.Context, open func() (received bool, err error)) error {
+	wait, failed := r.First, 0
+	for connected := false; ; {
+		received, err := open()
+		connected = connected || received
+		if received {
+			wait, failed = r.First, 0
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		worth := connected || r.Early != nil && r.Early(err)
+		if err != nil && (!worth || !transient(err)) {
+			return err
+		}
+		if failed++; r.Tries > 0 && failed > r.Tries {
+			return err
+		}
+		r.Lost(wait)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(wait):
+		}
+		wait = min(2*wait, r.Most)
+	}
+}
+
+// transient reports whether an error of a stream is one of the connection: the
+// gateway is away, or what it sent broke off.
+func transient(err error) bool {
+	if connect.CodeOf(err) == connect.CodeUnavailable {
+		return !strings.Contains(err.Error(), "x509:") && reason.Of(err) != reason.Unauthenticated
+	}
+	return brokeOff(err)
+}
+
+// NoticeLoss makes requests with ctx tell whether a connection was ever made:
+// lost reports whether an error is the loss of one, after which the gateway may
+// have heard the request. Where none could be made, or the certificates were
+// refused, another try would change nothing.
+func NoticeLoss(ctx context.Context) (traced context.Context, lost func(error) bool) {
+	var made atomic.Bool
+	traced = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { made.Store(true) }})
+	return traced, func(err error) bool {
+		return made.Load() && transient(err) && !connect.IsWireError(err) && !strings.Contains(err.Error(), "tls:")
+	}
+}
+
+// brokeOff reports whether a stream ended in the middle: there was a gateway at
+// its other end, and what it said last is no error. connect gives such an end
+// one of several codes, depending on where it found it.
+func brokeOff(err error) bool {
+	var remote *connect.Error
+	if !errors.As(err, &remote) {
+		return errors.Is(err, io.EOF)
+	}
+	codes := []connect.Code{connect.CodeUnknown, connect.CodeCanceled, connect.CodeInvalidArgument, connect.CodeInternal}
+	return !connect.IsWireError(err) && slices.Contains(codes, remote.Code())
+}

@@ -1,0 +1,82 @@
+package client_test
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"palyra/internal/cli/clitest"
+	"palyra/internal/identity"
+)
+
+// TestKeyMustBePrivate: a bundle whose key others can read is not used. The
+// control is the same bundle with its mode.
+func TestKeyMustBePrivate(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("modes protect nothing there")
+	}
+	w := clitest.NewWorld(t)
+	w.Want(w.Run("status"), 0)
+	key := filepath.Join(w.Bundle, "key.pem")
+	for _, mode := range []os.FileMode{0o640, 0o604, 0o660} {
+		if err := os.Chmod(key, mode); err != nil {
+			t.Fatal(err)
+		}
+		if r := w.Run("status"); r.Code == 0 || !strings.Contains(r.Err, "key.pem") {
+			t.Errorf("mode %o: exit code %d: %s", mode, r.Code, r.Err)
+		}
+	}
+}
+
+// TestOtherGateway: a server that another CA certified is refused.
+func TestOtherGateway(t *testing.T) {
+	w, other := clitest.NewWorld(t), clitest.NewWorld(t)
+	r := w.Run("--address", other.Address, "status")
+	w.Want(r, 6)
+	if !strings.Contains(r.Err, "not the gateway of the credential bundle") {
+		t.Error(r.Err)
+	}
+	w.Want(w.Run("--address", w.Address, "status"), 0)
+}
+
+// TestRenewal: a certificate past two thirds of its life is renewed and the
+// bundle replaced; a younger one, and the local operator's, are not.
+func TestRenewal(t *testing.T) {
+	real := time.Now()
+	for _, c := range []struct {
+		name     string
+		from, to time.Duration
+		local    bool
+		renewals int
+	}{
+		{"young", -time.Hour, 3 * time.Hour, false, 0},
+		{"old", -5 * time.Hour, time.Hour, false, 1},
+		{"local", -5 * time.Hour, time.Hour, true, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := clitest.NewWorld(t)
+			w.Now = real
+			if c.local {
+				w.Bundle = filepath.Join(w.Home, "state", "palyra", "operator")
+				w.Env["PALYRA_CREDENTIALS"] = ""
+			}
+			w.WriteBundle(real.Add(c.from), real.Add(c.to))
+			for range 2 {
+				w.Want(w.Run("status"), 0)
+			}
+			if w.Gateway.Renewals != c.renewals {
+				t.Errorf("%d renewals, want %d", w.Gateway.Renewals, c.renewals)
+			}
+			b, err := identity.ReadBundle(w.Bundle)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if renewed := b.NotAfter().After(real.Add(23 * time.Hour)); renewed != (c.renewals > 0) {
+				t.Errorf("the bundle ends %s", b.NotAfter())
+			}
+		})
+	}
+}

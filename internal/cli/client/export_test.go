@@ -1,0 +1,4 @@
+package client
+
+// What the tests from outside look into.
+var Transient = transient

@@ -1,0 +1,67 @@
+package client
+
+import (
+	"slices"
+	"strings"
+
+	"palyra/internal/cli/command"
+	"palyra/internal/cli/printer"
+	"palyra/internal/lazyregexp"
+	"palyra/internal/reason"
+)
+
+const (
+	// idLength is that of a ULID.
+	idLength = 26
+	// shortestPrefix is how much of an id is enough to look it up.
+	shortestPrefix = 6
+)
+
+var idForm = lazyregexp.New(`^[0-9A-Z]+$`)
+
+// FindID completes an id of which a person gave the beginning, in any case.
+// known lists the ids there are; it is asked only when part of the id is left
+// away.
+func FindID(kind, given string, known func() ([]string, error)) (string, error) {
+	id := strings.ToUpper(strings.TrimSpace(given))
+	if len(id) < shortestPrefix || len(id) > idLength || !idForm.MatchString(id) {
+		return "", command.Usage("%q is not the id of any %s", given, kind).
+			WithRemedy("Give its %d letters and digits, or at least the first %d.", idLength, shortestPrefix)
+	}
+	if len(id) == idLength {
+		return id, nil
+	}
+	all, err := known()
+	if err != nil {
+		return "", err
+	}
+	var found []string
+	for _, one := range all {
+		if strings.HasPrefix(one, id) && !slices.Contains(found, one) {
+			found = append(found, one)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return "", reason.Errorf(reason.NotFound, "there is no %s whose id begins with %s", kind, id)
+	case 1:
+		return found[0], nil
+	}
+	return "", command.Usage("%s of an id: %s begin with it", id, printer.Plural(len(found), kind)).
+		WithRemedy("Give more of it; they are %s.", strings.Join(found[:min(len(found), 5)], ", "))
+}
+
+// NamesOf reads a list to its end and returns the ids in it.
+func NamesOf(page func(size int32) (ids []printer.Record, more bool, err error)) ([]string, error) {
+	records, _, err := Collect(0, page)
+	return RecordNames(records), err
+}
+
+// RecordNames are the ids of records.
+func RecordNames(records []printer.Record) []string {
+	names := make([]string, len(records))
+	for i, r := range records {
+		names[i] = r.Name
+	}
+	return names
+}

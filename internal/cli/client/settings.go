@@ -1,0 +1,47 @@
+package client
+
+import (
+	"cmp"
+	"os"
+	"path/filepath"
+
+	"palyra/internal/config"
+)
+
+// client is how this run reaches the gateway: flags before variables before
+// the file before the defaults.
+type client struct {
+	address     string
+	credentials string
+	// local is true for the bundle that palyrad writes for the operator of
+	// its own host, and renews itself.
+	local bool
+}
+
+func (a *App) client() (client, error) {
+	c, origins, err := a.clientConfig()
+	if err != nil {
+		return client{}, err
+	}
+	out := client{address: a.Address, credentials: cmp.Or(a.Credentials, c.Client.Credentials)}
+	if out.address == "" && origins["client.address"].Source != config.SourceDefault {
+		out.address = c.Client.Address
+	}
+	operator := filepath.Join(c.StateDir, "operator")
+	if out.credentials == "" || filepath.Clean(out.credentials) == operator {
+		out.credentials, out.local = operator, true
+	}
+	return out, nil
+}
+
+// Xdg is a base directory of the XDG specification.
+func (a *App) Xdg(variable, underHome string) string {
+	if dir := a.Getenv(variable); filepath.IsAbs(dir) {
+		return dir
+	}
+	home := a.Getenv("HOME")
+	if home == "" {
+		home, _ = os.UserHomeDir()
+	}
+	return filepath.Join(home, filepath.FromSlash(underHome))
+}

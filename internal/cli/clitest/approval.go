@@ -1,0 +1,67 @@
+package clitest
+
+import (
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/canonical"
+)
+
+// ApprovalID is that of SomeApproval.
+const ApprovalID = "01APPROVA10000000000000000"
+
+// Hostile is text that would redraw a terminal, turn lines around or hide.
+const Hostile = "rm \x1b[2J\x1b]0;x\x07 \u202egnp.exe\u200b\u2066 \u00ad\U000E0041\r end"
+
+// SomeApproval is pending and has every field that a person must see.
+func SomeApproval() *palyrav1.Approval {
+	return &palyrav1.Approval{
+		ApprovalId: ApprovalID, ProposalId: "01PROPOSAL0000000000000000", CallDigest: canonical.Digest([]byte("call")), SnapshotDigest: canonical.Digest([]byte("snapshot")),
+		SubjectType: palyrav1.ApprovalSubjectType_APPROVAL_SUBJECT_TYPE_TOOL, SubjectId: "process.run:/usr/bin/git@demo",
+		RequestedBy: "agent:claude", OnBehalfOf: "user:ada", Session: "default", Run: "r1", Device: "01DEVICE000000000000000000", Channel: "",
+		CreatedAt: timestamppb.New(Now.Add(-48 * time.Second)), ExpiresAt: timestamppb.New(Now.Add(9*time.Minute + 12*time.Second)),
+		State: palyrav1.ApprovalState_APPROVAL_STATE_PENDING, Version: 1, Severity: "high", Missing: "one more user with role security",
+		Votes: []*palyrav1.ApprovalVote{{
+			User: "user:bob", Roles: []string{"operator"}, Surface: "console", Allow: true, Scope: palyrav1.ApprovalScope_APPROVAL_SCOPE_TIMEBOXED,
+			Ttl: durationpb.New(30 * time.Minute), Match: palyrav1.GrantMatch_GRANT_MATCH_EXACT, Reason: "looks right", At: timestamppb.New(Now.Add(-10 * time.Second)),
+		}},
+		Prompt: &palyrav1.ApprovalPrompt{
+			Title: "Run git commit in demo", Severity: "high", Summary: "The agent wants to run a program in a sandbox.",
+			ArgumentsJson: []byte(`{"argv":["git","commit","-m","one"],"workspace":"demo"}`), Tool: "process.run",
+			Executable: "/usr/bin/git", ExecutableDigest: "sha256:11", Cwd: "demo:.", Argv: []string{"git", "commit", "-m", "one"},
+			SandboxTier: "c", Egress: []string{"strict"}, Secrets: []string{"github-token@3"}, Operands: []*palyrav1.ApprovalOperand{{Path: "Makefile", Sha256: "sha256:22"}, {Path: "new.txt"}},
+			Executor: "sandbox_tier_c_linux_bubblewrap", SandboxProfile: "tier_c workspace=rw wall_ms=60000", Redacted: []string{"/token"},
+			Diff:            "--- a/x\n+++ b/x\n-old\n+new\n",
+			Why:             []*palyrav1.ApprovalWhy{{PolicyId: "sensitive.ask", File: "defaults/10.cedar", Line: 3, Reason: "process_exec is sensitive", Condition: "when { resource.sensitive }"}},
+			DiffersFromLast: []*palyrav1.ApprovalDifference{{Field: "argv", Was: `["git","status"]`, Is: `["git","commit","-m","one"]`}},
+			Scopes: []*palyrav1.ApprovalScopeOffer{
+				{Scope: palyrav1.ApprovalScope_APPROVAL_SCOPE_ONCE, Covers: "this call"},
+				{Scope: palyrav1.ApprovalScope_APPROVAL_SCOPE_SESSION, Match: palyrav1.GrantMatch_GRANT_MATCH_SUBJECT, Covers: "process.run of /usr/bin/git in demo"},
+			},
+			Notes: []string{"files that git reads indirectly are not bound"},
+		},
+	}
+}
+
+// HostileApproval has hostile text wherever a model or client can put it, and
+// an argument of 200 KiB.
+func HostileApproval() *palyrav1.Approval {
+	v := SomeApproval()
+	v.SubjectId, v.RequestedBy, v.Missing = Hostile, Hostile, Hostile
+	p := v.Prompt
+	p.Title, p.Summary, p.Executable, p.Diff = Hostile, Hostile+"\n"+Hostile, Hostile, "+"+Hostile+"\n-"+Hostile
+	p.Argv, p.Notes, p.Secrets, p.Redacted, p.Egress = []string{Hostile}, []string{Hostile}, []string{Hostile}, []string{Hostile}, []string{Hostile}
+	p.Operands = []*palyrav1.ApprovalOperand{{Path: Hostile, Sha256: Hostile}}
+	p.Executor, p.SandboxProfile, p.Why[0].Condition = Hostile, Hostile, Hostile
+	p.Why[0].Reason, p.DiffersFromLast[0].Is, p.Scopes[0].Covers, v.Votes[0].Reason = Hostile, Hostile, Hostile, Hostile
+	arguments, err := canonical.Marshal(map[string]any{"argv": []string{Hostile}, "text": strings.Repeat("0123456789abcdef", 200<<10/16) + "THE-END"})
+	if err != nil {
+		panic(err)
+	}
+	p.ArgumentsJson = arguments
+	return v
+}

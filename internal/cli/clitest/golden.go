@@ -1,0 +1,69 @@
+package clitest
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"palyra/internal/cli/printer"
+
+	"github.com/goccy/go-yaml"
+	"github.com/google/go-cmp/cmp"
+)
+
+// Update is the flag that writes what is compared.
+var Update = flag.Bool("update", false, "write the golden files")
+
+// Golden compares what commands print in every format with the files of
+// testdata/golden; -update writes them.
+func Golden(t *testing.T, commands map[string][]string) {
+	t.Helper()
+	w := NewWorld(t)
+	for name, args := range commands {
+		out := map[string]string{}
+		for _, format := range printer.Formats {
+			w.Populate()
+			r := w.Run(append(append([]string{}, args...), "-o", format)...)
+			out[format] = strings.ReplaceAll(r.Out, w.Address, "127.0.0.1:7443")
+			checkGolden(t, filepath.Join("testdata", "golden", name+"."+format), out[format])
+		}
+		SameValue(t, name, out[printer.FormatJSON], out[printer.FormatYAML])
+	}
+}
+
+func checkGolden(t *testing.T, path, got string) {
+	t.Helper()
+	if *Update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", path, diff)
+	}
+}
+
+// SameValue reads both with another YAML reader: YAML 1.2 holds JSON.
+func SameValue(t *testing.T, name, asJSON, asYAML string) {
+	t.Helper()
+	var fromYAML, fromJSON any
+	if err := yaml.Unmarshal([]byte(asYAML), &fromYAML); err != nil {
+		t.Fatalf("%s: %v\n%s", name, err, asYAML)
+	}
+	if err := yaml.Unmarshal([]byte(asJSON), &fromJSON); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	if diff := cmp.Diff(fromJSON, fromYAML); diff != "" {
+		t.Errorf("%s: YAML and JSON differ:\n%s", name, diff)
+	}
+}

@@ -1,0 +1,449 @@
+package clitest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/client"
+	"palyra/internal/reason"
+)
+
+// RunID is that of the first run.
+const RunID = "01RVN000000000000000000001"
+
+// Runs drives runs as a gateway does: each has a tape that outlives its
+// streams and is read from any place.
+type Runs struct {
+	f *Gateway
+	// Script is what a run does once it started; nil completes it.
+	Script func(*Run)
+	// Cut, when set, is asked after each event that was sent; true breaks the
+	// connection.
+	Cut func(sent int) bool
+	// Deaf is how many starts lose their connection before anything is sent.
+	Deaf int
+	// Repeats makes every stream begin at the beginning, whatever it asks for.
+	Repeats bool
+	// Listed is what ListRuns has beside the run that was started.
+	Listed []*palyrav1.Run
+
+	mu      sync.Mutex
+	Started []*palyrav1.StartRunRequest
+	Resumed []int64
+	Run     *Run
+	sent    int
+	Wait    sync.WaitGroup
+}
+
+// Run is one run with its tape.
+type Run struct {
+	f      *Gateway
+	record *palyrav1.Run
+	Ctx    context.Context
+
+	mu       sync.Mutex
+	tape     []*palyrav1.RunEvent
+	changed  chan struct{}
+	Messages chan string
+	// cancelled says why; closed that no more messages come.
+	cancelled chan string
+	refused   []*palyrav1.MessageRefused
+}
+
+// begin starts a run, or returns the one that the same key made.
+func (r *Runs) begin(req *palyrav1.StartRunRequest) *Run {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Started = append(r.Started, req)
+	if r.Run != nil && r.Started[0].GetIdempotencyKey() == req.GetIdempotencyKey() {
+		return r.Run
+	}
+	r.Run = &Run{
+		f: r.f, Ctx: r.f.life, changed: make(chan struct{}), Messages: make(chan string, 16), cancelled: make(chan string, 16),
+		record: &palyrav1.Run{
+			RunId: RunID, State: palyrav1.RunState_RUN_STATE_RUNNING, Principal: "user:ada", OnBehalfOf: "user:ada", Session: "01DEVICE/default",
+			Model: cmp.Or(req.GetModel(), "fast"), Workspace: cmp.Or(req.GetWorkspace(), "demo"), Message: req.GetMessage(),
+			StartedAt: timestamppb.New(Now), Budget: &palyrav1.RunBudget{Calls: 200, Tokens: 2_000_000, WallClock: durationpb.New(2 * time.Hour)},
+			Interactive: req.GetInteractive(),
+		},
+	}
+	run := r.Run
+	run.Add(&palyrav1.RunEvent{Event: &palyrav1.RunEvent_Started{Started: &palyrav1.RunStarted{Run: run.snapshot()}}})
+	r.Wait.Go(func() {
+		if r.Script != nil {
+			r.Script(run)
+		}
+		run.Finish(palyrav1.RunState_RUN_STATE_COMPLETED, "", "")
+	})
+	return run
+}
+
+// snapshot is the record as it is now.
+func (r *Run) snapshot() *palyrav1.Run {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return proto.Clone(r.record).(*palyrav1.Run)
+}
+
+// Add puts an event on the tape, with a gap before it as the real one has.
+func (r *Run) Add(e *palyrav1.RunEvent) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := int64(len(r.tape) + 1)
+	e.Sequence, e.At = n*(1<<20)+7*n, timestamppb.New(Now.Add(time.Duration(n)*time.Millisecond))
+	r.tape = append(r.tape, e)
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+func (r *Run) refuse(m *palyrav1.MessageRefused) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refused = append(r.refused, m)
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// Finish ends the run, once.
+func (r *Run) Finish(state palyrav1.RunState, why reason.Code, detail string) {
+	if r.Over() {
+		return
+	}
+	r.mu.Lock()
+	r.record.State, r.record.Reason, r.record.Detail = state, string(why), detail
+	if state == palyrav1.RunState_RUN_STATE_CANCELLED {
+		r.record.CancelledBy = "user:ada"
+	}
+	r.record.EndedAt = timestamppb.New(Now.Add(2300 * time.Millisecond))
+	r.record.Usage = &palyrav1.RunUsage{Calls: 2, Turns: 2, InputTokens: 700, OutputTokens: 112, WallClock: durationpb.New(2300 * time.Millisecond)}
+	r.mu.Unlock()
+	r.Add(&palyrav1.RunEvent{Event: &palyrav1.RunEvent_Finished{Finished: &palyrav1.RunFinished{Run: r.snapshot()}}})
+}
+
+// Over reports whether the run has ended.
+func (r *Run) Over() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.tape) > 0 && r.tape[len(r.tape)-1].GetFinished() != nil
+}
+
+// UntilCancelled waits for a cancel and ends the run with it.
+func (r *Run) UntilCancelled() {
+	select {
+	case why := <-r.cancelled:
+		r.Finish(palyrav1.RunState_RUN_STATE_CANCELLED, reason.Cancelled, why)
+	case <-r.Ctx.Done():
+	}
+}
+
+// Delta is a part of what the model says.
+func (r *Run) Delta(text string) {
+	r.Add(&palyrav1.RunEvent{Event: &palyrav1.RunEvent_ModelDelta{ModelDelta: &palyrav1.ModelDelta{Text: text}}})
+}
+
+// Turn is a whole answer; its calls are given as id, tool, input.
+func (r *Run) Turn(text string, calls ...[3]string) {
+	t := &palyrav1.ModelTurn{Text: text, Stop: "end_turn", Model: "fast-1"}
+	for _, c := range calls {
+		t.Stop = "tool_use"
+		t.Calls = append(t.Calls, &palyrav1.ModelToolCall{CallId: c[0], Tool: c[1], Input: []byte(c[2])})
+	}
+	r.Add(&palyrav1.RunEvent{Event: &palyrav1.RunEvent_ModelTurn{ModelTurn: t}})
+}
+
+// Call adds an event of a call, made of one of CallTool's.
+func (r *Run) Call(id string, m *palyrav1.CallToolResponse) {
+	e := &palyrav1.RunEvent{CallId: id, ProposalId: "01PROPOSAL00000000000" + id}
+	switch c := m.GetEvent().(type) {
+	case *palyrav1.CallToolResponse_Proposed:
+		c.Proposed.ProposalId = e.ProposalId
+		e.Event = &palyrav1.RunEvent_Proposed{Proposed: c.Proposed}
+	case *palyrav1.CallToolResponse_ApprovalRequested:
+		e.Event = &palyrav1.RunEvent_ApprovalRequested{ApprovalRequested: c.ApprovalRequested}
+	case *palyrav1.CallToolResponse_ApprovalResolved:
+		e.Event = &palyrav1.RunEvent_ApprovalResolved{ApprovalResolved: c.ApprovalResolved}
+	case *palyrav1.CallToolResponse_Decision:
+		e.Event = &palyrav1.RunEvent_Decision{Decision: c.Decision}
+	case *palyrav1.CallToolResponse_Output:
+		e.Event = &palyrav1.RunEvent_Output{Output: c.Output}
+	case *palyrav1.CallToolResponse_Result:
+		e.Event = &palyrav1.RunEvent_Result{Result: c.Result}
+	case *palyrav1.CallToolResponse_Attestation:
+		e.Event = &palyrav1.RunEvent_Attestation{Attestation: c.Attestation}
+	}
+	r.Add(e)
+}
+
+// Propose opens a call of the run.
+func (r *Run) Propose(id, tool string) {
+	r.Call(id, Proposed(&palyrav1.CallToolRequest{Tool: tool}))
+}
+
+// Ask asks for a call and waits for the answer; allowed reports whether it was
+// a yes.
+func (r *Run) Ask(id string, v *palyrav1.Approval) (yes bool) {
+	send := func(m *palyrav1.CallToolResponse) error { r.Call(id, m); return nil }
+	r.f.Asks(v)
+	_ = r.f.Play(r.Ctx, nil, send)
+	r.f.Mu.Lock()
+	defer r.f.Mu.Unlock()
+	return r.f.Approvals[v.GetApprovalId()].GetState() == palyrav1.ApprovalState_APPROVAL_STATE_ALLOWED
+}
+
+// Pair is the usual run: two calls side by side, then an answer.
+func Pair(r *Run) {
+	r.Delta("I look at the file ")
+	r.Delta("and the history.")
+	r.Turn("I look at the file and the history.", [3]string{"A", "fs.read", `{"path":"greet.py"}`}, [3]string{"B", "process.run", `{"argv":["git","log"]}`})
+	r.Propose("A", "fs.read")
+	r.Propose("B", "process.run")
+	r.Call("B", Allowed())
+	r.Call("A", Allowed())
+	r.Call("B", Output("stdout", "one\ntw"))
+	r.Call("A", Finished("succeeded", "", `{"text":"x"}`))
+	r.Call("B", Output("stdout", "o\n"))
+	r.Call("A", Attested())
+	r.Call("B", Finished("succeeded", "", ProcessJSON(0, "one\ntwo\n", "")))
+	r.Call("B", Attested())
+	r.Delta("It greets; ")
+	r.Delta("two commits.")
+	r.Turn("It greets; two commits.")
+}
+
+// send sends the tape after a sequence number until the run is over.
+func (r *Runs) send(ctx context.Context, run *Run, after int64, send func(*palyrav1.RunEvent) error, refuse func(*palyrav1.MessageRefused) error) error {
+	if r.Repeats {
+		after = 0
+	}
+	for {
+		run.mu.Lock()
+		tape, changed, refused := slices.Clone(run.tape), run.changed, run.refused
+		run.refused = nil
+		run.mu.Unlock()
+		for _, m := range refused {
+			if err := refuse(m); err != nil {
+				return err
+			}
+		}
+		for _, e := range tape {
+			if e.GetSequence() <= after {
+				continue
+			}
+			if err := send(e); err != nil {
+				return err
+			}
+			after = e.GetSequence()
+			if r.cuts() {
+				r.f.hangUp()
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			if e.GetFinished() != nil {
+				return nil
+			}
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// cuts counts an event and reports whether the connection breaks after it.
+func (r *Runs) cuts() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sent++
+	return r.Cut != nil && r.Cut(r.sent)
+}
+
+func (s fakeCalls) RunStream(ctx context.Context, stream *connect.BidiStream[palyrav1.RunStreamRequest, palyrav1.RunStreamResponse]) error {
+	first, err := stream.Receive()
+	if err != nil {
+		return err
+	}
+	runs := s.f.Runs
+	var run *Run
+	if first.GetStart() != nil {
+		if first.GetStart().GetModel() == "none" {
+			return GatewayError(connect.CodeNotFound, reason.UnknownModel, "there is no model none", nil)
+		}
+		run = runs.begin(first.GetStart())
+		if runs.losesStart() {
+			s.f.hangUp()
+			<-ctx.Done()
+			return ctx.Err()
+		}
+	} else {
+		run = runs.attach(first.GetResume())
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		defer stop()
+		for {
+			m, err := stream.Receive()
+			if err != nil {
+				if errors.Is(err, io.EOF) {
+					close(run.Messages)
+					<-ctx.Done()
+				}
+				return
+			}
+			s.take(ctx, run, m)
+		}
+	}()
+	return runs.send(ctx, run, first.GetResume().GetAfter(),
+		func(e *palyrav1.RunEvent) error { return stream.Send(&palyrav1.RunStreamResponse{Event: e}) },
+		func(m *palyrav1.MessageRefused) error { return stream.Send(&palyrav1.RunStreamResponse{Refused: m}) })
+}
+
+// take does what a client's message says.
+func (s fakeCalls) take(ctx context.Context, run *Run, m *palyrav1.RunStreamRequest) {
+	switch {
+	case m.GetCancel() != nil:
+		run.cancelled <- m.GetCancel().GetReason()
+	case m.GetUserMessage() != nil:
+		run.Add(&palyrav1.RunEvent{Event: &palyrav1.RunEvent_UserMessage{UserMessage: m.GetUserMessage()}})
+		run.Messages <- m.GetUserMessage().GetText()
+	case m.GetApproval() != nil:
+		_, err := fakeApprovals(s).DecideApproval(ctx, m.GetApproval())
+		if err == nil {
+			return
+		}
+		e := client.Explain(nil, err)
+		run.refuse(&palyrav1.MessageRefused{Reason: string(e.Code), Message: e.Message, Remedy: e.Remedy, ApprovalId: m.GetApproval().GetApprovalId()})
+	}
+}
+
+// losesStart counts a start and reports whether its connection breaks.
+func (r *Runs) losesStart() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Deaf--
+	return r.Deaf >= 0
+}
+
+func (r *Runs) attach(at *palyrav1.ResumeRun) *Run {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Resumed = append(r.Resumed, at.GetAfter())
+	return r.Run
+}
+
+func (s fakeCalls) StartRun(ctx context.Context, req *palyrav1.StartRunRequest) (*palyrav1.StartRunResponse, error) {
+	run := s.f.Runs.begin(req)
+	if s.f.Runs.losesStart() {
+		s.f.hangUp()
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return &palyrav1.StartRunResponse{Run: run.snapshot()}, nil
+}
+
+func (s fakeCalls) GetRun(_ context.Context, req *palyrav1.GetRunRequest) (*palyrav1.GetRunResponse, error) {
+	for _, r := range s.f.Runs.all() {
+		if r.GetRunId() == req.GetRunId() {
+			return &palyrav1.GetRunResponse{Run: r, LastSequence: s.f.Runs.last()}, nil
+		}
+	}
+	return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "there is no run "+req.GetRunId(), nil)
+}
+
+// last is the number of the newest durable event of the run's tape.
+func (r *Runs) last() (n int64) {
+	r.mu.Lock()
+	run := r.Run
+	r.mu.Unlock()
+	if run == nil {
+		return 0
+	}
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	for _, e := range run.tape {
+		if e.GetModelDelta() == nil && e.GetModelRetry() == nil && e.GetOutput() == nil {
+			n = e.GetSequence()
+		}
+	}
+	return n
+}
+
+// all lists the runs, newest first.
+func (r *Runs) all() []*palyrav1.Run {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := slices.Clone(r.Listed)
+	if r.Run != nil {
+		list = append([]*palyrav1.Run{r.Run.snapshot()}, list...)
+	}
+	return list
+}
+
+func (s fakeCalls) ListRuns(_ context.Context, req *palyrav1.ListRunsRequest) (*palyrav1.ListRunsResponse, error) {
+	list := slices.DeleteFunc(s.f.Runs.all(), func(r *palyrav1.Run) bool {
+		return len(req.GetStates()) > 0 && !slices.Contains(req.GetStates(), r.GetState()) || req.GetPrincipal() != "" && r.GetPrincipal() != req.GetPrincipal()
+	})
+	if req.GetPageToken() == "" && len(list) > 1 {
+		return &palyrav1.ListRunsResponse{Runs: list[:1], NextPageToken: "rest"}, nil
+	}
+	if req.GetPageToken() == "rest" {
+		list = list[1:]
+	}
+	return &palyrav1.ListRunsResponse{Runs: list}, nil
+}
+
+func (s fakeCalls) WatchRun(ctx context.Context, req *palyrav1.WatchRunRequest, stream *connect.ServerStream[palyrav1.WatchRunResponse]) error {
+	if _, err := s.GetRun(ctx, &palyrav1.GetRunRequest{RunId: req.GetRunId()}); err != nil {
+		return err
+	}
+	if err := stream.Send(&palyrav1.WatchRunResponse{}); err != nil {
+		return err
+	}
+	run := s.f.Runs.attach(&palyrav1.ResumeRun{After: req.GetAfter()})
+	return s.f.Runs.send(ctx, run, req.GetAfter(),
+		func(e *palyrav1.RunEvent) error { return stream.Send(&palyrav1.WatchRunResponse{Event: e}) },
+		func(*palyrav1.MessageRefused) error { return nil })
+}
+
+func (s fakeCalls) CancelRun(_ context.Context, req *palyrav1.CancelRunRequest) (*palyrav1.CancelRunResponse, error) {
+	s.f.Runs.mu.Lock()
+	run := s.f.Runs.Run
+	s.f.Runs.mu.Unlock()
+	switch {
+	case run == nil || req.GetRunId() != RunID:
+		return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "there is no run "+req.GetRunId(), nil)
+	case run.Over():
+		return nil, GatewayError(connect.CodeFailedPrecondition, reason.RunEnded, "the run has ended", nil)
+	}
+	run.Finish(palyrav1.RunState_RUN_STATE_CANCELLED, reason.Cancelled, req.GetReason())
+	return &palyrav1.CancelRunResponse{Run: run.snapshot()}, nil
+}
+
+// OlderRuns are two runs of earlier.
+func OlderRuns() []*palyrav1.Run {
+	usage := &palyrav1.RunUsage{Calls: 4, Turns: 3, InputTokens: 900, OutputTokens: 100, WallClock: durationpb.New(12 * time.Second)}
+	return []*palyrav1.Run{
+		{
+			RunId: "01RVN000000000000000000000", State: palyrav1.RunState_RUN_STATE_FAILED, Principal: "agent:claude", OnBehalfOf: "user:ada", Session: "01DEVICE/work",
+			Model: "local", Workspace: "demo", Message: "tidy up\nand more", StartedAt: timestamppb.New(Now.Add(-2 * time.Hour)), EndedAt: timestamppb.New(Now.Add(-time.Hour)),
+			Usage: usage, Reason: "MODEL_UNAVAILABLE", Detail: "the provider answered 503", Remedy: "Try again later.",
+		},
+		{
+			RunId: "01RVM000000000000000000000", State: palyrav1.RunState_RUN_STATE_INTERRUPTED, Principal: "user:ada", OnBehalfOf: "user:ada", Session: "01DEVICE/default",
+			Model: "fast", Workspace: "demo", Message: "count", StartedAt: timestamppb.New(Now.Add(-3 * time.Hour)), EndedAt: timestamppb.New(Now.Add(-2 * time.Hour)), Usage: usage,
+			Reason: "RUN_INTERRUPTED",
+		},
+	}
+}

@@ -1,0 +1,359 @@
+// Package clitest is the world in which commands are tested: a gateway that
+// behaves, with its approvals, runs and journal, and a machine with a credential
+// bundle for it.
+package clitest
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"io"
+	"math/big"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+	"unicode"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli"
+	"palyra/internal/cli/client"
+	"palyra/internal/cli/printer"
+	"palyra/internal/identity"
+)
+
+// World is one gateway that behaves, and one machine with a credential bundle
+// for it.
+type World struct {
+	T       *testing.T
+	Gateway *Gateway
+	Server  *httptest.Server
+	Address string
+	Home    string
+	Bundle  string
+	Env     map[string]string
+	// Now is the CLI's clock, that of golden files.
+	Now time.Time
+	Arm time.Duration
+	CA  *authority
+	// Again, when set, is the second interrupt of a run.
+	Again <-chan struct{}
+}
+
+// Now is the time of golden files.
+var Now = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+
+const serverName = "gateway.test"
+
+// NewWorld is a world whose gateway runs until the test ends.
+func NewWorld(t *testing.T) *World {
+	t.Helper()
+	w := &World{
+		T: t, Gateway: newFakeGateway(), Home: t.TempDir(), Now: Now,
+		CA: NewAuthority(t),
+	}
+	w.Bundle = filepath.Join(w.Home, "bundle")
+	w.Env = map[string]string{
+		"HOME": w.Home, "PALYRA_CREDENTIALS": w.Bundle,
+		"XDG_STATE_HOME": filepath.Join(w.Home, "state"), "XDG_CONFIG_HOME": filepath.Join(w.Home, "config"),
+	}
+	w.serve()
+	life, end := context.WithCancel(context.Background())
+	w.Gateway.life, w.Gateway.hangUp = life, w.Server.CloseClientConnections
+	t.Cleanup(func() { end(); w.Gateway.Runs.Wait.Wait() })
+	w.WriteBundle(time.Now().Add(-time.Minute), time.Now().Add(time.Hour))
+	w.Gateway.root = w.CA
+	return w
+}
+
+func (w *World) serve() {
+	w.T.Helper()
+	w.Server = httptest.NewUnstartedServer(w.Gateway.handler())
+	w.Server.EnableHTTP2 = true
+	pool := x509.NewCertPool()
+	pool.AddCert(w.CA.cert)
+	w.Server.TLS = &tls.Config{
+		MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool,
+		Certificates: []tls.Certificate{w.CA.issue(w.T, &x509.Certificate{
+			DNSNames: []string{serverName}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+			NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour),
+		})},
+	}
+	w.Server.StartTLS()
+	w.T.Cleanup(func() {
+		w.Server.CloseClientConnections()
+		w.Server.Close()
+	})
+	w.Address = w.Server.Listener.Addr().String()
+}
+
+// WriteBundle writes a credential bundle whose certificate holds for a time.
+func (w *World) WriteBundle(from, to time.Time) {
+	w.T.Helper()
+	cert := w.CA.issue(w.T, &x509.Certificate{
+		URIs:      []*url.URL{{Scheme: "spiffe", Host: "test", Path: "/device/01ARZ3NDEKTSV4RRFFQ69G5FAV"}},
+		NotBefore: from, NotAfter: to, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	leaf, err := x509.ParseCertificate(cert.Certificate[0])
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	err = identity.WriteBundle(w.Bundle, identity.Bundle{
+		Root: w.CA.cert, Chain: []*x509.Certificate{leaf}, Key: cert.PrivateKey.(*ecdsa.PrivateKey),
+		Address: w.Address, ServerName: serverName,
+	})
+	if err != nil {
+		w.T.Fatal(err)
+	}
+}
+
+// Result is what a command did.
+type Result struct {
+	Code int
+	Out  string
+	Err  string
+}
+
+// Run runs a command with no terminal.
+func (w *World) Run(args ...string) Result { return w.With(printer.Streams{}, args...) }
+
+// With runs a command with the given streams; what they leave open is empty.
+func (w *World) With(s printer.Streams, args ...string) Result {
+	w.T.Helper()
+	return w.Within(context.Background(), s, args...)
+}
+
+// Within is With under a context.
+func (w *World) Within(ctx context.Context, s printer.Streams, args ...string) Result {
+	w.T.Helper()
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	var out, errs bytes.Buffer
+	if s.In == nil {
+		s.In = bytes.NewReader(nil)
+	}
+	s.Out = also(&out, s.Out)
+	s.Err = also(&errs, s.Err)
+	s.Getenv = func(name string) string { return w.Env[name] }
+	a := client.NewApp(s)
+	a.Now = func() time.Time { return w.Now }
+	a.Arm = w.Arm
+	a.Retry = time.Millisecond
+	a.Interrupt = w.interrupt
+	code := cli.Execute(ctx, a, args)
+	return Result{Code: code, Out: out.String(), Err: errs.String()}
+}
+
+// interrupt stands for the signal of a second Ctrl-C.
+func (w *World) interrupt(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-w.Again:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+func also(to io.Writer, more io.Writer) io.Writer {
+	if more == nil {
+		return to
+	}
+	return io.MultiWriter(to, more)
+}
+
+// Typing is the streams of a person who types lines at a terminal without
+// colours.
+func Typing(lines string) printer.Streams {
+	return printer.Streams{In: bytes.NewReader([]byte(lines)), InTerminal: true, OutTerminal: true, ErrTerminal: true}
+}
+
+// Want fails the test unless a command ended with a code.
+func (w *World) Want(r Result, code int) {
+	w.T.Helper()
+	if r.Code != code {
+		w.T.Fatalf("exit code %d, want %d\nstdout: %s\nstderr: %s", r.Code, code, r.Out, r.Err)
+	}
+}
+
+// authority is a CA of one certificate.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+// NewAuthority is a CA of its own.
+func NewAuthority(t *testing.T) *authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test root"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &authority{cert: cert, key: key}
+}
+
+func (c *authority) issue(t *testing.T, template *x509.Certificate) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der := c.sign(t, template, key.Public())
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+func (c *authority) sign(t *testing.T, template *x509.Certificate, public any) []byte {
+	t.Helper()
+	template.SerialNumber = big.NewInt(time.Now().UnixNano())
+	if template.KeyUsage == 0 {
+		template.KeyUsage = x509.KeyUsageDigitalSignature
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, c.cert, public, c.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return der
+}
+
+// ClosedAddress is an address where nothing listens: the port is nobody's, and
+// no listener gets it by asking for any.
+const ClosedAddress = "127.0.0.1:1"
+
+// Plays makes a call do exactly these events.
+func (w *World) Plays(list ...*palyrav1.CallToolResponse) {
+	w.Gateway.Play = func(_ context.Context, _ *palyrav1.CallToolRequest, send func(*palyrav1.CallToolResponse) error) error {
+		return Play(send, list...)
+	}
+}
+
+// Answered makes a call ask, and somebody else answer at once.
+func (w *World) Answered(state palyrav1.ApprovalState) {
+	v := SomeApproval()
+	w.Gateway.Asks(v, Finished("succeeded", "", `{}`))
+	inner := w.Gateway.Play
+	w.Gateway.Play = func(ctx context.Context, req *palyrav1.CallToolRequest, send func(*palyrav1.CallToolResponse) error) error {
+		return inner(ctx, req, func(m *palyrav1.CallToolResponse) error {
+			err := send(m)
+			if m.GetApprovalRequested() != nil {
+				go w.Gateway.Change(func() { w.Gateway.Approvals[ApprovalID].State = state })
+			}
+			return err
+		})
+	}
+}
+
+// Pending gives the gateway an approval that waits.
+func (w *World) Pending() { w.Gateway.Approvals[ApprovalID] = SomeApproval() }
+
+// Decided gives the gateway an approval that was denied.
+func (w *World) Decided() {
+	w.Pending()
+	w.Gateway.Approvals[ApprovalID].State = palyrav1.ApprovalState_APPROVAL_STATE_DENIED
+}
+
+// Write writes a file below the home directory and returns its path.
+func (w *World) Write(name, text string) string {
+	w.T.Helper()
+	path := filepath.Join(w.Home, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		w.T.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		w.T.Fatal(err)
+	}
+	return path
+}
+
+// Read reads a file.
+func (w *World) Read(path string) string {
+	w.T.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	return string(text)
+}
+
+// Config writes palyra.toml.
+func (w *World) Config(text string) { w.Write("config/palyra/palyra.toml", text) }
+
+// DecideArgs answers the approval with the digest of its call.
+func DecideArgs(args ...string) []string {
+	return append([]string{"approvals", "decide", ApprovalID, "--digest", SomeApproval().GetCallDigest()}, args...)
+}
+
+// ProcessJSON is a result as process.run gives it; an exit code below 0 is
+// none.
+func ProcessJSON(code int, stdout, stderr string) string {
+	stream := func(s string) printer.Object {
+		return printer.Object{{"content", s}, {"encoding", "utf-8"}, {"total_bytes", len(s)}, {"truncated", false}}
+	}
+	body := printer.Object{{"stdout", stream(stdout)}, {"stderr", stream(stderr)}}
+	if code >= 0 {
+		body = append(body, printer.Member{"exit_code", code})
+	}
+	text, err := json.Marshal(body)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+// Populate gives the gateway something of everything.
+func (w *World) Populate() {
+	g := w.Gateway
+	g.frozen = nil
+	g.Runs.Listed = OlderRuns()
+	g.Approvals[ApprovalID] = SomeApproval()
+	old := SomeApproval()
+	old.ApprovalId, old.State, old.AnsweredAt = "01APPROVA00000000000000000", palyrav1.ApprovalState_APPROVAL_STATE_CONSUMED, timestamppb.New(Now.Add(-time.Minute))
+	old.Severity, old.Missing = "low", ""
+	g.Approvals[old.ApprovalId] = old
+	g.Grants["01GRANT0000000000000000000"] = &palyrav1.Grant{
+		GrantId: "01GRANT0000000000000000000", ApprovalId: ApprovalID, Scope: palyrav1.ApprovalScope_APPROVAL_SCOPE_TIMEBOXED,
+		Match: palyrav1.GrantMatch_GRANT_MATCH_SUBJECT, Tool: "process.run", Subject: "process.run:/usr/bin/git@demo", Principal: "agent:claude",
+		Session: "default", Approvers: []string{"user:ada"}, CreatedAt: timestamppb.New(Now.Add(-time.Hour)), ExpiresAt: timestamppb.New(Now.Add(90 * time.Minute)),
+		Uses: 3, LastUsedAt: timestamppb.New(Now.Add(-time.Minute)),
+	}
+	g.Devices = []*palyrav1.Device{{DeviceId: "01DEVICE000000000000000000", Principal: "user:ada", Name: "laptop", CreatedAt: timestamppb.New(Now), CertificateExpiresAt: timestamppb.New(Now.Add(time.Hour))}}
+	g.changeSets = someChangeSets()
+	g.Tools = []*palyrav1.Tool{{
+		Name: "process.run", Title: "Run a program", Description: "Runs a program in a sandbox.\nIt has no network.", InputSchemaJson: []byte(`{"type":"object","properties":{"argv":{"type":"array"}}}`),
+		Capabilities: []string{"process_exec"}, Executor: "sandbox_tier_c_linux_bubblewrap", Destructive: true, Sensitive: true, MayAsk: true, DefinitionDigest: "sha256:dd",
+	}}
+	g.findings = []*palyrav1.PolicyFinding{{
+		Severity: "error", Code: "unknown_name", File: "20-exec.cedar", Line: 3, Column: 9, Message: "context.args.pth is not known",
+		SourceLine: "  when { context.args.pth == 1 };", Help: "did you mean path?", PolicyId: "exec.git",
+	}}
+}
+
+// Unsafe reports a character that a terminal acts on or does not show.
+func Unsafe(r rune) bool {
+	return r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r) ||
+		unicode.Is(unicode.Bidi_Control, r) || unicode.Is(unicode.Variation_Selector, r))
+}

@@ -1,0 +1,145 @@
+package journal
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"palyra/internal/identity/keyfile"
+	"palyra/internal/journal"
+	"palyra/internal/lazyregexp"
+	"palyra/internal/reason"
+)
+
+// memory is what the CLI remembers of one gateway, to notice a journal that
+// was rolled back or forked, or is signed by another key. It is found by the
+// gateway's CA: the names of gateways are not unique.
+type memory struct {
+	// CARoot is the fingerprint of the gateway's CA.
+	CARoot  string `json:"ca_root"`
+	Gateway string `json:"gateway"`
+	// VerifierKey verifies the gateway's checkpoints.
+	VerifierKey string `json:"verifier_key"`
+	// Keys are all of its checkpoint keys with the sizes that they sign for. It is
+	// empty when it was an older gateway that was seen.
+	Keys []rememberedKey `json:"checkpoint_keys,omitempty"`
+	// Checkpoint is the newest signed note that was seen and verified.
+	Checkpoint string `json:"checkpoint"`
+}
+
+type rememberedKey struct {
+	Verifier string `json:"verifier"`
+	First    int64  `json:"first_size"`
+	Last     int64  `json:"last_size,omitempty"`
+}
+
+func remembered(keys []journal.SigningKey) []rememberedKey {
+	var list []rememberedKey
+	for _, k := range keys {
+		list = append(list, rememberedKey{k.Verifier, k.First, k.Last})
+	}
+	return list
+}
+
+// signing are the keys that are remembered.
+func (m memory) signing() []journal.SigningKey {
+	if len(m.Keys) == 0 && m.VerifierKey != "" {
+		return []journal.SigningKey{{Verifier: m.VerifierKey}}
+	}
+	var list []journal.SigningKey
+	for _, k := range m.Keys {
+		list = append(list, journal.SigningKey{Verifier: k.Verifier, First: k.First, Last: k.Last})
+	}
+	return list
+}
+
+// continues reports whether keys are those that are remembered, or such that
+// came after them: a key that is remembered stays, and may have ended since.
+func (m memory) continues(keys []journal.SigningKey) bool {
+	for _, was := range m.signing() {
+		i := slices.IndexFunc(keys, func(k journal.SigningKey) bool { return k.Verifier == was.Verifier })
+		if i < 0 || was.Last != 0 && keys[i].Last != was.Last {
+			return false
+		}
+		if len(m.Keys) > 0 && keys[i].First != was.First {
+			return false
+		}
+	}
+	return true
+}
+
+var fingerprintForm = lazyregexp.New(`^sha256:([0-9a-f]{64})$`)
+
+func (a *app) memoryPath(caRoot string) (string, error) {
+	m := fingerprintForm.FindStringSubmatch(caRoot)
+	if m == nil {
+		return "", reason.Errorf(reason.VerificationFailed, "%q is no fingerprint of a CA", caRoot)
+	}
+	return filepath.Join(a.Xdg("XDG_STATE_HOME", ".local/state"), "palyra-cli", "gateways", m[1]+".json"), nil
+}
+
+// recall returns what is remembered of the gateway with a CA; the zero memory
+// is nothing.
+func (a *app) recall(caRoot string) (memory, error) {
+	path, err := a.memoryPath(caRoot)
+	if err != nil {
+		return memory{}, err
+	}
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return memory{}, nil
+	}
+	var m memory
+	if err == nil {
+		err = json.Unmarshal(text, &m)
+	}
+	if err == nil && m.CARoot != caRoot {
+		err = errors.New("it is of another gateway")
+	}
+	if err != nil {
+		return memory{}, reason.Errorf(reason.VerificationFailed, "reading what was remembered of the gateway, %s: %w", path, err).
+			WithRemedy("If you know why it changed, remove the file; the next check begins anew.")
+	}
+	return m, nil
+}
+
+func (a *app) remember(m memory) error {
+	path, err := a.memoryPath(m.CARoot)
+	if err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	return keyfile.Write(path, append(text, '\n'))
+}
+
+// checkpoint is the remembered one, verified; ok is false when there is none.
+func (m memory) checkpoint() (cp journal.Checkpoint, ok bool, err error) {
+	if m.Checkpoint == "" {
+		return cp, false, nil
+	}
+	known, err := journal.NewSigners(m.signing()...)
+	if err == nil {
+		cp, err = journal.ParseCheckpoint(m.Checkpoint, m.Gateway, known)
+	}
+	if err != nil {
+		return cp, false, reason.Errorf(reason.VerificationFailed, "the remembered checkpoint of gateway %s: %w", m.Gateway, err)
+	}
+	return cp, true, nil
+}
+
+// keyChanged is the error for a gateway that signs with another key than the
+// one that was remembered.
+func keyChanged(m memory, path, got string) error {
+	return reason.Errorf(reason.VerificationFailed, "gateway %s signs with another key than before", m.Gateway).
+		WithField("before", m.VerifierKey).WithField("now", got).
+		WithRemedy("Ask the operator whether the key was replaced. If so, remove %s.", path)
+}

@@ -1,0 +1,96 @@
+package operate
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/client"
+	"palyra/internal/cli/command"
+	"palyra/internal/cli/printer"
+)
+
+var deviceListing = printer.Listing{
+	Kind:    "Device",
+	Columns: []string{"ID", "PRINCIPAL", "NAME", "CERTIFICATE ENDS", "REVOKED"},
+	Wide:    []string{"CREATED"},
+	Empty:   "there are no devices",
+	Drop:    []string{"NAME", "CERTIFICATE ENDS"},
+}
+
+// DevicesCommand is `palyra devices`.
+func DevicesCommand(program *client.App) *cobra.Command {
+	a := &app{program}
+	list := &cobra.Command{Use: "list", Short: "List the devices", Args: command.Args(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.listDevices(cmd.Context()) }}
+	var why string
+	var sure bool
+	revoke := &cobra.Command{Use: "revoke ID", Short: "Refuse a device from now on; this cannot be undone", Args: command.Args(1, 1),
+		ValidArgsFunction: a.completeDevices,
+		RunE: func(cmd *cobra.Command, given []string) error {
+			if err := a.Confirm(cmd.Context(), sure, "Refuse device %s from now on?", given[0]); err != nil {
+				return err
+			}
+			return a.revokeDevice(cmd.Context(), given[0], why)
+		}}
+	revoke.Flags().StringVar(&why, "reason", "", "why, for the journal")
+	revoke.Flags().BoolVar(&sure, "yes", false, "do not ask")
+	return command.NewGroup("devices", "List and revoke devices", list, revoke)
+}
+
+func (a *app) listDevices(ctx context.Context) error {
+	g, err := a.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	reply, err := g.Identity.ListDevices(ctx, &palyrav1.ListDevicesRequest{})
+	if err != nil {
+		return err
+	}
+	var records []printer.Record
+	for _, d := range reply.GetDevices() {
+		records = append(records, deviceRecord(d))
+	}
+	return a.PrintList(deviceListing, records)
+}
+
+func deviceRecord(d *palyrav1.Device) printer.Record {
+	return printer.Record{
+		Name: d.GetDeviceId(), Body: printer.ProtoObject(d),
+		Cells: []string{d.GetDeviceId(), d.GetPrincipal(), d.GetName(), printer.Clock(d.GetCertificateExpiresAt()), printer.Clock(d.GetRevokedAt())},
+		Wide:  []string{printer.Clock(d.GetCreatedAt())},
+	}
+}
+
+func (a *app) revokeDevice(ctx context.Context, id, why string) error {
+	g, err := a.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	reply, err := g.Identity.RevokeDevice(ctx, &palyrav1.RevokeDeviceRequest{DeviceId: id, Reason: why})
+	if err != nil {
+		return err
+	}
+	d := reply.GetDevice()
+	return a.PrintOne("Device", deviceRecord(d), func(p *printer.Page) {
+		p.Field("device", d.GetDeviceId())
+		p.Field("of", d.GetPrincipal())
+		p.Field("revoked", a.Moment(d.GetRevokedAt()))
+	})
+}
+
+func (a *app) completeDevices(cmd *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return a.Suggestions(cmd, given, func(ctx context.Context, g *client.Gateway) (out []cobra.Completion) {
+		reply, err := g.Identity.ListDevices(ctx, &palyrav1.ListDevicesRequest{})
+		if err != nil {
+			return nil
+		}
+		for _, d := range reply.GetDevices() {
+			if d.GetRevokedAt() == nil {
+				out = append(out, client.Describe(d.GetDeviceId(), d.GetPrincipal()+" "+d.GetName()))
+			}
+		}
+		return out
+	})
+}

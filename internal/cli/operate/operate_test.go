@@ -1,0 +1,54 @@
+package operate_test
+
+import (
+	"strings"
+	"testing"
+
+	"palyra/internal/cli/clitest"
+	"palyra/internal/cli/printer"
+)
+
+// TestWhatCannotBeUndone needs --yes without a terminal, and a y in one.
+func TestWhatCannotBeUndone(t *testing.T) {
+	for _, args := range [][]string{{"devices", "revoke", "01DEVICE000000000000000000"}} {
+		revoked := func(w *clitest.World) bool {
+			return w.Gateway.Grants["01GRANT0000000000000000000"].GetRevokedAt() != nil || w.Gateway.Devices[0].GetRevokedAt() != nil
+		}
+		for _, c := range []struct {
+			s    printer.Streams
+			args []string
+			code int
+			done bool
+		}{
+			{printer.Streams{}, nil, 2, false},
+			{clitest.Typing("n\n"), nil, 1, false},
+			{clitest.Typing("\n"), nil, 1, false},
+			{clitest.Typing("y\n"), nil, 0, true},
+			{printer.Streams{}, []string{"--yes"}, 0, true},
+			{clitest.Typing("y\n"), []string{"--no-input"}, 2, false},
+		} {
+			w := clitest.NewWorld(t)
+			w.Populate()
+			r := w.With(c.s, append(append([]string{}, args...), c.args...)...)
+			w.Want(r, c.code)
+			if revoked(w) != c.done {
+				t.Errorf("%v %v: done %v, want %v", args, c.args, revoked(w), c.done)
+			}
+		}
+	}
+}
+
+func TestConfigMistakes(t *testing.T) {
+	w := clitest.NewWorld(t)
+	w.Config("max_cals_per_run = 7\n")
+	r := w.Run("freeze")
+	w.Want(r, 0)
+	if !strings.Contains(r.Err, "palyra config check") || strings.Count(r.Err, "\n") != 1 {
+		t.Error(r.Err)
+	}
+	// What the file says of the client holds.
+	w.Config("max_cals_per_run = 7\n[client]\naddress = \"" + clitest.ClosedAddress + "\"\n")
+	w.Want(w.Run("status"), 6)
+	w.Config("[client]\nadress = \"127.0.0.1:1\"\n")
+	w.Want(w.Run("status"), 2)
+}

@@ -1,0 +1,151 @@
+// Package operate has the commands for the gateway itself: its status, freeze and
+// thaw, its members and devices, and the configuration.
+package operate
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/client"
+	"palyra/internal/cli/command"
+	"palyra/internal/cli/printer"
+)
+
+// app is one run of the program, with the commands of this family.
+type app struct{ *client.App }
+
+// StatusCommand is `palyra status`.
+func StatusCommand(program *client.App) *cobra.Command {
+	a := &app{program}
+	return &cobra.Command{Use: "status", Short: "Show how the gateway is, and who you are to it", Args: command.Args(0, 0),
+		Long: "Show how the gateway is, and who you are to it. Exits 1 when the gateway is\nreachable but not ready.",
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.showStatus(cmd.Context()) }}
+}
+
+func (a *app) showStatus(ctx context.Context) error {
+	g, err := a.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	s, err := g.Status.GetStatus(ctx, &palyrav1.GetStatusRequest{})
+	if err != nil {
+		return err
+	}
+	err = a.PrintOne("Status", printer.Record{Name: s.GetGatewayId(), Body: printer.ProtoObject(s)}, func(p *printer.Page) { a.statusPage(p, g.Address, s) })
+	if err == nil && !s.GetReady() {
+		return command.Exit(1)
+	}
+	return err
+}
+
+func (a *app) statusPage(p *printer.Page, address string, s *palyrav1.GetStatusResponse) {
+	p.Field("gateway", fmt.Sprintf("palyrad %s at %s", s.GetVersion(), address))
+	p.Field("id", s.GetGatewayId())
+	p.Field("state", readiness(s))
+	p.List("problem", s.GetProblems())
+	if f := s.GetFreeze(); f.GetFrozen() {
+		p.Field("frozen", fmt.Sprintf("by %s %s: %s", f.GetBy(), a.Relative(f.GetAt()), orNone(f.GetReason())))
+	}
+	p.Field("started", a.Moment(s.GetStartedAt()))
+	p.Field("policy", s.GetPolicyVersion())
+	p.Field("snapshot", s.GetSnapshotDigest())
+	p.Field("journal", fmt.Sprintf("%s, last checkpoint over %d", printer.Plural(int(s.GetJournalSize()), "event"), s.GetLastCheckpointSize()))
+	p.Field("waiting", printer.Plural(int(s.GetPendingApprovals()), "approval"))
+	p.Field("grants", fmt.Sprintf("%d live", s.GetLiveGrants()))
+	p.Field("in flight", printer.Plural(int(s.GetCallsInFlight()), "call"))
+	p.Field("runs", fmt.Sprintf("%d active", s.GetActiveRuns()))
+	p.List("workspaces", workspaceLines(s.GetWorkspaces()))
+	p.List("models", modelLines(s.GetModels()))
+	sandboxFields(p, s.GetSandbox())
+	p.Field("you", callerLine(s.GetCaller()))
+	if c := s.GetCaller(); c != nil {
+		p.Field("certificate", "ends "+a.Moment(c.GetCertificateExpiresAt()))
+	}
+	p.List("notice", s.GetNotices())
+}
+
+func readiness(s *palyrav1.GetStatusResponse) string {
+	switch {
+	case s.GetFreeze().GetFrozen():
+		return "frozen"
+	case s.GetReady():
+		return "ready"
+	}
+	return "not ready"
+}
+
+func workspaceLines(workspaces []*palyrav1.WorkspaceStatus) []string {
+	var lines []string
+	for _, w := range workspaces {
+		line := w.GetName() + "  " + w.GetPath()
+		if w.GetReadOnly() {
+			line += "  (read-only)"
+		} else if w.GetMode() != "" {
+			line += "  (" + strings.ReplaceAll(w.GetMode(), "_", "-") + ")"
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func modelLines(models []*palyrav1.ModelStatus) []string {
+	var lines []string
+	for _, m := range models {
+		line := m.GetName() + "  " + strings.TrimSpace(m.GetProvider()+" "+m.GetModel())
+		if !m.GetAvailable() {
+			line += "  (unusable: " + m.GetProblem() + ")"
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func sandboxFields(p *printer.Page, s *palyrav1.SandboxStatus) {
+	if s == nil {
+		return
+	}
+	if !s.GetAvailable() {
+		p.Field("sandbox", "unavailable: "+s.GetProblem())
+		p.Field("", s.GetRemedy())
+		return
+	}
+	p.Field("sandbox", sandboxLine(s))
+	p.Field("layers", strings.Join(s.GetLayers(), ", "))
+	if missing := s.GetMissingLayers(); len(missing) > 0 {
+		p.Field("not in force", strings.Join(missing, ", "))
+	}
+}
+
+func sandboxLine(s *palyrav1.SandboxStatus) string {
+	line := s.GetBackend()
+	if s.GetTier() != "" {
+		line = fmt.Sprintf("Tier %s (%s) by %s", strings.ToUpper(s.GetTier()), s.GetRung(), line)
+	}
+	line += ", limits by " + s.GetLimitsBy()
+	if n := s.GetPrepared(); n > 0 {
+		line += fmt.Sprintf(", up to %d prepared", n)
+	}
+	return line
+}
+
+func callerLine(c *palyrav1.Identity) string {
+	if c == nil {
+		return ""
+	}
+	line := c.GetPrincipal()
+	if owner := c.GetOnBehalfOf(); owner != "" && owner != c.GetPrincipal() {
+		line += " on behalf of " + owner
+	}
+	return fmt.Sprintf("%s (%s), device %s", line, strings.Join(c.GetRoles(), ", "), c.GetDeviceId())
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "no reason given"
+	}
+	return s
+}

@@ -1,0 +1,153 @@
+package policy
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/client"
+	"palyra/internal/cli/command"
+	"palyra/internal/cli/invocation"
+	"palyra/internal/cli/printer"
+)
+
+// describedFlags describe a call to `palyra policy explain` and `simulate`.
+type describedFlags struct {
+	input, as, session, channel, at string
+	facts, votes                    []string
+}
+
+func (f *describedFlags) register(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringVar(&f.input, "input", "", "the input: JSON, @FILE, or - for stdin")
+	flags.StringVar(&f.as, "as", "", "who calls, KIND:NAME (default: you)")
+	flags.StringVar(&f.session, "session", "", "the caller's name for the session")
+	flags.StringVar(&f.channel, "channel", "", "the messaging channel it comes from")
+	flags.StringVar(&f.at, "at", "", "when it is proposed, such as 2026-01-05T12:00:00Z (default: now)")
+	flags.StringArrayVar(&f.facts, "fact", nil, "a PATH=VALUE that replaces what the gateway would find, such as exec.basename=git; repeat it, also for a list")
+	flags.StringArrayVar(&f.votes, "vote", nil, "a yes as if cast, USER[:ROLE,...][@SURFACE]; may be repeated")
+}
+
+// given reports whether a call is described in more than its tool.
+func (f *describedFlags) given() bool {
+	return f.input != "" || f.as != "" || f.session != "" || f.channel != "" || f.at != "" || len(f.facts) > 0 || len(f.votes) > 0
+}
+
+// describe builds the description and connects to the gateway.
+func (a *app) describe(ctx context.Context, toolName string, members []string, f describedFlags) (*client.Gateway, *palyrav1.CallDescription, error) {
+	d := &palyrav1.CallDescription{Tool: toolName, Principal: f.as, Session: f.session, Channel: f.channel}
+	var err error
+	if d.InputJson, err = invocation.GivenInput(a.App, f.input, members); err != nil {
+		return nil, nil, err
+	}
+	if d.FactsJson, err = factsFrom(f.facts); err != nil {
+		return nil, nil, err
+	}
+	if d.At, err = timeFrom(f.at); err != nil {
+		return nil, nil, err
+	}
+	for _, text := range f.votes {
+		v, err := voteFrom(text)
+		if err != nil {
+			return nil, nil, err
+		}
+		d.Votes = append(d.Votes, v)
+	}
+	g, err := a.Connect(ctx)
+	if err == nil && len(members) > 0 {
+		d.InputJson, err = invocation.InputFrom(members, invocation.SchemaOf(ctx, g, toolName))
+	}
+	return g, d, err
+}
+
+func timeFrom(text string) (*timestamppb.Timestamp, error) {
+	if text == "" {
+		return nil, nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return nil, command.Usage("--at %q: want a time such as 2026-01-05T12:00:00Z", text)
+	}
+	return timestamppb.New(at), nil
+}
+
+// voteFrom reads USER[:ROLE,...][@SURFACE]. The vote is of a paired device.
+func voteFrom(text string) (*palyrav1.DescribedVote, error) {
+	who, surface, _ := strings.Cut(text, "@")
+	user, roles, hasRoles := strings.Cut(strings.TrimPrefix(who, "user:"), ":")
+	if user == "" || hasRoles && roles == "" {
+		return nil, command.Usage("--vote %q: want USER[:ROLE,...][@SURFACE]", text)
+	}
+	v := &palyrav1.DescribedVote{User: user, Surface: surface, Paired: true}
+	if hasRoles {
+		v.Roles = strings.Split(roles, ",")
+	}
+	return v, nil
+}
+
+// factTypes are the facts that can be given, by their path in the context.
+var factTypes = map[string]invocation.Property{
+	"device_id": {Type: "string"}, "run_id": {Type: "string"}, "skill_id": {Type: "string"}, "surface": {Type: "string"},
+	"paired": {Type: "boolean"}, "present": {Type: "boolean"}, "capabilities": {Type: "array"}, "workspace": {Type: "string"},
+	"path": {Type: "string"}, "hard_links": {Type: "integer"}, "paths": {Type: "array"}, "protected": {Type: "boolean"}, "host": {Type: "string"},
+	"domain": {Type: "string"}, "port": {Type: "integer"}, "method": {Type: "string"}, "risk": {Type: "integer"},
+	"exec.basename": {Type: "string"}, "exec.path": {Type: "string"}, "exec.sha256": {Type: "string"},
+	"exec.is_interpreter": {Type: "boolean"}, "exec.inline_code": {Type: "boolean"}, "exec.in_workspace": {Type: "boolean"},
+	"exec.shebang": {Type: "string"}, "workspace_mode": {Type: "string"},
+	"sandbox.tier": {Type: "string"}, "sandbox.level": {Type: "string"}, "sandbox.rung": {Type: "string"},
+	"sandbox.layers": {Type: "array"}, "sandbox.limits": {Type: "string"}, "egress.mode": {Type: "string"},
+	"egress.hosts": {Type: "array"}, "egress.secrets": {Type: "array"}, "session.calls_in_run": {Type: "integer"}, "session.in_flight": {Type: "integer"},
+	"session.tools_used": {Type: "array"}, "session.secrets_read": {Type: "array"}, "session.tainted": {Type: "boolean"},
+	"session.bytes_out": {Type: "integer"}, "changes.root": {Type: "string"}, "changes.added": {Type: "integer"},
+	"changes.modified": {Type: "integer"}, "changes.deleted": {Type: "integer"}, "changes.bytes": {Type: "integer"},
+	"changes.protected": {Type: "array"}, "changes.classes": {Type: "array"}, "exit_code": {Type: "integer"},
+}
+
+// factsFrom builds the JSON object of facts from PATH=VALUE; nil when there are
+// none.
+func factsFrom(given []string) ([]byte, error) {
+	if len(given) == 0 {
+		return nil, nil
+	}
+	texts := make(map[string][]string)
+	for _, g := range given {
+		path, value, ok := strings.Cut(g, "=")
+		path = strings.TrimPrefix(path, "context.")
+		if _, known := factTypes[path]; !ok || !known {
+			return nil, command.Usage("--fact %q: want PATH=VALUE with a fact that policies read", g).
+				WithRemedy("%s", command.Nearest(path, slices.Sorted(maps.Keys(factTypes))))
+		}
+		texts[path] = append(texts[path], value)
+	}
+	facts := make(map[string]any)
+	for _, path := range slices.Sorted(maps.Keys(texts)) {
+		value, err := factTypes[path].Read("--fact "+path, texts[path])
+		if err != nil {
+			return nil, err
+		}
+		place(facts, path, value)
+	}
+	return printer.Marshal(facts)
+}
+
+// place puts a value at a path of at most two names.
+func place(facts map[string]any, path string, value json.RawMessage) {
+	outer, inner, nested := strings.Cut(path, ".")
+	if !nested {
+		facts[outer] = value
+		return
+	}
+	group, ok := facts[outer].(map[string]any)
+	if !ok {
+		group = make(map[string]any)
+		facts[outer] = group
+	}
+	group[inner] = value
+}

@@ -1,0 +1,206 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/client"
+	"palyra/internal/cli/command"
+	"palyra/internal/cli/printer"
+	"palyra/internal/config"
+	"palyra/internal/policy"
+	"palyra/internal/reason"
+)
+
+// maxSource is the API's limit on one policy file in bytes.
+const maxSource = 1 << 20
+
+func (a *app) policyCheck() *cobra.Command {
+	var offline bool
+	c := &cobra.Command{Use: "check [FILE|DIR ...]", Short: "Check policy files; nothing is loaded", Args: command.Args(0, -1),
+		Long: "Check policy files: syntax, schema, types, duplicate ids and lints. Nothing is\n" +
+			"loaded. The running gateway checks them against its own schema, tools and\n" +
+			"members; without one they are checked here, against the built-in tools and the\n" +
+			"configuration. Without an argument it checks policy.dir of the configuration.\n" +
+			"Exits 1 when there is an error.",
+		Example: "palyra policy check policies/\npalyra policy check 20-exec.cedar -o json",
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return a.checkPolicy(cmd.Context(), given, offline)
+		}}
+	c.Flags().BoolVar(&offline, "offline", false, "do not ask the gateway")
+	return c
+}
+
+func (a *app) checkPolicy(ctx context.Context, paths []string, offline bool) error {
+	if len(paths) == 0 {
+		c, _, err := config.Load(a.LoadOptions())
+		if err != nil {
+			return err
+		}
+		if c.Policy.Dir == "" {
+			return command.Usage("policy.dir is not set, so there are no policies to check").WithRemedy("Name .cedar files, or directories that hold them.")
+		}
+		paths = []string{c.Policy.Dir}
+	}
+	sources, err := readPolicies(paths)
+	if err != nil {
+		return err
+	}
+	findings, where, err := a.findingsOf(ctx, sources, offline)
+	if err != nil {
+		return err
+	}
+	var records []printer.Record
+	failed, warned, left := 0, 0, 0
+	for _, f := range findings {
+		switch {
+		case f.GetSeverity() == string(policy.SeverityError):
+			failed++
+		case aboutTool(f) && a.Format() == printer.FormatTable:
+			left++
+			continue
+		default:
+			warned++
+		}
+		records = append(records, printer.Record{Name: f.GetPolicyId(), Body: printer.ProtoObject(f), Cells: []string{findingText(f)}})
+	}
+	if err := a.PrintFindings("PolicyFinding", records); err != nil {
+		return err
+	}
+	a.Say("%s, %s, %s; checked %s", printer.Plural(len(sources), "file"), printer.Plural(failed, "error"), printer.Plural(warned, "warning"), where)
+	if left > 0 {
+		a.Say("left out: %s about tools that no policy file can change; -o wide shows them", printer.Plural(left, "warning"))
+	}
+	if failed > 0 {
+		return command.Exit(reason.Lookup(reason.PolicyInvalid).Exit)
+	}
+	return nil
+}
+
+// aboutTool reports whether a finding is about the schema of a tool and not
+// about a policy file: there is nothing in the files to correct.
+func aboutTool(f *palyrav1.PolicyFinding) bool {
+	return f.GetFile() == "" && f.GetCode() == policy.CodeOpaque
+}
+
+// findingsOf asks the gateway, or checks here when there is none to ask.
+func (a *app) findingsOf(ctx context.Context, sources []policy.Source, offline bool) (findings []*palyrav1.PolicyFinding, where string, err error) {
+	if !offline {
+		findings, where, err = a.checkAtGateway(ctx, sources)
+		if err == nil || reason.Lookup(client.Explain(nil, err).Code).Exit != reason.ExitNotConnected {
+			return findings, where, err
+		}
+	}
+	cfg, err := a.policyConfig(sources)
+	if err != nil {
+		return nil, "", err
+	}
+	return findingsMessage(policy.Check(cfg)), "here, against the built-in tools", nil
+}
+
+func (a *app) checkAtGateway(ctx context.Context, sources []policy.Source) ([]*palyrav1.PolicyFinding, string, error) {
+	g, err := a.Connect(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	req := &palyrav1.ValidatePolicyRequest{}
+	for _, s := range sources {
+		req.Sources = append(req.Sources, &palyrav1.PolicySource{Name: s.Name, Text: s.Text})
+	}
+	reply, err := g.Policy.ValidatePolicy(ctx, req)
+	if err != nil {
+		return nil, "", err
+	}
+	return reply.GetFindings(), "by the gateway at " + g.Address, nil
+}
+
+// policyConfig is what policies are checked against without a gateway.
+func (a *app) policyConfig(sources []policy.Source) (policy.Config, error) {
+	c, _, err := config.Load(a.LoadOptions())
+	if err != nil {
+		return policy.Config{}, err
+	}
+	tools, err := builtinTools()
+	if err != nil {
+		return policy.Config{}, err
+	}
+	cfg := policy.Config{Sources: sources, Tools: tools, Roles: c.Roles}
+	for _, w := range c.Workspaces {
+		cfg.Workspaces = append(cfg.Workspaces, w.Name)
+	}
+	cfg.Snapshot.AllowSensitiveTools = c.AllowSensitiveTools
+	cfg.Snapshot.AllowedTools = []string{}
+	for _, t := range tools {
+		if c.ToolAllowed(t.Name) {
+			cfg.Snapshot.AllowedTools = append(cfg.Snapshot.AllowedTools, t.Name)
+		}
+	}
+	return cfg, nil
+}
+
+// readPolicies reads files, and the *.cedar files of directories by name.
+func readPolicies(paths []string) ([]policy.Source, error) {
+	var files []string
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, command.Usage("reading policies: %w", err).WithRemedy("Name .cedar files, or directories that hold them.")
+		}
+		if !info.IsDir() {
+			files = append(files, path)
+			continue
+		}
+		found, err := filepath.Glob(filepath.Join(escapeGlob(path), "*.cedar"))
+		if err != nil || len(found) == 0 {
+			return nil, command.Usage("%s holds no .cedar files", path)
+		}
+		slices.Sort(found)
+		files = append(files, found...)
+	}
+	var sources []policy.Source
+	for _, path := range files {
+		text, err := command.ReadAtMost(path, maxSource+1)
+		if err != nil {
+			return nil, command.Usage("reading policies: %w", err)
+		}
+		if len(text) > maxSource {
+			return nil, reason.Errorf(reason.InputTooLarge, "%s is larger than %d bytes", path, maxSource)
+		}
+		sources = append(sources, policy.Source{Name: filepath.ToSlash(path), Text: string(text)})
+	}
+	return sources, nil
+}
+
+// escapeGlob keeps the characters of a directory's name from being a pattern.
+func escapeGlob(path string) string {
+	return strings.NewReplacer(`*`, `[*]`, `?`, `[?]`, `[`, `[[]`).Replace(path)
+}
+
+// findingText is file:line:column, the message, the source line with a caret,
+// and help.
+func findingText(f *palyrav1.PolicyFinding) string {
+	return policy.Finding{
+		Severity: policy.Severity(f.GetSeverity()), Code: f.GetCode(), File: f.GetFile(), Line: int(f.GetLine()),
+		Column: int(f.GetColumn()), Message: f.GetMessage(), SourceLine: f.GetSourceLine(), Help: f.GetHelp(),
+	}.String()
+}
+
+func (a *app) completePolicyFiles(cmd *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return a.Suggestions(cmd, given, func(ctx context.Context, g *client.Gateway) (out []cobra.Completion) {
+		v, err := g.Policy.GetPolicy(ctx, &palyrav1.GetPolicyRequest{})
+		if err != nil {
+			return nil
+		}
+		for _, s := range v.GetSources() {
+			out = append(out, client.Describe(s.GetName(), fmt.Sprintf("%d bytes", len(s.GetText()))))
+		}
+		return out
+	})
+}

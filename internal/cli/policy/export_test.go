@@ -1,0 +1,4 @@
+package policy
+
+// What the tests from outside look into.
+var BuiltinToolsJSON = builtinToolsJSON

@@ -1,0 +1,30 @@
+package policy
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"palyra/internal/cli/invocation"
+	"palyra/internal/policy"
+	"palyra/internal/tool"
+)
+
+// TestFactTypes: every fact that the CLI takes is one that policy takes.
+func TestFactTypes(t *testing.T) {
+	values := map[invocation.JSONType]string{"string": "x", "boolean": "true", "integer": "3", "array": "x"}
+	for _, path := range slices.Sorted(maps.Keys(factTypes)) {
+		text, err := factsFrom([]string{path + "=" + values[factTypes[path].Type]})
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+			continue
+		}
+		r := policy.Request{Capabilities: []tool.Capability{}}
+		before := r
+		if err := policy.ReplaceFacts(&r, text); err != nil || cmp.Equal(before, r) {
+			t.Errorf("%s: %v changed nothing: %v", path, string(text), err)
+		}
+	}
+}

@@ -1,0 +1,247 @@
+package policy_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"charm.land/lipgloss/v2"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/clitest"
+	"palyra/internal/cli/printer"
+	"palyra/internal/policy"
+)
+
+// lastAsked is the last request of a policy tool.
+func lastAsked(w *clitest.World) proto.Message {
+	w.T.Helper()
+	w.Gateway.Mu.Lock()
+	defer w.Gateway.Mu.Unlock()
+	if len(w.Gateway.PolicyAsked) == 0 {
+		w.T.Fatal("the gateway was not asked")
+	}
+	return w.Gateway.PolicyAsked[len(w.Gateway.PolicyAsked)-1]
+}
+
+// TestExplanationFits: 80 columns are enough, whatever the texts, and colours
+// say nothing that words do not.
+func TestExplanationFits(t *testing.T) {
+	w := clitest.NewWorld(t)
+	for _, args := range [][]string{{"policy", "explain", "process.run"}, {"policy", "explain", "process.run", "-o", "wide"}} {
+		r := w.Run(args...)
+		w.Want(r, 0)
+		for line := range strings.Lines(r.Out) {
+			if n := lipgloss.Width(strings.TrimSuffix(line, "\n")); n > 80 {
+				t.Errorf("%d columns: %s", n, line)
+			}
+		}
+		lines := strings.Split(r.Out, "\n")
+		if !strings.HasPrefix(lines[0], "verdict") || !strings.Contains(lines[0], "deny") {
+			t.Errorf("the first line is %q", lines[0])
+		}
+		for _, want := range []string{"forbid team.no-curl", "20-team.cedar:3", "<- decided", "\\u{1b}[31m", "change        call another program than curl (then: ask)"} {
+			if !strings.Contains(r.Out, want) {
+				t.Errorf("%v lacks %q:\n%s", args, want, r.Out)
+			}
+		}
+	}
+	coloured := w.With(printer.Streams{OutTerminal: true, Width: 80}, "policy", "explain", "process.run")
+	plain := regexp.MustCompile(`\x1b\[[0-9;]*m`).ReplaceAllString(coloured.Out, "")
+	if bare := w.Run("policy", "explain", "process.run"); plain != bare.Out || coloured.Out == bare.Out {
+		t.Errorf("in colour it says something else (-plain +coloured):\n%s", cmp.Diff(bare.Out, plain))
+	}
+}
+
+// TestDescribedCall: the call is described as `palyra call` reads its input,
+// with facts and votes.
+func TestDescribedCall(t *testing.T) {
+	w := clitest.NewWorld(t)
+	w.Gateway.Tools = []*palyrav1.Tool{{Name: "process.run", InputSchemaJson: []byte(`{"properties":{"argv":{"type":"array"},"timeout_ms":{"type":"integer"}}}`)}}
+	w.Want(w.Run("policy", "explain", "process.run", "argv=git", "argv=push", "timeout_ms=5", "--as", "agent:coder", "--session", "s", "--channel", "c", "--at", "2026-01-05T12:00:00Z",
+		"--fact", "exec.basename=git", "--fact", "context.session.tainted=true", "--fact", "risk=7", "--fact", "egress.hosts=a:1", "--fact", "egress.hosts=b:2",
+		"--vote", "bob", "--vote", "user:carol:operator,security@console"), 0)
+	want := &palyrav1.ExplainPolicyRequest{Subject: &palyrav1.ExplainPolicyRequest_Call{Call: &palyrav1.CallDescription{
+		Principal: "agent:coder", Tool: "process.run", InputJson: []byte(`{"argv":["git","push"],"timeout_ms":5}`), Session: "s", Channel: "c",
+		FactsJson: []byte(`{"egress":{"hosts":["a:1","b:2"]},"exec":{"basename":"git"},"risk":7,"session":{"tainted":true}}`),
+		Votes:     []*palyrav1.DescribedVote{{User: "bob", Paired: true}, {User: "carol", Roles: []string{"operator", "security"}, Surface: "console", Paired: true}},
+	}}}
+	got, ok := lastAsked(w).(*palyrav1.ExplainPolicyRequest)
+	if !ok || got.GetCall().GetAt().AsTime().Hour() != 12 {
+		t.Fatalf("asked %v", lastAsked(w))
+	}
+	got.GetCall().At = nil
+	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+		t.Errorf("the description (-want +got):\n%s", diff)
+	}
+	w.Want(w.Run("policy", "simulate", "process.run", "--input", `{"argv":["ls"]}`, "--policies", "testdata/one.cedar", "--replace"), 3)
+	sim, ok := lastAsked(w).(*palyrav1.SimulatePolicyRequest)
+	if !ok || sim.GetSources()[0].GetName() != "one.cedar" || !sim.GetReplace() || string(sim.GetCall().GetInputJson()) != `{"argv":["ls"]}` {
+		t.Errorf("asked %v", lastAsked(w))
+	}
+	w.Want(w.Run("policy", "explain", "01decsn0000000000000000000"), 0)
+	past, ok := lastAsked(w).(*palyrav1.ExplainPolicyRequest)
+	if !ok || past.GetDecisionId() != "01DECSN0000000000000000000" {
+		t.Errorf("asked %v", lastAsked(w))
+	}
+}
+
+func TestDescribedCallUsage(t *testing.T) {
+	w := clitest.NewWorld(t)
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"explain"}, "an argument is missing"},
+		{[]string{"explain", "t", "x"}, "is not key=value"},
+		{[]string{"explain", "t", "x=1", "--input", "{}"}, "exclude each other"},
+		{[]string{"explain", "t", "--fact", "exec.basenam=git"}, "exec.basename"},
+		{[]string{"explain", "t", "--fact", "risk"}, "want PATH=VALUE"},
+		{[]string{"explain", "t", "--fact", "risk=high"}, "not of type integer"},
+		{[]string{"explain", "t", "--fact", "risk=1", "--fact", "risk=2"}, "given twice"},
+		{[]string{"explain", "t", "--vote", ":x"}, "want USER"},
+		{[]string{"explain", "t", "--vote", "bob:"}, "want USER"},
+		{[]string{"explain", "t", "--at", "noon"}, "want a time"},
+		{[]string{"explain", "01DECSN0000000000000000000", "--as", "user:a"}, "is what it was"},
+		{[]string{"simulate", "t", "--policies", "nowhere.cedar"}, "reading policies"},
+		{[]string{"simulate", "t", "--policies", "testdata/one.cedar", "--policies", "testdata/one.cedar"}, "the same name"},
+		{[]string{"activate", "newest"}, "is no policy version"},
+		{[]string{"diff", "newest"}, "is no policy version"},
+		{[]string{"show", "a.cedar", "b.cedar"}, "is no policy version"},
+		{[]string{"show", "sha256:11111111", "--schema"}, "of the set in force"},
+		{[]string{"versions", "--limit", "-1"}, "want 0 or more"},
+		{[]string{"test", "testdata/one.test.yaml", "--cover-min", "101"}, "want 0 to 100"},
+		{[]string{"test", "testdata/one.cedar"}, "there are no *.test.yaml files"},
+		{[]string{"init"}, "--profile is missing"},
+		{[]string{"init", "--profile", "lapptop"}, "laptop"},
+	} {
+		r := w.Run(append([]string{"policy"}, c.args...)...)
+		if w.Want(r, 2); !strings.Contains(r.Err, c.says) {
+			t.Errorf("%v: %s", c.args, r.Err)
+		}
+	}
+	if len(w.Gateway.PolicyAsked) != 0 {
+		t.Errorf("the gateway was asked %v", w.Gateway.PolicyAsked)
+	}
+}
+
+// TestPolicyTestExit: failures and too little coverage end with 1.
+func TestPolicyTestExit(t *testing.T) {
+	w := clitest.NewWorld(t)
+	r := w.Run("policy", "test", "testdata/one.test.yaml")
+	w.Want(r, 1)
+	for _, want := range []string{"FAIL a.test.yaml:9  curl is denied", "expected verdict deny, got ask", "not covered: team.no-curl", "never decided", `never true: context.exec.basename == "curl"`} {
+		if !strings.Contains(r.Out, want) {
+			t.Errorf("the output lacks %q:\n%s", want, r.Out)
+		}
+	}
+	if strings.Contains(r.Out, "reads") || strings.Contains(r.Out, "team.whole") || !strings.Contains(r.Err, "1 passed, 1 failed; 60 %") {
+		t.Errorf("the output is\n%s%s", r.Out, r.Err)
+	}
+}
+
+// TestPolicyTestOffline: every profile can be written, passes its tests without
+// a gateway, and is covered by them; what is broken fails.
+func TestPolicyTestOffline(t *testing.T) {
+	w := clitest.NewWorld(t)
+	for _, p := range policy.Profiles() {
+		dir := filepath.Join(t.TempDir(), "policies")
+		r := w.Run("policy", "init", "--profile", p.Name, dir)
+		if w.Want(r, 0); !strings.Contains(r.Out, "dir = \""+dir+"\"") {
+			t.Errorf("init says\n%s", r.Out)
+		}
+		w.Want(w.Run("policy", "check", dir, "--offline"), 0)
+		r = w.Run("policy", "test", dir, "--offline", "--cover-min", "100")
+		if w.Want(r, 0); !strings.Contains(r.Err, " 0 failed; 100 %") {
+			t.Errorf("%s: %s%s", p.Name, r.Out, r.Err)
+		}
+	}
+	if len(w.Gateway.PolicyAsked) != 0 {
+		t.Error("the gateway was asked")
+	}
+	dir := t.TempDir()
+	w.Want(w.Run("policy", "init", "--profile", "ci", dir), 0)
+	writeFile(t, filepath.Join(dir, "tests", "more.test.yaml"), "principal: agent:pipeline\ntests:\n  - {name: a, call: {tool: echo, args: {text: x}}, expect: {verdict: allow}}\n")
+	r := w.Run("policy", "test", dir, "--offline")
+	if w.Want(r, 1); !strings.Contains(r.Out, "more.test.yaml:3") {
+		t.Errorf("%s%s", r.Out, r.Err)
+	}
+	writeFile(t, filepath.Join(dir, "20-broken.cedar"), "permit(")
+	r = w.Run("policy", "test", dir, "--offline")
+	if w.Want(r, 1); !strings.Contains(r.Out, "20-broken.cedar:1:") {
+		t.Errorf("%s%s", r.Out, r.Err)
+	}
+	half := filepath.Join(t.TempDir(), "half")
+	w.Want(w.Run("policy", "init", "--profile", "laptop", half), 0)
+	writeFile(t, filepath.Join(half, "20-more.cedar"), "@id(\"never.tested\") forbid(principal, action == Action::\"tool.execute/echo\", resource) when { context.present };\n")
+	r = w.Run("policy", "test", half, "--offline", "--cover-min", "100")
+	if w.Want(r, 1); !strings.Contains(r.Err, "less than --cover-min 100") || !strings.Contains(r.Out, "never.tested") {
+		t.Errorf("%s%s", r.Out, r.Err)
+	}
+}
+
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPolicyInitOverwritesNothing unless it is told twice.
+func TestPolicyInitOverwritesNothing(t *testing.T) {
+	w := clitest.NewWorld(t)
+	dir := t.TempDir()
+	mine := filepath.Join(dir, "10-laptop.test.yaml")
+	writeFile(t, mine, "mine")
+	r := w.Run("policy", "init", "--profile", "laptop", dir)
+	if w.Want(r, 7); !strings.Contains(r.Err, "ALREADY_EXISTS") || !strings.Contains(r.Err, "nothing was written") {
+		t.Errorf("%s", r.Err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "10-laptop.cedar")); err == nil {
+		t.Error("half of the profile was written")
+	}
+	if r := w.Run("policy", "init", "--profile", "laptop", dir, "--force"); r.Code != 2 || !strings.Contains(r.Err, "--yes") {
+		t.Errorf("--force alone: %d, %s", r.Code, r.Err)
+	}
+	if text, err := os.ReadFile(mine); err != nil || string(text) != "mine" {
+		t.Errorf("the file holds %q, %v", text, err)
+	}
+	w.Want(w.Run("policy", "init", "--profile", "laptop", dir, "--force", "--yes"), 0)
+	if text, err := os.ReadFile(mine); err != nil || string(text) == "mine" {
+		t.Errorf("--force --yes did not overwrite: %v", err)
+	}
+}
+
+// TestActivateSaysWhenItIsNotTheSame: the files are what was asked for, and the
+// set around them has changed.
+func TestActivateSaysWhenItIsNotTheSame(t *testing.T) {
+	w := clitest.NewWorld(t)
+	if r := w.Run("policy", "activate", "sha256:bbbbbbbb"); r.Code != 0 || strings.Contains(r.Err, "changed since") {
+		t.Errorf("%d: %s", r.Code, r.Err)
+	}
+	if r := w.Run("policy", "activate", "cccccccc"); r.Code != 0 || !strings.Contains(r.Err, "changed since cccccccc") {
+		t.Errorf("%d: %s", r.Code, r.Err)
+	}
+}
+
+func TestPolicyCheckOfTheConfiguration(t *testing.T) {
+	w := clitest.NewWorld(t)
+	w.Want(w.Run("policy", "check"), 2)
+	text, err := os.ReadFile("testdata/one.cedar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Write("one.cedar", string(text))
+	w.Config("[policy]\ndir = \"" + filepath.ToSlash(w.Home) + "\"\n")
+	if r := w.Run("policy", "check"); !strings.Contains(r.Err, "1 file") {
+		t.Error(r.Err)
+	}
+}

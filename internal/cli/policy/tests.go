@@ -1,0 +1,274 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/client"
+	"palyra/internal/cli/command"
+	"palyra/internal/cli/printer"
+	"palyra/internal/config"
+	"palyra/internal/policy"
+	"palyra/internal/reason"
+)
+
+const (
+	testSuffix = ".test.yaml"
+	// testsDir is a directory below that of the policies.
+	testsDir = "tests"
+)
+
+// testFlags are those of `palyra policy test`.
+type testFlags struct {
+	offline  bool
+	coverMin int
+}
+
+func (a *app) policyTest() *cobra.Command {
+	var f testFlags
+	c := &cobra.Command{Use: "test [DIR|FILE ...]", Short: "Run the tests of policies and measure what they cover", Args: command.Args(0, -1),
+		Long: "Run the cases of *.test.yaml files, which lie beside the *.cedar files or in\n" +
+			"DIR/tests, and say what they cover: each policy, and each condition true and\n" +
+			"false. Policies among the arguments are tested in place of those in force.\n" +
+			"Without an argument it tests policy.dir of the configuration.\n\n" +
+			"The running gateway runs them with its own tools, settings and members; without\n" +
+			"one, or with --offline, they run here with the built-in tools and without\n" +
+			"members but those that a test file declares. docs/policy.md describes the file.\n" +
+			"Exits 1 when a case fails or less than --cover-min percent is covered.",
+		Example: "palyra policy test policies/\npalyra policy test policies/ --offline --cover-min 100",
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return a.testPolicy(cmd.Context(), given, f)
+		}}
+	c.Flags().BoolVar(&f.offline, "offline", false, "do not ask the gateway")
+	c.Flags().IntVar(&f.coverMin, "cover-min", 0, "fail below this coverage, in percent of policies and conditions")
+	return c
+}
+
+func (a *app) testPolicy(ctx context.Context, paths []string, f testFlags) error {
+	if f.coverMin < 0 || f.coverMin > 100 {
+		return command.Usage("--cover-min %d: want 0 to 100", f.coverMin)
+	}
+	if len(paths) == 0 {
+		c, _, err := config.Load(a.LoadOptions())
+		if err != nil {
+			return err
+		}
+		if c.Policy.Dir == "" {
+			return command.Usage("policy.dir is not set, so there are no tests to run").WithRemedy("Name directories or *%s files.", testSuffix)
+		}
+		paths = []string{c.Policy.Dir}
+	}
+	req, err := readTests(paths)
+	if err != nil {
+		return err
+	}
+	v, where, err := a.runTests(ctx, req, f.offline)
+	if err != nil {
+		return err
+	}
+	if err := a.printTests(v); err != nil {
+		return err
+	}
+	a.Say("%d passed, %d failed; %d %% of policies and conditions covered; ran %s", v.GetPassed(), v.GetFailed(), v.GetCoveragePercent(), where)
+	short := int(v.GetCoveragePercent()) < f.coverMin
+	if short {
+		a.Say("less than --cover-min %d is covered", f.coverMin)
+	}
+	if v.GetFailed() > 0 || short || hasError(v.GetFindings()) {
+		return command.Exit(reason.Lookup(reason.PolicyInvalid).Exit)
+	}
+	return nil
+}
+
+// runTests asks the gateway, or runs the tests here when there is none to ask.
+func (a *app) runTests(ctx context.Context, req *palyrav1.TestPolicyRequest, offline bool) (v *palyrav1.TestPolicyResponse, where string, err error) {
+	if !offline {
+		g, err := a.Connect(ctx)
+		if err == nil {
+			v, err = g.Policy.TestPolicy(ctx, req)
+		}
+		if err == nil {
+			return v, "by the gateway at " + g.Address, nil
+		}
+		if reason.Lookup(client.Explain(nil, err).Code).Exit != reason.ExitNotConnected {
+			return nil, "", err
+		}
+	}
+	cfg, err := a.policyConfig(policySources(req.GetSources()))
+	if err != nil {
+		return nil, "", err
+	}
+	report, err := policy.RunTests(ctx, cfg, policySources(req.GetTests()))
+	return testMessage(report), "here, with the built-in tools", err
+}
+
+// readTests reads tests, and the policies beside them.
+func readTests(paths []string) (*palyrav1.TestPolicyRequest, error) {
+	req := &palyrav1.TestPolicyRequest{}
+	var policies []string
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, command.Usage("reading tests: %w", err)
+		}
+		tests := []string{path}
+		switch {
+		case info.IsDir():
+			if tests, err = testsIn(path); err != nil {
+				return nil, err
+			}
+			if found, _ := filepath.Glob(filepath.Join(escapeGlob(path), "*.cedar")); len(found) > 0 {
+				policies = append(policies, path)
+			}
+		case !strings.HasSuffix(path, testSuffix):
+			policies, tests = append(policies, path), nil
+		}
+		for _, test := range tests {
+			source, err := testSource(test)
+			if err != nil {
+				return nil, err
+			}
+			req.Tests = append(req.Tests, source)
+		}
+	}
+	if len(req.Tests) == 0 {
+		return nil, command.Usage("there are no *%s files in %s", testSuffix, strings.Join(paths, ", ")).
+			WithRemedy("`palyra policy init --profile laptop DIR` writes policies with their tests.")
+	}
+	var err error
+	req.Sources, err = namedSources(policies)
+	return req, err
+}
+
+// testsIn lists the test files of a directory and of tests below it.
+func testsIn(dir string) ([]string, error) {
+	var all []string
+	for _, in := range []string{dir, filepath.Join(dir, testsDir)} {
+		found, err := filepath.Glob(filepath.Join(escapeGlob(in), "*"+testSuffix))
+		if err != nil {
+			return nil, command.Usage("reading tests: %w", err)
+		}
+		slices.Sort(found)
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+func testSource(path string) (*palyrav1.PolicySource, error) {
+	text, err := command.ReadAtMost(path, maxSource+1)
+	if err != nil {
+		return nil, command.Usage("reading tests: %w", err)
+	}
+	if len(text) > maxSource {
+		return nil, reason.Errorf(reason.InputTooLarge, "%s is larger than %d bytes", path, maxSource)
+	}
+	return &palyrav1.PolicySource{Name: filepath.ToSlash(path), Text: string(text)}, nil
+}
+
+func policySources(list []*palyrav1.PolicySource) []policy.Source {
+	var out []policy.Source
+	for _, s := range list {
+		out = append(out, policy.Source{Name: s.GetName(), Text: s.GetText()})
+	}
+	return out
+}
+
+func hasError(list []*palyrav1.PolicyFinding) bool {
+	return slices.ContainsFunc(list, func(f *palyrav1.PolicyFinding) bool { return f.GetSeverity() == string(policy.SeverityError) })
+}
+
+// printTests shows people what failed and what is not covered; machines get
+// all.
+func (a *app) printTests(v *palyrav1.TestPolicyResponse) error {
+	return a.PrintOne("PolicyTest", printer.Record{Name: testVerdict(v), Body: printer.ProtoObject(v)}, func(p *printer.Page) {
+		for _, f := range v.GetFindings() {
+			if !aboutTool(f) {
+				p.Text(findingText(f))
+			}
+		}
+		for _, r := range v.GetResults() {
+			if !r.GetPassed() {
+				p.Hang(0, "FAIL ", fmt.Sprintf("%s  %s", placeText(r.GetFile(), r.GetLine()), r.GetName()))
+				p.Hang(5, "", r.GetMessage())
+			}
+		}
+		for _, c := range v.GetCoverage() {
+			uncovered(p, c)
+		}
+	})
+}
+
+func testVerdict(v *palyrav1.TestPolicyResponse) string {
+	if v.GetFailed() > 0 || hasError(v.GetFindings()) {
+		return "failed"
+	}
+	return "passed"
+}
+
+// uncovered writes what no case covers of a policy.
+func uncovered(p *printer.Page, c *palyrav1.PolicyCoverage) {
+	var lacks []string
+	if c.GetDetermined() == 0 {
+		lacks = append(lacks, "never decided")
+	}
+	for _, x := range c.GetConditions() {
+		switch {
+		case x.GetWasTrue() == 0 && x.GetWasFalse() == 0:
+			lacks = append(lacks, "never reached: "+x.GetText())
+		case x.GetWasTrue() == 0:
+			lacks = append(lacks, "never true: "+x.GetText())
+		case x.GetWasFalse() == 0:
+			lacks = append(lacks, "never false: "+x.GetText())
+		}
+	}
+	for i, text := range lacks {
+		if i == 0 {
+			p.Hang(0, "not covered: ", fmt.Sprintf("%s  %s", c.GetPolicyId(), placeText(c.GetFile(), c.GetLine())))
+		}
+		p.Hang(2, "", text)
+	}
+}
+
+// testMessage is a report as the gateway would send it.
+func testMessage(r policy.TestReport) *palyrav1.TestPolicyResponse {
+	v := &palyrav1.TestPolicyResponse{
+		Failed: int32(r.Failed()), Passed: int32(len(r.Results) - r.Failed()), Findings: findingsMessage(r.Findings),
+		CoveragePercent: int32(policy.CoveredPercent(r.Coverage)),
+	}
+	for _, one := range r.Results {
+		v.Results = append(v.Results, &palyrav1.PolicyTestResult{
+			File: one.File, Line: int32(one.Line), Name: one.Name, Passed: one.Passed, Message: one.Message,
+			Verdict: one.Verdict, Determining: one.Determining,
+		})
+	}
+	for _, c := range r.Coverage {
+		m := &palyrav1.PolicyCoverage{
+			PolicyId: c.PolicyID, File: c.File, Line: int32(c.Line), Applied: int32(c.Applied), Determined: int32(c.Determined),
+		}
+		for _, x := range c.Conditions {
+			m.Conditions = append(m.Conditions, &palyrav1.ConditionCoverage{
+				Text: x.Text, Line: int32(x.Line), Column: int32(x.Column), WasTrue: int32(x.WasTrue), WasFalse: int32(x.WasFalse),
+			})
+		}
+		v.Coverage = append(v.Coverage, m)
+	}
+	return v
+}
+
+func findingsMessage(list []policy.Finding) []*palyrav1.PolicyFinding {
+	var out []*palyrav1.PolicyFinding
+	for _, f := range list {
+		out = append(out, &palyrav1.PolicyFinding{
+			Severity: string(f.Severity), Code: f.Code, File: f.File, Line: int32(f.Line), Column: int32(f.Column),
+			Message: f.Message, SourceLine: f.SourceLine, Help: f.Help, PolicyId: f.PolicyID,
+		})
+	}
+	return out
+}

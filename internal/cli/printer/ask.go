@@ -1,0 +1,102 @@
+package printer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/muesli/cancelreader"
+
+	"palyra/internal/cli/command"
+)
+
+// lines reads what a person types, one line at a time.
+type lines struct {
+	from io.Reader
+	rest []byte
+}
+
+// next returns the next line without its end. When ctx ends first, reading
+// stops without taking anything from the terminal.
+func (l *lines) next(ctx context.Context) (string, error) {
+	for {
+		if line, rest, ok := bytes.Cut(l.rest, []byte("\n")); ok {
+			l.rest = rest
+			return strings.TrimSuffix(string(line), "\r"), nil
+		}
+		chunk, err := l.read(ctx)
+		l.rest = append(l.rest, chunk...)
+		if err != nil {
+			return "", err
+		}
+	}
+}
+
+func (l *lines) read(ctx context.Context) ([]byte, error) {
+	reader, err := cancelreader.NewReader(l.from)
+	if err != nil {
+		return nil, fmt.Errorf("reading the answer: %w", err)
+	}
+	type result struct {
+		chunk []byte
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		buf := make([]byte, 4096)
+		n, err := reader.Read(buf)
+		done <- result{buf[:n], err}
+	}()
+	select {
+	case r := <-done:
+		return r.chunk, errors.Join(r.err, reader.Close())
+	case <-ctx.Done():
+	}
+	if reader.Cancel() {
+		<-done
+		return nil, errors.Join(ctx.Err(), reader.Close())
+	}
+	return nil, ctx.Err() // a reader that cannot be interrupted keeps its goroutine until the process ends
+}
+
+// Ask writes a question to stderr and returns the line typed after it. Lines
+// that come before the question had time to be read are dropped.
+func (a *Printer) Ask(ctx context.Context, question string) (string, error) {
+	fmt.Fprint(a.Err, question)
+	shown := time.Now()
+	for {
+		line, err := a.NextLine(ctx)
+		if err != nil {
+			return "", err
+		}
+		if time.Since(shown) >= a.Arm {
+			return strings.TrimSpace(line), nil
+		}
+		a.Say("(ignored: typed before the question could be read)")
+		fmt.Fprint(a.Err, question)
+	}
+}
+
+// Confirm asks before something that cannot be undone. Without a terminal the
+// flag --yes is the answer.
+func (a *Printer) Confirm(ctx context.Context, sure bool, format string, args ...any) error {
+	if sure {
+		return nil
+	}
+	if !a.Interactive() {
+		return command.Usage("this cannot be undone").WithRemedy("Repeat the command with --yes.")
+	}
+	answer, err := a.Ask(ctx, VisibleLine(fmt.Sprintf(format, args...))+" This cannot be undone. [y/N] ")
+	if err != nil {
+		return err
+	}
+	if answer != "y" && answer != "yes" {
+		a.Say("nothing was changed")
+		return command.Exit(1)
+	}
+	return nil
+}

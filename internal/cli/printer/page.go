@@ -1,0 +1,175 @@
+package printer
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+// Page is what a person reads about one thing: labelled lines and blocks.
+// Everything written to it is made visible, and nothing is cut.
+type Page struct {
+	b     strings.Builder
+	Style Palette
+}
+
+const (
+	LabelWidth = 14
+	// PageWidth is what a long text is broken to.
+	PageWidth = 80
+)
+
+// String returns the text.
+func (p *Page) String() string { return p.b.String() }
+
+// Heading writes a line that stands out.
+func (p *Page) Heading(format string, args ...any) {
+	p.b.WriteString(p.Style.Bold(VisibleLine(fmt.Sprintf(format, args...))) + "\n")
+}
+
+// Field writes a label and its value, unless the value is empty.
+func (p *Page) Field(label, value string) {
+	if value == "" {
+		return
+	}
+	p.label(label)
+	p.b.WriteString(p.Style.State(VisibleLine(value)) + "\n")
+}
+
+func (p *Page) label(label string) {
+	pad := strings.Repeat(" ", max(1, LabelWidth-len(label)))
+	p.b.WriteString(p.Style.Dim(label) + pad)
+}
+
+// List writes one value per line under one label.
+func (p *Page) List(label string, values []string) {
+	for i, v := range values {
+		if i > 0 {
+			label = ""
+		}
+		p.label(label)
+		p.b.WriteString(VisibleLine(v) + "\n")
+	}
+}
+
+// Item writes one indented line.
+func (p *Page) Item(text string) { p.b.WriteString("  " + VisibleLine(text) + "\n") }
+
+// Line writes one line.
+func (p *Page) Line(text string) { p.b.WriteString(VisibleLine(text) + "\n") }
+
+// Text writes a text of several lines.
+func (p *Page) Text(text string) { p.b.WriteString(WithNewline(VisibleText(text))) }
+
+// Wrapped is field for a text that may be long: it goes on under itself.
+func (p *Page) Wrapped(label, text string) {
+	if text == "" {
+		return
+	}
+	p.label(label)
+	lines := Wrap(VisibleLine(text), PageWidth-LabelWidth)
+	p.b.WriteString(strings.Join(lines, "\n"+strings.Repeat(" ", LabelWidth)) + "\n")
+}
+
+// Hang writes a text behind an indent and a mark; further lines stand under the
+// text.
+func (p *Page) Hang(indent int, mark, text string) {
+	if text == "" {
+		return
+	}
+	before := strings.Repeat(" ", indent) + mark
+	lines := Wrap(VisibleLine(text), PageWidth-len(before))
+	p.b.WriteString(before + strings.Join(lines, "\n"+strings.Repeat(" ", len(before))) + "\n")
+}
+
+// Block writes a label and an indented text of several lines.
+func (p *Page) Block(label, text string) {
+	if text == "" {
+		return
+	}
+	p.b.WriteString(p.Style.Dim(label) + "\n")
+	for line := range strings.Lines(strings.TrimSuffix(text, "\n") + "\n") {
+		p.b.WriteString("  " + VisibleText(strings.TrimSuffix(line, "\n")) + "\n")
+	}
+}
+
+// Diff is block with the sign of a unified diff coloured.
+func (p *Page) Diff(label, text string) {
+	if text == "" {
+		return
+	}
+	p.b.WriteString(p.Style.Dim(label) + "\n")
+	for line := range strings.Lines(strings.TrimSuffix(text, "\n") + "\n") {
+		shown := VisibleText(strings.TrimSuffix(line, "\n"))
+		switch {
+		case strings.HasPrefix(line, "+"):
+			shown = p.Style.Green(shown)
+		case strings.HasPrefix(line, "-"):
+			shown = p.Style.Red(shown)
+		}
+		p.b.WriteString("  " + shown + "\n")
+	}
+}
+
+// JSON writes a JSON value in full, indented. What is not JSON is written as
+// text.
+func (p *Page) JSON(label string, text []byte) {
+	var b bytes.Buffer
+	if err := json.Indent(&b, text, "", "  "); err != nil {
+		p.Block(label, string(text))
+		return
+	}
+	p.Block(label, string(VisibleJSON(b.Bytes())))
+}
+
+// Gap writes an empty line.
+func (p *Page) Gap() { p.b.WriteByte('\n') }
+
+// Moment is a time for people, absolute and relative; "" when there is none.
+func (a *Printer) Moment(t *timestamppb.Timestamp) string {
+	if t == nil {
+		return ""
+	}
+	return Clock(t) + " (" + a.Relative(t) + ")"
+}
+
+// Clock is a time of whole seconds in UTC.
+func Clock(t *timestamppb.Timestamp) string {
+	if t == nil {
+		return ""
+	}
+	return t.AsTime().UTC().Format(time.RFC3339)
+}
+
+// Relative is "in 9m12s", "3h ago" or "now"; "" when there is none.
+func (a *Printer) Relative(t *timestamppb.Timestamp) string {
+	if t == nil {
+		return ""
+	}
+	d := t.AsTime().Sub(a.Now())
+	switch {
+	case d >= time.Second:
+		return "in " + Span(d)
+	case d <= -time.Second:
+		return Span(-d) + " ago"
+	}
+	return "now"
+}
+
+// Span writes a duration with its two largest units.
+func Span(d time.Duration) string {
+	d = d.Round(time.Second)
+	switch {
+	case d >= 48*time.Hour:
+		return fmt.Sprintf("%dd", int(d.Hours())/24)
+	case d >= time.Hour:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	case d >= time.Minute:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	}
+	return fmt.Sprintf("%ds", int(d.Seconds()))
+}

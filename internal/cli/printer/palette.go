@@ -1,0 +1,52 @@
+package printer
+
+import (
+	"charm.land/lipgloss/v2"
+)
+
+// Palette styles words on a terminal; the zero palette leaves them as they
+// are. Only the sixteen colours that a terminal's own theme defines are used.
+type Palette struct{ on bool }
+
+func paletteFor(on bool) Palette { return Palette{on: on} }
+
+func (p Palette) render(style lipgloss.Style, s string) string {
+	if !p.on || s == "" {
+		return s
+	}
+	return style.Render(s)
+}
+
+// Bold stands out.
+func (p Palette) Bold(s string) string { return p.render(lipgloss.NewStyle().Bold(true), s) }
+
+// Dim stands back.
+func (p Palette) Dim(s string) string { return p.render(lipgloss.NewStyle().Faint(true), s) }
+
+// Red is for what failed.
+func (p Palette) Red(s string) string {
+	return p.render(lipgloss.NewStyle().Bold(true).Foreground(lipgloss.Red), s)
+}
+
+// Green is for what succeeded.
+func (p Palette) Green(s string) string {
+	return p.render(lipgloss.NewStyle().Foreground(lipgloss.Green), s)
+}
+
+// Yellow is for what waits.
+func (p Palette) Yellow(s string) string {
+	return p.render(lipgloss.NewStyle().Bold(true).Foreground(lipgloss.Yellow), s)
+}
+
+// State colours a state or severity; the word itself says the same.
+func (p Palette) State(s string) string {
+	switch s {
+	case "pending", "ask", "warning", "medium", "timed_out":
+		return p.Yellow(s)
+	case "allowed", "allow", "consumed", "succeeded", "completed", "ready", "ok":
+		return p.Green(s)
+	case "denied", "deny", "error", "critical", "high", "failed", "revoked", "frozen", "refused", "ambiguous", "interrupted":
+		return p.Red(s)
+	}
+	return s
+}

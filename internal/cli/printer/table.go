@@ -1,0 +1,208 @@
+package printer
+
+import (
+	"slices"
+	"strings"
+
+	"charm.land/lipgloss/v2"
+)
+
+const (
+	columnGap = "  "
+	// MinimumCell is the narrowest a column is cut to while others can go, and
+	// leastCell when none can.
+	MinimumCell = 12
+	leastCell   = 4
+)
+
+// table lays records out in columns. On a terminal columns are cut, with an
+// ellipsis, or left out until a row fits; elsewhere and with -o wide nothing is.
+func (a *Printer) table(l Listing, records []Record) string {
+	rows := make([][]string, 0, len(records)+1)
+	rows = append(rows, a.header(l))
+	for _, r := range records {
+		rows = append(rows, a.row(r))
+	}
+	widths := measure(rows)
+	if limit := a.wide(); limit > 0 && a.Format() != FormatWide {
+		rows, widths = l.fit(rows, limit)
+	}
+	style := a.outStyle()
+	var b strings.Builder
+	for i, row := range rows {
+		paint := style.State
+		if i == 0 {
+			paint = style.Bold
+		}
+		b.WriteString(line(row, widths, paint))
+	}
+	return b.String()
+}
+
+// streamRow lays out one record whose followers are not known yet.
+func (a *Printer) streamRow(l Listing, r Record, first bool) string {
+	header := a.header(l)
+	widths := measure([][]string{header})
+	for i, w := range l.streamWidths() {
+		if i < len(widths) {
+			widths[i] = max(widths[i], w)
+		}
+	}
+	style := a.outStyle()
+	row := line(a.row(r), widths, style.State)
+	if first {
+		return line(header, widths, style.Bold) + row
+	}
+	return row
+}
+
+// streamWidths are usual widths by column name.
+func (l Listing) streamWidths() []int {
+	usual := map[string]int{
+		"ID": 26, "SUBJECT": 26, "SEQ": 7, "AT": 20, "CODE": 8, "STATE": 9, "TOOL": 12, "ACTOR": 16, "FOR": 16, "EVENT": 18, "WHAT": 24,
+	}
+	widths := make([]int, len(l.Columns))
+	for i, c := range l.Columns {
+		widths[i] = usual[c]
+	}
+	return widths
+}
+
+func (a *Printer) header(l Listing) []string {
+	if a.Format() == FormatWide {
+		return append(append([]string{}, l.Columns...), l.Wide...)
+	}
+	return l.Columns
+}
+
+func (a *Printer) row(r Record) []string {
+	cells := r.Cells
+	if a.Format() == FormatWide {
+		cells = append(append([]string{}, cells...), r.Wide...)
+	}
+	out := make([]string, len(cells))
+	for i, c := range cells {
+		out[i] = VisibleLine(c)
+		if out[i] == "" {
+			out[i] = "-"
+		}
+	}
+	return out
+}
+
+// Columns writes a label and rows below it, whose first is their header.
+func (p *Page) Columns(label string, rows [][]string) {
+	p.b.WriteString(p.Style.Dim(label) + "\n")
+	for _, row := range rows {
+		for i, cell := range row {
+			if row[i] = VisibleLine(cell); row[i] == "" {
+				row[i] = "-"
+			}
+		}
+	}
+	widths := measure(rows)
+	for n, row := range rows {
+		paint := p.Style.State
+		if n == 0 {
+			paint = p.Style.Bold
+		}
+		var b strings.Builder
+		for i, cell := range row {
+			b.WriteString(columnGap + paint(cell))
+			if i < len(row)-1 {
+				b.WriteString(strings.Repeat(" ", widths[i]-lipgloss.Width(cell)))
+			}
+		}
+		p.b.WriteString(b.String() + "\n")
+	}
+}
+
+func measure(rows [][]string) []int {
+	var widths []int
+	for _, row := range rows {
+		for i, c := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], lipgloss.Width(c))
+		}
+	}
+	return widths
+}
+
+// whole are the columns that are of no use when they are cut: ids and times.
+var whole = []string{"ID", "KEY", "SEQ", "SUBJECT", "AT", "LEFT", "ENDS", "CERTIFICATE ENDS", "REVOKED"}
+
+// fit makes rows, the header first, fit a terminal: columns that may be cut
+// are, then those that the listing can do without go, then the others are cut
+// to almost nothing. Ids and times stay whole, even if the row is then too long.
+func (l Listing) fit(rows [][]string, limit int) (fitting [][]string, widths []int) {
+	for _, drop := range append([]string{""}, l.Drop...) {
+		rows = without(rows, drop)
+		widths = measure(rows)
+		if shrink(rows[0], widths, limit, MinimumCell) {
+			return rows, widths
+		}
+	}
+	shrink(rows[0], widths, limit, leastCell)
+	return rows, widths
+}
+
+// without leaves a column out.
+func without(rows [][]string, column string) [][]string {
+	i := slices.Index(rows[0], column)
+	if i < 0 {
+		return rows
+	}
+	out := make([][]string, len(rows))
+	for n, row := range rows {
+		out[n] = slices.Delete(slices.Clone(row), i, i+1)
+	}
+	return out
+}
+
+// shrink narrows the widest column that may be cut by one cell until the row
+// fits, and reports whether it does.
+func shrink(header []string, widths []int, limit, least int) bool {
+	total := len(columnGap) * (len(widths) - 1)
+	for _, w := range widths {
+		total += w
+	}
+	for ; total > limit; total-- {
+		widest := -1
+		for i, w := range widths {
+			if w > least && !slices.Contains(whole, header[i]) && (widest < 0 || w > widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			return false
+		}
+		widths[widest]--
+	}
+	return true
+}
+
+func line(row []string, widths []int, paint func(string) string) string {
+	var b strings.Builder
+	for i, c := range row {
+		c = Clip(c, widths[i])
+		b.WriteString(paint(c))
+		if i < len(row)-1 {
+			b.WriteString(strings.Repeat(" ", max(0, widths[i]-lipgloss.Width(c))) + columnGap)
+		}
+	}
+	return b.String() + "\n"
+}
+
+// Clip cuts s to a number of cells.
+func Clip(s string, cells int) string {
+	if lipgloss.Width(s) <= cells {
+		return s
+	}
+	runes := []rune(s)
+	for len(runes) > 0 && lipgloss.Width(string(runes)) > cells-1 {
+		runes = runes[:len(runes)-1]
+	}
+	return string(runes) + "…"
+}

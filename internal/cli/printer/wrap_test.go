@@ -1,0 +1,58 @@
+package printer_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"palyra/internal/cli/printer"
+)
+
+// FuzzWrap: wrapped text has the words of the text in order, whatever the
+// pieces it comes in, and no line is longer than the terminal unless a word is.
+func FuzzWrap(f *testing.F) {
+	f.Add("the quick brown fox\n  jumps over", 3, 10)
+	f.Add("x\t\ty", 1, 4)
+	f.Add("wide 世界 words", 2, 6)
+	f.Fuzz(func(t *testing.T, text string, piece, width int) {
+		if !utf8.ValidString(text) || piece < 1 || width < 1 || width > 200 {
+			t.Skip()
+		}
+		w, whole := printer.Wrapper{Width: width}, printer.Wrapper{Width: width}
+		var out bytes.Buffer
+		runes := []rune(text)
+		for len(runes) > 0 {
+			n := min(piece, len(runes))
+			out.WriteString(w.Add(string(runes[:n])))
+			runes = runes[n:]
+		}
+		out.WriteString(w.End())
+		if once := whole.Add(text) + whole.End(); out.String() != once {
+			t.Errorf("in pieces %q, at once %q", out.String(), once)
+		}
+		if got, want := strings.Fields(out.String()), strings.Fields(printer.VisibleText(text)); strings.Join(got, " ") != strings.Join(want, " ") {
+			t.Errorf("words %q, want %q", got, want)
+		}
+	})
+}
+
+func TestWrap(t *testing.T) {
+	for _, c := range []struct {
+		text  string
+		cells int
+		want  []string
+	}{
+		{"", 20, []string{""}},
+		{"one two", 20, []string{"one two"}},
+		{"one two three four five six", 20, []string{"one two three four", "five six"}},
+		{strings.Repeat("x", 45), 20, []string{strings.Repeat("x", 20), strings.Repeat("x", 20), "xxxxx"}},
+		{strings.Repeat("漢", 15), 21, []string{strings.Repeat("漢", 10), strings.Repeat("漢", 5)}},
+	} {
+		if got := printer.Wrap(c.text, c.cells); !cmp.Equal(got, c.want) {
+			t.Errorf("wrap(%q, %d) = %q", c.text, c.cells, got)
+		}
+	}
+}

@@ -1,0 +1,140 @@
+// Package question puts an approval to the person at the terminal: it shows the
+// call in full, reads the vote, and says who can answer when this person cannot.
+// Commands that answer approvals and those whose calls wait for one share it.
+package question
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/client"
+	"palyra/internal/reason"
+)
+
+// Question is an approval that is put to the person at the terminal while the
+// call waits for whoever answers first.
+type Question struct {
+	a     *client.App
+	about *palyrav1.Approval
+	cast  Cast
+
+	cancel context.CancelFunc
+	done   chan struct{}
+	// asking is true while the line of the answer is begun.
+	asking atomic.Bool
+}
+
+// Cast sends a vote and returns the approval after it.
+type Cast func(context.Context, *palyrav1.DecideApprovalRequest) (*palyrav1.Approval, error)
+
+// Unary casts votes by calls of their own.
+func Unary(g *client.Gateway) Cast {
+	return func(ctx context.Context, vote *palyrav1.DecideApprovalRequest) (*palyrav1.Approval, error) {
+		reply, err := g.Approvals.DecideApproval(ctx, vote)
+		return reply.GetApproval(), err
+	}
+}
+
+// New is one about an approval; put asks it.
+func New(a *client.App, about *palyrav1.Approval, cast Cast) *Question {
+	return &Question{a: a, about: about, cast: cast}
+}
+
+// ApprovalID is the id of what is asked about.
+func (q *Question) ApprovalID() string { return q.about.GetApprovalId() }
+
+// Done is closed once a vote was taken, or the approval is left to others.
+func (q *Question) Done() <-chan struct{} { return q.done }
+
+// Put shows the approval in full and asks in the background; close ends it.
+func (q *Question) Put(ctx context.Context) {
+	ctx, q.cancel = context.WithCancel(ctx)
+	q.done = make(chan struct{})
+	Show(q.a, q.about)
+	go func() {
+		defer close(q.done)
+		q.answer(ctx)
+	}()
+}
+
+// Close ends the asking and waits for its end.
+func (q *Question) Close() {
+	if q.asking.Load() {
+		fmt.Fprintln(q.a.Err)
+	}
+	q.cancel()
+	<-q.done
+}
+
+// answer asks until a vote was taken, or the person leaves the approval
+// pending for others.
+func (q *Question) answer(ctx context.Context) {
+	a, v := q.a, q.about
+	for ctx.Err() == nil {
+		q.asking.Store(true)
+		vote, err := AskVote(ctx, a, v)
+		q.asking.Store(false)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, io.EOF), err == nil && vote.Leave:
+			a.Say("left pending")
+			SayHowToAnswer(a, v)
+			return
+		case err != nil:
+			a.Say("%v", err)
+			return
+		}
+		after, err := q.cast(ctx, vote.Request(v.GetApprovalId(), v.GetCallDigest()))
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			if after.GetState() == palyrav1.ApprovalState_APPROVAL_STATE_PENDING {
+				a.Say("your vote counts; still missing: %s", after.GetMissing())
+			}
+			return
+		}
+		e := client.Explain(nil, err)
+		a.PrintError(e)
+		switch e.Code {
+		case reason.InvalidInput: // another answer may be taken
+		case reason.PermissionDenied, reason.NotConnected:
+			SayHowToAnswer(a, v) // this way, no answer of this person is taken
+			return
+		default:
+			return
+		}
+	}
+}
+
+// Answerer is the person at the terminal if it makes sense to ask them: they
+// answer approvals, and this one is not about a call of their own that another
+// user has to answer.
+func Answerer(ctx context.Context, a *client.App, g *client.Gateway, v *palyrav1.Approval) (principal string, ok bool) {
+	if !a.Interactive() {
+		return "", false
+	}
+	status, err := g.Status.GetStatus(ctx, &palyrav1.GetStatusRequest{})
+	if err != nil || !mayDecide(status.GetCaller()) {
+		return "", false
+	}
+	principal = status.GetCaller().GetPrincipal()
+	if !asksFor(v, principal) || !severalUsers(ctx, g) {
+		return principal, true
+	}
+	a.Say("another user has to answer: nobody answers for a call of their own")
+	return "", false
+}
+
+// SayHowToAnswer names the commands that answer an approval.
+func SayHowToAnswer(a *client.App, v *palyrav1.Approval) {
+	a.Say("waiting for approval %s (%s): %s", v.GetApprovalId(), a.Relative(v.GetExpiresAt()), v.GetPrompt().GetTitle())
+	a.Say("  see it:  palyra approvals show %s", v.GetApprovalId())
+	a.Say("  allow:   palyra approvals decide %s --allow once --digest %s", v.GetApprovalId(), v.GetCallDigest())
+	a.Say("  deny:    palyra approvals decide %s --deny --reason TEXT --digest %s", v.GetApprovalId(), v.GetCallDigest())
+}

@@ -1,0 +1,14 @@
+package runs_test
+
+import (
+	"testing"
+
+	"palyra/internal/cli/clitest"
+)
+
+// TestGolden compares every listing and page in every format.
+func TestGolden(t *testing.T) {
+	clitest.Golden(t, map[string][]string{
+		"runs_list": {"runs", "list"},
+	})
+}

@@ -1,0 +1,206 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/client"
+	"palyra/internal/cli/command"
+	"palyra/internal/cli/invocation"
+	"palyra/internal/cli/printer"
+	"palyra/internal/reason"
+)
+
+// runFlags are those of `palyra run`.
+type runFlags struct {
+	model, workspace, session string
+	calls                     int32
+	tokens                    int64
+	wallClock                 time.Duration
+	detach, interactive       bool
+}
+
+// RunCommand is `palyra run`.
+func RunCommand(program *client.App) *cobra.Command {
+	a := &app{program}
+	var f runFlags
+	c := &cobra.Command{
+		Use:   "run TASK",
+		Short: "Let a model work on a task, and watch",
+		Long: "Let a model work on a task, and watch. The gateway drives the model; every tool\n" +
+			"call that it wants goes through policy, approval and sandbox like any other.\n\n" +
+			"TASK is - or left away to read it from stdin. stdout is the model's last answer,\n" +
+			"so that a script can use it; what happens on the way goes to stderr. In a\n" +
+			"terminal the text appears as the model writes it. -o ndjson writes every event\n" +
+			"of the run instead, -o json one document with the run and the answer.\n\n" +
+			"If policy asks a human, a terminal shows the call in full and takes the answer,\n" +
+			"while the other calls go on; what they write appears after it. Elsewhere the\n" +
+			"command that answers is printed on stderr, and the call waits.\n\n" +
+			"Ctrl-C asks the gateway to cancel the run and waits for its end; a second one\n" +
+			"leaves at once. When the connection is lost, the run goes on, and the command\n" +
+			"comes back to it.\n\n" +
+			"Exits 0 when the run completed, 1 when it was cancelled, and otherwise as the\n" +
+			"reason for its end says; see `palyra help exit-codes`. Calls that were denied\n" +
+			"are for the model to deal with and do not change the exit code.",
+		Example: "palyra run \"why does the build fail?\"\n" +
+			"palyra run -m fast -w demo --max-calls 20 \"tidy up the README\"\n" +
+			"answer=$(palyra run - < task.md)\n" +
+			"palyra run --detach \"update the dependencies\"\n" +
+			"palyra run -i \"let us look at the tests\"",
+		Args:              command.Args(0, -1),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return a.runTask(cmd.Context(), given, f)
+		},
+	}
+	flags := c.Flags()
+	flags.StringVarP(&f.model, "model", "m", "", "a model of the gateway's configuration (default: the first)")
+	flags.StringVarP(&f.workspace, "workspace", "w", "", "the workspace that the model is told to work in (default: the first)")
+	flags.StringVar(&f.session, "session", "", "your name for the session; an approval for the session covers later calls in it (default \"default\")")
+	flags.Int32Var(&f.calls, "max-calls", 0, "at most so many tool calls (default: what the gateway allows)")
+	flags.Int64Var(&f.tokens, "max-tokens", 0, "at most so many tokens, input and output of all turns (default: what the gateway allows)")
+	flags.DurationVar(&f.wallClock, "max-time", 0, "at most so long, waiting for humans included, such as 10m (default: what the gateway allows)")
+	flags.BoolVar(&f.detach, "detach", false, "print the run's id and do not wait for it")
+	flags.BoolVarP(&f.interactive, "interactive", "i", false, "after each answer read your next message from the terminal; Ctrl-D ends the run")
+	_ = c.RegisterFlagCompletionFunc("model", a.completeModels)
+	_ = c.RegisterFlagCompletionFunc("workspace", a.CompleteWorkspaces)
+	return c
+}
+
+func (a *app) runTask(ctx context.Context, given []string, f runFlags) error {
+	if err := a.checkRunFlags(f); err != nil {
+		return err
+	}
+	task, err := a.readTask(given)
+	if err != nil {
+		return err
+	}
+	g, err := a.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	start := f.request(task)
+	if f.detach {
+		return a.startDetached(ctx, g, start)
+	}
+	link := newRunLink(g)
+	link.start = start
+	return a.newSession(g, link, f.interactive).run(ctx)
+}
+
+func (a *app) checkRunFlags(f runFlags) error {
+	switch {
+	case f.calls < 0 || f.tokens < 0 || f.wallClock < 0:
+		return command.Usage("--max-calls, --max-tokens and --max-time want 0 or more")
+	case f.detach && f.interactive:
+		return command.Usage("--detach and --interactive exclude each other")
+	case f.interactive && !a.Interactive():
+		return command.Usage("--interactive needs a terminal to read from").WithRemedy("Leave it away; the run then ends with the model's answer.")
+	}
+	return command.CheckName("session", f.session)
+}
+
+func (f runFlags) request(task string) *palyrav1.StartRunRequest {
+	req := &palyrav1.StartRunRequest{
+		Session: f.session, Message: task, Model: f.model, Workspace: f.workspace,
+		Budget:      &palyrav1.RunBudget{Calls: f.calls, Tokens: f.tokens},
+		Interactive: f.interactive, IdempotencyKey: invocation.NewKey(),
+	}
+	if f.wallClock > 0 {
+		req.Budget.WallClock = durationpb.New(f.wallClock)
+	}
+	return req
+}
+
+// maxTask is the API's limit on one message to a model in bytes.
+const maxTask = 1 << 20
+
+// readTask takes the task from the arguments, or from stdin.
+func (a *app) readTask(given []string) (string, error) {
+	task := strings.Join(given, " ")
+	if len(given) == 0 && a.InTerminal {
+		return "", command.Usage("there is no task").WithRemedy("Say what the model is to do: palyra run \"TASK\".")
+	}
+	if len(given) == 0 || task == "-" {
+		if a.InTerminal {
+			a.Say("reading the task from the terminal; end it with Ctrl-D")
+		}
+		data, err := io.ReadAll(io.LimitReader(a.In, maxTask+1))
+		if err != nil {
+			return "", command.Usage("reading the task: %w", err)
+		}
+		task = string(data)
+	}
+	switch {
+	case strings.TrimSpace(task) == "":
+		return "", command.Usage("the task is empty").WithRemedy("Say what the model is to do: palyra run \"TASK\".")
+	case len(task) > maxTask:
+		return "", reason.Errorf(reason.InputTooLarge, "the task is larger than %d bytes", maxTask).
+			WithRemedy("Put the text into a file of the workspace and name the file.")
+	case strings.ToValidUTF8(task, "") != task:
+		return "", reason.Errorf(reason.InvalidUTF8, "the task is not valid UTF-8")
+	}
+	return task, nil
+}
+
+// errStarted ends the tries to start a run.
+var errStarted = errors.New("the run was started")
+
+func (a *app) startDetached(ctx context.Context, g *client.Gateway, start *palyrav1.StartRunRequest) error {
+	var r *palyrav1.Run
+	losses := 0
+	lost := func(wait time.Duration) {
+		losses++
+		a.Say("connection lost; trying again in %s", wait)
+	}
+	err := reopenRun(ctx, a.Retry, lost, func(ctx context.Context) (bool, error) {
+		reply, err := g.Calls.StartRun(ctx, start)
+		if err != nil {
+			return false, err
+		}
+		r = reply.GetRun()
+		return true, errStarted
+	})
+	switch {
+	case errors.Is(err, errStarted):
+	case ctx.Err() != nil:
+		return err
+	default:
+		return mayHaveStarted(err, losses > 0)
+	}
+	err = a.PrintOne("Run", a.runRecord(r), func(p *printer.Page) { p.Line(r.GetRunId()) })
+	if a.ErrTerminal {
+		a.Say("the run goes on without this command; watch it with `palyra runs watch %s`", r.GetRunId())
+	}
+	return err
+}
+
+// newSession follows a run over a link. Every format but ndjson has a view.
+func (a *app) newSession(g *client.Gateway, link *runLink, interactive bool) *runSession {
+	s := &runSession{a: a, g: g, link: link, watching: link.reading, interactive: interactive, id: link.runID}
+	if a.Format() != printer.FormatNDJSON {
+		s.view = newRunView(a)
+		s.view.others = s.watching
+	}
+	return s
+}
+
+func (a *app) completeModels(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return a.Suggestions(cmd, nil, func(ctx context.Context, g *client.Gateway) (out []cobra.Completion) {
+		reply, err := g.Status.GetStatus(ctx, &palyrav1.GetStatusRequest{})
+		if err != nil {
+			return nil
+		}
+		for _, m := range reply.GetModels() {
+			out = append(out, client.Describe(m.GetName(), strings.TrimSpace(m.GetProvider()+" "+m.GetModel())))
+		}
+		return out
+	})
+}

@@ -1,0 +1,223 @@
+// Package runs has the commands that start, watch, list and cancel the runs of
+// models.
+package runs
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/client"
+	"palyra/internal/cli/command"
+	"palyra/internal/cli/printer"
+)
+
+// app is one run of the program, with the commands of this family.
+type app struct{ *client.App }
+
+var runListing = printer.Listing{
+	Kind:    "Run",
+	Columns: []string{"ID", "STATE", "AT", "FOR", "MODEL", "CALLS", "TASK"},
+	Wide:    []string{"SESSION", "WORKSPACE", "TURNS", "TOKENS", "ENDED", "REASON"},
+	Empty:   "no runs",
+	Drop:    []string{"MODEL", "CALLS", "FOR"},
+}
+
+// Command is `palyra runs`.
+func Command(program *client.App) *cobra.Command {
+	a := &app{program}
+	return command.NewGroup("runs", "See, watch and cancel the runs of models",
+		a.runsList(), a.runsShow(), a.runsWatch(), a.runsCancel())
+}
+
+func (a *app) runRecord(r *palyrav1.Run) printer.Record {
+	u := r.GetUsage()
+	return printer.Record{
+		Name: r.GetRunId(), Body: printer.ProtoObject(r),
+		Cells: []string{
+			r.GetRunId(), printer.Enum(r.GetState()), printer.Clock(r.GetStartedAt()), r.GetPrincipal(), r.GetModel(),
+			strconv.Itoa(int(u.GetCalls())), printer.FirstLine(strings.TrimSpace(r.GetMessage())),
+		},
+		Wide: []string{
+			r.GetSession(), r.GetWorkspace(), strconv.Itoa(int(u.GetTurns())),
+			strconv.FormatInt(u.GetInputTokens()+u.GetOutputTokens(), 10), printer.Clock(r.GetEndedAt()), r.GetReason(),
+		},
+	}
+}
+
+// runFilter is the flags that choose runs.
+type runFilter struct {
+	states             []string
+	principal, session string
+	since, until       string
+	limit              int
+}
+
+func runStateNames() []string { return printer.EnumNames(palyrav1.RunState(0).Descriptor()) }
+
+func (a *app) runsList() *cobra.Command {
+	var f runFilter
+	c := &cobra.Command{Use: "list", Short: "List runs, newest first: yours, or all if you may read the record", Args: command.Args(0, 0),
+		Example: "palyra runs list\npalyra runs list --state failed --state interrupted --since 24h",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.listRuns(cmd.Context(), f) }}
+	flags := c.Flags()
+	flags.StringSliceVar(&f.states, "state", nil, "only in these states: "+strings.Join(runStateNames(), ", "))
+	flags.StringVar(&f.principal, "principal", "", "only started by this principal, such as agent:claude")
+	flags.StringVar(&f.session, "session", "", "only in this session: its full id, as -o wide shows it")
+	flags.StringVar(&f.since, "since", "", "only since a time (RFC 3339) or for so long (24h)")
+	flags.StringVar(&f.until, "until", "", "only until a time (RFC 3339) or so long ago (24h)")
+	flags.IntVar(&f.limit, "limit", 200, "at most so many; 0 means all")
+	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(runStateNames(), cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+func (a *app) listRunsRequest(f runFilter) (*palyrav1.ListRunsRequest, error) {
+	req := &palyrav1.ListRunsRequest{Principal: f.principal, Session: f.session}
+	for _, name := range f.states {
+		state, err := printer.ParseEnum[palyrav1.RunState]("state", name)
+		if err != nil {
+			return nil, err
+		}
+		req.States = append(req.States, state)
+	}
+	var err error
+	if req.Since, err = command.ParseMoment("since", f.since, a.Now()); err != nil {
+		return nil, err
+	}
+	req.Until, err = command.ParseMoment("until", f.until, a.Now())
+	return req, err
+}
+
+func (a *app) listRuns(ctx context.Context, f runFilter) error {
+	req, err := a.listRunsRequest(f)
+	if err != nil {
+		return err
+	}
+	g, err := a.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	records, more, err := client.Collect(f.limit, func(size int32) ([]printer.Record, bool, error) {
+		req.PageSize = size
+		reply, err := g.Calls.ListRuns(ctx, req)
+		req.PageToken = reply.GetNextPageToken()
+		return client.RecordsOf(reply.GetRuns(), a.runRecord), req.PageToken != "", err
+	})
+	if err != nil {
+		return err
+	}
+	if more {
+		a.Say("there are more; see --limit")
+	}
+	return a.PrintList(runListing, records)
+}
+
+func (a *app) runsWatch() *cobra.Command {
+	var after int64
+	c := &cobra.Command{
+		Use:   "watch ID",
+		Short: "Watch a run to its end",
+		Long: "Watch a run to its end, from its beginning or after an event: what `palyra run`\n" +
+			"shows, with the same exit codes. Whoever may answer for its calls is asked in\n" +
+			"place. Ctrl-C ends the watching and not the run.",
+		Example:           "palyra runs watch 01J...\npalyra runs watch 01J... --after 13631488 -o ndjson",
+		Args:              command.Args(1, 1),
+		ValidArgsFunction: a.completeRuns(false),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return a.watchRun(cmd.Context(), given[0], after)
+		},
+	}
+	c.Flags().Int64Var(&after, "after", 0, "begin after this sequence number of the run's events")
+	return c
+}
+
+func (a *app) watchRun(ctx context.Context, id string, after int64) error {
+	if after < 0 {
+		return command.Usage("--after %d: want 0 or more", after)
+	}
+	g, err := a.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	link := newRunLink(g)
+	link.reading, link.after = true, after
+	if link.runID, err = findRun(ctx, g, id); err != nil {
+		return err
+	}
+	return a.newSession(g, link, false).run(ctx)
+}
+
+func (a *app) runsCancel() *cobra.Command {
+	var why string
+	c := &cobra.Command{
+		Use:   "cancel ID",
+		Short: "Stop a run: its model, and its calls that wait or run",
+		Long: "Stop a run: the request to the model's provider, the calls that wait for a\n" +
+			"human, and the calls that run. What calls already did stays done.",
+		Example:           "palyra runs cancel 01J... --reason \"wrong branch\"",
+		Args:              command.Args(1, 1),
+		ValidArgsFunction: a.completeRuns(true),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return a.cancelRun(cmd.Context(), given[0], why)
+		},
+	}
+	c.Flags().StringVar(&why, "reason", "", "why, for the journal")
+	return c
+}
+
+func (a *app) cancelRun(ctx context.Context, id, why string) error {
+	g, err := a.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	if id, err = findRun(ctx, g, id); err != nil {
+		return err
+	}
+	reply, err := g.Calls.CancelRun(ctx, &palyrav1.CancelRunRequest{RunId: id, Reason: why})
+	if err != nil {
+		return err
+	}
+	r := reply.GetRun()
+	return a.PrintOne("Run", a.runRecord(r), func(p *printer.Page) {
+		p.Field("run", r.GetRunId())
+		p.Field("state", printer.Enum(r.GetState()))
+		p.Field("by", r.GetCancelledBy())
+		p.Field("because", r.GetDetail())
+	})
+}
+
+func (a *app) completeRuns(runningOnly bool) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return a.Suggestions(cmd, given, func(ctx context.Context, g *client.Gateway) (out []cobra.Completion) {
+			req := &palyrav1.ListRunsRequest{PageSize: 50}
+			if runningOnly {
+				req.States = []palyrav1.RunState{palyrav1.RunState_RUN_STATE_RUNNING}
+			}
+			reply, err := g.Calls.ListRuns(ctx, req)
+			if err != nil {
+				return nil
+			}
+			for _, r := range reply.GetRuns() {
+				out = append(out, client.Describe(r.GetRunId(), printer.Enum(r.GetState())+" "+printer.FirstLine(r.GetMessage())))
+			}
+			return out
+		})
+	}
+}
+
+func findRun(ctx context.Context, g *client.Gateway, given string) (string, error) {
+	return client.FindID("run", given, func() ([]string, error) {
+		req := &palyrav1.ListRunsRequest{}
+		return client.NamesOf(func(size int32) ([]printer.Record, bool, error) {
+			req.PageSize = size
+			reply, err := g.Calls.ListRuns(ctx, req)
+			req.PageToken = reply.GetNextPageToken()
+			return client.RecordsOf(reply.GetRuns(), func(v *palyrav1.Run) printer.Record {
+				return printer.Record{Name: v.GetRunId()}
+			}), req.PageToken != "", err
+		})
+	})
+}

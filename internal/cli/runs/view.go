@@ -1,0 +1,238 @@
+package runs
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/printer"
+)
+
+// runView writes the events of a run for people: lines on stderr, each call
+// under a number of its own, and the model's text. In a terminal the text is
+// written as it comes, elsewhere once a turn is whole.
+type runView struct {
+	a     *app
+	style printer.Palette
+	// live is true when a person watches stderr; text is where the model's text
+	// goes then.
+	live bool
+	text io.Writer
+	wrap printer.Wrapper
+	// others is true when somebody else's run is watched: what its user says is
+	// news then.
+	others bool
+
+	calls runCalls
+	// said is what came of the turn so far; answer is the last turn's text,
+	// until it is written.
+	said, answer string
+	// held is what waits for the end of a question; nil writes at once.
+	held []heldText
+	hold bool
+}
+
+type heldText struct {
+	to   io.Writer
+	text string
+}
+
+func newRunView(a *app) *runView {
+	v := &runView{a: a, style: a.ErrStyle(), live: a.ErrTerminal, text: a.Err, calls: newRunCalls(a)}
+	if v.live {
+		v.wrap.Width = a.Width
+		if a.OutTerminal && a.forPeople() {
+			v.text = a.Out
+		}
+	}
+	return v
+}
+
+// forPeople reports whether stdout is for people to read.
+func (a *app) forPeople() bool {
+	f := a.Format()
+	return f == printer.FormatTable || f == printer.FormatWide
+}
+
+// event writes what an event tells.
+func (v *runView) event(e *palyrav1.RunEvent) {
+	switch m := e.GetEvent().(type) {
+	case *palyrav1.RunEvent_Started:
+		v.started(m.Started.GetRun())
+	case *palyrav1.RunEvent_UserMessage:
+		if v.others {
+			v.line("user: %s", m.UserMessage.GetText())
+		}
+	case *palyrav1.RunEvent_ModelDelta:
+		v.delta(m.ModelDelta.GetText())
+	case *palyrav1.RunEvent_ModelRetry:
+		v.retry(m.ModelRetry)
+	case *palyrav1.RunEvent_ModelTurn:
+		v.turn(m.ModelTurn)
+	case *palyrav1.RunEvent_Finished:
+		v.finished(m.Finished.GetRun())
+	default:
+		for _, l := range v.calls.lines(e) {
+			v.styled(l)
+		}
+	}
+}
+
+func (v *runView) started(r *palyrav1.Run) {
+	v.line("run %s: model %s, workspace %s", r.GetRunId(), orDash(r.GetModel()), orDash(r.GetWorkspace()))
+	if v.others {
+		v.line("started %s by %s: %s", v.a.Moment(r.GetStartedAt()), r.GetPrincipal(), r.GetMessage())
+	}
+}
+
+// delta writes a part of the turn to a person, and keeps it for the whole.
+func (v *runView) delta(text string) {
+	v.said += text
+	if v.live {
+		v.write(v.text, v.wrap.Add(text))
+	}
+}
+
+func (v *runView) retry(r *palyrav1.ModelRetry) {
+	taken := ""
+	if v.said != "" && v.live {
+		taken = "; what it said of this turn does not count"
+	}
+	v.said = ""
+	v.line("the model's provider failed: %s; try %d begins in %s%s", r.GetMessage(), r.GetAttempt()+1, tidy(r.GetAfter().AsDuration()), taken)
+}
+
+// turn writes what the deltas did not tell.
+func (v *runView) turn(t *palyrav1.ModelTurn) {
+	v.flushAnswer()
+	rest, ok := strings.CutPrefix(t.GetText(), v.said)
+	if !ok {
+		v.endText()
+		rest = t.GetText()
+	}
+	v.said = ""
+	switch {
+	case v.live:
+		v.write(v.text, v.wrap.Add(rest))
+		v.endText()
+	default:
+		v.answer = t.GetText()
+	}
+	switch t.GetStop() {
+	case "max_tokens":
+		v.line("the model was cut off: its turn reached the limit of output tokens")
+	case "refusal":
+		v.line("the model refused to go on")
+	}
+	v.calls.wanted(t.GetCalls())
+	if len(t.GetCalls()) > 0 {
+		v.flushAnswer()
+	}
+}
+
+// flushAnswer writes a turn's text that turned out not to be the run's answer.
+func (v *runView) flushAnswer() {
+	if v.answer != "" {
+		v.write(v.a.Err, printer.WithNewline(printer.VisibleText(v.answer)))
+		v.answer = ""
+	}
+}
+
+// finished writes how the run ended. The answer of one that completed is data,
+// and for the caller to write; why one failed is an error, and the caller's too.
+func (v *runView) finished(r *palyrav1.Run) {
+	if r.GetState() != palyrav1.RunState_RUN_STATE_COMPLETED {
+		v.flushAnswer()
+	}
+	if r.GetState() == palyrav1.RunState_RUN_STATE_CANCELLED {
+		v.line("%s", cmp.Or(r.GetDetail(), "cancelled by "+r.GetCancelledBy()))
+	}
+	u := r.GetUsage()
+	v.styled(styledLine{{v.style.State, printer.Enum(r.GetState())}, {nil, fmt.Sprintf(": %s, %s, %s, %s (run %s)",
+		printer.Plural(int(u.GetCalls()), "call"), printer.Plural(int(u.GetTurns()), "turn"),
+		printer.Plural(int(u.GetInputTokens()+u.GetOutputTokens()), "token"), tidy(u.GetWallClock().AsDuration()), r.GetRunId())}})
+}
+
+// line writes one line that is no call's, faint.
+func (v *runView) line(format string, args ...any) {
+	v.styled(styledLine{{v.style.Dim, fmt.Sprintf(format, args...)}})
+}
+
+func (v *runView) styled(l styledLine) {
+	v.endText()
+	v.write(v.a.Err, l.String()+"\n")
+}
+
+// endText ends a line of text that was begun.
+func (v *runView) endText() {
+	if v.live {
+		v.write(v.text, v.wrap.End())
+	}
+}
+
+func (v *runView) write(to io.Writer, text string) {
+	switch {
+	case text == "":
+	case v.hold:
+		v.held = append(v.held, heldText{to, text})
+	default:
+		_, _ = io.WriteString(to, text)
+	}
+}
+
+// pause keeps what comes until resume, so that a question stays in its place.
+func (v *runView) pause() {
+	v.endText()
+	v.hold = true
+}
+
+func (v *runView) resume() {
+	v.hold = false
+	for _, h := range v.held {
+		v.write(h.to, h.text)
+	}
+	v.held = nil
+}
+
+// styledLine is a line in parts; each is made visible and then painted.
+type styledLine []linePart
+
+type linePart struct {
+	// paint is nil for text as it is.
+	paint func(string) string
+	text  string
+}
+
+// String returns the line without its end.
+func (l styledLine) String() string {
+	var b strings.Builder
+	for _, p := range l {
+		text := printer.VisibleLine(p.text)
+		if p.paint != nil {
+			text = p.paint(text)
+		}
+		b.WriteString(text)
+	}
+	return b.String()
+}
+
+// tidy writes a duration with about three digits.
+func tidy(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return printer.Span(d)
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}

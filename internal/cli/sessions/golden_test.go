@@ -1,0 +1,15 @@
+package sessions_test
+
+import (
+	"testing"
+
+	"palyra/internal/cli/clitest"
+)
+
+// TestGolden compares every listing and page in every format.
+func TestGolden(t *testing.T) {
+	clitest.Golden(t, map[string][]string{
+		"sessions_list": {"sessions", "list"}, "sessions_show": {"sessions", "show", clitest.SessionID},
+		"sessions_end": {"sessions", "end", clitest.SessionID, "--reason", "looked"},
+	})
+}

@@ -1,0 +1,15 @@
+package workspaces_test
+
+import (
+	"testing"
+
+	"palyra/internal/cli/clitest"
+)
+
+// TestGolden compares every listing and page in every format.
+func TestGolden(t *testing.T) {
+	clitest.Golden(t, map[string][]string{
+		"workspace_list": {"workspace", "list"}, "workspace_changes": {"workspace", "changes"}, "workspace_show": {"workspace", "show", clitest.ChangeSetID},
+		"workspace_undo": {"workspace", "undo", clitest.ChangeSetID},
+	})
+}

@@ -1,0 +1,245 @@
+// Package workspaces has the commands that show what programs changed in the
+// workspaces, and that take it back.
+package workspaces
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/client"
+	"palyra/internal/cli/command"
+	"palyra/internal/cli/printer"
+	"palyra/internal/reason"
+)
+
+// app is one run of the program, with the commands of this family.
+type app struct{ *client.App }
+
+var workspaceListing = printer.Listing{
+	Kind:    "Workspace",
+	Columns: []string{"NAME", "PATH", "ACCESS", "PROGRAMS WRITE"},
+	Empty:   "no workspace is declared",
+	Drop:    []string{"PROGRAMS WRITE"},
+}
+
+var changeSetListing = printer.Listing{
+	Kind:    "ChangeSet",
+	Columns: []string{"ID", "COMMITTED", "STATE", "ADDED", "MODIFIED", "DELETED", "PROTECTED", "FOR"},
+	Wide:    []string{"BYTES", "CALL", "UNDOES", "ROOT"},
+	Empty:   "no change sets are kept",
+	Drop:    []string{"FOR", "PROTECTED"},
+}
+
+// Command is `palyra workspace`.
+func Command(program *client.App) *cobra.Command {
+	a := &app{program}
+	list := &cobra.Command{Use: "list", Short: "List the declared workspaces", Args: command.Args(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.listWorkspaces(cmd.Context()) }}
+	changes := &cobra.Command{Use: "changes [WORKSPACE]", Short: "List what programs changed, newest first", Args: command.Args(0, 1),
+		ValidArgsFunction: a.CompleteWorkspaces,
+		RunE:              func(cmd *cobra.Command, given []string) error { return a.listChangeSets(cmd.Context(), given) }}
+	show := &cobra.Command{Use: "show ID", Short: "Show one change set with its diff", Args: command.Args(1, 1)}
+	undo := &cobra.Command{Use: "undo ID", Short: "Take a change set back", Args: command.Args(1, 1),
+		Long: "Take a change set back, all of it or nothing. Every file must still be as the\n" +
+			"change set left it; where somebody changed one since, nothing is done. The\n" +
+			"undoing is a change set of its own, which can be undone.",
+		Example: "palyra workspace undo 01J...\npalyra workspace undo 01J... -w demo --reason \"wrong branch\""}
+	var name, why string
+	for _, c := range []*cobra.Command{show, undo} {
+		c.Flags().StringVarP(&name, "workspace", "w", "", "the workspace; without it, all are looked through")
+		_ = c.RegisterFlagCompletionFunc("workspace", a.CompleteWorkspaces)
+		c.ValidArgsFunction = a.completeChangeSets
+	}
+	undo.Flags().StringVar(&why, "reason", "", "why, for the journal")
+	show.RunE = func(cmd *cobra.Command, given []string) error { return a.showChangeSet(cmd.Context(), name, given[0]) }
+	undo.RunE = func(cmd *cobra.Command, given []string) error {
+		return a.undoChangeSet(cmd.Context(), name, given[0], why)
+	}
+	return command.NewGroup("workspace", "See what programs changed in the workspaces, and take it back", list, changes, show, undo)
+}
+
+func (a *app) listWorkspaces(ctx context.Context) error {
+	g, err := a.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	reply, err := g.Workspaces.ListWorkspaces(ctx, &palyrav1.ListWorkspacesRequest{})
+	if err != nil {
+		return err
+	}
+	return a.PrintList(workspaceListing, client.RecordsOf(reply.GetWorkspaces(), workspaceRecord))
+}
+
+func workspaceRecord(w *palyrav1.WorkspaceStatus) printer.Record {
+	access, writes := "read and write", strings.ReplaceAll(w.GetMode(), "_", " ")
+	if w.GetReadOnly() {
+		access, writes = "read only", "nothing"
+	}
+	return printer.Record{Name: w.GetName(), Body: printer.ProtoObject(w), Cells: []string{w.GetName(), w.GetPath(), access, writes}}
+}
+
+func (a *app) listChangeSets(ctx context.Context, given []string) error {
+	g, err := a.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	sets, err := changeSets(ctx, g, strings.Join(given, ""))
+	if err != nil {
+		return err
+	}
+	return a.PrintList(changeSetListing, client.RecordsOf(sets, a.changeSetRecord))
+}
+
+// changeSets lists those of one workspace, or of all.
+func changeSets(ctx context.Context, g *client.Gateway, workspace string) ([]*palyrav1.ChangeSet, error) {
+	names := []string{workspace}
+	if workspace == "" {
+		reply, err := g.Workspaces.ListWorkspaces(ctx, &palyrav1.ListWorkspacesRequest{})
+		if err != nil {
+			return nil, err
+		}
+		names = nil
+		for _, w := range reply.GetWorkspaces() {
+			names = append(names, w.GetName())
+		}
+	}
+	var all []*palyrav1.ChangeSet
+	for _, name := range names {
+		reply, err := g.Workspaces.ListChangeSets(ctx, &palyrav1.ListChangeSetsRequest{Workspace: name})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, reply.GetChangeSets()...)
+	}
+	return all, nil
+}
+
+func (a *app) changeSetRecord(s *palyrav1.ChangeSet) printer.Record {
+	return printer.Record{
+		Name: s.GetChangeSetId(), Body: printer.ProtoObject(s),
+		Cells: []string{
+			s.GetChangeSetId(), a.Relative(s.GetCommittedAt()), printer.Enum(s.GetState()), fmt.Sprint(s.GetAdded()), fmt.Sprint(s.GetModified()),
+			fmt.Sprint(s.GetDeleted()), fmt.Sprint(len(s.GetProtected())), s.GetPrincipal(),
+		},
+		Wide: []string{fmt.Sprint(s.GetBytes()), s.GetProposalId(), s.GetUndoes(), s.GetRoot()},
+	}
+}
+
+func (a *app) showChangeSet(ctx context.Context, workspace, id string) error {
+	g, err := a.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	s, err := changeSet(ctx, g, workspace, id)
+	if err != nil {
+		return err
+	}
+	req := &palyrav1.GetChangeSetRequest{Workspace: s.GetWorkspace(), ChangeSetId: s.GetChangeSetId()}
+	diff := ""
+	var changes []*palyrav1.WorkspaceChange
+	for {
+		reply, err := g.Workspaces.GetChangeSet(ctx, req)
+		if err != nil {
+			return err
+		}
+		changes = append(changes, reply.GetChanges()...)
+		diff += reply.GetDiff()
+		if req.PageToken = reply.GetNextPageToken(); req.PageToken == "" {
+			break
+		}
+	}
+	r := a.changeSetRecord(s)
+	var list []printer.Object
+	for _, c := range changes {
+		list = append(list, printer.ProtoObject(c))
+	}
+	r.Body = append(r.Body, printer.Member{"changes", list}, printer.Member{"diff", diff})
+	return a.PrintOne("ChangeSet", r, func(p *printer.Page) { a.changeSetPage(p, s, changes, diff) })
+}
+
+// changesShown is how many changes people are shown before the diff.
+const changesShown = 50
+
+func (a *app) changeSetPage(p *printer.Page, s *palyrav1.ChangeSet, changes []*palyrav1.WorkspaceChange, diff string) {
+	a.changeSetFields(p, s)
+	var paths strings.Builder
+	for _, c := range changes[:min(len(changes), changesShown)] {
+		fmt.Fprintf(&paths, "%-8s %s", c.GetKind(), printer.VisibleLine(c.GetPath()))
+		if len(c.GetClasses()) > 0 {
+			fmt.Fprintf(&paths, "  (protected: %s)", strings.Join(c.GetClasses(), ", "))
+		}
+		paths.WriteByte('\n')
+	}
+	if more := len(changes) - changesShown; more > 0 {
+		fmt.Fprintf(&paths, "... and %d more; -o json lists all\n", more)
+	}
+	p.Block("paths", paths.String())
+	p.Diff("diff", diff)
+}
+
+func (a *app) changeSetFields(p *printer.Page, s *palyrav1.ChangeSet) {
+	p.Field("change set", s.GetChangeSetId())
+	p.Field("workspace", s.GetWorkspace())
+	p.Field("committed", a.Moment(s.GetCommittedAt()))
+	p.Field("state", printer.Enum(s.GetState()))
+	p.Field("for", s.GetPrincipal())
+	p.Field("call", s.GetProposalId())
+	p.Field("undoes", s.GetUndoes())
+	p.Field("changes", fmt.Sprintf("%d added, %d modified, %d deleted", s.GetAdded(), s.GetModified(), s.GetDeleted()))
+	p.Field("digest", s.GetRoot())
+}
+
+// changeSet finds a change set by its id, or the beginning of it.
+func changeSet(ctx context.Context, g *client.Gateway, workspace, given string) (*palyrav1.ChangeSet, error) {
+	sets, err := changeSets(ctx, g, workspace)
+	if err != nil {
+		return nil, err
+	}
+	id, err := client.FindID("change set", given, func() ([]string, error) {
+		return client.RecordNames(client.RecordsOf(sets, func(s *palyrav1.ChangeSet) printer.Record { return printer.Record{Name: s.GetChangeSetId()} })), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range sets {
+		if s.GetChangeSetId() == id {
+			return s, nil
+		}
+	}
+	return nil, reason.Errorf(reason.NotFound, "no change set %s is kept", id).
+		WithRemedy("List those that are with `palyra workspace changes`.")
+}
+
+func (a *app) undoChangeSet(ctx context.Context, workspace, id, why string) error {
+	g, err := a.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	s, err := changeSet(ctx, g, workspace, id)
+	if err != nil {
+		return err
+	}
+	reply, err := g.Workspaces.UndoChangeSet(ctx, &palyrav1.UndoChangeSetRequest{Workspace: s.GetWorkspace(), ChangeSetId: s.GetChangeSetId(), Reason: why})
+	if err != nil {
+		return err
+	}
+	done := reply.GetChangeSet()
+	return a.PrintOne("ChangeSet", a.changeSetRecord(done), func(p *printer.Page) { a.changeSetFields(p, done) })
+}
+
+func (a *app) completeChangeSets(cmd *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return a.Suggestions(cmd, given, func(ctx context.Context, g *client.Gateway) (out []cobra.Completion) {
+		sets, err := changeSets(ctx, g, "")
+		if err != nil {
+			return nil
+		}
+		for _, s := range sets {
+			out = append(out, client.Describe(s.GetChangeSetId(), printer.Enum(s.GetState())+" in "+s.GetWorkspace()))
+		}
+		return out
+	})
+}
