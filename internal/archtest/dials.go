@@ -13,7 +13,7 @@ var dialHomes = map[string]string{
 	"internal/egress/dialer.go":   "the one dial function: it resolves once, judges every address, and records",
 	"internal/model":              "a provider is asked by the gateway itself, at an endpoint of the operator's",
 	"internal/cli":                "the CLI connects to its gateway",
-	"internal/daemon/operator.go": "`palyrad operator add` talks to a running palyrad",
+	"internal/rpc/client.go": "`palyrad operator add` talks to a running palyrad",
 	"internal/sandbox/seatbelt":   "the backend's examination connects to a listener of its own",
 }
 
