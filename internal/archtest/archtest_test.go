@@ -1,6 +1,8 @@
 package archtest
 
 import (
+	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -294,6 +296,37 @@ var rules = []struct {
 		},
 	},
 	{
+		name:  "a package has few files",
+		check: CheckCrowding,
+		broken: map[string]map[string]string{
+			"internal/run: 31 files": files("internal/run", "", MaxFiles+1),
+		},
+		fine: []map[string]string{files("internal/run", "", MaxFiles), files("internal/run", "_test", MaxFiles+1)},
+	},
+	{
+		name:  "daemon builds and runs",
+		check: CheckWiring,
+		broken: map[string]map[string]string{
+			"21 files, at most 20": files("internal/daemon", "", 21),
+			"T has 6 methods":      {"internal/daemon/a.go": methods("(T)", "abc"), "internal/daemon/b_windows.go": methods("(t *T)", "def")},
+			"I has 6 methods":      {"internal/daemon/a.go": "package daemon; type I interface { a(); b(); c(); d(); e(); f() }"},
+			"not Cedar":            {"internal/daemon/a.go": `package daemon; import _ "github.com/cedar-policy/cedar-go/types"`},
+			"message of the API":   {"internal/daemon/a.go": `package daemon; import _ "palyra/gen/palyra/v1"`},
+			"not the API":          {"internal/daemon/a.go": `package daemon; import _ "connectrpc.com/connect"`},
+			"not SQL":              {"internal/daemon/a.go": `package daemon; import _ "zombiezen.com/go/sqlite"`},
+			"name the store": {
+				"internal/daemon/a.go": `package daemon; import _ "palyra/internal/sqlite"`,
+				"internal/daemon/b.go": `package daemon; import _ "palyra/internal/sqlite"`,
+			},
+		},
+		fine: []map[string]string{
+			files("internal/daemon", "", 20),
+			{"internal/daemon/a.go": methods("(T)", "abcde"), "internal/daemon/a_test.go": methods("(T)", "f")},
+			{"internal/daemon/a.go": `package daemon; import _ "palyra/internal/sqlite"`, "internal/daemon/a_test.go": `package daemon; import (_ "palyra/gen/palyra/v1"; _ "palyra/internal/sqlite")`},
+			{"internal/rpc/a.go": methods("(T)", "abcdef")},
+		},
+	},
+	{
 		name:  "no test has a victim on the machine",
 		check: CheckVictims,
 		broken: map[string]map[string]string{
@@ -369,6 +402,17 @@ func TestRulesBite(t *testing.T) {
 	}
 }
 
+func TestCrowdingExceptions(t *testing.T) {
+	tree := parse(t, files("internal/run", "", MaxFiles+1))
+	if got := crowding(tree, map[string]string{"internal/run": "it is split"}); len(got) > 0 {
+		t.Errorf("a listed exception is still found: %v", got)
+	}
+	stale := crowding(parse(t, files("internal/run", "", MaxFiles)), map[string]string{"internal/run": "it is split"})
+	if len(stale) != 1 || !strings.Contains(stale[0].String(), "remove the exception") {
+		t.Errorf("a stale exception gives %v", stale)
+	}
+}
+
 func TestContextExceptions(t *testing.T) {
 	tree := parse(t, map[string]string{
 		"internal/run/a.go": `package run; import "context"; type Held struct { ctx context.Context }`,
@@ -426,6 +470,24 @@ func TestMap(t *testing.T) {
 			t.Errorf("exception %s has no reason", key)
 		}
 	}
+}
+
+// files are so many of a package, with names that end so.
+func files(dir, suffix string, n int) map[string]string {
+	sources := make(map[string]string)
+	for i := range n {
+		sources[fmt.Sprintf("%s/f%d%s.go", dir, i, suffix)] = "package " + path.Base(dir)
+	}
+	return sources
+}
+
+// methods is a file with one method for each letter.
+func methods(receiver, letters string) string {
+	text := "package daemon"
+	for _, letter := range letters {
+		text += fmt.Sprintf("; func %s %c() {}", receiver, letter)
+	}
+	return text
 }
 
 func parse(t *testing.T, sources map[string]string) *Tree {

@@ -17,13 +17,18 @@ var Executors = []string{
 	"internal/sandbox/seatbelt",
 	"internal/sandbox/jobobject",
 	"internal/sandbox/wasm",
+	"internal/sandbox/ladder",
 	"internal/mcp/upstream",
 	"internal/node",
 }
 
 // parts are executors that others are made of.
 var parts = map[string][]string{
-	"internal/sandbox/jail": {"internal/sandbox/process", "internal/sandbox/bubblewrap"},
+	"internal/sandbox/jail":       {"internal/sandbox/process", "internal/sandbox/bubblewrap"},
+	"internal/sandbox/bubblewrap": {"internal/sandbox/ladder"},
+	"internal/sandbox/process":    {"internal/sandbox/ladder"},
+	"internal/sandbox/seatbelt":   {"internal/sandbox/ladder"},
+	"internal/sandbox/jobobject":  {"internal/sandbox/ladder"},
 }
 
 // reachers may reach an executor, directly or through other packages.
@@ -123,8 +128,8 @@ var Homes = []Home{
 	},
 	{
 		Modules: []string{"connectrpc.com"},
-		Rooms:   []string{"internal/rpc", "internal/cli", "internal/daemon", "gen", "test"},
-		Why:     "the wire stops at the surface; daemon only mounts the handlers",
+		Rooms:   []string{"internal/rpc", "internal/cli", "gen", "test"},
+		Why:     "the wire stops at the surface",
 	},
 	{
 		Modules: []string{"github.com/anthropics/anthropic-sdk-go"},
@@ -155,7 +160,7 @@ var Homes = []Home{
 	},
 	{
 		Modules: []string{"golang.org/x/sys", "syscall"},
-		Rooms:   []string{"internal/sandbox", "internal/builtin", "internal/egress", "internal/workspace", "internal/identity/keyfile", "internal/config", "internal/daemon", "internal/cli", "internal/sqlite", "cmd/palyra-init", "cmd/palyrad", "cmd/palyra", "test"},
+		Rooms:   []string{"internal/sandbox", "internal/builtin", "internal/egress", "internal/workspace", "internal/identity/keyfile", "internal/config", "internal/daemon", "internal/doctor", "internal/statedir", "internal/cli", "internal/sqlite", "cmd/palyra-init", "cmd/palyrad", "cmd/palyra", "test"},
 		Why:     "raw system calls belong where isolation and file access are built, where key files are guarded and where signals are caught",
 	},
 	{

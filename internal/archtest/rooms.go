@@ -81,7 +81,14 @@ var Rooms = []Room{
 	{Dir: "internal/rpc", Layer: layerSurface, Why: "a surface proposes calls to the pipeline and does not reach around it"},
 	{Dir: "internal/console", Layer: layerSurface, Why: "a surface proposes calls to the pipeline and does not reach around it"},
 	{Dir: "internal/mcp", Layer: layerSurface, Why: "a surface proposes calls to the pipeline and does not reach around it"},
+	{Dir: "internal/doctor", Layer: layerSurface, Why: "the doctor looks at the parts that it is handed, and opens no store and no sandbox of its own"},
 	{Dir: "internal/run", Layer: layerRun, Why: "the model loop sends every tool call through the pipeline; surfaces and stores serve it"},
+	{Dir: "internal/policyadmin", Layer: layerRun, Why: "loading policies and reading what they judged decides nothing; stores and surfaces serve it"},
+	{Dir: "internal/changesets", Layer: layerRun, Why: "what commits did is listed and taken back without a call"},
+	{Dir: "internal/audit", Layer: layerRun, Why: "who was refused is written to the journal alone"},
+	{Dir: "internal/usage", Layer: layerRun, Why: "what principals leave behind is told to it by the store, which it knows as an interface"},
+	{Dir: "internal/metrics", Layer: layerRun, Why: "metrics are read off the journal; nothing reports to them"},
+	{Dir: "internal/journalkey", Layer: layerRun, Why: "the journal knows keys and the authority certifies them; neither knows the other"},
 	{Dir: "internal/sqlite", Layer: layerSurface, Why: "stores implement the interfaces of the rooms; the rooms do not know them"},
 
 	{Dir: "internal/toolcall", Layer: layerPipeline, Why: "the one place where the stages meet, in order"},
@@ -103,6 +110,8 @@ var Rooms = []Room{
 	{Dir: "internal/sandbox/bubblewrap", Layer: layerStage, Also: []string{"internal/sandbox"}, Why: "a backend knows the vocabulary and no other backend"},
 	{Dir: "internal/sandbox/seatbelt", Layer: layerStage, Also: []string{"internal/sandbox"}, Why: "a backend knows the vocabulary and no other backend"},
 	{Dir: "internal/sandbox/jobobject", Layer: layerStage, Also: []string{"internal/sandbox"}, Why: "a backend knows the vocabulary and no other backend"},
+	{Dir: "internal/sandbox/ladder", Layer: layerDispatch, Why: "the order of the backends knows them all, and is known to daemon alone"},
+	{Dir: "internal/sandbox/exec", Layer: layerDispatch, Why: "a program without a gateway runs in the sandbox that it is handed"},
 	{Dir: "internal/sandbox/wasm", Layer: layerStage, Also: []string{"internal/sandbox"}, Why: "a backend knows the vocabulary and no other backend"},
 	{Dir: "internal/builtin", Layer: layerStage, Also: []string{"internal/sandbox"}, Why: "a builtin tool knows what a call is, not who decided it"},
 
@@ -110,7 +119,9 @@ var Rooms = []Room{
 	{Dir: "internal/egress", Layer: layerWords, Also: []string{"internal/tool"}, Why: "host rules are the same whoever fetches"},
 
 	{Dir: "internal/workspace", Layer: layerGround, Only: []string{"internal/canonical", "internal/lazyregexp", "internal/reason"}, Why: "files inside a declared root, whoever opens them"},
-	{Dir: "internal/config", Layer: layerGround, Only: []string{"internal/access", "internal/dnsname", "internal/lazyregexp", "internal/reason"}, Why: "the file and its checks; rooms get plain values from daemon"},
+	{Dir: "internal/config", Layer: layerGround, Only: []string{"internal/access", "internal/dnsname", "internal/lazyregexp", "internal/reason"}, Why: "the file and its checks; the stages of a call get plain values from daemon"},
+	{Dir: "internal/statedir", Layer: layerGround, Only: []string{"internal/reason"}, Why: "where things lie in the state directory, whoever opens them"},
+	{Dir: "internal/page", Layer: layerGround, Only: []string{"internal/reason"}, Why: "pages are the same whatever is listed"},
 	{Dir: "internal/quota", Layer: layerGround, Only: none, Why: "a leaf: sums of bytes know keys, not principals"},
 	{Dir: "internal/ratelimit", Layer: layerGround, Only: none, Why: "a leaf: token buckets know keys, not principals"},
 
@@ -202,7 +213,7 @@ func judge(from Room, dir string) string {
 }
 
 // wireRooms may import the generated code.
-var wireRooms = []string{"internal/rpc", "internal/cli", "internal/console", "internal/daemon", "test"}
+var wireRooms = []string{"internal/rpc", "internal/cli", "internal/console", "test"}
 
 // testSupport reports whether dir is a helper package for tests, such as
 // internal/approval/approvaltest: named for the package that holds it.

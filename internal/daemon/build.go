@@ -5,57 +5,65 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"palyra/internal/access"
 	"palyra/internal/approval"
 	"palyra/internal/attest"
+	"palyra/internal/audit"
 	"palyra/internal/builtin"
-	"palyra/internal/canonical"
+	"palyra/internal/changesets"
 	"palyra/internal/config"
 	"palyra/internal/dispatch"
 	"palyra/internal/event"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/journal"
+	"palyra/internal/journalkey"
+	"palyra/internal/metrics"
+	"palyra/internal/model/providers"
 	"palyra/internal/policy"
+	"palyra/internal/policyadmin"
+	"palyra/internal/reason"
+	"palyra/internal/rpc"
 	"palyra/internal/run"
-	"palyra/internal/sqlite"
+	"palyra/internal/statedir"
+	"palyra/internal/tool"
 	"palyra/internal/toolcall"
+	"palyra/internal/usage"
 	"palyra/internal/version"
 	"palyra/internal/workspace"
 )
 
 // gateway is the daemon with its parts.
 type gateway struct {
-	opts      Options
 	cfg       *config.Config
 	log       *slog.Logger
 	startedAt time.Time
 
 	parts      *parts
 	authority  *ca.Authority
-	db         *sqlite.DB
+	stores     stores
 	journal    *journal.Log
 	registry   *access.Registry
 	identity   *identity.Service
 	notary     *attest.Notary
 	workspaces *workspace.Set
-	box        box
-	policies   *policies
+	changes    *changesets.ChangeSets
+	isolation  isolation
+	policies   *policyadmin.Admin
 	engine     *policy.Engine
 	desk       *approval.Desk
 	router     *dispatch.Router
 	pipeline   *toolcall.Pipeline
-	models     models
+	models     providers.Set
 	runs       *run.Manager
-	auditor    *auditor
-	quotas     *quotas
-	commits    *commits
-	metrics    *metrics
-	doors      doors
+	auditor    *audit.Auditor
+	quotas     *usage.Quotas
+	commits    *metrics.Commits
+	metrics    *metrics.Metrics
+	listeners  listeners
 }
 
 // parts closes what was opened, in reverse order.
@@ -77,7 +85,7 @@ func build(ctx context.Context, o Options) (_ *gateway, err error) {
 	if o.wall == nil {
 		o.wall = time.Now
 	}
-	g := &gateway{opts: o, cfg: o.Config, log: o.Log, startedAt: time.Now().UTC(), parts: &parts{}}
+	g := &gateway{cfg: o.Config, log: o.Log, startedAt: time.Now().UTC(), parts: &parts{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, g.parts.close(context.WithoutCancel(ctx)))
@@ -85,38 +93,36 @@ func build(ctx context.Context, o Options) (_ *gateway, err error) {
 	}()
 	for _, step := range []struct {
 		name string
-		do   func(context.Context) error
+		do   func(context.Context, *gateway, Options) error
 	}{
-		{"state directory", g.openState},
-		{"keys", g.openKeys},
-		{"store", g.openStore},
-		{"members", g.openMembers},
-		{"sandbox", g.openSandbox},
-		{"policy", g.openPolicy},
-		{"approvals", g.openDesk},
-		{"pipeline", g.openPipeline},
-		{"runs", g.openRuns},
+		{"state directory", openState},
+		{"keys", openKeys},
+		{"store", openStore},
+		{"members", openMembers},
+		{"sandbox", openSandbox},
+		{"policy", openPolicy},
+		{"approvals", openApprovals},
+		{"pipeline", openPipeline},
+		{"runs", openRuns},
 	} {
-		if err := step.do(ctx); err != nil {
+		if err := step.do(ctx, g, o); err != nil {
 			return nil, fmt.Errorf("starting: %s: %w", step.name, err)
 		}
 	}
 	return g, nil
 }
 
-func (g *gateway) openState(context.Context) error {
-	lock, err := lockState(g.cfg.StateDir)
+func openState(_ context.Context, g *gateway, _ Options) error {
+	lock, err := statedir.Take(g.cfg.StateDir)
 	if err != nil {
 		return err
 	}
-	g.parts.add(func(context.Context) error { return lock.release() })
+	g.parts.add(func(context.Context) error { return lock.Release() })
 	return nil
 }
 
-func (g *gateway) openKeys(context.Context) error {
-	authority, created, err := ca.Open(filepath.Join(g.cfg.StateDir, "ca"), ca.Options{
-		TrustDomain: g.cfg.TrustDomain, ServerHosts: g.cfg.Listen.ServerNames,
-	})
+func openKeys(_ context.Context, g *gateway, _ Options) error {
+	authority, created, err := openAuthority(g.cfg)
 	if err != nil {
 		return err
 	}
@@ -127,37 +133,36 @@ func (g *gateway) openKeys(context.Context) error {
 	return nil
 }
 
-func (g *gateway) openStore(ctx context.Context) error {
-	origin, known, err := checkpointKeys(g.authority)
+// openAuthority opens the certificate authority, or makes it.
+func openAuthority(cfg *config.Config) (*ca.Authority, bool, error) {
+	return ca.Open(statedir.Authority(cfg.StateDir), ca.Options{TrustDomain: cfg.TrustDomain, ServerHosts: cfg.Listen.ServerNames})
+}
+
+func openStore(ctx context.Context, g *gateway, o Options) (err error) {
+	g.commits = metrics.NewCommits(g.log)
+	if g.quotas, err = usage.New(g.cfg.Quotas, g.log); err != nil {
+		return err
+	}
+	g.stores, err = openStores(ctx, g.cfg, g.authority, watchers{now: o.wall, committed: g.commits.Note, wrote: g.quotas.Wrote, log: g.log})
 	if err != nil {
 		return err
 	}
-	g.commits = newCommits(g.log)
-	if g.quotas, err = newQuotas(g.cfg.Quotas, g.log); err != nil {
+	g.parts.add(g.stores.close)
+	if err := g.quotas.Restore(ctx, g.stores.usage); err != nil {
 		return err
 	}
-	g.db, err = sqlite.Open(ctx, storePath(g.cfg.StateDir), sqlite.Options{
-		Now: g.opts.wall, Origin: origin, Verifiers: known, Committed: g.commits.note, Wrote: g.quotas.wrote, Reserve: g.reserve(),
-	})
+	g.journal, err = journalkey.Open(ctx, g.stores.journal, g.authority, journal.Options{Logger: g.log})
 	if err != nil {
 		return err
 	}
-	g.parts.add(g.db.Close)
-	if err := g.quotas.restore(ctx, g.db); err != nil {
-		return err
-	}
-	g.journal, err = openJournal(ctx, g.db, g.authority, journal.Options{Logger: g.log})
-	if err != nil {
-		return err
-	}
-	return g.record(ctx, event.Opened, struct {
+	return g.journal.Record(ctx, event.Opened, journal.Daemon, "", struct {
 		Version string `json:"version"`
 	}{version.Get().Version})
 }
 
-func (g *gateway) openMembers(ctx context.Context) error {
+func openMembers(ctx context.Context, g *gateway, _ Options) error {
 	var err error
-	g.registry, g.identity, err = openIdentity(ctx, g.db, g.authority, g.cfg.Roles)
+	g.registry, g.identity, err = openIdentity(ctx, g.stores.identity, g.authority, g.cfg.Roles)
 	if err != nil {
 		return err
 	}
@@ -172,24 +177,27 @@ func (g *gateway) openMembers(ctx context.Context) error {
 
 // openIdentity is shared with what works on a state directory whose daemon
 // does not run.
-func openIdentity(ctx context.Context, db *sqlite.DB, authority *ca.Authority, roles []access.Role) (*access.Registry, *identity.Service, error) {
-	registry, err := access.NewRegistry(ctx, db.Identity(), roles)
+func openIdentity(ctx context.Context, store identity.Store, authority *ca.Authority, roles []access.Role) (*access.Registry, *identity.Service, error) {
+	registry, err := access.NewRegistry(ctx, store, roles)
 	if err != nil {
 		return nil, nil, err
 	}
-	service, err := identity.New(ctx, identity.Config{Authority: authority, Store: db.Identity(), Registry: registry})
+	service, err := identity.New(ctx, identity.Config{Authority: authority, Store: store, Registry: registry})
 	return registry, service, err
 }
 
-func (g *gateway) openPolicy(ctx context.Context) error {
+func openPolicy(ctx context.Context, g *gateway, o Options) error {
 	var err error
 	if g.workspaces, err = openWorkspaces(g.cfg); err != nil {
 		return err
 	}
-	if err := g.recoverCommits(ctx); err != nil {
+	g.changes = changesets.New(changesets.Config{
+		Declared: g.cfg.Workspaces, Workspaces: g.workspaces, History: g.isolation.history, Journal: g.journal, Log: g.log,
+	})
+	if err := g.changes.Recover(ctx); err != nil {
 		return err
 	}
-	tools, err := g.tools()
+	tools, err := allTools(g, o.tools)
 	if err != nil {
 		return err
 	}
@@ -201,7 +209,10 @@ func (g *gateway) openPolicy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	g.policies = newPolicies(g)
+	g.policies = policyadmin.New(policyadmin.Config{
+		Settings: g.cfg, Store: g.stores.policies, Grants: g.stores.grants, Journal: g.journal, Engine: g.engine,
+		Members: g.registry, Tools: g.router, Swapped: func() { g.isolation.Invalidate() }, Log: g.log,
+	})
 	return nil
 }
 
@@ -237,24 +248,24 @@ func private(c *config.Config) []workspace.Private {
 	return list
 }
 
-func (g *gateway) tools() ([]dispatch.Tool, error) {
-	cfg, err := builtinConfig(g.cfg, g.workspaces, g.box)
+// allTools are the daemon's own tools after others.
+func allTools(g *gateway, others []dispatch.Tool) ([]dispatch.Tool, error) {
+	cfg, err := builtinConfig(g.cfg, g.workspaces, g.isolation)
 	if err != nil {
 		return nil, err
 	}
-	list := builtin.New(cfg)
-	tools := slices.Clone(g.opts.tools)
-	for _, t := range list {
+	tools := slices.Clone(others)
+	for _, t := range builtin.New(cfg) {
 		tools = append(tools, t)
 	}
 	return tools, nil
 }
 
-func (g *gateway) openDesk(ctx context.Context) error {
+func openApprovals(ctx context.Context, g *gateway, o Options) error {
 	var err error
 	g.desk, err = approval.NewDesk(approval.Config{
-		Store: sqlite.NewApprovals(g.db), Judge: toolcall.Judge{Evaluator: g.engine, LiveDevice: g.liveDevice}, Log: g.log,
-		Now: newClock(g.db.Head().At, g.opts.wall).now,
+		Store: g.stores.approvals, Judge: toolcall.Judge{Evaluator: g.engine, LiveDevice: liveDevice(g.identity)}, Log: g.log,
+		Now: approval.NewClock(g.stores.journal.Head().At, o.wall).Now,
 		Limits: approval.Limits{
 			Timeout:             g.cfg.Approvals.DefaultTimeout,
 			PendingPerRun:       g.cfg.Approvals.MaxPendingPerRun,
@@ -274,25 +285,26 @@ func (g *gateway) openDesk(ctx context.Context) error {
 	return g.desk.MarkRunsGone(ctx)
 }
 
-func (g *gateway) openPipeline(ctx context.Context) error {
-	calls := sqlite.NewCalls(g.db)
-	closed, err := toolcall.CloseAmbiguous(ctx, calls)
+func openPipeline(ctx context.Context, g *gateway, o Options) error {
+	closed, err := toolcall.CloseAmbiguous(ctx, g.stores.calls)
 	if err != nil {
 		return err
 	}
 	if closed > 0 {
 		g.log.WarnContext(ctx, "calls were interrupted by the last stop; their outcome is unknown", slog.Int("calls", closed))
 	}
-	g.auditor = newAuditor(g.journal, g.log)
-	g.quotas.refused = g.auditor
-	g.metrics = newMetrics(g)
-	stages := toolcall.Config{
-		Evaluator: g.engine, Approver: g.desk, Dispatcher: g.router, Notary: g.notary, Ledger: calls,
-		MaxCallsPerRun: g.cfg.MaxCallsPerRun, MaxCallsPerSession: g.cfg.MaxCallsPerSession, SessionIdle: g.cfg.Sessions.Idle,
-		LiveDevice: g.liveDevice, Log: g.log, Quota: g.quotas,
+	g.auditor = audit.New(g.journal, g.log)
+	// Refusals of one principal become one event a minute.
+	g.quotas.Refused = func(principal string) {
+		g.auditor.Refused(context.Background(), principal, rpc.CallToolProcedure, reason.QuotaExceeded)
 	}
-	if g.opts.wrap != nil {
-		stages = g.opts.wrap(stages)
+	stages := toolcall.Config{
+		Evaluator: g.engine, Approver: g.desk, Dispatcher: g.router, Notary: g.notary, Ledger: g.stores.calls,
+		MaxCallsPerRun: g.cfg.MaxCallsPerRun, MaxCallsPerSession: g.cfg.MaxCallsPerSession, SessionIdle: g.cfg.Sessions.Idle,
+		LiveDevice: liveDevice(g.identity), Log: g.log, Quota: g.quotas,
+	}
+	if o.wrap != nil {
+		stages = o.wrap(stages)
 	}
 	g.pipeline, err = toolcall.New(stages)
 	return err
@@ -307,11 +319,42 @@ func cooldown(d time.Duration) time.Duration {
 	return d
 }
 
-// draftOf makes an event draft with a canonical payload.
-func draftOf(code event.Code, actor, subject string, payload any) (event.Draft, error) {
-	text, err := canonical.Marshal(payload)
-	if err != nil {
-		return event.Draft{}, err
+// openRuns makes the manager of runs, and ends those that the last stop cut
+// off.
+func openRuns(ctx context.Context, g *gateway, _ Options) error {
+	g.models = providers.OpenAll(ctx, g.cfg.Models, g.log)
+	tellSecrets(ctx, g.cfg.Secrets, g.log)
+	cfg := run.Config{
+		Calls: g.pipeline, Models: g.models.ByName, Catalog: catalog(g.engine, g.router), Store: g.stores.runs, Approvals: g.desk, Log: g.log, Admit: g.quotas.Admit,
+		Limits: run.Limits{
+			Budget:             run.Budget{Calls: g.cfg.MaxCallsPerRun, Tokens: g.cfg.Runs.MaxTokens, WallClock: g.cfg.Runs.MaxDuration},
+			ActivePerPrincipal: g.cfg.Runs.MaxActivePerPrincipal, ParallelCalls: g.cfg.Runs.ParallelCalls,
+		},
 	}
-	return event.Draft{Code: code, Actor: actor, Subject: subject, Payload: text}, nil
+	if len(g.cfg.Models) > 0 {
+		cfg.DefaultModel = g.cfg.Models[0].Name
+	}
+	for _, w := range g.cfg.Workspaces {
+		cfg.Workspaces = append(cfg.Workspaces, run.Workspace{Name: w.Name, ReadOnly: w.ReadOnly})
+	}
+	var err error
+	if g.runs, err = run.New(cfg); err != nil {
+		return err
+	}
+	closed, err := g.runs.CloseInterrupted(ctx)
+	if closed > 0 {
+		g.log.WarnContext(ctx, "runs were interrupted by the last stop; `palyra runs list` shows them", slog.Int("runs", closed))
+	}
+	return err
+}
+
+// catalog lists the tools that policy could ever let a caller call.
+func catalog(engine *policy.Engine, router *dispatch.Router) func(access.Caller) []tool.Descriptor {
+	return func(caller access.Caller) []tool.Descriptor {
+		listed := make(map[string]bool)
+		for _, entry := range engine.Current().Catalog(caller) {
+			listed[entry.Tool] = true
+		}
+		return slices.DeleteFunc(slices.Clone(router.Descriptors()), func(d tool.Descriptor) bool { return !listed[d.Name] })
+	}
 }

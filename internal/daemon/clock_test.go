@@ -21,6 +21,7 @@ import (
 	"palyra/internal/identity"
 	"palyra/internal/journal"
 	"palyra/internal/reason"
+	"palyra/internal/statedir"
 	"palyra/internal/toolcall"
 )
 
@@ -54,11 +55,11 @@ func openClockWorld(t *testing.T, dir string, wall *jumping) *clockWorld {
 		t.Fatal(err)
 	}
 	w := &clockWorld{t: t, g: g, parts: &errgroup.Group{}}
-	device, _, err := g.identity.Start(t.Context(), identity.LocalConfig{Dir: operatorDir(dir), Address: "127.0.0.1:1", ServerName: serverName})
+	device, _, err := g.identity.Start(t.Context(), identity.LocalConfig{Dir: statedir.Operator(dir), Address: "127.0.0.1:1", ServerName: serverName})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := g.policies.load(t.Context()); err != nil {
+	if err := g.policies.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	w.caller = access.Caller{
@@ -232,26 +233,4 @@ func TestClockWasWrong(t *testing.T) {
 		}
 		w.verify()
 	})
-}
-
-// TestClockNeverGoesBack follows the clock itself through jumps.
-func TestClockNeverGoesBack(t *testing.T) {
-	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	wall, passed := start, time.Duration(0)
-	c := &clock{wall: func() time.Time { return wall }, passed: func() time.Duration { return passed }, at: start.Add(-time.Hour)}
-	for i, step := range []struct {
-		wall, passed, want time.Duration
-	}{
-		{0, 0, 0},
-		{time.Minute, time.Minute, time.Minute},
-		{-time.Hour, 2 * time.Minute, 2 * time.Minute},
-		{-59 * time.Minute, 3 * time.Minute, 3 * time.Minute},
-		{24 * time.Hour, 3 * time.Minute, 24 * time.Hour},
-		{0, 4 * time.Minute, 24*time.Hour + time.Minute},
-	} {
-		wall, passed = start.Add(step.wall), step.passed
-		if got := c.now(); !got.Equal(start.Add(step.want)) {
-			t.Errorf("step %d: the clock says %v after the start, want %v", i, got.Sub(start), step.want)
-		}
-	}
 }

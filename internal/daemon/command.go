@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -12,10 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"palyra/internal/access"
 	"palyra/internal/config"
 	"palyra/internal/reason"
-	"palyra/internal/version"
 )
 
 // Command is the command line of palyrad: without a subcommand it runs the
@@ -26,7 +23,7 @@ func Command(stdout, stderr io.Writer) *cobra.Command {
 		Use:           "palyrad",
 		Short:         "The gateway between a model and the machine",
 		Long:          "palyrad decides every tool call with Cedar policy, asks a human where policy says so, runs the call in a sandbox, and leaves a signed record.\n\nWithout a configuration file it runs with safe defaults.",
-		Args:          usage(cobra.NoArgs),
+		Args:          arguments(cobra.NoArgs),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -55,8 +52,8 @@ func misused(cmd *cobra.Command, err error) error {
 	return reason.Errorf(reason.InvalidInput, "%w", err).WithRemedy("See `%s --help`.", cmd.CommandPath())
 }
 
-// usage makes errors of an argument check those of misused.
-func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
+// arguments makes errors of an argument check those of misused.
+func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
 			return misused(cmd, err)
@@ -154,69 +151,4 @@ func logger(cfg *config.Config, w io.Writer) *slog.Logger {
 		return slog.New(slog.NewJSONHandler(w, opts))
 	}
 	return slog.New(slog.NewTextHandler(w, opts))
-}
-
-func operatorCommand(s *settings) *cobra.Command {
-	operator := &cobra.Command{Use: "operator", Short: "Add people and agents on this host"}
-	var roles []string
-	var owner, out string
-	add := &cobra.Command{
-		Use:   "add NAME --role ROLE",
-		Short: "Add a member and write a credential bundle for it",
-		Long:  "Add a member and write a credential bundle for it: a directory with ca.pem, cert.pem, key.pem and endpoint, which palyra, curl and grpcurl can use. Hand it over on a channel that you trust; it is the person.\n\nWith --owner the member is an agent that acts for that user.",
-		Args:  usage(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return addOperator(cmd, s, args[0], roles, owner, out)
-		},
-	}
-	add.Flags().StringSliceVar(&roles, "role", nil, "owner, admin, operator, auditor, developer, agent, or a declared role; may be repeated")
-	add.Flags().StringVar(&owner, "owner", "", "make an agent that acts for this `USER`")
-	add.Flags().StringVar(&out, "out", "", "directory of the bundle (default: ./NAME.palyra)")
-	operator.AddCommand(add)
-	return operator
-}
-
-func addOperator(cmd *cobra.Command, s *settings, name string, roles []string, owner, out string) error {
-	cfg, err := s.load()
-	if err != nil {
-		return err
-	}
-	n := NewOperator{Name: name, Dir: out}
-	if n.Dir == "" {
-		n.Dir = name + ".palyra"
-	}
-	if owner != "" {
-		n.Owner = access.User(strings.TrimPrefix(owner, "user:"))
-		if len(roles) == 0 {
-			roles = []string{string(access.RoleAgent)}
-		}
-	}
-	if len(roles) == 0 {
-		return reason.Errorf(reason.InvalidInput, "a member needs a role").
-			WithRemedy("Add --role operator, or another of: owner, admin, operator, auditor, developer.")
-	}
-	for _, text := range roles {
-		role, err := access.ParseRole(text)
-		if err != nil {
-			return reason.Errorf(reason.InvalidInput, "%w", err)
-		}
-		n.Roles = append(n.Roles, role)
-	}
-	device, err := AddOperator(cmd.Context(), cfg, n)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", n.Dir)
-	cmd.PrintErrf("added %s:%s with device %s\nnext: palyra --credentials %s status\n", n.kind(), name, device, n.Dir)
-	return err
-}
-
-func versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), version.Get().Version)
-			return err
-		},
-	}
 }

@@ -31,6 +31,7 @@ import (
 	"palyra/internal/identity"
 	"palyra/internal/journal"
 	"palyra/internal/policy"
+	"palyra/internal/statedir"
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
 )
@@ -183,11 +184,11 @@ func openCrashWorld(t *testing.T, dir string, k *killer) *crashWorld {
 		t.Fatalf("starting after a kill: %v", err)
 	}
 	w.g = g
-	device, _, err := g.identity.Start(t.Context(), identity.LocalConfig{Dir: operatorDir(dir), Address: "127.0.0.1:1", ServerName: serverName})
+	device, _, err := g.identity.Start(t.Context(), identity.LocalConfig{Dir: statedir.Operator(dir), Address: "127.0.0.1:1", ServerName: serverName})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := g.policies.load(t.Context()); err != nil {
+	if err := g.policies.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	w.caller = access.Caller{

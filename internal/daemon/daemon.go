@@ -16,6 +16,7 @@ import (
 	"palyra/internal/dispatch"
 	"palyra/internal/event"
 	"palyra/internal/journal"
+	"palyra/internal/statedir"
 	"palyra/internal/toolcall"
 )
 
@@ -54,9 +55,9 @@ func Run(ctx context.Context, o Options) error {
 	starting := access.Precede(ctx, access.PrecedenceUrgent)
 	g, err := build(starting, o)
 	if err != nil {
-		return unwritable(o.Config.StateDir, err)
+		return statedir.Unwritable(o.Config.StateDir, err)
 	}
-	runErr := unwritable(o.Config.StateDir, g.open(starting))
+	runErr := statedir.Unwritable(o.Config.StateDir, g.open(starting))
 	if runErr == nil {
 		runErr = g.run(ctx, o)
 	}
@@ -74,12 +75,12 @@ func (g *gateway) run(ctx context.Context, o Options) error {
 	// The gateway's upkeep ends what was begun.
 	upkeep, upkeepCtx := errgroup.WithContext(access.Precede(base, access.PrecedenceEnding))
 	upkeep.Go(func() error { return g.journal.Run(upkeepCtx) })
-	upkeep.Go(func() error { return g.auditor.run(upkeepCtx) })
-	upkeep.Go(func() error { return g.metrics.follow(upkeepCtx, g.journal) })
-	upkeep.Go(func() error { return mend(upkeepCtx, g.log, g.db) })
-	upkeep.Go(func() error { return g.db.KeepReserve(upkeepCtx) })
-	upkeep.Go(func() error { return g.quotas.run(upkeepCtx, g.db) })
-	upkeep.Go(func() error { return g.box.caches.run(upkeepCtx) })
+	upkeep.Go(func() error { return g.auditor.Run(upkeepCtx) })
+	upkeep.Go(func() error { return g.metrics.Follow(upkeepCtx) })
+	upkeep.Go(func() error { return mend(upkeepCtx, g.log, g.stores.disk) })
+	upkeep.Go(func() error { return g.stores.keepReserve(upkeepCtx) })
+	upkeep.Go(func() error { return g.quotas.Run(upkeepCtx, g.stores.usage) })
+	upkeep.Go(func() error { return g.isolation.caches.Run(upkeepCtx) })
 
 	front, frontCtx := errgroup.WithContext(ctx)
 	// A part of the upkeep that fails stops the front as well.
@@ -99,8 +100,8 @@ func (g *gateway) run(ctx context.Context, o Options) error {
 		return g.runs.Run(frontCtx, drainTime)
 	})
 	front.Go(func() error { return g.pipeline.Run(pipelineCtx, drainTime) })
-	front.Go(func() error { return g.policies.watch(frontCtx, o.Reload) })
-	front.Go(func() error { return g.keepIdentity(frontCtx) })
+	front.Go(func() error { return g.policies.Watch(frontCtx, o.Reload) })
+	front.Go(func() error { return keepIdentity(frontCtx, g) })
 	front.Go(func() error { return g.serve(frontCtx, o.Ready) })
 
 	frontErr := front.Wait()
@@ -114,21 +115,11 @@ func (g *gateway) close(cause error) error {
 	defer cancel()
 	var errs []error
 	if cause == nil {
-		if err := g.record(ctx, event.Closed, struct{}{}); err != nil {
+		if err := g.journal.Record(ctx, event.Closed, journal.Daemon, "", struct{}{}); err != nil {
 			errs = append(errs, fmt.Errorf("journaling the stop: %w", err))
 		} else if _, err := g.journal.Checkpoint(ctx); err != nil {
 			errs = append(errs, fmt.Errorf("signing the last checkpoint: %w", err))
 		}
 	}
 	return errors.Join(append(errs, g.parts.close(ctx))...)
-}
-
-// record journals an event that the daemon itself causes.
-func (g *gateway) record(ctx context.Context, code event.Code, payload any) error {
-	draft, err := draftOf(code, journal.Daemon, "", payload)
-	if err != nil {
-		return err
-	}
-	_, err = g.journal.Append(ctx, draft)
-	return err
 }

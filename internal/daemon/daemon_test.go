@@ -22,8 +22,8 @@ import (
 	"palyra/internal/config"
 	"palyra/internal/event"
 	"palyra/internal/identity"
-	"palyra/internal/journal"
 	"palyra/internal/reason"
+	"palyra/internal/statedir"
 	"palyra/internal/tool"
 )
 
@@ -156,7 +156,7 @@ func TestOneDaemonPerStateDirectory(t *testing.T) {
 	d := start(t, testConfig(t))
 	other := *d.cfg
 	err := Run(t.Context(), Options{Config: &other, Log: slog.New(slog.DiscardHandler)})
-	if !errors.Is(err, errInUse) || !strings.Contains(err.Error(), "process ") {
+	if !errors.Is(err, statedir.ErrInUse) || !strings.Contains(err.Error(), "process ") {
 		t.Errorf("a second daemon got %v, want that the directory is in use, by which process", err)
 	}
 	d.end()
@@ -219,48 +219,6 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-func TestRefusalsAreCoalesced(t *testing.T) {
-	cfg := testConfig(t)
-	g, err := build(t.Context(), Options{Config: cfg, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = g.close(nil) })
-	before := g.journal.Head().Seq
-	for range 1000 {
-		g.auditor.Refused(t.Context(), "192.0.2.1", "/palyra.v1.StatusService/GetStatus", reason.Unauthenticated)
-	}
-	for range 3 {
-		g.auditor.Refused(t.Context(), "user:eve", "/palyra.v1.StatusService/Freeze", reason.PermissionDenied)
-	}
-	g.auditor.flush(t.Context())
-	page, err := g.journal.List(t.Context(), journal.Filter{After: before})
-	if err != nil {
-		t.Fatal(err)
-	}
-	counts := make(map[event.Code]int)
-	for _, e := range page {
-		var p callersRefused
-		if err := json.Unmarshal(e.Payload, &p); err != nil {
-			t.Fatal(err)
-		}
-		counts[e.Code] += p.Count
-	}
-	if len(page) != 2 || counts[event.CallersRefused] != 1000 || counts[event.PermissionDenied] != 3 {
-		t.Errorf("1003 refusals of two kinds became %d events with counts %v", len(page), counts)
-	}
-}
-
-func TestRefusalsAreBoundedInMemory(t *testing.T) {
-	a := newAuditor(nil, slog.New(slog.DiscardHandler))
-	for n := range 10 * mostKinds {
-		a.Refused(t.Context(), "192.0.2.1:"+strings.Repeat("x", n%7)+string(rune(n)), "/", reason.Unauthenticated)
-	}
-	if len(a.refused) > mostKinds+1 {
-		t.Errorf("%d kinds of refusals are remembered, at most %d should be", len(a.refused), mostKinds+1)
-	}
-}
-
 // TestOfflineToolsAreTheBuiltinOnes holds together the daemon's tools and the
 // list that `palyra policy check` uses when no gateway is at hand.
 func TestOfflineToolsAreTheBuiltinOnes(t *testing.T) {
@@ -276,7 +234,7 @@ func TestOfflineToolsAreTheBuiltinOnes(t *testing.T) {
 	for _, d := range listed {
 		offline[d.Name] = digest(t, d)
 	}
-	cfg, err := builtinConfig(config.Default(), nil, box{})
+	cfg, err := builtinConfig(config.Default(), nil, isolation{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,21 +13,25 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/config"
+	"palyra/internal/doctor"
 	"palyra/internal/event"
+	"palyra/internal/identity/ca"
 	"palyra/internal/journal"
+	"palyra/internal/journalkey"
 	"palyra/internal/sqlite"
+	"palyra/internal/statedir"
 )
 
-// examined returns the exam of a name.
-func examined(t *testing.T, cfg *config.Config, name string) Exam {
+// examOf returns the exam of a name.
+func examOf(t *testing.T, cfg *config.Config, name string) doctor.Exam {
 	t.Helper()
-	for _, e := range Examine(t.Context(), cfg) {
+	for _, e := range doctor.Examine(t.Context(), examined(cfg)) {
 		if e.Name == name {
 			return e
 		}
 	}
 	t.Fatalf("there is no exam %q", name)
-	return Exam{}
+	return doctor.Exam{}
 }
 
 // stopped is the configuration of a gateway that ran and stopped in order.
@@ -44,41 +48,41 @@ func TestDoctorFindsDefects(t *testing.T) {
 	for _, row := range []struct {
 		exam string
 		harm func(t *testing.T, cfg *config.Config)
-		want Exam
+		want doctor.Exam
 	}{
 		{
 			"state directory",
 			func(t *testing.T, cfg *config.Config) { chmod(t, cfg.StateDir, 0o755) },
-			Exam{Result: examFailed, Detail: "others may read it", Remedy: "chmod 700"},
+			doctor.Exam{Result: doctor.Failed, Detail: "others may read it", Remedy: "chmod 700"},
 		},
 		{
 			"keys",
 			func(t *testing.T, cfg *config.Config) {
 				chmod(t, filepath.Join(cfg.StateDir, "ca", "notary.pem"), 0o644)
 			},
-			Exam{Result: examFailed, Detail: "notary.pem"},
+			doctor.Exam{Result: doctor.Failed, Detail: "notary.pem"},
 		},
 		{
 			"journal",
-			func(t *testing.T, cfg *config.Config) { forge(t, storePath(cfg.StateDir)) },
-			Exam{Result: examFailed, Detail: "journal is damaged at sequence number"},
+			func(t *testing.T, cfg *config.Config) { forge(t, statedir.Store(cfg.StateDir)) },
+			doctor.Exam{Result: doctor.Failed, Detail: "journal is damaged at sequence number"},
 		},
 		{
 			"listen.api",
 			func(t *testing.T, cfg *config.Config) { cfg.Listen.API = taken(t) },
-			Exam{Result: examFailed, Detail: "address already in use", Remedy: "listen.api"},
+			doctor.Exam{Result: doctor.Failed, Detail: "address already in use", Remedy: "listen.api"},
 		},
 		{
 			"listen.metrics",
 			func(t *testing.T, cfg *config.Config) { cfg.Listen.Metrics = taken(t) },
-			Exam{Result: examFailed, Detail: "address already in use", Remedy: "listen.metrics"},
+			doctor.Exam{Result: doctor.Failed, Detail: "address already in use", Remedy: "listen.metrics"},
 		},
 		{
 			"workspaces",
 			func(_ *testing.T, cfg *config.Config) {
 				cfg.Workspaces = []config.Workspace{{Name: "inside", Path: cfg.StateDir}}
 			},
-			Exam{Result: examFailed, Detail: "state_dir"},
+			doctor.Exam{Result: doctor.Failed, Detail: "state_dir"},
 		},
 		{
 			"policy",
@@ -86,7 +90,7 @@ func TestDoctorFindsDefects(t *testing.T) {
 				cfg.Policy.Dir = t.TempDir()
 				write(t, filepath.Join(cfg.Policy.Dir, "10-odd.cedar"), "permit(principal, action, resource) when { context.nosuch };\n")
 			},
-			Exam{Result: examFailed, Detail: "10-odd.cedar:1", Remedy: "palyra policy check"},
+			doctor.Exam{Result: doctor.Failed, Detail: "10-odd.cedar:1", Remedy: "palyra policy check"},
 		},
 		{
 			"policy",
@@ -95,12 +99,12 @@ func TestDoctorFindsDefects(t *testing.T) {
 				write(t, filepath.Join(cfg.Policy.Dir, "10-own.test.yaml"),
 					"tests:\n  - {name: echo is free, principal: \"user:local\", call: {tool: echo, args: {text: x}}, expect: {verdict: deny}}\n")
 			},
-			Exam{Result: examFailed, Detail: "10-own.test.yaml:2", Remedy: "palyra policy test"},
+			doctor.Exam{Result: doctor.Failed, Detail: "10-own.test.yaml:2", Remedy: "palyra policy test"},
 		},
 		{
 			"policy",
 			func(_ *testing.T, cfg *config.Config) { cfg.AllowSensitiveTools = true },
-			Exam{Result: examWarning, Detail: "without asking anybody", Remedy: "false"},
+			doctor.Exam{Result: doctor.Warning, Detail: "without asking anybody", Remedy: "false"},
 		},
 		{
 			"models",
@@ -110,7 +114,7 @@ func TestDoctorFindsDefects(t *testing.T) {
 				chmod(t, path, 0o644)
 				cfg.Models = []config.Model{{Name: "open", Provider: config.ProviderOpenAI, APIKeyFile: path}}
 			},
-			Exam{Result: examFailed, Detail: "model open", Remedy: "chmod"},
+			doctor.Exam{Result: doctor.Failed, Detail: "model open", Remedy: "chmod"},
 		},
 		{
 			"models",
@@ -119,7 +123,7 @@ func TestDoctorFindsDefects(t *testing.T) {
 				write(t, path, "turns:\n  - {txt: hello}\n")
 				cfg.Models = []config.Model{{Name: "demo", Provider: config.ProviderScripted, Script: path}}
 			},
-			Exam{Result: examFailed, Detail: "model demo"},
+			doctor.Exam{Result: doctor.Failed, Detail: "model demo"},
 		},
 		{
 			"secrets",
@@ -129,17 +133,17 @@ func TestDoctorFindsDefects(t *testing.T) {
 				chmod(t, path, 0o644)
 				cfg.Secrets = []config.Secret{{Name: "open", File: path, Hosts: []string{"api.example.org:443"}}}
 			},
-			Exam{Result: examFailed, Detail: "secret open", Remedy: "chmod"},
+			doctor.Exam{Result: doctor.Failed, Detail: "secret open", Remedy: "chmod"},
 		},
 	} {
 		t.Run(row.exam, func(t *testing.T) {
 			cfg := stopped(t)
 			cfg.Workspaces = []config.Workspace{{Name: "default", Path: t.TempDir()}}
-			if e := examined(t, cfg, row.exam); e.Result == examFailed || e.Result == examWarning {
+			if e := examOf(t, cfg, row.exam); e.Result == doctor.Failed || e.Result == doctor.Warning {
 				t.Fatalf("before the defect: %+v", e)
 			}
 			row.harm(t, cfg)
-			got := examined(t, cfg, row.exam)
+			got := examOf(t, cfg, row.exam)
 			if got.Result != row.want.Result || !strings.Contains(got.Detail, row.want.Detail) || !strings.Contains(got.Remedy, row.want.Remedy) {
 				t.Errorf("got  %+v\nwant %+v", got, row.want)
 			}
@@ -150,17 +154,17 @@ func TestDoctorFindsDefects(t *testing.T) {
 func TestDoctorBesideADaemon(t *testing.T) {
 	d := start(t, testConfig(t))
 	before := d.status().GetJournalSize()
-	if e := examined(t, d.cfg, "daemon"); e.Result != examOK || !strings.Contains(e.Detail, "runs on the state directory") {
+	if e := examOf(t, d.cfg, "daemon"); e.Result != doctor.OK || !strings.Contains(e.Detail, "runs on the state directory") {
 		t.Errorf("daemon: %+v", e)
 	}
-	if e := examined(t, d.cfg, "listen.api"); e.Result != examSkipped {
+	if e := examOf(t, d.cfg, "listen.api"); e.Result != doctor.Skipped {
 		t.Errorf("listen.api: %+v", e)
 	}
 	if after := d.status().GetJournalSize(); after != before {
 		t.Errorf("the doctor grew the journal from %d to %d", before, after)
 	}
 	d.end()
-	if e := examined(t, d.cfg, "daemon"); !strings.Contains(e.Detail, "no palyrad") {
+	if e := examOf(t, d.cfg, "daemon"); !strings.Contains(e.Detail, "no palyrad") {
 		t.Errorf("after the daemon stopped: %+v", e)
 	}
 }
@@ -168,7 +172,7 @@ func TestDoctorBesideADaemon(t *testing.T) {
 // TestDoctorSeesAClockThatIsBehind gives the journal an event of tomorrow.
 func TestDoctorSeesAClockThatIsBehind(t *testing.T) {
 	cfg := stopped(t)
-	if e := examined(t, cfg, "clock"); e.Result == examFailed {
+	if e := examOf(t, cfg, "clock"); e.Result == doctor.Failed {
 		t.Fatalf("before: %+v", e)
 	}
 	ahead := openAhead(t, cfg)
@@ -178,7 +182,7 @@ func TestDoctorSeesAClockThatIsBehind(t *testing.T) {
 	if err := ahead.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if e := examined(t, cfg, "clock"); e.Result != examFailed || !strings.Contains(e.Remedy, "Set the clock") {
+	if e := examOf(t, cfg, "clock"); e.Result != doctor.Failed || !strings.Contains(e.Remedy, "Set the clock") {
 		t.Errorf("clock: %+v", e)
 	}
 }
@@ -196,7 +200,7 @@ func TestDoctorCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var d diagnosis
+	var d doctor.Diagnosis
 	if err := json.Unmarshal([]byte(text), &d); err != nil || !d.Healthy || len(d.Checks) < 10 {
 		t.Errorf("%v in %s", err, text)
 	}
@@ -251,15 +255,15 @@ func forge(t *testing.T, path string) {
 // openAhead opens the store with a clock that is a day ahead.
 func openAhead(t *testing.T, cfg *config.Config) *sqlite.DB {
 	t.Helper()
-	authority, err := (&patient{cfg: cfg}).authority()
+	authority, err := ca.Inspect(statedir.Authority(cfg.StateDir), ca.Options{TrustDomain: cfg.TrustDomain, ServerHosts: cfg.Listen.ServerNames})
 	if err != nil {
 		t.Fatal(err)
 	}
-	origin, known, err := checkpointKeys(authority)
+	origin, known, err := journalkey.Origin(authority)
 	if err != nil {
 		t.Fatal(err)
 	}
-	db, err := sqlite.Open(t.Context(), storePath(cfg.StateDir), sqlite.Options{
+	db, err := sqlite.Open(t.Context(), statedir.Store(cfg.StateDir), sqlite.Options{
 		Origin: origin, Verifiers: known, Now: func() time.Time { return time.Now().Add(24 * time.Hour) },
 	})
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 
 	"palyra/internal/config"
 	"palyra/internal/egress"
-	"palyra/internal/policy"
 	"palyra/internal/reason"
 )
 
@@ -39,23 +38,10 @@ func reach(cfg *config.Config) (egress.Reach, error) {
 		return grant, reason.Errorf(reason.ConfigInvalid, "process_runner.inspect: %d of its hosts can not be reached", idle).
 			WithRemedy("Name them in process_runner.allowed_egress_hosts, too, or take them out.")
 	}
-	if err := holdable(grant); err != nil {
+	if err := grant.Enforceable(); err != nil {
 		return grant, fmt.Errorf("process_runner.allowed_egress_hosts: %w", err)
 	}
 	return grant, nil
-}
-
-// holdable refuses a grant that no sandbox could carry out, and one with the
-// name localhost: programs know its address by themselves, and connect to that.
-func holdable(grant egress.Reach) error {
-	for _, rule := range grant.Rules.Allow {
-		host, port, _ := strings.Cut(rule.Canonical(), ":")
-		if host == "localhost" || strings.HasSuffix(host, ".localhost") {
-			return reason.Errorf(reason.HostInvalid, "programs connect to the address of %s, and no rule with the name covers that", rule).
-				WithRemedy("Name the address: 127.0.0.1:%s, and [::1]:%s if need be.", port, port)
-		}
-	}
-	return grant.Check()
 }
 
 // suffixRules are rules for domains and every host below them. Programs reach
@@ -80,15 +66,6 @@ func budget(b config.EgressBudget) egress.Budget {
 		Connections: b.Connections, Concurrent: b.Concurrent, BytesOut: b.BytesOut, BytesIn: b.BytesIn,
 		Requests: b.Requests, Time: b.ConnectionTime(),
 	}
-}
-
-// inspected is the same for the policy snapshot.
-func inspected(list []config.Inspect) []policy.Inspect {
-	var out []policy.Inspect
-	for _, one := range list {
-		out = append(out, policy.Inspect(one))
-	}
-	return out
 }
 
 func inspections(list []config.Inspect) ([]egress.Inspection, error) {

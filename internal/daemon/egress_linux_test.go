@@ -18,6 +18,7 @@ import (
 	"palyra/internal/config"
 	"palyra/internal/event"
 	"palyra/internal/reason"
+	"palyra/internal/sandbox/exec"
 	"palyra/internal/tool"
 )
 
@@ -162,7 +163,7 @@ func TestExecReaches(t *testing.T) {
 		}
 		e = run([]string{"--tier", tier, "--report", "json", "--allow", s.allowed}, s.denied)
 		lines := strings.Split(strings.TrimSpace(e.errOut), "\n")
-		var report execReport
+		var report exec.Report
 		if err := json.Unmarshal([]byte(lines[len(lines)-1]), &report); err != nil {
 			t.Fatal(err)
 		}

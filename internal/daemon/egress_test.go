@@ -8,7 +8,6 @@ import (
 	"palyra/internal/config"
 	"palyra/internal/egress"
 	"palyra/internal/reason"
-	"palyra/internal/sandbox"
 )
 
 func runnerWith(change func(*config.ProcessRunner)) *config.Config {
@@ -76,30 +75,6 @@ func TestReachRefuses(t *testing.T) {
 	} {
 		if _, err := reach(runnerWith(row.change)); reason.Of(err) != row.want {
 			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-// TestDoctorSeesEgress: hosts that nothing would hold programs to are found.
-func TestDoctorSeesEgress(t *testing.T) {
-	held := sandbox.Status{Available: true, Rung: sandbox.Full, Layers: []string{sandbox.NetworkNamespace}}
-	open := sandbox.Status{Available: true, Rung: sandbox.Landlocked}
-	hosts := func(p *config.ProcessRunner) { p.AllowedEgressHosts = []string{"a.org:443"} }
-	for _, row := range []struct {
-		change func(*config.ProcessRunner)
-		st     sandbox.Status
-		result string
-		says   string
-	}{
-		{func(*config.ProcessRunner) {}, held, examOK, "run offline"},
-		{hosts, held, examOK, "programs reach a.org:443 and nothing else"},
-		{hosts, open, examFailed, "the rung landlock has no network namespace"},
-		{func(*config.ProcessRunner) {}, open, examOK, "run offline"},
-		{func(p *config.ProcessRunner) { p.EgressEnforcementMode = config.EgressUnrestricted }, held, examWarning, "nothing holds programs to hosts"},
-		{hosts, sandbox.Status{}, examSkipped, "no sandbox"},
-	} {
-		if f := egressFinding(runnerWith(row.change).ProcessRunner, row.st); f.result != row.result || !strings.Contains(f.detail, row.says) {
-			t.Errorf("%+v on %s: %+v", row.says, row.st.Rung, f)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"palyra/internal/reason"
+	"palyra/internal/sandbox/exec"
 )
 
 // These tests run programs in bubblewrap.
@@ -32,8 +33,8 @@ func TestExecRunsInTheSandbox(t *testing.T) {
 		{"Tier B", "", []string{"--tier", "b", "--", "sh", "-c", "pwd | wc -l; id -u"}, 0, "1\n1000\n"},
 		{"no environment of ours", "", []string{"--", "sh", "-c", "echo ${PALYRA_CANARY:-none}"}, 0, "none\n"},
 		{"offline", "", []string{"--", "sh", "-c", "cat /proc/net/dev | tail -n +3 | cut -d: -f1 | tr -d ' '"}, 0, "lo\n"},
-		{"its time was up", "", []string{"--timeout", "300ms", "--", "sleep", "30"}, execTimedOut, ""},
-		{"its processor time was up", "", []string{"--limit", "cpu=1s", "--", "sh", "-c", "while :; do :; done"}, execFailed, ""},
+		{"its time was up", "", []string{"--timeout", "300ms", "--", "sleep", "30"}, exec.TimedOut, ""},
+		{"its processor time was up", "", []string{"--limit", "cpu=1s", "--", "sh", "-c", "while :; do :; done"}, exec.Failed, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			e := sandboxExec(t, row.stdin, row.args...)
@@ -84,7 +85,7 @@ func TestExecCopies(t *testing.T) {
 				t.Errorf("the diff is not shown: %s", e.errOut)
 			}
 			lines := strings.Split(strings.TrimSpace(e.errOut), "\n")
-			var report execReport
+			var report exec.Report
 			if err := json.Unmarshal([]byte(lines[len(lines)-1]), &report); err != nil {
 				t.Fatal(err)
 			}
@@ -123,7 +124,7 @@ func TestExecAsksAtTheTerminal(t *testing.T) {
 	}
 	dir := t.TempDir()
 	e := sandboxExec(t, "", "--workspace", dir, "--cow", "--commit", "ask", "--", "touch", "made")
-	if e.code != execFailed || reason.Of(e.err) != reason.CommitRefused {
+	if e.code != exec.Failed || reason.Of(e.err) != reason.CommitRefused {
 		t.Errorf("%+v", e)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "made")); err == nil {

@@ -15,7 +15,9 @@ import (
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/canonical"
 	"palyra/internal/config"
+	"palyra/internal/doctor"
 	"palyra/internal/reason"
+	"palyra/internal/rpc"
 )
 
 // These tests run programs in bubblewrap, through the whole daemon. Calls of
@@ -300,15 +302,15 @@ func TestDoctorExaminesEachLayer(t *testing.T) {
 	cfg.ProcessRunner.Enabled = true
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
-	exams := make(map[string]Exam)
-	for _, e := range Examine(t.Context(), cfg) {
+	exams := make(map[string]doctor.Exam)
+	for _, e := range doctor.Examine(t.Context(), examined(cfg)) {
 		exams[e.Name] = e
 	}
-	if e := exams["sandbox"]; e.Result == examFailed || !strings.Contains(e.Detail, "Tier C (full)") {
+	if e := exams["sandbox"]; e.Result == doctor.Failed || !strings.Contains(e.Detail, "Tier C (full)") {
 		t.Fatalf("sandbox: %+v", e)
 	}
 	for _, layer := range []string{"user_namespace", "network_namespace", "no_capabilities", "no_new_privs", "seccomp", "landlock", "copy_on_write", "minimal_root"} {
-		if e := exams["layer: "+layer]; e.Result != examOK {
+		if e := exams["layer: "+layer]; e.Result != doctor.OK {
 			t.Errorf("%s: %+v", layer, e)
 		}
 	}
@@ -317,8 +319,8 @@ func TestDoctorExaminesEachLayer(t *testing.T) {
 	}
 	// A required layer that no sandbox has is a failure.
 	cfg.ProcessRunner.RequiredLayers = []string{"seatbelt_files"}
-	for _, e := range Examine(t.Context(), cfg) {
-		if e.Name == "sandbox" && (e.Result != examFailed || !strings.Contains(e.Detail, "wants what is not in force: seatbelt_files")) {
+	for _, e := range doctor.Examine(t.Context(), examined(cfg)) {
+		if e.Name == "sandbox" && (e.Result != doctor.Failed || !strings.Contains(e.Detail, "wants what is not in force: seatbelt_files")) {
 			t.Errorf("%+v", e)
 		}
 	}
@@ -336,7 +338,7 @@ func TestRequiredLayerRefuses(t *testing.T) {
 	}
 	for stream.Receive() {
 	}
-	if err := asReason(stream.Err()); reason.Of(err) != reason.SandboxUnavailable || g.tree() != before {
+	if err := rpc.ReasonOf(stream.Err()); reason.Of(err) != reason.SandboxUnavailable || g.tree() != before {
 		t.Errorf("the call came to %v", err)
 	}
 	if err := stream.Close(); err != nil {

@@ -7,24 +7,21 @@ import (
 	"strings"
 	"time"
 
-	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/access"
 	"palyra/internal/approval"
 	"palyra/internal/rpc"
+	"palyra/internal/sandbox"
 	"palyra/internal/version"
 )
 
-var _ rpc.Gateway = (*gateway)(nil)
+// control is what operators ask of the gateway as a whole.
+type control struct{ g *gateway }
+
+var _ rpc.Gateway = control{}
 
 // Problems says why the gateway is not ready. It only reads what is known:
 // anybody may ask, any number of times. mend tries the disk.
-func (g *gateway) Problems(context.Context) []string { return problemsOf(g.db) }
-
-// disk is the store as far as its health goes.
-type disk interface {
-	Healthy() error
-	Probe() error
-}
+func (c control) Problems(context.Context) []string { return problemsOf(c.g.stores.disk) }
 
 func problemsOf(store disk) []string {
 	if err := store.Healthy(); err != nil {
@@ -65,13 +62,15 @@ func mend(ctx context.Context, log *slog.Logger, store disk) error {
 }
 
 // Status is what operators ask of the gateway.
-func (g *gateway) Status(ctx context.Context) (rpc.Status, error) {
+func (c control) Status(ctx context.Context) (rpc.Status, error) {
+	g := c.g
 	set := g.engine.Current()
 	s := rpc.Status{
 		Version: version.Get().Version, StartedAt: g.startedAt, GatewayID: g.journal.Gateway(),
 		PolicyVersion: set.Version(), SnapshotDigest: set.SnapshotDigest(),
-		JournalSize: g.journal.Head().Seq, Freeze: g.freezeState(ctx), CallsInFlight: g.router.InFlight(),
-		Sandbox: g.sandboxStatus(), Notices: g.notices(), ActiveRuns: g.runs.Active(), Models: g.models.status,
+		JournalSize: g.journal.Head().Seq, Freeze: freezeState(ctx, g), CallsInFlight: g.router.InFlight(),
+		Workspaces: g.cfg.Workspaces, Sandbox: g.isolation.Status, Prepared: prepared(g), Notices: notices(g),
+		ActiveRuns: g.runs.Active(), Models: g.models.Status,
 	}
 	checkpoint, err := g.journal.Latest(ctx)
 	if err != nil {
@@ -80,20 +79,11 @@ func (g *gateway) Status(ctx context.Context) (rpc.Status, error) {
 	s.LastCheckpointSize = checkpoint.Size
 	counts := g.desk.Counts()
 	s.PendingApprovals, s.LiveGrants = counts.Pending, counts.Grants
-	s.Workspaces = g.workspaceStatus()
 	return s, nil
 }
 
-func (g *gateway) workspaceStatus() []*palyrav1.WorkspaceStatus {
-	var all []*palyrav1.WorkspaceStatus
-	for _, w := range g.cfg.Workspaces {
-		all = append(all, &palyrav1.WorkspaceStatus{Name: w.Name, Path: w.Path, ReadOnly: w.ReadOnly, Mode: w.WorkspaceMode()})
-	}
-	return all
-}
-
 // notices are what an operator should know about the settings.
-func (g *gateway) notices() []string {
+func notices(g *gateway) []string {
 	var list []string
 	if g.cfg.AllowSensitiveTools {
 		list = append(list, "allow_sensitive_tools is true: sensitive tools run without asking anybody")
@@ -110,18 +100,19 @@ func (g *gateway) notices() []string {
 	if len(g.cfg.Workspaces) == 0 {
 		list = append(list, "no workspace is declared: file tools and process.run have nothing to work in; add [[workspaces]] to palyra.toml")
 	}
-	if text := g.box.lowered(); text != "" {
+	if text := g.isolation.Lowered(); text != "" {
 		list = append(list, text)
 	}
-	if text := reserveNotice(g.db.Reserve()); text != "" {
+	_, held, size := g.stores.reserve()
+	if text := reserveNotice(held, size); text != "" {
 		list = append(list, text)
 	}
-	for _, m := range g.models.status {
-		if !m.GetAvailable() {
-			list = append(list, "model "+m.GetName()+" is unavailable: "+m.GetProblem()+"; "+m.GetRemedy())
+	for _, m := range g.models.Status {
+		if m.Problem != nil {
+			list = append(list, "model "+m.Name+" is unavailable: "+m.Problem.Message+"; "+m.Problem.NextStep())
 		}
 	}
-	list = append(list, g.policies.notices()...)
+	list = append(list, g.policies.Notices()...)
 	if names := g.policies.Suspended(); len(names) > 0 {
 		list = append(list, "suspended, because their changed definition does not fit the policies: "+strings.Join(names, ", ")+
 			"; see `palyra policy check`, correct the policy, then `palyra policy reload`")
@@ -129,41 +120,37 @@ func (g *gateway) notices() []string {
 	return list
 }
 
-func (g *gateway) sandboxStatus() *palyrav1.SandboxStatus {
-	st := g.box.status
-	s := &palyrav1.SandboxStatus{
-		Available: st.Available, Backend: st.Backend, LimitsBy: st.Limits, Layers: st.Layers, Problem: st.Problem, Remedy: st.Remedy,
-		Tier: string(st.Tier), Rung: string(st.Rung), MissingLayers: without(st.Requested, st.Layers), LandlockAbi: int32(st.LandlockABI),
+// prepared is how many sandboxes are built before calls come.
+func prepared(g *gateway) int {
+	if _, ok := g.isolation.Backend.(sandbox.Pooled); ok && g.isolation.Status.Available {
+		return g.cfg.ProcessRunner.Prepared
 	}
-	if _, ok := g.box.backend.(pooled); ok && st.Available {
-		s.Prepared = int32(g.cfg.ProcessRunner.Prepared)
-	}
-	return s
+	return 0
 }
 
 // Freeze makes the stop durable, then stops what runs. New calls are refused
 // from before the first of the two: a freeze that cannot be recorded still
 // stops.
-func (g *gateway) Freeze(ctx context.Context, by access.Caller, why string) (rpc.FreezeState, int, error) {
-	stopped := g.router.Freeze()
-	g.box.invalidate()
-	if err := g.desk.Freeze(ctx, by, why); err != nil {
+func (c control) Freeze(ctx context.Context, by access.Caller, why string) (rpc.FreezeState, int, error) {
+	stopped := c.g.router.Freeze()
+	c.g.isolation.Invalidate()
+	if err := c.g.desk.Freeze(ctx, by, why); err != nil {
 		return rpc.FreezeState{}, stopped, fmt.Errorf("calls are stopped, but the freeze was not recorded: %w", err)
 	}
-	return g.freezeState(ctx), stopped, nil
+	return freezeState(ctx, c.g), stopped, nil
 }
 
 // Thaw lets calls run again once that is durable.
-func (g *gateway) Thaw(ctx context.Context, by access.Caller) (rpc.FreezeState, error) {
-	if err := g.desk.Thaw(ctx, by); err != nil {
+func (c control) Thaw(ctx context.Context, by access.Caller) (rpc.FreezeState, error) {
+	if err := c.g.desk.Thaw(ctx, by); err != nil {
 		return rpc.FreezeState{}, err
 	}
-	g.box.invalidate()
-	g.router.Thaw()
-	return g.freezeState(ctx), nil
+	c.g.isolation.Invalidate()
+	c.g.router.Thaw()
+	return freezeState(ctx, c.g), nil
 }
 
-func (g *gateway) freezeState(ctx context.Context) rpc.FreezeState {
+func freezeState(ctx context.Context, g *gateway) rpc.FreezeState {
 	state, frozen := g.desk.Frozen(ctx)
 	if !frozen {
 		return rpc.FreezeState{Frozen: g.router.Frozen()}

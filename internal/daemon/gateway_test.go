@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"github.com/fsnotify/fsnotify"
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
@@ -25,6 +24,7 @@ import (
 	"palyra/internal/identity"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
+	"palyra/internal/statedir"
 	"palyra/internal/tool"
 )
 
@@ -250,46 +250,6 @@ func TestMend(t *testing.T) {
 	})
 }
 
-// TestWatcherErrorsReload: after an overflow the directory is read again, and
-// the watcher never waits for somebody to read its error.
-func TestWatcherErrorsReload(t *testing.T) {
-	cfg := testConfig(t)
-	cfg.Policy.Dir = t.TempDir()
-	book := &logBook{}
-	g, err := build(t.Context(), Options{Config: cfg, Log: book.logger()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = g.close(nil) })
-	if err := g.policies.load(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	before := g.engine.Current().Version()
-	write(t, filepath.Join(cfg.Policy.Dir, "10-own.cedar"), "@id(\"own.no-echo\")\n@reason(\"no echo\")\nforbid(principal, action == Action::\"tool.execute/echo\", resource);\n")
-	ctx, stop := context.WithCancel(t.Context())
-	events, faults, reload, done := make(chan fsnotify.Event), make(chan error), make(chan struct{}), make(chan error, 1)
-	go func() { done <- g.policies.follow(ctx, dirChanges{events, faults}, reload) }()
-	for range 3 {
-		select {
-		case faults <- fsnotify.ErrEventOverflow:
-		case <-time.After(time.Minute):
-			t.Fatal("an error of the watcher is not read")
-		}
-	}
-	// The loop takes the order to reload only when it has dealt with the error.
-	reload <- struct{}{}
-	if after := g.engine.Current().Version(); after == before {
-		t.Error("the directory was not read again after an overflow")
-	}
-	if book.count("watching the policy directory failed") == 0 {
-		t.Error("the log does not hold the overflow")
-	}
-	stop()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-}
-
 // TestSandboxMissingIsSaidBeforeAsking: with bubblewrap missing, process.run
 // is refused when it is planned, and nobody is asked.
 func TestSandboxMissingIsSaidBeforeAsking(t *testing.T) {
@@ -301,8 +261,8 @@ func TestSandboxMissingIsSaidBeforeAsking(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = g.close(nil) })
-	g.box.status = sandbox.Status{Problem: "bubblewrap is not installed at /usr/bin/bwrap", Remedy: "Install it."}
-	if err := g.openPolicy(t.Context()); err != nil {
+	g.isolation.Status = sandbox.Status{Problem: "bubblewrap is not installed at /usr/bin/bwrap", Remedy: "Install it."}
+	if err := openPolicy(t.Context(), g, Options{}); err != nil {
 		t.Fatal(err)
 	}
 	descriptor, input, err := g.router.Check("process.run", []byte(`{"argv":["true"]}`))
@@ -333,7 +293,7 @@ func TestOperatorOfflineNeedsAnAddress(t *testing.T) {
 	if _, err := AddOperator(t.Context(), cfg, bob); err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range []string{bob.Dir, operatorDir(cfg.StateDir)} {
+	for _, dir := range []string{bob.Dir, statedir.Operator(cfg.StateDir)} {
 		if b, err := identity.ReadBundle(dir); err != nil || b.Address != d.API {
 			t.Errorf("the bundle in %s is for %s, %v; the daemon was at %s", dir, b.Address, err, d.API)
 		}

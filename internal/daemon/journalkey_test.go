@@ -20,7 +20,9 @@ import (
 	"palyra/internal/event"
 	"palyra/internal/identity/ca"
 	"palyra/internal/journal"
+	"palyra/internal/journalkey"
 	"palyra/internal/sqlite"
+	"palyra/internal/statedir"
 	"palyra/internal/tool"
 )
 
@@ -65,7 +67,7 @@ func TestRotateJournalKey(t *testing.T) {
 	cfg := testConfig(t)
 	d := start(t, cfg)
 	before, early := d.keySet(), d.export()
-	if _, err := RotateJournalKey(t.Context(), cfg); !errors.Is(err, errInUse) {
+	if _, err := RotateJournalKey(t.Context(), cfg); !errors.Is(err, statedir.ErrInUse) {
 		t.Errorf("while palyrad runs: %v", err)
 	}
 	d.end()
@@ -119,12 +121,12 @@ func TestRotationCutOff(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			origin, known, err := checkpointKeys(authority)
+			origin, known, err := journalkey.Origin(authority)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if durable {
-				db := must(sqlite.Open(t.Context(), storePath(cfg.StateDir), sqlite.Options{Origin: origin, Verifiers: known}))(t)
+				db := must(sqlite.Open(t.Context(), statedir.Store(cfg.StateDir), sqlite.Options{Origin: origin, Verifiers: known}))(t)
 				log := must(journal.New(db, journal.Options{Key: must(journal.ParseKey(authority.JournalSigner()))(t)}))(t)
 				must(log.Rotate(t.Context(), must(journal.ParseKey(text))(t), next.ChainPEM(), next.CertifiedAt))(t)
 				if err := db.Close(t.Context()); err != nil {
@@ -182,13 +184,13 @@ func TestFiveYears(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	origin, known, err := checkpointKeys(authority)
+	origin, known, err := journalkey.Origin(authority)
 	if err != nil {
 		t.Fatal(err)
 	}
-	db := must(sqlite.Open(t.Context(), storePath(dir), sqlite.Options{Origin: origin, Verifiers: known, Now: now}))(t)
+	db := must(sqlite.Open(t.Context(), statedir.Store(dir), sqlite.Options{Origin: origin, Verifiers: known, Now: now}))(t)
 	defer func() { _ = db.Close(context.WithoutCancel(t.Context())) }()
-	log := must(openJournal(t.Context(), db, authority, journal.Options{}))(t)
+	log := must(journalkey.Open(t.Context(), db, authority, journal.Options{}))(t)
 	first := authority.Notary()
 	notary := must(attest.NewNotary(attest.NotaryConfig{Signer: first.Signer, Chain: first.Chain, Gateway: authority.TrustDomain(), Now: now}))(t)
 	var envelopes []attest.Envelope
@@ -205,10 +207,10 @@ func TestFiveYears(t *testing.T) {
 		must(log.Append(t.Context(), event.Draft{Code: event.Opened, Actor: journal.Daemon, Payload: []byte("{}")}))(t)
 		must(log.Checkpoint(t.Context()))(t)
 		if month == 40 {
-			must(rotateJournalKey(t.Context(), log, authority))(t)
+			must(journalkey.Rotate(t.Context(), log, authority))(t)
 		}
 	}
-	set := notary.KeySet().WithCheckpointKeys(certifiedKeys(authority.JournalKeys()))
+	set := notary.KeySet().WithCheckpointKeys(journalkey.Certified(authority))
 	verifier, err := attest.NewVerifier(set)
 	if err != nil {
 		t.Fatal(err)

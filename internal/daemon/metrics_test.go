@@ -1,12 +1,7 @@
 package daemon
 
 import (
-	"crypto/rand"
-	"io"
-	"log/slog"
 	"maps"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"regexp"
 	"slices"
@@ -14,14 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oklog/ulid/v2"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
-	"palyra/internal/event"
-	"palyra/internal/journal"
 )
 
 // TestMetricsAreWritten holds the metrics and their table in
@@ -97,81 +86,3 @@ func (d *running) eventually(path, line string) {
 
 // TestApprovalWaitIsTimed counts the end of a wait, and not what happens to
 // the answer afterwards.
-func TestApprovalWaitIsTimed(t *testing.T) {
-	m := newMetrics(&gateway{commits: newCommits(slog.New(slog.DiscardHandler))})
-	asked := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	id := ulid.MustNew(ulid.Timestamp(asked), rand.Reader).String()
-	for _, payload := range []string{`{"state":"allowed","was":"pending"}`, `{"state":"expired","was":"allowed"}`, `not json`} {
-		m.count(journal.Event{Code: event.Answered, Subject: id, At: asked.Add(42 * time.Second), Payload: []byte(payload)})
-	}
-	m.count(journal.Event{Code: event.Answered, Subject: "no ULID", At: asked, Payload: []byte(`{"state":"denied","was":"pending"}`)})
-	want := `palyra_approval_wait_seconds_sum{state="allowed"} 42
-palyra_approval_wait_seconds_count{state="allowed"} 1`
-	got := exposition(t, m.waits)
-	if !strings.Contains(got, want) || strings.Count(got, "_count{") != 1 {
-		t.Errorf("want nothing but %s in\n%s", want, got)
-	}
-}
-
-// TestNoEventEndsTheMetrics: counters are of what others said, and one that
-// panics would end the daemon.
-func TestNoEventEndsTheMetrics(t *testing.T) {
-	m := newMetrics(&gateway{commits: newCommits(slog.New(slog.DiscardHandler))})
-	for _, payload := range []string{`{"input_tokens":-1,"output_tokens":-5}`, `{"input_tokens":1e300}`, `not json`} {
-		m.count(journal.Event{Code: event.ModelTurn, Payload: []byte(payload)})
-	}
-}
-
-// TestChangesAndViolationsAreCounted counts what became of change sets, and
-// every denied system call, those that were not kept included.
-func TestChangesAndViolationsAreCounted(t *testing.T) {
-	m := newMetrics(&gateway{commits: newCommits(slog.New(slog.DiscardHandler))})
-	for _, payload := range []string{
-		`{"report":{"outcome":"succeeded","changes":{"state":"committed"}}}`, `{"report":{"outcome":"failed","changes":{"state":"discarded"}}}`,
-		`{"report":{"outcome":"succeeded","changes":{"state":"committed"}}}`, `{"report":{"outcome":"succeeded"}}`, `not json`,
-	} {
-		m.count(journal.Event{Code: event.Attested, Payload: []byte(payload)})
-	}
-	for _, payload := range []string{`{"violations":[{"syscall":"bpf"},{"syscall":"mount"}],"missed":3}`, `{"missed":-9}`, `not json`} {
-		m.count(journal.Event{Code: event.Violated, Payload: []byte(payload)})
-	}
-	got := exposition(t, m.changes, m.violations)
-	for _, want := range []string{`palyra_commits_total{state="committed"} 2`, `palyra_commits_total{state="discarded"} 1`, `palyra_sandbox_violations_total 5`} {
-		if !strings.Contains(got, want+"\n") {
-			t.Errorf("want %s in\n%s", want, got)
-		}
-	}
-}
-
-// TestConnectionsAreCounted counts every connection by what became of it, those
-// that are added up, too.
-func TestConnectionsAreCounted(t *testing.T) {
-	m := newMetrics(&gateway{commits: newCommits(slog.New(slog.DiscardHandler))})
-	m.count(journal.Event{Code: event.Attested, Payload: []byte(`{"report":{"outcome":"succeeded","egress":{"observed":[
-		{"host":"a.org","verdict":"allowed"},{"host":"a.org","verdict":"allowed"},{"host":"x.org","verdict":"denied","reason":"unlisted"},
-		{"host":"y.org","verdict":"denied","reason":"unlisted","count":40},{"host":"","verdict":"allowed","count":7},{"verdict":"allowed","count":-7}],"missed":47}}}`)})
-	got := exposition(t, m.connections)
-	for _, want := range []string{`palyra_egress_connections_total{reason="",verdict="allowed"} 10`, `palyra_egress_connections_total{reason="unlisted",verdict="denied"} 41`} {
-		if !strings.Contains(got, want+"\n") {
-			t.Errorf("want %s in\n%s", want, got)
-		}
-	}
-}
-
-func exposition(t *testing.T, counted ...prometheus.Collector) string {
-	t.Helper()
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(counted...)
-	server := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	t.Cleanup(server.Close)
-	res, err := http.Get(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = res.Body.Close() }()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}

@@ -15,6 +15,7 @@ import (
 	"palyra/internal/config"
 	"palyra/internal/model/modeltest"
 	"palyra/internal/reason"
+	"palyra/internal/rpc"
 )
 
 // runWith starts a run with a model and returns it as it ended.
@@ -99,7 +100,7 @@ func TestModelsThatCannotBeUsed(t *testing.T) {
 func TestNoModels(t *testing.T) {
 	d := start(t, testConfig(t))
 	_, err := palyrav1connect.NewGatewayServiceClient(d.client(), d.url()).StartRun(t.Context(), &palyrav1.StartRunRequest{Message: "hello"})
-	if code := reason.Of(asReason(err)); code != reason.UnknownModel {
+	if code := reason.Of(rpc.ReasonOf(err)); code != reason.UnknownModel {
 		t.Errorf("a run without a model: %v", err)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"palyra/internal/dispatch"
 	"palyra/internal/event"
 	"palyra/internal/journal"
+	"palyra/internal/policyadmin"
 	"palyra/internal/reason"
-	"palyra/internal/sqlite"
 	"palyra/internal/tool"
 )
 
@@ -64,7 +64,7 @@ func (w *pinWorld) start(tools ...dispatch.Tool) error {
 		w.t.Fatal(err)
 	}
 	w.g = g
-	return g.policies.load(w.t.Context())
+	return g.policies.Load(w.t.Context())
 }
 
 func (w *pinWorld) mustStart(tools ...dispatch.Tool) {
@@ -133,11 +133,11 @@ func TestToolDefinitionsArePinned(t *testing.T) {
 	if code := w.callable("test.a", `{"y":"1"}`); code != "" {
 		t.Errorf("a call by the accepted definition gives %s", code)
 	}
-	pins, err := w.g.db.Pins(t.Context())
+	pins, err := w.g.stores.policies.Pins(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := slices.IndexFunc(pins, func(p sqlite.Pin) bool { return p.Tool == "test.a" })
+	i := slices.IndexFunc(pins, func(p policyadmin.Pin) bool { return p.Tool == "test.a" })
 	if want := digest(t, shaped{"test.a", "y", "string"}.Descriptor()); i < 0 || pins[i].Digest != want || !strings.Contains(string(pins[i].Definition), `"y"`) || pins[i].At.IsZero() {
 		t.Errorf("pins %+v", pins)
 	}
@@ -171,7 +171,7 @@ func TestChangedDefinitionIsSuspended(t *testing.T) {
 	if after := w.g.engine.Current(); after.SnapshotDigest() == before || strings.Contains(string(after.SnapshotJSON()), `"allowed_tools":["echo","fs.list","fs.patch","fs.read","fs.search","fs.write","http.fetch","process.run","sleep","test.a"`) {
 		t.Error("the snapshot allows the suspended tool")
 	}
-	if notices := strings.Join(w.g.notices(), "\n"); !strings.Contains(notices, "test.a") {
+	if notices := strings.Join(notices(w.g), "\n"); !strings.Contains(notices, "test.a") {
 		t.Errorf("the status does not name the suspended tool: %s", notices)
 	}
 	// What an operator checks is measured against the new definition.

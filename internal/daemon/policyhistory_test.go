@@ -20,6 +20,8 @@ import (
 	"palyra/internal/config"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
+	"palyra/internal/rpc"
+	"palyra/internal/statedir"
 )
 
 // policyDesk is an operator at a daemon with a policy directory.
@@ -148,39 +150,6 @@ func TestActivation(t *testing.T) {
 	third.end()
 }
 
-// A change of the directory does not end an activation and is said; without
-// one it is loaded.
-func TestDirectoryChangesDuringAnActivation(t *testing.T) {
-	cfg := policyConfigAt(t)
-	book := &logBook{}
-	g := must(build(t.Context(), Options{Config: cfg, Log: book.logger()}))(t)
-	t.Cleanup(func() { _ = g.close(nil) })
-	if err := g.policies.load(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	empty := g.engine.Current().Version()
-	if err := g.policies.directoryChanged(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	write(t, filepath.Join(cfg.Policy.Dir, "10-own.cedar"), forbids("echo"))
-	if err := g.policies.directoryChanged(t.Context()); err != nil || g.engine.Current().Version() == empty {
-		t.Fatalf("without an activation the directory is not loaded: %v", err)
-	}
-	if _, err := g.policies.Activate(t.Context(), operatorCaller(), empty); err != nil {
-		t.Fatal(err)
-	}
-	write(t, filepath.Join(cfg.Policy.Dir, "10-own.cedar"), forbids("sleep"))
-	if err := g.policies.directoryChanged(t.Context()); err != nil || g.engine.Current().Version() != empty {
-		t.Errorf("the directory counts during an activation: %v", err)
-	}
-	if n := strings.Join(g.policies.notices(), ""); !strings.Contains(n, "changed and does not count") || book.count("changed and does not count") != 1 {
-		t.Errorf("the notice is %q", n)
-	}
-	if _, err := g.policies.Reload(t.Context(), operatorCaller()); err != nil || g.engine.Current().Version() == empty || g.policies.notices() != nil {
-		t.Errorf("the reload does not return to the directory: %v", err)
-	}
-}
-
 const failingTest = "principal: local\ntests:\n  - name: echo is denied\n    call: {tool: echo, args: {text: x}}\n    expect: {verdict: deny}\n"
 
 // A set whose tests fail does not load: at a reload the running one stays, at
@@ -194,7 +163,7 @@ func TestPolicyTestsGuardTheLoad(t *testing.T) {
 	}
 	_, err := d.load("10-own.cedar", forbids("sleep"))
 	var known *reason.Error
-	if !errors.As(asReason(err), &known) || known.Code != reason.PolicyInvalid || !strings.Contains(known.Message, `test "echo is denied" failed: expected verdict deny, got allow`) {
+	if !errors.As(rpc.ReasonOf(err), &known) || known.Code != reason.PolicyInvalid || !strings.Contains(known.Message, `test "echo is denied" failed: expected verdict deny, got allow`) {
 		t.Errorf("loading what fails its test gives %v", err)
 	}
 	d.want("after a failing test", good, false)
@@ -213,10 +182,10 @@ func TestPolicyTestsGuardTheLoad(t *testing.T) {
 		t.Errorf("a start with a failing test gives %v", err)
 	}
 	// Tests may lie apart, too; and this one passes.
-	if err := os.Mkdir(filepath.Join(cfg.Policy.Dir, testsDir), 0o700); err != nil {
+	if err := os.Mkdir(filepath.Join(cfg.Policy.Dir, "tests"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(cfg.Policy.Dir, testsDir, "b.test.yaml"), strings.Replace(failingTest, "deny}", "allow}", 1))
+	write(t, filepath.Join(cfg.Policy.Dir, "tests", "b.test.yaml"), strings.Replace(failingTest, "deny}", "allow}", 1))
 	if err := runBriefly(t, cfg); err == nil || strings.Contains(err.Error(), "tests/b.test.yaml") {
 		t.Errorf("%v", err)
 	}
@@ -233,7 +202,7 @@ func TestResetPolicy(t *testing.T) {
 	d := openDesk(t, cfg)
 	version := must(d.load("10-own.cedar", forbids("echo")))(t)
 	must(d.policies.ActivatePolicy(t.Context(), &palyrav1.ActivatePolicyRequest{Version: version}))(t)
-	if _, err := ResetPolicy(t.Context(), cfg); !errors.Is(err, errInUse) {
+	if _, err := ResetPolicy(t.Context(), cfg); !errors.Is(err, statedir.ErrInUse) {
 		t.Errorf("while palyrad runs: %v", err)
 	}
 	d.end()
@@ -257,7 +226,7 @@ func TestResetPolicy(t *testing.T) {
 // change edits the store of a daemon that does not run.
 func change(t *testing.T, cfg *config.Config, statement string) {
 	t.Helper()
-	conn := must(zs.OpenConn(storePath(cfg.StateDir), zs.OpenReadWrite))(t)
+	conn := must(zs.OpenConn(statedir.Store(cfg.StateDir), zs.OpenReadWrite))(t)
 	err := sqlitex.ExecuteTransient(conn, statement, nil)
 	if err := errors.Join(err, conn.Close()); err != nil {
 		t.Fatal(err)
@@ -312,7 +281,7 @@ func TestExplainThePast(t *testing.T) {
 	if now.GetVerdict() != policy.Allow.String() {
 		t.Errorf("the call is %s now", now.GetVerdict())
 	}
-	if _, err := d.explained("01JZ8Q4T2M0000000000000000"); reason.Of(asReason(err)) != reason.NotFound {
+	if _, err := d.explained("01JZ8Q4T2M0000000000000000"); reason.Of(rpc.ReasonOf(err)) != reason.NotFound {
 		t.Errorf("an unknown id: %v", err)
 	}
 	d.end()
@@ -323,7 +292,7 @@ func TestExplainThePast(t *testing.T) {
 		change(t, cfg, `CREATE TABLE IF NOT EXISTS kept AS SELECT * FROM snapshots`)
 		change(t, cfg, damage)
 		again := openDesk(t, cfg)
-		if _, err := again.explained(decided); reason.Of(asReason(err)) != reason.VerificationFailed {
+		if _, err := again.explained(decided); reason.Of(rpc.ReasonOf(err)) != reason.VerificationFailed {
 			t.Errorf("%s: %v", name, err)
 		}
 		again.end()
@@ -354,7 +323,7 @@ func TestThePastIsOnesOwn(t *testing.T) {
 			if others == &d && err != nil {
 				t.Errorf("an owner reads the journal, and gets %v", err)
 			}
-			if others == &dora && reason.Of(asReason(err)) != reason.NotFound {
+			if others == &dora && reason.Of(rpc.ReasonOf(err)) != reason.NotFound {
 				t.Errorf("a developer finds the call of somebody else: %v", err)
 			}
 		}
@@ -398,7 +367,7 @@ func TestAgentsReadNoPolicy(t *testing.T) {
 			return err
 		},
 	} {
-		if err := ask(bot.policies); reason.Of(asReason(err)) != reason.PermissionDenied {
+		if err := ask(bot.policies); reason.Of(rpc.ReasonOf(err)) != reason.PermissionDenied {
 			t.Errorf("an agent may %s: %v", name, err)
 		}
 		if err := ask(d.policies); err != nil {
@@ -416,7 +385,7 @@ func TestExplainWithoutTheSecretThatDecided(t *testing.T) {
 	must(d.load("10-own.cedar", "@id(\"own.no-keys\")\nforbid(principal, action == Action::\"tool.execute/echo\", resource)\nwhen { context.args has text && context.args.text like \"AKIA*\" };\n"))(t)
 	_, decided := d.decide("echo", `{"text":"AKIAABCDEFGHIJKLMNOP"}`)
 	_, err := d.explained(decided)
-	if reason.Of(asReason(err)) != reason.VerificationFailed || !strings.Contains(err.Error(), "secrets were removed") {
+	if reason.Of(rpc.ReasonOf(err)) != reason.VerificationFailed || !strings.Contains(err.Error(), "secrets were removed") {
 		t.Errorf("%v", err)
 	}
 	d.end()

@@ -10,7 +10,7 @@ import (
 // starts it inside a sandbox. Nobody else has a use for it.
 func sandboxChildCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: seatbelt.ChildCommand, Hidden: true, Args: usage(cobra.NoArgs),
+		Use: seatbelt.ChildCommand, Hidden: true, Args: arguments(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error { return seatbelt.Child() },
 	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"palyra/internal/config"
 	"palyra/internal/egress"
-	"palyra/internal/policy"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 )
@@ -51,15 +50,6 @@ func ofPrograms(list []egress.Secret) []egress.Secret {
 	return slices.DeleteFunc(slices.Clone(list), func(s egress.Secret) bool { return s.Env == "" })
 }
 
-// secretSettings is the same for the policy snapshot.
-func secretSettings(list []config.Secret) []policy.Secret {
-	var out []policy.Secret
-	for _, s := range list {
-		out = append(out, policy.Secret(s))
-	}
-	return out
-}
-
 // tellSecrets says which secrets cannot be read as of now. Calls that use them
 // are refused until they can.
 func tellSecrets(ctx context.Context, list []config.Secret, log *slog.Logger) {
@@ -67,7 +57,7 @@ func tellSecrets(ctx context.Context, list []config.Secret, log *slog.Logger) {
 		value, err := s.Value()
 		clear(value)
 		if err != nil {
-			why := problemOf(err)
+			why := reason.Known(err, reason.ConfigInvalid)
 			log.WarnContext(ctx, "a secret cannot be used", slog.String("secret", s.Name),
 				slog.String("problem", why.Message), slog.String("remedy", why.NextStep()))
 		}

@@ -12,15 +12,18 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"palyra/internal/attest"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
+	"palyra/internal/journalkey"
 	"palyra/internal/ratelimit"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
+	"palyra/internal/statedir"
 )
 
-// doors are the open listeners; metrics is nil when it is switched off.
-type doors struct {
+// listeners are the open ones; metrics is nil when it is switched off.
+type listeners struct {
 	api, metrics net.Listener
 	at           Addresses
 }
@@ -30,31 +33,31 @@ type doors struct {
 // is a member that policy has to know. Nobody is served yet.
 func (g *gateway) open(ctx context.Context) error {
 	var err error
-	if g.doors.api, err = listen(ctx, g.cfg.Listen.API, "listen.api"); err != nil {
+	if g.listeners.api, err = listen(ctx, g.cfg.Listen.API, "listen.api"); err != nil {
 		return err
 	}
-	g.closing(g.doors.api)
-	g.doors.at = Addresses{API: g.doors.api.Addr().String(), Credentials: operatorDir(g.cfg.StateDir)}
+	g.parts.addListener(g.listeners.api)
+	g.listeners.at = Addresses{API: g.listeners.api.Addr().String(), Credentials: statedir.Operator(g.cfg.StateDir)}
 	if g.cfg.Listen.Metrics != "" {
-		if g.doors.metrics, err = listen(ctx, g.cfg.Listen.Metrics, "listen.metrics"); err != nil {
+		if g.listeners.metrics, err = listen(ctx, g.cfg.Listen.Metrics, "listen.metrics"); err != nil {
 			return err
 		}
-		g.closing(g.doors.metrics)
-		g.doors.at.Metrics = g.doors.metrics.Addr().String()
+		g.parts.addListener(g.listeners.metrics)
+		g.listeners.at.Metrics = g.listeners.metrics.Addr().String()
 	}
-	_, ok, err := g.identity.Start(ctx, g.local())
+	_, ok, err := g.identity.Start(ctx, local(g))
 	if err != nil {
 		return err
 	}
 	if !ok {
 		g.log.WarnContext(ctx, "the local operator is revoked or disabled; `palyrad operator add` makes another credential")
 	}
-	return g.policies.load(ctx)
+	return g.policies.Load(ctx)
 }
 
-// closing closes a listener at the end, if its server has not done so.
-func (g *gateway) closing(l net.Listener) {
-	g.parts.add(func(context.Context) error {
+// addListener closes a listener at the end, if its server has not done so.
+func (p *parts) addListener(l net.Listener) {
+	p.add(func(context.Context) error {
 		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			return fmt.Errorf("closing the listener on %s: %w", l.Addr(), err)
 		}
@@ -64,18 +67,18 @@ func (g *gateway) closing(l net.Listener) {
 
 // serve serves until ctx ends.
 func (g *gateway) serve(ctx context.Context, ready func(Addresses)) error {
-	api, err := g.apiServer(ctx)
+	api, err := apiServer(ctx, g)
 	if err != nil {
 		return err
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
-	if l := g.doors.metrics; l != nil {
+	if l := g.listeners.metrics; l != nil {
 		group.Go(func() error {
-			return serveUntil(groupCtx, &http.Server{Handler: g.metrics.handler(), ReadHeaderTimeout: headerTimeout}, l)
+			return serveUntil(groupCtx, &http.Server{Handler: g.metrics.Handler(), ReadHeaderTimeout: headerTimeout}, l)
 		})
 	}
-	group.Go(func() error { return serveTLSUntil(groupCtx, api, &acceptor{Listener: g.doors.api, log: g.log}) })
-	at := g.doors.at
+	group.Go(func() error { return serveTLSUntil(groupCtx, api, &acceptor{Listener: g.listeners.api, log: g.log}) })
+	at := g.listeners.at
 	g.log.InfoContext(ctx, "palyrad is ready", slog.String("api", at.API), slog.String("metrics", at.Metrics), slog.String("state_dir", g.cfg.StateDir))
 	if ready != nil {
 		ready(at)
@@ -96,15 +99,22 @@ func listen(ctx context.Context, address, key string) (net.Listener, error) {
 	return l, nil
 }
 
-func (g *gateway) apiServer(ctx context.Context) (*http.Server, error) {
+// evidence is what the gateway keeps beside the events.
+type evidence struct {
+	*attest.Archive
+	snapshots
+}
+
+func apiServer(ctx context.Context, g *gateway) (*http.Server, error) {
 	limiter, err := ratelimit.New(rateLimits(g.cfg))
 	if err != nil {
 		return nil, err
 	}
+	archive := attest.NewArchive(g.stores.attestations, g.notary, func() []attest.CheckpointKey { return journalkey.Certified(g.authority) })
 	handler, err := rpc.New(ctx, rpc.Config{
 		Auth: g.identity, Limiter: limiter, Audit: g.auditor, Engine: g.engine, Pipeline: g.pipeline, Router: g.router,
-		Desk: g.desk, Runs: g.runs, Journal: g.journal, Evidence: &evidence{g.db, g.notary, g.authority}, Policies: g.policies,
-		Members: &members{g}, Gateway: g, Workspaces: &workspaces{g}, Log: g.log,
+		Desk: g.desk, Runs: g.runs, Journal: g.journal, Evidence: evidence{archive, g.stores.snapshots}, Policies: g.policies,
+		Members: &members{g.registry, g.identity, g.authority, g.policies}, Gateway: control{g}, Workspaces: g.changes, Log: g.log,
 	})
 	if err != nil {
 		return nil, err
@@ -162,8 +172,8 @@ func until(ctx context.Context, s *http.Server, serve func() error) error {
 }
 
 // local says where the local operator's bundle is and which server it is for.
-func (g *gateway) local() identity.LocalConfig {
-	return identity.LocalConfig{Dir: operatorDir(g.cfg.StateDir), Address: reachable(g.doors.at.API), ServerName: serverName}
+func local(g *gateway) identity.LocalConfig {
+	return identity.LocalConfig{Dir: statedir.Operator(g.cfg.StateDir), Address: reachable(g.listeners.at.API), ServerName: serverName}
 }
 
 // reachable turns a wildcard address into one that a local client can dial.
@@ -179,11 +189,11 @@ func reachable(address string) string {
 }
 
 // keepIdentity keeps certificates fresh until ctx ends.
-func (g *gateway) keepIdentity(ctx context.Context) error {
+func keepIdentity(ctx context.Context, g *gateway) error {
 	renewed := func() error {
 		key := g.authority.Notary()
 		return g.notary.Use(key.Signer, key.Chain)
 	}
 	failed := func(err error) { g.log.ErrorContext(ctx, "renewing certificates", slog.String("error", err.Error())) }
-	return g.identity.Run(ctx, g.local(), renewed, failed)
+	return g.identity.Run(ctx, local(g), renewed, failed)
 }

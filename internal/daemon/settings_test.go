@@ -12,6 +12,7 @@ import (
 	"palyra/internal/builtin"
 	"palyra/internal/config"
 	"palyra/internal/policy"
+	"palyra/internal/policyadmin"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
@@ -143,7 +144,7 @@ func TestSnapshotHoldsTheSecuritySettings(t *testing.T) {
 // snapshotOf returns the snapshot digest that the settings give.
 func snapshotOf(t *testing.T, cfg *config.Config) string {
 	t.Helper()
-	tools, err := builtinConfig(cfg, nil, box{})
+	tools, err := builtinConfig(cfg, nil, isolation{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +153,7 @@ func snapshotOf(t *testing.T, cfg *config.Config) string {
 		list = append(list, b.Descriptor())
 	}
 	members := []access.Member{{Principal: access.User("local"), Roles: []access.Role{access.RoleOwner}}}
-	set, err := policy.Load(policyConfig(cfg, nil, list, members, cfg.Roles))
+	set, err := policy.Load(policyadmin.SetConfig(cfg, nil, list, members, cfg.Roles))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,15 +186,5 @@ func TestWorkspacesHoldNoRules(t *testing.T) {
 		if name == "" && err != nil || name != "" && (reason.Of(err) != reason.ConfigInvalid || !strings.Contains(err.Error(), name)) {
 			t.Errorf("%q in the workspace: %v", name, err)
 		}
-	}
-}
-
-// Policies and past snapshots compare with "none", whatever the configuration
-// calls the network of the host.
-func TestSnapshotKeepsTheWordNone(t *testing.T) {
-	cfg := config.Default()
-	cfg.ProcessRunner.EgressEnforcementMode = config.EgressUnrestricted
-	if mode := snapshot(cfg, nil).ProcessRunner.EgressMode; mode != "none" {
-		t.Errorf("the snapshot says %q", mode)
 	}
 }

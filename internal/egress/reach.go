@@ -164,3 +164,16 @@ func (b Budget) OrDefault() Budget {
 		Requests: cmp.Or(b.Requests, 100_000), Time: cmp.Or(b.Time, time.Hour),
 	}
 }
+
+// Enforceable refuses what no sandbox could carry out, and one with the
+// name localhost: programs know its address by themselves, and connect to that.
+func (g Reach) Enforceable() error {
+	for _, rule := range g.Rules.Allow {
+		host, port, _ := strings.Cut(rule.Canonical(), ":")
+		if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+			return reason.Errorf(reason.HostInvalid, "programs connect to the address of %s, and no rule with the name covers that", rule).
+				WithRemedy("Name the address: 127.0.0.1:%s, and [::1]:%s if need be.", port, port)
+		}
+	}
+	return g.Check()
+}

@@ -8,6 +8,8 @@ import (
 	"context"
 	"encoding/json"
 	"time"
+
+	"palyra/internal/reason"
 )
 
 // Provider asks a model for its next turn.
@@ -129,4 +131,10 @@ type Retry struct {
 	Attempt int
 	Cause   error
 	After   time.Duration
+}
+
+// Status says whether runs may ask a configured model, and if not, why.
+type Status struct {
+	Name, Provider, Model string
+	Problem               *reason.Error
 }

@@ -271,3 +271,12 @@ func Of(err error) Code {
 	}
 	return Internal
 }
+
+// Known returns the first Error in err's chain, or one with the code otherwise.
+func Known(err error, otherwise Code) *Error {
+	var known *Error
+	if !errors.As(err, &known) {
+		known = Errorf(otherwise, "%w", err)
+	}
+	return known
+}

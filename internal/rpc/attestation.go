@@ -2,22 +2,9 @@ package rpc
 
 import (
 	"context"
-	"time"
 
 	palyrav1 "palyra/gen/palyra/v1"
 )
-
-// Attestation is a stored attestation.
-type Attestation struct {
-	ID         string
-	ProposalID string
-	CallDigest string
-	Tool       string
-	Outcome    string
-	Envelope   []byte
-	Seq        int64
-	At         time.Time
-}
 
 type attestations struct{ evidence Evidence }
 

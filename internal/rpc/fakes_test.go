@@ -14,6 +14,7 @@ import (
 	"palyra/internal/identity"
 	"palyra/internal/policy"
 	"palyra/internal/policy/policytest"
+	"palyra/internal/policyadmin"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
 	"palyra/internal/sqlite"
@@ -91,12 +92,12 @@ type evidence struct {
 
 func (e *evidence) Snapshot(context.Context, string) ([]byte, error) { return nil, errPrivate }
 
-func (e *evidence) Attestation(ctx context.Context, id string) (rpc.Attestation, error) {
+func (e *evidence) Attestation(ctx context.Context, id string) (attest.Listed, error) {
 	a, err := e.db.Attestation(ctx, id)
-	return rpc.Attestation{ID: a.ID, ProposalID: a.ProposalID, Envelope: a.Envelope, Seq: a.Seq}, err
+	return attest.Listed{ID: a.ID, ProposalID: a.ProposalID, Envelope: a.Envelope, Seq: a.Seq}, err
 }
 
-func (e *evidence) Attestations(context.Context, int, string) ([]rpc.Attestation, string, error) {
+func (e *evidence) Attestations(context.Context, int, string) ([]attest.Listed, string, error) {
 	return nil, "", nil
 }
 
@@ -112,22 +113,22 @@ func (policiesFake) Check(_ context.Context, sources []policy.Source) []policy.F
 	return list
 }
 
-func (policiesFake) Reload(context.Context, access.Caller) (rpc.Reloaded, error) {
-	return rpc.Reloaded{}, nil
+func (policiesFake) Reload(context.Context, access.Caller) (policyadmin.Reloaded, error) {
+	return policyadmin.Reloaded{}, nil
 }
 
-func (policiesFake) Current() rpc.PolicyInForce { return rpc.PolicyInForce{LoadedAt: time.Now()} }
+func (policiesFake) Current() policyadmin.InForce { return policyadmin.InForce{LoadedAt: time.Now()} }
 
-func (policiesFake) Activate(_ context.Context, by access.Caller, version string) (rpc.Reloaded, error) {
-	return rpc.Reloaded{Version: version, WasVersion: "before " + by.Principal.String(), Changed: true}, nil
+func (policiesFake) Activate(_ context.Context, by access.Caller, version string) (policyadmin.Reloaded, error) {
+	return policyadmin.Reloaded{Version: version, WasVersion: "before " + by.Principal.String(), Changed: true}, nil
 }
 
-func (policiesFake) Version(_ context.Context, version string) (rpc.PolicyVersion, error) {
-	return rpc.PolicyVersion{Version: version, Sources: []policy.Source{{Name: "old.cedar"}}}, nil
+func (policiesFake) Version(_ context.Context, version string) (policyadmin.Version, error) {
+	return policyadmin.Version{Version: version, Sources: []policy.Source{{Name: "old.cedar"}}}, nil
 }
 
-func (policiesFake) Versions(_ context.Context, size int, token string) ([]rpc.PolicyVersion, string, error) {
-	return []rpc.PolicyVersion{{Version: token, Policies: size, Sources: []policy.Source{{Name: "a.cedar"}}}}, "next", nil
+func (policiesFake) Versions(_ context.Context, size int, token string) ([]policyadmin.Version, string, error) {
+	return []policyadmin.Version{{Version: token, Policies: size, Sources: []policy.Source{{Name: "a.cedar"}}}}, "next", nil
 }
 
 func (policiesFake) Build(_ context.Context, sources []policy.Source, _ bool) (*policy.Set, error) {
@@ -142,14 +143,14 @@ func (policiesFake) Test(ctx context.Context, sources, tests []policy.Source) (p
 	return policy.RunTests(ctx, cfg, tests)
 }
 
-func (policiesFake) Past(_ context.Context, _ access.Caller, id string) (rpc.PastCall, error) {
+func (policiesFake) Past(_ context.Context, _ access.Caller, id string) (policyadmin.PastCall, error) {
 	if id != pastDecision {
-		return rpc.PastCall{}, reason.Errorf(reason.NotFound, "no decision has the id %s", id)
+		return policyadmin.PastCall{}, reason.Errorf(reason.NotFound, "no decision has the id %s", id)
 	}
 	cfg := policytest.Config(policytest.Options{})
 	cfg.Sources = []policy.Source{{Name: "past.cedar", Text: `@id("past") forbid(principal, action == Action::"tool.execute/process.run", resource);`}}
 	set, err := policy.Load(cfg)
-	return rpc.PastCall{
+	return policyadmin.PastCall{
 		ProposalID: "01JZ8Q4T2M0000000000000009", Set: set, Request: policytest.Request("process.run", `{"argv":["make"]}`),
 		Decision: decision.Record{ID: id, Reason: reason.BudgetExceeded, Message: "this is call 3 of the run and 2 are allowed"},
 		Notes:    []string{"a note"},

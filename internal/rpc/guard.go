@@ -12,6 +12,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/access"
 	"palyra/internal/policy"
 	"palyra/internal/ratelimit"
@@ -320,3 +321,6 @@ func (g *guard) validate(message any) error {
 	}
 	return nil
 }
+
+// CallToolProcedure names the method that calls a tool, as refusals name it.
+const CallToolProcedure = palyrav1connect.GatewayServiceCallToolProcedure

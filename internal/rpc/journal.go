@@ -10,6 +10,7 @@ import (
 	"connectrpc.com/connect"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/attest"
 	"palyra/internal/journal"
 	"palyra/internal/reason"
 )
@@ -19,9 +20,9 @@ type Evidence interface {
 	// Snapshot returns the content behind a policy snapshot digest.
 	Snapshot(ctx context.Context, digest string) ([]byte, error)
 	// Attestation finds one by its own id or by its proposal's.
-	Attestation(ctx context.Context, id string) (Attestation, error)
+	Attestation(ctx context.Context, id string) (attest.Listed, error)
 	// Attestations lists one page, newest first.
-	Attestations(ctx context.Context, size int, token string) (list []Attestation, next string, err error)
+	Attestations(ctx context.Context, size int, token string) (list []attest.Listed, next string, err error)
 	// KeySet is what an offline verifier needs, as JSON.
 	KeySet() (json.RawMessage, error)
 }

@@ -2,14 +2,13 @@ package rpc
 
 import (
 	"context"
-	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/access"
-	"palyra/internal/decision"
 	"palyra/internal/policy"
+	"palyra/internal/policyadmin"
 	"palyra/internal/toolcall"
 )
 
@@ -18,15 +17,15 @@ type Policies interface {
 	// Check finds what is wrong with sources under the running schema.
 	Check(ctx context.Context, sources []policy.Source) []policy.Finding
 	// Reload reads the policy directory again.
-	Reload(ctx context.Context, by access.Caller) (Reloaded, error)
+	Reload(ctx context.Context, by access.Caller) (policyadmin.Reloaded, error)
 	// Activate puts a kept version in force, named by its digest or the
 	// beginning of it.
-	Activate(ctx context.Context, by access.Caller, version string) (Reloaded, error)
-	Current() PolicyInForce
+	Activate(ctx context.Context, by access.Caller, version string) (policyadmin.Reloaded, error)
+	Current() policyadmin.InForce
 	// Version finds a kept version as Activate does.
-	Version(ctx context.Context, version string) (PolicyVersion, error)
+	Version(ctx context.Context, version string) (policyadmin.Version, error)
 	// Versions lists one page, newest first.
-	Versions(ctx context.Context, size int, token string) (list []PolicyVersion, next string, err error)
+	Versions(ctx context.Context, size int, token string) (list []policyadmin.Version, next string, err error)
 	// Build makes a set, that does not come into force, of sources beside those
 	// in force or in place of them.
 	Build(ctx context.Context, sources []policy.Source, replace bool) (*policy.Set, error)
@@ -35,51 +34,7 @@ type Policies interface {
 	// Past finds a call that was judged, by the id of its proposal or decision.
 	// One that is not the caller's own takes the permission to read the journal;
 	// without it the call is not found.
-	Past(ctx context.Context, by access.Caller, id string) (PastCall, error)
-}
-
-// PolicyInForce is what is in force beside the set that the engine has.
-type PolicyInForce struct {
-	// Sources have the defaults first.
-	Sources  []policy.Source
-	LoadedAt time.Time
-	// Activated says that an operator chose it in place of the directory.
-	Activated bool
-}
-
-// Reloaded is the set in force after a reload or an activation.
-type Reloaded struct {
-	Version        string
-	SnapshotDigest string
-	// WasVersion is the version before, "" at the start.
-	WasVersion string
-	Changed    bool
-	Warnings   []policy.Finding
-}
-
-// PolicyVersion is a set that was in force.
-type PolicyVersion struct {
-	Version       string
-	FirstLoadedAt time.Time
-	LoadedBy      string
-	// Policies counts those of the defaults, too.
-	Policies  int
-	Sources   []policy.Source
-	InForce   bool
-	Activated bool
-}
-
-// PastCall is a call that was judged, with what judged it.
-type PastCall struct {
-	ProposalID string
-	// Decision is zero while nobody has decided.
-	Decision decision.Record
-	Set      *policy.Set
-	// Request has the arguments as they were journaled, without secrets.
-	Request policy.Request
-	Grants  []policy.Grant
-	// Notes are what a reader has to know.
-	Notes []string
+	Past(ctx context.Context, by access.Caller, id string) (policyadmin.PastCall, error)
 }
 
 type policies struct {

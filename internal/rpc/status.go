@@ -8,6 +8,9 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/access"
+	"palyra/internal/config"
+	"palyra/internal/model"
+	"palyra/internal/sandbox"
 )
 
 // Gateway is the daemon as a whole.
@@ -34,10 +37,12 @@ type Status struct {
 	LiveGrants         int
 	CallsInFlight      int
 	ActiveRuns         int
-	Workspaces         []*palyrav1.WorkspaceStatus
-	Sandbox            *palyrav1.SandboxStatus
-	Models             []*palyrav1.ModelStatus
-	Notices            []string
+	Workspaces         []config.Workspace
+	Sandbox            sandbox.Status
+	// Prepared is how many sandboxes are built before calls come.
+	Prepared int
+	Models   []model.Status
+	Notices  []string
 }
 
 // FreezeState says whether dispatch is stopped, by whom and why.
@@ -67,8 +72,8 @@ func (s *status) GetStatus(ctx context.Context, _ *palyrav1.GetStatusRequest) (*
 		GatewayId: st.GatewayID, PolicyVersion: st.PolicyVersion, SnapshotDigest: st.SnapshotDigest,
 		JournalSize: st.JournalSize, LastCheckpointSize: st.LastCheckpointSize, Freeze: freezeMessage(st.Freeze),
 		PendingApprovals: int32(st.PendingApprovals), LiveGrants: int32(st.LiveGrants), CallsInFlight: int32(st.CallsInFlight),
-		Workspaces: st.Workspaces, Sandbox: st.Sandbox, Notices: st.Notices,
-		ActiveRuns: int32(st.ActiveRuns), Models: st.Models,
+		Workspaces: workspaceMessages(st.Workspaces), Sandbox: sandboxMessage(st.Sandbox, st.Prepared), Notices: st.Notices,
+		ActiveRuns: int32(st.ActiveRuns), Models: modelMessages(st.Models),
 		Caller: &palyrav1.Identity{
 			Principal: caller.Principal.String(), OnBehalfOf: caller.OnBehalfOf.String(), Roles: roles, DeviceId: caller.DeviceID,
 			CertificateExpiresAt: timeMessage(certificateEnd(ctx)),
@@ -100,4 +105,32 @@ func freezeMessage(f FreezeState) *palyrav1.FreezeState {
 		m.At = timestamppb.New(f.At)
 	}
 	return m
+}
+
+func sandboxMessage(s sandbox.Status, prepared int) *palyrav1.SandboxStatus {
+	return &palyrav1.SandboxStatus{
+		Available: s.Available, Backend: s.Backend, LimitsBy: s.Limits, Layers: s.Layers, Problem: s.Problem, Remedy: s.Remedy,
+		Tier: string(s.Tier), Rung: string(s.Rung), MissingLayers: s.Lacking(s.Requested), LandlockAbi: int32(s.LandlockABI),
+		Prepared: int32(prepared),
+	}
+}
+
+func workspaceMessages(declared []config.Workspace) []*palyrav1.WorkspaceStatus {
+	var all []*palyrav1.WorkspaceStatus
+	for _, w := range declared {
+		all = append(all, &palyrav1.WorkspaceStatus{Name: w.Name, Path: w.Path, ReadOnly: w.ReadOnly, Mode: w.WorkspaceMode()})
+	}
+	return all
+}
+
+func modelMessages(models []model.Status) []*palyrav1.ModelStatus {
+	var all []*palyrav1.ModelStatus
+	for _, m := range models {
+		status := &palyrav1.ModelStatus{Name: m.Name, Provider: m.Provider, Model: m.Model, Available: m.Problem == nil}
+		if why := m.Problem; why != nil {
+			status.Problem, status.Remedy = why.Message, why.NextStep()
+		}
+		all = append(all, status)
+	}
+	return all
 }

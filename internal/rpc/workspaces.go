@@ -8,6 +8,7 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/access"
+	"palyra/internal/config"
 	"palyra/internal/reason"
 	"palyra/internal/workspace/overlay"
 )
@@ -15,7 +16,7 @@ import (
 // Workspaces are the declared workspaces and the change sets that are kept of
 // them. A name that was not declared is reason.UnknownWorkspace.
 type Workspaces interface {
-	Declared() []*palyrav1.WorkspaceStatus
+	Declared() []config.Workspace
 	ChangeSets(workspace string) ([]overlay.Summary, error)
 	ChangeSet(workspace, id string) (overlay.Detail, error)
 	// Undo takes a change set back, journals that and returns the change set
@@ -30,7 +31,7 @@ const changesPage = 500
 
 // ListWorkspaces returns the declared workspaces.
 func (w *workspaces) ListWorkspaces(context.Context, *palyrav1.ListWorkspacesRequest) (*palyrav1.ListWorkspacesResponse, error) {
-	return &palyrav1.ListWorkspacesResponse{Workspaces: w.of.Declared()}, nil
+	return &palyrav1.ListWorkspacesResponse{Workspaces: workspaceMessages(w.of.Declared())}, nil
 }
 
 // ListChangeSets returns the change sets that are kept, newest first.

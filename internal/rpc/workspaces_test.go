@@ -13,6 +13,7 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/access"
+	"palyra/internal/config"
 	"palyra/internal/reason"
 	"palyra/internal/workspace/overlay"
 )
@@ -40,8 +41,8 @@ func newWorkspacesFake() *workspacesFake {
 	return &workspacesFake{sets: []overlay.Detail{d}}
 }
 
-func (f *workspacesFake) Declared() []*palyrav1.WorkspaceStatus {
-	return []*palyrav1.WorkspaceStatus{{Name: "default", Path: "/srv/default", Mode: "copy_on_write"}}
+func (f *workspacesFake) Declared() []config.Workspace {
+	return []config.Workspace{{Name: "default", Path: "/srv/default", Mode: "copy_on_write"}}
 }
 
 func (f *workspacesFake) ChangeSets(workspace string) ([]overlay.Summary, error) {

@@ -3,34 +3,16 @@ package sqlite
 import (
 	"context"
 	"fmt"
-	"time"
 
+	"palyra/internal/attest"
 	"palyra/internal/event"
 	"palyra/internal/reason"
 )
 
-// Attestation is a stored attestation.
-type Attestation struct {
-	// ID and ProposalID are ULIDs.
-	ID         string
-	ProposalID string
-	// CallDigest is "sha256:" and hex.
-	CallDigest string
-	// Envelope is the DSSE JSON, SHA256 its lower-case hex digest.
-	Envelope  []byte
-	SHA256    string
-	CreatedAt time.Time
-	// Seq is the sequence number of its journal event, filled on reading; 0
-	// when no event names the attestation or its proposal.
-	Seq int64
-	// Position orders attestations; it is the page token of Attestations.
-	Position int64
-}
-
 // PutAttestation stores an attestation inside a unit that also emits its
 // event. A call has one attestation: a second one, or a repeated id, is
 // reason.AlreadyExists.
-func PutAttestation(tx *Tx, a Attestation) error {
+func PutAttestation(tx *Tx, a attest.Stored) error {
 	n, err := tx.Exec(`INSERT INTO attestations (id, proposal_id, call_digest, sha256, created_at, envelope)
  VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING`,
 		a.ID, a.ProposalID, a.CallDigest, a.SHA256, tx.Now(), a.Envelope)
@@ -47,24 +29,24 @@ const selectAttestation = `SELECT a.n, a.id, a.proposal_id, a.call_digest, a.sha
  (SELECT min(e.seq) FROM events e WHERE e.subject <> '' AND e.subject IN (a.id, a.proposal_id) AND e.code = ?1)
  FROM attestations a `
 
-func scanAttestation(r *Row) Attestation {
-	return Attestation{
+func scanAttestation(r *Row) attest.Stored {
+	return attest.Stored{
 		Position: r.Int64(0), ID: r.Text(1), ProposalID: r.Text(2), CallDigest: r.Text(3),
 		SHA256: r.Text(4), CreatedAt: r.Time(5), Envelope: r.Bytes(6), Seq: r.Int64(7),
 	}
 }
 
 // Attestation returns the attestation with an id, or reason.NotFound.
-func (db *DB) Attestation(ctx context.Context, id string) (Attestation, error) {
+func (db *DB) Attestation(ctx context.Context, id string) (attest.Stored, error) {
 	return db.attestation(ctx, "WHERE a.id = ?2", id, "there is no attestation %s")
 }
 
 // AttestationByProposal returns the attestation of a call, or reason.NotFound.
-func (db *DB) AttestationByProposal(ctx context.Context, proposalID string) (Attestation, error) {
+func (db *DB) AttestationByProposal(ctx context.Context, proposalID string) (attest.Stored, error) {
 	return db.attestation(ctx, "WHERE a.proposal_id = ?2", proposalID, "there is no attestation of proposal %s")
 }
 
-func (db *DB) attestation(ctx context.Context, where, id, none string) (a Attestation, err error) {
+func (db *DB) attestation(ctx context.Context, where, id, none string) (a attest.Stored, err error) {
 	var found bool
 	err = db.Read(ctx, func(c *Conn) error {
 		found, err = c.QueryRow(selectAttestation+where, func(r *Row) error {
@@ -74,10 +56,10 @@ func (db *DB) attestation(ctx context.Context, where, id, none string) (a Attest
 		return err
 	})
 	if err != nil {
-		return Attestation{}, fmt.Errorf("reading attestation: %w", err)
+		return attest.Stored{}, fmt.Errorf("reading attestation: %w", err)
 	}
 	if !found {
-		return Attestation{}, reason.Errorf(reason.NotFound, none, id)
+		return attest.Stored{}, reason.Errorf(reason.NotFound, none, id)
 	}
 	return a, nil
 }
@@ -88,7 +70,7 @@ const maxAttestations = 500
 // Attestations returns a page of at most limit attestations, newest first,
 // that come before the position; 0 begins at the newest. The Position of the
 // last one is where the next page begins.
-func (db *DB) Attestations(ctx context.Context, before int64, limit int) (list []Attestation, err error) {
+func (db *DB) Attestations(ctx context.Context, before int64, limit int) (list []attest.Stored, err error) {
 	if limit <= 0 || limit > maxAttestations {
 		limit = maxAttestations
 	}

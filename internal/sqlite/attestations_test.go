@@ -8,20 +8,21 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"palyra/internal/attest"
 	"palyra/internal/event"
 	"palyra/internal/reason"
 	"palyra/internal/sqlite"
 	"palyra/internal/sqlite/sqlitetest"
 )
 
-func attestation(i int) sqlite.Attestation {
-	return sqlite.Attestation{
+func attestation(i int) attest.Stored {
+	return attest.Stored{
 		ID: fmt.Sprintf("01JNA3Q0G0ATTEST%010d", i), ProposalID: fmt.Sprintf("01JNA3Q0G0PR0P0S%010d", i),
 		CallDigest: "sha256:" + strings.Repeat("1", 64), SHA256: strings.Repeat("2", 64), Envelope: []byte(`{"payload":"` + fmt.Sprint(i) + `"}`),
 	}
 }
 
-func put(t *testing.T, db *sqlite.DB, a sqlite.Attestation) (int64, error) {
+func put(t *testing.T, db *sqlite.DB, a attest.Stored) (int64, error) {
 	t.Helper()
 	events, err := db.Commit(t.Context(), sqlite.Unit{
 		Check: func(tx *sqlite.Tx) error {
@@ -40,7 +41,7 @@ func put(t *testing.T, db *sqlite.DB, a sqlite.Attestation) (int64, error) {
 
 func TestAttestations(t *testing.T) {
 	db := sqlitetest.Open(t)
-	var want []sqlite.Attestation
+	var want []attest.Stored
 	for i := range 5 {
 		a := attestation(i)
 		seq, err := put(t, db, a)
@@ -48,9 +49,9 @@ func TestAttestations(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.Seq = seq
-		want = append([]sqlite.Attestation{a}, want...)
+		want = append([]attest.Stored{a}, want...)
 	}
-	ignore := cmpopts.IgnoreFields(sqlite.Attestation{}, "CreatedAt", "Position")
+	ignore := cmpopts.IgnoreFields(attest.Stored{}, "CreatedAt", "Position")
 	for _, w := range want {
 		byID, err := db.Attestation(t.Context(), w.ID)
 		if err != nil {
@@ -67,7 +68,7 @@ func TestAttestations(t *testing.T) {
 			t.Errorf("by proposal:\n%s", diff)
 		}
 	}
-	var got []sqlite.Attestation
+	var got []attest.Stored
 	for before := int64(0); ; before = got[len(got)-1].Position {
 		page, err := db.Attestations(t.Context(), before, 2)
 		if err != nil {
@@ -91,14 +92,14 @@ func TestAttestationOnce(t *testing.T) {
 	sameProposal, sameID := attestation(1), attestation(1)
 	sameProposal.ID = attestation(2).ID
 	sameID.ProposalID = attestation(2).ProposalID
-	for name, a := range map[string]sqlite.Attestation{"proposal": sameProposal, "id": sameID} {
+	for name, a := range map[string]attest.Stored{"proposal": sameProposal, "id": sameID} {
 		if _, err := put(t, db, a); reason.Of(err) != reason.AlreadyExists {
 			t.Errorf("a second attestation with the same %s: %v", name, err)
 		}
 	}
-	for _, get := range []func() (sqlite.Attestation, error){
-		func() (sqlite.Attestation, error) { return db.Attestation(t.Context(), attestation(3).ID) },
-		func() (sqlite.Attestation, error) {
+	for _, get := range []func() (attest.Stored, error){
+		func() (attest.Stored, error) { return db.Attestation(t.Context(), attestation(3).ID) },
+		func() (attest.Stored, error) {
 			return db.AttestationByProposal(t.Context(), attestation(3).ProposalID)
 		},
 	} {

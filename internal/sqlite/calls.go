@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"palyra/internal/access"
+	"palyra/internal/attest"
 	"palyra/internal/journal"
 	"palyra/internal/reason"
 	"palyra/internal/toolcall"
@@ -62,7 +63,7 @@ func writeEntry(tx *Tx, e toolcall.Entry) error {
 		}
 	}
 	if a := e.Attestation; a != nil {
-		return PutAttestation(tx, Attestation{
+		return PutAttestation(tx, attest.Stored{
 			ID: a.Envelope.ID, ProposalID: a.ProposalID, CallDigest: a.CallDigest,
 			Envelope: a.Envelope.JSON, SHA256: a.Envelope.SHA256,
 		})

@@ -3,30 +3,16 @@ package sqlite
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"palyra/internal/event"
+	"palyra/internal/policyadmin"
 )
 
-// Pin is a stored tool definition.
-type Pin struct {
-	Tool string
-	// Digest is the SHA-256 of Definition, "sha256:<hex>".
-	Digest string
-	// Definition is the descriptor in canonical JSON.
-	Definition []byte
-	// Refused is the digest of the definition that was not accepted in this
-	// one's place and for which the tool is suspended, "" for none.
-	Refused string
-	// At is when the pin was stored last.
-	At time.Time
-}
-
 // Pins lists the stored tool definitions by name.
-func (db *DB) Pins(ctx context.Context) (list []Pin, err error) {
+func (db *DB) Pins(ctx context.Context) (list []policyadmin.Pin, err error) {
 	err = db.Read(ctx, func(c *Conn) error {
 		return c.Query("SELECT tool, digest, definition, refused, at FROM pins ORDER BY tool", func(r *Row) error {
-			list = append(list, Pin{Tool: r.Text(0), Digest: r.Text(1), Definition: r.Bytes(2), Refused: r.Text(3), At: r.Time(4)})
+			list = append(list, policyadmin.Pin{Tool: r.Text(0), Digest: r.Text(1), Definition: r.Bytes(2), Refused: r.Text(3), At: r.Time(4)})
 			return nil
 		})
 	})
@@ -38,7 +24,7 @@ func (db *DB) Pins(ctx context.Context) (list []Pin, err error) {
 
 // PutPins stores pins, in place of those of the same tools, together with the
 // events that say why. At is set by the store.
-func (db *DB) PutPins(ctx context.Context, pins []Pin, events ...event.Draft) error {
+func (db *DB) PutPins(ctx context.Context, pins []policyadmin.Pin, events ...event.Draft) error {
 	_, err := db.Commit(ctx, Unit{
 		Check: func(tx *Tx) error {
 			for _, p := range pins {

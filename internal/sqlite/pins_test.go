@@ -7,19 +7,19 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"palyra/internal/event"
-	"palyra/internal/sqlite"
+	"palyra/internal/policyadmin"
 	"palyra/internal/sqlite/sqlitetest"
 )
 
 func TestPins(t *testing.T) {
 	db := sqlitetest.Open(t)
-	want := func(list ...sqlite.Pin) {
+	want := func(list ...policyadmin.Pin) {
 		t.Helper()
 		got, err := db.Pins(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(list, got, cmpopts.IgnoreFields(sqlite.Pin{}, "At"), cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(list, got, cmpopts.IgnoreFields(policyadmin.Pin{}, "At"), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("pins (-want +got):\n%s", diff)
 		}
 		for _, p := range got {
@@ -29,10 +29,10 @@ func TestPins(t *testing.T) {
 		}
 	}
 	want()
-	b := sqlite.Pin{Tool: "b", Digest: "sha256:1", Definition: []byte(`{"name":"b"}`)}
-	a := sqlite.Pin{Tool: "a", Digest: "sha256:2", Definition: []byte(`{"name":"a"}`)}
+	b := policyadmin.Pin{Tool: "b", Digest: "sha256:1", Definition: []byte(`{"name":"b"}`)}
+	a := policyadmin.Pin{Tool: "a", Digest: "sha256:2", Definition: []byte(`{"name":"a"}`)}
 	before := db.Head().Seq
-	if err := db.PutPins(t.Context(), []sqlite.Pin{b, a}, event.Draft{Code: event.ToolPinned, Actor: "service:palyrad", Subject: "a", Payload: []byte(`{}`)}); err != nil {
+	if err := db.PutPins(t.Context(), []policyadmin.Pin{b, a}, event.Draft{Code: event.ToolPinned, Actor: "service:palyrad", Subject: "a", Payload: []byte(`{}`)}); err != nil {
 		t.Fatal(err)
 	}
 	want(a, b)
@@ -40,13 +40,13 @@ func TestPins(t *testing.T) {
 		t.Errorf("%d events were appended, want 1", db.Head().Seq-before)
 	}
 	a.Digest, a.Definition, a.Refused = "sha256:3", []byte(`{"name":"a","title":"A"}`), "sha256:4"
-	if err := db.PutPins(t.Context(), []sqlite.Pin{a}); err != nil {
+	if err := db.PutPins(t.Context(), []policyadmin.Pin{a}); err != nil {
 		t.Fatal(err)
 	}
 	want(a, b)
 	// An event that cannot be appended takes its pins with it.
-	lost := sqlite.Pin{Tool: "c", Digest: "sha256:5", Definition: []byte(`{}`)}
-	if err := db.PutPins(t.Context(), []sqlite.Pin{lost}, event.Draft{Code: "PAL-?", Payload: []byte(`not JSON`)}); err == nil {
+	lost := policyadmin.Pin{Tool: "c", Digest: "sha256:5", Definition: []byte(`{}`)}
+	if err := db.PutPins(t.Context(), []policyadmin.Pin{lost}, event.Draft{Code: "PAL-?", Payload: []byte(`not JSON`)}); err == nil {
 		t.Fatal("an event that is no JSON was appended")
 	}
 	want(a, b)

@@ -9,29 +9,13 @@ import (
 
 	"palyra/internal/callrecord"
 	"palyra/internal/event"
+	"palyra/internal/policyadmin"
 	"palyra/internal/reason"
 )
 
-// PolicySet is what is kept of a set that came into force.
-type PolicySet struct {
-	Version string
-	// Sources is the JSON of the policy files.
-	Sources        []byte
-	SnapshotDigest string
-	// Snapshot is canonical JSON; SnapshotDigest is its SHA-256.
-	Snapshot []byte
-	// Inputs is what the set was built from, JSON.
-	Inputs   []byte
-	Policies int
-	LoadedBy string
-	// Activated says that an operator chose this version: it stays in force in
-	// place of the policy directory, also over a restart.
-	Activated bool
-}
-
 // PutPolicySet keeps a policy set and its snapshot, with the event that says
 // that it came into force.
-func (db *DB) PutPolicySet(ctx context.Context, p PolicySet, loaded event.Draft) error {
+func (db *DB) PutPolicySet(ctx context.Context, p policyadmin.KeptSet, loaded event.Draft) error {
 	_, err := db.Commit(ctx, Unit{
 		Check:  func(tx *Tx) error { return putPolicySet(tx, p) },
 		Events: []event.Draft{loaded},
@@ -39,7 +23,7 @@ func (db *DB) PutPolicySet(ctx context.Context, p PolicySet, loaded event.Draft)
 	return err
 }
 
-func putPolicySet(tx *Tx, p PolicySet) error {
+func putPolicySet(tx *Tx, p policyadmin.KeptSet) error {
 	if _, err := tx.Exec("INSERT INTO policy_versions (version, sources, at, loaded_by, policies) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING",
 		p.Version, p.Sources, tx.Now(), p.LoadedBy, p.Policies); err != nil {
 		return fmt.Errorf("keeping policy version %s: %w", p.Version, err)
@@ -92,23 +76,10 @@ func (db *DB) snapshot(ctx context.Context, digest string) (content, inputs []by
 	return content, inputs, err
 }
 
-// PolicyVersion is a version that was in force.
-type PolicyVersion struct {
-	// Position orders versions by when they were loaded first.
-	Position int64
-	Version  string
-	// Sources is the JSON of the policy files.
-	Sources  []byte
-	At       time.Time
-	LoadedBy string
-	// Policies counts those of the defaults, too; 0 when nobody knows.
-	Policies int
-}
-
 const policyVersionColumns = "rowid, version, sources, at, loaded_by, policies"
 
-func scanPolicyVersion(r *Row) PolicyVersion {
-	return PolicyVersion{
+func scanPolicyVersion(r *Row) policyadmin.KeptVersion {
+	return policyadmin.KeptVersion{
 		Position: r.Int64(0), Version: r.Text(1), Sources: r.Bytes(2), At: r.Time(3), LoadedBy: r.Text(4), Policies: int(r.Int64(5)),
 	}
 }
@@ -116,7 +87,7 @@ func scanPolicyVersion(r *Row) PolicyVersion {
 // PolicyVersions lists at most limit versions, the one that was loaded first
 // last. before is the position of the last one of the page before, 0 for the
 // first page.
-func (db *DB) PolicyVersions(ctx context.Context, before int64, limit int) (list []PolicyVersion, err error) {
+func (db *DB) PolicyVersions(ctx context.Context, before int64, limit int) (list []policyadmin.KeptVersion, err error) {
 	err = db.Read(ctx, func(c *Conn) error {
 		return c.Query("SELECT "+policyVersionColumns+" FROM policy_versions WHERE ?1 = 0 OR rowid < ?1 ORDER BY rowid DESC LIMIT ?2", func(r *Row) error {
 			list = append(list, scanPolicyVersion(r))
@@ -131,9 +102,9 @@ func (db *DB) PolicyVersions(ctx context.Context, before int64, limit int) (list
 
 // PolicyVersion finds a version by its digest, "sha256:<hex>", or by the
 // beginning of it, with or without "sha256:".
-func (db *DB) PolicyVersion(ctx context.Context, beginning string) (PolicyVersion, error) {
+func (db *DB) PolicyVersion(ctx context.Context, beginning string) (policyadmin.KeptVersion, error) {
 	beginning = digestPrefix + strings.TrimPrefix(beginning, digestPrefix)
-	var found []PolicyVersion
+	var found []policyadmin.KeptVersion
 	err := db.Read(ctx, func(c *Conn) error {
 		return c.Query("SELECT "+policyVersionColumns+" FROM policy_versions WHERE substr(version, 1, ?1) = ?2 LIMIT 2", func(r *Row) error {
 			found = append(found, scanPolicyVersion(r))
@@ -142,12 +113,12 @@ func (db *DB) PolicyVersion(ctx context.Context, beginning string) (PolicyVersio
 	})
 	switch {
 	case err != nil:
-		return PolicyVersion{}, fmt.Errorf("reading policy version %s: %w", beginning, err)
+		return policyadmin.KeptVersion{}, fmt.Errorf("reading policy version %s: %w", beginning, err)
 	case len(found) == 0:
-		return PolicyVersion{}, reason.Errorf(reason.NotFound, "no policy version begins with %s", beginning).
+		return policyadmin.KeptVersion{}, reason.Errorf(reason.NotFound, "no policy version begins with %s", beginning).
 			WithRemedy("`palyra policy versions` lists them.")
 	case len(found) > 1:
-		return PolicyVersion{}, reason.Errorf(reason.InvalidInput, "several policy versions begin with %s", beginning).
+		return policyadmin.KeptVersion{}, reason.Errorf(reason.InvalidInput, "several policy versions begin with %s", beginning).
 			WithRemedy("Write more of the digest; `palyra policy versions -o wide` shows all of it.")
 	}
 	return found[0], nil
@@ -155,14 +126,14 @@ func (db *DB) PolicyVersion(ctx context.Context, beginning string) (PolicyVersio
 
 // ActivatedPolicy returns the version that an operator activated; found is
 // false when the policy directory counts.
-func (db *DB) ActivatedPolicy(ctx context.Context) (v PolicyVersion, found bool, err error) {
+func (db *DB) ActivatedPolicy(ctx context.Context) (v policyadmin.KeptVersion, found bool, err error) {
 	err = db.Read(ctx, func(c *Conn) error {
 		found, err = c.QueryRow("SELECT "+policyVersionColumns+" FROM policy_versions WHERE version = (SELECT version FROM policy_activation)",
 			func(r *Row) error { v = scanPolicyVersion(r); return nil })
 		return err
 	})
 	if err != nil {
-		return PolicyVersion{}, false, fmt.Errorf("reading which policy version is activated: %w", err)
+		return policyadmin.KeptVersion{}, false, fmt.Errorf("reading which policy version is activated: %w", err)
 	}
 	return v, found, nil
 }

@@ -13,6 +13,7 @@ import (
 	"palyra/internal/canonical"
 	"palyra/internal/event"
 	"palyra/internal/journal"
+	"palyra/internal/policyadmin"
 	"palyra/internal/reason"
 	"palyra/internal/sqlite"
 	"palyra/internal/sqlite/sqlitetest"
@@ -23,10 +24,10 @@ func loaded() event.Draft {
 }
 
 // keepPolicy keeps a set of that version.
-func keepPolicy(t *testing.T, db *sqlite.DB, version, by string, activated bool) sqlite.PolicySet {
+func keepPolicy(t *testing.T, db *sqlite.DB, version, by string, activated bool) policyadmin.KeptSet {
 	t.Helper()
 	snapshot := []byte(`{"version":"` + version + `"}`)
-	p := sqlite.PolicySet{
+	p := policyadmin.KeptSet{
 		Version: version, Sources: []byte(`["` + version + `"]`), SnapshotDigest: canonical.Digest(snapshot), Snapshot: snapshot,
 		Inputs: []byte(`{"of":"` + version + `"}`), Policies: 7, LoadedBy: by, Activated: activated,
 	}
@@ -60,7 +61,7 @@ func TestPolicySetsAndSnapshots(t *testing.T) {
 // back, and has none until then.
 func TestSnapshotWithoutInputs(t *testing.T) {
 	db := sqlitetest.Open(t)
-	p := sqlite.PolicySet{Version: "sha256:v", Sources: []byte(`[]`), SnapshotDigest: "sha256:s", Snapshot: []byte(`{}`)}
+	p := policyadmin.KeptSet{Version: "sha256:v", Sources: []byte(`[]`), SnapshotDigest: "sha256:s", Snapshot: []byte(`{}`)}
 	for _, inputs := range []string{"", "{}", "other"} {
 		if p.Inputs = []byte(inputs); inputs == "" {
 			p.Inputs = nil
@@ -147,7 +148,7 @@ func TestActivatedPolicy(t *testing.T) {
 	want("")
 	assertCount(t, db, "SELECT count(*) FROM events WHERE code = 'PAL-P107'", 1)
 	// What cannot be journaled does not happen.
-	p := sqlite.PolicySet{Version: "sha256:d", Sources: []byte(`[]`), SnapshotDigest: "sha256:s", Snapshot: []byte(`{}`), Activated: true}
+	p := policyadmin.KeptSet{Version: "sha256:d", Sources: []byte(`[]`), SnapshotDigest: "sha256:s", Snapshot: []byte(`{}`), Activated: true}
 	if err := db.PutPolicySet(t.Context(), p, event.Draft{Code: "PAL-?", Payload: []byte(`no JSON`)}); err == nil {
 		t.Error("an event that is no JSON was appended")
 	}

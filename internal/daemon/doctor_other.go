@@ -1,9 +1,0 @@
-//go:build !linux
-
-package daemon
-
-import "errors"
-
-func freeSpace(string) (uint64, error) { return 0, errors.ErrUnsupported }
-
-func clockSynchronised() (bool, error) { return false, errors.ErrUnsupported }

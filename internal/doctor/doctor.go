@@ -1,0 +1,130 @@
+// Package doctor looks at everything that a gateway stands on, with no daemon or
+// beside one. It changes nothing.
+package doctor
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/config"
+	"palyra/internal/journal"
+	"palyra/internal/reason"
+	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/places"
+	"palyra/internal/tool"
+)
+
+// The results of an examination.
+const (
+	OK      = "ok"
+	Warning = "warning"
+	Failed  = "failed"
+	Skipped = "skipped"
+)
+
+// Exam is one thing that the doctor looked at.
+type Exam struct {
+	Name string `json:"check"`
+	// Result is ok, warning, failed or skipped. A gateway with a failed exam
+	// does not start, or lacks something that it is configured for.
+	Result string `json:"result"`
+	Detail string `json:"detail"`
+	Remedy string `json:"remedy,omitempty"`
+	// TookMS is in milliseconds.
+	TookMS int64 `json:"took_ms"`
+}
+
+// finding is what an exam found.
+type finding struct{ result, detail, remedy string }
+
+func fine(detail string) finding             { return finding{result: OK, detail: detail} }
+func doubtful(detail, remedy string) finding { return finding{Warning, detail, remedy} }
+func skipped(detail string) finding          { return finding{result: Skipped, detail: detail} }
+
+// broken is the finding of an error; a reason carries its next step along.
+func broken(err error) finding {
+	f := finding{result: Failed, detail: err.Error()}
+	var known *reason.Error
+	if errors.As(err, &known) {
+		f.remedy = known.NextStep()
+	}
+	return f
+}
+
+// Config is the gateway that is examined: its settings, and the parts that a
+// daemon would be built of.
+type Config struct {
+	Settings *config.Config
+	// OpenStore opens the store for reading.
+	OpenStore func(ctx context.Context) (Store, error)
+	// Reserve is how much of the disk is held for operators, and how much should
+	// be, in bytes.
+	Reserve func() (held, size int64, err error)
+	Listen  func(ctx context.Context, address, key string) (net.Listener, error)
+	// Workspaces says what is wrong with the declared workspaces.
+	Workspaces func() error
+	// Tools are the definitions of the daemon's own tools.
+	Tools func() ([]tool.Descriptor, error)
+	// Sandboxes are those that the settings allow, best first; Lowest is the rung
+	// below which nothing runs.
+	Sandboxes func(places.Places) []sandbox.Step
+	Lowest    sandbox.Isolation
+}
+
+// Store is what is read of a store.
+type Store interface {
+	journal.Source
+	access.MemberStore
+	Close(ctx context.Context) error
+}
+
+// patient is a gateway with what the exams so far have found out. The state
+// directory is only read, but for one file that measures the disk and is
+// removed.
+type patient struct {
+	Config
+	// running is true when a daemon holds the state directory.
+	running bool
+	// made is true when the state directory holds a gateway already.
+	made bool
+	// chosen is the sandbox of the exam "sandbox", for those of its layers.
+	chosen sandbox.Choice
+}
+
+// Examine looks at everything that a gateway of this configuration stands on,
+// with no daemon or beside one. It changes nothing.
+func Examine(ctx context.Context, c Config) []Exam {
+	p := &patient{Config: c}
+	var exams []Exam
+	for _, exam := range []struct {
+		name string
+		look func(context.Context) finding
+	}{
+		{"state directory", p.stateDir},
+		{"daemon", p.daemon},
+		{"disk space", p.space},
+		{"disk reserve", p.reserveLeft},
+		{"disk writes", p.writes},
+		{"keys", p.keys},
+		{"journal", p.journal},
+		{"clock", p.clock},
+		{"listen.api", p.apiPort},
+		{"listen.metrics", p.metricsPort},
+		{"workspaces", p.workspaces},
+		{"policy", p.policy},
+		{"models", p.models},
+		{"secrets", p.secrets},
+	} {
+		exams = append(exams, timed(ctx, exam.name, exam.look))
+	}
+	return append(exams, p.sandboxes(ctx)...)
+}
+
+func timed(ctx context.Context, name string, look func(context.Context) finding) Exam {
+	began := time.Now()
+	f := look(ctx)
+	return Exam{name, f.result, f.detail, f.remedy, time.Since(began).Milliseconds()}
+}

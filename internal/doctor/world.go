@@ -1,0 +1,167 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"palyra/internal/access"
+	"palyra/internal/model/providers"
+	"palyra/internal/policy"
+	"palyra/internal/policyadmin"
+	"palyra/internal/reason"
+	"palyra/internal/statedir"
+)
+
+func (p *patient) apiPort(ctx context.Context) finding {
+	return p.port(ctx, p.Settings.Listen.API, "listen.api")
+}
+
+func (p *patient) metricsPort(ctx context.Context) finding {
+	if p.Settings.Listen.Metrics == "" {
+		return skipped("switched off")
+	}
+	return p.port(ctx, p.Settings.Listen.Metrics, "listen.metrics")
+}
+
+// port tries to listen. Beside a running daemon the port is taken, by it.
+func (p *patient) port(ctx context.Context, address, key string) finding {
+	if p.running {
+		return skipped(address + "; the palyrad that runs holds it")
+	}
+	l, err := p.Listen(ctx, address, key)
+	if err != nil {
+		return broken(err)
+	}
+	if err := l.Close(); err != nil {
+		return broken(fmt.Errorf("closing %s: %w", address, err))
+	}
+	return fine(address + " is free")
+}
+
+func (p *patient) workspaces(context.Context) finding {
+	if err := p.Workspaces(); err != nil {
+		return broken(err)
+	}
+	if len(p.Settings.Workspaces) == 0 {
+		return doubtful("none is declared", "Add [[workspaces]] to palyra.toml: file tools and process.run have nothing to work in.")
+	}
+	var names []string
+	for _, w := range p.Settings.Workspaces {
+		if _, err := os.ReadDir(w.Path); err != nil {
+			return broken(reason.Errorf(reason.ConfigInvalid, "workspace %s cannot be read: %w", w.Name, err).
+				WithRemedy("Let the user that palyrad runs as read and write %s.", w.Path))
+		}
+		names = append(names, w.Name)
+	}
+	return fine(strings.Join(names, ", "))
+}
+
+func (p *patient) policy(ctx context.Context) finding {
+	sources, tests, err := policyadmin.ReadDir(p.Settings.Policy.Dir)
+	if err != nil {
+		return broken(err)
+	}
+	tools, err := p.Tools()
+	if err != nil {
+		return broken(err)
+	}
+	members, roles, err := p.members(ctx)
+	if err != nil {
+		return broken(err)
+	}
+	cfg := policyadmin.SetConfig(p.Settings, sources, tools, members, roles)
+	findings, err := checked(ctx, cfg, tests)
+	if err != nil {
+		return broken(err)
+	}
+	var faults, warnings []policy.Finding
+	for _, f := range findings {
+		switch {
+		case f.Severity == policy.SeverityError:
+			faults = append(faults, f)
+		case f.Code != policy.CodeOpaque: // says what a tool's schema keeps from policy, which is no defect
+			warnings = append(warnings, f)
+		}
+	}
+	detail := fmt.Sprintf("%d files of policy.dir beside the built-in policies", len(sources))
+	check := "Run `palyra policy check` and `palyra policy test`."
+	switch {
+	case len(faults) > 0:
+		return finding{Failed, fmt.Sprintf("%s:%d: %s", faults[0].File, faults[0].Line, faults[0].Message), check}
+	case p.Settings.AllowSensitiveTools:
+		return doubtful(detail+"; allow_sensitive_tools is true: sensitive tools run without asking anybody", "Set it to false, and permit what may run unattended tool by tool.")
+	case len(warnings) > 0:
+		return doubtful(fmt.Sprintf("%s; %d warnings, the first: %s", detail, len(warnings), warnings[0].Message), check)
+	}
+	return fine(detail)
+}
+
+// checked finds what keeps a set from loading, and what is odd about it. The
+// tests are run on what would load, as at a start.
+func checked(ctx context.Context, cfg policy.Config, tests []policy.Source) ([]policy.Finding, error) {
+	findings := policy.Check(cfg)
+	isFault := func(f policy.Finding) bool { return f.Severity == policy.SeverityError }
+	if len(tests) == 0 || slices.ContainsFunc(findings, isFault) {
+		return findings, nil
+	}
+	report, err := policy.RunTests(ctx, cfg, tests)
+	return append(findings, report.Failures()...), err
+}
+
+// members are those of the store; a gateway that never started has none.
+func (p *patient) members(ctx context.Context) (list []access.Member, roles []access.Role, err error) {
+	if _, statErr := os.Stat(statedir.Store(p.Settings.StateDir)); statErr != nil {
+		return nil, append(access.BuiltinRoles, p.Settings.Roles...), nil
+	}
+	db, err := p.OpenStore(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, db.Close(ctx)) }()
+	registry, err := access.NewRegistry(ctx, db, p.Settings.Roles)
+	if err != nil {
+		return nil, nil, err
+	}
+	return registry.List(), registry.Roles(), nil
+}
+
+// models builds the providers as a start does, from key files and scripts;
+// nobody is called.
+func (p *patient) models(context.Context) finding {
+	if len(p.Settings.Models) == 0 {
+		return skipped("none is configured; `palyra run` needs one")
+	}
+	var names []string
+	for _, m := range p.Settings.Models {
+		if _, err := providers.Open(m); err != nil {
+			f := broken(err)
+			f.detail = "model " + m.Name + ": " + f.detail
+			return f
+		}
+		names = append(names, m.Name+" ("+m.Provider+")")
+	}
+	return fine(strings.Join(names, ", "))
+}
+
+// secrets reads the files as a call would, and shows none of what they hold.
+func (p *patient) secrets(context.Context) finding {
+	if len(p.Settings.Secrets) == 0 {
+		return skipped("none is configured")
+	}
+	var names []string
+	for _, s := range p.Settings.Secrets {
+		value, err := s.Value()
+		clear(value)
+		if err != nil {
+			f := broken(err)
+			f.detail = "secret " + s.Name + ": " + f.detail
+			return f
+		}
+		names = append(names, s.Name)
+	}
+	return fine(strings.Join(names, ", "))
+}

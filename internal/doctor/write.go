@@ -1,0 +1,63 @@
+package doctor
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Diagnosis is the machine output; fields are only ever added.
+type Diagnosis struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Healthy    bool   `json:"healthy"`
+	Checks     []Exam `json:"checks"`
+}
+
+// Write writes the exams as a table, or as JSON when output is "json". It fails
+// when an exam did.
+func Write(out io.Writer, exams []Exam, output string) error {
+	failed := 0
+	for _, e := range exams {
+		if e.Result == Failed {
+			failed++
+		}
+	}
+	var err error
+	if output == "json" {
+		enc := json.NewEncoder(out)
+		enc.SetIndent("", "  ")
+		err = enc.Encode(Diagnosis{"palyra.dev/v1", "Diagnosis", failed == 0, exams})
+	} else {
+		err = writeExams(out, exams)
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("writing the diagnosis: %w", err)
+	case failed > 0:
+		return fmt.Errorf("%d of %d checks failed", failed, len(exams))
+	}
+	return nil
+}
+
+func writeExams(out io.Writer, exams []Exam) error {
+	for _, e := range exams {
+		if _, err := fmt.Fprintf(out, "%-8s %-26s %s\n", e.Result, e.Name, e.Detail); err != nil {
+			return err
+		}
+		if e.Remedy == "" || e.Result == OK {
+			continue
+		}
+		if _, err := fmt.Fprintf(out, "%-8s %-26s next: %s\n", "", "", indented(e.Remedy)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// indented lines a text of several lines, such as a profile to install, up
+// under its first.
+func indented(text string) string {
+	return strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", 36))
+}

@@ -1,0 +1,283 @@
+// Package metrics counts and times what the journal says, for Prometheus.
+package metrics
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/oklog/ulid/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"palyra/internal/approval"
+	"palyra/internal/event"
+	"palyra/internal/journal"
+	"palyra/internal/version"
+)
+
+// Config is what metrics are read from.
+type Config struct {
+	Commits *Commits
+	// Problems say why the gateway is not ready; none means it is.
+	Problems func(ctx context.Context) []string
+	Journal  *journal.Log
+	// Load is how many writes wait for a commit and how many reads go on.
+	Load func() (queued, reading int)
+	// Reserve is what the disk has left, and what of it is held and should be
+	// held for operators, in bytes.
+	Reserve  func() (free, held, size int64)
+	Calls    interface{ UnderWay() int }
+	Dispatch interface {
+		Frozen() bool
+		InFlight() int
+	}
+	Approvals interface{ Counts() approval.Counts }
+	Runs      interface{ Active() int }
+}
+
+// Metrics are the Prometheus metrics. What counts and what is timed is read
+// off the journal, so that it is what is durable and nothing else.
+// docs/observability.md lists them, and a test holds the two together.
+type Metrics struct {
+	problems    func(ctx context.Context) []string
+	journal     *journal.Log
+	registry    *prometheus.Registry
+	events      *prometheus.CounterVec
+	verdicts    *prometheus.CounterVec
+	decisions   *prometheus.CounterVec
+	waits       *prometheus.HistogramVec
+	executions  *prometheus.HistogramVec
+	runs        *prometheus.CounterVec
+	tokens      *prometheus.CounterVec
+	changes     *prometheus.CounterVec
+	violations  *prometheus.CounterVec
+	connections *prometheus.CounterVec
+}
+
+// New returns the metrics; Follow counts.
+func New(c Config) *Metrics {
+	m := &Metrics{
+		problems: c.Problems, journal: c.Journal, registry: prometheus.NewRegistry(),
+		events:    counter("palyra_journal_events_total", "Events journaled since the start, by code.", "code"),
+		verdicts:  counter("palyra_verdicts_total", "Verdicts of policy since the start, by verdict and reason.", "verdict", "reason"),
+		decisions: counter("palyra_decisions_total", "Decisions since the start, by decision and reason.", "decision", "reason"),
+		waits: histogram("palyra_approval_wait_seconds", "Time from an ask to its end, by how it ended.",
+			[]float64{1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 6 * 3600, 24 * 3600}, "state"),
+		executions: histogram("palyra_execution_seconds", "Time that executors took, by executor and outcome.",
+			[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120}, "executor", "outcome"),
+		runs:   counter("palyra_runs_finished_total", "Runs that ended since the start, by state and reason.", "state", "reason"),
+		tokens: counter("palyra_model_tokens_total", "Tokens of the models' turns since the start, by direction.", "direction"),
+		changes: counter("palyra_commits_total",
+			"Change sets of copies of workspaces since the start, by what became of them.", "state"),
+		violations: counter("palyra_sandbox_violations_total", "System calls that sandboxes denied since the start."),
+		connections: counter("palyra_egress_connections_total",
+			"Connections of tools since the start, by verdict and why they were denied, failed or were broken off.", "verdict", "reason"),
+	}
+	m.registry.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		m.events, m.verdicts, m.decisions, m.waits, m.executions, m.runs, m.tokens, m.changes, m.violations, m.connections, c.Commits.took, c.Commits.events,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "palyra_build_info", Help: "The version that runs.", ConstLabels: prometheus.Labels{"version": version.Get().Version},
+		}, func() float64 { return 1 }),
+		gauge("palyra_ready", "1 when the gateway is ready.", func() float64 { return truth(len(c.Problems(context.Background())) == 0) }),
+		gauge("palyra_frozen", "1 when an operator has frozen the gateway.", func() float64 { return truth(c.Dispatch.Frozen()) }),
+		gauge("palyra_calls_under_way", "Calls that have not ended, those that wait for humans included.", func() float64 { return float64(c.Calls.UnderWay()) }),
+		gauge("palyra_calls_in_flight", "Calls that an executor runs now.", func() float64 { return float64(c.Dispatch.InFlight()) }),
+		gauge("palyra_approvals_pending", "Approvals that wait for an answer.", func() float64 { return float64(c.Approvals.Counts().Pending) }),
+		gauge("palyra_grants_live", "Grants that are in force.", func() float64 { return float64(c.Approvals.Counts().Grants) }),
+		gauge("palyra_runs_active", "Runs that have not ended.", func() float64 { return float64(c.Runs.Active()) }),
+		gauge("palyra_journal_queue", "Writes that wait for a commit.", func() float64 { queued, _ := c.Load(); return float64(queued) }),
+		gauge("palyra_store_readers", "Read connections in use.", func() float64 { _, reading := c.Load(); return float64(reading) }),
+		gauge("palyra_disk_free_bytes", "What the disk of the state directory had left when it was last looked at.", func() float64 { free, _, _ := c.Reserve(); return float64(free) }),
+		gauge("palyra_reserve_bytes", "What is left of the disk's reserve for operators.", func() float64 { _, held, _ := c.Reserve(); return float64(held) }),
+		gauge("palyra_reserve_size_bytes", "The disk's reserve for operators as it should be.", func() float64 { _, _, size := c.Reserve(); return float64(size) }),
+		gauge("palyra_journal_size", "Events in the journal.", func() float64 { return float64(c.Journal.Head().Seq) }),
+	)
+	return m
+}
+
+func counter(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+}
+
+func histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+}
+
+func gauge(name, help string, read func() float64) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read)
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Follow counts the journal's events as they become durable.
+func (m *Metrics) Follow(ctx context.Context) error {
+	err := m.journal.Follow(ctx, m.journal.Head().Seq, func(e journal.Event) error {
+		m.count(e)
+		return nil
+	})
+	if ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+func (m *Metrics) count(e journal.Event) {
+	m.events.WithLabelValues(string(e.Code)).Inc()
+	switch e.Code {
+	case event.Evaluated:
+		m.countVerdict(e)
+	case event.Decided:
+		m.countDecision(e)
+	case event.Answered, event.Expired, event.Cancelled:
+		m.timeWait(e)
+	case event.Attested:
+		m.timeExecution(e)
+	case event.Violated:
+		m.countViolations(e)
+	case event.ModelTurn:
+		m.countTokens(e)
+	case event.RunFinished:
+		m.countRun(e)
+	}
+}
+
+// read takes what v names from a payload and passes over the rest, once: every
+// event comes by here.
+func read(e journal.Event, v any) bool {
+	return jsonv2.Unmarshal(e.Payload, v, jsontext.AllowDuplicateNames(true)) == nil
+}
+
+func (m *Metrics) countVerdict(e journal.Event) {
+	var v struct {
+		Verdict struct {
+			Effect string `json:"effect"`
+			Reason string `json:"reason"`
+		} `json:"verdict"`
+	}
+	if read(e, &v) {
+		m.verdicts.WithLabelValues(v.Verdict.Effect, v.Verdict.Reason).Inc()
+	}
+}
+
+func (m *Metrics) countDecision(e journal.Event) {
+	var d struct {
+		Allowed bool   `json:"allowed"`
+		Reason  string `json:"reason"`
+	}
+	if !read(e, &d) {
+		return
+	}
+	word := "deny"
+	if d.Allowed {
+		word = "allow"
+	}
+	m.decisions.WithLabelValues(word, d.Reason).Inc()
+}
+
+// timeWait takes the time of the ask from the approval's id, a ULID. An
+// approval that was allowed ends once more when nobody uses it; only the end
+// of the wait counts.
+func (m *Metrics) timeWait(e journal.Event) {
+	var p struct {
+		State string `json:"state"`
+		Was   string `json:"was"`
+	}
+	id, err := ulid.ParseStrict(e.Subject)
+	if err != nil || !read(e, &p) || p.Was != string(approval.Pending) {
+		return
+	}
+	m.waits.WithLabelValues(p.State).Observe(e.At.Sub(id.Timestamp()).Seconds())
+}
+
+func (m *Metrics) timeExecution(e journal.Event) {
+	var a struct {
+		Report struct {
+			Executor struct {
+				Name string `json:"name"`
+			} `json:"executor"`
+			Outcome    string    `json:"outcome"`
+			StartedAt  time.Time `json:"started_at"`
+			FinishedAt time.Time `json:"finished_at"`
+			Changes    *struct {
+				State string `json:"state"`
+			} `json:"changes"`
+			Egress struct {
+				Observed []struct {
+					Verdict string `json:"verdict"`
+					Reason  string `json:"reason"`
+					Count   int    `json:"count"`
+				} `json:"observed"`
+			} `json:"egress"`
+		} `json:"report"`
+	}
+	if read(e, &a) {
+		r := a.Report
+		if r.Changes != nil {
+			m.changes.WithLabelValues(r.Changes.State).Inc()
+		}
+		for _, c := range r.Egress.Observed {
+			m.connections.WithLabelValues(c.Verdict, c.Reason).Add(float64(max(1, c.Count)))
+		}
+		m.executions.WithLabelValues(r.Executor.Name, r.Outcome).Observe(r.FinishedAt.Sub(r.StartedAt).Seconds())
+	}
+}
+
+func (m *Metrics) countViolations(e journal.Event) {
+	var v struct {
+		Violations []struct{} `json:"violations"`
+		Missed     int64      `json:"missed"`
+	}
+	if read(e, &v) {
+		m.violations.WithLabelValues().Add(float64(len(v.Violations)) + max(0, float64(v.Missed)))
+	}
+}
+
+func (m *Metrics) countTokens(e journal.Event) {
+	var t struct {
+		InputTokens  int64 `json:"input_tokens"`
+		OutputTokens int64 `json:"output_tokens"`
+	}
+	if read(e, &t) {
+		// A counter panics on what would make it smaller.
+		m.tokens.WithLabelValues("input").Add(max(0, float64(t.InputTokens)))
+		m.tokens.WithLabelValues("output").Add(max(0, float64(t.OutputTokens)))
+	}
+}
+
+func (m *Metrics) countRun(e journal.Event) {
+	var end struct {
+		State  string `json:"state"`
+		Reason string `json:"reason"`
+	}
+	if read(e, &end) {
+		m.runs.WithLabelValues(end.State, end.Reason).Inc()
+	}
+}
+
+// Handler serves metrics, liveness and readiness on the loopback listener.
+func (m *Metrics) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("ok\n"))
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		if problems := m.problems(r.Context()); len(problems) > 0 {
+			http.Error(w, strings.Join(problems, "\n"), http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = w.Write([]byte("ready\n"))
+	})
+	return mux
+}

@@ -1,0 +1,23 @@
+package policyadmin
+
+import (
+	"context"
+
+	"github.com/fsnotify/fsnotify"
+
+	"palyra/internal/policy"
+)
+
+// Follow reloads as a watcher says.
+func (p *Admin) Follow(ctx context.Context, events chan fsnotify.Event, faults chan error, reload chan struct{}) error {
+	return p.follow(ctx, dirChanges{events, faults}, reload)
+}
+
+// DirectoryChanged is what happens when the directory has changed.
+func (p *Admin) DirectoryChanged(ctx context.Context) error { return p.directoryChanged(ctx) }
+
+// Set is the one in force.
+func (p *Admin) Set() *policy.Set { return p.use.Engine.Current() }
+
+// Dir is the policy directory.
+func (p *Admin) Dir() string { return p.use.Settings.Policy.Dir }

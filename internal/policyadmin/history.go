@@ -1,0 +1,110 @@
+package policyadmin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/event"
+	"palyra/internal/journal"
+	"palyra/internal/page"
+	"palyra/internal/policy"
+	"palyra/internal/reason"
+)
+
+// Version is a set that was in force.
+type Version struct {
+	Version       string
+	FirstLoadedAt time.Time
+	LoadedBy      string
+	// Policies counts those of the defaults, too.
+	Policies  int
+	Sources   []policy.Source
+	InForce   bool
+	Activated bool
+}
+
+func keptSources(v KeptVersion) (sources []policy.Source, err error) {
+	if err := json.Unmarshal(v.Sources, &sources); err != nil {
+		return nil, fmt.Errorf("reading the sources of policy version %s: %w", v.Version, err)
+	}
+	return sources, nil
+}
+
+// Activate puts a kept version in force for an operator, in place of the policy
+// directory. Its files are loaded with the defaults, the members and the tools
+// as they are now, so that the set can have another version.
+func (p *Admin) Activate(ctx context.Context, by access.Caller, version string) (Reloaded, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	kept, err := p.use.Store.PolicyVersion(ctx, version)
+	if err != nil {
+		return Reloaded{}, err
+	}
+	sources, err := keptSources(kept)
+	if err != nil {
+		return Reloaded{}, err
+	}
+	return p.apply(ctx, by.Principal.String(), candidate{sources: sources, activated: true})
+}
+
+// Version finds a kept version by its digest or the beginning of it.
+func (p *Admin) Version(ctx context.Context, version string) (Version, error) {
+	kept, err := p.use.Store.PolicyVersion(ctx, version)
+	if err != nil {
+		return Version{}, err
+	}
+	return p.describe(kept)
+}
+
+// Versions lists one page of kept versions, newest first. The token is a
+// position.
+func (p *Admin) Versions(ctx context.Context, size int, token string) ([]Version, string, error) {
+	wanted, err := page.Parse(size, token)
+	if err != nil {
+		return nil, "", err
+	}
+	kept, err := p.use.Store.PolicyVersions(ctx, wanted.Before, wanted.Size)
+	if err != nil || len(kept) == 0 {
+		return nil, "", err
+	}
+	list := make([]Version, len(kept))
+	for i, v := range kept {
+		if list[i], err = p.describe(v); err != nil {
+			return nil, "", err
+		}
+	}
+	return list, wanted.Next(len(kept), kept[len(kept)-1].Position), nil
+}
+
+func (p *Admin) describe(v KeptVersion) (Version, error) {
+	sources, err := keptSources(v)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	inForce := p.use.Engine.Current().Version() == v.Version
+	return Version{
+		Version: v.Version, FirstLoadedAt: v.At, LoadedBy: v.LoadedBy, Policies: v.Policies, Sources: sources,
+		InForce: inForce, Activated: inForce && p.running.activated,
+	}, err
+}
+
+// Reset ends the activation of a version in a store whose daemon does not run,
+// and returns the version.
+func Reset(ctx context.Context, store Store) (version string, err error) {
+	kept, activated, err := store.ActivatedPolicy(ctx)
+	if err != nil {
+		return "", err
+	}
+	if !activated {
+		return "", reason.Errorf(reason.NotFound, "no policy version is activated: the policy directory counts already")
+	}
+	draft, err := journal.DraftOf(event.PolicyReset, journal.Daemon, "", struct {
+		Version string `json:"policy_version"`
+	}{kept.Version})
+	if err != nil {
+		return "", err
+	}
+	return kept.Version, store.EndActivation(ctx, draft)
+}

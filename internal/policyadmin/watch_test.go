@@ -1,0 +1,155 @@
+package policyadmin_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"palyra/internal/access"
+	"palyra/internal/builtin"
+	"palyra/internal/config"
+	"palyra/internal/event"
+	"palyra/internal/journal"
+	"palyra/internal/policy"
+	"palyra/internal/policyadmin"
+	"palyra/internal/reason"
+	"palyra/internal/sqlite/sqlitetest"
+	"palyra/internal/tool"
+)
+
+// logBook holds what was logged.
+type logBook struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logBook) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logBook) count(part string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), part)
+}
+
+type oneOwner struct{}
+
+func (oneOwner) List() []access.Member {
+	return []access.Member{{Principal: access.User("local"), Roles: []access.Role{access.RoleOwner}}}
+}
+func (oneOwner) Roles() []access.Role           { return access.BuiltinRoles }
+func (oneOwner) Subscribe(func()) (stop func()) { return func() {} }
+
+type builtinTools struct{}
+
+func (builtinTools) Descriptors() (list []tool.Descriptor) {
+	for _, b := range builtin.New(builtin.Config{}) {
+		list = append(list, b.Descriptor())
+	}
+	return list
+}
+func (builtinTools) Suspend(map[string]*reason.Error) {}
+
+type noJournal struct{}
+
+func (noJournal) Record(context.Context, event.Code, string, string, any) error { return nil }
+func (noJournal) List(context.Context, journal.Filter) ([]journal.Event, error) { return nil, nil }
+
+// opened has loaded the policies of an empty directory.
+func opened(t *testing.T) (*policyadmin.Admin, *logBook) {
+	t.Helper()
+	book := &logBook{}
+	cfg := config.Default()
+	cfg.Policy.Dir = t.TempDir()
+	p := policyadmin.New(policyadmin.Config{
+		Settings: cfg, Store: sqlitetest.Open(t), Journal: noJournal{}, Engine: &policy.Engine{}, Members: oneOwner{}, Tools: builtinTools{},
+		Swapped: func() {}, Log: slog.New(slog.NewTextHandler(book, nil)),
+	})
+	if err := p.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return p, book
+}
+
+func operatorCaller() access.Caller { return access.Caller{Principal: access.User("local")} }
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// forbids is a policy file that denies one tool.
+func forbids(name string) string {
+	return fmt.Sprintf("@id(\"own.no-%[1]s\")\n@reason(\"no %[1]s\")\nforbid(principal, action == Action::\"tool.execute/%[1]s\", resource);\n", name)
+}
+
+// TestWatcherErrorsReload: after an overflow the directory is read again, and
+// the watcher never waits for somebody to read its error.
+func TestWatcherErrorsReload(t *testing.T) {
+	p, book := opened(t)
+	before := p.Set().Version()
+	write(t, filepath.Join(p.Dir(), "10-own.cedar"), forbids("echo"))
+	ctx, stop := context.WithCancel(t.Context())
+	events, faults, reload, done := make(chan fsnotify.Event), make(chan error), make(chan struct{}), make(chan error, 1)
+	go func() { done <- p.Follow(ctx, events, faults, reload) }()
+	for range 3 {
+		select {
+		case faults <- fsnotify.ErrEventOverflow:
+		case <-time.After(time.Minute):
+			t.Fatal("an error of the watcher is not read")
+		}
+	}
+	// The loop takes the order to reload only when it has dealt with the error.
+	reload <- struct{}{}
+	if after := p.Set().Version(); after == before {
+		t.Error("the directory was not read again after an overflow")
+	}
+	if book.count("watching the policy directory failed") == 0 {
+		t.Error("the log does not hold the overflow")
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// A change of the directory does not end an activation and is said; without
+// one it is loaded.
+func TestDirectoryChangesDuringAnActivation(t *testing.T) {
+	p, book := opened(t)
+	empty := p.Set().Version()
+	if err := p.DirectoryChanged(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(p.Dir(), "10-own.cedar"), forbids("echo"))
+	if err := p.DirectoryChanged(t.Context()); err != nil || p.Set().Version() == empty {
+		t.Fatalf("without an activation the directory is not loaded: %v", err)
+	}
+	if _, err := p.Activate(t.Context(), operatorCaller(), empty); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(p.Dir(), "10-own.cedar"), forbids("sleep"))
+	if err := p.DirectoryChanged(t.Context()); err != nil || p.Set().Version() != empty {
+		t.Errorf("the directory counts during an activation: %v", err)
+	}
+	if n := strings.Join(p.Notices(), ""); !strings.Contains(n, "changed and does not count") || book.count("changed and does not count") != 1 {
+		t.Errorf("the notice is %q", n)
+	}
+	if _, err := p.Reload(t.Context(), operatorCaller()); err != nil || p.Set().Version() == empty || p.Notices() != nil {
+		t.Errorf("the reload does not return to the directory: %v", err)
+	}
+}

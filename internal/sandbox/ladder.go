@@ -1,0 +1,116 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"slices"
+)
+
+// Backend is a runner that somebody opens and closes.
+type Backend interface {
+	Runner
+	// Sweep removes what a daemon that was killed left.
+	Sweep(context.Context) error
+	Close() error
+}
+
+// Pooled is a backend that builds sandboxes before calls come.
+type Pooled interface {
+	// Invalidate ends those that wait: what they were built for may have
+	// changed.
+	Invalidate()
+}
+
+// Step is one backend of the ladder, best first.
+type Step struct {
+	Rung Isolation
+	Open func() (Backend, error)
+}
+
+// Choice is the backend that programs run in, or the first one that does not
+// work, which says why.
+type Choice struct {
+	Backend Backend
+	Status  Status
+	// Wanted is the rung that the settings ask for, and Lack why the machine
+	// does not have it; "" when it does.
+	Wanted Isolation
+	Lack   string
+}
+
+// Invalidate ends prepared sandboxes.
+func (c Choice) Invalidate() {
+	if p, ok := c.Backend.(Pooled); ok {
+		p.Invalidate()
+	}
+}
+
+// Lowered says that programs get less than the settings ask for, "" when not.
+func (c Choice) Lowered() string {
+	if c.Lack == "" || !c.Status.Available {
+		return ""
+	}
+	return fmt.Sprintf("programs run in Tier %s on the rung %s instead of %s: %s", c.Status.Tier, c.Status.Rung, c.Wanted, c.Lack)
+}
+
+// rungs of Linux, best first.
+var rungs = []Isolation{Full, UserNamespaces, Landlocked}
+
+// reaches reports whether a rung is at or above another. The rungs of other
+// systems are the only ones there.
+func reaches(rung, low Isolation) bool {
+	at := slices.Index(rungs, rung)
+	return at < 0 || at <= slices.Index(rungs, low)
+}
+
+// Choose opens the backends of the ladder until one works and reaches the
+// lowest rung. Where none does, the first one's status says why, and nothing
+// runs.
+func Choose(ctx context.Context, steps []Step, low Isolation) (Choice, error) {
+	chosen := Choice{Wanted: steps[0].Rung}
+	for i, s := range steps {
+		b, err := s.Open()
+		if err != nil {
+			return Choice{}, fmt.Errorf("opening the sandbox: %w", err)
+		}
+		status := b.Probe(ctx)
+		if status.Available && !reaches(status.Rung, low) {
+			status = Status{
+				Backend: status.Backend, Tier: status.Tier, Rung: status.Rung, Limits: status.Limits,
+				Problem: fmt.Sprintf("this machine gives no more than the rung %s, and process_runner.fallback does not allow it", status.Rung),
+				Remedy:  "Let the user of palyrad make user namespaces, or set process_runner.fallback = \"landlock\".",
+			}
+		}
+		if status.Available {
+			if status.Rung == chosen.Wanted {
+				chosen.Lack = ""
+			} else if chosen.Lack == "" {
+				chosen.Lack = "user namespaces are not available"
+			}
+			if chosen.Backend != nil {
+				err = chosen.Backend.Close()
+			}
+			chosen.Backend, chosen.Status = b, status
+			return chosen, err
+		}
+		if i == 0 {
+			chosen.Backend, chosen.Status, chosen.Lack = b, status, status.Problem
+			continue
+		}
+		if err := b.Close(); err != nil {
+			return Choice{}, fmt.Errorf("closing the sandbox: %w", err)
+		}
+	}
+	return chosen, nil
+}
+
+// Lacking returns the layers of a list that are not in force.
+func (s Status) Lacking(layers []string) []string {
+	var missing []string
+	for _, layer := range layers {
+		if !slices.Contains(s.Layers, layer) {
+			missing = append(missing, layer)
+		}
+	}
+	return missing
+}

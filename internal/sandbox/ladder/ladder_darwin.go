@@ -1,0 +1,16 @@
+package ladder
+
+import (
+	"palyra/internal/config"
+	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/places"
+	"palyra/internal/sandbox/seatbelt"
+)
+
+// Steps is the one backend of macOS.
+func Steps(p config.ProcessRunner, at places.Places) []sandbox.Step {
+	return []sandbox.Step{{Rung: sandbox.Seatbelt, Open: func() (sandbox.Backend, error) {
+		r, err := seatbelt.New(seatbelt.Config{Enabled: p.Enabled, RunDir: at.Layers})
+		return resident{r}, err
+	}}}
+}

@@ -1,0 +1,134 @@
+// Package statedir knows what lies where in the state directory, and holds it
+// for one palyrad at a time.
+package statedir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"palyra/internal/reason"
+)
+
+// Store is the file of the embedded store.
+func Store(stateDir string) string { return filepath.Join(stateDir, "palyra.db") }
+
+// lockPath is the file that a daemon locks.
+func lockPath(stateDir string) string { return filepath.Join(stateDir, "palyrad.lock") }
+
+// Authority is the directory of the certificate authority.
+func Authority(stateDir string) string { return filepath.Join(stateDir, "ca") }
+
+// Operator is the local operator's credential bundle.
+func Operator(stateDir string) string { return filepath.Join(stateDir, "operator") }
+
+// Lock is the exclusive hold of one daemon on a state directory. The
+// kernel releases it when the process ends, however it ends.
+type Lock struct{ file *os.File }
+
+// Take makes the state directory, checks that nobody else may read it,
+// and takes the lock.
+func Take(dir string) (*Lock, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, reason.Errorf(reason.ConfigInvalid, "making the state directory: %w", err).
+			WithRemedy("Set state_dir to a directory that palyrad may make.")
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, fmt.Errorf("looking at the state directory: %w", err)
+	}
+	if err := CheckPrivate(dir, info); err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(lockPath(dir), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the lock: %w", err)
+	}
+	if err := lockFile(file); err != nil {
+		return nil, errors.Join(inUse(dir, file, err), file.Close())
+	}
+	if err := writePID(file); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return &Lock{file: file}, nil
+}
+
+func writePID(file *os.File) error {
+	if err := file.Truncate(0); err != nil {
+		return fmt.Errorf("writing the lock: %w", err)
+	}
+	if _, err := file.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0); err != nil {
+		return fmt.Errorf("writing the lock: %w", err)
+	}
+	return nil
+}
+
+// ErrInUse marks a state directory that another daemon holds.
+var ErrInUse = errors.New("the state directory is in use")
+
+func inUse(dir string, file *os.File, cause error) error {
+	if !errors.Is(cause, errLocked) {
+		return fmt.Errorf("locking the state directory: %w", cause)
+	}
+	return reason.Errorf(reason.ConfigInvalid, "another %s uses %s: %w", lockHolder(file), dir, ErrInUse).
+		WithRemedy("Stop it first, or give this one another state_dir.")
+}
+
+// Holder names the palyrad that holds a state directory, "" for none. It leaves
+// no trace.
+func Holder(dir string) (who string, err error) {
+	file, err := os.OpenFile(lockPath(dir), os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("opening the lock: %w", err)
+	}
+	defer file.Close() // and with it the lock
+	switch err := lockFile(file); {
+	case errors.Is(err, errLocked):
+		return lockHolder(file), nil
+	case err != nil:
+		return "", fmt.Errorf("trying the lock: %w", err)
+	}
+	return "", nil
+}
+
+// lockHolder says who wrote its process id into the lock.
+func lockHolder(file *os.File) string {
+	buf := make([]byte, 16)
+	n, err := file.ReadAt(buf, 0)
+	if pid := strings.TrimSpace(string(buf[:n])); pid != "" && (err == nil || n > 0) {
+		return "palyrad (process " + pid + ")"
+	}
+	return "palyrad"
+}
+
+// Release lets the next palyrad take the directory.
+func (l *Lock) Release() error { return l.file.Close() }
+
+// Unwritable says of a start that the operating system stopped, such as on a
+// full disk, what to do. What palyrad makes on its first start takes its place
+// only when it is whole, so that starting again is enough.
+func Unwritable(dir string, err error) error {
+	var errno syscall.Errno
+	if err == nil || reason.Of(err) != reason.Internal || !errors.As(err, &errno) {
+		return err
+	}
+	return reason.Errorf(reason.JournalUnavailable, "%w", err).
+		WithRemedy("See that palyrad may write %s and that its disk is not full, read-only or failing; then start palyrad again.", dir)
+}
+
+// CheckPrivate refuses a directory that others may enter.
+func CheckPrivate(dir string, info fs.FileInfo) error {
+	if !checksModes || info.Mode().Perm()&0o077 == 0 {
+		return nil
+	}
+	return reason.Errorf(reason.ConfigInvalid, "%s has mode %04o, others may read it", dir, info.Mode().Perm()).
+		WithRemedy("Run `chmod 700 %s`.", dir)
+}
