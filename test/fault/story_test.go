@@ -14,11 +14,11 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
+	"palyra/internal/callrecord"
 	"palyra/internal/decision"
 	"palyra/internal/event"
 	"palyra/internal/journal"
 	"palyra/internal/sqlite"
-	"palyra/internal/toolcall"
 )
 
 // story is what the journal of a stopped palyrad tells.
@@ -93,7 +93,7 @@ func (d *daemon) read() story {
 func (s story) add(e *journal.Event) error {
 	switch e.Code {
 	case event.Proposed:
-		var p toolcall.ProposedPayload
+		var p callrecord.Proposed
 		if err := json.Unmarshal(e.Payload, &p); err != nil {
 			return err
 		}
@@ -110,7 +110,7 @@ func (s story) add(e *journal.Event) error {
 			s.cited[d.ApprovalID]++
 		}
 	case event.Attested:
-		var a toolcall.AttestedPayload
+		var a callrecord.Attested
 		if err := json.Unmarshal(e.Payload, &a); err != nil {
 			return err
 		}
