@@ -15,14 +15,14 @@ import (
 
 func cedarString[T ~string](s T) types.String { return types.String(s) }
 
-// place is a path into the arguments, made into text only when it is needed.
-type place struct {
-	up   *place
+// pointer is a path into the arguments, made into text only when it is needed.
+type pointer struct {
+	up   *pointer
 	name string
 }
 
 // String returns the JSON Pointer (RFC 6901), "/" for the whole.
-func (p *place) String() string {
+func (p *pointer) String() string {
 	if p == nil {
 		return "/"
 	}
@@ -75,7 +75,7 @@ func (r *argReader) restText() (types.String, error) {
 	return types.String(text), err
 }
 
-func (r *argReader) read(t *argType, at *place) (types.Value, error) {
+func (r *argReader) read(t *argType, at *pointer) (types.Value, error) {
 	switch t.kind {
 	case argRecord:
 		return r.record(t, at)
@@ -88,7 +88,7 @@ func (r *argReader) read(t *argType, at *place) (types.Value, error) {
 	}
 }
 
-func (r *argReader) scalar(kind argKind, at *place) (types.Value, error) {
+func (r *argReader) scalar(kind argKind, at *pointer) (types.Value, error) {
 	tok, err := r.dec.ReadToken()
 	if err != nil {
 		return nil, argError(at, err)
@@ -105,7 +105,7 @@ func (r *argReader) scalar(kind argKind, at *place) (types.Value, error) {
 }
 
 // longValue reads an integer of JSON Schema, which may be written 1.0 or 1e3.
-func longValue(text string, at *place) (types.Value, error) {
+func longValue(text string, at *pointer) (types.Value, error) {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return types.Long(n), nil
 	}
@@ -117,13 +117,13 @@ func longValue(text string, at *place) (types.Value, error) {
 	return types.Long(int64(f)), nil
 }
 
-func (r *argReader) opaque(at *place) (types.Value, error) {
+func (r *argReader) opaque(at *pointer) (types.Value, error) {
 	value, err := r.value(at)
 	return types.String(value), err
 }
 
 // value reads one JSON value in canonical form.
-func (r *argReader) value(at *place) (jsontext.Value, error) {
+func (r *argReader) value(at *pointer) (jsontext.Value, error) {
 	raw, err := r.dec.ReadValue()
 	if err != nil {
 		return nil, argError(at, err)
@@ -135,7 +135,7 @@ func (r *argReader) value(at *place) (jsontext.Value, error) {
 	return raw, nil
 }
 
-func (r *argReader) set(t *argType, at *place) (types.Value, error) {
+func (r *argReader) set(t *argType, at *pointer) (types.Value, error) {
 	if err := r.open('[', at); err != nil {
 		return nil, err
 	}
@@ -153,7 +153,7 @@ func (r *argReader) set(t *argType, at *place) (types.Value, error) {
 	return types.NewSet(values...), nil
 }
 
-func (r *argReader) record(t *argType, at *place) (types.Value, error) {
+func (r *argReader) record(t *argType, at *pointer) (types.Value, error) {
 	if err := r.open('{', at); err != nil {
 		return nil, err
 	}
@@ -174,7 +174,7 @@ func (r *argReader) record(t *argType, at *place) (types.Value, error) {
 	return types.NewRecord(fields), nil
 }
 
-func (r *argReader) member(t *argType, at *place, fields types.RecordMap) error {
+func (r *argReader) member(t *argType, at *pointer, fields types.RecordMap) error {
 	tok, err := r.dec.ReadToken()
 	if err != nil {
 		return argError(at, err)
@@ -182,11 +182,11 @@ func (r *argReader) member(t *argType, at *place, fields types.RecordMap) error 
 	name := tok.String()
 	f, ok := t.fields[name]
 	if ok {
-		v, err := r.read(f.typ, &place{at, name})
+		v, err := r.read(f.typ, &pointer{at, name})
 		fields[types.String(name)] = v
 		return err
 	}
-	here := &place{at, name}
+	here := &pointer{at, name}
 	v, err := r.value(here)
 	if err != nil {
 		return err
@@ -198,7 +198,7 @@ func (r *argReader) member(t *argType, at *place, fields types.RecordMap) error 
 	return nil
 }
 
-func (r *argReader) open(kind jsontext.Kind, at *place) error {
+func (r *argReader) open(kind jsontext.Kind, at *pointer) error {
 	tok, err := r.dec.ReadToken()
 	if err != nil {
 		return argError(at, err)
@@ -209,6 +209,6 @@ func (r *argReader) open(kind jsontext.Kind, at *place) error {
 	return nil
 }
 
-func argError(at *place, err error) error {
+func argError(at *pointer, err error) error {
 	return fmt.Errorf("arguments at %s: %w", at, err)
 }

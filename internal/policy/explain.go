@@ -137,8 +137,10 @@ func (s *Set) Explain(r Request, a Approval, grants []Grant) Explanation {
 	if len(r.Facts.Paths) > 1 {
 		out.Path = one.Facts.Path
 	}
+	var seen *sight
 	if c, refused := s.prepare(one); refused == nil {
-		seen := s.viewCall(c, one)
+		seen = s.viewCall(c, one)
+		seen.files = r.Facts.Paths
 		seen.see(s.factsShown(c, v, a, grants, allowedByVotes))
 		out.Context = seen.contextJSON()
 		out.Policies = seen.policies(v.determining)
@@ -150,7 +152,7 @@ func (s *Set) Explain(r Request, a Approval, grants []Grant) Explanation {
 		}
 	}
 	if v.effect != Allow {
-		out.Flips = s.flips(r, a, v)
+		out.Flips = s.flips(r, a, v, seen)
 	}
 	out.Summary = summarize(&out, v)
 	return out

@@ -97,7 +97,7 @@ func denials() []denial {
 			verdict: policy.Deny, after: policy.Ask, best: `Change context.workspace from Workspace::"default" to Workspace::"scratch", and a person is asked.`},
 		{name: "protected path", file: "protected", request: calls("fs.write", `{"path":".palyra/x"}`, func(r *policy.Request) {
 			r.Facts.Path, r.Facts.Protected = ".palyra/x", true
-		}), verdict: policy.Deny, after: policy.Ask, best: "Change context.protected from true to false, and a person is asked."},
+		}), verdict: policy.Deny, after: policy.Ask, best: "Remove or change the forbid protected at protected.cedar:1, and a person is asked."},
 		{name: "one of several files", file: "secrets", request: writes("a.txt", "secrets/key", "z.txt"),
 			verdict: policy.Deny, after: policy.Ask, best: `Change context.path from "secrets/key" to "file.txt", and a person is asked.`},
 		{name: "inline code", file: "inline", request: runs("python3.12", `["python3","-c","1"]`, func(r *policy.Request) {
@@ -108,18 +108,18 @@ func denials() []denial {
 		{name: "argument of a program", file: "branches", request: runs("git", `["git","push","origin"]`),
 			verdict: policy.Deny, after: policy.Ask, best: `Change context.args.argv from ["git", "origin", "push"] to ["git", "origin"], and a person is asked.`},
 		{name: "sandbox too weak", file: "sandbox", request: runs("git", `["git"]`, func(r *policy.Request) { r.Facts.SandboxLevel = "preflight" }),
-			verdict: policy.Deny, after: policy.Ask, best: `Change context.sandbox.level from "preflight" to "strict", and a person is asked.`},
+			verdict: policy.Deny, after: policy.Ask, best: "Remove or change the forbid strict-sandbox at sandbox.cedar:1, and a person is asked."},
 		{name: "risk above", file: "risk", request: fetches("example.com", risky),
-			verdict: policy.Deny, after: policy.Ask, best: "Change context.risk from 85 to 70, and a person is asked."},
+			verdict: policy.Deny, after: policy.Ask, best: "Remove or change the forbid risk-ceiling at risk.cedar:1, and a person is asked."},
 		{name: "time window", file: "hours", request: runs("go", `["go"]`, func(r *policy.Request) { r.Time = time.Date(2026, 3, 2, 22, 10, 0, 0, time.UTC) }),
 			verdict: policy.Deny, after: policy.Ask, best: `Call at datetime("2026-03-03T08:30:00.000Z") (it is datetime("2026-03-02T22:10:00.000Z")), and a person is asked.`},
 		{name: "tainted session", file: "tainted", request: fetches("example.com", func(r *policy.Request) {
 			r.SessionFacts.Tainted, r.SessionFacts.SecretsRead = true, []string{"deploy"}
-		}), verdict: policy.Deny, after: policy.Ask, best: "Change context.session.tainted from true to false, and a person is asked."},
+		}), verdict: policy.Deny, after: policy.Ask, best: "Remove or change the forbid tainted at tainted.cedar:1, and a person is asked."},
 		{name: "budget of bytes", file: "bytes", request: fetches("example.com", func(r *policy.Request) { r.SessionFacts.BytesOut = 1 << 20 }),
-			verdict: policy.Deny, after: policy.Ask, best: "Change context.session.bytes_out from 1048576 to 983040, and a person is asked."},
+			verdict: policy.Deny, after: policy.Ask, best: "Remove or change the forbid bytes-budget at bytes.cedar:1, and a person is asked."},
 		{name: "budget of calls", file: "calls", request: calls("fs.read", `{"path":"a"}`, func(r *policy.Request) { r.SessionFacts.CallsInRun = 25 }),
-			verdict: policy.Deny, after: policy.Allow, best: "Change context.session.calls_in_run from 25 to 24, and the call is allowed."},
+			verdict: policy.Deny, after: policy.Allow, best: "Remove or change the forbid calls-budget at calls.cedar:1, and the call is allowed."},
 		{name: "missing role", file: "role", request: runs("go", `["go"]`), verdict: policy.Deny, after: policy.Ask, best: "Give role developer to agent:coder, and a person is asked."},
 		{name: "two approvers where one lives", file: "two", request: runs("go", `["go"]`), options: two,
 			verdict: policy.Deny, after: policy.Ask, best: "Add a member with role operator, and a person is asked."},
@@ -150,9 +150,10 @@ func denials() []denial {
 		{name: "nothing permits", file: "deciders", request: fetches("example.com"), options: policytest.Options{Roles: []access.Role{"security"}},
 			verdict: policy.Deny, after: policy.Ask, best: "Give role security to user:alice, and a person is asked."},
 		{name: "error", file: "overflow", request: calls("fs.read", `{"path":"a"}`, risky, func(r *policy.Request) { r.Facts.Protected = true }),
-			verdict: policy.Deny, after: policy.Allow, best: "Change context.risk from 85 to 0, and the call is allowed."},
+			verdict: policy.Deny, after: policy.Allow, best: "Remove or change the forbid overflow at overflow.cedar:1, and the call is allowed."},
 		{name: "two rules at once", file: "two-rules", request: fetches("example.com", risky, func(r *policy.Request) { r.Facts.EgressMode = "none" }),
-			verdict: policy.Deny, after: policy.Ask, best: `Change context.risk from 85 to 39, change context.egress.mode from "none" to "strict", and a person is asked.`},
+			verdict: policy.Deny, after: policy.Ask, best: `Remove or change the forbid strict-only at two-rules.cedar:1, remove or change the forbid no-downloads-at-risk at two-rules.cedar:5, ` +
+				`add a permit: permit(principal == Agent::"coder", action == Action::"tool.execute/http.fetch", resource) when { context.approval.granted };, and a person is asked.`},
 		{name: "nothing but an approval", request: runs("go", `["go"]`), options: two, verdict: policy.Ask, after: policy.Allow, best: "Get a yes of bob, and the call is allowed."},
 	}
 }

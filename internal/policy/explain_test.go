@@ -242,8 +242,8 @@ func TestExplainIsTheSameEachTime(t *testing.T) {
 // were for the first one.
 func TestChangedCallHasNoVotes(t *testing.T) {
 	from := policy.Scenario{
-		Config:   policytest.Config(policytest.Options{Policies: `forbid(principal, action in Action::"tool.execute", resource) when { context.risk > 50 };`}),
-		Request:  runs("git", `["git"]`, func(r *policy.Request) { r.Facts.Risk = 60 }),
+		Config:   policytest.Config(policytest.Options{Policies: `forbid(principal, action == Action::"tool.execute/process.run", resource) when { context.args has timeout_ms && context.args.timeout_ms > 50 };`}),
+		Request:  calls("process.run", `{"argv":["git"],"timeout_ms":60}`),
 		Approval: policytest.Approval(policytest.Vote(policytest.Alice, access.RoleOwner)),
 	}
 	set, err := policy.Load(from.Config)
@@ -252,7 +252,7 @@ func TestChangedCallHasNoVotes(t *testing.T) {
 	}
 	e := set.Explain(from.Request, from.Approval, nil)
 	to, err := e.Flips[0].Apply(from)
-	if err != nil || e.Flips[0].Verdict != policy.Ask || len(to.Approval.Votes) > 0 || to.Request.Facts.Risk != 50 {
+	if err != nil || e.Flips[0].Verdict != policy.Ask || len(to.Approval.Votes) > 0 || string(to.Request.Args) != `{"argv":["git"],"timeout_ms":50}` {
 		t.Errorf("%s: %v, %+v", e.Flips[0].Summary, err, to.Approval)
 	}
 	if got := effectOf(t, to); got != policy.Ask {

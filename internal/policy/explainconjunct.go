@@ -16,7 +16,7 @@ func (v *sight) policies(determining []Determining) []ExplainedPolicy {
 		rests[d.ID] = true
 	}
 	var first, others []ExplainedPolicy
-	for _, p := range v.set.inScope(v.call.req) {
+	for _, p := range v.inScope() {
 		e := v.policy(p)
 		if e.Determining = rests[p.id]; e.Determining {
 			first = append(first, e)

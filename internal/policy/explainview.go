@@ -18,10 +18,12 @@ type sight struct {
 	set  *Set
 	call *call
 	env  evalEnv
-	// real is the context, shown the same without what tool.Redact hides.
-	real, shown types.Record
-	args        types.Record
-	rest        types.String
+	// context is what policy sees, shown the same without what tool.Redact hides.
+	context, shown types.Record
+	// files are those of a call that changes several.
+	files []string
+	args  types.Record
+	rest  types.String
 }
 
 func (s *Set) viewCall(c *call, r Request) *sight {
@@ -60,13 +62,13 @@ func (s *Set) descriptor(name string) tool.Descriptor {
 func (v *sight) see(facts types.Record) {
 	fields := v.call.contextOf(allAttributes)
 	fields["approval"] = facts
-	v.real = types.NewRecord(fields)
+	v.context = types.NewRecord(fields)
 	clean := maps.Clone(fields)
 	if v.call.has.has(attrArgs) {
 		clean["args"], clean["args_rest"] = v.args, v.rest
 	}
 	v.shown = types.NewRecord(clean)
-	v.env = v.call.env(v.real)
+	v.env = v.call.env(v.context)
 }
 
 func (v *sight) contextJSON() json.RawMessage {
@@ -170,3 +172,6 @@ func reads(t *tree) [][]string {
 	})
 	return list
 }
+
+// inScope are the policies whose scope the call is in.
+func (v *sight) inScope() candidates { return v.set.inScope(v.call.req) }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cedar-policy/cedar-go/types"
+
 	"palyra/internal/access"
 	"palyra/internal/tool"
 )
@@ -18,6 +20,8 @@ import (
 type fact struct {
 	questions []string
 	values    []func(*Request)
+	// person is true when a person can change the fact.
+	person bool
 }
 
 func domain[T any](set func(*Request, T), values ...T) []func(*Request) {
@@ -31,51 +35,51 @@ func domain[T any](set func(*Request, T), values ...T) []func(*Request) {
 // facts is the vocabulary of generated policies.
 var facts = []fact{
 	{[]string{"context.risk > 50", "context.risk < 20", "context.risk >= 90", "context.risk == 30", "context.risk * 2 - 10 > 100"},
-		domain(func(r *Request, v int) { r.Facts.Risk = v }, 0, 15, 30, 40, 60, 95)},
+		domain(func(r *Request, v int) { r.Facts.Risk = v }, 0, 15, 30, 40, 60, 95), false},
 	{[]string{"context.session.calls_in_run >= 25", "context.session.calls_in_run + context.session.in_flight > 30"},
-		domain(func(r *Request, v int) { r.SessionFacts.CallsInRun = v }, 0, 10, 24, 25, 40)},
+		domain(func(r *Request, v int) { r.SessionFacts.CallsInRun = v }, 0, 10, 24, 25, 40), false},
 	{[]string{"context.protected", "context.protected == false"},
-		domain(func(r *Request, v bool) { r.Facts.Protected = v }, true, false)},
+		domain(func(r *Request, v bool) { r.Facts.Protected = v }, true, false), false},
 	{[]string{"context.session.tainted"},
-		domain(func(r *Request, v bool) { r.SessionFacts.Tainted = v }, true, false)},
+		domain(func(r *Request, v bool) { r.SessionFacts.Tainted = v }, true, false), false},
 	{[]string{"context has host && context.host like \"*.example.com\"", "context has host && context.host == \"evil.org\"",
 		"context has host && !(context.host like \"*.org\")", "context has domain && context.domain == \"example.com\""},
-		domain(setHost, "a.example.com", "evil.org", "b.net", "good.org")},
+		domain(func(r *Request, v string) { _ = setHost(r, types.String(v)) }, "a.example.com", "evil.org", "b.net", "good.org"), true},
 	{[]string{"context has path && context.path like \"src/*\"", "context has path && context.path like \"*.pem\"",
 		"context has path && context.path == \"Makefile\"", "context has path"},
-		domain(func(r *Request, v string) { r.Facts.Path = v }, "src/a.go", "src/k.pem", "Makefile", "k.pem", "docs/x")},
+		domain(func(r *Request, v string) { r.Facts.Path = v }, "src/a.go", "src/k.pem", "Makefile", "k.pem", "docs/x"), true},
 	{[]string{"context has path_folded && context.path_folded like \"src/*\"", "context has path_folded && !(context.path_folded like \"*.env\")",
 		"context has path_folded && context.path_folded == \"makefile\"", "context has path_folded"},
-		domain(func(r *Request, v string) { r.Facts.Path = v }, "SRC/a.go", "app/.ENV", "Makefile", "docs/x")},
+		domain(func(r *Request, v string) { r.Facts.Path = v }, "SRC/a.go", "app/.ENV", "Makefile", "docs/x"), true},
 	{[]string{"context.hard_links > 1", "context.hard_links == 0"},
-		domain(func(r *Request, v int) { r.Facts.HardLinks = v }, 0, 1, 2, 5)},
+		domain(func(r *Request, v int) { r.Facts.HardLinks = v }, 0, 1, 2, 5), false},
 	{[]string{"context has exec && context.exec.basename == \"git\"", "context has exec && context.exec.inline_code",
 		"context has exec && [\"go\", \"make\"].contains(context.exec.basename)"},
 		domain(func(r *Request, v tool.ExecFacts) { r.Facts.Exec = &v }, tool.ExecFacts{Basename: "git"}, tool.ExecFacts{Basename: "sh", InlineCode: true},
-			tool.ExecFacts{Basename: "make"})},
+			tool.ExecFacts{Basename: "make"}), true},
 	{[]string{"context.args.argv.contains(\"push\")", "context.args.argv.containsAll([\"a\", \"b\"])", "context.args.argv.containsAny([\"x\", \"push\"])",
 		"context.args.argv.isEmpty()"},
 		domain(func(r *Request, v string) { r.Args = json.RawMessage(v) },
-			`{"argv":["push"],"limit":5}`, `{"argv":["a","b"],"limit":5}`, `{"argv":[],"limit":5}`, `{"argv":["x"],"limit":5}`, `{"argv":["z"],"limit":5}`)},
+			`{"argv":["push"],"limit":5}`, `{"argv":["a","b"],"limit":5}`, `{"argv":[],"limit":5}`, `{"argv":["x"],"limit":5}`, `{"argv":["z"],"limit":5}`), true},
 	{[]string{"context.args has limit && context.args.limit > 100", "context.args has limit", "context.args has mode && context.args.mode == \"fast\""},
 		domain(func(r *Request, v string) { r.Args = json.RawMessage(v) },
-			`{"argv":["z"]}`, `{"argv":["z"],"limit":5}`, `{"argv":["z"],"limit":500}`, `{"argv":["z"],"mode":"fast"}`, `{"argv":["z"],"mode":"slow"}`)},
+			`{"argv":["z"]}`, `{"argv":["z"],"limit":5}`, `{"argv":["z"],"limit":500}`, `{"argv":["z"],"mode":"fast"}`, `{"argv":["z"],"mode":"slow"}`), true},
 	{[]string{"context.capabilities.contains(\"network\")", "context.capabilities == [\"process_exec\"]"},
-		domain(func(r *Request, v []tool.Capability) { r.Capabilities = v }, nil, []tool.Capability{tool.Network}, []tool.Capability{tool.ProcessExec})},
+		domain(func(r *Request, v []tool.Capability) { r.Capabilities = v }, nil, []tool.Capability{tool.Network}, []tool.Capability{tool.ProcessExec}), false},
 	{[]string{"context.egress.mode == \"none\"", "context.egress.mode != \"none\""},
-		domain(func(r *Request, v string) { r.Facts.EgressMode = v }, "none", "strict")},
+		domain(func(r *Request, v string) { r.Facts.EgressMode = v }, "none", "strict"), false},
 	{[]string{"context.sandbox.layers.contains(\"landlock\")", "context.sandbox.layers.containsAll([\"landlock\", \"seccomp\"])"},
-		domain(func(r *Request, v []string) { r.Facts.SandboxLayers = v }, nil, []string{"landlock"}, []string{"landlock", "seccomp"})},
+		domain(func(r *Request, v []string) { r.Facts.SandboxLayers = v }, nil, []string{"landlock"}, []string{"landlock", "seccomp"}), false},
 	{[]string{"context.sandbox.rung == \"full\"", "context.sandbox.limits like \"cgroup*\""},
-		domain(func(r *Request, v string) { r.Facts.SandboxRung, r.Facts.SandboxLimits = v, "cgroup_v2" }, "full")},
+		domain(func(r *Request, v string) { r.Facts.SandboxRung, r.Facts.SandboxLimits = v, "cgroup_v2" }, "full"), false},
 	{[]string{"context.workspace_mode == \"copy_on_write\"", "context.workspace_mode != \"direct\""},
-		domain(func(r *Request, v string) { r.Facts.WorkspaceMode = v }, "copy_on_write", "direct")},
+		domain(func(r *Request, v string) { r.Facts.WorkspaceMode = v }, "copy_on_write", "direct"), false},
 	{[]string{"context.sandbox.tier == \"c\"", "context.sandbox.tier != \"b\""},
-		domain(func(r *Request, v string) { r.Facts.SandboxTier = v }, "b", "c", "a")},
+		domain(func(r *Request, v string) { r.Facts.SandboxTier = v }, "b", "c", "a"), false},
 	{[]string{"context.now < datetime(\"2026-03-02T09:00:00Z\")", "context.now.toTime() >= duration(\"18h\")"},
-		domain(func(r *Request, v time.Time) { r.Time = v }, at("2026-03-01T08:00:00Z"), at("2026-03-05T12:00:00Z"), at("2026-03-05T19:00:00Z"))},
+		domain(func(r *Request, v time.Time) { r.Time = v }, at("2026-03-01T08:00:00Z"), at("2026-03-05T12:00:00Z"), at("2026-03-05T19:00:00Z")), true},
 	{[]string{"context has workspace && context.workspace == Workspace::\"main\""},
-		domain(func(r *Request, v string) { r.Facts.Workspace = v }, "main", "other")},
+		domain(func(r *Request, v string) { r.Facts.Workspace = v }, "main", "other"), true},
 	{questions: []string{"principal in Role::\"security\"", "resource.destructive", "context.egress.hosts.containsAny([\"a\"])"}},
 }
 
@@ -276,6 +280,9 @@ func (c *tallied) alone(t *testing.T, seed uint64, s *Set, r Request, v Verdict,
 
 func oneFactTurns(s *Set, r Request) bool {
 	for _, f := range facts {
+		if !f.person {
+			continue
+		}
 		for _, set := range f.values {
 			other := r
 			set(&other)

@@ -13,33 +13,32 @@ import (
 )
 
 // argument returns the place of an argument that the tool's schema declares.
-func (s solver) argument(chain []string) (spot, bool) {
-	name := s.trial.request.Tool
-	at, required := s.trial.set.vocab.args[name], true
+func (f *search) argument(chain []string) []place {
+	at, required := f.set.vocab.args[f.from.Request.Tool], true
+	schema := f.set.descriptor(f.from.Request.Tool).InputSchema
 	for _, step := range chain[2:] {
-		f, ok := at.fields[step]
+		field, ok := at.fields[step]
 		if !ok {
-			return spot{}, false
+			return nil
 		}
-		at, required = f.typ, f.required
+		at, required = field.typ, field.required
+		var s jsonSchema
+		if json.Unmarshal(schema, &s) == nil {
+			schema = s.Properties[step]
+		}
 	}
-	sorts := map[argKind]spotSort{
-		argOpaque: sortString, argString: sortString, argLong: sortLong, argBool: sortBool, argSet: sortSet,
-		argRecord: sortRecord,
+	if len(chain) == 2 || at.kind == argRecord {
+		return nil
 	}
-	p := spot{
-		chain: chain, sort: sorts[at.kind], optional: !required, low: -1 << 53, high: 1 << 53,
-		usual: choicesOf(s.trial.set.descriptor(name).InputSchema, chain[2:]),
-	}
-	p.set = func(r *Request, v types.Value) bool {
+	p := place{chain: chain, optional: !required, usual: choicesOf(schema)}
+	p.set = func(r *Request, v types.Value) error {
 		args, err := withArgument(r.Args, chain[2:], at.kind, v)
-		if err != nil || len(chain) == 2 {
-			return false
+		if err == nil {
+			r.Args, err = f.checkedArgs(args)
 		}
-		r.Args, err = s.search.checkedArgs(args)
-		return err == nil
+		return err
 	}
-	return p, true
+	return []place{p}
 }
 
 // checkedArgs is the canonical form of arguments that the tool's schema takes.
@@ -58,16 +57,9 @@ func (f *search) checkedArgs(args []byte) (json.RawMessage, error) {
 	return f.schema.Check(args)
 }
 
-// choicesOf returns the texts that a schema lists for a place, and an example
-// where it lists none.
-func choicesOf(schema json.RawMessage, chain []string) []string {
-	for _, name := range chain {
-		var s jsonSchema
-		if json.Unmarshal(schema, &s) != nil {
-			return nil
-		}
-		schema = s.Properties[name]
-	}
+// choicesOf returns the texts that a schema lists, and an example where it
+// lists none.
+func choicesOf(schema json.RawMessage) []string {
 	var s jsonSchema
 	if json.Unmarshal(schema, &s) != nil {
 		return nil
@@ -85,53 +77,11 @@ func choicesOf(schema json.RawMessage, chain []string) []string {
 	return out
 }
 
-// argumentsRest is context.args_rest, which can only be emptied.
-func (s solver) argumentsRest(chain []string) spot {
-	declared := s.trial.set.vocab.args[s.trial.request.Tool]
-	return spot{chain: chain, sort: sortString, usual: []string{""}, set: func(r *Request, v types.Value) bool {
-		args, err := decoded(r.Args)
-		if err != nil || v != types.String("") {
-			return false
-		}
-		dropUndeclared(declared, args)
-		text, err := canonical.Marshal(args)
-		if err != nil {
-			return false
-		}
-		r.Args, err = s.search.checkedArgs(text)
-		return err == nil
-	}}
-}
-
-func dropUndeclared(t *argType, args map[string]any) {
-	for name, value := range args {
-		f, ok := t.fields[name]
-		if !ok {
-			delete(args, name)
-			continue
-		}
-		if inner, ok := value.(map[string]any); ok && f.typ.kind == argRecord {
-			dropUndeclared(f.typ, inner)
-		}
-	}
-}
-
-func decoded(args []byte) (map[string]any, error) {
-	if len(args) == 0 {
-		return map[string]any{}, nil
-	}
-	dec := json.NewDecoder(bytes.NewReader(args))
-	dec.UseNumber()
-	var out map[string]any
-	err := dec.Decode(&out)
-	return out, err
-}
-
 // withArgument returns arguments with another value at a place, nil for none.
 func withArgument(args []byte, chain []string, kind argKind, v types.Value) ([]byte, error) {
-	all, err := decoded(args)
-	if err != nil || len(chain) == 0 {
-		return nil, errors.Join(err, errors.New("the arguments cannot be changed"))
+	all := map[string]any{}
+	if err := decodeExact(args, &all); err != nil && len(args) > 0 {
+		return nil, err
 	}
 	at := all
 	for _, name := range chain[:len(chain)-1] {
@@ -143,12 +93,20 @@ func withArgument(args []byte, chain []string, kind argKind, v types.Value) ([]b
 		at = inner
 	}
 	last := chain[len(chain)-1]
+	var err error
 	if v == nil {
 		delete(at, last)
 	} else if at[last], err = jsonOf(kind, v, at[last]); err != nil {
 		return nil, err
 	}
 	return canonical.Marshal(all)
+}
+
+// decodeExact keeps numbers as they are written.
+func decodeExact(text []byte, into any) error {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	return dec.Decode(into)
 }
 
 // jsonOf is the JSON of a Cedar value; a set becomes a list that keeps the
@@ -160,46 +118,35 @@ func jsonOf(kind argKind, v types.Value, before any) (any, error) {
 			return string(v), nil
 		}
 		var out any
-		dec := json.NewDecoder(bytes.NewReader([]byte(v)))
-		dec.UseNumber()
-		err := dec.Decode(&out)
+		err := decodeExact([]byte(v), &out)
 		return out, err
 	case types.Long:
 		return json.Number(v.String()), nil
 	case types.Boolean:
 		return bool(v), nil
 	case types.Set:
-		return listOf(v, before)
+		return listOf(v, before), nil
 	default:
 		return nil, errors.New("the value has no JSON form")
 	}
 }
 
-// listOf is a set as a list: what stays in its old order, then what is new.
-func listOf(set types.Set, before any) (any, error) {
-	elements := set.Slice()
+// listOf is a set of scalars as a list: what stays in its old order, then what
+// is new.
+func listOf(set types.Set, before any) []any {
 	old, _ := before.([]any)
-	place := func(v types.Value) int {
-		one, _ := jsonOf(argString, v, nil)
-		i := slices.Index(old, one)
-		if i < 0 {
-			return len(old)
+	out := []any{}
+	for _, e := range sortedElements(set) {
+		if one, err := jsonOf(argString, e, nil); err == nil {
+			out = append(out, one)
 		}
-		return i
 	}
-	slices.SortFunc(elements, func(a, b types.Value) int {
-		if d := place(a) - place(b); d != 0 {
-			return d
+	place := func(v any) int {
+		if i := slices.Index(old, v); i >= 0 {
+			return i
 		}
-		return bytes.Compare(a.MarshalCedar(), b.MarshalCedar())
-	})
-	out := make([]any, 0, len(elements))
-	for _, e := range elements {
-		one, err := jsonOf(argString, e, nil)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, one)
+		return len(old)
 	}
-	return out, nil
+	slices.SortStableFunc(out, func(a, b any) int { return place(a) - place(b) })
+	return out
 }

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,115 +8,142 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 
 	"palyra/internal/access"
-	"palyra/internal/tool"
 )
 
-// morePeople returns changes of who may decide, when that is all that keeps a
-// call from being asked about: roles for people that are there, or people. It
-// returns only what does.
-func (f *search) morePeople(t *trial) [][]change {
-	c := t.stands.call
-	if f.goal != Ask || f.crowds == maxCrowdSearches || !c.under(t.set.ideal()).allowed {
-		return nil
+// vote is the yes of the fewest people that allows a call that asks. Each group
+// is tried on one surface after the other, and is left no more role or proof
+// than it needs.
+func (f *search) vote() (change, bool) {
+	if f.verdict.effect != Ask {
+		return change{}, false
 	}
-	f.crowds++
-	h, ok := t.set.smallestHelp(c, t.set.electorate(c.requester, "").ballots)
-	if !ok {
-		return nil
-	}
-	out := f.suffice(t, h)
-	if h.role != "" || out != nil {
-		return out
-	}
-	// Perhaps newcomers have to hold a role to decide at all, or one user who
-	// could decide alone no longer can.
-	for _, r := range t.set.vocab.roles {
-		out = append(out, f.suffice(t, help{h.people, r})...)
-	}
-	if out == nil {
-		out = f.suffice(t, help{people: h.people + 1})
-	}
-	return out
-}
-
-// suffice returns those ways to get a crowd that are enough.
-func (f *search) suffice(t *trial, h help) [][]change {
-	var out [][]change
-	try := func(list []change) {
-		list = mergedAll(t.changes, list)
-		if after, ok := f.try(list); ok && after.stands.reaches(f.goal) {
-			out = append(out, list)
+	people := f.deciders()
+	for n := 1; n <= min(3, len(people)); n++ {
+		for _, crowd := range groups(people, n) {
+			if c, ok := f.voteOf(crowd); ok {
+				return c, true
+			}
 		}
 	}
-	if list := t.set.promotions(t.stands.call.requester, h); h.role != "" && len(list) == h.people {
-		try(list)
-	}
-	try(t.set.newcomers(h))
-	return out
+	return change{}, false
 }
 
-func mergedAll(list, more []change) []change {
-	for _, c := range more {
-		list = merged(list, c)
-	}
-	return list
-}
-
-// promotions gives a role to people, last of all to the one whose call it is.
-func (s *Set) promotions(requester access.Principal, h help) []change {
-	people := slices.Clone(s.dir.deciders)
-	slices.SortStableFunc(people, func(a, b access.Member) int {
-		return cmp.Compare(order(a.Principal == requester), order(b.Principal == requester))
+// deciders are the users who may decide this call's record.
+func (f *search) deciders() []access.Member {
+	may := f.set.electorate(f.set.Requester(f.from.Request.Caller), f.verdict.severity)
+	return slices.DeleteFunc(slices.Clone(f.set.dir.deciders), func(m access.Member) bool {
+		return !slices.ContainsFunc(may.ballots, func(b ballot) bool { return b.user == m.Principal.Name })
 	})
-	var out []change
-	for _, m := range people {
-		if h.role == "" || len(out) == h.people || m.Holds(h.role) {
-			continue
+}
+
+// groups lists all choices of n, in order.
+func groups(people []access.Member, n int) [][]access.Member {
+	if n == 0 {
+		return [][]access.Member{nil}
+	}
+	var out [][]access.Member
+	for i := range people {
+		for _, rest := range groups(people[i+1:], n-1) {
+			out = append(out, append([]access.Member{people[i]}, rest...))
 		}
-		group := types.NewEntityUID(typeRole, types.String(h.role))
-		c := change{
-			key: fmt.Sprintf("%s in %s", uidOf(m.Principal), group), effort: effortEntity,
-			step: FlipStep{
-				Kind: StepEntity, Path: uidOf(m.Principal).String(), Was: "not in " + group.String(), Becomes: "in " + group.String(),
-			},
-		}
-		c.say, c.edit = roleChange(m.Principal, h.role, true)
-		out = append(out, c)
 	}
 	return out
 }
 
-func order(last bool) int {
-	if last {
-		return 1
+// voteOf tries the yes of some people, beside the votes that were cast and in
+// their place.
+func (f *search) voteOf(crowd []access.Member) (change, bool) {
+	at := f.from.Approval.Now
+	if at.IsZero() {
+		at = f.from.Request.Time
 	}
-	return 0
+	for _, base := range [][]Vote{f.from.Approval.Votes, nil} {
+		judged := func(votes []Vote) bool {
+			f.trials++
+			return f.trials < maxTrials &&
+				f.set.Judge(f.from.Request, Approval{Votes: append(slices.Clone(base), votes...), Now: at}).Allowed
+		}
+		var on []access.Surface
+		var votes []Vote
+		for _, surface := range f.set.offers.list() {
+			cast := make([]Vote, len(crowd))
+			for i, m := range crowd {
+				cast[i] = Vote{User: m.Principal, Roles: m.Roles, Surface: surface, Paired: true, Present: f.set.offers.present, At: at}
+			}
+			if judged(cast) {
+				if on = append(on, surface); votes == nil {
+					votes = cast
+				}
+			}
+		}
+		if votes != nil {
+			who := f.needed(votes, judged, len(on) == len(f.set.offers.list()))
+			return change{
+				effort: effortApproval, say: "get a yes of " + who,
+				step: FlipStep{
+					Kind: StepApproval, Path: "context.approval", Was: votesText(f.from.Approval.Votes), Becomes: "a yes of " + who,
+				},
+				edit: func(to *Scenario) error {
+					to.Approval = Approval{Votes: append(slices.Clone(base), votes...), Now: at}
+					return nil
+				},
+			}, true
+		}
+	}
+	return change{}, false
 }
 
-// newcomers adds people who may decide.
-func (s *Set) newcomers(h help) []change {
-	roles := []access.Role{access.RoleOperator}
-	if h.role != "" && h.role != access.RoleOperator {
-		roles = append(roles, h.role)
-	}
-	var out []change
-	for n := 1; len(out) < h.people; n++ {
-		who := access.User(fmt.Sprintf("new-member-%d", n))
-		if _, taken := s.dir.members[who]; taken {
-			continue
+// needed takes from votes the proofs that they do not need, and says in words
+// whose they are and what they have to be.
+func (f *search) needed(votes []Vote, judged func([]Vote) bool, anywhere bool) string {
+	unless := func(one *Vote, less Vote) {
+		full := *one
+		if *one = less; !judged(votes) {
+			*one = full
 		}
-		m := access.Member{Principal: who, Roles: roles}
-		out = append(out, change{
-			key: "member " + who.String(), effort: effortEntity,
-			say:  "add a member with " + rolesText(roles),
-			step: FlipStep{Kind: StepEntity, Path: uidOf(who).String(), Was: ValueAbsent, Becomes: "a member with " + rolesText(roles)},
-			edit: func(to *Scenario) error {
-				to.Config.Members = append(slices.Clone(to.Config.Members), m)
-				return nil
-			},
-		})
 	}
-	return out
+	says := make([]string, len(votes))
+	for i := range votes {
+		one := &votes[i]
+		less := *one
+		less.Present = false
+		unless(one, less)
+		less = *one
+		less.Paired = false
+		unless(one, less)
+		all := one.Roles
+		for _, r := range all {
+			less = *one
+			less.Roles = slices.DeleteFunc(slices.Clone(one.Roles), func(other access.Role) bool { return other == r })
+			unless(one, less)
+		}
+		says[i] = one.User.Name
+		if len(one.Roles) > 0 {
+			says[i] += " with " + rolesText(one.Roles)
+		}
+		if !anywhere {
+			says[i] += " on " + string(one.Surface)
+		}
+		if one.Present {
+			says[i] += ", with presence proven"
+		}
+		if one.Paired {
+			says[i] += ", from a paired device"
+		}
+		one.Roles = all
+	}
+	return strings.Join(says, " and of ")
+}
+
+func votesText(votes []Vote) string {
+	if len(votes) == 0 {
+		return "no vote"
+	}
+	names := make([]string, len(votes))
+	for i, v := range votes {
+		names[i] = v.User.Name
+	}
+	return "a yes of " + strings.Join(names, " and of ")
 }
 
 func rolesText(roles []access.Role) string {
@@ -131,242 +157,203 @@ func rolesText(roles []access.Role) string {
 	return "roles " + strings.Join(names, " and ")
 }
 
-// permitAdded is the last resort for an ask: a permit that needs nobody.
-func (f *search) permitAdded() []Flip {
-	c, ok := f.set.addPermit(f.from.Request, f.goal)
-	if !ok {
-		return nil
-	}
-	if flip, ok := f.flip([]change{c}); ok {
-		return []Flip{flip}
-	}
-	return nil
-}
-
-// otherTool proposes the tool of the nearest name for one that nobody pinned.
-func (f *search) otherTool() []Flip {
-	var names []string
-	for name := range f.set.vocab.args {
-		if name != unknownTool {
-			names = append(names, name)
+// memberships are the lists and roles of an operator that the call is not in,
+// though the default policies or one that it meets want it.
+func (f *search) memberships() []change {
+	r, req := f.from.Request, f.seen.call.req
+	var out []change
+	list := func(uid types.EntityUID, group types.EntityUID, say string, edit func(*Scenario) error) {
+		if !f.set.in(uid, group) {
+			out = append(out, entityChange(uid, group, true, say, edit))
 		}
 	}
-	slices.Sort(names)
-	was, name := f.from.Request.Tool, tool.Nearest(f.from.Request.Tool, names)
-	if name == "" {
-		return nil
+	who := r.Caller.Principal
+	say := fmt.Sprintf("add %s to allowed_principals", who)
+	if m, known := f.set.dir.members[who]; !known {
+		say = fmt.Sprintf("register %s", who)
+	} else if m.Disabled {
+		say = fmt.Sprintf("enable %s", who)
 	}
-	schema, err := tool.CompileSchema(f.set.descriptor(name).InputSchema)
-	if err != nil {
-		return nil
-	}
-	c := change{
-		key: "tool", effort: effortCaller, say: fmt.Sprintf("call %s (no tool is named %s)", name, clipText(was)),
-		step: FlipStep{Kind: StepContext, Path: "tool", Was: clipText(was), Becomes: name},
-		edit: func(to *Scenario) error {
-			args, err := schema.Check(to.Request.Args)
-			to.Request.Tool, to.Request.Args = name, args
-			return err
-		},
-	}
-	if flip, ok := f.flip([]change{c}); ok {
-		return []Flip{flip}
-	}
-	return nil
-}
-
-// Bounds of the search for people.
-const (
-	maxCrowds        = 300 // groups whose yes is tried
-	maxCrowdSearches = 4   // places in a search where more people are looked for
-)
-
-// yeses finds the fewest people whose yes allows the call as it is.
-func (f *search) yeses(severity string) []Flip {
-	var calls []*call
-	for _, one := range f.from.Request.perPath() {
-		c, refused := f.set.prepare(one)
-		if refused != nil {
-			return nil
-		}
-		calls = append(calls, c)
-	}
-	requester := calls[0].requester
-	fresh := f.set.ballots(f.from.Approval, requester)
-	for _, base := range [][]ballot{fresh, nil} {
-		b := &booth{set: f.set, calls: calls, base: base}
-		crowd := b.smallest(f.set.electorate(requester, severity).ballots)
-		if len(crowd) == 0 {
-			continue
-		}
-		if flip, ok := f.flip([]change{b.yes(crowd, f.from, base == nil)}); ok {
-			return []Flip{flip}
+	list(req.Principal, types.NewEntityUID(typePrincipalSet, setAllowed), say, func(to *Scenario) error { return admit(to, who) })
+	for _, l := range []struct {
+		kind, set types.EntityType
+		id        types.String
+		name, say string
+		list      func(*Snapshot) *[]string
+	}{
+		{typeTool, typeToolSet, setAllowed, r.Tool, "add %s to allowed_tools", func(s *Snapshot) *[]string { return &s.AllowedTools }},
+		{typeChannel, typeChannelSet, setAllowed, r.Channel, "allow the channel %s", func(s *Snapshot) *[]string { return &s.AllowedChannels }},
+		{typeSkill, typeSkillSet, setActive, r.SkillID, "activate the skill %s", func(s *Snapshot) *[]string { return &s.ActiveSkills }},
+	} {
+		if l.name != "" {
+			list(types.NewEntityUID(l.kind, types.String(l.name)), types.NewEntityUID(l.set, l.id), fmt.Sprintf(l.say, l.name), func(to *Scenario) error {
+				names := l.list(&to.Config.Snapshot)
+				*names = append(slices.Clone(*names), l.name)
+				return nil
+			})
 		}
 	}
-	return nil
-}
-
-// booth tries votes on a call.
-type booth struct {
-	set   *Set
-	calls []*call
-	base  []ballot
-	tried int
-}
-
-func (b *booth) allow(crowd []ballot) bool {
-	b.tried++
-	facts := b.set.tally.facts(slices.Concat(b.base, crowd), false)
-	return !slices.ContainsFunc(b.calls, func(c *call) bool { return !c.under(facts).allowed })
-}
-
-// smallest returns the fewest of the people who together allow the call, each
-// with no more than is needed; nil when all together do not.
-func (b *booth) smallest(people []ballot) []yea {
-	var crowd []ballot
-	for n := 1; n <= 3 && crowd == nil; n++ {
-		crowd = b.choose(people, nil, n)
-	}
-	if crowd == nil && b.allow(people) {
-		crowd = b.without(people)
-	}
-	return b.modest(crowd)
-}
-
-// choose tries all groups of n, in order, as long as the bound lets it.
-func (b *booth) choose(people, chosen []ballot, n int) []ballot {
-	if n == 0 {
-		if b.allow(chosen) {
-			return slices.Clone(chosen)
-		}
-		return nil
-	}
-	for i := range people {
-		if b.tried > maxCrowds {
-			return nil
-		}
-		if found := b.choose(people[i+1:], append(slices.Clip(chosen), people[i]), n-1); found != nil {
-			return found
-		}
-	}
-	return nil
-}
-
-// without leaves out everybody who is not needed.
-func (b *booth) without(people []ballot) []ballot {
-	crowd := slices.Clone(people)
-	for i := 0; i < len(crowd); {
-		if fewer := slices.Delete(slices.Clone(crowd), i, i+1); b.allow(fewer) {
-			crowd = fewer
-		} else {
-			i++
-		}
-	}
-	return crowd
-}
-
-// yea is one yes that is wanted.
-type yea struct {
-	ballot
-	// anywhere is true when it may be given on any surface.
-	anywhere bool
-}
-
-// modest leaves each vote one surface, and takes from it roles and proofs that
-// the call does not need. It is nil if somebody would have to vote twice.
-func (b *booth) modest(crowd []ballot) []yea {
-	crowd = slices.Clone(crowd)
-	out := make([]yea, len(crowd))
-	for i := range crowd {
-		full := crowd[i]
-		crowd[i].surfaces = nil
-		out[i].anywhere = b.allow(crowd)
-		at := slices.IndexFunc(full.surfaces, func(surface access.Surface) bool {
-			crowd[i].surfaces = []access.Surface{surface}
-			return b.allow(crowd)
-		})
-		if at < 0 {
-			return nil
-		}
-		b.drop(crowd, func() { crowd[i].present = false }, func() { crowd[i].present = full.present })
-		b.drop(crowd, func() { crowd[i].paired = false }, func() { crowd[i].paired = full.paired })
-		for _, r := range full.roles {
-			before := crowd[i].roles
-			b.drop(crowd, func() {
-				crowd[i].roles = slices.DeleteFunc(slices.Clone(before), func(other access.Role) bool { return other == r })
-			}, func() { crowd[i].roles = before })
-		}
-		out[i].ballot = crowd[i]
+	for _, role := range f.rolesNamed() {
+		group := types.NewEntityUID(typeRole, types.String(role))
+		out = append(out, roleChange(who, role, !f.set.in(req.Principal, group)))
 	}
 	return out
 }
 
-func (b *booth) drop(crowd []ballot, drop, restore func()) {
-	if drop(); !b.allow(crowd) {
-		restore()
-	}
+// in reports whether an entity is in a group.
+func (s *Set) in(uid, group types.EntityUID) bool {
+	return slices.Contains(s.dir.ancestors[uid], group)
 }
 
-// yes is the change that these people approve.
-func (b *booth) yes(crowd []yea, from Scenario, alone bool) change {
-	slices.SortFunc(crowd, func(x, y yea) int { return cmp.Compare(x.user, y.user) })
-	at := from.Approval.Now
-	if at.IsZero() {
-		at = from.Request.Time
-	}
-	votes := make([]Vote, len(crowd))
-	says := make([]string, len(crowd))
-	for i, one := range crowd {
-		user := access.User(one.user)
-		votes[i] = Vote{
-			User: user, Roles: b.set.dir.members[user].Roles, Surface: one.surfaces[0],
-			Paired: one.paired, Present: one.present, At: at,
+// rolesNamed are the roles that policies about the call's action ask for.
+func (f *search) rolesNamed() []access.Role {
+	var out []access.Role
+	add := func(uid types.EntityUID) {
+		if role := access.Role(uid.ID); uid.Type == typeRole && !slices.Contains(out, role) {
+			out = append(out, role)
 		}
-		says[i] = one.String()
 	}
-	who := strings.Join(says, " and of ")
-	return change{
-		key: "context.approval", effort: effortApproval, say: "get a yes of " + who,
-		step: FlipStep{
-			Kind: StepApproval, Path: "context.approval", Was: votesText(from.Approval.Votes), Becomes: "a yes of " + who,
-		},
-		edit: func(to *Scenario) error {
-			if alone {
-				to.Approval.Votes = nil
+	for _, p := range f.set.policies {
+		if !f.set.dir.inScope(f.seen.call.req.Action, p.ast.Action) {
+			continue
+		}
+		if in, ok := p.ast.Principal.(scopeIn); ok {
+			add(in.Entity)
+		}
+		for _, v := range p.constants() {
+			if uid, ok := v.(types.EntityUID); ok {
+				add(uid)
 			}
-			to.Approval.Votes = append(slices.Clone(to.Approval.Votes), votes...)
-			to.Approval.Now, to.Approval.Standing = at, false
-			return nil
-		},
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func entityChange(uid, group types.EntityUID, in bool, say string, edit func(*Scenario) error) change {
+	step := FlipStep{Kind: StepEntity, Path: uid.String(), Was: "not in " + group.String(), Becomes: "in " + group.String()}
+	if !in {
+		step.Was, step.Becomes = step.Becomes, step.Was
+	}
+	return change{effort: effortEntity, say: say, step: step, edit: edit}
+}
+
+// roleChange gives a member a role, or takes it away.
+func roleChange(who access.Principal, role access.Role, in bool) change {
+	say := fmt.Sprintf("give role %s to %s", role, who)
+	if !in {
+		say = fmt.Sprintf("take role %s from %s", role, who)
+	}
+	return entityChange(uidOf(who), types.NewEntityUID(typeRole, types.String(role)), in, say, func(to *Scenario) error {
+		return changeMember(to, who, func(m *access.Member) {
+			m.Roles = slices.DeleteFunc(slices.Clone(m.Roles), func(r access.Role) bool { return r == role })
+			if in {
+				m.Roles = append(m.Roles, role)
+			}
+		})
+	})
+}
+
+func changeMember(to *Scenario, who access.Principal, edit func(*access.Member)) error {
+	i := slices.IndexFunc(to.Config.Members, func(m access.Member) bool { return m.Principal == who })
+	if i < 0 {
+		return fmt.Errorf("%s is no member", who)
+	}
+	to.Config.Members = slices.Clone(to.Config.Members)
+	edit(&to.Config.Members[i])
+	return nil
+}
+
+// admit makes a principal one of the allowed: registered, enabled as its owner
+// is, and on the list if there is one.
+func admit(to *Scenario, who access.Principal) error {
+	enable := func(m *access.Member) { m.Disabled = false }
+	if err := changeMember(to, who, enable); err != nil {
+		m := access.Member{Principal: who}
+		if who.Kind == access.KindAgent {
+			m.Owner = to.Request.Caller.OnBehalfOf
+		}
+		to.Config.Members = append(slices.Clone(to.Config.Members), m)
+	}
+	if who.Kind == access.KindAgent {
+		i := slices.IndexFunc(to.Config.Members, func(m access.Member) bool { return m.Principal == who })
+		if err := changeMember(to, to.Config.Members[i].Owner, enable); err != nil {
+			return err
+		}
+	}
+	if allowed := to.Config.Snapshot.AllowedPrincipals; allowed != nil && !slices.Contains(allowed, who) {
+		to.Config.Snapshot.AllowedPrincipals = append(slices.Clone(allowed), who)
+	}
+	return nil
+}
+
+// morePeople offers roles for people that are there, or people, where nobody
+// could give the approval that policy wants.
+func (f *search) morePeople() {
+	if f.verdict.effect != Deny || f.verdict.missing == "" {
+		return
+	}
+	roles := append([]access.Role{""}, f.set.vocab.roles...)
+	for n := 1; n <= 3; n++ {
+		before := len(f.found)
+		for _, role := range roles {
+			if role != "" && f.promote(role, n) {
+				continue
+			}
+			f.try(f.newcomers(role, n)...)
+		}
+		if len(f.found) > before {
+			return
+		}
 	}
 }
 
-// String says whose yes it is and what it has to prove.
-func (b yea) String() string {
-	var out strings.Builder
-	out.WriteString(b.user)
-	if len(b.roles) > 0 {
-		out.WriteString(" with " + rolesText(b.roles))
+// promote offers a role to people, last of all to the one whose call it is.
+func (f *search) promote(role access.Role, n int) bool {
+	requester := f.set.Requester(f.from.Request.Caller)
+	var out, own []change
+	for _, m := range f.set.dir.deciders {
+		switch {
+		case m.Holds(role):
+		case m.Principal == requester:
+			own = append(own, roleChange(m.Principal, role, true))
+		default:
+			out = append(out, roleChange(m.Principal, role, true))
+		}
 	}
-	if !b.anywhere {
-		out.WriteString(" on " + string(b.surfaces[0]))
-	}
-	if b.present {
-		out.WriteString(", with presence proven")
-	}
-	if b.paired {
-		out.WriteString(", from a paired device")
-	}
-	return out.String()
+	out = append(out, own...)
+	return len(out) >= n && f.try(out[:n]...)
 }
 
-func votesText(votes []Vote) string {
-	if len(votes) == 0 {
-		return "no vote"
+// newcomers adds people who may decide.
+func (f *search) newcomers(role access.Role, n int) []change {
+	roles := []access.Role{access.RoleOperator}
+	if role != "" && role != access.RoleOperator {
+		roles = append(roles, role)
 	}
-	names := make([]string, len(votes))
-	for i, v := range votes {
-		names[i] = v.User.Name
+	var out []change
+	for i := 1; len(out) < n; i++ {
+		who := access.User(fmt.Sprintf("new-member-%d", i))
+		if _, taken := f.set.dir.members[who]; taken {
+			continue
+		}
+		out = append(out, change{
+			effort: effortEntity, say: "add a member with " + rolesText(roles),
+			step: FlipStep{Kind: StepEntity, Path: uidOf(who).String(), Was: ValueAbsent, Becomes: "a member with " + rolesText(roles)},
+			edit: func(to *Scenario) error {
+				to.Config.Members = append(slices.Clone(to.Config.Members), access.Member{Principal: who, Roles: roles})
+				return nil
+			},
+		})
 	}
-	return "a yes of " + strings.Join(names, " and of ")
+	return out
+}
+
+// constants are the values that a policy's conditions name.
+func (c *compiled) constants() []types.Value {
+	var out []types.Value
+	for _, cond := range c.conditions() {
+		out = append(out, cond.body.constants()...)
+	}
+	return out
 }

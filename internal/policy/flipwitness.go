@@ -2,79 +2,74 @@ package policy
 
 import (
 	"cmp"
+	"fmt"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cedar-policy/cedar-go/types"
+
+	"palyra/internal/tool"
 )
 
-// Bounds of the values that are tried at one place.
-const (
-	maxWitnesses = 400
-	maxCompared  = 12 // expressions whose values are tried
-)
-
-// witnesses proposes values for a place that may give an expression the value
-// that it lacks, the closest to what is there first. They come from what this
-// and other expressions compare the place with. The caller tries them.
-func (s solver) witnesses(at repair, t *tree, p spot) []types.Value {
-	now := placeValue(at.env, p.chain)
-	near := s.comparedWith(t, p.chain)
+// witnesses proposes values for a place, made of what stands there and of what
+// policies in scope compare it with, the closest first. Whoever asks tries
+// them.
+func (v *sight) witnesses(p place) []types.Value {
+	now := v.real(p)
+	near, patterns := v.comparedWith(p.chain)
 	var out []types.Value
-	switch p.sort {
-	case sortBool:
-		out = []types.Value{types.Boolean(now != types.Boolean(true))}
-	case sortLong:
-		out = s.longs(at, t, p, now, near)
-	case sortString:
-		out = texting(at, p, now, near)
-	case sortSet:
-		out = sets(at, p, now, near)
-	case sortEntity:
-		out = s.entities(p, near)
-	case sortTime:
-		out = times(now, near)
+	switch now := now.(type) {
+	case types.Boolean:
+		out = []types.Value{!now}
+	case types.Long:
+		out = longs(now, near)
+	case types.Set:
+		out = sets(now, near)
+	case types.Datetime:
+		out = times(now)
+	case types.String:
+		out = texts(p, string(now), near, patterns)
+	default:
+		out = slices.Concat(near, texts(p, "", near, patterns), []types.Value{types.Long(0), types.True})
 	}
+	var known []types.Value
+	for uid := range v.set.dir.entities {
+		if at, ok := now.(types.EntityUID); ok && uid.Type == at.Type {
+			known = append(known, uid)
+		}
+	}
+	out = append(out, sortedValues(known)...)
 	if p.optional && now != nil {
 		out = append(out, nil)
 	}
-	return out[:min(len(out), maxWitnesses)]
+	return slices.DeleteFunc(out, func(v types.Value) bool { return v != nil && now != nil && v.Equal(now) })
 }
 
-// placeValue returns what stands at a place of the context, nil for nothing.
-func placeValue(env evalEnv, chain []string) types.Value {
-	at := env.Context
-	for _, name := range chain[1:] {
-		at = attributeOf(at, types.String(name), env.Entities)
-	}
-	return at
-}
-
-// comparedWith returns the expressions that read a place: the one given, then
-// those of its policy, then those of every policy in scope.
-func (s solver) comparedWith(t *tree, chain []string) []*tree {
-	out := []*tree{t}
-	add := func(p *compiled) {
+// comparedWith returns the constants, and the patterns, of the expressions that
+// read a place.
+func (v *sight) comparedWith(chain []string) (near []types.Value, patterns []types.Pattern) {
+	for _, p := range v.inScope() {
 		for _, cond := range p.conditions() {
-			cond.body.walk(func(k *tree) bool {
-				if partsOf(k) != nil {
+			cond.body.walk(func(t *tree) bool {
+				if partsOf(t) != nil || dottedAnd(t) {
 					return true
 				}
-				if k != t && slices.ContainsFunc(reads(k), func(c []string) bool { return slices.Equal(c, chain) }) {
-					out = append(out, k)
+				if slices.ContainsFunc(reads(t), func(c []string) bool { return slices.Equal(c, chain) }) {
+					near = append(near, t.constants()...)
+					t.walk(func(k *tree) bool {
+						if like, ok := k.node.(nodeLike); ok {
+							patterns = append(patterns, like.Value)
+						}
+						return true
+					})
 				}
-				return dottedAnd(k)
+				return false
 			})
 		}
 	}
-	add(s.policy)
-	for _, p := range s.trial.stands.call.found {
-		if p != s.policy {
-			add(p)
-		}
-	}
-	return out[:min(len(out), maxCompared)]
+	return near, patterns
 }
 
 // dottedAnd lets a walk go into "x has a.b".
@@ -83,241 +78,191 @@ func dottedAnd(t *tree) bool {
 	return and
 }
 
-// constants returns the values in and below expressions: literals, elements
-// of sets, and what operands come to in the environment.
-func constants(env evalEnv, list []*tree) []types.Value {
+// constants returns the values of an expression's parts that read nothing, and
+// the elements of those that are sets.
+func (t *tree) constants() []types.Value {
 	var out []types.Value
-	add := func(v types.Value) {
-		if set, ok := v.(types.Set); ok {
+	t.walk(func(k *tree) bool {
+		value, err := evalNode(k.node, evalEnv{})
+		if len(reads(k)) > 0 || err != nil {
+			return true
+		}
+		if set, ok := value.(types.Set); ok {
 			out = append(out, sortedElements(set)...)
 		}
-		out = append(out, v)
-	}
-	for _, t := range list {
-		t.walk(func(k *tree) bool {
-			if lit, ok := k.node.(nodeValue); ok {
-				add(lit.Value)
-			}
-			return true
-		})
-		for _, k := range t.kids {
-			if v, err := evalNode(k.node, env); err == nil {
-				add(v)
-			}
-		}
-	}
+		out = append(out, value)
+		return false
+	})
 	return out
 }
 
-func sortedElements(set types.Set) []types.Value {
-	return slices.SortedFunc(set.All(), func(a, b types.Value) int {
-		return cmp.Compare(string(a.MarshalCedar()), string(b.MarshalCedar()))
-	})
+func sortedElements(set types.Set) []types.Value { return sortedValues(set.Slice()) }
+
+func sortedValues(list []types.Value) []types.Value {
+	slices.SortFunc(list, func(a, b types.Value) int { return cmp.Compare(string(a.MarshalCedar()), string(b.MarshalCedar())) })
+	return list
 }
 
-// longs proposes the nearest number that does, then those around constants,
-// then the ends of the range.
-func (s solver) longs(at repair, t *tree, p spot, now types.Value, near []*tree) []types.Value {
-	start, ok := now.(types.Long)
-	if !ok {
-		start = max(p.low, 0)
-	}
-	var list []types.Long
-	for _, v := range constants(at.env, near) {
-		if n, ok := v.(types.Long); ok && n > p.low && n < p.high {
+// longs proposes the numbers at and around constants, the nearest first.
+func longs(now types.Long, near []types.Value) []types.Value {
+	list := []types.Long{0}
+	for _, v := range near {
+		if n, ok := v.(types.Long); ok {
 			list = append(list, n, n-1, n+1)
 		}
 	}
-	list = append(list, p.low, p.high)
-	before, _ := evalNode(t.node, at.env)
-	for _, end := range []types.Long{p.low, p.high} {
-		list = append(list, bisect(start, end, func(n types.Long) bool {
-			env := at.env
-			patchPlace(&env, p.chain[1:], n)
-			after, err := evalNode(t.node, env)
-			return err == nil && after != before
-		}))
-	}
-	slices.SortStableFunc(list, func(a, b types.Long) int { return cmp.Compare(distance(a, start), distance(b, start)) })
-	out := make([]types.Value, 0, len(list))
-	for _, n := range slices.Compact(list) {
-		out = append(out, n)
+	away := func(n types.Long) uint64 { return uint64(max(n, now)) - uint64(min(n, now)) }
+	slices.SortStableFunc(list, func(a, b types.Long) int { return cmp.Compare(away(a), away(b)) })
+	out := make([]types.Value, len(list))
+	for i, n := range list {
+		out[i] = n
 	}
 	return out
 }
 
-func distance(a, b types.Long) uint64 {
-	if a < b {
-		a, b = b, a
-	}
-	return uint64(a) - uint64(b)
-}
-
-// bisect returns the number nearest to start, in the direction of end, from
-// which on the expression is as it is at end.
-func bisect(start, end types.Long, good func(types.Long) bool) types.Long {
-	if !good(end) {
-		return end
-	}
-	for distance(start, end) > 1 {
-		middle := start/2 + end/2 + (start%2+end%2)/2
-		if good(middle) {
-			end = middle
-		} else {
-			start = middle
-		}
-	}
-	return end
-}
-
-// texting proposes texts: constants, texts of the patterns, usual values, and
-// what is there with something added.
-func texting(at repair, p spot, now types.Value, near []*tree) []types.Value {
-	old, _ := now.(types.String)
+// texts proposes constants, texts of the patterns, usual values, and what is
+// there with something added.
+func texts(p place, old string, near []types.Value, patterns []types.Pattern) []types.Value {
 	var out []types.Value
-	add := func(list ...string) {
-		for _, t := range list {
-			if v := types.String(t); v != old && !slices.Contains(out, types.Value(v)) {
-				out = append(out, v)
-			}
-		}
-	}
-	for _, v := range constants(at.env, near) {
-		if t, ok := v.(types.String); ok {
-			add(string(t))
+	for _, v := range near {
+		switch v.(type) {
+		case types.String, types.EntityUID:
+			out = append(out, v)
 		}
 	}
 	fillers := slices.Concat(p.usual, []string{"", "x"})
 	if old != "" && p.chain[1] != "host" {
-		fillers = slices.Concat([]string{path.Base(string(old)), string(old)}, fillers)
+		fillers = slices.Concat([]string{path.Base(old), old}, fillers)
 	}
-	for _, t := range near {
-		t.walk(func(k *tree) bool {
-			if like, ok := k.node.(nodeLike); ok {
-				add(fitting(like.Value, fillers)...)
-			}
-			return true
-		})
+	var made []string
+	for _, pattern := range patterns {
+		for _, filler := range fillers {
+			made = append(made, fitting(pattern, filler)...)
+		}
 	}
-	add(p.usual...)
-	if old != "" {
-		add(string(old)+"x", "x"+string(old))
+	for _, text := range slices.Concat(made, p.usual, []string{old + "x", "x" + old}) {
+		out = append(out, types.String(text))
 	}
 	return out
 }
 
-// fitting returns texts that match a pattern, with fillers for its wildcards.
-func fitting(pattern types.Pattern, fillers []string) []string {
+// fitting returns the texts that match a pattern with a filler for each of its
+// wildcards, and for the last alone.
+func fitting(pattern types.Pattern, filler string) []string {
+	var all, last strings.Builder
 	parts := patternParts(pattern)
-	build := func(filler func(i int) string) string {
-		out, wild := "", 0
-		for _, part := range parts {
-			if text, ok := part.(types.String); ok {
-				out += string(text)
-			} else {
-				out += filler(wild)
-				wild++
+	for i, part := range parts {
+		text, ok := part.(types.String)
+		if !ok {
+			all.WriteString(filler)
+			if !slices.ContainsFunc(parts[i+1:], func(p any) bool { _, wild := p.(types.Wildcard); return wild }) {
+				last.WriteString(filler)
 			}
 		}
-		return out
+		all.WriteString(string(text))
+		last.WriteString(string(text))
 	}
-	wild := 0
-	build(func(i int) string { wild = i + 1; return "" })
-	var out []string
-	for _, f := range fillers {
-		out = append(out,
-			build(func(int) string { return f }),
-			build(func(i int) string {
-				if i < wild-1 {
-					return ""
-				}
-				return f
-			}))
-	}
-	return out
+	return []string{all.String(), last.String()}
 }
 
-// sets proposes sets: what is there with more, with less, and constants.
-func sets(at repair, p spot, now types.Value, near []*tree) []types.Value {
-	old, _ := now.(types.Set)
-	list := constants(at.env, near)
-	var elements []types.Value
-	var out []types.Value
-	for _, v := range list {
-		if set, ok := v.(types.Set); ok {
-			out = append(out, set)
-		} else if _, isRecord := v.(types.Record); !isRecord {
-			elements = append(elements, v)
-		}
-	}
-	for _, t := range p.usual {
-		elements = append(elements, types.String(t))
-	}
+// sets proposes what is there with one element more or less, or with all of a
+// constant, and constants.
+func sets(now types.Set, near []types.Value) []types.Value {
+	var out, whole []types.Value
 	without := func(drop func(types.Value) bool) types.Value {
-		return types.NewSet(slices.DeleteFunc(sortedElements(old), drop)...)
+		return types.NewSet(slices.DeleteFunc(sortedElements(now), drop)...)
 	}
-	var edits []types.Value
-	for _, e := range elements {
-		if old.Contains(e) {
-			edits = append(edits, without(func(v types.Value) bool { return v.Equal(e) }))
-		} else {
-			edits = append(edits, types.NewSet(append(sortedElements(old), e)...))
+	for _, v := range near {
+		set, ok := v.(types.Set)
+		switch {
+		case ok:
+			whole = append(whole, types.NewSet(append(sortedElements(now), sortedElements(set)...)...), without(set.Contains), set)
+		case now.Contains(v):
+			out = append(out, without(v.Equal))
+		default:
+			out = append(out, types.NewSet(append(sortedElements(now), v)...))
 		}
 	}
-	for _, v := range list {
-		if set, ok := v.(types.Set); ok {
-			edits = append(edits, types.NewSet(append(sortedElements(old), sortedElements(set)...)...), without(set.Contains))
-		}
-	}
-	out = slices.Concat(edits, out, []types.Value{types.NewSet()})
-	return slices.DeleteFunc(out, func(v types.Value) bool { return v.Equal(old) })
+	return slices.Concat(out, whole, []types.Value{types.NewSet()})
 }
 
-// entities proposes entities of a type: those named, then those known.
-func (s solver) entities(p spot, near []*tree) []types.Value {
+// times proposes every quarter of an hour of the next day, and every hour of
+// the next week.
+func times(now types.Datetime) []types.Value {
 	var out []types.Value
-	for _, v := range constants(evalEnv{}, near) {
-		if uid, ok := v.(types.EntityUID); ok && uid.Type == p.entity {
-			out = append(out, uid)
-		}
-	}
-	var names []types.Value
-	for uid := range s.trial.set.dir.entities {
-		if uid.Type == p.entity {
-			names = append(names, uid)
-		}
-	}
-	slices.SortFunc(names, func(a, b types.Value) int {
-		return cmp.Compare(string(a.MarshalCedar()), string(b.MarshalCedar()))
-	})
-	return append(out, names...)
-}
-
-// times proposes the times that are named, then every quarter of an hour of
-// the next day and every hour of the next week.
-func times(now types.Value, near []*tree) []types.Value {
-	start, ok := now.(types.Datetime)
-	if !ok {
-		return nil
-	}
-	var out []types.Value
-	for _, t := range near {
-		t.walk(func(k *tree) bool {
-			if lit, err := evalNode(k.node, evalEnv{}); err == nil {
-				if d, ok := lit.(types.Datetime); ok {
-					ms := d.Milliseconds()
-					out = append(out, d, types.NewDatetimeFromMillis(ms-1), types.NewDatetimeFromMillis(ms+1))
-				}
-			}
-			return true
-		})
-	}
-	at := start.Time().Truncate(15 * time.Minute)
 	for i := 1; i <= 24*4; i++ {
-		out = append(out, types.NewDatetime(at.Add(time.Duration(i)*15*time.Minute)))
+		out = append(out, types.NewDatetime(now.Time().Truncate(15*time.Minute).Add(time.Duration(i)*15*time.Minute)))
 	}
 	for i := 25; i <= 7*24; i++ {
-		out = append(out, types.NewDatetime(at.Truncate(time.Hour).Add(time.Duration(i)*time.Hour)))
+		out = append(out, types.NewDatetime(now.Time().Truncate(time.Hour).Add(time.Duration(i)*time.Hour)))
 	}
 	return out
+}
+
+// setPlace is the change that sets a place to a value.
+func (v *sight) setPlace(p place, value types.Value) change {
+	place, was, becomes := p.path(), v.masked(p, v.real(p)), v.masked(p, value)
+	c := change{
+		effort: effortOfPlace(p.chain),
+		step:   FlipStep{Kind: StepContext, Path: place, Was: was, Becomes: becomes},
+		say:    fmt.Sprintf("change %s from %s to %s", place, was, becomes),
+		edit:   func(to *Scenario) error { return p.set(&to.Request, value) },
+	}
+	switch _, time := value.(types.Datetime); {
+	case value == nil:
+		c.say = fmt.Sprintf("call without %s (it is %s)", place, was)
+	case was == ValueAbsent:
+		c.say = fmt.Sprintf("call with %s %s (it is absent)", place, becomes)
+	case time:
+		c.say = fmt.Sprintf("call at %s (it is %s)", becomes, was)
+	}
+	return c
+}
+
+// real is what stands at a place, nil for nothing.
+func (v *sight) real(p place) types.Value { return v.standsAt(p, v.context) }
+
+func (v *sight) standsAt(p place, context types.Record) types.Value {
+	if p.file > 0 {
+		f := v.call.request.Facts
+		setPath(&f, v.files[p.file-1])
+		if p.chain[1] == "path_folded" {
+			return types.String(f.PathFolded)
+		}
+		return types.String(f.Path)
+	}
+	var at types.Value = context
+	for _, name := range p.chain[1:] {
+		at = attributeOf(at, types.String(name), v.call.entities)
+	}
+	return at
+}
+
+// masked is the text of a proposed value. What it takes over from a value that
+// is hidden, in whole or in part, is hidden as well.
+func (v *sight) masked(p place, value types.Value) string {
+	real, shown := v.real(p), v.standsAt(p, v.shown)
+	if value == nil || real == nil || shown != nil && real.Equal(shown) {
+		return valueText(value)
+	}
+	switch value := value.(type) {
+	case types.Set:
+		old, _ := real.(types.Set)
+		open, _ := shown.(types.Set)
+		elements := sortedElements(value)
+		for i, e := range elements {
+			if old.Contains(e) && !open.Contains(e) {
+				elements[i] = types.String(tool.Redaction)
+			}
+		}
+		return valueText(types.NewSet(elements...))
+	case types.String:
+		if old, ok := real.(types.String); ok && strings.Contains(string(value), string(old)) {
+			return fmt.Sprintf("%q", tool.Redaction)
+		}
+	}
+	if value.Equal(real) {
+		return valueText(shown)
+	}
+	return valueText(value)
 }

@@ -57,7 +57,7 @@ func TestHostNetworkIsExplained(t *testing.T) {
 	for _, f := range e.Flips {
 		says.WriteString(f.Summary + "\n")
 	}
-	if !strings.Contains(says.String(), `context.egress.mode from "none" to`) {
+	if !strings.Contains(says.String(), `permit(principal == Agent::"coder", action == Action::"tool.execute/process.run", resource) when { context.egress.mode == "none"`) {
 		t.Errorf("flips %s", says.String())
 	}
 }

@@ -9,26 +9,28 @@ import (
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
 
-	"palyra/internal/access"
 	"palyra/internal/tool"
 )
 
 // variant is the set with other settings, members or policies. Nothing is
 // validated: changes are made of what was. Schema and roles stay, so the
 // tools, their schemas and the declared roles have to be the same.
-func (s *Set) variant(cfg Config, drop, add []*compiled) *Set {
+func (s *Set) variant(cfg Config, changes []change) *Set {
+	if !slices.ContainsFunc(changes, func(c change) bool { return c.step.Kind == StepEntity || c.step.Kind == StepPolicy }) {
+		return s
+	}
 	v := &Set{
 		config: cfg, vocab: s.vocab, dir: buildDirectory(cfg, s.vocab), tally: s.tally, offers: s.offers,
-		noApproval: s.noApproval, settings: cfg.Snapshot, index: s.index, policies: s.policies, byID: s.byID,
+		noApproval: s.noApproval, settings: cfg.Snapshot, policies: slices.Clone(s.policies), byID: make(map[cedar.PolicyID]*compiled),
 		version: s.version, snapshotDigest: s.snapshotDigest,
 	}
 	v.ideal = sync.OnceValue(func() types.Record { return v.crowdFacts(everywhere()) })
-	if len(drop)+len(add) == 0 {
-		return v
+	for _, c := range changes {
+		v.policies = slices.DeleteFunc(v.policies, func(p *compiled) bool { return p == c.drop })
+		if c.add != nil {
+			v.policies = append(v.policies, c.add)
+		}
 	}
-	v.policies = slices.DeleteFunc(slices.Clone(s.policies), func(p *compiled) bool { return slices.Contains(drop, p) })
-	v.policies = append(v.policies, add...)
-	v.byID = make(map[cedar.PolicyID]*compiled, len(v.policies))
 	for _, p := range v.policies {
 		v.byID[cedar.PolicyID(p.id)] = p
 	}
@@ -39,40 +41,35 @@ func (s *Set) variant(cfg Config, drop, add []*compiled) *Set {
 // dropPolicy is the change that removes a policy of an operator. The embedded
 // ones stay whatever anybody writes.
 func dropPolicy(p *compiled) (change, bool) {
-	if p.builtin {
-		return change{}, false
-	}
 	return change{
-		key: "policy " + p.id, effort: effortPolicy, drop: p,
+		effort: effortPolicy, drop: p,
 		say: fmt.Sprintf("remove or change the %s %s at %s:%d", effectWord(p.permits()), p.id, p.source.name, p.line),
 		step: FlipStep{
 			Kind: StepPolicy, Path: p.id, Was: effectWord(p.permits()), Becomes: ValueAbsent,
 			File: p.source.name, Line: p.line,
 		},
 		edit: func(to *Scenario) error { return blankOut(to, p) },
-	}, true
+	}, !p.builtin
 }
 
 // blankOut takes a policy's text out of its source and leaves every other
 // policy on its line.
 func blankOut(to *Scenario, p *compiled) error {
 	i := slices.IndexFunc(to.Config.Sources, func(src Source) bool {
-		return src.Name == p.source.name && len(src.Text) == len(p.source.text) &&
-			strings.HasPrefix(src.Text[min(p.offset, len(src.Text)):], p.text)
+		return src.Name == p.source.name && strings.HasPrefix(src.Text[min(p.offset, len(src.Text)):], p.text)
 	})
 	if i < 0 {
 		return fmt.Errorf("the configuration has no source %s with the policy %s", p.source.name, p.id)
 	}
-	src := to.Config.Sources[i]
-	blank := strings.Map(func(r rune) rune {
-		if r == '\n' {
-			return r
+	blank := []byte(p.text)
+	for j, b := range blank {
+		if b != '\n' {
+			blank[j] = ' '
 		}
-		return ' '
-	}, p.text)
-	blank += strings.Repeat(" ", len(p.text)-len(blank)) // as many bytes
+	}
+	src := to.Config.Sources[i]
 	to.Config.Sources = slices.Clone(to.Config.Sources)
-	to.Config.Sources[i].Text = src.Text[:p.offset] + blank + src.Text[p.offset+len(p.text):]
+	to.Config.Sources[i].Text = src.Text[:p.offset] + string(blank) + src.Text[p.offset+len(p.text):]
 	return nil
 }
 
@@ -116,7 +113,7 @@ func (s *Set) addPermit(r Request, goal Effect) (change, bool) {
 		return change{}, false
 	}
 	return change{
-		key: "policy " + parsed[0].id, effort: effortPolicy, add: parsed[0],
+		effort: effortPolicy, add: parsed[0],
 		say:  "add a permit: " + clipCondition(text),
 		step: FlipStep{Kind: StepPolicy, Path: parsed[0].id, Was: ValueAbsent, Becomes: text},
 		edit: func(to *Scenario) error {
@@ -124,9 +121,4 @@ func (s *Set) addPermit(r Request, goal Effect) (change, bool) {
 			return nil
 		},
 	}, true
-}
-
-// isRole reports whether an entity is a role, and which.
-func isRole(uid types.EntityUID) (access.Role, bool) {
-	return access.Role(uid.ID), uid.Type == typeRole
 }
