@@ -3,6 +3,7 @@ package policy
 import (
 	"iter"
 	"math/bits"
+	"strings"
 
 	"github.com/cedar-policy/cedar-go/types"
 )
@@ -11,52 +12,55 @@ import (
 // most of the work of a decision, so only what the candidates read is built.
 type attributes uint64
 
-// The attributes of vocabulary.cedarschema's CallContext and CommitContext, and
-// args.
-const (
-	attrArgs attributes = 1 << iota
-	attrArgsRest
-	attrApproval
-	attrDeviceID
-	attrSessionID
-	attrRunID
-	attrToolName
-	attrSkillID
-	attrSurface
-	attrPaired
-	attrPresent
-	attrCapabilities
-	attrNow
-	attrChannel
-	attrSkill
-	attrWorkspace
-	attrPath
-	attrHost
-	attrDomain
-	attrMethod
-	attrPort
-	attrProtected
-	attrRisk
-	attrSandbox
-	attrEgress
-	attrExec
-	attrSession
-	attrWorkspaceMode
-	attrChanges
-	attrExitCode
-	attrPathFolded
-	attrHardLinks
-	attrEnd
-	allAttributes = attrEnd - 1
+// contextFact is an attribute of the context: a row of the table, with those of
+// its parts if it is a record.
+type contextFact struct {
+	*Fact
+	parts []part
+}
+
+// contextFacts are the attributes, in the order of the table; each is the bit of
+// its place.
+var contextFacts = attributesOf(facts[:])
+
+func attributesOf(rows []Fact) []contextFact {
+	var out []contextFact
+	for i := range rows {
+		row := &rows[i]
+		if record, name, inner := strings.Cut(row.Name, "."); !inner {
+			out = append(out, contextFact{Fact: row})
+		} else if last := &out[len(out)-1]; last.Name == record {
+			last.parts = append(last.parts, part{types.String(name), row})
+		}
+	}
+	return out
+}
+
+var (
+	attrArgs     = attributeOfName("args")
+	attrApproval = attributeOfName("approval")
+	attrSession  = attributeOfName("session")
+	attrNow      = attributeOfName("now")
+
+	callAttributes   = attributesWhere(func(f contextFact) bool { return f.in&inCall != 0 })
+	commitAttributes = attributesWhere(func(f contextFact) bool { return f.in&inCommit != 0 })
+	allAttributes    = callAttributes | commitAttributes
+	// planAttributes are those of a call that planning finds; the others come
+	// along with its proposal, which does not change.
+	planAttributes = attributesWhere(func(f contextFact) bool {
+		return f.in&inCall != 0 && f.Origin != ofCall && f.Origin != ofCaller
+	})
 )
 
-const (
-	// callAttributes are those of CallContext.
-	callAttributes = allAttributes &^ (attrChanges | attrExitCode)
-	// commitAttributes are those of CommitContext.
-	commitAttributes = attrApproval | attrDeviceID | attrSessionID | attrRunID | attrToolName | attrSurface | attrPaired |
-		attrPresent | attrCapabilities | attrNow | attrSandbox | attrEgress | attrExec | attrSession | attrChanges | attrExitCode
-)
+func attributesWhere(is func(contextFact) bool) attributes {
+	var out attributes
+	for i, f := range contextFacts {
+		if is(f) {
+			out |= 1 << i
+		}
+	}
+	return out
+}
 
 func (a attributes) has(one attributes) bool { return a&one != 0 }
 
@@ -70,7 +74,7 @@ func (a attributes) all() iter.Seq2[attributes, types.String] {
 	return func(yield func(attributes, types.String) bool) {
 		for rest := uint64(a); rest != 0; rest &= rest - 1 {
 			i := bits.TrailingZeros64(rest)
-			if !yield(1<<i, contextFacts[i].name) {
+			if !yield(1<<i, types.String(contextFacts[i].Name)) {
 				return
 			}
 		}
@@ -81,7 +85,7 @@ func (a attributes) all() iter.Seq2[attributes, types.String] {
 // does not have, which no policy that loads can name, is none.
 func attributeOfName(name types.String) attributes {
 	for i := range contextFacts {
-		if contextFacts[i].name == name {
+		if contextFacts[i].Name == string(name) {
 			return 1 << i
 		}
 	}
@@ -124,4 +128,18 @@ func (c candidates) reads() attributes {
 		out |= p.reads
 	}
 	return out
+}
+
+// fact returns the value of one fact of the call, nil for none.
+func (c *call) fact(a attributes) types.Value {
+	f := &contextFacts[a.index()]
+	switch f.Name {
+	case "args":
+		return c.args
+	case "args_rest":
+		return c.rest
+	case "approval":
+		return nil // call.under gives it
+	}
+	return f.value(c, f.parts)
 }

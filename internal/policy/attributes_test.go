@@ -100,8 +100,8 @@ func FuzzMisfit(f *testing.F) {
 
 // TestAttributesAreThoseOfTheVocabulary holds the constants against the schema.
 func TestAttributesAreThoseOfTheVocabulary(t *testing.T) {
-	if 1<<len(contextFacts) != int(attrEnd) {
-		t.Fatalf("there are %d facts for other than as many attributes", len(contextFacts))
+	if len(contextFacts) > 64 {
+		t.Fatalf("there are %d facts for 64 bits", len(contextFacts))
 	}
 	s, _ := build(world(), nil)
 	if callAttributes|commitAttributes != allAttributes {
@@ -126,11 +126,11 @@ func TestContextReads(t *testing.T) {
 		want      attributes
 	}{
 		{`principal in Role::"owner"`, 0},
-		{`context.risk > 1 && context["host"] == "a"`, attrRisk | attrHost},
-		{`context has exec && context.exec.inline_code`, attrExec},
-		{`context has exec.path`, attrExec},
+		{`context.risk > 1 && context["host"] == "a"`, attributeOfName("risk") | attributeOfName("host")},
+		{`context has exec && context.exec.inline_code`, attributeOfName("exec")},
+		{`context has exec.path`, attributeOfName("exec")},
 		{`context.approval.votes.isEmpty()`, attrApproval},
-		{`[context.args.a, "x"].contains(context.tool_name)`, attrArgs | attrToolName},
+		{`[context.args.a, "x"].contains(context.tool_name)`, attrArgs | attributeOfName("tool_name")},
 		{`if context.protected then context == context else false`, allAttributes},
 		{`[context].isEmpty()`, allAttributes},
 		{`(if true then context else context) has host`, allAttributes},

@@ -2,14 +2,12 @@ package policy
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
 
 	"palyra/internal/access"
 	"palyra/internal/reason"
-	"palyra/internal/tool"
 )
 
 // refusal is why a request cannot be evaluated at all; it denies.
@@ -105,78 +103,6 @@ func (c *call) contextOf(want attributes) types.RecordMap {
 		}
 	}
 	return m
-}
-
-// named is an entity, or nothing where there is no name.
-func named(t types.EntityType, name string) types.Value {
-	if name == "" {
-		return nil
-	}
-	return types.NewEntityUID(t, types.String(name))
-}
-
-func textOrNone(value string) types.Value {
-	if value == "" {
-		return nil
-	}
-	return types.String(value)
-}
-
-func execRecord(f tool.ExecFacts) types.Record {
-	return types.NewRecord(types.RecordMap{
-		"basename":       types.String(f.Basename),
-		"path":           types.String(f.Path),
-		"sha256":         types.String(f.SHA256),
-		"is_interpreter": types.Boolean(f.IsInterpreter),
-		"inline_code":    types.Boolean(f.InlineCode),
-		"in_workspace":   types.Boolean(f.InWorkspace),
-		"shebang":        types.String(f.Shebang),
-	})
-}
-
-func (s *Set) sandboxRecord(f *tool.Facts) types.Record {
-	key := sandboxKey{f.SandboxTier, f.SandboxLevel, f.SandboxRung, f.SandboxLimits, strings.Join(f.SandboxLayers, "\x00"), f.LandlockABI}
-	return s.memo.get(key, func() types.Record {
-		return types.NewRecord(types.RecordMap{
-			"tier": types.String(f.SandboxTier), "level": types.String(f.SandboxLevel), "rung": types.String(f.SandboxRung),
-			"layers": stringSet(f.SandboxLayers), "limits": types.String(f.SandboxLimits),
-			"landlock_abi": types.Long(f.LandlockABI),
-		})
-	})
-}
-
-func (s *Set) egressRecord(f *tool.Facts) types.Value {
-	if known := hostless[f.EgressMode]; known != nil && len(f.EgressHosts)+len(f.Secrets) == 0 {
-		return known
-	}
-	return egressOf(f.EgressMode, f.EgressHosts, f.Secrets)
-}
-
-func egressOf(mode string, hosts, secrets []string) types.Value {
-	return types.NewRecord(types.RecordMap{"mode": types.String(mode), "hosts": stringSet(hosts), "secrets": stringSet(secrets)})
-}
-
-// hostless is context.egress without hosts, by mode: the default policies
-// read it of every call.
-var hostless = hostlessEgress()
-
-func hostlessEgress() map[string]types.Value {
-	out := make(map[string]types.Value)
-	for _, mode := range []string{"", "strict", "preflight", "none"} {
-		out[mode] = egressOf(mode, nil, nil)
-	}
-	return out
-}
-
-func sessionRecord(f tool.SessionFacts) types.Record {
-	return types.NewRecord(types.RecordMap{
-		"calls_in_run": types.Long(f.CallsInRun),
-		"in_flight":    types.Long(f.InFlight),
-		"tools_used":   stringSet(f.ToolsUsed),
-		"secrets_read": stringSet(f.SecretsRead),
-		"tainted":      types.Boolean(f.Tainted),
-		"bytes_out":    types.Long(f.BytesOut),
-	})
 }
 
 // accessContext is the context of the API's own actions.

@@ -2,8 +2,6 @@ package policy
 
 import (
 	"github.com/cedar-policy/cedar-go/types"
-
-	"palyra/internal/tool"
 )
 
 // commitAction is what a change set is decided under.
@@ -26,16 +24,4 @@ func (s *Set) prepareCommit(r Request) (*call, *refusal) {
 	}
 	c.findPolicies()
 	return c, nil
-}
-
-func changesRecord(f *tool.CommitFacts) types.Record {
-	return types.NewRecord(types.RecordMap{
-		"root":      types.String(f.Root),
-		"added":     types.Long(f.Added),
-		"modified":  types.Long(f.Modified),
-		"deleted":   types.Long(f.Deleted),
-		"bytes":     types.Long(f.Bytes),
-		"protected": stringSet(f.Protected),
-		"classes":   stringSet(f.Classes),
-	})
 }

@@ -118,19 +118,23 @@ func effortOf(t *tree) effort {
 	return least
 }
 
-// effortOfPlace sorts the places of a request.
+// effortOfPlace sorts the places of a request by who can change them.
 func effortOfPlace(chain []string) effort {
 	if len(chain) < 2 || chain[0] != "context" {
 		return effortEntity
 	}
-	switch chain[1] {
-	case "approval":
+	row := factOfName(strings.Join(chain[1:], "."))
+	if row == nil {
+		row = factOfName(chain[1])
+	}
+	switch {
+	case row == nil:
+		return effortWorld
+	case row.Change == ByVote:
 		return effortApproval
-	case "args", "args_rest", "path", "path_folded", "hard_links", "protected", "host", "domain", "port", "method", "exec", "capabilities",
-		"workspace", "workspace_mode", "risk", "changes", "exit_code":
+	case row.Change == ByArgument:
 		return effortCaller
-	case "device_id", "session_id", "run_id", "tool_name", "skill_id", "skill", "channel", "surface", "paired",
-		"present":
+	case row.Origin == ofCall || row.Origin == ofCaller:
 		return effortOrigin
 	default:
 		return effortWorld

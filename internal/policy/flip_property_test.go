@@ -32,8 +32,8 @@ func domain[T any](set func(*Request, T), values ...T) []func(*Request) {
 	return out
 }
 
-// facts is the vocabulary of generated policies.
-var facts = []fact{
+// asked is the vocabulary of generated policies.
+var asked = []fact{
 	{[]string{"context.risk > 50", "context.risk < 20", "context.risk >= 90", "context.risk == 30", "context.risk * 2 - 10 > 100"},
 		domain(func(r *Request, v int) { r.Facts.Risk = v }, 0, 15, 30, 40, 60, 95), false},
 	{[]string{"context.session.calls_in_run >= 25", "context.session.calls_in_run + context.session.in_flight > 30"},
@@ -44,7 +44,7 @@ var facts = []fact{
 		domain(func(r *Request, v bool) { r.SessionFacts.Tainted = v }, true, false), false},
 	{[]string{"context has host && context.host like \"*.example.com\"", "context has host && context.host == \"evil.org\"",
 		"context has host && !(context.host like \"*.org\")", "context has domain && context.domain == \"example.com\""},
-		domain(func(r *Request, v string) { _ = setHost(r, types.String(v)) }, "a.example.com", "evil.org", "b.net", "good.org"), true},
+		domain(func(r *Request, v string) { _ = factOfName("host").set(r, types.String(v)) }, "a.example.com", "evil.org", "b.net", "good.org"), true},
 	{[]string{"context has path && context.path like \"src/*\"", "context has path && context.path like \"*.pem\"",
 		"context has path && context.path == \"Makefile\"", "context has path"},
 		domain(func(r *Request, v string) { r.Facts.Path = v }, "src/a.go", "src/k.pem", "Makefile", "k.pem", "docs/x"), true},
@@ -95,7 +95,7 @@ func at(text string) time.Time {
 type generator struct{ r *rand.Rand }
 
 func (g generator) question() string {
-	f := facts[g.r.IntN(len(facts))]
+	f := asked[g.r.IntN(len(asked))]
 	return f.questions[g.r.IntN(len(f.questions))]
 }
 
@@ -148,7 +148,7 @@ func (g generator) request() Request {
 		Tool:   "t", Args: json.RawMessage(`{"argv":["z"]}`), Time: at("2026-03-05T12:00:00Z"),
 		Facts: tool.Facts{Workspace: "main", SandboxTier: "c"},
 	}
-	for _, f := range facts {
+	for _, f := range asked {
 		if len(f.values) > 0 && g.r.IntN(2) == 0 {
 			f.values[g.r.IntN(len(f.values))](&r)
 		}
@@ -279,7 +279,7 @@ func (c *tallied) alone(t *testing.T, seed uint64, s *Set, r Request, v Verdict,
 }
 
 func oneFactTurns(s *Set, r Request) bool {
-	for _, f := range facts {
+	for _, f := range asked {
 		if !f.person {
 			continue
 		}

@@ -9,7 +9,6 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 
 	"palyra/internal/egress"
-	"palyra/internal/tool"
 )
 
 // place is a place of a call's context that a person can change, by calling
@@ -73,11 +72,11 @@ func (f *search) placesAt(chain []string) []place {
 	if len(chain) > 1 && chain[1] == "args" {
 		return f.argument(chain)
 	}
-	set, ok := changeable[strings.Join(chain[1:], ".")]
-	if !ok {
+	row := factOfName(strings.Join(chain[1:], "."))
+	if row == nil || row.at == nil || row.Change != ByArgument && row.Change != ByWaiting {
 		return nil
 	}
-	p := place{chain: chain, usual: set.usual, set: set.set}
+	p := place{chain: chain, usual: slices.Concat(row.Values, examples[row.Name]), set: row.set}
 	files := f.from.Request.Facts.Paths
 	if chain[1] != "path" && chain[1] != "path_folded" || len(files) == 0 {
 		return []place{p}
@@ -88,92 +87,86 @@ func (f *search) placesAt(chain []string) []place {
 		out[i].file = i + 1
 		out[i].set = func(r *Request, v types.Value) error {
 			r.Facts.Paths = slices.Clone(r.Facts.Paths)
-			return textInto(&r.Facts.Paths[i], v)
+			text, ok := v.(types.String)
+			r.Facts.Paths[i] = string(text)
+			return unless(ok && text != "")
 		}
 	}
 	return out
 }
 
-// changeable are the facts that a person changes by calling with something
-// else, or later. All others are found by the gateway: no advice.
-var changeable = map[string]place{
-	"path":             {usual: []string{"file.txt", "other.txt"}, set: func(r *Request, v types.Value) error { return setFile(r, v) }},
-	"path_folded":      {usual: []string{"file.txt", "other.txt"}, set: func(r *Request, v types.Value) error { return setFile(r, v) }},
-	"host":             {usual: []string{"www", "example.com", "example.org"}, set: setHost},
-	"domain":           {usual: []string{"example.com", "example.org"}, set: setHost},
-	"port":             {set: func(r *Request, v types.Value) error { return numberInto(&r.Facts.Port, v) }},
-	"method":           {usual: []string{"GET", "HEAD", "POST", "PUT", "DELETE"}, set: func(r *Request, v types.Value) error { return textInto(&r.Facts.Method, v) }},
-	"workspace":        {set: func(r *Request, v types.Value) error { return nameInto(&r.Facts.Workspace, v) }},
-	"exec.basename":    {usual: []string{"ls", "true"}, set: func(r *Request, v types.Value) error { return textInto(&execOf(r).Basename, v) }},
-	"exec.inline_code": {set: func(r *Request, v types.Value) error { return flagInto(&execOf(r).InlineCode, v) }},
-	"now":              {set: func(r *Request, v types.Value) error { return timeInto(&r.Time, v) }},
+// examples are values that facts have in practice, the plainest first.
+var examples = map[string][]string{
+	"path": {"file.txt", "other.txt"}, "path_folded": {"file.txt", "other.txt"},
+	"host": {"www", "example.com", "example.org"}, "domain": {"example.com", "example.org"},
+	"method": {"GET", "HEAD", "POST", "PUT", "DELETE"}, "exec.basename": {"ls", "true"},
 }
 
-var errNoValue = errors.New("no call can have this here")
-
-func textInto(at *string, v types.Value) error {
-	text, ok := v.(types.String)
-	if *at = string(text); !ok || text == "" {
-		return errNoValue
+// factOfName returns the row of a fact, nil for none.
+func factOfName(name string) *Fact {
+	for i := range facts {
+		if facts[i].Name == name {
+			return &facts[i]
+		}
 	}
 	return nil
 }
 
-func nameInto(at *string, v types.Value) error {
-	uid, ok := v.(types.EntityUID)
-	if *at = string(uid.ID); !ok || uid.Type != typeWorkspace {
-		return errNoValue
+// set writes the value of a fact into a request, and what follows from it. It
+// copies what it writes to.
+func (f *Fact) set(r *Request, v types.Value) error {
+	if f.Name == "path_folded" {
+		f = factOfName("path")
 	}
-	return nil
-}
-
-func flagInto(at *bool, v types.Value) error {
-	b, ok := v.(types.Boolean)
-	if *at = bool(b); !ok {
-		return errNoValue
+	if f.record() == "exec" {
+		r.Facts.Exec = copyOf(r.Facts.Exec)
 	}
-	return nil
-}
-
-func numberInto(at *int, v types.Value) error {
-	n, ok := v.(types.Long)
-	if *at = int(n); !ok || n < 1 || n > 65535 {
-		return errNoValue
+	var ok bool
+	switch at := f.at(r).(type) {
+	case *string:
+		var text types.String
+		if uid, isEntity := v.(types.EntityUID); isEntity {
+			text, ok = uid.ID, string(uid.Type) == f.plainType()
+		} else if text, ok = v.(types.String); ok {
+			ok = f.plainType() == "String"
+		}
+		*at, ok = string(text), ok && text != ""
+	case *bool:
+		var b types.Boolean
+		b, ok = v.(types.Boolean)
+		*at = bool(b)
+	case *int:
+		var n types.Long
+		n, ok = v.(types.Long)
+		*at, ok = int(n), ok && n > 0 && n < 1<<16
+	case *time.Time:
+		var t types.Datetime
+		t, ok = v.(types.Datetime)
+		*at = t.Time()
 	}
-	return nil
+	return errors.Join(unless(ok), f.follow(r))
 }
 
-func timeInto(at *time.Time, v types.Value) error {
-	t, ok := v.(types.Datetime)
-	if *at = t.Time(); !ok {
-		return errNoValue
-	}
-	return nil
-}
-
-// setFile sets the path with the spelling that follows from it.
-func setFile(r *Request, v types.Value) error {
-	err := textInto(&r.Facts.Path, v)
-	setPath(&r.Facts, r.Facts.Path)
-	return err
-}
-
-// setHost sets a host with the domain that it has.
-func setHost(r *Request, v types.Value) error {
-	if err := textInto(&r.Facts.Host, v); err != nil {
+// follow gives a request what follows from a fact: the spelling of a path, the
+// domain of a host.
+func (f *Fact) follow(r *Request) error {
+	switch f.Name {
+	case "path":
+		setPath(&r.Facts, r.Facts.Path)
+	case "domain", "host":
+		if f.Name == "domain" {
+			r.Facts.Host = r.Facts.Domain
+		}
+		h, err := egress.CanonicalHost(r.Facts.Host)
+		r.Facts.Domain = h.Domain()
 		return err
 	}
-	h, err := egress.CanonicalHost(r.Facts.Host)
-	r.Facts.Domain = h.Domain()
-	return err
+	return nil
 }
 
-// execOf returns a copy of the request's program to write to.
-func execOf(r *Request) *tool.ExecFacts {
-	f := tool.ExecFacts{}
-	if r.Facts.Exec != nil {
-		f = *r.Facts.Exec
+func unless(ok bool) error {
+	if ok {
+		return nil
 	}
-	r.Facts.Exec = &f
-	return &f
+	return errors.New("no call can have this here")
 }

@@ -5,8 +5,6 @@ import (
 	"sync/atomic"
 
 	"github.com/cedar-policy/cedar-go/types"
-
-	"palyra/internal/tool"
 )
 
 // memo remembers Cedar records that repeat from call to call: hashing them is
@@ -16,16 +14,6 @@ type memo struct {
 	records sync.Map
 	size    atomic.Int64
 }
-
-// Keys of a memo, one type per sort of record.
-type (
-	// sandboxKey holds the layers joined by NUL, which no name of one has.
-	sandboxKey struct {
-		tier, level, rung, limits, layers string
-		landlockABI                       int
-	}
-	execKey tool.ExecFacts
-)
 
 const maxMemo = 256
 

@@ -9,7 +9,8 @@ import (
 // PastReads is what the policies of a set read of the past of a session, and
 // of the clock. A verdict stays good as long as none of that changes.
 type PastReads struct {
-	CallsInRun, InFlight, ToolsUsed, SecretsRead, Tainted, BytesOut bool
+	// session are the facts of the session that are read.
+	session []*Fact
 	// Now is true when a policy reads the time.
 	Now bool
 }
@@ -19,9 +20,8 @@ func (s *Set) ReadsOfPast() PastReads { return s.past }
 
 // Differ reports whether facts differ in something that is read.
 func (r PastReads) Differ(a, b tool.SessionFacts) bool {
-	return r.CallsInRun && a.CallsInRun != b.CallsInRun || r.InFlight && a.InFlight != b.InFlight ||
-		r.Tainted && a.Tainted != b.Tainted || r.BytesOut && a.BytesOut != b.BytesOut ||
-		r.ToolsUsed && !slices.Equal(a.ToolsUsed, b.ToolsUsed) || r.SecretsRead && !slices.Equal(a.SecretsRead, b.SecretsRead)
+	was, is := &call{request: Request{SessionFacts: a}}, &call{request: Request{SessionFacts: b}}
+	return slices.ContainsFunc(r.session, func(f *Fact) bool { return !f.value(was, nil).Equal(f.value(is, nil)) })
 }
 
 // pastReads joins what policies read.
@@ -45,35 +45,18 @@ func pastReads(policies []*compiled) PastReads {
 	return r
 }
 
-// allOfPast reads everything.
-var allOfPast = PastReads{true, true, true, true, true, true, true}
-
 // add adds one place that is read: "context.session.tainted". The context or
 // the session as a whole is all of it.
 func (r *PastReads) add(chain []string) {
-	switch {
-	case len(chain) == 0 || chain[0] != "context":
-		return
-	case len(chain) == 1:
-		*r = allOfPast
-		return
-	case chain[1] == "now":
-		r.Now = true
-		return
-	case chain[1] != "session":
-		return
-	case len(chain) == 2:
-		now := r.Now
-		*r = allOfPast
-		r.Now = now
+	if len(chain) == 0 || chain[0] != "context" {
 		return
 	}
-	for name, field := range map[string]*bool{
-		"calls_in_run": &r.CallsInRun, "in_flight": &r.InFlight, "tools_used": &r.ToolsUsed,
-		"secrets_read": &r.SecretsRead, "tainted": &r.Tainted, "bytes_out": &r.BytesOut,
-	} {
-		if name == chain[2] {
-			*field = true
+	whole := len(chain) == 1
+	r.Now = r.Now || whole || chain[1] == "now"
+	for _, p := range contextFacts[attrSession.index()].parts {
+		read := whole || chain[1] == "session" && (len(chain) == 2 || chain[2] == string(p.name))
+		if read && !slices.Contains(r.session, p.Fact) {
+			r.session = append(r.session, p.Fact)
 		}
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/cedar-policy/cedar-go/types"
-
 	"palyra/internal/tool"
 	"palyra/internal/workspace"
 )
@@ -36,14 +34,15 @@ func setPath(f *tool.Facts, path string) {
 
 // foldedPath is context.path_folded, which is there whenever context.path is:
 // calls that were journaled before it was a fact have a path alone.
-func foldedPath(f *tool.Facts) types.Value {
+func foldedPath(f *tool.Facts) any {
 	switch {
 	case f.Path == "":
 		return nil
 	case f.PathFolded == "":
-		return types.String(workspace.FoldCase(f.Path))
+		folded := workspace.FoldCase(f.Path)
+		return &folded
 	default:
-		return types.String(f.PathFolded)
+		return &f.PathFolded
 	}
 }
 

@@ -1,11 +1,15 @@
 package policy
 
 import (
-	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cedar-policy/cedar-go/types"
 
 	"palyra/internal/access"
 	"palyra/internal/canonical"
@@ -60,65 +64,6 @@ func (s *Set) VoteFor(v Vote, at time.Time) (Vote, error) {
 	return v, nil
 }
 
-// givenFacts are the facts of a request under the names that they have in the
-// context of a policy.
-type givenFacts struct {
-	DeviceID     string            `json:"device_id"`
-	RunID        string            `json:"run_id"`
-	SkillID      string            `json:"skill_id"`
-	Surface      access.Surface    `json:"surface"`
-	Paired       bool              `json:"paired"`
-	Present      bool              `json:"present"`
-	Capabilities []tool.Capability `json:"capabilities"`
-	Workspace    string            `json:"workspace"`
-	Path         string            `json:"path"`
-	// PathFolded follows from Path.
-	PathFolded string `json:"path_folded"`
-	HardLinks  int    `json:"hard_links"`
-	// Paths is no attribute: a call that changes several files is evaluated for
-	// each of them.
-	Paths []string `json:"paths"`
-	// WorkspaceMode is that of the sandbox.
-	WorkspaceMode string          `json:"workspace_mode"`
-	Protected     bool            `json:"protected"`
-	Host          string          `json:"host"`
-	Domain        string          `json:"domain"`
-	Port          int             `json:"port"`
-	Method        string          `json:"method"`
-	Exec          *tool.ExecFacts `json:"exec"`
-	Risk          int             `json:"risk"`
-	Sandbox       struct {
-		Tier   string   `json:"tier"`
-		Level  string   `json:"level"`
-		Rung   string   `json:"rung"`
-		Layers []string `json:"layers"`
-		Limits string   `json:"limits"`
-
-		LandlockABI int `json:"landlock_abi"`
-	} `json:"sandbox"`
-	Egress struct {
-		Mode  string   `json:"mode"`
-		Hosts []string `json:"hosts"`
-		// Secrets are names.
-		Secrets []string `json:"secrets"`
-	} `json:"egress"`
-	Session tool.SessionFacts `json:"session"`
-	// Changes, or the program's ExitCode, make the call a commit of its changes
-	// to the workspace.
-	Changes  *givenChanges `json:"changes"`
-	ExitCode *int          `json:"exit_code"`
-}
-
-type givenChanges struct {
-	Root      string   `json:"root"`
-	Added     int      `json:"added"`
-	Modified  int      `json:"modified"`
-	Deleted   int      `json:"deleted"`
-	Bytes     int64    `json:"bytes"`
-	Protected []string `json:"protected"`
-	Classes   []string `json:"classes"`
-}
-
 // ReplaceFacts puts described facts in the place of those of a request. text is
 // a JSON object of context attributes, such as {"exec": {"basename": "git"}};
 // what it does not name stays, and null takes an optional one away.
@@ -126,34 +71,108 @@ func ReplaceFacts(r *Request, text []byte) error {
 	if len(text) == 0 {
 		return nil
 	}
-	given := factsOf(*r)
-	if given.Exec != nil {
-		program := *given.Exec // the request's own stays as it is
-		given.Exec = &program
-	}
 	text, err := canonical.JSON(text)
 	if err != nil {
 		return reason.Errorf(reason.InvalidInput, "facts: %w", err)
 	}
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&given); err != nil {
+	was := r.Facts
+	if r.Commit != nil {
+		changes := *r.Commit // that of the request that was copied stays as it is
+		r.Commit, r.Facts.Workspace = &changes, changes.Workspace
+	}
+	if err := replaceIn(r, "", text); err != nil {
 		return reason.Errorf(reason.InvalidInput, "facts: %s", strings.TrimPrefix(err.Error(), "json: ")).
 			WithRemedy("Name facts as policies do, without \"context.\": exec, host, path, session, ... (docs/policy.md).")
 	}
-	if given.Path != r.Facts.Path && slices.Equal(given.Paths, r.Facts.Paths) {
-		given.Paths = nil // the one path takes the place of the many
+	if r.Commit != nil {
+		r.Commit.Workspace = r.Facts.Workspace
 	}
-	if err := given.foldPath(r.Facts); err != nil {
-		return err
+	if r.Facts.Path != was.Path && slices.Equal(r.Facts.Paths, was.Paths) {
+		r.Facts.Paths = nil // the one path takes the place of the many
 	}
-	given.put(r)
+	return foldGiven(r, was)
+}
+
+// replaceIn puts the members of a JSON object in the place of the facts of a
+// record, "" for the context.
+func replaceIn(r *Request, record string, text []byte) error {
+	var given map[string]json.RawMessage
+	if err := json.Unmarshal(text, &given); err != nil || given == nil {
+		return errors.Join(err, unless(given != nil))
+	}
+	for _, name := range keysOf(given) {
+		if err := replaceFact(r, record+name, given[name]); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
-// foldPath lets the folded path follow from the path, unless both stay as they
+func replaceFact(r *Request, name string, text json.RawMessage) error {
+	if name == "paths" { // no attribute: a call that changes several files is evaluated for each
+		return decodeGiven(text, &r.Facts.Paths)
+	}
+	row := factOfName(name)
+	if row == nil || row.at == nil || row.Origin == ofCall || row.Origin == ofClock {
+		return fmt.Errorf("unknown field %q", name)
+	}
+	absent := string(text) == "null"
+	if row.Origin == ofCommit && r.Commit == nil {
+		if absent {
+			return nil
+		}
+		r.Commit = &tool.CommitFacts{}
+	}
+	switch {
+	case name == "exec" && absent:
+		r.Facts.Exec = nil
+	case name == "exec":
+		r.Facts.Exec = copyOf(r.Facts.Exec)
+	case name == "changes" && absent:
+		r.Commit = nil
+		return nil
+	case name == "path_folded":
+		return decodeGiven(text, &r.Facts.PathFolded)
+	}
+	if a := attributeOfName(types.String(name)); a != 0 && contextFacts[a.index()].parts != nil {
+		if absent {
+			return nil
+		}
+		return replaceIn(r, name+".", text)
+	}
+	at := row.at(r)
+	err := decodeGiven(text, at)
+	if list, ok := at.(*[]string); ok && sortedWhenPlanned(row) {
+		slices.Sort(*list)
+	}
+	return err
+}
+
+// sortedWhenPlanned reports whether the gateway sorts a list of texts itself.
+func sortedWhenPlanned(f *Fact) bool { return f.Name != "egress.hosts" && f.Origin != ofPast }
+
+// decodeGiven reads JSON into a fact, a list into one of its own: the request
+// that was copied has the same.
+func decodeGiven(text []byte, at any) error {
+	if list := reflect.ValueOf(at).Elem(); list.Kind() == reflect.Slice {
+		list.SetZero()
+	}
+	return json.Unmarshal(text, at)
+}
+
+// copyOf returns a copy, of nil a zero value.
+func copyOf[T any](v *T) *T {
+	var out T
+	if v != nil {
+		out = *v
+	}
+	return &out
+}
+
+// foldGiven lets the folded path follow from the path, unless both stay as they
 // were. A call can have no other.
-func (g *givenFacts) foldPath(was tool.Facts) error {
+func foldGiven(r *Request, was tool.Facts) error {
+	g := &r.Facts
 	if g.Path == was.Path && g.PathFolded == was.PathFolded {
 		return nil
 	}
@@ -164,61 +183,4 @@ func (g *givenFacts) foldPath(was tool.Facts) error {
 	}
 	g.PathFolded = folded
 	return nil
-}
-
-func factsOf(r Request) givenFacts {
-	f := r.Facts
-	g := givenFacts{
-		DeviceID: r.Caller.DeviceID, RunID: r.Run, SkillID: r.SkillID, Surface: r.Caller.Surface, Paired: r.Caller.Paired,
-		PathFolded: f.PathFolded, HardLinks: f.HardLinks,
-		Present: r.Caller.Present, Capabilities: slices.Clone(r.Capabilities), Workspace: f.Workspace, Path: f.Path,
-		Paths: slices.Clone(f.Paths), Protected: f.Protected, Host: f.Host, Domain: f.Domain, Port: f.Port, Method: f.Method,
-		Exec: f.Exec, Risk: f.Risk, Session: r.SessionFacts, WorkspaceMode: f.WorkspaceMode,
-	}
-	g.Sandbox.Tier, g.Sandbox.Level, g.Sandbox.Rung, g.Sandbox.Limits = f.SandboxTier, f.SandboxLevel, f.SandboxRung, f.SandboxLimits
-	g.Sandbox.Layers, g.Sandbox.LandlockABI = slices.Clone(f.SandboxLayers), f.LandlockABI
-	if c := r.Commit; c != nil {
-		code := c.ExitCode
-		g.Workspace, g.ExitCode = c.Workspace, &code
-		g.Changes = &givenChanges{
-			c.Root, c.Added, c.Modified, c.Deleted, c.Bytes, slices.Clone(c.Protected), slices.Clone(c.Classes),
-		}
-	}
-	g.Egress.Mode, g.Egress.Hosts, g.Egress.Secrets = f.EgressMode, slices.Clone(f.EgressHosts), slices.Clone(f.Secrets)
-	g.Session.ToolsUsed, g.Session.SecretsRead = slices.Clone(g.Session.ToolsUsed), slices.Clone(g.Session.SecretsRead)
-	return g
-}
-
-func (g givenFacts) put(r *Request) {
-	r.Caller.DeviceID, r.Run, r.SkillID = g.DeviceID, g.RunID, g.SkillID
-	r.Caller.Surface, r.Caller.Paired, r.Caller.Present = g.Surface, g.Paired, g.Present
-	r.Capabilities, r.SessionFacts = g.Capabilities, g.Session
-	r.Facts = tool.Facts{
-		Workspace: g.Workspace, Path: g.Path, PathFolded: g.PathFolded, HardLinks: g.HardLinks, Paths: g.Paths, Protected: g.Protected, Host: g.Host, Domain: g.Domain,
-		Port: g.Port, Method: g.Method, Exec: g.Exec, Risk: g.Risk, SandboxTier: g.Sandbox.Tier, SandboxLevel: g.Sandbox.Level,
-		SandboxRung: g.Sandbox.Rung, SandboxLayers: sorted(g.Sandbox.Layers), SandboxLimits: g.Sandbox.Limits, LandlockABI: g.Sandbox.LandlockABI,
-		WorkspaceMode: g.WorkspaceMode, EgressMode: g.Egress.Mode, EgressHosts: g.Egress.Hosts, Secrets: sorted(g.Egress.Secrets),
-	}
-	r.Commit = g.commit()
-}
-
-// commit is the described change set, nil for a call.
-func (g givenFacts) commit() *tool.CommitFacts {
-	if g.Changes == nil && g.ExitCode == nil {
-		return nil
-	}
-	out := &tool.CommitFacts{Workspace: g.Workspace}
-	if c := g.Changes; c != nil {
-		out.Root, out.Added, out.Modified, out.Deleted, out.Bytes = c.Root, c.Added, c.Modified, c.Deleted, c.Bytes
-		out.Protected, out.Classes = sorted(c.Protected), sorted(c.Classes)
-	}
-	if g.ExitCode != nil {
-		out.ExitCode = *g.ExitCode
-	}
-	return out
-}
-
-func sorted(list []string) []string {
-	slices.Sort(list)
-	return list
 }

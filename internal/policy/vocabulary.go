@@ -33,8 +33,36 @@ type vocabulary struct {
 	narrowed map[string]*validator
 }
 
+// factTypes declares the context of calls and commits, with the records in it,
+// as the table of facts has them.
+func factTypes() string {
+	declared := map[string][]string{}
+	add := func(record, name string, f *Fact) {
+		if f.optional() {
+			name += "?"
+		}
+		declared[record] = append(declared[record], name+": "+f.plainType())
+	}
+	for _, f := range contextFacts {
+		if f.in&inCall != 0 && f.Name != "args" {
+			add("CallContext", f.Name, f.Fact)
+		}
+		if f.in&inCommit != 0 {
+			add("CommitContext", f.Name, f.Fact)
+		}
+		for _, p := range f.parts {
+			add(f.plainType(), string(p.name), p.Fact)
+		}
+	}
+	var b strings.Builder
+	for _, record := range keysOf(declared) {
+		fmt.Fprintf(&b, "type %s = { %s };\n", record, strings.Join(declared[record], ", "))
+	}
+	return b.String()
+}
+
 func buildVocabulary(tools []tool.Descriptor, roles []access.Role) (*vocabulary, error) {
-	fixed, err := parseSchema("vocabulary.cedarschema", vocabularyText)
+	fixed, err := parseSchema("vocabulary.cedarschema", append(slices.Clip(vocabularyText), factTypes()...))
 	if err != nil {
 		return nil, fmt.Errorf("the built-in vocabulary: %w", err)
 	}
