@@ -7,7 +7,7 @@ import (
 
 	"palyra/internal/builtin"
 	"palyra/internal/canonical"
-	"palyra/internal/policy"
+	"palyra/internal/policy/finding"
 	"palyra/internal/tool"
 )
 
@@ -42,11 +42,11 @@ func TestPolicyCheckOffline(t *testing.T) {
 	good := w.write("good/10.cedar", "@id(\"git\")\n@waives(\"approval: this repository is a sandbox\")\npermit(principal, action == Action::\"tool.execute/fs.write\", resource)\nwhen { context.args.path == \"x\" };\n")
 	r := w.run("policy", "check", good)
 	w.want(r, 0)
-	if bytes.Contains([]byte(r.out), []byte(policy.CodeOpaque)) || !bytes.Contains([]byte(r.err), []byte("left out: ")) {
+	if bytes.Contains([]byte(r.out), []byte(finding.CodeOpaque)) || !bytes.Contains([]byte(r.err), []byte("left out: ")) {
 		t.Errorf("warnings about built-in tools stand among those about the file:\n%s%s", r.out, r.err)
 	}
 	for _, format := range []string{"wide", "json"} {
-		if all := w.run("policy", "check", good, "-o", format); !bytes.Contains([]byte(all.out), []byte(policy.CodeOpaque)) {
+		if all := w.run("policy", "check", good, "-o", format); !bytes.Contains([]byte(all.out), []byte(finding.CodeOpaque)) {
 			t.Errorf("-o %s leaves them out:\n%s", format, all.out)
 		}
 	}
@@ -60,7 +60,7 @@ func TestPolicyCheckOffline(t *testing.T) {
 	}
 	r = w.run("policy", "check", bad, "-o", "json", "--offline")
 	w.want(r, 1)
-	if !bytes.Contains([]byte(r.out), []byte(`"severity": "`+string(policy.SeverityError)+`"`)) {
+	if !bytes.Contains([]byte(r.out), []byte(`"severity": "`+string(finding.SeverityError)+`"`)) {
 		t.Error(r.out)
 	}
 	w.want(w.run("policy", "check", w.write("empty/x.txt", "")[:len(w.home)+len("/empty")]), 2)

@@ -14,6 +14,8 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/policy"
+	"palyra/internal/policy/policytests"
+	"palyra/internal/policy/profile"
 	"palyra/internal/tool"
 )
 
@@ -140,7 +142,7 @@ func TestFactTypes(t *testing.T) {
 		}
 		r := policy.Request{Capabilities: []tool.Capability{}}
 		before := r
-		if err := policy.ReplaceFacts(&r, text); err != nil || cmp.Equal(before, r) {
+		if err := policytests.ReplaceFacts(&r, text); err != nil || cmp.Equal(before, r) {
 			t.Errorf("%s: %v changed nothing: %v", path, string(text), err)
 		}
 	}
@@ -165,7 +167,7 @@ func TestPolicyTestExit(t *testing.T) {
 // a gateway, and is covered by them; what is broken fails.
 func TestPolicyTestOffline(t *testing.T) {
 	w := newWorld(t)
-	for _, p := range policy.Profiles() {
+	for _, p := range profile.All() {
 		dir := filepath.Join(t.TempDir(), "policies")
 		r := w.run("policy", "init", "--profile", p.Name, dir)
 		if w.want(r, 0); !strings.Contains(r.out, "dir = \""+dir+"\"") {

@@ -72,7 +72,7 @@ func (p *policies) Past(ctx context.Context, by access.Caller, id string) (rpc.P
 	if err != nil {
 		return rpc.PastCall{}, err
 	}
-	if !call.of(by.Principal) && !p.g.engine.Current().Authorize(policy.AccessRequest{Caller: by, Permission: policy.PermJournalRead}).Allowed {
+	if !call.of(by.Principal) && !p.g.engine.Current().Authorize(policy.AccessRequest{Caller: by, Permission: access.PermJournalRead}).Allowed {
 		return rpc.PastCall{}, noCall(id)
 	}
 	if len(call.evaluations) == 0 {

@@ -3,9 +3,13 @@ package policy
 import (
 	"iter"
 	"math/bits"
+	"slices"
 	"strings"
 
 	"github.com/cedar-policy/cedar-go/types"
+
+	"palyra/internal/policy/internal/expr"
+	"palyra/internal/tool"
 )
 
 // attributes is a set of attributes of a call's context. Building a context is
@@ -48,7 +52,7 @@ var (
 	// planAttributes are those of a call that planning finds; the others come
 	// along with its proposal, which does not change.
 	planAttributes = attributesWhere(func(f contextFact) bool {
-		return f.in&inCall != 0 && f.Origin != ofCall && f.Origin != ofCaller
+		return f.in&inCall != 0 && !f.Brought()
 	})
 )
 
@@ -92,17 +96,17 @@ func attributeOfName(name types.String) attributes {
 	return 0
 }
 
-// contextReads returns what the policy's conditions read of the context: all
+// contextReads returns what a policy's conditions read of the context: all
 // of it where one reads it as a whole.
-func (c *compiled) contextReads() attributes {
+func contextReads(c *expr.Policy) attributes {
 	var out attributes
-	for _, cond := range c.conditions() {
-		cond.body.walk(func(t *tree) bool {
-			if has, ok := t.node.(nodeHas); ok && isContext(t.kids[0]) {
+	for _, cond := range c.Conditions() {
+		cond.Body.Walk(func(t *expr.Tree) bool {
+			if has, ok := t.Node.(expr.NodeHas); ok && isContext(t.Kids[0]) {
 				out |= attributeOfName(has.Value)
 				return false
 			}
-			switch chain := t.chain(); {
+			switch chain := t.Chain(); {
 			case len(chain) == 0 || chain[0] != "context":
 				return true
 			case len(chain) == 1:
@@ -116,8 +120,8 @@ func (c *compiled) contextReads() attributes {
 	return out
 }
 
-func isContext(t *tree) bool {
-	v, ok := t.node.(nodeVariable)
+func isContext(t *expr.Tree) bool {
+	v, ok := t.Node.(expr.NodeVariable)
 	return ok && v.Name == "context"
 }
 
@@ -142,4 +146,59 @@ func (c *call) fact(a attributes) types.Value {
 		return nil // call.under gives it
 	}
 	return f.value(c, f.parts)
+}
+
+// PastReads is what the policies of a set read of the past of a session, and
+// of the clock. A verdict stays good as long as none of that changes.
+type PastReads struct {
+	// session are the facts of the session that are read.
+	session []*Fact
+	// Now is true when a policy reads the time.
+	Now bool
+}
+
+// ReadsOfPast returns what any policy of the set reads.
+func (s *Set) ReadsOfPast() PastReads { return s.past }
+
+// Differ reports whether facts differ in something that is read.
+func (r PastReads) Differ(a, b tool.SessionFacts) bool {
+	was, is := &call{request: Request{SessionFacts: a}}, &call{request: Request{SessionFacts: b}}
+	return slices.ContainsFunc(r.session, func(f *Fact) bool { return !f.value(was, nil).Equal(f.value(is, nil)) })
+}
+
+// pastReads joins what policies read.
+func pastReads(policies []*compiled) PastReads {
+	var r PastReads
+	for _, p := range policies {
+		if p.reads&(attrSession|attrNow) == 0 {
+			continue
+		}
+		for _, cond := range p.Conditions() {
+			cond.Body.Walk(func(t *expr.Tree) bool {
+				chain := t.Chain()
+				if has, ok := t.Node.(expr.NodeHas); ok {
+					chain = append(t.Kids[0].Chain(), string(has.Value))
+				}
+				r.add(chain)
+				return len(chain) == 0 || chain[0] != "context"
+			})
+		}
+	}
+	return r
+}
+
+// add adds one place that is read: "context.session.tainted". The context or
+// the session as a whole is all of it.
+func (r *PastReads) add(chain []string) {
+	if len(chain) == 0 || chain[0] != "context" {
+		return
+	}
+	whole := len(chain) == 1
+	r.Now = r.Now || whole || chain[1] == "now"
+	for _, p := range contextFacts[attrSession.index()].parts {
+		read := whole || chain[1] == "session" && (len(chain) == 2 || chain[2] == string(p.name))
+		if read && !slices.Contains(r.session, p.Fact) {
+			r.session = append(r.session, p.Fact)
+		}
+	}
 }

@@ -10,6 +10,9 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 
 	"palyra/internal/access"
+	"palyra/internal/policy/finding"
+	"palyra/internal/policy/internal/expr"
+	"palyra/internal/policy/internal/names"
 	"palyra/internal/tool"
 )
 
@@ -107,8 +110,8 @@ func TestAttributesAreThoseOfTheVocabulary(t *testing.T) {
 	if callAttributes|commitAttributes != allAttributes {
 		t.Error("an attribute is of neither context")
 	}
-	for name, known := range map[types.String]attributes{toolPrefix + "t0": callAttributes, commitAction: commitAttributes} {
-		declared := s.vocab.schema.Actions[types.NewEntityUID(typeAction, name)].AppliesTo.Context
+	for name, known := range map[types.String]attributes{names.ToolPrefix + "t0": callAttributes, names.CommitAction: commitAttributes} {
+		declared := s.vocab.schema.Actions[types.NewEntityUID(names.TypeAction, name)].AppliesTo.Context
 		if len(declared) != known.size() {
 			t.Errorf("%s: the schema declares %d attributes, of %d we know", name, len(declared), known.size())
 		}
@@ -137,11 +140,11 @@ func TestContextReads(t *testing.T) {
 		{`context.no_such == 1`, 0},
 	}
 	for _, c := range cases {
-		policies, _, found := parseSource(Source{Name: "f", Text: "permit(principal, action, resource) when { " + c.condition + " };"}, false)
-		if hasErrors(found) {
+		policies, found := expr.Parse("f", "permit(principal, action, resource) when { "+c.condition+" };", false)
+		if finding.HasErrors(found) {
 			t.Fatal(found)
 		}
-		if got := policies[0].reads; got != c.want {
+		if got := contextReads(policies[0]); got != c.want {
 			t.Errorf("%s reads %b, want %b", c.condition, got, c.want)
 		}
 	}

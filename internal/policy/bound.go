@@ -92,7 +92,7 @@ var (
 )
 
 // factsOfKind are the facts of a kind that planning finds.
-func factsOfKind(kind Kind) []planFact {
+func factsOfKind(kind factKind) []planFact {
 	var list []planFact
 	for a, name := range planAttributes.all() {
 		if contextFacts[a.index()].kind == kind {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/access"
 	"palyra/internal/tool"
 )
 
@@ -111,9 +112,9 @@ func documentedRow(f Fact) string {
 	if f.optional() {
 		name += "?"
 	}
-	kind := strings.TrimSuffix(f.plainType(), "Facts")
+	kind := strings.TrimSuffix(f.PlainType(), "Facts")
 	switch {
-	case f.Type == "" || kind != f.plainType() || kind == "ByRole":
+	case f.Type == "" || kind != f.PlainType() || kind == "ByRole":
 		kind = "record"
 	case strings.HasPrefix(kind, "Set<VoteFact"):
 		kind = "Set of records"
@@ -124,7 +125,7 @@ func documentedRow(f Fact) string {
 		about += ": `" + strings.Join(f.Values, "`, `") + "`"
 		about = strings.ReplaceAll(about, ", ``", ", `\"\"`")
 	}
-	return fmt.Sprintf("| `%s` | %s | %s | %s | %s | %s |", name, kind, f.kind, f.Origin, f.Change, about)
+	return fmt.Sprintf("| `%s` | %s | %s | %s | %s | %s |", name, kind, f.kind, f.origin, f.Change, about)
 }
 
 // TestSetsHaveNoOrder: Cedar's sets come in any order, and their digest is one.
@@ -152,7 +153,7 @@ func TestValuesCannotRunTogether(t *testing.T) {
 
 func TestReadsChanged(t *testing.T) {
 	s, _ := build(world(), []Source{{Name: "f", Text: `forbid(principal, action, resource) when { context has path && context.path == "secret" };`}})
-	was := Request{Caller: s.CallerFor(world().Members[0].Principal), Tool: world().Tools[0].Name, Facts: tool.Facts{Path: "a", Method: "GET"}}
+	was := Request{Caller: access.Caller{Principal: world().Members[0].Principal, Surface: access.SurfaceCLI, Paired: true}, Tool: world().Tools[0].Name, Facts: tool.Facts{Path: "a", Method: "GET"}}
 	is := was
 	is.Facts.Method = "POST"
 	if s.ReadsChanged(was, is) {

@@ -2,11 +2,16 @@ package policy
 
 import (
 	"fmt"
+	"sync"
+	"sync/atomic"
 
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
 
 	"palyra/internal/access"
+	"palyra/internal/policy/internal/args"
+	"palyra/internal/policy/internal/expr"
+	"palyra/internal/policy/internal/names"
 	"palyra/internal/reason"
 )
 
@@ -18,29 +23,29 @@ type refusal struct {
 
 // prepare turns a request into Cedar's terms.
 func (s *Set) prepare(r Request) (*call, *refusal) {
-	args, known := s.vocab.args[r.Tool]
-	if !known || r.Tool == unknownTool {
-		return nil, &refusal{reason.UnknownTool, fmt.Sprintf("no pinned tool is named %q", clipText(r.Tool))}
+	input, known := s.vocab.args[r.Tool]
+	if !known || r.Tool == names.UnknownTool {
+		return nil, &refusal{reason.UnknownTool, fmt.Sprintf("no pinned tool is named %q", expr.ClipText(r.Tool))}
 	}
 	if r.Commit != nil {
 		return s.prepareCommit(r)
 	}
-	return s.prepareKnown(r, args)
+	return s.prepareKnown(r, input)
 }
 
-func (s *Set) prepareKnown(r Request, args *argType) (*call, *refusal) {
+func (s *Set) prepareKnown(r Request, input *args.Type) (*call, *refusal) {
 	c, refused := s.newCall(r, callAttributes)
 	if refused != nil {
 		return nil, refused
 	}
 	var err error
 	var complete bool
-	c.args, c.rest, complete, err = argumentValues(args, r.Args)
+	c.args, c.rest, complete, err = args.Values(input, r.Args)
 	if err != nil {
 		return nil, &refusal{reason.PolicyError, err.Error()}
 	}
-	c.req.Action = types.NewEntityUID(typeAction, types.String(toolPrefix+r.Tool))
-	c.req.Resource = types.NewEntityUID(typeTool, types.String(r.Tool))
+	c.req.Action = types.NewEntityUID(names.TypeAction, types.String(names.ToolPrefix+r.Tool))
+	c.req.Resource = types.NewEntityUID(names.TypeTool, types.String(r.Tool))
 	if !complete {
 		c.misfit = s.misfitOf(c)
 	}
@@ -80,7 +85,7 @@ func (s *Set) misfitOf(c *call) string {
 	req := c.req
 	req.Context = types.NewRecord(context)
 	if err := s.vocab.check.Request(req); err != nil {
-		return "the request does not fit the schema: " + clipText(err.Error())
+		return "the request does not fit the schema: " + expr.ClipText(err.Error())
 	}
 	return ""
 }
@@ -113,4 +118,46 @@ func accessContext(c access.Caller) types.Record {
 		"paired":    types.Boolean(c.Paired),
 		"present":   types.Boolean(c.Present),
 	})
+}
+
+// prepareCommit turns a request about a change set into Cedar's terms. All of
+// its context is made of the types that the schema declares, so that it always
+// fits.
+func (s *Set) prepareCommit(r Request) (*call, *refusal) {
+	c, refused := s.newCall(r, commitAttributes)
+	if refused != nil {
+		return nil, refused
+	}
+	c.req.Action = types.NewEntityUID(names.TypeAction, names.CommitAction)
+	c.req.Resource = types.NewEntityUID(names.TypeWorkspace, types.String(r.Commit.Workspace))
+	if _, known := s.dir.entities[c.req.Resource]; !known {
+		c.entities.extra = append(c.entities.extra, types.Entity{
+			UID: c.req.Resource, Attributes: types.NewRecord(resourceAttributes(names.TypeWorkspace, r.Commit.Workspace)),
+		})
+	}
+	c.findPolicies()
+	return c, nil
+}
+
+// memo remembers Cedar records that repeat from call to call: hashing them is
+// most of the cost of a context. It holds at most maxMemo, so that no caller
+// can grow it.
+type memo struct {
+	records sync.Map
+	size    atomic.Int64
+}
+
+const maxMemo = 256
+
+func (m *memo) get(key any, record func() types.Record) types.Record {
+	if found, ok := m.records.Load(key); ok {
+		if v, ok := found.(types.Record); ok {
+			return v
+		}
+	}
+	v := record()
+	if m.size.Add(1) <= maxMemo {
+		m.records.Store(key, v)
+	}
+	return v
 }

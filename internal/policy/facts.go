@@ -10,32 +10,32 @@ import (
 	"palyra/internal/tool"
 )
 
-// Kind says what a fact of the context is to the time between a decision and
+// factKind says what a fact of the context is to the time between a decision and
 // the run of its call.
-type Kind uint8
+type factKind uint8
 
 const (
-	// Bound facts are the same when the call runs as when policy read them: the
+	// bound facts are the same when the call runs as when policy read them: the
 	// permit holds their digest. context.path is one: a link that is turned
 	// after the decision stops the call.
-	bound Kind = iota + 1
-	// Fresh facts go on changing while a call waits: they are taken again, and
+	bound factKind = iota + 1
+	// fresh facts go on changing while a call waits: they are taken again, and
 	// the call is judged again, right before its decision. context.session is
 	// one.
 	fresh
-	// Environment facts say what the machine gives. When one changed at
+	// environment facts say what the machine gives. When one changed at
 	// dispatch, the call is judged again, and refused when the verdict is
 	// another.
 	environment
 )
 
-func (k Kind) String() string { return [...]string{"", "bound", "fresh", "environment"}[k] }
+func (k factKind) String() string { return [...]string{"", "bound", "fresh", "environment"}[k] }
 
-// Origin is where a fact comes from.
-type Origin uint8
+// origin is where a fact comes from.
+type origin uint8
 
 const (
-	ofCall   Origin = iota + 1 // what was proposed
+	ofCall   origin = iota + 1 // what was proposed
 	ofCaller                   // who proposed it, and how they came in
 	ofPlan                     // what the gateway finds when it plans the call
 	ofPast                     // what the session did before
@@ -44,7 +44,7 @@ const (
 	ofClock
 )
 
-func (o Origin) String() string {
+func (o origin) String() string {
 	return [...]string{"", "the call", "the caller", "planning", "the session", "the changes", "votes", "the clock"}[o]
 }
 
@@ -86,9 +86,9 @@ type Fact struct {
 	// Values are all that a text can be, or that a set of texts can hold; nil
 	// when it can be any.
 	Values []string
-	kind   Kind
+	kind   factKind
 	in     contexts
-	Origin Origin
+	origin origin
 	Change Way
 	// at points to where the fact stands in a request; nil for what stands in
 	// none, or is not there. Of a record it is what its value is remembered by.
@@ -182,14 +182,63 @@ var facts = [...]Fact{
 	{"hard_links", "Long", nil, bound, inCall, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.HardLinks }, "how many names the file has: 1 for an ordinary one; 0 for a directory, for a file that is not there yet, for a call about several files, and where the platform does not say (Windows)"},
 }
 
-// Facts returns the table of what policies can read of a call, in the order in
-// which documents show it.
-func Facts() []Fact { return append([]Fact(nil), facts[:]...) }
+// FactNamed returns the row of a fact, nil for none.
+func FactNamed(name string) *Fact {
+	for i := range facts {
+		if facts[i].Name == name {
+			return &facts[i]
+		}
+	}
+	return nil
+}
+
+// At points to where the fact stands in a request, nil where it stands in none.
+// The record that it stands in becomes the request's own: no other that was
+// copied from it changes.
+func (f *Fact) At(r *Request) any {
+	if f.at == nil || f.HasParts() {
+		return nil
+	}
+	if f.record() == "exec" {
+		r.Facts.Exec = copyOf(r.Facts.Exec)
+	}
+	if f.OfCommit() {
+		r.Commit = copyOf(r.Commit)
+	}
+	return f.at(r)
+}
+
+func copyOf[T any](v *T) *T {
+	var out T
+	if v != nil {
+		out = *v
+	}
+	return &out
+}
+
+// HasParts reports whether the fact is a record with rows of its own.
+func (f *Fact) HasParts() bool {
+	a := attributeOfName(types.String(f.Name))
+	return a != 0 && contextFacts[a.index()].parts != nil
+}
+
+// OfCommit reports whether the fact is of a change set, and of no call.
+func (f *Fact) OfCommit() bool { return f.origin == ofCommit }
+
+// Described reports whether who describes a call says the fact as such: not what
+// the call itself says, the time or the votes.
+func (f *Fact) Described() bool {
+	return f.at != nil && f.origin != ofCall && f.origin != ofClock
+}
 
 func (f *Fact) optional() bool { return strings.HasSuffix(f.Type, "?") }
 
-// plainType is the type without a word on whether the fact is there.
-func (f *Fact) plainType() string { return strings.TrimSuffix(f.Type, "?") }
+// PlainType is the type without a word on whether the fact is there.
+func (f *Fact) PlainType() string { return strings.TrimSuffix(f.Type, "?") }
+
+// Brought reports whether a call brings the fact along, so that planning does
+// not find it.
+func (f *Fact) Brought() bool { return f.origin == ofCall || f.origin == ofCaller }
 
 // record is the name of the record that the fact is in, "" for none.
 func (f *Fact) record() string {
@@ -245,8 +294,8 @@ func (f *Fact) text(s string) types.Value {
 		return types.String(s)
 	case s == "":
 		return nil
-	case f.plainType() != "String":
-		return types.NewEntityUID(types.EntityType(f.plainType()), types.String(s))
+	case f.PlainType() != "String":
+		return types.NewEntityUID(types.EntityType(f.PlainType()), types.String(s))
 	default:
 		return types.String(s)
 	}

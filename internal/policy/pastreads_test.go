@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"testing"
 
+	"palyra/internal/policy/internal/expr"
 	"palyra/internal/tool"
 )
 
@@ -24,11 +25,11 @@ func TestReadsOfPast(t *testing.T) {
 		`[context].contains(context) || context.session.bytes_out == 1`:               pastOf(true),
 		`if context.risk > 1 then context.session.tainted else resource == principal`: past("tainted"),
 	} {
-		policies, _, findings := parseSource(Source{Name: "a.cedar", Text: "forbid(principal, action, resource) when { " + condition + " };"}, false)
+		policies, findings := expr.Parse("a.cedar", "forbid(principal, action, resource) when { "+condition+" };", false)
 		if len(policies) != 1 {
 			t.Fatalf("%s: %v", condition, findings)
 		}
-		if got := pastReads(policies); !reflect.DeepEqual(got, want) {
+		if got := pastReads([]*compiled{compile(policies[0])}); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s reads %+v, want %+v", condition, got, want)
 		}
 	}
@@ -49,7 +50,7 @@ func past(names ...string) PastReads {
 			r.Now = true
 			continue
 		}
-		r.session = append(r.session, factOfName("session."+name))
+		r.session = append(r.session, FactNamed("session."+name))
 	}
 	return r
 }
