@@ -12,6 +12,7 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/policy"
 	"palyra/internal/policy/policytest"
+	"palyra/internal/policy/profile"
 	"palyra/internal/tool"
 )
 
@@ -43,7 +44,7 @@ func (b *bench) under(sources ...policy.Source) judged {
 // laptop are the policies of that profile, without those that are left out.
 func laptop(t *testing.T, without ...string) policy.Source {
 	t.Helper()
-	text := policy.Profiles()[0].Files[0].Text
+	text := profile.All()[0].Files[0].Text
 	for _, id := range without {
 		begin := strings.Index(text, `@id("`+id+`")`)
 		if begin < 0 {

@@ -11,6 +11,9 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/model/providers"
 	"palyra/internal/policy"
+	policyfinding "palyra/internal/policy/finding"
+	"palyra/internal/policy/lint"
+	"palyra/internal/policy/policytests"
 	"palyra/internal/policyadmin"
 	"palyra/internal/reason"
 	"palyra/internal/statedir"
@@ -78,12 +81,12 @@ func (p *patient) policy(ctx context.Context) finding {
 	if err != nil {
 		return broken(err)
 	}
-	var faults, warnings []policy.Finding
+	var faults, warnings []policyfinding.Finding
 	for _, f := range findings {
 		switch {
-		case f.Severity == policy.SeverityError:
+		case f.Severity == policyfinding.SeverityError:
 			faults = append(faults, f)
-		case f.Code != policy.CodeOpaque: // says what a tool's schema keeps from policy, which is no defect
+		case f.Code != policyfinding.CodeOpaque: // says what a tool's schema keeps from policy, which is no defect
 			warnings = append(warnings, f)
 		}
 	}
@@ -102,13 +105,13 @@ func (p *patient) policy(ctx context.Context) finding {
 
 // checked finds what keeps a set from loading, and what is odd about it. The
 // tests are run on what would load, as at a start.
-func checked(ctx context.Context, cfg policy.Config, tests []policy.Source) ([]policy.Finding, error) {
-	findings := policy.Check(cfg)
-	isFault := func(f policy.Finding) bool { return f.Severity == policy.SeverityError }
+func checked(ctx context.Context, cfg policy.Config, tests []policy.Source) ([]policyfinding.Finding, error) {
+	findings := lint.Check(cfg)
+	isFault := func(f policyfinding.Finding) bool { return f.Severity == policyfinding.SeverityError }
 	if len(tests) == 0 || slices.ContainsFunc(findings, isFault) {
 		return findings, nil
 	}
-	report, err := policy.RunTests(ctx, cfg, tests)
+	report, err := policytests.Run(ctx, cfg, tests)
 	return append(findings, report.Failures()...), err
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 
 	"palyra/internal/access"
+	"palyra/internal/policy/internal/names"
 )
 
 // never is the age of an approval that nobody gave, so that a bound on the
@@ -45,7 +46,7 @@ type tally struct {
 
 func newTally(roles []access.Role) *tally {
 	t := &tally{roles: roles, votes: make(map[voteKey]types.Value)}
-	for _, role := range append([]access.Role{anyRole}, roles...) {
+	for _, role := range append([]access.Role{names.AnyRole}, roles...) {
 		for _, surface := range surfaces {
 			for _, proof := range proofsUnder(true, true) {
 				t.votes[voteKey{role, surface, proof[0], proof[1]}] = types.NewRecord(types.RecordMap{
@@ -113,7 +114,7 @@ func ceilSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / t
 
 func (t *tally) listed(b ballot) []types.Value {
 	var out []types.Value
-	for _, role := range append([]access.Role{anyRole}, b.roles...) {
+	for _, role := range append([]access.Role{names.AnyRole}, b.roles...) {
 		for _, surface := range b.surfaces {
 			for _, proof := range proofsUnder(b.paired, b.present) {
 				if v, ok := t.votes[voteKey{role, surface, proof[0], proof[1]}]; ok {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/policy/internal/args"
 	"palyra/internal/tool"
 )
 
@@ -58,7 +59,7 @@ func TestArgumentsAreTyped(t *testing.T) {
 	for _, c := range typed {
 		t.Run(c.name, func(t *testing.T) {
 			d := oneProperty(c.schema, "")
-			args, opaque, err := typeArguments(d)
+			declared, opaque, err := args.TypeOf(d)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -72,14 +73,14 @@ func TestArgumentsAreTyped(t *testing.T) {
 			if want := "args: {p?: " + c.cedar + ",}"; !strings.Contains(squeeze(string(vocab.text)), squeeze(want)) {
 				t.Errorf("the schema does not have %q", want)
 			}
-			record, rest, _, err := argumentValues(args, []byte(`{"p":`+c.value+`}`))
+			record, rest, _, err := args.Values(declared, []byte(`{"p":`+c.value+`}`))
 			if err != nil || rest != "" {
 				t.Fatalf("%v, rest %q", err, rest)
 			}
 			if v, _ := record.Get("p"); string(v.MarshalCedar()) != c.want {
 				t.Errorf("value %s, want %s", v.MarshalCedar(), c.want)
 			}
-			if empty, _, _, err := argumentValues(args, nil); err != nil || empty.Len() != 0 {
+			if empty, _, _, err := args.Values(declared, nil); err != nil || empty.Len() != 0 {
 				t.Errorf("without the optional property: %v, %v", empty, err)
 			}
 		})
@@ -97,7 +98,7 @@ func TestRest(t *testing.T) {
 	d := tool.Descriptor{Name: "t", InputSchema: json.RawMessage(
 		`{"type":"object","properties":{"a":{"type":"string"},"__entity":{"type":"string"},` +
 			`"n":{"type":"object","properties":{"b":{"type":"integer"}}}}}`)}
-	args, opaque, err := typeArguments(d)
+	declared, opaque, err := args.TypeOf(d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +109,7 @@ func TestRest(t *testing.T) {
 	if slices.Sort(paths); !slices.Equal(paths, []string{"/*", "/__entity", "/n/*"}) {
 		t.Errorf("opaque %v", paths)
 	}
-	record, rest, _, err := argumentValues(args, []byte(`{"a":"x","z/~":[2, 1],"__entity":"e","n":{"b":1,"c":null}}`))
+	record, rest, _, err := args.Values(declared, []byte(`{"a":"x","z/~":[2, 1],"__entity":"e","n":{"b":1,"c":null}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,9 +122,9 @@ func TestRest(t *testing.T) {
 }
 
 func TestIntegersBeyond64BitsAreRefused(t *testing.T) {
-	args, _, _ := typeArguments(oneProperty(`{"type":"integer"}`, ""))
+	declared, _, _ := args.TypeOf(oneProperty(`{"type":"integer"}`, ""))
 	for _, value := range []string{"9223372036854775808", "1e30", "1.5", "-1e300"} {
-		if v, _, _, err := argumentValues(args, []byte(`{"p":`+value+`}`)); err == nil {
+		if v, _, _, err := args.Values(declared, []byte(`{"p":`+value+`}`)); err == nil {
 			t.Errorf("%s became %v", value, v)
 		}
 	}
@@ -137,7 +138,7 @@ func FuzzArguments(f *testing.F) {
 		if !json.Valid([]byte(schema)) {
 			return
 		}
-		args, _, err := typeArguments(oneProperty(schema, ""))
+		declared, _, err := args.TypeOf(oneProperty(schema, ""))
 		if err != nil {
 			return
 		}
@@ -145,7 +146,7 @@ func FuzzArguments(f *testing.F) {
 		if err != nil {
 			t.Fatalf("schema %s: %v", schema, err)
 		}
-		record, _, _, err := argumentValues(args, []byte(value))
+		record, _, _, err := args.Values(declared, []byte(value))
 		if err == nil && value != "" && !json.Valid([]byte(value)) {
 			t.Errorf("broken JSON %q became %v", value, record)
 		}

@@ -5,6 +5,9 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 
 	"palyra/internal/access"
+	"palyra/internal/policy/internal/expr"
+	"palyra/internal/policy/internal/names"
+	"palyra/internal/reason"
 )
 
 // ApprovalResource is an approval record as the access rules see it.
@@ -32,10 +35,10 @@ type AccessRequest struct {
 // Authorize evaluates the access rules: the API's permissions are Cedar too.
 // A permission that the vocabulary does not have is denied.
 func (s *Set) Authorize(r AccessRequest) Judgement {
-	action := types.NewEntityUID(typeAction, types.String(r.Permission))
+	action := types.NewEntityUID(names.TypeAction, types.String(r.Permission))
 	declared, ok := s.vocab.schema.Actions[action]
 	if !ok || declared.AppliesTo == nil || len(declared.AppliesTo.Resources) == 0 {
-		return Judgement{Errors: []string{"the vocabulary has no permission " + clipText(string(r.Permission))}}
+		return Judgement{Errors: []string{"the vocabulary has no permission " + expr.ClipText(string(r.Permission))}}
 	}
 	principal, extra, ok := s.dir.principal(r.Caller.Principal)
 	if !ok {
@@ -51,7 +54,7 @@ func (s *Set) Authorize(r AccessRequest) Judgement {
 	}
 	req := cedar.Request{Principal: principal, Action: action, Resource: resource.UID, Context: accessContext(r.Caller)}
 	if err := s.vocab.check.Request(req); err != nil {
-		return Judgement{Errors: []string{"the request does not fit the schema: " + clipText(err.Error())}}
+		return Judgement{Errors: []string{"the request does not fit the schema: " + expr.ClipText(err.Error())}}
 	}
 	out := s.run(s.candidates(req), entities, req)
 	return Judgement{Allowed: out.allowed, Determining: describe(out.determining), Errors: out.errors}
@@ -61,9 +64,9 @@ func (s *Set) Authorize(r AccessRequest) Judgement {
 func (r AccessRequest) resource(t types.EntityType) types.Entity {
 	name := r.Resource
 	if name == "" {
-		name = gatewayID
+		name = names.GatewayID
 	}
-	if t != typeApproval {
+	if t != names.TypeApproval {
 		uid := types.NewEntityUID(t, types.String(name))
 		return types.Entity{UID: uid, Attributes: types.NewRecord(resourceAttributes(t, name))}
 	}
@@ -73,17 +76,41 @@ func (r AccessRequest) resource(t types.EntityType) types.Entity {
 	}
 	attributes := types.RecordMap{"severity": types.String(a.Severity)}
 	if a.Requester.Kind == access.KindUser {
-		attributes["requester"] = uidOf(a.Requester)
+		attributes["requester"] = names.UID(a.Requester)
 	}
-	return types.Entity{UID: types.NewEntityUID(typeApproval, types.String(a.ID)), Attributes: types.NewRecord(attributes)}
+	return types.Entity{UID: types.NewEntityUID(names.TypeApproval, types.String(a.ID)), Attributes: types.NewRecord(attributes)}
 }
 
 // resourceAttributes gives named resources their name, as the schema demands.
 func resourceAttributes(t types.EntityType, name string) types.RecordMap {
 	switch t {
-	case typePolicy, typeGateway:
+	case names.TypePolicy, names.TypeGateway:
 		return nil
 	default:
 		return types.RecordMap{"name": types.String(name)}
 	}
+}
+
+// Permit is Authorize as an error: nil when the caller has the permission,
+// else reason.PermissionDenied, or reason.PolicyError when the rules could not
+// be evaluated. The forbid that decided says why and what to do, if it does.
+func (s *Set) Permit(r AccessRequest) error {
+	j := s.Authorize(r)
+	if j.Allowed {
+		return nil
+	}
+	if len(j.Errors) > 0 {
+		return reason.Errorf(reason.PolicyError, "the access rules could not be evaluated for %s", r.Permission)
+	}
+	e := reason.Errorf(reason.PermissionDenied, "%s may not %s", r.Caller.Principal, r.Permission).
+		WithField("permission", string(r.Permission))
+	for _, d := range j.Determining {
+		if d.Reason != "" {
+			e.Message += ": " + d.Reason
+		}
+		if d.Remedy != "" {
+			e = e.WithRemedy("%s", d.Remedy)
+		}
+	}
+	return e
 }

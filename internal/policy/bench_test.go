@@ -7,6 +7,7 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/policy"
+	"palyra/internal/policy/explain"
 	"palyra/internal/policy/policytest"
 	"palyra/internal/tool"
 )
@@ -91,7 +92,7 @@ func BenchmarkAuthorize(b *testing.B) {
 	set := policytest.Set(b, policytest.Options{})
 	r := policy.AccessRequest{
 		Caller:     access.Caller{Principal: policytest.Alice, OnBehalfOf: policytest.Alice, Surface: access.SurfaceCLI},
-		Permission: policy.PermJournalRead,
+		Permission: access.PermJournalRead,
 	}
 	b.ReportAllocs()
 	for b.Loop() {
@@ -124,7 +125,7 @@ func BenchmarkExplain(b *testing.B) {
 	for name, r := range map[string]policy.Request{"deny": denied, "ask": fullRequest()} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				if e := set.Explain(r, policy.Approval{}, nil); len(e.Flips) == 0 {
+				if e := explain.Verdict(set, r, policy.Approval{}, nil); len(e.Flips) == 0 {
 					b.Fatal(e.Summary)
 				}
 			}

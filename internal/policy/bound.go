@@ -91,18 +91,13 @@ var (
 	environmentFacts = factsOfKind(environment)
 )
 
-// ofTheCaller are facts that a call brings along from its proposal, which does
-// not change: planning does not find them.
-const ofTheCaller = attrArgs | attrArgsRest | attrDeviceID | attrSessionID | attrRunID | attrToolName | attrSkillID | attrSurface |
-	attrPaired | attrPresent | attrCapabilities | attrChannel | attrSkill
-
 // factsOfKind are the facts of a kind that planning finds.
 func factsOfKind(kind factKind) []planFact {
 	var list []planFact
-	for a, name := range (callAttributes &^ ofTheCaller).all() {
-		if row := &contextFacts[a.index()]; row.kind == kind {
+	for a, name := range planAttributes.all() {
+		if contextFacts[a.index()].kind == kind {
 			list = append(list, planFact{string(name), func(b []byte, c *call, _ tool.Plan) []byte {
-				return appendValue(b, row.value(c))
+				return appendValue(b, c.fact(a))
 			}})
 		}
 	}
@@ -111,7 +106,7 @@ func factsOfKind(kind factKind) []planFact {
 
 // planned is a call of which no more is known than its plan.
 func planned(p tool.Plan) *call {
-	return &call{set: new(Set), request: Request{Facts: p.Facts}}
+	return &call{request: Request{Facts: p.Facts}}
 }
 
 // appendValue writes a Cedar value so that equal values give equal bytes, and

@@ -2,14 +2,17 @@ package policy
 
 import (
 	"fmt"
-	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
 
 	"palyra/internal/access"
+	"palyra/internal/policy/internal/args"
+	"palyra/internal/policy/internal/expr"
+	"palyra/internal/policy/internal/names"
 	"palyra/internal/reason"
-	"palyra/internal/tool"
 )
 
 // refusal is why a request cannot be evaluated at all; it denies.
@@ -20,29 +23,29 @@ type refusal struct {
 
 // prepare turns a request into Cedar's terms.
 func (s *Set) prepare(r Request) (*call, *refusal) {
-	args, known := s.vocab.args[r.Tool]
-	if !known || r.Tool == unknownTool {
-		return nil, &refusal{reason.UnknownTool, fmt.Sprintf("no pinned tool is named %q", clipText(r.Tool))}
+	input, known := s.vocab.args[r.Tool]
+	if !known || r.Tool == names.UnknownTool {
+		return nil, &refusal{reason.UnknownTool, fmt.Sprintf("no pinned tool is named %q", expr.ClipText(r.Tool))}
 	}
 	if r.Commit != nil {
 		return s.prepareCommit(r)
 	}
-	return s.prepareKnown(r, args)
+	return s.prepareKnown(r, input)
 }
 
-func (s *Set) prepareKnown(r Request, args *argType) (*call, *refusal) {
+func (s *Set) prepareKnown(r Request, input *args.Type) (*call, *refusal) {
 	c, refused := s.newCall(r, callAttributes)
 	if refused != nil {
 		return nil, refused
 	}
 	var err error
 	var complete bool
-	c.args, c.rest, complete, err = argumentValues(args, r.Args)
+	c.args, c.rest, complete, err = args.Values(input, r.Args)
 	if err != nil {
 		return nil, &refusal{reason.PolicyError, err.Error()}
 	}
-	c.req.Action = types.NewEntityUID(typeAction, types.String(toolPrefix+r.Tool))
-	c.req.Resource = types.NewEntityUID(typeTool, types.String(r.Tool))
+	c.req.Action = types.NewEntityUID(names.TypeAction, types.String(names.ToolPrefix+r.Tool))
+	c.req.Resource = types.NewEntityUID(names.TypeTool, types.String(r.Tool))
 	if !complete {
 		c.misfit = s.misfitOf(c)
 	}
@@ -82,7 +85,7 @@ func (s *Set) misfitOf(c *call) string {
 	req := c.req
 	req.Context = types.NewRecord(context)
 	if err := s.vocab.check.Request(req); err != nil {
-		return "the request does not fit the schema: " + clipText(err.Error())
+		return "the request does not fit the schema: " + expr.ClipText(err.Error())
 	}
 	return ""
 }
@@ -107,78 +110,6 @@ func (c *call) contextOf(want attributes) types.RecordMap {
 	return m
 }
 
-// named is an entity, or nothing where there is no name.
-func named(t types.EntityType, name string) types.Value {
-	if name == "" {
-		return nil
-	}
-	return types.NewEntityUID(t, types.String(name))
-}
-
-func textOrNone(value string) types.Value {
-	if value == "" {
-		return nil
-	}
-	return types.String(value)
-}
-
-func execRecord(f tool.ExecFacts) types.Record {
-	return types.NewRecord(types.RecordMap{
-		"basename":       types.String(f.Basename),
-		"path":           types.String(f.Path),
-		"sha256":         types.String(f.SHA256),
-		"is_interpreter": types.Boolean(f.IsInterpreter),
-		"inline_code":    types.Boolean(f.InlineCode),
-		"in_workspace":   types.Boolean(f.InWorkspace),
-		"shebang":        types.String(f.Shebang),
-	})
-}
-
-func (s *Set) sandboxRecord(f *tool.Facts) types.Record {
-	key := sandboxKey{f.SandboxTier, f.SandboxLevel, f.SandboxRung, f.SandboxLimits, strings.Join(f.SandboxLayers, "\x00"), f.LandlockABI}
-	return s.memo.get(key, func() types.Record {
-		return types.NewRecord(types.RecordMap{
-			"tier": types.String(f.SandboxTier), "level": types.String(f.SandboxLevel), "rung": types.String(f.SandboxRung),
-			"layers": stringSet(f.SandboxLayers), "limits": types.String(f.SandboxLimits),
-			"landlock_abi": types.Long(f.LandlockABI),
-		})
-	})
-}
-
-func (s *Set) egressRecord(f *tool.Facts) types.Value {
-	if known := hostless[f.EgressMode]; known != nil && len(f.EgressHosts)+len(f.Secrets) == 0 {
-		return known
-	}
-	return egressOf(f.EgressMode, f.EgressHosts, f.Secrets)
-}
-
-func egressOf(mode string, hosts, secrets []string) types.Value {
-	return types.NewRecord(types.RecordMap{"mode": types.String(mode), "hosts": stringSet(hosts), "secrets": stringSet(secrets)})
-}
-
-// hostless is context.egress without hosts, by mode: the default policies
-// read it of every call.
-var hostless = hostlessEgress()
-
-func hostlessEgress() map[string]types.Value {
-	out := make(map[string]types.Value)
-	for _, mode := range []string{"", "strict", "preflight", "none"} {
-		out[mode] = egressOf(mode, nil, nil)
-	}
-	return out
-}
-
-func sessionRecord(f tool.SessionFacts) types.Record {
-	return types.NewRecord(types.RecordMap{
-		"calls_in_run": types.Long(f.CallsInRun),
-		"in_flight":    types.Long(f.InFlight),
-		"tools_used":   stringSet(f.ToolsUsed),
-		"secrets_read": stringSet(f.SecretsRead),
-		"tainted":      types.Boolean(f.Tainted),
-		"bytes_out":    types.Long(f.BytesOut),
-	})
-}
-
 // accessContext is the context of the API's own actions.
 func accessContext(c access.Caller) types.Record {
 	return types.NewRecord(types.RecordMap{
@@ -187,4 +118,46 @@ func accessContext(c access.Caller) types.Record {
 		"paired":    types.Boolean(c.Paired),
 		"present":   types.Boolean(c.Present),
 	})
+}
+
+// prepareCommit turns a request about a change set into Cedar's terms. All of
+// its context is made of the types that the schema declares, so that it always
+// fits.
+func (s *Set) prepareCommit(r Request) (*call, *refusal) {
+	c, refused := s.newCall(r, commitAttributes)
+	if refused != nil {
+		return nil, refused
+	}
+	c.req.Action = types.NewEntityUID(names.TypeAction, names.CommitAction)
+	c.req.Resource = types.NewEntityUID(names.TypeWorkspace, types.String(r.Commit.Workspace))
+	if _, known := s.dir.entities[c.req.Resource]; !known {
+		c.entities.extra = append(c.entities.extra, types.Entity{
+			UID: c.req.Resource, Attributes: types.NewRecord(resourceAttributes(names.TypeWorkspace, r.Commit.Workspace)),
+		})
+	}
+	c.findPolicies()
+	return c, nil
+}
+
+// memo remembers Cedar records that repeat from call to call: hashing them is
+// most of the cost of a context. It holds at most maxMemo, so that no caller
+// can grow it.
+type memo struct {
+	records sync.Map
+	size    atomic.Int64
+}
+
+const maxMemo = 256
+
+func (m *memo) get(key any, record func() types.Record) types.Record {
+	if found, ok := m.records.Load(key); ok {
+		if v, ok := found.(types.Record); ok {
+			return v
+		}
+	}
+	v := record()
+	if m.size.Add(1) <= maxMemo {
+		m.records.Store(key, v)
+	}
+	return v
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 
 	"palyra/internal/access"
+	"palyra/internal/policy/internal/expr"
+	"palyra/internal/policy/internal/names"
 )
 
 // CatalogEntry is a tool that a principal could ever call.
@@ -49,13 +51,13 @@ func (s *Set) catalog(caller access.Caller) []CatalogEntry {
 	strongest := s.electorate(s.dir.requester(caller), "").facts
 	var out []CatalogEntry
 	for name := range s.vocab.args {
-		if name == unknownTool {
+		if name == names.UnknownTool {
 			continue
 		}
 		req := cedar.Request{
 			Principal: principal,
-			Action:    types.NewEntityUID(typeAction, types.String(toolPrefix+name)),
-			Resource:  types.NewEntityUID(typeTool, types.String(name)),
+			Action:    types.NewEntityUID(names.TypeAction, types.String(names.ToolPrefix+name)),
+			Resource:  types.NewEntityUID(names.TypeTool, types.String(name)),
 		}
 		found := s.inScope(req)
 		if !s.couldAllow(found, entities, req, strongest) {
@@ -70,19 +72,19 @@ func (s *Set) catalog(caller access.Caller) []CatalogEntry {
 // inScope returns the policies whose whole scope matches.
 func (s *Set) inScope(req cedar.Request) candidates {
 	return slices.DeleteFunc(s.candidates(req), func(p *compiled) bool {
-		return !s.dir.inScope(req.Principal, p.ast.Principal) || !s.dir.inScope(req.Action, p.ast.Action) ||
-			!s.dir.inScope(req.Resource, p.ast.Resource)
+		return !s.dir.inScope(req.Principal, p.AST.Principal) || !s.dir.inScope(req.Action, p.AST.Action) ||
+			!s.dir.inScope(req.Resource, p.AST.Resource)
 	})
 }
 
 // viewOf knows who calls which tool, and one approval, and no facts.
-func viewOf(entities *overlay, req cedar.Request, approval types.Record) *partialView {
-	return &partialView{
-		env: evalEnv{
+func viewOf(entities *overlay, req cedar.Request, approval types.Record) *expr.Partial {
+	return &expr.Partial{
+		Env: expr.Env{
 			Entities: entities, Principal: req.Principal, Action: req.Action, Resource: req.Resource,
 			Context: types.NewRecord(types.RecordMap{"approval": approval}),
 		},
-		known: prefixes([]string{"principal"}, []string{"action"}, []string{"resource"}, []string{"context", "approval"}),
+		Known: expr.Prefixes([]string{"principal"}, []string{"action"}, []string{"resource"}, []string{"context", "approval"}),
 	}
 }
 
@@ -92,11 +94,11 @@ func (s *Set) couldAllow(found candidates, entities *overlay, req cedar.Request,
 	view := viewOf(entities, req, strongest)
 	permitted := false
 	for _, p := range found {
-		t := view.applies(p)
-		if !p.permits() && t == yes {
+		t := view.Applies(p.Policy)
+		if !p.Permits() && t == expr.Yes {
 			return false
 		}
-		permitted = permitted || p.permits() && t != no
+		permitted = permitted || p.Permits() && t != expr.No
 	}
 	return permitted
 }
@@ -109,10 +111,10 @@ func (s *Set) mayAsk(found candidates, entities *overlay, req cedar.Request, str
 	sure, brought := false, false
 	for _, p := range found {
 		switch {
-		case p.permits():
-			sure = sure || bare.applies(p) == yes
-			brought = brought || p.approval && best.applies(p) != no
-		case p.approval && bare.applies(p) != no && best.applies(p) != yes:
+		case p.Permits():
+			sure = sure || bare.Applies(p.Policy) == expr.Yes
+			brought = brought || p.approval && best.Applies(p.Policy) != expr.No
+		case p.approval && bare.Applies(p.Policy) != expr.No && best.Applies(p.Policy) != expr.Yes:
 			return true
 		}
 	}

@@ -6,24 +6,25 @@ import (
 	"strings"
 
 	"github.com/cedar-policy/cedar-go/types"
+
+	"palyra/internal/policy/finding"
+	"palyra/internal/policy/internal/expr"
+	"palyra/internal/policy/internal/names"
 )
 
 // checkPolicies validates every policy strictly and runs the lints. A policy
 // that does not validate is not linted: its first mistake would only be named
 // twice.
-func (s *Set) checkPolicies() []Finding {
+func (s *Set) checkPolicies() []finding.Finding {
 	l := &linter{set: s, reach: make(map[string][]types.EntityUID)}
-	var findings []Finding
+	var findings []finding.Finding
 	for _, p := range s.policies {
 		found := l.checkNames(p)
 		found = append(found, l.validate(p)...)
-		if !hasErrors(found) {
+		if !finding.HasErrors(found) {
 			found = append(found, l.lint(p)...)
 		}
 		findings = append(findings, found...)
-	}
-	if !hasErrors(findings) {
-		findings = append(findings, l.checkShadows()...)
 	}
 	for i := range findings {
 		findings[i].Message = strings.ReplaceAll(findings[i].Message, "__cedar::internal::", "")
@@ -38,17 +39,15 @@ type linter struct {
 	reach map[string][]types.EntityUID
 }
 
-func (l *linter) lint(p *compiled) []Finding {
+func (l *linter) lint(p *compiled) []finding.Finding {
 	findings := l.checkHas(p)
 	if reaches, _ := l.reachesTools(p); reaches || l.reachesCommits(p) {
-		findings = append(findings, p.checkMonotone()...)
+		findings = append(findings, checkMonotone(p.Policy)...)
 	}
 	findings = append(findings, l.checkWaives(p)...)
 	findings = append(findings, l.checkHostNetwork(p)...)
 	findings = append(findings, l.checkPermitsAll(p)...)
-	findings = append(findings, l.checkRisks(p)...)
-	findings = append(findings, l.checkSpelling(p)...)
-	if !p.builtin && !hasErrors(findings) {
+	if !p.Builtin && !finding.HasErrors(findings) {
 		findings = append(findings, l.checkApplies(p)...)
 	}
 	return findings
@@ -56,7 +55,7 @@ func (l *linter) lint(p *compiled) []Finding {
 
 // actionsOf returns the actions with a context that p's scope can match.
 func (l *linter) actionsOf(p *compiled) []types.EntityUID {
-	key, wanted := scopeActions(p.ast.Action)
+	key, wanted := expr.ScopeActions(p.AST.Action)
 	if known, ok := l.reach[key]; ok {
 		return known
 	}
@@ -72,13 +71,13 @@ func (l *linter) actionsOf(p *compiled) []types.EntityUID {
 }
 
 // validate runs cedar-go's strict validator and gives each error its place.
-func (l *linter) validate(p *compiled) []Finding {
-	err := l.set.vocab.forScope(p.ast.Action).Policy("", p.ast)
+func (l *linter) validate(p *compiled) []finding.Finding {
+	err := l.set.vocab.forScope(p.AST.Action).Policy("", p.AST)
 	if err == nil {
 		return nil
 	}
 	messages := mergeActions(messagesOf(err))
-	var findings []Finding
+	var findings []finding.Finding
 	for _, m := range messages {
 		// An unknown name in the scope also leaves no action; once is enough.
 		if len(messages) > 1 && strings.HasPrefix(m.text, noAction) {
@@ -121,7 +120,7 @@ func mergeActions(raw []string) []message {
 			out = append(out, message{text: plain, raw: text})
 			i = len(out) - 1
 		}
-		if action != "" && action != toolPrefix+unknownTool && !slices.Contains(out[i].actions, action) {
+		if action != "" && action != names.ToolPrefix+names.UnknownTool && !slices.Contains(out[i].actions, action) {
 			out[i].actions = append(out[i].actions, action)
 		}
 	}
@@ -153,6 +152,58 @@ func forActions(actions []string) string {
 	case 1, 2, 3:
 		return " for " + strings.Join(actions, ", ")
 	default:
-		return " for " + strings.Join(actions[:2], ", ") + " and " + count(len(actions)-2, "more action")
+		return " for " + strings.Join(actions[:2], ", ") + " and " + finding.Count(len(actions)-2, "more action")
 	}
+}
+
+// closedTypes are the entity types whose members are known when a set loads;
+// a name that is not among them is a mistake.
+var closedTypes = []types.EntityType{
+	names.TypeRole, names.TypePrincipalSet, names.TypeTool, names.TypeToolSet, names.TypeChannelSet, names.TypeSkillSet,
+}
+
+// openTypes are those whose members may come later; an unknown name may be a
+// mistake.
+var openTypes = []types.EntityType{names.TypeUser, names.TypeAgent, names.TypeServer, names.TypeWorkspace}
+
+// checkNames finds entities that the policy names and nobody knows. Cedar
+// itself takes any id for one that could exist, so that a misspelt forbid
+// would forbid nothing.
+func (l *linter) checkNames(p *compiled) []finding.Finding {
+	var findings []finding.Finding
+	for i := 2; i < len(p.Tokens); i++ {
+		t := p.Tokens[i]
+		if t.Kind != expr.TokString || p.Tokens[i-1].Text != "::" || p.Tokens[i-2].Kind != expr.TokIdent {
+			continue
+		}
+		uid := types.NewEntityUID(types.EntityType(p.Tokens[i-2].Text), types.String(t.Unquoted()))
+		if _, known := l.set.dir.entities[uid]; known && uid.ID != names.UnknownTool {
+			continue
+		}
+		severity := finding.SeverityError
+		switch {
+		case slices.Contains(openTypes, uid.Type):
+			severity = finding.SeverityWarning
+		case !slices.Contains(closedTypes, uid.Type):
+			continue
+		}
+		f := p.At(t, severity, finding.CodeUnknownEntity, "there is no %s named %s", uid.Type, uid.ID)
+		f.Help = finding.DidYouMean(string(uid.ID), l.namesOf(uid.Type))
+		if f.Help == "" && uid.Type == names.TypeRole {
+			f.Help = "declare the role in the configuration; there are: " + strings.Join(l.namesOf(names.TypeRole), ", ")
+		}
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+func (l *linter) namesOf(t types.EntityType) []string {
+	var out []string
+	for uid := range l.set.dir.entities {
+		if uid.Type == t && uid.ID != names.UnknownTool && uid.ID != names.Nobody {
+			out = append(out, string(uid.ID))
+		}
+	}
+	slices.Sort(out)
+	return out
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"palyra/internal/access"
+	"palyra/internal/policy/internal/expr"
 	"palyra/internal/reason"
 )
 
@@ -28,6 +29,24 @@ func (e *Engine) Evaluate(ctx context.Context, r Request, grants []Grant) (Verdi
 func (s *Set) Evaluate(r Request, grants []Grant) Verdict {
 	v := s.evaluate(r, grants)
 	v.snapshot, v.version = s.snapshotDigest, s.version
+	return v
+}
+
+// Simulate is Evaluate with votes as if they had been cast on an ask about the
+// call: those that are enough turn the ask into an allow, else the verdict says
+// what they lack.
+func (s *Set) Simulate(r Request, a Approval, grants []Grant) Verdict {
+	v := s.Evaluate(r, grants)
+	if len(a.Votes) == 0 {
+		return v
+	}
+	j := s.Judge(r, a)
+	if j.Allowed {
+		return Verdict{effect: Allow, determining: j.Determining, snapshot: s.snapshotDigest, version: s.version}
+	}
+	if v.effect == Ask {
+		v.missing = j.Missing
+	}
 	return v
 }
 
@@ -128,8 +147,8 @@ func (s *Set) deny(c *call, voters *electorate, best outcome) Verdict {
 func denial(by []*compiled) Verdict {
 	v := Verdict{code: reason.PolicyDenied, determining: describe(by)}
 	for _, p := range by {
-		if p.notes.remedy != "" {
-			v.remedy = p.notes.remedy
+		if p.Notes.Remedy != "" {
+			v.remedy = p.Notes.Remedy
 			break
 		}
 	}
@@ -141,7 +160,7 @@ func denial(by []*compiled) Verdict {
 func absoluteForbids(o outcome) []*compiled {
 	var out []*compiled
 	for _, p := range o.determining {
-		if !p.permits() && !p.approval {
+		if !p.Permits() && !p.approval {
 			out = append(out, p)
 		}
 	}
@@ -153,12 +172,12 @@ func absoluteForbids(o outcome) []*compiled {
 func askCauses(bare, best outcome) []*compiled {
 	causes := slices.Clone(best.determining)
 	for _, p := range bare.determining {
-		if !p.permits() && !slices.Contains(causes, p) {
+		if !p.Permits() && !slices.Contains(causes, p) {
 			causes = append(causes, p)
 		}
 	}
 	// A permit that asks for no approval was not the cause.
-	causes = slices.DeleteFunc(causes, func(p *compiled) bool { return p.permits() && !p.approval })
+	causes = slices.DeleteFunc(causes, func(p *compiled) bool { return p.Permits() && !p.approval })
 	sortByID(causes)
 	return causes
 }
@@ -166,19 +185,19 @@ func askCauses(bare, best outcome) []*compiled {
 func highestSeverity(causes []*compiled) string {
 	best := -1
 	for _, p := range causes {
-		best = max(best, slices.Index(severities, p.notes.severity))
+		best = max(best, slices.Index(expr.Severities, p.Notes.Severity))
 	}
 	if best < 0 {
 		return SeverityMedium
 	}
-	return severities[best]
+	return expr.Severities[best]
 }
 
 // shortestTimeout returns 0 when no cause names a time.
 func shortestTimeout(causes []*compiled) time.Duration {
 	shortest := time.Duration(0)
 	for _, p := range causes {
-		shortest = shorter(shortest, p.notes.timeout)
+		shortest = shorter(shortest, p.Notes.Timeout)
 	}
 	return shortest
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 
 	"palyra/internal/access"
+	"palyra/internal/policy/internal/names"
 	"palyra/internal/tool"
 )
 
@@ -35,13 +36,13 @@ func buildDirectory(cfg Config, v *vocabulary) *directory {
 	d.addTools(cfg)
 	d.addMembers(cfg)
 	for _, name := range cfg.Workspaces {
-		d.addNamed(typeWorkspace, name)
+		d.addNamed(names.TypeWorkspace, name)
 	}
 	for _, name := range cfg.Snapshot.AllowedChannels {
-		d.addNamed(typeChannel, name, types.NewEntityUID(typeChannelSet, setAllowed))
+		d.addNamed(names.TypeChannel, name, types.NewEntityUID(names.TypeChannelSet, names.SetAllowed))
 	}
 	for _, name := range cfg.Snapshot.ActiveSkills {
-		d.addNamed(typeSkill, name, types.NewEntityUID(typeSkillSet, setActive))
+		d.addNamed(names.TypeSkill, name, types.NewEntityUID(names.TypeSkillSet, names.SetActive))
 	}
 	d.close()
 	return d
@@ -65,30 +66,30 @@ func (d *directory) addActions(v *vocabulary) {
 
 func (d *directory) addFixed(roles []access.Role) {
 	for _, r := range roles {
-		d.add(types.NewEntityUID(typeRole, types.String(r)), nil)
+		d.add(types.NewEntityUID(names.TypeRole, types.String(r)), nil)
 	}
-	d.add(types.NewEntityUID(typePrincipalSet, setAllowed), nil)
-	d.add(types.NewEntityUID(typeToolSet, setAllowed), nil)
-	d.add(types.NewEntityUID(typeChannelSet, setAllowed), nil)
-	d.add(types.NewEntityUID(typeSkillSet, setActive), nil)
-	d.add(types.NewEntityUID(typeUser, nobody), types.RecordMap{"name": types.String(nobody), "sole": types.False})
+	d.add(types.NewEntityUID(names.TypePrincipalSet, names.SetAllowed), nil)
+	d.add(types.NewEntityUID(names.TypeToolSet, names.SetAllowed), nil)
+	d.add(types.NewEntityUID(names.TypeChannelSet, names.SetAllowed), nil)
+	d.add(types.NewEntityUID(names.TypeSkillSet, names.SetActive), nil)
+	d.add(types.NewEntityUID(names.TypeUser, names.Nobody), types.RecordMap{"name": types.String(names.Nobody), "sole": types.False})
 }
 
 func (d *directory) addTools(cfg Config) {
 	for _, t := range cfg.Tools {
 		var parents []types.EntityUID
 		if cfg.Snapshot.AllowedTools == nil || slices.Contains(cfg.Snapshot.AllowedTools, t.Name) {
-			parents = append(parents, types.NewEntityUID(typeToolSet, setAllowed))
+			parents = append(parents, types.NewEntityUID(names.TypeToolSet, names.SetAllowed))
 		}
 		if server, _, ok := strings.Cut(t.Name, "/"); ok {
-			uid := types.NewEntityUID(typeServer, types.String(server))
+			uid := types.NewEntityUID(names.TypeServer, types.String(server))
 			d.add(uid, nil)
 			parents = append(parents, uid)
 		}
-		d.add(types.NewEntityUID(typeTool, types.String(t.Name)), toolAttributes(t, true, t.Sensitive()), parents...)
+		d.add(types.NewEntityUID(names.TypeTool, types.String(t.Name)), toolAttributes(t, true, t.Sensitive()), parents...)
 	}
-	unknown := tool.Descriptor{Name: unknownTool}
-	d.add(types.NewEntityUID(typeTool, unknownTool), toolAttributes(unknown, false, true))
+	unknown := tool.Descriptor{Name: names.UnknownTool}
+	d.add(types.NewEntityUID(names.TypeTool, names.UnknownTool), toolAttributes(unknown, false, true))
 }
 
 func toolAttributes(t tool.Descriptor, pinned, sensitive bool) types.RecordMap {
@@ -135,10 +136,10 @@ func (d *directory) addMember(m access.Member, allowed []access.Principal) {
 	var parents []types.EntityUID
 	if d.enabled(m) {
 		for _, r := range m.Roles {
-			parents = append(parents, types.NewEntityUID(typeRole, types.String(r)))
+			parents = append(parents, types.NewEntityUID(names.TypeRole, types.String(r)))
 		}
 		if allowed == nil || slices.Contains(allowed, m.Principal) {
-			parents = append(parents, types.NewEntityUID(typePrincipalSet, setAllowed))
+			parents = append(parents, types.NewEntityUID(names.TypePrincipalSet, names.SetAllowed))
 		}
 	}
 	attributes := types.RecordMap{"name": types.String(m.Principal.Name)}
@@ -146,9 +147,9 @@ func (d *directory) addMember(m access.Member, allowed []access.Principal) {
 	case access.KindUser:
 		attributes["sole"] = types.Boolean(!m.Disabled && len(d.deciders) == 1)
 	case access.KindAgent:
-		attributes["owner"] = types.NewEntityUID(typeUser, types.String(m.Owner.Name))
+		attributes["owner"] = types.NewEntityUID(names.TypeUser, types.String(m.Owner.Name))
 	}
-	d.add(uidOf(m.Principal), attributes, parents...)
+	d.add(names.UID(m.Principal), attributes, parents...)
 }
 
 // enabled reports whether m may act: itself enabled, and so is its owner.
@@ -216,7 +217,7 @@ func (o *overlay) Get(uid types.EntityUID) (types.Entity, bool) {
 // principal returns the caller's entity; for a caller that is not registered
 // it also returns an entity without roles, which no ceiling lets pass.
 func (d *directory) principal(p access.Principal) (types.EntityUID, *types.Entity, bool) {
-	uid := uidOf(p)
+	uid := names.UID(p)
 	if uid.Type == "" {
 		return uid, nil, false
 	}
@@ -225,16 +226,12 @@ func (d *directory) principal(p access.Principal) (types.EntityUID, *types.Entit
 	}
 	attributes := types.RecordMap{"name": types.String(p.Name)}
 	switch uid.Type {
-	case typeUser:
+	case names.TypeUser:
 		attributes["sole"] = types.False
-	case typeAgent:
-		attributes["owner"] = types.NewEntityUID(typeUser, nobody)
+	case names.TypeAgent:
+		attributes["owner"] = types.NewEntityUID(names.TypeUser, names.Nobody)
 	}
 	return uid, &types.Entity{UID: uid, Attributes: types.NewRecord(attributes)}, true
-}
-
-func uidOf(p access.Principal) types.EntityUID {
-	return types.NewEntityUID(typeOfKind[p.Kind], types.String(p.Name))
 }
 
 // requester is the user that answers for a caller's calls, zero when there is

@@ -6,6 +6,7 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/policy"
+	"palyra/internal/policy/explain"
 	"palyra/internal/policy/policytest"
 )
 
@@ -49,7 +50,7 @@ func TestHostNetworkNeedsAPermit(t *testing.T) {
 }
 
 func TestHostNetworkIsExplained(t *testing.T) {
-	e := policytest.Set(t, policytest.Options{}).Explain(onHost("none"), policy.Approval{}, nil)
+	e := explain.Verdict(policytest.Set(t, policytest.Options{}), onHost("none"), policy.Approval{}, nil)
 	if e.Effect != policy.Deny || !strings.Contains(e.Nearest.String(), `context.egress.mode != "none" is false`) {
 		t.Errorf("nearest %s", e.Nearest)
 	}
@@ -57,7 +58,7 @@ func TestHostNetworkIsExplained(t *testing.T) {
 	for _, f := range e.Flips {
 		says.WriteString(f.Summary + "\n")
 	}
-	if !strings.Contains(says.String(), `context.egress.mode from "none" to`) {
+	if !strings.Contains(says.String(), `permit(principal == Agent::"coder", action == Action::"tool.execute/process.run", resource) when { context.egress.mode == "none"`) {
 		t.Errorf("flips %s", says.String())
 	}
 }

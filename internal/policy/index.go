@@ -6,6 +6,8 @@ import (
 
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
+
+	"palyra/internal/policy/internal/expr"
 )
 
 // index finds the policies whose scope can match a request, by action, then
@@ -22,18 +24,11 @@ type (
 	byPrincipal map[types.EntityUID][]int
 )
 
-// anyEntity is the key of a scope that names nothing.
-var anyEntity = types.EntityUID{}
-
-// isKey is the key of a scope that names a type. No entity has this id: the
-// language's strings hold no NUL.
-func isKey(t types.EntityType) types.EntityUID { return types.NewEntityUID(t, "\x00is") }
-
 func buildIndex(policies []*compiled) *index {
 	x := &index{byAction: make(map[types.EntityUID]byResource), policies: policies}
 	for i, p := range policies {
-		resource, principal := scopeKey(p.ast.Resource), scopeKey(p.ast.Principal)
-		for _, action := range actionKeys(p.ast.Action) {
+		resource, principal := expr.ScopeKey(p.AST.Resource), expr.ScopeKey(p.AST.Principal)
+		for _, action := range actionKeys(p.AST.Action) {
 			x.add(action, resource, principal, i)
 		}
 	}
@@ -55,13 +50,13 @@ func (x *index) add(action, resource, principal types.EntityUID, i int) {
 }
 
 // actionKeys returns the keys of an action scope; a set has one per member.
-func actionKeys(scope scopeNode) []types.EntityUID {
-	if s, ok := scope.(scopeInSet); ok {
+func actionKeys(scope expr.ScopeNode) []types.EntityUID {
+	if s, ok := scope.(expr.ScopeInSet); ok {
 		keys := slices.Clone(s.Entities)
 		slices.SortFunc(keys, compareUID)
 		return slices.Compact(keys)
 	}
-	return []types.EntityUID{scopeKey(scope)}
+	return []types.EntityUID{expr.ScopeKey(scope)}
 }
 
 func compareUID(a, b types.EntityUID) int {
@@ -75,26 +70,10 @@ func compareUID(a, b types.EntityUID) int {
 	}
 }
 
-// scopeKey returns the one entity that the request's must be or lie below.
-func scopeKey(scope scopeNode) types.EntityUID {
-	switch s := scope.(type) {
-	case scopeEq:
-		return s.Entity
-	case scopeIn:
-		return s.Entity
-	case scopeIs:
-		return isKey(s.Type)
-	case scopeIsIn:
-		return s.Entity
-	default:
-		return anyEntity
-	}
-}
-
 // requestKeys returns the keys under which policies about uid may stand.
 func requestKeys(uid types.EntityUID, ancestors []types.EntityUID) []types.EntityUID {
 	keys := make([]types.EntityUID, 0, len(ancestors)+3)
-	keys = append(keys, anyEntity, uid, isKey(uid.Type))
+	keys = append(keys, expr.AnyEntity, uid, expr.IsKey(uid.Type))
 	return append(keys, ancestors...)
 }
 
@@ -105,7 +84,7 @@ type candidates []*compiled
 func (c candidates) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
 	return func(yield func(cedar.PolicyID, *cedar.Policy) bool) {
 		for _, p := range c {
-			if !yield(cedar.PolicyID(p.id), p.policy) {
+			if !yield(cedar.PolicyID(p.ID), p.Cedar) {
 				return
 			}
 		}

@@ -12,6 +12,8 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 
 	"palyra/internal/access"
+	"palyra/internal/policy/finding"
+	"palyra/internal/policy/internal/expr"
 	"palyra/internal/tool"
 )
 
@@ -73,20 +75,20 @@ func (w writer) atom() string {
 		`(if context.protected then context else context).session.tainted`, "context.no_such == 1", "context has no_such")
 }
 
-// parsed makes a set from policies without checking them, so that errors at
+// unchecked makes a set from policies without checking them, so that errors at
 // run time occur too. What it shares with base does not depend on policies.
-func parsed(t testing.TB, base *Set, text string) *Set {
+func unchecked(t testing.TB, base *Set, text string) *Set {
 	t.Helper()
 	s := &Set{
 		vocab: base.vocab, dir: base.dir, tally: base.tally, noApproval: base.noApproval,
 		byID: make(map[cedar.PolicyID]*compiled),
 	}
-	policies, _, found := parseSource(Source{Name: "f", Text: text}, false)
-	if hasErrors(found) {
+	policies, found := expr.Parse("f", text, false)
+	if finding.HasErrors(found) {
 		t.Fatalf("parsing: %v", found)
 	}
 	for _, p := range policies {
-		s.addPolicy(p)
+		s.addPolicy(compile(p))
 	}
 	s.index = buildIndex(s.policies)
 	return s
@@ -134,7 +136,7 @@ func FuzzIndex(f *testing.F) {
 		for i := range int(n % 40) {
 			text.WriteString(w.policy(fmt.Sprintf("p%d", i)))
 		}
-		s := parsed(t, base, text.String())
+		s := unchecked(t, base, text.String())
 		for range 20 {
 			compare(t, s, randomRequest(r, cfg), r)
 		}
@@ -171,7 +173,7 @@ func compare(t *testing.T, s *Set, r Request, rnd *rand.Rand) {
 // the comparison above would compare a thing with itself.
 func TestIndexNarrows(t *testing.T) {
 	base, _ := build(world(), nil)
-	s := parsed(t, base, `permit(principal == User::"ann", action, resource); permit(principal == User::"bea", action, resource);`)
+	s := unchecked(t, base, `permit(principal == User::"ann", action, resource); permit(principal == User::"bea", action, resource);`)
 	c, _ := s.prepare(Request{Caller: access.Caller{Principal: access.User("ann")}, Tool: "t0"})
 	if len(c.found) != 1 || c.found[0] != s.policies[0] {
 		t.Errorf("found %d of 2 policies, want the first alone", len(c.found))

@@ -16,6 +16,9 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/canonical"
+	"palyra/internal/policy/finding"
+	"palyra/internal/policy/internal/expr"
+	"palyra/internal/policy/internal/names"
 )
 
 //go:embed defaults/*.cedar
@@ -56,23 +59,31 @@ when { context.egress.mode != "none" };
 // does not load.
 func Load(cfg Config) (*Set, error) {
 	s, findings := build(cfg, Defaults())
-	if hasErrors(findings) || s == nil {
-		return nil, &LoadError{Findings: findings}
+	if finding.HasErrors(findings) || s == nil {
+		return nil, &finding.LoadError{Findings: findings}
 	}
 	s.findings = findings
+	s.forgetTokens()
 	return s, nil
+}
+
+// forgetTokens leaves out what only findings need.
+func (s *Set) forgetTokens() {
+	for _, p := range s.policies {
+		p.Tokens = nil
+	}
 }
 
 // Check returns all findings about cfg, errors and warnings, in the order of
 // the sources.
-func Check(cfg Config) []Finding {
+func Check(cfg Config) []finding.Finding {
 	_, findings := build(cfg, Defaults())
 	return findings
 }
 
 // build makes a set with the given defaults, and everything that is wrong
 // with it. The set is nil when it could not be made at all.
-func build(cfg Config, defaults []Source) (*Set, []Finding) {
+func build(cfg Config, defaults []Source) (*Set, []finding.Finding) {
 	order := map[string]int{}
 	findings := checkConfig(cfg)
 	roles := allRoles(cfg.Roles)
@@ -80,46 +91,49 @@ func build(cfg Config, defaults []Source) (*Set, []Finding) {
 	if err != nil {
 		return nil, append(findings, configError("%s", err))
 	}
-	s := &Set{
-		config: cfg, vocab: vocab, dir: buildDirectory(cfg, vocab), settings: cfg.Snapshot, offers: reachOf(cfg),
-		tally: newTally(roles), byID: make(map[cedar.PolicyID]*compiled),
-	}
-	s.noApproval = s.tally.facts(nil, false)
-	s.ideal = sync.OnceValue(func() types.Record { return s.crowdFacts(everywhere()) })
+	s := newSet(cfg, vocab, newTally(roles))
 	findings = append(findings, s.parseAll(cfg, defaults, order)...)
 	findings = append(findings, s.checkPolicies()...)
 	for _, o := range vocab.opaque {
-		findings = append(findings, Finding{Severity: SeverityWarning, Code: CodeOpaque,
+		findings = append(findings, finding.Finding{Severity: finding.SeverityWarning, Code: finding.CodeOpaque,
 			Message: "tool " + o.Tool + ", argument " + o.Path + ": " + o.Why})
 	}
 	s.index = buildIndex(s.policies)
 	s.past = pastReads(s.policies)
-	if !hasErrors(findings) {
+	if !finding.HasErrors(findings) {
 		findings = append(findings, s.checkSamples()...)
 	}
 	if err := s.seal(cfg); err != nil {
 		findings = append(findings, configError("making the snapshot: %s", err))
 	}
-	for _, p := range s.policies {
-		p.tokens = nil // only findings need them
-	}
-	sortFindings(findings, order)
+	finding.Sort(findings, order)
 	return s, findings
 }
 
-func configError(format string, args ...any) Finding {
-	return Finding{Severity: SeverityError, Code: CodeConfig, Message: fmt.Sprintf(format, args...)}
+// newSet makes a set without policies.
+func newSet(cfg Config, vocab *vocabulary, tally *tally) *Set {
+	s := &Set{
+		config: cfg, vocab: vocab, dir: buildDirectory(cfg, vocab), settings: cfg.Snapshot, offers: reachOf(cfg),
+		tally: tally, byID: make(map[cedar.PolicyID]*compiled),
+	}
+	s.noApproval = s.tally.facts(nil, false)
+	s.ideal = sync.OnceValue(func() types.Record { return s.crowdFacts(everywhere()) })
+	return s
+}
+
+func configError(format string, args ...any) finding.Finding {
+	return finding.Finding{Severity: finding.SeverityError, Code: finding.CodeConfig, Message: fmt.Sprintf(format, args...)}
 }
 
 // parseAll reads defaults and sources, in order, and finds duplicate ids.
-func (s *Set) parseAll(cfg Config, defaults []Source, order map[string]int) []Finding {
-	var findings []Finding
+func (s *Set) parseAll(cfg Config, defaults []Source, order map[string]int) []finding.Finding {
+	var findings []finding.Finding
 	add := func(src Source, builtin bool) {
 		order[src.Name] = len(order) + 1
-		policies, _, found := parseSource(src, builtin)
+		policies, found := expr.Parse(src.Name, src.Text, builtin)
 		findings = append(findings, found...)
 		for _, p := range policies {
-			findings = append(findings, s.addPolicy(p)...)
+			findings = append(findings, s.addPolicy(compile(p))...)
 		}
 	}
 	for _, src := range defaults {
@@ -127,7 +141,7 @@ func (s *Set) parseAll(cfg Config, defaults []Source, order map[string]int) []Fi
 	}
 	if cfg.Snapshot.AllowSensitiveTools {
 		add(sensitiveTools, true)
-		findings = append(findings, Finding{Severity: SeverityWarning, Code: CodeSensitiveTools,
+		findings = append(findings, finding.Finding{Severity: finding.SeverityWarning, Code: finding.CodeSensitiveTools,
 			Message: "allow_sensitive_tools is set: every sensitive tool runs with no human",
 			Help:    "remove allow_sensitive_tools and permit single tools with @waives instead"})
 	}
@@ -137,13 +151,13 @@ func (s *Set) parseAll(cfg Config, defaults []Source, order map[string]int) []Fi
 	return findings
 }
 
-func (s *Set) addPolicy(p *compiled) []Finding {
-	id := cedar.PolicyID(p.id)
+func (s *Set) addPolicy(p *compiled) []finding.Finding {
+	id := cedar.PolicyID(p.ID)
 	if other, taken := s.byID[id]; taken {
-		f := p.at(p.annotationToken("id"), SeverityError, CodeDuplicateID,
-			"the id %s is taken by the policy at %s:%d", p.id, other.source.name, other.line)
+		f := p.At(p.AnnotationToken("id"), finding.SeverityError, finding.CodeDuplicateID,
+			"the id %s is taken by the policy at %s:%d", p.ID, other.Source.Name, other.Line)
 		f.Help = "give each policy an @id of its own"
-		return []Finding{f}
+		return []finding.Finding{f}
 	}
 	p.order = len(s.policies)
 	s.byID[id] = p
@@ -152,14 +166,14 @@ func (s *Set) addPolicy(p *compiled) []Finding {
 }
 
 // checkConfig finds what is wrong beside policies.
-func checkConfig(cfg Config) []Finding {
-	var findings []Finding
-	names := map[string]bool{}
+func checkConfig(cfg Config) []finding.Finding {
+	var findings []finding.Finding
+	pinned := map[string]bool{}
 	for _, t := range cfg.Tools {
-		if t.Name == "" || t.Name == unknownTool || names[t.Name] {
+		if t.Name == "" || t.Name == names.UnknownTool || pinned[t.Name] {
 			findings = append(findings, configError("tool %q: the name is empty, reserved or taken", t.Name))
 		}
-		names[t.Name] = true
+		pinned[t.Name] = true
 	}
 	for _, r := range cfg.Roles {
 		if _, err := access.ParseRole(string(r)); err != nil {
@@ -185,9 +199,9 @@ func checkConfig(cfg Config) []Finding {
 		}
 	}
 	for _, name := range cfg.Snapshot.AllowedTools {
-		if !names[name] {
+		if !pinned[name] {
 			f := configError("allowed_tools: no pinned tool is named %q", name)
-			f.Severity, f.Help = SeverityWarning, didYouMean(name, keysOf(names))
+			f.Severity, f.Help = finding.SeverityWarning, finding.DidYouMean(name, keysOf(pinned))
 			findings = append(findings, f)
 		}
 	}
@@ -218,7 +232,7 @@ func (s *Set) seal(cfg Config) error {
 		Surfaces: cfg.Surfaces, NoPresence: cfg.NoPresence,
 	}
 	for _, p := range s.policies {
-		doc.Policies = append(doc.Policies, snapshotPolicy{ID: p.id, File: p.source.name, Text: p.text})
+		doc.Policies = append(doc.Policies, snapshotPolicy{ID: p.ID, File: p.Source.Name, Text: p.Text})
 	}
 	for _, t := range cfg.Tools {
 		digest, err := t.Digest()
@@ -247,8 +261,8 @@ func versionOf(policies []*compiled) string {
 		h.Write([]byte(text))
 	}
 	for _, p := range policies {
-		write(p.id)
-		write(p.text)
+		write(p.ID)
+		write(p.Text)
 	}
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }

@@ -7,6 +7,10 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 
 	"palyra/internal/lazyregexp"
+	"palyra/internal/policy/finding"
+	"palyra/internal/policy/internal/expr"
+	"palyra/internal/policy/internal/names"
+	"palyra/internal/policy/internal/schema"
 )
 
 var quoted = lazyregexp.New("`([^`]+)`")
@@ -15,7 +19,7 @@ var entityText = lazyregexp.New(`^([A-Za-z_:]+)::"(.*)"$`)
 
 // locate turns a message of the validator, which has no place below the
 // policy, into a finding at the token that it is about.
-func (l *linter) locate(p *compiled, m message) Finding {
+func (l *linter) locate(p *compiled, m message) finding.Finding {
 	name := ""
 	if q := quoted.FindStringSubmatch(m.text); q != nil {
 		name = q[1]
@@ -24,8 +28,8 @@ func (l *linter) locate(p *compiled, m message) Finding {
 	case strings.HasPrefix(m.text, "unrecognized action"):
 		return l.unknownAction(p, name)
 	case strings.HasPrefix(m.text, "unrecognized entity type"):
-		f := p.at(p.find(name), SeverityError, CodeUnknownName, "there is no entity type %s", name)
-		f.Help = didYouMean(name, l.entityTypes())
+		f := p.At(p.Find(name), finding.SeverityError, finding.CodeUnknownName, "there is no entity type %s", name)
+		f.Help = finding.DidYouMean(name, l.entityTypes())
 		return f
 	case strings.HasPrefix(m.text, "attribute"):
 		return l.unknownAttribute(p, name, m)
@@ -34,42 +38,26 @@ func (l *linter) locate(p *compiled, m message) Finding {
 	case strings.HasPrefix(m.text, noAction):
 		return l.notApplicable(p)
 	}
-	return p.at(l.culprit(p, m), SeverityError, CodeType, "%s%s", m.text, forActions(m.actions))
+	return p.At(l.culprit(p, m), finding.SeverityError, finding.CodeType, "%s%s", m.text, forActions(m.actions))
 }
 
-// find returns the first token after the annotations with that text, as a
-// word or as a string.
-func (c *compiled) find(name string) token {
-	started := false
-	for _, t := range c.tokens {
-		started = started || t.text == "permit" || t.text == "forbid"
-		if started && (t.kind == tokIdent && t.text == name || t.kind == tokString && t.unquoted() == name) {
-			return t
-		}
-	}
-	return c.start(SeverityError, "", "").token()
-}
-
-// token is a finding's place as a token.
-func (f Finding) token() token { return token{line: f.Line, column: f.Column} }
-
-func (l *linter) unknownAction(p *compiled, name string) Finding {
+func (l *linter) unknownAction(p *compiled, name string) finding.Finding {
 	id := name
 	if m := entityText.FindStringSubmatch(name); m != nil {
 		id = m[2]
 	}
-	f := p.at(p.find(id), SeverityError, CodeUnknownName, "there is no action %s", id)
-	f.Help = didYouMean(id, l.set.vocab.actionNames())
-	if tool, ok := strings.CutPrefix(id, toolPrefix); ok && f.Help == "" {
+	f := p.At(p.Find(id), finding.SeverityError, finding.CodeUnknownName, "there is no action %s", id)
+	f.Help = finding.DidYouMean(id, l.set.vocab.actionNames())
+	if tool, ok := strings.CutPrefix(id, names.ToolPrefix); ok && f.Help == "" {
 		f.Help = "no tool named " + tool + " is pinned"
 	}
 	return f
 }
 
-func (l *linter) notApplicable(p *compiled) Finding {
-	f := p.at(p.find("action"), SeverityError, CodeNeverApplies,
+func (l *linter) notApplicable(p *compiled) finding.Finding {
+	f := p.At(p.Find("action"), finding.SeverityError, finding.CodeNeverApplies,
 		"the scope fits no action: no action takes this principal and this resource")
-	if eq, ok := p.ast.Action.(scopeEq); ok && l.isGroup(eq.Entity) {
+	if eq, ok := p.AST.Action.(expr.ScopeEq); ok && l.isGroup(eq.Entity) {
 		f.Help = "it is a group of actions: write `action in " + eq.Entity.String() + "`"
 	}
 	return f
@@ -83,25 +71,25 @@ func (l *linter) isGroup(uid types.EntityUID) bool {
 
 // unknownAttribute finds the access that the message is about and says which
 // attributes there are.
-func (l *linter) unknownAttribute(p *compiled, name string, m message) Finding {
+func (l *linter) unknownAttribute(p *compiled, name string, m message) finding.Finding {
 	at := l.deepest(p, m)
 	last := name[strings.LastIndexByte(name, '.')+1:]
 	if at == nil {
-		return p.at(p.find(last), SeverityError, CodeUnknownName, "%s%s", m.text, forActions(m.actions))
+		return p.At(p.Find(last), finding.SeverityError, finding.CodeUnknownName, "%s%s", m.text, forActions(m.actions))
 	}
 	parent := "that"
 	var known []string
-	if chain := at.chain(); chain != nil {
+	if chain := at.Chain(); chain != nil {
 		parent = strings.Join(chain[:len(chain)-1], ".")
 		known = l.attributes(p, chain[:len(chain)-1])
 	}
-	f := p.at(at.at, SeverityError, CodeUnknownName, "%s has no attribute %s%s", parent, last, forActions(m.actions))
+	f := p.At(at.At, finding.SeverityError, finding.CodeUnknownName, "%s has no attribute %s%s", parent, last, forActions(m.actions))
 	if slices.Contains(known, last) {
 		f.Help = "only some of the actions in scope have it: name the action, such as " +
 			`action == Action::"tool.execute/<tool>"`
 		return f
 	}
-	f.Help = didYouMean(last, known)
+	f.Help = finding.DidYouMean(last, known)
 	if f.Help == "" && len(known) > 0 && len(known) <= 40 {
 		f.Help = "there are: " + strings.Join(known, ", ")
 	}
@@ -110,18 +98,18 @@ func (l *linter) unknownAttribute(p *compiled, name string, m message) Finding {
 
 // unguarded finds the first access to an optional attribute that no has
 // stands before.
-func (l *linter) unguarded(p *compiled, path string, m message) Finding {
-	var at *tree
-	for _, cond := range p.conditions() {
+func (l *linter) unguarded(p *compiled, path string, m message) finding.Finding {
+	var at *expr.Tree
+	for _, cond := range p.Conditions() {
 		guarded := false
-		cond.body.walk(func(t *tree) bool {
-			chain := t.chain()
-			switch n := t.node.(type) {
-			case nodeHas:
-				if up := t.kids[0].chain(); up != nil {
+		cond.Body.Walk(func(t *expr.Tree) bool {
+			chain := t.Chain()
+			switch n := t.Node.(type) {
+			case expr.NodeHas:
+				if up := t.Kids[0].Chain(); up != nil {
 					guarded = guarded || strings.HasSuffix(strings.Join(append(up, string(n.Value)), "."), path)
 				}
-			case nodeAccess:
+			case expr.NodeAccess:
 				if at == nil && !guarded && len(chain) > 1 && strings.Join(chain[1:], ".") == path {
 					at = t
 				}
@@ -130,52 +118,52 @@ func (l *linter) unguarded(p *compiled, path string, m message) Finding {
 		})
 	}
 	last := path[strings.LastIndexByte(path, '.')+1:]
-	place := p.find(last)
+	place := p.Find(last)
 	guard := "has " + last
 	if at != nil {
-		place = at.at
-		chain := at.chain()
+		place = at.At
+		chain := at.Chain()
 		guard = strings.Join(chain[:len(chain)-1], ".") + " has " + last
 	}
-	f := p.at(place, SeverityError, CodeUnguarded, "%s is optional and may be missing%s", path, forActions(m.actions))
+	f := p.At(place, finding.SeverityError, finding.CodeUnguarded, "%s is optional and may be missing%s", path, forActions(m.actions))
 	f.Help = "write `" + guard + " && ...` before it"
 	return f
 }
 
 // culprit finds the token of an error that names nothing.
-func (l *linter) culprit(p *compiled, m message) token {
+func (l *linter) culprit(p *compiled, m message) expr.Token {
 	at := l.deepest(p, m)
 	if at == nil {
-		return p.start(SeverityError, "", "").token()
+		return p.Head
 	}
 	if strings.HasPrefix(m.text, "unexpected type: expected Bool") {
 		// The operation complains about an operand: find which.
-		for _, k := range at.kids {
-			if l.raisesAs(p, []conditionNode{whenNode(k.node)}, m) {
-				return k.at
+		for _, k := range at.Kids {
+			if l.raisesAs(p, []expr.ConditionNode{expr.WhenNode(k.Node)}, m) {
+				return k.At
 			}
 		}
 	}
-	return at.at
+	return at.At
 }
 
 // deepest finds the smallest expression that alone raises the message: it is
 // put where any type fits, as the one element of a set, and validated.
-func (l *linter) deepest(p *compiled, m message) *tree {
-	var found *tree
-	for _, cond := range p.conditions() {
+func (l *linter) deepest(p *compiled, m message) *expr.Tree {
+	var found *expr.Tree
+	for _, cond := range p.Conditions() {
 		if found == nil {
-			found = l.deepestIn(p, cond.body, m)
+			found = l.deepestIn(p, cond.Body, m)
 		}
 	}
 	return found
 }
 
-func (l *linter) deepestIn(p *compiled, t *tree, m message) *tree {
+func (l *linter) deepestIn(p *compiled, t *expr.Tree, m message) *expr.Tree {
 	if !l.raises(p, t, m) {
 		return nil
 	}
-	for _, k := range t.kids {
+	for _, k := range t.Kids {
 		if at := l.deepestIn(p, k, m); at != nil {
 			return at
 		}
@@ -183,14 +171,14 @@ func (l *linter) deepestIn(p *compiled, t *tree, m message) *tree {
 	return t
 }
 
-func (l *linter) raises(p *compiled, t *tree, m message) bool {
-	return l.raisesAs(p, []conditionNode{anyTypeNode(t.node)}, m)
+func (l *linter) raises(p *compiled, t *expr.Tree, m message) bool {
+	return l.raisesAs(p, []expr.ConditionNode{expr.AnyTypeNode(t.Node)}, m)
 }
 
-func (l *linter) raisesAs(p *compiled, conditions []conditionNode, m message) bool {
-	probe := *p.ast
+func (l *linter) raisesAs(p *compiled, conditions []expr.ConditionNode, m message) bool {
+	probe := *p.AST
 	probe.Conditions = conditions
-	err := l.set.vocab.forScope(p.ast.Action).Policy("", &probe)
+	err := l.set.vocab.forScope(p.AST.Action).Policy("", &probe)
 	if err == nil {
 		return false
 	}
@@ -224,8 +212,8 @@ func (l *linter) attributes(p *compiled, chain []string) []string {
 }
 
 // roots returns the shapes that a variable can have.
-func (l *linter) roots(p *compiled, variable string) []resolvedRecord {
-	var out []resolvedRecord
+func (l *linter) roots(p *compiled, variable string) []schema.ResolvedRecord {
+	var out []schema.ResolvedRecord
 	entities := l.set.vocab.schema.Entities
 	for _, uid := range l.actionsOf(p) {
 		applies := l.set.vocab.schema.Actions[uid].AppliesTo
@@ -245,16 +233,16 @@ func (l *linter) roots(p *compiled, variable string) []resolvedRecord {
 	return out
 }
 
-func (l *linter) descend(at resolvedRecord, path []string) (resolvedRecord, bool) {
+func (l *linter) descend(at schema.ResolvedRecord, path []string) (schema.ResolvedRecord, bool) {
 	for _, name := range path {
 		attribute, ok := at[types.String(name)]
 		if !ok {
 			return nil, false
 		}
 		switch t := attribute.Type.(type) {
-		case resolvedRecord:
+		case schema.ResolvedRecord:
 			at = t
-		case resolvedEntity:
+		case schema.ResolvedEntity:
 			at = l.set.vocab.schema.Entities[types.EntityType(t)].Shape
 		default:
 			return nil, false

@@ -2,6 +2,9 @@ package policy
 
 import (
 	"github.com/cedar-policy/cedar-go/types"
+
+	"palyra/internal/policy/finding"
+	"palyra/internal/policy/internal/expr"
 )
 
 // trend is how a value moves when an approval gets stronger: by one more
@@ -48,41 +51,41 @@ var factTrends = map[string]trend{
 // checkMonotone finds conditions under which a stronger approval could undo what a
 // weaker one allowed. Evaluate asks whether the strongest approval would be
 // enough, which is the right question only if strength never hurts.
-func (c *compiled) checkMonotone() []Finding {
-	var findings []Finding
-	for _, cond := range c.conditions() {
+func checkMonotone(c *expr.Policy) []finding.Finding {
+	var findings []finding.Finding
+	for _, cond := range c.Conditions() {
 		want := rising
-		if c.permits() != cond.when {
+		if c.Permits() != cond.When {
 			want = falling
 		}
-		if got := trendOf(cond.body); got == steady || got == want {
+		if got := trendOf(cond.Body); got == steady || got == want {
 			continue
 		}
-		at := blame(cond.body, want)
-		f := c.at(at.at, SeverityError, CodeNotMonotone,
+		at := blame(cond.Body, want)
+		f := c.At(at.At, finding.SeverityError, finding.CodeNotMonotone,
 			"more or stronger votes could turn this against the call, so nobody could tell whether asking helps")
-		f.Help = monotoneHelp(c.permits(), at)
+		f.Help = monotoneHelp(c.Permits(), at)
 		findings = append(findings, f)
 	}
 	return findings
 }
 
 // blame finds the first part of an expression that moves against want.
-func blame(t *tree, want trend) *tree {
-	for i, k := range t.kids {
+func blame(t *expr.Tree, want trend) *expr.Tree {
+	for i, k := range t.Kids {
 		expected := want
-		switch t.node.(type) {
-		case nodeNot, nodeNegate, nodeIsEmpty:
+		switch t.Node.(type) {
+		case expr.NodeNot, expr.NodeNegate, expr.NodeIsEmpty:
 			expected = want.reversed()
-		case nodeSub, nodeGreater, nodeGreaterEqual:
+		case expr.NodeSub, expr.NodeGreater, expr.NodeGreaterEqual:
 			if i == 1 {
 				expected = want.reversed()
 			}
-		case nodeLess, nodeLessEqual:
+		case expr.NodeLess, expr.NodeLessEqual:
 			if i == 0 {
 				expected = want.reversed()
 			}
-		case nodeAnd, nodeOr, nodeAdd:
+		case expr.NodeAnd, expr.NodeOr, expr.NodeAdd:
 		default:
 			return factIn(t)
 		}
@@ -94,16 +97,16 @@ func blame(t *tree, want trend) *tree {
 }
 
 // factIn returns the first mention of the approval in t, or t itself.
-func factIn(t *tree) *tree {
+func factIn(t *expr.Tree) *expr.Tree {
 	if fact := firstFact(t); fact != nil {
 		return fact
 	}
 	return t
 }
 
-func monotoneHelp(permit bool, at *tree) string {
+func monotoneHelp(permit bool, at *expr.Tree) string {
 	name := ""
-	if chain := at.chain(); len(chain) > 2 {
+	if chain := at.Chain(); len(chain) > 2 {
 		name = chain[2]
 	}
 	switch name {
@@ -123,9 +126,9 @@ func monotoneHelp(permit bool, at *tree) string {
 }
 
 // firstFact finds the first mention of the approval.
-func firstFact(t *tree) *tree {
-	var found *tree
-	t.walk(func(t *tree) bool {
+func firstFact(t *expr.Tree) *expr.Tree {
+	var found *expr.Tree
+	t.Walk(func(t *expr.Tree) bool {
 		if found == nil && isFact(t) {
 			found = t
 		}
@@ -134,36 +137,36 @@ func firstFact(t *tree) *tree {
 	return found
 }
 
-func isFact(t *tree) bool {
-	chain := t.chain()
+func isFact(t *expr.Tree) bool {
+	chain := t.Chain()
 	return len(chain) > 2 && chain[0] == "context" && chain[1] == "approval"
 }
 
 // trendOf computes how an expression moves.
-func trendOf(t *tree) trend {
-	if chain := t.chain(); chain != nil {
+func trendOf(t *expr.Tree) trend {
+	if chain := t.Chain(); chain != nil {
 		return chainTrend(chain)
 	}
-	switch t.node.(type) {
-	case nodeValue:
+	switch t.Node.(type) {
+	case expr.NodeValue:
 		return steady
-	case nodeNot, nodeNegate, nodeIsEmpty:
-		return trendOf(t.kids[0]).reversed()
-	case nodeAnd, nodeOr, nodeAdd:
-		return trendOf(t.kids[0]).with(trendOf(t.kids[1]))
-	case nodeSub, nodeGreater, nodeGreaterEqual:
-		return trendOf(t.kids[0]).with(trendOf(t.kids[1]).reversed())
-	case nodeLess, nodeLessEqual:
-		return trendOf(t.kids[0]).reversed().with(trendOf(t.kids[1]))
-	case nodeContains, nodeContainsAll, nodeContainsAny:
+	case expr.NodeNot, expr.NodeNegate, expr.NodeIsEmpty:
+		return trendOf(t.Kids[0]).reversed()
+	case expr.NodeAnd, expr.NodeOr, expr.NodeAdd:
+		return trendOf(t.Kids[0]).with(trendOf(t.Kids[1]))
+	case expr.NodeSub, expr.NodeGreater, expr.NodeGreaterEqual:
+		return trendOf(t.Kids[0]).with(trendOf(t.Kids[1]).reversed())
+	case expr.NodeLess, expr.NodeLessEqual:
+		return trendOf(t.Kids[0]).reversed().with(trendOf(t.Kids[1]))
+	case expr.NodeContains, expr.NodeContainsAll, expr.NodeContainsAny:
 		return containmentTrend(t)
-	case nodeIf:
+	case expr.NodeIf:
 		return choiceTrend(t)
-	case nodeMult:
+	case expr.NodeMult:
 		return productTrend(t)
-	case nodeEqual:
+	case expr.NodeEqual:
 		return equalityTrend(t, true)
-	case nodeNotEqual:
+	case expr.NodeNotEqual:
 		return equalityTrend(t, false)
 	default:
 		return touchTrend(t)
@@ -188,29 +191,29 @@ func chainTrend(chain []string) trend {
 }
 
 // containmentTrend rises when the approval's set is the one that is looked into.
-func containmentTrend(t *tree) trend {
-	set, want := trendOf(t.kids[0]), touchTrend(t.kids[1])
+func containmentTrend(t *expr.Tree) trend {
+	set, want := trendOf(t.Kids[0]), touchTrend(t.Kids[1])
 	if want != steady {
 		return erratic
 	}
 	return set
 }
 
-func choiceTrend(t *tree) trend {
-	if trendOf(t.kids[0]) != steady {
+func choiceTrend(t *expr.Tree) trend {
+	if trendOf(t.Kids[0]) != steady {
 		return erratic
 	}
-	return trendOf(t.kids[1]).with(trendOf(t.kids[2]))
+	return trendOf(t.Kids[1]).with(trendOf(t.Kids[2]))
 }
 
 // productTrend keeps a trend when the other factor is a constant of known sign.
-func productTrend(t *tree) trend {
-	a, b := trendOf(t.kids[0]), trendOf(t.kids[1])
+func productTrend(t *expr.Tree) trend {
+	a, b := trendOf(t.Kids[0]), trendOf(t.Kids[1])
 	if a == steady && b == steady {
 		return steady
 	}
 	for i, other := range []trend{b, a} {
-		if v, ok := t.kids[i].node.(nodeValue); ok {
+		if v, ok := t.Kids[i].Node.(expr.NodeValue); ok {
 			if n, ok := v.Value.(types.Long); ok && n >= 0 {
 				return other
 			}
@@ -220,37 +223,37 @@ func productTrend(t *tree) trend {
 }
 
 // equalityTrend allows comparing a boolean with a literal, and nothing else.
-func equalityTrend(t *tree, equal bool) trend {
-	for i := range t.kids {
-		v, ok := t.kids[i].node.(nodeValue)
+func equalityTrend(t *expr.Tree, equal bool) trend {
+	for i := range t.Kids {
+		v, ok := t.Kids[i].Node.(expr.NodeValue)
 		if !ok {
 			continue
 		}
 		if b, ok := v.Value.(types.Boolean); ok {
-			other := trendOf(t.kids[1-i])
+			other := trendOf(t.Kids[1-i])
 			if bool(b) == equal {
 				return other
 			}
 			return other.reversed()
 		}
 	}
-	if touchTrend(t.kids[0]) == steady && touchTrend(t.kids[1]) == steady {
+	if touchTrend(t.Kids[0]) == steady && touchTrend(t.Kids[1]) == steady {
 		return steady
 	}
 	return erratic
 }
 
 // touchTrend is steady for what does not touch the approval, else erratic.
-func touchTrend(t *tree) trend {
+func touchTrend(t *expr.Tree) trend {
 	touched := false
-	t.walk(func(t *tree) bool {
-		chain := t.chain()
+	t.Walk(func(t *expr.Tree) bool {
+		chain := t.Chain()
 		switch {
 		case len(chain) == 1 && chain[0] == "context",
 			len(chain) > 1 && chain[0] == "context" && chain[1] == "approval":
 			touched = true
 		}
-		if _, ok := t.node.(nodeHas); ok && t.kids[0].chain() != nil {
+		if _, ok := t.Node.(expr.NodeHas); ok && t.Kids[0].Chain() != nil {
 			return false
 		}
 		return !touched && chain == nil

@@ -9,6 +9,8 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 
 	"palyra/internal/access"
+	"palyra/internal/policy/finding"
+	"palyra/internal/policy/internal/expr"
 )
 
 // approvalExpression writes a random condition over context.approval.
@@ -92,12 +94,12 @@ func tryMonotone(t *testing.T, s *Set, w writer) (refused, broken bool) {
 	t.Helper()
 	effect, clause := w.pick("permit", "forbid"), w.pick("when", "unless")
 	text := fmt.Sprintf("%s(principal, action in Action::\"tool.execute\", resource) %s { %s };", effect, clause, w.approvalExpression(3))
-	policies, _, found := parseSource(Source{Name: "f", Text: text}, false)
-	if hasErrors(found) {
+	policies, found := expr.Parse("f", text, false)
+	if finding.HasErrors(found) {
 		t.Fatalf("%s: %v", text, found)
 	}
-	p := policies[0]
-	refused = hasErrors(p.checkMonotone())
+	p := compile(policies[0])
+	refused = finding.HasErrors(checkMonotone(p.Policy))
 	for range 20 {
 		weak := make([]ballot, w.r.IntN(3))
 		for i := range weak {
@@ -130,14 +132,14 @@ func tryMonotone(t *testing.T, s *Set, w writer) (refused, broken bool) {
 // helpful reports whether a policy is on the call's side: a permit that
 // holds, or a forbid that does not.
 func helpful(p *compiled, approval types.Record) (helps, ok bool) {
-	view := &partialView{
-		env: evalEnv{Context: types.NewRecord(types.RecordMap{
+	view := &expr.Partial{
+		Env: expr.Env{Context: types.NewRecord(types.RecordMap{
 			"approval": approval, "protected": types.True, "risk": types.Long(2),
 		})},
-		known: prefixes([]string{"context"}),
+		Known: expr.Prefixes([]string{"context"}),
 	}
-	t := view.applies(p)
-	return (t == yes) == p.permits(), t != maybe
+	t := view.Applies(p.Policy)
+	return (t == expr.Yes) == p.Permits(), t != expr.Maybe
 }
 
 func TestMonotoneLintIsNeeded(t *testing.T) {

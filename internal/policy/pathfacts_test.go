@@ -1,11 +1,12 @@
 package policy_test
 
 import (
-	"strings"
 	"testing"
 
 	"palyra/internal/policy"
+	"palyra/internal/policy/explain"
 	"palyra/internal/policy/policytest"
+	"palyra/internal/policy/policytests"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
@@ -75,7 +76,7 @@ func TestDescribedPathFolded(t *testing.T) {
 		`{"path":"D","path_folded":"D"}`:    {},
 	} {
 		got := r
-		err := policy.ReplaceFacts(&got, []byte(text))
+		err := policytests.ReplaceFacts(&got, []byte(text))
 		if want.Path == "" && want.HardLinks == 0 {
 			if reason.Of(err) != reason.InvalidInput {
 				t.Errorf("%s: %v", text, err)
@@ -100,7 +101,7 @@ func TestExplainPathFolded(t *testing.T) {
 		r := policytest.Request("fs.patch", `{}`)
 		r.Facts = facts
 		found := false
-		for _, f := range set.Explain(r, policy.Approval{}, nil).Flips {
+		for _, f := range explain.Verdict(set, r, policy.Approval{}, nil).Flips {
 			for _, s := range f.Steps {
 				found = found || s.Path == "context.path_folded" && s.Was == "\"secr\u00e9ts/key\"" && s.Becomes == `"file.txt"`
 			}
@@ -108,32 +109,5 @@ func TestExplainPathFolded(t *testing.T) {
 		if !found {
 			t.Errorf("%s: no flip proposes another path", name)
 		}
-	}
-}
-
-// TestSpellingHelp shows that what the finding says to write loads and is not
-// found again.
-func TestSpellingHelp(t *testing.T) {
-	n := 0
-	for _, c := range wrong {
-		if !strings.Contains(c.want, policy.CodePathSpelling) {
-			continue
-		}
-		for _, f := range policy.Check(policytest.Config(policytest.Options{Policies: c.text})) {
-			parts := strings.Split(f.Help, "`")
-			if f.Code != policy.CodePathSpelling || len(parts) != 3 {
-				continue
-			}
-			n++
-			text := `forbid(principal, action in Action::"tool.execute", resource) when { ` + parts[1] + ` };`
-			for _, again := range policy.Check(policytest.Config(policytest.Options{Policies: text})) {
-				if again.File != "" {
-					t.Errorf("%s\nis answered by\n%s", c.text, again)
-				}
-			}
-		}
-	}
-	if n < 10 {
-		t.Errorf("%d findings had a line to write", n)
 	}
 }

@@ -4,8 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/cedar-policy/cedar-go/types"
-
+	"palyra/internal/policy/internal/expr"
 	"palyra/internal/tool"
 	"palyra/internal/workspace"
 )
@@ -14,10 +13,10 @@ import (
 // context.path naming it, and the strictest verdict counts: a rule about a path
 // must not be escaped by naming a second file in the same call.
 
-// perPath returns the request once for each file that the call changes, and
+// PerPath returns the request once for each file that the call changes, and
 // the request itself when there is at most one. A commit is decided as a whole:
 // its paths are a set in the context.
-func (r Request) perPath() []Request {
+func (r Request) PerPath() []Request {
 	if len(r.Facts.Paths) == 0 || r.Commit != nil {
 		return []Request{r}
 	}
@@ -36,19 +35,20 @@ func setPath(f *tool.Facts, path string) {
 
 // foldedPath is context.path_folded, which is there whenever context.path is:
 // calls that were journaled before it was a fact have a path alone.
-func foldedPath(f *tool.Facts) types.Value {
+func foldedPath(f *tool.Facts) any {
 	switch {
 	case f.Path == "":
 		return nil
 	case f.PathFolded == "":
-		return types.String(workspace.FoldCase(f.Path))
+		folded := workspace.FoldCase(f.Path)
+		return &folded
 	default:
-		return types.String(f.PathFolded)
+		return &f.PathFolded
 	}
 }
 
 func (s *Set) evaluate(r Request, grants []Grant) Verdict {
-	list := r.perPath()
+	list := r.PerPath()
 	if len(list) == 1 {
 		return s.evaluateOne(list[0], grants)
 	}
@@ -107,7 +107,7 @@ func strictest(verdicts []Verdict) Verdict {
 		default:
 			joined.determining = append(joined.determining, v.determining...)
 			joined.timeout = shorter(joined.timeout, v.timeout)
-			if slices.Index(severities, v.severity) > slices.Index(severities, joined.severity) {
+			if slices.Index(expr.Severities, v.severity) > slices.Index(expr.Severities, joined.severity) {
 				joined.severity, joined.missing = v.severity, v.missing
 			}
 		}
@@ -125,7 +125,7 @@ func uniqueByID(list []Determining) []Determining {
 // and again before dispatch when the snapshot changed meanwhile.
 func (s *Set) Judge(r Request, a Approval) Judgement {
 	var joined Judgement
-	for _, one := range r.perPath() {
+	for _, one := range r.PerPath() {
 		j := s.judgeOne(one, a)
 		if !j.Allowed {
 			return j

@@ -65,6 +65,7 @@ func Restore(inputs []byte, snapshotDigest string) (*Set, error) {
 	case s.snapshotDigest != snapshotDigest:
 		return nil, notRestored(snapshotDigest, "what is kept of it makes "+s.snapshotDigest+" in this version of palyrad")
 	}
+	s.forgetTokens()
 	return s, nil
 }
 

@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"palyra/internal/access"
+	"palyra/internal/policy/finding"
+	"palyra/internal/policy/internal/expr"
+	"palyra/internal/policy/internal/names"
 	"palyra/internal/tool"
 )
 
@@ -13,11 +16,11 @@ import (
 // among the default policies forbid them whatever else is written; a set in
 // which they do not, because a default was damaged or the vocabulary changed
 // under it, must not come into force.
-func (s *Set) checkSamples() []Finding {
-	var findings []Finding
+func (s *Set) checkSamples() []finding.Finding {
+	var findings []finding.Finding
 	add := func(format string, args ...any) {
-		findings = append(findings, Finding{
-			Severity: SeverityError, Code: CodeSample, Message: fmt.Sprintf(format, args...),
+		findings = append(findings, finding.Finding{
+			Severity: finding.SeverityError, Code: finding.CodeSample, Message: fmt.Sprintf(format, args...),
 			Help: "the default policies must load unchanged",
 		})
 	}
@@ -31,18 +34,18 @@ func (s *Set) checkSamples() []Finding {
 		add("the set would permit the API to somebody who is no member")
 	}
 	for _, who := range []access.Principal{access.Agent("sample"), access.Agent("sample-2")} {
-		if s.mayDecide(decider(who, access.SurfaceCLI, true), access.Principal{}, SeverityLow) {
+		if s.mayDecide(decider(who, access.SurfaceCLI, true), access.Principal{}, expr.SeverityLow) {
 			add("the set would let %s decide an approval", who)
 		}
 	}
 	for p := range s.dir.members {
-		if p.Kind != access.KindUser && s.mayDecide(decider(p, access.SurfaceCLI, true), access.Principal{}, SeverityLow) {
+		if p.Kind != access.KindUser && s.mayDecide(decider(p, access.SurfaceCLI, true), access.Principal{}, expr.SeverityLow) {
 			add("the set would let %s decide an approval", p)
 		}
 	}
 	if len(s.dir.deciders) > 1 {
 		for _, m := range s.dir.deciders {
-			if s.mayDecide(decider(m.Principal, access.SurfaceCLI, true), m.Principal, SeverityLow) {
+			if s.mayDecide(decider(m.Principal, access.SurfaceCLI, true), m.Principal, expr.SeverityLow) {
 				add("the set would let %s decide an own request although there are other users", m.Principal)
 			}
 		}
@@ -67,11 +70,11 @@ func (s *Set) permitsUnknownTool(who access.Principal) bool {
 	for _, capabilities := range [][]tool.Capability{nil, {tool.FilesystemRead}, tool.Capabilities} {
 		c, refused := s.prepareKnown(Request{
 			Caller:       access.Caller{Principal: who, Surface: access.SurfaceCLI, Paired: true, Present: true},
-			Tool:         unknownTool,
+			Tool:         names.UnknownTool,
 			Capabilities: capabilities,
 			Args:         json.RawMessage(`{}`),
 			Time:         time.Unix(0, 0),
-		}, s.vocab.args[unknownTool])
+		}, s.vocab.args[names.UnknownTool])
 		if refused != nil {
 			continue
 		}
@@ -83,7 +86,7 @@ func (s *Set) permitsUnknownTool(who access.Principal) bool {
 }
 
 func (s *Set) permitsStranger(who access.Principal) bool {
-	for _, p := range []access.Permission{PermPolicyActivate, PermJournalRead, PermApprovalDecide, PermAccessWrite} {
+	for _, p := range []access.Permission{access.PermPolicyActivate, access.PermJournalRead, access.PermApprovalDecide, access.PermAccessWrite} {
 		if s.Authorize(AccessRequest{Caller: access.Caller{Principal: who, Surface: access.SurfaceCLI}, Permission: p}).Allowed {
 			return true
 		}

@@ -10,6 +10,8 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 
 	"palyra/internal/access"
+	"palyra/internal/policy/finding"
+	"palyra/internal/policy/internal/expr"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
@@ -143,7 +145,7 @@ func TestSamplesRefuseDamagedDefaults(t *testing.T) {
 	permitAll := `@id("all") @waives("approval: test") permit(principal, action in Action::"tool.execute", resource);
 @id("api") permit(principal is Agent, action == Action::"approval.decide", resource);`
 	cfg := small(permitAll, access.Member{Principal: bea, Roles: []access.Role{access.RoleOperator}})
-	if _, findings := build(cfg, Defaults()); hasErrors(findings) {
+	if _, findings := build(cfg, Defaults()); finding.HasErrors(findings) {
 		t.Fatalf("control: %v", findings)
 	}
 	var damaged []Source
@@ -155,7 +157,7 @@ func TestSamplesRefuseDamagedDefaults(t *testing.T) {
 	_, findings := build(cfg, damaged)
 	var said []string
 	for _, f := range findings {
-		if f.Code == CodeSample {
+		if f.Code == finding.CodeSample {
 			said = append(said, f.Message)
 		}
 	}
@@ -169,8 +171,8 @@ func TestSamplesRefuseDamagedDefaults(t *testing.T) {
 
 func decides(s *Set, who, requester access.Principal) bool {
 	return s.Authorize(AccessRequest{
-		Caller: access.Caller{Principal: who, Surface: access.SurfaceCLI}, Permission: PermApprovalDecide,
-		Approval: &ApprovalResource{ID: "01J", Severity: SeverityHigh, Requester: requester},
+		Caller: access.Caller{Principal: who, Surface: access.SurfaceCLI}, Permission: access.PermApprovalDecide,
+		Approval: &ApprovalResource{ID: "01J", Severity: expr.SeverityHigh, Requester: requester},
 	}).Allowed
 }
 
@@ -254,7 +256,7 @@ func TestSensitiveToolsFlag(t *testing.T) {
 	}
 	said := false
 	for _, f := range s.Findings() {
-		said = said || f.Code == CodeSensitiveTools
+		said = said || f.Code == finding.CodeSensitiveTools
 	}
 	if !said {
 		t.Error("the set does not say that allow_sensitive_tools is on")
@@ -274,7 +276,7 @@ when { resource.severity == "critical" } unless { principal in Role::"owner" };`
 	}
 	bob.Roles = []access.Role{access.RoleOwner}
 	v = mustLoad(t, small(text, bob)).Evaluate(by(access.Agent("bot"), "write"), nil)
-	if v.Effect() != Ask || v.Severity() != SeverityCritical {
+	if v.Effect() != Ask || v.Severity() != expr.SeverityCritical {
 		t.Errorf("control: %v, %v, want a critical ask", v.Effect(), v.Severity())
 	}
 }
@@ -285,8 +287,8 @@ func TestPermitSaysWhy(t *testing.T) {
 	two := mustLoad(t, small("", access.Member{Principal: bea, Roles: []access.Role{access.RoleOperator}}))
 	ask := func(who, requester access.Principal) error {
 		return two.Permit(AccessRequest{
-			Caller: access.Caller{Principal: who, Surface: access.SurfaceCLI}, Permission: PermApprovalDecide,
-			Approval: &ApprovalResource{ID: "01J", Severity: SeverityHigh, Requester: requester},
+			Caller: access.Caller{Principal: who, Surface: access.SurfaceCLI}, Permission: access.PermApprovalDecide,
+			Approval: &ApprovalResource{ID: "01J", Severity: expr.SeverityHigh, Requester: requester},
 		})
 	}
 	if err := ask(bea, ann); err != nil {

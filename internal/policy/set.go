@@ -9,6 +9,8 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 
 	"palyra/internal/access"
+	"palyra/internal/policy/finding"
+	"palyra/internal/policy/internal/expr"
 )
 
 // Set is one immutable set of policies with its schema and its entities. It
@@ -35,7 +37,7 @@ type Set struct {
 	ideal    func() types.Record
 	memo     memo
 	settings Snapshot
-	findings []Finding
+	findings []finding.Finding
 	// past is what the policies read of the past.
 	past PastReads
 
@@ -62,7 +64,7 @@ func (s *Set) SnapshotDigest() string { return s.snapshotDigest }
 func (s *Set) SnapshotJSON() []byte { return slices.Clone(s.snapshotJSON) }
 
 // Findings returns the warnings of the load.
-func (s *Set) Findings() []Finding { return slices.Clone(s.findings) }
+func (s *Set) Findings() []finding.Finding { return slices.Clone(s.findings) }
 
 // Policies lists the policies in order, the embedded defaults first.
 func (s *Set) Policies() []Determining {
@@ -71,6 +73,36 @@ func (s *Set) Policies() []Determining {
 		out[i] = p.determining
 	}
 	return out
+}
+
+// compiled is one policy with what evaluation wants to know of it.
+type compiled struct {
+	*expr.Policy
+	// order is the policy's place in the set.
+	order int
+	// approval is true when a condition mentions context.approval.
+	approval bool
+	// votes is true when a condition mentions context.approval.votes.
+	votes bool
+	// reads is what the conditions read of a call's context.
+	reads attributes
+	// wants is the text of the conjuncts that mention context.approval.
+	wants       string
+	determining Determining
+}
+
+func compile(p *expr.Policy) *compiled {
+	c := &compiled{Policy: p, reads: contextReads(p)}
+	c.approval = p.Mentions("context", "approval")
+	c.votes = c.approval && p.MentionsVotes()
+	if c.approval {
+		c.wants = p.ConditionText(expr.ReadsApproval)
+	}
+	c.determining = Determining{
+		ID: p.ID, File: p.Source.Name, Line: p.Line, Effect: expr.EffectWord(p.Permits()), Condition: p.ConditionText(nil),
+		Reason: p.Notes.Reason, Remedy: p.Notes.Remedy, Severity: p.Notes.Severity,
+	}
+	return c
 }
 
 // outcome is one run of Cedar.
@@ -92,7 +124,7 @@ func (s *Set) run(found candidates, entities types.EntityGetter, req cedar.Reque
 func (s *Set) judge(decision cedar.Decision, diag cedar.Diagnostic) outcome {
 	var out outcome
 	for _, e := range diag.Errors {
-		out.errors = append(out.errors, string(e.PolicyID)+": "+clipText(e.Message))
+		out.errors = append(out.errors, string(e.PolicyID)+": "+expr.ClipText(e.Message))
 	}
 	slices.Sort(out.errors)
 	for _, r := range diag.Reasons {
@@ -106,7 +138,7 @@ func (s *Set) judge(decision cedar.Decision, diag cedar.Diagnostic) outcome {
 }
 
 func sortByID(list []*compiled) {
-	slices.SortFunc(list, func(a, b *compiled) int { return strings.Compare(a.id, b.id) })
+	slices.SortFunc(list, func(a, b *compiled) int { return strings.Compare(a.ID, b.ID) })
 }
 
 func describe(list []*compiled) []Determining {
@@ -127,14 +159,6 @@ func describeCauses(list []*compiled) []Determining {
 		}
 	}
 	return out
-}
-
-func clipText(s string) string {
-	const most = 400
-	if len(s) > most {
-		return s[:most] + "..."
-	}
-	return s
 }
 
 // call is one proposal, ready to be evaluated under several approvals.
@@ -161,8 +185,8 @@ type call struct {
 }
 
 // env is what the call's conditions are evaluated in.
-func (c *call) env(context types.Record) evalEnv {
-	return evalEnv{
+func (c *call) env(context types.Record) expr.Env {
+	return expr.Env{
 		Entities: c.entities, Principal: c.req.Principal, Action: c.req.Action, Resource: c.req.Resource,
 		Context: context,
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"palyra/internal/policy/internal/expr"
 	"palyra/internal/reason"
 )
 
@@ -32,21 +33,8 @@ func (e Effect) String() string {
 // MarshalText writes the form of String.
 func (e Effect) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
 
-// Bounds of the time that a policy may let an ask wait for an answer.
-const (
-	MinTimeout = 30 * time.Second
-	MaxTimeout = 24 * time.Hour
-)
-
-// The severities of an ask, in ascending order.
-const (
-	SeverityLow      = "low"
-	SeverityMedium   = "medium"
-	SeverityHigh     = "high"
-	SeverityCritical = "critical"
-)
-
-var severities = []string{SeverityLow, SeverityMedium, SeverityHigh, SeverityCritical}
+// SeverityMedium is the severity of an ask of which no policy says one.
+const SeverityMedium = expr.SeverityMedium
 
 // Determining is a policy that a verdict rests on, with what its annotations
 // say to people.

@@ -14,6 +14,7 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/canonical"
 	"palyra/internal/policy"
+	"palyra/internal/policy/finding"
 	"palyra/internal/policy/policytest"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
@@ -248,24 +249,24 @@ func TestAccessRoles(t *testing.T) {
 	members = append(members, access.Member{Principal: access.User("u-security"), Roles: []access.Role{"security"}})
 	set := policytest.Set(t, policytest.Options{Members: members, Roles: []access.Role{"security"}})
 	table := map[access.Permission]string{
-		policy.PermToolList:           "owner admin operator auditor developer agent security",
-		policy.PermDaemonStatus:       "owner admin operator auditor developer agent security",
-		policy.PermToolCall:           "owner admin operator developer agent",
-		policy.PermApprovalDecide:     "owner admin operator",
-		policy.PermApprovalRead:       "owner admin operator auditor",
-		policy.PermApprovalExport:     "owner admin operator auditor",
-		policy.PermApprovalGrantBroad: "owner admin",
-		policy.PermGrantRevoke:        "owner admin operator",
-		policy.PermGatewayFreeze:      "owner admin operator",
-		policy.PermJournalRead:        "owner admin operator auditor",
-		policy.PermJournalExport:      "owner admin auditor",
-		policy.PermPolicyRead:         "owner admin operator auditor developer",
+		access.PermToolList:           "owner admin operator auditor developer agent security",
+		access.PermDaemonStatus:       "owner admin operator auditor developer agent security",
+		access.PermToolCall:           "owner admin operator developer agent",
+		access.PermApprovalDecide:     "owner admin operator",
+		access.PermApprovalRead:       "owner admin operator auditor",
+		access.PermApprovalExport:     "owner admin operator auditor",
+		access.PermApprovalGrantBroad: "owner admin",
+		access.PermGrantRevoke:        "owner admin operator",
+		access.PermGatewayFreeze:      "owner admin operator",
+		access.PermJournalRead:        "owner admin operator auditor",
+		access.PermJournalExport:      "owner admin auditor",
+		access.PermPolicyRead:         "owner admin operator auditor developer",
 		"policy.simulate":             "owner admin operator auditor developer",
-		policy.PermPolicyActivate:     "owner admin",
-		policy.PermAccessRead:         "owner admin auditor",
-		policy.PermAccessWrite:        "owner admin",
-		policy.PermAccessWriteOwner:   "owner",
-		policy.PermAttestationRead:    "owner admin operator auditor developer",
+		access.PermPolicyActivate:     "owner admin",
+		access.PermAccessRead:         "owner admin auditor",
+		access.PermAccessWrite:        "owner admin",
+		access.PermAccessWriteOwner:   "owner",
+		access.PermAttestationRead:    "owner admin operator auditor developer",
 		"run.start":                   "owner admin operator developer agent",
 		"config.read":                 "owner admin auditor",
 		"workspace.add":               "owner admin",
@@ -316,7 +317,7 @@ func TestSwap(t *testing.T) {
 
 func TestDefaultsAreClean(t *testing.T) {
 	for _, f := range policytest.Set(t, policytest.Options{}).Findings() {
-		if f.Code != policy.CodeOpaque {
+		if f.Code != finding.CodeOpaque {
 			t.Errorf("%s", f)
 		}
 	}

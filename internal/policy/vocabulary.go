@@ -11,6 +11,10 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/canonical"
+	"palyra/internal/policy/internal/args"
+	"palyra/internal/policy/internal/expr"
+	"palyra/internal/policy/internal/names"
+	"palyra/internal/policy/internal/schema"
 	"palyra/internal/tool"
 )
 
@@ -20,48 +24,76 @@ var vocabularyText []byte
 // vocabulary is the schema of one installation: the fixed part, one action
 // per pinned tool and one count per role.
 type vocabulary struct {
-	schema *resolvedSchema
+	schema *schema.Resolved
 	// text is the schema in Cedar's own form, digest its SHA-256.
 	text   []byte
 	digest string
-	check  *validator
+	check  *schema.Validator
 	// args are the types of each tool's input, by tool name.
-	args   map[string]*argType
-	opaque []Opaque
+	args   map[string]*args.Type
+	opaque []args.Opaque
 	roles  []access.Role
 	// narrowed holds a validator per action scope (see forScope).
-	narrowed map[string]*validator
+	narrowed map[string]*schema.Validator
+}
+
+// factTypes declares the context of calls and commits, with the records in it,
+// as the table of facts has them.
+func factTypes() string {
+	declared := map[string][]string{}
+	add := func(record, name string, f *Fact) {
+		if f.optional() {
+			name += "?"
+		}
+		declared[record] = append(declared[record], name+": "+f.PlainType())
+	}
+	for _, f := range contextFacts {
+		if f.in&inCall != 0 && f.Name != "args" {
+			add("CallContext", f.Name, f.Fact)
+		}
+		if f.in&inCommit != 0 {
+			add("CommitContext", f.Name, f.Fact)
+		}
+		for _, p := range f.parts {
+			add(f.PlainType(), string(p.name), p.Fact)
+		}
+	}
+	var b strings.Builder
+	for _, record := range keysOf(declared) {
+		fmt.Fprintf(&b, "type %s = { %s };\n", record, strings.Join(declared[record], ", "))
+	}
+	return b.String()
 }
 
 func buildVocabulary(tools []tool.Descriptor, roles []access.Role) (*vocabulary, error) {
-	fixed, err := parseSchema("vocabulary.cedarschema", vocabularyText)
+	fixed, err := schema.Parse("vocabulary.cedarschema", append(slices.Clip(vocabularyText), factTypes()...))
 	if err != nil {
 		return nil, fmt.Errorf("the built-in vocabulary: %w", err)
 	}
-	v := &vocabulary{args: make(map[string]*argType, len(tools)), roles: roles, narrowed: make(map[string]*validator)}
-	counts := make(schemaRecord, len(roles))
+	v := &vocabulary{args: make(map[string]*args.Type, len(tools)), roles: roles, narrowed: make(map[string]*schema.Validator)}
+	counts := make(schema.Record, len(roles))
 	for _, r := range roles {
-		counts[types.String(r)] = schemaAttribute{Type: schemaLong{}}
+		counts[types.String(r)] = schema.Attribute{Type: schema.Long{}}
 	}
-	addRecordType(fixed, "ByRole", counts)
-	common := commonRecord(fixed, "CallContext")
+	schema.AddRecordType(fixed, "ByRole", counts)
+	common := schema.CommonRecord(fixed, "CallContext")
 	for _, d := range tools {
-		args, opaque, err := typeArguments(d)
+		args, opaque, err := args.TypeOf(d)
 		if err != nil {
 			return nil, err
 		}
 		v.args[d.Name] = args
 		v.opaque = append(v.opaque, opaque...)
-		addToolAction(fixed, types.String(toolPrefix+d.Name), common, args.schemaRecord())
+		schema.AddToolAction(fixed, types.String(names.ToolPrefix+d.Name), common, args.SchemaRecord())
 	}
-	v.args[unknownTool] = &argType{kind: argRecord}
-	addToolAction(fixed, toolPrefix+unknownTool, common, schemaRecord{})
-	v.schema, v.text, err = resolveSchema(fixed)
+	v.args[names.UnknownTool] = &args.Type{Kind: args.KindRecord}
+	schema.AddToolAction(fixed, names.ToolPrefix+names.UnknownTool, common, schema.Record{})
+	v.schema, v.text, err = schema.Resolve(fixed)
 	if err != nil {
 		return nil, fmt.Errorf("building the Cedar schema: %w", err)
 	}
 	v.digest = canonical.Digest(v.text)
-	v.check = newValidator(v.schema)
+	v.check = schema.NewValidator(v.schema)
 	return v, nil
 }
 
@@ -79,8 +111,8 @@ func allRoles(declared []access.Role) []access.Role {
 // forScope returns a validator that checks conditions only for the actions
 // that the scope can match. Validation of a policy takes time with the number
 // of actions in the schema, and most policies name one.
-func (v *vocabulary) forScope(scope scopeNode) *validator {
-	key, wanted := scopeActions(scope)
+func (v *vocabulary) forScope(scope expr.ScopeNode) *schema.Validator {
+	key, wanted := expr.ScopeActions(scope)
 	if wanted == nil {
 		return v.check
 	}
@@ -95,32 +127,9 @@ func (v *vocabulary) forScope(scope scopeNode) *validator {
 			narrow.Actions[uid] = action
 		}
 	}
-	out := newValidator(&narrow)
+	out := schema.NewValidator(&narrow)
 	v.narrowed[key] = out
 	return out
-}
-
-// scopeActions returns the actions that a scope names, nil for all.
-func scopeActions(scope scopeNode) (key string, actions []types.EntityUID) {
-	switch s := scope.(type) {
-	case scopeEq:
-		return "== " + s.Entity.String(), []types.EntityUID{s.Entity}
-	case scopeIn:
-		return "in " + s.Entity.String(), []types.EntityUID{s.Entity}
-	case scopeInSet:
-		var b strings.Builder
-		b.WriteString("in [")
-		for _, e := range s.Entities {
-			b.WriteString(e.String())
-			b.WriteByte(',')
-		}
-		if s.Entities == nil {
-			return b.String(), []types.EntityUID{}
-		}
-		return b.String(), s.Entities
-	default:
-		return "", nil
-	}
 }
 
 // actionMatches reports whether an action is one of the wanted ones or a
@@ -140,12 +149,12 @@ func (v *vocabulary) actionMatches(uid types.EntityUID, wanted []types.EntityUID
 // actionNames lists the actions by name, sorted, without the stand-in for
 // unknown tools.
 func (v *vocabulary) actionNames() []string {
-	var names []string
+	var out []string
 	for uid := range v.schema.Actions {
-		if name := string(uid.ID); name != toolPrefix+unknownTool {
-			names = append(names, name)
+		if name := string(uid.ID); name != names.ToolPrefix+names.UnknownTool {
+			out = append(out, name)
 		}
 	}
-	slices.Sort(names)
-	return names
+	slices.Sort(out)
+	return out
 }

@@ -59,7 +59,7 @@ func (p *Admin) Past(ctx context.Context, by access.Caller, id string) (PastCall
 	if err != nil {
 		return PastCall{}, err
 	}
-	if !call.of(by.Principal) && !p.use.Engine.Current().Authorize(policy.AccessRequest{Caller: by, Permission: policy.PermJournalRead}).Allowed {
+	if !call.of(by.Principal) && !p.use.Engine.Current().Authorize(policy.AccessRequest{Caller: by, Permission: access.PermJournalRead}).Allowed {
 		return PastCall{}, noCall(id)
 	}
 	if len(call.Evaluations) == 0 {

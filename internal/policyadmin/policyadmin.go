@@ -18,6 +18,9 @@ import (
 	"palyra/internal/event"
 	"palyra/internal/journal"
 	"palyra/internal/policy"
+	policyfinding "palyra/internal/policy/finding"
+	"palyra/internal/policy/lint"
+	"palyra/internal/policy/policytests"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
@@ -104,7 +107,7 @@ type Reloaded struct {
 	// WasVersion is the version before, "" at the start.
 	WasVersion string
 	Changed    bool
-	Warnings   []policy.Finding
+	Warnings   []policyfinding.Finding
 }
 
 // New returns an Admin that has put nothing in force yet.
@@ -198,8 +201,8 @@ type policyLoaded struct {
 }
 
 type policyRejected struct {
-	Findings []policy.Finding `json:"findings"`
-	Message  string           `json:"message"`
+	Findings []policyfinding.Finding `json:"findings"`
+	Message  string                  `json:"message"`
 }
 
 // apply builds a set from the candidate, the members and the settings as they
@@ -225,7 +228,7 @@ func (p *Admin) apply(ctx context.Context, actor string, c candidate) (Reloaded,
 	}
 	set := chosen.set
 	was := p.use.Engine.Current()
-	result := Reloaded{Version: set.Version(), SnapshotDigest: set.SnapshotDigest(), Warnings: set.Findings()}
+	result := Reloaded{Version: set.Version(), SnapshotDigest: set.SnapshotDigest(), Warnings: lint.Set(set)}
 	if was != nil {
 		result.WasVersion = was.Version()
 	}
@@ -252,23 +255,23 @@ func (p *Admin) apply(ctx context.Context, actor string, c candidate) (Reloaded,
 
 // passes runs the tests of a candidate; one that fails keeps it from loading.
 func passes(ctx context.Context, cfg policy.Config, tests []policy.Source) error {
-	report, err := policy.RunTests(ctx, cfg, tests)
+	report, err := policytests.Run(ctx, cfg, tests)
 	if err != nil {
 		return err
 	}
 	if failures := report.Failures(); len(failures) > 0 {
-		return &policy.LoadError{Findings: failures}
+		return &policyfinding.LoadError{Findings: failures}
 	}
 	return nil
 }
 
 func (p *Admin) logLoaded(ctx context.Context, set *policy.Set) {
 	p.use.Log.InfoContext(ctx, "policy in force", slog.String("version", set.Version()), slog.String("snapshot", set.SnapshotDigest()))
-	for _, w := range set.Findings() {
+	for _, w := range lint.Set(set) {
 		// What a tool's schema keeps from policy is for those who write
 		// policies: `palyra policy check` shows it.
 		level := slog.LevelWarn
-		if w.Code == policy.CodeOpaque {
+		if w.Code == policyfinding.CodeOpaque {
 			level = slog.LevelDebug
 		}
 		p.use.Log.Log(ctx, level, "policy warning", slog.String("finding", w.Message), slog.String("file", w.File), slog.Int("line", w.Line))
@@ -289,7 +292,7 @@ func (p *Admin) keep(ctx context.Context, actor string, set *policy.Set, c candi
 	count := len(set.Policies())
 	draft, err := journal.DraftOf(event.PolicyLoaded, actor, "", policyLoaded{
 		Version: set.Version(), SnapshotDigest: set.SnapshotDigest(), WasVersion: was, Policies: count,
-		Warnings: len(set.Findings()), Activated: c.activated,
+		Warnings: len(lint.Set(set)), Activated: c.activated,
 	})
 	if err != nil {
 		return err
@@ -301,8 +304,8 @@ func (p *Admin) keep(ctx context.Context, actor string, set *policy.Set, c candi
 }
 
 func (p *Admin) reject(ctx context.Context, actor string, cause error) error {
-	payload := policyRejected{Message: cause.Error(), Findings: []policy.Finding{}}
-	var load *policy.LoadError
+	payload := policyRejected{Message: cause.Error(), Findings: []policyfinding.Finding{}}
+	var load *policyfinding.LoadError
 	if errors.As(cause, &load) {
 		payload.Findings = load.Findings
 	}
@@ -311,8 +314,8 @@ func (p *Admin) reject(ctx context.Context, actor string, cause error) error {
 
 // Check finds what is wrong with sources under the schema of the tools as they
 // are now, also of those that are suspended.
-func (p *Admin) Check(_ context.Context, sources []policy.Source) []policy.Finding {
-	return policy.Check(p.setConfig(sources, p.use.Tools.Descriptors(), nil))
+func (p *Admin) Check(_ context.Context, sources []policy.Source) []policyfinding.Finding {
+	return lint.Check(p.setConfig(sources, p.use.Tools.Descriptors(), nil))
 }
 
 // Current returns what is in force.
@@ -368,15 +371,15 @@ func (p *Admin) beside(others []policy.Source) []policy.Source {
 }
 
 // Test runs tests against sources, or those in force when there are none.
-func (p *Admin) Test(ctx context.Context, sources, tests []policy.Source) (policy.TestReport, error) {
+func (p *Admin) Test(ctx context.Context, sources, tests []policy.Source) (policytests.Report, error) {
 	if len(sources) == 0 {
 		sources = p.beside(nil)
 	}
 	cfg, err := p.config(ctx, sources)
 	if err != nil {
-		return policy.TestReport{}, err
+		return policytests.Report{}, err
 	}
-	return policy.RunTests(ctx, cfg, tests)
+	return policytests.Run(ctx, cfg, tests)
 }
 
 // Notices are what an operator should know about what is in force. Nobody

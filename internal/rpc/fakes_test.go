@@ -13,7 +13,9 @@ import (
 	"palyra/internal/decision"
 	"palyra/internal/identity"
 	"palyra/internal/policy"
+	"palyra/internal/policy/finding"
 	"palyra/internal/policy/policytest"
+	"palyra/internal/policy/policytests"
 	"palyra/internal/policyadmin"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
@@ -105,10 +107,10 @@ func (e *evidence) KeySet() (json.RawMessage, error) { return e.notary.KeySet().
 
 type policiesFake struct{}
 
-func (policiesFake) Check(_ context.Context, sources []policy.Source) []policy.Finding {
-	list := make([]policy.Finding, len(sources))
+func (policiesFake) Check(_ context.Context, sources []policy.Source) []finding.Finding {
+	list := make([]finding.Finding, len(sources))
 	for i, s := range sources {
-		list[i] = policy.Finding{File: s.Name, Message: "checked"}
+		list[i] = finding.Finding{File: s.Name, Message: "checked"}
 	}
 	return list
 }
@@ -137,10 +139,10 @@ func (policiesFake) Build(_ context.Context, sources []policy.Source, _ bool) (*
 	return policy.Load(cfg)
 }
 
-func (policiesFake) Test(ctx context.Context, sources, tests []policy.Source) (policy.TestReport, error) {
+func (policiesFake) Test(ctx context.Context, sources, tests []policy.Source) (policytests.Report, error) {
 	cfg := policytest.Config(policytest.Options{})
 	cfg.Sources = sources
-	return policy.RunTests(ctx, cfg, tests)
+	return policytests.Run(ctx, cfg, tests)
 }
 
 func (policiesFake) Past(_ context.Context, _ access.Caller, id string) (policyadmin.PastCall, error) {

@@ -56,7 +56,7 @@ func may(engine *policy.Engine, caller access.Caller, p access.Permission) bool 
 
 // mayExplain reports whether the caller may read which rules decide.
 func mayExplain(engine *policy.Engine, caller access.Caller) bool {
-	return may(engine, caller, policy.PermPolicyExplain)
+	return may(engine, caller, access.PermPolicyExplain)
 }
 
 // callSender turns events into numbered messages.

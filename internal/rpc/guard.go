@@ -147,7 +147,7 @@ func (g *guard) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		}
 		res, err := next(precede(ctx, procedure), req)
 		g.noteDenial(ctx, procedure, err)
-		return res, toConnect(ctx, g.log, procedure, explain(ctx, err))
+		return res, toConnect(ctx, g.log, procedure, cause(ctx, err))
 	}
 }
 
@@ -159,9 +159,9 @@ func (g *guard) noteDenial(ctx context.Context, procedure string, err error) {
 	}
 }
 
-// explain prefers the gateway's own reason for ending a request to the error
+// cause prefers the gateway's own reason for ending a request to the error
 // that came of it.
-func explain(ctx context.Context, err error) error {
+func cause(ctx context.Context, err error) error {
 	if why := cut(ctx); err != nil && why != nil {
 		return why
 	}
@@ -184,7 +184,7 @@ func (g *guard) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.
 		err := next(ctx, &checkedConn{
 			StreamingHandlerConn: conn, guard: g, cut: func() error { return cut(ctx) },
 		})
-		return toConnect(ctx, g.log, procedure, explain(ctx, err))
+		return toConnect(ctx, g.log, procedure, cause(ctx, err))
 	}
 }
 

@@ -77,7 +77,7 @@ func (m *members) mayGive(caller access.Caller, roles []access.Role) error {
 		if r != access.RoleOwner && r != access.RoleAdmin {
 			continue
 		}
-		request := policy.AccessRequest{Caller: caller, Permission: policy.PermAccessWriteOwner}
+		request := policy.AccessRequest{Caller: caller, Permission: access.PermAccessWriteOwner}
 		if err := m.engine.Current().Permit(request); err != nil {
 			return err
 		}

@@ -7,7 +7,6 @@ import (
 	"palyra/gen/grpc/health/v1/healthv1connect"
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/access"
-	"palyra/internal/policy"
 	"palyra/internal/ratelimit"
 )
 
@@ -56,77 +55,77 @@ func Methods() iter.Seq2[string, Method] { return maps.All(methods) }
 // methods has one row per method of the API. A method without a row is
 // denied, and a test walks the service descriptors to see that none lacks one.
 var methods = map[string]Method{
-	palyrav1connect.GatewayServiceCallToolProcedure:     {policy.PermToolCall, AuditRoom, LimitToolCall, false},
-	palyrav1connect.GatewayServiceListToolsProcedure:    {policy.PermToolList, AuditNone, LimitRead, false},
-	palyrav1connect.GatewayServiceEvaluateToolProcedure: {policy.PermToolEvaluate, AuditNone, LimitRead, false},
-	palyrav1connect.GatewayServiceEndSessionProcedure:   {policy.PermToolCall, AuditRoom, LimitMutate, false},
+	palyrav1connect.GatewayServiceCallToolProcedure:     {access.PermToolCall, AuditRoom, LimitToolCall, false},
+	palyrav1connect.GatewayServiceListToolsProcedure:    {access.PermToolList, AuditNone, LimitRead, false},
+	palyrav1connect.GatewayServiceEvaluateToolProcedure: {access.PermToolEvaluate, AuditNone, LimitRead, false},
+	palyrav1connect.GatewayServiceEndSessionProcedure:   {access.PermToolCall, AuditRoom, LimitMutate, false},
 
 	// Which runs a caller may read and cancel beside its own is the handler's
 	// to say.
-	palyrav1connect.GatewayServiceRunStreamProcedure: {policy.PermRunStart, AuditRoom, LimitToolCall, false},
-	palyrav1connect.GatewayServiceStartRunProcedure:  {policy.PermRunStart, AuditRoom, LimitToolCall, false},
-	palyrav1connect.GatewayServiceGetRunProcedure:    {policy.PermRunRead, AuditNone, LimitRead, false},
-	palyrav1connect.GatewayServiceListRunsProcedure:  {policy.PermRunRead, AuditNone, LimitRead, false},
-	palyrav1connect.GatewayServiceWatchRunProcedure:  {policy.PermRunRead, AuditNone, LimitRead, false},
-	palyrav1connect.GatewayServiceCancelRunProcedure: {policy.PermRunCancel, AuditRoom, LimitMutate, false},
+	palyrav1connect.GatewayServiceRunStreamProcedure: {access.PermRunStart, AuditRoom, LimitToolCall, false},
+	palyrav1connect.GatewayServiceStartRunProcedure:  {access.PermRunStart, AuditRoom, LimitToolCall, false},
+	palyrav1connect.GatewayServiceGetRunProcedure:    {access.PermRunRead, AuditNone, LimitRead, false},
+	palyrav1connect.GatewayServiceListRunsProcedure:  {access.PermRunRead, AuditNone, LimitRead, false},
+	palyrav1connect.GatewayServiceWatchRunProcedure:  {access.PermRunRead, AuditNone, LimitRead, false},
+	palyrav1connect.GatewayServiceCancelRunProcedure: {access.PermRunCancel, AuditRoom, LimitMutate, false},
 
-	palyrav1connect.ApprovalsServiceListApprovalsProcedure:  {policy.PermApprovalRead, AuditNone, LimitRead, false},
-	palyrav1connect.ApprovalsServiceGetApprovalProcedure:    {policy.PermApprovalRead, AuditNone, LimitRead, false},
-	palyrav1connect.ApprovalsServiceWatchApprovalsProcedure: {policy.PermApprovalRead, AuditNone, LimitRead, false},
-	palyrav1connect.ApprovalsServiceDecideApprovalProcedure: {policy.PermApprovalDecide, AuditRoom, LimitDecide, false},
+	palyrav1connect.ApprovalsServiceListApprovalsProcedure:  {access.PermApprovalRead, AuditNone, LimitRead, false},
+	palyrav1connect.ApprovalsServiceGetApprovalProcedure:    {access.PermApprovalRead, AuditNone, LimitRead, false},
+	palyrav1connect.ApprovalsServiceWatchApprovalsProcedure: {access.PermApprovalRead, AuditNone, LimitRead, false},
+	palyrav1connect.ApprovalsServiceDecideApprovalProcedure: {access.PermApprovalDecide, AuditRoom, LimitDecide, false},
 	// Requesters and those who decide all may call tools; who may withdraw
 	// which approval is the desk's to say.
-	palyrav1connect.ApprovalsServiceCancelApprovalProcedure:  {policy.PermToolCall, AuditRoom, LimitMutate, false},
-	palyrav1connect.ApprovalsServiceExportApprovalsProcedure: {policy.PermApprovalExport, AuditExport, LimitRead, false},
-	palyrav1connect.ApprovalsServiceListGrantsProcedure:      {policy.PermGrantRead, AuditNone, LimitRead, false},
-	palyrav1connect.ApprovalsServiceRevokeGrantProcedure:     {policy.PermGrantRevoke, AuditRoom, LimitMutate, false},
+	palyrav1connect.ApprovalsServiceCancelApprovalProcedure:  {access.PermToolCall, AuditRoom, LimitMutate, false},
+	palyrav1connect.ApprovalsServiceExportApprovalsProcedure: {access.PermApprovalExport, AuditExport, LimitRead, false},
+	palyrav1connect.ApprovalsServiceListGrantsProcedure:      {access.PermGrantRead, AuditNone, LimitRead, false},
+	palyrav1connect.ApprovalsServiceRevokeGrantProcedure:     {access.PermGrantRevoke, AuditRoom, LimitMutate, false},
 
-	palyrav1connect.PolicyServiceValidatePolicyProcedure: {policy.PermPolicyCheck, AuditNone, LimitRead, false},
-	palyrav1connect.PolicyServiceGetPolicyProcedure:      {policy.PermPolicyRead, AuditNone, LimitRead, false},
-	palyrav1connect.PolicyServiceReloadPolicyProcedure:   {policy.PermPolicyActivate, AuditRoom, LimitMutate, false},
-	palyrav1connect.PolicyServiceGetSnapshotProcedure:    {policy.PermPolicySnapshot, AuditNone, LimitRead, false},
+	palyrav1connect.PolicyServiceValidatePolicyProcedure: {access.PermPolicyCheck, AuditNone, LimitRead, false},
+	palyrav1connect.PolicyServiceGetPolicyProcedure:      {access.PermPolicyRead, AuditNone, LimitRead, false},
+	palyrav1connect.PolicyServiceReloadPolicyProcedure:   {access.PermPolicyActivate, AuditRoom, LimitMutate, false},
+	palyrav1connect.PolicyServiceGetSnapshotProcedure:    {access.PermPolicySnapshot, AuditNone, LimitRead, false},
 
-	palyrav1connect.PolicyServiceExplainPolicyProcedure:      {policy.PermPolicyExplain, AuditNone, LimitRead, false},
-	palyrav1connect.PolicyServiceSimulatePolicyProcedure:     {policy.PermPolicySimulate, AuditNone, LimitRead, false},
-	palyrav1connect.PolicyServiceTestPolicyProcedure:         {policy.PermPolicyTest, AuditNone, LimitRead, false},
-	palyrav1connect.PolicyServiceListPolicyVersionsProcedure: {policy.PermPolicyRead, AuditNone, LimitRead, false},
-	palyrav1connect.PolicyServiceActivatePolicyProcedure:     {policy.PermPolicyActivate, AuditRoom, LimitMutate, false},
+	palyrav1connect.PolicyServiceExplainPolicyProcedure:      {access.PermPolicyExplain, AuditNone, LimitRead, false},
+	palyrav1connect.PolicyServiceSimulatePolicyProcedure:     {access.PermPolicySimulate, AuditNone, LimitRead, false},
+	palyrav1connect.PolicyServiceTestPolicyProcedure:         {access.PermPolicyTest, AuditNone, LimitRead, false},
+	palyrav1connect.PolicyServiceListPolicyVersionsProcedure: {access.PermPolicyRead, AuditNone, LimitRead, false},
+	palyrav1connect.PolicyServiceActivatePolicyProcedure:     {access.PermPolicyActivate, AuditRoom, LimitMutate, false},
 
-	palyrav1connect.JournalServiceListEventsProcedure:    {policy.PermJournalRead, AuditNone, LimitRead, false},
-	palyrav1connect.JournalServiceTailEventsProcedure:    {policy.PermJournalTail, AuditNone, LimitRead, false},
-	palyrav1connect.JournalServiceGetEventProcedure:      {policy.PermJournalRead, AuditNone, LimitRead, false},
-	palyrav1connect.JournalServiceGetCheckpointProcedure: {policy.PermJournalProve, AuditRoom, LimitMutate, false},
-	palyrav1connect.JournalServiceProveEventProcedure:    {policy.PermJournalProve, AuditNone, LimitRead, false},
-	palyrav1connect.JournalServiceExportJournalProcedure: {policy.PermJournalExport, AuditExport, LimitRead, false},
+	palyrav1connect.JournalServiceListEventsProcedure:    {access.PermJournalRead, AuditNone, LimitRead, false},
+	palyrav1connect.JournalServiceTailEventsProcedure:    {access.PermJournalTail, AuditNone, LimitRead, false},
+	palyrav1connect.JournalServiceGetEventProcedure:      {access.PermJournalRead, AuditNone, LimitRead, false},
+	palyrav1connect.JournalServiceGetCheckpointProcedure: {access.PermJournalProve, AuditRoom, LimitMutate, false},
+	palyrav1connect.JournalServiceProveEventProcedure:    {access.PermJournalProve, AuditNone, LimitRead, false},
+	palyrav1connect.JournalServiceExportJournalProcedure: {access.PermJournalExport, AuditExport, LimitRead, false},
 
-	palyrav1connect.AttestationServiceGetAttestationProcedure:   {policy.PermAttestationRead, AuditNone, LimitRead, false},
-	palyrav1connect.AttestationServiceListAttestationsProcedure: {policy.PermAttestationRead, AuditNone, LimitRead, false},
-	palyrav1connect.AttestationServiceGetKeySetProcedure:        {policy.PermAttestationVerify, AuditNone, LimitRead, false},
+	palyrav1connect.AttestationServiceGetAttestationProcedure:   {access.PermAttestationRead, AuditNone, LimitRead, false},
+	palyrav1connect.AttestationServiceListAttestationsProcedure: {access.PermAttestationRead, AuditNone, LimitRead, false},
+	palyrav1connect.AttestationServiceGetKeySetProcedure:        {access.PermAttestationVerify, AuditNone, LimitRead, false},
 
-	palyrav1connect.StatusServiceGetStatusProcedure: {policy.PermDaemonStatus, AuditNone, LimitRead, false},
-	palyrav1connect.StatusServiceFreezeProcedure:    {policy.PermGatewayFreeze, AuditRoom, LimitMutate, false},
-	palyrav1connect.StatusServiceThawProcedure:      {policy.PermGatewayThaw, AuditRoom, LimitMutate, false},
+	palyrav1connect.StatusServiceGetStatusProcedure: {access.PermDaemonStatus, AuditNone, LimitRead, false},
+	palyrav1connect.StatusServiceFreezeProcedure:    {access.PermGatewayFreeze, AuditRoom, LimitMutate, false},
+	palyrav1connect.StatusServiceThawProcedure:      {access.PermGatewayThaw, AuditRoom, LimitMutate, false},
 
-	palyrav1connect.AccessServiceAddMemberProcedure:          {policy.PermAccessWrite, AuditRoom, LimitMutate, false},
-	palyrav1connect.AccessServiceListMembersProcedure:        {policy.PermAccessRead, AuditNone, LimitRead, false},
-	palyrav1connect.IdentityServiceListDevicesProcedure:      {policy.PermAccessRead, AuditNone, LimitRead, false},
-	palyrav1connect.IdentityServiceRenewCertificateProcedure: {policy.PermDaemonStatus, AuditRoom, LimitMutate, false},
-	palyrav1connect.IdentityServiceRevokeDeviceProcedure:     {policy.PermAccessWrite, AuditRoom, LimitMutate, false},
+	palyrav1connect.AccessServiceAddMemberProcedure:          {access.PermAccessWrite, AuditRoom, LimitMutate, false},
+	palyrav1connect.AccessServiceListMembersProcedure:        {access.PermAccessRead, AuditNone, LimitRead, false},
+	palyrav1connect.IdentityServiceListDevicesProcedure:      {access.PermAccessRead, AuditNone, LimitRead, false},
+	palyrav1connect.IdentityServiceRenewCertificateProcedure: {access.PermDaemonStatus, AuditRoom, LimitMutate, false},
+	palyrav1connect.IdentityServiceRevokeDeviceProcedure:     {access.PermAccessWrite, AuditRoom, LimitMutate, false},
 
-	palyrav1connect.WorkspaceServiceListWorkspacesProcedure: {policy.PermWorkspaceRead, AuditNone, LimitRead, false},
-	palyrav1connect.WorkspaceServiceListChangeSetsProcedure: {policy.PermWorkspaceRead, AuditNone, LimitRead, false},
-	palyrav1connect.WorkspaceServiceGetChangeSetProcedure:   {policy.PermWorkspaceRead, AuditNone, LimitRead, false},
-	palyrav1connect.WorkspaceServiceUndoChangeSetProcedure:  {policy.PermWorkspaceUndo, AuditRoom, LimitMutate, false},
+	palyrav1connect.WorkspaceServiceListWorkspacesProcedure: {access.PermWorkspaceRead, AuditNone, LimitRead, false},
+	palyrav1connect.WorkspaceServiceListChangeSetsProcedure: {access.PermWorkspaceRead, AuditNone, LimitRead, false},
+	palyrav1connect.WorkspaceServiceGetChangeSetProcedure:   {access.PermWorkspaceRead, AuditNone, LimitRead, false},
+	palyrav1connect.WorkspaceServiceUndoChangeSetProcedure:  {access.PermWorkspaceUndo, AuditRoom, LimitMutate, false},
 
 	// Sessions are for users alone; whose a caller may read and end beside its own
 	// is the handler's to say.
-	palyrav1connect.SessionServiceListSessionsProcedure: {policy.PermRunRead, AuditNone, LimitRead, false},
-	palyrav1connect.SessionServiceGetSessionProcedure:   {policy.PermRunRead, AuditNone, LimitRead, false},
-	palyrav1connect.SessionServiceEndSessionProcedure:   {policy.PermRunCancel, AuditRoom, LimitMutate, false},
+	palyrav1connect.SessionServiceListSessionsProcedure: {access.PermRunRead, AuditNone, LimitRead, false},
+	palyrav1connect.SessionServiceGetSessionProcedure:   {access.PermRunRead, AuditNone, LimitRead, false},
+	palyrav1connect.SessionServiceEndSessionProcedure:   {access.PermRunCancel, AuditRoom, LimitMutate, false},
 
 	healthv1connect.HealthCheckProcedure: {"", AuditNone, LimitRead, true},
-	reflectionProcedure("v1"):            {policy.PermDaemonStatus, AuditNone, LimitRead, false},
-	reflectionProcedure("v1alpha"):       {policy.PermDaemonStatus, AuditNone, LimitRead, false},
+	reflectionProcedure("v1"):            {access.PermDaemonStatus, AuditNone, LimitRead, false},
+	reflectionProcedure("v1alpha"):       {access.PermDaemonStatus, AuditNone, LimitRead, false},
 }
 
 func reflectionProcedure(version string) string {

@@ -8,6 +8,8 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/access"
 	"palyra/internal/policy"
+	"palyra/internal/policy/finding"
+	"palyra/internal/policy/policytests"
 	"palyra/internal/policyadmin"
 	"palyra/internal/toolcall"
 )
@@ -15,7 +17,7 @@ import (
 // Policies loads policy sets and keeps them.
 type Policies interface {
 	// Check finds what is wrong with sources under the running schema.
-	Check(ctx context.Context, sources []policy.Source) []policy.Finding
+	Check(ctx context.Context, sources []policy.Source) []finding.Finding
 	// Reload reads the policy directory again.
 	Reload(ctx context.Context, by access.Caller) (policyadmin.Reloaded, error)
 	// Activate puts a kept version in force, named by its digest or the
@@ -30,7 +32,7 @@ type Policies interface {
 	// in force or in place of them.
 	Build(ctx context.Context, sources []policy.Source, replace bool) (*policy.Set, error)
 	// Test runs test files against sources, none for those in force.
-	Test(ctx context.Context, sources, tests []policy.Source) (policy.TestReport, error)
+	Test(ctx context.Context, sources, tests []policy.Source) (policytests.Report, error)
 	// Past finds a call that was judged, by the id of its proposal or decision.
 	// One that is not the caller's own takes the permission to read the journal;
 	// without it the call is not found.
@@ -132,7 +134,7 @@ func sourceMessages(list []policy.Source) []*palyrav1.PolicySource {
 	return out
 }
 
-func findingMessages(list []policy.Finding) []*palyrav1.PolicyFinding {
+func findingMessages(list []finding.Finding) []*palyrav1.PolicyFinding {
 	out := make([]*palyrav1.PolicyFinding, len(list))
 	for i, f := range list {
 		out[i] = &palyrav1.PolicyFinding{

@@ -8,6 +8,8 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/access"
 	"palyra/internal/policy"
+	"palyra/internal/policy/explain"
+	"palyra/internal/policy/policytests"
 	"palyra/internal/reason"
 	"palyra/internal/toolcall"
 )
@@ -49,7 +51,7 @@ func (p *policies) explainPast(ctx context.Context, id string) (*palyrav1.Explai
 	if err != nil {
 		return nil, err
 	}
-	m := explanationMessage(past.Set.Explain(past.Request, policy.Approval{}, past.Grants))
+	m := explanationMessage(explain.Verdict(past.Set, past.Request, policy.Approval{}, past.Grants))
 	m.ProposalId, m.DecisionId, m.Notes = past.ProposalID, past.Decision.ID, past.Notes
 	switch d := past.Decision; {
 	case d.ID == "":
@@ -75,14 +77,14 @@ func (p *policies) described(ctx context.Context, d *palyrav1.CallDescription) (
 	caller := callerOf(ctx)
 	set := p.engine.Current()
 	if name := d.GetPrincipal(); name != "" && name != caller.Principal.String() {
-		if err := set.Permit(policy.AccessRequest{Caller: caller, Permission: policy.PermPolicySimulate}); err != nil {
+		if err := set.Permit(policy.AccessRequest{Caller: caller, Permission: access.PermPolicySimulate}); err != nil {
 			return describedCall{}, err
 		}
 		other, err := principalOf(name)
 		if err != nil {
 			return describedCall{}, err
 		}
-		caller = set.CallerFor(other)
+		caller = policytests.CallerFor(set, other)
 	}
 	request, grants, err := p.pipeline.Describe(ctx, toolcall.Description{
 		Submission: toolcall.Submission{
@@ -104,7 +106,7 @@ func (c describedCall) explain(set *policy.Set) (*palyrav1.ExplainPolicyResponse
 		}
 		cast.Votes = append(cast.Votes, v)
 	}
-	return explanationMessage(set.Explain(c.request, cast, c.grants)), nil
+	return explanationMessage(explain.Verdict(set, c.request, cast, c.grants)), nil
 }
 
 func voteOf(set *policy.Set, m *palyrav1.DescribedVote, at time.Time) (policy.Vote, error) {
@@ -124,10 +126,10 @@ func voteOf(set *policy.Set, m *palyrav1.DescribedVote, at time.Time) (policy.Vo
 		}
 		v.Roles = append(v.Roles, role)
 	}
-	return set.VoteFor(v, at)
+	return policytests.VoteFor(set, v, at)
 }
 
-func explanationMessage(e policy.Explanation) *palyrav1.ExplainPolicyResponse {
+func explanationMessage(e explain.Explanation) *palyrav1.ExplainPolicyResponse {
 	m := &palyrav1.ExplainPolicyResponse{
 		Verdict: e.Effect.String(), Reason: string(e.Reason), Remedy: e.Remedy, PolicyVersion: e.PolicyVersion,
 		SnapshotDigest: e.SnapshotDigest, NearestPermit: e.Nearest.String(), ContextJson: e.Context, Tool: e.Tool,
@@ -148,7 +150,7 @@ func explanationMessage(e policy.Explanation) *palyrav1.ExplainPolicyResponse {
 	return m
 }
 
-func conjunctMessages(list []policy.ExplainedConjunct) []*palyrav1.ExplainedConjunct {
+func conjunctMessages(list []explain.Conjunct) []*palyrav1.ExplainedConjunct {
 	out := make([]*palyrav1.ExplainedConjunct, len(list))
 	for i, c := range list {
 		m := &palyrav1.ExplainedConjunct{
@@ -163,7 +165,7 @@ func conjunctMessages(list []policy.ExplainedConjunct) []*palyrav1.ExplainedConj
 	return out
 }
 
-func flipMessage(f policy.Flip) *palyrav1.PolicyFlip {
+func flipMessage(f explain.Flip) *palyrav1.PolicyFlip {
 	m := &palyrav1.PolicyFlip{Verdict: f.Verdict.String(), Summary: f.Summary, PolicyId: f.PolicyID}
 	for _, s := range f.Steps {
 		m.Steps = append(m.Steps, &palyrav1.FlipStep{

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/policy"
+	"palyra/internal/policy/policytests"
 )
 
 // TestPolicy runs test cases. Cases that fail are in the answer, and no error.
@@ -16,7 +16,7 @@ func (p *policies) TestPolicy(ctx context.Context, req *palyrav1.TestPolicyReque
 	failed := report.Failed()
 	res := &palyrav1.TestPolicyResponse{
 		Failed: int32(failed), Passed: int32(len(report.Results) - failed), Findings: findingMessages(report.Findings),
-		CoveragePercent: int32(policy.CoveredPercent(report.Coverage)),
+		CoveragePercent: int32(policytests.CoveredPercent(report.Coverage)),
 	}
 	for _, r := range report.Results {
 		res.Results = append(res.Results, &palyrav1.PolicyTestResult{
@@ -30,7 +30,7 @@ func (p *policies) TestPolicy(ctx context.Context, req *palyrav1.TestPolicyReque
 	return res, nil
 }
 
-func coverageMessage(c policy.Coverage) *palyrav1.PolicyCoverage {
+func coverageMessage(c policytests.Coverage) *palyrav1.PolicyCoverage {
 	m := &palyrav1.PolicyCoverage{
 		PolicyId: c.PolicyID, File: c.File, Line: int32(c.Line), Applied: int32(c.Applied), Determined: int32(c.Determined),
 	}

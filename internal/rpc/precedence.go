@@ -48,7 +48,7 @@ func urgently(ctx context.Context) context.Context {
 func callPrecedence(ctx context.Context, engine *policy.Engine, run string) access.Precedence {
 	who, _ := ctx.Value(callerKey{}).(peer)
 	if !who.known || who.caller.Principal.Kind != access.KindUser || who.caller.Surface != access.SurfaceGRPC ||
-		who.claims != access.SurfaceCLI || run != "" || !may(engine, who.caller, policy.PermGatewayFreeze) {
+		who.claims != access.SurfaceCLI || run != "" || !may(engine, who.caller, access.PermGatewayFreeze) {
 		return access.PrecedenceNone
 	}
 	return access.PrecedenceOperator

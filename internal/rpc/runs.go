@@ -7,7 +7,6 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/access"
-	"palyra/internal/policy"
 	"palyra/internal/reason"
 	"palyra/internal/run"
 )
@@ -33,7 +32,7 @@ func (g *gateway) findRun(ctx context.Context, caller access.Caller, id string) 
 
 // sees reports whether the caller may read a run.
 func (g *gateway) sees(c access.Caller, r run.Record) bool {
-	return steers(c, r) || may(g.engine, c, policy.PermJournalRead)
+	return steers(c, r) || may(g.engine, c, access.PermJournalRead)
 }
 
 func noRun(id string) error {
@@ -78,7 +77,7 @@ func (g *gateway) ListRuns(ctx context.Context, req *palyrav1.ListRunsRequest) (
 		States: runStatesOf(req.GetStates()), Principal: principal, Session: req.GetSession(),
 		Since: timeOf(req.GetSince()), Until: timeOf(req.GetUntil()), PageSize: int(req.GetPageSize()), PageToken: req.GetPageToken(),
 	}
-	if caller := callerOf(ctx); !may(g.engine, caller, policy.PermJournalRead) {
+	if caller := callerOf(ctx); !may(g.engine, caller, access.PermJournalRead) {
 		filter.Of = caller.Principal
 	}
 	list, next, err := g.runs.List(ctx, filter)
@@ -126,7 +125,7 @@ func (g *gateway) CancelRun(ctx context.Context, req *palyrav1.CancelRunRequest)
 func (g *gateway) cancelRun(ctx context.Context, caller access.Caller, id, why string) (run.Record, error) {
 	r, err := g.runs.Get(ctx, id)
 	switch {
-	case reason.Of(err) == reason.NotFound, err == nil && !steers(caller, r) && !may(g.engine, caller, policy.PermGatewayFreeze):
+	case reason.Of(err) == reason.NotFound, err == nil && !steers(caller, r) && !may(g.engine, caller, access.PermGatewayFreeze):
 		return run.Record{}, noRun(id)
 	case err != nil:
 		return run.Record{}, err

@@ -13,14 +13,13 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/access"
-	"palyra/internal/policy"
 	"palyra/internal/reason"
 	"palyra/internal/run"
 )
 
 // userMessage is what a user's message on an open stream needs. Votes and
 // cancels on the stream need what their own methods do.
-var userMessage = Method{policy.PermRunStart, AuditRoom, LimitMutate, false}
+var userMessage = Method{access.PermRunStart, AuditRoom, LimitMutate, false}
 
 // RunStream starts a run or attaches to one, sends its tape, and takes the
 // client's messages. The stream ends after the run has finished; a run does not

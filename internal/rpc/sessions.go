@@ -41,7 +41,7 @@ func (s *sessions) ListSessions(ctx context.Context, req *palyrav1.ListSessionsR
 		return nil, err
 	}
 	f := session.Filter{Principal: principal, Open: !req.GetAll(), PageSize: int(req.GetPageSize()), PageToken: req.GetPageToken()}
-	if !may(s.engine, caller, policy.PermJournalRead) {
+	if !may(s.engine, caller, access.PermJournalRead) {
 		f.Of = caller.Principal
 	}
 	list, next, err := s.pipeline.Sessions(ctx, f)
@@ -72,7 +72,7 @@ func (s *sessions) find(ctx context.Context, id string, others access.Permission
 
 // GetSession returns one session with its facts.
 func (s *sessions) GetSession(ctx context.Context, req *palyrav1.GetSessionRequest) (*palyrav1.GetSessionResponse, error) {
-	past, err := s.find(ctx, req.GetSessionId(), policy.PermJournalRead)
+	past, err := s.find(ctx, req.GetSessionId(), access.PermJournalRead)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (s *sessions) GetSession(ctx context.Context, req *palyrav1.GetSessionReque
 
 // EndSession ends a session.
 func (s *sessions) EndSession(ctx context.Context, req *palyrav1.SessionServiceEndSessionRequest) (*palyrav1.SessionServiceEndSessionResponse, error) {
-	past, err := s.find(ctx, req.GetSessionId(), policy.PermGatewayFreeze)
+	past, err := s.find(ctx, req.GetSessionId(), access.PermGatewayFreeze)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (s *sessions) EndSession(ctx context.Context, req *palyrav1.SessionServiceE
 		return nil, err
 	}
 	m := s.message(ended)
-	if past.OnBehalfOf != by && !may(s.engine, callerOf(ctx), policy.PermJournalRead) {
+	if past.OnBehalfOf != by && !may(s.engine, callerOf(ctx), access.PermJournalRead) {
 		// Who may stop everything need not be one who may read what it was.
 		m = &palyrav1.Session{SessionId: m.GetSessionId(), State: m.GetState(), EndedAt: m.GetEndedAt(), EndedBy: m.GetEndedBy()}
 	}

@@ -122,7 +122,7 @@ func (j Judge) Judge(_ context.Context, r approval.Record, votes []approval.Vote
 // MayDecide asks policy whether the caller may answer this approval.
 func (j Judge) MayDecide(_ context.Context, caller access.Caller, r approval.Record) error {
 	return j.authorize(policy.AccessRequest{
-		Caller: caller, Permission: policy.PermApprovalDecide,
+		Caller: caller, Permission: access.PermApprovalDecide,
 		Approval: &policy.ApprovalResource{ID: r.ID, Severity: r.Severity, Requester: r.OnBehalfOf},
 	})
 }
@@ -130,7 +130,7 @@ func (j Judge) MayDecide(_ context.Context, caller access.Caller, r approval.Rec
 // MayGrantBroad asks policy whether the caller may mint a grant for a whole
 // tool.
 func (j Judge) MayGrantBroad(_ context.Context, caller access.Caller) error {
-	return j.authorize(policy.AccessRequest{Caller: caller, Permission: policy.PermApprovalGrantBroad})
+	return j.authorize(policy.AccessRequest{Caller: caller, Permission: access.PermApprovalGrantBroad})
 }
 
 func (j Judge) authorize(r policy.AccessRequest) error {

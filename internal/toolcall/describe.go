@@ -7,6 +7,7 @@ import (
 
 	"palyra/internal/approval"
 	"palyra/internal/policy"
+	"palyra/internal/policy/policytests"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
@@ -14,7 +15,7 @@ import (
 // Description is a call that somebody describes instead of making it.
 type Description struct {
 	Submission Submission
-	// Facts replace those that planning would find (policy.ReplaceFacts).
+	// Facts replace those that planning would find (policytests.ReplaceFacts).
 	Facts []byte
 	// At is when the call is taken to be proposed; zero is now.
 	At time.Time
@@ -41,7 +42,7 @@ func (p *Pipeline) Describe(ctx context.Context, d Description) (policy.Request,
 	case err != nil:
 		// The changes of a call are described without its arguments.
 		c.request = c.policyRequest(tool.Facts{}, session)
-		if wrong := policy.ReplaceFacts(&c.request, d.Facts); wrong != nil || c.request.Commit == nil {
+		if wrong := policytests.ReplaceFacts(&c.request, d.Facts); wrong != nil || c.request.Commit == nil {
 			return policy.Request{}, nil, errors.Join(wrong, err)
 		}
 		return c.request, nil, nil
@@ -57,7 +58,7 @@ func (p *Pipeline) Describe(ctx context.Context, d Description) (policy.Request,
 	default:
 		c.request = c.policyRequest(tool.Facts{}, session)
 	}
-	if err = policy.ReplaceFacts(&c.request, d.Facts); c.request.Commit != nil {
+	if err = policytests.ReplaceFacts(&c.request, d.Facts); c.request.Commit != nil {
 		grants = nil // those of the call do not cover its changes
 	}
 	return c.request, grants, err

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"palyra/internal/policy"
+	"palyra/internal/policy/profile"
 )
 
 // factRow is an attack on what policy was told of a call: what it judges is one
@@ -39,7 +39,7 @@ const (
 )
 
 func factRows() []factRow {
-	laptop := policy.Profiles()[0].Files[0].Text
+	laptop := profile.All()[0].Files[0].Text
 	byLinks := strings.ReplaceAll(laptop, "context.hard_links > 1", "context.hard_links > 99")
 	byPath := strings.ReplaceAll(laptop, "path_folded", "path")
 	return []factRow{

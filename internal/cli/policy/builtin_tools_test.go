@@ -9,7 +9,7 @@ import (
 	"palyra/internal/canonical"
 	"palyra/internal/cli/clitest"
 	clipolicy "palyra/internal/cli/policy"
-	"palyra/internal/policy"
+	"palyra/internal/policy/finding"
 	"palyra/internal/tool"
 )
 
@@ -44,11 +44,11 @@ func TestPolicyCheckOffline(t *testing.T) {
 	good := w.Write("good/10.cedar", "@id(\"git\")\n@waives(\"approval: this repository is a sandbox\")\npermit(principal, action == Action::\"tool.execute/fs.write\", resource)\nwhen { context.args.path == \"x\" };\n")
 	r := w.Run("policy", "check", good)
 	w.Want(r, 0)
-	if bytes.Contains([]byte(r.Out), []byte(policy.CodeOpaque)) || !bytes.Contains([]byte(r.Err), []byte("left out: ")) {
+	if bytes.Contains([]byte(r.Out), []byte(finding.CodeOpaque)) || !bytes.Contains([]byte(r.Err), []byte("left out: ")) {
 		t.Errorf("warnings about built-in tools stand among those about the file:\n%s%s", r.Out, r.Err)
 	}
 	for _, format := range []string{"wide", "json"} {
-		if all := w.Run("policy", "check", good, "-o", format); !bytes.Contains([]byte(all.Out), []byte(policy.CodeOpaque)) {
+		if all := w.Run("policy", "check", good, "-o", format); !bytes.Contains([]byte(all.Out), []byte(finding.CodeOpaque)) {
 			t.Errorf("-o %s leaves them out:\n%s", format, all.Out)
 		}
 	}
@@ -62,7 +62,7 @@ func TestPolicyCheckOffline(t *testing.T) {
 	}
 	r = w.Run("policy", "check", bad, "-o", "json", "--offline")
 	w.Want(r, 1)
-	if !bytes.Contains([]byte(r.Out), []byte(`"severity": "`+string(policy.SeverityError)+`"`)) {
+	if !bytes.Contains([]byte(r.Out), []byte(`"severity": "`+string(finding.SeverityError)+`"`)) {
 		t.Error(r.Out)
 	}
 	w.Want(w.Run("policy", "check", w.Write("empty/x.txt", "")[:len(w.Home)+len("/empty")]), 2)

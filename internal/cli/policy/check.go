@@ -16,6 +16,8 @@ import (
 	"palyra/internal/cli/printer"
 	"palyra/internal/config"
 	"palyra/internal/policy"
+	"palyra/internal/policy/finding"
+	"palyra/internal/policy/lint"
 	"palyra/internal/reason"
 )
 
@@ -61,7 +63,7 @@ func (a *app) checkPolicy(ctx context.Context, paths []string, offline bool) err
 	failed, warned, left := 0, 0, 0
 	for _, f := range findings {
 		switch {
-		case f.GetSeverity() == string(policy.SeverityError):
+		case f.GetSeverity() == string(finding.SeverityError):
 			failed++
 		case aboutTool(f) && a.Format() == printer.FormatTable:
 			left++
@@ -87,7 +89,7 @@ func (a *app) checkPolicy(ctx context.Context, paths []string, offline bool) err
 // aboutTool reports whether a finding is about the schema of a tool and not
 // about a policy file: there is nothing in the files to correct.
 func aboutTool(f *palyrav1.PolicyFinding) bool {
-	return f.GetFile() == "" && f.GetCode() == policy.CodeOpaque
+	return f.GetFile() == "" && f.GetCode() == finding.CodeOpaque
 }
 
 // findingsOf asks the gateway, or checks here when there is none to ask.
@@ -102,7 +104,7 @@ func (a *app) findingsOf(ctx context.Context, sources []policy.Source, offline b
 	if err != nil {
 		return nil, "", err
 	}
-	return findingsMessage(policy.Check(cfg)), "here, against the built-in tools", nil
+	return findingsMessage(lint.Check(cfg)), "here, against the built-in tools", nil
 }
 
 func (a *app) checkAtGateway(ctx context.Context, sources []policy.Source) ([]*palyrav1.PolicyFinding, string, error) {
@@ -186,8 +188,8 @@ func escapeGlob(path string) string {
 // findingText is file:line:column, the message, the source line with a caret,
 // and help.
 func findingText(f *palyrav1.PolicyFinding) string {
-	return policy.Finding{
-		Severity: policy.Severity(f.GetSeverity()), Code: f.GetCode(), File: f.GetFile(), Line: int(f.GetLine()),
+	return finding.Finding{
+		Severity: finding.Severity(f.GetSeverity()), Code: f.GetCode(), File: f.GetFile(), Line: int(f.GetLine()),
 		Column: int(f.GetColumn()), Message: f.GetMessage(), SourceLine: f.GetSourceLine(), Help: f.GetHelp(),
 	}.String()
 }

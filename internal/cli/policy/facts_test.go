@@ -9,6 +9,7 @@ import (
 
 	"palyra/internal/cli/invocation"
 	"palyra/internal/policy"
+	"palyra/internal/policy/policytests"
 	"palyra/internal/tool"
 )
 
@@ -23,7 +24,7 @@ func TestFactTypes(t *testing.T) {
 		}
 		r := policy.Request{Capabilities: []tool.Capability{}}
 		before := r
-		if err := policy.ReplaceFacts(&r, text); err != nil || cmp.Equal(before, r) {
+		if err := policytests.ReplaceFacts(&r, text); err != nil || cmp.Equal(before, r) {
 			t.Errorf("%s: %v changed nothing: %v", path, string(text), err)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
 	"palyra/internal/config"
-	"palyra/internal/policy"
+	"palyra/internal/policy/profile"
 	"palyra/internal/reason"
 )
 
@@ -43,7 +43,7 @@ func (a *app) policyInit() *cobra.Command {
 
 func profileNames() []string {
 	var names []string
-	for _, p := range policy.Profiles() {
+	for _, p := range profile.All() {
 		names = append(names, p.Name)
 	}
 	return names
@@ -51,7 +51,7 @@ func profileNames() []string {
 
 func profileHelp() string {
 	var b strings.Builder
-	for _, p := range policy.Profiles() {
+	for _, p := range profile.All() {
 		lines := printer.Wrap(p.About, printer.PageWidth-printer.LabelWidth)
 		fmt.Fprintf(&b, "  %-*s%s\n", printer.LabelWidth-2, p.Name, strings.Join(lines, "\n"+strings.Repeat(" ", printer.LabelWidth)))
 	}
@@ -96,16 +96,16 @@ func toAny(names []string) []any {
 // policyDirConfig makes palyrad use a policy directory.
 func policyDirConfig(dir string) string { return "[policy]\ndir = " + strconv.Quote(dir) + "\n" }
 
-func findProfile(name string) (policy.Profile, error) {
-	for _, p := range policy.Profiles() {
+func findProfile(name string) (profile.Profile, error) {
+	for _, p := range profile.All() {
 		if p.Name == name {
 			return p, nil
 		}
 	}
 	if name == "" {
-		return policy.Profile{}, command.Usage("--profile is missing").WithRemedy("Choose one of %s.", strings.Join(profileNames(), ", "))
+		return profile.Profile{}, command.Usage("--profile is missing").WithRemedy("Choose one of %s.", strings.Join(profileNames(), ", "))
 	}
-	return policy.Profile{}, command.Usage("there is no profile %q", name).WithRemedy("%s", command.Nearest(name, profileNames()))
+	return profile.Profile{}, command.Usage("there is no profile %q", name).WithRemedy("%s", command.Nearest(name, profileNames()))
 }
 
 // initDir is the directory to write to, absolute.
@@ -126,7 +126,7 @@ func (a *app) initDir(given []string) (string, error) {
 }
 
 // writeProfile writes all files or, when one is there already, none.
-func writeProfile(p policy.Profile, dir string, force bool) error {
+func writeProfile(p profile.Profile, dir string, force bool) error {
 	flags := os.O_WRONLY | os.O_CREATE | os.O_EXCL
 	if force {
 		flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC

@@ -15,7 +15,7 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/clitest"
 	"palyra/internal/cli/printer"
-	"palyra/internal/policy"
+	"palyra/internal/policy/profile"
 )
 
 // lastAsked is the last request of a policy tool.
@@ -149,7 +149,7 @@ func TestPolicyTestExit(t *testing.T) {
 // a gateway, and is covered by them; what is broken fails.
 func TestPolicyTestOffline(t *testing.T) {
 	w := clitest.NewWorld(t)
-	for _, p := range policy.Profiles() {
+	for _, p := range profile.All() {
 		dir := filepath.Join(t.TempDir(), "policies")
 		r := w.Run("policy", "init", "--profile", p.Name, dir)
 		if w.Want(r, 0); !strings.Contains(r.Out, "dir = \""+dir+"\"") {

@@ -16,6 +16,8 @@ import (
 	"palyra/internal/cli/printer"
 	"palyra/internal/config"
 	"palyra/internal/policy"
+	"palyra/internal/policy/finding"
+	"palyra/internal/policy/policytests"
 	"palyra/internal/reason"
 )
 
@@ -105,7 +107,7 @@ func (a *app) runTests(ctx context.Context, req *palyrav1.TestPolicyRequest, off
 	if err != nil {
 		return nil, "", err
 	}
-	report, err := policy.RunTests(ctx, cfg, policySources(req.GetTests()))
+	report, err := policytests.Run(ctx, cfg, policySources(req.GetTests()))
 	return testMessage(report), "here, with the built-in tools", err
 }
 
@@ -181,7 +183,7 @@ func policySources(list []*palyrav1.PolicySource) []policy.Source {
 }
 
 func hasError(list []*palyrav1.PolicyFinding) bool {
-	return slices.ContainsFunc(list, func(f *palyrav1.PolicyFinding) bool { return f.GetSeverity() == string(policy.SeverityError) })
+	return slices.ContainsFunc(list, func(f *palyrav1.PolicyFinding) bool { return f.GetSeverity() == string(finding.SeverityError) })
 }
 
 // printTests shows people what failed and what is not covered; machines get
@@ -237,10 +239,10 @@ func uncovered(p *printer.Page, c *palyrav1.PolicyCoverage) {
 }
 
 // testMessage is a report as the gateway would send it.
-func testMessage(r policy.TestReport) *palyrav1.TestPolicyResponse {
+func testMessage(r policytests.Report) *palyrav1.TestPolicyResponse {
 	v := &palyrav1.TestPolicyResponse{
 		Failed: int32(r.Failed()), Passed: int32(len(r.Results) - r.Failed()), Findings: findingsMessage(r.Findings),
-		CoveragePercent: int32(policy.CoveredPercent(r.Coverage)),
+		CoveragePercent: int32(policytests.CoveredPercent(r.Coverage)),
 	}
 	for _, one := range r.Results {
 		v.Results = append(v.Results, &palyrav1.PolicyTestResult{
@@ -262,7 +264,7 @@ func testMessage(r policy.TestReport) *palyrav1.TestPolicyResponse {
 	return v
 }
 
-func findingsMessage(list []policy.Finding) []*palyrav1.PolicyFinding {
+func findingsMessage(list []finding.Finding) []*palyrav1.PolicyFinding {
 	var out []*palyrav1.PolicyFinding
 	for _, f := range list {
 		out = append(out, &palyrav1.PolicyFinding{

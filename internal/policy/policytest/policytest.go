@@ -132,3 +132,16 @@ func Vote(user access.Principal, roles ...access.Role) policy.Vote {
 func Approval(votes ...policy.Vote) policy.Approval {
 	return policy.Approval{Votes: votes, Now: Now}
 }
+
+// Crowd is a world of four users: alice, bob and two of role security, carol and
+// dave.
+func Crowd(policies string) Options {
+	security := []access.Role{access.RoleOperator, "security"}
+	return Options{
+		Policies: policies, TwoUsers: true, Roles: []access.Role{"security"},
+		Members: []access.Member{
+			{Principal: access.User("carol"), Roles: security},
+			{Principal: access.User("dave"), Roles: security},
+		},
+	}
+}

@@ -1,0 +1,155 @@
+package explain
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"slices"
+
+	"github.com/cedar-policy/cedar-go/types"
+
+	"palyra/internal/canonical"
+	"palyra/internal/policy"
+	"palyra/internal/policy/internal/args"
+	"palyra/internal/policy/internal/expr"
+	"palyra/internal/tool"
+)
+
+// argument returns the place of an argument that the tool's schema declares.
+func (f *search) argument(chain []string) []place {
+	at, required := f.view.Arguments(f.from.Request.Tool), true
+	schema := descriptor(f.view, f.from.Request.Tool).InputSchema
+	for _, step := range chain[2:] {
+		field, ok := at.Fields[step]
+		if !ok {
+			return nil
+		}
+		at, required = field.Typ, field.Required
+		var s args.JSONSchema
+		if json.Unmarshal(schema, &s) == nil {
+			schema = s.Properties[step]
+		}
+	}
+	if len(chain) == 2 || at.Kind == args.KindRecord {
+		return nil
+	}
+	p := place{chain: chain, optional: !required, usual: choicesOf(schema)}
+	p.set = func(r *policy.Request, v types.Value) error {
+		args, err := withArgument(r.Args, chain[2:], at.Kind, v)
+		if err == nil {
+			r.Args, err = f.checkedArgs(args)
+		}
+		return err
+	}
+	return []place{p}
+}
+
+// checkedArgs is the canonical form of arguments that the tool's schema takes.
+func (f *search) checkedArgs(args []byte) (json.RawMessage, error) {
+	if f.schema == nil {
+		text := descriptor(f.view, f.from.Request.Tool).InputSchema
+		if len(text) == 0 {
+			text = json.RawMessage(`{"type":"object"}`)
+		}
+		schema, err := tool.CompileSchema(text)
+		if err != nil {
+			return nil, err
+		}
+		f.schema = schema
+	}
+	return f.schema.Check(args)
+}
+
+// choicesOf returns the texts that a schema lists, and an example where it
+// lists none.
+func choicesOf(schema json.RawMessage) []string {
+	var s args.JSONSchema
+	if json.Unmarshal(schema, &s) != nil {
+		return nil
+	}
+	var out []string
+	for _, v := range s.Enum {
+		var text string
+		if json.Unmarshal(v, &text) == nil {
+			out = append(out, text)
+		}
+	}
+	if out == nil {
+		out = []string{"example", "other"}
+	}
+	return out
+}
+
+// withArgument returns arguments with another value at a place, nil for none.
+func withArgument(args []byte, chain []string, kind args.Kind, v types.Value) ([]byte, error) {
+	all := map[string]any{}
+	if err := decodeExact(args, &all); err != nil && len(args) > 0 {
+		return nil, err
+	}
+	at := all
+	for _, name := range chain[:len(chain)-1] {
+		inner, ok := at[name].(map[string]any)
+		if !ok {
+			inner = map[string]any{}
+			at[name] = inner
+		}
+		at = inner
+	}
+	last := chain[len(chain)-1]
+	var err error
+	if v == nil {
+		delete(at, last)
+	} else if at[last], err = jsonOf(kind, v, at[last]); err != nil {
+		return nil, err
+	}
+	return canonical.Marshal(all)
+}
+
+// decodeExact keeps numbers as they are written.
+func decodeExact(text []byte, into any) error {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	return dec.Decode(into)
+}
+
+// jsonOf is the JSON of a Cedar value; a set becomes a list that keeps the
+// order of the one before.
+func jsonOf(kind args.Kind, v types.Value, before any) (any, error) {
+	switch v := v.(type) {
+	case types.String:
+		if kind != args.KindOpaque {
+			return string(v), nil
+		}
+		var out any
+		err := decodeExact([]byte(v), &out)
+		return out, err
+	case types.Long:
+		return json.Number(v.String()), nil
+	case types.Boolean:
+		return bool(v), nil
+	case types.Set:
+		return listOf(v, before), nil
+	default:
+		return nil, errors.New("the value has no JSON form")
+	}
+}
+
+// listOf is a set of scalars as a list: what stays in its old order, then what
+// is new.
+func listOf(set types.Set, before any) []any {
+	old, _ := before.([]any)
+	out := []any{}
+	for _, e := range expr.SortedElements(set) {
+		if one, err := jsonOf(args.KindString, e, nil); err == nil {
+			out = append(out, one)
+		}
+	}
+	place := func(v any) int {
+		if i := slices.Index(old, v); i >= 0 {
+			return i
+		}
+		return len(old)
+	}
+	slices.SortStableFunc(out, func(a, b any) int { return place(a) - place(b) })
+	return out
+}

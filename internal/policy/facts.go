@@ -1,0 +1,366 @@
+package policy
+
+import (
+	"strings"
+	"time"
+
+	"github.com/cedar-policy/cedar-go/types"
+
+	"palyra/internal/access"
+	"palyra/internal/tool"
+)
+
+// factKind says what a fact of the context is to the time between a decision and
+// the run of its call.
+type factKind uint8
+
+const (
+	// bound facts are the same when the call runs as when policy read them: the
+	// permit holds their digest. context.path is one: a link that is turned
+	// after the decision stops the call.
+	bound factKind = iota + 1
+	// fresh facts go on changing while a call waits: they are taken again, and
+	// the call is judged again, right before its decision. context.session is
+	// one.
+	fresh
+	// environment facts say what the machine gives. When one changed at
+	// dispatch, the call is judged again, and refused when the verdict is
+	// another.
+	environment
+)
+
+func (k factKind) String() string { return [...]string{"", "bound", "fresh", "environment"}[k] }
+
+// origin is where a fact comes from.
+type origin uint8
+
+const (
+	ofCall   origin = iota + 1 // what was proposed
+	ofCaller                   // who proposed it, and how they came in
+	ofPlan                     // what the gateway finds when it plans the call
+	ofPast                     // what the session did before
+	ofCommit                   // what the call changed in its copy of a workspace
+	ofVotes                    // what people said
+	ofClock
+)
+
+func (o origin) String() string {
+	return [...]string{"", "the call", "the caller", "planning", "the session", "the changes", "votes", "the clock"}[o]
+}
+
+// Way is how a person can change a fact.
+type Way uint8
+
+const (
+	// ByNobody is of what the gateway finds out: no advice can be to change it.
+	ByNobody Way = iota + 1
+	// ByArgument is of what a call chooses: the caller can choose another.
+	ByArgument
+	// ByVote is of what people say.
+	ByVote
+	// ByWaiting is of what time brings.
+	ByWaiting
+)
+
+func (w Way) String() string {
+	return [...]string{"", "nobody", "the caller, by another argument", "who approves", "who waits"}[w]
+}
+
+// contexts are those in which a fact is.
+type contexts uint8
+
+const (
+	inCall contexts = 1 << iota
+	inCommit
+	inBoth = inCall | inCommit
+)
+
+// Fact is a row of the table of what policy can read of a call.
+type Fact struct {
+	// Name is that in the context: "risk", and "exec.basename" for what a record
+	// has.
+	Name string
+	// Type is as a Cedar schema writes it. A record has the name of its own type,
+	// and rows of its own; one that is not there for all calls ends in "?".
+	Type string
+	// Values are all that a text can be, or that a set of texts can hold; nil
+	// when it can be any.
+	Values []string
+	kind   factKind
+	in     contexts
+	origin origin
+	Change Way
+	// at points to where the fact stands in a request; nil for what stands in
+	// none, or is not there. Of a record it is what its value is remembered by.
+	at func(*Request) any
+	// About says in the words of docs/policy.md what it is.
+	About string
+}
+
+// Values that text facts can have.
+var (
+	egressModes    = []string{"strict", "preflight", "none", ""}
+	sandboxTiers   = []string{"builtin", "a", "b", "c"}
+	sandboxLevels  = []string{"strict", "preflight", "none"}
+	sandboxRungs   = []string{"full", "user_namespaces", "landlock", "seatbelt", "job_object", ""}
+	sandboxLimits  = []string{"cgroup_v2", "cgroup_v1", "rlimit", "job_object", ""}
+	workspaceModes = []string{"copy_on_write", "direct", "read_only", ""}
+	changeClasses  = []string{"git", "agent", "runner", "declared", "symlink", "hard_link", "special", "mode", "name", "executable"}
+)
+
+// facts is the table. The schema, the context of a request, what explanations
+// offer, the findings about literals, described facts and the tables of
+// docs/policy.md are made of it. Its rows have no field names, so that one
+// without a kind does not compile.
+var facts = [...]Fact{
+	{"args", "", nil, bound, inCall, ofCall, ByArgument, nil, "the call's arguments, typed from the tool's schema (below)"},
+	{"args_rest", "String", nil, bound, inCall, ofCall, ByNobody, nil, "what the schema does not declare: JSON from pointer to value, `\"\"` when there is none"},
+	{"approval", "ApprovalFacts", nil, fresh, inBoth, ofVotes, ByVote, nil, "what people said of the call"},
+	{"approval.granted", "Bool", nil, fresh, inBoth, ofVotes, ByVote, nil, "at least one vote counts"},
+	{"approval.standing", "Bool", nil, fresh, inBoth, ofVotes, ByVote, nil, "the votes come from a grant, not from an ask about this call"},
+	{"approval.approvers", "Long", nil, fresh, inBoth, ofVotes, ByVote, nil, "distinct users, never devices or sessions"},
+	{"approval.by_role", "ByRole", nil, fresh, inBoth, ofVotes, ByVote, nil, "a record of distinct users per role: `by_role.security`"},
+	{"approval.votes", "Set<VoteFact>", nil, fresh, inBoth, ofVotes, ByVote, nil, "a set of `{ role, surface, paired, present }`: what was proved by whom"},
+	{"approval.age_seconds", "Long", nil, fresh, inBoth, ofVotes, ByVote, nil, "of the oldest counted vote, rounded up; very large when there is none"},
+	{"device_id", "String", nil, bound, inBoth, ofCaller, ByNobody, func(r *Request) any { return &r.Caller.DeviceID }, "`\"\"` when there is none"},
+	{"session_id", "String", nil, bound, inBoth, ofCall, ByNobody, func(r *Request) any { return &r.Session }, "ends with the name that the client gives its conversation; it does not say what was done before, which `session` does"},
+	{"run_id", "String", nil, bound, inBoth, ofCaller, ByNobody, func(r *Request) any { return &r.Run }, "the client's own unless palyrad drives the run; `\"\"` when there is none"},
+	{"tool_name", "String", nil, bound, inBoth, ofCall, ByNobody, func(r *Request) any { return &r.Tool }, "the tool that is called"},
+	{"skill_id", "String", nil, bound, inCall, ofCaller, ByNobody, func(r *Request) any { return &r.SkillID }, "`\"\"` when the call comes from no skill"},
+	{"surface", "String", surfaceNames(), bound, inBoth, ofCaller, ByNobody, func(r *Request) any { return &r.Caller.Surface }, "how the caller came in"},
+	{"paired", "Bool", nil, bound, inBoth, ofCaller, ByNobody, func(r *Request) any { return &r.Caller.Paired }, "the caller's device is paired"},
+	{"present", "Bool", nil, bound, inBoth, ofCaller, ByNobody, func(r *Request) any { return &r.Caller.Present }, "the caller proved to be present"},
+	{"capabilities", "Set<String>", capabilityNames(), bound, inBoth, ofCaller, ByNobody, func(r *Request) any { return &r.Capabilities }, "those the call asks for"},
+	{"now", "datetime", nil, fresh, inBoth, ofClock, ByWaiting, func(r *Request) any { return &r.Time }, "when the call was judged, at most a second before its decision"},
+	{"channel", "Channel?", nil, bound, inCall, ofCall, ByNobody, func(r *Request) any { return &r.Channel }, "the messaging channel that the call comes from"},
+	{"skill", "Skill?", nil, bound, inCall, ofCall, ByNobody, func(r *Request) any { return &r.SkillID }, "the skill that the call comes from"},
+	{"workspace", "Workspace?", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Workspace }, "where the call works"},
+	{"path", "String?", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Path }, "relative to the workspace, symbolic links resolved"},
+	{"host", "String?", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Host }, "canonical host"},
+	{"domain", "String?", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Domain }, "the registrable domain of the host"},
+	{"method", "String?", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Method }, "of an HTTP request"},
+	{"port", "Long?", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Port }, "of the host"},
+	{"protected", "Bool", nil, bound, inCall, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Protected }, "the path is on the protected list"},
+	{"risk", "Long", nil, bound, inCall, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Risk }, "0 to 100"},
+	{"sandbox", "SandboxFacts", nil, environment, inBoth, ofPlan, ByNobody, func(r *Request) any { return sandboxKey(&r.Facts) }, "what the machine offers where the program runs"},
+	{"sandbox.tier", "String", sandboxTiers, environment, inBoth, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.SandboxTier }, "the mechanism"},
+	{"sandbox.level", "String", sandboxLevels, environment, inBoth, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.SandboxLevel }, "what of it holds, in one word"},
+	{"sandbox.rung", "String", sandboxRungs, environment, inBoth, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.SandboxRung }, "of what the machine offers; `\"\"` for calls that start no program"},
+	{"sandbox.layers", "Set<String>", nil, environment, inBoth, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.SandboxLayers }, "those that a probe proved, such as `landlock`, `seccomp`, `network_namespace`"},
+	{"sandbox.limits", "String", sandboxLimits, environment, inBoth, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.SandboxLimits }, "what holds the limits"},
+	{"sandbox.landlock_abi", "Long", nil, environment, inBoth, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.LandlockABI }, "the version of Landlock that is in force, 0 for none"},
+	{"egress", "EgressFacts", nil, bound, inBoth, ofPlan, ByNobody, func(r *Request) any { return egressKey(&r.Facts) }, "what the call may reach"},
+	{"egress.mode", "String", egressModes, bound, inBoth, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.EgressMode }, "`none` is the network of the host; `\"\"` for calls that start no program and fetch nothing"},
+	{"egress.hosts", "Set<String>", nil, bound, inBoth, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.EgressHosts }, "canonical rules with their ports, such as `github.com:443` and `*.example.org:443`; empty for a program that runs offline"},
+	{"egress.secrets", "Set<String>", nil, bound, inBoth, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Secrets }, "names of the secrets that the call may use without seeing them"},
+	{"exec", "ExecFacts?", nil, bound, inBoth, ofPlan, ByNobody, execKey, "of the resolved program"},
+	{"exec.basename", "String", nil, bound, inBoth, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Basename }, "`python3.12`, not `python`"},
+	{"exec.path", "String", nil, bound, inBoth, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Exec.Path }, "absolute, symbolic links resolved"},
+	{"exec.sha256", "String", nil, bound, inBoth, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Exec.SHA256 }, "of its bytes"},
+	{"exec.is_interpreter", "Bool", nil, bound, inBoth, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Exec.IsInterpreter }, "it runs code that it is given"},
+	{"exec.inline_code", "Bool", nil, bound, inBoth, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.InlineCode }, "code stands in its arguments"},
+	{"exec.in_workspace", "Bool", nil, bound, inBoth, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Exec.InWorkspace }, "it is a file of the workspace"},
+	{"exec.shebang", "String", nil, bound, inBoth, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Exec.Shebang }, "the interpreter that a script names, `\"\"` for a binary"},
+	{"session", "SessionFacts", nil, fresh, inBoth, ofPast, ByNobody, unremembered, "what the caller did lately, in the session that the gateway names ([sessions.md](sessions.md)) and no client can reset, as of the moment in which the call is decided"},
+	{"session.calls_in_run", "Long", nil, fresh, inBoth, ofPast, ByNobody, func(r *Request) any { return &r.SessionFacts.CallsInRun }, "of a run that palyrad drives, else of the session"},
+	{"session.in_flight", "Long", nil, fresh, inBoth, ofPast, ByNobody, func(r *Request) any { return &r.SessionFacts.InFlight }, "calls that have not ended"},
+	{"session.tools_used", "Set<String>", nil, fresh, inBoth, ofPast, ByNobody, func(r *Request) any { return &r.SessionFacts.ToolsUsed }, "of the calls that were let through"},
+	{"session.secrets_read", "Set<String>", nil, fresh, inBoth, ofPast, ByNobody, func(r *Request) any { return &r.SessionFacts.SecretsRead }, "of the calls that were let through"},
+	{"session.tainted", "Bool", nil, fresh, inBoth, ofPast, ByNobody, func(r *Request) any { return &r.SessionFacts.Tainted }, "something may have come in from the open world: by a tool that reads there, or by a program from a host"},
+	{"session.bytes_out", "Long", nil, fresh, inBoth, ofPast, ByNobody, func(r *Request) any { return &r.SessionFacts.BytesOut }, "sent, and reserved by calls under way"},
+	{"workspace_mode", "String", workspaceModes, bound, inCall, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.WorkspaceMode }, "how a program gets to see the workspace; `\"\"` for calls that start none"},
+	{"changes", "ChangeFacts", nil, bound, inCommit, ofCommit, ByNobody, unremembered, "what the call changed in its copy of the workspace"},
+	{"changes.root", "String", nil, bound, inCommit, ofCommit, ByNobody, func(r *Request) any { return &r.Commit.Root }, "digest of the change set"},
+	{"changes.added", "Long", nil, bound, inCommit, ofCommit, ByNobody, func(r *Request) any { return &r.Commit.Added }, "how many files"},
+	{"changes.modified", "Long", nil, bound, inCommit, ofCommit, ByNobody, func(r *Request) any { return &r.Commit.Modified }, "how many files"},
+	{"changes.deleted", "Long", nil, bound, inCommit, ofCommit, ByNobody, func(r *Request) any { return &r.Commit.Deleted }, "how many files"},
+	{"changes.bytes", "Long", nil, bound, inCommit, ofCommit, ByNobody, func(r *Request) any { return &r.Commit.Bytes }, "that were written"},
+	{"changes.protected", "Set<String>", nil, bound, inCommit, ofCommit, ByNobody, func(r *Request) any { return &r.Commit.Protected }, "paths of protected changes"},
+	{"changes.classes", "Set<String>", changeClasses, bound, inCommit, ofCommit, ByNobody, func(r *Request) any { return &r.Commit.Classes }, "why they are protected (below)"},
+	{"exit_code", "Long", nil, bound, inCommit, ofCommit, ByNobody, func(r *Request) any { return &r.Commit.ExitCode }, "of the program; -1 when it was stopped"},
+	{"path_folded", "String?", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return foldedPath(&r.Facts) }, "`path` in the one spelling of all those under which a file system that folds case, or normalizes names, finds the same file: Unicode's full case folding, in NFC, without invisible characters; there whenever `path` is. `SECRETS/.ENV` is `secrets/.env` ([below](#paths-in-rules))"},
+	{"hard_links", "Long", nil, bound, inCall, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.HardLinks }, "how many names the file has: 1 for an ordinary one; 0 for a directory, for a file that is not there yet, for a call about several files, and where the platform does not say (Windows)"},
+}
+
+// FactNamed returns the row of a fact, nil for none.
+func FactNamed(name string) *Fact {
+	for i := range facts {
+		if facts[i].Name == name {
+			return &facts[i]
+		}
+	}
+	return nil
+}
+
+// At points to where the fact stands in a request, nil where it stands in none.
+// The record that it stands in becomes the request's own: no other that was
+// copied from it changes.
+func (f *Fact) At(r *Request) any {
+	if f.at == nil || f.HasParts() {
+		return nil
+	}
+	if f.record() == "exec" {
+		r.Facts.Exec = copyOf(r.Facts.Exec)
+	}
+	if f.OfCommit() {
+		r.Commit = copyOf(r.Commit)
+	}
+	return f.at(r)
+}
+
+func copyOf[T any](v *T) *T {
+	var out T
+	if v != nil {
+		out = *v
+	}
+	return &out
+}
+
+// HasParts reports whether the fact is a record with rows of its own.
+func (f *Fact) HasParts() bool {
+	a := attributeOfName(types.String(f.Name))
+	return a != 0 && contextFacts[a.index()].parts != nil
+}
+
+// OfCommit reports whether the fact is of a change set, and of no call.
+func (f *Fact) OfCommit() bool { return f.origin == ofCommit }
+
+// Described reports whether who describes a call says the fact as such: not what
+// the call itself says, the time or the votes.
+func (f *Fact) Described() bool {
+	return f.at != nil && f.origin != ofCall && f.origin != ofClock
+}
+
+func (f *Fact) optional() bool { return strings.HasSuffix(f.Type, "?") }
+
+// PlainType is the type without a word on whether the fact is there.
+func (f *Fact) PlainType() string { return strings.TrimSuffix(f.Type, "?") }
+
+// Brought reports whether a call brings the fact along, so that planning does
+// not find it.
+func (f *Fact) Brought() bool { return f.origin == ofCall || f.origin == ofCaller }
+
+// record is the name of the record that the fact is in, "" for none.
+func (f *Fact) record() string {
+	name, _, inner := strings.Cut(f.Name, ".")
+	if !inner {
+		return ""
+	}
+	return name
+}
+
+// value is what a call has of a fact, nil for nothing. A record is made of its
+// parts.
+func (f *Fact) value(c *call, parts []part) types.Value {
+	if f.at == nil {
+		return nil
+	}
+	switch at := f.at(&c.request).(type) {
+	case nil:
+		return nil
+	case *string:
+		return f.text(*at)
+	case *access.Surface:
+		return types.String(*at)
+	case *bool:
+		return types.Boolean(*at)
+	case *int:
+		if f.optional() && *at == 0 {
+			return nil
+		}
+		return types.Long(*at)
+	case *int64:
+		return types.Long(*at)
+	case *[]string:
+		return stringSet(*at)
+	case *[]tool.Capability:
+		return stringSet(*at)
+	case *time.Time:
+		return types.NewDatetime(*at)
+	case always:
+		return recordOf(c, parts)
+	default:
+		if c.set == nil {
+			return recordOf(c, parts)
+		}
+		return c.set.memo.get(at, func() types.Record { return recordOf(c, parts) })
+	}
+}
+
+// text is a text, or the entity of that name; none where it is empty.
+func (f *Fact) text(s string) types.Value {
+	switch {
+	case !f.optional():
+		return types.String(s)
+	case s == "":
+		return nil
+	case f.PlainType() != "String":
+		return types.NewEntityUID(types.EntityType(f.PlainType()), types.String(s))
+	default:
+		return types.String(s)
+	}
+}
+
+// part is a fact that a record has, with its name there.
+type part struct {
+	name types.String
+	*Fact
+}
+
+func recordOf(c *call, parts []part) types.Record {
+	m := make(types.RecordMap, len(parts))
+	for _, p := range parts {
+		m[p.name] = p.value(c, nil)
+	}
+	return types.NewRecord(m)
+}
+
+// What records are remembered by, from call to call.
+type (
+	sandboxRecord struct {
+		tier, level, rung, limits, layers string
+		landlockABI                       int
+	}
+	execRecord   tool.ExecFacts
+	egressRecord string
+	// always is of records that are another in each call.
+	always struct{}
+)
+
+func unremembered(*Request) any { return always{} }
+
+func sandboxKey(f *tool.Facts) any {
+	return sandboxRecord{f.SandboxTier, f.SandboxLevel, f.SandboxRung, f.SandboxLimits, strings.Join(f.SandboxLayers, "\x00"), f.LandlockABI}
+}
+
+// egressKey remembers the egress of calls that reach no host: the default
+// policies read it of every call.
+func egressKey(f *tool.Facts) any {
+	if len(f.EgressHosts)+len(f.Secrets) > 0 {
+		return always{}
+	}
+	return egressRecord(f.EgressMode)
+}
+
+func execKey(r *Request) any {
+	if r.Facts.Exec == nil {
+		return nil
+	}
+	return execRecord(*r.Facts.Exec)
+}
+
+func surfaceNames() []string {
+	names := make([]string, len(surfaces))
+	for i, surface := range surfaces {
+		names[i] = string(surface)
+	}
+	return names
+}
+
+func capabilityNames() []string {
+	names := make([]string, len(tool.Capabilities))
+	for i, c := range tool.Capabilities {
+		names[i] = string(c)
+	}
+	return names
+}

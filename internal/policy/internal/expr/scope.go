@@ -1,0 +1,53 @@
+package expr
+
+import (
+	"strings"
+
+	"github.com/cedar-policy/cedar-go/types"
+)
+
+// AnyEntity is the key of a scope that names nothing.
+var AnyEntity = types.EntityUID{}
+
+// IsKey is the key of a scope that names a type. No entity has this id: the
+// language's strings hold no NUL.
+func IsKey(t types.EntityType) types.EntityUID { return types.NewEntityUID(t, "\x00is") }
+
+// ScopeKey returns the one entity that the request's must be or lie below.
+func ScopeKey(scope ScopeNode) types.EntityUID {
+	switch s := scope.(type) {
+	case ScopeEq:
+		return s.Entity
+	case ScopeIn:
+		return s.Entity
+	case ScopeIs:
+		return IsKey(s.Type)
+	case ScopeIsIn:
+		return s.Entity
+	default:
+		return AnyEntity
+	}
+}
+
+// ScopeActions returns the actions that a scope names, nil for all.
+func ScopeActions(scope ScopeNode) (key string, actions []types.EntityUID) {
+	switch s := scope.(type) {
+	case ScopeEq:
+		return "== " + s.Entity.String(), []types.EntityUID{s.Entity}
+	case ScopeIn:
+		return "in " + s.Entity.String(), []types.EntityUID{s.Entity}
+	case ScopeInSet:
+		var b strings.Builder
+		b.WriteString("in [")
+		for _, e := range s.Entities {
+			b.WriteString(e.String())
+			b.WriteByte(',')
+		}
+		if s.Entities == nil {
+			return b.String(), []types.EntityUID{}
+		}
+		return b.String(), s.Entities
+	default:
+		return "", nil
+	}
+}

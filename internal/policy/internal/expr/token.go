@@ -1,0 +1,178 @@
+package expr
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// tokenKind is the sort of a token of Cedar's policy language.
+type tokenKind int
+
+const (
+	TokIdent tokenKind = iota
+	TokString
+	tokInt
+	tokPunct
+)
+
+// Token is one token with its place. cedar-go gives no positions below that
+// of a policy, so findings are located in tokens of our own.
+type Token struct {
+	Kind tokenKind
+	Text string
+	// Offset is in bytes from 0; line and column count from 1, columns in
+	// characters.
+	Offset, line, column int
+}
+
+func (t Token) End() int { return t.Offset + len(t.Text) }
+
+// Unquoted returns the text of a string literal without its quotes. Escapes
+// are left alone: they do not occur in names that are looked for.
+func (t Token) Unquoted() string {
+	if t.Kind != TokString || len(t.Text) < 2 {
+		return t.Text
+	}
+	return t.Text[1 : len(t.Text)-1]
+}
+
+// lexError is a place where a text is not made of tokens.
+type lexError struct {
+	line, column int
+	message      string
+}
+
+// lexer splits a policy text into tokens. It accepts a little more than
+// cedar-go does, which then says what is wrong.
+type lexer struct {
+	text         string
+	at           int
+	line, column int
+	tokens       []Token
+	errors       []lexError
+}
+
+func Tokenize(text string) ([]Token, []lexError) {
+	l := &lexer{text: text, line: 1, column: 1}
+	for l.at < len(l.text) {
+		l.next()
+	}
+	return l.tokens, l.errors
+}
+
+func (l *lexer) next() {
+	rest := l.text[l.at:]
+	c := rest[0]
+	switch {
+	case c == ' ' || c == '\t' || c == '\r' || c == '\n':
+		l.advance(1)
+	case strings.HasPrefix(rest, "//"):
+		l.advance(lineLength(rest))
+	case strings.HasPrefix(rest, "/*"):
+		l.comment(rest)
+	case c == '"':
+		l.emit(TokString, l.stringLength(rest))
+	case identByte(c, true):
+		l.emit(TokIdent, span(rest, func(b byte) bool { return identByte(b, false) }))
+	case c >= '0' && c <= '9':
+		l.emit(tokInt, span(rest, func(b byte) bool { return b >= '0' && b <= '9' }))
+	default:
+		l.punct(rest)
+	}
+}
+
+func (l *lexer) comment(rest string) {
+	end := strings.Index(rest[2:], "*/")
+	if end < 0 {
+		l.fail("the comment does not end")
+		l.advance(len(rest))
+		return
+	}
+	l.advance(end + 4)
+}
+
+func (l *lexer) stringLength(rest string) int {
+	for i := 1; i < len(rest); i++ {
+		switch rest[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1
+		case '\n':
+			l.fail("the string does not end on its line")
+			return i
+		}
+	}
+	l.fail("the string does not end")
+	return len(rest)
+}
+
+var punctuation = []string{"::", "==", "!=", "<=", ">=", "&&", "||"}
+
+func (l *lexer) punct(rest string) {
+	for _, p := range punctuation {
+		if strings.HasPrefix(rest, p) {
+			l.emit(tokPunct, len(p))
+			return
+		}
+	}
+	if strings.IndexByte("@.,;(){}[]+-*!<>:", rest[0]) >= 0 {
+		l.emit(tokPunct, 1)
+		return
+	}
+	r, size := utf8.DecodeRuneInString(rest)
+	if r == utf8.RuneError && size == 1 {
+		l.fail("invalid UTF-8")
+	} else {
+		l.fail(fmt.Sprintf("unexpected character %q", r))
+	}
+	l.advance(size)
+}
+
+func (l *lexer) emit(kind tokenKind, length int) {
+	l.tokens = append(l.tokens, Token{
+		Kind: kind, Text: l.text[l.at : l.at+length], Offset: l.at, line: l.line, column: l.column,
+	})
+	l.advance(length)
+}
+
+func (l *lexer) fail(message string) {
+	l.errors = append(l.errors, lexError{line: l.line, column: l.column, message: message})
+}
+
+func (l *lexer) advance(n int) {
+	for _, r := range l.text[l.at : l.at+n] {
+		if r == '\n' {
+			l.line++
+			l.column = 1
+		} else {
+			l.column++
+		}
+	}
+	l.at += n
+}
+
+func lineLength(s string) int {
+	if i := strings.IndexByte(s, '\n'); i >= 0 {
+		return i
+	}
+	return len(s)
+}
+
+func span(s string, in func(byte) bool) int {
+	n := 0
+	for n < len(s) && in(s[n]) {
+		n++
+	}
+	return n
+}
+
+func identByte(b byte, first bool) bool {
+	switch {
+	case b == '_', b >= 'a' && b <= 'z', b >= 'A' && b <= 'Z':
+		return true
+	default:
+		return !first && b >= '0' && b <= '9'
+	}
+}
