@@ -14,13 +14,6 @@ import (
 	"palyra/internal/reason"
 )
 
-func link(t *testing.T, target, name string) {
-	t.Helper()
-	if err := os.Symlink(target, name); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // careless opens a path in the way that the attacks are made for. It is the
 // negative control: each attack below works against it.
 func careless(w world, name string) (string, error) {

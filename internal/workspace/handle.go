@@ -1,6 +1,11 @@
 package workspace
 
-import "context"
+import (
+	"context"
+	"os"
+
+	"palyra/internal/reason"
+)
 
 // Identity says which file an entry is, and in which state.
 type Identity struct {
@@ -23,10 +28,26 @@ func (h *Handle) Read(ctx context.Context, offset, limit int64) (Content, error)
 	defer file.Close()
 	c := Content{Info: info}
 	c.Data, c.SHA256, err = readPart(ctx, file, offset, limit)
+	if err == nil {
+		err = h.stood(file)
+	}
 	if err != nil {
 		return Content{}, failure("reading", info.Path, err)
 	}
 	return c, nil
+}
+
+// stood refuses content that never stood at the path that was judged: somebody
+// moved the file away, and then wrote to it. Example: a.txt is opened, becomes
+// private/a.txt, gets a secret, and is read. A file that only lost its name is
+// what it was, and one that was written to where it stands is that path's.
+func (h *Handle) stood(file *os.File) error {
+	now, err := file.Stat()
+	if err != nil || now.Size() == h.info.Size && now.ModTime().Equal(h.info.ModTime) || h.stands(now) {
+		return err
+	}
+	return reason.Errorf(reason.BindingMismatch, "%s was moved away and changed while it was read", quote(h.info.Path)).
+		WithRemedy("Propose the call again.")
 }
 
 // readable refuses what is not a regular file of at most MaxFile bytes.

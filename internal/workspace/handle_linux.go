@@ -14,6 +14,7 @@ import (
 type Handle struct {
 	// descriptor is an O_PATH descriptor: it reads nothing, and opens no device.
 	descriptor *os.File
+	root       *Root
 	info       Info
 }
 
@@ -31,7 +32,7 @@ func (r *Root) Open(name string) (*Handle, error) {
 		descriptor.Close()
 		return nil, err
 	}
-	return &Handle{descriptor: descriptor, info: info}, nil
+	return &Handle{descriptor, r, info}, nil
 }
 
 func (r *Root) infoOfDescriptor(descriptor *os.File, name string) (Info, error) {
@@ -44,6 +45,17 @@ func (r *Root) infoOfDescriptor(descriptor *os.File, name string) (Info, error) 
 		return Info{}, err
 	}
 	return infoOf(real, &st), nil
+}
+
+// stands reports whether a file is the one that has the path.
+func (h *Handle) stands(file os.FileInfo) bool {
+	there, err := h.root.openDescriptor(h.info.Path, unix.O_PATH|unix.O_NOFOLLOW, beneath)
+	if err != nil {
+		return false
+	}
+	defer there.Close()
+	now, err := there.Stat()
+	return err == nil && os.SameFile(now, file)
 }
 
 // Close lets go of it.

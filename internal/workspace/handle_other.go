@@ -33,6 +33,12 @@ func (r *Root) Open(name string) (*Handle, error) {
 	return &Handle{root: r, found: found, info: infoOf(real, found)}, nil
 }
 
+// stands reports whether a file is the one that has the path.
+func (h *Handle) stands(file os.FileInfo) bool {
+	there, err := h.root.dir.Lstat(filepath.FromSlash(h.info.Path))
+	return err == nil && os.SameFile(there, file)
+}
+
 // Close lets go of it.
 func (*Handle) Close() error { return nil }
 

@@ -38,6 +38,38 @@ func TestHeldIsWhatItWas(t *testing.T) {
 	}
 }
 
+// TestReadStoodWhereItWasJudged: a file that was written to after it had been
+// moved away is not read under its old name.
+func TestReadStoodWhereItWasJudged(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(w world)
+		reads  string
+	}{
+		"moved and changed": {func(w world) {
+			rename(t, w, "f", "private/f")
+			write(t, filepath.Join(w.inside, "private/f"), "a secret")
+		}, ""},
+		"moved":   {func(w world) { rename(t, w, "f", "private/f") }, "judged"},
+		"changed": {func(w world) { write(t, filepath.Join(w.inside, "f"), "longer than judged") }, "longer than judged"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			write(t, filepath.Join(w.inside, "private", "other"), "x")
+			write(t, filepath.Join(w.inside, "f"), "judged")
+			h, err := w.root.Open("f")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer h.Close()
+			test.change(w)
+			c, err := h.Read(t.Context(), 0, -1)
+			if string(c.Data) != test.reads || (test.reads == "") != (reason.Of(err) == reason.BindingMismatch) {
+				t.Errorf("%q, %v", c.Data, err)
+			}
+		})
+	}
+}
+
 // TestApplyTakesWhatWasJudged: a path that a link leads elsewhere since it was
 // resolved changes nothing there.
 func TestApplyTakesWhatWasJudged(t *testing.T) {
@@ -79,4 +111,11 @@ func relink(t *testing.T, w world, target, name string) {
 		t.Fatal(err)
 	}
 	link(t, target, filepath.Join(w.inside, name))
+}
+
+func link(t *testing.T, target, name string) {
+	t.Helper()
+	if err := os.Symlink(target, name); err != nil {
+		t.Fatal(err)
+	}
 }
