@@ -1,6 +1,7 @@
 package archtest
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -40,6 +41,11 @@ var rules = []struct {
 			"attest: imports internal/": {"internal/attest/a.go": `package attest; import _ "palyra/internal/journal"`},
 			"a leaf":                    {"internal/ratelimit/a.go": `package ratelimit; import _ "palyra/internal/reason"`},
 			"bubblewrap: imports":       {"internal/sandbox/bubblewrap/a.go": `package bubblewrap; import _ "palyra/internal/sandbox/process"`},
+			"policy: imports internal/policy/explain":     {"internal/policy/a.go": `package policy; import _ "palyra/internal/policy/explain"`},
+			"expr: imports internal/policy/lint":          {"internal/policy/internal/expr/a.go": `package expr; import _ "palyra/internal/policy/lint"`},
+			"policy: imports internal/policy/policytests": {"internal/policy/a.go": `package policy; import _ "palyra/internal/policy/policytests"`},
+			"policy: imports internal/policy/profile":     {"internal/policy/a.go": `package policy; import _ "palyra/internal/policy/profile"`},
+			"explain: imports internal/policy/lint":       {"internal/policy/explain/a.go": `package explain; import _ "palyra/internal/policy/lint"`},
 			// A file of another platform counts as well.
 			"journal: imports": {"internal/journal/a_windows.go": "//go:build windows\n\npackage journal\n\nimport _ \"palyra/internal/sqlite\""},
 		},
@@ -48,6 +54,7 @@ var rules = []struct {
 			{"internal/builtin/a.go": `package builtin; import _ "palyra/internal/sandbox"`},
 			{"internal/policy/a.go": `package policy; import _ "palyra/internal/policy/cedarschema"`},
 			{"internal/policy/a_test.go": `package policy; import _ "palyra/internal/toolcall"`},
+			{"internal/policy/explain/a.go": `package explain; import (_ "palyra/internal/policy"; _ "palyra/internal/policy/internal/expr")`},
 			{"internal/approval/approvaltest/a.go": `package approvaltest; import _ "palyra/internal/sqlite"`},
 		},
 	},
@@ -251,6 +258,29 @@ var rules = []struct {
 		},
 	},
 	{
+		name:  "the part that decides has a small surface",
+		check: CheckExports,
+		broken: map[string]map[string]string{
+			"exports 61 names": {"internal/policy/a.go": manyExports(30), "internal/policy/b.go": "package policy; func One() {}"},
+		},
+		fine: []map[string]string{
+			{"internal/policy/a.go": manyExports(30) + "; func (T0) Method() {}; func lower() {}", "internal/policy/a_test.go": "package policy; func One() {}"},
+			{"internal/run/a.go": strings.Replace(manyExports(40), "policy", "run", 1)},
+		},
+	},
+	{
+		name:  "who reads policies puts none into force",
+		check: CheckPolicyReaders,
+		broken: map[string]map[string]string{
+			"explain/a.go:1": {"internal/policy/explain/a.go": `package explain; import "palyra/internal/policy"; var e = policy.NewEngine(nil)`},
+			"lint/a.go:1":    {"internal/policy/lint/a.go": `package lint; import p "palyra/internal/policy"; func f(e *p.Engine) {}`},
+		},
+		fine: []map[string]string{
+			{"internal/policy/explain/a.go": `package explain; import "palyra/internal/policy"; func f(v policy.View) {}`},
+			{"internal/daemon/a.go": `package daemon; import "palyra/internal/policy"; var e = policy.NewEngine(nil)`},
+		},
+	},
+	{
 		name:  "imports name what they use",
 		check: CheckImportForms,
 		broken: map[string]map[string]string{
@@ -294,6 +324,16 @@ var rules = []struct {
 			{"internal/run/a.go": "package run; func f() { os.Symlink(`/etc/passwd`, name) }"},
 		},
 	},
+}
+
+// manyExports is a package with n types and n constants.
+func manyExports(n int) string {
+	var b strings.Builder
+	b.WriteString("package policy")
+	for i := range n {
+		fmt.Fprintf(&b, "; type T%d int; const C%d = 1", i, i)
+	}
+	return b.String()
 }
 
 // TestRepository runs every rule over the sources as they are.
