@@ -46,13 +46,18 @@ var rules = []struct {
 			"bubblewrap: imports":       {"internal/sandbox/bubblewrap/a.go": `package bubblewrap; import _ "palyra/internal/sandbox/process"`},
 			// Families of commands do not import each other, nor anything under them
 			// one of them.
-			"internal/cli/calls, which stands beside it": {"internal/cli/runs/a.go": `package runs; import _ "palyra/internal/cli/calls"`},
-			"internal/cli/runs, which stands above it":   {"internal/cli/question/a.go": `package question; import _ "palyra/internal/cli/runs"`},
-			"cli/invocation: imports":                    {"internal/cli/invocation/a.go": `package invocation; import _ "palyra/internal/cli/question"`},
-			"cli/client: imports":                        {"internal/cli/client/a.go": `package client; import _ "palyra/internal/cli/question"`},
-			"cli/printer: imports":                       {"internal/cli/printer/a.go": `package printer; import _ "palyra/internal/cli/client"`},
-			"cli/command: imports":                       {"internal/cli/command/a.go": `package command; import _ "palyra/internal/cli/printer"`},
-			"cli/policy: imports internal/cli,":          {"internal/cli/policy/a.go": `package policy; import _ "palyra/internal/cli"`},
+			"internal/cli/calls, which stands beside it":  {"internal/cli/runs/a.go": `package runs; import _ "palyra/internal/cli/calls"`},
+			"internal/cli/runs, which stands above it":    {"internal/cli/question/a.go": `package question; import _ "palyra/internal/cli/runs"`},
+			"cli/invocation: imports":                     {"internal/cli/invocation/a.go": `package invocation; import _ "palyra/internal/cli/question"`},
+			"cli/client: imports":                         {"internal/cli/client/a.go": `package client; import _ "palyra/internal/cli/question"`},
+			"cli/printer: imports":                        {"internal/cli/printer/a.go": `package printer; import _ "palyra/internal/cli/client"`},
+			"cli/command: imports":                        {"internal/cli/command/a.go": `package command; import _ "palyra/internal/cli/printer"`},
+			"cli/policy: imports internal/cli,":           {"internal/cli/policy/a.go": `package policy; import _ "palyra/internal/cli"`},
+			"policy: imports internal/policy/explain":     {"internal/policy/a.go": `package policy; import _ "palyra/internal/policy/explain"`},
+			"expr: imports internal/policy/lint":          {"internal/policy/internal/expr/a.go": `package expr; import _ "palyra/internal/policy/lint"`},
+			"policy: imports internal/policy/policytests": {"internal/policy/a.go": `package policy; import _ "palyra/internal/policy/policytests"`},
+			"policy: imports internal/policy/profile":     {"internal/policy/a.go": `package policy; import _ "palyra/internal/policy/profile"`},
+			"explain: imports internal/policy/lint":       {"internal/policy/explain/a.go": `package explain; import _ "palyra/internal/policy/lint"`},
 			// A file of another platform counts as well.
 			"journal: imports": {"internal/journal/a_windows.go": "//go:build windows\n\npackage journal\n\nimport _ \"palyra/internal/sqlite\""},
 		},
@@ -63,6 +68,7 @@ var rules = []struct {
 			{"internal/cli/runs/a.go": `package runs; import (_ "palyra/internal/cli/question"; _ "palyra/internal/cli/client"; _ "palyra/internal/cli/printer")`},
 			{"internal/policy/a.go": `package policy; import _ "palyra/internal/policy/cedarschema"`},
 			{"internal/policy/a_test.go": `package policy; import _ "palyra/internal/toolcall"`},
+			{"internal/policy/explain/a.go": `package explain; import (_ "palyra/internal/policy"; _ "palyra/internal/policy/internal/expr")`},
 			{"internal/approval/approvaltest/a.go": `package approvaltest; import _ "palyra/internal/sqlite"`},
 		},
 	},
@@ -285,6 +291,29 @@ var rules = []struct {
 		},
 	},
 	{
+		name:  "the part that decides has a small surface",
+		check: CheckExports,
+		broken: map[string]map[string]string{
+			"exports 61 names": {"internal/policy/a.go": manyExports(30), "internal/policy/b.go": "package policy; func One() {}"},
+		},
+		fine: []map[string]string{
+			{"internal/policy/a.go": manyExports(30) + "; func (T0) Method() {}; func lower() {}", "internal/policy/a_test.go": "package policy; func One() {}"},
+			{"internal/run/a.go": strings.Replace(manyExports(40), "policy", "run", 1)},
+		},
+	},
+	{
+		name:  "who reads policies puts none into force",
+		check: CheckPolicyReaders,
+		broken: map[string]map[string]string{
+			"explain/a.go:1": {"internal/policy/explain/a.go": `package explain; import "palyra/internal/policy"; var e = policy.NewEngine(nil)`},
+			"lint/a.go:1":    {"internal/policy/lint/a.go": `package lint; import p "palyra/internal/policy"; func f(e *p.Engine) {}`},
+		},
+		fine: []map[string]string{
+			{"internal/policy/explain/a.go": `package explain; import "palyra/internal/policy"; func f(v policy.View) {}`},
+			{"internal/daemon/a.go": `package daemon; import "palyra/internal/policy"; var e = policy.NewEngine(nil)`},
+		},
+	},
+	{
 		name:  "imports name what they use",
 		check: CheckImportForms,
 		broken: map[string]map[string]string{
@@ -359,6 +388,16 @@ var rules = []struct {
 			{"internal/run/a.go": "package run; func f() { os.Symlink(`/etc/passwd`, name) }"},
 		},
 	},
+}
+
+// manyExports is a package with n types and n constants.
+func manyExports(n int) string {
+	var b strings.Builder
+	b.WriteString("package policy")
+	for i := range n {
+		fmt.Fprintf(&b, "; type T%d int; const C%d = 1", i, i)
+	}
+	return b.String()
 }
 
 // TestRepository runs every rule over the sources as they are.

@@ -13,7 +13,6 @@ const MaxFiles = 30
 
 // crowded lists the packages that may have more files for now, each with why.
 var crowded = map[string]string{
-	"internal/policy": "it is split by trust at this very moment",
 }
 
 // CheckCrowding finds packages with more files than somebody can keep in mind.

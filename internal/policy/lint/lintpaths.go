@@ -56,7 +56,7 @@ func comparedTexts(t *expr.Tree, name string) []string {
 		}
 	case expr.NodeEqual, expr.NodeNotEqual, expr.NodeContains, expr.NodeContainsAll, expr.NodeContainsAny:
 		if holdsPlace(t.Kids[0], name) || holdsPlace(t.Kids[1], name) {
-			return append(literalTexts(t.Kids[0]), literalTexts(t.Kids[1])...)
+			return textsOf(append(expr.Literals(t.Kids[0]), expr.Literals(t.Kids[1])...))
 		}
 	}
 	return nil
@@ -66,32 +66,15 @@ func comparedTexts(t *expr.Tree, name string) []string {
 // has it as an element.
 func holdsPlace(t *expr.Tree, name string) bool {
 	return slices.Equal(t.Chain(), []string{"context", name}) ||
-		slices.ContainsFunc(elementsOf(t), func(k *expr.Tree) bool { return holdsPlace(k, name) })
+		slices.ContainsFunc(expr.ElementsOf(t), func(k *expr.Tree) bool { return holdsPlace(k, name) })
 }
 
-// literalTexts returns the texts that an expression is, or has as elements.
-func literalTexts(t *expr.Tree) []string {
-	if v, ok := t.Node.(expr.NodeValue); ok {
-		if text, ok := v.Value.(types.String); ok {
-			return []string{string(text)}
-		}
-	}
-	var out []string
-	for _, k := range elementsOf(t) {
-		out = append(out, literalTexts(k)...)
+func textsOf(literals []expr.Literal) []string {
+	out := make([]string, len(literals))
+	for i, l := range literals {
+		out[i] = l.Text
 	}
 	return out
-}
-
-// elementsOf returns the expressions of which the value of another is made.
-func elementsOf(t *expr.Tree) []*expr.Tree {
-	switch t.Node.(type) {
-	case expr.NodeSet, expr.NodeRecord:
-		return t.Kids
-	case expr.NodeIf:
-		return t.Kids[1:]
-	}
-	return nil
 }
 
 // patternTexts returns what stands between the wildcards of a pattern.

@@ -141,3 +141,34 @@ func (c *Policy) PlaceOf(t *Tree) (line, column int) {
 	last := strings.LastIndexByte(before, '\n')
 	return 1 + strings.Count(before, "\n"), 1 + utf8.RuneCountInString(before[last+1:])
 }
+
+// ElementsOf returns the expressions of which the value of another is made.
+func ElementsOf(t *Tree) []*Tree {
+	switch t.Node.(type) {
+	case NodeSet, NodeRecord:
+		return t.Kids
+	case NodeIf:
+		return t.Kids[1:]
+	}
+	return nil
+}
+
+// Literal is a text that stands in a policy.
+type Literal struct {
+	Text string
+	At   Token
+}
+
+// Literals returns the texts that an expression is, or has as elements.
+func Literals(t *Tree) []Literal {
+	if v, ok := t.Node.(NodeValue); ok {
+		if text, ok := v.Value.(types.String); ok {
+			return []Literal{{string(text), t.At}}
+		}
+	}
+	var out []Literal
+	for _, k := range ElementsOf(t) {
+		out = append(out, Literals(k)...)
+	}
+	return out
+}
