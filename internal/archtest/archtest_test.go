@@ -441,17 +441,6 @@ func TestRulesBite(t *testing.T) {
 	}
 }
 
-func TestCrowdingExceptions(t *testing.T) {
-	tree := parse(t, files("internal/run", "", MaxFiles+1))
-	if got := crowding(tree, map[string]string{"internal/run": "it is split"}); len(got) > 0 {
-		t.Errorf("a listed exception is still found: %v", got)
-	}
-	stale := crowding(parse(t, files("internal/run", "", MaxFiles)), map[string]string{"internal/run": "it is split"})
-	if len(stale) != 1 || !strings.Contains(stale[0].String(), "remove the exception") {
-		t.Errorf("a stale exception gives %v", stale)
-	}
-}
-
 func TestContextExceptions(t *testing.T) {
 	tree := parse(t, map[string]string{
 		"internal/run/a.go": `package run; import "context"; type Held struct { ctx context.Context }`,

@@ -11,21 +11,11 @@ import (
 // MaxFiles is how many hand-written product files a package may have.
 const MaxFiles = 30
 
-// crowded lists the packages that may have more files for now, each with why.
-var crowded = map[string]string{
-}
-
 // CheckCrowding finds packages with more files than somebody can keep in mind.
-func CheckCrowding(t *Tree) []Finding { return crowding(t, crowded) }
-
-func crowding(t *Tree, allowed map[string]string) []Finding {
+func CheckCrowding(t *Tree) []Finding {
 	var out []Finding
 	for _, p := range t.Sorted() {
-		n := len(p.product())
-		switch {
-		case allowed[p.Dir] != "" && n <= MaxFiles:
-			out = append(out, Finding{p.Dir, "is excepted from the most files of a package but needs it no more; remove the exception"})
-		case allowed[p.Dir] == "" && n > MaxFiles:
+		if n := len(p.product()); n > MaxFiles {
 			out = append(out, Finding{p.Dir, fmt.Sprintf("%d files; split it by noun at or before %d", n, MaxFiles)})
 		}
 	}
