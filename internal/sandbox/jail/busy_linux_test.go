@@ -46,7 +46,7 @@ func TestProgramOpenForWriting(t *testing.T) {
 		t.Run("for a moment, "+name, func(t *testing.T) {
 			writer, h := start(t)
 			time.AfterFunc(20*time.Millisecond, func() { writer.Close() })
-			if _, _, err := receive(h.control, 0); !errors.Is(err, errNoWord) {
+			if _, _, err := receive(h.control, 0); !errors.Is(err, errNoReport) {
 				t.Error(err)
 			}
 			if code := h.end(); code != 0 {

@@ -10,8 +10,8 @@ import (
 	"palyra/internal/sandbox/inside"
 )
 
-// errNoWord means that the control socket closed without a message.
-var errNoWord = errors.New("no word from inside")
+// errNoReport means that the control socket closed without a message.
+var errNoReport = errors.New("no report from inside")
 
 // controlPair returns both ends of a control socket; the first does not block.
 func controlPair() (mine, theirs *os.File, err error) {
@@ -54,7 +54,7 @@ func receive(control *os.File, most int) (inside.Report, []int, error) {
 	n, fds, err := receiveMessage(control, text, most)
 	if err != nil || n == 0 {
 		closeDescriptors(fds)
-		return report, nil, errNoWord
+		return report, nil, errNoReport
 	}
 	err = inside.Decode(text[:n], &report)
 	if err != nil {

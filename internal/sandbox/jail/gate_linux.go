@@ -21,7 +21,7 @@ import (
 func (c *Cell) attend(ctx context.Context, w Work, o *order) error {
 	defer o.close()
 	if err := send(c.control, "order", o.files...); err != nil {
-		return c.lastWord()
+		return c.finalReport()
 	}
 	if c.plan.Staged {
 		mounted, _, err := receive(c.control, 0)
@@ -53,18 +53,18 @@ func (c *Cell) attend(ctx context.Context, w Work, o *order) error {
 		return err
 	}
 	if err := send(c.control, inside.Go); err != nil {
-		return errNoWord
+		return errNoReport
 	}
 	// The socket closes when the program takes the helper's place.
-	if _, _, err := receive(c.control, 0); !errors.Is(err, errNoWord) {
+	if _, _, err := receive(c.control, 0); !errors.Is(err, errNoReport) {
 		return err
 	}
 	c.seen.started = true
 	return nil
 }
 
-// lastWord is what a helper that has ended had to say.
-func (c *Cell) lastWord() error {
+// finalReport is the last report of a helper that has ended.
+func (c *Cell) finalReport() error {
 	for {
 		_, fds, err := receive(c.control, inside.MaxListeners)
 		if err != nil {
@@ -132,7 +132,7 @@ func (c *Cell) learnInit() error {
 	}
 	fd, err := unix.PidfdOpen(status.ChildPID, 0)
 	if err != nil {
-		return errNoWord // it is gone already
+		return errNoReport // it is gone already
 	}
 	c.seen.init = status.ChildPID
 	c.init.Store(os.NewFile(uintptr(fd), "pidfd"))
@@ -142,7 +142,7 @@ func (c *Cell) learnInit() error {
 // explain adds what the first process wrote when it ended before the helper
 // could speak.
 func (c *Cell) explain(err error, stderr []byte) error {
-	if !errors.Is(err, errNoWord) {
+	if !errors.Is(err, errNoReport) {
 		return err
 	}
 	said := strings.TrimSpace(string(stderr))
@@ -151,7 +151,7 @@ func (c *Cell) explain(err error, stderr []byte) error {
 		said = strings.ToValidUTF8(said[:most], "")
 	}
 	if said == "" {
-		said = fmt.Sprintf("%s ended without a word", c.plan.Backend)
+		said = fmt.Sprintf("%s ended without a report", c.plan.Backend)
 	}
 	return reason.Errorf(reason.SandboxUnavailable, "the sandbox could not be built: %s", said).
 		WithRemedy("User namespaces must be allowed for bwrap and palyrad; on Ubuntu 23.10 and later install the AppArmor profile that `palyrad doctor` prints. See `palyra status`.")

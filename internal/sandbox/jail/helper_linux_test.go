@@ -265,7 +265,7 @@ func TestReadBackMeasures(t *testing.T) {
 	if err := send(h.control, "on"); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := receive(h.control, 1); err == nil || errors.Is(err, errNoWord) {
+	if _, _, err := receive(h.control, 1); err == nil || errors.Is(err, errNoReport) {
 		t.Errorf("a wrong word: %v", err)
 	}
 	if code := h.end(); code != 125 {

@@ -177,15 +177,15 @@ func (j *job) supervise(ctx context.Context, p *os.Process, t tree, reading *out
 	return end, state
 }
 
-// errNoWord means that the helper said nothing.
-var errNoWord = errors.New("no word from inside")
+// errNoReport means that the helper said nothing.
+var errNoReport = errors.New("no report from inside")
 
 // attend gives the helper its order, judges what it found, lets the program
 // start, and waits until it has. An error means that it never did.
 func (j *job) attend() error {
 	defer j.word.Close()
 	if err := json.NewEncoder(j.word).Encode(j.order); err != nil {
-		return errNoWord
+		return errNoReport
 	}
 	said := bufio.NewReader(j.findings)
 	if err := receive(said, &j.seen); err != nil {
@@ -196,10 +196,10 @@ func (j *job) attend() error {
 			WithRemedy("Nothing ran. See `palyra status` for what this machine can do.")
 	}
 	if _, err := io.WriteString(j.word, goWord); err != nil {
-		return errNoWord
+		return errNoReport
 	}
 	// The pipe closes when the program takes the helper's place.
-	if err := receive(said, &finding{}); !errors.Is(err, errNoWord) {
+	if err := receive(said, &finding{}); !errors.Is(err, errNoReport) {
 		return err
 	}
 	j.started = true
@@ -210,7 +210,7 @@ func (j *job) attend() error {
 func receive(said *bufio.Reader, f *finding) error {
 	line, err := said.ReadBytes('\n')
 	if err != nil {
-		return errNoWord
+		return errNoReport
 	}
 	if err := json.Unmarshal(line, f); err != nil {
 		return fmt.Errorf("reading the report from inside: %w", err)
@@ -231,7 +231,7 @@ func receive(said *bufio.Reader, f *finding) error {
 // explain adds what sandbox-exec wrote when it ended before the helper could
 // speak, such as a line of the profile that it does not know.
 func (j *job) explain(err error, r sandbox.Report) error {
-	if !errors.Is(err, errNoWord) {
+	if !errors.Is(err, errNoReport) {
 		return err
 	}
 	said := strings.TrimSpace(string(r.Stderr.Head))
