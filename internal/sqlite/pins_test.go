@@ -8,7 +8,6 @@ import (
 
 	"palyra/internal/event"
 	"palyra/internal/policyadmin"
-	"palyra/internal/sqlite"
 	"palyra/internal/sqlite/sqlitetest"
 )
 
