@@ -104,6 +104,7 @@ func build(ctx context.Context, o Options) (_ *gateway, err error) {
 		{"approvals", openApprovals},
 		{"pipeline", openPipeline},
 		{"runs", openRuns},
+		{"metrics", openMetrics},
 	} {
 		if err := step.do(ctx, g, o); err != nil {
 			return nil, fmt.Errorf("starting: %s: %w", step.name, err)
@@ -346,6 +347,14 @@ func openRuns(ctx context.Context, g *gateway, _ Options) error {
 		g.log.WarnContext(ctx, "runs were interrupted by the last stop; `palyra runs list` shows them", slog.Int("runs", closed))
 	}
 	return err
+}
+
+func openMetrics(_ context.Context, g *gateway, _ Options) error {
+	g.metrics = metrics.New(metrics.Config{
+		Commits: g.commits, Problems: control{g}.Problems, Journal: g.journal, Load: g.stores.load, Reserve: g.stores.reserve,
+		Calls: g.pipeline, Dispatch: g.router, Approvals: g.desk, Runs: g.runs,
+	})
+	return nil
 }
 
 // catalog lists the tools that policy could ever let a caller call.

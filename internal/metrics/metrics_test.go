@@ -4,8 +4,12 @@ import (
 	"crypto/rand"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +21,33 @@ import (
 	"palyra/internal/event"
 	"palyra/internal/journal"
 )
+
+// TestMetricsAreWritten holds the metrics and their table in
+// docs/observability.md together. A metric with labels shows only once it
+// counted something, so that the names are read from what describes itself.
+func TestMetricsAreWritten(t *testing.T) {
+	text, err := os.ReadFile("../../docs/observability.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	written := make(map[string]bool)
+	for _, row := range regexp.MustCompile("(?m)^\\| `(palyra_[a-z_]+)` \\|").FindAllSubmatch(text, -1) {
+		written[string(row[1])] = true
+	}
+	registered := make(map[string]bool)
+	for _, file := range []string{"metrics.go", "commits.go"} {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range regexp.MustCompile(`"(palyra_[a-z_]+)"`).FindAllSubmatch(source, -1) {
+			registered[string(name[1])] = true
+		}
+	}
+	if got, want := slices.Sorted(maps.Keys(written)), slices.Sorted(maps.Keys(registered)); !slices.Equal(got, want) {
+		t.Errorf("docs/observability.md lists %v\nthe source has %v", got, want)
+	}
+}
 
 func TestApprovalWaitIsTimed(t *testing.T) {
 	m := New(Config{Commits: NewCommits(slog.New(slog.DiscardHandler))})
