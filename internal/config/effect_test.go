@@ -12,8 +12,8 @@ import (
 // text that reads it there. A key that nothing reads would be accepted and
 // ignored. One that check.go refuses has its effect there.
 var readBy = map[string][2]string{
-	"state_dir":    {"daemon/build.go", "lockState(g.cfg.StateDir)"},
-	"trust_domain": {"daemon/build.go", "TrustDomain: g.cfg.TrustDomain"},
+	"state_dir":    {"daemon/build.go", "statedir.Take(g.cfg.StateDir)"},
+	"trust_domain": {"daemon/build.go", "TrustDomain: cfg.TrustDomain"},
 
 	"listen.api":          {"daemon/servers.go", `listen(ctx, g.cfg.Listen.API, "listen.api")`},
 	"listen.allow_remote": {"config/check.go", "!c.Listen.AllowRemote"},
@@ -23,7 +23,7 @@ var readBy = map[string][2]string{
 	"log.level":  {"daemon/command.go", "UnmarshalText([]byte(cfg.Log.Level))"},
 	"log.format": {"daemon/command.go", `cfg.Log.Format == "json"`},
 
-	"policy.dir": {"daemon/policies.go", "readPolicyDir(p.g.cfg.Policy.Dir)"},
+	"policy.dir": {"policyadmin/policyadmin.go", "ReadDir(p.use.Settings.Policy.Dir)"},
 	"roles":      {"daemon/build.go", "g.authority, g.cfg.Roles)"},
 
 	"workspaces.name":      {"daemon/build.go", "Name: w.Name"},
@@ -32,20 +32,20 @@ var readBy = map[string][2]string{
 	"workspaces.mode":      {"daemon/settings.go", "w.WorkspaceMode()"},
 	"workspaces.protected": {"daemon/settings.go", "Protected: w.Protected"},
 
-	"allowed_tools":         {"daemon/settings.go", "cfg.ToolAllowed(d.Name)"},
-	"allow_sensitive_tools": {"daemon/settings.go", "AllowSensitiveTools: cfg.AllowSensitiveTools"},
+	"allowed_tools":         {"policyadmin/settings.go", "cfg.ToolAllowed(d.Name)"},
+	"allow_sensitive_tools": {"policyadmin/settings.go", "AllowSensitiveTools: cfg.AllowSensitiveTools"},
 	"max_calls_per_run":     {"daemon/build.go", "MaxCallsPerRun: g.cfg.MaxCallsPerRun"},
 	"max_calls_per_session": {"daemon/build.go", "MaxCallsPerSession: g.cfg.MaxCallsPerSession"},
 	"sessions.idle":         {"daemon/build.go", "SessionIdle: g.cfg.Sessions.Idle"},
 	"execution_timeout_ms":  {"daemon/build.go", "Timeout: g.cfg.ExecutionTimeout()"},
 
 	"process_runner.enabled":                 {"daemon/settings.go", "Enabled: p.Enabled, AllowedExecutables"},
-	"process_runner.tier":                    {"daemon/sandbox.go", "p.Tier"},
-	"process_runner.fallback":                {"daemon/sandbox.go", "p.Fallback"},
+	"process_runner.tier":                    {"sandbox/ladder/ladder_linux.go", "p.Tier"},
+	"process_runner.fallback":                {"sandbox/ladder/ladder_linux.go", "p.Fallback"},
 	"process_runner.required_layers":         {"daemon/settings.go", "Required: p.RequiredLayers"},
 	"process_runner.allowed_executables":     {"daemon/settings.go", "AllowedExecutables: p.AllowedExecutables, AllowInterpreters"},
 	"process_runner.allow_interpreters":      {"daemon/settings.go", "AllowInterpreters: p.AllowInterpreters"},
-	"process_runner.strict_exec":             {"daemon/sandbox_linux.go", "p.StrictExec"},
+	"process_runner.strict_exec":             {"sandbox/ladder/ladder_linux.go", "p.StrictExec"},
 	"process_runner.egress_enforcement_mode": {"daemon/settings.go", "egress.ParseMode(p.EgressEnforcementMode)"},
 	"process_runner.allowed_egress_hosts":    {"daemon/egress.go", "p.AllowedEgressHosts"},
 	"process_runner.allowed_dns_suffixes":    {"daemon/egress.go", "p.AllowedDNSSuffixes"},
@@ -58,11 +58,11 @@ var readBy = map[string][2]string{
 	"process_runner.disk_limit_bytes":        {"daemon/settings.go", "Disk: p.DiskLimitBytes"},
 	"process_runner.max_files":               {"daemon/settings.go", "Files: p.MaxFiles"},
 	"process_runner.tmp_limit_bytes":         {"daemon/settings.go", "Tmp: p.TmpLimitBytes"},
-	"process_runner.caches":                  {"daemon/caches.go", "p.Caches"},
-	"process_runner.cache_limit_bytes":       {"daemon/caches.go", "p.CacheLimitBytes"},
-	"process_runner.prepared":                {"daemon/sandbox_linux.go", "p.Prepared"},
-	"process_runner.uid_base":                {"daemon/sandbox_linux.go", "p.UIDBase"},
-	"process_runner.uid_count":               {"daemon/sandbox_linux.go", "p.UIDCount"},
+	"process_runner.caches":                  {"sandbox/caches/caches.go", "p.Caches"},
+	"process_runner.cache_limit_bytes":       {"sandbox/caches/caches.go", "p.CacheLimitBytes"},
+	"process_runner.prepared":                {"sandbox/ladder/ladder_linux.go", "p.Prepared"},
+	"process_runner.uid_base":                {"sandbox/ladder/ladder_linux.go", "p.UIDBase"},
+	"process_runner.uid_count":               {"sandbox/ladder/ladder_linux.go", "p.UIDCount"},
 
 	"process_runner.egress_budget.connections":        {"daemon/egress.go", "Connections: b.Connections"},
 	"process_runner.egress_budget.concurrent":         {"daemon/egress.go", "Concurrent: b.Concurrent"},
@@ -84,30 +84,30 @@ var readBy = map[string][2]string{
 	"approvals.max_pending_per_principal":      {"daemon/build.go", "g.cfg.Approvals.MaxPendingPerPrincipal"},
 	"approvals.max_created_per_minute_per_run": {"daemon/build.go", "g.cfg.Approvals.MaxCreatedPerMinutePerRun"},
 
-	"quotas.bytes_per_second":      {"daemon/quotas.go", "c.BytesPerSecond"},
-	"quotas.burst_bytes":           {"daemon/quotas.go", "c.BurstBytes"},
-	"quotas.day_bytes":             {"daemon/quotas.go", "c.DayBytes"},
-	"quotas.in_flight_bytes":       {"daemon/quotas.go", "c.InFlightBytes"},
-	"quotas.in_flight_total_bytes": {"daemon/quotas.go", "c.InFlightTotalBytes"},
+	"quotas.bytes_per_second":      {"usage/usage.go", "c.BytesPerSecond"},
+	"quotas.burst_bytes":           {"usage/usage.go", "c.BurstBytes"},
+	"quotas.day_bytes":             {"usage/usage.go", "c.DayBytes"},
+	"quotas.in_flight_bytes":       {"usage/usage.go", "c.InFlightBytes"},
+	"quotas.in_flight_total_bytes": {"usage/usage.go", "c.InFlightTotalBytes"},
 
-	"storage.reserve_bytes": {"daemon/storage.go", "g.cfg.Storage.ReserveBytes"},
+	"storage.reserve_bytes": {"daemon/store.go", "Bytes: cfg.Storage.ReserveBytes"},
 
 	"approvals.max_created_per_minute_per_principal": {"daemon/build.go", "g.cfg.Approvals.MaxCreatedPerMinutePerPrincipal"},
 	"approvals.cooldown":                             {"daemon/build.go", "cooldown(g.cfg.Approvals.Cooldown)"},
 
-	"runs.max_tokens":               {"daemon/runs.go", "Tokens: g.cfg.Runs.MaxTokens"},
-	"runs.max_duration":             {"daemon/runs.go", "WallClock: g.cfg.Runs.MaxDuration"},
-	"runs.max_active_per_principal": {"daemon/runs.go", "g.cfg.Runs.MaxActivePerPrincipal"},
-	"runs.parallel_calls":           {"daemon/runs.go", "g.cfg.Runs.ParallelCalls"},
+	"runs.max_tokens":               {"daemon/build.go", "Tokens: g.cfg.Runs.MaxTokens"},
+	"runs.max_duration":             {"daemon/build.go", "WallClock: g.cfg.Runs.MaxDuration"},
+	"runs.max_active_per_principal": {"daemon/build.go", "g.cfg.Runs.MaxActivePerPrincipal"},
+	"runs.parallel_calls":           {"daemon/build.go", "g.cfg.Runs.ParallelCalls"},
 
-	"models.name":              {"daemon/models.go", "out.byName[m.Name]"},
-	"models.provider":          {"daemon/models.go", "m.Provider == config.ProviderScripted"},
-	"models.model":             {"daemon/models.go", "model.Endpoint{Model: m.Model"},
-	"models.base_url":          {"daemon/models.go", "BaseURL: m.BaseURL"},
-	"models.api_key_file":      {"daemon/models.go", "m.APIKey()"},
-	"models.max_output_tokens": {"daemon/models.go", "MaxOutputTokens: m.MaxOutputTokens"},
-	"models.idle_timeout":      {"daemon/models.go", "IdleTimeout: m.IdleTimeout"},
-	"models.script":            {"daemon/models.go", "scripted.Config{File: m.Script}"},
+	"models.name":              {"model/providers/providers.go", "out.ByName[m.Name]"},
+	"models.provider":          {"model/providers/providers.go", "m.Provider == config.ProviderScripted"},
+	"models.model":             {"model/providers/providers.go", "model.Endpoint{Model: m.Model"},
+	"models.base_url":          {"model/providers/providers.go", "BaseURL: m.BaseURL"},
+	"models.api_key_file":      {"model/providers/providers.go", "m.APIKey()"},
+	"models.max_output_tokens": {"model/providers/providers.go", "MaxOutputTokens: m.MaxOutputTokens"},
+	"models.idle_timeout":      {"model/providers/providers.go", "IdleTimeout: m.IdleTimeout"},
+	"models.script":            {"model/providers/providers.go", "scripted.Config{File: m.Script}"},
 
 	"secrets.name":   {"daemon/secrets.go", "Name: s.Name"},
 	"secrets.file":   {"daemon/secrets.go", "s.Value()"},
@@ -126,8 +126,8 @@ var readBy = map[string][2]string{
 	"rate_limits.global_factor":        {"daemon/settings.go", "factor := cfg.RateLimits.GlobalFactor"},
 
 	// The command's own.
-	"client.address":     {"cli/settings.go", "c.Client.Address"},
-	"client.credentials": {"cli/settings.go", "c.Client.Credentials"},
+	"client.address":     {"cli/client/settings.go", "c.Client.Address"},
+	"client.credentials": {"cli/client/settings.go", "c.Client.Credentials"},
 }
 
 // unread lists the keys that the table does not know, knows and nobody reads,
