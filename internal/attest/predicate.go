@@ -72,14 +72,16 @@ type Predicate struct {
 	ExecutionSHA256 string `json:"execution_sha256"`
 }
 
-// What a statement says in the words of the report is the report's type: Executor
-// is what ran the call, and Egress what it could and did reach, where the Mode
-// "none" of the report is "unrestricted", for the network of the host. The other
-// types differ from the report's: in digests, which are hex here and "sha256:"
-// and hex there, and in numbers that may not fit a double.
+// What a statement says in the words of the report is the report's type. The
+// other types differ from the report's: in digests, which are hex here and
+// "sha256:" and hex there, and in numbers that may not fit a double.
 type (
-	Executor   = tool.ExecutorInfo
-	Egress     = tool.Egress
+	// Executor is what ran the call.
+	Executor = tool.ExecutorInfo
+	// Egress is what the call could and did reach. Mode is strict, preflight, or
+	// unrestricted for the network of the host, which a report calls none.
+	Egress = tool.Egress
+	// Connection is one observed connection; sizes are in bytes.
 	Connection = tool.Connection
 )
 

@@ -97,10 +97,11 @@ func (c *calls) noteProposed(e *journal.Event) error {
 		return nil
 	}
 	payload, err := callrecord.Decode(e)
-	if err != nil {
+	p, ok := payload.(*callrecord.Proposed)
+	if err != nil || !ok {
 		return unreadable(e, err)
 	}
-	call.proposed = payload.(*callrecord.Proposed)
+	call.proposed = p
 	if why := c.heads.contradicts(call.proposed.Journal, e.Seq); why != "" {
 		return &journal.CorruptError{Seq: e.Seq, What: "the proposal " + why}
 	}

@@ -327,10 +327,10 @@ func (v *verification) examine(e *journal.Event) error {
 		return nil
 	}
 	decoded, err := callrecord.Decode(e)
-	if err != nil {
-		return badAttestation(e.Seq, "it cannot be read: "+err.Error())
+	payload, ok := decoded.(*callrecord.Attested)
+	if err != nil || !ok {
+		return badAttestation(e.Seq, fmt.Sprintf("it cannot be read: %v", err))
 	}
-	payload := decoded.(*callrecord.Attested)
 	if v.verifier == nil {
 		return badAttestation(e.Seq, "there is no key set to verify it with")
 	}
