@@ -99,7 +99,7 @@ var Rooms = []Room{
 	{Dir: "internal/policy", Layer: layerStage, Why: "policy does not know who asks humans or who writes records"},
 	{Dir: "internal/policy/explain", Layer: layerDecision, Why: "an explanation reads policies; the part that decides does not know that it is explained"},
 	{Dir: "internal/policy/lint", Layer: layerDecision, Why: "a warning reads policies; what keeps a set from loading is found by the part that decides"},
-	{Dir: "internal/policy/policytests", Layer: layerDecision, Also: []string{"internal/policy/explain"}, Why: "a test of policies says why it failed, and decides nothing"},
+	{Dir: "internal/policy/policytests", Layer: layerDecision, Also: []string{"internal/policy/explain", "internal/policy/lint"}, Why: "a test of policies says what is wrong with them and why it failed, and decides nothing"},
 	{Dir: "internal/policy/profile", Layer: layerDecision, Why: "a profile is text to start from"},
 	{Dir: "internal/approval", Layer: layerStage, Why: "approval knows its store and its evaluator as interfaces of its own"},
 	{Dir: "internal/session", Layer: layerStage, Why: "a session counts what callers did; what that means is policy's business"},

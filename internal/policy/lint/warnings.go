@@ -12,32 +12,30 @@ import (
 
 // Check returns all findings about a configuration, errors and warnings, in
 // the order of the sources.
-func Check(cfg policy.Config) []finding.Finding {
-	view, findings := policy.Examine(cfg)
-	return sortedBySource(cfg, append(findings, warningsOf(view, findings)...))
-}
+func Check(cfg policy.Config) []finding.Finding { return Add(policy.Examine(cfg)) }
 
 // Set returns the warnings about a set that loaded.
-func Set(s *policy.Set) []finding.Finding {
-	view := s.View()
-	return sortedBySource(view.Config(), append(s.Findings(), warningsOf(view, nil)...))
-}
+func Set(s *policy.Set) []finding.Finding { return Add(s.View(), s.Findings()) }
 
-func sortedBySource(cfg policy.Config, findings []finding.Finding) []finding.Finding {
+// Add adds warnings to what was found so far, in the order of the sources.
+func Add(view policy.View, found []finding.Finding) []finding.Finding {
+	found = append(found, warningsOf(view, found)...)
 	order := map[string]int{}
-	for _, src := range append(policy.Defaults(), cfg.Sources...) {
+	for _, src := range append(policy.Defaults(), view.Config().Sources...) {
 		order[src.Name] = len(order) + 1
 	}
-	finding.Sort(findings, order)
-	return findings
+	finding.Sort(found, order)
+	return found
 }
 
 // warningsOf looks at policies of which nothing is wrong so far: a first
 // mistake would only be named twice.
-func warningsOf(view policy.View, so []finding.Finding) []finding.Finding {
+func warningsOf(view policy.View, found []finding.Finding) []finding.Finding {
 	wrong := map[string]bool{}
-	for _, f := range so {
-		wrong[f.PolicyID] = wrong[f.PolicyID] || f.Severity == finding.SeverityError
+	for _, f := range found {
+		if f.PolicyID != "" && f.Severity == finding.SeverityError {
+			wrong[f.PolicyID] = true
+		}
 	}
 	var out []finding.Finding
 	for _, p := range view.Policies() {
@@ -47,7 +45,7 @@ func warningsOf(view policy.View, so []finding.Finding) []finding.Finding {
 		out = append(out, checkRisks(p)...)
 		out = append(out, checkSpelling(p)...)
 	}
-	if !finding.HasErrors(so) {
+	if len(wrong) == 0 {
 		out = append(out, checkShadows(view)...)
 	}
 	return out

@@ -15,6 +15,7 @@ import (
 	"palyra/internal/policy"
 	"palyra/internal/policy/explain"
 	"palyra/internal/policy/finding"
+	"palyra/internal/policy/lint"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
@@ -88,7 +89,7 @@ func (r Report) Failures() []finding.Finding {
 func Run(ctx context.Context, cfg policy.Config, files []policy.Source) (Report, error) {
 	set, findings := policy.Examine(cfg)
 	cases, found := parseTests(files)
-	report := Report{Findings: append(findings, found...)}
+	report := Report{Findings: append(lint.Add(set, findings), found...)}
 	if finding.HasErrors(report.Findings) {
 		return report, nil
 	}
