@@ -131,19 +131,7 @@ func (a *app) listApprovals(ctx context.Context, f approvalFilter) error {
 	if err != nil {
 		return err
 	}
-	records, more, err := client.Collect(f.limit, func(size int32) ([]printer.Record, bool, error) {
-		req.PageSize = size
-		reply, err := g.Approvals.ListApprovals(ctx, req)
-		req.PageToken = reply.GetNextPageToken()
-		return client.RecordsOf(reply.GetApprovals(), a.approvalRecord), req.PageToken != "", err
-	})
-	if err != nil {
-		return err
-	}
-	if more {
-		a.Say("there are more; see --limit")
-	}
-	return a.PrintList(approvalListing, records)
+	return client.List(a.App, approvalListing, f.limit, approvalPages(ctx, g, req), a.approvalRecord)
 }
 
 func (a *app) approvalsShow() *cobra.Command {
@@ -252,34 +240,27 @@ func (a *app) exportApprovals(ctx context.Context, f approvalFilter, form string
 }
 
 func (a *app) completeApprovals(pendingOnly bool) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		return a.Suggestions(cmd, given, func(ctx context.Context, g *client.Gateway) (out []cobra.Completion) {
-			req := &palyrav1.ListApprovalsRequest{PageSize: 50}
-			if pendingOnly {
-				req.States = []palyrav1.ApprovalState{palyrav1.ApprovalState_APPROVAL_STATE_PENDING}
-			}
-			reply, err := g.Approvals.ListApprovals(ctx, req)
-			if err != nil {
-				return nil
-			}
-			for _, v := range reply.GetApprovals() {
-				out = append(out, client.Describe(v.GetApprovalId(), printer.Enum(v.GetState())+" "+question.Summary(v)))
-			}
-			return out
-		})
+	return client.Suggest(a.App, func(ctx context.Context, g *client.Gateway) ([]*palyrav1.Approval, error) {
+		req := &palyrav1.ListApprovalsRequest{}
+		if pendingOnly {
+			req.States = []palyrav1.ApprovalState{palyrav1.ApprovalState_APPROVAL_STATE_PENDING}
+		}
+		return client.SuggestPage(approvalPages(ctx, g, req))
+	}, func(v *palyrav1.Approval) (string, string) {
+		return v.GetApprovalId(), printer.Enum(v.GetState()) + " " + question.Summary(v)
+	})
+}
+
+// approvalPages reads a list of approvals.
+func approvalPages(ctx context.Context, g *client.Gateway, req *palyrav1.ListApprovalsRequest) client.Pages[*palyrav1.Approval] {
+	return func(size int32) ([]*palyrav1.Approval, bool, error) {
+		req.PageSize = size
+		reply, err := g.Approvals.ListApprovals(ctx, req)
+		req.PageToken = reply.GetNextPageToken()
+		return reply.GetApprovals(), req.PageToken != "", err
 	}
 }
 
 func findApproval(ctx context.Context, g *client.Gateway, given string) (string, error) {
-	return client.FindID("approval", given, func() ([]string, error) {
-		req := &palyrav1.ListApprovalsRequest{}
-		return client.NamesOf(func(size int32) ([]printer.Record, bool, error) {
-			req.PageSize = size
-			reply, err := g.Approvals.ListApprovals(ctx, req)
-			req.PageToken = reply.GetNextPageToken()
-			return client.RecordsOf(reply.GetApprovals(), func(v *palyrav1.Approval) printer.Record {
-				return printer.Record{Name: v.GetApprovalId()}
-			}), req.PageToken != "", err
-		})
-	})
+	return client.FindListed("approval", given, approvalPages(ctx, g, &palyrav1.ListApprovalsRequest{}), (*palyrav1.Approval).GetApprovalId)
 }

@@ -34,7 +34,7 @@ func GrantsCommand(program *client.App) *cobra.Command {
 	list.Flags().BoolVar(&ended, "all", false, "also those that were revoked or ran out")
 	var why string
 	revoke := &cobra.Command{Use: "revoke ID", Short: "Take a grant back at once", Args: command.Args(1, 1),
-		ValidArgsFunction: a.completeGrants,
+		ValidArgsFunction: a.completeGrants(),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return a.revokeGrant(cmd.Context(), given[0], why)
 		}}
@@ -91,16 +91,7 @@ func (a *app) listGrants(ctx context.Context, principal string, ended bool) erro
 		return err
 	}
 	req := &palyrav1.ListGrantsRequest{Principal: principal, IncludeEnded: ended}
-	records, _, err := client.Collect(0, func(size int32) ([]printer.Record, bool, error) {
-		req.PageSize = size
-		reply, err := g.Approvals.ListGrants(ctx, req)
-		req.PageToken = reply.GetNextPageToken()
-		return client.RecordsOf(reply.GetGrants(), a.grantRecord), req.PageToken != "", err
-	})
-	if err != nil {
-		return err
-	}
-	return a.PrintList(grantListing, records)
+	return client.List(a.App, grantListing, 0, grantPages(ctx, g, req), a.grantRecord)
 }
 
 func (a *app) revokeGrant(ctx context.Context, id, why string) error {
@@ -123,29 +114,24 @@ func (a *app) revokeGrant(ctx context.Context, id, why string) error {
 	})
 }
 
-func (a *app) completeGrants(cmd *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return a.Suggestions(cmd, given, func(ctx context.Context, g *client.Gateway) (out []cobra.Completion) {
-		reply, err := g.Approvals.ListGrants(ctx, &palyrav1.ListGrantsRequest{PageSize: 50})
-		if err != nil {
-			return nil
-		}
-		for _, v := range reply.GetGrants() {
-			out = append(out, client.Describe(v.GetGrantId(), printer.Enum(v.GetScope())+" "+covers(v)))
-		}
-		return out
+func (a *app) completeGrants() cobra.CompletionFunc {
+	return client.Suggest(a.App, func(ctx context.Context, g *client.Gateway) ([]*palyrav1.Grant, error) {
+		return client.SuggestPage(grantPages(ctx, g, &palyrav1.ListGrantsRequest{}))
+	}, func(v *palyrav1.Grant) (string, string) {
+		return v.GetGrantId(), printer.Enum(v.GetScope()) + " " + covers(v)
 	})
 }
 
+// grantPages reads a list of grants.
+func grantPages(ctx context.Context, g *client.Gateway, req *palyrav1.ListGrantsRequest) client.Pages[*palyrav1.Grant] {
+	return func(size int32) ([]*palyrav1.Grant, bool, error) {
+		req.PageSize = size
+		reply, err := g.Approvals.ListGrants(ctx, req)
+		req.PageToken = reply.GetNextPageToken()
+		return reply.GetGrants(), req.PageToken != "", err
+	}
+}
+
 func findGrant(ctx context.Context, g *client.Gateway, given string) (string, error) {
-	return client.FindID("grant", given, func() ([]string, error) {
-		req := &palyrav1.ListGrantsRequest{IncludeEnded: true}
-		return client.NamesOf(func(size int32) ([]printer.Record, bool, error) {
-			req.PageSize = size
-			reply, err := g.Approvals.ListGrants(ctx, req)
-			req.PageToken = reply.GetNextPageToken()
-			return client.RecordsOf(reply.GetGrants(), func(v *palyrav1.Grant) printer.Record {
-				return printer.Record{Name: v.GetGrantId()}
-			}), req.PageToken != "", err
-		})
-	})
+	return client.FindListed("grant", given, grantPages(ctx, g, &palyrav1.ListGrantsRequest{IncludeEnded: true}), (*palyrav1.Grant).GetGrantId)
 }

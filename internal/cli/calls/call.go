@@ -45,7 +45,7 @@ func Command(program *client.App) *cobra.Command {
 			"palyra call process.run --input '{\"workspace\":\"demo\",\"argv\":[\"git\",\"status\"]}'\n" +
 			"palyra call process.run workspace=demo argv=git argv=status --dry-run",
 		Args:              command.Args(1, -1),
-		ValidArgsFunction: a.CompleteTools,
+		ValidArgsFunction: a.CompleteTools(),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return a.call(cmd.Context(), given[0], given[1:], f)
 		},

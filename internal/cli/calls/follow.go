@@ -1,6 +1,7 @@
 package calls
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -118,11 +119,7 @@ func (c *callRun) closeQuestion() {
 func (c *callRun) resolved(r *palyrav1.ApprovalResolved) {
 	c.waiting = nil
 	c.closeQuestion()
-	word := printer.Enum(r.GetState())
-	if r.GetGrantId() != "" {
-		word += " by grant " + r.GetGrantId()
-	}
-	c.a.Say("approval %s: %s", r.GetApprovalId(), word)
+	c.a.Say("approval %s: %s", r.GetApprovalId(), invocation.ResolvedWord(r))
 }
 
 // lost explains an end of the stream before the result.
@@ -189,10 +186,7 @@ func (c *callRun) finish() error {
 // denied prints why policy or a person said no.
 func (c *callRun) denied() error {
 	d := c.decision
-	e := &reason.Error{Code: reason.Code(d.GetReason()), Message: d.GetMessage(), Remedy: d.GetRemedy()}
-	if e.Message == "" {
-		e.Message = reason.Lookup(e.Code).Sentence
-	}
+	e := client.Failure(d.GetReason(), d.GetMessage(), d.GetRemedy())
 	for _, line := range invocation.DeterminingLines(d.GetDetermining()) {
 		c.a.Say("  %s", line)
 	}
@@ -211,19 +205,11 @@ func (c *callRun) verdict() error {
 	if r.GetOutcome() == "succeeded" {
 		return nil
 	}
-	e := &reason.Error{Code: reason.Code(r.GetReason()), Message: r.GetMessage(), Remedy: r.GetRemedy()}
-	if e.Code == "" {
-		e.Code = map[string]reason.Code{
-			"timed_out": reason.TimedOut, "cancelled": reason.Cancelled, "ambiguous": reason.OutcomeUnknown,
-		}[r.GetOutcome()]
-	}
-	if e.Code == "" {
-		e.Code = reason.ToolFailed
-	}
-	if e.Message == "" {
-		e.Message = reason.Lookup(e.Code).Sentence
-	}
-	return e
+	byOutcome := map[string]reason.Code{
+		"timed_out": reason.TimedOut, "cancelled": reason.Cancelled, "ambiguous": reason.OutcomeUnknown,
+	}[r.GetOutcome()]
+	code := cmp.Or(reason.Code(r.GetReason()), byOutcome, reason.ToolFailed)
+	return client.Failure(string(code), r.GetMessage(), r.GetRemedy())
 }
 
 func (c *callRun) startProgress() {

@@ -26,7 +26,7 @@ func ToolsCommand(program *client.App) *cobra.Command {
 	list := &cobra.Command{Use: "list", Short: "List the tools that policy could let you call", Args: command.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.listTools(cmd.Context()) }}
 	show := &cobra.Command{Use: "show NAME", Short: "Show one tool with its input schema", Args: command.Args(1, 1),
-		ValidArgsFunction: a.CompleteTools,
+		ValidArgsFunction: a.CompleteTools(),
 		RunE:              func(cmd *cobra.Command, given []string) error { return a.showTool(cmd.Context(), given[0]) }}
 	tools := command.NewGroup("tools", "List the tools, or show one", list, show)
 	tools.RunE = func(cmd *cobra.Command, given []string) error {
@@ -47,11 +47,7 @@ func (a *app) listTools(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	records := make([]printer.Record, len(reply.GetTools()))
-	for i, t := range reply.GetTools() {
-		records[i] = toolRecord(t)
-	}
-	return a.PrintList(toolListing, records)
+	return a.PrintList(toolListing, printer.Records(reply.GetTools(), toolRecord))
 }
 
 func toolRecord(t *palyrav1.Tool) printer.Record {

@@ -13,54 +13,61 @@ import (
 // completionTimeout keeps a shell from hanging on a gateway that is away.
 const completionTimeout = 2 * time.Second
 
-// Suggestions asks the gateway for words with descriptions; when it cannot be
-// reached there are none.
-func (a *App) Suggestions(cmd *cobra.Command, given []string, ask func(context.Context, *Gateway) []cobra.Completion) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(given) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+// Suggest completes a first argument with what the gateway lists; when it
+// cannot be reached there is nothing.
+func Suggest[T any](a *App, list func(context.Context, *Gateway) ([]T, error), word func(T) (word, description string)) cobra.CompletionFunc {
+	suggest := SuggestFlag(a, list, word)
+	return func(cmd *cobra.Command, given []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(given) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return suggest(cmd, given, begun)
 	}
-	parent := cmd.Context()
-	if parent == nil {
-		parent = context.Background()
-	}
-	ctx, cancel := context.WithTimeout(parent, completionTimeout)
-	defer cancel()
-	g, err := a.Connect(ctx)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return ask(ctx, g), cobra.ShellCompDirectiveNoFileComp
 }
 
-// Describe is a completion with what it means.
-func Describe(word, description string) cobra.Completion {
-	return cobra.CompletionWithDesc(printer.VisibleLine(word), printer.VisibleLine(description))
+// SuggestFlag is Suggest for the value of a flag, whatever the arguments are.
+func SuggestFlag[T any](a *App, list func(context.Context, *Gateway) ([]T, error), word func(T) (word, description string)) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, _ string) (out []cobra.Completion, _ cobra.ShellCompDirective) {
+		parent := cmd.Context()
+		if parent == nil {
+			parent = context.Background()
+		}
+		ctx, cancel := context.WithTimeout(parent, completionTimeout)
+		defer cancel()
+		g, err := a.Connect(ctx)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		found, err := list(ctx, g)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		for _, v := range found {
+			w, description := word(v)
+			out = append(out, cobra.CompletionWithDesc(printer.VisibleLine(w), printer.VisibleLine(description)))
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// SuggestPage is what Suggest lists of a list in pages.
+func SuggestPage[T any](page Pages[T]) ([]T, error) {
+	list, _, err := page(50)
+	return list, err
 }
 
 // CompleteWorkspaces completes the name of a workspace.
-func (a *App) CompleteWorkspaces(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return a.Suggestions(cmd, nil, func(ctx context.Context, g *Gateway) (out []cobra.Completion) {
+func (a *App) CompleteWorkspaces() cobra.CompletionFunc {
+	return SuggestFlag(a, func(ctx context.Context, g *Gateway) ([]*palyrav1.WorkspaceStatus, error) {
 		reply, err := g.Status.GetStatus(ctx, &palyrav1.GetStatusRequest{})
-		if err != nil {
-			return nil
-		}
-		for _, w := range reply.GetWorkspaces() {
-			out = append(out, Describe(w.GetName(), w.GetPath()))
-		}
-		return out
-	})
+		return reply.GetWorkspaces(), err
+	}, func(w *palyrav1.WorkspaceStatus) (string, string) { return w.GetName(), w.GetPath() })
 }
 
 // CompleteTools completes the name of a tool.
-func (a *App) CompleteTools(cmd *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return a.Suggestions(cmd, given, func(ctx context.Context, g *Gateway) (out []cobra.Completion) {
+func (a *App) CompleteTools() cobra.CompletionFunc {
+	return Suggest(a, func(ctx context.Context, g *Gateway) ([]*palyrav1.Tool, error) {
 		reply, err := g.Calls.ListTools(ctx, &palyrav1.ListToolsRequest{})
-		if err != nil {
-			return nil
-		}
-		for _, t := range reply.GetTools() {
-			out = append(out, Describe(t.GetName(), t.GetTitle()))
-		}
-		return out
-	})
+		return reply.GetTools(), err
+	}, func(t *palyrav1.Tool) (string, string) { return t.GetName(), t.GetTitle() })
 }

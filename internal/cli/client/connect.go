@@ -185,7 +185,7 @@ func (a *App) Follow(ctx context.Context, open func() (received bool, err error)
 
 // EndOfWatch makes an interrupt the normal end of an endless list.
 func EndOfWatch(ctx context.Context, err error) error {
-	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || connect.CodeOf(err) == connect.CodeCanceled) {
+	if ctx.Err() != nil && IsCancelled(err) {
 		return nil
 	}
 	return err

@@ -48,7 +48,7 @@ func fromGateway(err *connect.Error) *reason.Error {
 	if info == nil {
 		return fromStatus(err)
 	}
-	out := &reason.Error{Code: reason.Code(info.GetReason()), Message: err.Message()}
+	out := Failure(info.GetReason(), err.Message(), "")
 	for k, v := range info.GetMetadata() {
 		if k == remedyKey {
 			out.Remedy = v
@@ -56,10 +56,17 @@ func fromGateway(err *connect.Error) *reason.Error {
 		}
 		out = out.WithField(k, v)
 	}
-	if out.Message == "" {
-		out.Message = reason.Lookup(out.Code).Sentence
-	}
 	return out
+}
+
+// Failure is an error as a message of the gateway tells it; one without words
+// gets those of its reason.
+func Failure(code, message, remedy string) *reason.Error {
+	e := &reason.Error{Code: reason.Code(code), Message: message, Remedy: remedy}
+	if message == "" {
+		e.Message = reason.Lookup(e.Code).Sentence
+	}
+	return e
 }
 
 // ErrorInfo is the reason that the gateway gave with an error, nil when it gave

@@ -51,17 +51,16 @@ func FindID(kind, given string, known func() ([]string, error)) (string, error) 
 		WithRemedy("Give more of it; they are %s.", strings.Join(found[:min(len(found), 5)], ", "))
 }
 
-// NamesOf reads a list to its end and returns the ids in it.
-func NamesOf(page func(size int32) (ids []printer.Record, more bool, err error)) ([]string, error) {
-	records, _, err := Collect(0, page)
-	return RecordNames(records), err
-}
-
-// RecordNames are the ids of records.
-func RecordNames(records []printer.Record) []string {
-	names := make([]string, len(records))
-	for i, r := range records {
-		names[i] = r.Name
-	}
-	return names
+// FindListed is FindID among the ids of a list.
+func FindListed[T any](kind, given string, page Pages[T], ids ...func(T) string) (string, error) {
+	return FindID(kind, given, func() ([]string, error) {
+		list, _, err := Collect(0, page)
+		var all []string
+		for _, v := range list {
+			for _, id := range ids {
+				all = append(all, id(v))
+			}
+		}
+		return all, err
+	})
 }

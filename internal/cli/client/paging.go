@@ -4,16 +4,19 @@ import (
 	"palyra/internal/cli/printer"
 )
 
-// Collect gathers the records of a list page by page until it ends or there
-// are limit of them; 0 means all. page asks for one page of at most size and
-// reports whether another follows. more is true when the limit cut the list.
-func Collect(limit int, page func(size int32) (records []printer.Record, more bool, err error)) (all []printer.Record, more bool, err error) {
+// Pages asks for one page of a list after the other, each of at most size, and
+// reports whether another follows.
+type Pages[T any] func(size int32) (list []T, more bool, err error)
+
+// Collect gathers a list page by page until it ends or there are limit of it; 0
+// means all. more is true when the limit cut the list.
+func Collect[T any](limit int, page Pages[T]) (all []T, more bool, err error) {
 	for {
-		records, more, err := page(pageSize(limit - len(all)))
+		list, more, err := page(pageSize(limit - len(all)))
 		if err != nil {
 			return nil, false, err
 		}
-		all = append(all, records...)
+		all = append(all, list...)
 		if full := limit > 0 && len(all) >= limit; full || !more {
 			return all, more, nil
 		}
@@ -29,11 +32,14 @@ func pageSize(wanted int) int32 {
 	return int32(wanted)
 }
 
-// RecordsOf makes a record of each.
-func RecordsOf[T any](list []T, of func(T) printer.Record) []printer.Record {
-	records := make([]printer.Record, len(list))
-	for i, v := range list {
-		records[i] = of(v)
+// List prints at most limit of a list; 0 means all.
+func List[T any](a *App, l printer.Listing, limit int, page Pages[T], record func(T) printer.Record) error {
+	list, more, err := Collect(limit, page)
+	if err != nil {
+		return err
 	}
-	return records
+	if more {
+		a.Say("there are more; see --limit")
+	}
+	return a.PrintList(l, printer.Records(list, record))
 }

@@ -73,3 +73,12 @@ func DeterminingLines(list []*palyrav1.Determining) []string {
 	}
 	return lines
 }
+
+// ResolvedWord is how an approval of a call ended.
+func ResolvedWord(r *palyrav1.ApprovalResolved) string {
+	word := printer.Enum(r.GetState())
+	if r.GetGrantId() != "" {
+		word += " by grant " + r.GetGrantId()
+	}
+	return word
+}

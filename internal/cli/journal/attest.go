@@ -47,20 +47,8 @@ func (a *app) listAttestations(ctx context.Context, limit int) error {
 	if err != nil {
 		return err
 	}
-	req := &palyrav1.ListAttestationsRequest{}
-	records, more, err := client.Collect(limit, func(size int32) ([]printer.Record, bool, error) {
-		req.PageSize = size
-		reply, err := g.Attestations.ListAttestations(ctx, req)
-		req.PageToken = reply.GetNextPageToken()
-		return client.RecordsOf(reply.GetAttestations(), attestationRecord), req.PageToken != "", err
-	})
-	if err != nil {
-		return err
-	}
-	if more {
-		a.Say("there are more; see --limit")
-	}
-	return a.PrintList(attestationListing, records)
+	pages := attestationPages(ctx, g, &palyrav1.ListAttestationsRequest{})
+	return client.List(a.App, attestationListing, limit, pages, attestationRecord)
 }
 
 func attestationRecord(v *palyrav1.AttestationSummary) printer.Record {
@@ -74,7 +62,7 @@ func attestationRecord(v *palyrav1.AttestationSummary) printer.Record {
 func (a *app) attestShow() *cobra.Command {
 	var envelope bool
 	c := &cobra.Command{Use: "show ID", Short: "Show one attestation, by its id or its proposal's", Args: command.Args(1, 1),
-		ValidArgsFunction: a.completeAttestations,
+		ValidArgsFunction: a.completeAttestations(),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return a.showAttestation(cmd.Context(), given[0], envelope)
 		}}
@@ -154,7 +142,7 @@ func attestationPage(p *printer.Page, v attest.Verified, set attest.KeySet) {
 	p.Field("gateway", x.Gateway)
 	p.Field("CA root", set.Fingerprint())
 	p.Field("tool", x.Invocation.Tool)
-	p.Field("for", x.Invocation.Principal+onBehalf(x.Invocation.Principal, x.Invocation.OnBehalfOf))
+	p.Field("for", printer.OnBehalf(x.Invocation.Principal, x.Invocation.OnBehalfOf))
 	p.Field("proposal", x.Invocation.ProposalID)
 	p.Field("approval", x.Invocation.ApprovalID)
 	p.Field("grant", x.Invocation.GrantID)
@@ -170,13 +158,6 @@ func attestationPage(p *printer.Page, v attest.Verified, set attest.KeySet) {
 	p.Field("call digest", x.Invocation.CallDigest)
 	p.Field("result", "sha256:"+x.ExecutionSHA256)
 	invocation.Ledger(p, x.Egress, 0)
-}
-
-func onBehalf(principal, owner string) string {
-	if owner == "" || owner == principal {
-		return ""
-	}
-	return " on behalf of " + owner
 }
 
 func (a *app) attestVerify() *cobra.Command {
@@ -308,32 +289,26 @@ func (a *app) showKeys(ctx context.Context) error {
 	return a.PrintList(printer.Listing{Kind: "AttestationKey", Columns: []string{"KEY", "ALGORITHM", "ENDS", "RETIRED"}, Empty: "no keys"}, records)
 }
 
-func (a *app) completeAttestations(cmd *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return a.Suggestions(cmd, given, func(ctx context.Context, g *client.Gateway) (out []cobra.Completion) {
-		reply, err := g.Attestations.ListAttestations(ctx, &palyrav1.ListAttestationsRequest{PageSize: 50})
-		if err != nil {
-			return nil
-		}
-		for _, v := range reply.GetAttestations() {
-			out = append(out, client.Describe(v.GetAttestationId(), v.GetTool()+" "+v.GetOutcome()))
-		}
-		return out
+func (a *app) completeAttestations() cobra.CompletionFunc {
+	return client.Suggest(a.App, func(ctx context.Context, g *client.Gateway) ([]*palyrav1.AttestationSummary, error) {
+		return client.SuggestPage(attestationPages(ctx, g, &palyrav1.ListAttestationsRequest{}))
+	}, func(v *palyrav1.AttestationSummary) (string, string) {
+		return v.GetAttestationId(), v.GetTool() + " " + v.GetOutcome()
 	})
 }
 
-// attestationID completes the id of an attestation, or of its proposal.
+// attestationPages reads a list of attestations.
+func attestationPages(ctx context.Context, g *client.Gateway, req *palyrav1.ListAttestationsRequest) client.Pages[*palyrav1.AttestationSummary] {
+	return func(size int32) ([]*palyrav1.AttestationSummary, bool, error) {
+		req.PageSize = size
+		reply, err := g.Attestations.ListAttestations(ctx, req)
+		req.PageToken = reply.GetNextPageToken()
+		return reply.GetAttestations(), req.PageToken != "", err
+	}
+}
+
+// findAttestation completes the id of an attestation, or of its proposal.
 func findAttestation(ctx context.Context, g *client.Gateway, given string) (string, error) {
-	return client.FindID("attestation", given, func() ([]string, error) {
-		req := &palyrav1.ListAttestationsRequest{}
-		return client.NamesOf(func(size int32) ([]printer.Record, bool, error) {
-			req.PageSize = size
-			reply, err := g.Attestations.ListAttestations(ctx, req)
-			req.PageToken = reply.GetNextPageToken()
-			var ids []printer.Record
-			for _, v := range reply.GetAttestations() {
-				ids = append(ids, printer.Record{Name: v.GetAttestationId()}, printer.Record{Name: v.GetProposalId()})
-			}
-			return ids, req.PageToken != "", err
-		})
-	})
+	pages := attestationPages(ctx, g, &palyrav1.ListAttestationsRequest{})
+	return client.FindListed("attestation", given, pages, (*palyrav1.AttestationSummary).GetAttestationId, (*palyrav1.AttestationSummary).GetProposalId)
 }

@@ -139,7 +139,7 @@ func (a *app) listLast(ctx context.Context, f eventFlags, after int64, last int)
 		if err != nil {
 			return err
 		}
-		kept = append(kept, client.RecordsOf(reply.GetEvents(), eventRecord)...)
+		kept = append(kept, printer.Records(reply.GetEvents(), eventRecord)...)
 		kept = kept[max(0, len(kept)-last):]
 		if req.After = reply.GetNextAfter(); req.After == 0 {
 			return a.PrintList(eventListing, kept)
@@ -161,7 +161,7 @@ func (a *app) listEvents(ctx context.Context, f eventFlags, after int64, limit i
 		req.PageSize = size
 		reply, err := g.Journal.ListEvents(ctx, req)
 		req.After = reply.GetNextAfter()
-		return client.RecordsOf(reply.GetEvents(), eventRecord), req.After != 0, err
+		return printer.Records(reply.GetEvents(), eventRecord), req.After != 0, err
 	})
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package operate
 
 import (
 	"context"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -27,7 +28,7 @@ func DevicesCommand(program *client.App) *cobra.Command {
 	var why string
 	var sure bool
 	revoke := &cobra.Command{Use: "revoke ID", Short: "Refuse a device from now on; this cannot be undone", Args: command.Args(1, 1),
-		ValidArgsFunction: a.completeDevices,
+		ValidArgsFunction: a.completeDevices(),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if err := a.Confirm(cmd.Context(), sure, "Refuse device %s from now on?", given[0]); err != nil {
 				return err
@@ -48,11 +49,7 @@ func (a *app) listDevices(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var records []printer.Record
-	for _, d := range reply.GetDevices() {
-		records = append(records, deviceRecord(d))
-	}
-	return a.PrintList(deviceListing, records)
+	return a.PrintList(deviceListing, printer.Records(reply.GetDevices(), deviceRecord))
 }
 
 func deviceRecord(d *palyrav1.Device) printer.Record {
@@ -80,17 +77,12 @@ func (a *app) revokeDevice(ctx context.Context, id, why string) error {
 	})
 }
 
-func (a *app) completeDevices(cmd *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return a.Suggestions(cmd, given, func(ctx context.Context, g *client.Gateway) (out []cobra.Completion) {
+func (a *app) completeDevices() cobra.CompletionFunc {
+	return client.Suggest(a.App, func(ctx context.Context, g *client.Gateway) ([]*palyrav1.Device, error) {
 		reply, err := g.Identity.ListDevices(ctx, &palyrav1.ListDevicesRequest{})
-		if err != nil {
-			return nil
-		}
-		for _, d := range reply.GetDevices() {
-			if d.GetRevokedAt() == nil {
-				out = append(out, client.Describe(d.GetDeviceId(), d.GetPrincipal()+" "+d.GetName()))
-			}
-		}
-		return out
+		revoked := func(d *palyrav1.Device) bool { return d.GetRevokedAt() != nil }
+		return slices.DeleteFunc(reply.GetDevices(), revoked), err
+	}, func(d *palyrav1.Device) (string, string) {
+		return d.GetDeviceId(), d.GetPrincipal() + " " + d.GetName()
 	})
 }

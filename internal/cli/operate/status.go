@@ -3,6 +3,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -48,7 +49,7 @@ func (a *app) statusPage(p *printer.Page, address string, s *palyrav1.GetStatusR
 	p.Field("state", readiness(s))
 	p.List("problem", s.GetProblems())
 	if f := s.GetFreeze(); f.GetFrozen() {
-		p.Field("frozen", fmt.Sprintf("by %s %s: %s", f.GetBy(), a.Relative(f.GetAt()), orNone(f.GetReason())))
+		p.Field("frozen", fmt.Sprintf("by %s %s: %s", f.GetBy(), a.Relative(f.GetAt()), cmp.Or(f.GetReason(), "no reason given")))
 	}
 	p.Field("started", a.Moment(s.GetStartedAt()))
 	p.Field("policy", s.GetPolicyVersion())
@@ -136,16 +137,6 @@ func callerLine(c *palyrav1.Identity) string {
 	if c == nil {
 		return ""
 	}
-	line := c.GetPrincipal()
-	if owner := c.GetOnBehalfOf(); owner != "" && owner != c.GetPrincipal() {
-		line += " on behalf of " + owner
-	}
+	line := printer.OnBehalf(c.GetPrincipal(), c.GetOnBehalfOf())
 	return fmt.Sprintf("%s (%s), device %s", line, strings.Join(c.GetRoles(), ", "), c.GetDeviceId())
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "no reason given"
-	}
-	return s
 }

@@ -168,16 +168,25 @@ func readPolicies(paths []string) ([]policy.Source, error) {
 	}
 	var sources []policy.Source
 	for _, path := range files {
-		text, err := command.ReadAtMost(path, maxSource+1)
+		source, err := readSource("policies", path)
 		if err != nil {
-			return nil, command.Usage("reading policies: %w", err)
+			return nil, err
 		}
-		if len(text) > maxSource {
-			return nil, reason.Errorf(reason.InputTooLarge, "%s is larger than %d bytes", path, maxSource)
-		}
-		sources = append(sources, policy.Source{Name: filepath.ToSlash(path), Text: string(text)})
+		sources = append(sources, source)
 	}
 	return sources, nil
+}
+
+// readSource reads one file; what says what is read.
+func readSource(what, path string) (policy.Source, error) {
+	text, err := command.ReadAtMost(path, maxSource+1)
+	if err != nil {
+		return policy.Source{}, command.Usage("reading %s: %w", what, err)
+	}
+	if len(text) > maxSource {
+		return policy.Source{}, reason.Errorf(reason.InputTooLarge, "%s is larger than %d bytes", path, maxSource)
+	}
+	return policy.Source{Name: filepath.ToSlash(path), Text: string(text)}, nil
 }
 
 // escapeGlob keeps the characters of a directory's name from being a pattern.
@@ -194,15 +203,11 @@ func findingText(f *palyrav1.PolicyFinding) string {
 	}.String()
 }
 
-func (a *app) completePolicyFiles(cmd *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return a.Suggestions(cmd, given, func(ctx context.Context, g *client.Gateway) (out []cobra.Completion) {
+func (a *app) completePolicyFiles() cobra.CompletionFunc {
+	return client.Suggest(a.App, func(ctx context.Context, g *client.Gateway) ([]*palyrav1.PolicySource, error) {
 		v, err := g.Policy.GetPolicy(ctx, &palyrav1.GetPolicyRequest{})
-		if err != nil {
-			return nil
-		}
-		for _, s := range v.GetSources() {
-			out = append(out, client.Describe(s.GetName(), fmt.Sprintf("%d bytes", len(s.GetText()))))
-		}
-		return out
+		return v.GetSources(), err
+	}, func(s *palyrav1.PolicySource) (string, string) {
+		return s.GetName(), fmt.Sprintf("%d bytes", len(s.GetText()))
 	})
 }

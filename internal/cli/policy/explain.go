@@ -33,7 +33,7 @@ func (a *app) policyExplain() *cobra.Command {
 			"palyra policy explain process.run workspace=demo argv=git argv=push --as agent:coder\n" +
 			"palyra policy explain http.fetch url=https://example.com --vote bob:operator@cli",
 		Args:              command.Args(1, -1),
-		ValidArgsFunction: a.CompleteTools,
+		ValidArgsFunction: a.CompleteTools(),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return a.explainPolicy(cmd.Context(), given, f)
 		},
@@ -83,7 +83,7 @@ func (a *app) policySimulate() *cobra.Command {
 		Example: "palyra policy simulate process.run argv=git argv=status --policies policies/\n" +
 			"palyra policy simulate http.fetch url=https://example.com --as agent:coder --fact session.tainted=true",
 		Args:              command.Args(1, -1),
-		ValidArgsFunction: a.CompleteTools,
+		ValidArgsFunction: a.CompleteTools(),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return a.simulatePolicy(cmd.Context(), given, f, sources, replace)
 		},

@@ -35,7 +35,7 @@ func Command(program *client.App) *cobra.Command {
 func (a *app) policyShow() *cobra.Command {
 	var schema bool
 	c := &cobra.Command{Use: "show [VERSION] [FILE]", Short: "Show the policy set in force or an older one, or one of its files", Args: command.Args(0, 2),
-		ValidArgsFunction: a.completePolicyFiles,
+		ValidArgsFunction: a.completePolicyFiles(),
 		Example:           "palyra policy show\npalyra policy show 20-exec.cedar\npalyra policy show sha256:1f3a9c02 20-exec.cedar",
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return a.showPolicy(cmd.Context(), given, schema)

@@ -133,11 +133,11 @@ func readTests(paths []string) (*palyrav1.TestPolicyRequest, error) {
 			policies, tests = append(policies, path), nil
 		}
 		for _, test := range tests {
-			source, err := testSource(test)
+			source, err := readSource("tests", test)
 			if err != nil {
 				return nil, err
 			}
-			req.Tests = append(req.Tests, source)
+			req.Tests = append(req.Tests, &palyrav1.PolicySource{Name: source.Name, Text: source.Text})
 		}
 	}
 	if len(req.Tests) == 0 {
@@ -161,17 +161,6 @@ func testsIn(dir string) ([]string, error) {
 		all = append(all, found...)
 	}
 	return all, nil
-}
-
-func testSource(path string) (*palyrav1.PolicySource, error) {
-	text, err := command.ReadAtMost(path, maxSource+1)
-	if err != nil {
-		return nil, command.Usage("reading tests: %w", err)
-	}
-	if len(text) > maxSource {
-		return nil, reason.Errorf(reason.InputTooLarge, "%s is larger than %d bytes", path, maxSource)
-	}
-	return &palyrav1.PolicySource{Name: filepath.ToSlash(path), Text: string(text)}, nil
 }
 
 func policySources(list []*palyrav1.PolicySource) []policy.Source {

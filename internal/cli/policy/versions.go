@@ -59,7 +59,7 @@ func (a *app) listVersions(ctx context.Context, limit int) error {
 			return nil, false, err
 		}
 		token = reply.GetNextPageToken()
-		return client.RecordsOf(reply.GetVersions(), versionRecord), token != "", nil
+		return printer.Records(reply.GetVersions(), versionRecord), token != "", nil
 	})
 	if err != nil {
 		return err
@@ -98,7 +98,7 @@ func (a *app) policyActivate() *cobra.Command {
 			"digest or the beginning of it. It stays, also over a restart and whatever\n" +
 			"changes in the policy directory, until `palyra policy reload` returns there.\n" +
 			"It has to load with the tools and members of today; its tests are not run.",
-		ValidArgsFunction: a.completeVersions,
+		ValidArgsFunction: a.completeVersions(),
 		RunE:              func(cmd *cobra.Command, given []string) error { return a.activatePolicy(cmd.Context(), given[0]) }}
 }
 
@@ -130,7 +130,7 @@ func (a *app) activatePolicy(ctx context.Context, version string) error {
 
 func (a *app) policyDiff() *cobra.Command {
 	return &cobra.Command{Use: "diff VERSION [VERSION]", Short: "Compare the files of two policy versions, or of one with those in force", Args: command.Args(1, 2),
-		ValidArgsFunction: a.completeVersions,
+		ValidArgsFunction: a.completeVersions(),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return a.diffPolicies(cmd.Context(), append(given, "")[:2])
 		}}
@@ -191,15 +191,11 @@ func ownSources(v *palyrav1.GetPolicyResponse) map[string]string {
 	return texts
 }
 
-func (a *app) completeVersions(cmd *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return a.Suggestions(cmd, given, func(ctx context.Context, g *client.Gateway) (out []cobra.Completion) {
+func (a *app) completeVersions() cobra.CompletionFunc {
+	return client.Suggest(a.App, func(ctx context.Context, g *client.Gateway) ([]*palyrav1.PolicyVersion, error) {
 		reply, err := g.Policy.ListPolicyVersions(ctx, &palyrav1.ListPolicyVersionsRequest{PageSize: 50})
-		if err != nil {
-			return nil
-		}
-		for _, v := range reply.GetVersions() {
-			out = append(out, client.Describe(v.GetVersion(), printer.Clock(v.GetFirstLoadedAt())+" "+v.GetLoadedBy()))
-		}
-		return out
+		return reply.GetVersions(), err
+	}, func(v *palyrav1.PolicyVersion) (string, string) {
+		return v.GetVersion(), printer.Clock(v.GetFirstLoadedAt()) + " " + v.GetLoadedBy()
 	})
 }

@@ -166,6 +166,15 @@ func (a *Printer) WriteOut(s string) error {
 	return err
 }
 
+// Records makes a record of each.
+func Records[T any](list []T, of func(T) Record) []Record {
+	records := make([]Record, len(list))
+	for i, v := range list {
+		records[i] = of(v)
+	}
+	return records
+}
+
 func bodies(records []Record) []Object {
 	out := make([]Object, len(records))
 	for i, r := range records {

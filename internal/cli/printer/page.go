@@ -88,30 +88,30 @@ func (p *Page) Hang(indent int, mark, text string) {
 
 // Block writes a label and an indented text of several lines.
 func (p *Page) Block(label, text string) {
-	if text == "" {
-		return
-	}
-	p.b.WriteString(p.Style.Dim(label) + "\n")
-	for line := range strings.Lines(strings.TrimSuffix(text, "\n") + "\n") {
-		p.b.WriteString("  " + VisibleText(strings.TrimSuffix(line, "\n")) + "\n")
-	}
+	p.painted(label, text, func(line string) string { return line })
 }
 
-// Diff is block with the sign of a unified diff coloured.
+// Diff is Block with the sign of a unified diff coloured.
 func (p *Page) Diff(label, text string) {
+	p.painted(label, text, func(line string) string {
+		switch {
+		case strings.HasPrefix(line, "+"):
+			return p.Style.Green(line)
+		case strings.HasPrefix(line, "-"):
+			return p.Style.Red(line)
+		}
+		return line
+	})
+}
+
+// painted writes a label and an indented text, line by line.
+func (p *Page) painted(label, text string, paint func(string) string) {
 	if text == "" {
 		return
 	}
 	p.b.WriteString(p.Style.Dim(label) + "\n")
 	for line := range strings.Lines(strings.TrimSuffix(text, "\n") + "\n") {
-		shown := VisibleText(strings.TrimSuffix(line, "\n"))
-		switch {
-		case strings.HasPrefix(line, "+"):
-			shown = p.Style.Green(shown)
-		case strings.HasPrefix(line, "-"):
-			shown = p.Style.Red(shown)
-		}
-		p.b.WriteString("  " + shown + "\n")
+		p.b.WriteString("  " + paint(VisibleText(strings.TrimSuffix(line, "\n"))) + "\n")
 	}
 }
 

@@ -50,3 +50,11 @@ func (p Palette) State(s string) string {
 	}
 	return s
 }
+
+// row styles the cells of a row; the first row is the header.
+func (p Palette) row(n int) func(string) string {
+	if n == 0 {
+		return p.Bold
+	}
+	return p.State
+}

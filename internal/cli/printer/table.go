@@ -1,6 +1,7 @@
 package printer
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -30,11 +31,7 @@ func (a *Printer) table(l Listing, records []Record) string {
 	style := a.outStyle()
 	var b strings.Builder
 	for i, row := range rows {
-		paint := style.State
-		if i == 0 {
-			paint = style.Bold
-		}
-		b.WriteString(line(row, widths, paint))
+		b.WriteString(line(row, widths, style.row(i)))
 	}
 	return b.String()
 }
@@ -49,9 +46,9 @@ func (a *Printer) streamRow(l Listing, r Record, first bool) string {
 		}
 	}
 	style := a.outStyle()
-	row := line(a.row(r), widths, style.State)
+	row := line(a.row(r), widths, style.row(1))
 	if first {
-		return line(header, widths, style.Bold) + row
+		return line(header, widths, style.row(0)) + row
 	}
 	return row
 }
@@ -76,16 +73,17 @@ func (a *Printer) header(l Listing) []string {
 }
 
 func (a *Printer) row(r Record) []string {
-	cells := r.Cells
 	if a.Format() == FormatWide {
-		cells = append(append([]string{}, cells...), r.Wide...)
+		return visibleCells(append(append([]string{}, r.Cells...), r.Wide...))
 	}
+	return visibleCells(r.Cells)
+}
+
+// visibleCells are cells that can be shown, with a dash for nothing.
+func visibleCells(cells []string) []string {
 	out := make([]string, len(cells))
 	for i, c := range cells {
-		out[i] = VisibleLine(c)
-		if out[i] == "" {
-			out[i] = "-"
-		}
+		out[i] = cmp.Or(VisibleLine(c), "-")
 	}
 	return out
 }
@@ -93,27 +91,12 @@ func (a *Printer) row(r Record) []string {
 // Columns writes a label and rows below it, whose first is their header.
 func (p *Page) Columns(label string, rows [][]string) {
 	p.b.WriteString(p.Style.Dim(label) + "\n")
-	for _, row := range rows {
-		for i, cell := range row {
-			if row[i] = VisibleLine(cell); row[i] == "" {
-				row[i] = "-"
-			}
-		}
+	for i, row := range rows {
+		rows[i] = visibleCells(row)
 	}
 	widths := measure(rows)
-	for n, row := range rows {
-		paint := p.Style.State
-		if n == 0 {
-			paint = p.Style.Bold
-		}
-		var b strings.Builder
-		for i, cell := range row {
-			b.WriteString(columnGap + paint(cell))
-			if i < len(row)-1 {
-				b.WriteString(strings.Repeat(" ", widths[i]-lipgloss.Width(cell)))
-			}
-		}
-		p.b.WriteString(b.String() + "\n")
+	for i, row := range rows {
+		p.b.WriteString(columnGap + line(row, widths, p.Style.row(i)))
 	}
 }
 

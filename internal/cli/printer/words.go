@@ -37,3 +37,11 @@ func WithNewline(s string) string {
 	}
 	return s + "\n"
 }
+
+// OnBehalf names who acts, and for whom when that is somebody else.
+func OnBehalf(who, owner string) string {
+	if owner == "" || owner == who {
+		return who
+	}
+	return who + " on behalf of " + owner
+}

@@ -62,10 +62,7 @@ func Summary(v *palyrav1.Approval) string {
 }
 
 func askedBy(v *palyrav1.Approval) string {
-	who := v.GetRequestedBy()
-	if owner := v.GetOnBehalfOf(); owner != "" && owner != who {
-		who += " on behalf of " + owner
-	}
+	who := printer.OnBehalf(v.GetRequestedBy(), v.GetOnBehalfOf())
 	for _, part := range [][2]string{{"session", v.GetSession()}, {"run", v.GetRun()}, {"device", v.GetDevice()}, {"channel", v.GetChannel()}} {
 		if part[1] != "" {
 			who += ", " + part[0] + " " + part[1]

@@ -100,7 +100,7 @@ func (s *runCalls) lines(e *palyrav1.RunEvent) []styledLine {
 		return []styledLine{s.line(c, linePart{s.style.Yellow, "waits for " + cmp.Or(c.asked.GetMissing(), "a human")}, linePart{nil, ": " + s.waiting(c.asked)})}
 	case *palyrav1.RunEvent_ApprovalResolved:
 		c.waits = false
-		return []styledLine{s.line(c, linePart{nil, "approval " + m.ApprovalResolved.GetApprovalId() + ": " + resolvedWord(m.ApprovalResolved)})}
+		return []styledLine{s.line(c, linePart{nil, "approval " + m.ApprovalResolved.GetApprovalId() + ": " + invocation.ResolvedWord(m.ApprovalResolved)})}
 	case *palyrav1.RunEvent_Decision:
 		return s.decided(c, m.Decision)
 	case *palyrav1.RunEvent_Output:
@@ -111,14 +111,6 @@ func (s *runCalls) lines(e *palyrav1.RunEvent) []styledLine {
 		return nil // `palyra runs show` lists them
 	}
 	return nil
-}
-
-func resolvedWord(r *palyrav1.ApprovalResolved) string {
-	word := printer.Enum(r.GetState())
-	if r.GetGrantId() != "" {
-		word += " by grant " + r.GetGrantId()
-	}
-	return word
 }
 
 func (s *runCalls) line(c *runCall, parts ...linePart) styledLine {

@@ -69,8 +69,8 @@ func RunCommand(program *client.App) *cobra.Command {
 	flags.DurationVar(&f.wallClock, "max-time", 0, "at most so long, waiting for humans included, such as 10m (default: what the gateway allows)")
 	flags.BoolVar(&f.detach, "detach", false, "print the run's id and do not wait for it")
 	flags.BoolVarP(&f.interactive, "interactive", "i", false, "after each answer read your next message from the terminal; Ctrl-D ends the run")
-	_ = c.RegisterFlagCompletionFunc("model", a.completeModels)
-	_ = c.RegisterFlagCompletionFunc("workspace", a.CompleteWorkspaces)
+	_ = c.RegisterFlagCompletionFunc("model", a.completeModels())
+	_ = c.RegisterFlagCompletionFunc("workspace", a.CompleteWorkspaces())
 	return c
 }
 
@@ -192,15 +192,11 @@ func (a *app) newSession(g *client.Gateway, link *runLink, interactive bool) *ru
 	return s
 }
 
-func (a *app) completeModels(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return a.Suggestions(cmd, nil, func(ctx context.Context, g *client.Gateway) (out []cobra.Completion) {
+func (a *app) completeModels() cobra.CompletionFunc {
+	return client.SuggestFlag(a.App, func(ctx context.Context, g *client.Gateway) ([]*palyrav1.ModelStatus, error) {
 		reply, err := g.Status.GetStatus(ctx, &palyrav1.GetStatusRequest{})
-		if err != nil {
-			return nil
-		}
-		for _, m := range reply.GetModels() {
-			out = append(out, client.Describe(m.GetName(), strings.TrimSpace(m.GetProvider()+" "+m.GetModel())))
-		}
-		return out
+		return reply.GetModels(), err
+	}, func(m *palyrav1.ModelStatus) (string, string) {
+		return m.GetName(), strings.TrimSpace(m.GetProvider() + " " + m.GetModel())
 	})
 }

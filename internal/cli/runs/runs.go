@@ -100,19 +100,7 @@ func (a *app) listRuns(ctx context.Context, f runFilter) error {
 	if err != nil {
 		return err
 	}
-	records, more, err := client.Collect(f.limit, func(size int32) ([]printer.Record, bool, error) {
-		req.PageSize = size
-		reply, err := g.Calls.ListRuns(ctx, req)
-		req.PageToken = reply.GetNextPageToken()
-		return client.RecordsOf(reply.GetRuns(), a.runRecord), req.PageToken != "", err
-	})
-	if err != nil {
-		return err
-	}
-	if more {
-		a.Say("there are more; see --limit")
-	}
-	return a.PrintList(runListing, records)
+	return client.List(a.App, runListing, f.limit, runPages(ctx, g, req), a.runRecord)
 }
 
 func (a *app) runsWatch() *cobra.Command {
@@ -190,34 +178,27 @@ func (a *app) cancelRun(ctx context.Context, id, why string) error {
 }
 
 func (a *app) completeRuns(runningOnly bool) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		return a.Suggestions(cmd, given, func(ctx context.Context, g *client.Gateway) (out []cobra.Completion) {
-			req := &palyrav1.ListRunsRequest{PageSize: 50}
-			if runningOnly {
-				req.States = []palyrav1.RunState{palyrav1.RunState_RUN_STATE_RUNNING}
-			}
-			reply, err := g.Calls.ListRuns(ctx, req)
-			if err != nil {
-				return nil
-			}
-			for _, r := range reply.GetRuns() {
-				out = append(out, client.Describe(r.GetRunId(), printer.Enum(r.GetState())+" "+printer.FirstLine(r.GetMessage())))
-			}
-			return out
-		})
+	return client.Suggest(a.App, func(ctx context.Context, g *client.Gateway) ([]*palyrav1.Run, error) {
+		req := &palyrav1.ListRunsRequest{}
+		if runningOnly {
+			req.States = []palyrav1.RunState{palyrav1.RunState_RUN_STATE_RUNNING}
+		}
+		return client.SuggestPage(runPages(ctx, g, req))
+	}, func(r *palyrav1.Run) (string, string) {
+		return r.GetRunId(), printer.Enum(r.GetState()) + " " + printer.FirstLine(r.GetMessage())
+	})
+}
+
+// runPages reads a list of runs.
+func runPages(ctx context.Context, g *client.Gateway, req *palyrav1.ListRunsRequest) client.Pages[*palyrav1.Run] {
+	return func(size int32) ([]*palyrav1.Run, bool, error) {
+		req.PageSize = size
+		reply, err := g.Calls.ListRuns(ctx, req)
+		req.PageToken = reply.GetNextPageToken()
+		return reply.GetRuns(), req.PageToken != "", err
 	}
 }
 
 func findRun(ctx context.Context, g *client.Gateway, given string) (string, error) {
-	return client.FindID("run", given, func() ([]string, error) {
-		req := &palyrav1.ListRunsRequest{}
-		return client.NamesOf(func(size int32) ([]printer.Record, bool, error) {
-			req.PageSize = size
-			reply, err := g.Calls.ListRuns(ctx, req)
-			req.PageToken = reply.GetNextPageToken()
-			return client.RecordsOf(reply.GetRuns(), func(v *palyrav1.Run) printer.Record {
-				return printer.Record{Name: v.GetRunId()}
-			}), req.PageToken != "", err
-		})
-	})
+	return client.FindListed("run", given, runPages(ctx, g, &palyrav1.ListRunsRequest{}), (*palyrav1.Run).GetRunId)
 }

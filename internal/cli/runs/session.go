@@ -169,16 +169,7 @@ func (s *runSession) finish(r *palyrav1.Run) error {
 	case palyrav1.RunState_RUN_STATE_CANCELLED:
 		return command.Exit(reason.Lookup(reason.Code(cmp.Or(r.GetReason(), string(reason.Cancelled)))).Exit)
 	}
-	return runFailure(r)
-}
-
-// runFailure is why a run ended that neither completed nor was cancelled.
-func runFailure(r *palyrav1.Run) error {
-	e := &reason.Error{Code: reason.Code(r.GetReason()), Message: r.GetDetail(), Remedy: r.GetRemedy()}
-	if e.Message == "" {
-		e.Message = reason.Lookup(e.Code).Sentence
-	}
-	return e
+	return client.Failure(r.GetReason(), r.GetDetail(), r.GetRemedy())
 }
 
 // printAnswer writes the run's answer to stdout, unless it is on the screen
@@ -280,11 +271,7 @@ func (s *runSession) refused(ctx context.Context, r *palyrav1.MessageRefused) er
 }
 
 func refusal(r *palyrav1.MessageRefused) *reason.Error {
-	e := &reason.Error{Code: reason.Code(r.GetReason()), Message: r.GetMessage(), Remedy: r.GetRemedy()}
-	if e.Message == "" {
-		e.Message = reason.Lookup(e.Code).Sentence
-	}
-	return e
+	return client.Failure(r.GetReason(), r.GetMessage(), r.GetRemedy())
 }
 
 // endLine ends a line of the model's text before somebody else writes.

@@ -161,7 +161,7 @@ func stepOf(e *palyrav1.RunEvent) (step callStep, ok bool) {
 		step.what, step.kind, step.id = "asked", "approval", m.ApprovalRequested.GetApproval().GetApprovalId()
 	case *palyrav1.RunEvent_ApprovalResolved:
 		step.what, step.kind, step.id = "answered", "approval", m.ApprovalResolved.GetApprovalId()
-		step.detail = resolvedWord(m.ApprovalResolved)
+		step.detail = invocation.ResolvedWord(m.ApprovalResolved)
 	case *palyrav1.RunEvent_Decision:
 		step.what, step.kind, step.id = "denied", "decision", m.Decision.GetDecisionId()
 		if m.Decision.GetAllowed() {
@@ -215,7 +215,7 @@ func (a *app) runPage(p *printer.Page, r *palyrav1.Run, story *runStory) {
 	}
 	p.Field("model", r.GetModel())
 	p.Field("workspace", r.GetWorkspace())
-	p.Field("for", runOwner(r))
+	p.Field("for", printer.OnBehalf(r.GetPrincipal(), r.GetOnBehalfOf()))
 	p.Field("session", r.GetSession())
 	p.Field("started", a.Moment(r.GetStartedAt()))
 	p.Field("ended", a.Moment(r.GetEndedAt()))
@@ -236,14 +236,6 @@ func (a *app) runPage(p *printer.Page, r *palyrav1.Run, story *runStory) {
 		p.Gap()
 		p.Block("last answer", story.text)
 	}
-}
-
-func runOwner(r *palyrav1.Run) string {
-	who := r.GetPrincipal()
-	if owner := r.GetOnBehalfOf(); owner != "" && owner != who {
-		who += " on behalf of " + owner
-	}
-	return who
 }
 
 func runUsed(r *palyrav1.Run) string {

@@ -82,7 +82,7 @@ func (v *runView) event(e *palyrav1.RunEvent) {
 }
 
 func (v *runView) started(r *palyrav1.Run) {
-	v.line("run %s: model %s, workspace %s", r.GetRunId(), orDash(r.GetModel()), orDash(r.GetWorkspace()))
+	v.line("run %s: model %s, workspace %s", r.GetRunId(), cmp.Or(r.GetModel(), "-"), cmp.Or(r.GetWorkspace(), "-"))
 	if v.others {
 		v.line("started %s by %s: %s", v.a.Moment(r.GetStartedAt()), r.GetPrincipal(), r.GetMessage())
 	}
@@ -228,11 +228,4 @@ func tidy(d time.Duration) string {
 		return d.Round(100 * time.Millisecond).String()
 	}
 	return printer.Span(d)
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
 }

@@ -69,49 +69,33 @@ func (a *app) listSessions(ctx context.Context, req *palyrav1.ListSessionsReques
 	if err != nil {
 		return err
 	}
-	records, more, err := client.Collect(limit, sessionPages(ctx, g, req))
-	if err != nil {
-		return err
-	}
-	if more {
-		a.Say("there are more; see --limit")
-	}
-	return a.PrintList(sessionListing, records)
+	return client.List(a.App, sessionListing, limit, sessionPages(ctx, g, req), sessionRecord)
 }
 
-// sessionPages reads one page after the other.
-func sessionPages(ctx context.Context, g *client.Gateway, req *palyrav1.ListSessionsRequest) func(size int32) ([]printer.Record, bool, error) {
-	return func(size int32) ([]printer.Record, bool, error) {
+// sessionPages reads a list of sessions.
+func sessionPages(ctx context.Context, g *client.Gateway, req *palyrav1.ListSessionsRequest) client.Pages[*palyrav1.Session] {
+	return func(size int32) ([]*palyrav1.Session, bool, error) {
 		req.PageSize = size
 		reply, err := g.Sessions.ListSessions(ctx, req)
 		req.PageToken = reply.GetNextPageToken()
-		return client.RecordsOf(reply.GetSessions(), sessionRecord), req.PageToken != "", err
+		return reply.GetSessions(), req.PageToken != "", err
 	}
 }
 
 func findSession(ctx context.Context, g *client.Gateway, given string) (string, error) {
-	return client.FindID("session", given, func() ([]string, error) {
-		return client.NamesOf(sessionPages(ctx, g, &palyrav1.ListSessionsRequest{All: true}))
-	})
+	return client.FindListed("session", given, sessionPages(ctx, g, &palyrav1.ListSessionsRequest{All: true}), (*palyrav1.Session).GetSessionId)
 }
 
-func (a *app) completeSessions(cmd *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return a.Suggestions(cmd, given, func(ctx context.Context, g *client.Gateway) (out []cobra.Completion) {
-		reply, err := g.Sessions.ListSessions(ctx, &palyrav1.ListSessionsRequest{PageSize: 50})
-		if err != nil {
-			return nil
-		}
-		for _, s := range reply.GetSessions() {
-			out = append(out, client.Describe(s.GetSessionId(), s.GetPrincipal()))
-		}
-		return out
-	})
+func (a *app) completeSessions() cobra.CompletionFunc {
+	return client.Suggest(a.App, func(ctx context.Context, g *client.Gateway) ([]*palyrav1.Session, error) {
+		return client.SuggestPage(sessionPages(ctx, g, &palyrav1.ListSessionsRequest{}))
+	}, func(s *palyrav1.Session) (string, string) { return s.GetSessionId(), s.GetPrincipal() })
 }
 
 func (a *app) sessionsShow() *cobra.Command {
 	return &cobra.Command{
 		Use: "show ID", Short: "Show one session with what policy reads of its past", Args: command.Args(1, 1),
-		Example: "palyra sessions show 01J...\npalyra sessions show 01J... -o json", ValidArgsFunction: a.completeSessions,
+		Example: "palyra sessions show 01J...\npalyra sessions show 01J... -o json", ValidArgsFunction: a.completeSessions(),
 		RunE: func(cmd *cobra.Command, given []string) error { return a.showSession(cmd.Context(), given[0]) },
 	}
 }
@@ -168,7 +152,7 @@ func (a *app) sessionsEnd() *cobra.Command {
 		Long: "End a session. The next call of its caller begins another, in which nothing is\n" +
 			"counted yet: no taint, no tools used, no calls. Calls under way end in the old one.\n" +
 			"Grants and approvals stay as they are.",
-		Example: "palyra sessions end 01J... --reason \"looked at what it fetched\"", ValidArgsFunction: a.completeSessions,
+		Example: "palyra sessions end 01J... --reason \"looked at what it fetched\"", ValidArgsFunction: a.completeSessions(),
 		RunE: func(cmd *cobra.Command, given []string) error { return a.endSession(cmd.Context(), given[0], why) },
 	}
 	c.Flags().StringVar(&why, "reason", "", "why, for the journal")

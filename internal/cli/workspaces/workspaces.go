@@ -40,7 +40,7 @@ func Command(program *client.App) *cobra.Command {
 	list := &cobra.Command{Use: "list", Short: "List the declared workspaces", Args: command.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.listWorkspaces(cmd.Context()) }}
 	changes := &cobra.Command{Use: "changes [WORKSPACE]", Short: "List what programs changed, newest first", Args: command.Args(0, 1),
-		ValidArgsFunction: a.CompleteWorkspaces,
+		ValidArgsFunction: a.CompleteWorkspaces(),
 		RunE:              func(cmd *cobra.Command, given []string) error { return a.listChangeSets(cmd.Context(), given) }}
 	show := &cobra.Command{Use: "show ID", Short: "Show one change set with its diff", Args: command.Args(1, 1)}
 	undo := &cobra.Command{Use: "undo ID", Short: "Take a change set back", Args: command.Args(1, 1),
@@ -51,8 +51,8 @@ func Command(program *client.App) *cobra.Command {
 	var name, why string
 	for _, c := range []*cobra.Command{show, undo} {
 		c.Flags().StringVarP(&name, "workspace", "w", "", "the workspace; without it, all are looked through")
-		_ = c.RegisterFlagCompletionFunc("workspace", a.CompleteWorkspaces)
-		c.ValidArgsFunction = a.completeChangeSets
+		_ = c.RegisterFlagCompletionFunc("workspace", a.CompleteWorkspaces())
+		c.ValidArgsFunction = a.completeChangeSets()
 	}
 	undo.Flags().StringVar(&why, "reason", "", "why, for the journal")
 	show.RunE = func(cmd *cobra.Command, given []string) error { return a.showChangeSet(cmd.Context(), name, given[0]) }
@@ -71,7 +71,7 @@ func (a *app) listWorkspaces(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return a.PrintList(workspaceListing, client.RecordsOf(reply.GetWorkspaces(), workspaceRecord))
+	return a.PrintList(workspaceListing, printer.Records(reply.GetWorkspaces(), workspaceRecord))
 }
 
 func workspaceRecord(w *palyrav1.WorkspaceStatus) printer.Record {
@@ -91,7 +91,7 @@ func (a *app) listChangeSets(ctx context.Context, given []string) error {
 	if err != nil {
 		return err
 	}
-	return a.PrintList(changeSetListing, client.RecordsOf(sets, a.changeSetRecord))
+	return a.PrintList(changeSetListing, printer.Records(sets, a.changeSetRecord))
 }
 
 // changeSets lists those of one workspace, or of all.
@@ -199,9 +199,7 @@ func changeSet(ctx context.Context, g *client.Gateway, workspace, given string) 
 	if err != nil {
 		return nil, err
 	}
-	id, err := client.FindID("change set", given, func() ([]string, error) {
-		return client.RecordNames(client.RecordsOf(sets, func(s *palyrav1.ChangeSet) printer.Record { return printer.Record{Name: s.GetChangeSetId()} })), nil
-	})
+	id, err := client.FindListed("change set", given, func(int32) ([]*palyrav1.ChangeSet, bool, error) { return sets, false, nil }, (*palyrav1.ChangeSet).GetChangeSetId)
 	if err != nil {
 		return nil, err
 	}
@@ -231,15 +229,10 @@ func (a *app) undoChangeSet(ctx context.Context, workspace, id, why string) erro
 	return a.PrintOne("ChangeSet", a.changeSetRecord(done), func(p *printer.Page) { a.changeSetFields(p, done) })
 }
 
-func (a *app) completeChangeSets(cmd *cobra.Command, given []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return a.Suggestions(cmd, given, func(ctx context.Context, g *client.Gateway) (out []cobra.Completion) {
-		sets, err := changeSets(ctx, g, "")
-		if err != nil {
-			return nil
-		}
-		for _, s := range sets {
-			out = append(out, client.Describe(s.GetChangeSetId(), printer.Enum(s.GetState())+" in "+s.GetWorkspace()))
-		}
-		return out
+func (a *app) completeChangeSets() cobra.CompletionFunc {
+	return client.Suggest(a.App, func(ctx context.Context, g *client.Gateway) ([]*palyrav1.ChangeSet, error) {
+		return changeSets(ctx, g, "")
+	}, func(s *palyrav1.ChangeSet) (string, string) {
+		return s.GetChangeSetId(), printer.Enum(s.GetState()) + " in " + s.GetWorkspace()
 	})
 }
