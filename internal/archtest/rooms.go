@@ -39,20 +39,16 @@ const (
 	layerLeaf
 )
 
-// Rooms is the map. A room need not exist yet; a package that is in none of
-// them fails the build.
+// Rooms is the map. A package that is in none of them fails the build.
 var Rooms = []Room{
 	{Dir: "cmd/palyrad", Layer: layerMain, Only: []string{"internal/daemon", "internal/config", "internal/version", "internal/reason"}, Why: "the daemon's main reads flags and calls daemon.Run; what it did beyond that could not be tested"},
 	{Dir: "cmd/palyra", Layer: layerMain, Only: []string{"internal/cli", "internal/version"}, Why: "the CLI's main only calls cli, so that testscript can run the same code"},
 	{Dir: "cmd/palyra-init", Layer: layerMain, Only: []string{"internal/sandbox"}, Why: "the helper runs inside the sandbox; all that it links is attack surface"},
-	{Dir: "cmd/palyra-wasm", Layer: layerMain, Only: []string{"internal/sandbox"}, Why: "the WASM worker counts as hostile and shares only the sandbox's vocabulary"},
 
 	{Dir: "internal/daemon", Layer: layerWiring, Why: "the one package that knows all rooms"},
 	{Dir: "internal/cli", Layer: layerWiring, Why: "the CLI is a client: what it can do, every API client can do"},
 
 	{Dir: "internal/rpc", Layer: layerSurface, Why: "a surface proposes calls to the pipeline and does not reach around it"},
-	{Dir: "internal/console", Layer: layerSurface, Why: "a surface proposes calls to the pipeline and does not reach around it"},
-	{Dir: "internal/mcp", Layer: layerSurface, Why: "a surface proposes calls to the pipeline and does not reach around it"},
 	{Dir: "internal/run", Layer: layerRun, Why: "the model loop sends every tool call through the pipeline; surfaces and stores serve it"},
 	{Dir: "internal/sqlite", Layer: layerSurface, Why: "stores implement the interfaces of the rooms; the rooms do not know them"},
 
@@ -65,32 +61,31 @@ var Rooms = []Room{
 	{Dir: "internal/session", Layer: layerStage, Why: "a session counts what callers did; what that means is policy's business"},
 	{Dir: "internal/attest", Layer: layerStage, Why: "attest signs statements; it does not know how they came about"},
 	{Dir: "internal/journal", Layer: layerStage, Why: "the journal knows bytes, not domains"},
-	{Dir: "internal/vault", Layer: layerStage, Why: "no vault method without a caller; who calls is not its business"},
 	{Dir: "internal/identity", Layer: layerStage, Why: "identity issues certificates; what they permit is policy's business"},
-	{Dir: "internal/skill", Layer: layerStage, Why: "a skill is a package with a manifest; running it is the executor's business"},
 	{Dir: "internal/model", Layer: layerStage, Why: "a provider turns messages into deltas; it runs no tools"},
 	{Dir: "internal/sandbox", Layer: layerStage, Why: "the vocabulary of isolation does not know its backends"},
 	{Dir: "internal/sandbox/process", Layer: layerStage, Also: []string{"internal/sandbox"}, Why: "a backend knows the vocabulary and no other backend"},
 	{Dir: "internal/sandbox/bubblewrap", Layer: layerStage, Also: []string{"internal/sandbox"}, Why: "a backend knows the vocabulary and no other backend"},
 	{Dir: "internal/sandbox/seatbelt", Layer: layerStage, Also: []string{"internal/sandbox"}, Why: "a backend knows the vocabulary and no other backend"},
 	{Dir: "internal/sandbox/jobobject", Layer: layerStage, Also: []string{"internal/sandbox"}, Why: "a backend knows the vocabulary and no other backend"},
-	{Dir: "internal/sandbox/wasm", Layer: layerStage, Also: []string{"internal/sandbox"}, Why: "a backend knows the vocabulary and no other backend"},
 	{Dir: "internal/builtin", Layer: layerStage, Also: []string{"internal/sandbox"}, Why: "a builtin tool knows what a call is, not who decided it"},
 
-	{Dir: "internal/tool", Layer: layerWords, Only: []string{"internal/access", "internal/canonical", "internal/lazyregexp", "internal/reason"}, Why: "the vocabulary of a call, shared by every stage, must drag nothing in"},
+	{Dir: "internal/tool", Layer: layerWords, Only: []string{"internal/access", "internal/canonical", "internal/clip", "internal/lazyregexp", "internal/nearest", "internal/reason"}, Why: "the vocabulary of a call, shared by every stage, must drag nothing in"},
 	{Dir: "internal/egress", Layer: layerWords, Also: []string{"internal/tool"}, Why: "host rules are the same whoever fetches"},
 
-	{Dir: "internal/workspace", Layer: layerGround, Only: []string{"internal/canonical", "internal/lazyregexp", "internal/reason"}, Why: "files inside a declared root, whoever opens them"},
-	{Dir: "internal/config", Layer: layerGround, Only: []string{"internal/access", "internal/dnsname", "internal/lazyregexp", "internal/reason"}, Why: "the file and its checks; rooms get plain values from daemon"},
+	{Dir: "internal/workspace", Layer: layerGround, Only: []string{"internal/canonical", "internal/clip", "internal/lazyregexp", "internal/reason"}, Why: "files inside a declared root, whoever opens them"},
+	{Dir: "internal/config", Layer: layerGround, Only: []string{"internal/access", "internal/clip", "internal/dnsname", "internal/lazyregexp", "internal/nearest", "internal/reason"}, Why: "the file and its checks; rooms get plain values from daemon"},
 	{Dir: "internal/quota", Layer: layerGround, Only: none, Why: "a leaf: sums of bytes know keys, not principals"},
 	{Dir: "internal/ratelimit", Layer: layerGround, Only: none, Why: "a leaf: token buckets know keys, not principals"},
 
 	{Dir: "internal/access", Layer: layerLeaf, Only: []string{"internal/lazyregexp"}, Why: "a leaf: every room may import it"},
 	{Dir: "internal/reason", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/event", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
-	{Dir: "internal/canonical", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
+	{Dir: "internal/canonical", Layer: layerLeaf, Only: []string{"internal/clip"}, Why: "a leaf: every room may import it"},
+	{Dir: "internal/clip", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/dnsname", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/lazyregexp", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
+	{Dir: "internal/nearest", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/version", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "gen", Layer: layerLeaf, Only: none, Why: "generated from the protos alone"},
 
@@ -172,7 +167,7 @@ func judge(from Room, dir string) string {
 }
 
 // wireRooms may import the generated code.
-var wireRooms = []string{"internal/rpc", "internal/cli", "internal/console", "internal/daemon", "test"}
+var wireRooms = []string{"internal/rpc", "internal/cli", "internal/daemon", "test"}
 
 // testSupport reports whether dir is a helper package for tests, such as
 // internal/approval/approvaltest: named for the package that holds it.

@@ -9,6 +9,7 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 
 	"palyra/internal/access"
+	"palyra/internal/nearest"
 	"palyra/internal/tool"
 )
 
@@ -152,7 +153,7 @@ func (f *search) otherTool() []Flip {
 		}
 	}
 	slices.Sort(names)
-	was, name := f.from.Request.Tool, tool.Nearest(f.from.Request.Tool, names)
+	was, name := f.from.Request.Tool, nearest.Of(f.from.Request.Tool, names)
 	if name == "" {
 		return nil
 	}

@@ -1,10 +1,10 @@
 package policy
 
-import "palyra/internal/tool"
+import "palyra/internal/nearest"
 
 // didYouMean returns the help for a name, or "".
 func didYouMean(name string, candidates []string) string {
-	if s := tool.Nearest(name, candidates); s != "" && s != name {
+	if s := nearest.Of(name, candidates); s != "" && s != name {
 		return "did you mean " + s + "?"
 	}
 	return ""
