@@ -9,6 +9,7 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 
 	"palyra/internal/access"
+	"palyra/internal/clip"
 )
 
 // Set is one immutable set of policies with its schema and its entities. It
@@ -129,13 +130,7 @@ func describeCauses(list []*compiled) []Determining {
 	return out
 }
 
-func clipText(s string) string {
-	const most = 400
-	if len(s) > most {
-		return s[:most] + "..."
-	}
-	return s
-}
+func clipText(s string) string { return clip.Ellipsis(s, 400) }
 
 // call is one proposal, ready to be evaluated under several approvals.
 type call struct {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"palyra/internal/canonical"
+	"palyra/internal/clip"
 	"palyra/internal/event"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
@@ -30,6 +31,10 @@ func (c *call) refuse(ctx context.Context, cause error) error {
 	return cause
 }
 
+// longestName is how much of a tool's name is journaled, in bytes: a caller may
+// send any.
+const longestName = 128
+
 // because is the reason of an error, as it is recorded and told. The end of the
 // call's context explains an error without one; of every other fault the cause
 // is logged here, as nobody else sees it.
@@ -43,7 +48,7 @@ func (c *call) because(ctx context.Context, err error) *reason.Error {
 	}
 	if c.Log != nil {
 		c.Log.ErrorContext(ctx, "a call met a fault of the gateway", slog.String("proposal", c.proposal.ID),
-			slog.String("tool", clip(c.sub.Tool)), slog.String("error", err.Error()))
+			slog.String("tool", clip.To(c.sub.Tool, longestName)), slog.String("error", err.Error()))
 	}
 	return reason.Errorf(reason.Internal, "%s", reason.Lookup(reason.Internal).Sentence)
 }
@@ -51,7 +56,7 @@ func (c *call) because(ctx context.Context, err error) *reason.Error {
 // draftRefused drafts the refusal, whose message may quote the input.
 func (c *call) draftRefused(why *reason.Error) error {
 	return c.draftRedacted(event.Refused, RefusedPayload{
-		ProposalID: c.proposal.ID, CallID: c.sub.CallID, Principal: c.sub.Caller.Principal.String(), Tool: clip(c.sub.Tool),
+		ProposalID: c.proposal.ID, CallID: c.sub.CallID, Principal: c.sub.Caller.Principal.String(), Tool: clip.To(c.sub.Tool, longestName),
 		Reason: why.Code, Message: why.Message, Remedy: why.NextStep(), GatewaySession: c.sessionID(),
 	})
 }
@@ -115,12 +120,4 @@ func newDraft(code event.Code, p tool.Proposal, payload any) (event.Draft, error
 	return event.Draft{
 		Code: code, Session: p.Session, Run: p.Run, Actor: p.Caller.Principal.String(), Subject: p.ID, Payload: text,
 	}, nil
-}
-
-func clip(name string) string {
-	const most = 128
-	if len(name) > most {
-		return name[:most]
-	}
-	return name
 }
