@@ -1,7 +1,10 @@
-// Command palyra-init runs before a tool does, twice: outside, to mount what
-// bubblewrap cannot, and inside, to give up every power that is left, to read
-// back what is really in force, and to become the tool. It is small, static and
-// reads its orders from sealed descriptors, never from its environment.
+// Command palyra-init runs before a tool does. With bubblewrap it runs twice:
+// outside, to mount what bubblewrap cannot, and inside, to give up every power
+// that is left, to read back what is really in force, and to become the tool.
+// Without bubblewrap it runs once and does what the rung needs of both. It also
+// holds a user namespace open for palyrad, and is the tool that tries out whether
+// a layer holds. It is small, static and reads its orders from sealed
+// descriptors, never from its environment.
 package main
 
 import (

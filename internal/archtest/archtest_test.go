@@ -526,3 +526,22 @@ func parse(t *testing.T, sources map[string]string) *Tree {
 	}
 	return tree
 }
+
+// A rule about a room that does not exist protects nothing.
+func TestRoomsExist(t *testing.T) {
+	tree, err := Load("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	exists := func(r Room) bool {
+		return slices.ContainsFunc(tree.Sorted(), func(p *Package) bool { return within(p.Dir, r.Dir) })
+	}
+	for _, r := range Rooms {
+		if !exists(r) {
+			t.Errorf("%s is on the map and does not exist", r.Dir)
+		}
+	}
+	if exists(Room{Dir: "internal/teapot"}) {
+		t.Error("a room that does not exist was found")
+	}
+}

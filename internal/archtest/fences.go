@@ -16,10 +16,7 @@ var Executors = []string{
 	"internal/sandbox/bubblewrap",
 	"internal/sandbox/seatbelt",
 	"internal/sandbox/jobobject",
-	"internal/sandbox/wasm",
 	"internal/sandbox/ladder",
-	"internal/mcp/upstream",
-	"internal/node",
 }
 
 // parts are executors that others are made of.
@@ -156,7 +153,7 @@ var Homes = []Home{
 	},
 	{
 		Modules: []string{"github.com/bytecodealliance/wasmtime-go", "github.com/tetratelabs/wazero"},
-		Why:     "the WASM engine counts as hostile and needs cgo; it will live in cmd/palyra-wasm alone",
+		Why:     "the WASM engine counts as hostile and needs cgo, which nothing here does",
 	},
 	{
 		Modules: []string{"golang.org/x/sys", "syscall"},

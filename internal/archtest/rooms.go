@@ -54,13 +54,11 @@ const (
 
 const whyCommands = "a family of commands knows no other: what two share is a noun of its own, or belongs to the printer or the client"
 
-// Rooms is the map. A room need not exist yet; a package that is in none of
-// them fails the build.
+// Rooms is the map. A package that is in none of them fails the build.
 var Rooms = []Room{
 	{Dir: "cmd/palyrad", Layer: layerMain, Only: []string{"internal/daemon", "internal/config", "internal/version", "internal/reason"}, Why: "the daemon's main reads flags and calls daemon.Run; what it did beyond that could not be tested"},
 	{Dir: "cmd/palyra", Layer: layerMain, Only: []string{"internal/cli", "internal/version"}, Why: "the CLI's main only calls cli, so that testscript can run the same code"},
 	{Dir: "cmd/palyra-init", Layer: layerMain, Only: []string{"internal/sandbox"}, Why: "the helper runs inside the sandbox; all that it links is attack surface"},
-	{Dir: "cmd/palyra-wasm", Layer: layerMain, Only: []string{"internal/sandbox"}, Why: "the WASM worker counts as hostile and shares only the sandbox's vocabulary"},
 
 	{Dir: "internal/daemon", Layer: layerWiring, Why: "the one package that knows all rooms"},
 	{Dir: "internal/cli", Layer: layerWiring, Divided: true, Why: "the CLI is a client: what it can do, every API client can do"},
@@ -76,11 +74,9 @@ var Rooms = []Room{
 	{Dir: "internal/cli/question", Layer: layerNouns, Why: "how a person answers an approval is the same in every command that waits for one"},
 	{Dir: "internal/cli/client", Layer: layerClient, Why: "the one way to the gateway knows no command"},
 	{Dir: "internal/cli/printer", Layer: layerPrinter, Only: []string{"internal/cli/command", "internal/lazyregexp", "internal/reason"}, Why: "what prints knows no gateway, so that what it prints does not depend on who is asked"},
-	{Dir: "internal/cli/command", Layer: layerCommand, Only: []string{"internal/lazyregexp", "internal/reason", "internal/tool"}, Why: "what every command is built of knows none of them"},
+	{Dir: "internal/cli/command", Layer: layerCommand, Only: []string{"internal/lazyregexp", "internal/nearest", "internal/reason"}, Why: "what every command is built of knows none of them"},
 
 	{Dir: "internal/rpc", Layer: layerSurface, Why: "a surface proposes calls to the pipeline and does not reach around it"},
-	{Dir: "internal/console", Layer: layerSurface, Why: "a surface proposes calls to the pipeline and does not reach around it"},
-	{Dir: "internal/mcp", Layer: layerSurface, Why: "a surface proposes calls to the pipeline and does not reach around it"},
 	{Dir: "internal/doctor", Layer: layerSurface, Why: "the doctor looks at the parts that it is handed, and opens no store and no sandbox of its own"},
 	{Dir: "internal/run", Layer: layerRun, Why: "the model loop sends every tool call through the pipeline; surfaces and stores serve it"},
 	{Dir: "internal/policyadmin", Layer: layerRun, Why: "loading policies and reading what they judged decides nothing; stores and surfaces serve it"},
@@ -105,9 +101,7 @@ var Rooms = []Room{
 	{Dir: "internal/session", Layer: layerStage, Why: "a session counts what callers did; what that means is policy's business"},
 	{Dir: "internal/attest", Layer: layerStage, Why: "attest signs statements; it does not know how they came about"},
 	{Dir: "internal/journal", Layer: layerStage, Why: "the journal knows bytes, not domains"},
-	{Dir: "internal/vault", Layer: layerStage, Why: "no vault method without a caller; who calls is not its business"},
 	{Dir: "internal/identity", Layer: layerStage, Why: "identity issues certificates; what they permit is policy's business"},
-	{Dir: "internal/skill", Layer: layerStage, Why: "a skill is a package with a manifest; running it is the executor's business"},
 	{Dir: "internal/model", Layer: layerStage, Why: "a provider turns messages into deltas; it runs no tools"},
 	{Dir: "internal/sandbox", Layer: layerStage, Why: "the vocabulary of isolation does not know its backends"},
 	{Dir: "internal/sandbox/process", Layer: layerStage, Also: []string{"internal/sandbox"}, Why: "a backend knows the vocabulary and no other backend"},
@@ -116,14 +110,13 @@ var Rooms = []Room{
 	{Dir: "internal/sandbox/jobobject", Layer: layerStage, Also: []string{"internal/sandbox"}, Why: "a backend knows the vocabulary and no other backend"},
 	{Dir: "internal/sandbox/ladder", Layer: layerDispatch, Why: "the order of the backends knows them all, and is known to daemon alone"},
 	{Dir: "internal/sandbox/exec", Layer: layerDispatch, Why: "a program without a gateway runs in the sandbox that it is handed"},
-	{Dir: "internal/sandbox/wasm", Layer: layerStage, Also: []string{"internal/sandbox"}, Why: "a backend knows the vocabulary and no other backend"},
 	{Dir: "internal/builtin", Layer: layerStage, Also: []string{"internal/sandbox"}, Why: "a builtin tool knows what a call is, not who decided it"},
 
-	{Dir: "internal/tool", Layer: layerWords, Only: []string{"internal/access", "internal/canonical", "internal/lazyregexp", "internal/reason"}, Why: "the vocabulary of a call, shared by every stage, must drag nothing in"},
+	{Dir: "internal/tool", Layer: layerWords, Only: []string{"internal/access", "internal/canonical", "internal/clip", "internal/lazyregexp", "internal/nearest", "internal/reason"}, Why: "the vocabulary of a call, shared by every stage, must drag nothing in"},
 	{Dir: "internal/egress", Layer: layerWords, Also: []string{"internal/tool"}, Why: "host rules are the same whoever fetches"},
 
-	{Dir: "internal/workspace", Layer: layerGround, Only: []string{"internal/canonical", "internal/lazyregexp", "internal/reason"}, Why: "files inside a declared root, whoever opens them"},
-	{Dir: "internal/config", Layer: layerGround, Only: []string{"internal/access", "internal/dnsname", "internal/lazyregexp", "internal/reason"}, Why: "the file and its checks; the stages of a call get plain values from daemon"},
+	{Dir: "internal/workspace", Layer: layerGround, Only: []string{"internal/canonical", "internal/clip", "internal/lazyregexp", "internal/reason"}, Why: "files inside a declared root, whoever opens them"},
+	{Dir: "internal/config", Layer: layerGround, Only: []string{"internal/access", "internal/clip", "internal/dnsname", "internal/lazyregexp", "internal/nearest", "internal/reason"}, Why: "the file and its checks; the stages of a call get plain values from daemon"},
 	{Dir: "internal/statedir", Layer: layerGround, Only: []string{"internal/reason"}, Why: "where things lie in the state directory, whoever opens them"},
 	{Dir: "internal/page", Layer: layerGround, Only: []string{"internal/reason"}, Why: "pages are the same whatever is listed"},
 	{Dir: "internal/quota", Layer: layerGround, Only: none, Why: "a leaf: sums of bytes know keys, not principals"},
@@ -132,9 +125,11 @@ var Rooms = []Room{
 	{Dir: "internal/access", Layer: layerLeaf, Only: []string{"internal/lazyregexp"}, Why: "a leaf: every room may import it"},
 	{Dir: "internal/reason", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/event", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
-	{Dir: "internal/canonical", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
+	{Dir: "internal/canonical", Layer: layerLeaf, Only: []string{"internal/clip"}, Why: "a leaf: every room may import it"},
+	{Dir: "internal/clip", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/dnsname", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/lazyregexp", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
+	{Dir: "internal/nearest", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/version", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "gen", Layer: layerLeaf, Only: none, Why: "generated from the protos alone"},
 
@@ -217,7 +212,7 @@ func judge(from Room, dir string) string {
 }
 
 // wireRooms may import the generated code.
-var wireRooms = []string{"internal/rpc", "internal/cli", "internal/console", "test"}
+var wireRooms = []string{"internal/rpc", "internal/cli", "test"}
 
 // testSupport reports whether dir is a helper package for tests, such as
 // internal/approval/approvaltest: named for the package that holds it.

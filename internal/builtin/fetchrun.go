@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"palyra/internal/canonical"
+	"palyra/internal/clip"
 	"palyra/internal/egress"
 	"palyra/internal/egress/secret"
 	"palyra/internal/reason"
@@ -126,7 +127,7 @@ func read(response *http.Response, most int64) (fetchResult, error) {
 	}
 	for _, name := range responseHeaders {
 		if value := response.Header.Get(name); value != "" {
-			result.Headers[strings.ToLower(name)] = strings.ToValidUTF8(shown(value, 2048), "\ufffd")
+			result.Headers[strings.ToLower(name)] = strings.ToValidUTF8(clip.Ellipsis(value, 2048), "\ufffd")
 		}
 	}
 	return result, nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"palyra/internal/clip"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 	"palyra/internal/workspace/unified"
@@ -56,7 +57,7 @@ func (e *edit) patchPlan() tool.Plan {
 	paths := e.paths()
 	summary := fmt.Sprintf("Change %q in workspace %s.", paths[0], e.root.Name())
 	if len(paths) > 1 {
-		summary = fmt.Sprintf("Change %d files in workspace %s: %s.", len(paths), e.root.Name(), shown(strings.Join(paths, ", "), 300))
+		summary = fmt.Sprintf("Change %d files in workspace %s: %s.", len(paths), e.root.Name(), clip.Ellipsis(strings.Join(paths, ", "), 300))
 	}
 	return e.plan(fsPatchName, summary)
 }

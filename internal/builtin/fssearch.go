@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"palyra/internal/clip"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 	"palyra/internal/workspace"
@@ -316,5 +317,5 @@ func around(lines [][]byte, from, to int) []string {
 func lineText(line []byte) string {
 	text := string(bytes.TrimSuffix(line, []byte("\r")))
 	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "\ufffd"), "\ufffd")
-	return shown(text, searchLine)
+	return clip.Ellipsis(text, searchLine)
 }

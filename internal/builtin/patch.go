@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"palyra/internal/clip"
 	"palyra/internal/lazyregexp"
 	"palyra/internal/reason"
 )
@@ -400,4 +401,4 @@ func (f filePatch) check(p *patchParser) error {
 	return nil
 }
 
-func quoteLine(s string) string { return strconv.QuoteToASCII(shown(s, 80)) }
+func quoteLine(s string) string { return strconv.QuoteToASCII(clip.Ellipsis(s, 80)) }

@@ -171,14 +171,6 @@ func given(text, encoded *string, name string) ([]byte, error) {
 	return data, nil
 }
 
-// shown clips text from outside for a sentence.
-func shown(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "..."
-}
-
 // subjectPart writes text so that it cannot be taken for two parts of a
 // subject.
 func subjectPart(s string) string {

@@ -18,6 +18,8 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"palyra/internal/clip"
 )
 
 // Limits on what JSON accepts.
@@ -119,7 +121,7 @@ func checkToken(tok jsontext.Token) error {
 		}
 	case '0':
 		if !roundTrips(tok.String()) {
-			return fmt.Errorf("%w: %s (send it as a string)", ErrNumber, clip(tok.String()))
+			return fmt.Errorf("%w: %s (send it as a string)", ErrNumber, clip.Ellipsis(tok.String(), 80))
 		}
 	}
 	return nil
@@ -135,7 +137,7 @@ func trailing(dec *jsontext.Decoder) error {
 
 func pointer(dec *jsontext.Decoder) string {
 	if p := dec.StackPointer(); p != "" {
-		return clip(string(p))
+		return clip.Ellipsis(string(p), 80)
 	}
 	return "the top level"
 }
@@ -188,12 +190,4 @@ func normalDecimal(text string) string {
 		return "0"
 	}
 	return sign + trimmed + "e" + strconv.Itoa(power)
-}
-
-func clip(s string) string {
-	const most = 80
-	if len(s) > most {
-		return s[:most] + "..."
-	}
-	return s
 }

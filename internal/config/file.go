@@ -11,6 +11,8 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
+
+	"palyra/internal/nearest"
 )
 
 // applyFile sets what the text of a file says. The text is decoded into plain
@@ -90,7 +92,7 @@ func (b *binder) table(prefix string, v reflect.Value, doc map[string]any) {
 
 // suggest looks beside the unknown key first, then everywhere.
 func (b *binder) suggest(prefix, name string, fields map[string]reflect.Value) string {
-	if near := nearest(name, slices.Sorted(maps.Keys(fields))); near != "" {
+	if near := nearest.Of(name, slices.Sorted(maps.Keys(fields))); near != "" {
 		return fmt.Sprintf("did you mean %s%s?", prefix, near)
 	}
 	for _, known := range Keys() {

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"palyra/internal/clip"
 )
 
 // key is one setting that a file, a variable or a flag may name.
@@ -151,11 +153,7 @@ func typeWord(t reflect.Type) string {
 }
 
 func quote(text string) string {
-	const most = 60
-	if len(text) > most {
-		text = text[:most] + "..."
-	}
-	return strconv.Quote(text)
+	return strconv.Quote(clip.Ellipsis(text, 60))
 }
 
 // show writes a setting's value as palyra.toml would.

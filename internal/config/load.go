@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"palyra/internal/nearest"
 	"palyra/internal/reason"
 )
 
@@ -296,7 +297,7 @@ func isDir(path string) bool {
 
 // meant is the remedy for a name that does not exist.
 func meant(word string, names []string) string {
-	if name := nearest(word, names); name != "" {
+	if name := nearest.Of(word, names); name != "" {
 		return fmt.Sprintf("did you mean %s?", name)
 	}
 	return "see docs/config.md for the keys"

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"palyra/internal/lazyregexp"
+	"palyra/internal/nearest"
 )
 
 // The providers.
@@ -74,7 +75,7 @@ func (k *checker) models(c *Config) {
 }
 
 func providerMeant(word string) string {
-	if near := nearest(word, providers); near != "" {
+	if near := nearest.Of(word, providers); near != "" {
 		return fmt.Sprintf("did you mean %q?", near)
 	}
 	return "set it to one of " + strings.Join(providers, ", ")

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"palyra/internal/nearest"
 )
 
 // The words of process_runner and of workspaces.mode.
@@ -157,7 +159,7 @@ func (k *checker) layers(p ProcessRunner) {
 			continue
 		}
 		remedy := "docs/sandbox.md lists the layers"
-		if near := nearest(name, layers); near != "" {
+		if near := nearest.Of(name, layers); near != "" {
 			remedy = "did you mean " + near + "?"
 		}
 		k.find("process_runner.required_layers", "has "+quote(name)+", which is no layer", remedy)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"palyra/internal/decision"
+	"palyra/internal/nearest"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
@@ -163,7 +164,7 @@ func (r *Router) Digest(name string) string { return r.tools[name].digest }
 
 func (r *Router) unknown(name string) error {
 	e := reason.Errorf(reason.UnknownTool, "there is no tool %q", name)
-	if near := tool.Nearest(name, slices.Sorted(maps.Keys(r.tools))); near != "" {
+	if near := nearest.Of(name, slices.Sorted(maps.Keys(r.tools))); near != "" {
 		return e.WithRemedy("Did you mean %q? `palyra tools` lists all.", near)
 	}
 	return e

@@ -61,7 +61,7 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 		return nil, err
 	}
 	if network != "tcp" && network != "tcp4" && network != "tcp6" {
-		return nil, reason.Errorf(reason.EgressDenied, "network %s is not allowed", clip(network))
+		return nil, reason.Errorf(reason.EgressDenied, "network %s is not allowed", quoted(network))
 	}
 	entry := d.begin(target)
 	conn, err := d.connect(ctx, network, target, entry)

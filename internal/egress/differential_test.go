@@ -138,7 +138,7 @@ func TestNoParserReadsAnotherHost(t *testing.T) {
 		name253: name253, name253 + ".": name253, name253 + "a": "", name253 + "a.": "", label + "a.example": "",
 		"exam_ple.org": "", "-example.org": "", "example-.org": "", "*.example.org": "", "a--b.example": "a--b.example", "ab--c.example": "ab--c.example",
 	} {
-		t.Run(clip(text), func(t *testing.T) {
+		t.Run(quoted(text), func(t *testing.T) {
 			h, err := CanonicalHost(text)
 			if h.String() != want || (err == nil) != (want != "") {
 				t.Fatalf("%q is %q, %v; want %q", text, h, err, want)

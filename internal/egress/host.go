@@ -9,6 +9,7 @@ import (
 	"golang.org/x/net/idna"
 	"golang.org/x/net/publicsuffix"
 
+	"palyra/internal/clip"
 	"palyra/internal/reason"
 )
 
@@ -134,7 +135,7 @@ func validPunycode(label string) bool {
 }
 
 func invalid(s, problem string) *reason.Error {
-	return reason.Errorf(reason.HostInvalid, "host %s: %s", clip(s), problem)
+	return reason.Errorf(reason.HostInvalid, "host %s: %s", quoted(s), problem)
 }
 
 // urlRefused is about a URL, which people paste, where a host and port belong.
@@ -142,15 +143,9 @@ func urlRefused(s string) error {
 	return invalid(s, "it is a URL").WithRemedy("Leave out scheme and path, and write the port: example.org:443.")
 }
 
-// clip quotes text from outside for a message, so that control characters
+// quoted quotes text from outside for a message, so that control characters
 // show.
-func clip(s string) string {
-	const most = 100
-	if len(s) > most {
-		s = s[:most] + "..."
-	}
-	return strconv.QuoteToASCII(s)
-}
+func quoted(s string) string { return strconv.QuoteToASCII(clip.Ellipsis(s, 100)) }
 
 // String returns the canonical form, "" for no host.
 func (h Host) String() string {
@@ -189,7 +184,7 @@ func (h Host) Join(port uint16) string {
 func ParsePort(s string) (uint16, error) {
 	n, err := strconv.ParseUint(s, 10, 16)
 	if err != nil || n == 0 || s[0] == '0' || s[0] == '+' {
-		return 0, reason.Errorf(reason.HostInvalid, "port %s: want a number from 1 to 65535", clip(s)).
+		return 0, reason.Errorf(reason.HostInvalid, "port %s: want a number from 1 to 65535", quoted(s)).
 			WithRemedy("Write the port as a number, such as example.org:443.")
 	}
 	return uint16(n), nil

@@ -60,7 +60,7 @@ type Reach struct {
 func (g Reach) Check() error {
 	for _, rule := range g.Rules.Allow {
 		if rule.port == 0 {
-			return reason.Errorf(reason.HostInvalid, "%s names no port", clip(rule.text)).
+			return reason.Errorf(reason.HostInvalid, "%s names no port", quoted(rule.text)).
 				WithRemedy("Write the port that programs may reach, such as %s:443.", rule.bracketed())
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"strings"
 
+	"palyra/internal/clip"
 	"palyra/internal/reason"
 )
 
@@ -62,8 +63,5 @@ func (k Key) clean(said string) string {
 		said = strings.ReplaceAll(said, k.Reveal(), "["+redacted+"]")
 	}
 	said = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(said, "?"), unfit), " ")
-	if len(said) <= maxSaid {
-		return said
-	}
-	return strings.ToValidUTF8(said[:maxSaid], "") + "..."
+	return clip.Ellipsis(said, maxSaid)
 }

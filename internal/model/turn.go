@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"palyra/internal/clip"
 	"palyra/internal/reason"
 )
 
@@ -64,7 +65,7 @@ func Finish(r Request, t Turn) Turn {
 // bytes.
 const maxWritten = 256
 
-func short(name string) string { return strings.ToValidUTF8(name[:min(len(name), maxWritten)], "") }
+func short(name string) string { return strings.ToValidUTF8(clip.To(name, maxWritten), "") }
 
 // identify sees to it that the ids of calls are unique within the conversation
 // and fit to be sent back: some servers send none, or the same in every turn.

@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"strings"
 	"testing"
 
 	"palyra/internal/policy"
@@ -21,5 +22,10 @@ func TestDefaults(t *testing.T) {
 	v, _ = engine.Evaluate(t.Context(), policytest.Request("nope", `{}`), nil)
 	if v.Effect() != policy.Deny || v.Reason() != reason.UnknownTool {
 		t.Errorf("unknown tool: %+v, want deny", v)
+	}
+	// A long name ends between two characters.
+	v, _ = engine.Evaluate(t.Context(), policytest.Request("a"+strings.Repeat("é", 300), `{}`), nil)
+	if got := v.Errors(); len(got) != 1 || !strings.HasSuffix(got[0], `é..."`) {
+		t.Errorf("a long name: %q", got)
 	}
 }

@@ -7,10 +7,9 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
-	"unicode/utf8"
 
+	"palyra/internal/clip"
 	"palyra/internal/event"
 	"palyra/internal/model"
 	"palyra/internal/reason"
@@ -166,17 +165,6 @@ func cut(text string) string {
 	if len(text) <= mostResult {
 		return text
 	}
-	kept := clip(text, mostResult)
+	kept := clip.To(text, mostResult)
 	return fmt.Sprintf("%s\n[cut by the gateway: these are the first %d of %d bytes; ask for less at once]", kept, len(kept), len(text))
-}
-
-// clip cuts a text to at most so many bytes of whole characters.
-func clip(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	for most > 0 && !utf8.RuneStart(text[most]) {
-		most--
-	}
-	return strings.Clone(text[:most])
 }

@@ -5,6 +5,7 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/canonical"
+	"palyra/internal/clip"
 	"palyra/internal/event"
 	"palyra/internal/journal"
 	"palyra/internal/model"
@@ -139,7 +140,7 @@ func turnWrite(r Record, n int, t model.Turn, tools []tool.Descriptor) (w Write,
 	}
 	p.Text, p.TextBlob = w.store(tool.RedactText(t.Text))
 	for i, c := range t.Calls {
-		p.Calls[i] = TurnCallPayload{CallID: c.ID, Tool: clip(tool.RedactText(c.Tool), longestName)}
+		p.Calls[i] = TurnCallPayload{CallID: c.ID, Tool: clip.To(tool.RedactText(c.Tool), longestName)}
 		p.Calls[i].Input, p.Calls[i].InputBlob = w.store(redactInput(c, tools))
 	}
 	return w, w.addEvent(event.ModelTurn, r, r.Principal.String(), p)

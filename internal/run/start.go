@@ -11,6 +11,8 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/canonical"
+	"palyra/internal/clip"
+	"palyra/internal/nearest"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
@@ -97,7 +99,7 @@ func (m *Manager) check(s Start) (Start, error) {
 
 func (m *Manager) unknownModel(name string) error {
 	names := slices.Sorted(maps.Keys(m.Models))
-	switch near := tool.Nearest(name, names); {
+	switch near := nearest.Of(name, names); {
 	case len(names) == 0:
 		return reason.Errorf(reason.UnknownModel, "no model is configured")
 	case near != "":
@@ -122,7 +124,7 @@ func (m *Manager) checkWorkspace(s Start) (Start, error) {
 		return s, nil
 	}
 	e := reason.Errorf(reason.UnknownWorkspace, "there is no workspace %q", s.Workspace)
-	if near := tool.Nearest(s.Workspace, names); near != "" {
+	if near := nearest.Of(s.Workspace, names); near != "" {
 		e = e.WithRemedy("Did you mean %q?", near)
 	}
 	return s, e
@@ -174,7 +176,7 @@ func beginning(caller access.Caller, s Start) (Beginning, error) {
 		ID: ulid.Make().String(), State: Running,
 		Principal: caller.Principal, OnBehalfOf: caller.OnBehalfOf, Device: caller.DeviceID,
 		Session: toolcall.SessionID(caller, s.Session), Model: s.Model, Workspace: s.Workspace,
-		Message: clip(tool.RedactText(s.Message), rowMessage), Interactive: s.Interactive, Budget: s.Budget,
+		Message: clip.To(tool.RedactText(s.Message), rowMessage), Interactive: s.Interactive, Budget: s.Budget,
 	}
 	w, err := startedWrite(r, s.Message)
 	return Beginning{Record: r, Key: s.IdempotencyKey, Digest: digest, Write: w}, err

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"palyra/internal/clip"
 	"palyra/internal/reason"
 )
 
@@ -95,10 +96,5 @@ func validName(name string) bool {
 	return name != "" && len(name) <= 128
 }
 
-func shorten(text string) string {
-	const most = 64
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "..."
-}
+// shorten clips text from outside for a message.
+func shorten(text string) string { return clip.Ellipsis(text, 64) }

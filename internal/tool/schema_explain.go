@@ -12,7 +12,13 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"palyra/internal/clip"
+	"palyra/internal/nearest"
 )
+
+// mostShown bounds, in bytes, text from outside that a message repeats.
+const mostShown = 160
 
 // fault is the first thing wrong with an input, in the order of reading.
 type fault struct {
@@ -67,9 +73,9 @@ func explainEnum(allowed []any, value any, at string) *fault {
 			words = append(words, word)
 		}
 	}
-	f := &fault{pointer: at, message: fmt.Sprintf("%s is not one of %s", show(value), clip(strings.Join(names, ", ")))}
+	f := &fault{pointer: at, message: fmt.Sprintf("%s is not one of %s", show(value), clip.Ellipsis(strings.Join(names, ", "), mostShown))}
 	if word, ok := value.(string); ok {
-		f.hint = Nearest(word, words)
+		f.hint = nearest.Of(word, words)
 	}
 	return f
 }
@@ -122,12 +128,12 @@ func explainProperty(s *jsonschema.Schema, name string, value any, at string) *f
 }
 
 func unknownProperty(name string, known []string, at string) *fault {
-	f := &fault{pointer: at + "/" + escapePointer(name), hint: Nearest(name, known)}
-	f.message = fmt.Sprintf("unknown property %q", clip(name))
+	f := &fault{pointer: at + "/" + escapePointer(name), hint: nearest.Of(name, known)}
+	f.message = fmt.Sprintf("unknown property %q", clip.Ellipsis(name, mostShown))
 	if f.hint != "" {
 		f.message += fmt.Sprintf("; did you mean %q?", f.hint)
 	} else if len(known) > 0 {
-		f.message += "; known are " + clip(strings.Join(known, ", "))
+		f.message += "; known are " + clip.Ellipsis(strings.Join(known, ", "), mostShown)
 	}
 	return f
 }
@@ -184,7 +190,7 @@ func explainString(s *jsonschema.Schema, value, at string) *fault {
 		return nil
 	}
 	if re, err := regexp.Compile(s.Pattern); err == nil && !re.MatchString(value) {
-		return &fault{pointer: at, message: fmt.Sprintf("does not match the pattern %s", clip(s.Pattern))}
+		return &fault{pointer: at, message: fmt.Sprintf("does not match the pattern %s", clip.Ellipsis(s.Pattern, mostShown))}
 	}
 	return nil
 }
@@ -240,7 +246,7 @@ func plainError(err error) string {
 		}
 		text = rest
 	}
-	return clip(text)
+	return clip.Ellipsis(text, mostShown)
 }
 
 func show(value any) string {
@@ -248,14 +254,5 @@ func show(value any) string {
 	if err != nil {
 		return "this value"
 	}
-	return clip(string(text))
-}
-
-// clip shortens text that comes from outside and goes into a message.
-func clip(s string) string {
-	const most = 160
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "..."
+	return clip.Ellipsis(string(text), mostShown)
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"palyra/internal/clip"
 )
 
 // checkReferences refuses what would make validation leave the schema or never
@@ -78,7 +80,7 @@ func refuseKeywords(node map[string]any, at string, top bool) error {
 		return fmt.Errorf("$id is only allowed at the top level (at %q)", at)
 	}
 	if ref, ok := node["$ref"].(string); ok && ref != "#" && !strings.HasPrefix(ref, "#/") {
-		return fmt.Errorf("$ref %q does not point into the schema itself (at %q)", clip(ref), at)
+		return fmt.Errorf("$ref %q does not point into the schema itself (at %q)", clip.Ellipsis(ref, mostShown), at)
 	}
 	return nil
 }
@@ -148,17 +150,17 @@ func lookup(root any, pointer string) (any, error) {
 		case map[string]any:
 			next, ok := holder[token]
 			if !ok {
-				return nil, fmt.Errorf("%w: %q", errNoSuchSchema, clip(pointer))
+				return nil, fmt.Errorf("%w: %q", errNoSuchSchema, clip.Ellipsis(pointer, mostShown))
 			}
 			node = next
 		case []any:
 			i, err := strconv.Atoi(token)
 			if err != nil || i < 0 || i >= len(holder) {
-				return nil, fmt.Errorf("%w: %q", errNoSuchSchema, clip(pointer))
+				return nil, fmt.Errorf("%w: %q", errNoSuchSchema, clip.Ellipsis(pointer, mostShown))
 			}
 			node = holder[i]
 		default:
-			return nil, fmt.Errorf("%w: %q", errNoSuchSchema, clip(pointer))
+			return nil, fmt.Errorf("%w: %q", errNoSuchSchema, clip.Ellipsis(pointer, mostShown))
 		}
 	}
 	return node, nil

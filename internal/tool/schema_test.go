@@ -164,19 +164,6 @@ func TestRecursiveDataIsAllowed(t *testing.T) {
 	}
 }
 
-func TestNearest(t *testing.T) {
-	names := []string{"path", "content", "mode", "workspace"}
-	tests := map[string]string{
-		"pth": "path", "pathh": "path", "apth": "path", "contnet": "content",
-		"workspac": "workspace", "x": "", "zzzz": "", strings.Repeat("a", 200): "",
-	}
-	for word, want := range tests {
-		if got := Nearest(word, names); got != want {
-			t.Errorf("Nearest(%.20q) = %q, want %q", word, got, want)
-		}
-	}
-}
-
 func FuzzCheck(f *testing.F) {
 	s, err := CompileSchema(json.RawMessage(personSchema))
 	if err != nil {

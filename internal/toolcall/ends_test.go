@@ -231,6 +231,19 @@ func TestLeavingIsCancelled(t *testing.T) {
 	}
 }
 
+// A name that is too long for the journal ends between two characters there.
+func TestClippedNamesAreText(t *testing.T) {
+	w := newWorld(t)
+	s := readCall()
+	s.Tool = "a" + strings.Repeat("é", 100)
+	if _, _, err := w.call(s); reason.Of(err) != reason.UnknownTool {
+		t.Fatal(err)
+	}
+	if p := last[callrecord.Refused](w, event.Refused); p.Tool != "a"+strings.Repeat("é", 63) {
+		t.Errorf("the journal has the name as %q", p.Tool)
+	}
+}
+
 // faulty is a tool that cannot plan, for a reason that is nobody's business.
 type faulty struct{ *probe }
 

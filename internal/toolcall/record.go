@@ -7,6 +7,7 @@ import (
 
 	"palyra/internal/callrecord"
 	"palyra/internal/canonical"
+	"palyra/internal/clip"
 	"palyra/internal/event"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
@@ -31,6 +32,10 @@ func (c *call) refuse(ctx context.Context, cause error) error {
 	return cause
 }
 
+// longestName is how much of a tool's name is journaled, in bytes: a caller may
+// send any.
+const longestName = 128
+
 // because is the reason of an error, as it is recorded and told. The end of the
 // call's context explains an error without one; of every other fault the cause
 // is logged here, as nobody else sees it.
@@ -44,7 +49,7 @@ func (a *authorization) because(ctx context.Context, err error) *reason.Error {
 	}
 	if a.Log != nil {
 		a.Log.ErrorContext(ctx, "a call met a fault of the gateway", slog.String("proposal", a.proposal.ID),
-			slog.String("tool", clip(a.sub.Tool)), slog.String("error", err.Error()))
+			slog.String("tool", clip.To(a.sub.Tool, longestName)), slog.String("error", err.Error()))
 	}
 	return reason.Errorf(reason.Internal, "%s", reason.Lookup(reason.Internal).Sentence)
 }
@@ -52,7 +57,7 @@ func (a *authorization) because(ctx context.Context, err error) *reason.Error {
 // draftRefused drafts the refusal, whose message may quote the input.
 func (c *call) draftRefused(why *reason.Error) error {
 	return c.draftRedacted(event.Refused, callrecord.Refused{
-		ProposalID: c.proposal.ID, CallID: c.sub.CallID, Principal: c.sub.Caller.Principal.String(), Tool: clip(c.sub.Tool),
+		ProposalID: c.proposal.ID, CallID: c.sub.CallID, Principal: c.sub.Caller.Principal.String(), Tool: clip.To(c.sub.Tool, longestName),
 		Reason: why.Code, Message: why.Message, Remedy: why.NextStep(), GatewaySession: c.sessionID(),
 	})
 }
@@ -118,12 +123,4 @@ func newRedacted(code event.Code, p tool.Proposal, payload any) (event.Draft, er
 		d.Payload, _, err = tool.Redact(d.Payload, nil)
 	}
 	return d, err
-}
-
-func clip(name string) string {
-	const most = 128
-	if len(name) > most {
-		return name[:most]
-	}
-	return name
 }

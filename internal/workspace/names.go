@@ -8,6 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"palyra/internal/clip"
 	"palyra/internal/reason"
 )
 
@@ -68,7 +69,7 @@ func Plain(p string) bool {
 func quote(p string) string {
 	const most = 200
 	if len(p) > most {
-		return strconv.QuoteToASCII(p[:most]) + "..."
+		return strconv.QuoteToASCII(clip.To(p, most)) + "..."
 	}
 	return strconv.QuoteToGraphic(p)
 }

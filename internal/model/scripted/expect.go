@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 
+	"palyra/internal/clip"
 	"palyra/internal/model"
 )
 
@@ -35,7 +36,7 @@ func (s *script) choose(conversation []model.Message) ([]*turn, bool, error) {
 		}
 	}
 	if len(s.Turns) == 0 {
-		return nil, false, fmt.Errorf("no conversation is for a first message such as %q", clip(first))
+		return nil, false, fmt.Errorf("no conversation is for a first message such as %q", shown(first))
 	}
 	return s.Turns, s.Repeat, nil
 }
@@ -44,7 +45,7 @@ func (s *script) choose(conversation []model.Message) ([]*turn, bool, error) {
 func (e *expectation) check(conversation []model.Message) error {
 	if e.message != nil {
 		if said := lastText(conversation); !e.message.MatchString(said) {
-			return fmt.Errorf("the message should match %q, and is %q", e.message, clip(said))
+			return fmt.Errorf("the message should match %q, and is %q", e.message, shown(said))
 		}
 		return nil
 	}
@@ -55,13 +56,13 @@ func (e *expectation) check(conversation []model.Message) error {
 	result := results[e.Result-1]
 	switch {
 	case e.matches != nil && !e.matches.MatchString(result.Text):
-		return fmt.Errorf("result %d should match %q, and is %q", e.Result, e.matches, clip(result.Text))
+		return fmt.Errorf("result %d should match %q, and is %q", e.Result, e.matches, shown(result.Text))
 	case e.lacks != nil && e.lacks.MatchString(result.Text):
-		return fmt.Errorf("result %d should not match %q, and is %q", e.Result, e.lacks, clip(result.Text))
+		return fmt.Errorf("result %d should not match %q, and is %q", e.Result, e.lacks, shown(result.Text))
 	case e.Failed != nil && *e.Failed && !result.Failed:
-		return fmt.Errorf("result %d should be a failure, and is %q", e.Result, clip(result.Text))
+		return fmt.Errorf("result %d should be a failure, and is %q", e.Result, shown(result.Text))
 	case e.Failed != nil && !*e.Failed && result.Failed:
-		return fmt.Errorf("result %d should be no failure, and is %q", e.Result, clip(result.Text))
+		return fmt.Errorf("result %d should be no failure, and is %q", e.Result, shown(result.Text))
 	}
 	return nil
 }
@@ -83,10 +84,5 @@ func lastResults(conversation []model.Message) []model.Result {
 	return conversation[len(conversation)-1].Results
 }
 
-// clip shortens what a message repeats.
-func clip(text string) string {
-	if runes := []rune(text); len(runes) > 200 {
-		return string(runes[:200]) + "..."
-	}
-	return text
-}
+// shown clips what a message repeats.
+func shown(text string) string { return clip.Ellipsis(text, 200) }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"palyra/internal/nearest"
 	"palyra/internal/policy"
 	"palyra/internal/policy/internal/expr"
 	"palyra/internal/tool"
@@ -305,7 +306,7 @@ func (f *search) otherTool() (change, bool) {
 		names = append(names, d.Name)
 	}
 	slices.Sort(names)
-	was, name := f.from.Request.Tool, tool.Nearest(f.from.Request.Tool, names)
+	was, name := f.from.Request.Tool, nearest.Of(f.from.Request.Tool, names)
 	if slices.Contains(names, was) || name == "" {
 		return change{}, false
 	}

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"strconv"
 
+	"palyra/internal/clip"
 	"palyra/internal/reason"
 	"palyra/internal/workspace"
 )
@@ -74,7 +75,7 @@ func (c Config) orDefault() Config {
 func quote(p string) string {
 	const most = 200
 	if len(p) > most {
-		return strconv.QuoteToASCII(p[:most]) + "..."
+		return strconv.QuoteToASCII(clip.To(p, most)) + "..."
 	}
 	return strconv.QuoteToGraphic(p)
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"palyra/internal/clip"
 )
 
 // maxCondition is the longest text of a condition, in characters.
@@ -116,10 +118,4 @@ func Clip(text string) string {
 }
 
 // ClipText bounds a text in bytes.
-func ClipText(s string) string {
-	const most = 400
-	if len(s) > most {
-		return s[:most] + "..."
-	}
-	return s
-}
+func ClipText(s string) string { return clip.Ellipsis(s, 400) }

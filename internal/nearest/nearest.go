@@ -1,8 +1,10 @@
-package tool
+// Package nearest finds the name that somebody most likely meant, for "did you
+// mean" in messages.
+package nearest
 
-// Nearest returns the name that a person most likely meant by word, or "" when
+// Of returns the name that a person most likely meant by word, or "" when
 // none is close: at most two edits away, and less than half of the word.
-func Nearest(word string, names []string) string {
+func Of(word string, names []string) string {
 	best, found := 3, ""
 	for _, name := range names {
 		d := distance([]rune(word), []rune(name))
