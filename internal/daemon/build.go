@@ -122,13 +122,13 @@ func openState(_ context.Context, g *gateway, _ Options) error {
 	return nil
 }
 
-func openKeys(_ context.Context, g *gateway, _ Options) error {
+func openKeys(ctx context.Context, g *gateway, _ Options) error {
 	authority, created, err := openAuthority(g.cfg)
 	if err != nil {
 		return err
 	}
 	if created {
-		g.log.Info("certificate authority created", slog.String("trust_domain", authority.TrustDomain()))
+		g.log.InfoContext(ctx, "certificate authority created", slog.String("trust_domain", authority.TrustDomain()))
 	}
 	g.authority = authority
 	return nil

@@ -48,8 +48,6 @@ func forbids(name string) string {
 	return fmt.Sprintf("@id(\"own.no-%[1]s\")\n@reason(\"no %[1]s\")\nforbid(principal, action == Action::\"tool.execute/%[1]s\", resource);\n", name)
 }
 
-func operatorCaller() access.Caller { return access.Caller{Principal: access.User("local")} }
-
 // load puts a file into the directory and reloads.
 func (d policyDesk) load(name, text string) (string, error) {
 	d.t.Helper()
