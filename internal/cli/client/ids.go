@@ -19,10 +19,10 @@ const (
 
 var idForm = lazyregexp.New(`^[0-9A-Z]+$`)
 
-// FindID completes an id of which a person gave the beginning, in any case.
+// findID completes an id of which a person gave the beginning, in any case.
 // known lists the ids there are; it is asked only when part of the id is left
 // away.
-func FindID(kind, given string, known func() ([]string, error)) (string, error) {
+func findID(kind, given string, known func() ([]string, error)) (string, error) {
 	id := strings.ToUpper(strings.TrimSpace(given))
 	if len(id) < shortestPrefix || len(id) > idLength || !idForm.MatchString(id) {
 		return "", command.Usage("%q is not the id of any %s", given, kind).
@@ -51,9 +51,9 @@ func FindID(kind, given string, known func() ([]string, error)) (string, error) 
 		WithRemedy("Give more of it; they are %s.", strings.Join(found[:min(len(found), 5)], ", "))
 }
 
-// FindListed is FindID among the ids of a list.
+// FindListed is findID among the ids of a list.
 func FindListed[T any](kind, given string, page Pages[T], ids ...func(T) string) (string, error) {
-	return FindID(kind, given, func() ([]string, error) {
+	return findID(kind, given, func() ([]string, error) {
 		list, _, err := Collect(0, page)
 		var all []string
 		for _, v := range list {

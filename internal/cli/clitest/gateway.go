@@ -189,7 +189,7 @@ func Play(send func(*palyrav1.CallToolResponse) error, list ...*palyrav1.CallToo
 func (f *Gateway) Asks(v *palyrav1.Approval, after ...*palyrav1.CallToolResponse) {
 	f.Play = func(ctx context.Context, _ *palyrav1.CallToolRequest, send func(*palyrav1.CallToolResponse) error) error {
 		f.Change(func() { f.Approvals[v.GetApprovalId()] = v })
-		shown := proto.Clone(v).(*palyrav1.Approval)
+		shown := proto.CloneOf(v)
 		err := send(&palyrav1.CallToolResponse{Event: &palyrav1.CallToolResponse_ApprovalRequested{ApprovalRequested: &palyrav1.ApprovalRequested{Approval: shown}}})
 		if err != nil {
 			return err
@@ -342,7 +342,7 @@ func (s fakeApprovals) CancelApproval(_ context.Context, req *palyrav1.CancelApp
 		case v.GetState() != palyrav1.ApprovalState_APPROVAL_STATE_PENDING:
 			err = GatewayError(connect.CodeAborted, reason.ApprovalConflict, "bob denied it before", map[string]string{"changed_by": "user:bob"})
 		default:
-			v = proto.Clone(v).(*palyrav1.Approval)
+			v = proto.CloneOf(v)
 			v.State = palyrav1.ApprovalState_APPROVAL_STATE_CANCELLED
 			s.f.Approvals[req.GetApprovalId()] = v
 		}
@@ -368,10 +368,10 @@ func (s fakeApprovals) DecideApproval(_ context.Context, req *palyrav1.DecideApp
 		case req.GetShownDigest() != v.GetCallDigest():
 			err = GatewayError(connect.CodeFailedPrecondition, reason.DigestMismatch, "the digest is of another call", nil)
 		case req.GetAllow():
-			v = proto.Clone(v).(*palyrav1.Approval)
+			v = proto.CloneOf(v)
 			v.State = palyrav1.ApprovalState_APPROVAL_STATE_ALLOWED
 		default:
-			v = proto.Clone(v).(*palyrav1.Approval)
+			v = proto.CloneOf(v)
 			v.State = palyrav1.ApprovalState_APPROVAL_STATE_DENIED
 		}
 		if err == nil {

@@ -36,10 +36,10 @@ func Golden(t *testing.T, commands map[string][]string) {
 func checkGolden(t *testing.T, path, got string) {
 	t.Helper()
 	if *Update {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return

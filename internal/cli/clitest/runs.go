@@ -93,7 +93,7 @@ func (r *Runs) begin(req *palyrav1.StartRunRequest) *Run {
 func (r *Run) snapshot() *palyrav1.Run {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return proto.Clone(r.record).(*palyrav1.Run)
+	return proto.CloneOf(r.record)
 }
 
 // Add puts an event on the tape, with a gap before it as the real one has.

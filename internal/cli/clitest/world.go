@@ -108,8 +108,12 @@ func (w *World) WriteBundle(from, to time.Time) {
 	if err != nil {
 		w.T.Fatal(err)
 	}
+	key, ok := cert.PrivateKey.(*ecdsa.PrivateKey)
+	if !ok {
+		w.T.Fatalf("the key is a %T", cert.PrivateKey)
+	}
 	err = identity.WriteBundle(w.Bundle, identity.Bundle{
-		Root: w.CA.cert, Chain: []*x509.Certificate{leaf}, Key: cert.PrivateKey.(*ecdsa.PrivateKey),
+		Root: w.CA.cert, Chain: []*x509.Certificate{leaf}, Key: key,
 		Address: w.Address, ServerName: serverName,
 	})
 	if err != nil {

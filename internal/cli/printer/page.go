@@ -18,6 +18,7 @@ type Page struct {
 }
 
 const (
+	// LabelWidth is the room of a label.
 	LabelWidth = 14
 	// PageWidth is what a long text is broken to.
 	PageWidth = 80
