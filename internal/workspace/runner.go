@@ -3,6 +3,7 @@ package workspace
 import (
 	"path"
 	"slices"
+	"sync"
 )
 
 // runnerReads lists the files that a known runner reads without being told, by
@@ -77,9 +78,7 @@ var runnerData = []string{
 func RunnerReads(family string) []string { return runnerReads[family] }
 
 // runnerOrders are the folded names of the others that Protected does not know.
-var runnerOrders = foldedOrders()
-
-func foldedOrders() map[string]bool {
+var runnerOrders = sync.OnceValue(func() map[string]bool {
 	orders := map[string]bool{}
 	for _, files := range runnerReads {
 		for _, file := range files {
@@ -89,9 +88,9 @@ func foldedOrders() map[string]bool {
 		}
 	}
 	return orders
-}
+})
 
 // RunnerOrders reports whether name is that of a file from which a known runner
 // takes commands, as the most forgiving file system would compare it. Files that
 // are Protected anyway are not counted.
-func RunnerOrders(name string) bool { return runnerOrders[Fold(name)] }
+func RunnerOrders(name string) bool { return runnerOrders()[Fold(name)] }
