@@ -126,6 +126,7 @@ func (e *LoadError) Unwrap() error {
 	return reason.Errorf(reason.PolicyInvalid, "%s", e.Error())
 }
 
+// Count says how many of a noun: "1 error", "2 errors".
 func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -133,6 +134,7 @@ func Count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
+// HasErrors reports whether one of them is an error.
 func HasErrors(findings []Finding) bool {
 	return slices.ContainsFunc(findings, func(f Finding) bool { return f.Severity == SeverityError })
 }

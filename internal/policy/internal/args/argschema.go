@@ -15,6 +15,7 @@ import (
 // Kind is the Cedar form of a place in a tool's input.
 type Kind int
 
+// The kinds.
 const (
 	KindOpaque Kind = iota // a String: the canonical JSON of the value
 	KindString
@@ -34,6 +35,7 @@ type Type struct {
 	Fields map[string]Field
 }
 
+// Field is a property of a record.
 type Field struct {
 	Typ      *Type
 	Required bool
@@ -248,6 +250,7 @@ func (t *Type) schemaType() schema.Type {
 	}
 }
 
+// SchemaRecord is the record in the schema that holds the arguments.
 func (t *Type) SchemaRecord() schema.Record {
 	out := make(schema.Record, len(t.Fields))
 	for name, f := range t.Fields {

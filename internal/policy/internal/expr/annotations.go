@@ -140,4 +140,5 @@ const (
 	SeverityCritical = "critical"
 )
 
+// Severities are all of them, the lowest first.
 var Severities = []string{SeverityLow, SeverityMedium, SeverityHigh, SeverityCritical}

@@ -15,52 +15,88 @@ import (
 // there and nowhere else.
 
 type (
-	AST  = ast.Policy
+	// AST is the syntax tree of a policy.
+	AST = ast.Policy
+	// Node is a node of an expression.
 	Node = ast.IsNode
 
+	// ConditionNode is one when or unless of a policy.
 	ConditionNode = ast.ConditionType
 
-	NodeIf           = ast.NodeTypeIfThenElse
-	NodeOr           = ast.NodeTypeOr
-	NodeAnd          = ast.NodeTypeAnd
-	NodeLess         = ast.NodeTypeLessThan
-	NodeLessEqual    = ast.NodeTypeLessThanOrEqual
-	NodeGreater      = ast.NodeTypeGreaterThan
+	// NodeIf is if, then and else.
+	NodeIf = ast.NodeTypeIfThenElse
+	// NodeOr is ||.
+	NodeOr = ast.NodeTypeOr
+	// NodeAnd is &&.
+	NodeAnd = ast.NodeTypeAnd
+	// NodeLess is <.
+	NodeLess = ast.NodeTypeLessThan
+	// NodeLessEqual is <=.
+	NodeLessEqual = ast.NodeTypeLessThanOrEqual
+	// NodeGreater is >.
+	NodeGreater = ast.NodeTypeGreaterThan
+	// NodeGreaterEqual is >=.
 	NodeGreaterEqual = ast.NodeTypeGreaterThanOrEqual
-	NodeEqual        = ast.NodeTypeEquals
-	NodeNotEqual     = ast.NodeTypeNotEquals
-	NodeHas          = ast.NodeTypeHas
-	nodeHasTag       = ast.NodeTypeHasTag
-	nodeGetTag       = ast.NodeTypeGetTag
-	NodeAccess       = ast.NodeTypeAccess
-	NodeAdd          = ast.NodeTypeAdd
-	NodeSub          = ast.NodeTypeSub
-	NodeMult         = ast.NodeTypeMult
-	NodeNegate       = ast.NodeTypeNegate
-	NodeNot          = ast.NodeTypeNot
-	NodeContains     = ast.NodeTypeContains
-	NodeContainsAll  = ast.NodeTypeContainsAll
-	NodeContainsAny  = ast.NodeTypeContainsAny
-	NodeIsEmpty      = ast.NodeTypeIsEmpty
-	nodeCall         = ast.NodeTypeExtensionCall
-	NodeValue        = ast.NodeValue
-	nodeIn           = ast.NodeTypeIn
-	nodeIs           = ast.NodeTypeIs
-	nodeIsIn         = ast.NodeTypeIsIn
-	NodeLike         = ast.NodeTypeLike
-	NodeSet          = ast.NodeTypeSet
-	NodeRecord       = ast.NodeTypeRecord
-	nodeBinary       = ast.BinaryNode
-	NodeVariable     = ast.NodeTypeVariable
+	// NodeEqual is ==.
+	NodeEqual = ast.NodeTypeEquals
+	// NodeNotEqual is !=.
+	NodeNotEqual = ast.NodeTypeNotEquals
+	// NodeHas is has: whether a record has an attribute.
+	NodeHas    = ast.NodeTypeHas
+	nodeHasTag = ast.NodeTypeHasTag
+	nodeGetTag = ast.NodeTypeGetTag
+	// NodeAccess is an attribute of a record or entity.
+	NodeAccess = ast.NodeTypeAccess
+	// NodeAdd is +.
+	NodeAdd = ast.NodeTypeAdd
+	// NodeSub is the binary -.
+	NodeSub = ast.NodeTypeSub
+	// NodeMult is *.
+	NodeMult = ast.NodeTypeMult
+	// NodeNegate is the unary -.
+	NodeNegate = ast.NodeTypeNegate
+	// NodeNot is !.
+	NodeNot = ast.NodeTypeNot
+	// NodeContains is contains of a set.
+	NodeContains = ast.NodeTypeContains
+	// NodeContainsAll is containsAll of a set.
+	NodeContainsAll = ast.NodeTypeContainsAll
+	// NodeContainsAny is containsAny of a set.
+	NodeContainsAny = ast.NodeTypeContainsAny
+	// NodeIsEmpty is isEmpty of a set.
+	NodeIsEmpty = ast.NodeTypeIsEmpty
+	nodeCall    = ast.NodeTypeExtensionCall
+	// NodeValue is a literal.
+	NodeValue = ast.NodeValue
+	nodeIn    = ast.NodeTypeIn
+	nodeIs    = ast.NodeTypeIs
+	nodeIsIn  = ast.NodeTypeIsIn
+	// NodeLike is like, with * as the wildcard.
+	NodeLike = ast.NodeTypeLike
+	// NodeSet is a set that is written out.
+	NodeSet = ast.NodeTypeSet
+	// NodeRecord is a record that is written out.
+	NodeRecord = ast.NodeTypeRecord
+	nodeBinary = ast.BinaryNode
+	// NodeVariable is principal, action, resource or context.
+	NodeVariable = ast.NodeTypeVariable
 
-	ScopeAll   = ast.ScopeTypeAll
-	ScopeEq    = ast.ScopeTypeEq
-	ScopeIn    = ast.ScopeTypeIn
+	// ScopeAll is a scope without a condition.
+	ScopeAll = ast.ScopeTypeAll
+	// ScopeEq is a scope with ==.
+	ScopeEq = ast.ScopeTypeEq
+	// ScopeIn is a scope with in and one entity.
+	ScopeIn = ast.ScopeTypeIn
+	// ScopeInSet is a scope with in and a set of entities.
 	ScopeInSet = ast.ScopeTypeInSet
-	ScopeIs    = ast.ScopeTypeIs
-	ScopeIsIn  = ast.ScopeTypeIsIn
-	ScopeNode  = ast.IsScopeNode
+	// ScopeIs is a scope with is.
+	ScopeIs = ast.ScopeTypeIs
+	// ScopeIsIn is a scope with is and in.
+	ScopeIsIn = ast.ScopeTypeIsIn
+	// ScopeNode is the scope of a principal, action or resource.
+	ScopeNode = ast.IsScopeNode
 
+	// Env is what an expression is evaluated with.
 	Env = eval.Env
 )
 

@@ -96,6 +96,7 @@ func (c *Policy) Constants() []types.Value {
 	return out
 }
 
+// SortedElements lists a set in the order of its elements' text.
 func SortedElements(set types.Set) []types.Value { return sortedValues(set.Slice()) }
 
 func sortedValues(list []types.Value) []types.Value {

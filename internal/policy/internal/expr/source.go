@@ -29,6 +29,7 @@ type Source struct {
 	lines []string
 }
 
+// NewSourceText splits the text of a file into lines.
 func NewSourceText(name, text string) *Source {
 	return &Source{Name: name, Text: text, lines: strings.Split(text, "\n")}
 }
@@ -70,6 +71,7 @@ type Policy struct {
 	laid []Condition
 }
 
+// Permits reports whether it is a permit.
 func (c *Policy) Permits() bool { return c.Cedar.Effect() == cedar.Permit }
 
 // At makes a finding at one of the policy's tokens.
@@ -160,6 +162,7 @@ func (c *Policy) Find(name string) Token {
 	return c.Head
 }
 
+// EffectWord is "permit" or "forbid".
 func EffectWord(permit bool) string {
 	if permit {
 		return "permit"

@@ -9,6 +9,7 @@ import (
 // tokenKind is the sort of a token of Cedar's policy language.
 type tokenKind int
 
+// The kinds of tokens.
 const (
 	TokIdent tokenKind = iota
 	TokString
@@ -26,6 +27,7 @@ type Token struct {
 	Offset, line, column int
 }
 
+// End is the offset behind it, in bytes.
 func (t Token) End() int { return t.Offset + len(t.Text) }
 
 // Unquoted returns the text of a string literal without its quotes. Escapes
@@ -53,6 +55,7 @@ type lexer struct {
 	errors       []lexError
 }
 
+// Tokenize splits a policy text, and says where it is not made of tokens.
 func Tokenize(text string) ([]Token, []lexError) {
 	l := &lexer{text: text, line: 1, column: 1}
 	for l.at < len(l.text) {

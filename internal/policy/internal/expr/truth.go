@@ -5,6 +5,7 @@ import "github.com/cedar-policy/cedar-go/types"
 // Truth is a condition's value when not everything is known.
 type Truth int
 
+// The values.
 const (
 	Maybe Truth = iota
 	No

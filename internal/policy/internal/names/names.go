@@ -31,6 +31,7 @@ const (
 	TypeGateway      types.EntityType = "Gateway"
 )
 
+// PrincipalTypes are the types of those who act.
 var PrincipalTypes = []types.EntityType{TypeUser, TypeAgent, typeDevice, typeNode, typeService}
 
 var typeOfKind = map[access.Kind]types.EntityType{
@@ -51,9 +52,10 @@ const (
 	// UnknownTool stands for every tool without a pin. It cannot be a tool's
 	// name.
 	UnknownTool = "(unknown)"
-	// SetAllowed and setActive are the members of the *Set entities.
+	// SetAllowed is the member of a set entity that holds what is allowed.
 	SetAllowed = "allowed"
-	SetActive  = "active"
+	// SetActive is the member of a set entity that holds what is active.
+	SetActive = "active"
 	// GatewayID is the id of the resource of actions that have no other.
 	GatewayID = "palyra"
 	// AnyRole is the role under which every vote is listed.

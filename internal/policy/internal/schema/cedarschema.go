@@ -14,20 +14,32 @@ import (
 )
 
 type (
-	Type      = schemaast.IsType
-	Record    = schemaast.RecordType
+	// Type is a type of an attribute.
+	Type = schemaast.IsType
+	// Record is a record of attributes.
+	Record = schemaast.RecordType
+	// Attribute is an attribute with its type.
 	Attribute = schemaast.Attribute
-	Set       = schemaast.SetType
-	String    = schemaast.StringType
-	Long      = schemaast.LongType
-	Bool      = schemaast.BoolType
+	// Set is a set.
+	Set = schemaast.SetType
+	// String is a text.
+	String = schemaast.StringType
+	// Long is a whole number of 64 bits.
+	Long = schemaast.LongType
+	// Bool is true or false.
+	Bool = schemaast.BoolType
 
-	Resolved       = resolved.Schema
+	// Resolved is a schema whose names are looked up.
+	Resolved = resolved.Schema
+	// ResolvedRecord is a record of a resolved schema.
 	ResolvedRecord = resolved.RecordType
+	// ResolvedEntity is an entity type of a resolved schema.
 	ResolvedEntity = resolved.EntityType
-	Validator      = validate.Validator
+	// Validator checks policies, entities and requests against a schema.
+	Validator = validate.Validator
 )
 
+// NewValidator returns the strict validator of a schema.
 func NewValidator(s *Resolved) *Validator { return validate.New(s, validate.WithStrict()) }
 
 // Parse reads the fixed part of the vocabulary.
