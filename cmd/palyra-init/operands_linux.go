@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 
 	"golang.org/x/sys/unix"
 
@@ -26,7 +27,7 @@ func pin(dir string, operands []inside.Operand, bytes int) (unpinned []int, err 
 		case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
 			unpinned = append(unpinned, i)
 		case err != nil:
-			return nil, fail("writing the operand "+o.Path, err)
+			return nil, fail(inside.StepOperands, fmt.Errorf("%q: %w", o.Path, err))
 		}
 		at += o.Size
 	}
@@ -56,32 +57,63 @@ func overwrite(root int, o inside.Operand, bytes int, at int64, chunk []byte) er
 		return err
 	}
 	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(o.Mtime)}
-	return unix.UtimesNanoAt(unix.AT_FDCWD, descriptor(fd), times, 0)
+	if err := unix.UtimesNanoAt(unix.AT_FDCWD, descriptor(fd), times, 0); err != nil {
+		return err
+	}
+	return leadsTo(root, o.Path, fd)
 }
 
-// openOperand opens a regular file for writing, empty. Links are followed
-// inside the workspace, as they were when the file was hashed. A file that its
-// owner may not write gets the right for as long as this takes.
+// openOperand opens a regular file for writing, empty, if it has the size and
+// the time of the one whose bytes were read. A file that its owner may not write
+// gets the right for as long as this takes.
 func openOperand(root int, o inside.Operand) (int, error) {
-	at, err := unix.Openat2(root, o.Path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH})
+	at, st, err := lookAt(root, o.At, unix.RESOLVE_NO_SYMLINKS)
 	if err != nil {
 		return -1, err
 	}
 	defer unix.Close(at)
-	var st unix.Stat_t
-	if err := unix.Fstat(at, &st); err != nil {
-		return -1, err
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size != o.Size || st.Mtim.Nano() != o.Mtime {
 		return -1, unix.ESTALE
 	}
 	const flags = unix.O_WRONLY | unix.O_TRUNC | unix.O_CLOEXEC
 	fd, err := unix.Open(descriptor(at), flags, 0)
-	if err == unix.EACCES {
+	if errors.Is(err, unix.EACCES) {
 		if err := unix.Chmod(descriptor(at), o.Mode|unix.S_IWUSR); err != nil {
 			return -1, err
 		}
 		fd, err = unix.Open(descriptor(at), flags, 0)
 	}
 	return fd, err
+}
+
+// lookAt opens a name beneath a directory for look-ups only. What is not there
+// any more, or is renamed right now, has changed.
+func lookAt(root int, name string, resolve uint64) (at int, st unix.Stat_t, err error) {
+	at, err = unix.Openat2(root, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | resolve})
+	switch err {
+	case unix.ENOENT, unix.ELOOP, unix.ENOTDIR, unix.EXDEV, unix.EAGAIN:
+		return at, st, unix.ESTALE
+	case nil:
+		err = unix.Fstat(at, &st)
+	}
+	return at, st, err
+}
+
+// leadsTo proves that the name by which the program knows a file leads to the
+// one whose bytes were written: somebody may have turned a link on the way. The
+// overlay keeps what it has looked up, so that a later turn is not seen inside.
+func leadsTo(root int, name string, fd int) error {
+	at, named, err := lookAt(root, name, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(at)
+	var written unix.Stat_t
+	if err := unix.Fstat(fd, &written); err != nil {
+		return err
+	}
+	if named.Dev != written.Dev || named.Ino != written.Ino {
+		return unix.ESTALE
+	}
+	return nil
 }

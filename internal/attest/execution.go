@@ -34,6 +34,8 @@ type Execution struct {
 	Determining []string
 	Operands    []tool.Operand
 	Executable  tool.Executable
+	// UnboundArguments counts those that look like paths and are no operands.
+	UnboundArguments int
 	// Secrets are names of leases.
 	Secrets []string
 	// Journal is the journal as it was known to be durable when the call was
@@ -117,7 +119,7 @@ func (x Execution) invocation() Invocation {
 }
 
 func (x Execution) inputs() Inputs {
-	in := Inputs{ArgumentsDigest: x.ArgumentsDigest, Files: make([]File, 0, len(x.Operands))}
+	in := Inputs{ArgumentsDigest: x.ArgumentsDigest, Files: make([]File, 0, len(x.Operands)), UnboundArguments: x.UnboundArguments}
 	if x.Executable != (tool.Executable{}) {
 		in.Executable = &File{Path: x.Executable.Path, SHA256: bare(x.Executable.SHA256)}
 	}

@@ -181,6 +181,9 @@ type Inputs struct {
 	Executable *File `json:"executable,omitempty"`
 	// Files are the bound operands.
 	Files []File `json:"files"`
+	// UnboundArguments counts the arguments that look like paths and led to no
+	// file that could be bound. Older gateways do not state it.
+	UnboundArguments int `json:"unbound_arguments,omitempty"`
 }
 
 // File is a file by path and content.

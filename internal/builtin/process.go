@@ -124,22 +124,22 @@ func (t process) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, e
 }
 
 func (t process) plan(c command) (tool.Plan, error) {
-	operands, notes, err := c.operands()
+	named, err := c.operands()
 	if err != nil {
 		return tool.Plan{}, err
 	}
 	return tool.Plan{
 		Binding: tool.Binding{
 			Cwd: c.location(), Argv: c.in.Argv, Environment: slices.Concat(c.env, c.placeholders()), Executable: c.program.Executable,
-			Operands: operands, SandboxProfile: t.profile(c), Egress: t.reach(c),
+			Operands: named.Operands, SandboxProfile: t.profile(c), Egress: t.reach(c),
 		},
 		Facts: t.facts(c),
 		Preview: tool.Preview{
 			Summary: fmt.Sprintf("Run %s in %s:%s, %s, %s.", c.program.Path, c.name, c.cwd, t.network(c), c.access()),
-			Notes:   append(notes, t.notes(c)...),
+			Notes:   append(named.Notes, t.notes(c)...),
 		},
 		Subject: fmt.Sprintf("%s:%s@%s", processName, c.program.Path, c.name),
-		MaySend: t.maySend(c),
+		MaySend: t.maySend(c), UnboundArguments: named.Unbound,
 	}, nil
 }
 

@@ -277,7 +277,7 @@ func (t process) requiredFor(c command) []string {
 func (c command) location() string { return c.name + ":" + c.cwd }
 
 // operands are the workspace files that the call is bound to.
-func (c command) operands() ([]tool.Operand, []string, error) {
+func (c command) operands() (sandbox.Named, error) {
 	return sandbox.Operands(c.root, c.cwd, c.in.Argv, cmp.Or(c.program.Copy, c.program.Basename))
 }
 

@@ -83,12 +83,12 @@ func (c command) appeared(bound []tool.Operand) []string {
 	if c.mode == sandbox.Direct {
 		return nil
 	}
-	now, _, err := c.operands()
+	now, err := c.operands()
 	if err != nil {
 		return []string{"all"}
 	}
 	var list []string
-	for _, o := range now {
+	for _, o := range now.Operands {
 		if !slices.ContainsFunc(bound, func(b tool.Operand) bool { return b.Path == o.Path }) {
 			list = append(list, o.Path)
 		}

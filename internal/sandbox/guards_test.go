@@ -235,22 +235,22 @@ func TestOperands(t *testing.T) {
 		{"the program itself", "sub", "./b.py x", "b.py", []string{"sub/b.py"}, 0},
 		{"a name from PATH is none", "", "list a.py", "list", []string{"a.py"}, 0},
 	} {
-		got, notes, err := Operands(root, c.cwd, strings.Fields(c.line), c.base)
+		named, err := Operands(root, c.cwd, strings.Fields(c.line), c.base)
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		if !slices.Equal(names(got), c.want) || len(notes) != c.notes {
-			t.Errorf("%s: %v, notes %q, want %v and %d notes", c.name, names(got), notes, c.want, c.notes)
+		if got := names(named.Operands); !slices.Equal(got, c.want) || len(named.Notes) != c.notes {
+			t.Errorf("%s: %v, notes %q, want %v and %d notes", c.name, got, named.Notes, c.want, c.notes)
 		}
 	}
 	for _, cwd := range []string{"..", "/", "none", "a.py", "sub/../..", "a\x00"} {
-		if _, _, err := Operands(root, cwd, []string{"true"}, "true"); err == nil {
+		if _, err := Operands(root, cwd, []string{"true"}, "true"); err == nil {
 			t.Errorf("cwd %q is accepted", cwd)
 		}
 	}
-	was, _, _ := Operands(root, "", []string{"cat", "a.py"}, "cat")
+	was, _ := Operands(root, "", []string{"cat", "a.py"}, "cat")
 	write(t, filepath.Join(root, "a.py"), "x", 0o644)
-	if is, _, _ := Operands(root, "", []string{"cat", "a.py"}, "cat"); is[0].SHA256 == was[0].SHA256 {
+	if is, _ := Operands(root, "", []string{"cat", "a.py"}, "cat"); is.Operands[0].SHA256 == was.Operands[0].SHA256 {
 		t.Error("a changed file has the same digest")
 	}
 }
@@ -322,9 +322,10 @@ func TestChanged(t *testing.T) {
 	for _, name := range []string{"same", "other", "gone", "d/f"} {
 		write(t, filepath.Join(root, name), name, 0o644)
 	}
-	was, _, err := Operands(root, "", []string{"cat", "same", "other", "gone", "d/f"}, "cat")
-	if err != nil || len(was) != 4 {
-		t.Fatal(was, err)
+	named, err := Operands(root, "", []string{"cat", "same", "other", "gone", "d/f", "d/none", "https://d/none", "none"}, "cat")
+	was := named.Operands
+	if err != nil || len(was) != 4 || named.Unbound != 1 {
+		t.Fatal(named, err)
 	}
 	if changed, err := Changed(root, was); err != nil || len(changed) != 0 {
 		t.Errorf("nothing changed, and still %v, %v", changed, err)
@@ -357,11 +358,11 @@ func FuzzGuards(f *testing.F) {
 		if InlineCode(base, argv) && Denied(base, false) == nil {
 			t.Errorf("%q takes inline code and is not denied", argv)
 		}
-		operands, _, err := Operands(root, "", argv, base)
+		named, err := Operands(root, "", argv, base)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, o := range operands {
+		for _, o := range named.Operands {
 			if o.Path != "a.py" {
 				t.Errorf("operand %q", o.Path)
 			}

@@ -21,37 +21,47 @@ const (
 	maxOperandBytes = 512 << 20
 )
 
+// Named is what the arguments of a call name in the workspace.
+type Named struct {
+	// Operands are files with their digests, sorted by path.
+	Operands []tool.Operand
+	// Notes name what could not be bound, for the person who approves.
+	Notes []string
+	// Unbound counts the arguments that look like paths and led to no file that
+	// could be bound. A program may find one there when it runs.
+	Unbound int
+}
+
 // Operands hashes the workspace files that a call names: what the arguments,
 // or parts of them, name as a file seen from cwd, and the files that a known
 // runner always reads in cwd or a directory above it. Files are opened beneath
-// the workspace and hashed through the descriptor. notes name what could not be
-// bound, for the person who approves.
-func Operands(root, cwd string, argv []string, basename string) (operands []tool.Operand, notes []string, err error) {
-	cwd, err = CheckCwd(cwd)
+// the workspace and hashed through the descriptor.
+func Operands(root, cwd string, argv []string, basename string) (Named, error) {
+	cwd, err := CheckCwd(cwd)
 	if err != nil {
-		return nil, nil, err
+		return Named{}, err
 	}
 	workspace, err := os.OpenRoot(root)
 	if err != nil {
-		return nil, nil, reason.Errorf(reason.WorkspaceScope, "the workspace cannot be opened")
+		return Named{}, reason.Errorf(reason.WorkspaceScope, "the workspace cannot be opened")
 	}
 	defer workspace.Close()
 	if info, err := workspace.Stat(filepath.FromSlash(cwd)); err != nil || !info.IsDir() {
-		return nil, nil, reason.Errorf(reason.WorkspaceScope, "the working directory %q is not a directory of the workspace", shorten(cwd))
+		return Named{}, reason.Errorf(reason.WorkspaceScope, "the working directory %q is not a directory of the workspace", shorten(cwd))
 	}
 	b := binder{workspace: workspace, seen: map[string]bool{}}
 	for i, word := range argv {
 		if err := b.word(cwd, i, word); err != nil {
-			return nil, nil, err
+			return Named{}, err
 		}
 	}
 	for _, name := range runnerNames(cwd, basename) {
 		if _, err := b.bind(name); err != nil {
-			return nil, nil, err
+			return Named{}, err
 		}
 	}
 	slices.SortFunc(b.operands, func(x, y tool.Operand) int { return strings.Compare(x.Path, y.Path) })
-	return b.operands, b.notes, nil
+	return Named{Operands: b.operands, Notes: b.notes, Unbound: b.unbound}, nil
 }
 
 // Changed hashes operands again and returns the paths of those that are not as
@@ -111,8 +121,9 @@ type binder struct {
 	operands []tool.Operand
 	files    []fs.FileInfo // of operands
 	// each keeps two names of one file apart.
-	each  bool
-	notes []string
+	each    bool
+	notes   []string
+	unbound int
 }
 
 // word binds what one argument names. An argument with a slash that names
@@ -132,6 +143,7 @@ func (b *binder) word(cwd string, i int, word string) error {
 		}
 	}
 	if !bound && i > 0 && strings.Contains(word, "/") && !strings.Contains(word, "://") {
+		b.unbound++
 		b.note(word, "looks like a path and is not bound")
 	}
 	return nil

@@ -107,6 +107,9 @@ type Plan struct {
 	// none. Where nothing bounds them it is what the operator would let a program
 	// send that is bounded.
 	MaySend int64
+	// UnboundArguments counts the arguments that look like paths and led to no
+	// file, so that nothing holds the program to what it finds there.
+	UnboundArguments int
 }
 
 // FileIdentity says which file was looked at, and in which state.

@@ -177,7 +177,7 @@ func (c *call) execution(record decision.Record, report tool.Report) attest.Exec
 		Tool: c.proposal.Tool.Name, ToolDefinitionDigest: c.plan.Binding.ToolDefinitionDigest,
 		CallDigest: c.digest, ArgumentsDigest: c.argumentsDigest,
 		PolicyVersion: record.PolicyVersion, SnapshotDigest: record.SnapshotDigest, Determining: determining,
-		Operands: c.plan.Binding.Operands, Executable: c.plan.Binding.Executable,
+		Operands: c.plan.Binding.Operands, Executable: c.plan.Binding.Executable, UnboundArguments: c.plan.UnboundArguments,
 		Secrets:    c.plan.Facts.Secrets,
 		Journal:    &journal,
 		ProposedAt: c.proposedAt, DecidedAt: record.At, ApprovedAt: approvedAt, Report: report,

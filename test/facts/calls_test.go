@@ -105,7 +105,7 @@ func (w *worker) next() *call {
 	}
 	c := &call{worker: w, tool: w.tools[w.calls%len(w.tools)], ws: w.name, flips: t.rng.IntN(8) == 0, aimed: t.rng.IntN(2) == 0}
 	if c.tool == "process.run" { // so that enough of them get to their commit
-		c.aimed = t.rng.IntN(5) == 0
+		c.aimed, c.flips = t.rng.IntN(5) == 0, t.rng.IntN(3) == 0
 	}
 	if !t.dirs["open"] && t.rng.IntN(4) != 0 {
 		t.dirLink()

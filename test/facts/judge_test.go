@@ -287,13 +287,20 @@ func (v *verdict) program() {
 		v.report("program", "it ran in %q", told.Cwd)
 	}
 	honest := slices.ContainsFunc(s.Predicate.Enforcement.Downgrades, func(d string) bool { return strings.HasPrefix(d, "operand changed") })
-	for _, line := range told.Lines {
+	var input struct{ Argv []string }
+	must(json.Unmarshal(v.call.input, &input))
+	for i, line := range told.Lines {
+		name := input.Argv[i+1]
 		digest := plain(v.worker.tree.digests[line])
-		if line == v.call.writes {
-			continue // the program itself wrote it
+		if honest || line == v.call.writes { // the program itself wrote it
+			continue
 		}
-		if !honest && !slices.ContainsFunc(inputs.Files, func(f attest.File) bool { return plain(f.SHA256) == digest }) {
-			v.report("operand", "%q was read, and %v are attested", line, inputs.Files)
+		at := slices.IndexFunc(inputs.Files, func(f attest.File) bool { return f.Path == name })
+		switch {
+		case at < 0 && inputs.UnboundArguments == 0:
+			v.report("operand", "%q was read at %q, %v are attested and no argument is said to be unbound", line, name, inputs.Files)
+		case at >= 0 && plain(inputs.Files[at].SHA256) != digest:
+			v.report("operand", "%q was read at %q, and %v are attested", line, name, inputs.Files)
 		}
 	}
 }

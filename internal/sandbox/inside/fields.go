@@ -97,6 +97,7 @@ func (o *Order) code(c *coder) {
 
 func (o *Operand) code(c *coder) {
 	text(&o.Path, c)
+	text(&o.At, c)
 	number(&o.Size, c)
 	number(&o.Mode, c)
 	number(&o.Mtime, c)

@@ -144,9 +144,12 @@ type Order struct {
 }
 
 // Operand is a workspace file whose bytes are written into the copy of the
-// workspace. Mtime, in nanoseconds, and Mode are what it keeps.
+// workspace. Path is as the call names it, perhaps through links; At is where
+// that led when the bytes were read, without links. Mtime, in nanoseconds, and
+// Mode are what it keeps.
 type Operand struct {
 	Path  string
+	At    string
 	Size  int64
 	Mode  uint32
 	Mtime int64

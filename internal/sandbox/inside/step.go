@@ -8,6 +8,7 @@ type Step string
 const (
 	StepExec       Step = "exec"
 	StepExecutable Step = "executable"
+	StepOperands   Step = "operands"
 	StepWorkspace  Step = "workspace"
 	StepCwd        Step = "cwd"
 	StepOverlay    Step = "overlay"
@@ -21,6 +22,8 @@ func (s Step) String() string {
 		return "starting the program"
 	case StepExecutable:
 		return "checking the program"
+	case StepOperands:
+		return "writing the files that the call names to the copy of the workspace"
 	case StepWorkspace:
 		return "checking the workspace"
 	case StepCwd:

@@ -101,6 +101,11 @@ func refusal(r inside.Report) error {
 			return reason.Errorf(reason.BindingMismatch, "the program changed between the check and its start")
 		}
 		return reason.Errorf(reason.SpawnFailed, "the program is not seen inside the sandbox: %s", r.Error)
+	case inside.StepOperands:
+		if unix.Errno(r.Errno) == unix.ESTALE {
+			return reason.Errorf(reason.BindingMismatch, "the file %s changed between the check and the start", strings.TrimSuffix(r.Error, ": "+unix.ESTALE.Error()))
+		}
+		return reason.Errorf(reason.SpawnFailed, "%s failed: %s", r.Failed, r.Error)
 	case inside.StepWorkspace:
 		return reason.Errorf(reason.WorkspaceScope, "the workspace changed while the sandbox was built: %s", r.Error)
 	case inside.StepCwd:

@@ -3,8 +3,10 @@ package jail
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -47,7 +49,7 @@ func (c *Cell) pin(o *order, w Work) error {
 		if err != nil {
 			return err
 		}
-		pinned, err := keep(bytes, f, operand, left)
+		pinned, err := keep(bytes, c.plan.Workspace.File, f, operand, left)
 		f.Close()
 		switch {
 		case err != nil:
@@ -74,7 +76,7 @@ func openOperand(root *os.File, path string) (*os.File, error) {
 
 // keep appends an operand to the memory file and says how it stands in the
 // workspace; nil means that it is too large.
-func keep(to, f *os.File, operand tool.Operand, left int64) (*inside.Operand, error) {
+func keep(to, root, f *os.File, operand tool.Operand, left int64) (*inside.Operand, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil, changed(operand.Path)
@@ -88,7 +90,26 @@ func keep(to, f *os.File, operand tool.Operand, left int64) (*inside.Operand, er
 	if err != nil || n != st.Size || "sha256:"+hex.EncodeToString(h.Sum(nil)) != operand.SHA256 {
 		return nil, changed(operand.Path)
 	}
-	return &inside.Operand{Path: operand.Path, Size: n, Mode: st.Mode & 0o777, Mtime: st.Mtim.Nano()}, nil
+	at, err := location(root, f)
+	if err != nil {
+		return nil, changed(operand.Path)
+	}
+	return &inside.Operand{Path: operand.Path, At: at, Size: n, Mode: st.Mode & 0o777, Mtime: st.Mtim.Nano()}, nil
+}
+
+// location is where an open file stands in the workspace, without links. A link
+// that the call names may lead elsewhere a moment later, and the bytes must not
+// be written to what it then leads to.
+func location(root, f *os.File) (string, error) {
+	top, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", root.Fd()))
+	if err != nil {
+		return "", err
+	}
+	at, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	if err != nil {
+		return "", err
+	}
+	return filepath.Rel(top, at)
 }
 
 func changed(path string) error {

@@ -6,7 +6,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -63,7 +65,7 @@ func TestOperandsAreKept(t *testing.T) {
 		}
 	}
 	o, err := pinned(t, root, good, tool.Operand{Path: "link", SHA256: text}) // control
-	if err != nil || len(o.order.Operands) != 2 {
+	if err != nil || len(o.order.Operands) != 2 || o.order.Operands[1].Path != "link" || o.order.Operands[1].At != "file" {
 		t.Fatalf("kept %+v, %v", o.order.Operands, err)
 	}
 	bytes := o.files[o.order.Bytes]
@@ -94,22 +96,30 @@ func TestKeptOperandsAreBounded(t *testing.T) {
 	}
 }
 
-// The helper writes to files of the workspace alone, whatever became of them
-// since they were hashed.
+// The helper writes to the files that were hashed and to no others, whatever
+// became of them and of the links to them since.
 func TestHelperRefusesOperands(t *testing.T) {
 	m := newTestMachine(t, Config{})
 	top := realPath(t, t.TempDir())
 	root, outside := filepath.Join(top, "work"), filepath.Join(top, "outside")
+	in := func(name string) string { return filepath.Join(root, name) }
+	when := time.Unix(1_000_000_000, 0)
 	for _, err := range []error{
-		os.Mkdir(root, 0o700), os.WriteFile(outside, []byte("old"), 0o600), os.WriteFile(filepath.Join(root, "file"), []byte("old"), 0o600),
-		os.Symlink(outside, filepath.Join(root, "link")), unix.Mkfifo(filepath.Join(root, "fifo"), 0o600),
+		os.Mkdir(root, 0o700), os.WriteFile(outside, []byte("old"), 0o600), os.Symlink(outside, in("leaving")), unix.Mkfifo(in("fifo"), 0o600),
+		os.WriteFile(in("file"), []byte("old"), 0o600), os.WriteFile(in("edited"), []byte("older"), 0o600), os.WriteFile(in("other"), []byte("old"), 0o600),
+		os.WriteFile(in("linked"), []byte("old"), 0o600), os.Symlink("linked", in("link")), os.Symlink("other", in("turned")),
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
+	for _, name := range []string{"file", "edited", "other", "linked"} {
+		if err := os.Chtimes(in(name), when, when); err != nil {
+			t.Fatal(err)
+		}
+	}
 	// Somebody reads from the FIFO, so that opening it would not wait.
-	fifo, err := os.OpenFile(filepath.Join(root, "fifo"), os.O_RDWR, 0)
+	fifo, err := os.OpenFile(in("fifo"), os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,18 +129,27 @@ func TestHelperRefusesOperands(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer bytes.Close()
-	for path, fine := range map[string]bool{"link": false, "../outside": false, "fifo": false, "gone": false, "file": true} {
+	for _, c := range []struct {
+		path, at string
+		fine     bool
+	}{
+		{"leaving", "leaving", false}, {"../outside", "../outside", false}, {"fifo", "fifo", false}, {"gone", "gone", false}, {"edited", "edited", false},
+		{"turned", "turned", false}, {"turned", "file", false}, {"link", "linked", true}, {"file", "file", true},
+	} {
 		h := startHelper(t, m, inside.StageInner, specFile(t, inside.Spec{Inner: inside.Inner{Dir: root, NoNewPrivs: true}}))
-		o := orderFile(t, inside.Order{Self: true, Argv: []string{helperName}, Cwd: "/", Bytes: 1, Operands: []inside.Operand{{Path: path, Size: 3, Mode: 0o600}}})
+		operand := inside.Operand{Path: c.path, At: c.at, Size: 3, Mode: 0o600, Mtime: when.UnixNano()}
+		o := orderFile(t, inside.Order{Self: true, Argv: []string{helperName}, Cwd: "/", Bytes: 1, Operands: []inside.Operand{operand}})
 		if err := send(h.control, "order", o, bytes); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := receive(h.control, 1); (err == nil) != fine {
-			t.Errorf("%s: %v", path, err)
+		if _, _, err := receive(h.control, 1); (err == nil) != c.fine {
+			t.Errorf("%s at %s: %v", c.path, c.at, err)
+		} else if _, ok := strings.CutPrefix(c.path, "turned"); ok && reason.Of(err) != reason.BindingMismatch {
+			t.Errorf("%s at %s: %v", c.path, c.at, err)
 		}
 		h.end()
 	}
-	for name, want := range map[string]string{outside: "old", filepath.Join(root, "file"): "new"} {
+	for name, want := range map[string]string{outside: "old", in("other"): "old", in("edited"): "older", in("linked"): "new", in("file"): "new"} {
 		if got, err := os.ReadFile(name); err != nil || string(got) != want {
 			t.Errorf("%s holds %q, %v", name, got, err)
 		}
