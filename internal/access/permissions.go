@@ -37,3 +37,12 @@ const (
 	PermWorkspaceRead      Permission = "workspace.read"
 	PermWorkspaceUndo      Permission = "workspace.undo"
 )
+
+// Permissions are all of them.
+var Permissions = []Permission{
+	PermToolList, PermToolCall, PermToolEvaluate, PermDaemonStatus, PermApprovalRead, PermApprovalDecide, PermApprovalExport,
+	PermApprovalGrantBroad, PermGrantRead, PermGrantRevoke, PermPolicyRead, PermPolicyCheck, PermPolicyExplain, PermPolicySnapshot,
+	PermPolicyActivate, PermJournalRead, PermJournalTail, PermJournalProve, PermJournalExport, PermAttestationRead,
+	PermAttestationVerify, PermAccessRead, PermAccessWrite, PermAccessWriteOwner, PermPolicySimulate, PermPolicyTest, PermRunStart,
+	PermRunRead, PermRunCancel, PermGatewayFreeze, PermGatewayThaw, PermWorkspaceRead, PermWorkspaceUndo,
+}

@@ -39,6 +39,7 @@ const (
 	CodeHostNetwork    = "host_network"
 	CodeMayError       = "may_error"
 	CodePathSpelling   = "path_spelling"
+	CodeNotPerformed   = "not_performed"
 	CodeNotMonotone    = "not_monotone"
 	CodeOpaque         = "opaque_argument"
 	CodeSensitiveTools = "allow_sensitive_tools"

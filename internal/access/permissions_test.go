@@ -1,0 +1,30 @@
+package access
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"testing"
+)
+
+// The list holds every constant: what is missing would be said to be an action
+// that nothing performs.
+func TestPermissionsAreAll(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "permissions.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	constants := 0
+	for _, d := range file.Decls {
+		if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.CONST {
+			constants += len(g.Specs)
+		}
+	}
+	seen := map[Permission]bool{}
+	for _, p := range Permissions {
+		seen[p] = true
+	}
+	if len(seen) != constants || len(Permissions) != constants {
+		t.Errorf("%d constants, %d in the list, %d of them different", constants, len(Permissions), len(seen))
+	}
+}
