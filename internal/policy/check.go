@@ -40,7 +40,7 @@ type linter struct {
 }
 
 func (l *linter) lint(p *compiled) []finding.Finding {
-	findings := append(l.checkHas(p), checkValues(p.Policy)...)
+	findings := append(l.checkHas(p), l.checkValues(p.Policy)...)
 	if reaches, _ := l.reachesTools(p); reaches || l.reachesCommits(p) {
 		findings = append(findings, checkMonotone(p.Policy)...)
 	}

@@ -7,11 +7,12 @@ import (
 
 	"palyra/internal/policy/finding"
 	"palyra/internal/policy/internal/expr"
+	"palyra/internal/policy/internal/names"
 )
 
 // checkValues finds texts that a fact is compared with and can never be, so that
 // a misspelt forbid would forbid nothing.
-func checkValues(p *expr.Policy) []finding.Finding {
+func (l *linter) checkValues(p *expr.Policy) []finding.Finding {
 	var findings []finding.Finding
 	for _, cond := range p.Conditions() {
 		cond.Body.Walk(func(t *expr.Tree) bool {
@@ -19,7 +20,7 @@ func checkValues(p *expr.Policy) []finding.Finding {
 			case expr.NodeEqual, expr.NodeNotEqual, expr.NodeContains, expr.NodeContainsAll, expr.NodeContainsAny:
 				for i, side := range t.Kids {
 					for _, fact := range factsIn(side) {
-						findings = append(findings, checkLiterals(p, fact, t.Kids[1-i])...)
+						findings = append(findings, checkLiterals(p, fact, l.valuesOf(fact), t.Kids[1-i])...)
 					}
 				}
 			}
@@ -43,15 +44,32 @@ func factsIn(t *expr.Tree) []*Fact {
 	return out
 }
 
-func checkLiterals(p *expr.Policy, fact *Fact, with *expr.Tree) []finding.Finding {
+// valuesOf returns all texts that a fact can be or hold, nil for any. The texts in
+// votes are roles and surfaces: a vote asked for by a misspelt role never comes.
+func (l *linter) valuesOf(fact *Fact) []string {
+	if fact.Name != "approval.votes" {
+		return fact.Values
+	}
+	values := []string{string(names.AnyRole)}
+	for _, role := range l.set.vocab.roles {
+		values = append(values, string(role))
+	}
+	return append(values, surfaceNames()...)
+}
+
+func checkLiterals(p *expr.Policy, fact *Fact, values []string, with *expr.Tree) []finding.Finding {
 	var findings []finding.Finding
 	for _, literal := range expr.Literals(with) {
-		if fact.Values == nil || slices.Contains(fact.Values, literal.Text) {
+		if values == nil || slices.Contains(values, literal.Text) {
 			continue
 		}
-		f := p.At(literal.At, finding.SeverityError, finding.CodeUnknownValue, "context.%s is never %q", fact.Name, literal.Text)
-		if f.Help = finding.DidYouMean(literal.Text, fact.Values); f.Help == "" {
-			f.Help = fmt.Sprintf("there are: %q", fact.Values)
+		verb := "is never"
+		if strings.HasPrefix(fact.Type, "Set<") {
+			verb = "never holds"
+		}
+		f := p.At(literal.At, finding.SeverityError, finding.CodeUnknownValue, "context.%s %s %q", fact.Name, verb, literal.Text)
+		if f.Help = finding.DidYouMean(literal.Text, values); f.Help == "" {
+			f.Help = fmt.Sprintf("there are: %q", values)
 		}
 		findings = append(findings, f)
 	}
