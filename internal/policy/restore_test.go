@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -20,6 +21,7 @@ func TestRestore(t *testing.T) {
 			Roles: []access.Role{"security"}, Workspaces: []string{"other"}, Surfaces: []access.Surface{access.SurfaceCLI}, NoPresence: true,
 			Snapshot: policy.Snapshot{
 				AllowedTools: []string{"fs.read"}, AllowedPrincipals: []access.Principal{policytest.Alice}, AllowedChannels: []string{"ops"},
+				WASM:         json.RawMessage(`{"allow_inline_modules":false,"allowed_channels":null,"enabled":false,"fuel_budget":0}`), // as earlier releases wrote it
 				ActiveSkills: []string{"s"}, AllowSensitiveTools: true, Workspaces: []policy.Workspace{{Name: "other", Path: "/srv"}},
 			},
 			Members: []access.Member{{Principal: access.User("eve"), Roles: []access.Role{"security"}, Disabled: true}},

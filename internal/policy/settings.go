@@ -39,8 +39,10 @@ type Snapshot struct {
 	Workspaces []Workspace `json:"workspaces"`
 	// Secrets are what calls may use without seeing it; their values are not
 	// here.
-	Secrets []Secret    `json:"secrets"`
-	WASM    WASMRuntime `json:"wasm_runtime"`
+	Secrets []Secret `json:"secrets"`
+	// WASM is what snapshots of earlier releases hold of a runtime that they did
+	// not have: it is kept as it is, for their digests.
+	WASM json.RawMessage `json:"wasm_runtime,omitempty"`
 }
 
 // ProcessRunner is the settings of programs in Tiers B and C.
@@ -125,22 +127,6 @@ type Secret struct {
 	Hosts  []string `json:"hosts"`
 	Header string   `json:"header"`
 	Env    string   `json:"env"`
-}
-
-// WASMRuntime is the settings of Tier A.
-type WASMRuntime struct {
-	Enabled            bool `json:"enabled"`
-	AllowInlineModules bool `json:"allow_inline_modules"`
-	// MaxModuleSize and MaxMemory are in bytes.
-	MaxModuleSize          int64    `json:"max_module_size_bytes"`
-	FuelBudget             int64    `json:"fuel_budget"`
-	MaxMemory              int64    `json:"max_memory_bytes"`
-	MaxTableElements       int64    `json:"max_table_elements"`
-	MaxInstances           int64    `json:"max_instances"`
-	AllowedHosts           []string `json:"allowed_http_hosts"`
-	AllowedSecrets         []string `json:"allowed_secrets"`
-	AllowedStoragePrefixes []string `json:"allowed_storage_prefixes"`
-	AllowedChannels        []string `json:"allowed_channels"`
 }
 
 // snapshotDocument is what a snapshot digest is taken of, in canonical form.

@@ -156,8 +156,8 @@ func (g *gateway) EvaluateTool(ctx context.Context, req *palyrav1.EvaluateToolRe
 	res := &palyrav1.EvaluateToolResponse{
 		Verdict: v.Effect().String(), Reason: string(v.Reason()), Remedy: v.Remedy(),
 		PolicyVersion: v.PolicyVersion(), SnapshotDigest: v.SnapshotDigest(), CallDigest: e.CallDigest,
-		SkillGateDecision: "not_a_skill", ProposalApprovalRequired: v.Effect() == policy.Ask,
-		ApprovalSubjectId: e.Plan.Subject, GrantId: v.GrantID(),
+		ProposalApprovalRequired: v.Effect() == policy.Ask,
+		ApprovalSubjectId:        e.Plan.Subject, GrantId: v.GrantID(),
 	}
 	if code := v.Reason(); code != "" {
 		res.Message = reason.Lookup(code).Sentence

@@ -1271,17 +1271,15 @@ func (x *EvaluateToolRequest) GetChannel() string {
 type EvaluateToolResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// allow, ask or deny.
-	Verdict        string         `protobuf:"bytes,1,opt,name=verdict,proto3" json:"verdict,omitempty"`
-	Reason         string         `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	Message        string         `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
-	Remedy         string         `protobuf:"bytes,4,opt,name=remedy,proto3" json:"remedy,omitempty"`
-	Determining    []*Determining `protobuf:"bytes,5,rep,name=determining,proto3" json:"determining,omitempty"`
-	PolicyVersion  string         `protobuf:"bytes,6,opt,name=policy_version,json=policyVersion,proto3" json:"policy_version,omitempty"`
-	SnapshotDigest string         `protobuf:"bytes,7,opt,name=snapshot_digest,json=snapshotDigest,proto3" json:"snapshot_digest,omitempty"`
-	CallDigest     string         `protobuf:"bytes,8,opt,name=call_digest,json=callDigest,proto3" json:"call_digest,omitempty"`
-	// The verdict for the skill that owns the tool; "not_a_skill" otherwise.
-	SkillGateDecision        string `protobuf:"bytes,9,opt,name=skill_gate_decision,json=skillGateDecision,proto3" json:"skill_gate_decision,omitempty"`
-	ProposalApprovalRequired bool   `protobuf:"varint,10,opt,name=proposal_approval_required,json=proposalApprovalRequired,proto3" json:"proposal_approval_required,omitempty"`
+	Verdict                  string         `protobuf:"bytes,1,opt,name=verdict,proto3" json:"verdict,omitempty"`
+	Reason                   string         `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message                  string         `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	Remedy                   string         `protobuf:"bytes,4,opt,name=remedy,proto3" json:"remedy,omitempty"`
+	Determining              []*Determining `protobuf:"bytes,5,rep,name=determining,proto3" json:"determining,omitempty"`
+	PolicyVersion            string         `protobuf:"bytes,6,opt,name=policy_version,json=policyVersion,proto3" json:"policy_version,omitempty"`
+	SnapshotDigest           string         `protobuf:"bytes,7,opt,name=snapshot_digest,json=snapshotDigest,proto3" json:"snapshot_digest,omitempty"`
+	CallDigest               string         `protobuf:"bytes,8,opt,name=call_digest,json=callDigest,proto3" json:"call_digest,omitempty"`
+	ProposalApprovalRequired bool           `protobuf:"varint,10,opt,name=proposal_approval_required,json=proposalApprovalRequired,proto3" json:"proposal_approval_required,omitempty"`
 	// The subject a grant with matcher "subject" would cover.
 	ApprovalSubjectId string `protobuf:"bytes,11,opt,name=approval_subject_id,json=approvalSubjectId,proto3" json:"approval_subject_id,omitempty"`
 	// A live grant that would allow the call.
@@ -1372,13 +1370,6 @@ func (x *EvaluateToolResponse) GetSnapshotDigest() string {
 func (x *EvaluateToolResponse) GetCallDigest() string {
 	if x != nil {
 		return x.CallDigest
-	}
-	return ""
-}
-
-func (x *EvaluateToolResponse) GetSkillGateDecision() string {
-	if x != nil {
-		return x.SkillGateDecision
 	}
 	return ""
 }
@@ -3572,7 +3563,7 @@ const file_palyra_v1_gateway_proto_rawDesc = "" +
 	"\n" +
 	"input_json\x18\x02 \x01(\fR\tinputJson\x12!\n" +
 	"\asession\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18@R\asession\x12\"\n" +
-	"\achannel\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\achannel\"\xde\x03\n" +
+	"\achannel\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\achannel\"\xb4\x03\n" +
 	"\x14EvaluateToolResponse\x12\x18\n" +
 	"\averdict\x18\x01 \x01(\tR\averdict\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
@@ -3582,12 +3573,12 @@ const file_palyra_v1_gateway_proto_rawDesc = "" +
 	"\x0epolicy_version\x18\x06 \x01(\tR\rpolicyVersion\x12'\n" +
 	"\x0fsnapshot_digest\x18\a \x01(\tR\x0esnapshotDigest\x12\x1f\n" +
 	"\vcall_digest\x18\b \x01(\tR\n" +
-	"callDigest\x12.\n" +
-	"\x13skill_gate_decision\x18\t \x01(\tR\x11skillGateDecision\x12<\n" +
+	"callDigest\x12<\n" +
 	"\x1aproposal_approval_required\x18\n" +
 	" \x01(\bR\x18proposalApprovalRequired\x12.\n" +
 	"\x13approval_subject_id\x18\v \x01(\tR\x11approvalSubjectId\x12\x19\n" +
-	"\bgrant_id\x18\f \x01(\tR\agrantId\"8\n" +
+	"\bgrant_id\x18\f \x01(\tR\agrantIdJ\x04\b\t\x10\n" +
+	"\"8\n" +
 	"\x11EndSessionRequest\x12#\n" +
 	"\asession\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\asession\"\x14\n" +
 	"\x12EndSessionResponse\"\xb5\x02\n" +

@@ -112,7 +112,6 @@ func evaluationPage(p *printer.Page, v *palyrav1.EvaluateToolResponse) {
 	p.List("policies", invocation.DeterminingLines(v.GetDetermining()))
 	p.Field("grant", v.GetGrantId())
 	p.Field("subject", v.GetApprovalSubjectId())
-	p.Field("skill gate", v.GetSkillGateDecision())
 	p.Field("call digest", v.GetCallDigest())
 	p.Field("policy", v.GetPolicyVersion())
 	p.Field("snapshot", v.GetSnapshotDigest())

@@ -266,7 +266,7 @@ func (s fakeCalls) ListTools(context.Context, *palyrav1.ListToolsRequest) (*paly
 
 func (s fakeCalls) EvaluateTool(_ context.Context, req *palyrav1.EvaluateToolRequest) (*palyrav1.EvaluateToolResponse, error) {
 	out := &palyrav1.EvaluateToolResponse{
-		Verdict: "ask", Reason: "APPROVAL_REQUIRED", Message: "a human has to approve", Remedy: "Ask ada.", SkillGateDecision: "not_a_skill",
+		Verdict: "ask", Reason: "APPROVAL_REQUIRED", Message: "a human has to approve", Remedy: "Ask ada.",
 		ProposalApprovalRequired: true, ApprovalSubjectId: req.GetTool() + ":demo", CallDigest: canonical.Digest(req.GetInputJson()),
 		Determining: []*palyrav1.Determining{{PolicyId: "sensitive.ask", File: "defaults/10.cedar", Line: 3, Effect: "permit"}},
 	}
