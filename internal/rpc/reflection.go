@@ -58,7 +58,7 @@ func describe(req *reflectionv1.ServerReflectionRequest, res *reflectionv1.Serve
 	switch ask := req.GetMessageRequest().(type) {
 	case *reflectionv1.ServerReflectionRequest_ListServices:
 		list := &reflectionv1.ListServiceResponse{}
-		for _, name := range Services {
+		for _, name := range services {
 			list.Service = append(list.Service, &reflectionv1.ServiceResponse{Name: name})
 		}
 		res.MessageResponse = &reflectionv1.ServerReflectionResponse_ListServicesResponse{ListServicesResponse: list}

@@ -99,8 +99,8 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Services names every service that the API offers, for reflection.
-var Services = []string{
+// services names every service that the API offers, for reflection.
+var services = []string{
 	palyrav1connect.GatewayServiceName,
 	palyrav1connect.ApprovalsServiceName,
 	palyrav1connect.PolicyServiceName,

@@ -9,10 +9,10 @@ import (
 	"palyra/internal/reason"
 )
 
-// PutAttestation stores an attestation inside a unit that also emits its
+// putAttestation stores an attestation inside a unit that also emits its
 // event. A call has one attestation: a second one, or a repeated id, is
 // reason.AlreadyExists.
-func PutAttestation(tx *Tx, a attest.Stored) error {
+func putAttestation(tx *Tx, a attest.Stored) error {
 	n, err := tx.Exec(`INSERT INTO attestations (id, proposal_id, call_digest, sha256, created_at, envelope)
  VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING`,
 		a.ID, a.ProposalID, a.CallDigest, a.SHA256, tx.Now(), a.Envelope)

@@ -63,7 +63,7 @@ func writeEntry(tx *Tx, e toolcall.Entry) error {
 		}
 	}
 	if a := e.Attestation; a != nil {
-		return PutAttestation(tx, attest.Stored{
+		return putAttestation(tx, attest.Stored{
 			ID: a.Envelope.ID, ProposalID: a.ProposalID, CallDigest: a.CallDigest,
 			Envelope: a.Envelope.JSON, SHA256: a.Envelope.SHA256,
 		})

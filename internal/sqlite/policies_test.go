@@ -1,185 +1,57 @@
 package sqlite_test
 
 import (
-	"encoding/json"
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/oklog/ulid/v2"
-
-	"palyra/internal/canonical"
 	"palyra/internal/event"
 	"palyra/internal/journal"
-	"palyra/internal/policyadmin"
+	"palyra/internal/policyadmin/policyadmintest"
 	"palyra/internal/reason"
 	"palyra/internal/sqlite"
 	"palyra/internal/sqlite/sqlitetest"
 )
 
-func loaded() event.Draft {
-	return event.Draft{Code: event.PolicyLoaded, Actor: "service:palyrad", Payload: json.RawMessage(`{}`)}
+func TestPolicyStore(t *testing.T) {
+	policyadmintest.RunStore(t, func(t *testing.T) policyadmintest.Fixture {
+		db := sqlitetest.Open(t)
+		return policyadmintest.Journaled(db, db.Events, func(ctx context.Context, d event.Draft) error {
+			_, err := db.Append(ctx, d)
+			return err
+		})
+	})
 }
 
-// keepPolicy keeps a set of that version.
-func keepPolicy(t *testing.T, db *sqlite.DB, version, by string, activated bool) policyadmin.KeptSet {
-	t.Helper()
-	snapshot := []byte(`{"version":"` + version + `"}`)
-	p := policyadmin.KeptSet{
-		Version: version, Sources: []byte(`["` + version + `"]`), SnapshotDigest: canonical.Digest(snapshot), Snapshot: snapshot,
-		Inputs: []byte(`{"of":"` + version + `"}`), Policies: 7, LoadedBy: by, Activated: activated,
-	}
-	if err := db.PutPolicySet(t.Context(), p, loaded()); err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
-func TestPolicySetsAndSnapshots(t *testing.T) {
+func TestPolicySnapshots(t *testing.T) {
 	db := sqlitetest.Open(t)
 	for i := range 3 {
-		p := keepPolicy(t, db, fmt.Sprintf("sha256:v%d", i%2), "user:a", false) // the first comes back
-		got, err := db.Snapshot(t.Context(), p.SnapshotDigest)
-		if err != nil || string(got) != string(p.Snapshot) {
+		p := policyadmintest.Keep(t, db, fmt.Sprintf("sha256:v%d", i%2), "user:a", false)
+		if got, err := db.Snapshot(t.Context(), p.SnapshotDigest); err != nil || string(got) != string(p.Snapshot) {
 			t.Errorf("%s: %s, %v", p.Version, got, err)
 		}
-		if got, err := db.SnapshotInputs(t.Context(), p.SnapshotDigest); err != nil || string(got) != string(p.Inputs) {
-			t.Errorf("inputs of %s: %s, %v", p.Version, got, err)
-		}
 	}
-	assertCount(t, db, "SELECT count(*) FROM policy_versions", 2)
 	assertCount(t, db, "SELECT count(*) FROM snapshots", 2)
-	assertCount(t, db, "SELECT count(*) FROM events WHERE code = 'PAL-P100'", 3)
 	if _, err := db.Snapshot(t.Context(), "sha256:none"); reason.Of(err) != reason.NotFound {
 		t.Errorf("an unknown digest: %v", err)
 	}
 }
 
-// A snapshot that was kept without its inputs gets them when its set comes
-// back, and has none until then.
-func TestSnapshotWithoutInputs(t *testing.T) {
-	db := sqlitetest.Open(t)
-	p := policyadmin.KeptSet{Version: "sha256:v", Sources: []byte(`[]`), SnapshotDigest: "sha256:s", Snapshot: []byte(`{}`)}
-	for _, inputs := range []string{"", "{}", "other"} {
-		if p.Inputs = []byte(inputs); inputs == "" {
-			p.Inputs = nil
-		}
-		if err := db.PutPolicySet(t.Context(), p, loaded()); err != nil {
-			t.Fatal(err)
-		}
-		want := inputs
-		if inputs == "other" {
-			want = "{}" // what is kept stays
-		}
-		if got, err := db.SnapshotInputs(t.Context(), "sha256:s"); err != nil || string(got) != want || (got == nil) != (want == "") {
-			t.Errorf("inputs %q, want %q: %v", got, want, err)
-		}
-	}
-}
-
-func TestPolicyVersions(t *testing.T) {
-	db := sqlitetest.Open(t)
-	for _, v := range []string{"sha256:aa1", "sha256:ab2", "sha256:ac3", "sha256:aa1"} {
-		keepPolicy(t, db, v, "user:"+v, false)
-	}
-	var names []string
-	var before int64
-	for {
-		page, err := db.PolicyVersions(t.Context(), before, 2)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, v := range page {
-			names = append(names, v.Version)
-			if v.LoadedBy != "user:"+v.Version || v.Policies != 7 || v.At.IsZero() || string(v.Sources) != `["`+v.Version+`"]` {
-				t.Errorf("%+v", v)
-			}
-		}
-		if len(page) < 2 {
-			break
-		}
-		before = page[len(page)-1].Position
-	}
-	if fmt.Sprint(names) != "[sha256:ac3 sha256:ab2 sha256:aa1]" {
-		t.Errorf("versions %v", names)
-	}
-	for given, want := range map[string]reason.Code{"sha256:ab": "", "ab2": "", "sha256:a": reason.InvalidInput, "x": reason.NotFound, "%": reason.NotFound} {
-		v, err := db.PolicyVersion(t.Context(), given)
-		if (err == nil) != (want == "") || err != nil && reason.Of(err) != want || err == nil && v.Version != "sha256:ab2" {
-			t.Errorf("%s: %s, %v", given, v.Version, err)
-		}
-	}
-}
-
-// An activation lasts over a restart until another set is kept without one.
+// An activation lasts over a restart.
 func TestActivatedPolicy(t *testing.T) {
 	path := t.TempDir() + "/palyra.db"
 	db, err := sqlite.Open(t.Context(), path, sqlite.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := func(version string) {
-		t.Helper()
-		v, found, err := db.ActivatedPolicy(t.Context())
-		if err != nil || found != (version != "") || v.Version != version {
-			t.Errorf("activated is %q, want %q: %v", v.Version, version, err)
-		}
-	}
-	want("")
-	keepPolicy(t, db, "sha256:a", "user:a", false)
-	want("")
-	keepPolicy(t, db, "sha256:b", "user:a", true)
-	want("sha256:b")
+	policyadmintest.Keep(t, db, "sha256:b", "user:a", true)
 	if err := db.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	db = sqlitetest.OpenAt(t, path, sqlite.Options{})
-	want("sha256:b")
-	keepPolicy(t, db, "sha256:a", "user:a", true)
-	want("sha256:a")
-	keepPolicy(t, db, "sha256:c", "user:a", false)
-	want("")
-	keepPolicy(t, db, "sha256:a", "user:a", true)
-	if err := db.EndActivation(t.Context(), event.Draft{Code: event.PolicyReset, Actor: "service:palyrad", Payload: json.RawMessage(`{}`)}); err != nil {
-		t.Fatal(err)
-	}
-	want("")
-	assertCount(t, db, "SELECT count(*) FROM events WHERE code = 'PAL-P107'", 1)
-	// What cannot be journaled does not happen.
-	p := policyadmin.KeptSet{Version: "sha256:d", Sources: []byte(`[]`), SnapshotDigest: "sha256:s", Snapshot: []byte(`{}`), Activated: true}
-	if err := db.PutPolicySet(t.Context(), p, event.Draft{Code: "PAL-?", Payload: []byte(`no JSON`)}); err == nil {
-		t.Error("an event that is no JSON was appended")
-	}
-	want("")
-}
-
-func TestProposalOf(t *testing.T) {
-	db := sqlitetest.Open(t)
-	id := ulid.Make()
-	for _, d := range []event.Draft{
-		{Code: event.Decided, Actor: "user:a", Subject: "other", Payload: json.RawMessage(`{"decision_id":"01JZ8Q4T2M0000000000000000"}`)},
-		{Code: event.Evaluated, Actor: "user:a", Subject: "wrong code", Payload: json.RawMessage(`{"decision_id":"` + id.String() + `"}`)},
-		{Code: event.Decided, Actor: "user:a", Subject: "it", Payload: json.RawMessage(`{"decision_id":"` + id.String() + `"}`)},
-	} {
-		if _, err := db.Append(t.Context(), d); err != nil {
-			t.Fatal(err)
-		}
-	}
-	at := id.Timestamp()
-	for _, c := range []struct {
-		id     string
-		before time.Time
-		want   string
-	}{
-		{id.String(), at.Add(-time.Minute), "it"}, {id.String(), at.Add(time.Hour), ""}, {ulid.Make().String(), at.Add(-time.Minute), ""},
-	} {
-		proposal, found, err := db.ProposalOf(t.Context(), c.id, c.before)
-		if err != nil || proposal != c.want || found != (c.want != "") {
-			t.Errorf("%s: %q, %v, %v", c.id, proposal, found, err)
-		}
-	}
+	policyadmintest.WantActivated(t, sqlitetest.OpenAt(t, path, sqlite.Options{}), "sha256:b")
 }
 
 // An older store's versions get who loaded them, and how many policies they

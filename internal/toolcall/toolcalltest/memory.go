@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"palyra/internal/access"
+	"palyra/internal/attest"
 	"palyra/internal/callrecord"
 	"palyra/internal/event"
 	"palyra/internal/journal"
@@ -24,17 +25,20 @@ import (
 type Memory struct {
 	journal  journaltest.Memory
 	claims   map[[2]string]toolcall.Claim
-	attested map[string]bool
+	attested []attest.Stored
 	sessions []session.Past
 	members  []session.Member
 	open     []toolcall.OpenCall
 }
 
-var _ toolcall.Ledger = (*Memory)(nil)
+var (
+	_ toolcall.Ledger = (*Memory)(nil)
+	_ attest.Store    = (*Memory)(nil)
+)
 
 // NewMemory returns an empty ledger.
 func NewMemory() *Memory {
-	return &Memory{claims: make(map[[2]string]toolcall.Claim), attested: make(map[string]bool)}
+	return &Memory{claims: make(map[[2]string]toolcall.Claim)}
 }
 
 // Record makes an entry durable.
@@ -47,7 +51,7 @@ func (m *Memory) Record(_ context.Context, e toolcall.Entry) (int64, error) {
 			return 0, reason.Errorf(reason.IdempotencyMismatch, "idempotency key %q was claimed by another call", c.Key)
 		}
 	}
-	if a := e.Attestation; a != nil && m.attested[a.ProposalID] {
+	if a := e.Attestation; a != nil && slices.ContainsFunc(m.attested, func(s attest.Stored) bool { return s.ProposalID == a.ProposalID || s.ID == a.Envelope.ID }) {
 		return 0, reason.Errorf(reason.AlreadyExists, "there is an attestation of proposal %s already", a.ProposalID)
 	}
 	for _, b := range e.Blobs {
@@ -67,8 +71,12 @@ func (m *Memory) note(e toolcall.Entry) {
 	if c := e.Claim; c != nil {
 		m.claims[[2]string{c.Principal.String(), c.Key}] = *c
 	}
-	if e.Attestation != nil {
-		m.attested[e.Attestation.ProposalID] = true
+	if a := e.Attestation; a != nil {
+		last := m.journal.Last()
+		m.attested = append(m.attested, attest.Stored{
+			ID: a.Envelope.ID, ProposalID: a.ProposalID, CallDigest: a.CallDigest, Envelope: a.Envelope.JSON, SHA256: a.Envelope.SHA256,
+			CreatedAt: last.At, Seq: last.Seq, Position: int64(len(m.attested) + 1),
+		})
 	}
 	if e.Member != nil {
 		if r := e.Member.New; r != nil && !slices.ContainsFunc(m.sessions, func(p session.Past) bool { return p.ID == r.ID }) {
@@ -114,6 +122,34 @@ func (m *Memory) Head() (size int64, hash [32]byte) {
 	m.journal.Lock()
 	defer m.journal.Unlock()
 	return m.journal.Last().Seq, m.journal.Last().Hash
+}
+
+// Attestation returns the one with an id.
+func (m *Memory) Attestation(_ context.Context, id string) (attest.Stored, error) {
+	return m.attestation(func(a attest.Stored) bool { return a.ID == id })
+}
+
+// AttestationByProposal returns that of a call.
+func (m *Memory) AttestationByProposal(_ context.Context, proposalID string) (attest.Stored, error) {
+	return m.attestation(func(a attest.Stored) bool { return a.ProposalID == proposalID })
+}
+
+func (m *Memory) attestation(is func(attest.Stored) bool) (attest.Stored, error) {
+	m.journal.Lock()
+	defer m.journal.Unlock()
+	if i := slices.IndexFunc(m.attested, is); i >= 0 {
+		return m.attested[i], nil
+	}
+	return attest.Stored{}, reason.Errorf(reason.NotFound, "there is no such attestation")
+}
+
+// Attestations lists attestations, newest first.
+func (m *Memory) Attestations(_ context.Context, before int64, limit int) ([]attest.Stored, error) {
+	m.journal.Lock()
+	defer m.journal.Unlock()
+	list := slices.DeleteFunc(slices.Clone(m.attested), func(a attest.Stored) bool { return before != 0 && a.Position >= before })
+	slices.Reverse(list)
+	return list[:min(len(list), cmp.Or(limit, len(list)))], nil
 }
 
 // OpenCalls lists the calls that were decided and have no end.

@@ -9,4 +9,5 @@ import (
 
 func TestMemory(t *testing.T) {
 	toolcalltest.RunLedger(t, func(*testing.T) toolcall.Ledger { return toolcalltest.NewMemory() })
+	toolcalltest.RunAttestations(t, func(*testing.T) toolcalltest.Archive { return toolcalltest.NewMemory() })
 }

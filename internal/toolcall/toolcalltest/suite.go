@@ -30,7 +30,6 @@ func RunLedger(t *testing.T, newLedger func(t *testing.T) toolcall.Ledger) {
 		{"a key has one claim", claims},
 		{"claims end after a day", claimsEnd},
 		{"events and blobs tell a story", stories},
-		{"a call has one attestation", oneAttestation},
 		{"the newest session of a caller goes on", sessions},
 		{"a session ends once", endings},
 	} {
@@ -221,24 +220,6 @@ func stories(t *testing.T, calls toolcall.Ledger) {
 	}
 	if none := past("none"); none.Proposed != nil || none.Decided != nil || none.Refused != nil {
 		t.Errorf("no call: %+v", none)
-	}
-}
-
-// A second attestation of a call fails its entry whole.
-func oneAttestation(t *testing.T, calls toolcall.Ledger) {
-	entry := func(id string) toolcall.Entry {
-		return toolcall.Entry{
-			Drafts:      []event.Draft{callEvent(t, event.Attested, "a", "run-a", struct{}{})},
-			Attestation: &toolcall.StoredAttestation{Envelope: attest.Envelope{ID: id, JSON: []byte("{}"), SHA256: "00"}, ProposalID: "a"},
-		}
-	}
-	record(t, calls, entry("one"))
-	head, _ := calls.Head()
-	if _, err := calls.Record(t.Context(), entry("two")); reason.Of(err) != reason.AlreadyExists {
-		t.Errorf("a second one: %v", err)
-	}
-	if now, _ := calls.Head(); now != head {
-		t.Error("the second one is in the journal")
 	}
 }
 

@@ -1,0 +1,21 @@
+package policyadmintest_test
+
+import (
+	"context"
+	"testing"
+
+	"palyra/internal/event"
+	"palyra/internal/policyadmin/policyadmintest"
+)
+
+func TestMemory(t *testing.T) {
+	policyadmintest.RunStore(t, func(*testing.T) policyadmintest.Fixture {
+		m := policyadmintest.NewMemory()
+		return policyadmintest.Journaled(m, m.Events, func(_ context.Context, d event.Draft) error {
+			m.Lock()
+			defer m.Unlock()
+			_, err := m.Write([]event.Draft{d}, nil)
+			return err
+		})
+	})
+}

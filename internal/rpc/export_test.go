@@ -1,0 +1,4 @@
+package rpc
+
+// Services names every service that the API offers.
+var Services = services
