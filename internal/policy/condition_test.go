@@ -13,7 +13,7 @@ import (
 // conditionOf is what a verdict says of the policy "rule".
 func conditionOf(t *testing.T, text string, want policy.Effect) string {
 	t.Helper()
-	v := policytest.Set(t, policytest.Crowd(text)).Evaluate(run, nil)
+	v := policytest.Set(t, policytest.ManyMembers(text)).Evaluate(run, nil)
 	if v.Effect() != want {
 		t.Fatalf("%s: %v %v, want %v", text, v.Effect(), v.Errors(), want)
 	}
@@ -43,7 +43,7 @@ func TestConditionOfAnAsk(t *testing.T) {
 		}
 	}
 	// The default permit that an approval brings is named too.
-	v := policytest.Set(t, policytest.Crowd("")).Evaluate(run, nil)
+	v := policytest.Set(t, policytest.ManyMembers("")).Evaluate(run, nil)
 	for _, d := range v.Determining() {
 		if !strings.Contains(d.Condition, "context.approval.granted") || strings.Contains(d.Condition, "resource") {
 			t.Errorf("%s: condition %q", d.ID, d.Condition)
@@ -70,7 +70,7 @@ func TestConditionOfADeny(t *testing.T) {
 
 // Of two files in one call, the one whose rule names a time counts.
 func TestTimeoutOverSeveralFiles(t *testing.T) {
-	set := policytest.Set(t, policytest.Crowd(`@id("rule") @timeout("90s")
+	set := policytest.Set(t, policytest.ManyMembers(`@id("rule") @timeout("90s")
 forbid(principal, action == Action::"tool.execute/process.run", resource)
 when { context has path && context.path == "slow" } unless { context.approval.granted };`))
 	for _, paths := range [][]string{{"a", "slow"}, {"slow", "a"}} {

@@ -149,11 +149,11 @@ func compare(t *testing.T, s *Set, r Request, rnd *rand.Rand) {
 	if refused != nil {
 		t.Fatal(refused.message)
 	}
-	crowd := make([]ballot, rnd.IntN(3))
-	for i := range crowd {
-		crowd[i] = everywhere().newcomer(i, s.vocab.roles[rnd.IntN(len(s.vocab.roles))])
+	ballots := make([]ballot, rnd.IntN(3))
+	for i := range ballots {
+		ballots[i] = everywhere().voter(i, s.vocab.roles[rnd.IntN(len(s.vocab.roles))])
 	}
-	facts := s.tally.facts(crowd, false)
+	facts := s.tally.facts(ballots, false)
 	whole := c.contextOf(allAttributes)
 	whole["approval"] = facts
 	req := c.req

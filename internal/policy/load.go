@@ -117,7 +117,7 @@ func newSet(cfg Config, vocab *vocabulary, tally *tally) *Set {
 		tally: tally, byID: make(map[cedar.PolicyID]*compiled),
 	}
 	s.noApproval = s.tally.facts(nil, false)
-	s.ideal = sync.OnceValue(func() types.Record { return s.crowdFacts(everywhere()) })
+	s.ideal = sync.OnceValue(func() types.Record { return s.everybody(everywhere()) })
 	return s
 }
 

@@ -20,21 +20,21 @@ const (
 // lack is what an approval wants that nobody can give.
 type lack struct{ text, remedy string }
 
-// help is a crowd of newcomers that would allow a call: so many people, each
-// with the role when there is one.
-type help struct {
+// moreVoters are people who would allow a call: so many people, each
+// with the role when there is one: {2, "security"}.
+type moreVoters struct {
 	people int
 	role   access.Role
 }
 
-func (h help) roles() []access.Role {
+func (h moreVoters) roles() []access.Role {
 	if h.role == "" {
 		return nil
 	}
 	return []access.Role{h.role}
 }
 
-func (h help) String() string {
+func (h moreVoters) String() string {
 	if h.role == "" {
 		return persons(h.people)
 	}
@@ -42,7 +42,7 @@ func (h help) String() string {
 }
 
 // lacking asks whether people could allow the call after all: first whether any
-// crowd could, then whether the gateway lacks what they would vote with, then
+// number of them could, then whether the gateway lacks what they would vote with, then
 // who is wanting.
 func (s *Set) lacking(c *call, voters *electorate) lack {
 	if !c.under(s.ideal()).allowed {
@@ -51,7 +51,7 @@ func (s *Set) lacking(c *call, voters *electorate) lack {
 	if out := s.outOfReach(c, voters.severity); out.text != "" {
 		return out
 	}
-	h, ok := s.smallestHelp(c, voters.ballots)
+	h, ok := s.fewestVoters(c, voters.ballots)
 	if !ok {
 		return lack{
 			text:   "more people than now exist would have to approve",
@@ -75,52 +75,52 @@ func (s *Set) lacking(c *call, voters *electorate) lack {
 	return out
 }
 
-// smallestHelp finds the smallest crowd of newcomers that allows the call on
-// top of base.
-func (s *Set) smallestHelp(c *call, base []ballot) (help, bool) {
+// fewestVoters finds the fewest further voters who allow the call on top of
+// base.
+func (s *Set) fewestVoters(c *call, base []ballot) (moreVoters, bool) {
 	for n := 1; n <= maxMoreVoters; n++ {
-		if h := (help{people: n}); s.helps(c, base, h) {
+		if h := (moreVoters{people: n}); s.helps(c, base, h) {
 			return h, true
 		}
 	}
 	for n := 1; n <= maxMoreOfARole; n++ {
 		for _, r := range s.vocab.roles {
-			if h := (help{n, r}); s.helps(c, base, h) {
+			if h := (moreVoters{n, r}); s.helps(c, base, h) {
 				return h, true
 			}
 		}
 	}
-	return help{}, false
+	return moreVoters{}, false
 }
 
-// helps tries a crowd.
-func (s *Set) helps(c *call, base []ballot, h help) bool {
+// helps tries further voters.
+func (s *Set) helps(c *call, base []ballot, h moreVoters) bool {
 	return s.allowsWith(c, base, h, nil)
 }
 
-// allowsWith tries a crowd whose members are each changed, unless change is
-// nil.
-func (s *Set) allowsWith(c *call, base []ballot, h help, change func(*ballot)) bool {
+// allowsWith tries further voters, whose ballots are each changed unless change
+// is nil.
+func (s *Set) allowsWith(c *call, base []ballot, h moreVoters, change func(*ballot)) bool {
 	if len(base) == 0 && change == nil {
-		facts := s.memo.get(h, func() types.Record { return s.tally.facts(s.crowdOf(h), false) })
+		facts := s.memo.get(h, func() types.Record { return s.tally.facts(s.ballotsOf(h), false) })
 		return c.under(facts).allowed
 	}
-	crowd := slices.Concat(base, s.crowdOf(h))
+	ballots := slices.Concat(base, s.ballotsOf(h))
 	if change != nil {
-		for i := range crowd[len(base):] {
-			change(&crowd[len(base)+i])
+		for i := range ballots[len(base):] {
+			change(&ballots[len(base)+i])
 		}
 	}
-	return c.under(s.tally.facts(crowd, false)).allowed
+	return c.under(s.tally.facts(ballots, false)).allowed
 }
 
-// crowdOf makes the newcomers of a help.
-func (s *Set) crowdOf(h help) []ballot {
-	crowd := make([]ballot, 0, h.people)
+// ballotsOf are the votes of further voters.
+func (s *Set) ballotsOf(h moreVoters) []ballot {
+	ballots := make([]ballot, 0, h.people)
 	for i := range h.people {
-		crowd = append(crowd, s.offers.newcomer(i, h.roles()...))
+		ballots = append(ballots, s.offers.voter(i, h.roles()...))
 	}
-	return crowd
+	return ballots
 }
 
 // missing says in plain words what would have to be added to the votes cast
@@ -151,7 +151,7 @@ func refreshed(cast []ballot) []ballot {
 
 // wanted says which further votes would allow a call that those cast do not.
 func (s *Set) wanted(c *call, cast []ballot) string {
-	h, ok := s.smallestHelp(c, cast)
+	h, ok := s.fewestVoters(c, cast)
 	if !ok {
 		return ""
 	}
@@ -159,7 +159,7 @@ func (s *Set) wanted(c *call, cast []ballot) string {
 }
 
 // conditions finds the surfaces and the proof that the next voters need.
-func (s *Set) conditions(c *call, cast []ballot, h help) string {
+func (s *Set) conditions(c *call, cast []ballot, h moreVoters) string {
 	if !slices.ContainsFunc(c.found, func(p *compiled) bool { return p.votes }) {
 		return "" // no policy looks at surfaces or proof
 	}

@@ -110,7 +110,7 @@ func tryMonotone(t *testing.T, s *Set, w writer) (refused, broken bool) {
 			strong[i] = w.stronger(strong[i])
 		}
 		if w.r.IntN(2) == 0 || len(weak) == 0 {
-			fresh := everywhere().newcomer(9, "owner")
+			fresh := everywhere().voter(9, "owner")
 			strong = append(strong, fresh)
 		}
 		standing := w.r.IntN(2) == 0

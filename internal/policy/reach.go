@@ -54,22 +54,22 @@ func (r reach) list() []access.Surface {
 	return out
 }
 
-// newcomer is a hypothetical further voter: somebody with these roles, who
+// voter is a possible further voter: somebody with these roles, who
 // proves what can be proved on every surface within reach.
-func (r reach) newcomer(n int, roles ...access.Role) ballot {
+func (r reach) voter(n int, roles ...access.Role) ballot {
 	return ballot{
-		user: fmt.Sprintf("(newcomer %d)", n), roles: roles, surfaces: r.list(), paired: true, present: r.present,
+		user: fmt.Sprintf("(voter %d)", n), roles: roles, surfaces: r.list(), paired: true, present: r.present,
 	}
 }
 
-// crowdFacts is the approval of ten people who hold every role and prove
+// everybody is the approval of ten people who hold every role and prove
 // everything within reach.
-func (s *Set) crowdFacts(r reach) types.Record {
-	var crowd []ballot
+func (s *Set) everybody(r reach) types.Record {
+	var ballots []ballot
 	for i := range 10 {
-		crowd = append(crowd, r.newcomer(i, s.vocab.roles...))
+		ballots = append(ballots, r.voter(i, s.vocab.roles...))
 	}
-	return s.tally.facts(crowd, false)
+	return s.tally.facts(ballots, false)
 }
 
 // outOfReach asks whether the gateway itself stands in the way: people could
@@ -81,14 +81,14 @@ func (s *Set) outOfReach(c *call, severity string) lack {
 		return lack{}
 	}
 	people := func(r reach) bool { return c.under(s.electorateWithin(r, c.requester, severity).facts).allowed }
-	crowd := func(r reach) bool { return c.under(s.crowdFacts(r)).allowed }
+	anybody := func(r reach) bool { return c.under(s.everybody(r)).allowed }
 	switch {
 	case people(s.offers):
 		return lack{}
 	case people(all):
 		return s.wanting(people)
-	case !crowd(s.offers):
-		return s.wanting(crowd)
+	case !anybody(s.offers):
+		return s.wanting(anybody)
 	default:
 		return lack{}
 	}

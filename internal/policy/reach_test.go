@@ -46,7 +46,7 @@ unless { context.approval.votes.containsAny([
 		"the right to decide only on the console": {console, "an approval on console", "No console is available"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := policytest.Set(t, terminal(policytest.Crowd(c.policies))).Evaluate(run, nil)
+			v := policytest.Set(t, terminal(policytest.ManyMembers(c.policies))).Evaluate(run, nil)
 			if v.Effect() != policy.Deny || v.Reason() != reason.ApprovalUnattainable {
 				t.Fatalf("%v %v %v, want a deny with %v", v.Effect(), v.Reason(), v.Errors(), reason.ApprovalUnattainable)
 			}
@@ -54,7 +54,7 @@ unless { context.approval.votes.containsAny([
 				t.Errorf("missing %q, remedy %q", v.Missing(), v.Remedy())
 			}
 			// Negative control: a gateway that offers everything asks.
-			if v := policytest.Set(t, policytest.Crowd(c.policies)).Evaluate(run, nil); v.Effect() != policy.Ask {
+			if v := policytest.Set(t, policytest.ManyMembers(c.policies)).Evaluate(run, nil); v.Effect() != policy.Ask {
 				t.Errorf("with every surface: %v (%s), want ask", v.Effect(), v.Missing())
 			}
 		})
@@ -69,7 +69,7 @@ func TestWithinReach(t *testing.T) {
 		voteRule(false, "cli", "grpc"): "the approval of 1 person",
 		twoFromSecurity:                "the approval of 2 people with role security",
 	} {
-		v := policytest.Set(t, terminal(policytest.Crowd(policies))).Evaluate(run, nil)
+		v := policytest.Set(t, terminal(policytest.ManyMembers(policies))).Evaluate(run, nil)
 		if v.Effect() != policy.Ask || v.Missing() != missing {
 			t.Errorf("%s: %v, %q; want ask, %q", policies, v.Effect(), v.Missing(), missing)
 		}
@@ -81,7 +81,7 @@ func TestWithinReach(t *testing.T) {
 	}
 	// And what no approval lifts is a matter of the policy.
 	never := `@id("never") forbid(principal, action == Action::"tool.execute/process.run", resource);`
-	if v := policytest.Set(t, terminal(policytest.Crowd(never))).Evaluate(run, nil); v.Reason() != reason.PolicyDenied {
+	if v := policytest.Set(t, terminal(policytest.ManyMembers(never))).Evaluate(run, nil); v.Reason() != reason.PolicyDenied {
 		t.Errorf("an absolute forbid: %v", v.Reason())
 	}
 }
@@ -89,20 +89,20 @@ func TestWithinReach(t *testing.T) {
 // A vote from a surface that is not offered does not count.
 func TestVotesOutOfReachDoNotCount(t *testing.T) {
 	vote := console(policytest.Vote(policytest.Bob, op))
-	if !policytest.Set(t, policytest.Crowd("")).Judge(run, policytest.Approval(vote)).Allowed {
+	if !policytest.Set(t, policytest.ManyMembers("")).Judge(run, policytest.Approval(vote)).Allowed {
 		t.Error("control: the vote counts nowhere")
 	}
-	if policytest.Set(t, terminal(policytest.Crowd(""))).Judge(run, policytest.Approval(vote)).Allowed {
+	if policytest.Set(t, terminal(policytest.ManyMembers(""))).Judge(run, policytest.Approval(vote)).Allowed {
 		t.Error("a vote from a console counts although there is none")
 	}
 }
 
 func TestReachIsConfigured(t *testing.T) {
-	plain, limited := policytest.Set(t, policytest.Crowd("")), policytest.Set(t, terminal(policytest.Crowd("")))
+	plain, limited := policytest.Set(t, policytest.ManyMembers("")), policytest.Set(t, terminal(policytest.ManyMembers("")))
 	if plain.SnapshotDigest() == limited.SnapshotDigest() {
 		t.Error("the snapshot does not say which surfaces there are")
 	}
-	o := policytest.Crowd("")
+	o := policytest.ManyMembers("")
 	o.Surfaces = []access.Surface{"fax"}
 	if _, err := policy.Load(policytest.Config(o)); reason.Of(err) != reason.PolicyInvalid {
 		t.Errorf("an unknown surface: %v", err)

@@ -80,7 +80,7 @@ func TestRecipes(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			set := policytest.Set(t, policytest.Crowd(c.policies))
+			set := policytest.Set(t, policytest.ManyMembers(c.policies))
 			if got := set.Judge(run, c.approval); got.Allowed != c.allowed || len(got.Errors) > 0 {
 				t.Errorf("Judge = %+v, want allowed %v", got, c.allowed)
 			}
@@ -108,7 +108,7 @@ func TestMissingIsSaid(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			set := policytest.Set(t, policytest.Crowd(c.policies))
+			set := policytest.Set(t, policytest.ManyMembers(c.policies))
 			if got := set.Judge(run, c.approval).Missing; got != c.want {
 				t.Errorf("Missing = %q, want %q", got, c.want)
 			}
@@ -118,7 +118,7 @@ func TestMissingIsSaid(t *testing.T) {
 
 func TestUnattainable(t *testing.T) {
 	t.Run("nobody holds the role", func(t *testing.T) {
-		o := policytest.Crowd(twoFromSecurity)
+		o := policytest.ManyMembers(twoFromSecurity)
 		o.Members = nil
 		v := policytest.Set(t, o).Evaluate(run, nil)
 		if v.Reason() != reason.ApprovalUnattainable || !strings.Contains(v.Missing(), "nobody who may decide this holds role security") {
@@ -129,7 +129,7 @@ func TestUnattainable(t *testing.T) {
 		}
 	})
 	t.Run("too few hold the role", func(t *testing.T) {
-		o := policytest.Crowd(twoFromSecurity)
+		o := policytest.ManyMembers(twoFromSecurity)
 		o.Members = o.Members[:1]
 		v := policytest.Set(t, o).Evaluate(run, nil)
 		if v.Reason() != reason.ApprovalUnattainable || !strings.Contains(v.Missing(), "too few") {
@@ -145,7 +145,7 @@ func TestUnattainable(t *testing.T) {
 	t.Run("an absolute forbid is no matter of people", func(t *testing.T) {
 		never := `@id("never") @remedy("Use another tool.")
 forbid(principal, action == Action::"tool.execute/process.run", resource);`
-		v := policytest.Set(t, policytest.Crowd(never)).Evaluate(run, nil)
+		v := policytest.Set(t, policytest.ManyMembers(never)).Evaluate(run, nil)
 		if v.Reason() != reason.PolicyDenied || v.Missing() != "" || v.Remedy() != "Use another tool." {
 			t.Errorf("got %v, %q, %q", v.Reason(), v.Missing(), v.Remedy())
 		}
@@ -158,7 +158,7 @@ forbid(principal, action == Action::"tool.execute/process.run", resource);`
 func TestAge(t *testing.T) {
 	young := `forbid(principal, action == Action::"tool.execute/process.run", resource)
 unless { context.approval.granted && context.approval.age_seconds <= 60 };`
-	set := policytest.Set(t, policytest.Crowd(young))
+	set := policytest.Set(t, policytest.ManyMembers(young))
 	vote := policytest.Vote(policytest.Bob, op)
 	for _, c := range []struct {
 		after time.Duration

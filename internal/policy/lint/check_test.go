@@ -271,7 +271,7 @@ func TestConfigFindings(t *testing.T) {
 		"tool twice":      {Tools: []tool.Descriptor{policytest.Read}},
 		"reserved name":   {Tools: []tool.Descriptor{{Name: "(unknown)"}}},
 		"broken schema":   {Tools: []tool.Descriptor{{Name: "x", InputSchema: []byte(`[]`)}}},
-		"undeclared role": {Members: policytest.Crowd("").Members},
+		"undeclared role": {Members: policytest.ManyMembers("").Members},
 	} {
 		if _, err := policy.Load(policytest.Config(o)); err == nil {
 			t.Errorf("%s: loaded", name)

@@ -133,9 +133,9 @@ func Approval(votes ...policy.Vote) policy.Approval {
 	return policy.Approval{Votes: votes, Now: Now}
 }
 
-// Crowd is a world of four users: alice, bob and two of role security, carol and
+// ManyMembers are the options of a set with four users: alice, bob and two of role security, carol and
 // dave.
-func Crowd(policies string) Options {
+func ManyMembers(policies string) Options {
 	security := []access.Role{access.RoleOperator, "security"}
 	return Options{
 		Policies: policies, TwoUsers: true, Roles: []access.Role{"security"},

@@ -25,7 +25,7 @@ func TestDocs(t *testing.T) {
 	if len(recipes) < 5 {
 		t.Fatalf("found %d recipes", len(recipes))
 	}
-	o := policytest.Crowd(strings.Join(recipes, "\n"))
+	o := policytest.ManyMembers(strings.Join(recipes, "\n"))
 	o.Roles = []access.Role{"security"}
 	for _, f := range lint.Check(policytest.Config(o)) {
 		if f.File == "test.cedar" && f.Severity == finding.SeverityError {
