@@ -32,7 +32,7 @@ func ground(spec inside.Spec) error {
 		return err
 	}
 	for i, fd := range caches {
-		if err := attachCache(fd, inside.CachePlace(i)); err != nil {
+		if err := attachCache(fd, inside.CacheAt(i)); err != nil {
 			return fail("mounting a cache", err)
 		}
 	}
@@ -68,7 +68,7 @@ func coverShared(g inside.Ground) error {
 		}
 	}
 	for i, f := range g.Files {
-		if err := coverFile(f, inside.PlaceDir+"/file-"+strconv.Itoa(i)); err != nil {
+		if err := coverFile(f, inside.MountDir+"/file-"+strconv.Itoa(i)); err != nil {
 			return fail("covering "+f.Path, err)
 		}
 	}
@@ -105,7 +105,7 @@ func remountReadOnly(g inside.Ground) error {
 // host does not have cannot be covered. A link is covered itself: where it leads
 // may be covered by now.
 func coverFile(f inside.File, target string) error {
-	own := strings.HasPrefix(f.Path, inside.PlaceDir+"/")
+	own := strings.HasPrefix(f.Path, inside.MountDir+"/")
 	if own {
 		target = f.Path
 	}

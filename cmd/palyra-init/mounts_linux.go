@@ -30,7 +30,7 @@ func assemble(o inside.Outer) (root inside.Identity, err error) {
 	if o.Overlay != nil {
 		err = fail(inside.StepOverlay, overlay(fds[0], fds[1], fds[2]))
 	} else {
-		err = fail("attaching the workspace", bind(fds[0], inside.Place))
+		err = fail("attaching the workspace", bind(fds[0], inside.Mountpoint))
 	}
 	if err != nil {
 		return root, err
@@ -38,7 +38,7 @@ func assemble(o inside.Outer) (root inside.Identity, err error) {
 	if err := pinPaths(o.Pins); err != nil {
 		return root, err
 	}
-	return identify(inside.Place)
+	return identify(inside.Mountpoint)
 }
 
 // open returns a descriptor of a source, which must be what it is said to be.
@@ -65,14 +65,14 @@ func open(s inside.Source) (int, error) {
 // and attaches the detached mounts there: only what is attached can be a layer.
 func cover(mounts []int) error {
 	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
-	if err := unix.Mount("tmpfs", inside.PlaceDir, "tmpfs", flags, "mode=0755,size=4m,nr_inodes=32"); err != nil {
-		return fail("covering "+inside.PlaceDir, err)
+	if err := unix.Mount("tmpfs", inside.MountDir, "tmpfs", flags, "mode=0755,size=4m,nr_inodes=32"); err != nil {
+		return fail("covering "+inside.MountDir, err)
 	}
-	if err := unix.Mkdir(inside.Place, 0o755); err != nil {
+	if err := unix.Mkdir(inside.Mountpoint, 0o755); err != nil {
 		return fail("making the place of the workspace", err)
 	}
 	for i, fd := range mounts {
-		target := inside.MountPlace(i)
+		target := inside.MountAt(i)
 		if err := unix.Mkdir(target, 0o755); err != nil {
 			return fail("making the place of a mount", err)
 		}
@@ -88,7 +88,7 @@ func cover(mounts []int) error {
 // nothing of it has to reach the disk (volatile).
 func overlay(lower, upper, work int) error {
 	options := "userxattr,volatile,lowerdir=" + descriptor(lower) + ",upperdir=" + descriptor(upper) + ",workdir=" + descriptor(work)
-	return unix.Mount("overlay", inside.Place, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options)
+	return unix.Mount("overlay", inside.Mountpoint, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options)
 }
 
 // bind puts a directory, with what is mounted below it, at another place.
@@ -113,7 +113,7 @@ func pinPaths(pins []inside.Pin) error {
 	if len(pins) == 0 {
 		return nil
 	}
-	root, err := unix.Open(inside.Place, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	root, err := unix.Open(inside.Mountpoint, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fail("pinning protected paths", err)
 	}

@@ -68,7 +68,7 @@ type tapeReader struct {
 // begin is where the tape has to be read from. The further parts of a large
 // result have the numbers after its first; the tape knows the result alone, and
 // so it is read from the event of the journal that the last number belongs to.
-func (t *tapeReader) begin() int64 { return max(0, t.seen/run.Places*run.Places-1) }
+func (t *tapeReader) begin() int64 { return max(0, t.seen/run.PerEvent*run.PerEvent-1) }
 
 func (t *tapeReader) observe(e run.Event) error {
 	for _, m := range t.messages(e) {

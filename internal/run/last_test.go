@@ -79,6 +79,6 @@ func TestLastSequenceOfARunThatGoesOn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.wantLast(r.ID, stored[0].Seq*run.Places+run.Places>>8) // the attestation comes after the result
+		w.wantLast(r.ID, stored[0].Seq*run.PerEvent+run.PerEvent>>8) // the attestation comes after the result
 	})
 }

@@ -14,9 +14,10 @@ import (
 	"palyra/internal/toolcall"
 )
 
-// Places is how many sequence numbers of the tape belong to one of the
-// journal: a number of the tape is the journal's times Places, plus a place.
-const Places = 1 << placeBits
+// PerEvent is how many sequence numbers of the tape belong to one of the journal: a
+// number of the tape is the journal's times PerEvent, plus a place. The tape of
+// event 7 begins at 7*PerEvent.
+const PerEvent = 1 << placeBits
 
 // The layout of the places. The first are of what the journal's event itself
 // yields, each with room for the parts in which a surface sends a result that
@@ -26,7 +27,7 @@ const (
 	placeBits        = 20
 	partBits         = 12
 	firstProvisional = 8 << partBits
-	lastProvisional  = Places - 1
+	lastProvisional  = PerEvent - 1
 )
 
 // entry is one event of a tape, with the names of what has to be read to make

@@ -29,7 +29,7 @@ import (
 	"palyra/internal/tool"
 )
 
-// Outward is the world outside as sessions see it. Its zero value is the real
+// Outward is the world outside as proxies see it. Its zero value is the real
 // one.
 type Outward struct {
 	Resolver   egress.Resolver

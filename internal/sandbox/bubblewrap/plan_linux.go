@@ -80,7 +80,7 @@ func (d *draft) network() error {
 	if err := d.runner.machine.Open(d.plan, *d.spec.Network, d.runner.cfg.Outward); err != nil {
 		return err
 	}
-	content := d.plan.Session.Bundle()
+	content := d.plan.Proxy.Bundle()
 	if content == nil {
 		return nil
 	}
@@ -152,7 +152,7 @@ func (d *draft) workspace() (err error) {
 func (d *draft) staged() {
 	d.stage.Then(d.runner.cfg.Bwrap, d.runner.argv())
 	d.stage.Begin(inside.StageOuter, 0)
-	d.layout.source = inside.Place
+	d.layout.source = inside.Mountpoint
 }
 
 // inner says what palyra-init puts in place inside.

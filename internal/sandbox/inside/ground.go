@@ -16,9 +16,9 @@ type Ground struct {
 	// Masks are covered with /dev/null.
 	Masks []string
 	// Files are put over files of the host that name its users and hosts. Those
-	// below PlaceDir are made there.
+	// below MountDir are made there.
 	Files []File
-	// Caches are mounted at CachePlace of their position.
+	// Caches are mounted at CacheAt of their position.
 	Caches []Source
 	// Writable are the mounts that do not become read-only: Landlock covers
 	// neither modes nor times.
@@ -27,8 +27,8 @@ type Ground struct {
 	Loopback bool
 }
 
-// CachePlace is where the cache of a position is mounted.
-func CachePlace(i int) string { return PlaceDir + "/cache-" + strconv.Itoa(i) }
+// CacheAt is where the cache of a position is mounted.
+func CacheAt(i int) string { return MountDir + "/cache-" + strconv.Itoa(i) }
 
 // File is the content of a file that everybody may read.
 type File struct {

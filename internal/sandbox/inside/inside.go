@@ -49,9 +49,9 @@ type Spec struct {
 type Outer struct {
 	// Parent is palyrad's process id; with another parent, palyrad is dead.
 	Parent int
-	// Mounts are detached mounts, to be attached at MountPlace by position.
+	// Mounts are detached mounts, to be attached at MountAt by position.
 	Mounts []int
-	// Workspace is mounted at Place.
+	// Workspace is mounted at Mountpoint.
 	Workspace Source
 	Overlay   *Overlay
 	Pins      []Pin
@@ -64,12 +64,12 @@ type Outer struct {
 // Where the outer stage mounts. The directory exists everywhere, every user
 // may pass it, and an empty file system covers it.
 const (
-	PlaceDir = "/run"
-	Place    = PlaceDir + "/workspace"
+	MountDir   = "/run"
+	Mountpoint = MountDir + "/workspace"
 )
 
-// MountPlace is where the detached mount of a position is attached.
-func MountPlace(i int) string { return PlaceDir + "/" + strconv.Itoa(i) }
+// MountAt is where the detached mount of a position is attached.
+func MountAt(i int) string { return MountDir + "/" + strconv.Itoa(i) }
 
 // Source is a directory outside. Where FD is not 0 it is a descriptor of a
 // directory in one of the detached mounts; otherwise Path is opened without

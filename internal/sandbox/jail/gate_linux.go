@@ -30,7 +30,7 @@ func (c *Cell) attend(ctx context.Context, w Work, o *order) error {
 		}
 		c.seen.mounted = mounted.Mounted
 	}
-	if c.plan.Session != nil {
+	if c.plan.Proxy != nil {
 		if err := c.admit(ctx); err != nil {
 			return err
 		}

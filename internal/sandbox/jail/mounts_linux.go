@@ -11,7 +11,7 @@ import (
 )
 
 // attach gives the calling thread mounts of its own, in which each detached
-// mount is attached at inside.MountPlace of its position. No other thread sees
+// mount is attached at inside.MountAt of its position. No other thread sees
 // them, and what this one starts inherits them.
 func attach(mounts []*os.File) error {
 	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
@@ -21,11 +21,11 @@ func attach(mounts []*os.File) error {
 		return fmt.Errorf("making the mounts private: %w", err)
 	}
 	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
-	if err := unix.Mount("tmpfs", inside.PlaceDir, "tmpfs", flags, "mode=0755,size=64k,nr_inodes=32"); err != nil {
-		return fmt.Errorf("covering %s: %w", inside.PlaceDir, err)
+	if err := unix.Mount("tmpfs", inside.MountDir, "tmpfs", flags, "mode=0755,size=64k,nr_inodes=32"); err != nil {
+		return fmt.Errorf("covering %s: %w", inside.MountDir, err)
 	}
 	for i, tree := range mounts {
-		place := inside.MountPlace(i)
+		place := inside.MountAt(i)
 		if err := unix.Mkdir(place, 0o755); err != nil {
 			return fmt.Errorf("making the place of a mount: %w", err)
 		}
@@ -41,11 +41,11 @@ func (c *Cell) mount() error {
 	if err := attach(c.plan.Mounts); err != nil || c.plan.Layer == nil || c.plan.Staged {
 		return err
 	}
-	if err := overlayOn(inside.MountPlace(len(c.plan.Mounts)-1), c.plan.Layer.Upper().Name(), c.plan.Layer.Work().Name()); err != nil {
+	if err := overlayOn(inside.MountAt(len(c.plan.Mounts)-1), c.plan.Layer.Upper().Name(), c.plan.Layer.Work().Name()); err != nil {
 		return fmt.Errorf("mounting the copy of the workspace: %w", err)
 	}
 	var st unix.Stat_t
-	if err := unix.Stat(inside.Place, &st); err != nil {
+	if err := unix.Stat(inside.Mountpoint, &st); err != nil {
 		return fmt.Errorf("looking at the copy of the workspace: %w", err)
 	}
 	c.seen.mounted = &inside.Identity{Dev: uint64(st.Dev), Ino: st.Ino}
@@ -55,7 +55,7 @@ func (c *Cell) mount() error {
 // overlayOn mounts the copy of a workspace as palyra-init's outer stage does.
 // Layers must be of the thread's own mounts: they are opened here.
 func overlayOn(lower, upper, work string) error {
-	if err := unix.Mkdir(inside.Place, 0o755); err != nil {
+	if err := unix.Mkdir(inside.Mountpoint, 0o755); err != nil {
 		return err
 	}
 	options := "userxattr,volatile"
@@ -67,5 +67,5 @@ func overlayOn(lower, upper, work string) error {
 		defer unix.Close(fd)
 		options += "," + layer.option + "=/proc/thread-self/fd/" + strconv.Itoa(fd)
 	}
-	return unix.Mount("overlay", inside.Place, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options)
+	return unix.Mount("overlay", inside.Mountpoint, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options)
 }

@@ -16,25 +16,25 @@ import (
 	"palyra/internal/sandbox/inside"
 )
 
-// Resolver is resolv.conf(5) inside: names are asked of the session, if there is
+// Resolver is resolv.conf(5) inside: names are asked of the proxy, if there is
 // one, which answers everything. Where the machine is busy that may take longer
 // than a second, so the bounds are those that resolv.conf(5) has by itself.
 const Resolver = "nameserver 127.0.0.1\n"
 
 // Open lets the program of a plan reach what a grant says. The plan has a
 // network namespace, in which palyra-init has the capabilities that listening
-// and adding routes take. Where the session has authorities of its own, the
-// backend puts Session.Bundle into a file at Plan.Bundle.
+// and adding routes take. Where the proxy has authorities of its own, the
+// backend puts Proxy.Bundle into a file at Plan.Bundle.
 func (m *Machine) Open(p *Plan, g egress.Reach, out proxy.Outward) error {
-	session, err := proxy.New(g, out)
+	carrier, err := proxy.New(g, out)
 	if err != nil {
 		return err
 	}
-	p.Session, p.Spec.Inner.Network = session, &inside.Network{Outside: m.own["net"], Ports: session.Ports()}
+	p.Proxy, p.Spec.Inner.Network = carrier, &inside.Network{Outside: m.own["net"], Ports: carrier.Ports()}
 	return nil
 }
 
-// admit receives the listeners and lets the session serve on them, beside the
+// admit receives the listeners and lets the proxy serve on them, beside the
 // program, until part is called.
 func (c *Cell) admit(ctx context.Context) error {
 	report, fds, err := receive(c.control, inside.MaxListeners)
@@ -46,12 +46,12 @@ func (c *Cell) admit(ctx context.Context) error {
 		return reason.Errorf(reason.SandboxUnavailable, "the listeners from inside cannot be used: %w", err)
 	}
 	c.seen.captured, c.seen.ports = report.Captured, ports
-	// The end of the call is not that of the session: a program that is stopped
+	// The end of the call is not that of the proxy: a program that is stopped
 	// for it has its last connections in the report.
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	c.stopServing = stop
 	go func() {
-		err := c.plan.Session.Serve(ctx, l)
+		err := c.plan.Proxy.Serve(ctx, l)
 		if ctx.Err() == nil {
 			// The cause may hold more than callers are to see.
 			err = errors.Join(reason.Errorf(reason.SandboxUnavailable, "the way to the allowed hosts broke down, and the program was stopped").
@@ -62,7 +62,7 @@ func (c *Cell) admit(ctx context.Context) error {
 	return nil
 }
 
-// part ends the session of a program that has ended, and everything that it
+// part ends the proxy of a program that has ended, and everything that it
 // still carries but, when proxy.ErrEnded is the cause, the program's last words.
 func (c *Cell) part(cause error) error {
 	if c.stopServing == nil {
@@ -73,7 +73,7 @@ func (c *Cell) part(cause error) error {
 	return <-c.served
 }
 
-// listeners makes of descriptors what a session serves on, and takes them over.
+// listeners makes of descriptors what a proxy serves on, and takes them over.
 // Ports are those at which every connection arrives.
 func listeners(n inside.Network, fds []int) (l proxy.Listeners, ports []int, err error) {
 	files := make([]*os.File, len(fds))
@@ -133,13 +133,13 @@ func listensAt(addr net.Addr, w inside.Listener) error {
 	return nil
 }
 
-// scrubbed is a stream of the program without the secrets of its session.
+// scrubbed is a stream of the program without the secrets of its proxy.
 func (c *Cell) scrubbed(stream *os.File) io.ReadCloser {
-	if c.plan.Session == nil {
+	if c.plan.Proxy == nil {
 		return stream
 	}
 	return struct {
 		io.Reader
 		io.Closer
-	}{c.plan.Session.Scrub(stream), stream}
+	}{c.plan.Proxy.Scrub(stream), stream}
 }

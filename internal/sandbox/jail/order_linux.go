@@ -46,8 +46,8 @@ func (c *Cell) newOrder(w Work) (*order, error) {
 	if c.machine.Without(LayerEnvironment) {
 		w.Env = append(os.Environ(), w.Env...)
 	}
-	if c.plan.Session != nil {
-		w.Env = extend(w.Env, c.plan.Session.Env(c.plan.Bundle))
+	if c.plan.Proxy != nil {
+		w.Env = extend(w.Env, c.plan.Proxy.Env(c.plan.Bundle))
 	}
 	o.order = inside.Order{Exec: w.Exec, Argv: w.Spec.Argv, Env: w.Env, Cwd: w.Cwd, Rlimits: c.rlimits(w.Spec.Limits)}
 	if err := c.fill(o, w); err != nil {

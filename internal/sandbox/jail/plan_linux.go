@@ -22,9 +22,9 @@ type Plan struct {
 	// Attr says which namespaces and user it starts in.
 	Attr syscall.SysProcAttr
 	// Mounts are detached mounts that the first process finds attached at
-	// inside.MountPlace of their position, in mounts of its own. The last one
+	// inside.MountAt of their position, in mounts of its own. The last one
 	// is the workspace, over which the layer, if there is one and no outer
-	// stage mounts it, is mounted at inside.Place. The daemon must be root.
+	// stage mounts it, is mounted at inside.Mountpoint. The daemon must be root.
 	Mounts []*os.File
 	// Spec is what palyra-init reads; Staged says that the outer stage runs.
 	Spec   inside.Spec
@@ -49,10 +49,10 @@ type Plan struct {
 	Mode      sandbox.WorkspaceMode
 	// Layer is what a program writes to its copy of the workspace, or nil.
 	Layer *overlay.Layer
-	// Session carries what the program may reach, nil where that is nothing or
+	// Proxy carries what the program may reach, nil where that is nothing or
 	// everything. Bundle is where its Bundle is found inside, "" for nowhere.
-	Session *proxy.Proxy
-	Bundle  string
+	Proxy  *proxy.Proxy
+	Bundle string
 	// Root are the entries of the root directory inside, sorted.
 	Root []string
 	// Requested are the layers that have to be proved. Excused maps those
@@ -102,9 +102,9 @@ func (p *Plan) close() error {
 		err = errors.Join(err, p.Layer.Close())
 		p.Layer = nil
 	}
-	if p.Session != nil {
-		p.Session.Close()
-		p.Session = nil
+	if p.Proxy != nil {
+		p.Proxy.Close()
+		p.Proxy = nil
 	}
 	return err
 }

@@ -35,8 +35,8 @@ func (c *Cell) Run(ctx context.Context, w Work) (sandbox.Report, error) {
 	report := c.report(w, end, state)
 	report.Stdout, report.Stderr = streams.Finish()
 	report.Violations, report.ViolationsMissed = log.Violations, log.Missed
-	if c.plan.Session != nil {
-		report.Connections, report.ConnectionsMissed = c.plan.Session.Connections()
+	if c.plan.Proxy != nil {
+		report.Connections, report.ConnectionsMissed = c.plan.Proxy.Connections()
 	}
 	report.Started, report.Finished = started, time.Now()
 	report.Usage.Wall = report.Finished.Sub(started)

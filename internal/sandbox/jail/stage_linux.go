@@ -35,7 +35,7 @@ func (m *Machine) NewStage(p *Plan) *Stage {
 // Abandon closes what was collected in vain.
 func (s *Stage) Abandon() { closeAll(s.mounts) }
 
-// Plain mounts the workspace as it is, at inside.Place. A daemon that is root
+// Plain mounts the workspace as it is, at inside.Mountpoint. A daemon that is root
 // shows the sandbox's user a view of it.
 func (s *Stage) Plain(readOnly bool) error {
 	if readOnly {
@@ -157,7 +157,7 @@ func (s *Stage) Shared(path string) (string, error) {
 		return "", err
 	}
 	s.mounts = append(s.mounts, view)
-	return inside.MountPlace(len(s.mounts) - 1), nil
+	return inside.MountAt(len(s.mounts) - 1), nil
 }
 
 // OnThread does what a stage would do where that takes no user namespace, and
@@ -178,10 +178,10 @@ func (s *Stage) OnThread(readOnly bool) (source string, err error) {
 	s.plan.Mounts, s.mounts = append(s.mounts, view), nil
 	s.plan.Attr.Credential = &syscall.Credential{Uid: uint32(s.plan.User.UID), Gid: uint32(s.plan.User.GID)}
 	if s.plan.Layer != nil {
-		return inside.Place, nil
+		return inside.Mountpoint, nil
 	}
 	s.plan.Spec.Inner.Workspace = s.plan.Workspace.Identity
-	return inside.MountPlace(len(s.plan.Mounts) - 1), nil
+	return inside.MountAt(len(s.plan.Mounts) - 1), nil
 }
 
 // CopyOnThread is CopyOnWrite and OnThread for a daemon that is root.

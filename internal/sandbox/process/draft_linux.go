@@ -125,11 +125,11 @@ func (d *draft) namespaced() error {
 	// Writing to /proc is Landlock's to deny: the helper proves it there.
 	ground.Writable = append([]string{"/proc", inside.Tmp, "/dev/shm"}, d.caches...)
 	if d.mode() != sandbox.ReadOnly {
-		ground.Writable = append(ground.Writable, inside.Place)
+		ground.Writable = append(ground.Writable, inside.Mountpoint)
 	}
 	stage.Begin(inside.StageGround, flags, powers...)
 	d.plan.Spec.Ground = ground
-	d.dir, d.home, d.tmp = inside.Place, inside.TmpHome, inside.Tmp
+	d.dir, d.home, d.tmp = inside.Mountpoint, inside.TmpHome, inside.Tmp
 	return nil
 }
 
@@ -164,7 +164,7 @@ func (d *draft) cache(stage *jail.Stage, path string, i int) (string, error) {
 		return "", err
 	}
 	d.sources = append(d.sources, dir.Source())
-	return inside.CachePlace(i), dir.Close()
+	return inside.CacheAt(i), dir.Close()
 }
 
 // alone leaves the program among the host's processes and paths. When the

@@ -22,12 +22,12 @@ func names() []inside.File {
 
 // bundle is where programs find the authorities that they are to trust, when
 // connections to one of their hosts are looked into.
-const bundle = inside.PlaceDir + "/authorities.pem"
+const bundle = inside.MountDir + "/authorities.pem"
 
 // networkFiles are those of a program that reaches some hosts.
 func (d *draft) networkFiles() []inside.File {
 	files := []inside.File{{Path: "/etc/resolv.conf", Content: jail.Resolver}}
-	if content := d.plan.Session.Bundle(); content != nil {
+	if content := d.plan.Proxy.Bundle(); content != nil {
 		d.plan.Bundle = bundle
 		files = append(files, inside.File{Path: bundle, Content: string(content)})
 	}
