@@ -7,9 +7,11 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"palyra/internal/egress"
+	"palyra/internal/reason"
 	"palyra/internal/tool"
 	"palyra/internal/workspace/overlay"
 )
@@ -207,6 +209,20 @@ type Status struct {
 	// Problem and Remedy say what is missing and what to do about it.
 	Problem string
 	Remedy  string
+}
+
+// Tried adds what a probe run came to: what it proved, or what stood in its way.
+func (s Status) Tried(r Report, err error) Status {
+	if err != nil {
+		var refused *reason.Error
+		if !errors.As(err, &refused) {
+			refused = reason.Errorf(reason.SandboxUnavailable, "%w", err)
+		}
+		s.Problem, s.Remedy = refused.Message, refused.NextStep()
+		return s
+	}
+	s.Available, s.Requested, s.Layers = true, r.Requested, r.Applied
+	return s
 }
 
 // Examination is what a live probe of one layer showed. A layer is in force

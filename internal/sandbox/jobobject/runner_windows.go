@@ -134,16 +134,7 @@ func removeTree(dir string) error {
 func (r *Runner) Probe(ctx context.Context) sandbox.Status {
 	status := sandbox.Status{Backend: r.backend, Tier: sandbox.TierB, Rung: sandbox.JobObject, Limits: "job_object"}
 	report, err := r.try(ctx)
-	if err != nil {
-		var refused *reason.Error
-		if !errors.As(err, &refused) {
-			refused = reason.Errorf(reason.SandboxUnavailable, "%w", err)
-		}
-		status.Problem, status.Remedy = refused.Message, refused.NextStep()
-		return status
-	}
-	status.Available, status.Requested, status.Layers = true, report.Requested, report.Applied
-	return status
+	return status.Tried(report, err)
 }
 
 func (r *Runner) try(ctx context.Context) (sandbox.Report, error) {

@@ -19,16 +19,7 @@ import (
 func (r *Runner) Probe(ctx context.Context) sandbox.Status {
 	status := sandbox.Status{Backend: r.backend, Tier: sandbox.TierC, Rung: sandbox.Seatbelt, Limits: "rlimit"}
 	report, err := r.try(ctx, false)
-	if err != nil {
-		var refused *reason.Error
-		if !errors.As(err, &refused) {
-			refused = reason.Errorf(reason.SandboxUnavailable, "%w", err)
-		}
-		status.Problem, status.Remedy = refused.Message, refused.NextStep()
-		return status
-	}
-	status.Available, status.Requested, status.Layers = true, report.Requested, report.Applied
-	return status
+	return status.Tried(report, err)
 }
 
 // try runs /usr/bin/true, or, with open, does so under a profile that forbids
