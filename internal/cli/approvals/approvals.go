@@ -158,18 +158,16 @@ func (a *app) approvalsShow() *cobra.Command {
 func (a *app) approvalsWatch() *cobra.Command {
 	var cursor string
 	c := &cobra.Command{Use: "watch", Short: "Print approvals as they change, until interrupted", Args: command.Args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.watchApprovals(cmd.Context(), cursor) }}
+		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, _ []string) error {
+			return a.watchApprovals(ctx, g, cursor)
+		})}
 	c.Flags().StringVar(&cursor, "cursor", "", "go on after this cursor, which WatchApprovals of the API gave")
 	return c
 }
 
-func (a *app) watchApprovals(ctx context.Context, cursor string) error {
-	g, err := a.Connect(ctx)
-	if err != nil {
-		return err
-	}
+func (a *app) watchApprovals(ctx context.Context, g *client.Gateway, cursor string) error {
 	first := true
-	err = a.Follow(ctx, func() (bool, error) {
+	err := a.Follow(ctx, func() (bool, error) {
 		stream, err := g.Approvals.WatchApprovals(ctx, &palyrav1.WatchApprovalsRequest{Cursor: cursor})
 		if err != nil {
 			return false, err
