@@ -240,6 +240,18 @@ type Examination struct {
 	Remedy  string
 }
 
+// Judged adds what is wrong when the layer was not seen to be in force; failed
+// is why an attempt did not come to its end.
+func (e Examination) Judged(failed error, remedy string) Examination {
+	switch {
+	case failed != nil:
+		e.Problem, e.Remedy = failed.Error(), remedy
+	case !e.Denied || !e.Control:
+		e.Problem, e.Remedy = "it was not seen to be in force", remedy
+	}
+	return e
+}
+
 // Runner runs programs in isolation.
 //
 // Run returns a *reason.Error when nothing ran: SandboxDisabled,

@@ -137,22 +137,18 @@ func (a *app) listApprovals(ctx context.Context, f approvalFilter) error {
 func (a *app) approvalsShow() *cobra.Command {
 	return &cobra.Command{Use: "show ID", Short: "Show one approval in full", Args: command.Args(1, 1),
 		ValidArgsFunction: a.completeApprovals(false),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			g, err := a.Connect(cmd.Context())
+		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
+			id, err := findApproval(ctx, g, given[0])
 			if err != nil {
 				return err
 			}
-			id, err := findApproval(cmd.Context(), g, given[0])
-			if err != nil {
-				return err
-			}
-			reply, err := g.Approvals.GetApproval(cmd.Context(), &palyrav1.GetApprovalRequest{ApprovalId: id})
+			reply, err := g.Approvals.GetApproval(ctx, &palyrav1.GetApprovalRequest{ApprovalId: id})
 			if err != nil {
 				return err
 			}
 			v := reply.GetApproval()
 			return a.PrintOne("Approval", a.approvalRecord(v), func(p *printer.Page) { question.Page(a.App, p, v) })
-		}}
+		})}
 }
 
 func (a *app) approvalsWatch() *cobra.Command {

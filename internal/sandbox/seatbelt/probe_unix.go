@@ -66,15 +66,7 @@ func (r *Runner) Examine(ctx context.Context) []sandbox.Examination {
 			Denied:  err == nil && slices.Contains(with.Applied, t.layer),
 			Control: openErr == nil && !slices.Contains(without.Applied, t.layer),
 		}
-		if failed := errors.Join(err, openErr); failed != nil {
-			e.Problem = failed.Error()
-		} else if !e.Denied || !e.Control {
-			e.Problem = "it was not seen to be in force"
-		}
-		if e.Problem != "" {
-			e.Remedy = "Start palyrad outside of any other sandbox, on a macOS that has sandbox-exec."
-		}
-		list = append(list, e)
+		list = append(list, e.Judged(errors.Join(err, openErr), "Start palyrad outside of any other sandbox, on a macOS that has sandbox-exec."))
 	}
 	return list
 }
