@@ -16,6 +16,11 @@ import (
 // edit is a set of changes to the files of one workspace, worked out and not
 // made yet.
 type edit struct {
+	// tool and version are those of the tool that makes them; summary says in a
+	// sentence what they are.
+	tool, version string
+	summary       func(*edit) string
+
 	root    *workspace.Root
 	changes []workspace.Change
 	diffs   []unified.File
@@ -97,7 +102,7 @@ func (e *edit) paths() []string {
 
 // plan describes the edit: the operands are the files that would change with
 // their digests now, "" for one that does not exist.
-func (e *edit) plan(name, summary string) tool.Plan {
+func (e *edit) plan() tool.Plan {
 	operands := make([]tool.Operand, 0, len(e.changes))
 	for _, c := range e.changes {
 		operands = append(operands, tool.Operand{Path: c.Path, SHA256: c.Was})
@@ -110,8 +115,8 @@ func (e *edit) plan(name, summary string) tool.Plan {
 	return tool.Plan{
 		Binding: tool.Binding{Cwd: e.root.Name() + ":.", Operands: operands},
 		Facts:   facts,
-		Preview: tool.Preview{Summary: summary, Diff: diff, Notes: notes},
-		Subject: fmt.Sprintf("%s:%s:%s", name, e.root.Name(), pathsSubject(paths)),
+		Preview: tool.Preview{Summary: e.summary(e), Diff: diff, Notes: notes},
+		Subject: fmt.Sprintf("%s:%s:%s", e.tool, e.root.Name(), pathsSubject(paths)),
 	}
 }
 
@@ -189,11 +194,23 @@ func (e *edit) run(ctx context.Context, report tool.Report) tool.Report {
 	return succeed(report, result)
 }
 
-// prepared is the call that makes just these changes.
-func (e *edit) prepared(version string, plan tool.Plan) tool.Prepared {
-	return tool.Prepared{
-		Plan:  plan,
-		Run:   func(ctx context.Context, _ tool.Call) tool.Report { return e.run(ctx, begin(version)) },
-		Close: func() { e.root.Close() },
+// planEdit is the plan of changes that were worked out, which it closes.
+func planEdit(e *edit, err error) (tool.Plan, error) {
+	if err != nil {
+		return tool.Plan{}, err
 	}
+	defer e.root.Close()
+	return e.plan(), nil
+}
+
+// prepareEdit is the call that makes just these changes.
+func prepareEdit(e *edit, err error) (tool.Prepared, error) {
+	if err != nil {
+		return tool.Prepared{}, err
+	}
+	return tool.Prepared{
+		Plan:  e.plan(),
+		Run:   func(ctx context.Context, _ tool.Call) tool.Report { return e.run(ctx, begin(e.version)) },
+		Close: func() { e.root.Close() },
+	}, nil
 }

@@ -36,30 +36,21 @@ func (fsPatch) Descriptor() tool.Descriptor {
 }
 
 func (t fsPatch) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
-	e, err := t.edit(ctx, p)
-	if err != nil {
-		return tool.Plan{}, err
-	}
-	defer e.root.Close()
-	return e.patchPlan(), nil
+	return planEdit(t.edit(ctx, p))
 }
 
-// Prepare works the changes out anew; they are what is made.
+// Prepare works the changes anew; they are what is made.
 func (t fsPatch) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
-	e, err := t.edit(ctx, p)
-	if err != nil {
-		return tool.Prepared{}, err
-	}
-	return e.prepared(t.version, e.patchPlan()), nil
+	return prepareEdit(t.edit(ctx, p))
 }
 
-func (e *edit) patchPlan() tool.Plan {
+func patchSummary(e *edit) string {
 	paths := e.paths()
 	summary := fmt.Sprintf("Change %q in workspace %s.", paths[0], e.root.Name())
 	if len(paths) > 1 {
 		summary = fmt.Sprintf("Change %d files in workspace %s: %s.", len(paths), e.root.Name(), clip.Ellipsis(strings.Join(paths, ", "), 300))
 	}
-	return e.plan(fsPatchName, summary)
+	return summary
 }
 
 // edit works out the changes. The caller closes its root.
@@ -76,7 +67,7 @@ func (t fsPatch) edit(ctx context.Context, p tool.Proposal) (*edit, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &edit{root: root}
+	e := &edit{tool: fsPatchName, version: t.version, summary: patchSummary, root: root}
 	err = e.writable()
 	seen := map[string]bool{}
 	for _, f := range patches {

@@ -41,30 +41,21 @@ func (fsWrite) Descriptor() tool.Descriptor {
 }
 
 func (t fsWrite) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
-	e, err := t.edit(ctx, p)
-	if err != nil {
-		return tool.Plan{}, err
-	}
-	defer e.root.Close()
-	return e.writePlan(), nil
+	return planEdit(t.edit(ctx, p))
 }
 
-// Prepare works the change out anew; it is what is made.
+// Prepare works the change anew; it is what is made.
 func (t fsWrite) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
-	e, err := t.edit(ctx, p)
-	if err != nil {
-		return tool.Prepared{}, err
-	}
-	return e.prepared(t.version, e.writePlan()), nil
+	return prepareEdit(t.edit(ctx, p))
 }
 
-func (e *edit) writePlan() tool.Plan {
+func writeSummary(e *edit) string {
 	c := e.changes[0]
 	verb := "Create"
 	if c.Was != "" {
 		verb = "Replace"
 	}
-	return e.plan(fsWriteName, fmt.Sprintf("%s %q in workspace %s (%d bytes).", verb, c.Path, e.root.Name(), len(c.Content)))
+	return fmt.Sprintf("%s %q in workspace %s (%d bytes).", verb, c.Path, e.root.Name(), len(c.Content))
 }
 
 // edit works out the change. The caller closes its root.
@@ -84,7 +75,7 @@ func (t fsWrite) edit(ctx context.Context, p tool.Proposal) (*edit, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &edit{root: root}
+	e := &edit{tool: fsWriteName, version: t.version, summary: writeSummary, root: root}
 	if err := t.fill(ctx, e, in, content); err != nil {
 		root.Close()
 		return nil, err

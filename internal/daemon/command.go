@@ -26,13 +26,9 @@ func Command(stdout, stderr io.Writer) *cobra.Command {
 		Args:          arguments(cobra.NoArgs),
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := s.load()
-			if err != nil {
-				return err
-			}
+		RunE: s.loaded(func(cmd *cobra.Command, cfg *config.Config) error {
 			return runUntilSignal(cmd.Context(), cfg, logger(cfg, stderr))
-		},
+		}),
 	}
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -118,6 +114,17 @@ func (s *settings) register(c *cobra.Command, below bool) {
 		}
 	}
 	s.changed = append(s.changed, flags.Changed)
+}
+
+// loaded is a command that begins with the configuration.
+func (s *settings) loaded(do func(*cobra.Command, *config.Config) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, _ []string) error {
+		cfg, err := s.load()
+		if err != nil {
+			return err
+		}
+		return do(cmd, cfg)
+	}
 }
 
 func (s *settings) load() (*config.Config, error) {

@@ -93,17 +93,13 @@ func rotateCommand(s *settings) *cobra.Command {
 		Short: "Replace the key that signs the journal's checkpoints and exports",
 		Long:  "Replace the key that signs the journal's checkpoints and exports, while palyrad does not run. The old key signs a last checkpoint, and both keys sign the event that says so. What the old key signed verifies as before; nothing larger does.",
 		Args:  arguments(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := s.load()
-			if err != nil {
-				return err
-			}
+		RunE: s.loaded(func(cmd *cobra.Command, cfg *config.Config) error {
 			r, err := RotateJournalKey(cmd.Context(), cfg)
 			if err == nil {
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "the journal is signed by %s from size %d on; the key before it signed up to %d\nfetch the key set anew (`palyra attest keys -o json`) wherever it is kept\n", r.New, r.Last+1, r.Last)
 			}
 			return err
-		},
+		}),
 	})
 	return group
 }
@@ -115,17 +111,13 @@ func policyCommand(s *settings) *cobra.Command {
 		Short: "Return from an activated policy version to the policy directory",
 		Long:  "Return from an activated policy version to the policy directory, for a palyrad that does not start because the version does not load any more. A palyrad that runs does this with `palyra policy reload`.",
 		Args:  arguments(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := s.load()
-			if err != nil {
-				return err
-			}
+		RunE: s.loaded(func(cmd *cobra.Command, cfg *config.Config) error {
 			version, err := ResetPolicy(cmd.Context(), cfg)
 			if err == nil {
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "policy version %s is not activated any more; the policy directory counts from the next start\n", version)
 			}
 			return err
-		},
+		}),
 	})
 	return group
 }

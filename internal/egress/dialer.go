@@ -128,7 +128,7 @@ func (d *Dialer) connect(ctx context.Context, network string, t Target, e *Entry
 		return nil, err
 	}
 	conn, addr, before, err := d.dialInTurn(ctx, network, t.Port, addrs)
-	d.postpone(before, t, e, rule)
+	d.postpone(before, e, rule)
 	if err != nil {
 		e.Decide(VerdictFailed, ReasonUnreachable, rule, addr)
 		return nil, reason.Errorf(reason.FetchFailed, "connecting to %s: %w", t, err)
@@ -172,7 +172,7 @@ func (d *Dialer) dial(ctx context.Context, network string, to netip.AddrPort, wa
 
 // postpone records addresses that were tried in vain before the one that the
 // entry is about, and has later connections try them after the others.
-func (d *Dialer) postpone(failed []netip.Addr, t Target, e *Entry, rule Rule) {
+func (d *Dialer) postpone(failed []netip.Addr, e *Entry, rule Rule) {
 	for _, addr := range failed {
 		e.beside(VerdictFailed, ReasonUnreachable, rule, addr)
 	}

@@ -75,8 +75,9 @@ func (l *Log) Gateway() string { return l.gateway }
 
 // Keys returns the verifier keys in text form, the one that signs first.
 func (l *Log) Keys() []string {
-	_, keys, _ := l.signing()
-	return texts(keys)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return texts(l.keys)
 }
 
 func texts(keys []SigningKey) []string {
@@ -87,16 +88,10 @@ func texts(keys []SigningKey) []string {
 	return out
 }
 
-// signing is the key that signs, all keys, and what they verify.
-func (l *Log) signing() (*Key, []SigningKey, note.Verifiers) {
+func (l *Log) verifiers() note.Verifiers {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.key, l.keys, l.known
-}
-
-func (l *Log) verifiers() note.Verifiers {
-	_, _, known := l.signing()
-	return known
+	return l.known
 }
 
 // Head returns the newest durable head.

@@ -12,9 +12,10 @@ import (
 // SigningKey is a checkpoint key with the tree sizes that it signed for.
 type SigningKey struct {
 	// Verifier is the public key in text form, name+hash+base64.
-	Verifier string
+	Verifier string `json:"verifier"`
 	// First and Last bound the sizes; a Last of 0 is open.
-	First, Last int64
+	First int64 `json:"first_size"`
+	Last  int64 `json:"last_size,omitempty"`
 }
 
 // Signers are checkpoint keys that each sign for their own sizes. It is a

@@ -10,18 +10,14 @@ import (
 
 // Regexp is a regular expression. Its methods are those of regexp.Regexp.
 type Regexp struct {
-	text    string
 	compile func() *regexp.Regexp
 }
 
 // New returns the regular expression for a text. A text that does not compile
 // panics at its first use; internal/archtest compiles them all.
 func New(text string) *Regexp {
-	return &Regexp{text, sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })}
+	return &Regexp{sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })}
 }
-
-// String returns the text.
-func (r *Regexp) String() string { return r.text }
 
 // MatchString reports whether s has a match.
 func (r *Regexp) MatchString(s string) bool { return r.compile().MatchString(s) }
@@ -31,12 +27,6 @@ func (r *Regexp) FindStringIndex(s string) []int { return r.compile().FindString
 
 // FindStringSubmatch returns the leftmost match in s and its parts, or nil.
 func (r *Regexp) FindStringSubmatch(s string) []string { return r.compile().FindStringSubmatch(s) }
-
-// FindStringSubmatchIndex returns the places of the leftmost match in s and its
-// parts, or nil.
-func (r *Regexp) FindStringSubmatchIndex(s string) []int {
-	return r.compile().FindStringSubmatchIndex(s)
-}
 
 // FindAllStringSubmatch returns up to n matches in s with their parts; all when
 // n is negative.

@@ -7,13 +7,10 @@ import (
 
 func TestRegexp(t *testing.T) {
 	r := New(`a(b*)`)
-	if r.String() != `a(b*)` || !r.MatchString("cabb") || r.MatchString("c") || !slices.Equal(r.FindStringIndex("cabb"), []int{1, 4}) {
+	if !r.MatchString("cabb") || r.MatchString("c") || !slices.Equal(r.FindStringIndex("cabb"), []int{1, 4}) {
 		t.Error("a match is not found where it stands")
 	}
 	if m := r.FindStringSubmatch("cabb"); !slices.Equal(m, []string{"abb", "bb"}) {
-		t.Error(m)
-	}
-	if m := r.FindStringSubmatchIndex("cabb"); !slices.Equal(m, []int{1, 4, 2, 4}) {
 		t.Error(m)
 	}
 	if m := r.FindAllStringSubmatch("aab", -1); len(m) != 2 || m[1][1] != "b" {

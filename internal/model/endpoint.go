@@ -2,6 +2,7 @@ package model
 
 import (
 	"cmp"
+	"context"
 	"net"
 	"net/netip"
 	"net/url"
@@ -71,6 +72,22 @@ func (e Endpoint) OutputTokens(r Request) int64 {
 		return min(e.MaxOutputTokens, r.MaxTokens)
 	}
 	return cmp.Or(r.MaxTokens, e.MaxOutputTokens)
+}
+
+// Generate makes attempts at the turn that r asks for. Ask makes one; inStream
+// returns the JSON of an error that came as an event of the stream, nil for any
+// other error.
+func (e Endpoint) Generate(ctx context.Context, r Request, observe func(Event), ask func(context.Context) (Turn, error), inStream func(error) []byte) (Turn, error) {
+	return e.Retries.Generate(ctx, observe, func(ctx context.Context) (Turn, error) {
+		turn, err := ask(ctx)
+		if err == nil {
+			return Finish(r, turn), nil
+		}
+		if event := inStream(err); event != nil && ctx.Err() == nil {
+			return Turn{}, FailureInStream(e.Key, event)
+		}
+		return Turn{}, Failure(ctx, e.Key, err)
+	})
 }
 
 // dialer bounds how long it may take to reach the provider.

@@ -61,7 +61,12 @@ func Failure(ctx context.Context, key Key, err error) error {
 	case errors.Is(err, ErrCut):
 		return Unavailable("the connection to the model's provider failed: %s", ErrCut)
 	}
-	return reason.Errorf(reason.ModelInvalid, "the answer of the model's provider cannot be read: %s", key.clean(err.Error()))
+	return Invalid("%s", key.clean(err.Error()))
+}
+
+// Invalid is the error for an answer that breaks the provider's own rules.
+func Invalid(format string, args ...any) error {
+	return reason.Errorf(reason.ModelInvalid, "the answer of the model's provider cannot be read: "+format, args...)
 }
 
 func cancelled(ctx context.Context) error {

@@ -28,6 +28,32 @@ func (m *Meter) Add(bytes int) error {
 	return nil
 }
 
+// Draft is a turn while it comes: what it says is measured, kept and told.
+type Draft struct {
+	Turn  Turn
+	Meter Meter
+	// Observe gets each part of the text.
+	Observe func(Event)
+	text    strings.Builder
+}
+
+// Say takes a part of the text.
+func (d *Draft) Say(text string) error {
+	if text == "" {
+		return nil
+	}
+	text = Text(text)
+	if err := d.Meter.Add(len(text)); err != nil {
+		return err
+	}
+	d.text.WriteString(text)
+	d.Observe(Event{Delta: &Delta{Text: text}})
+	return nil
+}
+
+// Text is all that was said.
+func (d *Draft) Text() string { return d.text.String() }
+
 // CallSize is what a call counts beside what it holds, in bytes. With MaxTurn
 // it bounds the calls of a turn, to 256.
 const CallSize = 8 << 10

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -190,6 +191,14 @@ func FactNamed(name string) *Fact {
 		}
 	}
 	return nil
+}
+
+// DescribedFacts are the rows that who describes a call can say one by one:
+// records by their parts, and paths as they are.
+func DescribedFacts() []Fact {
+	return slices.DeleteFunc(slices.Clone(facts[:]), func(f Fact) bool {
+		return !f.Described() || f.HasParts() || f.Name == "path_folded"
+	})
 }
 
 // At points to where the fact stands in a request, nil where it stands in none.

@@ -74,13 +74,6 @@ func (s *Set) forgetTokens() {
 	}
 }
 
-// Check returns all findings about cfg, errors and warnings, in the order of
-// the sources.
-func Check(cfg Config) []finding.Finding {
-	_, findings := build(cfg, Defaults())
-	return findings
-}
-
 // build makes a set with the given defaults, and everything that is wrong
 // with it. The set is nil when it could not be made at all.
 func build(cfg Config, defaults []Source) (*Set, []finding.Finding) {

@@ -51,6 +51,16 @@ type Config struct {
 	NoPresence bool
 }
 
+// Member returns a member; false when there is none of that name.
+func (c Config) Member(p access.Principal) (access.Member, bool) {
+	for _, m := range c.Members {
+		if m.Principal == p {
+			return m, true
+		}
+	}
+	return access.Member{}, false
+}
+
 // Engine holds the policies in force. The zero value denies everything.
 type Engine struct {
 	current atomic.Pointer[Set]

@@ -94,7 +94,7 @@ type compiled struct {
 func compile(p *expr.Policy) *compiled {
 	c := &compiled{Policy: p, reads: contextReads(p)}
 	c.approval = p.Mentions("context", "approval")
-	c.votes = c.approval && p.MentionsVotes()
+	c.votes = c.approval && p.Mentions("context", "approval", "votes")
 	if c.approval {
 		c.wants = p.ConditionText(expr.ReadsApproval)
 	}

@@ -27,7 +27,7 @@ func (a *approvals) ListApprovals(ctx context.Context, req *palyrav1.ListApprova
 		return nil, err
 	}
 	records, next, err := a.desk.List(ctx, approval.Filter{
-		States: statesOf(req.GetStates()), SubjectTypes: subjectTypesOf(req.GetSubjectTypes()), Principal: principal,
+		States: wordsOf[approval.State](statePrefix, req.GetStates()), SubjectTypes: wordsOf[approval.SubjectType](subjectPrefix, req.GetSubjectTypes()), Principal: principal,
 		Since: timeOf(req.GetSince()), Until: timeOf(req.GetUntil()),
 		PageSize: int(req.GetPageSize()), PageToken: req.GetPageToken(),
 	})
@@ -143,7 +143,7 @@ func (a *approvals) ExportApprovals(ctx context.Context, req *palyrav1.ExportApp
 	}
 	between := ""
 	trailer, err := a.desk.Export(ctx, approval.Filter{
-		States: statesOf(req.GetStates()), Since: timeOf(req.GetSince()), Until: timeOf(req.GetUntil()),
+		States: wordsOf[approval.State](statePrefix, req.GetStates()), Since: timeOf(req.GetSince()), Until: timeOf(req.GetUntil()),
 	}, func(r approval.Record) error {
 		line, err := r.Line()
 		if err != nil {

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -23,6 +24,17 @@ func word(prefix, name string) string {
 		return ""
 	}
 	return w
+}
+
+// wordsOf are the words of a list, without those for "unspecified".
+func wordsOf[T ~string, E fmt.Stringer](prefix string, list []E) []T {
+	var out []T
+	for _, e := range list {
+		if w := word(prefix, e.String()); w != "" {
+			out = append(out, T(w))
+		}
+	}
+	return out
 }
 
 const (
@@ -54,26 +66,6 @@ func scopeOf(s palyrav1.ApprovalScope) approval.Scope {
 
 func matchOf(m palyrav1.GrantMatch) approval.Match {
 	return approval.Match(word(matchPrefix, m.String()))
-}
-
-func statesOf(list []palyrav1.ApprovalState) []approval.State {
-	var out []approval.State
-	for _, s := range list {
-		if w := word(statePrefix, s.String()); w != "" {
-			out = append(out, approval.State(w))
-		}
-	}
-	return out
-}
-
-func subjectTypesOf(list []palyrav1.ApprovalSubjectType) []approval.SubjectType {
-	var out []approval.SubjectType
-	for _, s := range list {
-		if w := word(subjectPrefix, s.String()); w != "" {
-			out = append(out, approval.SubjectType(w))
-		}
-	}
-	return out
 }
 
 func answerState(a approval.Answer) palyrav1.ApprovalState {

@@ -11,6 +11,7 @@ import (
 	"palyra/internal/policy/finding"
 	"palyra/internal/policy/policytests"
 	"palyra/internal/policyadmin"
+	"palyra/internal/rpc/policyreport"
 	"palyra/internal/toolcall"
 )
 
@@ -48,7 +49,7 @@ type policies struct {
 
 // ValidatePolicy checks sources without loading them.
 func (p *policies) ValidatePolicy(ctx context.Context, req *palyrav1.ValidatePolicyRequest) (*palyrav1.ValidatePolicyResponse, error) {
-	return &palyrav1.ValidatePolicyResponse{Findings: findingMessages(p.admin.Check(ctx, sourcesOf(req.GetSources())))}, nil
+	return &palyrav1.ValidatePolicyResponse{Findings: policyreport.Findings(p.admin.Check(ctx, policyreport.Sources(req.GetSources())))}, nil
 }
 
 // GetPolicy returns the set in force, or a version that was.
@@ -56,13 +57,13 @@ func (p *policies) GetPolicy(ctx context.Context, req *palyrav1.GetPolicyRequest
 	if req.GetVersion() != "" {
 		v, err := p.admin.Version(ctx, req.GetVersion())
 		return &palyrav1.GetPolicyResponse{
-			Version: v.Version, LoadedAt: timeMessage(v.FirstLoadedAt), Sources: sourceMessages(v.Sources), Activated: v.Activated,
+			Version: v.Version, LoadedAt: timeMessage(v.FirstLoadedAt), Sources: policyreport.SourceMessages(v.Sources), Activated: v.Activated,
 		}, err
 	}
 	set, current := p.engine.Current(), p.admin.Current()
 	return &palyrav1.GetPolicyResponse{
 		Version: set.Version(), SchemaDigest: set.SchemaDigest(), SnapshotDigest: set.SnapshotDigest(), Schema: set.Schema(),
-		LoadedAt: timestamppb.New(current.LoadedAt), Sources: sourceMessages(current.Sources), Activated: current.Activated,
+		LoadedAt: timestamppb.New(current.LoadedAt), Sources: policyreport.SourceMessages(current.Sources), Activated: current.Activated,
 	}, nil
 }
 
@@ -73,7 +74,7 @@ func (p *policies) ReloadPolicy(ctx context.Context, _ *palyrav1.ReloadPolicyReq
 		return nil, err
 	}
 	return &palyrav1.ReloadPolicyResponse{
-		Version: r.Version, SnapshotDigest: r.SnapshotDigest, Changed: r.Changed, Warnings: findingMessages(r.Warnings),
+		Version: r.Version, SnapshotDigest: r.SnapshotDigest, Changed: r.Changed, Warnings: policyreport.Findings(r.Warnings),
 	}, nil
 }
 
@@ -85,7 +86,7 @@ func (p *policies) ActivatePolicy(ctx context.Context, req *palyrav1.ActivatePol
 	}
 	return &palyrav1.ActivatePolicyResponse{
 		Version: r.Version, SnapshotDigest: r.SnapshotDigest, WasVersion: r.WasVersion, Changed: r.Changed,
-		Warnings: findingMessages(r.Warnings),
+		Warnings: policyreport.Findings(r.Warnings),
 	}, nil
 }
 
@@ -118,29 +119,11 @@ func (p *policies) GetSnapshot(ctx context.Context, req *palyrav1.GetSnapshotReq
 	return &palyrav1.GetSnapshotResponse{SnapshotJson: content}, nil
 }
 
-func sourcesOf(list []*palyrav1.PolicySource) []policy.Source {
-	out := make([]policy.Source, len(list))
-	for i, s := range list {
-		out[i] = policy.Source{Name: s.GetName(), Text: s.GetText()}
+// TestPolicy runs test cases. Cases that fail are in the answer, and no error.
+func (p *policies) TestPolicy(ctx context.Context, req *palyrav1.TestPolicyRequest) (*palyrav1.TestPolicyResponse, error) {
+	report, err := p.admin.Test(ctx, policyreport.Sources(req.GetSources()), policyreport.Sources(req.GetTests()))
+	if err != nil {
+		return nil, err
 	}
-	return out
-}
-
-func sourceMessages(list []policy.Source) []*palyrav1.PolicySource {
-	out := make([]*palyrav1.PolicySource, len(list))
-	for i, s := range list {
-		out[i] = &palyrav1.PolicySource{Name: s.Name, Text: s.Text}
-	}
-	return out
-}
-
-func findingMessages(list []finding.Finding) []*palyrav1.PolicyFinding {
-	out := make([]*palyrav1.PolicyFinding, len(list))
-	for i, f := range list {
-		out[i] = &palyrav1.PolicyFinding{
-			Severity: string(f.Severity), Code: f.Code, File: f.File, Line: int32(f.Line), Column: int32(f.Column),
-			Message: f.Message, SourceLine: f.SourceLine, Help: f.Help, PolicyId: f.PolicyID,
-		}
-	}
-	return out
+	return policyreport.Tests(report), nil
 }

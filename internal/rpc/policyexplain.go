@@ -11,6 +11,7 @@ import (
 	"palyra/internal/policy/explain"
 	"palyra/internal/policy/policytests"
 	"palyra/internal/reason"
+	"palyra/internal/rpc/policyreport"
 	"palyra/internal/toolcall"
 )
 
@@ -37,7 +38,7 @@ func (p *policies) SimulatePolicy(ctx context.Context, req *palyrav1.SimulatePol
 	if err != nil || len(req.GetSources()) == 0 && !req.GetReplace() {
 		return &palyrav1.SimulatePolicyResponse{Explanation: inForce}, err
 	}
-	set, err := p.admin.Build(ctx, sourcesOf(req.GetSources()), req.GetReplace())
+	set, err := p.admin.Build(ctx, policyreport.Sources(req.GetSources()), req.GetReplace())
 	if err != nil {
 		return nil, err
 	}

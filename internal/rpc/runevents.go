@@ -36,16 +36,6 @@ func runMessageAt(r run.Record, now time.Time) *palyrav1.Run {
 	}
 }
 
-func runStatesOf(list []palyrav1.RunState) []run.State {
-	var out []run.State
-	for _, s := range list {
-		if w := word(runStatePrefix, s.String()); w != "" {
-			out = append(out, run.State(w))
-		}
-	}
-	return out
-}
-
 func runStartOf(req *palyrav1.StartRunRequest) run.Start {
 	return run.Start{
 		Session: req.GetSession(), Message: req.GetMessage(), Model: req.GetModel(), Workspace: req.GetWorkspace(),

@@ -74,7 +74,7 @@ func (g *gateway) ListRuns(ctx context.Context, req *palyrav1.ListRunsRequest) (
 		return nil, err
 	}
 	filter := run.Filter{
-		States: runStatesOf(req.GetStates()), Principal: principal, Session: req.GetSession(),
+		States: wordsOf[run.State](runStatePrefix, req.GetStates()), Principal: principal, Session: req.GetSession(),
 		Since: timeOf(req.GetSince()), Until: timeOf(req.GetUntil()), PageSize: int(req.GetPageSize()), PageToken: req.GetPageToken(),
 	}
 	if caller := callerOf(ctx); !may(g.engine, caller, access.PermJournalRead) {

@@ -7,9 +7,11 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"palyra/internal/egress"
+	"palyra/internal/reason"
 	"palyra/internal/tool"
 	"palyra/internal/workspace/overlay"
 )
@@ -209,6 +211,20 @@ type Status struct {
 	Remedy  string
 }
 
+// Tried adds what a probe run came to: what it proved, or what stood in its way.
+func (s Status) Tried(r Report, err error) Status {
+	if err != nil {
+		var refused *reason.Error
+		if !errors.As(err, &refused) {
+			refused = reason.Errorf(reason.SandboxUnavailable, "%w", err)
+		}
+		s.Problem, s.Remedy = refused.Message, refused.NextStep()
+		return s
+	}
+	s.Available, s.Requested, s.Layers = true, r.Requested, r.Applied
+	return s
+}
+
 // Examination is what a live probe of one layer showed. A layer is in force
 // when the forbidden thing was Denied with it and happened, Control, with this
 // one layer left out: a probe that fails either way proves nothing.
@@ -222,6 +238,18 @@ type Examination struct {
 	// cannot be told.
 	Problem string
 	Remedy  string
+}
+
+// Judged adds what is wrong when the layer was not seen to be in force; failed
+// is why an attempt did not come to its end.
+func (e Examination) Judged(failed error, remedy string) Examination {
+	switch {
+	case failed != nil:
+		e.Problem, e.Remedy = failed.Error(), remedy
+	case !e.Denied || !e.Control:
+		e.Problem, e.Remedy = "it was not seen to be in force", remedy
+	}
+	return e
 }
 
 // Runner runs programs in isolation.

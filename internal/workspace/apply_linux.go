@@ -168,6 +168,11 @@ func (s *stage) compare(ctx context.Context, st *unix.Stat_t) error {
 	if !sameFile(st, &now) {
 		return conflict(s.path, s.was, "unknown")
 	}
+	return s.compareOld(ctx)
+}
+
+// compareOld compares the content of the old file with the judged one.
+func (s *stage) compareOld(ctx context.Context) error {
 	_, is, err := readPart(ctx, s.old, 0, 0)
 	if err != nil {
 		return failure("reading", s.path, err)
@@ -229,14 +234,7 @@ func (s *stage) proveOld() error {
 	if _, err := s.old.Seek(0, io.SeekStart); err != nil {
 		return failure("reading", s.path, err)
 	}
-	_, is, err := readPart(context.Background(), s.old, 0, 0)
-	if err != nil {
-		return failure("reading", s.path, err)
-	}
-	if is != s.was {
-		return conflict(s.path, s.was, is)
-	}
-	return nil
+	return s.compareOld(context.Background())
 }
 
 // undo takes the change back. What it cannot take back it leaves under the

@@ -137,39 +137,33 @@ func (a *app) listApprovals(ctx context.Context, f approvalFilter) error {
 func (a *app) approvalsShow() *cobra.Command {
 	return &cobra.Command{Use: "show ID", Short: "Show one approval in full", Args: command.Args(1, 1),
 		ValidArgsFunction: a.completeApprovals(false),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			g, err := a.Connect(cmd.Context())
+		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
+			id, err := findApproval(ctx, g, given[0])
 			if err != nil {
 				return err
 			}
-			id, err := findApproval(cmd.Context(), g, given[0])
-			if err != nil {
-				return err
-			}
-			reply, err := g.Approvals.GetApproval(cmd.Context(), &palyrav1.GetApprovalRequest{ApprovalId: id})
+			reply, err := g.Approvals.GetApproval(ctx, &palyrav1.GetApprovalRequest{ApprovalId: id})
 			if err != nil {
 				return err
 			}
 			v := reply.GetApproval()
 			return a.PrintOne("Approval", a.approvalRecord(v), func(p *printer.Page) { question.Page(a.App, p, v) })
-		}}
+		})}
 }
 
 func (a *app) approvalsWatch() *cobra.Command {
 	var cursor string
 	c := &cobra.Command{Use: "watch", Short: "Print approvals as they change, until interrupted", Args: command.Args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.watchApprovals(cmd.Context(), cursor) }}
+		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, _ []string) error {
+			return a.watchApprovals(ctx, g, cursor)
+		})}
 	c.Flags().StringVar(&cursor, "cursor", "", "go on after this cursor, which WatchApprovals of the API gave")
 	return c
 }
 
-func (a *app) watchApprovals(ctx context.Context, cursor string) error {
-	g, err := a.Connect(ctx)
-	if err != nil {
-		return err
-	}
+func (a *app) watchApprovals(ctx context.Context, g *client.Gateway, cursor string) error {
 	first := true
-	err = a.Follow(ctx, func() (bool, error) {
+	err := a.Follow(ctx, func() (bool, error) {
 		stream, err := g.Approvals.WatchApprovals(ctx, &palyrav1.WatchApprovalsRequest{Cursor: cursor})
 		if err != nil {
 			return false, err

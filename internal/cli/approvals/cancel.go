@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
 )
 
@@ -21,20 +22,17 @@ func (a *app) approvalsCancel() *cobra.Command {
 		Example:           "palyra approvals cancel 01J... --reason \"wrong branch\"",
 		Args:              command.Args(1, 1),
 		ValidArgsFunction: a.completeApprovals(true),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return a.cancelApproval(cmd.Context(), given[0], why)
-		},
+		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
+			return a.cancelApproval(ctx, g, given[0], why)
+		}),
 	}
 	c.Flags().StringVar(&why, "reason", "", "why, for the journal")
 	return c
 }
 
-func (a *app) cancelApproval(ctx context.Context, id, why string) error {
-	g, err := a.Connect(ctx)
+func (a *app) cancelApproval(ctx context.Context, g *client.Gateway, id, why string) error {
+	id, err := findApproval(ctx, g, id)
 	if err != nil {
-		return err
-	}
-	if id, err = findApproval(ctx, g, id); err != nil {
 		return err
 	}
 	reply, err := g.Approvals.CancelApproval(ctx, &palyrav1.CancelApprovalRequest{ApprovalId: id, Reason: why})

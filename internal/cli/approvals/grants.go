@@ -29,15 +29,17 @@ func GrantsCommand(program *client.App) *cobra.Command {
 	var principal string
 	var ended bool
 	list := &cobra.Command{Use: "list", Short: "List the grants: yeses for a session or for a time", Args: command.Args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.listGrants(cmd.Context(), principal, ended) }}
+		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, _ []string) error {
+			return a.listGrants(ctx, g, principal, ended)
+		})}
 	list.Flags().StringVar(&principal, "principal", "", "only those that cover the calls of this principal, such as agent:claude")
 	list.Flags().BoolVar(&ended, "all", false, "also those that were revoked or ran out")
 	var why string
 	revoke := &cobra.Command{Use: "revoke ID", Short: "Take a grant back at once", Args: command.Args(1, 1),
 		ValidArgsFunction: a.completeGrants(),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return a.revokeGrant(cmd.Context(), given[0], why)
-		}}
+		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
+			return a.revokeGrant(ctx, g, given[0], why)
+		})}
 	revoke.Flags().StringVar(&why, "reason", "", "why, for the journal")
 	// Nothing is asked: taking power away is the safe direction. Scripts that
 	// answer all the same go on working.
@@ -85,21 +87,14 @@ func grantState(g *palyrav1.Grant, now time.Time) string {
 	return "live"
 }
 
-func (a *app) listGrants(ctx context.Context, principal string, ended bool) error {
-	g, err := a.Connect(ctx)
-	if err != nil {
-		return err
-	}
+func (a *app) listGrants(ctx context.Context, g *client.Gateway, principal string, ended bool) error {
 	req := &palyrav1.ListGrantsRequest{Principal: principal, IncludeEnded: ended}
 	return client.List(a.App, grantListing, 0, grantPages(ctx, g, req), a.grantRecord)
 }
 
-func (a *app) revokeGrant(ctx context.Context, id, why string) error {
-	g, err := a.Connect(ctx)
+func (a *app) revokeGrant(ctx context.Context, g *client.Gateway, id, why string) error {
+	id, err := findGrant(ctx, g, id)
 	if err != nil {
-		return err
-	}
-	if id, err = findGrant(ctx, g, id); err != nil {
 		return err
 	}
 	reply, err := g.Approvals.RevokeGrant(ctx, &palyrav1.RevokeGrantRequest{GrantId: id, Reason: why})

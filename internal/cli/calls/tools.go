@@ -27,7 +27,9 @@ func ToolsCommand(program *client.App) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.listTools(cmd.Context()) }}
 	show := &cobra.Command{Use: "show NAME", Short: "Show one tool with its input schema", Args: command.Args(1, 1),
 		ValidArgsFunction: a.CompleteTools(),
-		RunE:              func(cmd *cobra.Command, given []string) error { return a.showTool(cmd.Context(), given[0]) }}
+		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
+			return a.showTool(ctx, g, given[0])
+		})}
 	tools := command.NewGroup("tools", "List the tools, or show one", list, show)
 	tools.RunE = func(cmd *cobra.Command, given []string) error {
 		if len(given) > 0 {
@@ -58,11 +60,7 @@ func toolRecord(t *palyrav1.Tool) printer.Record {
 	}
 }
 
-func (a *app) showTool(ctx context.Context, name string) error {
-	g, err := a.Connect(ctx)
-	if err != nil {
-		return err
-	}
+func (a *app) showTool(ctx context.Context, g *client.Gateway, name string) error {
 	reply, err := g.Calls.ListTools(ctx, &palyrav1.ListToolsRequest{})
 	if err != nil {
 		return err

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"palyra/internal/cli/printer"
 )
 
@@ -34,5 +36,16 @@ func NewApp(s printer.Streams) *App {
 		Interrupt: func(ctx context.Context) (context.Context, context.CancelFunc) {
 			return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 		},
+	}
+}
+
+// Connected is a command that begins with a connection to the gateway.
+func (a *App) Connected(do func(ctx context.Context, g *Gateway, given []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, given []string) error {
+		g, err := a.Connect(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return do(cmd.Context(), g, given)
 	}
 }

@@ -35,18 +35,16 @@ func AttestCommand(program *client.App) *cobra.Command {
 	a := &app{program}
 	var limit int
 	list := &cobra.Command{Use: "list", Short: "List attestations, newest first", Args: command.Args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.listAttestations(cmd.Context(), limit) }}
+		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, _ []string) error {
+			return a.listAttestations(ctx, g, limit)
+		})}
 	list.Flags().IntVar(&limit, "limit", 50, "at most so many; 0 means all")
 	keys := &cobra.Command{Use: "keys", Short: "Show the key set that verifies attestations; -o json writes the file for --keys", Args: command.Args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.showKeys(cmd.Context()) }}
+		RunE: a.Connected(a.showKeys)}
 	return command.NewGroup("attest", "Show and verify the signed statements of what ran", list, a.attestShow(), a.attestVerify(), keys)
 }
 
-func (a *app) listAttestations(ctx context.Context, limit int) error {
-	g, err := a.Connect(ctx)
-	if err != nil {
-		return err
-	}
+func (a *app) listAttestations(ctx context.Context, g *client.Gateway, limit int) error {
 	pages := attestationPages(ctx, g, &palyrav1.ListAttestationsRequest{})
 	return client.List(a.App, attestationListing, limit, pages, attestationRecord)
 }
@@ -63,19 +61,16 @@ func (a *app) attestShow() *cobra.Command {
 	var envelope bool
 	c := &cobra.Command{Use: "show ID", Short: "Show one attestation, by its id or its proposal's", Args: command.Args(1, 1),
 		ValidArgsFunction: a.completeAttestations(),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return a.showAttestation(cmd.Context(), given[0], envelope)
-		}}
+		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
+			return a.showAttestation(ctx, g, given[0], envelope)
+		})}
 	c.Flags().BoolVar(&envelope, "envelope", false, "write the DSSE envelope alone, byte for byte")
 	return c
 }
 
-func (a *app) showAttestation(ctx context.Context, id string, envelope bool) error {
-	g, err := a.Connect(ctx)
+func (a *app) showAttestation(ctx context.Context, g *client.Gateway, id string, envelope bool) error {
+	id, err := findAttestation(ctx, g, id)
 	if err != nil {
-		return err
-	}
-	if id, err = findAttestation(ctx, g, id); err != nil {
 		return err
 	}
 	v, err := g.Attestations.GetAttestation(ctx, &palyrav1.GetAttestationRequest{Id: id})
@@ -261,11 +256,7 @@ func (a *app) readEnvelope(path string) ([]byte, error) {
 	return text, nil
 }
 
-func (a *app) showKeys(ctx context.Context) error {
-	g, err := a.Connect(ctx)
-	if err != nil {
-		return err
-	}
+func (a *app) showKeys(ctx context.Context, g *client.Gateway, _ []string) error {
 	set, err := a.gatewayKeys(ctx, g)
 	if err != nil {
 		return err

@@ -25,23 +25,9 @@ type memory struct {
 	VerifierKey string `json:"verifier_key"`
 	// Keys are all of its checkpoint keys with the sizes that they sign for. It is
 	// empty when it was an older gateway that was seen.
-	Keys []rememberedKey `json:"checkpoint_keys,omitempty"`
+	Keys []journal.SigningKey `json:"checkpoint_keys,omitempty"`
 	// Checkpoint is the newest signed note that was seen and verified.
 	Checkpoint string `json:"checkpoint"`
-}
-
-type rememberedKey struct {
-	Verifier string `json:"verifier"`
-	First    int64  `json:"first_size"`
-	Last     int64  `json:"last_size,omitempty"`
-}
-
-func remembered(keys []journal.SigningKey) []rememberedKey {
-	var list []rememberedKey
-	for _, k := range keys {
-		list = append(list, rememberedKey{k.Verifier, k.First, k.Last})
-	}
-	return list
 }
 
 // signing are the keys that are remembered.
@@ -49,11 +35,7 @@ func (m memory) signing() []journal.SigningKey {
 	if len(m.Keys) == 0 && m.VerifierKey != "" {
 		return []journal.SigningKey{{Verifier: m.VerifierKey}}
 	}
-	var list []journal.SigningKey
-	for _, k := range m.Keys {
-		list = append(list, journal.SigningKey{Verifier: k.Verifier, First: k.First, Last: k.Last})
-	}
-	return list
+	return m.Keys
 }
 
 // continues reports whether keys are those that are remembered, or such that

@@ -58,7 +58,7 @@ func (a *app) prove(ctx context.Context, seq int64) error {
 	if p.hadSeen && p.before.Size > newest.Size {
 		newest = p.before
 	}
-	err = a.remember(memory{Gateway: p.now.Origin, VerifierKey: p.reply.GetVerifierKey(), Keys: remembered(p.keys), CARoot: fingerprint(g.Root), Checkpoint: newest.Note})
+	err = a.remember(memory{Gateway: p.now.Origin, VerifierKey: p.reply.GetVerifierKey(), Keys: p.keys, CARoot: fingerprint(g.Root), Checkpoint: newest.Note})
 	if err != nil {
 		return fmt.Errorf("remembering the checkpoint: %w", err)
 	}

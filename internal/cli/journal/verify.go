@@ -175,7 +175,7 @@ func (a *app) verifyGateway(ctx context.Context, f verifyFlags) error {
 	if err := notRolledBack(v.remembered, sum); err != nil {
 		return err
 	}
-	err = a.remember(memory{Gateway: sum.Gateway, VerifierKey: sum.Key, Keys: remembered(sum.Keys), CARoot: v.caRoot, Checkpoint: sum.Signed.Note})
+	err = a.remember(memory{Gateway: sum.Gateway, VerifierKey: sum.Key, Keys: sum.Keys, CARoot: v.caRoot, Checkpoint: sum.Signed.Note})
 	if err != nil {
 		return fmt.Errorf("remembering the checkpoint: %w", err)
 	}

@@ -24,7 +24,7 @@ var deviceListing = printer.Listing{
 func DevicesCommand(program *client.App) *cobra.Command {
 	a := &app{program}
 	list := &cobra.Command{Use: "list", Short: "List the devices", Args: command.Args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.listDevices(cmd.Context()) }}
+		RunE: a.Connected(a.listDevices)}
 	var why string
 	var sure bool
 	revoke := &cobra.Command{Use: "revoke ID", Short: "Refuse a device from now on; this cannot be undone", Args: command.Args(1, 1),
@@ -40,11 +40,7 @@ func DevicesCommand(program *client.App) *cobra.Command {
 	return command.NewGroup("devices", "List and revoke devices", list, revoke)
 }
 
-func (a *app) listDevices(ctx context.Context) error {
-	g, err := a.Connect(ctx)
-	if err != nil {
-		return err
-	}
+func (a *app) listDevices(ctx context.Context, g *client.Gateway, _ []string) error {
 	reply, err := g.Identity.ListDevices(ctx, &palyrav1.ListDevicesRequest{})
 	if err != nil {
 		return err

@@ -1,6 +1,8 @@
 package operate
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
 	palyrav1 "palyra/gen/palyra/v1"
@@ -15,12 +17,8 @@ func FreezeCommand(program *client.App) *cobra.Command {
 	var why string
 	c := &cobra.Command{Use: "freeze", Short: "Stop all tool calls at once", Args: command.Args(0, 0),
 		Long: "Stop all tool calls at once: nothing is dispatched, running sandboxes are\nkilled, grants are suspended. It survives a restart; `palyra thaw` ends it.",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			g, err := a.Connect(cmd.Context())
-			if err != nil {
-				return err
-			}
-			reply, err := g.Status.Freeze(cmd.Context(), &palyrav1.FreezeRequest{Reason: why})
+		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, _ []string) error {
+			reply, err := g.Status.Freeze(ctx, &palyrav1.FreezeRequest{Reason: why})
 			if err != nil {
 				return err
 			}
@@ -30,7 +28,7 @@ func FreezeCommand(program *client.App) *cobra.Command {
 				p.Field("reason", reply.GetState().GetReason())
 				p.Field("thaw with", "palyra thaw")
 			})
-		}}
+		})}
 	c.Flags().StringVar(&why, "reason", "", "why, for the journal and for callers")
 	return c
 }
@@ -39,12 +37,8 @@ func FreezeCommand(program *client.App) *cobra.Command {
 func ThawCommand(program *client.App) *cobra.Command {
 	a := &app{program}
 	return &cobra.Command{Use: "thaw", Short: "Let tool calls go on after a freeze", Args: command.Args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			g, err := a.Connect(cmd.Context())
-			if err != nil {
-				return err
-			}
-			reply, err := g.Status.Thaw(cmd.Context(), &palyrav1.ThawRequest{})
+		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, _ []string) error {
+			reply, err := g.Status.Thaw(ctx, &palyrav1.ThawRequest{})
 			if err != nil {
 				return err
 			}
@@ -55,5 +49,5 @@ func ThawCommand(program *client.App) *cobra.Command {
 			return a.PrintOne("Thaw", printer.Record{Name: state, Body: printer.ProtoObject(reply)}, func(p *printer.Page) {
 				p.Field("state", state)
 			})
-		}}
+		})}
 }

@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"context"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -23,12 +24,8 @@ func MembersCommand(program *client.App) *cobra.Command {
 	a := &app{program}
 	return command.NewGroup("members", "List the users and agents; palyrad operator add makes one", &cobra.Command{
 		Use: "list", Short: "List the users and agents that the gateway knows", Args: command.Args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			g, err := a.Connect(cmd.Context())
-			if err != nil {
-				return err
-			}
-			reply, err := g.Access.ListMembers(cmd.Context(), &palyrav1.ListMembersRequest{})
+		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, _ []string) error {
+			reply, err := g.Access.ListMembers(ctx, &palyrav1.ListMembersRequest{})
 			if err != nil {
 				return err
 			}
@@ -41,6 +38,6 @@ func MembersCommand(program *client.App) *cobra.Command {
 				})
 			}
 			return a.PrintList(memberListing, records)
-		},
+		}),
 	})
 }

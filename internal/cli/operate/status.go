@@ -24,14 +24,10 @@ func StatusCommand(program *client.App) *cobra.Command {
 	a := &app{program}
 	return &cobra.Command{Use: "status", Short: "Show how the gateway is, and who you are to it", Args: command.Args(0, 0),
 		Long: "Show how the gateway is, and who you are to it. Exits 1 when the gateway is\nreachable but not ready.",
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.showStatus(cmd.Context()) }}
+		RunE: a.Connected(a.showStatus)}
 }
 
-func (a *app) showStatus(ctx context.Context) error {
-	g, err := a.Connect(ctx)
-	if err != nil {
-		return err
-	}
+func (a *app) showStatus(ctx context.Context, g *client.Gateway, _ []string) error {
 	s, err := g.Status.GetStatus(ctx, &palyrav1.GetStatusRequest{})
 	if err != nil {
 		return err

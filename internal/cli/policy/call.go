@@ -16,6 +16,7 @@ import (
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/invocation"
 	"palyra/internal/cli/printer"
+	"palyra/internal/policy"
 )
 
 // describedFlags describe a call to `palyra policy explain` and `simulate`.
@@ -93,21 +94,21 @@ func voteFrom(text string) (*palyrav1.DescribedVote, error) {
 }
 
 // factTypes are the facts that can be given, by their path in the context.
-var factTypes = map[string]invocation.Property{
-	"device_id": {Type: "string"}, "run_id": {Type: "string"}, "skill_id": {Type: "string"}, "surface": {Type: "string"},
-	"paired": {Type: "boolean"}, "present": {Type: "boolean"}, "capabilities": {Type: "array"}, "workspace": {Type: "string"},
-	"path": {Type: "string"}, "hard_links": {Type: "integer"}, "paths": {Type: "array"}, "protected": {Type: "boolean"}, "host": {Type: "string"},
-	"domain": {Type: "string"}, "port": {Type: "integer"}, "method": {Type: "string"}, "risk": {Type: "integer"},
-	"exec.basename": {Type: "string"}, "exec.path": {Type: "string"}, "exec.sha256": {Type: "string"},
-	"exec.is_interpreter": {Type: "boolean"}, "exec.inline_code": {Type: "boolean"}, "exec.in_workspace": {Type: "boolean"},
-	"exec.shebang": {Type: "string"}, "workspace_mode": {Type: "string"},
-	"sandbox.tier": {Type: "string"}, "sandbox.level": {Type: "string"}, "sandbox.rung": {Type: "string"},
-	"sandbox.layers": {Type: "array"}, "sandbox.limits": {Type: "string"}, "egress.mode": {Type: "string"},
-	"egress.hosts": {Type: "array"}, "egress.secrets": {Type: "array"}, "session.calls_in_run": {Type: "integer"}, "session.in_flight": {Type: "integer"},
-	"session.tools_used": {Type: "array"}, "session.secrets_read": {Type: "array"}, "session.tainted": {Type: "boolean"},
-	"session.bytes_out": {Type: "integer"}, "changes.root": {Type: "string"}, "changes.added": {Type: "integer"},
-	"changes.modified": {Type: "integer"}, "changes.deleted": {Type: "integer"}, "changes.bytes": {Type: "integer"},
-	"changes.protected": {Type: "array"}, "changes.classes": {Type: "array"}, "exit_code": {Type: "integer"},
+func factTypes() map[string]invocation.Property {
+	types := map[string]invocation.Property{"paths": {Type: "array"}} // of a call that changes several files
+	for _, f := range policy.DescribedFacts() {
+		kind := invocation.JSONType("string") // an entity is said by its id
+		switch f.PlainType() {
+		case "Bool":
+			kind = "boolean"
+		case "Long":
+			kind = "integer"
+		case "Set<String>":
+			kind = "array"
+		}
+		types[f.Name] = invocation.Property{Type: kind}
+	}
+	return types
 }
 
 // factsFrom builds the JSON object of facts from PATH=VALUE; nil when there are
@@ -116,19 +117,19 @@ func factsFrom(given []string) ([]byte, error) {
 	if len(given) == 0 {
 		return nil, nil
 	}
-	texts := make(map[string][]string)
+	types, texts := factTypes(), make(map[string][]string)
 	for _, g := range given {
 		path, value, ok := strings.Cut(g, "=")
 		path = strings.TrimPrefix(path, "context.")
-		if _, known := factTypes[path]; !ok || !known {
+		if _, known := types[path]; !ok || !known {
 			return nil, command.Usage("--fact %q: want PATH=VALUE with a fact that policies read", g).
-				WithRemedy("%s", command.Nearest(path, slices.Sorted(maps.Keys(factTypes))))
+				WithRemedy("%s", command.Nearest(path, slices.Sorted(maps.Keys(types))))
 		}
 		texts[path] = append(texts[path], value)
 	}
 	facts := make(map[string]any)
 	for _, path := range slices.Sorted(maps.Keys(texts)) {
-		value, err := factTypes[path].Read("--fact "+path, texts[path])
+		value, err := types[path].Read("--fact "+path, texts[path])
 		if err != nil {
 			return nil, err
 		}

@@ -19,6 +19,7 @@ import (
 	"palyra/internal/policy/finding"
 	"palyra/internal/policy/lint"
 	"palyra/internal/reason"
+	"palyra/internal/rpc/policyreport"
 )
 
 // maxSource is the API's limit on one policy file in bytes.
@@ -104,7 +105,7 @@ func (a *app) findingsOf(ctx context.Context, sources []policy.Source, offline b
 	if err != nil {
 		return nil, "", err
 	}
-	return findingsMessage(lint.Check(cfg)), "here, against the built-in tools", nil
+	return policyreport.Findings(lint.Check(cfg)), "here, against the built-in tools", nil
 }
 
 func (a *app) checkAtGateway(ctx context.Context, sources []policy.Source) ([]*palyrav1.PolicyFinding, string, error) {
@@ -112,11 +113,7 @@ func (a *app) checkAtGateway(ctx context.Context, sources []policy.Source) ([]*p
 	if err != nil {
 		return nil, "", err
 	}
-	req := &palyrav1.ValidatePolicyRequest{}
-	for _, s := range sources {
-		req.Sources = append(req.Sources, &palyrav1.PolicySource{Name: s.Name, Text: s.Text})
-	}
-	reply, err := g.Policy.ValidatePolicy(ctx, req)
+	reply, err := g.Policy.ValidatePolicy(ctx, &palyrav1.ValidatePolicyRequest{Sources: policyreport.SourceMessages(sources)})
 	if err != nil {
 		return nil, "", err
 	}

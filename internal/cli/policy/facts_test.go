@@ -16,8 +16,8 @@ import (
 // TestFactTypes: every fact that the CLI takes is one that policy takes.
 func TestFactTypes(t *testing.T) {
 	values := map[invocation.JSONType]string{"string": "x", "boolean": "true", "integer": "3", "array": "x"}
-	for _, path := range slices.Sorted(maps.Keys(factTypes)) {
-		text, err := factsFrom([]string{path + "=" + values[factTypes[path].Type]})
+	for _, path := range slices.Sorted(maps.Keys(factTypes())) {
+		text, err := factsFrom([]string{path + "=" + values[factTypes()[path].Type]})
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
 			continue

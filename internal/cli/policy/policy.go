@@ -24,7 +24,7 @@ func Command(program *client.App) *cobra.Command {
 	reload := &cobra.Command{Use: "reload", Short: "Let the gateway read its policy directory again", Args: command.Args(0, 0),
 		Long: "Let the gateway read its policy directory again, run its tests, and end an\n" +
 			"activation. A set that does not load, or whose tests fail, changes nothing and\nis an error.",
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.reloadPolicy(cmd.Context()) }}
+		RunE: a.Connected(a.reloadPolicy)}
 	snapshot := &cobra.Command{Use: "snapshot DIGEST", Short: "Show the exact configuration behind a snapshot digest", Args: command.Args(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error { return a.showSnapshot(cmd.Context(), given[0]) }}
 	return command.NewGroup("policy", "Check, test, explain, show and change the policy",
@@ -101,11 +101,7 @@ func sourceNames(v *palyrav1.GetPolicyResponse) []string {
 	return names
 }
 
-func (a *app) reloadPolicy(ctx context.Context) error {
-	g, err := a.Connect(ctx)
-	if err != nil {
-		return err
-	}
+func (a *app) reloadPolicy(ctx context.Context, g *client.Gateway, _ []string) error {
 	v, err := g.Policy.ReloadPolicy(ctx, &palyrav1.ReloadPolicyRequest{})
 	if err != nil {
 		return err

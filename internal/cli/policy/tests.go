@@ -15,10 +15,10 @@ import (
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
 	"palyra/internal/config"
-	"palyra/internal/policy"
 	"palyra/internal/policy/finding"
 	"palyra/internal/policy/policytests"
 	"palyra/internal/reason"
+	"palyra/internal/rpc/policyreport"
 )
 
 const (
@@ -103,12 +103,12 @@ func (a *app) runTests(ctx context.Context, req *palyrav1.TestPolicyRequest, off
 			return nil, "", err
 		}
 	}
-	cfg, err := a.policyConfig(policySources(req.GetSources()))
+	cfg, err := a.policyConfig(policyreport.Sources(req.GetSources()))
 	if err != nil {
 		return nil, "", err
 	}
-	report, err := policytests.Run(ctx, cfg, policySources(req.GetTests()))
-	return testMessage(report), "here, with the built-in tools", err
+	report, err := policytests.Run(ctx, cfg, policyreport.Sources(req.GetTests()))
+	return policyreport.Tests(report), "here, with the built-in tools", err
 }
 
 // readTests reads tests, and the policies beside them.
@@ -161,14 +161,6 @@ func testsIn(dir string) ([]string, error) {
 		all = append(all, found...)
 	}
 	return all, nil
-}
-
-func policySources(list []*palyrav1.PolicySource) []policy.Source {
-	var out []policy.Source
-	for _, s := range list {
-		out = append(out, policy.Source{Name: s.GetName(), Text: s.GetText()})
-	}
-	return out
 }
 
 func hasError(list []*palyrav1.PolicyFinding) bool {
@@ -225,41 +217,4 @@ func uncovered(p *printer.Page, c *palyrav1.PolicyCoverage) {
 		}
 		p.Hang(2, "", text)
 	}
-}
-
-// testMessage is a report as the gateway would send it.
-func testMessage(r policytests.Report) *palyrav1.TestPolicyResponse {
-	v := &palyrav1.TestPolicyResponse{
-		Failed: int32(r.Failed()), Passed: int32(len(r.Results) - r.Failed()), Findings: findingsMessage(r.Findings),
-		CoveragePercent: int32(policytests.CoveredPercent(r.Coverage)),
-	}
-	for _, one := range r.Results {
-		v.Results = append(v.Results, &palyrav1.PolicyTestResult{
-			File: one.File, Line: int32(one.Line), Name: one.Name, Passed: one.Passed, Message: one.Message,
-			Verdict: one.Verdict, Determining: one.Determining,
-		})
-	}
-	for _, c := range r.Coverage {
-		m := &palyrav1.PolicyCoverage{
-			PolicyId: c.PolicyID, File: c.File, Line: int32(c.Line), Applied: int32(c.Applied), Determined: int32(c.Determined),
-		}
-		for _, x := range c.Conditions {
-			m.Conditions = append(m.Conditions, &palyrav1.ConditionCoverage{
-				Text: x.Text, Line: int32(x.Line), Column: int32(x.Column), WasTrue: int32(x.WasTrue), WasFalse: int32(x.WasFalse),
-			})
-		}
-		v.Coverage = append(v.Coverage, m)
-	}
-	return v
-}
-
-func findingsMessage(list []finding.Finding) []*palyrav1.PolicyFinding {
-	var out []*palyrav1.PolicyFinding
-	for _, f := range list {
-		out = append(out, &palyrav1.PolicyFinding{
-			Severity: string(f.Severity), Code: f.Code, File: f.File, Line: int32(f.Line), Column: int32(f.Column),
-			Message: f.Message, SourceLine: f.SourceLine, Help: f.Help, PolicyId: f.PolicyID,
-		})
-	}
-	return out
 }

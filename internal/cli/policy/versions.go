@@ -131,16 +131,12 @@ func (a *app) activatePolicy(ctx context.Context, version string) error {
 func (a *app) policyDiff() *cobra.Command {
 	return &cobra.Command{Use: "diff VERSION [VERSION]", Short: "Compare the files of two policy versions, or of one with those in force", Args: command.Args(1, 2),
 		ValidArgsFunction: a.completeVersions(),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return a.diffPolicies(cmd.Context(), append(given, "")[:2])
-		}}
+		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
+			return a.diffPolicies(ctx, g, append(given, "")[:2])
+		})}
 }
 
-func (a *app) diffPolicies(ctx context.Context, versions []string) error {
-	g, err := a.Connect(ctx)
-	if err != nil {
-		return err
-	}
+func (a *app) diffPolicies(ctx context.Context, g *client.Gateway, versions []string) error {
 	var sides []*palyrav1.GetPolicyResponse
 	for _, version := range versions {
 		if version != "" && !isVersion(version) {

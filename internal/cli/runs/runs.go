@@ -148,20 +148,17 @@ func (a *app) runsCancel() *cobra.Command {
 		Example:           "palyra runs cancel 01J... --reason \"wrong branch\"",
 		Args:              command.Args(1, 1),
 		ValidArgsFunction: a.completeRuns(true),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return a.cancelRun(cmd.Context(), given[0], why)
-		},
+		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
+			return a.cancelRun(ctx, g, given[0], why)
+		}),
 	}
 	c.Flags().StringVar(&why, "reason", "", "why, for the journal")
 	return c
 }
 
-func (a *app) cancelRun(ctx context.Context, id, why string) error {
-	g, err := a.Connect(ctx)
+func (a *app) cancelRun(ctx context.Context, g *client.Gateway, id, why string) error {
+	id, err := findRun(ctx, g, id)
 	if err != nil {
-		return err
-	}
-	if id, err = findRun(ctx, g, id); err != nil {
 		return err
 	}
 	reply, err := g.Calls.CancelRun(ctx, &palyrav1.CancelRunRequest{RunId: id, Reason: why})

@@ -26,18 +26,13 @@ func (a *app) runsShow() *cobra.Command {
 		Example:           "palyra runs show 01J...\npalyra runs show 01J... -o json",
 		Args:              command.Args(1, 1),
 		ValidArgsFunction: a.completeRuns(false),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return a.showRun(cmd.Context(), given[0])
-		},
+		RunE:              a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error { return a.showRun(ctx, g, given[0]) }),
 	}
 }
 
-func (a *app) showRun(ctx context.Context, id string) error {
-	g, err := a.Connect(ctx)
+func (a *app) showRun(ctx context.Context, g *client.Gateway, id string) error {
+	id, err := findRun(ctx, g, id)
 	if err != nil {
-		return err
-	}
-	if id, err = findRun(ctx, g, id); err != nil {
 		return err
 	}
 	reply, err := g.Calls.GetRun(ctx, &palyrav1.GetRunRequest{RunId: id})

@@ -55,7 +55,9 @@ func (a *app) sessionsList() *cobra.Command {
 		Long: "List the sessions by which the gateway counts what callers do, newest first: yours\n" +
 			"and your agents', or all if you may read the record.",
 		Example: "palyra sessions list\npalyra sessions list --all --principal agent:claude",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.listSessions(cmd.Context(), req, limit) },
+		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, _ []string) error {
+			return a.listSessions(ctx, g, req, limit)
+		}),
 	}
 	flags := c.Flags()
 	flags.BoolVar(&req.All, "all", false, "also those that a person ended")
@@ -64,11 +66,7 @@ func (a *app) sessionsList() *cobra.Command {
 	return c
 }
 
-func (a *app) listSessions(ctx context.Context, req *palyrav1.ListSessionsRequest, limit int) error {
-	g, err := a.Connect(ctx)
-	if err != nil {
-		return err
-	}
+func (a *app) listSessions(ctx context.Context, g *client.Gateway, req *palyrav1.ListSessionsRequest, limit int) error {
 	return client.List(a.App, sessionListing, limit, sessionPages(ctx, g, req), sessionRecord)
 }
 
@@ -96,15 +94,13 @@ func (a *app) sessionsShow() *cobra.Command {
 	return &cobra.Command{
 		Use: "show ID", Short: "Show one session with what policy reads of its past", Args: command.Args(1, 1),
 		Example: "palyra sessions show 01J...\npalyra sessions show 01J... -o json", ValidArgsFunction: a.completeSessions(),
-		RunE: func(cmd *cobra.Command, given []string) error { return a.showSession(cmd.Context(), given[0]) },
+		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
+			return a.showSession(ctx, g, given[0])
+		}),
 	}
 }
 
-func (a *app) showSession(ctx context.Context, given string) error {
-	g, err := a.Connect(ctx)
-	if err != nil {
-		return err
-	}
+func (a *app) showSession(ctx context.Context, g *client.Gateway, given string) error {
 	id, err := findSession(ctx, g, given)
 	if err != nil {
 		return err
@@ -153,17 +149,15 @@ func (a *app) sessionsEnd() *cobra.Command {
 			"counted yet: no taint, no tools used, no calls. Calls under way end in the old one.\n" +
 			"Grants and approvals stay as they are.",
 		Example: "palyra sessions end 01J... --reason \"looked at what it fetched\"", ValidArgsFunction: a.completeSessions(),
-		RunE: func(cmd *cobra.Command, given []string) error { return a.endSession(cmd.Context(), given[0], why) },
+		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
+			return a.endSession(ctx, g, given[0], why)
+		}),
 	}
 	c.Flags().StringVar(&why, "reason", "", "why, for the journal")
 	return c
 }
 
-func (a *app) endSession(ctx context.Context, given, why string) error {
-	g, err := a.Connect(ctx)
-	if err != nil {
-		return err
-	}
+func (a *app) endSession(ctx context.Context, g *client.Gateway, given, why string) error {
 	id, err := findSession(ctx, g, given)
 	if err != nil {
 		return err

@@ -38,10 +38,10 @@ var changeSetListing = printer.Listing{
 func Command(program *client.App) *cobra.Command {
 	a := &app{program}
 	list := &cobra.Command{Use: "list", Short: "List the declared workspaces", Args: command.Args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.listWorkspaces(cmd.Context()) }}
+		RunE: a.Connected(a.listWorkspaces)}
 	changes := &cobra.Command{Use: "changes [WORKSPACE]", Short: "List what programs changed, newest first", Args: command.Args(0, 1),
 		ValidArgsFunction: a.CompleteWorkspaces(),
-		RunE:              func(cmd *cobra.Command, given []string) error { return a.listChangeSets(cmd.Context(), given) }}
+		RunE:              a.Connected(a.listChangeSets)}
 	show := &cobra.Command{Use: "show ID", Short: "Show one change set with its diff", Args: command.Args(1, 1)}
 	undo := &cobra.Command{Use: "undo ID", Short: "Take a change set back", Args: command.Args(1, 1),
 		Long: "Take a change set back, all of it or nothing. Every file must still be as the\n" +
@@ -55,18 +55,16 @@ func Command(program *client.App) *cobra.Command {
 		c.ValidArgsFunction = a.completeChangeSets()
 	}
 	undo.Flags().StringVar(&why, "reason", "", "why, for the journal")
-	show.RunE = func(cmd *cobra.Command, given []string) error { return a.showChangeSet(cmd.Context(), name, given[0]) }
-	undo.RunE = func(cmd *cobra.Command, given []string) error {
-		return a.undoChangeSet(cmd.Context(), name, given[0], why)
-	}
+	show.RunE = a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
+		return a.showChangeSet(ctx, g, name, given[0])
+	})
+	undo.RunE = a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
+		return a.undoChangeSet(ctx, g, name, given[0], why)
+	})
 	return command.NewGroup("workspace", "See what programs changed in the workspaces, and take it back", list, changes, show, undo)
 }
 
-func (a *app) listWorkspaces(ctx context.Context) error {
-	g, err := a.Connect(ctx)
-	if err != nil {
-		return err
-	}
+func (a *app) listWorkspaces(ctx context.Context, g *client.Gateway, _ []string) error {
 	reply, err := g.Workspaces.ListWorkspaces(ctx, &palyrav1.ListWorkspacesRequest{})
 	if err != nil {
 		return err
@@ -82,11 +80,7 @@ func workspaceRecord(w *palyrav1.WorkspaceStatus) printer.Record {
 	return printer.Record{Name: w.GetName(), Body: printer.ProtoObject(w), Cells: []string{w.GetName(), w.GetPath(), access, writes}}
 }
 
-func (a *app) listChangeSets(ctx context.Context, given []string) error {
-	g, err := a.Connect(ctx)
-	if err != nil {
-		return err
-	}
+func (a *app) listChangeSets(ctx context.Context, g *client.Gateway, given []string) error {
 	sets, err := changeSets(ctx, g, strings.Join(given, ""))
 	if err != nil {
 		return err
@@ -129,11 +123,7 @@ func (a *app) changeSetRecord(s *palyrav1.ChangeSet) printer.Record {
 	}
 }
 
-func (a *app) showChangeSet(ctx context.Context, workspace, id string) error {
-	g, err := a.Connect(ctx)
-	if err != nil {
-		return err
-	}
+func (a *app) showChangeSet(ctx context.Context, g *client.Gateway, workspace, id string) error {
 	s, err := changeSet(ctx, g, workspace, id)
 	if err != nil {
 		return err
@@ -212,11 +202,7 @@ func changeSet(ctx context.Context, g *client.Gateway, workspace, given string) 
 		WithRemedy("List those that are with `palyra workspace changes`.")
 }
 
-func (a *app) undoChangeSet(ctx context.Context, workspace, id, why string) error {
-	g, err := a.Connect(ctx)
-	if err != nil {
-		return err
-	}
+func (a *app) undoChangeSet(ctx context.Context, g *client.Gateway, workspace, id, why string) error {
 	s, err := changeSet(ctx, g, workspace, id)
 	if err != nil {
 		return err

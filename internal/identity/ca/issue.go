@@ -97,18 +97,9 @@ func (a *Authority) IssueDevice(csr []byte, deviceID string) (Issued, error) {
 	}, pub, LeafLife)
 }
 
-// NotaryCertificate certifies an Ed25519 key for signing attestations; the
-// chain ends with the root. It is valid as long as the issuing certificate.
-func (a *Authority) NotaryCertificate(pub ed25519.PublicKey) ([]*x509.Certificate, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if err := a.renewIssuing(); err != nil {
-		return nil, err
-	}
-	return a.notaryCertificate(pub)
-}
-
-// notaryCertificate is NotaryCertificate for a caller that holds a.mu.
+// notaryCertificate certifies an Ed25519 key for signing attestations; the
+// chain ends with the root. It is valid as long as the issuing certificate. The
+// caller holds a.mu.
 func (a *Authority) notaryCertificate(pub ed25519.PublicKey) ([]*x509.Certificate, error) {
 	issued, err := a.issueLocked(&x509.Certificate{
 		URIs:        []*url.URL{a.id(notaryPath + "1")},

@@ -296,20 +296,20 @@ func writeJSON(path string, v any) error {
 	return keyfile.Write(path, append(text, '\n'))
 }
 
-// readJSON reads a file that may be missing; found says whether it was there.
-func readJSON(path string, into any) (found bool, err error) {
+// readJSON reads a file, and nothing when it is missing.
+func readJSON(path string, into any) error {
 	text, err := keyfile.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return nil
 	}
 	if err != nil {
-		return false, err
+		return err
 	}
 	if err := json.Unmarshal(text, into); err != nil {
-		return true, reason.Errorf(reason.ConfigInvalid, "reading %s: %w", path, err).
+		return reason.Errorf(reason.ConfigInvalid, "reading %s: %w", path, err).
 			WithRemedy("Restore the file from a backup of the state directory.")
 	}
-	return true, nil
+	return nil
 }
 
 func (a *Authority) loadJournalKeys() error {
@@ -322,8 +322,7 @@ func (a *Authority) loadJournalKeys() error {
 		return err
 	}
 	a.journal = journalKeys{signer: signer, verifier: verifier, known: known}
-	_, err = readJSON(filepath.Join(a.dir, journalNextFile), &a.journal.next)
-	return err
+	return readJSON(filepath.Join(a.dir, journalNextFile), &a.journal.next)
 }
 
 // ReadJournalKeys reads the public checkpoint keys of the authority in dir, the
@@ -339,7 +338,7 @@ func ReadJournalKeys(dir string) ([]JournalKey, error) {
 		return nil, err
 	}
 	var list []storedJournalKey
-	if _, err := readJSON(filepath.Join(dir, journalKeysFile), &list); err != nil {
+	if err := readJSON(filepath.Join(dir, journalKeysFile), &list); err != nil {
 		return nil, err
 	}
 	var known []JournalKey

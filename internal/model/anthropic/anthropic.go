@@ -50,13 +50,9 @@ func New(endpoint model.Endpoint) (*Provider, error) {
 func (p *Provider) Generate(ctx context.Context, r model.Request, observe func(model.Event)) (model.Turn, error) {
 	names := model.NewNames(r)
 	params := p.params(r, names)
-	return p.endpoint.Retries.Generate(ctx, observe, func(ctx context.Context) (model.Turn, error) {
+	return p.endpoint.Generate(ctx, r, observe, func(ctx context.Context) (model.Turn, error) {
 		stream := p.messages.NewStreaming(ctx, params)
 		defer func() { _ = stream.Close() }()
-		turn, err := read(stream, names, observe)
-		if err != nil {
-			return model.Turn{}, p.failure(ctx, err)
-		}
-		return model.Finish(r, turn), nil
-	})
+		return read(stream, names, observe)
+	}, eventIn)
 }

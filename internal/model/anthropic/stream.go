@@ -2,28 +2,25 @@ package anthropic
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
-	"strings"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/packages/ssestream"
 
 	"palyra/internal/model"
-	"palyra/internal/reason"
 )
 
 // read assembles a turn from a stream. It returns one only after message_stop.
 func read(stream *ssestream.Stream[sdk.MessageStreamEventUnion], names model.Names, observe func(model.Event)) (model.Turn, error) {
-	a := &assembly{names: names, observe: observe, blocks: make(map[int64]*block)}
+	a := &assembly{Draft: model.Draft{Observe: observe}, names: names, blocks: make(map[int64]*block)}
 	for stream.Next() {
 		whole, err := a.add(stream.Current())
 		if err != nil {
 			return model.Turn{}, err
 		}
 		if whole {
-			return a.turn, nil
+			return a.Turn, nil
 		}
 	}
 	if err := stream.Err(); err != nil {
@@ -34,11 +31,8 @@ func read(stream *ssestream.Stream[sdk.MessageStreamEventUnion], names model.Nam
 
 // assembly is a turn of which a part has come.
 type assembly struct {
-	names   model.Names
-	observe func(model.Event)
-	meter   model.Meter
-	turn    model.Turn
-	text    strings.Builder
+	model.Draft
+	names model.Names
 	// blocks are the content blocks by index; order lists those that are calls.
 	blocks map[int64]*block
 	order  []*block
@@ -58,7 +52,7 @@ type block struct {
 func (a *assembly) add(e sdk.MessageStreamEventUnion) (whole bool, err error) {
 	switch e.Type {
 	case "message_start":
-		a.turn.Model = e.Message.Model
+		a.Turn.Model = e.Message.Model
 		a.count(sdk.MessageDeltaUsage{
 			InputTokens: e.Message.Usage.InputTokens, OutputTokens: e.Message.Usage.OutputTokens,
 			CacheCreationInputTokens: e.Message.Usage.CacheCreationInputTokens, CacheReadInputTokens: e.Message.Usage.CacheReadInputTokens,
@@ -75,7 +69,7 @@ func (a *assembly) add(e sdk.MessageStreamEventUnion) (whole bool, err error) {
 		b.closed = true
 	case "message_delta":
 		if why := e.Delta.StopReason; why != "" {
-			a.turn.Stop = stop(why)
+			a.Turn.Stop = stop(why)
 		}
 		a.count(e.Usage)
 	case "message_stop":
@@ -87,25 +81,25 @@ func (a *assembly) add(e sdk.MessageStreamEventUnion) (whole bool, err error) {
 
 func (a *assembly) open(index int64, start sdk.ContentBlockStartEventContentBlockUnion) error {
 	if a.blocks[index] != nil {
-		return invalid("content block %d begins twice", index)
+		return model.Invalid("content block %d begins twice", index)
 	}
 	b := &block{kind: start.Type}
 	a.blocks[index] = b
-	if err := a.meter.Add(model.CallSize); err != nil {
+	if err := a.Meter.Add(model.CallSize); err != nil {
 		return err
 	}
 	switch b.kind {
 	case "text":
-		return a.say(start.Text)
+		return a.Say(start.Text)
 	case "tool_use":
 		if start.Name == "" {
-			return invalid("tool call %q has no name", start.ID)
+			return model.Invalid("tool call %q has no name", start.ID)
 		}
 		b.call = model.Call{ID: start.ID, Tool: a.names.Ours(start.Name)}
 		// Servers that imitate the API send the input here, in one piece.
 		b.input = json.RawMessage(start.JSON.Input.Raw())
 		a.order = append(a.order, b)
-		return a.meter.Add(len(start.ID) + len(start.Name) + len(b.input))
+		return a.Meter.Add(len(start.ID) + len(start.Name) + len(b.input))
 	}
 	return nil
 }
@@ -117,12 +111,12 @@ func (a *assembly) extend(index int64, delta sdk.MessageStreamEventUnionDelta) e
 	}
 	switch {
 	case delta.Type == "text_delta" && b.kind == "text":
-		return a.say(delta.Text)
+		return a.Say(delta.Text)
 	case delta.Type == "input_json_delta" && b.kind == "tool_use":
 		b.call.Input = append(b.call.Input, delta.PartialJSON...)
-		return a.meter.Add(len(delta.PartialJSON))
+		return a.Meter.Add(len(delta.PartialJSON))
 	case delta.Type == "text_delta" || delta.Type == "input_json_delta" && b.kind != "server_tool_use":
-		return invalid("a %s came for a content block of type %q", delta.Type, b.kind)
+		return model.Invalid("a %s came for a content block of type %q", delta.Type, b.kind)
 	}
 	return nil
 }
@@ -131,22 +125,9 @@ func (a *assembly) extend(index int64, delta sdk.MessageStreamEventUnionDelta) e
 func (a *assembly) at(index int64) (*block, error) {
 	b := a.blocks[index]
 	if b == nil || b.closed {
-		return nil, invalid("there is no open content block %d", index)
+		return nil, model.Invalid("there is no open content block %d", index)
 	}
 	return b, nil
-}
-
-func (a *assembly) say(text string) error {
-	if text == "" {
-		return nil
-	}
-	text = model.Text(text)
-	if err := a.meter.Add(len(text)); err != nil {
-		return err
-	}
-	a.text.WriteString(text)
-	a.observe(model.Event{Delta: &model.Delta{Text: text}})
-	return nil
 }
 
 // count takes the latest counts; they are totals, and 0 where left out.
@@ -160,20 +141,20 @@ func (a *assembly) count(u sdk.MessageDeltaUsage) {
 func (a *assembly) close() (bool, error) {
 	for index, b := range a.blocks {
 		if !b.closed {
-			return false, invalid("content block %d does not end", index)
+			return false, model.Invalid("content block %d does not end", index)
 		}
 	}
-	if a.turn.Stop == "" {
-		return false, invalid("the turn ends without a stop reason")
+	if a.Turn.Stop == "" {
+		return false, model.Invalid("the turn ends without a stop reason")
 	}
-	a.turn.Text = a.text.String()
+	a.Turn.Text = a.Text()
 	for _, b := range a.order {
 		if len(b.call.Input) == 0 {
 			b.call.Input = b.input
 		}
-		a.turn.Calls = append(a.turn.Calls, b.call)
+		a.Turn.Calls = append(a.Turn.Calls, b.call)
 	}
-	a.turn.Usage = model.Usage{
+	a.Turn.Usage = model.Usage{
 		InputTokens:  a.usage.InputTokens + a.usage.CacheCreationInputTokens + a.usage.CacheReadInputTokens,
 		OutputTokens: a.usage.OutputTokens,
 	}
@@ -191,15 +172,11 @@ func stop(why sdk.StopReason) model.Stop {
 	return model.EndTurn
 }
 
-func invalid(format string, args ...any) error {
-	return reason.Errorf(reason.ModelInvalid, "the answer of the model's provider cannot be read: "+format, args...)
-}
-
-// failure sorts what ended an attempt.
-func (p *Provider) failure(ctx context.Context, err error) error {
+// eventIn is the JSON of an error that came in the stream, nil for any other.
+func eventIn(err error) []byte {
 	var event *sdk.Error
-	if ctx.Err() == nil && errors.As(err, &event) {
-		return model.FailureInStream(p.endpoint.Key, []byte(event.RawJSON()))
+	if errors.As(err, &event) {
+		return []byte(event.RawJSON())
 	}
-	return model.Failure(ctx, p.endpoint.Key, err)
+	return nil
 }

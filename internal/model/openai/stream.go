@@ -2,28 +2,25 @@ package openai
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
-	"strings"
 
 	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/packages/ssestream"
 
 	"palyra/internal/model"
-	"palyra/internal/reason"
 )
 
 // read assembles a turn from a stream. It returns one only if a finish_reason
 // came; what breaks after that costs at most the count of tokens.
 func read(stream *ssestream.Stream[sdk.ChatCompletionChunk], names model.Names, observe func(model.Event)) (model.Turn, error) {
-	a := &assembly{observe: observe, open: make(map[int64]*call)}
+	a := &assembly{Draft: model.Draft{Observe: observe}, open: make(map[int64]*call)}
 	for stream.Next() {
 		if err := a.add(stream.Current()); err != nil {
 			return model.Turn{}, err
 		}
 	}
-	if a.turn.Stop == "" {
+	if a.Turn.Stop == "" {
 		return model.Turn{}, cmp.Or(stream.Err(), model.ErrCut)
 	}
 	return a.finish(names)
@@ -31,10 +28,7 @@ func read(stream *ssestream.Stream[sdk.ChatCompletionChunk], names model.Names, 
 
 // assembly is a turn of which a part has come.
 type assembly struct {
-	observe func(model.Event)
-	meter   model.Meter
-	turn    model.Turn
-	text    strings.Builder
+	model.Draft
 	refused bool
 	// calls are in the order in which they began; open has the latest of each
 	// index.
@@ -52,9 +46,9 @@ type call struct {
 
 // add takes the next chunk.
 func (a *assembly) add(chunk sdk.ChatCompletionChunk) error {
-	a.turn.Model = cmp.Or(chunk.Model, a.turn.Model)
+	a.Turn.Model = cmp.Or(chunk.Model, a.Turn.Model)
 	if used := chunk.Usage; used.PromptTokens > 0 || used.CompletionTokens > 0 {
-		a.turn.Usage = model.Usage{InputTokens: used.PromptTokens, OutputTokens: used.CompletionTokens}
+		a.Turn.Usage = model.Usage{InputTokens: used.PromptTokens, OutputTokens: used.CompletionTokens}
 	}
 	for _, choice := range chunk.Choices {
 		if choice.Index != 0 {
@@ -64,19 +58,19 @@ func (a *assembly) add(chunk sdk.ChatCompletionChunk) error {
 			return err
 		}
 		if why := choice.FinishReason; why != "" {
-			a.turn.Stop = stop(why)
+			a.Turn.Stop = stop(why)
 		}
 	}
 	return nil
 }
 
 func (a *assembly) extend(delta sdk.ChatCompletionChunkChoiceDelta) error {
-	if err := a.say(delta.Content); err != nil {
+	if err := a.Say(delta.Content); err != nil {
 		return err
 	}
 	if delta.Refusal != "" {
 		a.refused = true
-		if err := a.say(delta.Refusal); err != nil {
+		if err := a.Say(delta.Refusal); err != nil {
 			return err
 		}
 	}
@@ -85,19 +79,6 @@ func (a *assembly) extend(delta sdk.ChatCompletionChunkChoiceDelta) error {
 			return err
 		}
 	}
-	return nil
-}
-
-func (a *assembly) say(text string) error {
-	if text == "" {
-		return nil
-	}
-	text = model.Text(text)
-	if err := a.meter.Add(len(text)); err != nil {
-		return err
-	}
-	a.text.WriteString(text)
-	a.observe(model.Event{Delta: &model.Delta{Text: text}})
 	return nil
 }
 
@@ -110,7 +91,7 @@ func (a *assembly) extendCall(part sdk.ChatCompletionChunkChoiceDeltaToolCall) e
 		a.calls = append(a.calls, c)
 		size += model.CallSize
 	}
-	if err := a.meter.Add(size); err != nil {
+	if err := a.Meter.Add(size); err != nil {
 		return err
 	}
 	c.id = cmp.Or(c.id, part.ID)
@@ -139,17 +120,17 @@ func begins(c *call, part sdk.ChatCompletionChunkChoiceDeltaToolCall) bool {
 }
 
 func (a *assembly) finish(names model.Names) (model.Turn, error) {
-	a.turn.Text = a.text.String()
+	a.Turn.Text = a.Text()
 	if a.refused {
-		a.turn.Stop = model.Refusal
+		a.Turn.Stop = model.Refusal
 	}
 	for _, c := range a.calls {
 		if c.name == "" {
-			return model.Turn{}, invalid("tool call %q has no name", c.id)
+			return model.Turn{}, model.Invalid("tool call %q has no name", c.id)
 		}
-		a.turn.Calls = append(a.turn.Calls, model.Call{ID: c.id, Tool: names.Ours(c.name), Input: c.arguments})
+		a.Turn.Calls = append(a.Turn.Calls, model.Call{ID: c.id, Tool: names.Ours(c.name), Input: c.arguments})
 	}
-	return a.turn, nil
+	return a.Turn, nil
 }
 
 // stop translates finish reasons; model.Finish tells EndTurn and ToolUse apart.
@@ -163,15 +144,11 @@ func stop(why string) model.Stop {
 	return model.EndTurn
 }
 
-func invalid(format string, args ...any) error {
-	return reason.Errorf(reason.ModelInvalid, "the answer of the model's provider cannot be read: "+format, args...)
-}
-
-// failure sorts what ended an attempt.
-func (p *Provider) failure(ctx context.Context, err error) error {
+// eventIn is the JSON of an error that came in the stream, nil for any other.
+func eventIn(err error) []byte {
 	var event *ssestream.StreamError
-	if ctx.Err() == nil && errors.As(err, &event) {
-		return model.FailureInStream(p.endpoint.Key, event.Event.Data)
+	if errors.As(err, &event) {
+		return event.Event.Data
 	}
-	return model.Failure(ctx, p.endpoint.Key, err)
+	return nil
 }

@@ -42,8 +42,8 @@ type Step struct {
 }
 
 // Flip is a change that turns the verdict, and that a person can make. Each one
-// was tried before it is given: after Apply, Judge allows the call or Evaluate
-// gives the verdict.
+// was tried before it is given: after it, Judge allows the call or Evaluate gives
+// the verdict.
 type Flip struct {
 	// Verdict is what the call gets after all steps.
 	Verdict policy.Effect
@@ -59,26 +59,27 @@ type Flip struct {
 	advice string
 }
 
-// Scenario is everything that a verdict depends on.
-type Scenario struct {
+// scenario is everything that a verdict depends on but the text of policies.
+type scenario struct {
 	Config   policy.Config
 	Request  policy.Request
 	Approval policy.Approval
 }
 
-// Apply makes the steps of the flip and returns what comes of them. What it is
-// given stays as it is. A step in the context makes another call, so the votes
-// cast for the first one are dropped.
-func (f Flip) Apply(to Scenario) (Scenario, error) { return applied(to, f.changes) }
-
-func applied(to Scenario, changes []change) (Scenario, error) {
+// applied makes changes and returns what comes of them. What it is given stays as
+// it is. A step in the context makes another call, so the votes cast for the first
+// one are dropped.
+func applied(to scenario, changes []change) (scenario, error) {
 	to.Approval.Votes = slices.Clone(to.Approval.Votes)
 	for _, c := range changes {
 		if c.step.Kind == StepContext {
 			to.Approval.Votes = nil
 		}
+		if c.edit == nil {
+			continue
+		}
 		if err := c.edit(&to); err != nil {
-			return Scenario{}, err
+			return scenario{}, err
 		}
 	}
 	return to, nil
@@ -91,8 +92,9 @@ type change struct {
 	// allowed_tools".
 	say    string
 	effort effort
-	// edit makes the change. It copies what it writes to.
-	edit func(*Scenario) error
+	// edit makes the change, unless it is one of policies. It copies what it
+	// writes to.
+	edit func(*scenario) error
 	// drop and add are the policies that a change of policies is about.
 	drop, add *expr.Policy
 }
@@ -109,7 +111,7 @@ const (
 type search struct {
 	set  *policy.Set
 	view policy.View
-	from Scenario
+	from scenario
 	// verdict is that of the call as it is.
 	verdict policy.Verdict
 	// goal is Ask when a deny shall become anything else, or Allow.
@@ -125,7 +127,7 @@ type search struct {
 // flips finds what turns a verdict on a call, the easiest first.
 func flips(s *policy.Set, r policy.Request, a policy.Approval, v policy.Verdict, seen *sight) []Flip {
 	view := s.View()
-	f := &search{set: s, view: view, from: Scenario{Config: view.Config(), Request: r, Approval: a}, verdict: v, goal: policy.Ask, seen: seen}
+	f := &search{set: s, view: view, from: scenario{Config: view.Config(), Request: r, Approval: a}, verdict: v, goal: policy.Ask, seen: seen}
 	if v.Effect() == policy.Ask {
 		f.goal = policy.Allow
 	}
@@ -136,7 +138,7 @@ func flips(s *policy.Set, r policy.Request, a policy.Approval, v policy.Verdict,
 		f.offer(f.vote())
 		f.places()
 		for _, c := range f.memberships() {
-			f.offer(c, true)
+			f.try(c)
 		}
 		f.morePeople()
 		for _, p := range f.blockers() {
@@ -154,11 +156,10 @@ func flips(s *policy.Set, r policy.Request, a policy.Approval, v policy.Verdict,
 }
 
 // offer keeps a change if it turns the verdict.
-func (f *search) offer(c change, ok bool) bool {
-	if !ok {
-		return false
+func (f *search) offer(c change, ok bool) {
+	if ok {
+		f.try(c)
 	}
-	return f.try(c)
 }
 
 // try evaluates the call after some changes, and keeps them as a flip if they
@@ -314,7 +315,7 @@ func (f *search) otherTool() (change, bool) {
 	return change{
 		effort: effortCaller, say: fmt.Sprintf("call %s (no tool is named %s)", name, expr.ClipText(was)),
 		step: Step{Kind: StepContext, Path: "tool", Was: expr.ClipText(was), Becomes: name},
-		edit: func(to *Scenario) error {
+		edit: func(to *scenario) error {
 			args, err := schema.Check(to.Request.Args)
 			to.Request.Tool, to.Request.Args = name, args
 			return err

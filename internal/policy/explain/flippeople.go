@@ -55,14 +55,6 @@ func (f *search) users() []access.Member {
 	return out
 }
 
-func (f *search) member(who access.Principal) (access.Member, bool) {
-	i := slices.IndexFunc(f.from.Config.Members, func(m access.Member) bool { return m.Principal == who })
-	if i < 0 {
-		return access.Member{}, false
-	}
-	return f.from.Config.Members[i], true
-}
-
 // groups lists all choices of n, in order.
 func groups(people []access.Member, n int) [][]access.Member {
 	if n == 0 {
@@ -111,7 +103,7 @@ func (f *search) voteOf(crowd []access.Member) (change, bool) {
 				step: Step{
 					Kind: StepApproval, Path: "context.approval", Was: votesText(f.from.Approval.Votes), Becomes: "a yes of " + who,
 				},
-				edit: func(to *Scenario) error {
+				edit: func(to *scenario) error {
 					to.Approval = policy.Approval{Votes: append(slices.Clone(base), votes...), Now: at}
 					return nil
 				},
@@ -124,26 +116,22 @@ func (f *search) voteOf(crowd []access.Member) (change, bool) {
 // needed takes from votes the proofs that they do not need, and says in words
 // whose they are and what they have to be.
 func (f *search) needed(votes []policy.Vote, judged func([]policy.Vote) bool, anywhere bool) string {
-	unless := func(one *policy.Vote, less policy.Vote) {
-		full := *one
-		if *one = less; !judged(votes) {
-			*one = full
-		}
-	}
 	says := make([]string, len(votes))
 	for i := range votes {
 		one := &votes[i]
-		less := *one
-		less.Present = false
-		unless(one, less)
-		less = *one
-		less.Paired = false
-		unless(one, less)
+		without := func(take func()) {
+			full := *one
+			if take(); !judged(votes) {
+				*one = full
+			}
+		}
+		without(func() { one.Present = false })
+		without(func() { one.Paired = false })
 		all := one.Roles
 		for _, r := range all {
-			less = *one
-			less.Roles = slices.DeleteFunc(slices.Clone(one.Roles), func(other access.Role) bool { return other == r })
-			unless(one, less)
+			without(func() {
+				one.Roles = slices.DeleteFunc(slices.Clone(one.Roles), func(other access.Role) bool { return other == r })
+			})
 		}
 		says[i] = one.User.Name
 		if len(one.Roles) > 0 {
@@ -190,19 +178,19 @@ func rolesText(roles []access.Role) string {
 func (f *search) memberships() []change {
 	r, caller := f.from.Request, uidIn(f.seen.env.Principal)
 	var out []change
-	list := func(uid types.EntityUID, group types.EntityUID, say string, edit func(*Scenario) error) {
+	list := func(uid types.EntityUID, group types.EntityUID, say string, edit func(*scenario) error) {
 		if !f.in(uid, group) {
 			out = append(out, entityChange(uid, group, true, say, edit))
 		}
 	}
 	who := r.Caller.Principal
 	say := fmt.Sprintf("add %s to allowed_principals", who)
-	if m, known := f.member(who); !known {
+	if m, known := f.from.Config.Member(who); !known {
 		say = fmt.Sprintf("register %s", who)
 	} else if m.Disabled {
 		say = fmt.Sprintf("enable %s", who)
 	}
-	list(caller, types.NewEntityUID(names.TypePrincipalSet, names.SetAllowed), say, func(to *Scenario) error { return admit(to, who) })
+	list(caller, types.NewEntityUID(names.TypePrincipalSet, names.SetAllowed), say, func(to *scenario) error { return admit(to, who) })
 	for _, l := range []struct {
 		kind, set types.EntityType
 		id        types.String
@@ -214,7 +202,7 @@ func (f *search) memberships() []change {
 		{names.TypeSkill, names.TypeSkillSet, names.SetActive, r.SkillID, "activate the skill %s", func(s *policy.Snapshot) *[]string { return &s.ActiveSkills }},
 	} {
 		if l.name != "" {
-			list(types.NewEntityUID(l.kind, types.String(l.name)), types.NewEntityUID(l.set, l.id), fmt.Sprintf(l.say, l.name), func(to *Scenario) error {
+			list(types.NewEntityUID(l.kind, types.String(l.name)), types.NewEntityUID(l.set, l.id), fmt.Sprintf(l.say, l.name), func(to *scenario) error {
 				names := l.list(&to.Config.Snapshot)
 				*names = append(slices.Clone(*names), l.name)
 				return nil
@@ -258,7 +246,7 @@ func (f *search) rolesNamed() []access.Role {
 	return out
 }
 
-func entityChange(uid, group types.EntityUID, in bool, say string, edit func(*Scenario) error) change {
+func entityChange(uid, group types.EntityUID, in bool, say string, edit func(*scenario) error) change {
 	step := Step{Kind: StepEntity, Path: uid.String(), Was: "not in " + group.String(), Becomes: "in " + group.String()}
 	if !in {
 		step.Was, step.Becomes = step.Becomes, step.Was
@@ -272,7 +260,7 @@ func roleChange(who access.Principal, role access.Role, in bool) change {
 	if !in {
 		say = fmt.Sprintf("take role %s from %s", role, who)
 	}
-	return entityChange(names.UID(who), types.NewEntityUID(names.TypeRole, types.String(role)), in, say, func(to *Scenario) error {
+	return entityChange(names.UID(who), types.NewEntityUID(names.TypeRole, types.String(role)), in, say, func(to *scenario) error {
 		return changeMember(to, who, func(m *access.Member) {
 			m.Roles = slices.DeleteFunc(slices.Clone(m.Roles), func(r access.Role) bool { return r == role })
 			if in {
@@ -282,7 +270,7 @@ func roleChange(who access.Principal, role access.Role, in bool) change {
 	})
 }
 
-func changeMember(to *Scenario, who access.Principal, edit func(*access.Member)) error {
+func changeMember(to *scenario, who access.Principal, edit func(*access.Member)) error {
 	i := slices.IndexFunc(to.Config.Members, func(m access.Member) bool { return m.Principal == who })
 	if i < 0 {
 		return fmt.Errorf("%s is no member", who)
@@ -294,7 +282,7 @@ func changeMember(to *Scenario, who access.Principal, edit func(*access.Member))
 
 // admit makes a principal one of the allowed: registered, enabled as its owner
 // is, and on the list if there is one.
-func admit(to *Scenario, who access.Principal) error {
+func admit(to *scenario, who access.Principal) error {
 	enable := func(m *access.Member) { m.Disabled = false }
 	if err := changeMember(to, who, enable); err != nil {
 		m := access.Member{Principal: who}
@@ -304,8 +292,8 @@ func admit(to *Scenario, who access.Principal) error {
 		to.Config.Members = append(slices.Clone(to.Config.Members), m)
 	}
 	if who.Kind == access.KindAgent {
-		i := slices.IndexFunc(to.Config.Members, func(m access.Member) bool { return m.Principal == who })
-		if err := changeMember(to, to.Config.Members[i].Owner, enable); err != nil {
+		m, _ := to.Config.Member(who)
+		if err := changeMember(to, m.Owner, enable); err != nil {
 			return err
 		}
 	}
@@ -362,13 +350,13 @@ func (f *search) newcomers(role access.Role, n int) []change {
 	var out []change
 	for i := 1; len(out) < n; i++ {
 		who := access.User(fmt.Sprintf("new-member-%d", i))
-		if _, taken := f.member(who); taken {
+		if _, taken := f.from.Config.Member(who); taken {
 			continue
 		}
 		out = append(out, change{
 			effort: effortEntity, say: "add a member with " + rolesText(roles),
 			step: Step{Kind: StepEntity, Path: names.UID(who).String(), Was: ValueAbsent, Becomes: "a member with " + rolesText(roles)},
-			edit: func(to *Scenario) error {
+			edit: func(to *scenario) error {
 				to.Config.Members = append(slices.Clone(to.Config.Members), access.Member{Principal: who, Roles: roles})
 				return nil
 			},

@@ -24,29 +24,7 @@ func dropPolicy(p *expr.Policy) (change, bool) {
 			Kind: StepPolicy, Path: p.ID, Was: expr.EffectWord(p.Permits()), Becomes: ValueAbsent,
 			File: p.Source.Name, Line: p.Line,
 		},
-		edit: func(to *Scenario) error { return blankOut(to, p) },
 	}, !p.Builtin
-}
-
-// blankOut takes a policy's text out of its source and leaves every other
-// policy on its line.
-func blankOut(to *Scenario, p *expr.Policy) error {
-	i := slices.IndexFunc(to.Config.Sources, func(src policy.Source) bool {
-		return src.Name == p.Source.Name && strings.HasPrefix(src.Text[min(p.Offset, len(src.Text)):], p.Text)
-	})
-	if i < 0 {
-		return fmt.Errorf("the configuration has no source %s with the policy %s", p.Source.Name, p.ID)
-	}
-	blank := []byte(p.Text)
-	for j, b := range blank {
-		if b != '\n' {
-			blank[j] = ' '
-		}
-	}
-	src := to.Config.Sources[i]
-	to.Config.Sources = slices.Clone(to.Config.Sources)
-	to.Config.Sources[i].Text = src.Text[:p.Offset] + string(blank) + src.Text[p.Offset+len(p.Text):]
-	return nil
 }
 
 // suggestedName is the source of a permit that an explanation adds.
@@ -83,8 +61,7 @@ func (f *search) addPermit() (change, bool) {
 		text += " when { " + strings.Join(when, " && ") + " }"
 	}
 	text += ";"
-	src := policy.Source{Name: suggestedName, Text: text + "\n"}
-	parsed, findings := expr.Parse(src.Name, src.Text, false)
+	parsed, findings := expr.Parse(suggestedName, text+"\n", false)
 	if finding.HasErrors(findings) || len(parsed) != 1 {
 		return change{}, false
 	}
@@ -92,9 +69,5 @@ func (f *search) addPermit() (change, bool) {
 		effort: effortPolicy, add: parsed[0],
 		say:  "add a permit: " + expr.Clip(text),
 		step: Step{Kind: StepPolicy, Path: parsed[0].ID, Was: ValueAbsent, Becomes: text},
-		edit: func(to *Scenario) error {
-			to.Config.Sources = append(slices.Clone(to.Config.Sources), src)
-			return nil
-		},
 	}, true
 }

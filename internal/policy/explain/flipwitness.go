@@ -183,7 +183,7 @@ func (v *sight) setPlace(p place, value types.Value) change {
 		effort: effortOfPlace(p.chain),
 		step:   Step{Kind: StepContext, Path: place, Was: was, Becomes: becomes},
 		say:    fmt.Sprintf("change %s from %s to %s", place, was, becomes),
-		edit:   func(to *Scenario) error { return p.set(&to.Request, value) },
+		edit:   func(to *scenario) error { return p.set(&to.Request, value) },
 	}
 	switch _, time := value.(types.Datetime); {
 	case value == nil:

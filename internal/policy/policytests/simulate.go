@@ -21,27 +21,18 @@ import (
 // command line, with the roles and the owner that the set knows. One that is
 // no member has neither.
 func CallerFor(s *policy.Set, p access.Principal) access.Caller {
-	m, _ := memberOf(s, p)
+	m, _ := s.View().Config().Member(p)
 	return access.Caller{
 		Principal: p, OnBehalfOf: s.Requester(access.Caller{Principal: p}), Roles: slices.Clone(m.Roles),
 		Surface: access.SurfaceCLI, Paired: true,
 	}
 }
 
-func memberOf(s *policy.Set, p access.Principal) (access.Member, bool) {
-	members := s.View().Config().Members
-	i := slices.IndexFunc(members, func(m access.Member) bool { return m.Principal == p })
-	if i < 0 {
-		return access.Member{}, false
-	}
-	return members[i], true
-}
-
 // VoteFor completes a described vote: without roles it has all that the user
 // holds, without a surface it is of the command line. A vote of somebody who is
 // no user would never count, so that it is an error.
 func VoteFor(s *policy.Set, v policy.Vote, at time.Time) (policy.Vote, error) {
-	m, known := memberOf(s, v.User)
+	m, known := s.View().Config().Member(v.User)
 	if !known || v.User.Kind != access.KindUser {
 		return v, reason.Errorf(reason.InvalidInput, "a vote of %s: there is no such user", v.User).
 			WithRemedy("`palyra members list` shows the members.")

@@ -7,7 +7,6 @@ package bubblewrap
 
 import (
 	"palyra/internal/egress/proxy"
-	"palyra/internal/sandbox"
 )
 
 // Config says how sandboxes are built. Its zero value runs nothing.
@@ -39,5 +38,3 @@ type Config struct {
 	// what a layer is good for (Runner.Examine) and nothing else.
 	Without []string
 }
-
-var _ sandbox.Runner = (*Runner)(nil)

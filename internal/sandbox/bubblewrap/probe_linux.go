@@ -2,11 +2,9 @@ package bubblewrap
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 
-	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/jail"
 )
@@ -18,16 +16,7 @@ func (r *Runner) Probe(ctx context.Context) sandbox.Status {
 		Backend: r.version, Limits: r.machine.Level(), LandlockABI: r.machine.Landlock(), Tier: sandbox.TierC, Rung: sandbox.Full,
 	}
 	report, err := r.try(ctx)
-	if err != nil {
-		var refused *reason.Error
-		if !errors.As(err, &refused) {
-			refused = reason.Errorf(reason.SandboxUnavailable, "%w", err)
-		}
-		status.Problem, status.Remedy = refused.Message, refused.NextStep()
-		return status
-	}
-	status.Available, status.Requested, status.Layers = true, report.Requested, report.Applied
-	return status
+	return status.Tried(report, err)
 }
 
 func (r *Runner) try(ctx context.Context) (sandbox.Report, error) {

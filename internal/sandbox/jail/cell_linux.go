@@ -190,7 +190,8 @@ func (c *Cell) spawn(files []*os.File) (*os.Process, error) {
 // Waiting reports whether the sandbox is still there to be run in.
 func (c *Cell) Waiting() bool {
 	select {
-	case <-c.ended:
+	case state := <-c.ended:
+		c.ended <- state // for a run that begins all the same
 		c.reaped = true
 	default:
 	}

@@ -14,6 +14,7 @@ import (
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/output"
+	"palyra/internal/sandbox/supervise"
 	"palyra/internal/tool"
 )
 
@@ -30,7 +31,7 @@ func (c *Cell) Run(ctx context.Context, w Work) (sandbox.Report, error) {
 	}
 	streams := output.Start(c.scrubbed(c.stdout), c.scrubbed(c.stderr), w.Spec.Limits.Output, w.Spec.Output)
 	end, state := c.supervise(ctx, w, o, streams)
-	gone := errors.Join(c.End(), c.part(end.cause()))
+	gone := errors.Join(c.End(), c.part(causeOf(end)))
 	log, unwatched := c.violations()
 	report := c.report(w, end, state)
 	report.Stdout, report.Stderr = streams.Finish()
@@ -43,18 +44,18 @@ func (c *Cell) Run(ctx context.Context, w Work) (sandbox.Report, error) {
 	switch {
 	case gone != nil || unwatched != nil:
 		return report, errors.Join(gone, unwatched)
-	case end.err != nil:
-		return report, c.explain(end.err, report.Stderr.Head)
-	case end.cancelled:
+	case end.Err != nil:
+		return report, c.explain(end.Err, report.Stderr.Head)
+	case end.Cancelled:
 		return report, reason.Errorf(reason.Cancelled, "the call was cancelled and its program stopped")
 	}
 	return report, nil
 }
 
 // report puts together what is known of the run but its output.
-func (c *Cell) report(w Work, end ending, state *os.ProcessState) sandbox.Report {
+func (c *Cell) report(w Work, end supervise.Ending, state *os.ProcessState) sandbox.Report {
 	r := sandbox.Report{
-		TimedOut: end.timedOut, Quota: end.quota,
+		TimedOut: end.TimedOut, Quota: end.Quota,
 		Backend: c.plan.Backend, Tier: c.plan.Tier, Rung: c.plan.Rung, Requested: c.plan.Requested,
 		Applied: c.seen.applied, Downgrades: c.seen.downgrades, Unpinned: c.seen.unpinned,
 		Usage: tool.Usage{CPU: c.group.CPU(), PeakMemory: c.group.PeakMemory(), Processes: c.group.PeakProcesses()},
@@ -68,7 +69,7 @@ func (c *Cell) report(w Work, end ending, state *os.ProcessState) sandbox.Report
 	if state != nil && r.Usage.CPU == 0 {
 		r.Usage.CPU = state.UserTime() + state.SystemTime()
 	}
-	if !c.seen.started || end != (ending{}) || state == nil {
+	if !c.seen.started || !end.ByItself() || state == nil {
 		return r
 	}
 	code := exitCode(state)

@@ -2,7 +2,6 @@ package jail
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -13,19 +12,12 @@ import (
 	"palyra/internal/sandbox/disk"
 	"palyra/internal/sandbox/output"
 	"palyra/internal/sandbox/seccomp/notify"
+	"palyra/internal/sandbox/supervise"
 )
 
-// ending is why a run was stopped; the first cause counts.
-type ending struct {
-	timedOut, cancelled bool
-	quota               sandbox.Quota
-	// err is a refusal: the program never started.
-	err error
-}
-
-// cause is what the end of the run is to its session.
-func (e ending) cause() error {
-	if e == (ending{}) {
+// causeOf is what the end of the run is to its session.
+func causeOf(end supervise.Ending) error {
+	if end.ByItself() {
 		return proxy.ErrEnded
 	}
 	return context.Canceled
@@ -34,56 +26,25 @@ func (e ending) cause() error {
 // supervise waits for the first process to end and stops the run when it has
 // to. It returns when the process is reaped and nobody attends or watches any
 // more.
-func (c *Cell) supervise(ctx context.Context, w Work, o *order, streams *output.Reading) (end ending, state *os.ProcessState) {
+func (c *Cell) supervise(ctx context.Context, w Work, o *order, streams *output.Reading) (supervise.Ending, *os.ProcessState) {
 	attended := make(chan error, 1)
 	go func() { attended <- c.attend(ctx, w, o) }()
 	exceeded, unwatch := c.watch(ctx)
 	defer unwatch()
-	deadline := time.NewTimer(w.Spec.Limits.Wall)
-	defer deadline.Stop()
-
-	stop := func(why ending) {
-		if end == (ending{}) {
-			end = why
-		}
-		c.kill()
-	}
-	cancelled, gate, served, flooded := ctx.Done(), (<-chan error)(attended), (<-chan error)(c.served), streams.Flooded()
-	for !c.reaped {
-		select {
-		case <-cancelled:
-			cancelled = nil
-			late := errors.Is(ctx.Err(), context.DeadlineExceeded)
-			stop(ending{timedOut: late, cancelled: !late})
-		case <-deadline.C:
-			stop(ending{timedOut: true})
-		case <-flooded:
-			flooded = nil
-			stop(ending{quota: sandbox.QuotaOutput})
-		case quota := <-exceeded:
-			stop(ending{quota: quota})
-		case err := <-served: // before its time
-			served = nil
+	end, state := supervise.Run{
+		Wall: w.Spec.Limits.Wall, Output: streams, Ended: c.ended, Kill: c.kill,
+		Attended: attended, Exceeded: exceeded, Broken: c.served,
+		Repair: func(err error) {
 			c.stopServing(err)
 			c.stopServing = nil
-			stop(ending{err: err})
-		case err := <-gate:
-			gate = nil
-			if err != nil {
-				stop(ending{err: err})
-			}
-		case state = <-c.ended:
-			c.reaped = true
-		}
-	}
-	if gate != nil {
-		// The socket has no other end now, unless something inside holds it. What
-		// was said before is still to be read.
-		_ = c.control.SetReadDeadline(time.Now().Add(patience))
-		if err := <-gate; err != nil && end == (ending{}) {
-			end.err = err
-		}
-	}
+		},
+		Hurry: func() {
+			// The socket has no other end now, unless something inside holds it.
+			// What was said before is still to be read.
+			_ = c.control.SetReadDeadline(time.Now().Add(patience))
+		},
+	}.Wait(ctx)
+	c.reaped = true
 	return end, state
 }
 

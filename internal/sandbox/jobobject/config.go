@@ -3,8 +3,6 @@
 // says so in every report, and refuses calls that need either.
 package jobobject
 
-import "palyra/internal/sandbox"
-
 // Config says how programs are run. Its zero value runs nothing.
 type Config struct {
 	// Enabled is process_runner.enabled.
@@ -13,8 +11,6 @@ type Config struct {
 	// after it; "" is the system's directory for temporary files.
 	RunDir string
 }
-
-var _ sandbox.Runner = (*Runner)(nil)
 
 // The layers, as attestations name them.
 const (

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -15,14 +16,9 @@ import (
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/output"
+	"palyra/internal/sandbox/supervise"
 	"palyra/internal/tool"
 )
-
-// ending is why a run was stopped; the first cause counts.
-type ending struct {
-	timedOut, cancelled bool
-	quota               sandbox.Quota
-}
 
 // run starts the program in its job, bounds it, and leaves nothing of it
 // behind.
@@ -44,7 +40,7 @@ func (j *run) run(ctx context.Context) (sandbox.Report, error) {
 	if gone != nil {
 		return report, gone
 	}
-	if end.cancelled {
+	if end.Cancelled {
 		return report, reason.Errorf(reason.Cancelled, "the call was cancelled and its program stopped")
 	}
 	return report, nil
@@ -142,70 +138,48 @@ func (j *run) environment() []string {
 }
 
 // supervise waits for the program to end and stops the job when it has to.
-func (j *run) supervise(ctx context.Context, reading *output.Reading) ending {
-	waited := make(chan struct{})
+func (j *run) supervise(ctx context.Context, reading *output.Reading) supervise.Ending {
+	ended := make(chan *os.ProcessState)
 	go func() {
-		defer close(waited)
+		defer close(ended)
 		_, _ = windows.WaitForSingleObject(j.process.Process, windows.INFINITE)
 	}()
-	deadline := time.NewTimer(j.limits.Wall)
-	defer deadline.Stop()
-	watch := time.NewTicker(25 * time.Millisecond)
-	defer watch.Stop()
-
-	var end ending
-	stop := func(why ending) {
-		if end == (ending{}) {
-			end = why
-		}
-		_ = windows.TerminateJobObject(j.job.handle, 1)
-	}
-	cancelled, flooded := ctx.Done(), reading.Flooded()
-	for {
-		select {
-		case <-cancelled:
-			cancelled = nil
-			late := errors.Is(ctx.Err(), context.DeadlineExceeded)
-			stop(ending{timedOut: late, cancelled: !late})
-		case <-deadline.C:
-			stop(ending{timedOut: true})
-		case <-flooded:
-			flooded = nil
-			stop(ending{quota: sandbox.QuotaOutput})
-		case quota := <-j.job.exceeded:
-			stop(ending{quota: quota})
-		case <-watch.C:
+	end, _ := supervise.Run{
+		Wall: j.limits.Wall, Output: reading, Ended: ended, Exceeded: j.job.exceeded,
+		Kill: func() { _ = windows.TerminateJobObject(j.job.handle, 1) },
+		Look: func() sandbox.Quota {
 			// The job's own limit counts no time in the kernel.
 			if j.job.accounting().cpu() > j.limits.CPU {
-				stop(ending{quota: sandbox.QuotaCPU})
+				return sandbox.QuotaCPU
 			}
-		case <-waited:
-			// A limit that ended the program may be told a moment later.
-			select {
-			case quota := <-j.job.exceeded:
-				stop(ending{quota: quota})
-			default:
-			}
-			return end
+			return ""
+		},
+	}.Wait(ctx)
+	select {
+	case quota := <-j.job.exceeded: // a limit that ended the program may be told a moment later
+		if end.ByItself() {
+			end.Quota = quota
 		}
+	default:
 	}
+	return end
 }
 
 // report puts together what is known of the run but its output and times.
-func (j *run) report(end ending) sandbox.Report {
+func (j *run) report(end supervise.Ending) sandbox.Report {
 	mode := sandbox.Direct
 	if j.readOnly {
 		mode = sandbox.ReadOnly
 	}
 	used := j.job.accounting()
 	r := sandbox.Report{
-		TimedOut: end.timedOut, Quota: end.quota,
+		TimedOut: end.TimedOut, Quota: end.Quota,
 		Tier: sandbox.TierB, Rung: sandbox.JobObject, Backend: j.runner.backend,
 		Requested: requested(j.readOnly), Applied: j.applied, Downgrades: j.downgrades,
 		Isolation: tool.Isolation{Measured: tool.Measured{LimitsBy: "job_object", Kernel: j.runner.kernel, Rung: string(sandbox.JobObject), Workspace: string(mode)}},
 		Usage:     tool.Usage{CPU: used.cpu(), PeakMemory: j.job.peakMemory(), Processes: int(used.TotalProcesses)},
 	}
-	if end != (ending{}) {
+	if !end.ByItself() {
 		return r
 	}
 	var code uint32

@@ -134,16 +134,7 @@ func removeTree(dir string) error {
 func (r *Runner) Probe(ctx context.Context) sandbox.Status {
 	status := sandbox.Status{Backend: r.backend, Tier: sandbox.TierB, Rung: sandbox.JobObject, Limits: "job_object"}
 	report, err := r.try(ctx)
-	if err != nil {
-		var refused *reason.Error
-		if !errors.As(err, &refused) {
-			refused = reason.Errorf(reason.SandboxUnavailable, "%w", err)
-		}
-		status.Problem, status.Remedy = refused.Message, refused.NextStep()
-		return status
-	}
-	status.Available, status.Requested, status.Layers = true, report.Requested, report.Applied
-	return status
+	return status.Tried(report, err)
 }
 
 func (r *Runner) try(ctx context.Context) (sandbox.Report, error) {
@@ -174,15 +165,7 @@ func (r *Runner) Examine(ctx context.Context) []sandbox.Examination {
 	long, longErr := r.ping(ctx, 30*time.Second)
 	e.Denied = err == nil && short.TimedOut
 	e.Control = longErr == nil && long.ExitCode != nil
-	if failed := errors.Join(err, longErr); failed != nil {
-		e.Problem = failed.Error()
-	} else if !e.Denied || !e.Control {
-		e.Problem = "it was not seen to be in force"
-	}
-	if e.Problem != "" {
-		e.Remedy = "Start palyrad outside of any job that forbids others, on Windows 8 or later."
-	}
-	return []sandbox.Examination{e}
+	return []sandbox.Examination{e.Judged(errors.Join(err, longErr), "Start palyrad outside of any job that forbids others, on Windows 8 or later.")}
 }
 
 // ping runs a program of the system's that takes about two seconds.

@@ -10,7 +10,6 @@ import (
 // Steps is the one backend of macOS.
 func Steps(p config.ProcessRunner, at places.Places) []sandbox.Step {
 	return []sandbox.Step{{Rung: sandbox.Seatbelt, Open: func() (sandbox.Backend, error) {
-		r, err := seatbelt.New(seatbelt.Config{Enabled: p.Enabled, RunDir: at.Layers})
-		return resident{r}, err
+		return seatbelt.New(seatbelt.Config{Enabled: p.Enabled, RunDir: at.Layers})
 	}}}
 }

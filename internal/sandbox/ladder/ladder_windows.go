@@ -10,7 +10,6 @@ import (
 // Steps is the one backend of Windows.
 func Steps(p config.ProcessRunner, at places.Places) []sandbox.Step {
 	return []sandbox.Step{{Rung: sandbox.JobObject, Open: func() (sandbox.Backend, error) {
-		r, err := jobobject.New(jobobject.Config{Enabled: p.Enabled, RunDir: at.Layers})
-		return resident{r}, err
+		return jobobject.New(jobobject.Config{Enabled: p.Enabled, RunDir: at.Layers})
 	}}}
 }

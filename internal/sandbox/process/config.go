@@ -47,5 +47,3 @@ type Config struct {
 	// what a layer is good for (Runner.Examine) and nothing else.
 	Without []string
 }
-
-var _ sandbox.Runner = (*Runner)(nil)

@@ -216,12 +216,7 @@ func (r *Runner) Probe(ctx context.Context) sandbox.Status {
 		mode = sandbox.CopyOnWrite
 	}
 	report, err := r.try(ctx, mode)
-	if refused := asReason(err); refused != nil {
-		status.Problem, status.Remedy = refused.Message, refused.NextStep()
-		return status
-	}
-	status.Available, status.Requested, status.Layers = true, report.Requested, report.Applied
-	return status
+	return status.Tried(report, err)
 }
 
 // backend is the mechanism and its version.

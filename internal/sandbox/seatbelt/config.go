@@ -5,8 +5,6 @@
 // start only when every layer was seen to hold.
 package seatbelt
 
-import "palyra/internal/sandbox"
-
 // ChildCommand is the hidden subcommand of palyrad that calls Child.
 const ChildCommand = "sandbox-child"
 
@@ -21,5 +19,3 @@ type Config struct {
 	// may read and run from: toolchains installed elsewhere.
 	ReadRoots []string
 }
-
-var _ sandbox.Runner = (*Runner)(nil)

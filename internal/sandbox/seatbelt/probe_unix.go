@@ -19,16 +19,7 @@ import (
 func (r *Runner) Probe(ctx context.Context) sandbox.Status {
 	status := sandbox.Status{Backend: r.backend, Tier: sandbox.TierC, Rung: sandbox.Seatbelt, Limits: "rlimit"}
 	report, err := r.try(ctx, false)
-	if err != nil {
-		var refused *reason.Error
-		if !errors.As(err, &refused) {
-			refused = reason.Errorf(reason.SandboxUnavailable, "%w", err)
-		}
-		status.Problem, status.Remedy = refused.Message, refused.NextStep()
-		return status
-	}
-	status.Available, status.Requested, status.Layers = true, report.Requested, report.Applied
-	return status
+	return status.Tried(report, err)
 }
 
 // try runs /usr/bin/true, or, with open, does so under a profile that forbids
@@ -75,15 +66,7 @@ func (r *Runner) Examine(ctx context.Context) []sandbox.Examination {
 			Denied:  err == nil && slices.Contains(with.Applied, t.layer),
 			Control: openErr == nil && !slices.Contains(without.Applied, t.layer),
 		}
-		if failed := errors.Join(err, openErr); failed != nil {
-			e.Problem = failed.Error()
-		} else if !e.Denied || !e.Control {
-			e.Problem = "it was not seen to be in force"
-		}
-		if e.Problem != "" {
-			e.Remedy = "Start palyrad outside of any other sandbox, on a macOS that has sandbox-exec."
-		}
-		list = append(list, e)
+		list = append(list, e.Judged(errors.Join(err, openErr), "Start palyrad outside of any other sandbox, on a macOS that has sandbox-exec."))
 	}
 	return list
 }

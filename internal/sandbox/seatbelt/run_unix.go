@@ -19,16 +19,9 @@ import (
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/output"
+	"palyra/internal/sandbox/supervise"
 	"palyra/internal/tool"
 )
-
-// ending is why a run was stopped; the first cause counts.
-type ending struct {
-	timedOut, cancelled bool
-	quota               sandbox.Quota
-	// err is a refusal: the program never started.
-	err error
-}
 
 // run starts sandbox-exec, judges what the helper found inside, bounds the run
 // and leaves nothing of it behind.
@@ -58,9 +51,9 @@ func (j *job) run(ctx context.Context) (sandbox.Report, error) {
 	switch {
 	case gone != nil:
 		return report, gone
-	case end.err != nil:
-		return report, j.explain(end.err, report)
-	case end.cancelled:
+	case end.Err != nil:
+		return report, j.explain(end.Err, report)
+	case end.Cancelled:
 		return report, reason.Errorf(reason.Cancelled, "the call was cancelled and its program stopped")
 	}
 	return report, nil
@@ -119,62 +112,30 @@ func (j *job) start() (*os.Process, error) {
 }
 
 // supervise waits for the first process to end and stops the run when it has
-// to. It returns when the process is reaped and the gate's keeper has ended.
-func (j *job) supervise(ctx context.Context, p *os.Process, t tree, reading *output.Reading) (ending, *os.ProcessState) {
-	waited := make(chan *os.ProcessState, 1)
+// to. It returns when the process is reaped and nobody attends any more.
+func (j *job) supervise(ctx context.Context, p *os.Process, t tree, reading *output.Reading) (supervise.Ending, *os.ProcessState) {
+	ended := make(chan *os.ProcessState, 1)
 	go func() {
 		state, _ := p.Wait()
-		waited <- state
+		ended <- state
 	}()
 	attended := make(chan error, 1)
 	go func() { attended <- j.attend() }()
-
-	deadline := time.NewTimer(j.limits.Wall)
-	defer deadline.Stop()
-	watch := time.NewTicker(25 * time.Millisecond)
-	defer watch.Stop()
-
-	var end ending
-	var state *os.ProcessState
-	stop := func(why ending) {
-		if end == (ending{}) {
-			end = why
-		}
-		_ = p.Kill()
-		_ = t.kill()
-	}
-	cancelled, flooded, gate := ctx.Done(), reading.Flooded(), (<-chan error)(attended)
-	for state == nil {
-		select {
-		case <-cancelled:
-			cancelled = nil
-			late := errors.Is(ctx.Err(), context.DeadlineExceeded)
-			stop(ending{timedOut: late, cancelled: !late})
-		case <-deadline.C:
-			stop(ending{timedOut: true})
-		case <-flooded:
-			flooded = nil
-			stop(ending{quota: sandbox.QuotaOutput})
-		case <-watch.C:
+	return supervise.Run{
+		Wall: j.limits.Wall, Output: reading, Ended: ended, Attended: attended,
+		Kill: func() {
+			_ = p.Kill()
+			_ = t.kill()
+		},
+		// The pipe has no other end now.
+		Hurry: func() { _ = j.findings.SetReadDeadline(time.Now().Add(output.EOFWait)) },
+		Look: func() sandbox.Quota {
 			if t.look() > j.limits.Processes {
-				stop(ending{quota: sandbox.QuotaProcesses})
+				return sandbox.QuotaProcesses
 			}
-		case err := <-gate:
-			gate = nil
-			if err != nil {
-				stop(ending{err: err})
-			}
-		case state = <-waited:
-		}
-	}
-	if gate != nil {
-		// The keeper's pipe has no other end now.
-		_ = j.findings.SetReadDeadline(time.Now().Add(output.EOFWait))
-		if err := <-gate; err != nil && end == (ending{}) {
-			end.err = err
-		}
-	}
-	return end, state
+			return ""
+		},
+	}.Wait(ctx)
 }
 
 // errNoReport means that the helper said nothing.
@@ -244,9 +205,9 @@ func (j *job) explain(err error, r sandbox.Report) error {
 }
 
 // report puts together what is known of the run but its output and times.
-func (j *job) report(end ending, state *os.ProcessState) sandbox.Report {
+func (j *job) report(end supervise.Ending, state *os.ProcessState) sandbox.Report {
 	r := sandbox.Report{
-		TimedOut: end.timedOut, Quota: end.quota,
+		TimedOut: end.TimedOut, Quota: end.Quota,
 		Tier: sandbox.TierC, Rung: sandbox.Seatbelt, Backend: j.runner.backend,
 		Requested: requested(j.network()), Applied: j.applied, Downgrades: j.downgrades,
 	}
@@ -266,7 +227,7 @@ func (j *job) report(end ending, state *os.ProcessState) sandbox.Report {
 	if u, ok := state.SysUsage().(*syscall.Rusage); ok {
 		r.Usage.PeakMemory = peakMemory(u)
 	}
-	if !j.started || end != (ending{}) {
+	if !j.started || !end.ByItself() {
 		return r
 	}
 	code := state.ExitCode()

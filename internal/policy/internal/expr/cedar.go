@@ -103,9 +103,6 @@ type (
 // astOf returns the syntax tree of a parsed policy.
 func astOf(p *cedar.Policy) *AST { return (*AST)(p.AST()) }
 
-// inspect walks a tree depth first, in source order, while visit says so.
-func inspect(n Node, visit func(Node) bool) { ast.Inspect(ast.NewNode(n), visit) }
-
 // Eval evaluates one expression.
 func Eval(n Node, env Env) (types.Value, error) { return eval.Eval(n, env) }
 

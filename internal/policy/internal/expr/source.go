@@ -268,48 +268,27 @@ func syntaxText(detail string) string {
 	}
 }
 
-// Mentions reports whether a condition reads variable.attribute.
-func (c *Policy) Mentions(variable, attribute string) bool {
-	found := false
-	for _, cond := range c.AST.Conditions {
-		inspect(cond.Body, func(n Node) bool {
-			if a, ok := n.(NodeAccess); ok && string(a.Value) == attribute {
-				if v, ok := a.Arg.(NodeVariable); ok && string(v.Name) == variable {
-					found = true
-				}
-			}
-			return !found
-		})
-	}
-	return found
+// Mentions reports whether a condition reads a place.
+func (c *Policy) Mentions(place ...string) bool {
+	return c.anywhere(func(t *Tree) bool { return slices.Equal(t.Chain(), place) })
 }
 
 // ReadsText reports whether a condition reads a place and a condition has the
 // text, such as in a comparison of the two.
 func (c *Policy) ReadsText(text string, place ...string) bool {
-	reads, has := false, false
-	for _, cond := range c.Conditions() {
-		cond.Body.Walk(func(t *Tree) bool {
-			reads = reads || slices.Equal(t.Chain(), place)
-			if v, ok := t.Node.(NodeValue); ok {
-				has = has || v.Value.Equal(types.String(text))
-			}
-			return true
-		})
-	}
-	return reads && has
+	return c.Mentions(place...) && c.anywhere(func(t *Tree) bool {
+		v, ok := t.Node.(NodeValue)
+		return ok && v.Value.Equal(types.String(text))
+	})
 }
 
-// MentionsVotes reports whether a condition reads context.approval.votes.
-func (c *Policy) MentionsVotes() bool {
+// anywhere reports whether a part of a condition is such a one.
+func (c *Policy) anywhere(is func(*Tree) bool) bool {
 	found := false
 	for _, cond := range c.Conditions() {
 		cond.Body.Walk(func(t *Tree) bool {
-			if chain := t.Chain(); len(chain) > 2 && chain[0] == "context" && chain[1] == "approval" {
-				found = found || chain[2] == "votes"
-				return false
-			}
-			return true
+			found = found || is(t)
+			return !found
 		})
 	}
 	return found
