@@ -133,6 +133,9 @@ var Rooms = []Room{
 	{Dir: "internal/version", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "gen", Layer: layerLeaf, Only: none, Why: "generated from the protos alone"},
 
+	{Dir: "internal/gatewaytest", Layer: layerMain, Why: "the world of tests builds the stages of a call, and only tests may stand on it"},
+	{Dir: "internal/must", Layer: layerLeaf, Only: none, Why: "a leaf: tests of every room may import it, and nothing else may"},
+
 	{Dir: "internal/archtest", Layer: layerMain, Only: none, Why: "it reads sources and imports none of them"},
 	{Dir: "test", Layer: layerMain, Why: "end-to-end, attack, fault and bench tests drive the whole"},
 }
@@ -214,11 +217,15 @@ func judge(from Room, dir string) string {
 // wireRooms may import the generated code.
 var wireRooms = []string{"internal/rpc", "internal/cli", "test"}
 
-// testSupport reports whether dir is a helper package for tests, such as
-// internal/approval/approvaltest: named for the package that holds it.
+// testSupport reports whether dir is a helper package for tests: a room of its
+// own, or such as internal/approval/approvaltest, named for the package that
+// holds it.
 func testSupport(dir string) bool {
-	return path.Base(dir) == path.Base(path.Dir(dir))+"test"
+	return slices.Contains(testRooms, dir) || path.Base(dir) == path.Base(path.Dir(dir))+"test"
 }
+
+// testRooms are what tests of many rooms share.
+var testRooms = []string{"internal/gatewaytest", "internal/must"}
 
 func inAny(dir string, list []string) bool {
 	for _, base := range list {

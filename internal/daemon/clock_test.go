@@ -49,7 +49,7 @@ func openClockWorld(t *testing.T, dir string, wall *jumping) *clockWorld {
 	cfg.Approvals.Cooldown = 0
 	g, err := build(t.Context(), Options{
 		Config: cfg, Log: slog.New(slog.DiscardHandler), wall: wall.now,
-		tools: []dispatch.Tool{appendTool{filepath.Join(dir, "effect")}},
+		tools: []dispatch.Tool{appendTool(filepath.Join(dir, "effect"))},
 	})
 	if err != nil {
 		t.Fatal(err)

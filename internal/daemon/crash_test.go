@@ -28,6 +28,7 @@ import (
 	"palyra/internal/decision"
 	"palyra/internal/dispatch"
 	"palyra/internal/event"
+	"palyra/internal/gatewaytest"
 	"palyra/internal/identity"
 	"palyra/internal/journal"
 	"palyra/internal/policy"
@@ -172,7 +173,7 @@ func openCrashWorld(t *testing.T, dir string, k *killer) *crashWorld {
 	w := &crashWorld{t: t, effect: filepath.Join(dir, "effect")}
 	g, err := build(t.Context(), Options{
 		Config: cfg, Log: slog.New(slog.DiscardHandler),
-		tools: []dispatch.Tool{appendTool{w.effect}},
+		tools: []dispatch.Tool{appendTool(w.effect)},
 		wrap: func(c toolcall.Config) toolcall.Config {
 			c.Evaluator, c.Approver = killingEvaluator{c.Evaluator, k}, killingApprover{c.Approver, k}
 			c.Dispatcher, c.Notary = killingDispatcher{c.Dispatcher, k}, killingNotary{c.Notary, k}
@@ -370,38 +371,26 @@ func (s story) add(t *testing.T, e journal.Event) {
 }
 
 // appendTool has an effect that can be counted: a line with the proposal's id.
-type appendTool struct{ path string }
-
-func (a appendTool) Descriptor() tool.Descriptor {
-	return tool.Descriptor{
+func appendTool(path string) *gatewaytest.Probe {
+	p := gatewaytest.NewProbe(tool.Descriptor{
 		Name: "test.append", Title: "Append a line", Executor: tool.Builtin,
 		Capabilities: []tool.Capability{tool.FilesystemWrite},
 		InputSchema:  json.RawMessage(`{"type":"object","additionalProperties":false}`),
+	})
+	p.Found = tool.Plan{Subject: "test.append", Facts: tool.Facts{SandboxTier: "builtin", SandboxLevel: "none"}}
+	p.Work = func(_ context.Context, c tool.Call) tool.Report {
+		r := gatewaytest.Succeeded(`{}`)
+		f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err == nil {
+			_, err = fmt.Fprintln(f, c.Proposal.ID)
+			err = errors.Join(err, f.Sync(), f.Close())
+		}
+		if err != nil {
+			r.Outcome, r.Message = tool.Failed, err.Error()
+		}
+		return r
 	}
-}
-
-func (a appendTool) Plan(context.Context, tool.Proposal) (tool.Plan, error) {
-	return tool.Plan{Subject: "test.append", Facts: tool.Facts{SandboxTier: "builtin", SandboxLevel: "none"}}, nil
-}
-
-func (a appendTool) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
-	plan, err := a.Plan(ctx, p)
-	return tool.Prepared{Plan: plan, Run: a.run}, err
-}
-
-func (a appendTool) run(_ context.Context, c tool.Call) tool.Report {
-	r := tool.Report{Outcome: tool.Succeeded, Result: json.RawMessage(`{}`), StartedAt: time.Now(), Enforcement: tool.Enforcement{Level: "none"}}
-	r.Executor = tool.ExecutorInfo{Name: tool.Builtin, Version: "test", Tier: "builtin"}
-	f, err := os.OpenFile(a.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err == nil {
-		_, err = fmt.Fprintln(f, c.Proposal.ID)
-		err = errors.Join(err, f.Sync(), f.Close())
-	}
-	if err != nil {
-		r.Outcome, r.Message = tool.Failed, err.Error()
-	}
-	r.FinishedAt = time.Now()
-	return r
+	return p
 }
 
 type killingEvaluator struct {

@@ -21,32 +21,13 @@ import (
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/access"
 	"palyra/internal/dispatch"
+	"palyra/internal/gatewaytest"
 	"palyra/internal/identity"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/statedir"
 	"palyra/internal/tool"
 )
-
-// logBook is a log that several goroutines write.
-type logBook struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logBook) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logBook) count(part string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), part)
-}
-
-func (l *logBook) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
 // dialAs is a client with a bundle's credential.
 func dialAs(t *testing.T, dir string) *http.Client {
@@ -63,9 +44,9 @@ func dialAs(t *testing.T, dir string) *http.Client {
 // TestFirstStart: one set of policies comes into force, which knows the first
 // operator, and the log says so once.
 func TestFirstStart(t *testing.T) {
-	book := &logBook{}
-	d := startWith(t, Options{Config: testConfig(t), Log: book.logger()})
-	if n := book.count("policy in force"); n != 1 {
+	book := &gatewaytest.Log{}
+	d := startWith(t, Options{Config: testConfig(t), Log: book.Logger()})
+	if n := book.Count("policy in force"); n != 1 {
 		t.Errorf("%d sets of policies came into force at the first start", n)
 	}
 	calls := palyrav1connect.NewGatewayServiceClient(d.client(), d.url())
@@ -76,29 +57,21 @@ func TestFirstStart(t *testing.T) {
 }
 
 // panicking is a tool with a fault.
-type panicking struct{}
-
-func (panicking) Descriptor() tool.Descriptor {
-	return tool.Descriptor{
+func panicking() *gatewaytest.Probe {
+	p := gatewaytest.NewProbe(tool.Descriptor{
 		Name: "test.panic", Title: "Panic", Description: "Panics.", InputSchema: json.RawMessage(`{"type":"object","additionalProperties":false}`),
 		Capabilities: []tool.Capability{tool.FilesystemRead}, Executor: tool.Builtin, ReadOnly: true,
-	}
-}
-
-func (panicking) Plan(context.Context, tool.Proposal) (tool.Plan, error) {
-	return tool.Plan{Subject: "test.panic", Facts: tool.Facts{SandboxTier: "builtin", SandboxLevel: "none"}}, nil
-}
-
-func (p panicking) Prepare(ctx context.Context, proposal tool.Proposal) (tool.Prepared, error) {
-	plan, err := p.Plan(ctx, proposal)
-	return tool.Prepared{Plan: plan, Run: func(context.Context, tool.Call) tool.Report { panic("a fault of the tool") }}, err
+	})
+	p.Found = tool.Plan{Subject: "test.panic", Facts: tool.Facts{SandboxTier: "builtin", SandboxLevel: "none"}}
+	p.Work = func(context.Context, tool.Call) tool.Report { panic("a fault of the tool") }
+	return p
 }
 
 // TestFaultsOfToolsAreLogged: callers are not shown them, so the log has to
 // be.
 func TestFaultsOfToolsAreLogged(t *testing.T) {
-	book := &logBook{}
-	d := startWith(t, Options{Config: testConfig(t), Log: book.logger(), tools: []dispatch.Tool{panicking{}}})
+	book := &gatewaytest.Log{}
+	d := startWith(t, Options{Config: testConfig(t), Log: book.Logger(), tools: []dispatch.Tool{panicking()}})
 	stream, err := palyrav1connect.NewGatewayServiceClient(d.client(), d.url()).CallTool(t.Context(), &palyrav1.CallToolRequest{Tool: "test.panic", InputJson: []byte("{}")})
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +81,7 @@ func TestFaultsOfToolsAreLogged(t *testing.T) {
 	if err := stream.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if book.count("a fault of the tool") == 0 || book.count("test.panic") == 0 {
+	if book.Count("a fault of the tool") == 0 || book.Count("test.panic") == 0 {
 		t.Error("the log does not hold the fault of a tool")
 	}
 	d.end()

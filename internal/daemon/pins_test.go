@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -13,6 +12,7 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/dispatch"
 	"palyra/internal/event"
+	"palyra/internal/gatewaytest"
 	"palyra/internal/journal"
 	"palyra/internal/policyadmin"
 	"palyra/internal/reason"
@@ -20,23 +20,14 @@ import (
 )
 
 // shaped is a tool whose input has one property.
-type shaped struct{ name, property, kind string }
-
-func (s shaped) Descriptor() tool.Descriptor {
-	schema := fmt.Sprintf(`{"type":"object","additionalProperties":false,"required":[%q],"properties":{%q:{"type":%q}}}`, s.property, s.property, s.kind)
-	return tool.Descriptor{
-		Name: s.name, Title: s.name, Description: "Has one property.", InputSchema: json.RawMessage(schema),
+func shaped(name, property, kind string) *gatewaytest.Probe {
+	schema := fmt.Sprintf(`{"type":"object","additionalProperties":false,"required":[%q],"properties":{%q:{"type":%q}}}`, property, property, kind)
+	p := gatewaytest.NewProbe(tool.Descriptor{
+		Name: name, Title: name, Description: "Has one property.", InputSchema: json.RawMessage(schema),
 		Capabilities: []tool.Capability{tool.FilesystemRead}, Executor: tool.Builtin, ReadOnly: true,
-	}
-}
-
-func (s shaped) Plan(context.Context, tool.Proposal) (tool.Plan, error) {
-	return tool.Plan{Subject: s.name, Facts: tool.Facts{SandboxTier: "builtin", SandboxLevel: "none"}}, nil
-}
-
-func (s shaped) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
-	plan, err := s.Plan(ctx, p)
-	return tool.Prepared{Plan: plan, Run: func(context.Context, tool.Call) tool.Report { return tool.Report{} }}, err
+	})
+	p.Found = tool.Plan{Subject: name, Facts: tool.Facts{SandboxTier: "builtin", SandboxLevel: "none"}}
+	return p
 }
 
 // pinWorld is a state directory with policies of its own, started again with
@@ -121,13 +112,13 @@ func (w *pinWorld) callable(name, input string) reason.Code {
 
 func TestToolDefinitionsArePinned(t *testing.T) {
 	w := newPinWorld(t)
-	w.mustStart(shaped{"test.a", "x", "string"})
+	w.mustStart(shaped("test.a", "x", "string"))
 	w.wantEvents("test.a", "pinned")
 	w.wantEvents("echo", "pinned")
-	w.mustStart(shaped{"test.a", "x", "string"})
+	w.mustStart(shaped("test.a", "x", "string"))
 	w.wantEvents("test.a", "pinned")
 	// A change that no policy minds is accepted.
-	w.mustStart(shaped{"test.a", "y", "string"})
+	w.mustStart(shaped("test.a", "y", "string"))
 	w.wantEvents("test.a", "pinned pinned")
 	w.wantEvents("echo", "pinned")
 	if code := w.callable("test.a", `{"y":"1"}`); code != "" {
@@ -138,7 +129,7 @@ func TestToolDefinitionsArePinned(t *testing.T) {
 		t.Fatal(err)
 	}
 	i := slices.IndexFunc(pins, func(p policyadmin.Pin) bool { return p.Tool == "test.a" })
-	if want := digest(t, shaped{"test.a", "y", "string"}.Descriptor()); i < 0 || pins[i].Digest != want || !strings.Contains(string(pins[i].Definition), `"y"`) || pins[i].At.IsZero() {
+	if want := digest(t, shaped("test.a", "y", "string").Descriptor()); i < 0 || pins[i].Digest != want || !strings.Contains(string(pins[i].Definition), `"y"`) || pins[i].At.IsZero() {
 		t.Errorf("pins %+v", pins)
 	}
 	w.stop()
@@ -149,10 +140,10 @@ func TestToolDefinitionsArePinned(t *testing.T) {
 func TestChangedDefinitionIsSuspended(t *testing.T) {
 	w := newPinWorld(t)
 	w.policy(about("test.a", `context.args.x == "no"`))
-	w.mustStart(shaped{"test.a", "x", "string"}, shaped{"test.b", "x", "string"})
+	w.mustStart(shaped("test.a", "x", "string"), shaped("test.b", "x", "string"))
 	before := w.g.engine.Current().SnapshotDigest()
 	for range 2 { // the second start says nothing new
-		w.mustStart(shaped{"test.a", "x", "integer"}, shaped{"test.b", "y", "string"})
+		w.mustStart(shaped("test.a", "x", "integer"), shaped("test.b", "y", "string"))
 		w.wantEvents("test.a", "pinned suspended")
 		w.wantEvents("test.b", "pinned pinned")
 		if code := w.callable("test.a", `{"x":1}`); code != reason.ToolSuspended {
@@ -163,7 +154,7 @@ func TestChangedDefinitionIsSuspended(t *testing.T) {
 				t.Errorf("%s, whose definition fits, gives %s", name, code)
 			}
 		}
-		descriptor := shaped{"test.a", "x", "integer"}.Descriptor()
+		descriptor := shaped("test.a", "x", "integer").Descriptor()
 		if _, err := w.g.router.Plan(t.Context(), tool.Proposal{Tool: descriptor, Input: []byte(`{"x":1}`)}); reason.Of(err) != reason.ToolSuspended {
 			t.Errorf("planning the suspended tool gives %v", err)
 		}
@@ -196,7 +187,7 @@ func TestChangedDefinitionIsSuspended(t *testing.T) {
 		t.Errorf("after the policy was corrected: %q", code)
 	}
 	w.wantEvents("test.a", "pinned suspended pinned resumed")
-	w.mustStart(shaped{"test.a", "x", "integer"}, shaped{"test.b", "y", "string"})
+	w.mustStart(shaped("test.a", "x", "integer"), shaped("test.b", "y", "string"))
 	w.wantEvents("test.a", "pinned suspended pinned resumed")
 	w.stop()
 }
@@ -206,7 +197,7 @@ func TestChangedDefinitionIsSuspended(t *testing.T) {
 func TestOldDefinitionComesBack(t *testing.T) {
 	w := newPinWorld(t)
 	w.policy(about("test.a", `context.args.x == "no"`))
-	old, changed := shaped{"test.a", "x", "string"}, shaped{"test.a", "x", "integer"}
+	old, changed := shaped("test.a", "x", "string"), shaped("test.a", "x", "integer")
 	w.mustStart(old)
 	w.mustStart(changed)
 	w.mustStart(old)
@@ -221,9 +212,9 @@ func TestOldDefinitionComesBack(t *testing.T) {
 // still keep the daemon from starting, and suspend nothing.
 func TestBrokenPoliciesAreNotTheToolsFault(t *testing.T) {
 	w := newPinWorld(t)
-	w.mustStart(shaped{"test.a", "x", "string"})
+	w.mustStart(shaped("test.a", "x", "string"))
 	w.policy("permit(principal, action, resource) when { contxt.risk };")
-	if err := w.start(shaped{"test.a", "x", "integer"}); reason.Of(err) != reason.PolicyInvalid {
+	if err := w.start(shaped("test.a", "x", "integer")); reason.Of(err) != reason.PolicyInvalid {
 		t.Errorf("starting with broken policies gives %v", err)
 	}
 	w.wantEvents("test.a", "pinned")

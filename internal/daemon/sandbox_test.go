@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"palyra/internal/access"
+	"palyra/internal/gatewaytest"
 	"palyra/internal/sandbox"
 )
 
@@ -36,15 +37,15 @@ func TestLessIsNeverSilent(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = g.close(nil) })
-	book := &logBook{}
-	g.log, g.cfg.ProcessRunner.Enabled = book.logger(), true
+	book := &gatewaytest.Log{}
+	g.log, g.cfg.ProcessRunner.Enabled = book.Logger(), true
 	was := g.isolation
 	g.isolation.Choice = sandbox.Choice{
 		Backend: &fakeBackend{closed: &closed}, Wanted: sandbox.Full, Lack: "bubblewrap is not installed",
 		Status: sandbox.Status{Available: true, Tier: sandbox.TierB, Rung: sandbox.UserNamespaces, Limits: "rlimit", Requested: []string{"a", "b"}, Layers: []string{"a"}, LandlockABI: 4},
 	}
 	logIsolation(t.Context(), g.log, g.cfg.ProcessRunner, g.isolation.Choice)
-	if book.count("less isolation") != 1 || book.count("rung=user_namespaces") != 1 {
+	if book.Count("less isolation") != 1 || book.Count("rung=user_namespaces") != 1 {
 		t.Error("the log does not say it")
 	}
 	if !slices.ContainsFunc(notices(g), func(n string) bool { return strings.Contains(n, "instead of full") }) {

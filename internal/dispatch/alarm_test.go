@@ -25,7 +25,7 @@ func TestMisplacedSecretsAlarm(t *testing.T) {
 	})
 	run := func(list ...tool.Connection) string {
 		log.Reset()
-		w.tool.run = func(context.Context, tool.Call) tool.Report {
+		w.tool.Work = func(context.Context, tool.Call) tool.Report {
 			return tool.Report{Outcome: tool.Succeeded, Egress: tool.Egress{Observed: list}}
 		}
 		w.Run(t.Context(), w.decide(t, w.proposal(t)))

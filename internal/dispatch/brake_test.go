@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"palyra/internal/gatewaytest"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
@@ -24,7 +25,7 @@ func TestFreezeStopsWhatRunsAndRefusesTheRest(t *testing.T) {
 	w := newWorld(t)
 	const calls = 8
 	began := make(chan struct{}, calls)
-	w.tool.run = untilStopped(began)
+	w.tool.Work = untilStopped(began)
 	var wg sync.WaitGroup
 	for range calls {
 		d := w.decide(t, w.proposal(t))
@@ -49,9 +50,9 @@ func TestFreezeStopsWhatRunsAndRefusesTheRest(t *testing.T) {
 	if !w.Frozen() || w.InFlight() != 0 {
 		t.Errorf("frozen %v, %d in flight", w.Frozen(), w.InFlight())
 	}
-	ran := w.tool.runs.Load()
+	ran := w.tool.Runs.Load()
 	report := w.Run(t.Context(), waiting)
-	if report.Outcome != tool.Refused || report.Reason != string(reason.GatewayFrozen) || w.tool.runs.Load() != ran {
+	if report.Outcome != tool.Refused || report.Reason != string(reason.GatewayFrozen) || w.tool.Runs.Load() != ran {
 		t.Errorf("a call while frozen: %+v", report)
 	}
 	if n := w.Freeze(); n != 0 || !w.Frozen() {
@@ -59,7 +60,7 @@ func TestFreezeStopsWhatRunsAndRefusesTheRest(t *testing.T) {
 	}
 
 	w.Thaw()
-	w.tool.change(func(p *probe) { p.run = nil })
+	w.tool.Change(func(p *gatewaytest.Probe) { p.Work = nil })
 	if report := w.Run(t.Context(), w.decide(t, w.proposal(t))); report.Outcome != tool.Succeeded {
 		t.Errorf("the control after thaw: %+v", report)
 	}
@@ -72,7 +73,7 @@ func TestFreezeStopsWhatRunsAndRefusesTheRest(t *testing.T) {
 // A call that had finished its work when the freeze came has succeeded.
 func TestFreezeLeavesSuccessAlone(t *testing.T) {
 	w := newWorld(t)
-	w.tool.run = func(context.Context, tool.Call) tool.Report {
+	w.tool.Work = func(context.Context, tool.Call) tool.Report {
 		w.Freeze()
 		return tool.Report{Outcome: tool.Succeeded, Result: json.RawMessage(`1`)}
 	}
@@ -85,7 +86,7 @@ func TestFreezeLeavesSuccessAlone(t *testing.T) {
 func TestFreezeWhileGettingReady(t *testing.T) {
 	w := newWorld(t)
 	d := w.decide(t, w.proposal(t))
-	w.tool.run = func(ctx context.Context, _ tool.Call) tool.Report {
+	w.tool.Work = func(ctx context.Context, _ tool.Call) tool.Report {
 		if ctx.Err() == nil {
 			t.Error("the tool was let go on")
 		}
@@ -101,7 +102,7 @@ func TestFreezeWhileGettingReady(t *testing.T) {
 func TestCancelIsNotAFreeze(t *testing.T) {
 	w := newWorld(t)
 	began := make(chan struct{}, 1)
-	w.tool.run = untilStopped(began)
+	w.tool.Work = untilStopped(began)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	d := w.decide(t, w.proposal(t))
 	done := make(chan tool.Report)

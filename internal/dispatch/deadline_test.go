@@ -64,7 +64,7 @@ func TestDeadlineStandsStillAtTheGate(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
 				told := make(chan tool.CommitRuling, 1)
-				w.tool.run = gated(c.before, c.after, told)
+				w.tool.Work = gated(c.before, c.after, told)
 				d := w.decide(t, w.proposal(t))
 				d.Commit = func(ctx context.Context, r tool.CommitRequest) (tool.CommitRuling, error) {
 					sleeps(ctx, c.wait)
@@ -87,7 +87,7 @@ func TestDeadlineStandsStillAtTheGate(t *testing.T) {
 func TestDeadlineOfTwoWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.tool.run = func(ctx context.Context, c tool.Call) tool.Report {
+		w.tool.Work = func(ctx context.Context, c tool.Call) tool.Report {
 			other := make(chan error, 1)
 			go func() {
 				_, err := c.Commit(ctx, tool.CommitRequest{Facts: tool.CommitFacts{Bytes: 3}})
@@ -133,7 +133,7 @@ func TestWaitAtTheGateEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				w.tool.run = func(ctx context.Context, call tool.Call) tool.Report {
+				w.tool.Work = func(ctx context.Context, call tool.Call) tool.Report {
 					if _, err := call.Commit(c.given(ctx), tool.CommitRequest{}); err == nil {
 						t.Error("the wait did not end with an error")
 					}
@@ -167,7 +167,7 @@ func TestWaitAtTheGateEnds(t *testing.T) {
 // A call that nobody can be asked about has no gate.
 func TestNoCommitWithoutAnybodyToAsk(t *testing.T) {
 	w := newWorld(t)
-	w.tool.run = func(_ context.Context, c tool.Call) tool.Report {
+	w.tool.Work = func(_ context.Context, c tool.Call) tool.Report {
 		if c.Commit != nil {
 			t.Error("there is somebody to ask")
 		}
@@ -182,7 +182,7 @@ func TestNoCommitWithoutAnybodyToAsk(t *testing.T) {
 func TestDeadlineOfDerivedContexts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.tool.run = func(ctx context.Context, _ tool.Call) tool.Report {
+		w.tool.Work = func(ctx context.Context, _ tool.Call) tool.Report {
 			child, cancel := context.WithTimeout(ctx, time.Hour)
 			defer cancel()
 			grandchild, stop := context.WithCancel(child)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/gatewaytest"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
@@ -13,24 +14,24 @@ import (
 // not start, though an approval would cover it, and the fact is named.
 func TestFactsAreBound(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*probe)
+		change func(*gatewaytest.Probe)
 		want   string
 	}{
-		"path":     {func(p *probe) { p.facts.Path = "b" }, "path, path_folded"},
-		"spelling": {func(p *probe) { p.facts.Path = "A" }, "path"},
-		"links":    {func(p *probe) { p.facts.HardLinks = 2 }, "hard_links"},
-		"exec":     {func(p *probe) { p.facts.Exec = &tool.ExecFacts{Basename: "sh"} }, "exec"},
-		"paths":    {func(p *probe) { p.facts.Paths = []string{"a", "b"} }, "paths"},
-		"file":     {func(p *probe) { p.files = []tool.FileIdentity{{Inode: 2}} }, "file"},
-		"edited":   {func(p *probe) { p.files = []tool.FileIdentity{{Inode: 1, ChangedAt: 1}} }, "file"},
-		"nothing":  {func(*probe) {}, ""}, // the control
-		"a digest": {func(p *probe) { p.binding.Operands = []tool.Operand{{Path: "a", SHA256: "sha256:b"}} }, "operands"},
+		"path":     {func(p *gatewaytest.Probe) { p.Found.Facts.Path = "b" }, "path, path_folded"},
+		"spelling": {func(p *gatewaytest.Probe) { p.Found.Facts.Path = "A" }, "path"},
+		"links":    {func(p *gatewaytest.Probe) { p.Found.Facts.HardLinks = 2 }, "hard_links"},
+		"exec":     {func(p *gatewaytest.Probe) { p.Found.Facts.Exec = &tool.ExecFacts{Basename: "sh"} }, "exec"},
+		"paths":    {func(p *gatewaytest.Probe) { p.Found.Facts.Paths = []string{"a", "b"} }, "paths"},
+		"file":     {func(p *gatewaytest.Probe) { p.Found.Files = []tool.FileIdentity{{Inode: 2}} }, "file"},
+		"edited":   {func(p *gatewaytest.Probe) { p.Found.Files = []tool.FileIdentity{{Inode: 1, ChangedAt: 1}} }, "file"},
+		"nothing":  {func(*gatewaytest.Probe) {}, ""}, // the control
+		"a digest": {func(p *gatewaytest.Probe) { p.Found.Binding.Operands = []tool.Operand{{Path: "a", SHA256: "sha256:b"}} }, "operands"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.tool.facts, w.tool.files = tool.Facts{Path: "a"}, []tool.FileIdentity{{Inode: 1}}
+			w.tool.Found.Facts, w.tool.Found.Files = tool.Facts{Path: "a"}, []tool.FileIdentity{{Inode: 1}}
 			d := w.decide(t, w.proposal(t))
-			w.tool.change(c.change)
+			w.tool.Change(c.change)
 			report := w.Run(t.Context(), d)
 			if c.want == "" {
 				if report.Outcome != tool.Succeeded {
@@ -39,11 +40,11 @@ func TestFactsAreBound(t *testing.T) {
 			} else if report.Outcome != tool.Refused || report.Reason != string(reason.BindingMismatch) || !strings.HasSuffix(report.Message, ": "+c.want) {
 				t.Errorf("%+v", report)
 			}
-			if ran := w.tool.runs.Load() == 1; ran != (c.want == "") {
+			if ran := w.tool.Runs.Load() == 1; ran != (c.want == "") {
 				t.Errorf("it ran: %t", ran)
 			}
-			if w.tool.closed.Load() != 1 || !spent(d) {
-				t.Errorf("closed %d times, the permit is spent: %t", w.tool.closed.Load(), spent(d))
+			if w.tool.Closed.Load() != 1 || !spent(d) {
+				t.Errorf("closed %d times, the permit is spent: %t", w.tool.Closed.Load(), spent(d))
 			}
 		})
 	}
@@ -74,7 +75,7 @@ func TestTheMachineIsJudgedAgain(t *testing.T) {
 					return c.rejudge(now)
 				}
 			}
-			w.tool.change(func(p *probe) { p.facts.SandboxRung = "landlock" })
+			w.tool.Change(func(p *gatewaytest.Probe) { p.Found.Facts.SandboxRung = "landlock" })
 			if report := w.Run(t.Context(), d); (report.Outcome == tool.Succeeded) != c.starts {
 				t.Errorf("%+v", report)
 			}
@@ -89,12 +90,12 @@ func TestTheMachineIsJudgedAgain(t *testing.T) {
 // after it was prepared.
 func TestWhatIsHeldIsLetGo(t *testing.T) {
 	w := newWorld(t)
-	w.tool.run = func(context.Context, tool.Call) tool.Report { panic("a fault") }
+	w.tool.Work = func(context.Context, tool.Call) tool.Report { panic("a fault") }
 	w.Run(t.Context(), w.decide(t, w.proposal(t)))
 	d := w.decide(t, w.proposal(t))
 	w.Freeze()
 	w.Run(t.Context(), d)
-	if got := w.tool.closed.Load(); got != 2 {
+	if got := w.tool.Closed.Load(); got != 2 {
 		t.Errorf("let go %d times of 2", got)
 	}
 }

@@ -26,7 +26,7 @@ func TestFaultsAreLogged(t *testing.T) {
 	})
 	run := func(r tool.Report) string {
 		log.Reset()
-		w.tool.run = func(context.Context, tool.Call) tool.Report { return r }
+		w.tool.Work = func(context.Context, tool.Call) tool.Report { return r }
 		w.Run(t.Context(), w.decide(t, w.proposal(t)))
 		return log.String()
 	}

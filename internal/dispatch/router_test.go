@@ -15,6 +15,7 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/decision"
 	"palyra/internal/dispatch"
+	"palyra/internal/gatewaytest"
 	"palyra/internal/policy"
 	"palyra/internal/policy/policytest"
 	"palyra/internal/reason"
@@ -31,7 +32,7 @@ func wantRefused(t *testing.T, what string, w *world, report tool.Report, code r
 	if report.Outcome != tool.Refused || report.Reason != string(code) || report.Message == "" {
 		t.Errorf("%s: outcome %s, reason %s (%s), want refused, %s", what, report.Outcome, report.Reason, report.Message, code)
 	}
-	if n := w.tool.runs.Load(); n != 0 {
+	if n := w.tool.Runs.Load(); n != 0 {
 		t.Errorf("%s: the tool ran %d times", what, n)
 	}
 }
@@ -45,7 +46,7 @@ func TestRunsADecidedCallOnce(t *testing.T) {
 	if report := w.Run(t.Context(), d); report.Outcome != tool.Refused || report.Reason != string(reason.PermitRefused) {
 		t.Errorf("a replay: %+v", report)
 	}
-	if n := w.tool.runs.Load(); n != 1 {
+	if n := w.tool.Runs.Load(); n != 1 {
 		t.Errorf("the tool ran %d times", n)
 	}
 }
@@ -84,13 +85,15 @@ var flips = map[string]func(*world, *dispatch.Decided){
 }
 
 func binding(fn func(*tool.Binding)) func(*world, *dispatch.Decided) {
-	return func(w *world, _ *dispatch.Decided) { w.tool.change(func(p *probe) { fn(&p.binding) }) }
+	return func(w *world, _ *dispatch.Decided) {
+		w.tool.Change(func(p *gatewaytest.Probe) { fn(&p.Found.Binding) })
+	}
 }
 
 // upgrade puts a router with another definition of the tool in place.
 func (w *world) upgrade(fn func(*tool.Descriptor), d *dispatch.Decided) {
-	fn(&w.tool.descriptor)
-	d.Proposal.Tool = w.tool.descriptor
+	fn(&w.tool.Of)
+	d.Proposal.Tool = w.tool.Of
 	next, err := dispatch.New(dispatch.Config{
 		Tools: []dispatch.Tool{w.tool}, Timeout: time.Minute, Snapshot: func() string { return w.snapshot.Load().(string) },
 	})
@@ -124,7 +127,7 @@ func TestAnyBoundFieldThatChangedRefuses(t *testing.T) {
 			}
 			// The control: decided as it is now, the flipped call runs.
 			if w.Router != was {
-				flipped.Proposal.Tool = w.tool.descriptor
+				flipped.Proposal.Tool = w.tool.Of
 			}
 			if report := w.Run(t.Context(), w.decide(t, flipped.Proposal)); report.Outcome != tool.Succeeded {
 				t.Errorf("the control: %+v", report)
@@ -193,13 +196,13 @@ func TestFailingPlanSpendsThePermit(t *testing.T) {
 	} {
 		w := newWorld(t)
 		d := w.decide(t, w.proposal(t))
-		w.tool.change(func(p *probe) { p.planErr = c.err })
+		w.tool.Change(func(p *gatewaytest.Probe) { p.PlanErr = c.err })
 		report := w.Run(t.Context(), d)
 		wantRefused(t, name, w, report, c.code)
 		if strings.Contains(report.Message, "/dev/sda") {
 			t.Errorf("%s: the message shows its cause: %q", name, report.Message)
 		}
-		w.tool.change(func(p *probe) { p.planErr = nil })
+		w.tool.Change(func(p *gatewaytest.Probe) { p.PlanErr = nil })
 		if !spent(d) {
 			t.Errorf("%s: the permit survived", name)
 		}
@@ -225,7 +228,7 @@ func TestUndigestibleBindingSpendsThePermit(t *testing.T) {
 func TestDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.tool.run = func(ctx context.Context, _ tool.Call) tool.Report {
+		w.tool.Work = func(ctx context.Context, _ tool.Call) tool.Report {
 			<-ctx.Done()
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return tool.Report{Outcome: tool.TimedOut, Reason: string(reason.TimedOut)}
@@ -278,7 +281,7 @@ func TestPanicIsAFailure(t *testing.T) {
 		Tools: []dispatch.Tool{w.tool}, Timeout: time.Minute, Snapshot: func() string { return w.snapshot.Load().(string) },
 		Log: slog.New(slog.NewTextHandler(&log, nil)),
 	})
-	w.tool.run = func(context.Context, tool.Call) tool.Report { panic("secret detail") }
+	w.tool.Work = func(context.Context, tool.Call) tool.Report { panic("secret detail") }
 	report := w.Run(t.Context(), w.decide(t, w.proposal(t)))
 	if report.Outcome != tool.Failed || report.Reason != string(reason.Internal) || report.FinishedAt.IsZero() {
 		t.Errorf("got %+v", report)
@@ -341,9 +344,9 @@ func TestUnknownToolSuggests(t *testing.T) {
 func TestNewRefusesBadTools(t *testing.T) {
 	twin := newProbe()
 	broken := newProbe()
-	broken.descriptor.InputSchema = json.RawMessage(`{"type":"array"}`)
+	broken.Of.InputSchema = json.RawMessage(`{"type":"array"}`)
 	noJSON := newProbe()
-	noJSON.descriptor.InputSchema = json.RawMessage(`{`)
+	noJSON.Of.InputSchema = json.RawMessage(`{`)
 	snapshot := func() string { return snapshotNow }
 	for name, c := range map[string]struct {
 		cfg  dispatch.Config
@@ -364,7 +367,7 @@ func TestNewRefusesBadTools(t *testing.T) {
 
 func TestDescriptorsAreSorted(t *testing.T) {
 	a, b := newProbe(), newProbe()
-	b.descriptor.Name = "a.first"
+	b.Of.Name = "a.first"
 	r := router(t, dispatch.Config{Tools: []dispatch.Tool{a, b}, Snapshot: func() string { return snapshotNow }, Timeout: time.Second})
 	var names []string
 	for _, d := range r.Descriptors() {

@@ -1,10 +1,7 @@
 package dispatch_test
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,71 +12,22 @@ import (
 	"palyra/internal/approval"
 	"palyra/internal/decision"
 	"palyra/internal/dispatch"
+	"palyra/internal/gatewaytest"
 	"palyra/internal/policy"
 	"palyra/internal/policy/policytest"
 	"palyra/internal/tool"
 )
 
-// probe is a tool whose plan can be changed while a call is on its way, and
-// that counts its runs.
-type probe struct {
-	descriptor tool.Descriptor
-	runs       atomic.Int32
-
-	mu      sync.Mutex
-	binding tool.Binding
-	planErr error
-	facts   tool.Facts
-	files   []tool.FileIdentity
-	// closed counts how often what was held was let go of.
-	closed atomic.Int32
-	run    func(context.Context, tool.Call) tool.Report
-}
-
-func newProbe() *probe {
-	return &probe{descriptor: policytest.Read, binding: tool.Binding{
-		Cwd: "default:.", Argv: []string{"cat", "a"}, Environment: []string{"LANG=C"},
-		Executable:     tool.Executable{Path: "/bin/cat", SHA256: "sha256:cat"},
-		Operands:       []tool.Operand{{Path: "a", SHA256: "sha256:a"}},
-		SandboxProfile: "c/rw/default", Egress: []string{"strict"},
-	}}
-}
-
-func (p *probe) Descriptor() tool.Descriptor { return p.descriptor }
-
-func (p *probe) Plan(context.Context, tool.Proposal) (tool.Plan, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return tool.Plan{Binding: p.binding, Subject: "fs.read:a", Facts: p.facts, Files: p.files}, p.planErr
-}
-
-func (p *probe) Prepare(ctx context.Context, proposal tool.Proposal) (tool.Prepared, error) {
-	plan, err := p.Plan(ctx, proposal)
-	return tool.Prepared{Plan: plan, Run: p.Run, Close: func() { p.closed.Add(1) }}, err
-}
-
-func (p *probe) Run(ctx context.Context, c tool.Call) tool.Report {
-	p.runs.Add(1)
-	p.mu.Lock()
-	run := p.run
-	p.mu.Unlock()
-	if run != nil {
-		return run(ctx, c)
-	}
-	return tool.Report{Outcome: tool.Succeeded, Result: json.RawMessage(`{"ok":true}`)}
-}
-
-// change changes what the tool finds in the world.
-func (p *probe) change(fn func(*probe)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	fn(p)
+func newProbe() *gatewaytest.Probe {
+	p := gatewaytest.NewProbe(policytest.Read)
+	p.Found.Facts = tool.Facts{}
+	return p
 }
 
 // world is a router with one tool and a policy snapshot that can change.
 type world struct {
 	*dispatch.Router
-	tool     *probe
+	tool     *gatewaytest.Probe
 	snapshot atomic.Value
 }
 

@@ -1,14 +1,11 @@
 package policyadmin_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +15,7 @@ import (
 	"palyra/internal/builtin"
 	"palyra/internal/config"
 	"palyra/internal/event"
+	"palyra/internal/gatewaytest"
 	"palyra/internal/journal"
 	"palyra/internal/policy"
 	"palyra/internal/policyadmin"
@@ -25,24 +23,6 @@ import (
 	"palyra/internal/sqlite/sqlitetest"
 	"palyra/internal/tool"
 )
-
-// logBook holds what was logged.
-type logBook struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logBook) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logBook) count(part string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), part)
-}
 
 type oneOwner struct{}
 
@@ -68,14 +48,14 @@ func (noJournal) Record(context.Context, event.Code, string, string, any) error 
 func (noJournal) List(context.Context, journal.Filter) ([]journal.Event, error) { return nil, nil }
 
 // opened has loaded the policies of an empty directory.
-func opened(t *testing.T) (*policyadmin.Admin, *logBook) {
+func opened(t *testing.T) (*policyadmin.Admin, *gatewaytest.Log) {
 	t.Helper()
-	book := &logBook{}
+	book := &gatewaytest.Log{}
 	cfg := config.Default()
 	cfg.Policy.Dir = t.TempDir()
 	p := policyadmin.New(policyadmin.Config{
 		Settings: cfg, Store: sqlitetest.Open(t), Journal: noJournal{}, Engine: &policy.Engine{}, Members: oneOwner{}, Tools: builtinTools{},
-		Swapped: func() {}, Log: slog.New(slog.NewTextHandler(book, nil)),
+		Swapped: func() {}, Log: book.Logger(),
 	})
 	if err := p.Load(t.Context()); err != nil {
 		t.Fatal(err)
@@ -118,7 +98,7 @@ func TestWatcherErrorsReload(t *testing.T) {
 	if after := p.Set().Version(); after == before {
 		t.Error("the directory was not read again after an overflow")
 	}
-	if book.count("watching the policy directory failed") == 0 {
+	if book.Count("watching the policy directory failed") == 0 {
 		t.Error("the log does not hold the overflow")
 	}
 	stop()
@@ -146,7 +126,7 @@ func TestDirectoryChangesDuringAnActivation(t *testing.T) {
 	if err := p.DirectoryChanged(t.Context()); err != nil || p.Set().Version() != empty {
 		t.Errorf("the directory counts during an activation: %v", err)
 	}
-	if n := strings.Join(p.Notices(), ""); !strings.Contains(n, "changed and does not count") || book.count("changed and does not count") != 1 {
+	if n := strings.Join(p.Notices(), ""); !strings.Contains(n, "changed and does not count") || book.Count("changed and does not count") != 1 {
 		t.Errorf("the notice is %q", n)
 	}
 	if _, err := p.Reload(t.Context(), operatorCaller()); err != nil || p.Set().Version() == empty || p.Notices() != nil {

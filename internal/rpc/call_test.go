@@ -13,6 +13,7 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/attest"
 	"palyra/internal/canonical"
+	"palyra/internal/gatewaytest"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
@@ -38,9 +39,9 @@ func decisionOf(list []*palyrav1.CallToolResponse) *palyrav1.ToolDecision {
 
 func TestCallOverEveryProtocol(t *testing.T) {
 	w := newWorld(t)
-	w.read.do = func(_ context.Context, c tool.Call) tool.Report {
+	w.read.Work = func(_ context.Context, c tool.Call) tool.Report {
 		c.Output("stdout", []byte("working"))
-		return succeeded(`{"ok":true}`)
+		return gatewaytest.Succeeded(`{"ok":true}`)
 	}
 	for protocol, opts := range protocols {
 		list, err := w.coder.call(reading(), opts...)
@@ -58,8 +59,8 @@ func TestCallOverEveryProtocol(t *testing.T) {
 		}
 		checkResult(t, w, list, []byte(`{"ok":true}`))
 	}
-	if w.read.runs() != len(protocols) {
-		t.Errorf("the tool ran %d times", w.read.runs())
+	if int(w.read.Runs.Load()) != len(protocols) {
+		t.Errorf("the tool ran %d times", w.read.Runs.Load())
 	}
 }
 
@@ -104,7 +105,7 @@ func TestLargeResultsComeInParts(t *testing.T) {
 	w := newWorld(t)
 	for _, size := range []int{1 << 20, 1<<20 + 1, 5<<20 + 17} {
 		want := []byte(`"` + strings.Repeat("r", size-2) + `"`)
-		w.read.do = func(context.Context, tool.Call) tool.Report { return succeeded(string(want)) }
+		w.read.Work = func(context.Context, tool.Call) tool.Report { return gatewaytest.Succeeded(string(want)) }
 		list, err := w.coder.call(reading(), connect.WithGRPC())
 		if err != nil {
 			t.Fatal(err)
@@ -119,8 +120,8 @@ func TestLargeResultsComeInParts(t *testing.T) {
 
 func TestCallWithoutAResult(t *testing.T) {
 	w := newWorld(t)
-	w.read.do = func(context.Context, tool.Call) tool.Report {
-		r := succeeded("")
+	w.read.Work = func(context.Context, tool.Call) tool.Report {
+		r := gatewaytest.Succeeded("")
 		r.Outcome, r.Reason, r.Message, r.Result = tool.Failed, string(reason.ToolFailed), "it broke", nil
 		return r
 	}
@@ -140,7 +141,7 @@ func TestApprovalOverTheAPI(t *testing.T) {
 	w := newWorld(t)
 	for protocol, opts := range protocols {
 		t.Run(protocol, func(t *testing.T) {
-			ran := w.run.runs()
+			ran := w.run.Runs.Load()
 			stream, err := w.coder.gateway(opts...).CallTool(t.Context(), running())
 			if err != nil {
 				t.Fatal(err)
@@ -160,7 +161,7 @@ func TestApprovalOverTheAPI(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if w.run.runs() != ran {
+			if w.run.Runs.Load() != ran {
 				t.Error("the tool ran before the answer")
 			}
 			res, err := w.bob.approvals(opts...).DecideApproval(t.Context(), &palyrav1.DecideApprovalRequest{
@@ -176,8 +177,8 @@ func TestApprovalOverTheAPI(t *testing.T) {
 			if got := names(rest); !slices.Equal(got, []string{"ApprovalResolved", "Decision", "Result", "Attestation"}) || stream.Err() != nil {
 				t.Errorf("then %v, %v", got, stream.Err())
 			}
-			if d := decisionOf(rest); !d.GetAllowed() || d.GetApprovalId() != id || w.run.runs() != ran+1 {
-				t.Errorf("decision %v, %d runs", d, w.run.runs()-ran)
+			if d := decisionOf(rest); !d.GetAllowed() || d.GetApprovalId() != id || w.run.Runs.Load() != ran+1 {
+				t.Errorf("decision %v, %d runs", d, w.run.Runs.Load()-ran)
 			}
 		})
 	}
@@ -220,7 +221,7 @@ func TestVotesThatAreRefused(t *testing.T) {
 	} {
 		wantError(t, name, vote(c.by, c.change), c.code)
 	}
-	if w.run.runs() != 0 {
+	if w.run.Runs.Load() != 0 {
 		t.Error("the tool ran")
 	}
 	got, err := w.bob.approvals().GetApproval(t.Context(), &palyrav1.GetApprovalRequest{ApprovalId: id})
@@ -287,7 +288,7 @@ forbid(principal, action == Action::"tool.execute/fs.read", resource);`
 			}
 		}
 	}
-	if w.read.runs() != 0 {
+	if w.read.Runs.Load() != 0 {
 		t.Error("the tool ran")
 	}
 }

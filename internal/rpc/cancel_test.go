@@ -63,7 +63,7 @@ func TestCancelApproval(t *testing.T) {
 		_, err = who.cancel(id)
 		wantError(t, "once more", err, reason.ApprovalConflict)
 	}
-	if w.run.runs() != 0 {
+	if w.run.Runs.Load() != 0 {
 		t.Error("a cancelled call ran")
 	}
 	_, err := w.alice.cancel("01ARZ3NDEKTSV4RRFFQ69G5FAV")

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
 )
@@ -108,7 +109,7 @@ func TestEveryMethodIsDocumented(t *testing.T) {
 
 // Every example reads strictly into its request and keeps the field rules.
 func TestExamplesAreRequests(t *testing.T) {
-	validator := must[protovalidate.Validator](t)(protovalidate.New())
+	validator := must.Get(protovalidate.New())(t)
 	for name, d := range readDocs(apiDocs(t)) {
 		m := newRequest(t, procedures()["/palyra.v1."+name])
 		if err := protojson.Unmarshal([]byte(d.body), m); err != nil {
@@ -171,9 +172,9 @@ func (e *answerError) code() reason.Code {
 
 func (c *client) post(ctx context.Context, t *testing.T, name, kind string, body []byte) *http.Response {
 	t.Helper()
-	req := must[*http.Request](t)(http.NewRequestWithContext(ctx, http.MethodPost, c.w.url+"/palyra.v1."+name, bytes.NewReader(body)))
+	req := must.Get(http.NewRequestWithContext(ctx, http.MethodPost, c.w.url+"/palyra.v1."+name, bytes.NewReader(body)))(t)
 	req.Header.Set("Content-Type", kind)
-	return must[*http.Response](t)(c.http.Do(req))
+	return must.Get(c.http.Do(req))(t)
 }
 
 // sendUnary returns the reason of the error, "" when there is none.

@@ -54,7 +54,7 @@ func TestCallersWithoutACredential(t *testing.T) {
 			wantError(t, name+" calls over "+protocol, err, reason.Unauthenticated)
 		}
 	}
-	if w.read.runs() != 0 {
+	if w.read.Runs.Load() != 0 {
 		t.Error("the tool ran")
 	}
 	if !w.audit.has(refusal{"127.0.0.1", statusProcedure, reason.Unauthenticated}) {
@@ -234,8 +234,8 @@ func TestFieldRules(t *testing.T) {
 	} {
 		wantError(t, name, try(), reason.InvalidInput)
 	}
-	if w.read.runs() != 0 || w.db.Head().Seq != w.admitted() {
-		t.Errorf("the tool ran %d times, the journal has %d events", w.read.runs(), w.db.Head().Seq)
+	if w.read.Runs.Load() != 0 || w.db.Head().Seq != w.admitted() {
+		t.Errorf("the tool ran %d times, the journal has %d events", w.read.Runs.Load(), w.db.Head().Seq)
 	}
 }
 
@@ -301,7 +301,7 @@ func TestMessagesOverTheLimit(t *testing.T) {
 	if connect.CodeOf(err) != connect.CodeResourceExhausted {
 		t.Errorf("compressed: %v", err)
 	}
-	if w.read.runs() != 0 {
+	if w.read.Runs.Load() != 0 {
 		t.Error("the tool ran")
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/access"
+	"palyra/internal/gatewaytest"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
@@ -97,12 +98,12 @@ func TestRevocationEndsLiveStreams(t *testing.T) {
 func TestRevocationStopsACall(t *testing.T) {
 	w := newWorld(t)
 	began, ended := make(chan struct{}), make(chan struct{})
-	w.read.do = func(ctx context.Context, c tool.Call) tool.Report {
+	w.read.Work = func(ctx context.Context, c tool.Call) tool.Report {
 		close(began)
 		<-ctx.Done()
 		c.Output("stdout", []byte("too late"))
 		defer close(ended)
-		r := succeeded(`{"secret":"result"}`)
+		r := gatewaytest.Succeeded(`{"secret":"result"}`)
 		r.Outcome, r.Reason = tool.Stopped, string(reason.Cancelled)
 		return r
 	}
@@ -137,10 +138,10 @@ func TestRevocationStopsACall(t *testing.T) {
 func TestStopEndsWatchesAndLetsCallsFinish(t *testing.T) {
 	w := newWorld(t)
 	began, release := make(chan struct{}), make(chan struct{})
-	w.read.do = func(context.Context, tool.Call) tool.Report {
+	w.read.Work = func(context.Context, tool.Call) tool.Report {
 		close(began)
 		<-release
-		return succeeded(`{}`)
+		return gatewaytest.Succeeded(`{}`)
 	}
 	done := make(chan error, 1)
 	go func() {

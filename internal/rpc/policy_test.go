@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/access"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -68,8 +68,8 @@ func TestExplainDescribedCall(t *testing.T) {
 	if res, err = w.alice.policy().ExplainPolicy(t.Context(), explainCall(d)); err != nil || res.GetVerdict() != "allow" {
 		t.Errorf("with a vote: %s, %v", res.GetVerdict(), err)
 	}
-	if w.run.runs() != 0 || w.journal.Head().Seq != before {
-		t.Errorf("%d runs, %d events", w.run.runs(), w.journal.Head().Seq-before)
+	if w.run.Runs.Load() != 0 || w.journal.Head().Seq != before {
+		t.Errorf("%d runs, %d events", w.run.Runs.Load(), w.journal.Head().Seq-before)
 	}
 }
 
@@ -106,7 +106,7 @@ func TestExplainSomebodyElsesCall(t *testing.T) {
 		}
 	}
 	w.policies = strings.Replace(noRisk, `when { context.device_id == "never" }`, "", 1)
-	w.engine.Swap(w.policySet(must[[]access.Member](t)(w.db.Identity().Members(t.Context()))))
+	w.engine.Swap(w.policySet(must.Get(w.db.Identity().Members(t.Context()))(t)))
 	_, err := w.alice.policy().ExplainPolicy(t.Context(), explainCall(describedRun("agent:coder", "")))
 	wantError(t, "without policy.simulate", err, reason.PermissionDenied)
 	// The control: her own call is hers to ask about.

@@ -14,6 +14,7 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/canonical"
+	"palyra/internal/gatewaytest"
 	"palyra/internal/model"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
@@ -77,7 +78,7 @@ permit(principal, action == Action::"tool.execute/process.run", resource) when {
 func TestResumeAtEverySequenceNumber(t *testing.T) {
 	w := newWorld(t, func(w *world) { w.policies = unattended })
 	big := []byte(`"` + strings.Repeat("r", 2<<20) + `"`)
-	w.read.do = func(context.Context, tool.Call) tool.Report { return succeeded(string(big)) }
+	w.read.Work = func(context.Context, tool.Call) tool.Report { return gatewaytest.Succeeded(string(big)) }
 	w.model.plays(wants(read("a"), program("b")), says("done"))
 	id, events := w.completeRun(w.coder, &palyrav1.StartRunRequest{Message: "look"})
 	all := durable(events)
@@ -109,11 +110,11 @@ func TestResumeAtEverySequenceNumber(t *testing.T) {
 // While memory holds a tape, the same holds for what is not journaled.
 func TestResumeAtProvisionalEvents(t *testing.T) {
 	w := newWorld(t)
-	w.read.do = func(_ context.Context, c tool.Call) tool.Report {
+	w.read.Work = func(_ context.Context, c tool.Call) tool.Report {
 		for range 3 {
 			c.Output("stdout", []byte("working"))
 		}
-		return succeeded(`{"ok":true}`)
+		return gatewaytest.Succeeded(`{"ok":true}`)
 	}
 	first := wants(read("a"), read("b"))
 	first.Text = "let me see"
@@ -441,7 +442,7 @@ forbid(principal, action == Action::"tool.execute/fs.read", resource);`
 	if !sees(w.watchRun(w.alice, id, 0)) {
 		t.Error("its owner does not see the rule")
 	}
-	if w.read.runs() != 0 {
+	if w.read.Runs.Load() != 0 {
 		t.Error("the tool ran")
 	}
 }

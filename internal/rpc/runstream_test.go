@@ -12,6 +12,7 @@ import (
 	"connectrpc.com/connect"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/gatewaytest"
 	"palyra/internal/model"
 	"palyra/internal/ratelimit"
 	"palyra/internal/reason"
@@ -300,7 +301,7 @@ func TestVotesOnTheStream(t *testing.T) {
 			t.Errorf("%s: %v, want %s", test.name, got, test.code)
 		}
 	}
-	if w.run.runs() != 0 {
+	if w.run.Runs.Load() != 0 {
 		t.Fatal("the tool ran")
 	}
 	// The agent may decide nothing; its owner may, and not this.
@@ -310,8 +311,8 @@ func TestVotesOnTheStream(t *testing.T) {
 		}
 	}
 	bob.send(votes(asked, func(r *palyrav1.DecideApprovalRequest) { r.Surface = "cli" }))
-	if run := agent.finished(); run.GetState() != palyrav1.RunState_RUN_STATE_COMPLETED || w.run.runs() != 1 {
-		t.Errorf("finished as %v, the tool ran %d times", run, w.run.runs())
+	if run := agent.finished(); run.GetState() != palyrav1.RunState_RUN_STATE_COMPLETED || w.run.Runs.Load() != 1 {
+		t.Errorf("finished as %v, the tool ran %d times", run, w.run.Runs.Load())
 	}
 	got, err := w.bob.approvals().GetApproval(t.Context(), &palyrav1.GetApprovalRequest{ApprovalId: asked.GetApprovalId()})
 	if err != nil || len(got.GetApproval().GetVotes()) != 1 || got.GetApproval().GetVotes()[0].GetSurface() != "stream" {
@@ -329,13 +330,13 @@ func TestVotesOnTheStreamForChanges(t *testing.T) {
 	} {
 		w := newWorld(t)
 		ruled := make(chan tool.CommitRuling, 1)
-		w.run.do = func(ctx context.Context, c tool.Call) tool.Report {
+		w.run.Work = func(ctx context.Context, c tool.Call) tool.Report {
 			ruling, _ := c.Commit(ctx, tool.CommitRequest{
 				Facts:   tool.CommitFacts{Workspace: "default", Root: "sha256:1", Protected: []string{".envrc"}, Classes: []string{"agent"}},
 				Preview: tool.Preview{Diff: "+export X=1"},
 			})
 			ruled <- ruling
-			return succeeded(`{}`)
+			return gatewaytest.Succeeded(`{}`)
 		}
 		w.model.plays(wants(program("a")), says("done"))
 		agent := w.coder.runStream(startRun("build"))
@@ -400,10 +401,10 @@ func TestRunGoesOnWithoutItsStream(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			began, release := make(chan struct{}), make(chan struct{})
-			w.read.do = func(context.Context, tool.Call) tool.Report {
+			w.read.Work = func(context.Context, tool.Call) tool.Report {
 				close(began)
 				<-release
-				return succeeded(`{"ok":true}`)
+				return gatewaytest.Succeeded(`{"ok":true}`)
 			}
 			w.model.plays(wants(read("a")), says("done"))
 			r := w.coder.runStream(startRun("look"))

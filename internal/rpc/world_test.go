@@ -1,22 +1,18 @@
 package rpc_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -27,13 +23,14 @@ import (
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/access"
 	"palyra/internal/approval"
-	"palyra/internal/approval/approvaltest"
 	"palyra/internal/attest"
 	"palyra/internal/dispatch"
+	"palyra/internal/gatewaytest"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/journal"
 	"palyra/internal/model"
+	"palyra/internal/must"
 	"palyra/internal/policy"
 	"palyra/internal/policy/policytest"
 	"palyra/internal/ratelimit"
@@ -43,7 +40,6 @@ import (
 	"palyra/internal/sqlite"
 	"palyra/internal/sqlite/sqlitetest"
 	"palyra/internal/tool"
-	"palyra/internal/toolcall"
 )
 
 // world is the API over real rooms, behind TLS with HTTP/2: alice owns the
@@ -62,14 +58,14 @@ type world struct {
 	// stopping is the order to stop; stopRuns ends the runs after it.
 	stopping, stopRuns context.CancelFunc
 
-	read, run *probe
+	read, run *gatewaytest.Probe
 	audit     *audit
 	gateway   *gatewayFake
 	evidence  *evidence
 	model     *modelFake
 	// workspaces has one change set, "set-1" of "default".
 	workspaces *workspacesFake
-	log        *logBuffer
+	log        *gatewaytest.Log
 
 	alice, bob, dan, eve, coder *client
 
@@ -77,36 +73,11 @@ type world struct {
 	limits   map[ratelimit.Class]ratelimit.Limits
 }
 
-// emptyStore is a migrated store: with the race detector, migrating takes
-// longer than most tests.
-var emptyStore []byte
-
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "rpc")
-	if err != nil {
-		panic(err)
-	}
-	path := filepath.Join(dir, "empty.db")
-	db, err := sqlite.Open(context.Background(), path, sqlite.Options{})
-	if err == nil {
-		err = db.Close(context.Background())
-	}
-	if err == nil {
-		emptyStore, err = os.ReadFile(path)
-	}
-	if err != nil {
-		panic(err)
-	}
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
-}
-
 func newWorld(t *testing.T, setup ...func(*world)) *world {
 	t.Helper()
 	w := &world{
-		t: t, read: &probe{descriptor: policytest.Read}, run: &probe{descriptor: policytest.Run},
-		audit: &audit{}, gateway: &gatewayFake{}, model: &modelFake{}, workspaces: newWorkspacesFake(), log: &logBuffer{}, limits: generous(),
+		t: t, read: gatewaytest.NewProbe(policytest.Read), run: gatewaytest.NewProbe(policytest.Run),
+		audit: &audit{}, gateway: &gatewayFake{}, model: &modelFake{}, workspaces: newWorkspacesFake(), log: &gatewaytest.Log{}, limits: generous(),
 	}
 	for _, fn := range setup {
 		fn(w)
@@ -118,18 +89,8 @@ func newWorld(t *testing.T, setup ...func(*world)) *world {
 	w.dan = w.admit(access.User("dan"), access.Principal{}, access.RoleDeveloper)
 	w.eve = w.admit(access.User("eve"), access.Principal{}, access.RoleAuditor)
 	w.coder = w.admit(access.Agent("coder"), access.User("alice"), access.RoleAgent)
-	w.engine.Swap(w.policySet(must[[]access.Member](t)(w.db.Identity().Members(t.Context()))))
+	w.engine.Swap(w.policySet(must.Get(w.db.Identity().Members(t.Context()))(t)))
 	return w
-}
-
-func must[T any](t *testing.T) func(T, error) T {
-	return func(v T, err error) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
 }
 
 func (w *world) openRooms() {
@@ -139,22 +100,16 @@ func (w *world) openRooms() {
 	if w.authority, _, err = ca.Open(filepath.Join(t.TempDir(), "ca"), ca.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "palyra.db")
-	if err := os.WriteFile(path, emptyStore, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	w.db = sqlitetest.OpenAt(t, path, sqlite.Options{})
-	registry := must[*access.Registry](t)(access.NewRegistry(t.Context(), w.db.Identity(), nil))
-	w.identity = must[*identity.Service](t)(identity.New(t.Context(), identity.Config{
+	w.db = sqlitetest.OpenMigrated(t, filepath.Join(t.TempDir(), "palyra.db"))
+	registry := must.Get(access.NewRegistry(t.Context(), w.db.Identity(), nil))(t)
+	w.identity = must.Get(identity.New(t.Context(), identity.Config{
 		Authority: w.authority, Store: w.db.Identity(), Registry: registry,
-	}))
+	}))(t)
 	key := w.authority.Notary()
-	w.notary = must[*attest.Notary](t)(attest.NewNotary(attest.NotaryConfig{Signer: key.Signer, Chain: key.Chain, Gateway: w.authority.TrustDomain()}))
-	signer := must[*journal.Key](t)(journal.ParseKey(w.authority.JournalSigner()))
-	w.journal = must[*journal.Log](t)(journal.New(w.db, journal.Options{Key: signer}))
+	w.notary = must.Get(attest.NewNotary(attest.NotaryConfig{Signer: key.Signer, Chain: key.Chain, Gateway: w.authority.TrustDomain()}))(t)
+	signer := must.Get(journal.ParseKey(w.authority.JournalSigner()))(t)
+	w.journal = must.Get(journal.New(w.db, journal.Options{Key: signer}))(t)
 	w.engine = &policy.Engine{}
-	w.desk = approvaltest.Open(t, sqlite.NewApprovals(w.db), toolcall.Judge{Evaluator: w.engine, LiveDevice: everyDevice}, approval.Limits{})
-	approvaltest.Start(t, w.desk)
 }
 
 // policySet is the set for the members that exist.
@@ -167,45 +122,42 @@ func (w *world) policySet(members []access.Member) *policy.Set {
 	if w.policies != "" {
 		cfg.Sources = []policy.Source{{Name: "secret-rules.cedar", Text: w.policies}}
 	}
-	return must[*policy.Set](w.t)(policy.Load(cfg))
+	return must.Get(policy.Load(cfg))(w.t)
 }
 
 func (w *world) serve() {
 	t := w.t
 	t.Helper()
-	router := must[*dispatch.Router](t)(dispatch.New(dispatch.Config{
-		Tools: []dispatch.Tool{w.read, w.run}, Timeout: time.Minute,
-		Snapshot: func() string { return w.engine.Current().SnapshotDigest() },
-	}))
-	pipeline := must[*toolcall.Pipeline](t)(toolcall.New(toolcall.Config{
-		Evaluator: w.engine, Approver: w.desk, Dispatcher: router, Notary: w.notary, Ledger: sqlite.NewCalls(w.db), MaxCallsPerRun: 200, MaxCallsPerSession: 1000, SessionIdle: time.Hour, LiveDevice: everyDevice,
-	}))
-	runs := w.openRuns(router, pipeline)
-	limiter := must[*ratelimit.Limiter](t)(ratelimit.New(w.limits))
+	g := gatewaytest.New(t, gatewaytest.Config{
+		DB: w.db, Engine: w.engine, Notary: w.notary, Tools: []dispatch.Tool{w.read, w.run}, MaxCallsPerRun: 200, MaxCallsPerSession: 1000,
+	})
+	w.desk = g.Desk
+	runs := w.openRuns(g)
+	limiter := must.Get(ratelimit.New(w.limits))(t)
 	w.evidence = &evidence{db: w.db, notary: w.notary}
-	logger := slog.New(slog.NewTextHandler(w.log, nil))
+	logger := w.log.Logger()
 	stopping, stop := context.WithCancel(context.Background())
 	w.stopping = stop
-	w.server = must[*rpc.Server](t)(rpc.New(stopping, rpc.Config{
-		Auth: w.identity, Limiter: limiter, Audit: w.audit, Engine: w.engine, Pipeline: pipeline, Router: router, Desk: w.desk, Runs: runs,
+	w.server = must.Get(rpc.New(stopping, rpc.Config{
+		Auth: w.identity, Limiter: limiter, Audit: w.audit, Engine: w.engine, Pipeline: g.Pipeline, Router: g.Router, Desk: w.desk, Runs: runs,
 		Journal: w.journal, Evidence: w.evidence, Policies: policiesFake{}, Members: membersFake{w}, Gateway: w.gateway, Workspaces: w.workspaces, Log: logger,
-	}))
+	}))(t)
 	w.identity.OnRevoke(func(d identity.Device) { w.server.Revoked(d.ID) })
 	w.listen()
 }
 
 // openRuns drives runs until the test ends.
-func (w *world) openRuns(router *dispatch.Router, pipeline *toolcall.Pipeline) *run.Manager {
+func (w *world) openRuns(g *gatewaytest.Gateway) *run.Manager {
 	w.t.Helper()
-	runs := must[*run.Manager](w.t)(run.New(run.Config{
-		Calls: pipeline, Models: map[string]model.Provider{"fake": w.model}, DefaultModel: "fake",
-		Catalog: func(access.Caller) []tool.Descriptor { return router.Descriptors() },
+	runs := must.Get(run.New(run.Config{
+		Calls: g, Models: map[string]model.Provider{"fake": w.model}, DefaultModel: "fake",
+		Catalog: func(access.Caller) []tool.Descriptor { return g.Router.Descriptors() },
 		Store:   sqlite.NewRuns(w.db), Approvals: w.desk,
 		Limits: run.Limits{
 			Budget:             run.Budget{Calls: 200, Tokens: 1_000_000, WallClock: time.Hour},
 			ActivePerPrincipal: 100, ParallelCalls: 4,
 		},
-	}))
+	}))(w.t)
 	ctx, stop := context.WithCancel(context.Background())
 	w.stopRuns = stop
 	ended := make(chan error, 1)
@@ -224,7 +176,7 @@ func (w *world) openRuns(router *dispatch.Router, pipeline *toolcall.Pipeline) *
 func (w *world) listen() {
 	w.t.Helper()
 	server := httptest.NewUnstartedServer(w.server)
-	server.TLS = must[*tls.Config](w.t)(w.authority.ServerTLS(ca.Loopback(), func([]*x509.Certificate) error { return nil }))
+	server.TLS = must.Get(w.authority.ServerTLS(ca.Loopback(), func([]*x509.Certificate) error { return nil }))(w.t)
 	server.EnableHTTP2 = true
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
 	server.StartTLS()
@@ -257,8 +209,8 @@ func (w *world) admit(p, owner access.Principal, roles ...access.Role) *client {
 
 func request(t *testing.T) (*ecdsa.PrivateKey, []byte) {
 	t.Helper()
-	key := must[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
-	der := must[[]byte](t)(x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key))
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	der := must.Get(x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key))(t)
 	return key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 }
 
@@ -355,72 +307,6 @@ func wantError(t *testing.T, what string, err error, want reason.Code) *errdetai
 	return nil
 }
 
-// probe is a tool that does what a test says.
-type probe struct {
-	descriptor tool.Descriptor
-
-	mu  sync.Mutex
-	ran int
-	do  func(context.Context, tool.Call) tool.Report
-}
-
-func (p *probe) Descriptor() tool.Descriptor { return p.descriptor }
-
-func (p *probe) Plan(context.Context, tool.Proposal) (tool.Plan, error) {
-	return tool.Plan{
-		Subject: p.descriptor.Name + ":x",
-		Facts:   tool.Facts{Workspace: "default", SandboxTier: "builtin", SandboxLevel: "none"},
-		Preview: tool.Preview{Summary: "Do it."},
-	}, nil
-}
-
-func (p *probe) Prepare(ctx context.Context, proposal tool.Proposal) (tool.Prepared, error) {
-	plan, err := p.Plan(ctx, proposal)
-	return tool.Prepared{Plan: plan, Run: p.Run}, err
-}
-
-func (p *probe) Run(ctx context.Context, c tool.Call) tool.Report {
-	p.mu.Lock()
-	p.ran++
-	do := p.do
-	p.mu.Unlock()
-	if do != nil {
-		return do(ctx, c)
-	}
-	return succeeded(`{"ok":true}`)
-}
-
-func (p *probe) runs() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.ran
-}
-
-func succeeded(result string) tool.Report {
-	return tool.Report{
-		Outcome: tool.Succeeded, Result: json.RawMessage(result), Executor: tool.ExecutorInfo{Name: tool.Builtin, Tier: "builtin"},
-		Enforcement: tool.Enforcement{Level: "none"}, StartedAt: time.Now(), FinishedAt: time.Now(),
-	}
-}
-
-// logBuffer is what the API logged.
-type logBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
-}
-
 func generous() map[ratelimit.Class]ratelimit.Limits {
 	limits := map[ratelimit.Class]ratelimit.Limits{}
 	for _, class := range []ratelimit.Class{rpc.LimitRead, rpc.LimitMutate, rpc.LimitDecide, rpc.LimitToolCall} {
@@ -429,6 +315,3 @@ func generous() map[ratelimit.Class]ratelimit.Limits {
 	}
 	return limits
 }
-
-// everyDevice is live.
-func everyDevice(string) bool { return true }

@@ -2,15 +2,7 @@ package run_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/ed25519"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"math/big"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -18,50 +10,32 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/approval"
-	"palyra/internal/approval/approvaltest"
-	"palyra/internal/attest"
 	"palyra/internal/dispatch"
 	"palyra/internal/event"
+	"palyra/internal/gatewaytest"
 	"palyra/internal/journal"
 	"palyra/internal/model"
+	"palyra/internal/must"
 	"palyra/internal/policy/policytest"
 	"palyra/internal/reason"
 	"palyra/internal/run"
 	"palyra/internal/sqlite"
 	"palyra/internal/sqlite/sqlitetest"
 	"palyra/internal/tool"
-	"palyra/internal/toolcall"
 )
 
 // echo is a tool of the real pipeline that returns its input.
-type echo struct{ descriptor tool.Descriptor }
-
-func (e echo) Descriptor() tool.Descriptor { return e.descriptor }
-
-func (e echo) Plan(context.Context, tool.Proposal) (tool.Plan, error) {
-	return tool.Plan{
-		Subject: e.descriptor.Name + ":x", Binding: tool.Binding{Cwd: "default:."},
-		Facts:   tool.Facts{Workspace: "default", SandboxTier: "builtin", SandboxLevel: "none"},
-		Preview: tool.Preview{Summary: "Say it again."},
-	}, nil
-}
-
-func (e echo) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
-	plan, err := e.Plan(ctx, p)
-	return tool.Prepared{Plan: plan, Run: e.run}, err
-}
-
-func (e echo) run(ctx context.Context, c tool.Call) tool.Report {
-	if strings.Contains(string(c.Proposal.Input), "hook") {
-		_, _ = c.Commit(ctx, tool.CommitRequest{Facts: tool.CommitFacts{
-			Workspace: "default", Root: "sha256:1", Protected: []string{".git/hooks/x"}, Classes: []string{"git"},
-		}})
+func echo(d tool.Descriptor) *gatewaytest.Probe {
+	p := gatewaytest.NewProbe(d)
+	p.Work = func(ctx context.Context, c tool.Call) tool.Report {
+		if strings.Contains(string(c.Proposal.Input), "hook") {
+			_, _ = c.Commit(ctx, tool.CommitRequest{Facts: tool.CommitFacts{
+				Workspace: "default", Root: "sha256:1", Protected: []string{".git/hooks/x"}, Classes: []string{"git"},
+			}})
+		}
+		return gatewaytest.Succeeded(string(c.Proposal.Input))
 	}
-	return tool.Report{
-		Outcome: tool.Succeeded, Result: c.Proposal.Input,
-		Executor:    tool.ExecutorInfo{Name: tool.Builtin, Tier: "builtin", Version: "test"},
-		Enforcement: tool.Enforcement{Level: "none"}, StartedAt: time.Now().UTC(), FinishedAt: time.Now().UTC(),
-	}
+	return p
 }
 
 // real is a manager over the real pipeline, desk, policy and store.
@@ -75,27 +49,15 @@ type real struct {
 func newReal(t testing.TB, steps ...step) *real {
 	t.Helper()
 	w := &real{db: sqlitetest.Open(t), model: &scripted{steps: steps}}
-	engine := policytest.Engine(t, policytest.Options{})
-	live := func(string) bool { return true }
-	w.desk = approvaltest.Open(t, sqlite.NewApprovals(w.db), toolcall.Judge{Evaluator: engine, LiveDevice: live}, approval.Limits{})
-	approvaltest.Start(t, w.desk)
-	router, err := dispatch.New(dispatch.Config{
-		Tools:    []dispatch.Tool{echo{policytest.Read}, echo{policytest.Run}},
-		Snapshot: func() string { return engine.Current().SnapshotDigest() }, Timeout: time.Minute,
+	g := gatewaytest.New(t, gatewaytest.Config{
+		DB: w.db, Engine: policytest.Engine(t, policytest.Options{}), Notary: gatewaytest.Notary(t),
+		Tools: []dispatch.Tool{echo(policytest.Read), echo(policytest.Run)},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	pipeline, err := toolcall.New(toolcall.Config{
-		Evaluator: engine, Approver: w.desk, Dispatcher: router, Notary: newNotary(t), Ledger: sqlite.NewCalls(w.db),
-		MaxCallsPerRun: 1 << 30, MaxCallsPerSession: 1 << 30, SessionIdle: time.Hour, LiveDevice: live,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w.desk = g.Desk
+	var err error
 	w.Manager, err = run.New(run.Config{
-		Calls: pipeline, Models: map[string]model.Provider{"fake": w.model}, DefaultModel: "fake",
-		Catalog:    func(access.Caller) []tool.Descriptor { return router.Descriptors() },
+		Calls: g, Models: map[string]model.Provider{"fake": w.model}, DefaultModel: "fake",
+		Catalog:    func(access.Caller) []tool.Descriptor { return g.Router.Descriptors() },
 		Workspaces: []run.Workspace{{Name: "default"}}, Store: sqlite.NewRuns(w.db), Approvals: w.desk,
 		Limits: run.Limits{
 			Budget: run.Budget{Calls: 1 << 30, Tokens: 1 << 40, WallClock: time.Hour}, ActivePerPrincipal: 10, ParallelCalls: 4,
@@ -116,39 +78,21 @@ func newReal(t testing.TB, steps ...step) *real {
 	return w
 }
 
-// newNotary signs under a CA of its own.
-func newNotary(t testing.TB) *attest.Notary {
+// watch follows a run and answers what it asks, and returns its tape.
+func (w *real) watch(t *testing.T, id string, ballot func(approval.Record) approval.Ballot) []run.Event {
 	t.Helper()
-	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certify := func(c, parent *x509.Certificate, key any) *x509.Certificate {
-		c.NotBefore, c.NotAfter, c.BasicConstraintsValid = time.Now().Add(-time.Hour), time.Now().Add(time.Hour), true
-		der, err := x509.CreateCertificate(rand.Reader, c, parent, key, caKey)
-		if err != nil {
-			t.Fatal(err)
+	var seen []run.Event
+	must.Do(t, w.Watch(t.Context(), id, 0, func(e run.Event) error {
+		seen = append(seen, e)
+		if e.Asked == nil || ballot == nil {
+			return nil
 		}
-		if c, err = x509.ParseCertificate(der); err != nil {
-			t.Fatal(err)
-		}
-		return c
-	}
-	root := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "root"}, IsCA: true, KeyUsage: x509.KeyUsageCertSign}
-	root = certify(root, root, caKey.Public())
-	leaf := certify(&x509.Certificate{
-		SerialNumber: big.NewInt(2), KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning},
-		URIs: []*url.URL{{Scheme: "spiffe", Host: "palyra.local", Path: "/notary/1"}},
-	}, root, public)
-	n, err := attest.NewNotary(attest.NotaryConfig{Signer: private, Chain: []*x509.Certificate{leaf, root}, Gateway: "palyra.local"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
+		b := ballot(*e.Asked)
+		b.ShownDigest = e.Asked.CallDigest
+		_, err := w.desk.Decide(t.Context(), alice, e.Asked.ID, b)
+		return err
+	}, func() {}))
+	return seen
 }
 
 // A run through the real stages: one call that needs nobody, two side by side
@@ -164,20 +108,7 @@ func TestRunThroughTheRealPipeline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	voter := alice
-	voter.Roles, voter.Surface, voter.Paired = []access.Role{access.RoleOwner}, access.SurfaceCLI, true
-	var seen []run.Event
-	err = w.Watch(t.Context(), r.ID, 0, func(e run.Event) error {
-		seen = append(seen, e)
-		if e.Asked == nil {
-			return nil
-		}
-		_, err := w.desk.Decide(t.Context(), voter, e.Asked.ID, approval.Ballot{Allow: true, ShownDigest: e.Asked.CallDigest})
-		return err
-	}, func() {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	seen := w.watch(t, r.ID, func(approval.Record) approval.Ballot { return approval.Ballot{Allow: true} })
 	wantOrder(t, seen)
 	if end := seen[len(seen)-1].Finished; end.State != run.Completed || end.Usage.Calls != 4 {
 		t.Errorf("the end is %+v", end)
@@ -192,10 +123,7 @@ func TestRunThroughTheRealPipeline(t *testing.T) {
 		}
 	}
 	w.DropTape(r.ID)
-	var again []run.Event
-	if err := w.Watch(t.Context(), r.ID, 0, func(e run.Event) error { again = append(again, e); return nil }, func() {}); err != nil {
-		t.Fatal(err)
-	}
+	again := w.watch(t, r.ID, nil)
 	// An approval is read as it is by now.
 	for _, list := range [][]run.Event{seen, again} {
 		for i := range list {
@@ -226,22 +154,9 @@ func TestRunWhoseCallAsksForItsChanges(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		voter := alice
-		voter.Roles, voter.Surface, voter.Paired = []access.Role{access.RoleOwner}, access.SurfaceCLI, true
-		var seen []run.Event
-		err = w.Watch(t.Context(), r.ID, 0, func(e run.Event) error {
-			seen = append(seen, e)
-			if e.Asked == nil {
-				return nil
-			}
-			yes := test.allow || !e.Asked.AboutCommit()
-			_, err := w.desk.Decide(t.Context(), voter, e.Asked.ID, approval.Ballot{Allow: yes, Reason: "so", ShownDigest: e.Asked.CallDigest})
-			return err
-		}, func() {})
-		if err != nil {
-			t.Fatal(err)
-		}
-		seen = durable(seen)
+		seen := durable(w.watch(t, r.ID, func(asked approval.Record) approval.Ballot {
+			return approval.Ballot{Allow: test.allow || !asked.AboutCommit(), Reason: "so"}
+		}))
 		want := []string{"started", "turn", "proposed", "asked", "resolved", "decision", "asked", "resolved", "result", "attestation", "turn", "finished"}
 		if got := kinds(seen); !slices.Equal(got, want) {
 			t.Fatalf("%v, want %v", got, want)
@@ -250,10 +165,7 @@ func TestRunWhoseCallAsksForItsChanges(t *testing.T) {
 			t.Errorf("resolved %+v, then %+v", first, second)
 		}
 		w.DropTape(r.ID)
-		var again []run.Event
-		if err := w.Watch(t.Context(), r.ID, 0, func(e run.Event) error { again = append(again, e); return nil }, func() {}); err != nil {
-			t.Fatal(err)
-		}
+		again := w.watch(t, r.ID, nil)
 		if got := kinds(again); !slices.Equal(got, want) {
 			t.Errorf("from the journal %v, want %v", got, want)
 		}
@@ -265,8 +177,6 @@ func TestRunWhoseCallAsksForItsChanges(t *testing.T) {
 func TestRunsThatAskTogether(t *testing.T) {
 	ask := calls(call("c1", "process.run", `{"argv":["make"]}`))
 	w := newReal(t, ask, ask, says("done"), says("done"))
-	voter := alice
-	voter.Roles, voter.Surface, voter.Paired = []access.Role{access.RoleOwner}, access.SurfaceCLI, true
 	asks := make(chan approval.Record, 2)
 	tapes := make(chan []run.Event, 2)
 	for range 2 {
@@ -293,7 +203,7 @@ func TestRunsThatAskTogether(t *testing.T) {
 	if first.ID != second.ID {
 		t.Fatalf("approvals %s and %s, want one", first.ID, second.ID)
 	}
-	if _, err := w.desk.Decide(t.Context(), voter, first.ID, approval.Ballot{Reason: "no", ShownDigest: first.CallDigest}); err != nil {
+	if _, err := w.desk.Decide(t.Context(), alice, first.ID, approval.Ballot{Reason: "no", ShownDigest: first.CallDigest}); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -317,9 +227,7 @@ func TestTurnLeadsItsOnlyCall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Watch(t.Context(), r.ID, 0, func(run.Event) error { return nil }, func() {}); err != nil {
-		t.Fatal(err)
-	}
+	w.watch(t, r.ID, nil)
 	events, err := w.db.Events(t.Context(), journal.Filter{Run: r.ID})
 	if err != nil {
 		t.Fatal(err)

@@ -19,6 +19,7 @@ import (
 	"palyra/internal/canonical"
 	"palyra/internal/decision"
 	"palyra/internal/event"
+	"palyra/internal/gatewaytest"
 	"palyra/internal/model"
 	"palyra/internal/reason"
 	"palyra/internal/run"
@@ -27,12 +28,10 @@ import (
 	"palyra/internal/toolcall"
 )
 
-var agent = access.Caller{
-	Principal: access.Agent("coder"), OnBehalfOf: access.User("alice"), Roles: []access.Role{access.RoleAgent},
-	DeviceID: "01JNA3Q0G0DEV1CE0000000001", Surface: access.SurfaceGRPC, Paired: true,
-}
-
-var alice = access.Caller{Principal: access.User("alice"), OnBehalfOf: access.User("alice"), DeviceID: "01JNA3Q0G0DEV1CE00000000al"}
+var (
+	agent = gatewaytest.Agent
+	alice = gatewaytest.Person(access.User("alice"), access.RoleOwner)
+)
 
 // step is one answer of a scripted model.
 type step func(ctx context.Context, r model.Request, observe func(model.Event)) (model.Turn, error)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"palyra/internal/event"
+	"palyra/internal/gatewaytest"
 	"palyra/internal/policy/policytest"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
@@ -14,7 +15,7 @@ import (
 )
 
 // pureProbe is a probe that says that it cannot have an effect.
-type pureProbe struct{ *probe }
+type pureProbe struct{ *gatewaytest.Probe }
 
 func (pureProbe) Pure() {}
 
@@ -24,7 +25,7 @@ var sum = tool.Descriptor{
 	InputSchema: json.RawMessage(`{"type":"object"}`),
 }
 
-func withSum(p *probe) func(*world) {
+func withSum(p *gatewaytest.Probe) func(*world) {
 	return func(w *world) {
 		w.more = append(w.more, pureProbe{p})
 		w.options.Tools = append(w.options.Tools, sum)
@@ -39,12 +40,12 @@ func sumCall() toolcall.Submission {
 const atOnce = "record proposed+evaluated+decided+attested"
 
 func TestCallWithoutEffectIsRecordedAtOnce(t *testing.T) {
-	p := newProbe(sum)
+	p := gatewaytest.NewProbe(sum)
 	w := newWorld(t, withSum(p))
-	p.run = func(_ context.Context, c tool.Call) tool.Report {
+	p.Work = func(_ context.Context, c tool.Call) tool.Report {
 		c.Output("stdout", []byte("too early"))
 		w.wantJournal(0) // nothing is durable, and nobody was told
-		return succeeded(`{"ok":true}`)
+		return gatewaytest.Succeeded(`{"ok":true}`)
 	}
 	r, o, err := w.call(sumCall())
 	if err != nil || !o.Decision.Allowed || o.Report.Outcome != tool.Succeeded {
@@ -62,7 +63,7 @@ func TestCallWithoutEffectIsRecordedAtOnce(t *testing.T) {
 
 // The same tool without the word is recorded as it goes: the decision first.
 func TestCallThatMayHaveAnEffectIsNot(t *testing.T) {
-	p := newProbe(sum)
+	p := gatewaytest.NewProbe(sum)
 	w := newWorld(t, func(w *world) {
 		w.more = append(w.more, p)
 		w.options.Tools = append(w.options.Tools, sum)
@@ -77,7 +78,7 @@ func TestCallThatMayHaveAnEffectIsNot(t *testing.T) {
 
 func TestNothingLeavesWhenItCannotBeRecordedAtOnce(t *testing.T) {
 	for _, code := range []event.Code{event.Proposed, event.Evaluated, event.Decided, event.Attested} {
-		p := newProbe(sum)
+		p := gatewaytest.NewProbe(sum)
 		w := newWorld(t, withSum(p))
 		w.ledger.fail(code)
 		r, _, err := w.call(sumCall())
@@ -96,13 +97,13 @@ func TestNothingLeavesWhenItCannotBeRecordedAtOnce(t *testing.T) {
 
 // A crash while the call runs loses all of it.
 func TestCrashLosesTheWholeCallWithoutEffect(t *testing.T) {
-	p := newProbe(sum)
+	p := gatewaytest.NewProbe(sum)
 	w := newWorld(t, withSum(p))
 	started, hold := make(chan struct{}), make(chan struct{})
-	p.run = func(context.Context, tool.Call) tool.Report {
+	p.Work = func(context.Context, tool.Call) tool.Report {
 		close(started)
 		<-hold
-		return succeeded(`{}`)
+		return gatewaytest.Succeeded(`{}`)
 	}
 	r := w.begin(sumCall())
 	<-started
@@ -119,7 +120,7 @@ func TestCrashLosesTheWholeCallWithoutEffect(t *testing.T) {
 
 // What was decided stays on record when it cannot be attested.
 func TestDecisionWithoutAttestationStaysOnRecord(t *testing.T) {
-	w := newWorld(t, withSum(newProbe(sum)))
+	w := newWorld(t, withSum(gatewaytest.NewProbe(sum)))
 	w.notary.fail(errors.New("the key is gone"))
 	r, _, err := w.call(sumCall())
 	if reason.Of(err) != reason.AttestationFailed {
@@ -159,7 +160,7 @@ forbid(principal, action == Action::"tool.execute/sum", resource) unless { conte
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, withSum(newProbe(sum)), func(w *world) { w.options = policytest.Options{Policies: c.policies, Tools: w.options.Tools} })
+			w := newWorld(t, withSum(gatewaytest.NewProbe(sum)), func(w *world) { w.options = policytest.Options{Policies: c.policies, Tools: w.options.Tools} })
 			s := sumCall()
 			if c.change != nil {
 				c.change(&s)
@@ -178,17 +179,17 @@ forbid(principal, action == Action::"tool.execute/sum", resource) unless { conte
 
 // A refusal at dispatch is attested like any outcome, at once.
 func TestRefusalAtDispatchIsRecordedAtOnce(t *testing.T) {
-	p := newProbe(sum)
+	p := gatewaytest.NewProbe(sum)
 	w := newWorld(t, withSum(p))
-	p.onPlan = func(n int) {
+	p.OnPlan = func(n int) {
 		if n == 2 { // the plan of the dispatch
-			p.change(func(p *probe) { p.binding.Cwd = "elsewhere:." })
+			p.Change(func(p *gatewaytest.Probe) { p.Found.Binding.Cwd = "elsewhere:." })
 		}
 	}
 	_, o, err := w.call(sumCall())
 	if err != nil || o.Report.Outcome != tool.Refused || o.Report.Reason != string(reason.BindingMismatch) {
 		t.Fatalf("got %+v, %v", o.Report, err)
 	}
-	w.ran(p, 0)
+	p.Ran(t, 0)
 	w.wantJournal(0, event.Proposed, event.Evaluated, event.Decided, event.Attested)
 }

@@ -8,6 +8,7 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/approval"
 	"palyra/internal/event"
+	"palyra/internal/gatewaytest"
 	"palyra/internal/policy/policytest"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
@@ -29,19 +30,19 @@ var flips = map[string]flip{
 	"on_behalf_of": {call: func(_ *world, s *toolcall.Submission) { s.Caller.OnBehalfOf = policytest.Bob }},
 	"tool": {call: func(w *world, s *toolcall.Submission) {
 		s.Tool, s.Input = "http.fetch", []byte(`{"url":"https://example.org/"}`)
-		w.fetch.subject = w.run.subject
+		w.fetch.Found.Subject = w.run.Found.Subject
 	}},
 	"tool_definition_digest": {call: func(w *world, _ *toolcall.Submission) {
-		w.run.descriptor.Description = "now it does more"
-		w.buildRouter()
-		w.buildPipeline()
+		w.run.Of.Description = "now it does more"
+		w.Route(w.t)
+		w.Connect(w.t)
 	}},
 	"arguments":       {call: func(_ *world, s *toolcall.Submission) { s.Input = []byte(`{"argv":["make","install"]}`) }},
 	"cwd":             {world: func(b *tool.Binding) { b.Cwd = "default:sub" }},
 	"argv":            {world: func(b *tool.Binding) { b.Argv = []string{"make", "install"} }},
 	"environment":     {world: func(b *tool.Binding) { b.Environment = []string{"LANG=C", "PATH=/tmp"} }},
-	"executable":      {world: func(b *tool.Binding) { b.Executable.SHA256 = digest("e") }},
-	"operands":        {world: func(b *tool.Binding) { b.Operands[0].SHA256 = digest("f") }},
+	"executable":      {world: func(b *tool.Binding) { b.Executable.SHA256 = gatewaytest.Digest("e") }},
+	"operands":        {world: func(b *tool.Binding) { b.Operands[0].SHA256 = gatewaytest.Digest("f") }},
 	"sandbox_profile": {world: func(b *tool.Binding) { b.SandboxProfile = "c/rw/none" }},
 	"egress":          {world: func(b *tool.Binding) { b.Egress = []string{"allowlist", "example.org:443"} }},
 }
@@ -72,16 +73,16 @@ func TestApprovalCoversNoCallThatDiffersInOneField(t *testing.T) {
 			if _, o, err := w.call(runCall()); err != nil || !o.Decision.Allowed || o.Decision.GrantID == "" {
 				t.Fatalf("the same call again: %+v, %v", o, err)
 			}
-			ran := w.run.runs.Load()
+			ran := w.run.Runs.Load()
 			s := runCall()
 			if f.world != nil {
-				w.run.change(func(p *probe) { p.binding = clone(p.binding); f.world(&p.binding) })
+				w.run.Change(func(p *gatewaytest.Probe) { p.Found.Binding = clone(p.Found.Binding); f.world(&p.Found.Binding) })
 			} else {
 				f.call(w, &s)
 			}
 			w.wantNotCovered(s)
-			w.ran(w.run, ran)
-			w.ran(w.fetch, 0)
+			w.run.Ran(t, ran)
+			w.fetch.Ran(t, 0)
 		})
 	}
 }
@@ -119,7 +120,7 @@ func TestWorldThatChangesUnderAnApprovalIsRefused(t *testing.T) {
 			w := newWorld(t)
 			r := w.begin(runCall())
 			rec := r.asked()
-			w.run.change(func(p *probe) { p.binding = clone(p.binding); f.world(&p.binding) })
+			w.run.Change(func(p *gatewaytest.Probe) { p.Found.Binding = clone(p.Found.Binding); f.world(&p.Found.Binding) })
 			w.vote(alice, rec, yes)
 			o, err := r.wait()
 			if err != nil || o.Report.Outcome != tool.Refused || o.Report.Reason != string(reason.BindingMismatch) {
@@ -128,13 +129,13 @@ func TestWorldThatChangesUnderAnApprovalIsRefused(t *testing.T) {
 			if !strings.HasSuffix(o.Report.Message, ": "+field) {
 				t.Errorf("the message %q does not name %s", o.Report.Message, field)
 			}
-			w.ran(w.run, 0)
+			w.run.Ran(t, 0)
 			w.wantJournal(0, append(asksFirst, event.Voted, event.Answered, event.Consumed, event.Decided, event.Attested)...)
 			w.checkEvidence(o)
 			// The approval is used up: changing the world back does not help.
-			w.run.change(func(p *probe) { p.binding = newProbe(p.descriptor).binding })
+			w.run.Change(func(p *gatewaytest.Probe) { p.Found.Binding = gatewaytest.NewProbe(p.Of).Found.Binding })
 			w.wantNotCovered(runCall())
-			w.ran(w.run, 0)
+			w.run.Ran(t, 0)
 		})
 	}
 }
@@ -147,7 +148,7 @@ func TestWorldThatStaysRuns(t *testing.T) {
 	if o, err := r.wait(); err != nil || o.Report.Outcome != tool.Succeeded {
 		t.Fatalf("got %+v, %v", o, err)
 	}
-	w.ran(w.run, 1)
+	w.run.Ran(t, 1)
 }
 
 // The caller names the digest that was shown; a vote for another call is none.
@@ -155,7 +156,7 @@ func TestVoteForAnotherDigestIsRefused(t *testing.T) {
 	w := newWorld(t)
 	r := w.begin(runCall())
 	rec := r.asked()
-	_, err := w.desk.Decide(t.Context(), alice, rec.ID, approval.Ballot{Allow: true, ShownDigest: digest("0")})
+	_, err := w.Desk.Decide(t.Context(), alice, rec.ID, approval.Ballot{Allow: true, ShownDigest: gatewaytest.Digest("0")})
 	wantReason(t, "another digest", err, reason.DigestMismatch)
 	w.vote(alice, rec, yes)
 	if o, err := r.wait(); err != nil || !o.Decision.Allowed {

@@ -9,6 +9,7 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/event"
+	"palyra/internal/gatewaytest"
 	"palyra/internal/policy/policytest"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
@@ -59,7 +60,7 @@ func TestEveryProposalCounts(t *testing.T) {
 	w.wantBudget("the fourth", readCall(), true)
 	w.wantBudget("the fifth", readCall(), false)
 	w.wantBudget("one that would ask", otherInput(runCall()), false)
-	w.ran(w.read, 2)
+	w.read.Ran(t, 2)
 
 	w.restart()
 	w.wantBudget("after a restart", readCall(), false)
@@ -77,7 +78,7 @@ func TestRestartCountsTheSame(t *testing.T) {
 			s.Tool = "fs.raed"
 			w.call(ofRun(s))
 		},
-		"frozen": func(w *world) { w.router.Freeze(); w.call(ofRun(readCall())); w.router.Thaw() },
+		"frozen": func(w *world) { w.Router.Freeze(); w.call(ofRun(readCall())); w.Router.Thaw() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, budget(2))
@@ -104,7 +105,7 @@ func TestRunsOfOthersAreSeparate(t *testing.T) {
 	w.wantBudget("mine again", mine, false)
 	w.restart()
 	w.wantBudget("theirs again, after a restart", theirs, false)
-	w.wantBudget("one of the user's", toolcall.Submission{Caller: person(policytest.Alice, access.RoleOwner), Tool: "fs.read", Input: mine.Input, Run: mine.Run}, true)
+	w.wantBudget("one of the user's", toolcall.Submission{Caller: gatewaytest.Person(policytest.Alice, access.RoleOwner), Tool: "fs.read", Input: mine.Input, Run: mine.Run}, true)
 }
 
 // What a client calls its run has no budget: it could name another.
@@ -115,7 +116,7 @@ func TestLabelsHaveNoBudget(t *testing.T) {
 			t.Fatalf("%+v, %v", o.Decision, err)
 		}
 	}
-	w.ran(w.read, 5)
+	w.read.Ran(t, 5)
 }
 
 func TestBudgetHoldsUnderConcurrency(t *testing.T) {
@@ -139,7 +140,7 @@ func TestBudgetHoldsUnderConcurrency(t *testing.T) {
 	if allowed.Load() != 5 || over.Load() != 27 {
 		t.Errorf("%d allowed, %d over the budget", allowed.Load(), over.Load())
 	}
-	w.ran(w.read, 5)
+	w.read.Ran(t, 5)
 }
 
 // What policy reads of a session survives a restart: how many calls, which tools,
@@ -147,9 +148,9 @@ func TestBudgetHoldsUnderConcurrency(t *testing.T) {
 // secrets that it could use.
 func TestSessionFactsSurviveARestart(t *testing.T) {
 	w := newWorld(t)
-	w.fetch.secrets = []string{"github"}
-	w.fetch.run = func(context.Context, tool.Call) tool.Report {
-		r := succeeded(`{}`)
+	w.fetch.Found.Facts.Secrets = []string{"github"}
+	w.fetch.Work = func(context.Context, tool.Call) tool.Report {
+		r := gatewaytest.Succeeded(`{}`)
 		r.Egress.Observed = []tool.Connection{{Host: "example.org", BytesOut: 40}, {Host: "example.org", BytesOut: 2}}
 		return r
 	}
@@ -164,7 +165,7 @@ func TestSessionFactsSurviveARestart(t *testing.T) {
 	}
 	denied := fetch
 	denied.Input = []byte(`{"url":"https://example.org/denied"}`)
-	w.fetch.secrets = []string{"unused"}
+	w.fetch.Found.Facts.Secrets = []string{"unused"}
 	d := w.begin(denied)
 	w.vote(alice, d.asked(), no)
 	if o, err := d.wait(); err != nil || o.Decision.Allowed {

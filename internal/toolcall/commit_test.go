@@ -14,6 +14,7 @@ import (
 	"palyra/internal/callrecord"
 	"palyra/internal/canonical"
 	"palyra/internal/event"
+	"palyra/internal/gatewaytest"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
@@ -38,15 +39,15 @@ type gateOf struct {
 func wrote(change func(*tool.CommitRequest), told *gateOf) func(context.Context, tool.Call) tool.Report {
 	return func(ctx context.Context, c tool.Call) tool.Report {
 		r := tool.CommitRequest{
-			Facts:   tool.CommitFacts{Workspace: "default", Root: digest("9"), Added: 1, Bytes: 3},
+			Facts:   tool.CommitFacts{Workspace: "default", Root: gatewaytest.Digest("9"), Added: 1, Bytes: 3},
 			Preview: tool.Preview{Diff: "+++ b/made\n+new", Notes: []string{"one file"}},
-			Files:   []tool.FileChange{{Workspace: "default", Path: "made", Is: digest("8")}},
+			Files:   []tool.FileChange{{Workspace: "default", Path: "made", Is: gatewaytest.Digest("8")}},
 		}
 		if change != nil {
 			change(&r)
 		}
 		told.ruling, told.err = c.Commit(ctx, r)
-		report := succeeded(`{"exit_code":0}`)
+		report := gatewaytest.Succeeded(`{"exit_code":0}`)
 		report.Changes = &tool.Changes{
 			State: tool.Discarded, Root: r.Facts.Root, Workspace: "default", Added: 1, ApprovalID: told.ruling.ApprovalID,
 			GrantID: told.ruling.GrantID, Reason: told.ruling.Reason,
@@ -74,7 +75,7 @@ func (g *gateOf) refused(t *testing.T, what string, code reason.Code) {
 func TestOrdinaryChangesAreCommitted(t *testing.T) {
 	w := newWorld(t, unattended)
 	var told gateOf
-	w.run.run = wrote(nil, &told)
+	w.run.Work = wrote(nil, &told)
 	r, o, err := w.call(runCall())
 	if err != nil || told.err != nil || !told.ruling.Allowed || told.ruling.ApprovalID != "" {
 		t.Fatalf("got %+v, %v; %v", told, err, o)
@@ -93,10 +94,10 @@ func TestOrdinaryChangesAreCommitted(t *testing.T) {
 func TestProtectedChangesAsk(t *testing.T) {
 	w := newWorld(t, unattended)
 	var told gateOf
-	w.run.run = wrote(func(r *tool.CommitRequest) { protects(".git/hooks/pre-commit")(r); r.Facts.ExitCode = 2 }, &told)
+	w.run.Work = wrote(func(r *tool.CommitRequest) { protects(".git/hooks/pre-commit")(r); r.Facts.ExitCode = 2 }, &told)
 	r := w.begin(runCall())
 	rec := r.asked()
-	if rec.SubjectType != approval.SubjectTool || rec.SubjectID != "commit:default:"+digest("9") || rec.Severity != "high" ||
+	if rec.SubjectType != approval.SubjectTool || rec.SubjectID != "commit:default:"+gatewaytest.Digest("9") || rec.Severity != "high" ||
 		rec.Subject != `commit:default:[".git/hooks/pre-commit"] by process.run:subject` {
 		t.Errorf("asked about %s %s, subject %s, severity %s", rec.SubjectType, rec.SubjectID, rec.Subject, rec.Severity)
 	}
@@ -106,7 +107,7 @@ func TestProtectedChangesAsk(t *testing.T) {
 		t.Errorf("the prompt is %+v", p)
 	}
 	var arguments struct{ Commit tool.CommitFacts }
-	if err := json.Unmarshal(rec.Binding.Arguments, &arguments); err != nil || arguments.Commit.Root != digest("9") || rec.Binding.Tool != "process.run" {
+	if err := json.Unmarshal(rec.Binding.Arguments, &arguments); err != nil || arguments.Commit.Root != gatewaytest.Digest("9") || rec.Binding.Tool != "process.run" {
 		t.Errorf("it binds to %s, %v", rec.Binding.Arguments, err)
 	}
 	for _, offer := range p.Scopes {
@@ -114,7 +115,7 @@ func TestProtectedChangesAsk(t *testing.T) {
 			t.Errorf("a grant for the whole tool is offered: %+v", offer)
 		}
 	}
-	if w.ran(w.run, 1); slices.Contains(w.codes(0), event.Gated) {
+	if w.run.Ran(t, 1); slices.Contains(w.codes(0), event.Gated) {
 		t.Error("it was ruled on before anybody answered")
 	}
 	w.vote(bob, rec, yes)
@@ -149,16 +150,16 @@ func TestRefusedChanges(t *testing.T) {
 	}{
 		"denied": {"", func(w *world, _ *running, rec approval.Record) { w.vote(bob, rec, no) }, reason.ApprovalDenied, approval.Denied},
 		"cancelled by the approver": {"", func(w *world, _ *running, rec approval.Record) {
-			if _, err := w.desk.Cancel(w.t.Context(), alice, rec.ID, "no"); err != nil {
+			if _, err := w.Desk.Cancel(w.t.Context(), alice, rec.ID, "no"); err != nil {
 				w.t.Error(err)
 			}
 		}, reason.ApprovalCancelled, approval.Cancelled},
 		"the client leaves": {"", func(_ *world, r *running, _ approval.Record) { r.leave() }, reason.Cancelled, approval.Cancelled},
 		"frozen": {"", func(w *world, _ *running, _ approval.Record) {
-			if err := w.desk.Freeze(w.t.Context(), alice, "stop"); err != nil {
+			if err := w.Desk.Freeze(w.t.Context(), alice, "stop"); err != nil {
 				w.t.Error(err)
 			}
-			w.router.Freeze()
+			w.Router.Freeze()
 		}, reason.GatewayFrozen, approval.Cancelled},
 		"forbidden meanwhile": {"", func(w *world, _ *running, rec approval.Record) {
 			w.reload(waived + `@id("nothing") forbid(principal, action == Action::"workspace.commit", resource) unless { context.approval.approvers >= 9 };`)
@@ -168,12 +169,12 @@ func TestRefusedChanges(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, unattended)
 			var told gateOf
-			w.run.run = wrote(protects(".git/config"), &told)
+			w.run.Work = wrote(protects(".git/config"), &told)
 			r := w.begin(runCall())
 			rec := r.asked()
 			c.act(w, r, rec)
 			if c.code == "" { // the votes are judged anew, and the call waits on
-				if now, err := w.desk.Get(t.Context(), rec.ID); err != nil || now.State != approval.Pending {
+				if now, err := w.Desk.Get(t.Context(), rec.ID); err != nil || now.State != approval.Pending {
 					t.Errorf("the approval is %s, %v", now.State, err)
 				}
 				r.leave()
@@ -184,7 +185,7 @@ func TestRefusedChanges(t *testing.T) {
 				t.Fatalf("the call: %+v, %v", o.Decision, err)
 			}
 			told.refused(t, name, c.code)
-			if after, err := w.desk.Get(t.Context(), rec.ID); err != nil || after.State != c.state {
+			if after, err := w.Desk.Get(t.Context(), rec.ID); err != nil || after.State != c.state {
 				t.Errorf("the approval is %s, %v, want %s", after.State, err, c.state)
 			}
 			if p := last[callrecord.Gated](w, event.Gated); p.Allowed || p.Reason != c.code {
@@ -201,14 +202,14 @@ func TestForbiddenChanges(t *testing.T) {
 when { context.changes.classes.contains("git") };`
 	})
 	var told gateOf
-	w.run.run = wrote(protects(".git/config"), &told)
+	w.run.Work = wrote(protects(".git/config"), &told)
 	r, o, err := w.call(runCall())
 	told.refused(t, "forbidden", reason.CommitRefused)
 	if err != nil || told.ruling.Remedy != "leave hooks alone" || slices.Contains(r.kinds(), "asked") || strings.Contains(told.ruling.Message, "no-hooks") {
 		t.Errorf("got %+v, %v", told.ruling, err)
 	}
 	w.checkEvidence(o)
-	w.run.run = wrote(nil, &told)
+	w.run.Work = wrote(nil, &told)
 	if _, _, err := w.call(runCall()); err != nil || !told.ruling.Allowed {
 		t.Errorf("the control: %+v, %v", told, err)
 	}
@@ -223,7 +224,7 @@ func TestTooManyProtectedPaths(t *testing.T) {
 		for i := range paths {
 			paths[i] = fmt.Sprintf(".git/hooks/%04d", i)
 		}
-		w.run.run = wrote(protects(paths...), &told)
+		w.run.Work = wrote(protects(paths...), &told)
 		r := w.begin(runCall())
 		if code == reason.Cancelled {
 			if rec := r.asked(); !strings.HasPrefix(rec.Subject, "commit:default:1000 protected paths, sha256:") {
@@ -244,9 +245,9 @@ func TestManyFilesAreABlob(t *testing.T) {
 	w := newWorld(t, unattended)
 	var told gateOf
 	var files []tool.FileChange
-	w.run.run = wrote(func(r *tool.CommitRequest) {
+	w.run.Work = wrote(func(r *tool.CommitRequest) {
 		for i := range 2000 {
-			r.Files = append(r.Files, tool.FileChange{Workspace: "default", Path: fmt.Sprintf("src/%d.go", i), Is: digest("7")})
+			r.Files = append(r.Files, tool.FileChange{Workspace: "default", Path: fmt.Sprintf("src/%d.go", i), Is: gatewaytest.Digest("7")})
 		}
 		files = r.Files
 	}, &told)
@@ -281,7 +282,7 @@ func TestUnrecordedChangesAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, unattended)
 			var told gateOf
-			w.run.run = wrote(func(r *tool.CommitRequest) { r.Facts.Protected = c.paths }, &told)
+			w.run.Work = wrote(func(r *tool.CommitRequest) { r.Facts.Protected = c.paths }, &told)
 			if c.spoil != nil {
 				c.spoil(w)
 			}
@@ -307,10 +308,10 @@ func TestUnrecordedChangesAreRefused(t *testing.T) {
 func TestRevokedBetweenAnswerAndUse(t *testing.T) {
 	w := newWorld(t, unattended)
 	var told gateOf
-	w.run.run = wrote(protects(".git/config"), &told)
+	w.run.Work = wrote(protects(".git/config"), &told)
 	var rec approval.Record
 	r := w.beginWith(runCall(), answered(func() {
-		if _, err := w.desk.RevokeApproval(t.Context(), alice, rec.ID, "no"); err != nil {
+		if _, err := w.Desk.RevokeApproval(t.Context(), alice, rec.ID, "no"); err != nil {
 			t.Error(err)
 		}
 	}))
@@ -332,7 +333,7 @@ func TestRecordedYesIsBeaten(t *testing.T) {
 		code reason.Code
 	}{
 		"a freeze": {func(w *world, _ func()) {
-			if err := w.desk.Freeze(w.t.Context(), alice, "stop"); err != nil {
+			if err := w.Desk.Freeze(w.t.Context(), alice, "stop"); err != nil {
 				w.t.Error(err)
 			}
 		}, reason.GatewayFrozen},
@@ -342,7 +343,7 @@ func TestRecordedYesIsBeaten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, unattended)
 			var told gateOf
-			w.run.run = func(ctx context.Context, call tool.Call) tool.Report {
+			w.run.Work = func(ctx context.Context, call tool.Call) tool.Report {
 				ctx, end := context.WithCancel(ctx)
 				defer end()
 				w.ledger.after = map[event.Code]func(){event.Gated: func() { c.act(w, end) }}
@@ -377,7 +378,7 @@ func TestPolicyThatChangesAtTheGate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, unattended, threeUsers)
 			var told gateOf
-			w.run.run = wrote(protects(".git/config"), &told)
+			w.run.Work = wrote(protects(".git/config"), &told)
 			r := w.beginWith(runCall(), answered(func() { w.reload(waived + c.policies) }))
 			w.vote(bob, r.asked(), yes)
 			if _, err := r.wait(); err != nil {
@@ -400,7 +401,7 @@ func TestChangesThatNobodyAnswersFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, unattended)
 		var told gateOf
-		w.run.run = wrote(protects(".git/config"), &told)
+		w.run.Work = wrote(protects(".git/config"), &told)
 		began := time.Now()
 		_, o, err := w.call(runCall())
 		if err != nil || o.Report.Outcome != tool.Succeeded || time.Since(began) < 10*time.Minute {
@@ -416,7 +417,7 @@ func TestGrantsForChanges(t *testing.T) {
 	bySubject := approval.Ballot{Allow: true, Scope: approval.Session, Match: approval.MatchSubject}
 	another := func(r *tool.CommitRequest) {
 		protects(".git/config")(r)
-		r.Facts.Root = digest("6")
+		r.Facts.Root = gatewaytest.Digest("6")
 	}
 	other := protects(".git/hooks/x")
 	for name, c := range map[string]struct {
@@ -434,13 +435,13 @@ func TestGrantsForChanges(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, unattended)
 			var told gateOf
-			w.run.run = wrote(protects(".git/config"), &told)
+			w.run.Work = wrote(protects(".git/config"), &told)
 			r := w.begin(runCall())
 			w.vote(bob, r.asked(), c.ballot)
 			if _, err := r.wait(); err != nil || !told.ruling.Allowed {
 				t.Fatalf("%+v, %v", told, err)
 			}
-			w.run.change(func(p *probe) { p.run = wrote(c.then, &told) })
+			w.run.Change(func(p *gatewaytest.Probe) { p.Work = wrote(c.then, &told) })
 			if !c.covers {
 				w.wantAsked(name, runCall())
 				return
@@ -455,20 +456,20 @@ func TestGrantsForChanges(t *testing.T) {
 func TestGrantForAToolCoversNoChanges(t *testing.T) {
 	w := newWorld(t)
 	var told gateOf
-	w.run.run = wrote(nil, &told)
+	w.run.Work = wrote(nil, &told)
 	r := w.begin(runCall())
 	w.vote(alice, r.asked(), approval.Ballot{Allow: true, Scope: approval.Session, Match: approval.MatchTool})
 	if o, err := r.wait(); err != nil || !o.Decision.Allowed {
 		t.Fatalf("%+v, %v", o.Decision, err)
 	}
-	w.run.change(func(p *probe) { p.run = wrote(protects(".git/config"), &told) })
+	w.run.Change(func(p *gatewaytest.Probe) { p.Work = wrote(protects(".git/config"), &told) })
 	again := w.begin(runCall())
 	rec := again.asked()
 	if !rec.AboutCommit() {
 		t.Error("the grant does not cover the call")
 	}
 	// And none may be made of the changes.
-	_, err := w.desk.Decide(t.Context(), alice, rec.ID, approval.Ballot{Allow: true, Scope: approval.Session, Match: approval.MatchTool})
+	_, err := w.Desk.Decide(t.Context(), alice, rec.ID, approval.Ballot{Allow: true, Scope: approval.Session, Match: approval.MatchTool})
 	wantReason(t, "a grant for any changes", err, reason.InvalidInput)
 	w.vote(alice, rec, yes)
 	if _, err := again.wait(); err != nil || !told.ruling.Allowed {
@@ -480,7 +481,7 @@ func TestGrantForAToolCoversNoChanges(t *testing.T) {
 func TestChangesWaitForAKeyedCall(t *testing.T) {
 	w := newWorld(t, unattended)
 	var told gateOf
-	w.run.run = wrote(protects(".git/config"), &told)
+	w.run.Work = wrote(protects(".git/config"), &told)
 	first := w.begin(keyed(runCall()))
 	rec := first.asked()
 	first.leave()
@@ -494,7 +495,7 @@ func TestChangesWaitForAKeyedCall(t *testing.T) {
 	if o, err := second.wait(); err != nil || !told.ruling.Allowed || o.Report.Changes.State != tool.Committed {
 		t.Errorf("%+v, %v", told, err)
 	}
-	w.ran(w.run, 1)
+	w.run.Ran(t, 1)
 }
 
 // The daemon stops hard while a call waits at its gate: the call is over, and
@@ -502,11 +503,11 @@ func TestChangesWaitForAKeyedCall(t *testing.T) {
 func TestStopAtTheGate(t *testing.T) {
 	w := newWorld(t, unattended)
 	var told gateOf
-	w.run.run = wrote(protects(".git/config"), &told)
+	w.run.Work = wrote(protects(".git/config"), &told)
 	r := w.begin(keyed(runCall()))
 	rec := r.asked()
 	w.ledger.fail(event.Gated, event.Attested)
-	w.stop() // the desk is gone, and nothing more can be recorded
+	w.StopDesk() // the desk is gone, and nothing more can be recorded
 	_, _ = r.wait()
 	if told.ruling.Allowed || told.err == nil {
 		t.Errorf("got %+v", told)
@@ -518,7 +519,7 @@ func TestStopAtTheGate(t *testing.T) {
 	if p := last[callrecord.Ambiguous](w, event.Ambiguous); !strings.Contains(p.Message, "nothing of them was applied") {
 		t.Errorf("it says %q", p.Message)
 	}
-	if now, err := w.desk.Get(t.Context(), rec.ID); err != nil || now.State != approval.Cancelled {
+	if now, err := w.Desk.Get(t.Context(), rec.ID); err != nil || now.State != approval.Cancelled {
 		t.Errorf("the approval is %s, %v", now.State, err)
 	}
 	_, _, err := w.call(keyed(runCall()))
@@ -526,7 +527,7 @@ func TestStopAtTheGate(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "nothing of them was applied") {
 		t.Errorf("a retry is told %v", err)
 	}
-	w.ran(w.run, 1)
+	w.run.Ran(t, 1)
 }
 
 // What a crash leaves is told as far as it is known.
@@ -540,7 +541,7 @@ func TestPastOfAGate(t *testing.T) {
 	} {
 		w := newWorld(t, unattended)
 		var told gateOf
-		w.run.run = wrote(func(r *tool.CommitRequest) { r.Facts.Protected = c.paths }, &told)
+		w.run.Work = wrote(func(r *tool.CommitRequest) { r.Facts.Protected = c.paths }, &told)
 		w.ledger.fail(event.Attested)
 		r := w.begin(runCall())
 		if c.vote != nil {
@@ -558,8 +559,8 @@ func TestPastOfAGate(t *testing.T) {
 // and without secrets.
 func TestViolationsAreJournaled(t *testing.T) {
 	w := newWorld(t, unattended)
-	w.run.run = func(context.Context, tool.Call) tool.Report {
-		report := succeeded(`{}`)
+	w.run.Work = func(context.Context, tool.Call) tool.Report {
+		report := gatewaytest.Succeeded(`{}`)
 		report.Violations = []tool.Violation{{
 			Syscall: "connect", Arguments: []string{"3"}, Errno: "EPERM", Executable: "/workspace/ghp_0123456789abcdefghijABCDEFGHIJ012345",
 		}}
@@ -574,7 +575,7 @@ func TestViolationsAreJournaled(t *testing.T) {
 	if len(p.Violations) != 1 || p.Violations[0].Syscall != "connect" || p.Missed != 4 || strings.Contains(p.Violations[0].Executable, "ghp_") {
 		t.Errorf("journaled %+v", p)
 	}
-	w.run.run = nil
+	w.run.Work = nil
 	before := w.head()
 	w.call(runCall())
 	if slices.Contains(w.codes(before), event.Violated) {

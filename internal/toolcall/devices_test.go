@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"palyra/internal/approval"
+	"palyra/internal/gatewaytest"
 	"palyra/internal/reason"
 )
 
 // A vote of a device that was revoked counts no more: not towards the second
 // vote, not when the answer is used, and not in a grant.
 func TestVotesOfRevokedDevices(t *testing.T) {
-	carol := person(member("carol").Principal, member("carol").Roles...)
+	carol := gatewaytest.Person(member("carol").Principal, member("carol").Roles...)
 	t.Run("the control: both votes count", func(t *testing.T) {
 		w := newWorld(t, threeUsers)
 		w.reload(needsTwo)
@@ -37,7 +38,7 @@ func TestVotesOfRevokedDevices(t *testing.T) {
 		}
 		r.leave()
 		r.wait()
-		w.ran(w.run, 0)
+		w.run.Ran(t, 0)
 	})
 	t.Run("after the answer", func(t *testing.T) {
 		w := newWorld(t, threeUsers)
@@ -46,7 +47,7 @@ func TestVotesOfRevokedDevices(t *testing.T) {
 		if o, err := r.wait(); err != nil || o.Decision.Allowed {
 			t.Errorf("got %+v, %v", o.Decision, err)
 		}
-		w.ran(w.run, 0)
+		w.run.Ran(t, 0)
 	})
 	t.Run("in a grant", func(t *testing.T) {
 		w := newWorld(t)

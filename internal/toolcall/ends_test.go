@@ -14,6 +14,7 @@ import (
 	"palyra/internal/attest"
 	"palyra/internal/callrecord"
 	"palyra/internal/event"
+	"palyra/internal/gatewaytest"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
@@ -34,9 +35,9 @@ func (w *world) ends(s toolcall.Submission) {
 			<-started
 			b := yes
 			b.ShownDigest = rec.CallDigest
-			if _, err := w.desk.Decide(context.WithoutCancel(w.t.Context()), alice, rec.ID, b); err != nil {
+			if _, err := w.Desk.Decide(context.WithoutCancel(w.t.Context()), alice, rec.ID, b); err != nil {
 				r.leave()
-				_, _ = w.desk.Cancel(context.WithoutCancel(w.t.Context()), alice, rec.ID, "nobody waits")
+				_, _ = w.Desk.Cancel(context.WithoutCancel(w.t.Context()), alice, rec.ID, "nobody waits")
 			}
 		}()
 	})
@@ -51,7 +52,7 @@ var recordings = map[string]struct {
 	before func(*world)
 	call   func() toolcall.Submission
 }{
-	"recorded at once": {setup: withSum(newProbe(sum)), call: sumCall},
+	"recorded at once": {setup: withSum(gatewaytest.NewProbe(sum)), call: sumCall},
 	"allowed":          {call: readCall},
 	"with a key": {call: func() toolcall.Submission {
 		s := readCall()
@@ -63,16 +64,16 @@ var recordings = map[string]struct {
 	"with changes": {setup: func(w *world) {
 		unattended(w)
 		var told gateOf
-		w.run.run = wrote(nil, &told)
+		w.run.Work = wrote(nil, &told)
 	}, call: runCall},
 	"with protected changes": {setup: func(w *world) {
 		unattended(w)
 		var told gateOf
-		w.run.run = wrote(protects(".git/hooks/pre-commit"), &told)
+		w.run.Work = wrote(protects(".git/hooks/pre-commit"), &told)
 	}, call: runCall},
 	"with denied system calls": {setup: func(w *world) {
-		w.read.run = func(context.Context, tool.Call) tool.Report {
-			r := succeeded(`{}`)
+		w.read.Work = func(context.Context, tool.Call) tool.Report {
+			r := gatewaytest.Succeeded(`{}`)
 			r.Violations = []tool.Violation{{Syscall: "ptrace"}}
 			return r
 		}
@@ -158,7 +159,7 @@ func (w *world) everyDecidedCallEnds(what string) {
 func TestResultTooLargeToKeep(t *testing.T) {
 	w := newWorld(t)
 	large := []byte(`{"content":"` + strings.Repeat("x", toolcall.MaxBlob) + `"}`)
-	w.read.run = reports(string(large))
+	w.read.Work = gatewaytest.Reports(string(large))
 	s := readCall()
 	s.IdempotencyKey = "key-1"
 	_, o, err := w.call(s)
@@ -181,9 +182,9 @@ func TestResultTooLargeToKeep(t *testing.T) {
 	if !strings.Contains(err.Error(), "too large to keep") || again.Attestation.Envelope.ID != o.Attestation.Envelope.ID {
 		t.Errorf("%v, attestation %s", err, again.Attestation.Envelope.ID)
 	}
-	w.ran(w.read, 1)
+	w.read.Ran(t, 1)
 	// The control: one byte of room, and it is kept.
-	w.read.run = reports(string(large[:11]) + `"` + strings.Repeat("x", toolcall.MaxBlob-14) + `"}`)
+	w.read.Work = gatewaytest.Reports(string(large[:11]) + `"` + strings.Repeat("x", toolcall.MaxBlob-14) + `"}`)
 	if _, o, err = w.call(readCall()); err != nil || len(o.Report.Result) != toolcall.MaxBlob {
 		t.Fatalf("%d bytes, %v", len(o.Report.Result), err)
 	}
@@ -245,7 +246,7 @@ func TestClippedNamesAreText(t *testing.T) {
 }
 
 // faulty is a tool that cannot plan, for a reason that is nobody's business.
-type faulty struct{ *probe }
+type faulty struct{ *gatewaytest.Probe }
 
 var errCause = errors.New("the cause of it all")
 
@@ -255,7 +256,7 @@ func (faulty) Plan(context.Context, tool.Proposal) (tool.Plan, error) { return t
 // nowhere else.
 func TestInternalIsLogged(t *testing.T) {
 	w := newWorld(t, func(w *world) {
-		w.more = append(w.more, faulty{newProbe(sum)})
+		w.more = append(w.more, faulty{gatewaytest.NewProbe(sum)})
 		w.options.Tools = append(w.options.Tools, sum)
 	})
 	_, _, err := w.call(sumCall())

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"palyra/internal/approval"
+	"palyra/internal/gatewaytest"
 	"palyra/internal/policy/policytest"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
@@ -23,26 +24,32 @@ when { context has path && context.path like "secret*" } unless { context.approv
 // is not.
 func TestReadThatWaited(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*probe)
+		change func(*gatewaytest.Probe)
 		reads  string
 		runs   bool
 	}{
-		"nothing":                     {func(*probe) {}, "", true},
-		"edited":                      {func(p *probe) { p.files = []tool.FileIdentity{{Inode: 1, ChangedAt: 2}} }, "", true},
-		"replaced by its editor":      {func(p *probe) { p.files = []tool.FileIdentity{{Inode: 2, ChangedAt: 2}} }, "", true},
-		"path":                        {func(p *probe) { p.path = "secret-2"; p.files = []tool.FileIdentity{{Inode: 2}} }, "", false},
-		"resolved to another":         {func(p *probe) { p.binding.Cwd = "default:other"; p.files = []tool.FileIdentity{{Inode: 2}} }, "", false},
-		"a fact that no policy reads": {func(p *probe) { p.method = "POST" }, "", true},
-		"a fact that a policy reads":  {func(p *probe) { p.method = "POST" }, `forbid(principal, action in Action::"tool.execute", resource) when { context has method && context.method == "PUT" };`, false},
+		"nothing":                {func(*gatewaytest.Probe) {}, "", true},
+		"edited":                 {func(p *gatewaytest.Probe) { p.Found.Files = []tool.FileIdentity{{Inode: 1, ChangedAt: 2}} }, "", true},
+		"replaced by its editor": {func(p *gatewaytest.Probe) { p.Found.Files = []tool.FileIdentity{{Inode: 2, ChangedAt: 2}} }, "", true},
+		"path": {func(p *gatewaytest.Probe) {
+			p.Found.Facts.Path = "secret-2"
+			p.Found.Files = []tool.FileIdentity{{Inode: 2}}
+		}, "", false},
+		"resolved to another": {func(p *gatewaytest.Probe) {
+			p.Found.Binding.Cwd = "default:other"
+			p.Found.Files = []tool.FileIdentity{{Inode: 2}}
+		}, "", false},
+		"a fact that no policy reads": {func(p *gatewaytest.Probe) { p.Found.Facts.Method = "POST" }, "", true},
+		"a fact that a policy reads":  {func(p *gatewaytest.Probe) { p.Found.Facts.Method = "POST" }, `forbid(principal, action in Action::"tool.execute", resource) when { context has method && context.method == "PUT" };`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, func(w *world) {
 				w.options = policytest.Options{TwoUsers: true, Policies: secretsAsk + c.reads}
-				w.read.path, w.read.files = "secret", []tool.FileIdentity{{Inode: 1, ChangedAt: 1}}
+				w.read.Found.Facts.Path, w.read.Found.Files = "secret", []tool.FileIdentity{{Inode: 1, ChangedAt: 1}}
 			})
 			r := w.begin(readCall())
 			asked := r.asked()
-			w.read.change(c.change)
+			w.read.Change(c.change)
 			w.vote(bob, asked, approval.Ballot{Allow: true, Scope: approval.Once})
 			o, err := r.wait()
 			if err != nil || !o.Decision.Allowed {
@@ -86,19 +93,19 @@ forbid(principal, action == Action::"tool.execute/fs.search", resource) when { c
 		"but not to the secrets": {searchAsks + secretsAsk, true, map[string]bool{"a": true, "secret": false}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newProbe(search)
+			p := gatewaytest.NewProbe(search)
 			w := newWorld(t, func(w *world) {
 				w.options = policytest.Options{TwoUsers: true, Policies: c.policies, Tools: []tool.Descriptor{search}}
 				w.more = append(w.more, p)
 			})
 			got := map[string]bool{}
-			p.run = func(_ context.Context, call tool.Call) tool.Report {
+			p.Work = func(_ context.Context, call tool.Call) tool.Report {
 				for path := range c.want {
 					facts := tool.Facts{Workspace: "default", Path: path, SandboxTier: "builtin", SandboxLevel: "none"}
 					own := call.MayRead(tool.FileAccess{Tool: search.Name, Input: call.Proposal.Input, Facts: facts})
 					got[path] = own && call.MayRead(tool.FileAccess{Tool: "fs.read", Input: []byte(`{"path":"` + path + `"}`), Facts: facts})
 				}
-				return succeeded(`{}`)
+				return gatewaytest.Succeeded(`{}`)
 			}
 			s := readCall()
 			s.Tool, s.Input = search.Name, []byte(`{}`)
@@ -123,10 +130,10 @@ forbid(principal, action == Action::"tool.execute/fs.search", resource) when { c
 func TestAnotherMachineThanPolicyWasTold(t *testing.T) {
 	const fullOnly = `forbid(principal, action in Action::"tool.execute", resource) when { context.sandbox.rung == "landlock" };`
 	for policies, runs := range map[string]bool{"": true, fullOnly: false} {
-		w := newWorld(t, func(w *world) { w.options.Policies = policies; w.read.rung = "full" })
-		w.read.onPlan = func(n int) {
+		w := newWorld(t, func(w *world) { w.options.Policies = policies; w.read.Found.Facts.SandboxRung = "full" })
+		w.read.OnPlan = func(n int) {
 			if n == 2 {
-				w.read.change(func(p *probe) { p.rung = "landlock" })
+				w.read.Change(func(p *gatewaytest.Probe) { p.Found.Facts.SandboxRung = "landlock" })
 			}
 		}
 		_, o, err := w.call(readCall())

@@ -13,6 +13,7 @@ import (
 	"palyra/internal/approval"
 	"palyra/internal/callrecord"
 	"palyra/internal/event"
+	"palyra/internal/gatewaytest"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
@@ -34,14 +35,14 @@ func TestNothingRunsUnrecorded(t *testing.T) {
 	if o.Decision.Allowed || slices.Contains(r.kinds(), "decision") || slices.Contains(w.trace.take(), "run") {
 		t.Errorf("the client saw %v, decision %+v", r.kinds(), o.Decision)
 	}
-	w.ran(w.read, 0)
+	w.read.Ran(t, 0)
 	w.wantJournal(0)
 	// The control: with a journal it runs.
 	w.ledger.fail()
 	if _, _, err := w.call(readCall()); err != nil {
 		t.Errorf("the control: %v", err)
 	}
-	w.ran(w.read, 1)
+	w.read.Ran(t, 1)
 }
 
 // Nobody is asked about a call that is not on record.
@@ -53,7 +54,7 @@ func TestNobodyIsAskedUnrecorded(t *testing.T) {
 	if slices.Contains(r.kinds(), "asked") || slices.Contains(w.trace.take(), "resolve") {
 		t.Errorf("somebody was asked: %v", r.kinds())
 	}
-	w.ran(w.run, 0)
+	w.run.Ran(t, 0)
 }
 
 // An approval whose use cannot be recorded does not let the call run, and is
@@ -70,10 +71,10 @@ func TestApprovedButUnrecordedDoesNotRun(t *testing.T) {
 	w.vote(alice, rec, yes)
 	_, err := r.wait()
 	wantReason(t, "no journal", err, reason.JournalUnavailable)
-	w.ran(w.run, 0)
+	w.run.Ran(t, 0)
 	w.open(0)
 	w.store.fail(nil)
-	if rec, err := w.desk.Get(t.Context(), rec.ID); err != nil || rec.State != approval.Allowed {
+	if rec, err := w.Desk.Get(t.Context(), rec.ID); err != nil || rec.State != approval.Allowed {
 		t.Errorf("the approval is %s, %v", rec.State, err)
 	}
 }
@@ -96,7 +97,7 @@ func TestBudgetThatCannotBeReadRunsNothing(t *testing.T) {
 	w.ledger.readErr = errDisk
 	_, _, err := w.call(readCall())
 	wantReason(t, "no journal", err, reason.JournalUnavailable)
-	w.ran(w.read, 0)
+	w.read.Ran(t, 0)
 	w.ledger.readErr = nil
 	if _, _, err := w.call(readCall()); err != nil {
 		t.Errorf("the control: %v", err)
@@ -119,14 +120,14 @@ func TestUnattestedResultStaysInside(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.read.run = reports(`{"content":"the result"}`)
+			w.read.Work = gatewaytest.Reports(`{"content":"the result"}`)
 			c.spoil(w)
 			r, o, err := w.call(readCall())
 			wantReason(t, name, err, c.code)
 			if len(o.Report.Result) > 0 || slices.Contains(r.kinds(), "result") || slices.Contains(r.kinds(), "attestation") {
 				t.Errorf("the client saw %v and %s", r.kinds(), o.Report.Result)
 			}
-			w.ran(w.read, 1)
+			w.read.Ran(t, 1)
 			w.open(c.open)
 			w.notary.fail(nil)
 			if n := w.restart(); n != c.open {
@@ -137,7 +138,7 @@ func TestUnattestedResultStaysInside(t *testing.T) {
 				t.Errorf("closed %+v", p)
 			}
 			w.open(0)
-			w.ran(w.read, 1)
+			w.read.Ran(t, 1)
 			if n := w.restart(); n != 0 {
 				t.Errorf("a second start closed %d calls", n)
 			}
@@ -169,7 +170,7 @@ func blocked(began chan<- struct{}) func(context.Context, tool.Call) tool.Report
 	return func(ctx context.Context, _ tool.Call) tool.Report {
 		began <- struct{}{}
 		<-ctx.Done()
-		report := succeeded(``)
+		report := gatewaytest.Succeeded(``)
 		report.Outcome, report.Reason, report.Result = tool.Stopped, string(reason.Cancelled), nil
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			report.Outcome, report.Reason = tool.TimedOut, string(reason.TimedOut)
@@ -182,7 +183,7 @@ func blocked(began chan<- struct{}) func(context.Context, tool.Call) tool.Report
 func TestHangUpMidCallIsStillAttested(t *testing.T) {
 	w := newWorld(t)
 	began := make(chan struct{}, 1)
-	w.read.run = blocked(began)
+	w.read.Work = blocked(began)
 	r := w.begin(readCall())
 	<-began
 	r.leave()
@@ -203,7 +204,7 @@ func TestHangUpBeforeTheCall(t *testing.T) {
 	_, err := w.Call(ctx, readCall(), func(toolcall.Event) {})
 	wantReason(t, "gone", err, reason.Cancelled)
 	w.wantJournal(0, event.Refused)
-	w.ran(w.read, 0)
+	w.read.Ran(t, 0)
 }
 
 // A client that leaves between the decision and the start: the decision is on
@@ -223,7 +224,7 @@ func TestHangUpBetweenDecisionAndStart(t *testing.T) {
 	if err != nil || !o.Decision.Allowed || o.Report.Outcome != tool.Refused || o.Report.Reason != string(reason.Cancelled) {
 		t.Fatalf("got %+v, %v", o, err)
 	}
-	w.ran(w.read, 0)
+	w.read.Ran(t, 0)
 	w.wantJournal(0, event.Proposed, event.Evaluated, event.Decided, event.Attested)
 	w.checkEvidence(o)
 }
@@ -231,7 +232,7 @@ func TestHangUpBetweenDecisionAndStart(t *testing.T) {
 func TestDeadlineIsAttested(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.read.run = blocked(make(chan struct{}, 1))
+		w.read.Work = blocked(make(chan struct{}, 1))
 		_, o, err := w.call(readCall())
 		if err != nil || o.Report.Outcome != tool.TimedOut || o.Report.Reason != string(reason.TimedOut) {
 			t.Fatalf("got %+v, %v", o.Report, err)
@@ -242,7 +243,7 @@ func TestDeadlineIsAttested(t *testing.T) {
 
 func TestPanicIsAttested(t *testing.T) {
 	w := newWorld(t)
-	w.read.run = func(context.Context, tool.Call) tool.Report { panic("boom") }
+	w.read.Work = func(context.Context, tool.Call) tool.Report { panic("boom") }
 	_, o, err := w.call(readCall())
 	if err != nil || o.Report.Outcome != tool.Failed || o.Report.Reason != string(reason.Internal) {
 		t.Fatalf("got %+v, %v", o.Report, err)
@@ -256,14 +257,14 @@ func TestPanicIsAttested(t *testing.T) {
 func TestOutputIsOrderedAndEnds(t *testing.T) {
 	w := newWorld(t)
 	var late func()
-	w.read.run = func(_ context.Context, c tool.Call) tool.Report {
+	w.read.Work = func(_ context.Context, c tool.Call) tool.Report {
 		var writers sync.WaitGroup
 		for range 8 {
 			writers.Go(func() { c.Output("stdout", []byte("x")) })
 		}
 		writers.Wait()
 		late = func() { c.Output("stdout", []byte("late")) }
-		return succeeded(`{}`)
+		return gatewaytest.Succeeded(`{}`)
 	}
 	at := 0
 	r := w.beginWith(readCall(), func(toolcall.Event) { at++ }) // a race if two come at once
@@ -279,8 +280,8 @@ func TestOutputIsOrderedAndEnds(t *testing.T) {
 // freeze stops the gateway as the daemon does.
 func (w *world) freeze() int {
 	w.t.Helper()
-	n := w.router.Freeze()
-	if err := w.desk.Freeze(w.t.Context(), alice, "stop everything"); err != nil {
+	n := w.Router.Freeze()
+	if err := w.Desk.Freeze(w.t.Context(), alice, "stop everything"); err != nil {
 		w.t.Fatal(err)
 	}
 	return n
@@ -288,16 +289,16 @@ func (w *world) freeze() int {
 
 func (w *world) thaw() {
 	w.t.Helper()
-	if err := w.desk.Thaw(w.t.Context(), alice); err != nil {
+	if err := w.Desk.Thaw(w.t.Context(), alice); err != nil {
 		w.t.Fatal(err)
 	}
-	w.router.Thaw()
+	w.Router.Thaw()
 }
 
 func TestFreezeBeforeDuringAndAfter(t *testing.T) {
 	w := newWorld(t)
 	began := make(chan struct{}, 1)
-	w.read.run = blocked(began)
+	w.read.Work = blocked(began)
 	during := w.begin(readCall())
 	<-began
 	if n := w.freeze(); n != 1 {
@@ -313,10 +314,10 @@ func TestFreezeBeforeDuringAndAfter(t *testing.T) {
 	_, _, err = w.call(readCall())
 	wantReason(t, "a call while frozen", err, reason.GatewayFrozen)
 	w.wantJournal(before, event.Proposed, event.Refused)
-	w.ran(w.read, 1)
+	w.read.Ran(t, 1)
 
 	w.thaw()
-	w.read.change(func(p *probe) { p.run = nil })
+	w.read.Change(func(p *gatewaytest.Probe) { p.Work = nil })
 	if _, o, err := w.call(readCall()); err != nil || o.Report.Outcome != tool.Succeeded {
 		t.Errorf("after thaw: %+v, %v", o, err)
 	}
@@ -336,7 +337,7 @@ func TestFreezeBeatsAnApproval(t *testing.T) {
 	if err != nil || o.Decision.Allowed || o.Decision.Reason != reason.GatewayFrozen {
 		t.Fatalf("got %+v, %v", o, err)
 	}
-	w.ran(w.run, 0)
+	w.run.Ran(t, 0)
 	w.open(0)
 	w.wantJournal(0, append(asksFirst, event.Voted, event.Answered, event.Frozen, event.Decided)...)
 }
@@ -353,14 +354,14 @@ func TestFreezeBeatsADecision(t *testing.T) {
 	if err != nil || !o.Decision.Allowed || o.Report.Outcome != tool.Refused || o.Report.Reason != string(reason.GatewayFrozen) {
 		t.Fatalf("got %+v, %v", o, err)
 	}
-	w.ran(w.read, 0)
+	w.read.Ran(t, 0)
 	w.open(0)
 }
 
 func TestStoppingGatewayTakesNoCalls(t *testing.T) {
 	w := newWorld(t)
 	began := make(chan struct{}, 1)
-	w.read.run = blocked(began)
+	w.read.Work = blocked(began)
 	inside := w.begin(readCall())
 	<-began
 	ctx, stop := context.WithCancel(context.Background())

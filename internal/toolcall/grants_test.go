@@ -7,6 +7,7 @@ import (
 
 	"palyra/internal/approval"
 	"palyra/internal/event"
+	"palyra/internal/gatewaytest"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
@@ -25,7 +26,7 @@ func (w *world) grant(s toolcall.Submission, b approval.Ballot) approval.Grant {
 	if o, err := r.wait(); err != nil || !o.Decision.Allowed || o.Decision.GrantID != "" {
 		w.t.Fatalf("the call that was asked about: %+v, %v", o.Decision, err)
 	}
-	list, _, err := w.desk.ListGrants(w.t.Context(), approval.GrantFilter{Open: true})
+	list, _, err := w.Desk.ListGrants(w.t.Context(), approval.GrantFilter{Open: true})
 	if err != nil || len(list) != 1 {
 		w.t.Fatalf("%d grants, %v", len(list), err)
 	}
@@ -79,11 +80,11 @@ func TestSessionGrant(t *testing.T) {
 	w.wantAsked("another device with a session of that name", elsewhere)
 	w.restart()
 	w.wantGranted("after a restart", in("one", runCall()), g)
-	if err := w.desk.EndSession(t.Context(), toolcall.SessionID(agent, "one")); err != nil {
+	if err := w.Desk.EndSession(t.Context(), toolcall.SessionID(agent, "one")); err != nil {
 		t.Fatal(err)
 	}
 	w.wantAsked("after the session ended", in("one", runCall()))
-	if g, err := w.desk.GetGrant(t.Context(), g.ID); err != nil || g.Uses != 2 {
+	if g, err := w.Desk.GetGrant(t.Context(), g.ID); err != nil || g.Uses != 2 {
 		t.Errorf("%d uses are counted, %v", g.Uses, err)
 	}
 }
@@ -106,7 +107,7 @@ func TestSubjectGrantCoversOtherInputs(t *testing.T) {
 	b.Match = approval.MatchSubject
 	g := w.grant(runCall(), b)
 	w.wantGranted("another input", otherInput(runCall()), g)
-	w.run.change(func(p *probe) { p.subject = "process.run:another" })
+	w.run.Change(func(p *gatewaytest.Probe) { p.Found.Subject = "process.run:another" })
 	w.wantAsked("another subject", runCall())
 }
 
@@ -120,7 +121,7 @@ func TestGrantEndsWithTheDefinition(t *testing.T) {
 	w.wantGranted("the same definition", otherInput(runCall()), g)
 	flips["tool_definition_digest"].call(w, nil)
 	w.wantAsked("another definition", runCall())
-	w.ran(w.run, 2)
+	w.run.Ran(t, 2)
 }
 
 func TestPolicyCanRuleStandingApprovalsOut(t *testing.T) {
@@ -128,7 +129,7 @@ func TestPolicyCanRuleStandingApprovalsOut(t *testing.T) {
 	w.grant(runCall(), forAnHour)
 	w.reload(noStanding)
 	w.wantAsked("with standing approvals ruled out", runCall())
-	w.ran(w.run, 1)
+	w.run.Ran(t, 1)
 }
 
 func TestRevokedGrantAsksAgain(t *testing.T) {
@@ -136,12 +137,12 @@ func TestRevokedGrantAsksAgain(t *testing.T) {
 	g := w.grant(runCall(), forAnHour)
 	w.revoke(g)
 	w.wantAsked("after the revoke", runCall())
-	w.ran(w.run, 1)
+	w.run.Ran(t, 1)
 }
 
 func (w *world) revoke(g approval.Grant) {
 	w.t.Helper()
-	if _, err := w.desk.RevokeGrant(w.t.Context(), alice, g.ID, "enough"); err != nil {
+	if _, err := w.Desk.RevokeGrant(w.t.Context(), alice, g.ID, "enough"); err != nil {
 		w.t.Error(err)
 	}
 }
@@ -167,8 +168,8 @@ func TestRevokeBeatsACallOnItsWay(t *testing.T) {
 			}
 		}},
 		"while it gets ready": {decided: true, at: func(w *world, revoke func()) func(toolcall.Event) {
-			w.run.change(func(p *probe) {
-				p.onPlan = func(n int) {
+			w.run.Change(func(p *gatewaytest.Probe) {
+				p.OnPlan = func(n int) {
 					if n == 4 { // two for the first call, one for the decision of the second
 						revoke()
 					}
@@ -192,7 +193,7 @@ func TestRevokeBeatsACallOnItsWay(t *testing.T) {
 			case c.decided:
 				w.checkEvidence(o)
 			}
-			w.ran(w.run, 1)
+			w.run.Ran(t, 1)
 			w.open(0)
 		})
 	}
@@ -218,5 +219,5 @@ func TestOnceIsOnce(t *testing.T) {
 	w.wantAsked("the same call again", runCall())
 	w.restart()
 	w.wantAsked("after a restart", runCall())
-	w.ran(w.run, 1)
+	w.run.Ran(t, 1)
 }

@@ -12,6 +12,7 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/approval"
 	"palyra/internal/event"
+	"palyra/internal/gatewaytest"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
@@ -26,10 +27,10 @@ func TestRetryFollowsTheLiveCall(t *testing.T) {
 	w := newWorld(t)
 	release := make(chan struct{})
 	began := make(chan struct{}, 2)
-	w.read.run = func(context.Context, tool.Call) tool.Report {
+	w.read.Work = func(context.Context, tool.Call) tool.Report {
 		began <- struct{}{}
 		<-release
-		return succeeded(`{"once":true}`)
+		return gatewaytest.Succeeded(`{"once":true}`)
 	}
 	first := w.begin(keyed(readCall()))
 	<-began
@@ -43,7 +44,7 @@ func TestRetryFollowsTheLiveCall(t *testing.T) {
 		t.Fatalf("got %+v, %v", o, err)
 	}
 	wantSteps(t, "events of the second", second.kinds(), []string{"proposed", "decision", "result", "attestation"})
-	w.ran(w.read, 1)
+	w.read.Ran(t, 1)
 	w.wantJournal(0, event.Proposed, event.Evaluated, event.Decided, event.Attested)
 }
 
@@ -51,7 +52,7 @@ func TestRetryFollowsTheLiveCall(t *testing.T) {
 // restart.
 func TestRetryReplaysTheCall(t *testing.T) {
 	w := newWorld(t)
-	w.read.run = reports(`{"z":1,"a":"\u00e9"}`)
+	w.read.Work = gatewaytest.Reports(`{"z":1,"a":"\u00e9"}`)
 	_, first, err := w.call(keyed(readCall()))
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +81,7 @@ func TestRetryReplaysTheCall(t *testing.T) {
 		}
 		w.restart()
 	}
-	w.ran(w.read, 1)
+	w.read.Ran(t, 1)
 	w.checkEvidence(first)
 }
 
@@ -101,8 +102,8 @@ func TestKeyBelongsToOneCall(t *testing.T) {
 		_, _, err := w.call(s)
 		wantReason(t, "another "+name, err, reason.IdempotencyMismatch)
 	}
-	w.ran(w.read, 1)
-	w.ran(w.secret, 0)
+	w.read.Ran(t, 1)
+	w.secret.Ran(t, 0)
 	// Written otherwise it is the same input; and another principal's key is
 	// another key.
 	same := keyed(readCall())
@@ -110,13 +111,13 @@ func TestKeyBelongsToOneCall(t *testing.T) {
 	if _, _, err := w.call(same); err != nil {
 		t.Errorf("the same input, written otherwise: %v", err)
 	}
-	w.ran(w.read, 1)
+	w.read.Ran(t, 1)
 	theirs := keyed(readCall())
 	theirs.Caller.Principal = access.Agent("other")
 	if _, _, err := w.call(theirs); err != nil {
 		t.Errorf("another principal's: %v", err)
 	}
-	w.ran(w.read, 2)
+	w.read.Ran(t, 2)
 }
 
 // The mismatch is found while the first call still runs, too.
@@ -124,10 +125,10 @@ func TestKeyOfALiveCall(t *testing.T) {
 	w := newWorld(t)
 	began := make(chan struct{}, 1)
 	release := make(chan struct{})
-	w.read.run = func(context.Context, tool.Call) tool.Report {
+	w.read.Work = func(context.Context, tool.Call) tool.Report {
 		began <- struct{}{}
 		<-release
-		return succeeded(`{}`)
+		return gatewaytest.Succeeded(`{}`)
 	}
 	first := w.begin(keyed(readCall()))
 	<-began
@@ -139,7 +140,7 @@ func TestKeyOfALiveCall(t *testing.T) {
 	if _, err := first.wait(); err != nil {
 		t.Error(err)
 	}
-	w.ran(w.read, 1)
+	w.read.Ran(t, 1)
 }
 
 func TestManySubmissionsRunOnce(t *testing.T) {
@@ -159,7 +160,7 @@ func TestManySubmissionsRunOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	w.ran(w.read, 1)
+	w.read.Ran(t, 1)
 	if len(seen) != 1 {
 		t.Errorf("%d attestations: %v", len(seen), seen)
 	}
@@ -167,7 +168,7 @@ func TestManySubmissionsRunOnce(t *testing.T) {
 	for range 3 {
 		w.call(readCall())
 	}
-	w.ran(w.read, 4)
+	w.read.Ran(t, 4)
 }
 
 // A call that a crash interrupted is over: a retry is told so, and never runs
@@ -186,7 +187,7 @@ func TestInterruptedCallNeverRunsAgain(t *testing.T) {
 		}
 		w.restart()
 	}
-	w.ran(w.read, 1)
+	w.read.Ran(t, 1)
 }
 
 // A call that was on record and not decided when the gateway went down did not
@@ -197,7 +198,7 @@ func TestCallInterruptedBeforeItsDecision(t *testing.T) {
 	r := w.begin(keyed(runCall()))
 	rec := r.asked()
 	w.ledger.fail(event.Refused, event.Decided)
-	w.stop()
+	w.StopDesk()
 	if _, err := r.wait(); err == nil {
 		t.Fatal("the call ended well")
 	}
@@ -211,25 +212,25 @@ func TestCallInterruptedBeforeItsDecision(t *testing.T) {
 	if o, err := again.wait(); err != nil || o.Report.Outcome != tool.Succeeded {
 		t.Errorf("the retry gives %+v, %v", o.Report, err)
 	}
-	w.ran(w.run, 1)
+	w.run.Ran(t, 1)
 	// Once decided, the key never starts it again.
 	if _, _, err := w.call(keyed(runCall())); err != nil {
 		t.Error(err)
 	}
-	w.ran(w.run, 1)
+	w.run.Ran(t, 1)
 }
 
 // A freeze passes: what it refused may be tried again under the same key.
 func TestRetryAfterAFreeze(t *testing.T) {
 	w := newWorld(t)
-	w.router.Freeze()
+	w.Router.Freeze()
 	_, _, err := w.call(keyed(readCall()))
 	wantReason(t, "while frozen", err, reason.GatewayFrozen)
-	w.router.Thaw()
+	w.Router.Thaw()
 	if _, o, err := w.call(keyed(readCall())); err != nil || o.Report.Outcome != tool.Succeeded {
 		t.Errorf("after the thaw: %+v, %v", o.Report, err)
 	}
-	w.ran(w.read, 1)
+	w.read.Ran(t, 1)
 }
 
 func TestRetryOfADenialIsTheDenial(t *testing.T) {
@@ -246,7 +247,7 @@ func TestRetryOfADenialIsTheDenial(t *testing.T) {
 		t.Errorf("got %+v, %v, was %+v", again.Decision, err, first.Decision)
 	}
 	wantSteps(t, "events", r.kinds(), []string{"proposed", "decision"})
-	w.ran(w.run, 0)
+	w.run.Ran(t, 0)
 }
 
 func TestRetryOfARefusalIsTheRefusal(t *testing.T) {
@@ -273,7 +274,7 @@ func TestRetryOfAnUnrecordedCallRuns(t *testing.T) {
 	if _, o, err := w.call(keyed(readCall())); err != nil || o.Report.Outcome != tool.Succeeded {
 		t.Errorf("the retry: %+v, %v", o, err)
 	}
-	w.ran(w.read, 1)
+	w.read.Ran(t, 1)
 }
 
 // A key that cannot be looked up starts nothing.
@@ -284,7 +285,7 @@ func TestUnreadableKeysStartNothing(t *testing.T) {
 	if err == nil {
 		t.Error("the call was let in")
 	}
-	w.ran(w.read, 0)
+	w.read.Ran(t, 0)
 	w.ledger.readErr = nil
 	if _, _, err := w.call(keyed(readCall())); err != nil {
 		t.Errorf("the control: %v", err)
@@ -296,7 +297,7 @@ func TestUnreadableKeysStartNothing(t *testing.T) {
 func TestStopWaitsForCallsWithoutAClient(t *testing.T) {
 	w := newWorld(t)
 	began := make(chan struct{}, 1)
-	w.read.run = blocked(began)
+	w.read.Work = blocked(began)
 	r := w.begin(keyed(readCall()))
 	<-began
 	r.leave()
@@ -329,10 +330,10 @@ func TestStopLeavesTheApprovalPending(t *testing.T) {
 	}
 	_, err := r.wait()
 	wantReason(t, "the call", err, reason.ShuttingDown)
-	if rec, err := w.desk.Get(t.Context(), rec.ID); err != nil || rec.State != approval.Pending {
+	if rec, err := w.Desk.Get(t.Context(), rec.ID); err != nil || rec.State != approval.Pending {
 		t.Errorf("the approval is %s, %v", rec.State, err)
 	}
-	w.ran(w.run, 0)
+	w.run.Ran(t, 0)
 }
 
 // A call outlives its clients while it waits for an approval: a lost
@@ -344,31 +345,31 @@ func TestCallOutlivesItsClients(t *testing.T) {
 	first.leave()
 	_, err := first.wait()
 	wantReason(t, "the client that left", err, reason.Cancelled)
-	if rec, err := w.desk.Get(t.Context(), rec.ID); err != nil || rec.State != approval.Pending {
+	if rec, err := w.Desk.Get(t.Context(), rec.ID); err != nil || rec.State != approval.Pending {
 		t.Fatalf("with no client left the approval is %s, %v", rec.State, err)
 	}
-	w.ran(w.run, 0)
+	w.run.Ran(t, 0)
 	w.vote(alice, rec, approval.Ballot{Allow: true})
 	w.drain()
-	w.ran(w.run, 1)
+	w.run.Ran(t, 1)
 	w.restart()
 	_, o, err := w.call(keyed(runCall()))
 	if err != nil || o.Report.Outcome != tool.Succeeded {
 		t.Errorf("coming back for the result gives %+v, %v", o.Report, err)
 	}
-	w.ran(w.run, 1)
+	w.run.Ran(t, 1)
 }
 
 // Output reaches the clients of a call with a key while it runs, up to a bound.
 func TestFollowersGetOutput(t *testing.T) {
 	w := newWorld(t)
 	buffer := bytes.Repeat([]byte("x"), 1<<19)
-	w.read.run = func(_ context.Context, c tool.Call) tool.Report {
+	w.read.Work = func(_ context.Context, c tool.Call) tool.Report {
 		for range 4 {
 			c.Output("stdout", buffer)
 		}
 		clear(buffer)
-		return succeeded(`{}`)
+		return gatewaytest.Succeeded(`{}`)
 	}
 	var got []byte
 	_, err := w.Pipeline.Call(t.Context(), keyed(readCall()), func(e toolcall.Event) {

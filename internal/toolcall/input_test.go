@@ -9,6 +9,7 @@ import (
 	"palyra/internal/callrecord"
 	"palyra/internal/canonical"
 	"palyra/internal/event"
+	"palyra/internal/gatewaytest"
 	"palyra/internal/reason"
 	"palyra/internal/toolcall"
 )
@@ -79,10 +80,10 @@ func TestBadInputIsRefusedAndRecorded(t *testing.T) {
 			}
 		})
 	}
-	for _, p := range []*probe{w.read, w.run, w.fetch, w.secret} {
-		w.ran(p, 0)
-		if p.plans != 0 {
-			t.Errorf("%s was planned", p.descriptor.Name)
+	for _, p := range []*gatewaytest.Probe{w.read, w.run, w.fetch, w.secret} {
+		p.Ran(t, 0)
+		if p.Planned != 0 {
+			t.Errorf("%s was planned", p.Of.Name)
 		}
 	}
 }
@@ -145,7 +146,7 @@ func TestLargeArgumentsAreABlob(t *testing.T) {
 func TestResultBytesAreUntouched(t *testing.T) {
 	const odd = `{"z":1,"a":"\u00e9"}`
 	w := newWorld(t)
-	w.read.run = reports(odd)
+	w.read.Work = gatewaytest.Reports(odd)
 	_, o, err := w.call(readCall())
 	if err != nil || string(o.Report.Result) != odd {
 		t.Fatalf("got %s, %v", o.Report.Result, err)

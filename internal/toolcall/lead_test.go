@@ -16,7 +16,7 @@ func lead() []event.Draft {
 }
 
 func TestLeadComesFirst(t *testing.T) {
-	frozen := func(w *world) { w.router.Freeze() }
+	frozen := func(w *world) { w.Router.Freeze() }
 	for name, c := range map[string]struct {
 		submit toolcall.Submission
 		before func(*world)
@@ -60,7 +60,7 @@ func TestLeadFailsWithItsCall(t *testing.T) {
 	if got := w.codes(0); len(got) != 0 {
 		t.Errorf("journal %v", got)
 	}
-	w.ran(w.read, 0)
+	w.read.Ran(t, 0)
 }
 
 func TestCallIDIsOnRecord(t *testing.T) {
@@ -102,7 +102,7 @@ func TestSmallerBudgetCounts(t *testing.T) {
 					t.Errorf("call %d: %t %s", n+1, o.Decision.Allowed, o.Decision.Reason)
 				}
 			}
-			w.ran(w.read, int32(c.want))
+			w.read.Ran(t, int32(c.want))
 		})
 	}
 }

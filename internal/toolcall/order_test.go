@@ -37,7 +37,7 @@ func TestAllowGoesThroughTheStagesInOrder(t *testing.T) {
 	})
 	wantSteps(t, "events", r.kinds(), []string{"proposed", "decision", "result", "attestation"})
 	w.wantJournal(0, event.Proposed, event.Evaluated, event.Decided, event.Attested)
-	w.ran(w.read, 1)
+	w.read.Ran(t, 1)
 	w.open(0)
 	if o.Attestation.Seq != w.head() {
 		t.Errorf("attested at %d, the journal ends at %d", o.Attestation.Seq, w.head())
@@ -75,7 +75,7 @@ func TestAskAndAllow(t *testing.T) {
 	w := newWorld(t)
 	r := w.begin(runCall())
 	rec := r.asked()
-	w.ran(w.run, 0)
+	w.run.Ran(t, 0)
 	w.wantJournal(0, asksFirst...)
 	w.vote(alice, rec, yes)
 	o, err := r.wait()
@@ -88,7 +88,7 @@ func TestAskAndAllow(t *testing.T) {
 	wantSteps(t, "events", r.kinds(), []string{"proposed", "asked", "resolved", "decision", "result", "attestation"})
 	w.wantJournal(0, append(asksFirst, event.Voted, event.Answered, event.Consumed, event.Decided, event.Attested)...)
 	w.checkEvidence(o)
-	if rec, err := w.desk.Get(t.Context(), rec.ID); err != nil || rec.State != approval.Consumed {
+	if rec, err := w.Desk.Get(t.Context(), rec.ID); err != nil || rec.State != approval.Consumed {
 		t.Errorf("the approval is %s, %v", rec.State, err)
 	}
 }
@@ -106,7 +106,7 @@ func TestAskAndDeny(t *testing.T) {
 	})
 	wantSteps(t, "events", r.kinds(), []string{"proposed", "asked", "resolved", "decision"})
 	w.wantJournal(0, append(asksFirst, event.Voted, event.Answered, event.Decided)...)
-	w.ran(w.run, 0)
+	w.run.Ran(t, 0)
 	w.open(0)
 }
 
@@ -122,7 +122,7 @@ forbid(principal, action == Action::"tool.execute/process.run", resource);`
 	wantSteps(t, "stages", w.trace.take(), []string{"check", "plan", "evaluate", "record proposed+evaluated+decided"})
 	wantSteps(t, "events", r.kinds(), []string{"proposed", "decision"})
 	w.wantJournal(0, event.Proposed, event.Evaluated, event.Decided)
-	w.ran(w.run, 0)
+	w.run.Ran(t, 0)
 }
 
 // A policy that errors denies, even when another one permits.
@@ -137,12 +137,12 @@ when { context.args has limit && context.args.limit * 9223372036854775807 > 5 };
 	if err != nil || o.Decision.Allowed || o.Decision.Reason != reason.PolicyError {
 		t.Fatalf("got %+v, %v", o, err)
 	}
-	w.ran(w.read, 0)
+	w.read.Ran(t, 0)
 	// The control: without the overflow the same policies let it run.
 	if _, o, err := w.call(readCall()); err != nil || !o.Decision.Allowed {
 		t.Errorf("the control: %+v, %v", o, err)
 	}
-	w.ran(w.read, 1)
+	w.read.Ran(t, 1)
 }
 
 func TestNobodyAnswersInTime(t *testing.T) {
@@ -159,8 +159,8 @@ func TestNobodyAnswersInTime(t *testing.T) {
 			t.Errorf("waited %s", waited)
 		}
 		w.wantJournal(0, append(asksFirst, event.Expired, event.Decided)...)
-		w.ran(w.run, 0)
-		if _, err := w.desk.Decide(t.Context(), alice, rec.ID, yes); reason.Of(err) != reason.ApprovalConflict {
+		w.run.Ran(t, 0)
+		if _, err := w.Desk.Decide(t.Context(), alice, rec.ID, yes); reason.Of(err) != reason.ApprovalConflict {
 			t.Errorf("a late yes: %v", err)
 		}
 	})
@@ -184,7 +184,7 @@ func TestOperatorCancels(t *testing.T) {
 	w := newWorld(t)
 	r := w.begin(runCall())
 	rec := r.asked()
-	if _, err := w.desk.Cancel(t.Context(), alice, rec.ID, "never mind"); err != nil {
+	if _, err := w.Desk.Cancel(t.Context(), alice, rec.ID, "never mind"); err != nil {
 		t.Fatal(err)
 	}
 	o, err := r.wait()
@@ -192,7 +192,7 @@ func TestOperatorCancels(t *testing.T) {
 		t.Fatalf("got %+v, %v", o, err)
 	}
 	w.wantJournal(0, append(asksFirst, event.Cancelled, event.Decided)...)
-	w.ran(w.run, 0)
+	w.run.Ran(t, 0)
 }
 
 func TestClientLeavesWhileAsked(t *testing.T) {
@@ -205,8 +205,8 @@ func TestClientLeavesWhileAsked(t *testing.T) {
 		t.Fatalf("got %+v, %v", o, err)
 	}
 	w.wantJournal(0, append(asksFirst, event.Cancelled, event.Decided)...)
-	w.ran(w.run, 0)
-	if rec, err := w.desk.Get(t.Context(), rec.ID); err != nil || rec.State != approval.Cancelled {
+	w.run.Ran(t, 0)
+	if rec, err := w.Desk.Get(t.Context(), rec.ID); err != nil || rec.State != approval.Cancelled {
 		t.Errorf("the approval is %s, %v", rec.State, err)
 	}
 }
@@ -229,8 +229,8 @@ func TestDryRunLeavesNothing(t *testing.T) {
 	if w.head() != 0 {
 		t.Errorf("the journal has %v", w.codes(0))
 	}
-	w.ran(w.read, 0)
-	w.ran(w.run, 0)
+	w.read.Ran(t, 0)
+	w.run.Ran(t, 0)
 	// It does not count either: the first call of the run is still the first.
 	w.call(readCall())
 	if n := last[evaluated](w, event.Evaluated).Request.SessionFacts.CallsInRun; n != 1 {

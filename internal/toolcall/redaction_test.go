@@ -13,6 +13,7 @@ import (
 	"palyra/internal/callrecord"
 	"palyra/internal/canonical"
 	"palyra/internal/event"
+	"palyra/internal/gatewaytest"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
@@ -63,7 +64,7 @@ func TestSecretsStayOutOfTheJournal(t *testing.T) {
 				t.Fatal(err)
 			}
 			var received string
-			w.secret.run = report(&received)
+			w.secret.Work = report(&received)
 			_, o, err := w.call(toolcall.Submission{Caller: agent, Tool: "vault.put", Input: input})
 			if err != nil || !o.Decision.Allowed {
 				t.Fatalf("got %+v, %v", o, err)
@@ -103,7 +104,7 @@ func TestSecretsStayOutOfTheJournal(t *testing.T) {
 func report(received *string) func(context.Context, tool.Call) tool.Report {
 	return func(_ context.Context, c tool.Call) tool.Report {
 		*received = string(c.Proposal.Input)
-		r := succeeded(`{"stored":true}`)
+		r := gatewaytest.Succeeded(`{"stored":true}`)
 		if strings.ContainsAny(*received, "_") {
 			// A failing tool may quote what it was given.
 			r.Outcome, r.Reason, r.Message = tool.Failed, string(reason.ToolFailed), "cannot store "+*received

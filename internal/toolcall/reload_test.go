@@ -10,6 +10,7 @@ import (
 	"palyra/internal/approval"
 	"palyra/internal/decision"
 	"palyra/internal/event"
+	"palyra/internal/gatewaytest"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
@@ -73,7 +74,7 @@ func TestPolicyThatChangesWhilePeopleAreAsked(t *testing.T) {
 			if err != nil || o.Decision.Reason != c.reason || o.Decision.Allowed != (c.reason == "") {
 				t.Fatalf("got %+v, %v", o.Decision, err)
 			}
-			if after, err := w.desk.Get(t.Context(), rec.ID); err != nil || after.State != c.state {
+			if after, err := w.Desk.Get(t.Context(), rec.ID); err != nil || after.State != c.state {
 				t.Errorf("the approval is %s, %v, want %s", after.State, err, c.state)
 			}
 			if (o.Decision.ApprovalID == rec.ID) != c.used && c.reason == "" {
@@ -87,7 +88,7 @@ func TestPolicyThatChangesWhilePeopleAreAsked(t *testing.T) {
 				evaluations = 2
 			}
 			w.wantEvaluations(evaluations)
-			w.ran(w.run, map[bool]int32{true: 1}[c.reason == ""])
+			w.run.Ran(t, map[bool]int32{true: 1}[c.reason == ""])
 		})
 	}
 }
@@ -119,7 +120,7 @@ func TestPolicyThatChangesBeforeTheVote(t *testing.T) {
 	if o, _ := r.wait(); o.Decision.Allowed {
 		t.Error("one vote was enough")
 	}
-	w.ran(w.run, 0)
+	w.run.Ran(t, 0)
 }
 
 // Votes that were judged by a policy in between do not pass under the one that
@@ -141,7 +142,7 @@ func TestPolicyThatChangesThereAndBack(t *testing.T) {
 			if err != nil || o.Decision.Allowed == back {
 				t.Errorf("got %+v, %v", o.Decision, err)
 			}
-			w.ran(w.run, map[bool]int32{false: 1}[back])
+			w.run.Ran(t, map[bool]int32{false: 1}[back])
 		})
 	}
 }
@@ -171,7 +172,7 @@ func TestUnusedApprovalIsJudgedAgain(t *testing.T) {
 				if o.Decision.Allowed == stricter {
 					t.Errorf("allowed %v under a stricter policy: %v", o.Decision.Allowed, stricter)
 				}
-				w.ran(w.run, map[bool]int32{false: 1}[stricter])
+				w.run.Ran(t, map[bool]int32{false: 1}[stricter])
 			})
 		})
 	}
@@ -186,7 +187,7 @@ func TestPolicyThatChangesAfterTheDecision(t *testing.T) {
 	if err != nil || !o.Decision.Allowed || o.Report.Outcome != tool.Refused || o.Report.Reason != string(reason.BindingMismatch) {
 		t.Fatalf("got %+v, %v", o, err)
 	}
-	w.ran(w.read, 0)
+	w.read.Ran(t, 0)
 	w.checkEvidence(o)
 	w.ledger.after = nil
 	if _, o, err := w.call(readCall()); err != nil || o.Report.Outcome != tool.Succeeded {
@@ -204,9 +205,9 @@ func TestSiblingGrantIsJudgedAsStanding(t *testing.T) {
 			// changes between its decision and its start would stop it.
 			ran := make(chan struct{})
 			var once sync.Once
-			w.run.run = func(context.Context, tool.Call) tool.Report {
+			w.run.Work = func(context.Context, tool.Call) tool.Report {
 				once.Do(func() { close(ran) })
-				return succeeded(`{}`)
+				return gatewaytest.Succeeded(`{}`)
 			}
 			byGrant := func(e toolcall.Event) {
 				if e.Resolved != nil && e.Resolved.Kind() == approval.ByGrant && ruledOut {
@@ -231,7 +232,7 @@ func TestSiblingGrantIsJudgedAsStanding(t *testing.T) {
 			if want := map[bool]int{true: 1, false: 2}[ruledOut]; allowed != want {
 				t.Errorf("%d calls were allowed, want %d", allowed, want)
 			}
-			w.ran(w.run, int32(allowed))
+			w.run.Ran(t, int32(allowed))
 		})
 	}
 }
@@ -244,8 +245,8 @@ func TestTwoPeopleMustAgree(t *testing.T) {
 	if after := w.vote(bob, rec, yes); after.State != approval.Pending {
 		t.Fatalf("after one vote: %s", after.State)
 	}
-	w.ran(w.run, 0)
-	w.vote(person(member("carol").Principal, member("carol").Roles...), rec, yes)
+	w.run.Ran(t, 0)
+	w.vote(gatewaytest.Person(member("carol").Principal, member("carol").Roles...), rec, yes)
 	o, err := r.wait()
 	if err != nil || !o.Decision.Allowed {
 		t.Fatalf("got %+v, %v", o.Decision, err)
@@ -253,7 +254,7 @@ func TestTwoPeopleMustAgree(t *testing.T) {
 	if d := last[decision.Record](w, event.Decided); len(d.Determining) == 0 {
 		t.Error("the decision names no policy")
 	}
-	w.ran(w.run, 1)
+	w.run.Ran(t, 1)
 }
 
 // From the second user on, nobody answers for their own agent.
@@ -261,9 +262,9 @@ func TestOwnerMayNotAnswerOnceThereAreTwo(t *testing.T) {
 	w := newWorld(t, twoUsers)
 	r := w.begin(runCall())
 	rec := r.asked()
-	_, err := w.desk.Decide(t.Context(), alice, rec.ID, yes)
+	_, err := w.Desk.Decide(t.Context(), alice, rec.ID, yes)
 	wantReason(t, "the owner", err, reason.PermissionDenied)
-	_, err = w.desk.Decide(t.Context(), agent, rec.ID, yes)
+	_, err = w.Desk.Decide(t.Context(), agent, rec.ID, yes)
 	wantReason(t, "the agent itself", err, reason.PermissionDenied)
 	w.vote(bob, rec, yes)
 	if o, err := r.wait(); err != nil || !o.Decision.Allowed {

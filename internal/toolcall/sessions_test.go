@@ -14,6 +14,7 @@ import (
 	"palyra/internal/approval"
 	"palyra/internal/callrecord"
 	"palyra/internal/event"
+	"palyra/internal/gatewaytest"
 	"palyra/internal/policy/policytest"
 	"palyra/internal/reason"
 	"palyra/internal/session"
@@ -62,8 +63,8 @@ func TestLabelsDoNotResetASession(t *testing.T) {
 // any other.
 func TestUsersCountAsAgentsDo(t *testing.T) {
 	w := newWorld(t)
-	w.read.run = func(context.Context, tool.Call) tool.Report {
-		r := succeeded(`{}`)
+	w.read.Work = func(context.Context, tool.Call) tool.Report {
+		r := gatewaytest.Succeeded(`{}`)
 		r.Egress.Observed = []tool.Connection{{Host: "a.org", BytesIn: 1}}
 		return r
 	}
@@ -124,11 +125,11 @@ func TestChangingFactsRefuse(t *testing.T) {
 		flip++
 		w.reload([]string{asks, ""}[flip%2])
 	}
-	w.buildPipeline()
+	w.Connect(t)
 	r := w.begin(readCall())
 	go func() {
 		for rec := range r.asks {
-			_, _ = w.desk.Decide(context.Background(), alice, rec.ID, yes)
+			_, _ = w.Desk.Decide(context.Background(), alice, rec.ID, yes)
 		}
 	}()
 	_, err := r.wait()
@@ -137,7 +138,7 @@ func TestChangingFactsRefuse(t *testing.T) {
 	if reason.Of(err) != reason.FactsChanged || !errors.As(err, &known) || known.NextStep() == "" {
 		t.Errorf("%v", err)
 	}
-	w.ran(w.read, 0)
+	w.read.Ran(t, 0)
 }
 
 // TestBytesAreReserved: what calls under way may send counts for others, and
@@ -145,12 +146,12 @@ func TestChangingFactsRefuse(t *testing.T) {
 func TestBytesAreReserved(t *testing.T) {
 	w := newWorld(t, policies(`@waives("approval: a test") permit(principal, action == Action::"tool.execute/http.fetch", resource) when { context.session.bytes_out + 100 <= 250 };
 forbid(principal, action == Action::"tool.execute/http.fetch", resource) when { context.session.bytes_out + 100 > 250 };`))
-	w.fetch.change(func(p *probe) { p.maySend = 100 })
+	w.fetch.Change(func(p *gatewaytest.Probe) { p.Found.MaySend = 100 })
 	inside, leave := make(chan struct{}, 9), make(chan struct{})
-	w.fetch.run = func(context.Context, tool.Call) tool.Report {
+	w.fetch.Work = func(context.Context, tool.Call) tool.Report {
 		inside <- struct{}{}
 		<-leave
-		r := succeeded(`{}`)
+		r := gatewaytest.Succeeded(`{}`)
 		r.Egress.Observed = []tool.Connection{{Host: "example.org", BytesOut: 40}}
 		return r
 	}
@@ -169,7 +170,7 @@ forbid(principal, action == Action::"tool.execute/http.fetch", resource) when { 
 	if f := w.facts(); f.BytesOut != 80 {
 		t.Errorf("%d bytes out", f.BytesOut)
 	}
-	w.ran(w.fetch, 3)
+	w.fetch.Ran(t, 3)
 }
 
 func policies(text string) func(*world) { return func(w *world) { w.options.Policies = text } }
@@ -214,16 +215,16 @@ func (w *world) anyCall(random *rand.Rand) {
 		readCall(), runCall(), {Caller: agent, Tool: "http.fetch", Input: []byte(`{"url":"https://example.org/"}`)},
 		{Caller: agent, Tool: "not.there"}, ofRun(readCall()), otherInput(readCall()),
 	}[random.IntN(6)]
-	report := succeeded(`{}`)
+	report := gatewaytest.Succeeded(`{}`)
 	report.Egress = tool.Egress{Mode: []string{"strict", "strict", "strict", "preflight"}[random.IntN(4)]}
 	for range random.IntN(3) {
 		report.Egress.Observed = append(report.Egress.Observed, tool.Connection{Host: "a.org", BytesOut: random.Int64N(50), BytesIn: random.Int64N(2)})
 	}
-	for _, p := range []*probe{w.read, w.run, w.fetch} {
-		p.change(func(p *probe) {
-			p.maySend = random.Int64N(100)
-			p.secrets = []string{"s" + strconv.Itoa(random.IntN(4))}
-			p.run = func(context.Context, tool.Call) tool.Report { return report }
+	for _, p := range []*gatewaytest.Probe{w.read, w.run, w.fetch} {
+		p.Change(func(p *gatewaytest.Probe) {
+			p.Found.MaySend = random.Int64N(100)
+			p.Found.Facts.Secrets = []string{"s" + strconv.Itoa(random.IntN(4))}
+			p.Work = func(context.Context, tool.Call) tool.Report { return report }
 		})
 	}
 	r := w.begin(s)
@@ -251,10 +252,10 @@ func TestSessionAsksToGoOn(t *testing.T) {
 	if !rec.AboutSession() || !strings.Contains(rec.Prompt.Title, "200 more") || len(rec.Prompt.Scopes) != 1 {
 		t.Errorf("%s %+v", rec.SubjectID, rec.Prompt)
 	}
-	if _, err := w.desk.Decide(t.Context(), alice, rec.ID, approval.Ballot{Allow: true, Scope: approval.Session}); reason.Of(err) != reason.InvalidInput {
+	if _, err := w.Desk.Decide(t.Context(), alice, rec.ID, approval.Ballot{Allow: true, Scope: approval.Session}); reason.Of(err) != reason.InvalidInput {
 		t.Errorf("a standing yes: %v", err)
 	}
-	if _, err := w.desk.Decide(t.Context(), agent, rec.ID, yes); reason.Of(err) != reason.PermissionDenied {
+	if _, err := w.Desk.Decide(t.Context(), agent, rec.ID, yes); reason.Of(err) != reason.PermissionDenied {
 		t.Errorf("the agent's own yes: %v", err)
 	}
 	w.vote(alice, rec, yes)
@@ -286,7 +287,7 @@ func TestSessionIsNotLetGoOn(t *testing.T) {
 	if err != nil || o.Decision.Allowed || o.Decision.Reason != reason.BudgetExceeded || !strings.Contains(o.Decision.Remedy, "palyra sessions end ") {
 		t.Errorf("%+v, %v", o.Decision, err)
 	}
-	w.ran(w.read, 1)
+	w.read.Ran(t, 1)
 }
 
 // TestNobodyLetsASessionGoOn: where nobody may decide, nobody is asked.
@@ -309,7 +310,7 @@ func TestNobodyAnswersForThemselves(t *testing.T) {
 	w.call(s)
 	r := w.begin(s)
 	rec := r.asked()
-	if _, err := w.desk.Decide(t.Context(), alice, rec.ID, yes); reason.Of(err) != reason.PermissionDenied {
+	if _, err := w.Desk.Decide(t.Context(), alice, rec.ID, yes); reason.Of(err) != reason.PermissionDenied {
 		t.Errorf("their own yes: %v", err)
 	}
 	w.vote(bob, rec, yes)

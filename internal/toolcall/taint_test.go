@@ -8,6 +8,7 @@ import (
 	"palyra/internal/attest"
 	"palyra/internal/callrecord"
 	"palyra/internal/event"
+	"palyra/internal/gatewaytest"
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
 )
@@ -26,8 +27,8 @@ func TestWhatCameInTaints(t *testing.T) {
 		"nobody saw, and only hosts were checked": {tool.Egress{Mode: "preflight"}, true},
 	} {
 		w := newWorld(t)
-		w.read.run = func(context.Context, tool.Call) tool.Report {
-			r := succeeded(`{}`)
+		w.read.Work = func(context.Context, tool.Call) tool.Report {
+			r := gatewaytest.Succeeded(`{}`)
 			r.Egress = row.egress
 			return r
 		}
@@ -47,17 +48,17 @@ func TestWhatCameInTaints(t *testing.T) {
 // does whoever reads its attestation.
 func TestSecretsAreNamed(t *testing.T) {
 	w := newWorld(t)
-	w.fetch.secrets = []string{"github"}
+	w.fetch.Found.Facts.Secrets = []string{"github"}
 	c := w.begin(toolcall.Submission{Caller: agent, Tool: "http.fetch", Input: []byte(`{"url":"https://example.org/"}`), Run: "run-1"})
 	asked := c.asked()
-	if got := asked.Prompt.Runs.Secrets; !slices.Equal(got, w.fetch.secrets) {
+	if got := asked.Prompt.Runs.Secrets; !slices.Equal(got, w.fetch.Found.Facts.Secrets) {
 		t.Errorf("the prompt names %q", got)
 	}
 	w.vote(alice, asked, yes)
 	if _, err := c.wait(); err != nil {
 		t.Fatal(err)
 	}
-	w.named(w.fetch.secrets)
+	w.named(w.fetch.Found.Facts.Secrets)
 	w.call(readCall()) // control: it uses none
 	w.named(nil)
 }

@@ -2,33 +2,20 @@ package toolcall_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/ed25519"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
-	"math/big"
-	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"palyra/internal/access"
 	"palyra/internal/approval"
-	"palyra/internal/approval/approvaltest"
-	"palyra/internal/attest"
 	"palyra/internal/dispatch"
 	"palyra/internal/event"
+	"palyra/internal/gatewaytest"
 	"palyra/internal/policy"
 	"palyra/internal/policy/policytest"
 	"palyra/internal/sqlite"
@@ -38,104 +25,6 @@ import (
 )
 
 var errDisk = errors.New("the disk is full")
-
-// probe is a tool whose plan and work a test can change, and that counts its
-// runs.
-type probe struct {
-	descriptor tool.Descriptor
-	runs       atomic.Int32
-
-	mu      sync.Mutex
-	binding tool.Binding
-	subject string
-	// onPlan is called before each plan, without the lock.
-	onPlan func(n int)
-	plans  int
-	run    func(context.Context, tool.Call) tool.Report
-	// secrets are those that its calls may use, maySend the bytes.
-	secrets []string
-	// path, method and files are what planning finds of a file; no policy by
-	// default reads method.
-	path, method string
-	files        []tool.FileIdentity
-	// rung is that of the sandbox.
-	rung    string
-	maySend int64
-}
-
-func newProbe(d tool.Descriptor) *probe {
-	return &probe{descriptor: d, subject: d.Name + ":subject", binding: tool.Binding{
-		Cwd: "default:.", Argv: []string{"make"}, Environment: []string{"LANG=C"},
-		Executable:     tool.Executable{Path: "/usr/bin/make", SHA256: digest("1")},
-		Operands:       []tool.Operand{{Path: "Makefile", SHA256: digest("2")}},
-		SandboxProfile: "c/rw/default", Egress: []string{"strict"},
-	}}
-}
-
-func digest(c string) string {
-	out := "sha256:"
-	for range 64 {
-		out += c
-	}
-	return out
-}
-
-func (p *probe) Descriptor() tool.Descriptor { return p.descriptor }
-
-func (p *probe) Plan(context.Context, tool.Proposal) (tool.Plan, error) {
-	p.mu.Lock()
-	p.plans++
-	n, hook := p.plans, p.onPlan
-	p.mu.Unlock()
-	if hook != nil {
-		hook(n)
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return tool.Plan{
-		Binding: p.binding, Subject: p.subject,
-		Facts:   tool.Facts{Workspace: "default", Path: p.path, Method: p.method, SandboxTier: "builtin", SandboxLevel: "none", SandboxRung: p.rung, Secrets: p.secrets},
-		Files:   p.files,
-		Preview: tool.Preview{Summary: "Do what the test says."}, MaySend: p.maySend,
-	}, nil
-}
-
-func (p *probe) Prepare(ctx context.Context, proposal tool.Proposal) (tool.Prepared, error) {
-	plan, err := p.Plan(ctx, proposal)
-	return tool.Prepared{Plan: plan, Run: p.Run}, err
-}
-
-func (p *probe) Run(ctx context.Context, c tool.Call) tool.Report {
-	p.runs.Add(1)
-	p.mu.Lock()
-	run := p.run
-	p.mu.Unlock()
-	if run != nil {
-		return run(ctx, c)
-	}
-	return succeeded(`{"ok":true}`)
-}
-
-func succeeded(result string) tool.Report {
-	return tool.Report{
-		Outcome: tool.Succeeded, Result: json.RawMessage(result),
-		Executor:    tool.ExecutorInfo{Name: tool.Builtin, Tier: "builtin", Version: "test"},
-		Enforcement: tool.Enforcement{Level: "none"},
-		StartedAt:   time.Now().UTC(), FinishedAt: time.Now().UTC(),
-	}
-}
-
-// reports makes a tool succeed with a result.
-func reports(result string) func(context.Context, tool.Call) tool.Report {
-	return func(context.Context, tool.Call) tool.Report { return succeeded(result) }
-}
-
-// change changes the world that the tool finds.
-func (p *probe) change(fn func(*probe)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	fn(p)
-}
 
 // secretTool takes a secret at declared places.
 var secretTool = tool.Descriptor{
@@ -152,11 +41,8 @@ type world struct {
 	db     *sqlite.DB
 	path   string
 	engine *policy.Engine
-	desk   *approval.Desk
-	router *dispatch.Router
-	stop   func()
 
-	read, run, fetch, secret *probe
+	read, run, fetch, secret *gatewaytest.Probe
 	// more are tools beside those.
 	more []dispatch.Tool
 
@@ -174,9 +60,9 @@ type world struct {
 	// revoked are devices that may no longer act.
 	revoked sync.Map
 	// log is what the pipeline logged.
-	log logged
+	log gatewaytest.Log
 
-	*toolcall.Pipeline
+	*gatewaytest.Gateway
 }
 
 func (w *world) live(device string) bool {
@@ -184,73 +70,27 @@ func (w *world) live(device string) bool {
 	return !revoked
 }
 
-// logged is a log that many write to.
-type logged struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 // newWorld starts a gateway; setup may change it before.
 func newWorld(t *testing.T, setup ...func(*world)) *world {
 	t.Helper()
 	w := &world{
 		t: t, path: filepath.Join(t.TempDir(), "palyra.db"), budget: 200, perSession: 1 << 30, idle: 30 * time.Minute,
-		read: newProbe(policytest.Read), run: newProbe(policytest.Run), fetch: newProbe(policytest.Fetch), secret: newProbe(secretTool),
+		read: gatewaytest.NewProbe(policytest.Read), run: gatewaytest.NewProbe(policytest.Run), fetch: gatewaytest.NewProbe(policytest.Fetch), secret: gatewaytest.NewProbe(secretTool),
 	}
 	for _, fn := range setup {
 		fn(w)
 	}
 	w.options.Tools = append(w.options.Tools, secretTool)
-	w.notary = &notary{Notary: testNotary(t), trace: &w.trace}
-	if err := os.WriteFile(w.path, emptyStore, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	w.db = sqlitetest.OpenAt(t, w.path, sqlite.Options{})
+	w.notary = &notary{Notary: gatewaytest.Notary(t), trace: &w.trace}
+	w.db = sqlitetest.OpenMigrated(t, w.path)
 	w.engine = policy.NewEngine(loaded(t, w.options))
 	w.start()
 	return w
 }
 
-// emptyStore is a migrated store: with the race detector, migrating takes
-// longer than most tests.
-var emptyStore []byte
-
-// sets are the policy sets that were loaded, by their options, for the same
-// reason. Sets never change.
+// sets are the policy sets that were loaded, by their options: with the race
+// detector, loading takes longer than most tests. Sets never change.
 var sets sync.Map
-
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "toolcall")
-	if err != nil {
-		panic(err)
-	}
-	path := filepath.Join(dir, "empty.db")
-	db, err := sqlite.Open(context.Background(), path, sqlite.Options{})
-	if err == nil {
-		err = db.Close(context.Background())
-	}
-	if err == nil {
-		emptyStore, err = os.ReadFile(path)
-	}
-	if err != nil {
-		panic(err)
-	}
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
-}
 
 func loaded(t *testing.T, o policytest.Options) *policy.Set {
 	t.Helper()
@@ -268,46 +108,24 @@ func (w *world) start() {
 	w.t.Helper()
 	w.ledger = &ledger{Ledger: sqlite.NewCalls(w.db), trace: &w.trace}
 	w.store = &store{Store: sqlite.NewApprovals(w.db)}
-	w.desk = approvaltest.Open(w.t, w.store, toolcall.Judge{Evaluator: w.engine, LiveDevice: w.live}, w.limits)
-	w.stop = approvaltest.Start(w.t, w.desk)
-	w.buildRouter()
-	if err := w.desk.MarkRunsGone(w.t.Context()); err != nil {
-		w.t.Fatal(err)
-	}
-	w.buildPipeline()
+	w.Gateway = gatewaytest.New(w.t, gatewaytest.Config{
+		DB: w.db, Engine: w.engine, Notary: w.notary, Tools: append([]dispatch.Tool{w.read, w.run, w.fetch, w.secret}, w.more...),
+		Approvals: w.store, Limits: w.limits, LiveDevice: w.live,
+		MaxCallsPerRun: w.budget, MaxCallsPerSession: w.perSession, SessionIdle: w.idle, Log: w.log.Logger(), Between: w.between,
+	})
 }
 
-func (w *world) buildRouter() {
-	w.t.Helper()
-	var err error
-	w.router, err = dispatch.New(dispatch.Config{
-		Tools:    append([]dispatch.Tool{w.read, w.run, w.fetch, w.secret}, w.more...),
-		Snapshot: func() string { return w.engine.Current().SnapshotDigest() }, Timeout: time.Minute,
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-}
-
-func (w *world) buildPipeline() {
-	w.t.Helper()
-	var err error
-	w.Pipeline, err = toolcall.New(toolcall.Config{
-		Evaluator: &evaluator{w.engine, &w.trace, w.onCurrent}, Approver: &approver{w.desk, &w.trace},
-		Dispatcher: &dispatcher{w.router, &w.trace}, Notary: w.notary, Ledger: w.ledger, MaxCallsPerRun: w.budget, MaxCallsPerSession: w.perSession,
-		SessionIdle: w.idle, LiveDevice: w.live,
-		Log: slog.New(slog.NewTextHandler(&w.log, nil)),
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+// between puts the wrappers before the stages.
+func (w *world) between(g *gatewaytest.Gateway, c *toolcall.Config) {
+	c.Evaluator, c.Approver = &evaluator{w.engine, &w.trace, w.onCurrent}, &approver{g.Desk, &w.trace}
+	c.Dispatcher, c.Ledger = &dispatcher{g.Router, &w.trace}, w.ledger
 }
 
 // restart ends the desk and starts all stages anew on the same store, as a
 // daemon that was killed and started again; what was open is closed.
 func (w *world) restart() (ambiguous int) {
 	w.t.Helper()
-	w.stop()
+	w.StopDesk()
 	w.start()
 	n, err := toolcall.CloseAmbiguous(w.t.Context(), w.ledger)
 	if err != nil {
@@ -326,20 +144,10 @@ func (w *world) reload(policies string) {
 
 // The callers.
 var (
-	agent = access.Caller{
-		Principal: policytest.Agent, OnBehalfOf: policytest.Alice, Roles: []access.Role{access.RoleAgent},
-		DeviceID: "01JNA3Q0G0DEV1CE0000000001", Surface: access.SurfaceGRPC, Paired: true,
-	}
-	alice = person(policytest.Alice, access.RoleOwner)
-	bob   = person(policytest.Bob, access.RoleOperator)
+	agent = gatewaytest.Agent
+	alice = gatewaytest.Person(policytest.Alice, access.RoleOwner)
+	bob   = gatewaytest.Person(policytest.Bob, access.RoleOperator)
 )
-
-func person(p access.Principal, roles ...access.Role) access.Caller {
-	return access.Caller{
-		Principal: p, OnBehalfOf: p, Roles: roles, DeviceID: "01JNA3Q0G0DEV1CE00000000" + p.Name[:2],
-		Surface: access.SurfaceCLI, Paired: true,
-	}
-}
 
 // member is one more operator.
 func member(name string) access.Member {
@@ -464,7 +272,7 @@ func (w *world) call(s toolcall.Submission) (*running, toolcall.Outcome, error) 
 func (w *world) vote(c access.Caller, rec approval.Record, b approval.Ballot) approval.Record {
 	w.t.Helper()
 	b.ShownDigest = rec.CallDigest
-	after, err := w.desk.Decide(w.t.Context(), c, rec.ID, b)
+	after, err := w.Desk.Decide(w.t.Context(), c, rec.ID, b)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -551,61 +359,10 @@ func last[T any](w *world, code event.Code) T {
 	return payload
 }
 
-func (w *world) ran(p *probe, want int32) {
-	w.t.Helper()
-	if got := p.runs.Load(); got != want {
-		w.t.Errorf("%s ran %d times, want %d", p.descriptor.Name, got, want)
-	}
-}
-
 func (w *world) open(want int) {
 	w.t.Helper()
 	open, err := w.ledger.OpenCalls(w.t.Context())
 	if err != nil || len(open) != want {
 		w.t.Errorf("%d open calls, %v, want %d", len(open), err, want)
 	}
-}
-
-// testNotary signs under a CA of its own that is valid at any time.
-func testNotary(t *testing.T) *attest.Notary {
-	t.Helper()
-	from, to := time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
-	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	root := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "root"}, NotBefore: from, NotAfter: to,
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	rootCert := sign(t, root, root, caKey.Public(), caKey)
-	leaf := sign(t, &x509.Certificate{
-		SerialNumber: big.NewInt(2), NotBefore: from, NotAfter: to, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning},
-		URIs: []*url.URL{{Scheme: "spiffe", Host: "palyra.local", Path: "/notary/1"}},
-	}, rootCert, public, caKey)
-	n, err := attest.NewNotary(attest.NotaryConfig{
-		Signer: private, Chain: []*x509.Certificate{leaf, rootCert}, Gateway: "palyra.local",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
-func sign(t *testing.T, tmpl, parent *x509.Certificate, pub, key any) *x509.Certificate {
-	t.Helper()
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, parent, pub, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
 }

@@ -16,7 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"palyra/internal/attest"
 	"palyra/internal/canonical"
+	"palyra/internal/gatewaytest"
 	"palyra/internal/toolcall"
 	"palyra/internal/workspace"
 )
@@ -52,9 +54,10 @@ type fuzz struct {
 	// spoil is that of the session.
 	spoil func(*worker, *call, *toolcall.Outcome)
 
-	tally *tally
-	tools []string
-	took  time.Duration
+	tally  *tally
+	notary *attest.Notary
+	tools  []string
+	took   time.Duration
 	// left says which tools were left out and why.
 	left string
 }
@@ -63,7 +66,7 @@ type fuzz struct {
 func (f *fuzz) run(t *testing.T) {
 	t.Helper()
 	began := time.Now()
-	f.tally = newTally()
+	f.tally, f.notary = newTally(), gatewaytest.Notary(t)
 	programs := programCopies(t)
 	ctx, stop := context.WithTimeout(t.Context(), f.time)
 	defer stop()
@@ -104,7 +107,7 @@ func (f *fuzz) round(ctx context.Context, stop func(), n int, programs []*body) 
 	if err := os.Mkdir(state, 0o700); err != nil {
 		return err
 	}
-	if s.gateway, err = newGateway(settings{dir: state, workspaces: declared, hooks: s.hooks}); err != nil {
+	if s.gateway, err = newGateway(settings{dir: state, workspaces: declared, hooks: s.hooks, notary: f.notary}); err != nil {
 		return err
 	}
 	f.share(s.gateway, list)

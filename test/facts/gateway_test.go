@@ -4,17 +4,10 @@ package facts
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/ed25519"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	_ "embed"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"net/url"
@@ -29,6 +22,7 @@ import (
 	"palyra/internal/builtin"
 	"palyra/internal/dispatch"
 	"palyra/internal/egress"
+	"palyra/internal/gatewaytest"
 	"palyra/internal/policy"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/bubblewrap"
@@ -77,7 +71,8 @@ type settings struct {
 	dir        string
 	workspaces []workspace.Declaration
 	// hooks see every stage.
-	hooks *hooks
+	hooks  *hooks
+	notary *attest.Notary
 }
 
 func newGateway(s settings) (_ *gateway, err error) {
@@ -122,12 +117,8 @@ func newGateway(s settings) (_ *gateway, err error) {
 	if err := g.openDesk(db); err != nil {
 		return nil, err
 	}
-	notary, err := newNotary()
-	if err != nil {
-		return nil, err
-	}
 	g.pipeline, err = toolcall.New(s.hooks.stages(toolcall.Config{
-		Evaluator: g.engine, Approver: g.desk, Dispatcher: router, Notary: notary, Ledger: sqlite.NewCalls(db),
+		Evaluator: g.engine, Approver: g.desk, Dispatcher: router, Notary: s.notary, Ledger: sqlite.NewCalls(db),
 		MaxCallsPerRun: 200, MaxCallsPerSession: many, SessionIdle: time.Hour, LiveDevice: anyDevice,
 	}))
 	return g, err
@@ -242,44 +233,6 @@ func policyConfig(tools []tool.Descriptor, workspaces []workspace.Declaration) p
 	return cfg
 }
 
-// newNotary signs under a CA of its own.
-func newNotary() (*attest.Notary, error) {
-	from, to := time.Now().Add(-time.Hour), time.Now().AddDate(10, 0, 0)
-	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	pub, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	root := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "root"}, NotBefore: from, NotAfter: to,
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	rootCert, err := certificate(root, root, caKey.Public(), caKey)
-	if err != nil {
-		return nil, err
-	}
-	leaf, err := certificate(&x509.Certificate{
-		SerialNumber: big.NewInt(2), NotBefore: from, NotAfter: to, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning},
-		URIs: []*url.URL{{Scheme: "spiffe", Host: "palyra.local", Path: "/notary/1"}},
-	}, rootCert, pub, caKey)
-	if err != nil {
-		return nil, err
-	}
-	return attest.NewNotary(attest.NotaryConfig{Signer: private, Chain: []*x509.Certificate{leaf, rootCert}, Gateway: "palyra.local"})
-}
-
-func certificate(tmpl, parent *x509.Certificate, pub, key any) (*x509.Certificate, error) {
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, parent, pub, key)
-	if err != nil {
-		return nil, fmt.Errorf("making a certificate: %w", err)
-	}
-	return x509.ParseCertificate(der)
-}
-
 // TestGateway: the policies load, and one call goes through.
 func TestGateway(t *testing.T) {
 	dir := t.TempDir()
@@ -287,7 +240,7 @@ func TestGateway(t *testing.T) {
 	if err := os.Mkdir(ws, 0o750); err != nil {
 		t.Fatal(err)
 	}
-	g, err := newGateway(settings{dir: dir, hooks: &hooks{tally: newTally()}, workspaces: []workspace.Declaration{{Name: "w0", Path: ws}, {Name: "vault", Path: ws}}})
+	g, err := newGateway(settings{dir: dir, hooks: &hooks{tally: newTally()}, notary: gatewaytest.Notary(t), workspaces: []workspace.Declaration{{Name: "w0", Path: ws}, {Name: "vault", Path: ws}}})
 	if err != nil {
 		t.Fatal(err)
 	}

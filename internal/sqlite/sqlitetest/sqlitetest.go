@@ -4,11 +4,15 @@ package sqlitetest
 import (
 	"context"
 	"crypto/rand"
+	"errors"
+	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"golang.org/x/mod/sumdb/note"
 
+	"palyra/internal/must"
 	"palyra/internal/sqlite"
 )
 
@@ -35,6 +39,32 @@ func OpenAt(t testing.TB, path string, opts sqlite.Options) *sqlite.DB {
 	})
 	return db
 }
+
+// OpenMigrated is OpenAt for a new store at path that need not be migrated: with
+// the race detector, that takes longer than most tests.
+func OpenMigrated(t testing.TB, path string) *sqlite.DB {
+	t.Helper()
+	must.Do(t, os.WriteFile(path, must.Get(migrated())(t), 0o600))
+	return OpenAt(t, path, sqlite.Options{})
+}
+
+// migrated is an empty store, made once.
+var migrated = sync.OnceValues(func() (_ []byte, err error) {
+	dir, err := os.MkdirTemp("", "sqlitetest")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	path := filepath.Join(dir, "empty.db")
+	db, err := sqlite.Open(context.Background(), path, sqlite.Options{})
+	if err != nil {
+		return nil, err
+	}
+	if err := db.Close(context.Background()); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
+})
 
 // Key returns a new checkpoint key of Origin: the signer, and the verifiers
 // that know it.

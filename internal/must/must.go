@@ -1,0 +1,24 @@
+// Package must ends a test when something fails that the test only needs, so
+// that tests say what they are about. What a test is about it checks itself.
+package must
+
+import "testing"
+
+// Get returns what a call returned, and ends the test when the call failed:
+//
+//	text := must.Get(os.ReadFile(name))(t)
+func Get[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		Do(t, err)
+		return v
+	}
+}
+
+// Do ends the test when the call whose error it is given failed.
+func Do(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
