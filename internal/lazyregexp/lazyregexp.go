@@ -19,6 +19,9 @@ func New(text string) *Regexp {
 	return &Regexp{sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })}
 }
 
+// String returns the text.
+func (r *Regexp) String() string { return r.compile().String() }
+
 // MatchString reports whether s has a match.
 func (r *Regexp) MatchString(s string) bool { return r.compile().MatchString(s) }
 
