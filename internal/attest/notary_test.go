@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"palyra/internal/attest"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
@@ -27,10 +28,7 @@ func TestSignAndVerify(t *testing.T) {
 	x := execution()
 	env := mustSign(t, n, x)
 
-	v, err := attest.Verify(env.JSON, n.KeySet())
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must.Get(attest.Verify(env.JSON, n.KeySet()))(t)
 	sum := sha256.Sum256(env.JSON)
 	if env.ID != x.AttestationID || env.SHA256 != hex.EncodeToString(sum[:]) || v.SHA256 != env.SHA256 {
 		t.Errorf("envelope id %s digest %s, verified digest %s", env.ID, env.SHA256, v.SHA256)
@@ -124,10 +122,7 @@ func TestSecondWriteOfAFile(t *testing.T) {
 		{Workspace: "w", Path: "a", Was: strings.Repeat("1", 64), Is: "sha256:" + strings.Repeat("2", 64)},
 		{Workspace: "w", Path: "a", Was: strings.Repeat("2", 64), Is: strings.Repeat("3", 64)},
 	}
-	v, err := attest.Verify(mustSign(t, n, x).JSON, n.KeySet())
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must.Get(attest.Verify(mustSign(t, n, x).JSON, n.KeySet()))(t)
 	want := []attest.FileChange{{Workspace: "w", Path: "a", Was: strings.Repeat("1", 64), Is: strings.Repeat("3", 64)}}
 	if diff := cmp.Diff(want, v.Predicate.Outputs.Files); diff != "" {
 		t.Error(diff)
@@ -164,10 +159,7 @@ func TestSignOutsideItsCertificate(t *testing.T) {
 	a := newAuthority(t)
 	key := seed('k')
 	now := epoch
-	n, err := attest.NewNotary(attest.NotaryConfig{Signer: key, Chain: a.chain(key.Public(), nil), Gateway: gateway, Now: func() time.Time { return now }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(attest.NewNotary(attest.NotaryConfig{Signer: key, Chain: a.chain(key.Public(), nil), Gateway: gateway, Now: func() time.Time { return now }}))(t)
 	now = epoch.AddDate(2, 0, 0)
 	if _, err := n.Sign(context.Background(), execution()); reason.Of(err) != reason.AttestationFailed {
 		t.Errorf("got %v, want ATTESTATION_FAILED", err)
@@ -178,10 +170,7 @@ func TestNewNotaryRefuses(t *testing.T) {
 	a := newAuthority(t)
 	key := seed('k')
 	other := seed('o')
-	weak, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	weak := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	good := attest.NotaryConfig{Signer: key, Chain: a.chain(key.Public(), nil), Gateway: gateway}
 	for name, change := range map[string]func(*attest.NotaryConfig){
 		"no signer":      func(c *attest.NotaryConfig) { c.Signer = nil },
@@ -211,17 +200,13 @@ func TestRotationKeepsOldKeys(t *testing.T) {
 
 	// A renewal: the same key, another certificate.
 	key := seed('k')
-	if err := n.Use(key, a.chain(key.Public(), nil)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, n.Use(key, a.chain(key.Public(), nil)))
 	if set := n.KeySet(); len(set.Keys) != 2 || set.Keys[1].Retired || set.Keys[0].KeyID != set.Keys[1].KeyID {
 		t.Errorf("after a renewal: %+v", set.Keys)
 	}
 	// A rotation: another key.
 	next := seed('n')
-	if err := n.Use(next, a.chain(next.Public(), nil)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, n.Use(next, a.chain(next.Public(), nil)))
 	set := n.KeySet()
 	if len(set.Keys) != 3 || set.Keys[0].Retired || !set.Keys[1].Retired || !set.Keys[2].Retired {
 		t.Errorf("after a rotation: %+v", set.Keys)
@@ -265,10 +250,7 @@ func TestKeySetJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	set, err := attest.ParseKeySet(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(attest.ParseKeySet(text))(t)
 	if diff := cmp.Diff(n.KeySet(), set); diff != "" {
 		t.Error(diff)
 	}
@@ -279,14 +261,9 @@ func TestKeySetJSON(t *testing.T) {
 		t.Error("a private key was exported")
 	}
 	var m map[string]any
-	if err := json.Unmarshal(text, &m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &m))
 	m["extra"] = 1
-	changed, err := json.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	changed := must.Get(json.Marshal(m))(t)
 	_, err = attest.ParseKeySet(changed)
 	refused(t, err, "extra")
 	_, err = attest.ParseKeySet([]byte(`{"format":"palyra-key-set/v2"}`))

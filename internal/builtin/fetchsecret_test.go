@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
@@ -245,10 +246,7 @@ func TestFetchTellsNoSecret(t *testing.T) {
 			if report.Outcome != outcome {
 				t.Errorf("%s: %+v", path, report)
 			}
-			text, err := json.Marshal(report)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(json.Marshal(report))(t)
 			text = append(text, report.Result...)
 			found := 0
 			for _, form := range forms(planted) {

@@ -20,6 +20,7 @@ import (
 	"palyra/internal/event"
 	"palyra/internal/identity"
 	"palyra/internal/journal"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/statedir"
 	"palyra/internal/toolcall"
@@ -47,21 +48,16 @@ func openClockWorld(t *testing.T, dir string, wall *jumping) *clockWorld {
 	cfg.StateDir = dir
 	cfg.ProcessRunner.Enabled = false
 	cfg.Approvals.Cooldown = 0
-	g, err := build(t.Context(), Options{
+	g := must.Get(build(t.Context(), Options{
 		Config: cfg, Log: slog.New(slog.DiscardHandler), wall: wall.now,
 		tools: []dispatch.Tool{appendTool(filepath.Join(dir, "effect"))},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	w := &clockWorld{t: t, g: g, parts: &errgroup.Group{}}
 	device, _, err := g.identity.Start(t.Context(), identity.LocalConfig{Dir: statedir.Operator(dir), Address: "127.0.0.1:1", ServerName: serverName})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := g.policies.Load(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, g.policies.Load(t.Context()))
 	w.caller = access.Caller{
 		Principal: device.Principal, OnBehalfOf: device.Principal, Roles: []access.Role{access.RoleOwner},
 		DeviceID: device.ID, Surface: access.SurfaceGRPC, Paired: true,
@@ -136,10 +132,7 @@ func (w *clockWorld) verify() int {
 	if _, err := w.g.journal.VerifyFull(w.t.Context()); err != nil {
 		w.t.Error(err)
 	}
-	steps, err := w.g.journal.List(w.t.Context(), journal.Filter{Code: string(event.ClockStepped)})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	steps := must.Get(w.g.journal.List(w.t.Context(), journal.Filter{Code: string(event.ClockStepped)}))(w.t)
 	return len(steps)
 }
 
@@ -159,9 +152,7 @@ func TestClockSetBack(t *testing.T) {
 		w.wantOutcome(done, false, reason.ApprovalExpired)
 
 		done = w.call()
-		if err := w.allow(approval.Ballot{Scope: approval.Timeboxed, TTL: 30 * time.Minute}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.allow(approval.Ballot{Scope: approval.Timeboxed, TTL: 30 * time.Minute}))
 		w.wantOutcome(done, true, "")
 		wall.set(-48 * time.Hour)
 		time.Sleep(29 * time.Minute)
@@ -183,9 +174,7 @@ func TestClockSetForward(t *testing.T) {
 		w := openClockWorld(t, filepath.Join(t.TempDir(), "state"), wall)
 		defer w.close()
 		done := w.call()
-		if err := w.allow(approval.Ballot{Scope: approval.Timeboxed, TTL: time.Hour}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.allow(approval.Ballot{Scope: approval.Timeboxed, TTL: time.Hour}))
 		w.wantOutcome(done, true, "")
 		wall.set(72 * time.Hour)
 		done = w.call() // the grant is over: it asks
@@ -215,9 +204,7 @@ func TestClockWasWrong(t *testing.T) {
 		wall.set(10 * 365 * 24 * time.Hour)
 		w := openClockWorld(t, dir, wall)
 		done := w.call()
-		if err := w.allow(approval.Ballot{Scope: approval.Timeboxed, TTL: 30 * time.Minute}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.allow(approval.Ballot{Scope: approval.Timeboxed, TTL: 30 * time.Minute}))
 		w.wantOutcome(done, true, "")
 		w.close()
 		wall.set(0)

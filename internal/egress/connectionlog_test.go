@@ -9,24 +9,19 @@ import (
 	"testing/synctest"
 	"time"
 
+	"palyra/internal/must"
 	"palyra/internal/tool"
 )
 
 func target(t testing.TB, s string) Target {
 	t.Helper()
-	parsed, err := ParseTarget(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	parsed := must.Get(ParseTarget(s))(t)
 	return parsed
 }
 
 func rule(t testing.TB, s string) Rule {
 	t.Helper()
-	r, err := ParseRule(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(ParseRule(s))(t)
 	return r
 }
 

@@ -5,15 +5,13 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/tool"
 )
 
 func rulesOf(t *testing.T, list ...string) []Rule {
 	t.Helper()
-	rules, err := ParseRules(list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rules := must.Get(ParseRules(list))(t)
 	return rules
 }
 
@@ -21,10 +19,7 @@ func targetsOf(t *testing.T, list ...string) []Target {
 	t.Helper()
 	var targets []Target
 	for _, s := range list {
-		target, err := ParseTarget(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		target := must.Get(ParseTarget(s))(t)
 		targets = append(targets, target)
 	}
 	return targets

@@ -22,6 +22,7 @@ import (
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/identity/identitytest"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -38,14 +39,8 @@ func TestFirstStart(t *testing.T) {
 	if !ok || !m.Holds(access.RoleOwner) || d.Principal != access.User("local") || !d.Local {
 		t.Errorf("member %+v, device %+v", m, d)
 	}
-	b, err := identity.ReadBundle(w.local().Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := w.Authenticate(b.Chain)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(identity.ReadBundle(w.local().Dir))(t)
+	c := must.Get(w.Authenticate(b.Chain))(t)
 	if c.Principal != identity.Local() || c.OnBehalfOf != identity.Local() || c.DeviceID != d.ID || !c.Paired || c.Present || !slices.Contains(c.Roles, access.RoleOwner) {
 		t.Errorf("caller %+v", c)
 	}
@@ -64,9 +59,7 @@ func TestFirstStart(t *testing.T) {
 func TestRevokedLocalOperatorStaysOut(t *testing.T) {
 	w := newWorld(t)
 	d := w.start()
-	if _, err := w.Revoke(t.Context(), identity.Local(), d.ID, "test"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.Revoke(t.Context(), identity.Local(), d.ID, "test"))(t)
 	w.restart()
 	if _, ok, err := w.Start(t.Context(), w.local()); ok || err != nil {
 		t.Errorf("a revoked local operator came back: %v, %v", ok, err)
@@ -203,10 +196,7 @@ func TestAuthenticateRefuses(t *testing.T) {
 	_, err = w.Authenticate(nil)
 	wantReason(t, "no certificate", err, reason.Unauthenticated)
 	// Signed here, but not known here: an id that was never admitted.
-	issued, err := w.authority.IssueDevice(csr(t), "01JNA3Q0G0DEV1CE0000000000")
-	if err != nil {
-		t.Fatal(err)
-	}
+	issued := must.Get(w.authority.IssueDevice(csr(t), "01JNA3Q0G0DEV1CE0000000000"))(t)
 	_, err = w.Authenticate(issued.Chain)
 	wantReason(t, "unknown device", err, reason.Unauthenticated)
 }
@@ -215,22 +205,14 @@ func TestAuthenticateRefuses(t *testing.T) {
 func TestTLS(t *testing.T) {
 	w := newWorld(t)
 	d := w.start()
-	server, err := w.authority.ServerTLS(ca.Loopback(), w.Allow)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := identity.ReadBundle(w.local().Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(w.authority.ServerTLS(ca.Loopback(), w.Allow))(t)
+	b := must.Get(identity.ReadBundle(w.local().Dir))(t)
 	if err := dial(t, server, b.ClientTLS()); err != nil {
 		t.Errorf("control: %v", err)
 	}
 	var told []string
 	w.OnRevoke(func(d identity.Device) { told = append(told, d.ID) })
-	if _, err := w.Revoke(t.Context(), identity.Local(), d.ID, "lost"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.Revoke(t.Context(), identity.Local(), d.ID, "lost"))(t)
 	if err := dial(t, server, b.ClientTLS()); reason.Of(err) != reason.Unauthenticated {
 		t.Errorf("a revoked device shook hands: %v", err)
 	}
@@ -238,10 +220,7 @@ func TestTLS(t *testing.T) {
 		t.Errorf("streams of %v were ended", told)
 	}
 	// The control: without the check it would get in.
-	open, err := w.authority.ServerTLS(ca.Loopback(), func([]*x509.Certificate) error { return nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	open := must.Get(w.authority.ServerTLS(ca.Loopback(), func([]*x509.Certificate) error { return nil }))(t)
 	if err := dial(t, open, b.ClientTLS()); err != nil {
 		t.Errorf("control: %v", err)
 	}
@@ -250,10 +229,7 @@ func TestTLS(t *testing.T) {
 // dial returns the server's error of one handshake over a pipe.
 func dial(t *testing.T, server, client *tls.Config) error {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	done := make(chan error, 1)
 	go func() {
@@ -265,10 +241,7 @@ func dial(t *testing.T, server, client *tls.Config) error {
 		defer raw.Close()
 		done <- tls.Server(raw, server).Handshake()
 	}()
-	raw, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(net.Dial("tcp", l.Addr().String()))(t)
 	defer raw.Close()
 	if err := tls.Client(raw, client).Handshake(); err != nil {
 		raw.Close()
@@ -317,9 +290,7 @@ func TestConflictIsTriedAgain(t *testing.T) {
 	// Another process renews the device behind this service's back.
 	behind := d
 	behind.Version++
-	if err := w.store.Apply(t.Context(), identity.Change{Devices: []identity.Device{behind}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.store.Apply(t.Context(), identity.Change{Devices: []identity.Device{behind}}))
 	got, err := w.Revoke(t.Context(), identity.Local(), d.ID, "lost")
 	if err != nil || got.Version != d.Version+2 {
 		t.Errorf("%+v, %v", got, err)
@@ -330,9 +301,7 @@ func TestConflictIsTriedAgain(t *testing.T) {
 	behind = d
 	behind.Version++
 	behind.RevokedAt = w.Now()
-	if err := w.store.Apply(t.Context(), identity.Change{Devices: []identity.Device{behind}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.store.Apply(t.Context(), identity.Change{Devices: []identity.Device{behind}}))
 	_, err = w.Renew(t.Context(), d.ID, csr(t))
 	wantReason(t, "renewing a device that was revoked elsewhere", err, reason.Unauthenticated)
 }
@@ -394,10 +363,7 @@ func TestRunKeepsTheLocalOperatorFresh(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		b, err := identity.ReadBundle(w.local().Dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(identity.ReadBundle(w.local().Dir))(t)
 		if _, err := w.Authenticate(b.Chain); err != nil || rounds < 29 {
 			t.Errorf("after 30 hours (since %s): %v, %d rounds", first, err, rounds)
 		}
@@ -425,26 +391,16 @@ func TestBundle(t *testing.T) {
 	}
 	write := func(name, data string) func() {
 		path := filepath.Join(dir, name)
-		old, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		old := must.Get(os.ReadFile(path))(t)
+		must.Do(t, os.WriteFile(path, []byte(data), 0o600))
 		return func() {
-			if err := os.WriteFile(path, old, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(path, old, 0o600))
 		}
 	}
 	other := newWorld(t)
 	other.start()
 	foreign := func(name string) string {
-		data, err := os.ReadFile(filepath.Join(other.local().Dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(filepath.Join(other.local().Dir, name)))(t)
 		return string(data)
 	}
 	for name, c := range map[string]struct{ file, data string }{
@@ -473,9 +429,7 @@ func TestBundle(t *testing.T) {
 func wideModes(t *testing.T, dir string) {
 	t.Helper()
 	for _, mode := range []os.FileMode{0o750, 0o705, 0o710, 0o700} {
-		if err := os.Chmod(dir, mode); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(dir, mode))
 		_, err := identity.ReadBundle(dir)
 		var e *reason.Error
 		if mode != 0o700 && (!errors.As(err, &e) || !strings.Contains(e.NextStep(), "chmod 700")) || mode == 0o700 && err != nil {
@@ -485,9 +439,7 @@ func wideModes(t *testing.T, dir string) {
 	for _, name := range []string{"key.pem", "cert.pem", "ca.pem", "endpoint"} {
 		path := filepath.Join(dir, name)
 		for mode := os.FileMode(0); mode <= 0o077; mode++ {
-			if err := os.Chmod(path, 0o600|mode); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Chmod(path, 0o600|mode))
 			_, err := identity.ReadBundle(dir)
 			if (err == nil) != (mode == 0) {
 				t.Errorf("%s with mode %o: %v", name, 0o600|mode, err)
@@ -497,13 +449,9 @@ func wideModes(t *testing.T, dir string) {
 				t.Errorf("%s with mode %o: no remedy in %v", name, 0o600|mode, err)
 			}
 		}
-		if err := os.Chmod(path, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(path, 0o600))
 	}
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(dir, 0o755))
 	_, err := identity.BundleKey(dir)
 	wantReason(t, "wide directory", err, reason.ConfigInvalid)
 }

@@ -19,6 +19,7 @@ import (
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/identity/identitytest"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -49,15 +50,10 @@ func (w *world) restart() {
 	if w.authority, _, err = ca.Open(filepath.Join(w.dir, "ca"), ca.Options{Now: w.Now}); err != nil {
 		w.t.Fatal(err)
 	}
-	if w.registry, err = access.NewRegistry(w.t.Context(), w.store, []access.Role{"security"}); err != nil {
-		w.t.Fatal(err)
-	}
-	w.Service, err = identity.New(w.t.Context(), identity.Config{
+	w.registry = must.Get(access.NewRegistry(w.t.Context(), w.store, []access.Role{"security"}))(w.t)
+	w.Service = must.Get(identity.New(w.t.Context(), identity.Config{
 		Authority: w.authority, Store: w.store, Registry: w.registry, Now: w.Now,
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	}))(w.t)
 }
 
 func (w *world) Now() time.Time {
@@ -88,10 +84,7 @@ func (w *world) start() identity.Device {
 
 func (w *world) add(p access.Principal, owner access.Principal, roles ...access.Role) identity.Admission {
 	w.t.Helper()
-	a, err := w.AddMember(w.t.Context(), identity.Daemon(), p.Name, p.Kind, roles, owner, csr(w.t))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	a := must.Get(w.AddMember(w.t.Context(), identity.Daemon(), p.Name, p.Kind, roles, owner, csr(w.t)))(w.t)
 	return a
 }
 
@@ -120,19 +113,13 @@ func (w *world) journaled(n int, want ...event.Code) {
 
 func key(t testing.TB) crypto.Signer {
 	t.Helper()
-	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	return k
 }
 
 func csr(t testing.TB) []byte {
 	t.Helper()
-	text, err := identity.Request(key(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(identity.Request(key(t)))(t)
 	return text
 }
 

@@ -8,14 +8,13 @@ import (
 	"testing"
 
 	"palyra/internal/journal"
+	"palyra/internal/must"
 )
 
 func export(t testing.TB, log *journal.Log, after int64) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := log.Export(t.Context(), &b, after, json.RawMessage(`{"notary":["k1"]}`)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, log.Export(t.Context(), &b, after, json.RawMessage(`{"notary":["k1"]}`)))
 	return b.Bytes()
 }
 

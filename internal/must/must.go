@@ -1,5 +1,5 @@
-// Package must ends a test when something fails that the test only needs, so
-// that tests say what they are about. What a test is about it checks itself.
+// Package must ends a test when a call fails that has to succeed for the test
+// to go on. What a call returned, the test judges itself.
 package must
 
 import "testing"

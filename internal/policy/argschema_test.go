@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/policy/internal/args"
 	"palyra/internal/tool"
 )
@@ -66,10 +67,7 @@ func TestArgumentsAreTyped(t *testing.T) {
 			if (len(opaque) == 1 && opaque[0].Path == "/p") != c.opaque {
 				t.Errorf("opaque %v, want %v", opaque, c.opaque)
 			}
-			vocab, err := buildVocabulary([]tool.Descriptor{d}, allRoles(nil))
-			if err != nil {
-				t.Fatal(err)
-			}
+			vocab := must.Get(buildVocabulary([]tool.Descriptor{d}, allRoles(nil)))(t)
 			if want := "args: {p?: " + c.cedar + ",}"; !strings.Contains(squeeze(string(vocab.text)), squeeze(want)) {
 				t.Errorf("the schema does not have %q", want)
 			}

@@ -8,6 +8,7 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/journal"
+	"palyra/internal/must"
 )
 
 func TestWhatRequestsCountAgainst(t *testing.T) {
@@ -35,10 +36,7 @@ func newJournalKey(t *testing.T) *journal.Key {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, err := journal.NewKey("gateway.example", private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(journal.NewKey("gateway.example", private))(t)
 	return key
 }
 
@@ -48,18 +46,12 @@ func TestSignerOfACheckpoint(t *testing.T) {
 	before, now, other := newJournalKey(t), newJournalKey(t), newJournalKey(t)
 	keys := []string{now.Verifier(), before.Verifier()}
 	for _, key := range []*journal.Key{before, now} {
-		cp, err := journal.SignCheckpoint(key, 7, [32]byte{1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		cp := must.Get(journal.SignCheckpoint(key, 7, [32]byte{1}))(t)
 		if got, err := signerOf(cp, keys); err != nil || got != key.Verifier() {
 			t.Errorf("signed by %s, found %s, %v", key.Verifier(), got, err)
 		}
 	}
-	cp, err := journal.SignCheckpoint(other, 7, [32]byte{1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cp := must.Get(journal.SignCheckpoint(other, 7, [32]byte{1}))(t)
 	if got, err := signerOf(cp, keys); err == nil {
 		t.Errorf("a key of nobody: %s", got)
 	}

@@ -47,10 +47,7 @@ func TestExplainDescribedCall(t *testing.T) {
 	if !strings.Contains(string(res.GetContextJson()), "2026-01-05T12:00:00") {
 		t.Errorf("the context has another time: %s", res.GetContextJson())
 	}
-	res, err = w.alice.policy().ExplainPolicy(t.Context(), explainCall(describedRun("", `{"risk":60}`)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	res = must.Get(w.alice.policy().ExplainPolicy(t.Context(), explainCall(describedRun("", `{"risk":60}`))))(t)
 	p := res.GetPolicies()[0]
 	if res.GetVerdict() != "deny" || p.GetPolicyId() != "no-risk" || !p.GetDetermining() || p.GetFile() != "secret-rules.cedar" || p.GetLine() != 1 || p.GetOutcome() != "satisfied" {
 		t.Fatalf("explanation %v", res)
@@ -141,10 +138,7 @@ func TestSimulatePolicy(t *testing.T) {
 	simulate := func(req *palyrav1.SimulatePolicyRequest) *palyrav1.SimulatePolicyResponse {
 		t.Helper()
 		req.Call = describedRun("agent:coder", `{"risk":60}`)
-		res, err := w.alice.policy().SimulatePolicy(t.Context(), req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must.Get(w.alice.policy().SimulatePolicy(t.Context(), req))(t)
 		return res
 	}
 	if res := simulate(&palyrav1.SimulatePolicyRequest{}); res.GetExplanation().GetVerdict() != "ask" || res.GetVerdictInForce() != "" {
@@ -168,12 +162,9 @@ func TestTestPolicy(t *testing.T) {
 	const tests = "principal: agent:coder\ntests:\n" +
 		"  - {name: risky, call: {tool: process.run, args: {argv: [x]}, facts: {risk: 60}}, expect: {verdict: deny}}\n" +
 		"  - {name: wrong, call: {tool: process.run, args: {argv: [x]}}, expect: {verdict: deny}}\n"
-	res, err := w.alice.policy().TestPolicy(t.Context(), &palyrav1.TestPolicyRequest{
+	res := must.Get(w.alice.policy().TestPolicy(t.Context(), &palyrav1.TestPolicyRequest{
 		Sources: []*palyrav1.PolicySource{{Name: "new.cedar", Text: noRisk}}, Tests: []*palyrav1.PolicySource{{Name: "a.test.yaml", Text: tests}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	if res.GetPassed() != 1 || res.GetFailed() != 1 || len(res.GetResults()) != 2 || res.GetResults()[1].GetLine() != 4 || res.GetResults()[1].GetVerdict() != "ask" ||
 		res.GetResults()[0].GetDetermining()[0] != "no-risk" {
 		t.Errorf("results %v", res)

@@ -200,10 +200,7 @@ type client struct {
 func (w *world) admit(p, owner access.Principal, roles ...access.Role) *client {
 	w.t.Helper()
 	key, csr := request(w.t)
-	a, err := w.identity.AddMember(w.t.Context(), identity.Daemon(), p.Name, p.Kind, roles, owner, csr)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	a := must.Get(w.identity.AddMember(w.t.Context(), identity.Daemon(), p.Name, p.Kind, roles, owner, csr))(w.t)
 	return w.connect(a.Device.ID, certificate(a.Certificate.Chain, key))
 }
 

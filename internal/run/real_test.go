@@ -54,18 +54,14 @@ func newReal(t testing.TB, steps ...step) *real {
 		Tools: []dispatch.Tool{echo(policytest.Read), echo(policytest.Run)},
 	})
 	w.desk = g.Desk
-	var err error
-	w.Manager, err = run.New(run.Config{
+	w.Manager = must.Get(run.New(run.Config{
 		Calls: g, Models: map[string]model.Provider{"fake": w.model}, DefaultModel: "fake",
 		Catalog:    func(access.Caller) []tool.Descriptor { return g.Router.Descriptors() },
 		Workspaces: []run.Workspace{{Name: "default"}}, Store: sqlite.NewRuns(w.db), Approvals: w.desk,
 		Limits: run.Limits{
 			Budget: run.Budget{Calls: 1 << 30, Tokens: 1 << 40, WallClock: time.Hour}, ActivePerPrincipal: 10, ParallelCalls: 4,
 		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx, time.Second) }()
@@ -203,9 +199,7 @@ func TestRunsThatAskTogether(t *testing.T) {
 	if first.ID != second.ID {
 		t.Fatalf("approvals %s and %s, want one", first.ID, second.ID)
 	}
-	if _, err := w.desk.Decide(t.Context(), alice, first.ID, approval.Ballot{Reason: "no", ShownDigest: first.CallDigest}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.desk.Decide(t.Context(), alice, first.ID, approval.Ballot{Reason: "no", ShownDigest: first.CallDigest}))(t)
 	for range 2 {
 		list := <-tapes
 		wantOrder(t, list)
@@ -228,10 +222,7 @@ func TestTurnLeadsItsOnlyCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.watch(t, r.ID, nil)
-	events, err := w.db.Events(t.Context(), journal.Filter{Run: r.ID})
-	if err != nil {
-		t.Fatal(err)
-	}
+	events := must.Get(w.db.Events(t.Context(), journal.Filter{Run: r.ID}))(t)
 	var codes []event.Code
 	for _, e := range events {
 		codes = append(codes, e.Code)

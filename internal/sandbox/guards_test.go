@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
@@ -125,31 +126,19 @@ func TestLimits(t *testing.T) {
 
 func write(t testing.TB, name, content string, mode os.FileMode) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(name, []byte(content), mode); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(name), 0o755))
+	must.Do(t, os.WriteFile(name, []byte(content), mode))
 }
 
 func TestResolveExecutable(t *testing.T) {
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 	write(t, filepath.Join(dir, "real", "python3.11"), "\x7fELF", 0o755)
 	write(t, filepath.Join(dir, "bin", "plain"), "text", 0o644)
 	write(t, filepath.Join(dir, "script"), "#!/usr/bin/env -S A=b bash -e\n", 0o755)
-	if err := os.Symlink("../real/python3.11", filepath.Join(dir, "bin", "python3")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink("../real/python3.11", filepath.Join(dir, "bin", "python3")))
 	var r Resolver
 	path := []string{"relative", filepath.Join(dir, "none"), filepath.Join(dir, "bin")}
-	p, err := r.ResolveExecutable("python3", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(r.ResolveExecutable("python3", path))(t)
 	if p.Basename != "python3.11" || p.Called != "python3" || p.Path != filepath.Join(dir, "real", "python3.11") || !strings.HasPrefix(p.SHA256, "sha256:") {
 		t.Errorf("program = %+v", p)
 	}
@@ -172,10 +161,7 @@ func TestResolveExecutable(t *testing.T) {
 		}
 	}
 
-	f, err := r.OpenExecutable(p.Executable)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(r.OpenExecutable(p.Executable))(t)
 	f.Close()
 	// Other bytes of the same length, in place: the memory must not hide it.
 	write(t, p.Path, "\x7fELG", 0o755)
@@ -201,9 +187,7 @@ func TestOperands(t *testing.T) {
 		write(t, filepath.Join(root, name), content, 0o644)
 	}
 	for link, target := range map[string]string{"inner": "a.py", "out": filepath.Join(outside, "secret"), "up": "../../passwd", "loop": "loop", "dirlink": "sub/deep"} {
-		if err := os.Symlink(target, filepath.Join(root, link)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Symlink(target, filepath.Join(root, link)))
 	}
 	for _, c := range []struct {
 		name, cwd, line, base string
@@ -299,10 +283,7 @@ func TestCopyOf(t *testing.T) {
 	}
 	var r Resolver
 	for name, want := range map[string]string{"tool": "dash", "p": "perl", "own": "", "g": ""} {
-		p, err := r.ResolveExecutable(filepath.Join(dir, "w", name), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(r.ResolveExecutable(filepath.Join(dir, "w", name), nil))(t)
 		if p.Check(false) != nil {
 			t.Fatalf("%s: the name alone is refused", name)
 		}
@@ -331,9 +312,7 @@ func TestChanged(t *testing.T) {
 		t.Errorf("nothing changed, and still %v, %v", changed, err)
 	}
 	write(t, filepath.Join(root, "other"), "OTHER", 0o644)
-	if err := os.Remove(filepath.Join(root, "gone")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(root, "gone")))
 	if changed, err := Changed(root, was); err != nil || !slices.Equal(changed, []string{"gone", "other"}) {
 		t.Errorf("changed: %v, %v", changed, err)
 	}
@@ -358,10 +337,7 @@ func FuzzGuards(f *testing.F) {
 		if InlineCode(base, argv) && Denied(base, false) == nil {
 			t.Errorf("%q takes inline code and is not denied", argv)
 		}
-		named, err := Operands(root, "", argv, base)
-		if err != nil {
-			t.Fatal(err)
-		}
+		named := must.Get(Operands(root, "", argv, base))(t)
 		for _, o := range named.Operands {
 			if o.Path != "a.py" {
 				t.Errorf("operand %q", o.Path)

@@ -10,6 +10,7 @@ import (
 
 	"palyra/internal/attest"
 	"palyra/internal/event"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/sqlite"
 	"palyra/internal/sqlite/sqlitetest"
@@ -44,23 +45,14 @@ func TestAttestations(t *testing.T) {
 	var want []attest.Stored
 	for i := range 5 {
 		a := attestation(i)
-		seq, err := put(t, db, a)
-		if err != nil {
-			t.Fatal(err)
-		}
+		seq := must.Get(put(t, db, a))(t)
 		a.Seq = seq
 		want = append([]attest.Stored{a}, want...)
 	}
 	ignore := cmpopts.IgnoreFields(attest.Stored{}, "CreatedAt", "Position")
 	for _, w := range want {
-		byID, err := db.Attestation(t.Context(), w.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		byProposal, err := db.AttestationByProposal(t.Context(), w.ProposalID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		byID := must.Get(db.Attestation(t.Context(), w.ID))(t)
+		byProposal := must.Get(db.AttestationByProposal(t.Context(), w.ProposalID))(t)
 		if diff := cmp.Diff(w, byID, ignore); diff != "" || byID.CreatedAt.IsZero() {
 			t.Errorf("by id, at %s:\n%s", byID.CreatedAt, diff)
 		}
@@ -70,10 +62,7 @@ func TestAttestations(t *testing.T) {
 	}
 	var got []attest.Stored
 	for before := int64(0); ; before = got[len(got)-1].Position {
-		page, err := db.Attestations(t.Context(), before, 2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must.Get(db.Attestations(t.Context(), before, 2))(t)
 		if len(page) == 0 {
 			break
 		}
@@ -86,9 +75,7 @@ func TestAttestations(t *testing.T) {
 
 func TestAttestationOnce(t *testing.T) {
 	db := sqlitetest.Open(t)
-	if _, err := put(t, db, attestation(1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(put(t, db, attestation(1)))(t)
 	sameProposal, sameID := attestation(1), attestation(1)
 	sameProposal.ID = attestation(2).ID
 	sameID.ProposalID = attestation(2).ProposalID

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"palyra/internal/event"
+	"palyra/internal/must"
 	"palyra/internal/policyadmin"
 	"palyra/internal/sqlite/sqlitetest"
 )
@@ -15,10 +16,7 @@ func TestPins(t *testing.T) {
 	db := sqlitetest.Open(t)
 	want := func(list ...policyadmin.Pin) {
 		t.Helper()
-		got, err := db.Pins(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(db.Pins(t.Context()))(t)
 		if diff := cmp.Diff(list, got, cmpopts.IgnoreFields(policyadmin.Pin{}, "At"), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("pins (-want +got):\n%s", diff)
 		}
@@ -32,17 +30,13 @@ func TestPins(t *testing.T) {
 	b := policyadmin.Pin{Tool: "b", Digest: "sha256:1", Definition: []byte(`{"name":"b"}`)}
 	a := policyadmin.Pin{Tool: "a", Digest: "sha256:2", Definition: []byte(`{"name":"a"}`)}
 	before := db.Head().Seq
-	if err := db.PutPins(t.Context(), []policyadmin.Pin{b, a}, event.Draft{Code: event.ToolPinned, Actor: "service:palyrad", Subject: "a", Payload: []byte(`{}`)}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.PutPins(t.Context(), []policyadmin.Pin{b, a}, event.Draft{Code: event.ToolPinned, Actor: "service:palyrad", Subject: "a", Payload: []byte(`{}`)}))
 	want(a, b)
 	if db.Head().Seq != before+1 {
 		t.Errorf("%d events were appended, want 1", db.Head().Seq-before)
 	}
 	a.Digest, a.Definition, a.Refused = "sha256:3", []byte(`{"name":"a","title":"A"}`), "sha256:4"
-	if err := db.PutPins(t.Context(), []policyadmin.Pin{a}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.PutPins(t.Context(), []policyadmin.Pin{a}))
 	want(a, b)
 	// An event that cannot be appended takes its pins with it.
 	lost := policyadmin.Pin{Tool: "c", Digest: "sha256:5", Definition: []byte(`{}`)}

@@ -13,6 +13,7 @@ import (
 	"palyra/internal/canonical"
 	"palyra/internal/event"
 	"palyra/internal/journal"
+	"palyra/internal/must"
 	"palyra/internal/policyadmin"
 	"palyra/internal/reason"
 	"palyra/internal/sqlite"
@@ -31,9 +32,7 @@ func keepPolicy(t *testing.T, db *sqlite.DB, version, by string, activated bool)
 		Version: version, Sources: []byte(`["` + version + `"]`), SnapshotDigest: canonical.Digest(snapshot), Snapshot: snapshot,
 		Inputs: []byte(`{"of":"` + version + `"}`), Policies: 7, LoadedBy: by, Activated: activated,
 	}
-	if err := db.PutPolicySet(t.Context(), p, loaded()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.PutPolicySet(t.Context(), p, loaded()))
 	return p
 }
 
@@ -66,9 +65,7 @@ func TestSnapshotWithoutInputs(t *testing.T) {
 		if p.Inputs = []byte(inputs); inputs == "" {
 			p.Inputs = nil
 		}
-		if err := db.PutPolicySet(t.Context(), p, loaded()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, db.PutPolicySet(t.Context(), p, loaded()))
 		want := inputs
 		if inputs == "other" {
 			want = "{}" // what is kept stays
@@ -87,10 +84,7 @@ func TestPolicyVersions(t *testing.T) {
 	var names []string
 	var before int64
 	for {
-		page, err := db.PolicyVersions(t.Context(), before, 2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must.Get(db.PolicyVersions(t.Context(), before, 2))(t)
 		for _, v := range page {
 			names = append(names, v.Version)
 			if v.LoadedBy != "user:"+v.Version || v.Policies != 7 || v.At.IsZero() || string(v.Sources) != `["`+v.Version+`"]` {
@@ -116,10 +110,7 @@ func TestPolicyVersions(t *testing.T) {
 // An activation lasts over a restart until another set is kept without one.
 func TestActivatedPolicy(t *testing.T) {
 	path := t.TempDir() + "/palyra.db"
-	db, err := sqlite.Open(t.Context(), path, sqlite.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(sqlite.Open(t.Context(), path, sqlite.Options{}))(t)
 	want := func(version string) {
 		t.Helper()
 		v, found, err := db.ActivatedPolicy(t.Context())
@@ -132,9 +123,7 @@ func TestActivatedPolicy(t *testing.T) {
 	want("")
 	keepPolicy(t, db, "sha256:b", "user:a", true)
 	want("sha256:b")
-	if err := db.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.Close(t.Context()))
 	db = sqlitetest.OpenAt(t, path, sqlite.Options{})
 	want("sha256:b")
 	keepPolicy(t, db, "sha256:a", "user:a", true)
@@ -142,9 +131,7 @@ func TestActivatedPolicy(t *testing.T) {
 	keepPolicy(t, db, "sha256:c", "user:a", false)
 	want("")
 	keepPolicy(t, db, "sha256:a", "user:a", true)
-	if err := db.EndActivation(t.Context(), event.Draft{Code: event.PolicyReset, Actor: "service:palyrad", Payload: json.RawMessage(`{}`)}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.EndActivation(t.Context(), event.Draft{Code: event.PolicyReset, Actor: "service:palyrad", Payload: json.RawMessage(`{}`)}))
 	want("")
 	assertCount(t, db, "SELECT count(*) FROM events WHERE code = 'PAL-P107'", 1)
 	// What cannot be journaled does not happen.
@@ -163,9 +150,7 @@ func TestProposalOf(t *testing.T) {
 		{Code: event.Evaluated, Actor: "user:a", Subject: "wrong code", Payload: json.RawMessage(`{"decision_id":"` + id.String() + `"}`)},
 		{Code: event.Decided, Actor: "user:a", Subject: "it", Payload: json.RawMessage(`{"decision_id":"` + id.String() + `"}`)},
 	} {
-		if _, err := db.Append(t.Context(), d); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(db.Append(t.Context(), d))(t)
 	}
 	at := id.Timestamp()
 	for _, c := range []struct {
@@ -186,7 +171,7 @@ func TestProposalOf(t *testing.T) {
 // have, from the journal; its snapshots have no inputs.
 func TestMigrationFillsPolicyVersions(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "palyra.db")
-	err := sqlite.MakeOld(path, 6, func(c *sqlite.Conn) error {
+	must.Do(t, sqlite.MakeOld(path, 6, func(c *sqlite.Conn) error {
 		var head journal.Head
 		var errs []error
 		for n, d := range []struct{ actor, version string }{{"user:first", "sha256:a"}, {"user:later", "sha256:a"}, {"user:b", "sha256:b"}} {
@@ -201,15 +186,9 @@ func TestMigrationFillsPolicyVersions(t *testing.T) {
 			errs = append(errs, c.Query("INSERT INTO policy_versions (version, sources, at) VALUES (?1, ?2, 1)", nil, version, []byte(`[]`)))
 		}
 		return errors.Join(append(errs, c.Query("INSERT INTO snapshots (digest, content, at) VALUES ('sha256:s', ?1, 1)", nil, []byte(`{}`)))...)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	db := sqlitetest.OpenAt(t, path, sqlite.Options{})
-	list, err := db.PolicyVersions(t.Context(), 0, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(db.PolicyVersions(t.Context(), 0, 10))(t)
 	got := ""
 	for _, v := range list {
 		got += fmt.Sprintf("%s %s %d; ", v.Version, v.LoadedBy, v.Policies)

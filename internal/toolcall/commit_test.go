@@ -15,6 +15,7 @@ import (
 	"palyra/internal/canonical"
 	"palyra/internal/event"
 	"palyra/internal/gatewaytest"
+	"palyra/internal/must"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
@@ -317,9 +318,7 @@ func TestRevokedBetweenAnswerAndUse(t *testing.T) {
 	}))
 	rec = r.asked()
 	w.vote(bob, rec, yes)
-	if _, err := r.wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.wait())(t)
 	told.refused(t, "revoked", reason.ApprovalRevoked)
 	if p := last[callrecord.Gated](w, event.Gated); p.Allowed || p.Reason != reason.ApprovalRevoked {
 		t.Errorf("journaled %+v", p)
@@ -381,9 +380,7 @@ func TestPolicyThatChangesAtTheGate(t *testing.T) {
 			w.run.Work = wrote(protects(".git/config"), &told)
 			r := w.beginWith(runCall(), answered(func() { w.reload(waived + c.policies) }))
 			w.vote(bob, r.asked(), yes)
-			if _, err := r.wait(); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(r.wait())(t)
 			if c.code == "" {
 				if !told.ruling.Allowed || (told.ruling.ApprovalID == "") != (name == "waived") {
 					t.Errorf("got %+v", told)

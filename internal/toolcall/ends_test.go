@@ -15,6 +15,7 @@ import (
 	"palyra/internal/callrecord"
 	"palyra/internal/event"
 	"palyra/internal/gatewaytest"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
@@ -136,9 +137,7 @@ func (w *world) everyDecidedCallEnds(what string) {
 		switch e.Code {
 		case event.Decided:
 			var d struct{ Allowed bool }
-			if err := json.Unmarshal(e.Payload, &d); err != nil {
-				w.t.Fatal(err)
-			}
+			must.Do(w.t, json.Unmarshal(e.Payload, &d))
 			if d.Allowed && ends[e.Subject] == nil {
 				ends[e.Subject] = []event.Code{}
 			}
@@ -166,10 +165,7 @@ func TestResultTooLargeToKeep(t *testing.T) {
 	if err != nil || !bytes.Equal(o.Report.Result, large) {
 		t.Fatalf("%d bytes, %v", len(o.Report.Result), err)
 	}
-	v, err := attest.Verify(o.Attestation.Envelope.JSON, w.notary.KeySet())
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must.Get(attest.Verify(o.Attestation.Envelope.JSON, w.notary.KeySet()))(t)
 	if err := v.CheckResult(large); err != nil || !v.Predicate.Outputs.ResultNotKept || v.Predicate.Outputs.ResultBytes != int64(len(large)) {
 		t.Errorf("%v, outputs %+v", err, v.Predicate.Outputs)
 	}

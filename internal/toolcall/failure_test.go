@@ -14,6 +14,7 @@ import (
 	"palyra/internal/callrecord"
 	"palyra/internal/event"
 	"palyra/internal/gatewaytest"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
@@ -268,9 +269,7 @@ func TestOutputIsOrderedAndEnds(t *testing.T) {
 	}
 	at := 0
 	r := w.beginWith(readCall(), func(toolcall.Event) { at++ }) // a race if two come at once
-	if _, err := r.wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.wait())(t)
 	late()
 	if got := strings.Join(r.kinds(), " "); got != "proposed decision"+strings.Repeat(" output", 8)+" result attestation" {
 		t.Errorf("events %s", got)
@@ -281,17 +280,13 @@ func TestOutputIsOrderedAndEnds(t *testing.T) {
 func (w *world) freeze() int {
 	w.t.Helper()
 	n := w.Router.Freeze()
-	if err := w.Desk.Freeze(w.t.Context(), alice, "stop everything"); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, w.Desk.Freeze(w.t.Context(), alice, "stop everything"))
 	return n
 }
 
 func (w *world) thaw() {
 	w.t.Helper()
-	if err := w.Desk.Thaw(w.t.Context(), alice); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, w.Desk.Thaw(w.t.Context(), alice))
 	w.Router.Thaw()
 }
 

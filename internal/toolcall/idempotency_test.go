@@ -13,6 +13,7 @@ import (
 	"palyra/internal/approval"
 	"palyra/internal/event"
 	"palyra/internal/gatewaytest"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
@@ -237,10 +238,7 @@ func TestRetryOfADenialIsTheDenial(t *testing.T) {
 	w := newWorld(t)
 	r := w.begin(keyed(runCall()))
 	w.vote(alice, r.asked(), no)
-	first, err := r.wait()
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(r.wait())(t)
 	r, again, err := w.call(keyed(runCall()))
 	if err != nil || again.Decision.ID != first.Decision.ID || again.Decision.Reason != reason.ApprovalDenied ||
 		again.Decision.Message != first.Decision.Message || again.Decision.Remedy != first.Decision.Remedy {
@@ -304,9 +302,7 @@ func TestStopWaitsForCallsWithoutAClient(t *testing.T) {
 	r.wait()
 	ctx, stop := context.WithCancel(context.Background())
 	stop()
-	if err := w.Pipeline.Run(ctx, time.Millisecond); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Pipeline.Run(ctx, time.Millisecond))
 	w.wantJournal(0, event.Proposed, event.Evaluated, event.Decided, event.Attested)
 	w.open(0)
 	p := last[struct {
@@ -325,9 +321,7 @@ func TestStopLeavesTheApprovalPending(t *testing.T) {
 	rec := r.asked()
 	ctx, stop := context.WithCancel(context.Background())
 	stop()
-	if err := w.Pipeline.Run(ctx, time.Millisecond); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Pipeline.Run(ctx, time.Millisecond))
 	_, err := r.wait()
 	wantReason(t, "the call", err, reason.ShuttingDown)
 	if rec, err := w.Desk.Get(t.Context(), rec.ID); err != nil || rec.State != approval.Pending {
@@ -387,7 +381,5 @@ func (w *world) drain() {
 	w.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	stop()
-	if err := w.Pipeline.Run(ctx, time.Minute); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, w.Pipeline.Run(ctx, time.Minute))
 }

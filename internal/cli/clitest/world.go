@@ -30,6 +30,7 @@ import (
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/printer"
 	"palyra/internal/identity"
+	"palyra/internal/must"
 )
 
 // World is one gateway that behaves, and one machine with a credential bundle
@@ -104,21 +105,15 @@ func (w *World) WriteBundle(from, to time.Time) {
 		URIs:      []*url.URL{{Scheme: "spiffe", Host: "test", Path: "/device/01ARZ3NDEKTSV4RRFFQ69G5FAV"}},
 		NotBefore: from, NotAfter: to, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
-	leaf, err := x509.ParseCertificate(cert.Certificate[0])
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	leaf := must.Get(x509.ParseCertificate(cert.Certificate[0]))(w.T)
 	key, ok := cert.PrivateKey.(*ecdsa.PrivateKey)
 	if !ok {
 		w.T.Fatalf("the key is a %T", cert.PrivateKey)
 	}
-	err = identity.WriteBundle(w.Bundle, identity.Bundle{
+	must.Do(w.T, identity.WriteBundle(w.Bundle, identity.Bundle{
 		Root: w.CA.cert, Chain: []*x509.Certificate{leaf}, Key: key,
 		Address: w.Address, ServerName: serverName,
-	})
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	}))
 }
 
 // Result is what a command did.
@@ -201,32 +196,20 @@ type authority struct {
 // NewAuthority is a CA of its own.
 func NewAuthority(t *testing.T) *authority {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test root"}, IsCA: true, BasicConstraintsValid: true,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))(t)
+	cert := must.Get(x509.ParseCertificate(der))(t)
 	return &authority{cert: cert, key: key}
 }
 
 func (c *authority) issue(t *testing.T, template *x509.Certificate) tls.Certificate {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	der := c.sign(t, template, key.Public())
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
@@ -237,10 +220,7 @@ func (c *authority) sign(t *testing.T, template *x509.Certificate, public any) [
 	if template.KeyUsage == 0 {
 		template.KeyUsage = x509.KeyUsageDigitalSignature
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, c.cert, public, c.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, c.cert, public, c.key))(t)
 	return der
 }
 
@@ -284,22 +264,15 @@ func (w *World) Decided() {
 func (w *World) Write(name, text string) string {
 	w.T.Helper()
 	path := filepath.Join(w.Home, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		w.T.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		w.T.Fatal(err)
-	}
+	must.Do(w.T, os.MkdirAll(filepath.Dir(path), 0o700))
+	must.Do(w.T, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
 // Read reads a file.
 func (w *World) Read(path string) string {
 	w.T.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(path))(w.T)
 	return string(text)
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 )
 
 func TestEachLegReachesWhatIsAllowed(t *testing.T) {
@@ -62,13 +63,8 @@ func TestEachLegReachesWhatIsAllowed(t *testing.T) {
 // get asks for a page and wants an answer that begins so.
 func get(t testing.TB, conn net.Conn, host, want string) {
 	t.Helper()
-	if _, err := fmt.Fprintf(conn, "GET /page HTTP/1.1\r\nHost: %s\r\n\r\n", host); err != nil {
-		t.Fatal(err)
-	}
-	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(fmt.Fprintf(conn, "GET /page HTTP/1.1\r\nHost: %s\r\n\r\n", host))(t)
+	answer := must.Get(http.ReadResponse(bufio.NewReader(conn), nil))(t)
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
 	if err != nil || !strings.HasPrefix(string(body), want) {

@@ -14,6 +14,7 @@ import (
 
 	"palyra/internal/egress"
 	"palyra/internal/egress/secret"
+	"palyra/internal/must"
 )
 
 // frame is one of a host, with the payload's length in the shortest form.
@@ -110,10 +111,7 @@ func used(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t, "example.org:443")
 	w.secrets()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://example.org/", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "https://example.org/", nil))(t)
 	r.Header.Set("Authorization", placeholder)
 	to, err := egress.ParseTarget("example.org:443")
 	if err == nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/openai/openai-go/v3/packages/ssestream"
 
 	"palyra/internal/model"
+	"palyra/internal/must"
 )
 
 // readText reads a stream that comes byte by byte.
@@ -40,10 +41,7 @@ func recorded(t testing.TB) map[string]string {
 	}
 	out := make(map[string]string)
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(file))(t)
 		out[filepath.Base(file)] = string(text)
 	}
 	return out

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/jail"
 	"palyra/internal/sandbox/jail/jailtest"
@@ -16,22 +17,13 @@ func TestFinalFilterIsProved(t *testing.T) {
 	for name, machine := range map[string]*jail.Machine{"": r.machine, jail.LayerSeccomp: r.machine.Variant(jail.LayerSeccomp)} {
 		s := jailtest.Spec(t, jailtest.Workspace(t), "true")
 		s.Limits = s.Limits.OrDefault()
-		w, err := jail.OpenWorkspace(s.WorkspaceRoot)
-		if err != nil {
-			t.Fatal(err)
-		}
-		todo, err := work(s, w, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := must.Get(jail.OpenWorkspace(s.WorkspaceRoot))(t)
+		todo := must.Get(work(s, w, nil))(t)
 		plan, err := r.plan(s, w, nil) // with the outer filter in any case
 		if err != nil {
 			t.Fatal(err)
 		}
-		cell, err := machine.Start(plan)
-		if err != nil {
-			t.Fatal(err)
-		}
+		cell := must.Get(machine.Start(plan))(t)
 		var report sandbox.Report
 		if report, err = cell.Run(t.Context(), todo); err != nil {
 			t.Error(err)

@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/cgroup"
 	"palyra/internal/sandbox/jail"
@@ -74,9 +75,7 @@ func checked(t testing.TB, r *Runner, err error) *Runner {
 func openWorkspace(t testing.TB) string {
 	t.Helper()
 	root := jailtest.Workspace(t)
-	if err := os.Chmod(root, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(root, 0o777))
 	jailtest.OpenPath(t, root)
 	return root
 }
