@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"palyra/internal/must"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/bubblewrap"
 	"palyra/internal/tool"
@@ -70,10 +71,7 @@ func (b *boundary) runner(t *testing.T, without []string) *bubblewrap.Runner {
 	if b.runners[key] == nil {
 		cfg := configOf(without, "")
 		cfg.Outward = b.world.outward()
-		r, err := bubblewrap.New(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(bubblewrap.New(cfg))(t)
 		b.runners[key] = r
 	}
 	return b.runners[key]

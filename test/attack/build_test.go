@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/bubblewrap"
 	"palyra/test/process"
@@ -35,9 +36,7 @@ exec env -i /usr/bin/bwrap --args "$fd" ` + options + ` "$@"
 		t.Fatal(err)
 	}
 	for dir := filepath.Dir(name); dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(dir, 0o755))
 	}
 	return name
 }

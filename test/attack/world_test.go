@@ -21,6 +21,7 @@ import (
 
 	"palyra/internal/egress/egresstest"
 	"palyra/internal/egress/proxy"
+	"palyra/internal/must"
 )
 
 // world is the internet of these tests: a name server, and servers at addresses
@@ -41,25 +42,15 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{sites: map[string]*site{}}
-	var err error
-	if w.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
-		t.Fatal(err)
-	}
+	w.key = must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "the authority of these tests"}, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, w.key.Public(), w.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if w.root, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, template, w.key.Public(), w.key))(t)
+	w.root = must.Get(x509.ParseCertificate(der))(t)
 	w.names = egresstest.NewNameServer(t, w.answer)
-	if w.careless, err = newCareless(w); err != nil {
-		t.Fatal(err)
-	}
+	w.careless = must.Get(newCareless(w))(t)
 	t.Cleanup(func() {
 		if err := w.careless.close(); err != nil {
 			t.Error(err)

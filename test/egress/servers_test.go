@@ -18,6 +18,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"palyra/internal/must"
 )
 
 // serveWeb serves all hosts by HTTP and HTTPS, those too that nobody is to
@@ -51,10 +53,7 @@ func (w *world) serveWeb() {
 // certificate makes the authority, and the certificate of all hosts.
 func (w *world) certificate() *tls.Config {
 	w.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(w.t)
 	authority := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "the tests' authority"}, BasicConstraintsValid: true, IsCA: true,
 		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
@@ -66,9 +65,7 @@ func (w *world) certificate() *tls.Config {
 	}
 	var chain [2][]byte
 	for i, c := range []*x509.Certificate{authority, leaf} {
-		if chain[i], err = x509.CreateCertificate(rand.Reader, c, authority, key.Public(), key); err != nil {
-			w.t.Fatal(err)
-		}
+		chain[i] = must.Get(x509.CreateCertificate(rand.Reader, c, authority, key.Public(), key))(w.t)
 	}
 	w.authority = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: chain[0]})
 	return &tls.Config{
