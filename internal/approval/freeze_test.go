@@ -16,9 +16,7 @@ func TestFreeze(t *testing.T) {
 	d := approvaltest.NewDesk(t)
 	id := mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Session})
 	byGrant, err := d.GrantAnswer(t.Context(), id, approvaltest.Ask(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	byApproval := allowed(t, d, yes, otherArguments)
 	p, pending := waiting(t, d, otherSession)
 	must.Do(t, d.Freeze(t.Context(), alice, "incident"))

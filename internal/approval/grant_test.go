@@ -210,9 +210,7 @@ func TestRevokeBeatsQueuedDispatch(t *testing.T) {
 	d := approvaltest.NewDesk(t)
 	id := mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Session})
 	a, err := d.GrantAnswer(t.Context(), id, approvaltest.Ask(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	must.Do(t, d.Consume(t.Context(), a))
 	if err := d.Recheck(t.Context(), a); err != nil {
 		t.Fatalf("control: before the revoke: %v", err)

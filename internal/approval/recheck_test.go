@@ -59,7 +59,5 @@ func TestRecheckOfEndedGrant(t *testing.T) {
 func TestNotNeededIsNotConsumed(t *testing.T) {
 	d := approvaltest.NewDesk(t)
 	wantReason(t, d.Consume(t.Context(), approval.NotNeeded()), reason.PermitRefused)
-	if err := d.Recheck(t.Context(), approval.NotNeeded()); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, d.Recheck(t.Context(), approval.NotNeeded()))
 }

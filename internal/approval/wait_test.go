@@ -226,9 +226,7 @@ func TestRestart(t *testing.T) {
 		if !out.Answer.Allowed() {
 			t.Fatalf("answer %v", out.Answer.Kind())
 		}
-		if err := d.Consume(t.Context(), out.Answer); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, d.Consume(t.Context(), out.Answer))
 	})
 }
 

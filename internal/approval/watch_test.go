@@ -84,9 +84,7 @@ func TestListPages(t *testing.T) {
 	f := approval.Filter{PageSize: 2}
 	for range 3 {
 		page, next, err := d.List(t.Context(), f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		for _, r := range page {
 			seen[r.ID] = true
 		}

@@ -20,9 +20,7 @@ func TestUnderTheGatewaysAuthority(t *testing.T) {
 	start := func() (*ca.Authority, *attest.Notary) {
 		t.Helper()
 		a, _, err := ca.Open(dir, ca.Options{Now: clock, TrustDomain: gateway})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		current := a.Notary()
 		c := attest.NotaryConfig{Signer: current.Signer, Chain: current.Chain, Gateway: a.TrustDomain(), Now: clock}
 		for _, p := range a.PastNotaries() {

@@ -116,12 +116,10 @@ func writeGolden(t *testing.T) {
 
 func readKeySet(t *testing.T) attest.KeySet {
 	t.Helper()
-	set := must.Get(attest.ParseKeySet(read(t, goldenKeys)))(t)
-	return set
+	return must.Get(attest.ParseKeySet(read(t, goldenKeys)))(t)
 }
 
 func read(t *testing.T, name string) []byte {
 	t.Helper()
-	data := must.Get(os.ReadFile(filepath.FromSlash(name)))(t)
-	return data
+	return must.Get(os.ReadFile(filepath.FromSlash(name)))(t)
 }

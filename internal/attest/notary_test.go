@@ -40,9 +40,7 @@ func TestSignAndVerify(t *testing.T) {
 	if diff := cmp.Diff(want, v.Statement.Subject); diff != "" {
 		t.Errorf("subjects (a removed file is none):\n%s", diff)
 	}
-	if err := v.CheckResult(x.Report.Result); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, v.CheckResult(x.Report.Result))
 	refused(t, v.CheckResult(append(slices.Clone(x.Report.Result), '\n')), "SHA-256")
 	if v.Predicate.Isolation.Rlimits["fsize"] != "unlimited" {
 		t.Errorf("rlimit = %q: 2^64-1 does not survive a double", v.Predicate.Isolation.Rlimits["fsize"])
@@ -77,9 +75,7 @@ func TestIsolationIsAbsentWhenNothingWasReadBack(t *testing.T) {
 		t.Error("an isolation that was not read back is in the statement")
 	}
 	v, err := attest.Verify(env.JSON, n.KeySet())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	want := attest.Enforcement{
 		Requested:  []string{"namespaces", "seccomp", "cgroup"},
 		Applied:    []string{},
@@ -102,9 +98,7 @@ func TestDowngradesAreNeverSilent(t *testing.T) {
 	x.Report.Enforcement.Downgrades = nil
 	x.Report.Enforcement.Requested = append(x.Report.Enforcement.Requested, "cgroup-v2")
 	v, err := attest.Verify(mustSign(t, n, x).JSON, n.KeySet())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	want := []string{"cgroup: requested, not applied", "cgroup-v2: requested, not applied"}
 	if diff := cmp.Diff(want, v.Predicate.Enforcement.Downgrades); diff != "" {
 		t.Error(diff)
@@ -247,9 +241,7 @@ func TestRetiredKeySignsNoMore(t *testing.T) {
 func TestKeySetJSON(t *testing.T) {
 	n := newNotary(t, newAuthority(t))
 	text, err := n.KeySet().JSON()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	set := must.Get(attest.ParseKeySet(text))(t)
 	if diff := cmp.Diff(n.KeySet(), set); diff != "" {
 		t.Error(diff)

@@ -62,9 +62,7 @@ func TestInTotoAccepts(t *testing.T) {
 	_, payload, _ := split(t, env)
 	var s spb.Statement
 	must.Do(t, protojson.Unmarshal(payload, &s))
-	if err := s.Validate(); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, s.Validate())
 	if s.GetPredicateType() != attest.PredicateType || len(s.GetSubject()) != 2 {
 		t.Errorf("predicate type %s, %d subjects", s.GetPredicateType(), len(s.GetSubject()))
 	}

@@ -68,9 +68,7 @@ func TestEveryFlippedByteIsFound(t *testing.T) {
 	x.Report.Isolation, x.Executable, x.Operands, x.Report.Files = nil, tool.Executable{}, nil, nil
 	env := mustSign(t, n, x)
 	v, err := attest.NewVerifier(n.KeySet())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	check := func(what string, i int, text []byte) {
 		if _, err := v.Verify(text); err == nil {
 			t.Errorf("%s: a flip of byte %d was not found", what, i)

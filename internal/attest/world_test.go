@@ -73,8 +73,7 @@ func (a *authority) chain(pub crypto.PublicKey, change func(*x509.Certificate)) 
 func sign(t testing.TB, tmpl, parent *x509.Certificate, pub, key any) *x509.Certificate {
 	t.Helper()
 	der := must.Get(x509.CreateCertificate(rand.Reader, tmpl, parent, pub, key))(t)
-	c := must.Get(x509.ParseCertificate(der))(t)
-	return c
+	return must.Get(x509.ParseCertificate(der))(t)
 }
 
 func at(when time.Time) func() time.Time { return func() time.Time { return when } }
@@ -144,8 +143,7 @@ func execution() attest.Execution {
 
 func mustSign(t testing.TB, n *attest.Notary, x attest.Execution) attest.Envelope {
 	t.Helper()
-	env := must.Get(n.Sign(context.Background(), x))(t)
-	return env
+	return must.Get(n.Sign(context.Background(), x))(t)
 }
 
 // parts is an envelope taken apart.
@@ -169,8 +167,7 @@ func split(t testing.TB, envelope []byte) (parts, []byte, []byte) {
 
 func unbase64(t testing.TB, s string) []byte {
 	t.Helper()
-	raw := must.Get(base64.StdEncoding.DecodeString(s))(t)
-	return raw
+	return must.Get(base64.StdEncoding.DecodeString(s))(t)
 }
 
 func (p parts) with(payload, signature []byte) []byte {

@@ -188,8 +188,7 @@ func TestFetchRefusedBeforeAsking(t *testing.T) {
 
 func rules(t *testing.T, list ...string) []egress.Rule {
 	t.Helper()
-	r := must.Get(egress.ParseRules(list))(t)
-	return r
+	return must.Get(egress.ParseRules(list))(t)
 }
 
 func TestFetchNamesThatLeadInside(t *testing.T) {

@@ -53,9 +53,7 @@ func TestFetchWithSecret(t *testing.T) {
 	}, withSecrets(t, source))
 	in := object{"url": "https://example.com/user", "headers": object{"authorization": "Bearer palyra-sec-github", "private-token": "palyra-sec-gitlab"}}
 	plan, err := n.bench.plan("http.fetch", in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if source.asked != 0 {
 		t.Error("planning reads the secret")
 	}

@@ -145,8 +145,7 @@ func TestProcessBindingChanges(t *testing.T) {
 	b.write("script", "one")
 	p := must.Get(b.propose("process.run", object{"argv": []string{"git", "script"}}))(t)
 	plan := func() tool.Plan {
-		plan := must.Get(b.tools["process.run"].Plan(context.Background(), p))(t)
-		return plan
+		return must.Get(b.tools["process.run"].Plan(context.Background(), p))(t)
 	}
 	digest := func(p tool.Plan) string { d, _ := p.Binding.Digest(); return d }
 	first := plan()

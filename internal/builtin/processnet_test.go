@@ -56,9 +56,7 @@ func TestHostsOfAProgram(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if !slices.Equal(plan.Facts.EgressHosts, row.facts) || !slices.Equal(plan.Binding.Egress, append([]string{"preflight"}, row.facts...)) {
 				t.Errorf("facts %v, binding %v", plan.Facts.EgressHosts, plan.Binding.Egress)
 			}

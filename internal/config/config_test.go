@@ -44,9 +44,7 @@ func (w *world) options() LoadOptions {
 func (w *world) load(opts LoadOptions) (*Config, Origins) {
 	w.t.Helper()
 	c, origins, err := Load(opts)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, err)
 	return c, origins
 }
 

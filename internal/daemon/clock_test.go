@@ -18,11 +18,9 @@ import (
 	"palyra/internal/config"
 	"palyra/internal/dispatch"
 	"palyra/internal/event"
-	"palyra/internal/identity"
 	"palyra/internal/journal"
 	"palyra/internal/must"
 	"palyra/internal/reason"
-	"palyra/internal/statedir"
 	"palyra/internal/toolcall"
 )
 
@@ -53,15 +51,7 @@ func openClockWorld(t *testing.T, dir string, wall *jumping) *clockWorld {
 		tools: []dispatch.Tool{appendTool(filepath.Join(dir, "effect"))},
 	}))(t)
 	w := &clockWorld{t: t, g: g, parts: &errgroup.Group{}}
-	device, _, err := g.identity.Start(t.Context(), identity.LocalConfig{Dir: statedir.Operator(dir), Address: "127.0.0.1:1", ServerName: serverName})
-	if err != nil {
-		t.Fatal(err)
-	}
-	must.Do(t, g.policies.Load(t.Context()))
-	w.caller = access.Caller{
-		Principal: device.Principal, OnBehalfOf: device.Principal, Roles: []access.Role{access.RoleOwner},
-		DeviceID: device.ID, Surface: access.SurfaceGRPC, Paired: true,
-	}
+	w.caller = firstOperator(t, g)
 	ctx, stop := context.WithCancel(context.Background())
 	w.stop = stop
 	w.parts.Go(func() error { return g.desk.Run(ctx) })
@@ -71,12 +61,8 @@ func openClockWorld(t *testing.T, dir string, wall *jumping) *clockWorld {
 func (w *clockWorld) close() {
 	w.t.Helper()
 	w.stop()
-	if err := w.parts.Wait(); err != nil {
-		w.t.Error(err)
-	}
-	if err := w.g.close(nil); err != nil {
-		w.t.Error(err)
-	}
+	must.Check(w.t, w.parts.Wait())
+	must.Check(w.t, w.g.close(nil))
 }
 
 // call begins a call that asks, and returns its outcome once it has one.

@@ -87,8 +87,7 @@ func countBorders(t *testing.T) int {
 	dir := t.TempDir()
 	must.Get(crashOnce(t.Context(), filepath.Join(dir, "state"), 0, 0))(t)
 	text := must.Get(os.ReadFile(filepath.Join(dir, "state", "borders")))(t)
-	n := must.Get(strconv.Atoi(string(text)))(t)
-	return n
+	return must.Get(strconv.Atoi(string(text)))(t)
 }
 
 // crashOnce starts a process that makes one call and kills itself a while
@@ -174,21 +173,26 @@ func openCrashWorld(t *testing.T, dir string, k *killer) *crashWorld {
 		t.Fatalf("starting after a kill: %v", err)
 	}
 	w.g = g
-	device, _, err := g.identity.Start(t.Context(), identity.LocalConfig{Dir: statedir.Operator(dir), Address: "127.0.0.1:1", ServerName: serverName})
-	if err != nil {
-		t.Fatal(err)
-	}
-	must.Do(t, g.policies.Load(t.Context()))
-	w.caller = access.Caller{
-		Principal: device.Principal, OnBehalfOf: device.Principal, Roles: []access.Role{access.RoleOwner},
-		DeviceID: device.ID, Surface: access.SurfaceGRPC, Paired: true,
-	}
+	w.caller = firstOperator(t, g)
 	ctx, stop := context.WithCancel(context.Background())
 	w.stop = stop
 	w.parts = &errgroup.Group{}
 	w.parts.Go(func() error { return g.desk.Run(ctx) })
 	w.parts.Go(func() error { return w.approveAll(ctx) })
 	return w
+}
+
+// firstOperator makes the local operator of a gateway without listeners, loads
+// the policies, and returns the operator at the API.
+func firstOperator(t *testing.T, g *gateway) access.Caller {
+	t.Helper()
+	device, _, err := g.identity.Start(t.Context(), identity.LocalConfig{Dir: statedir.Operator(g.cfg.StateDir), Address: "127.0.0.1:1", ServerName: serverName})
+	must.Do(t, err)
+	must.Do(t, g.policies.Load(t.Context()))
+	return access.Caller{
+		Principal: device.Principal, OnBehalfOf: device.Principal, Roles: []access.Role{access.RoleOwner},
+		DeviceID: device.ID, Surface: access.SurfaceGRPC, Paired: true,
+	}
 }
 
 // approveAll says yes to whatever is asked.
@@ -219,12 +223,8 @@ func (w *crashWorld) call() {
 func (w *crashWorld) close() {
 	w.t.Helper()
 	w.stop()
-	if err := w.parts.Wait(); err != nil {
-		w.t.Error(err)
-	}
-	if err := w.g.close(nil); err != nil {
-		w.t.Error(err)
-	}
+	must.Check(w.t, w.parts.Wait())
+	must.Check(w.t, w.g.close(nil))
 }
 
 // checkInvariants fails when a kill left anything that must not be.

@@ -91,10 +91,7 @@ func (d *running) end() {
 // client is the local operator's.
 func (d *running) client() *http.Client {
 	d.t.Helper()
-	bundle := must.Get(identity.ReadBundle(d.Credentials))(d.t)
-	transport := &http.Transport{TLSClientConfig: bundle.ClientTLS(), ForceAttemptHTTP2: true}
-	d.t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport}
+	return dialAs(d.t, d.Credentials)
 }
 
 func (d *running) url() string { return "https://" + d.API }
@@ -167,9 +164,7 @@ func TestBrokenPolicyKeepsTheRunningSet(t *testing.T) {
 	d := start(t, cfg)
 	policies := palyrav1connect.NewPolicyServiceClient(d.client(), d.url())
 	before, err := policies.GetPolicy(t.Context(), &palyrav1.GetPolicyRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	file := filepath.Join(cfg.Policy.Dir, "10-own.cedar")
 	write(t, file, `permit(principal, action, resource) when { contxt.risk }`)
 	_, err = policies.ReloadPolicy(t.Context(), &palyrav1.ReloadPolicyRequest{})
@@ -224,8 +219,7 @@ func TestOfflineToolsAreTheBuiltinOnes(t *testing.T) {
 
 func digest(t *testing.T, d tool.Descriptor) string {
 	t.Helper()
-	text := must.Get(d.Digest())(t)
-	return text
+	return must.Get(d.Digest())(t)
 }
 
 func TestOperatorAddedOnlineAndOffline(t *testing.T) {

@@ -194,9 +194,7 @@ func TestDoctorCommand(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "state")
 	text, err := run("--state-dir", dir, "-o", "json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var d doctor.Diagnosis
 	if err := json.Unmarshal([]byte(text), &d); err != nil || !d.Healthy || len(d.Checks) < 10 {
 		t.Errorf("%v in %s", err, text)
@@ -217,8 +215,7 @@ func TestDoctorCommand(t *testing.T) {
 
 func (d *running) status() *palyrav1.GetStatusResponse {
 	d.t.Helper()
-	s := must.Get(palyrav1connect.NewStatusServiceClient(d.client(), d.url()).GetStatus(d.t.Context(), &palyrav1.GetStatusRequest{}))(d.t)
-	return s
+	return must.Get(palyrav1connect.NewStatusServiceClient(d.client(), d.url()).GetStatus(d.t.Context(), &palyrav1.GetStatusRequest{}))(d.t)
 }
 
 func chmod(t *testing.T, path string, mode os.FileMode) {
@@ -242,9 +239,7 @@ func openAhead(t *testing.T, cfg *config.Config) *sqlite.DB {
 	t.Helper()
 	authority := must.Get(ca.Inspect(statedir.Authority(cfg.StateDir), ca.Options{TrustDomain: cfg.TrustDomain, ServerHosts: cfg.Listen.ServerNames}))(t)
 	origin, known, err := journalkey.Origin(authority)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	db := must.Get(sqlite.Open(t.Context(), statedir.Store(cfg.StateDir), sqlite.Options{
 		Origin: origin, Verifiers: known, Now: func() time.Time { return time.Now().Add(24 * time.Hour) },
 	}))(t)

@@ -324,7 +324,5 @@ func TestRequiredLayerRefuses(t *testing.T) {
 	if err := rpc.ReasonOf(stream.Err()); reason.Of(err) != reason.SandboxUnavailable || g.tree() != before {
 		t.Errorf("the call came to %v", err)
 	}
-	if err := stream.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, stream.Close())
 }

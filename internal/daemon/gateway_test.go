@@ -201,9 +201,7 @@ func TestMend(t *testing.T) {
 			t.Error("the store is well and was not tried")
 		}
 		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		must.Check(t, <-done)
 	})
 }
 
@@ -218,9 +216,7 @@ func TestSandboxMissingIsSaidBeforeAsking(t *testing.T) {
 	g.isolation.Status = sandbox.Status{Problem: "bubblewrap is not installed at /usr/bin/bwrap", Remedy: "Install it."}
 	must.Do(t, openPolicy(t.Context(), g, Options{}))
 	descriptor, input, err := g.router.Check("process.run", []byte(`{"argv":["true"]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	_, err = g.router.Plan(t.Context(), tool.Proposal{ID: "p", Tool: descriptor, Input: input})
 	if reason.Of(err) != reason.SandboxUnavailable || !strings.Contains(err.Error(), "bubblewrap is not installed") {
 		t.Errorf("planning without a sandbox gives %v", err)

@@ -28,9 +28,7 @@ func TestKeepInherited(t *testing.T) {
 		return
 	}
 	fd, err := unix.FcntlInt(0, unix.F_DUPFD, 77) // above what the Go runtime of the next process opens
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() { unix.Close(fd) })
 	for _, mode := range []string{"kept", "given"} {
 		cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestKeepInherited$", "-test.v")

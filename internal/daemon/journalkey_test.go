@@ -109,18 +109,12 @@ func TestRotationCutOff(t *testing.T) {
 			cfg := testConfig(t)
 			start(t, cfg).end()
 			authority, _, err := ca.Open(filepath.Join(cfg.StateDir, "ca"), ca.Options{TrustDomain: cfg.TrustDomain})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			old := authority.JournalVerifiers()[0]
 			text, next, err := authority.NextJournalKey()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			origin, known, err := journalkey.Origin(authority)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if durable {
 				db := must.Get(sqlite.Open(t.Context(), statedir.Store(cfg.StateDir), sqlite.Options{Origin: origin, Verifiers: known}))(t)
 				log := must.Get(journal.New(db, journal.Options{Key: must.Get(journal.ParseKey(authority.JournalSigner()))(t)}))(t)
@@ -173,13 +167,9 @@ func TestFiveYears(t *testing.T) {
 	now := func() time.Time { return clock }
 	dir := filepath.Join(t.TempDir(), "state")
 	authority, _, err := ca.Open(filepath.Join(dir, "ca"), ca.Options{Now: now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	origin, known, err := journalkey.Origin(authority)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	db := must.Get(sqlite.Open(t.Context(), statedir.Store(dir), sqlite.Options{Origin: origin, Verifiers: known, Now: now}))(t)
 	defer func() { _ = db.Close(context.WithoutCancel(t.Context())) }()
 	log := must.Get(journalkey.Open(t.Context(), db, authority, journal.Options{}))(t)

@@ -94,9 +94,7 @@ func TestStalledIsWhoeverTakesNothing(t *testing.T) {
 						if _, err := w.Write([]byte("text")); err != nil {
 							t.Error(err)
 						}
-						if err := http.NewResponseController(w).Flush(); err != nil {
-							t.Error(err)
-						}
+						must.Check(t, http.NewResponseController(w).Flush())
 						time.Sleep(2 * after)
 					}
 				}), after).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))

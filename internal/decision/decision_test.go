@@ -110,8 +110,7 @@ func outcome(t *testing.T, p *approvaltest.Pending) approval.Answer {
 
 func byGrant(t *testing.T, d *approvaltest.Desk, id string, ask approval.Ask) approval.Answer {
 	t.Helper()
-	a := must.Get(d.GrantAnswer(t.Context(), id, ask))(t)
-	return a
+	return must.Get(d.GrantAnswer(t.Context(), id, ask))(t)
 }
 
 // verdicts are one of every kind, from a real engine.

@@ -47,17 +47,14 @@ func newWorld(t *testing.T) *world {
 
 func router(t *testing.T, cfg dispatch.Config) *dispatch.Router {
 	t.Helper()
-	r := must.Get(dispatch.New(cfg))(t)
-	return r
+	return must.Get(dispatch.New(cfg))(t)
 }
 
 // proposal is a checked proposal of the agent.
 func (w *world) proposal(t *testing.T) tool.Proposal {
 	t.Helper()
 	d, input, err := w.Check("fs.read", []byte(`{"path":"a"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return tool.Proposal{
 		ID: ulid.Make().String(), Tool: d, Input: input, Session: "s", Run: "r",
 		Caller: access.Caller{Principal: policytest.Agent, OnBehalfOf: policytest.Alice, DeviceID: "d"},

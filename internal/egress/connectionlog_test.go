@@ -15,14 +15,12 @@ import (
 
 func target(t testing.TB, s string) Target {
 	t.Helper()
-	parsed := must.Get(ParseTarget(s))(t)
-	return parsed
+	return must.Get(ParseTarget(s))(t)
 }
 
 func rule(t testing.TB, s string) Rule {
 	t.Helper()
-	r := must.Get(ParseRule(s))(t)
-	return r
+	return must.Get(ParseRule(s))(t)
 }
 
 // TestConnectionLogIsExact: with 50 connections at one time every entry holds what

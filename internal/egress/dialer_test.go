@@ -54,8 +54,7 @@ func (l *line) dial(_ context.Context, _, address string) (net.Conn, error) {
 
 func mustRules(t *testing.T, list ...string) []Rule {
 	t.Helper()
-	rules := must.Get(ParseRules(list))(t)
-	return rules
+	return must.Get(ParseRules(list))(t)
 }
 
 func newDialer(l *line, n *nameServer) *Dialer {
@@ -254,9 +253,7 @@ func TestDialerRecordsBytesAndFailures(t *testing.T) {
 	l := &line{}
 	d := newDialer(l, &nameServer{answers: map[string][][]string{"good.example": {{"1.1.1.1"}}}})
 	conn, err := d.DialContext(context.Background(), "tcp", "good.example:80")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	must.Get(conn.Write([]byte("ping")))(t)
 	must.Get(io.ReadAll(conn))(t)
 	conn.Close()

@@ -11,8 +11,7 @@ import (
 
 func rulesOf(t *testing.T, list ...string) []Rule {
 	t.Helper()
-	rules := must.Get(ParseRules(list))(t)
-	return rules
+	return must.Get(ParseRules(list))(t)
 }
 
 func targetsOf(t *testing.T, list ...string) []Target {

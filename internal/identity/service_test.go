@@ -24,6 +24,7 @@ import (
 	"palyra/internal/identity/identitytest"
 	"palyra/internal/must"
 	"palyra/internal/reason"
+	"palyra/internal/reason/reasontest"
 )
 
 func TestMemoryStore(t *testing.T) {
@@ -114,7 +115,7 @@ func TestAddMember(t *testing.T) {
 		"by a stranger":       {access.User("eve"), "x", user, operator, none, csr(t), reason.PermissionDenied},
 	} {
 		_, err := w.AddMember(t.Context(), x.actor, x.name, x.kind, x.roles, x.owner, x.csr)
-		wantReason(t, name, err, x.want)
+		reasontest.Want(t, name, err, x.want)
 	}
 	w.journaled(n)
 	if len(w.registry.List()) != 3 || len(w.Devices()) != 3 {
@@ -130,12 +131,12 @@ func TestNobodyRaisesAboveThemselves(t *testing.T) {
 	admin := access.User("admin")
 	for _, role := range []access.Role{access.RoleOwner, access.RoleAdmin} {
 		_, err := w.AddMember(t.Context(), admin, "x", access.KindUser, []access.Role{role}, access.Principal{}, csr(t))
-		wantReason(t, "admin makes "+string(role), err, reason.PermissionDenied)
+		reasontest.Want(t, "admin makes "+string(role), err, reason.PermissionDenied)
 	}
 	local := w.Devices()[slices.IndexFunc(w.Devices(), func(d identity.Device) bool { return d.Local })]
 	for _, actor := range []access.Principal{admin, access.User("dev")} {
 		_, err := w.Revoke(t.Context(), actor, local.ID, "")
-		wantReason(t, actor.String()+" revokes the owner", err, reason.PermissionDenied)
+		reasontest.Want(t, actor.String()+" revokes the owner", err, reason.PermissionDenied)
 	}
 	// The control: what is theirs to do, they may.
 	for actor, role := range map[access.Principal]access.Role{admin: access.RoleOperator, identity.Local(): access.RoleOwner} {
@@ -182,7 +183,7 @@ func TestAuthenticateRefuses(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		_, err := w.Authenticate(chainOf(bot))
-		wantReason(t, name, err, reason.Unauthenticated)
+		reasontest.Want(t, name, err, reason.Unauthenticated)
 		if _, err := w.Renew(ctx, bot.Device.ID, csr(t)); name != "expired" && reason.Of(err) != reason.Unauthenticated {
 			t.Errorf("%s: renewal gives %v", name, err)
 		}
@@ -192,13 +193,13 @@ func TestAuthenticateRefuses(t *testing.T) {
 	w.start()
 	foreign := other.add(access.User("alice"), access.Principal{}, access.RoleOwner)
 	_, err := w.Authenticate(chainOf(foreign))
-	wantReason(t, "another gateway's certificate", err, reason.Unauthenticated)
+	reasontest.Want(t, "another gateway's certificate", err, reason.Unauthenticated)
 	_, err = w.Authenticate(nil)
-	wantReason(t, "no certificate", err, reason.Unauthenticated)
+	reasontest.Want(t, "no certificate", err, reason.Unauthenticated)
 	// Signed here, but not known here: an id that was never admitted.
 	issued := must.Get(w.authority.IssueDevice(csr(t), "01JNA3Q0G0DEV1CE0000000000"))(t)
 	_, err = w.Authenticate(issued.Chain)
-	wantReason(t, "unknown device", err, reason.Unauthenticated)
+	reasontest.Want(t, "unknown device", err, reason.Unauthenticated)
 }
 
 // TestTLS makes real handshakes with the bundle that the first start wrote.
@@ -265,7 +266,7 @@ func TestFailedUnitChangesNothing(t *testing.T) {
 		"revoke": func() error { _, err := w.Revoke(t.Context(), identity.Local(), alice.Device.ID, ""); return err },
 	} {
 		w.store.FailNext(disk)
-		wantReason(t, name, do(), reason.JournalUnavailable)
+		reasontest.Want(t, name, do(), reason.JournalUnavailable)
 	}
 	w.journaled(n)
 	if _, ok := w.registry.Get(access.User("x")); ok || len(w.Devices()) != 2 {
@@ -303,7 +304,7 @@ func TestConflictIsTriedAgain(t *testing.T) {
 	behind.RevokedAt = w.Now()
 	must.Do(t, w.store.Apply(t.Context(), identity.Change{Devices: []identity.Device{behind}}))
 	_, err = w.Renew(t.Context(), d.ID, csr(t))
-	wantReason(t, "renewing a device that was revoked elsewhere", err, reason.Unauthenticated)
+	reasontest.Want(t, "renewing a device that was revoked elsewhere", err, reason.Unauthenticated)
 }
 
 func TestRevoke(t *testing.T) {
@@ -320,9 +321,9 @@ func TestRevoke(t *testing.T) {
 	}
 	w.journaled(n, event.DeviceRevoked)
 	_, err = w.Revoke(t.Context(), identity.Local(), "01JNA3Q0G0DEV1CE0000000000", "")
-	wantReason(t, "unknown device", err, reason.NotFound)
+	reasontest.Want(t, "unknown device", err, reason.NotFound)
 	_, err = w.Revoke(t.Context(), identity.Local(), d.ID, strings.Repeat("x", 501))
-	wantReason(t, "long reason", err, reason.InvalidInput)
+	reasontest.Want(t, "long reason", err, reason.InvalidInput)
 }
 
 func TestConcurrentChanges(t *testing.T) {
@@ -360,9 +361,7 @@ func TestRunKeepsTheLocalOperatorFresh(t *testing.T) {
 			synctest.Wait()
 		}
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		must.Check(t, <-done)
 		b := must.Get(identity.ReadBundle(w.local().Dir))(t)
 		if _, err := w.Authenticate(b.Chain); err != nil || rounds < 29 {
 			t.Errorf("after 30 hours (since %s): %v, %d rounds", first, err, rounds)
@@ -378,9 +377,7 @@ func TestBundle(t *testing.T) {
 	w.start()
 	dir := w.local().Dir
 	b, err := identity.ReadBundle(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if b.Address != "127.0.0.1:7443" || b.ServerName != "localhost" || !b.RenewAt().Before(b.NotAfter()) {
 		t.Errorf("bundle %s at %s, %s", b, b.Address, b.ServerName)
 	}
@@ -414,13 +411,13 @@ func TestBundle(t *testing.T) {
 	} {
 		restore := write(c.file, c.data)
 		_, err := identity.ReadBundle(dir)
-		wantReason(t, name, err, reason.ConfigInvalid)
+		reasontest.Want(t, name, err, reason.ConfigInvalid)
 		restore()
 	}
 	_, err = identity.ReadBundle(t.TempDir())
-	wantReason(t, "an empty directory", err, reason.NotConnected)
+	reasontest.Want(t, "an empty directory", err, reason.NotConnected)
 	b.Address = "a:1\nserver_name=b"
-	wantReason(t, "line break", identity.WriteBundle(dir, b), reason.InvalidInput)
+	reasontest.Want(t, "line break", identity.WriteBundle(dir, b), reason.InvalidInput)
 	if runtime.GOOS != "windows" {
 		wideModes(t, dir)
 	}
@@ -453,5 +450,5 @@ func wideModes(t *testing.T, dir string) {
 	}
 	must.Do(t, os.Chmod(dir, 0o755))
 	_, err := identity.BundleKey(dir)
-	wantReason(t, "wide directory", err, reason.ConfigInvalid)
+	reasontest.Want(t, "wide directory", err, reason.ConfigInvalid)
 }

@@ -20,7 +20,6 @@ import (
 	"palyra/internal/identity/ca"
 	"palyra/internal/identity/identitytest"
 	"palyra/internal/must"
-	"palyra/internal/reason"
 )
 
 // world is a gateway's identity room with a store in memory and a clock that
@@ -84,8 +83,7 @@ func (w *world) start() identity.Device {
 
 func (w *world) add(p access.Principal, owner access.Principal, roles ...access.Role) identity.Admission {
 	w.t.Helper()
-	a := must.Get(w.AddMember(w.t.Context(), identity.Daemon(), p.Name, p.Kind, roles, owner, csr(w.t)))(w.t)
-	return a
+	return must.Get(w.AddMember(w.t.Context(), identity.Daemon(), p.Name, p.Kind, roles, owner, csr(w.t)))(w.t)
 }
 
 // codes returns the codes journaled after the first n events.
@@ -113,21 +111,12 @@ func (w *world) journaled(n int, want ...event.Code) {
 
 func key(t testing.TB) crypto.Signer {
 	t.Helper()
-	k := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	return k
+	return must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 }
 
 func csr(t testing.TB) []byte {
 	t.Helper()
-	text := must.Get(identity.Request(key(t)))(t)
-	return text
-}
-
-func wantReason(t *testing.T, what string, err error, code reason.Code) {
-	t.Helper()
-	if reason.Of(err) != code {
-		t.Errorf("%s: got %v (%s), want %s", what, err, reason.Of(err), code)
-	}
+	return must.Get(identity.Request(key(t)))(t)
 }
 
 func chainOf(a identity.Admission) []*x509.Certificate { return a.Certificate.Chain }

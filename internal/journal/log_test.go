@@ -214,9 +214,7 @@ func TestConsistency(t *testing.T) {
 				assertCorrupt(t, journal.VerifyConsistency(older, newer, nil), newer.Size+1)
 				continue
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if err := journal.VerifyConsistency(older, newer, c.Hashes); err != nil {
 				t.Errorf("%d to %d: %v", older.Size, newer.Size, err)
 			}

@@ -126,8 +126,7 @@ func (t memTiles) EventHashes(from, to int64) (hashes [][32]byte, err error) {
 // testKey derives a key from a seed byte.
 func testKey(t testing.TB, seed byte) *journal.Key {
 	t.Helper()
-	key := must.Get(journal.NewKey(gateway, ed25519.NewKeyFromSeed(slices.Repeat([]byte{seed}, ed25519.SeedSize))))(t)
-	return key
+	return must.Get(journal.NewKey(gateway, ed25519.NewKeyFromSeed(slices.Repeat([]byte{seed}, ed25519.SeedSize))))(t)
 }
 
 // testClock starts at a fixed time and goes on a second with every reading.
@@ -141,8 +140,7 @@ func testClock() func() time.Time {
 
 func newLog(t testing.TB, s *memStore, seed byte) *journal.Log {
 	t.Helper()
-	log := must.Get(journal.New(s, journal.Options{Key: testKey(t, seed)}))(t)
-	return log
+	return must.Get(journal.New(s, journal.Options{Key: testKey(t, seed)}))(t)
 }
 
 func draft(n int) event.Draft {
@@ -162,6 +160,5 @@ func fill(t testing.TB, log *journal.Log, n int) {
 
 func checkpoint(t testing.TB, log *journal.Log) journal.Checkpoint {
 	t.Helper()
-	cp := must.Get(log.Checkpoint(t.Context()))(t)
-	return cp
+	return must.Get(log.Checkpoint(t.Context()))(t)
 }

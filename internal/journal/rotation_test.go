@@ -50,9 +50,7 @@ func TestRotation(t *testing.T) {
 	}
 	p := must.Get(log.Prove(t.Context(), 2))(t)
 	known := must.Get(journal.NewSigners(journal.SigningKey{Verifier: next, First: 6}, journal.SigningKey{Verifier: old, Last: 5}))(t)
-	if err := journal.VerifyProof(p, gateway, known); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, journal.VerifyProof(p, gateway, known))
 	must.Get(log.Rotate(t.Context(), testKey(t, 3), "", rotatedAt))(t)
 	if sum, err := log.VerifyFull(t.Context()); err != nil || sum.Rotations != 2 {
 		t.Errorf("after the second rotation: %+v, %v", sum, err)
@@ -154,9 +152,7 @@ func TestReplacedKeySignsNoMore(t *testing.T) {
 	thief, err := journal.New(s, journal.Options{
 		Key: testKey(t, 1), Keys: []journal.SigningKey{{Verifier: r.Old}, {Verifier: r.New}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	fill(t, thief, 1)
 	checkpoint(t, thief) // by the old key, over 13 events
 	_, err = log.VerifyFull(t.Context())
@@ -211,9 +207,7 @@ func TestForgedRotations(t *testing.T) {
 			text, _, _ := strings.Cut(p.Note, "\n\n")
 			text, signers := change(text + "\n")
 			signed, err := note.Sign(&note.Note{Text: text}, signers...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			p.Note = string(signed)
 			s.events[5].Payload = must.Get(canonical.Marshal(p))(t)
 			s.events = s.events[:7] // no checkpoint covers it: the signatures have to tell
@@ -230,9 +224,7 @@ func TestForgedRotations(t *testing.T) {
 func TestKeyWithoutItsRotation(t *testing.T) {
 	s, _, r := rotated(t)
 	known, err := journal.NewSigners(journal.SigningKey{Verifier: r.New, First: 6}, journal.SigningKey{Verifier: r.Old, Last: 5})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	whole := slices.Clone(s.events)
 	s.events[5].Code, s.events[5].Payload = event.Opened, []byte(`{}`)
 	s.events = s.events[:10]

@@ -188,9 +188,7 @@ func TestRechainedWithoutSignatures(t *testing.T) {
 	// A remembered checkpoint closes even this hole.
 	_, honest := sampleJournal(t)
 	cp, err := honest.Latest(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	_, err = log.VerifyFull(t.Context(), cp)
 	assertCorrupt(t, err, 1)
 }

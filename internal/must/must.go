@@ -22,3 +22,12 @@ func Do(t testing.TB, err error) {
 		t.Fatal(err)
 	}
 }
+
+// Check fails the test when the call whose error it is given failed, and lets
+// it go on, as a clean-up has to.
+func Check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}

@@ -24,8 +24,7 @@ var (
 
 func mustLoad(t testing.TB, cfg Config) *Set {
 	t.Helper()
-	s := must.Get(Load(cfg))(t)
-	return s
+	return must.Get(Load(cfg))(t)
 }
 
 // small is one tool that only reads, and one owner with an agent.

@@ -99,9 +99,7 @@ func TestWatcherErrorsReload(t *testing.T) {
 		t.Error("the log does not hold the overflow")
 	}
 	stop()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	must.Check(t, <-done)
 }
 
 // A change of the directory does not end an activation and is said; without

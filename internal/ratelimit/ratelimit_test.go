@@ -15,8 +15,7 @@ const read Class = "read"
 
 func limiter(t *testing.T, l Limits) *Limiter {
 	t.Helper()
-	made := must.Get(New(map[Class]Limits{read: l}))(t)
-	return made
+	return must.Get(New(map[Class]Limits{read: l}))(t)
 }
 
 // spend asks until refused and returns how often it was served.

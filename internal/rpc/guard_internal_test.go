@@ -33,11 +33,8 @@ func TestWhatRequestsCountAgainst(t *testing.T) {
 func newJournalKey(t *testing.T) *journal.Key {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key := must.Get(journal.NewKey("gateway.example", private))(t)
-	return key
+	must.Do(t, err)
+	return must.Get(journal.NewKey("gateway.example", private))(t)
 }
 
 // After a change of the key, the newest checkpoint may be one of the key

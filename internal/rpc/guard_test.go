@@ -358,9 +358,7 @@ func TestReflectionDescribesTheAPI(t *testing.T) {
 	stream := grpcreflect.NewClient(w.bob.http, w.url, connect.WithGRPC()).NewStream(t.Context())
 	defer stream.Close()
 	read := func(files []*descriptorpb.FileDescriptorProto, err error) []string {
-		if err != nil {
-			t.Error(err)
-		}
+		must.Check(t, err)
 		var paths []string
 		for _, f := range files {
 			paths = append(paths, f.GetName())

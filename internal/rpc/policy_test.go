@@ -38,9 +38,7 @@ func TestExplainDescribedCall(t *testing.T) {
 	w := newWorld(t, func(w *world) { w.policies = noRisk })
 	before := w.journal.Head().Seq
 	res, err := w.alice.policy().ExplainPolicy(t.Context(), explainCall(describedRun("", "")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if res.GetVerdict() != "ask" || res.GetPrincipal() != "user:alice" || res.GetTool() != "process.run" || res.GetSummary() == "" || len(res.GetFlips()) == 0 {
 		t.Errorf("explanation %v", res)
 	}
@@ -121,9 +119,7 @@ func TestExplainPastDecision(t *testing.T) {
 		return w.alice.policy().ExplainPolicy(t.Context(), &palyrav1.ExplainPolicyRequest{Subject: &palyrav1.ExplainPolicyRequest_DecisionId{DecisionId: id}})
 	}
 	res, err := ask(pastDecision)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if res.GetVerdict() != "deny" || res.GetDecision() != "denied" || res.GetReason() != string(reason.BudgetExceeded) || !strings.Contains(res.GetMessage(), "call 3") ||
 		res.GetPolicies()[0].GetPolicyId() != "past" || res.GetDecisionId() != pastDecision || res.GetProposalId() == "" || len(res.GetNotes()) != 1 {
 		t.Errorf("explanation %v", res)
@@ -138,8 +134,7 @@ func TestSimulatePolicy(t *testing.T) {
 	simulate := func(req *palyrav1.SimulatePolicyRequest) *palyrav1.SimulatePolicyResponse {
 		t.Helper()
 		req.Call = describedRun("agent:coder", `{"risk":60}`)
-		res := must.Get(w.alice.policy().SimulatePolicy(t.Context(), req))(t)
-		return res
+		return must.Get(w.alice.policy().SimulatePolicy(t.Context(), req))(t)
 	}
 	if res := simulate(&palyrav1.SimulatePolicyRequest{}); res.GetExplanation().GetVerdict() != "ask" || res.GetVerdictInForce() != "" {
 		t.Errorf("without sources: %v", res)

@@ -198,9 +198,7 @@ func TestFirstMessageOfAStream(t *testing.T) {
 		wantError(t, name, err, reason.InvalidInput)
 	}
 	stream, err := w.coder.gateway().RunStream(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	_ = stream.CloseRequest()
 	_, err = (&runClient{t, stream}).rest()
 	wantError(t, "no message at all", err, reason.InvalidInput)

@@ -164,9 +164,7 @@ func (w *world) openRuns(g *gatewaytest.Gateway) *run.Manager {
 	go func() { ended <- runs.Run(ctx, 0) }()
 	w.t.Cleanup(func() {
 		stop()
-		if err := <-ended; err != nil {
-			w.t.Error(err)
-		}
+		must.Check(w.t, <-ended)
 	})
 	return runs
 }

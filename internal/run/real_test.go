@@ -101,9 +101,7 @@ func TestRunThroughTheRealPipeline(t *testing.T) {
 		calls(call("c4", "fs.read", `{"pth":"a"}`)),
 		says("done"))
 	r, _, err := w.Start(t.Context(), agent, run.Start{Message: "go"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	seen := w.watch(t, r.ID, func(approval.Record) approval.Ballot { return approval.Ballot{Allow: true} })
 	wantOrder(t, seen)
 	if end := seen[len(seen)-1].Finished; end.State != run.Completed || end.Usage.Calls != 4 {
@@ -147,9 +145,7 @@ func TestRunWhoseCallAsksForItsChanges(t *testing.T) {
 	}{{true, approval.Allowed}, {false, approval.Denied}} {
 		w := newReal(t, calls(call("c1", "process.run", `{"argv":["hook"]}`)), says("done"))
 		r, _, err := w.Start(t.Context(), agent, run.Start{Message: "go"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		seen := durable(w.watch(t, r.ID, func(asked approval.Record) approval.Ballot {
 			return approval.Ballot{Allow: test.allow || !asked.AboutCommit(), Reason: "so"}
 		}))
@@ -177,9 +173,7 @@ func TestRunsThatAskTogether(t *testing.T) {
 	tapes := make(chan []run.Event, 2)
 	for range 2 {
 		r, _, err := w.Start(t.Context(), agent, run.Start{Message: "go"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		go func() {
 			var list []run.Event
 			err := w.Watch(context.Background(), r.ID, 0, func(e run.Event) error {
@@ -189,9 +183,7 @@ func TestRunsThatAskTogether(t *testing.T) {
 				}
 				return nil
 			}, func() {})
-			if err != nil {
-				t.Error(err)
-			}
+			must.Check(t, err)
 			tapes <- list
 		}()
 	}
@@ -218,9 +210,7 @@ func TestRunsThatAskTogether(t *testing.T) {
 func TestTurnLeadsItsOnlyCall(t *testing.T) {
 	w := newReal(t, calls(call("c1", "fs.read", `{"path":"a"}`)), says("done"))
 	r, _, err := w.Start(t.Context(), agent, run.Start{Message: "go"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	w.watch(t, r.ID, nil)
 	events := must.Get(w.db.Events(t.Context(), journal.Filter{Run: r.ID}))(t)
 	var codes []event.Code

@@ -29,9 +29,7 @@ func TestInteractiveRunWaitsForItsInboxes(t *testing.T) {
 		r, first := w.start(run.Start{Interactive: true})
 		synctest.Wait()
 		second, err := w.Attach(t.Context(), r.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		first.Close()
 		first.Close() // once counts
 		synctest.Wait()
@@ -139,9 +137,7 @@ func TestCancelReachesTheModel(t *testing.T) {
 		r, _ := w.start(run.Start{})
 		synctest.Wait()
 		got, err := w.Cancel(t.Context(), alice, r.ID, "enough")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		wantEnd(t, got, run.Cancelled, reason.Cancelled)
 		if got.CancelledBy != alice.Principal || !strings.Contains(got.Detail, "enough") {
 			t.Errorf("cancelled by %s: %s", got.CancelledBy, got.Detail)
@@ -203,9 +199,7 @@ func TestEndSessionAndRevokedStopTheRightRuns(t *testing.T) {
 		other := agent
 		other.DeviceID = "01JNA3Q0G0DEV1CE0000000002"
 		three, _, err := w.Start(t.Context(), other, run.Start{Session: "one", Message: "x"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		must.Do(t, w.EndSession(t.Context(), alice, toolcall.SessionID(agent, "one")))
 		wantEnd(t, w.finish(one.ID), run.Cancelled, reason.Cancelled)
 		if w.Active() != 2 {

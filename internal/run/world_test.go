@@ -361,9 +361,7 @@ func (w *world) start(s run.Start) (run.Record, run.Inbox) {
 		s.Message = "do it"
 	}
 	r, inbox, err := w.Start(context.Background(), agent, s)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, err)
 	return r, inbox
 }
 

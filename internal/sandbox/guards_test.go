@@ -114,9 +114,7 @@ func TestLimits(t *testing.T) {
 	if l.Output != 5 || l.Wall == 0 || l.Processes != 1024 || l.Memory != 2<<30 {
 		t.Errorf("limits = %+v", l)
 	}
-	if err := (Limits{}).Check(); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, (Limits{}).Check())
 	for _, bad := range []Limits{{Wall: -1}, {Memory: 1}, {Processes: 2}, {OpenFiles: 3}, {Output: -5}, {Tmp: 1}} {
 		if reason.Of(bad.Check()) != reason.InvalidInput {
 			t.Errorf("%+v is accepted", bad)
@@ -244,9 +242,7 @@ func TestEnvironment(t *testing.T) {
 	if !slices.Contains(env, "LANG=de_DE.UTF-8") || slices.Contains(env, "LANG=C.UTF-8") || !slices.Contains(env, "HOME="+Home) || !slices.Contains(env, "TERM=dumb") {
 		t.Errorf("environment = %q", env)
 	}
-	if err := CheckEnv([]string{"CI=1", "GOCACHE=/tmp/x", "GIT_AUTHOR_NAME=A B", "E="}); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, CheckEnv([]string{"CI=1", "GOCACHE=/tmp/x", "GIT_AUTHOR_NAME=A B", "E="}))
 	for _, bad := range [][]string{{"LD_PRELOAD=x"}, {"LD_AUDIT=x"}, {"DYLD_INSERT_LIBRARIES=x"}, {"NODE_OPTIONS=x"}, {"BASH_FUNC_ls%%=x"}, {"A=1", "A=2"}, {"A"}, {"=x"}, {"A B=x"}, {"PATH=x"}, {"GIT_COMMON_DIR=x"}, {"GIT_INDEX_FILE=x"}, {"PYTHONPLATLIBDIR=x"}, {"PYTHONPYCACHEPREFIX=x"}, {"A=\xff"}, {"A=a\x00"}} {
 		if CheckEnv(bad) == nil {
 			t.Errorf("%q is accepted", bad)

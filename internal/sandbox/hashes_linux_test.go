@@ -36,6 +36,5 @@ func (c *hashCache) of(t *testing.T, name string) string {
 	t.Helper()
 	f := must.Get(os.Open(name))(t)
 	defer f.Close()
-	sum := must.Get(c.sum(f))(t)
-	return sum
+	return must.Get(c.sum(f))(t)
 }

@@ -53,8 +53,7 @@ func book(s *store) (*Book, *clock) {
 
 func begin(t *testing.T, b *Book, c access.Caller, run string) *Call {
 	t.Helper()
-	call := must.Get(b.Begin(t.Context(), c, run))(t)
-	return call
+	return must.Get(b.Begin(t.Context(), c, run))(t)
 }
 
 // use lets a call through with effects.

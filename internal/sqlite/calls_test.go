@@ -31,8 +31,7 @@ func callEvent(t *testing.T, code event.Code, proposal, run string, payload any)
 
 func record(t *testing.T, calls *sqlite.Calls, e toolcall.Entry) int64 {
 	t.Helper()
-	seq := must.Get(calls.Record(t.Context(), e))(t)
-	return seq
+	return must.Get(calls.Record(t.Context(), e))(t)
 }
 
 func decided(t *testing.T, proposal string, allowed bool) event.Draft {

@@ -177,9 +177,7 @@ func nothingIsVisibleBeforeItIsDurable(t *testing.T) {
 			return errors.Join(tx.Query(query, count(&inside)),
 				db.Read(context.Background(), func(c *sqlite.Conn) error { return c.Query(query, count(&visible)) }))
 		}})
-		if err != nil {
-			t.Error(err)
-		}
+		must.Check(t, err)
 	})
 	waitQueued(t, db, 2)
 	close(hold)
@@ -220,9 +218,7 @@ func cancelledBeforeItsBatch(t *testing.T) {
 		t.Errorf("withdrawn: %v", err)
 	}
 	close(hold)
-	if err := <-first; err != nil {
-		t.Error(err)
-	}
+	must.Check(t, <-first)
 	mustAppend(t, db, draft(2))
 	if db.Head().Seq != 1 {
 		t.Errorf("head %d: the withdrawn unit was committed", db.Head().Seq)

@@ -141,7 +141,5 @@ func TestCommitsAreTold(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	must.Check(t, err)
 }

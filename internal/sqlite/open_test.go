@@ -180,9 +180,7 @@ func TestDamageOnDisk(t *testing.T) {
 				if err == nil {
 					err = db.Close(t.Context())
 				}
-				if err != nil {
-					t.Error(err)
-				}
+				must.Check(t, err)
 				return
 			}
 			var e *reason.Error

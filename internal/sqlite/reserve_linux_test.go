@@ -50,11 +50,7 @@ func openOnDisk(t *testing.T, bytes int64) (*DB, *fakeDisk) {
 	t.Helper()
 	d := &fakeDisk{t: t, path: filepath.Join(t.TempDir(), "palyra.db")}
 	db := must.Get(Open(t.Context(), d.path, Options{Reserve: ReserveOptions{Bytes: bytes, space: d.space, Changed: func(ReserveState) { d.told.Add(1) }}}))(t)
-	t.Cleanup(func() {
-		if err := db.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Check(t, db.Close(context.Background())) })
 	if r := db.writer.reserve; r != nil {
 		r.fill()
 	}

@@ -30,8 +30,7 @@ const personSchema = `{
 
 func compile(t *testing.T, text string) *Schema {
 	t.Helper()
-	s := must.Get(CompileSchema(json.RawMessage(text)))(t)
-	return s
+	return must.Get(CompileSchema(json.RawMessage(text)))(t)
 }
 
 func TestCheckRefusesWithPointerAndReason(t *testing.T) {

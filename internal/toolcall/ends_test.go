@@ -17,6 +17,7 @@ import (
 	"palyra/internal/gatewaytest"
 	"palyra/internal/must"
 	"palyra/internal/reason"
+	"palyra/internal/reason/reasontest"
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
 )
@@ -174,7 +175,7 @@ func TestResultTooLargeToKeep(t *testing.T) {
 	}
 	w.everyDecidedCallEnds("a large result")
 	_, again, err := w.call(s)
-	wantReason(t, "who comes back", err, reason.NotFound)
+	reasontest.Want(t, "who comes back", err, reason.NotFound)
 	if !strings.Contains(err.Error(), "too large to keep") || again.Attestation.Envelope.ID != o.Attestation.Envelope.ID {
 		t.Errorf("%v, attestation %s", err, again.Attestation.Envelope.ID)
 	}
@@ -214,7 +215,7 @@ func TestLeavingIsCancelled(t *testing.T) {
 			codes := w.codes(0)
 			switch {
 			case slices.Contains(codes, event.Refused):
-				wantReason(t, "the client", err, reason.Cancelled)
+				reasontest.Want(t, "the client", err, reason.Cancelled)
 				if p := last[callrecord.Refused](w, event.Refused); p.Reason != reason.Cancelled {
 					t.Errorf("refused for %s: %s", p.Reason, p.Message)
 				}
@@ -256,7 +257,7 @@ func TestInternalIsLogged(t *testing.T) {
 		w.options.Tools = append(w.options.Tools, sum)
 	})
 	_, _, err := w.call(sumCall())
-	wantReason(t, "a fault", err, reason.Internal)
+	reasontest.Want(t, "a fault", err, reason.Internal)
 	if p := last[callrecord.Refused](w, event.Refused); p.Reason != reason.Internal || strings.Contains(err.Error()+p.Message, errCause.Error()) {
 		t.Errorf("refused %+v, %v", p, err)
 	}

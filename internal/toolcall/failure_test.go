@@ -16,23 +16,17 @@ import (
 	"palyra/internal/gatewaytest"
 	"palyra/internal/must"
 	"palyra/internal/reason"
+	"palyra/internal/reason/reasontest"
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
 )
-
-func wantReason(t *testing.T, what string, err error, code reason.Code) {
-	t.Helper()
-	if reason.Of(err) != code || err == nil {
-		t.Errorf("%s: %v (%s), want %s", what, err, reason.Of(err), code)
-	}
-}
 
 // A decision that cannot be recorded is not carried out.
 func TestNothingRunsUnrecorded(t *testing.T) {
 	w := newWorld(t)
 	w.ledger.fail(event.Decided)
 	r, o, err := w.call(readCall())
-	wantReason(t, "no journal", err, reason.JournalUnavailable)
+	reasontest.Want(t, "no journal", err, reason.JournalUnavailable)
 	if o.Decision.Allowed || slices.Contains(r.kinds(), "decision") || slices.Contains(w.trace.take(), "run") {
 		t.Errorf("the client saw %v, decision %+v", r.kinds(), o.Decision)
 	}
@@ -51,7 +45,7 @@ func TestNobodyIsAskedUnrecorded(t *testing.T) {
 	w := newWorld(t)
 	w.ledger.fail(event.Evaluated)
 	r, _, err := w.call(runCall())
-	wantReason(t, "no journal", err, reason.JournalUnavailable)
+	reasontest.Want(t, "no journal", err, reason.JournalUnavailable)
 	if slices.Contains(r.kinds(), "asked") || slices.Contains(w.trace.take(), "resolve") {
 		t.Errorf("somebody was asked: %v", r.kinds())
 	}
@@ -71,7 +65,7 @@ func TestApprovedButUnrecordedDoesNotRun(t *testing.T) {
 	rec = r.asked()
 	w.vote(alice, rec, yes)
 	_, err := r.wait()
-	wantReason(t, "no journal", err, reason.JournalUnavailable)
+	reasontest.Want(t, "no journal", err, reason.JournalUnavailable)
 	w.run.Ran(t, 0)
 	w.open(0)
 	w.store.fail(nil)
@@ -87,17 +81,17 @@ func TestUnrecordedRefusalIsAnOutage(t *testing.T) {
 	s := readCall()
 	s.Input = []byte(`{}`)
 	_, _, err := w.call(s)
-	wantReason(t, "no journal", err, reason.JournalUnavailable)
+	reasontest.Want(t, "no journal", err, reason.JournalUnavailable)
 	w.ledger.fail()
 	_, _, err = w.call(s)
-	wantReason(t, "the control", err, reason.InvalidInput)
+	reasontest.Want(t, "the control", err, reason.InvalidInput)
 }
 
 func TestBudgetThatCannotBeReadRunsNothing(t *testing.T) {
 	w := newWorld(t)
 	w.ledger.readErr = errDisk
 	_, _, err := w.call(readCall())
-	wantReason(t, "no journal", err, reason.JournalUnavailable)
+	reasontest.Want(t, "no journal", err, reason.JournalUnavailable)
 	w.read.Ran(t, 0)
 	w.ledger.readErr = nil
 	if _, _, err := w.call(readCall()); err != nil {
@@ -124,7 +118,7 @@ func TestUnattestedResultStaysInside(t *testing.T) {
 			w.read.Work = gatewaytest.Reports(`{"content":"the result"}`)
 			c.spoil(w)
 			r, o, err := w.call(readCall())
-			wantReason(t, name, err, c.code)
+			reasontest.Want(t, name, err, c.code)
 			if len(o.Report.Result) > 0 || slices.Contains(r.kinds(), "result") || slices.Contains(r.kinds(), "attestation") {
 				t.Errorf("the client saw %v and %s", r.kinds(), o.Report.Result)
 			}
@@ -203,7 +197,7 @@ func TestHangUpBeforeTheCall(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := w.Call(ctx, readCall(), func(toolcall.Event) {})
-	wantReason(t, "gone", err, reason.Cancelled)
+	reasontest.Want(t, "gone", err, reason.Cancelled)
 	w.wantJournal(0, event.Refused)
 	w.read.Ran(t, 0)
 }
@@ -307,7 +301,7 @@ func TestFreezeBeforeDuringAndAfter(t *testing.T) {
 
 	before := w.head()
 	_, _, err = w.call(readCall())
-	wantReason(t, "a call while frozen", err, reason.GatewayFrozen)
+	reasontest.Want(t, "a call while frozen", err, reason.GatewayFrozen)
 	w.wantJournal(before, event.Proposed, event.Refused)
 	w.read.Ran(t, 1)
 
@@ -375,9 +369,7 @@ func TestStoppingGatewayTakesNoCalls(t *testing.T) {
 	default:
 	}
 	inside.leave()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	must.Check(t, <-ended)
 	if o, err := inside.wait(); err != nil || o.Report.Outcome != tool.Stopped {
 		t.Errorf("the call inside: %+v, %v", o, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"palyra/internal/gatewaytest"
 	"palyra/internal/must"
 	"palyra/internal/reason"
+	"palyra/internal/reason/reasontest"
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
 )
@@ -204,7 +205,7 @@ func TestFreezeSuspendsGrants(t *testing.T) {
 	g := w.grant(runCall(), forAnHour)
 	w.freeze()
 	_, _, err := w.call(runCall())
-	wantReason(t, "frozen", err, reason.GatewayFrozen)
+	reasontest.Want(t, "frozen", err, reason.GatewayFrozen)
 	w.thaw()
 	w.wantGranted("thawed", runCall(), g)
 }

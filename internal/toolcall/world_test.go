@@ -128,8 +128,7 @@ func (w *world) restart() (ambiguous int) {
 	w.t.Helper()
 	w.StopDesk()
 	w.start()
-	n := must.Get(toolcall.CloseAmbiguous(w.t.Context(), w.ledger))(w.t)
-	return n
+	return must.Get(toolcall.CloseAmbiguous(w.t.Context(), w.ledger))(w.t)
 }
 
 // reload puts a policy set with this text in force.
@@ -270,8 +269,7 @@ func (w *world) call(s toolcall.Submission) (*running, toolcall.Outcome, error) 
 func (w *world) vote(c access.Caller, rec approval.Record, b approval.Ballot) approval.Record {
 	w.t.Helper()
 	b.ShownDigest = rec.CallDigest
-	after := must.Get(w.Desk.Decide(w.t.Context(), c, rec.ID, b))(w.t)
-	return after
+	return must.Get(w.Desk.Decide(w.t.Context(), c, rec.ID, b))(w.t)
 }
 
 var (

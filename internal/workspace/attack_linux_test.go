@@ -247,17 +247,13 @@ func TestConcurrentEditsAreNotLost(t *testing.T) {
 				err := tx.stages[0].commit()
 				if what == "none" {
 					// Negative control: without an edit the commit succeeds.
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, err)
 					return
 				}
 				if code := reason.Of(err); code != reason.PatchConflict && code != reason.WorkspaceScope {
 					t.Errorf("commit: %v", err)
 				}
-				if err := tx.rollback(); err != nil {
-					t.Error(err)
-				}
+				must.Check(t, tx.rollback())
 				after, _ := os.ReadFile(name)
 				if string(after) != string(before) {
 					t.Errorf("the edit was lost: %q, then %q", before, after)

@@ -167,9 +167,7 @@ func noLeftovers(t *testing.T, dir string) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	must.Check(t, err)
 }
 
 func TestApplyIsAllOrNothing(t *testing.T) {

@@ -54,9 +54,7 @@ func newBoundary(t *testing.T) *boundary {
 	b := &boundary{world: newWorld(t), runners: map[string]*bubblewrap.Runner{}}
 	t.Cleanup(func() {
 		for _, r := range b.runners {
-			if err := r.Close(); err != nil {
-				t.Error(err)
-			}
+			must.Check(t, r.Close())
 		}
 	})
 	return b

@@ -32,9 +32,7 @@ exec env -i /usr/bin/bwrap --args "$fd" ` + options + ` "$@"
 	syscall.ForkLock.RLock()
 	err := os.WriteFile(name, []byte(script), 0o755)
 	syscall.ForkLock.RUnlock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for dir := filepath.Dir(name); dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
 		must.Do(t, os.Chmod(dir, 0o755))
 	}

@@ -33,7 +33,7 @@ func TestSecretInEvidence(t *testing.T) {
 	talker := filepath.Join(g.Workspace, "talker")
 	must.Do(t, errors.Join(
 		os.WriteFile(file, []byte(s.secret+"\n"), 0o600), os.WriteFile(talker, places.talker.content, 0o755),
-		os.WriteFile(root, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.root.Raw}), 0o644),
+		os.WriteFile(root, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.authority.Cert.Raw}), 0o644),
 	))
 	g.write(g.Config, strings.Replace(read(t, g.Config), "[process_runner]", fmt.Sprintf("[process_runner]\nallowed_egress_hosts = [%q]", at), 1)+
 		fmt.Sprintf("\n[[secrets]]\nname = \"token\"\nfile = %q\nhosts = [%q]\nheader = \"Authorization\"\nenv = \"TOKEN\"\n", file, at))
@@ -75,8 +75,6 @@ func heldIn(t *testing.T, dir, value string) (found []string) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return found
 }

@@ -154,9 +154,7 @@ func (g *gateway) linked() {
 // turn makes a link of the workspace lead elsewhere, at one moment.
 func (g *gateway) turn(target, link string) {
 	full := filepath.Join(g.Workspace, link)
-	if err := errors.Join(os.Symlink(target, full+".new"), os.Rename(full+".new", full)); err != nil {
-		g.T.Error(err)
-	}
+	must.Check(g.T, errors.Join(os.Symlink(target, full+".new"), os.Rename(full+".new", full)))
 }
 
 // turnedWhileItWaits turns the link to the secret once somebody is asked, or

@@ -106,8 +106,7 @@ func (g *gateway) file(name, text string) {
 // look is the state of the workspace.
 func (g *gateway) look() map[string]string {
 	g.T.Helper()
-	all := must.Get(snapshot(g.Workspace))(g.T)
-	return all
+	return must.Get(snapshot(g.Workspace))(g.T)
 }
 
 // start runs palyrad, behind wrap, and reports whether it got ready.

@@ -235,9 +235,7 @@ func TestEscapeSequences(t *testing.T) {
 	g.mustStart()
 	g.file("esc.txt", title+"\n")
 	master, slave, err := newTerminal()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer master.Close()
 	screen := process.NewOutput()
 	drained := make(chan struct{})

@@ -80,9 +80,7 @@ func (c *scene) attacker(p program) {
 
 func (c *scene) must(err error) {
 	c.t.Helper()
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.Do(c.t, err)
 }
 
 // plant writes a file with the canary in it outside of the workspace.

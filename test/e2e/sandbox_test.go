@@ -130,9 +130,7 @@ func TestProgramsAreContained(t *testing.T) {
 func countConnections(t *testing.T) (port string, accepted *atomic.Int64) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	accepted = new(atomic.Int64)
 	done := make(chan struct{})
 	go func() {
@@ -148,9 +146,7 @@ func countConnections(t *testing.T) (port string, accepted *atomic.Int64) {
 	}()
 	t.Cleanup(func() { _ = l.Close(); <-done })
 	_, port, err = net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return port, accepted
 }
 

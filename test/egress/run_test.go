@@ -56,11 +56,7 @@ func newGroundOf(t *testing.T, w *world) *ground {
 		must.Do(t, os.Mkdir(name, 0o700))
 	}
 	r := must.Get(bubblewrap.New(config))(t)
-	t.Cleanup(func() {
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Check(t, r.Close()) })
 	return &ground{w, r, w.workspace(t)}
 }
 

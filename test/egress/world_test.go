@@ -121,6 +121,5 @@ func (w *world) escaped() []string {
 // listen listens on loopback until the test ends.
 func (w *world) listen() net.Listener {
 	w.t.Helper()
-	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(w.t)
-	return l
+	return must.Get(net.Listen("tcp", "127.0.0.1:0"))(w.t)
 }

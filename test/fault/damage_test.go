@@ -165,9 +165,7 @@ func TestUntouchedCopies(t *testing.T) {
 			d.Start()
 			succeeded(t, d.dial().patch(t.Context(), "goes-on"))
 			d.Stop()
-			if err := d.verify(); err != nil {
-				t.Error(err)
-			}
+			must.Check(t, d.verify())
 		})
 	}
 }

@@ -53,9 +53,7 @@ func TestNoMoreDescriptors(t *testing.T) {
 		told = append(told, r)
 	}
 	for _, conn := range silent {
-		if err := conn.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, conn.Close())
 	}
 	late := d.dial()
 	began := time.Now()

@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -138,6 +137,3 @@ func (c *Child) Asked() (Ask, bool) {
 func (a Ask) Decide(flags ...string) []string {
 	return append([]string{"approvals", "decide", a.ID, "--digest", a.Digest, "-o", "json"}, flags...)
 }
-
-// Newest is the line of a list that palyra printed as names.
-func (r Result) Newest() string { return strings.TrimSpace(r.Out) }

@@ -249,9 +249,7 @@ func pages(t *testing.T, f Fixture) {
 	var got, gotGrants []string
 	for range 4 {
 		page, next, err := f.Store.Records(t.Context(), filter)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		for _, r := range page {
 			got = append(got, r.ID)
 		}
@@ -261,9 +259,7 @@ func pages(t *testing.T, f Fixture) {
 	}
 	for range 4 {
 		page, next, err := f.Store.Grants(t.Context(), grants)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		for _, g := range page {
 			gotGrants = append(gotGrants, g.ID)
 		}
@@ -296,9 +292,7 @@ func filters(t *testing.T, f Fixture) {
 		{"all at once", approval.Filter{States: []approval.State{approval.Pending}, Principal: access.User("owner"), Until: epoch.Add(3 * time.Second)}, []string{id(1)}},
 	} {
 		page, _, err := f.Store.Records(t.Context(), c.filter)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		var got []string
 		for _, r := range page {
 			got = append(got, r.ID)

@@ -22,6 +22,7 @@ import (
 	"palyra/internal/attest"
 	"palyra/internal/canonical"
 	"palyra/internal/event"
+	"palyra/internal/identity/ca/catest"
 	"palyra/internal/journal"
 	"palyra/internal/must"
 	"palyra/internal/reason"
@@ -37,7 +38,7 @@ type Journal struct {
 	// checkpoints are the certified keys of the log; without them the key set is
 	// of version 1.
 	checkpoints []attest.CheckpointKey
-	ca          *authority
+	ca          *catest.Authority
 }
 
 func (j *Journal) keySet() ([]byte, error) {
@@ -49,15 +50,15 @@ func (j *Journal) keySet() ([]byte, error) {
 }
 
 // certified is a checkpoint key with a certificate of the CA.
-func certified(t *testing.T, ca *authority, key *journal.Key, signer ed25519.PrivateKey) attest.CheckpointKey {
+func certified(t *testing.T, ca *catest.Authority, key *journal.Key, signer ed25519.PrivateKey) attest.CheckpointKey {
 	t.Helper()
-	der := ca.sign(t, &x509.Certificate{
+	cert := ca.Sign(t, &x509.Certificate{
 		URIs:      []*url.URL{{Scheme: "spiffe", Host: "test", Path: "/journal/one"}},
 		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning},
 	}, signer.Public())
 	return attest.CheckpointKey{
 		Verifier: key.Verifier(), CertifiedAt: time.Now().UTC().Truncate(time.Microsecond),
-		CertificateChain: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
+		CertificateChain: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})),
 	}
 }
 
@@ -76,14 +77,10 @@ func (j *Journal) Rotate(t *testing.T) journal.Rotation {
 const gatewayID = "gw-test"
 
 // NewJournal is a journal signed by a key of the CA.
-func NewJournal(t *testing.T, ca *authority, signer ed25519.PrivateKey) *Journal {
+func NewJournal(t *testing.T, ca *catest.Authority, signer ed25519.PrivateKey) *Journal {
 	t.Helper()
 	db := must.Get(sqlite.Open(context.Background(), filepath.Join(t.TempDir(), "palyra.db"), sqlite.Options{}))(t)
-	t.Cleanup(func() {
-		if err := db.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Check(t, db.Close(context.Background())) })
 	key := must.Get(journal.NewKey(gatewayID, signer))(t)
 	log := must.Get(journal.New(db, journal.Options{Key: key}))(t)
 	return &Journal{
@@ -93,28 +90,17 @@ func NewJournal(t *testing.T, ca *authority, signer ed25519.PrivateKey) *Journal
 }
 
 // NewNotary attests with a key of the CA.
-func NewNotary(t *testing.T, ca *authority) *attest.Notary {
+func NewNotary(t *testing.T, ca *catest.Authority) *attest.Notary {
 	t.Helper()
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der := ca.sign(t, &x509.Certificate{
-		URIs:      []*url.URL{{Scheme: "spiffe", Host: "test", Path: "/notary/one"}},
-		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning},
-	}, public)
-	leaf := must.Get(x509.ParseCertificate(der))(t)
-	notary := must.Get(attest.NewNotary(attest.NotaryConfig{Signer: private, Chain: []*x509.Certificate{leaf, ca.cert}, Gateway: "test"}))(t)
-	return notary
+	key, chain := ca.Signer(t, "test", "/notary/one")
+	return must.Get(attest.NewNotary(attest.NotaryConfig{Signer: key, Chain: chain, Gateway: "test"}))(t)
 }
 
 // NewSigner is a key for checkpoints.
 func NewSigner(t *testing.T) ed25519.PrivateKey {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return private
 }
 

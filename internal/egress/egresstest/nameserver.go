@@ -39,9 +39,7 @@ func NewNameServer(t testing.TB, answer func(query []byte) []byte) *NameServer {
 		}
 		s.packets.Close()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	s.serving.Go(s.servePackets)
 	s.serving.Go(func() { s.serveStreams(t.Context()) })
 	t.Cleanup(func() {

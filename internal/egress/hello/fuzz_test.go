@@ -29,8 +29,7 @@ func (c *tape) Close() error                     { return nil }
 // clientHello is what crypto/tls says first with a setting that it takes.
 func clientHello(t testing.TB, c *tls.Config) []byte {
 	t.Helper()
-	said := must.Get(helloOf(c))(t)
-	return said
+	return must.Get(helloOf(c))(t)
 }
 
 func helloOf(c *tls.Config) ([]byte, error) {

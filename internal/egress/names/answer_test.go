@@ -33,8 +33,7 @@ func query(t testing.TB, name string, kind dnsmessage.Type, change ...func(*dnsm
 	for _, c := range change {
 		c(&m)
 	}
-	packed := must.Get(m.Pack())(t)
-	return packed
+	return must.Get(m.Pack())(t)
 }
 
 // options adds EDNS of a version.

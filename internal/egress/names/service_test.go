@@ -33,9 +33,7 @@ func serve(t *testing.T, s *Service, network string) (*net.Resolver, string) {
 		cancel()
 		l.Close()
 		for range 2 {
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
+			must.Check(t, <-ended)
 		}
 		if _, _, err := packets.ReadFrom(nil); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("the socket is not closed: %v", err)

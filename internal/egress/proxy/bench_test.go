@@ -50,9 +50,7 @@ func capture(b *testing.B, through bool, serve func(net.Conn)) string {
 	go func() { served <- proxy.Serve(ctx, Listeners{Ports: []net.Listener{inside}}) }()
 	b.Cleanup(func() {
 		cancel()
-		if err := <-served; err != nil {
-			b.Error(err)
-		}
+		must.Check(b, <-served)
 	})
 	return address
 }
@@ -120,8 +118,7 @@ func drain(conn net.Conn) (n int) {
 
 func mustDial(b *testing.B, address string) net.Conn {
 	b.Helper()
-	conn := must.Get(net.Dial("tcp", address))(b)
-	return conn
+	return must.Get(net.Dial("tcp", address))(b)
 }
 
 // A connection, one question, one answer.

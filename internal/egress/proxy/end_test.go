@@ -60,9 +60,7 @@ func TestLastWords(t *testing.T) {
 				speak()
 			}
 			cancel(ErrEnded)
-			if err := <-served; err != nil {
-				t.Error(err)
-			}
+			must.Check(t, <-served)
 			if got := <-heard; !bytes.Equal(got, said) {
 				t.Errorf("the host heard %d bytes of %d", len(got), len(said))
 			}
@@ -92,9 +90,7 @@ func TestTheEndOfAProgramIsThatOfItsSession(t *testing.T) {
 					exchange(t, w.connect(w.ports, 7), "hello\n")
 				}
 				started := time.Now()
-				if err := w.stop(c.cause); err != nil {
-					t.Error(err)
-				}
+				must.Check(t, w.stop(c.cause))
 				if took := time.Since(started); took != c.most {
 					t.Errorf("the end took %v, want %v", took, c.most)
 				}

@@ -61,8 +61,7 @@ func pages(conn net.Conn) {
 
 func mustHost(t testing.TB, name string) egress.Host {
 	t.Helper()
-	host := must.Get(egress.CanonicalHost(name))(t)
-	return host
+	return must.Get(egress.CanonicalHost(name))(t)
 }
 
 // client speaks TLS to a host of the world over a connection.
@@ -82,14 +81,12 @@ func exchange(t testing.TB, conn net.Conn, line string) {
 
 func mustAddr(t testing.TB, s string) netip.Addr {
 	t.Helper()
-	addr := must.Get(netip.ParseAddr(s))(t)
-	return addr
+	return must.Get(netip.ParseAddr(s))(t)
 }
 
 func mustTarget(t testing.TB, s string) egress.Target {
 	t.Helper()
-	target := must.Get(egress.ParseTarget(s))(t)
-	return target
+	return must.Get(egress.ParseTarget(s))(t)
 }
 
 // trustSession has clients trust what the proxy vouches for, too.

@@ -113,9 +113,7 @@ func refusedOn(t *testing.T, leg, why string, conn net.Conn, err error) {
 	t.Helper()
 	switch leg {
 	case egress.LegTransparent:
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("the program sees %v, want a reset", err)
 		}

@@ -46,9 +46,7 @@ func TestTheEndOfASession(t *testing.T) {
 		open = append(open, w.stuck())
 		exchange(t, open[0], "it lives")
 		started := time.Now()
-		if err := w.end(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, w.end())
 		if took := time.Since(started); took > 5*time.Second { // less than anything that it might wait for
 			t.Errorf("the end took %v", took)
 		}
@@ -225,9 +223,7 @@ func TestAListenerThatFailsForAWhile(t *testing.T) {
 	w.host("api.test:7", echo)
 	w.serve(grantOf(t, "api.test:7"))
 	proxy, err := New(grantOf(t, "api.test:7"), Outward{Resolver: w, Dial: w.dial})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	l := &failing{Listener: listen(t), failures: 4, err: syscall.EMFILE}
 	served := make(chan error, 1)
@@ -236,9 +232,7 @@ func TestAListenerThatFailsForAWhile(t *testing.T) {
 	conn := w.must(w.connect("api.test:7"))
 	exchange(t, conn, "hello")
 	cancel()
-	if err := <-served; err != nil {
-		t.Error(err)
-	}
+	must.Check(t, <-served)
 	for i := range len(l.tried) - 1 {
 		if waited := l.tried[i+1].Sub(l.tried[i]); waited < firstPause<<i {
 			t.Errorf("pause %d was %v", i, waited)
@@ -249,9 +243,7 @@ func TestAListenerThatFailsForAWhile(t *testing.T) {
 func TestAListenerThatFailsForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		proxy, err := New(grantOf(t, "api.test:7"), Outward{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		l := &failing{Listener: &fakeListener{arrived: make(chan net.Conn), close: func() error { return nil }}, failures: 1 << 20, err: syscall.ENFILE}
 		other := &fakeListener{arrived: make(chan net.Conn), closed: make(chan struct{})}
 		other.close = sync.OnceValue(func() error { close(other.closed); return nil })

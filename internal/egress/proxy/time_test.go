@@ -62,9 +62,7 @@ func inTime(t *testing.T, budget egress.Budget, host func(net.Conn), test func(*
 		}()
 		w.cancel, w.served = cancel, sync.OnceValue(func() error { return <-served })
 		test(w)
-		if err := w.end(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, w.end())
 		hosts.Wait()
 	})
 }

@@ -57,9 +57,7 @@ func newWorld(t testing.TB) *world {
 func (w *world) host(target string, serve func(net.Conn)) {
 	w.t.Helper()
 	name, port, err := net.SplitHostPort(target)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, err)
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(w.t)
 	var serving sync.WaitGroup
 	serving.Go(func() {
@@ -93,8 +91,7 @@ func (w *world) address(name string) netip.Addr {
 
 func mustPort(t testing.TB, s string) uint16 {
 	t.Helper()
-	port := must.Get(egress.ParsePort(s))(t)
-	return port
+	return must.Get(egress.ParsePort(s))(t)
 }
 
 // LookupNetIP makes the world a resolver.
@@ -155,8 +152,7 @@ func (w *world) serve(g egress.Reach) {
 
 func listen(t testing.TB) net.Listener {
 	t.Helper()
-	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	return l
+	return must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 }
 
 // ledger ends the proxy and returns what it recorded of all legs but names.
@@ -200,9 +196,7 @@ var legs = map[string]func(*world, string) (net.Conn, error){
 // must is the connection of a leg that is to come about.
 func (w *world) must(conn net.Conn, err error) net.Conn {
 	w.t.Helper()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, err)
 	return patiently(w.t, conn)
 }
 

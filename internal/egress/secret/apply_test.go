@@ -38,8 +38,7 @@ func session(t testing.TB, id string) (*Exchange, *vault) {
 
 func target(t testing.TB, text string) egress.Target {
 	t.Helper()
-	to := must.Get(egress.ParseTarget(text))(t)
-	return to
+	return must.Get(egress.ParseTarget(text))(t)
 }
 
 func basic(text string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte(text)) }
@@ -301,9 +300,7 @@ func TestCloseWipes(t *testing.T) {
 func TestNothingToExchange(t *testing.T) {
 	var x *Exchange
 	r := httptest.NewRequest(http.MethodPost, "https://api.example/palyra-sec-a-b", strings.NewReader("palyra-sec-a-b"))
-	if err := x.Apply(t.Context(), r, target(t, "api.example:443"), true); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, x.Apply(t.Context(), r, target(t, "api.example:443"), true))
 	if b, err := io.ReadAll(x.Scrub(x.Watch(x.Body(r.Body)))); err != nil || string(b) != "palyra-sec-a-b" {
 		t.Errorf("%q, %v", b, err)
 	}

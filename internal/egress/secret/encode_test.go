@@ -42,8 +42,7 @@ func (v *vault) Secret(_ context.Context, name string) ([]byte, error) {
 
 func rule(t testing.TB, text string) egress.Rule {
 	t.Helper()
-	r := must.Get(egress.ParseRule(text))(t)
-	return r
+	return must.Get(egress.ParseRule(text))(t)
 }
 
 // used returns an exchange in which a secret of that value was used.

@@ -97,9 +97,7 @@ func TestConfigByName(t *testing.T) {
 		{"example.org", "evil.example", false}, {"192.0.2.7", "", true}, {"192.0.2.7", "example.org", false},
 	} {
 		host, err := egress.CanonicalHost(test.host)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		config := a.Config(host)
 		_, err = config.GetCertificate(&tls.ClientHelloInfo{ServerName: test.asked})
 		if (err == nil) != test.fine {
@@ -114,9 +112,7 @@ func TestAddressTarget(t *testing.T) {
 	client, server := net.Pipe()
 	defer client.Close()
 	go func() { _ = tls.Server(server, a.session.Config(targetHost("192.0.2.7"))).Handshake() }()
-	if err := tls.Client(client, &tls.Config{ServerName: "192.0.2.7", RootCAs: a.session.pool()}).Handshake(); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, tls.Client(client, &tls.Config{ServerName: "192.0.2.7", RootCAs: a.session.pool()}).Handshake())
 }
 
 func TestBundle(t *testing.T) {

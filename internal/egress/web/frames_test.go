@@ -117,9 +117,7 @@ func used(t *testing.T) *world {
 	if err == nil {
 		err = w.front.Secrets.Apply(t.Context(), r, to, true)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return w
 }
 
@@ -139,9 +137,7 @@ func TestFramesComeOutWhole(t *testing.T) {
 		if got, err := message(bufio.NewReader(f), false); err != nil || got != payload {
 			t.Errorf("%.30q gives %.30q, %v", payload, got, err)
 		}
-		if err := <-sent; err != nil {
-			t.Error(err)
-		}
+		must.Check(t, <-sent)
 		host.Close()
 	}
 }

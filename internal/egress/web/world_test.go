@@ -65,8 +65,7 @@ func newWorld(t *testing.T, target string) *world {
 
 func targetOf(t testing.TB, s string) egress.Target {
 	t.Helper()
-	target := must.Get(egress.ParseTarget(s))(t)
-	return target
+	return must.Get(egress.ParseTarget(s))(t)
 }
 
 // connect is what the proxy does for real.

@@ -17,6 +17,7 @@ import (
 
 	"palyra/internal/must"
 	"palyra/internal/reason"
+	"palyra/internal/reason/reasontest"
 )
 
 func TestOpenMakesAndReads(t *testing.T) {
@@ -106,33 +107,31 @@ func TestOpenRefuses(t *testing.T) {
 		dir = made()
 		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte("damaged"), 0o600))
 		_, _, err := Open(dir, Options{Now: c.Now})
-		wantReason(t, "damaged "+name, err, reason.ConfigInvalid)
+		reasontest.Want(t, "damaged "+name, err, reason.ConfigInvalid)
 	}
 	dir := made()
 	_, _, err := Open(dir, Options{Now: c.Now, TrustDomain: "other.local"})
-	wantReason(t, "another trust domain", err, reason.ConfigInvalid)
+	reasontest.Want(t, "another trust domain", err, reason.ConfigInvalid)
 	late := newClock()
 	late.Add(RootLife + time.Hour)
 	_, _, err = Open(dir, Options{Now: late.Now})
-	wantReason(t, "root ran out", err, reason.ConfigInvalid)
+	reasontest.Want(t, "root ran out", err, reason.ConfigInvalid)
 	for _, domain := range []string{"UPPER.local", "a b", "127.0.0.1", "-a", "a..b", strings.Repeat("a", 64)} {
 		_, _, err = Open(filepath.Join(t.TempDir(), "ca"), Options{TrustDomain: domain})
-		wantReason(t, "trust domain "+domain, err, reason.ConfigInvalid)
+		reasontest.Want(t, "trust domain "+domain, err, reason.ConfigInvalid)
 	}
 	_, _, err = Open(filepath.Join(t.TempDir(), "ca"), Options{ServerHosts: []string{"a/b"}})
-	wantReason(t, "server host", err, reason.ConfigInvalid)
+	reasontest.Want(t, "server host", err, reason.ConfigInvalid)
 
 	// Keys of one authority with certificates of another.
 	foreign := made()
 	for _, name := range []string{issuingFile, notaryFile} {
 		dir := made()
 		data, err := os.ReadFile(filepath.Join(foreign, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		must.Do(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
 		_, _, err = Open(dir, Options{Now: c.Now})
-		wantReason(t, "foreign "+name, err, reason.ConfigInvalid)
+		reasontest.Want(t, "foreign "+name, err, reason.ConfigInvalid)
 	}
 	if _, _, err := Open(made(), Options{Now: c.Now}); err != nil {
 		t.Errorf("control: %v", err)
@@ -155,9 +154,7 @@ func TestOpenRefusesWideModes(t *testing.T) {
 		{filepath.Join(dir, journalFile), 0o620, "chmod 600"},
 	} {
 		info, err := os.Stat(c.path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		must.Do(t, os.Chmod(c.path, c.mode))
 		_, _, err = Open(dir, Options{})
 		var e *reason.Error
@@ -208,7 +205,7 @@ func TestMaintainRenews(t *testing.T) {
 		t.Error(err)
 	}
 	_, err := a.VerifyDevice(chain(t, before))
-	wantReason(t, "a device of months ago", err, reason.Unauthenticated)
+	reasontest.Want(t, "a device of months ago", err, reason.Unauthenticated)
 }
 
 func TestHostsChangeTheConstraints(t *testing.T) {
@@ -217,7 +214,7 @@ func TestHostsChangeTheConstraints(t *testing.T) {
 		t.Error(err)
 	}
 	_, err := a.IssueServer([]string{"gateway.example"})
-	wantReason(t, "unconfigured host", err, reason.ConfigInvalid)
+	reasontest.Want(t, "unconfigured host", err, reason.ConfigInvalid)
 	b := open(t, a.dir, Options{Now: c.Now, ServerHosts: []string{"gateway.example", "192.0.2.7", "2001:db8::7"}})
 	cert := must.Get(b.IssueServer([]string{"gateway.example", "192.0.2.7", "2001:db8::7"}))(t)
 	if _, s, cl := handshake(t, serverOf(t, b, []string{"gateway.example"}), named(client(b, c.Now, nil), "gateway.example")); s != nil || cl != nil {
@@ -254,8 +251,7 @@ func TestJournalKeys(t *testing.T) {
 	a, c := newAuthorityAt(t)
 	sign := func(a *Authority) []byte {
 		s := must.Get(note.NewSigner(a.JournalSigner()))(t)
-		msg := must.Get(note.Sign(&note.Note{Text: "palyra.local/journal\n1\n"}, s))(t)
-		return msg
+		return must.Get(note.Sign(&note.Note{Text: "palyra.local/journal\n1\n"}, s))(t)
 	}
 	old := sign(a)
 	if _, _, err := a.NextJournalKey(); err != nil {

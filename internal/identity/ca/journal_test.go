@@ -28,9 +28,7 @@ func certifiedFor(t *testing.T, a *Authority, k JournalKey) {
 	if len(k.Chain) != 2 || !pub.Equal(k.Chain[0].PublicKey) || k.Chain[0].URIs[0].String() != "spiffe://palyra.local/journal/1" {
 		t.Fatalf("certificate %+v", k.Chain)
 	}
-	if err := errors.Join(k.Chain[0].CheckSignatureFrom(k.Chain[1]), k.Chain[1].CheckSignatureFrom(a.Root())); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, errors.Join(k.Chain[0].CheckSignatureFrom(k.Chain[1]), k.Chain[1].CheckSignatureFrom(a.Root())))
 	if k.CertifiedAt.Before(k.Chain[0].NotBefore) || k.CertifiedAt.After(k.Chain[0].NotAfter) {
 		t.Errorf("certified at %s, valid from %s to %s", k.CertifiedAt, k.Chain[0].NotBefore, k.Chain[0].NotAfter)
 	}
@@ -80,9 +78,7 @@ func TestJournalRotationSurvivesACrash(t *testing.T) {
 			a, c := newAuthorityAt(t)
 			old := onlyJournalKey(t, a)
 			_, next, err := a.NextJournalKey()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			must.Do(t, undo(a))
 			b := open(t, a.dir, Options{Now: c.Now})
 			if b.PendingJournalKey() != next.Verifier {

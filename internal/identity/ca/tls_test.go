@@ -20,12 +20,12 @@ import (
 
 	"palyra/internal/must"
 	"palyra/internal/reason"
+	"palyra/internal/reason/reasontest"
 )
 
 func serverOf(t testing.TB, a *Authority, hosts []string) *tls.Config {
 	t.Helper()
-	c := must.Get(a.ServerTLS(hosts, anybody))(t)
-	return c
+	return must.Get(a.ServerTLS(hosts, anybody))(t)
 }
 
 func named(c *tls.Config, name string) *tls.Config {
@@ -145,7 +145,7 @@ func TestExpiredDevice(t *testing.T) {
 		t.Error("an expired certificate was accepted")
 	}
 	_, err := a.VerifyDevice(chain(t, cert))
-	wantReason(t, "expired", err, reason.Unauthenticated)
+	reasontest.Want(t, "expired", err, reason.Unauthenticated)
 }
 
 func TestRevocationIsAskedAtEachHandshake(t *testing.T) {
@@ -215,13 +215,11 @@ func TestRequests(t *testing.T) {
 	rsa2048 := must.Get(rsa.GenerateKey(rand.Reader, 2048))(t)
 	p224 := must.Get(ecdsa.GenerateKey(elliptic.P224(), rand.Reader))(t)
 	_, ed, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	p384 := must.Get(ecdsa.GenerateKey(elliptic.P384(), rand.Reader))(t)
 	for name, key := range map[string]any{"RSA": rsa2048, "P-224": p224} {
 		_, err := a.IssueDevice(request(t, &x509.CertificateRequest{}, key), deviceID)
-		wantReason(t, name, err, reason.InvalidInput)
+		reasontest.Want(t, name, err, reason.InvalidInput)
 	}
 	for name, key := range map[string]any{"Ed25519": ed, "P-384": p384} {
 		if _, err := a.IssueDevice(request(t, &x509.CertificateRequest{}, key), deviceID); err != nil {
@@ -232,12 +230,12 @@ func TestRequests(t *testing.T) {
 	forged[len(forged)-1] ^= 1
 	for name, csr := range map[string][]byte{"forged": forged, "empty": nil, "text": []byte("csr"), "certificate": a.RootPEM()} {
 		_, err := a.IssueDevice(csr, deviceID)
-		wantReason(t, name, err, reason.InvalidInput)
+		reasontest.Want(t, name, err, reason.InvalidInput)
 	}
 	_, err = a.IssueDevice(make([]byte, maxCSR+1), deviceID)
-	wantReason(t, "large", err, reason.InputTooLarge)
+	reasontest.Want(t, "large", err, reason.InputTooLarge)
 	_, err = a.IssueDevice(request(t, &x509.CertificateRequest{}, key), "../notary/1")
-	wantReason(t, "device id", err, reason.InvalidInput)
+	reasontest.Want(t, "device id", err, reason.InvalidInput)
 }
 
 func TestNameConstraints(t *testing.T) {
@@ -275,9 +273,7 @@ func TestConcurrentIssue(t *testing.T) {
 	for range cap(serials) {
 		go func() {
 			issued, err := a.IssueDevice(csr, deviceID)
-			if err != nil {
-				t.Error(err)
-			}
+			must.Check(t, err)
 			serials <- issued.Serial
 		}()
 	}

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"palyra/internal/must"
-	"palyra/internal/reason"
 )
 
 const deviceID = "01JNA3Q0G0DEV1CE0000000000"
@@ -43,9 +42,7 @@ func (c *clock) Add(d time.Duration) {
 func open(t testing.TB, dir string, o Options) *Authority {
 	t.Helper()
 	a, _, err := Open(dir, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return a
 }
 
@@ -57,8 +54,7 @@ func newAuthorityAt(t testing.TB) (*Authority, *clock) {
 
 func newKey(t testing.TB) *ecdsa.PrivateKey {
 	t.Helper()
-	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	return key
+	return must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 }
 
 func request(t testing.TB, tmpl *x509.CertificateRequest, key any) []byte {
@@ -135,17 +131,9 @@ func handshake(t testing.TB, server, client *tls.Config) (state tls.ConnectionSt
 
 func anybody([]*x509.Certificate) error { return nil }
 
-func wantReason(t *testing.T, what string, err error, code reason.Code) {
-	t.Helper()
-	if reason.Of(err) != code {
-		t.Errorf("%s: got %v (%s), want %s", what, err, reason.Of(err), code)
-	}
-}
-
 func newSerial(t testing.TB) *big.Int {
 	t.Helper()
-	n := must.Get(rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 100)))(t)
-	return n
+	return must.Get(rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 100)))(t)
 }
 
 func unPEM(t testing.TB, text []byte) []byte {

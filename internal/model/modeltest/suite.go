@@ -98,9 +98,7 @@ func (w world) streams(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			turn, heard, _, err := w.ask(t, File(name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if heard.Text != turn.Text || len(heard.Retries) != 0 {
 				t.Errorf("heard %q and %d retries, the turn says %q", heard.Text, len(heard.Retries), turn.Text)
 			}
@@ -130,9 +128,7 @@ func (w world) turns(t *testing.T) {
 	}}
 	server := w.start(t, Turn(first), Turn(model.Turn{Text: "Done."}))
 	p, err := w.open(server.Endpoint())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	r, heard := Conversation(), &Heard{}
 	turn := must.Get(p.Generate(t.Context(), r, heard.Observe))(t)
 	if turn.Stop != model.ToolUse || len(turn.Calls) != 2 || turn.Calls[0].Tool != "fs.read" || turn.Calls[1].Tool != "no_such_tool" || string(turn.Calls[1].Input) != `{"path":` {
@@ -257,9 +253,7 @@ func (w world) lies(t *testing.T) {
 	}
 	raw := strings.Replace(whole(w, t, turn), wire(name), name, 1)
 	got, heard, _, err := w.ask(t, Raw(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if got.Text != "a\uFFFDb" || heard.Text != got.Text {
 		t.Errorf("the text is %q, heard %q", got.Text, heard.Text)
 	}
@@ -297,9 +291,7 @@ func (w world) cancel(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := w.start(t, fixture)
 			p, err := w.open(server.Endpoint())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			// The request is under way when it is cancelled.
@@ -371,9 +363,7 @@ func (w world) environment(t *testing.T) {
 	keyless.Key = model.Key{}
 	for _, endpoint := range []model.Endpoint{server.Endpoint(), keyless} {
 		p, err := w.open(endpoint)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		_, err = p.Generate(t.Context(), Conversation(), func(model.Event) {})
 		if want := endpoint.Key.IsZero(); (reason.Of(err) == reason.ModelRejected) != want || (err != nil) != want {
 			t.Errorf("with a key %v: %v", !want, err)

@@ -50,9 +50,7 @@ func TestLocalServers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			turn, _, err := ask(t, asItIs, modeltest.File(name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			var calls []string
 			ids := make(map[string]bool)
 			for _, call := range turn.Calls {

@@ -18,8 +18,7 @@ import (
 
 func example(t *testing.T) *scripted.Provider {
 	t.Helper()
-	p := must.Get(scripted.New(scripted.Config{File: "testdata/example.yaml"}))(t)
-	return p
+	return must.Get(scripted.New(scripted.Config{File: "testdata/example.yaml"}))(t)
 }
 
 // talk is a conversation with a provider.
@@ -131,9 +130,7 @@ func TestExpectations(t *testing.T) {
 		"earlier one":   {"{message: begin}", results("ok"), ""},
 	} {
 		p, err := scripted.Parse(scripted.Config{File: "x.yaml"}, []byte("turns:\n  - text: Hi\n  - text: Well\n    expect:\n      - "+c.expect+"\n"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		k := &talk{p: p}
 		must.Get(k.say(t.Context(), model.Message{Text: "begin"}))(t)
 		_, err = k.say(t.Context(), c.last)

@@ -23,8 +23,7 @@ when { context has exec && context.exec.basename == "curl" };
 // runFile runs one test file against the sets of policytest.
 func runFile(t *testing.T, o policytest.Options, text string) policytests.Report {
 	t.Helper()
-	report := must.Get(policytests.Run(t.Context(), policytest.Config(o), []policy.Source{{Name: "a.test.yaml", Text: text}}))(t)
-	return report
+	return must.Get(policytests.Run(t.Context(), policytest.Config(o), []policy.Source{{Name: "a.test.yaml", Text: text}}))(t)
 }
 
 // oneCase is a file with one case.

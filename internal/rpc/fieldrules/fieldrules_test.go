@@ -20,8 +20,7 @@ import (
 
 func read(t *testing.T) *Rules {
 	t.Helper()
-	rules := must.Get(Read(palyrav1.File_palyra_v1_gateway_proto.Package()))(t)
-	return rules
+	return must.Get(Read(palyrav1.File_palyra_v1_gateway_proto.Package()))(t)
 }
 
 // Random messages of every type get the same answer as from the maintained

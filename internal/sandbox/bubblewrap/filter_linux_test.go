@@ -20,17 +20,13 @@ func TestFinalFilterIsProved(t *testing.T) {
 		w := must.Get(jail.OpenWorkspace(s.WorkspaceRoot))(t)
 		todo := must.Get(work(s, w, nil))(t)
 		plan, err := r.plan(s, w, nil) // with the outer filter in any case
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		cell := must.Get(machine.Start(plan))(t)
 		var report sandbox.Report
 		if report, err = cell.Run(t.Context(), todo); err != nil {
 			t.Error(err)
 		}
-		if err := cell.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, cell.Close())
 		i := report.Isolation
 		if applied := slices.Contains(report.Applied, jail.LayerSeccomp); i.SeccompMode != 2 || applied != (name == "") || (i.SeccompSHA != "") != applied {
 			t.Errorf("without %q: applied %t, mode %d, filter %q", name, applied, i.SeccompMode, i.SeccompSHA)

@@ -49,9 +49,7 @@ func TestEveryLayerIsProved(t *testing.T) {
 // the level is none.
 func TestLayerLeftOut(t *testing.T) {
 	stray, err := unix.FcntlInt(0, unix.F_DUPFD, 128) // kept by execve, and not one of the sandbox's own numbers
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() { unix.Close(stray) })
 	for _, layer := range append([]string{jail.LayerNetwork, jail.LayerCopy}, layers...) {
 		if slices.Contains([]string{jail.LayerUserNS, jail.LayerMounts, jail.LayerNNP}, layer) {
@@ -59,9 +57,7 @@ func TestLayerLeftOut(t *testing.T) {
 			if _, err := r.Run(t.Context(), jailtest.Spec(t, jailtest.Workspace(t), "true")); reason.Of(err) != reason.SandboxUnavailable {
 				t.Errorf("%s was left out: %v", layer, err)
 			}
-			if err := r.Close(); err != nil {
-				t.Error(err)
-			}
+			must.Check(t, r.Close())
 			continue
 		}
 		t.Run(layer, func(t *testing.T) {

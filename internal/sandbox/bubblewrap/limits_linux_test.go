@@ -226,9 +226,7 @@ func TestKilledDaemonLeavesNothing(t *testing.T) {
 	}
 	t.Logf("nothing was left %s after the daemon was reaped", time.Since(start))
 	// Its control groups are empty; the next daemon removes them.
-	if err := newTestRunner(t).Sweep(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, newTestRunner(t).Sweep(t.Context()))
 	left, err := filepath.Glob("/sys/fs/cgroup/*/palyra-" + strconv.Itoa(cmd.Process.Pid) + "-*")
 	if err != nil || len(left) > 0 {
 		t.Errorf("control groups left behind: %v, %v", left, err)
@@ -418,8 +416,6 @@ func TestProbe(t *testing.T) {
 		if status.Available || !strings.Contains(status.Problem, name) || status.Remedy == "" {
 			t.Errorf("%s: %+v", name, status)
 		}
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, r.Close())
 	}
 }

@@ -50,11 +50,7 @@ func newConfiguredRunner(t testing.TB, c Config) *Runner {
 	if r.problem != nil {
 		t.Fatalf("%s: %s", r.problem.Message, r.problem.NextStep())
 	}
-	t.Cleanup(func() {
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Check(t, r.Close()) })
 	return r
 }
 

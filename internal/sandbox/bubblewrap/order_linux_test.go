@@ -161,9 +161,7 @@ func TestManyRunsAtOnce(t *testing.T) {
 				s.Workspace = []sandbox.WorkspaceMode{sandbox.ReadOnly, sandbox.CopyOnWrite}[(i+worker)%2]
 				report, err := r.Run(t.Context(), s)
 				if report.Layer != nil {
-					if err := report.Layer.Close(); err != nil {
-						t.Error(err)
-					}
+					must.Check(t, report.Layer.Close())
 				}
 				if missing := unproved(r, report); err != nil || len(missing) > 0 {
 					t.Errorf("Run: %v, not applied %v", err, missing)

@@ -63,9 +63,7 @@ func orphanOf(t *testing.T, argv []string) string {
 	t.Helper()
 	program := must.Get(os.Executable())(t)
 	in, hold, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() { hold.Close() })
 	defer in.Close()
 	said := filepath.Join(t.TempDir(), "pid")

@@ -210,9 +210,7 @@ func TestPreparedWhenQuiet(t *testing.T) {
 		p.end("a", sandbox.Spec{Owner: "a"})
 		wait(quiet - 1)
 		wait(1, "a")
-		if err := errors.Join(p.close()...); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, errors.Join(p.close()...))
 	})
 }
 

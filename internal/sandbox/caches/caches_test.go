@@ -31,9 +31,7 @@ func fill(t *testing.T, c sandbox.Cache, outside string) {
 func TestCachesOfAWorkspace(t *testing.T) {
 	c := newTestCaches(t, 1<<20)
 	list, release, err := c.Open("default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer release()
 	if len(list) != 2 || list[0].Name != "go" || list[0].Dir != filepath.Join(c.dir, "default", "go") || list[0].Env[0] != "GOCACHE=/cache/go/build" || list[1].Env[0] != "npm_config_cache=/cache/npm" {
 		t.Errorf("caches %+v", list)
@@ -67,9 +65,7 @@ func TestCachesAreEmptied(t *testing.T) {
 			write(t, filepath.Join(outside, "mine"), "x")
 			c := newTestCaches(t, row.limit)
 			list, release, err := c.Open("default")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			fill(t, list[0], outside)
 			if !row.used {
 				release()
@@ -88,14 +84,12 @@ func TestCachesAreEmptied(t *testing.T) {
 			if _, err := os.Lstat(filepath.Join(c.dir, "default", oldDir)); err == nil {
 				t.Error("what was put aside is still there")
 			}
-			if err := filepath.WalkDir(c.dir, func(name string, e os.DirEntry, _ error) error {
+			must.Check(t, filepath.WalkDir(c.dir, func(name string, e os.DirEntry, _ error) error {
 				if e != nil && e.IsDir() {
 					return os.Chmod(name, 0o700)
 				}
 				return nil
-			}); err != nil {
-				t.Error(err)
-			}
+			}))
 		})
 	}
 }
@@ -105,9 +99,7 @@ func TestCachesAreEmptied(t *testing.T) {
 func TestCachesThatCannotBeMeasured(t *testing.T) {
 	c := newTestCaches(t, 1<<20)
 	list, release, err := c.Open("default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	release()
 	root := must.Get(os.OpenRoot(list[0].Dir))(t)
 	write(t, filepath.Join(list[1].Dir, "big"), "x")

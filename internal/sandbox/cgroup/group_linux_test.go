@@ -150,9 +150,7 @@ func TestRlimit(t *testing.T) {
 		t.Errorf("a group of nothing was stopped for %q", quota)
 	}
 	g.Kill()
-	if err := errors.Join(g.Enter(), g.Leave(), g.End(), g.Close(), tree.Close(), tree.Sweep(t.Context())); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, errors.Join(g.Enter(), g.Leave(), g.End(), g.Close(), tree.Close(), tree.Sweep(t.Context())))
 }
 
 func TestWatch(t *testing.T) {
@@ -273,9 +271,7 @@ func TestSweep(t *testing.T) {
 		t.Error("the sweep took what belongs to a living daemon")
 	}
 	// The neighbour ends by itself; its groups are clutter of this test only.
-	if err := unix.Kill(livingRun, unix.SIGKILL); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, unix.Kill(livingRun, unix.SIGKILL))
 	t.Cleanup(func() { clearTestGroup(t, tree, livingGroup) })
 }
 
@@ -288,13 +284,9 @@ func clearTestGroup(t *testing.T, tree *Tree, name string) {
 		g.dirs[p.controller] = dir
 		g.below = append(g.below, below(dir, deepest)...)
 	}
-	if err := g.End(); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, g.End())
 	for _, dir := range slices.Concat(g.below, g.distinct()) {
-		if err := removeDir(dir); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, removeDir(dir))
 	}
 }
 
@@ -314,9 +306,7 @@ func TestSweepSparesForeign(t *testing.T) {
 			must.Do(t, os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(procs), 0o600))
 		}
 	}
-	if err := tree.Sweep(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, tree.Sweep(t.Context()))
 	if left := remains(tree, "palyra-"); len(left) != 1 || !strings.HasSuffix(left[0], "-1-1") {
 		t.Errorf("left: %v", left)
 	}

@@ -98,9 +98,7 @@ func TestGroupIsRemovedLate(t *testing.T) {
 	p := mustLaunch(t, g, "exec sleep 3600")
 	time.AfterFunc(400*time.Millisecond, func() { _ = p.Kill() })
 	for _, dir := range g.distinct() {
-		if err := removeDir(dir); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, removeDir(dir))
 	}
 }
 
@@ -125,11 +123,7 @@ func TestEndWithoutCgroupKill(t *testing.T) {
 				t.Errorf("%s, without %q: %v", c.name, without, err)
 			}
 		}
-		t.Cleanup(func() {
-			if err := tree.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+		t.Cleanup(func() { must.Check(t, tree.Close()) })
 	}
 }
 

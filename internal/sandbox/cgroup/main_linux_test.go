@@ -86,11 +86,7 @@ func newTree(t testing.TB) *Tree {
 	if tree.Level() == Rlimit {
 		t.Skip("this machine lets nobody make control groups with memory and pids; run as root, or in a systemd unit with Delegate=yes")
 	}
-	t.Cleanup(func() {
-		if err := tree.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Check(t, tree.Close()) })
 	return tree
 }
 
@@ -110,12 +106,8 @@ func newGroup(t testing.TB, tree *Tree, limits sandbox.Limits) *Group {
 	t.Helper()
 	g := must.Get(tree.Start(limits))(t)
 	t.Cleanup(func() {
-		if err := g.End(); err != nil {
-			t.Error(err)
-		}
-		if err := g.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, g.End())
+		must.Check(t, g.Close())
 	})
 	return g
 }

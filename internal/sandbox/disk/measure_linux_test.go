@@ -20,8 +20,7 @@ var noLimit = usage{math.MaxInt64, math.MaxInt64}
 
 func measured(t *testing.T, dir string, limit usage) usage {
 	t.Helper()
-	used := must.Get(measure(t.Context(), int(openTest(t, dir).Fd()), limit))(t)
-	return used
+	return must.Get(measure(t.Context(), int(openTest(t, dir).Fd()), limit))(t)
 }
 
 func write(t *testing.T, name string, size int) {

@@ -41,9 +41,7 @@ func TestSweepHostileTree(t *testing.T) {
 	t.Run("as this user", func(t *testing.T) {
 		dir := t.TempDir()
 		must.Do(t, plant(dir))
-		if err := sweepTree(dir); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, sweepTree(dir))
 	})
 	t.Run("as an ordinary user", func(t *testing.T) { ordinary(t, "hostile") })
 }

@@ -33,14 +33,10 @@ func TestQuarantineIsNotHeldUp(t *testing.T) {
 			os.Symlink(outside, filepath.Join(root, "!a/.vscode/link")), unix.Mkfifo(filepath.Join(root, "!a/.vscode/fifo"), 0o600),
 			os.Truncate(filepath.Join(root, "!a/.vscode/x"), 1<<40), os.Chmod(filepath.Join(root, "!a/.vscode"), 0o500), os.Chmod(filepath.Join(root, "closed"), 0o100),
 		} {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 		}
 		moved, err := g.Quarantine()
-		if err != nil {
-			t.Error(err)
-		}
+		must.Check(t, err)
 		if want := []string{"!a/.vscode", "c/d/.envrc", "c%d/.envrc", "closed/.mcp.json", long + "/.mcp.json", "z/.envrc"}; !slices.Equal(moved, want) {
 			t.Errorf("moved %q", moved)
 		}
@@ -59,12 +55,8 @@ func TestQuarantineIsNotHeldUp(t *testing.T) {
 		if text, err := os.ReadFile(filepath.Join(outside, "canary")); err != nil || string(text) != "whole" {
 			t.Errorf("where a link led to is %q, %v", text, err)
 		}
-		if err := g.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := w.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, g.Close())
+		must.Check(t, w.Close())
 	}
 }
 
@@ -76,9 +68,7 @@ func TestQuarantineKnowsWhatWasThere(t *testing.T) {
 	check := func(failed ...error) {
 		t.Helper()
 		for _, err := range failed {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 		}
 	}
 	check(os.Symlink("a", at(".envrc")), os.Symlink("a", at(".yarnrc")), os.Symlink("a", at(".npmrc")), os.WriteFile(at(".mcp.json"), nil, 0o600))

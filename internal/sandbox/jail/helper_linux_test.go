@@ -32,9 +32,7 @@ func startHelper(t *testing.T, m *Machine, stage string, spec *os.File) *helperR
 func startHelperAs(t *testing.T, m *Machine, stage string, spec *os.File, attr *syscall.SysProcAttr) *helperRun {
 	t.Helper()
 	mine, theirs, err := controlPair()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer theirs.Close()
 	p := must.Get(os.StartProcess(SelfPath(inside.HelperFD), []string{helperName, stage}, &os.ProcAttr{
 		Dir: "/", Env: []string{}, Files: []*os.File{nil, nil, nil, theirs, spec, m.helper.File}, Sys: attr,
@@ -50,9 +48,7 @@ func (h *helperRun) hush() {
 	if err == nil {
 		err = conn.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_WR) })
 	}
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	must.Do(h.t, err)
 }
 
 // end waits for the helper and returns its exit code.
@@ -218,9 +214,7 @@ func TestReadBackMeasures(t *testing.T) {
 	order := inside.Order{Exec: "/usr/bin/true", File: identityOf(t, "/usr/bin/true"), Argv: []string{"true"}, Cwd: "/"}
 	must.Do(t, send(h.control, "order", orderFile(t, order)))
 	report, _, err := receive(h.control, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if report.NoNewPrivs || report.Seccomp != 0 || report.LandlockABI != 0 || report.Overlay || report.Watched || report.Namespaces["net"] != m.own["net"] {
 		t.Errorf("read back %+v", report)
 	}
@@ -352,9 +346,7 @@ func TestCopyIsProved(t *testing.T) {
 	stage := m.NewStage(p)
 	must.Do(t, stage.newLayer(sandbox.Spec{WorkspaceRoot: realPath(t, dir)}, realPath(t, t.TempDir())))
 	defer func() {
-		if err := p.Layer.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, p.Layer.Close())
 	}()
 	root := inside.Identity{Dev: 7, Ino: 2}
 	for name, edit := range map[string]func(*Cell){

@@ -20,11 +20,7 @@ func newTestMachine(t testing.TB, c Config) *Machine {
 	t.Helper()
 	c.Helper = helperProgram
 	m := must.Get(NewMachine(c))(t)
-	t.Cleanup(func() {
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Check(t, m.Close()) })
 	return m
 }
 

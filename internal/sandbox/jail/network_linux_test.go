@@ -67,9 +67,7 @@ func TestReceiveBounds(t *testing.T) {
 		{1, 1, true, false},
 	} {
 		mine, theirs, err := controlPair()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		before := count(t)
 		report := inside.Report{Captured: []string{inside.IPv4}}
 		if c.failed {
@@ -110,12 +108,9 @@ func TestListenersAreChecked(t *testing.T) {
 				f, err = l.File()
 			}
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		defer f.Close()
-		fd := must.Get(unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0))(t)
-		return fd
+		return must.Get(unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0))(t)
 	}
 	before := count(t)
 	for name, fds := range map[string]func() []int{

@@ -42,9 +42,7 @@ func TestOperandsAreKept(t *testing.T) {
 		os.Symlink("../outside", filepath.Join(root, "leaving")), os.Symlink("file", filepath.Join(root, "link")),
 		unix.Mkfifo(filepath.Join(root, "fifo"), 0o600),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	text, nothing := Digest([]byte("text")), Digest(nil)
 	good := tool.Operand{Path: "file", SHA256: text}
@@ -101,9 +99,7 @@ func TestHelperRefusesOperands(t *testing.T) {
 		os.WriteFile(in("file"), []byte("old"), 0o600), os.WriteFile(in("edited"), []byte("older"), 0o600), os.WriteFile(in("other"), []byte("old"), 0o600),
 		os.WriteFile(in("linked"), []byte("old"), 0o600), os.Symlink("linked", in("link")), os.Symlink("other", in("turned")),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	for _, name := range []string{"file", "edited", "other", "linked"} {
 		must.Do(t, os.Chtimes(in(name), when, when))

@@ -71,9 +71,7 @@ func TestStagePinsNothingOutside(t *testing.T) {
 		os.Mkdir(root, 0o700), os.WriteFile(filepath.Join(top, "outside"), nil, 0o600), os.WriteFile(filepath.Join(root, "file"), nil, 0o600),
 		os.Symlink("..", filepath.Join(root, "link")),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	for path, fine := range map[string]bool{"../outside": false, "link/outside": false, "link": true, "gone": true, "file": true} {
 		spec := stageSpec(inside.Source{Path: root, Identity: identityOf(t, root)}, nil)

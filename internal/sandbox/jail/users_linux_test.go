@@ -80,9 +80,7 @@ func TestDiscardedPlanHasNoUser(t *testing.T) {
 		if _, err := m.NewPlan(); reason.Of(err) != reason.SandboxUnavailable { // control
 			t.Errorf("the one user twice: %v", err)
 		}
-		if err := m.Discard(p); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, m.Discard(p))
 	}
 }
 

@@ -104,11 +104,7 @@ func start(args ...string) {
 func tempDir(t *testing.T) string {
 	t.Helper()
 	dir := must.Get(os.MkdirTemp("", "jobobject-"))(t)
-	t.Cleanup(func() {
-		if err := removeTree(dir); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Check(t, removeTree(dir)) })
 	return dir
 }
 

@@ -84,11 +84,7 @@ func startHost(t *testing.T) host {
 func hostDir(t *testing.T) string {
 	t.Helper()
 	dir := must.Get(os.MkdirTemp("/var/tmp", "palyra-test-"))(t)
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Check(t, os.RemoveAll(dir)) })
 	must.Do(t, os.Chmod(dir, 0o755))
 	return dir
 }

@@ -157,9 +157,7 @@ func TestDaemonIsKilled(t *testing.T) {
 				t.Fatalf("alone %v: still running: %v", alone, running(t, mark))
 			}
 		}
-		if err := sweepScratch(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, sweepScratch())
 		if left := scratches(t, strconv.Itoa(cmd.Process.Pid)+"-"); len(left) > 0 {
 			t.Errorf("after the sweep there is %v", left)
 		}

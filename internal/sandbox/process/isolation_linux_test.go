@@ -104,9 +104,7 @@ func TestEachMissingLayerRefuses(t *testing.T) {
 			d := must.Get(r.draft(spec))(t)
 			c.weaken(d.plan)
 			report, err := d.run(t.Context(), nil)
-			if clean := d.clean(); clean != nil {
-				t.Error(clean)
-			}
+			must.Check(t, d.clean())
 			if reason.Of(err) != reason.SandboxUnavailable || !strings.Contains(err.Error(), c.layer) {
 				t.Errorf("got %v", err)
 			}
@@ -221,9 +219,7 @@ func TestLowestRung(t *testing.T) {
 	}{{sandbox.Landlocked, grouped()}, {sandbox.UserNamespaces, false}, {"", false}} {
 		r := must.Get(newRunner(Config{Enabled: true, Lowest: c.lowest, Without: []string{jail.LayerUserNS}}, helperProgram))(t)
 		status := r.Probe(t.Context())
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, r.Close())
 		if status.Available != c.works || c.works && status.Rung != sandbox.Landlocked {
 			t.Errorf("%q: %+v", c.lowest, status)
 		}

@@ -56,17 +56,11 @@ func newAloneRunner(t testing.TB, leaveOut ...string) *Runner {
 
 func checked(t testing.TB, r *Runner, err error) *Runner {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if r.problem != nil {
 		t.Fatalf("%s: %s", r.problem.Message, r.problem.NextStep())
 	}
-	t.Cleanup(func() {
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Check(t, r.Close()) })
 	return r
 }
 

@@ -96,8 +96,7 @@ func TestPlacesOfTheRun(t *testing.T) {
 // scratches are the directories that runs of a daemon have left.
 func scratches(t *testing.T, mark string) []string {
 	t.Helper()
-	left := must.Get(filepath.Glob(filepath.Join(os.TempDir(), scratchPrefix+mark+"*")))(t)
-	return left
+	return must.Get(filepath.Glob(filepath.Join(os.TempDir(), scratchPrefix+mark+"*")))(t)
 }
 
 // A cache is kept between runs, wherever it is found inside.

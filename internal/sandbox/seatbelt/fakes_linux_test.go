@@ -102,8 +102,7 @@ func newTestRunner(t *testing.T, helper string) *Runner {
 	self := must.Get(os.Executable())(t)
 	exec := filepath.Join(t.TempDir(), "sandbox-exec")
 	must.Do(t, os.Symlink(self, exec))
-	r := must.Get(newRunner(Config{Enabled: true, RunDir: t.TempDir()}, exec, []string{self, helper}, followGroup))(t)
-	return r
+	return must.Get(newRunner(Config{Enabled: true, RunDir: t.TempDir()}, exec, []string{self, helper}, followGroup))(t)
 }
 
 // spec is of a program with a workspace of its own.

@@ -52,8 +52,7 @@ func machine(t testing.TB, raw []bpf.RawInstruction) *bpf.VM {
 	if !ok {
 		t.Fatal("the program does not disassemble")
 	}
-	vm := must.Get(bpf.NewVM(code))(t)
-	return vm
+	return must.Get(bpf.NewVM(code))(t)
 }
 
 func answer(t testing.TB, vm *bpf.VM, c call) uint32 {

@@ -50,8 +50,7 @@ func callEvent(t *testing.T, code event.Code, proposal, run string, payload any)
 
 func record(t *testing.T, calls toolcall.Ledger, e toolcall.Entry) int64 {
 	t.Helper()
-	seq := must.Get(calls.Record(t.Context(), e))(t)
-	return seq
+	return must.Get(calls.Record(t.Context(), e))(t)
 }
 
 func decided(t *testing.T, proposal string, allowed bool) event.Draft {
@@ -185,8 +184,7 @@ func stories(t *testing.T, calls toolcall.Ledger) {
 	past := func(id string) callrecord.Story {
 		t.Helper()
 		events := must.Get(calls.Events(t.Context(), journal.Filter{Subject: id}))(t)
-		story := must.Get(callrecord.Tell(events))(t)
-		return story
+		return must.Get(callrecord.Tell(events))(t)
 	}
 	a := past("a")
 	if a.Proposed.Tool != "fs.read" || a.Session != "s" || a.Run != "run-a" || !a.Decided.Allowed || a.Decided.ID != "d-a" ||

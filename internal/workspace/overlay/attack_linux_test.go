@@ -220,9 +220,7 @@ func TestMarksOfTheOverlay(t *testing.T) {
 				unix.Setxattr(up, "user.overlay.opaque", []byte("x"), 0),
 				unix.Setxattr(filepath.Join(up, test.on), test.key, []byte(test.value), 0),
 			} {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 			}
 			set, err := w.layer.Changes(t.Context())
 			if test.want != "" && reason.Of(err) != test.want || test.want == "" && err != nil {

@@ -26,9 +26,7 @@ func FuzzLayer(f *testing.F) {
 		top := t.TempDir()
 		root, layers := filepath.Join(top, "root"), filepath.Join(top, "layers")
 		for _, err := range []error{os.Mkdir(root, 0o755), os.Mkdir(layers, 0o700)} {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 		}
 		canary := newCanary(t, top)
 		l := must.Get(New(Config{Root: root, Name: "ws", Dir: layers, UID: -1, GID: -1}))(t)

@@ -117,8 +117,7 @@ func treeOf(root string) (tree, error) {
 
 func mustTree(t *testing.T, root string) tree {
 	t.Helper()
-	all := must.Get(treeOf(root))(t)
-	return all
+	return must.Get(treeOf(root))(t)
 }
 
 // differences says in words how two trees differ.
@@ -207,11 +206,7 @@ func (w *world) renew(more ...func(*Config)) {
 		m(&c)
 	}
 	l := must.Get(New(c))(w.t)
-	w.t.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			w.t.Error(err)
-		}
-	})
+	w.t.Cleanup(func() { must.Check(w.t, l.Close()) })
 	w.layer = l
 }
 
@@ -240,8 +235,7 @@ func (w *world) inside(args ...string) tree {
 
 func (w *world) changes() Set {
 	w.t.Helper()
-	set := must.Get(w.layer.Changes(w.t.Context()))(w.t)
-	return set
+	return must.Get(w.layer.Changes(w.t.Context()))(w.t)
 }
 
 func (w *world) options() Options {

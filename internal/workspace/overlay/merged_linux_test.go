@@ -139,9 +139,7 @@ func TestScrambleStaysInside(t *testing.T) {
 	defer root.Close()
 	own := filepath.Join(top, "own")
 	for _, err := range []error{os.WriteFile(own, nil, 0o600), root.Symlink(own, "link")} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	if err := root.WriteFile("link", []byte("x"), 0o600); err == nil || read(t, own) != "" {
 		t.Errorf("the root let a write out: %v", err)

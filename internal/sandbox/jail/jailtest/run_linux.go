@@ -15,8 +15,7 @@ import (
 // Dir returns an empty directory whose path holds no link.
 func Dir(t testing.TB) string {
 	t.Helper()
-	dir := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
-	return dir
+	return must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 }
 
 // Workspace returns a directory as a careful owner has it: 0700.
@@ -70,11 +69,7 @@ func Run(t testing.TB, r sandbox.Runner, s sandbox.Spec) sandbox.Report {
 	t.Helper()
 	report, err := r.Run(t.Context(), s)
 	if report.Layer != nil {
-		t.Cleanup(func() {
-			if err := report.Layer.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+		t.Cleanup(func() { must.Check(t, report.Layer.Close()) })
 	}
 	if err != nil {
 		t.Fatalf("Run: %v\nstderr: %s", err, report.Stderr.Head)

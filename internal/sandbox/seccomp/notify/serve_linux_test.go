@@ -59,16 +59,13 @@ func (c *child) takeListener(t *testing.T) *os.File {
 	t.Helper()
 	control := make([]byte, unix.CmsgSpace(4))
 	_, n, _, _, err := unix.Recvmsg(int(c.socket.Fd()), make([]byte, 1), control, unix.MSG_CMSG_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	messages, err := unix.ParseSocketControlMessage(control[:n])
 	if err != nil || len(messages) != 1 {
 		t.Fatalf("no listener came: %v, %s", err, &c.err)
 	}
 	fds := must.Get(unix.ParseUnixRights(&messages[0]))(t)
-	f := must.Get(Open(fds[0]))(t)
-	return f
+	return must.Get(Open(fds[0]))(t)
 }
 
 func (c *child) release(t *testing.T) {
