@@ -39,7 +39,7 @@ func NewPalyrad(t *testing.T, program, dir string) *Palyrad {
 		Workspace: filepath.Join(dir, "workspace"), Config: filepath.Join(dir, "palyra.toml"),
 	}
 	for _, d := range []string{p.Policies, p.Workspace} {
-		must.Do(t, os.MkdirAll(d, 0o755))
+		must.Do(t, os.MkdirAll(d, 0o755)) //nolint:gosec // programs of other users look into them
 	}
 	t.Cleanup(p.cleanUp)
 	return p
