@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"palyra/internal/access"
+	"palyra/internal/must"
 )
 
 type list struct {
@@ -20,10 +21,7 @@ func (l *list) Members(context.Context) ([]access.Member, error) { return l.memb
 func registry(t *testing.T, members ...access.Member) (*access.Registry, *list) {
 	t.Helper()
 	l := &list{members: members}
-	r, err := access.NewRegistry(t.Context(), l, []access.Role{"security", "security", access.RoleOwner})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(access.NewRegistry(t.Context(), l, []access.Role{"security", "security", access.RoleOwner}))(t)
 	return r, l
 }
 
@@ -89,9 +87,7 @@ func TestSubscribe(t *testing.T) {
 	cancel := r.Subscribe(func() { seen = append(seen, len(r.List())) })
 	r.Put(member(access.User("a"), access.Principal{}))
 	r.Put(member(access.User("b"), access.Principal{}))
-	if err := r.Load(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Load(t.Context()))
 	cancel()
 	r.Put(member(access.User("c"), access.Principal{}))
 	if !slices.Equal(seen, []int{1, 2, 0}) {

@@ -12,6 +12,7 @@ import (
 	"palyra/internal/approval"
 	"palyra/internal/approval/approvaltest"
 	"palyra/internal/event"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -22,9 +23,7 @@ func TestAllowOnce(t *testing.T) {
 		t.Errorf("answer %+v", a)
 	}
 	decided := event.Draft{Code: event.Decided, Actor: "agent:builder", Payload: json.RawMessage(`{}`)}
-	if err := d.Consume(t.Context(), a, decided); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.Consume(t.Context(), a, decided))
 	rec := wantState(t, d.Desk, a.ApprovalID(), approval.Consumed)
 	if rec.ClosedAt.IsZero() || rec.AnsweredAt.IsZero() {
 		t.Errorf("times are missing: %+v", rec)

@@ -8,6 +8,7 @@ import (
 	"palyra/internal/approval"
 	"palyra/internal/approval/approvaltest"
 	"palyra/internal/event"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -15,14 +16,10 @@ func TestFreeze(t *testing.T) {
 	d := approvaltest.NewDesk(t)
 	id := mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Session})
 	byGrant, err := d.GrantAnswer(t.Context(), id, approvaltest.Ask(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	byApproval := allowed(t, d, yes, otherArguments)
 	p, pending := waiting(t, d, otherSession)
-	if err := d.Freeze(t.Context(), alice, "incident"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.Freeze(t.Context(), alice, "incident"))
 	if state, frozen := d.Frozen(t.Context()); !frozen || state.By != alice.Principal || state.Reason != "incident" {
 		t.Errorf("frozen %v %+v", frozen, state)
 	}
@@ -51,16 +48,12 @@ func TestFreeze(t *testing.T) {
 	if _, frozen := again.Frozen(t.Context()); !frozen {
 		t.Error("the freeze did not survive a restart")
 	}
-	if err := d.Freeze(t.Context(), bob, "me too"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.Freeze(t.Context(), bob, "me too"))
 	agent := alice
 	agent.Principal = access.Agent("builder")
 	wantReason(t, d.Thaw(t.Context(), agent), reason.PermissionDenied)
 	for range 2 {
-		if err := d.Thaw(t.Context(), bob); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, d.Thaw(t.Context(), bob))
 	}
 	if !found(t, d, approvaltest.Ask(t)) || d.Consume(t.Context(), byGrant) != nil || d.Consume(t.Context(), byApproval) != nil {
 		t.Error("after the thaw nothing goes")

@@ -11,6 +11,7 @@ import (
 	"palyra/internal/approval"
 	"palyra/internal/approval/approvaltest"
 	"palyra/internal/event"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -19,9 +20,7 @@ import (
 func mintGrant(t *testing.T, d *approvaltest.Desk, b approval.Ballot, changes ...func(*approval.Ask)) string {
 	t.Helper()
 	a := allowed(t, d, b, changes...)
-	if err := d.Consume(t.Context(), a); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.Consume(t.Context(), a))
 	rec, err := d.Get(t.Context(), a.ApprovalID())
 	if err != nil || rec.GrantID == "" {
 		t.Fatalf("no grant was minted: %+v, %v", rec, err)
@@ -31,10 +30,7 @@ func mintGrant(t *testing.T, d *approvaltest.Desk, b approval.Ballot, changes ..
 
 func found(t *testing.T, d *approvaltest.Desk, ask approval.Ask) bool {
 	t.Helper()
-	list, err := d.Grants(t.Context(), ask.Query())
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(d.Grants(t.Context(), ask.Query()))(t)
 	return len(list) == 1
 }
 
@@ -114,10 +110,7 @@ func TestGrantRunsOut(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := approvaltest.NewDesk(t)
 		id := mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Timeboxed, TTL: time.Hour})
-		answer, err := d.GrantAnswer(t.Context(), id, approvaltest.Ask(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := must.Get(d.GrantAnswer(t.Context(), id, approvaltest.Ask(t)))(t)
 		time.Sleep(59 * time.Minute)
 		if !found(t, d, approvaltest.Ask(t)) {
 			t.Fatal("the grant ended early")
@@ -204,9 +197,7 @@ func TestUsesAreCounted(t *testing.T) {
 		if err != nil || a.Kind() != approval.ByGrant || a.GrantID() != id || a.ApprovalID() == "" {
 			t.Fatalf("answer %v, %v", a.Kind(), err)
 		}
-		if err := d.Consume(t.Context(), a); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, d.Consume(t.Context(), a))
 	}
 	g, err := d.GetGrant(t.Context(), id)
 	if err != nil || g.Uses != 3 || g.LastUsedAt.IsZero() || count(d.Store, event.GrantUsed) != 3 {
@@ -219,18 +210,12 @@ func TestRevokeBeatsQueuedDispatch(t *testing.T) {
 	d := approvaltest.NewDesk(t)
 	id := mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Session})
 	a, err := d.GrantAnswer(t.Context(), id, approvaltest.Ask(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Consume(t.Context(), a); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	must.Do(t, d.Consume(t.Context(), a))
 	if err := d.Recheck(t.Context(), a); err != nil {
 		t.Fatalf("control: before the revoke: %v", err)
 	}
-	if _, err := d.RevokeGrant(t.Context(), bob, id, "stop"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(d.RevokeGrant(t.Context(), bob, id, "stop"))(t)
 	wantReason(t, d.Recheck(t.Context(), a), reason.ApprovalRevoked)
 	_, err = d.RevokeGrant(t.Context(), bob, id, "again")
 	wantReason(t, err, reason.ApprovalConflict)
@@ -257,9 +242,7 @@ func TestEndSession(t *testing.T) {
 	p, pending := waiting(t, d, otherArguments)
 	unused := allowed(t, d, yes, func(a *approval.Ask) { a.Plan.Binding.Cwd = "default:sub" })
 	_, elsewhere := waiting(t, d, otherSession)
-	if err := d.EndSession(t.Context(), "s1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.EndSession(t.Context(), "s1"))
 	g, _ := d.GetGrant(t.Context(), id)
 	kept, _ := d.GetGrant(t.Context(), boxed)
 	if g.EndNote != "the session ended" || !kept.EndedAt.IsZero() {
@@ -278,13 +261,8 @@ func TestGrantUseNamesItsCall(t *testing.T) {
 	d := approvaltest.NewDesk(t)
 	id := mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Session})
 	ask := approvaltest.Ask(t)
-	a, err := d.GrantAnswer(t.Context(), id, ask)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Consume(t.Context(), a); err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(d.GrantAnswer(t.Context(), id, ask))(t)
+	must.Do(t, d.Consume(t.Context(), a))
 	for _, e := range d.Store.Events() {
 		if e.Code != event.GrantUsed {
 			continue

@@ -6,6 +6,7 @@ import (
 
 	"palyra/internal/approval"
 	"palyra/internal/approval/approvaltest"
+	"palyra/internal/must"
 )
 
 func TestVisible(t *testing.T) {
@@ -38,9 +39,7 @@ func FuzzVisible(f *testing.F) {
 func TestPromptShowsEverything(t *testing.T) {
 	d := approvaltest.NewDesk(t)
 	before := allowed(t, d, yes)
-	if err := d.Consume(t.Context(), before); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.Consume(t.Context(), before))
 	long := strings.Repeat("x", 200_000)
 	_, rec := waiting(t, d, otherArguments, func(a *approval.Ask) {
 		a.Proposal.Input = []byte(`{"argv":["make","install"],"long":"` + long + `"}`)

@@ -10,6 +10,7 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/approval"
 	"palyra/internal/approval/approvaltest"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -205,10 +206,7 @@ func TestANoIsForWhatTheCallComesTo(t *testing.T) {
 				<-p.Done
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				a, err := d.Resolve(ctx, new(approvaltest.Ask(t, otherArguments, resolves(c.again), otherSession)), nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				a := must.Get(d.Resolve(ctx, new(approvaltest.Ask(t, otherArguments, resolves(c.again), otherSession)), nil))(t)
 				if asked := a.Kind() != approval.ByDenial; asked != c.asks {
 					t.Errorf("asked again: %v, want %v", asked, c.asks)
 				}

@@ -13,6 +13,7 @@ import (
 	"palyra/internal/approval"
 	"palyra/internal/approval/approvaltest"
 	"palyra/internal/event"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -234,10 +235,7 @@ func TestRevokeGrantVersusUse(t *testing.T) {
 	for range rounds {
 		d := approvaltest.NewDesk(t)
 		id := mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Session})
-		a, err := d.GrantAnswer(t.Context(), id, approvaltest.Ask(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(d.GrantAnswer(t.Context(), id, approvaltest.Ask(t)))(t)
 		var used atomic.Int64
 		use := func() error {
 			err := d.Consume(context.Background(), a)

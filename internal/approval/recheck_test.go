@@ -6,6 +6,7 @@ import (
 
 	"palyra/internal/approval"
 	"palyra/internal/approval/approvaltest"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -14,23 +15,17 @@ func TestRecheckOfApproval(t *testing.T) {
 	d := approvaltest.NewDesk(t)
 	unused := allowed(t, d, yes)
 	wantReason(t, d.Recheck(t.Context(), unused), reason.ApprovalConflict)
-	if err := d.Consume(t.Context(), unused); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.Consume(t.Context(), unused))
 	if err := d.Recheck(t.Context(), unused); err != nil {
 		t.Errorf("control: a consumed approval: %v", err)
 	}
 
 	revoked := allowed(t, d, yes, otherArguments)
-	if _, err := d.RevokeApproval(t.Context(), bob, revoked.ApprovalID(), "stop"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(d.RevokeApproval(t.Context(), bob, revoked.ApprovalID(), "stop"))(t)
 	wantReason(t, d.Recheck(t.Context(), revoked), reason.ApprovalRevoked)
 
 	gone := allowed(t, d, yes, otherSession)
-	if err := d.MarkRunsGone(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.MarkRunsGone(t.Context()))
 	wantReason(t, d.Recheck(t.Context(), gone), reason.ApprovalExpired)
 	wantReason(t, d.Recheck(t.Context(), approval.Answer{}), reason.PermitRefused)
 }
@@ -39,19 +34,12 @@ func TestRecheckOfApproval(t *testing.T) {
 func TestRevokedGrantStopsItsFirstCall(t *testing.T) {
 	d := approvaltest.NewDesk(t)
 	a := allowed(t, d, approval.Ballot{Allow: true, Scope: approval.Timeboxed, TTL: time.Hour})
-	if err := d.Consume(t.Context(), a); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.Consume(t.Context(), a))
 	if err := d.Recheck(t.Context(), a); err != nil {
 		t.Fatalf("control: before the revoke: %v", err)
 	}
-	rec, err := d.Get(t.Context(), a.ApprovalID())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := d.RevokeGrant(t.Context(), bob, rec.GrantID, "stop"); err != nil {
-		t.Fatal(err)
-	}
+	rec := must.Get(d.Get(t.Context(), a.ApprovalID()))(t)
+	must.Get(d.RevokeGrant(t.Context(), bob, rec.GrantID, "stop"))(t)
 	wantReason(t, d.Recheck(t.Context(), a), reason.ApprovalRevoked)
 }
 
@@ -60,13 +48,8 @@ func TestRecheckOfEndedGrant(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := approvaltest.NewDesk(t)
 		id := mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Timeboxed, TTL: time.Minute})
-		a, err := d.GrantAnswer(t.Context(), id, approvaltest.Ask(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := d.Consume(t.Context(), a); err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(d.GrantAnswer(t.Context(), id, approvaltest.Ask(t)))(t)
+		must.Do(t, d.Consume(t.Context(), a))
 		time.Sleep(time.Minute)
 		wantReason(t, d.Recheck(t.Context(), a), reason.ApprovalExpired)
 	})
@@ -76,7 +59,5 @@ func TestRecheckOfEndedGrant(t *testing.T) {
 func TestNotNeededIsNotConsumed(t *testing.T) {
 	d := approvaltest.NewDesk(t)
 	wantReason(t, d.Consume(t.Context(), approval.NotNeeded()), reason.PermitRefused)
-	if err := d.Recheck(t.Context(), approval.NotNeeded()); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, d.Recheck(t.Context(), approval.NotNeeded()))
 }

@@ -11,6 +11,7 @@ import (
 
 	"palyra/internal/approval"
 	"palyra/internal/approval/approvaltest"
+	"palyra/internal/must"
 )
 
 func TestSecretsAreNotInTheRecord(t *testing.T) {
@@ -22,10 +23,7 @@ func TestSecretsAreNotInTheRecord(t *testing.T) {
 		a.Plan.Binding.Argv = []string{"curl", "-H", "Authorization: Bearer hunter2hunter2hunter2"}
 		a.Request = json.RawMessage(`{"args":{"token":"hunter2"}}`)
 	})
-	stored, err := d.Get(t.Context(), rec.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stored := must.Get(d.Get(t.Context(), rec.ID))(t)
 	line, err := stored.Line()
 	if err != nil || bytes.Contains(line, []byte("hunter2")) {
 		t.Errorf("the secret is in the record: %s, %v", line, err)
@@ -63,10 +61,7 @@ func leaks(t *testing.T, d *approvaltest.Desk, shown approval.Record) []string {
 	t.Helper()
 	var where []string
 	look := func(place string, value any) {
-		text, err := json.Marshal(value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(json.Marshal(value))(t)
 		if bytes.Contains(text, []byte(key)) {
 			where = append(where, place)
 		}
@@ -101,9 +96,7 @@ func TestKeysAreNotShown(t *testing.T) {
 	p, rec := waiting(t, d, writesKey)
 	decide(t, d, alice, rec.ID, approval.Ballot{Allow: true, Scope: approval.Timeboxed, TTL: time.Hour, Match: approval.MatchSubject})
 	out := <-p.Done
-	if err := errors.Join(out.Err, d.Consume(t.Context(), out.Answer)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(out.Err, d.Consume(t.Context(), out.Answer)))
 	// One more, so that the prompt shows what differs from the last.
 	_, rec = waiting(t, d, writesKey, func(a *approval.Ask) { a.Plan.Binding.Cwd = "default:other/" + key })
 	if where := leaks(t, d, rec); len(where) > 0 {
@@ -183,9 +176,7 @@ func TestClosedRecordHasNoRequest(t *testing.T) {
 		if rec := wantState(t, d.Desk, a.ApprovalID(), approval.Allowed); len(rec.Request) == 0 {
 			t.Error("an allowed record has lost its request")
 		}
-		if err := end(d, a, a.ApprovalID()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, end(d, a, a.ApprovalID()))
 		if rec := wantState(t, d.Desk, a.ApprovalID(), state); rec.Request != nil {
 			t.Errorf("%s: the request is still there: %s", state, rec.Request)
 		}
@@ -205,9 +196,7 @@ func TestClosedRecordHasNoRequest(t *testing.T) {
 		if rec := wantState(t, d.Desk, rec.ID, approval.Pending); len(rec.Request) == 0 {
 			t.Error("a pending record has no request")
 		}
-		if err := end(d, rec.ID); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, end(d, rec.ID))
 		if rec := wantState(t, d.Desk, rec.ID, state); rec.Request != nil {
 			t.Errorf("%s: the request is still there: %s", state, rec.Request)
 		}

@@ -10,6 +10,7 @@ import (
 	"palyra/internal/approval"
 	"palyra/internal/approval/approvaltest"
 	"palyra/internal/event"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -127,9 +128,7 @@ func TestUnusedAnswerServesTheRepeatedCall(t *testing.T) {
 		if err != nil || again.ApprovalID() != a.ApprovalID() || !again.Allowed() {
 			t.Fatalf("the repeated call got %v, %v", again.Kind(), err)
 		}
-		if err := d.Consume(t.Context(), again); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, d.Consume(t.Context(), again))
 		wantReason(t, d.Consume(t.Context(), a), reason.ApprovalConflict)
 	})
 }
@@ -207,17 +206,13 @@ func TestRestart(t *testing.T) {
 		rec := <-p.Records
 		other := approvaltest.Resolve(first, approvaltest.Ask(t, otherArguments))
 		unused := <-other.Records
-		if _, err := first.Decide(t.Context(), alice, unused.ID, yes); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(first.Decide(t.Context(), alice, unused.ID, yes))(t)
 		<-other.Done
 		stop()
 		<-p.Done
 
 		d := approvaltest.NewDeskOn(t, store, limits)
-		if err := d.MarkRunsGone(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, d.MarkRunsGone(t.Context()))
 		wantState(t, d.Desk, unused.ID, approval.Expired)
 		if got := wantState(t, d.Desk, rec.ID, approval.Pending); !got.RunGone {
 			t.Error("the record does not say that its run is gone")
@@ -231,9 +226,7 @@ func TestRestart(t *testing.T) {
 		if !out.Answer.Allowed() {
 			t.Fatalf("answer %v", out.Answer.Kind())
 		}
-		if err := d.Consume(t.Context(), out.Answer); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, d.Consume(t.Context(), out.Answer))
 	})
 }
 
@@ -284,12 +277,8 @@ func TestWakeUpIsFast(t *testing.T) {
 			if took := time.Since(begin); took != 0 {
 				t.Errorf("the wake-up took %s", took)
 			}
-			if err := d.Consume(t.Context(), a); err != nil {
-				t.Fatal(err)
-			}
-			if err := d.EndSession(t.Context(), "none"); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, d.Consume(t.Context(), a))
+			must.Do(t, d.EndSession(t.Context(), "none"))
 		}
 	})
 }

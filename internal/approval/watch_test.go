@@ -10,6 +10,7 @@ import (
 
 	"palyra/internal/approval"
 	"palyra/internal/approval/approvaltest"
+	"palyra/internal/must"
 )
 
 // watch collects what a watcher sees until the test ends.
@@ -83,9 +84,7 @@ func TestListPages(t *testing.T) {
 	f := approval.Filter{PageSize: 2}
 	for range 3 {
 		page, next, err := d.List(t.Context(), f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		for _, r := range page {
 			seen[r.ID] = true
 		}
@@ -105,14 +104,11 @@ func TestExport(t *testing.T) {
 		waiting(t, d, numbered(n, "r"))
 	}
 	var out bytes.Buffer
-	trailer, err := d.Export(t.Context(), approval.Filter{}, func(r approval.Record) error {
+	trailer := must.Get(d.Export(t.Context(), approval.Filter{}, func(r approval.Record) error {
 		line, err := r.Line()
 		out.Write(line)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	check := func(lines [][]byte) approval.Trailer {
 		tally := approval.NewTally()
 		for _, line := range lines {
@@ -146,12 +142,9 @@ func TestTransitions(t *testing.T) {
 	for _, from := range approval.States {
 		for _, to := range approval.States {
 			store := approvaltest.NewMemory()
-			err := store.Update(t.Context(), func(tx approval.Tx) error {
+			must.Do(t, store.Update(t.Context(), func(tx approval.Tx) error {
 				return tx.InsertRecord(&approval.Record{ID: "x", State: from, Version: 3})
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))
 			move := func(version int64) error {
 				return store.Update(t.Context(), func(tx approval.Tx) error {
 					_, err := approval.Transition(tx, approval.NewStep("x", from, version, to))

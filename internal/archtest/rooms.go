@@ -225,7 +225,7 @@ func testSupport(dir string) bool {
 }
 
 // testRooms are what tests of many rooms share.
-var testRooms = []string{"internal/gatewaytest", "internal/must"}
+var testRooms = []string{"internal/gatewaytest", "internal/must", "test/process"}
 
 func inAny(dir string, list []string) bool {
 	for _, base := range list {

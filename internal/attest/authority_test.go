@@ -7,6 +7,7 @@ import (
 
 	"palyra/internal/attest"
 	"palyra/internal/identity/ca"
+	"palyra/internal/must"
 )
 
 // TestUnderTheGatewaysAuthority signs under a real authority through a
@@ -19,18 +20,13 @@ func TestUnderTheGatewaysAuthority(t *testing.T) {
 	start := func() (*ca.Authority, *attest.Notary) {
 		t.Helper()
 		a, _, err := ca.Open(dir, ca.Options{Now: clock, TrustDomain: gateway})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		current := a.Notary()
 		c := attest.NotaryConfig{Signer: current.Signer, Chain: current.Chain, Gateway: a.TrustDomain(), Now: clock}
 		for _, p := range a.PastNotaries() {
 			c.Past = append(c.Past, attest.PastKey{Chain: p.Chain, RetiredAt: p.RetiredAt})
 		}
-		n, err := attest.NewNotary(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Get(attest.NewNotary(c))(t)
 		return a, n
 	}
 	var signed []attest.Envelope
@@ -38,38 +34,23 @@ func TestUnderTheGatewaysAuthority(t *testing.T) {
 	signed = append(signed, mustSign(t, n, execution()))
 
 	now = now.Add(ca.IssuingLife * 3 / 4)
-	if err := a.Maintain(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.Maintain())
 	renewed := a.Notary()
-	if err := n.Use(renewed.Signer, renewed.Chain); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, n.Use(renewed.Signer, renewed.Chain))
 	signed = append(signed, mustSign(t, n, execution()))
 
-	rotated, err := a.RotateNotary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rotated := must.Get(a.RotateNotary())(t)
 	// Between the authority's rotation and the notary's, the old key still
 	// signs: that must verify later too.
 	signed = append(signed, mustSign(t, n, execution()))
-	if err := n.Use(rotated.Signer, rotated.Chain); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, n.Use(rotated.Signer, rotated.Chain))
 	signed = append(signed, mustSign(t, n, execution()))
 
 	now = now.Add(ca.IssuingLife * 3 / 4)
 	_, n = start()
 	signed = append(signed, mustSign(t, n, execution()))
-	text, err := n.KeySet().JSON()
-	if err != nil {
-		t.Fatal(err)
-	}
-	set, err := attest.ParseKeySet(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(n.KeySet().JSON())(t)
+	set := must.Get(attest.ParseKeySet(text))(t)
 	if len(set.Keys) != 4 || set.Keys[0].Retired || set.Keys[1].Retired || !set.Keys[2].Retired || !set.Keys[3].Retired {
 		t.Errorf("keys %+v", set.Keys)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"palyra/internal/attest"
 	"palyra/internal/canonical"
+	"palyra/internal/must"
 	"palyra/internal/tool"
 )
 
@@ -29,10 +30,7 @@ func TestConnectionsAreAttested(t *testing.T) {
 	}
 	x.Report.Isolation.Ports, x.Report.Isolation.Captured = []int{80, 443}, []string{"ipv4", "ipv6"}
 	envelope := mustSign(t, n, x).JSON
-	got, err := attest.Verify(envelope, n.KeySet())
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(attest.Verify(envelope, n.KeySet()))(t)
 	if i := got.Predicate.Isolation; !slices.Equal(i.Ports, []int{80, 443}) || !slices.Equal(i.Captured, []string{"ipv4", "ipv6"}) {
 		t.Errorf("isolation %+v", i)
 	}
@@ -82,10 +80,7 @@ func TestLongestLedgerFits(t *testing.T) {
 	envelope := mustSign(t, n, x).JSON
 	// The event of the journal has both, and goes in one message of the API.
 	const message = 4 << 20
-	report, err := canonical.Marshal(x.Report)
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := must.Get(canonical.Marshal(x.Report))(t)
 	if size := len(report) + len(envelope); size > message*9/10 || len(envelope) > attest.MaxEnvelope {
 		t.Errorf("the report has %d bytes, the envelope %d", len(report), len(envelope))
 	}

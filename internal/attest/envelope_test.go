@@ -10,6 +10,8 @@ import (
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
+
+	"palyra/internal/must"
 )
 
 func TestCutEnvelope(t *testing.T) {
@@ -57,10 +59,7 @@ func FuzzCutEnvelope(f *testing.F) {
 
 func TestKeyID(t *testing.T) {
 	pub := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)).Public()
-	want, err := dsse.SHA256KeyID(pub)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(dsse.SHA256KeyID(pub))(t)
 	if got, err := keyID(&x509.Certificate{PublicKey: pub}); err != nil || got != want {
 		t.Errorf("the id is %q, %v, want %q", got, err, want)
 	}

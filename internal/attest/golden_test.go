@@ -11,6 +11,7 @@ import (
 
 	"palyra/internal/attest"
 	"palyra/internal/canonical"
+	"palyra/internal/must"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -30,10 +31,7 @@ func TestGolden(t *testing.T) {
 	}
 	set := readKeySet(t)
 	key := seed('k')
-	n, err := attest.NewNotary(attest.NotaryConfig{Signer: key, Chain: chainOf(t, set), Gateway: gateway, Now: at(epoch)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(attest.NewNotary(attest.NotaryConfig{Signer: key, Chain: chainOf(t, set), Gateway: gateway, Now: at(epoch)}))(t)
 	want := read(t, goldenEnvelope)
 	got := mustSign(t, n, execution())
 	if !bytes.Equal(got.JSON, want) {
@@ -46,14 +44,8 @@ func TestGolden(t *testing.T) {
 
 // An attestation of before there were change sets and violations verifies.
 func TestOlderAttestationVerifies(t *testing.T) {
-	set, err := attest.ParseKeySet(read(t, "testdata/keyset_older.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	v, err := attest.Verify(read(t, "testdata/envelope_older.json"), set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(attest.ParseKeySet(read(t, "testdata/keyset_older.json")))(t)
+	v := must.Get(attest.Verify(read(t, "testdata/envelope_older.json"), set))(t)
 	if p := v.Predicate; p.Changes != nil || p.Violations != nil || p.Isolation.Rung != "" || p.Invocation.Tool != "process.run" {
 		t.Errorf("got %+v", p)
 	}
@@ -68,10 +60,7 @@ func TestSpecification(t *testing.T) {
 	if !ok || !closed {
 		t.Fatal("the document has no example statement")
 	}
-	got, err := canonical.JSON([]byte(example))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(canonical.JSON([]byte(example)))(t)
 	if !bytes.Equal(got, payload) {
 		t.Errorf("the example in the document is not the golden statement:\n%s\nwant\n%s", got, payload)
 	}
@@ -85,9 +74,7 @@ func TestSpecification(t *testing.T) {
 func memberNames(t *testing.T, text []byte) []string {
 	t.Helper()
 	var v any
-	if err := json.Unmarshal(text, &v); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &v))
 	var names []string
 	var walk func(any)
 	walk = func(v any) {
@@ -114,42 +101,25 @@ func memberNames(t *testing.T, text []byte) []string {
 
 func writeGolden(t *testing.T) {
 	t.Helper()
-	if err := os.MkdirAll("testdata", 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll("testdata", 0o755))
 	n := newNotary(t, newAuthority(t))
-	keys, err := n.KeySet().JSON()
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must.Get(n.KeySet().JSON())(t)
 	env := mustSign(t, n, execution())
 	for name, data := range map[string][]byte{goldenKeys: keys, goldenEnvelope: env.JSON} {
-		if err := os.WriteFile(name, data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(name, data, 0o644))
 	}
 	_, payload, _ := split(t, env.JSON)
 	var pretty bytes.Buffer
-	if err := json.Indent(&pretty, payload, "", "  "); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Indent(&pretty, payload, "", "  "))
 	t.Logf("the example for the document:\n%s", pretty.String())
 }
 
 func readKeySet(t *testing.T) attest.KeySet {
 	t.Helper()
-	set, err := attest.ParseKeySet(read(t, goldenKeys))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return set
+	return must.Get(attest.ParseKeySet(read(t, goldenKeys)))(t)
 }
 
 func read(t *testing.T, name string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(filepath.FromSlash(name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return must.Get(os.ReadFile(filepath.FromSlash(name)))(t)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"palyra/internal/attest"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
@@ -27,10 +28,7 @@ func TestSignAndVerify(t *testing.T) {
 	x := execution()
 	env := mustSign(t, n, x)
 
-	v, err := attest.Verify(env.JSON, n.KeySet())
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must.Get(attest.Verify(env.JSON, n.KeySet()))(t)
 	sum := sha256.Sum256(env.JSON)
 	if env.ID != x.AttestationID || env.SHA256 != hex.EncodeToString(sum[:]) || v.SHA256 != env.SHA256 {
 		t.Errorf("envelope id %s digest %s, verified digest %s", env.ID, env.SHA256, v.SHA256)
@@ -42,9 +40,7 @@ func TestSignAndVerify(t *testing.T) {
 	if diff := cmp.Diff(want, v.Statement.Subject); diff != "" {
 		t.Errorf("subjects (a removed file is none):\n%s", diff)
 	}
-	if err := v.CheckResult(x.Report.Result); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, v.CheckResult(x.Report.Result))
 	refused(t, v.CheckResult(append(slices.Clone(x.Report.Result), '\n')), "SHA-256")
 	if v.Predicate.Isolation.Rlimits["fsize"] != "unlimited" {
 		t.Errorf("rlimit = %q: 2^64-1 does not survive a double", v.Predicate.Isolation.Rlimits["fsize"])
@@ -79,9 +75,7 @@ func TestIsolationIsAbsentWhenNothingWasReadBack(t *testing.T) {
 		t.Error("an isolation that was not read back is in the statement")
 	}
 	v, err := attest.Verify(env.JSON, n.KeySet())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	want := attest.Enforcement{
 		Requested:  []string{"namespaces", "seccomp", "cgroup"},
 		Applied:    []string{},
@@ -104,9 +98,7 @@ func TestDowngradesAreNeverSilent(t *testing.T) {
 	x.Report.Enforcement.Downgrades = nil
 	x.Report.Enforcement.Requested = append(x.Report.Enforcement.Requested, "cgroup-v2")
 	v, err := attest.Verify(mustSign(t, n, x).JSON, n.KeySet())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	want := []string{"cgroup: requested, not applied", "cgroup-v2: requested, not applied"}
 	if diff := cmp.Diff(want, v.Predicate.Enforcement.Downgrades); diff != "" {
 		t.Error(diff)
@@ -124,10 +116,7 @@ func TestSecondWriteOfAFile(t *testing.T) {
 		{Workspace: "w", Path: "a", Was: strings.Repeat("1", 64), Is: "sha256:" + strings.Repeat("2", 64)},
 		{Workspace: "w", Path: "a", Was: strings.Repeat("2", 64), Is: strings.Repeat("3", 64)},
 	}
-	v, err := attest.Verify(mustSign(t, n, x).JSON, n.KeySet())
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must.Get(attest.Verify(mustSign(t, n, x).JSON, n.KeySet()))(t)
 	want := []attest.FileChange{{Workspace: "w", Path: "a", Was: strings.Repeat("1", 64), Is: strings.Repeat("3", 64)}}
 	if diff := cmp.Diff(want, v.Predicate.Outputs.Files); diff != "" {
 		t.Error(diff)
@@ -164,10 +153,7 @@ func TestSignOutsideItsCertificate(t *testing.T) {
 	a := newAuthority(t)
 	key := seed('k')
 	now := epoch
-	n, err := attest.NewNotary(attest.NotaryConfig{Signer: key, Chain: a.chain(key.Public(), nil), Gateway: gateway, Now: func() time.Time { return now }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(attest.NewNotary(attest.NotaryConfig{Signer: key, Chain: a.chain(key.Public(), nil), Gateway: gateway, Now: func() time.Time { return now }}))(t)
 	now = epoch.AddDate(2, 0, 0)
 	if _, err := n.Sign(context.Background(), execution()); reason.Of(err) != reason.AttestationFailed {
 		t.Errorf("got %v, want ATTESTATION_FAILED", err)
@@ -178,10 +164,7 @@ func TestNewNotaryRefuses(t *testing.T) {
 	a := newAuthority(t)
 	key := seed('k')
 	other := seed('o')
-	weak, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	weak := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	good := attest.NotaryConfig{Signer: key, Chain: a.chain(key.Public(), nil), Gateway: gateway}
 	for name, change := range map[string]func(*attest.NotaryConfig){
 		"no signer":      func(c *attest.NotaryConfig) { c.Signer = nil },
@@ -211,17 +194,13 @@ func TestRotationKeepsOldKeys(t *testing.T) {
 
 	// A renewal: the same key, another certificate.
 	key := seed('k')
-	if err := n.Use(key, a.chain(key.Public(), nil)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, n.Use(key, a.chain(key.Public(), nil)))
 	if set := n.KeySet(); len(set.Keys) != 2 || set.Keys[1].Retired || set.Keys[0].KeyID != set.Keys[1].KeyID {
 		t.Errorf("after a renewal: %+v", set.Keys)
 	}
 	// A rotation: another key.
 	next := seed('n')
-	if err := n.Use(next, a.chain(next.Public(), nil)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, n.Use(next, a.chain(next.Public(), nil)))
 	set := n.KeySet()
 	if len(set.Keys) != 3 || set.Keys[0].Retired || !set.Keys[1].Retired || !set.Keys[2].Retired {
 		t.Errorf("after a rotation: %+v", set.Keys)
@@ -262,13 +241,8 @@ func TestRetiredKeySignsNoMore(t *testing.T) {
 func TestKeySetJSON(t *testing.T) {
 	n := newNotary(t, newAuthority(t))
 	text, err := n.KeySet().JSON()
-	if err != nil {
-		t.Fatal(err)
-	}
-	set, err := attest.ParseKeySet(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	set := must.Get(attest.ParseKeySet(text))(t)
 	if diff := cmp.Diff(n.KeySet(), set); diff != "" {
 		t.Error(diff)
 	}
@@ -279,14 +253,9 @@ func TestKeySetJSON(t *testing.T) {
 		t.Error("a private key was exported")
 	}
 	var m map[string]any
-	if err := json.Unmarshal(text, &m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &m))
 	m["extra"] = 1
-	changed, err := json.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	changed := must.Get(json.Marshal(m))(t)
 	_, err = attest.ParseKeySet(changed)
 	refused(t, err, "extra")
 	_, err = attest.ParseKeySet([]byte(`{"format":"palyra-key-set/v2"}`))

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"palyra/internal/attest"
+	"palyra/internal/must"
 )
 
 // exported is what somebody else has: the envelope and the public key of the
@@ -24,19 +25,13 @@ func exported(t *testing.T) ([]byte, ed25519.PublicKey) {
 	n := newNotary(t, newAuthority(t))
 	env := mustSign(t, n, execution())
 	block, _ := pem.Decode([]byte(n.KeySet().Keys[0].PublicKey))
-	pub, err := x509.ParsePKIXPublicKey(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pub := must.Get(x509.ParsePKIXPublicKey(block.Bytes))(t)
 	return env.JSON, pub.(ed25519.PublicKey)
 }
 
 func TestSigstoreAccepts(t *testing.T) {
 	env, pub := exported(t)
-	key, err := sig25519.LoadED25519Verifier(pub)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(sig25519.LoadED25519Verifier(pub))(t)
 	v := dsse.WrapVerifier(key)
 	if err := v.VerifySignature(bytes.NewReader(env), nil); err != nil {
 		t.Errorf("sigstore refuses the envelope: %v", err)
@@ -66,12 +61,8 @@ func TestInTotoAccepts(t *testing.T) {
 	env, _ := exported(t)
 	_, payload, _ := split(t, env)
 	var s spb.Statement
-	if err := protojson.Unmarshal(payload, &s); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Validate(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, protojson.Unmarshal(payload, &s))
+	must.Check(t, s.Validate())
 	if s.GetPredicateType() != attest.PredicateType || len(s.GetSubject()) != 2 {
 		t.Errorf("predicate type %s, %d subjects", s.GetPredicateType(), len(s.GetSubject()))
 	}

@@ -20,6 +20,7 @@ import (
 
 	"palyra/internal/attest"
 	"palyra/internal/canonical"
+	"palyra/internal/must"
 	"palyra/internal/tool"
 )
 
@@ -42,14 +43,9 @@ func resigned(t *testing.T, n *attest.Notary, x attest.Execution, change func(*a
 	t.Helper()
 	p, payload, _ := split(t, mustSign(t, n, x).JSON)
 	var s attest.Statement
-	if err := json.Unmarshal(payload, &s); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(payload, &s))
 	change(&s)
-	text, err := canonical.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(canonical.Marshal(s))(t)
 	return p.with(text, ed25519.Sign(seed('k'), pae(p.PayloadType, text)))
 }
 
@@ -58,10 +54,7 @@ func chainOf(t *testing.T, set attest.KeySet) []*x509.Certificate {
 	var chain []*x509.Certificate
 	for _, text := range []string{set.Keys[0].CertificateChain, set.CARoot} {
 		block, _ := pem.Decode([]byte(text))
-		c, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(x509.ParseCertificate(block.Bytes))(t)
 		chain = append(chain, c)
 	}
 	return chain
@@ -75,9 +68,7 @@ func TestEveryFlippedByteIsFound(t *testing.T) {
 	x.Report.Isolation, x.Executable, x.Operands, x.Report.Files = nil, tool.Executable{}, nil, nil
 	env := mustSign(t, n, x)
 	v, err := attest.NewVerifier(n.KeySet())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	check := func(what string, i int, text []byte) {
 		if _, err := v.Verify(text); err == nil {
 			t.Errorf("%s: a flip of byte %d was not found", what, i)
@@ -126,10 +117,7 @@ func TestStrictEnvelope(t *testing.T) {
 	none := p
 	none.Signatures = nil
 	text := func(v parts) string {
-		out, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(json.Marshal(v))(t)
 		return string(out)
 	}
 	url := p
@@ -275,10 +263,7 @@ func changed(set attest.KeySet, change func(*attest.Key)) attest.KeySet {
 
 func p256(t *testing.T) crypto.PublicKey {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	return key.Public()
 }
 
@@ -286,10 +271,7 @@ func p256(t *testing.T) crypto.PublicKey {
 // constraints exclude another gateway.
 func TestIntermediate(t *testing.T) {
 	a := newAuthority(t)
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	issuing := sign(t, &x509.Certificate{
 		SerialNumber: big.NewInt(3), NotBefore: epoch.AddDate(0, -2, 0), NotAfter: epoch.AddDate(0, 10, 0),
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign,
@@ -297,10 +279,7 @@ func TestIntermediate(t *testing.T) {
 	}, a.cert, key.Public(), a.key)
 	notary := seed('k')
 	leaf := sign(t, notaryTemplate(), issuing, notary.Public(), key)
-	n, err := attest.NewNotary(attest.NotaryConfig{Signer: notary, Chain: []*x509.Certificate{leaf, issuing, a.cert}, Gateway: gateway, Now: at(epoch)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(attest.NewNotary(attest.NotaryConfig{Signer: notary, Chain: []*x509.Certificate{leaf, issuing, a.cert}, Gateway: gateway, Now: at(epoch)}))(t)
 	if _, err := attest.Verify(mustSign(t, n, execution()).JSON, n.KeySet()); err != nil {
 		t.Error(err)
 	}
@@ -315,10 +294,7 @@ func TestIntermediate(t *testing.T) {
 func FuzzVerify(f *testing.F) {
 	n := newNotary(f, newAuthority(f))
 	env := mustSign(f, n, execution())
-	v, err := attest.NewVerifier(n.KeySet())
-	if err != nil {
-		f.Fatal(err)
-	}
+	v := must.Get(attest.NewVerifier(n.KeySet()))(f)
 	f.Add(env.JSON)
 	f.Add([]byte(`{"payload":"","payloadType":"application/vnd.in-toto+json","signatures":[{"keyid":"","sig":""}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {

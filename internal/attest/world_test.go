@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"palyra/internal/attest"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
@@ -40,10 +41,7 @@ type authority struct {
 
 func newAuthority(t testing.TB) *authority {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	tmpl := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "root"},
 		NotBefore: epoch.AddDate(-1, 0, 0), NotAfter: epoch.AddDate(9, 0, 0),
@@ -74,15 +72,8 @@ func (a *authority) chain(pub crypto.PublicKey, change func(*x509.Certificate)) 
 
 func sign(t testing.TB, tmpl, parent *x509.Certificate, pub, key any) *x509.Certificate {
 	t.Helper()
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, parent, pub, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	der := must.Get(x509.CreateCertificate(rand.Reader, tmpl, parent, pub, key))(t)
+	return must.Get(x509.ParseCertificate(der))(t)
 }
 
 func at(when time.Time) func() time.Time { return func() time.Time { return when } }
@@ -90,12 +81,9 @@ func at(when time.Time) func() time.Time { return func() time.Time { return when
 func newNotary(t testing.TB, a *authority) *attest.Notary {
 	t.Helper()
 	key := seed('k')
-	n, err := attest.NewNotary(attest.NotaryConfig{
+	n := must.Get(attest.NewNotary(attest.NotaryConfig{
 		Signer: key, Chain: a.chain(key.Public(), nil), Gateway: gateway, Now: at(epoch),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return n
 }
 
@@ -155,11 +143,7 @@ func execution() attest.Execution {
 
 func mustSign(t testing.TB, n *attest.Notary, x attest.Execution) attest.Envelope {
 	t.Helper()
-	env, err := n.Sign(context.Background(), x)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return env
+	return must.Get(n.Sign(context.Background(), x))(t)
 }
 
 // parts is an envelope taken apart.
@@ -177,19 +161,13 @@ type sig struct {
 func split(t testing.TB, envelope []byte) (parts, []byte, []byte) {
 	t.Helper()
 	var p parts
-	if err := json.Unmarshal(envelope, &p); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(envelope, &p))
 	return p, unbase64(t, p.Payload), unbase64(t, p.Signatures[0].Sig)
 }
 
 func unbase64(t testing.TB, s string) []byte {
 	t.Helper()
-	raw, err := base64.StdEncoding.DecodeString(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return raw
+	return must.Get(base64.StdEncoding.DecodeString(s))(t)
 }
 
 func (p parts) with(payload, signature []byte) []byte {

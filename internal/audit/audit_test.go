@@ -9,6 +9,7 @@ import (
 
 	"palyra/internal/event"
 	"palyra/internal/journal"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -36,9 +37,7 @@ func TestRefusalsAreCoalesced(t *testing.T) {
 	counts := make(map[event.Code]int)
 	for _, e := range log.drafts {
 		var p callersRefused
-		if err := json.Unmarshal(e.Payload, &p); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(e.Payload, &p))
 		counts[e.Code] += p.Count
 	}
 	if len(log.drafts) != 2 || counts[event.CallersRefused] != 1000 || counts[event.PermissionDenied] != 3 {

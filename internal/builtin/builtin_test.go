@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"palyra/internal/canonical"
+	"palyra/internal/must"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
@@ -26,19 +27,11 @@ type bench struct {
 
 func newBench(t *testing.T, change func(*Config)) *bench {
 	t.Helper()
-	base, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	base := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 	b := &bench{t: t, dir: filepath.Join(base, "ws"), tools: map[string]Tool{}}
-	if err := os.Mkdir(b.dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(b.dir, 0o755))
 	cfg := Config{Version: "test"}
-	cfg.Workspaces, err = workspace.NewSet([]workspace.Declaration{{Name: "default", Path: b.dir}}, workspace.Private{Name: "state_dir", Path: filepath.Join(base, "state")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg.Workspaces = must.Get(workspace.NewSet([]workspace.Declaration{{Name: "default", Path: b.dir}}, workspace.Private{Name: "state_dir", Path: filepath.Join(base, "state")}))(t)
 	if change != nil {
 		change(&cfg)
 	}
@@ -51,20 +44,13 @@ func newBench(t *testing.T, change func(*Config)) *bench {
 func (b *bench) write(name, content string) {
 	b.t.Helper()
 	full := filepath.Join(b.dir, name)
-	if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
-		b.t.Fatal(err)
-	}
-	if err := os.WriteFile(full, []byte(content), 0o644); err != nil {
-		b.t.Fatal(err)
-	}
+	must.Do(b.t, os.MkdirAll(filepath.Dir(full), 0o755))
+	must.Do(b.t, os.WriteFile(full, []byte(content), 0o644))
 }
 
 func (b *bench) read(name string) string {
 	b.t.Helper()
-	data, err := os.ReadFile(filepath.Join(b.dir, name))
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(filepath.Join(b.dir, name)))(b.t)
 	return string(data)
 }
 
@@ -78,10 +64,7 @@ func (b *bench) propose(name string, input any) (tool.Proposal, error) {
 	}
 	raw, ok := input.(string)
 	if !ok {
-		text, err := json.Marshal(input)
-		if err != nil {
-			b.t.Fatal(err)
-		}
+		text := must.Get(json.Marshal(input))(b.t)
 		raw = string(text)
 	}
 	checked, err := s.Check([]byte(raw))
@@ -215,10 +198,7 @@ func TestDescriptors(t *testing.T) {
 
 // TestDocumentation holds that docs/tools.md has every tool and property.
 func TestDocumentation(t *testing.T) {
-	text, err := os.ReadFile("../../docs/tools.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../docs/tools.md"))(t)
 	for _, tl := range New(Config{}) {
 		d := tl.Descriptor()
 		_, section, ok := strings.Cut(string(text), "\n## `"+d.Name+"`\n")
@@ -230,9 +210,7 @@ func TestDocumentation(t *testing.T) {
 		var s struct {
 			Properties map[string]json.RawMessage `json:"properties"`
 		}
-		if err := json.Unmarshal(d.InputSchema, &s); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(d.InputSchema, &s))
 		for property := range s.Properties {
 			if !strings.Contains(section, "| `"+property+"` |") {
 				t.Errorf("docs/tools.md: %s has no row for %s", d.Name, property)

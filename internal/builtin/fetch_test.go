@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
@@ -124,10 +125,7 @@ func TestFetch(t *testing.T) {
 
 func TestFetchPlan(t *testing.T) {
 	n := newInternet(t, page("x"), nil)
-	plan, err := n.bench.plan("http.fetch", object{"url": "http://WWW.example.com/x", "method": "DELETE"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := must.Get(n.bench.plan("http.fetch", object{"url": "http://WWW.example.com/x", "method": "DELETE"}))(t)
 	f := plan.Facts
 	if f.Host != "www.example.com" || f.Domain != "example.com" || f.Port != 80 || f.Method != http.MethodDelete || f.Risk != riskFetchDelete+riskPlainHTTP || f.EgressMode != "strict" {
 		t.Errorf("facts %+v", f)
@@ -190,11 +188,7 @@ func TestFetchRefusedBeforeAsking(t *testing.T) {
 
 func rules(t *testing.T, list ...string) []egress.Rule {
 	t.Helper()
-	r, err := egress.ParseRules(list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return must.Get(egress.ParseRules(list))(t)
 }
 
 func TestFetchNamesThatLeadInside(t *testing.T) {

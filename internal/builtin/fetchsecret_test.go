@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
@@ -52,9 +53,7 @@ func TestFetchWithSecret(t *testing.T) {
 	}, withSecrets(t, source))
 	in := object{"url": "https://example.com/user", "headers": object{"authorization": "Bearer palyra-sec-github", "private-token": "palyra-sec-gitlab"}}
 	plan, err := n.bench.plan("http.fetch", in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if source.asked != 0 {
 		t.Error("planning reads the secret")
 	}
@@ -245,10 +244,7 @@ func TestFetchTellsNoSecret(t *testing.T) {
 			if report.Outcome != outcome {
 				t.Errorf("%s: %+v", path, report)
 			}
-			text, err := json.Marshal(report)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(json.Marshal(report))(t)
 			text = append(text, report.Result...)
 			found := 0
 			for _, form := range forms(planted) {

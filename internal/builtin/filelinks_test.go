@@ -6,18 +6,16 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"palyra/internal/must"
 )
 
 // link gives a file of the workspace a second name.
 func (b *bench) link(from, to string) {
 	b.t.Helper()
 	full := filepath.Join(b.dir, to)
-	if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
-		b.t.Fatal(err)
-	}
-	if err := os.Link(filepath.Join(b.dir, from), full); err != nil {
-		b.t.Fatal(err)
-	}
+	must.Do(b.t, os.MkdirAll(filepath.Dir(full), 0o755))
+	must.Do(b.t, os.Link(filepath.Join(b.dir, from), full))
 }
 
 func TestFileFacts(t *testing.T) {
@@ -25,9 +23,7 @@ func TestFileFacts(t *testing.T) {
 	b.write("Docs/Readme.md", "text\n")
 	b.write("store/a", "text\n")
 	b.link("store/a", "store/b")
-	if err := os.Symlink("store/a", filepath.Join(b.dir, "LINK")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink("store/a", filepath.Join(b.dir, "LINK")))
 	b.write("CLE\u0301", "text\n")
 	for _, c := range []struct {
 		tool   string

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
@@ -30,14 +31,8 @@ func (k *keeps) mayRead(a tool.FileAccess) bool {
 // find calls a tool with a policy about the files that it finds.
 func (b *bench) find(name string, in object, k *keeps) map[string]any {
 	b.t.Helper()
-	p, err := b.propose(name, in)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	plan, err := b.tools[name].Plan(b.t.Context(), p)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	p := must.Get(b.propose(name, in))(b.t)
+	plan := must.Get(b.tools[name].Plan(b.t.Context(), p))(b.t)
 	report := b.run(b.t.Context(), tool.Call{Proposal: p, Plan: plan, MayRead: k.mayRead})
 	if report.Outcome != tool.Succeeded {
 		b.t.Fatalf("%+v", report)
@@ -91,14 +86,8 @@ func TestSearchJudgesBeforeItOpens(t *testing.T) {
 			b := newBench(t, nil)
 			b.write("a.txt", "plain\n")
 			b.write("secret", "secret needle\n")
-			p, err := b.propose(fsSearchName, object{"pattern": "needle"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			plan, err := b.tools[fsSearchName].Plan(t.Context(), p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := must.Get(b.propose(fsSearchName, object{"pattern": "needle"}))(t)
+			plan := must.Get(b.tools[fsSearchName].Plan(t.Context(), p))(t)
 			judged := 0
 			report := b.run(context.Background(), tool.Call{Proposal: p, Plan: plan, MayRead: func(a tool.FileAccess) bool {
 				if a.Facts.Path == "secret" {
@@ -133,14 +122,8 @@ func TestSearchIsOfWhatWasHeld(t *testing.T) {
 			b := newBench(t, nil)
 			b.write("dir/a.txt", "needle of a\n")
 			b.write("b.txt", "needle of b\n")
-			p, err := b.propose(fsSearchName, object{"pattern": "needle", "path": c.path})
-			if err != nil {
-				t.Fatal(err)
-			}
-			prepared, err := b.tools[fsSearchName].Prepare(t.Context(), p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := must.Get(b.propose(fsSearchName, object{"pattern": "needle", "path": c.path}))(t)
+			prepared := must.Get(b.tools[fsSearchName].Prepare(t.Context(), p))(t)
 			defer prepared.Release()
 			report := prepared.Run(t.Context(), tool.Call{Proposal: p, Plan: prepared.Plan, MayRead: func(a tool.FileAccess) bool {
 				if at := filepath.Join(b.dir, "dir", "a.txt"); c.turn && a.Facts.Path == "dir/a.txt" {
@@ -187,15 +170,10 @@ func TestReadIsOfWhatWasJudged(t *testing.T) {
 	b.write("secret", "secret\n")
 	link(t, "plain", filepath.Join(b.dir, "l"))
 	turn := func(to string) {
-		if err := os.Remove(filepath.Join(b.dir, "l")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(filepath.Join(b.dir, "l")))
 		link(t, to, filepath.Join(b.dir, "l"))
 	}
-	p, err := b.propose(fsReadName, object{"path": "l"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(b.propose(fsReadName, object{"path": "l"}))(t)
 	read := b.tools[fsReadName]
 	plan, err := read.Plan(t.Context(), p)
 	if err != nil || plan.Facts.Path != "plain" || plan.Binding.Cwd != "default:plain" {
@@ -211,10 +189,7 @@ func TestReadIsOfWhatWasJudged(t *testing.T) {
 		t.Error("an approval of one file would do for another")
 	}
 	turn("plain")
-	prepared, err := read.Prepare(t.Context(), p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	prepared := must.Get(read.Prepare(t.Context(), p))(t)
 	defer prepared.Release()
 	turn("secret")
 	report := prepared.Run(t.Context(), tool.Call{Proposal: p, Plan: prepared.Plan})

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"palyra/internal/canonical"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
@@ -144,10 +145,7 @@ func TestFSSearch(t *testing.T) {
 func TestFSWrite(t *testing.T) {
 	b := newBench(t, nil)
 	in := object{"path": "docs/a.md", "content": "one\n"}
-	plan, err := b.plan("fs.write", in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := must.Get(b.plan("fs.write", in))(t)
 	if fmt.Sprint(plan.Binding.Operands) != "[{docs/a.md }]" || plan.Subject != "fs.write:default:docs/a.md" || plan.Facts.Risk != riskCreate ||
 		!strings.Contains(plan.Preview.Diff, "new file mode 100644\n--- /dev/null\n+++ b/docs/a.md\n@@ -0,0 +1 @@\n+one\n") {
 		t.Errorf("plan %+v", plan)
@@ -178,20 +176,11 @@ func TestFSWrite(t *testing.T) {
 func TestFSWriteRunsOnlyWhatWasPlanned(t *testing.T) {
 	b := newBench(t, nil)
 	b.write("f", "approved state")
-	p, err := b.propose("fs.write", object{"path": "f", "content": "new", "mode": "overwrite"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(b.propose("fs.write", object{"path": "f", "content": "new", "mode": "overwrite"}))(t)
 	write := b.tools["fs.write"]
-	plan, err := write.Plan(context.Background(), p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := must.Get(write.Plan(context.Background(), p))(t)
 	b.write("f", "somebody's edit")
-	again, err := write.Plan(context.Background(), p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := must.Get(write.Plan(context.Background(), p))(t)
 	one, _ := plan.Binding.Digest()
 	two, _ := again.Binding.Digest()
 	if one == two {
@@ -212,17 +201,12 @@ func TestFSPatch(t *testing.T) {
 	b.write("a.txt", "1\n2\n3\n4\n5\n")
 	b.write("gone.txt", "bye\n")
 	b.write("old/name.sh", "x\n")
-	if err := os.Chmod(filepath.Join(b.dir, "old/name.sh"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(filepath.Join(b.dir, "old/name.sh"), 0o755))
 	patch := "diff --git a/a.txt b/a.txt\nindex 1..2 100644\n--- a/a.txt\n+++ b/a.txt\n@@ -2,3 +2,3 @@ section\n 2\n-3\n+three\n 4\n" +
 		"diff --git a/new.txt b/new.txt\nnew file mode 100644\n--- /dev/null\n+++ b/new.txt\n@@ -0,0 +1,2 @@\n+n\n+m\n\\ No newline at end of file\n" +
 		"diff --git a/gone.txt b/gone.txt\ndeleted file mode 100644\n--- a/gone.txt\n+++ /dev/null\n@@ -1 +0,0 @@\n-bye\n" +
 		"diff --git a/old/name.sh b/new/name.sh\nsimilarity index 100%\nrename from old/name.sh\nrename to new/name.sh\n"
-	plan, err := b.plan("fs.patch", object{"patch": patch})
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := must.Get(b.plan("fs.patch", object{"patch": patch}))(t)
 	if plan.Subject != "fs.patch:default:a.txt,gone.txt,new.txt,new/name.sh,old/name.sh" || plan.Facts.Path != "." || len(plan.Facts.Paths) != 5 ||
 		len(plan.Binding.Operands) != 5 || plan.Facts.Risk != riskDelete {
 		t.Errorf("plan %+v", plan)

@@ -6,14 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/tool"
 )
 
 func link(t *testing.T, target, name string) {
 	t.Helper()
-	if err := os.Symlink(target, name); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink(target, name))
 }
 
 func toolCall(p tool.Proposal, plan tool.Plan) tool.Call { return tool.Call{Proposal: p, Plan: plan} }
@@ -21,10 +20,7 @@ func toolCall(p tool.Proposal, plan tool.Plan) tool.Call { return tool.Call{Prop
 // siblings names what stands beside a directory.
 func siblings(t *testing.T, dir string) string {
 	t.Helper()
-	entries, err := os.ReadDir(filepath.Dir(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir(filepath.Dir(dir)))(t)
 	var names []string
 	for _, e := range entries {
 		names = append(names, e.Name())

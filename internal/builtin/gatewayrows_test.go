@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/policy"
 	"palyra/internal/policy/policytest"
 	"palyra/internal/tool"
@@ -49,15 +50,9 @@ func secretAt(name string) func(*bench) { return func(b *bench) { b.write(name, 
 func linkedSecret(name string) func(*bench) {
 	return func(b *bench) {
 		secret, full := filepath.Join(filepath.Dir(b.dir), "secret"), filepath.Join(b.dir, name)
-		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
-			b.t.Fatal(err)
-		}
-		if err := os.WriteFile(secret, []byte(canary+"\n"), 0o600); err != nil {
-			b.t.Fatal(err)
-		}
-		if err := os.Link(secret, full); err != nil {
-			b.t.Fatal(err)
-		}
+		must.Do(b.t, os.MkdirAll(filepath.Dir(full), 0o755))
+		must.Do(b.t, os.WriteFile(secret, []byte(canary+"\n"), 0o600))
+		must.Do(b.t, os.Link(secret, full))
 	}
 }
 
@@ -135,14 +130,8 @@ func TestGatewayRows(t *testing.T) {
 // result holds the canary.
 func (j judged) attacked(row gatewayRow, unsee func(*tool.Facts)) bool {
 	j.t.Helper()
-	p, err := j.propose(row.tool, row.in)
-	if err != nil {
-		j.t.Fatal(err)
-	}
-	plan, err := j.plan(row.tool, row.in)
-	if err != nil {
-		j.t.Fatal(err)
-	}
+	p := must.Get(j.propose(row.tool, row.in))(j.t)
+	plan := must.Get(j.plan(row.tool, row.in))(j.t)
 	r := policytest.Request(row.tool, string(p.Input))
 	r.Facts = plan.Facts
 	if unsee != nil {

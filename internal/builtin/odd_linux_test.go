@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 	"palyra/internal/workspace"
@@ -19,39 +20,22 @@ func TestOddFilesAreRefused(t *testing.T) {
 	b := newBench(t, nil)
 	at := func(name string) string { return filepath.Join(b.dir, name) }
 	b.write("plain", "hello")
-	if err := unix.Mkfifo(at("fifo"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Mkfifo(at("fifo"), 0o666))
 	odd := map[string]reason.Code{"fifo": reason.ToolFailed, "huge": reason.InputTooLarge}
 	// Not every user may make a device.
 	if err := unix.Mknod(at("device"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 5))); err == nil {
 		odd["device"] = reason.ToolFailed
 	}
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd := must.Get(unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0))(t)
 	defer unix.Close(fd)
 	t.Chdir(b.dir) // the path of a socket is short
-	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: "socket"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Bind(fd, &unix.SockaddrUnix{Name: "socket"}))
 	odd["socket"] = reason.ToolFailed
-	sparse, err := os.Create(at("huge"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := sparse.Truncate(workspace.MaxFile + 1); err != nil {
-		t.Fatal(err)
-	}
-	if err := sparse.Close(); err != nil {
-		t.Fatal(err)
-	}
+	sparse := must.Get(os.Create(at("huge")))(t)
+	must.Do(t, sparse.Truncate(workspace.MaxFile+1))
+	must.Do(t, sparse.Close())
 	refused := func(name string, in object) reason.Code {
-		p, err := b.propose(name, in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(b.propose(name, in))(t)
 		plan, err := b.tools[name].Plan(context.Background(), p)
 		if err != nil {
 			return reason.Of(err)
@@ -75,9 +59,7 @@ func TestOddFilesAreRefused(t *testing.T) {
 		}
 	}
 	// One byte less is not too large.
-	if err := os.Truncate(at("huge"), workspace.MaxFile); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Truncate(at("huge"), workspace.MaxFile))
 	if got := refused("fs.read", object{"path": "huge", "limit": 1}); got != "" {
 		t.Errorf("control: the largest file gives %s", got)
 	}

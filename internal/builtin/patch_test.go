@@ -9,6 +9,7 @@ import (
 
 	"github.com/bluekeyes/go-gitdiff/gitdiff"
 
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/workspace"
 	"palyra/internal/workspace/unified"
@@ -16,10 +17,7 @@ import (
 
 func readOnlyTools(t *testing.T, dir string) map[string]Tool {
 	t.Helper()
-	set, err := workspace.NewSet([]workspace.Declaration{{Name: "default", Path: dir, ReadOnly: true}}, workspace.Private{Name: "state_dir", Path: filepath.Join(t.TempDir(), "state")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(workspace.NewSet([]workspace.Declaration{{Name: "default", Path: dir, ReadOnly: true}}, workspace.Private{Name: "state_dir", Path: filepath.Join(t.TempDir(), "state")}))(t)
 	tools := map[string]Tool{}
 	for _, tool := range New(Config{Workspaces: set}) {
 		tools[tool.Descriptor().Name] = tool

@@ -12,6 +12,7 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/egress"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/tool"
@@ -61,15 +62,9 @@ func exit(code int) *int { return &code }
 func TestOwnerIsTheCaller(t *testing.T) {
 	b, r, _ := processBench(t, nil)
 	for i, caller := range []access.Principal{access.Agent("one"), access.Agent("two"), access.User("one")} {
-		p, err := b.propose("process.run", object{"argv": []string{"git"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(b.propose("process.run", object{"argv": []string{"git"}}))(t)
 		p.Caller.Principal = caller
-		plan, err := b.tools["process.run"].Plan(t.Context(), p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		plan := must.Get(b.tools["process.run"].Plan(t.Context(), p))(t)
 		if report := b.run(t.Context(), tool.Call{Proposal: p, Plan: plan}); report.Outcome != tool.Succeeded {
 			t.Errorf("%+v", report)
 		}
@@ -83,14 +78,9 @@ func TestOwnerIsTheCaller(t *testing.T) {
 func processBench(t *testing.T, change func(*Config)) (*bench, *runner, string) {
 	t.Helper()
 	r := &runner{report: sandbox.Report{ExitCode: exit(0), Applied: []string{"network_namespace"}, Requested: []string{"network_namespace"}, Tier: sandbox.TierC, Rung: sandbox.Full}}
-	bin, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 	for _, name := range []string{"git", "python3.12", "bash", "tool"} {
-		if err := os.WriteFile(filepath.Join(bin, name), []byte("\x7fELF"+name), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(bin, name), []byte("\x7fELF"+name), 0o755))
 	}
 	link(t, "python3.12", filepath.Join(bin, "python"))
 	link(t, "bash", filepath.Join(bin, "innocent"))
@@ -115,10 +105,7 @@ func TestProcessRun(t *testing.T) {
 	r.report.Stdout = sandbox.Stream{Head: []byte("out\n"), Total: 4, SHA256: "sha256:x"}
 	r.report.Stderr = sandbox.Stream{Head: []byte("\xff"), Tail: []byte("end"), Total: 900, SHA256: "sha256:all", KeptSHA256: "sha256:kept", Truncated: true}
 	in := object{"argv": []string{"git", "log", "f.txt"}, "cwd": "src", "env": object{"B": "2", "A": "1"}, "stdin": "in", "timeout_ms": 5000, "read_only": true}
-	plan, err := b.plan("process.run", in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := must.Get(b.plan("process.run", in))(t)
 	bind := plan.Binding
 	if bind.Cwd != "default:src" || !slices.Equal(bind.Argv, []string{"git", "log", "f.txt"}) || !slices.Equal(bind.Environment, []string{"A=1", "B=2"}) ||
 		bind.Executable.Path != filepath.Join(bin, "git") || !strings.HasPrefix(bind.Executable.SHA256, "sha256:") || !slices.Equal(bind.Egress, []string{"strict"}) ||
@@ -156,16 +143,9 @@ func TestProcessRun(t *testing.T) {
 func TestProcessBindingChanges(t *testing.T) {
 	b, r, bin := processBench(t, nil)
 	b.write("script", "one")
-	p, err := b.propose("process.run", object{"argv": []string{"git", "script"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(b.propose("process.run", object{"argv": []string{"git", "script"}}))(t)
 	plan := func() tool.Plan {
-		plan, err := b.tools["process.run"].Plan(context.Background(), p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return plan
+		return must.Get(b.tools["process.run"].Plan(context.Background(), p))(t)
 	}
 	digest := func(p tool.Plan) string { d, _ := p.Binding.Digest(); return d }
 	first := plan()
@@ -177,9 +157,7 @@ func TestProcessBindingChanges(t *testing.T) {
 		t.Error("the digest does not depend on the operand")
 	}
 	second := plan()
-	if err := os.WriteFile(filepath.Join(bin, "git"), []byte("\x7fELFevil"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(bin, "git"), []byte("\x7fELFevil"), 0o755))
 	if digest(second) == digest(plan()) {
 		t.Error("the digest does not depend on the executable")
 	}
@@ -235,9 +213,7 @@ func TestOperandsChangeBeforeTheRun(t *testing.T) {
 		"gone":    func(b *bench) { _ = os.Remove(filepath.Join(b.dir, "sub", "script")) },
 		"new":     func(b *bench) { b.write("sub/later", "x") },
 		"cwd": func(b *bench) {
-			if err := os.Rename(filepath.Join(b.dir, "sub"), filepath.Join(b.dir, "moved")); err != nil {
-				b.t.Fatal(err)
-			}
+			must.Do(b.t, os.Rename(filepath.Join(b.dir, "sub"), filepath.Join(b.dir, "moved")))
 			link(b.t, "moved", filepath.Join(b.dir, "sub"))
 		},
 		"nothing": func(*bench) {},
@@ -245,14 +221,8 @@ func TestOperandsChangeBeforeTheRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b, r, _ := processBench(t, nil)
 			b.write("sub/script", "one")
-			p, err := b.propose("process.run", object{"argv": []string{"git", "script", "later"}, "cwd": "sub"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			plan, err := b.tools["process.run"].Plan(context.Background(), p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := must.Get(b.propose("process.run", object{"argv": []string{"git", "script", "later"}, "cwd": "sub"}))(t)
+			plan := must.Get(b.tools["process.run"].Plan(context.Background(), p))(t)
 			change(b)
 			report := b.run(context.Background(), tool.Call{Proposal: p, Plan: plan})
 			refused := report.Reason == string(reason.BindingMismatch) && len(r.specs) == 0
@@ -272,18 +242,13 @@ func TestOwnProgramsAreNoSystemPrograms(t *testing.T) {
 	b, _, _ := processBench(t, nil)
 	for name, content := range map[string]string{"git": "\x7fELFgit, not", "d/python3x": "\x7fELFown", "tool": "\x7fELFbash", "snake": "\x7fELFpython3.12"} {
 		b.write(name, content)
-		if err := os.Chmod(filepath.Join(b.dir, name), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(filepath.Join(b.dir, name), 0o755))
 	}
 	for argv0, want := range map[string]string{
 		"./git": "./git", "/workspace/git": "./git", "d/../git": "./git", filepath.Join(b.dir, "git"): "./git", "d/python3x": "./d/python3x",
 		"git": "git", // control: the one of the search path
 	} {
-		plan, err := b.plan("process.run", object{"argv": []string{argv0}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		plan := must.Get(b.plan("process.run", object{"argv": []string{argv0}}))(t)
 		if e := plan.Facts.Exec; e.Basename != want || !filepath.IsAbs(e.Path) {
 			t.Errorf("%s: %+v, want the name %q", argv0, e, want)
 		}
@@ -292,9 +257,7 @@ func TestOwnProgramsAreNoSystemPrograms(t *testing.T) {
 	b.refused("process.run", object{"argv": []string{"./snake", "x.py"}}, reason.ExecutableDenied)
 	open, _, _ := processBench(t, func(c *Config) { c.Process.AllowInterpreters = true })
 	open.write("snake", "\x7fELFpython3.12")
-	if err := os.Chmod(filepath.Join(open.dir, "snake"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(filepath.Join(open.dir, "snake"), 0o755))
 	open.refused("process.run", object{"argv": []string{"./snake", "-c", "1"}}, reason.InlineCode)
 	open.refused("process.run", object{"argv": []string{"./snake"}, "stdin": "1"}, reason.InlineCode)
 }
@@ -324,10 +287,7 @@ func TestModes(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			b, r, _ := processBench(t, row.change)
 			row.in["argv"] = []string{"git"}
-			plan, err := b.plan("process.run", row.in)
-			if err != nil {
-				t.Fatal(err)
-			}
+			plan := must.Get(b.plan("process.run", row.in))(t)
 			notes := strings.Join(plan.Preview.Notes, "\n")
 			if plan.Facts.WorkspaceMode != string(row.mode) || plan.Facts.Risk != row.risk || !strings.Contains(plan.Binding.SandboxProfile, " workspace="+string(row.mode)+" ") {
 				t.Errorf("facts %+v, profile %q", plan.Facts, plan.Binding.SandboxProfile)
@@ -377,10 +337,7 @@ func TestLowerRungIsAFact(t *testing.T) {
 		c.Sandbox.Tier, c.Sandbox.Rung, c.Sandbox.Limits = sandbox.TierB, sandbox.UserNamespaces, "rlimit"
 	})
 	in := object{"argv": []string{"git"}, "read_only": true}
-	plan, err := b.plan("process.run", in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := must.Get(b.plan("process.run", in))(t)
 	if f := plan.Facts; f.SandboxTier != "b" || f.SandboxRung != "user_namespaces" || f.SandboxLimits != "rlimit" || f.Risk != riskProcess+riskLowerRung ||
 		!slices.Equal(f.SandboxLayers, []string{"copy_on_write", "network_namespace"}) || !strings.HasPrefix(plan.Binding.SandboxProfile, "tier=b rung=user_namespaces ") {
 		t.Errorf("facts %+v, profile %s", f, plan.Binding.SandboxProfile)
@@ -471,10 +428,7 @@ func TestProcessRefuses(t *testing.T) {
 func TestProcessInterpreters(t *testing.T) {
 	b, _, _ := processBench(t, func(c *Config) { c.Process.AllowInterpreters = true })
 	b.write("x.py", "print(1)")
-	plan, err := b.plan("process.run", object{"argv": []string{"python", "x.py"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := must.Get(b.plan("process.run", object{"argv": []string{"python", "x.py"}}))(t)
 	if e := plan.Facts.Exec; e.Basename != "python3.12" || !e.IsInterpreter || e.InlineCode || plan.Facts.Risk != riskProcess+riskInterpreter+riskCopy {
 		t.Errorf("facts %+v", plan.Facts)
 	}
@@ -501,9 +455,7 @@ func TestProcessAllowedExecutables(t *testing.T) {
 	b.write("git", "\x7fELFevil")
 	b.write("other/git", "\x7fELFevil")
 	for _, name := range []string{"git", "other/git"} {
-		if err := os.Chmod(filepath.Join(b.dir, name), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(filepath.Join(b.dir, name), 0o755))
 	}
 	for _, argv := range [][]string{{"./git"}, {"other/git"}, {"/workspace/git"}, {filepath.Join(b.dir, "git")}} {
 		b.refused("process.run", object{"argv": argv}, reason.ExecutableDenied)
@@ -511,9 +463,7 @@ func TestProcessAllowedExecutables(t *testing.T) {
 	// Negative control: without a list the same file may run, and says so.
 	open, _, _ := processBench(t, nil)
 	open.write("git", "\x7fELF")
-	if err := os.Chmod(filepath.Join(open.dir, "git"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(filepath.Join(open.dir, "git"), 0o755))
 	plan, err := open.plan("process.run", object{"argv": []string{"/workspace/git"}})
 	if err != nil || plan.Facts.Risk != riskProcess+riskCopy+riskOwnExecutable || plan.Binding.Executable.Path != filepath.Join(open.dir, "git") {
 		t.Errorf("%+v, %v", plan, err)

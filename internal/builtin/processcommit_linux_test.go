@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/tool"
@@ -56,10 +57,7 @@ func newCopies(t *testing.T, change ...func(*Config)) *copies {
 	})
 	c.bench.write("kept.txt", "old\n")
 	c.runner.layer = func() *overlay.Layer {
-		layer, err := overlay.New(overlay.Config{Root: c.dir, Name: "default", Dir: c.holder, UID: -1, GID: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		layer := must.Get(overlay.New(overlay.Config{Root: c.dir, Name: "default", Dir: c.holder, UID: -1, GID: -1}))(t)
 		if c.writes != nil {
 			c.writes(layer.Upper().Name())
 		}
@@ -72,12 +70,8 @@ func newCopies(t *testing.T, change ...func(*Config)) *copies {
 func put(t *testing.T, upper, name, content string) {
 	t.Helper()
 	full := filepath.Join(upper, name)
-	if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(full, []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(full), 0o755))
+	must.Do(t, os.WriteFile(full, []byte(content), 0o644))
 }
 
 // run runs a program with the gate.
@@ -86,15 +80,9 @@ func (c *copies) run(ctx context.Context, in object) (tool.Report, map[string]an
 	if in["argv"] == nil {
 		in["argv"] = []string{"git"}
 	}
-	p, err := c.propose("process.run", in)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	p := must.Get(c.propose("process.run", in))(c.t)
 	p.ID = "01CALL"
-	plan, err := c.tools["process.run"].Plan(ctx, p)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	plan := must.Get(c.tools["process.run"].Plan(ctx, p))(c.t)
 	report := c.bench.run(ctx, tool.Call{Proposal: p, Plan: plan, Commit: c.gate.commit})
 	if left, err := os.ReadDir(c.holder); err != nil || len(left) != 0 {
 		c.t.Errorf("the layer was left behind: %v, %v", left, err)
@@ -288,7 +276,5 @@ func TestOperandsOfACopy(t *testing.T) {
 
 func fifo(t *testing.T, name string) {
 	t.Helper()
-	if err := syscall.Mkfifo(name, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Mkfifo(name, 0o600))
 }

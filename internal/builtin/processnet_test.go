@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/tool"
@@ -55,9 +56,7 @@ func TestHostsOfAProgram(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if !slices.Equal(plan.Facts.EgressHosts, row.facts) || !slices.Equal(plan.Binding.Egress, append([]string{"preflight"}, row.facts...)) {
 				t.Errorf("facts %v, binding %v", plan.Facts.EgressHosts, plan.Binding.Egress)
 			}
@@ -117,10 +116,7 @@ func TestNetworkIsSaid(t *testing.T) {
 		}
 		r.report.Requested, r.report.Applied = layers, layers
 		in := object{"argv": []string{"git"}, "read_only": true}
-		plan, err := b.plan("process.run", in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		plan := must.Get(b.plan("process.run", in))(t)
 		if plan.Facts.EgressMode != mode.String() || plan.Facts.Risk != want.risk || !strings.Contains(plan.Preview.Summary, want.summary) ||
 			!strings.Contains(strings.Join(plan.Preview.Notes, "\n"), want.note) {
 			t.Errorf("%s: %+v, %+v", mode, plan.Facts, plan.Preview)
@@ -179,10 +175,7 @@ func TestStrictHosts(t *testing.T) {
 			if row.hosts != nil {
 				in["hosts"] = row.hosts
 			}
-			plan, err := b.plan("process.run", in)
-			if err != nil {
-				t.Fatal(err)
-			}
+			plan := must.Get(b.plan("process.run", in))(t)
 			risk := riskProcess
 			if row.want != nil {
 				risk += riskHosts
@@ -300,10 +293,7 @@ func TestEgressBinds(t *testing.T) {
 		if hosts != nil {
 			in["hosts"] = hosts
 		}
-		plan, err := b.plan("process.run", in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		plan := must.Get(b.plan("process.run", in))(t)
 		return strings.Join(plan.Binding.Egress, "\n")
 	}
 	same := func(*Config) {}
@@ -359,10 +349,7 @@ func TestCachesAreSharedKnowingly(t *testing.T) {
 		}
 	})
 	in := object{"argv": []string{"git"}, "read_only": true}
-	plan, err := b.plan("process.run", in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := must.Get(b.plan("process.run", in))(t)
 	if !strings.Contains(plan.Binding.SandboxProfile, " caches=go ") || !strings.Contains(strings.Join(plan.Preview.Notes, "\n"), "The caches of go are shared") {
 		t.Errorf("plan %+v", plan)
 	}

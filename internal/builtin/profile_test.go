@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"palyra/internal/access"
+	"palyra/internal/must"
 	"palyra/internal/policy"
 	"palyra/internal/policy/policytest"
 	"palyra/internal/policy/profile"
@@ -29,15 +30,12 @@ func (b *bench) under(sources ...policy.Source) judged {
 	for _, one := range b.tools {
 		tools = append(tools, one.Descriptor())
 	}
-	set, err := policy.Load(policy.Config{
+	set := must.Get(policy.Load(policy.Config{
 		Sources: sources, Tools: tools, Workspaces: []string{"default"}, Members: []access.Member{
 			{Principal: policytest.Alice, Roles: []access.Role{access.RoleOwner}},
 			{Principal: policytest.Agent, Owner: policytest.Alice, Roles: []access.Role{access.RoleAgent}},
 		},
-	})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	}))(b.t)
 	return judged{b, set}
 }
 
@@ -59,14 +57,8 @@ func laptop(t *testing.T, without ...string) policy.Source {
 // verdict is what policy says of a call.
 func (j judged) verdict(name string, in object) policy.Effect {
 	j.t.Helper()
-	p, err := j.propose(name, in)
-	if err != nil {
-		j.t.Fatal(err)
-	}
-	plan, err := j.plan(name, in)
-	if err != nil {
-		j.t.Fatal(err)
-	}
+	p := must.Get(j.propose(name, in))(j.t)
+	plan := must.Get(j.plan(name, in))(j.t)
 	r := policytest.Request(name, string(p.Input))
 	r.Facts = plan.Facts
 	return j.set.Evaluate(r, nil).Effect()
@@ -77,9 +69,7 @@ func (j judged) verdict(name string, in object) policy.Effect {
 func (b *bench) tree(n int, dirs ...string) []string {
 	b.t.Helper()
 	store := filepath.Join(filepath.Dir(b.dir), "store")
-	if err := os.MkdirAll(store, 0o755); err != nil {
-		b.t.Fatal(err)
-	}
+	must.Do(b.t, os.MkdirAll(store, 0o755))
 	var names []string
 	for i := range n {
 		name := fmt.Sprintf("package%d/index.js", i)
@@ -87,17 +77,11 @@ func (b *bench) tree(n int, dirs ...string) []string {
 			name = fmt.Sprintf("package%d/test/key.pem", i)
 		}
 		stored := filepath.Join(store, fmt.Sprint(i))
-		if err := os.WriteFile(stored, []byte("code\n"), 0o644); err != nil {
-			b.t.Fatal(err)
-		}
+		must.Do(b.t, os.WriteFile(stored, []byte("code\n"), 0o644))
 		for _, dir := range dirs {
 			full := filepath.Join(b.dir, dir, name)
-			if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
-				b.t.Fatal(err)
-			}
-			if err := os.Link(stored, full); err != nil {
-				b.t.Fatal(err)
-			}
+			must.Do(b.t, os.MkdirAll(filepath.Dir(full), 0o755))
+			must.Do(b.t, os.Link(stored, full))
 		}
 		names = append(names, name)
 	}

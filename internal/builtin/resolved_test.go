@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/tool"
 	"palyra/internal/workspace"
 )
@@ -22,31 +23,20 @@ type resolver interface {
 // a link and directories to make detours by.
 func resolvedBench(t *testing.T) *bench {
 	b, _, _ := processBench(t, func(c *Config) {
-		ws, err := c.Workspaces.Open("default")
-		if err != nil {
-			t.Fatal(err)
-		}
+		ws := must.Get(c.Workspaces.Open("default"))(t)
 		defer ws.Close()
 		again := filepath.Join(filepath.Dir(ws.Path()), "again")
-		if err := os.Symlink(ws.Path(), again); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Symlink(ws.Path(), again))
 		elsewhere := t.TempDir()
-		if c.Workspaces, err = workspace.NewSet([]workspace.Declaration{
+		c.Workspaces = must.Get(workspace.NewSet([]workspace.Declaration{
 			{Name: "default", Path: ws.Path()}, {Name: "other", Path: again}, {Name: "above", Path: filepath.Dir(ws.Path())},
 			{Name: "elsewhere", Path: elsewhere},
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		for _, dir := range []string{ws.Path(), elsewhere} {
 			for _, name := range []string{"x", "y"} {
-				if err := os.WriteFile(filepath.Join(dir, name), []byte("one\n"), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte("one\n"), 0o644))
 			}
-			if err := os.Mkdir(filepath.Join(dir, "d"), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Mkdir(filepath.Join(dir, "d"), 0o755))
 		}
 	})
 	link(t, "x", filepath.Join(b.dir, "link"))

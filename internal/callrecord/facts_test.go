@@ -11,6 +11,7 @@ import (
 	"palyra/internal/decision"
 	"palyra/internal/event"
 	"palyra/internal/journal"
+	"palyra/internal/must"
 	"palyra/internal/tool"
 )
 
@@ -19,10 +20,7 @@ var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // about is an event of a call.
 func about(t *testing.T, code event.Code, call string, payload any) journal.Event {
 	t.Helper()
-	text, err := canonical.Marshal(payload)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(canonical.Marshal(payload))(t)
 	return journal.Event{Code: code, Subject: call, Payload: text, Salt: []byte("salt"), At: start.Add(time.Minute)}
 }
 
@@ -69,9 +67,7 @@ func TestSessionsAreFolded(t *testing.T) {
 			var f callrecord.Facts
 			for _, events := range c.events {
 				for i := range events {
-					if err := f.Add(&events[i], false); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, f.Add(&events[i], false))
 				}
 			}
 			got := f.Did(start)

@@ -7,6 +7,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"palyra/internal/must"
 )
 
 // The vectors are the examples of RFC 8785, sections 3.2.2 and 3.2.3 and
@@ -30,10 +32,7 @@ func TestRFC8785Vectors(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			// The number 333333333.33333329 is longer than a double needs, so
 			// the strict reader refuses it and the writer alone is tested.
-			got, err := Marshal(json.RawMessage(test.in))
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(Marshal(json.RawMessage(test.in)))(t)
 			if string(got) != test.want {
 				t.Errorf("got  %q\nwant %q", got, test.want)
 			}
@@ -62,10 +61,7 @@ func TestRFC8785Numbers(t *testing.T) {
 		{0xbecbf647612f3696, "-0.0000033333333333333333"}, {0x43143ff3c1cb0959, "1424953923781206.2"},
 	}
 	for _, test := range tests {
-		got, err := Marshal(math.Float64frombits(test.bits))
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(Marshal(math.Float64frombits(test.bits)))(t)
 		if string(got) != test.want {
 			t.Errorf("%016x: got %s, want %s", test.bits, got, test.want)
 		}
@@ -207,9 +203,7 @@ func FuzzJSON(f *testing.F) {
 		if err := json.Unmarshal(text, &was); err != nil {
 			t.Fatalf("%q: encoding/json refuses it: %v", text, err)
 		}
-		if err := json.Unmarshal(once, &is); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(once, &is))
 		a, _ := json.Marshal(was)
 		b, _ := json.Marshal(is)
 		if normal(a) != normal(b) {

@@ -10,14 +10,12 @@ import (
 
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/printer"
+	"palyra/internal/must"
 )
 
 // TestDocs: docs/cli.md names every command and every exit code.
 func TestDocs(t *testing.T) {
-	text, err := os.ReadFile("../../docs/cli.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../docs/cli.md"))(t)
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {
 		for _, sub := range c.Commands() {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -31,12 +32,8 @@ func newWorld(t *testing.T) *world {
 func (w *world) write(text string) string {
 	w.t.Helper()
 	path := filepath.Join(w.home, ".config", "palyra", "palyra.toml")
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		w.t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, os.MkdirAll(filepath.Dir(path), 0o700))
+	must.Do(w.t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -47,9 +44,7 @@ func (w *world) options() LoadOptions {
 func (w *world) load(opts LoadOptions) (*Config, Origins) {
 	w.t.Helper()
 	c, origins, err := Load(opts)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, err)
 	return c, origins
 }
 
@@ -279,9 +274,7 @@ func TestRemoteListenIsPossible(t *testing.T) {
 func TestWorkspaceBehindSymlinkMayNotHoldState(t *testing.T) {
 	w := newWorld(t)
 	state := filepath.Join(w.home, ".local", "state")
-	if err := os.MkdirAll(state, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(state, 0o700))
 	link := filepath.Join(w.home, "link")
 	if err := os.Symlink(state, link); err != nil {
 		t.Skip("no symlinks here:", err)
@@ -336,12 +329,8 @@ func TestLocate(t *testing.T) {
 		return m
 	}
 	write := func(path string) {
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		must.Do(t, os.WriteFile(path, nil, 0o600))
 	}
 	if got := at(true).locate(); got != user {
 		t.Errorf("with no file at all: %s, want the user's place", got)
@@ -387,9 +376,7 @@ func TestPoliciesBesideTheFile(t *testing.T) {
 		t.Errorf("policy.dir = %q without a directory", c.Policy.Dir)
 	}
 	dir := filepath.Join(filepath.Dir(path), "policies")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(dir, 0o700))
 	if c, _ := w.load(w.options()); c.Policy.Dir != dir {
 		t.Errorf("policy.dir = %q, want %q", c.Policy.Dir, dir)
 	}
@@ -502,9 +489,7 @@ func TestWorkspacesHoldNoRules(t *testing.T) {
 		"the file inside":        {filepath.Dir(path), filepath.Join(dir, "policies"), "the configuration file"},
 		"the credentials inside": {filepath.Join(dir, "bundle"), filepath.Join(dir, "policies"), "client.credentials"},
 	} {
-		if err := os.MkdirAll(c.policies, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(c.policies, 0o700))
 		cfg := Default()
 		cfg.StateDir, cfg.Source, cfg.Policy.Dir = filepath.Join(dir, "state"), path, c.policies
 		cfg.Client.Credentials = filepath.Join(dir, "bundle")
@@ -520,9 +505,7 @@ func TestWorkspacesHoldNoRules(t *testing.T) {
 func TestLoadClient(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "palyra.toml")
 	load := func(text string) (*Config, Findings, error) {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 		c, _, others, err := LoadClient(LoadOptions{Path: path, Env: func(string) string { return "" }})
 		return c, others, err
 	}

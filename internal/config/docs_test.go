@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"palyra/internal/must"
 )
 
 // documentedKeys are the keys of docs/config.md: every leaf of the struct,
@@ -33,10 +35,7 @@ func documentedKeys(prefix string, t reflect.Type) []string {
 
 // TestDocumentation holds docs/config.md, the keys and their defaults together.
 func TestDocumentation(t *testing.T) {
-	text, err := os.ReadFile("../../docs/config.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../docs/config.md"))(t)
 	rows := make(map[string][]string)
 	for _, match := range regexp.MustCompile("(?m)^\\| `([a-z0-9_.]+)` \\| (.*?) \\| (.*) ?\\|$").FindAllStringSubmatch(string(text), -1) {
 		if rows[match[1]] != nil {
@@ -66,10 +65,7 @@ func TestDocumentation(t *testing.T) {
 
 // TestDocumentedExample loads the example of the document.
 func TestDocumentedExample(t *testing.T) {
-	text, err := os.ReadFile("../../docs/config.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../docs/config.md"))(t)
 	_, rest, _ := strings.Cut(string(text), "```toml\n")
 	example, _, ok := strings.Cut(rest, "```")
 	if !ok {

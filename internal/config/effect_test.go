@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"palyra/internal/must"
 )
 
 // readBy says where each key has its effect: a file below internal/ and the
@@ -154,10 +156,7 @@ func unread(keys []string, source func(file string) string) []string {
 
 func TestEveryKeyHasAnEffect(t *testing.T) {
 	source := func(file string) string {
-		text, err := os.ReadFile(filepath.Join("..", filepath.FromSlash(file)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(filepath.Join("..", filepath.FromSlash(file))))(t)
 		return string(text)
 	}
 	keys := documentedKeys("", reflect.TypeFor[Config]())

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"palyra/internal/must"
 )
 
 // secretTable is a table of a secret that is in order, but for what is put in
@@ -55,9 +57,7 @@ func TestSecretFindings(t *testing.T) {
 	} {
 		w := newWorld(t)
 		w.write(test.text)
-		if err := os.WriteFile(filepath.Join(w.home, "token"), []byte("ghp_0123456789"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(w.home, "token"), []byte("ghp_0123456789"), 0o600))
 		findings := Check(w.options())
 		if test.want == "" && len(findings) > 0 || test.want != "" && (len(findings) != 1 || !strings.Contains(findings.Error(), test.want)) {
 			t.Errorf("%s: %q, want %q", test.name, findings.Error(), test.want)

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -71,9 +72,7 @@ func TestSecretFiles(t *testing.T) {
 	w := newWorld(t)
 	s := Secret{File: filepath.Join(w.home, "token")}
 	for _, value := range []string{"the-first-value", "the-second-value"} {
-		if err := os.WriteFile(s.File, []byte(value), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(s.File, []byte(value), 0o600))
 		if got, err := s.Value(); err != nil || string(got) != value {
 			t.Errorf("%q, %v, want %q", got, err, value)
 		}

@@ -9,20 +9,15 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/config"
+	"palyra/internal/must"
 )
 
 // asked makes a call whose approvals are denied, and returns how many people
 // were asked for.
 func asked(t *testing.T, d *running, input map[string]string) (n int) {
 	t.Helper()
-	text, err := json.Marshal(input)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stream, err := palyrav1connect.NewGatewayServiceClient(d.client(), d.url()).CallTool(t.Context(), &palyrav1.CallToolRequest{Tool: "fs.write", InputJson: text})
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(input))(t)
+	stream := must.Get(palyrav1connect.NewGatewayServiceClient(d.client(), d.url()).CallTool(t.Context(), &palyrav1.CallToolRequest{Tool: "fs.write", InputJson: text}))(t)
 	defer stream.Close()
 	approvals := palyrav1connect.NewApprovalsServiceClient(d.client(), d.url())
 	for stream.Receive() {
@@ -32,9 +27,7 @@ func asked(t *testing.T, d *running, input map[string]string) (n int) {
 		}
 		n++
 		no := &palyrav1.DecideApprovalRequest{ApprovalId: a.GetApprovalId(), ShownDigest: a.GetCallDigest(), Reason: "no"}
-		if _, err := approvals.DecideApproval(t.Context(), no); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(approvals.DecideApproval(t.Context(), no))(t)
 	}
 	return n
 }
@@ -43,9 +36,7 @@ func asked(t *testing.T, d *running, input map[string]string) (n int) {
 func TestADeniedCallIsNotAskedBySpellingItOtherwise(t *testing.T) {
 	cfg := testConfig(t)
 	ws := filepath.Join(t.TempDir(), "ws")
-	if err := os.MkdirAll(filepath.Join(ws, "d"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Join(ws, "d"), 0o755))
 	cfg.Workspaces = []config.Workspace{{Name: "default", Path: ws}, {Name: "again", Path: ws}}
 	d := start(t, cfg)
 	if n := asked(t, d, map[string]string{"path": "x", "content": "n"}); n != 1 {

@@ -18,10 +18,9 @@ import (
 	"palyra/internal/config"
 	"palyra/internal/dispatch"
 	"palyra/internal/event"
-	"palyra/internal/identity"
 	"palyra/internal/journal"
+	"palyra/internal/must"
 	"palyra/internal/reason"
-	"palyra/internal/statedir"
 	"palyra/internal/toolcall"
 )
 
@@ -47,25 +46,12 @@ func openClockWorld(t *testing.T, dir string, wall *jumping) *clockWorld {
 	cfg.StateDir = dir
 	cfg.ProcessRunner.Enabled = false
 	cfg.Approvals.Cooldown = 0
-	g, err := build(t.Context(), Options{
+	g := must.Get(build(t.Context(), Options{
 		Config: cfg, Log: slog.New(slog.DiscardHandler), wall: wall.now,
 		tools: []dispatch.Tool{appendTool(filepath.Join(dir, "effect"))},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	w := &clockWorld{t: t, g: g, parts: &errgroup.Group{}}
-	device, _, err := g.identity.Start(t.Context(), identity.LocalConfig{Dir: statedir.Operator(dir), Address: "127.0.0.1:1", ServerName: serverName})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := g.policies.Load(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	w.caller = access.Caller{
-		Principal: device.Principal, OnBehalfOf: device.Principal, Roles: []access.Role{access.RoleOwner},
-		DeviceID: device.ID, Surface: access.SurfaceGRPC, Paired: true,
-	}
+	w.caller = firstOperator(t, g)
 	ctx, stop := context.WithCancel(context.Background())
 	w.stop = stop
 	w.parts.Go(func() error { return g.desk.Run(ctx) })
@@ -75,12 +61,8 @@ func openClockWorld(t *testing.T, dir string, wall *jumping) *clockWorld {
 func (w *clockWorld) close() {
 	w.t.Helper()
 	w.stop()
-	if err := w.parts.Wait(); err != nil {
-		w.t.Error(err)
-	}
-	if err := w.g.close(nil); err != nil {
-		w.t.Error(err)
-	}
+	must.Check(w.t, w.parts.Wait())
+	must.Check(w.t, w.g.close(nil))
 }
 
 // call begins a call that asks, and returns its outcome once it has one.
@@ -136,10 +118,7 @@ func (w *clockWorld) verify() int {
 	if _, err := w.g.journal.VerifyFull(w.t.Context()); err != nil {
 		w.t.Error(err)
 	}
-	steps, err := w.g.journal.List(w.t.Context(), journal.Filter{Code: string(event.ClockStepped)})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	steps := must.Get(w.g.journal.List(w.t.Context(), journal.Filter{Code: string(event.ClockStepped)}))(w.t)
 	return len(steps)
 }
 
@@ -159,9 +138,7 @@ func TestClockSetBack(t *testing.T) {
 		w.wantOutcome(done, false, reason.ApprovalExpired)
 
 		done = w.call()
-		if err := w.allow(approval.Ballot{Scope: approval.Timeboxed, TTL: 30 * time.Minute}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.allow(approval.Ballot{Scope: approval.Timeboxed, TTL: 30 * time.Minute}))
 		w.wantOutcome(done, true, "")
 		wall.set(-48 * time.Hour)
 		time.Sleep(29 * time.Minute)
@@ -183,9 +160,7 @@ func TestClockSetForward(t *testing.T) {
 		w := openClockWorld(t, filepath.Join(t.TempDir(), "state"), wall)
 		defer w.close()
 		done := w.call()
-		if err := w.allow(approval.Ballot{Scope: approval.Timeboxed, TTL: time.Hour}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.allow(approval.Ballot{Scope: approval.Timeboxed, TTL: time.Hour}))
 		w.wantOutcome(done, true, "")
 		wall.set(72 * time.Hour)
 		done = w.call() // the grant is over: it asks
@@ -215,9 +190,7 @@ func TestClockWasWrong(t *testing.T) {
 		wall.set(10 * 365 * 24 * time.Hour)
 		w := openClockWorld(t, dir, wall)
 		done := w.call()
-		if err := w.allow(approval.Ballot{Scope: approval.Timeboxed, TTL: 30 * time.Minute}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.allow(approval.Ballot{Scope: approval.Timeboxed, TTL: 30 * time.Minute}))
 		w.wantOutcome(done, true, "")
 		w.close()
 		wall.set(0)

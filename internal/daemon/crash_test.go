@@ -31,6 +31,7 @@ import (
 	"palyra/internal/gatewaytest"
 	"palyra/internal/identity"
 	"palyra/internal/journal"
+	"palyra/internal/must"
 	"palyra/internal/policy"
 	"palyra/internal/statedir"
 	"palyra/internal/tool"
@@ -74,9 +75,7 @@ func TestKilledBetweenStages(t *testing.T) {
 			return err
 		})
 	}
-	if err := group.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, group.Wait())
 	t.Logf("%d kills around %d borders", killed[0]+killed[1], borders)
 }
 
@@ -86,18 +85,9 @@ const crashEnv = "PALYRA_TEST_CRASH"
 func countBorders(t *testing.T) int {
 	t.Helper()
 	dir := t.TempDir()
-	if _, err := crashOnce(t.Context(), filepath.Join(dir, "state"), 0, 0); err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(filepath.Join(dir, "state", "borders"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := strconv.Atoi(string(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
+	must.Get(crashOnce(t.Context(), filepath.Join(dir, "state"), 0, 0))(t)
+	text := must.Get(os.ReadFile(filepath.Join(dir, "state", "borders")))(t)
+	return must.Get(strconv.Atoi(string(text)))(t)
 }
 
 // crashOnce starts a process that makes one call and kills itself a while
@@ -130,9 +120,7 @@ func TestCrashingProcess(t *testing.T) {
 	w.checkInvariants()
 	w.call()
 	w.checkInvariants()
-	if err := os.WriteFile(filepath.Join(parts[0], "borders"), []byte(strconv.FormatInt(killer.passed.Load(), 10)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(parts[0], "borders"), []byte(strconv.FormatInt(killer.passed.Load(), 10)), 0o600))
 	w.close()
 }
 
@@ -185,23 +173,26 @@ func openCrashWorld(t *testing.T, dir string, k *killer) *crashWorld {
 		t.Fatalf("starting after a kill: %v", err)
 	}
 	w.g = g
-	device, _, err := g.identity.Start(t.Context(), identity.LocalConfig{Dir: statedir.Operator(dir), Address: "127.0.0.1:1", ServerName: serverName})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := g.policies.Load(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	w.caller = access.Caller{
-		Principal: device.Principal, OnBehalfOf: device.Principal, Roles: []access.Role{access.RoleOwner},
-		DeviceID: device.ID, Surface: access.SurfaceGRPC, Paired: true,
-	}
+	w.caller = firstOperator(t, g)
 	ctx, stop := context.WithCancel(context.Background())
 	w.stop = stop
 	w.parts = &errgroup.Group{}
 	w.parts.Go(func() error { return g.desk.Run(ctx) })
 	w.parts.Go(func() error { return w.approveAll(ctx) })
 	return w
+}
+
+// firstOperator makes the local operator of a gateway without listeners, loads
+// the policies, and returns the operator at the API.
+func firstOperator(t *testing.T, g *gateway) access.Caller {
+	t.Helper()
+	device, _, err := g.identity.Start(t.Context(), identity.LocalConfig{Dir: statedir.Operator(g.cfg.StateDir), Address: "127.0.0.1:1", ServerName: serverName})
+	must.Do(t, err)
+	must.Do(t, g.policies.Load(t.Context()))
+	return access.Caller{
+		Principal: device.Principal, OnBehalfOf: device.Principal, Roles: []access.Role{access.RoleOwner},
+		DeviceID: device.ID, Surface: access.SurfaceGRPC, Paired: true,
+	}
 }
 
 // approveAll says yes to whatever is asked.
@@ -232,12 +223,8 @@ func (w *crashWorld) call() {
 func (w *crashWorld) close() {
 	w.t.Helper()
 	w.stop()
-	if err := w.parts.Wait(); err != nil {
-		w.t.Error(err)
-	}
-	if err := w.g.close(nil); err != nil {
-		w.t.Error(err)
-	}
+	must.Check(w.t, w.parts.Wait())
+	must.Check(w.t, w.g.close(nil))
 }
 
 // checkInvariants fails when a kill left anything that must not be.
@@ -337,10 +324,7 @@ func (w *crashWorld) read() story {
 	s := story{decided: map[string]bool{}, ends: map[string]int{}, consumed: map[string]int{}, cited: map[string]int{}}
 	after := int64(0)
 	for {
-		page, err := w.g.journal.List(w.t.Context(), journal.Filter{After: after})
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		page := must.Get(w.g.journal.List(w.t.Context(), journal.Filter{After: after}))(w.t)
 		if len(page) == 0 {
 			return s
 		}
@@ -356,9 +340,7 @@ func (s story) add(t *testing.T, e journal.Event) {
 	switch e.Code {
 	case event.Decided:
 		var d decision.Record
-		if err := json.Unmarshal(e.Payload, &d); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(e.Payload, &d))
 		if d.Allowed {
 			s.decided[e.Subject] = true
 			s.cited[d.ApprovalID]++

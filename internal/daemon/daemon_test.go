@@ -22,6 +22,7 @@ import (
 	"palyra/internal/config"
 	"palyra/internal/event"
 	"palyra/internal/identity"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/statedir"
 	"palyra/internal/tool"
@@ -90,38 +91,23 @@ func (d *running) end() {
 // client is the local operator's.
 func (d *running) client() *http.Client {
 	d.t.Helper()
-	bundle, err := identity.ReadBundle(d.Credentials)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	transport := &http.Transport{TLSClientConfig: bundle.ClientTLS(), ForceAttemptHTTP2: true}
-	d.t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport}
+	return dialAs(d.t, d.Credentials)
 }
 
 func (d *running) url() string { return "https://" + d.API }
 
 func (d *running) get(path string) (int, string) {
 	d.t.Helper()
-	res, err := http.Get("http://" + d.Metrics + path)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	res := must.Get(http.Get("http://" + d.Metrics + path))(d.t)
 	defer func() { _ = res.Body.Close() }()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(res.Body))(d.t)
 	return res.StatusCode, string(text)
 }
 
 func TestServesAndStopsInOrder(t *testing.T) {
 	d := start(t, testConfig(t))
 	status := palyrav1connect.NewStatusServiceClient(d.client(), d.url())
-	res, err := status.GetStatus(t.Context(), &palyrav1.GetStatusRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(status.GetStatus(t.Context(), &palyrav1.GetStatusRequest{}))(t)
 	if !res.GetReady() || res.GetCaller().GetPrincipal() != "user:local" || res.GetCaller().GetCertificateExpiresAt() == nil {
 		t.Errorf("status = %v", res)
 	}
@@ -137,10 +123,7 @@ func TestServesAndStopsInOrder(t *testing.T) {
 	// A new start finds that the last one ended in order, under a checkpoint.
 	again := start(t, d.cfg)
 	events := palyrav1connect.NewJournalServiceClient(again.client(), again.url())
-	page, err := events.ListEvents(t.Context(), &palyrav1.ListEventsRequest{Filter: &palyrav1.EventFilter{Code: "PAL-J"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(events.ListEvents(t.Context(), &palyrav1.ListEventsRequest{Filter: &palyrav1.EventFilter{Code: "PAL-J"}}))(t)
 	var codes []string
 	for _, e := range page.GetEvents() {
 		codes = append(codes, e.GetCode())
@@ -166,9 +149,7 @@ func TestOneDaemonPerStateDirectory(t *testing.T) {
 
 func TestStateDirectoryMustBePrivate(t *testing.T) {
 	cfg := testConfig(t)
-	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(cfg.StateDir, 0o700))
 	chmod(t, cfg.StateDir, 0o755)
 	err := Run(t.Context(), Options{Config: cfg, Log: slog.New(slog.DiscardHandler)})
 	var known *reason.Error
@@ -183,9 +164,7 @@ func TestBrokenPolicyKeepsTheRunningSet(t *testing.T) {
 	d := start(t, cfg)
 	policies := palyrav1connect.NewPolicyServiceClient(d.client(), d.url())
 	before, err := policies.GetPolicy(t.Context(), &palyrav1.GetPolicyRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	file := filepath.Join(cfg.Policy.Dir, "10-own.cedar")
 	write(t, file, `permit(principal, action, resource) when { contxt.risk }`)
 	_, err = policies.ReloadPolicy(t.Context(), &palyrav1.ReloadPolicyRequest{})
@@ -198,9 +177,7 @@ func TestBrokenPolicyKeepsTheRunningSet(t *testing.T) {
 	}
 	// Negative control: a sound policy does come into force.
 	write(t, file, "@id(\"own.no-echo\")\n@reason(\"no echo\")\nforbid(principal, action == Action::\"tool.execute/echo\", resource);\n")
-	if _, err = policies.ReloadPolicy(t.Context(), &palyrav1.ReloadPolicyRequest{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(policies.ReloadPolicy(t.Context(), &palyrav1.ReloadPolicyRequest{}))(t)
 	calls := palyrav1connect.NewGatewayServiceClient(d.client(), d.url())
 	verdict, err := calls.EvaluateTool(t.Context(), &palyrav1.EvaluateToolRequest{Tool: "echo", InputJson: []byte(`{"text":"x"}`)})
 	if err != nil || verdict.GetVerdict() != "deny" {
@@ -214,30 +191,20 @@ func TestBrokenPolicyKeepsTheRunningSet(t *testing.T) {
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // TestOfflineToolsAreTheBuiltinOnes holds together the daemon's tools and the
 // list that `palyra policy check` uses when no gateway is at hand.
 func TestOfflineToolsAreTheBuiltinOnes(t *testing.T) {
-	text, err := os.ReadFile("../cli/policy/builtin_tools.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../cli/policy/builtin_tools.json"))(t)
 	var listed []tool.Descriptor
-	if err := json.Unmarshal(text, &listed); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &listed))
 	offline := make(map[string]string)
 	for _, d := range listed {
 		offline[d.Name] = digest(t, d)
 	}
-	cfg, err := builtinConfig(config.Default(), nil, isolation{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(builtinConfig(config.Default(), nil, isolation{}))(t)
 	tools := builtin.New(cfg)
 	for _, b := range tools {
 		d := b.Descriptor()
@@ -252,31 +219,19 @@ func TestOfflineToolsAreTheBuiltinOnes(t *testing.T) {
 
 func digest(t *testing.T, d tool.Descriptor) string {
 	t.Helper()
-	text, err := d.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
+	return must.Get(d.Digest())(t)
 }
 
 func TestOperatorAddedOnlineAndOffline(t *testing.T) {
 	cfg := testConfig(t)
 	d := start(t, cfg)
 	online := filepath.Join(t.TempDir(), "bob")
-	if _, err := AddOperator(t.Context(), cfg, NewOperator{Name: "bob", Roles: []access.Role{access.RoleOperator}, Dir: online}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(AddOperator(t.Context(), cfg, NewOperator{Name: "bob", Roles: []access.Role{access.RoleOperator}, Dir: online}))(t)
 	whoIs := func(d *running, dir string) string {
-		bundle, err := identity.ReadBundle(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		bundle := must.Get(identity.ReadBundle(dir))(t)
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: bundle.ClientTLS(), ForceAttemptHTTP2: true}, Timeout: time.Minute}
 		defer client.CloseIdleConnections()
-		res, err := palyrav1connect.NewStatusServiceClient(client, d.url()).GetStatus(t.Context(), &palyrav1.GetStatusRequest{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must.Get(palyrav1connect.NewStatusServiceClient(client, d.url()).GetStatus(t.Context(), &palyrav1.GetStatusRequest{}))(t)
 		return res.GetCaller().GetPrincipal()
 	}
 	if who := whoIs(d, online); who != "user:bob" {
@@ -284,11 +239,9 @@ func TestOperatorAddedOnlineAndOffline(t *testing.T) {
 	}
 	d.end()
 	offline := filepath.Join(t.TempDir(), "coder")
-	if _, err := AddOperator(t.Context(), cfg, NewOperator{
+	must.Get(AddOperator(t.Context(), cfg, NewOperator{
 		Name: "coder", Roles: []access.Role{access.RoleAgent}, Owner: access.User("bob"), Dir: offline,
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	again := start(t, cfg)
 	if who := whoIs(again, offline); who != "agent:coder" {
 		t.Errorf("the bundle made offline is %s", who)

@@ -12,6 +12,7 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/config"
+	"palyra/internal/must"
 )
 
 // TestTimeIsUpInEveryTier: a call that runs into the limit of execution timed
@@ -42,14 +43,8 @@ func TestTimeIsUpInEveryTier(t *testing.T) {
 				c.ExecutionTimeoutMS = 2000
 				row.change(c)
 			})
-			input, err := json.Marshal(row.input)
-			if err != nil {
-				t.Fatal(err)
-			}
-			stream, err := palyrav1connect.NewGatewayServiceClient(g.client(), g.url()).CallTool(t.Context(), &palyrav1.CallToolRequest{Tool: row.tool, InputJson: input})
-			if err != nil {
-				t.Fatal(err)
-			}
+			input := must.Get(json.Marshal(row.input))(t)
+			stream := must.Get(palyrav1connect.NewGatewayServiceClient(g.client(), g.url()).CallTool(t.Context(), &palyrav1.CallToolRequest{Tool: row.tool, InputJson: input}))(t)
 			var result *palyrav1.ToolResult
 			for stream.Receive() {
 				if e, ok := stream.Msg().GetEvent().(*palyrav1.CallToolResponse_Result); ok {

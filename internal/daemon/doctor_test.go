@@ -18,6 +18,7 @@ import (
 	"palyra/internal/identity/ca"
 	"palyra/internal/journal"
 	"palyra/internal/journalkey"
+	"palyra/internal/must"
 	"palyra/internal/sqlite"
 	"palyra/internal/statedir"
 )
@@ -176,12 +177,8 @@ func TestDoctorSeesAClockThatIsBehind(t *testing.T) {
 		t.Fatalf("before: %+v", e)
 	}
 	ahead := openAhead(t, cfg)
-	if _, err := ahead.Append(t.Context(), event.Draft{Code: event.Opened, Actor: journal.Daemon, Payload: []byte(`{}`)}); err != nil {
-		t.Fatal(err)
-	}
-	if err := ahead.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(ahead.Append(t.Context(), event.Draft{Code: event.Opened, Actor: journal.Daemon, Payload: []byte(`{}`)}))(t)
+	must.Do(t, ahead.Close(t.Context()))
 	if e := examOf(t, cfg, "clock"); e.Result != doctor.Failed || !strings.Contains(e.Remedy, "Set the clock") {
 		t.Errorf("clock: %+v", e)
 	}
@@ -197,9 +194,7 @@ func TestDoctorCommand(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "state")
 	text, err := run("--state-dir", dir, "-o", "json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var d doctor.Diagnosis
 	if err := json.Unmarshal([]byte(text), &d); err != nil || !d.Healthy || len(d.Checks) < 10 {
 		t.Errorf("%v in %s", err, text)
@@ -207,9 +202,7 @@ func TestDoctorCommand(t *testing.T) {
 	if _, err := os.Stat(dir); err == nil {
 		t.Error("the doctor made the state directory")
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(dir, 0o700))
 	chmod(t, dir, 0o755)
 	text, err = run("--state-dir", dir)
 	if err == nil || !strings.Contains(text, "failed   state directory") || !strings.Contains(text, "next: Run `chmod 700") {
@@ -222,63 +215,41 @@ func TestDoctorCommand(t *testing.T) {
 
 func (d *running) status() *palyrav1.GetStatusResponse {
 	d.t.Helper()
-	s, err := palyrav1connect.NewStatusServiceClient(d.client(), d.url()).GetStatus(d.t.Context(), &palyrav1.GetStatusRequest{})
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	return s
+	return must.Get(palyrav1connect.NewStatusServiceClient(d.client(), d.url()).GetStatus(d.t.Context(), &palyrav1.GetStatusRequest{}))(d.t)
 }
 
 func chmod(t *testing.T, path string, mode os.FileMode) {
 	t.Helper()
-	if err := os.Chmod(path, mode); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(path, mode))
 }
 
 // forge changes who caused the journal's newest events, in the file itself.
 func forge(t *testing.T, path string) {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(path))(t)
 	forged := bytes.ReplaceAll(data, []byte("service:palyrad"), []byte("service:mallory"))
 	if bytes.Equal(forged, data) {
 		t.Fatal("there was nothing to forge")
 	}
-	if err := os.WriteFile(path, forged, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, forged, 0o600))
 }
 
 // openAhead opens the store with a clock that is a day ahead.
 func openAhead(t *testing.T, cfg *config.Config) *sqlite.DB {
 	t.Helper()
-	authority, err := ca.Inspect(statedir.Authority(cfg.StateDir), ca.Options{TrustDomain: cfg.TrustDomain, ServerHosts: cfg.Listen.ServerNames})
-	if err != nil {
-		t.Fatal(err)
-	}
+	authority := must.Get(ca.Inspect(statedir.Authority(cfg.StateDir), ca.Options{TrustDomain: cfg.TrustDomain, ServerHosts: cfg.Listen.ServerNames}))(t)
 	origin, known, err := journalkey.Origin(authority)
-	if err != nil {
-		t.Fatal(err)
-	}
-	db, err := sqlite.Open(t.Context(), statedir.Store(cfg.StateDir), sqlite.Options{
+	must.Do(t, err)
+	db := must.Get(sqlite.Open(t.Context(), statedir.Store(cfg.StateDir), sqlite.Options{
 		Origin: origin, Verifiers: known, Now: func() time.Time { return time.Now().Add(24 * time.Hour) },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return db
 }
 
 // taken returns an address that somebody listens on until the test ends.
 func taken(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	return l.Addr().String()
 }

@@ -5,23 +5,18 @@ import (
 
 	"palyra/internal/builtin"
 	"palyra/internal/dispatch"
+	"palyra/internal/must"
 	"palyra/internal/workspace"
 )
 
 // Of the daemon's own tools, only these may be recorded after they ran.
 func TestEffectlessTools(t *testing.T) {
-	set, err := workspace.NewSet(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(workspace.NewSet(nil))(t)
 	var tools []dispatch.Tool
 	for _, b := range builtin.New(builtin.Config{Workspaces: set}) {
 		tools = append(tools, b)
 	}
-	router, err := dispatch.New(dispatch.Config{Tools: tools, Snapshot: func() string { return "" }, Timeout: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	router := must.Get(dispatch.New(dispatch.Config{Tools: tools, Snapshot: func() string { return "" }, Timeout: 1}))(t)
 	for _, d := range router.Descriptors() {
 		if got, want := router.Effectless(d.Name), d.Name == "echo"; got != want {
 			t.Errorf("%s counts as effectless: %t, want %t", d.Name, got, want)

@@ -17,6 +17,7 @@ import (
 	"palyra/internal/attest"
 	"palyra/internal/config"
 	"palyra/internal/event"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox/exec"
 	"palyra/internal/tool"
@@ -35,10 +36,7 @@ func startTwin(t *testing.T) *twin {
 	t.Helper()
 	s := &twin{}
 	for range 20 {
-		one, err := net.Listen("tcp4", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		one := must.Get(net.Listen("tcp4", "127.0.0.1:0"))(t)
 		s.allowed = one.Addr().String()
 		s.denied = fmt.Sprintf("127.0.0.2:%d", one.Addr().(*net.TCPAddr).Port)
 		two, err := net.Listen("tcp4", s.denied)
@@ -89,25 +87,18 @@ func TestProgramsReachOnlyWhatIsAllowed(t *testing.T) {
 		t.Errorf("the result lacks %q: %s", want, r.GetResultJson())
 	}
 	var statement attest.Statement
-	if err := json.Unmarshal([]byte(r.attested), &statement); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(r.attested), &statement))
 	e := statement.Predicate.Egress
 	if e.Mode != "strict" || !slices.Equal(e.Allowed, []string{s.allowed}) || len(e.Observed) == 0 || e.Observed[0].Verdict != "denied" || e.Observed[0].Reason != "unlisted" {
 		t.Errorf("the attestation says %+v", e)
 	}
-	events, err := palyrav1connect.NewJournalServiceClient(g.client(), g.url()).ListEvents(t.Context(), &palyrav1.ListEventsRequest{Filter: &palyrav1.EventFilter{Code: string(event.Attested)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	events := must.Get(palyrav1connect.NewJournalServiceClient(g.client(), g.url()).ListEvents(t.Context(), &palyrav1.ListEventsRequest{Filter: &palyrav1.EventFilter{Code: string(event.Attested)}}))(t)
 	var payload struct {
 		Report tool.Report `json:"report"`
 	}
 	for _, one := range events.GetEvents() {
 		if strings.Contains(string(one.GetPayloadJson()), `"127.0.0.2"`) {
-			if err := json.Unmarshal(one.GetPayloadJson(), &payload); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(one.GetPayloadJson(), &payload))
 		}
 	}
 	if observed := payload.Report.Egress.Observed; len(observed) == 0 || observed[0].Host != "127.0.0.2" {
@@ -164,9 +155,7 @@ func TestExecReaches(t *testing.T) {
 		e = run([]string{"--tier", tier, "--report", "json", "--allow", s.allowed}, s.denied)
 		lines := strings.Split(strings.TrimSpace(e.errOut), "\n")
 		var report exec.Report
-		if err := json.Unmarshal([]byte(lines[len(lines)-1]), &report); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(lines[len(lines)-1]), &report))
 		if o := report.Egress.Observed; len(o) == 0 || o[0].Host != "127.0.0.2" || o[0].Verdict != "denied" || !slices.Equal(report.Egress.Allowed, []string{s.allowed}) {
 			t.Errorf("tier %s: the report says %+v", tier, report.Egress)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"palyra/internal/config"
 	"palyra/internal/egress"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -29,9 +30,7 @@ func TestReach(t *testing.T) {
 		{Name: "of-fetches", Header: "Authorization", Hosts: []string{"api.example.org:8443"}},
 	}
 	grant, err := reach(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	want := []string{
 		"*.example.net:443", "*.example.net:80", "api.example.org:8443", "example.net:443", "example.net:80", "deny evil.example.net",
 		`inspect www.example.net:443 methods=GET paths="/a/**"`,

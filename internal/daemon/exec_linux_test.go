@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox/exec"
 )
@@ -47,10 +48,7 @@ func TestExecRunsInTheSandbox(t *testing.T) {
 		})
 	}
 	// The network is ours only when that was asked for.
-	ours, err := os.Readlink("/proc/self/ns/net")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ours := must.Get(os.Readlink("/proc/self/ns/net"))(t)
 	for mode, same := range map[string]bool{"none": true, "preflight": true, "strict": false} {
 		if e := sandboxExec(t, "", "--egress", mode, "--", "readlink", "/proc/self/ns/net"); e.code != 0 || (e.out == ours+"\n") != same {
 			t.Errorf("egress %s: %+v, ours is %s", mode, e, ours)
@@ -86,9 +84,7 @@ func TestExecCopies(t *testing.T) {
 			}
 			lines := strings.Split(strings.TrimSpace(e.errOut), "\n")
 			var report exec.Report
-			if err := json.Unmarshal([]byte(lines[len(lines)-1]), &report); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal([]byte(lines[len(lines)-1]), &report))
 			want := map[string]string{"no": "discarded", "yes": "committed"}[row.commit]
 			if report.Kind != "SandboxRun" || *report.ExitCode != 3 || string(report.Changes.State) != want || report.Level != "strict" || report.Rung != "full" {
 				t.Errorf("report %+v, changes %+v", report, report.Changes)

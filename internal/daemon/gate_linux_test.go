@@ -16,6 +16,7 @@ import (
 	"palyra/internal/canonical"
 	"palyra/internal/config"
 	"palyra/internal/doctor"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
 )
@@ -70,7 +71,7 @@ func (g *governed) write(name, content string) {
 func (g *governed) tree() string {
 	g.t.Helper()
 	var all []string
-	err := filepath.WalkDir(g.dir, func(name string, entry fs.DirEntry, err error) error {
+	must.Do(g.t, filepath.WalkDir(g.dir, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -88,10 +89,7 @@ func (g *governed) tree() string {
 		}
 		all = append(all, line)
 		return nil
-	})
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	}))
 	return strings.Join(all, "\n")
 }
 
@@ -112,14 +110,8 @@ type ran struct {
 // call runs one program, and answers when it is asked.
 func (g *governed) call(in map[string]any) ran {
 	g.t.Helper()
-	text, err := json.Marshal(in)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	stream, err := palyrav1connect.NewGatewayServiceClient(g.client(), g.url()).CallTool(g.t.Context(), &palyrav1.CallToolRequest{Tool: "process.run", InputJson: text})
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(in))(g.t)
+	stream := must.Get(palyrav1connect.NewGatewayServiceClient(g.client(), g.url()).CallTool(g.t.Context(), &palyrav1.CallToolRequest{Tool: "process.run", InputJson: text}))(g.t)
 	var r ran
 	for stream.Receive() {
 		switch e := stream.Msg().GetEvent().(type) {
@@ -131,18 +123,14 @@ func (g *governed) call(in map[string]any) ran {
 			var envelope struct {
 				Payload []byte `json:"payload"`
 			}
-			if err := json.Unmarshal(e.Attestation.GetEnvelopeJson(), &envelope); err != nil {
-				g.t.Fatal(err)
-			}
+			must.Do(g.t, json.Unmarshal(e.Attestation.GetEnvelopeJson(), &envelope))
 			r.attested = string(envelope.Payload)
 		}
 	}
 	if err := stream.Close(); err != nil || stream.Err() != nil || r.ToolResult == nil {
 		g.t.Fatalf("the call came to %v, %v, %v", r.ToolResult, err, stream.Err())
 	}
-	if err := json.Unmarshal(r.GetResultJson(), &r.result); err != nil {
-		g.t.Fatal(err)
-	}
+	must.Do(g.t, json.Unmarshal(r.GetResultJson(), &r.result))
 	return r
 }
 
@@ -156,9 +144,7 @@ func (g *governed) answer(a *palyrav1.Approval) {
 	if decision.Allow = g.asked(a); !decision.Allow {
 		decision.Reason = "not today"
 	}
-	if _, err := palyrav1connect.NewApprovalsServiceClient(g.client(), g.url()).DecideApproval(g.t.Context(), decision); err != nil {
-		g.t.Fatal(err)
-	}
+	must.Get(palyrav1connect.NewApprovalsServiceClient(g.client(), g.url()).DecideApproval(g.t.Context(), decision))(g.t)
 }
 
 func (g *governed) want(r ran, outcome, why, state string) {
@@ -331,17 +317,12 @@ func TestDoctorExaminesEachLayer(t *testing.T) {
 func TestRequiredLayerRefuses(t *testing.T) {
 	g := startGoverned(t, func(c *config.Config) { c.ProcessRunner.RequiredLayers = []string{"seatbelt_files"} })
 	before := g.tree()
-	stream, err := palyrav1connect.NewGatewayServiceClient(g.client(), g.url()).CallTool(t.Context(),
-		&palyrav1.CallToolRequest{Tool: "process.run", InputJson: []byte(`{"argv":["touch","made"]}`)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(palyrav1connect.NewGatewayServiceClient(g.client(), g.url()).CallTool(t.Context(),
+		&palyrav1.CallToolRequest{Tool: "process.run", InputJson: []byte(`{"argv":["touch","made"]}`)}))(t)
 	for stream.Receive() {
 	}
 	if err := rpc.ReasonOf(stream.Err()); reason.Of(err) != reason.SandboxUnavailable || g.tree() != before {
 		t.Errorf("the call came to %v", err)
 	}
-	if err := stream.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, stream.Close())
 }

@@ -23,6 +23,7 @@ import (
 	"palyra/internal/dispatch"
 	"palyra/internal/gatewaytest"
 	"palyra/internal/identity"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/statedir"
@@ -32,10 +33,7 @@ import (
 // dialAs is a client with a bundle's credential.
 func dialAs(t *testing.T, dir string) *http.Client {
 	t.Helper()
-	bundle, err := identity.ReadBundle(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bundle := must.Get(identity.ReadBundle(dir))(t)
 	transport := &http.Transport{TLSClientConfig: bundle.ClientTLS(), ForceAttemptHTTP2: true}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}
@@ -72,15 +70,10 @@ func panicking() *gatewaytest.Probe {
 func TestFaultsOfToolsAreLogged(t *testing.T) {
 	book := &gatewaytest.Log{}
 	d := startWith(t, Options{Config: testConfig(t), Log: book.Logger(), tools: []dispatch.Tool{panicking()}})
-	stream, err := palyrav1connect.NewGatewayServiceClient(d.client(), d.url()).CallTool(t.Context(), &palyrav1.CallToolRequest{Tool: "test.panic", InputJson: []byte("{}")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(palyrav1connect.NewGatewayServiceClient(d.client(), d.url()).CallTool(t.Context(), &palyrav1.CallToolRequest{Tool: "test.panic", InputJson: []byte("{}")}))(t)
 	for stream.Receive() {
 	}
-	if err := stream.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, stream.Close())
 	if book.Count("a fault of the tool") == 0 || book.Count("test.panic") == 0 {
 		t.Error("the log does not hold the fault of a tool")
 	}
@@ -91,15 +84,9 @@ func TestFaultsOfToolsAreLogged(t *testing.T) {
 func TestRevocationReachesTheAPI(t *testing.T) {
 	d := start(t, testConfig(t))
 	dir := filepath.Join(t.TempDir(), "bob")
-	device, err := AddOperator(t.Context(), d.cfg, NewOperator{Name: "bob", Roles: []access.Role{access.RoleOperator}, Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	device := must.Get(AddOperator(t.Context(), d.cfg, NewOperator{Name: "bob", Roles: []access.Role{access.RoleOperator}, Dir: dir}))(t)
 	watch := func(client *http.Client) chan error {
-		stream, err := palyrav1connect.NewApprovalsServiceClient(client, d.url()).WatchApprovals(t.Context(), &palyrav1.WatchApprovalsRequest{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		stream := must.Get(palyrav1connect.NewApprovalsServiceClient(client, d.url()).WatchApprovals(t.Context(), &palyrav1.WatchApprovalsRequest{}))(t)
 		if !stream.Receive() {
 			t.Fatalf("the stream did not open: %v", stream.Err())
 		}
@@ -112,10 +99,7 @@ func TestRevocationReachesTheAPI(t *testing.T) {
 		return ended
 	}
 	own, revoked := watch(d.client()), watch(dialAs(t, dir))
-	_, err = palyrav1connect.NewIdentityServiceClient(d.client(), d.url()).RevokeDevice(t.Context(), &palyrav1.RevokeDeviceRequest{DeviceId: device, Reason: "lost"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(palyrav1connect.NewIdentityServiceClient(d.client(), d.url()).RevokeDevice(t.Context(), &palyrav1.RevokeDeviceRequest{DeviceId: device, Reason: "lost"}))(t)
 	select {
 	case err := <-revoked:
 		if connect.CodeOf(err) != connect.CodeUnauthenticated {
@@ -217,9 +201,7 @@ func TestMend(t *testing.T) {
 			t.Error("the store is well and was not tried")
 		}
 		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		must.Check(t, <-done)
 	})
 }
 
@@ -229,19 +211,12 @@ func TestSandboxMissingIsSaidBeforeAsking(t *testing.T) {
 	cfg := testConfig(t)
 	cfg.ProcessRunner.Enabled = true
 	cfg.Workspaces = append(cfg.Workspaces, workspaceAt(t))
-	g, err := build(t.Context(), Options{Config: cfg, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := must.Get(build(t.Context(), Options{Config: cfg, Log: slog.New(slog.DiscardHandler)}))(t)
 	t.Cleanup(func() { _ = g.close(nil) })
 	g.isolation.Status = sandbox.Status{Problem: "bubblewrap is not installed at /usr/bin/bwrap", Remedy: "Install it."}
-	if err := openPolicy(t.Context(), g, Options{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, openPolicy(t.Context(), g, Options{}))
 	descriptor, input, err := g.router.Check("process.run", []byte(`{"argv":["true"]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	_, err = g.router.Plan(t.Context(), tool.Proposal{ID: "p", Tool: descriptor, Input: input})
 	if reason.Of(err) != reason.SandboxUnavailable || !strings.Contains(err.Error(), "bubblewrap is not installed") {
 		t.Errorf("planning without a sandbox gives %v", err)
@@ -263,9 +238,7 @@ func TestOperatorOfflineNeedsAnAddress(t *testing.T) {
 	d := start(t, cfg)
 	d.end()
 	// Control: the last daemon's address is known, and both bundles keep it.
-	if _, err := AddOperator(t.Context(), cfg, bob); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(AddOperator(t.Context(), cfg, bob))(t)
 	for _, dir := range []string{bob.Dir, statedir.Operator(cfg.StateDir)} {
 		if b, err := identity.ReadBundle(dir); err != nil || b.Address != d.API {
 			t.Errorf("the bundle in %s is for %s, %v; the daemon was at %s", dir, b.Address, err, d.API)
@@ -277,15 +250,10 @@ func TestOperatorOfflineNeedsAnAddress(t *testing.T) {
 // was decided.
 func TestDecisionsAreCountedByDecision(t *testing.T) {
 	d := start(t, testConfig(t))
-	stream, err := palyrav1connect.NewGatewayServiceClient(d.client(), d.url()).CallTool(t.Context(), &palyrav1.CallToolRequest{Tool: "echo", InputJson: []byte(`{"text":"x"}`)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(palyrav1connect.NewGatewayServiceClient(d.client(), d.url()).CallTool(t.Context(), &palyrav1.CallToolRequest{Tool: "echo", InputJson: []byte(`{"text":"x"}`)}))(t)
 	for stream.Receive() {
 	}
-	if err := stream.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, stream.Close())
 	d.eventually("/metrics", `palyra_decisions_total{decision="allow",reason=""} 1`)
 	d.end()
 }

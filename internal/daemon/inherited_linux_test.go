@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"palyra/internal/must"
 )
 
 // TestKeepInherited starts this test again with a descriptor, and has it look
@@ -16,9 +18,7 @@ func TestKeepInherited(t *testing.T) {
 	const variable, descriptor = "PALYRA_TEST_INHERITED", "PALYRA_TEST_DESCRIPTOR"
 	switch os.Getenv(variable) {
 	case "kept":
-		if err := KeepInherited(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, KeepInherited())
 		fallthrough
 	case "given":
 		err := exec.Command("readlink", "/proc/self/fd/"+os.Getenv(descriptor)).Run()
@@ -28,9 +28,7 @@ func TestKeepInherited(t *testing.T) {
 		return
 	}
 	fd, err := unix.FcntlInt(0, unix.F_DUPFD, 77) // above what the Go runtime of the next process opens
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() { unix.Close(fd) })
 	for _, mode := range []string{"kept", "given"} {
 		cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestKeepInherited$", "-test.v")

@@ -21,6 +21,7 @@ import (
 	"palyra/internal/identity/ca"
 	"palyra/internal/journal"
 	"palyra/internal/journalkey"
+	"palyra/internal/must"
 	"palyra/internal/sqlite"
 	"palyra/internal/statedir"
 	"palyra/internal/tool"
@@ -30,23 +31,21 @@ import (
 func (d *running) keySet() attest.KeySet {
 	d.t.Helper()
 	client := palyrav1connect.NewAttestationServiceClient(d.client(), d.url())
-	res := must(client.GetKeySet(d.t.Context(), &palyrav1.GetKeySetRequest{}))(d.t)
-	set := must(attest.ParseKeySet(res.GetKeySetJson()))(d.t)
-	must(attest.NewVerifier(set))(d.t)
+	res := must.Get(client.GetKeySet(d.t.Context(), &palyrav1.GetKeySetRequest{}))(d.t)
+	set := must.Get(attest.ParseKeySet(res.GetKeySetJson()))(d.t)
+	must.Get(attest.NewVerifier(set))(d.t)
 	return set
 }
 
 func (d *running) export() []byte {
 	d.t.Helper()
-	stream := must(palyrav1connect.NewJournalServiceClient(d.client(), d.url()).ExportJournal(d.t.Context(), &palyrav1.ExportJournalRequest{}))(d.t)
+	stream := must.Get(palyrav1connect.NewJournalServiceClient(d.client(), d.url()).ExportJournal(d.t.Context(), &palyrav1.ExportJournalRequest{}))(d.t)
 	defer func() { _ = stream.Close() }()
 	var text bytes.Buffer
 	for stream.Receive() {
 		text.Write(stream.Msg().GetData())
 	}
-	if err := stream.Err(); err != nil {
-		d.t.Fatal(err)
-	}
+	must.Do(d.t, stream.Err())
 	return text.Bytes()
 }
 
@@ -71,10 +70,7 @@ func TestRotateJournalKey(t *testing.T) {
 		t.Errorf("while palyrad runs: %v", err)
 	}
 	d.end()
-	r, err := RotateJournalKey(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(RotateJournalKey(t.Context(), cfg))(t)
 	d = start(t, cfg)
 	after, late := d.keySet(), d.export()
 	keys := after.CheckpointKeys
@@ -113,25 +109,17 @@ func TestRotationCutOff(t *testing.T) {
 			cfg := testConfig(t)
 			start(t, cfg).end()
 			authority, _, err := ca.Open(filepath.Join(cfg.StateDir, "ca"), ca.Options{TrustDomain: cfg.TrustDomain})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			old := authority.JournalVerifiers()[0]
 			text, next, err := authority.NextJournalKey()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			origin, known, err := journalkey.Origin(authority)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if durable {
-				db := must(sqlite.Open(t.Context(), statedir.Store(cfg.StateDir), sqlite.Options{Origin: origin, Verifiers: known}))(t)
-				log := must(journal.New(db, journal.Options{Key: must(journal.ParseKey(authority.JournalSigner()))(t)}))(t)
-				must(log.Rotate(t.Context(), must(journal.ParseKey(text))(t), next.ChainPEM(), next.CertifiedAt))(t)
-				if err := db.Close(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				db := must.Get(sqlite.Open(t.Context(), statedir.Store(cfg.StateDir), sqlite.Options{Origin: origin, Verifiers: known}))(t)
+				log := must.Get(journal.New(db, journal.Options{Key: must.Get(journal.ParseKey(authority.JournalSigner()))(t)}))(t)
+				must.Get(log.Rotate(t.Context(), must.Get(journal.ParseKey(text))(t), next.ChainPEM(), next.CertifiedAt))(t)
+				must.Do(t, db.Close(t.Context()))
 			}
 			d := start(t, cfg)
 			want := old
@@ -159,9 +147,7 @@ func TestCheckpointKeyIsCertifiedAtUpgrade(t *testing.T) {
 	d := start(t, cfg)
 	first, old := d.keySet().CheckpointKeys[0], d.export()
 	d.end()
-	if err := os.Remove(filepath.Join(cfg.StateDir, "ca", "journal-keys.json")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(cfg.StateDir, "ca", "journal-keys.json")))
 	d = start(t, cfg)
 	set := d.keySet()
 	if k := set.CheckpointKeys; len(k) != 1 || k[0].Verifier != first.Verifier || k[0].FirstSize != 0 || k[0].LastSize != 0 {
@@ -181,49 +167,36 @@ func TestFiveYears(t *testing.T) {
 	now := func() time.Time { return clock }
 	dir := filepath.Join(t.TempDir(), "state")
 	authority, _, err := ca.Open(filepath.Join(dir, "ca"), ca.Options{Now: now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	origin, known, err := journalkey.Origin(authority)
-	if err != nil {
-		t.Fatal(err)
-	}
-	db := must(sqlite.Open(t.Context(), statedir.Store(dir), sqlite.Options{Origin: origin, Verifiers: known, Now: now}))(t)
+	must.Do(t, err)
+	db := must.Get(sqlite.Open(t.Context(), statedir.Store(dir), sqlite.Options{Origin: origin, Verifiers: known, Now: now}))(t)
 	defer func() { _ = db.Close(context.WithoutCancel(t.Context())) }()
-	log := must(journalkey.Open(t.Context(), db, authority, journal.Options{}))(t)
+	log := must.Get(journalkey.Open(t.Context(), db, authority, journal.Options{}))(t)
 	first := authority.Notary()
-	notary := must(attest.NewNotary(attest.NotaryConfig{Signer: first.Signer, Chain: first.Chain, Gateway: authority.TrustDomain(), Now: now}))(t)
+	notary := must.Get(attest.NewNotary(attest.NotaryConfig{Signer: first.Signer, Chain: first.Chain, Gateway: authority.TrustDomain(), Now: now}))(t)
 	var envelopes []attest.Envelope
 	for month := range 5 * 12 {
 		clock = clock.AddDate(0, 1, 0)
-		if err := authority.Maintain(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, authority.Maintain())
 		key := authority.Notary()
-		if err := notary.Use(key.Signer, key.Chain); err != nil {
-			t.Fatal(err)
-		}
-		envelopes = append(envelopes, must(notary.Sign(t.Context(), anExecution(clock)))(t))
-		must(log.Append(t.Context(), event.Draft{Code: event.Opened, Actor: journal.Daemon, Payload: []byte("{}")}))(t)
-		must(log.Checkpoint(t.Context()))(t)
+		must.Do(t, notary.Use(key.Signer, key.Chain))
+		envelopes = append(envelopes, must.Get(notary.Sign(t.Context(), anExecution(clock)))(t))
+		must.Get(log.Append(t.Context(), event.Draft{Code: event.Opened, Actor: journal.Daemon, Payload: []byte("{}")}))(t)
+		must.Get(log.Checkpoint(t.Context()))(t)
 		if month == 40 {
-			must(journalkey.Rotate(t.Context(), log, authority))(t)
+			must.Get(journalkey.Rotate(t.Context(), log, authority))(t)
 		}
 	}
 	set := notary.KeySet().WithCheckpointKeys(journalkey.Certified(authority))
-	verifier, err := attest.NewVerifier(set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	verifier := must.Get(attest.NewVerifier(set))(t)
 	for i, e := range envelopes {
 		if _, err := verifier.Verify(e.JSON); err != nil {
 			t.Errorf("month %d: %v", i, err)
 		}
 	}
 	var text bytes.Buffer
-	if err := log.Export(t.Context(), &text, 0, must(set.JSON())(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, log.Export(t.Context(), &text, 0, must.Get(set.JSON())(t)))
 	if sum, err := verifiedWith(text.Bytes(), set); err != nil || sum.Checkpoints != 60 || sum.Rotations != 1 {
 		t.Errorf("%+v, %v", sum, err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
+	"palyra/internal/must"
 )
 
 // TestMetricsCount makes one call that is allowed and one that is denied.
@@ -17,15 +18,10 @@ func TestMetricsCount(t *testing.T) {
 	d := start(t, cfg)
 	calls := palyrav1connect.NewGatewayServiceClient(d.client(), d.url())
 	for tool, input := range map[string]string{"echo": `{"text":"hello"}`, "http.fetch": `{"url":"https://example.com/"}`} {
-		stream, err := calls.CallTool(t.Context(), &palyrav1.CallToolRequest{Tool: tool, InputJson: []byte(input)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		stream := must.Get(calls.CallTool(t.Context(), &palyrav1.CallToolRequest{Tool: tool, InputJson: []byte(input)}))(t)
 		for stream.Receive() {
 		}
-		if err := stream.Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, stream.Err())
 	}
 	for _, want := range []string{
 		`palyra_verdicts_total{reason="",verdict="allow"} 1`,

@@ -14,6 +14,7 @@ import (
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/config"
 	"palyra/internal/model/modeltest"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
 )
@@ -22,14 +23,8 @@ import (
 func (d *running) runWith(model string) *palyrav1.Run {
 	d.t.Helper()
 	gateway := palyrav1connect.NewGatewayServiceClient(d.client(), d.url())
-	started, err := gateway.StartRun(d.t.Context(), &palyrav1.StartRunRequest{Message: "hello", Model: model})
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	stream, err := gateway.WatchRun(d.t.Context(), &palyrav1.WatchRunRequest{RunId: started.GetRun().GetRunId()})
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	started := must.Get(gateway.StartRun(d.t.Context(), &palyrav1.StartRunRequest{Message: "hello", Model: model}))(d.t)
+	stream := must.Get(gateway.WatchRun(d.t.Context(), &palyrav1.WatchRunRequest{RunId: started.GetRun().GetRunId()}))(d.t)
 	defer stream.Close()
 	for stream.Receive() {
 		if end := stream.Msg().GetEvent().GetFinished(); end != nil {
@@ -48,9 +43,7 @@ func TestModelsThatCannotBeUsed(t *testing.T) {
 	file := func(name string, mode os.FileMode, text string) string {
 		path := filepath.Join(dir, name)
 		write(t, path, text)
-		if err := os.Chmod(path, mode); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(path, mode))
 		return path
 	}
 	hosted := func(name, key string) config.Model {
@@ -65,10 +58,7 @@ func TestModelsThatCannotBeUsed(t *testing.T) {
 	}
 	var log bytes.Buffer
 	d := startWith(t, Options{Config: cfg, Log: slog.New(slog.NewTextHandler(&log, nil))})
-	status, err := palyrav1connect.NewStatusServiceClient(d.client(), d.url()).GetStatus(t.Context(), &palyrav1.GetStatusRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	status := must.Get(palyrav1connect.NewStatusServiceClient(d.client(), d.url()).GetStatus(t.Context(), &palyrav1.GetStatusRequest{}))(t)
 	for i, want := range []string{"", "others than its owner may use it", "no such file", "there are no turns"} {
 		m := status.GetModels()[i]
 		if m.GetName() != cfg.Models[i].Name || m.GetAvailable() != (want == "") || !strings.Contains(m.GetProblem(), want) || (m.GetRemedy() == "") != (want == "") {
@@ -117,9 +107,7 @@ func TestModelsAreToldOfTheirTools(t *testing.T) {
 	var request struct {
 		Tools []struct{ Function struct{ Name string } }
 	}
-	if err := json.Unmarshal(server.Requests()[0].Body, &request); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(server.Requests()[0].Body, &request))
 	var names []string
 	for _, told := range request.Tools {
 		names = append(names, told.Function.Name)

@@ -14,6 +14,7 @@ import (
 	"palyra/internal/event"
 	"palyra/internal/gatewaytest"
 	"palyra/internal/journal"
+	"palyra/internal/must"
 	"palyra/internal/policyadmin"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
@@ -50,27 +51,20 @@ func (w *pinWorld) start(tools ...dispatch.Tool) error {
 	w.t.Helper()
 	w.stop()
 	w.o.tools = tools
-	g, err := build(w.t.Context(), w.o)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	g := must.Get(build(w.t.Context(), w.o))(w.t)
 	w.g = g
 	return g.policies.Load(w.t.Context())
 }
 
 func (w *pinWorld) mustStart(tools ...dispatch.Tool) {
 	w.t.Helper()
-	if err := w.start(tools...); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, w.start(tools...))
 }
 
 func (w *pinWorld) stop() {
 	w.t.Helper()
 	if w.g != nil {
-		if err := w.g.close(nil); err != nil {
-			w.t.Fatal(err)
-		}
+		must.Do(w.t, w.g.close(nil))
 		w.g = nil
 	}
 }
@@ -85,10 +79,7 @@ func about(name, condition string) string {
 // events lists the pin events about a tool, over all starts.
 func (w *pinWorld) events(name string) string {
 	w.t.Helper()
-	page, err := w.g.journal.List(w.t.Context(), journal.Filter{Subject: name})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	page := must.Get(w.g.journal.List(w.t.Context(), journal.Filter{Subject: name}))(w.t)
 	words := map[event.Code]string{event.ToolPinned: "pinned", event.ToolSuspended: "suspended", event.ToolResumed: "resumed"}
 	var list []string
 	for _, e := range page {
@@ -124,10 +115,7 @@ func TestToolDefinitionsArePinned(t *testing.T) {
 	if code := w.callable("test.a", `{"y":"1"}`); code != "" {
 		t.Errorf("a call by the accepted definition gives %s", code)
 	}
-	pins, err := w.g.stores.policies.Pins(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	pins := must.Get(w.g.stores.policies.Pins(t.Context()))(t)
 	i := slices.IndexFunc(pins, func(p policyadmin.Pin) bool { return p.Tool == "test.a" })
 	if want := digest(t, shaped("test.a", "y", "string").Descriptor()); i < 0 || pins[i].Digest != want || !strings.Contains(string(pins[i].Definition), `"y"`) || pins[i].At.IsZero() {
 		t.Errorf("pins %+v", pins)
@@ -172,17 +160,13 @@ func TestChangedDefinitionIsSuspended(t *testing.T) {
 	// A reload that still does not fit changes nothing.
 	by := access.Caller{Principal: access.User("local")}
 	w.policy(about("test.a", `context.args.x == "never"`))
-	if _, err := w.g.policies.Reload(t.Context(), by); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.g.policies.Reload(t.Context(), by))(t)
 	if code := w.callable("test.a", `{"x":1}`); code != reason.ToolSuspended {
 		t.Errorf("after a reload that does not fit: %q", code)
 	}
 	// One that fits lifts the suspension.
 	w.policy(about("test.a", `context.args.x == 7`))
-	if _, err := w.g.policies.Reload(t.Context(), by); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.g.policies.Reload(t.Context(), by))(t)
 	if code := w.callable("test.a", `{"x":1}`); code != "" {
 		t.Errorf("after the policy was corrected: %q", code)
 	}

@@ -18,6 +18,7 @@ import (
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/access"
 	"palyra/internal/config"
+	"palyra/internal/must"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
@@ -59,19 +60,13 @@ func (d policyDesk) load(name, text string) (string, error) {
 // inForce returns the version in force and whether it is activated.
 func (d policyDesk) inForce() (string, bool) {
 	d.t.Helper()
-	res, err := d.policies.GetPolicy(d.t.Context(), &palyrav1.GetPolicyRequest{})
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	res := must.Get(d.policies.GetPolicy(d.t.Context(), &palyrav1.GetPolicyRequest{}))(d.t)
 	return res.GetVersion(), res.GetActivated()
 }
 
 func (d policyDesk) notices() string {
 	d.t.Helper()
-	res, err := palyrav1connect.NewStatusServiceClient(d.client(), d.url()).GetStatus(d.t.Context(), &palyrav1.GetStatusRequest{})
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	res := must.Get(palyrav1connect.NewStatusServiceClient(d.client(), d.url()).GetStatus(d.t.Context(), &palyrav1.GetStatusRequest{}))(d.t)
 	return strings.Join(res.GetNotices(), "\n")
 }
 
@@ -96,51 +91,39 @@ func runBriefly(t *testing.T, cfg *config.Config) error {
 	return Run(ctx, Options{Config: cfg, Log: slog.New(slog.DiscardHandler)})
 }
 
-func must[T any](v T, err error) func(*testing.T) T {
-	return func(t *testing.T) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
-
 // An activated version holds against the directory, new members and a restart,
 // until a reload.
 func TestActivation(t *testing.T) {
 	cfg := policyConfigAt(t)
 	d := openDesk(t, cfg)
-	first := must(d.load("10-own.cedar", forbids("echo")))(t)
-	second := must(d.load("10-own.cedar", forbids("sleep")))(t)
+	first := must.Get(d.load("10-own.cedar", forbids("echo")))(t)
+	second := must.Get(d.load("10-own.cedar", forbids("sleep")))(t)
 	d.want("after two reloads", second, false)
 
-	res := must(d.policies.ActivatePolicy(t.Context(), &palyrav1.ActivatePolicyRequest{Version: first[:20]}))(t)
+	res := must.Get(d.policies.ActivatePolicy(t.Context(), &palyrav1.ActivatePolicyRequest{Version: first[:20]}))(t)
 	if res.GetVersion() != first || res.GetWasVersion() != second || !res.GetChanged() {
 		t.Errorf("activated %v", res)
 	}
 	d.want("after the activation", first, true)
-	list := must(d.policies.ListPolicyVersions(t.Context(), &palyrav1.ListPolicyVersionsRequest{}))(t).GetVersions()
+	list := must.Get(d.policies.ListPolicyVersions(t.Context(), &palyrav1.ListPolicyVersionsRequest{}))(t).GetVersions()
 	if len(list) != 3 || list[0].GetVersion() != second || list[0].GetInForce() || !list[1].GetInForce() || !list[1].GetActivated() ||
 		list[1].GetLoadedBy() != "user:local" || list[1].GetFiles()[0] != "10-own.cedar" || list[2].GetLoadedBy() != "service:palyrad" {
 		t.Errorf("versions %v", list)
 	}
-	old := must(d.policies.GetPolicy(t.Context(), &palyrav1.GetPolicyRequest{Version: second[len("sha256:"):][:10]}))(t)
+	old := must.Get(d.policies.GetPolicy(t.Context(), &palyrav1.GetPolicyRequest{Version: second[len("sha256:"):][:10]}))(t)
 	if len(old.GetSources()) != 1 || old.GetSources()[0].GetText() != forbids("sleep") {
 		t.Errorf("the second version is %v", old)
 	}
 	if _, err := d.policies.ActivatePolicy(t.Context(), &palyrav1.ActivatePolicyRequest{Version: "00000000"}); err == nil {
 		t.Error("a version that does not exist was activated")
 	}
-	if _, err := AddOperator(t.Context(), cfg, NewOperator{Name: "bob", Roles: []access.Role{access.RoleOperator}, Dir: filepath.Join(t.TempDir(), "bob")}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(AddOperator(t.Context(), cfg, NewOperator{Name: "bob", Roles: []access.Role{access.RoleOperator}, Dir: filepath.Join(t.TempDir(), "bob")}))(t)
 	d.want("with another member", first, true)
 	d.end()
 
 	again := openDesk(t, cfg)
 	again.want("after a restart", first, true)
-	must(again.policies.ReloadPolicy(t.Context(), &palyrav1.ReloadPolicyRequest{}))(t)
+	must.Get(again.policies.ReloadPolicy(t.Context(), &palyrav1.ReloadPolicyRequest{}))(t)
 	again.want("after the reload", second, false)
 	again.end()
 	third := openDesk(t, cfg)
@@ -155,7 +138,7 @@ const failingTest = "principal: local\ntests:\n  - name: echo is denied\n    cal
 func TestPolicyTestsGuardTheLoad(t *testing.T) {
 	cfg := policyConfigAt(t)
 	d := openDesk(t, cfg)
-	good := must(d.load("10-own.cedar", forbids("echo")))(t)
+	good := must.Get(d.load("10-own.cedar", forbids("echo")))(t)
 	if version, err := d.load("10-own.test.yaml", failingTest); err != nil || version != good {
 		t.Fatalf("a test that passes changed %s into %s: %v", good, version, err)
 	}
@@ -165,24 +148,20 @@ func TestPolicyTestsGuardTheLoad(t *testing.T) {
 		t.Errorf("loading what fails its test gives %v", err)
 	}
 	d.want("after a failing test", good, false)
-	events := must(palyrav1connect.NewJournalServiceClient(d.client(), d.url()).ListEvents(t.Context(), &palyrav1.ListEventsRequest{Filter: &palyrav1.EventFilter{Code: "PAL-P101"}}))(t)
+	events := must.Get(palyrav1connect.NewJournalServiceClient(d.client(), d.url()).ListEvents(t.Context(), &palyrav1.ListEventsRequest{Filter: &palyrav1.EventFilter{Code: "PAL-P101"}}))(t)
 	if n := len(events.GetEvents()); n < 1 || !strings.Contains(string(events.GetEvents()[n-1].GetPayloadJson()), `"file":"10-own.test.yaml"`) {
 		t.Errorf("%d refusals were journaled: %v", n, events)
 	}
 	// An activation runs no tests: going back has to be possible.
-	must(d.policies.ActivatePolicy(t.Context(), &palyrav1.ActivatePolicyRequest{Version: good}))(t)
-	must(d.policies.ActivatePolicy(t.Context(), &palyrav1.ActivatePolicyRequest{Version: must(d.policies.ListPolicyVersions(t.Context(), &palyrav1.ListPolicyVersionsRequest{}))(t).GetVersions()[1].GetVersion()}))(t)
+	must.Get(d.policies.ActivatePolicy(t.Context(), &palyrav1.ActivatePolicyRequest{Version: good}))(t)
+	must.Get(d.policies.ActivatePolicy(t.Context(), &palyrav1.ActivatePolicyRequest{Version: must.Get(d.policies.ListPolicyVersions(t.Context(), &palyrav1.ListPolicyVersionsRequest{}))(t).GetVersions()[1].GetVersion()}))(t)
 	d.end()
-	if _, err := ResetPolicy(t.Context(), cfg); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(ResetPolicy(t.Context(), cfg))(t)
 	if err := runBriefly(t, cfg); reason.Of(err) != reason.PolicyInvalid {
 		t.Errorf("a start with a failing test gives %v", err)
 	}
 	// Tests may lie apart, too; and this one passes.
-	if err := os.Mkdir(filepath.Join(cfg.Policy.Dir, "tests"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(cfg.Policy.Dir, "tests"), 0o700))
 	write(t, filepath.Join(cfg.Policy.Dir, "tests", "b.test.yaml"), strings.Replace(failingTest, "deny}", "allow}", 1))
 	if err := runBriefly(t, cfg); err == nil || strings.Contains(err.Error(), "tests/b.test.yaml") {
 		t.Errorf("%v", err)
@@ -198,8 +177,8 @@ func TestPolicyTestsGuardTheLoad(t *testing.T) {
 func TestResetPolicy(t *testing.T) {
 	cfg := policyConfigAt(t)
 	d := openDesk(t, cfg)
-	version := must(d.load("10-own.cedar", forbids("echo")))(t)
-	must(d.policies.ActivatePolicy(t.Context(), &palyrav1.ActivatePolicyRequest{Version: version}))(t)
+	version := must.Get(d.load("10-own.cedar", forbids("echo")))(t)
+	must.Get(d.policies.ActivatePolicy(t.Context(), &palyrav1.ActivatePolicyRequest{Version: version}))(t)
 	if _, err := ResetPolicy(t.Context(), cfg); !errors.Is(err, statedir.ErrInUse) {
 		t.Errorf("while palyrad runs: %v", err)
 	}
@@ -224,11 +203,9 @@ func TestResetPolicy(t *testing.T) {
 // change edits the store of a daemon that does not run.
 func change(t *testing.T, cfg *config.Config, statement string) {
 	t.Helper()
-	conn := must(zs.OpenConn(statedir.Store(cfg.StateDir), zs.OpenReadWrite))(t)
+	conn := must.Get(zs.OpenConn(statedir.Store(cfg.StateDir), zs.OpenReadWrite))(t)
 	err := sqlitex.ExecuteTransient(conn, statement, nil)
-	if err := errors.Join(err, conn.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err, conn.Close()))
 }
 
 // explained is what ExplainPolicy says of a past call.
@@ -239,16 +216,14 @@ func (d policyDesk) explained(id string) (*palyrav1.ExplainPolicyResponse, error
 // decide makes a call and returns the ids of its proposal and its decision.
 func (d policyDesk) decide(tool, input string) (proposal, decided string) {
 	d.t.Helper()
-	stream := must(palyrav1connect.NewGatewayServiceClient(d.client(), d.url()).CallTool(context.WithoutCancel(d.t.Context()),
+	stream := must.Get(palyrav1connect.NewGatewayServiceClient(d.client(), d.url()).CallTool(context.WithoutCancel(d.t.Context()),
 		&palyrav1.CallToolRequest{Tool: tool, InputJson: []byte(input)}))(d.t)
 	defer func() { _ = stream.Close() }()
 	for stream.Receive() {
 		proposal += stream.Msg().GetProposed().GetProposalId()
 		decided += stream.Msg().GetDecision().GetDecisionId()
 	}
-	if err := stream.Err(); err != nil {
-		d.t.Fatal(err)
-	}
+	must.Do(d.t, stream.Err())
 	return proposal, decided
 }
 
@@ -257,11 +232,11 @@ func (d policyDesk) decide(tool, input string) (proposal, decided string) {
 func TestExplainThePast(t *testing.T) {
 	cfg := policyConfigAt(t)
 	d := openDesk(t, cfg)
-	version := must(d.load("10-own.cedar", "// two lines\n// above\n"+forbids("echo")))(t)
+	version := must.Get(d.load("10-own.cedar", "// two lines\n// above\n"+forbids("echo")))(t)
 	proposal, decided := d.decide("echo", `{"text":"AKIAABCDEFGHIJKLMNOP"}`)
-	must(d.load("10-own.cedar", forbids("sleep")))(t)
+	must.Get(d.load("10-own.cedar", forbids("sleep")))(t)
 	for _, id := range []string{proposal, decided} {
-		e := must(d.explained(id))(t)
+		e := must.Get(d.explained(id))(t)
 		if e.GetVerdict() != "deny" || e.GetDecision() != "denied" || e.GetPolicyVersion() != version || e.GetProposalId() != proposal || e.GetDecisionId() != decided {
 			t.Errorf("%s is explained as %v", id, e)
 		}
@@ -273,7 +248,7 @@ func TestExplainThePast(t *testing.T) {
 		}
 	}
 	// The control: the same call is allowed now.
-	now := must(d.policies.ExplainPolicy(t.Context(), &palyrav1.ExplainPolicyRequest{Subject: &palyrav1.ExplainPolicyRequest_Call{
+	now := must.Get(d.policies.ExplainPolicy(t.Context(), &palyrav1.ExplainPolicyRequest{Subject: &palyrav1.ExplainPolicyRequest_Call{
 		Call: &palyrav1.CallDescription{Tool: "echo", InputJson: []byte(`{"text":"x"}`)},
 	}}))(t)
 	if now.GetVerdict() != policy.Allow.String() {
@@ -302,7 +277,7 @@ func TestExplainThePast(t *testing.T) {
 func (d policyDesk) as(name string, owner access.Principal, role access.Role) policyDesk {
 	d.t.Helper()
 	dir := filepath.Join(d.t.TempDir(), name)
-	must(AddOperator(d.t.Context(), d.cfg, NewOperator{Name: name, Roles: []access.Role{role}, Owner: owner, Dir: dir}))(d.t)
+	must.Get(AddOperator(d.t.Context(), d.cfg, NewOperator{Name: name, Roles: []access.Role{role}, Owner: owner, Dir: dir}))(d.t)
 	other := *d.running
 	other.Credentials = dir
 	return policyDesk{&other, palyrav1connect.NewPolicyServiceClient(other.client(), other.url())}
@@ -316,7 +291,7 @@ func TestThePastIsOnesOwn(t *testing.T) {
 		proposal, decided := who.decide("echo", `{"text":"x"}`)
 		for _, id := range []string{proposal, decided} {
 			// The control: the caller of the call finds it.
-			must(who.explained(id))(t)
+			must.Get(who.explained(id))(t)
 			_, err := others.explained(id)
 			if others == &d && err != nil {
 				t.Errorf("an owner reads the journal, and gets %v", err)
@@ -380,7 +355,7 @@ func TestAgentsReadNoPolicy(t *testing.T) {
 func TestExplainWithoutTheSecretThatDecided(t *testing.T) {
 	cfg := policyConfigAt(t)
 	d := openDesk(t, cfg)
-	must(d.load("10-own.cedar", "@id(\"own.no-keys\")\nforbid(principal, action == Action::\"tool.execute/echo\", resource)\nwhen { context.args has text && context.args.text like \"AKIA*\" };\n"))(t)
+	must.Get(d.load("10-own.cedar", "@id(\"own.no-keys\")\nforbid(principal, action == Action::\"tool.execute/echo\", resource)\nwhen { context.args has text && context.args.text like \"AKIA*\" };\n"))(t)
 	_, decided := d.decide("echo", `{"text":"AKIAABCDEFGHIJKLMNOP"}`)
 	_, err := d.explained(decided)
 	if reason.Of(rpc.ReasonOf(err)) != reason.VerificationFailed || !strings.Contains(err.Error(), "secrets were removed") {

@@ -15,6 +15,7 @@ import (
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/access"
 	"palyra/internal/config"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -82,10 +83,7 @@ func TestFloodEndsAtTheQuota(t *testing.T) {
 		t.Fatalf("after %d calls: %v", n, info)
 	}
 	size := func() int64 {
-		s, err := palyrav1connect.NewStatusServiceClient(d.client(), d.url()).GetStatus(t.Context(), &palyrav1.GetStatusRequest{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(palyrav1connect.NewStatusServiceClient(d.client(), d.url()).GetStatus(t.Context(), &palyrav1.GetStatusRequest{}))(t)
 		return s.GetJournalSize()
 	}
 	before := size()
@@ -108,10 +106,7 @@ func TestFloodEndsAtTheQuota(t *testing.T) {
 	if err := echo(t.Context(), d, d.client(), 512<<10); reason.Code(infoOf(err).GetReason()) != reason.QuotaExceeded {
 		t.Errorf("after a restart: %v", err)
 	}
-	stream, err := palyrav1connect.NewJournalServiceClient(d.client(), d.url()).ListEvents(t.Context(), &palyrav1.ListEventsRequest{PageSize: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(palyrav1connect.NewJournalServiceClient(d.client(), d.url()).ListEvents(t.Context(), &palyrav1.ListEventsRequest{PageSize: 100}))(t)
 	coalesced := 0
 	for _, e := range stream.GetEvents() {
 		if strings.Contains(string(e.GetPayloadJson()), string(reason.QuotaExceeded)) {

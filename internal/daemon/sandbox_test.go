@@ -9,6 +9,7 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/gatewaytest"
+	"palyra/internal/must"
 	"palyra/internal/sandbox"
 )
 
@@ -32,10 +33,7 @@ func (f *fakeBackend) Close() error                                  { *f.closed
 // TestLessIsNeverSilent: log, status and notices say what programs get.
 func TestLessIsNeverSilent(t *testing.T) {
 	closed := 0
-	g, err := build(t.Context(), Options{Config: testConfig(t), Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := must.Get(build(t.Context(), Options{Config: testConfig(t), Log: slog.New(slog.DiscardHandler)}))(t)
 	t.Cleanup(func() { _ = g.close(nil) })
 	book := &gatewaytest.Log{}
 	g.log, g.cfg.ProcessRunner.Enabled = book.Logger(), true
@@ -61,10 +59,7 @@ func TestLessIsNeverSilent(t *testing.T) {
 func TestWhatEndsPreparedSandboxes(t *testing.T) {
 	cfg := testConfig(t)
 	cfg.Policy.Dir = t.TempDir()
-	g, err := build(t.Context(), Options{Config: cfg, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := must.Get(build(t.Context(), Options{Config: cfg, Log: slog.New(slog.DiscardHandler)}))(t)
 	t.Cleanup(func() { _ = g.close(nil) })
 	closed := 0
 	fake := &fakeBackend{closed: &closed}
@@ -72,9 +67,7 @@ func TestWhatEndsPreparedSandboxes(t *testing.T) {
 	was := g.isolation
 	g.isolation.Backend = fake
 	defer func() { g.isolation = was }()
-	if err := g.policies.Load(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, g.policies.Load(t.Context()))
 	for _, what := range []struct {
 		name string
 		do   func() error

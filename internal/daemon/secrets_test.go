@@ -13,6 +13,7 @@ import (
 	"palyra/internal/config"
 	"palyra/internal/egress"
 	"palyra/internal/egress/secret"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -21,12 +22,8 @@ const told = "ghp_tell-nobody"
 func secretIn(t *testing.T, mode os.FileMode) config.Secret {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(path, []byte(told+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(path, mode); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(told+"\n"), 0o600))
+	must.Do(t, os.Chmod(path, mode))
 	return config.Secret{Name: "github", File: path, Hosts: []string{"api.github.com:443"}, Header: "Authorization", Env: "GITHUB_TOKEN"}
 }
 
@@ -64,25 +61,17 @@ func TestSecretsOfEveryKind(t *testing.T) {
 	} {
 		cfg := config.Default()
 		cfg.Secrets = []config.Secret{secretIn(t, 0o600)}
-		if err := os.WriteFile(cfg.Secrets[0].File, []byte(value), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(cfg.Secrets[0].File, []byte(value), 0o600))
 		if _, err := cfg.Secrets[0].Value(); (err == nil) != usable {
 			t.Errorf("the check of %.20q says %v", value, err)
 		}
-		list, err := secrets(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		to, err := egress.ParseTarget("api.github.com:443")
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := must.Get(secrets(cfg))(t)
+		to := must.Get(egress.ParseTarget("api.github.com:443"))(t)
 		x := secret.New("", list)
 		defer x.Close()
 		r := httptest.NewRequest(http.MethodGet, "https://api.github.com/", nil)
 		r.Header.Set("Authorization", x.Placeholder("github"))
-		err = x.Apply(t.Context(), r, to, true)
+		err := x.Apply(t.Context(), r, to, true)
 		if (err == nil) != usable || (r.Header.Get("Authorization") == value) != usable {
 			t.Errorf("%.20q of %d bytes: %v", value, len(value), err)
 		}

@@ -11,6 +11,7 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/builtin"
 	"palyra/internal/config"
+	"palyra/internal/must"
 	"palyra/internal/policy"
 	"palyra/internal/policyadmin"
 	"palyra/internal/reason"
@@ -19,10 +20,7 @@ import (
 
 func workspaceAt(t *testing.T) config.Workspace {
 	t.Helper()
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 	return config.Workspace{Name: "default", Path: dir}
 }
 
@@ -144,19 +142,13 @@ func TestSnapshotHoldsTheSecuritySettings(t *testing.T) {
 // snapshotOf returns the snapshot digest that the settings give.
 func snapshotOf(t *testing.T, cfg *config.Config) string {
 	t.Helper()
-	tools, err := builtinConfig(cfg, nil, isolation{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tools := must.Get(builtinConfig(cfg, nil, isolation{}))(t)
 	var list []tool.Descriptor
 	for _, b := range builtin.New(tools) {
 		list = append(list, b.Descriptor())
 	}
 	members := []access.Member{{Principal: access.User("local"), Roles: []access.Role{access.RoleOwner}}}
-	set, err := policy.Load(policyadmin.SetConfig(cfg, nil, list, members, cfg.Roles))
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(policy.Load(policyadmin.SetConfig(cfg, nil, list, members, cfg.Roles)))(t)
 	return set.SnapshotDigest()
 }
 

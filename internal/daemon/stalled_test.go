@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"palyra/internal/must"
 )
 
 // TestStalledClient: a client that stops reading does not hold up its handler
@@ -39,14 +41,8 @@ func flood(t *testing.T, after time.Duration) <-chan struct{} {
 	s.EnableHTTP2 = true
 	s.StartTLS()
 	t.Cleanup(s.Close)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer, err := s.Client().Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL, nil))(t)
+	answer := must.Get(s.Client().Do(request))(t)
 	t.Cleanup(func() { answer.Body.Close() })
 	if answer.ProtoMajor != 2 {
 		t.Fatalf("the server speaks %s", answer.Proto)
@@ -98,9 +94,7 @@ func TestStalledIsWhoeverTakesNothing(t *testing.T) {
 						if _, err := w.Write([]byte("text")); err != nil {
 							t.Error(err)
 						}
-						if err := http.NewResponseController(w).Flush(); err != nil {
-							t.Error(err)
-						}
+						must.Check(t, http.NewResponseController(w).Flush())
 						time.Sleep(2 * after)
 					}
 				}), after).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))

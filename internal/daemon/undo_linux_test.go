@@ -11,6 +11,7 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/event"
+	"palyra/internal/must"
 )
 
 // TestUndoThroughTheAPI takes back what a program committed, once, and journals
@@ -27,10 +28,7 @@ func TestUndoThroughTheAPI(t *testing.T) {
 	name := declared.GetWorkspaces()[0].GetName()
 	list := func() []*palyrav1.ChangeSet {
 		t.Helper()
-		reply, err := api.ListChangeSets(t.Context(), &palyrav1.ListChangeSetsRequest{Workspace: name})
-		if err != nil {
-			t.Fatal(err)
-		}
+		reply := must.Get(api.ListChangeSets(t.Context(), &palyrav1.ListChangeSetsRequest{Workspace: name}))(t)
 		return reply.GetChangeSets()
 	}
 	set := list()[0]
@@ -44,9 +42,7 @@ func TestUndoThroughTheAPI(t *testing.T) {
 	if _, err := api.UndoChangeSet(t.Context(), undo); err == nil || !strings.Contains(err.Error(), "source.txt") {
 		t.Errorf("over somebody's file: %v", err)
 	}
-	if err := os.Remove(filepath.Join(g.dir, "source.txt")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(g.dir, "source.txt")))
 
 	first, err := api.UndoChangeSet(t.Context(), undo)
 	if err != nil || first.GetChangeSet().GetUndoes() != set.GetChangeSetId() {

@@ -11,6 +11,7 @@ import (
 	"palyra/internal/approval"
 	"palyra/internal/approval/approvaltest"
 	"palyra/internal/decision"
+	"palyra/internal/must"
 	"palyra/internal/policy"
 	"palyra/internal/policy/policytest"
 	"palyra/internal/reason"
@@ -70,9 +71,7 @@ func answered(t *testing.T, d *approvaltest.Desk, ask approval.Ask, b approval.B
 	t.Helper()
 	p := approvaltest.Resolve(d.Desk, ask)
 	rec := <-p.Records
-	if _, err := d.Decide(t.Context(), approvaltest.Caller("alice"), rec.ID, b); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(d.Decide(t.Context(), approvaltest.Caller("alice"), rec.ID, b))(t)
 	return outcome(t, p)
 }
 
@@ -80,9 +79,7 @@ func cancelled(t *testing.T, d *approvaltest.Desk, ask approval.Ask) approval.An
 	t.Helper()
 	p := approvaltest.Resolve(d.Desk, ask)
 	rec := <-p.Records
-	if _, err := d.Cancel(t.Context(), approvaltest.Caller("alice"), rec.ID, "changed my mind"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(d.Cancel(t.Context(), approvaltest.Caller("alice"), rec.ID, "changed my mind"))(t)
 	return outcome(t, p)
 }
 
@@ -113,11 +110,7 @@ func outcome(t *testing.T, p *approvaltest.Pending) approval.Answer {
 
 func byGrant(t *testing.T, d *approvaltest.Desk, id string, ask approval.Ask) approval.Answer {
 	t.Helper()
-	a, err := d.GrantAnswer(t.Context(), id, ask)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
+	return must.Get(d.GrantAnswer(t.Context(), id, ask))(t)
 }
 
 // verdicts are one of every kind, from a real engine.

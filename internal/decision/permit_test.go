@@ -9,6 +9,7 @@ import (
 
 	"palyra/internal/approval"
 	"palyra/internal/decision"
+	"palyra/internal/must"
 	"palyra/internal/policy"
 	"palyra/internal/policy/policytest"
 	"palyra/internal/reason"
@@ -60,9 +61,7 @@ func TestNoPermitOpensNothing(t *testing.T) {
 func TestCopyIsNoSecondPermit(t *testing.T) {
 	permit, right := issue(t)
 	copied := *permit
-	if err := copied.Redeem(right); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, copied.Redeem(right))
 	if err := permit.Redeem(right); !errors.Is(err, decision.ErrNoPermit) {
 		t.Errorf("the original after its copy: %v", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"palyra/internal/decision"
 	"palyra/internal/dispatch"
 	"palyra/internal/gatewaytest"
+	"palyra/internal/must"
 	"palyra/internal/policy"
 	"palyra/internal/policy/policytest"
 	"palyra/internal/tool"
@@ -46,20 +47,14 @@ func newWorld(t *testing.T) *world {
 
 func router(t *testing.T, cfg dispatch.Config) *dispatch.Router {
 	t.Helper()
-	r, err := dispatch.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return must.Get(dispatch.New(cfg))(t)
 }
 
 // proposal is a checked proposal of the agent.
 func (w *world) proposal(t *testing.T) tool.Proposal {
 	t.Helper()
 	d, input, err := w.Check("fs.read", []byte(`{"path":"a"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return tool.Proposal{
 		ID: ulid.Make().String(), Tool: d, Input: input, Session: "s", Run: "r",
 		Caller: access.Caller{Principal: policytest.Agent, OnBehalfOf: policytest.Alice, DeviceID: "d"},
@@ -69,14 +64,8 @@ func (w *world) proposal(t *testing.T) tool.Proposal {
 // decide plans the proposal and returns it decided, with its permit.
 func (w *world) decide(t *testing.T, p tool.Proposal) dispatch.Decided {
 	t.Helper()
-	plan, err := w.Plan(t.Context(), p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	digest, err := plan.Binding.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := must.Get(w.Plan(t.Context(), p))(t)
+	digest := must.Get(plan.Binding.Digest())(t)
 	in := decision.Input{
 		DecisionID: ulid.Make().String(), ProposalID: p.ID, CallDigest: digest, FactsDigest: policy.BoundDigest(plan), Verdict: allowed(t),
 		Answer: approval.NotNeeded(), Budget: decision.Budget{Limit: 1, Used: 1}, Now: time.Now(),

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"palyra/internal/config"
+	"palyra/internal/must"
 	"palyra/internal/sandbox"
 )
 
@@ -69,10 +70,7 @@ func TestDoctorSeesEgress(t *testing.T) {
 
 // TestAppArmorProfileIsDocumented: doctor and document print the same text.
 func TestAppArmorProfileIsDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/sandbox.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../docs/sandbox.md"))(t)
 	if !strings.Contains(string(text), "```\n"+appArmorProfile+"```") {
 		t.Error("docs/sandbox.md has another AppArmor profile than the doctor")
 	}

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"palyra/internal/must"
 )
 
 // thousandRules are hosts, wildcards and prefixes in equal parts.
@@ -15,11 +17,7 @@ func thousandRules(tb testing.TB) []Rule {
 	for i := range 333 {
 		list = append(list, fmt.Sprintf("host-%d.example.org:443", i), fmt.Sprintf("*.zone-%d.example.net:443", i), fmt.Sprintf("11.%d.%d.0/24:443", i/250, i%250))
 	}
-	rules, err := ParseRules(append(list, "last.example.com:443"))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return rules
+	return must.Get(ParseRules(append(list, "last.example.com:443")))(tb)
 }
 
 func BenchmarkMatch(b *testing.B) {

@@ -14,16 +14,14 @@ import (
 	"time"
 
 	"palyra/internal/egress/egresstest"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
 // TestConnectIsPlainTCP: relays leave the copying to the kernel, which takes
 // the connection itself.
 func TestConnectIsPlainTCP(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer listener.Close()
 	address := listener.Addr().String()
 	l := NewConnectionLog(time.Now())
@@ -31,10 +29,7 @@ func TestConnectIsPlainTCP(t *testing.T) {
 	// hold the loopback address.
 	d := &Dialer{Rules: Rules{Allow: mustRules(t, address)}}
 	e := l.Begin(LegTransparent, target(t, address))
-	conn, err := d.Connect(t.Context(), target(t, address), e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(d.Connect(t.Context(), target(t, address), e))(t)
 	defer conn.Close()
 	if _, ok := conn.(*net.TCPConn); !ok {
 		t.Errorf("it is a %T", conn)
@@ -107,10 +102,7 @@ func TestAddressesInTurn(t *testing.T) {
 		d.Dial = s.dial
 		start := time.Now()
 		connect := func() {
-			conn, err := d.DialContext(t.Context(), "tcp", "a.test:80")
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn := must.Get(d.DialContext(t.Context(), "tcp", "a.test:80"))(t)
 			conn.Close()
 		}
 		connect()
@@ -183,10 +175,7 @@ func TestClosingEndsTheEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := testDialer(t, &nameServer{answers: map[string][][]string{"a.test": {{"11.0.0.1"}}}}, new(line))
 		time.Sleep(time.Second)
-		conn, err := d.DialContext(t.Context(), "tcp", "a.test:80")
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(d.DialContext(t.Context(), "tcp", "a.test:80"))(t)
 		time.Sleep(time.Second)
 		conn.Close()
 		time.Sleep(time.Second)
@@ -260,9 +249,7 @@ func TestOwnAddressesAreReadForAMoment(t *testing.T) {
 			return err
 		}
 		for range 20 {
-			if err := connect(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, connect())
 		}
 		own = []netip.Addr{netip.MustParseAddr("11.0.0.1")}
 		time.Sleep(ownFor)
@@ -276,10 +263,7 @@ func TestOwnAddressesAreReadForAMoment(t *testing.T) {
 // with its own entry.
 func TestConnectAtOneTime(t *testing.T) {
 	const connections, bytes = 50, 1000
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var serving sync.WaitGroup
 	defer serving.Wait()
 	defer listener.Close()

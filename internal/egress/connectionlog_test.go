@@ -9,25 +9,18 @@ import (
 	"testing/synctest"
 	"time"
 
+	"palyra/internal/must"
 	"palyra/internal/tool"
 )
 
 func target(t testing.TB, s string) Target {
 	t.Helper()
-	parsed, err := ParseTarget(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return parsed
+	return must.Get(ParseTarget(s))(t)
 }
 
 func rule(t testing.TB, s string) Rule {
 	t.Helper()
-	r, err := ParseRule(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return must.Get(ParseRule(s))(t)
 }
 
 // TestConnectionLogIsExact: with 50 connections at one time every entry holds what

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
@@ -53,11 +54,7 @@ func (l *line) dial(_ context.Context, _, address string) (net.Conn, error) {
 
 func mustRules(t *testing.T, list ...string) []Rule {
 	t.Helper()
-	rules, err := ParseRules(list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rules
+	return must.Get(ParseRules(list))(t)
 }
 
 func newDialer(l *line, n *nameServer) *Dialer {
@@ -121,10 +118,7 @@ func TestOnlySafeAnswersSurvive(t *testing.T) {
 	l := &line{}
 	n := &nameServer{answers: map[string][][]string{"mixed.example": {{"127.0.0.1", "1.1.1.1", "10.0.0.1"}}}}
 	d := newDialer(l, n)
-	conn, err := d.DialContext(context.Background(), "tcp", "mixed.example:80")
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(d.DialContext(context.Background(), "tcp", "mixed.example:80"))(t)
 	conn.Close()
 	if len(l.dialled) != 1 || l.dialled[0] != "1.1.1.1:80" {
 		t.Errorf("dialled %v", l.dialled)
@@ -142,10 +136,7 @@ func TestRebindingChangesNothing(t *testing.T) {
 	n := &nameServer{answers: map[string][][]string{"rebind.example": {{"1.1.1.1"}, {"127.0.0.1"}}}}
 	d := newDialer(l, n)
 	for range 3 {
-		conn, err := d.DialContext(context.Background(), "tcp", "rebind.example:80")
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(d.DialContext(context.Background(), "tcp", "rebind.example:80"))(t)
 		conn.Close()
 	}
 	if len(n.asked) != 1 {
@@ -213,10 +204,7 @@ func TestAllowedNameDoesNotUnlockItsAddress(t *testing.T) {
 	}
 	d = newDialer(l, &nameServer{answers: map[string][][]string{"intranet.example": {{"10.0.0.5"}}}})
 	d.Rules.Allow = mustRules(t, "intranet.example", "10.0.0.5")
-	conn, err := d.DialContext(context.Background(), "tcp", "intranet.example:80")
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(d.DialContext(context.Background(), "tcp", "intranet.example:80"))(t)
 	conn.Close()
 }
 
@@ -237,10 +225,7 @@ func TestRules(t *testing.T) {
 		{"2001:db8::5", 8443, Allowed}, {"2001:db8::5", 80, Unlisted},
 	}
 	for _, test := range tests {
-		h, err := CanonicalHost(test.host)
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := must.Get(CanonicalHost(test.host))(t)
 		if got, rule := rules.Match(h, test.port); got != test.want {
 			t.Errorf("%s:%d: got %v by %q, want %v", test.host, test.port, got, rule, test.want)
 		}
@@ -268,15 +253,9 @@ func TestDialerRecordsBytesAndFailures(t *testing.T) {
 	l := &line{}
 	d := newDialer(l, &nameServer{answers: map[string][][]string{"good.example": {{"1.1.1.1"}}}})
 	conn, err := d.DialContext(context.Background(), "tcp", "good.example:80")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.Write([]byte("ping")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.ReadAll(conn); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	must.Get(conn.Write([]byte("ping")))(t)
+	must.Get(io.ReadAll(conn))(t)
 	conn.Close()
 	if o := observed(d)[0]; o.BytesOut != 4 || o.BytesIn != 4 || o.Address != "1.1.1.1" || o.Port != 80 || o.Verdict != VerdictAllowed {
 		t.Errorf("record %+v", o)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -109,10 +110,7 @@ func TestDomain(t *testing.T) {
 		"co.uk": "co.uk", "localhost": "localhost", "x.github.io": "x.github.io", "127.0.0.1": "",
 	}
 	for in, want := range tests {
-		h, err := CanonicalHost(in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := must.Get(CanonicalHost(in))(t)
 		if got := h.Domain(); got != want {
 			t.Errorf("%s: got %q, want %q", in, got, want)
 		}

@@ -5,26 +5,20 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/tool"
 )
 
 func rulesOf(t *testing.T, list ...string) []Rule {
 	t.Helper()
-	rules, err := ParseRules(list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rules
+	return must.Get(ParseRules(list))(t)
 }
 
 func targetsOf(t *testing.T, list ...string) []Target {
 	t.Helper()
 	var targets []Target
 	for _, s := range list {
-		target, err := ParseTarget(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		target := must.Get(ParseTarget(s))(t)
 		targets = append(targets, target)
 	}
 	return targets

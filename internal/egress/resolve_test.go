@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"palyra/internal/egress/egresstest"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -101,10 +102,7 @@ func mixedAnswers(t *testing.T, r Resolver) {
 	l := &line{}
 	d := testDialer(t, r, l)
 	for range 3 {
-		conn, err := d.DialContext(t.Context(), "tcp", "mixed.test:80")
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(d.DialContext(t.Context(), "tcp", "mixed.test:80"))(t)
 		conn.Close()
 	}
 	for _, a := range l.dialled {
@@ -139,9 +137,7 @@ func TestSecondAnswerIsNotAskedFor(t *testing.T) {
 	l := &line{}
 	d := testDialer(t, resolver, l)
 	for range 3 {
-		if err := connect(d, "rebind.test:80"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, connect(d, "rebind.test:80"))
 		if err := connect(d, "widen.test:80"); reason.Of(err) != reason.EgressDenied {
 			t.Fatalf("a later answer added an address: %v", err)
 		}

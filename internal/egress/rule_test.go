@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -54,10 +55,7 @@ func TestCheckName(t *testing.T) {
 		"any.example":      "", "taken.example": ReasonDeniedRule, "narrow.example": "",
 		"10.1.2.3": "", "10.0.0.9": ReasonDeniedRule, "11.0.0.1": ReasonUnlisted, "other.example": ReasonUnlisted,
 	} {
-		h, err := CanonicalHost(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := must.Get(CanonicalHost(name))(t)
 		if got := rules.CheckName(h); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}

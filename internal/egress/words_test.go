@@ -10,26 +10,21 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/tool"
 )
 
 // reasonWords are the constants of words.go whose names begin with Reason.
 func reasonWords(t *testing.T) map[string]string {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "words.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(parser.ParseFile(token.NewFileSet(), "words.go", nil, 0))(t)
 	words := make(map[string]string)
 	ast.Inspect(file, func(n ast.Node) bool {
 		spec, ok := n.(*ast.ValueSpec)
 		if !ok || !strings.HasPrefix(spec.Names[0].Name, "Reason") {
 			return true
 		}
-		word, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		word := must.Get(strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value))(t)
 		words[spec.Names[0].Name] = word
 		return true
 	})
@@ -41,10 +36,7 @@ func reasonWords(t *testing.T) map[string]string {
 
 // TestReasonsAreExplained: each has a sentence for models and a row for people.
 func TestReasonsAreExplained(t *testing.T) {
-	text, err := os.ReadFile("../../docs/egress.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../docs/egress.md"))(t)
 	_, ledger, _ := strings.Cut(string(text), "## The ledger")
 	for name, word := range reasonWords(t) {
 		if causes[word] == "" && word != ReasonUnlisted {

@@ -7,15 +7,13 @@ import (
 	"testing"
 
 	"palyra/internal/event"
+	"palyra/internal/must"
 )
 
 // TestCatalogIsDocumented: docs/events.md has one row per code, in the order
 // of the catalog, and nothing else.
 func TestCatalogIsDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/events.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../docs/events.md"))(t)
 	var rows []event.Code
 	for _, row := range regexp.MustCompile("(?m)^\\| `(PAL-[^`]*)` \\| .+ \\|$").FindAllSubmatch(text, -1) {
 		rows = append(rows, event.Code(row[1]))

@@ -10,15 +10,13 @@ import (
 	"testing"
 
 	"palyra/internal/event"
+	"palyra/internal/must"
 )
 
 // declared reads the codes from the source, in order.
 func declared(t *testing.T) []event.Code {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "event.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(parser.ParseFile(token.NewFileSet(), "event.go", nil, 0))(t)
 	var codes []event.Code
 	ast.Inspect(file, func(n ast.Node) bool {
 		spec, ok := n.(*ast.ValueSpec)
@@ -28,10 +26,7 @@ func declared(t *testing.T) []event.Code {
 		if id, ok := spec.Type.(*ast.Ident); !ok || id.Name != "Code" {
 			return true
 		}
-		text, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value))(t)
 		codes = append(codes, event.Code(text))
 		return true
 	})

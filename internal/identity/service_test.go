@@ -22,7 +22,9 @@ import (
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/identity/identitytest"
+	"palyra/internal/must"
 	"palyra/internal/reason"
+	"palyra/internal/reason/reasontest"
 )
 
 func TestMemoryStore(t *testing.T) {
@@ -38,14 +40,8 @@ func TestFirstStart(t *testing.T) {
 	if !ok || !m.Holds(access.RoleOwner) || d.Principal != access.User("local") || !d.Local {
 		t.Errorf("member %+v, device %+v", m, d)
 	}
-	b, err := identity.ReadBundle(w.local().Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := w.Authenticate(b.Chain)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(identity.ReadBundle(w.local().Dir))(t)
+	c := must.Get(w.Authenticate(b.Chain))(t)
 	if c.Principal != identity.Local() || c.OnBehalfOf != identity.Local() || c.DeviceID != d.ID || !c.Paired || c.Present || !slices.Contains(c.Roles, access.RoleOwner) {
 		t.Errorf("caller %+v", c)
 	}
@@ -64,9 +60,7 @@ func TestFirstStart(t *testing.T) {
 func TestRevokedLocalOperatorStaysOut(t *testing.T) {
 	w := newWorld(t)
 	d := w.start()
-	if _, err := w.Revoke(t.Context(), identity.Local(), d.ID, "test"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.Revoke(t.Context(), identity.Local(), d.ID, "test"))(t)
 	w.restart()
 	if _, ok, err := w.Start(t.Context(), w.local()); ok || err != nil {
 		t.Errorf("a revoked local operator came back: %v, %v", ok, err)
@@ -121,7 +115,7 @@ func TestAddMember(t *testing.T) {
 		"by a stranger":       {access.User("eve"), "x", user, operator, none, csr(t), reason.PermissionDenied},
 	} {
 		_, err := w.AddMember(t.Context(), x.actor, x.name, x.kind, x.roles, x.owner, x.csr)
-		wantReason(t, name, err, x.want)
+		reasontest.Want(t, name, err, x.want)
 	}
 	w.journaled(n)
 	if len(w.registry.List()) != 3 || len(w.Devices()) != 3 {
@@ -137,12 +131,12 @@ func TestNobodyRaisesAboveThemselves(t *testing.T) {
 	admin := access.User("admin")
 	for _, role := range []access.Role{access.RoleOwner, access.RoleAdmin} {
 		_, err := w.AddMember(t.Context(), admin, "x", access.KindUser, []access.Role{role}, access.Principal{}, csr(t))
-		wantReason(t, "admin makes "+string(role), err, reason.PermissionDenied)
+		reasontest.Want(t, "admin makes "+string(role), err, reason.PermissionDenied)
 	}
 	local := w.Devices()[slices.IndexFunc(w.Devices(), func(d identity.Device) bool { return d.Local })]
 	for _, actor := range []access.Principal{admin, access.User("dev")} {
 		_, err := w.Revoke(t.Context(), actor, local.ID, "")
-		wantReason(t, actor.String()+" revokes the owner", err, reason.PermissionDenied)
+		reasontest.Want(t, actor.String()+" revokes the owner", err, reason.PermissionDenied)
 	}
 	// The control: what is theirs to do, they may.
 	for actor, role := range map[access.Principal]access.Role{admin: access.RoleOperator, identity.Local(): access.RoleOwner} {
@@ -189,7 +183,7 @@ func TestAuthenticateRefuses(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		_, err := w.Authenticate(chainOf(bot))
-		wantReason(t, name, err, reason.Unauthenticated)
+		reasontest.Want(t, name, err, reason.Unauthenticated)
 		if _, err := w.Renew(ctx, bot.Device.ID, csr(t)); name != "expired" && reason.Of(err) != reason.Unauthenticated {
 			t.Errorf("%s: renewal gives %v", name, err)
 		}
@@ -199,38 +193,27 @@ func TestAuthenticateRefuses(t *testing.T) {
 	w.start()
 	foreign := other.add(access.User("alice"), access.Principal{}, access.RoleOwner)
 	_, err := w.Authenticate(chainOf(foreign))
-	wantReason(t, "another gateway's certificate", err, reason.Unauthenticated)
+	reasontest.Want(t, "another gateway's certificate", err, reason.Unauthenticated)
 	_, err = w.Authenticate(nil)
-	wantReason(t, "no certificate", err, reason.Unauthenticated)
+	reasontest.Want(t, "no certificate", err, reason.Unauthenticated)
 	// Signed here, but not known here: an id that was never admitted.
-	issued, err := w.authority.IssueDevice(csr(t), "01JNA3Q0G0DEV1CE0000000000")
-	if err != nil {
-		t.Fatal(err)
-	}
+	issued := must.Get(w.authority.IssueDevice(csr(t), "01JNA3Q0G0DEV1CE0000000000"))(t)
 	_, err = w.Authenticate(issued.Chain)
-	wantReason(t, "unknown device", err, reason.Unauthenticated)
+	reasontest.Want(t, "unknown device", err, reason.Unauthenticated)
 }
 
 // TestTLS makes real handshakes with the bundle that the first start wrote.
 func TestTLS(t *testing.T) {
 	w := newWorld(t)
 	d := w.start()
-	server, err := w.authority.ServerTLS(ca.Loopback(), w.Allow)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := identity.ReadBundle(w.local().Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(w.authority.ServerTLS(ca.Loopback(), w.Allow))(t)
+	b := must.Get(identity.ReadBundle(w.local().Dir))(t)
 	if err := dial(t, server, b.ClientTLS()); err != nil {
 		t.Errorf("control: %v", err)
 	}
 	var told []string
 	w.OnRevoke(func(d identity.Device) { told = append(told, d.ID) })
-	if _, err := w.Revoke(t.Context(), identity.Local(), d.ID, "lost"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.Revoke(t.Context(), identity.Local(), d.ID, "lost"))(t)
 	if err := dial(t, server, b.ClientTLS()); reason.Of(err) != reason.Unauthenticated {
 		t.Errorf("a revoked device shook hands: %v", err)
 	}
@@ -238,10 +221,7 @@ func TestTLS(t *testing.T) {
 		t.Errorf("streams of %v were ended", told)
 	}
 	// The control: without the check it would get in.
-	open, err := w.authority.ServerTLS(ca.Loopback(), func([]*x509.Certificate) error { return nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	open := must.Get(w.authority.ServerTLS(ca.Loopback(), func([]*x509.Certificate) error { return nil }))(t)
 	if err := dial(t, open, b.ClientTLS()); err != nil {
 		t.Errorf("control: %v", err)
 	}
@@ -250,10 +230,7 @@ func TestTLS(t *testing.T) {
 // dial returns the server's error of one handshake over a pipe.
 func dial(t *testing.T, server, client *tls.Config) error {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	done := make(chan error, 1)
 	go func() {
@@ -265,10 +242,7 @@ func dial(t *testing.T, server, client *tls.Config) error {
 		defer raw.Close()
 		done <- tls.Server(raw, server).Handshake()
 	}()
-	raw, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(net.Dial("tcp", l.Addr().String()))(t)
 	defer raw.Close()
 	if err := tls.Client(raw, client).Handshake(); err != nil {
 		raw.Close()
@@ -292,7 +266,7 @@ func TestFailedUnitChangesNothing(t *testing.T) {
 		"revoke": func() error { _, err := w.Revoke(t.Context(), identity.Local(), alice.Device.ID, ""); return err },
 	} {
 		w.store.FailNext(disk)
-		wantReason(t, name, do(), reason.JournalUnavailable)
+		reasontest.Want(t, name, do(), reason.JournalUnavailable)
 	}
 	w.journaled(n)
 	if _, ok := w.registry.Get(access.User("x")); ok || len(w.Devices()) != 2 {
@@ -317,9 +291,7 @@ func TestConflictIsTriedAgain(t *testing.T) {
 	// Another process renews the device behind this service's back.
 	behind := d
 	behind.Version++
-	if err := w.store.Apply(t.Context(), identity.Change{Devices: []identity.Device{behind}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.store.Apply(t.Context(), identity.Change{Devices: []identity.Device{behind}}))
 	got, err := w.Revoke(t.Context(), identity.Local(), d.ID, "lost")
 	if err != nil || got.Version != d.Version+2 {
 		t.Errorf("%+v, %v", got, err)
@@ -330,11 +302,9 @@ func TestConflictIsTriedAgain(t *testing.T) {
 	behind = d
 	behind.Version++
 	behind.RevokedAt = w.Now()
-	if err := w.store.Apply(t.Context(), identity.Change{Devices: []identity.Device{behind}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.store.Apply(t.Context(), identity.Change{Devices: []identity.Device{behind}}))
 	_, err = w.Renew(t.Context(), d.ID, csr(t))
-	wantReason(t, "renewing a device that was revoked elsewhere", err, reason.Unauthenticated)
+	reasontest.Want(t, "renewing a device that was revoked elsewhere", err, reason.Unauthenticated)
 }
 
 func TestRevoke(t *testing.T) {
@@ -351,9 +321,9 @@ func TestRevoke(t *testing.T) {
 	}
 	w.journaled(n, event.DeviceRevoked)
 	_, err = w.Revoke(t.Context(), identity.Local(), "01JNA3Q0G0DEV1CE0000000000", "")
-	wantReason(t, "unknown device", err, reason.NotFound)
+	reasontest.Want(t, "unknown device", err, reason.NotFound)
 	_, err = w.Revoke(t.Context(), identity.Local(), d.ID, strings.Repeat("x", 501))
-	wantReason(t, "long reason", err, reason.InvalidInput)
+	reasontest.Want(t, "long reason", err, reason.InvalidInput)
 }
 
 func TestConcurrentChanges(t *testing.T) {
@@ -391,13 +361,8 @@ func TestRunKeepsTheLocalOperatorFresh(t *testing.T) {
 			synctest.Wait()
 		}
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		b, err := identity.ReadBundle(w.local().Dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Check(t, <-done)
+		b := must.Get(identity.ReadBundle(w.local().Dir))(t)
 		if _, err := w.Authenticate(b.Chain); err != nil || rounds < 29 {
 			t.Errorf("after 30 hours (since %s): %v, %d rounds", first, err, rounds)
 		}
@@ -412,9 +377,7 @@ func TestBundle(t *testing.T) {
 	w.start()
 	dir := w.local().Dir
 	b, err := identity.ReadBundle(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if b.Address != "127.0.0.1:7443" || b.ServerName != "localhost" || !b.RenewAt().Before(b.NotAfter()) {
 		t.Errorf("bundle %s at %s, %s", b, b.Address, b.ServerName)
 	}
@@ -425,26 +388,16 @@ func TestBundle(t *testing.T) {
 	}
 	write := func(name, data string) func() {
 		path := filepath.Join(dir, name)
-		old, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		old := must.Get(os.ReadFile(path))(t)
+		must.Do(t, os.WriteFile(path, []byte(data), 0o600))
 		return func() {
-			if err := os.WriteFile(path, old, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(path, old, 0o600))
 		}
 	}
 	other := newWorld(t)
 	other.start()
 	foreign := func(name string) string {
-		data, err := os.ReadFile(filepath.Join(other.local().Dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(filepath.Join(other.local().Dir, name)))(t)
 		return string(data)
 	}
 	for name, c := range map[string]struct{ file, data string }{
@@ -458,13 +411,13 @@ func TestBundle(t *testing.T) {
 	} {
 		restore := write(c.file, c.data)
 		_, err := identity.ReadBundle(dir)
-		wantReason(t, name, err, reason.ConfigInvalid)
+		reasontest.Want(t, name, err, reason.ConfigInvalid)
 		restore()
 	}
 	_, err = identity.ReadBundle(t.TempDir())
-	wantReason(t, "an empty directory", err, reason.NotConnected)
+	reasontest.Want(t, "an empty directory", err, reason.NotConnected)
 	b.Address = "a:1\nserver_name=b"
-	wantReason(t, "line break", identity.WriteBundle(dir, b), reason.InvalidInput)
+	reasontest.Want(t, "line break", identity.WriteBundle(dir, b), reason.InvalidInput)
 	if runtime.GOOS != "windows" {
 		wideModes(t, dir)
 	}
@@ -473,9 +426,7 @@ func TestBundle(t *testing.T) {
 func wideModes(t *testing.T, dir string) {
 	t.Helper()
 	for _, mode := range []os.FileMode{0o750, 0o705, 0o710, 0o700} {
-		if err := os.Chmod(dir, mode); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(dir, mode))
 		_, err := identity.ReadBundle(dir)
 		var e *reason.Error
 		if mode != 0o700 && (!errors.As(err, &e) || !strings.Contains(e.NextStep(), "chmod 700")) || mode == 0o700 && err != nil {
@@ -485,9 +436,7 @@ func wideModes(t *testing.T, dir string) {
 	for _, name := range []string{"key.pem", "cert.pem", "ca.pem", "endpoint"} {
 		path := filepath.Join(dir, name)
 		for mode := os.FileMode(0); mode <= 0o077; mode++ {
-			if err := os.Chmod(path, 0o600|mode); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Chmod(path, 0o600|mode))
 			_, err := identity.ReadBundle(dir)
 			if (err == nil) != (mode == 0) {
 				t.Errorf("%s with mode %o: %v", name, 0o600|mode, err)
@@ -497,13 +446,9 @@ func wideModes(t *testing.T, dir string) {
 				t.Errorf("%s with mode %o: no remedy in %v", name, 0o600|mode, err)
 			}
 		}
-		if err := os.Chmod(path, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(path, 0o600))
 	}
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(dir, 0o755))
 	_, err := identity.BundleKey(dir)
-	wantReason(t, "wide directory", err, reason.ConfigInvalid)
+	reasontest.Want(t, "wide directory", err, reason.ConfigInvalid)
 }

@@ -19,7 +19,7 @@ import (
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/identity/identitytest"
-	"palyra/internal/reason"
+	"palyra/internal/must"
 )
 
 // world is a gateway's identity room with a store in memory and a clock that
@@ -49,15 +49,10 @@ func (w *world) restart() {
 	if w.authority, _, err = ca.Open(filepath.Join(w.dir, "ca"), ca.Options{Now: w.Now}); err != nil {
 		w.t.Fatal(err)
 	}
-	if w.registry, err = access.NewRegistry(w.t.Context(), w.store, []access.Role{"security"}); err != nil {
-		w.t.Fatal(err)
-	}
-	w.Service, err = identity.New(w.t.Context(), identity.Config{
+	w.registry = must.Get(access.NewRegistry(w.t.Context(), w.store, []access.Role{"security"}))(w.t)
+	w.Service = must.Get(identity.New(w.t.Context(), identity.Config{
 		Authority: w.authority, Store: w.store, Registry: w.registry, Now: w.Now,
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	}))(w.t)
 }
 
 func (w *world) Now() time.Time {
@@ -88,11 +83,7 @@ func (w *world) start() identity.Device {
 
 func (w *world) add(p access.Principal, owner access.Principal, roles ...access.Role) identity.Admission {
 	w.t.Helper()
-	a, err := w.AddMember(w.t.Context(), identity.Daemon(), p.Name, p.Kind, roles, owner, csr(w.t))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return a
+	return must.Get(w.AddMember(w.t.Context(), identity.Daemon(), p.Name, p.Kind, roles, owner, csr(w.t)))(w.t)
 }
 
 // codes returns the codes journaled after the first n events.
@@ -120,27 +111,12 @@ func (w *world) journaled(n int, want ...event.Code) {
 
 func key(t testing.TB) crypto.Signer {
 	t.Helper()
-	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return k
+	return must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 }
 
 func csr(t testing.TB) []byte {
 	t.Helper()
-	text, err := identity.Request(key(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
-}
-
-func wantReason(t *testing.T, what string, err error, code reason.Code) {
-	t.Helper()
-	if reason.Of(err) != code {
-		t.Errorf("%s: got %v (%s), want %s", what, err, reason.Of(err), code)
-	}
+	return must.Get(identity.Request(key(t)))(t)
 }
 
 func chainOf(a identity.Admission) []*x509.Certificate { return a.Certificate.Chain }

@@ -8,14 +8,13 @@ import (
 	"testing"
 
 	"palyra/internal/journal"
+	"palyra/internal/must"
 )
 
 func export(t testing.TB, log *journal.Log, after int64) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := log.Export(t.Context(), &b, after, json.RawMessage(`{"notary":["k1"]}`)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, log.Export(t.Context(), &b, after, json.RawMessage(`{"notary":["k1"]}`)))
 	return b.Bytes()
 }
 
@@ -37,9 +36,7 @@ func verifyBytes(b []byte, opts journal.ExportOptions) (journal.Summary, error) 
 func TestExportVerifies(t *testing.T) {
 	b := sampleExport(t)
 	sum, err := verifyBytes(b, journal.ExportOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if sum.Events != 7 || sum.Last != 7 || sum.Checkpoints != 1 || sum.Erased != 1 || sum.Signed.Size != 7 || sum.Gateway != gateway {
 		t.Errorf("summary %+v", sum)
 	}

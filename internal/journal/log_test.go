@@ -12,6 +12,7 @@ import (
 
 	"palyra/internal/event"
 	"palyra/internal/journal"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -160,10 +161,7 @@ func TestProofs(t *testing.T) {
 	fill(t, log, 300)
 	checkpoint(t, log)
 	fill(t, log, 300)
-	known, err := journal.ParseKeys(log.Keys()...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	known := must.Get(journal.ParseKeys(log.Keys()...))(t)
 	for _, seq := range []int64{1, 2, 255, 256, 257, 300, 301, 302, 512, 601, 602} {
 		p, err := log.Prove(t.Context(), seq)
 		if err != nil {
@@ -216,9 +214,7 @@ func TestConsistency(t *testing.T) {
 				assertCorrupt(t, journal.VerifyConsistency(older, newer, nil), newer.Size+1)
 				continue
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if err := journal.VerifyConsistency(older, newer, c.Hashes); err != nil {
 				t.Errorf("%d to %d: %v", older.Size, newer.Size, err)
 			}
@@ -256,9 +252,7 @@ func TestErasedPayloadKeepsTheChain(t *testing.T) {
 
 func TestCheckDraft(t *testing.T) {
 	good := draft(1)
-	if err := journal.CheckDraft(&good); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, journal.CheckDraft(&good))
 	for name, change := range map[string]func(*event.Draft){
 		"no code":            func(d *event.Draft) { d.Code = "" },
 		"no actor":           func(d *event.Draft) { d.Actor = "" },
@@ -308,14 +302,8 @@ func TestEdgeMatchesTree(t *testing.T) {
 func assertSameRoot(t *testing.T, s *memStore) {
 	t.Helper()
 	tree := journal.NewTree(s.edge.Size(), memTiles{s})
-	want, err := tree.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	rebuilt, err := tree.Edge()
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(tree.Root())(t)
+	rebuilt := must.Get(tree.Edge())(t)
 	if got := s.edge.Root(); got != want || rebuilt.Root() != want {
 		t.Fatalf("size %d: edge, rebuilt edge and tree have different roots", s.edge.Size())
 	}

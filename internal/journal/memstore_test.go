@@ -14,6 +14,7 @@ import (
 
 	"palyra/internal/event"
 	"palyra/internal/journal"
+	"palyra/internal/must"
 )
 
 const gateway = "gateway.test"
@@ -125,11 +126,7 @@ func (t memTiles) EventHashes(from, to int64) (hashes [][32]byte, err error) {
 // testKey derives a key from a seed byte.
 func testKey(t testing.TB, seed byte) *journal.Key {
 	t.Helper()
-	key, err := journal.NewKey(gateway, ed25519.NewKeyFromSeed(slices.Repeat([]byte{seed}, ed25519.SeedSize)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
+	return must.Get(journal.NewKey(gateway, ed25519.NewKeyFromSeed(slices.Repeat([]byte{seed}, ed25519.SeedSize))))(t)
 }
 
 // testClock starts at a fixed time and goes on a second with every reading.
@@ -143,11 +140,7 @@ func testClock() func() time.Time {
 
 func newLog(t testing.TB, s *memStore, seed byte) *journal.Log {
 	t.Helper()
-	log, err := journal.New(s, journal.Options{Key: testKey(t, seed)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return log
+	return must.Get(journal.New(s, journal.Options{Key: testKey(t, seed)}))(t)
 }
 
 func draft(n int) event.Draft {
@@ -161,17 +154,11 @@ func draft(n int) event.Draft {
 func fill(t testing.TB, log *journal.Log, n int) {
 	t.Helper()
 	for i := range n {
-		if _, err := log.Append(t.Context(), draft(i)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(log.Append(t.Context(), draft(i)))(t)
 	}
 }
 
 func checkpoint(t testing.TB, log *journal.Log) journal.Checkpoint {
 	t.Helper()
-	cp, err := log.Checkpoint(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cp
+	return must.Get(log.Checkpoint(t.Context()))(t)
 }

@@ -15,6 +15,7 @@ import (
 	"palyra/internal/canonical"
 	"palyra/internal/event"
 	"palyra/internal/journal"
+	"palyra/internal/must"
 )
 
 // rotatedAt is five years after the certificate of any test could end.
@@ -27,10 +28,7 @@ func rotated(t testing.TB) (*memStore, *journal.Log, journal.Rotation) {
 	s := newMemStore(testClock())
 	log := newLog(t, s, 1)
 	fill(t, log, 4)
-	r, err := log.Rotate(t.Context(), testKey(t, 2), "a certificate", rotatedAt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(log.Rotate(t.Context(), testKey(t, 2), "a certificate", rotatedAt))(t)
 	fill(t, log, 3)
 	checkpoint(t, log)
 	fill(t, log, 2)
@@ -50,20 +48,10 @@ func TestRotation(t *testing.T) {
 	if err != nil || sum.Checkpoints != 2 || sum.Rotations != 1 {
 		t.Errorf("%+v, %v", sum, err)
 	}
-	p, err := log.Prove(t.Context(), 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	known, err := journal.NewSigners(journal.SigningKey{Verifier: next, First: 6}, journal.SigningKey{Verifier: old, Last: 5})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := journal.VerifyProof(p, gateway, known); err != nil {
-		t.Error(err)
-	}
-	if _, err := log.Rotate(t.Context(), testKey(t, 3), "", rotatedAt); err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(log.Prove(t.Context(), 2))(t)
+	known := must.Get(journal.NewSigners(journal.SigningKey{Verifier: next, First: 6}, journal.SigningKey{Verifier: old, Last: 5}))(t)
+	must.Check(t, journal.VerifyProof(p, gateway, known))
+	must.Get(log.Rotate(t.Context(), testKey(t, 3), "", rotatedAt))(t)
 	if sum, err := log.VerifyFull(t.Context()); err != nil || sum.Rotations != 2 {
 		t.Errorf("after the second rotation: %+v, %v", sum, err)
 	}
@@ -76,10 +64,7 @@ func TestRotatedJournalIsOpenedAgain(t *testing.T) {
 		return journal.New(s, journal.Options{Key: testKey(t, 2), Keys: keys})
 	}
 	next, old := journal.SigningKey{Verifier: r.New, First: r.Last + 1}, journal.SigningKey{Verifier: r.Old, Last: r.Last}
-	log, err := open(next, old)
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(open(next, old))(t)
 	if _, err := log.VerifyFull(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -167,9 +152,7 @@ func TestReplacedKeySignsNoMore(t *testing.T) {
 	thief, err := journal.New(s, journal.Options{
 		Key: testKey(t, 1), Keys: []journal.SigningKey{{Verifier: r.Old}, {Verifier: r.New}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	fill(t, thief, 1)
 	checkpoint(t, thief) // by the old key, over 13 events
 	_, err = log.VerifyFull(t.Context())
@@ -224,20 +207,13 @@ func TestForgedRotations(t *testing.T) {
 			text, _, _ := strings.Cut(p.Note, "\n\n")
 			text, signers := change(text + "\n")
 			signed, err := note.Sign(&note.Note{Text: text}, signers...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			p.Note = string(signed)
-			if s.events[5].Payload, err = canonical.Marshal(p); err != nil {
-				t.Fatal(err)
-			}
+			s.events[5].Payload = must.Get(canonical.Marshal(p))(t)
 			s.events = s.events[:7] // no checkpoint covers it: the signatures have to tell
 			forge(s.events, 5)
 			s.Publish(s.events[6].Head(), nil)
-			known, err := journal.NewSigners(journal.SigningKey{Verifier: r.New, First: 6}, journal.SigningKey{Verifier: r.Old, Last: 5})
-			if err != nil {
-				t.Fatal(err)
-			}
+			known := must.Get(journal.NewSigners(journal.SigningKey{Verifier: r.New, First: 6}, journal.SigningKey{Verifier: r.Old, Last: 5}))(t)
 			_, err = journal.VerifyAll(t.Context(), s, gateway, known)
 			assertCorrupt(t, err, 6)
 		})
@@ -248,20 +224,13 @@ func TestForgedRotations(t *testing.T) {
 func TestKeyWithoutItsRotation(t *testing.T) {
 	s, _, r := rotated(t)
 	known, err := journal.NewSigners(journal.SigningKey{Verifier: r.New, First: 6}, journal.SigningKey{Verifier: r.Old, Last: 5})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	whole := slices.Clone(s.events)
 	s.events[5].Code, s.events[5].Payload = event.Opened, []byte(`{}`)
 	s.events = s.events[:10]
 	forge(s.events, 5)
-	cp, err := journal.SignCheckpoint(testKey(t, 2), 9, referenceRoot(s.events[:9]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s.events[9].Payload, err = canonical.Marshal(map[string]any{"note": cp.Note, "root": hex.EncodeToString(cp.Root[:]), "size": cp.Size}); err != nil {
-		t.Fatal(err)
-	}
+	cp := must.Get(journal.SignCheckpoint(testKey(t, 2), 9, referenceRoot(s.events[:9])))(t)
+	s.events[9].Payload = must.Get(canonical.Marshal(map[string]any{"note": cp.Note, "root": hex.EncodeToString(cp.Root[:]), "size": cp.Size}))(t)
 	forge(s.events, 9)
 	s.Publish(s.events[9].Head(), nil)
 	_, err = journal.VerifyAll(t.Context(), s, gateway, known)
@@ -287,9 +256,7 @@ func TestRotationDuringExport(t *testing.T) {
 			t.Error(err)
 		}
 	}}
-	if err := log.Export(t.Context(), w, 0, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, log.Export(t.Context(), w, 0, nil))
 	known := trusting(journal.SigningKey{Verifier: testKey(t, 2).Verifier(), First: 1002}, journal.SigningKey{Verifier: testKey(t, 1).Verifier(), Last: 1001})
 	if sum, err := verifyBytes(out.Bytes(), known); err != nil || sum.Last != 1000 {
 		t.Errorf("%+v, %v", sum, err)

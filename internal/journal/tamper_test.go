@@ -10,6 +10,7 @@ import (
 
 	"palyra/internal/event"
 	"palyra/internal/journal"
+	"palyra/internal/must"
 )
 
 // forge rebuilds the chain of events after it was changed, from an index on:
@@ -148,10 +149,7 @@ func TestTamperedExport(t *testing.T) {
 			var b bytes.Buffer
 			b.Write(lines[0])
 			for _, e := range c.change(t, slices.Clone(s.events)) {
-				line, err := e.AppendLine(nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				line := must.Get(e.AppendLine(nil))(t)
 				b.Write(append(line, '\n'))
 			}
 			b.Write(lines[len(lines)-2])
@@ -190,9 +188,7 @@ func TestRechainedWithoutSignatures(t *testing.T) {
 	// A remembered checkpoint closes even this hole.
 	_, honest := sampleJournal(t)
 	cp, err := honest.Latest(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	_, err = log.VerifyFull(t.Context(), cp)
 	assertCorrupt(t, err, 1)
 }

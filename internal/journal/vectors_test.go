@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"palyra/internal/journal"
+	"palyra/internal/must"
 )
 
 var update = flag.Bool("update", false, "write the vectors of docs/format/journal.md anew")
@@ -33,18 +34,12 @@ func vectors(t *testing.T) (events, exported []byte) {
 	var list []vector
 	var edge journal.Edge
 	for _, e := range s.events {
-		line, err := e.AppendLine(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		line := must.Get(e.AppendLine(nil))(t)
 		edge.Append(e.Hash)
 		root, leaf := edge.Root(), referenceRoot([]journal.Event{e})
 		list = append(list, vector{line, hex.EncodeToString(leaf[:]), hex.EncodeToString(root[:])})
 	}
-	events, err := json.MarshalIndent(list, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	events = must.Get(json.MarshalIndent(list, "", "  "))(t)
 	return append(events, '\n'), export(t, log, 0)
 }
 
@@ -55,14 +50,9 @@ func TestVectors(t *testing.T) {
 	for name, got := range map[string][]byte{"events.json": events, "export.ndjson": exported} {
 		path := filepath.Join("testdata", name)
 		if *update {
-			if err := os.WriteFile(path, got, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(path, got, 0o644))
 		}
-		want, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must.Get(os.ReadFile(path))(t)
 		if !bytes.Equal(got, want) {
 			t.Errorf("%s differs from what this code makes", path)
 		}

@@ -20,26 +20,21 @@ import (
 
 	"palyra/internal/event"
 	"palyra/internal/journal"
+	"palyra/internal/must"
 )
 
 // TestMetricsAreWritten holds the metrics and their table in
 // docs/observability.md together. A metric with labels shows only once it
 // counted something, so that the names are read from what describes itself.
 func TestMetricsAreWritten(t *testing.T) {
-	text, err := os.ReadFile("../../docs/observability.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../docs/observability.md"))(t)
 	written := make(map[string]bool)
 	for _, row := range regexp.MustCompile("(?m)^\\| `(palyra_[a-z_]+)` \\|").FindAllSubmatch(text, -1) {
 		written[string(row[1])] = true
 	}
 	registered := make(map[string]bool)
 	for _, file := range []string{"metrics.go", "commits.go"} {
-		source, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		source := must.Get(os.ReadFile(file))(t)
 		for _, name := range regexp.MustCompile(`"(palyra_[a-z_]+)"`).FindAllSubmatch(source, -1) {
 			registered[string(name[1])] = true
 		}
@@ -116,14 +111,8 @@ func exposition(t *testing.T, counted ...prometheus.Collector) string {
 	registry.MustRegister(counted...)
 	server := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	t.Cleanup(server.Close)
-	res, err := http.Get(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(http.Get(server.URL))(t)
 	defer func() { _ = res.Body.Close() }()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(res.Body))(t)
 	return string(text)
 }

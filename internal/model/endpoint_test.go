@@ -5,14 +5,12 @@ import (
 	"testing"
 
 	"palyra/internal/model"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
 func TestResolve(t *testing.T) {
-	key, err := model.NewKey("sk-1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(model.NewKey("sk-1"))(t)
 	const home = "https://api.model.test"
 	for base, c := range map[string]struct{ withKey, without bool }{
 		"":                             {true, false},

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -86,10 +87,7 @@ func TestFailureInStream(t *testing.T) {
 }
 
 func TestClean(t *testing.T) {
-	key, err := NewKey("sk-secret")
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(NewKey("sk-secret"))(t)
 	for text, want := range map[string]string{
 		"a sk-secret b":                         "a [redacted] b",
 		"one\r\n\ttwo\x00\x1b[31m\u202e":        "one two [31m",

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"palyra/internal/model"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -28,10 +29,7 @@ func TestKeyIsNeverShown(t *testing.T) {
 	}
 	slog.New(slog.NewJSONHandler(&shown, nil)).Info("m", slog.Any("key", key), slog.Any("endpoint", model.Endpoint{Key: key}))
 	slog.New(slog.NewTextHandler(&shown, nil)).Info("m", slog.Any("key", key), slog.Any("endpoint", model.Endpoint{Key: key}))
-	text, err := json.Marshal(map[string]any{"key": key, "endpoint": model.Endpoint{Key: key}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(map[string]any{"key": key, "endpoint": model.Endpoint{Key: key}}))(t)
 	shown.Write(text)
 	if strings.Contains(shown.String(), "very") || strings.Contains(shown.String(), fmt.Sprintf("%x", "very")) {
 		t.Errorf("the key is shown:\n%s", shown.String())

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"palyra/internal/model"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -84,9 +85,7 @@ func TestFinishBoundsCounts(t *testing.T) {
 
 func TestMeter(t *testing.T) {
 	var m model.Meter
-	if err := m.Add(model.MaxTurn); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, m.Add(model.MaxTurn))
 	if err := m.Add(1); reason.Of(err) != reason.ModelInvalid {
 		t.Errorf("one byte too much: %v", err)
 	}

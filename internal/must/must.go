@@ -1,5 +1,5 @@
-// Package must ends a test when something fails that the test only needs, so
-// that tests say what they are about. What a test is about it checks itself.
+// Package must ends a test when a call fails that has to succeed for the test
+// to go on. What a call returned, the test judges itself.
 package must
 
 import "testing"
@@ -20,5 +20,14 @@ func Do(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Check fails the test when the call whose error it is given failed, and lets
+// it go on, as a clean-up has to.
+func Check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/policy/internal/args"
 	"palyra/internal/tool"
 )
@@ -60,16 +61,11 @@ func TestArgumentsAreTyped(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			d := oneProperty(c.schema, "")
 			declared, opaque, err := args.TypeOf(d)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if (len(opaque) == 1 && opaque[0].Path == "/p") != c.opaque {
 				t.Errorf("opaque %v, want %v", opaque, c.opaque)
 			}
-			vocab, err := buildVocabulary([]tool.Descriptor{d}, allRoles(nil))
-			if err != nil {
-				t.Fatal(err)
-			}
+			vocab := must.Get(buildVocabulary([]tool.Descriptor{d}, allRoles(nil)))(t)
 			if want := "args: {p?: " + c.cedar + ",}"; !strings.Contains(squeeze(string(vocab.text)), squeeze(want)) {
 				t.Errorf("the schema does not have %q", want)
 			}
@@ -99,9 +95,7 @@ func TestRest(t *testing.T) {
 		`{"type":"object","properties":{"a":{"type":"string"},"__entity":{"type":"string"},` +
 			`"n":{"type":"object","properties":{"b":{"type":"integer"}}}}}`)}
 	declared, opaque, err := args.TypeOf(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var paths []string
 	for _, o := range opaque {
 		paths = append(paths, o.Path)
@@ -110,9 +104,7 @@ func TestRest(t *testing.T) {
 		t.Errorf("opaque %v", paths)
 	}
 	record, rest, _, err := args.Values(declared, []byte(`{"a":"x","z/~":[2, 1],"__entity":"e","n":{"b":1,"c":null}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if want := `{"/__entity":"e","/n/c":null,"/z~1~0":[2,1]}`; string(rest) != want {
 		t.Errorf("rest %s, want %s", rest, want)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"palyra/internal/access"
+	"palyra/internal/must"
 	"palyra/internal/tool"
 )
 
@@ -91,10 +92,7 @@ func eachChange(t *testing.T, of reflect.Type, fn func(name string, change func(
 
 // TestDocsOfFacts: docs/policy.md has the table of facts, as it is.
 func TestDocsOfFacts(t *testing.T) {
-	text, err := os.ReadFile("../../docs/policy.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../docs/policy.md"))(t)
 	documented := regexp.MustCompile("(?m)^\\| `[a-z0-9_.]+\\??` \\|.*\\| (?:bound|fresh|environment) \\|.*$").FindAllString(string(text), -1)
 	if len(documented) != len(facts) {
 		t.Errorf("docs/policy.md has %d facts of %d", len(documented), len(facts))

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/policy"
 	"palyra/internal/policy/explain"
 	"palyra/internal/policy/policytest"
@@ -156,9 +157,7 @@ when { context.changes.classes.contains("git") };`})
 func TestDescribedCommit(t *testing.T) {
 	r := policytest.Request("process.run", "")
 	text := `{"workspace":"default","changes":{"modified":2,"protected":["b",".git/config"],"classes":["git"]},"exit_code":3,"sandbox":{"layers":["seccomp","landlock"]}}`
-	if err := policytests.ReplaceFacts(&r, []byte(text)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, policytests.ReplaceFacts(&r, []byte(text)))
 	c := r.Commit
 	if c == nil || c.Workspace != "default" || c.Modified != 2 || c.ExitCode != 3 || !slices.Equal(c.Protected, []string{".git/config", "b"}) {
 		t.Fatalf("got %+v", c)
@@ -179,14 +178,9 @@ func TestDescribedCommit(t *testing.T) {
 // there were commits.
 func TestCommitRequestRoundTrips(t *testing.T) {
 	r := commit(hook)
-	text, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(r))(t)
 	var back policy.Request
-	if err := json.Unmarshal(text, &back); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &back))
 	again, _ := json.Marshal(back)
 	if string(again) != string(text) {
 		t.Errorf("%s\nbecame\n%s", text, again)
@@ -196,9 +190,7 @@ func TestCommitRequestRoundTrips(t *testing.T) {
 		`"exec":{"basename":"git","path":"/usr/bin/git","sha256":"","is_interpreter":false,"inline_code":false},"risk":0,` +
 		`"sandbox_tier":"c","sandbox_level":"strict","egress_mode":"strict"},"session_facts":{},"time":"2026-03-02T10:00:00Z"}`
 	var before policy.Request
-	if err := json.Unmarshal([]byte(old), &before); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(old), &before))
 	set := policytest.Set(t, policytest.Options{Policies: `@id("new-facts") forbid(principal, action == Action::"tool.execute/process.run", resource)
 when { context has exec && !context.exec.in_workspace && context.exec.shebang == "" && context.workspace_mode == "" &&
 context.sandbox.layers.isEmpty() && context.sandbox.rung == "" && context.sandbox.limits == "" };`})

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"palyra/internal/access"
+	"palyra/internal/must"
 	"palyra/internal/policy"
 	"palyra/internal/policy/policytest"
 	"palyra/internal/reason"
@@ -30,14 +31,8 @@ func TestRestore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := policytest.Set(t, o)
-			inputs, err := set.Inputs()
-			if err != nil {
-				t.Fatal(err)
-			}
-			again, err := policy.Restore(inputs, set.SnapshotDigest())
-			if err != nil {
-				t.Fatal(err)
-			}
+			inputs := must.Get(set.Inputs())(t)
+			again := must.Get(policy.Restore(inputs, set.SnapshotDigest()))(t)
 			if again.Version() != set.Version() || again.SnapshotDigest() != set.SnapshotDigest() {
 				t.Errorf("version %s and snapshot %s, want %s and %s", again.Version(), again.SnapshotDigest(), set.Version(), set.SnapshotDigest())
 			}
@@ -53,10 +48,7 @@ func TestRestore(t *testing.T) {
 // decide.
 func TestRestoreRefusesAnotherSet(t *testing.T) {
 	set := policytest.Set(t, policytest.Options{Policies: `@id("p") forbid(principal, action, resource) when { context.present };`})
-	inputs, err := set.Inputs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	inputs := must.Get(set.Inputs())(t)
 	for name, change := range map[string][2]string{
 		"a policy":  {`when { context.present }`, `when { context.paired }`},
 		"a member":  {`"user:alice"`, `"user:alina"`},

@@ -10,6 +10,7 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 
 	"palyra/internal/access"
+	"palyra/internal/must"
 	"palyra/internal/policy/finding"
 	"palyra/internal/policy/internal/expr"
 	"palyra/internal/reason"
@@ -23,11 +24,7 @@ var (
 
 func mustLoad(t testing.TB, cfg Config) *Set {
 	t.Helper()
-	s, err := Load(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return must.Get(Load(cfg))(t)
 }
 
 // small is one tool that only reads, and one owner with an agent.

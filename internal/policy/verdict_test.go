@@ -13,6 +13,7 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/canonical"
+	"palyra/internal/must"
 	"palyra/internal/policy"
 	"palyra/internal/policy/finding"
 	"palyra/internal/policy/policytest"
@@ -93,10 +94,7 @@ func TestVerdictJSON(t *testing.T) {
 	v := policytest.Set(t, policytest.Options{Policies: twoApprovers, TwoUsers: true, Members: []access.Member{
 		{Principal: access.User("carol"), Roles: []access.Role{access.RoleOperator}},
 	}}).Evaluate(run, nil)
-	text, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(v))(t)
 	var got struct {
 		Effect      string `json:"effect"`
 		Reason      string `json:"reason"`
@@ -105,9 +103,7 @@ func TestVerdictJSON(t *testing.T) {
 		Missing     string
 		TimeoutMS   int64 `json:"timeout_ms"`
 	}
-	if err := json.Unmarshal(text, &got); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &got))
 	ids := []string{}
 	for _, d := range got.Determining {
 		ids = append(ids, d.ID)
@@ -126,14 +122,9 @@ func TestRequestRoundTrip(t *testing.T) {
 	r.Time = time.Now().In(time.FixedZone("x", 3600))
 	r.Args = json.RawMessage(`{"argv":["<a>","é","\u2028"],"timeout_ms":1}`)
 	r.Channel, r.SkillID = "chat", "skill"
-	first, err := canonical.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(canonical.Marshal(r))(t)
 	var back policy.Request
-	if err := json.Unmarshal(first, &back); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(first, &back))
 	second, err := canonical.Marshal(back)
 	if err != nil || string(first) != string(second) {
 		t.Errorf("%v\n%s\n%s", err, first, second)

@@ -17,6 +17,7 @@ import (
 	"palyra/internal/event"
 	"palyra/internal/gatewaytest"
 	"palyra/internal/journal"
+	"palyra/internal/must"
 	"palyra/internal/policy"
 	"palyra/internal/policyadmin"
 	"palyra/internal/reason"
@@ -57,9 +58,7 @@ func opened(t *testing.T) (*policyadmin.Admin, *gatewaytest.Log) {
 		Settings: cfg, Store: sqlitetest.Open(t), Journal: noJournal{}, Engine: &policy.Engine{}, Members: oneOwner{}, Tools: builtinTools{},
 		Swapped: func() {}, Log: book.Logger(),
 	})
-	if err := p.Load(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Load(t.Context()))
 	return p, book
 }
 
@@ -67,9 +66,7 @@ func operatorCaller() access.Caller { return access.Caller{Principal: access.Use
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // forbids is a policy file that denies one tool.
@@ -102,9 +99,7 @@ func TestWatcherErrorsReload(t *testing.T) {
 		t.Error("the log does not hold the overflow")
 	}
 	stop()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	must.Check(t, <-done)
 }
 
 // A change of the directory does not end an activation and is said; without
@@ -112,16 +107,12 @@ func TestWatcherErrorsReload(t *testing.T) {
 func TestDirectoryChangesDuringAnActivation(t *testing.T) {
 	p, book := opened(t)
 	empty := p.Set().Version()
-	if err := p.DirectoryChanged(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.DirectoryChanged(t.Context()))
 	write(t, filepath.Join(p.Dir(), "10-own.cedar"), forbids("echo"))
 	if err := p.DirectoryChanged(t.Context()); err != nil || p.Set().Version() == empty {
 		t.Fatalf("without an activation the directory is not loaded: %v", err)
 	}
-	if _, err := p.Activate(t.Context(), operatorCaller(), empty); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(p.Activate(t.Context(), operatorCaller(), empty))(t)
 	write(t, filepath.Join(p.Dir(), "10-own.cedar"), forbids("sleep"))
 	if err := p.DirectoryChanged(t.Context()); err != nil || p.Set().Version() != empty {
 		t.Errorf("the directory counts during an activation: %v", err)

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"palyra/internal/must"
 	"palyra/internal/quota"
 )
 
@@ -12,11 +13,7 @@ var limits = quota.Limits{PerSecond: 10, Burst: 100, Day: 1000, InFlight: 60, In
 
 func book(t *testing.T, l quota.Limits) *quota.Book {
 	t.Helper()
-	b, err := quota.New(l, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return must.Get(quota.New(l, nil))(t)
 }
 
 func refused(t *testing.T, b *quota.Book, who string, n int64, limit string, after time.Duration) {

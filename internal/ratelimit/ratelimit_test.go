@@ -7,17 +7,15 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"palyra/internal/must"
 )
 
 const read Class = "read"
 
 func limiter(t *testing.T, l Limits) *Limiter {
 	t.Helper()
-	made, err := New(map[Class]Limits{read: l})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return made
+	return must.Get(New(map[Class]Limits{read: l}))(t)
 }
 
 // spend asks until refused and returns how often it was served.
@@ -56,10 +54,7 @@ func TestBurstThenRate(t *testing.T) {
 
 func TestKeysAndClassesAreApart(t *testing.T) {
 	lim := Limits{Each: Limit{PerSecond: 1, Burst: 2}, Global: Limit{PerSecond: 100, Burst: 100}}
-	l, err := New(map[Class]Limits{read: lim, "decide": lim})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(New(map[Class]Limits{read: lim, "decide": lim}))(t)
 	spend(l, "a")
 	if ok, _ := l.Allow(read, "b"); !ok {
 		t.Error("one key's requests count against another's")

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -20,10 +21,7 @@ import (
 // found.
 func declared(t *testing.T) map[string]reason.Code {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "reason.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(parser.ParseFile(token.NewFileSet(), "reason.go", nil, 0))(t)
 	codes := make(map[string]reason.Code)
 	ast.Inspect(file, func(n ast.Node) bool {
 		spec, ok := n.(*ast.ValueSpec)
@@ -34,10 +32,7 @@ func declared(t *testing.T) map[string]reason.Code {
 			return true
 		}
 		for i, name := range spec.Names {
-			text, err := strconv.Unquote(spec.Values[i].(*ast.BasicLit).Value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(strconv.Unquote(spec.Values[i].(*ast.BasicLit).Value))(t)
 			codes[name.Name] = reason.Code(text)
 		}
 		return true
@@ -112,10 +107,7 @@ func TestSentences(t *testing.T) {
 
 // TestDocumentation holds docs/reasons.md and the table together.
 func TestDocumentation(t *testing.T) {
-	text, err := os.ReadFile("../../docs/reasons.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../docs/reasons.md"))(t)
 	lines := strings.Split(string(text), "\n")
 	for _, row := range reason.Table {
 		want := fmt.Sprintf("| `%s` | %d | %s | %s |", row.Code, row.Exit, row.Sentence, row.Remedy)

@@ -14,6 +14,7 @@ import (
 	"palyra/internal/attest"
 	"palyra/internal/canonical"
 	"palyra/internal/gatewaytest"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
@@ -92,10 +93,7 @@ func checkResult(t *testing.T, w *world, list []*palyrav1.CallToolResponse, want
 	if n := slices.Index(more, false); n != len(more)-1 {
 		t.Errorf("more: %v", more)
 	}
-	verified, err := attest.Verify(list[len(list)-1].GetAttestation().GetEnvelopeJson(), w.notary.KeySet())
-	if err != nil {
-		t.Fatal(err)
-	}
+	verified := must.Get(attest.Verify(list[len(list)-1].GetAttestation().GetEnvelopeJson(), w.notary.KeySet()))(t)
 	if got := "sha256:" + verified.Statement.Predicate.ExecutionSHA256; got != digest {
 		t.Errorf("attested %s, received %s", got, digest)
 	}
@@ -106,10 +104,7 @@ func TestLargeResultsComeInParts(t *testing.T) {
 	for _, size := range []int{1 << 20, 1<<20 + 1, 5<<20 + 17} {
 		want := []byte(`"` + strings.Repeat("r", size-2) + `"`)
 		w.read.Work = func(context.Context, tool.Call) tool.Report { return gatewaytest.Succeeded(string(want)) }
-		list, err := w.coder.call(reading(), connect.WithGRPC())
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := must.Get(w.coder.call(reading(), connect.WithGRPC()))(t)
 		parts := (size + 1<<20 - 1) >> 20
 		if got := len(list); got != parts+3 {
 			t.Errorf("%d bytes came in %d messages", size, got)
@@ -125,10 +120,7 @@ func TestCallWithoutAResult(t *testing.T) {
 		r.Outcome, r.Reason, r.Message, r.Result = tool.Failed, string(reason.ToolFailed), "it broke", nil
 		return r
 	}
-	list, err := w.coder.call(reading())
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(w.coder.call(reading()))(t)
 	r := list[2].GetResult()
 	if r.GetOutcome() != "failed" || r.GetReason() != string(reason.ToolFailed) || r.GetMessage() != "it broke" || r.GetMore() {
 		t.Errorf("got %v", r)
@@ -142,10 +134,7 @@ func TestApprovalOverTheAPI(t *testing.T) {
 	for protocol, opts := range protocols {
 		t.Run(protocol, func(t *testing.T) {
 			ran := w.run.Runs.Load()
-			stream, err := w.coder.gateway(opts...).CallTool(t.Context(), running())
-			if err != nil {
-				t.Fatal(err)
-			}
+			stream := must.Get(w.coder.gateway(opts...).CallTool(t.Context(), running()))(t)
 			defer stream.Close()
 			id := ""
 			for id == "" && stream.Receive() {
@@ -157,10 +146,7 @@ func TestApprovalOverTheAPI(t *testing.T) {
 			if err != nil || len(page.GetApprovals()) != 1 || page.GetApprovals()[0].GetApprovalId() != id {
 				t.Fatalf("listed %v, %v", page, err)
 			}
-			got, err := w.bob.approvals(opts...).GetApproval(t.Context(), &palyrav1.GetApprovalRequest{ApprovalId: id})
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(w.bob.approvals(opts...).GetApproval(t.Context(), &palyrav1.GetApprovalRequest{ApprovalId: id}))(t)
 			if w.run.Runs.Load() != ran {
 				t.Error("the tool ran before the answer")
 			}
@@ -186,10 +172,7 @@ func TestApprovalOverTheAPI(t *testing.T) {
 
 func TestVotesThatAreRefused(t *testing.T) {
 	w := newWorld(t)
-	stream, err := w.coder.gateway().CallTool(t.Context(), running())
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(w.coder.gateway().CallTool(t.Context(), running()))(t)
 	defer stream.Close()
 	var asked *palyrav1.Approval
 	for asked == nil && stream.Receive() {
@@ -237,10 +220,7 @@ func TestVotesThatAreRefused(t *testing.T) {
 func TestSurfaceOfAVote(t *testing.T) {
 	w := newWorld(t)
 	for surface, want := range map[string]string{"": "grpc", "grpc": "grpc", "cli": "cli", "tui": "tui"} {
-		stream, err := w.coder.gateway().CallTool(t.Context(), running())
-		if err != nil {
-			t.Fatal(err)
-		}
+		stream := must.Get(w.coder.gateway().CallTool(t.Context(), running()))(t)
 		var asked *palyrav1.Approval
 		for asked == nil && stream.Receive() {
 			asked = stream.Msg().GetApprovalRequested().GetApproval()
@@ -268,10 +248,7 @@ forbid(principal, action == Action::"tool.execute/fs.read", resource);`
 		by   *client
 		sees bool
 	}{"agent": {w.coder, false}, "developer": {w.dan, true}} {
-		list, err := c.by.call(reading())
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := must.Get(c.by.call(reading()))(t)
 		d := decisionOf(list)
 		if d.GetAllowed() || d.GetReason() != string(reason.PolicyDenied) || d.GetRemedy() != "Wait until Monday." || d.GetMessage() == "" {
 			t.Errorf("%s: decision %v", name, d)
@@ -300,10 +277,7 @@ func TestWhyItAsksIsShownOnlyToWhoMayReadIt(t *testing.T) {
 		by   *client
 		sees bool
 	}{"agent": {w.coder, false}, "developer": {w.dan, true}} {
-		stream, err := c.by.gateway().CallTool(t.Context(), running())
-		if err != nil {
-			t.Fatal(err)
-		}
+		stream := must.Get(c.by.gateway().CallTool(t.Context(), running()))(t)
 		var asked *palyrav1.Approval
 		for asked == nil && stream.Receive() {
 			asked = stream.Msg().GetApprovalRequested().GetApproval()
@@ -360,10 +334,7 @@ func TestListToolsShowsWhatPolicyCouldAllow(t *testing.T) {
 // A session can be ended only by whom it belongs to: its name is the device's.
 func TestEndSessionIsOnesOwn(t *testing.T) {
 	w := newWorld(t)
-	stream, err := w.coder.gateway().CallTool(t.Context(), &palyrav1.CallToolRequest{Tool: "process.run", InputJson: running().GetInputJson(), Session: "s"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(w.coder.gateway().CallTool(t.Context(), &palyrav1.CallToolRequest{Tool: "process.run", InputJson: running().GetInputJson(), Session: "s"}))(t)
 	defer stream.Close()
 	for stream.Receive() {
 		if stream.Msg().GetApprovalRequested() != nil {
@@ -371,9 +342,7 @@ func TestEndSessionIsOnesOwn(t *testing.T) {
 		}
 	}
 	end := func(c *client) {
-		if _, err := c.gateway().EndSession(t.Context(), &palyrav1.EndSessionRequest{Session: "s"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.gateway().EndSession(t.Context(), &palyrav1.EndSessionRequest{Session: "s"}))(t)
 	}
 	end(w.dan)
 	pending, err := w.bob.approvals().ListApprovals(t.Context(), &palyrav1.ListApprovalsRequest{

@@ -6,6 +6,7 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/approval"
 	"palyra/internal/approval/approvaltest"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -15,9 +16,7 @@ func allowedUnused(t *testing.T, d *approvaltest.Desk) (approval.Answer, access.
 	ask := approvaltest.Ask(t)
 	pending := approvaltest.Resolve(d.Desk, ask)
 	rec := <-pending.Records
-	if _, err := d.Decide(t.Context(), approvaltest.Caller("alice"), rec.ID, approval.Ballot{Allow: true, ShownDigest: rec.CallDigest}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(d.Decide(t.Context(), approvaltest.Caller("alice"), rec.ID, approval.Ballot{Allow: true, ShownDigest: rec.CallDigest}))(t)
 	out := <-pending.Done
 	if !out.Answer.Allowed() {
 		t.Fatalf("it was not allowed: %v", out)
@@ -40,9 +39,7 @@ func TestCancelTakesBackAnAllowedApproval(t *testing.T) {
 	}
 	// The control, and the other way round.
 	answer, requester = allowedUnused(t, d)
-	if err := d.Consume(t.Context(), answer); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.Consume(t.Context(), answer))
 	if _, err := api.takeBack(t.Context(), requester, answer.ApprovalID(), ""); reason.Of(err) != reason.ApprovalConflict {
 		t.Errorf("one that was used: %v", err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -14,10 +15,7 @@ import (
 // approval.
 func (w *world) asking(c *client) (*connect.ServerStreamForClient[palyrav1.CallToolResponse], string) {
 	w.t.Helper()
-	stream, err := c.gateway().CallTool(w.t.Context(), running())
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	stream := must.Get(c.gateway().CallTool(w.t.Context(), running()))(w.t)
 	w.t.Cleanup(func() { _ = stream.Close() })
 	for stream.Receive() {
 		if id := stream.Msg().GetApprovalRequested().GetApproval().GetApprovalId(); id != "" {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/ratelimit"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
@@ -16,15 +17,9 @@ import (
 // refusal.
 func refusedBody(t *testing.T, c *client, kind string, body []byte) (status int, code string) {
 	t.Helper()
-	res, err := c.http.Post(c.w.url+statusProcedure, kind, bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(c.http.Post(c.w.url+statusProcedure, kind, bytes.NewReader(body)))(t)
 	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(res.Body))(t)
 	var e struct {
 		Details []struct {
 			Type  string `json:"type"`

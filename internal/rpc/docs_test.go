@@ -76,10 +76,7 @@ func undocumented(sections map[string]documented) (missing []string) {
 
 func apiDocs(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/api.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../docs/api.md"))(t)
 	return string(text)
 }
 
@@ -122,10 +119,7 @@ func TestExamplesAreRequests(t *testing.T) {
 
 func newRequest(t *testing.T, method protoreflect.MethodDescriptor) protoreflect.ProtoMessage {
 	t.Helper()
-	kind, err := protoregistry.GlobalTypes.FindMessageByName(method.Input().FullName())
-	if err != nil {
-		t.Fatal(err)
-	}
+	kind := must.Get(protoregistry.GlobalTypes.FindMessageByName(method.Input().FullName()))(t)
 	return kind.New().Interface()
 }
 

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 
 	"palyra/internal/access"
+	"palyra/internal/must"
 	"palyra/internal/policy/policytest"
 	"palyra/internal/ratelimit"
 	"palyra/internal/reason"
@@ -133,10 +134,7 @@ func (a *countingAudit) Exported(context.Context, access.Caller, string) error {
 // A method that somebody adds without a row is denied, to owners as well.
 func TestMethodWithoutARowIsDenied(t *testing.T) {
 	one := ratelimit.Limits{Each: ratelimit.Limit{PerSecond: 1, Burst: 9}, Global: ratelimit.Limit{PerSecond: 1, Burst: 9}}
-	limiter, err := ratelimit.New(map[ratelimit.Class]ratelimit.Limits{LimitRead: one})
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(ratelimit.New(map[ratelimit.Class]ratelimit.Limits{LimitRead: one}))(t)
 	audit := &countingAudit{}
 	g := &guard{
 		engine: policytest.Engine(t, policytest.Options{}), limiter: limiter, audit: audit, log: slog.New(slog.DiscardHandler),

@@ -8,6 +8,7 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/journal"
+	"palyra/internal/must"
 )
 
 func TestWhatRequestsCountAgainst(t *testing.T) {
@@ -32,14 +33,8 @@ func TestWhatRequestsCountAgainst(t *testing.T) {
 func newJournalKey(t *testing.T) *journal.Key {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := journal.NewKey("gateway.example", private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
+	must.Do(t, err)
+	return must.Get(journal.NewKey("gateway.example", private))(t)
 }
 
 // After a change of the key, the newest checkpoint may be one of the key
@@ -48,18 +43,12 @@ func TestSignerOfACheckpoint(t *testing.T) {
 	before, now, other := newJournalKey(t), newJournalKey(t), newJournalKey(t)
 	keys := []string{now.Verifier(), before.Verifier()}
 	for _, key := range []*journal.Key{before, now} {
-		cp, err := journal.SignCheckpoint(key, 7, [32]byte{1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		cp := must.Get(journal.SignCheckpoint(key, 7, [32]byte{1}))(t)
 		if got, err := signerOf(cp, keys); err != nil || got != key.Verifier() {
 			t.Errorf("signed by %s, found %s, %v", key.Verifier(), got, err)
 		}
 	}
-	cp, err := journal.SignCheckpoint(other, 7, [32]byte{1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cp := must.Get(journal.SignCheckpoint(other, 7, [32]byte{1}))(t)
 	if got, err := signerOf(cp, keys); err == nil {
 		t.Errorf("a key of nobody: %s", got)
 	}

@@ -19,6 +19,7 @@ import (
 	healthv1 "palyra/gen/grpc/health/v1"
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
+	"palyra/internal/must"
 	"palyra/internal/ratelimit"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
@@ -41,10 +42,7 @@ func TestCallersWithoutACredential(t *testing.T) {
 	nobody := w.connect("", nil)
 	key, csr := request(t)
 	const unknown = "01JNA3Q0G0DEV1CE0000000099"
-	issued, err := w.authority.IssueDevice(csr, unknown)
-	if err != nil {
-		t.Fatal(err)
-	}
+	issued := must.Get(w.authority.IssueDevice(csr, unknown))(t)
 	strangers := map[string]*client{"no certificate": nobody, "an unknown device": w.connect(unknown, certificate(issued.Chain, key))}
 	for name, c := range strangers {
 		for protocol, opts := range protocols {
@@ -242,10 +240,7 @@ func TestFieldRules(t *testing.T) {
 // admitted is the sequence number of the last event that admitted somebody.
 func (w *world) admitted() int64 {
 	var last int64
-	events, err := w.journalEvents()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	events := must.Get(w.journalEvents())(w.t)
 	for _, e := range events {
 		if strings.HasPrefix(e.GetCode(), "PAL-I") {
 			last = e.GetSeq()
@@ -263,10 +258,7 @@ func (w *world) journalEvents() ([]*palyrav1.Event, error) {
 func TestUnknownJSONMemberIsRefused(t *testing.T) {
 	w := newWorld(t)
 	for body, want := range map[string]int{`{}`: http.StatusOK, `{"nope":1}`: http.StatusBadRequest, `{"`: http.StatusBadRequest, ``: http.StatusBadRequest} {
-		res, err := w.alice.http.Post(w.url+statusProcedure, "application/json", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must.Get(w.alice.http.Post(w.url+statusProcedure, "application/json", strings.NewReader(body)))(t)
 		text, _ := io.ReadAll(res.Body)
 		_ = res.Body.Close()
 		if res.StatusCode != want {
@@ -366,9 +358,7 @@ func TestReflectionDescribesTheAPI(t *testing.T) {
 	stream := grpcreflect.NewClient(w.bob.http, w.url, connect.WithGRPC()).NewStream(t.Context())
 	defer stream.Close()
 	read := func(files []*descriptorpb.FileDescriptorProto, err error) []string {
-		if err != nil {
-			t.Error(err)
-		}
+		must.Check(t, err)
 		var paths []string
 		for _, f := range files {
 			paths = append(paths, f.GetName())
@@ -406,9 +396,7 @@ func TestExportsAreAuditedOrRefused(t *testing.T) {
 		_, err := collect(w.eve.journal().ExportJournal(t.Context(), &palyrav1.ExportJournalRequest{}))
 		return err
 	}
-	if err := export(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, export())
 	if want := "user:eve " + palyrav1connect.JournalServiceExportJournalProcedure; len(w.audit.exported) != 1 || w.audit.exported[0] != want {
 		t.Errorf("audited %v", w.audit.exported)
 	}

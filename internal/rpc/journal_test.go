@@ -9,6 +9,7 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/event"
+	"palyra/internal/must"
 	"palyra/internal/rpc"
 )
 
@@ -20,17 +21,12 @@ func TestPagesOfLargeEvents(t *testing.T) {
 	first := w.db.Head().Seq
 	payload := json.RawMessage(`{"x":"` + strings.Repeat("x", rpc.MaxMessage/5) + `"}`)
 	for range large {
-		if _, err := w.journal.Append(t.Context(), event.Draft{Code: event.Proposed, Actor: "user:ada", Subject: "s", Payload: payload}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(w.journal.Append(t.Context(), event.Draft{Code: event.Proposed, Actor: "user:ada", Subject: "s", Payload: payload}))(t)
 	}
 	journal := w.eve.journal(connect.WithReadMaxBytes(rpc.MaxMessage))
 	after, pages, seen := first, 0, 0
 	for {
-		res, err := journal.ListEvents(t.Context(), &palyrav1.ListEventsRequest{After: after, PageSize: 100, Filter: &palyrav1.EventFilter{Subject: "s"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must.Get(journal.ListEvents(t.Context(), &palyrav1.ListEventsRequest{After: after, PageSize: 100, Filter: &palyrav1.EventFilter{Subject: "s"}}))(t)
 		pages++
 		seen += len(res.GetEvents())
 		if after = res.GetNextAfter(); after == 0 {

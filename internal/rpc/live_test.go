@@ -11,6 +11,7 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/access"
 	"palyra/internal/gatewaytest"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
@@ -23,10 +24,7 @@ type watching struct {
 // watch opens a stream and returns once it is there.
 func (c *client) watch(opts ...connect.ClientOption) *watching {
 	c.w.t.Helper()
-	stream, err := c.approvals(opts...).WatchApprovals(c.w.t.Context(), &palyrav1.WatchApprovalsRequest{})
-	if err != nil {
-		c.w.t.Fatal(err)
-	}
+	stream := must.Get(c.approvals(opts...).WatchApprovals(c.w.t.Context(), &palyrav1.WatchApprovalsRequest{}))(c.w.t)
 	if !stream.Receive() {
 		c.w.t.Fatalf("the stream did not open: %v", stream.Err())
 	}
@@ -64,9 +62,7 @@ func (s *watching) open() bool {
 
 func (w *world) revoke(device string) {
 	w.t.Helper()
-	if _, err := w.identity.Revoke(w.t.Context(), access.User("alice"), device, "lost"); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Get(w.identity.Revoke(w.t.Context(), access.User("alice"), device, "lost"))(w.t)
 }
 
 // Revoking a device ends its streams at once, and only its own.
@@ -171,32 +167,21 @@ func TestStopEndsWatchesAndLetsCallsFinish(t *testing.T) {
 // A watcher sees what happens to approvals and can go on where it was.
 func TestWatchResumes(t *testing.T) {
 	w := newWorld(t)
-	call, err := w.coder.gateway().CallTool(t.Context(), running())
-	if err != nil {
-		t.Fatal(err)
-	}
+	call := must.Get(w.coder.gateway().CallTool(t.Context(), running()))(t)
 	defer call.Close()
 	for call.Receive() && call.Msg().GetApprovalRequested() == nil {
 	}
-	first, err := w.bob.approvals().WatchApprovals(t.Context(), &palyrav1.WatchApprovalsRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(w.bob.approvals().WatchApprovals(t.Context(), &palyrav1.WatchApprovalsRequest{}))(t)
 	var seen *palyrav1.WatchApprovalsResponse
 	for seen.GetApproval() == nil && first.Receive() {
 		seen = first.Msg()
 	}
 	_ = first.Close()
 	asked := seen.GetApproval()
-	if _, err := w.bob.approvals().DecideApproval(t.Context(), &palyrav1.DecideApprovalRequest{
+	must.Get(w.bob.approvals().DecideApproval(t.Context(), &palyrav1.DecideApprovalRequest{
 		ApprovalId: asked.GetApprovalId(), ShownDigest: asked.GetCallDigest(), Reason: "no",
-	}); err != nil {
-		t.Fatal(err)
-	}
-	again, err := w.bob.approvals().WatchApprovals(t.Context(), &palyrav1.WatchApprovalsRequest{Cursor: seen.GetCursor()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
+	again := must.Get(w.bob.approvals().WatchApprovals(t.Context(), &palyrav1.WatchApprovalsRequest{Cursor: seen.GetCursor()}))(t)
 	defer again.Close()
 	for again.Receive() {
 		if a := again.Msg().GetApproval(); a != nil {

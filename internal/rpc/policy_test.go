@@ -38,19 +38,14 @@ func TestExplainDescribedCall(t *testing.T) {
 	w := newWorld(t, func(w *world) { w.policies = noRisk })
 	before := w.journal.Head().Seq
 	res, err := w.alice.policy().ExplainPolicy(t.Context(), explainCall(describedRun("", "")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if res.GetVerdict() != "ask" || res.GetPrincipal() != "user:alice" || res.GetTool() != "process.run" || res.GetSummary() == "" || len(res.GetFlips()) == 0 {
 		t.Errorf("explanation %v", res)
 	}
 	if !strings.Contains(string(res.GetContextJson()), "2026-01-05T12:00:00") {
 		t.Errorf("the context has another time: %s", res.GetContextJson())
 	}
-	res, err = w.alice.policy().ExplainPolicy(t.Context(), explainCall(describedRun("", `{"risk":60}`)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	res = must.Get(w.alice.policy().ExplainPolicy(t.Context(), explainCall(describedRun("", `{"risk":60}`))))(t)
 	p := res.GetPolicies()[0]
 	if res.GetVerdict() != "deny" || p.GetPolicyId() != "no-risk" || !p.GetDetermining() || p.GetFile() != "secret-rules.cedar" || p.GetLine() != 1 || p.GetOutcome() != "satisfied" {
 		t.Fatalf("explanation %v", res)
@@ -124,9 +119,7 @@ func TestExplainPastDecision(t *testing.T) {
 		return w.alice.policy().ExplainPolicy(t.Context(), &palyrav1.ExplainPolicyRequest{Subject: &palyrav1.ExplainPolicyRequest_DecisionId{DecisionId: id}})
 	}
 	res, err := ask(pastDecision)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if res.GetVerdict() != "deny" || res.GetDecision() != "denied" || res.GetReason() != string(reason.BudgetExceeded) || !strings.Contains(res.GetMessage(), "call 3") ||
 		res.GetPolicies()[0].GetPolicyId() != "past" || res.GetDecisionId() != pastDecision || res.GetProposalId() == "" || len(res.GetNotes()) != 1 {
 		t.Errorf("explanation %v", res)
@@ -141,11 +134,7 @@ func TestSimulatePolicy(t *testing.T) {
 	simulate := func(req *palyrav1.SimulatePolicyRequest) *palyrav1.SimulatePolicyResponse {
 		t.Helper()
 		req.Call = describedRun("agent:coder", `{"risk":60}`)
-		res, err := w.alice.policy().SimulatePolicy(t.Context(), req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return res
+		return must.Get(w.alice.policy().SimulatePolicy(t.Context(), req))(t)
 	}
 	if res := simulate(&palyrav1.SimulatePolicyRequest{}); res.GetExplanation().GetVerdict() != "ask" || res.GetVerdictInForce() != "" {
 		t.Errorf("without sources: %v", res)
@@ -168,12 +157,9 @@ func TestTestPolicy(t *testing.T) {
 	const tests = "principal: agent:coder\ntests:\n" +
 		"  - {name: risky, call: {tool: process.run, args: {argv: [x]}, facts: {risk: 60}}, expect: {verdict: deny}}\n" +
 		"  - {name: wrong, call: {tool: process.run, args: {argv: [x]}}, expect: {verdict: deny}}\n"
-	res, err := w.alice.policy().TestPolicy(t.Context(), &palyrav1.TestPolicyRequest{
+	res := must.Get(w.alice.policy().TestPolicy(t.Context(), &palyrav1.TestPolicyRequest{
 		Sources: []*palyrav1.PolicySource{{Name: "new.cedar", Text: noRisk}}, Tests: []*palyrav1.PolicySource{{Name: "a.test.yaml", Text: tests}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	if res.GetPassed() != 1 || res.GetFailed() != 1 || len(res.GetResults()) != 2 || res.GetResults()[1].GetLine() != 4 || res.GetResults()[1].GetVerdict() != "ask" ||
 		res.GetResults()[0].GetDetermining()[0] != "no-risk" {
 		t.Errorf("results %v", res)

@@ -16,6 +16,7 @@ import (
 	"palyra/internal/canonical"
 	"palyra/internal/gatewaytest"
 	"palyra/internal/model"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
 	"palyra/internal/tool"
@@ -24,20 +25,14 @@ import (
 // runs lists runs.
 func (w *world) runs(by *client, req *palyrav1.ListRunsRequest) []*palyrav1.Run {
 	w.t.Helper()
-	res, err := by.gateway().ListRuns(w.t.Context(), req)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	res := must.Get(by.gateway().ListRuns(w.t.Context(), req))(w.t)
 	return res.GetRuns()
 }
 
 // watchRun reads a tape to its end.
 func (w *world) watchRun(by *client, id string, after int64) []*palyrav1.RunEvent {
 	w.t.Helper()
-	stream, err := by.gateway().WatchRun(w.t.Context(), &palyrav1.WatchRunRequest{RunId: id, After: after})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	stream := must.Get(by.gateway().WatchRun(w.t.Context(), &palyrav1.WatchRunRequest{RunId: id, After: after}))(w.t)
 	defer stream.Close()
 	var list []*palyrav1.RunEvent
 	for stream.Receive() {
@@ -54,10 +49,7 @@ func (w *world) watchRun(by *client, id string, after int64) []*palyrav1.RunEven
 // completeRun starts a run that needs nobody, and returns its id and its tape.
 func (w *world) completeRun(by *client, req *palyrav1.StartRunRequest) (string, []*palyrav1.RunEvent) {
 	w.t.Helper()
-	res, err := by.gateway().StartRun(w.t.Context(), req)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	res := must.Get(by.gateway().StartRun(w.t.Context(), req))(w.t)
 	id := res.GetRun().GetRunId()
 	return id, w.watchRun(by, id, 0)
 }
@@ -142,10 +134,7 @@ func (w *world) resumesAnywhere(id string, all []*palyrav1.RunEvent, of func([]*
 		if i%4 > 0 {
 			continue // both read the tape in the same way
 		}
-		got, err := w.coder.runStream(resume(id, e.GetSequence())).rest()
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		got := must.Get(w.coder.runStream(resume(id, e.GetSequence())).rest())(w.t)
 		same("a stream", got, all[i+1:])
 	}
 	same("between two", w.watchRun(w.coder, id, all[2].GetSequence()-1), all[2:])
@@ -162,10 +151,7 @@ func TestRunsOfOthersDoNotExist(t *testing.T) {
 		return model.Turn{}, reason.Errorf(reason.Cancelled, "cut off")
 	})
 	start := func(by *client) string {
-		res, err := by.gateway().StartRun(t.Context(), &palyrav1.StartRunRequest{Message: "look"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must.Get(by.gateway().StartRun(t.Context(), &palyrav1.StartRunRequest{Message: "look"}))(t)
 		return res.GetRun().GetRunId()
 	}
 	const never = "01JZ8Q4T2M0000000000000000"
@@ -261,14 +247,8 @@ func TestStoppingIsNotReading(t *testing.T) {
 		by   *client
 		want string
 	}{{w.bob, ""}, {w.alice, "a secret task"}} {
-		started, err := w.coder.gateway().StartRun(t.Context(), &palyrav1.StartRunRequest{Message: "a secret task"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		res, err := c.by.gateway().CancelRun(t.Context(), &palyrav1.CancelRunRequest{RunId: started.GetRun().GetRunId()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		started := must.Get(w.coder.gateway().StartRun(t.Context(), &palyrav1.StartRunRequest{Message: "a secret task"}))(t)
+		res := must.Get(c.by.gateway().CancelRun(t.Context(), &palyrav1.CancelRunRequest{RunId: started.GetRun().GetRunId()}))(t)
 		if r := res.GetRun(); r.GetState() != palyrav1.RunState_RUN_STATE_CANCELLED || r.GetMessage() != c.want {
 			t.Errorf("cancelled: %v, want the task %q", r, c.want)
 		}
@@ -299,10 +279,7 @@ func TestListRuns(t *testing.T) {
 	page := func(by *client, req *palyrav1.ListRunsRequest) []int {
 		var list []int
 		for {
-			res, err := by.gateway().ListRuns(t.Context(), req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			res := must.Get(by.gateway().ListRuns(t.Context(), req))(t)
 			for _, r := range res.GetRuns() {
 				list = append(list, slices.Index(ids, r.GetRunId()))
 			}
@@ -400,9 +377,7 @@ func TestEndSessionEndsItsRuns(t *testing.T) {
 		return r
 	}
 	ended, other, others := in(w.coder, "s"), in(w.coder, "t"), in(w.dan, "s")
-	if _, err := w.coder.gateway().EndSession(t.Context(), &palyrav1.EndSessionRequest{Session: "s"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.coder.gateway().EndSession(t.Context(), &palyrav1.EndSessionRequest{Session: "s"}))(t)
 	if run := ended.finished(); run.GetState() != palyrav1.RunState_RUN_STATE_CANCELLED {
 		t.Errorf("finished as %v", run)
 	}

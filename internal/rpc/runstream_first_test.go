@@ -6,23 +6,17 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/access"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
 // silentStream is a stream that the server knows and that says nothing.
 func (c *client) silentStream() *runClient {
 	c.w.t.Helper()
-	stream, err := c.gateway().RunStream(c.w.t.Context())
-	if err != nil {
-		c.w.t.Fatal(err)
-	}
-	if err := stream.Send(nil); err != nil {
-		c.w.t.Fatal(err)
-	}
+	stream := must.Get(c.gateway().RunStream(c.w.t.Context()))(c.w.t)
+	must.Do(c.w.t, stream.Send(nil))
 	// The same connection carries it, so the stream is open when it is answered.
-	if _, err := c.gateway().ListTools(c.w.t.Context(), &palyrav1.ListToolsRequest{}); err != nil {
-		c.w.t.Fatal(err)
-	}
+	must.Get(c.gateway().ListTools(c.w.t.Context(), &palyrav1.ListToolsRequest{}))(c.w.t)
 	return &runClient{c.w.t, stream}
 }
 

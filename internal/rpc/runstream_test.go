@@ -14,6 +14,7 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/gatewaytest"
 	"palyra/internal/model"
+	"palyra/internal/must"
 	"palyra/internal/ratelimit"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
@@ -29,10 +30,7 @@ type runClient struct {
 func (c *client) runStream(first *palyrav1.RunStreamRequest, opts ...connect.ClientOption) *runClient {
 	c.w.t.Helper()
 	ctx, leave := context.WithCancel(c.w.t.Context())
-	stream, err := c.gateway(opts...).RunStream(ctx)
-	if err != nil {
-		c.w.t.Fatal(err)
-	}
+	stream := must.Get(c.gateway(opts...).RunStream(ctx))(c.w.t)
 	c.w.t.Cleanup(leave)
 	r := &runClient{t: c.w.t, stream: stream}
 	r.send(first)
@@ -200,9 +198,7 @@ func TestFirstMessageOfAStream(t *testing.T) {
 		wantError(t, name, err, reason.InvalidInput)
 	}
 	stream, err := w.coder.gateway().RunStream(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	_ = stream.CloseRequest()
 	_, err = (&runClient{t, stream}).rest()
 	wantError(t, "no message at all", err, reason.InvalidInput)
@@ -239,9 +235,7 @@ func TestConversation(t *testing.T) {
 	if got := r.turn().GetText(); got != "you said three" {
 		t.Errorf("got %q", got)
 	}
-	if err := r.stream.CloseRequest(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.stream.CloseRequest())
 	if run := r.finished(); run.GetState() != palyrav1.RunState_RUN_STATE_COMPLETED || run.GetUsage().GetTurns() != 3 {
 		t.Errorf("finished as %v", run)
 	}
@@ -264,9 +258,7 @@ func TestInteractiveRunWaitsForItsClient(t *testing.T) {
 	if got := again.turn().GetText(); got != "you said two" {
 		t.Errorf("got %q", got)
 	}
-	if err := again.stream.CloseRequest(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, again.stream.CloseRequest())
 	if run := again.finished(); run.GetState() != palyrav1.RunState_RUN_STATE_COMPLETED {
 		t.Errorf("finished as %v", run)
 	}

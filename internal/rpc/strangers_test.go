@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"palyra/gen/palyra/v1/palyrav1connect"
+	"palyra/internal/must"
 )
 
 // A stranger is refused before its body is read; a known caller's body is
@@ -16,10 +17,7 @@ func TestStrangersAreRefusedUnread(t *testing.T) {
 	post := func(c *http.Client) (status chan int, body *io.PipeWriter) {
 		reader, writer := io.Pipe()
 		status = make(chan int, 1)
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.url+palyrav1connect.StatusServiceGetStatusProcedure, reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, w.url+palyrav1connect.StatusServiceGetStatusProcedure, reader))(t)
 		req.Header.Set("Content-Type", "application/json")
 		go func() {
 			res, err := c.Do(req)
@@ -49,9 +47,7 @@ func TestStrangersAreRefusedUnread(t *testing.T) {
 		t.Errorf("the control: a known caller was answered %d before its body ended", code)
 	case <-time.After(50 * time.Millisecond):
 	}
-	if _, err := body.Write([]byte(`{}`)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(body.Write([]byte(`{}`)))(t)
 	_ = body.Close()
 	if code := <-got; code != http.StatusOK {
 		t.Errorf("the control got status %d", code)

@@ -164,9 +164,7 @@ func (w *world) openRuns(g *gatewaytest.Gateway) *run.Manager {
 	go func() { ended <- runs.Run(ctx, 0) }()
 	w.t.Cleanup(func() {
 		stop()
-		if err := <-ended; err != nil {
-			w.t.Error(err)
-		}
+		must.Check(w.t, <-ended)
 	})
 	return runs
 }
@@ -200,10 +198,7 @@ type client struct {
 func (w *world) admit(p, owner access.Principal, roles ...access.Role) *client {
 	w.t.Helper()
 	key, csr := request(w.t)
-	a, err := w.identity.AddMember(w.t.Context(), identity.Daemon(), p.Name, p.Kind, roles, owner, csr)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	a := must.Get(w.identity.AddMember(w.t.Context(), identity.Daemon(), p.Name, p.Kind, roles, owner, csr))(w.t)
 	return w.connect(a.Device.ID, certificate(a.Certificate.Chain, key))
 }
 

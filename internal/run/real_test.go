@@ -54,18 +54,14 @@ func newReal(t testing.TB, steps ...step) *real {
 		Tools: []dispatch.Tool{echo(policytest.Read), echo(policytest.Run)},
 	})
 	w.desk = g.Desk
-	var err error
-	w.Manager, err = run.New(run.Config{
+	w.Manager = must.Get(run.New(run.Config{
 		Calls: g, Models: map[string]model.Provider{"fake": w.model}, DefaultModel: "fake",
 		Catalog:    func(access.Caller) []tool.Descriptor { return g.Router.Descriptors() },
 		Workspaces: []run.Workspace{{Name: "default"}}, Store: sqlite.NewRuns(w.db), Approvals: w.desk,
 		Limits: run.Limits{
 			Budget: run.Budget{Calls: 1 << 30, Tokens: 1 << 40, WallClock: time.Hour}, ActivePerPrincipal: 10, ParallelCalls: 4,
 		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx, time.Second) }()
@@ -105,9 +101,7 @@ func TestRunThroughTheRealPipeline(t *testing.T) {
 		calls(call("c4", "fs.read", `{"pth":"a"}`)),
 		says("done"))
 	r, _, err := w.Start(t.Context(), agent, run.Start{Message: "go"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	seen := w.watch(t, r.ID, func(approval.Record) approval.Ballot { return approval.Ballot{Allow: true} })
 	wantOrder(t, seen)
 	if end := seen[len(seen)-1].Finished; end.State != run.Completed || end.Usage.Calls != 4 {
@@ -151,9 +145,7 @@ func TestRunWhoseCallAsksForItsChanges(t *testing.T) {
 	}{{true, approval.Allowed}, {false, approval.Denied}} {
 		w := newReal(t, calls(call("c1", "process.run", `{"argv":["hook"]}`)), says("done"))
 		r, _, err := w.Start(t.Context(), agent, run.Start{Message: "go"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		seen := durable(w.watch(t, r.ID, func(asked approval.Record) approval.Ballot {
 			return approval.Ballot{Allow: test.allow || !asked.AboutCommit(), Reason: "so"}
 		}))
@@ -181,9 +173,7 @@ func TestRunsThatAskTogether(t *testing.T) {
 	tapes := make(chan []run.Event, 2)
 	for range 2 {
 		r, _, err := w.Start(t.Context(), agent, run.Start{Message: "go"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		go func() {
 			var list []run.Event
 			err := w.Watch(context.Background(), r.ID, 0, func(e run.Event) error {
@@ -193,9 +183,7 @@ func TestRunsThatAskTogether(t *testing.T) {
 				}
 				return nil
 			}, func() {})
-			if err != nil {
-				t.Error(err)
-			}
+			must.Check(t, err)
 			tapes <- list
 		}()
 	}
@@ -203,9 +191,7 @@ func TestRunsThatAskTogether(t *testing.T) {
 	if first.ID != second.ID {
 		t.Fatalf("approvals %s and %s, want one", first.ID, second.ID)
 	}
-	if _, err := w.desk.Decide(t.Context(), alice, first.ID, approval.Ballot{Reason: "no", ShownDigest: first.CallDigest}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.desk.Decide(t.Context(), alice, first.ID, approval.Ballot{Reason: "no", ShownDigest: first.CallDigest}))(t)
 	for range 2 {
 		list := <-tapes
 		wantOrder(t, list)
@@ -224,14 +210,9 @@ func TestRunsThatAskTogether(t *testing.T) {
 func TestTurnLeadsItsOnlyCall(t *testing.T) {
 	w := newReal(t, calls(call("c1", "fs.read", `{"path":"a"}`)), says("done"))
 	r, _, err := w.Start(t.Context(), agent, run.Start{Message: "go"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	w.watch(t, r.ID, nil)
-	events, err := w.db.Events(t.Context(), journal.Filter{Run: r.ID})
-	if err != nil {
-		t.Fatal(err)
-	}
+	events := must.Get(w.db.Events(t.Context(), journal.Filter{Run: r.ID}))(t)
 	var codes []event.Code
 	for _, e := range events {
 		codes = append(codes, e.Code)

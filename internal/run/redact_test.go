@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"palyra/internal/model"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/run"
 )
@@ -38,9 +39,7 @@ func TestNothingSecretIsStored(t *testing.T) {
 		defer w.stop()
 		w.pipeline.tools = nil // the pipeline's own redaction is its own business
 		r, inbox := w.start(run.Start{Message: "use " + secretKey + " " + strings.Repeat("y", 20<<10)})
-		if err := inbox.Say(t.Context(), "or "+secretKey); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, inbox.Say(t.Context(), "or "+secretKey))
 		w.finish(r.ID)
 		stored := w.store.Text()
 		for _, secret := range []string{secretKey, declared} {
@@ -72,9 +71,7 @@ func TestLargeTextsAreBlobsAndComeBackWhole(t *testing.T) {
 		defer w.stop()
 		w.pipeline.tools["plain"] = returns(`"` + large("r") + `"`)
 		r, inbox := w.start(run.Start{Message: large("m")})
-		if err := inbox.Say(t.Context(), large("s")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, inbox.Say(t.Context(), large("s")))
 		if end := w.finish(r.ID); len(end.Message) >= 40<<10 {
 			t.Errorf("the row keeps %d bytes of the task", len(end.Message))
 		}

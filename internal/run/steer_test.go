@@ -13,6 +13,7 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/event"
 	"palyra/internal/model"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/run"
 	"palyra/internal/tool"
@@ -28,18 +29,14 @@ func TestInteractiveRunWaitsForItsInboxes(t *testing.T) {
 		r, first := w.start(run.Start{Interactive: true})
 		synctest.Wait()
 		second, err := w.Attach(t.Context(), r.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		first.Close()
 		first.Close() // once counts
 		synctest.Wait()
 		if w.Active() != 1 {
 			t.Fatal("the run ended while an inbox was open")
 		}
-		if err := second.Say(t.Context(), "go on"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, second.Say(t.Context(), "go on"))
 		synctest.Wait()
 		if got := w.model.asked(2).Messages; len(got) != 3 || got[2].Text != "go on" || got[1].Text != "what next?" {
 			t.Errorf("the model was told %+v", got)
@@ -73,10 +70,7 @@ func TestInteractiveRunWaitsForALostClient(t *testing.T) {
 			t.Fatal("the run ended with its lost client")
 		}
 		for _, hangUp := range []func(run.Inbox){run.Inbox.Leave, run.Inbox.Close} {
-			back, err := w.Attach(t.Context(), r.ID)
-			if err != nil {
-				t.Fatal(err)
-			}
+			back := must.Get(w.Attach(t.Context(), r.ID))(t)
 			hangUp(back)
 			synctest.Wait()
 		}
@@ -92,9 +86,7 @@ func TestWhatIsSaidMeanwhileGoesWithTheNextRequest(t *testing.T) {
 		r, inbox := w.start(run.Start{})
 		synctest.Wait() // the call runs
 		for _, text := range []string{"also this", "and that"} {
-			if err := inbox.Say(t.Context(), text); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, inbox.Say(t.Context(), text))
 		}
 		wantEnd(t, w.finish(r.ID), run.Completed, "")
 		request := w.model.asked(2)
@@ -113,9 +105,7 @@ func TestSayIsBounded(t *testing.T) {
 		_, inbox := w.start(run.Start{})
 		wantReason(t, inbox.Say(t.Context(), ""), reason.InvalidInput)
 		for range run.MostQueued {
-			if err := inbox.Say(t.Context(), "x"); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, inbox.Say(t.Context(), "x"))
 		}
 		wantReason(t, inbox.Say(t.Context(), "one too many"), reason.RateLimited)
 	})
@@ -147,9 +137,7 @@ func TestCancelReachesTheModel(t *testing.T) {
 		r, _ := w.start(run.Start{})
 		synctest.Wait()
 		got, err := w.Cancel(t.Context(), alice, r.ID, "enough")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		wantEnd(t, got, run.Cancelled, reason.Cancelled)
 		if got.CancelledBy != alice.Principal || !strings.Contains(got.Detail, "enough") {
 			t.Errorf("cancelled by %s: %s", got.CancelledBy, got.Detail)
@@ -172,9 +160,7 @@ func TestCancelReachesCalls(t *testing.T) {
 		r, _ := w.start(run.Start{})
 		synctest.Wait()
 		began := time.Now()
-		if _, err := w.Cancel(t.Context(), alice, r.ID, ""); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(w.Cancel(t.Context(), alice, r.ID, ""))(t)
 		if took := time.Since(began); took != 0 {
 			t.Errorf("the cancel took %s", took)
 		}
@@ -199,9 +185,7 @@ func TestCancelReachesAnIdleRun(t *testing.T) {
 		defer w.stop()
 		r, _ := w.start(run.Start{Interactive: true})
 		synctest.Wait()
-		if _, err := w.Cancel(t.Context(), alice, r.ID, ""); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(w.Cancel(t.Context(), alice, r.ID, ""))(t)
 		wantEnd(t, w.finish(r.ID), run.Cancelled, reason.Cancelled)
 	})
 }
@@ -215,12 +199,8 @@ func TestEndSessionAndRevokedStopTheRightRuns(t *testing.T) {
 		other := agent
 		other.DeviceID = "01JNA3Q0G0DEV1CE0000000002"
 		three, _, err := w.Start(t.Context(), other, run.Start{Session: "one", Message: "x"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := w.EndSession(t.Context(), alice, toolcall.SessionID(agent, "one")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
+		must.Do(t, w.EndSession(t.Context(), alice, toolcall.SessionID(agent, "one")))
 		wantEnd(t, w.finish(one.ID), run.Cancelled, reason.Cancelled)
 		if w.Active() != 2 {
 			t.Fatalf("%d runs are active, want 2", w.Active())
@@ -320,9 +300,7 @@ func TestUnreadableRunIsClosedAtTheNextStart(t *testing.T) {
 	w.stop()
 	w.store.FailWith(nil)
 	bad := event.Draft{Code: event.ModelTurn, Run: r.ID, Actor: agent.Principal.String(), Subject: r.ID, Payload: json.RawMessage(`{"input_tokens":9223372036854776000}`)}
-	if err := w.store.Append(t.Context(), run.Write{Drafts: []event.Draft{bad}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.store.Append(t.Context(), run.Write{Drafts: []event.Draft{bad}}))
 	w.open()
 	defer w.stop()
 	if n, err := w.CloseInterrupted(t.Context()); n != 1 || err != nil {
@@ -452,9 +430,7 @@ func TestStartIsIdempotent(t *testing.T) {
 		}
 		_, _, err := w.Start(t.Context(), agent, run.Start{Message: "y", IdempotencyKey: "k"})
 		wantReason(t, err, reason.IdempotencyMismatch)
-		if _, err := w.Cancel(t.Context(), alice, first.ID, ""); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(w.Cancel(t.Context(), alice, first.ID, ""))(t)
 		ended, inbox := w.start(s)
 		if ended.ID != first.ID || ended.State != run.Cancelled {
 			t.Errorf("the retry got run %s, %s", ended.ID, ended.State)

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"palyra/internal/model"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/run"
 	"palyra/internal/tool"
@@ -387,9 +388,7 @@ func TestWatchersSurviveALostTape(t *testing.T) {
 				}
 				return nil
 			}, func() {})
-			if err != nil {
-				t.Error(err)
-			}
+			must.Check(t, err)
 			for _, id := range ids {
 				w.events(id, 0)
 			}

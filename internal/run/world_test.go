@@ -21,6 +21,7 @@ import (
 	"palyra/internal/event"
 	"palyra/internal/gatewaytest"
 	"palyra/internal/model"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/run"
 	"palyra/internal/run/runtest"
@@ -340,10 +341,7 @@ func newWorld(t *testing.T, steps ...step) *world {
 // open starts a manager, as a start of the daemon does.
 func (w *world) open() {
 	w.t.Helper()
-	m, err := run.New(w.config)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	m := must.Get(run.New(w.config))(w.t)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	w.Manager, w.ended = m, ended
@@ -363,9 +361,7 @@ func (w *world) start(s run.Start) (run.Record, run.Inbox) {
 		s.Message = "do it"
 	}
 	r, inbox, err := w.Start(context.Background(), agent, s)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, err)
 	return r, inbox
 }
 
@@ -391,10 +387,7 @@ func (w *world) finish(id string) run.Record {
 	if last.Finished == nil {
 		w.t.Fatalf("the last event is %s", kind(last))
 	}
-	stored, err := w.Get(context.Background(), id)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	stored := must.Get(w.Get(context.Background(), id))(w.t)
 	if stored != *last.Finished {
 		w.t.Errorf("the tape ends with\n%+v, the row says\n%+v", *last.Finished, stored)
 	}

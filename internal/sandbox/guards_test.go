@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
@@ -113,9 +114,7 @@ func TestLimits(t *testing.T) {
 	if l.Output != 5 || l.Wall == 0 || l.Processes != 1024 || l.Memory != 2<<30 {
 		t.Errorf("limits = %+v", l)
 	}
-	if err := (Limits{}).Check(); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, (Limits{}).Check())
 	for _, bad := range []Limits{{Wall: -1}, {Memory: 1}, {Processes: 2}, {OpenFiles: 3}, {Output: -5}, {Tmp: 1}} {
 		if reason.Of(bad.Check()) != reason.InvalidInput {
 			t.Errorf("%+v is accepted", bad)
@@ -125,31 +124,19 @@ func TestLimits(t *testing.T) {
 
 func write(t testing.TB, name, content string, mode os.FileMode) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(name, []byte(content), mode); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(name), 0o755))
+	must.Do(t, os.WriteFile(name, []byte(content), mode))
 }
 
 func TestResolveExecutable(t *testing.T) {
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 	write(t, filepath.Join(dir, "real", "python3.11"), "\x7fELF", 0o755)
 	write(t, filepath.Join(dir, "bin", "plain"), "text", 0o644)
 	write(t, filepath.Join(dir, "script"), "#!/usr/bin/env -S A=b bash -e\n", 0o755)
-	if err := os.Symlink("../real/python3.11", filepath.Join(dir, "bin", "python3")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink("../real/python3.11", filepath.Join(dir, "bin", "python3")))
 	var r Resolver
 	path := []string{"relative", filepath.Join(dir, "none"), filepath.Join(dir, "bin")}
-	p, err := r.ResolveExecutable("python3", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(r.ResolveExecutable("python3", path))(t)
 	if p.Basename != "python3.11" || p.Called != "python3" || p.Path != filepath.Join(dir, "real", "python3.11") || !strings.HasPrefix(p.SHA256, "sha256:") {
 		t.Errorf("program = %+v", p)
 	}
@@ -172,10 +159,7 @@ func TestResolveExecutable(t *testing.T) {
 		}
 	}
 
-	f, err := r.OpenExecutable(p.Executable)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(r.OpenExecutable(p.Executable))(t)
 	f.Close()
 	// Other bytes of the same length, in place: the memory must not hide it.
 	write(t, p.Path, "\x7fELG", 0o755)
@@ -201,9 +185,7 @@ func TestOperands(t *testing.T) {
 		write(t, filepath.Join(root, name), content, 0o644)
 	}
 	for link, target := range map[string]string{"inner": "a.py", "out": filepath.Join(outside, "secret"), "up": "../../passwd", "loop": "loop", "dirlink": "sub/deep"} {
-		if err := os.Symlink(target, filepath.Join(root, link)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Symlink(target, filepath.Join(root, link)))
 	}
 	for _, c := range []struct {
 		name, cwd, line, base string
@@ -260,9 +242,7 @@ func TestEnvironment(t *testing.T) {
 	if !slices.Contains(env, "LANG=de_DE.UTF-8") || slices.Contains(env, "LANG=C.UTF-8") || !slices.Contains(env, "HOME="+Home) || !slices.Contains(env, "TERM=dumb") {
 		t.Errorf("environment = %q", env)
 	}
-	if err := CheckEnv([]string{"CI=1", "GOCACHE=/tmp/x", "GIT_AUTHOR_NAME=A B", "E="}); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, CheckEnv([]string{"CI=1", "GOCACHE=/tmp/x", "GIT_AUTHOR_NAME=A B", "E="}))
 	for _, bad := range [][]string{{"LD_PRELOAD=x"}, {"LD_AUDIT=x"}, {"DYLD_INSERT_LIBRARIES=x"}, {"NODE_OPTIONS=x"}, {"BASH_FUNC_ls%%=x"}, {"A=1", "A=2"}, {"A"}, {"=x"}, {"A B=x"}, {"PATH=x"}, {"GIT_COMMON_DIR=x"}, {"GIT_INDEX_FILE=x"}, {"PYTHONPLATLIBDIR=x"}, {"PYTHONPYCACHEPREFIX=x"}, {"A=\xff"}, {"A=a\x00"}} {
 		if CheckEnv(bad) == nil {
 			t.Errorf("%q is accepted", bad)
@@ -299,10 +279,7 @@ func TestCopyOf(t *testing.T) {
 	}
 	var r Resolver
 	for name, want := range map[string]string{"tool": "dash", "p": "perl", "own": "", "g": ""} {
-		p, err := r.ResolveExecutable(filepath.Join(dir, "w", name), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(r.ResolveExecutable(filepath.Join(dir, "w", name), nil))(t)
 		if p.Check(false) != nil {
 			t.Fatalf("%s: the name alone is refused", name)
 		}
@@ -331,9 +308,7 @@ func TestChanged(t *testing.T) {
 		t.Errorf("nothing changed, and still %v, %v", changed, err)
 	}
 	write(t, filepath.Join(root, "other"), "OTHER", 0o644)
-	if err := os.Remove(filepath.Join(root, "gone")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(root, "gone")))
 	if changed, err := Changed(root, was); err != nil || !slices.Equal(changed, []string{"gone", "other"}) {
 		t.Errorf("changed: %v, %v", changed, err)
 	}
@@ -358,10 +333,7 @@ func FuzzGuards(f *testing.F) {
 		if InlineCode(base, argv) && Denied(base, false) == nil {
 			t.Errorf("%q takes inline code and is not denied", argv)
 		}
-		named, err := Operands(root, "", argv, base)
-		if err != nil {
-			t.Fatal(err)
-		}
+		named := must.Get(Operands(root, "", argv, base))(t)
 		for _, o := range named.Operands {
 			if o.Path != "a.py" {
 				t.Errorf("operand %q", o.Path)

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"palyra/internal/must"
 )
 
 // Two changes within one tick of the kernel's clock leave a file that looks as
@@ -15,9 +17,7 @@ func TestDigestsWithinATick(t *testing.T) {
 	var c hashCache
 	for range 100 {
 		for _, content := range []string{"one", "two"} {
-			if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(name, []byte(content), 0o600))
 			want := sha256.Sum256([]byte(content))
 			if got := c.of(t, name); got != "sha256:"+hex.EncodeToString(want[:]) {
 				t.Fatalf("the digest of %q is %s", content, got)
@@ -34,14 +34,7 @@ func TestDigestsWithinATick(t *testing.T) {
 
 func (c *hashCache) of(t *testing.T, name string) string {
 	t.Helper()
-	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Open(name))(t)
 	defer f.Close()
-	sum, err := c.sum(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return sum
+	return must.Get(c.sum(f))(t)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"palyra/internal/access"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
@@ -52,19 +53,13 @@ func book(s *store) (*Book, *clock) {
 
 func begin(t *testing.T, b *Book, c access.Caller, run string) *Call {
 	t.Helper()
-	call, err := b.Begin(t.Context(), c, run)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return call
+	return must.Get(b.Begin(t.Context(), c, run))(t)
 }
 
 // use lets a call through with effects.
 func use(t *testing.T, c *Call, e Effects) {
 	t.Helper()
-	if err := c.Decide(func(tool.SessionFacts) (*Effects, error) { return &e, nil }); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Decide(func(tool.SessionFacts) (*Effects, error) { return &e, nil }))
 }
 
 func TestIdleEndsASession(t *testing.T) {

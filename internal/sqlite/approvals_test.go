@@ -11,6 +11,7 @@ import (
 	"palyra/internal/approval"
 	"palyra/internal/approval/approvaltest"
 	"palyra/internal/event"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/sqlite"
 	"palyra/internal/sqlite/sqlitetest"
@@ -28,15 +29,12 @@ func TestApprovals(t *testing.T) {
 func journaled(t *testing.T, db *sqlite.DB) []event.Code {
 	t.Helper()
 	var codes []event.Code
-	err := db.Read(t.Context(), func(c *sqlite.Conn) error {
+	must.Do(t, db.Read(t.Context(), func(c *sqlite.Conn) error {
 		return c.Query("SELECT code FROM events ORDER BY seq", func(r *sqlite.Row) error {
 			codes = append(codes, event.Code(r.Text(0)))
 			return nil
 		})
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return codes
 }
 
@@ -52,14 +50,10 @@ func TestDeskOnSQLite(t *testing.T) {
 
 	used := approvaltest.Resolve(d, approvaltest.Ask(t))
 	rec := <-used.Records
-	if _, err := d.Decide(t.Context(), alice, rec.ID, approval.Ballot{Allow: true, Scope: approval.Session}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(d.Decide(t.Context(), alice, rec.ID, approval.Ballot{Allow: true, Scope: approval.Session}))(t)
 	answer := (<-used.Done).Answer
 	decided := event.Draft{Code: event.Decided, Actor: "agent:builder", Subject: rec.ProposalID, Payload: json.RawMessage(`{}`)}
-	if err := d.Consume(t.Context(), answer, decided); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.Consume(t.Context(), answer, decided))
 	if err := d.Consume(t.Context(), answer, decided); reason.Of(err) != reason.ApprovalConflict {
 		t.Errorf("the second use: %v", err)
 	}
@@ -94,15 +88,12 @@ func TestDeskOnSQLite(t *testing.T) {
 func requestsKept(t *testing.T, db *sqlite.DB) []string {
 	t.Helper()
 	var ids []string
-	err := db.Read(t.Context(), func(c *sqlite.Conn) error {
+	must.Do(t, db.Read(t.Context(), func(c *sqlite.Conn) error {
 		return c.Query("SELECT id FROM approvals WHERE request IS NOT NULL ORDER BY id", func(r *sqlite.Row) error {
 			ids = append(ids, r.Text(0))
 			return nil
 		})
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return ids
 }
 
@@ -111,14 +102,11 @@ func requestsKept(t *testing.T, db *sqlite.DB) []string {
 func TestMigrationClearsClosedRequests(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "palyra.db")
 	var open []string
-	err := sqlite.MakeOld(path, 5, func(c *sqlite.Conn) error {
+	must.Do(t, sqlite.MakeOld(path, 5, func(c *sqlite.Conn) error {
 		var err error
 		open, err = fillApprovals(c)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	db := sqlitetest.OpenAt(t, path, sqlite.Options{})
 	if got := requestsKept(t, db); !slices.Equal(got, open) {
 		t.Errorf("the requests of %v are stored, want %v", got, open)

@@ -12,6 +12,7 @@ import (
 	"palyra/internal/canonical"
 	"palyra/internal/decision"
 	"palyra/internal/event"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/sqlite"
 	"palyra/internal/sqlite/sqlitetest"
@@ -24,20 +25,13 @@ var coder = access.Agent("coder")
 // callEvent drafts an event about a call.
 func callEvent(t *testing.T, code event.Code, proposal, run string, payload any) event.Draft {
 	t.Helper()
-	text, err := canonical.Marshal(payload)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(canonical.Marshal(payload))(t)
 	return event.Draft{Code: code, Session: "s", Run: run, Actor: coder.String(), Subject: proposal, Payload: text}
 }
 
 func record(t *testing.T, calls *sqlite.Calls, e toolcall.Entry) int64 {
 	t.Helper()
-	seq, err := calls.Record(t.Context(), e)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return seq
+	return must.Get(calls.Record(t.Context(), e))(t)
 }
 
 func decided(t *testing.T, proposal string, allowed bool) event.Draft {
@@ -47,10 +41,7 @@ func decided(t *testing.T, proposal string, allowed bool) event.Draft {
 
 func openIDs(t *testing.T, calls *sqlite.Calls) []string {
 	t.Helper()
-	open, err := calls.OpenCalls(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	open := must.Get(calls.OpenCalls(t.Context()))(t)
 	ids := []string{}
 	for _, o := range open {
 		if o.Session != "s" || o.Run != "run-"+o.ProposalID || o.Actor != coder.String() {
@@ -70,9 +61,7 @@ func TestLedger(t *testing.T) {
 func TestOpenCallsOfOtherRooms(t *testing.T) {
 	db := sqlitetest.Open(t)
 	calls := sqlite.NewCalls(db)
-	if _, err := db.Commit(t.Context(), sqlite.Unit{Check: func(tx *sqlite.Tx) error { tx.Emit(decided(t, "f", true)); return nil }}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(db.Commit(t.Context(), sqlite.Unit{Check: func(tx *sqlite.Tx) error { tx.Emit(decided(t, "f", true)); return nil }}))(t)
 	lost := errors.New("lost")
 	if _, err := db.Commit(t.Context(), sqlite.Unit{Check: func(tx *sqlite.Tx) error { tx.Emit(decided(t, "g", true)); return lost }}); !errors.Is(err, lost) {
 		t.Fatal(err)
@@ -85,14 +74,9 @@ func TestOpenCallsOfOtherRooms(t *testing.T) {
 // What is open survives a restart.
 func TestOpenCallsSurviveARestart(t *testing.T) {
 	path := t.TempDir() + "/palyra.db"
-	db, err := sqlite.Open(t.Context(), path, sqlite.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(sqlite.Open(t.Context(), path, sqlite.Options{}))(t)
 	record(t, sqlite.NewCalls(db), toolcall.Entry{Drafts: []event.Draft{decided(t, "a", true)}})
-	if err := db.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.Close(t.Context()))
 	db = sqlitetest.OpenAt(t, path, sqlite.Options{})
 	if got := openIDs(t, sqlite.NewCalls(db)); !slices.Equal(got, []string{"a"}) {
 		t.Errorf("open %v", got)
@@ -123,9 +107,7 @@ func TestRowsOfAnEntry(t *testing.T) {
 func TestRecordOnAClosedStore(t *testing.T) {
 	db := sqlitetest.Open(t)
 	calls := sqlite.NewCalls(db)
-	if err := db.Close(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.Close(context.Background()))
 	if _, err := calls.Record(t.Context(), toolcall.Entry{Drafts: []event.Draft{decided(t, "a", true)}}); reason.Of(err) != reason.ShuttingDown {
 		t.Errorf("got %v", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"palyra/internal/event"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/sqlite"
 	"palyra/internal/sqlite/sqlitetest"
@@ -23,13 +24,10 @@ func draft(n int) event.Draft {
 
 func TestCommitReturnsTheChainedEvents(t *testing.T) {
 	db := sqlitetest.Open(t)
-	events, err := db.Commit(t.Context(), sqlite.Unit{
+	events := must.Get(db.Commit(t.Context(), sqlite.Unit{
 		Events: []event.Draft{draft(1)},
 		Check:  func(tx *sqlite.Tx) error { tx.Emit(draft(2)); return nil },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	if len(events) != 2 || events[0].Seq != 1 || events[1].Seq != 2 {
 		t.Fatalf("got %+v, want sequence numbers 1 and 2", events)
 	}
@@ -110,9 +108,7 @@ func assertCount(t *testing.T, db *sqlite.DB, query string, want int64) {
 
 func TestClosedStoreRefuses(t *testing.T) {
 	db := sqlitetest.Open(t)
-	if err := db.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.Close(t.Context()))
 	if _, err := db.Commit(t.Context(), sqlite.Unit{Events: []event.Draft{draft(1)}}); reason.Of(err) != reason.ShuttingDown {
 		t.Errorf("got %v, want %s", err, reason.ShuttingDown)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"palyra/internal/event"
 	"palyra/internal/journal"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/sqlite"
 	"palyra/internal/sqlite/sqlitetest"
@@ -35,10 +36,7 @@ func fillDisk(t *testing.T, db *sqlite.DB) (room func()) {
 	t.Helper()
 	limit := func(pages string) {
 		t.Helper()
-		err := sqlite.WriterPragma(db, "PRAGMA max_page_count = "+pages)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, sqlite.WriterPragma(db, "PRAGMA max_page_count = "+pages))
 	}
 	limit("1") // SQLite raises it to the present size
 	return func() { limit("1073741823") }
@@ -179,9 +177,7 @@ func nothingIsVisibleBeforeItIsDurable(t *testing.T) {
 			return errors.Join(tx.Query(query, count(&inside)),
 				db.Read(context.Background(), func(c *sqlite.Conn) error { return c.Query(query, count(&visible)) }))
 		}})
-		if err != nil {
-			t.Error(err)
-		}
+		must.Check(t, err)
 	})
 	waitQueued(t, db, 2)
 	close(hold)
@@ -222,9 +218,7 @@ func cancelledBeforeItsBatch(t *testing.T) {
 		t.Errorf("withdrawn: %v", err)
 	}
 	close(hold)
-	if err := <-first; err != nil {
-		t.Error(err)
-	}
+	must.Check(t, <-first)
 	mustAppend(t, db, draft(2))
 	if db.Head().Seq != 1 {
 		t.Errorf("head %d: the withdrawn unit was committed", db.Head().Seq)
@@ -277,7 +271,7 @@ func commitUntil(t *testing.T, db *sqlite.DB, c int, stop <-chan struct{}, ackno
 func checkpointAll(t *testing.T, db *sqlite.DB, signer note.Signer) {
 	t.Helper()
 	size := db.Head().Seq
-	err := db.Tree(t.Context(), size, func(tree *journal.Tree) error {
+	must.Do(t, db.Tree(t.Context(), size, func(tree *journal.Tree) error {
 		root, err := tree.Root()
 		if err != nil {
 			return err
@@ -288,10 +282,7 @@ func checkpointAll(t *testing.T, db *sqlite.DB, signer note.Signer) {
 		}
 		_, err = db.Append(t.Context(), checkpointDraft(t, cp))
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // crashCopy copies the WAL first: a checkpoint in between then leaves a
@@ -300,13 +291,8 @@ func crashCopy(t *testing.T, path string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "palyra.db")
 	for _, suffix := range []string{"-wal", ""} {
-		b, err := os.ReadFile(path + suffix)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(to+suffix, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(path + suffix))(t)
+		must.Do(t, os.WriteFile(to+suffix, b, 0o600))
 	}
 	return to
 }
@@ -321,9 +307,7 @@ func assertSurvives(t *testing.T, path string, acknowledged int64, known note.Ve
 		t.Errorf("event %d was acknowledged, after the crash the journal ends at %d", acknowledged, db.Head().Seq)
 	}
 	mustAppend(t, db, draft(1))
-	if err := db.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.Close(t.Context()))
 	if _, err := sqlite.Verify(t.Context(), path, sqlitetest.Origin, known); err != nil {
 		t.Errorf("after the crash: %v", err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"palyra/internal/event"
 	"palyra/internal/journal"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/sqlite"
 	"palyra/internal/sqlite/sqlitetest"
@@ -23,28 +24,18 @@ func killed(t *testing.T) (path string, known note.Verifiers) {
 	live := filepath.Join(t.TempDir(), "palyra.db")
 	signer, known := sqlitetest.Key(t)
 	opts := sqlite.Options{Verifiers: known, Origin: sqlitetest.Origin}
-	db, err := sqlite.Open(t.Context(), live, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(sqlite.Open(t.Context(), live, opts))(t)
 	mustAppend(t, db, drafts(60)...)
 	checkpointAll(t, db, signer)
-	if err := db.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.Close(t.Context()))
 	db = sqlitetest.OpenAt(t, live, opts)
 	for n := range 39 {
 		mustAppend(t, db, draft(n))
 	}
 	path = filepath.Join(t.TempDir(), "palyra.db")
 	for _, suffix := range []string{"", "-wal", "-head"} {
-		b, err := os.ReadFile(live + suffix)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path+suffix, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(live + suffix))(t)
+		must.Do(t, os.WriteFile(path+suffix, b, 0o600))
 	}
 	return path, known
 }
@@ -67,14 +58,9 @@ func TestLostWALIsNoticed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path, known := killed(t)
-			wal, err := os.ReadFile(path + "-wal")
-			if err != nil {
-				t.Fatal(err)
-			}
+			wal := must.Get(os.ReadFile(path + "-wal"))(t)
 			wal = c.how(wal)
-			if err := os.WriteFile(path+"-wal", wal, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(path+"-wal", wal, 0o600))
 			_, verified := sqlite.Verify(t.Context(), path, sqlitetest.Origin, known)
 			db, opened := sqlite.Open(t.Context(), path, sqlite.Options{Verifiers: known, Origin: sqlitetest.Origin})
 			if c.first < 0 {
@@ -115,24 +101,18 @@ func TestHeadFile(t *testing.T) {
 		"hash of another event":           {"palyra-head v1 00000000000000000070 " + string(bytes.Repeat([]byte("0"), 64)) + "\n", reason.VerificationFailed},
 	} {
 		path, known := killed(t)
-		if err := os.WriteFile(path+"-head", []byte(c.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path+"-head", []byte(c.text), 0o600))
 		if err := open(path, known); reason.Of(err) != c.want {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
 	path, known := killed(t)
-	if err := errors.Join(os.Remove(path), os.Remove(path+"-wal")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(os.Remove(path), os.Remove(path+"-wal")))
 	if err := open(path, known); reason.Of(err) != reason.VerificationFailed {
 		t.Errorf("a store that is gone: %v", err)
 	}
 	path, known = killed(t)
-	if err := os.Remove(path + "-head"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(path+"-head"))
 	if err := open(path, known); err != nil {
 		t.Errorf("a store of a palyrad that wrote no head file: %v", err)
 	}
@@ -145,9 +125,7 @@ func TestCommitsAreTold(t *testing.T) {
 		Committed: func(c sqlite.CommitInfo) { told = append(told, c) },
 	})
 	draft := event.Draft{Code: event.Opened, Actor: journal.Daemon, Payload: []byte(`{}`)}
-	if _, err := db.Commit(t.Context(), sqlite.Unit{Events: []event.Draft{draft, draft}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(db.Commit(t.Context(), sqlite.Unit{Events: []event.Draft{draft, draft}}))(t)
 	if len(told) == 0 {
 		t.Fatal("no commit was told")
 	}
@@ -163,7 +141,5 @@ func TestCommitsAreTold(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	must.Check(t, err)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"palyra/internal/journal"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/sqlite"
 	"palyra/internal/sqlite/sqlitetest"
@@ -34,10 +35,7 @@ func olderJournal(t *testing.T) (events []journal.Event, opts sqlite.Options) {
 	for n := range 300 {
 		d := draft(n)
 		if n == 280 {
-			cp, err := journal.SignCheckpoint(signer, edge.Size(), edge.Root())
-			if err != nil {
-				t.Fatal(err)
-			}
+			cp := must.Get(journal.SignCheckpoint(signer, edge.Size(), edge.Root()))(t)
 			d = checkpointDraft(t, cp)
 		}
 		e := journal.Seal(head, d, at.Add(time.Duration(n)*time.Second), journal.NewNonce())
@@ -50,10 +48,7 @@ func olderJournal(t *testing.T) (events []journal.Event, opts sqlite.Options) {
 // TestOlderSchemaVersions opens a store of every earlier schema version, with
 // data in it: it is brought up to date, loses nothing, verifies and goes on.
 func TestOlderSchemaVersions(t *testing.T) {
-	versions, err := sqlite.SchemaVersions()
-	if err != nil {
-		t.Fatal(err)
-	}
+	versions := must.Get(sqlite.SchemaVersions())(t)
 	newest := versions[len(versions)-1]
 	for _, version := range versions {
 		t.Run(fmt.Sprint(version), func(t *testing.T) {
@@ -65,9 +60,7 @@ func TestOlderSchemaVersions(t *testing.T) {
 					rows, kept = rows+r.sql, kept+1
 				}
 			}
-			if err := sqlite.MakeOlder(path, version, events, rows); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, sqlite.MakeOlder(path, version, events, rows))
 			db := sqlitetest.OpenAt(t, path, opts)
 			last := events[len(events)-1]
 			if db.Head() != last.Head() {
@@ -84,9 +77,7 @@ func TestOlderSchemaVersions(t *testing.T) {
 				assertCount(t, db, "SELECT count(*) FROM approvals WHERE request IS NULL", 1)
 			}
 			mustAppend(t, db, drafts(20)...)
-			if err := db.Close(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, db.Close(t.Context()))
 			if got, err := sqlite.StoredVersion(path); err != nil || got != newest {
 				t.Errorf("schema version %d, %v, want %d", got, err, newest)
 			}
@@ -104,9 +95,7 @@ func TestDamagedOlderStoreIsNotMigrated(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "palyra.db")
 	events, opts := olderJournal(t)
 	events[290].Actor = "user:mallory"
-	if err := sqlite.MakeOlder(path, 1, events, ""); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, sqlite.MakeOlder(path, 1, events, ""))
 	if _, err := sqlite.Open(t.Context(), path, opts); reason.Of(err) != reason.VerificationFailed {
 		t.Errorf("open: %v", err)
 	}

@@ -19,6 +19,7 @@ import (
 	"palyra/internal/canonical"
 	"palyra/internal/event"
 	"palyra/internal/journal"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/sqlite"
 	"palyra/internal/sqlite/sqlitetest"
@@ -26,10 +27,7 @@ import (
 
 func mustAppend(t testing.TB, db *sqlite.DB, drafts ...event.Draft) journal.Event {
 	t.Helper()
-	events, err := db.Append(context.Background(), drafts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	events := must.Get(db.Append(context.Background(), drafts...))(t)
 	return events[len(events)-1]
 }
 
@@ -51,18 +49,13 @@ func make20k() []byte { return bytes.Repeat([]byte("x"), 20<<10) }
 
 func checkpointDraft(t testing.TB, cp journal.Checkpoint) event.Draft {
 	t.Helper()
-	payload, err := canonical.Marshal(map[string]any{"note": cp.Note, "root": hex.EncodeToString(cp.Root[:]), "size": cp.Size})
-	if err != nil {
-		t.Fatal(err)
-	}
+	payload := must.Get(canonical.Marshal(map[string]any{"note": cp.Note, "root": hex.EncodeToString(cp.Root[:]), "size": cp.Size}))(t)
 	return event.Draft{Code: event.Checkpoint, Actor: journal.Daemon, Payload: payload}
 }
 
 func TestFileMode(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "palyra.db")
-	if err := os.WriteFile(path, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, nil, 0o644))
 	db := sqlitetest.OpenAt(t, path, sqlite.Options{})
 	mustAppend(t, db, draft(1))
 	for _, suffix := range []string{"", "-wal", "-shm"} {
@@ -89,9 +82,7 @@ func TestReopenGoesOn(t *testing.T) {
 		mustAppend(t, db, drafts(300)...)
 		checkpointAll(t, db, signer)
 		last = mustAppend(t, db, draft(7))
-		if err := db.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, db.Close(t.Context()))
 	}
 	sum, err := sqlite.Verify(t.Context(), path, sqlitetest.Origin, known)
 	if err != nil || sum.Events != 4*302 || sum.Checkpoints != 4 {
@@ -112,12 +103,8 @@ func TestOpenRefuses(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "palyra.db")
 			db := sqlitetest.OpenAt(t, path, sqlite.Options{})
-			if err := sqlite.WriterPragma(db, c.pragma); err != nil {
-				t.Fatal(err)
-			}
-			if err := db.Close(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, sqlite.WriterPragma(db, c.pragma))
+			must.Do(t, db.Close(t.Context()))
 			for _, open := range []func() error{
 				func() error { _, err := sqlite.Open(t.Context(), path, sqlite.Options{}); return err },
 				func() error { _, err := sqlite.OpenReadOnly(t.Context(), path); return err },
@@ -130,9 +117,7 @@ func TestOpenRefuses(t *testing.T) {
 		})
 	}
 	path := filepath.Join(t.TempDir(), "palyra.db")
-	if err := os.WriteFile(path, []byte(strings.Repeat("this is no database\n", 100)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(strings.Repeat("this is no database\n", 100)), 0o600))
 	if _, err := sqlite.Open(t.Context(), path, sqlite.Options{}); reason.Of(err) != reason.VerificationFailed && reason.Of(err) != reason.JournalUnavailable {
 		t.Errorf("a text file: %v", err)
 	}
@@ -150,25 +135,16 @@ func damaged(t *testing.T) (path string, known note.Verifiers) {
 	mustAppend(t, db, drafts(350)...)
 	checkpointAll(t, db, signer)
 	mustAppend(t, db, drafts(49)...)
-	if err := db.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.Close(t.Context()))
 	return path, known
 }
 
 // edit changes rows of a store that is not open.
 func edit(t *testing.T, path, query string) {
 	t.Helper()
-	db, err := sqlite.OpenUnverified(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := sqlite.Exec(db, query); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(sqlite.OpenUnverified(path))(t)
+	must.Do(t, sqlite.Exec(db, query))
+	must.Do(t, db.Close(t.Context()))
 }
 
 func TestDamageOnDisk(t *testing.T) {
@@ -204,9 +180,7 @@ func TestDamageOnDisk(t *testing.T) {
 				if err == nil {
 					err = db.Close(t.Context())
 				}
-				if err != nil {
-					t.Error(err)
-				}
+				must.Check(t, err)
 				return
 			}
 			var e *reason.Error
@@ -277,10 +251,7 @@ func TestBlobs(t *testing.T) {
 	for _, data := range [][]byte{nil, []byte("hello"), bytes.Repeat([]byte{7}, 3<<20)} {
 		var digest string
 		for range 2 {
-			_, err := db.Commit(t.Context(), sqlite.Unit{Check: func(tx *sqlite.Tx) (err error) { digest, err = tx.PutBlob(data); return err }})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Get(db.Commit(t.Context(), sqlite.Unit{Check: func(tx *sqlite.Tx) (err error) { digest, err = tx.PutBlob(data); return err }}))(t)
 		}
 		if want := fmt.Sprintf("sha256:%x", sha256.Sum256(data)); digest != want {
 			t.Errorf("digest %s, want %s", digest, want)
@@ -294,9 +265,7 @@ func TestBlobs(t *testing.T) {
 	assertReason(t, blobError(db, "md5:00"), reason.InvalidInput)
 	_, err := db.Commit(t.Context(), sqlite.Unit{Check: func(tx *sqlite.Tx) error { _, err := tx.PutBlob(make([]byte, sqlite.MaxBlob+1)); return err }})
 	assertReason(t, err, reason.InputTooLarge)
-	if err := sqlite.Exec(db, "UPDATE blobs SET data = x'00' WHERE length(data) = 5"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, sqlite.Exec(db, "UPDATE blobs SET data = x'00' WHERE length(data) = 5"))
 	assertReason(t, blobError(db, fmt.Sprintf("sha256:%x", sha256.Sum256([]byte("hello")))), reason.VerificationFailed)
 }
 

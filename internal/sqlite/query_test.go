@@ -8,6 +8,7 @@ import (
 
 	"palyra/internal/event"
 	"palyra/internal/journal"
+	"palyra/internal/must"
 	"palyra/internal/sqlite"
 	"palyra/internal/sqlite/sqlitetest"
 )
@@ -101,10 +102,7 @@ func TestFiltersUseIndexes(t *testing.T) {
 		{Session: "s0"}, {Run: "r1"}, {Subject: "p3"}, {Code: "PAL-J102", Newest: true, Limit: 1},
 		{Session: "s0", After: 50, Limit: 10},
 	} {
-		plan, err := sqlite.QueryPlan(db, f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		plan := must.Get(sqlite.QueryPlan(db, f))(t)
 		for _, step := range plan {
 			if step == "SCAN events" {
 				t.Errorf("%+v reads the whole journal: %q", f, plan)

@@ -10,6 +10,7 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/event"
 	"palyra/internal/journal"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -48,15 +49,8 @@ func (d *fakeDisk) leave(n int64) {
 func openOnDisk(t *testing.T, bytes int64) (*DB, *fakeDisk) {
 	t.Helper()
 	d := &fakeDisk{t: t, path: filepath.Join(t.TempDir(), "palyra.db")}
-	db, err := Open(t.Context(), d.path, Options{Reserve: ReserveOptions{Bytes: bytes, space: d.space, Changed: func(ReserveState) { d.told.Add(1) }}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	db := must.Get(Open(t.Context(), d.path, Options{Reserve: ReserveOptions{Bytes: bytes, space: d.space, Changed: func(ReserveState) { d.told.Add(1) }}}))(t)
+	t.Cleanup(func() { must.Check(t, db.Close(context.Background())) })
 	if r := db.writer.reserve; r != nil {
 		r.fill()
 	}
@@ -144,9 +138,7 @@ func TestReserveIsFilledAgain(t *testing.T) {
 	db, d := openOnDisk(t, 8*mib)
 	whole := db.Reserve().Size
 	d.leave(0)
-	if err := put(t, db, access.PrecedenceUrgent); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, put(t, db, access.PrecedenceUrgent))
 	left := db.Reserve().Held
 	if left >= whole {
 		t.Fatal("an urgent write on a full disk took nothing of the reserve")

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"palyra/internal/access"
+	"palyra/internal/must"
 	"palyra/internal/run"
 	"palyra/internal/run/runtest"
 	"palyra/internal/sqlite"
@@ -33,10 +34,7 @@ func TestListingRunsNeedsNoSort(t *testing.T) {
 		"session":   {Session: "s"},
 		"next page": {Principal: access.User("alice"), PageToken: "01JRRRRRRRRRRRRRRRRRR00001"},
 	} {
-		steps, err := sqlite.RunsPlan(db, f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		steps := must.Get(sqlite.RunsPlan(db, f))(t)
 		plan := strings.Join(steps, "; ")
 		if strings.Contains(plan, "TEMP B-TREE") || name != "all" && !strings.Contains(plan, "USING IN") {
 			t.Errorf("%s: %s", name, plan)
@@ -47,19 +45,16 @@ func TestListingRunsNeedsNoSort(t *testing.T) {
 // A store of schema version 6 keeps what it has and takes runs.
 func TestMigrationAddsRuns(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "palyra.db")
-	err := sqlite.MakeOld(path, 6, func(c *sqlite.Conn) error {
+	must.Do(t, sqlite.MakeOld(path, 6, func(c *sqlite.Conn) error {
 		return c.Query("INSERT INTO claims (principal, key, digest, proposal_id, at) VALUES ('agent:a', 'k', 'd', 'p', 1)", nil)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	db := sqlitetest.OpenAt(t, path, sqlite.Options{})
 	r := run.Record{ID: "01JRRRRRRRRRRRRRRRRRR00001", State: run.Running, Principal: coder, OnBehalfOf: access.User("alice")}
 	if _, fresh, err := sqlite.NewRuns(db).Begin(t.Context(), run.Beginning{Record: r}); err != nil || !fresh {
 		t.Fatalf("beginning a run: fresh %t, %v", fresh, err)
 	}
 	kept := 0
-	err = db.Read(t.Context(), func(c *sqlite.Conn) error {
+	err := db.Read(t.Context(), func(c *sqlite.Conn) error {
 		return c.Query("SELECT key FROM claims", func(*sqlite.Row) error { kept++; return nil })
 	})
 	if err != nil || kept != 1 {

@@ -8,6 +8,7 @@ import (
 	"palyra/internal/callrecord"
 	"palyra/internal/decision"
 	"palyra/internal/event"
+	"palyra/internal/must"
 	"palyra/internal/session"
 	"palyra/internal/sqlite"
 	"palyra/internal/sqlite/sqlitetest"
@@ -50,9 +51,7 @@ func TestErasureGivesNothingBack(t *testing.T) {
 	db := sqlitetest.Open(t)
 	calls := sqlite.NewCalls(db)
 	record(t, calls, toolcall.Entry{Member: member("A", "p1", false), Drafts: judged(t, "p1", true, callrecord.Proposed{Tool: "http.fetch", OpenWorld: true}, tool.Facts{}, 0)})
-	if err := sqlite.Exec(db, "UPDATE events SET payload = NULL, salt = NULL WHERE subject = 'p1'"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, sqlite.Exec(db, "UPDATE events SET payload = NULL, salt = NULL WHERE subject = 'p1'"))
 	if got, _, err := newest(t, calls, coderKey); err != nil || got.Facts.CallsInRun != 1 || !got.Facts.Tainted {
 		t.Errorf("%+v, %v", got.Facts, err)
 	}

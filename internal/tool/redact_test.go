@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"palyra/internal/must"
 )
 
 func TestRedact(t *testing.T) {
@@ -80,10 +82,7 @@ func TestRedactFolded(t *testing.T) {
 		"pal_x1_" + token, "eyJ" + token + ".eyJ" + token + "." + token, "Bearer " + token,
 		"-----BEGIN RSA PRIVATE KEY-----" + token + "-----END RSA PRIVATE KEY-----",
 	} {
-		facts, err := json.Marshal(Facts{Path: "notes/" + key, PathFolded: "notes/" + strings.ToLower(key)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		facts := must.Get(json.Marshal(Facts{Path: "notes/" + key, PathFolded: "notes/" + strings.ToLower(key)}))(t)
 		clean, done, err := Redact(facts, nil)
 		if err != nil || !slices.Equal(done, []string{"/path", "/path_folded"}) {
 			t.Errorf("%s: hidden are %v of %s, %v", key, done, clean, err)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"palyra/internal/canonical"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -29,11 +30,7 @@ const personSchema = `{
 
 func compile(t *testing.T, text string) *Schema {
 	t.Helper()
-	s, err := CompileSchema(json.RawMessage(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return must.Get(CompileSchema(json.RawMessage(text)))(t)
 }
 
 func TestCheckRefusesWithPointerAndReason(t *testing.T) {
@@ -102,10 +99,7 @@ func TestCheckRefusesWithPointerAndReason(t *testing.T) {
 
 func TestCheckReturnsCanonicalBytes(t *testing.T) {
 	s := compile(t, personSchema)
-	got, err := s.Check([]byte(" { \"tags\":[\"\\u0061\"], \"path\" : \"a\", \"limit\": 1e0, \"either\": null } "))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(s.Check([]byte(" { \"tags\":[\"\\u0061\"], \"path\" : \"a\", \"limit\": 1e0, \"either\": null } ")))(t)
 	if want := `{"either":null,"limit":1,"path":"a","tags":["a"]}`; string(got) != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -165,10 +159,7 @@ func TestRecursiveDataIsAllowed(t *testing.T) {
 }
 
 func FuzzCheck(f *testing.F) {
-	s, err := CompileSchema(json.RawMessage(personSchema))
-	if err != nil {
-		f.Fatal(err)
-	}
+	s := must.Get(CompileSchema(json.RawMessage(personSchema)))(f)
 	f.Add([]byte(`{"path":"a"}`))
 	f.Add([]byte(`{"path":"a","env":{"A":"b"},"tags":["x"]}`))
 	f.Add([]byte(`{"either":[[[]]]}`))

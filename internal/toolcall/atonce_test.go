@@ -8,6 +8,7 @@ import (
 
 	"palyra/internal/event"
 	"palyra/internal/gatewaytest"
+	"palyra/internal/must"
 	"palyra/internal/policy/policytest"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
@@ -113,9 +114,7 @@ func TestCrashLosesTheWholeCallWithoutEffect(t *testing.T) {
 	w.wantJournal(0)
 	wantSteps(t, "events", r.kinds(), []string{"proposed"})
 	close(hold)
-	if _, err := r.wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.wait())(t)
 }
 
 // What was decided stays on record when it cannot be attested.
@@ -169,9 +168,7 @@ forbid(principal, action == Action::"tool.execute/sum", resource) unless { conte
 			if c.votes {
 				w.vote(alice, r.asked(), yes)
 			}
-			if _, err := r.wait(); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(r.wait())(t)
 			wantSteps(t, "stages", w.trace.take(), c.want)
 		})
 	}

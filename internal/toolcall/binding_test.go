@@ -11,6 +11,7 @@ import (
 	"palyra/internal/gatewaytest"
 	"palyra/internal/policy/policytest"
 	"palyra/internal/reason"
+	"palyra/internal/reason/reasontest"
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
 )
@@ -157,7 +158,7 @@ func TestVoteForAnotherDigestIsRefused(t *testing.T) {
 	r := w.begin(runCall())
 	rec := r.asked()
 	_, err := w.Desk.Decide(t.Context(), alice, rec.ID, approval.Ballot{Allow: true, ShownDigest: gatewaytest.Digest("0")})
-	wantReason(t, "another digest", err, reason.DigestMismatch)
+	reasontest.Want(t, "another digest", err, reason.DigestMismatch)
 	w.vote(alice, rec, yes)
 	if o, err := r.wait(); err != nil || !o.Decision.Allowed {
 		t.Errorf("the control: %+v, %v", o, err)

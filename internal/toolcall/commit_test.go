@@ -15,8 +15,10 @@ import (
 	"palyra/internal/canonical"
 	"palyra/internal/event"
 	"palyra/internal/gatewaytest"
+	"palyra/internal/must"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
+	"palyra/internal/reason/reasontest"
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
 )
@@ -156,9 +158,7 @@ func TestRefusedChanges(t *testing.T) {
 		}, reason.ApprovalCancelled, approval.Cancelled},
 		"the client leaves": {"", func(_ *world, r *running, _ approval.Record) { r.leave() }, reason.Cancelled, approval.Cancelled},
 		"frozen": {"", func(w *world, _ *running, _ approval.Record) {
-			if err := w.Desk.Freeze(w.t.Context(), alice, "stop"); err != nil {
-				w.t.Error(err)
-			}
+			must.Check(w.t, w.Desk.Freeze(w.t.Context(), alice, "stop"))
 			w.Router.Freeze()
 		}, reason.GatewayFrozen, approval.Cancelled},
 		"forbidden meanwhile": {"", func(w *world, _ *running, rec approval.Record) {
@@ -317,9 +317,7 @@ func TestRevokedBetweenAnswerAndUse(t *testing.T) {
 	}))
 	rec = r.asked()
 	w.vote(bob, rec, yes)
-	if _, err := r.wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.wait())(t)
 	told.refused(t, "revoked", reason.ApprovalRevoked)
 	if p := last[callrecord.Gated](w, event.Gated); p.Allowed || p.Reason != reason.ApprovalRevoked {
 		t.Errorf("journaled %+v", p)
@@ -333,9 +331,7 @@ func TestRecordedYesIsBeaten(t *testing.T) {
 		code reason.Code
 	}{
 		"a freeze": {func(w *world, _ func()) {
-			if err := w.Desk.Freeze(w.t.Context(), alice, "stop"); err != nil {
-				w.t.Error(err)
-			}
+			must.Check(w.t, w.Desk.Freeze(w.t.Context(), alice, "stop"))
 		}, reason.GatewayFrozen},
 		"the end of the call": {func(_ *world, end func()) { end() }, reason.Cancelled},
 		"the control":         {func(*world, func()) {}, ""},
@@ -381,9 +377,7 @@ func TestPolicyThatChangesAtTheGate(t *testing.T) {
 			w.run.Work = wrote(protects(".git/config"), &told)
 			r := w.beginWith(runCall(), answered(func() { w.reload(waived + c.policies) }))
 			w.vote(bob, r.asked(), yes)
-			if _, err := r.wait(); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(r.wait())(t)
 			if c.code == "" {
 				if !told.ruling.Allowed || (told.ruling.ApprovalID == "") != (name == "waived") {
 					t.Errorf("got %+v", told)
@@ -470,7 +464,7 @@ func TestGrantForAToolCoversNoChanges(t *testing.T) {
 	}
 	// And none may be made of the changes.
 	_, err := w.Desk.Decide(t.Context(), alice, rec.ID, approval.Ballot{Allow: true, Scope: approval.Session, Match: approval.MatchTool})
-	wantReason(t, "a grant for any changes", err, reason.InvalidInput)
+	reasontest.Want(t, "a grant for any changes", err, reason.InvalidInput)
 	w.vote(alice, rec, yes)
 	if _, err := again.wait(); err != nil || !told.ruling.Allowed {
 		t.Errorf("%+v, %v", told, err)
@@ -486,7 +480,7 @@ func TestChangesWaitForAKeyedCall(t *testing.T) {
 	rec := first.asked()
 	first.leave()
 	_, err := first.wait()
-	wantReason(t, "the client that left", err, reason.Cancelled)
+	reasontest.Want(t, "the client that left", err, reason.Cancelled)
 	second := w.begin(keyed(runCall()))
 	if again := second.asked(); again.ID != rec.ID {
 		t.Errorf("it waits for %s", again.ID)
@@ -523,7 +517,7 @@ func TestStopAtTheGate(t *testing.T) {
 		t.Errorf("the approval is %s, %v", now.State, err)
 	}
 	_, _, err := w.call(keyed(runCall()))
-	wantReason(t, "a retry", err, reason.OutcomeUnknown)
+	reasontest.Want(t, "a retry", err, reason.OutcomeUnknown)
 	if err == nil || !strings.Contains(err.Error(), "nothing of them was applied") {
 		t.Errorf("a retry is told %v", err)
 	}
@@ -598,5 +592,5 @@ func TestDescribedChanges(t *testing.T) {
 		t.Errorf("the verdict is %s", v.Effect())
 	}
 	_, _, err = w.Describe(t.Context(), toolcall.Description{Submission: s, Facts: []byte(`{"risk":3}`)})
-	wantReason(t, "a call without its arguments", err, reason.InvalidInput)
+	reasontest.Want(t, "a call without its arguments", err, reason.InvalidInput)
 }

@@ -7,6 +7,7 @@ import (
 	"palyra/internal/approval"
 	"palyra/internal/gatewaytest"
 	"palyra/internal/reason"
+	"palyra/internal/reason/reasontest"
 )
 
 // A vote of a device that was revoked counts no more: not towards the second
@@ -69,7 +70,7 @@ func TestCallsUnderWayAreBounded(t *testing.T) {
 		waiting = append(waiting, r)
 	}
 	_, _, err := w.call(runCall())
-	wantReason(t, "one more", err, reason.RateLimited)
+	reasontest.Want(t, "one more", err, reason.RateLimited)
 	other := readCall()
 	other.Caller = alice
 	if _, o, err := w.call(other); err != nil || !o.Decision.Allowed {

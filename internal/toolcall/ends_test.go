@@ -15,7 +15,9 @@ import (
 	"palyra/internal/callrecord"
 	"palyra/internal/event"
 	"palyra/internal/gatewaytest"
+	"palyra/internal/must"
 	"palyra/internal/reason"
+	"palyra/internal/reason/reasontest"
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
 )
@@ -136,9 +138,7 @@ func (w *world) everyDecidedCallEnds(what string) {
 		switch e.Code {
 		case event.Decided:
 			var d struct{ Allowed bool }
-			if err := json.Unmarshal(e.Payload, &d); err != nil {
-				w.t.Fatal(err)
-			}
+			must.Do(w.t, json.Unmarshal(e.Payload, &d))
 			if d.Allowed && ends[e.Subject] == nil {
 				ends[e.Subject] = []event.Code{}
 			}
@@ -166,10 +166,7 @@ func TestResultTooLargeToKeep(t *testing.T) {
 	if err != nil || !bytes.Equal(o.Report.Result, large) {
 		t.Fatalf("%d bytes, %v", len(o.Report.Result), err)
 	}
-	v, err := attest.Verify(o.Attestation.Envelope.JSON, w.notary.KeySet())
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must.Get(attest.Verify(o.Attestation.Envelope.JSON, w.notary.KeySet()))(t)
 	if err := v.CheckResult(large); err != nil || !v.Predicate.Outputs.ResultNotKept || v.Predicate.Outputs.ResultBytes != int64(len(large)) {
 		t.Errorf("%v, outputs %+v", err, v.Predicate.Outputs)
 	}
@@ -178,7 +175,7 @@ func TestResultTooLargeToKeep(t *testing.T) {
 	}
 	w.everyDecidedCallEnds("a large result")
 	_, again, err := w.call(s)
-	wantReason(t, "who comes back", err, reason.NotFound)
+	reasontest.Want(t, "who comes back", err, reason.NotFound)
 	if !strings.Contains(err.Error(), "too large to keep") || again.Attestation.Envelope.ID != o.Attestation.Envelope.ID {
 		t.Errorf("%v, attestation %s", err, again.Attestation.Envelope.ID)
 	}
@@ -218,7 +215,7 @@ func TestLeavingIsCancelled(t *testing.T) {
 			codes := w.codes(0)
 			switch {
 			case slices.Contains(codes, event.Refused):
-				wantReason(t, "the client", err, reason.Cancelled)
+				reasontest.Want(t, "the client", err, reason.Cancelled)
 				if p := last[callrecord.Refused](w, event.Refused); p.Reason != reason.Cancelled {
 					t.Errorf("refused for %s: %s", p.Reason, p.Message)
 				}
@@ -260,7 +257,7 @@ func TestInternalIsLogged(t *testing.T) {
 		w.options.Tools = append(w.options.Tools, sum)
 	})
 	_, _, err := w.call(sumCall())
-	wantReason(t, "a fault", err, reason.Internal)
+	reasontest.Want(t, "a fault", err, reason.Internal)
 	if p := last[callrecord.Refused](w, event.Refused); p.Reason != reason.Internal || strings.Contains(err.Error()+p.Message, errCause.Error()) {
 		t.Errorf("refused %+v, %v", p, err)
 	}

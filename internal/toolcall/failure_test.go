@@ -14,24 +14,19 @@ import (
 	"palyra/internal/callrecord"
 	"palyra/internal/event"
 	"palyra/internal/gatewaytest"
+	"palyra/internal/must"
 	"palyra/internal/reason"
+	"palyra/internal/reason/reasontest"
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
 )
-
-func wantReason(t *testing.T, what string, err error, code reason.Code) {
-	t.Helper()
-	if reason.Of(err) != code || err == nil {
-		t.Errorf("%s: %v (%s), want %s", what, err, reason.Of(err), code)
-	}
-}
 
 // A decision that cannot be recorded is not carried out.
 func TestNothingRunsUnrecorded(t *testing.T) {
 	w := newWorld(t)
 	w.ledger.fail(event.Decided)
 	r, o, err := w.call(readCall())
-	wantReason(t, "no journal", err, reason.JournalUnavailable)
+	reasontest.Want(t, "no journal", err, reason.JournalUnavailable)
 	if o.Decision.Allowed || slices.Contains(r.kinds(), "decision") || slices.Contains(w.trace.take(), "run") {
 		t.Errorf("the client saw %v, decision %+v", r.kinds(), o.Decision)
 	}
@@ -50,7 +45,7 @@ func TestNobodyIsAskedUnrecorded(t *testing.T) {
 	w := newWorld(t)
 	w.ledger.fail(event.Evaluated)
 	r, _, err := w.call(runCall())
-	wantReason(t, "no journal", err, reason.JournalUnavailable)
+	reasontest.Want(t, "no journal", err, reason.JournalUnavailable)
 	if slices.Contains(r.kinds(), "asked") || slices.Contains(w.trace.take(), "resolve") {
 		t.Errorf("somebody was asked: %v", r.kinds())
 	}
@@ -70,7 +65,7 @@ func TestApprovedButUnrecordedDoesNotRun(t *testing.T) {
 	rec = r.asked()
 	w.vote(alice, rec, yes)
 	_, err := r.wait()
-	wantReason(t, "no journal", err, reason.JournalUnavailable)
+	reasontest.Want(t, "no journal", err, reason.JournalUnavailable)
 	w.run.Ran(t, 0)
 	w.open(0)
 	w.store.fail(nil)
@@ -86,17 +81,17 @@ func TestUnrecordedRefusalIsAnOutage(t *testing.T) {
 	s := readCall()
 	s.Input = []byte(`{}`)
 	_, _, err := w.call(s)
-	wantReason(t, "no journal", err, reason.JournalUnavailable)
+	reasontest.Want(t, "no journal", err, reason.JournalUnavailable)
 	w.ledger.fail()
 	_, _, err = w.call(s)
-	wantReason(t, "the control", err, reason.InvalidInput)
+	reasontest.Want(t, "the control", err, reason.InvalidInput)
 }
 
 func TestBudgetThatCannotBeReadRunsNothing(t *testing.T) {
 	w := newWorld(t)
 	w.ledger.readErr = errDisk
 	_, _, err := w.call(readCall())
-	wantReason(t, "no journal", err, reason.JournalUnavailable)
+	reasontest.Want(t, "no journal", err, reason.JournalUnavailable)
 	w.read.Ran(t, 0)
 	w.ledger.readErr = nil
 	if _, _, err := w.call(readCall()); err != nil {
@@ -123,7 +118,7 @@ func TestUnattestedResultStaysInside(t *testing.T) {
 			w.read.Work = gatewaytest.Reports(`{"content":"the result"}`)
 			c.spoil(w)
 			r, o, err := w.call(readCall())
-			wantReason(t, name, err, c.code)
+			reasontest.Want(t, name, err, c.code)
 			if len(o.Report.Result) > 0 || slices.Contains(r.kinds(), "result") || slices.Contains(r.kinds(), "attestation") {
 				t.Errorf("the client saw %v and %s", r.kinds(), o.Report.Result)
 			}
@@ -202,7 +197,7 @@ func TestHangUpBeforeTheCall(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := w.Call(ctx, readCall(), func(toolcall.Event) {})
-	wantReason(t, "gone", err, reason.Cancelled)
+	reasontest.Want(t, "gone", err, reason.Cancelled)
 	w.wantJournal(0, event.Refused)
 	w.read.Ran(t, 0)
 }
@@ -268,9 +263,7 @@ func TestOutputIsOrderedAndEnds(t *testing.T) {
 	}
 	at := 0
 	r := w.beginWith(readCall(), func(toolcall.Event) { at++ }) // a race if two come at once
-	if _, err := r.wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.wait())(t)
 	late()
 	if got := strings.Join(r.kinds(), " "); got != "proposed decision"+strings.Repeat(" output", 8)+" result attestation" {
 		t.Errorf("events %s", got)
@@ -281,17 +274,13 @@ func TestOutputIsOrderedAndEnds(t *testing.T) {
 func (w *world) freeze() int {
 	w.t.Helper()
 	n := w.Router.Freeze()
-	if err := w.Desk.Freeze(w.t.Context(), alice, "stop everything"); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, w.Desk.Freeze(w.t.Context(), alice, "stop everything"))
 	return n
 }
 
 func (w *world) thaw() {
 	w.t.Helper()
-	if err := w.Desk.Thaw(w.t.Context(), alice); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, w.Desk.Thaw(w.t.Context(), alice))
 	w.Router.Thaw()
 }
 
@@ -312,7 +301,7 @@ func TestFreezeBeforeDuringAndAfter(t *testing.T) {
 
 	before := w.head()
 	_, _, err = w.call(readCall())
-	wantReason(t, "a call while frozen", err, reason.GatewayFrozen)
+	reasontest.Want(t, "a call while frozen", err, reason.GatewayFrozen)
 	w.wantJournal(before, event.Proposed, event.Refused)
 	w.read.Ran(t, 1)
 
@@ -380,9 +369,7 @@ func TestStoppingGatewayTakesNoCalls(t *testing.T) {
 	default:
 	}
 	inside.leave()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	must.Check(t, <-ended)
 	if o, err := inside.wait(); err != nil || o.Report.Outcome != tool.Stopped {
 		t.Errorf("the call inside: %+v, %v", o, err)
 	}

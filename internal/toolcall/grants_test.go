@@ -8,7 +8,9 @@ import (
 	"palyra/internal/approval"
 	"palyra/internal/event"
 	"palyra/internal/gatewaytest"
+	"palyra/internal/must"
 	"palyra/internal/reason"
+	"palyra/internal/reason/reasontest"
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
 )
@@ -80,9 +82,7 @@ func TestSessionGrant(t *testing.T) {
 	w.wantAsked("another device with a session of that name", elsewhere)
 	w.restart()
 	w.wantGranted("after a restart", in("one", runCall()), g)
-	if err := w.Desk.EndSession(t.Context(), toolcall.SessionID(agent, "one")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Desk.EndSession(t.Context(), toolcall.SessionID(agent, "one")))
 	w.wantAsked("after the session ended", in("one", runCall()))
 	if g, err := w.Desk.GetGrant(t.Context(), g.ID); err != nil || g.Uses != 2 {
 		t.Errorf("%d uses are counted, %v", g.Uses, err)
@@ -205,7 +205,7 @@ func TestFreezeSuspendsGrants(t *testing.T) {
 	g := w.grant(runCall(), forAnHour)
 	w.freeze()
 	_, _, err := w.call(runCall())
-	wantReason(t, "frozen", err, reason.GatewayFrozen)
+	reasontest.Want(t, "frozen", err, reason.GatewayFrozen)
 	w.thaw()
 	w.wantGranted("thawed", runCall(), g)
 }

@@ -13,7 +13,9 @@ import (
 	"palyra/internal/approval"
 	"palyra/internal/event"
 	"palyra/internal/gatewaytest"
+	"palyra/internal/must"
 	"palyra/internal/reason"
+	"palyra/internal/reason/reasontest"
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
 )
@@ -37,7 +39,7 @@ func TestRetryFollowsTheLiveCall(t *testing.T) {
 	second := w.begin(keyed(readCall()))
 	first.leave() // the call does not end with the client that began it
 	_, err := first.wait()
-	wantReason(t, "the client that left", err, reason.Cancelled)
+	reasontest.Want(t, "the client that left", err, reason.Cancelled)
 	close(release)
 	o, err := second.wait()
 	if err != nil || string(o.Report.Result) != `{"once":true}` {
@@ -54,9 +56,7 @@ func TestRetryReplaysTheCall(t *testing.T) {
 	w := newWorld(t)
 	w.read.Work = gatewaytest.Reports(`{"z":1,"a":"\u00e9"}`)
 	_, first, err := w.call(keyed(readCall()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for _, when := range []string{"at once", "after a restart"} {
 		head := w.head()
 		r, again, err := w.call(keyed(readCall()))
@@ -100,7 +100,7 @@ func TestKeyBelongsToOneCall(t *testing.T) {
 		s := keyed(readCall())
 		change(&s)
 		_, _, err := w.call(s)
-		wantReason(t, "another "+name, err, reason.IdempotencyMismatch)
+		reasontest.Want(t, "another "+name, err, reason.IdempotencyMismatch)
 	}
 	w.read.Ran(t, 1)
 	w.secret.Ran(t, 0)
@@ -135,7 +135,7 @@ func TestKeyOfALiveCall(t *testing.T) {
 	other := keyed(readCall())
 	other.Input = []byte(`{"path":"b"}`)
 	_, _, err := w.call(other)
-	wantReason(t, "another input", err, reason.IdempotencyMismatch)
+	reasontest.Want(t, "another input", err, reason.IdempotencyMismatch)
 	close(release)
 	if _, err := first.wait(); err != nil {
 		t.Error(err)
@@ -153,9 +153,7 @@ func TestManySubmissionsRunOnce(t *testing.T) {
 			o, err := w.Call(t.Context(), keyed(readCall()), func(toolcall.Event) {})
 			mu.Lock()
 			defer mu.Unlock()
-			if err != nil {
-				t.Error(err)
-			}
+			must.Check(t, err)
 			seen[o.Attestation.Envelope.ID]++
 		})
 	}
@@ -177,11 +175,11 @@ func TestInterruptedCallNeverRunsAgain(t *testing.T) {
 	w := newWorld(t)
 	w.ledger.fail(event.Attested)
 	_, _, err := w.call(keyed(readCall()))
-	wantReason(t, "the interrupted call", err, reason.JournalUnavailable)
+	reasontest.Want(t, "the interrupted call", err, reason.JournalUnavailable)
 	w.ledger.fail()
 	for _, when := range []string{"before the restart", "after it", "and again"} {
 		r, o, err := w.call(keyed(readCall()))
-		wantReason(t, when, err, reason.OutcomeUnknown)
+		reasontest.Want(t, when, err, reason.OutcomeUnknown)
 		if len(o.Report.Result) > 0 || slices.Contains(r.kinds(), "result") {
 			t.Errorf("%s: %+v", when, o)
 		}
@@ -225,7 +223,7 @@ func TestRetryAfterAFreeze(t *testing.T) {
 	w := newWorld(t)
 	w.Router.Freeze()
 	_, _, err := w.call(keyed(readCall()))
-	wantReason(t, "while frozen", err, reason.GatewayFrozen)
+	reasontest.Want(t, "while frozen", err, reason.GatewayFrozen)
 	w.Router.Thaw()
 	if _, o, err := w.call(keyed(readCall())); err != nil || o.Report.Outcome != tool.Succeeded {
 		t.Errorf("after the thaw: %+v, %v", o.Report, err)
@@ -237,10 +235,7 @@ func TestRetryOfADenialIsTheDenial(t *testing.T) {
 	w := newWorld(t)
 	r := w.begin(keyed(runCall()))
 	w.vote(alice, r.asked(), no)
-	first, err := r.wait()
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(r.wait())(t)
 	r, again, err := w.call(keyed(runCall()))
 	if err != nil || again.Decision.ID != first.Decision.ID || again.Decision.Reason != reason.ApprovalDenied ||
 		again.Decision.Message != first.Decision.Message || again.Decision.Remedy != first.Decision.Remedy {
@@ -255,10 +250,10 @@ func TestRetryOfARefusalIsTheRefusal(t *testing.T) {
 	s := keyed(readCall())
 	s.Input = []byte(`{"path":1}`)
 	_, _, first := w.call(s)
-	wantReason(t, "the first", first, reason.InvalidInput)
+	reasontest.Want(t, "the first", first, reason.InvalidInput)
 	head := w.head()
 	_, _, again := w.call(s)
-	wantReason(t, "the retry", again, reason.InvalidInput)
+	reasontest.Want(t, "the retry", again, reason.InvalidInput)
 	if first.Error() != again.Error() || w.head() != head {
 		t.Errorf("was %q, is %q; journal %v", first, again, w.codes(head))
 	}
@@ -269,7 +264,7 @@ func TestRetryOfAnUnrecordedCallRuns(t *testing.T) {
 	w := newWorld(t)
 	w.ledger.fail(event.Decided)
 	_, _, err := w.call(keyed(readCall()))
-	wantReason(t, "unrecorded", err, reason.JournalUnavailable)
+	reasontest.Want(t, "unrecorded", err, reason.JournalUnavailable)
 	w.ledger.fail()
 	if _, o, err := w.call(keyed(readCall())); err != nil || o.Report.Outcome != tool.Succeeded {
 		t.Errorf("the retry: %+v, %v", o, err)
@@ -304,9 +299,7 @@ func TestStopWaitsForCallsWithoutAClient(t *testing.T) {
 	r.wait()
 	ctx, stop := context.WithCancel(context.Background())
 	stop()
-	if err := w.Pipeline.Run(ctx, time.Millisecond); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Pipeline.Run(ctx, time.Millisecond))
 	w.wantJournal(0, event.Proposed, event.Evaluated, event.Decided, event.Attested)
 	w.open(0)
 	p := last[struct {
@@ -325,11 +318,9 @@ func TestStopLeavesTheApprovalPending(t *testing.T) {
 	rec := r.asked()
 	ctx, stop := context.WithCancel(context.Background())
 	stop()
-	if err := w.Pipeline.Run(ctx, time.Millisecond); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Pipeline.Run(ctx, time.Millisecond))
 	_, err := r.wait()
-	wantReason(t, "the call", err, reason.ShuttingDown)
+	reasontest.Want(t, "the call", err, reason.ShuttingDown)
 	if rec, err := w.Desk.Get(t.Context(), rec.ID); err != nil || rec.State != approval.Pending {
 		t.Errorf("the approval is %s, %v", rec.State, err)
 	}
@@ -344,7 +335,7 @@ func TestCallOutlivesItsClients(t *testing.T) {
 	rec := first.asked()
 	first.leave()
 	_, err := first.wait()
-	wantReason(t, "the client that left", err, reason.Cancelled)
+	reasontest.Want(t, "the client that left", err, reason.Cancelled)
 	if rec, err := w.Desk.Get(t.Context(), rec.ID); err != nil || rec.State != approval.Pending {
 		t.Fatalf("with no client left the approval is %s, %v", rec.State, err)
 	}
@@ -387,7 +378,5 @@ func (w *world) drain() {
 	w.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	stop()
-	if err := w.Pipeline.Run(ctx, time.Minute); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, w.Pipeline.Run(ctx, time.Minute))
 }

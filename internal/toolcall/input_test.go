@@ -10,6 +10,7 @@ import (
 	"palyra/internal/canonical"
 	"palyra/internal/event"
 	"palyra/internal/gatewaytest"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/toolcall"
 )
@@ -111,9 +112,7 @@ func TestToolReceivesCanonicalBytes(t *testing.T) {
 		s := readCall()
 		s.Input = []byte(input)
 		_, o, err := w.call(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		digests = append(digests, o.Decision.CallDigest)
 		p := last[callrecord.Proposed](w, event.Proposed)
 		if string(p.Arguments) != `{"limit":1,"path":"é"}` || p.ArgumentsDigest != canonical.Digest(p.Arguments) {

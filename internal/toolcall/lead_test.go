@@ -6,6 +6,7 @@ import (
 
 	"palyra/internal/callrecord"
 	"palyra/internal/event"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/toolcall"
 )
@@ -68,9 +69,7 @@ func TestCallIDIsOnRecord(t *testing.T) {
 	s := readCall()
 	s.CallID = "toolu_1"
 	r, _, err := w.call(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if got := r.events[0].Proposed; got.CallID != "toolu_1" {
 		t.Errorf("the client is told of call %q", got.CallID)
 	}
@@ -95,9 +94,7 @@ func TestSmallerBudgetCounts(t *testing.T) {
 			s.MaxCalls = c.submission
 			for n := range c.want + 1 {
 				_, o, err := w.call(s)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				if over := n == c.want; o.Decision.Allowed == over || (over && o.Decision.Reason != reason.BudgetExceeded) {
 					t.Errorf("call %d: %t %s", n+1, o.Decision.Allowed, o.Decision.Reason)
 				}

@@ -11,6 +11,7 @@ import (
 	"palyra/internal/canonical"
 	"palyra/internal/decision"
 	"palyra/internal/event"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
@@ -184,9 +185,7 @@ func TestOperatorCancels(t *testing.T) {
 	w := newWorld(t)
 	r := w.begin(runCall())
 	rec := r.asked()
-	if _, err := w.Desk.Cancel(t.Context(), alice, rec.ID, "never mind"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.Desk.Cancel(t.Context(), alice, rec.ID, "never mind"))(t)
 	o, err := r.wait()
 	if err != nil || o.Decision.Reason != reason.ApprovalCancelled {
 		t.Fatalf("got %+v, %v", o, err)
@@ -251,10 +250,7 @@ type evaluated struct {
 // The dry run and the call name the same call.
 func TestDryRunHasTheDigestOfTheCall(t *testing.T) {
 	w := newWorld(t)
-	e, err := w.Pipeline.Evaluate(t.Context(), readCall())
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(w.Pipeline.Evaluate(t.Context(), readCall()))(t)
 	_, o, err := w.call(readCall())
 	if err != nil || o.Decision.CallDigest != e.CallDigest {
 		t.Errorf("dry run %s, call %s, %v", e.CallDigest, o.Decision.CallDigest, err)

@@ -14,6 +14,7 @@ import (
 	"palyra/internal/approval/approvaltest"
 	"palyra/internal/attest"
 	"palyra/internal/dispatch"
+	"palyra/internal/must"
 	"palyra/internal/policy"
 	"palyra/internal/policy/policytest"
 	"palyra/internal/session"
@@ -105,13 +106,10 @@ func swift(t *testing.T, policies string) (*toolcall.Pipeline, *noRouter) {
 	router := &noRouter{tools: map[string]tool.Descriptor{read.Name: read, write.Name: write}}
 	live := func(string) bool { return true }
 	desk := approvaltest.Open(t, approvaltest.NewMemory(), toolcall.Judge{Evaluator: engine, LiveDevice: live}, approval.Limits{})
-	p, err := toolcall.New(toolcall.Config{
+	p := must.Get(toolcall.New(toolcall.Config{
 		Evaluator: engine, Approver: desk, Dispatcher: router, Notary: noNotary{}, Ledger: noLedger{},
 		MaxCallsPerRun: 1, MaxCallsPerSession: 1 << 30, SessionIdle: time.Hour, LiveDevice: live,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return p, router
 }
 

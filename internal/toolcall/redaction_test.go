@@ -14,6 +14,7 @@ import (
 	"palyra/internal/canonical"
 	"palyra/internal/event"
 	"palyra/internal/gatewaytest"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
@@ -59,10 +60,7 @@ func TestSecretsStayOutOfTheJournal(t *testing.T) {
 		"the control: no secrets": {map[string]any{"note": "plain words"}, "", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			input, err := canonical.Marshal(c.input)
-			if err != nil {
-				t.Fatal(err)
-			}
+			input := must.Get(canonical.Marshal(c.input))(t)
 			var received string
 			w.secret.Work = report(&received)
 			_, o, err := w.call(toolcall.Submission{Caller: agent, Tool: "vault.put", Input: input})
@@ -121,10 +119,7 @@ func (w *world) wantNowhere(secret string) {
 		w.t.Fatalf("no files, %v", err)
 	}
 	for _, file := range files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		content := must.Get(os.ReadFile(file))(w.t)
 		if bytes.Contains(content, []byte(secret)) {
 			w.t.Errorf("%s holds the secret", filepath.Base(file))
 		}

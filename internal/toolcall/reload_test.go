@@ -12,6 +12,7 @@ import (
 	"palyra/internal/event"
 	"palyra/internal/gatewaytest"
 	"palyra/internal/reason"
+	"palyra/internal/reason/reasontest"
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
 )
@@ -263,9 +264,9 @@ func TestOwnerMayNotAnswerOnceThereAreTwo(t *testing.T) {
 	r := w.begin(runCall())
 	rec := r.asked()
 	_, err := w.Desk.Decide(t.Context(), alice, rec.ID, yes)
-	wantReason(t, "the owner", err, reason.PermissionDenied)
+	reasontest.Want(t, "the owner", err, reason.PermissionDenied)
 	_, err = w.Desk.Decide(t.Context(), agent, rec.ID, yes)
-	wantReason(t, "the agent itself", err, reason.PermissionDenied)
+	reasontest.Want(t, "the agent itself", err, reason.PermissionDenied)
 	w.vote(bob, rec, yes)
 	if o, err := r.wait(); err != nil || !o.Decision.Allowed {
 		t.Errorf("the control: %+v, %v", o.Decision, err)

@@ -15,6 +15,7 @@ import (
 	"palyra/internal/callrecord"
 	"palyra/internal/event"
 	"palyra/internal/gatewaytest"
+	"palyra/internal/must"
 	"palyra/internal/policy/policytest"
 	"palyra/internal/reason"
 	"palyra/internal/session"
@@ -185,10 +186,7 @@ func TestRestartFindsTheSameFacts(t *testing.T) {
 	for round := range 60 {
 		w.anyCall(random)
 		id := last[callrecord.Proposed](w, event.Proposed).GatewaySession
-		live, err := w.Pipeline.Session(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		live := must.Get(w.Pipeline.Session(t.Context(), id))(t)
 		var facts callrecord.Facts
 		stored, found, err := w.ledger.NewestSession(t.Context(), key, facts.Add)
 		stored.Did = facts.Did(stored.StartedAt)
@@ -370,9 +368,7 @@ func TestEndingStartsAnew(t *testing.T) {
 		t.Fatalf("%+v, %v", past, err)
 	}
 	end := session.Ending{ID: old, Key: past.Key, By: policytest.Alice, Reason: "looked at it"}
-	if err := w.EndSession(t.Context(), end); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.EndSession(t.Context(), end))
 	if err := w.EndSession(t.Context(), end); reason.Of(err) != reason.AlreadyExists {
 		t.Errorf("ended twice: %v", err)
 	}

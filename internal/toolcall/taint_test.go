@@ -9,6 +9,7 @@ import (
 	"palyra/internal/callrecord"
 	"palyra/internal/event"
 	"palyra/internal/gatewaytest"
+	"palyra/internal/must"
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
 )
@@ -55,9 +56,7 @@ func TestSecretsAreNamed(t *testing.T) {
 		t.Errorf("the prompt names %q", got)
 	}
 	w.vote(alice, asked, yes)
-	if _, err := c.wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.wait())(t)
 	w.named(w.fetch.Found.Facts.Secrets)
 	w.call(readCall()) // control: it uses none
 	w.named(nil)

@@ -16,6 +16,7 @@ import (
 	"palyra/internal/dispatch"
 	"palyra/internal/event"
 	"palyra/internal/gatewaytest"
+	"palyra/internal/must"
 	"palyra/internal/policy"
 	"palyra/internal/policy/policytest"
 	"palyra/internal/sqlite"
@@ -127,11 +128,7 @@ func (w *world) restart() (ambiguous int) {
 	w.t.Helper()
 	w.StopDesk()
 	w.start()
-	n, err := toolcall.CloseAmbiguous(w.t.Context(), w.ledger)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return n
+	return must.Get(toolcall.CloseAmbiguous(w.t.Context(), w.ledger))(w.t)
 }
 
 // reload puts a policy set with this text in force.
@@ -272,11 +269,7 @@ func (w *world) call(s toolcall.Submission) (*running, toolcall.Outcome, error) 
 func (w *world) vote(c access.Caller, rec approval.Record, b approval.Ballot) approval.Record {
 	w.t.Helper()
 	b.ShownDigest = rec.CallDigest
-	after, err := w.Desk.Decide(w.t.Context(), c, rec.ID, b)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return after
+	return must.Get(w.Desk.Decide(w.t.Context(), c, rec.ID, b))(w.t)
 }
 
 var (
@@ -296,7 +289,7 @@ type journaled struct {
 func (w *world) journal(after int64) []journaled {
 	w.t.Helper()
 	var list []journaled
-	err := w.db.Read(w.t.Context(), func(c *sqlite.Conn) error {
+	must.Do(w.t, w.db.Read(w.t.Context(), func(c *sqlite.Conn) error {
 		return c.Query("SELECT seq, code, session, run, actor, subject, payload FROM events WHERE seq > ?1 ORDER BY seq", func(r *sqlite.Row) error {
 			list = append(list, journaled{
 				Seq: r.Int64(0), Code: event.Code(r.Text(1)), Session: r.Text(2), Run: r.Text(3), Actor: r.Text(4), Subject: r.Text(5),
@@ -304,10 +297,7 @@ func (w *world) journal(after int64) []journaled {
 			})
 			return nil
 		}, after)
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	}))
 	return list
 }
 
@@ -349,9 +339,7 @@ func last[T any](w *world, code event.Code) T {
 	list := w.journal(0)
 	for i := len(list) - 1; i >= 0; i-- {
 		if list[i].Code == code {
-			if err := json.Unmarshal(list[i].Payload, &payload); err != nil {
-				w.t.Fatal(err)
-			}
+			must.Do(w.t, json.Unmarshal(list[i].Payload, &payload))
 			return payload
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -77,9 +78,7 @@ func TestSymlinksInsideAreFollowed(t *testing.T) {
 		t.Errorf("resolve: %q, %v", got, err)
 	}
 	// A write goes to the file and leaves the link a link.
-	if _, err := apply(w, Change{Path: "real/g", Was: digest("inside"), Content: []byte("new")}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(apply(w, Change{Path: "real/g", Was: digest("inside"), Content: []byte("new")}))(t)
 	info, err := os.Lstat(filepath.Join(w.inside, "real", "g"))
 	if err != nil || info.Mode()&os.ModeSymlink == 0 || read(t, filepath.Join(w.inside, "real", "f")) != "new" {
 		t.Errorf("%v, %v", info.Mode(), err)
@@ -123,9 +122,7 @@ func TestHardLinkIsNotWritten(t *testing.T) {
 		t.Errorf("the attack does not work at all: %v", err)
 	}
 	// With the other name gone the file is a plain one again.
-	if err := os.Remove(filepath.Join(w.outside, "secret")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(w.outside, "secret")))
 	if _, err := apply(w, Change{Path: "alias", Was: digest("evil"), Content: []byte("fine")}); err != nil {
 		t.Error(err)
 	}
@@ -133,19 +130,12 @@ func TestHardLinkIsNotWritten(t *testing.T) {
 
 func TestSpecialFilesAreNotOpened(t *testing.T) {
 	w := newWorld(t)
-	if err := unix.Mkfifo(filepath.Join(w.inside, "fifo"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Mkfifo(filepath.Join(w.inside, "fifo"), 0o644))
+	fd := must.Get(unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0))(t)
 	defer unix.Close(fd)
 	// The path of a socket is short, so it is made from inside.
 	t.Chdir(w.inside)
-	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: "socket"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Bind(fd, &unix.SockaddrUnix{Name: "socket"}))
 	names := []string{"fifo", "socket"}
 	if err := unix.Mknod(filepath.Join(w.inside, "device"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 5))); err == nil {
 		names = append(names, "device")
@@ -165,12 +155,8 @@ func TestSetuidIsStripped(t *testing.T) {
 	w := newWorld(t)
 	name := filepath.Join(w.inside, "su")
 	write(t, name, "old")
-	if err := unix.Chmod(name, 0o6755); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := apply(w, Change{Path: "su", Was: digest("old"), Content: []byte("new")}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Chmod(name, 0o6755))
+	must.Get(apply(w, Change{Path: "su", Was: digest("old"), Content: []byte("new")}))(t)
 	info, err := os.Stat(name)
 	if err != nil || info.Mode() != 0o755 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
@@ -236,20 +222,14 @@ func TestConcurrentEditsAreNotLost(t *testing.T) {
 	edits := map[string]func(t *testing.T, name string){
 		"by rename": func(t *testing.T, name string) {
 			write(t, name+".swp", "edited")
-			if err := os.Rename(name+".swp", name); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Rename(name+".swp", name))
 		},
 		"in place": func(t *testing.T, name string) { write(t, name, "edited") },
 		"removed": func(t *testing.T, name string) {
-			if err := os.Remove(name); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Remove(name))
 		},
 		"linked": func(t *testing.T, name string) {
-			if err := os.Link(name, name+".link"); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Link(name, name+".link"))
 		},
 		"none": func(*testing.T, string) {},
 	}
@@ -261,25 +241,19 @@ func TestConcurrentEditsAreNotLost(t *testing.T) {
 				write(t, name, "old")
 				tx := &transaction{root: w.root}
 				defer tx.close()
-				if err := tx.prepare(context.Background(), []Change{{Path: "f", Was: digest("old"), Content: []byte("new"), Delete: remove}}); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, tx.prepare(context.Background(), []Change{{Path: "f", Was: digest("old"), Content: []byte("new"), Delete: remove}}))
 				edit(t, name)
 				before, _ := os.ReadFile(name)
 				err := tx.stages[0].commit()
 				if what == "none" {
 					// Negative control: without an edit the commit succeeds.
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, err)
 					return
 				}
 				if code := reason.Of(err); code != reason.PatchConflict && code != reason.WorkspaceScope {
 					t.Errorf("commit: %v", err)
 				}
-				if err := tx.rollback(); err != nil {
-					t.Error(err)
-				}
+				must.Check(t, tx.rollback())
 				after, _ := os.ReadFile(name)
 				if string(after) != string(before) {
 					t.Errorf("the edit was lost: %q, then %q", before, after)
@@ -294,9 +268,7 @@ func TestCreateDoesNotOverwriteALateFile(t *testing.T) {
 	w := newWorld(t)
 	tx := &transaction{root: w.root}
 	defer tx.close()
-	if err := tx.prepare(context.Background(), []Change{{Path: "f", Content: []byte("new")}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tx.prepare(context.Background(), []Change{{Path: "f", Content: []byte("new")}}))
 	write(t, filepath.Join(w.inside, "f"), "late")
 	if err := tx.stages[0].commit(); reason.Of(err) != reason.PatchConflict {
 		t.Errorf("commit: %v", err)
@@ -314,23 +286,16 @@ func TestRollbackOfCommittedStages(t *testing.T) {
 	write(t, filepath.Join(w.inside, "b"), "b")
 	tx := &transaction{root: w.root}
 	defer tx.close()
-	err := tx.prepare(context.Background(), []Change{
+	must.Do(t, tx.prepare(context.Background(), []Change{
 		{Path: "a", Was: digest("a"), Content: []byte("A")}, {Path: "b", Was: digest("b"), Delete: true}, {Path: "n/c", Content: []byte("c")},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	for _, s := range tx.stages {
-		if err := s.commit(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.commit())
 	}
 	if read(t, filepath.Join(w.inside, "a")) != "A" {
 		t.Error("commit did nothing")
 	}
-	if err := tx.rollback(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tx.rollback())
 	if read(t, filepath.Join(w.inside, "a")) != "a" || read(t, filepath.Join(w.inside, "b")) != "b" {
 		t.Error("the old content is not back")
 	}
@@ -343,9 +308,7 @@ func TestRollbackOfCommittedStages(t *testing.T) {
 func TestWorkspaceThatBecameALink(t *testing.T) {
 	w := newWorld(t)
 	set := &Set{byName: map[string]Declaration{"d": {Name: "d", Path: w.inside}}, names: []string{"d"}}
-	if err := os.Rename(w.inside, w.inside+".was"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(w.inside, w.inside+".was"))
 	link(t, w.outside, w.inside)
 	if root, err := set.Open("d"); reason.Of(err) != reason.WorkspaceScope {
 		t.Errorf("opened %v, %v", root, err)

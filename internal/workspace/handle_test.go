@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -56,10 +57,7 @@ func TestReadStoodWhereItWasJudged(t *testing.T) {
 			w := newWorld(t)
 			write(t, filepath.Join(w.inside, "private", "other"), "x")
 			write(t, filepath.Join(w.inside, "f"), "judged")
-			h, err := w.root.Open("f")
-			if err != nil {
-				t.Fatal(err)
-			}
+			h := must.Get(w.root.Open("f"))(t)
 			defer h.Close()
 			test.change(w)
 			c, err := h.Read(t.Context(), 0, -1)
@@ -77,10 +75,7 @@ func TestApplyTakesWhatWasJudged(t *testing.T) {
 	for _, dir := range []string{"src", "private"} {
 		write(t, filepath.Join(w.inside, dir, "old"), "same")
 	}
-	real, err := w.root.Target("src/new")
-	if err != nil {
-		t.Fatal(err)
-	}
+	real := must.Get(w.root.Target("src/new"))(t)
 	changes := []Change{{Path: real, Content: []byte("x")}, {Path: "src/old", Was: digest("same"), Content: []byte("y")}}
 	rename(t, w, "src", "moved")
 	link(t, "private", filepath.Join(w.inside, "src"))
@@ -100,22 +95,16 @@ func TestApplyTakesWhatWasJudged(t *testing.T) {
 
 func rename(t *testing.T, w world, from, to string) {
 	t.Helper()
-	if err := os.Rename(filepath.Join(w.inside, from), filepath.Join(w.inside, to)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(filepath.Join(w.inside, from), filepath.Join(w.inside, to)))
 }
 
 func relink(t *testing.T, w world, target, name string) {
 	t.Helper()
-	if err := os.Remove(filepath.Join(w.inside, name)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(w.inside, name)))
 	link(t, target, filepath.Join(w.inside, name))
 }
 
 func link(t *testing.T, target, name string) {
 	t.Helper()
-	if err := os.Symlink(target, name); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink(target, name))
 }

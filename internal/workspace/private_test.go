@@ -7,16 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
 // TestNewSetKeepsPrivateApart: whoever writes the policies or the configuration
 // decides what is allowed, so no workspace holds them or lies in them.
 func TestNewSetKeepsPrivateApart(t *testing.T) {
-	base, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	base := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 	ws, elsewhere := filepath.Join(base, "ws"), filepath.Join(base, "elsewhere")
 	write(t, filepath.Join(ws, "etc", "palyra.toml"), "")
 	write(t, filepath.Join(ws, "policies", "a.cedar"), "")

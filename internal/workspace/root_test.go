@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"palyra/internal/canonical"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -23,10 +24,7 @@ func TestReadFile(t *testing.T) {
 		want          string
 	}{{0, -1, "0123456789"}, {0, 3, "012"}, {4, 3, "456"}, {8, 9, "89"}, {10, 5, ""}, {99, 5, ""}, {3, 0, ""}}
 	for _, test := range tests {
-		c, err := w.root.ReadFile(context.Background(), "a/f.txt", test.offset, test.limit)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(w.root.ReadFile(context.Background(), "a/f.txt", test.offset, test.limit))(t)
 		if string(c.Data) != test.want || c.SHA256 != canonical.Digest([]byte("0123456789")) || c.Info.Size != 10 || c.Info.Path != "a/f.txt" {
 			t.Errorf("%d, %d: %+v", test.offset, test.limit, c)
 		}
@@ -60,9 +58,7 @@ func TestHugeFile(t *testing.T) {
 	w := newWorld(t)
 	name := filepath.Join(w.inside, "huge")
 	write(t, name, "")
-	if err := os.Truncate(name, MaxFile+1); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Truncate(name, MaxFile+1))
 	if _, err := w.root.ReadFile(context.Background(), "huge", 0, 10); reason.Of(err) != reason.InputTooLarge {
 		t.Errorf("got %v", err)
 	}
@@ -73,9 +69,7 @@ func TestWalkIsOrderedAndDoesNotFollow(t *testing.T) {
 	for _, name := range []string{"b/2", "b/1", "a", "c/d/e", ".x"} {
 		write(t, filepath.Join(w.inside, name), "")
 	}
-	if err := os.Symlink("..", filepath.Join(w.inside, "b", "up")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink("..", filepath.Join(w.inside, "b", "up")))
 	var got []string
 	err := w.root.Walk(context.Background(), ".", func(i Info) error {
 		got = append(got, i.Path+" "+string(i.Kind))
@@ -108,12 +102,8 @@ func TestWalkGoesThroughNoLink(t *testing.T) {
 	if got, err := names("judged"); err != nil || !slices.Equal(got, []string{"judged/a"}) { // control
 		t.Errorf("got %v, %v", got, err)
 	}
-	if err := os.Rename(filepath.Join(w.inside, "judged"), filepath.Join(w.inside, "away")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("other", filepath.Join(w.inside, "judged")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(filepath.Join(w.inside, "judged"), filepath.Join(w.inside, "away")))
+	must.Do(t, os.Symlink("other", filepath.Join(w.inside, "judged")))
 	if got, err := names("judged"); reason.Of(err) != reason.WorkspaceScope || len(got) != 0 {
 		t.Errorf("got %v, %v", got, err)
 	}
@@ -137,20 +127,15 @@ func digest(s string) string { return canonical.Digest([]byte(s)) }
 func TestApplyWrites(t *testing.T) {
 	w := newWorld(t)
 	write(t, filepath.Join(w.inside, "old"), "old")
-	if err := os.Chmod(filepath.Join(w.inside, "old"), 0o750); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(filepath.Join(w.inside, "old"), 0o750))
 	write(t, filepath.Join(w.inside, "gone"), "gone")
 	yes := true
-	got, err := apply(w,
+	got := must.Get(apply(w,
 		Change{Path: "new/deep/file", Content: []byte("new")},
 		Change{Path: "old", Was: digest("old"), Content: []byte("changed")},
 		Change{Path: "gone", Was: digest("gone"), Delete: true},
 		Change{Path: "run.sh", Content: []byte("#!/bin/sh\n"), Executable: &yes},
-	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	))(t)
 	want := []Applied{
 		{Path: "new/deep/file", Is: digest("new")}, {Path: "old", Was: digest("old"), Is: digest("changed")},
 		{Path: "gone", Was: digest("gone")}, {Path: "run.sh", Is: digest("#!/bin/sh\n")},
@@ -182,9 +167,7 @@ func noLeftovers(t *testing.T, dir string) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	must.Check(t, err)
 }
 
 func TestApplyIsAllOrNothing(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -22,58 +23,35 @@ func stateDir(path string) Private { return Private{Name: "state_dir", Path: pat
 
 func newWorld(t *testing.T) world {
 	t.Helper()
-	base, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	base := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 	w := world{inside: filepath.Join(base, "inside"), outside: filepath.Join(base, "outside")}
 	for _, dir := range []string{w.inside, w.outside, filepath.Join(base, "state")} {
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Mkdir(dir, 0o755))
 	}
 	write(t, filepath.Join(w.outside, "secret"), "secret")
-	set, err := NewSet([]Declaration{{Name: "default", Path: w.inside}}, stateDir(filepath.Join(base, "state")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.root, err = set.Open("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(NewSet([]Declaration{{Name: "default", Path: w.inside}}, stateDir(filepath.Join(base, "state"))))(t)
+	w.root = must.Get(set.Open(""))(t)
 	t.Cleanup(func() { w.root.Close() })
 	return w
 }
 
 func write(t *testing.T, name, content string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(name), 0o755))
+	must.Do(t, os.WriteFile(name, []byte(content), 0o644))
 }
 
 func read(t *testing.T, name string) string {
 	t.Helper()
-	data, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(name))(t)
 	return string(data)
 }
 
 func TestNewSetRefuses(t *testing.T) {
-	base, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	base := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 	state := filepath.Join(base, "a", "state")
 	for _, dir := range []string{state, filepath.Join(base, "ws", "inner"), filepath.Join(state, "journal")} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(dir, 0o755))
 	}
 	write(t, filepath.Join(base, "file"), "")
 	if err := os.Symlink(state, filepath.Join(base, "link")); err != nil {
@@ -124,17 +102,12 @@ func TestOpenByName(t *testing.T) {
 	var decls []Declaration
 	for _, name := range []string{"one", "two", "default"} {
 		dir := filepath.Join(base, name)
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Mkdir(dir, 0o755))
 		decls = append(decls, Declaration{Name: name, Path: dir})
 	}
 	state := filepath.Join(base, "state")
 	open := func(decls []Declaration, name string) (string, error) {
-		set, err := NewSet(decls, stateDir(state))
-		if err != nil {
-			t.Fatal(err)
-		}
+		set := must.Get(NewSet(decls, stateDir(state)))(t)
 		root, err := set.Open(name)
 		if err != nil {
 			return "", err

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"palyra/internal/must"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/bubblewrap"
 	"palyra/internal/tool"
@@ -53,9 +54,7 @@ func newBoundary(t *testing.T) *boundary {
 	b := &boundary{world: newWorld(t), runners: map[string]*bubblewrap.Runner{}}
 	t.Cleanup(func() {
 		for _, r := range b.runners {
-			if err := r.Close(); err != nil {
-				t.Error(err)
-			}
+			must.Check(t, r.Close())
 		}
 	})
 	return b
@@ -70,10 +69,7 @@ func (b *boundary) runner(t *testing.T, without []string) *bubblewrap.Runner {
 	if b.runners[key] == nil {
 		cfg := configOf(without, "")
 		cfg.Outward = b.world.outward()
-		r, err := bubblewrap.New(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(bubblewrap.New(cfg))(t)
 		b.runners[key] = r
 	}
 	return b.runners[key]

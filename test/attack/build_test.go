@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/bubblewrap"
 	"palyra/test/process"
@@ -31,13 +32,9 @@ exec env -i /usr/bin/bwrap --args "$fd" ` + options + ` "$@"
 	syscall.ForkLock.RLock()
 	err := os.WriteFile(name, []byte(script), 0o755)
 	syscall.ForkLock.RUnlock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for dir := filepath.Dir(name); dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(dir, 0o755))
 	}
 	return name
 }

@@ -2,7 +2,9 @@
 
 package attack
 
-import "strings"
+import (
+	"strings"
+)
 
 // namespaceRows are NS-01 and NS-02: powers over mounts, namespaces and other
 // processes.

@@ -2,7 +2,9 @@
 
 package attack
 
-import "time"
+import (
+	"time"
+)
 
 // resourceRows are RES-01 to RES-09: what a program can use up, and how it
 // means to go on when it should not.

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"palyra/internal/must"
 )
 
 // TestSecretInEvidence: a program of the daemon's uses a secret, gets it echoed
@@ -21,24 +23,19 @@ func TestSecretInEvidence(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	s := w.newSite(t, "evidence")
-	l, err := s.listen()
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(s.listen())(t)
 	s.serveTLS(l, false)
 	at := l.Addr().String()
 
 	g := newGateway(t, unattended)
 	file := filepath.Join(t.TempDir(), "secret")
 	root := filepath.Join(t.TempDir(), "root.pem")
-	talker := filepath.Join(g.workspace, "talker")
-	if err := errors.Join(
+	talker := filepath.Join(g.Workspace, "talker")
+	must.Do(t, errors.Join(
 		os.WriteFile(file, []byte(s.secret+"\n"), 0o600), os.WriteFile(talker, places.talker.content, 0o755),
-		os.WriteFile(root, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.root.Raw}), 0o644),
-	); err != nil {
-		t.Fatal(err)
-	}
-	g.write(g.config, strings.Replace(read(t, g.config), "[process_runner]", fmt.Sprintf("[process_runner]\nallowed_egress_hosts = [%q]", at), 1)+
+		os.WriteFile(root, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.authority.Cert.Raw}), 0o644),
+	))
+	g.write(g.Config, strings.Replace(read(t, g.Config), "[process_runner]", fmt.Sprintf("[process_runner]\nallowed_egress_hosts = [%q]", at), 1)+
 		fmt.Sprintf("\n[[secrets]]\nname = \"token\"\nfile = %q\nhosts = [%q]\nheader = \"Authorization\"\nenv = \"TOKEN\"\n", file, at))
 	g.mustStart("env", "SSL_CERT_FILE="+root)
 
@@ -49,20 +46,20 @@ func TestSecretInEvidence(t *testing.T) {
 	used := g.run(with([]string{"./talker", "talk"}, "/echo?as=body", "secret evidence")...)
 	said := g.run(with([]string{"./talker", "say", "out-plain", "evidence"}, "/ok", "want fine")...)
 	if !s.given.Load() {
-		t.Errorf("the secret did not arrive where it belongs: %s%s%s%s", used.out, used.err, said.out, said.err)
+		t.Errorf("the secret did not arrive where it belongs: %s%s%s%s", used.Out, used.Err, said.Out, said.Err)
 	}
-	if strings.Contains(used.out, `"done":true`) || strings.Contains(used.out, `\"done\":true`) {
-		t.Errorf("the program got the value: %s", used.out)
+	if strings.Contains(used.Out, `"done":true`) || strings.Contains(used.Out, `\"done\":true`) {
+		t.Errorf("the program got the value: %s", used.Out)
 	}
 	text, _ := g.attested()
-	found := heldIn(t, g.dir, s.secret)
-	for what, shown := range map[string]string{"a result": used.out + used.err + said.out + said.err, "an attestation": text, "the log": g.log.String()} {
+	found := heldIn(t, g.Dir, s.secret)
+	for what, shown := range map[string]string{"a result": used.Out + used.Err + said.Out + said.Err, "an attestation": text, "the log": g.Log().String()} {
 		if holdsSecret([]byte(shown), s.secret) {
 			found = append(found, what)
 		}
 	}
 	told := g.run("./talker", "talk", "note "+s.secret)
-	record(t, "SEC-01 journal, tape and attestation", len(found) > 0, len(heldIn(t, g.dir, s.secret)) > 0, strings.Join(found, ", ")+told.err)
+	record(t, "SEC-01 journal, tape and attestation", len(found) > 0, len(heldIn(t, g.Dir, s.secret)) > 0, strings.Join(found, ", ")+told.Err)
 }
 
 // heldIn names the files below a directory that hold a value.
@@ -78,8 +75,6 @@ func heldIn(t *testing.T, dir, value string) (found []string) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return found
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/policy/profile"
 )
 
@@ -48,10 +49,8 @@ func factRows() []factRow {
 			return g.reads("config/.ENV")
 		}},
 		{"GW-09", "another name of a secret", laptop, byLinks, func(g *gateway, _ bool) string {
-			g.write(filepath.Join(g.dir, "outside"), canary)
-			if err := os.Link(filepath.Join(g.dir, "outside"), filepath.Join(g.workspace, "notes.txt")); err != nil {
-				g.t.Fatal(err)
-			}
+			g.write(filepath.Join(g.Dir, "outside"), canary)
+			must.Do(g.T, os.Link(filepath.Join(g.Dir, "outside"), filepath.Join(g.Workspace, "notes.txt")))
 			return g.reads("notes.txt")
 		}},
 		{"GW-10", "link turned while a read waits", readingAsks + secretForbidden, readingAsks, func(g *gateway, late bool) string {
@@ -67,7 +66,7 @@ func factRows() []factRow {
 			g.file("secret/plain", "")
 			g.turn("dir", "link")
 			r := g.turnedWhileItWaits(late, "call", "fs.write", "path=link/made", "content=evil")
-			return r + strings.ReplaceAll(g.read("secret/made"), "evil", canary)
+			return r + strings.ReplaceAll(g.Read("secret/made"), "evil", canary)
 		}},
 		{"GW-10", "exact grant for another file", readingAsks, readingAsks, func(g *gateway, late bool) string {
 			g.linked()
@@ -75,7 +74,7 @@ func factRows() []factRow {
 				g.turn("secret.txt", "link")
 			}
 			call := g.begin("call", "fs.read", "path=link")
-			if a, ok := call.asked(); ok {
+			if a, ok := call.Asked(); ok {
 				g.answer(a, "--allow", "timeboxed", "--for", "1h", "--match", "exact")
 			}
 			call.wait()
@@ -88,11 +87,11 @@ func factRows() []factRow {
 		}},
 		{"GW-11", "search finds what may not be read", readForbidden, "", func(g *gateway, _ bool) string {
 			g.file("a/secret.txt", canary+"\n")
-			return g.palyra("call", "fs.search", "pattern=palyra", "-o", "json").out
+			return g.palyra("call", "fs.search", "pattern=palyra", "-o", "json").Out
 		}},
 		{"GW-11", "list gives the size of what may not be read", readForbidden, "", func(g *gateway, _ bool) string {
 			g.file("secret.txt", strings.Repeat("x", 4321))
-			return strings.ReplaceAll(g.palyra("call", "fs.list", "-o", "json").out, "4321", canary)
+			return strings.ReplaceAll(g.palyra("call", "fs.list", "-o", "json").Out, "4321", canary)
 		}},
 		{"GW-11", "directory that flips while it is searched", secretForbidden, "", func(g *gateway, _ bool) string {
 			for i := range 50 {
@@ -100,49 +99,49 @@ func factRows() []factRow {
 				g.file(fmt.Sprintf("plain/%02d", i), "plain\n")
 			}
 			g.turn("plain", "link")
-			return g.flipping(func() string { return g.palyra("call", "fs.search", "path=link", "pattern=canary", "-o", "json").out })
+			return g.flipping(func() string { return g.palyra("call", "fs.search", "path=link", "pattern=canary", "-o", "json").Out })
 		}},
 		{"GW-12", "label that forgets what was read", noWriteAfterRead, noWriteAfterRead, func(g *gateway, late bool) string {
 			g.file("plain.txt", "plain\n")
 			g.palyra("call", "fs.read", "path=plain.txt", "--run", "one", "--session", "one")
 			if !late { // what a person may do, and a label may not
-				g.palyra("sessions", "end", strings.TrimSpace(g.palyra("sessions", "list", "-o", "name").out), "--reason", "it is over")
+				g.palyra("sessions", "end", strings.TrimSpace(g.palyra("sessions", "list", "-o", "name").Out), "--reason", "it is over")
 			}
 			g.palyra("call", "fs.write", "path=made", "content="+canary, "--run", "two", "--session", "two")
-			return g.read("made")
+			return g.Read("made")
 		}},
 		{"GW-12", "call that waits while its session reads", noWriteAfterRead + writingAsks, noWriteAfterRead + writingAsks, func(g *gateway, late bool) string {
 			g.file("plain.txt", "plain\n")
 			call := g.begin("call", "fs.write", "path=made", "content="+canary)
-			if a, ok := call.asked(); ok {
+			if a, ok := call.Asked(); ok {
 				if late {
 					g.palyra("call", "fs.read", "path=plain.txt")
 				}
 				g.answer(a, "--allow", "once")
 			}
 			call.wait()
-			return g.read("made")
+			return g.Read("made")
 		}},
 		{"GW-13", "what was denied, spelled otherwise", readingAsks, readingAsks, func(g *gateway, late bool) string {
 			g.linked()
 			g.reads("plain.txt")
 			other := map[bool]string{true: "./plain.txt", false: "secret.txt"}[late]
 			call := g.begin("call", "fs.read", "path="+other, "--run", "another")
-			if a, asked := call.asked(); asked {
+			if a, asked := call.Asked(); asked {
 				g.answer(a, "--deny", "--reason", "no")
 				return canary // somebody was bothered
 			}
-			return call.wait().out
+			return call.wait().Out
 		}},
 	}
 }
 
 func (g *gateway) reads(path string) string {
 	call := g.begin("call", "fs.read", "path="+path)
-	if a, asked := call.asked(); asked {
+	if a, asked := call.Asked(); asked {
 		g.answer(a, "--deny", "--reason", "no")
 	}
-	return call.wait().out
+	return call.wait().Out
 }
 
 // linked makes a plain file, a secret one and a link to the first.
@@ -154,34 +153,32 @@ func (g *gateway) linked() {
 
 // turn makes a link of the workspace lead elsewhere, at one moment.
 func (g *gateway) turn(target, link string) {
-	full := filepath.Join(g.workspace, link)
-	if err := errors.Join(os.Symlink(target, full+".new"), os.Rename(full+".new", full)); err != nil {
-		g.t.Error(err)
-	}
+	full := filepath.Join(g.Workspace, link)
+	must.Check(g.T, errors.Join(os.Symlink(target, full+".new"), os.Rename(full+".new", full)))
 }
 
 // turnedWhileItWaits turns the link to the secret once somebody is asked, or
 // before, and that person then says yes.
 func (g *gateway) turnedWhileItWaits(late bool, args ...string) string {
-	target, _ := os.Readlink(filepath.Join(g.workspace, "link"))
+	target, _ := os.Readlink(filepath.Join(g.Workspace, "link"))
 	turn := func() { g.turn(map[string]string{"plain.txt": "secret.txt", "dir": "secret"}[target], "link") }
 	if !late {
 		turn()
 	}
 	call := g.begin(args...)
-	if a, ok := call.asked(); ok {
+	if a, ok := call.Asked(); ok {
 		if late {
 			turn()
 		}
 		g.answer(a, "--allow", "once")
 	}
-	return call.wait().out
+	return call.wait().Out
 }
 
 // flipping makes calls while the link flips between what may be read and what
 // may not, until one shows the canary or there were enough.
 func (g *gateway) flipping(call func() string) string {
-	plain, _ := os.Readlink(filepath.Join(g.workspace, "link"))
+	plain, _ := os.Readlink(filepath.Join(g.Workspace, "link"))
 	secret := strings.NewReplacer("plain", "secret").Replace(plain)
 	var flips sync.WaitGroup
 	end := make(chan struct{})

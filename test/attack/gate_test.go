@@ -9,6 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"palyra/internal/must"
+	"palyra/test/process"
 )
 
 // gateRows are what a program of a call that was allowed leaves for others to
@@ -29,18 +32,16 @@ func gateRows() []struct{ id, variant, python string } {
 func gated(t *testing.T, policy string) (g *gateway, outside string) {
 	t.Helper()
 	g = newGateway(t, policy, `protected = ["deploy/**"]`)
-	outside = filepath.Join(g.dir, "outside")
+	outside = filepath.Join(g.Dir, "outside")
 	g.write(outside, canary)
 	g.file("plain", "plain\n")
 	g.file("deploy/run.sh", "#!/bin/sh\n")
-	if err := os.Link(outside, filepath.Join(g.workspace, "alias")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Link(outside, filepath.Join(g.Workspace, "alias")))
 	for _, args := range [][]string{
 		{"init", "-q", "-b", "main"}, {"config", "user.name", "x"}, {"config", "user.email", "x@x"}, {"commit", "-q", "--allow-empty", "-m", "first"},
 	} {
-		cmd := exec.CommandContext(t.Context(), "git", append([]string{"-C", g.workspace}, args...)...)
-		cmd.Env = environment(g.dir)
+		cmd := exec.CommandContext(t.Context(), "git", append([]string{"-C", g.Workspace}, args...)...)
+		cmd.Env = process.Environment(g.Dir)
 		if text, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("git %v: %v\n%s", args, err, text)
 		}
@@ -64,18 +65,18 @@ func TestCommitGate(t *testing.T) {
 	for _, r := range gateRows() {
 		t.Run(strings.ReplaceAll(r.id+" "+r.variant, " ", "_"), func(t *testing.T) {
 			t.Parallel()
-			try := func(decide ...string) (unasked, while, after string, out result) {
+			try := func(decide ...string) (unasked, while, after string, out process.Result) {
 				g, outside := gated(t, unattended)
 				was := g.look()
 				call := g.begin("call", "process.run", "argv="+list([]string{"python3", script(r.variant)}))
-				a, asked := call.asked()
+				a, asked := call.Asked()
 				while = differences(was, g.look())
 				if !asked {
 					out = call.wait()
 					return "nobody was asked", while, differences(was, g.look()), out
 				}
-				if voted := g.answer(a, decide...); voted.code != 0 {
-					t.Errorf("the answer was not taken: %s", voted.err)
+				if voted := g.answer(a, decide...); voted.Code != 0 {
+					t.Errorf("the answer was not taken: %s", voted.Err)
 				}
 				out = call.wait()
 				if text := read(t, outside); text != canary {
@@ -85,14 +86,14 @@ func TestCommitGate(t *testing.T) {
 			}
 			unasked, while, after, no := try("--deny", "--reason", "no")
 			unasked2, while2, allowed, yes := try("--allow", "once")
-			if allowed == "" || yes.code != 0 {
-				t.Errorf("what was allowed did not arrive: %s%s", yes.out, yes.err)
+			if allowed == "" || yes.Code != 0 {
+				t.Errorf("what was allowed did not arrive: %s%s", yes.Out, yes.Err)
 			}
 			free, _ := gated(t, unattended+anyCommit)
 			was := free.look()
 			c := free.run("python3", script(r.variant))
-			record(t, r.id+" "+r.variant, unasked+unasked2+while+while2+after != "", c.code == 0 && differences(was, free.look()) != "",
-				strings.Join([]string{unasked, unasked2, while, while2, after, no.err, yes.err, c.err}, "; "))
+			record(t, r.id+" "+r.variant, unasked+unasked2+while+while2+after != "", c.Code == 0 && differences(was, free.look()) != "",
+				strings.Join([]string{unasked, unasked2, while, while2, after, no.Err, yes.Err, c.Err}, "; "))
 		})
 	}
 }
@@ -103,12 +104,12 @@ func TestGitCommitIsOrdinary(t *testing.T) {
 	g, _ := gated(t, unattended)
 	g.file("new.txt", "new\n")
 	for _, argv := range [][]string{{"git", "add", "new.txt"}, {"git", "commit", "-q", "-m", "second"}} {
-		if r := g.run(argv...); r.code != 0 || strings.Contains(r.err, "waiting for approval") {
-			t.Fatalf("%v: exit code %d\n%s%s", argv, r.code, r.out, r.err)
+		if r := g.run(argv...); r.Code != 0 || strings.Contains(r.Err, "waiting for approval") {
+			t.Fatalf("%v: exit code %d\n%s%s", argv, r.Code, r.Out, r.Err)
 		}
 	}
-	cmd := exec.CommandContext(t.Context(), "git", "-C", g.workspace, "log", "--oneline", "--", "new.txt")
-	cmd.Env = environment(g.dir)
+	cmd := exec.CommandContext(t.Context(), "git", "-C", g.Workspace, "log", "--oneline", "--", "new.txt")
+	cmd.Env = process.Environment(g.Dir)
 	text, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(text), "second") {
 		t.Errorf("the commit is not in the history: %s", errors.Join(err, errors.New(string(text))))

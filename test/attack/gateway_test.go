@@ -3,19 +3,18 @@
 package attack
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/test/process"
 )
 
@@ -60,46 +59,22 @@ permit(principal, action == Action::"workspace.commit", resource);
 `
 )
 
-// gateway is one palyrad with directories of its own.
+// gateway is one palyrad, and the palyra that calls it.
 type gateway struct {
-	t *testing.T
-	// program is palyrad, client palyra.
-	program   string
-	client    string
-	dir       string
-	state     string
-	policies  string
-	workspace string
-	config    string
-
-	cmd   *exec.Cmd
-	log   *process.Output
-	ended chan struct{}
+	*process.Palyrad
+	client string
 }
 
 // newGateway makes the directories, the configuration and a policy.
 func newGateway(t *testing.T, policy string, settings ...string) *gateway {
 	t.Helper()
-	bin, err := programs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, err := os.MkdirTemp(places.scenes, "gateway-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := must.Get(programs())(t)
+	dir := must.Get(os.MkdirTemp(places.scenes, "gateway-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	g := &gateway{
-		t: t, program: filepath.Join(bin, "palyrad"), client: filepath.Join(bin, "palyra"), dir: dir, state: filepath.Join(dir, "state"),
-		policies: filepath.Join(dir, "policies"), workspace: filepath.Join(dir, "workspace"), config: filepath.Join(dir, "palyra.toml"),
-	}
-	for _, d := range []string{g.policies, g.workspace} {
-		if err := os.Mkdir(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	g.write(filepath.Join(g.policies, "10.cedar"), policy)
-	g.write(g.config, fmt.Sprintf(`state_dir = %q
+	g := &gateway{process.NewPalyrad(t, filepath.Join(bin, "palyrad"), dir), filepath.Join(bin, "palyra")}
+	g.MayEnd = true
+	g.write(filepath.Join(g.Policies, "10.cedar"), policy)
+	g.write(g.Config, fmt.Sprintf(`state_dir = %q
 [listen]
 api = "127.0.0.1:0"
 metrics = ""
@@ -113,128 +88,69 @@ burst = 2000
 [[workspaces]]
 name = "default"
 path = %q
-%s`, g.state, g.policies, g.workspace, strings.Join(settings, "\n")))
-	t.Cleanup(g.cleanUp)
+%s`, g.State, g.Policies, g.Workspace, strings.Join(settings, "\n")))
 	return g
 }
 
 func (g *gateway) write(path, text string) {
-	g.t.Helper()
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
-		g.t.Fatal(err)
-	}
+	g.T.Helper()
+	must.Do(g.T, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)))
 }
 
-// file writes a file of the workspace, read returns one, "" for none.
+// file writes a file of the workspace.
 func (g *gateway) file(name, text string) {
-	g.t.Helper()
-	g.write(filepath.Join(g.workspace, name), text)
-}
-
-func (g *gateway) read(name string) string {
-	g.t.Helper()
-	text, err := os.ReadFile(filepath.Join(g.workspace, name))
-	if err != nil && !os.IsNotExist(err) {
-		g.t.Fatal(err)
-	}
-	return string(text)
+	g.T.Helper()
+	g.write(filepath.Join(g.Workspace, name), text)
 }
 
 // look is the state of the workspace.
 func (g *gateway) look() map[string]string {
-	g.t.Helper()
-	all, err := snapshot(g.workspace)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	return all
+	g.T.Helper()
+	return must.Get(snapshot(g.Workspace))(g.T)
 }
-
-var readyLine = regexp.MustCompile(`palyrad is ready`)
 
 // start runs palyrad, behind wrap, and reports whether it got ready.
 func (g *gateway) start(wrap ...string) bool {
-	g.t.Helper()
-	line := append(append([]string{}, wrap...), g.program, "--config", g.config)
-	g.cmd = exec.Command(line[0], line[1:]...)
-	g.cmd.Env = environment(g.dir)
-	g.log, g.ended = process.NewOutput(), make(chan struct{})
-	g.cmd.Stdout, g.cmd.Stderr = g.log, g.log
-	if err := g.cmd.Start(); err != nil {
-		g.t.Fatal(err)
-	}
-	go func(cmd *exec.Cmd, ended chan struct{}) {
-		_ = cmd.Wait()
-		close(ended)
-	}(g.cmd, g.ended)
-	return g.log.Await(readyLine, g.ended) != nil
+	g.T.Helper()
+	g.Wrap = wrap
+	g.Launch()
+	return g.AwaitReady()
 }
 
 // mustStart is start that fails.
 func (g *gateway) mustStart(wrap ...string) {
-	g.t.Helper()
+	g.T.Helper()
 	if !g.start(wrap...) {
-		g.t.Fatalf("palyrad did not get ready:\n%s", g.log)
+		g.T.Fatalf("palyrad did not get ready:\n%s", g.Log())
 	}
-}
-
-// environment is nothing of the person's own settings.
-func environment(home string) []string {
-	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "LANG=C.UTF-8"}
 }
 
 // end sends a signal and waits for the end.
 func (g *gateway) end(s syscall.Signal) {
-	g.t.Helper()
-	if err := g.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		g.t.Fatal(err)
+	g.T.Helper()
+	g.Signal(s)
+	if !process.Ended(g.Ended) {
+		_ = g.Cmd.Process.Kill()
+		<-g.Ended
+		g.T.Errorf("palyrad (process %d) had to be killed:\n%s", g.Cmd.Process.Pid, g.Log())
 	}
-	if !process.Ended(g.ended) {
-		_ = g.cmd.Process.Kill()
-		<-g.ended
-		g.t.Errorf("palyrad (process %d) had to be killed:\n%s", g.cmd.Process.Pid, g.log)
-	}
-}
-
-func (g *gateway) cleanUp() {
-	if g.cmd == nil || g.cmd.Process == nil {
-		return
-	}
-	g.end(syscall.SIGTERM)
-	if g.t.Failed() {
-		g.t.Logf("palyrad's log:\n%s", g.log)
-	}
-}
-
-// result is a palyra that has ended.
-type result struct {
-	code     int
-	out, err string
 }
 
 func (g *gateway) command(args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(g.t.Context(), g.client, args...)
-	cmd.Env = append(environment(g.dir), "PALYRA_CONFIG="+g.config)
+	cmd := exec.CommandContext(g.T.Context(), g.client, args...)
+	cmd.Env = append(process.Environment(g.Dir), "PALYRA_CONFIG="+g.Config)
 	return cmd
 }
 
 // palyra runs palyra to its end.
-func (g *gateway) palyra(args ...string) result {
-	g.t.Helper()
-	cmd := g.command(args...)
-	var out, msg bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &msg
-	err := process.Run(cmd)
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		g.t.Fatal(err)
-	}
-	return result{cmd.ProcessState.ExitCode(), out.String(), msg.String()}
+func (g *gateway) palyra(args ...string) process.Result {
+	g.T.Helper()
+	return process.Finish(g.T, g.command(args...))
 }
 
 // run calls process.run.
-func (g *gateway) run(argv ...string) result {
-	g.t.Helper()
+func (g *gateway) run(argv ...string) process.Result {
+	g.T.Helper()
 	return g.palyra("call", "process.run", "argv="+list(argv))
 }
 
@@ -245,66 +161,32 @@ func list(argv []string) string {
 
 // waiting is a call that runs, or waits for an answer.
 type waiting struct {
-	g     *gateway
-	out   *process.Output
-	err   *process.Output
-	cmd   *exec.Cmd
-	ended chan struct{}
+	g *gateway
+	*process.Child
 }
 
 // begin starts a call and does not wait for it.
 func (g *gateway) begin(args ...string) *waiting {
-	g.t.Helper()
-	w := &waiting{g: g, cmd: g.command(args...), out: process.NewOutput(), err: process.NewOutput(), ended: make(chan struct{})}
-	w.cmd.Stdout, w.cmd.Stderr = w.out, w.err
-	if err := w.cmd.Start(); err != nil {
-		g.t.Fatal(err)
-	}
-	go func() {
-		_ = w.cmd.Wait()
-		close(w.ended)
-	}()
-	g.t.Cleanup(func() {
-		_ = w.cmd.Process.Kill()
-		<-w.ended
-	})
-	return w
+	g.T.Helper()
+	return &waiting{g, process.Begin(g.T, g.command(args...))}
 }
 
-func (w *waiting) wait() result {
-	w.g.t.Helper()
-	if !process.Ended(w.ended) {
-		w.g.t.Fatalf("%v did not end\nstdout: %s\nstderr: %s", w.cmd.Args[1:], w.out, w.err)
-	}
-	return result{w.cmd.ProcessState.ExitCode(), w.out.String(), w.err.String()}
-}
-
-// ask names an approval and what it is about.
-type ask struct{ id, digest string }
-
-var askLines = regexp.MustCompile(`(?s)waiting for approval (\w{26}) .*--allow once --digest (sha256:[0-9a-f]{64})`)
-
-// asked waits until somebody is asked; false means that the call ended before.
-func (w *waiting) asked() (ask, bool) {
-	w.g.t.Helper()
-	m := w.err.Await(askLines, w.ended)
-	if m == nil {
-		return ask{}, false
-	}
-	return ask{m[1], m[2]}, true
+func (w *waiting) wait() process.Result {
+	w.g.T.Helper()
+	return w.Wait(w.g.T)
 }
 
 // answer decides an approval.
-func (g *gateway) answer(a ask, flags ...string) result {
-	g.t.Helper()
-	return g.palyra(append([]string{"approvals", "decide", a.id, "--digest", a.digest, "-o", "json"}, flags...)...)
+func (g *gateway) answer(a process.Ask, flags ...string) process.Result {
+	g.T.Helper()
+	return g.palyra(a.Decide(flags...)...)
 }
 
 // attested is the part of the newest attestation that these tests look at.
 func (g *gateway) attested() (text string, verified bool) {
-	g.t.Helper()
-	id := strings.TrimSpace(g.palyra("attest", "list", "--limit", "1", "-o", "name").out)
-	text = g.palyra("attest", "show", id, "-o", "json").out
+	g.T.Helper()
+	id := strings.TrimSpace(g.palyra("attest", "list", "--limit", "1", "-o", "name").Out)
+	text = g.palyra("attest", "show", id, "-o", "json").Out
 	var s struct {
 		Verified bool `json:"verified"`
 	}

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/test/process"
 )
 
@@ -27,15 +28,15 @@ func TestKilledGateway(t *testing.T) {
 	}{
 		{"killed during a run", func(g *gateway, token string) *waiting {
 			call := g.begin("call", "process.run", "argv="+list([]string{"./probe", "wait", token}))
-			process.Eventually(g.t, "the program runs", process.Patience, func() (bool, string) {
-				return inSandbox(token) > 0, fmt.Sprint(processesWith(token)) + call.err.String()
+			process.Eventually(g.T, "the program runs", process.Patience, func() (bool, string) {
+				return inSandbox(token) > 0, fmt.Sprint(processesWith(token)) + call.Err.String()
 			})
 			return call
 		}},
 		{"killed at the gate", func(g *gateway, token string) *waiting {
 			call := g.begin("call", "process.run", "argv="+list([]string{"./probe", "put", ".mcp.json", token}))
-			if _, ok := call.asked(); !ok {
-				g.t.Errorf("nobody was asked: %s", call.wait().err)
+			if _, ok := call.Asked(); !ok {
+				g.T.Errorf("nobody was asked: %s", call.wait().Err)
 			}
 			return call
 		}},
@@ -43,13 +44,11 @@ func TestKilledGateway(t *testing.T) {
 		t.Run(strings.ReplaceAll(c.variant, " ", "_"), func(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t, unattended)
-			if err := os.WriteFile(filepath.Join(g.workspace, "probe"), places.probe.content, 0o755); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(filepath.Join(g.Workspace, "probe"), places.probe.content, 0o755))
 			g.mustStart()
-			token := filepath.Base(g.dir)
+			token := filepath.Base(g.Dir)
 			work, state := g.look(), g.directories()
-			pid := g.cmd.Process.Pid
+			pid := g.Cmd.Process.Pid
 			call := c.begin(g, token)
 			g.end(syscall.SIGKILL)
 			call.wait()
@@ -78,7 +77,7 @@ func inSandbox(token string) int {
 // directories are those of the state directory: a layer is one.
 func (g *gateway) directories() []string {
 	var list []string
-	_ = filepath.WalkDir(g.state, func(path string, d fs.DirEntry, err error) error {
+	_ = filepath.WalkDir(g.State, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
 			list = append(list, path)
 		}
@@ -97,13 +96,13 @@ func (g *gateway) remains(pid int, before []string) []string {
 		}
 		return nil
 	})
-	if mounts, err := os.ReadFile("/proc/self/mounts"); err == nil && strings.Contains(string(mounts), g.dir) {
-		list = append(list, "a mount in "+g.dir)
+	if mounts, err := os.ReadFile("/proc/self/mounts"); err == nil && strings.Contains(string(mounts), g.Dir) {
+		list = append(list, "a mount in "+g.Dir)
 	}
 	// A palyrad that runs has a directory that is named after it.
-	own := fmt.Sprintf("/%d-", g.cmd.Process.Pid)
+	own := fmt.Sprintf("/%d-", g.Cmd.Process.Pid)
 	for _, dir := range g.directories() {
-		if !slices.Contains(before, dir) && (pid == g.cmd.Process.Pid || !strings.Contains(dir, own)) {
+		if !slices.Contains(before, dir) && (pid == g.Cmd.Process.Pid || !strings.Contains(dir, own)) {
 			list = append(list, dir)
 		}
 	}
@@ -138,14 +137,14 @@ open('lines', 'w').write(lines + who + '\n')
 		}
 		for _, call := range calls {
 			r := call.wait()
-			if r.code == 0 {
+			if r.Code == 0 {
 				said++
-			} else if mode == "copy_on_write" && !strings.Contains(r.err, "COMMIT_CONFLICT") {
-				t.Errorf("a run failed, and not for a conflict: %s", r.err)
+			} else if mode == "copy_on_write" && !strings.Contains(r.Err, "COMMIT_CONFLICT") {
+				t.Errorf("a run failed, and not for a conflict: %s", r.Err)
 			}
-			text += r.err
+			text += r.Err
 		}
-		return said, strings.Count(g.read("lines"), "\n"), text
+		return said, strings.Count(g.Read("lines"), "\n"), text
 	}
 	said, did, text := try("copy_on_write", "0.5")
 	saidThen, didThen, _ := try("direct", "30")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 	"palyra/internal/sandbox/bubblewrap"
 	"palyra/test/process"
 )
@@ -22,11 +23,7 @@ func TestPreparedForAnother(t *testing.T) {
 	cfg.Outward, cfg.Prepared = c.world.outward(), 2
 	r, err := bubblewrap.New(cfg)
 	c.must(err)
-	t.Cleanup(func() {
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Check(t, r.Close()) })
 	c.allow("{evil}:80")
 	c.spec.Argv = append([]string{c.attacks}, c.fillAll(talk("fetch http://{evil}/", "or", "udp {dns}", "ask 1 {good/}", "sweep 24 80 {evil}"))...)
 	try := func() (done, prepared bool, all string) {

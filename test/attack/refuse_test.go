@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/test/process"
 )
 
@@ -36,26 +37,24 @@ func TestPolicyThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	for variant, spoil := range map[string]func(g *gateway) error{
 		"policy invalid": func(g *gateway) error {
-			return os.WriteFile(filepath.Join(g.policies, "20.cedar"), []byte("permit(principal, action, resource"), 0o600)
+			return os.WriteFile(filepath.Join(g.Policies, "20.cedar"), []byte("permit(principal, action, resource"), 0o600)
 		},
 		"policy unreadable": func(g *gateway) error {
-			return os.Symlink("20.cedar", filepath.Join(g.policies, "20.cedar"))
+			return os.Symlink("20.cedar", filepath.Join(g.Policies, "20.cedar"))
 		},
-		"policy directory missing": func(g *gateway) error { return os.Rename(g.policies, g.policies+"-gone") },
+		"policy directory missing": func(g *gateway) error { return os.Rename(g.Policies, g.Policies+"-gone") },
 	} {
 		t.Run(strings.ReplaceAll(variant, " ", "_"), func(t *testing.T) {
 			g := newGateway(t, unattended)
-			if err := spoil(g); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, spoil(g))
 			ready := g.start()
-			ran := ready && g.run("touch", "ran").code == 0 || exists(filepath.Join(g.workspace, "ran"))
-			text := g.log.String()
+			ran := ready && g.run("touch", "ran").Code == 0 || exists(filepath.Join(g.Workspace, "ran"))
+			text := g.Log().String()
 			// The control: with the policy that can be read, the same call runs.
 			fine := newGateway(t, unattended)
 			fine.mustStart()
 			r := fine.run("touch", "ran")
-			record(t, "GW-01 "+variant, ran, r.code == 0 && exists(filepath.Join(fine.workspace, "ran")), text+r.err)
+			record(t, "GW-01 "+variant, ran, r.Code == 0 && exists(filepath.Join(fine.Workspace, "ran")), text+r.Err)
 		})
 	}
 }
@@ -63,12 +62,9 @@ func TestPolicyThatCannotBeRead(t *testing.T) {
 // TestSandboxMissing: a program never runs bare.
 func TestSandboxMissing(t *testing.T) {
 	t.Parallel()
-	bare, err := withoutHelper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bare := must.Get(withoutHelper())(t)
 	for variant, start := range map[string]func(g *gateway){
-		"helper missing": func(g *gateway) { g.program = bare; g.mustStart() },
+		"helper missing": func(g *gateway) { g.Program = bare; g.mustStart() },
 		"bubblewrap does not run": func(g *gateway) {
 			// In mounts of its own, where bubblewrap is an empty file.
 			g.mustStart("unshare", "--mount", "--map-root-user", "sh", "-c", `mount --bind /dev/null /usr/bin/bwrap && exec "$@"`, "sh")
@@ -78,14 +74,14 @@ func TestSandboxMissing(t *testing.T) {
 			g := newGateway(t, unattended)
 			start(g)
 			r := g.run("touch", "ran")
-			ran := r.code == 0 || exists(filepath.Join(g.workspace, "ran"))
-			if !strings.Contains(r.err, "SANDBOX_UNAVAILABLE") {
-				t.Errorf("the refusal does not say why: %s", r.err)
+			ran := r.Code == 0 || exists(filepath.Join(g.Workspace, "ran"))
+			if !strings.Contains(r.Err, "SANDBOX_UNAVAILABLE") {
+				t.Errorf("the refusal does not say why: %s", r.Err)
 			}
 			fine := newGateway(t, unattended)
 			fine.mustStart()
 			c := fine.run("touch", "ran")
-			record(t, "GW-01 "+variant, ran, c.code == 0 && exists(filepath.Join(fine.workspace, "ran")), r.err+c.err)
+			record(t, "GW-01 "+variant, ran, c.Code == 0 && exists(filepath.Join(fine.Workspace, "ran")), r.Err+c.Err)
 		})
 	}
 }
@@ -97,9 +93,7 @@ func TestChangedAfterApproval(t *testing.T) {
 	write := func(g *gateway, word string) {
 		g.file("s.py", strings.ReplaceAll(script, "%s", word))
 		g.file("tool", "#!/usr/bin/python3\n"+strings.ReplaceAll(script, "%s", word))
-		if err := os.Chmod(filepath.Join(g.workspace, "tool"), 0o755); err != nil {
-			g.t.Fatal(err)
-		}
+		must.Do(g.T, os.Chmod(filepath.Join(g.Workspace, "tool"), 0o755))
 	}
 	for variant, argv := range map[string][]string{"script": {"python3", "s.py"}, "program": {"./tool"}} {
 		t.Run(variant, func(t *testing.T) {
@@ -107,22 +101,22 @@ func TestChangedAfterApproval(t *testing.T) {
 			g.mustStart()
 			// try changes the file before somebody is asked, or after.
 			try := func(late bool) string {
-				_ = os.Remove(filepath.Join(g.workspace, "ran"))
+				_ = os.Remove(filepath.Join(g.Workspace, "ran"))
 				write(g, "approved")
 				if !late {
 					write(g, "evil")
 				}
 				call := g.begin("call", "process.run", "argv="+list(argv))
-				a, ok := call.asked()
+				a, ok := call.Asked()
 				if !ok {
-					t.Fatalf("nobody was asked: %s", call.wait().err)
+					t.Fatalf("nobody was asked: %s", call.wait().Err)
 				}
 				if late {
 					write(g, "evil")
 				}
 				g.answer(a, "--allow", "once")
 				r := call.wait()
-				return g.read("ran") + r.err
+				return g.Read("ran") + r.Err
 			}
 			attack, control := try(true), try(false)
 			record(t, "GW-03 "+variant+" changed after approval", strings.HasPrefix(attack, "evil"), strings.HasPrefix(control, "evil"), attack+control)
@@ -132,17 +126,17 @@ func TestChangedAfterApproval(t *testing.T) {
 		g := newGateway(t, "")
 		g.mustStart()
 		call := g.begin("call", "process.run", `argv=["touch","good"]`)
-		a, _ := call.asked()
+		a, _ := call.Asked()
 		// The answer to one call must not let another run.
 		other := g.begin("call", "process.run", `argv=["touch","evil"]`)
-		b, _ := other.asked()
-		g.answer(ask{b.id, a.digest}, "--allow", "once")
+		b, _ := other.Asked()
+		g.answer(process.Ask{ID: b.ID, Digest: a.Digest}, "--allow", "once")
 		g.answer(a, "--allow", "once")
 		first := call.wait()
-		evil := exists(filepath.Join(g.workspace, "evil"))
+		evil := exists(filepath.Join(g.Workspace, "evil"))
 		g.answer(b, "--allow", "once")
 		second := other.wait()
-		record(t, "GW-03 arguments changed after approval", evil, exists(filepath.Join(g.workspace, "evil")), first.err+second.err)
+		record(t, "GW-03 arguments changed after approval", evil, exists(filepath.Join(g.Workspace, "evil")), first.Err+second.Err)
 	})
 }
 
@@ -152,8 +146,8 @@ func TestForgedAttestation(t *testing.T) {
 	g := newGateway(t, unattended)
 	g.mustStart()
 	g.file("real.txt", "x")
-	if r := g.run("cat", "real.txt"); r.code != 0 {
-		t.Fatal(r.err)
+	if r := g.run("cat", "real.txt"); r.Code != 0 {
+		t.Fatal(r.Err)
 	}
 	real, verified := g.attested()
 	sum := sha256.Sum256([]byte("x"))
@@ -165,7 +159,7 @@ func TestForgedAttestation(t *testing.T) {
 	r := g.run("python3", "forge.py")
 	text, verified := g.attested()
 	attack := !verified || strings.Contains(text, "forged") || !strings.Contains(text, `"exit_code": 3`) && !strings.Contains(text, `"exit_code":3`)
-	record(t, "GW-04 output that forges an attestation", attack, control, r.out+text)
+	record(t, "GW-04 output that forges an attestation", attack, control, r.Out+text)
 }
 
 // TestFileToolsStayInside: every tool that touches files goes through the same
@@ -175,32 +169,24 @@ func TestFileToolsStayInside(t *testing.T) {
 	t.Parallel()
 	// try calls a tool in a workspace that is, or is above, the directory
 	// "work", beside which lies the canary.
-	try := func(t *testing.T, wide bool, args []string) (changed string, r result) {
+	try := func(t *testing.T, wide bool, args []string) (changed string, r process.Result) {
 		g := newGateway(t, unattended)
-		world := filepath.Join(g.dir, "world")
+		world := filepath.Join(g.Dir, "world")
 		g.write(filepath.Join(world, "canary"), canary+"\n")
 		g.write(filepath.Join(world, "work/inside"), "inside\n")
-		if err := errors.Join(os.Symlink("../canary", filepath.Join(world, "work/link")), os.Symlink("..", filepath.Join(world, "work/up"))); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(os.Symlink("../canary", filepath.Join(world, "work/link")), os.Symlink("..", filepath.Join(world, "work/up"))))
 		root, prefix := filepath.Join(world, "work"), ""
 		if wide {
 			root, prefix = world, "work/"
 		}
-		g.write(g.config, strings.Replace(read(t, g.config), g.workspace, root, 1))
+		g.write(g.Config, strings.Replace(read(t, g.Config), g.Workspace, root, 1))
 		g.mustStart()
-		before, err := snapshot(world)
-		if err != nil {
-			t.Fatal(err)
-		}
+		before := must.Get(snapshot(world))(t)
 		for i := range args {
 			args[i] = strings.ReplaceAll(args[i], "@/", prefix)
 		}
 		r = g.palyra(append([]string{"call"}, args...)...)
-		after, err := snapshot(world)
-		if err != nil {
-			t.Fatal(err)
-		}
+		after := must.Get(snapshot(world))(t)
 		return differences(before, after), r
 	}
 	const patch = "patch=--- a/@/up/canary\n+++ b/@/up/canary\n@@ -1 +1 @@\n-palyra-canary\n+evil\n"
@@ -219,20 +205,17 @@ func TestFileToolsStayInside(t *testing.T) {
 		t.Run(strings.ReplaceAll(c.variant, " ", "_"), func(t *testing.T) {
 			t.Parallel()
 			changed, r := try(t, false, append([]string{}, c.args...))
-			attack := r.code == 0 || changed != "" || strings.Contains(r.out, canary)
+			attack := r.Code == 0 || changed != "" || strings.Contains(r.Out, canary)
 			widened, control := try(t, true, append([]string{}, c.args...))
-			record(t, "GW-05 "+c.variant, attack, control.code == 0 && (widened != "" || strings.Contains(control.out, "canary")),
-				r.out+r.err+changed+"; control: "+control.out+control.err)
+			record(t, "GW-05 "+c.variant, attack, control.Code == 0 && (widened != "" || strings.Contains(control.Out, "canary")),
+				r.Out+r.Err+changed+"; control: "+control.Out+control.Err)
 		})
 	}
 }
 
 func read(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(name))(t)
 	return string(text)
 }
 
@@ -252,9 +235,7 @@ func TestEscapeSequences(t *testing.T) {
 	g.mustStart()
 	g.file("esc.txt", title+"\n")
 	master, slave, err := newTerminal()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer master.Close()
 	screen := process.NewOutput()
 	drained := make(chan struct{})
@@ -283,7 +264,7 @@ func TestEscapeSequences(t *testing.T) {
 	var content struct {
 		Stdout struct{ Content string }
 	}
-	parse(t, handed.out, &content)
+	parse(t, handed.Out, &content)
 	record(t, "RES-05 escape sequences", strings.Contains(screen.String(), "\x1b]0;") || strings.Contains(screen.String(), "\x1b[2J"),
-		strings.Contains(content.Stdout.Content, title), screen.String()+handed.out)
+		strings.Contains(content.Stdout.Content, title), screen.String()+handed.Out)
 }

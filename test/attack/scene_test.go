@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"palyra/internal/must"
 	"palyra/internal/sandbox"
 	"palyra/internal/tool"
 )
@@ -57,10 +58,7 @@ type scene struct {
 // may write to: only the sandbox protects it.
 func newScene(t *testing.T) *scene {
 	t.Helper()
-	dir, err := os.MkdirTemp(places.scenes, "scene-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp(places.scenes, "scene-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	c := &scene{t: t, dir: dir, workspace: filepath.Join(dir, "work"), outside: filepath.Join(dir, "outside"), token: filepath.Base(dir)}
 	c.must(errors.Join(os.Chmod(dir, 0o755), os.Mkdir(c.workspace, 0o755), os.Mkdir(c.outside, 0o755), os.Chmod(c.outside, 0o777)))
@@ -82,9 +80,7 @@ func (c *scene) attacker(p program) {
 
 func (c *scene) must(err error) {
 	c.t.Helper()
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.Do(c.t, err)
 }
 
 // plant writes a file with the canary in it outside of the workspace.

@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"palyra/internal/must"
 )
 
 // The machines of a site, by the last number of their address.
@@ -102,9 +104,7 @@ func (w *world) newSite(t *testing.T, token string) *site {
 			t.Error(s.failed)
 		}
 	})
-	if err := s.serve(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.serve())
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.sites[fmt.Sprintf("s%04d", n)] = s

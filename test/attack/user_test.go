@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"palyra/internal/must"
 )
 
 // ordinaryUser belongs to no account.
@@ -22,19 +24,14 @@ func TestBoundaryAsOrdinaryUser(t *testing.T) {
 	}
 	// The binary of `go test` lies in a directory of root's own.
 	binary := filepath.Join(places.base, "attack.test")
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Get(os.Executable())(t)
 	// Another process copies it: while this one has it open for writing, it
 	// might fork, and the copy of the descriptor would keep it from being run.
 	if text, err := exec.CommandContext(t.Context(), "cp", self, binary).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
 	home := filepath.Join(places.base, "user")
-	if err := errors.Join(os.Chmod(binary, 0o755), os.Mkdir(home, 0o700), os.Chown(home, ordinaryUser, ordinaryUser)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(os.Chmod(binary, 0o755), os.Mkdir(home, 0o700), os.Chown(home, ordinaryUser, ordinaryUser)))
 	outcomes := filepath.Join(home, "outcomes.json")
 	cmd := exec.CommandContext(t.Context(), binary, "-test.run=^TestBoundary$")
 	cmd.Dir = "/"

@@ -4,8 +4,6 @@ package attack
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
@@ -21,6 +19,8 @@ import (
 
 	"palyra/internal/egress/egresstest"
 	"palyra/internal/egress/proxy"
+	"palyra/internal/identity/ca/catest"
+	"palyra/internal/must"
 )
 
 // world is the internet of these tests: a name server, and servers at addresses
@@ -31,8 +31,7 @@ type world struct {
 	// careless is a proxy that checks nothing, for controls.
 	careless *careless
 
-	root *x509.Certificate
-	key  *ecdsa.PrivateKey
+	authority *catest.Authority
 
 	mu    sync.Mutex
 	sites map[string]*site
@@ -41,37 +40,17 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{sites: map[string]*site{}}
-	var err error
-	if w.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "the authority of these tests"}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, w.key.Public(), w.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if w.root, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
+	w.authority = catest.New(t, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
 	w.names = egresstest.NewNameServer(t, w.answer)
-	if w.careless, err = newCareless(w); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := w.careless.close(); err != nil {
-			t.Error(err)
-		}
-	})
+	w.careless = must.Get(newCareless(w))(t)
+	t.Cleanup(func() { must.Check(t, w.careless.close()) })
 	return w
 }
 
 // outward is the world as the gateway sees it.
 func (w *world) outward() proxy.Outward {
 	roots := x509.NewCertPool()
-	roots.AddCert(w.root)
+	roots.AddCert(w.authority.Cert)
 	return proxy.Outward{Resolver: w.names.Resolver(), Interfaces: w.interfaces, Dial: w.dial, Roots: roots}
 }
 
@@ -86,12 +65,12 @@ func (w *world) certificate(name string, at net.Addr, stranger bool) (*tls.Certi
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: canary}, DNSNames: []string{name}, IPAddresses: []net.IP{where.Addr().AsSlice()},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageDigitalSignature,
 	}
-	parent := w.root
+	parent := w.authority.Cert
 	if stranger {
 		parent = template
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, w.key.Public(), w.key)
-	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: w.key}, err
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, w.authority.Key.Public(), w.authority.Key)
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: w.authority.Key}, err
 }
 
 // interfaces are the machine's addresses, as far as the gateway knows.

@@ -18,29 +18,27 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/identity"
+	"palyra/internal/must"
 )
 
 // http returns a client with the local operator's credential, and the API's
 // base URL.
 func (g *gateway) http() (*http.Client, string) {
-	g.t.Helper()
-	b, err := identity.ReadBundle(g.bundle())
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	g.T.Helper()
+	b := must.Get(identity.ReadBundle(g.bundle()))(g.T)
 	transport := &http.Transport{TLSClientConfig: b.ClientTLS(), ForceAttemptHTTP2: true}
-	g.t.Cleanup(transport.CloseIdleConnections)
+	g.T.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}, "https://" + g.address()
 }
 
 // callTool sends one request as it is, past the checks of palyra, and returns
 // the reason that the API gives for refusing it.
 func (g *gateway) callTool(req *palyrav1.CallToolRequest) (reason, message string) {
-	g.t.Helper()
+	g.T.Helper()
 	client, base := g.http()
-	stream, err := palyrav1connect.NewGatewayServiceClient(client, base).CallTool(g.t.Context(), req)
+	stream, err := palyrav1connect.NewGatewayServiceClient(client, base).CallTool(g.T.Context(), req)
 	if err != nil {
-		return reasonOf(g.t, err)
+		return reasonOf(g.T, err)
 	}
 	defer func() { _ = stream.Close() }()
 	for stream.Receive() {
@@ -51,7 +49,7 @@ func (g *gateway) callTool(req *palyrav1.CallToolRequest) (reason, message strin
 			return d.GetReason(), d.GetMessage()
 		}
 	}
-	return reasonOf(g.t, stream.Err())
+	return reasonOf(g.T, stream.Err())
 }
 
 func reasonOf(t *testing.T, err error) (string, string) {
@@ -174,24 +172,15 @@ func TestBadMessages(t *testing.T) {
 // post sends the JSON form of a CallToolRequest as one message of a stream and
 // returns the reason in the end of the answer, and the whole answer.
 func (g *gateway) post(message string) (reason, said string) {
-	g.t.Helper()
+	g.T.Helper()
 	client, base := g.http()
 	body := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...)
-	req, err := http.NewRequestWithContext(g.t.Context(), http.MethodPost, base+palyrav1connect.GatewayServiceCallToolProcedure, bytes.NewReader(body))
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(g.T.Context(), http.MethodPost, base+palyrav1connect.GatewayServiceCallToolProcedure, bytes.NewReader(body)))(g.T)
 	req.Header.Set("Content-Type", "application/connect+json")
-	res, err := client.Do(req)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	res := must.Get(client.Do(req))(g.T)
 	defer func() { _ = res.Body.Close() }()
-	answer, err := io.ReadAll(res.Body)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	return endReason(g.t, answer), string(answer)
+	answer := must.Get(io.ReadAll(res.Body))(g.T)
+	return endReason(g.T, answer), string(answer)
 }
 
 // endReason reads the messages of an answer to the last, which says how the

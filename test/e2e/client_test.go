@@ -3,17 +3,14 @@
 package e2e
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
+	"palyra/internal/must"
 	"palyra/test/process"
 )
 
@@ -24,43 +21,9 @@ type client struct {
 	credentials string
 }
 
-// result is a process that has ended.
-type result struct {
-	args     []string
-	code     int
-	out, err string
-}
-
-// want fails unless the process ended with the exit code and its messages hold
-// all of says.
-func (r result) want(t *testing.T, code int, says ...string) {
-	t.Helper()
-	if r.code != code {
-		t.Fatalf("%v: exit code %d, want %d\nstdout: %s\nstderr: %s", r.args, r.code, code, r.out, r.err)
-	}
-	for _, text := range says {
-		if !strings.Contains(r.err, text) {
-			t.Errorf("%v does not say %q:\n%s", r.args, text, r.err)
-		}
-	}
-}
-
-// finish runs a process to its end.
-func finish(t *testing.T, cmd *exec.Cmd) result {
-	t.Helper()
-	var out, msg bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &msg
-	err := process.Run(cmd)
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		t.Fatalf("%v: %v", cmd.Args, err)
-	}
-	return result{args: cmd.Args[1:], code: cmd.ProcessState.ExitCode(), out: out.String(), err: msg.String()}
-}
-
 func (c *client) command(args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(c.g.t.Context(), filepath.Join(programs, "palyra"), args...)
-	cmd.Env = append(environment(c.g.dir), "PALYRA_CONFIG="+c.g.config)
+	cmd := exec.CommandContext(c.g.T.Context(), filepath.Join(programs, "palyra"), args...)
+	cmd.Env = append(process.Environment(c.g.Dir), "PALYRA_CONFIG="+c.g.Config)
 	if c.credentials != "" {
 		cmd.Env = append(cmd.Env, "PALYRA_CREDENTIALS="+c.credentials, "PALYRA_ADDRESS="+c.g.address())
 	}
@@ -68,84 +31,56 @@ func (c *client) command(args ...string) *exec.Cmd {
 }
 
 // run runs palyra to its end.
-func (c *client) run(args ...string) result {
-	c.g.t.Helper()
-	return finish(c.g.t, c.command(args...))
+func (c *client) run(args ...string) process.Result {
+	c.g.T.Helper()
+	return process.Finish(c.g.T, c.command(args...))
 }
 
 // pending is a palyra that still runs.
 type pending struct {
-	t     *testing.T
-	cmd   *exec.Cmd
-	out   *process.Output
-	err   *process.Output
-	ended chan struct{}
+	t *testing.T
+	*process.Child
 }
 
 // begin starts palyra and does not wait for it.
 func (c *client) begin(args ...string) *pending {
-	c.g.t.Helper()
-	p := &pending{t: c.g.t, cmd: c.command(args...), out: process.NewOutput(), err: process.NewOutput(), ended: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr = p.out, p.err
-	if err := p.cmd.Start(); err != nil {
-		p.t.Fatal(err)
-	}
-	go func() {
-		_ = p.cmd.Wait()
-		close(p.ended)
-	}()
-	p.t.Cleanup(func() {
-		_ = p.cmd.Process.Kill()
-		<-p.ended
-	})
-	return p
+	c.g.T.Helper()
+	return &pending{c.g.T, process.Begin(c.g.T, c.command(args...))}
 }
 
 // wait waits for the end.
-func (p *pending) wait() result {
+func (p *pending) wait() process.Result {
 	p.t.Helper()
-	select {
-	case <-p.ended:
-	case <-time.After(process.Patience):
-		p.t.Fatalf("%v did not end\nstdout: %s\nstderr: %s", p.cmd.Args[1:], p.out, p.err)
-	}
-	return result{args: p.cmd.Args[1:], code: p.cmd.ProcessState.ExitCode(), out: p.out.String(), err: p.err.String()}
+	return p.Wait(p.t)
 }
 
 func (p *pending) interrupt() {
 	p.t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGINT); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, p.Cmd.Process.Signal(syscall.SIGINT))
 }
 
-// ask names an approval and the call that it is about.
-type ask struct{ id, digest string }
-
-var askLines = regexp.MustCompile(`(?s)waiting for approval (\w{26}) .*--allow once --digest (sha256:[0-9a-f]{64})`)
-
 // asked waits until the call waits for an approval.
-func (p *pending) asked() ask {
+func (p *pending) asked() process.Ask {
 	p.t.Helper()
-	m := p.err.Await(askLines, p.ended)
-	if m == nil {
-		p.t.Fatalf("%v does not wait for an approval\nstdout: %s\nstderr: %s", p.cmd.Args[1:], p.out, p.err)
+	a, ok := p.Asked()
+	if !ok {
+		p.t.Fatalf("%v does not wait for an approval\nstdout: %s\nstderr: %s", p.Cmd.Args[1:], p.Out, p.Err)
 	}
-	return ask{m[1], m[2]}
+	return a
 }
 
 // allow votes yes, once unless flags say more.
-func (c *client) allow(a ask, flags ...string) result {
-	c.g.t.Helper()
+func (c *client) allow(a process.Ask, flags ...string) process.Result {
+	c.g.T.Helper()
 	if len(flags) == 0 {
 		flags = []string{"--allow", "once"}
 	}
-	return c.run(append([]string{"approvals", "decide", a.id, "--digest", a.digest, "-o", "json"}, flags...)...)
+	return c.run(a.Decide(flags...)...)
 }
 
-func (c *client) deny(a ask) result {
-	c.g.t.Helper()
-	return c.run("approvals", "decide", a.id, "--digest", a.digest, "--deny", "--reason", "not today", "-o", "json")
+func (c *client) deny(a process.Ask) process.Result {
+	c.g.T.Helper()
+	return c.run(a.Decide("--deny", "--reason", "not today")...)
 }
 
 // approval is what `palyra approvals show` says.
@@ -167,16 +102,16 @@ type approval struct {
 }
 
 func (c *client) approval(id string) approval {
-	c.g.t.Helper()
-	return decode[approval](c.g.t, c.ok("approvals", "show", id, "-o", "json"))
+	c.g.T.Helper()
+	return decode[approval](c.g.T, c.ok("approvals", "show", id, "-o", "json"))
 }
 
 // ok runs palyra, wants exit code 0, and returns its output.
 func (c *client) ok(args ...string) string {
-	c.g.t.Helper()
+	c.g.T.Helper()
 	r := c.run(args...)
-	r.want(c.g.t, 0)
-	return r.out
+	r.Want(c.g.T, 0)
+	return r.Out
 }
 
 func decode[T any](t *testing.T, text string) T {
@@ -207,8 +142,8 @@ type status struct {
 }
 
 func (c *client) status() status {
-	c.g.t.Helper()
-	return decode[status](c.g.t, c.ok("status", "-o", "json"))
+	c.g.T.Helper()
+	return decode[status](c.g.T, c.ok("status", "-o", "json"))
 }
 
 // journaled is one event of the journal.
@@ -221,10 +156,10 @@ type journaled struct {
 
 // events lists the events with a code.
 func (c *client) events(code string) []journaled {
-	c.g.t.Helper()
+	c.g.T.Helper()
 	var list []journaled
 	for line := range strings.Lines(c.ok("journal", "list", "--code", code, "--limit", "0", "-o", "ndjson")) {
-		list = append(list, decode[journaled](c.g.t, line))
+		list = append(list, decode[journaled](c.g.T, line))
 	}
 	return list
 }
@@ -264,16 +199,16 @@ type statement struct {
 
 // attestation reads and verifies an attestation, by its id or its proposal's.
 func (c *client) attestation(id string) statement {
-	c.g.t.Helper()
-	s := decode[statement](c.g.t, c.ok("attest", "show", id, "-o", "json"))
+	c.g.T.Helper()
+	s := decode[statement](c.g.T, c.ok("attest", "show", id, "-o", "json"))
 	if !s.Verified {
-		c.g.t.Fatalf("attestation %s does not verify", id)
+		c.g.T.Fatalf("attestation %s does not verify", id)
 	}
 	return s
 }
 
 // lastAttestation is the newest one.
 func (c *client) lastAttestation() statement {
-	c.g.t.Helper()
+	c.g.T.Helper()
 	return c.attestation(strings.TrimSpace(c.ok("attest", "list", "--limit", "1", "-o", "name")))
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"palyra/internal/journal"
+	"palyra/internal/must"
 )
 
 // TestExportIsTamperEvident exports a journal with every kind of event, stops
@@ -20,15 +21,12 @@ func TestExportIsTamperEvident(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)
 	c := g.local()
-	path := filepath.Join(g.dir, "journal.ndjson")
+	path := filepath.Join(g.Dir, "journal.ndjson")
 	makeHistory(t, g)
 	c.ok("journal", "export", path)
-	g.stop()
+	g.Stop()
 
-	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := must.Get(os.ReadFile(path))(t)
 	c.ok("journal", "verify", path)
 	if _, err := verifyBytes(whole); err != nil {
 		t.Fatalf("the whole export: %v", err)
@@ -79,14 +77,14 @@ func TestExportIsTamperEvident(t *testing.T) {
 func makeHistory(t *testing.T, g *gateway) {
 	c := g.local()
 	c.ok("call", "fs.read", "path=a.txt")
-	c.run("call", "fs.read", "path=no-such-file").want(t, 1)
-	c.run("call", "echo", "nope=1").want(t, 2)
+	c.run("call", "fs.read", "path=no-such-file").Want(t, 1)
+	c.run("call", "echo", "nope=1").Want(t, 2)
 	call := c.begin("call", "process.run", `argv=["ls"]`)
-	c.allow(call.asked(), "--allow", "session").want(t, 0)
-	call.wait().want(t, 0)
+	c.allow(call.asked(), "--allow", "session").Want(t, 0)
+	call.wait().Want(t, 0)
 	call = c.begin("call", "fs.write", "path=b.txt", "content=new")
-	c.deny(call.asked()).want(t, 0)
-	call.wait().want(t, 4)
+	c.deny(call.asked()).Want(t, 0)
+	call.wait().Want(t, 4)
 	// A checkpoint as an event.
 	c.ok("journal", "prove", "1")
 	c.ok("call", "echo", "text=the end")
@@ -181,17 +179,13 @@ func palyraSaysWhere(t *testing.T, c *client, whole []byte, starts []int) {
 		changed := bytes.Clone(whole)
 		changed[at] ^= 1
 		path := filepath.Join(t.TempDir(), "changed.ndjson")
-		if err := os.WriteFile(path, changed, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, changed, 0o600))
 		r := c.run("journal", "verify", path)
-		if r.code != 8 || !strings.Contains(r.err, "line ") {
-			t.Errorf("%s: exit code %d: %s", name, r.code, r.err)
+		if r.Code != 8 || !strings.Contains(r.Err, "line ") {
+			t.Errorf("%s: exit code %d: %s", name, r.Code, r.Err)
 		}
 	}
 	path := filepath.Join(t.TempDir(), "cut.ndjson")
-	if err := os.WriteFile(path, whole[:starts[last]], 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c.run("journal", "verify", path).want(t, 8, "cut off", fmt.Sprintf("line %d", last+1))
+	must.Do(t, os.WriteFile(path, whole[:starts[last]], 0o600))
+	c.run("journal", "verify", path).Want(t, 8, "cut off", fmt.Sprintf("line %d", last+1))
 }

@@ -20,7 +20,7 @@ func beginSleeping(t *testing.T, c *client, wholeSeconds int) (*pending, func() 
 	seconds := fmt.Sprintf("%d.%d", wholeSeconds, os.Getpid())
 	call := c.begin("call", "process.run", `argv=["sleep","`+seconds+`"]`)
 	running := func() bool { return processRuns("sleep", seconds) }
-	process.Eventually(t, "the program runs", process.Patience, func() (bool, string) { return running(), call.err.String() })
+	process.Eventually(t, "the program runs", process.Patience, func() (bool, string) { return running(), call.Err.String() })
 	return call, running
 }
 
@@ -46,7 +46,7 @@ func TestFreeze(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	g.policy("10.cedar", waived)
-	g.start()
+	g.Start()
 	c := g.local()
 	waiting := c.begin("call", "fs.write", "path=b.txt", "content=new")
 	a := waiting.asked()
@@ -54,32 +54,32 @@ func TestFreeze(t *testing.T) {
 
 	c.ok("freeze", "--reason", "fire drill")
 	process.Eventually(t, "the program is killed", process.Patience, func() (bool, string) { return !running(), "it runs" })
-	if r := call.wait(); r.code == 0 {
-		t.Errorf("the stopped call ended with exit code 0: %s", r.out)
+	if r := call.wait(); r.Code == 0 {
+		t.Errorf("the stopped call ended with exit code 0: %s", r.Out)
 	} else {
-		r.want(t, 3, "GATEWAY_FROZEN")
+		r.Want(t, 3, "GATEWAY_FROZEN")
 	}
 	stopped := c.lastAttestation().Statement.Predicate
 	if stopped.Result.Outcome != "cancelled" || stopped.Result.Reason != "GATEWAY_FROZEN" {
 		t.Errorf("the attestation says %+v", stopped.Result)
 	}
-	c.run("call", "echo", "text=hi").want(t, 3, "GATEWAY_FROZEN")
+	c.run("call", "echo", "text=hi").Want(t, 3, "GATEWAY_FROZEN")
 
 	// People may go on answering; nothing runs for it.
 	c.allow(a)
-	if r := waiting.wait(); r.code == 0 || g.read("b.txt") != "" {
-		t.Errorf("a call ran in a frozen gateway: exit code %d, %q", r.code, g.read("b.txt"))
+	if r := waiting.wait(); r.Code == 0 || g.Read("b.txt") != "" {
+		t.Errorf("a call ran in a frozen gateway: exit code %d, %q", r.Code, g.Read("b.txt"))
 	}
 
-	g.stop()
-	g.start()
+	g.Stop()
+	g.Start()
 	if s := c.status().Freeze; !s.Frozen || s.Reason != "fire drill" {
 		t.Errorf("after the restart the freeze is %+v", s)
 	}
-	c.run("call", "echo", "text=hi").want(t, 3, "GATEWAY_FROZEN")
-	g.kill()
-	g.start()
-	c.run("call", "echo", "text=hi").want(t, 3, "GATEWAY_FROZEN")
+	c.run("call", "echo", "text=hi").Want(t, 3, "GATEWAY_FROZEN")
+	g.Kill()
+	g.Start()
+	c.run("call", "echo", "text=hi").Want(t, 3, "GATEWAY_FROZEN")
 	c.ok("thaw")
 	c.ok("call", "echo", "text=hi")
 	if n, m := len(c.events("PAL-P102")), len(c.events("PAL-P103")); n != 1 || m != 1 {

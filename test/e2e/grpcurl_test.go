@@ -8,12 +8,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"palyra/test/process"
 )
 
 // grpcurl runs grpcurl with the files of a bundle; credential false leaves the
 // client certificate away.
-func (g *gateway) grpcurl(bundle string, credential bool, args ...string) result {
-	g.t.Helper()
+func (g *gateway) grpcurl(bundle string, credential bool, args ...string) process.Result {
+	g.T.Helper()
 	flags := []string{"-cacert", filepath.Join(g.bundle(), "ca.pem")}
 	if credential {
 		flags = append(flags, "-cert", filepath.Join(bundle, "cert.pem"), "-key", filepath.Join(bundle, "key.pem"))
@@ -22,7 +24,7 @@ func (g *gateway) grpcurl(bundle string, credential bool, args ...string) result
 	for len(args) > 1 && strings.HasPrefix(args[0], "-") {
 		flags, args = append(flags, args[:2]...), args[2:]
 	}
-	return finish(g.t, exec.CommandContext(g.t.Context(), grpcurlPath(g.t), slices.Concat(flags, []string{g.address()}, args)...))
+	return process.Finish(g.T, exec.CommandContext(g.T.Context(), grpcurlPath(g.T), slices.Concat(flags, []string{g.address()}, args)...))
 }
 
 // TestGrpcurl finds the API by reflection, reads an approval that a call waits
@@ -30,18 +32,18 @@ func (g *gateway) grpcurl(bundle string, credential bool, args ...string) result
 func TestGrpcurl(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)
-	ask := func(args ...string) result { return g.grpcurl(g.bundle(), true, args...) }
+	ask := func(args ...string) process.Result { return g.grpcurl(g.bundle(), true, args...) }
 	services := ask("list")
-	services.want(t, 0)
+	services.Want(t, 0)
 	for _, name := range []string{"palyra.v1.GatewayService", "palyra.v1.ApprovalsService", "palyra.v1.JournalService", "grpc.health.v1.Health"} {
-		if !slices.Contains(strings.Fields(services.out), name) {
-			t.Errorf("reflection does not list %s:\n%s", name, services.out)
+		if !slices.Contains(strings.Fields(services.Out), name) {
+			t.Errorf("reflection does not list %s:\n%s", name, services.Out)
 		}
 	}
 	methods := ask("describe", "palyra.v1.ApprovalsService")
-	methods.want(t, 0)
-	if !strings.Contains(methods.out, "rpc DecideApproval") {
-		t.Errorf("reflection does not describe DecideApproval:\n%s", methods.out)
+	methods.Want(t, 0)
+	if !strings.Contains(methods.Out, "rpc DecideApproval") {
+		t.Errorf("reflection does not describe DecideApproval:\n%s", methods.Out)
 	}
 
 	call := g.local().begin("call", "fs.write", "path=b.txt", "content=new")
@@ -53,34 +55,34 @@ func TestGrpcurl(t *testing.T) {
 		Votes      []struct{ Surface string }
 	}
 	listed := ask("-d", `{"states":["APPROVAL_STATE_PENDING"]}`, "palyra.v1.ApprovalsService/ListApprovals")
-	listed.want(t, 0)
-	list := decode[struct{ Approvals []one }](t, listed.out).Approvals
-	if len(list) != 1 || list[0].ApprovalID != waiting.id {
-		t.Fatalf("ListApprovals = %s, want %s alone", listed.out, waiting.id)
+	listed.Want(t, 0)
+	list := decode[struct{ Approvals []one }](t, listed.Out).Approvals
+	if len(list) != 1 || list[0].ApprovalID != waiting.ID {
+		t.Fatalf("ListApprovals = %s, want %s alone", listed.Out, waiting.ID)
 	}
-	got := ask("-d", `{"approval_id":"`+waiting.id+`"}`, "palyra.v1.ApprovalsService/GetApproval")
-	got.want(t, 0)
-	shown := decode[struct{ Approval one }](t, got.out).Approval
-	if shown.CallDigest != waiting.digest || shown.State != "APPROVAL_STATE_PENDING" {
-		t.Fatalf("GetApproval = %s", got.out)
+	got := ask("-d", `{"approval_id":"`+waiting.ID+`"}`, "palyra.v1.ApprovalsService/GetApproval")
+	got.Want(t, 0)
+	shown := decode[struct{ Approval one }](t, got.Out).Approval
+	if shown.CallDigest != waiting.Digest || shown.State != "APPROVAL_STATE_PENDING" {
+		t.Fatalf("GetApproval = %s", got.Out)
 	}
-	if text := g.read("b.txt"); text != "" {
+	if text := g.Read("b.txt"); text != "" {
 		t.Fatalf("the file was written before anybody decided: %q", text)
 	}
 
 	// A vote for another call decides nothing.
-	other := ask("-d", `{"approval_id":"`+waiting.id+`","allow":true,"shown_digest":"sha256:`+strings.Repeat("0", 64)+`"}`, "palyra.v1.ApprovalsService/DecideApproval")
-	if other.code == 0 || !strings.Contains(other.err, "DIGEST_MISMATCH") {
-		t.Errorf("a vote with another digest: exit code %d, %s%s", other.code, other.out, other.err)
+	other := ask("-d", `{"approval_id":"`+waiting.ID+`","allow":true,"shown_digest":"sha256:`+strings.Repeat("0", 64)+`"}`, "palyra.v1.ApprovalsService/DecideApproval")
+	if other.Code == 0 || !strings.Contains(other.Err, "DIGEST_MISMATCH") {
+		t.Errorf("a vote with another digest: exit code %d, %s%s", other.Code, other.Out, other.Err)
 	}
-	decided := ask("-d", `{"approval_id":"`+waiting.id+`","allow":true,"shown_digest":"`+shown.CallDigest+`"}`, "palyra.v1.ApprovalsService/DecideApproval")
-	decided.want(t, 0)
-	after := decode[struct{ Approval one }](t, decided.out).Approval
+	decided := ask("-d", `{"approval_id":"`+waiting.ID+`","allow":true,"shown_digest":"`+shown.CallDigest+`"}`, "palyra.v1.ApprovalsService/DecideApproval")
+	decided.Want(t, 0)
+	after := decode[struct{ Approval one }](t, decided.Out).Approval
 	if len(after.Votes) != 1 || after.Votes[0].Surface != "grpc" {
-		t.Errorf("the vote is not one cast over grpc: %s", decided.out)
+		t.Errorf("the vote is not one cast over grpc: %s", decided.Out)
 	}
-	call.wait().want(t, 0)
-	if text := g.read("b.txt"); text != "new" {
+	call.wait().Want(t, 0)
+	if text := g.Read("b.txt"); text != "new" {
 		t.Errorf("the file holds %q after the call", text)
 	}
 }
@@ -91,33 +93,33 @@ func TestStrangersAreRefused(t *testing.T) {
 	t.Parallel()
 	g, other := startGateway(t), newGateway(t)
 	stranger := other.add("eve", "--role", "owner")
-	for name, try := range map[string]func(args ...string) result{
-		"no certificate": func(args ...string) result { return g.grpcurl("", false, args...) },
-		"another gateway's": func(args ...string) result {
+	for name, try := range map[string]func(args ...string) process.Result{
+		"no certificate": func(args ...string) process.Result { return g.grpcurl("", false, args...) },
+		"another gateway's": func(args ...string) process.Result {
 			// grpcurl tries a refused handshake again until its timeout.
 			return g.grpcurl(stranger.credentials, true, append([]string{"-connect-timeout", "1"}, args...)...)
 		},
 		// The negative control: the same command with a certificate of this gateway.
-		"": func(args ...string) result { return g.grpcurl(g.bundle(), true, args...) },
+		"": func(args ...string) process.Result { return g.grpcurl(g.bundle(), true, args...) },
 	} {
 		for _, args := range [][]string{
 			{"list"},
 			{"-d", "{}", "palyra.v1.ApprovalsService/ListApprovals"},
 		} {
-			if r := try(args...); (r.code == 0) != (name == "") {
-				t.Errorf("certificate %q, %v: exit code %d: %s%s", name, args, r.code, r.out, r.err)
+			if r := try(args...); (r.Code == 0) != (name == "") {
+				t.Errorf("certificate %q, %v: exit code %d: %s%s", name, args, r.Code, r.Out, r.Err)
 			}
 		}
 	}
-	g.write(filepath.Join(g.dir, "health.proto"), healthProto)
-	health := g.grpcurl("", false, "-import-path", g.dir, "-proto", "health.proto", "grpc.health.v1.Health/Check")
-	health.want(t, 0)
-	if !strings.Contains(health.out, "SERVING") {
-		t.Errorf("the public health check says %s", health.out)
+	g.write(filepath.Join(g.Dir, "health.proto"), healthProto)
+	health := g.grpcurl("", false, "-import-path", g.Dir, "-proto", "health.proto", "grpc.health.v1.Health/Check")
+	health.Want(t, 0)
+	if !strings.Contains(health.Out, "SERVING") {
+		t.Errorf("the public health check says %s", health.Out)
 	}
 	// Refusals are counted, and written down once a minute and at the end.
-	g.stop()
-	g.start()
+	g.Stop()
+	g.Start()
 	refused := g.local().events("PAL-I104")
 	if !slices.ContainsFunc(refused, func(e journaled) bool { return strings.Contains(string(e.Payload), `"UNAUTHENTICATED"`) }) {
 		t.Errorf("the journal has no refusal of the callers: %s", refused)

@@ -14,7 +14,7 @@ func TestIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	g.policy("10.cedar", waived)
-	g.start()
+	g.Start()
 	c := g.local()
 	g.file("log", "")
 	append1 := func(key, text string) []string {
@@ -27,35 +27,35 @@ func TestIdempotencyKey(t *testing.T) {
 	ids := make(map[string]int)
 	for _, p := range all {
 		r := p.wait()
-		r.want(t, 0)
-		ids[attestationIn(t, r.out)]++
+		r.Want(t, 0)
+		ids[attestationIn(t, r.Out)]++
 	}
 	if len(ids) != 1 {
 		t.Errorf("the processes got the attestations %v, want one", ids)
 	}
-	if got := g.read("log"); got != "once\n" {
+	if got := g.Read("log"); got != "once\n" {
 		t.Fatalf("the call had its effect more than once: %q", got)
 	}
-	g.kill()
-	g.start()
+	g.Kill()
+	g.Start()
 	r := c.run(append1("key-1", "once\n")...)
-	r.want(t, 0, "used before")
-	if id := attestationIn(t, r.out); ids[id] == 0 {
+	r.Want(t, 0, "used before")
+	if id := attestationIn(t, r.Out); ids[id] == 0 {
 		t.Errorf("after a restart the attestation is %s, want that of %v", id, ids)
 	}
-	c.run(append1("key-1", "other\n")...).want(t, 7, "IDEMPOTENCY_MISMATCH")
-	if got := g.read("log"); got != "once\n" {
+	c.run(append1("key-1", "other\n")...).Want(t, 7, "IDEMPOTENCY_MISMATCH")
+	if got := g.Read("log"); got != "once\n" {
 		t.Errorf("a retry had an effect: %q", got)
 	}
 	// The negative control: under another key it is another call.
-	c.run(append1("key-2", "once\n")...).want(t, 0)
-	if got := g.read("log"); got != "once\nonce\n" {
+	c.run(append1("key-2", "once\n")...).Want(t, 0)
+	if got := g.Read("log"); got != "once\nonce\n" {
 		t.Errorf("under another key the file holds %q", got)
 	}
 	// Keys are each caller's own.
 	bob := g.add("bob", "--role", "operator")
-	bob.run(append1("key-1", "bob\n")...).want(t, 0)
-	if got := g.read("log"); got != "once\nonce\nbob\n" {
+	bob.run(append1("key-1", "bob\n")...).Want(t, 0)
+	if got := g.Read("log"); got != "once\nonce\nbob\n" {
 		t.Errorf("under another caller's equal key the file holds %q", got)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"palyra/internal/must"
 )
 
 // programs is the directory of the built programs; TestMain sets it once.
@@ -65,10 +67,7 @@ var withoutHelper = sync.OnceValues(func() (string, error) {
 // grpcurlPath is the pinned grpcurl.
 func grpcurlPath(t *testing.T) string {
 	t.Helper()
-	path, err := filepath.Abs(filepath.Join(repository, ".tools", "grpcurl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := must.Get(filepath.Abs(filepath.Join(repository, ".tools", "grpcurl")))(t)
 	if _, err := os.Stat(path); err != nil {
 		t.Fatalf("grpcurl is missing (%v); `make test` installs it", err)
 	}

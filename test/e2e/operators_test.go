@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"palyra/internal/must"
 )
 
 // TestSecondOperator adds people and an agent, with the daemon running and
@@ -21,8 +23,8 @@ func TestSecondOperator(t *testing.T) {
 
 	// Alone, the local operator answers for their own call.
 	call := write(local)
-	local.allow(call.asked()).want(t, 0)
-	call.wait().want(t, 0)
+	local.allow(call.asked()).Want(t, 0)
+	call.wait().Want(t, 0)
 
 	bob := g.add("bob", "--role", "operator")
 	if who := bob.status().Caller; who.Principal != "user:bob" || !slices.Equal(who.Roles, []string{"operator"}) {
@@ -33,23 +35,23 @@ func TestSecondOperator(t *testing.T) {
 	// From here on somebody else has to.
 	call = write(local)
 	waiting := call.asked()
-	local.allow(waiting).want(t, 3, "PERMISSION_DENIED")
-	if a := local.approval(waiting.id); a.State != "pending" || len(a.Votes) != 0 {
+	local.allow(waiting).Want(t, 3, "PERMISSION_DENIED")
+	if a := local.approval(waiting.ID); a.State != "pending" || len(a.Votes) != 0 {
 		t.Fatalf("after the refused vote the approval is %+v", a)
 	}
-	bob.allow(waiting).want(t, 0)
-	call.wait().want(t, 0)
+	bob.allow(waiting).Want(t, 0)
+	call.wait().Want(t, 0)
 
 	// Without a daemon the state directory is changed directly.
-	g.stop()
+	g.Stop()
 	carol := g.add("carol", "--role", "operator")
 	checkBundle(t, carol.credentials)
-	g.start()
+	g.Start()
 	call = write(bob)
 	waiting = call.asked()
-	bob.allow(waiting).want(t, 3, "PERMISSION_DENIED")
-	carol.allow(waiting).want(t, 0)
-	call.wait().want(t, 0)
+	bob.allow(waiting).Want(t, 3, "PERMISSION_DENIED")
+	carol.allow(waiting).Want(t, 0)
+	call.wait().Want(t, 0)
 
 	added := local.events("PAL-I102")
 	for _, name := range []string{"user:local", "user:bob", "user:carol"} {
@@ -70,31 +72,28 @@ func agentNeverDecides(t *testing.T, g *gateway, bob *client) {
 	agent.ok("call", "fs.read", "path=a.txt")
 	own := agent.begin("call", "fs.write", "path=c.txt", "content=new")
 	waiting := own.asked()
-	agent.allow(waiting).want(t, 3, "PERMISSION_DENIED")
+	agent.allow(waiting).Want(t, 3, "PERMISSION_DENIED")
 	others := bob.begin("call", "fs.write", "path=d.txt", "content=new")
 	waitingOther := others.asked()
-	agent.allow(waitingOther).want(t, 3, "PERMISSION_DENIED")
-	agent.deny(waitingOther).want(t, 3, "PERMISSION_DENIED")
-	agent.run("approvals", "list").want(t, 3)
-	agent.run("freeze").want(t, 3)
-	agent.run("journal", "list").want(t, 3)
+	agent.allow(waitingOther).Want(t, 3, "PERMISSION_DENIED")
+	agent.deny(waitingOther).Want(t, 3, "PERMISSION_DENIED")
+	agent.run("approvals", "list").Want(t, 3)
+	agent.run("freeze").Want(t, 3)
+	agent.run("journal", "list").Want(t, 3)
 	// Its owner is who asks, so with two users the owner may not decide either.
-	g.local().allow(waiting).want(t, 3, "PERMISSION_DENIED")
-	bob.allow(waiting).want(t, 0)
-	own.wait().want(t, 0)
-	g.local().allow(waitingOther).want(t, 0)
-	others.wait().want(t, 0)
-	g.palyrad("operator", "add", "deputy", "--owner", "local", "--role", "operator", "--out", filepath.Join(g.dir, "deputy")).want(t, 2, "cannot hold the role", "next: ")
+	g.local().allow(waiting).Want(t, 3, "PERMISSION_DENIED")
+	bob.allow(waiting).Want(t, 0)
+	own.wait().Want(t, 0)
+	g.local().allow(waitingOther).Want(t, 0)
+	others.wait().Want(t, 0)
+	g.palyrad("operator", "add", "deputy", "--owner", "local", "--role", "operator", "--out", filepath.Join(g.Dir, "deputy")).Want(t, 2, "cannot hold the role", "next: ")
 }
 
 // checkBundle wants a bundle that only its owner can read.
 func checkBundle(t *testing.T, dir string) {
 	t.Helper()
 	for name, mode := range map[string]os.FileMode{"": 0o700, "key.pem": 0o600, "cert.pem": 0o600, "ca.pem": 0o600, "endpoint": 0o600} {
-		info, err := os.Stat(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := must.Get(os.Stat(filepath.Join(dir, name)))(t)
 		if info.Mode().Perm() != mode {
 			t.Errorf("%s has mode %04o, want %04o", filepath.Join(dir, name), info.Mode().Perm(), mode)
 		}
@@ -109,13 +108,9 @@ func TestReadableKeyIsRefused(t *testing.T) {
 	key := filepath.Join(bob.credentials, "key.pem")
 	for _, mode := range []os.FileMode{0o640, 0o604} {
 		bob.ok("status")
-		if err := os.Chmod(key, mode); err != nil {
-			t.Fatal(err)
-		}
-		bob.run("status").want(t, 2, "CONFIG_INVALID", "chmod", key)
-		if err := os.Chmod(key, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(key, mode))
+		bob.run("status").Want(t, 2, "CONFIG_INVALID", "chmod", key)
+		must.Do(t, os.Chmod(key, 0o600))
 	}
 	bob.ok("status")
 }

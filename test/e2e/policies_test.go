@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/test/process"
 )
 
@@ -39,10 +40,10 @@ unless { context.approval.votes.contains({ role: "*", surface: "console", paired
 
 // activate puts a policy file in place and waits until it is in force.
 func (g *gateway) activate(name, text string) {
-	g.t.Helper()
+	g.T.Helper()
 	before := g.local().status().SnapshotDigest
 	g.policy(name, text)
-	process.Eventually(g.t, name+" is in force", process.Patience, func() (bool, string) {
+	process.Eventually(g.T, name+" is in force", process.Patience, func() (bool, string) {
 		now := g.local().status().SnapshotDigest
 		return now != before, now
 	})
@@ -61,7 +62,7 @@ func startTeam(t *testing.T) team {
 	bob := g.add("bob", "--role", "operator")
 	carol := g.add("carol", "--role", "operator,security")
 	dave := g.add("dave", "--role", "operator", "--role", "security")
-	g.start()
+	g.Start()
 	return team{g, g.local(), bob, carol, dave}
 }
 
@@ -72,9 +73,9 @@ func (g *team) write(name string) *pending {
 
 // stillPending wants a vote that was taken and was not enough.
 func (g *team) stillPending(id, missing string) {
-	g.t.Helper()
+	g.T.Helper()
 	if a := g.owner.approval(id); a.State != "pending" || !strings.Contains(a.Missing, missing) {
-		g.t.Errorf("the approval is %s and misses %q, want pending and %q", a.State, a.Missing, missing)
+		g.T.Errorf("the approval is %s and misses %q, want pending and %q", a.State, a.Missing, missing)
 	}
 }
 
@@ -84,41 +85,41 @@ func TestPolicyAlone(t *testing.T) {
 	const file = "10-approvals.cedar"
 	g.sub("nothing said", func(t *testing.T) {
 		call := g.write("one-is-enough")
-		g.bob.allow(call.asked()).want(t, 0)
-		call.wait().want(t, 0)
+		g.bob.allow(call.asked()).Want(t, 0)
+		call.wait().Want(t, 0)
 	})
 	g.sub("two approvers", func(t *testing.T) {
 		g.activate(file, twoApprovers)
 		defer g.activate(file, "")
 		call := g.write("two-approvers")
 		a := call.asked()
-		g.bob.allow(a).want(t, 0)
-		g.stillPending(a.id, "the approval of 1 person")
-		g.bob.allow(a).want(t, 7) // one person is one, however often
-		g.stillPending(a.id, "the approval of 1 person")
-		g.carol.allow(a).want(t, 0)
-		call.wait().want(t, 0)
+		g.bob.allow(a).Want(t, 0)
+		g.stillPending(a.ID, "the approval of 1 person")
+		g.bob.allow(a).Want(t, 7) // one person is one, however often
+		g.stillPending(a.ID, "the approval of 1 person")
+		g.carol.allow(a).Want(t, 0)
+		call.wait().Want(t, 0)
 	})
 	g.sub("two from one role", func(t *testing.T) {
 		g.activate(file, twoFromSecurity)
 		defer g.activate(file, "")
 		call := g.write("two-from-security")
 		a := call.asked()
-		g.bob.allow(a).want(t, 0)
-		g.carol.allow(a).want(t, 0)
-		g.stillPending(a.id, "role security")
-		g.dave.allow(a).want(t, 0)
-		call.wait().want(t, 0)
+		g.bob.allow(a).Want(t, 0)
+		g.carol.allow(a).Want(t, 0)
+		g.stillPending(a.ID, "role security")
+		g.dave.allow(a).Want(t, 0)
+		call.wait().Want(t, 0)
 	})
 	g.sub("a veto ends it", func(t *testing.T) {
 		g.activate(file, twoApprovers)
 		defer g.activate(file, "")
 		call := g.write("veto")
 		a := call.asked()
-		g.bob.allow(a).want(t, 0)
-		g.carol.deny(a).want(t, 0)
-		call.wait().want(t, 4, "APPROVAL_DENIED", "not today")
-		if g.read("veto") != "" {
+		g.bob.allow(a).Want(t, 0)
+		g.carol.deny(a).Want(t, 0)
+		call.wait().Want(t, 4, "APPROVAL_DENIED", "not today")
+		if g.Read("veto") != "" {
 			t.Error("the call ran after a veto")
 		}
 	})
@@ -129,21 +130,21 @@ func TestPolicyAlone(t *testing.T) {
 		a := call.asked()
 		g.activate(file, onlyConsole)
 		defer g.activate(file, "")
-		g.bob.allow(a).want(t, 0)
-		g.carol.allow(a).want(t, 0)
-		g.stillPending(a.id, "console")
+		g.bob.allow(a).Want(t, 0)
+		g.carol.allow(a).Want(t, 0)
+		g.stillPending(a.ID, "console")
 		// Nobody makes a vote one of the console by saying so.
-		said := g.grpcurl(g.dave.credentials, true, "-d", `{"approval_id":"`+a.id+`","allow":true,"shown_digest":"`+a.digest+`","surface":"console"}`, "palyra.v1.ApprovalsService/DecideApproval")
-		if said.code == 0 || !strings.Contains(said.err, "INVALID_INPUT") {
-			t.Errorf("a vote that claims the console: exit code %d, %s%s", said.code, said.out, said.err)
+		said := g.grpcurl(g.dave.credentials, true, "-d", `{"approval_id":"`+a.ID+`","allow":true,"shown_digest":"`+a.Digest+`","surface":"console"}`, "palyra.v1.ApprovalsService/DecideApproval")
+		if said.Code == 0 || !strings.Contains(said.Err, "INVALID_INPUT") {
+			t.Errorf("a vote that claims the console: exit code %d, %s%s", said.Code, said.Out, said.Err)
 		}
-		g.stillPending(a.id, "console")
-		g.owner.ok("approvals", "cancel", a.id)
-		if r := call.wait(); r.code == 0 || g.read("console") != "" {
-			t.Errorf("the call ended with exit code %d and the file holds %q", r.code, g.read("console"))
+		g.stillPending(a.ID, "console")
+		g.owner.ok("approvals", "cancel", a.ID)
+		if r := call.wait(); r.Code == 0 || g.Read("console") != "" {
+			t.Errorf("the call ended with exit code %d and the file holds %q", r.Code, g.Read("console"))
 		}
 		// Asked now, nobody is made to wait: this version has no console.
-		g.write("console").wait().want(t, 3, "APPROVAL_UNATTAINABLE", "No console is available")
+		g.write("console").wait().Want(t, 3, "APPROVAL_UNATTAINABLE", "No console is available")
 	})
 	g.sub("no standing grants", func(t *testing.T) { noStandingGrants(t, g, file) })
 }
@@ -157,23 +158,23 @@ func noStandingGrants(t *testing.T, g team, file string) {
 	// The file is there already: what is approved includes the file's digest.
 	g.file("again", "new")
 	call := run()
-	g.bob.allow(call.asked(), "--allow", "session").want(t, 0)
-	call.wait().want(t, 0)
-	run().wait().want(t, 0) // the grant answers
+	g.bob.allow(call.asked(), "--allow", "session").Want(t, 0)
+	call.wait().Want(t, 0)
+	run().wait().Want(t, 0) // the grant answers
 
 	g.activate(file, noStanding)
 	defer g.activate(file, "")
 	call = run()
 	a := call.asked()
-	g.bob.allow(a, "--allow", "session").want(t, 0)
-	call.wait().want(t, 0)
+	g.bob.allow(a, "--allow", "session").Want(t, 0)
+	call.wait().Want(t, 0)
 	call = run()
 	again := call.asked()
-	if again.id == a.id {
+	if again.ID == a.ID {
 		t.Error("the second call waits for the approval of the first")
 	}
-	g.bob.deny(again).want(t, 0)
-	call.wait().want(t, 4)
+	g.bob.deny(again).Want(t, 0)
+	call.wait().Want(t, 4)
 	// Nothing else is touched: a tool that only reads still runs.
 	g.owner.ok("call", "fs.read", "path=a.txt")
 }
@@ -184,10 +185,10 @@ func TestUnattainable(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	g.policy("10.cedar", twoFromSecurity)
-	g.start()
+	g.Start()
 	c := g.local()
 	call := []string{"call", "fs.write", "path=b.txt", "content=new"}
-	c.run(call...).want(t, 3, "APPROVAL_UNATTAINABLE", "security", "palyrad operator add")
+	c.run(call...).Want(t, 3, "APPROVAL_UNATTAINABLE", "security", "palyrad operator add")
 	for _, name := range []string{"carol", "dave"} {
 		g.add(name, "--role", "operator", "--role", "security")
 	}
@@ -209,25 +210,23 @@ func TestPolicyReload(t *testing.T) {
 
 	g.sub("a changed file", func(t *testing.T) {
 		g.activate("10.cedar", deny("no-reading"))
-		c.run("call", "fs.read", "path=a.txt").want(t, 3, "POLICY_DENIED", "no-reading", "10.cedar:1")
+		c.run("call", "fs.read", "path=a.txt").Want(t, 3, "POLICY_DENIED", "no-reading", "10.cedar:1")
 		g.activate("10.cedar", "")
 		c.ok("call", "fs.read", "path=a.txt")
 	})
 	g.sub("SIGHUP", func(t *testing.T) {
 		// The file itself lies elsewhere, where nobody watches it.
-		target := filepath.Join(g.dir, "elsewhere.cedar")
+		target := filepath.Join(g.Dir, "elsewhere.cedar")
 		g.write(target, deny("first"))
 		before := c.status().PolicyVersion
-		if err := os.Symlink(target, filepath.Join(g.policies, "20.cedar")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Symlink(target, filepath.Join(g.Policies, "20.cedar")))
 		process.Eventually(t, "the link is followed", process.Patience, func() (bool, string) { v := c.status().PolicyVersion; return v != before, v })
 		loaded := c.status().PolicyVersion
 		g.write(target, deny("second"))
-		c.run("call", "fs.read", "path=a.txt").want(t, 3, "first")
-		g.signal(syscall.SIGHUP)
+		c.run("call", "fs.read", "path=a.txt").Want(t, 3, "first")
+		g.Signal(syscall.SIGHUP)
 		process.Eventually(t, "SIGHUP reloads", process.Patience, func() (bool, string) { v := c.status().PolicyVersion; return v != loaded, v })
-		c.run("call", "fs.read", "path=a.txt").want(t, 3, "second")
+		c.run("call", "fs.read", "path=a.txt").Want(t, 3, "second")
 		g.activate("20.cedar", "")
 		c.ok("call", "fs.read", "path=a.txt")
 	})
@@ -260,8 +259,8 @@ func brokenPolicy(t *testing.T, g *gateway, text string) {
 		t.Errorf("a set that does not load is in force: %+v, was %+v", after, before)
 	}
 	c.ok("call", "fs.read", "path=a.txt")
-	c.run("policy", "reload").want(t, 1, "POLICY_INVALID", "30.cedar")
-	c.run("policy", "check", g.policies).want(t, 1)
+	c.run("policy", "reload").Want(t, 1, "POLICY_INVALID", "30.cedar")
+	c.run("policy", "check", g.Policies).Want(t, 1)
 	g.policy("30.cedar", "")
 	c.ok("policy", "reload")
 	if now := c.status().PolicyVersion; now != before.PolicyVersion {

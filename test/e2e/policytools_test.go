@@ -28,8 +28,8 @@ type explanation struct {
 }
 
 func (c *client) explained(args ...string) explanation {
-	c.g.t.Helper()
-	return decode[explanation](c.g.t, c.ok(append([]string{"policy", "explain", "-o", "json"}, args...)...))
+	c.g.T.Helper()
+	return decode[explanation](c.g.T, c.ok(append([]string{"policy", "explain", "-o", "json"}, args...)...))
 }
 
 const noSecretNotes = `@id("team.no-secret-notes")
@@ -46,9 +46,9 @@ func TestExplainNamesTheChange(t *testing.T) {
 	g := newGateway(t)
 	g.file("secret-notes.md", "remember")
 	g.policy("20-team.cedar", noSecretNotes)
-	g.start()
+	g.Start()
 	me := g.local()
-	me.run("call", "fs.read", "path=secret-notes.md").want(t, 3, "POLICY_DENIED")
+	me.run("call", "fs.read", "path=secret-notes.md").Want(t, 3, "POLICY_DENIED")
 	decided := me.events("PAL-D103")
 	payload := decode[struct {
 		ID string `json:"decision_id"`
@@ -71,7 +71,7 @@ func TestExplainNamesTheChange(t *testing.T) {
 		t.Errorf("the page is\n%s", shown)
 	}
 	// What the explanation says is tried before it is done.
-	edited := filepath.Join(g.dir, "20-team.cedar")
+	edited := filepath.Join(g.Dir, "20-team.cedar")
 	g.write(edited, strings.Replace(noSecretNotes, `"secret*"`, `"secret/*"`, 1))
 	if got := me.ok("policy", "simulate", "fs.read", "path=secret-notes.md", "--policies", edited); !strings.Contains(got, "verdict       allow") || !strings.Contains(got, "in force      deny") {
 		t.Errorf("the simulation says\n%s", got)
@@ -96,7 +96,7 @@ func TestActivationSurvivesARestart(t *testing.T) {
 	read := []string{"call", "fs.read", "path=secret-notes.md"}
 	free := me.status().PolicyVersion
 	g.activate("20-team.cedar", noSecretNotes)
-	me.run(read...).want(t, 3, "POLICY_DENIED")
+	me.run(read...).Want(t, 3, "POLICY_DENIED")
 	me.ok("policy", "activate", free)
 	me.ok(read...)
 	if out := me.ok("policy", "versions"); !strings.Contains(out, "activated") || !strings.Contains(out, "20-team.cedar") {
@@ -110,12 +110,12 @@ func TestActivationSurvivesARestart(t *testing.T) {
 		said := me.ok("status")
 		return strings.Contains(said, "changed and does not count"), said
 	})
-	g.kill()
-	g.start()
+	g.Kill()
+	g.Start()
 	me.ok(read...)
 	g.policy("30-more.cedar", "")
 	me.ok("policy", "reload")
-	me.run(read...).want(t, 3, "POLICY_DENIED")
+	me.run(read...).Want(t, 3, "POLICY_DENIED")
 	if said := me.ok("status"); strings.Contains(said, "is activated") {
 		t.Errorf("the activation did not end:\n%s", said)
 	}
@@ -131,21 +131,21 @@ func TestFailingPolicyTestKeepsTheRunningSet(t *testing.T) {
 		"  - {name: other notes, call: {tool: fs.read, args: {path: x}, facts: {path: notes.md}}, expect: {verdict: allow}}\n" +
 		"  - {name: a call without a path, call: {tool: fs.read, args: {path: x}}, expect: {verdict: allow}}\n"
 	g.policy("20-team.test.yaml", tests)
-	g.start()
+	g.Start()
 	g.file("secret-notes.md", "remember")
 	me := g.local()
-	me.run("policy", "test", g.policies, "--cover-min", "100").want(t, 0, "3 passed, 0 failed; 100 %")
+	me.run("policy", "test", g.Policies, "--cover-min", "100").Want(t, 0, "3 passed, 0 failed; 100 %")
 	before := me.status().PolicyVersion
 	g.policy("20-team.cedar", strings.Replace(noSecretNotes, "secret*", "hidden*", 1))
-	me.run("policy", "test", g.policies).want(t, 1, "2 passed, 1 failed")
-	me.run("policy", "test", g.policies, "--offline").want(t, 1, "2 passed, 1 failed")
-	me.run("policy", "reload").want(t, 1, "POLICY_INVALID", `test "secret notes" failed`, "20-team.test.yaml:4:")
+	me.run("policy", "test", g.Policies).Want(t, 1, "2 passed, 1 failed")
+	me.run("policy", "test", g.Policies, "--offline").Want(t, 1, "2 passed, 1 failed")
+	me.run("policy", "reload").Want(t, 1, "POLICY_INVALID", `test "secret notes" failed`, "20-team.test.yaml:4:")
 	if now := me.status().PolicyVersion; now != before {
 		t.Errorf("the version changed from %s to %s", before, now)
 	}
-	me.run("call", "fs.read", "path=secret-notes.md").want(t, 3, "POLICY_DENIED")
-	g.stop()
-	g.launchRefused().want(t, 1, `test "secret notes" failed`)
+	me.run("call", "fs.read", "path=secret-notes.md").Want(t, 3, "POLICY_DENIED")
+	g.Stop()
+	g.launchRefused().Want(t, 1, `test "secret notes" failed`)
 	g.policy("20-team.cedar", noSecretNotes)
-	g.start()
+	g.Start()
 }

@@ -15,7 +15,7 @@ import (
 // waits. The approval can still be decided, and the same call again uses it.
 func TestPendingApprovalSurvives(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(*gateway){"SIGTERM": (*gateway).stop, "SIGKILL": (*gateway).kill} {
+	for name, end := range map[string]func(*gateway){"SIGTERM": (*gateway).Stop, "SIGKILL": (*gateway).Kill} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := startGateway(t)
@@ -23,31 +23,31 @@ func TestPendingApprovalSurvives(t *testing.T) {
 			args := []string{"call", "fs.write", "path=b.txt", "content=new"}
 			call := c.begin(args...)
 			a := call.asked()
-			if c.approval(a.id).RunGone {
+			if c.approval(a.ID).RunGone {
 				t.Error("the run is said to be gone while its call waits")
 			}
 			end(g)
-			if r := call.wait(); r.code == 0 || g.read("b.txt") != "" {
-				t.Fatalf("the call ended with exit code %d and the file holds %q\n%s", r.code, g.read("b.txt"), r.err)
+			if r := call.wait(); r.Code == 0 || g.Read("b.txt") != "" {
+				t.Fatalf("the call ended with exit code %d and the file holds %q\n%s", r.Code, g.Read("b.txt"), r.Err)
 			}
 
-			g.start()
-			after := c.approval(a.id)
+			g.Start()
+			after := c.approval(a.ID)
 			if after.State != "pending" || !after.RunGone {
 				t.Fatalf("after the restart the approval is %+v, want pending with its run gone", after)
 			}
-			c.allow(a).want(t, 0)
-			if g.read("b.txt") != "" {
+			c.allow(a).Want(t, 0)
+			if g.Read("b.txt") != "" {
 				t.Fatal("the call ran though its run is gone")
 			}
-			c.run(args...).want(t, 0)
-			if g.read("b.txt") != "new" {
-				t.Errorf("the file holds %q", g.read("b.txt"))
+			c.run(args...).Want(t, 0)
+			if g.Read("b.txt") != "new" {
+				t.Errorf("the file holds %q", g.Read("b.txt"))
 			}
-			if got := c.lastAttestation().Statement.Predicate.Invocation.ApprovalID; got != a.id {
-				t.Errorf("the call cites approval %s, want %s", got, a.id)
+			if got := c.lastAttestation().Statement.Predicate.Invocation.ApprovalID; got != a.ID {
+				t.Errorf("the call cites approval %s, want %s", got, a.ID)
 			}
-			if state := c.approval(a.id).State; state != "consumed" {
+			if state := c.approval(a.ID).State; state != "consumed" {
 				t.Errorf("the approval is %s, want consumed", state)
 			}
 			c.ok("journal", "verify")
@@ -63,18 +63,18 @@ func TestRetryJoinsAfterRestart(t *testing.T) {
 	args := []string{"call", "fs.write", "path=b.txt", "content=new"}
 	first := c.begin(args...)
 	a := first.asked()
-	g.kill()
+	g.Kill()
 	first.wait()
-	g.start()
+	g.Start()
 	again := c.begin(args...)
 	if joined := again.asked(); joined != a {
 		t.Errorf("the call waits for %v, want %v", joined, a)
 	}
-	if c.approval(a.id).RunGone {
+	if c.approval(a.ID).RunGone {
 		t.Error("a call waits, and the approval says that its run is gone")
 	}
-	c.allow(a).want(t, 0)
-	again.wait().want(t, 0)
+	c.allow(a).Want(t, 0)
+	again.wait().Want(t, 0)
 }
 
 // TestGrantsSurvive: a grant holds over a restart, and a revoke ends it at once.
@@ -85,30 +85,30 @@ func TestGrantsSurvive(t *testing.T) {
 	list := []string{"call", "process.run", `argv=["ls"]`}
 	call := c.begin(list...)
 	a := call.asked()
-	c.allow(a, "--allow", "timeboxed", "--for", "30m", "--match", "subject").want(t, 0)
-	call.wait().want(t, 0)
-	grant := c.approval(a.id).GrantID
+	c.allow(a, "--allow", "timeboxed", "--for", "30m", "--match", "subject").Want(t, 0)
+	call.wait().Want(t, 0)
+	grant := c.approval(a.ID).GrantID
 	if grant == "" {
 		t.Fatal("the vote minted no grant")
 	}
 	// The subject is ls in this workspace, whatever its arguments.
 	c.ok("call", "process.run", `argv=["ls","-l"]`)
-	g.kill()
-	g.start()
+	g.Kill()
+	g.Start()
 	c.ok(list...)
 	if got := c.lastAttestation().Statement.Predicate.Invocation.GrantID; got != grant {
 		t.Errorf("the call cites grant %q, want %s", got, grant)
 	}
 	// Another program is another subject.
 	other := c.begin("call", "process.run", `argv=["cat","a.txt"]`)
-	c.deny(other.asked()).want(t, 0)
-	other.wait().want(t, 4)
+	c.deny(other.asked()).Want(t, 0)
+	other.wait().Want(t, 4)
 
 	c.ok("call", "process.run", `argv=["ls","-l"]`)
 	c.ok("grants", "revoke", grant, "--yes", "--reason", "done")
 	call = c.begin(list...)
-	c.deny(call.asked()).want(t, 0)
-	call.wait().want(t, 4)
+	c.deny(call.asked()).Want(t, 0)
+	call.wait().Want(t, 4)
 	if n := c.status().LiveGrants; n != 0 {
 		t.Errorf("%d grants are live after the revoke", n)
 	}
@@ -123,12 +123,12 @@ func TestInterruptLeavesTheQuestion(t *testing.T) {
 	call := c.begin("call", "fs.write", "path=b.txt", "content=new")
 	a := call.asked()
 	call.interrupt()
-	call.wait().want(t, 1, "interrupted")
-	if state := c.approval(a.id).State; state != "pending" {
+	call.wait().Want(t, 1, "interrupted")
+	if state := c.approval(a.ID).State; state != "pending" {
 		t.Errorf("the approval is %s", state)
 	}
-	c.allow(a).want(t, 0, "")
-	process.Eventually(t, "the call ran", process.Patience, func() (bool, string) { return g.read("b.txt") == "new", g.read("b.txt") })
+	c.allow(a).Want(t, 0, "")
+	process.Eventually(t, "the call ran", process.Patience, func() (bool, string) { return g.Read("b.txt") == "new", g.Read("b.txt") })
 }
 
 // TestKilledWhileRunning kills palyrad under a running program: the program
@@ -137,15 +137,15 @@ func TestKilledWhileRunning(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	g.policy("10.cedar", waived)
-	g.start()
+	g.Start()
 	c := g.local()
 	call, running := beginSleeping(t, c, 3002)
-	g.kill()
-	if r := call.wait(); r.code == 0 {
-		t.Errorf("the call ended with exit code 0: %s%s", r.out, r.err)
+	g.Kill()
+	if r := call.wait(); r.Code == 0 {
+		t.Errorf("the call ended with exit code 0: %s%s", r.Out, r.Err)
 	}
 	process.Eventually(t, "the program is gone", process.Patience, func() (bool, string) { return !running(), "it runs" })
-	g.start()
+	g.Start()
 	closed := c.events("PAL-X101")
 	if len(closed) != 1 || !strings.Contains(string(closed[0].Payload), "OUTCOME_UNKNOWN") {
 		t.Errorf("the start closed %s, want one call", closed)
@@ -159,16 +159,16 @@ func TestOrderlyStopFinishesWhatRuns(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	g.policy("10.cedar", waived)
-	g.start()
+	g.Start()
 	c := g.local()
 	call := c.begin("call", "sleep", "duration_ms=2000", "-o", "ndjson")
-	if call.out.Await(regexp.MustCompile(`"decision":.*"allowed":true`), call.ended) == nil {
-		t.Fatalf("the call was not decided\nstdout: %s\nstderr: %s", call.out, call.err)
+	if call.Out.Await(regexp.MustCompile(`"decision":.*"allowed":true`), call.Ended) == nil {
+		t.Fatalf("the call was not decided\nstdout: %s\nstderr: %s", call.Out, call.Err)
 	}
-	g.signal(syscall.SIGTERM)
-	call.wait().want(t, 0)
-	g.awaitEnd()
-	g.start()
+	g.Signal(syscall.SIGTERM)
+	call.wait().Want(t, 0)
+	g.Wait(g.T)
+	g.Start()
 	if got := c.lastAttestation().Statement.Predicate.Result.Outcome; got != "succeeded" {
 		t.Errorf("the call is attested as %s", got)
 	}

@@ -19,22 +19,23 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/identity"
+	"palyra/internal/must"
 	"palyra/test/process"
 )
 
 // model is a table of the configuration for a model that a server of the test
 // answers for.
 func (g *gateway) model(name, provider, url, key string) {
-	g.t.Helper()
-	file := filepath.Join(g.dir, name+".key")
+	g.T.Helper()
+	file := filepath.Join(g.Dir, name+".key")
 	g.write(file, key+"\n")
 	g.configure(fmt.Sprintf("[[models]]\nname = %q\nprovider = %q\nmodel = \"test-model\"\nbase_url = %q\napi_key_file = %q\n", name, provider, url, file))
 }
 
 // script declares a model that plays a script.
 func (g *gateway) script(name, text string) {
-	g.t.Helper()
-	file := filepath.Join(g.dir, name+".yaml")
+	g.T.Helper()
+	file := filepath.Join(g.Dir, name+".yaml")
 	g.write(file, text)
 	g.configure(fmt.Sprintf("[[models]]\nname = %q\nprovider = \"scripted\"\nscript = %q\n", name, file))
 }
@@ -46,16 +47,13 @@ type api struct {
 }
 
 func (c *client) api() api {
-	t := c.g.t
+	t := c.g.T
 	t.Helper()
 	dir := c.credentials
 	if dir == "" {
 		dir = c.g.bundle()
 	}
-	bundle, err := identity.ReadBundle(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bundle := must.Get(identity.ReadBundle(dir))(t)
 	transport := &http.Transport{TLSClientConfig: bundle.ClientTLS(), ForceAttemptHTTP2: true}
 	t.Cleanup(transport.CloseIdleConnections)
 	return api{t, palyrav1connect.NewGatewayServiceClient(&http.Client{Transport: transport}, "https://"+c.g.address(), connect.WithGRPC())}
@@ -131,11 +129,9 @@ func (s *runStream) asked() *palyrav1.Approval {
 // vote answers an approval on the stream.
 func (s *runStream) vote(asked *palyrav1.Approval) {
 	s.t.Helper()
-	if err := s.stream.Send(&palyrav1.RunStreamRequest{Message: &palyrav1.RunStreamRequest_Approval{Approval: &palyrav1.DecideApprovalRequest{
+	must.Do(s.t, s.stream.Send(&palyrav1.RunStreamRequest{Message: &palyrav1.RunStreamRequest_Approval{Approval: &palyrav1.DecideApprovalRequest{
 		ApprovalId: asked.GetApprovalId(), Allow: true, ShownDigest: asked.GetCallDigest(),
-	}}}); err != nil {
-		s.t.Fatal(err)
-	}
+	}}}))
 }
 
 // finished reads to the end of the stream, which is that of the run.
@@ -153,10 +149,7 @@ func (a api) tape(id string, after int64) []*palyrav1.RunEvent {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.t.Context(), process.Patience)
 	defer cancel()
-	stream, err := a.WatchRun(ctx, &palyrav1.WatchRunRequest{RunId: id, After: after})
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	stream := must.Get(a.WatchRun(ctx, &palyrav1.WatchRunRequest{RunId: id, After: after}))(a.t)
 	defer stream.Close()
 	var list []*palyrav1.RunEvent
 	for stream.Receive() {
@@ -173,10 +166,7 @@ func (a api) tape(id string, after int64) []*palyrav1.RunEvent {
 // run returns a run as it is listed.
 func (a api) run(id string) *palyrav1.Run {
 	a.t.Helper()
-	res, err := a.GetRun(a.t.Context(), &palyrav1.GetRunRequest{RunId: id})
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	res := must.Get(a.GetRun(a.t.Context(), &palyrav1.GetRunRequest{RunId: id}))(a.t)
 	return res.GetRun()
 }
 

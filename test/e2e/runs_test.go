@@ -17,6 +17,7 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/model"
 	"palyra/internal/model/modeltest"
+	"palyra/test/process"
 )
 
 // pair reads two things side by side and then wants to write.
@@ -50,7 +51,7 @@ func TestRunWithAnApprovalOnTheStream(t *testing.T) {
 	g := newGateway(t)
 	g.script("pair", pair)
 	g.policy("10.cedar", onTheStream)
-	g.start()
+	g.Start()
 	agent, owner := g.add("helper", "--owner", "local", "--role", "agent"), g.local()
 	s := agent.api().open(starts("write it down"))
 	id := s.started()
@@ -60,13 +61,13 @@ func TestRunWithAnApprovalOnTheStream(t *testing.T) {
 	if refused.GetReason() != "PERMISSION_DENIED" || refused.GetApprovalId() != asked.GetApprovalId() {
 		t.Errorf("the agent's vote: %v", refused)
 	}
-	if g.read("b.txt") != "" {
+	if g.Read("b.txt") != "" {
 		t.Fatal("the call ran before anybody allowed it")
 	}
 	inline := owner.api().open(resumes(id, 0))
 	inline.vote(inline.asked())
-	if run := s.finished(); run.GetState() != palyrav1.RunState_RUN_STATE_COMPLETED || run.GetUsage().GetCalls() != 3 || g.read("b.txt") != "new" {
-		t.Errorf("finished as %v; the file holds %q", run, g.read("b.txt"))
+	if run := s.finished(); run.GetState() != palyrav1.RunState_RUN_STATE_COMPLETED || run.GetUsage().GetCalls() != 3 || g.Read("b.txt") != "new" {
+		t.Errorf("finished as %v; the file holds %q", run, g.Read("b.txt"))
 	}
 	if a := owner.approval(asked.GetApprovalId()); len(a.Votes) != 1 || a.Votes[0].User != "user:local" || a.Votes[0].Surface != "stream" || a.State != "consumed" {
 		t.Errorf("the approval is %+v", a)
@@ -99,7 +100,7 @@ func TestRunOutlivesItsStream(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	g.script("slow", "turns:\n  - text: one two three\n    delay: 20ms\n    calls:\n      - {tool: sleep, input: {duration_ms: 300}}\n  - text: four\n")
-	g.start()
+	g.Start()
 	a := g.local().api()
 	first := a.open(starts("go on without me"))
 	id := first.started()
@@ -123,12 +124,12 @@ func TestKilledUnderARun(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	g.script("pair", pair)
-	g.start()
+	g.Start()
 	s := g.local().api().open(starts("write it down"))
 	id := s.started()
 	asked := s.asked()
-	g.kill()
-	g.start()
+	g.Kill()
+	g.Start()
 	a := g.local().api()
 	run := a.run(id)
 	if run.GetState() != palyrav1.RunState_RUN_STATE_INTERRUPTED || run.GetReason() != "RUN_INTERRUPTED" || run.GetUsage().GetCalls() != 3 || run.GetEndedAt() == nil {
@@ -148,7 +149,7 @@ func TestKilledUnderARun(t *testing.T) {
 	if p := g.local().approval(asked.GetApprovalId()); p.State != "pending" || !p.RunGone {
 		t.Errorf("the approval is %+v", p)
 	}
-	if g.read("b.txt") != "" {
+	if g.Read("b.txt") != "" {
 		t.Error("the call ran")
 	}
 	g.local().ok("journal", "verify")
@@ -159,14 +160,14 @@ func TestStopUnderARun(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	g.script("pair", pair)
-	g.start()
+	g.Start()
 	s := g.local().api().open(starts("write it down"))
 	s.asked()
-	g.signal(15)
+	g.Signal(15)
 	if run := s.finished(); run.GetState() != palyrav1.RunState_RUN_STATE_INTERRUPTED {
 		t.Errorf("finished as %v", run)
 	}
-	g.awaitEnd()
+	g.Wait(g.T)
 }
 
 // TestCancelReachesTheProvider cancels a run while the provider streams.
@@ -175,7 +176,7 @@ func TestCancelReachesTheProvider(t *testing.T) {
 	g := newGateway(t)
 	server := modeltest.Anthropic(t, modeltest.File("cut-in-call").Stalled())
 	g.model("claude", "anthropic", server.URL, modeltest.Key)
-	g.start()
+	g.Start()
 	a := g.local().api()
 	s := a.open(starts("hello"))
 	id := s.started()
@@ -205,7 +206,7 @@ func TestStreamCutInACall(t *testing.T) {
 	for provider, server := range servers {
 		g.model(provider, provider, server.URL, modeltest.Key)
 	}
-	g.start()
+	g.Start()
 	for provider, server := range servers {
 		s := g.local().api().open(starts("what does it say?", func(r *palyrav1.StartRunRequest) { r.Model = provider }))
 		if run := s.finished(); run.GetState() != palyrav1.RunState_RUN_STATE_COMPLETED || run.GetUsage().GetCalls() != 1 {
@@ -222,8 +223,8 @@ func TestStreamCutInACall(t *testing.T) {
 			t.Errorf("%s: %d requests; the last should have the result", provider, len(requests))
 		}
 	}
-	if g.read("a.txt") != "hello\n" {
-		t.Errorf("the file holds %q: half a call was made", g.read("a.txt"))
+	if g.Read("a.txt") != "hello\n" {
+		t.Errorf("the file holds %q: half a call was made", g.Read("a.txt"))
 	}
 }
 
@@ -232,7 +233,7 @@ func TestRunBudgets(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	g.script("endless", "repeat: true\nturns:\n  - calls:\n      - {tool: sleep, input: {duration_ms: 10}}\n    usage: {input: 300, output: 100}\n")
-	g.start()
+	g.Start()
 	a := g.local().api()
 	for want, budget := range map[string]*palyrav1.RunBudget{
 		"BUDGET_EXCEEDED":       {Calls: 3},
@@ -256,7 +257,7 @@ func TestRunsAreOnesOwn(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	g.script("short", "turns:\n  - text: done\n")
-	g.start()
+	g.Start()
 	dan := g.add("dan", "--role", "developer")
 	ids := map[string]string{}
 	clients := map[string]api{
@@ -292,17 +293,17 @@ func TestGrpcurlRunStream(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	g.script("talk", "turns:\n  - text: first answer\n  - expect:\n      - {message: and then}\n    text: second answer\n")
-	g.start()
+	g.Start()
 	bundle := g.bundle()
 	cmd := exec.CommandContext(t.Context(), grpcurlPath(t), "-cacert", filepath.Join(bundle, "ca.pem"),
 		"-cert", filepath.Join(bundle, "cert.pem"), "-key", filepath.Join(bundle, "key.pem"),
 		"-d", "@", g.address(), "palyra.v1.GatewayService/RunStream")
 	cmd.Stdin = strings.NewReader(`{"start":{"message":"hello","interactive":true}} {"userMessage":{"text":"and then?"}}`)
-	r := finish(t, cmd)
-	r.want(t, 0)
+	r := process.Finish(t, cmd)
+	r.Want(t, 0)
 	for _, text := range []string{"first answer", "second answer", "RUN_STATE_COMPLETED"} {
-		if !strings.Contains(r.out, text) {
-			t.Errorf("grpcurl does not show %q:\n%s", text, r.out)
+		if !strings.Contains(r.Out, text) {
+			t.Errorf("grpcurl does not show %q:\n%s", text, r.Out)
 		}
 	}
 }

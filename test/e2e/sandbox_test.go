@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/sandbox/cgroup"
 	"palyra/test/process"
 )
@@ -82,24 +83,24 @@ const canary = "PALYRA_E2E_CANARY=of-the-daemon"
 func TestProgramsAreContained(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, "[process_runner]", "allow_interpreters = true")
-	g.env = []string{canary}
+	g.Env = []string{canary}
 	g.policy("10.cedar", waived)
 	g.file("probe.py", probe)
 	port, accepted := countConnections(t)
-	g.start()
+	g.Start()
 
-	bare := exec.CommandContext(t.Context(), "python3", filepath.Join(g.workspace, "probe.py"), port, g.dir)
-	bare.Env, bare.Dir = append(environment(g.dir), canary), t.TempDir()
-	outside := finish(t, bare)
-	outside.want(t, 0)
+	bare := exec.CommandContext(t.Context(), "python3", filepath.Join(g.Workspace, "probe.py"), port, g.Dir)
+	bare.Env, bare.Dir = append(process.Environment(g.Dir), canary), t.TempDir()
+	outside := process.Finish(t, bare)
+	outside.Want(t, 0)
 	process.Eventually(t, "the bare probe's connection is counted", process.Patience, func() (bool, string) { return accepted.Load() > 0, "none" })
-	free := decode[probed](t, outside.out)
+	free := decode[probed](t, outside.Out)
 	if !free.OwnEnvironment || free.OtherEnvironments < 2 || !free.Connect || !free.Outside || free.Shadow != (os.Getuid() == 0) || accepted.Load() != 1 {
 		t.Fatalf("the probe cannot do outside what it must not inside: %+v, %d connections", free, accepted.Load())
 	}
 
 	c := g.local()
-	out := c.ok("call", "process.run", `argv=["python3","probe.py","`+port+`","`+g.dir+`"]`)
+	out := c.ok("call", "process.run", `argv=["python3","probe.py","`+port+`","`+g.Dir+`"]`)
 	run := decode[struct {
 		ExitCode int `json:"exit_code"`
 		Stdout   struct{ Content string }
@@ -129,9 +130,7 @@ func TestProgramsAreContained(t *testing.T) {
 func countConnections(t *testing.T) (port string, accepted *atomic.Int64) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	accepted = new(atomic.Int64)
 	done := make(chan struct{})
 	go func() {
@@ -147,23 +146,15 @@ func countConnections(t *testing.T) (port string, accepted *atomic.Int64) {
 	}()
 	t.Cleanup(func() { _ = l.Close(); <-done })
 	_, port, err = net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return port, accepted
 }
 
 // checkOwner: what the program made belongs to the owner of the workspace.
 func checkOwner(t *testing.T, g *gateway) {
 	t.Helper()
-	dir, err := os.Stat(g.workspace)
-	if err != nil {
-		t.Fatal(err)
-	}
-	made, err := os.Stat(filepath.Join(g.workspace, "made"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.Stat(g.Workspace))(t)
+	made := must.Get(os.Stat(filepath.Join(g.Workspace, "made")))(t)
 	want, got := dir.Sys().(*syscall.Stat_t), made.Sys().(*syscall.Stat_t)
 	if got.Uid != want.Uid || got.Gid != want.Gid {
 		t.Errorf("the file belongs to %d:%d, the workspace to %d:%d", got.Uid, got.Gid, want.Uid, want.Gid)

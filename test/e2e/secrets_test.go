@@ -16,6 +16,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"palyra/internal/must"
+	"palyra/test/process"
 )
 
 const planted = "ghp_e2e/Planted+Value0123456789=="
@@ -58,12 +61,12 @@ func echo(t *testing.T, secrets ...string) (*gateway, *httptest.Server) {
 		settings = append(settings, "[[secrets]]", fmt.Sprintf("name = %q", name), `file = "~/token"`, fmt.Sprintf("hosts = [%q]", host))
 	}
 	g := newGateway(t, settings...)
-	g.write(filepath.Join(g.dir, "token"), planted+"\n")
-	roots := filepath.Join(g.dir, "roots.pem")
+	g.write(filepath.Join(g.Dir, "token"), planted+"\n")
+	roots := filepath.Join(g.Dir, "roots.pem")
 	g.write(roots, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
-	g.env = []string{"SSL_CERT_FILE=" + roots}
+	g.Env = []string{"SSL_CERT_FILE=" + roots}
 	g.policy("10.cedar", fetchesUnattended)
-	g.start()
+	g.Start()
 	return g, server
 }
 
@@ -76,23 +79,20 @@ func forms(value string) []string {
 
 // found counts the forms of the planted value in all that palyrad keeps, logs
 // and answers.
-func found(t *testing.T, g *gateway, answers ...result) int {
+func found(t *testing.T, g *gateway, answers ...process.Result) int {
 	t.Helper()
-	all := []byte(g.log.String())
+	all := []byte(g.Log().String())
 	for _, a := range answers {
-		all = append(all, a.out+a.err...)
+		all = append(all, a.Out+a.Err...)
 	}
-	err := filepath.WalkDir(g.state, func(path string, d fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(g.State, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
 		text, err := os.ReadFile(path)
 		all = append(all, text...)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	n := 0
 	for _, form := range forms(planted) {
 		if bytes.Contains(all, []byte(strings.TrimRight(form, "="))) {
@@ -112,31 +112,31 @@ func TestSecretStaysInTheDaemon(t *testing.T) {
 	c := g.local()
 	token := "headers=" + `{"authorization":"Bearer palyra-sec-api"}`
 	good := c.run("call", "http.fetch", "url="+server.URL+"/", token)
-	good.want(t, 0)
-	if !strings.Contains(good.out, "palyra-sec-api") {
-		t.Errorf("the answer lacks the placeholder: %s", good.out)
+	good.Want(t, 0)
+	if !strings.Contains(good.Out, "palyra-sec-api") {
+		t.Errorf("the answer lacks the placeholder: %s", good.Out)
 	}
 	broken := c.run("call", "http.fetch", "url="+server.URL+"/broken", token)
-	if broken.code == 0 || !strings.Contains(broken.err+broken.out, "palyra-sec-api") {
+	if broken.Code == 0 || !strings.Contains(broken.Err+broken.Out, "palyra-sec-api") {
 		t.Errorf("the broken answer: %+v", broken)
 	}
 	wrong := c.run("call", "http.fetch", "url="+server.URL+"/?t=palyra-sec-api")
-	wrong.want(t, 3, "the placeholder of a secret stands in the URL")
+	wrong.Want(t, 3, "the placeholder of a secret stands in the URL")
 	journal := c.run("journal", "--json")
 	if n := found(t, g, good, broken, wrong, journal); n != 0 {
 		t.Errorf("%d forms of the secret are told", n)
 	}
-	g.stop()
+	g.Stop()
 	if n := found(t, g, good, broken, wrong, journal); n != 0 {
 		t.Errorf("%d forms of the secret are told after the end", n)
 	}
 	open, server := echo(t)
 	bare := open.local().run("call", "http.fetch", "url="+server.URL+"/", `headers={"accept-language":"`+planted+`"}`)
-	bare.want(t, 0)
+	bare.Want(t, 0)
 	if n := found(t, open, bare); n != len(forms(planted)) {
 		t.Errorf("the control finds %d forms of %d", n, len(forms(planted)))
 	}
-	open.stop()
+	open.Stop()
 	if n := found(t, open, bare); n == 0 {
 		t.Error("the control finds nothing after the end")
 	}
@@ -151,24 +151,22 @@ func TestSessionsAreBoundByTheSecretsTheyUsed(t *testing.T) {
 	c := g.local()
 	plain := []string{"call", "http.fetch", "--run", "r1", "url=" + server.URL + "/"}
 	c.ok(plain...) // the control: nothing was used so far
-	c.run("call", "http.fetch", "--run", "r1", "url="+server.URL+"/?t=palyra-sec-api").want(t, 3)
+	c.run("call", "http.fetch", "--run", "r1", "url="+server.URL+"/?t=palyra-sec-api").Want(t, 3)
 	c.ok(plain...) // what was refused used nothing
 	secret := append(plain, `headers={"authorization":"palyra-sec-api"}`)
 	c.ok(secret...)
-	c.run(plain...).want(t, 3, "this session has used a secret")
+	c.run(plain...).Want(t, 3, "this session has used a secret")
 	c.ok(secret...)
-	c.run("call", "http.fetch", "--run", "r2", "--session", "s2", "url="+server.URL+"/").want(t, 3, "this session has used a secret")
-	g.stop()
-	g.start()
-	c.run(plain...).want(t, 3, "this session has used a secret")
-	c.ok("sessions", "end", strings.TrimSpace(c.run("sessions", "list", "-o", "name").out), "--reason", "it is over")
+	c.run("call", "http.fetch", "--run", "r2", "--session", "s2", "url="+server.URL+"/").Want(t, 3, "this session has used a secret")
+	g.Stop()
+	g.Start()
+	c.run(plain...).Want(t, 3, "this session has used a secret")
+	c.ok("sessions", "end", strings.TrimSpace(c.run("sessions", "list", "-o", "name").Out), "--reason", "it is over")
 	c.ok(plain...)
 	// A file that others may read is no secret any more.
-	if err := os.Chmod(filepath.Join(g.dir, "token"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	c.run(secret...).want(t, 3, "the secret api cannot be read")
-	if r := c.run("config", "check"); !strings.Contains(r.out+r.err, "has mode 0644") || strings.Contains(r.out+r.err, planted) {
-		t.Errorf("the check says %s%s", r.out, r.err)
+	must.Do(t, os.Chmod(filepath.Join(g.Dir, "token"), 0o644))
+	c.run(secret...).Want(t, 3, "the secret api cannot be read")
+	if r := c.run("config", "check"); !strings.Contains(r.Out+r.Err, "has mode 0644") || strings.Contains(r.Out+r.Err, planted) {
+		t.Errorf("the check says %s%s", r.Out, r.Err)
 	}
 }

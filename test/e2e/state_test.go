@@ -8,14 +8,17 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"palyra/internal/must"
+	"palyra/test/process"
 )
 
 // launchRefused runs palyrad, which must end by itself before it is ready.
-func (g *gateway) launchRefused(args ...string) result {
-	g.t.Helper()
+func (g *gateway) launchRefused(args ...string) process.Result {
+	g.T.Helper()
 	r := g.palyrad(args...)
-	if r.code == 0 || strings.Contains(r.err, "is ready") {
-		g.t.Fatalf("palyrad started: exit code %d\n%s", r.code, r.err)
+	if r.Code == 0 || strings.Contains(r.Err, "is ready") {
+		g.T.Fatalf("palyrad started: exit code %d\n%s", r.Code, r.Err)
 	}
 	return r
 }
@@ -24,34 +27,30 @@ func (g *gateway) launchRefused(args ...string) result {
 func TestOneDaemonPerStateDirectory(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)
-	g.launchRefused().want(t, 2, "process "+strconv.Itoa(g.cmd.Process.Pid), g.state, "next: Stop it first")
+	g.launchRefused().Want(t, 2, "process "+strconv.Itoa(g.Cmd.Process.Pid), g.State, "next: Stop it first")
 	// The first one goes on.
 	g.local().ok("call", "echo", "text=hi")
 	// The lock goes with the process, however it ends.
-	g.kill()
-	g.start()
+	g.Kill()
+	g.Start()
 }
 
 func TestStateDirectoryIsPrivate(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)
-	g.stop()
+	g.Stop()
 	for _, mode := range []os.FileMode{0o755, 0o710} {
-		if err := os.Chmod(g.state, mode); err != nil {
-			t.Fatal(err)
-		}
-		g.launchRefused().want(t, 2, "chmod 700 "+g.state)
+		must.Do(t, os.Chmod(g.State, mode))
+		g.launchRefused().Want(t, 2, "chmod 700 "+g.State)
 		g.palyradRefused(t, "operator", "add", "bob", "--role", "operator")
 	}
-	if err := os.Chmod(g.state, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	g.start()
+	must.Do(t, os.Chmod(g.State, 0o700))
+	g.Start()
 }
 
 func (g *gateway) palyradRefused(t *testing.T, args ...string) {
 	t.Helper()
-	g.palyrad(args...).want(t, 2, "chmod 700")
+	g.palyrad(args...).Want(t, 2, "chmod 700")
 }
 
 // TestConfigurationIsStrict breaks the configuration in ways that each name
@@ -78,8 +77,8 @@ func TestConfigurationIsStrict(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t, one.settings...)
-			g.launchRefused(one.flags...).want(t, 2, one.says...)
-			if _, err := os.Stat(filepath.Join(g.state, "operator")); err == nil {
+			g.launchRefused(one.flags...).Want(t, 2, one.says...)
+			if _, err := os.Stat(filepath.Join(g.State, "operator")); err == nil {
 				t.Error("a credential was written though nothing started")
 			}
 		})

@@ -8,6 +8,8 @@ import (
 	"net"
 	"strconv"
 	"testing"
+
+	"palyra/internal/must"
 )
 
 // TestAnswersThatAreRefused: an allowed name does not open the addresses behind
@@ -66,9 +68,7 @@ func TestOwnServiceThatIsAllowed(t *testing.T) {
 	w.zone.Set(host, "127.0.0.1")
 	service := w.at[net.JoinHostPort("11.0.0.9", strconv.Itoa(echoPort))]
 	_, port, err := net.SplitHostPort(service)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	w.inEarnest = true
 	g := newGroundOf(t, w)
 	for _, test := range []struct {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 	"palyra/internal/sandbox"
 )
 
@@ -16,10 +17,7 @@ import (
 // some paths.
 func inspect(t *testing.T, s *sandbox.Spec, host string, paths ...string) {
 	t.Helper()
-	rule, err := egress.ParseRule(host + ":443")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rule := must.Get(egress.ParseRule(host + ":443"))(t)
 	s.Network.Inspect = []egress.Inspection{{Host: rule, Paths: paths}}
 	s.Env = nil // nothing is told to trust the tests' authority
 }

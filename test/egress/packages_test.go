@@ -20,6 +20,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"palyra/internal/must"
 	"palyra/internal/sandbox/jail/jailtest"
 )
 
@@ -52,27 +53,16 @@ func (w *world) serveGit(mux *http.ServeMux) {
 func (w *world) serveRegistry(mux *http.ServeMux) {
 	w.t.Helper()
 	manifest := map[string]any{"name": "tiny", "version": "1.0.0", "main": "index.js"}
-	text, err := json.Marshal(manifest)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(manifest))(w.t)
 	var packed bytes.Buffer
 	zipped := gzip.NewWriter(&packed)
 	files := tar.NewWriter(zipped)
 	for _, f := range [][2]string{{"package/package.json", string(text)}, {"package/index.js", "module.exports = 'installed';\n"}} {
-		if err := files.WriteHeader(&tar.Header{Name: f[0], Mode: 0o644, Size: int64(len(f[1]))}); err != nil {
-			w.t.Fatal(err)
-		}
-		if _, err := io.WriteString(files, f[1]); err != nil {
-			w.t.Fatal(err)
-		}
+		must.Do(w.t, files.WriteHeader(&tar.Header{Name: f[0], Mode: 0o644, Size: int64(len(f[1]))}))
+		must.Get(io.WriteString(files, f[1]))(w.t)
 	}
-	if err := files.Close(); err != nil {
-		w.t.Fatal(err)
-	}
-	if err := zipped.Close(); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, files.Close())
+	must.Do(w.t, zipped.Close())
 	sum := sha512.Sum512(packed.Bytes())
 	mux.HandleFunc("GET "+npmHost+"/tiny", func(rw http.ResponseWriter, r *http.Request) {
 		scheme := "http://"
@@ -101,17 +91,10 @@ func (w *world) serveIndex(mux *http.ServeMux) {
 		{info + "WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"},
 		{info + "RECORD", "tiny/__init__.py,,\n" + info + "METADATA,,\n" + info + "WHEEL,,\n" + info + "RECORD,,\n"},
 	} {
-		file, err := files.Create(f[0])
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		if _, err := io.WriteString(file, f[1]); err != nil {
-			w.t.Fatal(err)
-		}
+		file := must.Get(files.Create(f[0]))(w.t)
+		must.Get(io.WriteString(file, f[1]))(w.t)
 	}
-	if err := files.Close(); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, files.Close())
 	sum := sha256.Sum256(wheel.Bytes())
 	const name = "tiny-1.0-py3-none-any.whl"
 	mux.HandleFunc("GET "+pypiHost+"/simple/tiny/", func(rw http.ResponseWriter, _ *http.Request) {

@@ -2,7 +2,9 @@
 
 package egress
 
-import "testing"
+import (
+	"testing"
+)
 
 // The proxies inside, for programs whose users set them.
 const (

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/bubblewrap"
 	"palyra/internal/sandbox/jail/jailtest"
@@ -52,19 +53,10 @@ func newGroundOf(t *testing.T, w *world) *ground {
 	dir := jailtest.Dir(t)
 	config := bubblewrap.Config{Enabled: true, LayerDir: filepath.Join(dir, "layers"), QuarantineDir: filepath.Join(dir, "quarantine"), Outward: w.outward()}
 	for _, name := range []string{config.LayerDir, config.QuarantineDir} {
-		if err := os.Mkdir(name, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Mkdir(name, 0o700))
 	}
-	r, err := bubblewrap.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	r := must.Get(bubblewrap.New(config))(t)
+	t.Cleanup(func() { must.Check(t, r.Close()) })
 	return &ground{w, r, w.workspace(t)}
 }
 
@@ -82,15 +74,9 @@ func trust() []string {
 func (w *world) workspace(t *testing.T) string {
 	t.Helper()
 	root := jailtest.Workspace(t)
-	files, err := testdata.ReadDir("testdata")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(testdata.ReadDir("testdata"))(t)
 	for _, f := range files {
-		text, err := testdata.ReadFile("testdata/" + f.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(testdata.ReadFile("testdata/" + f.Name()))(t)
 		jailtest.WriteFile(t, filepath.Join(root, f.Name()), string(text), 0o644)
 	}
 	jailtest.WriteFile(t, filepath.Join(root, "ca.pem"), string(w.authority), 0o644)
@@ -101,10 +87,7 @@ func (w *world) workspace(t *testing.T) string {
 // spec is a run of a program with a grant for some hosts.
 func (g *ground) spec(t *testing.T, hosts []string, argv ...string) sandbox.Spec {
 	t.Helper()
-	allow, err := egress.ParseRules(hosts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	allow := must.Get(egress.ParseRules(hosts))(t)
 	s := jailtest.Spec(t, g.root, argv...)
 	s.Workspace = sandbox.CopyOnWrite
 	s.Network = &egress.Reach{Rules: egress.Rules{Allow: allow}}

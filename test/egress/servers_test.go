@@ -3,9 +3,6 @@
 package egress
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -13,11 +10,12 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
 	"sync"
 	"time"
+
+	"palyra/internal/identity/ca/catest"
 )
 
 // serveWeb serves all hosts by HTTP and HTTPS, those too that nobody is to
@@ -51,29 +49,13 @@ func (w *world) serveWeb() {
 // certificate makes the authority, and the certificate of all hosts.
 func (w *world) certificate() *tls.Config {
 	w.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	authority := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "the tests' authority"}, BasicConstraintsValid: true, IsCA: true,
-		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	leaf := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "the tests' servers"}, NotBefore: authority.NotBefore, NotAfter: authority.NotAfter,
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	authority := catest.New(w.t, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
+	leaf := authority.Issue(w.t, &x509.Certificate{
+		Subject: pkix.Name{CommonName: "the tests' servers"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		DNSNames: []string{allowedHost, gitHost, npmHost, pypiHost, deniedHost},
-	}
-	var chain [2][]byte
-	for i, c := range []*x509.Certificate{authority, leaf} {
-		if chain[i], err = x509.CreateCertificate(rand.Reader, c, authority, key.Public(), key); err != nil {
-			w.t.Fatal(err)
-		}
-	}
-	w.authority = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: chain[0]})
-	return &tls.Config{
-		Certificates: []tls.Certificate{{Certificate: [][]byte{chain[1]}, PrivateKey: key}}, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12,
-	}
+	})
+	w.authority = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority.Cert.Raw})
+	return &tls.Config{Certificates: []tls.Certificate{leaf}, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12}
 }
 
 // echoPort is neither that of HTTP nor that of HTTPS.

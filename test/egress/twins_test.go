@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/jail/jailtest"
@@ -50,9 +51,7 @@ func TestTwoSandboxes(t *testing.T) {
 	cancel()
 	listener := <-ended
 	if listener.report.Layer != nil {
-		if err := listener.report.Layer.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, listener.report.Layer.Close())
 	}
 	if reason.Of(listener.err) != reason.Cancelled || !strings.Contains(string(listener.report.Stdout.Head), "ready") {
 		t.Errorf("the one that listens ended with %v, %s, said %q", listener.err, jailtest.Ending(listener.report), listener.report.Stdout.Head)

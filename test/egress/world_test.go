@@ -13,6 +13,7 @@ import (
 
 	"palyra/internal/egress/egresstest"
 	"palyra/internal/egress/proxy"
+	"palyra/internal/must"
 )
 
 // world is what lies outside of the sandboxes of one test: names, and servers
@@ -120,9 +121,5 @@ func (w *world) escaped() []string {
 // listen listens on loopback until the test ends.
 func (w *world) listen() net.Listener {
 	w.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return l
+	return must.Get(net.Listen("tcp", "127.0.0.1:0"))(w.t)
 }

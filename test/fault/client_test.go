@@ -22,6 +22,7 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/identity"
+	"palyra/internal/must"
 	"palyra/test/process"
 )
 
@@ -48,13 +49,10 @@ type client struct {
 
 // dial makes a client of the palyrad that runs, with a connection of its own.
 func (d *daemon) dial() *client {
-	d.t.Helper()
-	bundle, err := identity.ReadBundle(filepath.Join(d.view, d.state, "operator"))
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	d.T.Helper()
+	bundle := must.Get(identity.ReadBundle(filepath.Join(d.view, d.State, "operator")))(d.T)
 	c := newClient(bundle)
-	d.t.Cleanup(c.transport.CloseIdleConnections)
+	d.T.Cleanup(c.transport.CloseIdleConnections)
 	return c
 }
 
@@ -205,12 +203,12 @@ type load struct {
 // second call of theirs is one that a human has to allow. Names of files begin
 // with prefix, so that no two calls of a test share one.
 func (d *daemon) begin(clients int, prefix string) *load {
-	d.t.Helper()
+	d.T.Helper()
 	var all []*client
 	for range clients {
 		all = append(all, d.dial())
 	}
-	return beginWith(d.t, all, prefix)
+	return beginWith(d.T, all, prefix)
 }
 
 func beginWith(t *testing.T, clients []*client, prefix string) *load {

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"palyra/internal/journal"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -25,13 +26,8 @@ const page = 4096
 // change rewrites one file of a state directory.
 func change(t *testing.T, path string, how func([]byte) []byte) {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, how(b), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(path))(t)
+	must.Do(t, os.WriteFile(path, how(b), 0o600))
 }
 
 // flip inverts a byte; a negative place counts from the end.
@@ -104,18 +100,18 @@ func TestDamagedAtRest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := c.of.fork(t)
-			change(t, filepath.Join(d.state, filepath.FromSlash(c.file)), c.how)
+			change(t, filepath.Join(d.State, filepath.FromSlash(c.file)), c.how)
 			before := d.bytes(t)
 			if c.starts {
-				d.start()
-				d.stop()
+				d.Start()
+				d.Stop()
 			} else {
-				d.refused(8, d.state)
+				d.refused(8, d.State)
 			}
 			if after := d.bytes(t); !c.starts && after != before {
 				t.Error("the refusal changed the store")
 			}
-			code, _, msg := d.cli("journal", "verify", "--state-dir", d.state)
+			code, _, msg := d.cli("journal", "verify", "--state-dir", d.State)
 			if code != 8 || !strings.Contains(msg, "next: ") {
 				t.Errorf("verify: exit code %d, want 8: %s", code, msg)
 			}
@@ -161,19 +157,15 @@ func TestUntouchedCopies(t *testing.T) {
 			d := of.fork(t)
 			// What is derived or says nothing may be lost.
 			for _, file := range []string{"palyra.db-shm", "palyrad.lock"} {
-				if err := os.WriteFile(filepath.Join(d.state, file), bytes.Repeat([]byte("x"), 4000), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(filepath.Join(d.State, file), bytes.Repeat([]byte("x"), 4000), 0o600))
 			}
-			if code, _, msg := d.cli("journal", "verify", "--state-dir", d.state); code != 0 {
+			if code, _, msg := d.cli("journal", "verify", "--state-dir", d.State); code != 0 {
 				t.Errorf("verify: exit code %d: %s", code, msg)
 			}
-			d.start()
+			d.Start()
 			succeeded(t, d.dial().patch(t.Context(), "goes-on"))
-			d.stop()
-			if err := d.verify(); err != nil {
-				t.Error(err)
-			}
+			d.Stop()
+			must.Check(t, d.verify())
 		})
 	}
 }
@@ -189,11 +181,8 @@ func TestFlippedBytes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := of.fork(t)
-			path := filepath.Join(d.state, name)
-			whole, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			path := filepath.Join(d.State, name)
+			whole := must.Get(os.ReadFile(path))(t)
 			want, _ := d.digest(t)
 			// SQLite's header is damaged elsewhere: some of its bytes make the file
 			// that of another program or version, which is said instead.
@@ -204,9 +193,7 @@ func TestFlippedBytes(t *testing.T) {
 				b := bytes.Clone(whole)
 				place := header + at.IntN(len(b)-header)
 				b[place] ^= 1 << at.IntN(8)
-				if err := os.WriteFile(path, b, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(path, b, 0o600))
 				err := d.verify()
 				var bad *journal.CorruptError
 				switch {
@@ -235,7 +222,7 @@ func TestVerifyNamesTheEvent(t *testing.T) {
 	t.Parallel()
 	d := theSample(t).stopped.fork(t)
 	change(t, d.store(), inText(`"tool":"fs.patch"`))
-	code, out, msg := d.cli("journal", "verify", "--state-dir", d.state, "-o", "json")
+	code, out, msg := d.cli("journal", "verify", "--state-dir", d.State, "-o", "json")
 	var said struct {
 		Verified bool  `json:"verified"`
 		Seq      int64 `json:"seq"`

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"palyra/internal/identity"
+	"palyra/internal/must"
 	"palyra/test/process"
 )
 
@@ -22,33 +23,27 @@ func TestNoMoreDescriptors(t *testing.T) {
 	t.Parallel()
 	d := prepare(t)
 	const limit = 96 // about 40 are palyrad's own, the files of sandboxes among them
-	d.wrap = []string{"prlimit", fmt.Sprintf("--nofile=%d:%d", limit, limit)}
-	d.start()
+	d.Wrap = []string{"prlimit", fmt.Sprintf("--nofile=%d:%d", limit, limit)}
+	d.Start()
 	early := d.dial()
 	told := []reply{early.patch(t.Context(), "before")}
 	succeeded(t, told...)
 
-	bundle, err := identity.ReadBundle(filepath.Join(d.state, "operator"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	bundle := must.Get(identity.ReadBundle(filepath.Join(d.State, "operator")))(t)
 	var silent []net.Conn
 	for range 2 * limit {
 		// The kernel takes connections that palyrad cannot accept yet.
-		conn, err := (&net.Dialer{Timeout: process.Patience}).DialContext(t.Context(), "tcp", bundle.Address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get((&net.Dialer{Timeout: process.Patience}).DialContext(t.Context(), "tcp", bundle.Address))(t)
 		silent = append(silent, conn)
 	}
 	taken := time.Now()
 	full := func() (bool, string) {
-		open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", d.cmd.Process.Pid))
+		open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", d.Cmd.Process.Pid))
 		return err == nil && len(open) >= limit, fmt.Sprintf("%d descriptors, %v", len(open), err)
 	}
 	process.Eventually(t, "all descriptors are in use", process.Patience, full)
 	process.Eventually(t, "the log says so", process.Patience, func() (bool, string) {
-		return strings.Contains(d.log.String(), "too many open files"), d.log.String()
+		return strings.Contains(d.Log().String(), "too many open files"), d.Log().String()
 	})
 	for n := range 20 {
 		r := early.patch(t.Context(), fmt.Sprintf("during-%d", n))
@@ -58,9 +53,7 @@ func TestNoMoreDescriptors(t *testing.T) {
 		told = append(told, r)
 	}
 	for _, conn := range silent {
-		if err := conn.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, conn.Close())
 	}
 	late := d.dial()
 	began := time.Now()
@@ -68,9 +61,9 @@ func TestNoMoreDescriptors(t *testing.T) {
 	succeeded(t, after, early.patch(t.Context(), "after-too"))
 	t.Logf("a new client got its answer %v after there was room", time.Since(began).Round(time.Millisecond))
 	minutes := int(time.Since(taken) / time.Minute)
-	if n := strings.Count(d.log.String(), "too many open files"); n > 2+minutes {
+	if n := strings.Count(d.Log().String(), "too many open files"); n > 2+minutes {
 		t.Errorf("the log says %d times in %d minutes that there are no descriptors", n, minutes)
 	}
-	d.stop()
+	d.Stop()
 	d.holds(append(told, after))
 }

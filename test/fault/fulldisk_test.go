@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/must"
 	"palyra/test/process"
 )
 
@@ -42,10 +43,7 @@ type filler struct{ path string }
 // fill leaves less than one page.
 func (f filler) fill(t *testing.T) {
 	t.Helper()
-	file, err := os.OpenFile(f.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(os.OpenFile(f.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600))(t)
 	for size := 64 << 10; size > 0; {
 		n, err := file.Write(make([]byte, size))
 		switch {
@@ -57,24 +55,18 @@ func (f filler) fill(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := file.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, file.Close())
 }
 
 // take takes n bytes.
 func (f filler) take(t *testing.T, n int64) {
 	t.Helper()
-	if err := os.WriteFile(f.path, make([]byte, n), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(f.path, make([]byte, n), 0o600))
 }
 
 func (f filler) free(t *testing.T) {
 	t.Helper()
-	if err := os.Remove(f.path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(f.path))
 }
 
 // onSmallDisk is a palyrad whose state directory is a disk of its own; the
@@ -88,18 +80,13 @@ func onSmallDisk(t *testing.T, size string) (*daemon, filler) {
 func onSmallDiskWith(t *testing.T, size, settings string) (*daemon, filler) {
 	t.Helper()
 	d := prepare(t)
-	text, err := os.ReadFile(d.config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(t, d.config, string(text)+settings)
-	if err := os.Mkdir(d.state, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	d.wrap = inNamespace(t, d.state, size)
-	d.start()
-	d.view = fmt.Sprintf("/proc/%d/root", d.cmd.Process.Pid)
-	return d, filler{filepath.Join(d.view, d.state, "filler")}
+	text := must.Get(os.ReadFile(d.Config))(t)
+	write(t, d.Config, string(text)+settings)
+	must.Do(t, os.Mkdir(d.State, 0o700))
+	d.Wrap = inNamespace(t, d.State, size)
+	d.Start()
+	d.view = fmt.Sprintf("/proc/%d/root", d.Cmd.Process.Pid)
+	return d, filler{filepath.Join(d.view, d.State, "filler")}
 }
 
 // TestFullDisk fills the disk under the journal, by what calls write and then
@@ -161,33 +148,27 @@ func TestFullDisk(t *testing.T) {
 // A call that ran while the disk became full has no end before the next
 // start: the copy is opened once more by a palyrad.
 func (d *daemon) judgeInside(told []reply) {
-	d.t.Helper()
+	d.T.Helper()
 	// The order to stop comes after the copy, which is one of a crash.
-	copyDir := filepath.Join(d.dir, "copy")
-	if err := os.CopyFS(copyDir, os.DirFS(filepath.Join(d.view, d.state))); err != nil {
-		d.t.Fatal(err)
-	}
-	d.stop()
-	if err := os.Remove(d.state); err != nil {
-		d.t.Fatal(err)
-	}
-	if err := os.Rename(copyDir, d.state); err != nil {
-		d.t.Fatal(err)
-	}
-	private(d.t, d.state)
-	d.wrap, d.view = nil, ""
+	copyDir := filepath.Join(d.Dir, "copy")
+	must.Do(d.T, os.CopyFS(copyDir, os.DirFS(filepath.Join(d.view, d.State))))
+	d.Stop()
+	must.Do(d.T, os.Remove(d.State))
+	must.Do(d.T, os.Rename(copyDir, d.State))
+	private(d.T, d.State)
+	d.Wrap, d.view = nil, ""
 	if err := d.verify(); err != nil {
-		d.t.Fatalf("the copy does not verify: %v", err)
+		d.T.Fatalf("the copy does not verify: %v", err)
 	}
-	d.start()
-	d.stop()
+	d.Start()
+	d.Stop()
 	d.holds(told)
 }
 
 // private gives a copied state directory the modes that palyrad asks for.
 func private(t *testing.T, dir string) {
 	t.Helper()
-	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -196,10 +177,7 @@ func private(t *testing.T, dir string) {
 			mode = 0o700
 		}
 		return os.Chmod(path, mode)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // TestStartOnAFullDisk: palyrad says what is missing, leaves nothing half made,
@@ -210,26 +188,24 @@ func TestStartOnAFullDisk(t *testing.T) {
 		t.Run(size, func(t *testing.T) {
 			t.Parallel()
 			d := prepare(t)
-			if err := os.Mkdir(d.state, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Mkdir(d.State, 0o700))
 			// With its source named, a tmpfs is remounted with these options alone:
 			// those that it has name a user that an ordinary user's namespace lacks.
 			// The namespace of the shell outlives the palyrad that fails in it, so
 			// that the second one finds what the first one left.
-			wrap := inNamespace(t, d.state, size)
+			wrap := inNamespace(t, d.State, size)
 			script := wrap[len(wrap)-2]
-			grow := fmt.Sprintf("; mount -t tmpfs -o remount,size=8m tmpfs %s && exec \"$@\"", d.state)
+			grow := fmt.Sprintf("; mount -t tmpfs -o remount,size=8m tmpfs %s && exec \"$@\"", d.State)
 			wrap[len(wrap)-2] = strings.Replace(script, "exec \"$@\"", "\"$@\"; echo first exit code $? >&2"+grow, 1)
-			d.wrap = wrap
-			d.start()
-			d.view = fmt.Sprintf("/proc/%d/root", d.cmd.Process.Pid)
-			first, _, found := strings.Cut(d.log.String(), "first exit code ")
+			d.Wrap = wrap
+			d.Start()
+			d.view = fmt.Sprintf("/proc/%d/root", d.Cmd.Process.Pid)
+			first, _, found := strings.Cut(d.Log().String(), "first exit code ")
 			if !found || !strings.Contains(first, "\nnext: ") || !strings.Contains(strings.ToLower(first), "full") && !strings.Contains(first, "no space left") {
-				t.Errorf("palyrad does not say what is missing:\n%s", d.log)
+				t.Errorf("palyrad does not say what is missing:\n%s", d.Log())
 			}
 			succeeded(t, d.dial().patch(t.Context(), "after"))
-			d.stop()
+			d.Stop()
 		})
 	}
 }

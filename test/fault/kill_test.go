@@ -20,7 +20,7 @@ func TestKilledUnderLoad(t *testing.T) {
 	var told []reply
 	waiting := map[string]bool{} // approvals that nobody answers
 	for n := range rounds {
-		d.start()
+		d.Start()
 		d.stillPending(waiting)
 		asked, unanswered := make(chan string, 1), make(chan reply, 1)
 		c := d.dial()
@@ -35,7 +35,7 @@ func TestKilledUnderLoad(t *testing.T) {
 				t.Error("nobody was asked")
 			}
 		}
-		d.kill()
+		d.Kill()
 		told = append(told, l.wait()...)
 		if r := <-unanswered; r.approval != "" {
 			waiting[r.approval] = true
@@ -45,9 +45,9 @@ func TestKilledUnderLoad(t *testing.T) {
 			t.Fatalf("after kill %d: %v", n, err)
 		}
 	}
-	d.start()
+	d.Start()
 	d.stillPending(waiting)
-	d.stop()
+	d.Stop()
 	s := d.holds(told)
 	if len(waiting) < rounds/2 {
 		t.Errorf("only %d approvals were pending at a kill", len(waiting))
@@ -58,12 +58,12 @@ func TestKilledUnderLoad(t *testing.T) {
 // stillPending fails when an approval that nobody answered is not there any
 // more.
 func (d *daemon) stillPending(ids map[string]bool) {
-	d.t.Helper()
+	d.T.Helper()
 	c := d.dial()
 	for id := range ids {
-		got, err := c.approvals.GetApproval(d.t.Context(), &palyrav1.GetApprovalRequest{ApprovalId: id})
+		got, err := c.approvals.GetApproval(d.T.Context(), &palyrav1.GetApprovalRequest{ApprovalId: id})
 		if err != nil || got.GetApproval().GetState() != palyrav1.ApprovalState_APPROVAL_STATE_PENDING {
-			d.t.Errorf("approval %s: %v, %v, want it pending", id, got.GetApproval().GetState(), err)
+			d.T.Errorf("approval %s: %v, %v, want it pending", id, got.GetApproval().GetState(), err)
 		}
 	}
 }

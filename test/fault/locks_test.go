@@ -17,15 +17,15 @@ func TestTwoDaemons(t *testing.T) {
 	succeeded(t, c.patch(t.Context(), "one"))
 	before := d.bytes(t)
 	second := *d
-	second.refused(2, "process "+strconv.Itoa(d.cmd.Process.Pid), d.state, "Stop it first")
+	second.refused(2, "process "+strconv.Itoa(d.Cmd.Process.Pid), d.State, "Stop it first")
 	if d.bytes(t) != before {
 		t.Error("the second palyrad changed the store of the first")
 	}
 	succeeded(t, c.patch(t.Context(), "two"))
-	d.kill()
-	d.start()
+	d.Kill()
+	d.Start()
 	succeeded(t, d.dial().patch(t.Context(), "three"))
-	d.stop()
+	d.Stop()
 	d.holds(nil)
 }
 
@@ -61,6 +61,6 @@ func TestOtherSchemaVersions(t *testing.T) {
 	}
 	// Control: with its own number it starts.
 	d := s.stopped.fork(t)
-	d.start()
-	d.stop()
+	d.Start()
+	d.Stop()
 }

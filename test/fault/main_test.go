@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"palyra/internal/must"
 	"palyra/test/process"
 )
 
@@ -93,10 +94,7 @@ func processesOf(dir string) (list []string, err error) {
 func TestLeftoversAreSeen(t *testing.T) {
 	t.Parallel()
 	d := start(t)
-	list, err := processesOf(d.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(processesOf(d.Dir))(t)
 	if len(list) != 1 || !strings.Contains(list[0], "palyrad") {
 		t.Errorf("a palyrad runs, and the check sees %q", list)
 	}

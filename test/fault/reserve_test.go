@@ -12,22 +12,20 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/identity"
+	"palyra/internal/must"
 	"palyra/test/process"
 )
 
 // agentOn adds an agent to a palyrad that runs, and is its client.
 func (d *daemon) agentOn(name string) *client {
-	d.t.Helper()
-	dir := filepath.Join(d.dir, name)
+	d.T.Helper()
+	dir := filepath.Join(d.Dir, name)
 	if code, _, msg := d.program("palyrad", "operator", "add", name, "--owner", "local", "--out", dir); code != 0 {
-		d.t.Fatalf("adding the agent: %s", msg)
+		d.T.Fatalf("adding the agent: %s", msg)
 	}
-	bundle, err := identity.ReadBundle(dir)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	bundle := must.Get(identity.ReadBundle(dir))(d.T)
 	c := newClient(bundle)
-	d.t.Cleanup(c.transport.CloseIdleConnections)
+	d.T.Cleanup(c.transport.CloseIdleConnections)
 	return c
 }
 
@@ -95,10 +93,7 @@ func TestFloodEndsAtTheReserve(t *testing.T) {
 	if r := agent.big(t.Context(), 1, 64); r.err == nil {
 		t.Error("the agent's call went through")
 	}
-	ask, err := operator.approvals.GetApproval(t.Context(), &palyrav1.GetApprovalRequest{ApprovalId: approval})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ask := must.Get(operator.approvals.GetApproval(t.Context(), &palyrav1.GetApprovalRequest{ApprovalId: approval}))(t)
 	vote := &palyrav1.DecideApprovalRequest{ApprovalId: approval, ShownDigest: ask.GetApproval().GetCallDigest(), Reason: "no"}
 	if _, err := operator.approvals.DecideApproval(t.Context(), vote); err != nil {
 		t.Errorf("a vote: %v", err)
@@ -140,7 +135,7 @@ func TestFloodWithoutAReserve(t *testing.T) {
 
 // metric is the value of a metric without labels.
 func (d *daemon) metric(name string) string {
-	d.t.Helper()
+	d.T.Helper()
 	_, text := d.get("/metrics")
 	for line := range strings.Lines(text) {
 		if value, ok := strings.CutPrefix(line, name+" "); ok {

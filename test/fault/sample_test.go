@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"palyra/internal/journal"
+	"palyra/internal/must"
 	"palyra/internal/sqlite"
 )
 
@@ -32,22 +33,22 @@ func theSample(t *testing.T) sample {
 	t.Helper()
 	sampled.once.Do(func() {
 		d := prepare(t)
-		d.dir = filepath.Join(programs, "sample")
-		d.start()
+		d.Dir = filepath.Join(programs, "sample")
+		d.Start()
 		l := d.begin(4, "old")
 		l.ran(t, 60)
 		told := l.end()
 		succeeded(t, told...)
-		d.stop()
+		d.Stop()
 		sampled.stopped = d.copyTo(t, filepath.Join(programs, "stopped"))
-		d.start()
+		d.Start()
 		l = d.begin(4, "new")
 		l.ran(t, 20)
 		told = append(told, l.end()...)
-		d.kill()
+		d.Kill()
 		sampled.killed = d.copyTo(t, filepath.Join(programs, "killed"))
-		d.start()
-		d.stop()
+		d.Start()
+		d.Stop()
 		d.holds(told)
 		_, sampled.head = sampled.killed.digest(t)
 	})
@@ -61,42 +62,34 @@ func theSample(t *testing.T) sample {
 // directory. What the copy starts has the same configuration.
 func (d *daemon) copyTo(t *testing.T, dir string) *daemon {
 	t.Helper()
-	c := *d
-	c.t, c.dir, c.state = t, dir, filepath.Join(dir, "state")
-	if err := os.CopyFS(c.state, os.DirFS(d.state)); err != nil {
-		t.Fatal(err)
-	}
-	private(t, c.state)
-	return &c
+	at := *d.Palyrad
+	at.T, at.Dir, at.State = t, dir, filepath.Join(dir, "state")
+	c := &daemon{&at, d.view}
+	must.Do(t, os.CopyFS(c.State, os.DirFS(d.State)))
+	private(t, c.State)
+	return c
 }
 
 // fork is a copy of its own for one test, which may start it.
 func (d *daemon) fork(t *testing.T) *daemon {
 	t.Helper()
 	c := prepare(t)
-	if err := os.CopyFS(c.state, os.DirFS(d.state)); err != nil {
-		t.Fatal(err)
-	}
-	private(t, c.state)
+	must.Do(t, os.CopyFS(c.State, os.DirFS(d.State)))
+	private(t, c.State)
 	return c
 }
 
 // digest is over every event of the journal, which it does not verify.
 func (d *daemon) digest(t *testing.T) (sum [32]byte, head int64) {
 	t.Helper()
-	db, err := sqlite.OpenReadOnly(t.Context(), d.store())
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(sqlite.OpenReadOnly(t.Context(), d.store()))(t)
 	all := sha256.New()
-	err = db.Scan(t.Context(), 0, db.Head().Seq, func(e *journal.Event) error {
+	err := db.Scan(t.Context(), 0, db.Head().Seq, func(e *journal.Event) error {
 		line, err := e.AppendLine(nil)
 		all.Write(line)
 		return err
 	})
 	head = db.Head().Seq
-	if err := errors.Join(err, db.Close(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err, db.Close(t.Context())))
 	return [32]byte(all.Sum(nil)), head
 }

@@ -51,11 +51,11 @@ func TestSlowDisk(t *testing.T) {
 	t.Parallel()
 	canTrace(t)
 	d := start(t) // with a fast disk first, which makes the store
-	d.stop()
+	d.Stop()
 	const delay = 1200 * time.Millisecond
-	d.wrap = traced("fsync", fmt.Sprintf("delay_exit=%dms", delay.Milliseconds()), d.store()+"-wal")
+	d.Wrap = traced("fsync", fmt.Sprintf("delay_exit=%dms", delay.Milliseconds()), d.store()+"-wal")
 	slowed := time.Now()
-	d.start()
+	d.Start()
 	c := d.dial()
 	began := time.Now()
 	r := c.write(t.Context(), "slow", true)
@@ -66,20 +66,20 @@ func TestSlowDisk(t *testing.T) {
 	if code, text := d.readyz(); code != 200 {
 		t.Errorf("readyz: %d %s", code, text)
 	}
-	n := strings.Count(d.log.String(), "the disk is slow")
+	n := strings.Count(d.Log().String(), "the disk is slow")
 	if most := 1 + int(time.Since(slowed)/time.Minute); n < 1 || n > most {
-		t.Errorf("the log warns %d times of a slow disk, want 1 to %d, one a minute:\n%s", n, most, d.log)
+		t.Errorf("the log warns %d times of a slow disk, want 1 to %d, one a minute:\n%s", n, most, d.Log())
 	}
 	c.transport.CloseIdleConnections()
 	began = time.Now()
-	d.stop()
+	d.Stop()
 	// 10 s for calls that run and 10 s for the journal's end.
 	if took := time.Since(began); took > 20*time.Second {
 		t.Errorf("the stop took %v", took)
 	}
-	d.wrap = nil
-	d.start()
-	d.stop()
+	d.Wrap = nil
+	d.Start()
+	d.Stop()
 	d.holds([]reply{r})
 }
 
@@ -89,17 +89,17 @@ func TestFastDiskIsNotSlow(t *testing.T) {
 	t.Parallel()
 	d := start(t)
 	succeeded(t, d.dial().write(t.Context(), "fast", true))
-	warned := strings.Contains(d.log.String(), "the disk is slow")
+	warned := strings.Contains(d.Log().String(), "the disk is slow")
 	_, metrics := d.get("/metrics")
 	took := regexp.MustCompile(`palyra_journal_commit_seconds_(?:bucket{le="1"}|count) (\d+)\n`).FindAllStringSubmatch(metrics, -1)
 	if len(took) != 2 || took[1][1] == "0" {
 		t.Fatalf("the metrics count no commits:\n%s", metrics)
 	}
 	if warned && took[0][1] == took[1][1] {
-		t.Errorf("no commit took a second, and the log warns of a slow disk:\n%s", d.log)
+		t.Errorf("no commit took a second, and the log warns of a slow disk:\n%s", d.Log())
 	}
-	d.stop()
-	if _, err := os.Stat(filepath.Join(d.workspace, "fast")); err != nil {
+	d.Stop()
+	if _, err := os.Stat(filepath.Join(d.Workspace, "fast")); err != nil {
 		t.Error(err)
 	}
 }

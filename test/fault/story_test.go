@@ -18,6 +18,7 @@ import (
 	"palyra/internal/decision"
 	"palyra/internal/event"
 	"palyra/internal/journal"
+	"palyra/internal/must"
 	"palyra/internal/sqlite"
 )
 
@@ -46,47 +47,33 @@ func newStory() story {
 }
 
 // store is the path of the store's file.
-func (d *daemon) store() string { return filepath.Join(d.state, "palyra.db") }
+func (d *daemon) store() string { return filepath.Join(d.State, "palyra.db") }
 
 // verifiers are the keys of the journal's checkpoints, and the gateway's id.
 func (d *daemon) verifiers() (string, note.Verifiers) {
-	d.t.Helper()
-	text, err := os.ReadFile(filepath.Join(d.state, "ca", "journal.key"))
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	d.T.Helper()
+	text := must.Get(os.ReadFile(filepath.Join(d.State, "ca", "journal.key")))(d.T)
 	key := strings.Fields(string(text))[1]
-	known, err := journal.ParseKeys(key)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	verifier, err := note.NewVerifier(key)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	known := must.Get(journal.ParseKeys(key))(d.T)
+	verifier := must.Get(note.NewVerifier(key))(d.T)
 	return verifier.Name(), known
 }
 
 // verify verifies the journal of a palyrad that does not run.
 func (d *daemon) verify() error {
-	d.t.Helper()
+	d.T.Helper()
 	gateway, known := d.verifiers()
-	_, err := sqlite.Verify(d.t.Context(), d.store(), gateway, known)
+	_, err := sqlite.Verify(d.T.Context(), d.store(), gateway, known)
 	return err
 }
 
 // read reads the journal of a palyrad that does not run.
 func (d *daemon) read() story {
-	d.t.Helper()
-	db, err := sqlite.OpenReadOnly(d.t.Context(), d.store())
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	d.T.Helper()
+	db := must.Get(sqlite.OpenReadOnly(d.T.Context(), d.store()))(d.T)
 	s := newStory()
-	err = db.Scan(d.t.Context(), 0, db.Head().Seq, s.add)
-	if err := errors.Join(err, db.Close(d.t.Context())); err != nil {
-		d.t.Fatal(err)
-	}
+	err := db.Scan(d.T.Context(), 0, db.Head().Seq, s.add)
+	must.Do(d.T, errors.Join(err, db.Close(d.T.Context())))
 	return s
 }
 
@@ -142,11 +129,8 @@ func target(arguments []byte) (string, error) {
 
 // effects lists the files that calls wrote.
 func (d *daemon) effects() []string {
-	d.t.Helper()
-	entries, err := os.ReadDir(d.workspace)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	d.T.Helper()
+	entries := must.Get(os.ReadDir(d.Workspace))(d.T)
 	var list []string
 	for _, e := range entries {
 		// A palyrad that was killed may leave the file that it was about to
@@ -216,13 +200,13 @@ func (s story) untrue(effects []string, r reply) []string {
 // holds fails the test when the journal of the stopped palyrad does not
 // verify, or differs from what happened and from what clients were told.
 func (d *daemon) holds(told []reply) story {
-	d.t.Helper()
+	d.T.Helper()
 	if err := d.verify(); err != nil {
-		d.t.Fatalf("the journal does not verify: %v", err)
+		d.T.Fatalf("the journal does not verify: %v", err)
 	}
 	s := d.read()
 	for _, problem := range s.problems(d.effects(), told) {
-		d.t.Error(problem)
+		d.T.Error(problem)
 	}
 	return s
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"palyra/internal/must"
 	"palyra/test/process"
 )
 
@@ -54,28 +55,28 @@ func TestDiskFailsAtTheStart(t *testing.T) {
 func failAtStart(t *testing.T, calls string, n int, errno string) (went bool) {
 	t.Helper()
 	d := prepare(t)
-	defer d.kill()
+	defer d.Kill()
 	what := fmt.Sprintf("%s number %d fails with %s", calls, n, errno)
 	// The count is one per thread: palyrad gets few of them at its start.
-	d.wrap = traced(calls, fmt.Sprintf("error=%s:when=%d", errno, n))
-	d.launch()
+	d.Wrap = traced(calls, fmt.Sprintf("error=%s:when=%d", errno, n))
+	d.Launch()
 	var told []reply
 	if went = d.awaitServing(); went {
 		told = append(told, d.dial().patch(t.Context(), "first"), d.dial().write(t.Context(), "second", true))
-		d.kill()
-	} else if d.awaitEnd() == 0 || calls != "write" && !strings.Contains(d.log.String(), "\nnext: ") {
+		d.Kill()
+	} else if d.Wait(d.T).Code == 0 || calls != "write" && !strings.Contains(d.Log().String(), "\nnext: ") {
 		// A write that fails may be the one that says what to do.
-		t.Errorf("%s: palyrad does not say what to do:\n%s", what, d.log)
+		t.Errorf("%s: palyrad does not say what to do:\n%s", what, d.Log())
 	}
-	d.wrap = nil
-	d.launch()
-	if !d.awaitReady() {
-		t.Fatalf("%s: the next start fails:\n%s", what, d.log)
+	d.Wrap = nil
+	d.Launch()
+	if !d.AwaitReady() {
+		t.Fatalf("%s: the next start fails:\n%s", what, d.Log())
 	}
 	c := d.dial()
 	succeeded(t, c.patch(t.Context(), "after"))
 	c.transport.CloseIdleConnections()
-	d.stop()
+	d.Stop()
 	d.holds(told)
 	return went
 }
@@ -109,7 +110,7 @@ func TestDiskFailsUnderLoad(t *testing.T) {
 			l.ran(t, 10)
 			paths := slices.Clone(c.paths)
 			for i := range paths {
-				paths[i] = filepath.Join(d.state, paths[i])
+				paths[i] = filepath.Join(d.State, paths[i])
 			}
 			heal := d.inject(c.calls, c.injection, paths...)
 			l.ran(t, l.made.Load()+60)
@@ -125,9 +126,9 @@ func TestDiskFailsUnderLoad(t *testing.T) {
 			}
 			// Calls that ran while their end could not be written have one after
 			// the next start.
-			d.kill()
-			d.start()
-			d.stop()
+			d.Kill()
+			d.Start()
+			d.Stop()
 			d.holds(told)
 			if n := failures(told); (n > 0) != c.bites {
 				t.Errorf("%d of %d calls failed; that some do is expected: %v", n, len(told), c.bites)
@@ -150,15 +151,13 @@ var attached = regexp.MustCompile(`attached|Process \d+`)
 // inject attaches a strace that makes system calls fail to the palyrad that
 // runs, until heal is called.
 func (d *daemon) inject(calls, injection string, paths ...string) (heal func()) {
-	d.t.Helper()
+	d.T.Helper()
 	line := traced(calls, injection, paths...)
-	line = append(slices.DeleteFunc(line, func(a string) bool { return a == "-qq" || a == "-D" }), "-p", fmt.Sprint(d.cmd.Process.Pid))
+	line = append(slices.DeleteFunc(line, func(a string) bool { return a == "-qq" || a == "-D" }), "-p", fmt.Sprint(d.Cmd.Process.Pid))
 	cmd := exec.Command(line[0], line[1:]...)
 	said, ended := process.NewOutput(), make(chan struct{})
 	cmd.Stderr = said
-	if err := cmd.Start(); err != nil {
-		d.t.Fatal(err)
-	}
+	must.Do(d.T, cmd.Start())
 	go func() {
 		_ = cmd.Wait()
 		close(ended)
@@ -172,9 +171,9 @@ func (d *daemon) inject(calls, injection string, paths ...string) (heal func()) 
 			<-ended
 		}
 	}
-	d.t.Cleanup(stop)
+	d.T.Cleanup(stop)
 	if said.Await(attached, ended) == nil {
-		d.t.Fatalf("strace did not attach: %s", said)
+		d.T.Fatalf("strace did not attach: %s", said)
 	}
 	return stop
 }

@@ -18,7 +18,9 @@ import (
 
 	"palyra/internal/event"
 	"palyra/internal/journal"
+	"palyra/internal/must"
 	"palyra/test/fault/tamper"
+	"palyra/test/process"
 )
 
 // exported is an export of a real journal, line by line, and the stopped
@@ -37,17 +39,17 @@ func journalOf(t *testing.T) exported {
 	t.Helper()
 	d := prepare(t)
 	for n := range 4 {
-		d.start()
+		d.Start()
 		c := d.dial()
 		for i := range 5 {
 			succeeded(t, c.patch(t.Context(), fmt.Sprintf("t-%d-%d", n, i)))
 		}
 		c.transport.CloseIdleConnections()
 		if n < 3 {
-			d.stop()
+			d.Stop()
 		}
 	}
-	path := filepath.Join(d.dir, "export.ndjson")
+	path := filepath.Join(d.Dir, "export.ndjson")
 	if code, _, msg := d.cli("journal", "export", path); code != 0 {
 		t.Fatalf("export: exit code %d: %s", code, msg)
 	}
@@ -55,19 +57,13 @@ func journalOf(t *testing.T) exported {
 	if code != 0 {
 		t.Fatalf("key set: exit code %d: %s", code, msg)
 	}
-	keys := filepath.Join(d.dir, "keys.json")
+	keys := filepath.Join(d.Dir, "keys.json")
 	write(t, keys, set)
-	d.kill()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d.Kill()
+	text := must.Get(os.ReadFile(path))(t)
 	e := exported{of: d, keys: keys, lines: bytes.SplitAfter(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))}
 	for _, line := range e.lines[1 : len(e.lines)-1] {
-		one, err := journal.ParseLine(bytes.TrimSuffix(line, []byte("\n")))
-		if err != nil {
-			t.Fatal(err)
-		}
+		one := must.Get(journal.ParseLine(bytes.TrimSuffix(line, []byte("\n"))))(t)
 		e.events = append(e.events, one)
 	}
 	return e
@@ -78,10 +74,7 @@ func (e exported) with(t *testing.T, events []journal.Event) string {
 	t.Helper()
 	text := bytes.Clone(e.lines[0])
 	for i := range events {
-		line, err := events[i].AppendLine(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		line := must.Get(events[i].AppendLine(nil))(t)
 		text = append(append(text, line...), '\n')
 	}
 	path := filepath.Join(t.TempDir(), "export.ndjson")
@@ -94,10 +87,7 @@ func (e exported) with(t *testing.T, events []journal.Event) string {
 func TestTamperCorpus(t *testing.T) {
 	t.Parallel()
 	honest, other := journalOf(t), journalOf(t)
-	cases, err := tamper.Corpus(honest.events, other.events)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cases := must.Get(tamper.Corpus(honest.events, other.events))(t)
 	kinds := map[string]bool{}
 	for _, c := range cases {
 		kinds[c.Kind] = true
@@ -106,7 +96,7 @@ func TestTamperCorpus(t *testing.T) {
 			honest.of.detected(t, c.First, "journal", "verify", honest.with(t, c.Events))
 			d := honest.of.fork(t)
 			rewrite(t, d.store(), c.Events)
-			d.detected(t, c.First, "journal", "verify", "--state-dir", d.state)
+			d.detected(t, c.First, "journal", "verify", "--state-dir", d.State)
 		})
 	}
 	if len(kinds) != 9 {
@@ -120,7 +110,7 @@ func TestTamperCorpus(t *testing.T) {
 		t.Parallel()
 		d := honest.of.fork(t)
 		rewrite(t, d.store(), honest.events)
-		for _, args := range [][]string{{honest.with(t, honest.events)}, {"--state-dir", d.state}} {
+		for _, args := range [][]string{{honest.with(t, honest.events)}, {"--state-dir", d.State}} {
 			if code, _, msg := d.cli(append([]string{"journal", "verify"}, args...)...); code != 0 {
 				t.Errorf("an honest journal does not verify: exit code %d: %s", code, msg)
 			}
@@ -153,7 +143,7 @@ func (e exported) rewritten(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "forged.ndjson")
 	write(t, path, string(text))
-	d := &daemon{t: t, dir: t.TempDir(), config: e.of.config}
+	d := &daemon{Palyrad: &process.Palyrad{T: t, Dir: t.TempDir(), Config: e.of.Config}}
 	code, out, msg := d.cli("journal", "verify", path, "--keys", e.keys)
 	if code != 8 || out != "" || !strings.Contains(msg, "signed by a key that "+e.keys+" does not have") {
 		t.Errorf("with the key set: exit code %d: %s%s", code, out, msg)
@@ -172,7 +162,7 @@ func (e exported) rewritten(t *testing.T) {
 // people and to machines.
 func (d *daemon) detected(t *testing.T, first int64, args ...string) {
 	t.Helper()
-	d = &daemon{t: t, dir: d.dir, config: d.config}
+	d = &daemon{Palyrad: &process.Palyrad{T: t, Dir: d.Dir, Config: d.Config}}
 	code, out, msg := d.cli(append(args, "-o", "json")...)
 	var said struct {
 		Verified bool  `json:"verified"`
@@ -190,11 +180,8 @@ func (d *daemon) detected(t *testing.T, first int64, args ...string) {
 // new ones: what an attacker can do who may write the file.
 func rewrite(t *testing.T, path string, events []journal.Event) {
 	t.Helper()
-	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = sqlitex.ExecuteScript(conn, "DELETE FROM events; DELETE FROM tiles;", nil)
+	conn := must.Get(sqlite.OpenConn(path, sqlite.OpenReadWrite))(t)
+	err := sqlitex.ExecuteScript(conn, "DELETE FROM events; DELETE FROM tiles;", nil)
 	numbers := make([]int64, len(events))
 	for i := range events {
 		numbers[i] = events[i].Seq
@@ -208,9 +195,7 @@ func rewrite(t *testing.T, path string, events []journal.Event) {
 				&sqlitex.ExecOptions{Args: []any{tile.Level, tile.N, tile.Root[:], tile.Hashes}}))
 		}
 	}
-	if err := errors.Join(err, conn.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err, conn.Close()))
 }
 
 func insert(conn *sqlite.Conn, seq int64, e *journal.Event) error {

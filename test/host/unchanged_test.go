@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"palyra/internal/must"
 )
 
 // TestUnchanged runs commands between the two looks at a made tree: what each
@@ -68,9 +70,7 @@ func TestUnchanged(t *testing.T) {
 func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	dir := made(t)
-	if err := os.Chmod(filepath.Join(dir, "etc/dir"), 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(filepath.Join(dir, "etc/dir"), 0))
 	t.Cleanup(func() { _ = os.Chmod(filepath.Join(dir, "etc/dir"), 0o700) })
 	if code, said := unchanged(t, dir, "true"); code != 0 || said != "" {
 		t.Errorf("exit code %d: %s", code, said)
@@ -82,25 +82,20 @@ func TestUnreadable(t *testing.T) {
 func made(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := errors.Join(
+	must.Do(t, errors.Join(
 		os.MkdirAll(filepath.Join(dir, "etc/dir"), 0o755),
 		os.WriteFile(filepath.Join(dir, "etc/passwd"), []byte("root\n"), 0o644),
 		os.WriteFile(filepath.Join(dir, "etc/dir/file"), []byte("x\n"), 0o644),
 		os.Symlink("dir", filepath.Join(dir, "etc/link")),
 		os.Symlink("/dev/null", filepath.Join(dir, "null")),
-	); err != nil {
-		t.Fatal(err)
-	}
+	))
 	return dir
 }
 
 // unchanged runs a command of the shell in dir under the script.
 func unchanged(t *testing.T, dir, command string) (code int, said string) {
 	t.Helper()
-	script, err := filepath.Abs("../../scripts/host-unchanged.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
+	script := must.Get(filepath.Abs("../../scripts/host-unchanged.sh"))(t)
 	cmd := exec.CommandContext(t.Context(), script, "sh", "-c", command)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "HOST_ETC="+filepath.Join(dir, "etc"), "HOST_NULL="+filepath.Join(dir, "null"))

@@ -1,5 +1,5 @@
-// Package process waits for what the programs under test say and do. The
-// end-to-end and the fault tests share it.
+// Package process runs the programs under test and waits for what they say and
+// do. The end-to-end, the fault and the attack tests share it.
 package process
 
 import (

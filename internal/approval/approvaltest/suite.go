@@ -14,6 +14,7 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/approval"
 	"palyra/internal/event"
+	"palyra/internal/must"
 	"palyra/internal/tool"
 )
 
@@ -116,10 +117,7 @@ func roundTrip(t *testing.T, f Fixture) {
 		r.Binding.Argv, r.Binding.Operands = []string{"a\u202eb"}, []tool.Operand{{Path: "x", SHA256: "y"}}
 	})
 	insert(t, f.Store, want)
-	got, err := f.Store.Record(t.Context(), want.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(f.Store.Record(t.Context(), want.ID))(t)
 	want.Revision = 1
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("record (-want +got):\n%s", diff)
@@ -220,7 +218,7 @@ func rollback(t *testing.T, f Fixture) {
 
 func ownWrites(t *testing.T, f Fixture) {
 	before := len(f.Events())
-	err := f.Store.Update(t.Context(), func(tx approval.Tx) error {
+	must.Do(t, f.Store.Update(t.Context(), func(tx approval.Tx) error {
 		r := record(1)
 		if err := errors.Join(tx.InsertRecord(&r), tx.InsertGrant(grant(2)), tx.SetFreeze(&approval.FreezeState{At: epoch})); err != nil {
 			return err
@@ -234,10 +232,7 @@ func ownWrites(t *testing.T, f Fixture) {
 		tx.Emit(event.Draft{Code: event.Asked, Actor: "user:a", Payload: json.RawMessage(`{}`)},
 			event.Draft{Code: event.Frozen, Actor: "user:a", Payload: json.RawMessage(`{}`)})
 		return errors.Join(recordErr, grantErr, freezeErr)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if got := f.Events()[before:]; !slices.Equal(got, []event.Code{event.Asked, event.Frozen}) {
 		t.Errorf("journaled %v", got)
 	}
@@ -254,9 +249,7 @@ func pages(t *testing.T, f Fixture) {
 	var got, gotGrants []string
 	for range 4 {
 		page, next, err := f.Store.Records(t.Context(), filter)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		for _, r := range page {
 			got = append(got, r.ID)
 		}
@@ -266,9 +259,7 @@ func pages(t *testing.T, f Fixture) {
 	}
 	for range 4 {
 		page, next, err := f.Store.Grants(t.Context(), grants)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		for _, g := range page {
 			gotGrants = append(gotGrants, g.ID)
 		}
@@ -301,9 +292,7 @@ func filters(t *testing.T, f Fixture) {
 		{"all at once", approval.Filter{States: []approval.State{approval.Pending}, Principal: access.User("owner"), Until: epoch.Add(3 * time.Second)}, []string{id(1)}},
 	} {
 		page, _, err := f.Store.Records(t.Context(), c.filter)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		var got []string
 		for _, r := range page {
 			got = append(got, r.ID)
@@ -323,12 +312,9 @@ func grantFilters(t *testing.T, f Fixture) {
 		grant(2, func(g *approval.Grant) { g.RevokedAt = epoch }),
 		grant(3, func(g *approval.Grant) { g.Session = "other" }),
 		grant(4, func(g *approval.Grant) { g.Principal = access.Agent("other") }))
-	err := f.Store.Update(t.Context(), func(tx approval.Tx) error {
+	must.Do(t, f.Store.Update(t.Context(), func(tx approval.Tx) error {
 		return tx.ReplaceGrant(grant(1, func(g *approval.Grant) { g.EndedAt, g.Version = epoch, 2 }), 1)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	for _, c := range []struct {
 		name   string
 		filter approval.GrantFilter
@@ -352,13 +338,10 @@ func grantFilters(t *testing.T, f Fixture) {
 
 func changes(t *testing.T, f Fixture) {
 	insert(t, f.Store, record(1), record(2))
-	err := f.Store.Update(t.Context(), func(tx approval.Tx) error {
+	must.Do(t, f.Store.Update(t.Context(), func(tx approval.Tx) error {
 		r := record(1, func(r *approval.Record) { r.State, r.Version = approval.Denied, 2 })
 		return tx.ReplaceRecord(&r, approval.Pending, 1)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	list, err := f.Store.Changes(t.Context(), 0, 10)
 	if err != nil || len(list) != 2 || list[0].ID != id(2) || list[1].ID != id(1) || list[1].State != approval.Denied {
 		t.Fatalf("changes: %v, %v", list, err)
@@ -401,9 +384,7 @@ func freeze(t *testing.T, f Fixture) {
 	first := &approval.FreezeState{By: access.User("alice"), Reason: "one", At: epoch}
 	second := &approval.FreezeState{By: access.User("bob"), Reason: "two", At: epoch.Add(time.Minute)}
 	for _, want := range []*approval.FreezeState{first, second, nil, nil} {
-		if err := f.Store.Update(t.Context(), func(tx approval.Tx) error { return tx.SetFreeze(want) }); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.Store.Update(t.Context(), func(tx approval.Tx) error { return tx.SetFreeze(want) }))
 		got, err := f.Store.Freeze(t.Context())
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Errorf("freeze: %v (-want +got):\n%s", err, diff)

@@ -3,6 +3,7 @@ package pure
 import (
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/tool"
 )
 
@@ -13,10 +14,7 @@ func TestEchoReturnsItsInput(t *testing.T) {
 	if err != nil || plan.Subject != e.Descriptor().Name || plan.Facts.SandboxLevel != "none" {
 		t.Errorf("the plan is %+v, %v", plan, err)
 	}
-	p, err := e.Prepare(t.Context(), tool.Proposal{Input: input})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(e.Prepare(t.Context(), tool.Proposal{Input: input}))(t)
 	r := p.Run(t.Context(), tool.Call{Proposal: tool.Proposal{Input: input}})
 	if r.Outcome != tool.Succeeded || string(r.Result) != string(input) || r.Executor.Version != "v1" {
 		t.Errorf("the report is %+v", r)

@@ -10,6 +10,7 @@ import (
 
 	"palyra/internal/cli/clitest"
 	"palyra/internal/identity"
+	"palyra/internal/must"
 )
 
 // TestKeyMustBePrivate: a bundle whose key others can read is not used. The
@@ -22,9 +23,7 @@ func TestKeyMustBePrivate(t *testing.T) {
 	w.Want(w.Run("status"), 0)
 	key := filepath.Join(w.Bundle, "key.pem")
 	for _, mode := range []os.FileMode{0o640, 0o604, 0o660} {
-		if err := os.Chmod(key, mode); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(key, mode))
 		if r := w.Run("status"); r.Code == 0 || !strings.Contains(r.Err, "key.pem") {
 			t.Errorf("mode %o: exit code %d: %s", mode, r.Code, r.Err)
 		}
@@ -70,10 +69,7 @@ func TestRenewal(t *testing.T) {
 			if w.Gateway.Renewals != c.renewals {
 				t.Errorf("%d renewals, want %d", w.Gateway.Renewals, c.renewals)
 			}
-			b, err := identity.ReadBundle(w.Bundle)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := must.Get(identity.ReadBundle(w.Bundle))(t)
 			if renewed := b.NotAfter().After(real.Add(23 * time.Hour)); renewed != (c.renewals > 0) {
 				t.Errorf("the bundle ends %s", b.NotAfter())
 			}

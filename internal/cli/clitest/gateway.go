@@ -17,6 +17,7 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/canonical"
+	"palyra/internal/identity/ca/catest"
 	"palyra/internal/reason"
 )
 
@@ -55,7 +56,7 @@ type Gateway struct {
 	life   context.Context
 	hangUp func()
 
-	root     *authority
+	root     *catest.Authority
 	Renewals int
 	Journal  *Journal
 	// EndedSessions are the requests to end one.

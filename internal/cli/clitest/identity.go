@@ -40,7 +40,7 @@ func (s fakeIdentity) RenewCertificate(_ context.Context, req *palyrav1.RenewCer
 		URIs:      []*url.URL{{Scheme: "spiffe", Host: "test", Path: "/device/01ARZ3NDEKTSV4RRFFQ69G5FAV"}},
 		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(24 * time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, s.f.root.cert, csr.PublicKey, s.f.root.key)
+	der, err := x509.CreateCertificate(rand.Reader, template, s.f.root.Cert, csr.PublicKey, s.f.root.Key)
 	if err != nil {
 		return nil, err
 	}

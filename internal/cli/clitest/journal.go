@@ -22,7 +22,9 @@ import (
 	"palyra/internal/attest"
 	"palyra/internal/canonical"
 	"palyra/internal/event"
+	"palyra/internal/identity/ca/catest"
 	"palyra/internal/journal"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/sqlite"
 	"palyra/internal/tool"
@@ -36,7 +38,7 @@ type Journal struct {
 	// checkpoints are the certified keys of the log; without them the key set is
 	// of version 1.
 	checkpoints []attest.CheckpointKey
-	ca          *authority
+	ca          *catest.Authority
 }
 
 func (j *Journal) keySet() ([]byte, error) {
@@ -48,15 +50,15 @@ func (j *Journal) keySet() ([]byte, error) {
 }
 
 // certified is a checkpoint key with a certificate of the CA.
-func certified(t *testing.T, ca *authority, key *journal.Key, signer ed25519.PrivateKey) attest.CheckpointKey {
+func certified(t *testing.T, ca *catest.Authority, key *journal.Key, signer ed25519.PrivateKey) attest.CheckpointKey {
 	t.Helper()
-	der := ca.sign(t, &x509.Certificate{
+	cert := ca.Sign(t, &x509.Certificate{
 		URIs:      []*url.URL{{Scheme: "spiffe", Host: "test", Path: "/journal/one"}},
 		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning},
 	}, signer.Public())
 	return attest.CheckpointKey{
 		Verifier: key.Verifier(), CertifiedAt: time.Now().UTC().Truncate(time.Microsecond),
-		CertificateChain: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
+		CertificateChain: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})),
 	}
 }
 
@@ -64,15 +66,9 @@ func certified(t *testing.T, ca *authority, key *journal.Key, signer ed25519.Pri
 func (j *Journal) Rotate(t *testing.T) journal.Rotation {
 	t.Helper()
 	signer := NewSigner(t)
-	key, err := journal.NewKey(gatewayID, signer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(journal.NewKey(gatewayID, signer))(t)
 	next := certified(t, j.ca, key, signer)
-	r, err := j.Log.Rotate(context.Background(), key, next.CertificateChain, next.CertifiedAt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(j.Log.Rotate(context.Background(), key, next.CertificateChain, next.CertifiedAt))(t)
 	next.FirstSize, j.checkpoints[0].LastSize = r.Last+1, r.Last
 	j.checkpoints = append([]attest.CheckpointKey{next}, j.checkpoints...)
 	return r
@@ -81,25 +77,12 @@ func (j *Journal) Rotate(t *testing.T) journal.Rotation {
 const gatewayID = "gw-test"
 
 // NewJournal is a journal signed by a key of the CA.
-func NewJournal(t *testing.T, ca *authority, signer ed25519.PrivateKey) *Journal {
+func NewJournal(t *testing.T, ca *catest.Authority, signer ed25519.PrivateKey) *Journal {
 	t.Helper()
-	db, err := sqlite.Open(context.Background(), filepath.Join(t.TempDir(), "palyra.db"), sqlite.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	key, err := journal.NewKey(gatewayID, signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	log, err := journal.New(db, journal.Options{Key: key})
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(sqlite.Open(context.Background(), filepath.Join(t.TempDir(), "palyra.db"), sqlite.Options{}))(t)
+	t.Cleanup(func() { must.Check(t, db.Close(context.Background())) })
+	key := must.Get(journal.NewKey(gatewayID, signer))(t)
+	log := must.Get(journal.New(db, journal.Options{Key: key}))(t)
 	return &Journal{
 		Log: log, Notary: NewNotary(t, ca), Envelopes: map[string]attest.Envelope{}, ca: ca,
 		checkpoints: []attest.CheckpointKey{certified(t, ca, key, signer)},
@@ -107,34 +90,17 @@ func NewJournal(t *testing.T, ca *authority, signer ed25519.PrivateKey) *Journal
 }
 
 // NewNotary attests with a key of the CA.
-func NewNotary(t *testing.T, ca *authority) *attest.Notary {
+func NewNotary(t *testing.T, ca *catest.Authority) *attest.Notary {
 	t.Helper()
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der := ca.sign(t, &x509.Certificate{
-		URIs:      []*url.URL{{Scheme: "spiffe", Host: "test", Path: "/notary/one"}},
-		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning},
-	}, public)
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	notary, err := attest.NewNotary(attest.NotaryConfig{Signer: private, Chain: []*x509.Certificate{leaf, ca.cert}, Gateway: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return notary
+	key, chain := ca.Signer(t, "test", "/notary/one")
+	return must.Get(attest.NewNotary(attest.NotaryConfig{Signer: key, Chain: chain, Gateway: "test"}))(t)
 }
 
 // NewSigner is a key for checkpoints.
 func NewSigner(t *testing.T) ed25519.PrivateKey {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return private
 }
 
@@ -142,9 +108,7 @@ func NewSigner(t *testing.T) ed25519.PrivateKey {
 func (j *Journal) Events(t *testing.T, n int) {
 	t.Helper()
 	for range n {
-		if _, err := j.Log.Append(context.Background(), event.Draft{Code: event.Proposed, Actor: "user:ada", Subject: ulid.Make().String(), Payload: json.RawMessage(`{}`)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(j.Log.Append(context.Background(), event.Draft{Code: event.Proposed, Actor: "user:ada", Subject: ulid.Make().String(), Payload: json.RawMessage(`{}`)}))(t)
 	}
 }
 
@@ -170,10 +134,7 @@ func (j *Journal) AttestedWith(t *testing.T, result string, egress tool.Egress) 
 			Enforcement: tool.Enforcement{Level: "none"}, Egress: egress,
 		},
 	}
-	envelope, err := j.Notary.Sign(context.Background(), x)
-	if err != nil {
-		t.Fatal(err)
-	}
+	envelope := must.Get(j.Notary.Sign(context.Background(), x))(t)
 	j.Envelopes[envelope.ID] = envelope
 	j.decided(t, x)
 	j.journalReport(t, x, envelope.ID, x.ProposalID, envelope.JSON)
@@ -214,14 +175,9 @@ func (j *Journal) decided(t *testing.T, x attest.Execution) {
 // Append records an event of a call.
 func (j *Journal) Append(t *testing.T, code event.Code, x attest.Execution, subject string, payload any) {
 	t.Helper()
-	text, err := canonical.Marshal(payload)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(canonical.Marshal(payload))(t)
 	d := event.Draft{Code: code, Actor: "agent:claude", Session: x.Session, Run: x.Run, Subject: subject, Payload: text}
-	if _, err := j.Log.Append(context.Background(), d); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(j.Log.Append(context.Background(), d))(t)
 }
 
 type fakeJournalService struct{ f *Gateway }
@@ -358,9 +314,7 @@ func (j *Journal) signerOf(cp journal.Checkpoint) string {
 // Opened appends an event that nothing else is about.
 func (j *Journal) Opened(t *testing.T) {
 	t.Helper()
-	if _, err := j.Log.Append(context.Background(), event.Draft{Code: event.Opened, Actor: "service:palyrad", Payload: json.RawMessage(`{"version":"1"}`)}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(j.Log.Append(context.Background(), event.Draft{Code: event.Opened, Actor: "service:palyrad", Payload: json.RawMessage(`{"version":"1"}`)}))(t)
 }
 
 // Journaled gives the gateway a journal with events and attestations.

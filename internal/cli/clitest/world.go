@@ -7,14 +7,10 @@ import (
 	"bytes"
 	"context"
 	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
 	"io"
-	"math/big"
 	"net/http/httptest"
 	"net/url"
 	"os"
@@ -30,6 +26,8 @@ import (
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/printer"
 	"palyra/internal/identity"
+	"palyra/internal/identity/ca/catest"
+	"palyra/internal/must"
 )
 
 // World is one gateway that behaves, and one machine with a credential bundle
@@ -45,7 +43,7 @@ type World struct {
 	// Now is the CLI's clock, that of golden files.
 	Now time.Time
 	Arm time.Duration
-	CA  *authority
+	CA  *catest.Authority
 	// Again, when set, is the second interrupt of a run.
 	Again <-chan struct{}
 }
@@ -81,10 +79,10 @@ func (w *World) serve() {
 	w.Server = httptest.NewUnstartedServer(w.Gateway.handler())
 	w.Server.EnableHTTP2 = true
 	pool := x509.NewCertPool()
-	pool.AddCert(w.CA.cert)
+	pool.AddCert(w.CA.Cert)
 	w.Server.TLS = &tls.Config{
 		MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool,
-		Certificates: []tls.Certificate{w.CA.issue(w.T, &x509.Certificate{
+		Certificates: []tls.Certificate{w.CA.Issue(w.T, &x509.Certificate{
 			DNSNames: []string{serverName}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 			NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour),
 		})},
@@ -100,25 +98,18 @@ func (w *World) serve() {
 // WriteBundle writes a credential bundle whose certificate holds for a time.
 func (w *World) WriteBundle(from, to time.Time) {
 	w.T.Helper()
-	cert := w.CA.issue(w.T, &x509.Certificate{
+	cert := w.CA.Issue(w.T, &x509.Certificate{
 		URIs:      []*url.URL{{Scheme: "spiffe", Host: "test", Path: "/device/01ARZ3NDEKTSV4RRFFQ69G5FAV"}},
 		NotBefore: from, NotAfter: to, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
-	leaf, err := x509.ParseCertificate(cert.Certificate[0])
-	if err != nil {
-		w.T.Fatal(err)
-	}
 	key, ok := cert.PrivateKey.(*ecdsa.PrivateKey)
 	if !ok {
 		w.T.Fatalf("the key is a %T", cert.PrivateKey)
 	}
-	err = identity.WriteBundle(w.Bundle, identity.Bundle{
-		Root: w.CA.cert, Chain: []*x509.Certificate{leaf}, Key: key,
+	must.Do(w.T, identity.WriteBundle(w.Bundle, identity.Bundle{
+		Root: w.CA.Cert, Chain: []*x509.Certificate{cert.Leaf}, Key: key,
 		Address: w.Address, ServerName: serverName,
-	})
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	}))
 }
 
 // Result is what a command did.
@@ -192,56 +183,10 @@ func (w *World) Want(r Result, code int) {
 	}
 }
 
-// authority is a CA of one certificate.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
 // NewAuthority is a CA of its own.
-func NewAuthority(t *testing.T) *authority {
+func NewAuthority(t *testing.T) *catest.Authority {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test root"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &authority{cert: cert, key: key}
-}
-
-func (c *authority) issue(t *testing.T, template *x509.Certificate) tls.Certificate {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der := c.sign(t, template, key.Public())
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
-}
-
-func (c *authority) sign(t *testing.T, template *x509.Certificate, public any) []byte {
-	t.Helper()
-	template.SerialNumber = big.NewInt(time.Now().UnixNano())
-	if template.KeyUsage == 0 {
-		template.KeyUsage = x509.KeyUsageDigitalSignature
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, c.cert, public, c.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return der
+	return catest.New(t, time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour))
 }
 
 // ClosedAddress is an address where nothing listens: the port is nobody's, and
@@ -284,22 +229,15 @@ func (w *World) Decided() {
 func (w *World) Write(name, text string) string {
 	w.T.Helper()
 	path := filepath.Join(w.Home, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		w.T.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		w.T.Fatal(err)
-	}
+	must.Do(w.T, os.MkdirAll(filepath.Dir(path), 0o700))
+	must.Do(w.T, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
 // Read reads a file.
 func (w *World) Read(path string) string {
 	w.T.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(path))(w.T)
 	return string(text)
 }
 

@@ -14,6 +14,7 @@ import (
 	"palyra/internal/canonical"
 	"palyra/internal/cli/clitest"
 	"palyra/internal/event"
+	"palyra/internal/must"
 	"palyra/internal/tool"
 )
 
@@ -104,10 +105,7 @@ func (s *storied) drop(code event.Code) {
 // call was; who changed the events could sign checkpoints, and no statement.
 func tell(j *clitest.Journal, t *testing.T, s *storied) {
 	t.Helper()
-	envelope, err := j.Notary.Sign(t.Context(), s.x)
-	if err != nil {
-		t.Fatal(err)
-	}
+	envelope := must.Get(j.Notary.Sign(t.Context(), s.x))(t)
 	for _, e := range s.events {
 		if e.code == event.Attested {
 			e.payload["envelope"] = json.RawMessage(envelope.JSON)

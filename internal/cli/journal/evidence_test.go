@@ -12,6 +12,7 @@ import (
 	"palyra/internal/attest"
 	"palyra/internal/cli/clitest"
 	"palyra/internal/cli/printer"
+	"palyra/internal/must"
 )
 
 // TestVerifyExport: an export verifies with no gateway, with every
@@ -45,10 +46,7 @@ func TestVerifyExport(t *testing.T) {
 	}
 	other := clitest.NewJournal(t, w.CA, clitest.NewSigner(t)).Log.Keys()[0]
 	w.Want(w.Run("journal", "verify", path, "--key", other), 8)
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(path))(t)
 	w.Want(w.With(printer.Streams{In: bytes.NewReader(data)}, "journal", "verify", "-"), 0)
 }
 
@@ -56,10 +54,7 @@ func TestVerifyExport(t *testing.T) {
 func TestVerifyFindsChanges(t *testing.T) {
 	w := clitest.NewWorld(t)
 	w.Journaled()
-	data, err := os.ReadFile(w.Export())
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(w.Export()))(t)
 	for i := 0; i < len(data); i += 37 {
 		changed := bytes.Clone(data)
 		changed[i] ^= 1
@@ -155,9 +150,7 @@ func TestVerifyGatewayRemembers(t *testing.T) {
 		t.Errorf("exit code %d: %s", r.Code, r.Err)
 	}
 	// The control: without a memory nothing of this is noticed.
-	if err := os.RemoveAll(filepath.Join(w.Home, "state", "palyra-cli")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.RemoveAll(filepath.Join(w.Home, "state", "palyra-cli")))
 	w.Want(w.Run("journal", "prove", "1"), 0)
 }
 
@@ -246,10 +239,7 @@ func TestAttest(t *testing.T) {
 			t.Errorf("%v: exit code %d, want %d: %s", c.args, r.Code, c.code, r.Err)
 		}
 	}
-	data, err := os.ReadFile(envelope)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(envelope))(t)
 	for i := 0; i < len(data); i += 41 {
 		changed := bytes.Clone(data)
 		changed[i] ^= 1

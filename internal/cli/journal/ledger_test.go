@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"palyra/internal/cli/clitest"
+	"palyra/internal/must"
 )
 
 // TestLedgerIsShown: whoever looks at a call sees every connection of it, by
@@ -22,9 +23,7 @@ func TestLedgerIsShown(t *testing.T) {
 
 	envelope, keys := filepath.Join(w.Home, "envelope.json"), filepath.Join(w.Home, "keys.json")
 	for path, args := range map[string][]string{envelope: {"attest", "show", id, "--envelope"}, keys: {"attest", "keys", "-o", "json"}} {
-		if err := os.WriteFile(path, []byte(w.Run(args...).Out), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(w.Run(args...).Out), 0o600))
 	}
 	verified := w.Run("attest", "verify", envelope, "--keys", keys)
 	w.Want(verified, 0)

@@ -11,6 +11,7 @@ import (
 	"palyra/internal/cli/printer"
 	"palyra/internal/event"
 	"palyra/internal/journal"
+	"palyra/internal/must"
 	"palyra/test/fault/tamper"
 )
 
@@ -59,14 +60,11 @@ func rewritten(w *clitest.World, path string) (text []byte, dropped, changed int
 	lines := bytes.SplitAfter([]byte(w.Read(path)), []byte("\n"))
 	var events []journal.Event
 	for _, line := range lines[1 : len(lines)-2] {
-		e, err := journal.ParseLine(bytes.TrimSuffix(line, []byte("\n")))
-		if err != nil {
-			w.T.Fatal(err)
-		}
+		e := must.Get(journal.ParseLine(bytes.TrimSuffix(line, []byte("\n"))))(w.T)
 		events = append(events, e)
 	}
 	n := 0
-	text, err := tamper.Rewritten(lines[0], events, func(e journal.Event) *journal.Event {
+	text = must.Get(tamper.Rewritten(lines[0], events, func(e journal.Event) *journal.Event {
 		if e.Code != event.PolicyLoaded && e.Code != event.ToolPinned && e.Code != event.Opened {
 			return &e
 		}
@@ -77,10 +75,7 @@ func rewritten(w *clitest.World, path string) (text []byte, dropped, changed int
 		changed++
 		e.Payload = json.RawMessage(`{"version":"another"}`)
 		return &e
-	})
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	}))(w.T)
 	return text, dropped, changed
 }
 

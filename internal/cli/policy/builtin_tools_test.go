@@ -9,6 +9,7 @@ import (
 	"palyra/internal/canonical"
 	"palyra/internal/cli/clitest"
 	clipolicy "palyra/internal/cli/policy"
+	"palyra/internal/must"
 	"palyra/internal/policy/finding"
 	"palyra/internal/tool"
 )
@@ -20,15 +21,10 @@ func TestBuiltinToolsAreCurrent(t *testing.T) {
 	for _, b := range builtin.New(builtin.Config{}) {
 		list = append(list, b.Descriptor())
 	}
-	text, err := canonical.Marshal(list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(canonical.Marshal(list))(t)
 	text = append(text, '\n')
 	if *clitest.Update {
-		if err := os.WriteFile("builtin_tools.json", text, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile("builtin_tools.json", text, 0o644))
 		return
 	}
 	if !bytes.Equal(text, clipolicy.BuiltinToolsJSON) {

@@ -15,6 +15,7 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/clitest"
 	"palyra/internal/cli/printer"
+	"palyra/internal/must"
 	"palyra/internal/policy/profile"
 )
 
@@ -187,12 +188,8 @@ func TestPolicyTestOffline(t *testing.T) {
 
 func writeFile(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // TestPolicyInitOverwritesNothing unless it is told twice.
@@ -235,10 +232,7 @@ func TestActivateSaysWhenItIsNotTheSame(t *testing.T) {
 func TestPolicyCheckOfTheConfiguration(t *testing.T) {
 	w := clitest.NewWorld(t)
 	w.Want(w.Run("policy", "check"), 2)
-	text, err := os.ReadFile("testdata/one.cedar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("testdata/one.cedar"))(t)
 	w.Write("one.cedar", string(text))
 	w.Config("[policy]\ndir = \"" + filepath.ToSlash(w.Home) + "\"\n")
 	if r := w.Run("policy", "check"); !strings.Contains(r.Err, "1 file") {

@@ -9,6 +9,7 @@ import (
 
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/printer"
+	"palyra/internal/must"
 )
 
 func TestArguments(t *testing.T) {
@@ -24,10 +25,7 @@ func TestArguments(t *testing.T) {
 		}
 	}
 	// One line fits, whatever a model writes, and quickly.
-	long, err := json.Marshal(map[string]string{"content": strings.Repeat("x", 1<<20)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	long := must.Get(json.Marshal(map[string]string{"content": strings.Repeat("x", 1<<20)}))(t)
 	calls := newRunCalls(&app{client.NewApp(printer.Streams{ErrTerminal: true, Width: 60, Getenv: func(string) string { return "1" }})})
 	c := calls.add("fs.write", long)
 	if line := calls.line(c, linePart{nil, c.tool}, linePart{nil, calls.arguments(c)}).String(); lipgloss.Width(line) != 60 || !strings.HasSuffix(line, "…") {

@@ -15,6 +15,7 @@ import (
 	"palyra/internal/cli/clitest"
 	"palyra/internal/cli/printer"
 	"palyra/internal/cli/runs"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -407,9 +408,7 @@ func TestRunQuestionInsteadOfMessage(t *testing.T) {
 		}
 	}
 	typed, keyboard, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer typed.Close()
 	watch := clitest.NewWatcher("answer>")
 	s, _ := terminal(t, watch)

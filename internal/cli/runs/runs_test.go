@@ -8,6 +8,7 @@ import (
 
 	"palyra/internal/cli/clitest"
 	"palyra/internal/cli/printer"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -68,9 +69,7 @@ func TestRunsShow(t *testing.T) {
 			Steps       []struct{ At, What, Kind, ID, Detail string }
 		}
 	}
-	if err := json.Unmarshal([]byte(asJSON), &doc); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(asJSON), &doc))
 	if doc.Kind != "Run" || doc.State != "completed" || doc.Text != "Done." || len(doc.Calls) != 2 || doc.Calls[0].Input != `{"patch":"x"}` || doc.Calls[0].Steps[1].ID != clitest.ApprovalID {
 		t.Errorf("%+v", doc)
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/net/dns/dnsmessage"
+
+	"palyra/internal/must"
 )
 
 // mostPacket is the longest answer by UDP. Of a longer one the client learns
@@ -31,17 +33,13 @@ func NewNameServer(t testing.TB, answer func(query []byte) []byte) *NameServer {
 	s := &NameServer{answer: answer}
 	var err error
 	for range 20 { // another may have the same number for TCP
-		if s.packets, err = net.ListenPacket("udp4", "127.0.0.1:0"); err != nil {
-			t.Fatal(err)
-		}
+		s.packets = must.Get(net.ListenPacket("udp4", "127.0.0.1:0"))(t)
 		if s.streams, err = net.Listen("tcp4", s.Address()); err == nil {
 			break
 		}
 		s.packets.Close()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	s.serving.Go(s.servePackets)
 	s.serving.Go(func() { s.serveStreams(t.Context()) })
 	t.Cleanup(func() {

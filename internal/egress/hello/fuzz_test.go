@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"palyra/internal/must"
 )
 
 // tape is a connection from which one side's words are played, or kept.
@@ -27,11 +29,7 @@ func (c *tape) Close() error                     { return nil }
 // clientHello is what crypto/tls says first with a setting that it takes.
 func clientHello(t testing.TB, c *tls.Config) []byte {
 	t.Helper()
-	said, err := helloOf(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return said
+	return must.Get(helloOf(c))(t)
 }
 
 func helloOf(c *tls.Config) ([]byte, error) {

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
+
+	"palyra/internal/must"
 )
 
 // part is a number before the bytes that it counts.
@@ -190,10 +192,7 @@ func TestClients(t *testing.T) {
 		if err != nil || !bytes.Equal(raw, sent) {
 			t.Fatalf("%+v: %v", config, err)
 		}
-		seen, err := serverSees(sent)
-		if err != nil {
-			t.Fatal(err)
-		}
+		seen := must.Get(serverSees(sent))(t)
 		if !got.agrees(seen) {
 			t.Errorf("parsed %+v, the server sees %q %q", got, seen.ServerName, seen.SupportedProtos)
 		}

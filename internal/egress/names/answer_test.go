@@ -10,16 +10,14 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 )
 
 // newService knows the names of the rules, and has addresses from 198.18.0.1
 // and fd00::1 on.
 func newService(t testing.TB, rules ...string) *Service {
 	t.Helper()
-	allow, err := egress.ParseRules(rules)
-	if err != nil {
-		t.Fatal(err)
-	}
+	allow := must.Get(egress.ParseRules(rules))(t)
 	s := New(egress.Rules{Allow: allow}.CheckName, egress.NewConnectionLog(time.Now()))
 	s.pool.begin, s.pool.prefix6 = 0, netip.MustParsePrefix("fd00::/96")
 	return s
@@ -35,11 +33,7 @@ func query(t testing.TB, name string, kind dnsmessage.Type, change ...func(*dnsm
 	for _, c := range change {
 		c(&m)
 	}
-	packed, err := m.Pack()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return packed
+	return must.Get(m.Pack())(t)
 }
 
 // options adds EDNS of a version.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
+
+	"palyra/internal/must"
 )
 
 // flood is a socket that always has one more question.
@@ -58,9 +60,7 @@ func TestFloodOfPackets(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 				defer cancel()
 				f := &flood{query: text, closed: make(chan struct{})}
-				if err := newService(t, "example.org").ServePackets(ctx, f); err != nil {
-					t.Error(err)
-				}
+				must.Check(t, newService(t, "example.org").ServePackets(ctx, f))
 				if !about(f.answers) {
 					t.Errorf("%d answers in 3 s", f.answers)
 				}

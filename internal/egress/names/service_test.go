@@ -16,19 +16,15 @@ import (
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
+
+	"palyra/internal/must"
 )
 
 // serve runs a service on loopback and returns a resolver that asks it.
 func serve(t *testing.T, s *Service, network string) (*net.Resolver, string) {
 	t.Helper()
-	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	packets := must.Get(net.ListenPacket("udp", "127.0.0.1:0"))(t)
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
 	go func() { ended <- s.ServePackets(ctx, packets) }()
@@ -37,9 +33,7 @@ func serve(t *testing.T, s *Service, network string) (*net.Resolver, string) {
 		cancel()
 		l.Close()
 		for range 2 {
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
+			must.Check(t, <-ended)
 		}
 		if _, _, err := packets.ReadFrom(nil); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("the socket is not closed: %v", err)
@@ -96,17 +90,12 @@ func TestResolver(t *testing.T) {
 // does.
 func TestOversized(t *testing.T) {
 	_, address := serve(t, newService(t, "example.org"), "udp")
-	conn, err := net.Dial("udp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.Dial("udp", address))(t)
 	defer conn.Close()
 	large := append(query(t, "example.org.", dnsmessage.TypeA), make([]byte, mostQuery)...)
 	large[1]++ // its ID
 	for _, q := range [][]byte{large, query(t, "example.org.", dnsmessage.TypeA)} {
-		if _, err := conn.Write(q); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(conn.Write(q))(t)
 	}
 	reply := make([]byte, 512)
 	if n, err := conn.Read(reply); err != nil || n < 2 || binary.BigEndian.Uint16(reply) != 4711 {
@@ -119,14 +108,9 @@ func TestOversized(t *testing.T) {
 func TestStreamsThatAreNoQueries(t *testing.T) {
 	_, address := serve(t, newService(t, "example.org"), "tcp")
 	for _, says := range []string{"\xff\xff", "\x00\x00", "\x00\x01x"} {
-		conn, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(net.Dial("tcp", address))(t)
 		defer conn.Close()
-		if _, err := conn.Write([]byte(says)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(conn.Write([]byte(says)))(t)
 		if text, err := io.ReadAll(conn); err != nil || len(text) > 0 {
 			t.Errorf("%q: %q, %v", says, text, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 )
 
 // captured has a proxy capture what goes to an address of the loopback
@@ -34,30 +35,22 @@ func capture(b *testing.B, through bool, serve func(net.Conn)) string {
 	if !through {
 		return server.Addr().String()
 	}
-	inside, err := net.Listen("tcp", "127.0.0.2:0")
-	if err != nil {
-		b.Fatal(err)
-	}
+	inside := must.Get(net.Listen("tcp", "127.0.0.2:0"))(b)
 	address := inside.Addr().String()
 	grant := grantOf(b, address)
 	grant.Budget = egress.Budget{Connections: 1 << 30, BytesOut: 1 << 50, BytesIn: 1 << 50}
-	proxy, err := New(grant, Outward{
+	proxy := must.Get(New(grant, Outward{
 		Interfaces: func() ([]netip.Addr, error) { return nil, nil },
 		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, server.Addr().String())
 		},
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	}))(b)
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- proxy.Serve(ctx, Listeners{Ports: []net.Listener{inside}}) }()
 	b.Cleanup(func() {
 		cancel()
-		if err := <-served; err != nil {
-			b.Error(err)
-		}
+		must.Check(b, <-served)
 	})
 	return address
 }
@@ -125,11 +118,7 @@ func drain(conn net.Conn) (n int) {
 
 func mustDial(b *testing.B, address string) net.Conn {
 	b.Helper()
-	conn, err := net.Dial("tcp", address)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return conn
+	return must.Get(net.Dial("tcp", address))(b)
 }
 
 // A connection, one question, one answer.

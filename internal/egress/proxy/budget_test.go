@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 	"palyra/internal/tool"
 )
 
@@ -74,12 +75,8 @@ func TestTooManyConnectionsAtOnce(t *testing.T) {
 			}
 			exchange(t, open[0], "the others go on")
 			// When one is over there is room again.
-			if err := closeWrite(open[1]); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := io.ReadAll(open[1]); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, closeWrite(open[1]))
+			must.Get(io.ReadAll(open[1]))(t)
 			again := w.retry(connect, "api.test:7")
 			exchange(t, patiently(t, again), "hello")
 			list := w.ledger()
@@ -225,13 +222,8 @@ func TestRequestsThatAreTooMany(t *testing.T) {
 				if name == egress.LegForward {
 					url = "http://api.test/"
 				}
-				if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: api.test\r\n\r\n", url); err != nil {
-					t.Fatal(err)
-				}
-				answer, err := http.ReadResponse(in, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Get(fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: api.test\r\n\r\n", url))(t)
+				answer := must.Get(http.ReadResponse(in, nil))(t)
 				if _, err := io.Copy(io.Discard, answer.Body); err != nil || answer.StatusCode != want {
 					t.Errorf("request %d: %s, %v", i, answer.Status, err)
 				}
@@ -275,15 +267,9 @@ func TestShortStreamsUseWhatTheySend(t *testing.T) {
 	w.serve(grant)
 	for range connections {
 		conn := w.must(w.connect("api.test:9"))
-		if _, err := io.CopyN(conn, endless{}, size); err != nil {
-			t.Fatal(err)
-		}
-		if err := closeWrite(conn); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.ReadAll(conn); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(io.CopyN(conn, endless{}, size))(t)
+		must.Do(t, closeWrite(conn))
+		must.Get(io.ReadAll(conn))(t)
 		conn.Close()
 	}
 	for _, c := range w.ledger() {

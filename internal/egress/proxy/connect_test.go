@@ -8,20 +8,16 @@ import (
 
 	"palyra/internal/egress"
 	"palyra/internal/egress/web"
+	"palyra/internal/must"
 )
 
 // ask writes to the HTTP proxy and returns all that it answers.
 func (w *world) ask(says string) string {
 	w.t.Helper()
-	conn, err := net.Dial("tcp", w.http.Addr().String())
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	conn := must.Get(net.Dial("tcp", w.http.Addr().String()))(w.t)
 	defer conn.Close()
 	patiently(w.t, conn)
-	if _, err := io.WriteString(conn, says); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Get(io.WriteString(conn, says))(w.t)
 	answer, _ := io.ReadAll(conn) // ends with a reset, perhaps
 	return string(answer)
 }
@@ -118,12 +114,8 @@ func TestWhatComesEarlyBelongsToTheTunnel(t *testing.T) {
 	w.serve(grantOf(t, "api.test:7"))
 	conn := w.must(net.Dial("tcp", w.http.Addr().String()))
 	early := strings.Repeat("early\n", 5000) // more than is read at once
-	if _, err := io.WriteString(conn, "CONNECT api.test:7 HTTP/1.1\r\n\r\n"+early); err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(conn, "CONNECT api.test:7 HTTP/1.1\r\n\r\n"+early))(t)
+	must.Do(t, conn.(*net.TCPConn).CloseWrite())
 	got, err := io.ReadAll(conn)
 	if err != nil || string(got) != string(established)+early {
 		t.Errorf("%d bytes, %v", len(got), err)
@@ -147,9 +139,7 @@ func TestWhatIsNoSOCKSRequest(t *testing.T) {
 			w.serve(grantOf(t, "api.test:443"))
 			conn := w.must(net.Dial("tcp", w.socks.Addr().String()))
 			defer conn.Close()
-			if _, err := io.WriteString(conn, c.says); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(io.WriteString(conn, c.says))(t)
 			answer, _ := io.ReadAll(conn) // ends with a reset, perhaps
 			if string(answer) != c.answer {
 				t.Errorf("answer %q, want %q", answer, c.answer)
@@ -166,9 +156,7 @@ func TestSOCKSClientsMaySendEarly(t *testing.T) {
 	w.host("api.test:7", echo)
 	w.serve(grantOf(t, "api.test:7"))
 	conn := w.must(net.Dial("tcp", w.socks.Addr().String()))
-	if _, err := io.WriteString(conn, "\x05\x01\x00\x05\x01\x00\x03\x08api.test\x00\x07early"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(conn, "\x05\x01\x00\x05\x01\x00\x03\x08api.test\x00\x07early"))(t)
 	want := "\x05\x00\x05\x00\x00\x01\x00\x00\x00\x00\x00\x00early"
 	got := make([]byte, len(want))
 	if _, err := io.ReadFull(conn, got); err != nil || string(got) != want {
@@ -183,10 +171,7 @@ func TestAnAddressThatStandsForAName(t *testing.T) {
 			w := newWorld(t)
 			w.host("api.test:443", w.secure("api.test", echo))
 			w.serve(grantOf(t, "api.test:443"))
-			addr, err := w.lookup("api.test")
-			if err != nil {
-				t.Fatal(err)
-			}
+			addr := must.Get(w.lookup("api.test"))(t)
 			conn := w.must(legs[leg](w, addr.String()+":443"))
 			exchange(t, w.client(conn, "api.test"), "hello")
 			conn.Close()
@@ -211,9 +196,7 @@ func TestServicesOnAPortOfTheGrant(t *testing.T) {
 		"api.test:3128": {"hello", "hello"},
 	} {
 		conn := w.must(w.transparent(at))
-		if _, err := io.WriteString(conn, c.says); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(io.WriteString(conn, c.says))(t)
 		got := make([]byte, len(c.want))
 		if _, err := io.ReadFull(conn, got); err != nil || string(got) != c.want {
 			t.Errorf("%s: %q, %v", at, got, err)

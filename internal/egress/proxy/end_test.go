@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 )
 
 // What a program said just before it ended reaches its host, though nobody has
@@ -26,10 +27,7 @@ func TestLastWords(t *testing.T) {
 				all, _ := io.ReadAll(conn)
 				heard <- all
 			})
-			proxy, err := New(grantOf(t, "api.test:9"), Outward{Resolver: w, Dial: w.dial})
-			if err != nil {
-				t.Fatal(err)
-			}
+			proxy := must.Get(New(grantOf(t, "api.test:9"), Outward{Resolver: w, Dial: w.dial}))(t)
 			proxy.waits.last = time.Minute // on a slow machine it takes longer
 			w.http = listen(t)
 			// speak leaves as a program does that has said all. Who leaves with the
@@ -42,19 +40,13 @@ func TestLastWords(t *testing.T) {
 				} else {
 					t.Cleanup(func() { conn.Close() })
 				}
-				if _, err := conn.Write(append([]byte("CONNECT api.test:9 HTTP/1.1\r\n\r\n"), early...)); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(conn.Write(append([]byte("CONNECT api.test:9 HTTP/1.1\r\n\r\n"), early...)))(t)
 				if !accepted {
 					_ = closeWrite(conn)
 					return
 				}
-				if _, err := io.ReadFull(conn, make([]byte, len(established))); err != nil {
-					t.Fatal(err)
-				}
-				if _, err := conn.Write(said); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(io.ReadFull(conn, make([]byte, len(established))))(t)
+				must.Get(conn.Write(said))(t)
 				conn.Close()
 			}
 			ctx, cancel := context.WithCancelCause(t.Context())
@@ -68,9 +60,7 @@ func TestLastWords(t *testing.T) {
 				speak()
 			}
 			cancel(ErrEnded)
-			if err := <-served; err != nil {
-				t.Error(err)
-			}
+			must.Check(t, <-served)
 			if got := <-heard; !bytes.Equal(got, said) {
 				t.Errorf("the host heard %d bytes of %d", len(got), len(said))
 			}
@@ -100,9 +90,7 @@ func TestTheEndOfAProgramIsThatOfItsSession(t *testing.T) {
 					exchange(t, w.connect(w.ports, 7), "hello\n")
 				}
 				started := time.Now()
-				if err := w.stop(c.cause); err != nil {
-					t.Error(err)
-				}
+				must.Check(t, w.stop(c.cause))
 				if took := time.Since(started); took != c.most {
 					t.Errorf("the end took %v, want %v", took, c.most)
 				}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 )
 
 // echo sends back what it gets.
@@ -60,11 +61,7 @@ func pages(conn net.Conn) {
 
 func mustHost(t testing.TB, name string) egress.Host {
 	t.Helper()
-	host, err := egress.CanonicalHost(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return host
+	return must.Get(egress.CanonicalHost(name))(t)
 }
 
 // client speaks TLS to a host of the world over a connection.
@@ -75,9 +72,7 @@ func (w *world) client(conn net.Conn, name string) *tls.Conn {
 // exchange writes a line and reads its echo.
 func exchange(t testing.TB, conn net.Conn, line string) {
 	t.Helper()
-	if _, err := io.WriteString(conn, line); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(conn, line))(t)
 	got := make([]byte, len(line))
 	if _, err := io.ReadFull(conn, got); err != nil || string(got) != line {
 		t.Fatalf("got %q, %v, want %q", got, err, line)
@@ -86,20 +81,12 @@ func exchange(t testing.TB, conn net.Conn, line string) {
 
 func mustAddr(t testing.TB, s string) netip.Addr {
 	t.Helper()
-	addr, err := netip.ParseAddr(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return addr
+	return must.Get(netip.ParseAddr(s))(t)
 }
 
 func mustTarget(t testing.TB, s string) egress.Target {
 	t.Helper()
-	target, err := egress.ParseTarget(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return target
+	return must.Get(egress.ParseTarget(s))(t)
 }
 
 // trustSession has clients trust what the proxy vouches for, too.
@@ -113,9 +100,6 @@ func (w *world) trustSession() {
 // issuer is the name of the authority of the world's hosts.
 func (w *world) issuer() string {
 	block, _ := pem.Decode(w.authority.Bundle(nil))
-	certificate, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	certificate := must.Get(x509.ParseCertificate(block.Bytes))(w.t)
 	return certificate.Subject.String()
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 )
 
 func TestEachLegReachesWhatIsAllowed(t *testing.T) {
@@ -62,13 +63,8 @@ func TestEachLegReachesWhatIsAllowed(t *testing.T) {
 // get asks for a page and wants an answer that begins so.
 func get(t testing.TB, conn net.Conn, host, want string) {
 	t.Helper()
-	if _, err := fmt.Fprintf(conn, "GET /page HTTP/1.1\r\nHost: %s\r\n\r\n", host); err != nil {
-		t.Fatal(err)
-	}
-	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(fmt.Fprintf(conn, "GET /page HTTP/1.1\r\nHost: %s\r\n\r\n", host))(t)
+	answer := must.Get(http.ReadResponse(bufio.NewReader(conn), nil))(t)
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
 	if err != nil || !strings.HasPrefix(string(body), want) {
@@ -117,9 +113,7 @@ func refusedOn(t *testing.T, leg, why string, conn net.Conn, err error) {
 	t.Helper()
 	switch leg {
 	case egress.LegTransparent:
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("the program sees %v, want a reset", err)
 		}

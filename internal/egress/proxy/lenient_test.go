@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 )
 
 // lenient is a server that takes evil.test out of what somebody says who was to
@@ -106,10 +107,7 @@ func TestLenientServers(t *testing.T) {
 	for name, l := range lenientServers() {
 		t.Run(name+", nobody between", func(t *testing.T) {
 			address, asked := l.start(t)
-			conn, err := net.Dial("tcp", address)
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn := must.Get(net.Dial("tcp", address))(t)
 			l.handshake(patiently(t, conn))
 			if !asked() {
 				t.Error("this server does not take the name at all")
@@ -121,10 +119,7 @@ func TestLenientServers(t *testing.T) {
 				w := newWorld(t)
 				w.host("good.test:"+l.port, func(conn net.Conn) { join(conn, address) })
 				w.serve(grantOf(t, "good.test:"+l.port))
-				conn, err := connect(w, "good.test:"+l.port)
-				if err != nil {
-					t.Fatal(err)
-				}
+				conn := must.Get(connect(w, "good.test:"+l.port))(t)
 				l.handshake(patiently(t, conn))
 				if got := w.only(); got.Verdict != egress.VerdictDenied || got.Reason != l.reason {
 					t.Errorf("ledger: %+v, want %s", got, l.reason)
@@ -185,13 +180,8 @@ func openSSL(t *testing.T, options ...string) (string, func() bool) {
 	}
 	server := exec.Command("openssl", slices.Concat([]string{"s_server", "-accept", "127.0.0.1:0", "-naccept", "1", "-www",
 		"-cert", certificate, "-key", key, "-servername", "evil.test", "-cert2", certificate, "-key2", key}, options)...)
-	out, err := server.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(server.StdoutPipe())(t)
+	must.Do(t, server.Start())
 	t.Cleanup(func() {
 		_ = server.Process.Kill() // it has ended, as a rule
 		_ = server.Wait()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 )
 
 func TestHalfCloseIsPassedOn(t *testing.T) {
@@ -26,12 +27,8 @@ func TestHalfCloseIsPassedOn(t *testing.T) {
 			})
 			w.serve(grantOf(t, "api.test:7"))
 			conn := w.must(connect(w, "api.test:7"))
-			if _, err := io.WriteString(conn, "that is all"); err != nil {
-				t.Fatal(err)
-			}
-			if err := closeWrite(conn); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(io.WriteString(conn, "that is all"))(t)
+			must.Do(t, closeWrite(conn))
 			answer, err := io.ReadAll(conn)
 			if said := <-heard; err != nil || string(said) != "that is all" || string(answer) != "thank you" {
 				t.Errorf("heard %q, answer %q, %v", said, answer, err)
@@ -158,9 +155,7 @@ func TestARequestInPieces(t *testing.T) {
 			})
 			w.serve(grantOf(t, "api.test:8080"))
 			conn := w.must(w.connect("api.test:8080"))
-			if _, err := io.WriteString(conn, pieces[0]); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(io.WriteString(conn, pieces[0]))(t)
 			if said := <-first; said != pieces[0] {
 				t.Errorf("the host heard %q first", said)
 			}
@@ -204,9 +199,7 @@ func TestARequestWhereTheHostSpokeFirst(t *testing.T) {
 	w.host("api.test:2525", banner)
 	w.serve(grantOf(t, "api.test:2525"))
 	conn := w.must(w.connect("api.test:2525"))
-	if _, err := io.ReadFull(conn, make([]byte, 21)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.ReadFull(conn, make([]byte, 21)))(t)
 	w.breaksOff(conn, []byte("POST / HTTP/1.1\r\nHost: api.test:2525\r\n\r\n"))
 	if got := w.only(); got.Reason != egress.ReasonBadHTTP || got.BytesOut != 0 {
 		t.Errorf("ledger: %+v", got)

@@ -11,6 +11,7 @@ import (
 
 	"palyra/internal/egress"
 	"palyra/internal/egress/hello"
+	"palyra/internal/must"
 )
 
 // record is one of TLS.
@@ -21,10 +22,7 @@ func record(kind byte, content []byte) []byte {
 // serverHi is how a server's hello begins, with a random.
 func serverHi(t *testing.T, random string) []byte {
 	t.Helper()
-	told, err := hex.DecodeString(random)
-	if err != nil {
-		t.Fatal(err)
-	}
+	told := must.Get(hex.DecodeString(random))(t)
 	return record(recordHandshake, slices.Concat([]byte{serverHello, 0, 0, 38, 3, 3}, told, []byte{0, 0x13, 0x01, 0}))
 }
 
@@ -79,9 +77,7 @@ func TestASecondHello(t *testing.T) {
 				w.serve(grantOf(t, target))
 				conn := w.must(w.socks5(target))
 				defer conn.Close()
-				if _, err := conn.Write(c.first); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(conn.Write(c.first))(t)
 				answer := make([]byte, len(c.answer))
 				if _, err := io.ReadFull(conn, answer); err == nil {
 					_, _ = conn.Write(c.then) // it may be broken off

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -45,9 +46,7 @@ func TestTheEndOfASession(t *testing.T) {
 		open = append(open, w.stuck())
 		exchange(t, open[0], "it lives")
 		started := time.Now()
-		if err := w.end(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, w.end())
 		if took := time.Since(started); took > 5*time.Second { // less than anything that it might wait for
 			t.Errorf("the end took %v", took)
 		}
@@ -74,13 +73,8 @@ func TestTheEndOfASession(t *testing.T) {
 // stuck is a connection to a host that takes no more of what the program says.
 func (w *world) stuck() net.Conn {
 	w.t.Helper()
-	conn, err := w.connect("api.test:9")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if err := conn.SetWriteDeadline(time.Now().Add(200 * time.Millisecond)); err != nil {
-		w.t.Fatal(err)
-	}
+	conn := must.Get(w.connect("api.test:9"))(w.t)
+	must.Do(w.t, conn.SetWriteDeadline(time.Now().Add(200*time.Millisecond)))
 	if _, err := io.Copy(conn, endless{}); !errors.Is(err, os.ErrDeadlineExceeded) {
 		w.t.Fatal(err)
 	}
@@ -194,10 +188,7 @@ func TestSessionsKnowNothingOfEachOther(t *testing.T) {
 	other.host("other.test:7", echo)
 	one.serve(grantOf(t, "one.test:7"))
 	other.serve(grantOf(t, "other.test:7"))
-	addr, err := one.lookup("one.test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	addr := must.Get(one.lookup("one.test"))(t)
 	if _, err := other.lookup("one.test"); err == nil {
 		t.Error("the other proxy knows the name")
 	}
@@ -232,9 +223,7 @@ func TestAListenerThatFailsForAWhile(t *testing.T) {
 	w.host("api.test:7", echo)
 	w.serve(grantOf(t, "api.test:7"))
 	proxy, err := New(grantOf(t, "api.test:7"), Outward{Resolver: w, Dial: w.dial})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	l := &failing{Listener: listen(t), failures: 4, err: syscall.EMFILE}
 	served := make(chan error, 1)
@@ -243,9 +232,7 @@ func TestAListenerThatFailsForAWhile(t *testing.T) {
 	conn := w.must(w.connect("api.test:7"))
 	exchange(t, conn, "hello")
 	cancel()
-	if err := <-served; err != nil {
-		t.Error(err)
-	}
+	must.Check(t, <-served)
 	for i := range len(l.tried) - 1 {
 		if waited := l.tried[i+1].Sub(l.tried[i]); waited < firstPause<<i {
 			t.Errorf("pause %d was %v", i, waited)
@@ -256,9 +243,7 @@ func TestAListenerThatFailsForAWhile(t *testing.T) {
 func TestAListenerThatFailsForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		proxy, err := New(grantOf(t, "api.test:7"), Outward{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		l := &failing{Listener: &fakeListener{arrived: make(chan net.Conn), close: func() error { return nil }}, failures: 1 << 20, err: syscall.ENFILE}
 		other := &fakeListener{arrived: make(chan net.Conn), closed: make(chan struct{})}
 		other.close = sync.OnceValue(func() error { close(other.closed); return nil })
@@ -274,10 +259,7 @@ func TestAListenerThatFailsForGood(t *testing.T) {
 }
 
 func TestAListenerThatWasClosed(t *testing.T) {
-	proxy, err := New(grantOf(t, "api.test:7"), Outward{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	proxy := must.Get(New(grantOf(t, "api.test:7"), Outward{}))(t)
 	l := listen(t)
 	l.Close()
 	if err := proxy.Serve(t.Context(), Listeners{HTTP: l, SOCKS: listen(t)}); !errors.Is(err, net.ErrClosed) {
@@ -291,18 +273,15 @@ func TestAFaultEndsTheSession(t *testing.T) {
 	w := newWorld(t)
 	w.serve(grantOf(t, "api.test:7"))
 	var log bytes.Buffer
-	proxy, err := New(grantOf(t, "api.test:7"), Outward{
+	proxy := must.Get(New(grantOf(t, "api.test:7"), Outward{
 		Resolver: w, Dial: func(context.Context, string, string) (net.Conn, error) { panic("a bug") },
 		Log: slog.New(slog.NewTextHandler(&log, nil)),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	w.addresses["api.test"] = mustAddr(t, "11.0.0.1")
 	l := listen(t)
 	w.http = l
 	go func() { _, _ = w.connect("api.test:7") }()
-	err = proxy.Serve(t.Context(), Listeners{HTTP: l})
+	err := proxy.Serve(t.Context(), Listeners{HTTP: l})
 	if reason.Of(err) != reason.Internal || strings.Contains(err.Error(), "a bug") {
 		t.Errorf("Serve: %v", err)
 	}
@@ -317,24 +296,15 @@ type faulty struct{ net.PacketConn }
 func (faulty) ReadFrom([]byte) (int, net.Addr, error) { panic("a bug") }
 
 func TestAFaultOfTheNameServiceEndsTheSession(t *testing.T) {
-	proxy, err := New(grantOf(t, "api.test:7"), Outward{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	proxy := must.Get(New(grantOf(t, "api.test:7"), Outward{}))(t)
+	conn := must.Get(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 	if err := proxy.Serve(t.Context(), Listeners{Names: faulty{conn}, HTTP: listen(t)}); reason.Of(err) != reason.Internal {
 		t.Errorf("Serve: %v", err)
 	}
 }
 
 func TestASessionThatNeverServes(t *testing.T) {
-	proxy, err := New(grantOf(t, "api.test:7", "api.test:443"), Outward{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	proxy := must.Get(New(grantOf(t, "api.test:7", "api.test:443"), Outward{}))(t)
 	if list, missed := proxy.Connections(); len(list) != 0 || missed != 0 {
 		t.Errorf("connections %v, %d", list, missed)
 	}

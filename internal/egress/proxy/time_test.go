@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 	"palyra/internal/tool"
 )
 
@@ -42,7 +43,7 @@ func inTime(t *testing.T, budget egress.Budget, host func(net.Conn), test func(*
 		grant := grantOf(t, timedHost+":443", timedHost+":80", timedHost+":8080", timedHost+":7")
 		grant.Inspect = []egress.Inspection{{Host: grantOf(t, timedHost+":8080").Rules.Allow[0]}}
 		grant.Budget = budget
-		proxy, err := New(grant, Outward{
+		proxy := must.Get(New(grant, Outward{
 			Interfaces: func() ([]netip.Addr, error) { return nil, nil },
 			Dial: func(context.Context, string, string) (net.Conn, error) {
 				here, there := net.Pipe()
@@ -52,10 +53,7 @@ func inTime(t *testing.T, budget egress.Budget, host func(net.Conn), test func(*
 				})
 				return here, nil
 			},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		w := &timed{t: t, proxy: proxy, http: pipes(), socks: pipes(), ports: pipes()}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		served := make(chan error, 1)
@@ -64,9 +62,7 @@ func inTime(t *testing.T, budget egress.Budget, host func(net.Conn), test func(*
 		}()
 		w.cancel, w.served = cancel, sync.OnceValue(func() error { return <-served })
 		test(w)
-		if err := w.end(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, w.end())
 		hosts.Wait()
 	})
 }
@@ -99,9 +95,7 @@ func (w *timed) connect(g *fakeListener, port uint16) net.Conn {
 // one ends the proxy and returns its one connection.
 func (w *timed) one() tool.Connection {
 	w.t.Helper()
-	if err := w.end(); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, w.end())
 	list, _ := w.proxy.Connections()
 	if len(list) != 1 {
 		w.t.Fatalf("ledger: %+v", list)
@@ -209,9 +203,7 @@ func TestSilence(t *testing.T) {
 				conn := w.connect(w.ports, c.port)
 				started := time.Now()
 				if c.says != "" {
-					if _, err := io.WriteString(conn, c.says); err != nil {
-						t.Fatal(err)
-					}
+					must.Get(io.WriteString(conn, c.says))(t)
 				}
 				if n, err := conn.Read(make([]byte, 1)); err == nil {
 					t.Errorf("%d bytes", n)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 )
 
 // clientHello is what a TLS client says first, in one record.
@@ -22,13 +23,9 @@ func clientHello(t testing.TB, name string) []byte {
 	client := tls.Client(there, &tls.Config{ServerName: name, InsecureSkipVerify: true})
 	go func() { _ = client.Handshake() }()
 	head := make([]byte, 5)
-	if _, err := io.ReadFull(here, head); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.ReadFull(here, head))(t)
 	body := make([]byte, binary.BigEndian.Uint16(head[3:]))
-	if _, err := io.ReadFull(here, body); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.ReadFull(here, body))(t)
 	return append(head, body...)
 }
 
@@ -148,9 +145,7 @@ func (w *world) breaksOff(conn net.Conn, says []byte) {
 	w.t.Helper()
 	defer conn.Close()
 	patiently(w.t, conn)
-	if _, err := conn.Write(says); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Get(conn.Write(says))(w.t)
 	got, err := io.ReadAll(conn)
 	switch {
 	case bytes.HasPrefix(got, []byte("HTTP/1.1 4")):
@@ -224,9 +219,7 @@ func TestTLSToAnAddressHasNoName(t *testing.T) {
 	heard := w.listening("11.9.9.9:443")
 	w.serve(grantOf(t, "11.9.9.9:443"))
 	conn := w.must(w.transparent("11.9.9.9:443"))
-	if _, err := conn.Write(said); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.Write(said))(t)
 	conn.Close()
 	if got := <-heard; !bytes.Equal(got, said) {
 		t.Errorf("the host heard %x", got)
@@ -239,9 +232,7 @@ func TestAnEncryptedHelloWithTheRightOuterNamePasses(t *testing.T) {
 	heard := w.listening("api.test:443")
 	w.serve(grantOf(t, "api.test:443"))
 	conn := w.must(w.socks5("api.test:443"))
-	if _, err := conn.Write(said); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.Write(said))(t)
 	conn.Close()
 	if got := <-heard; !bytes.Equal(got, said) {
 		t.Errorf("the host heard %x", got)

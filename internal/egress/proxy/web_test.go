@@ -12,23 +12,16 @@ import (
 	"testing"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 )
 
 // asked writes a request and returns the status and body of the answer.
 func asked(t testing.TB, conn net.Conn, in *bufio.Reader, text string) (int, string) {
 	t.Helper()
-	if _, err := io.WriteString(conn, text); err != nil {
-		t.Fatal(err)
-	}
-	answer, err := http.ReadResponse(in, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(conn, text))(t)
+	answer := must.Get(http.ReadResponse(in, nil))(t)
 	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must.Get(io.ReadAll(answer.Body))(t)
 	return answer.StatusCode, string(body)
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"palyra/internal/egress"
 	"palyra/internal/egress/web"
+	"palyra/internal/must"
 	"palyra/internal/tool"
 )
 
@@ -44,10 +45,7 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	authority, err := web.NewAuthority()
-	if err != nil {
-		t.Fatal(err)
-	}
+	authority := must.Get(web.NewAuthority())(t)
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(authority.Bundle(nil)) {
 		t.Fatal("the authority has no certificate")
@@ -59,13 +57,8 @@ func newWorld(t testing.TB) *world {
 func (w *world) host(target string, serve func(net.Conn)) {
 	w.t.Helper()
 	name, port, err := net.SplitHostPort(target)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, err)
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(w.t)
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		for {
@@ -98,11 +91,7 @@ func (w *world) address(name string) netip.Addr {
 
 func mustPort(t testing.TB, s string) uint16 {
 	t.Helper()
-	port, err := egress.ParsePort(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
+	return must.Get(egress.ParsePort(s))(t)
 }
 
 // LookupNetIP makes the world a resolver.
@@ -129,29 +118,21 @@ func (w *world) dial(ctx context.Context, network, address string) (net.Conn, er
 
 func grantOf(t testing.TB, rules ...string) egress.Reach {
 	t.Helper()
-	allow, err := egress.ParseRules(rules)
-	if err != nil {
-		t.Fatal(err)
-	}
+	allow := must.Get(egress.ParseRules(rules))(t)
 	return egress.Reach{Rules: egress.Rules{Allow: allow}}
 }
 
 // serve starts a proxy.
 func (w *world) serve(g egress.Reach) {
 	w.t.Helper()
-	proxy, err := New(g, Outward{
+	proxy := must.Get(New(g, Outward{
 		Resolver: w, Dial: w.dial, Roots: w.roots.Clone(),
 		Interfaces: func() ([]netip.Addr, error) { return nil, nil },
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	}))(w.t)
 	w.proxy = proxy
 	w.ports = newFakeListener(w.t)
 	w.http, w.socks = listen(w.t), listen(w.t)
-	if w.names, err = net.ListenPacket("udp", "127.0.0.1:0"); err != nil {
-		w.t.Fatal(err)
-	}
+	w.names = must.Get(net.ListenPacket("udp", "127.0.0.1:0"))(w.t)
 	ctx, cancel := context.WithCancel(context.Background())
 	listeners := Listeners{Names: w.names, HTTP: w.http, SOCKS: w.socks, Ports: []net.Listener{w.ports}}
 	served := make(chan error, 1)
@@ -171,19 +152,13 @@ func (w *world) serve(g egress.Reach) {
 
 func listen(t testing.TB) net.Listener {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	return must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 }
 
 // ledger ends the proxy and returns what it recorded of all legs but names.
 func (w *world) ledger() []tool.Connection {
 	w.t.Helper()
-	if err := w.end(); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, w.end())
 	list, missed := w.proxy.Connections()
 	if missed != 0 {
 		w.t.Errorf("%d connections are missed", missed)
@@ -221,9 +196,7 @@ var legs = map[string]func(*world, string) (net.Conn, error){
 // must is the connection of a leg that is to come about.
 func (w *world) must(conn net.Conn, err error) net.Conn {
 	w.t.Helper()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, err)
 	return patiently(w.t, conn)
 }
 
@@ -334,8 +307,6 @@ func (w *world) socks5(target string) (net.Conn, error) {
 // patiently makes reads and writes of a test fail rather than hang.
 func patiently(t testing.TB, conn net.Conn) net.Conn {
 	t.Helper()
-	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, conn.SetDeadline(time.Now().Add(time.Minute)))
 	return conn
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -37,11 +38,7 @@ func session(t testing.TB, id string) (*Exchange, *vault) {
 
 func target(t testing.TB, text string) egress.Target {
 	t.Helper()
-	to, err := egress.ParseTarget(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return to
+	return must.Get(egress.ParseTarget(text))(t)
 }
 
 func basic(text string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte(text)) }
@@ -203,10 +200,7 @@ func TestBodyAndTrailers(t *testing.T) {
 		{name: "the trailer", body: filler, trailer: token, refused: true},
 	} {
 		for _, again := range []bool{false, true} {
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, strings.NewReader(test.body))
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, strings.NewReader(test.body)))(t)
 			if test.trailer != "" {
 				// The trailer is known when the body has ended.
 				r.Trailer = http.Header{"X-Sum": nil}
@@ -214,13 +208,9 @@ func TestBodyAndTrailers(t *testing.T) {
 				r.Body = io.NopCloser(&ending{strings.NewReader(test.body), func() error { r.Trailer.Set("X-Sum", test.trailer); return nil }})
 				r.GetBody = nil
 			}
-			if err := x.Apply(t.Context(), r, target(t, "other.example:80"), false); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, x.Apply(t.Context(), r, target(t, "other.example:80"), false))
 			if again && r.GetBody != nil {
-				if r.Body, err = r.GetBody(); err != nil {
-					t.Fatal(err)
-				}
+				r.Body = must.Get(r.GetBody())(t)
 			}
 			answer, err := http.DefaultTransport.RoundTrip(r)
 			if err == nil {
@@ -280,9 +270,7 @@ func TestCloseWipes(t *testing.T) {
 	delete(v.values, "key")
 	first := x.known()
 	v.values["key"] = keyValue
-	if _, err := x.value(t.Context(), x.secrets[1]); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(x.value(t.Context(), x.secrets[1]))(t)
 	second := x.known()
 	x.Close()
 	if len(v.given) != 2 || first == second {
@@ -312,9 +300,7 @@ func TestCloseWipes(t *testing.T) {
 func TestNothingToExchange(t *testing.T) {
 	var x *Exchange
 	r := httptest.NewRequest(http.MethodPost, "https://api.example/palyra-sec-a-b", strings.NewReader("palyra-sec-a-b"))
-	if err := x.Apply(t.Context(), r, target(t, "api.example:443"), true); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, x.Apply(t.Context(), r, target(t, "api.example:443"), true))
 	if b, err := io.ReadAll(x.Scrub(x.Watch(x.Body(r.Body)))); err != nil || string(b) != "palyra-sec-a-b" {
 		t.Errorf("%q, %v", b, err)
 	}
@@ -351,10 +337,7 @@ func TestEcho(t *testing.T) {
 	for _, scrub := range []bool{true, false} {
 		x, _ := session(t, "run1")
 		answer := ask(t, server, x, "/", scrub)
-		body, err := io.ReadAll(answer.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := must.Get(io.ReadAll(answer.Body))(t)
 		text := string(body) + fmt.Sprint(answer.Header, answer.Trailer)
 		leaks := 0
 		for name, encode := range encoders {
@@ -383,27 +366,17 @@ func TestEcho(t *testing.T) {
 
 func ask(t *testing.T, server *httptest.Server, x *Exchange, path string, scrub bool) *http.Response {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+path, nil))(t)
 	to := target(t, "api.example:443")
 	r.Header.Set("Authorization", "Bearer "+x.Placeholder("token"))
-	if err := x.Apply(t.Context(), r, to, true); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, x.Apply(t.Context(), r, to, true))
 	transport, ok := server.Client().Transport.(*http.Transport)
 	if !ok || transport.TLSClientConfig.MinVersion > tls.VersionTLS13 {
 		t.Fatal("no transport")
 	}
-	answer, err := transport.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(transport.RoundTrip(r))(t)
 	if scrub {
-		if err := x.ScrubResponse(answer, to); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, x.ScrubResponse(answer, to))
 	}
 	return answer
 }

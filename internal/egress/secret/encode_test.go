@@ -18,6 +18,7 @@ import (
 	"unicode/utf16"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 )
 
 // vault is a source of fixed values that counts how often it is asked. It
@@ -41,11 +42,7 @@ func (v *vault) Secret(_ context.Context, name string) ([]byte, error) {
 
 func rule(t testing.TB, text string) egress.Rule {
 	t.Helper()
-	r, err := egress.ParseRule(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return must.Get(egress.ParseRule(text))(t)
 }
 
 // used returns an exchange in which a secret of that value was used.
@@ -60,9 +57,7 @@ func used(t testing.TB, values ...string) *Exchange {
 	}
 	x := New("test", secrets)
 	for _, s := range secrets {
-		if _, err := x.value(t.Context(), s); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(x.value(t.Context(), s))(t)
 	}
 	return x
 }

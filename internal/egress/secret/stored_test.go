@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -16,25 +17,12 @@ import (
 // and its body, and prints.
 func answered(t *testing.T, x *Exchange, to, text string) string {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+to+"/log/last", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := x.Apply(t.Context(), r, target(t, to), true); err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+to+"/log/last", nil))(t)
+	must.Do(t, x.Apply(t.Context(), r, target(t, to), true))
 	res := &http.Response{Header: http.Header{"X-Last": {text}}, Body: io.NopCloser(strings.NewReader(text)), Request: r}
-	if err := x.ScrubResponse(res, target(t, to)); err != nil {
-		t.Fatal(err)
-	}
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	printed, err := io.ReadAll(x.Scrub(strings.NewReader(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, x.ScrubResponse(res, target(t, to)))
+	body := must.Get(io.ReadAll(res.Body))(t)
+	printed := must.Get(io.ReadAll(x.Scrub(strings.NewReader(text))))(t)
 	return fmt.Sprintf("%s|%s|%s|%s", res.Header.Get("X-Last"), body, printed, x.ScrubText(text))
 }
 
@@ -43,14 +31,9 @@ func answered(t *testing.T, x *Exchange, to, text string) string {
 // first.
 func TestStoredByTheHost(t *testing.T) {
 	one, _ := session(t, "one")
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://api.example/log", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "https://api.example/log", nil))(t)
 	r.Header.Set("Authorization", "Bearer "+one.Placeholder("token"))
-	if err := one.Apply(t.Context(), r, target(t, "api.example:443"), true); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, one.Apply(t.Context(), r, target(t, "api.example:443"), true))
 	stored := r.Header.Get("Authorization")
 	for _, to := range []string{"api.example:443", "eu.api.example:8443", "other.example:443"} {
 		two, v := session(t, "two")
@@ -100,18 +83,13 @@ func TestSecretThatCannotBeRead(t *testing.T) {
 	if got := answered(t, x, "api.example:443", tokenValue+keyValue); strings.Contains(got, keyValue) || strings.Count(got, x.Placeholder("key")) != 4 {
 		t.Errorf("it sees %s", got)
 	}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://api.example/", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "https://api.example/", nil))(t)
 	r.Header.Set("Authorization", x.Placeholder("token"))
 	if err := x.Apply(t.Context(), r, target(t, "api.example:443"), true); reason.Of(err) != reason.EgressDenied {
 		t.Errorf("it is used: %v", err)
 	}
 	v.values["token"] = tokenValue
-	if err := x.Apply(t.Context(), r, target(t, "api.example:443"), true); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, x.Apply(t.Context(), r, target(t, "api.example:443"), true))
 	if got := answered(t, x, "api.example:443", tokenValue+keyValue); strings.Contains(got, tokenValue) || strings.Contains(got, keyValue) {
 		t.Errorf("afterwards it sees %s", got)
 	}
@@ -159,15 +137,9 @@ func TestPieces(t *testing.T) {
 			var got, sent strings.Builder
 			for i, piece := range pieces {
 				last := i == len(pieces)-1
-				b, err := s.Next([]byte(piece), last)
-				if err != nil {
-					t.Fatal(err)
-				}
+				b := must.Get(s.Next([]byte(piece), last))(t)
 				got.Write(b)
-				b, err = w.Next([]byte(piece), last)
-				if err != nil {
-					t.Fatal(err)
-				}
+				b = must.Get(w.Next([]byte(piece), last))(t)
 				sent.Write(b)
 			}
 			if whole := strings.Join(pieces, ""); got.String() != x.ScrubText(whole) || sent.String() != whole {

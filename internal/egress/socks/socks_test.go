@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -124,9 +125,7 @@ func TestSlowClient(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			near, far := net.Pipe()
 			defer near.Close()
-			if err := far.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, far.SetDeadline(time.Now().Add(10*time.Second)))
 			go func() {
 				_, _ = io.Copy(io.Discard, near)
 			}()

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 )
 
 func TestAuthority(t *testing.T) {
@@ -43,14 +44,8 @@ func TestLeaves(t *testing.T) {
 	a, other := newAuthorities(t).session, newAuthorities(t).session
 	for _, name := range []string{"example.org", "a.b.example.org", "192.0.2.7", "2001:db8::1", "xn--bcher-kva.example"} {
 		host := targetHost(name)
-		leaf, err := a.leaf(host)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cert, err := x509.ParseCertificate(leaf.Certificate[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		leaf := must.Get(a.leaf(host))(t)
+		cert := must.Get(x509.ParseCertificate(leaf.Certificate[0]))(t)
 		options := x509.VerifyOptions{Roots: a.pool(), DNSName: name, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 		if _, err := cert.Verify(options); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -80,17 +75,12 @@ func TestLeaves(t *testing.T) {
 
 func TestLeavesAreKept(t *testing.T) {
 	a := newAuthorities(t).session
-	first, err := a.leaf(targetHost("example.org"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(a.leaf(targetHost("example.org")))(t)
 	if again, _ := a.leaf(targetHost("example.org")); again != first {
 		t.Error("a certificate is made twice")
 	}
 	for i := range 2 * mostLeaves {
-		if _, err := a.leaf(targetHost(fmt.Sprintf("h%d.example", i))); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(a.leaf(targetHost(fmt.Sprintf("h%d.example", i))))(t)
 		if len(a.leaves) > mostLeaves {
 			t.Fatalf("%d certificates are kept", len(a.leaves))
 		}
@@ -107,9 +97,7 @@ func TestConfigByName(t *testing.T) {
 		{"example.org", "evil.example", false}, {"192.0.2.7", "", true}, {"192.0.2.7", "example.org", false},
 	} {
 		host, err := egress.CanonicalHost(test.host)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		config := a.Config(host)
 		_, err = config.GetCertificate(&tls.ClientHelloInfo{ServerName: test.asked})
 		if (err == nil) != test.fine {
@@ -124,9 +112,7 @@ func TestAddressTarget(t *testing.T) {
 	client, server := net.Pipe()
 	defer client.Close()
 	go func() { _ = tls.Server(server, a.session.Config(targetHost("192.0.2.7"))).Handshake() }()
-	if err := tls.Client(client, &tls.Config{ServerName: "192.0.2.7", RootCAs: a.session.pool()}).Handshake(); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, tls.Client(client, &tls.Config{ServerName: "192.0.2.7", RootCAs: a.session.pool()}).Handshake())
 }
 
 func TestBundle(t *testing.T) {
@@ -159,9 +145,7 @@ func TestSystemBundle(t *testing.T) {
 		t.Errorf("%d bytes of a file that is not there", len(b))
 	}
 	own := []byte("-----BEGIN CERTIFICATE-----\n")
-	if err := os.WriteFile(os.Getenv("SSL_CERT_FILE"), own, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(os.Getenv("SSL_CERT_FILE"), own, 0o600))
 	if b := SystemBundle(); !bytes.Equal(b, own) {
 		t.Errorf("the bundle is %q", b)
 	}

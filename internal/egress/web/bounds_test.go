@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"palyra/internal/must"
 )
 
 // TestUnreadAnswers has a client of HTTP/2 that asks for much and reads nothing.
@@ -34,19 +36,10 @@ func TestUnreadAnswers(t *testing.T) {
 	// A client whose windows are as small as they can be.
 	transport := over(t, func() net.Conn { return w.inspected(a, "h2") })
 	transport.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: 1, MaxReceiveBufferPerConnection: 64 << 10}
-	client, err := transport.NewClientConn(t.Context(), "https", "example.org:443")
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(transport.NewClientConn(t.Context(), "https", "example.org:443"))(t)
 	for range maxStreams / 2 {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://example.org/", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res, err := client.RoundTrip(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "https://example.org/", nil))(t)
+		res := must.Get(client.RoundTrip(r))(t)
 		defer res.Body.Close()
 	}
 	settled(t, &sent)
@@ -137,9 +130,7 @@ func TestWebSocketIsNotKept(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	if _, err := io.CopyN(c, zeros{}, size); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.CopyN(c, zeros{}, size))(t)
 	if got, err := message(in, false); err != nil || got != "all" {
 		t.Fatal(got, err)
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -214,10 +215,7 @@ func TestRefusalOf(t *testing.T) {
 		reason.Errorf(reason.EgressDenied, "a:1 is not allowed").WithField("reason", egress.ReasonUnlisted),
 		errors.New("dial tcp 10.0.0.1:1: refused"),
 	} {
-		res, readErr := http.ReadResponse(bufio.NewReader(strings.NewReader(string(RefusalOf(err)))), nil)
-		if readErr != nil {
-			t.Fatal(readErr)
-		}
+		res := must.Get(http.ReadResponse(bufio.NewReader(strings.NewReader(string(RefusalOf(err)))), nil))(t)
 		body, _ := io.ReadAll(res.Body)
 		var known *reason.Error
 		isKnown := errors.As(err, &known)

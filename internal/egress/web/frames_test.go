@@ -14,6 +14,7 @@ import (
 
 	"palyra/internal/egress"
 	"palyra/internal/egress/secret"
+	"palyra/internal/must"
 )
 
 // frame is one of a host, with the payload's length in the shortest form.
@@ -110,18 +111,13 @@ func used(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t, "example.org:443")
 	w.secrets()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://example.org/", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "https://example.org/", nil))(t)
 	r.Header.Set("Authorization", placeholder)
 	to, err := egress.ParseTarget("example.org:443")
 	if err == nil {
 		err = w.front.Secrets.Apply(t.Context(), r, to, true)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return w
 }
 
@@ -141,9 +137,7 @@ func TestFramesComeOutWhole(t *testing.T) {
 		if got, err := message(bufio.NewReader(f), false); err != nil || got != payload {
 			t.Errorf("%.30q gives %.30q, %v", payload, got, err)
 		}
-		if err := <-sent; err != nil {
-			t.Error(err)
-		}
+		must.Check(t, <-sent)
 		host.Close()
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 )
 
 func TestInspectedTLS(t *testing.T) {
@@ -27,10 +28,7 @@ func TestInspectedTLS(t *testing.T) {
 				}), outside)
 				client := http.Client{Transport: over(t, func() net.Conn { return w.inspected(a, inside) })}
 				for range 3 {
-					res, err := client.Post("https://example.org/p", "text/plain", strings.NewReader("hello"))
-					if err != nil {
-						t.Fatal(err)
-					}
+					res := must.Get(client.Post("https://example.org/p", "text/plain", strings.NewReader("hello")))(t)
 					body, _ := io.ReadAll(res.Body)
 					res.Body.Close()
 					proto := map[string]string{"http/1.1": "HTTP/1.1", "h2": "HTTP/2.0"}
@@ -83,18 +81,12 @@ func TestAuthorityOfEachStream(t *testing.T) {
 	client := w.stream(a)
 	ask := func(authority, hostHeader string) *http.Response {
 		t.Helper()
-		r, err := http.NewRequest(http.MethodGet, "https://example.org/"+authority, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(http.NewRequest(http.MethodGet, "https://example.org/"+authority, nil))(t)
 		r.Host = authority
 		if hostHeader != "" {
 			r.Header["host"] = []string{hostHeader}
 		}
-		res, err := client.RoundTrip(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must.Get(client.RoundTrip(r))(t)
 		t.Cleanup(func() { res.Body.Close() })
 		return res
 	}
@@ -113,10 +105,7 @@ func TestAuthorityOfEachStream(t *testing.T) {
 	if got := w.refusals(); !reflect.DeepEqual(got, []string{"example.org:443 host_mismatch"}) {
 		t.Errorf("the record is %q", got)
 	}
-	r, err := http.NewRequest(http.MethodGet, "https://example.org/late", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequest(http.MethodGet, "https://example.org/late", nil))(t)
 	if late, err := client.RoundTrip(r); err == nil {
 		late.Body.Close()
 		t.Error("the connection takes new streams")
@@ -126,10 +115,7 @@ func TestAuthorityOfEachStream(t *testing.T) {
 // stream is one HTTP/2 connection.
 func (w *world) stream(a authorities) *http.ClientConn {
 	w.t.Helper()
-	client, err := over(w.t, func() net.Conn { return w.inspected(a, "h2") }).NewClientConn(w.t.Context(), "https", w.front.Target.String())
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	client := must.Get(over(w.t, func() net.Conn { return w.inspected(a, "h2") }).NewClientConn(w.t.Context(), "https", w.front.Target.String()))(w.t)
 	w.t.Cleanup(func() { client.Close() })
 	return client
 }
@@ -152,15 +138,9 @@ func TestHTTP2Refuses(t *testing.T) {
 			a := newAuthorities(t)
 			host := w.secureHost(a, "example.org:443", nil, "h2")
 			client := w.stream(a)
-			r, err := http.NewRequest(http.MethodGet, "https://example.org/", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Get(http.NewRequest(http.MethodGet, "https://example.org/", nil))(t)
 			test.ask(r)
-			res, err := client.RoundTrip(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			res := must.Get(client.RoundTrip(r))(t)
 			res.Body.Close()
 			if res.StatusCode != http.StatusForbidden || res.Header.Get(reasonHeader) != test.why || len(host.requests()) != 0 || len(w.dials()) != 0 {
 				t.Errorf("%d %v, dials %q", res.StatusCode, res.Header, w.dials())
@@ -210,10 +190,7 @@ func TestUpstreamIsVerified(t *testing.T) {
 			w := newWorld(t, "example.org:443")
 			a := newAuthorities(t)
 			host := &upstreamServer{}
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 			config := new(tls.Config)
 			test.serve(a, config)
 			server := &http.Server{Handler: host, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}

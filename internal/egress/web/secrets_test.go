@@ -12,6 +12,7 @@ import (
 
 	"palyra/internal/egress"
 	"palyra/internal/egress/secret"
+	"palyra/internal/must"
 )
 
 const (
@@ -25,10 +26,7 @@ type source struct{}
 func (source) Secret(context.Context, string) ([]byte, error) { return []byte(value), nil }
 
 func (w *world) secrets() {
-	rule, err := egress.ParseRule("example.org:443")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	rule := must.Get(egress.ParseRule("example.org:443"))(w.t)
 	w.front.Secrets = secret.New("run1", []egress.Secret{{Name: "api", Header: "Authorization", Hosts: []egress.Rule{rule}, Source: source{}}})
 	w.t.Cleanup(w.front.Secrets.Close)
 }
@@ -129,9 +127,7 @@ func TestMisplacedBehindTheAnswer(t *testing.T) {
 	c := w.inspected(a, "http/1.1")
 	in := bufio.NewReader(c)
 	io.WriteString(c, "POST / HTTP/1.1\r\nHost: example.org\r\nContent-Length: 20\r\n\r\na")
-	if _, err := http.ReadResponse(in, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(http.ReadResponse(in, nil))(t)
 	io.WriteString(c, placeholder)
 	_, _ = io.Copy(io.Discard, in)
 	if got := w.refusals(); !reflect.DeepEqual(got, []string{"example.org:443 secret_misplaced"}) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 )
 
 func TestPlainHTTP(t *testing.T) {
@@ -198,9 +199,7 @@ func TestRefusalIsRead(t *testing.T) {
 	for _, text := range []string{"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", "nonsense\r\n\r\n"} {
 		w := newWorld(t, "example.org:80")
 		c := w.serve()
-		if _, err := io.WriteString(c, text+strings.Repeat("a", 32<<10)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(io.WriteString(c, text+strings.Repeat("a", 32<<10)))(t)
 		in := bufio.NewReader(c)
 		if res, _ := hear(t, in, "GET"); res.StatusCode != http.StatusForbidden || !ended(in) {
 			t.Errorf("%q: %d, and then a reset", text, res.StatusCode)

@@ -14,6 +14,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"palyra/internal/must"
 )
 
 // TestLargeBodies sends much and gets it back, without the gateway holding it.
@@ -37,15 +39,9 @@ func TestLargeBodies(t *testing.T) {
 			var before, now runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)
-			r, err := http.NewRequest(http.MethodPut, scheme+"://example.org/", io.LimitReader(zeros{}, size))
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Get(http.NewRequest(http.MethodPut, scheme+"://example.org/", io.LimitReader(zeros{}, size)))(t)
 			r.ContentLength = size
-			res, err := transport.RoundTrip(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			res := must.Get(transport.RoundTrip(r))(t)
 			defer res.Body.Close()
 			got, most := int64(0), uint64(0)
 			for {
@@ -85,10 +81,7 @@ func TestStreamsAsItComes(t *testing.T) {
 	c := w.serve()
 	in := bufio.NewReader(c)
 	io.WriteString(c, "GET / HTTP/1.1\r\nHost: example.org\r\n\r\n")
-	res, err := http.ReadResponse(in, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(http.ReadResponse(in, nil))(t)
 	defer res.Body.Close()
 	first := make([]byte, 9)
 	if _, err := io.ReadFull(res.Body, first); err != nil || string(first) != "data: 1\n\n" {
@@ -110,10 +103,7 @@ func TestBrokenAnswer(t *testing.T) {
 	}))
 	c := w.serve()
 	io.WriteString(c, "GET / HTTP/1.1\r\nHost: example.org\r\n\r\n")
-	res, err := http.ReadResponse(bufio.NewReader(c), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(http.ReadResponse(bufio.NewReader(c), nil))(t)
 	defer res.Body.Close()
 	if _, err := io.ReadAll(res.Body); err == nil {
 		t.Error("the answer looks whole")
@@ -123,10 +113,7 @@ func TestBrokenAnswer(t *testing.T) {
 // wire is a host that shows the bytes that it gets.
 func (w *world) wire(target, answer string) <-chan string {
 	w.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(w.t)
 	w.t.Cleanup(func() { l.Close() })
 	w.hosts[target] = l.Addr().String()
 	got := make(chan string, 1)
@@ -213,10 +200,7 @@ func TestExpectContinue(t *testing.T) {
 		ctx := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{Got100Continue: func() { continued++ }})
 		r, _ := http.NewRequestWithContext(ctx, http.MethodPut, "http://example.org/", strings.NewReader("abc"))
 		r.Header.Set("Expect", "100-continue")
-		res, err := transport.RoundTrip(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must.Get(transport.RoundTrip(r))(t)
 		body, _ := io.ReadAll(res.Body)
 		res.Body.Close()
 		if accepts && (continued != 1 || string(body) != "got abc") || !accepts && res.StatusCode != http.StatusExpectationFailed {
@@ -242,10 +226,7 @@ func TestAnswersInParts(t *testing.T) {
 		return nil
 	}})
 	r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://example.org/", nil)
-	res, err := transport.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(transport.RoundTrip(r))(t)
 	body, _ := io.ReadAll(res.Body)
 	res.Body.Close()
 	if string(body) != "body" || res.Trailer.Get("X-Sum") != "4" || !reflect.DeepEqual(early, []int{103}) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 )
 
 // inBubble runs Serve over a pipe, in a bubble whose end sees that nothing of
@@ -131,10 +132,7 @@ func TestSlowSecondHeader(t *testing.T) {
 			}()
 			in := bufio.NewReader(client)
 			io.WriteString(client, "GET / HTTP/1.1\r\nHost: example.org\r\n\r\n")
-			res, err := http.ReadResponse(in, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			res := must.Get(http.ReadResponse(in, nil))(t)
 			res.Body.Close()
 			synctest.Wait()
 			began := time.Now()

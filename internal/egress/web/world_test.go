@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -64,11 +65,7 @@ func newWorld(t *testing.T, target string) *world {
 
 func targetOf(t testing.TB, s string) egress.Target {
 	t.Helper()
-	target, err := egress.ParseTarget(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return target
+	return must.Get(egress.ParseTarget(s))(t)
 }
 
 // connect is what the proxy does for real.
@@ -124,19 +121,10 @@ func (w *world) serveAs(server func(net.Conn) net.Conn) *net.TCPConn {
 // pair is a TCP connection and both its ends.
 func pair(t *testing.T) (client, server *net.TCPConn) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
-	c, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.Dial("tcp", l.Addr().String()))(t)
+	s := must.Get(l.Accept())(t)
 	return c.(*net.TCPConn), s.(*net.TCPConn)
 }
 
@@ -205,9 +193,7 @@ func (w *world) dials() []string {
 // say sends bytes and reads one answer.
 func say(t *testing.T, c net.Conn, in *bufio.Reader, text, method string) (*http.Response, string) {
 	t.Helper()
-	if _, err := io.WriteString(c, text); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(c, text))(t)
 	return hear(t, in, method)
 }
 
@@ -243,10 +229,7 @@ func newAuthorities(t testing.TB) authorities {
 	t.Helper()
 	var made authorities
 	for _, a := range []**Authority{&made.session, &made.outside} {
-		one, err := NewAuthority()
-		if err != nil {
-			t.Fatal(err)
-		}
+		one := must.Get(NewAuthority())(t)
 		*a = one
 	}
 	return made
@@ -276,9 +259,7 @@ func (w *world) inspected(a authorities, protocols ...string) *tls.Conn {
 	w.front.Roots = a.outside.pool()
 	raw := w.serveAs(func(c net.Conn) net.Conn { return tls.Server(c, a.session.Config(w.front.Target.Host)) })
 	client := tls.Client(raw, &tls.Config{RootCAs: a.session.pool(), ServerName: w.front.Target.Host.String(), NextProtos: protocols})
-	if err := client.Handshake(); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, client.Handshake())
 	return client
 }
 

@@ -15,7 +15,9 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
+	"palyra/internal/must"
 	"palyra/internal/reason"
+	"palyra/internal/reason/reasontest"
 )
 
 func TestOpenMakesAndReads(t *testing.T) {
@@ -98,46 +100,38 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	for _, name := range []string{rootFile, issuingFile, notaryFile, notaryPastFile, journalFile} {
 		dir := made()
-		if err := os.Remove(filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(filepath.Join(dir, name)))
 		if _, _, err := Open(dir, Options{Now: c.Now}); err == nil {
 			t.Errorf("without %s: opened", name)
 		}
 		dir = made()
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("damaged"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte("damaged"), 0o600))
 		_, _, err := Open(dir, Options{Now: c.Now})
-		wantReason(t, "damaged "+name, err, reason.ConfigInvalid)
+		reasontest.Want(t, "damaged "+name, err, reason.ConfigInvalid)
 	}
 	dir := made()
 	_, _, err := Open(dir, Options{Now: c.Now, TrustDomain: "other.local"})
-	wantReason(t, "another trust domain", err, reason.ConfigInvalid)
+	reasontest.Want(t, "another trust domain", err, reason.ConfigInvalid)
 	late := newClock()
 	late.Add(RootLife + time.Hour)
 	_, _, err = Open(dir, Options{Now: late.Now})
-	wantReason(t, "root ran out", err, reason.ConfigInvalid)
+	reasontest.Want(t, "root ran out", err, reason.ConfigInvalid)
 	for _, domain := range []string{"UPPER.local", "a b", "127.0.0.1", "-a", "a..b", strings.Repeat("a", 64)} {
 		_, _, err = Open(filepath.Join(t.TempDir(), "ca"), Options{TrustDomain: domain})
-		wantReason(t, "trust domain "+domain, err, reason.ConfigInvalid)
+		reasontest.Want(t, "trust domain "+domain, err, reason.ConfigInvalid)
 	}
 	_, _, err = Open(filepath.Join(t.TempDir(), "ca"), Options{ServerHosts: []string{"a/b"}})
-	wantReason(t, "server host", err, reason.ConfigInvalid)
+	reasontest.Want(t, "server host", err, reason.ConfigInvalid)
 
 	// Keys of one authority with certificates of another.
 	foreign := made()
 	for _, name := range []string{issuingFile, notaryFile} {
 		dir := made()
 		data, err := os.ReadFile(filepath.Join(foreign, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
 		_, _, err = Open(dir, Options{Now: c.Now})
-		wantReason(t, "foreign "+name, err, reason.ConfigInvalid)
+		reasontest.Want(t, "foreign "+name, err, reason.ConfigInvalid)
 	}
 	if _, _, err := Open(made(), Options{Now: c.Now}); err != nil {
 		t.Errorf("control: %v", err)
@@ -160,20 +154,14 @@ func TestOpenRefusesWideModes(t *testing.T) {
 		{filepath.Join(dir, journalFile), 0o620, "chmod 600"},
 	} {
 		info, err := os.Stat(c.path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(c.path, c.mode); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
+		must.Do(t, os.Chmod(c.path, c.mode))
 		_, _, err = Open(dir, Options{})
 		var e *reason.Error
 		if !errors.As(err, &e) || e.Code != reason.ConfigInvalid || !strings.Contains(e.NextStep(), c.want) {
 			t.Errorf("%s with %o: got %v", c.path, c.mode, err)
 		}
-		if err := os.Chmod(c.path, info.Mode()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(c.path, info.Mode()))
 	}
 	open(t, dir, Options{})
 }
@@ -182,13 +170,9 @@ func TestInterruptedFirstStart(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "ca")
 	// A first start died here; another had made the empty directory.
 	for _, d := range []string{dir, dir + ".new"} {
-		if err := os.Mkdir(d, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Mkdir(d, 0o700))
 	}
-	if err := os.WriteFile(filepath.Join(dir+".new", rootFile), []byte("half"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir+".new", rootFile), []byte("half"), 0o600))
 	if _, created, err := Open(dir, Options{}); err != nil || !created {
 		t.Errorf("created %v, %v", created, err)
 	}
@@ -206,9 +190,7 @@ func TestMaintainRenews(t *testing.T) {
 	if a.issuing.cert.Equal(old) {
 		t.Error("the issuing certificate was not renewed")
 	}
-	if err := a.Maintain(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.Maintain())
 	if n := a.Notary(); n.Chain[0].Equal(notary.Chain[0]) || string(n.Chain[0].RawSubjectPublicKeyInfo) != string(notary.Chain[0].RawSubjectPublicKeyInfo) {
 		t.Error("the notary's certificate was not renewed for the same key")
 	}
@@ -223,7 +205,7 @@ func TestMaintainRenews(t *testing.T) {
 		t.Error(err)
 	}
 	_, err := a.VerifyDevice(chain(t, before))
-	wantReason(t, "a device of months ago", err, reason.Unauthenticated)
+	reasontest.Want(t, "a device of months ago", err, reason.Unauthenticated)
 }
 
 func TestHostsChangeTheConstraints(t *testing.T) {
@@ -232,12 +214,9 @@ func TestHostsChangeTheConstraints(t *testing.T) {
 		t.Error(err)
 	}
 	_, err := a.IssueServer([]string{"gateway.example"})
-	wantReason(t, "unconfigured host", err, reason.ConfigInvalid)
+	reasontest.Want(t, "unconfigured host", err, reason.ConfigInvalid)
 	b := open(t, a.dir, Options{Now: c.Now, ServerHosts: []string{"gateway.example", "192.0.2.7", "2001:db8::7"}})
-	cert, err := b.IssueServer([]string{"gateway.example", "192.0.2.7", "2001:db8::7"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cert := must.Get(b.IssueServer([]string{"gateway.example", "192.0.2.7", "2001:db8::7"}))(t)
 	if _, s, cl := handshake(t, serverOf(t, b, []string{"gateway.example"}), named(client(b, c.Now, nil), "gateway.example")); s != nil || cl != nil {
 		t.Errorf("handshake: %v, %v", s, cl)
 	}
@@ -249,10 +228,7 @@ func TestHostsChangeTheConstraints(t *testing.T) {
 func TestNotaryRotation(t *testing.T) {
 	a, c := newAuthorityAt(t)
 	old := a.Notary()
-	next, err := a.RotateNotary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	next := must.Get(a.RotateNotary())(t)
 	past := a.PastNotaries()
 	if next.Chain[0].Equal(old.Chain[0]) || len(past) != 1 || !past[0].Chain[0].Equal(old.Chain[0]) || past[0].RetiredAt.Before(c.Now()) {
 		t.Errorf("past %+v", past)
@@ -264,9 +240,7 @@ func TestNotaryRotation(t *testing.T) {
 
 	// A crash between the two writes of a rotation: the past has the current
 	// certificate already.
-	if err := b.writePast(b.dir, append(b.PastNotaries(), NotaryKey{Chain: next.Chain, RetiredAt: c.Now()})); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.writePast(b.dir, append(b.PastNotaries(), NotaryKey{Chain: next.Chain, RetiredAt: c.Now()})))
 	d := open(t, a.dir, Options{Now: c.Now})
 	if len(d.PastNotaries()) != 1 || !d.Notary().Chain[0].Equal(next.Chain[0]) {
 		t.Errorf("after the crash: %d past", len(d.PastNotaries()))
@@ -276,30 +250,18 @@ func TestNotaryRotation(t *testing.T) {
 func TestJournalKeys(t *testing.T) {
 	a, c := newAuthorityAt(t)
 	sign := func(a *Authority) []byte {
-		s, err := note.NewSigner(a.JournalSigner())
-		if err != nil {
-			t.Fatal(err)
-		}
-		msg, err := note.Sign(&note.Note{Text: "palyra.local/journal\n1\n"}, s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return msg
+		s := must.Get(note.NewSigner(a.JournalSigner()))(t)
+		return must.Get(note.Sign(&note.Note{Text: "palyra.local/journal\n1\n"}, s))(t)
 	}
 	old := sign(a)
 	if _, _, err := a.NextJournalKey(); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.AdoptJournalKey(7); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.AdoptJournalKey(7))
 	for name, a := range map[string]*Authority{"same": a, "again": open(t, a.dir, Options{Now: c.Now})} {
 		var known []note.Verifier
 		for _, text := range a.JournalVerifiers() {
-			v, err := note.NewVerifier(text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			v := must.Get(note.NewVerifier(text))(t)
 			known = append(known, v)
 		}
 		if len(known) != 2 {

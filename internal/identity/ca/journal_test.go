@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"palyra/internal/must"
 )
 
 func onlyJournalKey(t *testing.T, a *Authority) JournalKey {
@@ -22,16 +24,11 @@ func onlyJournalKey(t *testing.T, a *Authority) JournalKey {
 // key, and was valid when it was made.
 func certifiedFor(t *testing.T, a *Authority, k JournalKey) {
 	t.Helper()
-	pub, err := journalPublic(k.Verifier)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pub := must.Get(journalPublic(k.Verifier))(t)
 	if len(k.Chain) != 2 || !pub.Equal(k.Chain[0].PublicKey) || k.Chain[0].URIs[0].String() != "spiffe://palyra.local/journal/1" {
 		t.Fatalf("certificate %+v", k.Chain)
 	}
-	if err := errors.Join(k.Chain[0].CheckSignatureFrom(k.Chain[1]), k.Chain[1].CheckSignatureFrom(a.Root())); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, errors.Join(k.Chain[0].CheckSignatureFrom(k.Chain[1]), k.Chain[1].CheckSignatureFrom(a.Root())))
 	if k.CertifiedAt.Before(k.Chain[0].NotBefore) || k.CertifiedAt.After(k.Chain[0].NotAfter) {
 		t.Errorf("certified at %s, valid from %s to %s", k.CertifiedAt, k.Chain[0].NotBefore, k.Chain[0].NotAfter)
 	}
@@ -42,9 +39,7 @@ func certifiedFor(t *testing.T, a *Authority, k JournalKey) {
 func TestExistingJournalKeyIsCertified(t *testing.T) {
 	a, c := newAuthorityAt(t)
 	certifiedFor(t, a, onlyJournalKey(t, a))
-	if err := os.Remove(filepath.Join(a.dir, journalKeysFile)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(a.dir, journalKeysFile)))
 	if bare, err := Inspect(a.dir, Options{Now: c.Now}); err != nil || len(onlyJournalKey(t, bare).Chain) != 0 {
 		t.Errorf("looking at it certified the key, or failed: %v", err)
 	}
@@ -83,19 +78,13 @@ func TestJournalRotationSurvivesACrash(t *testing.T) {
 			a, c := newAuthorityAt(t)
 			old := onlyJournalKey(t, a)
 			_, next, err := a.NextJournalKey()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := undo(a); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
+			must.Do(t, undo(a))
 			b := open(t, a.dir, Options{Now: c.Now})
 			if b.PendingJournalKey() != next.Verifier {
 				t.Fatalf("pending is %q", b.PendingJournalKey())
 			}
-			if err := b.AdoptJournalKey(7); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, b.AdoptJournalKey(7))
 			d := open(t, a.dir, Options{Now: c.Now})
 			keys := d.JournalKeys()
 			if len(keys) != 2 || keys[0].Verifier != next.Verifier || keys[0].First != 8 || keys[0].Last != 0 ||
@@ -117,9 +106,7 @@ func TestJournalKeyIsDropped(t *testing.T) {
 	if _, _, err := a.NextJournalKey(); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.DropJournalKey(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.DropJournalKey())
 	if _, err := os.Stat(filepath.Join(a.dir, journalNextFile)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the secret of the dropped key is still there: %v", err)
 	}

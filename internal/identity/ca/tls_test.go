@@ -18,16 +18,14 @@ import (
 	"testing"
 	"time"
 
+	"palyra/internal/must"
 	"palyra/internal/reason"
+	"palyra/internal/reason/reasontest"
 )
 
 func serverOf(t testing.TB, a *Authority, hosts []string) *tls.Config {
 	t.Helper()
-	c, err := a.ServerTLS(hosts, anybody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return must.Get(a.ServerTLS(hosts, anybody))(t)
 }
 
 func named(c *tls.Config, name string) *tls.Config {
@@ -39,10 +37,7 @@ func chain(t testing.TB, c *tls.Certificate) []*x509.Certificate {
 	t.Helper()
 	var out []*x509.Certificate
 	for _, raw := range c.Certificate {
-		parsed, err := x509.ParseCertificate(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
+		parsed := must.Get(x509.ParseCertificate(raw))(t)
 		out = append(out, parsed)
 	}
 	return out
@@ -90,10 +85,7 @@ func TestBadClients(t *testing.T) {
 	other, _ := newAuthorityAt(t)
 	clientAuth := []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 	good := "spiffe://palyra.local/device/" + deviceID
-	serverCert, err := a.IssueServer(Loopback())
-	if err != nil {
-		t.Fatal(err)
-	}
+	serverCert := must.Get(a.IssueServer(Loopback()))(t)
 	for name, cert := range map[string]*tls.Certificate{
 		"another gateway's device": device(t, other),
 		"server certificate":       serverCert,
@@ -137,10 +129,7 @@ func selfSigned(t *testing.T, c *clock, name string, use []x509.ExtKeyUsage) *tl
 	t.Helper()
 	key := newKey(t)
 	tmpl := &x509.Certificate{URIs: []*url.URL{uri(name)}, ExtKeyUsage: use, NotBefore: c.Now().Add(-time.Hour), NotAfter: c.Now().Add(time.Hour), SerialNumber: newSerial(t)}
-	cert, err := sign(tmpl, tmpl, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cert := must.Get(sign(tmpl, tmpl, key.Public(), key))(t)
 	return credential([]*x509.Certificate{cert}, key)
 }
 
@@ -156,13 +145,13 @@ func TestExpiredDevice(t *testing.T) {
 		t.Error("an expired certificate was accepted")
 	}
 	_, err := a.VerifyDevice(chain(t, cert))
-	wantReason(t, "expired", err, reason.Unauthenticated)
+	reasontest.Want(t, "expired", err, reason.Unauthenticated)
 }
 
 func TestRevocationIsAskedAtEachHandshake(t *testing.T) {
 	a, c := newAuthorityAt(t)
 	revoked := false
-	server, err := a.ServerTLS(Loopback(), func(chain []*x509.Certificate) error {
+	server := must.Get(a.ServerTLS(Loopback(), func(chain []*x509.Certificate) error {
 		if id, err := a.DeviceID(chain[0]); err != nil || id != deviceID {
 			t.Errorf("asked about %q, %v", id, err)
 		}
@@ -170,10 +159,7 @@ func TestRevocationIsAskedAtEachHandshake(t *testing.T) {
 			return errors.New("revoked")
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	cl := client(a, c.Now, device(t, a))
 	cl.ClientSessionCache = tls.NewLRUClientSessionCache(8)
 	if _, s, c := handshake(t, server, cl); s != nil || c != nil {
@@ -189,10 +175,7 @@ func TestRevocationIsAskedAtEachHandshake(t *testing.T) {
 func TestServerCertificateRenewsItself(t *testing.T) {
 	a, c := newAuthorityAt(t)
 	server := serverOf(t, a, Loopback())
-	first, err := server.GetCertificate(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(server.GetCertificate(nil))(t)
 	c.Add(LeafLife/3*2 - time.Hour)
 	if same, err := server.GetCertificate(nil); err != nil || same != first {
 		t.Errorf("renewed too early: %v", err)
@@ -218,10 +201,7 @@ func TestRequests(t *testing.T) {
 		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, EmailAddresses: []string{"a@palyra.local"},
 		ExtraExtensions: []pkix.Extension{{Id: []int{2, 5, 29, 19}, Critical: true, Value: []byte{0x30, 0x03, 0x01, 0x01, 0xff}}},
 	}
-	issued, err := a.IssueDevice(request(t, greedy, key), deviceID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	issued := must.Get(a.IssueDevice(request(t, greedy, key), deviceID))(t)
 	leaf := issued.Chain[0]
 	if len(leaf.URIs) != 1 || leaf.URIs[0].Path != "/device/"+deviceID || leaf.IsCA || len(leaf.Subject.Names) != 0 ||
 		len(leaf.DNSNames)+len(leaf.IPAddresses)+len(leaf.EmailAddresses) != 0 || !slices.Equal(leaf.ExtKeyUsage, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}) {
@@ -232,25 +212,14 @@ func TestRequests(t *testing.T) {
 		t.Errorf("control: %v, %v", r, err)
 	}
 
-	rsa2048, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p224, err := ecdsa.GenerateKey(elliptic.P224(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rsa2048 := must.Get(rsa.GenerateKey(rand.Reader, 2048))(t)
+	p224 := must.Get(ecdsa.GenerateKey(elliptic.P224(), rand.Reader))(t)
 	_, ed, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p384, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	p384 := must.Get(ecdsa.GenerateKey(elliptic.P384(), rand.Reader))(t)
 	for name, key := range map[string]any{"RSA": rsa2048, "P-224": p224} {
 		_, err := a.IssueDevice(request(t, &x509.CertificateRequest{}, key), deviceID)
-		wantReason(t, name, err, reason.InvalidInput)
+		reasontest.Want(t, name, err, reason.InvalidInput)
 	}
 	for name, key := range map[string]any{"Ed25519": ed, "P-384": p384} {
 		if _, err := a.IssueDevice(request(t, &x509.CertificateRequest{}, key), deviceID); err != nil {
@@ -261,12 +230,12 @@ func TestRequests(t *testing.T) {
 	forged[len(forged)-1] ^= 1
 	for name, csr := range map[string][]byte{"forged": forged, "empty": nil, "text": []byte("csr"), "certificate": a.RootPEM()} {
 		_, err := a.IssueDevice(csr, deviceID)
-		wantReason(t, name, err, reason.InvalidInput)
+		reasontest.Want(t, name, err, reason.InvalidInput)
 	}
 	_, err = a.IssueDevice(make([]byte, maxCSR+1), deviceID)
-	wantReason(t, "large", err, reason.InputTooLarge)
+	reasontest.Want(t, "large", err, reason.InputTooLarge)
 	_, err = a.IssueDevice(request(t, &x509.CertificateRequest{}, key), "../notary/1")
-	wantReason(t, "device id", err, reason.InvalidInput)
+	reasontest.Want(t, "device id", err, reason.InvalidInput)
 }
 
 func TestNameConstraints(t *testing.T) {
@@ -304,9 +273,7 @@ func TestConcurrentIssue(t *testing.T) {
 	for range cap(serials) {
 		go func() {
 			issued, err := a.IssueDevice(csr, deviceID)
-			if err != nil {
-				t.Error(err)
-			}
+			must.Check(t, err)
 			serials <- issued.Serial
 		}()
 	}

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"palyra/internal/reason"
+	"palyra/internal/must"
 )
 
 const deviceID = "01JNA3Q0G0DEV1CE0000000000"
@@ -42,9 +42,7 @@ func (c *clock) Add(d time.Duration) {
 func open(t testing.TB, dir string, o Options) *Authority {
 	t.Helper()
 	a, _, err := Open(dir, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return a
 }
 
@@ -56,19 +54,12 @@ func newAuthorityAt(t testing.TB) (*Authority, *clock) {
 
 func newKey(t testing.TB) *ecdsa.PrivateKey {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
+	return must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 }
 
 func request(t testing.TB, tmpl *x509.CertificateRequest, key any) []byte {
 	t.Helper()
-	der, err := x509.CreateCertificateRequest(rand.Reader, tmpl, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificateRequest(rand.Reader, tmpl, key))(t)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 }
 
@@ -76,10 +67,7 @@ func request(t testing.TB, tmpl *x509.CertificateRequest, key any) []byte {
 func device(t testing.TB, a *Authority) *tls.Certificate {
 	t.Helper()
 	key := newKey(t)
-	issued, err := a.IssueDevice(request(t, &x509.CertificateRequest{}, key), deviceID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	issued := must.Get(a.IssueDevice(request(t, &x509.CertificateRequest{}, key), deviceID))(t)
 	return credential(issued.Chain, key)
 }
 
@@ -90,10 +78,7 @@ func odd(t testing.TB, a *Authority, change func(*x509.Certificate)) *tls.Certif
 	key := newKey(t)
 	tmpl := &x509.Certificate{KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 	change(tmpl)
-	issued, err := a.issue(tmpl, key.Public(), LeafLife)
-	if err != nil {
-		t.Fatal(err)
-	}
+	issued := must.Get(a.issue(tmpl, key.Public(), LeafLife))(t)
 	return credential(issued.Chain, key)
 }
 
@@ -119,10 +104,7 @@ func client(a *Authority, now func() time.Time, cert *tls.Certificate) *tls.Conf
 // handshake returns the server's state and what the server and the client say.
 func handshake(t testing.TB, server, client *tls.Config) (state tls.ConnectionState, serverErr, clientErr error) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	done := make(chan error, 1)
 	go func() {
@@ -137,10 +119,7 @@ func handshake(t testing.TB, server, client *tls.Config) (state tls.ConnectionSt
 		state = conn.ConnectionState()
 		done <- err
 	}()
-	raw, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(net.Dial("tcp", l.Addr().String()))(t)
 	defer raw.Close()
 	clientErr = tls.Client(raw, client).Handshake()
 	if clientErr != nil {
@@ -152,20 +131,9 @@ func handshake(t testing.TB, server, client *tls.Config) (state tls.ConnectionSt
 
 func anybody([]*x509.Certificate) error { return nil }
 
-func wantReason(t *testing.T, what string, err error, code reason.Code) {
-	t.Helper()
-	if reason.Of(err) != code {
-		t.Errorf("%s: got %v (%s), want %s", what, err, reason.Of(err), code)
-	}
-}
-
 func newSerial(t testing.TB) *big.Int {
 	t.Helper()
-	n, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 100))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
+	return must.Get(rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 100)))(t)
 }
 
 func unPEM(t testing.TB, text []byte) []byte {

@@ -17,6 +17,7 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/event"
 	"palyra/internal/identity"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -183,14 +184,8 @@ func RunStore(t *testing.T, store identity.Store, events func() int) {
 
 func want(t *testing.T, store identity.Store, members []access.Member, devices []identity.Device) {
 	t.Helper()
-	m, err := store.Members(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := store.Devices(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(store.Members(t.Context()))(t)
+	d := must.Get(store.Devices(t.Context()))(t)
 	if diff := cmp.Diff(members, m, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("members:\n%s", diff)
 	}

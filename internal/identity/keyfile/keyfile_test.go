@@ -9,19 +9,16 @@ import (
 	"testing"
 
 	"palyra/internal/identity/keyfile"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
 func TestWriteAndRead(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b")
-	if err := keyfile.MakeDir(dir); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, keyfile.MakeDir(dir))
 	path := filepath.Join(dir, "key")
 	for _, text := range []string{"first, the longer one", "second", ""} {
-		if err := keyfile.Write(path, []byte(text)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, keyfile.Write(path, []byte(text)))
 		if got, err := keyfile.Read(path); err != nil || string(got) != text {
 			t.Errorf("read %q, %v", got, err)
 		}
@@ -47,36 +44,26 @@ func TestRefuses(t *testing.T) {
 	}
 	dir := t.TempDir()
 	path := filepath.Join(dir, "key")
-	if err := os.WriteFile(path, []byte("x"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte("x"), 0o644))
 	if _, err := keyfile.Read(path); reason.Of(err) != reason.ConfigInvalid {
 		t.Errorf("a readable key: %v", err)
 	}
 	// Writing mends the mode: the new file is a private one.
-	if err := keyfile.Write(path, []byte("y")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, keyfile.Write(path, []byte("y")))
 	if _, err := keyfile.Read(path); err != nil {
 		t.Error(err)
 	}
 	link := filepath.Join(dir, "link")
-	if err := os.Symlink(dir, link); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink(dir, link))
 	if err := keyfile.CheckDir(link); reason.Of(err) != reason.ConfigInvalid {
 		t.Errorf("a link for a directory: %v", err)
 	}
-	if err := os.WriteFile(path, make([]byte, 2<<20), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, make([]byte, 2<<20), 0o600))
 	if _, err := keyfile.Read(path); reason.Of(err) != reason.ConfigInvalid {
 		t.Errorf("a huge file: %v", err)
 	}
 	wide := filepath.Join(dir, "wide")
-	if err := os.Mkdir(wide, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(wide, 0o755))
 	if err := keyfile.MakeDir(wide); reason.Of(err) != reason.ConfigInvalid {
 		t.Errorf("a wide directory: %v", err)
 	}

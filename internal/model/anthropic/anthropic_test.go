@@ -8,6 +8,7 @@ import (
 	"palyra/internal/model"
 	"palyra/internal/model/anthropic"
 	"palyra/internal/model/modeltest"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -20,10 +21,7 @@ func ask(t *testing.T, change func(*model.Endpoint), fixtures ...modeltest.Fixtu
 	t.Helper()
 	endpoint := modeltest.Anthropic(t, fixtures...).Endpoint()
 	change(&endpoint)
-	p, err := anthropic.New(endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(anthropic.New(endpoint))(t)
 	heard := &modeltest.Heard{}
 	turn, err := p.Generate(t.Context(), modeltest.Conversation(), heard.Observe)
 	return turn, heard, err
@@ -77,14 +75,9 @@ func TestStalledStream(t *testing.T) {
 // cache: the system prompt and the conversation so far.
 func TestCacheMarks(t *testing.T) {
 	server := modeltest.Anthropic(t, modeltest.File("text"))
-	p, err := anthropic.New(server.Endpoint())
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(anthropic.New(server.Endpoint()))(t)
 	r := modeltest.Conversation()
-	if _, err := p.Generate(t.Context(), r, func(model.Event) {}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(p.Generate(t.Context(), r, func(model.Event) {}))(t)
 	sent := string(server.Requests()[0].Body)
 	if n := strings.Count(sent, `"cache_control":{"type":"ephemeral"}`); n != 2 {
 		t.Errorf("%d marks in %s", n, sent)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"palyra/internal/model"
+	"palyra/internal/must"
 )
 
 //go:embed testdata
@@ -84,10 +85,7 @@ func start(t testing.TB, api api, fixtures []Fixture) *Server {
 
 // Endpoint is the endpoint of a provider for this server, with short waits.
 func (s *Server) Endpoint() model.Endpoint {
-	key, err := model.NewKey(Key)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	key := must.Get(model.NewKey(Key))(s.t)
 	return model.Endpoint{Model: "test-model", BaseURL: s.URL, Key: key, Retries: model.Retries{Backoff: 2 * time.Millisecond}}
 }
 

@@ -7,27 +7,19 @@ import (
 	"testing"
 
 	"palyra/internal/model/modeltest"
+	"palyra/internal/must"
 )
 
 // post sends a body with every header that the APIs want.
 func post(t *testing.T, url, body string) (status int, answer string) {
 	t.Helper()
-	req, err := http.NewRequest(http.MethodPost, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequest(http.MethodPost, url, strings.NewReader(body)))(t)
 	req.Header.Set("X-Api-Key", modeltest.Key)
 	req.Header.Set("Authorization", "Bearer "+modeltest.Key)
 	req.Header.Set("Anthropic-Version", "2023-06-01")
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(http.DefaultClient.Do(req))(t)
 	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(res.Body))(t)
 	return res.StatusCode, string(text)
 }
 

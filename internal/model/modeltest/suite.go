@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"palyra/internal/model"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -76,10 +77,7 @@ func Conversation() model.Request {
 func (w world) ask(t *testing.T, fixtures ...Fixture) (model.Turn, *Heard, *Server, error) {
 	t.Helper()
 	server := w.start(t, fixtures...)
-	p, err := w.open(server.Endpoint())
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(w.open(server.Endpoint()))(t)
 	heard := &Heard{}
 	turn, err := p.Generate(t.Context(), Conversation(), heard.Observe)
 	return turn, heard, server, err
@@ -100,9 +98,7 @@ func (w world) streams(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			turn, heard, _, err := w.ask(t, File(name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if heard.Text != turn.Text || len(heard.Retries) != 0 {
 				t.Errorf("heard %q and %d retries, the turn says %q", heard.Text, len(heard.Retries), turn.Text)
 			}
@@ -132,14 +128,9 @@ func (w world) turns(t *testing.T) {
 	}}
 	server := w.start(t, Turn(first), Turn(model.Turn{Text: "Done."}))
 	p, err := w.open(server.Endpoint())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	r, heard := Conversation(), &Heard{}
-	turn, err := p.Generate(t.Context(), r, heard.Observe)
-	if err != nil {
-		t.Fatal(err)
-	}
+	turn := must.Get(p.Generate(t.Context(), r, heard.Observe))(t)
 	if turn.Stop != model.ToolUse || len(turn.Calls) != 2 || turn.Calls[0].Tool != "fs.read" || turn.Calls[1].Tool != "no_such_tool" || string(turn.Calls[1].Input) != `{"path":` {
 		t.Fatalf("the turn is %+v", turn)
 	}
@@ -262,9 +253,7 @@ func (w world) lies(t *testing.T) {
 	}
 	raw := strings.Replace(whole(w, t, turn), wire(name), name, 1)
 	got, heard, _, err := w.ask(t, Raw(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if got.Text != "a\uFFFDb" || heard.Text != got.Text {
 		t.Errorf("the text is %q, heard %q", got.Text, heard.Text)
 	}
@@ -302,9 +291,7 @@ func (w world) cancel(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := w.start(t, fixture)
 			p, err := w.open(server.Endpoint())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			// The request is under way when it is cancelled.
@@ -344,15 +331,10 @@ func (w world) request(t *testing.T) {
 	server := w.start(t, File("text"), File("text"))
 	endpoint := server.Endpoint()
 	endpoint.MaxOutputTokens = 4000
-	p, err := w.open(endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(w.open(endpoint))(t)
 	r := Conversation()
 	for _, r.MaxTokens = range []int64{0, 300} {
-		if _, err := p.Generate(t.Context(), r, func(model.Event) {}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(p.Generate(t.Context(), r, func(model.Event) {}))(t)
 	}
 	for i, want := range []float64{4000, 300} {
 		if sent := server.Requests()[i].JSON; number(sent["max_tokens"]) != want || text(sent["model"]) != "test-model" || len(list(sent["tools"])) != 4 {
@@ -381,9 +363,7 @@ func (w world) environment(t *testing.T) {
 	keyless.Key = model.Key{}
 	for _, endpoint := range []model.Endpoint{server.Endpoint(), keyless} {
 		p, err := w.open(endpoint)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		_, err = p.Generate(t.Context(), Conversation(), func(model.Event) {})
 		if want := endpoint.Key.IsZero(); (reason.Of(err) == reason.ModelRejected) != want || (err != nil) != want {
 			t.Errorf("with a key %v: %v", !want, err)
@@ -404,10 +384,7 @@ func (w world) environment(t *testing.T) {
 // proxied asks an address at which nobody listens and to which, as it is not
 // written as a loopback address, the proxy of the environment would apply.
 func (w world) proxied(t *testing.T) {
-	p, err := w.open(model.Endpoint{Model: "m", BaseURL: "http://0.0.0.0:1/v1", Retries: model.Retries{Attempts: 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(w.open(model.Endpoint{Model: "m", BaseURL: "http://0.0.0.0:1/v1", Retries: model.Retries{Attempts: 1}}))(t)
 	if _, err := p.Generate(t.Context(), Conversation(), func(model.Event) {}); reason.Of(err) != reason.ModelUnavailable {
 		t.Errorf("where nobody listens: %v", err)
 	}

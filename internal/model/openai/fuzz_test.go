@@ -1,11 +1,8 @@
 package openai
 
 import (
-	"encoding/json"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -15,6 +12,7 @@ import (
 	"github.com/openai/openai-go/v3/packages/ssestream"
 
 	"palyra/internal/model"
+	"palyra/internal/model/modeltest"
 )
 
 // readText reads a stream that comes byte by byte.
@@ -32,67 +30,17 @@ func readText(text string) (model.Turn, error) {
 	return model.Finish(model.Request{}, turn), nil
 }
 
-func recorded(t testing.TB) map[string]string {
-	t.Helper()
-	files, err := filepath.Glob("../modeltest/testdata/openai/*.sse")
-	if err != nil || len(files) < 10 {
-		t.Fatalf("%d recorded streams, %v", len(files), err)
-	}
-	out := make(map[string]string)
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out[filepath.Base(file)] = string(text)
-	}
-	return out
-}
-
 // finished is where a stream says that the turn has ended.
 var finished = regexp.MustCompile(`"finish_reason": "[a-z_]+"`)
 
-// TestNoPrefixIsATurn cuts every recorded stream in many places: only the whole
-// one gives a turn.
-func TestNoPrefixIsATurn(t *testing.T) {
-	const step = 11 // every byte takes half a minute with the race detector
-	for name, text := range recorded(t) {
-		end := len(text)
-		if at := finished.FindStringIndex(text); at != nil {
-			end = at[0]
-		}
-		for n := 0; n < end; n += step {
-			if turn, err := readText(text[:n]); err == nil {
-				t.Fatalf("%s: %d of %d bytes gave %+v", name, n, len(text), turn)
-			}
-		}
+var recorded = modeltest.Recorded{API: "openai", Read: readText, Ends: "finish", End: func(text string) int {
+	at := finished.FindStringIndex(text)
+	if at == nil {
+		return -1
 	}
-}
+	return at[0]
+}}
 
-func FuzzRead(f *testing.F) {
-	for _, text := range recorded(f) {
-		f.Add(text)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		turn, err := readText(text)
-		if err != nil {
-			return
-		}
-		if !strings.Contains(text, "finish") {
-			t.Fatalf("a stream that does not end gave %+v", turn)
-		}
-		ids := make(map[string]bool)
-		for _, call := range turn.Calls {
-			if call.Tool == "" || ids[call.ID] || call.ID == "" || len(call.Input) == 0 {
-				t.Fatalf("a call is %+v", call)
-			}
-			ids[call.ID] = true
-		}
-		if last := len(turn.Calls) - 1; turn.Stop == model.MaxTokens && last >= 0 && !json.Valid(turn.Calls[last].Input) {
-			t.Fatalf("a call that was cut off came through: %s", turn.Calls[last].Input)
-		}
-		if turn.Stop != model.MaxTokens && (turn.Stop == model.ToolUse) != (len(turn.Calls) > 0) {
-			t.Fatalf("%s with %d calls", turn.Stop, len(turn.Calls))
-		}
-	})
-}
+func TestNoPrefixIsATurn(t *testing.T) { recorded.NoPrefixIsATurn(t) }
+
+func FuzzRead(f *testing.F) { recorded.Fuzz(f) }

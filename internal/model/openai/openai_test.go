@@ -8,6 +8,7 @@ import (
 	"palyra/internal/model"
 	"palyra/internal/model/modeltest"
 	"palyra/internal/model/openai"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -21,10 +22,7 @@ func ask(t *testing.T, change func(*model.Endpoint), fixtures ...modeltest.Fixtu
 	endpoint := modeltest.Local(t, fixtures...).Endpoint()
 	endpoint.Key = model.Key{}
 	change(&endpoint)
-	p, err := openai.New(endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(openai.New(endpoint))(t)
 	heard := &modeltest.Heard{}
 	turn, err := p.Generate(t.Context(), modeltest.Conversation(), heard.Observe)
 	return turn, heard, err
@@ -52,9 +50,7 @@ func TestLocalServers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			turn, _, err := ask(t, asItIs, modeltest.File(name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			var calls []string
 			ids := make(map[string]bool)
 			for _, call := range turn.Calls {
@@ -132,13 +128,8 @@ func TestNoKey(t *testing.T) {
 	server := modeltest.Local(t, modeltest.File("text"))
 	endpoint := server.Endpoint()
 	endpoint.Key = model.Key{}
-	p, err := openai.New(endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.Generate(t.Context(), modeltest.Conversation(), func(model.Event) {}); err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(openai.New(endpoint))(t)
+	must.Get(p.Generate(t.Context(), modeltest.Conversation(), func(model.Event) {}))(t)
 	request := server.Requests()[0]
 	if got := request.Header.Get("Authorization"); got != "" {
 		t.Errorf("sent %q without a key", got)

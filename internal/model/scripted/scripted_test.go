@@ -12,16 +12,13 @@ import (
 	"palyra/internal/model"
 	"palyra/internal/model/modeltest"
 	"palyra/internal/model/scripted"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
 func example(t *testing.T) *scripted.Provider {
 	t.Helper()
-	p, err := scripted.New(scripted.Config{File: "testdata/example.yaml"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return must.Get(scripted.New(scripted.Config{File: "testdata/example.yaml"}))(t)
 }
 
 // talk is a conversation with a provider.
@@ -133,13 +130,9 @@ func TestExpectations(t *testing.T) {
 		"earlier one":   {"{message: begin}", results("ok"), ""},
 	} {
 		p, err := scripted.Parse(scripted.Config{File: "x.yaml"}, []byte("turns:\n  - text: Hi\n  - text: Well\n    expect:\n      - "+c.expect+"\n"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		k := &talk{p: p}
-		if _, err := k.say(t.Context(), model.Message{Text: "begin"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(k.say(t.Context(), model.Message{Text: "begin"}))(t)
 		_, err = k.say(t.Context(), c.last)
 		if c.want == "" && err != nil || c.want != "" && (reason.Of(err) != reason.ModelRejected || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "turn 2 (line 3)")) {
 			t.Errorf("%s: %v", name, err)
@@ -148,10 +141,7 @@ func TestExpectations(t *testing.T) {
 }
 
 func TestRejected(t *testing.T) {
-	p, err := scripted.Parse(scripted.Config{File: "x.yaml"}, []byte("conversations:\n  - when: ^a\n    turns:\n      - error: {rejected: too long}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(scripted.Parse(scripted.Config{File: "x.yaml"}, []byte("conversations:\n  - when: ^a\n    turns:\n      - error: {rejected: too long}\n")))(t)
 	for message, want := range map[string]string{"a": "script x.yaml: too long", "b": "no conversation is for"} {
 		if _, err := (&talk{p: p}).say(t.Context(), model.Message{Text: message}); reason.Of(err) != reason.ModelRejected || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", message, err)
@@ -161,10 +151,7 @@ func TestRejected(t *testing.T) {
 
 func TestCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, err := scripted.Parse(scripted.Config{}, []byte("turns:\n  - text: a b c d\n    delay: 10s\n"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(scripted.Parse(scripted.Config{}, []byte("turns:\n  - text: a b c d\n    delay: 10s\n")))(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
 		defer cancel()
 		began, k := time.Now(), &talk{p: p}
@@ -209,24 +196,15 @@ func TestParseErrors(t *testing.T) {
 
 // TestDocumentation holds the example and docs/models.md together.
 func TestDocumentation(t *testing.T) {
-	doc, err := os.ReadFile("../../../docs/models.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	script, err := os.ReadFile("testdata/example.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := must.Get(os.ReadFile("../../../docs/models.md"))(t)
+	script := must.Get(os.ReadFile("testdata/example.yaml"))(t)
 	if !strings.Contains(string(doc), "```yaml\n"+string(script)+"```\n") {
 		t.Error("docs/models.md does not show testdata/example.yaml as it is")
 	}
 }
 
 func FuzzParse(f *testing.F) {
-	text, err := os.ReadFile("testdata/example.yaml")
-	if err != nil {
-		f.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("testdata/example.yaml"))(f)
 	f.Add(string(text))
 	f.Add("turns:\n  - text: a\n")
 	f.Fuzz(func(t *testing.T, text string) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"palyra/internal/access"
+	"palyra/internal/must"
 	"palyra/internal/policy"
 	"palyra/internal/policy/explain"
 	"palyra/internal/policy/policytest"
@@ -166,10 +167,7 @@ func (d denial) config(t testing.TB) policy.Config {
 	cfg := policytest.Config(o)
 	if d.file != "" {
 		name := d.file + ".cedar"
-		text, err := os.ReadFile(filepath.Join("testdata", "explain", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(filepath.Join("testdata", "explain", name)))(t)
 		cfg.Sources = append(cfg.Sources, policy.Source{Name: name, Text: string(text)})
 	}
 	return cfg
@@ -206,10 +204,7 @@ func TestDenialsNameTheOneThing(t *testing.T) {
 			if v := decide(t, from, d.grants); v.Effect() != d.verdict {
 				t.Fatalf("the verdict is %v, want %v", v.Effect(), d.verdict)
 			}
-			set, err := policy.Load(from.Config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			set := must.Get(policy.Load(from.Config))(t)
 			e := explain.Verdict(set, from.Request, from.Approval, d.grants)
 			if e.Effect != d.verdict || len(e.Flips) == 0 {
 				t.Fatalf("explained as %v with %d flips: %s", e.Effect, len(e.Flips), e.Summary)

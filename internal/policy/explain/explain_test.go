@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"palyra/internal/access"
+	"palyra/internal/must"
 	"palyra/internal/policy"
 	"palyra/internal/policy/explain"
 	"palyra/internal/policy/policytest"
@@ -221,16 +222,10 @@ func TestExplainAllowed(t *testing.T) {
 // TestExplainIsTheSameEachTime compares what people and programs see.
 func TestExplainIsTheSameEachTime(t *testing.T) {
 	for _, d := range denials() {
-		set, err := policy.Load(d.config(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		set := must.Get(policy.Load(d.config(t)))(t)
 		shown := func() any {
 			e := explain.Verdict(set, d.request, policytest.Approval(d.votes...), d.grants)
-			out, err := json.Marshal(e)
-			if err != nil {
-				t.Fatal(err)
-			}
+			out := must.Get(json.Marshal(e))(t)
 			return string(out)
 		}
 		if first := shown(); !reflect.DeepEqual(first, shown()) {
@@ -247,10 +242,7 @@ func TestChangedCallHasNoVotes(t *testing.T) {
 		Request:  calls("process.run", `{"argv":["git"],"timeout_ms":60}`),
 		Approval: policytest.Approval(policytest.Vote(policytest.Alice, access.RoleOwner)),
 	}
-	set, err := policy.Load(from.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(policy.Load(from.Config))(t)
 	e := explain.Verdict(set, from.Request, from.Approval, nil)
 	to, err := e.Flips[0].Apply(from)
 	if err != nil || e.Flips[0].Verdict != policy.Ask || len(to.Approval.Votes) > 0 || string(to.Request.Args) != `{"argv":["git"],"timeout_ms":50}` {
@@ -266,10 +258,7 @@ func TestFlipKeepsWhatItIsGiven(t *testing.T) {
 	for _, d := range denials() {
 		from := explain.Scenario{Config: d.config(t), Request: d.request, Approval: policytest.Approval(d.votes...)}
 		before := fmt.Sprintf("%+v", from)
-		set, err := policy.Load(from.Config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		set := must.Get(policy.Load(from.Config))(t)
 		for _, f := range explain.Verdict(set, from.Request, from.Approval, d.grants).Flips {
 			if _, err := f.Apply(from); err != nil {
 				t.Errorf("%s: %v", d.name, err)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"palyra/internal/access"
+	"palyra/internal/must"
 	"palyra/internal/policy/finding"
 	"palyra/internal/policy/lint"
 	"palyra/internal/policy/policytest"
@@ -14,10 +15,7 @@ import (
 
 // Every recipe of docs/policy.md loads, and every code of a finding is there.
 func TestDocs(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/policy.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../../docs/policy.md"))(t)
 	var recipes []string
 	for _, m := range regexp.MustCompile("(?s)```cedar\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
 		recipes = append(recipes, m[1])
@@ -47,10 +45,7 @@ func TestDocs(t *testing.T) {
 // The test file of docs/policy.md passes, and not without the policy that it is
 // about.
 func TestDocsTestFile(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/policy.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../../docs/policy.md"))(t)
 	m := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindStringSubmatch(string(text))
 	if m == nil {
 		t.Fatal("there is no test file")

@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"palyra/internal/access"
+	"palyra/internal/must"
 	"palyra/internal/policy"
 	"palyra/internal/policy/policytest"
 	"palyra/internal/policy/policytests"
@@ -19,10 +20,8 @@ func TestReplaceFacts(t *testing.T) {
 	r.Facts.Path, r.Facts.Paths, r.Facts.Host = "a", []string{"a", "b"}, "example.com"
 	before := *r.Facts.Exec
 	got := r
-	if err := policytests.ReplaceFacts(&got, []byte(`{"exec":{"basename":"git"},"session":{"tainted":true},"path":"c","protected":true,
-		"sandbox":{"tier":"c"},"egress":{"hosts":["h:1"],"secrets":["b","a"]},"surface":"console","present":true,"risk":7}`)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, policytests.ReplaceFacts(&got, []byte(`{"exec":{"basename":"git"},"session":{"tainted":true},"path":"c","protected":true,
+		"sandbox":{"tier":"c"},"egress":{"hosts":["h:1"],"secrets":["b","a"]},"surface":"console","present":true,"risk":7}`)))
 	want := r
 	want.Facts.Exec = &tool.ExecFacts{Basename: "git", Path: "/usr/bin/curl"} // what is not named stays
 	want.Facts.PathFolded = "c"

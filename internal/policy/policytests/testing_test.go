@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/policy"
 	"palyra/internal/policy/finding"
 	"palyra/internal/policy/policytest"
@@ -22,11 +23,7 @@ when { context has exec && context.exec.basename == "curl" };
 // runFile runs one test file against the sets of policytest.
 func runFile(t *testing.T, o policytest.Options, text string) policytests.Report {
 	t.Helper()
-	report, err := policytests.Run(t.Context(), policytest.Config(o), []policy.Source{{Name: "a.test.yaml", Text: text}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return report
+	return must.Get(policytests.Run(t.Context(), policytest.Config(o), []policy.Source{{Name: "a.test.yaml", Text: text}}))(t)
 }
 
 // oneCase is a file with one case.

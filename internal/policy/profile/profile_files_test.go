@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"palyra/internal/access"
+	"palyra/internal/must"
 	"palyra/internal/policy"
 	"palyra/internal/policy/policytest"
 	"palyra/internal/policy/profile"
@@ -24,17 +25,14 @@ func profileSet(t *testing.T, tools []tool.Descriptor, name string, change func(
 		for i := range sources {
 			sources[i].Text = change(sources[i].Text)
 		}
-		set, err := policy.Load(policy.Config{
+		set := must.Get(policy.Load(policy.Config{
 			Sources: sources, Tools: tools, Members: []access.Member{
 				{Principal: policytest.Alice, Roles: []access.Role{access.RoleOwner}},
 				{Principal: policytest.Bob, Roles: []access.Role{access.RoleOperator}},
 				{Principal: access.User("carol"), Roles: []access.Role{access.RoleOperator}},
 				{Principal: policytest.Agent, Owner: policytest.Alice, Roles: []access.Role{access.RoleAgent}},
 			},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		return set
 	}
 	t.Fatalf("there is no profile %s", name)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/policy"
 	"palyra/internal/policy/finding"
 	"palyra/internal/policy/policytests"
@@ -17,14 +18,9 @@ import (
 // that the CLI embeds.
 func builtinTools(t *testing.T) []tool.Descriptor {
 	t.Helper()
-	text, err := os.ReadFile("../../cli/policy/builtin_tools.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../cli/policy/builtin_tools.json"))(t)
 	var list []tool.Descriptor
-	if err := json.Unmarshal(text, &list); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &list))
 	return list
 }
 
@@ -47,10 +43,7 @@ func TestProfiles(t *testing.T) {
 	for _, p := range profile.All() {
 		t.Run(p.Name, func(t *testing.T) {
 			sources, tests := splitProfile(p)
-			report, err := policytests.Run(t.Context(), policy.Config{Sources: sources, Tools: tools}, tests)
-			if err != nil {
-				t.Fatal(err)
-			}
+			report := must.Get(policytests.Run(t.Context(), policy.Config{Sources: sources, Tools: tools}, tests))(t)
 			for _, f := range report.Findings {
 				if f.File != "" || f.Severity == finding.SeverityError {
 					t.Error(f)
@@ -83,10 +76,7 @@ func TestProfilesWithoutOnePolicy(t *testing.T) {
 			_, rest, _ := strings.Cut(starts[i+1], ";\n")
 			starts[i] += rest
 			cut := strings.Join(append(starts[:i+1:i+1], starts[i+2:]...), "\n@id(")
-			report, err := policytests.Run(t.Context(), policy.Config{Sources: []policy.Source{{Name: sources[0].Name, Text: cut}}, Tools: tools}, tests)
-			if err != nil {
-				t.Fatal(err)
-			}
+			report := must.Get(policytests.Run(t.Context(), policy.Config{Sources: []policy.Source{{Name: sources[0].Name, Text: cut}}, Tools: tools}, tests))(t)
 			if len(report.Failures()) == 0 {
 				t.Errorf("%s: the tests pass without %s", p.Name, removed)
 			}

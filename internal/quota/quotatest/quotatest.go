@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/quota"
 )
 
@@ -58,9 +59,7 @@ func RunStore(t *testing.T, newStore func(t *testing.T) quota.Store) {
 		{"from an hour on", nil, 0, 8, []quota.Usage{{Who: "a", Hour: 8, Bytes: 2}}},
 		{"in place of the same", []quota.Usage{{Who: "a", Hour: 8, Bytes: 5}}, 8, 0, []quota.Usage{{Who: "a", Hour: 8, Bytes: 5}}},
 	} {
-		if err := s.PutUsage(t.Context(), step.put, step.from); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.PutUsage(t.Context(), step.put, step.from))
 		got, err := s.Usage(t.Context(), step.see)
 		if err != nil || !slices.Equal(got, step.want) {
 			t.Errorf("%s: %+v, %v, want %+v", step.name, got, err, step.want)

@@ -15,25 +15,19 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/must"
 )
 
 func read(t *testing.T) *Rules {
 	t.Helper()
-	rules, err := Read(palyrav1.File_palyra_v1_gateway_proto.Package())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rules
+	return must.Get(Read(palyrav1.File_palyra_v1_gateway_proto.Package()))(t)
 }
 
 // Random messages of every type get the same answer as from the maintained
 // implementation, word for word, and every kind of rule is broken at times.
 func TestAgreesWithProtovalidate(t *testing.T) {
 	rules := read(t)
-	want, err := protovalidate.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(protovalidate.New())(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	var said strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(rules.messages)) {

@@ -9,6 +9,7 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/event"
 	"palyra/internal/journal"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/run"
 	"palyra/internal/toolcall"
@@ -151,9 +152,7 @@ func listing(t *testing.T, newStore func(*testing.T, func() time.Time) run.Store
 		times = append(times, r.StartedAt)
 		if n >= 2 {
 			r.State = []run.State{run.Completed, run.Failed}[n%2]
-			if _, err := s.End(t.Context(), r, runWrite(r, event.RunFinished)); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(s.End(t.Context(), r, runWrite(r, event.RunFinished)))(t)
 		}
 	}
 	for name, c := range map[string]struct {
@@ -211,7 +210,5 @@ func allOrNothing(t *testing.T, newStore func(*testing.T, func() time.Time) run.
 	if s.Head().Seq != head {
 		t.Error("something of it is on record")
 	}
-	if err := s.Append(t.Context(), runWrite(r, event.UserMessage, []byte("x"))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Append(t.Context(), runWrite(r, event.UserMessage, []byte("x"))))
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"palyra/internal/must"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/jail/jailtest"
 )
@@ -31,14 +32,9 @@ func benchmarkRun(b *testing.B, mode sandbox.WorkspaceMode, prepared int, hosts 
 		s.Network = jailtest.Grant(b, hosts...)
 	}
 	run := func() {
-		report, err := r.Run(b.Context(), s)
-		if err != nil {
-			b.Fatal(err)
-		}
+		report := must.Get(r.Run(b.Context(), s))(b)
 		if report.Layer != nil {
-			if err := report.Layer.Close(); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, report.Layer.Close())
 		}
 	}
 	run()

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/jail"
 	"palyra/internal/sandbox/jail/jailtest"
@@ -16,29 +17,16 @@ func TestFinalFilterIsProved(t *testing.T) {
 	for name, machine := range map[string]*jail.Machine{"": r.machine, jail.LayerSeccomp: r.machine.Variant(jail.LayerSeccomp)} {
 		s := jailtest.Spec(t, jailtest.Workspace(t), "true")
 		s.Limits = s.Limits.OrDefault()
-		w, err := jail.OpenWorkspace(s.WorkspaceRoot)
-		if err != nil {
-			t.Fatal(err)
-		}
-		todo, err := work(s, w, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := must.Get(jail.OpenWorkspace(s.WorkspaceRoot))(t)
+		todo := must.Get(work(s, w, nil))(t)
 		plan, err := r.plan(s, w, nil) // with the outer filter in any case
-		if err != nil {
-			t.Fatal(err)
-		}
-		cell, err := machine.Start(plan)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
+		cell := must.Get(machine.Start(plan))(t)
 		var report sandbox.Report
 		if report, err = cell.Run(t.Context(), todo); err != nil {
 			t.Error(err)
 		}
-		if err := cell.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, cell.Close())
 		i := report.Isolation
 		if applied := slices.Contains(report.Applied, jail.LayerSeccomp); i.SeccompMode != 2 || applied != (name == "") || (i.SeccompSHA != "") != applied {
 			t.Errorf("without %q: applied %t, mode %d, filter %q", name, applied, i.SeccompMode, i.SeccompSHA)

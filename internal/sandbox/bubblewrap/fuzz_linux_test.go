@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/jail"
 	"palyra/internal/tool"
@@ -53,10 +54,7 @@ func parseOptions(t *testing.T, args []string) []option {
 // is made below the workspace, which is mounted last, on a root that cannot be
 // written to any more.
 func FuzzArguments(f *testing.F) {
-	r, err := newRoot()
-	if err != nil {
-		f.Fatal(err)
-	}
+	r := must.Get(newRoot())(f)
 	f.Cleanup(r.etc.close)
 	layers := append(slices.Clone(layers), jail.LayerNetwork, jail.LayerCopy)
 	f.Add("/home/me/work", "go", "/var/cache/palyra", int64(1<<20), uint32(0))

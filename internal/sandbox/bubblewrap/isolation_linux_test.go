@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/jail"
@@ -48,22 +49,15 @@ func TestEveryLayerIsProved(t *testing.T) {
 // the level is none.
 func TestLayerLeftOut(t *testing.T) {
 	stray, err := unix.FcntlInt(0, unix.F_DUPFD, 128) // kept by execve, and not one of the sandbox's own numbers
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() { unix.Close(stray) })
 	for _, layer := range append([]string{jail.LayerNetwork, jail.LayerCopy}, layers...) {
 		if slices.Contains([]string{jail.LayerUserNS, jail.LayerMounts, jail.LayerNNP}, layer) {
-			r, err := newRunner(Config{Enabled: true, Without: []string{layer}}, helperProgram)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Get(newRunner(Config{Enabled: true, Without: []string{layer}}, helperProgram))(t)
 			if _, err := r.Run(t.Context(), jailtest.Spec(t, jailtest.Workspace(t), "true")); reason.Of(err) != reason.SandboxUnavailable {
 				t.Errorf("%s was left out: %v", layer, err)
 			}
-			if err := r.Close(); err != nil {
-				t.Error(err)
-			}
+			must.Check(t, r.Close())
 			continue
 		}
 		t.Run(layer, func(t *testing.T) {
@@ -81,14 +75,9 @@ func TestLayerLeftOut(t *testing.T) {
 }
 
 func TestHostFilesAreNotSeen(t *testing.T) {
-	state, err := os.MkdirTemp("/var/tmp", "palyra-state-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	state := must.Get(os.MkdirTemp("/var/tmp", "palyra-state-"))(t)
 	t.Cleanup(func() { os.RemoveAll(state) })
-	if err := os.Chmod(state, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(state, 0o755))
 	canary := filepath.Join(state, "journal.db")
 	jailtest.WriteFile(t, canary, "canary-in-state", 0o644)
 	home, _ := os.UserHomeDir()
@@ -137,14 +126,9 @@ func TestNoWriteOutside(t *testing.T) {
 	fails("mv /workspace /tmp/w")
 
 	// What is written is a canary that everybody may write to.
-	outside, err := os.MkdirTemp("/var/tmp", "palyra-outside-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	outside := must.Get(os.MkdirTemp("/var/tmp", "palyra-outside-"))(t)
 	t.Cleanup(func() { os.RemoveAll(outside) })
-	if err := os.Chmod(outside, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(outside, 0o777))
 	canary := filepath.Join(outside, "canary")
 	jailtest.WriteFile(t, canary, "whole", 0o666)
 	for _, way := range []string{"", "/oldroot", "/host", "/proc/1/root", "../../../.."} {
@@ -183,10 +167,7 @@ func TestReadOnlyWorkspace(t *testing.T) {
 }
 
 func TestOffline(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	root := jailtest.Workspace(t)
 	s := withProbe(t, root, "dial", l.Addr().String())
@@ -204,17 +185,10 @@ func TestOffline(t *testing.T) {
 
 func TestAbstractSocketsOfTheHost(t *testing.T) {
 	name := "palyra-test-" + strconv.Itoa(os.Getpid())
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd := must.Get(unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
 	defer unix.Close(fd)
-	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: "@" + name}); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Listen(fd, 8); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Bind(fd, &unix.SockaddrUnix{Name: "@" + name}))
+	must.Do(t, unix.Listen(fd, 8))
 	root := jailtest.Workspace(t)
 	s := withProbe(t, root, "abstract", name)
 	// Three walls: each holds with the other two off.
@@ -299,9 +273,7 @@ func TestEnvironmentDoesNotLeak(t *testing.T) {
 func TestHostileLinksInWorkspace(t *testing.T) {
 	root, host := jailtest.Workspace(t), jailtest.Workspace(t)
 	for _, name := range []string{".git", ".mcp.json", "evil", "node_modules", "tmp", "etc"} {
-		if err := os.Symlink("/oldroot"+host, filepath.Join(root, name)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Symlink("/oldroot"+host, filepath.Join(root, name)))
 	}
 	jailtest.Output(t, newTestRunner(t), jailtest.Spec(t, root, "true"))
 	if left, _ := os.ReadDir(host); len(left) > 0 {

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/cgroup"
@@ -36,10 +37,7 @@ func tokens(t testing.TB, token string) int {
 // carriers are the host's processes that carry a token in their arguments.
 func carriers(t testing.TB, token string) []int {
 	t.Helper()
-	names, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		t.Fatal(err)
-	}
+	names := must.Get(filepath.Glob("/proc/[0-9]*/cmdline"))(t)
 	var list []int
 	for _, name := range names {
 		text, err := os.ReadFile(name)
@@ -55,10 +53,7 @@ func carriers(t testing.TB, token string) []int {
 // when (pidfd_open(2)).
 func watchEnd(t testing.TB, pid int) (wait func()) {
 	t.Helper()
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd := must.Get(unix.PidfdOpen(pid, 0))(t)
 	t.Cleanup(func() { unix.Close(fd) })
 	return func() {
 		t.Helper()
@@ -119,9 +114,7 @@ func TestDeadlineKillsTheTree(t *testing.T) {
 // A run that is stopped leaves no zombie, even where orphans are reaped by
 // nobody: this process is made to inherit them, and finds none.
 func TestStoppedRunsLeaveNoZombies(t *testing.T) {
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 	defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
 	r := newTestRunner(t)
 	for n := range 5 {
@@ -145,16 +138,9 @@ func TestStoppedRunsLeaveNoZombies(t *testing.T) {
 	}
 	// Control: killed at once, bubblewrap leaves one behind.
 	cmd := exec.Command(defaultBwrap, "--unshare-all", "--unshare-user", "--die-with-parent", "--ro-bind", "/", "/", "--proc", "/proc", "sh", "-c", "echo up; sleep 100")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := out.Read(make([]byte, 8)); err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.Do(t, cmd.Start())
+	must.Get(out.Read(make([]byte, 8)))(t)
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 	if pid, err := unix.Wait4(-1, nil, 0, nil); err != nil || pid <= 0 {
@@ -166,10 +152,7 @@ func TestStoppedRunsLeaveNoZombies(t *testing.T) {
 // proc_pid_stat(5)).
 func children(t testing.TB, name, state string) []int {
 	t.Helper()
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	stats := must.Get(filepath.Glob("/proc/[0-9]*/stat"))(t)
 	var list []int
 	for _, stat := range stats {
 		text, _ := os.ReadFile(stat)
@@ -220,13 +203,8 @@ func TestKilledDaemonLeavesNothing(t *testing.T) {
 	token := "token-orphan-" + strconv.Itoa(os.Getpid())
 	root := jailtest.Workspace(t)
 	cmd := jailtest.Again(t, childSpec, childOrder{withProbe(t, root, "linger", token), []string{"example.org:443"}})
-	says, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	says := must.Get(cmd.StderrPipe())(t)
+	must.Do(t, cmd.Start())
 	if line, err := bufio.NewReader(says).ReadString('\n'); err != nil || !strings.Contains(line, "lingering") {
 		t.Fatalf("the child said %q, %v", line, err)
 	}
@@ -237,9 +215,7 @@ func TestKilledDaemonLeavesNothing(t *testing.T) {
 	if len(ends) < 7 { // six sleepers and the probe
 		t.Fatalf("%d processes carry the token while they run", len(ends))
 	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	start := time.Now()
 	for _, wait := range ends {
@@ -250,9 +226,7 @@ func TestKilledDaemonLeavesNothing(t *testing.T) {
 	}
 	t.Logf("nothing was left %s after the daemon was reaped", time.Since(start))
 	// Its control groups are empty; the next daemon removes them.
-	if err := newTestRunner(t).Sweep(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, newTestRunner(t).Sweep(t.Context()))
 	left, err := filepath.Glob("/sys/fs/cgroup/*/palyra-" + strconv.Itoa(cmd.Process.Pid) + "-*")
 	if err != nil || len(left) > 0 {
 		t.Errorf("control groups left behind: %v, %v", left, err)
@@ -319,9 +293,7 @@ func TestOutputIsKeptHeadAndTail(t *testing.T) {
 func TestResults(t *testing.T) {
 	r := newTestRunner(t)
 	root := jailtest.Workspace(t)
-	if err := os.Mkdir(filepath.Join(root, "sub"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(root, "sub"), 0o755))
 	s := jailtest.Shell(t, root, "pwd; cat; kill -TERM $$")
 	s.Cwd, s.Stdin = "sub", []byte("given")
 	report := jailtest.Run(t, r, s)
@@ -372,24 +344,13 @@ func TestRefusals(t *testing.T) {
 	r := newTestRunner(t)
 	root := jailtest.Workspace(t)
 	other := jailtest.Workspace(t)
-	if err := os.Symlink(other, filepath.Join(root, "out")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(filepath.Join(root, "dir"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("dir", filepath.Join(root, "in")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink(other, filepath.Join(root, "out")))
+	must.Do(t, os.Mkdir(filepath.Join(root, "dir"), 0o755))
+	must.Do(t, os.Symlink("dir", filepath.Join(root, "in")))
 	jailtest.WriteFile(t, filepath.Join(other, "tool"), "#!/bin/true\n", 0o755)
-	outside, err := sandbox.ResolveExecutable(filepath.Join(other, "tool"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	outside := must.Get(sandbox.ResolveExecutable(filepath.Join(other, "tool"), nil))(t)
 	link := filepath.Join(filepath.Dir(root), "link")
-	if err := os.Symlink(root, link); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink(root, link))
 	jailtest.WriteFile(t, filepath.Join(root, "bad"), "\x7fELF not really", 0o755)
 	good := jailtest.Spec(t, root, "true")
 	for _, c := range []struct {
@@ -450,16 +411,11 @@ func TestProbe(t *testing.T) {
 			return r, err
 		},
 	} {
-		r, err := broken()
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(broken())(t)
 		status := r.Probe(t.Context())
 		if status.Available || !strings.Contains(status.Problem, name) || status.Remedy == "" {
 			t.Errorf("%s: %+v", name, status)
 		}
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, r.Close())
 	}
 }

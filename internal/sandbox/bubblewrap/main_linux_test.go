@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"palyra/internal/must"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/jail/jailtest"
 )
@@ -45,18 +46,11 @@ func newTestRunner(t testing.TB, without ...string) *Runner {
 
 func newConfiguredRunner(t testing.TB, c Config) *Runner {
 	t.Helper()
-	r, err := newRunner(c, helperProgram)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(newRunner(c, helperProgram))(t)
 	if r.problem != nil {
 		t.Fatalf("%s: %s", r.problem.Message, r.problem.NextStep())
 	}
-	t.Cleanup(func() {
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Check(t, r.Close()) })
 	return r
 }
 
@@ -82,13 +76,8 @@ var copyProbe = sync.OnceValues(func() ([]byte, error) { return os.ReadFile("/pr
 // withProbe puts this test binary into the workspace as ./probe.
 func withProbe(t testing.TB, root string, args ...string) sandbox.Spec {
 	t.Helper()
-	program, err := copyProbe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(root, "probe"), program, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	program := must.Get(copyProbe())(t)
+	must.Do(t, os.WriteFile(filepath.Join(root, "probe"), program, 0o755))
 	return jailtest.Spec(t, root, append([]string{"./probe"}, args...)...)
 }
 

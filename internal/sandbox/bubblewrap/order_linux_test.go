@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/cgroup"
@@ -24,10 +25,7 @@ import (
 // A program in the host's network gets nothing else of the host, and its level
 // says so.
 func TestHostNetwork(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	root := jailtest.Workspace(t)
 	r := newTestRunner(t)
@@ -163,9 +161,7 @@ func TestManyRunsAtOnce(t *testing.T) {
 				s.Workspace = []sandbox.WorkspaceMode{sandbox.ReadOnly, sandbox.CopyOnWrite}[(i+worker)%2]
 				report, err := r.Run(t.Context(), s)
 				if report.Layer != nil {
-					if err := report.Layer.Close(); err != nil {
-						t.Error(err)
-					}
+					must.Check(t, report.Layer.Close())
 				}
 				if missing := unproved(r, report); err != nil || len(missing) > 0 {
 					t.Errorf("Run: %v, not applied %v", err, missing)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"palyra/internal/must"
 	"palyra/internal/sandbox/jail"
 )
 
@@ -27,9 +28,7 @@ func TestOrphans(t *testing.T) {
 	if text, err := os.ReadFile("/proc/" + orphan + "/status"); err != nil || !strings.Contains(string(text), "\nPPid:\t1\n") {
 		t.Fatalf("the orphan is not the first process's: %v\n%s", err, text)
 	}
-	if err := r.Sweep(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Sweep(t.Context()))
 	for deadline := time.Now().Add(time.Minute); exists("/proc/" + orphan + "/exe"); {
 		if _, err := os.Readlink("/proc/" + orphan + "/exe"); err != nil {
 			break // a zombie that waits for the first process
@@ -47,10 +46,7 @@ func TestOrphans(t *testing.T) {
 // asFirst runs the test again as the first process.
 func asFirst(t *testing.T) {
 	t.Helper()
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := must.Get(os.Executable())(t)
 	argv := []string{"--pid", "--fork", "--kill-child", "--mount-proc", program, "-test.run=^" + t.Name() + "$", "-test.v"}
 	if os.Geteuid() != 0 {
 		argv = append([]string{"--user", "--map-current-user"}, argv...)
@@ -65,14 +61,9 @@ func asFirst(t *testing.T) {
 // ends with the test at the latest.
 func orphanOf(t *testing.T, argv []string) string {
 	t.Helper()
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := must.Get(os.Executable())(t)
 	in, hold, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() { hold.Close() })
 	defer in.Close()
 	said := filepath.Join(t.TempDir(), "pid")
@@ -83,14 +74,9 @@ func orphanOf(t *testing.T, argv []string) string {
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
-	text, err := os.ReadFile(said)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(said))(t)
 	pid := strings.TrimSpace(string(text))
-	if _, err := strconv.Atoi(pid); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(strconv.Atoi(pid))(t)
 	want := strings.Join(argv, "\x00") + "\x00"
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if line, err := os.ReadFile("/proc/" + pid + "/cmdline"); err == nil && string(line) == want {

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/jail"
 	"palyra/internal/sandbox/jail/jailtest"
@@ -23,9 +24,7 @@ func TestOwnerOfWorkspace(t *testing.T) {
 		root := jailtest.Workspace(t)
 		jailtest.WriteFile(t, filepath.Join(root, "secret"), "mine", 0o600)
 		for _, name := range []string{root, filepath.Join(root, "secret")} {
-			if err := os.Chown(name, owner, owner); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Chown(name, owner, owner))
 		}
 		out := jailtest.Output(t, newTestRunner(t), jailtest.Shell(t, root,
 			"cat secret; echo more >> secret; echo new > new; mkdir -p d/e; echo x > d/e/f; stat -c '%u %n' secret new"))
@@ -33,10 +32,7 @@ func TestOwnerOfWorkspace(t *testing.T) {
 			t.Errorf("owner %d: inside: %q", owner, out)
 		}
 		for _, name := range []string{"secret", "new", "d", "d/e/f"} {
-			info, err := os.Stat(filepath.Join(root, name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			info := must.Get(os.Stat(filepath.Join(root, name)))(t)
 			st := info.Sys().(*syscall.Stat_t)
 			if int(st.Uid) != owner || int(st.Gid) != owner {
 				t.Errorf("owner %d: %s belongs to %d:%d", owner, name, st.Uid, st.Gid)
@@ -70,10 +66,7 @@ func TestOrdinaryUser(t *testing.T) {
 	if !strings.Contains(string(result.Report.Stderr.Head), "shadow") {
 		t.Errorf("stderr = %q", result.Report.Stderr.Head)
 	}
-	info, err := os.Stat(filepath.Join(root, "made"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must.Get(os.Stat(filepath.Join(root, "made")))(t)
 	if st := info.Sys().(*syscall.Stat_t); int(st.Uid) != result.UID {
 		t.Errorf("the file belongs to %d, the user is %d", st.Uid, result.UID)
 	}

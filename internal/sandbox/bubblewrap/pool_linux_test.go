@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/inside"
 	"palyra/internal/sandbox/jail"
@@ -86,12 +87,8 @@ func TestPreparedForNobodyElse(t *testing.T) {
 		"hosts":     func(s *sandbox.Spec) { s.Network = jailtest.Grant(t, "example.org:443") },
 		"no host":   func(s *sandbox.Spec) { s.Network = jailtest.Grant(t) },
 		"another directory in its place": func(*sandbox.Spec) {
-			if err := os.Rename(root, root+"-old"); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Mkdir(root, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Rename(root, root+"-old"))
+			must.Do(t, os.Mkdir(root, 0o700))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -213,9 +210,7 @@ func TestPreparedWhenQuiet(t *testing.T) {
 		p.end("a", sandbox.Spec{Owner: "a"})
 		wait(quiet - 1)
 		wait(1, "a")
-		if err := errors.Join(p.close()...); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, errors.Join(p.close()...))
 	})
 }
 
@@ -261,9 +256,7 @@ func TestPreparedBounds(t *testing.T) {
 		t.Error("the older one is still there")
 	}
 	members := r.pool.settle()
-	if err := members[0].cell.End(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, members[0].cell.End())
 	if jailtest.Run(t, r, a).Isolation.Prepared {
 		t.Error("a dead one was used")
 	}

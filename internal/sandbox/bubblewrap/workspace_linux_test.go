@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/jail"
@@ -22,10 +23,7 @@ func changesOf(t testing.TB, report sandbox.Report) []string {
 	if report.Layer == nil {
 		t.Fatal("the run has no layer")
 	}
-	set, err := report.Layer.Changes(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(report.Layer.Changes(t.Context()))(t)
 	var list []string
 	for _, c := range set.Changes {
 		list = append(list, string(c.Op())+" "+c.Path)
@@ -40,10 +38,7 @@ func copied(s sandbox.Spec) sandbox.Spec {
 
 func read(t testing.TB, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(name))(t)
 	return string(text)
 }
 
@@ -97,9 +92,7 @@ func TestCopyDefeatsHardLinks(t *testing.T) {
 	root := jailtest.Workspace(t)
 	outside := filepath.Join(filepath.Dir(root), "outside")
 	jailtest.WriteFile(t, outside, "outside", 0o644)
-	if err := os.Link(outside, filepath.Join(root, "inside")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Link(outside, filepath.Join(root, "inside")))
 	r := newTestRunner(t)
 	jailtest.Output(t, r, copied(jailtest.Shell(t, root, "echo broken > inside")))
 	if got := read(t, outside); got != "outside" {
@@ -128,9 +121,7 @@ func TestOperandsArePinned(t *testing.T) {
 	name := filepath.Join(root, "script.sh")
 	jailtest.WriteFile(t, name, "approved\n", 0o750)
 	past := time.Date(2001, 2, 3, 4, 5, 6, 789, time.UTC)
-	if err := os.Chtimes(name, past, past); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chtimes(name, past, past))
 	jailtest.WriteFile(t, filepath.Join(root, "sealed"), "sealed\n", 0o400)
 	jailtest.WriteFile(t, filepath.Join(root, "word"), "wait", 0o600)
 	r := newTestRunner(t)
@@ -202,9 +193,7 @@ func TestProgramOfTheWorkspaceIsPinned(t *testing.T) {
 func TestDirect(t *testing.T) {
 	root := jailtest.Workspace(t)
 	for _, dir := range []string{".git/hooks", "sub/.git/hooks", ".vscode", "deploy"} {
-		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
 	}
 	jailtest.WriteFile(t, filepath.Join(root, ".git/config"), "config", 0o644)
 	jailtest.WriteFile(t, filepath.Join(root, ".git/index"), "index", 0o644)
@@ -245,9 +234,7 @@ func TestDirect(t *testing.T) {
 func TestCaches(t *testing.T) {
 	root := jailtest.Workspace(t)
 	dir := filepath.Join(filepath.Dir(root), "cache")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(dir, 0o700))
 	r := newTestRunner(t)
 	for _, mode := range []sandbox.WorkspaceMode{sandbox.ReadOnly, sandbox.CopyOnWrite, sandbox.Direct} {
 		s := jailtest.Shell(t, root, "echo $GOCACHE; echo kept >> $GOCACHE/file; cat /cache/go/file | wc -l")

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"palyra/internal/config"
+	"palyra/internal/must"
 	"palyra/internal/sandbox"
 )
 
@@ -21,22 +22,16 @@ func newTestCaches(t *testing.T, limit int64) *Caches {
 func fill(t *testing.T, c sandbox.Cache, outside string) {
 	t.Helper()
 	mod := filepath.Join(c.Dir, "mod", "example.org")
-	if err := os.MkdirAll(mod, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(mod, 0o755))
 	write(t, filepath.Join(mod, "a.go"), "0123456789")
-	if err := os.Symlink(outside, filepath.Join(c.Dir, "link")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink(outside, filepath.Join(c.Dir, "link")))
 	chmod(t, mod, 0o500)
 }
 
 func TestCachesOfAWorkspace(t *testing.T) {
 	c := newTestCaches(t, 1<<20)
 	list, release, err := c.Open("default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer release()
 	if len(list) != 2 || list[0].Name != "go" || list[0].Dir != filepath.Join(c.dir, "default", "go") || list[0].Env[0] != "GOCACHE=/cache/go/build" || list[1].Env[0] != "npm_config_cache=/cache/npm" {
 		t.Errorf("caches %+v", list)
@@ -70,16 +65,12 @@ func TestCachesAreEmptied(t *testing.T) {
 			write(t, filepath.Join(outside, "mine"), "x")
 			c := newTestCaches(t, row.limit)
 			list, release, err := c.Open("default")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			fill(t, list[0], outside)
 			if !row.used {
 				release()
 			}
-			if err := c.sweep(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, c.sweep())
 			_, err = os.Stat(filepath.Join(list[0].Dir, "mod", "example.org", "a.go"))
 			if kept := err == nil; kept != row.kept {
 				t.Errorf("kept: %t", kept)
@@ -93,14 +84,12 @@ func TestCachesAreEmptied(t *testing.T) {
 			if _, err := os.Lstat(filepath.Join(c.dir, "default", oldDir)); err == nil {
 				t.Error("what was put aside is still there")
 			}
-			if err := filepath.WalkDir(c.dir, func(name string, e os.DirEntry, _ error) error {
+			must.Check(t, filepath.WalkDir(c.dir, func(name string, e os.DirEntry, _ error) error {
 				if e != nil && e.IsDir() {
 					return os.Chmod(name, 0o700)
 				}
 				return nil
-			}); err != nil {
-				t.Error(err)
-			}
+			}))
 		})
 	}
 }
@@ -110,20 +99,13 @@ func TestCachesAreEmptied(t *testing.T) {
 func TestCachesThatCannotBeMeasured(t *testing.T) {
 	c := newTestCaches(t, 1<<20)
 	list, release, err := c.Open("default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	release()
-	root, err := os.OpenRoot(list[0].Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must.Get(os.OpenRoot(list[0].Dir))(t)
 	write(t, filepath.Join(list[1].Dir, "big"), "x")
 	for range 60 {
 		name := strings.Repeat("d", 100)
-		if err := root.Mkdir(name, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, root.Mkdir(name, 0o700))
 		next, err := root.OpenRoot(name)
 		root.Close()
 		if root = next; err != nil {
@@ -131,12 +113,8 @@ func TestCachesThatCannotBeMeasured(t *testing.T) {
 		}
 	}
 	root.Close()
-	if err := os.Mkdir(filepath.Join(list[1].Dir, "closed"), 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.sweep(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(list[1].Dir, "closed"), 0))
+	must.Do(t, c.sweep())
 	for _, cache := range list {
 		if left, err := os.ReadDir(cache.Dir); err != nil || len(left) > 0 {
 			t.Errorf("left in %s: %v, %v", cache.Name, left, err)
@@ -146,14 +124,10 @@ func TestCachesThatCannotBeMeasured(t *testing.T) {
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 func chmod(t *testing.T, path string, mode os.FileMode) {
 	t.Helper()
-	if err := os.Chmod(path, mode); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(path, mode))
 }

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"palyra/internal/must"
 	"palyra/internal/sandbox"
 )
 
@@ -41,9 +42,7 @@ func TestEnterAndLeave(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	before := threadGroups()
-	if err := g.Enter(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, g.Enter())
 	if !inside(g.Name()) {
 		t.Error("the thread did not enter")
 	}
@@ -58,9 +57,7 @@ func TestEnterAndLeave(t *testing.T) {
 			t.Error("another thread of the daemon is in the group")
 		}
 	}
-	if err := g.Leave(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, g.Leave())
 	if after := threadGroups(); after != before {
 		t.Errorf("the thread was in\n%s\nand is in\n%s", before, after)
 	}
@@ -123,9 +120,7 @@ func TestNamesAreFree(t *testing.T) {
 
 func TestFindGoesByTrying(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, nil, 0o600))
 	own := map[string]string{"memory": file, "pids": file, "cpuacct": file, "freezer": file, "": file}
 	if tree := find(own); tree.Level() != Rlimit || len(tree.v1) > 0 || tree.v2 != "" {
 		t.Errorf("where nothing can be made: %s, %v, %q", tree.Level(), tree.v1, tree.v2)
@@ -133,9 +128,7 @@ func TestFindGoesByTrying(t *testing.T) {
 	// A group that is not the daemon's own: no thread could go back there.
 	other := t.TempDir()
 	for _, file := range []string{"tasks", "cgroup.procs"} {
-		if err := os.WriteFile(filepath.Join(other, file), []byte("1\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(other, file), []byte("1\n"), 0o600))
 	}
 	if tree := find(map[string]string{"memory": other, "pids": other}); tree.Level() != Rlimit || len(tree.home) > 0 {
 		t.Errorf("in a group that is not the daemon's: %s", tree.Level())
@@ -147,10 +140,7 @@ func TestFindGoesByTrying(t *testing.T) {
 
 func TestRlimit(t *testing.T) {
 	tree := None()
-	g, err := tree.Start(sandbox.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := must.Get(tree.Start(sandbox.Limits{}))(t)
 	if g.Dir() != nil || g.Holds(os.Getpid()) || g.CPU() != 0 || g.PeakMemory() != 0 || g.PeakProcesses() != 0 || g.Verdict(true) != "" {
 		t.Errorf("a group of nothing counts: %+v", g)
 	}
@@ -160,9 +150,7 @@ func TestRlimit(t *testing.T) {
 		t.Errorf("a group of nothing was stopped for %q", quota)
 	}
 	g.Kill()
-	if err := errors.Join(g.Enter(), g.Leave(), g.End(), g.Close(), tree.Close(), tree.Sweep(t.Context())); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, errors.Join(g.Enter(), g.Leave(), g.End(), g.Close(), tree.Close(), tree.Sweep(t.Context())))
 }
 
 func TestWatch(t *testing.T) {
@@ -187,9 +175,7 @@ func TestWatch(t *testing.T) {
 			if c.want == sandbox.QuotaCPU && g.CPU() > c.limits.CPU+10*time.Second {
 				t.Errorf("stopped after %s", g.CPU())
 			}
-			if err := g.End(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, g.End())
 			if got := g.Verdict(true); got != c.want {
 				t.Errorf("the verdict is %q", got)
 			}
@@ -236,9 +222,7 @@ func TestBellRings(t *testing.T) {
 		if !notices.wait(t.Context(), time.Minute) {
 			t.Error("refused forks did not ring")
 		}
-		if err := g.End(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, g.End())
 	}
 	for notices.wait(t.Context(), 20*time.Millisecond) { // notices that the kernel held back
 	}
@@ -265,9 +249,7 @@ func TestSweep(t *testing.T) {
 		t.Fatal("the daemons made no groups")
 	}
 	mine := newGroup(t, tree, sandbox.Limits{})
-	if err := dead.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, dead.Process.Kill())
 	_ = dead.Wait()
 	if unix.Kill(deadRun, 0) != nil {
 		// Every daemon that starts on this machine sweeps, too.
@@ -278,9 +260,7 @@ func TestSweep(t *testing.T) {
 	if err := tree.Sweep(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("a cancelled sweep: %v", err)
 	}
-	if err := tree.Sweep(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tree.Sweep(t.Context()))
 	if left := remains(tree, deadGroup); len(left) > 0 {
 		t.Errorf("left after the sweep: %v", left)
 	}
@@ -291,9 +271,7 @@ func TestSweep(t *testing.T) {
 		t.Error("the sweep took what belongs to a living daemon")
 	}
 	// The neighbour ends by itself; its groups are clutter of this test only.
-	if err := unix.Kill(livingRun, unix.SIGKILL); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, unix.Kill(livingRun, unix.SIGKILL))
 	t.Cleanup(func() { clearTestGroup(t, tree, livingGroup) })
 }
 
@@ -306,13 +284,9 @@ func clearTestGroup(t *testing.T, tree *Tree, name string) {
 		g.dirs[p.controller] = dir
 		g.below = append(g.below, below(dir, deepest)...)
 	}
-	if err := g.End(); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, g.End())
 	for _, dir := range slices.Concat(g.below, g.distinct()) {
-		if err := removeDir(dir); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, removeDir(dir))
 	}
 }
 
@@ -327,18 +301,12 @@ func TestSweepSparesForeign(t *testing.T) {
 	tree := &Tree{sweepDirs: []groupDir{{"", t.TempDir()}}}
 	for name, procs := range map[string]string{"palyra-4194305-1-1": "0\n0\n", "palyra-4194305-1-2": ""} {
 		dir := filepath.Join(tree.sweepDirs[0].dir, name)
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Mkdir(dir, 0o700))
 		if procs != "" {
-			if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(procs), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(procs), 0o600))
 		}
 	}
-	if err := tree.Sweep(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, tree.Sweep(t.Context()))
 	if left := remains(tree, "palyra-"); len(left) != 1 || !strings.HasSuffix(left[0], "-1-1") {
 		t.Errorf("left: %v", left)
 	}

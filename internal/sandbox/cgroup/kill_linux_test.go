@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"palyra/internal/must"
 	"palyra/internal/sandbox"
 )
 
@@ -57,9 +58,7 @@ func TestEnd(t *testing.T) {
 				waitFor(t, g, c.least)
 				time.Sleep(15 * time.Millisecond) // the kernel tells once in 10 ms
 				start := time.Now()
-				if err := g.End(); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, g.End())
 				took = append(took, time.Since(start))
 				if left := g.members(); len(left) > 0 {
 					t.Fatalf("%v outlived the end", left)
@@ -99,9 +98,7 @@ func TestGroupIsRemovedLate(t *testing.T) {
 	p := mustLaunch(t, g, "exec sleep 3600")
 	time.AfterFunc(400*time.Millisecond, func() { _ = p.Kill() })
 	for _, dir := range g.distinct() {
-		if err := removeDir(dir); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, removeDir(dir))
 	}
 }
 
@@ -126,34 +123,22 @@ func TestEndWithoutCgroupKill(t *testing.T) {
 				t.Errorf("%s, without %q: %v", c.name, without, err)
 			}
 		}
-		t.Cleanup(func() {
-			if err := tree.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+		t.Cleanup(func() { must.Check(t, tree.Close()) })
 	}
 }
 
 // A number in a list of members may be another's by the time of the kill.
 func TestSignalSparesOthers(t *testing.T) {
-	p, err := os.StartProcess("/bin/sleep", []string{"sleep", "3600"}, &os.ProcAttr{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(os.StartProcess("/bin/sleep", []string{"sleep", "3600"}, &os.ProcAttr{}))(t)
 	defer func() {
 		_ = p.Kill()
 		_, _ = p.Wait()
 	}()
 	dir := t.TempDir()
 	g := &Group{tree: None(), name: filepath.Base(dir), dirs: map[string]string{"pids": dir}}
-	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(some([]int{p.Pid})), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(some([]int{p.Pid})), 0o600))
 	g.Kill()
-	fd, err := unix.PidfdOpen(p.Pid, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd := must.Get(unix.PidfdOpen(p.Pid, 0))(t)
 	defer unix.Close(fd)
 	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 100); n != 0 && err == nil {
 		t.Error("a process outside of the group was killed")

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/sandbox"
 )
 
@@ -62,26 +63,15 @@ func aDaemon(t *testing.T) (cmd *exec.Cmd, group string, pid int) {
 	t.Helper()
 	cmd = exec.Command("/proc/self/exe")
 	cmd.Env = []string{daemonMark + "=1", "PATH=" + os.Getenv("PATH")}
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in := must.Get(cmd.StdinPipe())(t)
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.Do(t, cmd.Start())
 	t.Cleanup(func() {
 		in.Close()
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	line := must.Get(bufio.NewReader(out).ReadString('\n'))(t)
 	if _, err := fmt.Sscanf(line, "%s %d", &group, &pid); err != nil {
 		t.Fatalf("the daemon said %q", line)
 	}
@@ -96,11 +86,7 @@ func newTree(t testing.TB) *Tree {
 	if tree.Level() == Rlimit {
 		t.Skip("this machine lets nobody make control groups with memory and pids; run as root, or in a systemd unit with Delegate=yes")
 	}
-	t.Cleanup(func() {
-		if err := tree.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Check(t, tree.Close()) })
 	return tree
 }
 
@@ -118,17 +104,10 @@ func remains(tree *Tree, name string) []string {
 // newGroup is a group of which nothing is left after the test.
 func newGroup(t testing.TB, tree *Tree, limits sandbox.Limits) *Group {
 	t.Helper()
-	g, err := tree.Start(limits)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := must.Get(tree.Start(limits))(t)
 	t.Cleanup(func() {
-		if err := g.End(); err != nil {
-			t.Error(err)
-		}
-		if err := g.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, g.End())
+		must.Check(t, g.Close())
 	})
 	return g
 }
@@ -154,10 +133,7 @@ func launch(g *Group, script string) (*os.Process, error) {
 // mustLaunch reaps the shell at the end of the test.
 func mustLaunch(t testing.TB, g *Group, script string) *os.Process {
 	t.Helper()
-	p, err := launch(g, script)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(launch(g, script))(t)
 	t.Cleanup(func() {
 		g.Kill()
 		_, _ = p.Wait()

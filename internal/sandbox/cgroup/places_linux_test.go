@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"palyra/internal/must"
 )
 
 const hybridMounts = `31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
@@ -110,9 +112,7 @@ func TestFiles(t *testing.T) {
 	}
 	name := filepath.Join(t.TempDir(), "long")
 	long := strings.Repeat("12345\n", 5000)
-	if err := os.WriteFile(name, []byte(long), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(name, []byte(long), 0o600))
 	if readFile(name) != long || readFile(name+"-none") != "" {
 		t.Error("a file is not read as it is")
 	}

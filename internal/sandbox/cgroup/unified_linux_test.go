@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"palyra/internal/must"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/origin"
 )
@@ -16,25 +17,18 @@ import (
 func fakeGroup(t *testing.T, limits sandbox.Limits) *Group {
 	t.Helper()
 	tree := &Tree{level: V2, v2: t.TempDir(), mark: origin.Mark()}
-	g, err := tree.make()
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := must.Get(tree.make())(t)
 	t.Cleanup(func() { g.dir.Close() })
 	for _, file := range []string{"memory.max", "pids.max"} {
 		put(t, g, file, "max\n")
 	}
-	if err := g.bound(limits.OrDefault()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, g.bound(limits.OrDefault()))
 	return g
 }
 
 func put(t *testing.T, g *Group, file, text string) {
 	t.Helper()
-	if err := os.WriteFile(g.path("", file), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(g.path("", file), []byte(text), 0o600))
 }
 
 func TestUnifiedLimits(t *testing.T) {
@@ -42,9 +36,7 @@ func TestUnifiedLimits(t *testing.T) {
 	for _, file := range []string{"memory.max", "pids.max", "memory.swap.max", "memory.oom.group"} {
 		put(t, g, file, "")
 	}
-	if err := g.bound(sandbox.Limits{Memory: 1 << 20, Processes: 7}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, g.bound(sandbox.Limits{Memory: 1 << 20, Processes: 7}))
 	for file, want := range map[string]string{"memory.max": "1048576", "pids.max": "7", "memory.swap.max": "0", "memory.oom.group": "1"} {
 		if got := g.read("", file); got != want {
 			t.Errorf("%s = %q, want %q", file, got, want)
@@ -52,9 +44,7 @@ func TestUnifiedLimits(t *testing.T) {
 	}
 	// A file that every kernel has must not be missing.
 	for _, file := range []string{"memory.max", "pids.max"} {
-		if err := os.Remove(g.path("", file)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(g.path("", file)))
 		if g.bound(sandbox.Limits{}.OrDefault()) == nil {
 			t.Errorf("without %s the limits are taken to be set", file)
 		}
@@ -140,13 +130,9 @@ func TestDelegates(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		control := filepath.Join(dir, "cgroup.subtree_control")
-		if err := os.WriteFile(filepath.Join(dir, "cgroup.controllers"), []byte(c.available), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, "cgroup.controllers"), []byte(c.available), 0o600))
 		if c.readOnly { // a directory cannot be written, not even by root
-			if err := os.Mkdir(control, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Mkdir(control, 0o700))
 		} else if err := os.WriteFile(control, []byte(c.control), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"palyra/internal/must"
 	"palyra/internal/workspace/overlay"
 )
 
@@ -19,27 +20,16 @@ var noLimit = usage{math.MaxInt64, math.MaxInt64}
 
 func measured(t *testing.T, dir string, limit usage) usage {
 	t.Helper()
-	used, err := measure(t.Context(), int(openTest(t, dir).Fd()), limit)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return used
+	return must.Get(measure(t.Context(), int(openTest(t, dir).Fd()), limit))(t)
 }
 
 func write(t *testing.T, name string, size int) {
 	t.Helper()
-	if err := os.WriteFile(name, make([]byte, size), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(name, make([]byte, size), 0o600))
 	// Some file systems count blocks when they are written out.
-	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Open(name))(t)
 	defer f.Close()
-	if err := f.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.Sync())
 }
 
 func TestMeasure(t *testing.T) {
@@ -84,9 +74,7 @@ func TestMeasure(t *testing.T) {
 
 func TestMeasureDeep(t *testing.T) {
 	dir := t.TempDir()
-	if err := digDown(dir, depth); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, digDown(dir, depth))
 	if used := measured(t, dir, noLimit); used.files != depth {
 		t.Errorf("%d files in a tree %d deep", used.files, depth)
 	}
@@ -94,17 +82,13 @@ func TestMeasureDeep(t *testing.T) {
 		t.Errorf("it went on to %d files with a limit of 100", used.files)
 	}
 	// os.RemoveAll of the test's end has no descriptors for so many levels.
-	if err := overlay.RemoveTree(openTest(t, filepath.Dir(dir)), filepath.Base(dir)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, overlay.RemoveTree(openTest(t, filepath.Dir(dir)), filepath.Base(dir)))
 }
 
 func TestMeasureStops(t *testing.T) {
 	wide := t.TempDir()
 	for i := range 3000 {
-		if err := os.WriteFile(filepath.Join(wide, strconv.Itoa(i)), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(wide, strconv.Itoa(i)), nil, 0o600))
 	}
 	if used := measured(t, wide, usage{math.MaxInt64, 10}); used.files < 11 || used.files > 2500 {
 		t.Errorf("it went on to %d files with a limit of 10", used.files)
@@ -123,22 +107,12 @@ func TestMeasureStops(t *testing.T) {
 func TestMoved(t *testing.T) {
 	dir := t.TempDir()
 	outside := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(dir, "a", "b"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Join(dir, "a", "b"), 0o700))
 	w := &walker{seen: map[uint64]bool{}}
-	var err error
-	if w.dir, err = openDir(int(openTest(t, dir).Fd()), "a"); err != nil {
-		t.Fatal(err)
-	}
+	w.dir = must.Get(openDir(int(openTest(t, dir).Fd()), "a"))(t)
 	defer func() { unix.Close(w.dir) }()
-	parent, err := identify(int(openTest(t, dir).Fd()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(filepath.Join(dir, "a"), filepath.Join(outside, "a")); err != nil {
-		t.Fatal(err)
-	}
+	parent := must.Get(identify(int(openTest(t, dir).Fd())))(t)
+	must.Do(t, os.Rename(filepath.Join(dir, "a"), filepath.Join(outside, "a")))
 	if err := w.up(parent); !errors.Is(err, errHidden) {
 		t.Errorf("going up from a directory that was moved: %v", err)
 	}

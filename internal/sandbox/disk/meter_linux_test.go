@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"palyra/internal/must"
 	"palyra/internal/sandbox"
 )
 
@@ -30,19 +31,14 @@ func fakeMeter(t *testing.T, limits sandbox.Limits) (*Meter, *disks, string) {
 	dir := t.TempDir()
 	layer, state := openTest(t, dir), openTest(t, t.TempDir())
 	d := &disks{layer: space{100 * gib, 50 * gib, 1e6}, state: space{100 * gib, 50 * gib, 1e6}}
-	m, err := NewMeter(layer, state, limits)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(NewMeter(layer, state, limits))(t)
 	m.statfs = func(fd int) (space, error) {
 		if fd == int(layer.Fd()) {
 			return d.layer, d.err
 		}
 		return d.state, d.err
 	}
-	if err := m.begin(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.begin())
 	return m, d, dir
 }
 
@@ -73,9 +69,7 @@ func TestOver(t *testing.T) {
 			m, d, dir := fakeMeter(t, sandbox.Limits{Disk: 4 * mib, Files: 20})
 			if c.name == "the daemon's disk is low, but was before" {
 				d.state.bytes = 50 * mib
-				if err := m.begin(); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, m.begin())
 			}
 			if c.write > 0 {
 				write(t, filepath.Join(dir, "data"), c.write*mib)
@@ -116,9 +110,7 @@ func TestOverWalksWhenItMust(t *testing.T) {
 func TestSmallDiskHasASmallReserve(t *testing.T) {
 	m, d, _ := fakeMeter(t, sandbox.Limits{})
 	d.state = space{size: gib, bytes: 100 * mib, files: 1000}
-	if err := m.begin(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.begin())
 	d.state.bytes = 30 * mib
 	if m.Over(t.Context()) {
 		t.Error("30 MiB of 1 GiB are too little")
@@ -178,27 +170,17 @@ func TestWatch(t *testing.T) {
 // much meanwhile, and then a walk does.
 func TestRealFileSystem(t *testing.T) {
 	dir := t.TempDir()
-	m, err := NewMeter(openTest(t, dir), openTest(t, t.TempDir()), sandbox.Limits{Disk: 64 * mib, Files: 1000})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(NewMeter(openTest(t, dir), openTest(t, t.TempDir()), sandbox.Limits{Disk: 64 * mib, Files: 1000}))(t)
 	if m.Over(t.Context()) {
 		t.Error("an empty layer is over its limit")
 	}
-	f, err := os.Create(filepath.Join(dir, "data"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Create(filepath.Join(dir, "data")))(t)
 	defer f.Close()
 	block := make([]byte, mib)
 	for range 80 {
-		if _, err := f.Write(block); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(f.Write(block))(t)
 	}
-	if err := f.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.Sync())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if m.Watch(ctx) != sandbox.QuotaDisk {

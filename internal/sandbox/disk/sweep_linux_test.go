@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"palyra/internal/must"
 	"palyra/internal/sandbox/origin"
 )
 
@@ -39,12 +40,8 @@ func sweepTree(dir string) error {
 func TestSweepHostileTree(t *testing.T) {
 	t.Run("as this user", func(t *testing.T) {
 		dir := t.TempDir()
-		if err := plant(dir); err != nil {
-			t.Fatal(err)
-		}
-		if err := sweepTree(dir); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, plant(dir))
+		must.Check(t, sweepTree(dir))
 	})
 	t.Run("as an ordinary user", func(t *testing.T) { ordinary(t, "hostile") })
 }
@@ -102,20 +99,11 @@ func TestSweep(t *testing.T) {
 	dir := t.TempDir()
 	stay := []string{origin.Mark(), origin.Mark() + "-12", "other", "1-x", "palyra-4194305-1", "4194305"}
 	for _, name := range append([]string{"4194305-1", "4194306-77-x-y", strconv.Itoa(os.Getpid()) + "-1"}, stay...) {
-		if err := os.MkdirAll(filepath.Join(dir, name, "layer", "upper"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Join(dir, name, "layer", "upper"), 0o700))
 	}
-	if err := os.Symlink(filepath.Join(dir, "other"), filepath.Join(dir, "4194305-2")); err != nil {
-		t.Fatal(err)
-	}
-	if err := Sweep(dir); err != nil {
-		t.Fatal(err)
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink(filepath.Join(dir, "other"), filepath.Join(dir, "4194305-2")))
+	must.Do(t, Sweep(dir))
+	entries := must.Get(os.ReadDir(dir))(t)
 	var left []string
 	for _, e := range entries {
 		left = append(left, e.Name())

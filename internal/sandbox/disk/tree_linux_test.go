@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"palyra/internal/must"
 )
 
 // childDir makes this binary run a scene in a directory, as another user or in
@@ -51,13 +53,9 @@ func ordinary(t *testing.T, scene string) {
 		const user = 31337
 		sys.Credential = &syscall.Credential{Uid: user, Gid: user}
 		for parent := dir; parent != os.TempDir() && parent != "/"; parent = filepath.Dir(parent) {
-			if err := os.Chmod(parent, 0o755); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Chmod(parent, 0o755))
 		}
-		if err := os.Chown(dir, user, user); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chown(dir, user, user))
 	}
 	play(t, scene, dir, sys)
 }
@@ -65,17 +63,10 @@ func ordinary(t *testing.T, scene string) {
 func play(t *testing.T, scene, dir string, sys *syscall.SysProcAttr) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "disk.test")
-	content, err := os.ReadFile("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(program, content, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile("/proc/self/exe"))(t)
+	must.Do(t, os.WriteFile(program, content, 0o755))
 	for parent := filepath.Dir(program); parent != os.TempDir() && parent != "/"; parent = filepath.Dir(parent) {
-		if err := os.Chmod(parent, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(parent, 0o755))
 	}
 	cmd := exec.Command(program)
 	cmd.Dir = "/"
@@ -160,10 +151,7 @@ func digDown(dir string, levels int) error {
 
 func openTest(t *testing.T, name string) *os.File {
 	t.Helper()
-	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Open(name))(t)
 	t.Cleanup(func() { f.Close() })
 	return f
 }

@@ -10,26 +10,18 @@ import (
 	"time"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/ladder"
 )
 
 func TestOptions(t *testing.T) {
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 	o := options{tier: "b", egress: "unrestricted", workspace: dir, cow: true, commit: "no", timeout: time.Minute, limits: []string{"cpu=3s", "memory=512m", "processes=64", "open_files=32", "disk=1g"}}
-	run, err := o.parse([]string{"true"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := must.Get(o.parse([]string{"true"}))(t)
 	o.egress, o.allow, o.deny = "strict", []string{"*.example.org:443", "127.0.0.1:8080"}, []string{"evil.example.org"}
-	reaching, err := o.parse([]string{"true"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	reaching := must.Get(o.parse([]string{"true"}))(t)
 	if g := reaching.spec.Network; g == nil || !slices.Equal(g.Hosts(), []string{"*.example.org:443", "127.0.0.1:8080"}) || len(g.Rules.Deny) != 1 || run.spec.Network != nil {
 		t.Errorf("the network is %+v", g)
 	}
@@ -52,10 +44,7 @@ func TestParseSize(t *testing.T) {
 // TestPipedInput: a terminal and /dev/null are nobody who sends, and more than
 // the bound is refused.
 func TestPipedInput(t *testing.T) {
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
+	null := must.Get(os.Open(os.DevNull))(t)
 	defer null.Close()
 	if got, err := pipedInput(null); got != nil || err != nil {
 		t.Errorf("/dev/null gives %q, %v", got, err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox/inside"
 )
@@ -16,31 +17,19 @@ import (
 // while it writes, is waited for; not for ever.
 func TestProgramOpenForWriting(t *testing.T) {
 	m := newTestMachine(t, Config{})
-	text, err := os.ReadFile("/usr/bin/true")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("/usr/bin/true"))(t)
 	for name, first := range map[string]bool{"as a child": true, "in place of the helper": false} {
 		start := func(t *testing.T) (*os.File, *helperRun) {
 			file := filepath.Join(t.TempDir(), "program")
-			if err := os.WriteFile(file, text, 0o755); err != nil {
-				t.Fatal(err)
-			}
-			writer, err := os.OpenFile(file, os.O_WRONLY, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(file, text, 0o755))
+			writer := must.Get(os.OpenFile(file, os.O_WRONLY, 0))(t)
 			t.Cleanup(func() { writer.Close() })
 			h := startHelper(t, m, inside.StageInner, specFile(t, inside.Spec{Inner: inside.Inner{Dir: "/", First: first}}))
-			if err := send(h.control, "order", orderFile(t, inside.Order{Exec: file, File: identityOf(t, file), Argv: []string{"true"}, Cwd: "/"})); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, send(h.control, "order", orderFile(t, inside.Order{Exec: file, File: identityOf(t, file), Argv: []string{"true"}, Cwd: "/"})))
 			if _, _, err := receive(h.control, 1); err != nil {
 				t.Fatal(err)
 			}
-			if err := send(h.control, inside.Go); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, send(h.control, inside.Go))
 			return writer, h
 		}
 		t.Run("for a moment, "+name, func(t *testing.T) {

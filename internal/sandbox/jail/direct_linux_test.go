@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 )
@@ -19,39 +20,23 @@ import (
 func TestQuarantineIsNotHeldUp(t *testing.T) {
 	for _, aside := range []string{t.TempDir(), otherFileSystem(t)} {
 		root, outside := t.TempDir(), t.TempDir()
-		if err := os.WriteFile(filepath.Join(outside, "canary"), []byte("whole"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		w, err := OpenWorkspace(root)
-		if err != nil {
-			t.Fatal(err)
-		}
-		g, err := NewGuard(w, sandbox.Spec{}, aside)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(outside, "canary"), []byte("whole"), 0o600))
+		w := must.Get(OpenWorkspace(root))(t)
+		g := must.Get(NewGuard(w, sandbox.Spec{}, aside))(t)
 		long := strings.Repeat("l", 250) + "/" + strings.Repeat("l", 250)
 		for _, name := range []string{"!a/.vscode/x", "c/d/.envrc", "c%d/.envrc", long + "/.mcp.json", "closed/.mcp.json", "z/.envrc", "plain"} {
 			full := filepath.Join(root, name)
-			if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(full, []byte("evil"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.MkdirAll(filepath.Dir(full), 0o755))
+			must.Do(t, os.WriteFile(full, []byte("evil"), 0o600))
 		}
 		for _, err := range []error{
 			os.Symlink(outside, filepath.Join(root, "!a/.vscode/link")), unix.Mkfifo(filepath.Join(root, "!a/.vscode/fifo"), 0o600),
 			os.Truncate(filepath.Join(root, "!a/.vscode/x"), 1<<40), os.Chmod(filepath.Join(root, "!a/.vscode"), 0o500), os.Chmod(filepath.Join(root, "closed"), 0o100),
 		} {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 		}
 		moved, err := g.Quarantine()
-		if err != nil {
-			t.Error(err)
-		}
+		must.Check(t, err)
 		if want := []string{"!a/.vscode", "c/d/.envrc", "c%d/.envrc", "closed/.mcp.json", long + "/.mcp.json", "z/.envrc"}; !slices.Equal(moved, want) {
 			t.Errorf("moved %q", moved)
 		}
@@ -70,12 +55,8 @@ func TestQuarantineIsNotHeldUp(t *testing.T) {
 		if text, err := os.ReadFile(filepath.Join(outside, "canary")); err != nil || string(text) != "whole" {
 			t.Errorf("where a link led to is %q, %v", text, err)
 		}
-		if err := g.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := w.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, g.Close())
+		must.Check(t, w.Close())
 	}
 }
 
@@ -87,9 +68,7 @@ func TestQuarantineKnowsWhatWasThere(t *testing.T) {
 	check := func(failed ...error) {
 		t.Helper()
 		for _, err := range failed {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 		}
 	}
 	check(os.Symlink("a", at(".envrc")), os.Symlink("a", at(".yarnrc")), os.Symlink("a", at(".npmrc")), os.WriteFile(at(".mcp.json"), nil, 0o600))
@@ -107,10 +86,7 @@ func TestQuarantineKnowsWhatWasThere(t *testing.T) {
 
 // Protected files that have nowhere to go do not get there.
 func TestGuardNeedsAPlace(t *testing.T) {
-	w, err := OpenWorkspace(realPath(t, t.TempDir()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(OpenWorkspace(realPath(t, t.TempDir())))(t)
 	defer w.Close()
 	if g, err := NewGuard(w, sandbox.Spec{}, ""); reason.Of(err) != reason.SandboxUnavailable || g != nil {
 		t.Errorf("got %v, %v", g, err)
@@ -120,10 +96,7 @@ func TestGuardNeedsAPlace(t *testing.T) {
 // otherFileSystem is a directory that no rename leads to from a temporary one.
 func otherFileSystem(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "palyra-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("/dev/shm", "palyra-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }

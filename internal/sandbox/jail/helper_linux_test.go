@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/inside"
@@ -31,16 +32,11 @@ func startHelper(t *testing.T, m *Machine, stage string, spec *os.File) *helperR
 func startHelperAs(t *testing.T, m *Machine, stage string, spec *os.File, attr *syscall.SysProcAttr) *helperRun {
 	t.Helper()
 	mine, theirs, err := controlPair()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer theirs.Close()
-	p, err := os.StartProcess(SelfPath(inside.HelperFD), []string{helperName, stage}, &os.ProcAttr{
+	p := must.Get(os.StartProcess(SelfPath(inside.HelperFD), []string{helperName, stage}, &os.ProcAttr{
 		Dir: "/", Env: []string{}, Files: []*os.File{nil, nil, nil, theirs, spec, m.helper.File}, Sys: attr,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return &helperRun{t, mine, p}
 }
 
@@ -52,38 +48,27 @@ func (h *helperRun) hush() {
 	if err == nil {
 		err = conn.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_WR) })
 	}
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	must.Do(h.t, err)
 }
 
 // end waits for the helper and returns its exit code.
 func (h *helperRun) end() int {
 	h.t.Helper()
 	h.control.Close() // a helper that waits ends with it
-	state, err := h.process.Wait()
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	state := must.Get(h.process.Wait())(h.t)
 	return state.ExitCode()
 }
 
 func specFile(t *testing.T, spec inside.Spec) *os.File {
 	t.Helper()
-	f, err := DataFile("spec", inside.Encode(&spec))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(DataFile("spec", inside.Encode(&spec)))(t)
 	t.Cleanup(func() { f.Close() })
 	return f
 }
 
 func orderFile(t *testing.T, order inside.Order) *os.File {
 	t.Helper()
-	f, err := DataFile("order", inside.Encode(&order))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(DataFile("order", inside.Encode(&order)))(t)
 	t.Cleanup(func() { f.Close() })
 	return f
 }
@@ -92,10 +77,7 @@ func orderFile(t *testing.T, order inside.Order) *os.File {
 // or comes from a daemon that is gone.
 func TestHelperRefusesSpecs(t *testing.T) {
 	m := newTestMachine(t, Config{})
-	unsealed, err := os.CreateTemp(t.TempDir(), "spec")
-	if err != nil {
-		t.Fatal(err)
-	}
+	unsealed := must.Get(os.CreateTemp(t.TempDir(), "spec"))(t)
 	defer unsealed.Close()
 	here := inside.Inner{Dir: "/", Workspace: identityOf(t, "/"), NoNewPrivs: true}
 	fine := inside.Encode(&inside.Spec{Inner: here})
@@ -166,15 +148,9 @@ func TestHelperRefusesNetworks(t *testing.T) {
 func TestHelperRefusesOrders(t *testing.T) {
 	m := newTestMachine(t, Config{})
 	good := inside.Order{Exec: "/usr/bin/true", File: stateOf(t, "/usr/bin/true"), Argv: []string{"true"}, Cwd: "/"}
-	three, err := DataFile("filter", []byte{1, 2, 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	three := must.Get(DataFile("filter", []byte{1, 2, 3}))(t)
 	defer three.Close()
-	unsealed, err := os.CreateTemp(t.TempDir(), "order")
-	if err != nil {
-		t.Fatal(err)
-	}
+	unsealed := must.Get(os.CreateTemp(t.TempDir(), "order"))(t)
 	defer unsealed.Close()
 	edited := func(edit func(*inside.Order)) *os.File {
 		o := good
@@ -200,9 +176,7 @@ func TestHelperRefusesOrders(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := startHelper(t, m, inside.StageInner, specFile(t, inside.Spec{Inner: inside.Inner{Dir: "/", NoNewPrivs: true}}))
-			if err := send(h.control, "order", c.files...); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, send(h.control, "order", c.files...))
 			_, _, err := receive(h.control, 1)
 			if code := h.end(); code != 125 || reason.Of(err) != c.want || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("exit code %d, %v, want %q", code, err, c.says)
@@ -211,9 +185,7 @@ func TestHelperRefusesOrders(t *testing.T) {
 	}
 	h := startHelper(t, m, inside.StageInner, specFile(t, inside.Spec{Inner: inside.Inner{Dir: "/", NoNewPrivs: true}}))
 	defer h.end()
-	if err := send(h.control, "order", orderFile(t, good)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, send(h.control, "order", orderFile(t, good)))
 	if _, _, err := receive(h.control, 1); err != nil { // control
 		t.Errorf("the good order: %v", err)
 	}
@@ -227,9 +199,7 @@ func TestLastWordArrives(t *testing.T) {
 	if err := send(h.control, "order", orderFile(t, inside.Order{})); err != nil && !errors.Is(err, unix.EPIPE) {
 		t.Fatal(err)
 	}
-	if _, err := h.process.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(h.process.Wait())(t)
 	defer h.control.Close()
 	if _, _, err := receive(h.control, 1); err == nil || !strings.Contains(err.Error(), "the network is the host's") {
 		t.Errorf("got %v", err)
@@ -242,13 +212,9 @@ func TestReadBackMeasures(t *testing.T) {
 	m := newTestMachine(t, Config{})
 	h := startHelper(t, m, inside.StageInner, specFile(t, inside.Spec{Inner: inside.Inner{Dir: "/"}}))
 	order := inside.Order{Exec: "/usr/bin/true", File: identityOf(t, "/usr/bin/true"), Argv: []string{"true"}, Cwd: "/"}
-	if err := send(h.control, "order", orderFile(t, order)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, send(h.control, "order", orderFile(t, order)))
 	report, _, err := receive(h.control, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if report.NoNewPrivs || report.Seccomp != 0 || report.LandlockABI != 0 || report.Overlay || report.Watched || report.Namespaces["net"] != m.own["net"] {
 		t.Errorf("read back %+v", report)
 	}
@@ -262,9 +228,7 @@ func TestReadBackMeasures(t *testing.T) {
 		}
 	}
 	// A word that is not the right one opens nothing.
-	if err := send(h.control, "on"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, send(h.control, "on"))
 	if _, _, err := receive(h.control, 1); err == nil || errors.Is(err, errNoReport) {
 		t.Errorf("a wrong word: %v", err)
 	}
@@ -284,9 +248,7 @@ func TestLandlockIsProved(t *testing.T) {
 	for access, proved := range map[inside.Access]bool{inside.Full: false, inside.Execute: has} {
 		i := inside.Inner{Dir: "/", NoNewPrivs: true, Landlock: &inside.Landlock{ABI: abi, Rules: []inside.Rule{{Path: "/", Access: access}}}}
 		h := startHelper(t, m, inside.StageInner, specFile(t, inside.Spec{Inner: i}))
-		if err := send(h.control, "order", orderFile(t, inside.Order{Self: true, Argv: []string{helperName}, Cwd: "/"})); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, send(h.control, "order", orderFile(t, inside.Order{Self: true, Argv: []string{helperName}, Cwd: "/"})))
 		report, _, err := receive(h.control, 1)
 		if h.end(); (err == nil) != proved || (report.LandlockABI == abi) != proved || !proved && !strings.Contains(err.Error(), refusal) {
 			t.Errorf("%s on everything: ABI %d, %v", access, report.LandlockABI, err)
@@ -382,13 +344,9 @@ func TestCopyIsProved(t *testing.T) {
 	dir := t.TempDir()
 	p := &Plan{Workspace: &Directory{File: nil}}
 	stage := m.NewStage(p)
-	if err := stage.newLayer(sandbox.Spec{WorkspaceRoot: realPath(t, dir)}, realPath(t, t.TempDir())); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, stage.newLayer(sandbox.Spec{WorkspaceRoot: realPath(t, dir)}, realPath(t, t.TempDir())))
 	defer func() {
-		if err := p.Layer.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, p.Layer.Close())
 	}()
 	root := inside.Identity{Dev: 7, Ino: 2}
 	for name, edit := range map[string]func(*Cell){

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"palyra/internal/must"
 	"palyra/internal/sandbox/inside"
 	"palyra/internal/sandbox/jail/jailtest"
 )
@@ -18,24 +19,15 @@ func TestMain(m *testing.M) { os.Exit(jailtest.Main(m, &helperProgram)) }
 func newTestMachine(t testing.TB, c Config) *Machine {
 	t.Helper()
 	c.Helper = helperProgram
-	m, err := NewMachine(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	m := must.Get(NewMachine(c))(t)
+	t.Cleanup(func() { must.Check(t, m.Close()) })
 	return m
 }
 
 func identityOf(t testing.TB, name string) inside.Identity {
 	t.Helper()
 	var st unix.Stat_t
-	if err := unix.Stat(name, &st); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Stat(name, &st))
 	return inside.Identity{Dev: uint64(st.Dev), Ino: st.Ino}
 }
 
@@ -43,8 +35,6 @@ func identityOf(t testing.TB, name string) inside.Identity {
 func stateOf(t testing.TB, name string) inside.Identity {
 	t.Helper()
 	var st unix.Stat_t
-	if err := unix.Stat(name, &st); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Stat(name, &st))
 	return inside.Identity{Dev: uint64(st.Dev), Ino: st.Ino, Size: st.Size, Mtime: st.Mtim.Nano(), Ctime: st.Ctim.Nano()}
 }

@@ -5,33 +5,25 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"palyra/internal/must"
 )
 
 // sealedBut returns a memory file that lacks one of the seals, 0 for none.
 func sealedBut(t *testing.T, missing int, content []byte) *os.File {
 	t.Helper()
-	f, err := newMemory("test", unix.MFD_NOEXEC_SEAL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(newMemory("test", unix.MFD_NOEXEC_SEAL))(t)
 	t.Cleanup(func() { f.Close() })
-	if _, err := f.Write(content); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(f.Write(content))(t)
 	const all = unix.F_SEAL_WRITE | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
-	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, all&^missing); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, all&^missing))(t)
 	return f
 }
 
 // final reports whether nobody can change a memory file, nor take that back.
 func final(t *testing.T, f *os.File) bool {
 	t.Helper()
-	seals, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	seals := must.Get(unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0))(t)
 	const all = unix.F_SEAL_WRITE | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 	return seals&all == all
 }
@@ -49,10 +41,7 @@ func separates() bool {
 // A memory file that is sealed cannot be changed by who reads it.
 func TestMemoryFilesAreSealed(t *testing.T) {
 	for what, make := range map[string]func(string, []byte) (*os.File, error){"data": DataFile, "a program": ExecutableFile} {
-		f, err := make("spec", []byte("text"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(make("spec", []byte("text")))(t)
 		defer f.Close()
 		if _, err := f.Write([]byte("x")); err == nil {
 			t.Errorf("%s: a sealed file was written to", what)
@@ -67,10 +56,7 @@ func TestMemoryFilesAreSealed(t *testing.T) {
 			t.Errorf("%s: seals are missing", what)
 		}
 	}
-	data, err := DataFile("data", []byte("text"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(DataFile("data", []byte("text")))(t)
 	defer data.Close()
 	if info, err := data.Stat(); err != nil || separates() && (info.Mode()&0o111 != 0 || data.Chmod(0o700) == nil) {
 		t.Errorf("data can be run: %v, %v", info.Mode(), err)

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 	"palyra/internal/sandbox/inside"
 )
 
@@ -42,10 +43,7 @@ func opened(t *testing.T, n int) []int {
 	t.Helper()
 	fds := make([]int, n)
 	for i := range fds {
-		var err error
-		if fds[i], err = unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
-			t.Fatal(err)
-		}
+		fds[i] = must.Get(unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0))(t)
 	}
 	return fds
 }
@@ -53,10 +51,7 @@ func opened(t *testing.T, n int) []int {
 // count is how many descriptors this process has.
 func count(t *testing.T) int {
 	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir("/proc/self/fd"))(t)
 	return len(entries)
 }
 
@@ -72,18 +67,14 @@ func TestReceiveBounds(t *testing.T) {
 		{1, 1, true, false},
 	} {
 		mine, theirs, err := controlPair()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		before := count(t)
 		report := inside.Report{Captured: []string{inside.IPv4}}
 		if c.failed {
 			report.Failed = "anything"
 		}
 		fds := opened(t, c.sent)
-		if err := unix.Sendmsg(int(theirs.Fd()), inside.Encode(&report), unix.UnixRights(fds...), nil, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, unix.Sendmsg(int(theirs.Fd()), inside.Encode(&report), unix.UnixRights(fds...), nil, 0))
 		closeDescriptors(fds)
 		got, received, err := receive(mine, c.most)
 		if (err == nil) != c.fine || !c.fine && received != nil || c.fine && (len(received) != c.sent || len(got.Captured) != 1) {
@@ -117,15 +108,9 @@ func TestListenersAreChecked(t *testing.T) {
 				f, err = l.File()
 			}
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		defer f.Close()
-		fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return fd
+		return must.Get(unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0))(t)
 	}
 	before := count(t)
 	for name, fds := range map[string]func() []int{

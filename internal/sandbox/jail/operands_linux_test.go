@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/inside"
@@ -21,10 +22,7 @@ import (
 // pinned is the order of a call with these operands.
 func pinned(t *testing.T, root string, operands ...tool.Operand) (*order, error) {
 	t.Helper()
-	w, err := OpenWorkspace(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(OpenWorkspace(root))(t)
 	defer w.Close()
 	o := &order{files: make([]*os.File, 1)}
 	t.Cleanup(o.close)
@@ -37,18 +35,14 @@ func pinned(t *testing.T, root string, operands ...tool.Operand) (*order, error)
 func TestOperandsAreKept(t *testing.T) {
 	top := realPath(t, t.TempDir())
 	root := filepath.Join(top, "work")
-	if err := os.MkdirAll(filepath.Join(root, "dir"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Join(root, "dir"), 0o700))
 	for _, err := range []error{
 		os.WriteFile(filepath.Join(top, "outside"), []byte("text"), 0o600),
 		os.WriteFile(filepath.Join(root, "file"), []byte("text"), 0o600),
 		os.Symlink("../outside", filepath.Join(root, "leaving")), os.Symlink("file", filepath.Join(root, "link")),
 		unix.Mkfifo(filepath.Join(root, "fifo"), 0o600),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	text, nothing := Digest([]byte("text")), Digest(nil)
 	good := tool.Operand{Path: "file", SHA256: text}
@@ -81,12 +75,8 @@ func TestKeptOperandsAreBounded(t *testing.T) {
 	sum := Digest(make([]byte, MaxPinned))
 	for i := range MaxPinnedTotal/MaxPinned + 1 {
 		name := strconv.Itoa(i)
-		if err := os.WriteFile(filepath.Join(root, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Truncate(filepath.Join(root, name), MaxPinned); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(root, name), nil, 0o600))
+		must.Do(t, os.Truncate(filepath.Join(root, name), MaxPinned))
 		operands = append(operands, tool.Operand{Path: name, SHA256: sum})
 	}
 	last := len(operands) - 1
@@ -109,25 +99,15 @@ func TestHelperRefusesOperands(t *testing.T) {
 		os.WriteFile(in("file"), []byte("old"), 0o600), os.WriteFile(in("edited"), []byte("older"), 0o600), os.WriteFile(in("other"), []byte("old"), 0o600),
 		os.WriteFile(in("linked"), []byte("old"), 0o600), os.Symlink("linked", in("link")), os.Symlink("other", in("turned")),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	for _, name := range []string{"file", "edited", "other", "linked"} {
-		if err := os.Chtimes(in(name), when, when); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chtimes(in(name), when, when))
 	}
 	// Somebody reads from the FIFO, so that opening it would not wait.
-	fifo, err := os.OpenFile(in("fifo"), os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fifo := must.Get(os.OpenFile(in("fifo"), os.O_RDWR, 0))(t)
 	defer fifo.Close()
-	bytes, err := DataFile("operands", []byte("new"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	bytes := must.Get(DataFile("operands", []byte("new")))(t)
 	defer bytes.Close()
 	for _, c := range []struct {
 		path, at string
@@ -139,9 +119,7 @@ func TestHelperRefusesOperands(t *testing.T) {
 		h := startHelper(t, m, inside.StageInner, specFile(t, inside.Spec{Inner: inside.Inner{Dir: root, NoNewPrivs: true}}))
 		operand := inside.Operand{Path: c.path, At: c.at, Size: 3, Mode: 0o600, Mtime: when.UnixNano()}
 		o := orderFile(t, inside.Order{Self: true, Argv: []string{helperName}, Cwd: "/", Bytes: 1, Operands: []inside.Operand{operand}})
-		if err := send(h.control, "order", o, bytes); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, send(h.control, "order", o, bytes))
 		if _, _, err := receive(h.control, 1); (err == nil) != c.fine {
 			t.Errorf("%s at %s: %v", c.path, c.at, err)
 		} else if _, ok := strings.CutPrefix(c.path, "turned"); ok && reason.Of(err) != reason.BindingMismatch {

@@ -3,6 +3,7 @@ package jail
 import (
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/inside"
@@ -14,10 +15,7 @@ import (
 // bytes are pinned.
 func TestOrderNamesTheProgram(t *testing.T) {
 	m := newTestMachine(t, Config{})
-	p, err := m.Resolver().ResolveExecutable("true", sandbox.SearchPath())
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(m.Resolver().ResolveExecutable("true", sandbox.SearchPath()))(t)
 	whole := stateOf(t, p.Path)
 	for name, c := range map[string]struct {
 		layer       *overlay.Layer

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/sandbox/inside"
 )
 
@@ -34,15 +35,11 @@ func TestStageRefusesOtherDirectories(t *testing.T) {
 	top := realPath(t, t.TempDir())
 	source := func(name string) inside.Source {
 		dir := filepath.Join(top, name)
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Mkdir(dir, 0o700))
 		return inside.Source{Path: dir, Identity: identityOf(t, dir)}
 	}
 	work, upper, scratch := source("work"), source("upper"), source("scratch")
-	if err := os.Symlink("work", filepath.Join(top, "link")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink("work", filepath.Join(top, "link")))
 	other := func(s inside.Source) inside.Source { s.Identity.Ino++; return s }
 	linked := inside.Source{Path: filepath.Join(top, "link"), Identity: work.Identity}
 	for name, spec := range map[string]inside.Spec{
@@ -74,9 +71,7 @@ func TestStagePinsNothingOutside(t *testing.T) {
 		os.Mkdir(root, 0o700), os.WriteFile(filepath.Join(top, "outside"), nil, 0o600), os.WriteFile(filepath.Join(root, "file"), nil, 0o600),
 		os.Symlink("..", filepath.Join(root, "link")),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	for path, fine := range map[string]bool{"../outside": false, "link/outside": false, "link": true, "gone": true, "file": true} {
 		spec := stageSpec(inside.Source{Path: root, Identity: identityOf(t, root)}, nil)

@@ -7,15 +7,13 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
 func realPath(t testing.TB, dir string) string {
 	t.Helper()
-	dir, err := filepath.EvalSymlinks(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir = must.Get(filepath.EvalSymlinks(dir))(t)
 	return dir
 }
 
@@ -78,16 +76,11 @@ func TestDiscardedPlanHasNoUser(t *testing.T) {
 	m := newTestMachine(t, Config{})
 	m.users = newUsers(Config{FirstUser: 5000, Users: 1})
 	for range 2 {
-		p, err := m.NewPlan()
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(m.NewPlan())(t)
 		if _, err := m.NewPlan(); reason.Of(err) != reason.SandboxUnavailable { // control
 			t.Errorf("the one user twice: %v", err)
 		}
-		if err := m.Discard(p); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, m.Discard(p))
 	}
 }
 
@@ -98,24 +91,15 @@ func TestViewNamespacesAreBounded(t *testing.T) {
 		t.Skip("only a daemon that is root makes views")
 	}
 	m := newTestMachine(t, Config{})
-	dir, err := OpenDirectory(realPath(t, t.TempDir()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(OpenDirectory(realPath(t, t.TempDir())))(t)
 	defer dir.File.Close()
 	for i := range mostNamespaces + 3 {
-		view, err := m.View(dir, User{DefaultFirstUser + i, DefaultFirstUser + i}, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		view := must.Get(m.View(dir, User{DefaultFirstUser + i, DefaultFirstUser + i}, true))(t)
 		view.Close()
 	}
 	if len(m.views.pairs) != mostNamespaces || len(m.views.order) != mostNamespaces {
 		t.Errorf("%d namespaces are kept", len(m.views.pairs))
 	}
-	view, err := m.View(dir, User{DefaultFirstUser, DefaultFirstUser}, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	view := must.Get(m.View(dir, User{DefaultFirstUser, DefaultFirstUser}, false))(t)
 	view.Close()
 }

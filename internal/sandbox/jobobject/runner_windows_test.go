@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/windows"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 )
@@ -102,24 +103,14 @@ func start(args ...string) {
 // tempDir is t.TempDir for file systems that do not delete as it does.
 func tempDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "jobobject-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := removeTree(dir); err != nil {
-			t.Error(err)
-		}
-	})
+	dir := must.Get(os.MkdirTemp("", "jobobject-"))(t)
+	t.Cleanup(func() { must.Check(t, removeTree(dir)) })
 	return dir
 }
 
 func newTestRunner(t *testing.T) *Runner {
 	t.Helper()
-	r, err := New(Config{Enabled: true, RunDir: tempDir(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(New(Config{Enabled: true, RunDir: tempDir(t)}))(t)
 	r.tolerant = wine()
 	return r
 }
@@ -133,18 +124,9 @@ func wine() bool {
 
 func spec(t *testing.T, args ...string) sandbox.Spec {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	program, err := sandbox.ResolveExecutable(self, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, err := filepath.EvalSymlinks(tempDir(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Get(os.Executable())(t)
+	program := must.Get(sandbox.ResolveExecutable(self, nil))(t)
+	dir := must.Get(filepath.EvalSymlinks(tempDir(t)))(t)
 	return sandbox.Spec{
 		Argv: append([]string{"self", "child"}, args...), Executable: program.Executable,
 		WorkspaceRoot: dir, Workspace: sandbox.Direct, Egress: egress.Unrestricted,
@@ -182,10 +164,7 @@ func TestRun(t *testing.T) {
 	t.Setenv("SECRET", "of the daemon")
 	s := spec(t, append([]string{"show"}, odd...)...)
 	s.Stdin, s.Env = []byte("given\n"), []string{"GREETING=hello"}
-	r, err := do(t, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(do(t, s))(t)
 	if r.ExitCode == nil || *r.ExitCode != 3 || string(r.Stderr.Head) != "given\n" {
 		t.Errorf("the run came to %v, %q", r.ExitCode, r.Stderr.Head)
 	}
@@ -256,10 +235,7 @@ func TestStraggler(t *testing.T) {
 		t.Fatalf("%v: %v", err, r.ExitCode)
 	}
 	size := func() int64 {
-		info, err := os.Stat(beats)
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := must.Get(os.Stat(beats))(t)
 		return info.Size()
 	}
 	before := size()
@@ -359,13 +335,9 @@ func TestSweep(t *testing.T) {
 	r := newTestRunner(t)
 	keep := []string{fmt.Sprintf("%s%d-abc", runPrefix, os.Getpid()), runPrefix + "x", "other"}
 	for _, name := range append(keep, runPrefix+"4294967292-abc") {
-		if err := os.MkdirAll(filepath.Join(r.cfg.RunDir, name, "inside"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Join(r.cfg.RunDir, name, "inside"), 0o700))
 	}
-	if err := r.Sweep(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Sweep(t.Context()))
 	entries, err := os.ReadDir(r.cfg.RunDir)
 	if err != nil || len(entries) != len(keep) {
 		t.Errorf("%v are left (%v)", entries, err)

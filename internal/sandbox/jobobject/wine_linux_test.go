@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"palyra/internal/must"
 )
 
 // The tests for Windows run under Wine where it is installed. Wine's job
@@ -36,9 +38,7 @@ func TestUnderWine(t *testing.T) {
 		t.Fatalf("building the tests for Windows: %v\n%s", err, text)
 	}
 	// What Wine starts is left to this process, and reaped by it.
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 	defer reap()
 	defer func() {
 		cmd := exec.Command(server, "-k")
@@ -50,9 +50,7 @@ func TestUnderWine(t *testing.T) {
 	}
 	library := filepath.Join(dir, "prefix", "drive_c", "windows", "system32", "bcryptprimitives.dll")
 	if _, err := os.Stat(library); errors.Is(err, os.ErrNotExist) {
-		if err := os.WriteFile(library, forwarder("bcryptprimitives.dll", "ProcessPrng", "advapi32.SystemFunction036"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(library, forwarder("bcryptprimitives.dll", "ProcessPrng", "advapi32.SystemFunction036"), 0o600))
 	}
 	text, err := run(wine, program, "-test.v", "-test.timeout=2m")
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"palyra/internal/config"
+	"palyra/internal/must"
 	"palyra/internal/sandbox"
 )
 
@@ -67,10 +68,7 @@ func TestLadder(t *testing.T) {
 				steps = append(steps, sandbox.Step{Rung: rung, Open: func() (sandbox.Backend, error) { opened++; return &fakeBackend{status: status, closed: &closed}, nil }})
 				rung = sandbox.UserNamespaces
 			}
-			b, err := sandbox.Choose(t.Context(), steps, Lowest(row.runner))
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := must.Get(sandbox.Choose(t.Context(), steps, Lowest(row.runner)))(t)
 			if b.Status.Available != row.want.Available || b.Status.Rung != row.want.Rung || b.Status.Problem != row.want.Problem {
 				t.Errorf("chose %+v, want %+v", b.Status, row.want)
 			}

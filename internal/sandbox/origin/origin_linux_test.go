@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"palyra/internal/must"
 )
 
 func TestOrphaned(t *testing.T) {
@@ -26,17 +28,11 @@ func TestOrphaned(t *testing.T) {
 // A daemon that has run out of descriptors takes no other for dead.
 func TestOrphanedUnseen(t *testing.T) {
 	var old unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &old))
 	mark := Mark()
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Max: old.Max}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Max: old.Max}))
 	orphaned := Orphaned(mark)
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &old))
 	if orphaned || Orphaned(mark) {
 		t.Errorf("this process is taken for dead: %t without descriptors, %t with them", orphaned, Orphaned(mark))
 	}

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"palyra/internal/must"
 	"palyra/internal/sandbox"
 )
 
@@ -21,9 +22,7 @@ func pipes(t *testing.T) (stdout, stderr, toOut, toErr *os.File) {
 	var list []*os.File
 	for range 2 {
 		r, w, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		list = append(list, r, w)
 		t.Cleanup(func() { r.Close(); w.Close() })
 	}

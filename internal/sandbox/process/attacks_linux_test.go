@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/jail"
 	"palyra/internal/sandbox/jail/jailtest"
@@ -66,23 +67,15 @@ func startHost(t *testing.T) host {
 	jailtest.WriteFile(t, h.secret, "secret", 0o644)
 	jailtest.WriteFile(t, h.victim, "whole", 0o666)
 	for _, network := range []struct{ kind, address string }{{"tcp", "127.0.0.1:0"}, {"unix", h.socket}} {
-		l, err := net.Listen(network.kind, network.address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(net.Listen(network.kind, network.address))(t)
 		t.Cleanup(func() { l.Close() })
 		if a, ok := l.Addr().(*net.TCPAddr); ok {
 			h.port = a.Port
 		}
 	}
-	if err := os.Chmod(h.socket, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(h.socket, 0o777))
 	h.shared = os.Getpid() + 1<<24
-	id, err := unix.SysvShmGet(h.shared, 4096, unix.IPC_CREAT|0o666)
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := must.Get(unix.SysvShmGet(h.shared, 4096, unix.IPC_CREAT|0o666))(t)
 	t.Cleanup(func() { _, _ = unix.SysvShmCtl(id, unix.IPC_RMID, nil) })
 	return h
 }
@@ -90,18 +83,9 @@ func startHost(t *testing.T) host {
 // hostDir is a directory that every user may enter and that no sandbox covers.
 func hostDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/var/tmp", "palyra-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("/var/tmp", "palyra-test-"))(t)
+	t.Cleanup(func() { must.Check(t, os.RemoveAll(dir)) })
+	must.Do(t, os.Chmod(dir, 0o755))
 	return dir
 }
 
@@ -161,16 +145,11 @@ func TestMetadataOfTheHost(t *testing.T) {
 		victim := filepath.Join(hostDir(t), "victim")
 		jailtest.WriteFile(t, victim, "whole", 0o600)
 		if os.Geteuid() == 0 {
-			if err := os.Chown(victim, jailtest.User, jailtest.User); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Chown(victim, jailtest.User, jailtest.User))
 		}
 		spec := jailtest.Spec(t, jailtest.Workspace(t), "python3", "-c", "import os; os.chmod('"+victim+"', 0o666); os.utime('"+victim+"', (0,0))")
 		result := asOrdinary(t, errand{Spec: spec, LayerDir: jailtest.Dir(t), Alone: alone, Without: []string{jail.LayerGroup}})
-		info, err := os.Stat(victim)
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := must.Get(os.Stat(victim))(t)
 		if changed := info.Mode().Perm() != 0o600; changed != alone {
 			t.Errorf("alone %v: the mode is %v: %s%s", alone, info.Mode(), result.Error, result.Report.Stderr.Head)
 		}

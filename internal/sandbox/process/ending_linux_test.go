@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/jail/jailtest"
@@ -76,10 +77,7 @@ func TestNothingIsLeft(t *testing.T) {
 // running are the processes with a word on their command line.
 func running(t *testing.T, word string) []string {
 	t.Helper()
-	list, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(filepath.Glob("/proc/[0-9]*/cmdline"))(t)
 	var pids []string
 	for _, name := range list {
 		text, err := os.ReadFile(name)
@@ -147,28 +145,19 @@ func TestDaemonIsKilled(t *testing.T) {
 			e.Without = []string{"control_group"}
 		}
 		cmd := e.command(t)
-		said, err := cmd.StderrPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		said := must.Get(cmd.StderrPipe())(t)
+		must.Do(t, cmd.Start())
 		if line, err := bufio.NewReader(said).ReadString('\n'); err != nil || line != "output: up\n" {
 			t.Errorf("%q, %v", line, err)
 		}
-		if err := cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, cmd.Process.Kill())
 		_ = cmd.Wait()
 		for deadline := time.Now().Add(time.Minute); len(running(t, mark)) > 0; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("alone %v: still running: %v", alone, running(t, mark))
 			}
 		}
-		if err := sweepScratch(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, sweepScratch())
 		if left := scratches(t, strconv.Itoa(cmd.Process.Pid)+"-"); len(left) > 0 {
 			t.Errorf("after the sweep there is %v", left)
 		}

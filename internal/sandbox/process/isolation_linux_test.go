@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/jail"
@@ -100,15 +101,10 @@ func TestEachMissingLayerRefuses(t *testing.T) {
 				r, spec.Workspace = newAloneRunner(t), sandbox.Direct
 			}
 			spec.Limits = spec.Limits.OrDefault()
-			d, err := r.draft(spec)
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := must.Get(r.draft(spec))(t)
 			c.weaken(d.plan)
 			report, err := d.run(t.Context(), nil)
-			if clean := d.clean(); clean != nil {
-				t.Error(clean)
-			}
+			must.Check(t, d.clean())
 			if reason.Of(err) != reason.SandboxUnavailable || !strings.Contains(err.Error(), c.layer) {
 				t.Errorf("got %v", err)
 			}
@@ -145,10 +141,7 @@ func TestOrdinaryUser(t *testing.T) {
 func TestEgress(t *testing.T) {
 	spec := jailtest.Shell(t, openWorkspace(t), "readlink /proc/self/ns/net")
 	spec.Egress = egress.Unrestricted
-	own, err := os.Readlink("/proc/self/ns/net")
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := must.Get(os.Readlink("/proc/self/ns/net"))(t)
 	r := newTestRunner(t)
 	report := jailtest.Run(t, r, spec)
 	if got := strings.TrimSpace(string(report.Stdout.Head)); got != own || slices.Contains(report.Requested, jail.LayerNetwork) {
@@ -200,10 +193,7 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("got %v, want %s", err, c.want)
 		}
 	}
-	off, err := newRunner(Config{}, helperProgram)
-	if err != nil {
-		t.Fatal(err)
-	}
+	off := must.Get(newRunner(Config{}, helperProgram))(t)
 	defer off.Close()
 	if _, err := off.Run(t.Context(), good); reason.Of(err) != reason.SandboxDisabled {
 		t.Errorf("got %v", err)
@@ -211,10 +201,7 @@ func TestRefusals(t *testing.T) {
 	if status := off.Probe(t.Context()); !status.Available || status.Rung != sandbox.UserNamespaces || status.Tier != sandbox.TierB {
 		t.Errorf("got %+v", status)
 	}
-	none, err := newRunner(Config{Enabled: true}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	none := must.Get(newRunner(Config{Enabled: true}, nil))(t)
 	defer none.Close()
 	if _, err := none.Run(t.Context(), good); reason.Of(err) != reason.SandboxUnavailable {
 		t.Errorf("got %v", err)
@@ -230,14 +217,9 @@ func TestLowestRung(t *testing.T) {
 		lowest sandbox.Isolation
 		works  bool
 	}{{sandbox.Landlocked, grouped()}, {sandbox.UserNamespaces, false}, {"", false}} {
-		r, err := newRunner(Config{Enabled: true, Lowest: c.lowest, Without: []string{jail.LayerUserNS}}, helperProgram)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(newRunner(Config{Enabled: true, Lowest: c.lowest, Without: []string{jail.LayerUserNS}}, helperProgram))(t)
 		status := r.Probe(t.Context())
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, r.Close())
 		if status.Available != c.works || c.works && status.Rung != sandbox.Landlocked {
 			t.Errorf("%q: %+v", c.lowest, status)
 		}

@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/cgroup"
 	"palyra/internal/sandbox/jail"
@@ -55,17 +56,11 @@ func newAloneRunner(t testing.TB, leaveOut ...string) *Runner {
 
 func checked(t testing.TB, r *Runner, err error) *Runner {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if r.problem != nil {
 		t.Fatalf("%s: %s", r.problem.Message, r.problem.NextStep())
 	}
-	t.Cleanup(func() {
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Check(t, r.Close()) })
 	return r
 }
 
@@ -74,9 +69,7 @@ func checked(t testing.TB, r *Runner, err error) *Runner {
 func openWorkspace(t testing.TB) string {
 	t.Helper()
 	root := jailtest.Workspace(t)
-	if err := os.Chmod(root, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(root, 0o777))
 	jailtest.OpenPath(t, root)
 	return root
 }

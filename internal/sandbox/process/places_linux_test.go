@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/inside"
@@ -95,11 +96,7 @@ func TestPlacesOfTheRun(t *testing.T) {
 // scratches are the directories that runs of a daemon have left.
 func scratches(t *testing.T, mark string) []string {
 	t.Helper()
-	left, err := filepath.Glob(filepath.Join(os.TempDir(), scratchPrefix+mark+"*"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return left
+	return must.Get(filepath.Glob(filepath.Join(os.TempDir(), scratchPrefix+mark+"*")))(t)
 }
 
 // A cache is kept between runs, wherever it is found inside.

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"palyra/internal/must"
 	"palyra/internal/sandbox"
 )
 
@@ -98,28 +99,16 @@ func (g group) kill() error {
 // newTestRunner runs programs with one of the helpers.
 func newTestRunner(t *testing.T, helper string) *Runner {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Get(os.Executable())(t)
 	exec := filepath.Join(t.TempDir(), "sandbox-exec")
-	if err := os.Symlink(self, exec); err != nil {
-		t.Fatal(err)
-	}
-	r, err := newRunner(Config{Enabled: true, RunDir: t.TempDir()}, exec, []string{self, helper}, followGroup)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	must.Do(t, os.Symlink(self, exec))
+	return must.Get(newRunner(Config{Enabled: true, RunDir: t.TempDir()}, exec, []string{self, helper}, followGroup))(t)
 }
 
 // spec is of a program with a workspace of its own.
 func spec(t *testing.T, argv ...string) sandbox.Spec {
 	t.Helper()
-	program, err := sandbox.ResolveExecutable(argv[0], sandbox.SearchPath())
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := must.Get(sandbox.ResolveExecutable(argv[0], sandbox.SearchPath()))(t)
 	return sandbox.Spec{Argv: argv, Executable: program.Executable, WorkspaceRoot: t.TempDir(), Workspace: sandbox.Direct}
 }
 
@@ -127,9 +116,7 @@ func spec(t *testing.T, argv ...string) sandbox.Spec {
 func script(t *testing.T, text string) sandbox.Spec {
 	t.Helper()
 	s := spec(t, "sh", "script")
-	if err := os.WriteFile(filepath.Join(s.WorkspaceRoot, "script"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(s.WorkspaceRoot, "script"), []byte(text), 0o600))
 	return s
 }
 

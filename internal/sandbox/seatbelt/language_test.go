@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"palyra/internal/must"
 )
 
 // form is one expression of the profile language: an atom, a string, a regular
@@ -116,10 +118,7 @@ func holds(forms []form, value string) bool {
 
 func parsed(t *testing.T, p profile) []form {
 	t.Helper()
-	text, err := p.text()
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(p.text())(t)
 	forms, err := parse(text)
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, text)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -107,10 +108,7 @@ func TestProfileReads(t *testing.T) {
 
 func TestProfileNetwork(t *testing.T) {
 	p := plain()
-	text, err := p.text()
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(p.text())(t)
 	if !strings.HasSuffix(text, "(deny network*)\n") || strings.Contains(text, "allow network") || strings.Contains(text, "mDNSResponder") || strings.Contains(text, "trustd") {
 		t.Errorf("strict leaves a way out:\n%s", text)
 	}
@@ -197,10 +195,7 @@ func FuzzProfile(f *testing.F) {
 	}
 	p := plain()
 	p.roots = []string{"/one"}
-	text, err := p.text()
-	if err != nil {
-		f.Fatal(err)
-	}
+	text := must.Get(p.text())(f)
 	want := strings.Count(text, "\n(")
 	f.Fuzz(func(t *testing.T, root, tag string) {
 		p := plain()

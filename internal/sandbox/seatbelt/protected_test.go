@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"palyra/internal/must"
 	"palyra/internal/workspace"
 )
 
@@ -15,19 +16,13 @@ type compiled struct{ writes, pins, repositories, except []*regexp.Regexp }
 
 func compile(t testing.TB, extra ...string) compiled {
 	t.Helper()
-	d, err := deny([]string{root}, extra)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(deny([]string{root}, extra))(t)
 	each := func(list []string) (out []*regexp.Regexp) {
 		for _, text := range list {
 			if strings.ContainsAny(text, `"\`) {
 				t.Fatalf("%s cannot stand in a profile", text)
 			}
-			re, err := regexp.Compile(text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			re := must.Get(regexp.Compile(text))(t)
 			out = append(out, re)
 		}
 		return out

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"palyra/internal/egress"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 )
@@ -92,16 +93,12 @@ func TestOpenNetworkIsNoLayer(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	changed := script(t, "")
 	copied := filepath.Join(changed.WorkspaceRoot, "program")
-	if err := os.WriteFile(copied, []byte("#!/bin/true\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(copied, []byte("#!/bin/true\n"), 0o700))
 	changed.Executable.Path = copied
 	elsewhere := spec(t, "true")
 	elsewhere.Executable.Path = filepath.Join(t.TempDir(), "program")
 	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(t.TempDir(), link); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink(t.TempDir(), link))
 	with := func(set func(*sandbox.Spec)) sandbox.Spec {
 		s := spec(t, "true")
 		set(&s)
@@ -132,10 +129,7 @@ func TestRefusals(t *testing.T) {
 	if _, err := (&Runner{}).Run(t.Context(), spec(t, "true")); reason.Of(err) != reason.SandboxDisabled {
 		t.Errorf("switched off: %v", err)
 	}
-	r, err := New(Config{Enabled: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(New(Config{Enabled: true}))(t)
 	if _, err := r.Run(t.Context(), spec(t, "true")); reason.Of(err) != reason.PlatformUnknown {
 		t.Errorf("on Linux: %v", err)
 	}
@@ -183,10 +177,7 @@ func TestStraggler(t *testing.T) {
 		t.Fatalf("%v: %v", err, r.ExitCode)
 	}
 	read := func() string {
-		text, err := os.ReadFile(filepath.Join(s.WorkspaceRoot, "beats"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(filepath.Join(s.WorkspaceRoot, "beats")))(t)
 		return string(text)
 	}
 	before := read()
@@ -263,13 +254,9 @@ func TestSweep(t *testing.T) {
 	r := newTestRunner(t, forgingChild)
 	keep := []string{runPrefix + "1-abc", runPrefix + "x", "other"}
 	for _, name := range append(keep, runPrefix+"2147483646-abc") {
-		if err := os.MkdirAll(filepath.Join(r.cfg.RunDir, name, "inside"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Join(r.cfg.RunDir, name, "inside"), 0o700))
 	}
-	if err := r.Sweep(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Sweep(t.Context()))
 	entries, err := os.ReadDir(r.cfg.RunDir)
 	if err != nil || len(entries) != len(keep) {
 		t.Errorf("%v are left (%v)", entries, err)

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/net/bpf"
+
+	"palyra/internal/must"
 )
 
 // oracle is testdata/oracle.c, which asks libseccomp.
@@ -61,10 +63,7 @@ func (o oracle) names(t *testing.T) map[int]string {
 	names := map[int]string{}
 	for line := range strings.Lines(string(o.ask(t, "names"))) {
 		number, name, _ := strings.Cut(strings.TrimSpace(line), " ")
-		nr, err := strconv.Atoi(number)
-		if err != nil {
-			t.Fatal(err)
-		}
+		nr := must.Get(strconv.Atoi(number))(t)
 		names[nr] = name
 	}
 	return names

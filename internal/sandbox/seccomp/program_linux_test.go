@@ -8,6 +8,8 @@ import (
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
+
+	"palyra/internal/must"
 )
 
 const (
@@ -39,10 +41,7 @@ func (c call) packet() []byte {
 
 func newVM(t testing.TB, o Options) *bpf.VM {
 	t.Helper()
-	raw, err := Program(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(Program(o))(t)
 	return machine(t, raw)
 }
 
@@ -53,19 +52,12 @@ func machine(t testing.TB, raw []bpf.RawInstruction) *bpf.VM {
 	if !ok {
 		t.Fatal("the program does not disassemble")
 	}
-	vm, err := bpf.NewVM(code)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return vm
+	return must.Get(bpf.NewVM(code))(t)
 }
 
 func answer(t testing.TB, vm *bpf.VM, c call) uint32 {
 	t.Helper()
-	n, err := vm.Run(c.packet())
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(vm.Run(c.packet()))(t)
 	return uint32(n)
 }
 
@@ -202,10 +194,7 @@ func TestOptions(t *testing.T) {
 }
 
 func TestForeignTables(t *testing.T) {
-	raw, err := Outer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(Outer())(t)
 	outer := machine(t, raw)
 	const i386, arm = 0x40000003, 0x40000028
 	for _, vm := range []*bpf.VM{newVM(t, Options{}), newVM(t, Options{Watch: true}), outer} {

@@ -13,6 +13,7 @@ import (
 	"palyra/internal/decision"
 	"palyra/internal/event"
 	"palyra/internal/journal"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/session"
 	"palyra/internal/tool"
@@ -42,20 +43,13 @@ var coder = access.Agent("coder")
 // callEvent drafts an event about a call.
 func callEvent(t *testing.T, code event.Code, proposal, run string, payload any) event.Draft {
 	t.Helper()
-	text, err := canonical.Marshal(payload)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(canonical.Marshal(payload))(t)
 	return event.Draft{Code: code, Session: "s", Run: run, Actor: coder.String(), Subject: proposal, Payload: text}
 }
 
 func record(t *testing.T, calls toolcall.Ledger, e toolcall.Entry) int64 {
 	t.Helper()
-	seq, err := calls.Record(t.Context(), e)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return seq
+	return must.Get(calls.Record(t.Context(), e))(t)
 }
 
 func decided(t *testing.T, proposal string, allowed bool) event.Draft {
@@ -65,10 +59,7 @@ func decided(t *testing.T, proposal string, allowed bool) event.Draft {
 
 func openIDs(t *testing.T, calls toolcall.Ledger) []string {
 	t.Helper()
-	open, err := calls.OpenCalls(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	open := must.Get(calls.OpenCalls(t.Context()))(t)
 	ids := []string{}
 	for _, o := range open {
 		if o.Session != "s" || o.Run != "run-"+o.ProposalID || o.Actor != coder.String() {
@@ -191,15 +182,8 @@ func stories(t *testing.T, calls toolcall.Ledger) {
 	})
 	past := func(id string) callrecord.Story {
 		t.Helper()
-		events, err := calls.Events(t.Context(), journal.Filter{Subject: id})
-		if err != nil {
-			t.Fatal(err)
-		}
-		story, err := callrecord.Tell(events)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return story
+		events := must.Get(calls.Events(t.Context(), journal.Filter{Subject: id}))(t)
+		return must.Get(callrecord.Tell(events))(t)
 	}
 	a := past("a")
 	if a.Proposed.Tool != "fs.read" || a.Session != "s" || a.Run != "run-a" || !a.Decided.Allowed || a.Decided.ID != "d-a" ||
@@ -279,9 +263,7 @@ func endings(t *testing.T, calls toolcall.Ledger) {
 	alice := access.User("alice")
 	end := session.Ending{ID: "B", Key: coderKey, By: alice, Reason: "enough"}
 	draft := event.Draft{Code: event.SessionEnded, Actor: alice.String(), Subject: "B", Payload: json.RawMessage("{}")}
-	if err := calls.EndSession(t.Context(), end, draft); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, calls.EndSession(t.Context(), end, draft))
 	head, _ := calls.Head()
 	if err := calls.EndSession(t.Context(), end, draft); reason.Of(err) != reason.AlreadyExists {
 		t.Errorf("a second end: %v", err)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -144,10 +145,7 @@ func TestHardLinkAlias(t *testing.T) {
 
 func read(t *testing.T, parts ...string) string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(parts...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(filepath.Join(parts...)))(t)
 	return string(content)
 }
 
@@ -185,9 +183,7 @@ func TestModesAndAttributesAreDropped(t *testing.T) {
 	w := newWorld(t, `:`)
 	w.inside("sh", `echo 1 >s; chmod 6755 s; mkdir d; chmod 3777 d`)
 	up := filepath.Join(w.layer.Upper().Name(), "s")
-	if err := unix.Setxattr(up, "user.evil", []byte("x"), 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Setxattr(up, "user.evil", []byte("x"), 0))
 	w.commit(w.changes())
 	for name, want := range map[string]uint32{"s": unix.S_IFREG | 0o755, "d": unix.S_IFDIR | 0o777} {
 		var st unix.Stat_t
@@ -224,9 +220,7 @@ func TestMarksOfTheOverlay(t *testing.T) {
 				unix.Setxattr(up, "user.overlay.opaque", []byte("x"), 0),
 				unix.Setxattr(filepath.Join(up, test.on), test.key, []byte(test.value), 0),
 			} {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 			}
 			set, err := w.layer.Changes(t.Context())
 			if test.want != "" && reason.Of(err) != test.want || test.want == "" && err != nil {

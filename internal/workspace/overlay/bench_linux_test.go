@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"palyra/internal/must"
 )
 
 // BenchmarkTenThousandFiles is the bar for a large change set: found, judged
@@ -48,20 +50,13 @@ func BenchmarkTenThousandFiles(b *testing.B) {
 func tenThousand(b *testing.B, kind string) *Layer {
 	b.Helper()
 	root := b.TempDir()
-	l, err := New(Config{Root: root, Name: "ws", Dir: b.TempDir(), UID: -1, GID: -1})
-	if err != nil {
-		b.Fatal(err)
-	}
+	l := must.Get(New(Config{Root: root, Name: "ws", Dir: b.TempDir(), UID: -1, GID: -1}))(b)
 	fill := func(top string, files bool, content byte) {
 		for d := range 100 {
 			dir := filepath.Join(top, "tree", fmt.Sprint(d))
-			if err := os.MkdirAll(dir, 0o755); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, os.MkdirAll(dir, 0o755))
 			for f := 0; files && f < 100; f++ {
-				if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(f)), bytes.Repeat([]byte{content}, 2048), 0o644); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, os.WriteFile(filepath.Join(dir, fmt.Sprint(f)), bytes.Repeat([]byte{content}, 2048), 0o644))
 			}
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -72,9 +73,7 @@ func TestLateConflict(t *testing.T) {
 	for name, late := range map[string]string{"file": `echo 9 >z`, "tree": `echo 9 >d/g`, "new": `echo 9 >n`, "gone": `rm z`, "link": `ln -sf "$CANARY" z`} {
 		t.Run(name, func(t *testing.T) {
 			w.outside(`rm -rf a z d n; echo 1 >a; echo 1 >z; mkdir d; echo 1 >d/f`)
-			if err := w.layer.Begin(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, w.layer.Begin())
 			set := w.changes()
 			var there tree
 			err := control(w.layer.upper, func(upper int) error {
@@ -113,9 +112,7 @@ func TestChangedLayer(t *testing.T) {
 	w.inside("sh", `echo 2 >f; echo 3 >g`)
 	set := w.changes()
 	before := mustTree(t, w.root)
-	if err := os.WriteFile(filepath.Join(w.layer.Upper().Name(), "g"), []byte("4\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(w.layer.Upper().Name(), "g"), []byte("4\n"), 0o644))
 	if _, err := w.layer.Commit(t.Context(), set, w.options()); reason.Of(err) != reason.CommitConflict {
 		t.Errorf("got %v", err)
 	}
@@ -191,19 +188,14 @@ func TestUndo(t *testing.T) {
 		}
 		w.outside(`rm -rf n/o/q d; echo 3 >f`)
 	}
-	undone, err := undo(applied.Summary.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	undone := must.Get(undo(applied.Summary.ID))(t)
 	if diff := differences(before, mustTree(t, w.root)); diff != "" {
 		t.Error(diff)
 	}
 	if _, err := undo(applied.Summary.ID); reason.Of(err) != reason.AlreadyExists {
 		t.Errorf("a second undo: %v", err)
 	}
-	if _, err := undo(undone.Summary.ID); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(undo(undone.Summary.ID))(t)
 	if diff := differences(after, mustTree(t, w.root)); diff != "" {
 		t.Errorf("undoing the undo:\n%s", diff)
 	}
@@ -228,9 +220,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	w := newWorld(t, `:`)
 	for i := range keptSets + 3 {
 		w.renew()
-		if err := os.WriteFile(filepath.Join(w.layer.Upper().Name(), fmt.Sprint("f", i)), []byte("x"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(w.layer.Upper().Name(), fmt.Sprint("f", i)), []byte("x"), 0o644))
 		w.commit(w.changes())
 	}
 	list, err := w.history.List("ws")
@@ -294,9 +284,7 @@ func TestOwner(t *testing.T) {
 	w := newWorld(t, `echo 1 >f; chown 1234:1235 . f`)
 	w.inside("sh", `mkdir -p n/o; echo 1 >n/o/p; ln -s x n/l`)
 	up := w.layer.Upper().Name()
-	if err := os.WriteFile(filepath.Join(up, "f"), []byte("2"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(up, "f"), []byte("2"), 0o600))
 	w.commit(w.changes())
 	for _, name := range []string{"f", "n", "n/o", "n/o/p", "n/l"} {
 		var st unix.Stat_t
@@ -310,21 +298,15 @@ func TestOwner(t *testing.T) {
 // more files than a process may open.
 func TestManyFiles(t *testing.T) {
 	var old unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &old))
 	w := newWorld(t, `for i in $(seq 300); do mkdir d$i; echo 1 >d$i/f; done`)
 	shown := w.inside("sh", `for i in $(seq 300); do echo 2 >d$i/f; echo 2 >d$i/g; done`)
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 64, Max: old.Max}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 64, Max: old.Max}))
 	start := time.Now()
 	set := w.changes()
 	w.commit(set)
 	took := time.Since(start)
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &old))
 	t.Logf("%d changes in %s", len(set.Changes), took)
 	if diff := differences(shown, mustTree(t, w.root)); diff != "" {
 		t.Error(diff)

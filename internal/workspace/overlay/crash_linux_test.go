@@ -11,13 +11,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"palyra/internal/must"
 )
 
 // interrupted begins a commit and leaves it wherever do stopped, as a crash
 // would.
 func (w *world) interrupted(set Set, do func(t *transaction) error) {
 	w.t.Helper()
-	err := control(w.layer.upper, func(upper int) error {
+	must.Do(w.t, control(w.layer.upper, func(upper int) error {
 		from := layerSource{dirs: dirCache{root: upper, fd: -1}}
 		defer from.dirs.close()
 		s := set.summary(w.options())
@@ -25,10 +27,7 @@ func (w *world) interrupted(set Set, do func(t *transaction) error) {
 		return control(w.layer.lower, func(root int) error {
 			return t.in(root, w.history, m, "", func() error { return do(t) })
 		})
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	}))
 }
 
 func (w *world) recover(committed bool, want tree) {
@@ -125,9 +124,7 @@ func TestCrash(t *testing.T) {
 		w.interrupted(set, func(t *transaction) error {
 			return errors.Join(t.prepare(ctx), t.apply(&fading{Context: ctx, left: 99}))
 		})
-		if err := setState(filepath.Join(w.history.Dir, "ws", "set-1"), recordPrepared); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, setState(filepath.Join(w.history.Dir, "ws", "set-1"), recordPrepared))
 		w.outside(`echo mine >f`)
 		if _, err := w.history.Recover(map[string]string{"ws": w.root}); err == nil || !strings.Contains(err.Error(), `"f"`) {
 			t.Errorf("got %v", err)
@@ -141,17 +138,14 @@ func TestCrash(t *testing.T) {
 // grep finds a file of that content.
 func grep(t *testing.T, root, content string) (name string) {
 	t.Helper()
-	err := filepath.WalkDir(root, func(at string, d os.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(root, func(at string, d os.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
 			if got, err := os.ReadFile(at); err == nil && string(got) == content {
 				name = at
 			}
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return name
 }
 
@@ -204,12 +198,8 @@ func TestKilled(t *testing.T) {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", committerEnv+"="+strings.Join([]string{w.root, layers, w.history.Dir, fmt.Sprint(looks)}, "\n"))
 		err := cmd.Run()
-		if _, recoverErr := w.history.Recover(map[string]string{"ws": w.root}); recoverErr != nil {
-			t.Fatal(recoverErr)
-		}
-		if err := Sweep(layers); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(w.history.Recover(map[string]string{"ws": w.root}))(t)
+		must.Do(t, Sweep(layers))
 		if left, err := os.ReadDir(layers); err != nil || len(left) != 0 {
 			t.Errorf("layers were left: %v (%v)", left, err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -25,32 +26,21 @@ func FuzzLayer(f *testing.F) {
 		top := t.TempDir()
 		root, layers := filepath.Join(top, "root"), filepath.Join(top, "layers")
 		for _, err := range []error{os.Mkdir(root, 0o755), os.Mkdir(layers, 0o700)} {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 		}
 		canary := newCanary(t, top)
-		l, err := New(Config{Root: root, Name: "ws", Dir: layers, UID: -1, GID: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(New(Config{Root: root, Name: "ws", Dir: layers, UID: -1, GID: -1}))(t)
 		for i := 0; i+2 < len(script) && i < 300; i += 3 {
 			side := root
 			if script[i]&0x80 != 0 {
 				side = l.Upper().Name()
 			}
-			if err := oddEntry(side, canary, script[i]&0x7f, script[i+1], script[i+2]); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, oddEntry(side, canary, script[i]&0x7f, script[i+1], script[i+2]))
 		}
-		if err := l.Begin(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Begin())
 		before := mustTree(t, root)
 		layered(t, l, root, filepath.Join(top, "undo"), before)
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Close())
 		left, err := os.ReadDir(layers)
 		if err != nil || len(left) != 0 {
 			t.Fatalf("left %v (%v)", left, err)
@@ -80,13 +70,8 @@ func layered(t *testing.T, l *Layer, root, undo string, before tree) {
 		}
 		return
 	}
-	if err := l.Begin(); err != nil {
-		t.Fatal(err)
-	}
-	again, err := l.Changes(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Begin())
+	again := must.Get(l.Changes(t.Context()))(t)
 	for _, c := range again.Changes {
 		if c.Was != c.Is {
 			t.Errorf("%q is %+v and should be %+v", c.Path, c.Was, c.Is)
@@ -96,9 +81,7 @@ func layered(t *testing.T, l *Layer, root, undo string, before tree) {
 		return
 	}
 	o.ID = "b"
-	if _, err := o.History.Undo(context.Background(), root, "ws", "a", o); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(o.History.Undo(context.Background(), root, "ws", "a", o))(t)
 	if diff := differences(before, mustTree(t, root)); diff != "" {
 		t.Fatalf("undone, and not restored:\n%s", diff)
 	}

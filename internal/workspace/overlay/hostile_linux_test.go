@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -66,9 +67,7 @@ func TestLongPathsAreBounded(t *testing.T) {
 			at, err = next, openErr
 		}
 		for i := range test.files {
-			if err := unix.Symlinkat("x", at, fmt.Sprint(i)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, unix.Symlinkat("x", at, fmt.Sprint(i)))
 		}
 		unix.Close(at)
 		if _, err := w.layer.Changes(t.Context()); reason.Of(err) != test.want {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"palyra/internal/canonical"
+	"palyra/internal/must"
 )
 
 // insideEnv makes the test binary the first process of a user namespace that
@@ -116,11 +117,7 @@ func treeOf(root string) (tree, error) {
 
 func mustTree(t *testing.T, root string) tree {
 	t.Helper()
-	all, err := treeOf(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
+	return must.Get(treeOf(root))(t)
 }
 
 // differences says in words how two trees differ.
@@ -158,9 +155,7 @@ type world struct {
 func newWorld(t *testing.T, script string) *world {
 	t.Helper()
 	w := &world{t: t, root: filepath.Join(t.TempDir(), "workspace")}
-	if err := os.Mkdir(w.root, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(w.root, 0o755))
 	w.canary = newCanary(t, filepath.Dir(w.root))
 	w.outside(script)
 	w.history = History{Dir: filepath.Join(t.TempDir(), "undo")}
@@ -178,13 +173,8 @@ const canaryEnv = "CANARY"
 func newCanary(t testing.TB, dir string) string {
 	t.Helper()
 	name := filepath.Join(dir, "canary")
-	if err := os.WriteFile(name, []byte("canary\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	before, err := os.Lstat(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(name, []byte("canary\n"), 0o600))
+	before := must.Get(os.Lstat(name))(t)
 	t.Cleanup(func() {
 		content, err := os.ReadFile(name)
 		if err != nil || string(content) != "canary\n" {
@@ -215,24 +205,15 @@ func (w *world) renew(more ...func(*Config)) {
 	for _, m := range more {
 		m(&c)
 	}
-	l, err := New(c)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			w.t.Error(err)
-		}
-	})
+	l := must.Get(New(c))(w.t)
+	w.t.Cleanup(func() { must.Check(w.t, l.Close()) })
 	w.layer = l
 }
 
 // inside works in the overlay and returns the tree that the kernel showed.
 func (w *world) inside(args ...string) tree {
 	w.t.Helper()
-	if err := w.layer.Begin(); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, w.layer.Begin())
 	cmd := exec.Command(os.Args[0], args...)
 	// A binary with the race detector sleeps a second before it ends.
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", canaryEnv+"="+w.canary, insideEnv+"="+strings.Join([]string{w.root, w.layer.Upper().Name(), w.layer.Work().Name(), w.t.TempDir()}, "\n"))
@@ -248,19 +229,13 @@ func (w *world) inside(args ...string) tree {
 		w.t.Fatalf("working in the overlay (enable unprivileged user namespaces): %v: %s", err, stderr.String())
 	}
 	var shown tree
-	if err := json.Unmarshal(out, &shown); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, json.Unmarshal(out, &shown))
 	return shown
 }
 
 func (w *world) changes() Set {
 	w.t.Helper()
-	set, err := w.layer.Changes(w.t.Context())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return set
+	return must.Get(w.layer.Changes(w.t.Context()))(w.t)
 }
 
 func (w *world) options() Options {
@@ -270,10 +245,7 @@ func (w *world) options() Options {
 
 func (w *world) commit(set Set) Applied {
 	w.t.Helper()
-	applied, err := w.layer.Commit(w.t.Context(), set, w.options())
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	applied := must.Get(w.layer.Commit(w.t.Context(), set, w.options()))(w.t)
 	if applied.Left != nil {
 		w.t.Fatal(applied.Left)
 	}
@@ -292,9 +264,7 @@ func classesOf(set Set) map[string]string {
 // whiteoutAt marks a name as deleted, as the overlay does.
 func whiteoutAt(t testing.TB, name string) {
 	t.Helper()
-	if err := unix.Mknod(name, unix.S_IFCHR, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Mknod(name, unix.S_IFCHR, 0))
 }
 
 func sum(text string) string { return canonical.Digest([]byte(text)) }
@@ -303,10 +273,6 @@ func sum(text string) string { return canonical.Digest([]byte(text)) }
 func (w *world) write(top, name, content string) {
 	w.t.Helper()
 	full := filepath.Join(top, name)
-	if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
-		w.t.Fatal(err)
-	}
-	if err := os.WriteFile(full, []byte(content), 0o644); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, os.MkdirAll(filepath.Dir(full), 0o755))
+	must.Do(w.t, os.WriteFile(full, []byte(content), 0o644))
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -91,9 +92,7 @@ func TestCommitIsWhatTheKernelShows(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, ":")
-			if err := scramble(w.root, fmt.Sprint(seed+1000), w.canary); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, scramble(w.root, fmt.Sprint(seed+1000), w.canary))
 			before := mustTree(t, w.root)
 			shown := w.inside("random", fmt.Sprint(seed), w.canary)
 			set := w.changes()
@@ -107,9 +106,7 @@ func TestCommitIsWhatTheKernelShows(t *testing.T) {
 			if len(set.Changes) == 0 {
 				return
 			}
-			if _, err := w.history.Undo(t.Context(), w.root, "ws", applied.Summary.ID, w.options()); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(w.history.Undo(t.Context(), w.root, "ws", applied.Summary.ID, w.options()))(t)
 			if diff := differences(before, mustTree(t, w.root)); diff != "" {
 				t.Fatalf("undoing did not restore the workspace:\n%s", diff)
 			}
@@ -124,14 +121,10 @@ func TestCommitIsWhatTheKernelShows(t *testing.T) {
 func TestScrambleStaysInside(t *testing.T) {
 	top := t.TempDir()
 	dir, outside := filepath.Join(top, "dir"), newCanary(t, top)
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(dir, 0o755))
 	links := 0
 	for seed := range 100 {
-		if err := scramble(dir, fmt.Sprint(seed), outside); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, scramble(dir, fmt.Sprint(seed), outside))
 		for _, what := range mustTree(t, dir) {
 			if what == outside {
 				links++
@@ -142,16 +135,11 @@ func TestScrambleStaysInside(t *testing.T) {
 		t.Errorf("%d links led out, and beside them stand %v (%v)", links, entries, err)
 	}
 
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must.Get(os.OpenRoot(dir))(t)
 	defer root.Close()
 	own := filepath.Join(top, "own")
 	for _, err := range []error{os.WriteFile(own, nil, 0o600), root.Symlink(own, "link")} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	if err := root.WriteFile("link", []byte("x"), 0o600); err == nil || read(t, own) != "" {
 		t.Errorf("the root let a write out: %v", err)
@@ -169,20 +157,14 @@ func TestChangedWhileTheProgramRan(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, "echo old > f; echo still > h")
-			if err := w.layer.Begin(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, w.layer.Begin())
 			w.tick()
 			w.outside(script)
-			if err := os.WriteFile(filepath.Join(w.layer.Upper().Name(), "h"), []byte("new"), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(filepath.Join(w.layer.Upper().Name(), "h"), []byte("new"), 0o644))
 			if set := w.changes(); len(set.Changes) != 1 { // the control: f alone was changed
 				t.Fatalf("changes = %+v", set.Changes)
 			}
-			if err := os.WriteFile(filepath.Join(w.layer.Upper().Name(), "f"), []byte("mine\n"), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(filepath.Join(w.layer.Upper().Name(), "f"), []byte("mine\n"), 0o644))
 			if _, err := w.layer.Changes(t.Context()); reason.Of(err) != reason.CommitConflict {
 				t.Fatalf("Changes: %v, want a conflict", err)
 			}
@@ -196,9 +178,7 @@ func (w *world) tick() {
 	w.t.Helper()
 	for {
 		var now unix.Timespec
-		if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now); err != nil {
-			w.t.Fatal(err)
-		}
+		must.Do(w.t, unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now))
 		if after(now, w.layer.since) {
 			return
 		}
@@ -210,9 +190,7 @@ func (w *world) tick() {
 func TestHardLink(t *testing.T) {
 	w := newWorld(t, "echo old > f; echo old > single")
 	outside := filepath.Join(t.TempDir(), "alias")
-	if err := os.Link(filepath.Join(w.root, "f"), outside); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Link(filepath.Join(w.root, "f"), outside))
 	w.inside("sh", "echo new > f; echo new > single")
 	set := w.changes()
 	if got := classesOf(set); got["f"] != string(ClassHardLink) || got["single"] != "" {

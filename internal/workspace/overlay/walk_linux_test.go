@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"palyra/internal/must"
 	"palyra/internal/reason"
 )
 
@@ -23,49 +24,28 @@ func TestRemoveTree(t *testing.T) {
 	t.Parallel()
 	top := t.TempDir()
 	canary := filepath.Join(top, "canary")
-	if err := os.WriteFile(canary, []byte("x"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(canary, []byte("x"), 0o644))
 	tree := filepath.Join(top, "tree")
-	if err := os.MkdirAll(filepath.Join(tree, "closed", "in"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	at, err := unix.Open(tree, unix.O_DIRECTORY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Join(tree, "closed", "in"), 0o755))
+	at := must.Get(unix.Open(tree, unix.O_DIRECTORY, 0))(t)
 	name := strings.Repeat("d", 200)
 	for range 60 { // 12,000 bytes of path
-		if err := errors.Join(unix.Mkdirat(at, name, 0o755), unix.Symlinkat(top, at, "out"), unix.Mknodat(at, "w", unix.S_IFCHR, 0), unix.Mkfifoat(at, "p", 0)); err != nil {
-			t.Fatal(err)
-		}
-		next, err := unix.Openat(at, name, unix.O_DIRECTORY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(unix.Mkdirat(at, name, 0o755), unix.Symlinkat(top, at, "out"), unix.Mknodat(at, "w", unix.S_IFCHR, 0), unix.Mkfifoat(at, "p", 0)))
+		next := must.Get(unix.Openat(at, name, unix.O_DIRECTORY, 0))(t)
 		unix.Close(at)
 		at = next
 	}
 	unix.Close(at)
 	for i := range 10_000 {
-		if err := os.WriteFile(filepath.Join(tree, fmt.Sprintf("\xff\n%d", i)), nil, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(tree, fmt.Sprintf("\xff\n%d", i)), nil, 0))
 	}
 	for _, closed := range []string{"closed/in", "closed"} {
-		if err := os.Chmod(filepath.Join(tree, closed), 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(filepath.Join(tree, closed), 0))
 	}
-	dir, err := os.Open(top)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.Open(top))(t)
 	defer dir.Close()
 	for range 2 { // the second time there is nothing
-		if err := RemoveTree(dir, "tree"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, RemoveTree(dir, "tree"))
 	}
 	left, err := os.ReadDir(top)
 	if err != nil || len(left) != 1 {
@@ -74,9 +54,7 @@ func TestRemoveTree(t *testing.T) {
 	if got := read(t, canary); got != "x" {
 		t.Errorf("the canary is %q", got)
 	}
-	if err := os.Symlink(top, filepath.Join(top, "link")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink(top, filepath.Join(top, "link")))
 	if err := RemoveTree(dir, "link"); err != nil || read(t, canary) != "x" {
 		t.Errorf("a link was followed (%v)", err)
 	}
@@ -120,9 +98,7 @@ func TestNoChange(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `echo 1 >f; mkdir d; echo 2 >d/g; ln -s f l`)
 	up := w.layer.Upper().Name()
-	if err := os.WriteFile(filepath.Join(up, "f"), []byte("1\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(up, "f"), []byte("1\n"), 0o644))
 	w.inside("sh", `touch d/g d; echo x >new; rm new; chmod 600 d/g; chmod 644 d/g; touch -h l; cat f`)
 	if set := w.changes(); len(set.Changes) != 0 {
 		t.Errorf("changes: %q", classesOf(set))
@@ -205,21 +181,15 @@ func TestOrdinaryUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		return
 	}
-	dir, err := os.MkdirTemp("", "overlay")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "overlay"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	const nobody = 65534
 	binary := filepath.Join(dir, "test")
-	content, err := os.ReadFile(os.Args[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(os.Args[0]))(t)
 	// What other tests start meanwhile would hold the binary open for writing,
 	// so that it could not be started (ETXTBSY, execve(2)).
 	syscall.ForkLock.RLock()
-	err = os.WriteFile(binary, content, 0o755)
+	err := os.WriteFile(binary, content, 0o755)
 	syscall.ForkLock.RUnlock()
 	if err = errors.Join(err, os.Mkdir(filepath.Join(dir, "tmp"), 0o755), os.Chmod(dir, 0o755), os.Chown(filepath.Join(dir, "tmp"), nobody, nobody)); err != nil {
 		t.Fatal(err)

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"palyra/internal/must"
 )
 
 // User is the ordinary user of a test that is root. It belongs to no account.
@@ -18,25 +20,16 @@ const User = 31337
 // user can start it. It finds order, as JSON, in a variable.
 func Again(t testing.TB, variable string, order any) *exec.Cmd {
 	t.Helper()
-	program, err := Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-	binary, err := os.ReadFile("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := json.Marshal(order)
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := must.Get(Helper())(t)
+	binary := must.Get(os.ReadFile("/proc/self/exe"))(t)
+	text := must.Get(json.Marshal(order))(t)
 	dir := Dir(t)
 	name, helper := filepath.Join(dir, "child.test"), filepath.Join(dir, "palyra-init")
 	OpenPath(t, name)
 	// A process that is forked meanwhile would hold the binary open for writing,
 	// so that it could not be started (ETXTBSY, execve(2)).
 	syscall.ForkLock.RLock()
-	err = os.WriteFile(name, binary, 0o600)
+	err := os.WriteFile(name, binary, 0o600)
 	syscall.ForkLock.RUnlock()
 	if err = errors.Join(err, os.Chmod(name, 0o755)); err != nil { //nolint:gosec // others are to start it
 		t.Fatal(err)
@@ -64,12 +57,9 @@ func Demote(t testing.TB, cmd *exec.Cmd, trees ...string) {
 // GiveAway gives a tree to User, who may pass the directories above it.
 func GiveAway(t testing.TB, root string) {
 	t.Helper()
-	err := filepath.WalkDir(root, func(name string, _ os.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(root, func(name string, _ os.DirEntry, err error) error {
 		return errors.Join(err, os.Lchown(name, User, User))
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	OpenPath(t, root)
 }
 

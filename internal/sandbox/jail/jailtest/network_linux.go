@@ -14,16 +14,14 @@ import (
 
 	"palyra/internal/egress"
 	"palyra/internal/egress/proxy"
+	"palyra/internal/must"
 	"palyra/internal/sandbox"
 )
 
 // Grant lets a program reach some hosts.
 func Grant(t testing.TB, hosts ...string) *egress.Reach {
 	t.Helper()
-	allow, err := egress.ParseRules(hosts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	allow := must.Get(egress.ParseRules(hosts))(t)
 	return &egress.Reach{Rules: egress.Rules{Allow: allow}}
 }
 
@@ -48,10 +46,7 @@ func NewWorld(t testing.TB, names map[string][]string) *World {
 			w.Names[name] = append(w.Names[name], netip.MustParseAddr(a))
 		}
 	}
-	var err error
-	if w.server, err = net.Listen("tcp4", "127.0.0.1:0"); err != nil {
-		t.Fatal(err)
-	}
+	w.server = must.Get(net.Listen("tcp4", "127.0.0.1:0"))(t)
 	w.clients.Go(w.serve)
 	t.Cleanup(func() {
 		w.server.Close()
@@ -148,10 +143,7 @@ func ReadAsked(t testing.TB, out []byte) []Asked {
 		if len(f) != 3 {
 			t.Fatalf("the program printed %q", out)
 		}
-		took, err := strconv.Atoi(f[2])
-		if err != nil {
-			t.Fatal(err)
-		}
+		took := must.Get(strconv.Atoi(f[2]))(t)
 		list = append(list, Asked{f[0], f[1], took})
 	}
 	return list

@@ -8,26 +8,21 @@ import (
 	"testing"
 	"time"
 
+	"palyra/internal/must"
 	"palyra/internal/sandbox"
 )
 
 // Dir returns an empty directory whose path holds no link.
 func Dir(t testing.TB) string {
 	t.Helper()
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 }
 
 // Workspace returns a directory as a careful owner has it: 0700.
 func Workspace(t testing.TB) string {
 	t.Helper()
 	root := filepath.Join(Dir(t), "work")
-	if err := os.Mkdir(root, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(root, 0o700))
 	return root
 }
 
@@ -44,12 +39,8 @@ func OpenPath(t testing.TB, name string) {
 // WriteFile writes a file of exactly that mode.
 func WriteFile(t testing.TB, name, content string, mode os.FileMode) {
 	t.Helper()
-	if err := os.WriteFile(name, []byte(content), mode); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(name, mode); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(name, []byte(content), mode))
+	must.Do(t, os.Chmod(name, mode))
 }
 
 // Spec is a spec for a program found as the product finds it.
@@ -59,10 +50,7 @@ func Spec(t testing.TB, root string, argv ...string) sandbox.Spec {
 	if strings.HasPrefix(name, "./") {
 		name = filepath.Join(root, name)
 	}
-	p, err := sandbox.ResolveExecutable(name, sandbox.SearchPath())
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(sandbox.ResolveExecutable(name, sandbox.SearchPath()))(t)
 	return sandbox.Spec{
 		Argv: argv, Executable: p.Executable, WorkspaceRoot: root, WorkspaceName: "work", Workspace: sandbox.Direct,
 		Limits: sandbox.Limits{Wall: 2 * time.Minute}, // only a guard, also on a slow machine
@@ -81,11 +69,7 @@ func Run(t testing.TB, r sandbox.Runner, s sandbox.Spec) sandbox.Report {
 	t.Helper()
 	report, err := r.Run(t.Context(), s)
 	if report.Layer != nil {
-		t.Cleanup(func() {
-			if err := report.Layer.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+		t.Cleanup(func() { must.Check(t, report.Layer.Close()) })
 	}
 	if err != nil {
 		t.Fatalf("Run: %v\nstderr: %s", err, report.Stderr.Head)

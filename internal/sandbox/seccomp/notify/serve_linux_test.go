@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"palyra/internal/must"
 	"palyra/internal/sandbox/seccomp"
 )
 
@@ -36,19 +37,14 @@ func startChild(t *testing.T, names ...string) *child {
 // startProgram is startChild with this binary at another path.
 func startProgram(t *testing.T, path string, names ...string) *child {
 	t.Helper()
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair := must.Get(unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
 	theirs := os.NewFile(uintptr(pair[1]), "socket")
 	defer theirs.Close()
 	c := &child{cmd: exec.Command(path, names...), socket: os.NewFile(uintptr(pair[0]), "socket")}
 	c.cmd.Env = append(os.Environ(), childMode+"=1", "GORACE=atexit_sleep_ms=0")
 	c.cmd.ExtraFiles = []*os.File{theirs}
 	c.cmd.Stdout, c.cmd.Stderr = &c.out, &c.err
-	if err := c.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.cmd.Start())
 	t.Cleanup(func() {
 		c.socket.Close()
 		_ = c.cmd.Process.Kill()
@@ -63,29 +59,18 @@ func (c *child) takeListener(t *testing.T) *os.File {
 	t.Helper()
 	control := make([]byte, unix.CmsgSpace(4))
 	_, n, _, _, err := unix.Recvmsg(int(c.socket.Fd()), make([]byte, 1), control, unix.MSG_CMSG_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	messages, err := unix.ParseSocketControlMessage(control[:n])
 	if err != nil || len(messages) != 1 {
 		t.Fatalf("no listener came: %v, %s", err, &c.err)
 	}
-	fds, err := unix.ParseUnixRights(&messages[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := Open(fds[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
+	fds := must.Get(unix.ParseUnixRights(&messages[0]))(t)
+	return must.Get(Open(fds[0]))(t)
 }
 
 func (c *child) release(t *testing.T) {
 	t.Helper()
-	if _, err := c.socket.Write([]byte{0}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.socket.Write([]byte{0}))(t)
 }
 
 // errnos waits for the child and returns what its calls came to.
@@ -142,10 +127,7 @@ func TestServe(t *testing.T) {
 	c.release(t)
 	errnos := c.errnos(t)
 	log := wait(t, done)
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Get(os.Executable())(t)
 	left := log.Violations
 	for i, a := range attempts {
 		if errnos[i] != a.want {
@@ -223,18 +205,13 @@ func TestSignalsDoNotRepeatCalls(t *testing.T) {
 func TestNobodyAnswers(t *testing.T) {
 	c := startChild(t, "mount", "mount", "getpid")
 	c.release(t)
-	conn, err := c.listener.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(c.listener.SyscallConn())(t)
 	waiting := func(fd uintptr) bool {
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 		n, err := unix.Poll(fds, 0)
 		return n > 0 || err != nil
 	}
-	if err := conn.Read(waiting); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, conn.Read(waiting))
 	c.listener.Close()
 	if got, want := c.errnos(t), []unix.Errno{unix.ENOSYS, unix.ENOSYS, 0}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
@@ -259,10 +236,7 @@ func TestClosingEndsServe(t *testing.T) {
 }
 
 func TestServeWantsAPollableFile(t *testing.T) {
-	f, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Open(os.DevNull))(t)
 	defer f.Close()
 	if _, err := Serve(f, nil); err == nil {
 		t.Error("a file that cannot be waited on was taken")
@@ -273,22 +247,12 @@ func TestServeWantsAPollableFile(t *testing.T) {
 // be open for writing, and could not be started.
 func unnamed(t *testing.T, name string) *os.File {
 	t.Helper()
-	text, err := os.ReadFile("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
-	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("/proc/self/exe"))(t)
+	fd := must.Get(unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING))(t)
 	f := os.NewFile(uintptr(fd), name)
 	t.Cleanup(func() { f.Close() })
-	if _, err := f.Write(text); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(f.Write(text))(t)
+	must.Get(unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK))(t)
 	return f
 }
 

@@ -1,0 +1,106 @@
+package process
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// Environment is what every process under test gets: nothing of the person's
+// own settings.
+func Environment(home string) []string {
+	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "LANG=C.UTF-8"}
+}
+
+// Result is a process that has ended.
+type Result struct {
+	Args     []string
+	Code     int
+	Out, Err string
+}
+
+// Want fails unless the process ended with the exit code and its messages hold
+// all of says.
+func (r Result) Want(t *testing.T, code int, says ...string) {
+	t.Helper()
+	if r.Code != code {
+		t.Fatalf("%v: exit code %d, want %d\nstdout: %s\nstderr: %s", r.Args, r.Code, code, r.Out, r.Err)
+	}
+	for _, text := range says {
+		if !strings.Contains(r.Err, text) {
+			t.Errorf("%v does not say %q:\n%s", r.Args, text, r.Err)
+		}
+	}
+}
+
+// Finish runs a process to its end.
+func Finish(t *testing.T, cmd *exec.Cmd) Result {
+	t.Helper()
+	var out, msg bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &msg
+	err := Run(cmd)
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("%v: %v", cmd.Args, err)
+	}
+	return Result{Args: cmd.Args[1:], Code: cmd.ProcessState.ExitCode(), Out: out.String(), Err: msg.String()}
+}
+
+// Child is a process that runs beside its test.
+type Child struct {
+	Cmd *exec.Cmd
+	// Out and Err are what it writes.
+	Out, Err *Output
+	// Ended is closed when it is gone.
+	Ended chan struct{}
+}
+
+// Begin starts a process and does not wait for it. What still runs when the
+// test ends is killed.
+func Begin(t *testing.T, cmd *exec.Cmd) *Child {
+	t.Helper()
+	c := begin(t, cmd, NewOutput(), NewOutput())
+	t.Cleanup(func() {
+		_ = c.Cmd.Process.Kill()
+		<-c.Ended
+	})
+	return c
+}
+
+func begin(t *testing.T, cmd *exec.Cmd, out, msg *Output) *Child {
+	t.Helper()
+	c := &Child{Cmd: cmd, Out: out, Err: msg, Ended: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = c.Out, c.Err
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = cmd.Wait()
+		close(c.Ended)
+	}()
+	return c
+}
+
+// Wait waits for the end.
+func (c *Child) Wait(t *testing.T) Result {
+	t.Helper()
+	if !Ended(c.Ended) {
+		t.Fatalf("%v (process %d) did not end\nstdout: %s\nstderr: %s", c.Cmd.Args, c.Cmd.Process.Pid, c.Out, c.Err)
+	}
+	return Result{Args: c.Cmd.Args[1:], Code: c.Cmd.ProcessState.ExitCode(), Out: c.Out.String(), Err: c.Err.String()}
+}
+
+// End asks the process to end, and kills one that does not.
+func (c *Child) End(t *testing.T) {
+	t.Helper()
+	_ = c.Cmd.Process.Signal(syscall.SIGTERM)
+	if !Ended(c.Ended) {
+		_ = c.Cmd.Process.Kill()
+		<-c.Ended
+		t.Errorf("process %d had to be killed", c.Cmd.Process.Pid)
+	}
+}
