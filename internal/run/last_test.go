@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 
 	"palyra/internal/journal"
+	"palyra/internal/must"
 	"palyra/internal/run"
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
@@ -14,10 +15,7 @@ import (
 // wantLast asks how far the tape goes.
 func (w *world) wantLast(id string, want int64) {
 	w.t.Helper()
-	r, err := w.Get(context.Background(), id)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	r := must.Get(w.Get(context.Background(), id))(w.t)
 	if got, err := w.LastSequence(context.Background(), r); got != want || err != nil {
 		w.t.Errorf("the tape goes to %d, %v, want %d", got, err, want)
 	}
@@ -75,10 +73,7 @@ func TestLastSequenceOfARunThatGoesOn(t *testing.T) {
 		w.DropTape(r.ID)
 		wantTapeTo("attestation")
 		w.LoseTape(r.ID)
-		stored, err := w.store.Events(t.Context(), journal.Filter{Run: r.ID, Newest: true, Limit: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		stored := must.Get(w.store.Events(t.Context(), journal.Filter{Run: r.ID, Newest: true, Limit: 1}))(t)
 		w.wantLast(r.ID, stored[0].Seq*run.PerEvent+run.PerEvent>>8) // the attestation comes after the result
 	})
 }

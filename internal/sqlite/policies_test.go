@@ -10,6 +10,7 @@ import (
 
 	"palyra/internal/event"
 	"palyra/internal/journal"
+	"palyra/internal/must"
 	"palyra/internal/policyadmin/policyadmintest"
 	"palyra/internal/reason"
 	"palyra/internal/sqlite"
@@ -43,14 +44,9 @@ func TestPolicySnapshots(t *testing.T) {
 // An activation lasts over a restart.
 func TestActivatedPolicy(t *testing.T) {
 	path := t.TempDir() + "/palyra.db"
-	db, err := sqlite.Open(t.Context(), path, sqlite.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(sqlite.Open(t.Context(), path, sqlite.Options{}))(t)
 	policyadmintest.Keep(t, db, "sha256:b", "user:a", true)
-	if err := db.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.Close(t.Context()))
 	policyadmintest.WantActivated(t, sqlitetest.OpenAt(t, path, sqlite.Options{}), "sha256:b")
 }
 
@@ -58,7 +54,7 @@ func TestActivatedPolicy(t *testing.T) {
 // have, from the journal; its snapshots have no inputs.
 func TestMigrationFillsPolicyVersions(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "palyra.db")
-	err := sqlite.MakeOld(path, 6, func(c *sqlite.Conn) error {
+	must.Do(t, sqlite.MakeOld(path, 6, func(c *sqlite.Conn) error {
 		var head journal.Head
 		var errs []error
 		for n, d := range []struct{ actor, version string }{{"user:first", "sha256:a"}, {"user:later", "sha256:a"}, {"user:b", "sha256:b"}} {
@@ -73,15 +69,9 @@ func TestMigrationFillsPolicyVersions(t *testing.T) {
 			errs = append(errs, c.Query("INSERT INTO policy_versions (version, sources, at) VALUES (?1, ?2, 1)", nil, version, []byte(`[]`)))
 		}
 		return errors.Join(append(errs, c.Query("INSERT INTO snapshots (digest, content, at) VALUES ('sha256:s', ?1, 1)", nil, []byte(`{}`)))...)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	db := sqlitetest.OpenAt(t, path, sqlite.Options{})
-	list, err := db.PolicyVersions(t.Context(), 0, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(db.PolicyVersions(t.Context(), 0, 10))(t)
 	got := ""
 	for _, v := range list {
 		got += fmt.Sprintf("%s %s %d; ", v.Version, v.LoadedBy, v.Policies)

@@ -14,6 +14,7 @@ import (
 	"palyra/internal/canonical"
 	"palyra/internal/event"
 	"palyra/internal/journal"
+	"palyra/internal/must"
 	"palyra/internal/policyadmin"
 	"palyra/internal/reason"
 )
@@ -44,17 +45,12 @@ func Journaled(s policyadmin.Store, events func(context.Context, journal.Filter)
 		Store: s,
 		Events: func(t *testing.T, code event.Code) int {
 			t.Helper()
-			list, err := events(t.Context(), journal.Filter{Code: string(code)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			list := must.Get(events(t.Context(), journal.Filter{Code: string(code)}))(t)
 			return len(list)
 		},
 		Append: func(t *testing.T, d event.Draft) {
 			t.Helper()
-			if err := appendTo(t.Context(), d); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, appendTo(t.Context(), d))
 		},
 	}
 }
@@ -74,9 +70,7 @@ func Keep(t *testing.T, s policyadmin.Store, version, by string, activated bool)
 		Version: version, Sources: []byte(`["` + version + `"]`), SnapshotDigest: canonical.Digest(snapshot), Snapshot: snapshot,
 		Inputs: []byte(`{"of":"` + version + `"}`), Policies: 7, LoadedBy: by, Activated: activated,
 	}
-	if err := s.PutPolicySet(t.Context(), p, draft(event.PolicyLoaded)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.PutPolicySet(t.Context(), p, draft(event.PolicyLoaded)))
 	return p
 }
 
@@ -115,9 +109,7 @@ func inputsOnce(t *testing.T, s Fixture) {
 		if p.Inputs = []byte(inputs); inputs == "" {
 			p.Inputs = nil
 		}
-		if err := s.PutPolicySet(t.Context(), p, draft(event.PolicyLoaded)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.PutPolicySet(t.Context(), p, draft(event.PolicyLoaded)))
 		want := inputs
 		if inputs == "other" {
 			want = "{}" // what is kept stays
@@ -135,10 +127,7 @@ func versions(t *testing.T, s Fixture) {
 	var names []string
 	var before int64
 	for {
-		page, err := s.PolicyVersions(t.Context(), before, 2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must.Get(s.PolicyVersions(t.Context(), before, 2))(t)
 		for _, v := range page {
 			names = append(names, v.Version)
 			if v.LoadedBy != "user:"+v.Version || v.Policies != 7 || v.At.IsZero() || string(v.Sources) != `["`+v.Version+`"]` {
@@ -172,9 +161,7 @@ func activations(t *testing.T, s Fixture) {
 	Keep(t, s, "sha256:c", "user:a", false)
 	WantActivated(t, s, "")
 	Keep(t, s, "sha256:a", "user:a", true)
-	if err := s.EndActivation(t.Context(), draft(event.PolicyReset)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.EndActivation(t.Context(), draft(event.PolicyReset)))
 	WantActivated(t, s, "")
 	if n := s.Events(t, event.PolicyReset); n != 1 {
 		t.Errorf("%d events", n)
@@ -190,10 +177,7 @@ func activations(t *testing.T, s Fixture) {
 func pins(t *testing.T, s Fixture) {
 	want := func(list ...policyadmin.Pin) {
 		t.Helper()
-		got, err := s.Pins(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(s.Pins(t.Context()))(t)
 		if diff := cmp.Diff(list, got, cmpopts.IgnoreFields(policyadmin.Pin{}, "At"), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("pins (-want +got):\n%s", diff)
 		}
@@ -209,17 +193,13 @@ func pins(t *testing.T, s Fixture) {
 	want()
 	b := policyadmin.Pin{Tool: "b", Digest: "sha256:1", Definition: []byte(`{"name":"b"}`)}
 	a := policyadmin.Pin{Tool: "a", Digest: "sha256:2", Definition: []byte(`{"name":"a"}`)}
-	if err := put([]event.Draft{draft(event.ToolPinned)}, b, a); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, put([]event.Draft{draft(event.ToolPinned)}, b, a))
 	want(a, b)
 	if n := s.Events(t, event.ToolPinned); n != 1 {
 		t.Errorf("%d events were appended, want 1", n)
 	}
 	a.Digest, a.Definition, a.Refused = "sha256:3", []byte(`{"name":"a","title":"A"}`), "sha256:4"
-	if err := put(nil, a); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, put(nil, a))
 	want(a, b)
 	// An event that cannot be appended takes its pins with it.
 	if err := put([]event.Draft{unwritable}, policyadmin.Pin{Tool: "c", Digest: "sha256:5", Definition: []byte(`{}`)}); err == nil {

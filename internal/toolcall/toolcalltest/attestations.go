@@ -9,6 +9,7 @@ import (
 
 	"palyra/internal/attest"
 	"palyra/internal/event"
+	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/toolcall"
 )
@@ -48,14 +49,8 @@ func attestationsListed(t *testing.T, store Archive) {
 	}
 	ignore := cmpopts.IgnoreFields(attest.Stored{}, "CreatedAt", "Position")
 	for _, w := range want {
-		byID, err := store.Attestation(t.Context(), w.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		byProposal, err := store.AttestationByProposal(t.Context(), w.ProposalID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		byID := must.Get(store.Attestation(t.Context(), w.ID))(t)
+		byProposal := must.Get(store.AttestationByProposal(t.Context(), w.ProposalID))(t)
 		if diff := cmp.Diff(w, byID, ignore); diff != "" || byID.CreatedAt.IsZero() {
 			t.Errorf("by id, at %s:\n%s", byID.CreatedAt, diff)
 		}
@@ -65,10 +60,7 @@ func attestationsListed(t *testing.T, store Archive) {
 	}
 	var got []attest.Stored
 	for before := int64(0); ; before = got[len(got)-1].Position {
-		page, err := store.Attestations(t.Context(), before, 2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must.Get(store.Attestations(t.Context(), before, 2))(t)
 		if len(page) == 0 {
 			break
 		}
