@@ -2,7 +2,6 @@ package approval
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"palyra/internal/access"
@@ -24,28 +23,8 @@ func (d *Desk) Decide(ctx context.Context, caller access.Caller, id string, b Ba
 	if err != nil {
 		return Record{}, err
 	}
-	for {
-		rec, err := d.store.Record(ctx, id)
-		if err != nil {
-			return Record{}, notFound(err, "approval", id)
-		}
-		if err := d.mayVote(ctx, caller, rec, b); err != nil {
-			return Record{}, err
-		}
-		after, err := d.cast(ctx, caller, rec, b)
-		switch {
-		case errors.Is(err, errLate):
-			return Record{}, d.expireNow(ctx, id)
-		case reason.Of(err) != reason.ApprovalConflict:
-			return d.live(after), err
-		}
-		// The record changed between reading it and voting. If it is pending
-		// still, another vote came in, and this one is judged anew with it:
-		// each time round somebody has voted, so this ends.
-		if now, readErr := d.store.Record(ctx, id); readErr != nil || now.State != Pending || ctx.Err() != nil {
-			return Record{}, err
-		}
-	}
+	return d.change(ctx, id, Pending, func(rec Record) error { return d.mayVote(ctx, caller, rec, b) },
+		func(rec Record) (Record, error) { return d.cast(ctx, caller, rec, b) })
 }
 
 // mayVote checks everything about a vote that needs no unit. The right to

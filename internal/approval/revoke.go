@@ -29,25 +29,38 @@ func (d *Desk) close(ctx context.Context, caller access.Caller, id, why string, 
 	if err := checkReason(why); err != nil {
 		return Record{}, err
 	}
+	return d.change(ctx, id, from, func(rec Record) error {
+		if err := d.mayClose(ctx, caller, rec); err != nil {
+			return err
+		}
+		if rec.State != from {
+			return conflict(rec)
+		}
+		return nil
+	}, func(rec Record) (Record, error) { return move(ctx, rec, caller.Principal.String(), why) })
+}
+
+// change lets a caller who may change a record, and tries again when something
+// else of it changed in between, as long as its state is the same.
+func (d *Desk) change(ctx context.Context, id string, from State, may func(Record) error, move func(Record) (Record, error)) (Record, error) {
 	for {
 		rec, err := d.store.Record(ctx, id)
 		if err != nil {
 			return Record{}, notFound(err, "approval", id)
 		}
-		if err := d.mayClose(ctx, caller, rec); err != nil {
+		if err := may(rec); err != nil {
 			return Record{}, err
 		}
-		if rec.State != from {
-			return Record{}, conflict(rec)
-		}
-		after, err := move(ctx, rec, caller.Principal.String(), why)
+		after, err := move(rec)
 		if errors.Is(err, errLate) {
 			return Record{}, d.expireNow(ctx, id)
 		}
 		if reason.Of(err) != reason.ApprovalConflict {
 			return d.live(after), err
 		}
-		// Read again: a vote may have come in that leaves it in its state.
+		// The record changed between reading and changing it. If its state is the
+		// same still, a vote came in, and the change is judged anew with it: each
+		// time round somebody has voted, so this ends.
 		if now, readErr := d.store.Record(ctx, id); readErr != nil || now.State != from || ctx.Err() != nil {
 			return Record{}, err
 		}

@@ -138,9 +138,16 @@ func identityOf(info workspace.Info) tool.FileIdentity {
 	return id
 }
 
-// prepared is a call about what was seen.
-func (s *seen) prepared(run func(context.Context, tool.Call) tool.Report) tool.Prepared {
-	return tool.Prepared{Plan: s.plan, Run: run, Close: s.close}
+// prepared is a call about what was seen, whose result do returns.
+func (s *seen) prepared(version string, do func(context.Context, tool.Call) (any, error)) tool.Prepared {
+	return tool.Prepared{Plan: s.plan, Close: s.close, Run: func(ctx context.Context, c tool.Call) tool.Report {
+		report := begin(version)
+		result, err := do(ctx, c)
+		if err != nil {
+			return fail(ctx, report, err)
+		}
+		return succeed(report, result)
+	}}
 }
 
 // planned is the plan alone.

@@ -83,14 +83,7 @@ func (t fsList) Prepare(_ context.Context, p tool.Proposal) (tool.Prepared, erro
 	if err != nil {
 		return tool.Prepared{}, err
 	}
-	return s.prepared(func(ctx context.Context, c tool.Call) tool.Report {
-		report := begin(t.version)
-		result, err := s.list(ctx, c, in)
-		if err != nil {
-			return fail(ctx, report, err)
-		}
-		return succeed(report, result)
-	}), nil
+	return s.prepared(t.version, func(ctx context.Context, c tool.Call) (any, error) { return s.list(ctx, c, in) }), nil
 }
 
 func (s *seen) list(ctx context.Context, c tool.Call, in listInput) (listResult, error) {

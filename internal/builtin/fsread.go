@@ -71,14 +71,7 @@ func (t fsRead) Prepare(_ context.Context, p tool.Proposal) (tool.Prepared, erro
 	if err != nil {
 		return tool.Prepared{}, err
 	}
-	return s.prepared(func(ctx context.Context, _ tool.Call) tool.Report {
-		report := begin(t.version)
-		result, err := s.read(ctx, in)
-		if err != nil {
-			return fail(ctx, report, err)
-		}
-		return succeed(report, result)
-	}), nil
+	return s.prepared(t.version, func(ctx context.Context, _ tool.Call) (any, error) { return s.read(ctx, in) }), nil
 }
 
 // read returns the part of the file that the call asks for.

@@ -108,14 +108,7 @@ func (t fsSearch) Prepare(_ context.Context, p tool.Proposal) (tool.Prepared, er
 	if err != nil {
 		return tool.Prepared{}, err
 	}
-	return s.prepared(func(ctx context.Context, c tool.Call) tool.Report {
-		report := begin(t.version)
-		result, err := s.search(ctx, c, in)
-		if err != nil {
-			return fail(ctx, report, err)
-		}
-		return succeed(report, result)
-	}), nil
+	return s.prepared(t.version, func(ctx context.Context, c tool.Call) (any, error) { return s.search(ctx, c, in) }), nil
 }
 
 func (in searchInput) compile() (*regexp.Regexp, error) {

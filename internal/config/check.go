@@ -146,7 +146,7 @@ func (k *checker) words(c *Config) {
 
 func (k *checker) listen(c *Config) {
 	host, ok := k.address("listen.api", c.Listen.API)
-	if ok && !loopback(host) {
+	if ok && !dnsname.Loopback(host) {
 		if !c.Listen.AllowRemote {
 			k.find("listen.api", "is "+quote(c.Listen.API)+", which other machines can reach", "set listen.allow_remote = true, or listen on 127.0.0.1")
 		} else if len(c.Listen.ServerNames) == 0 {
@@ -159,7 +159,7 @@ func (k *checker) listen(c *Config) {
 		}
 	}
 	if c.Listen.Metrics != "" {
-		if host, ok := k.address("listen.metrics", c.Listen.Metrics); ok && !loopback(host) {
+		if host, ok := k.address("listen.metrics", c.Listen.Metrics); ok && !dnsname.Loopback(host) {
 			k.find("listen.metrics", "is "+quote(c.Listen.Metrics)+", and metrics have neither TLS nor a login", "listen on 127.0.0.1, and put a proxy before it")
 		}
 	}
@@ -176,16 +176,6 @@ func (k *checker) address(key, value string) (host string, ok bool) {
 		return "", false
 	}
 	return host, true
-}
-
-// loopback reports whether a listener on host is out of reach for others. An
-// empty host is every interface.
-func loopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.Unmap().IsLoopback()
 }
 
 func serverName(name string) bool {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"palyra/internal/dnsname"
 	"palyra/internal/lazyregexp"
 	"palyra/internal/nearest"
 )
@@ -131,7 +132,7 @@ func (k *checker) baseURL(key string, m Model) {
 		k.find(key, "is "+quote(m.BaseURL), `set it to "https://host" with an optional port and path`)
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
 		k.find(key, "has a user, a query or a fragment", "leave all but scheme, host, port and path out; a key belongs into api_key_file")
-	case u.Scheme == "https" || loopback(u.Hostname()):
+	case u.Scheme == "https" || dnsname.Loopback(u.Hostname()):
 	case m.APIKeyFile != "":
 		k.find(key, "is "+quote(m.BaseURL)+", where the API key would travel unencrypted", "use https, or leave api_key_file out if that server wants no key")
 	case !privateHost(u.Hostname()):

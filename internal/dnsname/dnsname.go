@@ -1,7 +1,10 @@
 // Package dnsname knows the form of host names.
 package dnsname
 
-import "strings"
+import (
+	"net/netip"
+	"strings"
+)
 
 const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
@@ -20,4 +23,14 @@ func Valid(name string) bool {
 func validLabel(label string) bool {
 	return label != "" && len(label) <= 63 && strings.Trim(label, letters+"-") == "" &&
 		label[0] != '-' && label[len(label)-1] != '-'
+}
+
+// Loopback reports whether a host is the machine itself, so that nobody else is
+// reached there. An empty one, every interface of a listener, is not.
+func Loopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback()
 }

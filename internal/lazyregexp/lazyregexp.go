@@ -10,13 +10,14 @@ import (
 
 // Regexp is a regular expression. Its methods are those of regexp.Regexp.
 type Regexp struct {
+	text    string
 	compile func() *regexp.Regexp
 }
 
 // New returns the regular expression for a text. A text that does not compile
 // panics at its first use; internal/archtest compiles them all.
 func New(text string) *Regexp {
-	return &Regexp{sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })}
+	return &Regexp{text, sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })}
 }
 
 // String returns the text.

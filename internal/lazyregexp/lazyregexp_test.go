@@ -7,7 +7,7 @@ import (
 
 func TestRegexp(t *testing.T) {
 	r := New(`a(b*)`)
-	if !r.MatchString("cabb") || r.MatchString("c") || !slices.Equal(r.FindStringIndex("cabb"), []int{1, 4}) {
+	if r.String() != `a(b*)` || !r.MatchString("cabb") || r.MatchString("c") || !slices.Equal(r.FindStringIndex("cabb"), []int{1, 4}) {
 		t.Error("a match is not found where it stands")
 	}
 	if m := r.FindStringSubmatch("cabb"); !slices.Equal(m, []string{"abb", "bb"}) {

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 	"net"
-	"net/netip"
 	"net/url"
 	"time"
 
+	"palyra/internal/dnsname"
 	"palyra/internal/reason"
 )
 
@@ -51,19 +51,11 @@ func (e Endpoint) Resolve(home string) (Endpoint, error) {
 		return e, reason.Errorf(reason.ConfigInvalid, "base_url is not an address of the form https://host[:port][/path]").
 			WithRemedy("Write base_url without user, query and fragment; a key belongs into api_key_file.")
 	}
-	if u.Scheme == "http" && !e.Key.IsZero() && !loopback(u.Hostname()) {
+	if u.Scheme == "http" && !e.Key.IsZero() && !dnsname.Loopback(u.Hostname()) {
 		return e, reason.Errorf(reason.ConfigInvalid, "the API key would travel to %s unencrypted", u.Host).
 			WithRemedy("Use https in base_url, or leave out api_key_file if that server wants no key.")
 	}
 	return e, nil
-}
-
-func loopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.Unmap().IsLoopback()
 }
 
 // OutputTokens is the bound for the turn that r asks for; 0 is none.

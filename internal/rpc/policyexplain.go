@@ -2,7 +2,6 @@ package rpc
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	palyrav1 "palyra/gen/palyra/v1"
@@ -111,22 +110,11 @@ func (c describedCall) explain(set *policy.Set) (*palyrav1.ExplainPolicyResponse
 }
 
 func voteOf(set *policy.Set, m *palyrav1.DescribedVote, at time.Time) (policy.Vote, error) {
-	name := m.GetUser()
-	if !strings.Contains(name, ":") {
-		name = string(access.KindUser) + ":" + name
-	}
-	user, err := principalOf(name)
+	v, err := policytests.NamedVote(m.GetUser(), m.GetRoles())
 	if err != nil {
-		return policy.Vote{}, err
+		return v, reason.Errorf(reason.InvalidInput, "%w", err)
 	}
-	v := policy.Vote{User: user, Surface: access.Surface(m.GetSurface()), Paired: m.GetPaired(), Present: m.GetPresent()}
-	for _, name := range m.GetRoles() {
-		role, err := access.ParseRole(name)
-		if err != nil {
-			return policy.Vote{}, reason.Errorf(reason.InvalidInput, "%w", err)
-		}
-		v.Roles = append(v.Roles, role)
-	}
+	v.Surface, v.Paired, v.Present = access.Surface(m.GetSurface()), m.GetPaired(), m.GetPresent()
 	return policytests.VoteFor(set, v, at)
 }
 

@@ -29,11 +29,11 @@ const selectAttestation = `SELECT a.n, a.id, a.proposal_id, a.call_digest, a.sha
  (SELECT min(e.seq) FROM events e WHERE e.subject <> '' AND e.subject IN (a.id, a.proposal_id) AND e.code = ?1)
  FROM attestations a `
 
-func scanAttestation(r *Row) attest.Stored {
+func scanAttestation(r *Row) (attest.Stored, error) {
 	return attest.Stored{
 		Position: r.Int64(0), ID: r.Text(1), ProposalID: r.Text(2), CallDigest: r.Text(3),
 		SHA256: r.Text(4), CreatedAt: r.Time(5), Envelope: r.Bytes(6), Seq: r.Int64(7),
-	}
+	}, nil
 }
 
 // Attestation returns the attestation with an id, or reason.NotFound.
@@ -50,8 +50,8 @@ func (db *DB) attestation(ctx context.Context, where, id, none string) (a attest
 	var found bool
 	err = db.Read(ctx, func(c *Conn) error {
 		found, err = c.QueryRow(selectAttestation+where, func(r *Row) error {
-			a = scanAttestation(r)
-			return nil
+			a, err = scanAttestation(r)
+			return err
 		}, event.Attested, id)
 		return err
 	})
@@ -70,18 +70,10 @@ const maxAttestations = 500
 // Attestations returns a page of at most limit attestations, newest first,
 // that come before the position; 0 begins at the newest. The Position of the
 // last one is where the next page begins.
-func (db *DB) Attestations(ctx context.Context, before int64, limit int) (list []attest.Stored, err error) {
+func (db *DB) Attestations(ctx context.Context, before int64, limit int) ([]attest.Stored, error) {
 	if limit <= 0 || limit > maxAttestations {
 		limit = maxAttestations
 	}
-	err = db.Read(ctx, func(c *Conn) error {
-		return c.Query(selectAttestation+"WHERE ?2 = 0 OR a.n < ?2 ORDER BY a.n DESC LIMIT ?3", func(r *Row) error {
-			list = append(list, scanAttestation(r))
-			return nil
-		}, event.Attested, before, limit)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("listing attestations: %w", err)
-	}
-	return list, nil
+	return list(ctx, db, "listing attestations", scanAttestation,
+		selectAttestation+"WHERE ?2 = 0 OR a.n < ?2 ORDER BY a.n DESC LIMIT ?3", event.Attested, before, limit)
 }

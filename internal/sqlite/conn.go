@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"context"
 	"fmt"
 	"reflect"
 	"time"
@@ -86,6 +87,21 @@ func (c *Conn) Query(query string, fn func(*Row) error, args ...any) error {
 			return err
 		}
 	}
+}
+
+// list reads rows in a transaction of its own; doing is what an error begins with.
+func list[T any](ctx context.Context, db *DB, doing string, scan func(*Row) (T, error), query string, args ...any) (all []T, err error) {
+	err = db.Read(ctx, func(c *Conn) error {
+		return c.Query(query, func(r *Row) error {
+			one, err := scan(r)
+			all = append(all, one)
+			return err
+		}, args...)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", doing, err)
+	}
+	return all, nil
 }
 
 // QueryRow is Query for at most one row; found is false when there is none.

@@ -19,18 +19,8 @@ var _ identity.Store = IdentityStore{}
 func (db *DB) Identity() IdentityStore { return IdentityStore{db} }
 
 // Members returns all members, disabled ones included, by principal.
-func (s IdentityStore) Members(ctx context.Context) (list []access.Member, err error) {
-	err = s.db.Read(ctx, func(c *Conn) error {
-		return c.Query("SELECT principal, owner, roles, disabled, created_at FROM members ORDER BY principal", func(r *Row) error {
-			m, err := scanMember(r)
-			list = append(list, m)
-			return err
-		})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("reading members: %w", err)
-	}
-	return list, nil
+func (s IdentityStore) Members(ctx context.Context) ([]access.Member, error) {
+	return list(ctx, s.db, "reading members", scanMember, "SELECT principal, owner, roles, disabled, created_at FROM members ORDER BY principal")
 }
 
 func scanMember(r *Row) (access.Member, error) {
@@ -50,18 +40,8 @@ func scanMember(r *Row) (access.Member, error) {
 const deviceColumns = `id, principal, name, local, serial, key_sha256, created_at, not_after, revoked_at, revoked_by, revoke_reason, version`
 
 // Devices returns all devices, revoked ones included, by ID.
-func (s IdentityStore) Devices(ctx context.Context) (list []identity.Device, err error) {
-	err = s.db.Read(ctx, func(c *Conn) error {
-		return c.Query("SELECT "+deviceColumns+" FROM devices ORDER BY id", func(r *Row) error {
-			d, err := scanDevice(r)
-			list = append(list, d)
-			return err
-		})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("reading devices: %w", err)
-	}
-	return list, nil
+func (s IdentityStore) Devices(ctx context.Context) ([]identity.Device, error) {
+	return list(ctx, s.db, "reading devices", scanDevice, "SELECT "+deviceColumns+" FROM devices ORDER BY id")
 }
 
 func scanDevice(r *Row) (identity.Device, error) {

@@ -9,17 +9,10 @@ import (
 )
 
 // Pins lists the stored tool definitions by name.
-func (db *DB) Pins(ctx context.Context) (list []policyadmin.Pin, err error) {
-	err = db.Read(ctx, func(c *Conn) error {
-		return c.Query("SELECT tool, digest, definition, refused, at FROM pins ORDER BY tool", func(r *Row) error {
-			list = append(list, policyadmin.Pin{Tool: r.Text(0), Digest: r.Text(1), Definition: r.Bytes(2), Refused: r.Text(3), At: r.Time(4)})
-			return nil
-		})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("reading the pins of tool definitions: %w", err)
-	}
-	return list, nil
+func (db *DB) Pins(ctx context.Context) ([]policyadmin.Pin, error) {
+	return list(ctx, db, "reading the pins of tool definitions", func(r *Row) (policyadmin.Pin, error) {
+		return policyadmin.Pin{Tool: r.Text(0), Digest: r.Text(1), Definition: r.Bytes(2), Refused: r.Text(3), At: r.Time(4)}, nil
+	}, "SELECT tool, digest, definition, refused, at FROM pins ORDER BY tool")
 }
 
 // PutPins stores pins, in place of those of the same tools, together with the

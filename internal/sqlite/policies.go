@@ -78,42 +78,29 @@ func (db *DB) snapshot(ctx context.Context, digest string) (content, inputs []by
 
 const policyVersionColumns = "rowid, version, sources, at, loaded_by, policies"
 
-func scanPolicyVersion(r *Row) policyadmin.KeptVersion {
+func scanPolicyVersion(r *Row) (policyadmin.KeptVersion, error) {
 	return policyadmin.KeptVersion{
 		Position: r.Int64(0), Version: r.Text(1), Sources: r.Bytes(2), At: r.Time(3), LoadedBy: r.Text(4), Policies: int(r.Int64(5)),
-	}
+	}, nil
 }
 
 // PolicyVersions lists at most limit versions, the one that was loaded first
 // last. before is the position of the last one of the page before, 0 for the
 // first page.
-func (db *DB) PolicyVersions(ctx context.Context, before int64, limit int) (list []policyadmin.KeptVersion, err error) {
-	err = db.Read(ctx, func(c *Conn) error {
-		return c.Query("SELECT "+policyVersionColumns+" FROM policy_versions WHERE ?1 = 0 OR rowid < ?1 ORDER BY rowid DESC LIMIT ?2", func(r *Row) error {
-			list = append(list, scanPolicyVersion(r))
-			return nil
-		}, before, limit)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("reading the policy versions: %w", err)
-	}
-	return list, nil
+func (db *DB) PolicyVersions(ctx context.Context, before int64, limit int) ([]policyadmin.KeptVersion, error) {
+	return list(ctx, db, "reading the policy versions", scanPolicyVersion,
+		"SELECT "+policyVersionColumns+" FROM policy_versions WHERE ?1 = 0 OR rowid < ?1 ORDER BY rowid DESC LIMIT ?2", before, limit)
 }
 
 // PolicyVersion finds a version by its digest, "sha256:<hex>", or by the
 // beginning of it, with or without "sha256:".
 func (db *DB) PolicyVersion(ctx context.Context, beginning string) (policyadmin.KeptVersion, error) {
 	beginning = digestPrefix + strings.TrimPrefix(beginning, digestPrefix)
-	var found []policyadmin.KeptVersion
-	err := db.Read(ctx, func(c *Conn) error {
-		return c.Query("SELECT "+policyVersionColumns+" FROM policy_versions WHERE substr(version, 1, ?1) = ?2 LIMIT 2", func(r *Row) error {
-			found = append(found, scanPolicyVersion(r))
-			return nil
-		}, len(beginning), beginning)
-	})
+	found, err := list(ctx, db, "reading policy version "+beginning, scanPolicyVersion,
+		"SELECT "+policyVersionColumns+" FROM policy_versions WHERE substr(version, 1, ?1) = ?2 LIMIT 2", len(beginning), beginning)
 	switch {
 	case err != nil:
-		return policyadmin.KeptVersion{}, fmt.Errorf("reading policy version %s: %w", beginning, err)
+		return policyadmin.KeptVersion{}, err
 	case len(found) == 0:
 		return policyadmin.KeptVersion{}, reason.Errorf(reason.NotFound, "no policy version begins with %s", beginning).
 			WithRemedy("`palyra policy versions` lists them.")
@@ -129,7 +116,7 @@ func (db *DB) PolicyVersion(ctx context.Context, beginning string) (policyadmin.
 func (db *DB) ActivatedPolicy(ctx context.Context) (v policyadmin.KeptVersion, found bool, err error) {
 	err = db.Read(ctx, func(c *Conn) error {
 		found, err = c.QueryRow("SELECT "+policyVersionColumns+" FROM policy_versions WHERE version = (SELECT version FROM policy_activation)",
-			func(r *Row) error { v = scanPolicyVersion(r); return nil })
+			func(r *Row) error { v, err = scanPolicyVersion(r); return err })
 		return err
 	})
 	if err != nil {

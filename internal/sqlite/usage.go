@@ -62,17 +62,10 @@ func sizeOfArgs(args []any) (n int64) {
 var _ quota.Store = (*DB)(nil)
 
 // Usage returns what was kept of the hours from one on.
-func (db *DB) Usage(ctx context.Context, from int64) (list []quota.Usage, err error) {
-	err = db.Read(ctx, func(c *Conn) error {
-		return c.Query("SELECT who, hour, bytes FROM usage WHERE hour >= ?1 ORDER BY who, hour", func(r *Row) error {
-			list = append(list, quota.Usage{Who: r.Text(0), Hour: r.Int64(1), Bytes: r.Int64(2)})
-			return nil
-		}, from)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("reading what quotas count: %w", err)
-	}
-	return list, nil
+func (db *DB) Usage(ctx context.Context, from int64) ([]quota.Usage, error) {
+	return list(ctx, db, "reading what quotas count", func(r *Row) (quota.Usage, error) {
+		return quota.Usage{Who: r.Text(0), Hour: r.Int64(1), Bytes: r.Int64(2)}, nil
+	}, "SELECT who, hour, bytes FROM usage WHERE hour >= ?1 ORDER BY who, hour", from)
 }
 
 // PutUsage keeps hours in place of the same ones, and forgets those before one.

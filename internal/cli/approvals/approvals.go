@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	palyrav1 "palyra/gen/palyra/v1"
@@ -162,29 +163,15 @@ func (a *app) approvalsWatch() *cobra.Command {
 }
 
 func (a *app) watchApprovals(ctx context.Context, g *client.Gateway, cursor string) error {
-	first := true
-	err := a.Follow(ctx, func() (bool, error) {
-		stream, err := g.Approvals.WatchApprovals(ctx, &palyrav1.WatchApprovalsRequest{Cursor: cursor})
-		if err != nil {
-			return false, err
+	return client.Watch(ctx, a.App, approvalListing, func() (*connect.ServerStreamForClient[palyrav1.WatchApprovalsResponse], error) {
+		return g.Approvals.WatchApprovals(ctx, &palyrav1.WatchApprovalsRequest{Cursor: cursor})
+	}, func(msg *palyrav1.WatchApprovalsResponse) (printer.Record, bool) {
+		cursor = cmp.Or(msg.GetCursor(), cursor)
+		if msg.GetApproval() == nil {
+			return printer.Record{}, false
 		}
-		defer func() { _ = stream.Close() }()
-		received := false
-		for stream.Receive() {
-			received = true
-			msg := stream.Msg()
-			cursor = cmp.Or(msg.GetCursor(), cursor)
-			if msg.GetApproval() == nil {
-				continue
-			}
-			if err := a.PrintStream(approvalListing, a.approvalRecord(msg.GetApproval()), first); err != nil {
-				return received, err
-			}
-			first = false
-		}
-		return received, stream.Err()
+		return a.approvalRecord(msg.GetApproval()), true
 	})
-	return client.EndOfWatch(ctx, err)
 }
 
 func (a *app) approvalsExport() *cobra.Command {

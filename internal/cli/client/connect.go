@@ -20,6 +20,7 @@ import (
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/access"
 	"palyra/internal/cli/command"
+	"palyra/internal/cli/printer"
 	"palyra/internal/identity"
 	"palyra/internal/reason"
 )
@@ -183,10 +184,31 @@ func (a *App) Follow(ctx context.Context, open func() (received bool, err error)
 	return r.Follow(ctx, open)
 }
 
-// EndOfWatch makes an interrupt the normal end of an endless list.
-func EndOfWatch(ctx context.Context, err error) error {
+// Watch prints what an endless stream sends until it is interrupted; record
+// reports whether there is something to print.
+func Watch[T any](ctx context.Context, a *App, l printer.Listing, open func() (*connect.ServerStreamForClient[T], error), record func(*T) (printer.Record, bool)) error {
+	first := true
+	err := a.Follow(ctx, func() (received bool, err error) {
+		stream, err := open()
+		if err != nil {
+			return false, err
+		}
+		defer func() { _ = stream.Close() }()
+		for stream.Receive() {
+			received = true
+			r, ok := record(stream.Msg())
+			if !ok {
+				continue
+			}
+			if err := a.PrintStream(l, r, first); err != nil {
+				return received, err
+			}
+			first = false
+		}
+		return received, stream.Err()
+	})
 	if ctx.Err() != nil && IsCancelled(err) {
-		return nil
+		return nil // an interrupt is the normal end
 	}
 	return err
 }

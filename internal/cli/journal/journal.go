@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	palyrav1 "palyra/gen/palyra/v1"
@@ -213,25 +214,12 @@ func (a *app) tailEvents(ctx context.Context, f eventFlags, after int64) error {
 	if err != nil {
 		return err
 	}
-	first := true
-	err = a.Follow(ctx, func() (bool, error) {
-		stream, err := g.Journal.TailEvents(ctx, &palyrav1.TailEventsRequest{Filter: filter, After: after})
-		if err != nil {
-			return false, err
-		}
-		defer func() { _ = stream.Close() }()
-		received := false
-		for stream.Receive() {
-			e := stream.Msg().GetEvent()
-			received, after = true, e.GetSeq()
-			if err := a.PrintStream(eventListing, eventRecord(e), first); err != nil {
-				return received, err
-			}
-			first = false
-		}
-		return received, stream.Err()
+	return client.Watch(ctx, a.App, eventListing, func() (*connect.ServerStreamForClient[palyrav1.TailEventsResponse], error) {
+		return g.Journal.TailEvents(ctx, &palyrav1.TailEventsRequest{Filter: filter, After: after})
+	}, func(msg *palyrav1.TailEventsResponse) (printer.Record, bool) {
+		after = msg.GetEvent().GetSeq()
+		return eventRecord(msg.GetEvent()), true
 	})
-	return client.EndOfWatch(ctx, err)
 }
 
 func (a *app) journalShow() *cobra.Command {

@@ -124,6 +124,11 @@ type search struct {
 	schema *tool.Schema
 }
 
+// now is what the verdict says of the call as it is.
+func (f *search) now() policy.Tried {
+	return policy.Tried{Effect: f.verdict.Effect(), Determining: f.verdict.Determining(), Errors: f.verdict.Errors()}
+}
+
 // flips finds what turns a verdict on a call, the easiest first.
 func flips(s *policy.Set, r policy.Request, a policy.Approval, v policy.Verdict, seen *sight) []Flip {
 	view := s.View()
@@ -141,8 +146,8 @@ func flips(s *policy.Set, r policy.Request, a policy.Approval, v policy.Verdict,
 			f.try(c)
 		}
 		f.morePeople()
-		for _, p := range f.blockers() {
-			f.offer(dropPolicy(p))
+		for _, c := range f.dropsOf(f.now()) {
+			f.try(c)
 		}
 		f.offer(f.addPermit())
 		if len(f.found) == 0 {
@@ -202,17 +207,14 @@ func (f *search) after(changes []change) (policy.Tried, error) {
 	return f.view.Try(other, to.Request, to.Approval), nil
 }
 
-// blockers are the policies that stand in the way: forbids that hold, and what
-// fails.
-func (f *search) blockers() []*expr.Policy {
-	var out []*expr.Policy
-	for _, p := range f.seen.call.Policies {
-		rests := slices.ContainsFunc(f.verdict.Determining(), func(d policy.Determining) bool { return d.ID == p.ID })
-		if rests && !p.Permits() || len(f.verdict.Errors()) > 0 && f.seen.policy(p).Outcome == OutcomeError {
-			out = append(out, p)
-		}
-	}
-	return out
+// blockers are the policies that stand in the way of a verdict: forbids that
+// hold, and what fails.
+func (f *search) blockers(v policy.Tried) []*expr.Policy {
+	return slices.DeleteFunc(f.view.Policies(), func(p *expr.Policy) bool {
+		forbids := !p.Permits() && slices.ContainsFunc(v.Determining, func(d policy.Determining) bool { return d.ID == p.ID })
+		fails := slices.ContainsFunc(v.Errors, func(e string) bool { return strings.HasPrefix(e, p.ID+": ") })
+		return !forbids && !fails
+	})
 }
 
 // together is for a call in whose way stands more than one thing: everything
@@ -240,13 +242,11 @@ func (f *search) together() {
 	}
 }
 
-// dropsOf removes every policy of an operator on which a verdict rests.
+// dropsOf removes every policy of an operator that stands in the way.
 func (f *search) dropsOf(v policy.Tried) []change {
 	var out []change
-	for _, p := range f.view.Policies() {
-		wrong := slices.ContainsFunc(v.Determining, func(d policy.Determining) bool { return d.ID == p.ID }) && !p.Permits() ||
-			slices.ContainsFunc(v.Errors, func(e string) bool { return strings.HasPrefix(e, p.ID+": ") })
-		if c, ok := dropPolicy(p); ok && wrong {
+	for _, p := range f.blockers(v) {
+		if c, ok := dropPolicy(p); ok {
 			out = append(out, c)
 		}
 	}

@@ -18,22 +18,20 @@ import (
 // argument returns the place of an argument that the tool's schema declares.
 func (f *search) argument(chain []string) []place {
 	at, required := f.view.Arguments(f.from.Request.Tool), true
-	schema := descriptor(f.view, f.from.Request.Tool).InputSchema
 	for _, step := range chain[2:] {
 		field, ok := at.Fields[step]
 		if !ok {
 			return nil
 		}
 		at, required = field.Typ, field.Required
-		var s args.JSONSchema
-		if json.Unmarshal(schema, &s) == nil {
-			schema = s.Properties[step]
-		}
 	}
 	if len(chain) == 2 || at.Kind == args.KindRecord {
 		return nil
 	}
-	p := place{chain: chain, optional: !required, usual: choicesOf(schema)}
+	p := place{chain: chain, optional: !required, usual: at.Choices}
+	if p.usual == nil {
+		p.usual = []string{"example", "other"}
+	}
 	p.set = func(r *policy.Request, v types.Value) error {
 		args, err := withArgument(r.Args, chain[2:], at.Kind, v)
 		if err == nil {
@@ -58,26 +56,6 @@ func (f *search) checkedArgs(args []byte) (json.RawMessage, error) {
 		f.schema = schema
 	}
 	return f.schema.Check(args)
-}
-
-// choicesOf returns the texts that a schema lists, and an example where it
-// lists none.
-func choicesOf(schema json.RawMessage) []string {
-	var s args.JSONSchema
-	if json.Unmarshal(schema, &s) != nil {
-		return nil
-	}
-	var out []string
-	for _, v := range s.Enum {
-		var text string
-		if json.Unmarshal(v, &text) == nil {
-			out = append(out, text)
-		}
-	}
-	if out == nil {
-		out = []string{"example", "other"}
-	}
-	return out
 }
 
 // withArgument returns arguments with another value at a place, nil for none.

@@ -49,7 +49,7 @@ func (f *search) places() {
 // in the way.
 func (f *search) placesRead() [][]string {
 	var out [][]string
-	for _, p := range append(f.blockers(), f.seen.call.Policies...) {
+	for _, p := range append(f.blockers(f.now()), f.seen.call.Policies...) {
 		for _, cond := range p.Conditions() {
 			for _, chain := range expr.Reads(cond.Body) {
 				if chain[0] == "context" && !slices.ContainsFunc(out, func(c []string) bool { return slices.Equal(c, chain) }) {

@@ -303,11 +303,17 @@ func objectText(what string, value map[string]any) ([]byte, error) {
 	return text, nil
 }
 
-func (v testVote) read() (vote policy.Vote, err error) {
-	if vote.User, err = principalNamed(v.User); err != nil {
-		return vote, fmt.Errorf("votes: %w", err)
+// NamedVote is a vote of a user by name, with roles.
+func NamedVote(user string, roles []string) (vote policy.Vote, err error) {
+	if vote.User, err = principalNamed(user); err == nil {
+		vote.Roles, err = rolesOf(roles)
 	}
-	if vote.Roles, err = rolesOf(v.Roles); err != nil {
+	return vote, err
+}
+
+func (v testVote) read() (policy.Vote, error) {
+	vote, err := NamedVote(v.User, v.Roles)
+	if err != nil {
 		return vote, fmt.Errorf("votes: %w", err)
 	}
 	vote.Surface, vote.Paired, vote.Present = access.Surface(v.Surface), true, v.Present

@@ -2,8 +2,6 @@ package bubblewrap
 
 import (
 	"context"
-	"fmt"
-	"os"
 
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/jail"
@@ -23,12 +21,7 @@ func (r *Runner) try(ctx context.Context) (sandbox.Report, error) {
 	if r.problem != nil {
 		return sandbox.Report{}, r.problem
 	}
-	dir, err := os.MkdirTemp("", "palyra-probe-")
-	if err != nil {
-		return sandbox.Report{}, fmt.Errorf("making a workspace for the probe: %w", err)
-	}
-	defer os.RemoveAll(dir)
-	return jail.Try(ctx, r.machine, dir, func(ctx context.Context, s sandbox.Spec) (sandbox.Report, error) {
+	return jail.Try(ctx, r.machine, func(ctx context.Context, s sandbox.Spec) (sandbox.Report, error) {
 		if r.cfg.LayerDir != "" {
 			s.Workspace = sandbox.CopyOnWrite
 		}

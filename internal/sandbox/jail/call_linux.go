@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -82,10 +83,19 @@ func has(env []string, name string) bool {
 	return false
 }
 
-// Try runs a program that does nothing in an empty directory.
-func Try(ctx context.Context, m *Machine, dir string, run func(context.Context, sandbox.Spec) (sandbox.Report, error)) (sandbox.Report, error) {
-	dir, err := filepath.EvalSymlinks(dir)
+// Try runs a program that does nothing in an empty workspace.
+func Try(ctx context.Context, m *Machine, run func(context.Context, sandbox.Spec) (sandbox.Report, error)) (sandbox.Report, error) {
+	dir, err := os.MkdirTemp("", "palyra-probe-")
 	if err != nil {
+		return sandbox.Report{}, fmt.Errorf("making a workspace for the probe: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	// Without namespaces under a daemon that is root, it is another user who
+	// enters.
+	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // it stays empty
+		return sandbox.Report{}, fmt.Errorf("making a workspace for the probe: %w", err)
+	}
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return sandbox.Report{}, fmt.Errorf("looking at a workspace for a trial: %w", err)
 	}
 	program, err := m.resolver.ResolveExecutable("true", sandbox.SearchPath())

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -226,16 +225,7 @@ func (r *Runner) try(ctx context.Context, mode sandbox.WorkspaceMode) (sandbox.R
 	if r.problem != nil {
 		return sandbox.Report{}, r.problem
 	}
-	dir, err := os.MkdirTemp("", "palyra-probe-")
-	if err != nil {
-		return sandbox.Report{}, fmt.Errorf("making a workspace for the probe: %w", err)
-	}
-	defer os.RemoveAll(dir)
-	// On the lower rung of a daemon that is root, it is another user who enters.
-	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // it stays empty
-		return sandbox.Report{}, fmt.Errorf("making a workspace for the probe: %w", err)
-	}
-	return jail.Try(ctx, r.machine, dir, func(ctx context.Context, s sandbox.Spec) (sandbox.Report, error) {
+	return jail.Try(ctx, r.machine, func(ctx context.Context, s sandbox.Spec) (sandbox.Report, error) {
 		s.Workspace = mode
 		return r.run(ctx, s, nil)
 	})

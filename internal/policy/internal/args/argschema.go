@@ -29,6 +29,8 @@ const (
 // value.
 type Type struct {
 	Kind Kind
+	// Choices are the texts that a string has to be one of, nil for any.
+	Choices []string
 	// elem is the type of a set's elements.
 	elem *Type
 	// Fields are the declared properties of a record.
@@ -53,8 +55,8 @@ type Opaque struct {
 // String returns "tool /path: why".
 func (o Opaque) String() string { return fmt.Sprintf("%s %s: %s", o.Tool, o.Path, o.Why) }
 
-// JSONSchema is the part of a JSON Schema that typing reads.
-type JSONSchema struct {
+// jsonSchema is the part of a JSON Schema that typing reads.
+type jsonSchema struct {
 	Type        json.RawMessage            `json:"type"`
 	Enum        []json.RawMessage          `json:"enum"`
 	Const       json.RawMessage            `json:"const"`
@@ -80,7 +82,7 @@ type argTyper struct {
 // is always a record; what the table of typed constructs does not hold is
 // opaque and listed.
 func TypeOf(d tool.Descriptor) (*Type, []Opaque, error) {
-	var s JSONSchema
+	var s jsonSchema
 	text := d.InputSchema
 	if len(text) == 0 {
 		text = json.RawMessage(`{"type":"object"}`)
@@ -97,7 +99,7 @@ func (t *argTyper) note(path, why string) *Type {
 	return &Type{Kind: KindOpaque}
 }
 
-func (t *argTyper) record(s JSONSchema, path string, depth int) *Type {
+func (t *argTyper) record(s jsonSchema, path string, depth int) *Type {
 	out := &Type{Kind: KindRecord, Fields: make(map[string]Field, len(s.Properties))}
 	names := make([]string, 0, len(s.Properties))
 	for name := range s.Properties {
@@ -122,19 +124,19 @@ func (t *argTyper) record(s JSONSchema, path string, depth int) *Type {
 }
 
 // open reports whether an object may hold properties that are not declared.
-func (s JSONSchema) open() bool {
+func (s jsonSchema) open() bool {
 	closed := string(s.Additional) == "false" || string(s.Unevaluated) == "false"
 	return !closed || len(s.Pattern) > 0
 }
 
 func (t *argTyper) typeOf(text json.RawMessage, path string, depth int) *Type {
-	var s JSONSchema
+	var s jsonSchema
 	if err := json.Unmarshal(text, &s); err != nil {
 		return t.note(path, "the schema is not an object")
 	}
 	switch s.jsonType() {
 	case "string":
-		return &Type{Kind: KindString}
+		return &Type{Kind: KindString, Choices: s.choices()}
 	case "integer":
 		return &Type{Kind: KindLong}
 	case "boolean":
@@ -152,7 +154,7 @@ func (t *argTyper) typeOf(text json.RawMessage, path string, depth int) *Type {
 	}
 }
 
-func (t *argTyper) object(s JSONSchema, path string, depth int) *Type {
+func (t *argTyper) object(s jsonSchema, path string, depth int) *Type {
 	switch {
 	case depth >= maxArgDepth:
 		return t.note(path, "the objects are nested too deeply")
@@ -162,11 +164,11 @@ func (t *argTyper) object(s JSONSchema, path string, depth int) *Type {
 	return t.record(s, path, depth)
 }
 
-func (t *argTyper) set(s JSONSchema, path string) *Type {
+func (t *argTyper) set(s jsonSchema, path string) *Type {
 	if len(s.PrefixItems) > 0 {
 		return t.note(path, "a tuple has no Cedar form")
 	}
-	var items JSONSchema
+	var items jsonSchema
 	if len(s.Items) == 0 || json.Unmarshal(s.Items, &items) != nil {
 		return t.note(path, "the array does not say what its items are")
 	}
@@ -181,7 +183,7 @@ var scalarKinds = map[string]Kind{"string": KindString, "integer": KindLong, "bo
 
 // jsonType returns the one JSON type that every value of the schema has, or
 // "" when there is none: the type keyword, else what enum or const imply.
-func (s JSONSchema) jsonType() string {
+func (s jsonSchema) jsonType() string {
 	if len(s.Type) > 0 {
 		var one string
 		if json.Unmarshal(s.Type, &one) == nil {
@@ -221,6 +223,18 @@ func literalType(v json.RawMessage) string {
 	default:
 		return ""
 	}
+}
+
+// choices are the texts that an enumeration lists.
+func (s jsonSchema) choices() []string {
+	var out []string
+	for _, v := range s.Enum {
+		var text string
+		if json.Unmarshal(v, &text) == nil {
+			out = append(out, text)
+		}
+	}
+	return out
 }
 
 // attributeName refuses names that Cedar's JSON form reserves.
