@@ -20,7 +20,7 @@ func (*Runner) Run(context.Context, sandbox.Spec) (sandbox.Report, error) {
 	return sandbox.Report{}, reason.Errorf(reason.PlatformUnknown, "programs run in Tier C on Linux only")
 }
 
-// Probe says that there is nothing here.
+// Probe returns a Status that is not available.
 func (*Runner) Probe(context.Context) sandbox.Status {
 	return sandbox.Status{Problem: "programs run in Tier C on Linux only", Remedy: reason.Lookup(reason.PlatformUnknown).Remedy}
 }

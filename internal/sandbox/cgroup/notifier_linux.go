@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// notifier says when the kernel has something to tell of a group's memory or
-// processes. Its epoll descriptor waits in the runtime's poller, so that no
-// thread is held.
+// notifier waits for the kernel's notifications about a group's memory and
+// processes. Its epoll descriptor is in the Go runtime's poller, so that the wait
+// blocks no thread.
 type notifier struct {
 	// complete is false when the kernel tells only a part: one has to look.
 	complete bool

@@ -27,8 +27,8 @@ const (
 	Stopped  = 130
 )
 
-// ExitError ends palyrad with a code of its own. Nothing is printed for one
-// without an Err: the program has said what there is to say.
+// ExitError ends palyrad with the exit code Code. Nothing more is printed when Err
+// is nil: the program, or the run, has said why by then.
 type ExitError struct {
 	Code int
 	Err  error

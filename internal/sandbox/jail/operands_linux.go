@@ -97,9 +97,8 @@ func keep(to, root, f *os.File, operand tool.Operand, left int64) (*inside.Opera
 	return &inside.Operand{Path: operand.Path, At: at, Size: n, Mode: st.Mode & 0o777, Mtime: st.Mtim.Nano()}, nil
 }
 
-// location is where an open file stands in the workspace, without links. A link
-// that the call names may lead elsewhere a moment later, and the bytes must not
-// be written to what it then leads to.
+// location is the path of an open file in the workspace, without links. The bytes
+// are written to this path: a link that the call names may lead elsewhere by then.
 func location(root, f *os.File) (string, error) {
 	top, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", root.Fd()))
 	if err != nil {
