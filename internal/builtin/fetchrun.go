@@ -40,8 +40,8 @@ type fetchResult struct {
 	Truncated bool   `json:"truncated"`
 	// Redirects are the URLs that were followed.
 	Redirects []string `json:"redirects"`
-	// NotFollowed is the target of a redirect to a host that this call does not
-	// cover.
+	// NotFollowed is the target of a redirect to another host than the one that
+	// was decided on; it takes a call of its own.
 	NotFollowed string `json:"not_followed,omitempty"`
 }
 

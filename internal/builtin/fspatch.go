@@ -44,7 +44,7 @@ func (t fsPatch) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
 	return e.patchPlan(), nil
 }
 
-// Prepare works the changes out anew; they are what is made.
+// Prepare works the changes out anew; Run makes these.
 func (t fsPatch) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
 	e, err := t.edit(ctx, p)
 	if err != nil {

@@ -49,7 +49,7 @@ func (t fsWrite) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
 	return e.writePlan(), nil
 }
 
-// Prepare works the change out anew; it is what is made.
+// Prepare works the change out anew; Run makes this one.
 func (t fsWrite) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
 	e, err := t.edit(ctx, p)
 	if err != nil {
