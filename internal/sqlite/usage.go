@@ -61,7 +61,7 @@ func sizeOfArgs(args []any) (n int64) {
 
 var _ quota.Store = (*DB)(nil)
 
-// Usage returns what was kept of the hours from one on.
+// Usage implements quota.Store.
 func (db *DB) Usage(ctx context.Context, from int64) (list []quota.Usage, err error) {
 	err = db.Read(ctx, func(c *Conn) error {
 		return c.Query("SELECT who, hour, bytes FROM usage WHERE hour >= ?1 ORDER BY who, hour", func(r *Row) error {
@@ -75,7 +75,7 @@ func (db *DB) Usage(ctx context.Context, from int64) (list []quota.Usage, err er
 	return list, nil
 }
 
-// PutUsage keeps hours in place of the same ones, and forgets those before one.
+// PutUsage implements quota.Store.
 func (db *DB) PutUsage(ctx context.Context, list []quota.Usage, from int64) error {
 	_, err := db.Commit(ctx, Unit{Check: func(tx *Tx) error {
 		if _, err := tx.Exec("DELETE FROM usage WHERE hour < ?1", from); err != nil {
