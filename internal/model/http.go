@@ -58,10 +58,9 @@ func HTTPClient(idle time.Duration) *http.Client {
 	}}}
 }
 
-// guard makes every answer that is not a stream an error, before the SDKs see
-// it: they read error bodies without a bound and lose the status of those that
-// are not JSON. That an error comes back for a redirect also means that
-// http.Client has none to follow.
+// guard turns every answer that is not a stream into an error before the SDKs see
+// it: they read error bodies of any size, and lose the HTTP status when a body is
+// not JSON. A redirect is such an error, too, so that http.Client follows none.
 type guard struct {
 	next http.RoundTripper
 	idle time.Duration
