@@ -8,9 +8,9 @@ import (
 	"palyra/internal/quota"
 )
 
-// Written is what one unit left behind.
+// Written says how much one unit wrote, and for whom.
 type Written struct {
-	// Actor is of its first event.
+	// Actor is that of its first event.
 	Actor string
 	// Precedence is that of the unit.
 	Precedence access.Precedence
