@@ -79,9 +79,9 @@ func policyGrants(grants []approval.Grant, live func(string) bool, now time.Time
 	return list
 }
 
-// policyVotes keeps the yes votes, as a veto has ended the approval already, of
-// devices that were not revoked since: whoever found a lost device may have
-// voted with it.
+// policyVotes returns the votes that policy sees: the yes votes, since a no has
+// ended the approval already, from devices that were not revoked since. A revoked
+// device may have been stolen, and the thief may have voted.
 func policyVotes(votes []approval.Vote, live func(string) bool) []policy.Vote {
 	var list []policy.Vote
 	for _, v := range votes {

@@ -70,10 +70,10 @@ func (t *teller) end() {
 // MaxBlob is the largest blob that a ledger keeps, in bytes: 16 MiB.
 const MaxBlob = 16 << 20
 
-// attest signs what happened and makes it durable; only then does the result
-// leave. ctx must outlive the client. A result that cannot be kept is attested
-// by its digest. A call that cannot be attested at all ends as ambiguous, at
-// once when the journal still takes that, and else at the next start.
+// attest signs what happened and makes it durable; only then is the result sent.
+// ctx must not end when the client leaves. A result that is too large to be stored
+// is attested by its digest. A call that cannot be attested ends as ambiguous: now
+// if that event can be journaled, else at the next start of the daemon.
 func (c *call) attest(ctx context.Context, record decision.Record, report tool.Report) (Outcome, error) {
 	before := c.pending
 	before.Drafts, before.Blobs = slices.Clip(before.Drafts), slices.Clip(before.Blobs)
