@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Backend is a runner that somebody opens and closes.
+// Backend is a Runner with what the daemon needs besides: Sweep and Close.
 type Backend interface {
 	Runner
 	// Sweep removes what a daemon that was killed left.

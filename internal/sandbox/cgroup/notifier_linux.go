@@ -86,8 +86,8 @@ func (b *notifier) add(fd int, events uint32) error {
 	return unix.EpollCtl(b.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events | unix.EPOLLET})
 }
 
-// wait returns true when the kernel told something, and false after most, which may be 0
-// for no end, or when the context is done.
+// wait returns true when the kernel has notified, and false when ctx is done or
+// after most; 0 waits without a limit.
 func (b *notifier) wait(ctx context.Context, most time.Duration) bool {
 	var deadline time.Time
 	if most > 0 {

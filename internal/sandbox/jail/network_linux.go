@@ -62,8 +62,9 @@ func (c *Cell) admit(ctx context.Context) error {
 	return nil
 }
 
-// part ends the proxy of a program that has ended, and everything that it
-// still carries but, when proxy.ErrEnded is the cause, the program's last words.
+// part ends the proxy of a program that has ended, and the connections that it
+// still carries. When cause is proxy.ErrEnded, bytes that the program has already
+// sent are still delivered, for at most a second.
 func (c *Cell) part(cause error) error {
 	if c.stopServing == nil {
 		return nil

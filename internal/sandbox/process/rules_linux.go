@@ -93,8 +93,8 @@ func directories(paths []string) []string {
 	return list
 }
 
-// replacedFile is the path of a file that the helper puts over one of the host's, which
-// may be a link to nowhere, or makes anew.
+// replacedFile is the path of a file that the helper mounts over one of the host's,
+// or makes; none when the host has nothing at that path (a dangling link counts).
 func replacedFile(f inside.File) []string {
 	if _, err := os.Lstat(f.Path); err != nil && f.Path != bundle {
 		return nil
