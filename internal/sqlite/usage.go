@@ -21,8 +21,8 @@ type Written struct {
 // eventCost is what an event takes beside its payload, in bytes.
 const eventCost = 512
 
-// written says what a unit that was committed left behind; it is nobody's when
-// it has no event.
+// written says how much a committed unit wrote; zero when it has no event, and so
+// no actor.
 func (p *pending) written() Written {
 	if len(p.events) == 0 {
 		return Written{}

@@ -65,8 +65,9 @@ type pending struct {
 	err   error
 }
 
-// writer serialises units on one connection. The caller that finds nobody
-// leading commits for all who wait by then, and hands the lead on.
+// writer serialises units on one connection. It has no goroutine of its own: when
+// no commit is going on, the caller of Commit leads, which means that it commits the
+// units of all callers that wait. Then one of those that came meanwhile leads.
 type writer struct {
 	now       func() time.Time
 	committed func(CommitInfo) // may be nil
