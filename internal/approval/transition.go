@@ -21,8 +21,8 @@ var legal = map[State][]State{
 // errLate means that a record's time was up when something else was tried.
 var errLate = errors.New("approval: its time is up")
 
-// step is one transition: what is expected, what shall become of it, and what
-// is journaled with it.
+// step is one transition: the expected state, the new one, and the events that are
+// journaled with it.
 type step struct {
 	id string
 	// from and version are compared; "" and 0 make a new record.
