@@ -38,8 +38,8 @@ func (a *authorization) ask() (*approval.Ask, error) {
 	}, nil
 }
 
-// observeAsk passes the record on when it is asked; the votes that follow are
-// the business of those who watch approvals.
+// observeAsk tells the call's observer of each record once, when it is asked. The
+// votes that follow are not told; clients get them from WatchApprovals.
 func (a *authorization) observeAsk() func(*approval.Record) {
 	asked := make(map[string]bool)
 	return func(r *approval.Record) {

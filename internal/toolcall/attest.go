@@ -83,7 +83,8 @@ func (c *call) attest(ctx context.Context, record decision.Record, report tool.R
 		c.pending = before
 		outcome, err = c.recordOutcome(ctx, record, report, false)
 	}
-	// What became of a write that the disk refused is known after the next start.
+	// Whether a write that failed reached the disk is known only after the next
+	// start, which closes the call if it did not.
 	if err == nil || reason.Of(err) == reason.JournalUnavailable {
 		return outcome, err
 	}
@@ -105,8 +106,8 @@ func (c *call) endAmbiguous(ctx context.Context) error {
 	return c.flush(ctx)
 }
 
-// recordOutcome attests a call. A result that is not kept stands in the
-// attestation by its digest, which says so.
+// recordOutcome attests a call. Without keep, the result is not stored: the
+// attestation has its digest and says that it was not kept.
 func (c *call) recordOutcome(ctx context.Context, record decision.Record, report tool.Report, keep bool) (Outcome, error) {
 	// A tool's message may quote a secret of the input. The client has sent it;
 	// the evidence goes without it.

@@ -75,7 +75,7 @@ func (a *authorization) askForMore(ctx context.Context) (allowed, refused bool, 
 	return err == nil, answerLost(err) != nil, lostIsNo(err)
 }
 
-// lostIsNo takes an answer that somebody revoked first for a no.
+// lostIsNo turns the error of an answer that was revoked before its use into a no.
 func lostIsNo(err error) error {
 	if answerLost(err) == nil {
 		return unwritten(err)
@@ -196,7 +196,8 @@ func NoSession(id string) error {
 	return reason.Errorf(reason.NotFound, "there is no session %s", id).WithRemedy("`palyra sessions list` shows them.")
 }
 
-// bringUp puts what is remembered of a session in the place of what is stored.
+// bringUp replaces the stored facts of a session by those in memory, if it is there:
+// they count calls that are under way.
 func (p *Pipeline) bringUp(past *session.Past) {
 	if did, live := p.sessions.Did(past.Key, past.ID); live {
 		past.Did = did
