@@ -277,8 +277,8 @@ func (d Decided) committer(running context.Context, clock *deadline) func(contex
 	}
 }
 
-// ready says whether the call may start after all: its client is there, and
-// nobody took back what it was decided on.
+// ready returns nil if the call may still start: there is no freeze, its context
+// has not ended, and the approval or grant was not revoked (Decided.Ready).
 func ready(ctx context.Context, d Decided) error {
 	switch {
 	case errors.Is(context.Cause(ctx), errFrozen):
