@@ -100,8 +100,8 @@ func refused(res *http.Response, body io.Reader) error {
 	return nil
 }
 
-// stream is the body of an answer. It watches the time while somebody reads,
-// not while the reader is busy, and the size of each event.
+// stream is the body of an answer. It bounds the time that each Read waits for the
+// provider (the time between reads does not count) and the size of each event.
 type stream struct {
 	rest io.ReadCloser
 	// cause says what ended the request, and cancel ends it.
