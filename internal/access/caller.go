@@ -8,9 +8,9 @@ import (
 	"palyra/internal/lazyregexp"
 )
 
-// Role is a name that rules speak of. The built-in roles carry permissions
-// through the default access policies; a role that an operator adds carries
-// none by itself and exists for rules such as "two from security".
+// Role is a name that policies refer to. The built-in roles have permissions
+// through the default access policies. A role that an operator adds, such as
+// "security", has none by itself; it is for rules such as "two votes of security".
 type Role string
 
 // The built-in roles.
@@ -87,7 +87,8 @@ type Caller struct {
 	Surface  Surface `json:"surface"`
 	// Paired is true for a device that holds its own key and certificate.
 	Paired bool `json:"paired"`
-	// Present is true when the person proved presence (see product.md).
+	// Present is true when the person proved to be there. No client can prove it
+	// in this version, so it is always false (docs/identity.md).
 	Present bool `json:"present"`
 	// Address is the peer's network address, for rate limits and logs.
 	Address string `json:"-"`

@@ -2,18 +2,19 @@ package access
 
 import "context"
 
-// Precedence says how far a write may go when the disk is nearly full. It
-// belongs to who does what, and is set in one place, where the API lets a
-// request in; a write that nobody gave one has the least.
+// Precedence says how far a write may go when the disk is nearly full. It depends
+// on who asks for what: the API sets it for each request that it lets in (package
+// rpc), and the daemon for its own upkeep. A write without one has PrecedenceNone.
 type Precedence int
 
 // The precedences, from the least to the most.
 const (
-	// PrecedenceNone is for what begins: it is refused while the disk is nearly
-	// full.
+	// PrecedenceNone is for new work, such as a proposal: it is refused while the
+	// disk is nearly full.
 	PrecedenceNone Precedence = iota
-	// PrecedenceEnding is for the end of what was begun, and for the gateway's
-	// own upkeep: it may use what the disk has left, and not the reserve.
+	// PrecedenceEnding is for the end of work that was begun, such as an
+	// attestation, and for the gateway's own upkeep: it may use what the disk has
+	// left, but not the reserve.
 	PrecedenceEnding
 	// PrecedenceOperator is for the call of an operator at a terminal: it may use
 	// a part of the reserve.
@@ -25,8 +26,8 @@ const (
 
 type precedenceKey struct{}
 
-// Precede gives what is written under ctx a precedence, unless it has a higher
-// one.
+// Precede returns a context under which writes have precedence p, or that of ctx
+// when it is higher.
 func Precede(ctx context.Context, p Precedence) context.Context {
 	if p <= PrecedenceOf(ctx) {
 		return ctx

@@ -1,6 +1,6 @@
 // Package access is the vocabulary of who may do what: principals, roles,
-// surfaces and the authenticated caller. It is a leaf: every room may import
-// it, and it imports none of them.
+// surfaces and the authenticated caller. It is a leaf: every package may import
+// it, and it imports none of ours.
 package access
 
 import (

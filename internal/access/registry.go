@@ -13,8 +13,8 @@ type MemberStore interface {
 	Members(ctx context.Context) ([]Member, error)
 }
 
-// Registry is the set of members in memory, for decisions that cannot wait for
-// a disk. It is safe for concurrent use and returns copies.
+// Registry keeps all members in memory, so that no decision waits for the disk. It
+// is safe for concurrent use and returns copies.
 type Registry struct {
 	store MemberStore
 	roles []Role
@@ -102,8 +102,8 @@ func (r *Registry) Roles() []Role { return slices.Clone(r.roles) }
 // HasRole reports whether the role is built in or declared.
 func (r *Registry) HasRole(role Role) bool { return slices.Contains(r.roles, role) }
 
-// Active returns a member that may act now: it is known and not disabled, and
-// if it acts for an owner, so is the owner.
+// Active returns a member if it may act now: it is known and not disabled, and so
+// is the owner that it acts for. An agent without an owner may not act.
 func (r *Registry) Active(p Principal) (Member, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

@@ -49,7 +49,8 @@ func (a Answer) Allowed() bool {
 	return a.kind == ByApproval || a.kind == ByGrant || a.kind == NotAsked
 }
 
-// ApprovalID returns the record that answered, or that minted the grant.
+// ApprovalID returns the id of the record that answered, or whose votes minted the
+// grant that did.
 func (a Answer) ApprovalID() string { return a.approvalID }
 
 // GrantID returns the grant that answered; "" unless the kind is ByGrant.
@@ -59,7 +60,7 @@ func (a Answer) GrantID() string { return a.grant.ID }
 // the kind is ByGrant.
 func (a Answer) Grant() Grant { return a.grant }
 
-// Version returns the version of the record or grant that answered.
+// Version returns the version that the record or grant had when it answered.
 func (a Answer) Version() int64 { return a.version }
 
 // Votes returns the votes that made the answer, for evaluating policy again.

@@ -19,8 +19,8 @@ type Ask struct {
 	Plan     tool.Plan
 	// CallDigest must be the digest of Plan.Binding; when empty it is computed.
 	CallDigest string
-	// Resolved is what the call comes to, however it is spelled (the digest of a
-	// tool.Resolved); a no is remembered by it. When empty, only the very same
+	// Resolved is the digest of a tool.Resolved, which calls that do the same have
+	// in common. A no is remembered by it. When it is empty, only the very same
 	// call is answered from memory.
 	Resolved       string
 	SnapshotDigest string
@@ -36,9 +36,10 @@ type Ask struct {
 	Severity string
 	// Missing says what the call needs before anyone voted, when known.
 	Missing string
-	// Covers evaluates policy with a standing grant. With it, a call whose
-	// record was allowed for a sibling may go on by the grant minted then;
-	// without it, such a call asks again.
+	// Covers evaluates policy with a standing grant. It is for a call that waited
+	// on a record together with an identical call, which used the approval up: the
+	// call may go on by the grant that the votes minted, if Covers says so. When
+	// Covers is nil, such a call asks again.
 	Covers func(context.Context, Grant) (bool, error)
 }
 
@@ -60,8 +61,8 @@ const CommitSubject = "commit:"
 // more calls; the session follows.
 const SessionSubject = "session:"
 
-// SessionTool stands in the binding of such an ask in the place of a tool. No
-// tool has the name.
+// SessionTool is the tool in the binding of an ask about a session. No tool has
+// that name.
 const SessionTool = "session.extend"
 
 // AboutSession reports whether r asks about a session, and not about a call.
@@ -75,8 +76,9 @@ func isCommit(subjectID string) bool { return strings.HasPrefix(subjectID, Commi
 // not about a call.
 func (r Record) AboutCommit() bool { return isCommit(r.SubjectID) }
 
-// ComparedAs is the name under which Store.LastAllowed finds r: its tool's, and
-// another one for changes, which are compared with no call.
+// ComparedAs is the name under which Store.LastAllowed finds r: the tool's for a
+// call, and "commit:" before it for the changes of one. So changes are compared
+// with changes and calls with calls.
 func (r Record) ComparedAs() string {
 	if r.AboutCommit() {
 		return CommitSubject + r.Binding.Tool
@@ -84,9 +86,8 @@ func (r Record) ComparedAs() string {
 	return r.Binding.Tool
 }
 
-// check gives the ask its defaults and refuses one whose binding does not
-// describe its proposal: an approval binds to the binding, so the two must not
-// come apart.
+// check sets the ask's defaults and refuses one whose binding does not describe its
+// proposal: people see the proposal, but what they approve is the binding.
 func (a *Ask) check(l Limits) error {
 	digest, err := a.Plan.Binding.Digest()
 	if err != nil {
@@ -187,9 +188,9 @@ func redactBinding(b tool.Binding, secretPaths []string) (shown tool.Binding, hi
 	return shown, true, nil
 }
 
-// shownSubject is a subject as records and grants keep it. One that holds what
-// has the form of a key is kept without it, and with the digest of the whole, so
-// that two subjects are the same only if they were.
+// shownSubject is a subject as records and grants keep it. In a subject with text
+// that has the form of a key, that text is redacted and the digest of the whole
+// subject is appended, so that two different subjects stay different.
 func shownSubject(subject string) string {
 	safe := tool.RedactText(subject)
 	if safe == subject {

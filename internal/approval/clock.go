@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Clock is what deadlines of approvals and grants are measured by. It follows
-// the wall clock forward and never goes back: when the wall clock is set back,
-// it goes on as time really passes. It starts no earlier than the journal
-// ends. So a deadline never comes early because of a clock that was set back,
-// and a yes that was given under a clock that ran years ahead does not live
-// for years once the clock is right again.
+// Clock is what deadlines of approvals and grants are measured by. It follows the
+// wall clock forward and never goes back: when the wall clock is set back, it goes
+// on by the monotonic clock. It starts no earlier than the last event of the
+// journal. Example: a grant for an hour is given while the wall clock is a year
+// ahead, and then the wall clock is set right. By the wall clock the grant would
+// last a year and an hour; by Clock it lasts an hour.
 type Clock struct {
 	wall func() time.Time
 	// passed is how much time has gone by; nobody can set it.

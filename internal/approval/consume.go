@@ -13,10 +13,10 @@ import (
 // one unit: either all of it is durable when Consume returns nil, or none of
 // it is kept.
 //
-// When somebody was faster the error is reason.ApprovalRevoked,
-// ApprovalExpired or ApprovalConflict; while the gateway is frozen it is
-// GatewayFrozen; an answer that has nothing to use up, such as NotNeeded or one
-// that does not allow, is PermitRefused.
+// The error is reason.ApprovalRevoked, ApprovalExpired or ApprovalConflict when the
+// record or grant was revoked, ran out or was used before; GatewayFrozen while the
+// gateway is frozen; PermitRefused for an answer that has nothing to use up, such as
+// NotNeeded or one that does not allow.
 func (d *Desk) Consume(ctx context.Context, a Answer, extra ...event.Draft) error {
 	if err := ctx.Err(); err != nil {
 		return reason.Errorf(reason.Cancelled, "the call ended before it was decided: %w", err)
@@ -156,9 +156,9 @@ func (d *Desk) Recheck(ctx context.Context, a Answer) error {
 	}
 }
 
-// recheckRecord wants the record consumed, by this answer and no other: the
-// version after the one that was answered. Who revokes the grant that the same
-// votes minted means this call too.
+// recheckRecord returns nil if the record is consumed and this answer consumed it:
+// its version is then the answer's plus one. It also checks the grant that the same
+// votes minted, since whoever revoked that meant this call, too.
 func (d *Desk) recheckRecord(ctx context.Context, a Answer) error {
 	rec, err := d.store.Record(ctx, a.approvalID)
 	switch {

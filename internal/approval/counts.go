@@ -1,6 +1,6 @@
 package approval
 
-// Counts are what waits and what stands now.
+// Counts are the numbers of pending records and standing grants.
 type Counts struct {
 	// Pending is how many records wait for votes.
 	Pending int
@@ -8,7 +8,7 @@ type Counts struct {
 	Grants int
 }
 
-// Counts counts from memory.
+// Counts returns the numbers of now, without reading the store.
 func (d *Desk) Counts() Counts {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -14,10 +14,10 @@ import (
 // Judge finds the votes so far enough, and otherwise it stays pending and says
 // what is missing.
 //
-// A user votes once: a second vote of theirs is reason.ApprovalConflict, as is
-// a vote on a record that is not pending any more; the error says who was
-// first. Other errors are reason.NotFound, PermissionDenied, DigestMismatch,
-// InvalidInput, or those of Judge and store; no vote is kept then.
+// A user votes once: a second vote of the same user is reason.ApprovalConflict. So
+// is a vote on a record that is no longer pending; the error says who answered it.
+// Other errors are reason.NotFound, PermissionDenied, DigestMismatch, InvalidInput,
+// or those of Judge and store. After an error the vote is not kept.
 func (d *Desk) Decide(ctx context.Context, caller access.Caller, id string, b Ballot) (Record, error) {
 	b, err := b.check(d.limits)
 	if err != nil {

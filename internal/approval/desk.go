@@ -23,7 +23,7 @@ type Ruling struct {
 	Missing string
 }
 
-// Judge answers for policy and access.
+// Judge evaluates policies for the desk. Package toolcall implements it.
 type Judge interface {
 	// Judge evaluates the record's request with the votes as facts.
 	Judge(ctx context.Context, r Record, votes []Vote) (Ruling, error)
@@ -169,10 +169,10 @@ func (d *Desk) loadGrants(ctx context.Context) error {
 	}
 }
 
-// Run makes time pass: it expires pending and allowed records, ends grants
-// and idle sessions, and sleeps until the next deadline. It returns nil when
-// ctx ends; calls that wait then get reason.ShuttingDown, and their records
-// stay pending for the next start. It may be called once.
+// Run does what is due: it expires pending and allowed records, ends grants and
+// idle sessions, and sleeps until the next deadline. It returns nil when ctx ends;
+// calls that wait then get reason.ShuttingDown, and their records stay pending for
+// the next start. It may be called once.
 func (d *Desk) Run(ctx context.Context) error {
 	if err := d.start(); err != nil {
 		return err

@@ -11,9 +11,9 @@ import (
 	"palyra/internal/tool"
 )
 
-// grantBook holds the grants that stand, for look-ups without a read of the
-// store. The desk's lock guards it. It never decides: a use is checked in the
-// store's unit.
+// grantBook holds the standing grants in memory, so that a look-up does not read
+// the store. Desk.mu guards it. Whether a grant may be used is not decided by it,
+// but in the transaction that counts the use.
 type grantBook struct {
 	idle    time.Duration
 	byID    map[string]Grant
@@ -146,8 +146,8 @@ func (d *Desk) beginMint(id string) (done func()) {
 	}
 }
 
-// Grants returns the standing grants that cover a call, narrowest first. There
-// are none while the gateway is frozen. It counts as activity of the session.
+// Grants returns the standing grants that cover a call, narrowest first; none while
+// the gateway is frozen. The call counts as activity of its session.
 func (d *Desk) Grants(_ context.Context, q GrantQuery) ([]Grant, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

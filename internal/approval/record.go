@@ -108,8 +108,9 @@ type Record struct {
 	// record in a terminal state has none.
 	Request json.RawMessage `json:"-"`
 
-	// Waiters and RunGone are live and not stored: how many calls wait on a
-	// pending record, and whether none does, since the daemon started anew.
+	// Waiters and RunGone are live and not stored. Waiters is how many calls wait
+	// on a pending record. RunGone is true when the daemon has restarted since the
+	// record was asked and no call waits on it.
 	Waiters int  `json:"waiters"`
 	RunGone bool `json:"run_gone"`
 }

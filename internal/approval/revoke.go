@@ -17,8 +17,8 @@ func (d *Desk) Cancel(ctx context.Context, caller access.Caller, id, why string)
 	return d.close(ctx, caller, id, why, Pending, d.cancel)
 }
 
-// RevokeApproval takes back a record that was allowed and is not consumed.
-// Who may cancel it, and who voted on it, may revoke it.
+// RevokeApproval takes back a record that was allowed and is not consumed. Those
+// who may cancel it and those who voted on it may revoke it.
 func (d *Desk) RevokeApproval(ctx context.Context, caller access.Caller, id, why string) (Record, error) {
 	return d.close(ctx, caller, id, why, Allowed, d.revoke)
 }
@@ -107,10 +107,11 @@ func (d *Desk) move(ctx context.Context, s step) (Record, error) {
 	return after, nil
 }
 
-// RevokeGrant takes a grant back at once: a call that was allowed by it and
-// has not started does not start (see Recheck). Whose calls it covers, the
-// user on whose behalf, who minted it, and whoever may decide its approval may
-// revoke it. A grant that no longer stands is reason.ApprovalConflict.
+// RevokeGrant takes a grant back at once: a call that was allowed by it and has not
+// started does not start (see Recheck). It may be revoked by the principal whose
+// calls it covers, the user on whose behalf these are made, the users whose votes
+// minted it, and whoever may decide its approval. A grant that no longer stands is
+// reason.ApprovalConflict.
 func (d *Desk) RevokeGrant(ctx context.Context, caller access.Caller, id, why string) (Grant, error) {
 	if err := checkReason(why); err != nil {
 		return Grant{}, err
@@ -152,7 +153,7 @@ func alreadyClosed(err error) error {
 }
 
 // EndSession ends a session: its session grants end, its pending records are
-// cancelled, and what was allowed in it and not used expires.
+// cancelled, and its allowed records that were not consumed expire.
 func (d *Desk) EndSession(ctx context.Context, session string) error {
 	if session == "" {
 		return reason.Errorf(reason.InvalidInput, "a session to end needs an id")
@@ -214,11 +215,11 @@ func (d *Desk) endRecord(ctx context.Context, id, note string) error {
 	}
 }
 
-// MarkRunsGone is for the start of the daemon, before calls come in: whatever
-// was allowed and not used expires, since the run that asked is gone, and so
-// does what is asked about changes, which are gone with it. Other pending
-// records stay, show RunGone, and can still be decided; a repeated identical
-// call joins them.
+// MarkRunsGone is for the start of the daemon, before calls come in, when all calls
+// that asked are gone. Allowed records that were not consumed expire. Pending
+// records about changes expire, too, since the changes are gone. Other pending
+// records stay, show RunGone, and can still be decided; a repeated identical call
+// joins them.
 func (d *Desk) MarkRunsGone(ctx context.Context) error {
 	for _, id := range d.goneIDs() {
 		if err := d.endRecord(ctx, id, "its run is gone"); err != nil {

@@ -21,8 +21,8 @@ var legal = map[State][]State{
 // errLate means that a record's time was up when something else was tried.
 var errLate = errors.New("approval: its time is up")
 
-// step is one transition: what is expected, what shall become of it, and what
-// is journaled with it.
+// step is one transition: the expected state, the new one, and the events that are
+// journaled with it.
 type step struct {
 	id string
 	// from and version are compared; "" and 0 make a new record.
@@ -38,10 +38,11 @@ type step struct {
 	events func(Record) ([]event.Draft, error)
 }
 
-// transition is the one place where a record comes to be or changes. It
-// compares state and version inside the writer's unit and writes the record
-// together with its events. A lost race is reason.ApprovalConflict with the
-// winner's name; errLate means that only expiry may still happen.
+// transition is the one function that makes and changes records. It compares state
+// and version inside the transaction and writes the record together with its
+// events. When another change came first, the error is reason.ApprovalConflict and
+// names who made it. errLate means that the record's time is up, so that it can
+// only expire.
 func transition(tx Tx, s step) (Record, error) {
 	rec, err := current(tx, s)
 	if err != nil {
@@ -134,8 +135,8 @@ func notFound(err error, what, id string) error {
 	return fmt.Errorf("reading %s %s: %w", what, Visible(id), err)
 }
 
-// changeGrant is the one place where a grant changes: it compares the grant
-// inside the unit, refuses one that no longer stands, and writes it with its
+// changeGrant is the one function that changes grants: it reads the grant inside
+// the transaction, refuses one that no longer stands, and writes it with its
 // events.
 func changeGrant(tx Tx, id string, change func(*Grant), events func(Grant) ([]event.Draft, error)) (Grant, error) {
 	g, err := tx.Grant(id)

@@ -53,7 +53,7 @@ type Vote struct {
 	Present bool           `json:"present"`
 	Allow   bool           `json:"allow"`
 	Scope   Scope          `json:"scope"`
-	// TTL is how long a grant may live, in nanoseconds; zero for once.
+	// TTL is how long a grant may live, in nanoseconds; zero for scope once.
 	TTL    time.Duration `json:"ttl_ns"`
 	Match  Match         `json:"match"`
 	Reason string        `json:"reason"`

@@ -15,11 +15,12 @@ import (
 // that was allowed and not consumed may be used, one that was denied or
 // expired a moment ago is answered from memory.
 //
-// The observer, which may be nil, is called on this goroutine with the record,
-// which it must not change, when it is there and after each change. When ctx ends, the answer is
-// ByCancel with reason.Cancelled, and the last waiter to leave cancels the
-// record; but when the cause of ctx is reason.ShuttingDown, or Run has ended,
-// the record stays pending and the error is reason.ShuttingDown.
+// The observer, which may be nil, is called on this goroutine with the record, once
+// when there is one and again after each change. It must not change the record.
+//
+// When ctx ends, the answer is ByCancel with reason.Cancelled, and the last waiter
+// to leave cancels the record. But when the cause of ctx is reason.ShuttingDown, or
+// Run has ended, the record stays pending and the error is reason.ShuttingDown.
 //
 // Errors are reason.ApprovalLimit, GatewayFrozen, BindingMismatch,
 // InvalidInput, or those of the store. None of them allows anything.
@@ -35,9 +36,8 @@ func (d *Desk) Resolve(ctx context.Context, ask *Ask, observer func(*Record)) (A
 	return *a, nil
 }
 
-// resolve, and what it calls until the call waits, hand asks, records and
-// answers on by pointer. Thousands of calls may wait at once, each on a stack
-// that is as large as the frames on it.
+// resolve and the functions below it pass asks, records and answers by pointer, to
+// keep their stack frames small: thousands of goroutines may wait here at once.
 func (d *Desk) resolve(ctx context.Context, ask *Ask, observer func(*Record)) (*Answer, error) {
 	if err := ask.check(d.limits); err != nil {
 		return nil, err

@@ -10,12 +10,12 @@ import (
 
 // Watch calls fn with every record that changes, in the order of revisions,
 // until ctx ends or fn returns an error, which it returns. A record that
-// changed several times between two calls comes once, as it is by then.
+// changed several times between two calls of fn comes once, in its newest form.
 //
-// After 0, the records that are pending or allowed come first, then changes.
-// After a revision that was received before, everything that changed since
-// comes, so that a client which reconnects misses nothing; it may see a record
-// twice.
+// When after is 0, Watch begins with the records that are pending or allowed. When
+// after is a revision that the client received, Watch begins with everything that
+// changed since, so that a client which reconnects misses nothing; it may see a
+// record twice.
 func (d *Desk) Watch(ctx context.Context, after int64, fn func(Record) error) error {
 	if after <= 0 {
 		var err error
@@ -105,7 +105,8 @@ func (r Record) Line() ([]byte, error) {
 	return append(text, '\n'), nil
 }
 
-// Tally adds up the lines of an export on either side.
+// Tally adds up the lines of an export, for the gateway that writes the trailer and
+// the client that checks it.
 type Tally struct {
 	count int64
 	sum   hash.Hash

@@ -1,7 +1,7 @@
 // Package builtin holds the daemon's own tools: files of a workspace, HTTP,
-// programs in the sandbox, and two that do nothing. They run in process, by
-// permit like the rest. Each is a small type that plans a call without effect
-// and then runs it; what it runs is what it planned.
+// programs in the sandbox, and two that do nothing (echo and sleep). They are part
+// of palyrad, and run only by a permit like any other tool. Each is a small type
+// that plans a call without effect and then runs exactly what it planned.
 package builtin
 
 import (
@@ -60,8 +60,8 @@ type ProcessPolicy struct {
 	// Egress is how far the network of programs is bounded.
 	Egress egress.Mode
 	// Reach is what programs may reach in the mode egress.Strict. A call may ask
-	// for less of it. In the mode egress.Preflight its rules are what the hosts
-	// of a call are held against.
+	// for less of it. In the mode egress.Preflight its rules have to allow the
+	// hosts that a call names, and hold nothing while the program runs.
 	Reach egress.Reach
 	// Resolver and Interfaces are the system's when nil.
 	Resolver   egress.Resolver

@@ -40,8 +40,8 @@ type fetchResult struct {
 	Truncated bool   `json:"truncated"`
 	// Redirects are the URLs that were followed.
 	Redirects []string `json:"redirects"`
-	// NotFollowed is the target of a redirect to a host that this call does not
-	// cover.
+	// NotFollowed is the target of a redirect that was not followed, since its
+	// host is neither the one that was decided on nor in http.allowed_hosts.
 	NotFollowed string `json:"not_followed,omitempty"`
 }
 

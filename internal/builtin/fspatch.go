@@ -39,7 +39,7 @@ func (t fsPatch) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
 	return planEdit(t.edit(ctx, p))
 }
 
-// Prepare works the changes anew; they are what is made.
+// Prepare works the changes out anew; Run makes these.
 func (t fsPatch) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
 	return prepareEdit(t.edit(ctx, p))
 }

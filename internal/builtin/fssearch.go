@@ -250,9 +250,10 @@ func (s *search) file(ctx context.Context, info workspace.Info) error {
 	return s.lines(ctx, info.Path, content.Data)
 }
 
-// open reads a file that was judged: the one that is held, or one that was found.
-// When that has become another file, or has other names, it is judged again
-// before anything is read. What is not where it was found is not read.
+// open reads a file that was judged: the one that the call names, which is open
+// already, or one that was found below it. If another file took the place of one
+// that was found, or it got or lost a hard link, policy is asked again before
+// anything is read. If its path now leads elsewhere, it is not read.
 func (s *search) open(ctx context.Context, judged workspace.Info) (workspace.Content, error) {
 	if s.handle.Info().Kind == workspace.File {
 		return s.handle.Read(ctx, 0, searchFileBytes)

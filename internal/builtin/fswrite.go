@@ -44,7 +44,7 @@ func (t fsWrite) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
 	return planEdit(t.edit(ctx, p))
 }
 
-// Prepare works the change anew; it is what is made.
+// Prepare works the change out anew; Run makes this one.
 func (t fsWrite) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
 	return prepareEdit(t.edit(ctx, p))
 }

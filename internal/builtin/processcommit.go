@@ -53,14 +53,14 @@ type shownChanges struct {
 type shownFile struct {
 	Path   string     `json:"path"`
 	Change overlay.Op `json:"change"`
-	// Protected says why the change is, in words of overlay.Class.
+	// Protected says why the change is protected: its overlay.Classes.
 	Protected []overlay.Class `json:"protected,omitempty"`
 }
 
 // settle looks at what a program wrote to its copy, asks whether that may reach
-// the workspace, and commits it or leaves it to be discarded. stopped is the
-// error of a program that did not end by itself, or nil; the error of the call
-// is returned.
+// the workspace, and commits it or leaves it to be discarded. stopped is nil for a
+// program that ended by itself, else why it was stopped: nothing is committed then.
+// The error that settle returns is that of the call.
 func (t process) settle(ctx context.Context, call tool.Call, c command, ran sandbox.Report, stopped error) (changes, error) {
 	if ran.Layer == nil {
 		return changes{}, stopped

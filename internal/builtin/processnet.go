@@ -12,9 +12,9 @@ import (
 	"palyra/internal/tool"
 )
 
-// checkHosts judges the hosts that the program is said to reach, and works out
-// what it may reach. No name is looked up: a question to a name server is a
-// message to whoever runs it, and nobody has decided on the call yet.
+// checkHosts judges the hosts that the call names, and works out what the program
+// may reach. No name is looked up: a DNS query tells whoever runs the name server
+// about the call, and nothing has been decided yet.
 func (t process) checkHosts(c *command) error {
 	switch {
 	case t.policy.Egress == egress.Unrestricted && c.in.Hosts != nil:

@@ -36,9 +36,9 @@ type processResult struct {
 	Error *failureText `json:"error,omitempty"`
 }
 
-// unbound says in the report that operands are not any more what was decided
-// on: what the program read of them is then not known, so the level is none,
-// whoever changed them. It returns the notes for the caller.
+// unbound records that operands changed while the program ran. Nobody knows then
+// which bytes the program read, so the level of the run becomes none, whoever
+// changed them. It returns the notes for the caller.
 func unbound(e *tool.Enforcement, changed []string) []string {
 	if len(changed) == 0 {
 		return nil

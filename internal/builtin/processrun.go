@@ -62,9 +62,10 @@ func (t process) spec(cmd command, c tool.Call) sandbox.Spec {
 	}
 }
 
-// changedOperands are operands that are not any more what was decided on. On a
-// copy the program saw the very bytes of those that were pinned, whatever became
-// of the files.
+// changedOperands are the operands whose bytes are no longer those that were
+// decided on. In mode CopyOnWrite only the unpinned ones are looked at: of the
+// others, the program saw the approved bytes in its copy, whatever became of the
+// files.
 func (c command) changedOperands(operands []tool.Operand, ran sandbox.Report) []string {
 	if c.mode == sandbox.CopyOnWrite {
 		operands = slices.DeleteFunc(slices.Clone(operands), func(o tool.Operand) bool { return !slices.Contains(ran.Unpinned, o.Path) })
@@ -76,9 +77,9 @@ func (c command) changedOperands(operands []tool.Operand, ran sandbox.Report) []
 	return changed
 }
 
-// appeared are files that the call names and that were not there when it was
-// decided on, so that they are not bound. A program that writes to the workspace
-// itself may have made them.
+// appeared are files that the call names and that did not exist when it was
+// decided on, so that the approval does not bind them. In mode Direct there are
+// none, since the program may have made them itself.
 func (c command) appeared(bound []tool.Operand) []string {
 	if c.mode == sandbox.Direct {
 		return nil

@@ -85,8 +85,9 @@ func (f files) resolvedEdit(ctx context.Context, p tool.Proposal, plan func(cont
 	return tool.Resolved{Act: changeAct, Places: slices.Sorted(maps.Keys(what)), What: what}, nil
 }
 
-// Resolve says what is requested: headers that do not name it or say who asks
-// are left out.
+// Resolve says what is requested. Of the headers it has only Content-Type and
+// those that hold credentials: with another Accept or User-Agent it is the same
+// request.
 func (t fetch) Resolve(_ context.Context, p tool.Proposal, _ tool.Plan) (tool.Resolved, error) {
 	r, err := t.check(p)
 	if err != nil {

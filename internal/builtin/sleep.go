@@ -12,9 +12,9 @@ import (
 
 const sleepName = "sleep"
 
-// sleep waits. It has no effect but that of time: a call may last for minutes,
-// and what runs is on record while it runs. So it is not among the tools of
-// package pure.
+// sleep waits. It has no effect, and still is not in package pure, whose calls are
+// recorded when they have ended: a call of sleep may last for minutes, and the
+// journal has to show it while it runs.
 type sleep struct {
 	version string
 	most    time.Duration

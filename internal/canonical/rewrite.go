@@ -6,11 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// rewrite returns the RFC 8785 form of text, which must be one JSON value. It
-// knows what the gateway's own records are made of: compact text, integers
-// below 10^15, member names in plain ASCII. ok is false for everything else,
-// right or wrong, which is for the library to judge; that takes several times
-// as long.
+// rewrite returns the RFC 8785 form of text, which must be one JSON value. It is a
+// short cut for what the gateway's own records are made of: compact text, integers
+// below 10^15, member names in plain ASCII. ok is false for everything else, valid
+// JSON or not: the caller then uses the library, which takes several times as long.
 func rewrite(text []byte) (out []byte, ok bool) {
 	w := rewriter{in: text, out: make([]byte, 0, len(text))}
 	if !w.value(0) || len(w.in) > 0 {
@@ -26,9 +25,9 @@ type rewriter struct {
 	scratch []byte
 }
 
-// member is where a member stands in out: its name, in quotes, from start to
-// colon, and its value to end. It is small, as every open object has some on the
-// stack.
+// member is where a member of an object is in out: its name, in quotes, is
+// out[start:colon], and its value ends at end. The type is small, since every open
+// object has several of them on the stack.
 type member struct{ start, colon, end int }
 
 // value moves one value; false means that it is not one of the plain ones.
@@ -76,9 +75,9 @@ func (w *rewriter) literal(word string) bool {
 	return true
 }
 
-// integer moves a number that every double holds exactly and prints so. What
-// makes it another number, a fraction or an exponent, is left where it is, and
-// no value ends there.
+// integer moves an integer of at most 15 digits, which a double holds exactly and
+// prints as it was written. Of "1.5" and "1e2" it moves the 1; the value does not
+// end there, so rewrite fails and the library takes over.
 func (w *rewriter) integer() bool {
 	const most = 15
 	n := 0

@@ -62,8 +62,9 @@ func (k *checker) find(key, message, remedy string) {
 // of the store's blobs, 16 MiB.
 const MaxResult = 16 << 20
 
-// storable is for limits of what a result holds so many times: as base64 it is
-// a third longer, and the rest of the result needs some room.
+// storable checks a limit on bytes of which a result may hold as many as times
+// copies (stdout and stderr: 2). A copy in base64 is a third longer than the bytes,
+// and 1 MiB is left for the rest of the result.
 func (k *checker) storable(key string, value, times int64) {
 	most := (MaxResult - mib) * 3 / 4 / times / mib * mib
 	if value > most {
@@ -269,8 +270,8 @@ func (k *checker) tools(c *Config) {
 	between(k, "execution_timeout_ms", c.ExecutionTimeoutMS, 100, dayMS)
 }
 
-// hosts checks the outer form of host rules; the egress room reads them and
-// is stricter.
+// hosts checks the rough form of host rules; package egress, which parses them, is
+// stricter.
 func (k *checker) hosts(key string, rules []string) {
 	for _, rule := range rules {
 		switch {

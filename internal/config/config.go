@@ -39,8 +39,8 @@ type Config struct {
 	AllowSensitiveTools bool `toml:"allow_sensitive_tools"`
 	// MaxCallsPerRun is the budget of a run of the gateway; every proposal counts.
 	MaxCallsPerRun int `toml:"max_calls_per_run"`
-	// MaxCallsPerSession is the budget of all other calls of a session; beyond it
-	// people are asked.
+	// MaxCallsPerSession is the budget of all other calls of a session. When it is
+	// used up, people are asked whether the session may go on.
 	MaxCallsPerSession int `toml:"max_calls_per_session"`
 	// ExecutionTimeoutMS is the wall clock limit of one call in milliseconds.
 	ExecutionTimeoutMS int64 `toml:"execution_timeout_ms"`
@@ -123,7 +123,7 @@ type Approvals struct {
 	MaxPendingPerRun          int           `toml:"max_pending_per_run"`
 	MaxPendingPerPrincipal    int           `toml:"max_pending_per_principal"`
 	MaxCreatedPerMinutePerRun int           `toml:"max_created_per_minute_per_run"`
-	// MaxCreatedPerMinutePerPrincipal counts over all runs.
+	// MaxCreatedPerMinutePerPrincipal counts the approvals of all its runs.
 	MaxCreatedPerMinutePerPrincipal int `toml:"max_created_per_minute_per_principal"`
 	// Cooldown is how long an identical ask is answered from memory after a
 	// denial or expiry.
@@ -145,7 +145,7 @@ type Runs struct {
 
 // Sessions says how the gateway names the sessions of its callers.
 type Sessions struct {
-	// Idle is how long nothing has to happen for a session to end.
+	// Idle is the time without any call after which a session ends.
 	Idle time.Duration `toml:"idle"`
 }
 

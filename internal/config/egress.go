@@ -38,7 +38,7 @@ type Inspect struct {
 	Paths   []string `toml:"paths"`
 }
 
-// oldWords puts the words in force in the place of older ones, and notes it.
+// oldWords replaces values that have a new name, and adds a note about each.
 func (c *Config) oldWords() {
 	if mode := &c.ProcessRunner.EgressEnforcementMode; *mode == "none" {
 		*mode = EgressUnrestricted
@@ -83,8 +83,8 @@ func (k *checker) egress(p ProcessRunner) {
 	k.inspect(p.Inspect)
 }
 
-// unseen finds settings about what programs send, which nobody sees in modes
-// other than strict.
+// unseen finds settings about what programs send that have no effect: only in mode
+// strict does palyrad see what they send.
 func (k *checker) unseen(p ProcessRunner) {
 	var set []string
 	for _, name := range []string{"connections", "concurrent", "bytes_out", "bytes_in", "requests", "connection_time_ms"} {

@@ -15,10 +15,10 @@ import (
 	"palyra/internal/nearest"
 )
 
-// applyFile sets what the text of a file says. The text is decoded into plain
-// values first, which finds every fault of TOML itself; binding them to the
-// keys here, not in the library, is what lets all findings come at once, each
-// with its place.
+// applyFile sets the keys that the text of a file holds. The library decodes the
+// text into a plain map, which finds errors of TOML itself. Assigning the values to
+// the fields of Config is done here and not by the library, which would stop at the
+// first error: so all findings come at once, each with its line and column.
 func applyFile(path string, text []byte, c *Config, origins Origins) Findings {
 	var doc map[string]any
 	if err := toml.Unmarshal(text, &doc); err != nil {

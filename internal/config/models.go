@@ -22,14 +22,13 @@ const (
 
 var providers = []string{ProviderAnthropic, ProviderOpenAI, ProviderScripted}
 
-// What a model has whose table does not say. The keys are of a list element,
-// so Default cannot have them.
+// Defaults of keys in [[models]]. They are not in Default, which has no models.
 const (
 	defaultMaxOutputTokens = 8192
 	defaultIdleTimeout     = 2 * time.Minute
 )
 
-// fillModels sets what the tables of the models do not say.
+// fillModels sets the keys that are not given in [[models]] to their defaults.
 func fillModels(c *Config, origins Origins) {
 	for i := range c.Models {
 		m := &c.Models[i]

@@ -7,9 +7,9 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// placesOf maps the dotted name of every key and table of a valid document to
-// where it stands. The decoder does not say; the library's parser does, and
-// this is the one file that uses that unstable package.
+// placesOf maps the dotted name of every key and table of a valid document to its
+// line and column. The library's decoder does not tell them, but its parser does;
+// this is the one file that uses that package, which is called unstable.
 func placesOf(text []byte) map[string]unstable.Position {
 	w := walker{places: make(map[string]unstable.Position), counts: make(map[string]int)}
 	w.parser.Reset(text)

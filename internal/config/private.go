@@ -22,9 +22,9 @@ type privateFile struct {
 	look func(string) (fs.FileInfo, error)
 }
 
-// read returns what a file holds that is regular and belongs to the user that
-// reads it and to nobody else. It looks at the file before it opens it, as a
-// pipe would block, and again at what it opened.
+// read returns the content of a private file: regular, owned by the user that reads
+// it, and accessible to nobody else. It checks the kind before it opens the file,
+// since opening a named pipe would block, and checks again what it has opened.
 func (p privateFile) read() ([]byte, error) {
 	before, err := p.look(p.path)
 	if err != nil {

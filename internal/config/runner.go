@@ -70,14 +70,14 @@ type ProcessRunner struct {
 	AllowedExecutables []string `toml:"allowed_executables"`
 	// AllowInterpreters lets script interpreters run files.
 	AllowInterpreters bool `toml:"allow_interpreters"`
-	// StrictExec keeps programs from running what is in no file system.
+	// StrictExec denies executing files that have no path, such as memory files.
 	StrictExec bool `toml:"strict_exec"`
 	// EgressEnforcementMode is "strict", "preflight" or "unrestricted";
 	// Load reads "none" as the last of them.
 	EgressEnforcementMode string `toml:"egress_enforcement_mode"`
-	// AllowedEgressHosts are host rules. In mode strict programs reach what they
-	// name, each with a port, and nothing else; in mode preflight the hosts of a
-	// call are held against them.
+	// AllowedEgressHosts are host rules. In mode strict they need a port, and
+	// programs reach what they name and nothing else. In mode preflight the hosts
+	// that a call names have to match one of them before it starts.
 	AllowedEgressHosts []string `toml:"allowed_egress_hosts"`
 	// AllowedDNSSuffixes are domains that are allowed with every host below them:
 	// on the ports 80 and 443 in mode strict, on all in mode preflight.

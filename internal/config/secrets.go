@@ -35,8 +35,9 @@ const (
 	maxSecret = 4096
 )
 
-// Value reads the value, at each use, so that a new one counts at once. The
-// error says what is wrong and what to do, and never what the file holds.
+// Value reads the value from the file. Callers read it at each use, so that a new
+// value takes effect at once. The error says what is wrong and what to do, and never
+// what the file holds.
 func (s Secret) Value() ([]byte, error) {
 	file := privateFile{path: s.File, kind: "secret", holds: "value", most: maxSecret + len("\r\n"), look: os.Lstat}
 	text, err := file.read()
@@ -105,9 +106,9 @@ func (k *checker) secrets(c *Config) {
 	}
 }
 
-// guided are headers that say where a request goes, how long it is or how it
-// travels (RFC 9110 section 7.6.1), and those that have a form of their own in
-// which a value cannot stand alone.
+// guided are headers in which a secret cannot be sent: those that say where a
+// request goes, how long it is or how it is transferred (RFC 9110 section 7.6.1),
+// and those whose value has a format of its own, such as Cookie.
 var guided = []string{
 	"accept-encoding", "alt-used", "connection", "content-encoding", "content-length", "cookie", "cookie2", "date", "expect", "forwarded", "host", "http2-settings", "if-range",
 	"keep-alive", "max-forwards", "origin", "range", "referer", "te", "trailer", "transfer-encoding", "upgrade", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto",

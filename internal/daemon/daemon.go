@@ -1,5 +1,5 @@
-// Package daemon builds palyrad from its rooms and runs it. It is the only
-// package that knows all of them, and the only one that names executors.
+// Package daemon builds palyrad from its packages and runs it. It is the only
+// package that imports all of them, and the only one that names executors.
 package daemon
 
 import (
@@ -64,11 +64,11 @@ func Run(ctx context.Context, o Options) error {
 	return errors.Join(runErr, g.close(runErr))
 }
 
-// run runs the parts. On the order to stop, the desk ends first: calls that
-// wait for a human are let go and their approvals stay pending for the next
-// start. Calls that run may finish within drainTime and reach their
-// attestation. Runs end before the pipeline closes, and are recorded as
-// interrupted. The journal's upkeep ends last.
+// run runs the parts of the gateway until it has to stop. Then the desk ends first:
+// calls that wait for a human return, and their approvals stay pending for the next
+// start. Calls whose tool runs may finish within drainTime and are attested. Runs
+// end before the pipeline closes, and are recorded as interrupted. The journal's
+// upkeep ends last.
 func (g *gateway) run(ctx context.Context, o Options) error {
 	base, stopBase := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopBase()

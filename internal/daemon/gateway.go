@@ -19,8 +19,8 @@ type control struct{ g *gateway }
 
 var _ rpc.Gateway = control{}
 
-// Problems says why the gateway is not ready. It only reads what is known:
-// anybody may ask, any number of times. mend tries the disk.
+// Problems says why the gateway is not ready. It reads only memory, since anybody
+// may ask, any number of times; mend tries the disk.
 func (c control) Problems(context.Context) []string { return problemsOf(c.g.stores.disk) }
 
 func problemsOf(store disk) []string {
@@ -128,9 +128,9 @@ func prepared(g *gateway) int {
 	return 0
 }
 
-// Freeze makes the stop durable, then stops what runs. New calls are refused
-// from before the first of the two: a freeze that cannot be recorded still
-// stops.
+// Freeze refuses new calls and cancels those that run, and then makes the freeze
+// durable. In that order, a freeze that cannot be recorded stops the calls all the
+// same.
 func (c control) Freeze(ctx context.Context, by access.Caller, why string) (rpc.FreezeState, int, error) {
 	stopped := c.g.router.Freeze()
 	c.g.isolation.Invalidate()

@@ -6,8 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// KeepInherited keeps what whoever started palyrad left open from the programs
-// that palyrad starts: bubblewrap would hold it until its sandbox is built.
+// KeepInherited marks the descriptors that palyrad inherited as close-on-exec, so
+// that they are not passed on to programs that palyrad starts: bubblewrap would keep
+// them open until its sandbox is built.
 func KeepInherited() error {
 	const first = 3
 	if err := unix.CloseRange(first, ^uint(0)>>1, unix.CLOSE_RANGE_CLOEXEC); err != nil {

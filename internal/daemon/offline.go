@@ -98,9 +98,10 @@ func addMember(ctx context.Context, cfg *config.Config, n NewOperator, csr []byt
 	return device, made, err
 }
 
-// offlineAddress is where the next daemon will be reached. With port 0 that is
-// only known while one runs; the last one's address is the best guess, and
-// without one there is nothing to write into a bundle.
+// offlineAddress is the address for a bundle while no daemon runs: that of
+// listen.api. When its port is 0, the next daemon gets another port at its start;
+// the address of the last daemon is then the best guess, and without one there is
+// an error.
 func offlineAddress(cfg *config.Config) (string, error) {
 	_, port, err := net.SplitHostPort(cfg.Listen.API)
 	if err != nil {

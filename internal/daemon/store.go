@@ -25,7 +25,7 @@ import (
 	"palyra/internal/usage"
 )
 
-// stores are the store as each room sees it. Another store than the embedded one
+// stores are the store as each package sees it. Another store than the embedded one
 // is a package that fills this in, and one line in openStores.
 type stores struct {
 	journal      journal.Store

@@ -113,9 +113,10 @@ func refuse(in Input) *reason.Error {
 	}
 }
 
-// refuseAllow checks what stands behind a verdict that allows: the desk's word
-// that nobody had to be asked, a human's yes to this call, or, when the verdict
-// rests on a grant, that grant. An answer that nobody gave allows nothing.
+// refuseAllow checks that the answer fits a verdict that allows. A verdict without
+// a grant needs the answer NotAsked, or a human's yes to this call (an earlier
+// verdict asked for it). A verdict by a grant needs the answer of that very grant.
+// The zero Answer allows nothing.
 func refuseAllow(in Input) *reason.Error {
 	switch grant := in.Verdict.GrantID(); {
 	case grant == "" && in.Answer.Kind() == approval.NotAsked:

@@ -22,9 +22,9 @@ type Permit struct {
 	expires        time.Time
 }
 
-// Mint makes the permit for a call that Make allows, which starts what was
-// decided: whoever mints has made the decision durable, or will with its outcome.
-// It is nil for what Make denies.
+// Mint makes the permit for a call that Make allows, and returns nil for one that
+// Make denies. The caller has made the decision durable before, or, for a tool
+// without effects, makes it durable together with the outcome.
 func Mint(in Input) *Permit {
 	if refuse(in) != nil {
 		return nil

@@ -13,9 +13,9 @@ import (
 // mostAlarms bounds what one call can write to the log.
 const mostAlarms = 8
 
-// alarm logs what looks like an attempt to get a secret out. The record of the
-// call has every connection; the log is for who has to look at it now. Each
-// target is told once.
+// alarm logs connections that look like an attempt to send a secret to a place
+// where it does not belong. The record of the call has every connection; the log is
+// for the operator who has to act now. Each target and reason is logged once.
 func (r *Router) alarm(ctx context.Context, p tool.Proposal, observed []tool.Connection) {
 	type told struct {
 		host, why string

@@ -7,15 +7,16 @@ import (
 	"palyra/internal/tool"
 )
 
-// Resolver is a Tool that knows what a call comes to however it is spelled.
-// One that is none is known by its canonical arguments.
+// Resolver is a Tool that knows when two calls with different arguments do the
+// same. Reading "a.txt" and "./a.txt" have the same tool.Resolved. Calls of a tool
+// that is no Resolver are the same only when their canonical arguments are.
 type Resolver interface {
 	Tool
 	// Resolve is asked about a call that was planned. It has no effect.
 	Resolve(ctx context.Context, p tool.Proposal, plan tool.Plan) (tool.Resolved, error)
 }
 
-// Resolved says what a planned call comes to.
+// Resolved says what a planned call does, whatever its arguments look like.
 func (r *Router) Resolved(ctx context.Context, p tool.Proposal, plan tool.Plan) (tool.Resolved, error) {
 	e, err := r.find(p.Tool.Name)
 	if err != nil {

@@ -33,9 +33,9 @@ type Tool interface {
 	Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error)
 }
 
-// Pure is a Tool that cannot have an effect: it works its report out from the
-// call alone. Only a tool of internal/builtin/pure can be one, whose imports
-// leave it no way to do anything; internal/archtest sees to both.
+// Pure is a Tool that cannot have an effect: it computes its report from the call
+// alone. internal/archtest lets only the tools of internal/builtin/pure be one, and
+// forbids that package all imports by which code could have an effect.
 type Pure interface {
 	Tool
 	Pure()
@@ -135,7 +135,7 @@ func (r *Router) find(name string) (entry, error) {
 	return e, nil
 }
 
-// Effectless reports whether the named tool cannot have an effect.
+// Effectless reports whether the named tool is Pure.
 func (r *Router) Effectless(name string) bool {
 	_, ok := r.tools[name].tool.(Pure)
 	return ok
@@ -159,7 +159,8 @@ func (r *Router) Check(name string, input []byte) (tool.Descriptor, []byte, erro
 	return e.descriptor, canonical, nil
 }
 
-// Digest is the pin of a tool's definition; "" when there is no such tool.
+// Digest is the digest of a tool's definition, which policies can pin; "" when
+// there is no such tool.
 func (r *Router) Digest(name string) string { return r.tools[name].digest }
 
 func (r *Router) unknown(name string) error {
@@ -218,8 +219,9 @@ type Decided struct {
 	// call from starting. It may be nil.
 	Ready  func(context.Context) error
 	Output func(stream string, chunk []byte)
-	// Rejudge is asked whether the call is still allowed with other facts about
-	// the machine. It may be nil: then a change of them stops the call.
+	// Rejudge is asked whether the call is still allowed when the facts about the
+	// machine (such as the sandbox's rung) changed since the decision. It may be
+	// nil: then such a change stops the call.
 	Rejudge func(tool.Facts) error
 	// MayRead answers tool.Call.MayRead. It may be nil: then the call reads none
 	// of the files that it finds.
@@ -275,8 +277,8 @@ func (d Decided) committer(running context.Context, clock *deadline) func(contex
 	}
 }
 
-// ready says whether the call may start after all: its client is there, and
-// nobody took back what it was decided on.
+// ready returns nil if the call may still start: there is no freeze, its context
+// has not ended, and the approval or grant was not revoked (Decided.Ready).
 func ready(ctx context.Context, d Decided) error {
 	switch {
 	case errors.Is(context.Cause(ctx), errFrozen):

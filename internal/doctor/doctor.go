@@ -1,5 +1,6 @@
-// Package doctor looks at everything that a gateway stands on, with no daemon or
-// beside one. It changes nothing.
+// Package doctor examines everything that a gateway needs: settings, state
+// directory, store, policies, tools, models, sandbox. It does so whether a daemon
+// runs or not, and changes nothing.
 package doctor
 
 import (
@@ -68,8 +69,8 @@ type Config struct {
 	Workspaces func() error
 	// Tools are the definitions of the daemon's own tools.
 	Tools func() ([]tool.Descriptor, error)
-	// Sandboxes are those that the settings allow, best first; Lowest is the rung
-	// below which nothing runs.
+	// Sandboxes returns the backends that the settings allow, best first; Lowest is
+	// the lowest rung of the isolation ladder that they allow.
 	Sandboxes func(places.Places) []sandbox.Step
 	Lowest    sandbox.Isolation
 }
@@ -81,9 +82,9 @@ type Store interface {
 	Close(ctx context.Context) error
 }
 
-// patient is a gateway with what the exams so far have found out. The state
-// directory is only read, but for one file that measures the disk and is
-// removed.
+// patient is the examined gateway, with what the exams so far have found out. The
+// state directory is only read, but for one file that is written to measure the
+// disk and removed again.
 type patient struct {
 	Config
 	// running is true when a daemon holds the state directory.

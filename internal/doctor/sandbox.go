@@ -62,9 +62,9 @@ type scratched struct {
 
 func (s scratched) Close() error { return errors.Join(s.Backend.Close(), s.remove()) }
 
-// scratch makes directories for what the probes write: where palyrad's own runs
-// have theirs, so that the file system is the same, and elsewhere when palyrad
-// has not made that place yet.
+// scratch makes directories for what the probes write: in the directory that
+// palyrad's own runs use, so that the file system is the same, or in the system's
+// temporary directory when palyrad has not made that one yet.
 func (p *patient) scratch() (places.Places, func() error, error) {
 	base := places.LayersDir(p.Settings.StateDir)
 	if _, err := os.Stat(base); err != nil {
@@ -112,8 +112,8 @@ func egressFinding(p config.ProcessRunner, st sandbox.Status) finding {
 	return fine(fmt.Sprintf("strict; programs reach %s and nothing else", strings.Join(rules, ", ")))
 }
 
-// Unconfined reports whether hosts are allowed that nothing would hold programs
-// to.
+// Unconfined reports whether egress is strict and hosts are allowed, but the
+// sandbox has no network namespace: nothing could hold programs to these hosts.
 func Unconfined(p config.ProcessRunner, st sandbox.Status) bool {
 	return p.EgressEnforcementMode == config.EgressStrict && len(p.AllowedEgressHosts)+len(p.AllowedDNSSuffixes) > 0 &&
 		!slices.Contains(st.Layers, sandbox.NetworkNamespace)

@@ -1,6 +1,6 @@
-// Package event is the closed catalog of what the gateway journals: the codes
-// and the draft that a room hands to the journal's writer. docs/events.md
-// describes every code, and a test holds the two together. It is a leaf.
+// Package event is the closed catalog of what the gateway journals: the codes, and
+// the Draft that a package hands to the journal's writer. docs/events.md describes
+// every code, and a test compares the two. It is a leaf.
 package event
 
 import "encoding/json"

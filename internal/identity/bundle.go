@@ -125,9 +125,9 @@ func WriteBundle(dir string, b Bundle) error {
 	return nil
 }
 
-// ReadBundle reads a bundle. A directory or file that group or others may use
-// is refused, and so are parts that do not belong together. It does not judge the time:
-// a bundle that ran out still says where to renew it.
+// ReadBundle reads a bundle. A directory or file that group or others may use is
+// refused, and so are parts that do not belong together. A certificate that has
+// expired is no error: the bundle still says where to renew it.
 func ReadBundle(dir string) (Bundle, error) {
 	b, err := readBundle(dir)
 	if err != nil {

@@ -2,8 +2,8 @@
 // certificate, who may get one, and which caller a certificate stands for.
 // Its subpackage ca issues the certificates, keyfile keeps private files.
 //
-// Every change is one unit with its journal event. A private key is made by
-// the one who uses it; only certificate requests travel.
+// Every change is one transaction with its journal event. A private key never
+// travels: the device that uses it makes it and sends a certificate request.
 package identity
 
 import (
@@ -54,7 +54,7 @@ type Store interface {
 	Apply(ctx context.Context, c Change) error
 }
 
-// Change is one unit: rows and the events that say why.
+// Change is one transaction: rows, and the events that record the change.
 type Change struct {
 	NewMembers []access.Member
 	// Members replace the members with the same principals.

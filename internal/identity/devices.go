@@ -15,8 +15,9 @@ import (
 // maxReason bounds the text of a revocation, in bytes.
 const maxReason = 500
 
-// Renew certifies a key for a device that is known, not revoked, and whose
-// member may act. The caller proved over mTLS that it is this device.
+// Renew certifies a key for a device that is known and not revoked, and whose
+// member is not disabled. The caller of Renew must have authenticated the device by
+// mTLS.
 func (s *Service) Renew(ctx context.Context, deviceID string, csr []byte) (ca.Issued, error) {
 	s.changing.Lock()
 	defer s.changing.Unlock()

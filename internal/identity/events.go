@@ -10,7 +10,7 @@ import (
 	"palyra/internal/identity/ca"
 )
 
-// The payloads of this room's events; docs/events.md describes them.
+// The payloads of this package's events; docs/events.md describes them.
 type (
 	caCreated struct {
 		TrustDomain string    `json:"trust_domain"`

@@ -56,9 +56,9 @@ func (s *Service) start(ctx context.Context, c LocalConfig) (Device, bool, error
 	})
 }
 
-// certifyLocal renews the local device, or admits it when there is none. The
-// authority's own event belongs to the first admission: before it there is no
-// journal to write to.
+// certifyLocal renews the local device, or admits it when there is none. The event
+// that the authority was made is written with the first admission, since the
+// authority is made before the journal can be opened.
 func (s *Service) certifyLocal(ctx context.Context, dev Device, csr []byte) (ca.Issued, Device, error) {
 	if dev.ID != "" {
 		cert, err := s.renew(ctx, dev.ID, csr)

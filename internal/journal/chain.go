@@ -48,10 +48,10 @@ type stretch struct {
 	err error
 }
 
-// verifyChain checks every event after a sequence number up to a head, and
-// hands each to visit (which may be nil) in order. Stretches are verified at
-// the same time, faults are reported in order: the error names the first bad
-// sequence number.
+// verifyChain checks every event after a sequence number up to a head, and hands
+// each to visit (which may be nil) in order. Several stretches of the chain are
+// verified in parallel, but the error is always the one with the lowest sequence
+// number.
 func verifyChain(ctx context.Context, src Source, after int64, head Head, visit func(link) error) error {
 	prev, err := headAt(ctx, src, after)
 	if err != nil {

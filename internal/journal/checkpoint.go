@@ -38,10 +38,10 @@ func checkpointText(origin string, size int64, root [32]byte) string {
 	return origin + "\n" + strconv.FormatInt(size, 10) + "\n" + base64.StdEncoding.EncodeToString(root[:]) + "\n"
 }
 
-// ParseCheckpoint reads a note, verifies its signature and checks the origin;
-// an empty origin accepts the one of the note. Signers also bound the sizes
-// that each of their keys signs for. The note must be in canonical
-// form: one signature, nothing else, every byte as SignCheckpoint writes it.
+// ParseCheckpoint reads a note, verifies its signature and checks the origin; an
+// empty origin accepts any. When known is a *Signers, the size must be one that the
+// key may sign for. The note must be in canonical form: one signature, nothing
+// else, every byte as SignCheckpoint writes it.
 func ParseCheckpoint(text, origin string, known note.Verifiers) (Checkpoint, error) {
 	n, err := openNote(text, known)
 	if err != nil {
@@ -86,9 +86,10 @@ func parseCheckpointText(text string) (Checkpoint, error) {
 	return c, nil
 }
 
-// openNote verifies a note that must carry exactly one signature, by a known
-// key, and re-encode to the same bytes: base64 has spare bits, and signature
-// lines of others could be added, without breaking the signature.
+// openNote verifies a note that must have exactly one signature, by a known key,
+// and must be the same bytes when it is encoded again. Otherwise somebody could
+// change a note without breaking its signature: base64 has unused bits, and the
+// format ignores signature lines of unknown keys.
 func openNote(text string, known note.Verifiers) (*note.Note, error) {
 	if known == nil {
 		return nil, fmt.Errorf("there is no key to verify it with")

@@ -60,8 +60,9 @@ type Head struct {
 // Head returns the head that e is.
 func (e *Event) Head() Head { return Head{Seq: e.Seq, Hash: e.Hash, At: e.At} }
 
-// Nonce is what an event needs beside its draft and its place: randomness and
-// the payload's digest. It is made before the writer's critical section.
+// Nonce holds what can be worked out of an event before its place in the chain is
+// known: the random bytes and the payload's digest. It is made before the writer's
+// critical section, to keep that short.
 type Nonce struct {
 	Salt [SaltSize]byte
 	// ID is the random part of the event's ULID.

@@ -78,10 +78,10 @@ func (s sealed) text() string {
 	}, "\n")
 }
 
-// Export writes the events after a sequence number as NDJSON: a header, one
-// line per event, a trailer. It covers the events that are durable when it
-// begins, under a checkpoint signed for it. keys is any JSON, for the header;
-// nil is null.
+// Export writes the events after a sequence number as NDJSON: a header, one line
+// per event, a trailer. It covers the events that are durable when it begins, and
+// signs a checkpoint over them. keys is any JSON and goes into the header; nil is
+// null.
 func (l *Log) Export(ctx context.Context, w io.Writer, after int64, keys json.RawMessage) error {
 	head, key, verifiers := l.exportPoint()
 	if after < 0 || after > head.Seq {

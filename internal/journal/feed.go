@@ -29,8 +29,8 @@ type Feed struct {
 // NewFeed returns a feed of an empty journal.
 func NewFeed() *Feed { return &Feed{} }
 
-// Publish makes head visible. fresh are the events that lead to it, all of
-// them; with none, followers read from the store.
+// Publish makes head visible. fresh are all events between the last head and this
+// one, for Recent; when it is empty, followers read them from the store.
 func (f *Feed) Publish(head Head, fresh []Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"palyra/internal/reason"
 )
 
-// Proof shows that an event is in the tree of a signed checkpoint (RFC 6962
-// audit path). It stands alone: VerifyProof needs the key and nothing else.
+// Proof shows that an event is in the tree of a signed checkpoint, by an audit path
+// (RFC 6962, 2.1.1). VerifyProof needs nothing else but the public key.
 type Proof struct {
 	Event      Event
 	Checkpoint Checkpoint
@@ -53,9 +53,10 @@ func (l *Log) Prove(ctx context.Context, seq int64) (Proof, error) {
 	return p, nil
 }
 
-// covering returns a checkpoint that covers seq. A checkpoint event at the end
-// of the journal is covered by no journaled one; it gets a signature of its
-// own, so that an idle journal does not grow by proofs.
+// covering returns a checkpoint that covers seq, and journals one if need be. When
+// seq is itself the checkpoint event at the end of the journal, the checkpoint that
+// covers it is signed but not journaled: else every proof of the newest event would
+// add another one.
 func (l *Log) covering(ctx context.Context, seq int64) (Checkpoint, error) {
 	cp, err := l.Checkpoint(ctx)
 	if err != nil || cp.Size >= seq {

@@ -49,9 +49,8 @@ func (r Rotation) text(gateway string) string {
 	}, "\n")
 }
 
-// parseRotation reads the statement and verifies both signatures, each with the
-// key that the text names: whether the old one is to be trusted is the
-// caller's to know.
+// parseRotation reads the statement and verifies both signatures with the keys that
+// the statement itself names. The caller has to check that it trusts the old key.
 func parseRotation(p rotationPayload, gateway string) (Rotation, error) {
 	lines := strings.Split(p.Note, "\n")
 	if len(lines) != 11 || lines[0] != rotationTag {

@@ -18,9 +18,9 @@ type SigningKey struct {
 	Last  int64 `json:"last_size,omitempty"`
 }
 
-// Signers are checkpoint keys that each sign for their own sizes. It is a
-// note.Verifiers: what reads a checkpoint with it holds its size against the
-// key as well.
+// Signers are checkpoint keys with the tree sizes that each of them may sign for.
+// It implements note.Verifiers; ParseCheckpoint and the verifications of this
+// package also refuse a checkpoint whose size its key may not sign for.
 type Signers struct {
 	list []signer
 	// other knows keys that sign for every size; it may be nil.
@@ -121,9 +121,10 @@ func (s *Signers) allows(sig note.Signature, size int64) error {
 	return nil
 }
 
-// walkSigners is a copy for one verification of what comes after a sequence number,
-// which notes what it learns of rotations. A key that took over later has to be
-// brought in by an event.
+// walkSigners copies known for one verification of the events after a sequence
+// number; the verification notes in the copy which rotations it has seen. A key
+// that took over after that number counts only once a rotation event has introduced
+// it.
 func walkSigners(known note.Verifiers, after int64) *Signers {
 	given, ok := known.(*Signers)
 	if !ok || given == nil {
@@ -136,7 +137,7 @@ func walkSigners(known note.Verifiers, after int64) *Signers {
 	return s
 }
 
-// Keys lists them.
+// Keys lists the keys with their sizes.
 func (s *Signers) Keys() []SigningKey {
 	keys := make([]SigningKey, len(s.list))
 	for i, k := range s.list {

@@ -33,14 +33,15 @@ type Summary struct {
 	Signed Checkpoint
 	// Head is the end of the chain.
 	Head Head
-	// Keys are those that the checkpoints were held against, with what the
-	// journal says of rotations. It is empty when nothing was said of the sizes
-	// that they sign for.
+	// Keys are those that the checkpoints were verified with, and the sizes that
+	// they sign for by what the caller and the journal's rotations say. It is
+	// empty when the caller gave keys without sizes.
 	Keys []SigningKey
 	// Key is the verifier key that signed an export.
 	Key string
-	// KeyPinned is true when the key was given by the caller, false when it
-	// came from the file itself, which then proves only that it is whole.
+	// KeyPinned is true when the caller gave the key. When it came from the file
+	// itself, the signature proves only that the file is undamaged, and not which
+	// gateway wrote it.
 	KeyPinned bool
 }
 
@@ -196,9 +197,9 @@ func (w *walker) checkpoint(e *Event) error {
 	return nil
 }
 
-// checkRoot compares a verified note with the root of the events themselves.
-// The events up to the last good checkpoint are fine, so the first bad one
-// comes after it.
+// checkRoot compares a verified note with the root over the events. The events up
+// to the last good checkpoint have been proved, so the error names the one after it
+// as the first that may be bad.
 func (w *walker) checkRoot(cp Checkpoint, seq int64) error {
 	root, err := w.roots.at(cp.Size)
 	if err != nil {
@@ -210,7 +211,8 @@ func (w *walker) checkRoot(cp Checkpoint, seq int64) error {
 	return nil
 }
 
-// end notes what was learned of the keys, and reports remembered checkpoints that lie past the end of the chain.
+// end puts the keys into the summary, and reports remembered checkpoints that cover
+// more events than the chain has.
 func (w *walker) end(whole bool) error {
 	if !slices.ContainsFunc(w.signers.list, func(k signer) bool { return k.loose }) {
 		w.sum.Keys = w.signers.Keys()

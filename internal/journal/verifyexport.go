@@ -33,13 +33,13 @@ func (e *ExportError) Error() string { return fmt.Sprintf("line %d: %v", e.Line,
 // Unwrap returns the cause: a CorruptError where the line belongs to an event.
 func (e *ExportError) Unwrap() error { return e.Cause }
 
-// ExportOptions say what an export is held against.
+// ExportOptions say what VerifyExport trusts and compares an export with.
 type ExportOptions struct {
 	// Key is the verifier key, in text form, that must have signed the export.
 	Key string
-	// Trust, if set, says which keys may have signed: it is told the opaque keys
-	// and the verifier keys of the header. Without Key and Trust the keys of the
-	// file itself are used, which the Summary says.
+	// Trust, if set, returns which keys may have signed, given the opaque keys and
+	// the verifier keys of the header. Without Key and Trust, the keys of the file
+	// itself are used, and Summary.KeyPinned is false.
 	Trust func(keys json.RawMessage, verifiers []string) (Trust, error)
 	// Remembered are checkpoints that the caller saw before. Those whose size
 	// lies within the export must agree with it.
@@ -50,14 +50,16 @@ type ExportOptions struct {
 	Visit func(keys json.RawMessage, e *Event) error
 }
 
-// Trust is what is known of the keys of a gateway, apart from an export of it.
+// Trust is what the caller knows of a gateway's keys from elsewhere than the export
+// that is verified.
 type Trust struct {
-	// Keys are those that may have signed; none leaves it to the file.
+	// Keys are those that may have signed; when empty, the keys of the file are
+	// used.
 	Keys []SigningKey
 	// Pinned is true when they did not come from the file itself.
 	Pinned bool
-	// Admit is asked about a key that one of Keys, or one that followed it,
-	// handed over to in the export; nil refuses none.
+	// Admit is asked about each rotation in the export that leads from one of Keys
+	// to a new key; its error refuses the new key. nil admits all.
 	Admit func(Rotation) error
 }
 

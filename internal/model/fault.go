@@ -18,9 +18,9 @@ import (
 // ErrCut is a stream that ended before the turn did.
 var ErrCut = errors.New("the stream ended before the turn did")
 
-// Transient is a failure that another attempt may not meet.
+// Transient is a failure after which another attempt may succeed.
 type Transient struct {
-	// Err is what is to be said of it.
+	// Err is the error for the caller if no attempt succeeds.
 	Err *reason.Error
 	// Wait is how long the provider asks to wait; 0 leaves it to the backoff.
 	Wait time.Duration

@@ -58,10 +58,9 @@ func HTTPClient(idle time.Duration) *http.Client {
 	}}}
 }
 
-// guard makes every answer that is not a stream an error, before the SDKs see
-// it: they read error bodies without a bound and lose the status of those that
-// are not JSON. That an error comes back for a redirect also means that
-// http.Client has none to follow.
+// guard turns every answer that is not a stream into an error before the SDKs see
+// it: they read error bodies of any size, and lose the HTTP status when a body is
+// not JSON. A redirect is such an error, too, so that http.Client follows none.
 type guard struct {
 	next http.RoundTripper
 	idle time.Duration
@@ -101,8 +100,8 @@ func refused(res *http.Response, body io.Reader) error {
 	return nil
 }
 
-// stream is the body of an answer. It watches the time while somebody reads,
-// not while the reader is busy, and the size of each event.
+// stream is the body of an answer. It bounds the time that each Read waits for the
+// provider (the time between reads does not count) and the size of each event.
 type stream struct {
 	rest io.ReadCloser
 	// cause says what ended the request, and cancel ends it.

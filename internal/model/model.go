@@ -115,7 +115,8 @@ type Turn struct {
 	Model string
 }
 
-// Event is what is to be told while a turn comes; exactly one field is set.
+// Event is something that a provider reports while a turn comes in; exactly one
+// field is set.
 type Event struct {
 	Delta *Delta
 	Retry *Retry

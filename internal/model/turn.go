@@ -54,12 +54,13 @@ func (d *Draft) Say(text string) error {
 // Text is all that was said.
 func (d *Draft) Text() string { return d.text.String() }
 
-// CallSize is what a call counts beside what it holds, in bytes. With MaxTurn
-// it bounds the calls of a turn, to 256.
+// CallSize is how many bytes a Meter counts for a call in addition to its content.
+// With MaxTurn it bounds a turn to 256 calls.
 const CallSize = 8 << 10
 
-// Finish completes a turn whose stream has ended as it should: it keeps what
-// Turn promises of the calls, and counts tokens where the provider did not.
+// Finish completes a turn whose stream has ended properly. It drops or completes
+// calls so that they are as Turn.Calls says, and estimates the tokens when the
+// provider sent no count.
 func Finish(r Request, t Turn) Turn {
 	switch {
 	case t.Stop == Refusal:
@@ -171,9 +172,9 @@ func tokens(bytes, each int) int64 { return int64((bytes + each - 1) / each) }
 // Text is what a provider sent as text, as UTF-8.
 func Text(sent string) string { return strings.ToValidUTF8(sent, "\uFFFD") }
 
-// InputObject is the input of an earlier call in the form that the providers
-// take back, a JSON object. An input that is none is put into one, so that the
-// model sees what it wrote.
+// InputObject is the input of an earlier call as a JSON object, since providers
+// take nothing else back. Other text becomes the string in {"INVALID_JSON": "..."},
+// so that the model sees what it wrote.
 func InputObject(input []byte) json.RawMessage {
 	if text := bytes.TrimSpace(input); utf8.Valid(text) && json.Valid(text) && bytes.HasPrefix(text, []byte("{")) {
 		return text

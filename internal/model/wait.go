@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// waitAsked is how long a provider asks to wait before the next attempt, 0 if
-// it does not say. It knows retry-after-ms, Retry-After (RFC 9110, 10.2.3) and,
-// for 429, when the rate limits are reset (anthropic-ratelimit-*-reset is a
-// time of RFC 3339, x-ratelimit-reset-* a duration such as 6m0s). Times are
-// taken by the provider's own clock where it sends a Date.
+// waitAsked is how long a provider asks to wait before the next attempt, 0 if it
+// does not say. It reads retry-after-ms, Retry-After (RFC 9110, 10.2.3) and, with
+// status 429, when the rate limits are reset (anthropic-ratelimit-*-reset is a time
+// of RFC 3339, x-ratelimit-reset-* a duration such as 6m0s). When the provider sends
+// a Date, times are compared with that and not with this machine's clock.
 func waitAsked(h http.Header, status int, now time.Time) time.Duration {
 	if date, err := http.ParseTime(h.Get("Date")); err == nil {
 		now = date

@@ -1,7 +1,8 @@
-// Package quota bounds how many bytes each of many may leave behind: a rate with
-// a burst, the sum of a day, and what is under way at once, for each and for all
-// together. It counts what it is told, and knows neither disks nor calls. It is
-// a leaf.
+// Package quota bounds the bytes that each principal brings in (the inputs of its
+// calls) and leaves behind (journal events and blobs): by a rate with a burst, by
+// the sum of 24 hours, and by what is in flight at once, of one principal and of
+// all together. It counts the numbers that it is given, and knows neither disks nor
+// calls. It is a leaf.
 package quota
 
 import (
@@ -15,13 +16,14 @@ import (
 
 // Limits are in bytes; all are positive.
 type Limits struct {
-	// PerSecond flow into a bucket that holds Burst. What is brought and what is
-	// left behind is taken out of it, also below zero.
+	// PerSecond bytes flow into a bucket that holds Burst. Begin takes its bytes
+	// out and refuses when there are fewer; Charge takes its bytes out in any
+	// case, and may leave the bucket below zero.
 	PerSecond, Burst int64
-	// Day bounds what is left behind within 24 hours, counted by the hour.
+	// Day bounds what one leaves behind within 24 hours, counted by the hour.
 	Day int64
-	// InFlight bounds what one has brought and what has not ended, InFlightAll
-	// what all have.
+	// InFlight bounds the bytes that one has begun and not ended, InFlightAll
+	// those of all together.
 	InFlight, InFlightAll int64
 }
 
@@ -29,10 +31,10 @@ type Limits struct {
 type Refusal struct {
 	// Limit names it: "rate", "day", "in_flight" or "in_flight_all".
 	Limit string
-	// Most is the limit in bytes, for the rate the burst.
+	// Most is the limit in bytes; for "rate" it is Limits.Burst.
 	Most int64
-	// RetryAfter is how long until it fits again; 0 when something has to end
-	// first.
+	// RetryAfter is how long until the same bytes fit; 0 for the limits in
+	// flight, where something has to end first.
 	RetryAfter time.Duration
 }
 
@@ -41,7 +43,7 @@ func (r *Refusal) Error() string {
 	return fmt.Sprintf("the limit %s of %d bytes is reached", r.Limit, r.Most)
 }
 
-// Usage is what one left behind in an hour.
+// Usage is how many bytes Who left behind in one hour.
 type Usage struct {
 	Who string
 	// Hour counts hours since 1970, UTC.
@@ -52,7 +54,7 @@ type Usage struct {
 // day is how many hours count, the present one included.
 const day = 24
 
-// Book counts. It is safe for concurrent use.
+// Book counts bytes against the limits. It is safe for concurrent use.
 type Book struct {
 	limits Limits
 	now    func() time.Time
@@ -109,8 +111,8 @@ func (a *account) today() (sum int64) {
 	return sum
 }
 
-// Begin counts n bytes that someone brings in, until end is called, which may
-// be more than once. A refusal counts nothing.
+// Begin counts n bytes that who brings in as in flight until end is called; further
+// calls of end do nothing. A refusal counts nothing.
 func (b *Book) Begin(who string, n int64) (end func(), refused *Refusal) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -161,8 +163,8 @@ func (a *account) fits(most int64, now time.Time) time.Duration {
 	return day * time.Hour
 }
 
-// Charge counts n bytes that were left behind. It refuses nothing: what was
-// begun has its end, and the next one pays.
+// Charge counts n bytes that who left behind. It refuses nothing: they are written
+// already. Beyond the limits, the next Begin is refused.
 func (b *Book) Charge(who string, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -173,8 +175,8 @@ func (b *Book) Charge(who string, n int64) {
 	a.changed[HourOf(now)] = true
 }
 
-// Changed returns the hours that changed since it was called last, by who and
-// hour.
+// Changed returns the hours that changed since the last call of Changed, ordered by
+// Who and Hour. The caller stores them.
 func (b *Book) Changed() (list []Usage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -188,7 +190,8 @@ func (b *Book) Changed() (list []Usage) {
 	return list
 }
 
-// Unkept takes back hours that could not be kept.
+// Unkept takes back hours that Changed returned and that could not be stored: the
+// next call of Changed returns them again.
 func (b *Book) Unkept(list []Usage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -199,7 +202,8 @@ func (b *Book) Unkept(list []Usage) {
 	}
 }
 
-// Restore adds what was left behind before the start.
+// Restore adds the stored usage of before the start; hours that are older than a
+// day do not count.
 func (b *Book) Restore(list []Usage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

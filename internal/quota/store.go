@@ -2,11 +2,12 @@ package quota
 
 import "context"
 
-// Store keeps what is counted for the next start.
+// Store keeps the sums of hours over restarts.
 type Store interface {
-	// Usage returns what was kept of the hours from one on, by who and hour.
+	// Usage returns the sums of the hour from and later ones, ordered by Who and
+	// Hour.
 	Usage(ctx context.Context, from int64) ([]Usage, error)
-	// PutUsage keeps hours in place of the same ones, and forgets those before
-	// one.
+	// PutUsage replaces the sums of the hours in list, and deletes those of hours
+	// before from.
 	PutUsage(ctx context.Context, list []Usage, from int64) error
 }

@@ -87,7 +87,7 @@ const (
 	Internal            Code = "INTERNAL"
 )
 
-// Exit codes of the CLI (api-cli-console.md).
+// Exit codes of the CLI (docs/reasons.md).
 const (
 	ExitOK           = 0
 	ExitFailure      = 1

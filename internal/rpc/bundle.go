@@ -17,8 +17,8 @@ var bundled = map[string]bool{
 
 type bundlerKey struct{}
 
-// bundle lets the handlers of such streams give several messages to the wire
-// together: the library would write each by itself, and wake the client for it.
+// bundle lets the handlers of such streams send several messages with one write:
+// the library would flush each message, and wake the client for it.
 func bundle(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if bundled[r.URL.Path] {
@@ -29,8 +29,8 @@ func bundle(next http.Handler) http.Handler {
 	})
 }
 
-// bundler is a response that can hold messages back. What it holds leaves with
-// the next message that is not held, and at the latest with the response's end.
+// bundler is a response that can hold messages back. They are sent with the next
+// message that is not held back, and at the latest at the end of the response.
 type bundler struct {
 	http.ResponseWriter
 	holding atomic.Bool

@@ -11,20 +11,20 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// codecs read requests in their two forms. The protocol library decodes the
-// request of a unary method before any interceptor, and its own error for one
-// that does not decode has no room for a reason. So these never fail: they
-// mark the message, and the guard refuses it in its turn, after credential,
-// rate limit and permission, with a reason like everything else.
+// codecs read requests in their two forms, protobuf and JSON. The protocol library
+// decodes the request of a unary method before it calls any interceptor, and its
+// error for a malformed one has no reason code. So these codecs never fail: they
+// mark a malformed message, and the guard refuses it, with a reason, after it has
+// checked credential, rate limit and permission.
 func codecs() connect.HandlerOption {
 	return connect.WithHandlerOptions(
 		connect.WithCodec(wireForm{}),
 		connect.WithCodec(strictJSON{"json"}), connect.WithCodec(strictJSON{"json; charset=utf-8"}))
 }
 
-// markField is the largest field number; no message of the API has it. The
-// mark is an unknown field of the decoded message, and neither form lets a
-// client send unknown fields that far.
+// markField is the number of the field that marks a malformed message, the largest
+// that there is. No message of the API has it, so the mark is an unknown field. A
+// client cannot send it: both codecs drop or refuse unknown fields.
 const markField = protowire.Number(1<<29 - 1)
 
 // mark empties a message that did not decode and keeps why.
@@ -90,9 +90,9 @@ func (wireForm) Unmarshal(data []byte, message any) error {
 	return nil
 }
 
-// strictJSON reads the JSON form of messages and, unlike the one that comes
-// with connect, refuses members that a message does not have: what a client
-// means must not be dropped without a word.
+// strictJSON reads the JSON form of messages and, unlike connect's own codec,
+// refuses members that a message does not have: to ignore a misspelled one would
+// change what the client asked for.
 type strictJSON struct{ name string }
 
 // Name is part of the content type.

@@ -40,13 +40,13 @@ type Auditor interface {
 
 type callerKey struct{}
 
-// identify keeps the caller of a request, found from its certificate, in its
-// context; the guard reads it there. A request without one goes on as nobody,
-// because a few methods are public.
+// identify finds the caller of a request by its certificate and puts it into the
+// request's context, where the guard reads it. A request without a certificate goes
+// on without a caller, because a few methods are public.
 //
-// A request of a known device is live from here to its end. The device is
-// looked at twice, so that a revoke either finds the request among the live
-// ones or is seen by the second look.
+// A request of a known device is in the list of live requests until its end, so
+// that a revocation can end it. The device is authenticated before and again after
+// the request enters the list: a revocation in between is seen by the second check.
 func identify(auth Authenticator, live *liveRequests, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		identified := peer{address: host(r.RemoteAddr), claims: access.Surface(r.Header.Get(access.SurfaceHeader))}
@@ -91,12 +91,12 @@ func host(addr string) string {
 	return addr
 }
 
-// keys are what the peer's requests count against: its principal and its
-// address, so that neither many devices of one principal nor many principals
-// behind one address get more than one. Callers without a credential have the
-// address alone. The address of the gateway's own host tells nobody apart, and
-// counting it would let an agent there use up what its operator needs to stop
-// it; so known callers there have the principal alone.
+// keys name the rate limit buckets that the peer's requests are taken from: its
+// principal and its address. So many devices of one principal, or many principals
+// at one address, get no more than one does. Callers without a credential have the
+// address alone. Known callers on the gateway's own host have the principal alone:
+// an operator and an agent there have the same address, and the agent could use up
+// the requests that the operator needs to stop it.
 func (p peer) keys() []string {
 	if !p.known {
 		return []string{p.address}
@@ -195,9 +195,9 @@ type checkedConn struct {
 	cut func() error
 }
 
-// Receive checks the field rules of what it received. A message that breaks
-// them is a *reason.Error, and another may follow it; any other error is of the
-// wire.
+// Receive reads a message and checks its field rules. If the message breaks them,
+// the error is a *reason.Error, and the next message can still be read; any other
+// error is one of the connection.
 func (c *checkedConn) Receive(message any) error {
 	if err := c.StreamingHandlerConn.Receive(message); err != nil {
 		return unreadable(err)
@@ -224,9 +224,9 @@ func (g *guard) admit(ctx context.Context, procedure string) error {
 	return g.admitPeer(ctx, who, procedure, method)
 }
 
-// admitMessage lets a message on an open stream through, as if it were a
-// request of its own: it spends a token, and needs its permission now, on the
-// surface of the stream.
+// admitMessage lets a message on an open stream through. The message counts as a
+// request of its own: it spends a token of the rate limit, and the caller needs the
+// permission at this time and on the surface of the stream.
 func (g *guard) admitMessage(ctx context.Context, caller access.Caller, procedure string, method Method) error {
 	who, _ := ctx.Value(callerKey{}).(peer)
 	who.caller = caller

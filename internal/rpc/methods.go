@@ -17,8 +17,8 @@ type Audit string
 const (
 	// AuditNone is for reads: nothing is journaled when they succeed.
 	AuditNone Audit = "none"
-	// AuditRoom is for acts that the room behind the method journals itself,
-	// in the transaction that does them.
+	// AuditRoom is for changes that the package behind the method journals
+	// itself, in the transaction that makes them.
 	AuditRoom Audit = "room"
 	// AuditExport is for bulk reads: who took a copy, and of what.
 	AuditExport Audit = "export"
@@ -39,7 +39,7 @@ type Method struct {
 	Permission access.Permission
 	Audit      Audit
 	Limit      ratelimit.Class
-	// Public methods need no credential; they return nothing of anybody's.
+	// Public methods need no credential, and return no data of any caller.
 	Public bool
 }
 

@@ -29,8 +29,8 @@ type Policies interface {
 	Version(ctx context.Context, version string) (policyadmin.Version, error)
 	// Versions lists one page, newest first.
 	Versions(ctx context.Context, size int, token string) (list []policyadmin.Version, next string, err error)
-	// Build makes a set, that does not come into force, of sources beside those
-	// in force or in place of them.
+	// Build makes a policy set of sources, in addition to those in force or
+	// (replace) in place of them. The set does not come into force.
 	Build(ctx context.Context, sources []policy.Source, replace bool) (*policy.Set, error)
 	// Test runs test files against sources, none for those in force.
 	Test(ctx context.Context, sources, tests []policy.Source) (policytests.Report, error)

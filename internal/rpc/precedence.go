@@ -19,9 +19,8 @@ var urgent = map[string]bool{
 	palyrav1connect.StatusServiceThawProcedure:              true,
 }
 
-// The functions below are the one place where a request gets a precedence. What
-// no line names has none: calls of agents, of runs, and of clients that use a
-// person's credential.
+// The functions below alone give requests a precedence. All others have none: those
+// of agents, of runs, and of programs that use a person's credential.
 
 // precede gives a request that was let in the precedence of its method.
 func precede(ctx context.Context, procedure string) context.Context {
@@ -40,11 +39,11 @@ func urgently(ctx context.Context) context.Context {
 	return access.Precede(ctx, access.PrecedenceUrgent)
 }
 
-// callPrecedence is that of a call by CallTool. An operator's call from a
-// terminal is one of a person who may freeze the gateway, of no run, by a client
-// that says that it is the command line. That last word proves nothing, as that
-// of a vote does not: it keeps honest clients of other kinds out, and one that
-// lies gets a part of the reserve, never that of votes and freezes.
+// callPrecedence is the precedence of a call by CallTool: PrecedenceOperator for a
+// person who may freeze the gateway, outside of a run, with a client that says that
+// it is the command line, else none. What a client says of itself proves nothing;
+// one that lies can use a part of the reserve, but not the part for votes and
+// freezes.
 func callPrecedence(ctx context.Context, engine *policy.Engine, run string) access.Precedence {
 	who, _ := ctx.Value(callerKey{}).(peer)
 	if !who.known || who.caller.Principal.Kind != access.KindUser || who.caller.Surface != access.SurfaceGRPC ||

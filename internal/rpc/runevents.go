@@ -55,9 +55,10 @@ type tapeReader struct {
 	send func(*palyrav1.RunEvent) error
 }
 
-// begin is where the tape has to be read from. The further parts of a large
-// result have the numbers after its first; the tape knows the result alone, and
-// so it is read from the event of the journal that the last number belongs to.
+// begin is the sequence number after which the tape has to be read. It is that
+// before the journal event of the last number that the client has seen: the tape
+// knows a large result as one event, while the client may have got only some of the
+// parts in which it is sent, each with a number of its own.
 func (t *tapeReader) begin() int64 { return max(0, t.seen/run.PerEvent*run.PerEvent-1) }
 
 func (t *tapeReader) observe(e run.Event) error {

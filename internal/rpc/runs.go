@@ -17,9 +17,9 @@ func steers(c access.Caller, r run.Record) bool {
 	return c.Principal == r.Principal || c.Principal == r.OnBehalfOf
 }
 
-// findRun returns a run that the caller may see. One of somebody else is not
-// found, in the same words as one that does not exist: ids are not to be
-// probed.
+// findRun returns a run that the caller may see. For a run of somebody else the
+// error is the same as for one that does not exist, so that nobody can find out
+// which ids exist.
 func (g *gateway) findRun(ctx context.Context, caller access.Caller, id string) (run.Record, error) {
 	r, err := g.runs.Get(ctx, id)
 	switch {
@@ -39,7 +39,7 @@ func noRun(id string) error {
 	return reason.Errorf(reason.NotFound, "there is no run %s", id).WithRemedy("List your runs with `palyra runs list`.")
 }
 
-// StartRun starts a run that nobody holds.
+// StartRun starts a run that no stream holds open.
 func (g *gateway) StartRun(ctx context.Context, req *palyrav1.StartRunRequest) (*palyrav1.StartRunResponse, error) {
 	if req.GetInteractive() {
 		return nil, reason.Errorf(reason.InvalidInput, "an interactive run needs a stream that its messages come over").

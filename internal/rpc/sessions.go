@@ -55,9 +55,9 @@ func (s *sessions) ListSessions(ctx context.Context, req *palyrav1.ListSessionsR
 	return res, nil
 }
 
-// find returns a session that the caller may see, or end with a permission that
-// others need. One of somebody else is not found, in the same words as one that
-// does not exist.
+// find returns a session of the caller, or any session if the caller has the
+// permission others. Otherwise the error is the same as for one that does not
+// exist.
 func (s *sessions) find(ctx context.Context, id string, others access.Permission) (session.Past, error) {
 	caller := callerOf(ctx)
 	if err := person(caller); err != nil {

@@ -9,9 +9,9 @@ import (
 	"palyra/internal/reason"
 )
 
-// limitMessages refuses messages over MaxMessage with their reason. The limit
-// of the protocol library below it, which also holds for what compression
-// hides, has no reason to give.
+// limitMessages refuses messages over MaxMessage with a reason code. The protocol
+// library below it has a limit, too, which also counts compressed messages after
+// they are inflated, but its error has no reason code.
 func limitMessages(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		kind := r.Header.Get("Content-Type")

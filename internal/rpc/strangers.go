@@ -6,9 +6,10 @@ import (
 	"connectrpc.com/connect"
 )
 
-// refuseStrangers answers requests of nobody for methods that are not public
-// before their body is read: a message is received, inflated and decoded before
-// an interceptor sees it, and strangers shall not make the gateway do that.
+// refuseStrangers refuses requests without a known caller, for methods that are not
+// public, before their body is read. The guard alone would come too late: the
+// library receives, inflates and decodes a message before it calls an interceptor,
+// and strangers must not cause that work.
 func (g *guard) refuseStrangers(next http.Handler) http.Handler {
 	answers := connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

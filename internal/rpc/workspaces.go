@@ -19,8 +19,8 @@ type Workspaces interface {
 	Declared() []config.Workspace
 	ChangeSets(workspace string) ([]overlay.Summary, error)
 	ChangeSet(workspace, id string) (overlay.Detail, error)
-	// Undo takes a change set back, journals that and returns the change set
-	// that did it; for one that was undone already, the one that did then.
+	// Undo takes a change set back and journals that. It returns the change set
+	// that took it back, also when that happened before.
 	Undo(ctx context.Context, by access.Caller, workspace, id, note string) (overlay.Summary, error)
 }
 

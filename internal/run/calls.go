@@ -54,8 +54,8 @@ func (c *conversation) sideBySide(n int, fn func(int)) {
 	running.Wait()
 }
 
-// call takes one call through the pipeline. What it returns beside the result
-// ends the run.
+// call takes one call through the pipeline. When the ending is not nil, the run ends
+// with it.
 func (c *conversation) call(ctx context.Context, wanted model.Call) (model.Result, *ending) {
 	if err := ctx.Err(); err != nil {
 		return model.Result{}, endOf(ctx, err)

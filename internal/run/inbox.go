@@ -94,9 +94,10 @@ func (b *mailbox) isAttached() bool {
 	return b.attached > 0
 }
 
-// next returns what was said after the model ended its turn; nothing when
-// nobody has anything more to say, and the mailbox is then closed. An
-// interactive run waits for as long as somebody holds an inbox.
+// next is called when the model has ended its turn, and returns the messages that
+// came since. It returns none when the run is over: nobody has anything more to say,
+// and the mailbox is closed. An interactive run waits for messages as long as a
+// client has an open inbox.
 func (b *mailbox) next(ctx context.Context, interactive bool) ([]string, error) {
 	for {
 		if texts := b.take(); len(texts) > 0 {
@@ -137,7 +138,8 @@ type inbox struct {
 // Say queues what the user says next.
 func (i *inbox) Say(ctx context.Context, text string) error { return i.mailbox.say(ctx, text) }
 
-// Close gives the hold up, and those that are lost: it is the last word.
+// Close says that no more messages come, from this client or from those that left:
+// an interactive run that nobody else holds open then ends with the model's turn.
 func (i *inbox) Close() {
 	i.once.Do(func() {
 		i.mailbox.mu.Lock()
@@ -148,7 +150,8 @@ func (i *inbox) Close() {
 	})
 }
 
-// Leave leaves the hold to whoever attaches, or has the last word, next.
+// Leave says that the client is gone without a Close. The run stays open for it
+// until a client attaches, which takes its place, or another one calls Close.
 func (i *inbox) Leave() {
 	i.once.Do(func() {
 		i.mailbox.mu.Lock()
@@ -157,10 +160,10 @@ func (i *inbox) Leave() {
 	})
 }
 
-// endedInbox is of a run that a retry of Start found ended.
+// endedInbox is the Inbox of a run that has ended, for a retry of Start.
 type endedInbox struct{}
 
-// Say is RUN_ENDED.
+// Say returns RUN_ENDED.
 func (endedInbox) Say(context.Context, string) error { return errEnded() }
 
 // Close does nothing.

@@ -49,15 +49,15 @@ type Config struct {
 	// started.
 	Models       map[string]model.Provider
 	DefaultModel string
-	// Catalog lists what policy lets the caller ever call.
+	// Catalog lists the tools that policy could ever let the caller call.
 	Catalog func(access.Caller) []tool.Descriptor
 	// Workspaces are what a run can be told to work in, the default one first.
 	Workspaces []Workspace
 	Store      Store
 	Approvals  Approvals
 	Limits     Limits
-	// Admit refuses what a caller says when it may not leave that much behind.
-	// It may be nil.
+	// Admit refuses a message of that many bytes when the caller's quota does not
+	// allow it. It may be nil.
 	Admit func(c access.Caller, bytes int64) error
 	// Log may be nil.
 	Log *slog.Logger
@@ -275,8 +275,8 @@ func (m *Manager) Cancel(ctx context.Context, by access.Caller, id, why string) 
 	return record, reason.Errorf(reason.RunEnded, "run %s is %s", id, record.State).WithField("state", string(record.State))
 }
 
-// Revoked stops the runs that a device started, which may no longer act, and
-// returns how many there were. It does not wait for their ends.
+// Revoked stops the runs that a revoked device started and returns how many there
+// were. It does not wait for their ends.
 func (m *Manager) Revoked(deviceID string) int {
 	list := slices.DeleteFunc(m.active(), func(r *active) bool { return r.caller.DeviceID != deviceID })
 	for _, r := range list {

@@ -14,15 +14,16 @@ import (
 	"palyra/internal/toolcall"
 )
 
-// PerEvent is how many sequence numbers of the tape belong to one of the journal: a
-// number of the tape is the journal's times PerEvent, plus a place. The tape of
-// event 7 begins at 7*PerEvent.
+// PerEvent is how many sequence numbers of the tape belong to one sequence number
+// of the journal. The events of the tape that come from the journal's event 7 have
+// numbers from 7*PerEvent to 8*PerEvent-1.
 const PerEvent = 1 << placeBits
 
-// The layout of the places. The first are of what the journal's event itself
-// yields, each with room for the parts in which a surface sends a result that
-// is larger than its messages: they are numbered from the event's own number
-// on. The others are of what came after it and is not journaled.
+// The layout of the PerEvent numbers of one journal event. The journal's event 7
+// yields at most 8 events of the tape, with the numbers 7<<20, 7<<20 + 1<<12,
+// 7<<20 + 2<<12 and so on. The 1<<12 numbers of each are for the parts in which the
+// API sends a result that is larger than a message. What comes after event 7 and is
+// not journaled, such as output, has the numbers from 7<<20 + firstProvisional on.
 const (
 	placeBits        = 20
 	partBits         = 12

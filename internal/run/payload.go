@@ -160,9 +160,9 @@ func finishedWrite(r Record) (w Write, err error) {
 	})
 }
 
-// redactInput returns what the model wrote without its secrets. Where they
-// stand is known only in sound JSON for a tool that the model was told of:
-// anything else that may hold a declared secret is withheld.
+// redactInput returns the input that the model wrote, without secrets. A tool's
+// SecretPaths can be applied only to valid JSON. Other input of a tool that has some
+// is withheld, and so is input of a tool that is not known.
 func redactInput(c model.Call, tools []tool.Descriptor) string {
 	input, err := canonical.JSON(c.Input)
 	for _, d := range tools {

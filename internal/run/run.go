@@ -1,7 +1,8 @@
 // Package run drives runs: a model that proposes tool calls, within budgets,
-// in a session. Every call goes through the pipeline; denials go back to the
-// model with their reason and remedy. What happens is journaled, and the tape
-// of a run, which clients follow and resume, is a reader of the journal.
+// in a session. Every call goes through the pipeline (package toolcall); denials go
+// back to the model with their reason and remedy. What happens is journaled. The
+// tape of a run, its events as clients follow and resume them, is made from the
+// journal; only output that comes in pieces is in memory alone.
 //
 // A run belongs to the Manager and not to the client that started it: it goes
 // on without one. A run that was under way when the gateway stopped is listed
@@ -113,9 +114,9 @@ type Filter struct {
 // Event is one event of a tape; exactly one field beside the first four is
 // set.
 type Event struct {
-	// Sequence increases along the tape, with gaps, and stays what it is: the
-	// journal's sequence number times 2^20, plus the place of what is not
-	// journaled by itself.
+	// Sequence increases along the tape, with gaps, and never changes: it is the
+	// journal's sequence number times 2^20, plus an offset for events that share
+	// one event of the journal or follow it without being journaled.
 	Sequence int64
 	At       time.Time
 	// ProposalID and CallID are set for events of a call.
@@ -186,7 +187,7 @@ type Inbox interface {
 	// Close says that no more messages come: an interactive run completes when
 	// the model ends its turn and nobody else has more to say.
 	Close()
-	// Leave says that the client is gone without a word: an interactive run
-	// waits for it to come back, which is whoever attaches next.
+	// Leave says that the client is gone without a Close, such as by a broken
+	// connection: an interactive run waits until a client attaches again.
 	Leave()
 }

@@ -7,7 +7,8 @@ import (
 	"palyra/internal/journal"
 )
 
-// Store is the journal and the rows of runs, which commit with its events.
+// Store is the journal, and the rows of runs, which are written in one transaction
+// with their events.
 type Store interface {
 	// Head is the newest durable head of the journal.
 	Head() journal.Head

@@ -13,9 +13,10 @@ import (
 	"palyra/internal/toolcall"
 )
 
-// tape is the newest part of a run's tape in memory. It is pulled: whoever
-// adds what is not journaled reads the journal up to its head first, so that
-// everything stands where it happened. What memory lost is read from the
+// tape is the newest part of a run's tape in memory. The journal does not push
+// events into it: before an event that is not journaled is added, and before a
+// client reads, the tape reads the journal up to its head. So events are in the
+// order in which they happened. What no longer fits into memory is read from the
 // journal again.
 type tape struct {
 	store Store

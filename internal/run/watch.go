@@ -19,8 +19,8 @@ const replayPage = 256
 // Watch calls fn with every event of a run's tape after a sequence number, in
 // order, also with those that come while it watches. It returns nil after the
 // last event of a run that ended, and fn's error or ctx's. It calls idle before
-// it waits for more. A slow fn holds nobody up; it may miss deltas, retries and
-// output that memory had no more room for, and nothing that is durable.
+// it waits for more. A slow fn does not slow the run down. It may miss deltas,
+// retries and output, which are dropped when memory is full, but no durable event.
 func (m *Manager) Watch(ctx context.Context, id string, after int64, fn func(Event) error, idle func()) error {
 	record, err := m.Store.Get(ctx, id)
 	if err != nil {
@@ -35,8 +35,8 @@ func (m *Manager) Watch(ctx context.Context, id string, after int64, fn func(Eve
 	return w.follow(ctx, t)
 }
 
-// LastSequence is the number of the newest durable event on a run's tape: of
-// its end when it has ended.
+// LastSequence is the sequence number of the newest durable event on a run's tape;
+// that of its last event when the run has ended.
 func (m *Manager) LastSequence(ctx context.Context, r Record) (int64, error) {
 	if r.State != Running {
 		end, err := m.Store.Events(ctx, journal.Filter{Run: r.ID, Code: string(event.RunFinished), Newest: true, Limit: 1})

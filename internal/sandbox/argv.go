@@ -34,8 +34,9 @@ func CheckArgv(argv []string) error {
 	return nil
 }
 
-// CheckCwd returns a cleaned workspace-relative directory, "." for the root.
-// Whether it exists and stays inside is for the kernel to say.
+// CheckCwd returns a cleaned workspace-relative directory, "." for the root. It does
+// not look at the disk: whether the directory exists and is inside the workspace is
+// checked when it is opened.
 func CheckCwd(cwd string) (string, error) {
 	if strings.IndexByte(cwd, 0) >= 0 {
 		return "", reason.Errorf(reason.InvalidInput, "the working directory holds a NUL")

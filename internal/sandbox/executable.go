@@ -58,7 +58,8 @@ func (p Program) Check(allowInterpreters bool) error {
 	return nil
 }
 
-// ReadsCodeFromStdin is like the function of the same name, for every name.
+// ReadsCodeFromStdin reports whether the function of the same name does for any
+// of the program's Names.
 func (p Program) ReadsCodeFromStdin(argv []string) bool {
 	return slices.ContainsFunc(p.Names(), func(name string) bool { return ReadsCodeFromStdin(name, argv) })
 }
@@ -77,17 +78,17 @@ func (p Program) Facts(argv []string) *tool.ExecFacts {
 // ready; it may be used by several goroutines.
 type Resolver struct{ hashes hashCache }
 
-// ResolveExecutable resolves without remembering anything. A name without a
-// slash is looked for in the absolute directories of path; a name with one
-// must be absolute. Relative names of workspace files are for the caller to
-// join to the workspace first. Symlinks are resolved, so python3 becomes
-// python3.11.
+// ResolveExecutable finds and hashes a program. A name without a slash, such as
+// "git", is looked for in the absolute directories of path; a name with one must
+// be absolute: of "./bin/run", the caller makes a path in the workspace first.
+// Symbolic links are resolved, so python3 becomes python3.11.
 func ResolveExecutable(name string, path []string) (Program, error) {
 	return new(Resolver).ResolveExecutable(name, path)
 }
 
-// ResolveExecutable is like the function of the same name, with a memory of
-// digests that holds as long as device, inode, size, mtime and ctime do.
+// ResolveExecutable is like the function of the same name, but hashes a file only
+// once: it remembers the digest for as long as device, inode, size, mtime and
+// ctime stay the same.
 func (r *Resolver) ResolveExecutable(name string, path []string) (Program, error) {
 	if name == "" || strings.IndexByte(name, 0) >= 0 {
 		return Program{}, reason.Errorf(reason.InvalidInput, "the name of the program is empty or holds a NUL")
@@ -116,8 +117,9 @@ func (r *Resolver) ResolveExecutable(name string, path []string) (Program, error
 }
 
 // CopyOf returns p with Copy set when a launcher or interpreter in one of the
-// directories of path has the same bytes: another name makes no other program.
-// Files of another size are not read.
+// directories of path has the same bytes, so that the guards know a copy of
+// /bin/sh by the name of sh even when it is called "build". Files of another size
+// are not read.
 func (r *Resolver) CopyOf(p Program, path []string) Program {
 	own, err := os.Stat(p.Path)
 	if err != nil {

@@ -17,9 +17,10 @@ type identity struct {
 	mtime, ctime int64
 }
 
-// settled is how long a file has to have been left alone before its digest is
-// kept. The kernel stamps changes by a clock that ticks: a second change within
-// one tick leaves no trace in the identity.
+// settled is how long ago the last change of a file must be for its digest to be
+// kept. The kernel takes ctime from a coarse clock (4 ms a tick on many machines):
+// two changes within one tick have the same ctime, so that the identity would not
+// show the second one.
 const settled = time.Second
 
 // maxHashes bounds the memory of a cache; when it is full it starts again.

@@ -111,9 +111,10 @@ func InlineCode(basename string, argv []string) bool {
 			if !value {
 				return false
 			}
-			// If it is a value, code may follow; if it is a file, what follows
-			// is for the program. Nobody knows every long option, so it counts
-			// as a value.
+			// A word after an unknown long option may be its value or a file.
+			// After a value, code may follow; what follows a file is for the
+			// program. Not all long options are known here, so the word counts
+			// as a value, and the search for code goes on.
 		case strings.HasPrefix(word, "--"):
 			unsure = !strings.Contains(word, "=")
 			named = named || d.fileFlag != "" && strings.HasPrefix(word, "--file")

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Backend is a runner that somebody opens and closes.
+// Backend is a Runner with what the daemon needs besides: Sweep and Close.
 type Backend interface {
 	Runner
 	// Sweep removes what a daemon that was killed left.
@@ -16,8 +16,8 @@ type Backend interface {
 
 // Pooled is a backend that builds sandboxes before calls come.
 type Pooled interface {
-	// Invalidate ends those that wait: what they were built for may have
-	// changed.
+	// Invalidate ends the sandboxes that wait for a call: the settings or
+	// policies that they were built under may have changed.
 	Invalidate()
 }
 
@@ -27,8 +27,8 @@ type Step struct {
 	Open func() (Backend, error)
 }
 
-// Choice is the backend that programs run in, or the first one that does not
-// work, which says why.
+// Choice is the backend that programs run in. When none works, it is the best one,
+// whose status says why it does not.
 type Choice struct {
 	Backend Backend
 	Status  Status
@@ -45,7 +45,8 @@ func (c Choice) Invalidate() {
 	}
 }
 
-// Lowered says that programs get less than the settings ask for, "" when not.
+// Lowered is a sentence saying that programs get a lower rung than the settings
+// ask for, and why; "" when they do not.
 func (c Choice) Lowered() string {
 	if c.Lack == "" || !c.Status.Available {
 		return ""

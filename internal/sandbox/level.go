@@ -18,18 +18,21 @@ const (
 const (
 	// ControlGroup bounds a whole process tree.
 	ControlGroup = "control_group"
-	// NetworkNamespace is a network without a way out.
+	// NetworkNamespace is a network of the run's own. It leads nowhere but to the
+	// listeners of palyrad's proxy, and without hosts has none.
 	NetworkNamespace = "network_namespace"
 	// SeatbeltNetwork is macOS's refusal of every connection.
 	SeatbeltNetwork = "seatbelt_network"
 )
 
-// Level is strict when every layer that isolates was proved, that of the network
-// among them, and none otherwise: a word never says more than was
-// read back. Only ControlGroup does not count. It bounds what a program uses
-// up and not what it reaches; without it the same limits hold per process, and
-// a report lists that under downgrades. Without a network namespace, or what
-// macOS has for it, the level is preflight at most, in that mode.
+// Level is the isolation level of a run. It is none unless layers were requested
+// and the read-back proved all of them. Then it is strict in mode egress.Strict
+// with NetworkNamespace or SeatbeltNetwork among the layers, preflight in mode
+// egress.Preflight, and none in all other cases.
+//
+// ControlGroup does not count: it bounds what a program uses up and not what it
+// reaches. Without it the same limits hold per process, and a report lists that
+// under downgrades.
 func Level(mode egress.Mode, requested, applied []string) string {
 	isolating := 0
 	for _, layer := range requested {

@@ -32,10 +32,11 @@ type Named struct {
 	Unbound int
 }
 
-// Operands hashes the workspace files that a call names: what the arguments,
-// or parts of them, name as a file seen from cwd, and the files that a known
-// runner always reads in cwd or a directory above it. Files are opened beneath
-// the workspace and hashed through the descriptor.
+// Operands hashes the workspace files that a call names. `make -f rules/a.mk` in
+// the directory src gives src/rules/a.mk, which an argument names, and those of
+// src/Makefile and Makefile that exist: known runners read such files without being
+// told, from cwd or a directory above it. Files are opened beneath the workspace
+// and hashed through the descriptor.
 func Operands(root, cwd string, argv []string, basename string) (Named, error) {
 	cwd, err := CheckCwd(cwd)
 	if err != nil {
@@ -64,8 +65,8 @@ func Operands(root, cwd string, argv []string, basename string) (Named, error) {
 	return Named{Operands: b.operands, Notes: b.notes, Unbound: b.unbound}, nil
 }
 
-// Changed hashes operands again and returns the paths of those that are not as
-// they were, gone ones included.
+// Changed hashes operands again and returns the paths of those that were changed
+// or deleted.
 func Changed(root string, operands []tool.Operand) ([]string, error) {
 	workspace, err := os.OpenRoot(root)
 	if err != nil {

@@ -11,9 +11,11 @@ import (
 // name in the same word.
 const maxTail = 64
 
-// pathsIn lists what of a word may be the name of a file: the word, what
-// follows a '=', ',' or ':', or a leading '@', and, of an option, each tail:
-// -Xfile is the option X with the value "file", and -abXfile may be as well.
+// pathsIn lists the parts of an argument that may name a file: the argument, what
+// follows a '=', ',', ':' or a leading '@', and each tail of a short option.
+// "--out=a.txt" gives "a.txt", "@args.txt" gives "args.txt", and "-abXfile" gives
+// "bXfile", "Xfile", "file" and so on, since -a, -b and -X may be options of which
+// the last takes a value.
 func pathsIn(word string) []string {
 	parts := []string{word}
 	add := func(part string) {
@@ -48,10 +50,10 @@ func pathsIn(word string) []string {
 	return parts
 }
 
-// inWorkspace returns the workspace-relative names that a program in cwd may
-// mean by word, none when it leads elsewhere. With ".." in it there may be two:
-// read as text, and as the kernel does, which leaves a directory by where it
-// really is.
+// inWorkspace returns the workspace-relative names that a program in cwd may mean
+// by word, none when it leads elsewhere. With ".." there may be two: "a/../x" gives
+// "x", which a program means that shortens the text itself, and "a/../x", which the
+// kernel follows. Where a is a link to b/c, that is the file b/x.
 func inWorkspace(cwd, word string) []string {
 	if word == "" || strings.IndexByte(word, 0) >= 0 {
 		return nil
@@ -73,9 +75,9 @@ func inWorkspace(cwd, word string) []string {
 	return names
 }
 
-// fromRoot follows an absolute path as the sandbox shows it and returns what
-// follows the workspace: /workspace itself, and what /proc says is the working
-// or root directory of a process.
+// fromRoot follows an absolute path as the sandbox shows it and returns its part
+// in the workspace: of "/workspace/a.txt" and "/proc/self/root/workspace/a.txt" it
+// is "a.txt", of "/proc/self/cwd/a.txt" it is cwd and "a.txt".
 func fromRoot(cwd, word string) (string, bool) {
 	var at []string
 	elements := strings.Split(word, "/")

@@ -36,8 +36,9 @@ const WorkspaceMount = "/workspace"
 // Home is the home directory inside; it is empty and is lost after the run.
 const Home = "/home/tool"
 
-// Tier is the mechanism class: TierB are limits and filters of the operating
-// system around an ordinary process, TierC is a root of its own.
+// Tier is the class of the mechanism. TierB puts limits and filters of the
+// operating system around an ordinary process; TierC gives the program a root
+// directory of its own.
 type Tier string
 
 // The tiers.
@@ -71,9 +72,9 @@ const (
 	// CopyOnWrite lets the program write to a layer that is thrown away
 	// unless somebody commits it.
 	CopyOnWrite WorkspaceMode = "copy_on_write"
-	// Direct lets the program write to the workspace itself. What it changes
-	// is changed; protected names are pinned and new ones are put aside after
-	// the run, but what another program reads in between is out of our hands.
+	// Direct lets the program write to the workspace itself; nothing is undone.
+	// Protected paths are pinned, and new ones are put aside after the run.
+	// Until then another program may read them.
 	Direct WorkspaceMode = "direct"
 )
 
@@ -119,8 +120,8 @@ type Spec struct {
 	Stdin  []byte
 	Limits Limits
 	Egress egress.Mode
-	// Network is what a strict run may reach; nil is nothing, and it stands in
-	// no other mode.
+	// Network is what a run in mode egress.Strict may reach; nil is nothing. In
+	// other modes it must be nil.
 	Network *egress.Reach
 	// Required are layers without which the program must not run, beyond
 	// those that the backend itself insists on.
@@ -164,9 +165,9 @@ type Report struct {
 	// programs that never started. The caller closes it; nothing reaches the
 	// workspace unless the caller commits it.
 	Layer *overlay.Layer
-	// Unpinned are the operands whose bytes were too large to be kept, or
-	// could not be written to the copy: who wants to know whether they were
-	// the approved ones while the program ran hashes them again.
+	// Unpinned are the operands that were too large to be kept, or could not be
+	// written to the copy. The program read the files themselves: only hashing
+	// them again after the run shows whether they are still the approved bytes.
 	Unpinned []string
 	// Quarantined are protected names that a Direct run made and that were
 	// put aside.
@@ -225,9 +226,10 @@ func (s Status) Tried(r Report, err error) Status {
 	return s
 }
 
-// Examination is what a live probe of one layer showed. A layer is in force
-// when the forbidden thing was Denied with it and happened, Control, with this
-// one layer left out: a probe that fails either way proves nothing.
+// Examination is what a live probe of one layer showed. The probe tries the
+// forbidden thing twice. Denied: it failed with the layer. Control: it succeeded
+// with this one layer left out. The layer is in force when both are true; a probe
+// that fails either way proves nothing.
 type Examination struct {
 	Layer   string
 	Denied  bool

@@ -21,7 +21,7 @@ const (
 	mostUnderWay = 256
 )
 
-// Book is the sessions that go on. It is safe for concurrent use.
+// Book holds the sessions that have not ended. It is safe for concurrent use.
 type Book struct {
 	store Store
 	idle  time.Duration
@@ -43,8 +43,8 @@ type runKey struct {
 // runCalls counts the calls of a run of the gateway.
 type runCalls struct{ made, inFlight int }
 
-// NewBook returns a book over a store; a session ends after being idle for so
-// long.
+// NewBook returns a book over a store. A session ends when no call of it began or
+// ended for the time idle.
 func NewBook(store Store, idle time.Duration) *Book {
 	return &Book{
 		store: store, idle: idle, now: time.Now,
@@ -52,8 +52,8 @@ func NewBook(store Store, idle time.Duration) *Book {
 	}
 }
 
-// Begin counts a call in. Run is the name of the run of the gateway that it is
-// of, "" for any other call.
+// Begin counts a call in. run names the gateway's run that the call belongs to; it
+// is "" for any other call.
 func (b *Book) Begin(ctx context.Context, caller access.Caller, run string) (*Call, error) {
 	key := KeyOf(caller)
 	for {
@@ -219,8 +219,8 @@ func (b *Book) UnderWay() int {
 	return n
 }
 
-// Ended forgets a session that somebody ended. Its calls that are under way end
-// in it; the next one of its caller begins another.
+// Ended forgets a session that somebody ended. Its calls that are under way still
+// count in it; the next call of its caller begins another session.
 func (b *Book) Ended(key Key, id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -229,7 +229,7 @@ func (b *Book) Ended(key Key, id string) {
 	}
 }
 
-// Did is what a session did that is remembered; false for any other.
+// Did returns what a session did, if it is in memory.
 func (b *Book) Did(key Key, id string) (Did, bool) {
 	b.mu.Lock()
 	s := b.sessions[key]
@@ -240,5 +240,5 @@ func (b *Book) Did(key Key, id string) (Did, bool) {
 	return s.did(), true
 }
 
-// Idle is the window after which a session that nothing happened in has ended.
+// Idle is how long a session goes on without a call.
 func (b *Book) Idle() time.Duration { return b.idle }

@@ -22,8 +22,8 @@ type Call struct {
 // Session is the id of the call's session.
 func (c *Call) Session() string { return c.s.row.ID }
 
-// Member ties the call to its session in the store. Stored says that this was
-// written.
+// Member is the row that ties the call to its session. The caller stores it, and
+// then calls Stored.
 func (c *Call) Member(proposal string) Member {
 	m := Member{Session: c.s.row.ID, Proposal: proposal, OfRun: c.ofRun}
 	if !c.s.stored.Load() {
@@ -36,8 +36,8 @@ func (c *Call) Member(proposal string) Member {
 // Stored notes that the session is durable.
 func (c *Call) Stored() { c.s.stored.Store(true) }
 
-// Facts are what policy reads of the session now: this call is counted, and
-// what it may send itself is not.
+// Facts are what policy reads of the session now. They count this call, but not the
+// bytes that are reserved for it.
 func (c *Call) Facts() tool.SessionFacts {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -52,9 +52,9 @@ func (c *Call) facts() tool.SessionFacts {
 	return f
 }
 
-// Decide judges the call by the facts of now and counts what it may do to them,
-// in one step: no other call of the session is judged in between. Effects that
-// are nil count nothing. Judge has to be quick, and must not wait for anything.
+// Decide calls judge with the facts of now and counts the effects that it returns,
+// all under the session's lock: no other call of the session is judged in between.
+// nil effects count nothing. judge has to be quick and must not wait for anything.
 func (c *Call) Decide(judge func(now tool.SessionFacts) (*Effects, error)) error {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -73,11 +73,12 @@ type Traffic struct {
 	Sent int64
 	// Read is true when something came in, or may have.
 	Read bool
-	// Unseen is true when nobody saw what was sent: all that could be counts.
+	// Unseen is true when nobody counted what was sent: then all that was reserved
+	// counts as sent.
 	Unseen bool
 }
 
-// End counts the call out. Traffic is zero for a call that did not run.
+// End counts the call out. with is zero for a call that did not run.
 func (c *Call) End(with Traffic) {
 	c.s.mu.Lock()
 	c.s.reserved -= c.reserved
@@ -88,8 +89,8 @@ func (c *Call) End(with Traffic) {
 	c.book.leave(c)
 }
 
-// Budget is the place of the call among those that count against a bound, and
-// the bound: of its run, or of its session, which people may have let go on.
+// Budget returns the call's number in its run or session, from 1, and how many
+// calls that may make: perRun, or perSession unless people allowed more (Allow).
 func (c *Call) Budget(perRun, perSession int) (number, limit int) {
 	if c.ofRun {
 		return c.number, perRun
@@ -99,17 +100,18 @@ func (c *Call) Budget(perRun, perSession int) (number, limit int) {
 	return c.number, max(perSession, c.s.limit)
 }
 
-// Turn is the wait for the answer to whether a session may make more calls. One
-// call asks, and the others that have used the budget up wait with it.
+// Turn is one question to people whether a session may make more calls. One call
+// asks it; others that are beyond the budget meanwhile wait for the same answer.
 type Turn struct {
-	// Answered is closed when people answered, or the call that asked gave up.
+	// Answered is closed when people have answered, or the call that asked has
+	// given up.
 	Answered chan struct{}
-	// Refused is set before, when they said no.
+	// Refused is true when they said no. It is set before Answered is closed.
 	Refused bool
 }
 
-// AskMore makes the call the one that asks whether its session may go on, unless
-// another one does: mine is then false. The one that asks has to call Asked.
+// AskMore begins a Turn, which this call has to end with Asked. When another call
+// of the session is asking already, it returns that call's Turn, and mine is false.
 func (c *Call) AskMore() (turn *Turn, mine bool) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -129,15 +131,15 @@ func (c *Call) Asked(turn *Turn, refused bool) {
 	close(turn.Answered)
 }
 
-// More is the bound under which the session could make that many calls beside
-// those that it has made, this one included.
+// More is the limit for Allow that lets the session make that many calls beside
+// those that it has made. This call counts among those made.
 func (c *Call) More(calls int) int {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	return c.s.facts.CallsInRun + calls
 }
 
-// Allow raises the bound of the session's calls.
+// Allow raises the session's limit of calls.
 func (c *Call) Allow(limit int) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()

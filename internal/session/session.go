@@ -1,16 +1,16 @@
 // Package session keeps what the callers of the gateway did lately: the facts
-// about the past that policy reads, and the budget of calls.
+// about the past that policy reads as context.session, and the budget of calls.
 //
 // A session is named by the gateway. It belongs to a principal, a credential
-// and a kind of client, all of which the gateway verified itself, and ends when
-// nothing of it happened for the idle window, or when a person ends it. The
-// names that a client gives its work, a conversation or a run, neither reset
-// nor split one. (What a client calls its session is a conversation: grants of
-// scope session live there, package approval.)
+// and a kind of client, all of which the gateway verified itself. It ends after
+// the idle window without a call, or when a person ends it. The names that a client
+// gives its work, for a conversation or a run, have no influence on it, so that a
+// client cannot get rid of its past by another name. (The field session of a call
+// names a conversation: grants of scope session live there, see package approval.)
 //
-// What a call may do to the facts is counted in the step that decides it, under
-// the one lock of its session, so that no two calls are decided on the same
-// facts when one of them changes these.
+// How a call may change the facts is counted in the step that decides it, under the
+// lock of its session. So when two calls come at once and the first makes the
+// session tainted, the second is decided as a call of a tainted session.
 package session
 
 import (
@@ -30,9 +30,9 @@ type Client string
 // API is a client of the API, whether it calls tools itself or starts runs.
 const API Client = "api"
 
-// ClientOf is the kind of client behind a surface. The surface is the one that
-// the gateway saw, never one that a client claims; those of the API are one
-// kind, so that nobody has several sessions by using several of its methods.
+// ClientOf is the kind of client behind a surface. The surface is the one that the
+// gateway saw, never one that a client claims. All surfaces of the API are one kind,
+// so that a caller cannot have several sessions by using several of its methods.
 func ClientOf(s access.Surface) Client {
 	switch s {
 	case access.SurfaceGRPC, access.SurfaceStream, access.SurfaceCLI, access.SurfaceTUI, "":
@@ -41,7 +41,8 @@ func ClientOf(s access.Surface) Client {
 	return Client(s)
 }
 
-// Key is whose session it is. Each key has at most one that goes on.
+// Key says whose session it is. Each key has at most one session at a time that has
+// not ended.
 type Key struct {
 	Principal access.Principal
 	// Device is the id of the device whose certificate was shown.
@@ -52,7 +53,7 @@ type Key struct {
 // KeyOf is the key of a caller.
 func KeyOf(c access.Caller) Key { return Key{c.Principal, c.DeviceID, ClientOf(c.Surface)} }
 
-// Row is what never changes of a session.
+// Row holds the facts of a session that never change.
 type Row struct {
 	// ID is a ULID.
 	ID string
@@ -70,7 +71,7 @@ type Did struct {
 	RunCalls int
 	// Limit is how many calls people let it make, 0 when nobody was asked.
 	Limit int
-	// LastAt is when something of it happened last.
+	// LastAt is when a call of it began or ended last.
 	LastAt time.Time
 }
 
@@ -85,11 +86,11 @@ type Past struct {
 	EndReason string
 }
 
-// Member makes a call one of its session's, in the transaction of the call's
+// Member records that a call belongs to a session, in the transaction of the call's
 // first event.
 type Member struct {
 	Session string
-	// New is set until the session itself is stored.
+	// New is the session itself, to be stored with the call; nil once it is.
 	New *Row
 	// Proposal is the call's id. OfRun says that it is of a run of the gateway.
 	Proposal string
@@ -102,8 +103,8 @@ type session struct {
 	// stored says that the row is durable.
 	stored atomic.Bool
 	// inFlight counts the calls that have not ended, and lastAt is when one began
-	// or ended last, in microseconds since 1970; both are written under the lock
-	// of the book, so that a session is never taken for idle as a call comes in.
+	// or ended last, in microseconds since 1970. Both are written under Book.mu, so
+	// that a session cannot end as idle while a call is being counted in.
 	inFlight atomic.Int64
 	lastAt   atomic.Int64
 
@@ -146,7 +147,7 @@ func (s *session) copied() tool.SessionFacts {
 	return f
 }
 
-// Effects are what a call may do to the facts once it is let through.
+// Effects say how a call may change the facts once it is let through.
 type Effects struct {
 	// Tool is "" when its name is not known any more.
 	Tool string
@@ -157,7 +158,8 @@ type Effects struct {
 	MaySend int64
 }
 
-// Begin counts what the call may do, all but what it may send.
+// Begin adds the call's effects to f, but for the bytes that it may send, which are
+// reserved apart from f.
 func (e Effects) Begin(f *tool.SessionFacts) {
 	if e.Tool != "" {
 		f.ToolsUsed = withName(f.ToolsUsed, e.Tool)
@@ -168,7 +170,7 @@ func (e Effects) Begin(f *tool.SessionFacts) {
 	}
 }
 
-// Sent is what counts as sent once the call has ended.
+// Sent is how many bytes count as sent once the call has ended.
 func (e Effects) Sent(with Traffic) int64 {
 	if with.Unseen {
 		return max(with.Sent, e.MaySend)

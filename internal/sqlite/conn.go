@@ -18,8 +18,8 @@ type Conn struct {
 	broken error
 }
 
-// Row is the current row of a query. Columns count from 0; what it returns
-// stays valid after the row.
+// Row is the current row of a query. Columns count from 0. The values that its
+// methods return are copies and stay valid.
 type Row struct{ s *zs.Stmt }
 
 // Text returns a text column; NULL is "".

@@ -1,7 +1,8 @@
 // Package sqlite is the embedded store: one SQLite file in WAL mode with
-// synchronous=FULL that holds the journal and the tables of the rooms beside
-// it. One connection writes, in units that group commit makes durable
-// together; read-only connections read snapshots beside it.
+// synchronous=FULL that holds the journal and the tables of other packages. One
+// connection writes. Its work comes in units; the units that wait at the same time
+// are written in one transaction and made durable by one COMMIT (group commit).
+// Read-only connections read snapshots at the same time.
 package sqlite
 
 import (
@@ -32,8 +33,8 @@ const (
 	busyTimeout = 5 * time.Second
 )
 
-// Options configure Open. The zero value is usable for a new file; a file that
-// holds checkpoints needs the keys that they verify with.
+// Options configure Open. The zero value is usable for a new file; one that holds
+// checkpoints needs Verifiers.
 type Options struct {
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
@@ -44,8 +45,8 @@ type Options struct {
 	// Committed, if set, is told of every commit. Calls come one at a time and
 	// hold up the next commit, so that it must not wait for anything.
 	Committed func(c CommitInfo)
-	// Wrote, if set, is told of every unit that was committed, under the same
-	// terms.
+	// Wrote, if set, is told of every unit that was committed. It must not wait
+	// for anything either.
 	Wrote func(Written)
 	// Reserve is what of the disk is kept for operators; zero is nothing.
 	Reserve ReserveOptions
@@ -55,7 +56,7 @@ type Options struct {
 type CommitInfo struct {
 	// Units and Events are how many it made durable together.
 	Units, Events int
-	// Took is what the disk took: the COMMIT alone.
+	// Took is how long the COMMIT alone took, which is mostly the disk's sync.
 	Took time.Duration
 }
 
@@ -253,8 +254,8 @@ func contextError(ctx context.Context, err error) error {
 
 // Healthy returns nil, or the reason.JournalUnavailable error that the last
 // failed commit left behind. Only a successful write clears it: the next
-// Commit or Probe tries one. It is also an error that the disk was nearly full
-// when it was last looked at, so that nothing may begin.
+// Commit or Probe tries one. Healthy also returns an error when the disk was nearly
+// full at the last look, since new work is refused then.
 func (db *DB) Healthy() error {
 	if db.writer == nil {
 		return nil
@@ -262,9 +263,9 @@ func (db *DB) Healthy() error {
 	return db.writer.healthy()
 }
 
-// Probe clears a failed state when a write of some size succeeds again, and
-// looks at the disk. It changes nothing of a healthy store and returns what
-// Healthy does.
+// Probe tries a write when the last commit failed, which clears that state if it
+// succeeds, and measures the disk. It does not write to a healthy store. It returns
+// what Healthy then does.
 func (db *DB) Probe() error {
 	if db.writer == nil {
 		return nil

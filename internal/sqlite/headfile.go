@@ -16,12 +16,11 @@ import (
 	"palyra/internal/reason"
 )
 
-// headFile is a small file beside the store that names the newest event that
-// was durable. It is written after each commit and not synced, so that it
-// costs no disk write: what it says has happened, and the journal may be a
-// little ahead of it. It is there because SQLite drops the end of a damaged or
-// shortened WAL without a word; a journal that ends before the event it names
-// has lost events.
+// headFile is a small file beside the store that names the newest durable event.
+// It is there because SQLite drops the end of a damaged or shortened WAL without an
+// error: a journal that ends before the event in this file has lost events. The
+// file is written after each commit and not synced, so that it costs no wait for
+// the disk; after a crash the journal may therefore be ahead of it.
 type headFile struct{ file *os.File }
 
 const headFormat = "palyra-head v1 %020d %s\n"

@@ -6,10 +6,9 @@ import (
 	"palyra/internal/journal"
 )
 
-// indexEvent keeps what is looked up beside the journal in step with it, in
-// the same transaction. It does in Go what triggers and one more index could
-// do in SQL: a trigger on events makes SQLite open a statement journal for
-// every insert, which doubles the cost of an append.
+// indexEvent updates the tables that are derived from an event, in the same
+// transaction. SQL triggers could do that, but a trigger on events makes SQLite
+// open a statement journal for every insert, which doubles the cost of an append.
 func (w *writer) indexEvent(e *journal.Event, drafts []event.Draft) error {
 	if err := w.noteRun(e); err != nil {
 		return err

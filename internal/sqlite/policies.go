@@ -84,8 +84,8 @@ func scanPolicyVersion(r *Row) (policyadmin.KeptVersion, error) {
 	}, nil
 }
 
-// PolicyVersions lists at most limit versions, the one that was loaded first
-// last. before is the position of the last one of the page before, 0 for the
+// PolicyVersions lists at most limit versions, newest first by when each was first
+// loaded. before is the position of the last version of the page before, 0 for the
 // first page.
 func (db *DB) PolicyVersions(ctx context.Context, before int64, limit int) ([]policyadmin.KeptVersion, error) {
 	return list(ctx, db, "reading the policy versions", scanPolicyVersion,
@@ -144,8 +144,9 @@ func (db *DB) EndActivation(ctx context.Context, ended event.Draft) error {
 var errFound = errors.New("found")
 
 // ProposalOf returns the id of the proposal that a decision is about; found is
-// false when no decision has the id. A decision is journaled after its id, a
-// ULID of that time, was made; before is earlier by what clocks may differ.
+// false when no decision has the id. Only events from the time before on are
+// searched. The caller takes it from the id, a ULID, which is made before the
+// decision is journaled, and goes back by as much as the clocks may differ.
 func (db *DB) ProposalOf(ctx context.Context, decisionID string, before time.Time) (proposal string, found bool, err error) {
 	err = db.Read(ctx, func(c *Conn) error {
 		first, err := c.firstAt(before)

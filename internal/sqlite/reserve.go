@@ -55,17 +55,18 @@ type ReserveState struct {
 	// Size is the reserve as it should be, Held what is left of it. A Size of 0
 	// means that there is none.
 	Size, Held int64
-	// Free is what the disk had left when it was last looked at, without the
-	// reserve and what the next checkpoint takes; below Margin nothing begins.
+	// Free is what the disk had left at the last look, apart from the reserve and
+	// from what the next WAL checkpoint will write. Below Margin new work is
+	// refused.
 	Free, Margin int64
 }
 
 // Low reports whether the disk is nearly full.
 func (s ReserveState) Low() bool { return s.Size > 0 && s.Free < s.Margin }
 
-// reserve is a preallocated file beside the store. While it lies there, its
-// blocks cannot be written full by anybody; when an urgent write finds the
-// disk full, a step of it is given back to the disk first.
+// reserve is a preallocated file beside the store, whose blocks nobody else can
+// use. When an urgent write finds the disk full, a step of the file is cut off
+// first, so that the write finds that much space.
 type reserve struct {
 	path    string
 	store   string
@@ -93,9 +94,9 @@ type reserve struct {
 // reservePath is the reserve of the store at path.
 func reservePath(path string) string { return path + "-reserve" }
 
-// openReserve opens the reserve that is there. It is nil when there shall be
-// none, the disk is too small for one, or the system does not say how full its
-// disks are; one that is left over is then removed.
+// openReserve opens the reserve of a store. It returns nil when none is wanted, the
+// disk is too small for one, or the system does not tell how full its disks are;
+// the file of an earlier reserve is then removed.
 func openReserve(store string, o ReserveOptions) (*reserve, error) {
 	r := &reserve{path: reservePath(store), store: store, space: o.space, changed: o.Changed}
 	if r.space == nil {
@@ -224,14 +225,15 @@ func errNearlyFull(s ReserveState, cost int64) *reason.Error {
 		WithRemedy("Free space on the disk that holds state_dir. Votes, freeze, thaw, revocations and an operator's `palyra call` work meanwhile.")
 }
 
-// ration is the room that is handed out to the units of one batch.
+// ration is the disk space that is left for the units of one batch.
 type ration struct {
 	*reserve
 	left int64
 }
 
-// take grants a unit its room, or says why it has none. Room that urgent units
-// lack is released from the reserve, so far as they may use it.
+// take grants a unit the space that it needs, or returns why there is none. For
+// units of operators and urgent ones, missing space is released from the reserve,
+// as far as they may use it.
 func (n *ration) take(u *Unit) error {
 	cost := unitCost + 2*u.size() // to the WAL, and by a checkpoint to the file
 	switch {
@@ -271,9 +273,9 @@ func (r *reserve) makeRoom(want, keep int64) (gave int64) {
 	return gave
 }
 
-// secure ties what an urgent write needs to the WAL while the disk is full, so
-// that nobody else can take what was just released. What it cannot tie is not
-// lost: the write may find room all the same.
+// secure preallocates, at the end of the WAL, the space that an urgent write needs
+// while the disk is full, so that no other program takes what the reserve has just
+// released. If that fails, the write may still find space.
 func (r *reserve) secure() {
 	if r.free.Load() < 4*mostUrgentRoom {
 		preallocate(r.store+"-wal", r.urgentRoom())
@@ -310,8 +312,8 @@ func (db *DB) Reserve() ReserveState {
 	return db.writer.reserve.state()
 }
 
-// KeepReserve fills the reserve, again after it was used, and looks at the disk
-// now and then, until ctx ends.
+// KeepReserve measures the disk every few seconds and fills the reserve when there
+// is space, also after it was used, until ctx ends.
 func (db *DB) KeepReserve(ctx context.Context) error {
 	if db.writer == nil || db.writer.reserve == nil {
 		<-ctx.Done()

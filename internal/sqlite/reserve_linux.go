@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// diskSpace returns what this process may still write on the disk of a file,
-// and how large that disk is, in bytes. What a file system keeps for root is
-// free for root alone.
+// diskSpace returns how many bytes this process may still write on the disk of a
+// file, and how large that disk is. Blocks that a file system keeps for root count
+// as free only for root.
 func diskSpace(path string) (free, total int64, err error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {
@@ -42,9 +42,10 @@ func allocate(f *os.File, from, n int64) error {
 	return err
 }
 
-// preallocate gives the file that is at path room to grow by n, and changes
-// nothing of it. SQLite holds no locks on a WAL that a second descriptor could
-// lose when it is closed.
+// preallocate reserves n bytes of disk space beyond the end of the file at path,
+// without changing its size. Opening the WAL a second time is safe: closing a
+// descriptor drops all POSIX locks of the process on the file, but SQLite has none
+// on a WAL.
 func preallocate(path string, n int64) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

@@ -41,9 +41,9 @@ func (c *Conn) scan(after, upTo int64, fn func(*journal.Event) error) error {
 	return damagedFrom(last+1, err)
 }
 
-// eventScanner reads rows one after the other into the same event: buffers are
-// used again, and a text that is the same as in the row before is not copied,
-// which for most columns is the rule.
+// eventScanner reads rows one after the other into the same event, to allocate
+// little: it uses its buffers again, and keeps the string of the row before when a
+// column has the same text, as most columns do.
 type eventScanner struct {
 	event   journal.Event
 	text    []byte

@@ -46,8 +46,8 @@ func scanSession(r *Row) (session.Past, error) {
 	return p, nil
 }
 
-// NewestSession returns the newest session of a key, and gives its events and
-// those of its calls to each.
+// NewestSession returns the newest session of a key, and calls each with its events
+// and those of its calls.
 func (s *Calls) NewestSession(ctx context.Context, k session.Key, each toolcall.EachEvent) (session.Past, bool, error) {
 	return s.session(ctx, each, "principal = ?1 AND device = ?2 AND client = ?3 ORDER BY id DESC LIMIT 1",
 		k.Principal.String(), k.Device, string(k.Client))
@@ -107,8 +107,8 @@ func (s *Calls) RunCalls(ctx context.Context, p access.Principal, run string) (c
 // mostSessions bounds a page.
 const mostSessions = 500
 
-// Sessions returns one page of sessions, newest first. Of what they did it has
-// the number of calls, and when something happened last.
+// Sessions returns one page of sessions, newest first. Of Past.Did, only the number
+// of calls and LastAt are set.
 func (s *Calls) Sessions(ctx context.Context, f session.Filter) (page []session.Past, next string, err error) {
 	size := min(f.PageSize, mostSessions)
 	if size <= 0 {

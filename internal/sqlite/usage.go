@@ -8,9 +8,9 @@ import (
 	"palyra/internal/quota"
 )
 
-// Written is what one unit left behind.
+// Written says how much one unit wrote, and for whom.
 type Written struct {
-	// Actor is of its first event.
+	// Actor is that of its first event.
 	Actor string
 	// Precedence is that of the unit.
 	Precedence access.Precedence
@@ -21,8 +21,8 @@ type Written struct {
 // eventCost is what an event takes beside its payload, in bytes.
 const eventCost = 512
 
-// written says what a unit that was committed left behind; it is nobody's when
-// it has no event.
+// written says how much a committed unit wrote; zero when it has no event, and so
+// no actor.
 func (p *pending) written() Written {
 	if len(p.events) == 0 {
 		return Written{}
@@ -68,7 +68,7 @@ func (db *DB) Usage(ctx context.Context, from int64) ([]quota.Usage, error) {
 	}, "SELECT who, hour, bytes FROM usage WHERE hour >= ?1 ORDER BY who, hour", from)
 }
 
-// PutUsage keeps hours in place of the same ones, and forgets those before one.
+// PutUsage implements quota.Store.
 func (db *DB) PutUsage(ctx context.Context, list []quota.Usage, from int64) error {
 	_, err := db.Commit(ctx, Unit{Check: func(tx *Tx) error {
 		if _, err := tx.Exec("DELETE FROM usage WHERE hour < ?1", from); err != nil {

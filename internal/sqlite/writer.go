@@ -32,8 +32,8 @@ type Unit struct {
 	Check func(tx *Tx) error
 	// Events are appended after Check passed, before those it emitted.
 	Events []event.Draft
-	// Bytes is what Check writes beside the events, so far as that is large; it
-	// says how much room the unit needs.
+	// Bytes is about how much Check writes beside the events, such as blobs. With
+	// the events it tells how much disk space the unit needs.
 	Bytes int64
 	// Precedence says how far the unit may go when the disk is nearly full. It is
 	// that of the context of Commit when that is higher.
@@ -65,8 +65,9 @@ type pending struct {
 	err   error
 }
 
-// writer serialises units on one connection. The caller that finds nobody
-// leading commits for all who wait by then, and hands the lead on.
+// writer serialises units on one connection. It has no goroutine of its own: when
+// no commit is going on, the caller of Commit leads, which means that it commits the
+// units of all callers that wait. Then one of those that came meanwhile leads.
 type writer struct {
 	now       func() time.Time
 	committed func(CommitInfo) // may be nil
@@ -255,9 +256,9 @@ func (w *writer) transact(batch []*pending) error {
 	return nil
 }
 
-// apply runs one unit. Sequence numbers are given only after its check
-// passed. The error is one of the storage, which fails the batch; the unit's
-// own is in p.err.
+// apply runs one unit. Its events get sequence numbers only after its check passed.
+// The returned error is one of the storage and fails the whole batch; an error of
+// the unit alone is in p.err.
 func (w *writer) apply(p *pending, now time.Time, first bool) error {
 	drafts := p.unit.Events
 	if p.unit.Check != nil {
@@ -287,9 +288,10 @@ func (w *writer) apply(p *pending, now time.Time, first bool) error {
 	return nil
 }
 
-// check runs the unit's check; ok means that the unit stays. The first of a
-// batch has the transaction to itself until then. It is rolled back with it, and
-// saves the copies of pages that a SAVEPOINT keeps; the others have one each.
+// check runs the unit's check; ok means that the unit stays. To take a failed unit
+// back, each unit has a SAVEPOINT, except the first of a batch: nothing else is in
+// the transaction yet, so that it is rolled back as a whole, which is cheaper than
+// the copies of pages that a SAVEPOINT keeps.
 func (w *writer) check(p *pending, tx *Tx, first bool) (ok bool, err error) {
 	keep, revert := []string{"RELEASE unit"}, []string{"ROLLBACK TO unit", "RELEASE unit"}
 	if first {

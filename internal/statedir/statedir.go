@@ -1,5 +1,5 @@
-// Package statedir knows what lies where in the state directory, and holds it
-// for one palyrad at a time.
+// Package statedir knows the paths in the state directory, and locks the directory
+// so that only one palyrad at a time uses it.
 package statedir
 
 import (
@@ -79,8 +79,8 @@ func inUse(dir string, file *os.File, cause error) error {
 		WithRemedy("Stop it first, or give this one another state_dir.")
 }
 
-// Holder names the palyrad that holds a state directory, "" for none. It leaves
-// no trace.
+// Holder names the palyrad that holds a state directory, "" for none. It changes
+// nothing in the directory.
 func Holder(dir string) (who string, err error) {
 	file, err := os.OpenFile(lockPath(dir), os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -112,9 +112,10 @@ func lockHolder(file *os.File) string {
 // Release lets the next palyrad take the directory.
 func (l *Lock) Release() error { return l.file.Close() }
 
-// Unwritable says of a start that the operating system stopped, such as on a
-// full disk, what to do. What palyrad makes on its first start takes its place
-// only when it is whole, so that starting again is enough.
+// Unwritable adds a remedy to err when a start failed by an error of the operating
+// system, such as a full disk. The remedy is to mend that and start again: files
+// of a first start are renamed into place only when they are complete, so that a
+// failed start leaves nothing to clean up.
 func Unwritable(dir string, err error) error {
 	var errno syscall.Errno
 	if err == nil || reason.Of(err) != reason.Internal || !errors.As(err, &errno) {

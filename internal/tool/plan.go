@@ -2,15 +2,15 @@ package tool
 
 import "context"
 
-// Facts are what Cedar cannot compute: found before evaluation, given to
-// policy as context, and journaled so that a replay is exact.
+// Facts are what Cedar cannot compute itself. They are found before evaluation,
+// given to policy as context, and journaled so that a replay is exact.
 type Facts struct {
 	// Workspace is the declared name of the workspace, "" when none is used.
 	Workspace string `json:"workspace,omitempty"`
 	// Path is workspace-relative, after symlink resolution.
 	Path string `json:"path,omitempty"`
-	// PathFolded is Path in the one spelling of all those under which a file
-	// system that folds case finds the same file.
+	// PathFolded is Path in one form for all spellings that a file system which
+	// folds case takes for the same file ("SRC/A.go" and "src/a.go": "src/a.go").
 	PathFolded string `json:"path_folded,omitempty"`
 	// HardLinks is how many names the file has: 0 for what is no file, for one
 	// that is not there yet, and where the platform does not say.
@@ -32,12 +32,12 @@ type Facts struct {
 	Risk         int    `json:"risk"`
 	SandboxTier  string `json:"sandbox_tier"`
 	SandboxLevel string `json:"sandbox_level"`
-	// SandboxRung is that of the ladder of what the machine offers: full,
-	// user_namespaces, landlock, seatbelt, job_object.
+	// SandboxRung is how much isolation the machine offers: full, user_namespaces,
+	// landlock, seatbelt or job_object (docs/sandbox.md).
 	SandboxRung string `json:"sandbox_rung,omitempty"`
 	// SandboxLayers are the layers that a probe proved, sorted.
 	SandboxLayers []string `json:"sandbox_layers,omitempty"`
-	// SandboxLimits is what holds the limits: cgroup_v2, cgroup_v1, rlimit.
+	// SandboxLimits is what enforces the limits: cgroup_v2, cgroup_v1 or rlimit.
 	SandboxLimits string `json:"sandbox_limits,omitempty"`
 	// LandlockABI is the version of Landlock that was achieved, 0 for none.
 	LandlockABI int `json:"landlock_abi,omitempty"`
@@ -64,18 +64,19 @@ type ExecFacts struct {
 	Shebang string `json:"shebang"`
 }
 
-// SessionFacts are what happened before in the run.
+// SessionFacts are what the session of a call did so far; policy reads them as
+// context.session (docs/sessions.md).
 type SessionFacts struct {
-	// CallsInRun is the place of the call in its run, if the gateway drives that;
-	// else among the calls of its session that are of no such run.
+	// CallsInRun is the number of the call, from 1: in its run if the gateway
+	// drives that run, else among all other calls of its session.
 	CallsInRun int `json:"calls_in_run"`
 	// InFlight counts the calls of the session that have not ended.
 	InFlight int `json:"in_flight"`
 	// ToolsUsed and SecretsRead are sorted and without repeats.
 	ToolsUsed   []string `json:"tools_used"`
 	SecretsRead []string `json:"secrets_read"`
-	// Tainted is true once a call was let through that reads from the open world,
-	// or one has read from a host.
+	// Tainted is true once a call was let through whose tool reads from the open
+	// world, or a program has read from a host.
 	Tainted bool `json:"tainted"`
 	// BytesOut is what was sent, and what other calls under way may still send.
 	BytesOut int64 `json:"bytes_out"`
@@ -104,8 +105,8 @@ type Plan struct {
 	// are in the digest of the facts that a permit holds and nowhere else.
 	Files []FileIdentity
 	// MaySend is the most bytes that the call can send out of this machine, 0 for
-	// none. Where nothing bounds them it is what the operator would let a program
-	// send that is bounded.
+	// none. Where nothing bounds them (egress preflight and unrestricted), it is
+	// the egress budget of the settings all the same.
 	MaySend int64
 	// UnboundArguments counts the arguments that look like paths and led to no
 	// file, so that nothing holds the program to what it finds there.

@@ -16,9 +16,9 @@ import (
 // Redaction is what stands in the place of a secret.
 const Redaction = "[redacted]"
 
-// shape is a well-known form of a key. Every match begins with one of the
-// hints, so that a text is searched for those few bytes and the form is tried
-// only where one stands: the texts of a call can be a mebibyte long.
+// shape is a well-known form of a key. Every match begins with one of the hints.
+// A text is searched for the hints first, and the regular expression is tried only
+// where one is found: texts can be a mebibyte long.
 type shape struct {
 	// hints are compared in lower case.
 	hints []string

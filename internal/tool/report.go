@@ -29,8 +29,7 @@ type Report struct {
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 	Remedy  string `json:"remedy,omitempty"`
-	// Cause is what lies behind the reason INTERNAL: for the log, and for nobody
-	// else.
+	// Cause is the error behind the reason INTERNAL. It is for the log alone.
 	Cause error `json:"-"`
 	// Result is the canonical JSON that the client receives, byte for byte.
 	Result json.RawMessage `json:"-"`
@@ -156,8 +155,8 @@ type Measured struct {
 	Workspace string `json:"workspace,omitempty"`
 	// Watched is true when denied system calls were reported while it ran.
 	Watched bool `json:"watched,omitempty"`
-	// Ports are those at which palyrad took over what the program connected to,
-	// at whatever address of the Captured families, ipv4 and ipv6.
+	// Ports are those on which palyrad accepted the program's connections, to any
+	// address of the Captured families (ipv4, ipv6).
 	Ports    []int    `json:"ports,omitempty"`
 	Captured []string `json:"captured,omitempty"`
 	// Prepared is true when the sandbox was built before the call came.
@@ -169,8 +168,8 @@ type Egress struct {
 	Mode     string       `json:"mode"`
 	Allowed  []string     `json:"allowed"`
 	Observed []Connection `json:"observed"`
-	// Missed counts connections beyond those that are listed one by one. They are
-	// added up in the last of Observed, which have a Count.
+	// Missed counts connections beyond those that are listed one by one. The last
+	// elements of Observed, those with a Count, are their sums.
 	Missed int `json:"missed,omitempty"`
 }
 
@@ -193,16 +192,16 @@ type Connection struct {
 	Reason string `json:"reason,omitempty"`
 	// Requests are those that could be told apart.
 	Requests int `json:"requests,omitempty"`
-	// Count is how many connections this is the sum of, 0 when it is one. Sums
-	// without host are of several.
+	// Count is how many connections this is the sum of, 0 for a single one. A sum
+	// without a host is over several hosts.
 	Count int `json:"count,omitempty"`
 	// Started is relative to the start of the call.
 	Started  time.Duration `json:"started_ns,omitempty"`
 	Duration time.Duration `json:"duration_ns,omitempty"`
 }
 
-// Outputs are digests over everything the tool wrote, kept or not. Those of
-// what was kept are set for streams of which something was left out.
+// Outputs are digests over everything that the tool wrote, kept or not. When a
+// stream was truncated, there is one more over the bytes that were kept.
 type Outputs struct {
 	StdoutSHA256     string   `json:"stdout_sha256,omitempty"`
 	StderrSHA256     string   `json:"stderr_sha256,omitempty"`

@@ -2,20 +2,20 @@ package tool
 
 import "palyra/internal/canonical"
 
-// Resolved is what a call comes to. Two calls that do the same have the same
-// one however they are spelled: which of several names a path or a workspace
-// has, in which order keys come, and whether a default is written down. How
-// much a call returns and how long it may take are no part of it either. What
-// was refused is remembered by it. An approval never binds to it: that is for
-// the exact call.
+// Resolved is what a call does, whatever its arguments look like. Two calls have
+// the same Resolved when they differ only in the name of a path ("a.txt" and
+// "./a.txt") or workspace, in the order of keys, in defaults that are written out,
+// in how much they return or in how long they may take. A refusal is remembered by
+// it, so that a client cannot ask the same again in other words. An approval never
+// binds to it, but to the exact call.
 type Resolved struct {
-	// Act is what is done: the name of the tool, or "change" for all those that
-	// change files to a content of their input.
+	// Act is the name of the tool, or "change" for all tools that write files from
+	// their input (fs.write, fs.patch): the same content is the same act.
 	Act string `json:"act"`
-	// Places are the files or directories that it is done to, as absolute paths
-	// of the machine.
+	// Places are the files or directories concerned, as absolute paths of the
+	// machine.
 	Places []string `json:"places"`
-	// What is the rest, by the tool.
+	// What holds the rest; its members depend on the tool.
 	What map[string]any `json:"what"`
 }
 

@@ -40,10 +40,10 @@ var (
 	sameValueList = []string{"allOf", "anyOf", "oneOf"}
 )
 
-// walk visits every object in the document and looks for cycles from each that
-// has a reference. It makes no difference between schemas and data such as an
-// enum's values: a property may have the name of any keyword, and refusing a
-// strange constant is the safe side.
+// walk visits every object in the document and looks for cycles from each that has
+// a reference. It treats all objects as schemas, also the values of an enum, since
+// a property may have the name of any keyword. So a constant that looks like a
+// wrong schema is refused, which does no harm.
 func (c *refChecker) walk(node any, at string, top bool) error {
 	switch node := node.(type) {
 	case map[string]any:

@@ -105,8 +105,8 @@ type Operand struct {
 	SHA256 string `json:"sha256"`
 }
 
-// Binding is what an approval binds to. Its digest is the call digest of
-// policy-and-approvals.md section 4.
+// Binding is what an approval binds to: everything that makes this call this very
+// call. Its digest is the call digest (docs/approvals.md).
 type Binding struct {
 	Principal            string          `json:"principal"`
 	OnBehalfOf           string          `json:"on_behalf_of"`

@@ -38,8 +38,8 @@ func (a *authorization) ask() (*approval.Ask, error) {
 	}, nil
 }
 
-// observeAsk passes the record on when it is asked; the votes that follow are
-// the business of those who watch approvals.
+// observeAsk tells the call's observer of each record once, when it is asked. The
+// votes that follow are not told; clients get them from WatchApprovals.
 func (a *authorization) observeAsk() func(*approval.Record) {
 	asked := make(map[string]bool)
 	return func(r *approval.Record) {
@@ -79,9 +79,9 @@ func policyGrants(grants []approval.Grant, live func(string) bool, now time.Time
 	return list
 }
 
-// policyVotes keeps the yes votes, as a veto has ended the approval already, of
-// devices that were not revoked since: whoever found a lost device may have
-// voted with it.
+// policyVotes returns the votes that policy sees: the yes votes, since a no has
+// ended the approval already, from devices that were not revoked since. A revoked
+// device may have been stolen, and the thief may have voted.
 func policyVotes(votes []approval.Vote, live func(string) bool) []policy.Vote {
 	var list []policy.Vote
 	for _, v := range votes {

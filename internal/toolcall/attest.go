@@ -70,10 +70,10 @@ func (t *teller) end() {
 // MaxBlob is the largest blob that a ledger keeps, in bytes: 16 MiB.
 const MaxBlob = 16 << 20
 
-// attest signs what happened and makes it durable; only then does the result
-// leave. ctx must outlive the client. A result that cannot be kept is attested
-// by its digest. A call that cannot be attested at all ends as ambiguous, at
-// once when the journal still takes that, and else at the next start.
+// attest signs what happened and makes it durable; only then is the result sent.
+// ctx must not end when the client leaves. A result that is too large to be stored
+// is attested by its digest. A call that cannot be attested ends as ambiguous: now
+// if that event can be journaled, else at the next start of the daemon.
 func (c *call) attest(ctx context.Context, record decision.Record, report tool.Report) (Outcome, error) {
 	before := c.pending
 	before.Drafts, before.Blobs = slices.Clip(before.Drafts), slices.Clip(before.Blobs)
@@ -83,7 +83,8 @@ func (c *call) attest(ctx context.Context, record decision.Record, report tool.R
 		c.pending = before
 		outcome, err = c.recordOutcome(ctx, record, report, false)
 	}
-	// What became of a write that the disk refused is known after the next start.
+	// Whether a write that failed reached the disk is known only after the next
+	// start, which closes the call if it did not.
 	if err == nil || reason.Of(err) == reason.JournalUnavailable {
 		return outcome, err
 	}
@@ -105,8 +106,8 @@ func (c *call) endAmbiguous(ctx context.Context) error {
 	return c.flush(ctx)
 }
 
-// recordOutcome attests a call. A result that is not kept stands in the
-// attestation by its digest, which says so.
+// recordOutcome attests a call. Without keep, the result is not stored: the
+// attestation has its digest and says that it was not kept.
 func (c *call) recordOutcome(ctx context.Context, record decision.Record, report tool.Report, keep bool) (Outcome, error) {
 	// A tool's message may quote a secret of the input. The client has sent it;
 	// the evidence goes without it.

@@ -40,8 +40,9 @@ func (c *call) commit(ctx context.Context, r *tool.CommitRequest, observe func(E
 	return g.pass(ctx, r)
 }
 
-// gate is what stands between what a call changed and its workspace: what is
-// decided about is the change set, in the place of the arguments.
+// gate decides whether the changes of a call may be committed to its workspace. It
+// is an authorization like that of the call, with the change set in the place of
+// the arguments.
 type gate struct {
 	authorization
 	// ruled is what is journaled of the ruling.

@@ -46,20 +46,20 @@ func (a *authorization) decisionInput() decision.Input {
 	}
 }
 
-// recordsAtOnce reports whether proposal, verdict, decision and outcome may
-// become durable together when the call has ended. Its tool cannot have an
-// effect, and nobody is told of the decision before: a crash in between loses
-// nothing that happened. A call that holds an idempotency key, or uses an
-// approval or a grant, is recorded as it goes.
+// recordsAtOnce reports whether proposal, verdict, decision and outcome may become
+// durable together when the call has ended. That is so when its tool cannot have an
+// effect: nobody is told of the decision before, so a crash loses nothing that
+// happened. Calls with an idempotency key, an approval or a grant are always
+// recorded step by step.
 func (c *call) recordsAtOnce() bool {
 	return c.claim == nil && !usesAnswer(c.answer) && c.Dispatcher.Effectless(c.proposal.Tool.Name)
 }
 
-// writeDecision makes a decision durable as the event that draft makes of it. An
-// approval or grant that it rests on is used up in the same transaction, so that
-// a revoke or a second call cannot slip between. When somebody revoked, used or
-// outlived the answer first, lost makes the decision a denial, and the denial is
-// what gets recorded. An answer that no decision used is given back.
+// writeDecision makes a decision durable, as the event that draft returns. The
+// approval or grant that allows it is used up in the same transaction, so that no
+// revocation and no second call can come in between. If the answer was revoked,
+// used or expired before, lost is called, which turns the decision into a denial,
+// and the denial is recorded. A denial gives the answer back.
 func (a *authorization) writeDecision(ctx context.Context, allowed bool, draft func() (event.Draft, error), lost func(*reason.Error)) error {
 	if allowed && usesAnswer(a.answer) {
 		if err := a.flush(ctx); err != nil {

@@ -12,7 +12,8 @@ import (
 	"palyra/internal/tool"
 )
 
-// Description is a call that somebody describes instead of making it.
+// Description is a call that a client describes, to learn what policy would say,
+// instead of making it.
 type Description struct {
 	Submission Submission
 	// Facts replace those that planning would find (policytests.ReplaceFacts).
@@ -21,11 +22,10 @@ type Description struct {
 	At time.Time
 }
 
-// Describe works out what policy would get to see of a described call, with the
-// grants that match it. The call is checked and planned like a real one, and
-// nothing is counted, journaled, asked or run. A call that cannot be planned
-// here, such as of a program that this machine does not have, is described by
-// its facts alone, if there are any.
+// Describe returns the policy request of a described call and the grants that match
+// it. The call is checked and planned like a real one, but nothing is counted,
+// journaled, asked or run. When the call cannot be planned here, such as for a
+// program that this machine does not have, the request is made of d.Facts alone.
 func (p *Pipeline) Describe(ctx context.Context, d Description) (policy.Request, []policy.Grant, error) {
 	s := d.Submission
 	s.Run = ""

@@ -11,11 +11,11 @@ import (
 	"palyra/internal/tool"
 )
 
-// planAgain looks at the world once more when people were asked meanwhile: a
-// file that the call reads may have been edited since. When it still comes to
-// the same call, and no fact that a policy reads has changed, it is judged once
-// more with what is there now. In all other cases nothing is done here: dispatch
-// says what differs, and the answer is used up.
+// planAgain plans the call again after people were asked: a file that the call reads
+// may have been edited while it waited. If the new plan has the same call digest,
+// and differs in no fact that a policy reads, the call is judged again with the new
+// facts. Otherwise planAgain changes nothing; dispatch will then find the difference
+// and refuse the call, and the answer is used up.
 func (a *authorization) planAgain(ctx context.Context) error {
 	if !a.waited || !a.answer.Allowed() || len(a.plan.Files) == 0 || a.request.Commit != nil {
 		return nil
@@ -56,8 +56,8 @@ func (c *call) rejudge(now tool.Facts) error {
 }
 
 // mayRead says whether policy lets the call read a file that it found. Nobody is
-// asked about it: where policy would ask, the answer is no, unless it asks for
-// what people have answered about the whole call already.
+// asked about a single file: where policy would ask, the answer is no, unless the
+// votes on the call itself are enough for this file, too.
 func (c *call) mayRead(a tool.FileAccess) bool {
 	set := c.Evaluator.Current()
 	if a.Tool != c.proposal.Tool.Name && !listed(set.Catalog(c.sub.Caller), a.Tool) {

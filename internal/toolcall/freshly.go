@@ -11,12 +11,11 @@ import (
 	"palyra/internal/tool"
 )
 
-// A verdict is good for the facts that it was made with, and a call may wait
-// for people for hours. So verdict and answer are settled in a step of their
-// own, under the lock of the call's session: the facts are taken again, the
-// call is judged again, with the same votes, when one that policy reads has
-// changed, and what the call may do to the facts is counted before the next
-// call of the session is settled.
+// A verdict is good for the facts that it was made with, but a call may wait for
+// people for hours. So a last step, under the lock of the call's session, settles
+// verdict and answer: it takes the facts again, judges the call again with the same
+// votes if one has changed that policy reads, and counts how the call will change
+// the facts. Only then is the next call of the session settled.
 
 const (
 	// mostSettled is how often a call is settled before it is refused: each time
@@ -35,11 +34,10 @@ type control struct {
 	between func()
 }
 
-// settleFreshly finds the answer that the verdict needs, and settles both. A
-// policy that changed while humans were asked is asked again, and the votes of
-// an answer always have to satisfy the policy that is in force now: they may
-// have been judged by another one, for an identical call or in between two
-// reloads.
+// settleFreshly gets the answer that the verdict needs, and settles both. The call
+// is judged again when the policies changed while people were asked. The votes of
+// an answer always have to satisfy the policies that are in force now, although the
+// desk has judged them: it may have done so under earlier ones.
 func (a *authorization) settleFreshly(ctx context.Context) error {
 	for range mostSettled {
 		if err := a.resolve(ctx); err != nil {

@@ -19,10 +19,10 @@ import (
 // moreCalls is how many calls a yes lets a session go on for.
 const moreCalls = 200
 
-// askToGoOn asks people whether the session may go on, for a call that has used
-// its budget up and that policy does not deny. Calls of runs are not asked
-// about: whoever started the run gave it its budget. A call that people do not
-// let go on stays beyond its budget, for which it is denied.
+// askToGoOn asks people whether the session may go on, for a call that is beyond
+// the session's budget and that policy does not deny. For calls of runs nobody is
+// asked: whoever started the run gave it its budget. After a no the call stays
+// beyond its budget, and the decision denies it for that.
 func (a *authorization) askToGoOn(ctx context.Context) error {
 	for a.budget.Session != "" && a.budget.Used > a.budget.Limit && a.verdict.Effect() != policy.Deny {
 		turn, mine := a.counted.AskMore()
@@ -75,7 +75,7 @@ func (a *authorization) askForMore(ctx context.Context) (allowed, refused bool, 
 	return err == nil, answerLost(err) != nil, lostIsNo(err)
 }
 
-// lostIsNo takes an answer that somebody revoked first for a no.
+// lostIsNo turns the error of an answer that was revoked before its use into a no.
 func lostIsNo(err error) error {
 	if answerLost(err) == nil {
 		return unwritten(err)
@@ -190,21 +190,22 @@ func (p *Pipeline) Session(ctx context.Context, id string) (session.Past, error)
 	return past, err
 }
 
-// NoSession says that there is no such session, or none that the caller may know
-// of.
+// NoSession is the error for a session that does not exist, and in the same words
+// for one that the caller may not see.
 func NoSession(id string) error {
 	return reason.Errorf(reason.NotFound, "there is no session %s", id).WithRemedy("`palyra sessions list` shows them.")
 }
 
-// bringUp puts what is remembered of a session in the place of what is stored.
+// bringUp replaces the stored facts of a session by those in memory, if it is there:
+// they count calls that are under way.
 func (p *Pipeline) bringUp(past *session.Past) {
 	if did, live := p.sessions.Did(past.Key, past.ID); live {
 		past.Did = did
 	}
 }
 
-// SessionGoesOn reports whether the next call of its caller would be of this
-// session.
+// SessionGoesOn reports whether the session has not ended, so that the next call of
+// its caller belongs to it.
 func (p *Pipeline) SessionGoesOn(past session.Past) bool {
 	return past.EndedAt.IsZero() && (past.Facts.InFlight > 0 || time.Since(past.LastAt) <= p.sessions.Idle())
 }

@@ -69,9 +69,9 @@ type call struct {
 	decisionID string
 }
 
-// handle is the pipeline: each line of prepare and conclude is one stage of
-// architecture.md. The outcome is never nil, and a pointer because a call may
-// wait for long and with thousands of others: its stack is kept small.
+// handle is the pipeline: each line of prepare and conclude is one stage of the
+// package comment. The outcome is never nil. It is a pointer to keep the stack
+// small, since thousands of calls may wait at once.
 func (p *Pipeline) handle(ctx context.Context, s *Submission, claim *Claim, observe func(Event)) (*Outcome, error) {
 	ctx = access.Precede(ctx, s.Precedence)
 	c := newCall(p, s, claim, observe)

@@ -77,11 +77,12 @@ func (p *Pipeline) callOnce(ctx context.Context, s *Submission, observe func(Eve
 	return live.follow(ctx, observe)
 }
 
-// start runs the call on its own: it outlives its clients, also while it waits
-// for an approval, so that a lost connection loses neither the answer nor the
-// result. Who no longer wants it cancels the approval.
+// start runs the call on a goroutine of its own, which goes on without its clients,
+// also while it waits for an approval: a lost connection loses neither the answer
+// nor the result. To stop such a call, cancel its approval.
 //
-// A key may pass on from an earlier proposal, replaces, that never started.
+// replaces is the earlier proposal with the same key, if there was one that never
+// started.
 func (p *Pipeline) start(key claimKey, live *liveCall, s *Submission, replaces string) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	live.mu.Lock()
@@ -240,9 +241,9 @@ var passing = []reason.Code{
 	reason.ShuttingDown, reason.Cancelled, reason.GatewayFrozen, reason.ApprovalLimit, reason.JournalUnavailable, reason.FactsChanged,
 }
 
-// unstarted reports whether the call ended before it was decided, for a reason
-// that has passed: it did not run, so a retry may. What was decided is never
-// run again, whatever became of it.
+// unstarted reports whether the call was refused before it was decided, for a
+// passing reason such as a freeze: it did not run, so a retry may. A call that was
+// decided is never run again, whatever became of it.
 func unstarted(s callrecord.Story) bool {
 	return s.Decided == nil && (s.Refused == nil || slices.Contains(passing, s.Refused.Reason))
 }

@@ -3,10 +3,10 @@
 // attestation, journal. Every surface calls Pipeline.Call; there is no second
 // way to run a tool.
 //
-// Data goes down the stages and nothing flows back up but a return value. A
-// stage that fails ends the call: nothing runs that was not decided, nothing
-// with an effect runs before its decision is durable, and a result leaves only
-// after its attestation is.
+// Each stage gets what the one before it returned, and calls none of them back. A
+// stage that fails ends the call: nothing runs that was not decided, nothing with
+// an effect runs before its decision is durable, and a result is sent only after
+// its attestation is durable.
 package toolcall
 
 import (
@@ -50,10 +50,10 @@ type Approver interface {
 // Dispatcher checks inputs, plans calls and runs decided ones.
 type Dispatcher interface {
 	Check(name string, input []byte) (tool.Descriptor, []byte, error)
-	// Digest is the pin of a tool's definition.
+	// Digest is the digest of a tool's definition.
 	Digest(name string) string
 	Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error)
-	// Resolved says what a planned call comes to, however it is spelled.
+	// Resolved says what a planned call does, whatever its arguments look like.
 	Resolved(ctx context.Context, p tool.Proposal, plan tool.Plan) (tool.Resolved, error)
 	Run(ctx context.Context, d dispatch.Decided) tool.Report
 	// Effectless reports whether a tool cannot have an effect.
@@ -75,13 +75,13 @@ type Ledger interface {
 	// stored under a digest.
 	Events(ctx context.Context, f journal.Filter) ([]journal.Event, error)
 	Blob(ctx context.Context, digest string) ([]byte, error)
-	// NewestSession and Session find the newest session of a key, and a session
-	// by its id, and give its events and those of its calls to each, which says
-	// what they did.
+	// NewestSession finds the newest session of a key, and Session one by its id.
+	// They call each with the session's events and those of its calls, from which
+	// the caller works out what the session did.
 	NewestSession(ctx context.Context, k session.Key, each EachEvent) (session.Past, bool, error)
 	Session(ctx context.Context, id string, each EachEvent) (session.Past, bool, error)
-	// Sessions lists sessions, newest first, and how to go on listing. Of what
-	// they did it has the number of calls.
+	// Sessions returns a page of sessions, newest first, and the token of the
+	// next page. Of Past.Did, only the number of calls and LastAt are set.
 	Sessions(ctx context.Context, f session.Filter) ([]session.Past, string, error)
 	// RunCalls counts the calls that a run of the gateway made.
 	RunCalls(ctx context.Context, p access.Principal, run string) (int, error)
@@ -89,16 +89,16 @@ type Ledger interface {
 	EndSession(ctx context.Context, e session.Ending, d event.Draft) error
 	// Claimed returns the claim of an idempotency key, if there is one.
 	Claimed(ctx context.Context, p access.Principal, key string) (Claim, bool, error)
-	// Head is the newest durable event: how many there are, and its hash. It
-	// touches no disk.
+	// Head is the number of durable events and the hash of the newest one. It
+	// reads them from memory.
 	Head() (size int64, hash [32]byte)
 	// OpenCalls lists the calls that were decided and have no end.
 	OpenCalls(ctx context.Context) ([]OpenCall, error)
 }
 
-// EachEvent takes the events of a session and of its calls, one at a time; what
-// it is given is good until it returns. OfRun says that an event is of a call of
-// the gateway's runs. An error ends the reading.
+// EachEvent is called with each event of a session and of its calls. e is valid
+// until it returns. ofRun says that the event is of a call of one of the gateway's
+// runs. An error ends the reading.
 type EachEvent func(e *journal.Event, ofRun bool) error
 
 // Config is what a Pipeline needs. Every field but Log and Quota is required.
@@ -112,12 +112,13 @@ type Config struct {
 	// that of all other calls of a session; every proposal counts.
 	MaxCallsPerRun     int
 	MaxCallsPerSession int
-	// SessionIdle is how long nothing has to happen for a session to end.
+	// SessionIdle is the time without a call after which a session ends.
 	SessionIdle time.Duration
-	// LiveDevice reports whether a device may still act; votes of one that was
-	// revoked count no more.
+	// LiveDevice reports whether a device was not revoked; votes from a revoked
+	// one do not count.
 	LiveDevice func(id string) bool
-	// Log hears of faults whose cause nobody else is told; nil discards.
+	// Log gets the causes of INTERNAL errors, which callers are not told; nil
+	// discards.
 	Log *slog.Logger
 	// Quota bounds the bytes of callers; nil bounds nothing.
 	Quota Quota
@@ -153,9 +154,10 @@ type Submission struct {
 	Tool   string
 	// Input is the JSON that the client sent; empty means {}.
 	Input []byte
-	// Session and Run are the client's own names, unless MaxCalls is set; empty
-	// means "default" and a run of one. What the gateway counts by is the session
-	// that it names itself (package session).
+	// Session and Run are names that the client gives; an empty Session means
+	// "default", an empty Run a run of this call alone. (The gateway counts by
+	// sessions that it names itself, see package session.) With MaxCalls, Run is
+	// the gateway's name of a run.
 	Session string
 	Run     string
 	Channel string
@@ -163,15 +165,15 @@ type Submission struct {
 	IdempotencyKey string
 	// CallID is the id that a model gave the call; "" for others.
 	CallID string
-	// MaxCalls is set for the calls of a run that the gateway drives, which have
-	// a budget of their own: Run then names it, and MaxCalls bounds its calls
-	// further than the pipeline does.
+	// MaxCalls is set for calls of a run that the gateway drives: such a run may
+	// make at most MaxCalls calls, or Config.MaxCallsPerRun when that is less.
+	// 0 for all other calls, which count in their session.
 	MaxCalls int
 	// Precedence says how far the writes of the call may go when the disk is
 	// nearly full.
 	Precedence access.Precedence
-	// Lead are drafts that become durable with, and before, the first event of
-	// the call. A pipeline that is closing writes neither.
+	// Lead are drafts that are written before the first event of the call and in
+	// its transaction. A pipeline that is closing writes neither.
 	Lead []event.Draft
 }
 
@@ -179,8 +181,8 @@ type Submission struct {
 // happens, in order. A denial is an outcome; an error means that the call was
 // refused before it was decided, or that it could not be recorded.
 //
-// A call without an idempotency key ends when ctx does. A call with one goes
-// on without its client, who can come back for it.
+// A call without an idempotency key ends when ctx does. A call with one goes on
+// without its client, which can send the same request again to get the result.
 func (p *Pipeline) Call(ctx context.Context, s Submission, observe func(Event)) (Outcome, error) {
 	leave, err := p.enter()
 	if err != nil {
@@ -208,8 +210,9 @@ func (p *Pipeline) enter() (func(), error) {
 	return p.calls.Done, nil
 }
 
-// Run lets calls in until ctx ends, then waits for those under way. Calls that
-// no client holds any more are cancelled when drain is over.
+// Run lets calls in until ctx ends, then waits for those under way. Calls with an
+// idempotency key, which do not end with their clients, are cancelled when they
+// have not ended after drain.
 func (p *Pipeline) Run(ctx context.Context, drain time.Duration) error {
 	<-ctx.Done()
 	p.mu.Lock()

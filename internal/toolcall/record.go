@@ -36,9 +36,9 @@ func (c *call) refuse(ctx context.Context, cause error) error {
 // send any.
 const longestName = 128
 
-// because is the reason of an error, as it is recorded and told. The end of the
-// call's context explains an error without one; of every other fault the cause
-// is logged here, as nobody else sees it.
+// because returns the reason of an error, for the record and the caller. An error
+// without a reason gets that of the call's ended context. Otherwise it is INTERNAL,
+// and its cause is logged here, since callers are not told it.
 func (a *authorization) because(ctx context.Context, err error) *reason.Error {
 	known := &reason.Error{}
 	if errors.As(err, &known) && known.Code != reason.Internal {

@@ -13,8 +13,8 @@ import (
 
 // Change is one file to write, create or delete.
 type Change struct {
-	// Path is relative to the workspace, and resolved (Target): one that leads
-	// elsewhere by now is not the file that was judged.
+	// Path is relative to the workspace and was resolved by Target. If a link in
+	// it leads elsewhere by now, Apply refuses the change.
 	Path string
 	// Was is the digest, "sha256:<hex>", that the file must have now, "" when it
 	// must not exist.

@@ -15,9 +15,9 @@ import (
 	"palyra/internal/reason"
 )
 
-// stage is one change on its way. Without an exchange of two names the old
-// content is linked aside first, and the moment between the last check and the
-// rename is not covered.
+// stage is one change while it is made. There is no renameat2(2) here, which would
+// exchange two names in one step. So the old content gets a second link first, and
+// a change of the file between the last check and the rename is not noticed.
 type stage struct {
 	root      *Root
 	path      string

@@ -37,10 +37,11 @@ func (h *Handle) Read(ctx context.Context, offset, limit int64) (Content, error)
 	return c, nil
 }
 
-// stood refuses content that never stood at the path that was judged: somebody
-// moved the file away, and then wrote to it. Example: a.txt is opened, becomes
-// private/a.txt, gets a secret, and is read. A file that only lost its name is
-// what it was, and one that was written to where it stands is that path's.
+// stood refuses content that was never at the path that was judged: somebody moved
+// the file away, and then wrote to it. Example: a.txt is opened, is renamed to
+// private/a.txt, gets a secret, and is read. A file that was only renamed or
+// deleted is fine, since its content is what it was, and so is one that was written
+// to at its path.
 func (h *Handle) stood(file *os.File) error {
 	now, err := file.Stat()
 	if err != nil || now.Size() == h.info.Size && now.ModTime().Equal(h.info.ModTime) || h.stands(now) {

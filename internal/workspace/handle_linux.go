@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Handle is a file or directory of a workspace that was opened: what is judged
-// of it and what is read of it are of one and the same, whatever becomes of its
-// name. It is safe for concurrent use.
+// Handle is an opened file or directory of a workspace: what is judged and what is
+// read are the same file, even when another one gets its name in between. It is
+// safe for concurrent use.
 type Handle struct {
 	// descriptor is an O_PATH descriptor: it reads nothing, and opens no device.
 	descriptor *os.File

@@ -9,18 +9,18 @@ import (
 	"palyra/internal/reason"
 )
 
-// Handle is a file or directory of a workspace that was opened: what is judged
-// of it and what is read of it are of one and the same, whatever becomes of its
-// name. It is safe for concurrent use.
+// Handle is a file or directory of a workspace: what is judged and what is read are
+// the same file, even when another one gets its name in between. It is safe for
+// concurrent use.
 type Handle struct {
 	root  *Root
 	found os.FileInfo
 	info  Info
 }
 
-// Open looks at what name leads to, following links that stay inside. Without
-// descriptors that read nothing, the file is opened when it is read, and has to
-// be the same then.
+// Open looks at what name leads to, following links that stay inside. There is no
+// O_PATH here, so the file is opened only when it is read, and reading fails unless
+// it is still the same file.
 func (r *Root) Open(name string) (*Handle, error) {
 	real, err := r.Resolve(name)
 	if err != nil {

@@ -5,10 +5,10 @@ import (
 	"path/filepath"
 )
 
-// HostPath is the path of the machine that a resolved name of a workspace stands
-// for: the same for every workspace that has the file, also where one
-// directory was declared by several names, one workspace lies in another, or a
-// directory is mounted twice.
+// HostPath is the absolute path on this machine of a resolved name in a workspace.
+// It is the same path whichever workspace is named, also when one directory was
+// declared under several names, one workspace lies in another, or a directory is
+// mounted twice.
 func (s *Set) HostPath(workspace, real string) (string, error) {
 	d, err := s.find(workspace)
 	if err != nil {

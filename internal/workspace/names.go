@@ -58,9 +58,9 @@ func odd(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r) || r == utf8.RuneError
 }
 
-// Plain reports whether a person would see a path as what it is: it is UTF-8 and
-// holds no control, bidirectional, zero-width or other format characters, nor
-// the prefix of the files that exist only while a change is made.
+// Plain reports whether a path looks to a person like what it is: it is UTF-8 and
+// has no control, bidirectional, zero-width or other format characters. Names that
+// begin with TemporaryPrefix are not plain either.
 func Plain(p string) bool {
 	return utf8.ValidString(p) && !strings.ContainsFunc(p, odd) && !strings.HasPrefix(path.Base(p), TemporaryPrefix)
 }

@@ -9,13 +9,12 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Protected reports whether a workspace-relative path is one that other
-// programs trust more than a plain file: what they run, or take orders from,
-// without being asked. These are git's hooks and configuration, the
+// Protected reports whether a workspace-relative path is one from which other
+// programs take commands without being told to: git's hooks and configuration, the
 // configuration of agents, editors, shells and package managers, the files of
-// continuous integration, and Palyra's own policies and configuration. Names count as a file system would see them that
-// folds case and Unicode, ignores trailing dots and spaces, or knows short names
-// and streams.
+// continuous integration, and Palyra's own policies and configuration. Names are
+// compared as the most forgiving file system would: ".GIT/Hooks", ".git./hooks" and
+// "GIT~1/hooks" count as ".git/hooks".
 func Protected(rel string) bool {
 	parts := foldedParts(rel)
 	for i, part := range parts {
@@ -33,9 +32,9 @@ func Protected(rel string) bool {
 	return len(parts) > 0 && protectedName(parts[len(parts)-1])
 }
 
-// ProtectedForWriting also covers what is normal to read: a file HEAD in any
-// directory, which is one of the two things that make a directory a git
-// repository whose configuration git obeys.
+// ProtectedForWriting is Protected, and true for a file HEAD in any directory as
+// well: a directory with HEAD and a few more files is a git repository, whose
+// configuration git obeys. Reading such a file is harmless.
 func ProtectedForWriting(rel string) bool {
 	parts := foldedParts(rel)
 	return Protected(rel) || len(parts) > 0 && parts[len(parts)-1] == "head"
@@ -129,17 +128,17 @@ var protectedNames = []string{
 // editors, what Python runs at its start, and policies.
 var protectedEnds = []string{".code-workspace", ".pth", ".cedar"}
 
-// Pattern is a protected place in any directory: names in lower case, in which
-// "*" stands for any part of a name.
+// Pattern is a path that is protected in any directory, such as ".git/hooks": names
+// in lower case, in which "*" stands for any part of a name.
 type Pattern struct {
 	Path string
 	// Below is true when everything below is protected, too.
 	Below bool
 }
 
-// ProtectedPatterns are the lists behind Protected, for sandboxes that have to
-// say them in a language of their own. Below submodules and worktrees of git
-// they cover more than Protected.
+// ProtectedPatterns are the lists behind Protected, for sandboxes that translate
+// them into rules of their own (Seatbelt profiles). Below submodules and worktrees
+// of git they cover more than Protected.
 func ProtectedPatterns() []Pattern {
 	patterns := []Pattern{{Path: ".git"}, {Path: ".git/head"}}
 	below := func(names ...string) {

@@ -15,9 +15,9 @@ var (
 	repositorySteers = []string{"config", "config.worktree", "hooks", "commondir", "gitdir"}
 )
 
-// Judge refuses changes that together would make a directory a git repository,
-// or would write what steers git in one. Paths are resolved, as Target returns
-// them.
+// Judge refuses changes that together would make a directory a git repository, or
+// would write a file in a repository that configures git. Paths are resolved, as
+// Target returns them.
 func (r *Root) Judge(changes []Change) error {
 	for _, c := range changes {
 		parts := strings.Split(c.Path, "/")

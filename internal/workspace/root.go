@@ -145,10 +145,10 @@ var ErrSkipDir = errors.New("skip this directory")
 // ErrStop tells Walk to end without an error.
 var ErrStop = errors.New("stop walking")
 
-// Walk visits everything below name in the order of names, parents before
-// children, and does not follow symbolic links. Directories that cannot be
-// read are visited and left out. The name is a path after all links, as Info has
-// it: where a link stands by now is not the directory that was judged.
+// Walk visits everything below name in the order of names, parents before children,
+// and does not follow symbolic links. A directory that cannot be read is visited,
+// and its entries are left out. name must be resolved, as Info.Path is: if there is
+// a link in it by now, Walk fails, since that is not the directory that was judged.
 func (r *Root) Walk(ctx context.Context, name string, visit func(Info) error) error {
 	real, err := r.Resolve(name)
 	if err != nil {

@@ -250,9 +250,9 @@ func orDot(name string) string {
 	return name
 }
 
-// escapes reports the ways in which openat2 says that a path leaves: EXDEV for
-// leaving, ELOOP for links that were not to be followed or never end, EAGAIN
-// when it could not tell because of renames.
+// escapes reports whether an error of openat2(2) means that a path leads out of the
+// directory: EXDEV for that itself, ELOOP for links that must not be followed or
+// form a loop, EAGAIN when concurrent renames kept the kernel from telling.
 func escapes(err error) bool {
 	return errors.Is(err, unix.EXDEV) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EAGAIN)
 }

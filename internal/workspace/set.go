@@ -2,8 +2,8 @@
 // declared, and to nothing else. Every look-up is relative to an open
 // directory and resolved by the kernel: a symbolic link that stays inside is
 // followed, whatever leaves is refused, also while another process changes the
-// tree. Files are replaced as a whole and only when they are what the caller
-// thinks they are.
+// tree. A file is replaced as a whole, and only if its content still has the digest
+// that the caller expects.
 package workspace
 
 import (
@@ -110,9 +110,9 @@ func unusable(d Declaration, err error) error {
 		WithRemedy("Make the directory, or correct the path under [[workspaces]] in palyra.toml.")
 }
 
-// inside reports whether path is dir or below it: by name, and by identity of
-// every directory above it, so that bind mounts and file systems that fold case
-// are seen through.
+// inside reports whether path is dir or below it: by name, or because a directory
+// above it is the same file as dir (device and inode), as with bind mounts and file
+// systems that fold case.
 func inside(dir, path string) bool {
 	if rel, err := filepath.Rel(dir, path); err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
 		return true

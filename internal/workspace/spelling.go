@@ -9,11 +9,11 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// FoldCase writes a path in the one spelling of all those under which a file
-// system that folds case or normalizes names finds the same file: without
-// characters that such file systems ignore, after Unicode's full case folding,
-// in NFC. What is folded stays as it is when it is folded again. Bytes that are
-// not UTF-8 become U+FFFD.
+// FoldCase returns one form for all spellings of a path under which a file system
+// that folds case or normalizes names finds the same file: "README" and "readme"
+// both become "readme". It drops characters that such file systems ignore, does
+// Unicode's full case folding, and normalizes to NFC. Folding twice changes
+// nothing. Bytes that are not UTF-8 become U+FFFD.
 func FoldCase(path string) string {
 	if isASCII(path) {
 		return strings.ToLower(path)

@@ -22,7 +22,7 @@ type Desk struct {
 	Judge *Judge
 }
 
-// FailNext makes the next unit of the store fail with err.
+// FailNext makes the store's next Update fail with err.
 func (d *Desk) FailNext(err error) { d.Store.FailNext(err) }
 
 // NewDesk returns a running desk that one vote of any user satisfies. It
@@ -72,7 +72,7 @@ func Start(t testing.TB, d *approval.Desk) (stop func()) {
 type Judge struct {
 	mu   sync.Mutex
 	Need int
-	// Roles, when set, counts only votes of users who hold one of them.
+	// Role, when set, counts only votes of users who hold it.
 	Role  access.Role
 	Broad map[access.Principal]bool
 	err   error

@@ -48,8 +48,8 @@ func NewMemory() *Memory {
 	return &Memory{rows: rows{records: map[string]row{}, grants: map[string][]byte{}}}
 }
 
-// FailNext makes the next unit fail with err; called several times, as many
-// units.
+// FailNext makes the next Update fail with err. When it is called several times, as
+// many fail.
 func (m *Memory) FailNext(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -2,8 +2,7 @@
 // worked out from the input alone. Their calls may be recorded all at once,
 // when they have ended, because a crash in between loses nothing that happened.
 //
-// That they cannot is no promise but a matter of imports: internal/archtest
-// keeps everything out of this package by which code reaches a file, the
-// network, a process or another part of the gateway, and lets nobody else be a
-// dispatch.Pure.
+// Imports guarantee that: internal/archtest forbids this package every import by
+// which code reaches a file, the network, a process or another part of the gateway,
+// and forbids all other packages to implement dispatch.Pure.
 package pure

@@ -1,7 +1,7 @@
-// Package ca is the gateway's certificate authority: an offline-grade root, an
-// issuing intermediate that is bound to the gateway's trust domain, and the
-// short-lived certificates of servers, devices and the notary. It also keeps
-// the notary's and the journal's signing keys.
+// Package ca is the gateway's certificate authority: a root that signs nothing but
+// the issuing intermediate, that intermediate, which name constraints bind to the
+// gateway's trust domain, and the short-lived certificates of servers, devices and
+// the notary. It also keeps the notary's and the journal's signing keys.
 //
 // Everything lives in one directory of mode 0700. Identities are URI names
 // spiffe://<trust domain>/...; a common name never counts.

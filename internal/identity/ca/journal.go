@@ -40,8 +40,8 @@ type JournalKey struct {
 	Verifier string
 	// Chain is the certificate and its issuer, without the root.
 	Chain []*x509.Certificate
-	// CertifiedAt is when the key was certified: the certificate is judged at
-	// it, as the key signs until it is replaced.
+	// CertifiedAt is when the key was certified. Verifiers check the certificate
+	// at that time and not now: the key may sign longer than it is valid.
 	CertifiedAt time.Time
 	// First and Last bound the tree sizes that it signs for; a Last of 0 is open.
 	First, Last int64
@@ -90,10 +90,11 @@ func (a *Authority) JournalKeys() []JournalKey {
 	return slices.Clone(a.journal.known)
 }
 
-// A checkpoint key is replaced in three steps, so that a crash between them
-// loses neither key: NextJournalKey keeps a new one, the journal says durably
-// that it took over, AdoptJournalKey makes it the current one. Whoever opens an
-// authority that has a next key asks the journal which way to end it.
+// A checkpoint key is replaced in three steps, so that a crash between them loses
+// neither key. NextJournalKey stores a new key, the journal records durably that
+// the new key took over, and AdoptJournalKey makes it the current one. If there is
+// a next key when an authority is opened, the journal tells whether it took over:
+// AdoptJournalKey or DropJournalKey then ends the rotation.
 
 // NextJournalKey makes a checkpoint key with its certificate and keeps it until
 // it is adopted or dropped.
@@ -127,8 +128,8 @@ func (a *Authority) PendingJournalKey() string {
 }
 
 // AdoptJournalKey makes the next key the current one; the key before it signed
-// for sizes up to last. The next key is there until the end, so that a crash in
-// between is mended by doing it again.
+// for tree sizes up to last. The file of the next key is removed last, so that after
+// a crash in between AdoptJournalKey can be called again.
 func (a *Authority) AdoptJournalKey(last int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -105,9 +105,9 @@ func (a *Authority) certifyNotary(dir string, key crypto.Signer) error {
 	return nil
 }
 
-// renewNotary gives the same key a new certificate. The past is written first:
-// a crash between the two writes leaves the current certificate in both
-// places, and loading drops it from the past.
+// renewNotary gives the same key a new certificate. The old certificate is added
+// to the list of past ones first: a crash between the two writes leaves it in the
+// list and current as well, and loading then drops it from the list.
 func (a *Authority) renewNotary() error {
 	if a.now().Before(renewAt(a.notary.Chain[0])) {
 		return nil

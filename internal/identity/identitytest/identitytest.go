@@ -1,4 +1,4 @@
-// Package identitytest has a store in memory for tests of who uses identity,
+// Package identitytest has an identity.Store in memory for tests of other packages,
 // and the suite that every identity.Store must pass.
 package identitytest
 

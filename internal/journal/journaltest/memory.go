@@ -1,5 +1,5 @@
-// Package journaltest has a journal in memory, for stores in memory that are
-// made of it.
+// Package journaltest has a journal in memory, on which the in-memory stores of
+// other packages' tests are built.
 package journaltest
 
 import (

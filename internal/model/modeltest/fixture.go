@@ -23,8 +23,8 @@ type Fixture struct {
 // File plays testdata/<anthropic or openai>/<name>.sse.
 func File(name string) Fixture { return Fixture{file: name} }
 
-// Turn plays a turn, in the server's wire format. Usage{} stands for counts
-// that are small.
+// Turn plays a turn, in the server's wire format. A zero Usage is replaced by small
+// counts.
 func Turn(turn model.Turn) Fixture { return Fixture{turn: &turn} }
 
 // Raw plays the text of a stream.

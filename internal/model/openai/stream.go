@@ -104,11 +104,12 @@ func (a *assembly) extendCall(part sdk.ChatCompletionChunkChoiceDeltaToolCall) e
 	return nil
 }
 
-// begins reports whether a part is the first of a call. By the API, a new
-// index begins one. Servers that send calls in one piece number all of them 0:
-// there, a call begins with another id, or, where there are no ids, with a name
-// after arguments that were whole in one part. To look again after each part
-// would be slow work for a server that never ends a call.
+// begins reports whether a part is the first of a new call, although it has the
+// index of c, the call that its index had so far. The API gives each call an index
+// of its own, but some servers that send each call in one part give all of them
+// index 0. There a new call begins with another id or, without ids, with a name
+// after arguments that came in one part and are valid JSON. Only one part is
+// looked at: to parse the arguments again after each part would take quadratic time.
 func begins(c *call, part sdk.ChatCompletionChunkChoiceDeltaToolCall) bool {
 	switch {
 	case c == nil:

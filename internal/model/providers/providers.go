@@ -15,15 +15,15 @@ import (
 
 // Set is what runs may ask.
 type Set struct {
-	// ByName has every configured model; an unusable one says why at its first
-	// turn.
+	// ByName has every configured model. Generate of one that cannot be used
+	// returns the reason.
 	ByName map[string]model.Provider
 	// Status is in the order of the configuration.
 	Status []model.Status
 }
 
-// OpenAll builds the providers. One that cannot be built keeps nothing from
-// starting: the gateway does more than run models.
+// OpenAll builds the providers. When one cannot be built, the gateway starts all
+// the same: it does more than run models.
 func OpenAll(ctx context.Context, list []config.Model, log *slog.Logger) Set {
 	out := Set{ByName: make(map[string]model.Provider, len(list))}
 	for _, m := range list {
@@ -66,7 +66,7 @@ type unusable struct {
 	why  *reason.Error
 }
 
-// Generate says why there is no turn.
+// Generate returns why the model cannot be used.
 func (u unusable) Generate(context.Context, model.Request, func(model.Event)) (model.Turn, error) {
 	return model.Turn{}, reason.Errorf(reason.ModelRejected, "model %s cannot be used: %s", u.name, u.why.Message).
 		WithRemedy("%s Then restart palyrad.", u.why.NextStep())

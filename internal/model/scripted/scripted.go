@@ -23,8 +23,9 @@ type Config struct {
 	Retries model.Retries
 }
 
-// Provider is a model.Provider. Where a conversation stands in its script
-// follows from the conversation, so that any number may play at a time.
+// Provider is a model.Provider. It keeps no state: which turn comes next follows
+// from the conversation in the request, so that any number of runs can use it at
+// the same time.
 type Provider struct {
 	config Config
 	script *script

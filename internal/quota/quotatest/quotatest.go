@@ -22,14 +22,14 @@ type Memory struct {
 
 var _ quota.Store = (*Memory)(nil)
 
-// Usage returns what was kept of the hours from one on.
+// Usage implements quota.Store.
 func (m *Memory) Usage(_ context.Context, from int64) ([]quota.Usage, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(m.list), func(u quota.Usage) bool { return u.Hour < from }), nil
 }
 
-// PutUsage keeps hours in place of the same ones, and forgets those before one.
+// PutUsage implements quota.Store.
 func (m *Memory) PutUsage(_ context.Context, list []quota.Usage, from int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

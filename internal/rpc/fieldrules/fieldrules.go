@@ -1,9 +1,9 @@
 // Package fieldrules checks messages against the field rules that the protos
 // state as protovalidate options (buf.validate). It knows the kinds of rules
 // that palyra.v1 uses; Read refuses any other, so that no rule is stated and
-// not checked. Meaning, order and wording are those of the maintained
-// implementation, which a test compares it with: that one would link CEL and a
-// parser generator into the program.
+// not checked. Meaning, order and wording are those of protovalidate's own Go
+// implementation, and a test compares the two. It is not used itself because it
+// would link CEL and the ANTLR runtime into the program.
 package fieldrules
 
 import (

@@ -17,8 +17,7 @@ import (
 	"palyra/internal/toolcall"
 )
 
-// Memory is a run.Store in memory that keeps its promises: a write is there as a
-// whole or not at all.
+// Memory is a run.Store in memory. Its writes are atomic, as the interface demands.
 type Memory struct {
 	journaltest.Memory
 	rows map[string]run.Record

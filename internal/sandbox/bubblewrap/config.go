@@ -1,8 +1,8 @@
 // Package bubblewrap is Tier C on Linux: a program in namespaces of its own,
 // built by bubblewrap and finished by palyra-init, the helper that this package
-// carries with it. What the run is made of, and how it is supervised, is package
-// jail's; here are the root that a program sees, the three ways in which it sees
-// its workspace, and the sandboxes that are built before a call comes.
+// carries with it. Package jail supervises the run. This package lays out the
+// root directory that a program sees, mounts its workspace (read-only, as a copy,
+// or directly), and builds some sandboxes before a call comes.
 package bubblewrap
 
 import (
@@ -30,11 +30,11 @@ type Config struct {
 	// Prepared is how many sandboxes may stand ready for calls like the last
 	// ones.
 	Prepared int
-	// StrictExec keeps programs from running what is in no file system, such
-	// as a memory file (memfd_create(2)).
+	// StrictExec denies executing a file that has no path, such as a memory
+	// file (memfd_create(2)).
 	StrictExec bool
-	// Without lists layers that are left out, although a run asks for them:
-	// the program runs all the same, and its level is none. It serves to show
-	// what a layer is good for (Runner.Examine) and nothing else.
+	// Without lists layers that are left out although a run asks for them. The
+	// program runs all the same, and its level is none. It exists to show what
+	// a program can do when the layer is missing; Runner.Examine does the same.
 	Without []string
 }

@@ -11,10 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sweepOrphans ends processes of bubblewrap whose daemon was killed before
-// bubblewrap had asked to die with it: there is a moment in which the one that
-// builds the sandbox waits for the other for ever. Where there are control
-// groups, it is found by its group as well.
+// sweepOrphans ends bubblewrap processes that outlived their daemon. bubblewrap
+// asks the kernel to die with its parent (--die-with-parent), but a daemon that is
+// killed just before that leaves the process that builds the sandbox waiting for
+// its other half for ever. Where there are control groups, Sweep finds it by its
+// group as well.
 func sweepOrphans(argv []string) error {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -30,8 +31,9 @@ func sweepOrphans(argv []string) error {
 }
 
 // isOrphan reports whether a process has exactly the command line that the
-// runner gives bubblewrap, and a parent that never starts one. A daemon that is
-// the first process itself has no sandbox yet when it sweeps.
+// runner gives bubblewrap, and process 1 as its parent: the kernel makes process 1
+// the parent of orphans. If palyrad is process 1 itself (in a container), this is
+// still right, because palyrad sweeps before it builds its first sandbox.
 func isOrphan(pid int, argv []string) bool {
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err != nil || !bytes.Equal(line, []byte(strings.Join(argv, "\x00")+"\x00")) {

@@ -126,9 +126,11 @@ func (d *draft) caches() error {
 	return nil
 }
 
-// workspace decides what the first process is: bubblewrap itself where it can
-// bind the workspace as it is, or where root has mounted what it binds; else
-// the outer stage, where mounts come first.
+// workspace decides what the first process is. It is bubblewrap when bubblewrap
+// can bind a directory that is there already: the workspace as it is, or a mount
+// that a daemon which is root has made. It is palyra-init's outer stage, which
+// starts bubblewrap afterwards, when an ordinary user's daemon needs mounts first:
+// an overlay for a copy, or pins over protected paths.
 func (d *draft) workspace() (err error) {
 	switch {
 	case d.mode() == sandbox.CopyOnWrite && !d.runner.machine.Root():

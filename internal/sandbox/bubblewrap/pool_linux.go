@@ -62,9 +62,9 @@ func key(s sandbox.Spec, root inside.Identity) string {
 	})
 }
 
-// serves reports whether sandboxes for such calls are prepared. Which paths
-// must be pinned in a workspace that is written to directly is known only when
-// the call comes.
+// serves reports whether sandboxes for such calls are prepared. They are not for
+// mode Direct: which protected paths exist, and have to be pinned, is known only
+// when the call comes.
 func (p *pool) serves(s sandbox.Spec) bool { return p.most > 0 && s.Workspace != sandbox.Direct }
 
 // take returns a sandbox for a call, or nil. One that is being built is waited

@@ -41,8 +41,8 @@ type Runner struct {
 	stray bool
 }
 
-// New looks at the machine and returns a Runner. What is missing is no error:
-// Probe says it, and Run refuses with it.
+// New looks at the machine and returns a Runner. It is no error when the machine
+// lacks something that runs need: Probe then says what, and Run refuses.
 func New(cfg Config) (*Runner, error) {
 	return newRunner(cfg, jail.Helper())
 }
@@ -96,12 +96,12 @@ func (r *Runner) Close() error {
 	return errors.Join(append(failed, r.machine.Close())...)
 }
 
-// Invalidate ends the sandboxes that wait for a call: what they were built for
-// may have changed.
+// Invalidate ends the sandboxes that wait for a call: the settings or policies
+// that they were built under may have changed.
 func (r *Runner) Invalidate() { r.pool.empty() }
 
-// Sweep ends and removes what a daemon that died left behind: control groups,
-// as nothing else of a run has a name outside of LayerDir, and orphans.
+// Sweep ends and removes what a daemon that died left behind: its control groups
+// and its orphaned bubblewrap processes. places.Sweep removes its layers.
 func (r *Runner) Sweep(ctx context.Context) error {
 	return errors.Join(r.machine.Sweep(ctx), sweepOrphans(r.argv()))
 }

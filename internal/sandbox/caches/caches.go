@@ -86,8 +86,8 @@ func (c *Caches) done(workspace string) {
 	}
 }
 
-// Run empties caches that have grown beyond the limit, until ctx ends. No call
-// waits for the looking.
+// Run measures the caches every ten minutes and empties those that have grown
+// beyond the limit, until ctx ends. Calls do not wait for it.
 func (c *Caches) Run(ctx context.Context) error {
 	if len(c.names) == 0 {
 		return nil
@@ -149,9 +149,9 @@ func (c *Caches) size(workspace string) (int64, error) {
 // be removed.
 const oldDir = ".old"
 
-// empty removes what is in the caches of a workspace that nobody uses. Caches
-// in use are left for the next time. The directories themselves stay, since a
-// sandbox that was prepared has them mounted.
+// empty removes the contents of a workspace's caches, unless a run uses them:
+// those are left for the next round. The cache directories themselves stay, since
+// a prepared sandbox may have them mounted.
 func (c *Caches) empty(workspace string, size int64) error {
 	root, err := os.OpenRoot(filepath.Join(c.dir, workspace))
 	if err != nil {

@@ -117,9 +117,9 @@ func (g *Group) Dir() *os.File { return g.dir }
 
 // Enter moves the calling thread into the groups of version 1, so that what it
 // forks is born there; the unified hierarchy is entered by Dir. The caller
-// holds the thread (runtime.LockOSThread) until it has called Leave. After an
-// error the thread is where it was, or Leave failed, too, and the same holds
-// as after an error of Leave.
+// holds the thread (runtime.LockOSThread) until it has called Leave. When Enter
+// fails it calls Leave itself; the caller cannot tell whether that worked, so it
+// treats the thread as after an error of Leave.
 //
 // A single thread moves in microseconds. Moving a whole process, through
 // cgroup.procs, waits for an RCU grace period in each hierarchy: tens of
@@ -149,8 +149,8 @@ func (g *Group) Leave() error {
 	return failed
 }
 
-// Holds reports whether a process is in every group of the run; no group
-// holds nothing.
+// Holds reports whether a process is in every group of the run; false when the
+// run has no group.
 func (g *Group) Holds(pid int) bool {
 	for controller := range g.dirs {
 		if !slices.Contains(pids(g.read(controller, "cgroup.procs")), pid) {

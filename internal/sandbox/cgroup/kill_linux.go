@@ -11,13 +11,14 @@ import (
 )
 
 const (
-	// endWait is how long the kernel gets to take processes down, and then to
-	// let go of their groups. Neither takes more than some milliseconds, unless
-	// the processor has a hundred times as much to do as it can.
+	// endWait is how long the kernel gets to end the processes, and then to
+	// release their groups. Each takes a few milliseconds, more only on a machine
+	// that is badly overloaded.
 	endWait = 20 * time.Second
-	// firstWait and longestWait bound the time until End looks again: the
-	// kernel keeps its word back when it has spoken of a group in the last
-	// 10 ms. At the longest, End kills once more by every means.
+	// firstWait and longestWait bound the time until End looks again by itself.
+	// It cannot rely on notifications of cgroup.events, since the kernel sends at
+	// most one in 10 ms. Once the wait is longestWait, End kills again by every
+	// means.
 	firstWait, longestWait = 50 * time.Microsecond, 5 * time.Millisecond
 )
 
@@ -70,9 +71,9 @@ func inGroup(text, name string) bool {
 	return false
 }
 
-// End kills until no process is left. Its caller is held up in the kernel: the
-// runtime's own timers are too coarse for what takes a fraction of a
-// millisecond.
+// End kills until no process is left. It waits in ppoll(2) and not on Go's
+// timers, which are too coarse for waits of a fraction of a millisecond; the
+// calling thread is blocked meanwhile.
 func (g *Group) End() error {
 	left := g.members()
 	if len(left) == 0 {

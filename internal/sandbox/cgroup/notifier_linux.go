@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// notifier says when the kernel has something to tell of a group's memory or
-// processes. Its epoll descriptor waits in the runtime's poller, so that no
-// thread is held.
+// notifier waits for the kernel's notifications about a group's memory and
+// processes. Its epoll descriptor is in the Go runtime's poller, so that the wait
+// blocks no thread.
 type notifier struct {
 	// complete is false when the kernel tells only a part: one has to look.
 	complete bool
@@ -86,8 +86,8 @@ func (b *notifier) add(fd int, events uint32) error {
 	return unix.EpollCtl(b.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events | unix.EPOLLET})
 }
 
-// wait returns true when the kernel told something, and false after most, which may be 0
-// for no end, or when the context is done.
+// wait returns true when the kernel has notified, and false when ctx is done or
+// after most; 0 waits without a limit.
 func (b *notifier) wait(ctx context.Context, most time.Duration) bool {
 	var deadline time.Time
 	if most > 0 {

@@ -48,8 +48,9 @@ type Tree struct {
 // groupDir is a directory of a hierarchy, "" for the unified one.
 type groupDir struct{ controller, dir string }
 
-// Find looks at the machine by making and removing groups; it does not go by
-// user. What is missing is no error: Level says it.
+// Find finds out what this machine allows by making and removing groups; it does
+// not conclude from the user id. It is no error when there are no control groups:
+// Level then says Rlimit.
 func Find() *Tree {
 	return find(ownGroups())
 }
@@ -95,9 +96,10 @@ func None() *Tree {
 	return &Tree{level: Rlimit, v1: map[string]string{}, mark: origin.Mark()}
 }
 
-// addV1 takes a hierarchy into use when groups can be made there and a thread
-// can come back from them. In some containers the daemon's own group is out of
-// sight: a thread that came "back" to what is there would have changed places.
+// addV1 takes a hierarchy into use when groups can be made there and a thread can
+// come back from them. Some containers do not show the daemon's own group: dir is
+// then another group, and a thread that entered a run's group and came "back" to
+// dir would not be where it was.
 func (t *Tree) addV1(controller, dir string) {
 	if !slices.Contains(pids(readFile(filepath.Join(dir, "cgroup.procs"))), os.Getpid()) {
 		return
@@ -172,9 +174,9 @@ func (t *Tree) make() (*Group, error) {
 
 func (t *Tree) name(n uint64) string { return fmt.Sprintf("%s%s-%d", prefix, t.mark, n) }
 
-// removeDir removes a group. The kernel lets go of a dead process some time
-// after its parent has heard of it: the process has to be given a processor
-// once more, which on a busy machine takes a while.
+// removeDir removes a group, and tries again while it is busy: a dead process
+// leaves its group some time after its parent has reaped it, when the kernel has
+// scheduled it one last time. On a busy machine that takes a while.
 func removeDir(dir string) error {
 	deadline := time.Now().Add(endWait)
 	for wait := firstWait; ; wait = min(wait*3/2, longestWait) {

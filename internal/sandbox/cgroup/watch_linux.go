@@ -25,17 +25,19 @@ const (
 // Watch waits until the run has to be stopped for a limit and names it. It
 // returns "" when ctx is done.
 //
-// Memory: a process was killed for want of it. What is left of the run goes on
-// without a part that it counts on.
+// Memory: the kernel has killed a process of the run. The others would go on
+// without it, with results that nobody can rely on.
 //
-// Processes: more forks were refused than the run may have processes. A
-// refusal alone is no end: the program sees EAGAIN, as it would in a service
-// or a container, and may wait and go on. One that keeps trying is a bomb and
+// Processes: more forks were refused than the run may have processes. A single
+// refusal does not end the run: the program sees EAGAIN, as it would in a service
+// or a container, and may wait and go on. One that keeps trying is a fork bomb and
 // would only burn time until its deadline.
 //
-// Processor time is used up over all processes. The kernel tells of the first
-// two, version 1 of memory alone; this one is looked at when it can have been
-// reached.
+// Processor time: the processes together have used it up.
+//
+// The kernel notifies of memory and processes (with control groups of version 1,
+// of memory alone). Processor time is read when it can have been used up at the
+// earliest: with 2 s left on 4 processors, after 0.5 s.
 func (g *Group) Watch(ctx context.Context) sandbox.Quota {
 	notices := g.listen()
 	defer notices.close()
@@ -82,8 +84,9 @@ func (g *Group) exceeded() sandbox.Quota {
 	return ""
 }
 
-// Verdict names the limit to which a run that has ended by itself owes its
-// end, "" for none; failed says that its program did not succeed.
+// Verdict names the limit because of which a run ended that nobody stopped, ""
+// for none. failed says that its program did not succeed: a program that saw a
+// refused fork and succeeded all the same did not end because of it.
 func (g *Group) Verdict(failed bool) sandbox.Quota {
 	quota := g.exceeded()
 	switch {

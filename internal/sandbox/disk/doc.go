@@ -2,6 +2,6 @@
 // room on the daemon's own disk, and clears away trees that programs made. Such
 // a tree is hostile: names of any bytes, modes that shut its owner out, paths
 // longer than any call takes, links to anywhere. Everything here goes from
-// directory to directory by descriptors, follows no link and leaves the tree's
-// file system nowhere.
+// directory to directory by descriptors, follows no link and never enters another
+// file system.
 package disk

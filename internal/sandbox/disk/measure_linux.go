@@ -40,7 +40,8 @@ type walker struct {
 
 // measure adds up the tree below root, and stops early when it is over limit.
 // Files count by blocks, so that holes take up nothing, and once, however many
-// names they have. With errHidden the result is what could be seen of it.
+// names they have. With errHidden, parts of the tree could not be read, and the
+// result is the sum of the others.
 func measure(ctx context.Context, root int, limit usage) (usage, error) {
 	dir, err := openDir(root, ".")
 	if err != nil {

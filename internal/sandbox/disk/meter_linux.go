@@ -20,9 +20,9 @@ const (
 	fastestFiles = 1 << 20
 	// soonest and latest bound the time between two looks.
 	soonest, latest = 10 * time.Millisecond, 250 * time.Millisecond
-	// walkAnyway is when the layer is walked though the file system does not
-	// look as if the run could be over its limit: somebody else may have freed
-	// what the run has taken.
+	// walkAnyway is how often the layer is walked although the file system has
+	// not lost enough free space for the run to be over its limit: another
+	// program may have freed as much as the run has taken.
 	walkAnyway = 2 * time.Second
 	// walkShare bounds the time spent walking: 1 part in so many.
 	walkShare = 10
@@ -118,9 +118,9 @@ func (m *Meter) Watch(ctx context.Context) sandbox.Quota {
 // files are bounded by the reserve alone; they go when the run is stopped.
 func (m *Meter) Over(ctx context.Context) bool { return m.look(ctx, false) }
 
-// Ended is Over for the last time, when the run has ended: a short one may be
-// over before Watch has looked, and somebody else may have freed as much as it
-// has taken.
+// Ended is Over for a run that has ended. It does not wait for walkAnyway: a short
+// run may be over before Watch has looked, and another program may have freed as
+// much disk as the run has taken.
 func (m *Meter) Ended(ctx context.Context) bool { return m.look(ctx, true) }
 
 func (m *Meter) look(ctx context.Context, last bool) bool {

@@ -20,9 +20,9 @@ import (
 // mostDiff bounds the diff that is shown, in bytes.
 const mostDiff = 64 << 10
 
-// settle shows what the program changed in its copy, and commits it if that is
-// wanted. Protected changes are committed only when a person who saw the diff
-// says so.
+// settle shows what the program changed in its copy, and commits it as --commit
+// says. Protected changes are committed only with --commit ask, when the person
+// who saw the diff says yes.
 func (e execution) settle(ctx context.Context, ran sandbox.Report, at places.Places) (*Changes, error) {
 	if ran.Layer == nil {
 		return nil, nil

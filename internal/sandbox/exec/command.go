@@ -27,8 +27,8 @@ const (
 	Stopped  = 130
 )
 
-// ExitError ends palyrad with a code of its own. Nothing is printed for one
-// without an Err: the program has said what there is to say.
+// ExitError ends palyrad with the exit code Code. Nothing more is printed when Err
+// is nil: the program, or the run, has said why by then.
 type ExitError struct {
 	Code int
 	Err  error
@@ -164,8 +164,8 @@ func (o options) parse(argv []string) (execution, error) {
 	return run, nil
 }
 
-// network is what the program may reach, nil for nothing and in modes in which
-// nobody sees to it.
+// network is what the program may reach: nil when that is nothing, and in the modes
+// preflight and unrestricted, which enforce nothing.
 func (o options) network(mode egress.Mode) (*egress.Reach, error) {
 	if mode != egress.Strict || len(o.allow) == 0 {
 		return nil, nil
@@ -282,8 +282,8 @@ func pipedInput(in io.Reader) ([]byte, error) {
 	return data, nil
 }
 
-// sends reports whether a file is one that somebody sends by: it is open, and
-// neither a terminal nor /dev/null.
+// sends reports whether f, standard input, has data to pass on: it is a file or a
+// pipe, and not a terminal or /dev/null.
 func sends(f *os.File) bool {
 	info, err := f.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice == 0

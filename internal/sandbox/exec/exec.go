@@ -1,6 +1,6 @@
 // Package exec runs one program in a sandbox without a gateway: it is `palyrad
-// sandbox exec`. Nothing is decided, recorded or attested, so that it shares
-// stages of a call no more than the sandbox.
+// sandbox exec`. Nothing is decided, recorded or attested: of the stages of a call
+// it uses the sandbox alone.
 package exec
 
 import (

@@ -1,10 +1,10 @@
 // Package inside is what passes between palyrad and palyra-init, the small
-// program that runs before a tool does. The spec, in a sealed memory file, is
-// what is known when a sandbox is built. The order, which comes over the control
-// socket, is what one call decides; a sandbox that was built early waits for it.
-// The report is what palyra-init sends back once it has looked at what is really
-// in force around it. The package holds data and how it is written; both sides
-// import it, so it must drag nothing in.
+// program that runs before a tool does. A Spec, in a sealed memory file, holds
+// what is known when a sandbox is built. An Order, sent over the control socket,
+// holds what one call decides; a sandbox that was built early waits for it. A
+// Report is what palyra-init sends back once it has read back which layers are in
+// force. The package holds data and its encoding. Both sides import it, so it
+// imports next to nothing: palyra-init has to stay small.
 package inside
 
 import "strconv"
@@ -118,9 +118,9 @@ type Inner struct {
 	Network *Network
 }
 
-// Order is what one call decides. The numbers of Filter, Watched, Stdin and
-// Bytes count the descriptors that come with it, in which 0 is the order
-// itself; 0 means that there is none.
+// Order is what one call decides. Its message brings descriptors, of which the
+// first, number 0, is a file with the order itself. Filter, Watched, Stdin and
+// Bytes are numbers of others among them; since 0 is taken, 0 means none.
 type Order struct {
 	// Self runs palyra-init itself as the tool, in StageProbe.
 	Self bool
@@ -137,8 +137,9 @@ type Order struct {
 	// Bytes hold the operands, one after the other.
 	Bytes    int
 	Operands []Operand
-	// Filter is an array of struct sock_filter. Watched is one that asks a
-	// listener; Filter is used where none can be had.
+	// Filter and Watched each hold a filter, an array of struct sock_filter.
+	// Watched hands denied calls to a notifier (seccomp_unotify(2)); Filter,
+	// which only denies, is installed where the kernel has no notifier.
 	Filter  int
 	Watched int
 }
@@ -208,8 +209,9 @@ type Report struct {
 
 	// Mounted is set by the outer stage alone: the root of what it mounted.
 	Mounted *Identity
-	// Captured is set by the message alone that brings the listeners: families
-	// of addresses, of each of which one was tried and led to them.
+	// Captured is set only in the message that brings the listeners: the
+	// address families (ipv4, ipv6) of which a connection to one address was
+	// tried and arrived at a listener.
 	Captured []string
 
 	Namespaces map[string]uint64
@@ -225,9 +227,11 @@ type Report struct {
 	// Filters are the system call filters in force, those that were there
 	// before the sandbox included.
 	Filters int
-	// Watched is true when a listener comes with this message.
+	// Watched is true when this message brings the descriptor of the seccomp
+	// notifier.
 	Watched bool
-	// LandlockABI is the ABI of a ruleset that a denied access has proved.
+	// LandlockABI is the ABI of the ruleset in force, 0 unless an access that
+	// it has to deny was tried and denied.
 	LandlockABI int
 	Rlimits     map[string]uint64
 	// Workspace is the root of the workspace, and Overlay whether it lies on
@@ -236,7 +240,8 @@ type Report struct {
 	Overlay   bool
 	// Root are the entries of the root directory.
 	Root []string
-	// Session is the session in the process namespace; 0 is one outside.
+	// Session is the id of the session as the process namespace sees it; 0 is
+	// a session that was made outside.
 	Session int
 	// Strays are descriptors beyond the first three that a tool would get.
 	Strays int
@@ -249,8 +254,8 @@ type Report struct {
 	Unpinned []int
 }
 
-// Attempt is what palyra-init prints as the tool, in StageProbe: whether what a
-// layer forbids happened, and what came of it in words.
+// Attempt is what palyra-init prints in StageProbe, where it runs in place of a
+// tool: whether it could do what a layer forbids, and what happened, in words.
 type Attempt struct {
 	Happened bool
 	Detail   string

@@ -33,7 +33,8 @@ const (
 	IPv6 = "ipv6"
 )
 
-// Valid reports whether n is what its fields say.
+// Valid reports whether Ports are ascending, without 0 and repeats, and at most
+// MaxPorts.
 func (n Network) Valid() bool {
 	for i, port := range n.Ports {
 		if port == 0 || i > 0 && port <= n.Ports[i-1] {
@@ -50,10 +51,10 @@ type Listener struct {
 	Everywhere bool
 }
 
-// Listeners are all of n, in the order in which they are handed out. One that
-// is Everywhere leaves no room for another of the same port at 127.0.0.1: two
-// would have to share the port, and a tool, which is the same user, could join
-// them.
+// Listeners are all of n, in the order in which they are handed out. A port has
+// one TCP listener: if the name service's port 53 is also in Ports, the one that is
+// Everywhere serves both. Two on one port would need SO_REUSEPORT, and with it the
+// tool, which is the same user, could open a third and take connections.
 func (n Network) Listeners() []Listener {
 	list := []Listener{{Port: NamesPort, UDP: true}}
 	for _, port := range []uint16{NamesPort, HTTPPort, SOCKSPort} {

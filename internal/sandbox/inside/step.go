@@ -1,7 +1,7 @@
 package inside
 
 // Step is what palyra-init was doing when it failed: one of the codes below, or
-// words of its own, which palyrad prints as they are and compares with nothing.
+// free text, which palyrad only prints.
 type Step string
 
 // The steps whose failure palyrad tells apart.

@@ -131,10 +131,11 @@ func duplicate(f *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
-// launch starts the first process on a thread that does nothing else. The
-// kernel kills that process when the thread ends, so the thread waits for it:
-// that makes the end of the daemon the end of the sandbox. It is never
-// unlocked, so that the runtime throws it away.
+// launch starts the first process on a thread that does nothing else. The process
+// asks to be killed when its parent thread ends (PDEATHSIG, prctl(2)), so that it
+// dies with the daemon; the thread therefore stays until the process has ended.
+// It is never unlocked, so that the runtime ends it with its goroutine: it may be
+// in control groups or mounts of the run.
 func (c *Cell) launch(files []*os.File) error {
 	begun := make(chan error, 1)
 	c.ended = make(chan *os.ProcessState, 1)
@@ -198,10 +199,10 @@ func (c *Cell) Waiting() bool {
 	return c.alive && !c.reaped
 }
 
-// patience bounds the waits for what comes by itself, and at once where the
-// machine is not busy: bubblewrap reaps the first process of the sandbox, of
-// which nothing else is left by then; sockets and pipes end with those who hold
-// them.
+// patience bounds the waits for things that happen by themselves, at once unless
+// the machine is busy: that bubblewrap reaps the first process of a sandbox in
+// which no other is left, and that sockets and pipes close when the processes that
+// have them open end.
 const patience = 10 * time.Second
 
 // kill ends every process of the sandbox. The first process of a process

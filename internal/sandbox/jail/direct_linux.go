@@ -32,8 +32,8 @@ const readable fs.FileMode = 0o500
 
 // Guard looks after the protected paths of a workspace that a program writes
 // to directly: those that exist are pinned before the run, and those that are
-// new after it are put aside. What another program reads in between is out of
-// its hands.
+// new after it are put aside. Between the two, other programs can read the new
+// ones.
 type Guard struct {
 	root     *os.Root
 	patterns []string
@@ -44,8 +44,8 @@ type Guard struct {
 	targets map[string]string
 	// Pins keep the known paths as they are.
 	Pins []inside.Pin
-	// Linked are files with further names, which may lie outside the
-	// workspace: what is written to them is written there, too.
+	// Linked are files with other hard links, which may lie outside of the
+	// workspace: a write to the one is a write to the other.
 	Linked []string
 }
 
@@ -67,7 +67,7 @@ func NewGuard(w *Directory, s sandbox.Spec, aside string) (*Guard, error) {
 	return g, nil
 }
 
-// Close closes the workspace; no Guard has none.
+// Close closes the workspace; on a nil Guard it does nothing.
 func (g *Guard) Close() error {
 	if g == nil {
 		return nil
@@ -89,9 +89,10 @@ func (g *Guard) look() error {
 }
 
 // pin keeps a path from being written to, and the directories above it from
-// being renamed. A repository's own directory is written to all the time; only
-// what is protected in it is pinned. What a symbolic link says cannot be
-// written; whether it is another one is seen afterwards.
+// being renamed. Of a repository only the protected paths are pinned, such as
+// .git/hooks, since git writes to .git itself all the time. Symbolic links are not
+// pinned: their target cannot be changed in place, and Quarantine finds one that
+// was replaced.
 func (g *Guard) pin(name string, info fs.FileInfo, pinned map[string]bool) {
 	if info.Mode()&fs.ModeSymlink != 0 {
 		return
@@ -151,8 +152,8 @@ func (g *Guard) walk(most int, visit func(name string, info fs.FileInfo, protect
 	})
 }
 
-// Settle puts aside what a run made, reports it and closes the workspace; no
-// Guard has nothing to do.
+// Settle puts aside what a run made, reports it and closes the workspace; on a nil
+// Guard it does nothing.
 func (g *Guard) Settle(report *sandbox.Report) error {
 	if g == nil {
 		return nil
@@ -165,10 +166,10 @@ func (g *Guard) Settle(report *sandbox.Report) error {
 	return errors.Join(err, g.Close())
 }
 
-// Quarantine moves protected paths that are new, or are others than before, to
-// a directory of their own below the daemon's, and returns their names. What a
-// program does to keep one where it is must not keep the others there: all are
-// tried, and however many entries it made, all are looked at.
+// Quarantine moves protected paths that are new, or that were replaced, to a
+// directory of their own below the daemon's, and returns their names. It looks at
+// every entry, however many the program made, and goes on when one cannot be
+// moved, so that a program cannot keep all of them in place by blocking one.
 func (g *Guard) Quarantine() (moved []string, err error) {
 	var found []string
 	failed := []error{g.walk(math.MaxInt, func(name string, info fs.FileInfo, protected bool) {

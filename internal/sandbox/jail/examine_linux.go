@@ -56,8 +56,8 @@ type scene struct {
 	trials   []trial
 }
 
-// Examine tries what each layer forbids, with it and without it. Layers are
-// those that a run of the backend asks for.
+// Examine tries what each layer forbids, once with the layer and once without
+// it. layers are those that a run of the backend asks for.
 func (m *Machine) Examine(ctx context.Context, layers []string, try Trial) []sandbox.Examination {
 	var list []sandbox.Examination
 	s, err := newScene()

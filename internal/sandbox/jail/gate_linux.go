@@ -15,9 +15,9 @@ import (
 	"palyra/internal/sandbox/inside"
 )
 
-// attend hands the order over, receives the listeners and the read-back, judges
-// it, opens the gate, and waits until the program has started. An error means
-// that it never did.
+// attend sends the order, receives the listeners and the read-back, judges the
+// read-back, tells palyra-init to go on, and waits until the program has started.
+// An error means that the program did not start.
 func (c *Cell) attend(ctx context.Context, w Work, o *order) error {
 	defer o.close()
 	if err := send(c.control, "order", o.files...); err != nil {

@@ -34,8 +34,9 @@ const (
 	LayerSession     = "new_session"
 )
 
-// AllowedHosts is what Examine calls that a program with hosts reaches these
-// and no others. It is no layer: LayerNetwork and palyrad's proxy bring it about.
+// AllowedHosts names the examination whether a program that may reach some hosts
+// reaches these and no others. It is no layer: LayerNetwork and palyrad's proxy
+// together have that effect.
 const AllowedHosts = "allowed_hosts"
 
 // namespaceLayers maps kinds to layers.
@@ -102,9 +103,9 @@ func (c *Cell) unprivileged() bool {
 	return false
 }
 
-// powerless asks for an empty bounding set, too, where that can be had: an
-// ordinary user without a user namespace cannot empty it, and cannot gain what
-// it allows either.
+// powerless reports whether all sets of capabilities are empty. The bounding set
+// is left out where it cannot be emptied: for an ordinary user without a user
+// namespace, who cannot gain what it allows either.
 func (c *Cell) powerless() bool {
 	r := c.seen.report
 	gainless := Empty(r.CapBnd) || c.plan.Spec.Inner.Parent != 0 && !c.machine.Root() && r.NoNewPrivs

@@ -76,7 +76,8 @@ type file struct {
 	sha string
 }
 
-// NewMachine looks at the host. What it lacks is no error: runs say it.
+// NewMachine looks at the host. It is no error when the host lacks something that
+// runs need: they are then refused.
 func NewMachine(c Config) (*Machine, error) {
 	m := &Machine{resolver: new(sandbox.Resolver), without: c.Without, landlock: landlockABI(), tree: cgroup.Find()}
 	if slices.Contains(c.Without, LayerGroup) {

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ExecutableFile returns a sealed memory file with a program, at its start. It
-// has no name in any file system and nobody can change it.
+// ExecutableFile returns a sealed memory file with a program, with the offset at
+// 0. It has no name in any file system and nobody can change it.
 func ExecutableFile(name string, content []byte) (*os.File, error) {
 	return memFile(name, content, unix.MFD_EXEC)
 }

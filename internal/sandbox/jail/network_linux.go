@@ -16,15 +16,15 @@ import (
 	"palyra/internal/sandbox/inside"
 )
 
-// Resolver is resolv.conf(5) inside: names are asked of the proxy, if there is
-// one, which answers everything. Where the machine is busy that may take longer
-// than a second, so the bounds are those that resolv.conf(5) has by itself.
+// Resolver is the content of resolv.conf(5) inside: the name server is the proxy,
+// if there is one. It sets no timeout, so that the default of 5 s holds: on a busy
+// machine an answer may take longer than a second.
 const Resolver = "nameserver 127.0.0.1\n"
 
-// Open lets the program of a plan reach what a grant says. The plan has a
-// network namespace, in which palyra-init has the capabilities that listening
-// and adding routes take. Where the proxy has authorities of its own, the
-// backend puts Proxy.Bundle into a file at Plan.Bundle.
+// Open lets the program of a plan reach what g says. The plan has to have a
+// network namespace in which palyra-init has the capabilities to listen and to add
+// routes. Where the proxy inspects hosts, it has a certificate authority: the
+// backend then puts Proxy.Bundle into a file at Plan.Bundle.
 func (m *Machine) Open(p *Plan, g egress.Reach, out proxy.Outward) error {
 	carrier, err := proxy.New(g, out)
 	if err != nil {
@@ -62,8 +62,9 @@ func (c *Cell) admit(ctx context.Context) error {
 	return nil
 }
 
-// part ends the proxy of a program that has ended, and everything that it
-// still carries but, when proxy.ErrEnded is the cause, the program's last words.
+// part ends the proxy of a program that has ended, and the connections that it
+// still carries. When cause is proxy.ErrEnded, bytes that the program has already
+// sent are still delivered, for at most a second.
 func (c *Cell) part(cause error) error {
 	if c.stopServing == nil {
 		return nil

@@ -18,7 +18,7 @@ import (
 )
 
 // Bounds of the operands that are kept in memory from the check to the start.
-// What exceeds them is for the caller to hash again after the run.
+// Operands beyond them are reported as unpinned (sandbox.Report.Unpinned).
 const (
 	MaxPinned      = 16 << 20 // bytes of one operand
 	MaxPinnedTotal = 64 << 20 // bytes of all
@@ -74,8 +74,8 @@ func openOperand(root *os.File, path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// keep appends an operand to the memory file and says how it stands in the
-// workspace; nil means that it is too large.
+// keep appends an operand's bytes to the memory file and returns its path, size,
+// mode and time in the workspace; nil means that it is too large.
 func keep(to, root, f *os.File, operand tool.Operand, left int64) (*inside.Operand, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
@@ -97,9 +97,8 @@ func keep(to, root, f *os.File, operand tool.Operand, left int64) (*inside.Opera
 	return &inside.Operand{Path: operand.Path, At: at, Size: n, Mode: st.Mode & 0o777, Mtime: st.Mtim.Nano()}, nil
 }
 
-// location is where an open file stands in the workspace, without links. A link
-// that the call names may lead elsewhere a moment later, and the bytes must not
-// be written to what it then leads to.
+// location is the path of an open file in the workspace, without links. The bytes
+// are written to this path: a link that the call names may lead elsewhere by then.
 func location(root, f *os.File) (string, error) {
 	top, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", root.Fd()))
 	if err != nil {

@@ -85,9 +85,9 @@ func (c *Cell) fill(o *order, w Work) error {
 	return err
 }
 
-// program compares the program's bytes with what was approved and says what
-// the helper must find. On an overlay only the size can be compared: the bytes
-// are pinned there.
+// program compares the program's bytes with what was approved and puts into the
+// order which file palyra-init must find. Of a file on an overlay only the size is
+// put there: palyra-init writes its bytes itself, so that inode and times differ.
 func (c *Cell) program(o *order, w Work) error {
 	f, err := c.machine.resolver.OpenExecutable(w.Spec.Executable)
 	if err != nil {

@@ -11,9 +11,10 @@ import (
 	"palyra/internal/sandbox/inside"
 )
 
-// rlimits are those of the Machine but for one: without a user namespace and
-// without a user of its own, the kernel would count every process of the
-// daemon's user. There the control group counts.
+// rlimits are those of the Machine, in some cases without RLIMIT_NPROC: when the
+// program has neither a user namespace nor a user of its own, the kernel would
+// count all processes of the daemon's user against it. The control group bounds
+// processes then.
 func (c *Cell) rlimits(limits sandbox.Limits) []inside.Rlimit {
 	list := c.machine.rlimits(limits)
 	if c.plan.Rung != sandbox.Landlocked || c.machine.Root() {

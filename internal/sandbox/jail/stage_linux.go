@@ -13,8 +13,8 @@ import (
 	"palyra/internal/workspace/overlay"
 )
 
-// InsideID is who a program is in a user namespace: an ordinary user, so that
-// nothing takes itself for root.
+// InsideID is the user and group id of a program in its user namespace: not 0, so
+// that no program behaves as if it were root.
 const InsideID = 1000
 
 // Stage collects what palyra-init mounts in a user and a mount namespace that
@@ -27,7 +27,7 @@ type Stage struct {
 	mounts  []*os.File
 }
 
-// NewStage begins with nothing mounted. The plan has its workspace.
+// NewStage returns a Stage that mounts nothing yet. p must have its workspace.
 func (m *Machine) NewStage(p *Plan) *Stage {
 	return &Stage{machine: m, plan: p, outer: inside.Outer{Parent: os.Getpid()}}
 }

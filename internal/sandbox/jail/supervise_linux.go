@@ -23,9 +23,9 @@ func causeOf(end supervise.Ending) error {
 	return context.Canceled
 }
 
-// supervise waits for the first process to end and stops the run when it has
-// to. It returns when the process is reaped and nobody attends or watches any
-// more.
+// supervise waits for the first process to end, and stops the run when ctx ends,
+// the deadline passes or a limit is reached. It returns when the process is reaped
+// and the goroutines that attend and watch the run have ended.
 func (c *Cell) supervise(ctx context.Context, w Work, o *order, streams *output.Reading) (supervise.Ending, *os.ProcessState) {
 	attended := make(chan error, 1)
 	go func() { attended <- c.attend(ctx, w, o) }()

@@ -72,9 +72,9 @@ func OpenWorkspace(root string) (*Directory, error) {
 	return d, nil
 }
 
-// CheckCwd returns the working directory, cleaned, when it is a directory
-// below the workspace, itself reached without a link: the caller has resolved
-// it, and a link in it now leads elsewhere than planned.
+// CheckCwd returns the working directory, cleaned, when it is a directory below
+// the workspace that is reached without a link. The caller has resolved all links
+// when it planned the call, so a link in the path now was put there since.
 func (d *Directory) CheckCwd(cwd string) (string, error) {
 	cwd, err := sandbox.CheckCwd(cwd)
 	if err != nil {

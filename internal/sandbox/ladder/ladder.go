@@ -1,6 +1,6 @@
 // Package ladder lists the sandboxes of each operating system in the order in
-// which they are tried, best first. It is the one place that names them all;
-// what a rung is worth and which one is taken is package sandbox's.
+// which they are tried, best first. It is the one package that names them all;
+// package sandbox ranks the rungs and chooses one.
 package ladder
 
 import (

@@ -1,7 +1,7 @@
 // Package output takes in what a program writes: it keeps the start and the
 // end of each stream within a bound, digests all of it, and stops waiting for
-// descriptors that something holds open after the program has ended. Bytes stay
-// as they are; making them fit for a screen is up to who has one.
+// descriptors that another process keeps open after the program has ended. It
+// does not change bytes: whoever shows them on a screen has to escape them.
 package output
 
 import (

@@ -9,8 +9,8 @@ import (
 	"palyra/internal/sandbox"
 )
 
-// EOFWait is how long output is waited for once the program has ended: a
-// descriptor of it may be held by something that never ends.
+// EOFWait is how long the rest of the output is waited for once the program has
+// ended: another process that never ends may have the other end of the pipe open.
 const EOFWait = 2 * time.Second
 
 // A buffer starts small, as most streams are idle most of the time, and grows
@@ -49,9 +49,9 @@ func Start(stdout, stderr io.ReadCloser, keep int64, each func(stream string, ch
 }
 
 // Flooded is closed when both streams together have passed
-// sandbox.OutputFactor times what is kept of each: the run is to be stopped.
-// Below that, what does not fit is only left out. Reading goes on after it, so
-// that what is killed for it is never blocked by it.
+// sandbox.OutputFactor times the bytes that are kept of each: the run is to be
+// stopped. Below that, bytes that do not fit are only left out. Reading goes on
+// after it, so that a program which is being killed does not block in write(2).
 func (r *Reading) Flooded() <-chan struct{} { return r.flooded }
 
 // Finish is called when the program has ended. It waits for the rest of the

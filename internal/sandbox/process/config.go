@@ -1,17 +1,22 @@
 // Package process is Tier B on Linux: an ordinary process of the host, bounded
-// and filtered. It has no root of its own: Landlock narrows the host's to the
-// system's programs, the workspace and a few places of the run's own. What a run
-// is made of, and how it is supervised, is package jail's.
+// and filtered. It sees the host's root directory, of which Landlock leaves it
+// the system's programs, the workspace and a few directories of the run's own.
+// Package jail supervises the run.
 //
-// It has two rungs. With user namespaces, the program has networks, processes,
-// mounts and IPC of its own, in which its workspace may be a copy; palyra-init
-// stays as the first of its processes, because a program that were it would be
-// deaf to signals and would have to wait for orphans; every mount that is not the
-// run's own is read-only. Without them, Landlock and seccomp stand alone: they
-// deny files, TCP, UDP, signals and what processes share without a name. What
-// they cannot deny, a report lists under downgrades. On either rung a program
-// can learn whether a file of the host exists, and its size, when its user may:
-// Landlock does not cover stat(2).
+// There are two rungs.
+//
+// With user namespaces, the program has network, process, mount and IPC
+// namespaces of its own. Its workspace may be a copy, and every mount that is not
+// the run's own is read-only. palyra-init stays as process 1 of the process
+// namespace, which is no role for the program: process 1 gets no signal that it
+// does not handle, and has to wait for orphans.
+//
+// Without user namespaces there are only Landlock and seccomp. They deny files,
+// TCP, UDP, signals, and IPC objects that have no path (System V IPC and POSIX
+// message queues). A report lists what they cannot deny under downgrades.
+//
+// On either rung a program can learn the size of any host file that its user may
+// stat: Landlock does not cover stat(2).
 package process
 
 import (
@@ -39,11 +44,11 @@ type Config struct {
 	// Outward is what programs with hosts reach; only the better rung has a way
 	// to it.
 	Outward proxy.Outward
-	// StrictExec keeps programs from running what is in no file system, such
-	// as a memory file (memfd_create(2)).
+	// StrictExec denies executing a file that has no path, such as a memory
+	// file (memfd_create(2)).
 	StrictExec bool
-	// Without lists layers that are left out, although a run asks for them:
-	// the program runs all the same, and its level is none. It serves to show
-	// what a layer is good for (Runner.Examine) and nothing else.
+	// Without lists layers that are left out although a run asks for them. The
+	// program runs all the same, and its level is none. It exists to show what
+	// a program can do when the layer is missing; Runner.Examine does the same.
 	Without []string
 }

@@ -8,9 +8,9 @@ import (
 	"palyra/internal/sandbox/jail"
 )
 
-// names are files of /etc without which programs know neither localhost nor who
-// they are. The content is what a sandbox with mounts of its own sees there;
-// without them, programs see the host's, as every user may.
+// names are the files of /etc by which programs find localhost and the name of
+// their user. They are for the rung with mounts of its own; on the other rung
+// programs see the host's files, as every user may.
 func names() []inside.File {
 	return []inside.File{
 		{Path: "/etc/passwd", Content: "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\ntool:x:1000:1000:tool:" + inside.TmpHome + ":/usr/sbin/nologin\n"},
@@ -93,8 +93,8 @@ func directories(paths []string) []string {
 	return list
 }
 
-// replacedFile is the path of a file that the helper puts over one of the host's, which
-// may be a link to nowhere, or makes anew.
+// replacedFile is the path of a file that the helper mounts over one of the host's,
+// or makes; none when the host has nothing at that path (a dangling link counts).
 func replacedFile(f inside.File) []string {
 	if _, err := os.Lstat(f.Path); err != nil && f.Path != bundle {
 		return nil

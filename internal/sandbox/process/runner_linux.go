@@ -34,8 +34,8 @@ const (
 	settlingWithin = 10 * time.Second
 )
 
-// New looks at the machine and returns a Runner. What is missing is no error:
-// Probe says it, and Run refuses with it.
+// New looks at the machine and returns a Runner. It is no error when the machine
+// lacks something that runs need: Probe then says what, and Run refuses.
 func New(cfg Config) (*Runner, error) { return newRunner(cfg, jail.Helper()) }
 
 // newRunner finds the best rung by trying: what a machine says of its user
@@ -251,10 +251,10 @@ func (r *Runner) Examine(ctx context.Context) []sandbox.Examination {
 	})
 }
 
-// untellable are layers that no attempt can tell. Without namespaces a program
-// never is root, has a session of the host either way, has no place to fill its
-// memory with, and, when the daemon is an ordinary user, has no capabilities
-// to lose.
+// untellable reports whether no attempt can show the difference that a layer
+// makes. Without namespaces a program is never root, is in a session of the host
+// with and without the layer, has no temporary file system to fill memory with,
+// and has no capabilities to lose unless the daemon is root.
 func (r *Runner) untellable(layer string) bool {
 	alone := r.rung == sandbox.Landlocked
 	switch layer {

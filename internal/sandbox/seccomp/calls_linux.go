@@ -50,9 +50,9 @@ func allowed() []int {
 }
 
 // denied are known calls that get EPERM and that no ordinary program makes: a
-// watching filter reports them. What is in no list is newer than this program,
-// or is io_uring, which would do file and socket calls behind the filter's
-// back; it gets ENOSYS, on which C libraries fall back.
+// filter that watches reports them. A call that is in no list gets ENOSYS, on which
+// C libraries fall back to older calls: it is newer than this program, or is
+// io_uring, which would do file and socket calls that no filter sees.
 func denied() []int {
 	return append(legacyDenied(), []int{
 		unix.SYS_ACCT, unix.SYS_ADD_KEY, unix.SYS_ADJTIMEX, unix.SYS_BPF, unix.SYS_CHROOT, unix.SYS_CLOCK_ADJTIME, unix.SYS_CLOCK_SETTIME,

@@ -39,10 +39,11 @@ func Program(o Options) ([]bpf.RawInstruction, error) {
 	return NewTable(o).assemble(o.Watch)
 }
 
-// Outer returns the filter for what runs before the final one is installed. It
-// kills on calls of a foreign architecture or of the x32 table and allows
-// everything else: an errno from here would win over the final filter's
-// SECCOMP_RET_USER_NOTIF, and the notifier would never hear of the call.
+// Outer returns the filter for the processes that run before the final one is
+// installed. It kills on calls of a foreign architecture or of the x32 table and
+// allows everything else. It denies nothing, since the kernel takes the strictest
+// answer of all filters: an errno from here would win over the final filter's
+// SECCOMP_RET_USER_NOTIF, and the notifier would not see the call.
 func Outer() ([]bpf.RawInstruction, error) {
 	return assemble(append(prologue(), bpf.RetConstant{Val: retAllow}))
 }

@@ -24,9 +24,9 @@ type clause struct {
 	then verdict
 }
 
-// check looks at the low 32 bits of one argument. The kernel itself looks at
-// these alone for every argument that is judged here, so that setting high
-// bits hides nothing (CVE-2019-10063).
+// check looks at the low 32 bits of one argument. The kernel ignores the high 32
+// bits of every argument that is judged here, so a filter that compared all 64 bits
+// could be passed by setting a high one (CVE-2019-10063).
 type check struct {
 	arg  int
 	mask uint32

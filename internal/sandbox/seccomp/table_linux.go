@@ -22,8 +22,8 @@ type Options struct {
 	NoProcesses bool
 }
 
-// Table is a filter in a form that Go can ask. It does not depend on
-// Options.Watch.
+// Table is a filter as a map from system call numbers to rules, which Go code can
+// ask (Errno). It does not depend on Options.Watch.
 type Table map[int]rule
 
 // NewTable returns the table of the architecture of this build.
@@ -134,8 +134,9 @@ func personality() rule {
 	}
 }
 
-// stacked allows further filters, which can only take away, but none with a
-// notifier of its own: the newest of two that ask decides, and could say
+// stacked lets the program install further filters, which can only deny more, but
+// none with a notifier of its own: where two filters ask a notifier, the kernel
+// asks that of the newer one, and it could answer
 // SECCOMP_USER_NOTIF_FLAG_CONTINUE.
 func stacked() rule {
 	return rule{
@@ -175,11 +176,12 @@ func nodeMode(i int) rule {
 // kindOf checks the type of a socket without SOCK_CLOEXEC and SOCK_NONBLOCK.
 func kindOf(kind uint32) check { return check{arg: 1, mask: 0xf, want: kind} }
 
-// socket gives TCP and UDP over IP the verdict ip, which is not reported when
-// it is no: programs open sockets before they know whether they need one.
-// Everything else looks as if the kernel did not have it. Nor is reported what
-// programs try all the time: the C library looks for nscd and syslog by unix
-// sockets and lists the interfaces by netlink, Go tries MPTCP.
+// socket gives TCP and UDP over IP the verdict ip. All other sockets get
+// EAFNOSUPPORT, as if the kernel did not have them. Attempts are reported, but for
+// those that harmless programs make all the time: TCP and UDP sockets, which
+// programs open before they know whether they need one; unix sockets, by which the
+// C library looks for nscd and syslog; netlink, by which it lists the interfaces;
+// and MPTCP, which Go tries first.
 func socket(ip verdict) rule {
 	var r rule
 	for _, family := range []uint32{unix.AF_INET, unix.AF_INET6} {

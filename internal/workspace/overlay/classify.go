@@ -10,8 +10,8 @@ import (
 )
 
 // dependencies are directories that package managers fill with other people's
-// projects. What only means something at the top of a project means nothing
-// there.
+// projects. Files that tools read only at the top of a project, such as
+// .github/workflows, have no effect there.
 var dependencies = []string{"node_modules", "site-packages"}
 
 // packaged are names that packages bring along and that no program looks for
@@ -28,9 +28,8 @@ var instructions = []string{
 	"agents.md", "agents.override.md", "claude.md", "claude.local.md", "gemini.md", "copilot-instructions.md", ".goosehints",
 }
 
-// agentPath reports whether a path is one that agents, editors, shells, package
-// managers or CI take orders from. Paths in repositories of git are not its
-// business.
+// agentPath reports whether agents, editors, shells, package managers or CI take
+// commands from a path. Paths in git repositories are judged elsewhere (git_linux.go).
 func agentPath(name string) bool {
 	inside, below := inDependency(name)
 	if !inside && slices.Contains(instructions, workspace.Fold(path.Base(name))) {

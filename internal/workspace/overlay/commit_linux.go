@@ -16,12 +16,12 @@ import (
 // file system is, once.
 const syncEach = 32
 
-// Commit puts a change set of this layer into the workspace, all of it or
-// nothing. Every file is built beside its place and moved there by a rename;
-// what the rename takes out of the way must be what the change set was made
-// from, to the last byte, or everything is taken back and the error is
+// Commit puts a change set of this layer into the workspace, all of it or nothing.
+// Every file is written under a temporary name beside its path and exchanged with
+// the old one by a rename. If an old file is then not, to the last byte, the one
+// that the change set was made from, everything is taken back and the error is
 // reason.CommitConflict. No symbolic link is followed, and files are never
-// written in place, so that other hard links keep what they had. Set-ID and
+// written in place, so that other hard links keep their content. Set-ID and
 // sticky bits of files and extended attributes are dropped. Special files are
 // reason.CommitRefused. When the daemon is root, new files belong to the owner
 // of what they replace or of the directory that they are in.

@@ -11,10 +11,10 @@ import (
 // there is room.
 const leastShown = 1 << 10
 
-// Diff writes the change set for people, protected changes first, as git would
-// show it, in about limit bytes at most. It says what it leaves out. Why a
-// change is protected stands above it. Protected changes share the room: a large
-// one must not hide those that come after it.
+// Diff writes the change set for people, in git's form and in about limit bytes at
+// most; a line says how much it leaves out. Protected changes come first, each
+// below the reasons why it is protected. They share the limit among them, so that a
+// large one does not hide those that come after it.
 func (s Set) Diff(limit int) string {
 	var b strings.Builder
 	left, waiting := 0, 0

@@ -40,9 +40,10 @@ func (v *view) git(c *Change) (inside, protected bool) {
 	return inside, false
 }
 
-// deeper reports whether a path below the repository at parts[:i] lies in
-// another one that git keeps there and people already have: a submodule's or a
-// worktree's. Then that one is judged.
+// deeper reports whether a path below the repository at parts[:i] lies in another
+// repository that git keeps inside it, and that was there before the program ran:
+// one of a submodule (.git/modules) or a worktree (.git/worktrees). That one is then
+// judged in its place.
 func (v *view) deeper(parts, names []string, i int) bool {
 	if names[i] != "modules" && names[i] != "worktrees" {
 		return false

@@ -25,9 +25,10 @@ var gitFiles = []string{
 // gitDirs are directories of a repository that hold nothing but what git keeps.
 var gitDirs = []string{"objects", "refs", "logs", "rr-cache"}
 
-// normalToGit judges a folded path inside a repository that people already
-// have: what changes when they commit, switch, merge and stash is normal, all
-// else is what git could be steered with.
+// normalToGit reports whether a change inside a repository is one that git makes by
+// itself when people commit, switch, merge and stash. All others, such as of hooks
+// and configuration, can make git run commands. The repository was there before the
+// program ran, and the path is folded.
 func normalToGit(parts []string, c *Change) bool {
 	if c.Is.Type == Symlink || c.Is.Type == Special {
 		return false

@@ -25,9 +25,9 @@ const (
 // diffBytes bounds the diff that is kept with a change set.
 const diffBytes = 64 << 10
 
-// History is the directory where committed change sets are kept with the
-// content that they replaced, so that they can be undone and so that a crash
-// in the middle leaves nothing half done. Below it lie
+// History is the directory where committed change sets are kept with the content
+// that they replaced, so that they can be undone, and so that Recover can finish or
+// take back a commit that a crash interrupted. The files of a change set are
 // <workspace>/<id>/{manifest.json,prepared.json,content,diff.txt,state}.
 type History struct {
 	// Dir is absolute and belongs to the daemon, mode 0700.

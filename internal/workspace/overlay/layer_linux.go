@@ -69,11 +69,11 @@ func (l *Layer) make() error {
 	return l.Begin()
 }
 
-// Begin says that the program starts only now. What was changed in the
-// workspace before is what the program gets to see; a file that is changed later,
-// and by the program too, is a conflict. The kernel stamps changes by a clock
-// that may be a tick, 4 ms, behind: a change within the first one can look as if
-// it had come before.
+// Begin notes that the program starts now. Files of the workspace that somebody
+// changed before are what the program sees; one that is changed after it, and by
+// the program as well, is a conflict. The kernel takes ctime from a coarse clock
+// that may be a tick (4 ms) late, so that a change within the first 4 ms can look
+// like one from before.
 func (l *Layer) Begin() error { return unix.ClockGettime(unix.CLOCK_REALTIME, &l.since) }
 
 // openRoot opens a directory by its canonical path for look-ups only.

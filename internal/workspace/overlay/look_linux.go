@@ -139,9 +139,9 @@ func openUpper(dir int, name string, flags int) (int, func(), error) {
 	return fd, done, nil
 }
 
-// The attributes that an overlay mounted with userxattr keeps for itself begin
-// with mark. What a program sets under that name inside the overlay is kept
-// under escaped.
+// An overlay that is mounted with userxattr stores its own data in extended
+// attributes whose names begin with mark. When a program sets such an attribute
+// inside, the kernel stores it under a name that begins with escaped.
 const (
 	mark    = "user.overlay."
 	escaped = mark + "overlay."

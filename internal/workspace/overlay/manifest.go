@@ -12,9 +12,10 @@ import (
 	"palyra/internal/workspace"
 )
 
-// manifestData lists, for project files that hold commands beside data, the
-// members that are data: a change to nothing else needs nobody's attention.
-// Names are folded; a dot leads into a member.
+// manifestData lists the members that are plain data of project files that can also
+// hold commands. A change of "dependencies" in package.json alone is not protected,
+// one of "scripts" is. File names are folded; "project.name" is the member name in
+// the member project.
 var manifestData = map[string][]string{
 	"package.json": {
 		"name", "version", "description", "keywords", "homepage", "bugs", "license", "author", "contributors", "funding", "repository", "private",

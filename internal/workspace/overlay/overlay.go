@@ -1,8 +1,8 @@
-// Package overlay is the commit gate's view of a copy-on-write workspace: the
-// upper layer of an overlay file system that a program wrote to, the change set
-// that it amounts to, and the way of that change set into the workspace, all of
-// it or nothing, and out of it again. The sandbox mounts the layer; this package
-// never does.
+// Package overlay handles what a program wrote to a copy-on-write workspace. A
+// Layer is the upper directory of the overlay file system, a Set the changes that
+// it holds compared with the workspace. Commit puts a Set into the workspace, and
+// Undo takes it back, either as a whole or not at all. The sandbox mounts the
+// layer; this package never does.
 package overlay
 
 import (
@@ -24,8 +24,8 @@ type Config struct {
 	// Dir is a directory of the daemon's, mode 0700, on any file system that
 	// an overlay can write to. The layer makes a directory of its own there.
 	Dir string
-	// UID and GID own the layer and so are who writes inside; -1 leaves it to
-	// the daemon's own.
+	// UID and GID are the owner of the layer, which has to be the user that the
+	// program writes as; -1 is the daemon's own.
 	UID, GID int
 	// Protected are the operator's patterns of protected paths (CheckPattern).
 	Protected []string

@@ -22,19 +22,19 @@ func (p *rawPath) UnmarshalText(text []byte) error {
 	return err
 }
 
-// fingerprint is what is written down of a file to know it again after a crash. Times
-// are in nanoseconds.
+// fingerprint is recorded of a file, so that Recover knows it again after a crash.
+// Times are in nanoseconds.
 type fingerprint struct {
 	Ino   uint64 `json:"ino,omitempty"`
 	Size  int64  `json:"size,omitempty"`
 	Mtime int64  `json:"mtime,omitempty"`
 }
 
-// replacement is a part of a change set that goes into place with one rename: a path
-// whose directory stays, with everything below it. What is new is built
-// under the name Temp beside it, and what was there lies under that name
-// afterwards. A directory that only changes its mode is a replacement without
-// Temp.
+// replacement is a part of a change set that one rename puts into place: a path in
+// a directory that stays, with everything below the path. The new content is built
+// beside the path under the name Temp; the rename exchanges the two, so that the
+// old content has the name Temp afterwards. A directory that only changes its mode
+// is a replacement without Temp.
 type replacement struct {
 	Path  rawPath     `json:"path"`
 	Temp  string      `json:"temp,omitempty"`

@@ -96,9 +96,9 @@ func (t *transaction) install(_ context.Context, r *replacement) error {
 	return failure("writing", string(r.Path), err)
 }
 
-// isInstalled reports whether a replacement is in place. Its temporary name is nobody
-// else's, so what lies there was taken out of the way, whether it is what the
-// change set was made from or what somebody put there meanwhile.
+// isInstalled reports whether a replacement is in place. For a deletion that is so
+// when there is something at the temporary name: nobody else uses that name, so it
+// was moved there from the path, whoever wrote it.
 func (t *transaction) isInstalled(r *replacement) (bool, error) {
 	dir, base, err := t.locate(r)
 	if err != nil {
@@ -112,8 +112,8 @@ func (t *transaction) isInstalled(r *replacement) (bool, error) {
 	return r.Fresh.is(st, err), nil
 }
 
-// revert undoes install, and removes what was made for the replacement. What is not what
-// was written down is somebody else's and stays.
+// revert undoes install, and removes what was made for the replacement. A file that
+// does not have its fingerprint is somebody else's and stays.
 func (t *transaction) revert(r *replacement) error {
 	done, err := t.isInstalled(r)
 	if err != nil {

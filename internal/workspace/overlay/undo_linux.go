@@ -123,9 +123,9 @@ func (m manifest) refuseUndo() error {
 	return nil
 }
 
-// Recover finishes or takes back what a crash interrupted. roots are the
-// canonical paths of the declared workspaces by name; others are left alone.
-// It belongs before the first commit of a daemon.
+// Recover finishes or takes back the commits and undos that a crash interrupted.
+// roots are the canonical paths of the declared workspaces by name; change sets of
+// others are left alone. It must be called before the first commit of a daemon.
 func (h History) Recover(roots map[string]string) ([]Recovered, error) {
 	var done []Recovered
 	var failed []error

@@ -119,9 +119,9 @@ func isRepository(dir string, has func(dir, name string) bool) bool {
 // maxHops bounds the links that one link may lead through.
 const maxHops = 40
 
-// leaves reports whether a symbolic link at name leads out of the workspace,
-// by itself or through others. An absolute target always does: inside the
-// sandbox it means another file than outside.
+// leaves reports whether a symbolic link at name leads out of the workspace, by
+// itself or through other links. An absolute target counts as leaving: it names
+// another file inside the sandbox, where the workspace is /workspace, than outside.
 func (v *view) leaves(name, target string) bool {
 	if climbs(target) {
 		return true

@@ -242,9 +242,10 @@ func (w *walker) goneBelow(ctx context.Context, p dirPair, name string) error {
 	return w.hidden(ctx, next, nil)
 }
 
-// shared reports whether a file has names beside this one. The change would
-// part them; who made the other one may have meant it to follow. Git shares
-// the objects of local clones, and never changes them.
+// shared reports whether a file has other hard links. A commit, which replaces the
+// file under this name alone, would separate them, which may not be what their
+// owner wants. Git's objects do not count: local clones share them, and git never
+// changes them.
 func shared(name string, st unix.Stat_t) bool {
 	return typeOf(st.Mode) == File && st.Nlink > 1 && !strings.Contains("/"+name, "/.git/objects/")
 }
@@ -321,9 +322,9 @@ func (w *walker) look(ctx context.Context, dir int, name string, st unix.Stat_t)
 	return State{Type: Dir, Mode: fileMode(st.Mode)}, nil
 }
 
-// file digests an open file and proves that it is the one that st describes,
-// and that nobody writes to it meanwhile. Its mode is that of st: to open it,
-// rights may have been lent.
+// file digests an open file, and checks that it is the one that st describes and
+// that nobody wrote to it meanwhile. The mode is taken from st, since the file's own
+// may have been widened for a moment to open it.
 func (w *walker) file(ctx context.Context, fd int, st unix.Stat_t) (State, error) {
 	before, err := fstat(fd)
 	if err != nil {
@@ -368,9 +369,9 @@ func tooMuch(format string, args ...any) error {
 		WithRemedy("Make the program write less, or to /tmp.")
 }
 
-// oddBits finds special files, and judges the set-ID and sticky bits of a mode:
-// a directory may have those that it had, and the set-group-ID bit that it
-// inherits.
+// oddBits returns ClassSpecial for special files, and ClassMode for set-ID and
+// sticky bits. A directory may keep the bits that it had, and have the set-group-ID
+// bit of its parent, which the kernel passes on.
 func oddBits(mode, parent, was uint32) []Class {
 	if typeOf(was) == Special {
 		return []Class{ClassSpecial}

@@ -1,6 +1,5 @@
-// Package unified writes differences between two versions of a file the way git
-// does, so that git apply takes them and people read them without learning
-// anything new.
+// Package unified writes the difference between two versions of a file in git's
+// format, which `git apply` takes and people know.
 package unified
 
 import (

@@ -149,8 +149,9 @@ func ReadAsked(t testing.TB, out []byte) []Asked {
 	return list
 }
 
-// Authorities checks that where connections are looked into, the program finds
-// whom to trust, cannot change it, and may look elsewhere.
+// Authorities checks that with inspected hosts a program finds the file of trusted
+// authorities by its variables, cannot change the file, and may set the variables
+// to another one.
 func Authorities(t *testing.T, r sandbox.Runner) {
 	t.Helper()
 	s := Shell(t, Workspace(t), `grep -c BEGIN "$SSL_CERT_FILE"; ! echo x >> "$SSL_CERT_FILE"; echo "$CURL_CA_BUNDLE"`)

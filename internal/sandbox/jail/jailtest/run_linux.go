@@ -57,8 +57,8 @@ func Spec(t testing.TB, root string, argv ...string) sandbox.Spec {
 	}
 }
 
-// Shell is a spec for a script; what the guards say of shells is the business
-// of process.run.
+// Shell is a spec for a shell script. The guards, which refuse shells, belong to
+// process.run and are not asked here.
 func Shell(t testing.TB, root, script string) sandbox.Spec {
 	t.Helper()
 	return Spec(t, root, "bash", "-c", script)
