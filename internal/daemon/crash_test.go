@@ -158,6 +158,7 @@ func openCrashWorld(t *testing.T, dir string, k *killer) *crashWorld {
 	cfg := config.Default()
 	cfg.StateDir = dir
 	cfg.ProcessRunner.Enabled = false
+	cfg.Approvals.MaxCreatedPerMinutePerPrincipal = 10_000 // each run asks, and a fast machine makes more than one in a second
 	w := &crashWorld{t: t, effect: filepath.Join(dir, "effect")}
 	g, err := build(t.Context(), Options{
 		Config: cfg, Log: slog.New(slog.DiscardHandler),

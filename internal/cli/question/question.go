@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"sync/atomic"
+	"time"
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/client"
@@ -119,16 +120,34 @@ func Answerer(ctx context.Context, a *client.App, g *client.Gateway, v *palyrav1
 	if !a.Interactive() {
 		return "", false
 	}
-	status, err := g.Status.GetStatus(ctx, &palyrav1.GetStatusRequest{})
-	if err != nil || !mayDecide(status.GetCaller()) {
+	caller, err := callerOf(ctx, a, g)
+	if err != nil || !mayDecide(caller) {
 		return "", false
 	}
-	principal = status.GetCaller().GetPrincipal()
+	principal = caller.GetPrincipal()
 	if !asksFor(v, principal) || !severalUsers(ctx, g) {
 		return principal, true
 	}
 	a.Say("another user has to answer: nobody answers for a call of their own")
 	return "", false
+}
+
+// callerTries is how often the gateway is asked who the caller is. A connection
+// that breaks right after a question came takes this request with it.
+const callerTries = 4
+
+func callerOf(ctx context.Context, a *client.App, g *client.Gateway) (*palyrav1.Identity, error) {
+	for try := 1; ; try++ {
+		status, err := g.Status.GetStatus(ctx, &palyrav1.GetStatusRequest{})
+		if err == nil || try == callerTries {
+			return status.GetCaller(), err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(a.Retry):
+		}
+	}
 }
 
 // SayHowToAnswer names the commands that answer an approval.

@@ -19,6 +19,9 @@ import (
 // the gateway is asked.
 const voteSettles = time.Second
 
+// voteTries is how often a vote is sent that the gateway does not get.
+const voteTries = 5
+
 // runSession follows a run over its link: it shows the events, puts questions,
 // takes messages from the person, and turns Ctrl-C into a cancel.
 type runSession struct {
@@ -343,27 +346,47 @@ func (s *runSession) nextQuestion(ctx context.Context) {
 
 // castOnStream votes over the run's stream. The stream tells of a refusal, and
 // of the approval's end, which closes the question; of a vote that is not the
-// last it tells nothing.
+// last it tells nothing. What was written while the connection broke is lost, so
+// a vote that the gateway does not have is sent again.
 func (s *runSession) castOnStream(ctx context.Context, vote *palyrav1.DecideApprovalRequest, me string, refusals <-chan *palyrav1.MessageRefused) (*palyrav1.Approval, error) {
-	err := s.link.send(ctx, &palyrav1.RunStreamRequest{Message: &palyrav1.RunStreamRequest_Approval{Approval: vote}})
-	if err != nil {
-		return nil, err
+	for try := range voteTries {
+		if err := s.link.send(ctx, &palyrav1.RunStreamRequest{Message: &palyrav1.RunStreamRequest_Approval{Approval: vote}}); err != nil {
+			return nil, err
+		}
+		var refused *palyrav1.MessageRefused
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case refused = <-refusals:
+			if try == 0 {
+				return nil, refusal(refused)
+			} // else perhaps because the first one did arrive
+		case <-time.After(voteSettles):
+		}
+		v, err := s.voted(ctx, vote.GetApprovalId(), me)
+		switch {
+		case err == nil && v != nil:
+			return v, nil
+		case refused != nil:
+			return nil, refusal(refused)
+		case err != nil:
+			return nil, err
+		}
 	}
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case r := <-refusals:
-		return nil, refusal(r)
-	case <-time.After(voteSettles):
-	}
-	reply, err := s.g.Approvals.GetApproval(ctx, &palyrav1.GetApprovalRequest{ApprovalId: vote.GetApprovalId()})
+	return nil, reason.Errorf(reason.NotConnected, "the answer did not reach the gateway")
+}
+
+// voted returns an approval that has somebody's vote or is decided, nil for one
+// that waits for it.
+func (s *runSession) voted(ctx context.Context, id, me string) (*palyrav1.Approval, error) {
+	reply, err := s.g.Approvals.GetApproval(ctx, &palyrav1.GetApprovalRequest{ApprovalId: id})
 	if err != nil {
 		return nil, err
 	}
 	v := reply.GetApproval()
 	mine := slices.ContainsFunc(v.GetVotes(), func(one *palyrav1.ApprovalVote) bool { return one.GetUser() == me })
 	if v.GetState() == palyrav1.ApprovalState_APPROVAL_STATE_PENDING && !mine {
-		return nil, reason.Errorf(reason.NotConnected, "the answer did not reach the gateway")
+		return nil, nil
 	}
 	return v, nil
 }
