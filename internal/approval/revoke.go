@@ -40,8 +40,9 @@ func (d *Desk) close(ctx context.Context, caller access.Caller, id, why string, 
 	}, func(rec Record) (Record, error) { return move(ctx, rec, caller.Principal.String(), why) })
 }
 
-// change lets a caller who may change a record, and tries again when something
-// else of it changed in between, as long as its state is the same.
+// change moves a record if the caller may do that. When a vote came in between
+// reading and moving the record, and it still has the state from, change tries
+// again with the record as it is now.
 func (d *Desk) change(ctx context.Context, id string, from State, may func(Record) error, move func(Record) (Record, error)) (Record, error) {
 	for {
 		rec, err := d.store.Record(ctx, id)

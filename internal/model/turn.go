@@ -28,7 +28,8 @@ func (m *Meter) Add(bytes int) error {
 	return nil
 }
 
-// Draft is a turn while it comes: what it says is measured, kept and told.
+// Draft is a turn while it comes in: its text is measured, kept, and told to
+// Observe.
 type Draft struct {
 	Turn  Turn
 	Meter Meter

@@ -212,7 +212,8 @@ type Status struct {
 	Remedy  string
 }
 
-// Tried adds what a probe run came to: what it proved, or what stood in its way.
+// Tried returns s with the outcome of a probe run: the layers that it proved, or
+// why it failed and what to do.
 func (s Status) Tried(r Report, err error) Status {
 	if err != nil {
 		var refused *reason.Error

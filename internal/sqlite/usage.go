@@ -61,7 +61,7 @@ func sizeOfArgs(args []any) (n int64) {
 
 var _ quota.Store = (*DB)(nil)
 
-// Usage returns what was kept of the hours from one on.
+// Usage implements quota.Store.
 func (db *DB) Usage(ctx context.Context, from int64) ([]quota.Usage, error) {
 	return list(ctx, db, "reading what quotas count", func(r *Row) (quota.Usage, error) {
 		return quota.Usage{Who: r.Text(0), Hour: r.Int64(1), Bytes: r.Int64(2)}, nil

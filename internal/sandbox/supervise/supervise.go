@@ -1,6 +1,6 @@
-// Package supervise waits for the program of a run to end, and has it stopped
-// when it has to be. It is the same for all backends, which say how a program is
-// stopped and what they notice themselves.
+// Package supervise waits for the program of a run to end, and stops it when the
+// deadline passes, a limit is reached or the call is cancelled. All backends share
+// it; each passes in a Run how its program is killed and what else can end it.
 package supervise
 
 import (
@@ -16,8 +16,8 @@ import (
 // lookEvery is how often Run.Look is called.
 const lookEvery = 25 * time.Millisecond
 
-// Ending is why a run was stopped; the first cause counts. Its zero value is of
-// a program that ended by itself.
+// Ending is why a run was stopped; the first cause counts. The zero value means
+// that the program ended by itself.
 type Ending struct {
 	TimedOut, Cancelled bool
 	Quota               sandbox.Quota
@@ -28,8 +28,8 @@ type Ending struct {
 // ByItself reports whether nothing stopped the program.
 func (e Ending) ByItself() bool { return e == Ending{} }
 
-// Run is what a backend gives to be watched. Ended, Output, Wall and Kill are
-// always there.
+// Run is one run as its backend describes it to Wait. Ended, Output, Wall and Kill
+// are required.
 type Run struct {
 	Wall   time.Duration
 	Output *output.Reading
@@ -46,13 +46,14 @@ type Run struct {
 	// Broken gets what broke down around the program; Repair is called with it.
 	Broken <-chan error
 	Repair func(error)
-	// Exceeded gets limits that the system tells of.
+	// Exceeded gets limits whose excess the operating system notifies of.
 	Exceeded <-chan sandbox.Quota
 	// Look says which limit is exceeded now, "" for none.
 	Look func() sandbox.Quota
 }
 
-// Wait returns when the first process has ended and nobody attends any more.
+// Wait returns when the first process has ended and Attended, if any, has been
+// received.
 func (r Run) Wait(ctx context.Context) (end Ending, state *os.ProcessState) {
 	deadline := time.NewTimer(r.Wall)
 	defer deadline.Stop()
