@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Room is a folder of the map in architecture.md. A folder below it belongs
+// Room is a folder of the map in CONTRIBUTING.md. A folder below it belongs
 // to it unless it is listed itself.
 type Room struct {
 	Dir string

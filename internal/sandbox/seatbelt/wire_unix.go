@@ -82,7 +82,7 @@ type finding struct {
 
 // Steps whose failure the runner tells apart.
 const (
-	stepProgram   = "checking the program"
-	stepWorkspace = "checking the workspace"
-	stepExec      = "starting the program"
+	stepProgram   = "program"
+	stepWorkspace = "workspace"
+	stepExec      = "exec"
 )
