@@ -16,7 +16,8 @@ func TestTwoDaemons(t *testing.T) {
 	c := d.dial()
 	succeeded(t, c.patch(t.Context(), "one"))
 	before := d.bytes(t)
-	second := *d
+	second, other := *d, *d.Palyrad
+	second.Palyrad = &other
 	second.refused(2, "process "+strconv.Itoa(d.Cmd.Process.Pid), d.State, "Stop it first")
 	if d.bytes(t) != before {
 		t.Error("the second palyrad changed the store of the first")
