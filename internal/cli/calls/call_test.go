@@ -205,13 +205,13 @@ func TestAnswerForChanges(t *testing.T) {
 			&palyrav1.CallToolResponse{Event: &palyrav1.CallToolResponse_ApprovalResolved{ApprovalResolved: &palyrav1.ApprovalResolved{ApprovalId: clitest.ApprovalID, State: palyrav1.ApprovalState_APPROVAL_STATE_ALLOWED}}},
 			clitest.Finished("succeeded", "", `{}`))
 	}
-	r := w.With(clitest.Typing("o\n"), "--no-color", "call", "process.run")
+	r := w.With(clitest.Typing("?\no\n"), "--no-color", "call", "process.run")
 	w.Want(r, 0)
 	if len(w.Gateway.Votes) != 1 || !w.Gateway.Votes[0].GetAllow() || w.Gateway.Votes[0].GetShownDigest() != v.GetCallDigest() {
 		t.Fatalf("votes %v\n%s", w.Gateway.Votes, r.Err)
 	}
 	diff, program := strings.Index(r.Err, "  +#!/bin/sh"), strings.Index(r.Err, "\nprogram ")
-	if diff < 0 || program < diff || !strings.Contains(r.Err, "Protected paths: .git/hooks/pre-commit") || strings.Count(r.Err, "+#!/bin/sh") != 1 {
+	if diff < 0 || program < diff || !strings.Contains(r.Err, "Protected paths: .git/hooks/pre-commit") || strings.Count(r.Err, "+#!/bin/sh") != 2 { // in brief, and in full
 		t.Errorf("the prompt is\n%s", r.Err)
 	}
 	w.Gateway.Change(func() { w.Gateway.Approvals[clitest.ApprovalID] = changesApproval() })
@@ -286,7 +286,7 @@ func TestPromptIsWholeAndVisible(t *testing.T) {
 	w := clitest.NewWorld(t)
 	w.Env["NO_COLOR"] = "1"
 	w.Gateway.Asks(v, clitest.Finished("succeeded", "", `{}`))
-	prompt := w.With(clitest.Typing("o\n"), "call", "process.run")
+	prompt := w.With(clitest.Typing("?\no\n"), "call", "process.run")
 	w.Want(prompt, 0)
 	w.Gateway.Approvals[clitest.ApprovalID] = v
 	terminal := printer.Streams{OutTerminal: true, ErrTerminal: true, Width: 80}

@@ -71,6 +71,7 @@ const voteQuestion = `
   t TIME [exact|...]      allow for a time, such as t 30m
   d REASON                deny
   l                       leave it pending
+  ?                       show all of it: arguments, program, files, notes
 `
 
 // AskVote asks until the answer can be read. The call stands once more right
@@ -81,6 +82,10 @@ func AskVote(ctx context.Context, a *client.App, about *palyrav1.Approval) (Vote
 		line, err := a.Ask(ctx, question)
 		if err != nil {
 			return Vote{}, err
+		}
+		if strings.TrimSpace(line) == "?" {
+			Show(a, about)
+			continue
 		}
 		v, err := parseVote(line)
 		if err == nil {
