@@ -3,15 +3,19 @@ package calls_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"strings"
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
+
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/clitest"
 	"palyra/internal/cli/invocation"
 	"palyra/internal/cli/printer"
+	"palyra/internal/reason"
 )
 
 // TestCallPrintsTheResultAlone: stdout is the result, byte for byte.
@@ -452,5 +456,22 @@ func TestOwnCall(t *testing.T) {
 				t.Errorf("%d votes\n%s", len(w.Gateway.Votes), r.Err)
 			}
 		})
+	}
+}
+
+// TestCallWithTheGatewayAway: what is wrong is the connection, whatever the
+// arguments look like without the tool's schema.
+func TestCallWithTheGatewayAway(t *testing.T) {
+	w := clitest.NewWorld(t)
+	w.Gateway.Change(func() { w.Gateway.Fail = connect.NewError(connect.CodeUnavailable, errors.New("down")) })
+	r := w.Run("call", "process.run", "argv=git", "argv=status")
+	w.Want(r, reason.Lookup(reason.NotConnected).Exit)
+	if strings.Contains(r.Err, "DUPLICATE_KEY") {
+		t.Errorf("says %s", r.Err)
+	}
+	// The control: with the gateway there, the arguments are what is wrong.
+	w.Gateway.Change(func() { w.Gateway.Fail = nil })
+	if r := w.Run("call", "process.run", "argv=git", "argv=status"); !strings.Contains(r.Err, "DUPLICATE_KEY") {
+		t.Errorf("says %s", r.Err)
 	}
 }
