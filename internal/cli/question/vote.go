@@ -171,7 +171,8 @@ func severalUsers(ctx context.Context, g *client.Gateway) bool {
 	reply, err := g.Access.ListMembers(ctx, &palyrav1.ListMembersRequest{})
 	users := 0
 	for _, m := range reply.GetMembers() {
-		if strings.HasPrefix(m.GetPrincipal(), "user:") && !m.GetDisabled() {
+		answers := slices.ContainsFunc(m.GetRoles(), func(role string) bool { return role != "agent" })
+		if strings.HasPrefix(m.GetPrincipal(), "user:") && !m.GetDisabled() && answers {
 			users++
 		}
 	}
