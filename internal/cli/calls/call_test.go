@@ -50,7 +50,7 @@ func TestCallFormats(t *testing.T) {
 	if table.Out != "line one\nline two\n" {
 		t.Errorf("stdout %q", table.Out)
 	}
-	if want := "warn\nsucceeded, exit code 2, 1.5s, attestation 01ATTESTATION0000000000000 (journal 42)\n"; table.Err != want {
+	if want := "warn\nended, exit code 2, 1.5s, attestation 01ATTESTATION0000000000000 (journal 42)\n"; table.Err != want {
 		t.Errorf("stderr %q, want %q", table.Err, want)
 	}
 	if r := w.Run("call", "process.run", "-o", "name"); r.Out != "01PROPOSAL0000000000000000\n" {
@@ -105,7 +105,7 @@ func TestReadableInAPipe(t *testing.T) {
 		if r.Out != "one\ntwo\n" {
 			t.Errorf("%s: stdout %q", name, r.Out)
 		}
-		if want := "warning: x\nsucceeded, exit code 3, 1.5s"; !strings.HasPrefix(r.Err, want) || strings.Count(r.Err, "\n") != 2 {
+		if want := "warning: x\nended, exit code 3, 1.5s"; !strings.HasPrefix(r.Err, want) || strings.Count(r.Err, "\n") != 2 {
 			t.Errorf("%s: stderr %q", name, r.Err)
 		}
 	}
