@@ -1,7 +1,9 @@
 package question
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -35,9 +37,12 @@ func Brief(a *client.App, v *palyrav1.Approval) string {
 	if !aboutChanges(v) {
 		p.Block("differs from the last allowed call", briefly(differencesInBrief(prompt), differenceRoom))
 	}
-	if prompt.GetDiff() != "" {
-		room := briefLines - strings.Count(p.String(), "\n") - 1
+	room := briefLines - strings.Count(p.String(), "\n") - 1
+	switch {
+	case prompt.GetDiff() != "":
 		p.Diff("change", briefly(strings.Split(strings.TrimSuffix(prompt.GetDiff(), "\n"), "\n"), room))
+	case len(prompt.GetArgv()) == 0: // of a program the command line says it
+		p.Block("arguments", briefly(argumentLines(prompt), room))
 	}
 	return p.String()
 }
@@ -50,6 +55,16 @@ func differencesInBrief(prompt *palyrav1.ApprovalPrompt) []string {
 		lines = append(lines, fmt.Sprintf("%s: %s, was %s", d.GetField(), d.GetIs(), d.GetWas()))
 	}
 	return lines
+}
+
+// argumentLines are the arguments as indented JSON, one line each where they are
+// short.
+func argumentLines(prompt *palyrav1.ApprovalPrompt) []string {
+	var b bytes.Buffer
+	if json.Indent(&b, argumentsOf(prompt), "", "  ") != nil {
+		return []string{string(argumentsOf(prompt))}
+	}
+	return strings.Split(string(printer.VisibleJSON(b.Bytes())), "\n")
 }
 
 func severity(v *palyrav1.Approval) string {

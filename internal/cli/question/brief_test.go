@@ -39,6 +39,14 @@ func TestQuestionFitsATerminal(t *testing.T) {
 	if strings.Contains(text, "line 199") {
 		t.Error("the question shows the whole change")
 	}
+	// Of a tool that neither runs a program nor changes a file, the arguments are shown.
+	plain := clitest.SomeApproval()
+	plain.Prompt.Diff, plain.Prompt.Argv, plain.Prompt.ArgumentsJson = "", nil, []byte(`{"to":"everybody@example.com"}`)
+	w = clitest.NewWorld(t)
+	w.Gateway.Asks(plain, clitest.Finished("succeeded", "", `{}`))
+	if r := w.With(clitest.Typing("o\n"), "--no-color", "call", "echo"); !strings.Contains(r.Err, `"to": "everybody@example.com"`) {
+		t.Errorf("the question lacks the arguments:\n%s", r.Err)
+	}
 	v.State = palyrav1.ApprovalState_APPROVAL_STATE_PENDING
 	w = clitest.NewWorld(t)
 	w.Gateway.Asks(v, clitest.Finished("succeeded", "", `{}`))
