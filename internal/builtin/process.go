@@ -135,7 +135,7 @@ func (t process) plan(c command) (tool.Plan, error) {
 		},
 		Facts: t.facts(c),
 		Preview: tool.Preview{
-			Summary: fmt.Sprintf("Run %s in %s:%s, %s, %s.", c.program.Path, c.name, c.cwd, t.network(c), c.access()),
+			Summary: t.summary(c),
 			Notes:   append(named.Notes, t.notes(c)...),
 		},
 		Subject: fmt.Sprintf("%s:%s@%s", processName, c.program.Path, c.name),
@@ -155,17 +155,27 @@ func (t process) facts(c command) tool.Facts {
 // tier is the measured one; without a measurement no call gets this far.
 func (t process) tier() string { return cmp.Or(string(t.measured.Tier), string(sandbox.TierC)) }
 
-// access says in words what becomes of the workspace.
-func (c command) access() string {
+// summary is the command line, where it runs, and what is unusual about it:
+//
+//	git push --force in here, writing to the workspace itself, which may reach github.com:443 and nothing else
+func (t process) summary(c command) string {
+	text := commandLine(c.in.Argv, shownCommand) + " in " + c.name
+	if c.cwd != "." {
+		text += ":" + c.cwd
+	}
 	switch {
 	case c.in.DryRun:
-		return "on a copy of the workspace that is thrown away"
-	case c.mode == sandbox.CopyOnWrite:
-		return "on a copy of the workspace"
+		text += ", on a copy that is thrown away"
 	case c.mode == sandbox.Direct:
-		return "workspace writable"
+		text += ", writing to the workspace itself"
 	}
-	return "workspace read-only"
+	if !t.offline(c) {
+		text += ", " + t.network(c)
+	}
+	if secrets := c.secrets(); len(secrets) > 0 {
+		text += ", with the secrets " + strings.Join(secrets, ", ")
+	}
+	return text
 }
 
 // notes are what the person who approves should know beside the operands.

@@ -277,12 +277,12 @@ func TestModes(t *testing.T) {
 		note   string
 		risk   int
 	}{
-		{"copy", nil, object{}, sandbox.CopyOnWrite, "on a copy of the workspace.", "reaches the workspace only if policy allows", riskProcess + riskCopy},
-		{"read only", nil, object{"read_only": true}, sandbox.ReadOnly, "workspace read-only.", "", riskProcess},
-		{"dry run", nil, object{"dry_run": true}, sandbox.CopyOnWrite, "on a copy of the workspace that is thrown away.", "Nothing that the program changes is committed", riskProcess},
-		{"direct", direct, object{}, sandbox.Direct, "workspace writable.", "may change any file of the workspace", riskProcess + riskDirect},
-		{"direct, read only", direct, object{"read_only": true}, sandbox.ReadOnly, "workspace read-only.", "", riskProcess},
-		{"direct, dry run", direct, object{"dry_run": true}, sandbox.CopyOnWrite, "on a copy of the workspace that is thrown away.", "Nothing that the program changes is committed", riskProcess},
+		{"copy", nil, object{}, sandbox.CopyOnWrite, "git in default", "reaches the workspace only if policy allows", riskProcess + riskCopy},
+		{"read only", nil, object{"read_only": true}, sandbox.ReadOnly, "git in default", "", riskProcess},
+		{"dry run", nil, object{"dry_run": true}, sandbox.CopyOnWrite, "git in default, on a copy that is thrown away", "Nothing that the program changes is committed", riskProcess},
+		{"direct", direct, object{}, sandbox.Direct, "git in default, writing to the workspace itself", "may change any file of the workspace", riskProcess + riskDirect},
+		{"direct, read only", direct, object{"read_only": true}, sandbox.ReadOnly, "git in default", "", riskProcess},
+		{"direct, dry run", direct, object{"dry_run": true}, sandbox.CopyOnWrite, "git in default, on a copy that is thrown away", "Nothing that the program changes is committed", riskProcess},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			b, r, _ := processBench(t, row.change)
@@ -292,7 +292,7 @@ func TestModes(t *testing.T) {
 			if plan.Facts.WorkspaceMode != string(row.mode) || plan.Facts.Risk != row.risk || !strings.Contains(plan.Binding.SandboxProfile, " workspace="+string(row.mode)+" ") {
 				t.Errorf("facts %+v, profile %q", plan.Facts, plan.Binding.SandboxProfile)
 			}
-			if !strings.HasSuffix(plan.Preview.Summary, row.says) || !strings.Contains(notes, row.note) {
+			if plan.Preview.Summary != row.says || !strings.Contains(notes, row.note) {
 				t.Errorf("summary %q, notes %q", plan.Preview.Summary, notes)
 			}
 			if strings.Contains(notes, "may change any file") != (row.mode == sandbox.Direct) {

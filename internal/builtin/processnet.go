@@ -129,14 +129,12 @@ func (t process) reach(c command) []string {
 	return append([]string{t.policy.Egress.String()}, lines...)
 }
 
-// network says in words what the program can reach.
+// network says in words what a program can reach that is not offline.
 func (t process) network(c command) string {
-	switch {
-	case t.offline(c):
-		return "offline"
-	case t.policy.Egress == egress.Strict:
+	switch t.policy.Egress {
+	case egress.Strict:
 		return "which may reach " + egress.Named(c.hosts) + " and nothing else"
-	case t.policy.Egress == egress.Preflight:
+	case egress.Preflight:
 		return "with the network of the machine, its hosts checked before the start only"
 	}
 	return "with the unrestricted network of the machine"

@@ -105,7 +105,7 @@ func TestNetworkIsSaid(t *testing.T) {
 		attested, level, summary, note string
 		risk                           int
 	}{
-		egress.Strict:       {"strict", sandbox.LevelStrict, ", offline, ", "", riskProcess}, // nothing is allowed
+		egress.Strict:       {"strict", sandbox.LevelStrict, "git in default", "", riskProcess}, // nothing is allowed
 		egress.Preflight:    {"preflight", sandbox.LevelPreflight, "its hosts checked before the start only", "nothing holds the program to them", riskProcess + riskNetwork},
 		egress.Unrestricted: {"unrestricted", sandbox.LevelNone, "the unrestricted network of the machine", "nothing bounds what it sends", riskProcess + riskNetwork},
 	} {
@@ -160,14 +160,14 @@ func TestStrictHosts(t *testing.T) {
 		notes   []string
 	}{
 		{"all that is allowed", nil, all, slices.Concat([]string{"strict"}, all, []string{deny, inspect, secret, budget}),
-			", which may reach *.example.org:80, 10.0.0.7:5432, api.example.org:443, db.test:5432 and nothing else, ",
+			", which may reach *.example.org:80, 10.0.0.7:5432, api.example.org:443, db.test:5432 and nothing else, with the secrets token",
 			[]string{"at most 1000 bytes", "Requests to api.example.org:443 are looked into: method GET, path /repos/**.", "may use the secret token in the header Authorization, for api.example.org:443 alone"}},
 		{"some of it", []string{"WWW.example.org:80", "www.example.org.:80"}, []string{"www.example.org:80"},
 			[]string{"strict", "www.example.org:80", deny, "unlock 10.0.0.7:5432", budget},
-			", which may reach www.example.org:80 and nothing else, ", []string{"at most 1000 bytes"}},
+			"git in default, which may reach www.example.org:80 and nothing else", []string{"at most 1000 bytes"}},
 		{"a name of an address that is allowed", []string{"db.test:5432"}, []string{"db.test:5432"},
 			[]string{"strict", "db.test:5432", deny, "unlock 10.0.0.7:5432", budget}, "db.test:5432 and nothing else", nil},
-		{"offline", []string{}, nil, []string{"strict"}, ", offline, ", nil},
+		{"offline", []string{}, nil, []string{"strict"}, "git in default", nil},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			b, r, _ := processBench(t, strictly)

@@ -80,6 +80,10 @@ func (s *Service) checkMember(m access.Member) error {
 		if !m.Owner.IsZero() {
 			return reason.Errorf(reason.InvalidInput, "%s is a user and has no owner", m.Principal)
 		}
+		if slices.Contains(m.Roles, access.RoleAgent) {
+			return reason.Errorf(reason.InvalidInput, "%s would be a user with the role of agents: as a second user, nobody could answer for their own calls any more", m.Principal).
+				WithRemedy("Say whose agent it is: `palyrad operator add %s --role agent --owner USER`.", m.Principal.Name)
+		}
 		return nil
 	case access.KindAgent:
 		return s.checkAgent(m)

@@ -104,6 +104,7 @@ func TestAddMember(t *testing.T) {
 		"no role":             {identity.Daemon(), "x", user, nil, none, csr(t), reason.InvalidInput},
 		"unknown role":        {identity.Daemon(), "x", user, []access.Role{"root"}, none, csr(t), reason.InvalidInput},
 		"owner of a user":     {identity.Daemon(), "x", user, operator, access.User("alice"), csr(t), reason.InvalidInput},
+		"a user as an agent":  {identity.Daemon(), "x", user, []access.Role{access.RoleAgent}, none, csr(t), reason.InvalidInput},
 		"agent without owner": {identity.Daemon(), "x", agent, []access.Role{access.RoleAgent}, none, csr(t), reason.InvalidInput},
 		"agent of an agent":   {identity.Daemon(), "x", agent, []access.Role{access.RoleAgent}, access.Agent("bot"), csr(t), reason.InvalidInput},
 		"agent that decides":  {identity.Daemon(), "x", agent, operator, access.User("alice"), csr(t), reason.InvalidInput},

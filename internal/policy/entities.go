@@ -22,7 +22,9 @@ type directory struct {
 	// keys are the index keys of each entity; see requestKeys.
 	keys    map[types.EntityUID][]types.EntityUID
 	members map[access.Principal]access.Member
-	// deciders are the enabled users, sorted by name.
+	// deciders are the enabled users with a role beside that of agents, sorted by
+	// name. Who holds no other can answer nothing, and must not count as the second
+	// person without whom nobody answers for their own calls.
 	deciders []access.Member
 }
 
@@ -120,7 +122,7 @@ func stringSet[T ~string](list []T) types.Set {
 func (d *directory) addMembers(cfg Config) {
 	for _, m := range cfg.Members {
 		d.members[m.Principal] = m
-		if m.Principal.Kind == access.KindUser && !m.Disabled {
+		if m.Principal.Kind == access.KindUser && !m.Disabled && slices.ContainsFunc(m.Roles, func(r access.Role) bool { return r != access.RoleAgent }) {
 			d.deciders = append(d.deciders, m)
 		}
 	}

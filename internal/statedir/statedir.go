@@ -109,8 +109,9 @@ func lockHolder(file *os.File) string {
 	return "palyrad"
 }
 
-// Release lets the next palyrad take the directory.
-func (l *Lock) Release() error { return l.file.Close() }
+// Release lets the next palyrad take the directory, at once: a child that was
+// forked and has not yet executed its program still holds the file open.
+func (l *Lock) Release() error { return errors.Join(unlockFile(l.file), l.file.Close()) }
 
 // Unwritable adds a remedy to err when a start failed by an error of the operating
 // system, such as a full disk. The remedy is to mend that and start again: files

@@ -26,7 +26,7 @@ var approvalListing = printer.Listing{
 	Columns: []string{"ID", "STATE", "SEVERITY", "LEFT", "FOR", "SUMMARY"},
 	Wide:    []string{"BY", "TOOL", "SUBJECT", "CREATED", "DIGEST", "MISSING"},
 	Empty:   "no approvals",
-	Drop:    []string{"SEVERITY", "FOR"},
+	Drop:    []string{"SEVERITY", "FOR", "STATE"},
 }
 
 // Command is `palyra approvals`.

@@ -17,6 +17,9 @@ import (
 type decideFlags struct {
 	allow, match, digest, reason, ttl string
 	deny, sure                        bool
+	// brief shows the approval in brief, and askReason asks for the reason of a
+	// no, as the commands whose name is the answer do.
+	brief, askReason bool
 }
 
 func (a *app) approvalsDecide() *cobra.Command {
@@ -36,21 +39,27 @@ func (a *app) approvalsDecide() *cobra.Command {
 			return a.decide(cmd.Context(), given[0], f)
 		},
 	}
+	f.yesFlags(c)
 	flags := c.Flags()
-	flags.StringVar(&f.allow, "allow", "", "say yes: once, session or timeboxed")
-	flags.StringVar(&f.ttl, "for", "", "how long a timeboxed yes holds: 1m to 7d")
-	flags.StringVar(&f.match, "match", "", "which calls a session or timeboxed yes covers: exact (default), subject or tool")
 	flags.StringVar(&f.digest, "digest", "", "the call digest you saw; required without a terminal")
 	flags.BoolVar(&f.deny, "deny", false, "say no")
 	flags.StringVar(&f.reason, "reason", "", "why; required with --deny")
 	flags.BoolVar(&f.sure, "yes", false, "in a terminal: do not ask to confirm")
+	return c
+}
+
+// yesFlags are those of a yes.
+func (f *decideFlags) yesFlags(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringVar(&f.allow, "allow", "", "say yes: once, session or timeboxed")
+	flags.StringVar(&f.ttl, "for", "", "how long a timeboxed yes holds: 1m to 7d")
+	flags.StringVar(&f.match, "match", "", "which calls a session or timeboxed yes covers: exact (default), subject or tool")
 	complete := func(values ...string) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
 	}
 	_ = c.RegisterFlagCompletionFunc("allow", complete("once", "session", "timeboxed"))
 	_ = c.RegisterFlagCompletionFunc("match", complete("exact", "subject", "tool"))
 	_ = c.RegisterFlagCompletionFunc("for", complete("10m", "30m", "2h", "1d"))
-	return c
 }
 
 // vote reads the flags; given is false when they hold no answer.
@@ -60,6 +69,8 @@ func (f decideFlags) vote() (v question.Vote, given bool, err error) {
 		return question.Vote{}, false, command.Usage("--allow and --deny exclude each other")
 	case f.deny && (f.ttl != "" || f.match != ""):
 		return question.Vote{}, false, command.Usage("--for and --match belong to --allow")
+	case f.askReason:
+		return question.Vote{}, true, nil
 	case f.deny:
 		v = question.Vote{Reason: f.reason}
 		return v, true, v.Check()
@@ -133,17 +144,29 @@ func (a *app) decideSeen(ctx context.Context, g *client.Gateway, id string, v qu
 		return question.Vote{}, "", reason.Errorf(reason.DigestMismatch, "the call that waits is another than the one of --digest").
 			WithField("waiting", shown.GetCallDigest()).WithField("given", f.digest)
 	}
-	question.Show(a.App, shown)
+	if f.brief {
+		_, _ = a.Err.Write([]byte(question.Brief(a.App, shown) + printer.VisibleLine(question.Summary(shown)) + "\n"))
+	} else {
+		question.Show(a.App, shown)
+	}
+	if f.askReason {
+		if v.Reason, err = a.Ask(ctx, "why not> "); err != nil {
+			return v, "", err
+		}
+		if err := v.Check(); err != nil {
+			return v, "", err
+		}
+	}
 	if !given {
 		v, err = question.AskVote(ctx, a.App, shown)
 		return v, shown.GetCallDigest(), err
 	}
-	return v, shown.GetCallDigest(), a.confirmVote(ctx, v, f.sure)
+	return v, shown.GetCallDigest(), a.confirmVote(ctx, shown, v, f.sure)
 }
 
 // confirmVote asks whether the vote given as flags stands, now that the call
 // was shown.
-func (a *app) confirmVote(ctx context.Context, v question.Vote, sure bool) error {
+func (a *app) confirmVote(ctx context.Context, shown *palyrav1.Approval, v question.Vote, sure bool) error {
 	if sure {
 		return nil
 	}
@@ -151,7 +174,11 @@ func (a *app) confirmVote(ctx context.Context, v question.Vote, sure bool) error
 	if v.Allow {
 		word = "allow"
 	}
-	answer, err := a.Ask(ctx, "type "+word+" to confirm> ")
+	ask := "type " + word + " to confirm, ? to see all of it> "
+	answer, err := a.Ask(ctx, ask)
+	for ; err == nil && answer == "?"; answer, err = a.Ask(ctx, ask) {
+		question.Show(a.App, shown)
+	}
 	if err != nil {
 		return err
 	}

@@ -73,7 +73,11 @@ func (a *app) call(ctx context.Context, toolName string, members []string, f cal
 		return err
 	}
 	if len(members) > 0 {
-		if input, err = invocation.InputFrom(members, invocation.SchemaOf(ctx, g, toolName)); err != nil {
+		schema, err := invocation.SchemaOf(ctx, g, toolName)
+		if err != nil {
+			return err
+		}
+		if input, err = invocation.InputFrom(members, schema); err != nil {
 			return err
 		}
 	}

@@ -3,15 +3,19 @@ package calls_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"strings"
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
+
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/clitest"
 	"palyra/internal/cli/invocation"
 	"palyra/internal/cli/printer"
+	"palyra/internal/reason"
 )
 
 // TestCallPrintsTheResultAlone: stdout is the result, byte for byte.
@@ -46,7 +50,7 @@ func TestCallFormats(t *testing.T) {
 	if table.Out != "line one\nline two\n" {
 		t.Errorf("stdout %q", table.Out)
 	}
-	if want := "warn\nsucceeded, exit code 2, 1.5s, attestation 01ATTESTATION0000000000000 (journal 42)\n"; table.Err != want {
+	if want := "warn\nended, exit code 2, 1.5s, attestation 01ATTESTATION0000000000000 (journal 42)\n"; table.Err != want {
 		t.Errorf("stderr %q, want %q", table.Err, want)
 	}
 	if r := w.Run("call", "process.run", "-o", "name"); r.Out != "01PROPOSAL0000000000000000\n" {
@@ -101,7 +105,7 @@ func TestReadableInAPipe(t *testing.T) {
 		if r.Out != "one\ntwo\n" {
 			t.Errorf("%s: stdout %q", name, r.Out)
 		}
-		if want := "warning: x\nsucceeded, exit code 3, 1.5s"; !strings.HasPrefix(r.Err, want) || strings.Count(r.Err, "\n") != 2 {
+		if want := "warning: x\nended, exit code 3, 1.5s"; !strings.HasPrefix(r.Err, want) || strings.Count(r.Err, "\n") != 2 {
 			t.Errorf("%s: stderr %q", name, r.Err)
 		}
 	}
@@ -205,13 +209,13 @@ func TestAnswerForChanges(t *testing.T) {
 			&palyrav1.CallToolResponse{Event: &palyrav1.CallToolResponse_ApprovalResolved{ApprovalResolved: &palyrav1.ApprovalResolved{ApprovalId: clitest.ApprovalID, State: palyrav1.ApprovalState_APPROVAL_STATE_ALLOWED}}},
 			clitest.Finished("succeeded", "", `{}`))
 	}
-	r := w.With(clitest.Typing("o\n"), "--no-color", "call", "process.run")
+	r := w.With(clitest.Typing("?\no\n"), "--no-color", "call", "process.run")
 	w.Want(r, 0)
 	if len(w.Gateway.Votes) != 1 || !w.Gateway.Votes[0].GetAllow() || w.Gateway.Votes[0].GetShownDigest() != v.GetCallDigest() {
 		t.Fatalf("votes %v\n%s", w.Gateway.Votes, r.Err)
 	}
 	diff, program := strings.Index(r.Err, "  +#!/bin/sh"), strings.Index(r.Err, "\nprogram ")
-	if diff < 0 || program < diff || !strings.Contains(r.Err, "Protected paths: .git/hooks/pre-commit") || strings.Count(r.Err, "+#!/bin/sh") != 1 {
+	if diff < 0 || program < diff || !strings.Contains(r.Err, "Protected paths: .git/hooks/pre-commit") || strings.Count(r.Err, "+#!/bin/sh") != 2 { // in brief, and in full
 		t.Errorf("the prompt is\n%s", r.Err)
 	}
 	w.Gateway.Change(func() { w.Gateway.Approvals[clitest.ApprovalID] = changesApproval() })
@@ -286,7 +290,7 @@ func TestPromptIsWholeAndVisible(t *testing.T) {
 	w := clitest.NewWorld(t)
 	w.Env["NO_COLOR"] = "1"
 	w.Gateway.Asks(v, clitest.Finished("succeeded", "", `{}`))
-	prompt := w.With(clitest.Typing("o\n"), "call", "process.run")
+	prompt := w.With(clitest.Typing("?\no\n"), "call", "process.run")
 	w.Want(prompt, 0)
 	w.Gateway.Approvals[clitest.ApprovalID] = v
 	terminal := printer.Streams{OutTerminal: true, ErrTerminal: true, Width: 80}
@@ -452,5 +456,22 @@ func TestOwnCall(t *testing.T) {
 				t.Errorf("%d votes\n%s", len(w.Gateway.Votes), r.Err)
 			}
 		})
+	}
+}
+
+// TestCallWithTheGatewayAway: what is wrong is the connection, whatever the
+// arguments look like without the tool's schema.
+func TestCallWithTheGatewayAway(t *testing.T) {
+	w := clitest.NewWorld(t)
+	w.Gateway.Change(func() { w.Gateway.Fail = connect.NewError(connect.CodeUnavailable, errors.New("down")) })
+	r := w.Run("call", "process.run", "argv=git", "argv=status")
+	w.Want(r, reason.Lookup(reason.NotConnected).Exit)
+	if strings.Contains(r.Err, "DUPLICATE_KEY") {
+		t.Errorf("says %s", r.Err)
+	}
+	// The control: with the gateway there, the arguments are what is wrong.
+	w.Gateway.Change(func() { w.Gateway.Fail = nil })
+	if r := w.Run("call", "process.run", "argv=git", "argv=status"); !strings.Contains(r.Err, "DUPLICATE_KEY") {
+		t.Errorf("says %s", r.Err)
 	}
 }

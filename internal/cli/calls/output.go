@@ -84,7 +84,7 @@ func (c *callRun) printResultYAML() error {
 }
 
 // printReadable prints what a program wrote as it is, each stream to its own,
-// and other results as indented JSON. A line about how it ended goes to
+// files and lists as text, and other results as indented JSON. A line about how it ended goes to
 // stderr.
 func (c *callRun) printReadable() error {
 	var r invocation.ProcessResult
@@ -98,6 +98,10 @@ func (c *callRun) printReadable() error {
 			}
 		}
 	case len(c.parts) > 0:
+		if readable, ok := invocation.Readable(c.parts); ok {
+			text = readable
+			break
+		}
 		var b bytes.Buffer
 		if json.Indent(&b, c.parts, "", "  ") != nil {
 			b.Reset()
@@ -116,13 +120,8 @@ func (c *callRun) printReadable() error {
 }
 
 func (c *callRun) ending(r invocation.ProcessResult) string {
-	parts := []string{c.last.GetOutcome()}
-	if r.ExitCode != nil {
-		parts = append(parts, fmt.Sprintf("exit code %d", *r.ExitCode))
-	}
-	if r.Signal != "" {
-		parts = append(parts, "signal "+r.Signal)
-	}
+	word, how := invocation.Ending(c.last.GetOutcome(), r)
+	parts := []string{word + how}
 	if r.IsProcess() && (r.Stdout.Truncated || r.Stderr.Truncated) {
 		parts = append(parts, "output cut")
 	}

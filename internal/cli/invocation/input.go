@@ -172,12 +172,17 @@ func (p Property) Read(name string, texts []string) (json.RawMessage, error) {
 	return json.RawMessage(texts[0]), nil
 }
 
-// SchemaOf returns the properties of a tool's input schema; nil when it cannot
-// be had, and then the gateway will say what is wrong.
-func SchemaOf(ctx context.Context, g *client.Gateway, name string) map[string]Property {
+// SchemaOf returns the properties of a tool's input schema. It has none for a
+// tool that is not listed, and for a caller who may not list tools: then the
+// gateway will say what is wrong. A gateway that cannot be asked is an error, and
+// not a tool without a schema, whose arguments would be read wrongly.
+func SchemaOf(ctx context.Context, g *client.Gateway, name string) (map[string]Property, error) {
 	reply, err := g.Calls.ListTools(ctx, &palyrav1.ListToolsRequest{})
 	if err != nil {
-		return nil
+		if client.Explain(nil, err).Code == reason.PermissionDenied {
+			return nil, nil
+		}
+		return nil, err
 	}
 	for _, t := range reply.GetTools() {
 		if t.GetName() != name {
@@ -187,10 +192,10 @@ func SchemaOf(ctx context.Context, g *client.Gateway, name string) map[string]Pr
 			Properties map[string]Property `json:"properties"`
 		}
 		if json.Unmarshal(t.GetInputSchemaJson(), &schema) == nil {
-			return schema.Properties
+			return schema.Properties, nil
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // NewKey is an idempotency key that nobody used.

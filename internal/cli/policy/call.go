@@ -63,7 +63,10 @@ func (a *app) describe(ctx context.Context, toolName string, members []string, f
 	}
 	g, err := a.Connect(ctx)
 	if err == nil && len(members) > 0 {
-		d.InputJson, err = invocation.InputFrom(members, invocation.SchemaOf(ctx, g, toolName))
+		var schema map[string]invocation.Property
+		if schema, err = invocation.SchemaOf(ctx, g, toolName); err == nil {
+			d.InputJson, err = invocation.InputFrom(members, schema)
+		}
 	}
 	return g, d, err
 }

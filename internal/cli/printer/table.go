@@ -116,6 +116,10 @@ func measure(rows [][]string) []int {
 // whole are the columns that are of no use when they are cut: ids and times.
 var whole = []string{"ID", "KEY", "SEQ", "SUBJECT", "AT", "LEFT", "ENDS", "CERTIFICATE ENDS", "REVOKED"}
 
+// roomy are columns that say what a row is about, with the width that others go
+// for.
+var roomy = map[string]int{"SUMMARY": 40}
+
 // fit makes rows, the header first, fit a terminal: columns that may be cut
 // are, then those that the listing can do without go, then the others are cut
 // to almost nothing. Ids and times stay whole, even if the row is then too long.
@@ -123,11 +127,11 @@ func (l Listing) fit(rows [][]string, limit int) (fitting [][]string, widths []i
 	for _, drop := range append([]string{""}, l.Drop...) {
 		rows = without(rows, drop)
 		widths = measure(rows)
-		if shrink(rows[0], widths, limit, MinimumCell) {
+		if shrink(rows[0], widths, limit, func(column string) int { return max(MinimumCell, roomy[column]) }) {
 			return rows, widths
 		}
 	}
-	shrink(rows[0], widths, limit, leastCell)
+	shrink(rows[0], widths, limit, func(string) int { return leastCell })
 	return rows, widths
 }
 
@@ -146,7 +150,7 @@ func without(rows [][]string, column string) [][]string {
 
 // shrink narrows the widest column that may be cut by one cell until the row
 // fits, and reports whether it does.
-func shrink(header []string, widths []int, limit, least int) bool {
+func shrink(header []string, widths []int, limit int, least func(column string) int) bool {
 	total := len(columnGap) * (len(widths) - 1)
 	for _, w := range widths {
 		total += w
@@ -154,7 +158,7 @@ func shrink(header []string, widths []int, limit, least int) bool {
 	for ; total > limit; total-- {
 		widest := -1
 		for i, w := range widths {
-			if w > least && !slices.Contains(whole, header[i]) && (widest < 0 || w > widths[widest]) {
+			if w > least(header[i]) && !slices.Contains(whole, header[i]) && (widest < 0 || w > widths[widest]) {
 				widest = i
 			}
 		}

@@ -51,11 +51,11 @@ func (q *Question) ApprovalID() string { return q.about.GetApprovalId() }
 // Done is closed once a vote was taken, or the approval is left to others.
 func (q *Question) Done() <-chan struct{} { return q.done }
 
-// Put shows the approval in full and asks in the background; close ends it.
+// Put shows the approval in brief and asks in the background; Close ends it.
 func (q *Question) Put(ctx context.Context) {
 	ctx, q.cancel = context.WithCancel(ctx)
 	q.done = make(chan struct{})
-	Show(q.a, q.about)
+	_, _ = q.a.Err.Write([]byte(Brief(q.a, q.about)))
 	go func() {
 		defer close(q.done)
 		q.answer(ctx)

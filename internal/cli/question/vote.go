@@ -71,6 +71,7 @@ const voteQuestion = `
   t TIME [exact|...]      allow for a time, such as t 30m
   d REASON                deny
   l                       leave it pending
+  ?                       show all of it: arguments, program, files, notes
 `
 
 // AskVote asks until the answer can be read. The call stands once more right
@@ -81,6 +82,10 @@ func AskVote(ctx context.Context, a *client.App, about *palyrav1.Approval) (Vote
 		line, err := a.Ask(ctx, question)
 		if err != nil {
 			return Vote{}, err
+		}
+		if strings.TrimSpace(line) == "?" {
+			Show(a, about)
+			continue
 		}
 		v, err := parseVote(line)
 		if err == nil {
@@ -166,7 +171,8 @@ func severalUsers(ctx context.Context, g *client.Gateway) bool {
 	reply, err := g.Access.ListMembers(ctx, &palyrav1.ListMembersRequest{})
 	users := 0
 	for _, m := range reply.GetMembers() {
-		if strings.HasPrefix(m.GetPrincipal(), "user:") && !m.GetDisabled() {
+		answers := slices.ContainsFunc(m.GetRoles(), func(role string) bool { return role != "agent" })
+		if strings.HasPrefix(m.GetPrincipal(), "user:") && !m.GetDisabled() && answers {
 			users++
 		}
 	}

@@ -198,17 +198,14 @@ func (s *runCalls) ended(c *runCall, r *palyrav1.ToolResult) []styledLine {
 	for _, note := range p.Notes {
 		lines = append(lines, s.line(c, linePart{nil, note}))
 	}
-	end := ""
-	if isProcess && p.ExitCode != nil {
-		end += fmt.Sprintf(", exit code %d", *p.ExitCode)
+	if !isProcess {
+		p = invocation.ProcessResult{}
 	}
-	if isProcess && p.Signal != "" {
-		end += ", signal " + p.Signal
-	}
+	word, end := invocation.Ending(r.GetOutcome(), p)
 	if d := r.GetDuration(); d != nil {
 		end += ", " + tidy(d.AsDuration())
 	}
-	outcome := linePart{s.style.State, r.GetOutcome()}
+	outcome := linePart{s.style.State, word}
 	if r.GetOutcome() == "succeeded" {
 		return append(lines, s.line(c, outcome, linePart{nil, end}))
 	}

@@ -228,13 +228,13 @@ func asking(r *clitest.Run) {
 	r.Turn("Done.")
 }
 
-// TestRunAnswerInPlace: the question shows the call in full, the vote goes over
-// the stream with the digest, and the run goes on.
+// TestRunAnswerInPlace: the question shows the call in full to who asks for it,
+// the vote goes over the stream with the digest, and the run goes on.
 func TestRunAnswerInPlace(t *testing.T) {
 	for typed, c := range map[string]struct {
 		answer string
 		allow  bool
-	}{"o\n": {"Done.", true}, "d not today\n": {"I was not allowed.", false}} {
+	}{"?\no\n": {"Done.", true}, "?\nd not today\n": {"I was not allowed.", false}} {
 		w := clitest.NewWorld(t)
 		w.Gateway.Runs.Script = asking
 		r := w.With(clitest.Typing(typed), "run", "x")

@@ -1,0 +1,75 @@
+package approvals_test
+
+import (
+	"strings"
+	"testing"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/clitest"
+)
+
+// TestApprove: one that waits is shown, and the yes is bound to the digest that
+// was shown.
+func TestApprove(t *testing.T) {
+	w := clitest.NewWorld(t)
+	w.Pending()
+	r := w.With(clitest.Typing("?\nallow\n"), "--no-color", "approve")
+	w.Want(r, 0)
+	shown := clitest.SomeApproval()
+	if len(w.Gateway.Votes) != 1 {
+		t.Fatalf("%d votes\n%s", len(w.Gateway.Votes), r.Err)
+	}
+	v := w.Gateway.Votes[0]
+	if !v.GetAllow() || v.GetShownDigest() != shown.GetCallDigest() || v.GetScope() != palyrav1.ApprovalScope_APPROVAL_SCOPE_ONCE {
+		t.Errorf("the vote is %v", v)
+	}
+	if i, j := strings.Index(r.Err, "why it asks"), strings.Index(r.Err, "sandbox_tier_c"); i < 0 || j < i {
+		t.Errorf("it was not shown in brief and then in full:\n%s", r.Err)
+	}
+}
+
+func TestDeny(t *testing.T) {
+	w := clitest.NewWorld(t)
+	w.Pending()
+	r := w.With(clitest.Typing("not today\ndeny\n"), "deny", clitest.ApprovalID)
+	w.Want(r, 0)
+	if len(w.Gateway.Votes) != 1 || w.Gateway.Votes[0].GetAllow() || w.Gateway.Votes[0].GetReason() != "not today" {
+		t.Errorf("votes %v\n%s", w.Gateway.Votes, r.Err)
+	}
+}
+
+// TestSeveralWait: they are listed, and nothing is chosen for the person.
+func TestSeveralWait(t *testing.T) {
+	w := clitest.NewWorld(t)
+	w.Pending()
+	other := clitest.SomeApproval()
+	other.ApprovalId, other.Prompt.Summary = "01APPROVA10000000000000001", "git push --force in demo"
+	w.Gateway.Approvals[other.ApprovalId] = other
+	r := w.With(clitest.Typing("allow\n"), "approve")
+	w.Want(r, 2)
+	if len(w.Gateway.Votes) != 0 || !strings.Contains(r.Err, "git push --force in demo") || !strings.Contains(r.Err, "  2  ") {
+		t.Errorf("%d votes\n%s", len(w.Gateway.Votes), r.Err)
+	}
+	second := w.With(clitest.Typing("allow\n"), "approve", "2")
+	w.Want(second, 0)
+	if len(w.Gateway.Votes) != 1 || !strings.Contains(second.Err, "type allow to confirm") {
+		t.Errorf("%d votes\n%s", len(w.Gateway.Votes), second.Err)
+	}
+	w.Want(w.With(clitest.Typing("allow\n"), "approve", "3"), 2)
+}
+
+// TestAnswerWithoutATerminal: the call that was seen is named, or nothing counts.
+func TestAnswerWithoutATerminal(t *testing.T) {
+	w := clitest.NewWorld(t)
+	w.Pending()
+	for _, args := range [][]string{{"approve"}, {"approve", "1"}, {"approve", clitest.ApprovalID}, {"deny", clitest.ApprovalID}, {"deny", "--reason", "x"}} {
+		w.Want(w.Run(args...), 2)
+	}
+	if len(w.Gateway.Votes) != 0 {
+		t.Error("a vote was sent")
+	}
+	w.Want(w.Run("approve", clitest.ApprovalID, "--digest", clitest.SomeApproval().GetCallDigest()), 0)
+	if len(w.Gateway.Votes) != 1 {
+		t.Error("no vote was sent")
+	}
+}

@@ -1,0 +1,60 @@
+package question_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/clitest"
+)
+
+// An ordinary question fits a terminal of 24 lines of 80 characters with the ways
+// to answer it, whatever would change; a question mark shows all of it.
+func TestQuestionFitsATerminal(t *testing.T) {
+	v := clitest.SomeApproval()
+	var diff strings.Builder
+	for i := range 200 {
+		fmt.Fprintf(&diff, "+line %d%s\n", i, strings.Repeat(" long", 40))
+	}
+	v.Prompt.Diff = diff.String()
+	w := clitest.NewWorld(t)
+	w.Gateway.Asks(v, clitest.Finished("succeeded", "", `{}`))
+	brief := w.With(clitest.Typing("o\n"), "--no-color", "call", "process.run")
+	w.Want(brief, 0)
+	text, _, found := strings.Cut(brief.Err[strings.Index(brief.Err, "\n"+v.GetPrompt().GetTitle()):], "answer> ")
+	if n := strings.Count(text, "\n") + 1; !found || n > 24 {
+		t.Errorf("%d lines:\n%s", n, text)
+	}
+	for line := range strings.Lines(text) {
+		if len([]rune(strings.TrimSuffix(line, "\n"))) > 80 {
+			t.Errorf("too wide: %s", line)
+		}
+	}
+	for _, want := range []string{"policy sensitive.ask", "+line 0", "more lines: ?"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the question lacks %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "line 199") {
+		t.Error("the question shows the whole change")
+	}
+	// Of a tool that neither runs a program nor changes a file, the arguments are shown.
+	plain := clitest.SomeApproval()
+	plain.Prompt.Diff, plain.Prompt.Argv, plain.Prompt.ArgumentsJson = "", nil, []byte(`{"to":"everybody@example.com"}`)
+	w = clitest.NewWorld(t)
+	w.Gateway.Asks(plain, clitest.Finished("succeeded", "", `{}`))
+	if r := w.With(clitest.Typing("o\n"), "--no-color", "call", "echo"); !strings.Contains(r.Err, `"to": "everybody@example.com"`) {
+		t.Errorf("the question lacks the arguments:\n%s", r.Err)
+	}
+	v.State = palyrav1.ApprovalState_APPROVAL_STATE_PENDING
+	w = clitest.NewWorld(t)
+	w.Gateway.Asks(v, clitest.Finished("succeeded", "", `{}`))
+	full := w.With(clitest.Typing("?\no\n"), "--no-color", "call", "process.run")
+	w.Want(full, 0)
+	for _, want := range []string{"line 199", v.GetCallDigest(), "/usr/bin/git"} {
+		if !strings.Contains(full.Err, want) {
+			t.Errorf("the full question lacks %q", want)
+		}
+	}
+}
