@@ -16,9 +16,11 @@ import (
 // with those an ordinary call fits a terminal of 24 lines.
 const briefLines = 14
 
-// The lines of reasons and of differences; what would change has the rest.
+// The lines of reasons, where something would change and where nothing does, and
+// of differences; what would change has the rest.
 const (
 	whyRoom        = 2
+	whyAlone       = 5
 	differenceRoom = 2
 )
 
@@ -33,7 +35,11 @@ func Brief(a *client.App, v *palyrav1.Approval) string {
 	p.Field("asked by", cell(askedBy(v)))
 	p.Field("severity", severity(v)+", "+strings.TrimPrefix(a.Relative(v.GetExpiresAt()), "in ")+" left")
 	p.Field("not shown", cell(strings.Join(prompt.GetRedacted(), " ")))
-	p.Block("why it asks", briefly(whyLines(prompt), whyRoom))
+	why := whyRoom
+	if prompt.GetDiff() == "" {
+		why = whyAlone
+	}
+	p.Block("why it asks", briefly(whyLines(prompt), why))
 	if !aboutChanges(v) {
 		p.Block("differs from the last allowed call", briefly(differencesInBrief(prompt), differenceRoom))
 	}
@@ -83,7 +89,7 @@ func briefly(lines []string, room int) string {
 		b.WriteString(printer.Clip(printer.VisibleText(line), printer.PageWidth-2) + "\n")
 	}
 	if left := len(lines) - len(kept); left > 0 {
-		fmt.Fprintf(&b, "%d more lines: ?\n", left)
+		fmt.Fprintf(&b, "%d more lines: type ?\n", left)
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }

@@ -31,7 +31,7 @@ func TestQuestionFitsATerminal(t *testing.T) {
 			t.Errorf("too wide: %s", line)
 		}
 	}
-	for _, want := range []string{"policy sensitive.ask", "+line 0", "more lines: ?"} {
+	for _, want := range []string{"policy sensitive.ask", "+line 0", "more lines: type ?"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the question lacks %q:\n%s", want, text)
 		}
