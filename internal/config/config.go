@@ -14,7 +14,7 @@ import (
 
 // Config is the effective configuration. The struct tags are the names of the
 // keys; a field with the tag `path:"true"` holds a file name, in which a
-// leading "~/" is the home directory.
+// leading "~" is the home directory, alone or before a slash.
 type Config struct {
 	// StateDir holds keys, journal and blobs; palyrad makes it with mode 0700.
 	StateDir string `toml:"state_dir" path:"true"`

@@ -260,7 +260,7 @@ func (m machine) fill(c *Config, path string, origins Origins) {
 	}
 }
 
-// expand replaces a leading "~/" in every path.
+// expand replaces "~", alone or before a slash, in every path.
 func (m machine) expand(c *Config, keys []key) {
 	for _, k := range keys {
 		if k.path {
@@ -279,7 +279,8 @@ func (m machine) expand(c *Config, keys []key) {
 }
 
 func (m machine) tilde(path string) string {
-	if rest, ok := strings.CutPrefix(path, "~/"); ok && m.home != "" {
+	rest, ok := strings.CutPrefix(path, "~")
+	if ok && m.home != "" && (rest == "" || rest[0] == '/') {
 		return filepath.Join(m.home, rest)
 	}
 	return path
