@@ -2,7 +2,7 @@ package main
 
 import (
 	"errors"
-	"fmt"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -27,12 +27,22 @@ func pin(dir string, operands []inside.Operand, bytes int) (unpinned []int, err 
 		case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
 			unpinned = append(unpinned, i)
 		case err != nil:
-			return nil, fail(inside.StepOperands, fmt.Errorf("%q: %w", o.Path, err))
+			return nil, fail(inside.StepOperands, &operandError{o.Path, err})
 		}
 		at += o.Size
 	}
 	return unpinned, nil
 }
+
+// operandError names the operand. Package fmt would make this program a tenth larger.
+type operandError struct {
+	path string
+	err  error
+}
+
+func (e *operandError) Error() string { return strconv.Quote(e.path) + ": " + e.err.Error() }
+
+func (e *operandError) Unwrap() error { return e.err }
 
 func overwrite(root int, o inside.Operand, bytes int, at int64, chunk []byte) error {
 	fd, err := openOperand(root, o)
