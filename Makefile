@@ -7,12 +7,15 @@ MAKEFLAGS   += --no-builtin-rules
 
 GO       ?= go
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# Go records these two by itself, but not in a git worktree.
+COMMIT   ?= $(shell git rev-parse HEAD 2>/dev/null)
+COMMIT_DATE ?= $(shell TZ=UTC git show -s --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ HEAD 2>/dev/null)
 TOOLS    := $(CURDIR)/.tools
-INITBIN  := internal/sandbox/jail/initbin/palyra-init
+INITBIN  := internal/sandbox/jail/initbin/palyra-init.gz
 # palyrad embeds the sandbox helper only under this tag, so that a plain
 # `go build ./...` needs nothing built before it.
 TAGS     := palyrainit
-LDFLAGS  := -s -w -X palyra/internal/version.stamp=$(VERSION)
+LDFLAGS  := -s -w -X palyra/internal/version.stamp=$(VERSION) -X palyra/internal/version.commit=$(COMMIT) -X palyra/internal/version.date=$(COMMIT_DATE)
 FUZZTIME ?= 10s
 TIME     ?= 30s
 SEED     ?=
@@ -24,30 +27,44 @@ BENCH    ?= .
 BENCHTIME ?= 1s
 BENCHFLAGS ?=
 PKG      ?= ./...
+# Where `make install` puts what it finds in BUILT.
+PREFIX   ?= /usr/local
+DESTDIR  ?=
+BUILT    ?= bin
 
 .PHONY: help
 help: ## Print this help
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z][a-z-]*:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+# What is built for another machine cannot be asked for its pages.
 .PHONY: build
-build: init ## Build bin/palyrad and bin/palyra (static, no cgo)
+build: init ## Build bin/palyrad and bin/palyra (static, no cgo), with man pages and completions
 	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -ldflags "$(LDFLAGS)" -o bin/palyrad ./cmd/palyrad
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/palyra ./cmd/palyra
+	@if [[ $$($(GO) env GOOS GOARCH) == "$$($(GO) env GOHOSTOS GOHOSTARCH)" ]]; then scripts/pages.sh bin; fi
 
-# The helper runs inside a Linux sandbox, whatever machine builds it.
+# The helper runs inside a Linux sandbox, whatever machine builds it. palyrad
+# carries it compressed; without name and time (-n), so that the same sources give
+# the same bytes.
 .PHONY: init
 init:
-	@mkdir -p $(dir $(INITBIN))
-	CGO_ENABLED=0 GOOS=linux $(GO) build -trimpath -ldflags "-s -w" -o $(INITBIN) ./cmd/palyra-init
+	@mkdir -p bin $(dir $(INITBIN))
+	CGO_ENABLED=0 GOOS=linux $(GO) build -trimpath -ldflags "-s -w" -o bin/palyra-init ./cmd/palyra-init
+	gzip -n -9 -c bin/palyra-init >$(INITBIN)
+
+# It depends on nothing, so that `sudo make install` runs no compiler.
+.PHONY: install
+install: ## Install what `make build` built (PREFIX=/usr/local, DESTDIR): programs, man pages, completions, systemd units
+	PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install.sh '$(BUILT)'
 
 .PHONY: demo
 demo: deps-demo build ## Install what is missing, build, and drive real calls from proposal to attestation (DEMO_APPROVE=allow|deny)
 	scripts/demo.sh
 
 .PHONY: test
-test: deps-test init ## Install what is missing and run every test, with the race detector
+test: deps-test init ## Install what is missing and run every test, in tiers with a budget of time each
 	@mkdir -p $(dir $(MATRIX))
-	PALYRA_ATTACK_MATRIX=$(MATRIX) GO="$(GO)" TAGS=$(TAGS) scripts/host-unchanged.sh scripts/test.sh $(PKG)
+	TEST_PALYRA_ATTACK_MATRIX=$(MATRIX) GO="$(GO)" TAGS=$(TAGS) scripts/host-unchanged.sh scripts/test.sh $(PKG)
 	@if [[ '$(PKG)' == ./... && -f $(MATRIX) ]]; then cat $(MATRIX); fi
 
 # Tests run as root too: a script compares the machine's /etc and /dev/null with
@@ -68,7 +85,7 @@ check-format: ## Fail when gofmt would change a file
 .PHONY: check-vet
 check-vet: ## Run go vet, with and without the embedded helper
 	$(GO) vet ./...
-	if [[ -x $(INITBIN) ]]; then $(GO) vet -tags $(TAGS) ./...; fi
+	if [[ -f $(INITBIN) ]]; then $(GO) vet -tags $(TAGS) ./...; fi
 
 .PHONY: check-lint
 check-lint: tools ## Run golangci-lint and buf lint
@@ -135,7 +152,7 @@ fuzz: ## Run each fuzz target for FUZZTIME (10s)
 # control and the judge's own test run first.
 .PHONY: fuzz-facts
 fuzz-facts: deps-test init ## Change the workspace between every two stages of calls of every tool (TIME=30s, SEED=n repeats a run)
-	cd test/facts && PALYRA_FACTS_TIME=$(TIME) PALYRA_FACTS_SEED=$(SEED) $(GO) test -tags $(TAGS) -timeout 0 -count=1
+	cd test/facts && TEST_PALYRA_FACTS_TIME=$(TIME) TEST_PALYRA_FACTS_SEED=$(SEED) $(GO) test -tags $(TAGS) -timeout 0 -count=1
 
 .PHONY: deps-demo
 deps-demo:
@@ -144,7 +161,7 @@ deps-demo:
 .PHONY: deps-test
 deps-test:
 	scripts/deps.sh bwrap=bubblewrap gcc=gcc /usr/include/stdio.h=libc6-dev git=git openssl=openssl python3=python3 strace=strace /usr/include/seccomp.h=libseccomp-dev \
-		mount=mount prlimit=util-linux unshare=util-linux curl=curl wget=wget node=nodejs npm=npm /usr/bin/python3=python3 /usr/bin/pip3=python3-pip
+		mount=mount prlimit=util-linux unshare=util-linux curl=curl wget=wget node=nodejs npm=npm /usr/bin/python3=python3 /usr/bin/pip3=python3-pip tmux=tmux setpriv=util-linux
 	GO="$(GO)" scripts/tools.sh $(TOOLS) grpcurl
 
 .PHONY: clean

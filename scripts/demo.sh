@@ -4,7 +4,7 @@
 # here. Then it verifies the evidence with no daemon running.
 #
 # In a terminal it asks you to approve a patch. Without one, DEMO_APPROVE=allow
-# or DEMO_APPROVE=deny answers (allow when it is not set).
+# or DEMO_APPROVE=deny answers (deny when it is not set: silence is no yes).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -31,7 +31,7 @@ trap 'echo; echo "interrupted; the demo leaves nothing behind"; exit 130' INT
 
 interactive=false
 if [[ -t 0 && -t 1 && -z ${DEMO_APPROVE:-} ]]; then interactive=true; fi
-approve=${DEMO_APPROVE:-allow}
+approve=${DEMO_APPROVE:-deny}
 case $approve in
   allow | deny) ;;
   *)

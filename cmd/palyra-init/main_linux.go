@@ -11,6 +11,7 @@ import (
 	"errors"
 	"os"
 	"runtime"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -40,7 +41,10 @@ func run(args []string) int {
 		unix.CloseOnExec(fd)
 	}
 	var spec inside.Spec
-	err := readSealed(inside.SpecFD, &spec)
+	err := dieFirst()
+	if err == nil {
+		err = readSealed(inside.SpecFD, &spec)
+	}
 	if err == nil {
 		switch stage {
 		case inside.StageOuter:
@@ -57,6 +61,21 @@ func run(args []string) int {
 	_ = send(failure(err))
 	return 125
 }
+
+// dieFirst has the kernel end this program, and all that come of it, before
+// anything else of the machine when memory runs out: before palyrad above all.
+func dieFirst() error {
+	fd, err := unix.Open(oomScore, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err == nil {
+		_, err = unix.Write(fd, []byte(strconv.Itoa(inside.DieFirst)))
+		unix.Close(fd)
+	}
+	return fail("asking to be ended first when memory runs out", err)
+}
+
+// oomScore is by how much this program is preferred as a victim
+// (proc_pid_oom_score_adj(5)).
+const oomScore = "/proc/self/oom_score_adj"
 
 // hold keeps the user namespace it was started in alive until its standard
 // input ends.

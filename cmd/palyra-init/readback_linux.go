@@ -24,6 +24,13 @@ func readBack(i inside.Inner, order inside.Order) (inside.Report, error) {
 	if err := readStatus(&r); err != nil {
 		return r, fail("reading back the status", err)
 	}
+	score, err := readFile(oomScore)
+	if err == nil {
+		r.OOMScore, err = strconv.Atoi(strings.TrimSpace(string(score)))
+	}
+	if err != nil {
+		return r, fail("reading back who is ended first", err)
+	}
 	for _, kind := range kinds {
 		inode, err := namespace(kind)
 		if err != nil {

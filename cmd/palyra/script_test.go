@@ -141,7 +141,7 @@ func operator(ts *testscript.TestScript, neg bool, args []string) {
 	cfg := load(ts)
 	cfg.Listen.API = ts.Getenv("PALYRA_ADDRESS")
 	_, err := daemon.AddOperator(context.Background(), cfg, daemon.NewOperator{
-		Name: args[0], Roles: []access.Role{access.Role(args[1])}, Dir: ts.MkAbs(args[0]),
+		Name: args[0], Roles: []access.Role{access.Role(args[1])}, Dir: ts.MkAbs(args[0]), AcceptLoss: true,
 	})
 	ts.Check(err)
 }

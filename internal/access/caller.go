@@ -67,12 +67,32 @@ type Member struct {
 	Owner    Principal `json:"owner"`
 	Roles    []Role    `json:"roles"`
 	Disabled bool      `json:"disabled"`
+	// NoDevice is true for a member all of whose devices were revoked. The Registry
+	// sets it from what it was told of devices, whatever a caller of Put says.
+	NoDevice bool `json:"no_device,omitempty"`
 	// CreatedAt is in UTC.
 	CreatedAt time.Time `json:"created_at"`
 }
 
 // Holds reports whether m has the role and is not disabled.
 func (m Member) Holds(r Role) bool { return !m.Disabled && slices.Contains(m.Roles, r) }
+
+// CanVote reports whether m could cast a vote if policy let it: a user that is not
+// disabled and has a device.
+func (m Member) CanVote() bool {
+	return m.Principal.Kind == KindUser && !m.Disabled && !m.NoDevice
+}
+
+// Decides reports whether m is one of those who answer approvals: it can vote and
+// holds a role that does. Who decides alone answers for their own calls, too; from
+// the second on, somebody else has to. Policies of an operator may let others
+// decide besides (package policy); nothing else says who decides.
+func (m Member) Decides() bool {
+	return m.CanVote() && slices.ContainsFunc(m.Roles, Role.Decides)
+}
+
+// Decides reports whether the default policies let the role answer approvals.
+func (r Role) Decides() bool { return r == RoleOwner || r == RoleAdmin || r == RoleOperator }
 
 // Caller is an authenticated principal together with how it came in. It is
 // made from a credential, never from a header or a message field.

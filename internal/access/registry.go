@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -23,8 +24,12 @@ type Registry struct {
 	changing sync.Mutex
 	mu       sync.RWMutex
 	members  map[Principal]Member
-	watchers map[int]func()
-	next     int
+	// reachable are the members with a device that was not revoked. Nil means that
+	// nobody told: then each counts as having one, so that nobody comes to decide
+	// alone for want of knowledge.
+	reachable map[Principal]bool
+	watchers  map[int]func()
+	next      int
 }
 
 // NewRegistry loads the members from store. Declared are the roles that the
@@ -76,12 +81,33 @@ func (r *Registry) Put(m Member) {
 	r.tell()
 }
 
+// Reach says who has a device that was not revoked, and tells the watchers when
+// that changed.
+func (r *Registry) Reach(reachable map[Principal]bool) {
+	r.changing.Lock()
+	defer r.changing.Unlock()
+	r.mu.Lock()
+	same := r.reachable != nil && maps.Equal(r.reachable, reachable)
+	r.reachable = maps.Clone(reachable)
+	r.mu.Unlock()
+	if !same {
+		r.tell()
+	}
+}
+
 // Get returns a member, disabled ones included.
 func (r *Registry) Get(p Principal) (Member, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	m, ok := r.members[p]
-	return m.clone(), ok
+	return r.copied(m), ok
+}
+
+// copied is a member as callers get it. The caller holds mu.
+func (r *Registry) copied(m Member) Member {
+	m = m.clone()
+	m.NoDevice = r.reachable != nil && !r.reachable[m.Principal]
+	return m
 }
 
 // List returns all members, disabled ones included, ordered by principal.
@@ -89,7 +115,7 @@ func (r *Registry) List() []Member {
 	r.mu.RLock()
 	list := make([]Member, 0, len(r.members))
 	for _, m := range r.members {
-		list = append(list, m.clone())
+		list = append(list, r.copied(m))
 	}
 	r.mu.RUnlock()
 	slices.SortFunc(list, func(a, b Member) int { return strings.Compare(a.Principal.String(), b.Principal.String()) })
@@ -112,10 +138,10 @@ func (r *Registry) Active(p Principal) (Member, bool) {
 		return Member{}, false
 	}
 	if m.Owner.IsZero() {
-		return m.clone(), m.Principal.Kind != KindAgent
+		return r.copied(m), m.Principal.Kind != KindAgent
 	}
 	owner, ok := r.members[m.Owner]
-	return m.clone(), ok && !owner.Disabled
+	return r.copied(m), ok && !owner.Disabled
 }
 
 // Subscribe calls fn after every change, one call at a time and in order,

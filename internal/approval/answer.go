@@ -160,10 +160,10 @@ func answerOfGrant(g Grant, ask Ask) Answer {
 }
 
 // gone is the answer to a waiter whose own context ended.
-func gone(rec *Record) *Answer {
+func gone(rec *Record, why string) *Answer {
 	return &Answer{
 		kind: ByCancel, approvalID: rec.ID, version: rec.Version, callDigest: rec.CallDigest,
 		snapshotDigest: rec.SnapshotDigest, code: reason.Cancelled,
-		message: "the caller went away while the call waited for approval",
+		message: why,
 	}
 }

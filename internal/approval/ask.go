@@ -49,7 +49,7 @@ func (a Ask) Query() GrantQuery {
 		Principal: a.Proposal.Caller.Principal, OnBehalfOf: a.Proposal.Caller.OnBehalfOf,
 		Session: a.Proposal.Session, Tool: a.Proposal.Tool.Name,
 		ToolDefinition: a.Plan.Binding.ToolDefinitionDigest, Subject: a.Plan.Subject, CallDigest: a.CallDigest,
-		Commit: isCommit(a.SubjectID),
+		Commit: isCommit(a.SubjectID), ExactOnly: a.Plan.ExactOnly != "",
 	}
 }
 
@@ -153,6 +153,7 @@ func (a Ask) record(id string, at time.Time) (Record, error) {
 	return Record{
 		ID: id, ProposalID: p.ID, CallDigest: a.CallDigest, SnapshotDigest: a.SnapshotDigest,
 		SubjectType: a.SubjectType, SubjectID: shownSubject(a.SubjectID), Subject: shownSubject(a.Plan.Subject),
+		SubjectCovers: Visible(tool.RedactText(a.Plan.SubjectCovers)), ExactOnly: Visible(tool.RedactText(a.Plan.ExactOnly)),
 		Severity: a.Severity,
 		Prompt:   a.Prompt.clean(), RequestedBy: p.Caller.Principal, OnBehalfOf: p.Caller.OnBehalfOf,
 		Run: p.Run, Session: p.Session, Device: p.Caller.DeviceID, Channel: p.Channel,

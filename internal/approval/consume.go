@@ -114,7 +114,7 @@ func (d *Desk) useGrant(tx Tx, a Answer) (Grant, error) {
 		g.LastUsedAt = now
 	}, grantEvents(event.GrantUsed, g.Principal.String(), func(g Grant) any {
 		return GrantUsedPayload{
-			GrantID: g.ID, ApprovalID: g.ApprovalID, ProposalID: a.proposalID, CallDigest: a.callDigest, Uses: g.Uses,
+			GrantID: g.ID, ApprovalID: g.ApprovalID, ProposalID: a.proposalID, CallDigest: a.callDigest, Uses: g.Uses, MostUses: g.MostUses,
 		}
 	}))
 }

@@ -25,6 +25,9 @@ type Grant struct {
 	// Principal and OnBehalfOf are whose calls it covers.
 	Principal  access.Principal `json:"principal"`
 	OnBehalfOf access.Principal `json:"on_behalf_of"`
+	// Covered says in a person's words which calls it covers, and whose; "" for
+	// one of before there were such words.
+	Covered string `json:"covers,omitempty"`
 	// Session and Run are of the call that asked; Session counts for scope
 	// session.
 	Session  string `json:"session"`
@@ -37,16 +40,25 @@ type Grant struct {
 	RevokedBy    string    `json:"revoked_by"`
 	RevokeReason string    `json:"revoke_reason"`
 	// EndedAt and EndNote are set when it ran out or its session ended.
-	EndedAt    time.Time `json:"ended_at,omitzero"`
-	EndNote    string    `json:"end_note"`
+	EndedAt time.Time `json:"ended_at,omitzero"`
+	EndNote string    `json:"end_note"`
+	// Uses counts the calls that it let through. MostUses is how many it may, 0
+	// for as many as come in its time.
 	Uses       int64     `json:"uses"`
+	MostUses   int64     `json:"most_uses,omitempty"`
 	LastUsedAt time.Time `json:"last_used_at,omitzero"`
 	// Version counts the changes of this grant, from 1.
 	Version int64 `json:"version"`
 }
 
-// Live reports whether g still stands at the time.
-func (g Grant) Live(at time.Time) bool { return !g.closed() && at.Before(g.ExpiresAt) }
+// Live reports whether g still lets calls through at the time.
+func (g Grant) Live(at time.Time) bool { return g.stands(at) && !g.usedUp() }
+
+// stands reports whether g was not taken back and its time is not up. The call
+// that had the last use of it goes on while it stands.
+func (g Grant) stands(at time.Time) bool { return !g.closed() && at.Before(g.ExpiresAt) }
+
+func (g Grant) usedUp() bool { return g.MostUses > 0 && g.Uses >= g.MostUses }
 
 // Open reports whether g was neither revoked nor ended.
 func (g Grant) Open() bool { return !g.closed() }
@@ -67,6 +79,9 @@ type GrantQuery struct {
 	// Commit is true for the changes that a call made. A grant for any call of
 	// a tool never covers what its calls change: nobody has seen that.
 	Commit bool
+	// ExactOnly is true for a call that only an exact grant may cover: one of
+	// before, or for any call of the tool, does not cover it either.
+	ExactOnly bool
 }
 
 // Covers reports whether g is for such a call. It does not look at the clock.
@@ -78,6 +93,9 @@ func (g Grant) Covers(q GrantQuery) bool {
 		return false
 	}
 	if q.ToolDefinition != "" && g.ToolDefinition != q.ToolDefinition {
+		return false
+	}
+	if q.ExactOnly && g.Match != MatchExact {
 		return false
 	}
 	switch g.Match {
@@ -121,6 +139,10 @@ func mint(id string, rec Record, at time.Time) (Grant, bool) {
 		if ends := at.Add(v.TTL); i == 0 || ends.Before(g.ExpiresAt) {
 			g.ExpiresAt = ends
 		}
+		if v.Uses > 0 && (g.MostUses == 0 || v.Uses < g.MostUses) {
+			g.MostUses = v.Uses
+		}
 	}
+	g.Covered = rec.covers(g.Match) + ", " + rec.byWhom(g.Scope)
 	return g, len(rec.Votes) > 0
 }

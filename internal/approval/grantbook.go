@@ -174,13 +174,17 @@ func (d *Desk) GrantAnswer(ctx context.Context, grantID string, ask Ask) (Answer
 	if err := d.stands(g); err != nil {
 		return Answer{}, err
 	}
+	if g.usedUp() {
+		return Answer{}, grantClosed(g)
+	}
 	if !g.Covers(ask.Query()) {
 		return Answer{}, d.uncovered(ctx, g, ask)
 	}
 	return answerOfGrant(g, ask), nil
 }
 
-// stands returns nil when a grant may be used now.
+// stands returns nil when a grant holds now; whether it has uses left is for the
+// unit that uses it.
 func (d *Desk) stands(g Grant) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -189,7 +193,7 @@ func (d *Desk) stands(g Grant) error {
 	switch now := d.now(); {
 	case d.frozen != nil:
 		return frozenError(d.frozen)
-	case g.closed() || !g.Live(now):
+	case !g.stands(now):
 		return grantClosed(g)
 	case known && !now.Before(d.grants.ends(g)):
 		return reason.Errorf(reason.ApprovalExpired, "grant %s ended: its session was idle", g.ID)

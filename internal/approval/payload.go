@@ -65,6 +65,8 @@ type GrantUsedPayload struct {
 	ProposalID string `json:"proposal_id"`
 	CallDigest string `json:"call_digest"`
 	Uses       int64  `json:"uses"`
+	// MostUses is how many there may be; 0 for no such bound.
+	MostUses int64 `json:"most_uses,omitempty"`
 }
 
 // GrantClosedPayload is of event.GrantRevoked and event.GrantEnded.

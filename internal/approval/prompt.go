@@ -30,7 +30,9 @@ type Prompt struct {
 	Differs     []tool.Difference `json:"differs"`
 	LastAllowed bool              `json:"last_allowed"`
 	Scopes      []Offer           `json:"scopes"`
-	Notes       []string          `json:"notes"`
+	// ExactOnly says why no wider grant is offered than for the very same call.
+	ExactOnly string   `json:"exact_only,omitempty"`
+	Notes     []string `json:"notes"`
 }
 
 // Execution is what will run.
@@ -62,7 +64,11 @@ type Cause struct {
 type Offer struct {
 	Scope Scope `json:"scope"`
 	Match Match `json:"match"`
-	// Matcher says exactly which calls the grant would cover.
+	// What says in a person's words which calls it would cover, By whose; both are
+	// "" for once.
+	What string `json:"what,omitempty"`
+	By   string `json:"by,omitempty"`
+	// Matcher says all of it in one sentence, with the longest time.
 	Matcher string `json:"matcher"`
 	// MaxTTLSeconds is the longest life of the grant; 0 for once.
 	MaxTTLSeconds int64 `json:"max_ttl_seconds"`
@@ -106,35 +112,6 @@ func NewPrompt(p tool.Proposal, plan tool.Plan, severity string, why ...Cause) (
 		Diff: plan.Preview.Diff, Why: why, Notes: notes,
 	}
 	return prompt.clean(), nil
-}
-
-// offers lists the scopes a record can be answered with.
-func offers(rec Record, l Limits) []Offer {
-	if rec.AboutSession() {
-		return []Offer{{Scope: Once, Match: MatchExact, Matcher: "these calls, and no others"}}
-	}
-	list := []Offer{{Scope: Once, Match: MatchExact, Matcher: "this one call, " + rec.CallDigest}}
-	add := func(m Match, matcher, permission string) {
-		list = append(list,
-			Offer{Session, m, matcher + ", in session " + Visible(rec.Session), int64(l.SessionGrant.Seconds()), permission},
-			Offer{Timeboxed, m, matcher + ", in any session", int64(l.GrantTTLMax.Seconds()), permission})
-	}
-	who := " by " + rec.RequestedBy.String()
-	if rec.OnBehalfOf != rec.RequestedBy && !rec.OnBehalfOf.IsZero() {
-		who += " on behalf of " + rec.OnBehalfOf.String()
-	}
-	same, any := "the same call again, ", "any call of "
-	if rec.AboutCommit() {
-		same, any = "the same changes again, ", "any changes of "
-	}
-	add(MatchExact, same+rec.CallDigest+","+who, "")
-	if rec.Subject != "" {
-		add(MatchSubject, any+rec.Binding.Tool+" with subject "+Visible(rec.Subject)+who, "")
-	}
-	if rec.Binding.Tool != "" && !rec.AboutCommit() {
-		add(MatchTool, "any call of "+rec.Binding.Tool+who, PermissionGrantBroad)
-	}
-	return list
 }
 
 // clean returns p with its texts as a person may see them: what has the form

@@ -67,15 +67,18 @@ type Record struct {
 	SubjectID string `json:"subject_id"`
 	// Subject is what a grant with matcher subject would cover; "" when the
 	// call has no subject of its own.
-	Subject     string           `json:"subject"`
-	Severity    string           `json:"severity"`
-	Prompt      Prompt           `json:"prompt"`
-	RequestedBy access.Principal `json:"requested_by"`
-	OnBehalfOf  access.Principal `json:"on_behalf_of"`
-	Run         string           `json:"run"`
-	Session     string           `json:"session"`
-	Device      string           `json:"device"`
-	Channel     string           `json:"channel"`
+	Subject string `json:"subject"`
+	// SubjectCovers and ExactOnly are those of the tool.Plan.
+	SubjectCovers string           `json:"subject_covers,omitempty"`
+	ExactOnly     string           `json:"exact_only,omitempty"`
+	Severity      string           `json:"severity"`
+	Prompt        Prompt           `json:"prompt"`
+	RequestedBy   access.Principal `json:"requested_by"`
+	OnBehalfOf    access.Principal `json:"on_behalf_of"`
+	Run           string           `json:"run"`
+	Session       string           `json:"session"`
+	Device        string           `json:"device"`
+	Channel       string           `json:"channel"`
 
 	// CreatedAt and the other times are in UTC. ExpiresAt is when a pending
 	// record expires, UseBy when an allowed one does, AnsweredAt when it was

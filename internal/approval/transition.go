@@ -167,6 +167,10 @@ func grantClosed(g Grant) *reason.Error {
 			WithField("changed_by", g.RevokedBy)
 	}
 	at, note := g.EndedAt, g.EndNote
+	if at.IsZero() && g.usedUp() {
+		return reason.Errorf(reason.ApprovalExpired, "grant %s is used up: it was for %d calls", g.ID, g.MostUses).
+			WithRemedy("Propose the call again: a person is asked.")
+	}
 	if at.IsZero() {
 		at, note = g.ExpiresAt, "its time was up"
 	}

@@ -54,9 +54,11 @@ type Vote struct {
 	Allow   bool           `json:"allow"`
 	Scope   Scope          `json:"scope"`
 	// TTL is how long a grant may live, in nanoseconds; zero for scope once.
-	TTL    time.Duration `json:"ttl_ns"`
-	Match  Match         `json:"match"`
-	Reason string        `json:"reason"`
+	TTL time.Duration `json:"ttl_ns"`
+	// Uses is how many calls a grant may let through; zero for no such bound.
+	Uses   int64  `json:"uses,omitempty"`
+	Match  Match  `json:"match"`
+	Reason string `json:"reason"`
 	// ShownDigest is the call digest that the approver was shown.
 	ShownDigest string    `json:"shown_digest"`
 	At          time.Time `json:"at"`
@@ -70,12 +72,18 @@ type Ballot struct {
 	// TTL is required for timeboxed (1 min to 7 d); for session it may shorten
 	// the 8 h; for once it must be zero.
 	TTL time.Duration
+	// Uses is how many more calls the grant lets through: 1 to MaxUses, or 0 for
+	// as many as come in its time; 0 for once.
+	Uses int64
 	// Match is exact when empty.
 	Match  Match
 	Reason string
 	// ShownDigest, when given, must be the record's call digest.
 	ShownDigest string
 }
+
+// MaxUses is the most uses that a grant can be bound to; more is no bound.
+const MaxUses = 1000
 
 // MaxReason is the longest reason of a vote, cancel, revoke or freeze, in bytes.
 const MaxReason = 4096
@@ -86,7 +94,7 @@ func (b Ballot) check(l Limits) (Ballot, error) {
 		return b, err
 	}
 	if !b.Allow {
-		b.Scope, b.Match, b.TTL = Once, MatchExact, 0
+		b.Scope, b.Match, b.TTL, b.Uses = Once, MatchExact, 0, 0
 		return b, nil
 	}
 	if b.Scope == "" {
@@ -98,14 +106,17 @@ func (b Ballot) check(l Limits) (Ballot, error) {
 	if b.Match != MatchExact && b.Match != MatchSubject && b.Match != MatchTool {
 		return b, reason.Errorf(reason.InvalidInput, "match %q: want exact, subject or tool", b.Match)
 	}
+	if b.Uses < 0 || b.Uses > MaxUses {
+		return b, reason.Errorf(reason.InvalidInput, "%d uses: want 1 to %d, or none for as many as come in its time", b.Uses, MaxUses)
+	}
 	return b.checkScope(l)
 }
 
 func (b Ballot) checkScope(l Limits) (Ballot, error) {
 	switch b.Scope {
 	case Once:
-		if b.TTL != 0 || b.Match != MatchExact {
-			return b, reason.Errorf(reason.InvalidInput, "scope once takes no ttl and no matcher but exact").
+		if b.TTL != 0 || b.Uses != 0 || b.Match != MatchExact {
+			return b, reason.Errorf(reason.InvalidInput, "scope once takes no ttl, no uses and no matcher but exact").
 				WithRemedy("Leave them out, or choose scope session or timeboxed.")
 		}
 		return b, nil
@@ -144,7 +155,7 @@ func (b Ballot) vote(c access.Caller, at time.Time) Vote {
 	return Vote{
 		User: c.Principal, Roles: c.Roles, Device: c.DeviceID,
 		Surface: c.Surface, Paired: c.Paired, Present: c.Present,
-		Allow: b.Allow, Scope: b.Scope, TTL: b.TTL, Match: b.Match, Reason: b.Reason,
+		Allow: b.Allow, Scope: b.Scope, TTL: b.TTL, Uses: b.Uses, Match: b.Match, Reason: b.Reason,
 		ShownDigest: b.ShownDigest, At: at,
 	}
 }

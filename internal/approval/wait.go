@@ -229,7 +229,7 @@ func (d *Desk) compose(ctx context.Context, id string, ask *Ask) (Record, error)
 	if err != nil {
 		return Record{}, err
 	}
-	rec.Prompt.Scopes = offers(rec, d.limits)
+	rec.Prompt.Scopes, rec.Prompt.ExactOnly = offers(rec, d.limits), rec.ExactOnly
 	if rec.AboutCommit() || rec.AboutSession() {
 		return rec, nil // what differs is the diff, or there is nothing to compare
 	}
@@ -338,12 +338,22 @@ func (d *Desk) leave(ctx context.Context, e *entry, w *waiter) (*Answer, error) 
 		return nil, errStopping()
 	}
 	if last {
-		rec = d.withdraw(ctx, rec)
+		rec = d.withdraw(ctx, rec, left(ctx))
 		d.mu.Lock()
 		e.leaving = false // matters only when the cancel could not be stored
 		d.mu.Unlock()
 	}
-	return gone(&rec), nil
+	return gone(&rec, left(ctx)), nil
+}
+
+// left says why a call stopped waiting: somebody's order to end it, or its caller
+// went away.
+func left(ctx context.Context) string {
+	var order *reason.Error
+	if errors.As(context.Cause(ctx), &order) && order.Code == reason.Cancelled {
+		return order.Message
+	}
+	return "the caller went away while the call waited for approval"
 }
 
 // depart takes the waiter away and reports whether the record has to be
@@ -363,10 +373,10 @@ func (d *Desk) depart(ctx context.Context, e *entry, w *waiter) (Record, bool) {
 
 // withdraw cancels a record that nobody waits for any more, unless somebody
 // answers it first. It returns the record as it is afterwards.
-func (d *Desk) withdraw(ctx context.Context, rec Record) Record {
+func (d *Desk) withdraw(ctx context.Context, rec Record, why string) Record {
 	ctx = context.WithoutCancel(ctx)
 	for {
-		after, err := d.cancel(ctx, rec, rec.RequestedBy.String(), "the caller went away")
+		after, err := d.cancel(ctx, rec, rec.RequestedBy.String(), why)
 		if err == nil {
 			return after
 		}

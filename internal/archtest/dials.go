@@ -10,11 +10,12 @@ import (
 // dialHomes may connect to a host by themselves, each with its reason. Whatever
 // a call or a program reaches goes through egress.Dialer.
 var dialHomes = map[string]string{
-	"internal/egress/dialer.go": "the one dial function: it resolves once, judges every address, and records",
-	"internal/model":            "a provider is asked by the gateway itself, at an endpoint of the operator's",
-	"internal/cli":              "the CLI connects to its gateway",
-	"internal/rpc/client.go":    "`palyrad operator add` talks to a running palyrad",
-	"internal/sandbox/seatbelt": "the backend's examination connects to a listener of its own",
+	"internal/egress/dialer.go":     "the one dial function: it resolves once, judges every address, and records",
+	"internal/model":                "a provider is asked by the gateway itself, at an endpoint of the operator's",
+	"internal/cli":                  "the CLI connects to its gateway",
+	"internal/rpc/client.go":        "`palyrad operator add` talks to a running palyrad",
+	"internal/sandbox/cgroup/scope": "systemd is asked for a scope over the socket of its bus, by no call",
+	"internal/sandbox/seatbelt":     "the backend's examination connects to a listener of its own",
 }
 
 // connectors are the names of standard packages by which code connects without

@@ -129,6 +129,7 @@ var Rooms = []Room{
 	{Dir: "internal/clip", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/dnsname", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/lazyregexp", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
+	{Dir: "internal/manpage", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/nearest", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/version", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "gen", Layer: layerLeaf, Only: none, Why: "generated from the protos alone"},

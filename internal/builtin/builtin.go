@@ -52,11 +52,17 @@ type ProcessPolicy struct {
 	// AllowedExecutables are base names, which mean programs of SearchPath, or
 	// absolute paths. Empty means every program that is not denied.
 	AllowedExecutables []string
-	AllowInterpreters  bool
-	Limits             sandbox.Limits
+	// AllowInterpreters lets interpreters run files (true), or refuses them
+	// (false). Where it is not set, policy decides on interpreters and shells if
+	// the sandbox is of Tier C; elsewhere they are refused.
+	AllowInterpreters *bool
+	Limits            sandbox.Limits
 	// SearchPath lists absolute directories in which names are looked up;
 	// empty means the usual ones.
 	SearchPath []string
+	// Toolchains are what people installed beside the system, as of now; their
+	// programs are looked for after those of SearchPath. nil means none.
+	Toolchains func() []sandbox.Toolchain
 	// Egress is how far the network of programs is bounded.
 	Egress egress.Mode
 	// Reach is what programs may reach in the mode egress.Strict. A call may ask

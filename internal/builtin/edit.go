@@ -113,10 +113,11 @@ func (e *edit) plan() tool.Plan {
 	facts.Paths = paths
 	diff, notes := previewDiff(e.diffs)
 	return tool.Plan{
-		Binding: tool.Binding{Cwd: e.root.Name() + ":.", Operands: operands},
-		Facts:   facts,
-		Preview: tool.Preview{Summary: e.summary(e), Diff: diff, Notes: notes},
-		Subject: fmt.Sprintf("%s:%s:%s", e.tool, e.root.Name(), pathsSubject(paths)),
+		Binding:       tool.Binding{Cwd: e.root.Name() + ":.", Operands: operands},
+		Facts:         facts,
+		Preview:       tool.Preview{Summary: e.summary(e), Diff: diff, Notes: notes},
+		Subject:       fmt.Sprintf("%s:%s:%s", e.tool, e.root.Name(), pathsSubject(paths)),
+		SubjectCovers: fmt.Sprintf("any change that %s makes to %s in workspace %s", e.tool, namedOrCounted(paths), e.root.Name()),
 	}
 }
 
@@ -127,6 +128,18 @@ func (e *edit) links() int {
 		return 1
 	}
 	return 0
+}
+
+// mostCovered is how many characters of paths a grant names one by one.
+const mostCovered = 200
+
+// namedOrCounted names the paths, or counts them where they are too many to read;
+// the diff shows them all.
+func namedOrCounted(paths []string) string {
+	if text := strings.Join(paths, ", "); len(text) <= mostCovered {
+		return text
+	}
+	return fmt.Sprintf("exactly these %d files", len(paths))
 }
 
 func pathsSubject(paths []string) string {

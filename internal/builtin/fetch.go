@@ -289,6 +289,8 @@ func (t fetch) plan(r request) tool.Plan {
 	if len(r.body) > 0 {
 		plan.Preview.Notes = append(plan.Preview.Notes, fmt.Sprintf("Sends a body of %d bytes.", len(r.body)))
 	}
+	_, to, _ := strings.Cut(plan.Subject, " ")
+	plan.SubjectCovers = fmt.Sprintf("any %s request to %s, any path and content", r.method, to)
 	return plan
 }
 

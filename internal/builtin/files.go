@@ -24,7 +24,7 @@ type target struct {
 }
 
 // workspaceProperty is in the schema of every tool that uses a workspace.
-const workspaceProperty = `"workspace": {"type": "string", "maxLength": 64, "description": "Name of the declared workspace. Leave it out for the only one or the one named default."}`
+const workspaceProperty = `"workspace": {"type": "string", "maxLength": 64, "description": "Name of the declared workspace. Leave it out for that of the run; without one, for the only one or the one named default."}`
 
 func schema(required string, properties ...string) json.RawMessage {
 	return json.RawMessage(fmt.Sprintf(`{
@@ -118,10 +118,11 @@ func (s *seen) describe(name, verb string, risk int) {
 		links = linksOf(s.handle.Info())
 	}
 	s.plan = tool.Plan{
-		Binding: tool.Binding{Cwd: s.root.Name() + ":" + real},
-		Facts:   fileFacts(s.root, real, links, risk),
-		Preview: tool.Preview{Summary: fmt.Sprintf("%s %q in workspace %s.", verb, real, s.root.Name())},
-		Subject: fmt.Sprintf("%s:%s:%s", name, s.root.Name(), subjectPart(real)),
+		Binding:       tool.Binding{Cwd: s.root.Name() + ":" + real},
+		Facts:         fileFacts(s.root, real, links, risk),
+		Preview:       tool.Preview{Summary: fmt.Sprintf("%s %q in workspace %s.", verb, real, s.root.Name())},
+		Subject:       fmt.Sprintf("%s:%s:%s", name, s.root.Name(), subjectPart(real)),
+		SubjectCovers: fmt.Sprintf("any %s of %s in workspace %s", name, real, s.root.Name()),
 	}
 	if s.handle != nil {
 		s.plan.Files = []tool.FileIdentity{identityOf(s.handle.Info())}

@@ -46,13 +46,24 @@ func newProcess(cfg Config) process {
 	policy := cfg.Process
 	policy.Limits = policy.Limits.OrDefault()
 	if len(policy.SearchPath) == 0 {
-		policy.SearchPath = []string{"/usr/local/bin", "/usr/bin", "/bin"}
+		policy.SearchPath = sandbox.SearchPath()
+	}
+	if policy.Toolchains == nil {
+		policy.Toolchains = func() []sandbox.Toolchain { return nil }
 	}
 	return process{
 		set: cfg.Workspaces, runner: cfg.Runner, measured: cfg.Sandbox, policy: policy, version: cfg.Version,
 		most: min(policy.Limits.Wall, cfg.MaxTimeout), resolver: new(sandbox.Resolver),
 		slots: make(chan struct{}, cmp.Or(policy.MaxConcurrent, DefaultConcurrent)),
 	}
+}
+
+// asMeasured is the tool with the sandbox as it is now: one look for a whole plan.
+func (t process) asMeasured() process {
+	if follows, ok := t.runner.(interface{ Status() sandbox.Status }); ok {
+		t.measured = follows.Status()
+	}
+	return t
 }
 
 type processInput struct {
@@ -72,8 +83,8 @@ func (process) Descriptor() tool.Descriptor {
 	return tool.Descriptor{
 		Name: processName, Title: "Run a program",
 		Description: "Run one program in a sandbox: it reaches the hosts that the operator allows and nothing else, only the workspace (at /workspace) is writable, and the whole " +
-			"process tree ends with the call. argv is passed as it is; there is no shell, so write no pipes, globs or redirections. Shells, programs that start " +
-			"others, and inline code for interpreters (such as python -c) are refused: write the code to a workspace file and run the file. What the program writes " +
+			"process tree ends with the call. argv is passed as it is; there is no shell, so write no pipes, globs or redirections. Programs that start others, " +
+			"such as env and sudo, are refused, and inline code (such as python -c) may be: write the code to a workspace file and run the file. What the program writes " +
 			"goes to a copy and is committed to the workspace when it ends, if policy allows it; changes of git hooks, agent configuration and the like ask a person. " +
 			"The field changes of the result says what became of them, and notes name hosts that it tried to reach in vain. A non-zero exit code is a result.",
 		InputSchema: schema(`"argv"`,
@@ -93,16 +104,22 @@ func (process) Descriptor() tool.Descriptor {
 }
 
 func processExecutor() tool.Executor {
-	switch runtime.GOOS {
+	return executorOn(runtime.GOOS)
+}
+
+// executorOn is what runs programs on a system when nothing stands in for it.
+func executorOn(system string) tool.Executor {
+	switch system {
 	case "darwin":
 		return tool.TierCSeatbelt
 	case "windows":
-		return tool.TierCJobObject
+		return tool.TierB // a job object bounds a program and isolates nothing
 	}
 	return tool.TierCBubblewrap
 }
 
 func (t process) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
+	t = t.asMeasured()
 	c, err := t.check(ctx, p)
 	if err != nil {
 		return tool.Plan{}, err
@@ -114,6 +131,7 @@ func (t process) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
 // files that it names are what starts. The sandbox looks at the program again
 // when it opens it, and pins the files where the workspace is a copy.
 func (t process) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
+	t = t.asMeasured()
 	c, err := t.check(ctx, p)
 	if err != nil {
 		return tool.Prepared{}, err
@@ -138,7 +156,7 @@ func (t process) plan(c command) (tool.Plan, error) {
 			Summary: t.summary(c),
 			Notes:   append(named.Notes, t.notes(c)...),
 		},
-		Subject: fmt.Sprintf("%s:%s@%s", processName, c.program.Path, c.name),
+		Subject: fmt.Sprintf("%s:%s@%s", processName, c.program.Path, c.name), SubjectCovers: t.anyCall(c), ExactOnly: c.exactOnly(),
 		MaySend: t.maySend(c), UnboundArguments: named.Unbound,
 	}, nil
 }
@@ -178,6 +196,25 @@ func (t process) summary(c command) string {
 	return text
 }
 
+// anyCall says what a grant for the program covers. It is for the program with
+// whatever arguments and hosts, so that what the operator's rules let it reach is
+// part of it, also where this call asks for less.
+func (t process) anyCall(c command) string {
+	text := fmt.Sprintf("any %s command, any arguments, in workspace %s", c.program.Basename, c.name)
+	if t.policy.Egress != egress.Strict || len(t.policy.Reach.Rules.Allow) > 0 {
+		text += ", with the network that programs may use here"
+	}
+	return text
+}
+
+// exactOnly says why a grant for the program would be one for anything.
+func (c command) exactOnly() string {
+	if c.own != "" {
+		return c.own + " is a file of the workspace, which may be another by then"
+	}
+	return c.program.RunsAnything()
+}
+
 // notes are what the person who approves should know beside the operands.
 func (t process) notes(c command) []string {
 	notes := []string{"Files that the program reads by itself, beyond those named here, are not bound to the approval."}
@@ -192,11 +229,35 @@ func (t process) notes(c command) []string {
 	if len(c.caches) > 0 {
 		notes = append(notes, "The caches of "+strings.Join(c.caches, ", ")+" are shared with other runs in this workspace, and what is written there is not looked at.")
 	}
+	notes = append(notes, c.namesakes()...)
 	notes = append(notes, t.networkNotes(c)...)
 	if t.lowerRung() {
 		notes = append(notes, fmt.Sprintf("This machine gives less isolation than Tier C: the program runs in Tier %s (%s).", strings.ToUpper(t.tier()), t.measured.Rung))
 	}
 	return notes
+}
+
+// namesakes say which other programs of the same name there are: the one that runs
+// may not be the one that a person means.
+func (c command) namesakes() []string {
+	name := c.in.Argv[0]
+	if c.own != "" || strings.Contains(name, "/") {
+		return nil
+	}
+	found := sandbox.Namesakes(name, c.search, c.toolchains)
+	if len(found) < 2 {
+		return nil
+	}
+	return []string{fmt.Sprintf("There is more than one %s: %s runs, and not %s.", name, c.program.Path, strings.Join(found[1:], " or "))}
+}
+
+// shownToolchains names what of the toolchains is seen inside.
+func (c command) shownToolchains() string {
+	var bins []string
+	for _, chain := range c.toolchains {
+		bins = append(bins, chain.Bins...)
+	}
+	return strings.Join(bins, ":")
 }
 
 // lowerRung reports whether the program gets less than Tier C has on Linux.
@@ -207,8 +268,8 @@ func (t process) lowerRung() bool {
 // profile names everything of the sandbox that the call or the settings decide.
 func (t process) profile(c command) string {
 	l := c.limits
-	return fmt.Sprintf("tier=%s rung=%s workspace=%s dry_run=%t caches=%s required=%s wall_ms=%d cpu_ms=%d memory=%d output=%d processes=%d open_files=%d file_size=%d tmp=%d disk=%d files=%d",
-		t.tier(), cmp.Or(string(t.measured.Rung), string(sandbox.Full)), c.mode, c.in.DryRun, strings.Join(c.caches, ","), strings.Join(t.policy.Required, ","),
+	return fmt.Sprintf("tier=%s rung=%s workspace=%s dry_run=%t caches=%s toolchains=%s required=%s wall_ms=%d cpu_ms=%d memory=%d output=%d processes=%d open_files=%d file_size=%d tmp=%d disk=%d files=%d",
+		t.tier(), cmp.Or(string(t.measured.Rung), string(sandbox.Full)), c.mode, c.in.DryRun, strings.Join(c.caches, ","), c.shownToolchains(), strings.Join(t.policy.Required, ","),
 		l.Wall.Milliseconds(), l.CPU.Milliseconds(), l.Memory, l.Output, l.Processes, l.OpenFiles, l.FileSize, l.Tmp, l.Disk, l.Files)
 }
 

@@ -109,7 +109,7 @@ func TestProcessRun(t *testing.T) {
 	bind := plan.Binding
 	if bind.Cwd != "default:src" || !slices.Equal(bind.Argv, []string{"git", "log", "f.txt"}) || !slices.Equal(bind.Environment, []string{"A=1", "B=2"}) ||
 		bind.Executable.Path != filepath.Join(bin, "git") || !strings.HasPrefix(bind.Executable.SHA256, "sha256:") || !slices.Equal(bind.Egress, []string{"strict"}) ||
-		!strings.HasPrefix(bind.SandboxProfile, "tier=c rung=full workspace=read_only dry_run=false caches= required= wall_ms=5000 ") {
+		!strings.HasPrefix(bind.SandboxProfile, "tier=c rung=full workspace=read_only dry_run=false caches= toolchains= required= wall_ms=5000 ") {
 		t.Errorf("binding %+v", bind)
 	}
 	if len(bind.Operands) != 1 || bind.Operands[0].Path != "src/f.txt" {
@@ -239,7 +239,7 @@ func TestOperandsChangeBeforeTheRun(t *testing.T) {
 // TestOwnProgramsAreNoSystemPrograms: a workspace file has no name that a policy
 // gives to a program of the machine, and a copy of a shell is a shell.
 func TestOwnProgramsAreNoSystemPrograms(t *testing.T) {
-	b, _, _ := processBench(t, nil)
+	b, _, _ := processBench(t, func(c *Config) { c.Process.AllowInterpreters = new(false) })
 	for name, content := range map[string]string{"git": "\x7fELFgit, not", "d/python3x": "\x7fELFown", "tool": "\x7fELFbash", "snake": "\x7fELFpython3.12"} {
 		b.write(name, content)
 		must.Do(t, os.Chmod(filepath.Join(b.dir, name), 0o755))
@@ -252,10 +252,13 @@ func TestOwnProgramsAreNoSystemPrograms(t *testing.T) {
 		if e := plan.Facts.Exec; e.Basename != want || !filepath.IsAbs(e.Path) {
 			t.Errorf("%s: %+v, want the name %q", argv0, e, want)
 		}
+		if own := strings.HasPrefix(want, "./"); own != (plan.Facts.Exec.Origin == tool.OriginWorkspace) || own != plan.Facts.Exec.InWorkspace {
+			t.Errorf("%s: the origin is %q", argv0, plan.Facts.Exec.Origin)
+		}
 	}
 	b.refused("process.run", object{"argv": []string{"./tool", "-c", "id"}}, reason.ExecutableDenied)
 	b.refused("process.run", object{"argv": []string{"./snake", "x.py"}}, reason.ExecutableDenied)
-	open, _, _ := processBench(t, func(c *Config) { c.Process.AllowInterpreters = true })
+	open, _, _ := processBench(t, func(c *Config) { c.Process.AllowInterpreters = new(true) })
 	open.write("snake", "\x7fELFpython3.12")
 	must.Do(t, os.Chmod(filepath.Join(open.dir, "snake"), 0o755))
 	open.refused("process.run", object{"argv": []string{"./snake", "-c", "1"}}, reason.InlineCode)
@@ -317,6 +320,34 @@ func TestCopiesNeedTheLayer(t *testing.T) {
 	}
 }
 
+// following is a runner whose status follows the machine.
+type following struct {
+	sandbox.Runner
+	status sandbox.Status
+}
+
+func (f *following) Status() sandbox.Status { return f.status }
+
+// What the machine gives now counts, and not what it gave at the start.
+func TestStatusIsTheMachines(t *testing.T) {
+	var now *following
+	b, _, _ := processBench(t, func(c *Config) {
+		now = &following{c.Runner, c.Sandbox}
+		c.Runner = now
+	})
+	in := object{"argv": []string{"git"}}
+	must.Get(b.plan("process.run", in))(t)
+	works := now.status
+	now.status = sandbox.Status{Problem: "/dev/null is a regular file", Remedy: "Mend it."}
+	_, err := b.plan("process.run", in)
+	var known *reason.Error
+	if !errors.As(err, &known) || known.Code != reason.SandboxUnavailable || known.Message != now.status.Problem || !strings.Contains(known.Remedy, "Mend it.") {
+		t.Errorf("while sandboxes fail: %v", err)
+	}
+	now.status = works
+	must.Get(b.plan("process.run", in))(t)
+}
+
 func TestRequiredLayers(t *testing.T) {
 	b, r, _ := processBench(t, func(c *Config) { c.Process.Required = []string{"network_namespace"} })
 	in := object{"argv": []string{"git"}, "read_only": true}
@@ -360,7 +391,9 @@ func TestOrderOfErrors(t *testing.T) {
 		want reason.Code
 		mend func()
 	}{
-		{reason.SandboxDisabled, func() { settings = func(c *Config) { c.Sandbox.Available, c.Process.AllowInterpreters = false, true } }},
+		{reason.SandboxDisabled, func() {
+			settings = func(c *Config) { c.Sandbox.Available, c.Process.AllowInterpreters = false, new(true) }
+		}},
 		{reason.InvalidInput, func() { delete(in, "env") }},
 		{reason.ExecutableDenied, func() { in["argv"] = []string{"python", "-c", "1"} }},
 		{reason.InlineCode, func() { in["argv"] = []string{"nothere"} }},
@@ -383,7 +416,7 @@ func TestOrderOfErrors(t *testing.T) {
 }
 
 func TestProcessRefuses(t *testing.T) {
-	b, r, bin := processBench(t, nil)
+	b, r, bin := processBench(t, func(c *Config) { c.Process.AllowInterpreters = new(false) })
 	b.write("run.sh", "#!/bin/sh\n")
 	b.write("file", "x")
 	link(t, "/etc", filepath.Join(b.dir, "etc"))
@@ -426,7 +459,7 @@ func TestProcessRefuses(t *testing.T) {
 }
 
 func TestProcessInterpreters(t *testing.T) {
-	b, _, _ := processBench(t, func(c *Config) { c.Process.AllowInterpreters = true })
+	b, _, _ := processBench(t, func(c *Config) { c.Process.AllowInterpreters = new(true) })
 	b.write("x.py", "print(1)")
 	plan := must.Get(b.plan("process.run", object{"argv": []string{"python", "x.py"}}))(t)
 	if e := plan.Facts.Exec; e.Basename != "python3.12" || !e.IsInterpreter || e.InlineCode || plan.Facts.Risk != riskProcess+riskInterpreter+riskCopy {
@@ -470,6 +503,14 @@ func TestProcessAllowedExecutables(t *testing.T) {
 	}
 }
 
+func (b *bench) unusable() error {
+	says, ok := b.tools["process.run"].(interface{ Unusable() error })
+	if !ok {
+		b.t.Fatal("process.run does not say whether it can run")
+	}
+	return says.Unusable()
+}
+
 func TestProcessUnavailable(t *testing.T) {
 	tests := map[reason.Code]func(*Config){
 		reason.SandboxDisabled:    func(c *Config) { c.Process.Enabled = false },
@@ -478,7 +519,13 @@ func TestProcessUnavailable(t *testing.T) {
 	for want, change := range tests {
 		b, _, _ := processBench(t, change)
 		b.refused("process.run", object{"argv": []string{"git"}}, want)
+		if err := b.unusable(); reason.Of(err) != want {
+			t.Errorf("it is unusable because of %v, want %s", err, want)
+		}
 	}
+	// The control: with a sandbox it can be used.
+	b, _, _ := processBench(t, nil)
+	must.Check(t, b.unusable())
 }
 
 // TestProcessIsRefusedBeforeAsking: what the probe found missing refuses the
@@ -491,7 +538,7 @@ func TestProcessIsRefusedBeforeAsking(t *testing.T) {
 	_, err := b.plan("process.run", in)
 	var refused *reason.Error
 	if !errors.As(err, &refused) || refused.Code != reason.SandboxUnavailable || refused.Message != "bubblewrap is not installed" ||
-		!strings.HasPrefix(refused.NextStep(), "Install it. Then restart palyrad") || len(r.specs) != 0 {
+		!strings.HasPrefix(refused.NextStep(), "Install it. palyrad tries again by itself") || len(r.specs) != 0 {
 		t.Errorf("planning without a sandbox gives %v", err)
 	}
 	b, _, _ = processBench(t, func(c *Config) { c.Sandbox = sandbox.Status{} })
@@ -560,4 +607,93 @@ func TestProcessEndings(t *testing.T) {
 			t.Errorf("%+v", report)
 		}
 	})
+}
+
+// TestProcessInterpretersByPolicy: in Tier C, what nobody set is for policy to
+// say, which sees what it is. In Tier B it is refused.
+func TestProcessInterpretersByPolicy(t *testing.T) {
+	b, _, bin := processBench(t, nil)
+	tierB, _, _ := processBench(t, func(c *Config) { c.Sandbox.Tier, c.Sandbox.Rung = sandbox.TierB, sandbox.Landlocked })
+	for _, bench := range []*bench{b, tierB} {
+		bench.write("x.py", "print(1)")
+		bench.write("tool.sh", "#!/bin/bash\n")
+		bench.write("copy", "\x7fELFbash")
+		for _, name := range []string{"tool.sh", "copy"} {
+			must.Do(t, os.Chmod(filepath.Join(bench.dir, name), 0o755))
+		}
+	}
+	python, bash := tool.ExecFacts{IsInterpreter: true}, tool.ExecFacts{IsInterpreter: true, IsShell: true}
+	inline := func(e tool.ExecFacts) tool.ExecFacts { e.InlineCode = true; return e }
+	for _, c := range []struct {
+		in   object
+		want tool.ExecFacts
+	}{
+		{object{"argv": []string{"python", "x.py"}}, python},
+		{object{"argv": []string{"python", "-c", "1"}}, inline(python)},
+		{object{"argv": []string{"python", "-"}}, inline(python)},
+		{object{"argv": []string{"python"}, "stdin": "print(1)"}, inline(python)},
+		{object{"argv": []string{"python", "x.py"}, "stdin": "data"}, python},
+		{object{"argv": []string{"bash", "tool.sh"}}, bash},
+		{object{"argv": []string{"bash", "-c", "id"}}, inline(bash)},
+		{object{"argv": []string{"innocent", "-c", "id"}}, inline(bash)},
+		{object{"argv": []string{"./copy", "-c", "id"}}, inline(bash)},
+		{object{"argv": []string{"./tool.sh"}}, tool.ExecFacts{}},
+		{object{"argv": []string{"git", "-c", "x=y"}}, tool.ExecFacts{}},
+	} {
+		plan, err := b.plan("process.run", c.in)
+		if err != nil {
+			t.Errorf("%q: %v", c.in["argv"], err)
+			continue
+		}
+		if e := plan.Facts.Exec; e.IsInterpreter != c.want.IsInterpreter || e.IsShell != c.want.IsShell || e.InlineCode != c.want.InlineCode {
+			t.Errorf("%q: facts %+v", c.in["argv"], e)
+		}
+		if c.want.IsInterpreter || c.in["argv"].([]string)[0] == "./tool.sh" {
+			tierB.refused("process.run", c.in, reason.ExecutableDenied)
+		}
+	}
+	// What starts other programs is refused everywhere.
+	must.Do(t, os.WriteFile(filepath.Join(bin, "env"), []byte("\x7fELFenv"), 0o755))
+	b.refused("process.run", object{"argv": []string{"env", "git"}}, reason.ExecutableDenied)
+	if bound := must.Get(b.plan("process.run", object{"argv": []string{"bash", "tool.sh"}}))(t).Binding.Operands; len(bound) != 1 || bound[0].Path != "tool.sh" {
+		t.Errorf("the script of a shell is not bound: %+v", bound)
+	}
+}
+
+// TestProcessCommandLine: no other program reads like one that is found by its
+// name.
+func TestProcessCommandLine(t *testing.T) {
+	b, _, bin := processBench(t, nil)
+	elsewhere := filepath.Join(t.TempDir(), "git")
+	must.Do(t, os.WriteFile(elsewhere, []byte("\x7fELFother"), 0o755))
+	b.write("tools/git", "\x7fELFown")
+	must.Do(t, os.Chmod(filepath.Join(b.dir, "tools/git"), 0o755))
+	link(t, "git", filepath.Join(bin, "git-push"))
+	for _, c := range []struct {
+		argv []string
+		want tool.ExecFacts
+	}{
+		{[]string{"git", "commit", "-m", "two words"}, tool.ExecFacts{Line: "git commit -m 'two words'", Arg1: "commit"}},
+		{[]string{filepath.Join(bin, "git"), "status"}, tool.ExecFacts{Line: "git status", Arg1: "status"}},
+		{[]string{filepath.Join(bin, "git-push"), "status"}, tool.ExecFacts{Line: "git-push status"}},
+		{[]string{elsewhere, "status"}, tool.ExecFacts{Line: elsewhere + " status", Arg1: "status"}},
+		{[]string{"tools/git", "status"}, tool.ExecFacts{Line: "./tools/git status", Arg1: "status"}},
+		{[]string{"git", "-C", "status", "push"}, tool.ExecFacts{Line: "git -C status push", Arg1: "push"}},
+		{[]string{"git", strings.Repeat("x", longestLine)}, tool.ExecFacts{}},
+	} {
+		e := must.Get(b.plan("process.run", object{"argv": c.argv}))(t).Facts.Exec
+		if e.Line != c.want.Line || e.Arg1 != c.want.Arg1 || e.Arg2 != "" {
+			t.Errorf("%.60q: line %.60q, arg1 %q, arg2 %q", c.argv, e.Line, e.Arg1, e.Arg2)
+		}
+	}
+}
+
+// TestExecutorOfEachSystem: what a definition promises is what the best sandbox
+// of the system is.
+func TestExecutorOfEachSystem(t *testing.T) {
+	for system, want := range map[string]tool.Executor{"linux": tool.TierCBubblewrap, "darwin": tool.TierCSeatbelt, "windows": tool.TierB} {
+		if got := executorOn(system); got != want {
+			t.Errorf("%s: %s, want %s", system, got, want)
+		}
+	}
 }

@@ -33,7 +33,9 @@ type command struct {
 	missing error
 	// own is "./" and the workspace-relative path of a program that is a file
 	// of the workspace, "" for others.
-	own    string
+	own string
+	// called is the program as the command line names it.
+	called string
 	env    []string
 	stdin  []byte
 	limits sandbox.Limits
@@ -46,6 +48,10 @@ type command struct {
 	grant egress.Reach
 	// caches are names of tools, those of the operator's list.
 	caches []string
+	// toolchains are those of the moment, and search is where programs are looked
+	// for.
+	toolchains []sandbox.Toolchain
+	search     []string
 }
 
 // check judges the input step by step, so that a call with several faults is
@@ -68,16 +74,28 @@ func (t process) check(ctx context.Context, p tool.Proposal) (command, error) {
 			return c, err
 		}
 	}
+	t.name(&c)
 	return c, nil
+}
+
+// Unusable says why no program can run here at present.
+func (t process) Unusable() error { return cmp.Or(t.offered(), t.asMeasured().probed()) }
+
+// offered says why the gateway runs no programs whatever the machine gives.
+func (t process) offered() error {
+	if !t.policy.Enabled {
+		return reason.Errorf(reason.SandboxDisabled, "running programs is switched off")
+	}
+	return supported(runtime.GOOS)
 }
 
 // parse reads the input and judges all of it that needs no look at the machine.
 func (t process) parse(p tool.Proposal) (command, error) {
-	c := command{limits: t.policy.Limits, caches: t.policy.Caches}
-	if !t.policy.Enabled {
-		return c, reason.Errorf(reason.SandboxDisabled, "running programs is switched off")
+	c := command{limits: t.policy.Limits, caches: t.policy.Caches, toolchains: t.policy.Toolchains(), search: slices.Clone(t.policy.SearchPath)}
+	for _, chain := range c.toolchains {
+		c.search = append(c.search, chain.Bins...)
 	}
-	err := supported(runtime.GOOS)
+	err := t.offered()
 	if err != nil {
 		return c, err
 	}
@@ -118,13 +136,15 @@ func supported(goos string) error {
 // A program of the workspace is looked at when the workspace is open.
 func (t process) known(c *command) error {
 	name := c.in.Argv[0]
-	if err := sandbox.Denied(path.Base(name), t.policy.AllowInterpreters); err != nil {
+	if err := sandbox.Denied(path.Base(name), t.interpreters()); err != nil {
 		return err
 	}
 	if ofWorkspace(name) {
 		return nil
 	}
-	if c.program, c.missing = t.resolver.ResolveExecutable(name, t.policy.SearchPath); c.missing != nil {
+	c.program, c.missing = t.resolver.ResolveExecutable(name, c.search)
+	c.program = c.program.From(c.toolchains)
+	if c.missing != nil {
 		if reason.Of(c.missing) == reason.InvalidInput {
 			return c.missing
 		}
@@ -193,7 +213,7 @@ func (t process) find(c *command, root *workspace.Root) error {
 	}
 	if rest, own := strings.CutPrefix(c.program.Path, strings.TrimSuffix(root.Path(), "/")+"/"); own {
 		c.own = "./" + rest
-		c.program = t.resolver.CopyOf(c.program, t.policy.SearchPath)
+		c.program = t.resolver.CopyOf(c.program, c.search)
 		return t.judge(c)
 	}
 	return nil
@@ -202,19 +222,38 @@ func (t process) find(c *command, root *workspace.Root) error {
 // judge applies the operator's lists and the guards, in the order of their
 // errors: the program first, then inline code.
 func (t process) judge(c *command) error {
-	if err := c.program.Check(t.policy.AllowInterpreters); err != nil {
+	if err := c.program.Check(t.interpreters()); err != nil {
 		return err
 	}
 	if !t.allowed(c) {
 		return reason.Errorf(reason.ExecutableDenied, "the program %s is not in process_runner.allowed_executables", c.program.Path)
 	}
-	if c.program.Facts(c.in.Argv).InlineCode {
+	switch {
+	case t.interpreters() == sandbox.InterpretersByPolicy:
+		return nil
+	case c.program.Facts(c.in.Argv).InlineCode:
 		return reason.Errorf(reason.InlineCode, "inline code for %s is refused", c.program.Basename)
-	}
-	if len(c.stdin) > 0 && c.program.ReadsCodeFromStdin(c.in.Argv) {
+	case c.codeFromStdin():
 		return reason.Errorf(reason.InlineCode, "%s would take its program from standard input", c.program.Basename)
 	}
 	return nil
+}
+
+// codeFromStdin reports whether the input of the call is the program itself.
+func (c command) codeFromStdin() bool {
+	return len(c.stdin) > 0 && c.program.ReadsCodeFromStdin(c.in.Argv)
+}
+
+// interpreters are those that the operator lets through. In Tier C they are no
+// danger that the sandbox does not hold, and policy sees what they are.
+func (t process) interpreters() sandbox.Interpreters {
+	switch allow := t.policy.AllowInterpreters; {
+	case allow == nil && t.tier() == string(sandbox.TierC):
+		return sandbox.InterpretersByPolicy
+	case allow != nil && *allow:
+		return sandbox.InterpretersOfFiles
+	}
+	return sandbox.NoInterpreters
 }
 
 // allowed matches the program with the operator's list. A base name means a
@@ -224,7 +263,7 @@ func (t process) allowed(c *command) bool {
 		return true
 	}
 	name := c.in.Argv[0]
-	system := c.own == "" && (!strings.Contains(name, "/") || slices.Contains(t.policy.SearchPath, path.Dir(name)))
+	system := c.own == "" && (!strings.Contains(name, "/") || slices.Contains(c.search, path.Dir(name)))
 	return slices.ContainsFunc(t.policy.AllowedExecutables, func(allowed string) bool {
 		if filepath.IsAbs(allowed) {
 			return allowed == c.program.Path || system && allowed == name
@@ -236,16 +275,24 @@ func (t process) allowed(c *command) bool {
 // available says what the probe found wanting. Nobody is asked about a call that
 // cannot run.
 func (t process) available(c *command) error {
+	if err := t.probed(); err != nil {
+		return err
+	}
+	return t.required(c)
+}
+
+// probed says why the last probe found that no sandbox works.
+func (t process) probed() error {
 	if t.runner == nil {
 		return reason.Errorf(reason.SandboxUnavailable, "there is no sandbox on this machine")
 	}
 	if t.measured.Available {
-		return t.required(c)
+		return nil
 	}
 	problem := cmp.Or(t.measured.Problem, "the sandbox was not probed")
 	remedy := cmp.Or(t.measured.Remedy, reason.Lookup(reason.SandboxUnavailable).Remedy)
 	return reason.Errorf(reason.SandboxUnavailable, "%s", problem).
-		WithRemedy("%s Then restart palyrad, which probes the sandbox at its start.", remedy)
+		WithRemedy("%s palyrad tries again by itself; restart it when something was installed.", remedy)
 }
 
 // required refuses when the probe did not prove a layer that has to be there.
@@ -285,6 +332,28 @@ func (c command) operands() (sandbox.Named, error) {
 // git is not about a file of that name.
 func (c command) facts() *tool.ExecFacts {
 	facts := c.program.Facts(c.in.Argv)
-	facts.Basename, facts.InWorkspace = cmp.Or(c.own, facts.Basename), c.own != ""
+	if c.own != "" {
+		facts.Basename, facts.InWorkspace, facts.Origin = c.own, true, tool.OriginWorkspace
+	}
+	facts.InlineCode = facts.InlineCode || c.codeFromStdin()
+	if line := sandbox.CommandLine(append([]string{c.called}, c.in.Argv[1:]...)); len(line) <= longestLine {
+		facts.Line = line
+	}
 	return facts
+}
+
+// longestLine is the longest command line that policy reads, in bytes. It stands
+// in the journal with each decision, beside the arguments.
+const longestLine = 16 << 10
+
+// name says what a command line calls the program: "./tools/git" for one of the
+// workspace, "git" for the one that is found by that name, and the whole path for
+// all others, so that another program of a trusted name does not read like it.
+func (t process) name(c *command) {
+	c.called = cmp.Or(c.own, c.in.Argv[0])
+	if base := path.Base(c.called); c.own == "" && base != c.called {
+		if found, err := t.resolver.ResolveExecutable(base, t.policy.SearchPath); err == nil && found.Path == c.program.Path {
+			c.called = base
+		}
+	}
 }

@@ -143,7 +143,7 @@ func (c command) commitRequest(ran sandbox.Report, set overlay.Set) tool.CommitR
 	request := tool.CommitRequest{
 		Facts: tool.CommitFacts{
 			Workspace: c.name, Root: set.Root(), Added: f.Added, Modified: f.Modified, Deleted: f.Deleted, Bytes: f.Bytes,
-			Protected: list(f.Protected), Classes: list(f.Classes), ExitCode: exit,
+			Protected: list(f.Protected), Classes: list(f.Classes), Top: f.Top, ExitCode: exit,
 		},
 		Preview: tool.Preview{
 			Summary: fmt.Sprintf("Commit what %s changed in %s: %d added, %d modified, %d deleted, %d of them protected.",

@@ -57,7 +57,7 @@ func (t process) spec(cmd command, c tool.Call) sandbox.Spec {
 	return sandbox.Spec{
 		Argv: cmd.in.Argv, Executable: c.Plan.Binding.Executable,
 		WorkspaceRoot: cmd.root, WorkspaceName: cmd.name, Workspace: cmd.mode, Protected: cmd.protected, Operands: c.Plan.Binding.Operands,
-		Cwd: cmd.cwd, Env: cmd.env, Stdin: cmd.stdin, Limits: cmd.limits, Egress: t.policy.Egress, Network: t.granted(cmd),
+		Toolchains: cmd.toolchains, Cwd: cmd.cwd, Env: cmd.env, Stdin: cmd.stdin, Limits: cmd.limits, Egress: t.policy.Egress, Network: t.granted(cmd),
 		Required: t.requiredFor(cmd), Owner: c.Proposal.Caller.Principal.String(), Output: c.Output,
 	}
 }
@@ -155,6 +155,9 @@ func (t process) report(ctx context.Context, report tool.Report, o outcome) tool
 	if o.err != nil {
 		var text failureText
 		report, text = failure(ctx, report, o.err)
+		if errors.Is(o.err, errNotStarted) {
+			report.Outcome = tool.Refused
+		}
 		result.Error = &text
 	} else {
 		report.Outcome = tool.Succeeded
@@ -167,13 +170,16 @@ func (t process) report(ctx context.Context, report tool.Report, o outcome) tool
 	return report
 }
 
+// errNotStarted says that a program was never started.
+var errNotStarted = errors.New("waited for other programs to end")
+
 // inTurn runs a program as soon as fewer than the most run. What the program
 // wrote may wait for people afterwards, without a place.
 func (t process) inTurn(ctx context.Context, spec sandbox.Spec) (sandbox.Report, error) {
 	select {
 	case t.slots <- struct{}{}:
 	case <-ctx.Done():
-		return sandbox.Report{}, reason.Errorf(reason.Cancelled, "the call ended while it waited for other programs to end").
+		return sandbox.Report{}, reason.Errorf(reason.Cancelled, "the call ended while it %w", errNotStarted).
 			WithRemedy("Try again, or ask the operator to raise process_runner.max_concurrent.")
 	}
 	defer func() { <-t.slots }()

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"palyra/internal/decision"
 	"palyra/internal/event"
@@ -14,7 +15,9 @@ import (
 // Story is what happened to one call. What is nil did not happen.
 type Story struct {
 	Session, Run string
-	Proposed     *Proposed
+	// Steps are all of it, in order.
+	Steps    []Step
+	Proposed *Proposed
 	// Evaluations are what policy said, the last one last; those about what the
 	// call changed are among them.
 	Evaluations []*Evaluated
@@ -31,6 +34,14 @@ type Story struct {
 	Ambiguous   *Ambiguous
 }
 
+// Step is one event of a call. Payload is what Decode makes of it.
+type Step struct {
+	Seq     int64
+	At      time.Time
+	Code    event.Code
+	Payload any
+}
+
 // Tell tells the story of a call from its events, in order.
 func Tell(events []journal.Event) (Story, error) {
 	var s Story
@@ -44,9 +55,12 @@ func Tell(events []journal.Event) (Story, error) {
 
 func (s *Story) add(e *journal.Event) error {
 	payload, err := Decode(e)
+	if s.Session, s.Run = e.Session, e.Run; payload != nil {
+		s.Steps = append(s.Steps, Step{e.Seq, e.At, e.Code, payload})
+	}
 	switch p := payload.(type) {
 	case *Proposed:
-		s.Proposed, s.Session, s.Run = p, e.Session, e.Run
+		s.Proposed = p
 	case *Refused:
 		s.Refused = p
 	case *Evaluated:

@@ -30,14 +30,17 @@ func Main(ctx context.Context, args []string) int {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	return Run(ctx, args, printer.Streams{
+	program := client.NewApp(printer.Streams{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
 		InTerminal:  term.IsTerminal(int(os.Stdin.Fd())),
 		OutTerminal: term.IsTerminal(int(os.Stdout.Fd())),
 		ErrTerminal: term.IsTerminal(int(os.Stderr.Fd())),
 		Width:       width(os.Stdout, os.Stderr),
 		Getenv:      os.Getenv,
+		Environ:     os.Environ,
 	})
+	program.Terminal = client.TerminalSession()
+	return Execute(ctx, program, args)
 }
 
 // Run runs one command and returns its exit code.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -33,5 +34,51 @@ func TestDocs(t *testing.T) {
 		if !strings.Contains(string(text), "| "+strconv.Itoa(row.code)+" | ") {
 			t.Errorf("docs/cli.md does not name exit code %d", row.code)
 		}
+	}
+}
+
+// unknown returns the commands and targets that a README has its reader type and
+// that do not exist, and the packages that `make` installs and it does not name.
+func unknown(readme, makefile string, root *cobra.Command) []string {
+	var wrong []string
+	for _, line := range regexp.MustCompile(`(?m)^bin/palyra (.*)$`).FindAllStringSubmatch(readme, -1) {
+		typed, _, _ := strings.Cut(line[1], " #")
+		cmd, rest, err := root.Find(strings.Fields(typed))
+		if err != nil || cmd == root || !cmd.Runnable() || cmd.ParseFlags(rest) != nil {
+			wrong = append(wrong, line[0])
+		}
+	}
+	for _, line := range regexp.MustCompile("(?m)(?:^|`)make ([a-z-]+)").FindAllStringSubmatch(readme, -1) {
+		if !strings.Contains(makefile, "\n"+line[1]+":") {
+			wrong = append(wrong, line[0])
+		}
+	}
+	for _, word := range regexp.MustCompile(`[ \t](?:[a-z0-9]+|/[a-z0-9./]+)=([a-z0-9-]+)`).FindAllStringSubmatch(dependencies(makefile), -1) {
+		if !strings.Contains(readme, "`"+word[1]+"`") {
+			wrong = append(wrong, word[1])
+		}
+	}
+	return wrong
+}
+
+// dependencies are the lines of a makefile that install packages.
+func dependencies(makefile string) string {
+	_, lines, _ := strings.Cut(makefile, "\ndeps-demo:")
+	lines, _, _ = strings.Cut(lines, "\n.PHONY: clean")
+	return lines
+}
+
+// TestReadmeNamesWhatIsThere: README has nobody type a command, a flag or a target
+// that does not exist, and names every package that its two commands install.
+func TestReadmeNamesWhatIsThere(t *testing.T) {
+	root := (&app{client.NewApp(printer.Streams{})}).root()
+	readme, makefile := string(must.Get(os.ReadFile("../../README.md"))(t)), string(must.Get(os.ReadFile("../../Makefile"))(t))
+	if wrong := unknown(readme, makefile, root); len(wrong) > 0 {
+		t.Errorf("README.md and what is there differ in %q", wrong)
+	}
+	// Control: each kind of mistake is found.
+	bad := "bin/palyra stauts\nbin/palyra status --nothing\nbin/palyra status # fine\nmake nothing\n"
+	if wrong := unknown(bad, "\ndeps-demo:\n\tscripts/deps.sh x=thing\n", root); len(wrong) != 4 {
+		t.Errorf("the mistakes found are %q", wrong)
 	}
 }

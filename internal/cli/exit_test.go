@@ -11,6 +11,7 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli"
 	"palyra/internal/cli/clitest"
+	"palyra/internal/cli/printer"
 	"palyra/internal/reason"
 )
 
@@ -82,6 +83,13 @@ func TestExitCodes(t *testing.T) {
 			reached[c.code] = true
 		})
 	}
+	t.Run("interrupted", func(t *testing.T) {
+		w := clitest.NewWorld(t)
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		w.Want(w.Within(ctx, printer.Streams{}, "status"), reason.ExitInterrupted)
+		reached[reason.ExitInterrupted] = true
+	})
 	for _, code := range cli.ExitCodes() {
 		if !reached[code] {
 			t.Errorf("no case reaches exit code %d", code)

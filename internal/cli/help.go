@@ -10,6 +10,7 @@ import (
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
+	"palyra/internal/manpage"
 	"palyra/internal/reason"
 )
 
@@ -46,16 +47,15 @@ func plainHelp(cmd *cobra.Command) string {
 	return text + "\n\n" + cmd.UsageString()
 }
 
+// manual is the page palyra(1).
+var manual = manpage.Page{Section: 1, SeeAlso: []string{"palyrad(8)"}}
+
 // manCommand writes the manual page.
 func (a *app) manCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use: "man", Short: "Write the manual page, in roff", Args: command.Args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			page, err := manual(root)
-			if err != nil {
-				return err
-			}
-			return a.WriteOut(page)
+		RunE: func(*cobra.Command, []string) error {
+			return a.WriteOut(manual.Write(root))
 		},
 	}
 }
@@ -95,6 +95,7 @@ var exitCodes = []struct {
 	{reason.ExitSandbox, "sandbox unavailable"},
 	{reason.ExitUnproven, "whole, but not proven whose it is"},
 	{reason.ExitTimedOut, "the tool ran into its deadline"},
+	{reason.ExitInterrupted, "interrupted (Ctrl-C) before its end"},
 }
 
 // outputTopic is `palyra help output`.

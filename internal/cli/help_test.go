@@ -59,3 +59,28 @@ func TestEverythingIsDescribed(t *testing.T) {
 		})
 	})
 }
+
+// TestManualIsComplete: the manual page has every command that can be typed, with
+// its flags and examples, and no date.
+func TestManualIsComplete(t *testing.T) {
+	root := (&app{client.NewApp(printer.Streams{})}).root()
+	page := strings.NewReplacer(`\-`, "-", `\(dq`, `"`, `\e`, `\`).Replace(manual.Write(root))
+	eachCommand(root, func(c *cobra.Command) {
+		if c != root && c.IsAvailableCommand() && !strings.Contains(page, "\n.SS \""+c.CommandPath()) {
+			t.Errorf("%s is not there", c.CommandPath())
+		}
+		for line := range strings.Lines(c.Example) {
+			if !strings.Contains(page, "\n  "+strings.TrimSpace(line)+"\n") {
+				t.Errorf("%s: the example %q is not there", c.CommandPath(), line)
+			}
+		}
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden && !strings.Contains(page, "--"+f.Name+`\fR`) {
+				t.Errorf("%s --%s is not there", c.CommandPath(), f.Name)
+			}
+		})
+	})
+	if !strings.HasPrefix(page, ".TH PALYRA 1\n") || !strings.Contains(page, ".SH EXIT CODES\n") {
+		t.Errorf("the page begins with %.40q", page)
+	}
+}

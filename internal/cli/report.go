@@ -11,11 +11,20 @@ import (
 	"palyra/internal/reason"
 )
 
-// report prints an error with its next step and returns the exit code.
+// report prints an error with its next step and returns the exit code, which for a
+// command that was interrupted and did not succeed is ExitInterrupted.
 func (a *app) report(ctx context.Context, cmd *cobra.Command, err error) int {
 	if err == nil {
 		return reason.ExitOK
 	}
+	code := a.failed(ctx, cmd, err)
+	if ctx.Err() != nil && code != reason.ExitOK {
+		return reason.ExitInterrupted
+	}
+	return code
+}
+
+func (a *app) failed(ctx context.Context, cmd *cobra.Command, err error) int {
 	var exit command.Exit
 	if errors.As(err, &exit) {
 		return int(exit)

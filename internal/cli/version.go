@@ -11,17 +11,17 @@ import (
 // versionCommand says which build this is.
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version of palyra", Args: command.Args(0, 0),
+		Use: "version", Short: "Print the version of palyra, with its commit and date", Args: command.Args(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			v := version.Get()
 			body := printer.Object{
-				{"version", v.Version}, {"revision", v.Revision}, {"modified", v.Modified},
+				{"version", v.Version}, {"revision", v.Revision}, {"date", v.Date}, {"modified", v.Modified},
 				{"go", v.Go}, {"os", v.OS}, {"arch", v.Arch},
 			}
 			return a.PrintOne("Version", printer.Record{Name: v.Version, Body: body}, func(p *printer.Page) {
-				p.Field("version", v.Version)
-				p.Field("revision", v.Revision)
-				p.Field("go", v.Go+" "+v.OS+"/"+v.Arch)
+				for _, f := range v.Fields() {
+					p.Field(f[0], f[1])
+				}
 			})
 		},
 	}

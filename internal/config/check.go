@@ -109,8 +109,9 @@ func (k *checker) paths(c *Config) {
 	} else {
 		k.absolute("state_dir", c.StateDir)
 	}
-	if c.Policy.Dir != "" && k.absolute("policy.dir", c.Policy.Dir) && !isDir(c.Policy.Dir) {
-		k.find("policy.dir", "is "+quote(c.Policy.Dir)+", which is not a directory", "create it, or leave policy.dir out")
+	optional := k.origins["policy.dir"].Source == SourceDefault && !exists(c.Policy.Dir)
+	if c.Policy.Dir != "" && k.absolute("policy.dir", c.Policy.Dir) && !isDir(c.Policy.Dir) && !optional {
+		k.find("policy.dir", "is "+quote(c.Policy.Dir)+", which is not a directory", "create it with `palyra policy init --profile laptop`, or leave policy.dir out")
 	}
 	if c.Client.Credentials != "" {
 		k.absolute("client.credentials", c.Client.Credentials)
@@ -231,6 +232,17 @@ func (k *checker) rules(each string, w Workspace, c *Config) {
 	}
 }
 
+// Overlapping is the workspace that a path lies in or contains, if there is one:
+// what decides what is allowed does not belong there.
+func (c *Config) Overlapping(path string) (Workspace, bool) {
+	for _, w := range c.Workspaces {
+		if overlap(w.Path, path) {
+			return w, true
+		}
+	}
+	return Workspace{}, false
+}
+
 // overlap reports whether one directory lies in the other, after symlinks
 // where they exist.
 func overlap(a, b string) bool {
@@ -268,6 +280,9 @@ func (k *checker) tools(c *Config) {
 	between(k, "max_calls_per_session", c.MaxCallsPerSession, 1, 1_000_000)
 	between(k, "sessions.idle", c.Sessions.Idle, time.Minute, 7*24*time.Hour)
 	between(k, "execution_timeout_ms", c.ExecutionTimeoutMS, 100, dayMS)
+	between(k, "listen.max_connections", c.Listen.MaxConnections, 16, 1_000_000)
+	between(k, "listen.max_connections_per_address", c.Listen.MaxConnectionsPerAddress, 4, 1_000_000)
+	between(k, "stop_timeout", c.StopTimeout, 0, time.Hour)
 }
 
 // hosts checks the rough form of host rules; package egress, which parses them, is

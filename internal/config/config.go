@@ -45,6 +45,9 @@ type Config struct {
 	// ExecutionTimeoutMS is the wall clock limit of one call in milliseconds.
 	ExecutionTimeoutMS int64 `toml:"execution_timeout_ms"`
 
+	// StopTimeout is how long calls may go on after the order to stop.
+	StopTimeout time.Duration `toml:"stop_timeout"`
+
 	ProcessRunner ProcessRunner `toml:"process_runner"`
 	HTTP          HTTP          `toml:"http"`
 	Approvals     Approvals     `toml:"approvals"`
@@ -85,6 +88,10 @@ type Listen struct {
 	// Metrics is host:port of the plain HTTP listener for metrics, always
 	// loopback; "" switches it off.
 	Metrics string `toml:"metrics"`
+	// MaxConnections bounds the open connections to the API.
+	MaxConnections int `toml:"max_connections"`
+	// MaxConnectionsPerAddress bounds those of one address that is not loopback.
+	MaxConnectionsPerAddress int `toml:"max_connections_per_address"`
 }
 
 // Log says how palyrad logs to standard error.
@@ -97,7 +104,8 @@ type Log struct {
 
 // Policy says where Cedar policies lie.
 type Policy struct {
-	// Dir holds *.cedar files that extend the built-in ones; "" means none.
+	// Dir holds *.cedar files that extend the built-in ones; "" means none. That
+	// beside the file, which is the default, need not exist.
 	Dir string `toml:"dir" path:"true"`
 }
 
@@ -141,6 +149,9 @@ type Runs struct {
 	MaxActivePerPrincipal int `toml:"max_active_per_principal"`
 	// ParallelCalls is how many calls of one turn run side by side.
 	ParallelCalls int `toml:"parallel_calls"`
+	// AbandonedAfter is how long a run waits for the next message of a client that
+	// left.
+	AbandonedAfter time.Duration `toml:"abandoned_after"`
 }
 
 // Sessions says how the gateway names the sessions of its callers.

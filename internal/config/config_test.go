@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -54,6 +55,7 @@ func TestDefaultsNeedNoFile(t *testing.T) {
 	want := Default()
 	want.StateDir = filepath.Join(w.home, ".local", "state", "palyra")
 	want.Source = filepath.Join(w.home, ".config", "palyra", "palyra.toml")
+	want.Policy.Dir = filepath.Join(w.home, ".config", "palyra", "policies")
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Errorf("effective values differ from the defaults (-want +got):\n%s", diff)
 	}
@@ -86,6 +88,36 @@ func TestPrecedence(t *testing.T) {
 		}
 		if got := origins[test.key].String(); got != test.origin {
 			t.Errorf("%s comes from %s, want %s", test.key, got, test.origin)
+		}
+	}
+}
+
+// TestOptional: a setting that may have no value is true, false or unset, from
+// wherever it comes.
+func TestOptional(t *testing.T) {
+	const key, line = "process_runner.allow_interpreters", "[process_runner]\nallow_interpreters = "
+	for _, c := range []struct{ file, env, flag, want string }{
+		{"", "", "", `"unset"`},
+		{line + "true", "", "", "true"},
+		{line + "false", "", "", "false"},
+		{line + `"unset"`, "", "", `"unset"`},
+		{line + "true", "false", "", "false"},
+		{line + "true", "unset", "", `"unset"`},
+		{line + "true", "false", "unset", `"unset"`},
+		{"", "unset", "true", "true"},
+	} {
+		w := newWorld(t)
+		w.write(c.file + "\n")
+		opts := w.options()
+		if c.env != "" {
+			w.env["PALYRA_PROCESS_RUNNER_ALLOW_INTERPRETERS"] = c.env
+		}
+		if c.flag != "" {
+			opts.Flags = map[string]string{key: c.flag}
+		}
+		loaded, _ := w.load(opts)
+		if got := show(keyValue(loaded, key)); got != c.want {
+			t.Errorf("%+v: %s", c, got)
 		}
 	}
 }
@@ -149,6 +181,7 @@ func TestFindings(t *testing.T) {
 			`:5:1: roles wants a list of strings, not a list with 1`,
 			`:4:1: workspaces wants a list of tables, not the string "x"; write [[workspaces]]`,
 		}},
+		{"neither", "[process_runner]\nallow_interpreters = \"maybe\"", []string{`:2:1: process_runner.allow_interpreters wants true or false, or "unset", not the string "maybe"`}},
 		{"not TOML", "a = \n", []string{":1:", "is not valid TOML"}},
 		{"twice", "max_calls_per_run = 1\nmax_calls_per_run = 2", []string{":2:", "is not valid TOML"}},
 		{"a duration", "[approvals]\ncooldown = \"soon\"", []string{`:2:1: approvals.cooldown wants a duration such as "90s" or "10m", not "soon"`}},
@@ -372,10 +405,15 @@ func TestNoHome(t *testing.T) {
 func TestPoliciesBesideTheFile(t *testing.T) {
 	w := newWorld(t)
 	path := w.write("")
-	if c, _ := w.load(w.options()); c.Policy.Dir != "" {
-		t.Errorf("policy.dir = %q without a directory", c.Policy.Dir)
-	}
 	dir := filepath.Join(filepath.Dir(path), "policies")
+	if c, _ := w.load(w.options()); c.Policy.Dir != dir {
+		t.Errorf("policy.dir = %q before the directory is there, want %q", c.Policy.Dir, dir)
+	}
+	must.Do(t, os.WriteFile(dir, nil, 0o600))
+	if _, _, err := Load(w.options()); err == nil || !strings.Contains(err.Error(), "which is not a directory") {
+		t.Errorf("a file in the place of the policy directory: %v", err)
+	}
+	must.Do(t, os.Remove(dir))
 	must.Do(t, os.Mkdir(dir, 0o700))
 	if c, _ := w.load(w.options()); c.Policy.Dir != dir {
 		t.Errorf("policy.dir = %q, want %q", c.Policy.Dir, dir)
@@ -418,11 +456,33 @@ func TestSettings(t *testing.T) {
 	c, origins := w.load(w.options())
 	list := Settings(c, origins)
 	i := slices.IndexFunc(list, func(s Setting) bool { return s.Key == "approvals.default_timeout" })
-	if i < 0 || list[i].Value != `"10m"` || list[i].Origin.String() != "default" {
+	if i < 0 || list[i].Value != "10m" || list[i].TOML != `"10m"` || list[i].Origin.String() != "default" {
 		t.Errorf("settings: %+v", list)
 	}
 	if len(list) != len(Keys()) {
 		t.Errorf("%d settings for %d keys", len(list), len(Keys()))
+	}
+}
+
+// TestSettingsHaveTypes: what programs read of a setting has the type that the
+// file has, and a duration is the text that the file has.
+func TestSettingsHaveTypes(t *testing.T) {
+	w := newWorld(t)
+	w.write("[[workspaces]]\nname = \"a\"\npath = \"/a\"\nread_only = true\nprotected = [\"x/**\"]")
+	c, origins := w.load(w.options())
+	values := make(map[string]any)
+	for _, s := range Settings(c, origins) {
+		values[s.Key] = s.Value
+	}
+	text := must.Get(json.Marshal(values))(t)
+	for _, want := range []string{
+		`"max_calls_per_run":200`, `"allow_sensitive_tools":false`, `"allowed_tools":["*"]`, `"models":[]`, `"process_runner.caches":[]`,
+		`"sessions.idle":"30m"`, `"process_runner.allow_interpreters":null`, `"listen.api":"127.0.0.1:7443"`, `"rate_limits.read.per_second":100`, `"roles":["security"]`,
+		`"workspaces":[{"mode":"","name":"a","path":"/a","protected":["x/**"],"read_only":true}]`,
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no %s in %s", want, text)
+		}
 	}
 }
 
@@ -436,7 +496,7 @@ func TestSettingsAreTOML(t *testing.T) {
 	}
 	var text strings.Builder
 	for _, s := range Settings(c, Origins{}) {
-		text.WriteString(s.Key + " = " + s.Value + "\n")
+		text.WriteString(s.Key + " = " + s.TOML + "\n")
 	}
 	again := &Config{}
 	if f := applyFile("shown", []byte(text.String()), again, Origins{}); len(f) > 0 {

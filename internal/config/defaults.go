@@ -1,6 +1,7 @@
 package config
 
 import (
+	"runtime"
 	"time"
 
 	"palyra/internal/access"
@@ -17,7 +18,7 @@ const (
 func Default() *Config {
 	return &Config{
 		TrustDomain: "palyra.internal",
-		Listen:      Listen{API: "127.0.0.1:7443", Metrics: "127.0.0.1:7144"},
+		Listen:      Listen{API: "127.0.0.1:7443", Metrics: "127.0.0.1:7144", MaxConnections: 1024, MaxConnectionsPerAddress: 128},
 		Log:         Log{Level: "info", Format: "text"},
 		Roles:       []access.Role{"security"},
 
@@ -25,10 +26,11 @@ func Default() *Config {
 		MaxCallsPerRun:     200,
 		MaxCallsPerSession: 1000,
 		ExecutionTimeoutMS: 120_000,
+		StopTimeout:        10 * time.Second,
 
 		ProcessRunner: ProcessRunner{
 			Enabled:               true,
-			Tier:                  TierC,
+			Tier:                  defaultTier(runtime.GOOS),
 			Fallback:              FallbackNone,
 			EgressEnforcementMode: EgressStrict,
 			EgressBudget: EgressBudget{
@@ -38,7 +40,6 @@ func Default() *Config {
 			MemoryLimitBytes: 2 * gib,
 			MaxOutputBytes:   mib,
 			MaxProcesses:     1024,
-			MaxConcurrent:    32,
 			DiskLimitBytes:   gib,
 			MaxFiles:         200_000,
 			TmpLimitBytes:    256 * mib,
@@ -58,6 +59,7 @@ func Default() *Config {
 			MaxDuration:           2 * time.Hour,
 			MaxActivePerPrincipal: 64,
 			ParallelCalls:         8,
+			AbandonedAfter:        30 * time.Minute,
 		},
 		Sessions: Sessions{Idle: 30 * time.Minute},
 		RateLimits: RateLimits{
@@ -73,4 +75,13 @@ func Default() *Config {
 		Storage: Storage{ReserveBytes: 64 * mib},
 		Client:  Client{Address: "127.0.0.1:7443"},
 	}
+}
+
+// defaultTier is Tier C wherever there is one. Windows has job objects alone,
+// which isolate neither files nor the network.
+func defaultTier(system string) string {
+	if system == "windows" {
+		return TierB
+	}
+	return TierC
 }

@@ -56,7 +56,12 @@ func TestDocumentation(t *testing.T) {
 	}
 	// These depend on the machine.
 	elsewhere := []string{"state_dir", "policy.dir"}
-	for _, k := range keysOf(Default()) {
+	documented := Default()
+	documented.ProcessRunner.Tier = defaultTier("linux")
+	if defaultTier("windows") != TierB || !strings.Contains(rows["process_runner.tier"][1], "Windows has no Tier C, and `b` is the default there") {
+		t.Error("docs/config.md does not say what the tier is on Windows")
+	}
+	for _, k := range keysOf(documented) {
 		if row := rows[k.name]; row != nil && !slices.Contains(elsewhere, k.name) && row[0] != "`"+show(k.value)+"`" {
 			t.Errorf("docs/config.md says that %s is %s by default, it is %s", k.name, row[0], show(k.value))
 		}

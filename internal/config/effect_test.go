@@ -22,10 +22,13 @@ var readBy = map[string][2]string{
 	"listen.server_names": {"daemon/servers.go", "ca.Loopback(), g.cfg.Listen.ServerNames"},
 	"listen.metrics":      {"daemon/servers.go", `listen(ctx, g.cfg.Listen.Metrics, "listen.metrics")`},
 
+	"listen.max_connections":             {"daemon/servers.go", "most: g.cfg.Listen.MaxConnections,"},
+	"listen.max_connections_per_address": {"daemon/servers.go", "mostOfOne: g.cfg.Listen.MaxConnectionsPerAddress"},
+
 	"log.level":  {"daemon/command.go", "UnmarshalText([]byte(cfg.Log.Level))"},
 	"log.format": {"daemon/command.go", `cfg.Log.Format == "json"`},
 
-	"policy.dir": {"policyadmin/policyadmin.go", "ReadDir(p.use.Settings.Policy.Dir)"},
+	"policy.dir": {"policyadmin/files.go", "dir := p.use.Settings.Policy.Dir"},
 	"roles":      {"daemon/build.go", "g.authority, g.cfg.Roles)"},
 
 	"workspaces.name":      {"daemon/build.go", "Name: w.Name"},
@@ -41,11 +44,14 @@ var readBy = map[string][2]string{
 	"sessions.idle":         {"daemon/build.go", "SessionIdle: g.cfg.Sessions.Idle"},
 	"execution_timeout_ms":  {"daemon/build.go", "Timeout: g.cfg.ExecutionTimeout()"},
 
+	"stop_timeout": {"daemon/daemon.go", "time.NewTimer(g.cfg.StopTimeout)"},
+
 	"process_runner.enabled":                 {"daemon/settings.go", "Enabled: p.Enabled, AllowedExecutables"},
 	"process_runner.tier":                    {"sandbox/ladder/ladder_linux.go", "p.Tier"},
 	"process_runner.fallback":                {"sandbox/ladder/ladder_linux.go", "p.Fallback"},
 	"process_runner.required_layers":         {"daemon/settings.go", "Required: p.RequiredLayers"},
 	"process_runner.allowed_executables":     {"daemon/settings.go", "AllowedExecutables: p.AllowedExecutables, AllowInterpreters"},
+	"process_runner.toolchains":              {"sandbox/toolchain/toolchain.go", "Dirs: cfg.ProcessRunner.Toolchains"},
 	"process_runner.allow_interpreters":      {"daemon/settings.go", "AllowInterpreters: p.AllowInterpreters"},
 	"process_runner.strict_exec":             {"sandbox/ladder/ladder_linux.go", "p.StrictExec"},
 	"process_runner.egress_enforcement_mode": {"daemon/settings.go", "egress.ParseMode(p.EgressEnforcementMode)"},
@@ -57,6 +63,8 @@ var readBy = map[string][2]string{
 	"process_runner.max_output_bytes":        {"daemon/settings.go", "Output: p.MaxOutputBytes"},
 	"process_runner.max_processes":           {"daemon/settings.go", "Processes: p.MaxProcesses"},
 	"process_runner.max_concurrent":          {"daemon/settings.go", "MaxConcurrent: p.MaxConcurrent"},
+	"process_runner.reserve_processes":       {"sandbox/ladder/ladder_linux.go", "Processes: p.ReserveProcesses"},
+	"process_runner.reserve_memory_bytes":    {"sandbox/ladder/ladder_linux.go", "Memory: p.ReserveMemoryBytes"},
 	"process_runner.disk_limit_bytes":        {"daemon/settings.go", "Disk: p.DiskLimitBytes"},
 	"process_runner.max_files":               {"daemon/settings.go", "Files: p.MaxFiles"},
 	"process_runner.tmp_limit_bytes":         {"daemon/settings.go", "Tmp: p.TmpLimitBytes"},
@@ -101,6 +109,7 @@ var readBy = map[string][2]string{
 	"runs.max_duration":             {"daemon/build.go", "WallClock: g.cfg.Runs.MaxDuration"},
 	"runs.max_active_per_principal": {"daemon/build.go", "g.cfg.Runs.MaxActivePerPrincipal"},
 	"runs.parallel_calls":           {"daemon/build.go", "g.cfg.Runs.ParallelCalls"},
+	"runs.abandoned_after":          {"daemon/build.go", "g.cfg.Runs.AbandonedAfter"},
 
 	"models.name":              {"model/providers/providers.go", "out.ByName[m.Name]"},
 	"models.provider":          {"model/providers/providers.go", "m.Provider == config.ProviderScripted"},

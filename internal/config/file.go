@@ -156,6 +156,9 @@ func setDecoded(v reflect.Value, decoded any) error {
 		}
 		return setDuration(v, text)
 	}
+	if v.Kind() == reflect.Pointer {
+		return setOptional(v, decoded, func(v reflect.Value) error { return setDecoded(v, decoded) })
+	}
 	switch value := decoded.(type) {
 	case string:
 		if v.Kind() != reflect.String {

@@ -61,7 +61,7 @@ func envName(name, override string) string {
 	if override != "" {
 		return override
 	}
-	return "PALYRA_" + strings.ToUpper(strings.ReplaceAll(name, ".", "_"))
+	return variablePrefix + strings.ToUpper(strings.ReplaceAll(name, ".", "_"))
 }
 
 // setText sets a scalar, or a list of strings, from the text of a variable or
@@ -74,6 +74,8 @@ func setText(v reflect.Value, text string) error {
 		return errors.New("cannot be set by a variable or flag; set it in the file")
 	}
 	switch v.Kind() {
+	case reflect.Pointer:
+		return setOptional(v, text, func(v reflect.Value) error { return setText(v, text) })
 	case reflect.String:
 		v.SetString(text)
 	case reflect.Bool:
@@ -97,6 +99,23 @@ func setText(v reflect.Value, text string) error {
 	case reflect.Slice:
 		setList(v, splitList(text))
 	}
+	return nil
+}
+
+// unset is how a setting that may have no value is written without one.
+const unset = "unset"
+
+// setOptional sets a setting that may have no value.
+func setOptional(v reflect.Value, given any, set func(reflect.Value) error) error {
+	if given == unset {
+		v.SetZero()
+		return nil
+	}
+	value := reflect.New(v.Type().Elem())
+	if set(value.Elem()) != nil {
+		return wants(v.Type(), describe(given))
+	}
+	v.Set(value)
 	return nil
 }
 
@@ -135,6 +154,8 @@ func typeWord(t reflect.Type) string {
 		return `a duration such as "90s" or "10m"`
 	}
 	switch t.Kind() {
+	case reflect.Pointer:
+		return typeWord(t.Elem()) + `, or "` + unset + `"`
 	case reflect.String:
 		return "a string"
 	case reflect.Bool:
@@ -162,6 +183,11 @@ func show(v reflect.Value) string {
 		return strconv.Quote(shortDuration(time.Duration(v.Int())))
 	}
 	switch v.Kind() {
+	case reflect.Pointer:
+		if v.IsNil() {
+			return tomlString(unset)
+		}
+		return show(v.Elem())
 	case reflect.String:
 		return tomlString(v.String())
 	case reflect.Slice:

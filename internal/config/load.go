@@ -22,6 +22,9 @@ type LoadOptions struct {
 	// Env looks a variable up; nil means os.Getenv. An empty variable counts
 	// as not set.
 	Env func(string) string
+	// Environ lists the variables as os.Environ does, so that one that means
+	// nothing is found; nil means os.Environ, or none where Env is given.
+	Environ func() []string
 	// Flags maps dotted keys to the text of flags that were given.
 	Flags map[string]string
 }
@@ -86,6 +89,7 @@ func load(opts LoadOptions) (*Config, Origins, Findings) {
 
 	path, findings := readFile(opts, c, origins)
 	findings = append(findings, applyEnv(opts.env(), keys, origins)...)
+	findings = append(findings, unknownVariables(opts.environ(), opts.env(), keys)...)
 	findings = append(findings, applyFlags(opts.Flags, keys, origins)...)
 	m.fill(c, path, origins)
 	fillModels(c, origins)
@@ -110,13 +114,23 @@ func (o LoadOptions) env() func(string) string {
 	return os.Getenv
 }
 
+func (o LoadOptions) environ() []string {
+	switch {
+	case o.Environ != nil:
+		return o.Environ()
+	case o.Env == nil:
+		return os.Environ()
+	}
+	return nil
+}
+
 // file returns the path to read, and whether it was named, so that its
 // absence is an error.
 func (o LoadOptions) file() (path string, named bool) {
 	if o.Path != "" {
 		return o.Path, true
 	}
-	if path := o.env()("PALYRA_CONFIG"); path != "" {
+	if path := o.env()(configVariable); path != "" {
 		return path, true
 	}
 	return machineOf(o.env()).locate(), false
@@ -169,6 +183,58 @@ func applyEnv(env func(string) string, keys []key, origins Origins) Findings {
 		origins[k.name] = origin
 	}
 	return findings
+}
+
+const (
+	// variablePrefix begins every variable that is Palyra's.
+	variablePrefix = "PALYRA_"
+	// configVariable names the file and is no setting of it.
+	configVariable = variablePrefix + "CONFIG"
+)
+
+// unknownVariables finds variables that are Palyra's by their name and mean
+// nothing: a misspelt one would be a setting that somebody believes in.
+func unknownVariables(environ []string, env func(string) string, keys []key) Findings {
+	known := []string{configVariable}
+	for _, k := range keys {
+		if k.env != "" {
+			known = append(known, k.env)
+		}
+	}
+	var findings Findings
+	for _, pair := range slices.Sorted(slices.Values(environ)) {
+		name, _, _ := strings.Cut(pair, "=")
+		if !strings.HasPrefix(name, variablePrefix) || slices.Contains(known, name) || env(name) == "" {
+			continue
+		}
+		f := Finding{Origin: Origin{Source: SourceEnv, Name: name}, Message: "the variable " + name + " means nothing", Remedy: meantVariable(name, known)}
+		for _, k := range keys {
+			if k.env == "" && envName(k.name, "") == name {
+				f.Message, f.Remedy = "the variable "+name+" cannot be set: "+k.name+" is a list of tables", "set it in the file"
+			}
+		}
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+// meantVariable is the remedy for a variable that means nothing: the nearest
+// name, or those that end as it does.
+func meantVariable(name string, known []string) string {
+	if near := nearest.Of(name, known); near != "" {
+		return "did you mean " + near + "?"
+	}
+	end := "_" + strings.TrimPrefix(name, variablePrefix)
+	var ending []string
+	for _, k := range known {
+		if strings.HasSuffix(k, end) {
+			ending = append(ending, k)
+		}
+	}
+	if len(ending) > 0 {
+		return "did you mean " + strings.Join(ending, " or ") + "?"
+	}
+	return "unset it; docs/config.md has the keys, and PALYRA_ with a key in upper case is its variable"
 }
 
 func applyFlags(flags map[string]string, keys []key, origins Origins) Findings {
@@ -252,10 +318,9 @@ func (m machine) fill(c *Config, path string, origins Origins) {
 		}
 	}
 	if c.Policy.Dir == "" && origins["policy.dir"].Source == SourceDefault && path != "" {
-		if dir := filepath.Join(filepath.Dir(path), "policies"); isDir(dir) {
-			if abs, err := filepath.Abs(dir); err == nil {
-				c.Policy.Dir = abs
-			}
+		// It need not exist yet: palyrad takes it up when it appears.
+		if abs, err := filepath.Abs(filepath.Join(filepath.Dir(path), "policies")); err == nil {
+			c.Policy.Dir = abs
 		}
 	}
 }
@@ -266,6 +331,9 @@ func (m machine) expand(c *Config, keys []key) {
 		if k.path {
 			k.value.SetString(m.tilde(k.value.String()))
 		}
+	}
+	for i := range c.ProcessRunner.Toolchains {
+		c.ProcessRunner.Toolchains[i] = m.tilde(c.ProcessRunner.Toolchains[i])
 	}
 	for i := range c.Workspaces {
 		c.Workspaces[i].Path = m.tilde(c.Workspaces[i].Path)

@@ -49,6 +49,7 @@ func (k *checker) runs(r Runs) {
 	between(k, "runs.max_duration", r.MaxDuration, 10*time.Second, 7*24*time.Hour)
 	between(k, "runs.max_active_per_principal", r.MaxActivePerPrincipal, 1, 10_000)
 	between(k, "runs.parallel_calls", r.ParallelCalls, 1, 256)
+	between(k, "runs.abandoned_after", r.AbandonedAfter, time.Second, 7*24*time.Hour)
 }
 
 var modelForm = lazyregexp.New(`^[a-z0-9][a-z0-9._-]{0,62}$`)

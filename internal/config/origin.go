@@ -2,7 +2,9 @@ package config
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
+	"time"
 )
 
 // Source is the kind of place that a value comes from.
@@ -44,10 +46,14 @@ type Origins map[string]Origin
 
 // Setting is one effective value, for `palyra config show`.
 type Setting struct {
-	Key string `json:"key"`
-	// Value is written as in palyra.toml.
-	Value  string `json:"value"`
-	Origin Origin `json:"origin"`
+	Key string
+	// Value is a string, a number, a boolean, a list of strings or of tables
+	// (map[string]any); a duration is a string such as "10m", and what has no
+	// value is nil.
+	Value any
+	// TOML is the value as palyra.toml has it.
+	TOML   string
+	Origin Origin
 }
 
 // Settings lists every key of c with its value and origin, in the order of
@@ -55,9 +61,38 @@ type Setting struct {
 func Settings(c *Config, origins Origins) []Setting {
 	var list []Setting
 	for _, k := range keysOf(c) {
-		list = append(list, Setting{Key: k.name, Value: show(k.value), Origin: origins[k.name]})
+		list = append(list, Setting{Key: k.name, Value: plainValue(k.value), TOML: show(k.value), Origin: origins[k.name]})
 	}
 	return list
+}
+
+// plainValue is a setting's value in the types that JSON has.
+func plainValue(v reflect.Value) any {
+	if v.Type() == durationType {
+		return shortDuration(time.Duration(v.Int()))
+	}
+	switch v.Kind() {
+	case reflect.Slice:
+		list := make([]any, v.Len())
+		for i := range list {
+			list[i] = plainValue(v.Index(i))
+		}
+		return list
+	case reflect.Struct:
+		table := make(map[string]any, v.NumField())
+		for i := range v.NumField() {
+			table[v.Type().Field(i).Tag.Get("toml")] = plainValue(v.Field(i))
+		}
+		return table
+	case reflect.String:
+		return v.String()
+	case reflect.Pointer:
+		if v.IsNil() {
+			return nil
+		}
+		return plainValue(v.Elem())
+	}
+	return v.Interface()
 }
 
 // Keys lists the dotted names of all keys.

@@ -19,6 +19,7 @@ const (
 	FallbackNone           = "none"
 	FallbackUserNamespaces = "user_namespaces"
 	FallbackLandlock       = "landlock"
+	FallbackJobObject      = "job_object"
 
 	EgressStrict       = "strict"
 	EgressPreflight    = "preflight"
@@ -60,7 +61,7 @@ type ProcessRunner struct {
 	// around a process that sees the machine's files).
 	Tier string `toml:"tier"`
 	// Fallback is the lowest rung that may stand in for what the machine lacks:
-	// "none", "user_namespaces" or "landlock".
+	// "none", "user_namespaces", "landlock" or "job_object".
 	Fallback string `toml:"fallback"`
 	// RequiredLayers are layers without which no program runs, beside those that
 	// the sandbox insists on itself.
@@ -68,8 +69,13 @@ type ProcessRunner struct {
 	// AllowedExecutables are base names or absolute paths; empty allows every
 	// program that is not on the built-in denylist.
 	AllowedExecutables []string `toml:"allowed_executables"`
-	// AllowInterpreters lets script interpreters run files.
-	AllowInterpreters bool `toml:"allow_interpreters"`
+	// Toolchains are absolute directories with programs, or with a directory bin
+	// of programs, that people installed beside the system.
+	Toolchains []string `toml:"toolchains"`
+	// AllowInterpreters lets interpreters run files (true), or refuses them
+	// (false). Unset leaves interpreters and shells to policy in Tier C, and
+	// refuses them in Tier B.
+	AllowInterpreters *bool `toml:"allow_interpreters"`
 	// StrictExec denies executing files that have no path, such as memory files.
 	StrictExec bool `toml:"strict_exec"`
 	// EgressEnforcementMode is "strict", "preflight" or "unrestricted";
@@ -93,8 +99,13 @@ type ProcessRunner struct {
 	// MaxOutputBytes is kept of each stream.
 	MaxOutputBytes int64 `toml:"max_output_bytes"`
 	MaxProcesses   int   `toml:"max_processes"`
-	// MaxConcurrent is how many programs run at once; calls beyond it wait.
+	// MaxConcurrent is how many programs run at once; calls beyond it wait. 0 is
+	// as many as fit.
 	MaxConcurrent int `toml:"max_concurrent"`
+	// ReserveProcesses and ReserveMemoryBytes are what palyrad keeps for itself
+	// of what bounds it and its programs together; 0 is derived.
+	ReserveProcesses   int   `toml:"reserve_processes"`
+	ReserveMemoryBytes int64 `toml:"reserve_memory_bytes"`
 	// DiskLimitBytes and MaxFiles bound what a run writes to its copy of the
 	// workspace.
 	DiskLimitBytes int64 `toml:"disk_limit_bytes"`
@@ -118,11 +129,16 @@ func (p ProcessRunner) CPUTimeLimit() time.Duration { return millis(p.CPUTimeLim
 
 func (k *checker) runner(p ProcessRunner) {
 	k.oneOf("process_runner.tier", p.Tier, TierC, TierB)
-	k.oneOf("process_runner.fallback", p.Fallback, FallbackNone, FallbackUserNamespaces, FallbackLandlock)
+	k.oneOf("process_runner.fallback", p.Fallback, FallbackNone, FallbackUserNamespaces, FallbackLandlock, FallbackJobObject)
 	k.oneOf("process_runner.egress_enforcement_mode", p.EgressEnforcementMode, EgressStrict, EgressPreflight, EgressUnrestricted)
 	for _, name := range p.AllowedExecutables {
 		if name == "" || strings.ContainsRune(name, filepath.Separator) && !filepath.IsAbs(name) {
 			k.find("process_runner.allowed_executables", "has "+quote(name), "use a base name such as git, or an absolute path")
+		}
+	}
+	for _, dir := range p.Toolchains {
+		if !filepath.IsAbs(dir) {
+			k.find("process_runner.toolchains", "has "+quote(dir), "use an absolute path such as /opt/node-v22")
 		}
 	}
 	k.layers(p)
@@ -131,7 +147,9 @@ func (k *checker) runner(p ProcessRunner) {
 	between(k, "process_runner.memory_limit_bytes", p.MemoryLimitBytes, 16*mib, 1024*gib)
 	k.storable("process_runner.max_output_bytes", p.MaxOutputBytes, 2) // two streams
 	between(k, "process_runner.max_processes", p.MaxProcesses, 4, 1_000_000)
-	between(k, "process_runner.max_concurrent", p.MaxConcurrent, 1, 4096)
+	between(k, "process_runner.max_concurrent", p.MaxConcurrent, 0, 4096)
+	between(k, "process_runner.reserve_processes", p.ReserveProcesses, 0, 1_000_000)
+	between(k, "process_runner.reserve_memory_bytes", p.ReserveMemoryBytes, 0, 1024*gib)
 	between(k, "process_runner.disk_limit_bytes", p.DiskLimitBytes, mib, 1024*gib)
 	between(k, "process_runner.max_files", p.MaxFiles, 16, 10_000_000)
 	between(k, "process_runner.tmp_limit_bytes", p.TmpLimitBytes, mib, 1024*gib)

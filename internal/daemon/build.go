@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"palyra/internal/access"
@@ -64,6 +65,8 @@ type gateway struct {
 	commits    *metrics.Commits
 	metrics    *metrics.Metrics
 	listeners  listeners
+	// stopping is true from the order to stop.
+	stopping atomic.Bool
 }
 
 // parts closes what was opened, in reverse order.
@@ -330,6 +333,7 @@ func openRuns(ctx context.Context, g *gateway, _ Options) error {
 		Limits: run.Limits{
 			Budget:             run.Budget{Calls: g.cfg.MaxCallsPerRun, Tokens: g.cfg.Runs.MaxTokens, WallClock: g.cfg.Runs.MaxDuration},
 			ActivePerPrincipal: g.cfg.Runs.MaxActivePerPrincipal, ParallelCalls: g.cfg.Runs.ParallelCalls,
+			AbandonedAfter: g.cfg.Runs.AbandonedAfter,
 		},
 	}
 	if len(g.cfg.Models) > 0 {

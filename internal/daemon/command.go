@@ -1,7 +1,9 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -10,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"palyra/internal/config"
 	"palyra/internal/reason"
@@ -18,7 +21,7 @@ import (
 // Command is the command line of palyrad: without a subcommand it runs the
 // daemon. Logs go to stderr.
 func Command(stdout, stderr io.Writer) *cobra.Command {
-	s := &settings{flags: make(map[string]*string)}
+	s := &settings{flags: make(map[string]*setting)}
 	root := &cobra.Command{
 		Use:           "palyrad",
 		Short:         "The gateway between a model and the machine",
@@ -33,13 +36,14 @@ func Command(stdout, stderr io.Writer) *cobra.Command {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(misused)
+	root.SetUsageFunc(printUsage)
 	configured := []*cobra.Command{operatorCommand(s), policyCommand(s), rotateCommand(s), doctorCommand(s)}
 	s.register(root, false)
 	for _, c := range configured {
 		s.register(c, true)
 	}
 	root.AddCommand(configured...)
-	root.AddCommand(sandboxCommand(), versionCommand(), sandboxChildCommand())
+	root.AddCommand(sandboxCommand(), versionCommand(), manCommand(), sandboxChildCommand())
 	return root
 }
 
@@ -56,6 +60,68 @@ func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// groupOfFlag is the annotation that holds the heading of a flag.
+const groupOfFlag = "group"
+
+// printUsage prints how a command is called, with the flags of the settings by
+// groups. Below a subcommand, which reads two or three of them, stands where
+// they are.
+func printUsage(cmd *cobra.Command) error {
+	out := cmd.OutOrStderr()
+	var b strings.Builder
+	b.WriteString("Usage:\n")
+	if cmd.Runnable() {
+		fmt.Fprintf(&b, "  %s\n", cmd.UseLine())
+	}
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(&b, "  %s [command]\n\nAvailable Commands:\n", cmd.CommandPath())
+		for _, sub := range cmd.Commands() {
+			if sub.IsAvailableCommand() || sub.Name() == "help" {
+				fmt.Fprintf(&b, "  %-*s %s\n", sub.NamePadding(), sub.Name(), sub.Short)
+			}
+		}
+	}
+	if cmd.HasExample() {
+		fmt.Fprintf(&b, "\nExamples:\n%s\n", cmd.Example)
+	}
+	for _, g := range flagGroups(cmd) {
+		if g.heading == "" || !cmd.HasParent() {
+			fmt.Fprintf(&b, "\n%s:\n%s", cmp.Or(g.heading, "Flags"), g.flags.FlagUsages())
+		}
+	}
+	if cmd.HasParent() && cmd.Flags().Lookup("config") != nil {
+		fmt.Fprintf(&b, "\nThe settings of %s are flags of this command, too: see %[1]s --help.\n", cmd.Root().Name())
+	}
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(&b, "\nUse \"%s [command] --help\" for more about a command.\n", cmd.CommandPath())
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+type flagGroup struct {
+	heading string
+	flags   *pflag.FlagSet
+}
+
+// flagGroups are all flags of a command by their headings, those without one
+// first.
+func flagGroups(cmd *cobra.Command) []flagGroup {
+	list := []flagGroup{{flags: pflag.NewFlagSet("", pflag.ContinueOnError)}}
+	add := func(f *pflag.Flag) {
+		heading := strings.Join(f.Annotations[groupOfFlag], "")
+		at := slices.IndexFunc(list, func(g flagGroup) bool { return g.heading == heading })
+		if at < 0 {
+			at = len(list)
+			list = append(list, flagGroup{heading, pflag.NewFlagSet("", pflag.ContinueOnError)})
+		}
+		list[at].flags.AddFlag(f)
+	}
+	cmd.LocalFlags().VisitAll(add)
+	cmd.InheritedFlags().VisitAll(add)
+	return list
 }
 
 func runUntilSignal(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
@@ -90,30 +156,44 @@ func runUntilSignal(ctx context.Context, cfg *config.Config, log *slog.Logger) e
 // reads it. One that does not must not take them as if it did.
 type settings struct {
 	path       string
-	flags      map[string]*string
+	flags      map[string]*setting
 	workspaces []string
-	changed    []func(name string) bool
 }
 
-// register adds a flag for every key that has one value, also to the commands
-// below if those read the configuration, too.
+// setting is a flag that was given, or was not, as the text that package config
+// reads.
+type setting struct {
+	kind, text string
+	given      bool
+}
+
+// Set keeps the text; whether it is right is said with all that is wrong.
+func (s *setting) Set(text string) error {
+	s.text, s.given = text, true
+	return nil
+}
+
+// Type is what stands for the value in a help text.
+func (s *setting) Type() string { return s.kind }
+
+func (s *setting) String() string { return s.text }
+
+// register adds the flags of the settings, also to the commands below if those
+// read the configuration, too.
 func (s *settings) register(c *cobra.Command, below bool) {
 	flags := c.Flags()
 	if below {
 		flags = c.PersistentFlags()
 	}
-	flags.StringVar(&s.path, "config", "", "configuration file (default: palyra.toml in the usual places)")
-	flags.StringArrayVar(&s.workspaces, "workspace", nil, "declare a workspace, `NAME=DIR`; may be repeated")
-	for _, key := range config.Keys() {
-		if s.flags[key] == nil {
-			s.flags[key] = new(string)
+	flags.StringVar(&s.path, "config", "", "configuration `FILE` (default: palyra.toml in the usual places)")
+	flags.StringArrayVar(&s.workspaces, "workspace", nil, "declare the workspace `NAME=DIR`; may be repeated")
+	for _, f := range config.Flags() {
+		if s.flags[f.Key] == nil {
+			s.flags[f.Key] = &setting{kind: f.Value}
 		}
-		flags.StringVar(s.flags[key], config.FlagName(key), "", "set "+key)
-		if strings.HasPrefix(key, "client.") {
-			_ = flags.MarkHidden(config.FlagName(key))
-		}
+		flags.Var(s.flags[f.Key], f.Name, f.Usage)
+		flags.Lookup(f.Name).Annotations = map[string][]string{groupOfFlag: {f.Group}}
 	}
-	s.changed = append(s.changed, flags.Changed)
 }
 
 // loaded is a command that begins with the configuration.
@@ -129,12 +209,12 @@ func (s *settings) loaded(do func(*cobra.Command, *config.Config) error) func(*c
 
 func (s *settings) load() (*config.Config, error) {
 	given := make(map[string]string)
-	for key, value := range s.flags {
-		if slices.ContainsFunc(s.changed, func(changed func(string) bool) bool { return changed(config.FlagName(key)) }) {
-			given[key] = *value
+	for key, f := range s.flags {
+		if f.given {
+			given[key] = f.text
 		}
 	}
-	cfg, _, err := config.Load(config.LoadOptions{Path: s.path, Env: os.Getenv, Flags: given})
+	cfg, _, err := config.Load(config.LoadOptions{Path: s.path, Flags: given})
 	if err != nil {
 		return nil, reason.Errorf(reason.ConfigInvalid, "%w", err)
 	}

@@ -79,7 +79,7 @@ func TestKilledBetweenStages(t *testing.T) {
 	t.Logf("%d kills around %d borders", killed[0]+killed[1], borders)
 }
 
-const crashEnv = "PALYRA_TEST_CRASH"
+const crashEnv = "TEST_PALYRA_CRASH"
 
 // countBorders runs one call to its end and counts the borders it passed.
 func countBorders(t *testing.T) int {

@@ -20,8 +20,9 @@ import (
 	"palyra/internal/toolcall"
 )
 
-// drainTime is how long calls may go on after the order to stop.
-const drainTime = 10 * time.Second
+// closeTime is how long the last answers and the last writes may take once nothing
+// runs any more.
+const closeTime = 10 * time.Second
 
 // Options say what to run.
 type Options struct {
@@ -66,9 +67,10 @@ func Run(ctx context.Context, o Options) error {
 
 // run runs the parts of the gateway until it has to stop. Then the desk ends first:
 // calls that wait for a human return, and their approvals stay pending for the next
-// start. Calls whose tool runs may finish within drainTime and are attested. Runs
-// end before the pipeline closes, and are recorded as interrupted. The journal's
-// upkeep ends last.
+// start. Calls whose tool runs may finish within stop_timeout and are attested; the
+// API answers meanwhile and takes no new calls. Runs end before the pipeline closes,
+// and are recorded as interrupted. The API ends after the pipeline, so that those who
+// called get their answers, and the journal's upkeep ends last.
 func (g *gateway) run(ctx context.Context, o Options) error {
 	base, stopBase := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopBase()
@@ -81,6 +83,9 @@ func (g *gateway) run(ctx context.Context, o Options) error {
 	upkeep.Go(func() error { return g.stores.keepReserve(upkeepCtx) })
 	upkeep.Go(func() error { return g.quotas.Run(upkeepCtx, g.stores.usage) })
 	upkeep.Go(func() error { return g.isolation.caches.Run(upkeepCtx) })
+	if g.cfg.ProcessRunner.Enabled {
+		upkeep.Go(func() error { return g.isolation.watch.Follow(upkeepCtx) })
+	}
 
 	front, frontCtx := errgroup.WithContext(ctx)
 	// A part of the upkeep that fails stops the front as well.
@@ -97,21 +102,62 @@ func (g *gateway) run(ctx context.Context, o Options) error {
 	defer closePipeline()
 	front.Go(func() error {
 		defer closePipeline()
-		return g.runs.Run(frontCtx, drainTime)
+		return g.runs.Run(frontCtx, g.cfg.StopTimeout)
 	})
-	front.Go(func() error { return g.pipeline.Run(pipelineCtx, drainTime) })
+	late, drained := make(chan struct{}), make(chan struct{})
+	front.Go(func() error {
+		defer close(drained)
+		return g.pipeline.Run(pipelineCtx, late)
+	})
+	front.Go(func() error { return g.drain(frontCtx, late, drained) })
 	front.Go(func() error { return g.policies.Watch(frontCtx, o.Reload) })
 	front.Go(func() error { return keepIdentity(frontCtx, g) })
-	front.Go(func() error { return g.serve(frontCtx, o.Ready) })
+	front.Go(func() error { return g.serve(frontCtx, drained, o.Ready) })
 
 	frontErr := front.Wait()
 	stopBase()
 	return errors.Join(frontErr, upkeep.Wait())
 }
 
+// mostNamed is how many calls the log names one by one.
+const mostNamed = 20
+
+// drain gives what runs its time to end once the gateway has to stop, closes late
+// when that is over, and tells the log of both.
+func (g *gateway) drain(ctx context.Context, late chan<- struct{}, drained <-chan struct{}) error {
+	<-ctx.Done()
+	g.stopping.Store(true)
+	running := g.pipeline.Running()
+	g.log.InfoContext(ctx, "stopping: no new calls; those that run may end within stop_timeout",
+		slog.Int("calls", len(running)), slog.Int("runs", g.runs.Active()), slog.Duration("stop_timeout", g.cfg.StopTimeout))
+	for _, c := range running[:min(len(running), mostNamed)] {
+		g.log.InfoContext(ctx, "waiting for a call to end", runningAttrs(c)...)
+	}
+	over := time.NewTimer(g.cfg.StopTimeout)
+	defer over.Stop()
+	select {
+	case <-drained:
+		return nil
+	case <-over.C:
+	}
+	running = g.pipeline.Running()
+	close(late)
+	if len(running) > 0 {
+		g.log.WarnContext(ctx, "stop_timeout is over: calls that still run are ended", slog.Int("calls", len(running)))
+	}
+	for _, c := range running[:min(len(running), mostNamed)] {
+		g.log.WarnContext(ctx, "a call was ended by the stop", runningAttrs(c)...)
+	}
+	return nil
+}
+
+func runningAttrs(c toolcall.Running) []any {
+	return []any{slog.String("proposal", c.ProposalID), slog.String("tool", c.Tool), slog.String("principal", c.Principal.String())}
+}
+
 // close ends the journal in order and releases the state directory.
 func (g *gateway) close(cause error) error {
-	ctx, cancel := context.WithTimeout(access.Precede(context.Background(), access.PrecedenceUrgent), drainTime)
+	ctx, cancel := context.WithTimeout(access.Precede(context.Background(), access.PrecedenceUrgent), closeTime)
 	defer cancel()
 	var errs []error
 	if cause == nil {
@@ -121,5 +167,11 @@ func (g *gateway) close(cause error) error {
 			errs = append(errs, fmt.Errorf("signing the last checkpoint: %w", err))
 		}
 	}
-	return errors.Join(append(errs, g.parts.close(ctx))...)
+	if err := errors.Join(append(errs, g.parts.close(ctx))...); err != nil {
+		return err
+	}
+	if cause == nil {
+		g.log.InfoContext(ctx, "palyrad has stopped")
+	}
+	return nil
 }

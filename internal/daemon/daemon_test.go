@@ -226,7 +226,9 @@ func TestOperatorAddedOnlineAndOffline(t *testing.T) {
 	cfg := testConfig(t)
 	d := start(t, cfg)
 	online := filepath.Join(t.TempDir(), "bob")
-	must.Get(AddOperator(t.Context(), cfg, NewOperator{Name: "bob", Roles: []access.Role{access.RoleOperator}, Dir: online}))(t)
+	must.Get(AddOperator(t.Context(), cfg, NewOperator{
+		Name: "bob", Roles: []access.Role{access.RoleOperator}, Dir: online, AcceptLoss: true,
+	}))(t)
 	whoIs := func(d *running, dir string) string {
 		bundle := must.Get(identity.ReadBundle(dir))(t)
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: bundle.ClientTLS(), ForceAttemptHTTP2: true}, Timeout: time.Minute}

@@ -19,7 +19,7 @@ import (
 func TestExecRunsInTheSandbox(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
-	t.Setenv("PALYRA_CANARY", "secret")
+	t.Setenv("TEST_PALYRA_CANARY", "secret")
 	for _, row := range []struct {
 		name  string
 		stdin string
@@ -32,7 +32,7 @@ func TestExecRunsInTheSandbox(t *testing.T) {
 		{"ended by a signal", "", []string{"--", "sh", "-c", "kill -TERM $$"}, 128 + 15, ""},
 		{"an empty workspace of its own", "", []string{"--", "sh", "-c", "pwd; ls -A | wc -l; touch made && echo wrote"}, 0, "/workspace\n0\nwrote\n"},
 		{"Tier B", "", []string{"--tier", "b", "--", "sh", "-c", "pwd | wc -l; id -u"}, 0, "1\n1000\n"},
-		{"no environment of ours", "", []string{"--", "sh", "-c", "echo ${PALYRA_CANARY:-none}"}, 0, "none\n"},
+		{"no environment of ours", "", []string{"--", "sh", "-c", "echo ${TEST_PALYRA_CANARY:-none}"}, 0, "none\n"},
 		{"offline", "", []string{"--", "sh", "-c", "cat /proc/net/dev | tail -n +3 | cut -d: -f1 | tr -d ' '"}, 0, "lo\n"},
 		{"its time was up", "", []string{"--timeout", "300ms", "--", "sleep", "30"}, exec.TimedOut, ""},
 		{"its processor time was up", "", []string{"--limit", "cpu=1s", "--", "sh", "-c", "while :; do :; done"}, exec.Failed, ""},

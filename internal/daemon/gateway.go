@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,7 +22,12 @@ var _ rpc.Gateway = control{}
 
 // Problems says why the gateway is not ready. It reads only memory, since anybody
 // may ask, any number of times; mend tries the disk.
-func (c control) Problems(context.Context) []string { return problemsOf(c.g.stores.disk) }
+func (c control) Problems(context.Context) []string {
+	if c.g.stopping.Load() {
+		return append(problemsOf(c.g.stores.disk), "the gateway is stopping")
+	}
+	return problemsOf(c.g.stores.disk)
+}
 
 func problemsOf(store disk) []string {
 	if err := store.Healthy(); err != nil {
@@ -67,9 +73,9 @@ func (c control) Status(ctx context.Context) (rpc.Status, error) {
 	set := g.engine.Current()
 	s := rpc.Status{
 		Version: version.Get().Version, StartedAt: g.startedAt, GatewayID: g.journal.Gateway(),
-		PolicyVersion: set.Version(), SnapshotDigest: set.SnapshotDigest(),
+		PolicyVersion: set.Version(), SnapshotDigest: set.SnapshotDigest(), PolicyDirectory: g.policies.Directory(),
 		JournalSize: g.journal.Head().Seq, Freeze: freezeState(ctx, g), CallsInFlight: g.router.InFlight(),
-		Workspaces: g.cfg.Workspaces, Sandbox: g.isolation.Status, Prepared: prepared(g), Notices: notices(g),
+		Workspaces: g.cfg.Workspaces, Sandbox: g.isolation.watch.Status(), Degraded: g.isolation.degraded(g.cfg.ProcessRunner), Prepared: prepared(g), Notices: notices(g),
 		ActiveRuns: g.runs.Active(), Models: g.models.Status,
 	}
 	checkpoint, err := g.journal.Latest(ctx)
@@ -88,14 +94,8 @@ func notices(g *gateway) []string {
 	if g.cfg.AllowSensitiveTools {
 		list = append(list, "allow_sensitive_tools is true: sensitive tools run without asking anybody")
 	}
-	users := 0
-	for _, m := range g.registry.List() {
-		if m.Principal.Kind == access.KindUser && !m.Disabled {
-			users++
-		}
-	}
-	if users == 1 {
-		list = append(list, "one user exists, who may approve their own calls; add a second with `palyrad operator add`")
+	if deciders := slices.DeleteFunc(g.registry.List(), func(m access.Member) bool { return !m.Decides() }); len(deciders) == 1 {
+		list = append(list, deciders[0].Principal.String()+" alone answers approvals, also those of their own calls; add a second with `palyrad operator add`")
 	}
 	if len(g.cfg.Workspaces) == 0 {
 		list = append(list, "no workspace is declared: file tools and process.run have nothing to work in; add [[workspaces]] to palyra.toml")
@@ -122,7 +122,7 @@ func notices(g *gateway) []string {
 
 // prepared is how many sandboxes are built before calls come.
 func prepared(g *gateway) int {
-	if _, ok := g.isolation.Backend.(sandbox.Pooled); ok && g.isolation.Status.Available {
+	if _, ok := g.isolation.Backend.(sandbox.Pooled); ok && g.isolation.watch.Status().Available {
 		return g.cfg.ProcessRunner.Prepared
 	}
 	return 0
@@ -134,6 +134,8 @@ func prepared(g *gateway) int {
 func (c control) Freeze(ctx context.Context, by access.Caller, why string) (rpc.FreezeState, int, error) {
 	stopped := c.g.router.Freeze()
 	c.g.isolation.Invalidate()
+	c.g.log.InfoContext(ctx, "the gateway is frozen: nothing runs until `palyra thaw`",
+		slog.String("principal", by.Principal.String()), slog.Int("calls", stopped), slog.String("note", why))
 	if err := c.g.desk.Freeze(ctx, by, why); err != nil {
 		return rpc.FreezeState{}, stopped, fmt.Errorf("calls are stopped, but the freeze was not recorded: %w", err)
 	}
@@ -147,6 +149,7 @@ func (c control) Thaw(ctx context.Context, by access.Caller) (rpc.FreezeState, e
 	}
 	c.g.isolation.Invalidate()
 	c.g.router.Thaw()
+	c.g.log.InfoContext(ctx, "the gateway is thawed: calls run again", slog.String("principal", by.Principal.String()))
 	return freezeState(ctx, c.g), nil
 }
 

@@ -80,11 +80,107 @@ func TestFaultsOfToolsAreLogged(t *testing.T) {
 	d.end()
 }
 
+// TestStop: what runs gets the time of stop_timeout and is then ended; its client
+// gets the outcome either way, a new call the reason, and the log says what is waited
+// for and what was ended.
+func TestStop(t *testing.T) {
+	for name, c := range map[string]struct {
+		timeout time.Duration
+		release bool
+		want    tool.Outcome
+		reason  reason.Code
+		killed  int
+	}{
+		"ends in time": {time.Hour, true, tool.Succeeded, "", 0},
+		"is ended":     {0, false, tool.Stopped, reason.ShuttingDown, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			book, began, release := &gatewaytest.Log{}, make(chan struct{}), make(chan struct{})
+			slow := panicking()
+			slow.Work = func(ctx context.Context, _ tool.Call) tool.Report {
+				close(began)
+				select {
+				case <-release:
+					return gatewaytest.Succeeded(`{}`)
+				case <-ctx.Done():
+					report := gatewaytest.Succeeded(`{}`)
+					report.Outcome, report.Reason = tool.Stopped, string(reason.Of(context.Cause(ctx)))
+					return report
+				}
+			}
+			cfg := testConfig(t)
+			cfg.StopTimeout = c.timeout
+			d := startWith(t, Options{Config: cfg, Log: book.Logger(), tools: []dispatch.Tool{slow}})
+			calls := palyrav1connect.NewGatewayServiceClient(d.client(), d.url())
+			stream := must.Get(calls.CallTool(t.Context(), &palyrav1.CallToolRequest{Tool: "test.panic", InputJson: []byte("{}")}))(t)
+			defer func() { _ = stream.Close() }()
+			<-began
+			d.stop()
+			if c.release {
+				for err := error(nil); connect.CodeOf(err) != connect.CodeUnavailable; {
+					err = callEcho(t.Context(), calls)
+					if err != nil && !strings.Contains(err.Error(), "the gateway is stopping") {
+						t.Fatalf("a new call got %v", err)
+					}
+				}
+				close(release)
+			}
+			var result *palyrav1.ToolResult
+			for stream.Receive() {
+				if r := stream.Msg().GetResult(); r != nil {
+					result = r
+				}
+			}
+			if err := stream.Err(); err != nil {
+				t.Errorf("the stream ended with %v", err)
+			}
+			if result.GetOutcome() != string(c.want) || result.GetReason() != string(c.reason) {
+				t.Errorf("the result is %v", result)
+			}
+			must.Do(t, <-d.done)
+			for text, n := range map[string]int{"waiting for a call to end": 1, "a call was ended by the stop": c.killed, "a call did not succeed": c.killed, "palyrad has stopped": 1} {
+				if got := book.Count(text); got != n {
+					t.Errorf("the log has %q %d times, want %d", text, got, n)
+				}
+			}
+		})
+	}
+}
+
+// TestTheLogSaysWhoFroze: a freeze and its end are in the log, with who and why.
+func TestTheLogSaysWhoFroze(t *testing.T) {
+	book := &gatewaytest.Log{}
+	d := startWith(t, Options{Config: testConfig(t), Log: book.Logger()})
+	status := palyrav1connect.NewStatusServiceClient(d.client(), d.url())
+	must.Get(status.Freeze(t.Context(), &palyrav1.FreezeRequest{Reason: "a drill"}))(t)
+	must.Get(status.Thaw(t.Context(), &palyrav1.ThawRequest{}))(t)
+	for _, text := range []string{"the gateway is frozen", "a drill", "the gateway is thawed"} {
+		if book.Count(text) != 1 {
+			t.Errorf("the log has %q %d times", text, book.Count(text))
+		}
+	}
+	if book.Count("user:local") < 2 {
+		t.Error("the log does not say who")
+	}
+	d.end()
+}
+
+func callEcho(ctx context.Context, calls palyrav1connect.GatewayServiceClient) error {
+	stream, err := calls.CallTool(ctx, &palyrav1.CallToolRequest{Tool: "echo", InputJson: []byte(`{"text":"x"}`)})
+	if err != nil {
+		return err
+	}
+	for stream.Receive() {
+	}
+	return errors.Join(stream.Err(), stream.Close())
+}
+
 // TestRevocationReachesTheAPI: the streams of a revoked device end.
 func TestRevocationReachesTheAPI(t *testing.T) {
-	d := start(t, testConfig(t))
+	book := &gatewaytest.Log{}
+	d := startWith(t, Options{Config: testConfig(t), Log: book.Logger()})
 	dir := filepath.Join(t.TempDir(), "bob")
-	device := must.Get(AddOperator(t.Context(), d.cfg, NewOperator{Name: "bob", Roles: []access.Role{access.RoleOperator}, Dir: dir}))(t)
+	device := must.Get(AddOperator(t.Context(), d.cfg, NewOperator{Name: "bob", Roles: []access.Role{access.RoleOperator}, Dir: dir, AcceptLoss: true}))(t)
 	watch := func(client *http.Client) chan error {
 		stream := must.Get(palyrav1connect.NewApprovalsServiceClient(client, d.url()).WatchApprovals(t.Context(), &palyrav1.WatchApprovalsRequest{}))(t)
 		if !stream.Receive() {
@@ -99,7 +195,10 @@ func TestRevocationReachesTheAPI(t *testing.T) {
 		return ended
 	}
 	own, revoked := watch(d.client()), watch(dialAs(t, dir))
-	must.Get(palyrav1connect.NewIdentityServiceClient(d.client(), d.url()).RevokeDevice(t.Context(), &palyrav1.RevokeDeviceRequest{DeviceId: device, Reason: "lost"}))(t)
+	must.Get(palyrav1connect.NewIdentityServiceClient(d.client(), d.url()).RevokeDevice(t.Context(), &palyrav1.RevokeDeviceRequest{DeviceId: device, Reason: "lost", AcceptLoss: true}))(t)
+	if book.Count("a device was revoked") != 1 || book.Count(device) == 0 {
+		t.Error("the log does not hold the revocation")
+	}
 	select {
 	case err := <-revoked:
 		if connect.CodeOf(err) != connect.CodeUnauthenticated {
@@ -214,6 +313,7 @@ func TestSandboxMissingIsSaidBeforeAsking(t *testing.T) {
 	g := must.Get(build(t.Context(), Options{Config: cfg, Log: slog.New(slog.DiscardHandler)}))(t)
 	t.Cleanup(func() { _ = g.close(nil) })
 	g.isolation.Status = sandbox.Status{Problem: "bubblewrap is not installed at /usr/bin/bwrap", Remedy: "Install it."}
+	g.isolation.watch = g.isolation.Watch(g.log)
 	must.Do(t, openPolicy(t.Context(), g, Options{}))
 	descriptor, input, err := g.router.Check("process.run", []byte(`{"argv":["true"]}`))
 	must.Do(t, err)
@@ -227,7 +327,7 @@ func TestSandboxMissingIsSaidBeforeAsking(t *testing.T) {
 // there is no address to write into a bundle.
 func TestOperatorOfflineNeedsAnAddress(t *testing.T) {
 	cfg := testConfig(t)
-	bob := NewOperator{Name: "bob", Roles: []access.Role{access.RoleOperator}, Dir: filepath.Join(t.TempDir(), "bob")}
+	bob := NewOperator{Name: "bob", Roles: []access.Role{access.RoleOperator}, Dir: filepath.Join(t.TempDir(), "bob"), AcceptLoss: true}
 	_, err := AddOperator(t.Context(), cfg, bob)
 	if reason.Of(err) != reason.ConfigInvalid {
 		t.Errorf("a bundle for port 0: %v", err)

@@ -15,7 +15,7 @@ import (
 // TestKeepInherited starts this test again with a descriptor, and has it look
 // at what a program of its own finds.
 func TestKeepInherited(t *testing.T) {
-	const variable, descriptor = "PALYRA_TEST_INHERITED", "PALYRA_TEST_DESCRIPTOR"
+	const variable, descriptor = "TEST_PALYRA_INHERITED", "TEST_PALYRA_DESCRIPTOR"
 	switch os.Getenv(variable) {
 	case "kept":
 		must.Do(t, KeepInherited())

@@ -10,25 +10,20 @@ import (
 	"palyra/internal/rpc"
 )
 
-// members is what the API does with members and devices.
+// members is what the API does with members and devices; what it only reads is
+// the registry's and the service's.
 type members struct {
-	registry  *access.Registry
-	identity  *identity.Service
+	*access.Registry
+	*identity.Service
 	authority *ca.Authority
 	policies  *policyadmin.Admin
 }
 
 var _ rpc.Members = (*members)(nil)
 
-// List lists all members.
-func (m *members) List() []access.Member { return m.registry.List() }
-
-// Devices lists all devices.
-func (m *members) Devices() []identity.Device { return m.identity.Devices() }
-
 // Add adds a member. Policy knows the member when Add returns.
 func (m *members) Add(ctx context.Context, by access.Caller, n rpc.NewMember) (rpc.Credential, error) {
-	added, err := m.identity.AddMember(ctx, by.Principal, n.Name, n.Kind, n.Roles, n.Owner, n.Request)
+	added, err := m.Service.AddMember(ctx, by.Principal, n.Name, n.Kind, n.Roles, n.Owner, n.Request, n.AcceptLoss)
 	if err != nil {
 		return rpc.Credential{}, err
 	}
@@ -36,7 +31,7 @@ func (m *members) Add(ctx context.Context, by access.Caller, n rpc.NewMember) (r
 		return rpc.Credential{}, err
 	}
 	return rpc.Credential{
-		Member: added.Member, DeviceID: added.Device.ID, Chain: string(added.Certificate.PEM),
+		Member: added.Member, Device: added.Device, Chain: string(added.Certificate.PEM),
 		Root: string(m.authority.RootPEM()), ServerName: serverName,
 	}, nil
 }
@@ -54,14 +49,32 @@ const serverName = "localhost"
 
 // Renew issues a new certificate for a device.
 func (m *members) Renew(ctx context.Context, deviceID string, csr []byte) (rpc.Credential, error) {
-	issued, err := m.identity.Renew(ctx, deviceID, csr)
+	issued, err := m.Service.Renew(ctx, deviceID, csr)
 	if err != nil {
 		return rpc.Credential{}, err
 	}
-	return rpc.Credential{DeviceID: deviceID, Chain: string(issued.PEM), Root: string(m.authority.RootPEM())}, nil
+	return rpc.Credential{Chain: string(issued.PEM), Root: string(m.authority.RootPEM())}, nil
 }
 
-// Revoke refuses a device from now on.
-func (m *members) Revoke(ctx context.Context, by access.Caller, deviceID, why string) (identity.Device, error) {
-	return m.identity.Revoke(ctx, by.Principal, deviceID, why)
+// Revoke refuses a device from now on. Policy knows who is left when it returns.
+func (m *members) Revoke(ctx context.Context, by access.Caller, deviceID, why string, acceptLoss bool) (identity.Device, error) {
+	dev, err := m.Service.Revoke(ctx, by.Principal, deviceID, why, acceptLoss)
+	if err != nil {
+		return dev, err
+	}
+	return dev, m.policies.Rebuild(ctx, by.Principal.String())
+}
+
+// AddDevice gives a member another device.
+func (m *members) AddDevice(ctx context.Context, by access.Caller, r identity.Recovery) (rpc.Credential, error) {
+	made, err := m.Service.AddDevice(ctx, by.Principal, by.DeviceID, r)
+	if err != nil {
+		return rpc.Credential{}, err
+	}
+	if err := m.policies.Rebuild(ctx, by.Principal.String()); err != nil {
+		return rpc.Credential{}, err
+	}
+	return rpc.Credential{
+		Device: made.Device, Revoked: made.Revoked, Chain: string(made.Certificate.PEM), Root: string(m.authority.RootPEM()), ServerName: serverName,
+	}, nil
 }

@@ -27,30 +27,69 @@ type NewOperator struct {
 	Owner access.Principal
 	// Dir is where the credential bundle goes; it must not exist.
 	Dir string
+	// AcceptLoss says that the operator was told who loses the power to answer
+	// approvals.
+	AcceptLoss bool
 }
 
 // AddOperator adds a member and writes a credential bundle for it. It works on
 // the state directory when no daemon holds it, and through the daemon's API,
 // as the local operator, when one does. It returns the device's id.
-func AddOperator(ctx context.Context, cfg *config.Config, n NewOperator) (string, error) {
-	if _, err := os.Stat(n.Dir); err == nil {
-		return "", reason.Errorf(reason.AlreadyExists, "%s exists already", n.Dir).
-			WithRemedy("Name another directory with --out, or remove this one.")
-	}
-	key, err := identity.BundleKey(n.Dir)
-	if err != nil {
-		return "", err
-	}
-	csr, err := identity.Request(key)
-	if err != nil {
-		return "", err
-	}
-	device, made, err := addMember(ctx, cfg, n, csr)
-	if err != nil {
-		return "", errors.Join(err, os.RemoveAll(n.Dir))
-	}
-	made.Key = key
-	return device, identity.WriteBundle(n.Dir, made)
+func AddOperator(ctx context.Context, cfg *config.Config, n NewOperator) (device string, err error) {
+	err = writeBundle(n.Dir, func(csr []byte) (made identity.Bundle, err error) {
+		err = onHost(ctx, cfg, func(own identity.Bundle) (err error) {
+			device, made, err = rpc.AddMember(ctx, own, rpc.NewMember{
+				Name: n.Name, Kind: n.kind(), Roles: n.Roles, Owner: n.Owner, Request: csr, AcceptLoss: n.AcceptLoss,
+			})
+			return err
+		}, func(service *identity.Service, certified func(ca.Issued) identity.Bundle) error {
+			added, err := service.AddMember(ctx, identity.Daemon(), n.Name, n.kind(), n.Roles, n.Owner, csr, n.AcceptLoss)
+			device, made = added.Device.ID, certified(added.Certificate)
+			return err
+		})
+		return made, err
+	})
+	return device, err
+}
+
+// NewBundle is a credential for a member who lost theirs.
+type NewBundle struct {
+	// Member is "user:bob", "agent:helper", or a name alone.
+	Member string
+	// Dir is where the credential bundle goes; it must not exist.
+	Dir        string
+	RevokeOld  bool
+	AcceptLoss bool
+}
+
+// MadeBundle is the new device, whose it is, and what was revoked for it.
+type MadeBundle struct {
+	Device  string
+	Member  string
+	Revoked []string
+}
+
+// MakeBundle gives a member another device and writes a credential bundle for it,
+// in the way of AddOperator.
+func MakeBundle(ctx context.Context, cfg *config.Config, n NewBundle) (made MadeBundle, err error) {
+	err = writeBundle(n.Dir, func(csr []byte) (bundle identity.Bundle, err error) {
+		r := identity.Recovery{Member: n.Member, Request: csr, RevokeOld: n.RevokeOld, AcceptLoss: n.AcceptLoss}
+		err = onHost(ctx, cfg, func(own identity.Bundle) error {
+			res, b, err := rpc.AddDevice(ctx, own, r)
+			bundle = b
+			made = MadeBundle{Device: res.GetDevice().GetDeviceId(), Member: res.GetDevice().GetPrincipal(), Revoked: res.GetRevoked()}
+			return err
+		}, func(service *identity.Service, certified func(ca.Issued) identity.Bundle) error {
+			added, err := service.AddDevice(ctx, identity.Daemon(), "", r)
+			bundle, made = certified(added.Certificate), MadeBundle{Device: added.Device.ID, Member: added.Device.Principal.String()}
+			for _, old := range added.Revoked {
+				made.Revoked = append(made.Revoked, old.ID)
+			}
+			return err
+		})
+		return bundle, err
+	})
+	return made, err
 }
 
 func (n NewOperator) kind() access.Kind {
@@ -60,25 +99,56 @@ func (n NewOperator) kind() access.Kind {
 	return access.KindAgent
 }
 
-// addMember takes the way that is open: only one process may write the store.
-func addMember(ctx context.Context, cfg *config.Config, n NewOperator, csr []byte) (device string, made identity.Bundle, err error) {
+// writeBundle makes a key in a directory and writes the bundle of the certificate
+// that certify gets for it. Nothing is left of it when there is none.
+func writeBundle(dir string, certify func(csr []byte) (identity.Bundle, error)) error {
+	if _, err := os.Stat(dir); err == nil {
+		return reason.Errorf(reason.AlreadyExists, "%s exists already", dir).
+			WithRemedy("Name another directory with --out, or remove this one.")
+	}
+	key, err := identity.BundleKey(dir)
+	if err != nil {
+		return err
+	}
+	csr, err := identity.Request(key)
+	if err != nil {
+		return err
+	}
+	made, err := certify(csr)
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(dir))
+	}
+	made.Key = key
+	return identity.WriteBundle(dir, made)
+}
+
+// onHost takes the way that is open: only one process may write the store. Online
+// asks the daemon that runs, as the local operator; offline has the state directory
+// to itself, and gets what makes a bundle of a certificate.
+func onHost(ctx context.Context, cfg *config.Config, online func(own identity.Bundle) error,
+	offline func(*identity.Service, func(ca.Issued) identity.Bundle) error,
+) (err error) {
 	lock, err := statedir.Take(cfg.StateDir)
 	if errors.Is(err, statedir.ErrInUse) {
 		own, err := identity.ReadBundle(statedir.Operator(cfg.StateDir))
 		if err != nil {
-			return "", made, err
+			return err
 		}
-		return rpc.AddMember(ctx, own, rpc.NewMember{Name: n.Name, Kind: n.kind(), Roles: n.Roles, Owner: n.Owner, Request: csr})
+		if err := online(own); reason.Of(err) != reason.Unauthenticated {
+			return err
+		}
+		return reason.Errorf(reason.Unauthenticated, "the running palyrad does not know the local operator any more: its device was revoked").
+			WithRemedy("Stop palyrad, repeat this, and start it again.")
 	}
 	if err != nil {
-		return "", made, err
+		return err
 	}
 	defer func() { err = errors.Join(err, lock.Release()) }()
 	address, err := offlineAddress(cfg)
 	if err != nil {
-		return "", made, err
+		return err
 	}
-	err = withStores(ctx, cfg, func(s stores, authority *ca.Authority) error {
+	return withStores(ctx, cfg, func(s stores, authority *ca.Authority) error {
 		_, service, err := openIdentity(ctx, s.identity, authority, cfg.Roles)
 		if err != nil {
 			return err
@@ -87,15 +157,10 @@ func addMember(ctx context.Context, cfg *config.Config, n NewOperator, csr []byt
 		if _, _, err := service.Start(ctx, local); err != nil {
 			return err
 		}
-		added, err := service.AddMember(ctx, identity.Daemon(), n.Name, n.kind(), n.Roles, n.Owner, csr)
-		if err != nil {
-			return err
-		}
-		device = added.Device.ID
-		made = identity.Bundle{Root: authority.Root(), Chain: added.Certificate.Chain, Address: address, ServerName: serverName}
-		return nil
+		return offline(service, func(c ca.Issued) identity.Bundle {
+			return identity.Bundle{Root: authority.Root(), Chain: c.Chain, Address: address, ServerName: serverName}
+		})
 	})
-	return device, made, err
 }
 
 // offlineAddress is the address for a bundle while no daemon runs: that of

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -105,9 +106,11 @@ func TestActivation(t *testing.T) {
 		t.Errorf("activated %v", res)
 	}
 	d.want("after the activation", first, true)
+	// The first file is loaded by whoever comes first: the reload that was asked for,
+	// or palyrad, which looks for changes when it begins to watch the directory.
 	list := must.Get(d.policies.ListPolicyVersions(t.Context(), &palyrav1.ListPolicyVersionsRequest{}))(t).GetVersions()
 	if len(list) != 3 || list[0].GetVersion() != second || list[0].GetInForce() || !list[1].GetInForce() || !list[1].GetActivated() ||
-		list[1].GetLoadedBy() != "user:local" || list[1].GetFiles()[0] != "10-own.cedar" || list[2].GetLoadedBy() != "service:palyrad" {
+		!slices.Contains([]string{"user:local", "service:palyrad"}, list[1].GetLoadedBy()) || list[1].GetFiles()[0] != "10-own.cedar" || list[2].GetLoadedBy() != "service:palyrad" {
 		t.Errorf("versions %v", list)
 	}
 	old := must.Get(d.policies.GetPolicy(t.Context(), &palyrav1.GetPolicyRequest{Version: second[len("sha256:"):][:10]}))(t)
@@ -117,7 +120,9 @@ func TestActivation(t *testing.T) {
 	if _, err := d.policies.ActivatePolicy(t.Context(), &palyrav1.ActivatePolicyRequest{Version: "00000000"}); err == nil {
 		t.Error("a version that does not exist was activated")
 	}
-	must.Get(AddOperator(t.Context(), cfg, NewOperator{Name: "bob", Roles: []access.Role{access.RoleOperator}, Dir: filepath.Join(t.TempDir(), "bob")}))(t)
+	must.Get(AddOperator(t.Context(), cfg, NewOperator{
+		Name: "bob", Roles: []access.Role{access.RoleOperator}, Dir: filepath.Join(t.TempDir(), "bob"), AcceptLoss: true,
+	}))(t)
 	d.want("with another member", first, true)
 	d.end()
 

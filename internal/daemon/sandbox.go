@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"strings"
 
 	"palyra/internal/config"
 	"palyra/internal/doctor"
@@ -12,6 +13,7 @@ import (
 	"palyra/internal/sandbox/caches"
 	"palyra/internal/sandbox/ladder"
 	"palyra/internal/sandbox/places"
+	"palyra/internal/sandbox/toolchain"
 	"palyra/internal/workspace/overlay"
 )
 
@@ -19,8 +21,30 @@ import (
 // the caches that they share, and what was replaced by what they changed.
 type isolation struct {
 	sandbox.Choice
-	caches  *caches.Caches
-	history overlay.History
+	// watch is the chosen backend, whose status follows the machine.
+	watch  *sandbox.Watch
+	caches *caches.Caches
+	// toolchains are what people installed beside the system.
+	toolchains *toolchain.Toolchains
+	history    overlay.History
+}
+
+// runner is what programs run in, nil when nothing was chosen.
+func (i isolation) runner() sandbox.Runner {
+	if i.watch == nil {
+		return nil
+	}
+	return i.watch
+}
+
+// degraded says what the gateway cannot do at present although the settings ask for
+// it.
+func (i isolation) degraded(p config.ProcessRunner) []string {
+	st := i.watch.Status()
+	if !p.Enabled || st.Available {
+		return nil
+	}
+	return []string{"programs cannot run: " + st.Problem}
 }
 
 // openSandbox finds the best sandbox that the settings allow. A machine without
@@ -32,11 +56,20 @@ func openSandbox(ctx context.Context, g *gateway, _ Options) error {
 	}
 	g.parts.add(func(context.Context) error { return remove() })
 	at.Log = g.log
+	if g.cfg.ProcessRunner.Enabled {
+		if err := ladder.Settle(ctx); err != nil {
+			g.log.WarnContext(ctx, "no control groups can be made for programs: their limits hold per process",
+				slog.String("error", err.Error()), slog.String("remedy", "Run palyrad as a systemd unit with Delegate=yes; docs/operations.md has more."))
+		}
+	}
 	if g.isolation.Choice, err = sandbox.Choose(ctx, ladder.Steps(g.cfg.ProcessRunner, at), ladder.Lowest(g.cfg.ProcessRunner)); err != nil {
 		return err
 	}
+	g.isolation.watch = g.isolation.Watch(g.log)
 	g.parts.add(func(context.Context) error { return g.isolation.Backend.Close() })
 	g.isolation.caches = caches.New(filepath.Join(g.cfg.StateDir, "cache"), g.cfg.ProcessRunner, g.log)
+	g.isolation.toolchains = toolchain.New(toolchain.For(g.cfg, g.isolation.Status.Tier))
+	logToolchains(ctx, g.log, g.isolation.toolchains.Now())
 	g.isolation.history = overlay.History{Dir: at.Undo}
 	if err := errors.Join(g.isolation.Backend.Sweep(ctx), places.Sweep(g.cfg.StateDir)); err != nil {
 		g.log.WarnContext(ctx, "sweeping what an earlier run left", slog.String("error", err.Error()))
@@ -45,18 +78,36 @@ func openSandbox(ctx context.Context, g *gateway, _ Options) error {
 	return nil
 }
 
+// logToolchains says what is found and what is left out: at a level that is seen
+// where the configuration asks for it.
+func logToolchains(ctx context.Context, log *slog.Logger, found toolchain.Found) {
+	for _, t := range found.Toolchains {
+		log.InfoContext(ctx, "programs are looked for in a toolchain, too", slog.String("toolchain", strings.Join(t.Bins, ":")))
+	}
+	for _, l := range found.Left {
+		level := slog.LevelInfo
+		if l.Asked {
+			level = slog.LevelWarn
+		}
+		log.Log(ctx, level, "a toolchain is left out", slog.String("toolchain", l.Dir), slog.String("problem", "it "+l.Why))
+	}
+}
+
 // logIsolation logs what programs get, so that less than asked for is never silent.
 func logIsolation(ctx context.Context, log *slog.Logger, p config.ProcessRunner, chosen sandbox.Choice) {
 	st := chosen.Status
 	switch {
 	case !p.Enabled:
 	case !st.Available:
-		log.WarnContext(ctx, "process.run is unavailable", slog.String("problem", st.Problem), slog.String("remedy", st.Remedy))
+		log.WarnContext(ctx, "process.run is unavailable", slog.String("problem", st.Problem), slog.String("layer", st.Layer), slog.String("file", st.File), slog.String("remedy", st.Remedy))
 	case chosen.Lack != "":
 		log.WarnContext(ctx, "programs run with less isolation than process_runner.tier asks for",
 			slog.String("tier", string(st.Tier)), slog.String("rung", string(st.Rung)), slog.String("problem", chosen.Lack))
 	default:
 		log.InfoContext(ctx, "sandbox", slog.String("tier", string(st.Tier)), slog.String("rung", string(st.Rung)), slog.String("limits", st.Limits))
+	}
+	if p.Enabled && st.Available && st.Tight != "" {
+		log.WarnContext(ctx, "programs at their limits do not fit beside palyrad", slog.String("problem", st.Tight), slog.String("remedy", doctor.MoreRoom))
 	}
 	if p.Enabled && st.Available && doctor.Unconfined(p, st) {
 		log.WarnContext(ctx, "hosts are allowed that nothing would hold programs to: calls that reach for them are refused", slog.String("rung", string(st.Rung)))

@@ -50,7 +50,7 @@ func (g *gateway) open(ctx context.Context) error {
 		return err
 	}
 	if !ok {
-		g.log.WarnContext(ctx, "the local operator is revoked or disabled; `palyrad operator add` makes another credential")
+		g.log.WarnContext(ctx, "the local operator is revoked or disabled; `palyrad operator bundle local` makes another credential")
 	}
 	return g.policies.Load(ctx)
 }
@@ -65,8 +65,8 @@ func (p *parts) addListener(l net.Listener) {
 	})
 }
 
-// serve serves until ctx ends.
-func (g *gateway) serve(ctx context.Context, ready func(Addresses)) error {
+// serve serves until ctx ends and the gateway is drained.
+func (g *gateway) serve(ctx context.Context, drained <-chan struct{}, ready func(Addresses)) error {
 	api, err := apiServer(ctx, g)
 	if err != nil {
 		return err
@@ -74,10 +74,14 @@ func (g *gateway) serve(ctx context.Context, ready func(Addresses)) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	if l := g.listeners.metrics; l != nil {
 		group.Go(func() error {
-			return serveUntil(groupCtx, &http.Server{Handler: g.metrics.Handler(), ReadHeaderTimeout: headerTimeout}, l)
+			return serveUntil(groupCtx, drained, &http.Server{Handler: g.metrics.Handler(), ReadHeaderTimeout: headerTimeout}, l)
 		})
 	}
-	group.Go(func() error { return serveTLSUntil(groupCtx, api, &acceptor{Listener: g.listeners.api, log: g.log}) })
+	group.Go(func() error {
+		return serveTLSUntil(groupCtx, drained, api, &acceptor{
+			Listener: g.listeners.api, log: g.log, most: g.cfg.Listen.MaxConnections, mostOfOne: g.cfg.Listen.MaxConnectionsPerAddress,
+		})
+	})
 	at := g.listeners.at
 	g.log.InfoContext(ctx, "palyrad is ready", slog.String("api", at.API), slog.String("metrics", at.Metrics), slog.String("state_dir", g.cfg.StateDir))
 	if ready != nil {
@@ -122,12 +126,9 @@ func apiServer(ctx context.Context, g *gateway) (*http.Server, error) {
 	// A revoked device loses its streams and runs, too: the streams first, so
 	// that none starts a run after the runs were stopped.
 	g.identity.OnRevoke(func(d identity.Device) {
-		if ended := handler.Revoked(d.ID); ended > 0 {
-			g.log.InfoContext(ctx, "a revoked device's requests were ended", slog.String("device", d.ID), slog.Int("requests", ended))
-		}
-		if stopped := g.runs.Revoked(d.ID); stopped > 0 {
-			g.log.InfoContext(ctx, "a revoked device's runs were stopped", slog.String("device", d.ID), slog.Int("runs", stopped))
-		}
+		ended, stopped := handler.Revoked(d.ID), g.runs.Revoked(d.ID)
+		g.log.InfoContext(ctx, "a device was revoked", slog.String("device", d.ID), slog.String("principal", d.Principal.String()),
+			slog.Int("requests", ended), slog.Int("runs", stopped))
 	})
 	tls, err := g.authority.ServerTLS(slices.Concat(ca.Loopback(), g.cfg.Listen.ServerNames), g.identity.Allow)
 	if err != nil {
@@ -139,22 +140,23 @@ func apiServer(ctx context.Context, g *gateway) (*http.Server, error) {
 	}, nil
 }
 
-func serveTLSUntil(ctx context.Context, s *http.Server, l net.Listener) error {
-	return until(ctx, s, func() error { return s.ServeTLS(l, "", "") })
+func serveTLSUntil(ctx context.Context, drained <-chan struct{}, s *http.Server, l net.Listener) error {
+	return until(ctx, drained, s, func() error { return s.ServeTLS(l, "", "") })
 }
 
-func serveUntil(ctx context.Context, s *http.Server, l net.Listener) error {
-	return until(ctx, s, func() error { return s.Serve(l) })
+func serveUntil(ctx context.Context, drained <-chan struct{}, s *http.Server, l net.Listener) error {
+	return until(ctx, drained, s, func() error { return s.Serve(l) })
 }
 
-// until serves until ctx ends, lets requests finish within drainTime, and
-// then cuts them off.
-func until(ctx context.Context, s *http.Server, serve func() error) error {
+// until serves until ctx ends and the gateway is drained, lets the answers out
+// within closeTime, and then cuts off who has not taken them.
+func until(ctx context.Context, drained <-chan struct{}, s *http.Server, serve func() error) error {
 	stopped := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
-		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+		<-drained
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 		defer cancel()
-		if s.Shutdown(drain) != nil {
+		if s.Shutdown(closing) != nil {
 			stopped <- s.Close()
 			return
 		}

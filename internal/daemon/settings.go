@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"fmt"
 
 	"palyra/internal/builtin"
@@ -49,8 +50,10 @@ func builtinConfig(cfg *config.Config, ws *workspace.Set, in isolation) (builtin
 		return builtin.Config{}, err
 	}
 	process.OpenCaches, process.History = in.caches.Open, in.history
+	process.MaxConcurrent = cmp.Or(process.MaxConcurrent, in.Status.AtOnce)
+	process.Toolchains = func() []sandbox.Toolchain { return in.toolchains.Now().Toolchains }
 	return builtin.Config{
-		Workspaces: ws, Runner: in.Backend, Sandbox: in.Status, MaxTimeout: cfg.ExecutionTimeout(), Version: version.Get().Version,
+		Workspaces: ws, Runner: in.runner(), Sandbox: in.Status, MaxTimeout: cfg.ExecutionTimeout(), Version: version.Get().Version,
 		Process: process,
 		HTTP:    builtin.HTTPPolicy{Allowed: allowed, Denied: denied, MaxBytes: cfg.HTTP.MaxBytes, Timeout: cfg.HTTP.Timeout(), Secrets: credentials},
 	}, nil

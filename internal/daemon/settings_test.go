@@ -27,6 +27,7 @@ func workspaceAt(t *testing.T) config.Workspace {
 // elsewhere are the keys that bound no call, with what they are for.
 var elsewhere = map[string]string{
 	"state_dir": "where the daemon keeps its own", "trust_domain": "names in certificates",
+	"listen.max_connections": "listeners", "listen.max_connections_per_address": "listeners", "stop_timeout": "when the daemon ends",
 	"listen.api": "listeners", "listen.allow_remote": "listeners", "listen.server_names": "listeners", "listen.metrics": "listeners",
 	"log.level": "the log", "log.format": "the log",
 	"policy.dir":                "the policies themselves are in the snapshot",
@@ -39,6 +40,8 @@ var elsewhere = map[string]string{
 	"rate_limits.":                                   "how often the API answers",
 	"client.":                                        "the command's own",
 	"process_runner.prepared":                        "how soon a sandbox is ready",
+	"process_runner.reserve_processes":               "what palyrad keeps for itself",
+	"process_runner.reserve_memory_bytes":            "what palyrad keeps for itself",
 	"runs.":                                          "when a run ends", "models": "who proposes",
 }
 
@@ -63,7 +66,8 @@ func TestSnapshotHoldsTheSecuritySettings(t *testing.T) {
 		},
 		"process_runner.enabled":                          func(c *config.Config) { c.ProcessRunner.Enabled = !c.ProcessRunner.Enabled },
 		"process_runner.allowed_executables":              func(c *config.Config) { c.ProcessRunner.AllowedExecutables = []string{"git"} },
-		"process_runner.allow_interpreters":               func(c *config.Config) { c.ProcessRunner.AllowInterpreters = true },
+		"process_runner.allow_interpreters":               func(c *config.Config) { c.ProcessRunner.AllowInterpreters = new(true) },
+		"process_runner.toolchains":                       func(c *config.Config) { c.ProcessRunner.Toolchains = []string{"/opt/tools"} },
 		"process_runner.strict_exec":                      func(c *config.Config) { c.ProcessRunner.StrictExec = true },
 		"process_runner.cpu_time_limit_ms":                func(c *config.Config) { c.ProcessRunner.CPUTimeLimitMS++ },
 		"process_runner.memory_limit_bytes":               func(c *config.Config) { c.ProcessRunner.MemoryLimitBytes++ },

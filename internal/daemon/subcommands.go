@@ -1,16 +1,21 @@
 package daemon
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"io"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"palyra/internal/access"
 	"palyra/internal/builtin"
 	"palyra/internal/config"
 	"palyra/internal/doctor"
+	"palyra/internal/manpage"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/exec"
@@ -22,34 +27,56 @@ import (
 )
 
 func operatorCommand(s *settings) *cobra.Command {
-	operator := &cobra.Command{Use: "operator", Short: "Add people and agents on this host"}
+	operator := &cobra.Command{Use: "operator", Short: "Add people and agents on this host, and give lost credentials back"}
+	operator.AddCommand(addCommand(s), bundleCommand(s))
+	return operator
+}
+
+func addCommand(s *settings) *cobra.Command {
 	var roles []string
 	var owner, out string
+	var yes bool
 	add := &cobra.Command{
 		Use:   "add NAME --role ROLE",
 		Short: "Add a member and write a credential bundle for it",
-		Long:  "Add a member and write a credential bundle for it: a directory with ca.pem, cert.pem, key.pem and endpoint, which palyra, curl and grpcurl can use. Hand it over on a channel that you trust; it is the person.\n\nWith --owner the member is an agent that acts for that user.",
+		Long:  "Add a member and write a credential bundle for it: a directory with ca.pem, cert.pem, key.pem and endpoint, which palyra, curl and grpcurl can use. Hand it over on a channel that you trust; it is the person.\n\nWith --owner the member is an agent that acts for that user. A second user who answers approvals ends that the first one answers for their own calls: it is asked before that.",
 		Args:  arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return addOperator(cmd, s, args[0], roles, owner, out)
+			return addOperator(cmd, s, args[0], roles, owner, out, yes)
 		},
 	}
 	add.Flags().StringSliceVar(&roles, "role", nil, "owner, admin, operator, auditor, developer, agent, or a declared role; may be repeated")
 	add.Flags().StringVar(&owner, "owner", "", "make an agent that acts for this `USER`")
 	add.Flags().StringVar(&out, "out", "", "directory of the bundle (default: ./NAME.palyra)")
-	operator.AddCommand(add)
-	return operator
+	add.Flags().BoolVar(&yes, "yes", false, "do not ask when somebody loses the power to answer approvals")
+	return add
 }
 
-func addOperator(cmd *cobra.Command, s *settings, name string, roles []string, owner, out string) error {
+func bundleCommand(s *settings) *cobra.Command {
+	n := NewBundle{}
+	var yes bool
+	c := &cobra.Command{
+		Use:   "bundle NAME",
+		Short: "Give a member another device, and write its credential bundle",
+		Long:  "Give a member whose credential is lost another device, and write its credential bundle: the same directory that `operator add` writes. NAME is a user or an agent; user:NAME and agent:NAME tell them apart.\n\nWith --revoke-old the devices that the member has are refused from now on, and what they voted for and still waits has to be answered again; without it they keep their power. The member and the owners are told for seven days (`palyra status`), and the journal says so (PAL-I108).",
+		Args:  arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			n.Member = args[0]
+			return makeBundle(cmd, s, n, yes)
+		},
+	}
+	c.Flags().BoolVar(&n.RevokeOld, "revoke-old", false, "revoke the devices that the member has")
+	c.Flags().StringVar(&n.Dir, "out", "", "directory of the bundle (default: ./NAME.palyra)")
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask when somebody loses the power to answer approvals")
+	return c
+}
+
+func addOperator(cmd *cobra.Command, s *settings, name string, roles []string, owner, out string, yes bool) error {
 	cfg, err := s.load()
 	if err != nil {
 		return err
 	}
-	n := NewOperator{Name: name, Dir: out}
-	if n.Dir == "" {
-		n.Dir = name + ".palyra"
-	}
+	n := NewOperator{Name: name, Dir: bundleDir(out, name)}
 	if owner != "" {
 		n.Owner = access.User(strings.TrimPrefix(owner, "user:"))
 		if len(roles) == 0 {
@@ -67,7 +94,12 @@ func addOperator(cmd *cobra.Command, s *settings, name string, roles []string, o
 		}
 		n.Roles = append(n.Roles, role)
 	}
-	device, err := AddOperator(cmd.Context(), cfg, n)
+	var device string
+	err = afterWarning(cmd, yes, func(accept bool) (err error) {
+		n.AcceptLoss = accept
+		device, err = AddOperator(cmd.Context(), cfg, n)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -76,11 +108,91 @@ func addOperator(cmd *cobra.Command, s *settings, name string, roles []string, o
 	return err
 }
 
+func makeBundle(cmd *cobra.Command, s *settings, n NewBundle, yes bool) error {
+	cfg, err := s.load()
+	if err != nil {
+		return err
+	}
+	_, name, of := strings.Cut(n.Member, ":")
+	if !of {
+		name = n.Member
+	}
+	n.Dir = bundleDir(n.Dir, name)
+	var made MadeBundle
+	err = afterWarning(cmd, yes, func(accept bool) (err error) {
+		n.AcceptLoss = accept
+		made, err = MakeBundle(cmd.Context(), cfg, n)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", n.Dir)
+	cmd.PrintErrf("%s has another device, %s; the member and the owners are told\n", made.Member, made.Device)
+	for _, old := range made.Revoked {
+		cmd.PrintErrf("revoked device %s\n", old)
+	}
+	if !n.RevokeOld {
+		cmd.PrintErrln("the devices that it had keep their power: `palyra devices list`, `palyra devices revoke ID`")
+	}
+	cmd.PrintErrf("next: palyra --credentials %s status\n", n.Dir)
+	return err
+}
+
+func bundleDir(out, name string) string {
+	if out == "" {
+		return name + ".palyra"
+	}
+	return out
+}
+
+// afterWarning makes a change. Where it takes somebody's power to answer approvals away,
+// the loss is named first; the change is then made after a yes at the terminal, or
+// with --yes.
+func afterWarning(cmd *cobra.Command, yes bool, change func(accept bool) error) error {
+	err := change(false)
+	if reason.Of(err) != reason.LossNotAccepted {
+		return err
+	}
+	in, isFile := cmd.InOrStdin().(*os.File)
+	asked := isFile && term.IsTerminal(int(in.Fd()))
+	if !yes && !asked {
+		return err
+	}
+	cmd.PrintErrf("warning: %v\n", err)
+	if !yes {
+		cmd.PrintErr("Go on all the same? [y/N] ")
+		answer, _ := bufio.NewReader(in).ReadString('\n')
+		if a := strings.TrimSpace(answer); a != "y" && a != "yes" {
+			cmd.PrintErrln("nothing was changed")
+			return ExitError{Code: reason.ExitFailure}
+		}
+	}
+	return change(true)
+}
+
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: arguments(cobra.NoArgs),
+		Use: "version", Short: "Print the version of palyrad, with its commit and date", Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), version.Get().Version)
+			var text strings.Builder
+			for _, f := range version.Get().Fields() {
+				if f[1] != "" {
+					fmt.Fprintf(&text, "%-9s%s\n", f[0], f[1])
+				}
+			}
+			_, err := io.WriteString(cmd.OutOrStdout(), text.String())
+			return err
+		},
+	}
+}
+
+// manCommand writes the manual page.
+func manCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "man", Short: "Write the manual page, in roff", Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := io.WriteString(cmd.OutOrStdout(), manpage.Page{Section: 8, Heading: groupOfFlag, SeeAlso: []string{"palyra(1)"}}.Write(cmd.Root()))
 			return err
 		},
 	}

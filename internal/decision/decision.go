@@ -63,7 +63,9 @@ type Record struct {
 	Remedy     string      `json:"remedy,omitempty"`
 	ApprovalID string      `json:"approval_id,omitempty"`
 	GrantID    string      `json:"grant_id,omitempty"`
-	CallDigest string      `json:"call_digest"`
+	// GrantCovers says in a person's words which calls that grant covers.
+	GrantCovers string `json:"grant_covers,omitempty"`
+	CallDigest  string `json:"call_digest"`
 	// SnapshotDigest leads to the exact configuration that was in force.
 	SnapshotDigest string               `json:"snapshot_digest"`
 	PolicyVersion  string               `json:"policy_version"`
@@ -79,6 +81,7 @@ func Make(in Input) Record {
 		ProposalID:     in.ProposalID,
 		ApprovalID:     in.Answer.ApprovalID(),
 		GrantID:        in.Answer.GrantID(),
+		GrantCovers:    in.Answer.Grant().Covered,
 		CallDigest:     in.CallDigest,
 		SnapshotDigest: in.Verdict.SnapshotDigest(),
 		PolicyVersion:  in.Verdict.PolicyVersion(),

@@ -135,6 +135,19 @@ func (r *Router) find(name string) (entry, error) {
 	return e, nil
 }
 
+// Unusable says why no call of the named tool can run at present: it is suspended,
+// or the tool itself says so. It is nil for tools that can run.
+func (r *Router) Unusable(name string) error {
+	e, err := r.find(name)
+	if err != nil {
+		return err
+	}
+	if t, ok := e.tool.(interface{ Unusable() error }); ok {
+		return t.Unusable()
+	}
+	return nil
+}
+
 // Effectless reports whether the named tool is Pure.
 func (r *Router) Effectless(name string) bool {
 	_, ok := r.tools[name].tool.(Pure)
@@ -254,12 +267,20 @@ func (r *Router) Run(ctx context.Context, d Decided) tool.Report {
 	}
 	report := r.execute(running, prepared, call, started)
 	r.alarm(ctx, d.Proposal, report.Egress.Observed)
-	if errors.Is(context.Cause(running), errFrozen) && report.Outcome != tool.Succeeded {
-		report.Reason = string(reason.GatewayFrozen)
-		report.Message = errFrozen.Error()
-		report.Remedy = reason.Lookup(reason.GatewayFrozen).Remedy
+	if order := ordered(running); order != nil && report.Outcome != tool.Succeeded {
+		report.Reason, report.Message, report.Remedy = string(order.Code), order.Message, order.NextStep()
 	}
 	return report
+}
+
+// ordered is the order that ended a call, a freeze or somebody's to cancel it; nil
+// when there was none.
+func ordered(ctx context.Context) *reason.Error {
+	var order *reason.Error
+	if errors.As(context.Cause(ctx), &order) && (order == errFrozen || order.Code == reason.Cancelled) {
+		return order
+	}
+	return nil
 }
 
 // committer is Commit with the clock stopped while it waits. The end of the
@@ -281,8 +302,10 @@ func (d Decided) committer(running context.Context, clock *deadline) func(contex
 // has not ended, and the approval or grant was not revoked (Decided.Ready).
 func ready(ctx context.Context, d Decided) error {
 	switch {
-	case errors.Is(context.Cause(ctx), errFrozen):
-		return errFrozen
+	case ordered(ctx) != nil:
+		return ordered(ctx)
+	case reason.Of(context.Cause(ctx)) == reason.ShuttingDown:
+		return reason.Errorf(reason.ShuttingDown, "the gateway is stopping; the call did not start")
 	case ctx.Err() != nil:
 		return reason.Errorf(reason.Cancelled, "the call was cancelled before it started: %w", ctx.Err())
 	case d.Ready != nil:
@@ -383,6 +406,10 @@ func (r *Router) refused(ctx context.Context, d Decided, started time.Time, err 
 	var known *reason.Error
 	switch {
 	case errors.As(err, &known) && known.Code != reason.Internal:
+	case ordered(ctx) != nil:
+		known = ordered(ctx)
+	case reason.Of(context.Cause(ctx)) == reason.ShuttingDown:
+		known = reason.Errorf(reason.ShuttingDown, "the gateway is stopping; the call did not start")
 	case ctx.Err() != nil:
 		known = reason.Errorf(reason.Cancelled, "the call was cancelled before it started: %w", ctx.Err())
 	default:

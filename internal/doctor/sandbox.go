@@ -11,6 +11,7 @@ import (
 	"palyra/internal/config"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/places"
+	"palyra/internal/sandbox/toolchain"
 )
 
 // sandboxes looks at the sandbox as a whole, at what it is made of, and at each
@@ -23,6 +24,10 @@ func (p *patient) sandboxes(ctx context.Context) []Exam {
 	exams = append(exams,
 		timed(ctx, "sandbox: bubblewrap", func(context.Context) finding { return bubblewrapFinding(p.chosen.Status) }),
 		timed(ctx, "sandbox: user namespaces", func(context.Context) finding { return userNamespaces(p.chosen) }),
+		timed(ctx, "sandbox: room", func(context.Context) finding { return roomFinding(p.chosen.Status) }),
+		timed(ctx, "sandbox: toolchains", func(context.Context) finding {
+			return toolchains(toolchain.Find(toolchain.For(p.Settings, p.chosen.Status.Tier)))
+		}),
 		timed(ctx, "sandbox: egress", func(context.Context) finding { return egressFinding(p.Settings.ProcessRunner, p.chosen.Status) }),
 	)
 	if p.chosen.Status.Available {
@@ -94,6 +99,23 @@ func sandboxFinding(b sandbox.Choice, required []string) finding {
 	return fine(detail)
 }
 
+// MoreRoom is what to do when programs at their limits do not fit beside palyrad.
+const MoreRoom = "Raise TasksMax or MemoryMax of palyrad's service, or lower process_runner.max_processes, memory_limit_bytes or max_concurrent; docs/operations.md says how much is needed."
+
+// roomFinding says whether programs at their limits fit beside palyrad, and what
+// keeps them from more.
+func roomFinding(st sandbox.Status) finding {
+	switch {
+	case !st.Available:
+		return skipped("there is no sandbox")
+	case st.Tight != "":
+		return doubtful(st.Tight, MoreRoom)
+	case st.AtOnce > 0:
+		return fine(fmt.Sprintf("%d programs at once fit beside palyrad, each with its part; limits by %s", st.AtOnce, st.Limits))
+	}
+	return fine("programs at their limits fit beside palyrad; limits by " + st.Limits)
+}
+
 // egressFinding says what programs may reach, and whether this machine can hold
 // them to it.
 func egressFinding(p config.ProcessRunner, st sandbox.Status) finding {
@@ -112,6 +134,60 @@ func egressFinding(p config.ProcessRunner, st sandbox.Status) finding {
 	return fine(fmt.Sprintf("strict; programs reach %s and nothing else", strings.Join(rules, ", ")))
 }
 
+// mostNames bounds how many names are told that are found twice.
+const mostNames = 8
+
+// toolchains says where programs are found beside the system's, which names are found
+// twice, and what is left out.
+func toolchains(found toolchain.Found) finding {
+	parts := []string{"no programs but those of the system"}
+	if len(found.Toolchains) > 0 {
+		var bins []string
+		for _, t := range found.Toolchains {
+			bins = append(bins, t.Bins...)
+		}
+		parts = []string{"after those of the system, programs of " + strings.Join(bins, ", ")}
+	}
+	if twice := foundTwice(found.Toolchains); len(twice) > 0 {
+		more := ""
+		if len(twice) > mostNames {
+			more = fmt.Sprintf(" and %d more", len(twice)-mostNames)
+		}
+		parts = append(parts, "found twice, of which the first runs: "+strings.Join(twice[:min(len(twice), mostNames)], ", ")+more)
+	}
+	asked := false
+	for _, l := range found.Left {
+		parts, asked = append(parts, l.Dir+" is left out: it "+l.Why), asked || l.Asked
+	}
+	detail := strings.Join(parts, "; ")
+	if asked {
+		return doubtful(detail, "Name other directories in process_runner.toolchains, or cure what is wrong with these; docs/sandbox.md says what they must not be.")
+	}
+	return fine(detail)
+}
+
+// foundTwice lists programs of toolchains that have namesakes.
+func foundTwice(chains []sandbox.Toolchain) []string {
+	var list, seen []string
+	for _, t := range chains {
+		for _, bin := range t.Bins {
+			entries, err := os.ReadDir(bin)
+			if err != nil {
+				continue
+			}
+			for _, entry := range entries {
+				same := sandbox.Namesakes(entry.Name(), sandbox.PathWith(chains), chains)
+				if len(same) < 2 || slices.Contains(seen, entry.Name()) {
+					continue
+				}
+				seen = append(seen, entry.Name())
+				list = append(list, fmt.Sprintf("%s (%s)", entry.Name(), strings.Join(same, ", ")))
+			}
+		}
+	}
+	return list
+}
+
 // Unconfined reports whether egress is strict and hosts are allowed, but the
 // sandbox has no network namespace: nothing could hold programs to these hosts.
 func Unconfined(p config.ProcessRunner, st sandbox.Status) bool {
@@ -127,6 +203,9 @@ func layerExam(e sandbox.Examination, required []string) Exam {
 		return exam
 	}
 	exam.Result = Warning
+	if e.Absent {
+		exam.Result = Skipped
+	}
 	for _, name := range required {
 		if name == e.Layer {
 			exam.Result = Failed

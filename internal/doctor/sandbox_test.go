@@ -2,12 +2,14 @@ package doctor
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"palyra/internal/config"
 	"palyra/internal/must"
 	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/toolchain"
 )
 
 // TestLayerExams: a layer is in force only when the forbidden thing was denied
@@ -23,6 +25,8 @@ func TestLayerExams(t *testing.T) {
 		{sandbox.Examination{Layer: "seccomp", Denied: true, Control: false, Detail: "mount"}, nil, Warning, "proves nothing"},
 		{sandbox.Examination{Layer: "seccomp", Denied: false, Control: true, Detail: "mount"}, nil, Failed, "the forbidden thing happened: mount"},
 		{sandbox.Examination{Layer: "landlock", Problem: "the kernel has none", Remedy: "A newer kernel."}, nil, Warning, "the kernel has none"},
+		{sandbox.Examination{Layer: "landlock", Problem: "absent on this machine: the kernel has none", Absent: true}, nil, Skipped, "absent on this machine"},
+		{sandbox.Examination{Layer: "landlock", Problem: "absent on this machine: the kernel has none", Absent: true}, []string{"landlock"}, Failed, "absent on this machine"},
 		{sandbox.Examination{Layer: "landlock", Problem: "the kernel has none"}, []string{"landlock"}, Failed, "the kernel has none"},
 	} {
 		if got := layerExam(row.e, row.required); got.Result != row.want || !strings.Contains(got.Detail, row.says) || got.Remedy != row.e.Remedy || got.Name != "layer: "+row.e.Layer {
@@ -76,5 +80,33 @@ func TestAppArmorProfileIsDocumented(t *testing.T) {
 	}
 	if got := profileFor("/opt/palyrad"); !strings.Contains(got, "profile palyrad /opt/palyrad flags=(unconfined) {") {
 		t.Errorf("the profile is\n%s", got)
+	}
+}
+
+// TestToolchainsFinding: what is found, what is found twice, and what is left out.
+func TestToolchainsFinding(t *testing.T) {
+	one, two := t.TempDir(), t.TempDir()
+	for _, name := range []string{filepath.Join(one, "tool"), filepath.Join(one, "own"), filepath.Join(two, "tool")} {
+		must.Do(t, os.WriteFile(name, nil, 0o755))
+	}
+	chain := func(name, bin string) sandbox.Toolchain {
+		return sandbox.Toolchain{Name: name, Bins: []string{bin}, Dirs: []string{bin}}
+	}
+	both := []sandbox.Toolchain{chain("a", one), chain("b", two)}
+	for _, c := range []struct {
+		found  toolchain.Found
+		result string
+		want   string
+	}{
+		{toolchain.Found{}, OK, "no programs but those of the system"},
+		{toolchain.Found{Toolchains: both[:1]}, OK, "after those of the system, programs of " + one},
+		{toolchain.Found{Toolchains: both}, OK, "found twice, of which the first runs: tool ("},
+		{toolchain.Found{Left: []toolchain.Left{{Dir: "/x", Why: "holds .npmrc"}}}, OK, "/x is left out: it holds .npmrc"},
+		{toolchain.Found{Left: []toolchain.Left{{Dir: "/x", Why: "holds .npmrc", Asked: true}}}, Warning, "/x is left out: it holds .npmrc"},
+	} {
+		got := toolchains(c.found)
+		if got.result != c.result || !strings.Contains(got.detail, c.want) || strings.Contains(got.detail, "own (") || strings.Contains(c.want, "after") && strings.Contains(got.detail, "twice") {
+			t.Errorf("%+v: %+v", c.found, got)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,7 +91,7 @@ func (p *patient) policy(ctx context.Context) finding {
 			warnings = append(warnings, f)
 		}
 	}
-	detail := fmt.Sprintf("%d files of policy.dir beside the built-in policies", len(sources))
+	detail := fmt.Sprintf("%d files of %s beside the built-in policies", len(sources), cmp.Or(p.Settings.Policy.Dir, "policy.dir"))
 	check := "Run `palyra policy check` and `palyra policy test`."
 	switch {
 	case len(faults) > 0:

@@ -50,6 +50,7 @@ const (
 	PermissionDenied Code = "PAL-I105" // an authenticated caller lacked a permission
 	DeviceRevoked    Code = "PAL-I106" // a device's certificate was revoked
 	Exported         Code = "PAL-I107" // journal or approvals were exported
+	DeviceAdded      Code = "PAL-I108" // the gateway's host gave a member another device
 
 	PolicyLoaded   Code = "PAL-P100" // a policy set came into force, or was activated or not any more
 	PolicyRejected Code = "PAL-P101" // a policy set did not load, or its tests failed; the running one stays
@@ -76,7 +77,7 @@ var Codes = []Code{
 	RunStarted, UserMessage, ModelTurn, RunFinished,
 	SessionExtended, SessionEnded,
 	CACreated, CertificateMade, MemberAdded, CallersRefused, PermissionDenied,
-	DeviceRevoked, Exported,
+	DeviceRevoked, Exported, DeviceAdded,
 	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed, PolicyReset,
 	Opened, Closed, Checkpoint, ClockStepped, KeyRotated,
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"palyra/internal/access"
-	"palyra/internal/event"
 	"palyra/internal/identity/ca"
 	"palyra/internal/reason"
 )
@@ -60,15 +59,16 @@ func (s *Service) renewOnce(ctx context.Context, deviceID string, csr []byte) (c
 
 // Revoke ends a device for good: its next handshake fails and its live streams
 // end. Owners revoke any device, admins those of everybody but owners, and a
-// member its own. Revoking twice changes nothing.
-func (s *Service) Revoke(ctx context.Context, actor access.Principal, deviceID, why string) (dev Device, err error) {
+// member its own. Revoking twice changes nothing. Where somebody loses the power to
+// answer approvals with it, that has to be accepted.
+func (s *Service) Revoke(ctx context.Context, actor access.Principal, deviceID, why string, acceptLoss bool) (dev Device, err error) {
 	if len(why) > maxReason {
 		return Device{}, reason.Errorf(reason.InvalidInput, "the reason has %d bytes, the limit is %d", len(why), maxReason)
 	}
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	err = s.again(ctx, func() error {
-		dev, err = s.revokeOnce(ctx, actor, deviceID, why)
+		dev, err = s.revokeOnce(ctx, actor, deviceID, why, acceptLoss)
 		return err
 	})
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *Service) Revoke(ctx context.Context, actor access.Principal, deviceID, 
 	return dev, nil
 }
 
-func (s *Service) revokeOnce(ctx context.Context, actor access.Principal, deviceID, why string) (Device, error) {
+func (s *Service) revokeOnce(ctx context.Context, actor access.Principal, deviceID, why string, acceptLoss bool) (Device, error) {
 	dev, ok := s.Device(deviceID)
 	if !ok {
 		return Device{}, reason.Errorf(reason.NotFound, "there is no device %s", deviceID)
@@ -88,23 +88,29 @@ func (s *Service) revokeOnce(ctx context.Context, actor access.Principal, device
 	if dev.Revoked() {
 		return dev, nil
 	}
-	dev.RevokedAt, dev.RevokedBy, dev.RevokeReason = s.instant(), actor, why
-	dev.Version++
+	if err := s.accepted(s.lossOfRevoking(dev), acceptLoss); err != nil {
+		return Device{}, err
+	}
 	var d drafts
-	d.add(event.DeviceRevoked, actor, dev.ID, deviceRevoked{DeviceID: dev.ID, Principal: dev.Principal, Reason: why})
+	d.revoke(&dev, actor, why, s.instant())
 	if d.err != nil {
 		return Device{}, d.err
 	}
 	if err := s.apply(ctx, Change{Devices: []Device{dev}, Events: d.list}); err != nil {
 		return Device{}, err
 	}
+	s.tellRevoked(dev)
+	return dev, nil
+}
+
+// tellRevoked ends what a revoked device has open.
+func (s *Service) tellRevoked(dev Device) {
 	s.mu.RLock()
 	watchers := slices.Clone(s.watchers)
 	s.mu.RUnlock()
 	for _, fn := range watchers {
 		fn(dev)
 	}
-	return dev, nil
 }
 
 func (s *Service) mayRevoke(actor access.Principal, dev Device) error {
@@ -140,5 +146,6 @@ func (s *Service) again(ctx context.Context, change func() error) error {
 		s.devices[d.ID] = d
 	}
 	s.mu.Unlock()
+	s.reach()
 	return change()
 }

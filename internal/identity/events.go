@@ -36,6 +36,12 @@ type (
 		Principal access.Principal `json:"principal"`
 		Reason    string           `json:"reason"`
 	}
+	deviceAdded struct {
+		DeviceID  string           `json:"device_id"`
+		Principal access.Principal `json:"principal"`
+		// Revoked are the devices that it took the place of.
+		Revoked []string `json:"revoked"`
+	}
 )
 
 func draft(code event.Code, actor access.Principal, subject string, payload any) (event.Draft, error) {
@@ -76,6 +82,13 @@ func (d *drafts) certificate(actor access.Principal, dev Device, c ca.Issued, re
 
 func (d *drafts) member(actor access.Principal, m access.Member) {
 	d.add(event.MemberAdded, actor, m.Principal.String(), memberAdded{Principal: m.Principal, Owner: m.Owner, Roles: m.Roles})
+}
+
+// revoke revokes a device that is not revoked yet.
+func (d *drafts) revoke(dev *Device, actor access.Principal, why string, at time.Time) {
+	dev.RevokedAt, dev.RevokedBy, dev.RevokeReason = at, actor, why
+	dev.Version++
+	d.add(event.DeviceRevoked, actor, dev.ID, deviceRevoked{DeviceID: dev.ID, Principal: dev.Principal, Reason: why})
 }
 
 // fingerprint is "sha256:" and the digest of the certificate's DER.

@@ -20,7 +20,7 @@ type LocalConfig struct {
 // Start makes the local operator on the first start (the member user:local
 // with the role owner, and its device) and reissues its certificate on every
 // start. A local device that was revoked, or whose member is disabled, gets
-// nothing: ok is then false, and `palyrad operator add` is the way back.
+// nothing: ok is then false, and `palyrad operator bundle local` is the way back.
 func (s *Service) Start(ctx context.Context, c LocalConfig) (dev Device, ok bool, err error) {
 	dev, ok, err = s.start(ctx, c)
 	if err != nil {

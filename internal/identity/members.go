@@ -21,8 +21,9 @@ type Admission struct {
 // Kind is access.KindUser or access.KindAgent; an agent needs an owner, a user
 // has none. Roles must be built in or declared; an agent decides nothing and
 // holds, of the built-in roles, RoleAgent alone. Only an owner (or the daemon
-// itself) makes owners and admins.
-func (s *Service) AddMember(ctx context.Context, actor access.Principal, name string, kind access.Kind, roles []access.Role, owner access.Principal, csr []byte) (Admission, error) {
+// itself) makes owners and admins. Where somebody loses the power to answer
+// approvals by it, that has to be accepted.
+func (s *Service) AddMember(ctx context.Context, actor access.Principal, name string, kind access.Kind, roles []access.Role, owner access.Principal, csr []byte, acceptLoss bool) (Admission, error) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	m := access.Member{Principal: access.Principal{Kind: kind, Name: name}, Owner: owner, Roles: tidy(roles), CreatedAt: s.instant()}
@@ -34,6 +35,9 @@ func (s *Service) AddMember(ctx context.Context, actor access.Principal, name st
 	}
 	if _, ok := s.registry.Get(m.Principal); ok {
 		return Admission{}, reason.Errorf(reason.AlreadyExists, "there is a member %s already", m.Principal)
+	}
+	if err := s.accepted(s.lossOfAdding(m), acceptLoss); err != nil {
+		return Admission{}, err
 	}
 	dev, err := s.newDevice(m.Principal, m.Principal.Name)
 	if err != nil {
@@ -81,7 +85,7 @@ func (s *Service) checkMember(m access.Member) error {
 			return reason.Errorf(reason.InvalidInput, "%s is a user and has no owner", m.Principal)
 		}
 		if slices.Contains(m.Roles, access.RoleAgent) {
-			return reason.Errorf(reason.InvalidInput, "%s would be a user with the role of agents: as a second user, nobody could answer for their own calls any more", m.Principal).
+			return reason.Errorf(reason.InvalidInput, "%s would be a user with the role of agents, and an agent acts for somebody", m.Principal).
 				WithRemedy("Say whose agent it is: `palyrad operator add %s --role agent --owner USER`.", m.Principal.Name)
 		}
 		return nil

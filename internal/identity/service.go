@@ -77,6 +77,7 @@ func New(ctx context.Context, c Config) (*Service, error) {
 	for _, d := range list {
 		s.devices[d.ID] = d
 	}
+	s.reach()
 	return s, nil
 }
 
@@ -123,10 +124,22 @@ func (s *Service) apply(ctx context.Context, c Change) error {
 		s.devices[d.ID] = d
 	}
 	s.mu.Unlock()
+	s.reach()
 	for _, m := range slices.Concat(c.NewMembers, c.Members) {
 		s.registry.Put(m)
 	}
 	return nil
+}
+
+// reach tells the registry who has a device.
+func (s *Service) reach() {
+	reachable := map[access.Principal]bool{}
+	for _, d := range s.Devices() {
+		if !d.Revoked() {
+			reachable[d.Principal] = true
+		}
+	}
+	s.registry.Reach(reachable)
 }
 
 // live returns a device that is known and not revoked, with the reason

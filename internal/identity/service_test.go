@@ -60,7 +60,7 @@ func TestFirstStart(t *testing.T) {
 func TestRevokedLocalOperatorStaysOut(t *testing.T) {
 	w := newWorld(t)
 	d := w.start()
-	must.Get(w.Revoke(t.Context(), identity.Local(), d.ID, "test"))(t)
+	must.Get(w.Revoke(t.Context(), identity.Local(), d.ID, "test", true))(t)
 	w.restart()
 	if _, ok, err := w.Start(t.Context(), w.local()); ok || err != nil {
 		t.Errorf("a revoked local operator came back: %v, %v", ok, err)
@@ -115,7 +115,7 @@ func TestAddMember(t *testing.T) {
 		"by nobody":           {none, "x", user, operator, none, csr(t), reason.PermissionDenied},
 		"by a stranger":       {access.User("eve"), "x", user, operator, none, csr(t), reason.PermissionDenied},
 	} {
-		_, err := w.AddMember(t.Context(), x.actor, x.name, x.kind, x.roles, x.owner, x.csr)
+		_, err := w.AddMember(t.Context(), x.actor, x.name, x.kind, x.roles, x.owner, x.csr, true)
 		reasontest.Want(t, name, err, x.want)
 	}
 	w.journaled(n)
@@ -131,17 +131,17 @@ func TestNobodyRaisesAboveThemselves(t *testing.T) {
 	w.add(access.User("dev"), access.Principal{}, access.RoleDeveloper)
 	admin := access.User("admin")
 	for _, role := range []access.Role{access.RoleOwner, access.RoleAdmin} {
-		_, err := w.AddMember(t.Context(), admin, "x", access.KindUser, []access.Role{role}, access.Principal{}, csr(t))
+		_, err := w.AddMember(t.Context(), admin, "x", access.KindUser, []access.Role{role}, access.Principal{}, csr(t), true)
 		reasontest.Want(t, "admin makes "+string(role), err, reason.PermissionDenied)
 	}
 	local := w.Devices()[slices.IndexFunc(w.Devices(), func(d identity.Device) bool { return d.Local })]
 	for _, actor := range []access.Principal{admin, access.User("dev")} {
-		_, err := w.Revoke(t.Context(), actor, local.ID, "")
+		_, err := w.Revoke(t.Context(), actor, local.ID, "", true)
 		reasontest.Want(t, actor.String()+" revokes the owner", err, reason.PermissionDenied)
 	}
 	// The control: what is theirs to do, they may.
 	for actor, role := range map[access.Principal]access.Role{admin: access.RoleOperator, identity.Local(): access.RoleOwner} {
-		if _, err := w.AddMember(t.Context(), actor, "made-by-"+actor.Name, access.KindUser, []access.Role{role}, access.Principal{}, csr(t)); err != nil {
+		if _, err := w.AddMember(t.Context(), actor, "made-by-"+actor.Name, access.KindUser, []access.Role{role}, access.Principal{}, csr(t), true); err != nil {
 			t.Errorf("%s makes %s: %v", actor, role, err)
 		}
 	}
@@ -154,7 +154,7 @@ func TestAuthenticateRefuses(t *testing.T) {
 	for name, stop := range map[string]func(*world, identity.Admission, identity.Admission) error{
 		"expired": func(w *world, _, _ identity.Admission) error { w.pass(ca.LeafLife + time.Minute); return nil },
 		"revoked": func(w *world, _, bot identity.Admission) error {
-			_, err := w.Revoke(ctx, identity.Local(), bot.Device.ID, "lost")
+			_, err := w.Revoke(ctx, identity.Local(), bot.Device.ID, "lost", true)
 			return err
 		},
 		"disabled": func(w *world, _, bot identity.Admission) error {
@@ -166,7 +166,7 @@ func TestAuthenticateRefuses(t *testing.T) {
 			return nil
 		},
 		"revoked and restarted": func(w *world, _, bot identity.Admission) error {
-			_, err := w.Revoke(ctx, identity.Local(), bot.Device.ID, "lost")
+			_, err := w.Revoke(ctx, identity.Local(), bot.Device.ID, "lost", true)
 			w.restart()
 			return err
 		},
@@ -214,7 +214,7 @@ func TestTLS(t *testing.T) {
 	}
 	var told []string
 	w.OnRevoke(func(d identity.Device) { told = append(told, d.ID) })
-	must.Get(w.Revoke(t.Context(), identity.Local(), d.ID, "lost"))(t)
+	must.Get(w.Revoke(t.Context(), identity.Local(), d.ID, "lost", true))(t)
 	if err := dial(t, server, b.ClientTLS()); reason.Of(err) != reason.Unauthenticated {
 		t.Errorf("a revoked device shook hands: %v", err)
 	}
@@ -260,11 +260,11 @@ func TestFailedUnitChangesNothing(t *testing.T) {
 	disk := reason.Errorf(reason.JournalUnavailable, "disk full")
 	for name, do := range map[string]func() error{
 		"add": func() error {
-			_, err := w.AddMember(t.Context(), identity.Local(), "x", access.KindUser, []access.Role{access.RoleAuditor}, access.Principal{}, csr(t))
+			_, err := w.AddMember(t.Context(), identity.Local(), "x", access.KindUser, []access.Role{access.RoleAuditor}, access.Principal{}, csr(t), true)
 			return err
 		},
 		"renew":  func() error { _, err := w.Renew(t.Context(), d.ID, csr(t)); return err },
-		"revoke": func() error { _, err := w.Revoke(t.Context(), identity.Local(), alice.Device.ID, ""); return err },
+		"revoke": func() error { _, err := w.Revoke(t.Context(), identity.Local(), alice.Device.ID, "", true); return err },
 	} {
 		w.store.FailNext(disk)
 		reasontest.Want(t, name, do(), reason.JournalUnavailable)
@@ -281,7 +281,7 @@ func TestFailedUnitChangesNothing(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := w.Revoke(ended, identity.Local(), alice.Device.ID, ""); !errors.Is(err, context.Canceled) {
+	if _, err := w.Revoke(ended, identity.Local(), alice.Device.ID, "", true); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -293,7 +293,7 @@ func TestConflictIsTriedAgain(t *testing.T) {
 	behind := d
 	behind.Version++
 	must.Do(t, w.store.Apply(t.Context(), identity.Change{Devices: []identity.Device{behind}}))
-	got, err := w.Revoke(t.Context(), identity.Local(), d.ID, "lost")
+	got, err := w.Revoke(t.Context(), identity.Local(), d.ID, "lost", true)
 	if err != nil || got.Version != d.Version+2 {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -313,17 +313,17 @@ func TestRevoke(t *testing.T) {
 	w.start()
 	alice := w.add(access.User("alice"), access.Principal{}, access.RoleDeveloper)
 	n := len(w.store.Events())
-	d, err := w.Revoke(t.Context(), access.User("alice"), alice.Device.ID, "lost")
+	d, err := w.Revoke(t.Context(), access.User("alice"), alice.Device.ID, "lost", true)
 	if err != nil || !d.Revoked() || d.RevokedBy != access.User("alice") || d.RevokeReason != "lost" {
 		t.Errorf("%+v, %v", d, err)
 	}
-	if again, err := w.Revoke(t.Context(), identity.Local(), alice.Device.ID, "again"); err != nil || again != d {
+	if again, err := w.Revoke(t.Context(), identity.Local(), alice.Device.ID, "again", true); err != nil || again != d {
 		t.Errorf("revoking twice: %+v, %v", again, err)
 	}
 	w.journaled(n, event.DeviceRevoked)
-	_, err = w.Revoke(t.Context(), identity.Local(), "01JNA3Q0G0DEV1CE0000000000", "")
+	_, err = w.Revoke(t.Context(), identity.Local(), "01JNA3Q0G0DEV1CE0000000000", "", true)
 	reasontest.Want(t, "unknown device", err, reason.NotFound)
-	_, err = w.Revoke(t.Context(), identity.Local(), d.ID, strings.Repeat("x", 501))
+	_, err = w.Revoke(t.Context(), identity.Local(), d.ID, strings.Repeat("x", 501), true)
 	reasontest.Want(t, "long reason", err, reason.InvalidInput)
 }
 

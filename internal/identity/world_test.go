@@ -83,7 +83,7 @@ func (w *world) start() identity.Device {
 
 func (w *world) add(p access.Principal, owner access.Principal, roles ...access.Role) identity.Admission {
 	w.t.Helper()
-	return must.Get(w.AddMember(w.t.Context(), identity.Daemon(), p.Name, p.Kind, roles, owner, csr(w.t)))(w.t)
+	return must.Get(w.AddMember(w.t.Context(), identity.Daemon(), p.Name, p.Kind, roles, owner, csr(w.t), true))(w.t)
 }
 
 // codes returns the codes journaled after the first n events.

@@ -134,7 +134,7 @@ func (s *Set) ballots(a Approval, requester access.Principal) []ballot {
 	var out []ballot
 	for _, v := range a.Votes {
 		m, ok := s.dir.members[v.User]
-		if !ok || m.Disabled || v.User.Kind != access.KindUser {
+		if !ok || !m.CanVote() {
 			continue
 		}
 		if !s.electorate(requester, "").has(v.User, v.Surface) {

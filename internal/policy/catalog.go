@@ -40,33 +40,67 @@ func (s *Set) Catalog(caller access.Caller) []CatalogEntry {
 }
 
 func (s *Set) catalog(caller access.Caller) []CatalogEntry {
-	principal, extra, ok := s.dir.principal(caller.Principal)
+	p, ok := s.prospectsOf(caller)
 	if !ok {
 		return nil
 	}
-	entities := &overlay{base: s.dir.entities}
-	if extra != nil {
-		entities.extra = append(entities.extra, *extra)
-	}
-	strongest := s.electorate(s.dir.requester(caller), "").facts
 	var out []CatalogEntry
 	for name := range s.vocab.args {
 		if name == names.UnknownTool {
 			continue
 		}
-		req := cedar.Request{
-			Principal: principal,
-			Action:    types.NewEntityUID(names.TypeAction, types.String(names.ToolPrefix+name)),
-			Resource:  types.NewEntityUID(names.TypeTool, types.String(name)),
-		}
+		req := p.callOf(name)
 		found := s.inScope(req)
-		if !s.couldAllow(found, entities, req, strongest) {
+		if !s.couldAllow(found, p.entities, req, p.strongest) {
 			continue
 		}
-		out = append(out, CatalogEntry{Tool: name, MayAsk: s.mayAsk(found, entities, req, strongest)})
+		out = append(out, CatalogEntry{Tool: name, MayAsk: s.mayAsk(found, p.entities, req, p.strongest)})
 	}
 	slices.SortFunc(out, func(a, b CatalogEntry) int { return strings.Compare(a.Tool, b.Tool) })
 	return out
+}
+
+// Bars are the policies that forbid a caller every call of a tool, whatever its
+// input is and whoever approves it. There are none where simply nothing permits.
+func (s *Set) Bars(caller access.Caller, tool string) []Determining {
+	p, ok := s.prospectsOf(caller)
+	if !ok {
+		return nil
+	}
+	req := p.callOf(tool)
+	view := viewOf(p.entities, req, p.strongest)
+	return describe(slices.DeleteFunc(s.inScope(req), func(c *compiled) bool {
+		return c.Permits() || view.Applies(c.Policy) != expr.Yes
+	}))
+}
+
+// prospects is what is known of a caller's calls before there are any.
+type prospects struct {
+	principal types.EntityUID
+	entities  *overlay
+	// strongest is what everybody who may approve could give.
+	strongest types.Record
+}
+
+// prospectsOf is false for a caller whom the set does not know.
+func (s *Set) prospectsOf(caller access.Caller) (prospects, bool) {
+	principal, extra, ok := s.dir.principal(caller.Principal)
+	if !ok {
+		return prospects{}, false
+	}
+	entities := &overlay{base: s.dir.entities}
+	if extra != nil {
+		entities.extra = append(entities.extra, *extra)
+	}
+	return prospects{principal, entities, s.electorate(s.dir.requester(caller), "").facts}, true
+}
+
+func (p prospects) callOf(tool string) cedar.Request {
+	return cedar.Request{
+		Principal: p.principal,
+		Action:    types.NewEntityUID(names.TypeAction, types.String(names.ToolPrefix+tool)),
+		Resource:  types.NewEntityUID(names.TypeTool, types.String(tool)),
+	}
 }
 
 // inScope returns the policies whose whole scope matches.

@@ -7,6 +7,7 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/policy/internal/expr"
+	"palyra/internal/policy/internal/names"
 )
 
 // electorate is who may decide a record, and the strongest approval that they
@@ -57,7 +58,7 @@ func (s *Set) electorateWithin(within reach, requester access.Principal, severit
 		}
 	}
 	e := &electorate{severity: severity}
-	for _, m := range s.dir.deciders {
+	for _, m := range s.dir.voters {
 		b := ballot{user: m.Principal.Name, roles: m.Roles, paired: true, present: within.present}
 		for _, surface := range within.list() {
 			if s.mayDecide(decider(m.Principal, surface, within.present), requester, severity) {
@@ -114,4 +115,36 @@ func (s *Set) JudgeMoreCalls(r Request, a Approval) Judgement {
 // SomebodyDecides reports whether anybody could let the caller make more calls.
 func (s *Set) SomebodyDecides(r Request, severity string) bool {
 	return len(s.electorate(s.dir.requester(r.Caller), severity).ballots) > 0
+}
+
+// findSole marks the user who decides alone, and so answers for their own calls,
+// too. Who decides is said by access.Member.Decides; where that is one person, or
+// nobody, whoever the operator's policies let decide besides counts as well, so
+// that nobody is alone beside somebody who could answer.
+func (s *Set) findSole() {
+	for _, m := range s.dir.voters {
+		if m.Decides() {
+			s.deciders = append(s.deciders, m)
+		}
+	}
+	for _, m := range s.dir.voters {
+		if len(s.deciders) < 2 && !m.Decides() && s.decidesByPolicy(m.Principal) {
+			s.deciders = append(s.deciders, m)
+		}
+	}
+	if len(s.deciders) != 1 {
+		return
+	}
+	uid := names.UID(s.deciders[0].Principal)
+	e := s.dir.entities[uid]
+	attributes := e.Attributes.Map()
+	attributes["sole"] = types.True
+	e.Attributes = types.NewRecord(attributes)
+	s.dir.entities[uid] = e
+}
+
+func (s *Set) decidesByPolicy(user access.Principal) bool {
+	return slices.ContainsFunc(s.offers.list(), func(surface access.Surface) bool {
+		return s.mayDecide(decider(user, surface, s.offers.present), access.Principal{}, "")
+	})
 }

@@ -22,10 +22,9 @@ type directory struct {
 	// keys are the index keys of each entity; see requestKeys.
 	keys    map[types.EntityUID][]types.EntityUID
 	members map[access.Principal]access.Member
-	// deciders are the enabled users with a role beside that of agents, sorted by
-	// name. Who holds no other can answer nothing, and must not count as the second
-	// person without whom nobody answers for their own calls.
-	deciders []access.Member
+	// voters are the users who could vote, sorted by name. Which of them decide,
+	// and on what, is for policy to say.
+	voters []access.Member
 }
 
 func buildDirectory(cfg Config, v *vocabulary) *directory {
@@ -122,11 +121,11 @@ func stringSet[T ~string](list []T) types.Set {
 func (d *directory) addMembers(cfg Config) {
 	for _, m := range cfg.Members {
 		d.members[m.Principal] = m
-		if m.Principal.Kind == access.KindUser && !m.Disabled && slices.ContainsFunc(m.Roles, func(r access.Role) bool { return r != access.RoleAgent }) {
-			d.deciders = append(d.deciders, m)
+		if m.CanVote() {
+			d.voters = append(d.voters, m)
 		}
 	}
-	slices.SortFunc(d.deciders, func(a, b access.Member) int {
+	slices.SortFunc(d.voters, func(a, b access.Member) int {
 		return strings.Compare(a.Principal.Name, b.Principal.Name)
 	})
 	for _, m := range cfg.Members {
@@ -147,7 +146,7 @@ func (d *directory) addMember(m access.Member, allowed []access.Principal) {
 	attributes := types.RecordMap{"name": types.String(m.Principal.Name)}
 	switch m.Principal.Kind {
 	case access.KindUser:
-		attributes["sole"] = types.Boolean(!m.Disabled && len(d.deciders) == 1)
+		attributes["sole"] = types.False // see Set.findSole
 	case access.KindAgent:
 		attributes["owner"] = types.NewEntityUID(names.TypeUser, types.String(m.Owner.Name))
 	}

@@ -106,6 +106,7 @@ var (
 	sandboxRungs   = []string{"full", "user_namespaces", "landlock", "seatbelt", "job_object", ""}
 	sandboxLimits  = []string{"cgroup_v2", "cgroup_v1", "rlimit", "job_object", ""}
 	workspaceModes = []string{"copy_on_write", "direct", "read_only", ""}
+	execOrigins    = []string{tool.OriginSystem, tool.OriginToolchain, tool.OriginWorkspace, tool.OriginOther}
 	changeClasses  = []string{"git", "agent", "runner", "declared", "symlink", "hard_link", "special", "mode", "name", "executable"}
 )
 
@@ -158,10 +159,15 @@ var facts = [...]Fact{
 	{"exec.basename", "String", nil, bound, inBoth, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Basename }, "`python3.12`, not `python`"},
 	{"exec.path", "String", nil, bound, inBoth, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Exec.Path }, "absolute, symbolic links resolved"},
 	{"exec.sha256", "String", nil, bound, inBoth, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Exec.SHA256 }, "of its bytes"},
-	{"exec.is_interpreter", "Bool", nil, bound, inBoth, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Exec.IsInterpreter }, "it runs code that it is given"},
-	{"exec.inline_code", "Bool", nil, bound, inBoth, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.InlineCode }, "code stands in its arguments"},
+	{"exec.is_interpreter", "Bool", nil, bound, inBoth, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Exec.IsInterpreter }, "it runs code that it is given: an interpreter, such as `python3.12`, or a shell"},
+	{"exec.is_shell", "Bool", nil, bound, inBoth, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Exec.IsShell }, "it is a shell, such as `bash`"},
+	{"exec.inline_code", "Bool", nil, bound, inBoth, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.InlineCode }, "code stands in its arguments, or comes by standard input"},
 	{"exec.in_workspace", "Bool", nil, bound, inBoth, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Exec.InWorkspace }, "it is a file of the workspace"},
+	{"exec.origin", "String", execOrigins, bound, inBoth, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Exec.Origin }, "where it comes from; a name alone says nothing of that"},
 	{"exec.shebang", "String", nil, bound, inBoth, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Exec.Shebang }, "the interpreter that a script names, `\"\"` for a binary"},
+	{"exec.line", "String?", nil, bound, inBoth, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Line }, "the whole command line, quoted as a shell has it: `git commit -m 'two words'`; not there for one of more than 16 KiB ([below](#command-lines-in-rules))"},
+	{"exec.arg1", "String?", nil, bound, inBoth, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Arg1 }, "the first argument: `push` of `git push origin`; not there where it is an option, or may be the value of one ([below](#command-lines-in-rules))"},
+	{"exec.arg2", "String?", nil, bound, inBoth, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Arg2 }, "the argument right after `arg1`, if it is no option"},
 	{"session", "SessionFacts", nil, fresh, inBoth, ofPast, ByNobody, unremembered, "what the caller did lately, in the session that the gateway names ([sessions.md](sessions.md)) and no client can reset, as of the moment in which the call is decided"},
 	{"session.calls_in_run", "Long", nil, fresh, inBoth, ofPast, ByNobody, func(r *Request) any { return &r.SessionFacts.CallsInRun }, "of a run that palyrad drives, else of the session"},
 	{"session.in_flight", "Long", nil, fresh, inBoth, ofPast, ByNobody, func(r *Request) any { return &r.SessionFacts.InFlight }, "calls that have not ended"},
@@ -178,6 +184,7 @@ var facts = [...]Fact{
 	{"changes.bytes", "Long", nil, bound, inCommit, ofCommit, ByNobody, func(r *Request) any { return &r.Commit.Bytes }, "that were written"},
 	{"changes.protected", "Set<String>", nil, bound, inCommit, ofCommit, ByNobody, func(r *Request) any { return &r.Commit.Protected }, "paths of protected changes"},
 	{"changes.classes", "Set<String>", changeClasses, bound, inCommit, ofCommit, ByNobody, func(r *Request) any { return &r.Commit.Classes }, "why they are protected (below)"},
+	{"changes.top", "Set<String>", nil, bound, inCommit, ofCommit, ByNobody, func(r *Request) any { return &r.Commit.Top }, "directories at the top of the workspace in which something changed, `.` for files and links of the workspace's own directory; `Docs` is there as `Docs` and `docs`, so that no spelling escapes a rule"},
 	{"exit_code", "Long", nil, bound, inCommit, ofCommit, ByNobody, func(r *Request) any { return &r.Commit.ExitCode }, "of the program; -1 when it was stopped"},
 	{"path_folded", "String?", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return foldedPath(&r.Facts) }, "`path` in the one spelling of all those under which a file system that folds case, or normalizes names, finds the same file: Unicode's full case folding, in NFC, without invisible characters; there whenever `path` is. `SECRETS/.ENV` is `secrets/.env` ([below](#paths-in-rules))"},
 	{"hard_links", "Long", nil, bound, inCall, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.HardLinks }, "how many names the file has: 1 for an ordinary one; 0 for a directory, for a file that is not there yet, for a call about several files, and where the platform does not say (Windows)"},
@@ -319,7 +326,9 @@ type part struct {
 func recordOf(c *call, parts []part) types.Record {
 	m := make(types.RecordMap, len(parts))
 	for _, p := range parts {
-		m[p.name] = p.value(c, nil)
+		if v := p.value(c, nil); v != nil {
+			m[p.name] = v
+		}
 	}
 	return types.NewRecord(m)
 }

@@ -94,6 +94,7 @@ func build(cfg Config, defaults []Source) (*Set, []finding.Finding) {
 	s.index = buildIndex(s.policies)
 	s.past = pastReads(s.policies)
 	if !finding.HasErrors(findings) {
+		s.findSole()
 		findings = append(findings, s.checkSamples()...)
 	}
 	if err := s.seal(cfg); err != nil {
@@ -224,6 +225,12 @@ func (s *Set) seal(cfg Config) error {
 		Tools:    make([]snapshotTool, 0, len(cfg.Tools)), Entities: entities,
 		Surfaces: cfg.Surfaces, NoPresence: cfg.NoPresence,
 	}
+	for _, m := range cfg.Members {
+		if m.NoDevice {
+			doc.NoDevice = append(doc.NoDevice, m.Principal)
+		}
+	}
+	slices.SortFunc(doc.NoDevice, func(a, b access.Principal) int { return strings.Compare(a.String(), b.String()) })
 	for _, p := range s.policies {
 		doc.Policies = append(doc.Policies, snapshotPolicy{ID: p.ID, File: p.Source.Name, Text: p.Text})
 	}

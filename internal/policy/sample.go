@@ -43,8 +43,8 @@ func (s *Set) checkSamples() []finding.Finding {
 			add("the set would let %s decide an approval", p)
 		}
 	}
-	if len(s.dir.deciders) > 1 {
-		for _, m := range s.dir.deciders {
+	if len(s.deciders) > 1 {
+		for _, m := range s.deciders {
 			if s.mayDecide(decider(m.Principal, access.SurfaceCLI, true), m.Principal, expr.SeverityLow) {
 				add("the set would let %s decide an own request although there are other users", m.Principal)
 			}

@@ -22,6 +22,8 @@ type Set struct {
 	byID     map[cedar.PolicyID]*compiled
 	vocab    *vocabulary
 	dir      *directory
+	// deciders are the users who answer approvals; see findSole.
+	deciders []access.Member
 	index    *index
 	tally    *tally
 	// offers is where people can vote here and what they can prove.

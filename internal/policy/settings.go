@@ -47,11 +47,15 @@ type Snapshot struct {
 
 // ProcessRunner is the settings of programs in Tiers B and C.
 type ProcessRunner struct {
-	Enabled            bool         `json:"enabled"`
-	Tier               string       `json:"tier"`
-	WorkspaceRoot      string       `json:"workspace_root"`
-	AllowedExecutables []string     `json:"allowed_executables"`
-	AllowInterpreters  bool         `json:"allow_interpreters"`
+	Enabled            bool     `json:"enabled"`
+	Tier               string   `json:"tier"`
+	WorkspaceRoot      string   `json:"workspace_root"`
+	AllowedExecutables []string `json:"allowed_executables"`
+	// AllowInterpreters is nil where policy decides on them.
+	AllowInterpreters *bool `json:"allow_interpreters,omitempty"`
+	// Toolchains are the directories of programs that the configuration names
+	// beside those of the system and of its table.
+	Toolchains         []string     `json:"toolchains,omitempty"`
 	StrictExec         bool         `json:"strict_exec"`
 	EgressMode         string       `json:"egress_enforcement_mode"`
 	AllowedHosts       []string     `json:"allowed_egress_hosts"`
@@ -139,6 +143,8 @@ type snapshotDocument struct {
 	Policies      []snapshotPolicy `json:"policies"`
 	Tools         []snapshotTool   `json:"tools"`
 	Entities      json.RawMessage  `json:"entities"`
+	// NoDevice are the members that cannot vote for want of a device.
+	NoDevice []access.Principal `json:"no_device,omitempty"`
 	// Surfaces is nil for everywhere.
 	Surfaces   []access.Surface `json:"surfaces,omitempty"`
 	NoPresence bool             `json:"no_presence,omitempty"`

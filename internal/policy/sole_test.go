@@ -17,6 +17,8 @@ func TestSoleUser(t *testing.T) {
 	}{
 		"a user with the role of agents": {access.Member{Principal: access.User("bot"), Roles: []access.Role{access.RoleAgent}}, true},
 		"a disabled operator":            {access.Member{Principal: access.User("eve"), Roles: []access.Role{access.RoleOperator}, Disabled: true}, true},
+		"an operator without a device":   {access.Member{Principal: access.User("eve"), Roles: []access.Role{access.RoleOperator}, NoDevice: true}, true},
+		"an auditor":                     {access.Member{Principal: access.User("eve"), Roles: []access.Role{access.RoleAuditor}}, true},
 		"an operator":                    {access.Member{Principal: access.User("eve"), Roles: []access.Role{access.RoleOperator}}, false},
 	} {
 		set := policytest.Set(t, policytest.Options{Members: []access.Member{c.second}})

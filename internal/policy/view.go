@@ -145,5 +145,6 @@ func (v View) changed(change *Change) *Set {
 		s.byID[cedar.PolicyID(p.ID)] = p
 	}
 	s.index = buildIndex(s.policies)
+	s.findSole()
 	return s
 }

@@ -1,19 +1,13 @@
 package policyadmin
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"time"
 
-	"github.com/fsnotify/fsnotify"
-
-	"palyra/internal/journal"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
 )
@@ -28,108 +22,82 @@ const (
 	testsDir = "tests"
 )
 
-// Watch reloads when the directory changes, when members change, and when it
-// is told to. Several changes at once are one reload.
-func (p *Admin) Watch(ctx context.Context, reload <-chan struct{}) error {
-	files, stop, err := watchDir(p.use.Settings.Policy.Dir)
-	if err != nil {
-		p.use.Log.WarnContext(ctx, "the policy directory is not watched; use `palyra policy reload`", slog.String("error", err.Error()))
-	}
-	defer stop()
-	return p.follow(ctx, files, reload)
+// Directory is what stands in the policy directory, and what of it counts.
+type Directory struct {
+	// Path is policy.dir; "" means that there is none.
+	Path string
+	// Present says that it is there.
+	Present bool
+	// Files are the policy files in it as it is now.
+	Files int
+	// Policies are those in force beside the built-in ones.
+	Policies int
+	// InForce says that its files are those in force.
+	InForce bool
+	// Problem says why they are not, and what to do.
+	Problem string
 }
 
-// follow reloads until ctx ends. An error of the watcher, such as an overflow,
-// may have swallowed changes, so that it counts as one.
-func (p *Admin) follow(ctx context.Context, files dirChanges, reload <-chan struct{}) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-p.changed:
-			p.report(ctx, p.Rebuild(ctx, journal.Daemon))
-		case <-reload:
-			_, err := p.reload(ctx, journal.Daemon)
-			p.report(ctx, err)
-		case err := <-files.errors:
-			p.missed(ctx, err)
-			if !p.settle(ctx, files) {
-				return nil
-			}
-			p.report(ctx, p.directoryChanged(ctx))
-		case <-files.events:
-			if !p.settle(ctx, files) {
-				return nil
-			}
-			p.report(ctx, p.directoryChanged(ctx))
+// Directory compares the policy directory as it is now with what is in force.
+func (p *Admin) Directory() Directory {
+	d := Directory{Path: p.use.Settings.Policy.Dir}
+	sources, _, err := ReadDir(d.Path)
+	d.Present, d.Files = d.Path != "" && isThere(d.Path), len(sources)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, one := range p.use.Engine.Current().View().Policies() {
+		if !one.Builtin {
+			d.Policies++
 		}
 	}
+	d.Problem = p.outOfForce(d, sources, err)
+	d.InForce = d.Problem == ""
+	return d
 }
 
-func (p *Admin) report(ctx context.Context, err error) {
-	if err != nil {
-		p.use.Log.ErrorContext(ctx, "policy did not load; the running set stays", slog.String("error", err.Error()))
+// outOfForce says why the files of the directory are not those in force; "" when
+// they are. The caller holds p.mu.
+func (p *Admin) outOfForce(d Directory, sources []policy.Source, err error) string {
+	switch {
+	case d.Path == "":
+		return "policy.dir is empty, so that the built-in policies count alone"
+	case p.running.activated:
+		return "an activated version counts in its place; `palyra policy reload` returns to the directory"
+	case err != nil:
+		return err.Error()
+	case !d.Present && len(p.running.sources) > 0:
+		return "it is gone, and what was in force stays; make it again, empty if the built-in policies are to count alone"
+	case !d.Present:
+		return "it is not there; `palyra policy init --profile laptop` makes it"
+	case !slices.Equal(sources, p.running.sources):
+		return "its files are not those in force; `palyra policy reload` says why"
 	}
+	return ""
 }
 
-func (p *Admin) missed(ctx context.Context, err error) {
-	p.use.Log.WarnContext(ctx, "watching the policy directory failed; it is read again", slog.String("error", err.Error()))
+// isThere reports whether anything stands there. What cannot be looked at, or
+// is a link to nowhere, does, so that reading it says what is wrong.
+func isThere(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// settle waits until the directory has been quiet for a moment: an editor
-// writes a file in several steps.
-func (p *Admin) settle(ctx context.Context, files dirChanges) bool {
-	const quiet = 100 * time.Millisecond
-	timer := time.NewTimer(quiet)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-files.events:
-			timer.Reset(quiet)
-		case err := <-files.errors:
-			p.missed(ctx, err)
-			timer.Reset(quiet)
-		case <-timer.C:
-			return true
-		}
+// own reads the policy directory for a set that is to come into force. One that
+// never was there has no policies; one that is gone is an error, because its
+// rules must not end by somebody moving it. The caller holds p.mu.
+func (p *Admin) own() (sources, tests []policy.Source, err error) {
+	dir := p.use.Settings.Policy.Dir
+	if dir != "" && !isThere(dir) && len(p.running.sources) > 0 {
+		return nil, nil, reason.Errorf(reason.PolicyInvalid, "the policy directory %s is gone; what was in force stays", dir).
+			WithRemedy("Make it again, empty if the built-in policies are to count alone, then `palyra policy reload`.")
 	}
-}
-
-// dirChanges is what a watcher of a directory says. Both channels have to be
-// read: the watcher waits for its reader.
-type dirChanges struct {
-	events <-chan fsnotify.Event
-	errors <-chan error
-}
-
-// watchDir returns the changes of a directory and of the tests below it; none
-// for "".
-func watchDir(dir string) (dirChanges, func(), error) {
-	if dir == "" {
-		return dirChanges{}, func() {}, nil
-	}
-	w, err := fsnotify.NewWatcher()
-	if err != nil {
-		return dirChanges{}, func() {}, fmt.Errorf("watching %s: %w", dir, err)
-	}
-	stop := func() { _ = w.Close() }
-	if err := w.Add(dir); err != nil {
-		stop()
-		return dirChanges{}, func() {}, fmt.Errorf("watching %s: %w", dir, err)
-	}
-	if err := w.Add(filepath.Join(dir, testsDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		stop()
-		return dirChanges{}, func() {}, fmt.Errorf("watching the tests in %s: %w", dir, err)
-	}
-	return dirChanges{w.Events, w.Errors}, stop, nil
+	return ReadDir(dir)
 }
 
 // ReadDir reads the *.cedar files of a directory and its tests, each in
-// the order of their names.
+// the order of their names. One that is not there has none.
 func ReadDir(dir string) (sources, tests []policy.Source, err error) {
-	if dir == "" {
+	if dir == "" || !isThere(dir) {
 		return nil, nil, nil
 	}
 	if sources, err = readFiles(dir, "", policySuffix); err != nil {

@@ -69,6 +69,10 @@ type Admin struct {
 	// changed is told when members changed.
 	changed chan struct{}
 
+	// checking lets one check run at a time: it takes a core, and calls need the
+	// others.
+	checking sync.Mutex
+
 	mu sync.Mutex
 	// running is what is in force.
 	running  candidate
@@ -161,7 +165,7 @@ func (p *Admin) reload(ctx context.Context, actor string) (Reloaded, error) {
 
 // loadDirectory is reload for a caller that holds p.mu.
 func (p *Admin) loadDirectory(ctx context.Context, actor string) (Reloaded, error) {
-	sources, tests, err := ReadDir(p.use.Settings.Policy.Dir)
+	sources, tests, err := p.own()
 	if err != nil {
 		return Reloaded{}, p.reject(ctx, actor, err)
 	}
@@ -315,6 +319,8 @@ func (p *Admin) reject(ctx context.Context, actor string, cause error) error {
 // Check finds what is wrong with sources under the schema of the tools as they
 // are now, also of those that are suspended.
 func (p *Admin) Check(_ context.Context, sources []policy.Source) []policyfinding.Finding {
+	p.checking.Lock()
+	defer p.checking.Unlock()
 	return lint.Check(p.setConfig(sources, p.use.Tools.Descriptors(), nil))
 }
 

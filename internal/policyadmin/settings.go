@@ -61,6 +61,7 @@ func snapshot(cfg *config.Config, tools []tool.Descriptor) policy.Snapshot {
 	mode, _ := egress.ParseMode(p.EgressEnforcementMode)
 	s.ProcessRunner = policy.ProcessRunner{
 		Enabled: p.Enabled, Tier: p.Tier, AllowedExecutables: p.AllowedExecutables, AllowInterpreters: p.AllowInterpreters, StrictExec: p.StrictExec,
+		Toolchains: p.Toolchains,
 		EgressMode: mode.String(), AllowedHosts: p.AllowedEgressHosts, AllowedDNSSuffixes: p.AllowedDNSSuffixes, DeniedHosts: p.DeniedEgressHosts,
 		EgressBudget: policy.EgressBudget(p.EgressBudget),
 		CPULimitMS:   p.CPUTimeLimitMS, MemoryLimit: p.MemoryLimitBytes, OutputLimit: p.MaxOutputBytes,

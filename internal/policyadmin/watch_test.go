@@ -49,11 +49,14 @@ func (noJournal) Record(context.Context, event.Code, string, string, any) error 
 func (noJournal) List(context.Context, journal.Filter) ([]journal.Event, error) { return nil, nil }
 
 // opened has loaded the policies of an empty directory.
-func opened(t *testing.T) (*policyadmin.Admin, *gatewaytest.Log) {
+func opened(t *testing.T) (*policyadmin.Admin, *gatewaytest.Log) { return openedAt(t, t.TempDir()) }
+
+// openedAt has loaded the policies of a directory.
+func openedAt(t *testing.T, dir string) (*policyadmin.Admin, *gatewaytest.Log) {
 	t.Helper()
 	book := &gatewaytest.Log{}
 	cfg := config.Default()
-	cfg.Policy.Dir = t.TempDir()
+	cfg.Policy.Dir = dir
 	p := policyadmin.New(policyadmin.Config{
 		Settings: cfg, Store: sqlitetest.Open(t), Journal: noJournal{}, Engine: &policy.Engine{}, Members: oneOwner{}, Tools: builtinTools{},
 		Swapped: func() {}, Log: book.Logger(),
@@ -122,5 +125,71 @@ func TestDirectoryChangesDuringAnActivation(t *testing.T) {
 	}
 	if _, err := p.Reload(t.Context(), operatorCaller()); err != nil || p.Set().Version() == empty || p.Notices() != nil {
 		t.Errorf("the reload does not return to the directory: %v", err)
+	}
+}
+
+// A directory that appears later is taken up, one that is put in the place of
+// another, too, and one that goes takes nothing out of force.
+func TestDirectoryAppears(t *testing.T) {
+	home := t.TempDir()
+	p, book := openedAt(t, filepath.Join(home, "palyra", "policies"))
+	empty := p.Set().Version()
+	if d := p.Directory(); d.InForce || d.Present || !strings.Contains(d.Problem, "not there") {
+		t.Errorf("before it is there: %+v", d)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	look, done := make(chan time.Time), make(chan error, 1)
+	go func() { done <- p.FollowDirectory(ctx, look) }()
+	// The second is taken when the first was dealt with.
+	looked := func() {
+		for range 2 {
+			look <- time.Time{}
+		}
+	}
+	looked()
+	if p.Set().Version() != empty {
+		t.Error("something is in force without a directory")
+	}
+	must.Do(t, os.MkdirAll(p.Dir(), 0o700))
+	write(t, filepath.Join(p.Dir(), "10-own.cedar"), forbids("echo"))
+	looked()
+	first := p.Set().Version()
+	if d := p.Directory(); first == empty || !d.InForce || d.Files != 1 || d.Policies != 1 {
+		t.Errorf("the directory that appeared is not in force: %+v", d)
+	}
+	must.Do(t, os.Rename(p.Dir(), p.Dir()+".old"))
+	looked()
+	if d := p.Directory(); p.Set().Version() != first || d.InForce || d.Policies != 1 || !strings.Contains(d.Problem, "is gone") {
+		t.Errorf("after the directory went: %+v", d)
+	}
+	if book.Count("policy did not load") == 0 {
+		t.Error("the log does not say that the directory is gone")
+	}
+	if _, err := p.Reload(ctx, operatorCaller()); err == nil || !strings.Contains(err.Error(), p.Dir()) {
+		t.Errorf("a reload without the directory: %v", err)
+	}
+	must.Do(t, os.Mkdir(p.Dir(), 0o700))
+	write(t, filepath.Join(p.Dir(), "10-own.cedar"), forbids("sleep"))
+	looked()
+	if d := p.Directory(); p.Set().Version() == first || !d.InForce {
+		t.Errorf("the directory in the place of the first is not in force: %+v", d)
+	}
+	must.Get(p.Activate(ctx, operatorCaller(), first))(t)
+	if d := p.Directory(); d.InForce || !strings.Contains(d.Problem, "activated") {
+		t.Errorf("beside an activated version: %+v", d)
+	}
+	stop()
+	must.Check(t, <-done)
+}
+
+// A directory that cannot be read is no directory without policies.
+func TestLinkToNowhereIsNoEmptyDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "policies")
+	must.Do(t, os.Symlink("nowhere", dir))
+	if _, _, err := policyadmin.ReadDir(dir); err == nil {
+		t.Error("a link to nowhere counts as a directory without policies")
+	}
+	if _, _, err := policyadmin.ReadDir(dir + ".other"); err != nil {
+		t.Errorf("a directory that is not there: %v", err)
 	}
 }

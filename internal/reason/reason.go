@@ -56,6 +56,7 @@ const (
 	UnknownModel       Code = "UNKNOWN_MODEL"
 	RunEnded           Code = "RUN_ENDED"
 	RunInterrupted     Code = "RUN_INTERRUPTED"
+	RunAbandoned       Code = "RUN_ABANDONED"
 	GatewayFrozen      Code = "GATEWAY_FROZEN"
 	ShuttingDown       Code = "SHUTTING_DOWN"
 	PermitRefused      Code = "PERMIT_REFUSED"
@@ -80,6 +81,7 @@ const (
 	NotFound            Code = "NOT_FOUND"
 	AlreadyExists       Code = "ALREADY_EXISTS"
 	IdempotencyMismatch Code = "IDEMPOTENCY_MISMATCH"
+	LossNotAccepted     Code = "LOSS_NOT_ACCEPTED"
 	VerificationFailed  Code = "VERIFICATION_FAILED"
 	OriginUnproven      Code = "ORIGIN_UNPROVEN"
 	ConfigInvalid       Code = "CONFIG_INVALID"
@@ -101,6 +103,8 @@ const (
 	ExitSandbox      = 9
 	ExitUnproven     = 10
 	ExitTimedOut     = 124
+	// ExitInterrupted is what shells expect of a command that Ctrl-C ended.
+	ExitInterrupted = 130
 )
 
 // Row is what every surface says about a code.
@@ -157,6 +161,7 @@ var Table = []Row{
 	{UnknownModel, ExitUsage, "No model of that name is configured.", "Add it as [[models]] to palyra.toml, or choose one that is there."},
 	{RunEnded, ExitConflict, "The run has ended.", "Start another one."},
 	{RunInterrupted, ExitFailure, "The gateway stopped while the run was under way.", "Look at what the run did with `palyra runs show`, then start another one."},
+	{RunAbandoned, ExitFailure, "The run's client left and did not come back.", "Start another run with what is left to do, or ask an operator to raise runs.abandoned_after."},
 	{GatewayFrozen, ExitPolicyDenied, "An operator has frozen the gateway; nothing runs.", "Wait, or ask for `palyra thaw`."},
 	{ShuttingDown, ExitNotConnected, "The gateway is stopping.", "Try again when it is back."},
 	{PermitRefused, ExitFailure, "There is no valid permit for this call.", "Propose the call again."},
@@ -179,6 +184,7 @@ var Table = []Row{
 	{NotFound, ExitFailure, "There is nothing with that id.", "Check the id."},
 	{AlreadyExists, ExitConflict, "It exists already.", "Choose another name or id."},
 	{IdempotencyMismatch, ExitConflict, "The idempotency key was used for a different call.", "Use a new key for a new call."},
+	{LossNotAccepted, ExitUsage, "The change takes somebody's power to answer approvals away.", "Repeat it with --yes if that is meant; accept_loss in the API."},
 	{VerificationFailed, ExitVerification, "The evidence does not verify.", "Keep the file as it is and compare it with another copy."},
 	{OriginUnproven, ExitUnproven, "The journal is whole, and whose it is was not proven.", "Fetch the key set anew with `palyra attest keys -o json` and compare its fingerprint over another channel."},
 	{ConfigInvalid, ExitUsage, "The configuration is not valid.", "Run `palyra config check`."},

@@ -96,7 +96,7 @@ func vote(ctx context.Context, desk *approval.Desk, caller access.Caller, req *p
 		return approval.Record{}, reason.Errorf(reason.InvalidInput, "a denial needs a reason")
 	}
 	return desk.Decide(ctx, caller, req.GetApprovalId(), approval.Ballot{
-		Allow: req.GetAllow(), Scope: scopeOf(req.GetScope()), TTL: req.GetTtl().AsDuration(), Match: matchOf(req.GetMatch()),
+		Allow: req.GetAllow(), Scope: scopeOf(req.GetScope()), TTL: req.GetTtl().AsDuration(), Match: matchOf(req.GetMatch()), Uses: req.GetUses(),
 		Reason: req.GetReason(), ShownDigest: req.GetShownDigest(),
 	})
 }

@@ -331,6 +331,33 @@ func TestListToolsShowsWhatPolicyCouldAllow(t *testing.T) {
 	}
 }
 
+// A tool that no call can use says why to who may explain policy, and does not
+// exist for others.
+func TestListToolsSaysWhyAToolIsHidden(t *testing.T) {
+	w := newWorld(t, func(w *world) {
+		w.policies = `@id("no-programs") @reason("programs run elsewhere") @remedy("Use the pipeline.")
+forbid(principal, action == Action::"tool.execute/process.run", resource);`
+	})
+	list := func(c *client) *palyrav1.ListToolsResponse {
+		return must.Get(c.gateway().ListTools(t.Context(), &palyrav1.ListToolsRequest{}))(t)
+	}
+	hidden := list(w.dan).GetHidden()
+	if len(hidden) != 1 || hidden[0].GetTool().GetName() != "process.run" || len(hidden[0].GetTool().GetInputSchemaJson()) == 0 ||
+		hidden[0].GetReason() != string(reason.PolicyDenied) || hidden[0].GetMessage() != "programs run elsewhere" || hidden[0].GetRemedy() != "Use the pipeline." ||
+		len(hidden[0].GetDetermining()) != 1 || hidden[0].GetDetermining()[0].GetPolicyId() != "no-programs" {
+		t.Errorf("a developer is told %v", hidden)
+	}
+	// The control: an agent sees nothing of it.
+	if text := list(w.coder).String(); strings.Contains(text, "process.run") {
+		t.Errorf("an agent is told %s", text)
+	}
+	w.router.Suspend(map[string]*reason.Error{"fs.read": reason.Errorf(reason.ToolSuspended, "its definition changed")})
+	hidden = list(w.dan).GetHidden()
+	if len(hidden) != 2 || hidden[0].GetReason() != string(reason.ToolSuspended) || hidden[0].GetMessage() != "its definition changed" || hidden[0].GetRemedy() == "" {
+		t.Errorf("of a suspended tool a developer is told %v", hidden)
+	}
+}
+
 // A session can be ended only by whom it belongs to: its name is the device's.
 func TestEndSessionIsOnesOwn(t *testing.T) {
 	w := newWorld(t)

@@ -6,6 +6,7 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/approval"
+	"palyra/internal/attest"
 	"palyra/internal/canonical"
 	"palyra/internal/decision"
 	"palyra/internal/policy"
@@ -41,7 +42,7 @@ func (r reader) asked(a approval.Record) *palyrav1.ApprovalRequested {
 func (r reader) decision(d decision.Record) *palyrav1.ToolDecision {
 	m := &palyrav1.ToolDecision{
 		DecisionId: d.ID, Allowed: d.Allowed, Reason: string(d.Reason), Message: d.Message, Remedy: d.Remedy,
-		ApprovalId: d.ApprovalID, GrantId: d.GrantID, CallDigest: d.CallDigest, SnapshotDigest: d.SnapshotDigest,
+		ApprovalId: d.ApprovalID, GrantId: d.GrantID, GrantCovers: d.GrantCovers, CallDigest: d.CallDigest, SnapshotDigest: d.SnapshotDigest,
 		PolicyVersion: d.PolicyVersion, At: timestamppb.New(d.At),
 	}
 	if r.explain {
@@ -84,5 +85,17 @@ func resultMessages(r tool.Report) []*palyrav1.ToolResult {
 }
 
 func attestationMessage(a toolcall.Attestation) *palyrav1.ToolAttestation {
-	return &palyrav1.ToolAttestation{AttestationId: a.Envelope.ID, EnvelopeJson: a.Envelope.JSON, JournalSeq: a.Seq}
+	m := &palyrav1.ToolAttestation{AttestationId: a.Envelope.ID, EnvelopeJson: a.Envelope.JSON, JournalSeq: a.Seq}
+	if statement, err := attest.Read(a.Envelope.JSON); err == nil {
+		m.Posture = postureMessage(statement.Predicate)
+	}
+	return m
+}
+
+func postureMessage(p attest.Predicate) *palyrav1.ExecutionPosture {
+	return &palyrav1.ExecutionPosture{
+		Executor: string(p.Executor.Name), Tier: p.Executor.Tier, Backend: p.Executor.Backend,
+		Enforcement: p.SandboxEnforcement, Layers: p.Enforcement.Applied, Downgrades: p.Enforcement.Downgrades,
+		Egress: p.Egress.Mode, EgressAllowed: p.Egress.Allowed, ExecutionDigest: "sha256:" + p.ExecutionSHA256,
+	}
 }

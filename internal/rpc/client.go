@@ -20,27 +20,62 @@ import (
 // AddMember asks the gateway of a credential bundle to add a member. It returns
 // the id of the member's device, and its bundle but for the key.
 func AddMember(ctx context.Context, as identity.Bundle, n NewMember) (device string, made identity.Bundle, err error) {
-	der, _ := pem.Decode(n.Request)
-	if der == nil {
-		return "", made, errors.New("the certificate request is not PEM")
+	der, err := requestDER(n.Request)
+	if err != nil {
+		return "", made, err
 	}
-	client := palyrav1connect.NewAccessServiceClient(
-		&http.Client{Transport: &http.Transport{TLSClientConfig: as.ClientTLS(), ForceAttemptHTTP2: true}}, "https://"+as.Address)
 	roles := make([]string, len(n.Roles))
 	for i, r := range n.Roles {
 		roles[i] = string(r)
 	}
-	res, err := client.AddMember(ctx, &palyrav1.AddMemberRequest{
-		Name: n.Name, Kind: string(n.Kind), Roles: roles, Owner: n.Owner.String(), CertificateRequest: der.Bytes,
+	res, err := palyrav1connect.NewAccessServiceClient(channel(as)).AddMember(ctx, &palyrav1.AddMemberRequest{
+		Name: n.Name, Kind: string(n.Kind), Roles: roles, Owner: n.Owner.String(), CertificateRequest: der, AcceptLoss: n.AcceptLoss,
 	})
 	if err != nil {
 		return "", made, fmt.Errorf("asking the running palyrad to add %s: %w", n.Name, ReasonOf(err))
 	}
-	chain, err := ca.ParseChain([]byte(res.GetCertificateChain()))
+	made, err = certified(as, res.GetCertificateChain(), res.GetServerName())
+	return res.GetDeviceId(), made, err
+}
+
+// AddDevice asks the gateway of the local operator's bundle to give a member
+// another device. It returns the device with those that were revoked for it, and
+// its bundle but for the key.
+func AddDevice(ctx context.Context, as identity.Bundle, r identity.Recovery) (res *palyrav1.AddDeviceResponse, made identity.Bundle, err error) {
+	der, err := requestDER(r.Request)
 	if err != nil {
-		return "", made, fmt.Errorf("reading the certificate of %s: %w", n.Name, err)
+		return nil, made, err
 	}
-	return res.GetDeviceId(), identity.Bundle{Root: as.Root, Chain: chain, Address: as.Address, ServerName: res.GetServerName()}, nil
+	res, err = palyrav1connect.NewIdentityServiceClient(channel(as)).AddDevice(ctx, &palyrav1.AddDeviceRequest{
+		Member: r.Member, CertificateRequest: der, RevokeOld: r.RevokeOld, AcceptLoss: r.AcceptLoss,
+	})
+	if err != nil {
+		return nil, made, fmt.Errorf("asking the running palyrad for a device of %s: %w", r.Member, ReasonOf(err))
+	}
+	made, err = certified(as, res.GetCertificateChain(), res.GetServerName())
+	return res, made, err
+}
+
+// channel is the way to the gateway of a bundle.
+func channel(as identity.Bundle) (*http.Client, string) {
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: as.ClientTLS(), ForceAttemptHTTP2: true}}, "https://" + as.Address
+}
+
+func requestDER(text []byte) ([]byte, error) {
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, errors.New("the certificate request is not PEM")
+	}
+	return block.Bytes, nil
+}
+
+// certified is a bundle but for its key.
+func certified(as identity.Bundle, chainPEM, serverName string) (identity.Bundle, error) {
+	chain, err := ca.ParseChain([]byte(chainPEM))
+	if err != nil {
+		return identity.Bundle{}, fmt.Errorf("reading the certificate: %w", err)
+	}
+	return identity.Bundle{Root: as.Root, Chain: chain, Address: as.Address, ServerName: serverName}, nil
 }
 
 // ReasonOf gives an error of the API back the reason that it was sent with.

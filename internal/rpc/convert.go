@@ -121,6 +121,7 @@ func promptMessage(r approval.Record) *palyrav1.ApprovalPrompt {
 		Executable: p.Runs.Executable.Path, ExecutableDigest: p.Runs.Executable.SHA256, Cwd: p.Runs.Cwd, Argv: p.Runs.Argv,
 		Executor: string(p.Runs.Executor), SandboxTier: p.Runs.Tier, SandboxProfile: p.Runs.Profile,
 		Egress: p.Runs.Egress, Secrets: p.Runs.Secrets, Diff: p.Diff, Notes: p.Notes, Redacted: p.Redacted,
+		ExactOnly: p.ExactOnly,
 	}
 	for _, o := range p.Runs.Operands {
 		m.Operands = append(m.Operands, &palyrav1.ApprovalOperand{Path: o.Path, Sha256: o.SHA256})
@@ -132,9 +133,17 @@ func promptMessage(r approval.Record) *palyrav1.ApprovalPrompt {
 		m.DiffersFromLast = append(m.DiffersFromLast, &palyrav1.ApprovalDifference{Field: d.Field, Was: d.Was, Is: d.Is})
 	}
 	for _, o := range p.Scopes {
-		m.Scopes = append(m.Scopes, &palyrav1.ApprovalScopeOffer{
-			Scope: scopeMessage(o.Scope), Match: matchMessage(o.Match), Covers: o.Matcher,
-		})
+		m.Scopes = append(m.Scopes, offerMessage(o))
+	}
+	return m
+}
+
+func offerMessage(o approval.Offer) *palyrav1.ApprovalScopeOffer {
+	m := &palyrav1.ApprovalScopeOffer{
+		Scope: scopeMessage(o.Scope), Match: matchMessage(o.Match), Covers: o.Matcher, What: o.What, By: o.By, Permission: o.Permission,
+	}
+	if o.MaxTTLSeconds > 0 {
+		m.Longest = durationpb.New(time.Duration(o.MaxTTLSeconds) * time.Second)
 	}
 	return m
 }
@@ -158,7 +167,7 @@ func voteMessage(v approval.Vote) *palyrav1.ApprovalVote {
 	return &palyrav1.ApprovalVote{
 		User: v.User.String(), Roles: roles, Device: v.Device, Surface: string(v.Surface), Paired: v.Paired, Present: v.Present,
 		Allow: v.Allow, Scope: scopeMessage(v.Scope), Ttl: durationpb.New(v.TTL), Match: matchMessage(v.Match),
-		Reason: v.Reason, ShownDigest: v.ShownDigest, At: timeMessage(v.At),
+		Reason: v.Reason, ShownDigest: v.ShownDigest, At: timeMessage(v.At), Uses: v.Uses,
 	}
 }
 
@@ -168,6 +177,7 @@ func grantMessage(g approval.Grant) *palyrav1.Grant {
 		Tool: g.Tool, Subject: g.Subject, CallDigest: g.CallDigest, Principal: g.Principal.String(), Session: g.Session,
 		CreatedAt: timeMessage(g.CreatedAt), ExpiresAt: timeMessage(g.ExpiresAt), RevokedAt: timeMessage(g.RevokedAt),
 		RevokedBy: g.RevokedBy, RevokeReason: g.RevokeReason, Uses: g.Uses, LastUsedAt: timeMessage(g.LastUsedAt),
+		Covers: g.Covered, MostUses: g.MostUses,
 	}
 	for _, v := range g.MintedBy {
 		m.Approvers = append(m.Approvers, v.User.String())

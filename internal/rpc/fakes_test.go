@@ -121,6 +121,10 @@ func (policiesFake) Reload(context.Context, access.Caller) (policyadmin.Reloaded
 
 func (policiesFake) Current() policyadmin.InForce { return policyadmin.InForce{LoadedAt: time.Now()} }
 
+func (policiesFake) Directory() policyadmin.Directory {
+	return policyadmin.Directory{Path: "/policies", Present: true, Files: 2, Policies: 3, Problem: "changed"}
+}
+
 func (policiesFake) Activate(_ context.Context, by access.Caller, version string) (policyadmin.Reloaded, error) {
 	return policyadmin.Reloaded{Version: version, WasVersion: "before " + by.Principal.String(), Changed: true}, nil
 }
@@ -168,8 +172,8 @@ type membersFake struct{ w *world }
 func (m membersFake) List() []access.Member { return nil }
 
 func (m membersFake) Add(ctx context.Context, by access.Caller, n rpc.NewMember) (rpc.Credential, error) {
-	a, err := m.w.identity.AddMember(ctx, by.Principal, n.Name, n.Kind, n.Roles, n.Owner, n.Request)
-	return rpc.Credential{Member: a.Member, DeviceID: a.Device.ID}, err
+	a, err := m.w.identity.AddMember(ctx, by.Principal, n.Name, n.Kind, n.Roles, n.Owner, n.Request, n.AcceptLoss)
+	return rpc.Credential{Member: a.Member, Device: a.Device}, err
 }
 
 func (m membersFake) Devices() []identity.Device { return m.w.identity.Devices() }
@@ -178,6 +182,13 @@ func (m membersFake) Renew(context.Context, string, []byte) (rpc.Credential, err
 	return rpc.Credential{}, nil
 }
 
-func (m membersFake) Revoke(ctx context.Context, by access.Caller, deviceID, why string) (identity.Device, error) {
-	return m.w.identity.Revoke(ctx, by.Principal, deviceID, why)
+func (m membersFake) Revoke(ctx context.Context, by access.Caller, deviceID, why string, acceptLoss bool) (identity.Device, error) {
+	return m.w.identity.Revoke(ctx, by.Principal, deviceID, why, acceptLoss)
 }
+
+func (m membersFake) AddDevice(ctx context.Context, by access.Caller, r identity.Recovery) (rpc.Credential, error) {
+	made, err := m.w.identity.AddDevice(ctx, by.Principal, by.DeviceID, r)
+	return rpc.Credential{Device: made.Device, Revoked: made.Revoked}, err
+}
+
+func (m membersFake) Added(p access.Principal) []identity.Device { return m.w.identity.Added(p) }

@@ -1,11 +1,11 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
 	"connectrpc.com/connect"
-	"github.com/oklog/ulid/v2"
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/access"
@@ -31,9 +31,13 @@ type gateway struct {
 
 // CallTool streams one call.
 func (g *gateway) CallTool(ctx context.Context, req *palyrav1.CallToolRequest, stream *connect.ServerStream[palyrav1.CallToolResponse]) error {
-	if _, err := ulid.ParseStrict(req.GetRun()); err == nil {
-		return reason.Errorf(reason.InvalidInput, "run %q has the form of a ULID: such names are those of the runs that the gateway drives", req.GetRun()).
-			WithRemedy("Name the run otherwise, or leave run out; to add to a run of the gateway, send it a message over RunStream.")
+	if err := cmp.Or(toolcall.CheckClientName("run", req.GetRun()), toolcall.CheckClientName("session", req.GetSession())); err != nil {
+		return err
+	}
+	select {
+	case <-g.stopping:
+		return reason.Errorf(reason.ShuttingDown, "the gateway is stopping")
+	default:
 	}
 	caller := callerOf(ctx)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -106,25 +110,48 @@ func (s *callSender) send(m *palyrav1.CallToolResponse) {
 	}
 }
 
-// ListTools lists what policy could ever let the caller call.
+// ListTools lists what policy could ever let the caller call. Who may explain
+// policy is told of the other tools as well; to others they do not exist.
 func (g *gateway) ListTools(ctx context.Context, _ *palyrav1.ListToolsRequest) (*palyrav1.ListToolsResponse, error) {
+	caller, set := callerOf(ctx), g.engine.Current()
+	explained := mayExplain(g.engine, caller)
 	catalog := make(map[string]bool)
-	for _, entry := range g.engine.Current().Catalog(callerOf(ctx)) {
+	for _, entry := range set.Catalog(caller) {
 		catalog[entry.Tool] = entry.MayAsk
 	}
 	res := &palyrav1.ListToolsResponse{}
 	for _, d := range g.router.Descriptors() {
 		mayAsk, listed := catalog[d.Name]
-		if !listed {
+		if !listed && !explained {
 			continue
 		}
 		m, err := toolMessage(d, mayAsk)
 		if err != nil {
 			return nil, err
 		}
+		if unusable := g.router.Unusable(d.Name); explained && (!listed || unusable != nil) {
+			res.Hidden = append(res.Hidden, hiddenMessage(m, unusable, set.Bars(caller, d.Name)))
+			continue
+		}
 		res.Tools = append(res.Tools, m)
 	}
 	return res, nil
+}
+
+// hiddenMessage says why no call can use a tool: what keeps it from running, else
+// the policies that forbid it, else nobody could approve it.
+func hiddenMessage(m *palyrav1.Tool, unusable error, bars []policy.Determining) *palyrav1.HiddenTool {
+	why := reason.Errorf(reason.ApprovalUnattainable, "a call needs an approval, and nobody could give it")
+	switch {
+	case unusable != nil:
+		why = reason.Known(unusable, reason.Internal)
+	case len(bars) > 0:
+		why = reason.Errorf(reason.PolicyDenied, "%s", cmp.Or(bars[0].Reason, "policy "+bars[0].ID+" forbids every call")).
+			WithRemedy("%s", cmp.Or(bars[0].Remedy, reason.Lookup(reason.PolicyDenied).Remedy))
+	}
+	return &palyrav1.HiddenTool{
+		Tool: m, Reason: string(why.Code), Message: why.Message, Remedy: why.NextStep(), Determining: determiningMessages(bars),
+	}
 }
 
 func toolMessage(d tool.Descriptor, mayAsk bool) (*palyrav1.Tool, error) {

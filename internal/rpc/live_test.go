@@ -62,7 +62,7 @@ func (s *watching) open() bool {
 
 func (w *world) revoke(device string) {
 	w.t.Helper()
-	must.Get(w.identity.Revoke(w.t.Context(), access.User("alice"), device, "lost"))(w.t)
+	must.Get(w.identity.Revoke(w.t.Context(), access.User("alice"), device, "lost", true))(w.t)
 }
 
 // Revoking a device ends its streams at once, and only its own.

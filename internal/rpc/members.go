@@ -3,6 +3,8 @@ package rpc
 import (
 	"context"
 	"encoding/pem"
+	"fmt"
+	"time"
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/access"
@@ -17,7 +19,11 @@ type Members interface {
 	Add(ctx context.Context, by access.Caller, m NewMember) (Credential, error)
 	Devices() []identity.Device
 	Renew(ctx context.Context, deviceID string, csr []byte) (Credential, error)
-	Revoke(ctx context.Context, by access.Caller, deviceID, why string) (identity.Device, error)
+	Revoke(ctx context.Context, by access.Caller, deviceID, why string, acceptLoss bool) (identity.Device, error)
+	AddDevice(ctx context.Context, by access.Caller, r identity.Recovery) (Credential, error)
+	// Added are the devices that somebody was given lately, and that a principal has
+	// to know of.
+	Added(p access.Principal) []identity.Device
 }
 
 // NewMember is a member to be added.
@@ -28,12 +34,16 @@ type NewMember struct {
 	Owner access.Principal
 	// Request is a PKCS #10 certificate request, PEM.
 	Request []byte
+	// AcceptLoss says that the caller was told who loses the power to answer
+	// approvals.
+	AcceptLoss bool
 }
 
 // Credential is an issued certificate. Chain and Root are PEM.
 type Credential struct {
 	Member     access.Member
-	DeviceID   string
+	Device     identity.Device
+	Revoked    []identity.Device
 	Chain      string
 	Root       string
 	ServerName string
@@ -51,7 +61,7 @@ func (m *members) AddMember(ctx context.Context, req *palyrav1.AddMemberRequest)
 		return nil, err
 	}
 	caller := callerOf(ctx)
-	n := NewMember{Name: req.GetName(), Kind: access.Kind(req.GetKind()), Owner: owner, Request: requestPEM(req.GetCertificateRequest())}
+	n := NewMember{Name: req.GetName(), Kind: access.Kind(req.GetKind()), Owner: owner, Request: requestPEM(req.GetCertificateRequest()), AcceptLoss: req.GetAcceptLoss()}
 	for _, name := range req.GetRoles() {
 		role, err := access.ParseRole(name)
 		if err != nil {
@@ -67,7 +77,7 @@ func (m *members) AddMember(ctx context.Context, req *palyrav1.AddMemberRequest)
 		return nil, err
 	}
 	return &palyrav1.AddMemberResponse{
-		Member: memberMessage(c.Member), DeviceId: c.DeviceID, CertificateChain: c.Chain, CaCertificate: c.Root, ServerName: c.ServerName,
+		Member: memberMessage(c.Member), DeviceId: c.Device.ID, CertificateChain: c.Chain, CaCertificate: c.Root, ServerName: c.ServerName,
 	}, nil
 }
 
@@ -101,6 +111,7 @@ func memberMessage(m access.Member) *palyrav1.Member {
 	}
 	return &palyrav1.Member{
 		Principal: m.Principal.String(), Owner: m.Owner.String(), Roles: roles, Disabled: m.Disabled, CreatedAt: timeMessage(m.CreatedAt),
+		NoDevice: m.NoDevice, Decides: m.Decides(),
 	}
 }
 
@@ -126,11 +137,37 @@ func (d *devices) RenewCertificate(ctx context.Context, req *palyrav1.RenewCerti
 
 // RevokeDevice refuses a device from now on.
 func (d *devices) RevokeDevice(ctx context.Context, req *palyrav1.RevokeDeviceRequest) (*palyrav1.RevokeDeviceResponse, error) {
-	dev, err := d.admin.Revoke(ctx, callerOf(ctx), req.GetDeviceId(), req.GetReason())
+	dev, err := d.admin.Revoke(ctx, callerOf(ctx), req.GetDeviceId(), req.GetReason(), req.GetAcceptLoss())
 	if err != nil {
 		return nil, err
 	}
 	return &palyrav1.RevokeDeviceResponse{Device: deviceMessage(dev)}, nil
+}
+
+// AddDevice gives a member whose credential is lost another device.
+func (d *devices) AddDevice(ctx context.Context, req *palyrav1.AddDeviceRequest) (*palyrav1.AddDeviceResponse, error) {
+	c, err := d.admin.AddDevice(ctx, callerOf(ctx), identity.Recovery{
+		Member: req.GetMember(), Request: requestPEM(req.GetCertificateRequest()), RevokeOld: req.GetRevokeOld(), AcceptLoss: req.GetAcceptLoss(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	res := &palyrav1.AddDeviceResponse{Device: deviceMessage(c.Device), CertificateChain: c.Chain, CaCertificate: c.Root, ServerName: c.ServerName}
+	for _, old := range c.Revoked {
+		res.Revoked = append(res.Revoked, old.ID)
+	}
+	return res, nil
+}
+
+// toldOfDevices are notices for one caller: whoever holds such a device is the
+// member, so the member and the owners have to know.
+func toldOfDevices(added []identity.Device) []string {
+	var list []string
+	for _, d := range added {
+		list = append(list, fmt.Sprintf("%s was given another device, %s, on the gateway's host at %s; if nobody meant it: `palyra devices revoke %s`",
+			d.Principal, d.ID, d.CreatedAt.Format(time.RFC3339), d.ID))
+	}
+	return list
 }
 
 func deviceMessage(d identity.Device) *palyrav1.Device {

@@ -69,6 +69,12 @@ var methods = map[string]Method{
 	palyrav1connect.GatewayServiceWatchRunProcedure:  {access.PermRunRead, AuditNone, LimitRead, false},
 	palyrav1connect.GatewayServiceCancelRunProcedure: {access.PermRunCancel, AuditRoom, LimitMutate, false},
 
+	// As for runs: whose calls a caller may see and end beside its own is the
+	// handler's to say.
+	palyrav1connect.GatewayServiceListCallsProcedure:  {access.PermRunRead, AuditNone, LimitRead, false},
+	palyrav1connect.GatewayServiceGetCallProcedure:    {access.PermRunRead, AuditNone, LimitRead, false},
+	palyrav1connect.GatewayServiceCancelCallProcedure: {access.PermRunCancel, AuditRoom, LimitMutate, false},
+
 	palyrav1connect.ApprovalsServiceListApprovalsProcedure:  {access.PermApprovalRead, AuditNone, LimitRead, false},
 	palyrav1connect.ApprovalsServiceGetApprovalProcedure:    {access.PermApprovalRead, AuditNone, LimitRead, false},
 	palyrav1connect.ApprovalsServiceWatchApprovalsProcedure: {access.PermApprovalRead, AuditNone, LimitRead, false},
@@ -111,6 +117,8 @@ var methods = map[string]Method{
 	palyrav1connect.IdentityServiceListDevicesProcedure:      {access.PermAccessRead, AuditNone, LimitRead, false},
 	palyrav1connect.IdentityServiceRenewCertificateProcedure: {access.PermDaemonStatus, AuditRoom, LimitMutate, false},
 	palyrav1connect.IdentityServiceRevokeDeviceProcedure:     {access.PermAccessWrite, AuditRoom, LimitMutate, false},
+	// That it takes the device of the gateway's own host is identity's to say.
+	palyrav1connect.IdentityServiceAddDeviceProcedure: {access.PermAccessWriteOwner, AuditRoom, LimitMutate, false},
 
 	palyrav1connect.WorkspaceServiceListWorkspacesProcedure: {access.PermWorkspaceRead, AuditNone, LimitRead, false},
 	palyrav1connect.WorkspaceServiceListChangeSetsProcedure: {access.PermWorkspaceRead, AuditNone, LimitRead, false},

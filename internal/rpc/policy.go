@@ -25,6 +25,8 @@ type Policies interface {
 	// beginning of it.
 	Activate(ctx context.Context, by access.Caller, version string) (policyadmin.Reloaded, error)
 	Current() policyadmin.InForce
+	// Directory compares the policy directory with what is in force.
+	Directory() policyadmin.Directory
 	// Version finds a kept version as Activate does.
 	Version(ctx context.Context, version string) (policyadmin.Version, error)
 	// Versions lists one page, newest first.
@@ -64,6 +66,7 @@ func (p *policies) GetPolicy(ctx context.Context, req *palyrav1.GetPolicyRequest
 	return &palyrav1.GetPolicyResponse{
 		Version: set.Version(), SchemaDigest: set.SchemaDigest(), SnapshotDigest: set.SnapshotDigest(), Schema: set.Schema(),
 		LoadedAt: timestamppb.New(current.LoadedAt), Sources: policyreport.SourceMessages(current.Sources), Activated: current.Activated,
+		Directory: directoryMessage(p.admin.Directory()),
 	}, nil
 }
 
@@ -75,7 +78,14 @@ func (p *policies) ReloadPolicy(ctx context.Context, _ *palyrav1.ReloadPolicyReq
 	}
 	return &palyrav1.ReloadPolicyResponse{
 		Version: r.Version, SnapshotDigest: r.SnapshotDigest, Changed: r.Changed, Warnings: policyreport.Findings(r.Warnings),
+		Directory: directoryMessage(p.admin.Directory()),
 	}, nil
+}
+
+func directoryMessage(d policyadmin.Directory) *palyrav1.PolicyDirectory {
+	return &palyrav1.PolicyDirectory{
+		Path: d.Path, Present: d.Present, Files: int32(d.Files), Policies: int32(d.Policies), InForce: d.InForce, Problem: d.Problem,
+	}
 }
 
 // ActivatePolicy puts a kept version in force.

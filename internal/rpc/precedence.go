@@ -14,6 +14,7 @@ var urgent = map[string]bool{
 	palyrav1connect.ApprovalsServiceDecideApprovalProcedure: true,
 	palyrav1connect.ApprovalsServiceCancelApprovalProcedure: true,
 	palyrav1connect.ApprovalsServiceRevokeGrantProcedure:    true,
+	palyrav1connect.GatewayServiceCancelCallProcedure:       true,
 	palyrav1connect.IdentityServiceRevokeDeviceProcedure:    true,
 	palyrav1connect.StatusServiceFreezeProcedure:            true,
 	palyrav1connect.StatusServiceThawProcedure:              true,

@@ -363,6 +363,10 @@ func TestNamesOfRunsAreTheGateways(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		} else if !c.fine {
 			wantError(t, name, err, reason.InvalidInput)
+			req = reading()
+			req.Session = c.run
+			_, err = w.coder.call(req)
+			wantError(t, name+" as the session", err, reason.InvalidInput)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -10,6 +11,7 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/config"
 	"palyra/internal/model"
+	"palyra/internal/policyadmin"
 	"palyra/internal/sandbox"
 )
 
@@ -30,6 +32,7 @@ type Status struct {
 	GatewayID          string
 	PolicyVersion      string
 	SnapshotDigest     string
+	PolicyDirectory    policyadmin.Directory
 	JournalSize        int64
 	LastCheckpointSize int64
 	Freeze             FreezeState
@@ -39,6 +42,8 @@ type Status struct {
 	ActiveRuns         int
 	Workspaces         []config.Workspace
 	Sandbox            sandbox.Status
+	// Degraded is what the gateway cannot do although it serves everything else.
+	Degraded []string
 	// Prepared is how many sandboxes are built before calls come.
 	Prepared int
 	Models   []model.Status
@@ -53,7 +58,10 @@ type FreezeState struct {
 	At     time.Time
 }
 
-type status struct{ gateway Gateway }
+type status struct {
+	gateway Gateway
+	members Members
+}
 
 // GetStatus says how the gateway is and who the caller is.
 func (s *status) GetStatus(ctx context.Context, _ *palyrav1.GetStatusRequest) (*palyrav1.GetStatusResponse, error) {
@@ -68,12 +76,13 @@ func (s *status) GetStatus(ctx context.Context, _ *palyrav1.GetStatusRequest) (*
 		roles[i] = string(r)
 	}
 	return &palyrav1.GetStatusResponse{
-		Version: st.Version, Ready: len(problems) == 0, Problems: problems, StartedAt: timestamppb.New(st.StartedAt),
+		Version: st.Version, Ready: len(problems) == 0, Problems: problems, Degraded: st.Degraded, StartedAt: timestamppb.New(st.StartedAt),
 		GatewayId: st.GatewayID, PolicyVersion: st.PolicyVersion, SnapshotDigest: st.SnapshotDigest,
 		JournalSize: st.JournalSize, LastCheckpointSize: st.LastCheckpointSize, Freeze: freezeMessage(st.Freeze),
 		PendingApprovals: int32(st.PendingApprovals), LiveGrants: int32(st.LiveGrants), CallsInFlight: int32(st.CallsInFlight),
-		Workspaces: workspaceMessages(st.Workspaces), Sandbox: sandboxMessage(st.Sandbox, st.Prepared), Notices: st.Notices,
-		ActiveRuns: int32(st.ActiveRuns), Models: modelMessages(st.Models),
+		Workspaces: workspaceMessages(st.Workspaces), Sandbox: sandboxMessage(st.Sandbox, st.Prepared),
+		Notices:    slices.Concat(toldOfDevices(s.members.Added(caller.Principal)), st.Notices),
+		ActiveRuns: int32(st.ActiveRuns), Models: modelMessages(st.Models), PolicyDirectory: directoryMessage(st.PolicyDirectory),
 		Caller: &palyrav1.Identity{
 			Principal: caller.Principal.String(), OnBehalfOf: caller.OnBehalfOf.String(), Roles: roles, DeviceId: caller.DeviceID,
 			CertificateExpiresAt: timeMessage(certificateEnd(ctx)),

@@ -59,6 +59,7 @@ type world struct {
 	stopping, stopRuns context.CancelFunc
 
 	read, run *gatewaytest.Probe
+	router    *dispatch.Router
 	audit     *audit
 	gateway   *gatewayFake
 	evidence  *evidence
@@ -131,7 +132,7 @@ func (w *world) serve() {
 	g := gatewaytest.New(t, gatewaytest.Config{
 		DB: w.db, Engine: w.engine, Notary: w.notary, Tools: []dispatch.Tool{w.read, w.run}, MaxCallsPerRun: 200, MaxCallsPerSession: 1000,
 	})
-	w.desk = g.Desk
+	w.desk, w.router = g.Desk, g.Router
 	runs := w.openRuns(g)
 	limiter := must.Get(ratelimit.New(w.limits))(t)
 	w.evidence = &evidence{db: w.db, notary: w.notary}
@@ -155,7 +156,7 @@ func (w *world) openRuns(g *gatewaytest.Gateway) *run.Manager {
 		Store:   sqlite.NewRuns(w.db), Approvals: w.desk,
 		Limits: run.Limits{
 			Budget:             run.Budget{Calls: 200, Tokens: 1_000_000, WallClock: time.Hour},
-			ActivePerPrincipal: 100, ParallelCalls: 4,
+			ActivePerPrincipal: 100, ParallelCalls: 4, AbandonedAfter: 30 * time.Minute,
 		},
 	}))(w.t)
 	ctx, stop := context.WithCancel(context.Background())
@@ -198,7 +199,7 @@ type client struct {
 func (w *world) admit(p, owner access.Principal, roles ...access.Role) *client {
 	w.t.Helper()
 	key, csr := request(w.t)
-	a := must.Get(w.identity.AddMember(w.t.Context(), identity.Daemon(), p.Name, p.Kind, roles, owner, csr))(w.t)
+	a := must.Get(w.identity.AddMember(w.t.Context(), identity.Daemon(), p.Name, p.Kind, roles, owner, csr, true))(w.t)
 	return w.connect(a.Device.ID, certificate(a.Certificate.Chain, key))
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"palyra/internal/canonical"
 	"palyra/internal/clip"
 	"palyra/internal/event"
 	"palyra/internal/model"
@@ -73,7 +74,7 @@ func (c *conversation) call(ctx context.Context, wanted model.Call) (model.Resul
 		return model.Result{}, outOfCalls(record.Budget)
 	}
 	outcome, err := c.Calls.Call(ctx, toolcall.Submission{
-		Caller: c.run.caller, Tool: wanted.Tool, Input: wanted.Input, Session: c.run.session, Run: record.ID,
+		Caller: c.run.caller, Tool: wanted.Tool, Input: c.inWorkspace(record.Workspace, wanted), Session: c.run.session, Run: record.ID,
 		CallID: wanted.ID, MaxCalls: record.Budget.Calls, Lead: c.leadDrafts(),
 	}, c.run.tape.observer(ctx, wanted.ID))
 	if err != nil {
@@ -92,6 +93,34 @@ func (c *conversation) call(ctx context.Context, wanted model.Call) (model.Resul
 		return result, outOfCalls(record.Budget)
 	}
 	return result, nil
+}
+
+// inWorkspace is the input of a call, with the run's workspace where the tool has
+// one and the call names none. What is no JSON object stays as it is, for the
+// pipeline to refuse.
+func (c *conversation) inWorkspace(name string, wanted model.Call) json.RawMessage {
+	i := slices.IndexFunc(c.tools, func(d tool.Descriptor) bool { return d.Name == wanted.Tool })
+	if i < 0 || name == "" || !c.tools[i].TakesWorkspace() {
+		return wanted.Input
+	}
+	text, err := canonical.JSON(wanted.Input) // refuses a member that is there twice
+	if err != nil {
+		return wanted.Input
+	}
+	var input map[string]json.RawMessage
+	if json.Unmarshal(text, &input) != nil || input == nil {
+		return wanted.Input
+	}
+	if given := string(input[tool.WorkspaceArgument]); given != "" && given != `""` {
+		return wanted.Input
+	}
+	if input[tool.WorkspaceArgument], err = json.Marshal(name); err != nil {
+		return wanted.Input
+	}
+	if text, err = canonical.Marshal(input); err != nil {
+		return wanted.Input
+	}
+	return text
 }
 
 func outOfCalls(b Budget) *ending {

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"sync"
+	"time"
 
 	"palyra/internal/reason"
 )
@@ -94,11 +95,21 @@ func (b *mailbox) isAttached() bool {
 	return b.attached > 0
 }
 
+// isLeft reports whether all clients that held the run open are gone.
+func (b *mailbox) isLeft() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.attached > 0 && b.attached == b.lost
+}
+
 // next is called when the model has ended its turn, and returns the messages that
 // came since. It returns none when the run is over: nobody has anything more to say,
 // and the mailbox is closed. An interactive run waits for messages as long as a
-// client has an open inbox.
-func (b *mailbox) next(ctx context.Context, interactive bool) ([]string, error) {
+// client has an open inbox; when all clients have left, for as long as patience and
+// no longer, and the error is then RUN_ABANDONED.
+func (b *mailbox) next(ctx context.Context, interactive bool, patience time.Duration) ([]string, error) {
+	alone := newStopwatch(patience)
+	defer alone.stop()
 	for {
 		if texts := b.take(); len(texts) > 0 {
 			return texts, nil
@@ -106,11 +117,45 @@ func (b *mailbox) next(ctx context.Context, interactive bool) ([]string, error) 
 		if (!interactive || !b.isAttached()) && b.closeEmpty() {
 			return nil, nil
 		}
+		alone.runWhile(b.isLeft())
 		select {
 		case <-b.changed:
+		case <-alone.over:
+			if b.isLeft() && b.closeEmpty() {
+				return nil, reason.Errorf(reason.RunAbandoned, "the client left, and nobody came back within %s to say what comes next", patience)
+			}
+			alone.runWhile(false)
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
+	}
+}
+
+// stopwatch says when something has lasted for a time without a break.
+type stopwatch struct {
+	limit time.Duration
+	timer *time.Timer
+	// over is nil while nothing is timed.
+	over <-chan time.Time
+}
+
+func newStopwatch(limit time.Duration) *stopwatch { return &stopwatch{limit: limit} }
+
+// runWhile starts the watch unless it runs, or stops it.
+func (s *stopwatch) runWhile(lasts bool) {
+	switch {
+	case !lasts:
+		s.stop()
+	case s.timer == nil:
+		s.timer = time.NewTimer(s.limit)
+		s.over = s.timer.C
+	}
+}
+
+func (s *stopwatch) stop() {
+	if s.timer != nil {
+		s.timer.Stop()
+		s.timer, s.over = nil, nil
 	}
 }
 
@@ -151,12 +196,14 @@ func (i *inbox) Close() {
 }
 
 // Leave says that the client is gone without a Close. The run stays open for it
-// until a client attaches, which takes its place, or another one calls Close.
+// until a client attaches, which takes its place, or another one calls Close; when it
+// waits for a message and nobody does either, until Limits.AbandonedAfter is over.
 func (i *inbox) Leave() {
 	i.once.Do(func() {
 		i.mailbox.mu.Lock()
-		defer i.mailbox.mu.Unlock()
 		i.mailbox.lost++
+		i.mailbox.mu.Unlock()
+		i.mailbox.wake()
 	})
 }
 

@@ -125,6 +125,8 @@ type conversation struct {
 	*Manager
 	run      *active
 	messages []model.Message
+	// tools are those that the model was told of for its last turn.
+	tools []tool.Descriptor
 	// lead is the answer that becomes durable with its only call.
 	lead *Write
 }
@@ -135,12 +137,12 @@ func (c *conversation) loop(all, thinking context.Context) *ending {
 		if end := c.outOfTokens(); end != nil {
 			return end
 		}
-		tools := c.Catalog(c.run.caller)
-		turn, err := c.generate(thinking, tools)
+		c.tools = c.Catalog(c.run.caller)
+		turn, err := c.generate(thinking)
 		if err != nil {
 			return endOf(thinking, err)
 		}
-		if err = c.keepTurn(all, turn, tools); err != nil {
+		if err = c.keepTurn(all, turn); err != nil {
 			return endOf(all, err)
 		}
 		if badStop(turn) != nil || len(turn.Calls) > 0 {
@@ -149,7 +151,7 @@ func (c *conversation) loop(all, thinking context.Context) *ending {
 			}
 			continue
 		}
-		texts, err := c.run.mailbox.next(thinking, c.run.snapshot().Interactive)
+		texts, err := c.run.mailbox.next(thinking, c.run.snapshot().Interactive, c.Limits.AbandonedAfter)
 		switch {
 		case err != nil:
 			return endOf(thinking, err)
@@ -196,10 +198,10 @@ func badStop(t model.Turn) *ending {
 }
 
 // generate asks the model for its next turn and tells the tape what comes.
-func (c *conversation) generate(ctx context.Context, tools []tool.Descriptor) (model.Turn, error) {
+func (c *conversation) generate(ctx context.Context) (model.Turn, error) {
 	record := c.run.snapshot()
 	request := model.Request{
-		System: c.systemPrompt(), Messages: c.messages, Tools: modelTools(tools),
+		System: c.systemPrompt(), Messages: c.messages, Tools: modelTools(c.tools),
 		MaxTokens: record.Budget.Tokens - record.Usage.tokens(),
 	}
 	told := context.WithoutCancel(ctx)
@@ -246,9 +248,9 @@ func publicMessage(err error) string {
 
 // keepTurn makes the model's answer durable. The answer with one call becomes
 // durable with that call's first event, which saves a write.
-func (c *conversation) keepTurn(ctx context.Context, t model.Turn, tools []tool.Descriptor) error {
+func (c *conversation) keepTurn(ctx context.Context, t model.Turn) error {
 	record := c.run.snapshot()
-	w, err := turnWrite(record, record.Usage.Turns, t, tools)
+	w, err := turnWrite(record, record.Usage.Turns, t, c.tools)
 	if err != nil {
 		return err
 	}

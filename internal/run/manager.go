@@ -40,6 +40,9 @@ type Limits struct {
 	ActivePerPrincipal int
 	// ParallelCalls is how many calls of one turn go on at once.
 	ParallelCalls int
+	// AbandonedAfter is how long a run waits for the next message when all its
+	// clients have left.
+	AbandonedAfter time.Duration
 }
 
 // Config is what a Manager needs.
@@ -102,7 +105,7 @@ func New(cfg Config) (*Manager, error) {
 	switch {
 	case cfg.Calls == nil || cfg.Catalog == nil || cfg.Store == nil || cfg.Approvals == nil:
 		return nil, errors.New("runs need calls, a catalog, a store and approvals")
-	case l.Budget.Calls <= 0 || l.Budget.Tokens <= 0 || l.Budget.WallClock <= 0 || l.ActivePerPrincipal <= 0 || l.ParallelCalls <= 0:
+	case l.Budget.Calls <= 0 || l.Budget.Tokens <= 0 || l.Budget.WallClock <= 0 || l.ActivePerPrincipal <= 0 || l.ParallelCalls <= 0 || l.AbandonedAfter <= 0:
 		return nil, errors.New("the limits of runs must be positive")
 	case len(cfg.Models) > 0 && cfg.Models[cfg.DefaultModel] == nil:
 		return nil, errors.New("the default model is not configured")

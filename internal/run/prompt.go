@@ -29,7 +29,7 @@ func (c *conversation) workspaceLine(name string) string {
 	if i < 0 {
 		return ""
 	}
-	line := `Your workspace is "` + name + `"; name it where a tool takes a workspace, and give paths relative to it.`
+	line := `Your workspace is "` + name + `"; a call that names no workspace is in it, and paths are relative to it.`
 	if c.Workspaces[i].ReadOnly {
 		line += " It is read-only."
 	}

@@ -59,7 +59,7 @@ func newReal(t testing.TB, steps ...step) *real {
 		Catalog:    func(access.Caller) []tool.Descriptor { return g.Router.Descriptors() },
 		Workspaces: []run.Workspace{{Name: "default"}}, Store: sqlite.NewRuns(w.db), Approvals: w.desk,
 		Limits: run.Limits{
-			Budget: run.Budget{Calls: 1 << 30, Tokens: 1 << 40, WallClock: time.Hour}, ActivePerPrincipal: 10, ParallelCalls: 4,
+			Budget: run.Budget{Calls: 1 << 30, Tokens: 1 << 40, WallClock: time.Hour}, ActivePerPrincipal: 10, ParallelCalls: 4, AbandonedAfter: 30 * time.Minute,
 		},
 	}))(t)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -172,7 +172,7 @@ func TestRunsThatAskTogether(t *testing.T) {
 	asks := make(chan approval.Record, 2)
 	tapes := make(chan []run.Event, 2)
 	for range 2 {
-		r, _, err := w.Start(t.Context(), agent, run.Start{Message: "go"})
+		r, _, err := w.Start(t.Context(), agent, run.Start{Message: "go", Session: "one"})
 		must.Do(t, err)
 		go func() {
 			var list []run.Event

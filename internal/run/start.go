@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -37,7 +38,7 @@ func (m *Manager) Start(ctx context.Context, caller access.Caller, s Start) (Rec
 		return Record{}, nil, err
 	}
 	r := &active{
-		caller: caller, session: s.Session, provider: m.Models[s.Model], record: b.Record, ended: make(chan struct{}),
+		caller: caller, session: cmp.Or(s.Session, b.Record.ID), provider: m.Models[s.Model], record: b.Record, ended: make(chan struct{}),
 	}
 	r.mailbox = newMailbox(func(ctx context.Context, text string) error { return m.keep(ctx, r, text) })
 	all, stop := context.WithCancelCause(context.Background())
@@ -81,6 +82,9 @@ func (m *Manager) join(record Record, err error) (Record, Inbox, error) {
 
 // check fills in what s leaves to the gateway and refuses what is not there.
 func (m *Manager) check(s Start) (Start, error) {
+	if err := toolcall.CheckClientName("session", s.Session); err != nil {
+		return s, err
+	}
 	if s.Message == "" {
 		return s, reason.Errorf(reason.InvalidInput, "the run has no task").WithField("field", "message")
 	}
@@ -166,16 +170,19 @@ func overBudget(field string, most int64) error {
 		WithRemedy("Ask for less, or ask an operator to raise the bound.")
 }
 
-// beginning makes the record of a new run.
+// beginning makes the record of a new run. Without a session of its client's it
+// is one of its own, by its id: what people allow for the session is then for
+// this run alone.
 func beginning(caller access.Caller, s Start) (Beginning, error) {
 	digest, err := startDigest(s)
 	if err != nil {
 		return Beginning{}, err
 	}
+	id := ulid.Make().String()
 	r := Record{
-		ID: ulid.Make().String(), State: Running,
+		ID: id, State: Running,
 		Principal: caller.Principal, OnBehalfOf: caller.OnBehalfOf, Device: caller.DeviceID,
-		Session: toolcall.SessionID(caller, s.Session), Model: s.Model, Workspace: s.Workspace,
+		Session: toolcall.SessionID(caller, cmp.Or(s.Session, id)), Model: s.Model, Workspace: s.Workspace,
 		Message: clip.To(tool.RedactText(s.Message), rowMessage), Interactive: s.Interactive, Budget: s.Budget,
 	}
 	w, err := startedWrite(r, s.Message)

@@ -78,6 +78,60 @@ func TestInteractiveRunWaitsForALostClient(t *testing.T) {
 	})
 }
 
+// An interactive run whose client left, and that waits for what comes next, ends
+// after a while and says why; one that waits for a vote, has a call running, or whose
+// client came back, does not. The time is counted from when it waits.
+func TestAbandonedRunEnds(t *testing.T) {
+	busy := []step{calls(call("a", "echo", `{}`)), says("done")}
+	for name, c := range map[string]struct {
+		steps []step
+		tool  work
+		back  bool
+		ends  time.Duration // after the client left, 0 is not at all
+	}{
+		"waits for its client": {[]step{says("what next?")}, nil, false, time.Minute},
+		"has a call running":   {busy, sleeps(10 * time.Minute), false, 11 * time.Minute},
+		"waits for a vote":     {busy, fails(errAsk), false, 0},
+		"its client came back": {[]step{says("what next?")}, nil, true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, c.steps...)
+				w.stop()
+				w.config.Limits.AbandonedAfter = time.Minute
+				w.open()
+				defer func() { w.stop() }()
+				if c.tool != nil {
+					w.pipeline.tools["echo"] = c.tool
+				}
+				r, inbox := w.start(run.Start{Interactive: true})
+				synctest.Wait()
+				inbox.Leave()
+				if c.back {
+					time.Sleep(time.Minute - time.Second)
+					must.Get(w.Attach(t.Context(), r.ID))(t)
+				}
+				if c.ends == 0 {
+					time.Sleep(30 * time.Minute)
+					synctest.Wait()
+					if w.Active() != 1 {
+						t.Errorf("the run ended: %+v", w.finish(r.ID))
+					}
+					return
+				}
+				time.Sleep(c.ends - time.Second)
+				synctest.Wait()
+				if w.Active() != 1 {
+					t.Fatalf("the run ended too early: %+v", w.finish(r.ID))
+				}
+				time.Sleep(time.Second)
+				synctest.Wait()
+				wantEnd(t, w.finish(r.ID), run.Failed, reason.RunAbandoned)
+			})
+		})
+	}
+}
+
 func TestWhatIsSaidMeanwhileGoesWithTheNextRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, calls(call("c1", "slow", `{}`)), says("one"), says("two"))
@@ -187,6 +241,32 @@ func TestCancelReachesAnIdleRun(t *testing.T) {
 		synctest.Wait()
 		must.Get(w.Cancel(t.Context(), alice, r.ID, ""))(t)
 		wantEnd(t, w.finish(r.ID), run.Cancelled, reason.Cancelled)
+	})
+}
+
+// Without a session of its client's, a run is one of its own, which a client cannot
+// name for another run: what people allow for that session is for the run alone.
+func TestRunIsItsOwnSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, calls(call("c1", "echo", `{"x":1}`)), says("done"), waits, says("named"))
+		defer w.stop()
+		one, _ := w.start(run.Start{Message: "the task"})
+		w.finish(one.ID)
+		two, _ := w.start(run.Start{Message: "the task"})
+		if one.Session != toolcall.SessionID(agent, one.ID) || two.Session == one.Session {
+			t.Errorf("the runs are of the sessions %q and %q", one.Session, two.Session)
+		}
+		if s := w.pipeline.submitted[0]; toolcall.SessionID(agent, s.Session) != one.Session {
+			t.Errorf("the call is of session %q", s.Session)
+		}
+		for _, taken := range []string{one.ID, strings.ToLower(two.ID)} {
+			if _, _, err := w.Start(t.Context(), agent, run.Start{Message: "x", Session: taken}); reason.Of(err) != reason.InvalidInput {
+				t.Errorf("a run in the session %q: %v", taken, err)
+			}
+		}
+		if r, _, err := w.Start(t.Context(), agent, run.Start{Message: "x", Session: "mine"}); err != nil || r.Session != toolcall.SessionID(agent, "mine") {
+			t.Errorf("control: a named session: %q, %v", r.Session, err)
+		}
 	})
 }
 

@@ -332,7 +332,7 @@ func newWorld(t *testing.T, steps ...step) *world {
 		},
 		Workspaces: []run.Workspace{{Name: "default"}, {Name: "docs", ReadOnly: true}},
 		Store:      w.store, Approvals: w.approvals,
-		Limits: run.Limits{Budget: run.Budget{Calls: 20, Tokens: 100_000, WallClock: time.Hour}, ActivePerPrincipal: 3, ParallelCalls: 4},
+		Limits: run.Limits{Budget: run.Budget{Calls: 20, Tokens: 100_000, WallClock: time.Hour}, ActivePerPrincipal: 3, ParallelCalls: 4, AbandonedAfter: 30 * time.Minute},
 	}
 	w.open()
 	return w

@@ -26,15 +26,16 @@ var steering = []string{
 	"GOFLAGS", "GOTOOLDIR", "GOENV", "GOTOOLCHAIN", "GCC_EXEC_PREFIX", "COMPILER_PATH", "TAR_OPTIONS", "AWKPATH", "AWKLIBPATH",
 }
 
-// SearchPath lists where programs are looked for; it is PATH inside.
+// SearchPath lists the system's own directories of programs; what people installed
+// beside them comes after (PathWith).
 func SearchPath() []string {
-	return []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/go/bin"}
+	return []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}
 }
 
 // Environment is what a program gets: a few plain values, and env, checked
 // before, on top.
-func Environment(env []string) []string {
-	out := []string{"PATH=" + strings.Join(SearchPath(), ":"), "HOME=" + Home}
+func Environment(env []string, toolchains []Toolchain) []string {
+	out := []string{"PATH=" + strings.Join(PathWith(toolchains), ":"), "HOME=" + Home}
 	for _, pair := range []string{"LANG=C.UTF-8", "TERM=dumb"} {
 		name, _, _ := strings.Cut(pair, "=")
 		if !slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, name+"=") }) {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -24,6 +25,9 @@ type Program struct {
 	// Shebang is the basename of the interpreter that a script names in its
 	// first line ("" for a binary); "env" is looked through.
 	Shebang string
+	// Origin is where the file lies, as tool.ExecFacts names it. The caller says
+	// which files are the workspace's.
+	Origin string
 	// Copy is the basename of an installed launcher or interpreter that has
 	// the same bytes, "" for none; CopyOf sets it.
 	Copy string
@@ -42,16 +46,21 @@ func (p Program) Names() []string {
 // IsInterpreter reports whether the program runs code that it is given.
 func (p Program) IsInterpreter() bool { return slices.ContainsFunc(p.Names(), IsInterpreter) }
 
+// IsShell reports whether the program is a shell.
+func (p Program) IsShell() bool { return slices.ContainsFunc(p.Names(), IsShell) }
+
 // Check refuses the program by every name that it has, and a script by the name
-// of its interpreter. Scripts below /usr are the machine's own programs: they
-// may be written for a shell, and for an interpreter where those are allowed.
-func (p Program) Check(allowInterpreters bool) error {
+// of its interpreter. Scripts below /usr and in toolchains are the machine's own
+// programs: they may be written for a shell, and for an interpreter where those
+// are allowed.
+func (p Program) Check(let Interpreters) error {
 	names := p.Names()
-	if p.Shebang != "" && (!below(p.Path, "/usr") || IsInterpreter(p.Shebang)) {
+	installed := below(p.Path, "/usr") || p.Origin == tool.OriginToolchain
+	if p.Shebang != "" && (!installed || slices.Contains(interpreters, Family(p.Shebang))) {
 		names = append(names, p.Shebang)
 	}
 	for _, name := range names {
-		if err := Denied(name, allowInterpreters); err != nil {
+		if err := Denied(name, let); err != nil {
 			return err
 		}
 	}
@@ -66,11 +75,15 @@ func (p Program) ReadsCodeFromStdin(argv []string) bool {
 
 // Facts are what policy sees of the program started with argv.
 func (p Program) Facts(argv []string) *tool.ExecFacts {
+	first, second := p.command(argv)
 	return &tool.ExecFacts{
 		Basename: p.Basename, Path: p.Path, SHA256: p.SHA256,
+		Arg1: first, Arg2: second,
 		IsInterpreter: p.IsInterpreter(),
+		IsShell:       p.IsShell(),
 		InlineCode:    slices.ContainsFunc(p.Names(), func(name string) bool { return InlineCode(name, argv) }),
 		Shebang:       p.Shebang,
+		Origin:        p.Origin,
 	}
 }
 
@@ -101,7 +114,7 @@ func (r *Resolver) ResolveExecutable(name string, path []string) (Program, error
 	if err != nil {
 		return Program{}, reason.Errorf(reason.SpawnFailed, "the program %q cannot be resolved", shorten(name))
 	}
-	p := Program{Basename: filepath.Base(resolved), Called: filepath.Base(name)}
+	p := Program{Basename: filepath.Base(resolved), Called: filepath.Base(name), Origin: originOf(resolved)}
 	f, err := openRegular(resolved)
 	if err != nil {
 		return Program{}, reason.Errorf(reason.SpawnFailed, "the program %q is not a file that can be read", shorten(name))
@@ -134,7 +147,7 @@ func (r *Resolver) CopyOf(p Program, path []string) Program {
 			continue
 		}
 		for _, entry := range entries {
-			if Denied(entry.Name(), false) != nil && r.same(filepath.Join(dir, entry.Name()), own.Size(), p.SHA256) {
+			if Denied(entry.Name(), NoInterpreters) != nil && r.same(filepath.Join(dir, entry.Name()), own.Size(), p.SHA256) {
 				p.Copy = entry.Name()
 				return p
 			}
@@ -247,6 +260,30 @@ func shebang(f *os.File) string {
 		}
 	}
 	return name
+}
+
+// originOf tells the system's own programs by the directory that they lie in.
+func originOf(resolved string) string {
+	if OfSystem(resolved) {
+		return tool.OriginSystem
+	}
+	return tool.OriginOther
+}
+
+// OfSystem reports whether a real path lies in a directory of the system's own.
+func OfSystem(resolved string) bool {
+	return slices.ContainsFunc(systemDirs(runtime.GOOS), func(dir string) bool { return below(resolved, dir) })
+}
+
+// systemDirs hold programs that only an administrator installs.
+func systemDirs(goos string) []string {
+	switch goos {
+	case "darwin":
+		return []string{"/usr", "/bin", "/sbin", "/System", "/Library"}
+	case "windows":
+		return []string{os.Getenv("SystemRoot"), os.Getenv("ProgramFiles")}
+	}
+	return []string{"/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32"}
 }
 
 func below(name, dir string) bool {

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -30,7 +31,7 @@ func TestFamily(t *testing.T) {
 func TestDenied(t *testing.T) {
 	for _, c := range []struct {
 		name                string
-		plain, interpreters bool // refused?
+		plain, interpreters bool // refused? Where policy decides, see below.
 	}{
 		{"git", false, false}, {"gcc-12", false, false}, {"make", false, false}, {"true", false, false}, {"go", false, false}, {"cargo", false, false},
 		{"sh", true, true}, {"bash", true, true}, {"dash", true, true}, {"zsh", true, true}, {"env", true, true}, {"xargs", true, true}, {"sudo", true, true},
@@ -43,14 +44,10 @@ func TestDenied(t *testing.T) {
 		{"raku", true, false}, {"jython", true, false}, {"octave", true, false}, {"swift", true, false}, {"wasmtime", true, false},
 		{"python3.12", true, false}, {"node", true, false}, {"perl", true, false}, {"ruby3.1", true, false}, {"gawk", true, false},
 	} {
-		for _, allowed := range []bool{false, true} {
-			want := c.plain
-			if allowed {
-				want = c.interpreters
-			}
-			err := Denied(c.name, allowed)
+		for let, want := range []bool{c.plain, c.interpreters, c.interpreters && !IsShell(c.name)} {
+			err := Denied(c.name, Interpreters(let))
 			if (err != nil) != want {
-				t.Errorf("Denied(%q, %t) = %v", c.name, allowed, err)
+				t.Errorf("Denied(%q, %d) = %v", c.name, let, err)
 			}
 			if err != nil && reason.Of(err) != reason.ExecutableDenied {
 				t.Errorf("Denied(%q) has reason %s", c.name, reason.Of(err))
@@ -143,11 +140,11 @@ func TestResolveExecutable(t *testing.T) {
 	if facts := p.Facts([]string{"python3", "-c", "x"}); !facts.IsInterpreter || !facts.InlineCode {
 		t.Errorf("facts = %+v", facts)
 	}
-	if reason.Of(p.Check(false)) != reason.ExecutableDenied || p.Check(true) != nil {
+	if reason.Of(p.Check(NoInterpreters)) != reason.ExecutableDenied || p.Check(InterpretersOfFiles) != nil {
 		t.Error("an interpreter is to be refused unless allowed")
 	}
 	script, err := r.ResolveExecutable(filepath.Join(dir, "script"), nil)
-	if err != nil || script.Shebang != "bash" || script.Check(true) == nil {
+	if err != nil || script.Shebang != "bash" || script.Check(InterpretersOfFiles) == nil {
 		t.Errorf("script = %+v, %v", script, err)
 	}
 	for name, want := range map[string]reason.Code{
@@ -238,7 +235,7 @@ func TestOperands(t *testing.T) {
 }
 
 func TestEnvironment(t *testing.T) {
-	env := Environment([]string{"LANG=de_DE.UTF-8", "CI=1"})
+	env := Environment([]string{"LANG=de_DE.UTF-8", "CI=1"}, nil)
 	if !slices.Contains(env, "LANG=de_DE.UTF-8") || slices.Contains(env, "LANG=C.UTF-8") || !slices.Contains(env, "HOME="+Home) || !slices.Contains(env, "TERM=dumb") {
 		t.Errorf("environment = %q", env)
 	}
@@ -262,11 +259,27 @@ func TestCheckOfScripts(t *testing.T) {
 		{at("/usr/bin/pdb3", "python3.11"), true, false}, {at("/usr/bin/pip", "python3"), true, false}, {at("/usr/bin/ldd", "bash"), false, false},
 		{at("/usr/bin/git", ""), false, false}, {at("/w/run", "bash"), true, true}, {at("/w/x.py", "python3"), true, false},
 	} {
-		if err := c.program.Check(false); (err != nil) != c.plain {
+		if err := c.program.Check(NoInterpreters); (err != nil) != c.plain {
 			t.Errorf("%s: %v", c.program.Path, err)
 		}
-		if err := c.program.Check(true); (err != nil) != c.interpreted {
+		if err := c.program.Check(InterpretersOfFiles); (err != nil) != c.interpreted {
 			t.Errorf("%s with interpreters: %v", c.program.Path, err)
+		}
+		if err := c.program.Check(InterpretersByPolicy); err != nil {
+			t.Errorf("%s where policy decides: %v", c.program.Path, err)
+		}
+	}
+}
+
+// TestOriginOf: a program is the system's by where it lies, not by its name, and a
+// directory whose name only begins like one of the system's is none.
+func TestOriginOf(t *testing.T) {
+	for at, want := range map[string]string{
+		"/usr/bin/make": tool.OriginSystem, "/bin/make": tool.OriginSystem, "/usr/local/sbin/make": tool.OriginSystem,
+		"/usrlocal/bin/make": tool.OriginOther, "/home/me/usr/bin/make": tool.OriginOther, "/opt/make": tool.OriginOther, "/usr/../opt/make": tool.OriginOther,
+	} {
+		if got := originOf(filepath.Clean(at)); runtime.GOOS == "linux" && got != want {
+			t.Errorf("%s is %s, want %s", at, got, want)
 		}
 	}
 }
@@ -280,11 +293,11 @@ func TestCopyOf(t *testing.T) {
 	var r Resolver
 	for name, want := range map[string]string{"tool": "dash", "p": "perl", "own": "", "g": ""} {
 		p := must.Get(r.ResolveExecutable(filepath.Join(dir, "w", name), nil))(t)
-		if p.Check(false) != nil {
+		if p.Check(NoInterpreters) != nil {
 			t.Fatalf("%s: the name alone is refused", name)
 		}
 		p = r.CopyOf(p, []string{"bin", filepath.Join(dir, "none"), filepath.Join(dir, "bin")})
-		if p.Copy != want || (p.Check(false) != nil) != (want != "") || (p.Check(true) != nil) != (want == "dash") {
+		if p.Copy != want || (p.Check(NoInterpreters) != nil) != (want != "") || (p.Check(InterpretersOfFiles) != nil) != (want == "dash") {
 			t.Errorf("%s is a copy of %q, want %q", name, p.Copy, want)
 		}
 		if want == "perl" && (!p.IsInterpreter() || !p.Facts([]string{"./p", "-e", "1"}).InlineCode || !p.ReadsCodeFromStdin([]string{"./p"})) {
@@ -327,10 +340,10 @@ func FuzzGuards(f *testing.F) {
 		}
 		base := filepath.Base(argv[0])
 		_ = ReadsCodeFromStdin(base, argv)
-		if family := Family(base); Denied(base, false) != nil && Denied(family, false) == nil {
+		if family := Family(base); Denied(base, NoInterpreters) != nil && Denied(family, NoInterpreters) == nil {
 			t.Errorf("%q is denied and its family %q is not", base, family)
 		}
-		if InlineCode(base, argv) && Denied(base, false) == nil {
+		if InlineCode(base, argv) && Denied(base, NoInterpreters) == nil {
 			t.Errorf("%q takes inline code and is not denied", argv)
 		}
 		named := must.Get(Operands(root, "", argv, base))(t)

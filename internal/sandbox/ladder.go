@@ -36,6 +36,8 @@ type Choice struct {
 	// does not have it; "" when it does.
 	Wanted Isolation
 	Lack   string
+	// low is the lowest rung that the settings allow.
+	low Isolation
 }
 
 // Invalidate ends prepared sandboxes.
@@ -54,39 +56,40 @@ func (c Choice) Lowered() string {
 	return fmt.Sprintf("programs run in Tier %s on the rung %s instead of %s: %s", c.Status.Tier, c.Status.Rung, c.Wanted, c.Lack)
 }
 
-// rungs of Linux, best first.
-var rungs = []Isolation{Full, UserNamespaces, Landlocked}
+// rungs of Linux and Windows, best first.
+var rungs = []Isolation{Full, UserNamespaces, Landlocked, JobObject}
 
-// reaches reports whether a rung is at or above another. The rungs of other
-// systems are the only ones there.
+// reaches reports whether a rung is at or above another. The rung of macOS is the
+// only one there.
 func reaches(rung, low Isolation) bool {
 	at := slices.Index(rungs, rung)
 	return at < 0 || at <= slices.Index(rungs, low)
+}
+
+// within is what the settings allow of a status: a rung below the lowest is none.
+func (s Status) within(low Isolation) Status {
+	if !s.Available || reaches(s.Rung, low) {
+		return s
+	}
+	return tooLow(s)
 }
 
 // Choose opens the backends of the ladder until one works and reaches the
 // lowest rung. Where none does, the first one's status says why, and nothing
 // runs.
 func Choose(ctx context.Context, steps []Step, low Isolation) (Choice, error) {
-	chosen := Choice{Wanted: steps[0].Rung}
+	chosen := Choice{Wanted: steps[0].Rung, low: low}
 	for i, s := range steps {
 		b, err := s.Open()
 		if err != nil {
 			return Choice{}, fmt.Errorf("opening the sandbox: %w", err)
 		}
-		status := b.Probe(ctx)
-		if status.Available && !reaches(status.Rung, low) {
-			status = Status{
-				Backend: status.Backend, Tier: status.Tier, Rung: status.Rung, Limits: status.Limits,
-				Problem: fmt.Sprintf("this machine gives no more than the rung %s, and process_runner.fallback does not allow it", status.Rung),
-				Remedy:  "Let the user of palyrad make user namespaces, or set process_runner.fallback = \"landlock\".",
-			}
-		}
+		status := b.Probe(ctx).within(low)
 		if status.Available {
 			if status.Rung == chosen.Wanted {
 				chosen.Lack = ""
 			} else if chosen.Lack == "" {
-				chosen.Lack = "user namespaces are not available"
+				chosen.Lack = lack(status.Rung)
 			}
 			if chosen.Backend != nil {
 				err = chosen.Backend.Close()
@@ -103,6 +106,28 @@ func Choose(ctx context.Context, steps []Step, low Isolation) (Choice, error) {
 		}
 	}
 	return chosen, nil
+}
+
+// tooLow is the status of a rung that works and is not allowed.
+func tooLow(s Status) Status {
+	low := Status{
+		Backend: s.Backend, Tier: s.Tier, Rung: s.Rung, Limits: s.Limits,
+		Problem: fmt.Sprintf("this machine gives no more than the rung %s, and process_runner.fallback does not allow it", s.Rung),
+		Remedy:  "Let the user of palyrad make user namespaces, or set process_runner.fallback = \"landlock\".",
+	}
+	if s.Rung == JobObject {
+		low.Problem = "Windows has no Tier C: a job object is Tier B, isolates neither files nor the network, and process_runner.fallback does not allow it"
+		low.Remedy = "Set process_runner.tier = \"b\", or process_runner.fallback = \"job_object\"."
+	}
+	return low
+}
+
+// lack is why a machine has no more than a rung.
+func lack(rung Isolation) string {
+	if rung == JobObject {
+		return "Windows has job objects alone"
+	}
+	return "user namespaces are not available"
 }
 
 // Lacking returns the layers of a list that are not in force.

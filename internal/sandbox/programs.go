@@ -9,15 +9,21 @@ import (
 	"palyra/internal/reason"
 )
 
+// shells run code that they are given, in which the names of other programs
+// stand.
+var shells = []string{
+	"sh", "ash", "bash", "rbash", "dash", "zsh", "ksh", "ksh93", "mksh", "pdksh", "yash", "fish", "csh", "tcsh", "rc", "es", "elvish", "nu", "xonsh",
+	"cmd", "powershell", "pwsh", "sash", "posh", "loksh", "oksh", "lksh", "osh", "ysh", "scsh", "bsh", "command.com",
+}
+
 // launchers start another program and so would hide its name from the guards.
 var launchers = []string{
-	"sh", "ash", "bash", "rbash", "dash", "zsh", "ksh", "ksh93", "mksh", "pdksh", "yash", "fish", "csh", "tcsh", "rc", "es", "elvish", "nu", "xonsh",
-	"cmd", "powershell", "pwsh", "env", "xargs", "parallel", "sudo", "sudoedit", "doas", "su", "runuser", "pkexec", "setsid", "nohup", "setpriv", "chroot",
+	"env", "xargs", "parallel", "sudo", "sudoedit", "doas", "su", "runuser", "pkexec", "setsid", "nohup", "setpriv", "chroot",
 	"unshare", "nsenter", "bwrap", "firejail", "systemd-run", "at", "batch", "crontab", "script", "screen", "tmux", "expect", "unbuffer",
 	"nice", "ionice", "chrt", "taskset", "timeout", "stdbuf", "time", "watch", "strace", "ltrace", "gdb", "flock", "prlimit", "capsh", "dbus-run-session",
 	"setarch", "linux32", "linux64", "uname26", "i386", "i486", "i586", "i686", "x86_64", "run-parts", "sg", "newgrp", "choom", "ssh-agent", "prove",
 	"busybox", "toybox", "ld.so", "ld-linux", "palyra-init",
-	"sash", "posh", "loksh", "oksh", "lksh", "osh", "ysh", "scsh", "bsh", "command.com", "sulogin", "agetty", "runas", "run0", "gosu", "su-exec", "calife",
+	"sulogin", "agetty", "runas", "run0", "gosu", "su-exec", "calife",
 	"systemd-nspawn", "systemd-inhibit", "machinectl", "systemctl", "initctl", "start-stop-daemon", "daemonize", "cron", "crond", "anacron", "atd", "inetd", "xinetd",
 	"tini", "dumb-init", "catatonit", "supervisord", "runsv", "runsvdir", "chpst", "softlimit", "setuidgid", "envdir", "envuidgid", "s6-setuidgid", "execlineb",
 	"docker", "podman", "nerdctl", "ctr", "runc", "crun", "buildah", "lxc-execute", "lxc-start", "flatpak", "snap", "flatpak-spawn", "proot", "fakeroot", "fakechroot", "faketime",
@@ -49,29 +55,52 @@ func Family(name string) string {
 	if strings.HasPrefix(name, "ld-linux") || strings.HasPrefix(name, "ld-musl") {
 		return "ld-linux"
 	}
-	if slices.Contains(launchers, name) || slices.Contains(interpreters, name) {
+	if known(name) {
 		return name
 	}
-	if m := build.FindStringSubmatch(name); m != nil && (slices.Contains(launchers, m[1]) || slices.Contains(interpreters, m[1])) {
+	if m := build.FindStringSubmatch(name); m != nil && known(m[1]) {
 		return m[1]
 	}
 	return name
 }
 
-// IsInterpreter reports whether a program runs code that it is given.
-func IsInterpreter(basename string) bool {
-	return slices.Contains(interpreters, Family(basename))
+func known(family string) bool {
+	return slices.Contains(shells, family) || slices.Contains(launchers, family) || slices.Contains(interpreters, family)
 }
 
+// IsInterpreter reports whether a program runs code that it is given. Shells do.
+func IsInterpreter(basename string) bool {
+	return slices.Contains(interpreters, Family(basename)) || IsShell(basename)
+}
+
+// IsShell reports whether a program is a shell.
+func IsShell(basename string) bool { return slices.Contains(shells, Family(basename)) }
+
+// Interpreters says which programs that run code the guards let through. The
+// zero value is none.
+type Interpreters uint8
+
+const (
+	// NoInterpreters refuses interpreters and shells.
+	NoInterpreters Interpreters = iota
+	// InterpretersOfFiles lets interpreters run files; inline code and shells are
+	// refused.
+	InterpretersOfFiles
+	// InterpretersByPolicy refuses none of them: policy sees what they are, and
+	// the sandbox holds whatever they run.
+	InterpretersByPolicy
+)
+
 // Denied refuses a program by the name it has after symlinks are resolved:
-// those that start others, and interpreters unless the operator allows them.
-func Denied(basename string, allowInterpreters bool) error {
+// those that start others, and interpreters and shells unless they are let
+// through.
+func Denied(basename string, let Interpreters) error {
 	family := Family(basename)
 	switch {
-	case slices.Contains(launchers, family):
+	case slices.Contains(launchers, family), slices.Contains(shells, family) && let != InterpretersByPolicy:
 		return reason.Errorf(reason.ExecutableDenied, "%s starts other programs and is not run; name the program itself", shorten(basename)).
 			WithRemedy("Call the program directly, with its arguments as a list.")
-	case slices.Contains(interpreters, family) && !allowInterpreters:
+	case slices.Contains(interpreters, family) && let == NoInterpreters:
 		return reason.Errorf(reason.ExecutableDenied, "%s is an interpreter, and interpreters are not allowed here", shorten(basename)).
 			WithRemedy("Use another program, or ask the operator to set process_runner.allow_interpreters = true.")
 	}

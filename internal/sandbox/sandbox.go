@@ -112,6 +112,8 @@ type Spec struct {
 	// bytes at start give reason.BindingMismatch.
 	Operands []tool.Operand
 	Caches   []Cache
+	// Toolchains are seen read-only, and their programs are in PATH.
+	Toolchains []Toolchain
 	// Cwd is relative to the workspace; "" is its root.
 	Cwd string
 	// Env holds name=value pairs in addition to PATH, HOME, LANG and TERM.
@@ -205,11 +207,37 @@ type Status struct {
 	Tier      Tier
 	Rung      Isolation
 	// Limits is the level of the ladder: "cgroup_v2", "cgroup_v1", "rlimit".
-	Limits      string
+	Limits string
+	// AtOnce is how many runs are given a part each of what bounds palyrad, where
+	// nothing bounds all of them together; else 0.
+	AtOnce int
+	// Tight says that programs at their limits do not fit beside palyrad, "" when
+	// they do (Room.Tight).
+	Tight       string
 	LandlockABI int
-	// Problem and Remedy say what is missing and what to do about it.
+	// Problem and Remedy say what is missing and what to do about it; Layer and File
+	// name the layer that did not come into force and the file that is at fault,
+	// where one is known.
 	Problem string
 	Remedy  string
+	Layer   string
+	File    string
+}
+
+// The fields of an error in which a backend names what failed.
+const (
+	fieldLayer = "layer"
+	fieldFile  = "file"
+)
+
+// Unbuilt is the error of a sandbox that is not what was asked for: layer did not
+// come into force, and file is at fault, "" for none that is known.
+func Unbuilt(layer, file, format string, args ...any) *reason.Error {
+	e := reason.Errorf(reason.SandboxUnavailable, format, args...).WithField(fieldLayer, layer)
+	if file != "" {
+		e = e.WithField(fieldFile, file)
+	}
+	return e
 }
 
 // Tried returns s with the outcome of a probe run: the layers that it proved, or
@@ -221,6 +249,7 @@ func (s Status) Tried(r Report, err error) Status {
 			refused = reason.Errorf(reason.SandboxUnavailable, "%w", err)
 		}
 		s.Problem, s.Remedy = refused.Message, refused.NextStep()
+		s.Layer, s.File = refused.Fields[fieldLayer], refused.Fields[fieldFile]
 		return s
 	}
 	s.Available, s.Requested, s.Layers = true, r.Requested, r.Applied
@@ -235,6 +264,9 @@ type Examination struct {
 	Layer   string
 	Denied  bool
 	Control bool
+	// Absent is true for a layer that this machine does not have: it is not tried,
+	// since what nothing forbids is no hole. Problem says why.
+	Absent bool
 	// Detail says what was tried and what came of it.
 	Detail string
 	// Problem and Remedy are set when the layer is not in force, or when that

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"palyra/internal/access"
 	"palyra/internal/event"
@@ -102,6 +103,30 @@ func (s *Calls) RunCalls(ctx context.Context, p access.Principal, run string) (c
 		return err
 	})
 	return calls, err
+}
+
+// Calls returns one page of the ids of calls, newest first, by whose they are.
+func (s *Calls) Calls(ctx context.Context, f toolcall.CallFilter) (ids []string, next string, err error) {
+	of, where := whereClause{}, whereClause{order: "proposal_id"}
+	whereRunsOf(&of, f.Principal)
+	whereRunsOf(&of, f.Of)
+	if len(of.conditions) > 0 {
+		where.add("session IN (SELECT id FROM sessions WHERE "+strings.Join(of.conditions, " AND ")+")", of.args...)
+	}
+	if f.PageToken != "" {
+		where.add("proposal_id < ?", f.PageToken)
+	}
+	err = s.db.Read(ctx, func(c *Conn) error {
+		return c.Query("SELECT proposal_id FROM session_calls"+where.sql(f.PageSize+1), func(r *Row) error {
+			ids = append(ids, r.Text(0))
+			return nil
+		}, where.args...)
+	})
+	if len(ids) > f.PageSize {
+		ids = ids[:f.PageSize]
+		next = ids[f.PageSize-1]
+	}
+	return ids, next, err
 }
 
 // mostSessions bounds a page.

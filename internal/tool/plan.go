@@ -50,6 +50,17 @@ type Facts struct {
 	Secrets []string `json:"secrets,omitempty"`
 }
 
+// Where a program comes from, in ExecFacts.
+const (
+	// OriginSystem is the system's own directories, such as /usr/bin.
+	OriginSystem = "system"
+	// OriginToolchain is a directory of people's tools that agents cannot write to.
+	OriginToolchain = "toolchain"
+	OriginWorkspace = "workspace"
+	// OriginOther is everywhere else.
+	OriginOther = "other"
+)
+
 // ExecFacts describe the program of a call.
 type ExecFacts struct {
 	// Basename is of the resolved executable: "python3.12", not "python".
@@ -57,11 +68,22 @@ type ExecFacts struct {
 	Path          string `json:"path"`
 	SHA256        string `json:"sha256"`
 	IsInterpreter bool   `json:"is_interpreter"`
-	InlineCode    bool   `json:"inline_code"`
+	// IsShell is true for an interpreter that is a shell.
+	IsShell    bool `json:"is_shell,omitempty"`
+	InlineCode bool `json:"inline_code"`
 	// InWorkspace is true for a program that is a file of the workspace.
 	InWorkspace bool `json:"in_workspace"`
+	// Origin is one of the origins above.
+	Origin string `json:"origin"`
 	// Shebang is the interpreter that a script names, "" for a binary.
 	Shebang string `json:"shebang"`
+	// Line is the whole command line, quoted, with the program by the name under
+	// which it is found; "" for one that is too long.
+	Line string `json:"line,omitempty"`
+	// Arg1 and Arg2 are the first arguments, "" where they are options, or not
+	// certain to be none.
+	Arg1 string `json:"arg1,omitempty"`
+	Arg2 string `json:"arg2,omitempty"`
 }
 
 // SessionFacts are what the session of a call did so far; policy reads them as
@@ -101,6 +123,13 @@ type Plan struct {
 	// Subject is what a grant with matcher "subject" covers, such as
 	// "process.run:/usr/bin/git@default".
 	Subject string
+	// SubjectCovers says the same in a person's words: "any git command, any
+	// arguments, in workspace here". When it is empty, the subject is named.
+	SubjectCovers string
+	// ExactOnly says why a grant for the call covers that very call and nothing
+	// wider, such as "python3 runs whatever code it is given"; "" when wider ones
+	// may be given.
+	ExactOnly string
 	// Files are the files and directories that the facts were read from. They
 	// are in the digest of the facts that a permit holds and nowhere else.
 	Files []FileIdentity

@@ -276,6 +276,10 @@ type CommitFacts struct {
 	// both sorted and without repeats.
 	Protected []string `json:"protected"`
 	Classes   []string `json:"classes"`
+	// Top are the directories at the top of the workspace in which something
+	// changed, "." for the workspace's own; one that has capitals, or letters of
+	// several spellings, also with these folded.
+	Top []string `json:"top,omitempty"`
 	// ExitCode is that of the program; -1 when it was stopped.
 	ExitCode int `json:"exit_code"`
 }

@@ -41,7 +41,6 @@ const (
 	TierB           Executor = "sandbox_tier_b"
 	TierCBubblewrap Executor = "sandbox_tier_c_linux_bubblewrap"
 	TierCSeatbelt   Executor = "sandbox_tier_c_macos_sandbox_exec"
-	TierCJobObject  Executor = "sandbox_tier_c_windows_job_object"
 	MCPUpstream     Executor = "mcp_upstream"
 	Node            Executor = "node"
 	External        Executor = "external"
@@ -70,6 +69,25 @@ type Descriptor struct {
 // Sensitive reports whether calls ask a human unless a policy waives it.
 func (d Descriptor) Sensitive() bool {
 	return d.AlwaysSensitive || slices.ContainsFunc(d.Capabilities, func(c Capability) bool { return c != FilesystemRead })
+}
+
+// WorkspaceArgument is the argument of tools that work in a declared workspace.
+const WorkspaceArgument = "workspace"
+
+// TakesWorkspace reports whether calls name a declared workspace. An argument of
+// this name of somebody else's tool means something else.
+func (d Descriptor) TakesWorkspace() bool {
+	if slices.Contains([]Executor{MCPUpstream, Node, External}, d.Executor) {
+		return false
+	}
+	var schema struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	if json.Unmarshal(d.InputSchema, &schema) != nil {
+		return false
+	}
+	_, takes := schema.Properties[WorkspaceArgument]
+	return takes
 }
 
 // Digest is the pin of the definition: "sha256:<hex>" over its canonical JSON.

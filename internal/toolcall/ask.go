@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/oklog/ulid/v2"
+
 	"palyra/internal/access"
 	"palyra/internal/approval"
 	"palyra/internal/policy"
+	"palyra/internal/reason"
 )
 
 // SessionID names the session of a caller: the credential and the name that
@@ -18,6 +21,17 @@ func SessionID(c access.Caller, declared string) string {
 		declared = "default"
 	}
 	return c.DeviceID + "." + declared
+}
+
+// CheckClientName refuses a name that a client gives a session or a run and that
+// has the form of a ULID: the gateway names its runs so, and the session of each,
+// and what it says of them ("by this run alone") holds for nothing else.
+func CheckClientName(what, name string) error {
+	if _, err := ulid.ParseStrict(name); err == nil {
+		return reason.Errorf(reason.InvalidInput, "%s %q has the form of a ULID: such names are those of the runs that the gateway drives", what, name).
+			WithRemedy("Name the %s otherwise, or leave it out; to add to a run of the gateway, send it a message over RunStream.", what)
+	}
+	return nil
 }
 
 // ask builds what humans are shown and what the approval binds to.

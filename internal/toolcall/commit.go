@@ -54,6 +54,9 @@ func (c *call) gate(r *tool.CommitRequest, observe func(Event)) (*gate, error) {
 	if len(facts.Protected) > mostProtected {
 		facts.Protected = facts.Protected[:mostProtected]
 	}
+	if len(facts.Top) > mostProtected {
+		facts.Top = facts.Top[:mostProtected]
+	}
 	arguments, err := canonical.Marshal(commitArguments{facts})
 	if err != nil {
 		return nil, err
@@ -69,6 +72,7 @@ func (c *call) gate(r *tool.CommitRequest, observe func(Event)) (*gate, error) {
 	if g.plan.Subject, err = commitSubject(facts, c.plan.Subject); err != nil {
 		return nil, err
 	}
+	g.plan.SubjectCovers = commitCovers(facts, c.plan.SubjectCovers)
 	g.plan.Binding.Arguments = arguments
 	g.plan.Preview = r.Preview
 	g.plan.Preview.Notes = slices.Concat(r.Preview.Notes, commitNotes(facts))
@@ -115,6 +119,19 @@ func commitSubject(f tool.CommitFacts, by string) (string, error) {
 		subject += " by " + by
 	}
 	return subject, nil
+}
+
+// commitCovers says it in words: whatever such a call changes in the same
+// protected files.
+func commitCovers(f tool.CommitFacts, by string) string {
+	if by == "" || len(f.Protected) > mostNamed {
+		return ""
+	}
+	where := "workspace " + f.Workspace
+	if len(f.Protected) > 0 {
+		where += ", of protected files exactly " + strings.Join(f.Protected, ", ")
+	}
+	return "whatever is changed in " + where + ", by " + by
 }
 
 // commitNotes say what a person should look at.
@@ -174,6 +191,9 @@ func (g *gate) pass(ctx context.Context, r *tool.CommitRequest) (tool.CommitRuli
 func (g *gate) settleCommit(ctx context.Context, r *tool.CommitRequest) error {
 	if n := len(r.Facts.Protected); n > mostProtected {
 		return reason.Errorf(reason.CommitRefused, "%d protected paths changed, and at most %d are decided on at once", n, mostProtected)
+	}
+	if n := len(r.Facts.Top); n > mostProtected {
+		return reason.Errorf(reason.CommitRefused, "%d directories at the top of the workspace changed, and at most %d are decided on at once", n, mostProtected)
 	}
 	if err := cut(ctx, nil); err != nil {
 		return err

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"palyra/internal/approval"
 	"palyra/internal/callrecord"
@@ -356,7 +355,7 @@ func TestStoppingGatewayTakesNoCalls(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	stop()
 	ended := make(chan error)
-	go func() { ended <- w.Pipeline.Run(ctx, time.Hour) }()
+	go func() { ended <- w.Pipeline.Run(ctx, nil) }()
 	for {
 		// Until Run has closed the door, calls still come in.
 		if _, err := w.Call(t.Context(), toolcall.Submission{Caller: agent, Tool: "none"}, func(toolcall.Event) {}); reason.Of(err) == reason.ShuttingDown {

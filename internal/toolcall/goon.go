@@ -30,7 +30,7 @@ func (a *authorization) askToGoOn(ctx context.Context) error {
 			select {
 			case <-turn.Answered:
 			case <-ctx.Done():
-				return reason.Errorf(reason.Cancelled, "the caller left while it was asked whether the session may go on: %w", ctx.Err())
+				return leftEarly(ctx, "while it was asked whether the session may go on")
 			}
 			if a.takeBudget(); turn.Refused {
 				return nil
@@ -67,7 +67,7 @@ func (a *authorization) askForMore(ctx context.Context) (allowed, refused bool, 
 	a.observe(Event{Resolved: &answer})
 	switch {
 	case ctx.Err() != nil && !answer.Allowed():
-		return false, false, reason.Errorf(reason.Cancelled, "the caller left while it was asked whether the session may go on: %w", ctx.Err())
+		return false, false, leftEarly(ctx, "while it was asked whether the session may go on")
 	case !answer.Allowed():
 		return false, true, nil
 	}

@@ -221,3 +221,43 @@ func TestOnceIsOnce(t *testing.T) {
 	w.wantAsked("after a restart", runCall())
 	w.run.Ran(t, 1)
 }
+
+// The decision of a call that a grant let through says what that grant covers,
+// and calls at once never share the last use: one is denied with APPROVAL_EXPIRED,
+// or came too late for the grant and is asked about.
+func TestLastUseOfAGrant(t *testing.T) {
+	w := newWorld(t)
+	b := forAnHour
+	b.Uses = 1
+	g := w.grant(runCall(), b)
+	var started []*running
+	for range 4 {
+		started = append(started, w.begin(runCall()))
+	}
+	through := 0
+	for _, r := range started {
+		select {
+		case <-r.asks:
+			r.leave()
+			_, _ = r.wait()
+			continue
+		case <-r.done:
+		}
+		o, err := r.wait()
+		switch {
+		case err != nil && reason.Of(err) == reason.ApprovalExpired:
+		case err != nil:
+			t.Errorf("a call ended with %v", err)
+		case o.Decision.Allowed:
+			through++
+			if o.Decision.GrantID != g.ID || o.Decision.GrantCovers != g.Covered || g.Covered == "" {
+				t.Errorf("the decision is %+v of grant %+v", o.Decision, g)
+			}
+		case o.Decision.Reason != reason.ApprovalExpired:
+			t.Errorf("a call was denied for %s", o.Decision.Reason)
+		}
+	}
+	if through != 1 {
+		t.Errorf("%d calls went through with one use", through)
+	}
+}

@@ -4,7 +4,10 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
+	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -67,6 +70,13 @@ type call struct {
 	atOnce bool
 	// decisionID is of the decision that let the call run.
 	decisionID string
+	// running is true while its tool runs.
+	running atomic.Bool
+	// asked is the approval that it waits for, nil when it waits for none.
+	asked atomic.Pointer[string]
+	// left is closed when the call has ended, nil while nobody waits for that.
+	// Pipeline.mu guards it.
+	left chan struct{}
 }
 
 // handle is the pipeline: each line of prepare and conclude is one stage of the
@@ -75,6 +85,8 @@ type call struct {
 func (p *Pipeline) handle(ctx context.Context, s *Submission, claim *Claim, observe func(Event)) (*Outcome, error) {
 	ctx = access.Precede(ctx, s.Precedence)
 	c := newCall(p, s, claim, observe)
+	ctx, leave := p.track(ctx, c)
+	defer leave()
 	end, err := p.bring(s)
 	switch {
 	case err != nil && len(s.Lead) > 0: // which has to be on record
@@ -91,6 +103,16 @@ func (p *Pipeline) handle(ctx context.Context, s *Submission, claim *Claim, obse
 		return &Outcome{}, c.refuse(ctx, err)
 	}
 	return c.conclude(ctx)
+}
+
+// leftEarly is why a call whose context ended goes no further: somebody ended it, or
+// its client left.
+func leftEarly(ctx context.Context, when string) error {
+	known := &reason.Error{}
+	if errors.As(context.Cause(ctx), &known) {
+		return known
+	}
+	return reason.Errorf(reason.Cancelled, "the caller left %s: %w", when, ctx.Err())
 }
 
 // prepare are the stages up to the answer; an error refuses the call.
@@ -117,14 +139,31 @@ func (c *call) conclude(ctx context.Context) (*Outcome, error) {
 		// What was let begin shall get its end on record.
 		ctx = access.Precede(ctx, access.PrecedenceEnding)
 	}
+	c.running.Store(true)
 	report := c.dispatch(ctx, permit)
+	c.running.Store(false)
 	outcome, err := c.attest(context.WithoutCancel(ctx), record, report)
+	c.logFailure(ctx, report)
 	return &outcome, err
+}
+
+// logFailure tells the log of a call that did not succeed. What its tool said of it
+// is in the journal alone.
+func (c *call) logFailure(ctx context.Context, r tool.Report) {
+	if c.Log == nil || r.Outcome == tool.Succeeded {
+		return
+	}
+	c.Log.InfoContext(ctx, "a call did not succeed", slog.String("proposal", c.proposal.ID), slog.String("tool", c.proposal.Tool.Name),
+		slog.String("principal", c.sub.Caller.Principal.String()), slog.String("outcome", string(r.Outcome)), slog.String("reason", r.Reason))
 }
 
 // newCall gives a submission its identity.
 func newCall(p *Pipeline, s *Submission, claim *Claim, observe func(Event)) *call {
-	c := &call{authorization: authorization{Pipeline: p, sub: s, observe: observe}, claim: claim, proposedAt: time.Now().UTC()}
+	c := &call{claim: claim, proposedAt: time.Now().UTC()}
+	c.authorization = authorization{Pipeline: p, sub: s, observe: func(e Event) {
+		c.noteAsk(&e)
+		observe(e)
+	}}
 	c.proposal = tool.Proposal{
 		ID:      ulid.Make().String(),
 		Caller:  s.Caller,
@@ -146,8 +185,8 @@ func newCall(p *Pipeline, s *Submission, claim *Claim, observe func(Event)) *cal
 
 // propose checks the input.
 func (c *call) propose(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return reason.Errorf(reason.Cancelled, "the caller left before the call began: %w", err)
+	if ctx.Err() != nil {
+		return leftEarly(ctx, "before the call began")
 	}
 	descriptor, input, err := c.Dispatcher.Check(c.sub.Tool, c.sub.Input)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"palyra/internal/canonical"
 	"palyra/internal/journal"
 	"palyra/internal/reason"
+	"palyra/internal/tool"
 )
 
 // keyedCalls holds the calls with an idempotency key that are under way.
@@ -28,7 +29,6 @@ type claimKey struct {
 // liveCall is one call that several clients may follow.
 type liveCall struct {
 	digest string
-	cancel context.CancelCauseFunc
 
 	mu     sync.Mutex
 	events []Event
@@ -79,22 +79,17 @@ func (p *Pipeline) callOnce(ctx context.Context, s *Submission, observe func(Eve
 
 // start runs the call on a goroutine of its own, which goes on without its clients,
 // also while it waits for an approval: a lost connection loses neither the answer
-// nor the result. To stop such a call, cancel its approval.
+// nor the result. To stop such a call, cancel it.
 //
 // replaces is the earlier proposal with the same key, if there was one that never
 // started.
 func (p *Pipeline) start(key claimKey, live *liveCall, s *Submission, replaces string) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	live.mu.Lock()
-	live.cancel = cancel
-	live.mu.Unlock()
 	claim := &Claim{Principal: key.principal, Key: key.key, Digest: live.digest, At: time.Now().UTC(), Replaces: replaces}
 	// The caller of start is counted in, so the count cannot be zero here.
 	p.calls.Add(1)
 	go func() {
 		defer p.calls.Done()
-		defer cancel(nil)
-		outcome, err := p.handle(ctx, s, claim, live.add)
+		outcome, err := p.handle(context.Background(), s, claim, live.add)
 		p.keyed.leave(key, live)
 		live.end(*outcome, err)
 	}()
@@ -170,20 +165,6 @@ func (k *keyedCalls) leave(key claimKey, live *liveCall) {
 	}
 }
 
-// cancelAll stops the calls that nobody waits for any more; an approval that
-// one of them waits for stays pending.
-func (k *keyedCalls) cancelAll() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, live := range k.live {
-		live.mu.Lock()
-		if live.cancel != nil {
-			live.cancel(reason.Errorf(reason.ShuttingDown, "the gateway is stopping"))
-		}
-		live.mu.Unlock()
-	}
-}
-
 // mostOutput bounds the output that a live call remembers, in bytes. Output is
 // provisional: what is passed over is in the result.
 const mostOutput = 1 << 20
@@ -236,16 +217,26 @@ func (l *liveCall) follow(ctx context.Context, observe func(Event)) (Outcome, er
 	}
 }
 
-// passing are refusals that say nothing about the call itself.
+// passing are refusals that say nothing about the call itself. A call with a key
+// does not end with its client, so that CANCELLED is somebody's order to end it: a
+// retry does not undo that.
 var passing = []reason.Code{
-	reason.ShuttingDown, reason.Cancelled, reason.GatewayFrozen, reason.ApprovalLimit, reason.JournalUnavailable, reason.FactsChanged,
+	reason.ShuttingDown, reason.GatewayFrozen, reason.ApprovalLimit, reason.JournalUnavailable, reason.FactsChanged,
 }
 
-// unstarted reports whether the call was refused before it was decided, for a
-// passing reason such as a freeze: it did not run, so a retry may. A call that was
-// decided is never run again, whatever became of it.
+// unstarted reports whether the call did not start for a passing reason, such as a
+// freeze or a stop of the gateway, so that a retry may run: it was refused before
+// it was decided, or it was decided and its attestation says that its tool was never
+// started. A call that was decided and has no attestation is never run again.
 func unstarted(s callrecord.Story) bool {
-	return s.Decided == nil && (s.Refused == nil || slices.Contains(passing, s.Refused.Reason))
+	switch {
+	case s.Decided == nil:
+		return s.Refused == nil || slices.Contains(passing, s.Refused.Reason)
+	case s.Attested == nil:
+		return false
+	}
+	report := s.Attested.Report
+	return report.Outcome == tool.Refused && slices.Contains(passing, reason.Code(report.Reason))
 }
 
 // replay tells the story of an earlier call again.

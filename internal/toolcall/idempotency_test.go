@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"palyra/internal/access"
 	"palyra/internal/approval"
@@ -287,6 +286,13 @@ func TestUnreadableKeysStartNothing(t *testing.T) {
 	}
 }
 
+// closed is a time that is over.
+func closed() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
+
 // On the order to stop, a call that no client holds gets its time, is then
 // stopped, and reaches its attestation.
 func TestStopWaitsForCallsWithoutAClient(t *testing.T) {
@@ -299,7 +305,7 @@ func TestStopWaitsForCallsWithoutAClient(t *testing.T) {
 	r.wait()
 	ctx, stop := context.WithCancel(context.Background())
 	stop()
-	must.Do(t, w.Pipeline.Run(ctx, time.Millisecond))
+	must.Do(t, w.Pipeline.Run(ctx, closed()))
 	w.wantJournal(0, event.Proposed, event.Evaluated, event.Decided, event.Attested)
 	w.open(0)
 	p := last[struct {
@@ -307,6 +313,78 @@ func TestStopWaitsForCallsWithoutAClient(t *testing.T) {
 	}](w, event.Attested)
 	if p.Report.Outcome != tool.Stopped {
 		t.Errorf("the call ended %s", p.Report.Outcome)
+	}
+}
+
+// A call without a key ends at the stop, too, when its time is over: its client
+// gets the attested outcome with the reason. Until then it is among those that run.
+func TestStopEndsCalls(t *testing.T) {
+	w := newWorld(t)
+	began := make(chan struct{}, 1)
+	w.read.Work = func(ctx context.Context, _ tool.Call) tool.Report {
+		began <- struct{}{}
+		<-ctx.Done()
+		report := gatewaytest.Succeeded(`{}`)
+		report.Outcome, report.Reason = tool.Stopped, string(reason.Of(context.Cause(ctx)))
+		return report
+	}
+	r := w.begin(readCall())
+	<-began
+	if list := w.Pipeline.Running(); len(list) != 1 || list[0].Tool != "fs.read" || list[0].Principal != agent.Principal {
+		t.Errorf("running: %v", list)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	stop()
+	must.Do(t, w.Pipeline.Run(ctx, closed()))
+	o, err := r.wait()
+	if err != nil || o.Report.Outcome != tool.Stopped || o.Report.Reason != string(reason.ShuttingDown) || o.Attestation.Envelope.ID == "" {
+		t.Errorf("the call ended with %+v, %v", o, err)
+	}
+	if list := w.Pipeline.Running(); len(list) != 0 {
+		t.Errorf("still running: %v", list)
+	}
+}
+
+// A call with a key that was decided when the stop came, and whose tool never
+// started, runs when it is tried again. The control is one whose tool had started:
+// what became of it is told again.
+func TestRetryAfterAStop(t *testing.T) {
+	for name, c := range map[string]struct {
+		started bool
+		runs    int32
+		again   tool.Outcome
+	}{
+		"never started": {false, 1, tool.Succeeded},
+		"started":       {true, 1, tool.Stopped},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			began := make(chan struct{}, 1)
+			w.read.Work = blocked(began)
+			if !c.started {
+				// dispatch plans a call anew once it is decided.
+				w.read.OnPlan = func(int) {
+					if slices.Contains(w.codes(0), event.Decided) {
+						w.Pipeline.CutOff()
+					}
+				}
+			}
+			r := w.begin(keyed(readCall()))
+			if c.started {
+				<-began
+				w.Pipeline.CutOff()
+			}
+			o, err := r.wait()
+			if err != nil || o.Report.Outcome == tool.Succeeded {
+				t.Fatalf("the first: %+v, %v", o, err)
+			}
+			w.restart()
+			w.read.OnPlan, w.read.Work = nil, gatewaytest.Reports(`{}`)
+			if _, o, err = w.call(keyed(readCall())); err != nil || o.Report.Outcome != c.again {
+				t.Errorf("the retry: %+v, %v", o.Report, err)
+			}
+			w.read.Ran(t, c.runs)
+		})
 	}
 }
 
@@ -318,7 +396,7 @@ func TestStopLeavesTheApprovalPending(t *testing.T) {
 	rec := r.asked()
 	ctx, stop := context.WithCancel(context.Background())
 	stop()
-	must.Do(t, w.Pipeline.Run(ctx, time.Millisecond))
+	must.Do(t, w.Pipeline.Run(ctx, closed()))
 	_, err := r.wait()
 	reasontest.Want(t, "the call", err, reason.ShuttingDown)
 	if rec, err := w.Desk.Get(t.Context(), rec.ID); err != nil || rec.State != approval.Pending {
@@ -378,5 +456,5 @@ func (w *world) drain() {
 	w.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	stop()
-	must.Do(w.t, w.Pipeline.Run(ctx, time.Minute))
+	must.Do(w.t, w.Pipeline.Run(ctx, nil))
 }

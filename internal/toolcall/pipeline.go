@@ -13,6 +13,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -83,6 +85,9 @@ type Ledger interface {
 	// Sessions returns a page of sessions, newest first, and the token of the
 	// next page. Of Past.Did, only the number of calls and LastAt are set.
 	Sessions(ctx context.Context, f session.Filter) ([]session.Past, string, error)
+	// Calls returns a page of the ids of calls, newest first, and the token of the
+	// next page. It goes by whose they are alone.
+	Calls(ctx context.Context, f CallFilter) (ids []string, next string, err error)
 	// RunCalls counts the calls that a run of the gateway made.
 	RunCalls(ctx context.Context, p access.Principal, run string) (int, error)
 	// EndSession stores the end of a session together with an event.
@@ -135,6 +140,10 @@ type Pipeline struct {
 	mu      sync.Mutex
 	closing bool
 	calls   sync.WaitGroup
+	// live are the calls under way, with what ends each. late is true once the
+	// time is up that they have after the order to stop.
+	live map[*call]context.CancelCauseFunc
+	late bool
 }
 
 // New checks that every stage is there.
@@ -145,7 +154,7 @@ func New(cfg Config) (*Pipeline, error) {
 	if cfg.MaxCallsPerRun <= 0 || cfg.MaxCallsPerSession <= 0 || cfg.SessionIdle <= 0 {
 		return nil, errors.New("max_calls_per_run, max_calls_per_session and sessions.idle must be positive")
 	}
-	return &Pipeline{Config: cfg, sessions: session.NewBook(pastSessions{cfg.Ledger}, cfg.SessionIdle), keyed: newKeyedCalls()}, nil
+	return &Pipeline{Config: cfg, sessions: session.NewBook(pastSessions{cfg.Ledger}, cfg.SessionIdle), keyed: newKeyedCalls(), live: make(map[*call]context.CancelCauseFunc)}, nil
 }
 
 // Submission is one request to call a tool, from an authenticated caller.
@@ -199,27 +208,89 @@ func (p *Pipeline) Call(ctx context.Context, s Submission, observe func(Event)) 
 // UnderWay counts the calls that have not ended, whatever they wait for.
 func (p *Pipeline) UnderWay() int { return p.sessions.UnderWay() }
 
+// Running is a call whose tool runs.
+type Running struct {
+	ProposalID string
+	Tool       string
+	Principal  access.Principal
+}
+
+// Running lists the calls whose tool runs, the oldest first.
+func (p *Pipeline) Running() []Running {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var list []Running
+	for c := range p.live {
+		if c.running.Load() {
+			list = append(list, Running{c.proposal.ID, c.sub.Tool, c.sub.Caller.Principal})
+		}
+	}
+	slices.SortFunc(list, func(a, b Running) int { return strings.Compare(a.ProposalID, b.ProposalID) })
+	return list
+}
+
 // enter counts a call in, unless the pipeline is closing.
 func (p *Pipeline) enter() (func(), error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closing {
-		return nil, reason.Errorf(reason.ShuttingDown, "the gateway is stopping")
+		return nil, errStopping()
 	}
 	p.calls.Add(1)
 	return p.calls.Done, nil
 }
 
-// Run lets calls in until ctx ends, then waits for those under way. Calls with an
-// idempotency key, which do not end with their clients, are cancelled when they
-// have not ended after drain.
-func (p *Pipeline) Run(ctx context.Context, drain time.Duration) error {
+func errStopping() error { return reason.Errorf(reason.ShuttingDown, "the gateway is stopping") }
+
+// track keeps a call among the live ones until leave is called.
+func (p *Pipeline) track(ctx context.Context, c *call) (tracked context.Context, leave func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.live[c] = cancel
+	if p.late {
+		cancel(errStopping())
+	}
+	return ctx, func() {
+		cancel(nil)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.live, c)
+		if c.left != nil {
+			close(c.left)
+		}
+	}
+}
+
+// Run lets calls in until ctx ends, then waits for those under way. Those that have
+// not ended when late is closed are cancelled, with reason SHUTTING_DOWN; an
+// approval that one of them waits for stays pending.
+func (p *Pipeline) Run(ctx context.Context, late <-chan struct{}) error {
 	<-ctx.Done()
 	p.mu.Lock()
 	p.closing = true
 	p.mu.Unlock()
-	late := time.AfterFunc(drain, p.keyed.cancelAll)
-	defer late.Stop()
+	ended := make(chan struct{})
+	var cutting sync.WaitGroup
+	cutting.Go(func() {
+		select {
+		case <-late:
+			p.cutOff()
+		case <-ended:
+		}
+	})
 	p.calls.Wait()
+	close(ended)
+	cutting.Wait()
 	return nil
+}
+
+// cutOff cancels the calls that have not ended.
+func (p *Pipeline) cutOff() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.late = true
+	for _, cancel := range p.live {
+		cancel(errStopping())
+	}
 }

@@ -4,10 +4,12 @@ package version
 import (
 	"runtime"
 	"runtime/debug"
+	"strings"
 )
 
-// stamp is set by the linker: -X palyra/internal/version.stamp=v1.2.3.
-var stamp string
+// Set by the linker: -X palyra/internal/version.stamp=v1.2.3. The commit and its
+// date are for builds in which Go records none, as in a git worktree.
+var stamp, commit, date string
 
 // Info describes a build.
 type Info struct {
@@ -15,6 +17,8 @@ type Info struct {
 	Version string `json:"version"`
 	// Revision is the full commit, "" when the build did not record one.
 	Revision string `json:"revision,omitempty"`
+	// Date is when that commit was made, in RFC 3339 and UTC, "" as Revision.
+	Date string `json:"date,omitempty"`
 	// Modified is true when the tree had changes that were not committed.
 	Modified bool `json:"modified,omitempty"`
 	// Go is the toolchain, such as "go1.26.0".
@@ -27,19 +31,32 @@ type Info struct {
 // Get returns the running program's build.
 func Get() Info {
 	build, _ := debug.ReadBuildInfo()
-	return describe(stamp, build)
+	return describe(Info{Version: stamp, Revision: commit, Date: date}, build)
+}
+
+// Fields are what people are shown of a build, in order; a value may be "".
+func (i Info) Fields() [][2]string {
+	revision := i.Revision
+	if i.Modified {
+		revision += " (modified)"
+	}
+	return [][2]string{{"version", i.Version}, {"commit", revision}, {"date", i.Date}, {"go", i.Go + " " + i.OS + "/" + i.Arch}}
 }
 
 // String returns the version alone.
 func String() string { return Get().Version }
 
-func describe(stamped string, build *debug.BuildInfo) Info {
-	info := Info{Version: stamped, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+// describe completes what the linker was told by what Go recorded.
+func describe(info Info, build *debug.BuildInfo) Info {
+	info.Go, info.OS, info.Arch = runtime.Version(), runtime.GOOS, runtime.GOARCH
+	info.Modified = strings.HasSuffix(info.Version, "-dirty")
 	if build != nil {
 		for _, s := range build.Settings {
 			switch s.Key {
 			case "vcs.revision":
 				info.Revision = s.Value
+			case "vcs.time":
+				info.Date = s.Value
 			case "vcs.modified":
 				info.Modified = s.Value == "true"
 			}

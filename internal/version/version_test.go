@@ -6,7 +6,7 @@ import (
 )
 
 func TestDescribe(t *testing.T) {
-	vcs := []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.modified", Value: "true"}}
+	vcs := []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.time", Value: "2026-11-23T02:40:00Z"}, {Key: "vcs.modified", Value: "true"}}
 	for _, test := range []struct {
 		name    string
 		stamped string
@@ -19,14 +19,21 @@ func TestDescribe(t *testing.T) {
 		{"no build info", "", nil, "dev"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := describe(test.stamped, test.build).Version; got != test.want {
+			if got := describe(Info{Version: test.stamped}, test.build).Version; got != test.want {
 				t.Errorf("version = %q, want %q", got, test.want)
 			}
 		})
 	}
-	info := describe("", &debug.BuildInfo{Settings: vcs})
-	if info.Revision != "abc" || !info.Modified {
-		t.Errorf("revision and modified are not taken from the build: %+v", info)
+	stamped := Info{Version: "v1-dirty", Revision: "stamped", Date: "then"}
+	if info := describe(stamped, nil); info.Revision != "stamped" || info.Date != "then" || !info.Modified {
+		t.Errorf("what the linker was told is lost: %+v", info)
+	}
+	info := describe(stamped, &debug.BuildInfo{Settings: vcs})
+	if info.Revision != "abc" || info.Date != "2026-11-23T02:40:00Z" || !info.Modified {
+		t.Errorf("revision, date and modified are not taken from the build: %+v", info)
+	}
+	if fields := info.Fields(); fields[1][1] != "abc (modified)" || fields[2] != [2]string{"date", "2026-11-23T02:40:00Z"} {
+		t.Errorf("people are shown %q", fields)
 	}
 	if String() == "" || Get().Go == "" {
 		t.Error("the running build has no version or toolchain")

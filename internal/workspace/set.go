@@ -160,6 +160,10 @@ func (s *Set) find(name string) (Declaration, error) {
 			WithRemedy("Declare one under [[workspaces]] in palyra.toml.")
 	case name == "" && len(s.names) == 1:
 		name = s.names[0]
+	case name == "" && s.byName[DefaultName].Name == "":
+		return Declaration{}, reason.Errorf(reason.UnknownWorkspace, "the call names no workspace, and there are several: %s", strings.Join(s.names, ", ")).
+			WithRemedy("Name one, such as workspace=%s; palyra call also takes the one that holds the current directory.", s.names[0]).
+			WithField("declared", strings.Join(s.names, ", "))
 	case name == "":
 		name = DefaultName
 	}

@@ -124,7 +124,9 @@ func TestOpenByName(t *testing.T) {
 	if got, err := open(decls, "two"); got != "two" {
 		t.Errorf("by name: %q, %v", got, err)
 	}
-	if _, err := open(decls[:2], ""); reason.Of(err) != reason.UnknownWorkspace {
+	var several *reason.Error
+	if _, err := open(decls[:2], ""); !asReason(err, &several) || several.Code != reason.UnknownWorkspace ||
+		!strings.Contains(several.Message, "several: one, two") || !strings.Contains(several.NextStep(), "workspace=one") {
 		t.Errorf("several and no default: %v", err)
 	}
 	if _, err := open(nil, ""); reason.Of(err) != reason.UnknownWorkspace {

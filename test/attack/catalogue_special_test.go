@@ -46,5 +46,5 @@ func specialRows() []row {
 // steering are variables that make some program run other code. TestMain puts
 // them into its own environment, which is the daemon's.
 func steering() []string {
-	return []string{"LD_PRELOAD", "PYTHONSTARTUP", "NODE_OPTIONS", "GIT_SSH_COMMAND", "BASH_ENV", "PALYRA_CANARY"}
+	return []string{"LD_PRELOAD", "PYTHONSTARTUP", "NODE_OPTIONS", "GIT_SSH_COMMAND", "BASH_ENV", "TEST_PALYRA_CANARY"}
 }

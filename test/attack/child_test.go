@@ -36,7 +36,7 @@ type answer struct {
 	Error  string
 }
 
-const childOrder = "PALYRA_ATTACK_ORDER"
+const childOrder = "TEST_PALYRA_ATTACK_ORDER"
 
 // obey is the main function of such a process.
 func obey(text string) error {

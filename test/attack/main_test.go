@@ -54,13 +54,13 @@ func (s setting) applies(r row) bool {
 // The ordinary user's process is told by its environment where it is to work
 // and where to leave its outcomes.
 const (
-	userBase    = "PALYRA_ATTACK_BASE"
-	userHome    = "PALYRA_ATTACK_HOME"
-	userResults = "PALYRA_ATTACK_RESULTS"
+	userBase    = "TEST_PALYRA_ATTACK_BASE"
+	userHome    = "TEST_PALYRA_ATTACK_HOME"
+	userResults = "TEST_PALYRA_ATTACK_RESULTS"
 )
 
 // matrixFile names a file that gets the matrix as well.
-const matrixFile = "PALYRA_ATTACK_MATRIX"
+const matrixFile = "TEST_PALYRA_ATTACK_MATRIX"
 
 func TestMain(m *testing.M) {
 	if text := os.Getenv(childOrder); text != "" {

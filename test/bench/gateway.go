@@ -208,7 +208,7 @@ func (g *gateway) add(name string, flags ...string) (*client, error) {
 		return nil, err
 	}
 	dir := filepath.Join(g.dir, name)
-	cmd := exec.Command(g.program, append([]string{"--config", g.config(), "operator", "add", name, "--out", dir}, flags...)...)
+	cmd := exec.Command(g.program, append([]string{"--config", g.config(), "operator", "add", name, "--yes", "--out", dir}, flags...)...)
 	cmd.Env = g.environment()
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("adding %s: %w: %s", name, err, bytes.TrimSpace(text))

@@ -10,32 +10,40 @@ import (
 	"testing"
 )
 
-// TestDemo runs what `make demo` runs, with both answers to its question.
+// TestDemo runs what `make demo` runs, with a yes to its question and without an
+// answer, which is a no.
 func TestDemo(t *testing.T) {
 	for answer, want := range map[string]string{
 		"allow": "Hello, Ada!",
-		"deny":  "[APPROVAL_DENIED]",
+		"":      "[APPROVAL_DENIED]",
 	} {
-		t.Run(answer, func(t *testing.T) {
+		t.Run("answer "+answer, func(t *testing.T) {
 			t.Parallel()
-			dir := t.TempDir()
-			cmd := exec.CommandContext(t.Context(), repository+"/scripts/demo.sh")
-			cmd.Env = append(os.Environ(), "DEMO_APPROVE="+answer, "DEMO_BIN="+programs, "TMPDIR="+dir)
-			out, err := cmd.CombinedOutput()
-			if err != nil {
-				t.Fatalf("the demo ended with %v:\n%s", err, out)
-			}
+			out := demo(t, answer)
 			sideBySide(t, out)
 			for _, line := range []string{want, "state         completed", "POLICY_DENIED", "TIMED_OUT", "verified", "VERIFICATION_FAILED", "Done:"} {
 				if !bytes.Contains(out, []byte(line)) {
 					t.Errorf("the demo does not print %s:\n%s", line, out)
 				}
 			}
-			if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-				t.Errorf("the demo left %v behind, %v", left, err)
-			}
 		})
 	}
+}
+
+// demo runs the demo and returns what it prints.
+func demo(t *testing.T, answer string) []byte {
+	t.Helper()
+	dir := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), repository+"/scripts/demo.sh")
+	cmd.Env = append(os.Environ(), "DEMO_APPROVE="+answer, "DEMO_BIN="+programs, "TMPDIR="+dir)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("the demo ended with %v:\n%s", err, out)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("the demo left %v behind, %v", left, err)
+	}
+	return out
 }
 
 // sideBySide checks that the model's two calls overlap: each began before the

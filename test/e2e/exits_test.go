@@ -45,6 +45,10 @@ func TestExitCodes(t *testing.T) {
 		{"a forbidden tool", 3, []string{"POLICY_DENIED", "no-web", "Read a file instead."}, func() process.Result {
 			return c.run("call", "http.fetch", "url=https://example.com/")
 		}},
+		{"a forbidden tool, looked at", 0, []string{"POLICY_DENIED", "no-web", "Read a file instead."}, func() process.Result {
+			r := c.run("tools", "show", "http.fetch")
+			return process.Result{Code: r.Code, Err: r.Out}
+		}},
 		{"a denied approval", 4, []string{"APPROVAL_DENIED", "not today"}, func() process.Result {
 			call := c.begin(write...)
 			c.deny(call.asked()).Want(g.T, 0)

@@ -119,7 +119,7 @@ func (g *gateway) add(name string, flags ...string) *client {
 		// palyrad refuses to guess. Clients here are told the address anyway.
 		flags = append(flags, "--listen-api", "127.0.0.1:7443")
 	}
-	r := g.palyrad(append([]string{"operator", "add", name, "--out", dir}, flags...)...)
+	r := g.palyrad(append([]string{"operator", "add", name, "--yes", "--out", dir}, flags...)...)
 	r.Want(g.T, 0)
 	return &client{g: g, credentials: dir}
 }

@@ -30,7 +30,7 @@ func buildAndRun(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	defer func() { _ = os.RemoveAll(programs) }()
-	helper := filepath.Join(repository, "internal/sandbox/jail/initbin/palyra-init")
+	helper := filepath.Join(repository, "internal/sandbox/jail/initbin/palyra-init.gz")
 	if _, err := os.Stat(helper); err != nil {
 		return 1, fmt.Errorf("%s is missing; `make test` builds it", helper)
 	}

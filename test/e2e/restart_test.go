@@ -123,7 +123,7 @@ func TestInterruptLeavesTheQuestion(t *testing.T) {
 	call := c.begin("call", "fs.write", "path=b.txt", "content=new")
 	a := call.asked()
 	call.interrupt()
-	call.wait().Want(t, 1, "interrupted")
+	call.wait().Want(t, 130, "interrupted")
 	if state := c.approval(a.ID).State; state != "pending" {
 		t.Errorf("the approval is %s", state)
 	}

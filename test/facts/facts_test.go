@@ -26,8 +26,8 @@ import (
 // The length and the seed of a run are taken from the environment, as
 // `make fuzz-facts TIME=1h SEED=7` sets it.
 const (
-	timeVariable = "PALYRA_FACTS_TIME"
-	seedVariable = "PALYRA_FACTS_SEED"
+	timeVariable = "TEST_PALYRA_FACTS_TIME"
+	seedVariable = "TEST_PALYRA_FACTS_SEED"
 )
 
 const (

@@ -1,3 +1,4 @@
-// Package host tests the last check of the suite: that it leaves the machine on
-// which it runs as it was.
+// Package host tests the scripts around the suite: the one that compares the
+// machine with what it was before, the one that runs the tiers, and the one that
+// installs.
 package host

@@ -25,12 +25,17 @@ const (
 
 // Member is a principal that the gateway knows.
 type Member struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Principal     string                 `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
-	Owner         string                 `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
-	Roles         []string               `protobuf:"bytes,3,rep,name=roles,proto3" json:"roles,omitempty"`
-	Disabled      bool                   `protobuf:"varint,4,opt,name=disabled,proto3" json:"disabled,omitempty"`
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Principal string                 `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
+	Owner     string                 `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
+	Roles     []string               `protobuf:"bytes,3,rep,name=roles,proto3" json:"roles,omitempty"`
+	Disabled  bool                   `protobuf:"varint,4,opt,name=disabled,proto3" json:"disabled,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// True when all devices of the member were revoked.
+	NoDevice bool `protobuf:"varint,6,opt,name=no_device,json=noDevice,proto3" json:"no_device,omitempty"`
+	// True for a user who answers approvals: by role, not disabled, with a device.
+	// Who is the only one answers for their own calls, too.
+	Decides       bool `protobuf:"varint,7,opt,name=decides,proto3" json:"decides,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -98,6 +103,20 @@ func (x *Member) GetCreatedAt() *timestamppb.Timestamp {
 		return x.CreatedAt
 	}
 	return nil
+}
+
+func (x *Member) GetNoDevice() bool {
+	if x != nil {
+		return x.NoDevice
+	}
+	return false
+}
+
+func (x *Member) GetDecides() bool {
+	if x != nil {
+		return x.Decides
+	}
+	return false
 }
 
 // Device is a key and certificate of a member.
@@ -197,8 +216,10 @@ type AddMemberRequest struct {
 	Owner string `protobuf:"bytes,4,opt,name=owner,proto3" json:"owner,omitempty"`
 	// PKCS #10 request, DER.
 	CertificateRequest []byte `protobuf:"bytes,5,opt,name=certificate_request,json=certificateRequest,proto3" json:"certificate_request,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// Add the member although somebody loses the power to answer approvals.
+	AcceptLoss    bool `protobuf:"varint,6,opt,name=accept_loss,json=acceptLoss,proto3" json:"accept_loss,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AddMemberRequest) Reset() {
@@ -264,6 +285,13 @@ func (x *AddMemberRequest) GetCertificateRequest() []byte {
 		return x.CertificateRequest
 	}
 	return nil
+}
+
+func (x *AddMemberRequest) GetAcceptLoss() bool {
+	if x != nil {
+		return x.AcceptLoss
+	}
+	return false
 }
 
 // AddMemberResponse holds the certificate.
@@ -609,9 +637,11 @@ func (x *RenewCertificateResponse) GetCaCertificate() string {
 
 // RevokeDeviceRequest names a device.
 type RevokeDeviceRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	DeviceId      string                 `protobuf:"bytes,1,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"`
-	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	DeviceId string                 `protobuf:"bytes,1,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"`
+	Reason   string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Revoke it although somebody loses the power to answer approvals.
+	AcceptLoss    bool `protobuf:"varint,3,opt,name=accept_loss,json=acceptLoss,proto3" json:"accept_loss,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -660,6 +690,13 @@ func (x *RevokeDeviceRequest) GetReason() string {
 	return ""
 }
 
+func (x *RevokeDeviceRequest) GetAcceptLoss() bool {
+	if x != nil {
+		return x.AcceptLoss
+	}
+	return false
+}
+
 // RevokeDeviceResponse is the device after.
 type RevokeDeviceResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -705,18 +742,174 @@ func (x *RevokeDeviceResponse) GetDevice() *Device {
 	return nil
 }
 
+// AddDeviceRequest names the member.
+type AddDeviceRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A user or an agent, such as "user:bob". A name alone is the user of that
+	// name, or the agent where there is no such user.
+	Member string `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
+	// PKCS #10 request, DER.
+	CertificateRequest []byte `protobuf:"bytes,2,opt,name=certificate_request,json=certificateRequest,proto3" json:"certificate_request,omitempty"`
+	// Revoke the devices that the member has.
+	RevokeOld bool `protobuf:"varint,3,opt,name=revoke_old,json=revokeOld,proto3" json:"revoke_old,omitempty"`
+	// Add it although somebody loses the power to answer approvals.
+	AcceptLoss    bool `protobuf:"varint,4,opt,name=accept_loss,json=acceptLoss,proto3" json:"accept_loss,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddDeviceRequest) Reset() {
+	*x = AddDeviceRequest{}
+	mi := &file_palyra_v1_access_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddDeviceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddDeviceRequest) ProtoMessage() {}
+
+func (x *AddDeviceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_access_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddDeviceRequest.ProtoReflect.Descriptor instead.
+func (*AddDeviceRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_access_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *AddDeviceRequest) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+func (x *AddDeviceRequest) GetCertificateRequest() []byte {
+	if x != nil {
+		return x.CertificateRequest
+	}
+	return nil
+}
+
+func (x *AddDeviceRequest) GetRevokeOld() bool {
+	if x != nil {
+		return x.RevokeOld
+	}
+	return false
+}
+
+func (x *AddDeviceRequest) GetAcceptLoss() bool {
+	if x != nil {
+		return x.AcceptLoss
+	}
+	return false
+}
+
+// AddDeviceResponse holds the certificate.
+type AddDeviceResponse struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Device *Device                `protobuf:"bytes,1,opt,name=device,proto3" json:"device,omitempty"`
+	// PEM, leaf first.
+	CertificateChain string `protobuf:"bytes,2,opt,name=certificate_chain,json=certificateChain,proto3" json:"certificate_chain,omitempty"`
+	// PEM of the CA root.
+	CaCertificate string `protobuf:"bytes,3,opt,name=ca_certificate,json=caCertificate,proto3" json:"ca_certificate,omitempty"`
+	ServerName    string `protobuf:"bytes,4,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
+	// The devices that were revoked, by id.
+	Revoked       []string `protobuf:"bytes,5,rep,name=revoked,proto3" json:"revoked,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddDeviceResponse) Reset() {
+	*x = AddDeviceResponse{}
+	mi := &file_palyra_v1_access_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddDeviceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddDeviceResponse) ProtoMessage() {}
+
+func (x *AddDeviceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_access_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddDeviceResponse.ProtoReflect.Descriptor instead.
+func (*AddDeviceResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_access_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *AddDeviceResponse) GetDevice() *Device {
+	if x != nil {
+		return x.Device
+	}
+	return nil
+}
+
+func (x *AddDeviceResponse) GetCertificateChain() string {
+	if x != nil {
+		return x.CertificateChain
+	}
+	return ""
+}
+
+func (x *AddDeviceResponse) GetCaCertificate() string {
+	if x != nil {
+		return x.CaCertificate
+	}
+	return ""
+}
+
+func (x *AddDeviceResponse) GetServerName() string {
+	if x != nil {
+		return x.ServerName
+	}
+	return ""
+}
+
+func (x *AddDeviceResponse) GetRevoked() []string {
+	if x != nil {
+		return x.Revoked
+	}
+	return nil
+}
+
 var File_palyra_v1_access_proto protoreflect.FileDescriptor
 
 const file_palyra_v1_access_proto_rawDesc = "" +
 	"\n" +
-	"\x16palyra/v1/access.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa9\x01\n" +
+	"\x16palyra/v1/access.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe0\x01\n" +
 	"\x06Member\x12\x1c\n" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x14\n" +
 	"\x05roles\x18\x03 \x03(\tR\x05roles\x12\x1a\n" +
 	"\bdisabled\x18\x04 \x01(\bR\bdisabled\x129\n" +
 	"\n" +
-	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"\x9f\x02\n" +
+	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x1b\n" +
+	"\tno_device\x18\x06 \x01(\bR\bnoDevice\x12\x18\n" +
+	"\adecides\x18\a \x01(\bR\adecides\"\x9f\x02\n" +
 	"\x06Device\x12\x1b\n" +
 	"\tdevice_id\x18\x01 \x01(\tR\bdeviceId\x12\x1c\n" +
 	"\tprincipal\x18\x02 \x01(\tR\tprincipal\x12\x12\n" +
@@ -725,7 +918,7 @@ const file_palyra_v1_access_proto_rawDesc = "" +
 	"created_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12P\n" +
 	"\x16certificate_expires_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x14certificateExpiresAt\x129\n" +
 	"\n" +
-	"revoked_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\trevokedAt\"\xf1\x01\n" +
+	"revoked_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\trevokedAt\"\x92\x02\n" +
 	"\x10AddMemberRequest\x126\n" +
 	"\x04name\x18\x01 \x01(\tB\"\xbaH\x1fr\x1d2\x1b^[a-z0-9][a-z0-9._-]{0,62}$R\x04name\x12&\n" +
 	"\x04kind\x18\x02 \x01(\tB\x12\xbaH\x0fr\rR\x04userR\x05agentR\x04kind\x12 \n" +
@@ -733,7 +926,9 @@ const file_palyra_v1_access_proto_rawDesc = "" +
 	"\xbaH\a\x92\x01\x04\b\x01\x10\x10R\x05roles\x12\x1e\n" +
 	"\x05owner\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x05owner\x12;\n" +
 	"\x13certificate_request\x18\x05 \x01(\fB\n" +
-	"\xbaH\az\x05\x10\x01\x18\x80@R\x12certificateRequest\"\xd0\x01\n" +
+	"\xbaH\az\x05\x10\x01\x18\x80@R\x12certificateRequest\x12\x1f\n" +
+	"\vaccept_loss\x18\x06 \x01(\bR\n" +
+	"acceptLoss\"\xd0\x01\n" +
 	"\x11AddMemberResponse\x12)\n" +
 	"\x06member\x18\x01 \x01(\v2\x11.palyra.v1.MemberR\x06member\x12\x1b\n" +
 	"\tdevice_id\x18\x02 \x01(\tR\bdeviceId\x12+\n" +
@@ -752,19 +947,38 @@ const file_palyra_v1_access_proto_rawDesc = "" +
 	"\xbaH\az\x05\x10\x01\x18\x80@R\x12certificateRequest\"n\n" +
 	"\x18RenewCertificateResponse\x12+\n" +
 	"\x11certificate_chain\x18\x01 \x01(\tR\x10certificateChain\x12%\n" +
-	"\x0eca_certificate\x18\x02 \x01(\tR\rcaCertificate\"^\n" +
+	"\x0eca_certificate\x18\x02 \x01(\tR\rcaCertificate\"\x7f\n" +
 	"\x13RevokeDeviceRequest\x12%\n" +
 	"\tdevice_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x98\x01\x1aR\bdeviceId\x12 \n" +
-	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\"A\n" +
+	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x12\x1f\n" +
+	"\vaccept_loss\x18\x03 \x01(\bR\n" +
+	"acceptLoss\"A\n" +
 	"\x14RevokeDeviceResponse\x12)\n" +
-	"\x06device\x18\x01 \x01(\v2\x11.palyra.v1.DeviceR\x06device2\xaa\x01\n" +
+	"\x06device\x18\x01 \x01(\v2\x11.palyra.v1.DeviceR\x06device\"\xb3\x01\n" +
+	"\x10AddDeviceRequest\x12\"\n" +
+	"\x06member\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x06member\x12;\n" +
+	"\x13certificate_request\x18\x02 \x01(\fB\n" +
+	"\xbaH\az\x05\x10\x01\x18\x80@R\x12certificateRequest\x12\x1d\n" +
+	"\n" +
+	"revoke_old\x18\x03 \x01(\bR\trevokeOld\x12\x1f\n" +
+	"\vaccept_loss\x18\x04 \x01(\bR\n" +
+	"acceptLoss\"\xcd\x01\n" +
+	"\x11AddDeviceResponse\x12)\n" +
+	"\x06device\x18\x01 \x01(\v2\x11.palyra.v1.DeviceR\x06device\x12+\n" +
+	"\x11certificate_chain\x18\x02 \x01(\tR\x10certificateChain\x12%\n" +
+	"\x0eca_certificate\x18\x03 \x01(\tR\rcaCertificate\x12\x1f\n" +
+	"\vserver_name\x18\x04 \x01(\tR\n" +
+	"serverName\x12\x18\n" +
+	"\arevoked\x18\x05 \x03(\tR\arevoked2\xaa\x01\n" +
 	"\rAccessService\x12F\n" +
 	"\tAddMember\x12\x1b.palyra.v1.AddMemberRequest\x1a\x1c.palyra.v1.AddMemberResponse\x12Q\n" +
-	"\vListMembers\x12\x1d.palyra.v1.ListMembersRequest\x1a\x1e.palyra.v1.ListMembersResponse\"\x03\x90\x02\x012\x92\x02\n" +
+	"\vListMembers\x12\x1d.palyra.v1.ListMembersRequest\x1a\x1e.palyra.v1.ListMembersResponse\"\x03\x90\x02\x012\xda\x02\n" +
 	"\x0fIdentityService\x12Q\n" +
 	"\vListDevices\x12\x1d.palyra.v1.ListDevicesRequest\x1a\x1e.palyra.v1.ListDevicesResponse\"\x03\x90\x02\x01\x12[\n" +
 	"\x10RenewCertificate\x12\".palyra.v1.RenewCertificateRequest\x1a#.palyra.v1.RenewCertificateResponse\x12O\n" +
-	"\fRevokeDevice\x12\x1e.palyra.v1.RevokeDeviceRequest\x1a\x1f.palyra.v1.RevokeDeviceResponseB\x1fZ\x1dpalyra/gen/palyra/v1;palyrav1b\x06proto3"
+	"\fRevokeDevice\x12\x1e.palyra.v1.RevokeDeviceRequest\x1a\x1f.palyra.v1.RevokeDeviceResponse\x12F\n" +
+	"\tAddDevice\x12\x1b.palyra.v1.AddDeviceRequest\x1a\x1c.palyra.v1.AddDeviceResponseB\x1fZ\x1dpalyra/gen/palyra/v1;palyrav1b\x06proto3"
 
 var (
 	file_palyra_v1_access_proto_rawDescOnce sync.Once
@@ -778,7 +992,7 @@ func file_palyra_v1_access_proto_rawDescGZIP() []byte {
 	return file_palyra_v1_access_proto_rawDescData
 }
 
-var file_palyra_v1_access_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_palyra_v1_access_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_palyra_v1_access_proto_goTypes = []any{
 	(*Member)(nil),                   // 0: palyra.v1.Member
 	(*Device)(nil),                   // 1: palyra.v1.Device
@@ -792,32 +1006,37 @@ var file_palyra_v1_access_proto_goTypes = []any{
 	(*RenewCertificateResponse)(nil), // 9: palyra.v1.RenewCertificateResponse
 	(*RevokeDeviceRequest)(nil),      // 10: palyra.v1.RevokeDeviceRequest
 	(*RevokeDeviceResponse)(nil),     // 11: palyra.v1.RevokeDeviceResponse
-	(*timestamppb.Timestamp)(nil),    // 12: google.protobuf.Timestamp
+	(*AddDeviceRequest)(nil),         // 12: palyra.v1.AddDeviceRequest
+	(*AddDeviceResponse)(nil),        // 13: palyra.v1.AddDeviceResponse
+	(*timestamppb.Timestamp)(nil),    // 14: google.protobuf.Timestamp
 }
 var file_palyra_v1_access_proto_depIdxs = []int32{
-	12, // 0: palyra.v1.Member.created_at:type_name -> google.protobuf.Timestamp
-	12, // 1: palyra.v1.Device.created_at:type_name -> google.protobuf.Timestamp
-	12, // 2: palyra.v1.Device.certificate_expires_at:type_name -> google.protobuf.Timestamp
-	12, // 3: palyra.v1.Device.revoked_at:type_name -> google.protobuf.Timestamp
+	14, // 0: palyra.v1.Member.created_at:type_name -> google.protobuf.Timestamp
+	14, // 1: palyra.v1.Device.created_at:type_name -> google.protobuf.Timestamp
+	14, // 2: palyra.v1.Device.certificate_expires_at:type_name -> google.protobuf.Timestamp
+	14, // 3: palyra.v1.Device.revoked_at:type_name -> google.protobuf.Timestamp
 	0,  // 4: palyra.v1.AddMemberResponse.member:type_name -> palyra.v1.Member
 	0,  // 5: palyra.v1.ListMembersResponse.members:type_name -> palyra.v1.Member
 	1,  // 6: palyra.v1.ListDevicesResponse.devices:type_name -> palyra.v1.Device
 	1,  // 7: palyra.v1.RevokeDeviceResponse.device:type_name -> palyra.v1.Device
-	2,  // 8: palyra.v1.AccessService.AddMember:input_type -> palyra.v1.AddMemberRequest
-	4,  // 9: palyra.v1.AccessService.ListMembers:input_type -> palyra.v1.ListMembersRequest
-	6,  // 10: palyra.v1.IdentityService.ListDevices:input_type -> palyra.v1.ListDevicesRequest
-	8,  // 11: palyra.v1.IdentityService.RenewCertificate:input_type -> palyra.v1.RenewCertificateRequest
-	10, // 12: palyra.v1.IdentityService.RevokeDevice:input_type -> palyra.v1.RevokeDeviceRequest
-	3,  // 13: palyra.v1.AccessService.AddMember:output_type -> palyra.v1.AddMemberResponse
-	5,  // 14: palyra.v1.AccessService.ListMembers:output_type -> palyra.v1.ListMembersResponse
-	7,  // 15: palyra.v1.IdentityService.ListDevices:output_type -> palyra.v1.ListDevicesResponse
-	9,  // 16: palyra.v1.IdentityService.RenewCertificate:output_type -> palyra.v1.RenewCertificateResponse
-	11, // 17: palyra.v1.IdentityService.RevokeDevice:output_type -> palyra.v1.RevokeDeviceResponse
-	13, // [13:18] is the sub-list for method output_type
-	8,  // [8:13] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	1,  // 8: palyra.v1.AddDeviceResponse.device:type_name -> palyra.v1.Device
+	2,  // 9: palyra.v1.AccessService.AddMember:input_type -> palyra.v1.AddMemberRequest
+	4,  // 10: palyra.v1.AccessService.ListMembers:input_type -> palyra.v1.ListMembersRequest
+	6,  // 11: palyra.v1.IdentityService.ListDevices:input_type -> palyra.v1.ListDevicesRequest
+	8,  // 12: palyra.v1.IdentityService.RenewCertificate:input_type -> palyra.v1.RenewCertificateRequest
+	10, // 13: palyra.v1.IdentityService.RevokeDevice:input_type -> palyra.v1.RevokeDeviceRequest
+	12, // 14: palyra.v1.IdentityService.AddDevice:input_type -> palyra.v1.AddDeviceRequest
+	3,  // 15: palyra.v1.AccessService.AddMember:output_type -> palyra.v1.AddMemberResponse
+	5,  // 16: palyra.v1.AccessService.ListMembers:output_type -> palyra.v1.ListMembersResponse
+	7,  // 17: palyra.v1.IdentityService.ListDevices:output_type -> palyra.v1.ListDevicesResponse
+	9,  // 18: palyra.v1.IdentityService.RenewCertificate:output_type -> palyra.v1.RenewCertificateResponse
+	11, // 19: palyra.v1.IdentityService.RevokeDevice:output_type -> palyra.v1.RevokeDeviceResponse
+	13, // 20: palyra.v1.IdentityService.AddDevice:output_type -> palyra.v1.AddDeviceResponse
+	15, // [15:21] is the sub-list for method output_type
+	9,  // [9:15] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_palyra_v1_access_proto_init() }
@@ -831,7 +1050,7 @@ func file_palyra_v1_access_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_palyra_v1_access_proto_rawDesc), len(file_palyra_v1_access_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -558,7 +558,10 @@ type ApprovalPrompt struct {
 	// The workspace mode and limits of the sandbox.
 	SandboxProfile string `protobuf:"bytes,20,opt,name=sandbox_profile,json=sandboxProfile,proto3" json:"sandbox_profile,omitempty"`
 	// JSON Pointers (RFC 6901) to the arguments that are not shown.
-	Redacted      []string `protobuf:"bytes,21,rep,name=redacted,proto3" json:"redacted,omitempty"`
+	Redacted []string `protobuf:"bytes,21,rep,name=redacted,proto3" json:"redacted,omitempty"`
+	// Why a yes that stands can cover the very same call and nothing wider, such
+	// as "python3 runs whatever code it is given"; empty when it can be wider.
+	ExactOnly     string `protobuf:"bytes,22,opt,name=exact_only,json=exactOnly,proto3" json:"exact_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -738,6 +741,13 @@ func (x *ApprovalPrompt) GetRedacted() []string {
 		return x.Redacted
 	}
 	return nil
+}
+
+func (x *ApprovalPrompt) GetExactOnly() string {
+	if x != nil {
+		return x.ExactOnly
+	}
+	return ""
 }
 
 // ApprovalOperand is a file that the call names, bound by its content.
@@ -935,10 +945,19 @@ func (x *ApprovalDifference) GetIs() string {
 
 // ApprovalScopeOffer is a scope with what it would cover.
 type ApprovalScopeOffer struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Scope         ApprovalScope          `protobuf:"varint,1,opt,name=scope,proto3,enum=palyra.v1.ApprovalScope" json:"scope,omitempty"`
-	Match         GrantMatch             `protobuf:"varint,2,opt,name=match,proto3,enum=palyra.v1.GrantMatch" json:"match,omitempty"`
-	Covers        string                 `protobuf:"bytes,3,opt,name=covers,proto3" json:"covers,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Scope ApprovalScope          `protobuf:"varint,1,opt,name=scope,proto3,enum=palyra.v1.ApprovalScope" json:"scope,omitempty"`
+	Match GrantMatch             `protobuf:"varint,2,opt,name=match,proto3,enum=palyra.v1.GrantMatch" json:"match,omitempty"`
+	// All of it in one sentence.
+	Covers string `protobuf:"bytes,3,opt,name=covers,proto3" json:"covers,omitempty"`
+	// Which calls it covers in a person's words, "any git command, any arguments,
+	// in workspace here", and whose; empty for once.
+	What string `protobuf:"bytes,4,opt,name=what,proto3" json:"what,omitempty"`
+	By   string `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
+	// The longest that it can be given for; absent for once.
+	Longest *durationpb.Duration `protobuf:"bytes,6,opt,name=longest,proto3" json:"longest,omitempty"`
+	// What it takes beside approval.decide.
+	Permission    string `protobuf:"bytes,7,opt,name=permission,proto3" json:"permission,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -994,22 +1013,52 @@ func (x *ApprovalScopeOffer) GetCovers() string {
 	return ""
 }
 
+func (x *ApprovalScopeOffer) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+func (x *ApprovalScopeOffer) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *ApprovalScopeOffer) GetLongest() *durationpb.Duration {
+	if x != nil {
+		return x.Longest
+	}
+	return nil
+}
+
+func (x *ApprovalScopeOffer) GetPermission() string {
+	if x != nil {
+		return x.Permission
+	}
+	return ""
+}
+
 // ApprovalVote is one person's answer.
 type ApprovalVote struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
-	Roles         []string               `protobuf:"bytes,2,rep,name=roles,proto3" json:"roles,omitempty"`
-	Device        string                 `protobuf:"bytes,3,opt,name=device,proto3" json:"device,omitempty"`
-	Surface       string                 `protobuf:"bytes,4,opt,name=surface,proto3" json:"surface,omitempty"`
-	Paired        bool                   `protobuf:"varint,5,opt,name=paired,proto3" json:"paired,omitempty"`
-	Present       bool                   `protobuf:"varint,6,opt,name=present,proto3" json:"present,omitempty"`
-	Allow         bool                   `protobuf:"varint,7,opt,name=allow,proto3" json:"allow,omitempty"`
-	Scope         ApprovalScope          `protobuf:"varint,8,opt,name=scope,proto3,enum=palyra.v1.ApprovalScope" json:"scope,omitempty"`
-	Ttl           *durationpb.Duration   `protobuf:"bytes,9,opt,name=ttl,proto3" json:"ttl,omitempty"`
-	Match         GrantMatch             `protobuf:"varint,10,opt,name=match,proto3,enum=palyra.v1.GrantMatch" json:"match,omitempty"`
-	Reason        string                 `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
-	ShownDigest   string                 `protobuf:"bytes,12,opt,name=shown_digest,json=shownDigest,proto3" json:"shown_digest,omitempty"`
-	At            *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=at,proto3" json:"at,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	User        string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
+	Roles       []string               `protobuf:"bytes,2,rep,name=roles,proto3" json:"roles,omitempty"`
+	Device      string                 `protobuf:"bytes,3,opt,name=device,proto3" json:"device,omitempty"`
+	Surface     string                 `protobuf:"bytes,4,opt,name=surface,proto3" json:"surface,omitempty"`
+	Paired      bool                   `protobuf:"varint,5,opt,name=paired,proto3" json:"paired,omitempty"`
+	Present     bool                   `protobuf:"varint,6,opt,name=present,proto3" json:"present,omitempty"`
+	Allow       bool                   `protobuf:"varint,7,opt,name=allow,proto3" json:"allow,omitempty"`
+	Scope       ApprovalScope          `protobuf:"varint,8,opt,name=scope,proto3,enum=palyra.v1.ApprovalScope" json:"scope,omitempty"`
+	Ttl         *durationpb.Duration   `protobuf:"bytes,9,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	Match       GrantMatch             `protobuf:"varint,10,opt,name=match,proto3,enum=palyra.v1.GrantMatch" json:"match,omitempty"`
+	Reason      string                 `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
+	ShownDigest string                 `protobuf:"bytes,12,opt,name=shown_digest,json=shownDigest,proto3" json:"shown_digest,omitempty"`
+	At          *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=at,proto3" json:"at,omitempty"`
+	// How many calls the grant may let through; 0 for as many as come in its time.
+	Uses          int64 `protobuf:"varint,14,opt,name=uses,proto3" json:"uses,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1135,26 +1184,37 @@ func (x *ApprovalVote) GetAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *ApprovalVote) GetUses() int64 {
+	if x != nil {
+		return x.Uses
+	}
+	return 0
+}
+
 // Grant is a standing yes.
 type Grant struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	GrantId       string                 `protobuf:"bytes,1,opt,name=grant_id,json=grantId,proto3" json:"grant_id,omitempty"`
-	ApprovalId    string                 `protobuf:"bytes,2,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
-	Scope         ApprovalScope          `protobuf:"varint,3,opt,name=scope,proto3,enum=palyra.v1.ApprovalScope" json:"scope,omitempty"`
-	Match         GrantMatch             `protobuf:"varint,4,opt,name=match,proto3,enum=palyra.v1.GrantMatch" json:"match,omitempty"`
-	Tool          string                 `protobuf:"bytes,5,opt,name=tool,proto3" json:"tool,omitempty"`
-	Subject       string                 `protobuf:"bytes,6,opt,name=subject,proto3" json:"subject,omitempty"`
-	CallDigest    string                 `protobuf:"bytes,7,opt,name=call_digest,json=callDigest,proto3" json:"call_digest,omitempty"`
-	Principal     string                 `protobuf:"bytes,8,opt,name=principal,proto3" json:"principal,omitempty"`
-	Session       string                 `protobuf:"bytes,9,opt,name=session,proto3" json:"session,omitempty"`
-	Approvers     []string               `protobuf:"bytes,10,rep,name=approvers,proto3" json:"approvers,omitempty"`
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	RevokedAt     *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=revoked_at,json=revokedAt,proto3" json:"revoked_at,omitempty"`
-	RevokedBy     string                 `protobuf:"bytes,14,opt,name=revoked_by,json=revokedBy,proto3" json:"revoked_by,omitempty"`
-	RevokeReason  string                 `protobuf:"bytes,15,opt,name=revoke_reason,json=revokeReason,proto3" json:"revoke_reason,omitempty"`
-	Uses          int64                  `protobuf:"varint,16,opt,name=uses,proto3" json:"uses,omitempty"`
-	LastUsedAt    *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=last_used_at,json=lastUsedAt,proto3" json:"last_used_at,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	GrantId      string                 `protobuf:"bytes,1,opt,name=grant_id,json=grantId,proto3" json:"grant_id,omitempty"`
+	ApprovalId   string                 `protobuf:"bytes,2,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
+	Scope        ApprovalScope          `protobuf:"varint,3,opt,name=scope,proto3,enum=palyra.v1.ApprovalScope" json:"scope,omitempty"`
+	Match        GrantMatch             `protobuf:"varint,4,opt,name=match,proto3,enum=palyra.v1.GrantMatch" json:"match,omitempty"`
+	Tool         string                 `protobuf:"bytes,5,opt,name=tool,proto3" json:"tool,omitempty"`
+	Subject      string                 `protobuf:"bytes,6,opt,name=subject,proto3" json:"subject,omitempty"`
+	CallDigest   string                 `protobuf:"bytes,7,opt,name=call_digest,json=callDigest,proto3" json:"call_digest,omitempty"`
+	Principal    string                 `protobuf:"bytes,8,opt,name=principal,proto3" json:"principal,omitempty"`
+	Session      string                 `protobuf:"bytes,9,opt,name=session,proto3" json:"session,omitempty"`
+	Approvers    []string               `protobuf:"bytes,10,rep,name=approvers,proto3" json:"approvers,omitempty"`
+	CreatedAt    *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	ExpiresAt    *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	RevokedAt    *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=revoked_at,json=revokedAt,proto3" json:"revoked_at,omitempty"`
+	RevokedBy    string                 `protobuf:"bytes,14,opt,name=revoked_by,json=revokedBy,proto3" json:"revoked_by,omitempty"`
+	RevokeReason string                 `protobuf:"bytes,15,opt,name=revoke_reason,json=revokeReason,proto3" json:"revoke_reason,omitempty"`
+	Uses         int64                  `protobuf:"varint,16,opt,name=uses,proto3" json:"uses,omitempty"`
+	LastUsedAt   *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=last_used_at,json=lastUsedAt,proto3" json:"last_used_at,omitempty"`
+	// Which calls it covers, and whose, in a person's words.
+	Covers string `protobuf:"bytes,18,opt,name=covers,proto3" json:"covers,omitempty"`
+	// How many calls it may let through; 0 for as many as come in its time.
+	MostUses      int64 `protobuf:"varint,19,opt,name=most_uses,json=mostUses,proto3" json:"most_uses,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1306,6 +1366,20 @@ func (x *Grant) GetLastUsedAt() *timestamppb.Timestamp {
 		return x.LastUsedAt
 	}
 	return nil
+}
+
+func (x *Grant) GetCovers() string {
+	if x != nil {
+		return x.Covers
+	}
+	return ""
+}
+
+func (x *Grant) GetMostUses() int64 {
+	if x != nil {
+		return x.MostUses
+	}
+	return 0
 }
 
 // ListApprovalsRequest filters; empty fields do not.
@@ -1661,7 +1735,10 @@ type DecideApprovalRequest struct {
 	// The surface the vote was cast on: cli, tui or grpc; empty means grpc.
 	// The gateway does not take it as a proof: console and in_client need a
 	// session of their own.
-	Surface       string `protobuf:"bytes,8,opt,name=surface,proto3" json:"surface,omitempty"`
+	Surface string `protobuf:"bytes,8,opt,name=surface,proto3" json:"surface,omitempty"`
+	// For a yes that stands: how many more calls it lets through, at most 1000.
+	// 0 means as many as come in its time.
+	Uses          int64 `protobuf:"varint,9,opt,name=uses,proto3" json:"uses,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1750,6 +1827,13 @@ func (x *DecideApprovalRequest) GetSurface() string {
 		return x.Surface
 	}
 	return ""
+}
+
+func (x *DecideApprovalRequest) GetUses() int64 {
+	if x != nil {
+		return x.Uses
+	}
+	return 0
 }
 
 // DecideApprovalResponse is the approval after the vote.
@@ -2267,7 +2351,7 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\bgrant_id\x18\x14 \x01(\tR\agrantId\x12\x1a\n" +
 	"\bseverity\x18\x15 \x01(\tR\bseverity\x12\x18\n" +
 	"\amissing\x18\x16 \x01(\tR\amissing\x12\x19\n" +
-	"\brun_gone\x18\x17 \x01(\bR\arunGone\"\xce\x05\n" +
+	"\brun_gone\x18\x17 \x01(\bR\arunGone\"\xed\x05\n" +
 	"\x0eApprovalPrompt\x12\x14\n" +
 	"\x05title\x18\x01 \x01(\tR\x05title\x12\x1a\n" +
 	"\bseverity\x18\x02 \x01(\tR\bseverity\x12\x18\n" +
@@ -2292,7 +2376,9 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\x05notes\x18\x12 \x03(\tR\x05notes\x12\x1a\n" +
 	"\bexecutor\x18\x13 \x01(\tR\bexecutor\x12'\n" +
 	"\x0fsandbox_profile\x18\x14 \x01(\tR\x0esandboxProfile\x12\x1a\n" +
-	"\bredacted\x18\x15 \x03(\tR\bredacted\"=\n" +
+	"\bredacted\x18\x15 \x03(\tR\bredacted\x12\x1d\n" +
+	"\n" +
+	"exact_only\x18\x16 \x01(\tR\texactOnly\"=\n" +
 	"\x0fApprovalOperand\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
 	"\x06sha256\x18\x02 \x01(\tR\x06sha256\"\x88\x01\n" +
@@ -2305,11 +2391,17 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\x12ApprovalDifference\x12\x14\n" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x12\x10\n" +
 	"\x03was\x18\x02 \x01(\tR\x03was\x12\x0e\n" +
-	"\x02is\x18\x03 \x01(\tR\x02is\"\x89\x01\n" +
+	"\x02is\x18\x03 \x01(\tR\x02is\"\x82\x02\n" +
 	"\x12ApprovalScopeOffer\x12.\n" +
 	"\x05scope\x18\x01 \x01(\x0e2\x18.palyra.v1.ApprovalScopeR\x05scope\x12+\n" +
 	"\x05match\x18\x02 \x01(\x0e2\x15.palyra.v1.GrantMatchR\x05match\x12\x16\n" +
-	"\x06covers\x18\x03 \x01(\tR\x06covers\"\xa3\x03\n" +
+	"\x06covers\x18\x03 \x01(\tR\x06covers\x12\x12\n" +
+	"\x04what\x18\x04 \x01(\tR\x04what\x12\x0e\n" +
+	"\x02by\x18\x05 \x01(\tR\x02by\x123\n" +
+	"\alongest\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\alongest\x12\x1e\n" +
+	"\n" +
+	"permission\x18\a \x01(\tR\n" +
+	"permission\"\xb7\x03\n" +
 	"\fApprovalVote\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x14\n" +
 	"\x05roles\x18\x02 \x03(\tR\x05roles\x12\x16\n" +
@@ -2324,7 +2416,8 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	" \x01(\x0e2\x15.palyra.v1.GrantMatchR\x05match\x12\x16\n" +
 	"\x06reason\x18\v \x01(\tR\x06reason\x12!\n" +
 	"\fshown_digest\x18\f \x01(\tR\vshownDigest\x12*\n" +
-	"\x02at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\x8c\x05\n" +
+	"\x02at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
+	"\x04uses\x18\x0e \x01(\x03R\x04uses\"\xc1\x05\n" +
 	"\x05Grant\x12\x19\n" +
 	"\bgrant_id\x18\x01 \x01(\tR\agrantId\x12\x1f\n" +
 	"\vapproval_id\x18\x02 \x01(\tR\n" +
@@ -2350,7 +2443,9 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\rrevoke_reason\x18\x0f \x01(\tR\frevokeReason\x12\x12\n" +
 	"\x04uses\x18\x10 \x01(\x03R\x04uses\x12<\n" +
 	"\flast_used_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"lastUsedAt\"\x89\x03\n" +
+	"lastUsedAt\x12\x16\n" +
+	"\x06covers\x18\x12 \x01(\tR\x06covers\x12\x1b\n" +
+	"\tmost_uses\x18\x13 \x01(\x03R\bmostUses\"\x89\x03\n" +
 	"\x14ListApprovalsRequest\x12?\n" +
 	"\x06states\x18\x01 \x03(\x0e2\x18.palyra.v1.ApprovalStateB\r\xbaH\n" +
 	"\x92\x01\a\"\x05\x82\x01\x02\x10\x01R\x06states\x12R\n" +
@@ -2375,7 +2470,7 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\x06cursor\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x06cursor\"a\n" +
 	"\x16WatchApprovalsResponse\x12/\n" +
 	"\bapproval\x18\x01 \x01(\v2\x13.palyra.v1.ApprovalR\bapproval\x12\x16\n" +
-	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"\x8e\x03\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"\xab\x03\n" +
 	"\x15DecideApprovalRequest\x12)\n" +
 	"\vapproval_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x98\x01\x1aR\n" +
 	"approvalId\x12\x14\n" +
@@ -2385,7 +2480,8 @@ const file_palyra_v1_approvals_proto_rawDesc = "" +
 	"\x05match\x18\x05 \x01(\x0e2\x15.palyra.v1.GrantMatchB\b\xbaH\x05\x82\x01\x02\x10\x01R\x05match\x12 \n" +
 	"\x06reason\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x12A\n" +
 	"\fshown_digest\x18\a \x01(\tB\x1e\xbaH\x1br\x19\x18P2\x15^sha256:[0-9a-f]{64}$R\vshownDigest\x121\n" +
-	"\asurface\x18\b \x01(\tB\x17\xbaH\x14r\x12R\x00R\x03cliR\x03tuiR\x04grpcR\asurface\"I\n" +
+	"\asurface\x18\b \x01(\tB\x17\xbaH\x14r\x12R\x00R\x03cliR\x03tuiR\x04grpcR\asurface\x12\x1b\n" +
+	"\x04uses\x18\t \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x04uses\"I\n" +
 	"\x16DecideApprovalResponse\x12/\n" +
 	"\bapproval\x18\x01 \x01(\v2\x13.palyra.v1.ApprovalR\bapproval\"d\n" +
 	"\x15CancelApprovalRequest\x12)\n" +
@@ -2521,55 +2617,56 @@ var file_palyra_v1_approvals_proto_depIdxs = []int32{
 	10, // 10: palyra.v1.ApprovalPrompt.scopes:type_name -> palyra.v1.ApprovalScopeOffer
 	2,  // 11: palyra.v1.ApprovalScopeOffer.scope:type_name -> palyra.v1.ApprovalScope
 	3,  // 12: palyra.v1.ApprovalScopeOffer.match:type_name -> palyra.v1.GrantMatch
-	2,  // 13: palyra.v1.ApprovalVote.scope:type_name -> palyra.v1.ApprovalScope
-	30, // 14: palyra.v1.ApprovalVote.ttl:type_name -> google.protobuf.Duration
-	3,  // 15: palyra.v1.ApprovalVote.match:type_name -> palyra.v1.GrantMatch
-	29, // 16: palyra.v1.ApprovalVote.at:type_name -> google.protobuf.Timestamp
-	2,  // 17: palyra.v1.Grant.scope:type_name -> palyra.v1.ApprovalScope
-	3,  // 18: palyra.v1.Grant.match:type_name -> palyra.v1.GrantMatch
-	29, // 19: palyra.v1.Grant.created_at:type_name -> google.protobuf.Timestamp
-	29, // 20: palyra.v1.Grant.expires_at:type_name -> google.protobuf.Timestamp
-	29, // 21: palyra.v1.Grant.revoked_at:type_name -> google.protobuf.Timestamp
-	29, // 22: palyra.v1.Grant.last_used_at:type_name -> google.protobuf.Timestamp
-	0,  // 23: palyra.v1.ListApprovalsRequest.states:type_name -> palyra.v1.ApprovalState
-	1,  // 24: palyra.v1.ListApprovalsRequest.subject_types:type_name -> palyra.v1.ApprovalSubjectType
-	29, // 25: palyra.v1.ListApprovalsRequest.since:type_name -> google.protobuf.Timestamp
-	29, // 26: palyra.v1.ListApprovalsRequest.until:type_name -> google.protobuf.Timestamp
-	5,  // 27: palyra.v1.ListApprovalsResponse.approvals:type_name -> palyra.v1.Approval
-	5,  // 28: palyra.v1.GetApprovalResponse.approval:type_name -> palyra.v1.Approval
-	5,  // 29: palyra.v1.WatchApprovalsResponse.approval:type_name -> palyra.v1.Approval
-	2,  // 30: palyra.v1.DecideApprovalRequest.scope:type_name -> palyra.v1.ApprovalScope
-	30, // 31: palyra.v1.DecideApprovalRequest.ttl:type_name -> google.protobuf.Duration
-	3,  // 32: palyra.v1.DecideApprovalRequest.match:type_name -> palyra.v1.GrantMatch
-	5,  // 33: palyra.v1.DecideApprovalResponse.approval:type_name -> palyra.v1.Approval
-	5,  // 34: palyra.v1.CancelApprovalResponse.approval:type_name -> palyra.v1.Approval
-	4,  // 35: palyra.v1.ExportApprovalsRequest.format:type_name -> palyra.v1.ExportFormat
-	0,  // 36: palyra.v1.ExportApprovalsRequest.states:type_name -> palyra.v1.ApprovalState
-	29, // 37: palyra.v1.ExportApprovalsRequest.since:type_name -> google.protobuf.Timestamp
-	29, // 38: palyra.v1.ExportApprovalsRequest.until:type_name -> google.protobuf.Timestamp
-	12, // 39: palyra.v1.ListGrantsResponse.grants:type_name -> palyra.v1.Grant
-	12, // 40: palyra.v1.RevokeGrantResponse.grant:type_name -> palyra.v1.Grant
-	13, // 41: palyra.v1.ApprovalsService.ListApprovals:input_type -> palyra.v1.ListApprovalsRequest
-	15, // 42: palyra.v1.ApprovalsService.GetApproval:input_type -> palyra.v1.GetApprovalRequest
-	17, // 43: palyra.v1.ApprovalsService.WatchApprovals:input_type -> palyra.v1.WatchApprovalsRequest
-	19, // 44: palyra.v1.ApprovalsService.DecideApproval:input_type -> palyra.v1.DecideApprovalRequest
-	21, // 45: palyra.v1.ApprovalsService.CancelApproval:input_type -> palyra.v1.CancelApprovalRequest
-	23, // 46: palyra.v1.ApprovalsService.ExportApprovals:input_type -> palyra.v1.ExportApprovalsRequest
-	25, // 47: palyra.v1.ApprovalsService.ListGrants:input_type -> palyra.v1.ListGrantsRequest
-	27, // 48: palyra.v1.ApprovalsService.RevokeGrant:input_type -> palyra.v1.RevokeGrantRequest
-	14, // 49: palyra.v1.ApprovalsService.ListApprovals:output_type -> palyra.v1.ListApprovalsResponse
-	16, // 50: palyra.v1.ApprovalsService.GetApproval:output_type -> palyra.v1.GetApprovalResponse
-	18, // 51: palyra.v1.ApprovalsService.WatchApprovals:output_type -> palyra.v1.WatchApprovalsResponse
-	20, // 52: palyra.v1.ApprovalsService.DecideApproval:output_type -> palyra.v1.DecideApprovalResponse
-	22, // 53: palyra.v1.ApprovalsService.CancelApproval:output_type -> palyra.v1.CancelApprovalResponse
-	24, // 54: palyra.v1.ApprovalsService.ExportApprovals:output_type -> palyra.v1.ExportApprovalsResponse
-	26, // 55: palyra.v1.ApprovalsService.ListGrants:output_type -> palyra.v1.ListGrantsResponse
-	28, // 56: palyra.v1.ApprovalsService.RevokeGrant:output_type -> palyra.v1.RevokeGrantResponse
-	49, // [49:57] is the sub-list for method output_type
-	41, // [41:49] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	30, // 13: palyra.v1.ApprovalScopeOffer.longest:type_name -> google.protobuf.Duration
+	2,  // 14: palyra.v1.ApprovalVote.scope:type_name -> palyra.v1.ApprovalScope
+	30, // 15: palyra.v1.ApprovalVote.ttl:type_name -> google.protobuf.Duration
+	3,  // 16: palyra.v1.ApprovalVote.match:type_name -> palyra.v1.GrantMatch
+	29, // 17: palyra.v1.ApprovalVote.at:type_name -> google.protobuf.Timestamp
+	2,  // 18: palyra.v1.Grant.scope:type_name -> palyra.v1.ApprovalScope
+	3,  // 19: palyra.v1.Grant.match:type_name -> palyra.v1.GrantMatch
+	29, // 20: palyra.v1.Grant.created_at:type_name -> google.protobuf.Timestamp
+	29, // 21: palyra.v1.Grant.expires_at:type_name -> google.protobuf.Timestamp
+	29, // 22: palyra.v1.Grant.revoked_at:type_name -> google.protobuf.Timestamp
+	29, // 23: palyra.v1.Grant.last_used_at:type_name -> google.protobuf.Timestamp
+	0,  // 24: palyra.v1.ListApprovalsRequest.states:type_name -> palyra.v1.ApprovalState
+	1,  // 25: palyra.v1.ListApprovalsRequest.subject_types:type_name -> palyra.v1.ApprovalSubjectType
+	29, // 26: palyra.v1.ListApprovalsRequest.since:type_name -> google.protobuf.Timestamp
+	29, // 27: palyra.v1.ListApprovalsRequest.until:type_name -> google.protobuf.Timestamp
+	5,  // 28: palyra.v1.ListApprovalsResponse.approvals:type_name -> palyra.v1.Approval
+	5,  // 29: palyra.v1.GetApprovalResponse.approval:type_name -> palyra.v1.Approval
+	5,  // 30: palyra.v1.WatchApprovalsResponse.approval:type_name -> palyra.v1.Approval
+	2,  // 31: palyra.v1.DecideApprovalRequest.scope:type_name -> palyra.v1.ApprovalScope
+	30, // 32: palyra.v1.DecideApprovalRequest.ttl:type_name -> google.protobuf.Duration
+	3,  // 33: palyra.v1.DecideApprovalRequest.match:type_name -> palyra.v1.GrantMatch
+	5,  // 34: palyra.v1.DecideApprovalResponse.approval:type_name -> palyra.v1.Approval
+	5,  // 35: palyra.v1.CancelApprovalResponse.approval:type_name -> palyra.v1.Approval
+	4,  // 36: palyra.v1.ExportApprovalsRequest.format:type_name -> palyra.v1.ExportFormat
+	0,  // 37: palyra.v1.ExportApprovalsRequest.states:type_name -> palyra.v1.ApprovalState
+	29, // 38: palyra.v1.ExportApprovalsRequest.since:type_name -> google.protobuf.Timestamp
+	29, // 39: palyra.v1.ExportApprovalsRequest.until:type_name -> google.protobuf.Timestamp
+	12, // 40: palyra.v1.ListGrantsResponse.grants:type_name -> palyra.v1.Grant
+	12, // 41: palyra.v1.RevokeGrantResponse.grant:type_name -> palyra.v1.Grant
+	13, // 42: palyra.v1.ApprovalsService.ListApprovals:input_type -> palyra.v1.ListApprovalsRequest
+	15, // 43: palyra.v1.ApprovalsService.GetApproval:input_type -> palyra.v1.GetApprovalRequest
+	17, // 44: palyra.v1.ApprovalsService.WatchApprovals:input_type -> palyra.v1.WatchApprovalsRequest
+	19, // 45: palyra.v1.ApprovalsService.DecideApproval:input_type -> palyra.v1.DecideApprovalRequest
+	21, // 46: palyra.v1.ApprovalsService.CancelApproval:input_type -> palyra.v1.CancelApprovalRequest
+	23, // 47: palyra.v1.ApprovalsService.ExportApprovals:input_type -> palyra.v1.ExportApprovalsRequest
+	25, // 48: palyra.v1.ApprovalsService.ListGrants:input_type -> palyra.v1.ListGrantsRequest
+	27, // 49: palyra.v1.ApprovalsService.RevokeGrant:input_type -> palyra.v1.RevokeGrantRequest
+	14, // 50: palyra.v1.ApprovalsService.ListApprovals:output_type -> palyra.v1.ListApprovalsResponse
+	16, // 51: palyra.v1.ApprovalsService.GetApproval:output_type -> palyra.v1.GetApprovalResponse
+	18, // 52: palyra.v1.ApprovalsService.WatchApprovals:output_type -> palyra.v1.WatchApprovalsResponse
+	20, // 53: palyra.v1.ApprovalsService.DecideApproval:output_type -> palyra.v1.DecideApprovalResponse
+	22, // 54: palyra.v1.ApprovalsService.CancelApproval:output_type -> palyra.v1.CancelApprovalResponse
+	24, // 55: palyra.v1.ApprovalsService.ExportApprovals:output_type -> palyra.v1.ExportApprovalsResponse
+	26, // 56: palyra.v1.ApprovalsService.ListGrants:output_type -> palyra.v1.ListGrantsResponse
+	28, // 57: palyra.v1.ApprovalsService.RevokeGrant:output_type -> palyra.v1.RevokeGrantResponse
+	50, // [50:58] is the sub-list for method output_type
+	42, // [42:50] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_palyra_v1_approvals_proto_init() }

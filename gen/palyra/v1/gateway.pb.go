@@ -89,6 +89,65 @@ func (RunState) EnumDescriptor() ([]byte, []int) {
 	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{0}
 }
 
+// CallState is where a call stands.
+type CallState int32
+
+const (
+	CallState_CALL_STATE_UNSPECIFIED CallState = 0
+	// It is on its way to a decision.
+	CallState_CALL_STATE_PROPOSED CallState = 1
+	// People are asked: about the call, or about what it changed.
+	CallState_CALL_STATE_WAITING CallState = 2
+	CallState_CALL_STATE_RUNNING CallState = 3
+	// outcome says how.
+	CallState_CALL_STATE_ENDED CallState = 4
+)
+
+// Enum value maps for CallState.
+var (
+	CallState_name = map[int32]string{
+		0: "CALL_STATE_UNSPECIFIED",
+		1: "CALL_STATE_PROPOSED",
+		2: "CALL_STATE_WAITING",
+		3: "CALL_STATE_RUNNING",
+		4: "CALL_STATE_ENDED",
+	}
+	CallState_value = map[string]int32{
+		"CALL_STATE_UNSPECIFIED": 0,
+		"CALL_STATE_PROPOSED":    1,
+		"CALL_STATE_WAITING":     2,
+		"CALL_STATE_RUNNING":     3,
+		"CALL_STATE_ENDED":       4,
+	}
+)
+
+func (x CallState) Enum() *CallState {
+	p := new(CallState)
+	*p = x
+	return p
+}
+
+func (x CallState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CallState) Descriptor() protoreflect.EnumDescriptor {
+	return file_palyra_v1_gateway_proto_enumTypes[1].Descriptor()
+}
+
+func (CallState) Type() protoreflect.EnumType {
+	return &file_palyra_v1_gateway_proto_enumTypes[1]
+}
+
+func (x CallState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CallState.Descriptor instead.
+func (CallState) EnumDescriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{1}
+}
+
 // CallToolRequest names one tool and its input.
 type CallToolRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -96,7 +155,8 @@ type CallToolRequest struct {
 	// One JSON object. Empty means {}. More than 1 MiB is INPUT_TOO_LARGE and,
 	// like every refused proposal, journaled.
 	InputJson []byte `protobuf:"bytes,2,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
-	// The client's name for its session; empty means "default".
+	// The client's name for its session; empty means "default". A ULID is refused:
+	// those are the sessions of runs.
 	Session string `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`
 	// The run the call belongs to; empty makes a run of one. Names that have the
 	// form of a ULID are those of runs that the gateway drives and are refused.
@@ -650,8 +710,10 @@ type ToolDecision struct {
 	SnapshotDigest string                 `protobuf:"bytes,10,opt,name=snapshot_digest,json=snapshotDigest,proto3" json:"snapshot_digest,omitempty"`
 	PolicyVersion  string                 `protobuf:"bytes,11,opt,name=policy_version,json=policyVersion,proto3" json:"policy_version,omitempty"`
 	At             *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=at,proto3" json:"at,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Which calls the grant of grant_id covers, in a person's words.
+	GrantCovers   string `protobuf:"bytes,13,opt,name=grant_covers,json=grantCovers,proto3" json:"grant_covers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ToolDecision) Reset() {
@@ -766,6 +828,13 @@ func (x *ToolDecision) GetAt() *timestamppb.Timestamp {
 		return x.At
 	}
 	return nil
+}
+
+func (x *ToolDecision) GetGrantCovers() string {
+	if x != nil {
+		return x.GrantCovers
+	}
+	return ""
 }
 
 // ToolOutputChunk is provisional output of a running tool.
@@ -934,7 +1003,9 @@ type ToolAttestation struct {
 	// The DSSE envelope.
 	EnvelopeJson []byte `protobuf:"bytes,2,opt,name=envelope_json,json=envelopeJson,proto3" json:"envelope_json,omitempty"`
 	// The sequence number in the journal.
-	JournalSeq    int64 `protobuf:"varint,3,opt,name=journal_seq,json=journalSeq,proto3" json:"journal_seq,omitempty"`
+	JournalSeq int64 `protobuf:"varint,3,opt,name=journal_seq,json=journalSeq,proto3" json:"journal_seq,omitempty"`
+	// How the call ran, as the statement in the envelope says it.
+	Posture       *ExecutionPosture `protobuf:"bytes,4,opt,name=posture,proto3" json:"posture,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -990,6 +1061,131 @@ func (x *ToolAttestation) GetJournalSeq() int64 {
 	return 0
 }
 
+func (x *ToolAttestation) GetPosture() *ExecutionPosture {
+	if x != nil {
+		return x.Posture
+	}
+	return nil
+}
+
+// ExecutionPosture is the part of an attestation that says what held a call
+// while it ran.
+type ExecutionPosture struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What ran it: builtin, sandbox_tier_c_linux_bubblewrap, ...
+	Executor string `protobuf:"bytes,1,opt,name=executor,proto3" json:"executor,omitempty"`
+	// The executor's tier: builtin, a, b or c; and the mechanism with its
+	// version, "bubblewrap 0.8.0".
+	Tier    string `protobuf:"bytes,2,opt,name=tier,proto3" json:"tier,omitempty"`
+	Backend string `protobuf:"bytes,3,opt,name=backend,proto3" json:"backend,omitempty"`
+	// none, preflight or strict.
+	Enforcement string `protobuf:"bytes,4,opt,name=enforcement,proto3" json:"enforcement,omitempty"`
+	// The layers that were in force, and what was asked for and was not.
+	Layers     []string `protobuf:"bytes,5,rep,name=layers,proto3" json:"layers,omitempty"`
+	Downgrades []string `protobuf:"bytes,6,rep,name=downgrades,proto3" json:"downgrades,omitempty"`
+	// strict, preflight or unrestricted; and what could be reached in the mode
+	// strict.
+	Egress        string   `protobuf:"bytes,7,opt,name=egress,proto3" json:"egress,omitempty"`
+	EgressAllowed []string `protobuf:"bytes,8,rep,name=egress_allowed,json=egressAllowed,proto3" json:"egress_allowed,omitempty"`
+	// Of the result that the client got, "sha256:<hex>".
+	ExecutionDigest string `protobuf:"bytes,9,opt,name=execution_digest,json=executionDigest,proto3" json:"execution_digest,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *ExecutionPosture) Reset() {
+	*x = ExecutionPosture{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecutionPosture) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecutionPosture) ProtoMessage() {}
+
+func (x *ExecutionPosture) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecutionPosture.ProtoReflect.Descriptor instead.
+func (*ExecutionPosture) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ExecutionPosture) GetExecutor() string {
+	if x != nil {
+		return x.Executor
+	}
+	return ""
+}
+
+func (x *ExecutionPosture) GetTier() string {
+	if x != nil {
+		return x.Tier
+	}
+	return ""
+}
+
+func (x *ExecutionPosture) GetBackend() string {
+	if x != nil {
+		return x.Backend
+	}
+	return ""
+}
+
+func (x *ExecutionPosture) GetEnforcement() string {
+	if x != nil {
+		return x.Enforcement
+	}
+	return ""
+}
+
+func (x *ExecutionPosture) GetLayers() []string {
+	if x != nil {
+		return x.Layers
+	}
+	return nil
+}
+
+func (x *ExecutionPosture) GetDowngrades() []string {
+	if x != nil {
+		return x.Downgrades
+	}
+	return nil
+}
+
+func (x *ExecutionPosture) GetEgress() string {
+	if x != nil {
+		return x.Egress
+	}
+	return ""
+}
+
+func (x *ExecutionPosture) GetEgressAllowed() []string {
+	if x != nil {
+		return x.EgressAllowed
+	}
+	return nil
+}
+
+func (x *ExecutionPosture) GetExecutionDigest() string {
+	if x != nil {
+		return x.ExecutionDigest
+	}
+	return ""
+}
+
 // ListToolsRequest has no fields.
 type ListToolsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -999,7 +1195,7 @@ type ListToolsRequest struct {
 
 func (x *ListToolsRequest) Reset() {
 	*x = ListToolsRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[10]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1011,7 +1207,7 @@ func (x *ListToolsRequest) String() string {
 func (*ListToolsRequest) ProtoMessage() {}
 
 func (x *ListToolsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[10]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1024,20 +1220,23 @@ func (x *ListToolsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListToolsRequest.ProtoReflect.Descriptor instead.
 func (*ListToolsRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{10}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{11}
 }
 
 // ListToolsResponse lists tools by name.
 type ListToolsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Tools         []*Tool                `protobuf:"bytes,1,rep,name=tools,proto3" json:"tools,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Tools []*Tool                `protobuf:"bytes,1,rep,name=tools,proto3" json:"tools,omitempty"`
+	// The other tools, for callers with policy.explain; empty for others, to whom
+	// they are as unknown as tools that do not exist.
+	Hidden        []*HiddenTool `protobuf:"bytes,2,rep,name=hidden,proto3" json:"hidden,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListToolsResponse) Reset() {
 	*x = ListToolsResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[11]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1049,7 +1248,7 @@ func (x *ListToolsResponse) String() string {
 func (*ListToolsResponse) ProtoMessage() {}
 
 func (x *ListToolsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[11]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1062,12 +1261,99 @@ func (x *ListToolsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListToolsResponse.ProtoReflect.Descriptor instead.
 func (*ListToolsResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{11}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListToolsResponse) GetTools() []*Tool {
 	if x != nil {
 		return x.Tools
+	}
+	return nil
+}
+
+func (x *ListToolsResponse) GetHidden() []*HiddenTool {
+	if x != nil {
+		return x.Hidden
+	}
+	return nil
+}
+
+// HiddenTool is a tool that no call of the caller can use at present, whatever
+// its input is and whoever approves it.
+type HiddenTool struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Tool  *Tool                  `protobuf:"bytes,1,opt,name=tool,proto3" json:"tool,omitempty"`
+	// A code of docs/reasons.md, and what it means here.
+	Reason  string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	Remedy  string `protobuf:"bytes,4,opt,name=remedy,proto3" json:"remedy,omitempty"`
+	// The policies that forbid it in every case.
+	Determining   []*Determining `protobuf:"bytes,5,rep,name=determining,proto3" json:"determining,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HiddenTool) Reset() {
+	*x = HiddenTool{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HiddenTool) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HiddenTool) ProtoMessage() {}
+
+func (x *HiddenTool) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HiddenTool.ProtoReflect.Descriptor instead.
+func (*HiddenTool) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *HiddenTool) GetTool() *Tool {
+	if x != nil {
+		return x.Tool
+	}
+	return nil
+}
+
+func (x *HiddenTool) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *HiddenTool) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *HiddenTool) GetRemedy() string {
+	if x != nil {
+		return x.Remedy
+	}
+	return ""
+}
+
+func (x *HiddenTool) GetDetermining() []*Determining {
+	if x != nil {
+		return x.Determining
 	}
 	return nil
 }
@@ -1093,7 +1379,7 @@ type Tool struct {
 
 func (x *Tool) Reset() {
 	*x = Tool{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[12]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1105,7 +1391,7 @@ func (x *Tool) String() string {
 func (*Tool) ProtoMessage() {}
 
 func (x *Tool) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[12]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1118,7 +1404,7 @@ func (x *Tool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tool.ProtoReflect.Descriptor instead.
 func (*Tool) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{12}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Tool) GetName() string {
@@ -1211,7 +1497,7 @@ type EvaluateToolRequest struct {
 
 func (x *EvaluateToolRequest) Reset() {
 	*x = EvaluateToolRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[13]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1223,7 +1509,7 @@ func (x *EvaluateToolRequest) String() string {
 func (*EvaluateToolRequest) ProtoMessage() {}
 
 func (x *EvaluateToolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[13]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1236,7 +1522,7 @@ func (x *EvaluateToolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvaluateToolRequest.ProtoReflect.Descriptor instead.
 func (*EvaluateToolRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{13}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *EvaluateToolRequest) GetTool() string {
@@ -1290,7 +1576,7 @@ type EvaluateToolResponse struct {
 
 func (x *EvaluateToolResponse) Reset() {
 	*x = EvaluateToolResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[14]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1302,7 +1588,7 @@ func (x *EvaluateToolResponse) String() string {
 func (*EvaluateToolResponse) ProtoMessage() {}
 
 func (x *EvaluateToolResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[14]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1315,7 +1601,7 @@ func (x *EvaluateToolResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EvaluateToolResponse.ProtoReflect.Descriptor instead.
 func (*EvaluateToolResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{14}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *EvaluateToolResponse) GetVerdict() string {
@@ -1405,7 +1691,7 @@ type EndSessionRequest struct {
 
 func (x *EndSessionRequest) Reset() {
 	*x = EndSessionRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[15]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1417,7 +1703,7 @@ func (x *EndSessionRequest) String() string {
 func (*EndSessionRequest) ProtoMessage() {}
 
 func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[15]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1430,7 +1716,7 @@ func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSessionRequest.ProtoReflect.Descriptor instead.
 func (*EndSessionRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{15}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *EndSessionRequest) GetSession() string {
@@ -1449,7 +1735,7 @@ type EndSessionResponse struct {
 
 func (x *EndSessionResponse) Reset() {
 	*x = EndSessionResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[16]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1461,7 +1747,7 @@ func (x *EndSessionResponse) String() string {
 func (*EndSessionResponse) ProtoMessage() {}
 
 func (x *EndSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[16]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1474,7 +1760,7 @@ func (x *EndSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSessionResponse.ProtoReflect.Descriptor instead.
 func (*EndSessionResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{16}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{18}
 }
 
 // RunStreamRequest is one message to a run. The first is start or resume.
@@ -1494,7 +1780,7 @@ type RunStreamRequest struct {
 
 func (x *RunStreamRequest) Reset() {
 	*x = RunStreamRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[17]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1506,7 +1792,7 @@ func (x *RunStreamRequest) String() string {
 func (*RunStreamRequest) ProtoMessage() {}
 
 func (x *RunStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[17]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1519,7 +1805,7 @@ func (x *RunStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStreamRequest.ProtoReflect.Descriptor instead.
 func (*RunStreamRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{17}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RunStreamRequest) GetMessage() isRunStreamRequest_Message {
@@ -1626,7 +1912,7 @@ type ResumeRun struct {
 
 func (x *ResumeRun) Reset() {
 	*x = ResumeRun{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[18]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1638,7 +1924,7 @@ func (x *ResumeRun) String() string {
 func (*ResumeRun) ProtoMessage() {}
 
 func (x *ResumeRun) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[18]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1651,7 +1937,7 @@ func (x *ResumeRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRun.ProtoReflect.Descriptor instead.
 func (*ResumeRun) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{18}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ResumeRun) GetRunId() string {
@@ -1678,7 +1964,7 @@ type UserMessage struct {
 
 func (x *UserMessage) Reset() {
 	*x = UserMessage{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[19]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1690,7 +1976,7 @@ func (x *UserMessage) String() string {
 func (*UserMessage) ProtoMessage() {}
 
 func (x *UserMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[19]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1703,7 +1989,7 @@ func (x *UserMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserMessage.ProtoReflect.Descriptor instead.
 func (*UserMessage) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{19}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *UserMessage) GetText() string {
@@ -1723,7 +2009,7 @@ type CancelRun struct {
 
 func (x *CancelRun) Reset() {
 	*x = CancelRun{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[20]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1735,7 +2021,7 @@ func (x *CancelRun) String() string {
 func (*CancelRun) ProtoMessage() {}
 
 func (x *CancelRun) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[20]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1748,7 +2034,7 @@ func (x *CancelRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRun.ProtoReflect.Descriptor instead.
 func (*CancelRun) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{20}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CancelRun) GetReason() string {
@@ -1770,7 +2056,7 @@ type RunStreamResponse struct {
 
 func (x *RunStreamResponse) Reset() {
 	*x = RunStreamResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[21]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1782,7 +2068,7 @@ func (x *RunStreamResponse) String() string {
 func (*RunStreamResponse) ProtoMessage() {}
 
 func (x *RunStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[21]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1795,7 +2081,7 @@ func (x *RunStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStreamResponse.ProtoReflect.Descriptor instead.
 func (*RunStreamResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{21}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RunStreamResponse) GetEvent() *RunEvent {
@@ -1827,7 +2113,7 @@ type MessageRefused struct {
 
 func (x *MessageRefused) Reset() {
 	*x = MessageRefused{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[22]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1839,7 +2125,7 @@ func (x *MessageRefused) String() string {
 func (*MessageRefused) ProtoMessage() {}
 
 func (x *MessageRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[22]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1852,7 +2138,7 @@ func (x *MessageRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MessageRefused.ProtoReflect.Descriptor instead.
 func (*MessageRefused) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{22}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *MessageRefused) GetReason() string {
@@ -1921,7 +2207,7 @@ type RunEvent struct {
 
 func (x *RunEvent) Reset() {
 	*x = RunEvent{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[23]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1933,7 +2219,7 @@ func (x *RunEvent) String() string {
 func (*RunEvent) ProtoMessage() {}
 
 func (x *RunEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[23]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1946,7 +2232,7 @@ func (x *RunEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEvent.ProtoReflect.Descriptor instead.
 func (*RunEvent) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{23}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RunEvent) GetSequence() int64 {
@@ -2193,7 +2479,7 @@ type RunStarted struct {
 
 func (x *RunStarted) Reset() {
 	*x = RunStarted{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[24]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2205,7 +2491,7 @@ func (x *RunStarted) String() string {
 func (*RunStarted) ProtoMessage() {}
 
 func (x *RunStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[24]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2218,7 +2504,7 @@ func (x *RunStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStarted.ProtoReflect.Descriptor instead.
 func (*RunStarted) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{24}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RunStarted) GetRun() *Run {
@@ -2240,7 +2526,7 @@ type ModelDelta struct {
 
 func (x *ModelDelta) Reset() {
 	*x = ModelDelta{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[25]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2252,7 +2538,7 @@ func (x *ModelDelta) String() string {
 func (*ModelDelta) ProtoMessage() {}
 
 func (x *ModelDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[25]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2265,7 +2551,7 @@ func (x *ModelDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelDelta.ProtoReflect.Descriptor instead.
 func (*ModelDelta) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{25}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ModelDelta) GetText() string {
@@ -2289,7 +2575,7 @@ type ModelRetry struct {
 
 func (x *ModelRetry) Reset() {
 	*x = ModelRetry{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[26]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2301,7 +2587,7 @@ func (x *ModelRetry) String() string {
 func (*ModelRetry) ProtoMessage() {}
 
 func (x *ModelRetry) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[26]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2314,7 +2600,7 @@ func (x *ModelRetry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelRetry.ProtoReflect.Descriptor instead.
 func (*ModelRetry) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{26}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ModelRetry) GetAttempt() int32 {
@@ -2357,7 +2643,7 @@ type ModelTurn struct {
 
 func (x *ModelTurn) Reset() {
 	*x = ModelTurn{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[27]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2369,7 +2655,7 @@ func (x *ModelTurn) String() string {
 func (*ModelTurn) ProtoMessage() {}
 
 func (x *ModelTurn) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[27]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2382,7 +2668,7 @@ func (x *ModelTurn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelTurn.ProtoReflect.Descriptor instead.
 func (*ModelTurn) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{27}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ModelTurn) GetTurn() int32 {
@@ -2447,7 +2733,7 @@ type ModelToolCall struct {
 
 func (x *ModelToolCall) Reset() {
 	*x = ModelToolCall{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[28]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2459,7 +2745,7 @@ func (x *ModelToolCall) String() string {
 func (*ModelToolCall) ProtoMessage() {}
 
 func (x *ModelToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[28]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2472,7 +2758,7 @@ func (x *ModelToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelToolCall.ProtoReflect.Descriptor instead.
 func (*ModelToolCall) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{28}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ModelToolCall) GetCallId() string {
@@ -2506,7 +2792,7 @@ type RunFinished struct {
 
 func (x *RunFinished) Reset() {
 	*x = RunFinished{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[29]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2518,7 +2804,7 @@ func (x *RunFinished) String() string {
 func (*RunFinished) ProtoMessage() {}
 
 func (x *RunFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[29]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2531,7 +2817,7 @@ func (x *RunFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunFinished.ProtoReflect.Descriptor instead.
 func (*RunFinished) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{29}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RunFinished) GetRun() *Run {
@@ -2574,7 +2860,7 @@ type Run struct {
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[30]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2586,7 +2872,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[30]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2599,7 +2885,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{30}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Run) GetRunId() string {
@@ -2744,7 +3030,7 @@ type RunBudget struct {
 
 func (x *RunBudget) Reset() {
 	*x = RunBudget{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[31]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2756,7 +3042,7 @@ func (x *RunBudget) String() string {
 func (*RunBudget) ProtoMessage() {}
 
 func (x *RunBudget) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[31]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2769,7 +3055,7 @@ func (x *RunBudget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunBudget.ProtoReflect.Descriptor instead.
 func (*RunBudget) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{31}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RunBudget) GetCalls() int32 {
@@ -2807,7 +3093,7 @@ type RunUsage struct {
 
 func (x *RunUsage) Reset() {
 	*x = RunUsage{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[32]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2819,7 +3105,7 @@ func (x *RunUsage) String() string {
 func (*RunUsage) ProtoMessage() {}
 
 func (x *RunUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[32]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2832,7 +3118,7 @@ func (x *RunUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunUsage.ProtoReflect.Descriptor instead.
 func (*RunUsage) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{32}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RunUsage) GetCalls() int32 {
@@ -2873,7 +3159,8 @@ func (x *RunUsage) GetWallClock() *durationpb.Duration {
 // StartRunRequest describes a run.
 type StartRunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The client's name for its session; empty means "default".
+	// The client's name for its session; empty means a session of the run's own,
+	// named by its id. A ULID is refused: only the gateway names sessions so.
 	Session string `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
 	// The first message of the user: the task.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
@@ -2894,7 +3181,7 @@ type StartRunRequest struct {
 
 func (x *StartRunRequest) Reset() {
 	*x = StartRunRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[33]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2906,7 +3193,7 @@ func (x *StartRunRequest) String() string {
 func (*StartRunRequest) ProtoMessage() {}
 
 func (x *StartRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[33]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2919,7 +3206,7 @@ func (x *StartRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartRunRequest.ProtoReflect.Descriptor instead.
 func (*StartRunRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{33}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *StartRunRequest) GetSession() string {
@@ -2981,7 +3268,7 @@ type StartRunResponse struct {
 
 func (x *StartRunResponse) Reset() {
 	*x = StartRunResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[34]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2993,7 +3280,7 @@ func (x *StartRunResponse) String() string {
 func (*StartRunResponse) ProtoMessage() {}
 
 func (x *StartRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[34]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3006,7 +3293,7 @@ func (x *StartRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartRunResponse.ProtoReflect.Descriptor instead.
 func (*StartRunResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{34}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *StartRunResponse) GetRun() *Run {
@@ -3026,7 +3313,7 @@ type GetRunRequest struct {
 
 func (x *GetRunRequest) Reset() {
 	*x = GetRunRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[35]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3038,7 +3325,7 @@ func (x *GetRunRequest) String() string {
 func (*GetRunRequest) ProtoMessage() {}
 
 func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[35]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3051,7 +3338,7 @@ func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunRequest.ProtoReflect.Descriptor instead.
 func (*GetRunRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{35}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GetRunRequest) GetRunId() string {
@@ -3074,7 +3361,7 @@ type GetRunResponse struct {
 
 func (x *GetRunResponse) Reset() {
 	*x = GetRunResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[36]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3086,7 +3373,7 @@ func (x *GetRunResponse) String() string {
 func (*GetRunResponse) ProtoMessage() {}
 
 func (x *GetRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[36]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3099,7 +3386,7 @@ func (x *GetRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunResponse.ProtoReflect.Descriptor instead.
 func (*GetRunResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{36}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GetRunResponse) GetRun() *Run {
@@ -3133,7 +3420,7 @@ type ListRunsRequest struct {
 
 func (x *ListRunsRequest) Reset() {
 	*x = ListRunsRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[37]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3145,7 +3432,7 @@ func (x *ListRunsRequest) String() string {
 func (*ListRunsRequest) ProtoMessage() {}
 
 func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[37]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3158,7 +3445,7 @@ func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunsRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{37}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListRunsRequest) GetStates() []RunState {
@@ -3221,7 +3508,7 @@ type ListRunsResponse struct {
 
 func (x *ListRunsResponse) Reset() {
 	*x = ListRunsResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[38]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3233,7 +3520,7 @@ func (x *ListRunsResponse) String() string {
 func (*ListRunsResponse) ProtoMessage() {}
 
 func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[38]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3246,7 +3533,7 @@ func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunsResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{38}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListRunsResponse) GetRuns() []*Run {
@@ -3274,7 +3561,7 @@ type WatchRunRequest struct {
 
 func (x *WatchRunRequest) Reset() {
 	*x = WatchRunRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[39]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3286,7 +3573,7 @@ func (x *WatchRunRequest) String() string {
 func (*WatchRunRequest) ProtoMessage() {}
 
 func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[39]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3299,7 +3586,7 @@ func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRunRequest.ProtoReflect.Descriptor instead.
 func (*WatchRunRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{39}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *WatchRunRequest) GetRunId() string {
@@ -3326,7 +3613,7 @@ type WatchRunResponse struct {
 
 func (x *WatchRunResponse) Reset() {
 	*x = WatchRunResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[40]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3338,7 +3625,7 @@ func (x *WatchRunResponse) String() string {
 func (*WatchRunResponse) ProtoMessage() {}
 
 func (x *WatchRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[40]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3351,7 +3638,7 @@ func (x *WatchRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRunResponse.ProtoReflect.Descriptor instead.
 func (*WatchRunResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{40}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *WatchRunResponse) GetEvent() *RunEvent {
@@ -3372,7 +3659,7 @@ type CancelRunRequest struct {
 
 func (x *CancelRunRequest) Reset() {
 	*x = CancelRunRequest{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[41]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3384,7 +3671,7 @@ func (x *CancelRunRequest) String() string {
 func (*CancelRunRequest) ProtoMessage() {}
 
 func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[41]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3397,7 +3684,7 @@ func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunRequest.ProtoReflect.Descriptor instead.
 func (*CancelRunRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{41}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CancelRunRequest) GetRunId() string {
@@ -3424,7 +3711,7 @@ type CancelRunResponse struct {
 
 func (x *CancelRunResponse) Reset() {
 	*x = CancelRunResponse{}
-	mi := &file_palyra_v1_gateway_proto_msgTypes[42]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3436,7 +3723,7 @@ func (x *CancelRunResponse) String() string {
 func (*CancelRunResponse) ProtoMessage() {}
 
 func (x *CancelRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_gateway_proto_msgTypes[42]
+	mi := &file_palyra_v1_gateway_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3449,12 +3736,643 @@ func (x *CancelRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunResponse.ProtoReflect.Descriptor instead.
 func (*CancelRunResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{42}
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CancelRunResponse) GetRun() *Run {
 	if x != nil {
 		return x.Run
+	}
+	return nil
+}
+
+// Call is one call as the journal has it.
+type Call struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	ProposalId string                 `protobuf:"bytes,1,opt,name=proposal_id,json=proposalId,proto3" json:"proposal_id,omitempty"`
+	// The id that a model gave it.
+	CallId string    `protobuf:"bytes,2,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	State  CallState `protobuf:"varint,3,opt,name=state,proto3,enum=palyra.v1.CallState" json:"state,omitempty"`
+	// succeeded, failed, timed_out, cancelled, denied, refused (it was never
+	// started) or ambiguous (nobody knows how it ended); empty before the end.
+	Outcome string `protobuf:"bytes,4,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	Tool    string `protobuf:"bytes,5,opt,name=tool,proto3" json:"tool,omitempty"`
+	// As they were journaled, without secrets; empty when they are large.
+	ArgumentsJson []byte `protobuf:"bytes,6,opt,name=arguments_json,json=argumentsJson,proto3" json:"arguments_json,omitempty"`
+	Principal     string `protobuf:"bytes,7,opt,name=principal,proto3" json:"principal,omitempty"`
+	OnBehalfOf    string `protobuf:"bytes,8,opt,name=on_behalf_of,json=onBehalfOf,proto3" json:"on_behalf_of,omitempty"`
+	// The full session id, device and name.
+	Session    string                 `protobuf:"bytes,9,opt,name=session,proto3" json:"session,omitempty"`
+	Run        string                 `protobuf:"bytes,10,opt,name=run,proto3" json:"run,omitempty"`
+	ProposedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=proposed_at,json=proposedAt,proto3" json:"proposed_at,omitempty"`
+	EndedAt    *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	// Why it did not succeed: a code of the reason enum, in words, and what to do.
+	Reason  string `protobuf:"bytes,13,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message string `protobuf:"bytes,14,opt,name=message,proto3" json:"message,omitempty"`
+	Remedy  string `protobuf:"bytes,15,opt,name=remedy,proto3" json:"remedy,omitempty"`
+	// The approval that it waits for, or that let it run.
+	ApprovalId    string `protobuf:"bytes,16,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
+	GrantId       string `protobuf:"bytes,17,opt,name=grant_id,json=grantId,proto3" json:"grant_id,omitempty"`
+	DecisionId    string `protobuf:"bytes,18,opt,name=decision_id,json=decisionId,proto3" json:"decision_id,omitempty"`
+	AttestationId string `protobuf:"bytes,19,opt,name=attestation_id,json=attestationId,proto3" json:"attestation_id,omitempty"`
+	// Unset when its tool ran no program.
+	ExitCode      *int32 `protobuf:"varint,20,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Call) Reset() {
+	*x = Call{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Call) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Call) ProtoMessage() {}
+
+func (x *Call) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Call.ProtoReflect.Descriptor instead.
+func (*Call) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *Call) GetProposalId() string {
+	if x != nil {
+		return x.ProposalId
+	}
+	return ""
+}
+
+func (x *Call) GetCallId() string {
+	if x != nil {
+		return x.CallId
+	}
+	return ""
+}
+
+func (x *Call) GetState() CallState {
+	if x != nil {
+		return x.State
+	}
+	return CallState_CALL_STATE_UNSPECIFIED
+}
+
+func (x *Call) GetOutcome() string {
+	if x != nil {
+		return x.Outcome
+	}
+	return ""
+}
+
+func (x *Call) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *Call) GetArgumentsJson() []byte {
+	if x != nil {
+		return x.ArgumentsJson
+	}
+	return nil
+}
+
+func (x *Call) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *Call) GetOnBehalfOf() string {
+	if x != nil {
+		return x.OnBehalfOf
+	}
+	return ""
+}
+
+func (x *Call) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *Call) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *Call) GetProposedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ProposedAt
+	}
+	return nil
+}
+
+func (x *Call) GetEndedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndedAt
+	}
+	return nil
+}
+
+func (x *Call) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Call) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Call) GetRemedy() string {
+	if x != nil {
+		return x.Remedy
+	}
+	return ""
+}
+
+func (x *Call) GetApprovalId() string {
+	if x != nil {
+		return x.ApprovalId
+	}
+	return ""
+}
+
+func (x *Call) GetGrantId() string {
+	if x != nil {
+		return x.GrantId
+	}
+	return ""
+}
+
+func (x *Call) GetDecisionId() string {
+	if x != nil {
+		return x.DecisionId
+	}
+	return ""
+}
+
+func (x *Call) GetAttestationId() string {
+	if x != nil {
+		return x.AttestationId
+	}
+	return ""
+}
+
+func (x *Call) GetExitCode() int32 {
+	if x != nil && x.ExitCode != nil {
+		return *x.ExitCode
+	}
+	return 0
+}
+
+// CallStep is one thing that happened to a call.
+type CallStep struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Seq   int64                  `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	At    *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	// proposed, evaluated, allowed, denied, refused, changes allowed, changes
+	// refused, violated, ambiguous, or the outcome.
+	What string `protobuf:"bytes,3,opt,name=what,proto3" json:"what,omitempty"`
+	// What the id is one of: proposal, decision, approval, attestation.
+	Kind          string `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
+	Id            string `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`
+	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message       string `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallStep) Reset() {
+	*x = CallStep{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallStep) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallStep) ProtoMessage() {}
+
+func (x *CallStep) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallStep.ProtoReflect.Descriptor instead.
+func (*CallStep) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *CallStep) GetSeq() int64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *CallStep) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *CallStep) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+func (x *CallStep) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *CallStep) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *CallStep) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *CallStep) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+// ListCallsRequest filters; empty fields do not.
+type ListCallsRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Principal string                 `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
+	// The calls of one run.
+	Run string `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
+	// Only calls that have not ended, on one page.
+	Open bool `protobuf:"varint,3,opt,name=open,proto3" json:"open,omitempty"`
+	// 0 means 50; at most 200.
+	PageSize      int32  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListCallsRequest) Reset() {
+	*x = ListCallsRequest{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListCallsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListCallsRequest) ProtoMessage() {}
+
+func (x *ListCallsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListCallsRequest.ProtoReflect.Descriptor instead.
+func (*ListCallsRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *ListCallsRequest) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *ListCallsRequest) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *ListCallsRequest) GetOpen() bool {
+	if x != nil {
+		return x.Open
+	}
+	return false
+}
+
+func (x *ListCallsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListCallsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListCallsResponse is one page, newest first. A page may hold fewer calls than
+// were asked for while there is a next one.
+type ListCallsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Calls         []*Call                `protobuf:"bytes,1,rep,name=calls,proto3" json:"calls,omitempty"`
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListCallsResponse) Reset() {
+	*x = ListCallsResponse{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListCallsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListCallsResponse) ProtoMessage() {}
+
+func (x *ListCallsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListCallsResponse.ProtoReflect.Descriptor instead.
+func (*ListCallsResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *ListCallsResponse) GetCalls() []*Call {
+	if x != nil {
+		return x.Calls
+	}
+	return nil
+}
+
+func (x *ListCallsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// GetCallRequest names one call by the id of its proposal.
+type GetCallRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ProposalId    string                 `protobuf:"bytes,1,opt,name=proposal_id,json=proposalId,proto3" json:"proposal_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetCallRequest) Reset() {
+	*x = GetCallRequest{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetCallRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetCallRequest) ProtoMessage() {}
+
+func (x *GetCallRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetCallRequest.ProtoReflect.Descriptor instead.
+func (*GetCallRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *GetCallRequest) GetProposalId() string {
+	if x != nil {
+		return x.ProposalId
+	}
+	return ""
+}
+
+// GetCallResponse is the call, and what happened to it, oldest first.
+type GetCallResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Call          *Call                  `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Steps         []*CallStep            `protobuf:"bytes,2,rep,name=steps,proto3" json:"steps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetCallResponse) Reset() {
+	*x = GetCallResponse{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetCallResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetCallResponse) ProtoMessage() {}
+
+func (x *GetCallResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetCallResponse.ProtoReflect.Descriptor instead.
+func (*GetCallResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *GetCallResponse) GetCall() *Call {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+func (x *GetCallResponse) GetSteps() []*CallStep {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+// CancelCallRequest names a call and says why.
+type CancelCallRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ProposalId    string                 `protobuf:"bytes,1,opt,name=proposal_id,json=proposalId,proto3" json:"proposal_id,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelCallRequest) Reset() {
+	*x = CancelCallRequest{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelCallRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelCallRequest) ProtoMessage() {}
+
+func (x *CancelCallRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelCallRequest.ProtoReflect.Descriptor instead.
+func (*CancelCallRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *CancelCallRequest) GetProposalId() string {
+	if x != nil {
+		return x.ProposalId
+	}
+	return ""
+}
+
+func (x *CancelCallRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// CancelCallResponse is the call after it.
+type CancelCallResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Call          *Call                  `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelCallResponse) Reset() {
+	*x = CancelCallResponse{}
+	mi := &file_palyra_v1_gateway_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelCallResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelCallResponse) ProtoMessage() {}
+
+func (x *CancelCallResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_gateway_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelCallResponse.ProtoReflect.Descriptor instead.
+func (*CancelCallResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_gateway_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *CancelCallResponse) GetCall() *Call {
+	if x != nil {
+		return x.Call
 	}
 	return nil
 }
@@ -3504,7 +4422,7 @@ const file_palyra_v1_gateway_proto_rawDesc = "" +
 	"\x04line\x18\x03 \x01(\x05R\x04line\x12\x16\n" +
 	"\x06effect\x18\x04 \x01(\tR\x06effect\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x16\n" +
-	"\x06remedy\x18\x06 \x01(\tR\x06remedy\"\xa6\x03\n" +
+	"\x06remedy\x18\x06 \x01(\tR\x06remedy\"\xc9\x03\n" +
 	"\fToolDecision\x12\x1f\n" +
 	"\vdecision_id\x18\x01 \x01(\tR\n" +
 	"decisionId\x12\x18\n" +
@@ -3521,7 +4439,8 @@ const file_palyra_v1_gateway_proto_rawDesc = "" +
 	"\x0fsnapshot_digest\x18\n" +
 	" \x01(\tR\x0esnapshotDigest\x12%\n" +
 	"\x0epolicy_version\x18\v \x01(\tR\rpolicyVersion\x12*\n" +
-	"\x02at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"=\n" +
+	"\x02at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12!\n" +
+	"\fgrant_covers\x18\r \x01(\tR\vgrantCovers\"=\n" +
 	"\x0fToolOutputChunk\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\"\x87\x02\n" +
@@ -3535,15 +4454,36 @@ const file_palyra_v1_gateway_proto_rawDesc = "" +
 	"resultJson\x12\x12\n" +
 	"\x04more\x18\x06 \x01(\bR\x04more\x12)\n" +
 	"\x10execution_digest\x18\a \x01(\tR\x0fexecutionDigest\x125\n" +
-	"\bduration\x18\b \x01(\v2\x19.google.protobuf.DurationR\bduration\"~\n" +
+	"\bduration\x18\b \x01(\v2\x19.google.protobuf.DurationR\bduration\"\xb5\x01\n" +
 	"\x0fToolAttestation\x12%\n" +
 	"\x0eattestation_id\x18\x01 \x01(\tR\rattestationId\x12#\n" +
 	"\renvelope_json\x18\x02 \x01(\fR\fenvelopeJson\x12\x1f\n" +
 	"\vjournal_seq\x18\x03 \x01(\x03R\n" +
-	"journalSeq\"\x12\n" +
-	"\x10ListToolsRequest\":\n" +
+	"journalSeq\x125\n" +
+	"\aposture\x18\x04 \x01(\v2\x1b.palyra.v1.ExecutionPostureR\aposture\"\xa0\x02\n" +
+	"\x10ExecutionPosture\x12\x1a\n" +
+	"\bexecutor\x18\x01 \x01(\tR\bexecutor\x12\x12\n" +
+	"\x04tier\x18\x02 \x01(\tR\x04tier\x12\x18\n" +
+	"\abackend\x18\x03 \x01(\tR\abackend\x12 \n" +
+	"\venforcement\x18\x04 \x01(\tR\venforcement\x12\x16\n" +
+	"\x06layers\x18\x05 \x03(\tR\x06layers\x12\x1e\n" +
+	"\n" +
+	"downgrades\x18\x06 \x03(\tR\n" +
+	"downgrades\x12\x16\n" +
+	"\x06egress\x18\a \x01(\tR\x06egress\x12%\n" +
+	"\x0eegress_allowed\x18\b \x03(\tR\regressAllowed\x12)\n" +
+	"\x10execution_digest\x18\t \x01(\tR\x0fexecutionDigest\"\x12\n" +
+	"\x10ListToolsRequest\"i\n" +
 	"\x11ListToolsResponse\x12%\n" +
-	"\x05tools\x18\x01 \x03(\v2\x0f.palyra.v1.ToolR\x05tools\"\xe1\x02\n" +
+	"\x05tools\x18\x01 \x03(\v2\x0f.palyra.v1.ToolR\x05tools\x12-\n" +
+	"\x06hidden\x18\x02 \x03(\v2\x15.palyra.v1.HiddenToolR\x06hidden\"\xb5\x01\n" +
+	"\n" +
+	"HiddenTool\x12#\n" +
+	"\x04tool\x18\x01 \x01(\v2\x0f.palyra.v1.ToolR\x04tool\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x12\x16\n" +
+	"\x06remedy\x18\x04 \x01(\tR\x06remedy\x128\n" +
+	"\vdetermining\x18\x05 \x03(\v2\x16.palyra.v1.DeterminingR\vdetermining\"\xe1\x02\n" +
 	"\x04Tool\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05title\x18\x02 \x01(\tR\x05title\x12 \n" +
@@ -3726,14 +4666,80 @@ const file_palyra_v1_gateway_proto_rawDesc = "" +
 	"\x06run_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x98\x01\x1aR\x05runId\x12 \n" +
 	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\"5\n" +
 	"\x11CancelRunResponse\x12 \n" +
-	"\x03run\x18\x01 \x01(\v2\x0e.palyra.v1.RunR\x03run*\x9f\x01\n" +
+	"\x03run\x18\x01 \x01(\v2\x0e.palyra.v1.RunR\x03run\"\x9f\x05\n" +
+	"\x04Call\x12\x1f\n" +
+	"\vproposal_id\x18\x01 \x01(\tR\n" +
+	"proposalId\x12\x17\n" +
+	"\acall_id\x18\x02 \x01(\tR\x06callId\x12*\n" +
+	"\x05state\x18\x03 \x01(\x0e2\x14.palyra.v1.CallStateR\x05state\x12\x18\n" +
+	"\aoutcome\x18\x04 \x01(\tR\aoutcome\x12\x12\n" +
+	"\x04tool\x18\x05 \x01(\tR\x04tool\x12%\n" +
+	"\x0earguments_json\x18\x06 \x01(\fR\rargumentsJson\x12\x1c\n" +
+	"\tprincipal\x18\a \x01(\tR\tprincipal\x12 \n" +
+	"\fon_behalf_of\x18\b \x01(\tR\n" +
+	"onBehalfOf\x12\x18\n" +
+	"\asession\x18\t \x01(\tR\asession\x12\x10\n" +
+	"\x03run\x18\n" +
+	" \x01(\tR\x03run\x12;\n" +
+	"\vproposed_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"proposedAt\x125\n" +
+	"\bended_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x16\n" +
+	"\x06reason\x18\r \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x0e \x01(\tR\amessage\x12\x16\n" +
+	"\x06remedy\x18\x0f \x01(\tR\x06remedy\x12\x1f\n" +
+	"\vapproval_id\x18\x10 \x01(\tR\n" +
+	"approvalId\x12\x19\n" +
+	"\bgrant_id\x18\x11 \x01(\tR\agrantId\x12\x1f\n" +
+	"\vdecision_id\x18\x12 \x01(\tR\n" +
+	"decisionId\x12%\n" +
+	"\x0eattestation_id\x18\x13 \x01(\tR\rattestationId\x12 \n" +
+	"\texit_code\x18\x14 \x01(\x05H\x00R\bexitCode\x88\x01\x01B\f\n" +
+	"\n" +
+	"_exit_code\"\xb2\x01\n" +
+	"\bCallStep\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12*\n" +
+	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
+	"\x04what\x18\x03 \x01(\tR\x04what\x12\x12\n" +
+	"\x04kind\x18\x04 \x01(\tR\x04kind\x12\x0e\n" +
+	"\x02id\x18\x05 \x01(\tR\x02id\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\a \x01(\tR\amessage\"\xbb\x01\n" +
+	"\x10ListCallsRequest\x12&\n" +
+	"\tprincipal\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\tprincipal\x12\x19\n" +
+	"\x03run\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\x03run\x12\x12\n" +
+	"\x04open\x18\x03 \x01(\bR\x04open\x12'\n" +
+	"\tpage_size\x18\x04 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xc8\x01(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\tpageToken\"b\n" +
+	"\x11ListCallsResponse\x12%\n" +
+	"\x05calls\x18\x01 \x03(\v2\x0f.palyra.v1.CallR\x05calls\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\";\n" +
+	"\x0eGetCallRequest\x12)\n" +
+	"\vproposal_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x98\x01\x1aR\n" +
+	"proposalId\"a\n" +
+	"\x0fGetCallResponse\x12#\n" +
+	"\x04call\x18\x01 \x01(\v2\x0f.palyra.v1.CallR\x04call\x12)\n" +
+	"\x05steps\x18\x02 \x03(\v2\x13.palyra.v1.CallStepR\x05steps\"`\n" +
+	"\x11CancelCallRequest\x12)\n" +
+	"\vproposal_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x98\x01\x1aR\n" +
+	"proposalId\x12 \n" +
+	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\"9\n" +
+	"\x12CancelCallResponse\x12#\n" +
+	"\x04call\x18\x01 \x01(\v2\x0f.palyra.v1.CallR\x04call*\x9f\x01\n" +
 	"\bRunState\x12\x19\n" +
 	"\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11RUN_STATE_RUNNING\x10\x01\x12\x17\n" +
 	"\x13RUN_STATE_COMPLETED\x10\x02\x12\x14\n" +
 	"\x10RUN_STATE_FAILED\x10\x03\x12\x17\n" +
 	"\x13RUN_STATE_CANCELLED\x10\x04\x12\x19\n" +
-	"\x15RUN_STATE_INTERRUPTED\x10\x052\xf3\x05\n" +
+	"\x15RUN_STATE_INTERRUPTED\x10\x05*\x86\x01\n" +
+	"\tCallState\x12\x1a\n" +
+	"\x16CALL_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13CALL_STATE_PROPOSED\x10\x01\x12\x16\n" +
+	"\x12CALL_STATE_WAITING\x10\x02\x12\x16\n" +
+	"\x12CALL_STATE_RUNNING\x10\x03\x12\x14\n" +
+	"\x10CALL_STATE_ENDED\x10\x042\xd2\a\n" +
 	"\x0eGatewayService\x12E\n" +
 	"\bCallTool\x12\x1a.palyra.v1.CallToolRequest\x1a\x1b.palyra.v1.CallToolResponse0\x01\x12K\n" +
 	"\tListTools\x12\x1b.palyra.v1.ListToolsRequest\x1a\x1c.palyra.v1.ListToolsResponse\"\x03\x90\x02\x01\x12T\n" +
@@ -3745,7 +4751,11 @@ const file_palyra_v1_gateway_proto_rawDesc = "" +
 	"\x06GetRun\x12\x18.palyra.v1.GetRunRequest\x1a\x19.palyra.v1.GetRunResponse\"\x03\x90\x02\x01\x12H\n" +
 	"\bListRuns\x12\x1a.palyra.v1.ListRunsRequest\x1a\x1b.palyra.v1.ListRunsResponse\"\x03\x90\x02\x01\x12E\n" +
 	"\bWatchRun\x12\x1a.palyra.v1.WatchRunRequest\x1a\x1b.palyra.v1.WatchRunResponse0\x01\x12F\n" +
-	"\tCancelRun\x12\x1b.palyra.v1.CancelRunRequest\x1a\x1c.palyra.v1.CancelRunResponseB\x1fZ\x1dpalyra/gen/palyra/v1;palyrav1b\x06proto3"
+	"\tCancelRun\x12\x1b.palyra.v1.CancelRunRequest\x1a\x1c.palyra.v1.CancelRunResponse\x12K\n" +
+	"\tListCalls\x12\x1b.palyra.v1.ListCallsRequest\x1a\x1c.palyra.v1.ListCallsResponse\"\x03\x90\x02\x01\x12E\n" +
+	"\aGetCall\x12\x19.palyra.v1.GetCallRequest\x1a\x1a.palyra.v1.GetCallResponse\"\x03\x90\x02\x01\x12I\n" +
+	"\n" +
+	"CancelCall\x12\x1c.palyra.v1.CancelCallRequest\x1a\x1d.palyra.v1.CancelCallResponseB\x1fZ\x1dpalyra/gen/palyra/v1;palyrav1b\x06proto3"
 
 var (
 	file_palyra_v1_gateway_proto_rawDescOnce sync.Once
@@ -3759,140 +4769,169 @@ func file_palyra_v1_gateway_proto_rawDescGZIP() []byte {
 	return file_palyra_v1_gateway_proto_rawDescData
 }
 
-var file_palyra_v1_gateway_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_palyra_v1_gateway_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_palyra_v1_gateway_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_palyra_v1_gateway_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
 var file_palyra_v1_gateway_proto_goTypes = []any{
 	(RunState)(0),                 // 0: palyra.v1.RunState
-	(*CallToolRequest)(nil),       // 1: palyra.v1.CallToolRequest
-	(*CallToolResponse)(nil),      // 2: palyra.v1.CallToolResponse
-	(*ToolProposed)(nil),          // 3: palyra.v1.ToolProposed
-	(*ApprovalRequested)(nil),     // 4: palyra.v1.ApprovalRequested
-	(*ApprovalResolved)(nil),      // 5: palyra.v1.ApprovalResolved
-	(*Determining)(nil),           // 6: palyra.v1.Determining
-	(*ToolDecision)(nil),          // 7: palyra.v1.ToolDecision
-	(*ToolOutputChunk)(nil),       // 8: palyra.v1.ToolOutputChunk
-	(*ToolResult)(nil),            // 9: palyra.v1.ToolResult
-	(*ToolAttestation)(nil),       // 10: palyra.v1.ToolAttestation
-	(*ListToolsRequest)(nil),      // 11: palyra.v1.ListToolsRequest
-	(*ListToolsResponse)(nil),     // 12: palyra.v1.ListToolsResponse
-	(*Tool)(nil),                  // 13: palyra.v1.Tool
-	(*EvaluateToolRequest)(nil),   // 14: palyra.v1.EvaluateToolRequest
-	(*EvaluateToolResponse)(nil),  // 15: palyra.v1.EvaluateToolResponse
-	(*EndSessionRequest)(nil),     // 16: palyra.v1.EndSessionRequest
-	(*EndSessionResponse)(nil),    // 17: palyra.v1.EndSessionResponse
-	(*RunStreamRequest)(nil),      // 18: palyra.v1.RunStreamRequest
-	(*ResumeRun)(nil),             // 19: palyra.v1.ResumeRun
-	(*UserMessage)(nil),           // 20: palyra.v1.UserMessage
-	(*CancelRun)(nil),             // 21: palyra.v1.CancelRun
-	(*RunStreamResponse)(nil),     // 22: palyra.v1.RunStreamResponse
-	(*MessageRefused)(nil),        // 23: palyra.v1.MessageRefused
-	(*RunEvent)(nil),              // 24: palyra.v1.RunEvent
-	(*RunStarted)(nil),            // 25: palyra.v1.RunStarted
-	(*ModelDelta)(nil),            // 26: palyra.v1.ModelDelta
-	(*ModelRetry)(nil),            // 27: palyra.v1.ModelRetry
-	(*ModelTurn)(nil),             // 28: palyra.v1.ModelTurn
-	(*ModelToolCall)(nil),         // 29: palyra.v1.ModelToolCall
-	(*RunFinished)(nil),           // 30: palyra.v1.RunFinished
-	(*Run)(nil),                   // 31: palyra.v1.Run
-	(*RunBudget)(nil),             // 32: palyra.v1.RunBudget
-	(*RunUsage)(nil),              // 33: palyra.v1.RunUsage
-	(*StartRunRequest)(nil),       // 34: palyra.v1.StartRunRequest
-	(*StartRunResponse)(nil),      // 35: palyra.v1.StartRunResponse
-	(*GetRunRequest)(nil),         // 36: palyra.v1.GetRunRequest
-	(*GetRunResponse)(nil),        // 37: palyra.v1.GetRunResponse
-	(*ListRunsRequest)(nil),       // 38: palyra.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),      // 39: palyra.v1.ListRunsResponse
-	(*WatchRunRequest)(nil),       // 40: palyra.v1.WatchRunRequest
-	(*WatchRunResponse)(nil),      // 41: palyra.v1.WatchRunResponse
-	(*CancelRunRequest)(nil),      // 42: palyra.v1.CancelRunRequest
-	(*CancelRunResponse)(nil),     // 43: palyra.v1.CancelRunResponse
-	(*Approval)(nil),              // 44: palyra.v1.Approval
-	(ApprovalState)(0),            // 45: palyra.v1.ApprovalState
-	(*timestamppb.Timestamp)(nil), // 46: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 47: google.protobuf.Duration
-	(*DecideApprovalRequest)(nil), // 48: palyra.v1.DecideApprovalRequest
+	(CallState)(0),                // 1: palyra.v1.CallState
+	(*CallToolRequest)(nil),       // 2: palyra.v1.CallToolRequest
+	(*CallToolResponse)(nil),      // 3: palyra.v1.CallToolResponse
+	(*ToolProposed)(nil),          // 4: palyra.v1.ToolProposed
+	(*ApprovalRequested)(nil),     // 5: palyra.v1.ApprovalRequested
+	(*ApprovalResolved)(nil),      // 6: palyra.v1.ApprovalResolved
+	(*Determining)(nil),           // 7: palyra.v1.Determining
+	(*ToolDecision)(nil),          // 8: palyra.v1.ToolDecision
+	(*ToolOutputChunk)(nil),       // 9: palyra.v1.ToolOutputChunk
+	(*ToolResult)(nil),            // 10: palyra.v1.ToolResult
+	(*ToolAttestation)(nil),       // 11: palyra.v1.ToolAttestation
+	(*ExecutionPosture)(nil),      // 12: palyra.v1.ExecutionPosture
+	(*ListToolsRequest)(nil),      // 13: palyra.v1.ListToolsRequest
+	(*ListToolsResponse)(nil),     // 14: palyra.v1.ListToolsResponse
+	(*HiddenTool)(nil),            // 15: palyra.v1.HiddenTool
+	(*Tool)(nil),                  // 16: palyra.v1.Tool
+	(*EvaluateToolRequest)(nil),   // 17: palyra.v1.EvaluateToolRequest
+	(*EvaluateToolResponse)(nil),  // 18: palyra.v1.EvaluateToolResponse
+	(*EndSessionRequest)(nil),     // 19: palyra.v1.EndSessionRequest
+	(*EndSessionResponse)(nil),    // 20: palyra.v1.EndSessionResponse
+	(*RunStreamRequest)(nil),      // 21: palyra.v1.RunStreamRequest
+	(*ResumeRun)(nil),             // 22: palyra.v1.ResumeRun
+	(*UserMessage)(nil),           // 23: palyra.v1.UserMessage
+	(*CancelRun)(nil),             // 24: palyra.v1.CancelRun
+	(*RunStreamResponse)(nil),     // 25: palyra.v1.RunStreamResponse
+	(*MessageRefused)(nil),        // 26: palyra.v1.MessageRefused
+	(*RunEvent)(nil),              // 27: palyra.v1.RunEvent
+	(*RunStarted)(nil),            // 28: palyra.v1.RunStarted
+	(*ModelDelta)(nil),            // 29: palyra.v1.ModelDelta
+	(*ModelRetry)(nil),            // 30: palyra.v1.ModelRetry
+	(*ModelTurn)(nil),             // 31: palyra.v1.ModelTurn
+	(*ModelToolCall)(nil),         // 32: palyra.v1.ModelToolCall
+	(*RunFinished)(nil),           // 33: palyra.v1.RunFinished
+	(*Run)(nil),                   // 34: palyra.v1.Run
+	(*RunBudget)(nil),             // 35: palyra.v1.RunBudget
+	(*RunUsage)(nil),              // 36: palyra.v1.RunUsage
+	(*StartRunRequest)(nil),       // 37: palyra.v1.StartRunRequest
+	(*StartRunResponse)(nil),      // 38: palyra.v1.StartRunResponse
+	(*GetRunRequest)(nil),         // 39: palyra.v1.GetRunRequest
+	(*GetRunResponse)(nil),        // 40: palyra.v1.GetRunResponse
+	(*ListRunsRequest)(nil),       // 41: palyra.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),      // 42: palyra.v1.ListRunsResponse
+	(*WatchRunRequest)(nil),       // 43: palyra.v1.WatchRunRequest
+	(*WatchRunResponse)(nil),      // 44: palyra.v1.WatchRunResponse
+	(*CancelRunRequest)(nil),      // 45: palyra.v1.CancelRunRequest
+	(*CancelRunResponse)(nil),     // 46: palyra.v1.CancelRunResponse
+	(*Call)(nil),                  // 47: palyra.v1.Call
+	(*CallStep)(nil),              // 48: palyra.v1.CallStep
+	(*ListCallsRequest)(nil),      // 49: palyra.v1.ListCallsRequest
+	(*ListCallsResponse)(nil),     // 50: palyra.v1.ListCallsResponse
+	(*GetCallRequest)(nil),        // 51: palyra.v1.GetCallRequest
+	(*GetCallResponse)(nil),       // 52: palyra.v1.GetCallResponse
+	(*CancelCallRequest)(nil),     // 53: palyra.v1.CancelCallRequest
+	(*CancelCallResponse)(nil),    // 54: palyra.v1.CancelCallResponse
+	(*Approval)(nil),              // 55: palyra.v1.Approval
+	(ApprovalState)(0),            // 56: palyra.v1.ApprovalState
+	(*timestamppb.Timestamp)(nil), // 57: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 58: google.protobuf.Duration
+	(*DecideApprovalRequest)(nil), // 59: palyra.v1.DecideApprovalRequest
 }
 var file_palyra_v1_gateway_proto_depIdxs = []int32{
-	3,  // 0: palyra.v1.CallToolResponse.proposed:type_name -> palyra.v1.ToolProposed
-	4,  // 1: palyra.v1.CallToolResponse.approval_requested:type_name -> palyra.v1.ApprovalRequested
-	5,  // 2: palyra.v1.CallToolResponse.approval_resolved:type_name -> palyra.v1.ApprovalResolved
-	7,  // 3: palyra.v1.CallToolResponse.decision:type_name -> palyra.v1.ToolDecision
-	8,  // 4: palyra.v1.CallToolResponse.output:type_name -> palyra.v1.ToolOutputChunk
-	9,  // 5: palyra.v1.CallToolResponse.result:type_name -> palyra.v1.ToolResult
-	10, // 6: palyra.v1.CallToolResponse.attestation:type_name -> palyra.v1.ToolAttestation
-	44, // 7: palyra.v1.ApprovalRequested.approval:type_name -> palyra.v1.Approval
-	45, // 8: palyra.v1.ApprovalResolved.state:type_name -> palyra.v1.ApprovalState
-	6,  // 9: palyra.v1.ToolDecision.determining:type_name -> palyra.v1.Determining
-	46, // 10: palyra.v1.ToolDecision.at:type_name -> google.protobuf.Timestamp
-	47, // 11: palyra.v1.ToolResult.duration:type_name -> google.protobuf.Duration
-	13, // 12: palyra.v1.ListToolsResponse.tools:type_name -> palyra.v1.Tool
-	6,  // 13: palyra.v1.EvaluateToolResponse.determining:type_name -> palyra.v1.Determining
-	34, // 14: palyra.v1.RunStreamRequest.start:type_name -> palyra.v1.StartRunRequest
-	19, // 15: palyra.v1.RunStreamRequest.resume:type_name -> palyra.v1.ResumeRun
-	20, // 16: palyra.v1.RunStreamRequest.user_message:type_name -> palyra.v1.UserMessage
-	48, // 17: palyra.v1.RunStreamRequest.approval:type_name -> palyra.v1.DecideApprovalRequest
-	21, // 18: palyra.v1.RunStreamRequest.cancel:type_name -> palyra.v1.CancelRun
-	24, // 19: palyra.v1.RunStreamResponse.event:type_name -> palyra.v1.RunEvent
-	23, // 20: palyra.v1.RunStreamResponse.refused:type_name -> palyra.v1.MessageRefused
-	46, // 21: palyra.v1.RunEvent.at:type_name -> google.protobuf.Timestamp
-	25, // 22: palyra.v1.RunEvent.started:type_name -> palyra.v1.RunStarted
-	20, // 23: palyra.v1.RunEvent.user_message:type_name -> palyra.v1.UserMessage
-	26, // 24: palyra.v1.RunEvent.model_delta:type_name -> palyra.v1.ModelDelta
-	27, // 25: palyra.v1.RunEvent.model_retry:type_name -> palyra.v1.ModelRetry
-	28, // 26: palyra.v1.RunEvent.model_turn:type_name -> palyra.v1.ModelTurn
-	3,  // 27: palyra.v1.RunEvent.proposed:type_name -> palyra.v1.ToolProposed
-	4,  // 28: palyra.v1.RunEvent.approval_requested:type_name -> palyra.v1.ApprovalRequested
-	5,  // 29: palyra.v1.RunEvent.approval_resolved:type_name -> palyra.v1.ApprovalResolved
-	7,  // 30: palyra.v1.RunEvent.decision:type_name -> palyra.v1.ToolDecision
-	8,  // 31: palyra.v1.RunEvent.output:type_name -> palyra.v1.ToolOutputChunk
-	9,  // 32: palyra.v1.RunEvent.result:type_name -> palyra.v1.ToolResult
-	10, // 33: palyra.v1.RunEvent.attestation:type_name -> palyra.v1.ToolAttestation
-	30, // 34: palyra.v1.RunEvent.finished:type_name -> palyra.v1.RunFinished
-	31, // 35: palyra.v1.RunStarted.run:type_name -> palyra.v1.Run
-	47, // 36: palyra.v1.ModelRetry.after:type_name -> google.protobuf.Duration
-	29, // 37: palyra.v1.ModelTurn.calls:type_name -> palyra.v1.ModelToolCall
-	31, // 38: palyra.v1.RunFinished.run:type_name -> palyra.v1.Run
-	0,  // 39: palyra.v1.Run.state:type_name -> palyra.v1.RunState
-	46, // 40: palyra.v1.Run.started_at:type_name -> google.protobuf.Timestamp
-	46, // 41: palyra.v1.Run.ended_at:type_name -> google.protobuf.Timestamp
-	32, // 42: palyra.v1.Run.budget:type_name -> palyra.v1.RunBudget
-	33, // 43: palyra.v1.Run.usage:type_name -> palyra.v1.RunUsage
-	47, // 44: palyra.v1.RunBudget.wall_clock:type_name -> google.protobuf.Duration
-	47, // 45: palyra.v1.RunUsage.wall_clock:type_name -> google.protobuf.Duration
-	32, // 46: palyra.v1.StartRunRequest.budget:type_name -> palyra.v1.RunBudget
-	31, // 47: palyra.v1.StartRunResponse.run:type_name -> palyra.v1.Run
-	31, // 48: palyra.v1.GetRunResponse.run:type_name -> palyra.v1.Run
-	0,  // 49: palyra.v1.ListRunsRequest.states:type_name -> palyra.v1.RunState
-	46, // 50: palyra.v1.ListRunsRequest.since:type_name -> google.protobuf.Timestamp
-	46, // 51: palyra.v1.ListRunsRequest.until:type_name -> google.protobuf.Timestamp
-	31, // 52: palyra.v1.ListRunsResponse.runs:type_name -> palyra.v1.Run
-	24, // 53: palyra.v1.WatchRunResponse.event:type_name -> palyra.v1.RunEvent
-	31, // 54: palyra.v1.CancelRunResponse.run:type_name -> palyra.v1.Run
-	1,  // 55: palyra.v1.GatewayService.CallTool:input_type -> palyra.v1.CallToolRequest
-	11, // 56: palyra.v1.GatewayService.ListTools:input_type -> palyra.v1.ListToolsRequest
-	14, // 57: palyra.v1.GatewayService.EvaluateTool:input_type -> palyra.v1.EvaluateToolRequest
-	16, // 58: palyra.v1.GatewayService.EndSession:input_type -> palyra.v1.EndSessionRequest
-	18, // 59: palyra.v1.GatewayService.RunStream:input_type -> palyra.v1.RunStreamRequest
-	34, // 60: palyra.v1.GatewayService.StartRun:input_type -> palyra.v1.StartRunRequest
-	36, // 61: palyra.v1.GatewayService.GetRun:input_type -> palyra.v1.GetRunRequest
-	38, // 62: palyra.v1.GatewayService.ListRuns:input_type -> palyra.v1.ListRunsRequest
-	40, // 63: palyra.v1.GatewayService.WatchRun:input_type -> palyra.v1.WatchRunRequest
-	42, // 64: palyra.v1.GatewayService.CancelRun:input_type -> palyra.v1.CancelRunRequest
-	2,  // 65: palyra.v1.GatewayService.CallTool:output_type -> palyra.v1.CallToolResponse
-	12, // 66: palyra.v1.GatewayService.ListTools:output_type -> palyra.v1.ListToolsResponse
-	15, // 67: palyra.v1.GatewayService.EvaluateTool:output_type -> palyra.v1.EvaluateToolResponse
-	17, // 68: palyra.v1.GatewayService.EndSession:output_type -> palyra.v1.EndSessionResponse
-	22, // 69: palyra.v1.GatewayService.RunStream:output_type -> palyra.v1.RunStreamResponse
-	35, // 70: palyra.v1.GatewayService.StartRun:output_type -> palyra.v1.StartRunResponse
-	37, // 71: palyra.v1.GatewayService.GetRun:output_type -> palyra.v1.GetRunResponse
-	39, // 72: palyra.v1.GatewayService.ListRuns:output_type -> palyra.v1.ListRunsResponse
-	41, // 73: palyra.v1.GatewayService.WatchRun:output_type -> palyra.v1.WatchRunResponse
-	43, // 74: palyra.v1.GatewayService.CancelRun:output_type -> palyra.v1.CancelRunResponse
-	65, // [65:75] is the sub-list for method output_type
-	55, // [55:65] is the sub-list for method input_type
-	55, // [55:55] is the sub-list for extension type_name
-	55, // [55:55] is the sub-list for extension extendee
-	0,  // [0:55] is the sub-list for field type_name
+	4,  // 0: palyra.v1.CallToolResponse.proposed:type_name -> palyra.v1.ToolProposed
+	5,  // 1: palyra.v1.CallToolResponse.approval_requested:type_name -> palyra.v1.ApprovalRequested
+	6,  // 2: palyra.v1.CallToolResponse.approval_resolved:type_name -> palyra.v1.ApprovalResolved
+	8,  // 3: palyra.v1.CallToolResponse.decision:type_name -> palyra.v1.ToolDecision
+	9,  // 4: palyra.v1.CallToolResponse.output:type_name -> palyra.v1.ToolOutputChunk
+	10, // 5: palyra.v1.CallToolResponse.result:type_name -> palyra.v1.ToolResult
+	11, // 6: palyra.v1.CallToolResponse.attestation:type_name -> palyra.v1.ToolAttestation
+	55, // 7: palyra.v1.ApprovalRequested.approval:type_name -> palyra.v1.Approval
+	56, // 8: palyra.v1.ApprovalResolved.state:type_name -> palyra.v1.ApprovalState
+	7,  // 9: palyra.v1.ToolDecision.determining:type_name -> palyra.v1.Determining
+	57, // 10: palyra.v1.ToolDecision.at:type_name -> google.protobuf.Timestamp
+	58, // 11: palyra.v1.ToolResult.duration:type_name -> google.protobuf.Duration
+	12, // 12: palyra.v1.ToolAttestation.posture:type_name -> palyra.v1.ExecutionPosture
+	16, // 13: palyra.v1.ListToolsResponse.tools:type_name -> palyra.v1.Tool
+	15, // 14: palyra.v1.ListToolsResponse.hidden:type_name -> palyra.v1.HiddenTool
+	16, // 15: palyra.v1.HiddenTool.tool:type_name -> palyra.v1.Tool
+	7,  // 16: palyra.v1.HiddenTool.determining:type_name -> palyra.v1.Determining
+	7,  // 17: palyra.v1.EvaluateToolResponse.determining:type_name -> palyra.v1.Determining
+	37, // 18: palyra.v1.RunStreamRequest.start:type_name -> palyra.v1.StartRunRequest
+	22, // 19: palyra.v1.RunStreamRequest.resume:type_name -> palyra.v1.ResumeRun
+	23, // 20: palyra.v1.RunStreamRequest.user_message:type_name -> palyra.v1.UserMessage
+	59, // 21: palyra.v1.RunStreamRequest.approval:type_name -> palyra.v1.DecideApprovalRequest
+	24, // 22: palyra.v1.RunStreamRequest.cancel:type_name -> palyra.v1.CancelRun
+	27, // 23: palyra.v1.RunStreamResponse.event:type_name -> palyra.v1.RunEvent
+	26, // 24: palyra.v1.RunStreamResponse.refused:type_name -> palyra.v1.MessageRefused
+	57, // 25: palyra.v1.RunEvent.at:type_name -> google.protobuf.Timestamp
+	28, // 26: palyra.v1.RunEvent.started:type_name -> palyra.v1.RunStarted
+	23, // 27: palyra.v1.RunEvent.user_message:type_name -> palyra.v1.UserMessage
+	29, // 28: palyra.v1.RunEvent.model_delta:type_name -> palyra.v1.ModelDelta
+	30, // 29: palyra.v1.RunEvent.model_retry:type_name -> palyra.v1.ModelRetry
+	31, // 30: palyra.v1.RunEvent.model_turn:type_name -> palyra.v1.ModelTurn
+	4,  // 31: palyra.v1.RunEvent.proposed:type_name -> palyra.v1.ToolProposed
+	5,  // 32: palyra.v1.RunEvent.approval_requested:type_name -> palyra.v1.ApprovalRequested
+	6,  // 33: palyra.v1.RunEvent.approval_resolved:type_name -> palyra.v1.ApprovalResolved
+	8,  // 34: palyra.v1.RunEvent.decision:type_name -> palyra.v1.ToolDecision
+	9,  // 35: palyra.v1.RunEvent.output:type_name -> palyra.v1.ToolOutputChunk
+	10, // 36: palyra.v1.RunEvent.result:type_name -> palyra.v1.ToolResult
+	11, // 37: palyra.v1.RunEvent.attestation:type_name -> palyra.v1.ToolAttestation
+	33, // 38: palyra.v1.RunEvent.finished:type_name -> palyra.v1.RunFinished
+	34, // 39: palyra.v1.RunStarted.run:type_name -> palyra.v1.Run
+	58, // 40: palyra.v1.ModelRetry.after:type_name -> google.protobuf.Duration
+	32, // 41: palyra.v1.ModelTurn.calls:type_name -> palyra.v1.ModelToolCall
+	34, // 42: palyra.v1.RunFinished.run:type_name -> palyra.v1.Run
+	0,  // 43: palyra.v1.Run.state:type_name -> palyra.v1.RunState
+	57, // 44: palyra.v1.Run.started_at:type_name -> google.protobuf.Timestamp
+	57, // 45: palyra.v1.Run.ended_at:type_name -> google.protobuf.Timestamp
+	35, // 46: palyra.v1.Run.budget:type_name -> palyra.v1.RunBudget
+	36, // 47: palyra.v1.Run.usage:type_name -> palyra.v1.RunUsage
+	58, // 48: palyra.v1.RunBudget.wall_clock:type_name -> google.protobuf.Duration
+	58, // 49: palyra.v1.RunUsage.wall_clock:type_name -> google.protobuf.Duration
+	35, // 50: palyra.v1.StartRunRequest.budget:type_name -> palyra.v1.RunBudget
+	34, // 51: palyra.v1.StartRunResponse.run:type_name -> palyra.v1.Run
+	34, // 52: palyra.v1.GetRunResponse.run:type_name -> palyra.v1.Run
+	0,  // 53: palyra.v1.ListRunsRequest.states:type_name -> palyra.v1.RunState
+	57, // 54: palyra.v1.ListRunsRequest.since:type_name -> google.protobuf.Timestamp
+	57, // 55: palyra.v1.ListRunsRequest.until:type_name -> google.protobuf.Timestamp
+	34, // 56: palyra.v1.ListRunsResponse.runs:type_name -> palyra.v1.Run
+	27, // 57: palyra.v1.WatchRunResponse.event:type_name -> palyra.v1.RunEvent
+	34, // 58: palyra.v1.CancelRunResponse.run:type_name -> palyra.v1.Run
+	1,  // 59: palyra.v1.Call.state:type_name -> palyra.v1.CallState
+	57, // 60: palyra.v1.Call.proposed_at:type_name -> google.protobuf.Timestamp
+	57, // 61: palyra.v1.Call.ended_at:type_name -> google.protobuf.Timestamp
+	57, // 62: palyra.v1.CallStep.at:type_name -> google.protobuf.Timestamp
+	47, // 63: palyra.v1.ListCallsResponse.calls:type_name -> palyra.v1.Call
+	47, // 64: palyra.v1.GetCallResponse.call:type_name -> palyra.v1.Call
+	48, // 65: palyra.v1.GetCallResponse.steps:type_name -> palyra.v1.CallStep
+	47, // 66: palyra.v1.CancelCallResponse.call:type_name -> palyra.v1.Call
+	2,  // 67: palyra.v1.GatewayService.CallTool:input_type -> palyra.v1.CallToolRequest
+	13, // 68: palyra.v1.GatewayService.ListTools:input_type -> palyra.v1.ListToolsRequest
+	17, // 69: palyra.v1.GatewayService.EvaluateTool:input_type -> palyra.v1.EvaluateToolRequest
+	19, // 70: palyra.v1.GatewayService.EndSession:input_type -> palyra.v1.EndSessionRequest
+	21, // 71: palyra.v1.GatewayService.RunStream:input_type -> palyra.v1.RunStreamRequest
+	37, // 72: palyra.v1.GatewayService.StartRun:input_type -> palyra.v1.StartRunRequest
+	39, // 73: palyra.v1.GatewayService.GetRun:input_type -> palyra.v1.GetRunRequest
+	41, // 74: palyra.v1.GatewayService.ListRuns:input_type -> palyra.v1.ListRunsRequest
+	43, // 75: palyra.v1.GatewayService.WatchRun:input_type -> palyra.v1.WatchRunRequest
+	45, // 76: palyra.v1.GatewayService.CancelRun:input_type -> palyra.v1.CancelRunRequest
+	49, // 77: palyra.v1.GatewayService.ListCalls:input_type -> palyra.v1.ListCallsRequest
+	51, // 78: palyra.v1.GatewayService.GetCall:input_type -> palyra.v1.GetCallRequest
+	53, // 79: palyra.v1.GatewayService.CancelCall:input_type -> palyra.v1.CancelCallRequest
+	3,  // 80: palyra.v1.GatewayService.CallTool:output_type -> palyra.v1.CallToolResponse
+	14, // 81: palyra.v1.GatewayService.ListTools:output_type -> palyra.v1.ListToolsResponse
+	18, // 82: palyra.v1.GatewayService.EvaluateTool:output_type -> palyra.v1.EvaluateToolResponse
+	20, // 83: palyra.v1.GatewayService.EndSession:output_type -> palyra.v1.EndSessionResponse
+	25, // 84: palyra.v1.GatewayService.RunStream:output_type -> palyra.v1.RunStreamResponse
+	38, // 85: palyra.v1.GatewayService.StartRun:output_type -> palyra.v1.StartRunResponse
+	40, // 86: palyra.v1.GatewayService.GetRun:output_type -> palyra.v1.GetRunResponse
+	42, // 87: palyra.v1.GatewayService.ListRuns:output_type -> palyra.v1.ListRunsResponse
+	44, // 88: palyra.v1.GatewayService.WatchRun:output_type -> palyra.v1.WatchRunResponse
+	46, // 89: palyra.v1.GatewayService.CancelRun:output_type -> palyra.v1.CancelRunResponse
+	50, // 90: palyra.v1.GatewayService.ListCalls:output_type -> palyra.v1.ListCallsResponse
+	52, // 91: palyra.v1.GatewayService.GetCall:output_type -> palyra.v1.GetCallResponse
+	54, // 92: palyra.v1.GatewayService.CancelCall:output_type -> palyra.v1.CancelCallResponse
+	80, // [80:93] is the sub-list for method output_type
+	67, // [67:80] is the sub-list for method input_type
+	67, // [67:67] is the sub-list for extension type_name
+	67, // [67:67] is the sub-list for extension extendee
+	0,  // [0:67] is the sub-list for field type_name
 }
 
 func init() { file_palyra_v1_gateway_proto_init() }
@@ -3910,14 +4949,14 @@ func file_palyra_v1_gateway_proto_init() {
 		(*CallToolResponse_Result)(nil),
 		(*CallToolResponse_Attestation)(nil),
 	}
-	file_palyra_v1_gateway_proto_msgTypes[17].OneofWrappers = []any{
+	file_palyra_v1_gateway_proto_msgTypes[19].OneofWrappers = []any{
 		(*RunStreamRequest_Start)(nil),
 		(*RunStreamRequest_Resume)(nil),
 		(*RunStreamRequest_UserMessage)(nil),
 		(*RunStreamRequest_Approval)(nil),
 		(*RunStreamRequest_Cancel)(nil),
 	}
-	file_palyra_v1_gateway_proto_msgTypes[23].OneofWrappers = []any{
+	file_palyra_v1_gateway_proto_msgTypes[25].OneofWrappers = []any{
 		(*RunEvent_Started)(nil),
 		(*RunEvent_UserMessage)(nil),
 		(*RunEvent_ModelDelta)(nil),
@@ -3932,13 +4971,14 @@ func file_palyra_v1_gateway_proto_init() {
 		(*RunEvent_Attestation)(nil),
 		(*RunEvent_Finished)(nil),
 	}
+	file_palyra_v1_gateway_proto_msgTypes[45].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_palyra_v1_gateway_proto_rawDesc), len(file_palyra_v1_gateway_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   43,
+			NumEnums:      2,
+			NumMessages:   53,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -276,6 +276,98 @@ func (x *ValidatePolicyResponse) GetFindings() []*PolicyFinding {
 	return nil
 }
 
+// PolicyDirectory is what stands in the gateway's policy directory, and what of
+// it counts.
+type PolicyDirectory struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty when policy.dir is.
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// False when it is not there.
+	Present bool `protobuf:"varint,2,opt,name=present,proto3" json:"present,omitempty"`
+	// The policy files in it, as it is now.
+	Files int32 `protobuf:"varint,3,opt,name=files,proto3" json:"files,omitempty"`
+	// The policies in force beside the built-in ones.
+	Policies int32 `protobuf:"varint,4,opt,name=policies,proto3" json:"policies,omitempty"`
+	// True when its files are those in force.
+	InForce bool `protobuf:"varint,5,opt,name=in_force,json=inForce,proto3" json:"in_force,omitempty"`
+	// Why they are not, and what to do.
+	Problem       string `protobuf:"bytes,6,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PolicyDirectory) Reset() {
+	*x = PolicyDirectory{}
+	mi := &file_palyra_v1_policy_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PolicyDirectory) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PolicyDirectory) ProtoMessage() {}
+
+func (x *PolicyDirectory) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_policy_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PolicyDirectory.ProtoReflect.Descriptor instead.
+func (*PolicyDirectory) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *PolicyDirectory) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *PolicyDirectory) GetPresent() bool {
+	if x != nil {
+		return x.Present
+	}
+	return false
+}
+
+func (x *PolicyDirectory) GetFiles() int32 {
+	if x != nil {
+		return x.Files
+	}
+	return 0
+}
+
+func (x *PolicyDirectory) GetPolicies() int32 {
+	if x != nil {
+		return x.Policies
+	}
+	return 0
+}
+
+func (x *PolicyDirectory) GetInForce() bool {
+	if x != nil {
+		return x.InForce
+	}
+	return false
+}
+
+func (x *PolicyDirectory) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
 // GetPolicyRequest asks for the set in force, or for a kept version.
 type GetPolicyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -287,7 +379,7 @@ type GetPolicyRequest struct {
 
 func (x *GetPolicyRequest) Reset() {
 	*x = GetPolicyRequest{}
-	mi := &file_palyra_v1_policy_proto_msgTypes[4]
+	mi := &file_palyra_v1_policy_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -299,7 +391,7 @@ func (x *GetPolicyRequest) String() string {
 func (*GetPolicyRequest) ProtoMessage() {}
 
 func (x *GetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_policy_proto_msgTypes[4]
+	mi := &file_palyra_v1_policy_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -312,7 +404,7 @@ func (x *GetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*GetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{4}
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GetPolicyRequest) GetVersion() string {
@@ -334,14 +426,16 @@ type GetPolicyResponse struct {
 	LoadedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=loaded_at,json=loadedAt,proto3" json:"loaded_at,omitempty"`
 	Schema   string                 `protobuf:"bytes,6,opt,name=schema,proto3" json:"schema,omitempty"`
 	// True when an operator activated it; it stays until a reload.
-	Activated     bool `protobuf:"varint,7,opt,name=activated,proto3" json:"activated,omitempty"`
+	Activated bool `protobuf:"varint,7,opt,name=activated,proto3" json:"activated,omitempty"`
+	// Of the set in force only.
+	Directory     *PolicyDirectory `protobuf:"bytes,8,opt,name=directory,proto3" json:"directory,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetPolicyResponse) Reset() {
 	*x = GetPolicyResponse{}
-	mi := &file_palyra_v1_policy_proto_msgTypes[5]
+	mi := &file_palyra_v1_policy_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -353,7 +447,7 @@ func (x *GetPolicyResponse) String() string {
 func (*GetPolicyResponse) ProtoMessage() {}
 
 func (x *GetPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_policy_proto_msgTypes[5]
+	mi := &file_palyra_v1_policy_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -366,7 +460,7 @@ func (x *GetPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPolicyResponse.ProtoReflect.Descriptor instead.
 func (*GetPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{5}
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetPolicyResponse) GetVersion() string {
@@ -418,6 +512,13 @@ func (x *GetPolicyResponse) GetActivated() bool {
 	return false
 }
 
+func (x *GetPolicyResponse) GetDirectory() *PolicyDirectory {
+	if x != nil {
+		return x.Directory
+	}
+	return nil
+}
+
 // ReloadPolicyRequest has no fields.
 type ReloadPolicyRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -427,7 +528,7 @@ type ReloadPolicyRequest struct {
 
 func (x *ReloadPolicyRequest) Reset() {
 	*x = ReloadPolicyRequest{}
-	mi := &file_palyra_v1_policy_proto_msgTypes[6]
+	mi := &file_palyra_v1_policy_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -439,7 +540,7 @@ func (x *ReloadPolicyRequest) String() string {
 func (*ReloadPolicyRequest) ProtoMessage() {}
 
 func (x *ReloadPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_policy_proto_msgTypes[6]
+	mi := &file_palyra_v1_policy_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -452,7 +553,7 @@ func (x *ReloadPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReloadPolicyRequest.ProtoReflect.Descriptor instead.
 func (*ReloadPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{6}
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{7}
 }
 
 // ReloadPolicyResponse names the set now in force.
@@ -462,13 +563,14 @@ type ReloadPolicyResponse struct {
 	SnapshotDigest string                 `protobuf:"bytes,2,opt,name=snapshot_digest,json=snapshotDigest,proto3" json:"snapshot_digest,omitempty"`
 	Changed        bool                   `protobuf:"varint,3,opt,name=changed,proto3" json:"changed,omitempty"`
 	Warnings       []*PolicyFinding       `protobuf:"bytes,4,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	Directory      *PolicyDirectory       `protobuf:"bytes,5,opt,name=directory,proto3" json:"directory,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ReloadPolicyResponse) Reset() {
 	*x = ReloadPolicyResponse{}
-	mi := &file_palyra_v1_policy_proto_msgTypes[7]
+	mi := &file_palyra_v1_policy_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -480,7 +582,7 @@ func (x *ReloadPolicyResponse) String() string {
 func (*ReloadPolicyResponse) ProtoMessage() {}
 
 func (x *ReloadPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_policy_proto_msgTypes[7]
+	mi := &file_palyra_v1_policy_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -493,7 +595,7 @@ func (x *ReloadPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReloadPolicyResponse.ProtoReflect.Descriptor instead.
 func (*ReloadPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{7}
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ReloadPolicyResponse) GetVersion() string {
@@ -524,6 +626,13 @@ func (x *ReloadPolicyResponse) GetWarnings() []*PolicyFinding {
 	return nil
 }
 
+func (x *ReloadPolicyResponse) GetDirectory() *PolicyDirectory {
+	if x != nil {
+		return x.Directory
+	}
+	return nil
+}
+
 // GetSnapshotRequest names a snapshot.
 type GetSnapshotRequest struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -534,7 +643,7 @@ type GetSnapshotRequest struct {
 
 func (x *GetSnapshotRequest) Reset() {
 	*x = GetSnapshotRequest{}
-	mi := &file_palyra_v1_policy_proto_msgTypes[8]
+	mi := &file_palyra_v1_policy_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -546,7 +655,7 @@ func (x *GetSnapshotRequest) String() string {
 func (*GetSnapshotRequest) ProtoMessage() {}
 
 func (x *GetSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_policy_proto_msgTypes[8]
+	mi := &file_palyra_v1_policy_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -559,7 +668,7 @@ func (x *GetSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*GetSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{8}
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetSnapshotRequest) GetSnapshotDigest() string {
@@ -579,7 +688,7 @@ type GetSnapshotResponse struct {
 
 func (x *GetSnapshotResponse) Reset() {
 	*x = GetSnapshotResponse{}
-	mi := &file_palyra_v1_policy_proto_msgTypes[9]
+	mi := &file_palyra_v1_policy_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -591,7 +700,7 @@ func (x *GetSnapshotResponse) String() string {
 func (*GetSnapshotResponse) ProtoMessage() {}
 
 func (x *GetSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_policy_proto_msgTypes[9]
+	mi := &file_palyra_v1_policy_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -604,7 +713,7 @@ func (x *GetSnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSnapshotResponse.ProtoReflect.Descriptor instead.
 func (*GetSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{9}
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetSnapshotResponse) GetSnapshotJson() []byte {
@@ -637,7 +746,7 @@ type CallDescription struct {
 
 func (x *CallDescription) Reset() {
 	*x = CallDescription{}
-	mi := &file_palyra_v1_policy_proto_msgTypes[10]
+	mi := &file_palyra_v1_policy_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -649,7 +758,7 @@ func (x *CallDescription) String() string {
 func (*CallDescription) ProtoMessage() {}
 
 func (x *CallDescription) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_policy_proto_msgTypes[10]
+	mi := &file_palyra_v1_policy_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -662,7 +771,7 @@ func (x *CallDescription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallDescription.ProtoReflect.Descriptor instead.
 func (*CallDescription) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{10}
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CallDescription) GetPrincipal() string {
@@ -735,7 +844,7 @@ type DescribedVote struct {
 
 func (x *DescribedVote) Reset() {
 	*x = DescribedVote{}
-	mi := &file_palyra_v1_policy_proto_msgTypes[11]
+	mi := &file_palyra_v1_policy_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -747,7 +856,7 @@ func (x *DescribedVote) String() string {
 func (*DescribedVote) ProtoMessage() {}
 
 func (x *DescribedVote) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_policy_proto_msgTypes[11]
+	mi := &file_palyra_v1_policy_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -760,7 +869,7 @@ func (x *DescribedVote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribedVote.ProtoReflect.Descriptor instead.
 func (*DescribedVote) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{11}
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DescribedVote) GetUser() string {
@@ -812,7 +921,7 @@ type ExplainPolicyRequest struct {
 
 func (x *ExplainPolicyRequest) Reset() {
 	*x = ExplainPolicyRequest{}
-	mi := &file_palyra_v1_policy_proto_msgTypes[12]
+	mi := &file_palyra_v1_policy_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -824,7 +933,7 @@ func (x *ExplainPolicyRequest) String() string {
 func (*ExplainPolicyRequest) ProtoMessage() {}
 
 func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_policy_proto_msgTypes[12]
+	mi := &file_palyra_v1_policy_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -837,7 +946,7 @@ func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyRequest.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{12}
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ExplainPolicyRequest) GetSubject() isExplainPolicyRequest_Subject {
@@ -925,7 +1034,7 @@ type ExplainPolicyResponse struct {
 
 func (x *ExplainPolicyResponse) Reset() {
 	*x = ExplainPolicyResponse{}
-	mi := &file_palyra_v1_policy_proto_msgTypes[13]
+	mi := &file_palyra_v1_policy_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -937,7 +1046,7 @@ func (x *ExplainPolicyResponse) String() string {
 func (*ExplainPolicyResponse) ProtoMessage() {}
 
 func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_policy_proto_msgTypes[13]
+	mi := &file_palyra_v1_policy_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -950,7 +1059,7 @@ func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyResponse.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{13}
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ExplainPolicyResponse) GetVerdict() string {
@@ -1114,7 +1223,7 @@ type ExplainedPolicy struct {
 
 func (x *ExplainedPolicy) Reset() {
 	*x = ExplainedPolicy{}
-	mi := &file_palyra_v1_policy_proto_msgTypes[14]
+	mi := &file_palyra_v1_policy_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1126,7 +1235,7 @@ func (x *ExplainedPolicy) String() string {
 func (*ExplainedPolicy) ProtoMessage() {}
 
 func (x *ExplainedPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_policy_proto_msgTypes[14]
+	mi := &file_palyra_v1_policy_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1139,7 +1248,7 @@ func (x *ExplainedPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedPolicy.ProtoReflect.Descriptor instead.
 func (*ExplainedPolicy) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{14}
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ExplainedPolicy) GetPolicyId() string {
@@ -1227,7 +1336,7 @@ type ExplainedConjunct struct {
 
 func (x *ExplainedConjunct) Reset() {
 	*x = ExplainedConjunct{}
-	mi := &file_palyra_v1_policy_proto_msgTypes[15]
+	mi := &file_palyra_v1_policy_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1239,7 +1348,7 @@ func (x *ExplainedConjunct) String() string {
 func (*ExplainedConjunct) ProtoMessage() {}
 
 func (x *ExplainedConjunct) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_policy_proto_msgTypes[15]
+	mi := &file_palyra_v1_policy_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1252,7 +1361,7 @@ func (x *ExplainedConjunct) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedConjunct.ProtoReflect.Descriptor instead.
 func (*ExplainedConjunct) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{15}
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ExplainedConjunct) GetText() string {
@@ -1323,7 +1432,7 @@ type ExplainedValue struct {
 
 func (x *ExplainedValue) Reset() {
 	*x = ExplainedValue{}
-	mi := &file_palyra_v1_policy_proto_msgTypes[16]
+	mi := &file_palyra_v1_policy_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1335,7 +1444,7 @@ func (x *ExplainedValue) String() string {
 func (*ExplainedValue) ProtoMessage() {}
 
 func (x *ExplainedValue) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_policy_proto_msgTypes[16]
+	mi := &file_palyra_v1_policy_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1348,7 +1457,7 @@ func (x *ExplainedValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedValue.ProtoReflect.Descriptor instead.
 func (*ExplainedValue) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{16}
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ExplainedValue) GetPath() string {
@@ -1380,7 +1489,7 @@ type PolicyFlip struct {
 
 func (x *PolicyFlip) Reset() {
 	*x = PolicyFlip{}
-	mi := &file_palyra_v1_policy_proto_msgTypes[17]
+	mi := &file_palyra_v1_policy_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1392,7 +1501,7 @@ func (x *PolicyFlip) String() string {
 func (*PolicyFlip) ProtoMessage() {}
 
 func (x *PolicyFlip) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_policy_proto_msgTypes[17]
+	mi := &file_palyra_v1_policy_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1405,7 +1514,7 @@ func (x *PolicyFlip) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyFlip.ProtoReflect.Descriptor instead.
 func (*PolicyFlip) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{17}
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PolicyFlip) GetVerdict() string {
@@ -1454,7 +1563,7 @@ type FlipStep struct {
 
 func (x *FlipStep) Reset() {
 	*x = FlipStep{}
-	mi := &file_palyra_v1_policy_proto_msgTypes[18]
+	mi := &file_palyra_v1_policy_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1466,7 +1575,7 @@ func (x *FlipStep) String() string {
 func (*FlipStep) ProtoMessage() {}
 
 func (x *FlipStep) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_policy_proto_msgTypes[18]
+	mi := &file_palyra_v1_policy_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1479,7 +1588,7 @@ func (x *FlipStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlipStep.ProtoReflect.Descriptor instead.
 func (*FlipStep) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{18}
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FlipStep) GetKind() string {
@@ -1539,7 +1648,7 @@ type SimulatePolicyRequest struct {
 
 func (x *SimulatePolicyRequest) Reset() {
 	*x = SimulatePolicyRequest{}
-	mi := &file_palyra_v1_policy_proto_msgTypes[19]
+	mi := &file_palyra_v1_policy_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1551,7 +1660,7 @@ func (x *SimulatePolicyRequest) String() string {
 func (*SimulatePolicyRequest) ProtoMessage() {}
 
 func (x *SimulatePolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_policy_proto_msgTypes[19]
+	mi := &file_palyra_v1_policy_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1564,7 +1673,7 @@ func (x *SimulatePolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SimulatePolicyRequest.ProtoReflect.Descriptor instead.
 func (*SimulatePolicyRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{19}
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SimulatePolicyRequest) GetCall() *CallDescription {
@@ -1600,7 +1709,7 @@ type SimulatePolicyResponse struct {
 
 func (x *SimulatePolicyResponse) Reset() {
 	*x = SimulatePolicyResponse{}
-	mi := &file_palyra_v1_policy_proto_msgTypes[20]
+	mi := &file_palyra_v1_policy_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1612,7 +1721,7 @@ func (x *SimulatePolicyResponse) String() string {
 func (*SimulatePolicyResponse) ProtoMessage() {}
 
 func (x *SimulatePolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_policy_proto_msgTypes[20]
+	mi := &file_palyra_v1_policy_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1625,7 +1734,7 @@ func (x *SimulatePolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SimulatePolicyResponse.ProtoReflect.Descriptor instead.
 func (*SimulatePolicyResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{20}
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SimulatePolicyResponse) GetExplanation() *ExplainPolicyResponse {
@@ -1655,7 +1764,7 @@ type TestPolicyRequest struct {
 
 func (x *TestPolicyRequest) Reset() {
 	*x = TestPolicyRequest{}
-	mi := &file_palyra_v1_policy_proto_msgTypes[21]
+	mi := &file_palyra_v1_policy_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1667,7 +1776,7 @@ func (x *TestPolicyRequest) String() string {
 func (*TestPolicyRequest) ProtoMessage() {}
 
 func (x *TestPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_policy_proto_msgTypes[21]
+	mi := &file_palyra_v1_policy_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1680,7 +1789,7 @@ func (x *TestPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestPolicyRequest.ProtoReflect.Descriptor instead.
 func (*TestPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{21}
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TestPolicyRequest) GetSources() []*PolicySource {
@@ -1714,7 +1823,7 @@ type TestPolicyResponse struct {
 
 func (x *TestPolicyResponse) Reset() {
 	*x = TestPolicyResponse{}
-	mi := &file_palyra_v1_policy_proto_msgTypes[22]
+	mi := &file_palyra_v1_policy_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1726,7 +1835,7 @@ func (x *TestPolicyResponse) String() string {
 func (*TestPolicyResponse) ProtoMessage() {}
 
 func (x *TestPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_policy_proto_msgTypes[22]
+	mi := &file_palyra_v1_policy_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1739,7 +1848,7 @@ func (x *TestPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestPolicyResponse.ProtoReflect.Descriptor instead.
 func (*TestPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{22}
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TestPolicyResponse) GetResults() []*PolicyTestResult {
@@ -1800,7 +1909,7 @@ type PolicyTestResult struct {
 
 func (x *PolicyTestResult) Reset() {
 	*x = PolicyTestResult{}
-	mi := &file_palyra_v1_policy_proto_msgTypes[23]
+	mi := &file_palyra_v1_policy_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1812,7 +1921,7 @@ func (x *PolicyTestResult) String() string {
 func (*PolicyTestResult) ProtoMessage() {}
 
 func (x *PolicyTestResult) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_policy_proto_msgTypes[23]
+	mi := &file_palyra_v1_policy_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1825,7 +1934,7 @@ func (x *PolicyTestResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyTestResult.ProtoReflect.Descriptor instead.
 func (*PolicyTestResult) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{23}
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PolicyTestResult) GetFile() string {
@@ -1893,7 +2002,7 @@ type PolicyCoverage struct {
 
 func (x *PolicyCoverage) Reset() {
 	*x = PolicyCoverage{}
-	mi := &file_palyra_v1_policy_proto_msgTypes[24]
+	mi := &file_palyra_v1_policy_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1905,7 +2014,7 @@ func (x *PolicyCoverage) String() string {
 func (*PolicyCoverage) ProtoMessage() {}
 
 func (x *PolicyCoverage) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_policy_proto_msgTypes[24]
+	mi := &file_palyra_v1_policy_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1918,7 +2027,7 @@ func (x *PolicyCoverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyCoverage.ProtoReflect.Descriptor instead.
 func (*PolicyCoverage) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{24}
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PolicyCoverage) GetPolicyId() string {
@@ -1977,7 +2086,7 @@ type ConditionCoverage struct {
 
 func (x *ConditionCoverage) Reset() {
 	*x = ConditionCoverage{}
-	mi := &file_palyra_v1_policy_proto_msgTypes[25]
+	mi := &file_palyra_v1_policy_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1989,7 +2098,7 @@ func (x *ConditionCoverage) String() string {
 func (*ConditionCoverage) ProtoMessage() {}
 
 func (x *ConditionCoverage) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_policy_proto_msgTypes[25]
+	mi := &file_palyra_v1_policy_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2002,7 +2111,7 @@ func (x *ConditionCoverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConditionCoverage.ProtoReflect.Descriptor instead.
 func (*ConditionCoverage) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{25}
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ConditionCoverage) GetText() string {
@@ -2052,7 +2161,7 @@ type ListPolicyVersionsRequest struct {
 
 func (x *ListPolicyVersionsRequest) Reset() {
 	*x = ListPolicyVersionsRequest{}
-	mi := &file_palyra_v1_policy_proto_msgTypes[26]
+	mi := &file_palyra_v1_policy_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2064,7 +2173,7 @@ func (x *ListPolicyVersionsRequest) String() string {
 func (*ListPolicyVersionsRequest) ProtoMessage() {}
 
 func (x *ListPolicyVersionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_policy_proto_msgTypes[26]
+	mi := &file_palyra_v1_policy_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2077,7 +2186,7 @@ func (x *ListPolicyVersionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPolicyVersionsRequest.ProtoReflect.Descriptor instead.
 func (*ListPolicyVersionsRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{26}
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListPolicyVersionsRequest) GetPageSize() int32 {
@@ -2105,7 +2214,7 @@ type ListPolicyVersionsResponse struct {
 
 func (x *ListPolicyVersionsResponse) Reset() {
 	*x = ListPolicyVersionsResponse{}
-	mi := &file_palyra_v1_policy_proto_msgTypes[27]
+	mi := &file_palyra_v1_policy_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2117,7 +2226,7 @@ func (x *ListPolicyVersionsResponse) String() string {
 func (*ListPolicyVersionsResponse) ProtoMessage() {}
 
 func (x *ListPolicyVersionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_policy_proto_msgTypes[27]
+	mi := &file_palyra_v1_policy_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2130,7 +2239,7 @@ func (x *ListPolicyVersionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPolicyVersionsResponse.ProtoReflect.Descriptor instead.
 func (*ListPolicyVersionsResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{27}
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListPolicyVersionsResponse) GetVersions() []*PolicyVersion {
@@ -2164,7 +2273,7 @@ type PolicyVersion struct {
 
 func (x *PolicyVersion) Reset() {
 	*x = PolicyVersion{}
-	mi := &file_palyra_v1_policy_proto_msgTypes[28]
+	mi := &file_palyra_v1_policy_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2176,7 +2285,7 @@ func (x *PolicyVersion) String() string {
 func (*PolicyVersion) ProtoMessage() {}
 
 func (x *PolicyVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_policy_proto_msgTypes[28]
+	mi := &file_palyra_v1_policy_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2189,7 +2298,7 @@ func (x *PolicyVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyVersion.ProtoReflect.Descriptor instead.
 func (*PolicyVersion) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{28}
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PolicyVersion) GetVersion() string {
@@ -2251,7 +2360,7 @@ type ActivatePolicyRequest struct {
 
 func (x *ActivatePolicyRequest) Reset() {
 	*x = ActivatePolicyRequest{}
-	mi := &file_palyra_v1_policy_proto_msgTypes[29]
+	mi := &file_palyra_v1_policy_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2263,7 +2372,7 @@ func (x *ActivatePolicyRequest) String() string {
 func (*ActivatePolicyRequest) ProtoMessage() {}
 
 func (x *ActivatePolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_policy_proto_msgTypes[29]
+	mi := &file_palyra_v1_policy_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2276,7 +2385,7 @@ func (x *ActivatePolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActivatePolicyRequest.ProtoReflect.Descriptor instead.
 func (*ActivatePolicyRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{29}
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ActivatePolicyRequest) GetVersion() string {
@@ -2300,7 +2409,7 @@ type ActivatePolicyResponse struct {
 
 func (x *ActivatePolicyResponse) Reset() {
 	*x = ActivatePolicyResponse{}
-	mi := &file_palyra_v1_policy_proto_msgTypes[30]
+	mi := &file_palyra_v1_policy_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2312,7 +2421,7 @@ func (x *ActivatePolicyResponse) String() string {
 func (*ActivatePolicyResponse) ProtoMessage() {}
 
 func (x *ActivatePolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_policy_proto_msgTypes[30]
+	mi := &file_palyra_v1_policy_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2325,7 +2434,7 @@ func (x *ActivatePolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActivatePolicyResponse.ProtoReflect.Descriptor instead.
 func (*ActivatePolicyResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{30}
+	return file_palyra_v1_policy_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ActivatePolicyResponse) GetVersion() string {
@@ -2386,9 +2495,16 @@ const file_palyra_v1_policy_proto_rawDesc = "" +
 	"\x15ValidatePolicyRequest\x12>\n" +
 	"\asources\x18\x01 \x03(\v2\x17.palyra.v1.PolicySourceB\v\xbaH\b\x92\x01\x05\b\x01\x10\x80\x02R\asources\"N\n" +
 	"\x16ValidatePolicyResponse\x124\n" +
-	"\bfindings\x18\x01 \x03(\v2\x18.palyra.v1.PolicyFindingR\bfindings\"5\n" +
+	"\bfindings\x18\x01 \x03(\v2\x18.palyra.v1.PolicyFindingR\bfindings\"\xa6\x01\n" +
+	"\x0fPolicyDirectory\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x18\n" +
+	"\apresent\x18\x02 \x01(\bR\apresent\x12\x14\n" +
+	"\x05files\x18\x03 \x01(\x05R\x05files\x12\x1a\n" +
+	"\bpolicies\x18\x04 \x01(\x05R\bpolicies\x12\x19\n" +
+	"\bin_force\x18\x05 \x01(\bR\ainForce\x12\x18\n" +
+	"\aproblem\x18\x06 \x01(\tR\aproblem\"5\n" +
 	"\x10GetPolicyRequest\x12!\n" +
-	"\aversion\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18PR\aversion\"\x9d\x02\n" +
+	"\aversion\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18PR\aversion\"\xd7\x02\n" +
 	"\x11GetPolicyResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12#\n" +
 	"\rschema_digest\x18\x02 \x01(\tR\fschemaDigest\x12'\n" +
@@ -2396,13 +2512,15 @@ const file_palyra_v1_policy_proto_rawDesc = "" +
 	"\asources\x18\x04 \x03(\v2\x17.palyra.v1.PolicySourceR\asources\x127\n" +
 	"\tloaded_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\bloadedAt\x12\x16\n" +
 	"\x06schema\x18\x06 \x01(\tR\x06schema\x12\x1c\n" +
-	"\tactivated\x18\a \x01(\bR\tactivated\"\x15\n" +
-	"\x13ReloadPolicyRequest\"\xa9\x01\n" +
+	"\tactivated\x18\a \x01(\bR\tactivated\x128\n" +
+	"\tdirectory\x18\b \x01(\v2\x1a.palyra.v1.PolicyDirectoryR\tdirectory\"\x15\n" +
+	"\x13ReloadPolicyRequest\"\xe3\x01\n" +
 	"\x14ReloadPolicyResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12'\n" +
 	"\x0fsnapshot_digest\x18\x02 \x01(\tR\x0esnapshotDigest\x12\x18\n" +
 	"\achanged\x18\x03 \x01(\bR\achanged\x124\n" +
-	"\bwarnings\x18\x04 \x03(\v2\x18.palyra.v1.PolicyFindingR\bwarnings\"[\n" +
+	"\bwarnings\x18\x04 \x03(\v2\x18.palyra.v1.PolicyFindingR\bwarnings\x128\n" +
+	"\tdirectory\x18\x05 \x01(\v2\x1a.palyra.v1.PolicyDirectoryR\tdirectory\"[\n" +
 	"\x12GetSnapshotRequest\x12E\n" +
 	"\x0fsnapshot_digest\x18\x01 \x01(\tB\x1c\xbaH\x19r\x172\x15^sha256:[0-9a-f]{64}$R\x0esnapshotDigest\":\n" +
 	"\x13GetSnapshotResponse\x12#\n" +
@@ -2580,91 +2698,94 @@ func file_palyra_v1_policy_proto_rawDescGZIP() []byte {
 	return file_palyra_v1_policy_proto_rawDescData
 }
 
-var file_palyra_v1_policy_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_palyra_v1_policy_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_palyra_v1_policy_proto_goTypes = []any{
 	(*PolicySource)(nil),               // 0: palyra.v1.PolicySource
 	(*PolicyFinding)(nil),              // 1: palyra.v1.PolicyFinding
 	(*ValidatePolicyRequest)(nil),      // 2: palyra.v1.ValidatePolicyRequest
 	(*ValidatePolicyResponse)(nil),     // 3: palyra.v1.ValidatePolicyResponse
-	(*GetPolicyRequest)(nil),           // 4: palyra.v1.GetPolicyRequest
-	(*GetPolicyResponse)(nil),          // 5: palyra.v1.GetPolicyResponse
-	(*ReloadPolicyRequest)(nil),        // 6: palyra.v1.ReloadPolicyRequest
-	(*ReloadPolicyResponse)(nil),       // 7: palyra.v1.ReloadPolicyResponse
-	(*GetSnapshotRequest)(nil),         // 8: palyra.v1.GetSnapshotRequest
-	(*GetSnapshotResponse)(nil),        // 9: palyra.v1.GetSnapshotResponse
-	(*CallDescription)(nil),            // 10: palyra.v1.CallDescription
-	(*DescribedVote)(nil),              // 11: palyra.v1.DescribedVote
-	(*ExplainPolicyRequest)(nil),       // 12: palyra.v1.ExplainPolicyRequest
-	(*ExplainPolicyResponse)(nil),      // 13: palyra.v1.ExplainPolicyResponse
-	(*ExplainedPolicy)(nil),            // 14: palyra.v1.ExplainedPolicy
-	(*ExplainedConjunct)(nil),          // 15: palyra.v1.ExplainedConjunct
-	(*ExplainedValue)(nil),             // 16: palyra.v1.ExplainedValue
-	(*PolicyFlip)(nil),                 // 17: palyra.v1.PolicyFlip
-	(*FlipStep)(nil),                   // 18: palyra.v1.FlipStep
-	(*SimulatePolicyRequest)(nil),      // 19: palyra.v1.SimulatePolicyRequest
-	(*SimulatePolicyResponse)(nil),     // 20: palyra.v1.SimulatePolicyResponse
-	(*TestPolicyRequest)(nil),          // 21: palyra.v1.TestPolicyRequest
-	(*TestPolicyResponse)(nil),         // 22: palyra.v1.TestPolicyResponse
-	(*PolicyTestResult)(nil),           // 23: palyra.v1.PolicyTestResult
-	(*PolicyCoverage)(nil),             // 24: palyra.v1.PolicyCoverage
-	(*ConditionCoverage)(nil),          // 25: palyra.v1.ConditionCoverage
-	(*ListPolicyVersionsRequest)(nil),  // 26: palyra.v1.ListPolicyVersionsRequest
-	(*ListPolicyVersionsResponse)(nil), // 27: palyra.v1.ListPolicyVersionsResponse
-	(*PolicyVersion)(nil),              // 28: palyra.v1.PolicyVersion
-	(*ActivatePolicyRequest)(nil),      // 29: palyra.v1.ActivatePolicyRequest
-	(*ActivatePolicyResponse)(nil),     // 30: palyra.v1.ActivatePolicyResponse
-	(*timestamppb.Timestamp)(nil),      // 31: google.protobuf.Timestamp
+	(*PolicyDirectory)(nil),            // 4: palyra.v1.PolicyDirectory
+	(*GetPolicyRequest)(nil),           // 5: palyra.v1.GetPolicyRequest
+	(*GetPolicyResponse)(nil),          // 6: palyra.v1.GetPolicyResponse
+	(*ReloadPolicyRequest)(nil),        // 7: palyra.v1.ReloadPolicyRequest
+	(*ReloadPolicyResponse)(nil),       // 8: palyra.v1.ReloadPolicyResponse
+	(*GetSnapshotRequest)(nil),         // 9: palyra.v1.GetSnapshotRequest
+	(*GetSnapshotResponse)(nil),        // 10: palyra.v1.GetSnapshotResponse
+	(*CallDescription)(nil),            // 11: palyra.v1.CallDescription
+	(*DescribedVote)(nil),              // 12: palyra.v1.DescribedVote
+	(*ExplainPolicyRequest)(nil),       // 13: palyra.v1.ExplainPolicyRequest
+	(*ExplainPolicyResponse)(nil),      // 14: palyra.v1.ExplainPolicyResponse
+	(*ExplainedPolicy)(nil),            // 15: palyra.v1.ExplainedPolicy
+	(*ExplainedConjunct)(nil),          // 16: palyra.v1.ExplainedConjunct
+	(*ExplainedValue)(nil),             // 17: palyra.v1.ExplainedValue
+	(*PolicyFlip)(nil),                 // 18: palyra.v1.PolicyFlip
+	(*FlipStep)(nil),                   // 19: palyra.v1.FlipStep
+	(*SimulatePolicyRequest)(nil),      // 20: palyra.v1.SimulatePolicyRequest
+	(*SimulatePolicyResponse)(nil),     // 21: palyra.v1.SimulatePolicyResponse
+	(*TestPolicyRequest)(nil),          // 22: palyra.v1.TestPolicyRequest
+	(*TestPolicyResponse)(nil),         // 23: palyra.v1.TestPolicyResponse
+	(*PolicyTestResult)(nil),           // 24: palyra.v1.PolicyTestResult
+	(*PolicyCoverage)(nil),             // 25: palyra.v1.PolicyCoverage
+	(*ConditionCoverage)(nil),          // 26: palyra.v1.ConditionCoverage
+	(*ListPolicyVersionsRequest)(nil),  // 27: palyra.v1.ListPolicyVersionsRequest
+	(*ListPolicyVersionsResponse)(nil), // 28: palyra.v1.ListPolicyVersionsResponse
+	(*PolicyVersion)(nil),              // 29: palyra.v1.PolicyVersion
+	(*ActivatePolicyRequest)(nil),      // 30: palyra.v1.ActivatePolicyRequest
+	(*ActivatePolicyResponse)(nil),     // 31: palyra.v1.ActivatePolicyResponse
+	(*timestamppb.Timestamp)(nil),      // 32: google.protobuf.Timestamp
 }
 var file_palyra_v1_policy_proto_depIdxs = []int32{
 	0,  // 0: palyra.v1.ValidatePolicyRequest.sources:type_name -> palyra.v1.PolicySource
 	1,  // 1: palyra.v1.ValidatePolicyResponse.findings:type_name -> palyra.v1.PolicyFinding
 	0,  // 2: palyra.v1.GetPolicyResponse.sources:type_name -> palyra.v1.PolicySource
-	31, // 3: palyra.v1.GetPolicyResponse.loaded_at:type_name -> google.protobuf.Timestamp
-	1,  // 4: palyra.v1.ReloadPolicyResponse.warnings:type_name -> palyra.v1.PolicyFinding
-	11, // 5: palyra.v1.CallDescription.votes:type_name -> palyra.v1.DescribedVote
-	31, // 6: palyra.v1.CallDescription.at:type_name -> google.protobuf.Timestamp
-	10, // 7: palyra.v1.ExplainPolicyRequest.call:type_name -> palyra.v1.CallDescription
-	14, // 8: palyra.v1.ExplainPolicyResponse.policies:type_name -> palyra.v1.ExplainedPolicy
-	17, // 9: palyra.v1.ExplainPolicyResponse.flips:type_name -> palyra.v1.PolicyFlip
-	15, // 10: palyra.v1.ExplainedPolicy.conjuncts:type_name -> palyra.v1.ExplainedConjunct
-	16, // 11: palyra.v1.ExplainedConjunct.values:type_name -> palyra.v1.ExplainedValue
-	15, // 12: palyra.v1.ExplainedConjunct.parts:type_name -> palyra.v1.ExplainedConjunct
-	18, // 13: palyra.v1.PolicyFlip.steps:type_name -> palyra.v1.FlipStep
-	10, // 14: palyra.v1.SimulatePolicyRequest.call:type_name -> palyra.v1.CallDescription
-	0,  // 15: palyra.v1.SimulatePolicyRequest.sources:type_name -> palyra.v1.PolicySource
-	13, // 16: palyra.v1.SimulatePolicyResponse.explanation:type_name -> palyra.v1.ExplainPolicyResponse
-	0,  // 17: palyra.v1.TestPolicyRequest.sources:type_name -> palyra.v1.PolicySource
-	0,  // 18: palyra.v1.TestPolicyRequest.tests:type_name -> palyra.v1.PolicySource
-	23, // 19: palyra.v1.TestPolicyResponse.results:type_name -> palyra.v1.PolicyTestResult
-	24, // 20: palyra.v1.TestPolicyResponse.coverage:type_name -> palyra.v1.PolicyCoverage
-	1,  // 21: palyra.v1.TestPolicyResponse.findings:type_name -> palyra.v1.PolicyFinding
-	25, // 22: palyra.v1.PolicyCoverage.conditions:type_name -> palyra.v1.ConditionCoverage
-	28, // 23: palyra.v1.ListPolicyVersionsResponse.versions:type_name -> palyra.v1.PolicyVersion
-	31, // 24: palyra.v1.PolicyVersion.first_loaded_at:type_name -> google.protobuf.Timestamp
-	1,  // 25: palyra.v1.ActivatePolicyResponse.warnings:type_name -> palyra.v1.PolicyFinding
-	2,  // 26: palyra.v1.PolicyService.ValidatePolicy:input_type -> palyra.v1.ValidatePolicyRequest
-	4,  // 27: palyra.v1.PolicyService.GetPolicy:input_type -> palyra.v1.GetPolicyRequest
-	6,  // 28: palyra.v1.PolicyService.ReloadPolicy:input_type -> palyra.v1.ReloadPolicyRequest
-	8,  // 29: palyra.v1.PolicyService.GetSnapshot:input_type -> palyra.v1.GetSnapshotRequest
-	12, // 30: palyra.v1.PolicyService.ExplainPolicy:input_type -> palyra.v1.ExplainPolicyRequest
-	19, // 31: palyra.v1.PolicyService.SimulatePolicy:input_type -> palyra.v1.SimulatePolicyRequest
-	21, // 32: palyra.v1.PolicyService.TestPolicy:input_type -> palyra.v1.TestPolicyRequest
-	26, // 33: palyra.v1.PolicyService.ListPolicyVersions:input_type -> palyra.v1.ListPolicyVersionsRequest
-	29, // 34: palyra.v1.PolicyService.ActivatePolicy:input_type -> palyra.v1.ActivatePolicyRequest
-	3,  // 35: palyra.v1.PolicyService.ValidatePolicy:output_type -> palyra.v1.ValidatePolicyResponse
-	5,  // 36: palyra.v1.PolicyService.GetPolicy:output_type -> palyra.v1.GetPolicyResponse
-	7,  // 37: palyra.v1.PolicyService.ReloadPolicy:output_type -> palyra.v1.ReloadPolicyResponse
-	9,  // 38: palyra.v1.PolicyService.GetSnapshot:output_type -> palyra.v1.GetSnapshotResponse
-	13, // 39: palyra.v1.PolicyService.ExplainPolicy:output_type -> palyra.v1.ExplainPolicyResponse
-	20, // 40: palyra.v1.PolicyService.SimulatePolicy:output_type -> palyra.v1.SimulatePolicyResponse
-	22, // 41: palyra.v1.PolicyService.TestPolicy:output_type -> palyra.v1.TestPolicyResponse
-	27, // 42: palyra.v1.PolicyService.ListPolicyVersions:output_type -> palyra.v1.ListPolicyVersionsResponse
-	30, // 43: palyra.v1.PolicyService.ActivatePolicy:output_type -> palyra.v1.ActivatePolicyResponse
-	35, // [35:44] is the sub-list for method output_type
-	26, // [26:35] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	32, // 3: palyra.v1.GetPolicyResponse.loaded_at:type_name -> google.protobuf.Timestamp
+	4,  // 4: palyra.v1.GetPolicyResponse.directory:type_name -> palyra.v1.PolicyDirectory
+	1,  // 5: palyra.v1.ReloadPolicyResponse.warnings:type_name -> palyra.v1.PolicyFinding
+	4,  // 6: palyra.v1.ReloadPolicyResponse.directory:type_name -> palyra.v1.PolicyDirectory
+	12, // 7: palyra.v1.CallDescription.votes:type_name -> palyra.v1.DescribedVote
+	32, // 8: palyra.v1.CallDescription.at:type_name -> google.protobuf.Timestamp
+	11, // 9: palyra.v1.ExplainPolicyRequest.call:type_name -> palyra.v1.CallDescription
+	15, // 10: palyra.v1.ExplainPolicyResponse.policies:type_name -> palyra.v1.ExplainedPolicy
+	18, // 11: palyra.v1.ExplainPolicyResponse.flips:type_name -> palyra.v1.PolicyFlip
+	16, // 12: palyra.v1.ExplainedPolicy.conjuncts:type_name -> palyra.v1.ExplainedConjunct
+	17, // 13: palyra.v1.ExplainedConjunct.values:type_name -> palyra.v1.ExplainedValue
+	16, // 14: palyra.v1.ExplainedConjunct.parts:type_name -> palyra.v1.ExplainedConjunct
+	19, // 15: palyra.v1.PolicyFlip.steps:type_name -> palyra.v1.FlipStep
+	11, // 16: palyra.v1.SimulatePolicyRequest.call:type_name -> palyra.v1.CallDescription
+	0,  // 17: palyra.v1.SimulatePolicyRequest.sources:type_name -> palyra.v1.PolicySource
+	14, // 18: palyra.v1.SimulatePolicyResponse.explanation:type_name -> palyra.v1.ExplainPolicyResponse
+	0,  // 19: palyra.v1.TestPolicyRequest.sources:type_name -> palyra.v1.PolicySource
+	0,  // 20: palyra.v1.TestPolicyRequest.tests:type_name -> palyra.v1.PolicySource
+	24, // 21: palyra.v1.TestPolicyResponse.results:type_name -> palyra.v1.PolicyTestResult
+	25, // 22: palyra.v1.TestPolicyResponse.coverage:type_name -> palyra.v1.PolicyCoverage
+	1,  // 23: palyra.v1.TestPolicyResponse.findings:type_name -> palyra.v1.PolicyFinding
+	26, // 24: palyra.v1.PolicyCoverage.conditions:type_name -> palyra.v1.ConditionCoverage
+	29, // 25: palyra.v1.ListPolicyVersionsResponse.versions:type_name -> palyra.v1.PolicyVersion
+	32, // 26: palyra.v1.PolicyVersion.first_loaded_at:type_name -> google.protobuf.Timestamp
+	1,  // 27: palyra.v1.ActivatePolicyResponse.warnings:type_name -> palyra.v1.PolicyFinding
+	2,  // 28: palyra.v1.PolicyService.ValidatePolicy:input_type -> palyra.v1.ValidatePolicyRequest
+	5,  // 29: palyra.v1.PolicyService.GetPolicy:input_type -> palyra.v1.GetPolicyRequest
+	7,  // 30: palyra.v1.PolicyService.ReloadPolicy:input_type -> palyra.v1.ReloadPolicyRequest
+	9,  // 31: palyra.v1.PolicyService.GetSnapshot:input_type -> palyra.v1.GetSnapshotRequest
+	13, // 32: palyra.v1.PolicyService.ExplainPolicy:input_type -> palyra.v1.ExplainPolicyRequest
+	20, // 33: palyra.v1.PolicyService.SimulatePolicy:input_type -> palyra.v1.SimulatePolicyRequest
+	22, // 34: palyra.v1.PolicyService.TestPolicy:input_type -> palyra.v1.TestPolicyRequest
+	27, // 35: palyra.v1.PolicyService.ListPolicyVersions:input_type -> palyra.v1.ListPolicyVersionsRequest
+	30, // 36: palyra.v1.PolicyService.ActivatePolicy:input_type -> palyra.v1.ActivatePolicyRequest
+	3,  // 37: palyra.v1.PolicyService.ValidatePolicy:output_type -> palyra.v1.ValidatePolicyResponse
+	6,  // 38: palyra.v1.PolicyService.GetPolicy:output_type -> palyra.v1.GetPolicyResponse
+	8,  // 39: palyra.v1.PolicyService.ReloadPolicy:output_type -> palyra.v1.ReloadPolicyResponse
+	10, // 40: palyra.v1.PolicyService.GetSnapshot:output_type -> palyra.v1.GetSnapshotResponse
+	14, // 41: palyra.v1.PolicyService.ExplainPolicy:output_type -> palyra.v1.ExplainPolicyResponse
+	21, // 42: palyra.v1.PolicyService.SimulatePolicy:output_type -> palyra.v1.SimulatePolicyResponse
+	23, // 43: palyra.v1.PolicyService.TestPolicy:output_type -> palyra.v1.TestPolicyResponse
+	28, // 44: palyra.v1.PolicyService.ListPolicyVersions:output_type -> palyra.v1.ListPolicyVersionsResponse
+	31, // 45: palyra.v1.PolicyService.ActivatePolicy:output_type -> palyra.v1.ActivatePolicyResponse
+	37, // [37:46] is the sub-list for method output_type
+	28, // [28:37] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_palyra_v1_policy_proto_init() }
@@ -2672,7 +2793,7 @@ func file_palyra_v1_policy_proto_init() {
 	if File_palyra_v1_policy_proto != nil {
 		return
 	}
-	file_palyra_v1_policy_proto_msgTypes[12].OneofWrappers = []any{
+	file_palyra_v1_policy_proto_msgTypes[13].OneofWrappers = []any{
 		(*ExplainPolicyRequest_DecisionId)(nil),
 		(*ExplainPolicyRequest_Call)(nil),
 	}
@@ -2682,7 +2803,7 @@ func file_palyra_v1_policy_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_palyra_v1_policy_proto_rawDesc), len(file_palyra_v1_policy_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   31,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

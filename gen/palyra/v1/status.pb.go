@@ -85,7 +85,11 @@ type GetStatusResponse struct {
 	// Runs that have not ended.
 	ActiveRuns int32 `protobuf:"varint,18,opt,name=active_runs,json=activeRuns,proto3" json:"active_runs,omitempty"`
 	// The configured models, the default one first.
-	Models        []*ModelStatus `protobuf:"bytes,19,rep,name=models,proto3" json:"models,omitempty"`
+	Models          []*ModelStatus   `protobuf:"bytes,19,rep,name=models,proto3" json:"models,omitempty"`
+	PolicyDirectory *PolicyDirectory `protobuf:"bytes,24,opt,name=policy_directory,json=policyDirectory,proto3" json:"policy_directory,omitempty"`
+	// What the gateway cannot do at present, although it is ready for everything
+	// else: programs cannot run, because sandboxes fail.
+	Degraded      []string `protobuf:"bytes,30,rep,name=degraded,proto3" json:"degraded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -249,6 +253,20 @@ func (x *GetStatusResponse) GetActiveRuns() int32 {
 func (x *GetStatusResponse) GetModels() []*ModelStatus {
 	if x != nil {
 		return x.Models
+	}
+	return nil
+}
+
+func (x *GetStatusResponse) GetPolicyDirectory() *PolicyDirectory {
+	if x != nil {
+		return x.PolicyDirectory
+	}
+	return nil
+}
+
+func (x *GetStatusResponse) GetDegraded() []string {
+	if x != nil {
+		return x.Degraded
 	}
 	return nil
 }
@@ -872,8 +890,8 @@ var File_palyra_v1_status_proto protoreflect.FileDescriptor
 
 const file_palyra_v1_status_proto_rawDesc = "" +
 	"\n" +
-	"\x16palyra/v1/status.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x12\n" +
-	"\x10GetStatusRequest\"\x8c\x06\n" +
+	"\x16palyra/v1/status.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16palyra/v1/policy.proto\"\x12\n" +
+	"\x10GetStatusRequest\"\xef\x06\n" +
 	"\x11GetStatusResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x14\n" +
 	"\x05ready\x18\x02 \x01(\bR\x05ready\x12\x1a\n" +
@@ -900,7 +918,9 @@ const file_palyra_v1_status_proto_rawDesc = "" +
 	"\x06caller\x18\x11 \x01(\v2\x13.palyra.v1.IdentityR\x06caller\x12\x1f\n" +
 	"\vactive_runs\x18\x12 \x01(\x05R\n" +
 	"activeRuns\x12.\n" +
-	"\x06models\x18\x13 \x03(\v2\x16.palyra.v1.ModelStatusR\x06models\"\xa3\x01\n" +
+	"\x06models\x18\x13 \x03(\v2\x16.palyra.v1.ModelStatusR\x06models\x12E\n" +
+	"\x10policy_directory\x18\x18 \x01(\v2\x1a.palyra.v1.PolicyDirectoryR\x0fpolicyDirectory\x12\x1a\n" +
+	"\bdegraded\x18\x1e \x03(\tR\bdegraded\"\xa3\x01\n" +
 	"\vModelStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bprovider\x18\x02 \x01(\tR\bprovider\x12\x14\n" +
@@ -977,6 +997,7 @@ var file_palyra_v1_status_proto_goTypes = []any{
 	(*ThawRequest)(nil),           // 9: palyra.v1.ThawRequest
 	(*ThawResponse)(nil),          // 10: palyra.v1.ThawResponse
 	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
+	(*PolicyDirectory)(nil),       // 12: palyra.v1.PolicyDirectory
 }
 var file_palyra_v1_status_proto_depIdxs = []int32{
 	11, // 0: palyra.v1.GetStatusResponse.started_at:type_name -> google.protobuf.Timestamp
@@ -985,21 +1006,22 @@ var file_palyra_v1_status_proto_depIdxs = []int32{
 	5,  // 3: palyra.v1.GetStatusResponse.sandbox:type_name -> palyra.v1.SandboxStatus
 	6,  // 4: palyra.v1.GetStatusResponse.caller:type_name -> palyra.v1.Identity
 	2,  // 5: palyra.v1.GetStatusResponse.models:type_name -> palyra.v1.ModelStatus
-	11, // 6: palyra.v1.FreezeState.at:type_name -> google.protobuf.Timestamp
-	11, // 7: palyra.v1.Identity.certificate_expires_at:type_name -> google.protobuf.Timestamp
-	3,  // 8: palyra.v1.FreezeResponse.state:type_name -> palyra.v1.FreezeState
-	3,  // 9: palyra.v1.ThawResponse.state:type_name -> palyra.v1.FreezeState
-	0,  // 10: palyra.v1.StatusService.GetStatus:input_type -> palyra.v1.GetStatusRequest
-	7,  // 11: palyra.v1.StatusService.Freeze:input_type -> palyra.v1.FreezeRequest
-	9,  // 12: palyra.v1.StatusService.Thaw:input_type -> palyra.v1.ThawRequest
-	1,  // 13: palyra.v1.StatusService.GetStatus:output_type -> palyra.v1.GetStatusResponse
-	8,  // 14: palyra.v1.StatusService.Freeze:output_type -> palyra.v1.FreezeResponse
-	10, // 15: palyra.v1.StatusService.Thaw:output_type -> palyra.v1.ThawResponse
-	13, // [13:16] is the sub-list for method output_type
-	10, // [10:13] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	12, // 6: palyra.v1.GetStatusResponse.policy_directory:type_name -> palyra.v1.PolicyDirectory
+	11, // 7: palyra.v1.FreezeState.at:type_name -> google.protobuf.Timestamp
+	11, // 8: palyra.v1.Identity.certificate_expires_at:type_name -> google.protobuf.Timestamp
+	3,  // 9: palyra.v1.FreezeResponse.state:type_name -> palyra.v1.FreezeState
+	3,  // 10: palyra.v1.ThawResponse.state:type_name -> palyra.v1.FreezeState
+	0,  // 11: palyra.v1.StatusService.GetStatus:input_type -> palyra.v1.GetStatusRequest
+	7,  // 12: palyra.v1.StatusService.Freeze:input_type -> palyra.v1.FreezeRequest
+	9,  // 13: palyra.v1.StatusService.Thaw:input_type -> palyra.v1.ThawRequest
+	1,  // 14: palyra.v1.StatusService.GetStatus:output_type -> palyra.v1.GetStatusResponse
+	8,  // 15: palyra.v1.StatusService.Freeze:output_type -> palyra.v1.FreezeResponse
+	10, // 16: palyra.v1.StatusService.Thaw:output_type -> palyra.v1.ThawResponse
+	14, // [14:17] is the sub-list for method output_type
+	11, // [11:14] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_palyra_v1_status_proto_init() }
@@ -1007,6 +1029,7 @@ func file_palyra_v1_status_proto_init() {
 	if File_palyra_v1_status_proto != nil {
 		return
 	}
+	file_palyra_v1_policy_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -24,10 +24,9 @@ func ApproveCommand(program *client.App) *cobra.Command {
 		"by number and none is chosen. In a terminal the call is shown before the yes\n" +
 		"counts, and it counts for that call only; without one, --digest says which\n" +
 		"call you saw."
-	c.Example = "palyra approve\npalyra approve 01J... --allow timeboxed --for 30m --match subject"
+	c.Example = "palyra approve\npalyra approve 01J... --for 30m --uses 3 --match subject"
 	f.yesFlags(c)
-	c.Flags().Lookup("allow").DefValue = "once"
-	f.allow = "once"
+	c.Flags().Lookup("allow").Usage = "once, session or timeboxed (default: once, or timeboxed with --for)"
 	return c
 }
 
@@ -61,6 +60,12 @@ func (a *app) answerCommand(name, short string, f *decideFlags) *cobra.Command {
 func (a *app) answer(ctx context.Context, given []string, f decideFlags) error {
 	if f.deny && f.reason == "" && a.Interactive() {
 		f.askReason = true
+	}
+	if !f.deny && f.allow == "" {
+		f.allow = "once"
+		if f.ttl != "" {
+			f.allow = "timeboxed"
+		}
 	}
 	if len(given) == 1 && !isNumber(given[0]) {
 		return a.decide(ctx, given[0], f)

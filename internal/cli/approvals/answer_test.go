@@ -73,3 +73,42 @@ func TestAnswerWithoutATerminal(t *testing.T) {
 		t.Error("no vote was sent")
 	}
 }
+
+// TestApproveForATime says what the yes covers before it counts, in a terminal and
+// without one, and sends time and uses.
+func TestApproveForATime(t *testing.T) {
+	covers := "this yes covers this call, and after it " + clitest.AnyGit
+	flags := []string{"--for", "30m", "--uses", "3", "--match", "subject"}
+	for name, run := range map[string]func(w *clitest.World) clitest.Result{
+		"terminal": func(w *clitest.World) clitest.Result {
+			return w.With(clitest.Typing("allow\n"), append([]string{"--no-color", "approve"}, flags...)...)
+		},
+		"digest": func(w *clitest.World) clitest.Result {
+			return w.Run(append([]string{"approve", clitest.ApprovalID, "--digest", clitest.SomeApproval().GetCallDigest()}, flags...)...)
+		},
+	} {
+		w := clitest.NewWorld(t)
+		w.Pending()
+		r := run(w)
+		w.Want(r, 0)
+		said := strings.Join(strings.Fields(r.Err), " ")
+		if !strings.Contains(said, covers) || !strings.Contains(said, "for up to 30m00s, 3 times") {
+			t.Errorf("%s: it does not say what it covers:\n%s", name, r.Err)
+		}
+		if len(w.Gateway.Votes) != 1 || w.Gateway.Votes[0].GetUses() != 3 || w.Gateway.Votes[0].GetScope() != palyrav1.ApprovalScope_APPROVAL_SCOPE_TIMEBOXED {
+			t.Errorf("%s: votes %v", name, w.Gateway.Votes)
+		}
+	}
+	// One that the gateway would refuse is not sent.
+	w := clitest.NewWorld(t)
+	w.Pending()
+	clitest.OnlyExactly(w.Gateway.Approvals[clitest.ApprovalID])
+	r := w.Run(append([]string{"approve", clitest.ApprovalID, "--digest", clitest.SomeApproval().GetCallDigest()}, flags...)...)
+	w.Want(r, 2)
+	if len(w.Gateway.Votes) != 0 || !strings.Contains(r.Err, "python3 runs whatever code it is given") {
+		t.Errorf("votes %v\n%s", w.Gateway.Votes, r.Err)
+	}
+	for _, args := range [][]string{{"--uses", "-1"}, {"--uses", "2"}} {
+		w.Want(w.Run(append([]string{"approve", clitest.ApprovalID, "--digest", clitest.SomeApproval().GetCallDigest()}, args...)...), 2)
+	}
+}

@@ -16,6 +16,7 @@ import (
 // decideFlags is an answer as flags.
 type decideFlags struct {
 	allow, match, digest, reason, ttl string
+	uses                              int64
 	deny, sure                        bool
 	// brief shows the approval in brief, and askReason asks for the reason of a
 	// no, as the commands whose name is the answer do.
@@ -53,6 +54,7 @@ func (f *decideFlags) yesFlags(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.allow, "allow", "", "say yes: once, session or timeboxed")
 	flags.StringVar(&f.ttl, "for", "", "how long a timeboxed yes holds: 1m to 7d")
+	flags.Int64Var(&f.uses, "uses", 0, "how many more calls a session or timeboxed yes lets through (default: as many as come in its time)")
 	flags.StringVar(&f.match, "match", "", "which calls a session or timeboxed yes covers: exact (default), subject or tool")
 	complete := func(values ...string) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
@@ -67,8 +69,10 @@ func (f decideFlags) vote() (v question.Vote, given bool, err error) {
 	switch {
 	case f.deny && f.allow != "":
 		return question.Vote{}, false, command.Usage("--allow and --deny exclude each other")
-	case f.deny && (f.ttl != "" || f.match != ""):
-		return question.Vote{}, false, command.Usage("--for and --match belong to --allow")
+	case f.deny && (f.ttl != "" || f.match != "" || f.uses != 0):
+		return question.Vote{}, false, command.Usage("--for, --match and --uses belong to --allow")
+	case f.uses < 0:
+		return question.Vote{}, false, command.Usage("--uses %d: want 1 or more", f.uses)
 	case f.askReason:
 		return question.Vote{}, true, nil
 	case f.deny:
@@ -77,7 +81,7 @@ func (f decideFlags) vote() (v question.Vote, given bool, err error) {
 	case f.allow == "":
 		return question.Vote{}, false, nil
 	}
-	v = question.Vote{Allow: true, Reason: f.reason}
+	v = question.Vote{Allow: true, Reason: f.reason, Uses: f.uses}
 	if v.Scope, err = printer.ParseEnum[palyrav1.ApprovalScope]("allow", f.allow); err != nil {
 		return question.Vote{}, false, err
 	}
@@ -117,8 +121,17 @@ func (a *app) decide(ctx context.Context, id string, f decideFlags) error {
 		return err
 	}
 	digest := f.digest
-	if digest == "" || !given {
+	switch {
+	case digest == "" || !given:
 		if v, digest, err = a.decideSeen(ctx, g, id, v, given, f); err != nil {
+			return err
+		}
+	case v.Allow && v.Scope != palyrav1.ApprovalScope_APPROVAL_SCOPE_ONCE:
+		reply, err := g.Approvals.GetApproval(ctx, &palyrav1.GetApprovalRequest{ApprovalId: id})
+		if err != nil {
+			return err
+		}
+		if err := a.sayCovers(v, reply.GetApproval()); err != nil {
 			return err
 		}
 	}
@@ -127,6 +140,19 @@ func (a *app) decide(ctx context.Context, id string, f decideFlags) error {
 		return nil
 	}
 	return a.cast(ctx, g, id, v, digest)
+}
+
+// sayCovers says what a standing yes covers before it is given.
+func (a *app) sayCovers(v question.Vote, about *palyrav1.Approval) error {
+	if err := v.CheckOffered(about); err != nil || !v.Allow {
+		return err
+	}
+	if covers := v.Covers(about); covers != "" {
+		for _, line := range printer.Wrap("this yes covers "+printer.VisibleLine(covers), printer.PageWidth) {
+			a.Say("%s", line)
+		}
+	}
+	return nil
 }
 
 // decideSeen shows the approval in full and returns the answer to it together
@@ -160,6 +186,9 @@ func (a *app) decideSeen(ctx context.Context, g *client.Gateway, id string, v qu
 	if !given {
 		v, err = question.AskVote(ctx, a.App, shown)
 		return v, shown.GetCallDigest(), err
+	}
+	if err := a.sayCovers(v, shown); err != nil {
+		return v, "", err
 	}
 	return v, shown.GetCallDigest(), a.confirmVote(ctx, shown, v, f.sure)
 }

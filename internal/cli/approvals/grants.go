@@ -57,7 +57,7 @@ func (a *app) grantRecord(g *palyrav1.Grant) printer.Record {
 		Name: g.GetGrantId(), Body: printer.ProtoObject(g),
 		Cells: []string{
 			g.GetGrantId(), grantState(g, a.Now()), printer.Enum(g.GetScope()), printer.Enum(g.GetMatch()), g.GetPrincipal(),
-			covers(g), fmt.Sprint(g.GetUses()), left,
+			covers(g), usesOf(g), left,
 		},
 		Wide: []string{
 			g.GetSession(), g.GetApprovalId(), strings.Join(g.GetApprovers(), ","), printer.Clock(g.GetCreatedAt()),
@@ -66,8 +66,20 @@ func (a *app) grantRecord(g *palyrav1.Grant) printer.Record {
 	}
 }
 
-// covers says which calls a grant covers.
+// usesOf is how often a grant was used, and of how many times.
+func usesOf(g *palyrav1.Grant) string {
+	if g.GetMostUses() > 0 {
+		return fmt.Sprintf("%d of %d", g.GetUses(), g.GetMostUses())
+	}
+	return fmt.Sprint(g.GetUses())
+}
+
+// covers says which calls a grant covers. Those of before have no words of their
+// own.
 func covers(g *palyrav1.Grant) string {
+	if g.GetCovers() != "" {
+		return g.GetCovers()
+	}
 	switch g.GetMatch() {
 	case palyrav1.GrantMatch_GRANT_MATCH_TOOL:
 		return "any call of " + g.GetTool()
@@ -83,6 +95,8 @@ func grantState(g *palyrav1.Grant, now time.Time) string {
 		return "revoked"
 	case g.GetExpiresAt() != nil && !now.Before(g.GetExpiresAt().AsTime()):
 		return "ended"
+	case g.GetMostUses() > 0 && g.GetUses() >= g.GetMostUses():
+		return "used up"
 	}
 	return "live"
 }

@@ -2,6 +2,7 @@
 package calls
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -35,13 +36,18 @@ func Command(program *client.App) *cobra.Command {
 			"The input is one JSON object: --input JSON, --input @FILE, --input - for stdin,\n" +
 			"or members as key=value, read as the tool's schema says; repeat a key for a\n" +
 			"list, and write key:=JSON for any JSON value.\n\n" +
+			"A call that names no workspace is in the one that holds the current directory;\n" +
+			"path= and cwd= are then relative to that directory, and may be absolute.\n" +
+			"Elsewhere it is in the only workspace, or in the one named default. With\n" +
+			"workspace=NAME names are relative to the workspace; --input goes as it is.\n\n" +
 			"If policy asks a human, a terminal shows the call in full and takes the answer;\n" +
 			"elsewhere the command that answers it is printed on stderr, and the call waits.\n" +
 			"Ctrl-C ends the waiting and not the call: an approval stays pending, and the\n" +
 			"call runs if it is allowed, unless `palyra approvals cancel ID` withdraws it.\n\n" +
 			"The exit code is 0 whatever the tool's own exit code, which is in the result;\n" +
 			"see `palyra help exit-codes`.",
-		Example: "palyra call fs.read workspace=demo path=README.md\n" +
+		Example: "palyra call fs.read path=README.md\n" +
+			"palyra call fs.read workspace=demo path=README.md\n" +
 			"palyra call process.run --input '{\"workspace\":\"demo\",\"argv\":[\"git\",\"status\"]}'\n" +
 			"palyra call process.run workspace=demo argv=git argv=status --dry-run",
 		Args:              command.Args(1, -1),
@@ -52,7 +58,7 @@ func Command(program *client.App) *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.input, "input", "", "the input: JSON, @FILE, or - for stdin")
-	flags.StringVar(&f.session, "session", "", "your name for the session; an approval for the session covers later calls in it (default \"default\")")
+	flags.StringVar(&f.session, "session", "", "your name for the session; an approval for the session covers later calls in it (default: one for each terminal, \"default\" without one)")
 	flags.StringVar(&f.run, "run", "", "your name for the agent run it belongs to (default: a run of its own)")
 	flags.StringVar(&f.channel, "channel", "", "the messaging channel it came from, if any; policies can ask for it")
 	flags.StringVar(&f.key, "idempotency-key", "", "a retry with the same key never runs the call twice (default: a new one)")
@@ -64,6 +70,7 @@ func (a *app) call(ctx context.Context, toolName string, members []string, f cal
 	if err := errors.Join(command.CheckName("session", f.session), command.CheckName("run", f.run)); err != nil {
 		return err
 	}
+	f.session = cmp.Or(f.session, a.Terminal)
 	input, err := invocation.GivenInput(a.App, f.input, members)
 	if err != nil {
 		return err
@@ -72,12 +79,8 @@ func (a *app) call(ctx context.Context, toolName string, members []string, f cal
 	if err != nil {
 		return err
 	}
-	if len(members) > 0 {
-		schema, err := invocation.SchemaOf(ctx, g, toolName)
-		if err != nil {
-			return err
-		}
-		if input, err = invocation.InputFrom(members, schema); err != nil {
+	if f.input == "" {
+		if input, err = invocation.Typed(ctx, g, toolName, members); err != nil {
 			return err
 		}
 	}
@@ -87,7 +90,7 @@ func (a *app) call(ctx context.Context, toolName string, members []string, f cal
 	if f.key == "" {
 		f.key = invocation.NewKey()
 	}
-	c := &callRun{a: a, g: g, tool: toolName, key: f.key}
+	c := &callRun{a: a, g: g, tool: toolName, key: f.key, session: f.session}
 	return c.run(ctx, &palyrav1.CallToolRequest{
 		Tool: toolName, InputJson: input, Session: f.session, Run: f.run, Channel: f.channel, IdempotencyKey: f.key,
 	})

@@ -50,7 +50,9 @@ func TestCallFormats(t *testing.T) {
 	if table.Out != "line one\nline two\n" {
 		t.Errorf("stdout %q", table.Out)
 	}
-	if want := "warn\nended, exit code 2, 1.5s, attestation 01ATTESTATION0000000000000 (journal 42)\n"; table.Err != want {
+	want := "warn\nended, exit code 2, 1.5s, attestation 01ATTESTATION0000000000000 (journal 42)\n" +
+		"ran in sandbox_tier_c_linux_bubblewrap (bubblewrap 0.8.0), enforcement strict, egress strict to example.com:443, result sha256:"
+	if !strings.HasPrefix(table.Err, want) || strings.Count(table.Err, "\n") != 3 {
 		t.Errorf("stderr %q, want %q", table.Err, want)
 	}
 	if r := w.Run("call", "process.run", "-o", "name"); r.Out != "01PROPOSAL0000000000000000\n" {
@@ -105,7 +107,7 @@ func TestReadableInAPipe(t *testing.T) {
 		if r.Out != "one\ntwo\n" {
 			t.Errorf("%s: stdout %q", name, r.Out)
 		}
-		if want := "warning: x\nended, exit code 3, 1.5s"; !strings.HasPrefix(r.Err, want) || strings.Count(r.Err, "\n") != 2 {
+		if want := "warning: x\nended, exit code 3, 1.5s"; !strings.HasPrefix(r.Err, want) || strings.Count(r.Err, "\n") != 3 {
 			t.Errorf("%s: stderr %q", name, r.Err)
 		}
 	}
@@ -125,6 +127,9 @@ func TestCallWaitsWithoutTerminal(t *testing.T) {
 	w.Want(r, 0)
 	if r.Out != "{\"done\":true}\n" {
 		t.Errorf("stdout %q", r.Out)
+	}
+	if want := clitest.SomeApproval().GetPrompt().GetSummary() + "\n"; !strings.Contains(r.Err, want) {
+		t.Errorf("stderr does not say what waits:\n%s", r.Err)
 	}
 	if want := "palyra approvals decide " + clitest.ApprovalID + " --allow once --digest " + clitest.SomeApproval().GetCallDigest(); !strings.Contains(r.Err, want) {
 		t.Errorf("stderr does not name the command:\n%s", r.Err)
@@ -176,6 +181,25 @@ func TestAnswerInPlace(t *testing.T) {
 			}
 			c.check(t, v)
 		})
+	}
+}
+
+// A call that a grant let through says so, and which calls that grant covers. One
+// that somebody answered has said it already.
+func TestCallSaysItsGrant(t *testing.T) {
+	w := clitest.NewWorld(t)
+	allowed := clitest.Allowed()
+	allowed.GetDecision().GrantId, allowed.GetDecision().GrantCovers = "01GRANT0000000000000000000", clitest.AnyGit
+	w.Plays(allowed, clitest.Finished("succeeded", "", `{}`))
+	r := w.Run("call", "process.run")
+	w.Want(r, 0)
+	if want := "allowed by grant 01GRANT0000000000000000000: " + clitest.AnyGit + "\n"; r.Err != want {
+		t.Errorf("stderr %q, want %q", r.Err, want)
+	}
+	w = clitest.NewWorld(t)
+	w.Plays(clitest.Allowed(), clitest.Finished("succeeded", "", `{}`))
+	if r := w.Run("call", "process.run"); r.Err != "" {
+		t.Errorf("without a grant stderr is %q", r.Err)
 	}
 }
 
@@ -241,7 +265,7 @@ func TestInterruptAtTheGate(t *testing.T) {
 	watch := clitest.NewWatcher("--deny --reason TEXT")
 	go func() { <-watch.Seen; cancel() }()
 	r := w.Within(ctx, printer.Streams{Err: watch}, "call", "process.run")
-	w.Want(r, 1)
+	w.Want(r, 130)
 	if !strings.Contains(r.Err, "what the call changed still waits for approval "+clitest.ApprovalID) {
 		t.Errorf("the interrupt is not explained:\n%s", r.Err)
 	}
@@ -272,7 +296,7 @@ func TestWhoIsNotAsked(t *testing.T) {
 			s := clitest.Typing("o\n")
 			s.Err = watch
 			r := w.Within(ctx, s, args...)
-			w.Want(r, 1)
+			w.Want(r, 130)
 			if len(w.Gateway.Votes) != 0 || strings.Contains(r.Err, "answer>") {
 				t.Errorf("was asked:\n%s", r.Err)
 			}
@@ -337,7 +361,7 @@ func TestTypedAhead(t *testing.T) {
 			w.Want(r, 0)
 			continue
 		}
-		w.Want(r, 1)
+		w.Want(r, 130)
 		if len(w.Gateway.Votes) != 0 || !strings.Contains(r.Err, "typed before the question could be read") {
 			t.Errorf("%d votes\n%s", len(w.Gateway.Votes), r.Err)
 		}
@@ -451,7 +475,7 @@ func TestOwnCall(t *testing.T) {
 			s := clitest.Typing("o\no\n")
 			s.Err = watch
 			r := w.Within(ctx, s, "call", "process.run")
-			w.Want(r, 1)
+			w.Want(r, 130)
 			if len(w.Gateway.Votes) != c.votes || strings.Contains(r.Err, "answer>") != c.asked || !strings.Contains(r.Err, "still waits for approval") {
 				t.Errorf("%d votes\n%s", len(w.Gateway.Votes), r.Err)
 			}
@@ -470,8 +494,40 @@ func TestCallWithTheGatewayAway(t *testing.T) {
 		t.Errorf("says %s", r.Err)
 	}
 	// The control: with the gateway there, the arguments are what is wrong.
-	w.Gateway.Change(func() { w.Gateway.Fail = nil })
+	w.Gateway.Change(func() {
+		w.Gateway.Fail, w.Gateway.Tools = nil, []*palyrav1.Tool{{Name: "process.run", InputSchemaJson: []byte(`{"properties":{"argv":{"type":"string"}}}`)}}
+	})
 	if r := w.Run("call", "process.run", "argv=git", "argv=status"); !strings.Contains(r.Err, "DUPLICATE_KEY") {
 		t.Errorf("says %s", r.Err)
 	}
+}
+
+// TestCallOfAHiddenTool: the arguments are read as its schema says, and those of a
+// tool that the caller may not know of so that the gateway's answer is the one that
+// counts.
+func TestCallOfAHiddenTool(t *testing.T) {
+	w := clitest.NewWorld(t)
+	w.Populate()
+	w.Gateway.Hidden[0].Tool.InputSchemaJson = []byte(`{"properties":{"l":{"type":"array"},"n":{"type":"integer"}}}`)
+	w.Plays(clitest.DeniedFor(reason.PolicyDenied, "no pages"))
+	for tool, want := range map[string]string{"http.fetch": `{"l":["a"],"n":5}`, "nobody.knows": `{"l":"a","n":"5"}`} {
+		w.Want(w.Run("call", tool, "l=a", "n=5"), reason.Lookup(reason.PolicyDenied).Exit)
+		if got := w.Gateway.Calls[len(w.Gateway.Calls)-1]; got.GetTool() != tool || string(got.GetInputJson()) != want {
+			t.Errorf("%s is proposed as %v, want %s", tool, got, want)
+		}
+	}
+	w.Want(w.Run("call", "nobody.knows", "l=a", "l=b"), reason.Lookup(reason.PolicyDenied).Exit)
+	// Listing names how many there are, and nothing to a caller who is told of none.
+	const line = "1 hidden: palyra tools list --hidden\n"
+	if r := w.Run("tools"); r.Err != line {
+		t.Errorf("the list says %q", r.Err)
+	}
+	if r := w.Run("tools", "-o", "json"); r.Err != "" {
+		t.Errorf("the list for programs says %q", r.Err)
+	}
+	w.Gateway.Hidden = nil
+	if r := w.Run("tools"); r.Err != "" {
+		t.Errorf("the list says %q", r.Err)
+	}
+	w.Want(w.Run("tools", "show", "http.fetch"), reason.Lookup(reason.UnknownTool).Exit)
 }

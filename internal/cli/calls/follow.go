@@ -23,11 +23,15 @@ type callRun struct {
 	a    *app
 	g    *client.Gateway
 	tool string
-	key  string
+	// key and session are those of the call: with both, the same call again gets its
+	// result.
+	key, session string
 
 	proposed *palyrav1.ToolProposed
 	// waiting is the approval that the call waits for, nil when it does not.
-	waiting  *palyrav1.Approval
+	waiting *palyrav1.Approval
+	// answered is true once somebody was asked and answered.
+	answered bool
 	question *question.Question
 	decision *palyrav1.ToolDecision
 	// parts are the result's bytes so far; last is its last message.
@@ -83,6 +87,7 @@ func (c *callRun) event(ctx context.Context, msg *palyrav1.CallToolResponse) err
 		c.resolved(e.ApprovalResolved)
 	case *palyrav1.CallToolResponse_Decision:
 		c.decision = e.Decision
+		c.sayGrant()
 		c.startProgress()
 	case *palyrav1.CallToolResponse_Output:
 		c.stopProgress()
@@ -109,6 +114,13 @@ func (c *callRun) asked(ctx context.Context, v *palyrav1.Approval) {
 	question.SayHowToAnswer(c.a.App, v)
 }
 
+// sayGrant says that a grant let the call through, where nobody was asked.
+func (c *callRun) sayGrant() {
+	if d := c.decision; d.GetAllowed() && d.GetGrantId() != "" && !c.answered {
+		c.a.Say("%s", invocation.ByGrant(d))
+	}
+}
+
 func (c *callRun) closeQuestion() {
 	if c.question != nil {
 		c.question.Close()
@@ -117,7 +129,7 @@ func (c *callRun) closeQuestion() {
 }
 
 func (c *callRun) resolved(r *palyrav1.ApprovalResolved) {
-	c.waiting = nil
+	c.waiting, c.answered = nil, true
 	c.closeQuestion()
 	c.a.Say("approval %s: %s", r.GetApprovalId(), invocation.ResolvedWord(r))
 }
@@ -134,7 +146,15 @@ func (c *callRun) lost(ctx context.Context, err error) error {
 		return err
 	}
 	e := client.Explain(nil, err)
-	return e.WithRemedy("The call may have run. Repeat it with --idempotency-key %s: that returns its result and never runs it twice.", c.key)
+	return e.WithRemedy("The call may have run. Repeat it with %s: that returns its result and never runs it twice.", c.again())
+}
+
+// again is what makes a repetition the same call, from whatever terminal.
+func (c *callRun) again() string {
+	if c.session == "" {
+		return "--idempotency-key " + c.key
+	}
+	return "--session " + c.session + " --idempotency-key " + c.key
 }
 
 // sayInterrupted says what becomes of the call without its client: with its
@@ -147,18 +167,19 @@ func (c *callRun) sayInterrupted() {
 		id := c.waiting.GetApprovalId()
 		c.a.Say("\ninterrupted: what the call changed still waits for approval %s and will be committed if it is allowed", id)
 		c.a.Say("  discard it:      palyra approvals cancel %s", id)
-		c.a.Say("  see its result:  the same palyra call with --idempotency-key %s", c.key)
+		c.a.Say("  see its result:  the same palyra call with %s", c.again())
 	case c.waiting != nil:
 		id := c.waiting.GetApprovalId()
 		c.a.Say("\ninterrupted: the call still waits for approval %s and will run if it is allowed", id)
 		c.a.Say("  withdraw it:     palyra approvals cancel %s", id)
-		c.a.Say("  see its result:  the same palyra call with --idempotency-key %s", c.key)
+		c.a.Say("  see its result:  the same palyra call with %s", c.again())
 	case c.decision != nil:
 		c.a.Say("\ninterrupted: the call goes on")
-		c.a.Say("  see its result:  the same palyra call with --idempotency-key %s", c.key)
+		c.a.Say("  end it:          palyra calls cancel %s", c.proposed.GetProposalId())
+		c.a.Say("  see its result:  the same palyra call with %s", c.again())
 	default:
 		c.a.Say("\ninterrupted: the gateway may have taken the call, and then it goes on")
-		c.a.Say("  see its result:  the same palyra call with --idempotency-key %s", c.key)
+		c.a.Say("  see its result:  the same palyra call with %s", c.again())
 	}
 }
 
@@ -170,7 +191,7 @@ func (c *callRun) finish() error {
 	}
 	if !c.complete() {
 		return reason.Errorf(reason.OutcomeUnknown, "the gateway ended the stream without a result").
-			WithRemedy("Repeat it with --idempotency-key %s: that returns its result and never runs it twice.", c.key)
+			WithRemedy("Repeat it with %s: that returns its result and never runs it twice.", c.again())
 	}
 	sum := sha256.Sum256(c.parts)
 	if got := "sha256:" + hex.EncodeToString(sum[:]); c.last.GetExecutionDigest() != "" && got != c.last.GetExecutionDigest() {

@@ -9,7 +9,8 @@ import (
 // TestGolden compares every listing and page in every format.
 func TestGolden(t *testing.T) {
 	clitest.Golden(t, map[string][]string{
-		"tools_list": {"tools", "list"}, "tools_show": {"tools", "show", "process.run"},
-		"dry_run": {"call", "process.run", "--dry-run"},
+		"tools_list": {"tools", "list"}, "tools_hidden": {"tools", "list", "--hidden"}, "tools_show_hidden": {"tools", "show", "http.fetch"}, "tools_show": {"tools", "show", "process.run"},
+		"dry_run":    {"call", "process.run", "--dry-run"},
+		"calls_list": {"calls", "list"}, "calls_show": {"calls", "show", clitest.EndedCall}, "calls_cancel": {"calls", "cancel", clitest.WaitingCall, "--reason", "wrong branch"},
 	})
 }

@@ -2,6 +2,7 @@ package calls_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,7 +27,7 @@ func TestInterruptWhileWaiting(t *testing.T) {
 	w.Gateway.Asks(clitest.SomeApproval(), clitest.Finished("succeeded", "", `{}`))
 	watch := clitest.NewWatcher("deny:")
 	r := interrupted(w, watch.Seen, printer.Streams{Err: watch})
-	w.Want(r, 1)
+	w.Want(r, 130)
 	for _, want := range []string{
 		"interrupted: the call still waits for approval " + clitest.ApprovalID + " and will run if it is allowed",
 		"palyra approvals cancel " + clitest.ApprovalID, "--idempotency-key mine",
@@ -48,8 +49,8 @@ func TestInterruptAfterTheDecision(t *testing.T) {
 	watch := clitest.NewWatcher("first")
 	go func() { <-watch.Seen; close(running) }()
 	r := interrupted(w, running, printer.Streams{Out: watch, OutTerminal: true})
-	w.Want(r, 1)
-	if !strings.Contains(r.Err, "interrupted: the call goes on\n") || !strings.Contains(r.Err, "--idempotency-key mine") || strings.Contains(r.Err, "cancel") {
+	w.Want(r, 130)
+	if !strings.Contains(r.Err, "interrupted: the call goes on\n") || !strings.Contains(r.Err, "--idempotency-key mine") || !strings.Contains(r.Err, "palyra calls cancel 01PROPOSAL0000000000000000\n") {
 		t.Errorf("says:\n%s", r.Err)
 	}
 }
@@ -63,8 +64,33 @@ func TestInterruptBeforeTheDecision(t *testing.T) {
 		return ctx.Err()
 	}
 	r := interrupted(w, taken, printer.Streams{})
-	w.Want(r, 1)
+	w.Want(r, 130)
 	if !strings.Contains(r.Err, "may have taken the call") || strings.Contains(r.Err, "nothing ran") {
 		t.Errorf("says:\n%s", r.Err)
+	}
+}
+
+// TestSessionOfTheTerminal: calls of one terminal are of one session, unless one is
+// named; what repeats a call names its session with its key, since it may be typed
+// elsewhere.
+func TestSessionOfTheTerminal(t *testing.T) {
+	w := clitest.NewWorld(t)
+	w.Want(w.Run("call", "echo"), 0)
+	w.Terminal = "terminal-0123456789"
+	w.Want(w.Run("call", "echo"), 0)
+	w.Want(w.Run("call", "echo", "--session", "mine"), 0)
+	var got []string
+	for _, c := range w.Gateway.Calls {
+		got = append(got, c.GetSession())
+	}
+	if want := []string{"", "terminal-0123456789", "mine"}; !slices.Equal(got, want) {
+		t.Errorf("the sessions are %q, want %q", got, want)
+	}
+	w.Gateway.Asks(clitest.SomeApproval(), clitest.Finished("succeeded", "", `{}`))
+	watch := clitest.NewWatcher("deny:")
+	r := interrupted(w, watch.Seen, printer.Streams{Err: watch})
+	w.Want(r, 130)
+	if !strings.Contains(r.Err, "--session terminal-0123456789 --idempotency-key mine") {
+		t.Errorf("it does not say how to see the result:\n%s", r.Err)
 	}
 }

@@ -116,6 +116,9 @@ func (c *callRun) printReadable() error {
 		c.a.Say("%s", note)
 	}
 	c.a.Say("%s", c.ending(r))
+	if posture := invocation.Posture(c.attested.GetPosture()); posture != "" {
+		c.a.Say("%s", posture)
+	}
 	return nil
 }
 

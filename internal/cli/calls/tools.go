@@ -2,6 +2,7 @@ package calls
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -9,6 +10,7 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
+	"palyra/internal/cli/invocation"
 	"palyra/internal/cli/printer"
 	"palyra/internal/reason"
 )
@@ -20,11 +22,24 @@ var toolListing = printer.Listing{
 	Empty:   "policy lets you call no tool",
 }
 
+var hiddenListing = printer.Listing{
+	Kind:    "HiddenTool",
+	Columns: []string{"NAME", "REASON", "BECAUSE"},
+	Wide:    []string{"NEXT"},
+	Empty:   "no tool is hidden that you may know of: `palyra status` says your roles",
+}
+
 // ToolsCommand is `palyra tools`.
 func ToolsCommand(program *client.App) *cobra.Command {
 	a := &app{program}
+	var hidden bool
 	list := &cobra.Command{Use: "list", Short: "List the tools that policy could let you call", Args: command.Args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.listTools(cmd.Context()) }}
+		Long: "List the tools that policy could let you call.\n\n" +
+			"With --hidden, list the others and why no call of yours can use them: the\n" +
+			"settings leave them out, policy forbids them, or nothing here can run them. Only\n" +
+			"who may explain policy is told of them; `palyra tools show NAME` has the next step.",
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.listTools(cmd.Context(), hidden) }}
+	list.Flags().BoolVar(&hidden, "hidden", false, "list the tools that no call of yours can use, and why")
 	show := &cobra.Command{Use: "show NAME", Short: "Show one tool with its input schema", Args: command.Args(1, 1),
 		ValidArgsFunction: a.CompleteTools(),
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
@@ -35,12 +50,12 @@ func ToolsCommand(program *client.App) *cobra.Command {
 		if len(given) > 0 {
 			return command.Group(cmd, given)
 		}
-		return a.listTools(cmd.Context())
+		return a.listTools(cmd.Context(), false)
 	}
 	return tools
 }
 
-func (a *app) listTools(ctx context.Context) error {
+func (a *app) listTools(ctx context.Context, hidden bool) error {
 	g, err := a.Connect(ctx)
 	if err != nil {
 		return err
@@ -49,7 +64,24 @@ func (a *app) listTools(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return a.PrintList(toolListing, printer.Records(reply.GetTools(), toolRecord))
+	if hidden {
+		return a.PrintList(hiddenListing, printer.Records(reply.GetHidden(), hiddenRecord))
+	}
+	if err := a.PrintList(toolListing, printer.Records(reply.GetTools(), toolRecord)); err != nil {
+		return err
+	}
+	if n := len(reply.GetHidden()); n > 0 && slices.Contains([]string{printer.FormatTable, printer.FormatWide}, a.Format()) {
+		a.Say("%d hidden: palyra tools list --hidden", n)
+	}
+	return nil
+}
+
+func hiddenRecord(h *palyrav1.HiddenTool) printer.Record {
+	return printer.Record{
+		Name: h.GetTool().GetName(), Body: printer.ProtoObject(h),
+		Cells: []string{h.GetTool().GetName(), h.GetReason(), h.GetMessage()},
+		Wide:  []string{h.GetRemedy()},
+	}
 }
 
 func toolRecord(t *palyrav1.Tool) printer.Record {
@@ -72,12 +104,34 @@ func (a *app) showTool(ctx context.Context, g *client.Gateway, name string) erro
 		}
 		names = append(names, t.GetName())
 	}
+	for _, h := range reply.GetHidden() {
+		if h.GetTool().GetName() == name {
+			return a.PrintOne("HiddenTool", hiddenRecord(h), func(p *printer.Page) { hiddenPage(p, h) })
+		}
+	}
 	return reason.Errorf(reason.UnknownTool, "there is no tool %q for you", name).WithRemedy("%s", command.Nearest(name, names))
 }
 
+func hiddenPage(p *printer.Page, h *palyrav1.HiddenTool) {
+	toolHead(p, h.GetTool())
+	p.Field("hidden", h.GetReason())
+	p.Wrapped("because", h.GetMessage())
+	p.Wrapped("next", h.GetRemedy())
+	p.List("policies", invocation.DeterminingLines(h.GetDetermining()))
+	toolBody(p, h.GetTool())
+}
+
 func toolPage(p *printer.Page, t *palyrav1.Tool) {
+	toolHead(p, t)
+	toolBody(p, t)
+}
+
+func toolHead(p *printer.Page, t *palyrav1.Tool) {
 	p.Heading("%s  %s", t.GetName(), t.GetTitle())
 	p.Block("", t.GetDescription())
+}
+
+func toolBody(p *printer.Page, t *palyrav1.Tool) {
 	p.Field("capabilities", strings.Join(t.GetCapabilities(), ", "))
 	p.Field("executor", t.GetExecutor())
 	p.Field("asks a human", printer.Yes(t.GetMayAsk()))

@@ -22,6 +22,9 @@ type App struct {
 	// Address, Credentials and Config are the flags of these names; "" was not
 	// given.
 	Address, Credentials, Config string
+	// Terminal names the session of calls that are typed at this terminal; "" where
+	// there is none.
+	Terminal string
 	// Retry is the pause before the lost connection of a run is opened again.
 	Retry time.Duration
 	// Interrupt returns a context that the next interrupt ends. A command that

@@ -18,5 +18,5 @@ func (a *App) clientConfig() (*config.Config, config.Origins, error) {
 
 // LoadOptions says where the configuration comes from.
 func (a *App) LoadOptions() config.LoadOptions {
-	return config.LoadOptions{Path: a.Config, Env: a.Getenv}
+	return config.LoadOptions{Path: a.Config, Env: a.Getenv, Environ: a.Environ}
 }

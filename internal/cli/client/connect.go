@@ -38,6 +38,9 @@ const (
 // Gateway is a connection to palyrad: one client per service.
 type Gateway struct {
 	Address string
+	// Local says that the bundle is the one that palyrad writes for the operator
+	// of its own host: the gateway's paths are those of this machine.
+	Local bool
 	// Root is the CA that the credential bundle trusts.
 	Root         *x509.Certificate
 	Calls        palyrav1connect.GatewayServiceClient
@@ -77,7 +80,9 @@ func (a *App) Connect(ctx context.Context) (*Gateway, error) {
 		return nil, reason.Errorf(reason.NotConnected, "the certificate in %s ended %s", c.credentials, end.UTC().Format(time.RFC3339)).
 			WithRemedy("A running `palyrad` keeps the local operator's fresh: start it again. Others get a new bundle with `palyrad operator add`.")
 	}
-	return a.dial(b, address), nil
+	g := a.dial(b, address)
+	g.Local = c.local
+	return g, nil
 }
 
 // readBundle reads the bundle; where there is none it says how to get one.

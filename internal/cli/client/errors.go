@@ -101,6 +101,9 @@ func fromStatus(err *connect.Error) *reason.Error {
 	// The gateway did not say that: this end made it of a reply that broke off.
 	// A connection that was reset looks like a call that was cancelled.
 	reset := err.Code() == connect.CodeCanceled && !errors.Is(err, context.Canceled)
+	if !connect.IsWireError(err) && strings.Contains(message, "GOAWAY") {
+		return reason.Errorf(reason.ShuttingDown, "the gateway stopped before it answered")
+	}
 	if !connect.IsWireError(err) && (!ok || reset) {
 		return notReachable(message)
 	}

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"connectrpc.com/connect"
@@ -18,6 +19,17 @@ func TestResetIsNoCancellation(t *testing.T) {
 	} {
 		if got := fromStatus(connect.NewError(connect.CodeCanceled, cause)); got.Code != want {
 			t.Errorf("%v: %s, want %s", cause, got.Code, want)
+		}
+	}
+}
+
+// TestStoppedConnection: how HTTP/2 says that the other end is about to go is not
+// shown to people.
+func TestStoppedConnection(t *testing.T) {
+	for _, code := range []connect.Code{connect.CodeUnavailable, connect.CodeUnknown, connect.CodeInternal} {
+		got := fromStatus(connect.NewError(code, errors.New(`http2: server sent GOAWAY and closed the connection; LastStreamID=1, ErrCode=NO_ERROR, debug=""`)))
+		if got.Code != reason.ShuttingDown || strings.Contains(got.Message, "GOAWAY") {
+			t.Errorf("%v: %s %s", code, got.Code, got.Message)
 		}
 	}
 }

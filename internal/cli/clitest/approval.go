@@ -40,11 +40,31 @@ func SomeApproval() *palyrav1.Approval {
 			DiffersFromLast: []*palyrav1.ApprovalDifference{{Field: "argv", Was: `["git","status"]`, Is: `["git","commit","-m","one"]`}},
 			Scopes: []*palyrav1.ApprovalScopeOffer{
 				{Scope: palyrav1.ApprovalScope_APPROVAL_SCOPE_ONCE, Covers: "this call"},
-				{Scope: palyrav1.ApprovalScope_APPROVAL_SCOPE_SESSION, Match: palyrav1.GrantMatch_GRANT_MATCH_SUBJECT, Covers: "process.run of /usr/bin/git in demo"},
+				someOffer(palyrav1.ApprovalScope_APPROVAL_SCOPE_SESSION, palyrav1.GrantMatch_GRANT_MATCH_EXACT, "this very call again", "by this run alone", 8*time.Hour),
+				someOffer(palyrav1.ApprovalScope_APPROVAL_SCOPE_TIMEBOXED, palyrav1.GrantMatch_GRANT_MATCH_EXACT, "this very call again", byAll, 7*24*time.Hour),
+				someOffer(palyrav1.ApprovalScope_APPROVAL_SCOPE_SESSION, palyrav1.GrantMatch_GRANT_MATCH_SUBJECT, AnyGit, "by this run alone", 8*time.Hour),
+				someOffer(palyrav1.ApprovalScope_APPROVAL_SCOPE_TIMEBOXED, palyrav1.GrantMatch_GRANT_MATCH_SUBJECT, AnyGit, byAll, 7*24*time.Hour),
+				someOffer(palyrav1.ApprovalScope_APPROVAL_SCOPE_TIMEBOXED, palyrav1.GrantMatch_GRANT_MATCH_TOOL, "any call of process.run", byAll, 7*24*time.Hour),
 			},
 			Notes: []string{"files that git reads indirectly are not bound"},
 		},
 	}
+}
+
+// AnyGit is what a grant for the subject of SomeApproval covers.
+const AnyGit = "any git command, any arguments, in workspace demo"
+
+const byAll = "by all runs and calls of agent:claude for user:ada"
+
+func someOffer(scope palyrav1.ApprovalScope, match palyrav1.GrantMatch, what, by string, longest time.Duration) *palyrav1.ApprovalScopeOffer {
+	return &palyrav1.ApprovalScopeOffer{Scope: scope, Match: match, What: what, By: by, Covers: what + ", " + by, Longest: durationpb.New(longest)}
+}
+
+// OnlyExactly makes an approval one of a call that only an exact grant may cover.
+func OnlyExactly(v *palyrav1.Approval) *palyrav1.Approval {
+	v.Prompt.ExactOnly = "python3 runs whatever code it is given"
+	v.Prompt.Scopes = v.GetPrompt().GetScopes()[:3]
+	return v
 }
 
 // HostileApproval has hostile text wherever a model or client can put it, and

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -32,17 +34,36 @@ type Gateway struct {
 	Approvals map[string]*palyrav1.Approval
 	Grants    map[string]*palyrav1.Grant
 	Devices   []*palyrav1.Device
-	Tools     []*palyrav1.Tool
-	Caller    *palyrav1.Identity
-	Ready     bool
-	frozen    *palyrav1.FreezeState
-	Calls     []*palyrav1.CallToolRequest
-	Votes     []*palyrav1.DecideApprovalRequest
-	findings  []*palyrav1.PolicyFinding
+	// Loss is what a revocation would take away, "" for nothing.
+	Loss  string
+	Tools []*palyrav1.Tool
+	// Hidden are the tools that no call can use.
+	Hidden []*palyrav1.HiddenTool
+	Caller *palyrav1.Identity
+	Ready  bool
+	// Degraded is what the gateway cannot do.
+	Degraded []string
+	frozen   *palyrav1.FreezeState
+	Calls    []*palyrav1.CallToolRequest
+	// Listed are the calls that it has, CancelledCalls the requests to end one.
+	Listed         []*palyrav1.Call
+	CancelledCalls []*palyrav1.CancelCallRequest
+	Votes          []*palyrav1.DecideApprovalRequest
+	findings       []*palyrav1.PolicyFinding
+	// PolicyDir is the policy directory, Own the files of it that are in force,
+	// and Activated says that a version counts in its place.
+	PolicyDir string
+	Own       []*palyrav1.PolicySource
+	Activated bool
 	// PolicyAsked are the requests of the policy tools.
 	PolicyAsked []proto.Message
 	// Fail, when set, is the answer to every method.
 	Fail error
+	// Workspaces are the declared ones, WorkspacesFail is the answer to who lists
+	// them, and WorkspacesAsked counts these questions.
+	Workspaces      []*palyrav1.WorkspaceStatus
+	WorkspacesFail  error
+	WorkspacesAsked int
 	// changeSets are those of workspaces, and undone what was asked to undo.
 	changeSets []*palyrav1.ChangeSet
 	Undone     []*palyrav1.UndoChangeSetRequest
@@ -66,7 +87,7 @@ type Gateway struct {
 func newFakeGateway() *Gateway {
 	f := &Gateway{
 		changed: make(chan struct{}), Approvals: map[string]*palyrav1.Approval{}, Grants: map[string]*palyrav1.Grant{},
-		Ready:  true,
+		Ready: true, PolicyDir: "/srv/gateway/policies", Workspaces: someWorkspaces(),
 		Caller: &palyrav1.Identity{Principal: "user:ada", OnBehalfOf: "user:ada", Roles: []string{"owner"}, DeviceId: "01DEVICE000000000000000000", CertificateExpiresAt: timestamppb.New(Now.Add(12 * time.Hour))},
 	}
 	f.Runs = &Runs{f: f}
@@ -256,13 +277,17 @@ func Output(stream, data string) *palyrav1.CallToolResponse {
 func Attested() *palyrav1.CallToolResponse {
 	return &palyrav1.CallToolResponse{Event: &palyrav1.CallToolResponse_Attestation{Attestation: &palyrav1.ToolAttestation{
 		AttestationId: "01ATTESTATION0000000000000", EnvelopeJson: []byte(`{"payload":""}`), JournalSeq: 42,
+		Posture: &palyrav1.ExecutionPosture{
+			Executor: "sandbox_tier_c_linux_bubblewrap", Tier: "c", Backend: "bubblewrap 0.8.0", Enforcement: "strict",
+			Egress: "strict", EgressAllowed: []string{"example.com:443"}, ExecutionDigest: canonical.Digest([]byte("result")),
+		},
 	}}}
 }
 
 func (s fakeCalls) ListTools(context.Context, *palyrav1.ListToolsRequest) (*palyrav1.ListToolsResponse, error) {
 	s.f.Mu.Lock()
 	defer s.f.Mu.Unlock()
-	return &palyrav1.ListToolsResponse{Tools: s.f.Tools}, nil
+	return &palyrav1.ListToolsResponse{Tools: s.f.Tools, Hidden: s.f.Hidden}, nil
 }
 
 func (s fakeCalls) EvaluateTool(_ context.Context, req *palyrav1.EvaluateToolRequest) (*palyrav1.EvaluateToolResponse, error) {
@@ -431,12 +456,38 @@ func (s fakePolicy) GetPolicy(_ context.Context, req *palyrav1.GetPolicyRequest)
 	}
 	return &palyrav1.GetPolicyResponse{
 		Version: "sha256:aa", SchemaDigest: "sha256:bb", SnapshotDigest: "sha256:cc", LoadedAt: timestamppb.New(Now.Add(-time.Hour)),
-		Schema:  "namespace Palyra;",
-		Sources: []*palyrav1.PolicySource{{Name: "defaults/10.cedar", Text: "permit(principal, action, resource);\n"}},
+		Schema:    "namespace Palyra;",
+		Sources:   append([]*palyrav1.PolicySource{{Name: "defaults/10.cedar", Text: "permit(principal, action, resource);\n"}}, s.f.Own...),
+		Directory: s.f.directory(), Activated: s.f.Activated,
 	}, nil
 }
 
+// directory is the policy directory as the gateway says it.
+func (f *Gateway) directory() *palyrav1.PolicyDirectory {
+	d := &palyrav1.PolicyDirectory{Path: f.PolicyDir, Present: len(f.Own) > 0, Files: int32(len(f.Own)), Policies: int32(len(f.Own)), InForce: len(f.Own) > 0 && !f.Activated}
+	switch {
+	case f.Activated:
+		d.Problem = "an activated version counts in its place; `palyra policy reload` returns to the directory"
+	case !d.InForce:
+		d.Problem = "it is not there; `palyra policy init --profile laptop` makes it"
+	}
+	return d
+}
+
+// ReloadPolicy reads the policy directory, if the gateway has one.
 func (s fakePolicy) ReloadPolicy(context.Context, *palyrav1.ReloadPolicyRequest) (*palyrav1.ReloadPolicyResponse, error) {
+	if found, _ := filepath.Glob(filepath.Join(s.f.PolicyDir, "*.cedar")); len(found) > 0 {
+		s.f.Own = nil
+		for _, path := range found {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return nil, err
+			}
+			s.f.Own = append(s.f.Own, &palyrav1.PolicySource{Name: filepath.Base(path), Text: string(text)})
+		}
+		s.f.Activated = false
+		return &palyrav1.ReloadPolicyResponse{Version: "sha256:dd", SnapshotDigest: "sha256:ee", Changed: true, Directory: s.f.directory()}, nil
+	}
 	return nil, GatewayError(connect.CodeFailedPrecondition, reason.PolicyInvalid, "the policy set does not load", nil)
 }
 
@@ -450,14 +501,14 @@ func (s fakeStatus) GetStatus(context.Context, *palyrav1.GetStatusRequest) (*pal
 	s.f.Mu.Lock()
 	defer s.f.Mu.Unlock()
 	out := &palyrav1.GetStatusResponse{
-		Version: "v1.2.3", Ready: s.f.Ready, StartedAt: timestamppb.New(Now.Add(-3 * time.Hour)), GatewayId: "gw-test",
+		Version: "v1.2.3", Ready: s.f.Ready, Degraded: s.f.Degraded, StartedAt: timestamppb.New(Now.Add(-3 * time.Hour)), GatewayId: "gw-test",
 		PolicyVersion: "sha256:aa", SnapshotDigest: "sha256:cc", JournalSize: 42, LastCheckpointSize: 40, Freeze: s.f.frozen,
 		PendingApprovals: 1, LiveGrants: 2, CallsInFlight: 1, Caller: s.f.Caller,
 		Workspaces: []*palyrav1.WorkspaceStatus{{Name: "demo", Path: "/srv/demo", ReadOnly: true}},
 		Sandbox:    &palyrav1.SandboxStatus{Available: true, Backend: "bubblewrap 0.8.0", LimitsBy: "rlimits", Layers: []string{"mount", "pid"}},
 		Notices:    []string{"one user exists: they may answer for their own agents"},
 		Models:     []*palyrav1.ModelStatus{{Name: "fast", Provider: "anthropic", Model: "fast-1", Available: true}, {Name: "local", Provider: "openai", Problem: "no key file"}},
-		ActiveRuns: 1,
+		ActiveRuns: 1, PolicyDirectory: s.f.directory(),
 	}
 	if !s.f.Ready {
 		out.Problems = []string{"the journal cannot be written"}
@@ -487,12 +538,12 @@ type fakeAccess struct {
 func (s fakeAccess) ListMembers(context.Context, *palyrav1.ListMembersRequest) (*palyrav1.ListMembersResponse, error) {
 	members := []*palyrav1.Member{
 		{Principal: "agent:claude", Owner: "user:ada", Roles: []string{"agent"}, CreatedAt: timestamppb.New(Now)},
-		{Principal: "user:ada", Roles: []string{"owner", "security"}, CreatedAt: timestamppb.New(Now)},
+		{Principal: "user:ada", Roles: []string{"owner", "security"}, CreatedAt: timestamppb.New(Now), Decides: true},
 	}
 	s.f.Mu.Lock()
 	defer s.f.Mu.Unlock()
 	if s.f.Several {
-		members = append(members, &palyrav1.Member{Principal: "user:bob", Roles: []string{"operator"}, CreatedAt: timestamppb.New(Now)})
+		members = append(members, &palyrav1.Member{Principal: "user:bob", Roles: []string{"operator"}, CreatedAt: timestamppb.New(Now), Decides: true})
 	}
 	return &palyrav1.ListMembersResponse{Members: members}, nil
 }

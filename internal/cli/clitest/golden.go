@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"charm.land/lipgloss/v2"
+
 	"palyra/internal/cli/printer"
 	"palyra/internal/must"
 
@@ -31,6 +33,24 @@ func Golden(t *testing.T, commands map[string][]string) {
 			checkGolden(t, filepath.Join("testdata", "golden", name+"."+format), out[format])
 		}
 		SameValue(t, name, out[printer.FormatJSON], out[printer.FormatYAML])
+		// A table begins with a header in capitals; other lists are sentences.
+		if header := printer.FirstLine(out[printer.FormatTable]); header == strings.ToUpper(header) {
+			w.fits(args)
+		}
+	}
+}
+
+// fits checks that no table is wider than the terminal that it is printed on.
+func (w *World) fits(args []string) {
+	w.T.Helper()
+	for _, width := range []int{80, 60} {
+		w.Populate()
+		r := w.With(printer.Streams{OutTerminal: true, Width: width}, append([]string{"--no-color"}, args...)...)
+		for line := range strings.Lines(r.Out) {
+			if n := lipgloss.Width(strings.TrimSuffix(line, "\n")); n > width {
+				w.T.Errorf("%v is %d columns wide on a terminal of %d:\n%s", args, n, width, line)
+			}
+		}
 	}
 }
 

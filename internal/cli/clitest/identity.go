@@ -19,6 +19,11 @@ import (
 
 type fakeIdentity struct{ f *Gateway }
 
+// AddDevice is for palyrad on the gateway's host; no command of palyra asks it.
+func (s fakeIdentity) AddDevice(context.Context, *palyrav1.AddDeviceRequest) (*palyrav1.AddDeviceResponse, error) {
+	return nil, GatewayError(connect.CodePermissionDenied, reason.PermissionDenied, "only the gateway's own host gives a member another device", nil)
+}
+
 func (s fakeIdentity) ListDevices(context.Context, *palyrav1.ListDevicesRequest) (*palyrav1.ListDevicesResponse, error) {
 	s.f.Mu.Lock()
 	defer s.f.Mu.Unlock()
@@ -52,6 +57,9 @@ func (s fakeIdentity) RevokeDevice(_ context.Context, req *palyrav1.RevokeDevice
 	defer s.f.Mu.Unlock()
 	for _, d := range s.f.Devices {
 		if d.GetDeviceId() == req.GetDeviceId() {
+			if s.f.Loss != "" && !req.GetAcceptLoss() {
+				return nil, GatewayError(connect.CodeFailedPrecondition, reason.LossNotAccepted, s.f.Loss, nil)
+			}
 			d.RevokedAt = timestamppb.New(Now)
 			return &palyrav1.RevokeDeviceResponse{Device: d}, nil
 		}

@@ -26,10 +26,17 @@ func someChangeSets() []*palyrav1.ChangeSet {
 	}
 }
 
-func (s fakeWorkspaces) ListWorkspaces(context.Context, *palyrav1.ListWorkspacesRequest) (*palyrav1.ListWorkspacesResponse, error) {
-	return &palyrav1.ListWorkspacesResponse{Workspaces: []*palyrav1.WorkspaceStatus{
+func someWorkspaces() []*palyrav1.WorkspaceStatus {
+	return []*palyrav1.WorkspaceStatus{
 		{Name: "demo", Path: "/srv/demo", Mode: "copy_on_write"}, {Name: "docs", Path: "/srv/docs", ReadOnly: true, Mode: "copy_on_write"},
-	}}, nil
+	}
+}
+
+func (s fakeWorkspaces) ListWorkspaces(context.Context, *palyrav1.ListWorkspacesRequest) (*palyrav1.ListWorkspacesResponse, error) {
+	s.f.Mu.Lock()
+	defer s.f.Mu.Unlock()
+	s.f.WorkspacesAsked++
+	return &palyrav1.ListWorkspacesResponse{Workspaces: s.f.Workspaces}, s.f.WorkspacesFail
 }
 
 func (s fakeWorkspaces) ListChangeSets(_ context.Context, req *palyrav1.ListChangeSetsRequest) (*palyrav1.ListChangeSetsResponse, error) {

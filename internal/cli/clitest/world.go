@@ -46,6 +46,8 @@ type World struct {
 	CA  *catest.Authority
 	// Again, when set, is the second interrupt of a run.
 	Again <-chan struct{}
+	// Terminal is the session of the terminal that commands run at, "" for none.
+	Terminal string
 }
 
 // Now is the time of golden files.
@@ -140,10 +142,16 @@ func (w *World) Within(ctx context.Context, s printer.Streams, args ...string) R
 	s.Out = also(&out, s.Out)
 	s.Err = also(&errs, s.Err)
 	s.Getenv = func(name string) string { return w.Env[name] }
+	s.Environ = func() (list []string) {
+		for name, value := range w.Env {
+			list = append(list, name+"="+value)
+		}
+		return list
+	}
 	a := client.NewApp(s)
 	a.Now = func() time.Time { return w.Now }
 	a.Arm = w.Arm
-	a.Retry = time.Millisecond
+	a.Retry, a.Terminal = time.Millisecond, w.Terminal
 	a.Interrupt = w.interrupt
 	code := cli.Execute(ctx, a, args)
 	return Result{Code: code, Out: out.String(), Err: errs.String()}
@@ -271,6 +279,7 @@ func (w *World) Populate() {
 	g := w.Gateway
 	g.frozen = nil
 	g.Runs.Listed = OlderRuns()
+	g.Listed = OlderCalls()
 	g.Approvals[ApprovalID] = SomeApproval()
 	old := SomeApproval()
 	old.ApprovalId, old.State, old.AnsweredAt = "01APPROVA00000000000000000", palyrav1.ApprovalState_APPROVAL_STATE_CONSUMED, timestamppb.New(Now.Add(-time.Minute))
@@ -287,6 +296,11 @@ func (w *World) Populate() {
 	g.Tools = []*palyrav1.Tool{{
 		Name: "process.run", Title: "Run a program", Description: "Runs a program in a sandbox.\nIt has no network.", InputSchemaJson: []byte(`{"type":"object","properties":{"argv":{"type":"array"}}}`),
 		Capabilities: []string{"process_exec"}, Executor: "sandbox_tier_c_linux_bubblewrap", Destructive: true, Sensitive: true, MayAsk: true, DefinitionDigest: "sha256:dd",
+	}}
+	g.Hidden = []*palyrav1.HiddenTool{{
+		Tool:   &palyrav1.Tool{Name: "http.fetch", Title: "Fetch a page", InputSchemaJson: []byte(`{"properties":{"url":{"type":"string"}}}`), Executor: "gateway", DefinitionDigest: "sha256:ee"},
+		Reason: "POLICY_DENIED", Message: "the tool is not among the allowed tools", Remedy: "Ask an operator to add the tool to allowed_tools.",
+		Determining: []*palyrav1.Determining{{PolicyId: "ceiling.tool-allowlist", File: "10-ceilings.cedar", Line: 4, Effect: "forbid"}},
 	}}
 	g.findings = []*palyrav1.PolicyFinding{{
 		Severity: "error", Code: "unknown_name", File: "20-exec.cedar", Line: 3, Column: 9, Message: "context.args.pth is not known",

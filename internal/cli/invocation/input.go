@@ -17,6 +17,7 @@ import (
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
 	"palyra/internal/reason"
+	"palyra/internal/tool"
 )
 
 // MaxInput is the API's limit on a tool's input in bytes.
@@ -74,9 +75,9 @@ func checkMembers(members []string) error {
 	return nil
 }
 
-// InputFrom builds the input from key=value and key:=JSON. The schema of the
+// inputFrom builds the input from key=value and key:=JSON. The schema of the
 // tool says how a value is read; without one it is a string.
-func InputFrom(members []string, schema map[string]Property) ([]byte, error) {
+func inputFrom(members []string, schema map[string]Property) ([]byte, error) {
 	var keys []string
 	values := map[string][]string{}
 	raw := map[string]json.RawMessage{}
@@ -159,6 +160,9 @@ func (p Property) Read(name string, texts []string) (json.RawMessage, error) {
 		}
 		return printer.Marshal(items)
 	}
+	if len(texts) > 1 && p.Type == "" {
+		return printer.Marshal(texts) // of what is not known here, the gateway says what is wrong
+	}
 	if len(texts) > 1 {
 		return nil, reason.Errorf(reason.DuplicateKey, "%q is given twice, and is no list", name)
 	}
@@ -172,30 +176,39 @@ func (p Property) Read(name string, texts []string) (json.RawMessage, error) {
 	return json.RawMessage(texts[0]), nil
 }
 
-// SchemaOf returns the properties of a tool's input schema. It has none for a
-// tool that is not listed, and for a caller who may not list tools: then the
-// gateway will say what is wrong. A gateway that cannot be asked is an error, and
-// not a tool without a schema, whose arguments would be read wrongly.
-func SchemaOf(ctx context.Context, g *client.Gateway, name string) (map[string]Property, error) {
+// schema is what is read of a tool's input schema.
+type schema struct {
+	Properties map[string]Property `json:"properties"`
+	Required   []string            `json:"required"`
+
+	takesWorkspace bool
+}
+
+// schemaOf returns a tool's input schema, also that of a hidden tool that the
+// caller may know of. It is empty for a tool that is not listed, and for a caller
+// who may not list tools: then the gateway will say what is wrong. A gateway that
+// cannot be asked is an error, and not a tool without a schema, whose arguments
+// would be read wrongly.
+func schemaOf(ctx context.Context, g *client.Gateway, name string) (schema, error) {
 	reply, err := g.Calls.ListTools(ctx, &palyrav1.ListToolsRequest{})
 	if err != nil {
 		if client.Explain(nil, err).Code == reason.PermissionDenied {
-			return nil, nil
+			return schema{}, nil
 		}
-		return nil, err
+		return schema{}, err
 	}
-	for _, t := range reply.GetTools() {
-		if t.GetName() != name {
-			continue
-		}
-		var schema struct {
-			Properties map[string]Property `json:"properties"`
-		}
-		if json.Unmarshal(t.GetInputSchemaJson(), &schema) == nil {
-			return schema.Properties, nil
+	tools := reply.GetTools()
+	for _, h := range reply.GetHidden() {
+		tools = append(tools, h.GetTool())
+	}
+	for _, t := range tools {
+		var s schema
+		if t.GetName() == name && json.Unmarshal(t.GetInputSchemaJson(), &s) == nil {
+			s.takesWorkspace = tool.Descriptor{Executor: tool.Executor(t.GetExecutor()), InputSchema: t.GetInputSchemaJson()}.TakesWorkspace()
+			return s, nil
 		}
 	}
-	return nil, nil
+	return schema{}, nil
 }
 
 // NewKey is an idempotency key that nobody used.

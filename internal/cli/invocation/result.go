@@ -2,6 +2,7 @@ package invocation
 
 import (
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	palyrav1 "palyra/gen/palyra/v1"
@@ -72,6 +73,36 @@ func DeterminingLines(list []*palyrav1.Determining) []string {
 		lines = append(lines, line)
 	}
 	return lines
+}
+
+// ByGrant says that a grant let a call through, and what it covers.
+func ByGrant(d *palyrav1.ToolDecision) string {
+	text := "allowed by grant " + d.GetGrantId()
+	if d.GetGrantCovers() != "" {
+		text += ": " + d.GetGrantCovers()
+	}
+	return text
+}
+
+// Posture says in one line what held a call while it ran, "" when the gateway
+// does not say it.
+func Posture(p *palyrav1.ExecutionPosture) string {
+	if p == nil {
+		return ""
+	}
+	ran := p.GetExecutor()
+	if p.GetBackend() != "" {
+		ran += " (" + p.GetBackend() + ")"
+	}
+	reach := p.GetEgress()
+	if len(p.GetEgressAllowed()) > 0 {
+		reach += " to " + strings.Join(p.GetEgressAllowed(), ", ")
+	}
+	text := fmt.Sprintf("ran in %s, enforcement %s, egress %s, result %s", ran, p.GetEnforcement(), reach, p.GetExecutionDigest())
+	if n := len(p.GetDowngrades()); n > 0 {
+		text += fmt.Sprintf(", without %s", strings.Join(p.GetDowngrades(), "; "))
+	}
+	return text
 }
 
 // ResolvedWord is how an approval of a call ended.

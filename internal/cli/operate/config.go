@@ -71,17 +71,14 @@ func (a *app) showConfig() error {
 	var records []printer.Record
 	used, by := a.usedAddress(c, origins)
 	for _, s := range config.Settings(c, origins) {
+		origin := s.Origin.String()
 		if s.Key == "client.address" && used != "" {
-			records = append(records, printer.Record{
-				Name: s.Key, Body: printer.Object{{"key", s.Key}, {"value", strconv.Quote(used)}, {"origin", by}},
-				Cells: []string{s.Key, strconv.Quote(used), by},
-			})
-			continue
+			s.Value, s.TOML, origin = used, strconv.Quote(used), by
 		}
 		records = append(records, printer.Record{
 			Name:  s.Key,
-			Body:  printer.Object{{"key", s.Key}, {"value", s.Value}, {"origin", s.Origin.String()}},
-			Cells: []string{s.Key, s.Value, s.Origin.String()},
+			Body:  printer.Object{{"key", s.Key}, {"value", s.Value}, {"origin", origin}},
+			Cells: []string{s.Key, s.TOML, origin},
 		})
 	}
 	return a.PrintList(settingListing, records)

@@ -10,6 +10,7 @@ import (
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
+	"palyra/internal/reason"
 )
 
 var deviceListing = printer.Listing{
@@ -33,7 +34,7 @@ func DevicesCommand(program *client.App) *cobra.Command {
 			if err := a.Confirm(cmd.Context(), sure, "Refuse device %s from now on?", given[0]); err != nil {
 				return err
 			}
-			return a.revokeDevice(cmd.Context(), given[0], why)
+			return a.revokeDevice(cmd.Context(), given[0], why, sure)
 		}}
 	revoke.Flags().StringVar(&why, "reason", "", "why, for the journal")
 	revoke.Flags().BoolVar(&sure, "yes", false, "do not ask")
@@ -56,12 +57,23 @@ func deviceRecord(d *palyrav1.Device) printer.Record {
 	}
 }
 
-func (a *app) revokeDevice(ctx context.Context, id, why string) error {
+// revokeDevice revokes a device. Where somebody loses the power to answer
+// approvals with it, that is said first, and asked.
+func (a *app) revokeDevice(ctx context.Context, id, why string, sure bool) error {
 	g, err := a.Connect(ctx)
 	if err != nil {
 		return err
 	}
-	reply, err := g.Identity.RevokeDevice(ctx, &palyrav1.RevokeDeviceRequest{DeviceId: id, Reason: why})
+	req := &palyrav1.RevokeDeviceRequest{DeviceId: id, Reason: why}
+	reply, err := g.Identity.RevokeDevice(ctx, req)
+	if err != nil && client.Explain(nil, err).Code == reason.LossNotAccepted {
+		a.Say("warning: %s", client.Explain(nil, err).Message)
+		if err := a.Agree(ctx, sure, "Go on all the same?"); err != nil {
+			return err
+		}
+		req.AcceptLoss = true
+		reply, err = g.Identity.RevokeDevice(ctx, req)
+	}
 	if err != nil {
 		return err
 	}

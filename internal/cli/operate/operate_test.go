@@ -38,6 +38,48 @@ func TestWhatCannotBeUndone(t *testing.T) {
 	}
 }
 
+// A revocation that takes somebody's power away names the loss and asks once more,
+// also with --yes.
+func TestLossIsNamedFirst(t *testing.T) {
+	const loss = "user:eve can then answer no approval any more"
+	for _, c := range []struct {
+		s    printer.Streams
+		args []string
+		code int
+		done bool
+	}{
+		{clitest.Typing("y\nn\n"), nil, 1, false},
+		{clitest.Typing("y\n\n"), nil, 1, false},
+		{clitest.Typing("y\ny\n"), nil, 0, true},
+		{printer.Streams{}, []string{"--yes"}, 0, true},
+	} {
+		w := clitest.NewWorld(t)
+		w.Populate()
+		w.Gateway.Loss = loss
+		r := w.With(c.s, append([]string{"devices", "revoke", "01DEVICE000000000000000000"}, c.args...)...)
+		w.Want(r, c.code)
+		if !strings.Contains(r.Err, "warning: "+loss) {
+			t.Errorf("the loss is not named: %s", r.Err)
+		}
+		if done := w.Gateway.Devices[0].GetRevokedAt() != nil; done != c.done {
+			t.Errorf("%v: done %v, want %v", c.args, done, c.done)
+		}
+	}
+}
+
+// A gateway whose sandboxes fail is not ready, and says why.
+func TestDegraded(t *testing.T) {
+	w := clitest.NewWorld(t)
+	w.Gateway.Degraded = []string{"programs cannot run: /dev/null is a regular file"}
+	r := w.Run("status")
+	w.Want(r, 0)
+	for _, text := range []string{"state         degraded", "programs cannot run: /dev/null is a regular file"} {
+		if !strings.Contains(r.Out, text) {
+			t.Errorf("%q is not said:\n%s", text, r.Out)
+		}
+	}
+}
+
 func TestConfigMistakes(t *testing.T) {
 	w := clitest.NewWorld(t)
 	w.Config("max_cals_per_run = 7\n")

@@ -44,11 +44,15 @@ func (a *app) statusPage(p *printer.Page, address string, s *palyrav1.GetStatusR
 	p.Field("id", s.GetGatewayId())
 	p.Field("state", readiness(s))
 	p.List("problem", s.GetProblems())
+	p.List("degraded", s.GetDegraded())
 	if f := s.GetFreeze(); f.GetFrozen() {
 		p.Field("frozen", fmt.Sprintf("by %s %s: %s", f.GetBy(), a.Relative(f.GetAt()), cmp.Or(f.GetReason(), "no reason given")))
 	}
 	p.Field("started", a.Moment(s.GetStartedAt()))
 	p.Field("policy", s.GetPolicyVersion())
+	if d := s.GetPolicyDirectory(); d != nil {
+		p.Wrapped("policies", client.PolicyDirectory(d))
+	}
 	p.Field("snapshot", s.GetSnapshotDigest())
 	p.Field("journal", fmt.Sprintf("%s, last checkpoint over %d", printer.Plural(int(s.GetJournalSize()), "event"), s.GetLastCheckpointSize()))
 	p.Field("waiting", printer.Plural(int(s.GetPendingApprovals()), "approval"))
@@ -69,6 +73,8 @@ func readiness(s *palyrav1.GetStatusResponse) string {
 	switch {
 	case s.GetFreeze().GetFrozen():
 		return "frozen"
+	case s.GetReady() && len(s.GetDegraded()) > 0:
+		return "degraded"
 	case s.GetReady():
 		return "ready"
 	}

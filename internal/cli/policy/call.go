@@ -63,10 +63,7 @@ func (a *app) describe(ctx context.Context, toolName string, members []string, f
 	}
 	g, err := a.Connect(ctx)
 	if err == nil && len(members) > 0 {
-		var schema map[string]invocation.Property
-		if schema, err = invocation.SchemaOf(ctx, g, toolName); err == nil {
-			d.InputJson, err = invocation.InputFrom(members, schema)
-		}
+		d.InputJson, err = invocation.Typed(ctx, g, toolName, members)
 	}
 	return g, d, err
 }

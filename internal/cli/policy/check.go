@@ -43,20 +43,17 @@ func (a *app) policyCheck() *cobra.Command {
 
 func (a *app) checkPolicy(ctx context.Context, paths []string, offline bool) error {
 	if len(paths) == 0 {
-		c, _, err := config.Load(a.LoadOptions())
+		dir, err := a.ownDir("Name .cedar files, or directories that hold them.")
 		if err != nil {
 			return err
 		}
-		if c.Policy.Dir == "" {
-			return command.Usage("policy.dir is not set, so there are no policies to check").WithRemedy("Name .cedar files, or directories that hold them.")
-		}
-		paths = []string{c.Policy.Dir}
+		paths = []string{dir}
 	}
 	sources, err := readPolicies(paths)
 	if err != nil {
 		return err
 	}
-	findings, where, err := a.findingsOf(ctx, sources, offline)
+	findings, where, stands, err := a.findingsOf(ctx, sources, offline)
 	if err != nil {
 		return err
 	}
@@ -81,6 +78,7 @@ func (a *app) checkPolicy(ctx context.Context, paths []string, offline bool) err
 	if left > 0 {
 		a.Say("left out: %s about tools that no policy file can change; -o wide shows them", printer.Plural(left, "warning"))
 	}
+	a.Say("%s", stands.text)
 	if failed > 0 {
 		return command.Exit(reason.Lookup(reason.PolicyInvalid).Exit)
 	}
@@ -94,30 +92,47 @@ func aboutTool(f *palyrav1.PolicyFinding) bool {
 }
 
 // findingsOf asks the gateway, or checks here when there is none to ask.
-func (a *app) findingsOf(ctx context.Context, sources []policy.Source, offline bool) (findings []*palyrav1.PolicyFinding, where string, err error) {
+func (a *app) findingsOf(ctx context.Context, sources []policy.Source, offline bool) (findings []*palyrav1.PolicyFinding, where string, stands standing, err error) {
 	if !offline {
-		findings, where, err = a.checkAtGateway(ctx, sources)
+		findings, where, stands, err = a.checkAtGateway(ctx, sources)
 		if err == nil || reason.Lookup(client.Explain(nil, err).Code).Exit != reason.ExitNotConnected {
-			return findings, where, err
+			return findings, where, stands, err
 		}
 	}
 	cfg, err := a.policyConfig(sources)
 	if err != nil {
-		return nil, "", err
+		return nil, "", standing{}, err
 	}
-	return policyreport.Findings(lint.Check(cfg)), "here, against the built-in tools", nil
+	return policyreport.Findings(lint.Check(cfg)), "here, against the built-in tools", a.standingHere(), nil
 }
 
-func (a *app) checkAtGateway(ctx context.Context, sources []policy.Source) ([]*palyrav1.PolicyFinding, string, error) {
+func (a *app) checkAtGateway(ctx context.Context, sources []policy.Source) ([]*palyrav1.PolicyFinding, string, standing, error) {
 	g, err := a.Connect(ctx)
 	if err != nil {
-		return nil, "", err
+		return nil, "", standing{}, err
 	}
 	reply, err := g.Policy.ValidatePolicy(ctx, &palyrav1.ValidatePolicyRequest{Sources: policyreport.SourceMessages(sources)})
 	if err != nil {
-		return nil, "", err
+		return nil, "", standing{}, err
 	}
-	return reply.GetFindings(), "by the gateway at " + g.Address, nil
+	return reply.GetFindings(), "by the gateway at " + g.Address, standingOf(ctx, g, sources), nil
+}
+
+// ownDir is policy.dir of the configuration for a command that was given no
+// paths; otherwise says what can be named in its place.
+func (a *app) ownDir(otherwise string) (string, error) {
+	c, _, err := config.Load(a.LoadOptions())
+	if err != nil {
+		return "", err
+	}
+	if c.Policy.Dir == "" {
+		return "", command.Usage("policy.dir is empty: palyrad reads no policy directory").WithRemedy("%s", otherwise)
+	}
+	if _, err := os.Stat(c.Policy.Dir); err != nil {
+		return "", command.Usage("the policy directory %s is not there: no policies but the built-in ones are in force", c.Policy.Dir).
+			WithRemedy("`palyra policy init --profile laptop` makes it. %s", otherwise)
+	}
+	return c.Policy.Dir, nil
 }
 
 // policyConfig is what policies are checked against without a gateway.

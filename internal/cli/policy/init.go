@@ -1,19 +1,24 @@
 package policy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
 	"palyra/internal/config"
+	"palyra/internal/policy"
 	"palyra/internal/policy/profile"
 	"palyra/internal/reason"
 )
@@ -28,11 +33,12 @@ func (a *app) policyInit() *cobra.Command {
 	var f initFlags
 	c := &cobra.Command{Use: "init --profile NAME [DIR]", Short: "Write policies to start from, with their tests", Args: command.Args(0, 1),
 		Long: "Write policies to start from, with comments and their tests, into DIR: by default\n" +
-			"policy.dir of the configuration, or else ./policies.\n\n" + profileHelp() +
+			"the directory that palyrad reads, which is policy.dir or lies beside palyra.toml.\n" +
+			"It says whether they are in force.\n\n" + profileHelp() +
 			"\nNothing is overwritten, unless --force and --yes say so.",
 		Example: "palyra policy init --profile laptop\npalyra policy init --profile ci policies/",
-		RunE: func(_ *cobra.Command, given []string) error {
-			return a.initPolicy(given, f)
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return a.initPolicy(cmd.Context(), given, f)
 		}}
 	c.Flags().StringVar(&f.profile, "profile", "", "which policies: "+strings.Join(profileNames(), ", "))
 	c.Flags().BoolVar(&f.force, "force", false, "overwrite files; needs --yes")
@@ -58,12 +64,14 @@ func profileHelp() string {
 	return b.String()
 }
 
-func (a *app) initPolicy(given []string, f initFlags) error {
+func (a *app) initPolicy(ctx context.Context, given []string, f initFlags) error {
 	profile, err := findProfile(f.profile)
 	if err != nil {
 		return err
 	}
-	dir, err := a.initDir(given)
+	g, status := a.askable(ctx)
+	read := a.dirRead(g, status)
+	dir, err := a.initDir(given, read, status)
 	if err != nil {
 		return err
 	}
@@ -77,12 +85,72 @@ func (a *app) initPolicy(given []string, f initFlags) error {
 	for _, s := range profile.Files {
 		names = append(names, filepath.Join(dir, s.Name))
 	}
-	body := printer.Object{{"profile", profile.Name}, {"dir", dir}, {"files", toAny(names)}, {"config", policyDirConfig(dir)}}
+	stands, setting := a.afterInit(ctx, g, profile.Files), ""
+	if !stands.inForce && dir != read {
+		setting = policyDirConfig(dir)
+	}
+	body := printer.Object{
+		{"profile", profile.Name}, {"dir", dir}, {"files", toAny(names)}, {"config", setting}, {"in_force", stands.inForce}, {"standing", stands.text},
+	}
 	return a.PrintOne("PolicyInit", printer.Record{Name: dir, Body: body}, func(p *printer.Page) {
 		p.List("wrote", names)
-		p.Block("put into palyra.toml", policyDirConfig(dir))
+		p.Wrapped("state", stands.text)
+		if setting != "" {
+			p.Block("put into palyra.toml", setting)
+		}
 		p.Field("then", "palyra policy test "+dir)
 	})
+}
+
+// askable is the gateway and how it is, nil where there is none to ask. Policies
+// are written without one, too.
+func (a *app) askable(ctx context.Context) (*client.Gateway, *palyrav1.GetStatusResponse) {
+	g, err := a.Connect(ctx)
+	if err != nil {
+		return nil, nil
+	}
+	status, err := g.Status.GetStatus(ctx, &palyrav1.GetStatusRequest{})
+	if err != nil {
+		return nil, nil
+	}
+	return g, status
+}
+
+// dirRead is the directory that palyrad reads on this machine: the running one
+// says it, and otherwise the configuration does.
+func (a *app) dirRead(g *client.Gateway, status *palyrav1.GetStatusResponse) string {
+	if path := status.GetPolicyDirectory().GetPath(); path != "" && g.Local {
+		return path
+	}
+	return a.configuredDir()
+}
+
+// configuredDir is policy.dir of this machine's configuration, also of one with
+// errors: a directory that does not exist is one.
+func (a *app) configuredDir() string {
+	c, _, _, err := config.LoadClient(a.LoadOptions())
+	if err != nil {
+		return ""
+	}
+	return c.Policy.Dir
+}
+
+// afterInit lets the gateway read its directory and says whether the files are
+// in force. An activation is left alone.
+func (a *app) afterInit(ctx context.Context, g *client.Gateway, files []policy.Source) standing {
+	if g == nil {
+		return standing{text: "not in force: no palyrad was reached; it reads them when it starts, if this is its directory"}
+	}
+	sources := slices.DeleteFunc(slices.Clone(files), func(s policy.Source) bool { return strings.HasSuffix(s.Name, testSuffix) })
+	stands := standingOf(ctx, g, sources)
+	v, err := g.Policy.GetPolicy(ctx, &palyrav1.GetPolicyRequest{})
+	if stands.inForce || err != nil || v.GetActivated() {
+		return stands
+	}
+	if _, err := g.Policy.ReloadPolicy(ctx, &palyrav1.ReloadPolicyRequest{}); err != nil {
+		return standing{text: "not in force: " + client.Explain(nil, err).Message + "; correct them, then `palyra policy reload`"}
+	}
+	return standingOf(ctx, g, sources)
 }
 
 func toAny(names []string) []any {
@@ -108,19 +176,31 @@ func findProfile(name string) (profile.Profile, error) {
 	return profile.Profile{}, command.Usage("there is no profile %q", name).WithRemedy("%s", command.Nearest(name, profileNames()))
 }
 
-// initDir is the directory to write to, absolute.
-func (a *app) initDir(given []string) (string, error) {
-	dir := "policies"
+// initDir is the directory to write to, absolute: the one that palyrad reads when
+// none is given, and never one that an agent may write.
+func (a *app) initDir(given []string, read string, status *palyrav1.GetStatusResponse) (string, error) {
+	dir := read
 	if len(given) == 1 {
 		dir = given[0]
-	} else if c, _, err := config.Load(a.LoadOptions()); err != nil {
-		return "", err
-	} else if c.Policy.Dir != "" {
-		dir = c.Policy.Dir
+	}
+	if dir == "" {
+		return "", command.Usage("policy.dir is empty, so that palyrad reads no directory").
+			WithRemedy("Take `policy.dir = \"\"` out of palyra.toml, or name a directory.")
 	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return "", command.Usage("finding the directory: %w", err)
+	}
+	c, _, _, err := config.LoadClient(a.LoadOptions())
+	if err != nil {
+		return "", err
+	}
+	for _, w := range status.GetWorkspaces() {
+		c.Workspaces = append(c.Workspaces, config.Workspace{Name: w.GetName(), Path: w.GetPath()})
+	}
+	if w, ok := c.Overlapping(dir); ok {
+		return "", command.Usage("%s overlaps workspace %s (%s): what an agent may write must not decide what it is allowed", dir, w.Name, w.Path).
+			WithRemedy("Leave the directory out: `palyra policy init --profile NAME` writes beside palyra.toml.")
 	}
 	return dir, nil
 }

@@ -77,6 +77,7 @@ func (a *app) showPolicy(ctx context.Context, given []string, schema bool) error
 		if v.GetActivated() {
 			p.Field("activated", "yes, in place of the policy directory; `palyra policy reload` returns to it")
 		}
+		policiesField(p, v.GetDirectory())
 		p.List("files", sourceNames(v))
 	})
 }
@@ -111,7 +112,15 @@ func (a *app) reloadPolicy(ctx context.Context, g *client.Gateway, _ []string) e
 		p.Field("version", v.GetVersion())
 		p.Field("snapshot", v.GetSnapshotDigest())
 		p.Field("changed", printer.Yes(v.GetChanged()))
+		policiesField(p, v.GetDirectory())
 	})
+}
+
+func policiesField(p *printer.Page, d *palyrav1.PolicyDirectory) {
+	if d == nil {
+		return // of an older version or gateway
+	}
+	p.Wrapped("policies", client.PolicyDirectory(d))
 }
 
 func (a *app) sayWarnings(list []*palyrav1.PolicyFinding) {

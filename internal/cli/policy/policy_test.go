@@ -153,7 +153,7 @@ func TestPolicyTestOffline(t *testing.T) {
 	for _, p := range profile.All() {
 		dir := filepath.Join(t.TempDir(), "policies")
 		r := w.Run("policy", "init", "--profile", p.Name, dir)
-		if w.Want(r, 0); !strings.Contains(r.Out, "dir = \""+dir+"\"") {
+		if w.Want(r, 0); !strings.Contains(r.Out, "dir = \""+dir+"\"") || !strings.Contains(r.Out, "not in force") {
 			t.Errorf("init says\n%s", r.Out)
 		}
 		w.Want(w.Run("policy", "check", dir, "--offline"), 0)
@@ -225,6 +225,84 @@ func TestActivateSaysWhenItIsNotTheSame(t *testing.T) {
 		t.Errorf("%d: %s", r.Code, r.Err)
 	}
 	if r := w.Run("policy", "activate", "cccccccc"); r.Code != 0 || !strings.Contains(r.Err, "changed since cccccccc") {
+		t.Errorf("%d: %s", r.Code, r.Err)
+	}
+}
+
+// TestPolicyInitWhereItIsRead: without a directory the files go to the place that
+// palyrad reads, beside palyra.toml, and it says whether they are in force.
+func TestPolicyInitWhereItIsRead(t *testing.T) {
+	w := clitest.NewWorld(t)
+	dir := filepath.Join(w.Home, "config", "palyra", "policies")
+	w.Gateway.PolicyDir = dir
+	r := w.Run("policy", "init", "--profile", "laptop", "-o", "json")
+	if w.Want(r, 0); !strings.Contains(r.Out, `"in_force": true`) || !strings.Contains(r.Out, `"config": ""`) {
+		t.Errorf("with a gateway: %s%s", r.Out, r.Err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "10-laptop.cedar")); err != nil {
+		t.Error(err)
+	}
+	for _, command := range []string{"check", "test"} {
+		if r := w.Run("policy", command); !strings.Contains(r.Err, "\nin force at the gateway: 1 policy in force") || !strings.Contains(r.Err, dir) {
+			t.Errorf("%s says %q", command, r.Err)
+		}
+	}
+	r = w.Run("policy", "reload")
+	if w.Want(r, 0); !strings.Contains(strings.Join(strings.Fields(r.Out), ""), "from"+dir+"(1file)") {
+		t.Errorf("reload says\n%s", r.Out)
+	}
+	// An activation is left alone, and said.
+	w.Gateway.Activated, w.Gateway.Own = true, w.Gateway.Own[:0]
+	r = w.Run("policy", "init", "--profile", "laptop", "--force", "--yes", "-o", "json")
+	if w.Want(r, 0); !strings.Contains(r.Out, `"in_force": false`) || !strings.Contains(r.Out, "an activated version counts") {
+		t.Errorf("beside an activation: %s", r.Out)
+	}
+	if r := w.Run("policy", "check"); !strings.Contains(r.Err, "not in force at the gateway") || !strings.Contains(r.Err, "activated") {
+		t.Errorf("check says %q", r.Err)
+	}
+	// Without a gateway nothing is in force, and the place is the same.
+	must.Do(t, os.RemoveAll(dir))
+	w.Server.Close()
+	r = w.Run("policy", "init", "--profile", "laptop")
+	if w.Want(r, 0); !strings.Contains(r.Out, "not in force: no palyrad was reached") || !strings.Contains(strings.Join(strings.Fields(r.Out), ""), dir) || strings.Contains(r.Out, "put into palyra.toml") {
+		t.Errorf("without a gateway:\n%s", r.Out)
+	}
+	if r := w.Run("policy", "check"); !strings.Contains(r.Err, "no gateway was asked") || !strings.Contains(r.Err, dir) {
+		t.Errorf("check says %q", r.Err)
+	}
+}
+
+// TestPolicyInitOutsideOfWorkspaces: what an agent may write does not decide
+// what it is allowed.
+func TestPolicyInitOutsideOfWorkspaces(t *testing.T) {
+	w := clitest.NewWorld(t)
+	project := filepath.Join(w.Home, "project")
+	must.Do(t, os.Mkdir(project, 0o700))
+	w.Config("[[workspaces]]\nname = \"here\"\npath = \"" + filepath.ToSlash(project) + "\"\n")
+	r := w.Run("policy", "init", "--profile", "laptop", filepath.Join(project, "policies"))
+	if w.Want(r, 2); !strings.Contains(r.Err, "overlaps workspace here") {
+		t.Errorf("%s", r.Err)
+	}
+	if _, err := os.Stat(filepath.Join(project, "policies")); err == nil {
+		t.Error("it was written")
+	}
+	w.Want(w.Run("policy", "init", "--profile", "laptop", filepath.Join(w.Home, "policies")), 0)
+}
+
+// TestPolicyTestOfWhatDoesNotParse fails and names the file, with tests beside it
+// and without.
+func TestPolicyTestOfWhatDoesNotParse(t *testing.T) {
+	w := clitest.NewWorld(t)
+	dir := filepath.Join(w.Home, "broken")
+	writeFile(t, filepath.Join(dir, "20-broken.cedar"), "permit(principal, action resource);\n")
+	for _, args := range [][]string{{dir}, {filepath.Join(dir, "20-broken.cedar")}, {dir, "--offline"}, {dir, "testdata/one.test.yaml", "--offline"}} {
+		r := w.Run(append([]string{"policy", "test"}, args...)...)
+		if w.Want(r, 1); !strings.Contains(r.Err, "20-broken.cedar") || strings.Contains(r.Err, "100 %") {
+			t.Errorf("%v: %s%s", args, r.Out, r.Err)
+		}
+	}
+	writeFile(t, filepath.Join(dir, "b.test.yaml"), "tests:\n  - [\n")
+	if r := w.Run("policy", "test", filepath.Join(dir, "b.test.yaml"), "--offline"); r.Code != 1 || !strings.Contains(r.Err, "b.test.yaml") {
 		t.Errorf("%d: %s", r.Code, r.Err)
 	}
 }

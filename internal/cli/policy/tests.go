@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -14,8 +15,9 @@ import (
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
-	"palyra/internal/config"
+	"palyra/internal/policy"
 	"palyra/internal/policy/finding"
+	"palyra/internal/policy/lint"
 	"palyra/internal/policy/policytests"
 	"palyra/internal/reason"
 	"palyra/internal/rpc/policyreport"
@@ -58,57 +60,95 @@ func (a *app) testPolicy(ctx context.Context, paths []string, f testFlags) error
 		return command.Usage("--cover-min %d: want 0 to 100", f.coverMin)
 	}
 	if len(paths) == 0 {
-		c, _, err := config.Load(a.LoadOptions())
+		dir, err := a.ownDir("Or name directories or *" + testSuffix + " files.")
 		if err != nil {
 			return err
 		}
-		if c.Policy.Dir == "" {
-			return command.Usage("policy.dir is not set, so there are no tests to run").WithRemedy("Name directories or *%s files.", testSuffix)
-		}
-		paths = []string{c.Policy.Dir}
+		paths = []string{dir}
 	}
 	req, err := readTests(paths)
 	if err != nil {
 		return err
 	}
-	v, where, err := a.runTests(ctx, req, f.offline)
+	if len(req.GetTests()) == 0 {
+		return a.noTests(policyreport.Sources(req.GetSources()), paths)
+	}
+	v, where, stands, err := a.runTests(ctx, req, f.offline)
 	if err != nil {
 		return err
 	}
 	if err := a.printTests(v); err != nil {
 		return err
 	}
+	if broken := filesWithErrors(v.GetFindings()); len(broken) > 0 {
+		a.Say("nothing was tested, because of the errors in %s; ran %s", strings.Join(broken, ", "), where)
+		return command.Exit(reason.Lookup(reason.PolicyInvalid).Exit)
+	}
 	a.Say("%d passed, %d failed; %d %% of policies and conditions covered; ran %s", v.GetPassed(), v.GetFailed(), v.GetCoveragePercent(), where)
+	a.Say("%s", stands.text)
 	short := int(v.GetCoveragePercent()) < f.coverMin
 	if short {
 		a.Say("less than --cover-min %d is covered", f.coverMin)
 	}
-	if v.GetFailed() > 0 || short || hasError(v.GetFindings()) {
+	if v.GetFailed() > 0 || short {
 		return command.Exit(reason.Lookup(reason.PolicyInvalid).Exit)
 	}
 	return nil
 }
 
+// noTests is the end of a test without tests. A policy file that does not parse
+// is said first.
+func (a *app) noTests(sources []policy.Source, paths []string) error {
+	cfg, err := a.policyConfig(sources)
+	if err != nil {
+		return err
+	}
+	var broken []finding.Finding
+	for _, f := range lint.Check(cfg) {
+		if f.Code == finding.CodeSyntax {
+			broken = append(broken, f)
+		}
+	}
+	if len(broken) > 0 {
+		return &finding.LoadError{Findings: broken}
+	}
+	return command.Usage("there are no *%s files in %s", testSuffix, strings.Join(paths, ", ")).
+		WithRemedy("`palyra policy init --profile laptop DIR` writes policies with their tests.")
+}
+
+// filesWithErrors are the files that keep tests from being run.
+func filesWithErrors(list []*palyrav1.PolicyFinding) []string {
+	var files []string
+	for _, f := range list {
+		if f.GetSeverity() == string(finding.SeverityError) {
+			files = append(files, cmp.Or(f.GetFile(), "the set"))
+		}
+	}
+	slices.Sort(files)
+	return slices.Compact(files)
+}
+
 // runTests asks the gateway, or runs the tests here when there is none to ask.
-func (a *app) runTests(ctx context.Context, req *palyrav1.TestPolicyRequest, offline bool) (v *palyrav1.TestPolicyResponse, where string, err error) {
+func (a *app) runTests(ctx context.Context, req *palyrav1.TestPolicyRequest, offline bool) (v *palyrav1.TestPolicyResponse, where string, stands standing, err error) {
+	sources := policyreport.Sources(req.GetSources())
 	if !offline {
 		g, err := a.Connect(ctx)
 		if err == nil {
 			v, err = g.Policy.TestPolicy(ctx, req)
 		}
 		if err == nil {
-			return v, "by the gateway at " + g.Address, nil
+			return v, "by the gateway at " + g.Address, standingOf(ctx, g, sources), nil
 		}
 		if reason.Lookup(client.Explain(nil, err).Code).Exit != reason.ExitNotConnected {
-			return nil, "", err
+			return nil, "", standing{}, err
 		}
 	}
-	cfg, err := a.policyConfig(policyreport.Sources(req.GetSources()))
+	cfg, err := a.policyConfig(sources)
 	if err != nil {
-		return nil, "", err
+		return nil, "", standing{}, err
 	}
 	report, err := policytests.Run(ctx, cfg, policyreport.Sources(req.GetTests()))
-	return policyreport.Tests(report), "here, with the built-in tools", err
+	return policyreport.Tests(report), "here, with the built-in tools", a.standingHere(), err
 }
 
 // readTests reads tests, and the policies beside them.
@@ -140,9 +180,8 @@ func readTests(paths []string) (*palyrav1.TestPolicyRequest, error) {
 			req.Tests = append(req.Tests, &palyrav1.PolicySource{Name: source.Name, Text: source.Text})
 		}
 	}
-	if len(req.Tests) == 0 {
-		return nil, command.Usage("there are no *%s files in %s", testSuffix, strings.Join(paths, ", ")).
-			WithRemedy("`palyra policy init --profile laptop DIR` writes policies with their tests.")
+	if len(policies) == 0 {
+		return req, nil
 	}
 	var err error
 	req.Sources, err = namedSources(policies)
@@ -161,10 +200,6 @@ func testsIn(dir string) ([]string, error) {
 		all = append(all, found...)
 	}
 	return all, nil
-}
-
-func hasError(list []*palyrav1.PolicyFinding) bool {
-	return slices.ContainsFunc(list, func(f *palyrav1.PolicyFinding) bool { return f.GetSeverity() == string(finding.SeverityError) })
 }
 
 // printTests shows people what failed and what is not covered; machines get
@@ -189,7 +224,7 @@ func (a *app) printTests(v *palyrav1.TestPolicyResponse) error {
 }
 
 func testVerdict(v *palyrav1.TestPolicyResponse) string {
-	if v.GetFailed() > 0 || hasError(v.GetFindings()) {
+	if v.GetFailed() > 0 || len(filesWithErrors(v.GetFindings())) > 0 {
 		return "failed"
 	}
 	return "passed"

@@ -84,13 +84,19 @@ func (a *Printer) Ask(ctx context.Context, question string) (string, error) {
 // Confirm asks before something that cannot be undone. Without a terminal the
 // flag --yes is the answer.
 func (a *Printer) Confirm(ctx context.Context, sure bool, format string, args ...any) error {
+	if !sure && !a.Interactive() {
+		return command.Usage("this cannot be undone").WithRemedy("Repeat the command with --yes.")
+	}
+	return a.Agree(ctx, sure, VisibleLine(fmt.Sprintf(format, args...))+" This cannot be undone.")
+}
+
+// Agree asks a question whose answer, unless it is yes, ends the command. Sure is
+// that the answer was given by --yes.
+func (a *Printer) Agree(ctx context.Context, sure bool, question string) error {
 	if sure {
 		return nil
 	}
-	if !a.Interactive() {
-		return command.Usage("this cannot be undone").WithRemedy("Repeat the command with --yes.")
-	}
-	answer, err := a.Ask(ctx, VisibleLine(fmt.Sprintf(format, args...))+" This cannot be undone. [y/N] ")
+	answer, err := a.Ask(ctx, question+" [y/N] ")
 	if err != nil {
 		return err
 	}

@@ -21,8 +21,9 @@ type Streams struct {
 	InTerminal, OutTerminal, ErrTerminal bool
 	// Width is that of the terminal in cells; 0 means unknown.
 	Width int
-	// Getenv reads the environment.
-	Getenv func(string) string
+	// Getenv reads the environment, and Environ lists it.
+	Getenv  func(string) string
+	Environ func() []string
 }
 
 // Printer writes what a command has to say to its streams, and asks the person
@@ -48,6 +49,9 @@ const armDelay = 400 * time.Millisecond
 func New(s Streams) *Printer {
 	if s.Getenv == nil {
 		s.Getenv = func(string) string { return "" }
+	}
+	if s.Environ == nil {
+		s.Environ = func() []string { return nil }
 	}
 	s.Err = &lockedWriter{to: s.Err}
 	return &Printer{Streams: s, Now: time.Now, Arm: armDelay, typed: &lines{from: s.In}}

@@ -45,12 +45,31 @@ func (a *Printer) streamRow(l Listing, r Record, first bool) string {
 			widths[i] = max(widths[i], w)
 		}
 	}
+	rows := [][]string{header, a.row(r)}
+	if limit := a.wide(); limit > 0 && a.Format() != FormatWide {
+		rows, widths = l.fitStream(rows, widths, limit)
+	}
 	style := a.outStyle()
-	row := line(a.row(r), widths, style.row(1))
+	row := line(rows[1], widths, style.row(1))
 	if first {
-		return line(header, widths, style.row(0)) + row
+		return line(rows[0], widths, style.row(0)) + row
 	}
 	return row
+}
+
+// fitStream is fit for a row whose columns have these widths, whatever stands in
+// them, so that those that follow stand below it.
+func (l Listing) fitStream(rows [][]string, widths []int, limit int) (fitting [][]string, fitted []int) {
+	usual := make([]string, len(widths))
+	for i, w := range widths {
+		usual[i] = strings.Repeat(" ", w)
+	}
+	row := slices.Clone(rows[1])
+	for i := range row {
+		row[i] = Clip(row[i], widths[i])
+	}
+	all, fitted := l.fit([][]string{rows[0], row, usual}, limit)
+	return all[:2], fitted
 }
 
 // streamWidths are usual widths by column name.

@@ -12,9 +12,12 @@ import (
 	"palyra/internal/cli/printer"
 )
 
-// briefLines is how many lines a question may take before the ways to answer it:
-// with those an ordinary call fits a terminal of 24 lines.
-const briefLines = 14
+// terminalLines is the height of a terminal that an ordinary question fits, with
+// the ways to answer it; leastBrief is what the question has of it at least.
+const (
+	terminalLines = 24
+	leastBrief    = 8
+)
 
 // The lines of reasons, where something would change and where nothing does, and
 // of differences; what would change has the rest.
@@ -43,7 +46,9 @@ func Brief(a *client.App, v *palyrav1.Approval) string {
 	if !aboutChanges(v) {
 		p.Block("differs from the last allowed call", briefly(differencesInBrief(prompt), differenceRoom))
 	}
-	room := briefLines - strings.Count(p.String(), "\n") - 1
+	// Below it stand the answers, the summary, and the line that is typed.
+	below := strings.Count(answers(v), "\n") + len(printer.Wrap(printer.VisibleLine(Summary(v)), printer.PageWidth)) + 1
+	room := max(terminalLines-below, leastBrief) - strings.Count(p.String(), "\n") - 1
 	switch {
 	case prompt.GetDiff() != "":
 		p.Diff("change", briefly(strings.Split(strings.TrimSuffix(prompt.GetDiff(), "\n"), "\n"), room))
@@ -63,9 +68,12 @@ func differencesInBrief(prompt *palyrav1.ApprovalPrompt) []string {
 	return lines
 }
 
-// argumentLines are the arguments as indented JSON, one line each where they are
-// short.
+// argumentLines are the arguments in one line where they fit it, else as indented
+// JSON.
 func argumentLines(prompt *palyrav1.ApprovalPrompt) []string {
+	if text := string(printer.VisibleJSON(argumentsOf(prompt))); len(text) <= printer.PageWidth-2 {
+		return []string{text}
+	}
 	var b bytes.Buffer
 	if json.Indent(&b, argumentsOf(prompt), "", "  ") != nil {
 		return []string{string(argumentsOf(prompt))}

@@ -44,7 +44,7 @@ func TestQuestionFitsATerminal(t *testing.T) {
 	plain.Prompt.Diff, plain.Prompt.Argv, plain.Prompt.ArgumentsJson = "", nil, []byte(`{"to":"everybody@example.com"}`)
 	w = clitest.NewWorld(t)
 	w.Gateway.Asks(plain, clitest.Finished("succeeded", "", `{}`))
-	if r := w.With(clitest.Typing("o\n"), "--no-color", "call", "echo"); !strings.Contains(r.Err, `"to": "everybody@example.com"`) {
+	if r := w.With(clitest.Typing("o\n"), "--no-color", "call", "echo"); !strings.Contains(r.Err, `{"to":"everybody@example.com"}`) {
 		t.Errorf("the question lacks the arguments:\n%s", r.Err)
 	}
 	v.State = palyrav1.ApprovalState_APPROVAL_STATE_PENDING
@@ -56,5 +56,61 @@ func TestQuestionFitsATerminal(t *testing.T) {
 		if !strings.Contains(full.Err, want) {
 			t.Errorf("the full question lacks %q", want)
 		}
+	}
+}
+
+// Before a standing yes is given, the question says what it would cover: in the
+// gateway's words, and nothing that the gateway would refuse.
+func TestQuestionSaysWhatAYesCovers(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		change        func(*palyrav1.Approval) *palyrav1.Approval
+		says, conceal []string
+	}{
+		{
+			"any arguments", func(v *palyrav1.Approval) *palyrav1.Approval { return v },
+			[]string{"8h00m at most: by this run alone", "by all runs and calls of agent:claude for user:ada", "subject  " + clitest.AnyGit, "tool     any call of process.run", "x3       for 3 more calls"},
+			[]string{"only this very call:"},
+		},
+		{
+			"an interpreter", clitest.OnlyExactly,
+			[]string{"cover only this very call: python3 runs whatever code it is given"}, []string{"subject", "any call of"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := clitest.NewWorld(t)
+			w.Gateway.Asks(c.change(clitest.SomeApproval()), clitest.Finished("succeeded", "", `{}`))
+			r := w.With(clitest.Typing("o\n"), "--no-color", "call", "process.run")
+			w.Want(r, 0)
+			for _, want := range c.says {
+				if !strings.Contains(r.Err, want) {
+					t.Errorf("the question lacks %q:\n%s", want, r.Err)
+				}
+			}
+			for _, not := range c.conceal {
+				if strings.Contains(r.Err, not) {
+					t.Errorf("the question says %q:\n%s", not, r.Err)
+				}
+			}
+		})
+	}
+}
+
+// A number of uses goes with the vote, and a wider yes than the gateway takes is
+// not sent at all.
+func TestTypedUses(t *testing.T) {
+	w := clitest.NewWorld(t)
+	w.Gateway.Asks(clitest.SomeApproval(), clitest.Finished("succeeded", "", `{}`))
+	r := w.With(clitest.Typing("t 30m x0\nt 30m x3 x4\nt 30m x3 subject\n"), "call", "process.run")
+	w.Want(r, 0)
+	if n := len(w.Gateway.Votes); n != 1 || w.Gateway.Votes[0].GetUses() != 3 || w.Gateway.Votes[0].GetMatch() != palyrav1.GrantMatch_GRANT_MATCH_SUBJECT {
+		t.Errorf("votes %v\n%s", w.Gateway.Votes, r.Err)
+	}
+	w = clitest.NewWorld(t)
+	w.Gateway.Asks(clitest.OnlyExactly(clitest.SomeApproval()), clitest.Finished("succeeded", "", `{}`))
+	r = w.With(clitest.Typing("s subject\ns x2\n"), "call", "process.run")
+	w.Want(r, 0)
+	if n := len(w.Gateway.Votes); n != 1 || w.Gateway.Votes[0].GetUses() != 2 || w.Gateway.Votes[0].GetMatch() > palyrav1.GrantMatch_GRANT_MATCH_EXACT {
+		t.Errorf("votes %v\n%s", w.Gateway.Votes, r.Err)
 	}
 }

@@ -39,6 +39,7 @@ func Page(a *client.App, p *printer.Page, v *palyrav1.Approval) {
 	p.Block("why it asks", strings.Join(whyLines(prompt), "\n"))
 	p.Block("differs from the last allowed call", strings.Join(differenceLines(prompt), "\n"))
 	p.Block("a yes can cover", strings.Join(scopeLines(prompt), "\n"))
+	p.Wrapped("nothing wider", prompt.GetExactOnly())
 	if !aboutChanges(v) {
 		p.Block("notes", strings.Join(prompt.GetNotes(), "\n"))
 	}
@@ -159,6 +160,9 @@ func voteLines(v *palyrav1.Approval) []string {
 			word = strings.TrimSpace("yes, " + printer.Enum(vote.GetScope()) + " " + printer.Enum(vote.GetMatch()))
 			if ttl := vote.GetTtl(); ttl != nil && ttl.AsDuration() > 0 {
 				word += " for " + printer.Span(ttl.AsDuration())
+			}
+			if vote.GetUses() > 0 {
+				word += ", " + times(vote.GetUses())
 			}
 		}
 		line := fmt.Sprintf("%s: %s (%s, %s)", vote.GetUser(), word, vote.GetSurface(), printer.Clock(vote.GetAt()))

@@ -13,6 +13,7 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/client"
+	"palyra/internal/cli/printer"
 	"palyra/internal/reason"
 )
 
@@ -125,7 +126,7 @@ func Answerer(ctx context.Context, a *client.App, g *client.Gateway, v *palyrav1
 		return "", false
 	}
 	principal = caller.GetPrincipal()
-	if !asksFor(v, principal) || !severalUsers(ctx, g) {
+	if !asksFor(v, principal) || !severalDecide(ctx, g) {
 		return principal, true
 	}
 	a.Say("another user has to answer: nobody answers for a call of their own")
@@ -152,7 +153,7 @@ func callerOf(ctx context.Context, a *client.App, g *client.Gateway) (*palyrav1.
 
 // SayHowToAnswer names the commands that answer an approval.
 func SayHowToAnswer(a *client.App, v *palyrav1.Approval) {
-	a.Say("waiting for approval %s (%s): %s", v.GetApprovalId(), a.Relative(v.GetExpiresAt()), v.GetPrompt().GetTitle())
+	a.Say("waiting for approval %s (%s): %s", v.GetApprovalId(), a.Relative(v.GetExpiresAt()), printer.VisibleLine(Summary(v)))
 	a.Say("  see it:  palyra approvals show %s", v.GetApprovalId())
 	a.Say("  allow:   palyra approvals decide %s --allow once --digest %s", v.GetApprovalId(), v.GetCallDigest())
 	a.Say("  deny:    palyra approvals decide %s --deny --reason TEXT --digest %s", v.GetApprovalId(), v.GetCallDigest())

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/access"
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
@@ -17,11 +18,13 @@ import (
 // Vote is one answer to an approval.
 type Vote struct {
 	// Leave is true when the person gave none.
-	Leave  bool
-	Allow  bool
-	Scope  palyrav1.ApprovalScope
-	Match  palyrav1.GrantMatch
-	TTL    time.Duration
+	Leave bool
+	Allow bool
+	Scope palyrav1.ApprovalScope
+	Match palyrav1.GrantMatch
+	TTL   time.Duration
+	// Uses bounds how many more calls a standing yes lets through; 0 does not.
+	Uses   int64
 	Reason string
 }
 
@@ -41,7 +44,7 @@ func (v Vote) Request(approvalID, digest string) *palyrav1.DecideApprovalRequest
 	if !v.Allow {
 		return req
 	}
-	req.Scope, req.Match = v.Scope, v.Match
+	req.Scope, req.Match, req.Uses = v.Scope, v.Match, v.Uses
 	if v.TTL > 0 {
 		req.Ttl = durationpb.New(v.TTL)
 	}
@@ -61,23 +64,16 @@ func (v Vote) Check() error {
 		return command.Usage("a time belongs to a timeboxed yes only").WithRemedy("Use --allow timeboxed --for %s.", printer.Span(v.TTL))
 	case v.Scope == palyrav1.ApprovalScope_APPROVAL_SCOPE_ONCE && v.Match > palyrav1.GrantMatch_GRANT_MATCH_EXACT:
 		return command.Usage("a yes for once covers this exact call").WithRemedy("Leave --match away, or use --allow session.")
+	case v.Scope == palyrav1.ApprovalScope_APPROVAL_SCOPE_ONCE && v.Uses != 0:
+		return command.Usage("a yes for once has one use").WithRemedy("Add a time, such as --for 30m, or use --allow session.")
 	}
 	return nil
 }
 
-const voteQuestion = `
-  o                       allow this call once
-  s [exact|subject|tool]  allow until the session ends
-  t TIME [exact|...]      allow for a time, such as t 30m
-  d REASON                deny
-  l                       leave it pending
-  ?                       show all of it: arguments, program, files, notes
-`
-
 // AskVote asks until the answer can be read. The call stands once more right
 // above the answer, since what was shown before may have scrolled away.
 func AskVote(ctx context.Context, a *client.App, about *palyrav1.Approval) (Vote, error) {
-	question := voteQuestion + printer.VisibleLine(Summary(about)) + "\nanswer> "
+	question := answers(about) + printer.VisibleLine(Summary(about)) + "\nanswer> "
 	for {
 		line, err := a.Ask(ctx, question)
 		if err != nil {
@@ -89,7 +85,7 @@ func AskVote(ctx context.Context, a *client.App, about *palyrav1.Approval) (Vote
 		}
 		v, err := parseVote(line)
 		if err == nil {
-			err = v.checkUnlessLeft()
+			err = v.checkUnlessLeft(about)
 		}
 		if err == nil {
 			return v, nil
@@ -98,11 +94,14 @@ func AskVote(ctx context.Context, a *client.App, about *palyrav1.Approval) (Vote
 	}
 }
 
-func (v Vote) checkUnlessLeft() error {
+func (v Vote) checkUnlessLeft(about *palyrav1.Approval) error {
 	if v.Leave {
 		return nil
 	}
-	return v.Check()
+	if err := v.Check(); err != nil {
+		return err
+	}
+	return v.CheckOffered(about)
 }
 
 // parseVote reads a typed answer. An empty line is none.
@@ -141,23 +140,22 @@ func parseVote(line string) (Vote, error) {
 
 func scopeVote(scope palyrav1.ApprovalScope, ttl time.Duration, rest []string) (Vote, error) {
 	v := Vote{Allow: true, Scope: scope, TTL: ttl}
-	if len(rest) == 0 {
-		return v, nil
+	for _, word := range rest {
+		if n, ok := parseUses(word); ok && v.Uses == 0 {
+			v.Uses = n
+			continue
+		}
+		if v.Match != 0 {
+			return Vote{}, command.Usage("%q is too much; a matcher and a number of uses such as x3 are all that follows", word)
+		}
+		match, err := printer.ParseEnum[palyrav1.GrantMatch]("match", word)
+		if err != nil {
+			return Vote{}, err
+		}
+		v.Match = match
 	}
-	match, err := printer.ParseEnum[palyrav1.GrantMatch]("match", rest[0])
-	if err != nil {
-		return Vote{}, err
-	}
-	if len(rest) > 1 {
-		return Vote{}, command.Usage("%q is too much; nothing follows the matcher", rest[1])
-	}
-	v.Match = match
 	return v, nil
 }
-
-// deciders are the built-in roles that answer approvals under the default
-// policies. It only chooses whether to ask; the gateway decides who may.
-var deciders = []string{"owner", "admin", "operator"}
 
 // asksFor reports whether an approval is about a call of this principal, made
 // by itself or on its behalf.
@@ -165,22 +163,23 @@ func asksFor(v *palyrav1.Approval, principal string) bool {
 	return v.GetRequestedBy() == principal || v.GetOnBehalfOf() == principal
 }
 
-// severalUsers reports whether more than one user may sign in. Like mayDecide
-// it only chooses whether to ask; when it cannot be known, a person is asked.
-func severalUsers(ctx context.Context, g *client.Gateway) bool {
+// severalDecide reports whether more than one user answers approvals. Like
+// mayDecide it only chooses whether to ask; when it cannot be known, a person is
+// asked.
+func severalDecide(ctx context.Context, g *client.Gateway) bool {
 	reply, err := g.Access.ListMembers(ctx, &palyrav1.ListMembersRequest{})
-	users := 0
+	deciders := 0
 	for _, m := range reply.GetMembers() {
-		answers := slices.ContainsFunc(m.GetRoles(), func(role string) bool { return role != "agent" })
-		if strings.HasPrefix(m.GetPrincipal(), "user:") && !m.GetDisabled() && answers {
-			users++
+		if m.GetDecides() {
+			deciders++
 		}
 	}
-	return err == nil && users > 1
+	return err == nil && deciders > 1
 }
 
-// mayDecide reports whether it makes sense to ask this caller.
+// mayDecide reports whether it makes sense to ask this caller; the gateway decides
+// who may.
 func mayDecide(c *palyrav1.Identity) bool {
 	return strings.HasPrefix(c.GetPrincipal(), "user:") &&
-		slices.ContainsFunc(c.GetRoles(), func(r string) bool { return slices.Contains(deciders, r) })
+		slices.ContainsFunc(c.GetRoles(), func(r string) bool { return access.Role(r).Decides() })
 }

@@ -12,18 +12,7 @@ import (
 	"palyra/internal/must"
 )
 
-func TestArguments(t *testing.T) {
-	for input, want := range map[string]string{
-		`{"path":"a/b.txt","n":3}`:           `n=3 path=a/b.txt`,
-		`{"text":"two words","line":"a\nb"}`: `line="a\nb" text="two words"`,
-		`{"argv":["git","log"],"e":""}`:      `argv=["git","log"] e=""`,
-		`not json`:                           `not json`,
-		``:                                   ``,
-	} {
-		if got := argumentText([]byte(input)); got != want {
-			t.Errorf("%s: %s, want %s", input, got, want)
-		}
-	}
+func TestArgumentsFit(t *testing.T) {
 	// One line fits, whatever a model writes, and quickly.
 	long := must.Get(json.Marshal(map[string]string{"content": strings.Repeat("x", 1<<20)}))(t)
 	calls := newRunCalls(&app{client.NewApp(printer.Streams{ErrTerminal: true, Width: 60, Getenv: func(string) string { return "1" }})})

@@ -4,14 +4,12 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/invocation"
 	"palyra/internal/cli/printer"
-	"palyra/internal/lazyregexp"
 	"palyra/internal/reason"
 )
 
@@ -127,7 +125,7 @@ func (s *runCalls) decided(c *runCall, d *palyrav1.ToolDecision) []styledLine {
 	if d.GetAllowed() {
 		word := ""
 		if c.asked == nil && d.GetGrantId() != "" {
-			word = " by grant " + d.GetGrantId()
+			word = strings.TrimPrefix(invocation.ByGrant(d), "allowed")
 		}
 		return []styledLine{s.line(c, linePart{s.style.Green, "allowed"}, linePart{nil, word})}
 	}
@@ -221,7 +219,7 @@ const longestArguments = 160
 // arguments is the input as key=value, cut to one line unless -o wide asks for
 // all of it. A person who has to answer for the call sees it in full anyway.
 func (s *runCalls) arguments(c *runCall) string {
-	text := printer.VisibleLine(argumentText(c.input))
+	text := printer.VisibleLine(invocation.Arguments(c.input))
 	if text == "" {
 		return ""
 	}
@@ -237,27 +235,4 @@ func (s *runCalls) arguments(c *runCall) string {
 		text = string(start[:4*limit]) // clip measures again and again
 	}
 	return " " + printer.Clip(text, limit)
-}
-
-func argumentText(input []byte) string {
-	var members map[string]json.RawMessage
-	if json.Unmarshal(input, &members) != nil {
-		return string(input)
-	}
-	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(members)) {
-		parts = append(parts, name+"="+argumentValue(members[name]))
-	}
-	return strings.Join(parts, " ")
-}
-
-var plainWord = lazyregexp.New(`^[A-Za-z0-9_./:@%+,-]+$`)
-
-// argumentValue leaves the quotes off a string that needs none.
-func argumentValue(raw json.RawMessage) string {
-	var text string
-	if json.Unmarshal(raw, &text) == nil && plainWord.MatchString(text) {
-		return text
-	}
-	return string(raw)
 }

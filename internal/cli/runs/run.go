@@ -62,8 +62,8 @@ func RunCommand(program *client.App) *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.StringVarP(&f.model, "model", "m", "", "a model of the gateway's configuration (default: the first)")
-	flags.StringVarP(&f.workspace, "workspace", "w", "", "the workspace that the model is told to work in (default: the first)")
-	flags.StringVar(&f.session, "session", "", "your name for the session; an approval for the session covers later calls in it (default \"default\")")
+	flags.StringVarP(&f.workspace, "workspace", "w", "", "the workspace that the model works in (default: the one that holds the current directory, else the first)")
+	flags.StringVar(&f.session, "session", "", "your name for the session; an approval for the session covers later calls in it (default: one of the run's own)")
 	flags.Int32Var(&f.calls, "max-calls", 0, "at most so many tool calls (default: what the gateway allows)")
 	flags.Int64Var(&f.tokens, "max-tokens", 0, "at most so many tokens, input and output of all turns (default: what the gateway allows)")
 	flags.DurationVar(&f.wallClock, "max-time", 0, "at most so long, waiting for humans included, such as 10m (default: what the gateway allows)")
@@ -85,6 +85,11 @@ func (a *app) runTask(ctx context.Context, given []string, f runFlags) error {
 	g, err := a.Connect(ctx)
 	if err != nil {
 		return err
+	}
+	if f.workspace == "" {
+		if f.workspace, err = invocation.Here(ctx, g); err != nil {
+			return err
+		}
 	}
 	start := f.request(task)
 	if f.detach {

@@ -361,7 +361,7 @@ func TestRunInterrupt(t *testing.T) {
 			go func() { <-cancelling.Seen; close(again) }()
 		}
 		r := w.Within(ctx, printer.Streams{Err: io.MultiWriter(begun, cancelling)}, "run", "x")
-		w.Want(r, 1)
+		w.Want(r, 130)
 		want := "interrupted at the terminal\ncancelled: "
 		if second {
 			want = "leaving; the run is being cancelled: see `palyra runs show " + clitest.RunID + "`"

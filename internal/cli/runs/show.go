@@ -219,7 +219,7 @@ func (a *app) runPage(p *printer.Page, r *palyrav1.Run, story *runStory) {
 	for i, c := range story.calls {
 		p.Gap()
 		p.Heading("[%d] %s", i+1, c.tool)
-		if input := argumentText(c.input); input != "" {
+		if input := invocation.Arguments(c.input); input != "" {
 			p.Item(input)
 		}
 		callSteps(p, c)

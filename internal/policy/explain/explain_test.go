@@ -65,7 +65,7 @@ func TestExplainedConjuncts(t *testing.T) {
 				`context.risk == 1=skipped context.risk:60]`},
 		{`when { if context has exec then context.exec.basename == "git" else context.protected }`,
 			`if context has exec then context.exec.basename == "git" else context.protected=true [` +
-				`context has exec=true context.exec:{"basename":"git", "in_workspace":false, "inline_code":false, "is_interpreter":false, "path":"/usr/bin/git", "sha256":"", "shebang":""} | ` +
+				`context has exec=true context.exec:{"basename":"git", "in_workspace":false, "inline_code":false, "is_interpreter":false, "is_shell":false, "origin":"", "path":"/usr/bin/git", "sha256":"", "shebang":""} | ` +
 				`context.exec.basename == "git"=true context.exec.basename:"git" | context.protected=skipped context.protected:false]`},
 		{`when { [ "a" , "b" ].contains(context.sandbox["tier"]) } unless { context.approval.granted }`,
 			`[ "a" , "b" ].contains(context.sandbox["tier"])=false context.sandbox.tier:"c"; ` +
@@ -76,7 +76,7 @@ func TestExplainedConjuncts(t *testing.T) {
 				`resource.destructive=true resource.destructive:true; principal is Agent=true principal:Agent::"coder"; ` +
 				`principal has owner=true principal.owner:User::"alice"`},
 		{`when { context has exec.basename && (context.args.argv.containsAll(["git"])) }`,
-			`context has exec.basename=true context.exec:{"basename":"git", "in_workspace":false, "inline_code":false, "is_interpreter":false, "path":"/usr/bin/git", "sha256":"", "shebang":""} ` +
+			`context has exec.basename=true context.exec:{"basename":"git", "in_workspace":false, "inline_code":false, "is_interpreter":false, "is_shell":false, "origin":"", "path":"/usr/bin/git", "sha256":"", "shebang":""} ` +
 				`context.exec.basename:"git"; context.args.argv.containsAll(["git"])=true context.args.argv:["git", "push"]`},
 		{`unless { context.now < datetime("2026-03-02") }`,
 			`context.now < datetime("2026-03-02")=false context.now:datetime("2026-03-02T10:00:00.000Z")`},

@@ -43,11 +43,11 @@ func (f *search) deciders() []access.Member {
 	})
 }
 
-// users are the enabled ones, by name.
+// users are those who could vote, by name.
 func (f *search) users() []access.Member {
 	var out []access.Member
 	for _, m := range f.from.Config.Members {
-		if m.Principal.Kind == access.KindUser && !m.Disabled {
+		if m.CanVote() {
 			out = append(out, m)
 		}
 	}

@@ -39,6 +39,7 @@ const (
 	CodeHostNetwork    = "host_network"
 	CodeMayError       = "may_error"
 	CodePathSpelling   = "path_spelling"
+	CodeCommandLine    = "command_line"
 	CodeNotPerformed   = "not_performed"
 	CodeNotMonotone    = "not_monotone"
 	CodeOpaque         = "opaque_argument"

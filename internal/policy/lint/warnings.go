@@ -44,6 +44,7 @@ func warningsOf(view policy.View, found []finding.Finding) []finding.Finding {
 		}
 		out = append(out, checkRisks(p)...)
 		out = append(out, checkSpelling(p)...)
+		out = append(out, checkCommandLine(p)...)
 		out = append(out, checkActions(p)...)
 	}
 	if len(wrong) == 0 {

@@ -1,6 +1,7 @@
 package bubblewrap
 
 import (
+	"slices"
 	"strconv"
 
 	"palyra/internal/sandbox"
@@ -14,8 +15,11 @@ type layout struct {
 	source   string
 	readOnly bool
 	// caches are pairs of where bubblewrap finds one and its place inside.
-	caches []cacheMount
-	tmp    int64
+	caches []place
+	// shown are pairs of where bubblewrap finds a directory of a toolchain and its
+	// path, which inside is the same as outside.
+	shown []place
+	tmp   int64
 	// files are those of /etc.
 	files []dataFile
 	// filter is the descriptor of the outer system call filter, 0 for none.
@@ -26,7 +30,7 @@ type layout struct {
 	without              func(layer string) bool
 }
 
-type cacheMount struct{ source, target string }
+type place struct{ source, target string }
 
 // dataFile is a descriptor with the content of a file.
 type dataFile struct {
@@ -71,10 +75,13 @@ func (r *root) arguments(l layout) []string {
 		"--perms", "0700", "--size", size, "--tmpfs", sandbox.Home,
 		"--dir", "/run", "--dir", sandbox.WorkspaceMount,
 	)
-	for _, c := range l.caches {
-		a = append(a, "--dir", c.target)
+	for _, p := range slices.Concat(l.caches, l.shown) {
+		a = append(a, "--dir", p.target)
 	}
 	a = append(a, "--remount-ro", "/")
+	for _, p := range l.shown {
+		a = append(a, "--ro-bind", p.source, p.target)
+	}
 	for _, c := range l.caches {
 		a = append(a, "--bind", c.source, c.target)
 	}

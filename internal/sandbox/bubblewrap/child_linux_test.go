@@ -15,7 +15,7 @@ import (
 
 // A test that needs another user, or a daemon to kill, starts this binary
 // again with a spec.
-const childSpec = "PALYRA_TEST_SPEC"
+const childSpec = "TEST_PALYRA_SPEC"
 
 // childOrder is what the child runs. A Grant does not travel as JSON.
 type childOrder struct {

@@ -80,7 +80,7 @@ func FuzzArguments(f *testing.F) {
 		if jail.Check(sandbox.Spec{
 			Argv: []string{"x"}, Executable: tool.Executable{Path: "/x", SHA256: "sha256:0"}, Caches: []sandbox.Cache{{Name: cache, Dir: dir}},
 		}) == nil {
-			l.caches = []cacheMount{{dir, path.Join(sandbox.CacheMount, cache)}}
+			l.caches = []place{{dir, path.Join(sandbox.CacheMount, cache)}}
 		}
 		args := r.arguments(l)
 		if i := slices.IndexFunc(args, func(a string) bool { return strings.ContainsRune(a, 0) }); i >= 0 {

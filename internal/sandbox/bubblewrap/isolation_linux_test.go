@@ -242,7 +242,7 @@ func TestNoStrayDescriptors(t *testing.T) {
 }
 
 func TestEnvironmentDoesNotLeak(t *testing.T) {
-	t.Setenv("PALYRA_CANARY", "canary-in-env")
+	t.Setenv("TEST_PALYRA_CANARY", "canary-in-env")
 	root := jailtest.Workspace(t)
 	r := newTestRunner(t)
 	const scan = `env; for f in /proc/[0-9]*/environ /proc/[0-9]*/cmdline; do echo "$f:"; tr '\0' ' ' < $f; done; readlink /proc/1/cwd /proc/1/root`

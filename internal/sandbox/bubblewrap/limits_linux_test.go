@@ -419,3 +419,31 @@ func TestProbe(t *testing.T) {
 		must.Check(t, r.Close())
 	}
 }
+
+// When memory runs out, the kernel ends what is in a sandbox before palyrad, and a
+// program cannot take that back. Control: without Landlock it can.
+func TestProgramsDieFirst(t *testing.T) {
+	const script = "cat /proc/self/oom_score_adj; echo 0 2>/dev/null >/proc/self/oom_score_adj; cat /proc/self/oom_score_adj"
+	own := strings.TrimSpace(string(must.Get(os.ReadFile("/proc/self/oom_score_adj"))(t)))
+	for _, c := range []struct {
+		mode    sandbox.WorkspaceMode
+		without []string
+		want    string
+	}{
+		{sandbox.ReadOnly, nil, "1000\n1000\n"},
+		{sandbox.CopyOnWrite, nil, "1000\n1000\n"},
+		{sandbox.CopyOnWrite, []string{jail.LayerLandlock}, "1000\n0\n"},
+	} {
+		s := jailtest.Spec(t, jailtest.Workspace(t), "sh", "-c", script)
+		s.Workspace = c.mode
+		r := newTestRunner(t, c.without...)
+		if r.machine.Landlock() == 0 && c.without == nil || own != "0" && c.without != nil {
+			t.Logf("%s without %v is not tried: Landlock of ABI %d, own score %s", c.mode, c.without, r.machine.Landlock(), own)
+			continue
+		}
+		report := jailtest.Run(t, r, s)
+		if got := string(report.Stdout.Head); got != c.want {
+			t.Errorf("%s without %v: the scores are %q, want %q", c.mode, c.without, got, c.want)
+		}
+	}
+}

@@ -16,7 +16,7 @@ import (
 )
 
 // waitForEnd, when set, makes this binary wait for the end of its input.
-const waitForEnd = "PALYRA_TEST_WAIT"
+const waitForEnd = "TEST_PALYRA_WAIT"
 
 // helperProgram is palyra-init as built for this test run.
 var helperProgram []byte
@@ -31,6 +31,9 @@ func TestMain(m *testing.M) {
 	}
 	if os.Getenv(childSpec) != "" {
 		os.Exit(childMain())
+	}
+	if os.Getenv(bombsMark) != "" {
+		os.Exit(bombsMain())
 	}
 	os.Exit(jailtest.Main(m, &helperProgram))
 }

@@ -45,7 +45,7 @@ func (d *draft) build() error {
 		readOnly: d.mode() == sandbox.ReadOnly, tmp: d.spec.Limits.Tmp,
 		hostNetwork: d.spec.Egress != egress.Strict, without: d.runner.machine.Without,
 	}
-	for _, part := range []func() error{d.network, d.data, d.caches, d.workspace} {
+	for _, part := range []func() error{d.network, d.data, d.caches, d.toolchains, d.workspace} {
 		if err := part(); err != nil {
 			return err
 		}
@@ -121,7 +121,20 @@ func (d *draft) caches() error {
 		if err != nil {
 			return reason.Errorf(reason.SandboxUnavailable, "the directory of the cache %s cannot be opened: %w", c.Name, err)
 		}
-		d.layout.caches = append(d.layout.caches, cacheMount{source, path.Join(sandbox.CacheMount, c.Name)})
+		d.layout.caches = append(d.layout.caches, place{source, path.Join(sandbox.CacheMount, c.Name)})
+	}
+	return nil
+}
+
+// toolchains mounts what people installed.
+func (d *draft) toolchains() error {
+	for _, dir := range sandbox.Shown(d.spec.Toolchains) {
+		source, err := d.stage.Shown(dir)
+		if err != nil {
+			return reason.Errorf(reason.SandboxUnavailable, "the toolchain at %s cannot be opened: %w", dir, err).
+				WithRemedy("Try again: palyrad looks anew for what is installed.")
+		}
+		d.layout.shown = append(d.layout.shown, place{source, dir})
 	}
 	return nil
 }
@@ -189,7 +202,7 @@ func (d *draft) describe() {
 		p.Requested = append(p.Requested, jail.LayerCopy)
 	}
 	p.Excused[jail.LayerCgroupNS] = "bubblewrap could not make one"
-	p.Root = r.root.entries(len(d.layout.caches) > 0)
+	p.Root = r.root.entries(d.layout)
 	p.Backend, p.BackendSHA, p.Tier, p.Rung = r.version, r.sha, sandbox.TierC, sandbox.Full
 	if r.machine.Without(jail.LayerEnvironment) {
 		p.Env = os.Environ()

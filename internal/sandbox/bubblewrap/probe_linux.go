@@ -10,9 +10,7 @@ import (
 // Probe runs a program that does nothing in an empty workspace, and says what
 // it proved or what stood in its way. It works with running switched off, too.
 func (r *Runner) Probe(ctx context.Context) sandbox.Status {
-	status := sandbox.Status{
-		Backend: r.version, Limits: r.machine.Level(), LandlockABI: r.machine.Landlock(), Tier: sandbox.TierC, Rung: sandbox.Full,
-	}
+	status := r.machine.Status(sandbox.TierC, sandbox.Full, r.version)
 	report, err := r.try(ctx)
 	return status.Tried(report, err)
 }

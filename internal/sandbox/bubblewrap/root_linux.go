@@ -39,18 +39,19 @@ func newRoot() (root, error) {
 }
 
 // entries are the names in the root directory inside, sorted.
-func (r *root) entries(caches bool) []string {
+func (r *root) entries(l layout) []string {
 	list := []string{"dev", "etc", "home", "proc", "run", "tmp", "usr", "var", strings.TrimPrefix(sandbox.WorkspaceMount, "/")}
 	for _, dir := range jail.SystemDirs() {
 		if exists(dir) {
 			list = append(list, dir[1:])
 		}
 	}
-	if caches {
-		list = append(list, strings.TrimPrefix(sandbox.CacheMount, "/"))
+	for _, p := range slices.Concat(l.caches, l.shown) {
+		top, _, _ := strings.Cut(strings.TrimPrefix(p.target, "/"), "/")
+		list = append(list, top)
 	}
 	slices.Sort(list)
-	return list
+	return slices.Compact(list)
 }
 
 // rules are Landlock's: the second wall, inside the mounts.
@@ -72,6 +73,9 @@ func (r *root) rules(l layout) []inside.Rule {
 	}
 	if l.caches != nil {
 		rules = append(rules, inside.Rule{Path: sandbox.CacheMount, Access: inside.Full})
+	}
+	for _, p := range l.shown {
+		rules = append(rules, inside.Rule{Path: p.target, Access: inside.Execute})
 	}
 	access := inside.Full
 	if l.readOnly {

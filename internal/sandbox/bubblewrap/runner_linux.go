@@ -44,7 +44,11 @@ type Runner struct {
 // New looks at the machine and returns a Runner. It is no error when the machine
 // lacks something that runs need: Probe then says what, and Run refuses.
 func New(cfg Config) (*Runner, error) {
-	return newRunner(cfg, jail.Helper())
+	helper, err := jail.Helper()
+	if err != nil {
+		return nil, err
+	}
+	return newRunner(cfg, helper)
 }
 
 func newRunner(cfg Config, helper []byte) (*Runner, error) {
@@ -52,7 +56,7 @@ func newRunner(cfg Config, helper []byte) (*Runner, error) {
 		cfg.Bwrap = defaultBwrap
 	}
 	machine, err := jail.NewMachine(jail.Config{
-		Helper: helper, FirstUser: cfg.FirstUser, Users: cfg.Users, State: cfg.LayerDir,
+		Helper: helper, FirstUser: cfg.FirstUser, Users: cfg.Users, State: cfg.LayerDir, Room: cfg.Room,
 		Filter: seccomp.Options{StrictExec: cfg.StrictExec}, Without: cfg.Without,
 	})
 	if err != nil {
@@ -215,9 +219,9 @@ func (r *Runner) build(s sandbox.Spec, workspace *jail.Directory, guard *jail.Gu
 
 // work is what the call decides.
 func work(s sandbox.Spec, workspace *jail.Directory, probe []string) (w jail.Work, err error) {
-	w = jail.Work{Spec: s, Probe: probe, Env: sandbox.Environment(jail.Environment(s))}
+	w = jail.Work{Spec: s, Probe: probe, Env: sandbox.Environment(jail.Environment(s), s.Toolchains)}
 	if probe == nil {
-		if w.Exec, w.InWorkspace, err = jail.Visible(s.Executable.Path, s.WorkspaceRoot, sandbox.WorkspaceMount); err != nil {
+		if w.Exec, w.InWorkspace, err = jail.Visible(s, sandbox.WorkspaceMount); err != nil {
 			return w, err
 		}
 	}

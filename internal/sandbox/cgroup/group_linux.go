@@ -183,6 +183,7 @@ func (g *Group) PeakProcesses() int {
 
 // Close removes the groups. Every process must have ended; see End.
 func (g *Group) Close() error {
+	g.tree.crowd.remove(g)
 	var failed error
 	for _, dir := range g.distinct() {
 		failed = errors.Join(failed, removeDir(dir))

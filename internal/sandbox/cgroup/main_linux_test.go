@@ -18,11 +18,17 @@ import (
 )
 
 // daemonMark makes this binary act as a daemon that has a run in progress.
-const daemonMark = "PALYRA_TEST_DAEMON"
+const daemonMark = "TEST_PALYRA_DAEMON"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(daemonMark) != "" {
 		os.Exit(daemonMain())
+	}
+	if controller := os.Getenv(leafMark); controller != "" {
+		os.Exit(leafMain(controller))
+	}
+	if view := os.Getenv(viewMark); view != "" {
+		os.Exit(viewMain(view))
 	}
 	code := m.Run()
 	tree := Find()

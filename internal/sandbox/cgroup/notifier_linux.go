@@ -42,7 +42,11 @@ func (g *Group) listen() *notifier {
 // refused forks.
 func (b *notifier) addLimits(g *Group) error {
 	if g.tree.level == V2 {
-		return errors.Join(b.addFile(g.path("", "memory.events")), b.addFile(g.path("", "pids.events")))
+		failed := errors.Join(b.addFile(g.path("", "memory.events")), b.addFile(g.path("", "pids.events")))
+		if g.tree.parent != nil {
+			failed = errors.Join(failed, b.addFile(g.tree.parent.path("", "pids.events")))
+		}
+		return failed
 	}
 	return errors.Join(b.addMemory(g), errNotTold)
 }

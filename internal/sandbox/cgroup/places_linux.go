@@ -80,15 +80,15 @@ func inMount(point, root, path string) string {
 }
 
 // unifiedCandidates are the own group and, as a group with processes cannot
-// hand controllers down, the systemd unit around it (DelegateSubgroup=). A
-// slice above that is not the daemon's to write in, even when it is root.
+// hand controllers down, the systemd unit around it (DelegateSubgroup=), or the
+// group in whose leaf the daemon is (Settle). A slice above that is not the daemon's to write in, even when it is root.
 func unifiedCandidates(own string) []string {
 	if own == "" {
 		return nil
 	}
 	candidates := []string{own}
-	switch unit := filepath.Dir(own); filepath.Ext(unit) {
-	case ".service", ".scope":
+	unit := filepath.Dir(own)
+	if ext := filepath.Ext(unit); ext == ".service" || ext == ".scope" || filepath.Base(own) == leafName {
 		candidates = append(candidates, unit)
 	}
 	return candidates
@@ -97,18 +97,13 @@ func unifiedCandidates(own string) []string {
 // delegates reports whether groups below dir get memory and pids; it asks for
 // them when they are to be had.
 func delegates(dir string) bool {
-	control := filepath.Join(dir, "cgroup.subtree_control")
-	has := func(file string) bool {
-		words := strings.Fields(readFile(file))
-		return slices.Contains(words, "memory") && slices.Contains(words, "pids")
-	}
-	if has(control) {
+	if handsDown(dir, limiters...) {
 		return true
 	}
-	if !has(filepath.Join(dir, "cgroup.controllers")) || writeFile(control, "+memory +pids") != nil {
+	if !offers(dir, limiters...) || writeFile(filepath.Join(dir, "cgroup.subtree_control"), "+memory +pids") != nil {
 		return false
 	}
-	return has(control)
+	return handsDown(dir, limiters...)
 }
 
 // isGroup tells a group from the directory above the root of a hierarchy.

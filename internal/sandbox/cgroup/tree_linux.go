@@ -43,6 +43,10 @@ type Tree struct {
 	sweepDirs []groupDir
 	mark      string
 	last      atomic.Uint64
+	// parent is the group of all runs together, nil before Bound.
+	parent *Group
+	share  sandbox.Share
+	crowd  crowd
 }
 
 // groupDir is a directory of a hierarchy, "" for the unified one.
@@ -133,6 +137,10 @@ func (t *Tree) Level() string { return t.level }
 // Close lets go of the daemon's own groups. No run may be in progress.
 func (t *Tree) Close() error {
 	var failed error
+	if t.parent != nil {
+		failed = t.parent.Close()
+		t.parent = nil
+	}
 	for _, fd := range t.home {
 		failed = errors.Join(failed, unix.Close(fd))
 	}
@@ -147,6 +155,7 @@ func (t *Tree) Close() error {
 // what a used group still counts (pids.peak, the page cache of the run before)
 // cannot be set to zero.
 func (t *Tree) Start(limits sandbox.Limits) (*Group, error) {
+	t.awaitRoom()
 	g, err := t.make()
 	if err != nil {
 		return nil, err
@@ -154,6 +163,7 @@ func (t *Tree) Start(limits sandbox.Limits) (*Group, error) {
 	if err := g.bound(limits.OrDefault()); err != nil {
 		return nil, errors.Join(fmt.Errorf("setting the limits of a control group: %w", err), g.Close())
 	}
+	t.crowd.add(g)
 	return g, nil
 }
 

@@ -33,6 +33,9 @@ const (
 // or a container, and may wait and go on. One that keeps trying is a fork bomb and
 // would only burn time until its deadline.
 //
+// Processes of all runs: together they have nearly as many as all runs may have, so
+// that no other could start. The one with the most is ended.
+//
 // Processor time: the processes together have used it up.
 //
 // The kernel notifies of memory and processes (with control groups of version 1,
@@ -80,6 +83,8 @@ func (g *Group) exceeded() sandbox.Quota {
 		return sandbox.QuotaProcesses
 	case g.CPU() > g.limits.CPU:
 		return sandbox.QuotaCPU
+	case g.tree.ends(g):
+		return sandbox.QuotaProcesses
 	}
 	return ""
 }

@@ -17,8 +17,8 @@ import (
 // childDir makes this binary run a scene in a directory, as another user or in
 // a mount namespace of its own.
 const (
-	childDir   = "PALYRA_TEST_DIR"
-	childScene = "PALYRA_TEST_SCENE"
+	childDir   = "TEST_PALYRA_DIR"
+	childScene = "TEST_PALYRA_SCENE"
 )
 
 func TestMain(m *testing.M) {

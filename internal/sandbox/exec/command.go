@@ -18,6 +18,7 @@ import (
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/places"
+	"palyra/internal/sandbox/toolchain"
 )
 
 // Exit codes that are not the program's own.
@@ -88,7 +89,7 @@ func Command(steps Steps) *cobra.Command {
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return ExitError{Failed, badFlags("%w", err)} })
 	f := c.Flags()
 	f.SetInterspersed(false)
-	f.StringVar(&o.tier, "tier", config.TierC, "c: a root and namespaces of its own; b: filters and limits around a process that sees the machine's files")
+	f.StringVar(&o.tier, "tier", config.Default().ProcessRunner.Tier, "c: a root and namespaces of its own; b: filters and limits around a process that sees the machine's files")
 	f.StringVar(&o.egress, "egress", config.EgressStrict, "strict: what --allow says, and nothing else; preflight: the network of the machine after a check of --allow; unrestricted: the network of the machine")
 	f.StringArrayVar(&o.allow, "allow", nil, "`HOST:PORT` that the program may reach; *.domain, addresses and prefixes with a port as well, but for --egress preflight; may be repeated")
 	f.StringArrayVar(&o.deny, "deny", nil, "`HOST[:PORT]` that it may not reach, even if --allow covers it, for --egress strict; may be repeated")
@@ -156,7 +157,8 @@ func (o options) parse(argv []string) (execution, error) {
 			return run, err
 		}
 	}
-	program, err := resolveProgram(argv[0])
+	run.spec.Toolchains = o.toolchains(run.spec.WorkspaceRoot)
+	program, err := resolveProgram(argv[0], run.spec.Toolchains)
 	if err != nil {
 		return run, err
 	}
@@ -191,9 +193,18 @@ func (o options) mode() sandbox.WorkspaceMode {
 	return sandbox.Direct
 }
 
+// toolchains are those of whoever runs this, as a gateway of theirs would find them.
+func (o options) toolchains(workspace string) []sandbox.Toolchain {
+	var cfg config.Config
+	if workspace != "" {
+		cfg.Workspaces = []config.Workspace{{Name: workspace, Path: workspace}}
+	}
+	return toolchain.Find(toolchain.For(&cfg, sandbox.Tier(o.tier))).Toolchains
+}
+
 // resolveProgram finds a program by its name or path. A relative path is seen
 // from here, not from the workspace.
-func resolveProgram(name string) (sandbox.Program, error) {
+func resolveProgram(name string, toolchains []sandbox.Toolchain) (sandbox.Program, error) {
 	if strings.Contains(name, "/") && !filepath.IsAbs(name) {
 		full, err := filepath.Abs(name)
 		if err != nil {
@@ -201,7 +212,7 @@ func resolveProgram(name string) (sandbox.Program, error) {
 		}
 		name = full
 	}
-	return sandbox.ResolveExecutable(name, sandbox.SearchPath())
+	return sandbox.ResolveExecutable(name, sandbox.PathWith(toolchains))
 }
 
 func existingDir(name string) (string, error) {

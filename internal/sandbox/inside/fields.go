@@ -136,6 +136,7 @@ func (r *Report) code(c *coder) {
 	flag(&r.Watched, c)
 	number(&r.LandlockABI, c)
 	table(&r.Rlimits, c)
+	number(&r.OOMScore, c)
 	r.Workspace.code(c)
 	flag(&r.Overlay, c)
 	list(&r.Root, c, text)

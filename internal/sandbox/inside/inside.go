@@ -27,6 +27,10 @@ const (
 	StageProbe = "probe" // is the tool: tries what a layer forbids and prints what came of it
 )
 
+// DieFirst is the oom_score_adj of everything in a sandbox: the kernel ends it
+// before any other process.
+const DieFirst = 1000
+
 // Go is the message with which palyrad lets the tool start.
 const Go = "go"
 
@@ -234,6 +238,8 @@ type Report struct {
 	// it has to deny was tried and denied.
 	LandlockABI int
 	Rlimits     map[string]uint64
+	// OOMScore is the oom_score_adj in force.
+	OOMScore int
 	// Workspace is the root of the workspace, and Overlay whether it lies on
 	// an overlay file system.
 	Workspace Identity

@@ -25,7 +25,24 @@ func Check(s sandbox.Spec) error {
 	if err := checkCaches(s.Caches); err != nil {
 		return err
 	}
+	if err := checkToolchains(s); err != nil {
+		return err
+	}
 	return checkNetwork(s)
+}
+
+// checkToolchains refuses what could let a program see more than tools: the root
+// directory, and the workspace by a way around its copy.
+func checkToolchains(s sandbox.Spec) error {
+	for _, dir := range sandbox.Shown(s.Toolchains) {
+		if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || dir == "/" {
+			return reason.Errorf(reason.InvalidInput, "the directory %q of a toolchain is not a clean absolute path", dir)
+		}
+		if strings.HasPrefix(dir+"/", s.WorkspaceRoot+"/") || strings.HasPrefix(s.WorkspaceRoot+"/", dir+"/") {
+			return reason.Errorf(reason.InvalidInput, "the toolchain at %s and the workspace overlap", dir)
+		}
+	}
+	return nil
 }
 
 // checkNetwork refuses hosts where nothing would hold the program to them.

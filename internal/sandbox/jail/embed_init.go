@@ -2,18 +2,33 @@
 
 package jail
 
-import "embed"
+import (
+	"bytes"
+	"compress/gzip"
+	"embed"
+	"fmt"
+	"io"
+)
 
-// initbin holds palyra-init, built by make before this package.
+// initbin holds palyra-init, built and compressed by make before this package.
 //
-//go:embed initbin/palyra-init
+//go:embed initbin/palyra-init.gz
 var initbin embed.FS
 
-// Helper is palyra-init as it was built with this program.
-func Helper() []byte {
-	program, err := initbin.ReadFile("initbin/palyra-init")
+// Helper is palyra-init as it was built with this program. It is unpacked for
+// each Machine, which are few, and kept by none but in its memory file.
+func Helper() ([]byte, error) {
+	packed, err := initbin.ReadFile("initbin/palyra-init.gz")
 	if err != nil {
-		return nil
+		return nil, fmt.Errorf("finding palyra-init: %w", err)
 	}
-	return program
+	r, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, fmt.Errorf("unpacking palyra-init: %w", err)
+	}
+	program, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("unpacking palyra-init: %w", err)
+	}
+	return program, nil
 }

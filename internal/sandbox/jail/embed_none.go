@@ -3,4 +3,4 @@
 package jail
 
 // Helper is nil in a plain `go build`.
-func Helper() []byte { return nil }
+func Helper() ([]byte, error) { return nil, nil }

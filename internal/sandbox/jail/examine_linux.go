@@ -66,16 +66,28 @@ func (m *Machine) Examine(ctx context.Context, layers []string, try Trial) []san
 	}
 	defer func() { _ = s.close() }()
 	for _, t := range s.trials {
-		switch why, lacks := m.lacks(t.layer); {
+		switch why, absent := m.absent(t.layer); {
 		case !slices.Contains(layers, t.layer):
-		case lacks:
+		case absent:
 			// What this machine does not have is not tried: it is no hole.
-			list = append(list, sandbox.Examination{Layer: t.layer, Problem: why, Remedy: "See docs/sandbox.md for what the layer is for and what it needs."})
+			list = append(list, sandbox.Examination{
+				Layer: t.layer, Absent: true, Problem: "absent on this machine: " + why,
+				Remedy: "See docs/sandbox.md for what the layer is for and what it needs.",
+			})
 		default:
 			list = append(list, m.examine(ctx, s, t, try))
 		}
 	}
 	return list
+}
+
+// absent says why a layer cannot be examined here: the machine lacks it, or what it
+// hides.
+func (m *Machine) absent(layer string) (why string, absent bool) {
+	if layer == LayerCgroupNS && m.Level() == cgroup.Rlimit {
+		return "without control groups there is no path for it to hide", true
+	}
+	return m.lacks(layer)
 }
 
 // lacks says why this machine cannot have a layer.
@@ -157,7 +169,9 @@ func (s *scene) attempt(ctx context.Context, t trial, without []string, try Tria
 	if t.layer == LayerCopy {
 		// Writing succeeds either way; what counts is where it goes.
 		content, err := os.ReadFile(canary)
-		a.Happened = a.Happened && err == nil && string(content) != "before"
+		if a.Happened = a.Happened && err == nil && string(content) != "before"; !a.Happened {
+			a.Detail = "what was written did not reach the workspace"
+		}
 	}
 	return a, nil
 }
@@ -298,7 +312,7 @@ func greet(l net.Listener) {
 // foreign is the name of a variable that only the daemon has, "" when it has
 // none.
 func foreign() string {
-	own := append(sandbox.Environment(nil), "TMPDIR=", "GIT_CONFIG_NOSYSTEM=") // which some backends set
+	own := append(sandbox.Environment(nil, nil), "TMPDIR=", "GIT_CONFIG_NOSYSTEM=") // which some backends set
 	for _, pair := range os.Environ() {
 		name, _, _ := strings.Cut(pair, "=")
 		if name != "" && !slices.ContainsFunc(own, func(e string) bool { return strings.HasPrefix(e, name+"=") }) {

@@ -1,10 +1,12 @@
 package jail
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
-	"palyra/internal/reason"
+	"golang.org/x/sys/unix"
+
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/inside"
 	"palyra/internal/tool"
@@ -52,8 +54,35 @@ func (c *Cell) judge(required []string) error {
 	if len(unproved) == 0 {
 		return nil
 	}
-	return reason.Errorf(reason.SandboxUnavailable, "these layers are not in force inside: %s", strings.Join(unproved, ", ")).
-		WithRemedy("Nothing ran. See `palyra status` for what this machine can do.")
+	return c.unproved(unproved)
+}
+
+// unproved names the layers that are not in force, and what is known of why.
+func (c *Cell) unproved(layers []string) error {
+	file, fault, remedy := "", "", "Nothing ran. See `palyrad doctor` for what this machine can do."
+	if r := c.seen.report; slices.Contains(layers, LayerMasks) && len(r.Unmasked) > 0 {
+		file, fault = r.Unmasked[0], ": the null device does not cover "+strings.Join(r.Unmasked, ", ")
+		if nullIs := notNull(c.machine.null); nullIs != "" {
+			file = c.machine.null
+			fault += ", since " + file + " " + nullIs
+			remedy = fmt.Sprintf("Nothing ran. Put the device back, as root: rm %[1]s && mknod -m 666 %[1]s c 1 3", file)
+		}
+	}
+	return sandbox.Unbuilt(layers[0], file, "these layers are not in force inside: %s%s", strings.Join(layers, ", "), fault).WithRemedy("%s", remedy)
+}
+
+// notNull says what a file is in place of the null device, "" for the device.
+func notNull(name string) string {
+	var st unix.Stat_t
+	switch err := unix.Stat(name, &st); {
+	case err != nil:
+		return "cannot be looked at: " + err.Error()
+	case st.Mode&unix.S_IFMT == unix.S_IFREG:
+		return "is a regular file on this machine"
+	case st.Mode&unix.S_IFMT != unix.S_IFCHR || st.Rdev != unix.Mkdev(1, 3):
+		return "is not the null device on this machine"
+	}
+	return ""
 }
 
 // excuse says why this host may lack a layer.

@@ -8,6 +8,7 @@ import (
 
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/cgroup"
+	"palyra/internal/sandbox/inside"
 )
 
 // The layers, as attestations name them.
@@ -38,6 +39,10 @@ const (
 // reaches these and no others. It is no layer: LayerNetwork and palyrad's proxy
 // together have that effect.
 const AllowedHosts = "allowed_hosts"
+
+// AllRuns names the group around all runs, for Config.Without. It is no layer of a
+// run: it keeps runs from using up together what palyrad needs.
+const AllRuns = "all_runs"
 
 // namespaceLayers maps kinds to layers.
 var namespaceLayers = []struct{ kind, layer string }{
@@ -127,7 +132,12 @@ func (c *Cell) ownSession() bool {
 	return c.seen.report.Session == c.seen.init
 }
 
+// limitsHold also asks that the kernel ends the run before palyrad when memory
+// runs out.
 func (c *Cell) limitsHold() bool {
+	if c.seen.report.OOMScore != inside.DieFirst {
+		return false
+	}
 	for _, l := range c.seen.rlimits {
 		if got, ok := c.seen.report.Rlimits[l.Name]; !ok || got != l.Soft {
 			return false

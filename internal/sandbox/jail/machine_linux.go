@@ -39,6 +39,8 @@ type Config struct {
 	Filter seccomp.Options
 	// State is a directory of the daemon's, on whose disk runs leave room.
 	State string
+	// Room is what all runs together may use.
+	Room sandbox.Room
 	// Without lists layers that are left out, and then not asked for. Only an
 	// examination of the layers and tests set it.
 	Without []string
@@ -58,8 +60,13 @@ type Machine struct {
 	state    *os.File
 	landlock int
 	tree     *cgroup.Tree
-	users    *users
-	views    *views
+	// atOnce is how many runs go on at once, and part what each of them may use,
+	// where no control group bounds them together. tight is sandbox.Status.Tight.
+	atOnce int
+	part   sandbox.Share
+	tight  string
+	users  *users
+	views  *views
 	// own are the daemon's namespaces: a run must be in others.
 	own map[string]uint64
 	// filters is how many system call filters the daemon itself runs under.
@@ -68,6 +75,8 @@ type Machine struct {
 	hard     map[int]uint64
 	kernel   string
 	resolver *sandbox.Resolver
+	// null is the host's null device, with which files are covered.
+	null string
 }
 
 // file is a memory file that sandboxes share, and its digest.
@@ -79,10 +88,11 @@ type file struct {
 // NewMachine looks at the host. It is no error when the host lacks something that
 // runs need: they are then refused.
 func NewMachine(c Config) (*Machine, error) {
-	m := &Machine{resolver: new(sandbox.Resolver), without: c.Without, landlock: landlockABI(), tree: cgroup.Find()}
+	m := &Machine{resolver: new(sandbox.Resolver), without: c.Without, landlock: landlockABI(), tree: cgroup.Find(), null: "/dev/null"}
 	if slices.Contains(c.Without, LayerGroup) {
 		m.tree = cgroup.None()
 	}
+	m.divide(c.Room)
 	if err := errors.Join(m.openState(c.State), m.measure(), m.takeFilters(c.Filter), m.takeHelper(c.Helper)); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
@@ -94,6 +104,29 @@ func NewMachine(c Config) (*Machine, error) {
 		m.views = &views{helper: m.helper.File}
 	}
 	return m, nil
+}
+
+// divide leaves the daemon its part of what bounds it: by one group around all
+// runs, or else by limits of each. A group that cannot be bounded is as good as none.
+func (m *Machine) divide(r sandbox.Room) {
+	bounds := cgroup.Bounds()
+	share := r.Reserve.Of(bounds)
+	m.tight = r.Tight(bounds)
+	if !m.Without(AllRuns) && m.tree.Bound(share) != nil {
+		_ = m.tree.Close()
+		m.tree = cgroup.None()
+	}
+	if m.Level() == cgroup.Rlimit {
+		m.atOnce = r.AtOnce(share)
+		m.part = share.Part(m.atOnce)
+	}
+}
+
+// Status is what the machine has, for a backend to complete.
+func (m *Machine) Status(tier sandbox.Tier, rung sandbox.Isolation, backend string) sandbox.Status {
+	return sandbox.Status{
+		Backend: backend, Tier: tier, Rung: rung, Limits: m.Level(), AtOnce: m.atOnce, Tight: m.tight, LandlockABI: m.landlock,
+	}
 }
 
 // Close releases what sandboxes share. No Cell may be open.

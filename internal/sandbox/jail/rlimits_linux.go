@@ -31,11 +31,12 @@ func (m *Machine) rlimits(limits sandbox.Limits) []inside.Rlimit {
 	}
 	const mib = 1 << 20
 	cpu := uint64(math.Ceil(limits.CPU.Seconds()))
+	processes := uint64(within(limits.Processes, m.part.Processes))
 	list := []inside.Rlimit{
 		{Name: "cpu", Resource: unix.RLIMIT_CPU, Soft: cpu, Hard: cpu + 2},
 		{Name: "fsize", Resource: unix.RLIMIT_FSIZE, Soft: uint64(limits.FileSize), Hard: uint64(limits.FileSize)},
 		{Name: "nofile", Resource: unix.RLIMIT_NOFILE, Soft: uint64(limits.OpenFiles), Hard: uint64(limits.OpenFiles)},
-		{Name: "nproc", Resource: unix.RLIMIT_NPROC, Soft: uint64(limits.Processes), Hard: uint64(limits.Processes)},
+		{Name: "nproc", Resource: unix.RLIMIT_NPROC, Soft: processes, Hard: processes},
 		{Name: "stack", Resource: unix.RLIMIT_STACK, Soft: 8 * mib, Hard: 64 * mib},
 		{Name: "memlock", Resource: unix.RLIMIT_MEMLOCK, Soft: 64 << 10, Hard: 64 << 10},
 		{Name: "sigpending", Resource: unix.RLIMIT_SIGPENDING, Soft: 1024, Hard: 1024},
@@ -48,7 +49,7 @@ func (m *Machine) rlimits(limits sandbox.Limits) []inside.Rlimit {
 	if m.Level() == cgroup.Rlimit {
 		// Per process and by address space: coarse, and all there is. The
 		// helper itself needs some room.
-		data := max(uint64(limits.Memory), 32*mib)
+		data := max(uint64(within(limits.Memory, m.part.Memory)), 32*mib)
 		list = append(list,
 			inside.Rlimit{Name: "data", Resource: unix.RLIMIT_DATA, Soft: data, Hard: data},
 			inside.Rlimit{Name: "as", Resource: unix.RLIMIT_AS, Soft: max(2*data, 4096*mib), Hard: max(2*data, 4096*mib)})
@@ -59,4 +60,12 @@ func (m *Machine) rlimits(limits sandbox.Limits) []inside.Rlimit {
 		list[i].Soft = min(list[i].Soft, list[i].Hard)
 	}
 	return list
+}
+
+// within is a limit that stays within a part; 0 is no part.
+func within[N int | int64](limit, part N) N {
+	if part == 0 {
+		return limit
+	}
+	return min(limit, part)
 }

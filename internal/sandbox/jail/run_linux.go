@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -97,17 +98,21 @@ func exitCode(state *os.ProcessState) int {
 	return state.ExitCode()
 }
 
-// Visible maps a host path to the one inside: programs stand below /usr or one
-// of SystemDirs, or in the workspace, which is found at mount.
-func Visible(program, root, mount string) (at string, inWorkspace bool, err error) {
-	if rest, ok := strings.CutPrefix(program, root+"/"); ok {
+// Visible maps the program of a call to its path inside: programs stand below /usr
+// or one of SystemDirs, in a toolchain, or in the workspace, which is found at mount.
+func Visible(s sandbox.Spec, mount string) (at string, inWorkspace bool, err error) {
+	program := s.Executable.Path
+	if rest, ok := strings.CutPrefix(program, s.WorkspaceRoot+"/"); ok {
 		return path.Join(mount, rest), true, nil
+	}
+	if slices.ContainsFunc(s.Toolchains, func(t sandbox.Toolchain) bool { return t.Holds(program) }) {
+		return program, false, nil
 	}
 	for _, dir := range append([]string{"/usr"}, SystemDirs()...) {
 		if strings.HasPrefix(program, dir+"/") {
 			return program, false, nil
 		}
 	}
-	return "", false, reason.Errorf(reason.ExecutableDenied, "the program %s lies outside /usr and the workspace, and nothing else is seen in the sandbox", program).
-		WithRemedy("Install it below /usr (the distribution's package or /usr/local), or copy it into the workspace.")
+	return "", false, reason.Errorf(reason.ExecutableDenied, "the program %s lies outside /usr, the toolchains and the workspace, and nothing else is seen in the sandbox", program).
+		WithRemedy("Install it below /usr (the distribution's package or /usr/local), or ask the operator to name its directory in process_runner.toolchains; `palyrad doctor` says which are found and which are left out.")
 }

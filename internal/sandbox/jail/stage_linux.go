@@ -160,6 +160,27 @@ func (s *Stage) Shared(path string) (string, error) {
 	return inside.MountAt(len(s.mounts) - 1), nil
 }
 
+// Shown returns where a directory of a toolchain is found: at its own path, or, when
+// the daemon is root, at that of a read-only mount of it, since the sandbox's user
+// may not be allowed to pass the directories above. That user is none of the
+// toolchain's: he sees what everybody may see.
+func (s *Stage) Shown(path string) (string, error) {
+	dir, err := OpenDirectory(path)
+	if err != nil {
+		return "", err
+	}
+	defer dir.File.Close()
+	if !s.machine.Root() {
+		return path, nil
+	}
+	tree, err := detach(dir, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
+	if err != nil {
+		return "", err
+	}
+	s.mounts = append(s.mounts, tree)
+	return inside.MountAt(len(s.mounts) - 1), nil
+}
+
 // OnThread does what a stage would do where that takes no user namespace, and
 // returns where the first process of the plan finds the workspace. Example: the
 // workspace is /srv/w, whose files belong to user 1000. A palyrad of user 1000

@@ -4,17 +4,35 @@
 package ladder
 
 import (
+	"runtime"
+
 	"palyra/internal/config"
 	"palyra/internal/sandbox"
 )
 
 // Lowest is the rung below which nothing runs.
-func Lowest(p config.ProcessRunner) sandbox.Isolation {
+func Lowest(p config.ProcessRunner) sandbox.Isolation { return lowest(p, runtime.GOOS) }
+
+func lowest(p config.ProcessRunner, system string) sandbox.Isolation {
+	wanted := asked(p.Tier, system)
 	switch {
-	case p.Fallback == config.FallbackLandlock:
-		return sandbox.Landlocked
-	case p.Fallback == config.FallbackUserNamespaces, p.Tier == config.TierB:
+	case wanted == sandbox.JobObject, p.Fallback == config.FallbackJobObject && system == "windows":
+		return sandbox.JobObject
+	case p.Fallback == config.FallbackLandlock, p.Fallback == config.FallbackJobObject:
+		return sandbox.Landlocked // the lowest of Linux
+	case p.Fallback == config.FallbackUserNamespaces:
 		return sandbox.UserNamespaces
 	}
-	return sandbox.Full
+	return wanted
+}
+
+// asked is the best rung of a tier on a system. Windows has a Tier B alone.
+func asked(tier, system string) sandbox.Isolation {
+	switch {
+	case tier == config.TierC:
+		return sandbox.Full
+	case system == "windows":
+		return sandbox.JobObject
+	}
+	return sandbox.UserNamespaces
 }

@@ -1,6 +1,8 @@
 package ladder
 
 import (
+	"context"
+
 	"palyra/internal/config"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/places"
@@ -13,3 +15,6 @@ func Steps(p config.ProcessRunner, at places.Places) []sandbox.Step {
 		return seatbelt.New(seatbelt.Config{Enabled: p.Enabled, RunDir: at.Layers})
 	}}}
 }
+
+// Settle does nothing: there are no control groups here.
+func Settle(context.Context) error { return nil }

@@ -1,9 +1,13 @@
 package ladder
 
 import (
+	"context"
+
 	"palyra/internal/config"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/bubblewrap"
+	"palyra/internal/sandbox/cgroup"
+	"palyra/internal/sandbox/cgroup/scope"
 	"palyra/internal/sandbox/places"
 	"palyra/internal/sandbox/process"
 )
@@ -13,7 +17,7 @@ func Steps(p config.ProcessRunner, at places.Places) []sandbox.Step {
 	tierC := sandbox.Step{Rung: sandbox.Full, Open: func() (sandbox.Backend, error) {
 		c := bubblewrap.Config{
 			Enabled: p.Enabled, FirstUser: p.UIDBase, Users: p.UIDCount, Prepared: p.Prepared, StrictExec: p.StrictExec,
-			LayerDir: at.Layers, QuarantineDir: at.Quarantine,
+			LayerDir: at.Layers, QuarantineDir: at.Quarantine, Room: room(p),
 		}
 		c.Outward.Log = at.Log
 		return bubblewrap.New(c)
@@ -21,7 +25,7 @@ func Steps(p config.ProcessRunner, at places.Places) []sandbox.Step {
 	tierB := sandbox.Step{Rung: sandbox.UserNamespaces, Open: func() (sandbox.Backend, error) {
 		c := process.Config{
 			Enabled: p.Enabled, Lowest: Lowest(p), FirstUser: p.UIDBase, Users: p.UIDCount, StrictExec: p.StrictExec,
-			LayerDir: at.Layers, QuarantineDir: at.Quarantine,
+			LayerDir: at.Layers, QuarantineDir: at.Quarantine, Room: room(p),
 		}
 		c.Outward.Log = at.Log
 		return process.New(c)
@@ -33,4 +37,20 @@ func Steps(p config.ProcessRunner, at places.Places) []sandbox.Step {
 		return []sandbox.Step{tierC, tierB}
 	}
 	return []sandbox.Step{tierC}
+}
+
+// Settle puts the calling process where control groups can be made for programs,
+// if need be into a scope that systemd makes. After an error it is where it was or
+// in that scope, and limits hold per process.
+func Settle(ctx context.Context) error {
+	return cgroup.Settle(func(slice string) error { return scope.Ask(ctx, slice) })
+}
+
+// room is what the settings say of all runs together.
+func room(p config.ProcessRunner) sandbox.Room {
+	return sandbox.Room{
+		Reserve:    sandbox.Reserve{Processes: p.ReserveProcesses, Memory: p.ReserveMemoryBytes},
+		Concurrent: p.MaxConcurrent,
+		Each:       sandbox.Limits{Processes: p.MaxProcesses, Memory: p.MemoryLimitBytes},
+	}
 }

@@ -90,3 +90,49 @@ func TestLadder(t *testing.T) {
 		t.Errorf("below the lowest rung: %+v, %v", b.Status, err)
 	}
 }
+
+// TestWindowsIsTierB: the one backend of Windows is not taken for Tier C, and is
+// used as Tier B, or where less is allowed.
+func TestWindowsIsTierB(t *testing.T) {
+	job := sandbox.Status{Available: true, Tier: sandbox.TierB, Rung: sandbox.JobObject}
+	for _, row := range []struct {
+		name, tier, fallback string
+		refused              bool
+		lowered              string
+	}{
+		{"Tier B", "b", "none", false, ""},
+		{"Tier B, with a rung of Linux", "b", "landlock", false, ""},
+		{"Tier C", "c", "none", true, ""},
+		{"Tier C, where more than a job object is the least", "c", "landlock", true, ""},
+		{"less may stand in", "c", "job_object", false, "Tier b on the rung job_object instead of full: Windows has job objects alone"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			closed := 0
+			steps := []sandbox.Step{{Rung: asked(row.tier, "windows"), Open: func() (sandbox.Backend, error) {
+				return &fakeBackend{status: job, closed: &closed}, nil
+			}}}
+			p := config.ProcessRunner{Tier: row.tier, Fallback: row.fallback}
+			b := must.Get(sandbox.Choose(t.Context(), steps, lowest(p, "windows")))(t)
+			if b.Status.Available == row.refused || b.Status.Tier != sandbox.TierB {
+				t.Errorf("chose %+v", b.Status)
+			}
+			if row.refused && (!strings.Contains(b.Status.Problem, "no Tier C") || !strings.Contains(b.Status.Remedy, `tier = "b"`)) {
+				t.Errorf("it is refused with %q, next %q", b.Status.Problem, b.Status.Remedy)
+			}
+			if got := b.Lowered(); (got == "") != (row.lowered == "") || !strings.Contains(got, row.lowered) {
+				t.Errorf("it says %q, want %q", got, row.lowered)
+			}
+		})
+	}
+	if got := lowest(config.ProcessRunner{Tier: "c", Fallback: "job_object"}, "linux"); got != sandbox.Landlocked {
+		t.Errorf("the lowest rung of Linux is %s", got)
+	}
+	// Control: the other words mean what they mean on Linux.
+	for want, p := range map[sandbox.Isolation]config.ProcessRunner{
+		sandbox.Full: {Tier: "c", Fallback: "none"}, sandbox.UserNamespaces: {Tier: "b", Fallback: "none"}, sandbox.Landlocked: {Tier: "b", Fallback: "landlock"},
+	} {
+		if got := lowest(p, "linux"); got != want {
+			t.Errorf("%+v on Linux: %s, want %s", p, got, want)
+		}
+	}
+}

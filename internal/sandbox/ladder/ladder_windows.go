@@ -1,15 +1,21 @@
 package ladder
 
 import (
+	"context"
+
 	"palyra/internal/config"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/jobobject"
 	"palyra/internal/sandbox/places"
 )
 
-// Steps is the one backend of Windows.
+// Steps is the one backend of Windows. It does not reach Tier C, which can be
+// asked for all the same.
 func Steps(p config.ProcessRunner, at places.Places) []sandbox.Step {
-	return []sandbox.Step{{Rung: sandbox.JobObject, Open: func() (sandbox.Backend, error) {
+	return []sandbox.Step{{Rung: asked(p.Tier, "windows"), Open: func() (sandbox.Backend, error) {
 		return jobobject.New(jobobject.Config{Enabled: p.Enabled, RunDir: at.Layers})
 	}}}
 }
+
+// Settle does nothing: there are no control groups here.
+func Settle(context.Context) error { return nil }

@@ -16,7 +16,7 @@ import (
 
 // A test that needs another user, or a daemon to kill, starts this binary
 // again with an errand.
-const childErrand = "PALYRA_TEST_ERRAND"
+const childErrand = "TEST_PALYRA_ERRAND"
 
 // errand is what the child does.
 type errand struct {

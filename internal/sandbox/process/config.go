@@ -47,6 +47,8 @@ type Config struct {
 	// StrictExec denies executing a file that has no path, such as a memory
 	// file (memfd_create(2)).
 	StrictExec bool
+	// Room is what all runs together may use.
+	Room sandbox.Room
 	// Without lists layers that are left out although a run asks for them. The
 	// program runs all the same, and its level is none. It exists to show what
 	// a program can do when the layer is missing; Runner.Examine does the same.

@@ -269,7 +269,7 @@ func (d *draft) work(probe []string) (jail.Work, error) {
 	w := jail.Work{Spec: d.spec, Probe: probe, Env: d.environment()}
 	var err error
 	if probe == nil {
-		if w.Exec, w.InWorkspace, err = jail.Visible(d.spec.Executable.Path, d.spec.WorkspaceRoot, d.dir); err != nil {
+		if w.Exec, w.InWorkspace, err = jail.Visible(d.spec, d.dir); err != nil {
 			return w, err
 		}
 	}
@@ -294,7 +294,7 @@ func (d *draft) environment() []string {
 		c.Env = env
 		s.Caches = append(s.Caches, c)
 	}
-	env := sandbox.Environment(jail.Environment(s))
+	env := sandbox.Environment(jail.Environment(s), s.Toolchains)
 	for i, pair := range env {
 		if strings.HasPrefix(pair, "HOME=") {
 			env[i] = "HOME=" + d.home

@@ -2,6 +2,7 @@ package process
 
 import (
 	"os"
+	"path/filepath"
 
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/inside"
@@ -69,6 +70,12 @@ func (d *draft) rules() []inside.Rule {
 		grant(inside.Read, existing(facts())...)
 		grant(inside.Full, d.home, d.tmp)
 	}
+	for _, dir := range sandbox.Shown(d.spec.Toolchains) {
+		// Under a daemon that is root, the sandbox's user has to get there himself.
+		if !d.runner.machine.Root() || passable(dir) {
+			grant(inside.Execute, dir)
+		}
+	}
 	for _, place := range d.caches {
 		if place != "" {
 			grant(inside.Full, place)
@@ -91,6 +98,20 @@ func directories(paths []string) []string {
 		}
 	}
 	return list
+}
+
+// passable reports whether every user may enter a directory and those above it.
+func passable(dir string) bool {
+	for {
+		info, err := os.Stat(dir)
+		if err != nil || info.Mode()&0o001 == 0 {
+			return false
+		}
+		if dir == "/" {
+			return true
+		}
+		dir = filepath.Dir(dir)
+	}
 }
 
 // replacedFile is the path of a file that the helper mounts over one of the host's,

@@ -36,7 +36,13 @@ const (
 
 // New looks at the machine and returns a Runner. It is no error when the machine
 // lacks something that runs need: Probe then says what, and Run refuses.
-func New(cfg Config) (*Runner, error) { return newRunner(cfg, jail.Helper()) }
+func New(cfg Config) (*Runner, error) {
+	helper, err := jail.Helper()
+	if err != nil {
+		return nil, err
+	}
+	return newRunner(cfg, helper)
+}
 
 // newRunner finds the best rung by trying: what a machine says of its user
 // namespaces is not what it does.
@@ -72,7 +78,7 @@ func (r *Runner) open(rung sandbox.Isolation, helper []byte) error {
 	alone := rung == sandbox.Landlocked
 	var err error
 	r.machine, err = jail.NewMachine(jail.Config{
-		Helper: helper, FirstUser: r.cfg.FirstUser, Users: r.cfg.Users, State: r.cfg.LayerDir,
+		Helper: helper, FirstUser: r.cfg.FirstUser, Users: r.cfg.Users, State: r.cfg.LayerDir, Room: r.cfg.Room,
 		Filter: seccomp.Options{NoNetwork: alone, NoIPC: alone, NoProcesses: alone, StrictExec: r.cfg.StrictExec}, Without: r.cfg.Without,
 	})
 	return err
@@ -209,7 +215,7 @@ func (r *Runner) Sweep(ctx context.Context) error {
 // Probe runs a program that does nothing in an empty workspace, and says what
 // it proved or what stood in its way. It works with running switched off, too.
 func (r *Runner) Probe(ctx context.Context) sandbox.Status {
-	status := sandbox.Status{Backend: r.backend(), Limits: r.machine.Level(), LandlockABI: r.machine.Landlock(), Tier: sandbox.TierB, Rung: r.rung}
+	status := r.machine.Status(sandbox.TierB, r.rung, r.backend())
 	mode := sandbox.ReadOnly
 	if r.cfg.LayerDir != "" && r.rung == sandbox.UserNamespaces {
 		mode = sandbox.CopyOnWrite

@@ -55,7 +55,7 @@ func (j *job) prepare() error {
 	if err != nil {
 		return err
 	}
-	if err := j.runner.visible(j.spec.Executable.Path, j.spec.WorkspaceRoot); err != nil {
+	if err := j.runner.visible(j.spec); err != nil {
 		return err
 	}
 	program, err := j.runner.resolver.OpenExecutable(j.spec.Executable)
@@ -141,7 +141,7 @@ func (j *job) forbiddenName() string {
 // environment is that of sandbox.Environment with the directories of this run.
 func (j *job) environment() []string {
 	var env []string
-	for _, pair := range sandbox.Environment(j.spec.Env) {
+	for _, pair := range sandbox.Environment(j.spec.Env, j.spec.Toolchains) {
 		if !strings.HasPrefix(pair, "HOME=") {
 			env = append(env, pair)
 		}
@@ -167,7 +167,7 @@ func (j *job) mode() sandbox.WorkspaceMode {
 func (j *job) arguments() error {
 	j.profile = profile{
 		workspace: j.spec.WorkspaceRoot, direct: j.mode() == sandbox.Direct, private: j.private(),
-		helper: j.runner.helper, roots: j.runner.cfg.ReadRoots, network: j.network(),
+		helper: j.runner.helper, roots: slices.Concat(j.runner.cfg.ReadRoots, sandbox.Shown(j.spec.Toolchains)), network: j.network(),
 		protected: j.spec.Protected, tag: filepath.Base(j.base),
 	}
 	for _, cache := range j.spec.Caches {

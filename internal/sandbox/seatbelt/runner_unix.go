@@ -183,8 +183,9 @@ func removeTree(dir string) error {
 }
 
 // visible refuses a program that the profile would not let start.
-func (r *Runner) visible(program, root string) error {
-	for _, dir := range slices.Concat(systemRoots, r.cfg.ReadRoots, []string{root}) {
+func (r *Runner) visible(s sandbox.Spec) error {
+	program := s.Executable.Path
+	for _, dir := range slices.Concat(systemRoots, r.cfg.ReadRoots, sandbox.Shown(s.Toolchains), []string{s.WorkspaceRoot}) {
 		if strings.HasPrefix(program, strings.TrimSuffix(dir, "/")+"/") {
 			return nil
 		}

@@ -221,6 +221,24 @@ func (m *Memory) Sessions(_ context.Context, f session.Filter) (page []session.P
 	return page, next, nil
 }
 
+// Calls lists the ids of calls, newest first.
+func (m *Memory) Calls(_ context.Context, f toolcall.CallFilter) (ids []string, next string, err error) {
+	m.journal.Lock()
+	defer m.journal.Unlock()
+	for _, call := range m.members {
+		i := slices.IndexFunc(m.sessions, func(p session.Past) bool { return p.ID == call.Session })
+		if i < 0 || !of(m.sessions[i], f.Principal) || !of(m.sessions[i], f.Of) || f.PageToken != "" && call.Proposal >= f.PageToken {
+			continue
+		}
+		ids = append(ids, call.Proposal)
+	}
+	slices.SortFunc(ids, func(a, b string) int { return strings.Compare(b, a) })
+	if len(ids) > f.PageSize {
+		ids, next = ids[:f.PageSize], ids[f.PageSize-1]
+	}
+	return ids, next, nil
+}
+
 // of reports whether a session is one of a principal: a user acts on behalf of
 // itself.
 func of(p session.Past, who access.Principal) bool {

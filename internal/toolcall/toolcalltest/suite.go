@@ -3,6 +3,7 @@ package toolcalltest
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -254,12 +255,32 @@ func sessions(t *testing.T, calls toolcall.Ledger) {
 	}
 }
 
+// callPages pages through calls by whose they are.
+func callPages(t *testing.T, calls toolcall.Ledger) {
+	for name, c := range map[string]struct {
+		filter     toolcall.CallFilter
+		want, next string
+	}{
+		"all":           {toolcall.CallFilter{PageSize: 5}, "cba", ""},
+		"a page":        {toolcall.CallFilter{PageSize: 2}, "cb", "b"},
+		"the next page": {toolcall.CallFilter{PageSize: 2, PageToken: "b"}, "a", ""},
+		"of its user":   {toolcall.CallFilter{PageSize: 5, Of: access.User("alice"), Principal: coder}, "cba", ""},
+		"of nobody":     {toolcall.CallFilter{PageSize: 5, Of: access.User("bob")}, "", ""},
+	} {
+		ids, next, err := calls.Calls(t.Context(), c.filter)
+		if got := strings.Join(ids, ""); got != c.want || next != c.next || err != nil {
+			t.Errorf("calls, %s: %q and %q, %v; want %q and %q", name, got, next, err, c.want, c.next)
+		}
+	}
+}
+
 // endings ends a session, and pages through those of its principal.
 func endings(t *testing.T, calls toolcall.Ledger) {
 	for i, id := range []string{"A", "B", "C"} {
 		call := string(rune('a' + i))
 		record(t, calls, toolcall.Entry{Drafts: []event.Draft{proposed(t, call, "run-1", "fs.read", false)}, Member: member(id, call, false)})
 	}
+	callPages(t, calls)
 	alice := access.User("alice")
 	end := session.Ending{ID: "B", Key: coderKey, By: alice, Reason: "enough"}
 	draft := event.Draft{Code: event.SessionEnded, Actor: alice.String(), Subject: "B", Payload: json.RawMessage("{}")}

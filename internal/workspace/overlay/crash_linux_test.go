@@ -151,7 +151,7 @@ func grep(t *testing.T, root, content string) (name string) {
 
 // committerEnv makes the test binary commit and kill itself on the way:
 // "workspace\nlayers\nhistory\nlooks".
-const committerEnv = "PALYRA_TEST_COMMITTER"
+const committerEnv = "TEST_PALYRA_COMMITTER"
 
 // dying is a context that kills its process after so many looks at it.
 type dying struct {

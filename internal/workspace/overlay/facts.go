@@ -4,7 +4,10 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strings"
 	"unicode/utf8"
+
+	"palyra/internal/workspace"
 )
 
 // Facts sum up a change set.
@@ -17,6 +20,11 @@ type Facts struct {
 	Protected []string
 	// Classes say why they are, sorted and without repeats.
 	Classes []string
+	// Top are the directories at the top in which something changed, "." for the
+	// workspace's own, sorted and without repeats, with odd characters quoted.
+	// One with another spelling is also there with letters folded, so that no
+	// rule about a name is escaped where a file system folds case.
+	Top []string
 }
 
 // Facts counts the changes.
@@ -32,6 +40,7 @@ func (s Set) Facts() Facts {
 			f.Deleted++
 		}
 		f.Bytes += c.Is.Size
+		f.Top = append(f.Top, c.top()...)
 		if !c.Protected() {
 			continue
 		}
@@ -43,7 +52,19 @@ func (s Set) Facts() Facts {
 	slices.Sort(f.Protected)
 	slices.Sort(f.Classes)
 	f.Classes = slices.Compact(f.Classes)
+	slices.Sort(f.Top)
+	f.Top = slices.Compact(f.Top)
 	return f
+}
+
+// top is the directory at the top in which the change is, and its folded name. A
+// directory at the top is in itself; a file, or a link in its place, is not.
+func (c Change) top() []string {
+	name, _, inner := strings.Cut(c.Path, "/")
+	if !inner && (c.Path == "." || c.Was.Type != Dir && c.Was.Type != None || c.Is.Type != Dir && c.Is.Type != None) {
+		return []string{"."}
+	}
+	return []string{Display(name), Display(workspace.FoldCase(name))}
 }
 
 // entry is one change as Root digests it and manifests keep it. Members that

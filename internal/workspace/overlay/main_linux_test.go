@@ -21,7 +21,7 @@ import (
 
 // insideEnv makes the test binary the first process of a user namespace that
 // mounts a layer and works in it: "lower\nupper\nwork\nmountpoint".
-const insideEnv = "PALYRA_TEST_OVERLAY"
+const insideEnv = "TEST_PALYRA_OVERLAY"
 
 func TestMain(m *testing.M) {
 	if dirs := os.Getenv(insideEnv); dirs != "" {

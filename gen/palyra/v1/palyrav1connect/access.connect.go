@@ -49,6 +49,9 @@ const (
 	// IdentityServiceRevokeDeviceProcedure is the fully-qualified name of the IdentityService's
 	// RevokeDevice RPC.
 	IdentityServiceRevokeDeviceProcedure = "/palyra.v1.IdentityService/RevokeDevice"
+	// IdentityServiceAddDeviceProcedure is the fully-qualified name of the IdentityService's AddDevice
+	// RPC.
+	IdentityServiceAddDeviceProcedure = "/palyra.v1.IdentityService/AddDevice"
 )
 
 // AccessServiceClient is a client for the palyra.v1.AccessService service.
@@ -168,6 +171,10 @@ type IdentityServiceClient interface {
 	RenewCertificate(context.Context, *v1.RenewCertificateRequest) (*v1.RenewCertificateResponse, error)
 	// RevokeDevice refuses a device from now on.
 	RevokeDevice(context.Context, *v1.RevokeDeviceRequest) (*v1.RevokeDeviceResponse, error)
+	// AddDevice gives a member whose credential is lost another device, and signs
+	// its certificate. Only the device of the gateway's own host may ask
+	// (`palyrad operator bundle`). The member and the owners are told.
+	AddDevice(context.Context, *v1.AddDeviceRequest) (*v1.AddDeviceResponse, error)
 }
 
 // NewIdentityServiceClient constructs a client for the palyra.v1.IdentityService service. By
@@ -200,6 +207,12 @@ func NewIdentityServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 			connect.WithSchema(identityServiceMethods.ByName("RevokeDevice")),
 			connect.WithClientOptions(opts...),
 		),
+		addDevice: connect.NewClient[v1.AddDeviceRequest, v1.AddDeviceResponse](
+			httpClient,
+			baseURL+IdentityServiceAddDeviceProcedure,
+			connect.WithSchema(identityServiceMethods.ByName("AddDevice")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -208,6 +221,7 @@ type identityServiceClient struct {
 	listDevices      *connect.Client[v1.ListDevicesRequest, v1.ListDevicesResponse]
 	renewCertificate *connect.Client[v1.RenewCertificateRequest, v1.RenewCertificateResponse]
 	revokeDevice     *connect.Client[v1.RevokeDeviceRequest, v1.RevokeDeviceResponse]
+	addDevice        *connect.Client[v1.AddDeviceRequest, v1.AddDeviceResponse]
 }
 
 // ListDevices calls palyra.v1.IdentityService.ListDevices.
@@ -237,6 +251,15 @@ func (c *identityServiceClient) RevokeDevice(ctx context.Context, req *v1.Revoke
 	return nil, err
 }
 
+// AddDevice calls palyra.v1.IdentityService.AddDevice.
+func (c *identityServiceClient) AddDevice(ctx context.Context, req *v1.AddDeviceRequest) (*v1.AddDeviceResponse, error) {
+	response, err := c.addDevice.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // IdentityServiceHandler is an implementation of the palyra.v1.IdentityService service.
 type IdentityServiceHandler interface {
 	ListDevices(context.Context, *v1.ListDevicesRequest) (*v1.ListDevicesResponse, error)
@@ -244,6 +267,10 @@ type IdentityServiceHandler interface {
 	RenewCertificate(context.Context, *v1.RenewCertificateRequest) (*v1.RenewCertificateResponse, error)
 	// RevokeDevice refuses a device from now on.
 	RevokeDevice(context.Context, *v1.RevokeDeviceRequest) (*v1.RevokeDeviceResponse, error)
+	// AddDevice gives a member whose credential is lost another device, and signs
+	// its certificate. Only the device of the gateway's own host may ask
+	// (`palyrad operator bundle`). The member and the owners are told.
+	AddDevice(context.Context, *v1.AddDeviceRequest) (*v1.AddDeviceResponse, error)
 }
 
 // NewIdentityServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -272,6 +299,12 @@ func NewIdentityServiceHandler(svc IdentityServiceHandler, opts ...connect.Handl
 		connect.WithSchema(identityServiceMethods.ByName("RevokeDevice")),
 		connect.WithHandlerOptions(opts...),
 	)
+	identityServiceAddDeviceHandler := connect.NewUnaryHandlerSimple(
+		IdentityServiceAddDeviceProcedure,
+		svc.AddDevice,
+		connect.WithSchema(identityServiceMethods.ByName("AddDevice")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/palyra.v1.IdentityService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case IdentityServiceListDevicesProcedure:
@@ -280,6 +313,8 @@ func NewIdentityServiceHandler(svc IdentityServiceHandler, opts ...connect.Handl
 			identityServiceRenewCertificateHandler.ServeHTTP(w, r)
 		case IdentityServiceRevokeDeviceProcedure:
 			identityServiceRevokeDeviceHandler.ServeHTTP(w, r)
+		case IdentityServiceAddDeviceProcedure:
+			identityServiceAddDeviceHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -299,4 +334,8 @@ func (UnimplementedIdentityServiceHandler) RenewCertificate(context.Context, *v1
 
 func (UnimplementedIdentityServiceHandler) RevokeDevice(context.Context, *v1.RevokeDeviceRequest) (*v1.RevokeDeviceResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.IdentityService.RevokeDevice is not implemented"))
+}
+
+func (UnimplementedIdentityServiceHandler) AddDevice(context.Context, *v1.AddDeviceRequest) (*v1.AddDeviceResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.IdentityService.AddDevice is not implemented"))
 }

@@ -60,6 +60,14 @@ const (
 	// GatewayServiceCancelRunProcedure is the fully-qualified name of the GatewayService's CancelRun
 	// RPC.
 	GatewayServiceCancelRunProcedure = "/palyra.v1.GatewayService/CancelRun"
+	// GatewayServiceListCallsProcedure is the fully-qualified name of the GatewayService's ListCalls
+	// RPC.
+	GatewayServiceListCallsProcedure = "/palyra.v1.GatewayService/ListCalls"
+	// GatewayServiceGetCallProcedure is the fully-qualified name of the GatewayService's GetCall RPC.
+	GatewayServiceGetCallProcedure = "/palyra.v1.GatewayService/GetCall"
+	// GatewayServiceCancelCallProcedure is the fully-qualified name of the GatewayService's CancelCall
+	// RPC.
+	GatewayServiceCancelCallProcedure = "/palyra.v1.GatewayService/CancelCall"
 )
 
 // GatewayServiceClient is a client for the palyra.v1.GatewayService service.
@@ -67,7 +75,8 @@ type GatewayServiceClient interface {
 	// CallTool proposes one call and streams what happens to it, in the fixed
 	// order proposed, (approval), decision, (output), result, attestation.
 	CallTool(context.Context, *v1.CallToolRequest) (*connect.ServerStreamForClient[v1.CallToolResponse], error)
-	// ListTools lists what policy could ever let the caller call.
+	// ListTools lists what policy could ever let the caller call, and tells those
+	// who may explain policy what no call of theirs can use, and why.
 	ListTools(context.Context, *v1.ListToolsRequest) (*v1.ListToolsResponse, error)
 	// EvaluateTool says what policy would decide; nothing runs and nobody is
 	// asked.
@@ -92,6 +101,14 @@ type GatewayServiceClient interface {
 	// CancelRun stops a run: the request to the model's provider, calls that
 	// wait for a human, and calls that run.
 	CancelRun(context.Context, *v1.CancelRunRequest) (*v1.CancelRunResponse, error)
+	// ListCalls lists calls, newest first: those of the caller and those on its
+	// behalf, or all for callers that may read the journal.
+	ListCalls(context.Context, *v1.ListCallsRequest) (*v1.ListCallsResponse, error)
+	// GetCall says what happened to one call.
+	GetCall(context.Context, *v1.GetCallRequest) (*v1.GetCallResponse, error)
+	// CancelCall ends a call that waits or runs. To cancel one that has ended
+	// changes nothing.
+	CancelCall(context.Context, *v1.CancelCallRequest) (*v1.CancelCallResponse, error)
 }
 
 // NewGatewayServiceClient constructs a client for the palyra.v1.GatewayService service. By default,
@@ -169,6 +186,26 @@ func NewGatewayServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(gatewayServiceMethods.ByName("CancelRun")),
 			connect.WithClientOptions(opts...),
 		),
+		listCalls: connect.NewClient[v1.ListCallsRequest, v1.ListCallsResponse](
+			httpClient,
+			baseURL+GatewayServiceListCallsProcedure,
+			connect.WithSchema(gatewayServiceMethods.ByName("ListCalls")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		getCall: connect.NewClient[v1.GetCallRequest, v1.GetCallResponse](
+			httpClient,
+			baseURL+GatewayServiceGetCallProcedure,
+			connect.WithSchema(gatewayServiceMethods.ByName("GetCall")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		cancelCall: connect.NewClient[v1.CancelCallRequest, v1.CancelCallResponse](
+			httpClient,
+			baseURL+GatewayServiceCancelCallProcedure,
+			connect.WithSchema(gatewayServiceMethods.ByName("CancelCall")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -184,6 +221,9 @@ type gatewayServiceClient struct {
 	listRuns     *connect.Client[v1.ListRunsRequest, v1.ListRunsResponse]
 	watchRun     *connect.Client[v1.WatchRunRequest, v1.WatchRunResponse]
 	cancelRun    *connect.Client[v1.CancelRunRequest, v1.CancelRunResponse]
+	listCalls    *connect.Client[v1.ListCallsRequest, v1.ListCallsResponse]
+	getCall      *connect.Client[v1.GetCallRequest, v1.GetCallResponse]
+	cancelCall   *connect.Client[v1.CancelCallRequest, v1.CancelCallResponse]
 }
 
 // CallTool calls palyra.v1.GatewayService.CallTool.
@@ -264,12 +304,40 @@ func (c *gatewayServiceClient) CancelRun(ctx context.Context, req *v1.CancelRunR
 	return nil, err
 }
 
+// ListCalls calls palyra.v1.GatewayService.ListCalls.
+func (c *gatewayServiceClient) ListCalls(ctx context.Context, req *v1.ListCallsRequest) (*v1.ListCallsResponse, error) {
+	response, err := c.listCalls.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// GetCall calls palyra.v1.GatewayService.GetCall.
+func (c *gatewayServiceClient) GetCall(ctx context.Context, req *v1.GetCallRequest) (*v1.GetCallResponse, error) {
+	response, err := c.getCall.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// CancelCall calls palyra.v1.GatewayService.CancelCall.
+func (c *gatewayServiceClient) CancelCall(ctx context.Context, req *v1.CancelCallRequest) (*v1.CancelCallResponse, error) {
+	response, err := c.cancelCall.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // GatewayServiceHandler is an implementation of the palyra.v1.GatewayService service.
 type GatewayServiceHandler interface {
 	// CallTool proposes one call and streams what happens to it, in the fixed
 	// order proposed, (approval), decision, (output), result, attestation.
 	CallTool(context.Context, *v1.CallToolRequest, *connect.ServerStream[v1.CallToolResponse]) error
-	// ListTools lists what policy could ever let the caller call.
+	// ListTools lists what policy could ever let the caller call, and tells those
+	// who may explain policy what no call of theirs can use, and why.
 	ListTools(context.Context, *v1.ListToolsRequest) (*v1.ListToolsResponse, error)
 	// EvaluateTool says what policy would decide; nothing runs and nobody is
 	// asked.
@@ -294,6 +362,14 @@ type GatewayServiceHandler interface {
 	// CancelRun stops a run: the request to the model's provider, calls that
 	// wait for a human, and calls that run.
 	CancelRun(context.Context, *v1.CancelRunRequest) (*v1.CancelRunResponse, error)
+	// ListCalls lists calls, newest first: those of the caller and those on its
+	// behalf, or all for callers that may read the journal.
+	ListCalls(context.Context, *v1.ListCallsRequest) (*v1.ListCallsResponse, error)
+	// GetCall says what happened to one call.
+	GetCall(context.Context, *v1.GetCallRequest) (*v1.GetCallResponse, error)
+	// CancelCall ends a call that waits or runs. To cancel one that has ended
+	// changes nothing.
+	CancelCall(context.Context, *v1.CancelCallRequest) (*v1.CancelCallResponse, error)
 }
 
 // NewGatewayServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -367,6 +443,26 @@ func NewGatewayServiceHandler(svc GatewayServiceHandler, opts ...connect.Handler
 		connect.WithSchema(gatewayServiceMethods.ByName("CancelRun")),
 		connect.WithHandlerOptions(opts...),
 	)
+	gatewayServiceListCallsHandler := connect.NewUnaryHandlerSimple(
+		GatewayServiceListCallsProcedure,
+		svc.ListCalls,
+		connect.WithSchema(gatewayServiceMethods.ByName("ListCalls")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	gatewayServiceGetCallHandler := connect.NewUnaryHandlerSimple(
+		GatewayServiceGetCallProcedure,
+		svc.GetCall,
+		connect.WithSchema(gatewayServiceMethods.ByName("GetCall")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	gatewayServiceCancelCallHandler := connect.NewUnaryHandlerSimple(
+		GatewayServiceCancelCallProcedure,
+		svc.CancelCall,
+		connect.WithSchema(gatewayServiceMethods.ByName("CancelCall")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/palyra.v1.GatewayService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case GatewayServiceCallToolProcedure:
@@ -389,6 +485,12 @@ func NewGatewayServiceHandler(svc GatewayServiceHandler, opts ...connect.Handler
 			gatewayServiceWatchRunHandler.ServeHTTP(w, r)
 		case GatewayServiceCancelRunProcedure:
 			gatewayServiceCancelRunHandler.ServeHTTP(w, r)
+		case GatewayServiceListCallsProcedure:
+			gatewayServiceListCallsHandler.ServeHTTP(w, r)
+		case GatewayServiceGetCallProcedure:
+			gatewayServiceGetCallHandler.ServeHTTP(w, r)
+		case GatewayServiceCancelCallProcedure:
+			gatewayServiceCancelCallHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -436,4 +538,16 @@ func (UnimplementedGatewayServiceHandler) WatchRun(context.Context, *v1.WatchRun
 
 func (UnimplementedGatewayServiceHandler) CancelRun(context.Context, *v1.CancelRunRequest) (*v1.CancelRunResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.GatewayService.CancelRun is not implemented"))
+}
+
+func (UnimplementedGatewayServiceHandler) ListCalls(context.Context, *v1.ListCallsRequest) (*v1.ListCallsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.GatewayService.ListCalls is not implemented"))
+}
+
+func (UnimplementedGatewayServiceHandler) GetCall(context.Context, *v1.GetCallRequest) (*v1.GetCallResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.GatewayService.GetCall is not implemented"))
+}
+
+func (UnimplementedGatewayServiceHandler) CancelCall(context.Context, *v1.CancelCallRequest) (*v1.CancelCallResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.GatewayService.CancelCall is not implemented"))
 }

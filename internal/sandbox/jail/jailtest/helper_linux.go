@@ -11,7 +11,7 @@ import (
 
 // helperPath, when set, names a palyra-init that was built before: whoever is
 // started again by a test has no Go at hand.
-const helperPath = "PALYRA_TEST_HELPER"
+const helperPath = "TEST_PALYRA_HELPER"
 
 var helper = sync.OnceValues(func() ([]byte, error) {
 	if name := os.Getenv(helperPath); name != "" {

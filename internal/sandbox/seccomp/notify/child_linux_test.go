@@ -20,7 +20,7 @@ import (
 // the listener over descriptor 3, waits for a byte from there, makes the calls
 // that its arguments name, with a byte back after the first, and prints their
 // errnos as JSON.
-const childMode = "PALYRA_TEST_NOTIFY"
+const childMode = "TEST_PALYRA_NOTIFY"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childMode) != "" {

@@ -1,0 +1,56 @@
+package builtin
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"palyra/internal/egress"
+	"palyra/internal/must"
+)
+
+// TestGrantsOfPrograms: what a grant for a program covers is said with what the
+// operator's rules add to it, and for programs that run whatever they are given
+// there is none but for that very call.
+func TestGrantsOfPrograms(t *testing.T) {
+	b, _, bin := processBench(t, func(c *Config) { c.Process.AllowInterpreters = new(true) })
+	must.Do(t, os.WriteFile(filepath.Join(bin, "python3"), []byte("\x7fELFpython3"), 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(bin, "find"), []byte("\x7fELFfind"), 0o755))
+	b.write("tool", "\x7fELFown")
+	must.Do(t, os.Chmod(filepath.Join(b.dir, "tool"), 0o755))
+	for argv0, why := range map[string]string{
+		"git": "", "python3": "python3 runs whatever code it is given", "find": "find starts whatever program it is given",
+		"./tool": "./tool is a file of the workspace, which may be another by then",
+	} {
+		plan := must.Get(b.plan("process.run", object{"argv": []string{argv0, "x"}}))(t)
+		if plan.ExactOnly != why {
+			t.Errorf("%s: %q, want %q", argv0, plan.ExactOnly, why)
+		}
+	}
+	want := "any git command, any arguments, in workspace default"
+	if plan := must.Get(b.plan("process.run", object{"argv": []string{"git", "status"}}))(t); plan.SubjectCovers != want {
+		t.Errorf("offline: %q", plan.SubjectCovers)
+	}
+	// Of a call that asks for no network, the grant covers calls that have it.
+	open, _, _ := processBench(t, func(c *Config) { c.Process.Egress = egress.Preflight })
+	plan := must.Get(open.plan("process.run", object{"argv": []string{"git", "status"}, "hosts": []string{}}))(t)
+	if !strings.HasPrefix(plan.SubjectCovers, want+", with the network") {
+		t.Errorf("with a network: %q", plan.SubjectCovers)
+	}
+}
+
+// TestGrantsOfFiles: the files are named, or counted where they are too many.
+func TestGrantsOfFiles(t *testing.T) {
+	b := newBench(t, nil)
+	b.write("src/a.go", "x")
+	if plan := must.Get(b.plan("fs.read", object{"path": "src/../src/a.go"}))(t); plan.SubjectCovers != "any fs.read of src/a.go in workspace default" {
+		t.Errorf("reading: %q", plan.SubjectCovers)
+	}
+	if plan := must.Get(b.plan("fs.write", object{"path": "src/a.go", "content": "y", "mode": "overwrite"}))(t); plan.SubjectCovers != "any change that fs.write makes to src/a.go in workspace default" {
+		t.Errorf("writing: %q", plan.SubjectCovers)
+	}
+	if got := namedOrCounted([]string{strings.Repeat("a", 150), strings.Repeat("b", 150)}); got != "exactly these 2 files" {
+		t.Errorf("many: %q", got)
+	}
+}

@@ -1,0 +1,59 @@
+package cli_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"palyra/internal/cli"
+	"palyra/internal/cli/clitest"
+	"palyra/internal/reason"
+)
+
+// arguments are what each command needs to be a whole command; a command that is not
+// here needs none.
+var arguments = map[string][]string{
+	"approvals cancel": {clitest.ApprovalID}, "approvals decide": {clitest.ApprovalID, "--allow", "once", "--digest", someDigest},
+	"approvals show": {clitest.ApprovalID}, "approvals why": {"toolu_1"}, "calls cancel": {clitest.EndedCall}, "calls show": {clitest.EndedCall}, "approve": {clitest.ApprovalID, "--digest", someDigest},
+	"attest show": {clitest.ApprovalID}, "call": {"process.run", "argv=git", "argv=status", "timeout_ms=x"},
+	"deny": {clitest.ApprovalID, "--digest", someDigest, "--reason", "no"}, "devices revoke": {clitest.ApprovalID, "--yes"}, "grants revoke": {clitest.ApprovalID, "--yes"},
+	"journal prove": {"1"}, "journal show": {"1"}, "policy activate": {someDigest}, "policy diff": {someDigest},
+	"policy init":     {"--profile", "laptop", "--force", "--yes"},
+	"policy explain":  {"process.run", "argv=git", "argv=status", "timeout_ms=x"},
+	"policy simulate": {"process.run", "argv=git", "argv=status", "timeout_ms=x"},
+	"policy snapshot": {someDigest}, "run": {"task"}, "runs cancel": {clitest.ApprovalID},
+	"runs show": {clitest.ApprovalID}, "runs watch": {clitest.ApprovalID}, "sessions end": {clitest.ApprovalID}, "sessions show": {clitest.ApprovalID},
+	"tools show": {"process.run"}, "workspace show": {clitest.ChangeSetID}, "workspace undo": {clitest.ChangeSetID},
+}
+
+var someDigest = "sha256:" + strings.Repeat("0", 64)
+
+// offline are the commands that work without a gateway.
+var offline = []string{"config check", "config path", "config show", "man", "policy check", "policy init", "policy test", "version", "journal verify", "attest verify"}
+
+// TestEveryCommandWithTheGatewayAway: what is wrong is the connection, whatever the
+// command is and however its arguments look without a tool's schema; and what needs
+// no gateway works.
+func TestEveryCommandWithTheGatewayAway(t *testing.T) {
+	w := clitest.NewWorld(t)
+	id := w.Journaled().Attested(t, `{}`)
+	keys := w.Write("keys.json", w.Run("attest", "keys", "-o", "json").Out)
+	more := map[string][]string{
+		"journal verify": {w.Export()},
+		"attest verify":  {w.Write("envelope.json", w.Run("attest", "show", id, "--envelope").Out), "--keys", keys},
+	}
+	w.Server.CloseClientConnections()
+	w.Env["PALYRA_ADDRESS"] = clitest.ClosedAddress
+	w.Want(w.Run("policy", "init", "--profile", "laptop"), 0) // for those that read the directory
+	for _, name := range cli.CommandNames() {
+		r := w.Run(slices.Concat(strings.Fields(name), arguments[name], more[name])...)
+		switch {
+		case slices.Contains(offline, name):
+			if r.Code != 0 {
+				t.Errorf("palyra %s needs no gateway, and exits %d without one: %s", name, r.Code, r.Err)
+			}
+		case r.Code != reason.Lookup(reason.NotConnected).Exit || !strings.Contains(r.Err, string(reason.NotConnected)):
+			t.Errorf("palyra %s exits %d without a gateway: %s%s", name, r.Code, r.Out, r.Err)
+		}
+	}
+}

@@ -1,0 +1,23 @@
+package client
+
+import (
+	"fmt"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/printer"
+)
+
+// PolicyDirectory says which directory of policies the gateway reads, how many
+// are in force beside the built-in ones, and why the directory does not count
+// when it does not.
+func PolicyDirectory(d *palyrav1.PolicyDirectory) string {
+	count := printer.Plural(int(d.GetPolicies()), "policy") + " in force beside the built-in ones"
+	files := printer.Plural(int(d.GetFiles()), "file")
+	switch {
+	case d.GetInForce():
+		return fmt.Sprintf("%s, from %s (%s)", count, d.GetPath(), files)
+	case d.GetPath() == "":
+		return fmt.Sprintf("%s: %s", count, d.GetProblem())
+	}
+	return fmt.Sprintf("%s; %s (%s) is not in force: %s", count, d.GetPath(), files, d.GetProblem())
+}

@@ -1,0 +1,49 @@
+package policy_test
+
+import (
+	"strings"
+	"testing"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/clitest"
+)
+
+// TestWhy: any id of a call leads to the explanation of that call.
+func TestWhy(t *testing.T) {
+	const decision = "01DEC1S10N0000000000000000"
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"an id of the gateway":   {[]string{strings.ToLower(decision)}, 0, decision},
+		"a model's id":           {[]string{"toolu_A20"}, 0, clitest.WaitingCall},
+		"a model's id in a run":  {[]string{"toolu_A10", "--run", clitest.RunID}, 0, clitest.EndedCall},
+		"in another run":         {[]string{"toolu_A10", "--run", "other"}, 1, ""},
+		"a decision in a run":    {[]string{decision, "--run", clitest.RunID}, 1, ""},
+		"an id that nobody gave": {[]string{"toolu_none"}, 1, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := clitest.NewWorld(t)
+			w.Populate()
+			r := w.Run(append([]string{"approvals", "why"}, c.args...)...)
+			w.Want(r, c.code)
+			asked := w.Gateway.PolicyAsked
+			if c.want == "" {
+				if len(asked) != 0 || !strings.Contains(r.Err, "palyra calls list -o wide") {
+					t.Errorf("asked %v and says:\n%s", asked, r.Err)
+				}
+				return
+			}
+			if len(asked) != 1 {
+				t.Fatalf("asked %v:\n%s", asked, r.Err)
+			}
+			if req, ok := asked[0].(*palyrav1.ExplainPolicyRequest); !ok || req.GetDecisionId() != c.want {
+				t.Errorf("asked about %v, want %s", asked[0], c.want)
+			}
+			if !strings.Contains(r.Out, "team.no-curl") {
+				t.Errorf("prints:\n%s", r.Out)
+			}
+		})
+	}
+}

@@ -1,0 +1,31 @@
+package runs_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/cli/clitest"
+	"palyra/internal/must"
+)
+
+// TestRunInTheCurrentDirectory: a run is in the workspace that holds the current
+// directory, in the one that is named, or in the gateway's first.
+func TestRunInTheCurrentDirectory(t *testing.T) {
+	here := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
+	for _, c := range []struct {
+		dir, want string
+		asked     int
+		args      []string
+	}{
+		{here, "here", 1, nil}, {here, "demo", 0, []string{"-w", "demo"}}, {t.TempDir(), "", 1, nil},
+	} {
+		w := clitest.NewWorld(t)
+		w.Gateway.Workspaces = append(w.Gateway.Workspaces, &palyrav1.WorkspaceStatus{Name: "here", Path: here})
+		t.Chdir(c.dir)
+		w.Want(w.Run(append([]string{"run", "--detach", "a task"}, c.args...)...), 0)
+		if got := w.Gateway.Runs.Started[0].GetWorkspace(); got != c.want || w.Gateway.WorkspacesAsked != c.asked {
+			t.Errorf("%v: workspace %q after %d questions, want %q", c.args, got, w.Gateway.WorkspacesAsked, c.want)
+		}
+	}
+}

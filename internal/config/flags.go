@@ -1,0 +1,198 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+)
+
+// Flag is a key as a flag of palyrad.
+type Flag struct {
+	Key string
+	// Name is without its hyphens.
+	Name string
+	// Group is the heading that it stands below in a help text.
+	Group string
+	// Value stands for the value in a help text: "HOST:PORT".
+	Value string
+	// Usage says what the key does, and its default.
+	Usage string
+}
+
+// Flags lists the keys that a flag can set and that are palyrad's, in the order
+// of docs/config.md. Lists of tables stand in the file alone, and client.* is
+// palyra's.
+func Flags() []Flag {
+	var list []Flag
+	for _, k := range keysOf(Default()) {
+		if isTableList(k.value.Type()) || strings.HasPrefix(k.name, "client.") {
+			continue
+		}
+		list = append(list, Flag{Key: k.name, Name: FlagName(k.name), Group: groupOf(k.name), Value: valueName(k), Usage: usageOf(k)})
+	}
+	return list
+}
+
+// groups are the headings by the beginnings of keys; the first that fits counts.
+var groups = []struct{ prefix, heading string }{
+	{"listen.", "Listening"},
+	{"log.", "Log"},
+	{"policy.", "Policies"},
+	{"process_runner.egress_budget.", "Network budgets of one program"},
+	{"process_runner.egress", "What programs reach"},
+	{"process_runner.allowed_egress", "What programs reach"},
+	{"process_runner.allowed_dns", "What programs reach"},
+	{"process_runner.denied_egress", "What programs reach"},
+	{"process_runner.", "Programs and their sandbox"},
+	{"http.", "The tool http.fetch"},
+	{"approvals.", "Questions to people"},
+	{"runs.", "Runs"},
+	{"sessions.", "Sessions"},
+	{"rate_limits.", "Rate limits"},
+	{"quotas.", "Quotas of one principal"},
+	{"storage.", "Disk"},
+	{"", "General"},
+}
+
+func groupOf(key string) string {
+	for _, g := range groups {
+		if strings.HasPrefix(key, g.prefix) {
+			return g.heading
+		}
+	}
+	return ""
+}
+
+// usageOf is the sentence of a key with its default, where there is one that does
+// not depend on the machine.
+func usageOf(k key) string {
+	if k.value.IsZero() || k.value.Kind() == reflect.Slice && k.value.Len() == 0 {
+		return said[k.name].what
+	}
+	return fmt.Sprintf("%s (default %s)", said[k.name].what, flagText(k.value))
+}
+
+// flagText writes a value as setText reads it.
+func flagText(v reflect.Value) string {
+	if v.Type() == durationType {
+		return shortDuration(time.Duration(v.Int()))
+	}
+	if v.Kind() != reflect.Slice {
+		return fmt.Sprint(v.Interface())
+	}
+	parts := make([]string, v.Len())
+	for i := range parts {
+		parts[i] = v.Index(i).String()
+	}
+	return strings.Join(parts, ",")
+}
+
+// valueName is what stands for the value of a key: its own name, or that of its
+// type.
+func valueName(k key) string {
+	if own := said[k.name].value; own != "" {
+		return own
+	}
+	if k.value.Type() == durationType {
+		return "DURATION"
+	}
+	switch k.value.Kind() {
+	case reflect.Pointer:
+		return valueName(key{value: reflect.New(k.value.Type().Elem()).Elem()}) + "|" + unset
+	case reflect.Bool:
+		return "true|false"
+	case reflect.Int, reflect.Int64, reflect.Float64:
+		return "N"
+	case reflect.Slice:
+		return "LIST"
+	}
+	return "TEXT"
+}
+
+// said is what a flag says of its key, in one line; docs/config.md has the
+// rest. The value has a name here where its type does not say enough.
+var said = map[string]struct{ value, what string }{
+	"state_dir":                                       {"DIR", "where palyrad keeps its keys, journal and blobs"},
+	"trust_domain":                                    {"NAME", "authority of the SPIFFE ids that are issued; fixed once the CA exists"},
+	"roles":                                           {"LIST", "roles of your own, which policies speak of"},
+	"allowed_tools":                                   {"LIST", "tools that exist at all: names, and prefixes that end in *"},
+	"allow_sensitive_tools":                           {"", "lets every sensitive tool run without asking anybody"},
+	"max_calls_per_run":                               {"", "calls that a run may propose"},
+	"max_calls_per_session":                           {"", "calls that a session may propose before a person is asked whether it goes on"},
+	"execution_timeout_ms":                            {"MS", "wall clock limit of one call in milliseconds"},
+	"stop_timeout":                                    {"", "how long calls that run may go on after the order to stop"},
+	"listen.api":                                      {"HOST:PORT", "where the API listens, with TLS"},
+	"listen.allow_remote":                             {"", "permits an API address that other machines can reach"},
+	"listen.server_names":                             {"LIST", "further DNS names and addresses in the server certificate"},
+	"listen.metrics":                                  {"HOST:PORT", "where metrics are served in plain HTTP, on loopback; empty for nowhere"},
+	"listen.max_connections":                          {"", "open connections to the API"},
+	"listen.max_connections_per_address":              {"", "open connections of one address that is not this machine's"},
+	"log.level":                                       {"LEVEL", "debug, info, warn or error"},
+	"log.format":                                      {"FORMAT", "text or json"},
+	"policy.dir":                                      {"DIR", "directory of *.cedar files that extend the built-in policies"},
+	"process_runner.enabled":                          {"", "whether process.run may start programs"},
+	"process_runner.tier":                             {"TIER", "c: a root and namespaces of its own; b: filters and limits around a process that sees the machine's files"},
+	"process_runner.fallback":                         {"RUNG", "lowest sandbox that may stand in for what the machine lacks: none, user_namespaces, landlock or job_object"},
+	"process_runner.required_layers":                  {"LIST", "layers of the sandbox without which no program runs"},
+	"process_runner.allowed_executables":              {"LIST", "names or absolute paths that may be started; empty for all but those that are always refused"},
+	"process_runner.toolchains":                       {"DIRS", "directories of programs that people installed beside the system"},
+	"process_runner.allow_interpreters":               {"", "whether interpreters may run files; unset leaves interpreters and shells to policy in Tier C"},
+	"process_runner.strict_exec":                      {"", "keeps programs from running what is in no file system"},
+	"process_runner.egress_enforcement_mode":          {"MODE", "strict: what the next flags allow and nothing else; preflight: checked before the start only; unrestricted: the machine's network"},
+	"process_runner.allowed_egress_hosts":             {"LIST", "what programs may reach: HOST:PORT, *.DOMAIN:PORT, addresses and prefixes with a port"},
+	"process_runner.allowed_dns_suffixes":             {"LIST", "domains that may be reached with every host below them"},
+	"process_runner.denied_egress_hosts":              {"LIST", "what programs may not reach, even when it is allowed"},
+	"process_runner.cpu_time_limit_ms":                {"MS", "processor time of one program in milliseconds"},
+	"process_runner.memory_limit_bytes":               {"BYTES", "memory of one program"},
+	"process_runner.max_output_bytes":                 {"BYTES", "how much of each output stream is kept, head and tail"},
+	"process_runner.max_concurrent":                   {"", "programs that run at once; 0 for as many as fit"},
+	"process_runner.reserve_processes":                {"", "processes that palyrad keeps for itself; 0 to derive it"},
+	"process_runner.reserve_memory_bytes":             {"BYTES", "memory that palyrad keeps for itself; 0 to derive it"},
+	"process_runner.max_processes":                    {"", "processes and threads of one program at once"},
+	"process_runner.disk_limit_bytes":                 {"BYTES", "what a program may write to its copy of the workspace"},
+	"process_runner.max_files":                        {"", "files and directories that a program may make there"},
+	"process_runner.tmp_limit_bytes":                  {"BYTES", "size of each temporary file system of a program"},
+	"process_runner.caches":                           {"LIST", "build tools whose caches are kept between runs: go, npm, pip, cargo"},
+	"process_runner.cache_limit_bytes":                {"BYTES", "all caches of one workspace together"},
+	"process_runner.prepared":                         {"", "sandboxes that are built before a call comes"},
+	"process_runner.uid_base":                         {"UID", "first user id of sandboxes when palyrad runs as root; 0 leaves the choice to it"},
+	"process_runner.uid_count":                        {"", "how many user ids there are from there on; 0 leaves the choice to palyrad"},
+	"process_runner.egress_budget.connections":        {"", "connections"},
+	"process_runner.egress_budget.concurrent":         {"", "connections at one time"},
+	"process_runner.egress_budget.bytes_out":          {"BYTES", "bytes sent over all connections"},
+	"process_runner.egress_budget.bytes_in":           {"BYTES", "bytes received over all connections"},
+	"process_runner.egress_budget.requests":           {"", "requests that can be told apart"},
+	"process_runner.egress_budget.connection_time_ms": {"MS", "how long one connection may last, in milliseconds"},
+	"http.allowed_hosts":                              {"LIST", "hosts that may be fetched from; empty for every public host"},
+	"http.denied_hosts":                               {"LIST", "hosts that may not be fetched from, even when they are allowed"},
+	"http.max_bytes":                                  {"BYTES", "the largest response body"},
+	"http.timeout_ms":                                 {"MS", "time for a whole fetch in milliseconds"},
+	"approvals.default_timeout":                       {"", "how long a call waits for a person"},
+	"approvals.max_pending_per_run":                   {"", "questions of one run that wait at the same time"},
+	"approvals.max_pending_per_principal":             {"", "questions of one principal that wait at the same time"},
+	"approvals.max_created_per_minute_per_run":        {"", "new questions of one run in a minute"},
+	"approvals.max_created_per_minute_per_principal":  {"", "new questions of one principal in a minute"},
+	"approvals.cooldown":                              {"", "how long a question that was denied or expired is answered from memory"},
+	"runs.max_tokens":                                 {"", "input and output tokens of all turns of a run"},
+	"runs.max_duration":                               {"", "from the start of a run to its end, waiting for people included"},
+	"runs.max_active_per_principal":                   {"", "runs of one principal that have not ended"},
+	"runs.parallel_calls":                             {"", "calls of one turn that run side by side"},
+	"runs.abandoned_after":                            {"", "how long an interactive run waits for a client that has left"},
+	"sessions.idle":                                   {"", "how long nothing has to happen for a session to end"},
+	"rate_limits.read.per_second":                     {"", "listing, showing and watching, a second"},
+	"rate_limits.read.burst":                          {"", "the same, at once"},
+	"rate_limits.mutate.per_second":                   {"", "changes of the gateway and messages of runs, a second"},
+	"rate_limits.mutate.burst":                        {"", "the same, at once"},
+	"rate_limits.decide.per_second":                   {"", "votes and revocations, a second"},
+	"rate_limits.decide.burst":                        {"", "the same, at once"},
+	"rate_limits.tool_call.per_second":                {"", "calls and starts of runs, a second"},
+	"rate_limits.tool_call.burst":                     {"", "the same, at once"},
+	"rate_limits.global_factor":                       {"", "how many times as much all callers together may do"},
+	"quotas.bytes_per_second":                         {"BYTES", "what flows in, a second"},
+	"quotas.burst_bytes":                              {"BYTES", "what may be brought and left behind at once"},
+	"quotas.day_bytes":                                {"BYTES", "what may be left behind within 24 hours"},
+	"quotas.in_flight_bytes":                          {"BYTES", "inputs of its calls that have not ended"},
+	"quotas.in_flight_total_bytes":                    {"BYTES", "the same of all principals"},
+	"storage.reserve_bytes":                           {"BYTES", "what of the disk is kept for votes, freeze and revocations; 0 for nothing"},
+}

@@ -1,0 +1,124 @@
+package daemon
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"syscall"
+	"testing"
+
+	"connectrpc.com/connect"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/gen/palyra/v1/palyrav1connect"
+	"palyra/internal/gatewaytest"
+	"palyra/internal/must"
+)
+
+// fromAddress is a connection that says where it comes from.
+type fromAddress struct {
+	net.Conn
+	ip string
+}
+
+func (c fromAddress) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(c.ip), Port: 1} }
+func (fromAddress) Close() error           { return nil }
+
+// offering is a listener that hands out what it was given, and then an error.
+type offering struct {
+	net.Listener
+	conns []net.Conn
+}
+
+func (o *offering) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (o *offering) Accept() (net.Conn, error) {
+	if len(o.conns) == 0 {
+		return nil, syscall.EMFILE
+	}
+	next := o.conns[0]
+	o.conns = o.conns[1:]
+	return next, nil
+}
+
+// TestConnectionsAreBounded: one too many is not let in, and one that was closed
+// makes room, once. Addresses of this machine count among all alone.
+func TestConnectionsAreBounded(t *testing.T) {
+	book := &gatewaytest.Log{}
+	source := &offering{}
+	a := &acceptor{Listener: source, log: book.Logger(), most: 4, mostOfOne: 2}
+	offer := func(ips ...string) (in []net.Conn) {
+		for _, ip := range ips {
+			source.conns = append(source.conns, fromAddress{ip: ip})
+		}
+		for {
+			conn, err := a.Accept()
+			if err != nil {
+				return in
+			}
+			in = append(in, conn)
+		}
+	}
+	far := offer("192.0.2.1", "192.0.2.1", "192.0.2.1")
+	if len(far) != 2 {
+		t.Fatalf("%d of one address got in, want 2", len(far))
+	}
+	if n := len(offer("127.0.0.1", "127.0.0.1", "127.0.0.1")); n != 2 {
+		t.Errorf("%d more got in, want 2", n)
+	}
+	must.Do(t, far[0].Close())
+	must.Do(t, far[0].Close())
+	if n := len(offer("192.0.2.1", "192.0.2.1")); n != 1 {
+		t.Errorf("%d got in after one was closed, want 1", n)
+	}
+	if book.Count("listen.max_connections_per_address") != 1 {
+		t.Errorf("the log: %s", book)
+	}
+}
+
+// TestOutOfFilesIsNamed: the log says what to raise.
+func TestOutOfFilesIsNamed(t *testing.T) {
+	book := &gatewaytest.Log{}
+	a := &acceptor{Listener: &offering{}, log: book.Logger(), most: 1, mostOfOne: 1}
+	if _, err := a.Accept(); err == nil || book.Count("LimitNOFILE") != 1 {
+		t.Errorf("%v, %s", err, book)
+	}
+}
+
+// TestGzipBomb: a small body that unpacks to much is refused by its size. The
+// control is a handler without the bound, which takes it.
+func TestGzipBomb(t *testing.T) {
+	var bomb bytes.Buffer
+	z := gzip.NewWriter(&bomb)
+	must.Get(z.Write([]byte("{}")))(t)
+	for range 64 {
+		must.Get(z.Write(bytes.Repeat([]byte(" "), 1<<20)))(t)
+	}
+	must.Do(t, z.Close())
+	send := func(client *http.Client, url string) int {
+		r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, url+palyrav1connect.StatusServiceGetStatusProcedure, bytes.NewReader(bomb.Bytes())))(t)
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Content-Encoding", "gzip")
+		answer := must.Get(client.Do(r))(t)
+		must.Do(t, answer.Body.Close())
+		return answer.StatusCode
+	}
+	d := startWith(t, Options{Config: testConfig(t), Log: slog.New(slog.DiscardHandler)})
+	if code := send(d.client(), d.url()); code != http.StatusTooManyRequests {
+		t.Errorf("the gateway answers %d to %d bytes that unpack to 64 MiB", code, bomb.Len())
+	}
+	d.end()
+	unbounded := httptest.NewServer(connect.NewUnaryHandler(palyrav1connect.StatusServiceGetStatusProcedure,
+		func(context.Context, *connect.Request[palyrav1.GetStatusRequest]) (*connect.Response[palyrav1.GetStatusResponse], error) {
+			return connect.NewResponse(&palyrav1.GetStatusResponse{}), nil
+		}))
+	defer unbounded.Close()
+	if code := send(unbounded.Client(), strings.TrimSuffix(unbounded.URL, "/")); code != http.StatusOK {
+		t.Errorf("the control answers %d", code)
+	}
+}

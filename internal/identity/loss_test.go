@@ -1,0 +1,169 @@
+package identity_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/event"
+	"palyra/internal/identity"
+	"palyra/internal/must"
+	"palyra/internal/reason"
+	"palyra/internal/reason/reasontest"
+)
+
+// What takes somebody's power to answer approvals away is refused with the loss and
+// the way back until it is accepted; what takes nobody's is not asked about.
+func TestLossIsNamedFirst(t *testing.T) {
+	w := newWorld(t)
+	local := w.start()
+	admit := func(name string, kind access.Kind, owner access.Principal, role access.Role, accept bool) (identity.Admission, error) {
+		return w.AddMember(t.Context(), identity.Daemon(), name, kind, []access.Role{role}, owner, csr(t), accept)
+	}
+	for name, role := range map[string]access.Role{"ann": access.RoleAuditor, "dev": access.RoleDeveloper, "sec": "security"} {
+		must.Get(admit(name, access.KindUser, access.Principal{}, role, false))(t)
+	}
+	must.Get(admit("bot", access.KindAgent, identity.Local(), access.RoleAgent, false))(t)
+
+	before := len(w.store.Events())
+	_, err := admit("bob", access.KindUser, access.Principal{}, access.RoleOperator, false)
+	wantLoss(t, err, "user:local can then answer for their own calls no longer: user:bob has to", "palyra devices revoke")
+	w.journaled(before)
+	bob := must.Get(admit("bob", access.KindUser, access.Principal{}, access.RoleOperator, true))(t)
+	carol := must.Get(admit("carol", access.KindUser, access.Principal{}, access.RoleOperator, false))(t) // two there are already
+
+	revoke := func(d identity.Device, accept bool) error {
+		_, err := w.Revoke(t.Context(), identity.Local(), d.ID, "lost", accept)
+		return err
+	}
+	wantLoss(t, revoke(carol.Device, false), "user:carol can then answer no approval any more", "palyrad operator bundle carol")
+	if d, _ := w.Device(carol.Device.ID); d.Revoked() {
+		t.Fatal("a revocation that nobody accepted was made")
+	}
+	must.Do(t, revoke(carol.Device, true))
+	wantLoss(t, revoke(bob.Device, false), "user:bob can then answer no approval any more", "user:local then answers for their own calls")
+	must.Do(t, revoke(bob.Device, true))
+	wantLoss(t, revoke(local, false), "nobody is left who answers approvals", "palyrad operator bundle local")
+}
+
+// Who has no device is told so to everybody who asks who decides, over changes of
+// members, and after a restart.
+func TestDevicesAreNoted(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	bob := w.add(access.User("bob"), access.Principal{}, access.RoleOperator)
+	decides := func() bool {
+		m, _ := w.registry.Get(bob.Member.Principal)
+		return m.Decides()
+	}
+	if !decides() {
+		t.Fatal("bob has a device and does not decide")
+	}
+	must.Get(w.Revoke(t.Context(), identity.Local(), bob.Device.ID, "lost", true))(t)
+	w.registry.Put(bob.Member)
+	if decides() {
+		t.Error("bob decides without a device, once a member is put")
+	}
+	w.restart()
+	if decides() {
+		t.Error("bob decides without a device after a restart")
+	}
+	must.Do(t, w.registry.Load(t.Context()))
+	if decides() {
+		t.Error("bob decides without a device once the members are loaded again")
+	}
+	must.Get(w.AddDevice(t.Context(), identity.Daemon(), "", identity.Recovery{Member: "bob", Request: csr(t), AcceptLoss: true}))(t)
+	if !decides() {
+		t.Error("bob has a device again and does not decide")
+	}
+}
+
+func TestLostCredential(t *testing.T) {
+	w := newWorld(t)
+	local := w.start()
+	alice := w.add(access.User("alice"), access.Principal{}, access.RoleOwner)
+	bob := w.add(access.User("bob"), access.Principal{}, access.RoleOperator)
+	carol := w.add(access.User("carol"), access.Principal{}, access.RoleOperator)
+	helper := w.add(access.Agent("helper"), access.User("bob"), access.RoleAgent)
+	var ended []string
+	w.OnRevoke(func(d identity.Device) { ended = append(ended, d.ID) })
+
+	// Another device keeps the old one, unless it is to go.
+	n := len(w.store.Events())
+	kept := must.Get(w.AddDevice(t.Context(), identity.Local(), local.ID, identity.Recovery{Member: "bob", Request: csr(t)}))(t)
+	w.journaled(n, event.CertificateMade, event.DeviceAdded)
+	if d, _ := w.Device(bob.Device.ID); d.Revoked() || len(kept.Revoked) != 0 {
+		t.Errorf("the old device was revoked: %+v", d)
+	}
+	n = len(w.store.Events())
+	only := must.Get(w.AddDevice(t.Context(), identity.Daemon(), "", identity.Recovery{Member: "user:bob", Request: csr(t), RevokeOld: true}))(t)
+	w.journaled(n, event.CertificateMade, event.DeviceRevoked, event.DeviceRevoked, event.DeviceAdded)
+	if len(only.Revoked) != 2 || len(ended) != 2 {
+		t.Errorf("revoked %v, ended %v", only.Revoked, ended)
+	}
+	for _, id := range []string{bob.Device.ID, kept.Device.ID} {
+		if d, _ := w.Device(id); !d.Revoked() || !strings.Contains(d.RevokeReason, only.Device.ID) {
+			t.Errorf("%+v", d)
+		}
+	}
+	caller, err := w.Authenticate(only.Certificate.Chain)
+	if err != nil || caller.Principal != access.User("bob") {
+		t.Errorf("the new device is %+v, %v", caller, err)
+	}
+	agent := must.Get(w.AddDevice(t.Context(), identity.Daemon(), "", identity.Recovery{Member: "helper", Request: csr(t)}))(t)
+
+	// The member and the owners are told, for seven days, and nobody else.
+	told := func(p access.Principal) int { return len(w.Added(p)) }
+	for p, want := range map[access.Principal]int{
+		identity.Local(): 3, access.User("alice"): 3, access.User("bob"): 3, access.Agent("helper"): 1, access.User("carol"): 0, access.User("nobody"): 0,
+	} {
+		if got := told(p); got != want {
+			t.Errorf("%s is told of %d devices, want %d", p, got, want)
+		}
+	}
+	w.pass(7*24*time.Hour + time.Second)
+	if told(access.User("bob")) != 0 || told(identity.Local()) != 0 {
+		t.Error("they are told for longer than seven days")
+	}
+
+	// It takes the gateway's own host.
+	for by, device := range map[access.Principal]string{
+		access.User("alice"): alice.Device.ID, access.User("carol"): carol.Device.ID, access.Agent("helper"): agent.Device.ID, access.User("bob"): only.Device.ID,
+	} {
+		_, err := w.AddDevice(t.Context(), by, device, identity.Recovery{Member: "bob", Request: csr(t)})
+		reasontest.Want(t, "from the device of "+by.String(), err, reason.PermissionDenied)
+	}
+	for name, r := range map[string]struct {
+		member string
+		want   reason.Code
+	}{"unknown": {"mallory", reason.NotFound}, "no principal": {"person:bob", reason.InvalidInput}} {
+		_, err := w.AddDevice(t.Context(), identity.Daemon(), "", identity.Recovery{Member: r.member, Request: csr(t)})
+		reasontest.Want(t, name, err, r.want)
+	}
+	_ = helper
+}
+
+// A device for somebody who could not answer makes them a second person again: the
+// first one is told before.
+func TestLossOfADeviceThatComesBack(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	bob := w.add(access.User("bob"), access.Principal{}, access.RoleOperator)
+	must.Get(w.Revoke(t.Context(), identity.Local(), bob.Device.ID, "lost", true))(t)
+	_, err := w.AddDevice(t.Context(), identity.Daemon(), "", identity.Recovery{Member: "bob", Request: csr(t)})
+	wantLoss(t, err, "user:local can then answer for their own calls no longer: user:bob has to")
+	must.Get(w.AddDevice(t.Context(), identity.Daemon(), "", identity.Recovery{Member: "bob", Request: csr(t), AcceptLoss: true}))(t)
+	// And where two decide, another device takes nobody's power away.
+	must.Get(w.AddDevice(t.Context(), identity.Daemon(), "", identity.Recovery{Member: "bob", Request: csr(t)}))(t)
+}
+
+func wantLoss(t *testing.T, err error, says ...string) {
+	t.Helper()
+	reasontest.Want(t, "the loss", err, reason.LossNotAccepted)
+	for _, text := range says {
+		if err != nil && !strings.Contains(err.Error(), text) {
+			t.Errorf("%q does not say %q", err, text)
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package identity
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/event"
+	"palyra/internal/identity/ca"
+	"palyra/internal/reason"
+)
+
+// told is how long the member and the owners are told of a device that the
+// gateway's host added.
+const told = 7 * 24 * time.Hour
+
+// Recovery is a device for a member whose credential is lost.
+type Recovery struct {
+	// Member is "user:bob", "agent:helper", or a name alone: the user of that name,
+	// or the agent where there is no such user.
+	Member string
+	// Request is of the new device's key.
+	Request []byte
+	// RevokeOld revokes the devices that the member has.
+	RevokeOld bool
+	// AcceptLoss says that the actor was told who loses the power to answer
+	// approvals.
+	AcceptLoss bool
+}
+
+// Recovered is the device, its certificate, and what was revoked for it.
+type Recovered struct {
+	Device      Device
+	Certificate ca.Issued
+	Revoked     []Device
+}
+
+// AddDevice gives a member another device. Whoever holds it is the member, so it
+// takes the gateway's own host: actor is the daemon itself, or the local operator
+// by the device that palyrad keeps there (by is its id).
+func (s *Service) AddDevice(ctx context.Context, actor access.Principal, by string, r Recovery) (Recovered, error) {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	made, err := s.addDevice(ctx, actor, by, r)
+	if err != nil {
+		return Recovered{}, fmt.Errorf("adding a device: %w", err)
+	}
+	for _, dev := range made.Revoked {
+		s.tellRevoked(dev)
+	}
+	return made, nil
+}
+
+func (s *Service) addDevice(ctx context.Context, actor access.Principal, by string, r Recovery) (Recovered, error) {
+	if from, known := s.Device(by); actor != Daemon() && (!known || !from.Local) {
+		return Recovered{}, reason.Errorf(reason.PermissionDenied, "only the gateway's own host gives a member another device").
+			WithRemedy("Run `palyrad operator bundle NAME` there.")
+	}
+	m, err := s.find(r.Member)
+	if err != nil {
+		return Recovered{}, err
+	}
+	if err := s.mayGive(actor, m.Roles); err != nil {
+		return Recovered{}, err
+	}
+	reachable := m
+	reachable.NoDevice = false
+	if err := s.accepted(s.lossOfAdding(reachable), r.AcceptLoss); err != nil {
+		return Recovered{}, err
+	}
+	dev, err := s.newDevice(m.Principal, m.Principal.Name)
+	if err != nil {
+		return Recovered{}, err
+	}
+	cert, err := s.authority.IssueDevice(r.Request, dev.ID)
+	if err != nil {
+		return Recovered{}, err
+	}
+	dev.holds(cert)
+	made := Recovered{Device: dev, Certificate: cert}
+	var d drafts
+	d.certificate(actor, dev, cert, false)
+	if r.RevokeOld {
+		made.Revoked = s.replaced(actor, dev, &d)
+	}
+	d.add(event.DeviceAdded, actor, dev.ID, deviceAdded{DeviceID: dev.ID, Principal: dev.Principal, Revoked: ids(made.Revoked)})
+	if d.err != nil {
+		return Recovered{}, d.err
+	}
+	return made, s.apply(ctx, Change{NewDevices: []Device{dev}, Devices: made.Revoked, Events: d.list})
+}
+
+// replaced are the devices that a new one takes the place of, revoked.
+func (s *Service) replaced(actor access.Principal, by Device, d *drafts) []Device {
+	var list []Device
+	for _, old := range s.Devices() {
+		if old.Principal != by.Principal || old.Revoked() {
+			continue
+		}
+		d.revoke(&old, actor, "replaced by device "+by.ID, by.CreatedAt)
+		list = append(list, old)
+	}
+	return list
+}
+
+// find returns the member that is meant. One that may not act gets no device.
+func (s *Service) find(name string) (access.Member, error) {
+	meant := []access.Principal{access.User(name), access.Agent(name)}
+	if strings.Contains(name, ":") {
+		p, err := access.ParsePrincipal(name)
+		if err != nil {
+			return access.Member{}, reason.Errorf(reason.InvalidInput, "member: %w", err)
+		}
+		meant = []access.Principal{p}
+	}
+	for _, p := range meant {
+		m, known := s.registry.Get(p)
+		if !known {
+			continue
+		}
+		if _, active := s.registry.Active(p); !active {
+			return access.Member{}, reason.Errorf(reason.InvalidInput, "%s may not act: it or its owner is disabled or gone", p)
+		}
+		return m, nil
+	}
+	return access.Member{}, reason.Errorf(reason.NotFound, "there is no member %s", name).
+		WithRemedy("See `palyra members list`; `palyrad operator add NAME --role ROLE` adds one.")
+}
+
+// Added are the devices, newest last, that the gateway's host gave a member in
+// the last seven days and that a principal has to know of: its own, and an owner
+// all of them.
+func (s *Service) Added(p access.Principal) []Device {
+	m, known := s.registry.Active(p)
+	since := s.now().Add(-told)
+	first := map[access.Principal]bool{}
+	var list []Device
+	for _, d := range s.Devices() { // by id, and so by age
+		again := first[d.Principal]
+		first[d.Principal] = true
+		mine := d.Principal == p || s.owns(p, d.Principal)
+		if again && d.CreatedAt.After(since) && known && (mine || m.Holds(access.RoleOwner)) {
+			list = append(list, d)
+		}
+	}
+	return list
+}
+
+// owns reports whether an agent acts for the user.
+func (s *Service) owns(user, agent access.Principal) bool {
+	m, known := s.registry.Get(agent)
+	return known && m.Owner == user
+}
+
+func ids(devices []Device) []string {
+	list := make([]string, len(devices))
+	for i, d := range devices {
+		list[i] = d.ID
+	}
+	slices.Sort(list)
+	return list
+}

@@ -1,0 +1,122 @@
+package cgroup
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// leafName is the group that the daemon moves into, beside those of its runs.
+const leafName = "palyrad"
+
+// Why the daemon cannot move into a leaf.
+var (
+	errShared   = errors.New("other processes are in palyrad's control group")
+	errForeign  = errors.New("palyrad's systemd unit has no Delegate=yes")
+	errNoGroups = errors.New("palyrad cannot make control groups")
+)
+
+// Settle makes room for runs on the unified hierarchy, where a group with processes
+// hands down no controllers: the calling process moves into a leaf of its own
+// group, when it is alone there. Where it is not, ask may move it into another
+// group, such as a scope of systemd's, and it is tried there. It does nothing where
+// runs have what they need, or where the unified hierarchy has no controllers.
+func Settle(ask func(slice string) error) error {
+	own := ownGroups()[""]
+	if !lacking(own) {
+		return nil
+	}
+	err := moveToLeaf(own, limiters...)
+	if err == nil || errors.Is(err, errForeign) || filepath.Ext(own) == ".service" {
+		return err
+	}
+	if asked := ask(sliceOf(own)); asked != nil {
+		return errors.Join(err, asked)
+	}
+	return moveToLeaf(ownGroups()[""], limiters...)
+}
+
+// lacking reports whether a group has controllers for runs, and none to hand down
+// yet.
+func lacking(own string) bool {
+	return own != "" && offers(own, limiters...) &&
+		!slices.ContainsFunc(unifiedCandidates(own), func(dir string) bool { return handsDown(dir, limiters...) })
+}
+
+// moveToLeaf moves the calling process into a group below its own and has its own
+// hand down the controllers. After an error it is where it was.
+func moveToLeaf(own string, controllers ...string) error {
+	if !delegated(own) {
+		return errForeign
+	}
+	if members := pids(readFile(filepath.Join(own, "cgroup.procs"))); len(members) != 1 || members[0] != os.Getpid() {
+		return errShared
+	}
+	leaf := filepath.Join(own, leafName)
+	if err := os.Mkdir(leaf, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return errors.Join(errNoGroups, err)
+	}
+	self := strconv.Itoa(os.Getpid())
+	err := writeFile(filepath.Join(leaf, "cgroup.procs"), self)
+	if err == nil {
+		err = writeFile(filepath.Join(own, "cgroup.subtree_control"), "+"+strings.Join(controllers, " +"))
+	}
+	if err == nil && handsDown(own, controllers...) {
+		return nil
+	}
+	return errors.Join(errNoGroups, err, writeFile(filepath.Join(own, "cgroup.procs"), self), removeDir(leaf))
+}
+
+// limiters are the controllers that runs need on the unified hierarchy.
+var limiters = []string{"memory", "pids"}
+
+// handsDown reports whether groups below a group get the controllers.
+func handsDown(dir string, controllers ...string) bool {
+	return lists(filepath.Join(dir, "cgroup.subtree_control"), controllers)
+}
+
+// offers reports whether a group has the controllers.
+func offers(dir string, controllers ...string) bool {
+	return lists(filepath.Join(dir, "cgroup.controllers"), controllers)
+}
+
+func lists(file string, controllers []string) bool {
+	words := strings.Fields(readFile(file))
+	return !slices.ContainsFunc(controllers, func(c string) bool { return !slices.Contains(words, c) })
+}
+
+// delegated reports whether a group is the daemon's to divide. A systemd unit is
+// when systemd says so by an attribute; root could write everywhere, and systemd
+// would take it back.
+func delegated(dir string) bool {
+	switch filepath.Ext(dir) {
+	case ".service", ".scope":
+	default:
+		return true
+	}
+	if os.Geteuid() != 0 {
+		return unix.Access(filepath.Join(dir, "cgroup.procs"), unix.W_OK) == nil
+	}
+	for _, name := range []string{"trusted.delegate", "user.delegate"} {
+		var value [1]byte
+		if n, err := unix.Getxattr(dir, name, value[:]); err == nil && n == 1 && value[0] == '1' {
+			return true
+		}
+	}
+	return false
+}
+
+// sliceOf is the systemd slice that a group lies in, "" for none.
+func sliceOf(dir string) string {
+	for ; dir != "/" && dir != "."; dir = filepath.Dir(dir) {
+		if filepath.Ext(dir) == ".slice" {
+			return filepath.Base(dir)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,70 @@
+package cgroup
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// viewMark makes this binary look at the control groups in a mount namespace of
+// its own, in which they are as the variable says.
+const viewMark = "TEST_PALYRA_GROUPS"
+
+const (
+	viewAsIs     = "as they are"
+	viewReadOnly = "read-only"
+	viewNone     = "none"
+)
+
+// viewMain prints the level that is found.
+func viewMain(view string) int {
+	const top = "/sys/fs/cgroup"
+	err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+	if err == nil && view == viewReadOnly {
+		err = unix.MountSetattr(unix.AT_FDCWD, top, unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
+	}
+	if err == nil && view == viewNone {
+		err = unix.Mount("tmpfs", top, "tmpfs", 0, "")
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	t := Find()
+	fmt.Println(t.Level())
+	if t.Close() != nil {
+		return 1
+	}
+	return 0
+}
+
+// Where the control groups cannot be written, or are not there, limits hold per
+// process. Control: in the same namespaces, with the groups as they are, the level
+// is what this machine has.
+func TestMachinesWithoutGroups(t *testing.T) {
+	tree := newTree(t)
+	for view, want := range map[string]string{viewAsIs: tree.Level(), viewReadOnly: Rlimit, viewNone: Rlimit} {
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Env = []string{viewMark + "=" + view}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
+		if os.Geteuid() != 0 {
+			cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+			cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}}
+			cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN}
+		}
+		var log strings.Builder
+		cmd.Stderr = &log
+		out, err := cmd.Output()
+		if err != nil && strings.Contains(err.Error(), "not permitted") {
+			t.Skipf("this user can make no mount namespace: %v", err)
+		}
+		if got := strings.TrimSpace(string(out)); err != nil || got != want {
+			t.Errorf("%s: limits by %q, want %q (%v %s)", view, got, want, err, &log)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package sandbox
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestCommand: what runs is not hidden by what stands before it, and where that
+// cannot be told nothing is said at all.
+func TestCommand(t *testing.T) {
+	for _, c := range []struct {
+		basename, called, shebang, argv string
+		first, second                   string
+	}{
+		{"git", "git", "", "git push origin main", "push", "origin"},
+		{"git", "git", "", "git status", "status", ""},
+		{"git", "git", "", "git", "", ""},
+		{"git", "git", "", "git push -f origin", "push", ""},
+		{"git", "git", "", "git -C status push origin", "push", "origin"},
+		{"git", "git", "", "git --git-dir status push", "push", ""},
+		{"git", "git", "", "git --git-dir=status push", "push", ""},
+		{"git", "git", "", "git -C a --no-pager -p push", "push", ""},
+		{"git", "git", "", "git -C", "", ""},
+		// These give the command another name, or may.
+		{"git", "git", "", "git -c alias.status=push status", "", ""},
+		{"git", "git", "", "git --config-env alias.status=X status", "", ""},
+		{"git", "git", "", "git --exec-path=bin status", "", ""},
+		{"git", "git", "", "git --exec-path bin status", "", ""},
+		{"git", "git", "", "git --new-option status push", "", ""},
+		{"git", "git", "", "git --no-pager=x status", "", ""},
+		{"git", "git", "", "git -Cstatus push", "", ""},
+		{"git", "git", "", "git -- push", "", ""},
+		{"git", "git-receive-pack", "", "git-receive-pack status", "", ""},
+		{"git", "git-push", "", "/usr/lib/git-core/git-push status", "", ""},
+		// Of other programs no option is known.
+		{"kubectl", "kubectl", "", "kubectl get pods", "get", "pods"},
+		{"kubectl", "kubectl", "", "kubectl -n get delete pods", "", ""},
+		{"kubectl", "kubectl", "", "kubectl --namespace=get delete pods", "", ""},
+		{"npm-cli.js", "npm", "node", "npm run build", "run", "build"},
+		{"npm-cli.js", "npm", "node", "npm --prefix x test", "", ""},
+		{"python3.11", "python3", "", "python3 tool.py in", "tool.py", "in"},
+		{"python3.11", "python3", "", "python3 -m pytest", "", ""},
+		{"tar", "tar", "", "tar - x", "-", "x"},
+	} {
+		p := Program{Basename: c.basename, Called: c.called, Shebang: c.shebang}
+		facts := p.Facts(strings.Fields(c.argv))
+		if facts.Arg1 != c.first || facts.Arg2 != c.second {
+			t.Errorf("%s: arg1 %q, arg2 %q, want %q, %q", c.argv, facts.Arg1, facts.Arg2, c.first, c.second)
+		}
+	}
+	odd := Program{Basename: "git", Called: "git"}
+	for _, argv := range [][]string{{"git", "", "push"}, {"git", strings.Repeat("x", longestArgument+1), "push"}} {
+		if facts := odd.Facts(argv); facts.Arg1 != "" || facts.Arg2 != "" {
+			t.Errorf("%.20q: arg1 %.20q, arg2 %.20q", argv, facts.Arg1, facts.Arg2)
+		}
+	}
+}
+
+// FuzzCommandLine: two command lines that differ never read alike, and a word
+// that needs no quotes has none.
+func FuzzCommandLine(f *testing.F) {
+	for _, pair := range [][2]string{{"a b", "a\x00b"}, {"a\x00", "a"}, {"'a' b", "'a'\x00b"}, {"'\\''", "''"}, {"\"a\\n\"", "a\n"}, {"a\x00'b c'", "a\x00b c"}, {"\u00ad", `"\u00ad"`}} {
+		f.Add(pair[0], pair[1])
+	}
+	f.Fuzz(func(t *testing.T, a, b string) {
+		one, other := strings.Split(a, "\x00"), strings.Split(b, "\x00")
+		if a != b && CommandLine(one) == CommandLine(other) {
+			t.Errorf("%q and %q are both %s", one, other, CommandLine(one))
+		}
+	})
+}

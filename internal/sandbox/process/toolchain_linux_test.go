@@ -1,0 +1,15 @@
+package process
+
+import (
+	"testing"
+
+	"palyra/internal/sandbox/jail/jailtest"
+)
+
+func TestToolchains(t *testing.T) {
+	jailtest.Toolchains(t, newTestRunner(t), openWorkspace)
+}
+
+func TestToolchainsAlone(t *testing.T) {
+	jailtest.Toolchains(t, newAloneRunner(t), openWorkspace)
+}

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Installs what `make build` left in a folder: the programs, their manual pages and
+# completions, and on Linux the units of systemd. It builds nothing, so that root
+# need not run a compiler: `make build` as yourself, then `sudo make install`.
+#
+# PREFIX is where it is used from (/usr/local); DESTDIR, for packages, stands before
+# it while it is installed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+built=${1:-bin}
+prefix=${PREFIX:-/usr/local}
+to=${DESTDIR:-}$prefix
+
+if [[ $prefix != /* ]]; then
+  echo "PREFIX is \"$prefix\"; it has to begin with /" >&2
+  exit 2
+fi
+for program in palyra palyrad; do
+  if [[ ! -x $built/$program ]]; then
+    echo "$built/$program is not there; run \`make build\` first, as yourself" >&2
+    exit 2
+  fi
+done
+
+# put SOURCE NAME MODE installs one file and says where.
+put() {
+  mkdir -p "$(dirname "$to/$2")"
+  install -m "$3" "$1" "$to/$2"
+  echo "$to/$2"
+}
+
+# unit SOURCE NAME installs a unit that starts the palyrad of this prefix.
+unit() {
+  local text
+  text=$(<"$1")
+  mkdir -p "$(dirname "$to/$2")"
+  printf '%s\n' "${text//@BINDIR@/"$prefix/bin"}" >"$to/$2"
+  chmod 644 "$to/$2"
+  echo "$to/$2"
+}
+
+umask 022
+put "$built/palyra" bin/palyra 755
+put "$built/palyrad" bin/palyrad 755
+if [[ -d $built/share ]]; then
+  while IFS= read -r page; do put "$built/share/$page" "share/$page" 644; done < <(cd "$built/share" && find . -type f | sed 's|^\./||' | sort)
+fi
+if [[ $(uname) == Linux ]]; then
+  unit packaging/palyrad.service lib/systemd/system/palyrad.service
+  unit packaging/palyrad.user.service lib/systemd/user/palyrad.service
+  put packaging/palyra.sysusers lib/sysusers.d/palyra.conf 644
+fi

@@ -1,0 +1,121 @@
+//go:build linux
+
+package e2e
+
+import (
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"palyra/internal/must"
+	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/cgroup"
+)
+
+// bomb has 990 processes if it gets them, and then waits.
+const bomb = `import os, time
+for i in range(990):
+    try:
+        pid = os.fork()
+    except OSError:
+        break
+    if pid == 0:
+        time.sleep(3600)
+        os._exit(0)
+time.sleep(3600)
+`
+
+// eater takes all the memory that it gets.
+const eater = `kept = []
+while True:
+    kept.append(b"x" * (1 << 20))
+`
+
+// startIn is startGateway in a service that has these limits.
+func startIn(t *testing.T, limits sandbox.Limits, settings ...string) *gateway {
+	t.Helper()
+	tree := cgroup.Find()
+	t.Cleanup(func() { must.Check(t, tree.Close()) })
+	if tree.Level() == cgroup.Rlimit {
+		t.Skip("this machine lets nobody make control groups with memory and pids; run as root, or in a systemd unit with Delegate=yes")
+	}
+	service := must.Get(tree.Start(limits))(t)
+	t.Cleanup(func() {
+		must.Check(t, service.End())
+		must.Check(t, service.Close())
+	})
+	g := newGateway(t, settings...)
+	g.policy("10.cedar", waived)
+	if dir := service.Dir(); dir != nil {
+		g.Wrap = []string{"sh", "-c", `echo $$ >"$0" && exec "$@"`, filepath.Join(dir.Name(), "cgroup.procs")}
+	}
+	runtime.LockOSThread()
+	must.Do(t, service.Enter())
+	g.Launch()
+	must.Do(t, service.Leave())
+	runtime.UnlockOSThread()
+	if !g.AwaitReady() {
+		t.Fatalf("palyrad did not get ready:\n%s", g.Log())
+	}
+	return g
+}
+
+// Two programs that each keep to their own limits want more processes than
+// palyrad's service has. One of them ends, palyrad does not, and another call
+// succeeds beside the second. The control, with nothing around all programs, is
+// TestBombsTogether of internal/sandbox/bubblewrap.
+func TestBombsEndThemselves(t *testing.T) {
+	t.Parallel()
+	g := startIn(t, sandbox.Limits{Processes: 1500, Memory: 4 << 30}, "[process_runner]", "allow_interpreters = true")
+	g.file("bomb.py", bomb)
+	c := g.local()
+	calls := [2]*pending{}
+	for i := range calls {
+		calls[i] = c.begin("call", "process.run", `argv=["python3","bomb.py"]`, "-o", "json")
+	}
+	first, second := calls[0], calls[1]
+	select {
+	case <-first.Ended:
+	case <-second.Ended:
+		first, second = second, first
+	}
+	c.ok("call", "process.run", `argv=["true"]`)
+	select {
+	case <-second.Ended:
+		t.Errorf("the second bomb is gone, too: %s%s", second.Out, second.Err)
+	default:
+	}
+	if said := first.wait(); said.Code == 0 || !strings.Contains(said.Out+said.Err, `"processes"`) {
+		t.Errorf("the first bomb ended with exit code %d and says nothing of processes: %s%s", said.Code, said.Out, said.Err)
+	}
+	second.interrupt()
+	second.wait()
+	g.Stop()
+}
+
+// A program within its own limit wants more memory than palyrad's service has. It
+// is ended, and other calls succeed meanwhile.
+func TestEaterEndsItself(t *testing.T) {
+	t.Parallel()
+	g := startIn(t, sandbox.Limits{Processes: 1500, Memory: 768 << 20}, "[process_runner]", "allow_interpreters = true", fmt.Sprintf("memory_limit_bytes = %d", 4<<30))
+	g.file("eater.py", eater)
+	c := g.local()
+	eats := c.begin("call", "process.run", `argv=["python3","eater.py"]`, "-o", "json")
+	for meanwhile := true; meanwhile; {
+		select {
+		case <-eats.Ended:
+			meanwhile = false
+		default:
+		}
+		c.ok("call", "process.run", `argv=["true"]`)
+	}
+	if said := eats.wait(); said.Code == 0 || !strings.Contains(said.Out+said.Err, `"memory"`) {
+		t.Errorf("the program ended with exit code %d and says nothing of memory: %s%s", said.Code, said.Out, said.Err)
+	}
+	g.Stop()
+	if log := g.Log().String(); !strings.Contains(log, "programs at their limits do not fit beside palyrad") {
+		t.Errorf("the start does not warn:\n%s", log)
+	}
+}

@@ -1,0 +1,241 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"palyra/internal/must"
+)
+
+// stranger is a user id that nobody has; the test's processes have it when the
+// tests run as root, as a newcomer is an ordinary user.
+const stranger = "54321"
+
+// newcomer is an ordinary user with a home, sources and a terminal of 80x24 that
+// has two windows. Commands say by a channel of tmux that they have ended, so that
+// nothing depends on prompts or on time.
+type newcomer struct {
+	t        *testing.T
+	dir      string
+	one, two string
+	ended    int
+}
+
+func newNewcomer(t *testing.T) *newcomer {
+	t.Helper()
+	n := &newcomer{t: t, dir: must.Get(os.MkdirTemp("", "palyra-hour-"))(t)}
+	t.Cleanup(n.leave)
+	must.Do(t, os.Chmod(n.dir, 0o755))
+	for _, dir := range []string{"home", "codes", "src/bin", "src/node", "src/go", "src/py"} {
+		must.Do(t, os.MkdirAll(filepath.Join(n.dir, dir), 0o755))
+	}
+	for _, name := range []string{"palyra", "palyrad"} {
+		n.write("src/bin/"+name, string(must.Get(os.ReadFile(filepath.Join(programs, name)))(t)))
+		must.Do(t, os.Chmod(filepath.Join(n.dir, "src/bin", name), 0o755))
+	}
+	n.write("src/README.md", string(must.Get(os.ReadFile(repository+"/README.md"))(t)))
+	n.write("src/.gitignore", "/bin/\n/journal.ndjson\n/palyrad.log\n")
+	n.write("src/node/package.json", `{"name": "small", "version": "1.0.0", "scripts": {"test": "node --test"}}`)
+	n.write("src/node/small.test.js", `require("node:test")("small", () => {});`)
+	n.write("src/go/go.mod", "module small\n\ngo 1.21\n")
+	n.write("src/go/small_test.go", "package small\n\nimport \"testing\"\n\nfunc TestSmall(t *testing.T) {}\n")
+	n.write("src/py/test_small.py", "import unittest\n\n\nclass Small(unittest.TestCase):\n    def test_small(self):\n        pass\n")
+	if os.Geteuid() == 0 {
+		if out, err := exec.CommandContext(t.Context(), "chown", "-R", stranger+":"+stranger, n.dir).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	n.must("git", "init", "-q", ".")
+	return n
+}
+
+func (n *newcomer) write(name, text string) {
+	n.t.Helper()
+	must.Do(n.t, os.WriteFile(filepath.Join(n.dir, name), []byte(text), 0o644))
+}
+
+// command is one of the newcomer's, with nothing of the test's own surroundings.
+func (n *newcomer) command(ctx context.Context, argv ...string) *exec.Cmd {
+	settings := []string{
+		"HOME=" + n.dir + "/home", "PATH=/usr/bin:/bin", "LANG=C.UTF-8", "TERM=screen", "TMPDIR=/tmp",
+		// Other gateways run beside this one, on a machine that may be busy. Go
+		// compiles its library anew, below the home of the sandbox.
+		"PALYRA_LISTEN_API=127.0.0.1:0", "PALYRA_LISTEN_METRICS=127.0.0.1:0",
+		"PALYRA_EXECUTION_TIMEOUT_MS=600000", "PALYRA_PROCESS_RUNNER_CPU_TIME_LIMIT_MS=600000", "PALYRA_PROCESS_RUNNER_TMP_LIMIT_BYTES=1073741824",
+	}
+	argv = append(append([]string{"env", "-i"}, settings...), argv...)
+	if os.Geteuid() == 0 {
+		argv = append([]string{"setpriv", "--reuid=" + stranger, "--regid=" + stranger, "--clear-groups"}, argv...)
+	}
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Dir = filepath.Join(n.dir, "src")
+	return cmd
+}
+
+func (n *newcomer) must(argv ...string) string {
+	n.t.Helper()
+	out, err := n.command(n.t.Context(), argv...).CombinedOutput()
+	if err != nil {
+		n.t.Fatalf("%q: %v: %s", argv, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func (n *newcomer) tmux(args ...string) string {
+	n.t.Helper()
+	return n.must(append([]string{"tmux", "-f", os.DevNull, "-S", filepath.Join(n.dir, "socket")}, args...)...)
+}
+
+const plainShell = "exec bash --norc --noprofile"
+
+// sitDown opens the terminal.
+func (n *newcomer) sitDown() {
+	n.t.Helper()
+	n.one = n.tmux("new-session", "-d", "-x", "80", "-y", "24", "-P", "-F", "#{pane_id}", plainShell)
+	n.two = n.tmux("new-window", "-d", "-P", "-F", "#{pane_id}", plainShell)
+	for _, pane := range []string{n.one, n.two} {
+		if size := n.tmux("display-message", "-p", "-t", pane, "#{pane_width}x#{pane_height}"); size != "80x24" && size != "80x23" {
+			n.t.Fatalf("the terminal is %s", size)
+		}
+	}
+}
+
+// begin types a line, and returns what waits for its end and gives its exit code.
+func (n *newcomer) begin(pane, line string) func() int {
+	n.t.Helper()
+	n.ended++
+	channel, code := "c"+strconv.Itoa(n.ended), filepath.Join(n.dir, "codes", strconv.Itoa(n.ended))
+	if !strings.HasSuffix(line, "&") {
+		line += ";"
+	}
+	n.tmux("send-keys", "-t", pane, "-l", "--", line+` echo "$?" > `+code+`; tmux wait-for -S `+channel)
+	n.tmux("send-keys", "-t", pane, "Enter")
+	return func() int {
+		n.t.Helper()
+		ctx, cancel := context.WithTimeout(n.t.Context(), 10*time.Minute) // it would hang otherwise
+		defer cancel()
+		if out, err := n.command(ctx, "tmux", "-S", filepath.Join(n.dir, "socket"), "wait-for", channel).CombinedOutput(); err != nil {
+			n.t.Fatalf("%q does not end: %v: %s\n%s", line, err, out, n.screens())
+		}
+		return must.Get(strconv.Atoi(strings.TrimSpace(string(must.Get(os.ReadFile(code))(n.t)))))(n.t)
+	}
+}
+
+// run types a line that has to end well.
+func (n *newcomer) run(pane, line string) {
+	n.t.Helper()
+	if code := n.begin(pane, line)(); code != 0 {
+		n.t.Fatalf("%q exits %d\n%s", line, code, n.screens())
+	}
+}
+
+// answered types a line that asks, and allows the call from the other window. It
+// returns what the terminal showed when it asked.
+func (n *newcomer) answered(line string) (screen string) {
+	n.t.Helper()
+	n.run(n.one, "clear") // of an earlier question
+	end := n.begin(n.one, line)
+	n.run(n.two, `until tmux capture-pane -p -t `+n.one+` | grep -q "^answer>"; do sleep 0.1; done`)
+	screen = n.tmux("capture-pane", "-p", "-t", n.one)
+	n.run(n.two, `id=$(bin/palyra approvals list --state pending -o name)`)
+	n.run(n.two, `digest=$(bin/palyra approvals show $id -o json | sed -n 's/.*"call_digest": "\(.*\)".*/\1/p')`)
+	n.run(n.two, `bin/palyra approvals decide $id --allow once --digest $digest`)
+	if code := end(); code != 0 {
+		n.t.Fatalf("%q exits %d\n%s", line, code, n.screens())
+	}
+	return screen
+}
+
+// screens is what both windows show, with what palyrad said.
+func (n *newcomer) screens() string {
+	log, err := os.ReadFile(filepath.Join(n.dir, "src/palyrad.log"))
+	if err != nil {
+		log = []byte(err.Error())
+	}
+	return fmt.Sprintf("--- one\n%s\n--- two\n%s\n--- palyrad.log\n%s", n.tmux("capture-pane", "-p", "-t", n.one), n.tmux("capture-pane", "-p", "-t", n.two), log)
+}
+
+// leave ends what the newcomer started: the gateway first, which a closed terminal
+// does not end.
+func (n *newcomer) leave() {
+	ctx := context.Background()
+	if pid, err := os.ReadFile(filepath.Join(n.dir, "codes/palyrad")); err == nil {
+		_ = n.command(ctx, "kill", strings.TrimSpace(string(pid))).Run()
+	}
+	_ = n.command(ctx, "tmux", "-S", filepath.Join(n.dir, "socket"), "kill-server").Run()
+	if err := os.RemoveAll(n.dir); err != nil {
+		n.t.Error(err)
+	}
+}
+
+// quickStart is what README has a newcomer type.
+func quickStart(t *testing.T) []string {
+	t.Helper()
+	_, below, _ := strings.Cut(string(must.Get(os.ReadFile(repository+"/README.md"))(t)), "\n## Quick start\n")
+	_, below, _ = strings.Cut(below, "```sh\n")
+	block, _, _ := strings.Cut(below, "```")
+	var lines []string
+	for line := range strings.Lines(block) {
+		lines = append(lines, strings.TrimSpace(regexp.MustCompile(`\s+#.*`).ReplaceAllString(line, "")))
+	}
+	return lines
+}
+
+// TestFirstHour follows README to the letter, and has the tests of a small Node, Go
+// and Python project run through the gateway meanwhile.
+func TestFirstHour(t *testing.T) {
+	t.Parallel()
+	n := newNewcomer(t)
+	if out, err := n.command(t.Context(), "bin/palyrad", "sandbox", "exec", "--", "true").CombinedOutput(); err != nil {
+		t.Skipf("an ordinary user has no sandbox on this machine: %s", out)
+	}
+	n.sitDown()
+	asked, verified := false, false
+	for _, line := range quickStart(t) {
+		switch {
+		case line == "make build": // the test has built both programs
+		case strings.HasPrefix(line, "bin/palyrad "):
+			n.run(n.one, line)
+			n.run(n.one, `echo "$!" > ../codes/palyrad`)
+			n.run(n.two, `until bin/palyra status > /dev/null 2>&1; do sleep 0.1; done`)
+		case strings.HasPrefix(line, "bin/palyra call process.run "):
+			asked = true
+			screen := n.answered(line)
+			if !strings.Contains(screen, "\ngit status in here\nanswer>") {
+				t.Errorf("in a terminal of 80x24 the question is\n%s", screen)
+			}
+			n.projects()
+		case strings.HasPrefix(line, "kill "):
+			n.run(n.one, line)
+			n.run(n.one, "wait")
+		default:
+			n.run(n.one, line)
+			verified = verified || strings.Contains(line, "journal verify")
+		}
+	}
+	if !asked || !verified {
+		t.Errorf("README has nobody answer a question (%v) or verify an export (%v)", asked, verified)
+	}
+	// Control: what was verified is what was exported, and a changed byte is found.
+	if code := n.begin(n.one, `sed -i '0,/allow/s//allov/' journal.ndjson; bin/palyra journal verify journal.ndjson`)(); code != 8 {
+		t.Errorf("a changed export verifies with exit code %d\n%s", code, n.screens())
+	}
+}
+
+// projects runs the tests of each project.
+func (n *newcomer) projects() {
+	n.t.Helper()
+	n.answered("bin/palyra call process.run workspace=here cwd=node argv=npm argv=test")
+	n.answered("bin/palyra call process.run workspace=here cwd=py argv=python3 argv=-m argv=unittest")
+	n.answered("bin/palyra call process.run workspace=here cwd=go argv=go argv=test argv=./...")
+}
