@@ -1,6 +1,7 @@
 package fieldrules
 
 import (
+	"iter"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -23,26 +24,34 @@ func read(t *testing.T) *Rules {
 	return must.Get(Read(palyrav1.File_palyra_v1_gateway_proto.Package()))(t)
 }
 
-// Random messages of every type get the same answer as from the maintained
-// implementation, word for word, and every kind of rule is broken at times.
+// Messages of every type get the same answer as from the maintained
+// implementation, word for word: each field alone with each value at and
+// around the bounds of rules, so that every kind of rule is broken whatever
+// fields there are, and then many fields at once, at random.
 func TestAgreesWithProtovalidate(t *testing.T) {
 	rules := read(t)
 	want := must.Get(protovalidate.New())(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	var said strings.Builder
+	compare := func(m protoreflect.Message) {
+		theirs, ours := text(want.Validate(m.Interface())), text(rules.Check(m.Interface()))
+		if theirs != ours {
+			t.Fatalf("%s %v:\n%s\nand here:\n%s", m.Descriptor().FullName(), m, theirs, ours)
+		}
+		said.WriteString(ours)
+	}
 	for _, name := range slices.Sorted(maps.Keys(rules.messages)) {
 		kind, err := protoregistry.GlobalTypes.FindMessageByName(name)
 		if err != nil {
 			continue // the entries of a map
 		}
-		for range 25 {
+		for m := range alone(kind) {
+			compare(m)
+		}
+		for range 15 {
 			m := kind.New()
 			fill(random, m, 3)
-			theirs, ours := text(want.Validate(m.Interface())), text(rules.Check(m.Interface()))
-			if theirs != ours {
-				t.Fatalf("%s %v:\n%s\nand here:\n%s", name, m, theirs, ours)
-			}
-			said.WriteString(ours)
+			compare(m)
 		}
 	}
 	for _, kind := range []string{
@@ -63,6 +72,49 @@ func text(err error) string {
 	return err.Error()
 }
 
+// alone gives an empty message, and messages with one field that is set, for
+// each field and each of its values; a list has each of the lengths, and the values in turn.
+func alone(kind protoreflect.MessageType) iter.Seq[protoreflect.Message] {
+	return func(yield func(protoreflect.Message) bool) {
+		if !yield(kind.New()) {
+			return
+		}
+		fields := kind.Descriptor().Fields()
+		for i := range fields.Len() {
+			f := fields.Get(i)
+			if f.IsMap() {
+				continue
+			}
+			for _, v := range valuesAlone(f, kind.New()) {
+				m := kind.New()
+				m.Set(f, v)
+				if !yield(m) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func valuesAlone(f protoreflect.FieldDescriptor, m protoreflect.Message) []protoreflect.Value {
+	if !f.IsList() {
+		return values(f, func() protoreflect.Value { return m.NewField(f) }, sizes)
+	}
+	var lists []protoreflect.Value
+	for _, length := range lengths {
+		list := m.NewField(f).List()
+		elements := values(f, list.NewElement, sizes[:4])
+		for i := range length {
+			list.Append(elements[i%len(elements)])
+		}
+		lists = append(lists, protoreflect.ValueOfList(list))
+	}
+	return lists
+}
+
+// lengths are those of lists.
+var lengths = []int{0, 1, 2, 3, 65, 257}
+
 // fill sets fields to values at and around the bounds of rules.
 func fill(random *rand.Rand, m protoreflect.Message, depth int) {
 	fields := m.Descriptor().Fields()
@@ -72,14 +124,14 @@ func fill(random *rand.Rand, m protoreflect.Message, depth int) {
 			continue
 		}
 		if !f.IsList() {
-			if v, ok := value(random, f, func() protoreflect.Value { return m.NewField(f) }, sizes, depth); ok {
+			if v, ok := pick(random, values(f, func() protoreflect.Value { return m.NewField(f) }, sizes), depth); ok {
 				m.Set(f, v)
 			}
 			continue
 		}
 		list := m.NewField(f).List()
-		for range []int{0, 1, 2, 3, 65, 257}[random.IntN(6)] {
-			if v, ok := value(random, f, list.NewElement, sizes[:4], depth-2); ok {
+		for range lengths[random.IntN(len(lengths))] {
+			if v, ok := pick(random, values(f, list.NewElement, sizes[:4]), depth-2); ok {
 				list.Append(v)
 			}
 		}
@@ -87,33 +139,61 @@ func fill(random *rand.Rand, m protoreflect.Message, depth int) {
 	}
 }
 
-// sizes are those of texts.
+// pick takes one of the values, and fills it if it is a message.
+func pick(random *rand.Rand, among []protoreflect.Value, depth int) (protoreflect.Value, bool) {
+	if len(among) == 0 {
+		return protoreflect.Value{}, false
+	}
+	v := among[random.IntN(len(among))]
+	if m, ok := v.Interface().(protoreflect.Message); ok && depth > 0 && m.Descriptor().FullName() != "google.protobuf.Duration" {
+		fill(random, m, depth-1)
+	}
+	return v, true
+}
+
+// sizes are those of texts, in characters.
 var sizes = []int{0, 1, 26, 65, 27, 32, 33, 64, 128, 129, 512, 513, 1025}
 
-func value(random *rand.Rand, f protoreflect.FieldDescriptor, empty func() protoreflect.Value, sizes []int, depth int) (protoreflect.Value, bool) {
-	number := []int64{-2, -1, 0, 1, 100, 500, 501, 1000, 1001}[random.IntN(9)]
-	switch size := sizes[random.IntN(len(sizes))]; f.Kind() {
+// values are those of a field, or of an element of a list, at and around the
+// bounds of rules.
+func values(f protoreflect.FieldDescriptor, empty func() protoreflect.Value, sizes []int) []protoreflect.Value {
+	numbers := []int64{-2, -1, 0, 1, 100, 500, 501, 1000, 1001}
+	var all []protoreflect.Value
+	switch f.Kind() {
 	case protoreflect.StringKind:
-		words := []string{"", "user", "cli", "sha256:" + strings.Repeat("a", 64), "alice", "fs.read", "A b", strings.Repeat("b", 4097), strings.Repeat("ž", size), strings.Repeat("a", size)}
-		return protoreflect.ValueOfString(words[random.IntN(len(words))]), true
-	case protoreflect.BytesKind:
-		return protoreflect.ValueOfBytes(make([]byte, size*64)), true
-	case protoreflect.EnumKind:
-		return protoreflect.ValueOfEnum(protoreflect.EnumNumber(random.IntN(40))), true
-	case protoreflect.Int32Kind:
-		return protoreflect.ValueOfInt32(int32(number)), true
-	case protoreflect.Int64Kind:
-		return protoreflect.ValueOfInt64(number), true
-	case protoreflect.MessageKind:
-		v := empty()
-		if d, ok := v.Message().Interface().(*durationpb.Duration); ok {
-			d.Seconds = number
-		} else if depth > 0 {
-			fill(random, v.Message(), depth-1)
+		for _, word := range []string{"", "user", "cli", "sha256:" + strings.Repeat("a", 64), "alice", "fs.read", "A b", strings.Repeat("b", 4097)} {
+			all = append(all, protoreflect.ValueOfString(word))
 		}
-		return v, true
+		for _, size := range sizes {
+			all = append(all, protoreflect.ValueOfString(strings.Repeat("ž", size)), protoreflect.ValueOfString(strings.Repeat("a", size)))
+		}
+	case protoreflect.BytesKind:
+		for _, size := range sizes {
+			all = append(all, protoreflect.ValueOfBytes(make([]byte, size*64)))
+		}
+	case protoreflect.EnumKind:
+		for number := range protoreflect.EnumNumber(40) {
+			all = append(all, protoreflect.ValueOfEnum(number))
+		}
+	case protoreflect.Int32Kind:
+		for _, number := range numbers {
+			all = append(all, protoreflect.ValueOfInt32(int32(number)))
+		}
+	case protoreflect.Int64Kind:
+		for _, number := range numbers {
+			all = append(all, protoreflect.ValueOfInt64(number))
+		}
+	case protoreflect.MessageKind:
+		if _, ok := empty().Message().Interface().(*durationpb.Duration); !ok {
+			return append(all, empty())
+		}
+		for _, number := range numbers {
+			v := empty()
+			v.Message().Interface().(*durationpb.Duration).Seconds = number
+			all = append(all, v)
+		}
 	}
-	return protoreflect.Value{}, false
+	return all
 }
 
 // A rule that would be stated and not checked is refused.
