@@ -21,6 +21,7 @@ import (
 	"palyra/internal/policy"
 	"palyra/internal/policyadmin"
 	"palyra/internal/reason"
+	"palyra/internal/sqlite"
 	"palyra/internal/sqlite/sqlitetest"
 	"palyra/internal/tool"
 )
@@ -181,6 +182,97 @@ func TestDirectoryAppears(t *testing.T) {
 	stop()
 	must.Check(t, <-done)
 }
+
+// storeJournal reads what the store has.
+type storeJournal struct {
+	noJournal
+	db *sqlite.DB
+}
+
+func (j storeJournal) List(ctx context.Context, f journal.Filter) ([]journal.Event, error) {
+	return j.db.Events(ctx, f)
+}
+
+// A directory that went while palyrad did not run takes nothing out of force
+// either, until somebody makes it again. Control: one that does not know what was in
+// force starts without the operator's rules.
+func TestDirectoryIsGoneAtTheStart(t *testing.T) {
+	db, dir := sqlitetest.Open(t), filepath.Join(t.TempDir(), "policies")
+	start := func(book policyadmin.Journal, tools policyadmin.Tools) (*policyadmin.Admin, *gatewaytest.Log, error) {
+		log, cfg := &gatewaytest.Log{}, config.Default()
+		cfg.Policy.Dir = dir
+		p := policyadmin.New(policyadmin.Config{
+			Settings: cfg, Store: db, Journal: book, Engine: &policy.Engine{}, Members: oneOwner{}, Tools: tools, Swapped: func() {}, Log: log.Logger(),
+		})
+		return p, log, p.Load(t.Context())
+	}
+	started := func(book policyadmin.Journal) (*policyadmin.Admin, *gatewaytest.Log) {
+		t.Helper()
+		p, log, err := start(book, builtinTools{})
+		must.Do(t, err)
+		return p, log
+	}
+	known := storeJournal{db: db}
+	p, log := started(known)
+	empty := p.Set().Version()
+	if log.Count("policy directory is gone") != 0 || p.Directory().Policies != 0 {
+		t.Error("a directory that never was is gone")
+	}
+	must.Do(t, os.Mkdir(dir, 0o700))
+	write(t, filepath.Join(dir, "10-own.cedar"), forbids("echo"))
+	write(t, filepath.Join(dir, "20-own.cedar"), forbids("fs.read"))
+	p, _ = started(known)
+	first := p.Set().Version()
+	// One that comes back is a version of before, and the last all the same.
+	must.Do(t, os.Remove(filepath.Join(dir, "20-own.cedar")))
+	must.Get(p.Reload(t.Context(), operatorCaller()))(t)
+	write(t, filepath.Join(dir, "20-own.cedar"), forbids("fs.read"))
+	must.Get(p.Reload(t.Context(), operatorCaller()))(t)
+	must.Do(t, os.RemoveAll(dir))
+
+	p, log = started(known)
+	if d := p.Directory(); p.Set().Version() != first || d.Policies != 2 || d.Present || d.InForce || !strings.Contains(d.Problem, "is gone") {
+		t.Errorf("the start without the directory: %+v, version %s, want %s", d, p.Set().Version(), first)
+	}
+	if log.Count("the policy directory is gone") != 1 {
+		t.Error("the log does not say that the directory is gone")
+	}
+	if _, err := p.Reload(t.Context(), operatorCaller()); reason.Of(err) != reason.PolicyInvalid || p.Set().Version() != first {
+		t.Errorf("a reload without the directory: %v", err)
+	}
+	// What was in force and does not load any more keeps palyrad from starting.
+	_, _, err := start(known, noTools{})
+	if e := reason.Known(err, reason.Internal); !strings.Contains(err.Error(), dir) || !strings.Contains(e.NextStep(), "Make the directory again") {
+		t.Errorf("the start with policies that do not load: %v", err)
+	}
+	_, _, err = start(unreadable{}, builtinTools{})
+	if e := reason.Known(err, reason.Internal); e.Code != reason.JournalUnavailable || !strings.Contains(e.NextStep(), "Make the directory again") {
+		t.Errorf("the start with a journal that cannot be read: %v", err)
+	}
+	// The control. It also is what is in force last from here on.
+	if p, _ = started(noJournal{}); p.Set().Version() != empty {
+		t.Error("control: the rules are in force although nobody knows of them")
+	}
+	if p, _ = started(known); p.Set().Version() != empty {
+		t.Error("the rules of before the last run are in force")
+	}
+	must.Do(t, os.Mkdir(dir, 0o700))
+	if p, _ = started(known); p.Set().Version() != empty || !p.Directory().InForce {
+		t.Error("the empty directory does not count")
+	}
+}
+
+// unreadable is a journal that cannot be read.
+type unreadable struct{ noJournal }
+
+func (unreadable) List(context.Context, journal.Filter) ([]journal.Event, error) {
+	return nil, reason.Errorf(reason.JournalUnavailable, "the disk does not answer")
+}
+
+// noTools has none of the tools that policies name.
+type noTools struct{ builtinTools }
+
+func (noTools) Descriptors() []tool.Descriptor { return nil }
 
 // A directory that cannot be read is no directory without policies.
 func TestLinkToNowhereIsNoEmptyDirectory(t *testing.T) {
