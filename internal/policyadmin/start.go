@@ -2,11 +2,8 @@ package policyadmin
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"log/slog"
 
-	"palyra/internal/event"
 	"palyra/internal/journal"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
@@ -39,23 +36,15 @@ func (p *Admin) loadLast(ctx context.Context, dir string, sources []policy.Sourc
 			WithRemedy("Make the directory again, empty if the built-in policies are to count alone, then start palyrad.")
 	}
 	p.use.Log.WarnContext(ctx, "the policy directory is gone, and what was in force last stays; make it again, empty if the built-in policies are to count alone",
-		slog.String("path", dir), slog.String("version", p.use.Engine.Current().Version()))
+		slog.String("policy_dir", dir), slog.String("version", p.use.Engine.Current().Version()))
 	return nil
 }
 
 // lastInForce returns the operator's files of the set that was in force last;
 // none when there was none.
 func (p *Admin) lastInForce(ctx context.Context) ([]policy.Source, error) {
-	loaded, err := p.use.Journal.List(ctx, journal.Filter{Code: string(event.PolicyLoaded), Newest: true, Limit: 1})
-	if err != nil || len(loaded) == 0 {
-		return nil, err
-	}
-	var last policyLoaded
-	if err := json.Unmarshal(loaded[0].Payload, &last); err != nil {
-		return nil, fmt.Errorf("reading which policies were in force last: %w", err)
-	}
-	kept, err := p.use.Store.PolicyVersion(ctx, last.Version)
-	if err != nil {
+	kept, found, err := p.use.Store.LastPolicy(ctx)
+	if err != nil || !found {
 		return nil, err
 	}
 	return keptSources(kept)

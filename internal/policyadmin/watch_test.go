@@ -21,7 +21,6 @@ import (
 	"palyra/internal/policy"
 	"palyra/internal/policyadmin"
 	"palyra/internal/reason"
-	"palyra/internal/sqlite"
 	"palyra/internal/sqlite/sqlitetest"
 	"palyra/internal/tool"
 )
@@ -183,36 +182,39 @@ func TestDirectoryAppears(t *testing.T) {
 	must.Check(t, <-done)
 }
 
-// storeJournal reads what the store has.
-type storeJournal struct {
-	noJournal
-	db *sqlite.DB
+// forgetful is a store that does not know what was in force last.
+type forgetful struct{ policyadmin.Store }
+
+func (forgetful) LastPolicy(context.Context) (policyadmin.KeptVersion, bool, error) {
+	return policyadmin.KeptVersion{}, false, nil
 }
 
-func (j storeJournal) List(ctx context.Context, f journal.Filter) ([]journal.Event, error) {
-	return j.db.Events(ctx, f)
+// unreadable is a store that cannot say it.
+type unreadable struct{ policyadmin.Store }
+
+func (unreadable) LastPolicy(context.Context) (policyadmin.KeptVersion, bool, error) {
+	return policyadmin.KeptVersion{}, false, reason.Errorf(reason.JournalUnavailable, "the disk does not answer")
 }
 
 // A directory that went while palyrad did not run takes nothing out of force
 // either, until somebody makes it again. Control: one that does not know what was in
 // force starts without the operator's rules.
 func TestDirectoryIsGoneAtTheStart(t *testing.T) {
-	db, dir := sqlitetest.Open(t), filepath.Join(t.TempDir(), "policies")
-	start := func(book policyadmin.Journal, tools policyadmin.Tools) (*policyadmin.Admin, *gatewaytest.Log, error) {
+	known, dir := policyadmin.Store(sqlitetest.Open(t)), filepath.Join(t.TempDir(), "policies")
+	start := func(store policyadmin.Store, tools policyadmin.Tools) (*policyadmin.Admin, *gatewaytest.Log, error) {
 		log, cfg := &gatewaytest.Log{}, config.Default()
 		cfg.Policy.Dir = dir
 		p := policyadmin.New(policyadmin.Config{
-			Settings: cfg, Store: db, Journal: book, Engine: &policy.Engine{}, Members: oneOwner{}, Tools: tools, Swapped: func() {}, Log: log.Logger(),
+			Settings: cfg, Store: store, Journal: noJournal{}, Engine: &policy.Engine{}, Members: oneOwner{}, Tools: tools, Swapped: func() {}, Log: log.Logger(),
 		})
 		return p, log, p.Load(t.Context())
 	}
-	started := func(book policyadmin.Journal) (*policyadmin.Admin, *gatewaytest.Log) {
+	started := func(store policyadmin.Store) (*policyadmin.Admin, *gatewaytest.Log) {
 		t.Helper()
-		p, log, err := start(book, builtinTools{})
+		p, log, err := start(store, builtinTools{})
 		must.Do(t, err)
 		return p, log
 	}
-	known := storeJournal{db: db}
 	p, log := started(known)
 	empty := p.Set().Version()
 	if log.Count("policy directory is gone") != 0 || p.Directory().Policies != 0 {
@@ -245,12 +247,12 @@ func TestDirectoryIsGoneAtTheStart(t *testing.T) {
 	if e := reason.Known(err, reason.Internal); !strings.Contains(err.Error(), dir) || !strings.Contains(e.NextStep(), "Make the directory again") {
 		t.Errorf("the start with policies that do not load: %v", err)
 	}
-	_, _, err = start(unreadable{}, builtinTools{})
+	_, _, err = start(unreadable{known}, builtinTools{})
 	if e := reason.Known(err, reason.Internal); e.Code != reason.JournalUnavailable || !strings.Contains(e.NextStep(), "Make the directory again") {
-		t.Errorf("the start with a journal that cannot be read: %v", err)
+		t.Errorf("the start with a store that cannot be read: %v", err)
 	}
 	// The control. It also is what is in force last from here on.
-	if p, _ = started(noJournal{}); p.Set().Version() != empty {
+	if p, _ = started(forgetful{known}); p.Set().Version() != empty {
 		t.Error("control: the rules are in force although nobody knows of them")
 	}
 	if p, _ = started(known); p.Set().Version() != empty {
@@ -260,13 +262,6 @@ func TestDirectoryIsGoneAtTheStart(t *testing.T) {
 	if p, _ = started(known); p.Set().Version() != empty || !p.Directory().InForce {
 		t.Error("the empty directory does not count")
 	}
-}
-
-// unreadable is a journal that cannot be read.
-type unreadable struct{ noJournal }
-
-func (unreadable) List(context.Context, journal.Filter) ([]journal.Event, error) {
-	return nil, reason.Errorf(reason.JournalUnavailable, "the disk does not answer")
 }
 
 // noTools has none of the tools that policies name.
