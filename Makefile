@@ -79,8 +79,9 @@ attack: deps-test init ## Try every attack of the catalogue and print the matrix
 check: check-format check-vet check-lint check-arch check-generated check-breaking check-cross ## Everything that is not a test: format, vet, lint, import rules, generated code, API breaks, cross builds
 
 .PHONY: check-format
-check-format: ## Fail when gofmt would change a file
+check-format: tools ## Fail when gofmt or buf format would change a file
 	scripts/check-format.sh
+	if [[ -f buf.yaml ]]; then $(TOOLS)/buf format --diff --exit-code || { echo "buf format -w would change a proto" >&2; exit 1; }; fi
 
 .PHONY: check-vet
 check-vet: ## Run go vet, with and without the embedded helper
