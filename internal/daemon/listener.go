@@ -16,6 +16,8 @@ import (
 type acceptor struct {
 	net.Listener
 	log *slog.Logger
+	// metrics is true for those of the metrics, which no setting bounds.
+	metrics bool
 	// most and mostOfOne bound the connections of all addresses and of one; those of
 	// this machine, where all have one address, count among all alone.
 	most, mostOfOne int
@@ -40,7 +42,11 @@ func (a *acceptor) Accept() (net.Conn, error) {
 		if why == "" {
 			return counted, nil
 		}
-		if a.mayTell() {
+		switch {
+		case !a.mayTell():
+		case a.metrics:
+			a.log.Warn("a connection to the metrics was refused: see who opens so many", a.about(why)...)
+		default:
 			a.log.Warn("a connection was refused: raise listen.max_connections or listen.max_connections_per_address, or see who opens so many", a.about(why)...)
 		}
 		_ = conn.Close()
@@ -58,7 +64,11 @@ func (a *acceptor) mayTell() bool {
 
 // about is what every warning of this listener names.
 func (a *acceptor) about(why string) []any {
-	return []any{slog.String("api", a.Addr().String()), slog.String("error", why)}
+	name := "api"
+	if a.metrics {
+		name = "metrics"
+	}
+	return []any{slog.String(name, a.Addr().String()), slog.String("error", why)}
 }
 
 // admit counts a connection, or says why it is one too many.

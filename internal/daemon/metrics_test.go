@@ -1,6 +1,11 @@
 package daemon
 
 import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
 	"regexp"
 	"strings"
 	"testing"
@@ -8,6 +13,7 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
+	"palyra/internal/gatewaytest"
 	"palyra/internal/must"
 )
 
@@ -52,3 +58,35 @@ func (d *running) eventually(path, line string) {
 
 // TestApprovalWaitIsTimed counts the end of a wait, and not what happens to
 // the answer afterwards.
+
+// TestMetricsAreBounded: the metrics are for everybody who gets to their port, so
+// that whoever opens connections there takes none of the API's files.
+func TestMetricsAreBounded(t *testing.T) {
+	book := &gatewaytest.Log{}
+	d := startWith(t, Options{Config: testConfig(t), Log: book.Logger()})
+	fetch := func(conn net.Conn) error {
+		must.Do(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+		r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+d.Metrics+"/metrics", nil))(t)
+		if err := r.Write(conn); err != nil {
+			return err
+		}
+		answer, err := http.ReadResponse(bufio.NewReader(conn), r)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(io.Discard, answer.Body)
+		return errors.Join(err, answer.Body.Close())
+	}
+	// Other tests of this process may have one open.
+	open := 0
+	for ; open <= mostReaders; open++ {
+		conn := must.Get(net.Dial("tcp", d.Metrics))(t)
+		defer conn.Close()
+		if fetch(conn) != nil {
+			break
+		}
+	}
+	if open < mostReaders/2 || open > mostReaders || book.Count("a connection to the metrics was refused") != 1 {
+		t.Errorf("%d readers get metrics, want at most %d\n%s", open, mostReaders, book)
+	}
+}

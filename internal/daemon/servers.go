@@ -74,7 +74,8 @@ func (g *gateway) serve(ctx context.Context, drained <-chan struct{}, ready func
 	group, groupCtx := errgroup.WithContext(ctx)
 	if l := g.listeners.metrics; l != nil {
 		group.Go(func() error {
-			return serveUntil(groupCtx, drained, &http.Server{Handler: g.metrics.Handler(), ReadHeaderTimeout: headerTimeout}, l)
+			s := &http.Server{Handler: g.metrics.Handler(), ReadHeaderTimeout: headerTimeout, WriteTimeout: answerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader}
+			return serveUntil(groupCtx, drained, s, &acceptor{Listener: l, log: g.log, metrics: true, most: mostReaders, mostOfOne: mostReaders})
 		})
 	}
 	group.Go(func() error {
@@ -90,8 +91,15 @@ func (g *gateway) serve(ctx context.Context, drained <-chan struct{}, ready func
 	return group.Wait()
 }
 
-// headerTimeout bounds how long a client may take to say what it wants.
-const headerTimeout = 10 * time.Second
+// headerTimeout bounds how long a client may take to say what it wants, answerTimeout
+// how long to take its metrics, and idleTimeout how long it may want nothing.
+const headerTimeout, answerTimeout, idleTimeout = 10 * time.Second, 30 * time.Second, 2 * time.Minute
+
+const maxHeader = 64 << 10
+
+// mostReaders bounds the connections to the metrics, for which nobody on this machine
+// proves who they are: the files that palyrad may open are for the API.
+const mostReaders = 64
 
 func listen(ctx context.Context, address, key string) (net.Listener, error) {
 	var cfg net.ListenConfig
@@ -135,8 +143,8 @@ func apiServer(ctx context.Context, g *gateway) (*http.Server, error) {
 		return nil, err
 	}
 	return &http.Server{
-		Handler: cutOff(handler, stalledAfter), TLSConfig: tls, ReadHeaderTimeout: headerTimeout, IdleTimeout: 2 * time.Minute,
-		MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
+		Handler: cutOff(handler, stalledAfter), TLSConfig: tls, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
+		MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
 	}, nil
 }
 

@@ -80,6 +80,8 @@ type Gateway struct {
 	root     *catest.Authority
 	Renewals int
 	Journal  *Journal
+	// MoreSessions are listed beside the usual one.
+	MoreSessions []*palyrav1.Session
 	// EndedSessions are the requests to end one.
 	EndedSessions []*palyrav1.SessionServiceEndSessionRequest
 }
