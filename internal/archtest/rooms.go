@@ -73,7 +73,7 @@ var Rooms = []Room{
 	{Dir: "internal/cli/invocation", Layer: layerNouns, Why: "how a call is typed and shown is the same in every command that has one"},
 	{Dir: "internal/cli/question", Layer: layerNouns, Why: "how a person answers an approval is the same in every command that waits for one"},
 	{Dir: "internal/cli/client", Layer: layerClient, Why: "the one way to the gateway knows no command"},
-	{Dir: "internal/cli/printer", Layer: layerPrinter, Only: []string{"internal/cli/command", "internal/lazyregexp", "internal/reason"}, Why: "what prints knows no gateway, so that what it prints does not depend on who is asked"},
+	{Dir: "internal/cli/printer", Layer: layerPrinter, Only: []string{"internal/cli/command", "internal/lazyregexp", "internal/progress", "internal/reason"}, Why: "what prints knows no gateway, so that what it prints does not depend on who is asked"},
 	{Dir: "internal/cli/command", Layer: layerCommand, Only: []string{"internal/lazyregexp", "internal/nearest", "internal/reason"}, Why: "what every command is built of knows none of them"},
 
 	{Dir: "internal/rpc", Layer: layerSurface, Why: "a surface proposes calls to the pipeline and does not reach around it"},
@@ -132,6 +132,7 @@ var Rooms = []Room{
 	{Dir: "internal/lazyregexp", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/manpage", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/nearest", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
+	{Dir: "internal/progress", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/version", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "gen", Layer: layerLeaf, Only: none, Why: "generated from the protos alone"},
 

@@ -26,6 +26,7 @@ import (
 	"palyra/internal/model/providers"
 	"palyra/internal/policy"
 	"palyra/internal/policyadmin"
+	"palyra/internal/progress"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
 	"palyra/internal/run"
@@ -94,6 +95,9 @@ func build(ctx context.Context, o Options) (_ *gateway, err error) {
 			err = errors.Join(err, g.parts.close(context.WithoutCancel(ctx)))
 		}
 	}()
+	w := &startWatch{log: o.Log}
+	ctx, end := w.begin(ctx)
+	defer end()
 	for _, step := range []struct {
 		name string
 		do   func(context.Context, *gateway, Options) error
@@ -109,11 +113,42 @@ func build(ctx context.Context, o Options) (_ *gateway, err error) {
 		{"runs", openRuns},
 		{"metrics", openMetrics},
 	} {
+		w.next(step.name)
 		if err := step.do(ctx, g, o); err != nil {
 			return nil, fmt.Errorf("starting: %s: %w", step.name, err)
 		}
 	}
 	return g, nil
+}
+
+// startInterval is how often the log is told of a start that lasts.
+const startInterval = 5 * time.Second
+
+// startWatch tells the log what a start is at when it lasts: with a large journal to
+// look through, an operator would think that it hangs.
+type startWatch struct {
+	log   *slog.Logger
+	meter progress.Meter
+	step  atomic.Pointer[string]
+}
+
+// begin watches until end is called. What works under the new ctx counts events of
+// the journal.
+func (w *startWatch) begin(ctx context.Context) (_ context.Context, end func()) {
+	w.next("")
+	return progress.With(ctx, &w.meter), w.meter.Watch(startInterval, func(n progress.Count) {
+		attrs := []any{slog.String("step", *w.step.Load())}
+		if n.Total > 0 {
+			attrs = append(attrs, slog.Int64("events", n.Done), slog.Int64("total", n.Total))
+		}
+		w.log.InfoContext(ctx, "still starting", attrs...)
+	})
+}
+
+// next begins the next step, in which nothing is counted yet.
+func (w *startWatch) next(step string) {
+	w.step.Store(&step)
+	w.meter.Expect(0)
 }
 
 func openState(_ context.Context, g *gateway, _ Options) error {

@@ -1,13 +1,13 @@
 package daemon
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"sync"
-	"syscall"
 	"time"
+
+	"palyra/internal/reason"
 )
 
 // acceptor is a listener that bounds the open connections, of all and of each
@@ -33,8 +33,8 @@ func (a *acceptor) Accept() (net.Conn, error) {
 	for {
 		conn, err := a.Listener.Accept()
 		if err != nil {
-			if outOfDescriptors(err) && a.mayTell() {
-				a.log.Warn("new connections have to wait: too many open files: raise LimitNOFILE in the systemd unit (ulimit -n elsewhere), or see who opens so many connections", a.about(err.Error())...)
+			if step := reason.OutOfFiles(err); step != "" && a.mayTell() {
+				a.log.Warn("new connections have to wait", append(a.about(err.Error()), slog.String("remedy", step))...)
 			}
 			return nil, err
 		}
@@ -113,8 +113,4 @@ type countedConn struct {
 func (c *countedConn) Close() error {
 	c.once.Do(c.leave)
 	return c.Conn.Close()
-}
-
-func outOfDescriptors(err error) bool {
-	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }

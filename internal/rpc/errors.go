@@ -119,7 +119,7 @@ func shown(ctx context.Context, log *slog.Logger, procedure string, err error) *
 		return reason.Errorf(reason.TimedOut, "the caller's deadline passed")
 	}
 	log.ErrorContext(ctx, "internal error", slog.String("procedure", procedure), slog.String("error", err.Error()))
-	return &reason.Error{Code: reason.Internal, Message: reason.Lookup(reason.Internal).Sentence}
+	return reason.Fault(err)
 }
 
 func connectError(known *reason.Error) *connect.Error {

@@ -22,6 +22,7 @@ import (
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
 	"palyra/internal/identity"
+	"palyra/internal/progress"
 	"palyra/internal/reason"
 )
 
@@ -30,7 +31,7 @@ const (
 	answerTimeout = 30 * time.Second
 	dialTimeout   = 5 * time.Second
 	// Patience is how long nothing is said of a wait.
-	Patience = 2 * time.Second
+	Patience = progress.Patience
 	// maxMessage is the API's cap on one message in bytes.
 	maxMessage = 4 << 20
 )

@@ -303,7 +303,7 @@ func (a *app) exportJournal(ctx context.Context, after int64, given []string) er
 	if err != nil {
 		return command.Usage("making the export's file: %w", err).WithRemedy("Name a file that does not exist yet.")
 	}
-	err = copyExport(f, source)
+	err = a.exportTo(ctx, f, g, source, after)
 	if closeErr := f.Close(); err == nil {
 		err = closeErr
 	}
@@ -313,6 +313,14 @@ func (a *app) exportJournal(ctx context.Context, after int64, given []string) er
 	}
 	a.Say("exported to %s; verify it with `palyra journal verify %s`", given[0], given[0])
 	return nil
+}
+
+// exportTo writes an export to a file; a person is told of a long one. An export to
+// stdout is data, which a count must not stand between.
+func (a *app) exportTo(ctx context.Context, f io.Writer, g *client.Gateway, source *exportStream, after int64) error {
+	source.counted.Expect(max(a.journalSize(ctx, g)-after, 0))
+	defer a.Progress(&source.counted, "exporting", "events")()
+	return copyExport(f, source)
 }
 
 // rawWriter writes exported bytes to stdout.
