@@ -187,6 +187,7 @@ type RateLimits struct {
 	Mutate   RateLimit `toml:"mutate"`
 	Decide   RateLimit `toml:"decide"`
 	ToolCall RateLimit `toml:"tool_call"`
+	Run      RateLimit `toml:"run"`
 	// GlobalFactor makes the bucket that all callers of a class share this
 	// many times as large as the one of a single caller.
 	GlobalFactor int `toml:"global_factor"`

@@ -67,6 +67,7 @@ func Default() *Config {
 			Mutate:       RateLimit{PerSecond: 20, Burst: 40},
 			Decide:       RateLimit{PerSecond: 10, Burst: 30},
 			ToolCall:     RateLimit{PerSecond: 50, Burst: 100},
+			Run:          RateLimit{PerSecond: 10, Burst: 50},
 			GlobalFactor: 20,
 		},
 		Quotas: Quotas{

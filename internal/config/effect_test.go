@@ -134,6 +134,8 @@ var readBy = map[string][2]string{
 	"rate_limits.decide.burst":         {"daemon/settings.go", "Burst: l.Burst"},
 	"rate_limits.tool_call.per_second": {"daemon/settings.go", "rpc.LimitToolCall: cfg.RateLimits.ToolCall"},
 	"rate_limits.tool_call.burst":      {"daemon/settings.go", "Burst: l.Burst"},
+	"rate_limits.run.per_second":       {"daemon/settings.go", "rpc.LimitRun: cfg.RateLimits.Run"},
+	"rate_limits.run.burst":            {"daemon/settings.go", "Burst: l.Burst"},
 	"rate_limits.global_factor":        {"daemon/settings.go", "factor := cfg.RateLimits.GlobalFactor"},
 
 	// The command's own.

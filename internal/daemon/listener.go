@@ -7,11 +7,12 @@ import (
 	"sync"
 	"time"
 
+	"palyra/internal/ratelimit"
 	"palyra/internal/reason"
 )
 
 // acceptor is a listener that bounds the open connections, of all and of each
-// address, and tells the operator why somebody does not get in. The HTTP server
+// address (each network of IPv6), and tells the operator why somebody does not get in. The HTTP server
 // tries again by itself; it accepts from one goroutine.
 type acceptor struct {
 	net.Listener
@@ -75,7 +76,7 @@ func (a *acceptor) about(why string) []any {
 func (a *acceptor) admit(conn net.Conn) (net.Conn, string) {
 	from, local := conn.RemoteAddr().String(), false
 	if addr, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
-		from, local = addr.IP.String(), addr.IP.IsLoopback()
+		from, local = ratelimit.Address(addr.AddrPort().Addr().String()), addr.IP.IsLoopback()
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

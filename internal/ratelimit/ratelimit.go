@@ -8,6 +8,8 @@
 // which any bucket refills (see capacity). Requests that are refused take
 // nothing, from no bucket, and leave no trace; so a caller who floods harms
 // itself alone.
+//
+// Beside the buckets, a Lockout locks keys whose attempts fail.
 package ratelimit
 
 import (

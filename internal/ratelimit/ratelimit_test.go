@@ -253,12 +253,44 @@ func TestConcurrentUse(t *testing.T) {
 	})
 }
 
+// TestCheckDoesNotAllocate: neither a request of known keys that is let through, nor
+// one that is refused, whatever keys it brings.
+func TestCheckDoesNotAllocate(t *testing.T) {
+	l := limiter(t, Limits{Each: Limit{PerSecond: 1e-6, Burst: 1e4}, Global: Limit{PerSecond: 1e6, Burst: 1e6}})
+	principal, address := "user:alice", "192.0.2.1"
+	l.Allow(read, principal, address)
+	if n := testing.AllocsPerRun(1000, func() { l.Allow(read, principal, address) }); n != 0 {
+		t.Errorf("a request that is let through allocates %v times, want 0", n)
+	}
+	spend(l, principal, address)
+	if n := testing.AllocsPerRun(1000, func() { l.Allow(read, principal, "192.0.2.2") }); n != 0 {
+		t.Errorf("a request that is refused allocates %v times, want 0", n)
+	}
+	lock := lockout(t)
+	if n := testing.AllocsPerRun(1000, func() { lock.Locked(address) }); n != 0 {
+		t.Errorf("looking for a lock allocates %v times, want 0", n)
+	}
+}
+
 func BenchmarkAllow(b *testing.B) {
 	l, err := New(map[Class]Limits{read: {Each: Limit{PerSecond: 1e6, Burst: 1e6}, Global: Limit{PerSecond: 1e6, Burst: 1e6}}})
 	if err != nil {
 		b.Fatal(err)
 	}
+	b.ReportAllocs()
 	for b.Loop() {
 		l.Allow(read, "user:alice", "127.0.0.1")
+	}
+}
+
+func BenchmarkTry(b *testing.B) {
+	l, err := NewLockout(backoff)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		l.Try("token:1")
+		l.Succeeded("token:1")
 	}
 }

@@ -92,18 +92,18 @@ func host(addr string) string {
 }
 
 // keys name the rate limit buckets that the peer's requests are taken from: its
-// principal and its address. So many devices of one principal, or many principals
+// principal and its address, or network where that is IPv6. So many devices of one principal, or many principals
 // at one address, get no more than one does. Callers without a credential have the
 // address alone. Known callers on the gateway's own host have the principal alone:
 // an operator and an agent there have the same address, and the agent could use up
 // the requests that the operator needs to stop it.
 func (p peer) keys() []string {
 	if !p.known {
-		return []string{p.address}
+		return []string{ratelimit.Address(p.address)}
 	}
 	keys := []string{p.caller.Principal.String()}
 	if ip := net.ParseIP(p.address); ip == nil || !ip.IsLoopback() {
-		keys = append(keys, p.address)
+		keys = append(keys, ratelimit.Address(p.address))
 	}
 	return keys
 }

@@ -30,6 +30,7 @@ const (
 	LimitMutate   ratelimit.Class = "mutate"
 	LimitDecide   ratelimit.Class = "decide"
 	LimitToolCall ratelimit.Class = "tool_call"
+	LimitRun      ratelimit.Class = "run"
 )
 
 // Method is one row of the table.
@@ -62,8 +63,8 @@ var methods = map[string]Method{
 
 	// Which runs a caller may read and cancel beside its own is the handler's
 	// to say.
-	palyrav1connect.GatewayServiceRunStreamProcedure: {access.PermRunStart, AuditRoom, LimitToolCall, false},
-	palyrav1connect.GatewayServiceStartRunProcedure:  {access.PermRunStart, AuditRoom, LimitToolCall, false},
+	palyrav1connect.GatewayServiceRunStreamProcedure: {access.PermRunStart, AuditRoom, LimitRun, false},
+	palyrav1connect.GatewayServiceStartRunProcedure:  {access.PermRunStart, AuditRoom, LimitRun, false},
 	palyrav1connect.GatewayServiceGetRunProcedure:    {access.PermRunRead, AuditNone, LimitRead, false},
 	palyrav1connect.GatewayServiceListRunsProcedure:  {access.PermRunRead, AuditNone, LimitRead, false},
 	palyrav1connect.GatewayServiceWatchRunProcedure:  {access.PermRunRead, AuditNone, LimitRead, false},

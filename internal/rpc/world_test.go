@@ -305,7 +305,7 @@ func wantError(t *testing.T, what string, err error, want reason.Code) *errdetai
 
 func generous() map[ratelimit.Class]ratelimit.Limits {
 	limits := map[ratelimit.Class]ratelimit.Limits{}
-	for _, class := range []ratelimit.Class{rpc.LimitRead, rpc.LimitMutate, rpc.LimitDecide, rpc.LimitToolCall} {
+	for _, class := range []ratelimit.Class{rpc.LimitRead, rpc.LimitMutate, rpc.LimitDecide, rpc.LimitToolCall, rpc.LimitRun} {
 		l := ratelimit.Limit{PerSecond: 1000, Burst: 1000}
 		limits[class] = ratelimit.Limits{Each: l, Global: l}
 	}
