@@ -63,6 +63,8 @@ type ProcessPolicy struct {
 	// Toolchains are what people installed beside the system, as of now; their
 	// programs are looked for after those of SearchPath. nil means none.
 	Toolchains func() []sandbox.Toolchain
+	// Author is whom git names in commits, as of now. nil means nobody.
+	Author func() sandbox.Author
 	// Egress is how far the network of programs is bounded.
 	Egress egress.Mode
 	// Reach is what programs may reach in the mode egress.Strict. A call may ask

@@ -51,6 +51,9 @@ func newProcess(cfg Config) process {
 	if policy.Toolchains == nil {
 		policy.Toolchains = func() []sandbox.Toolchain { return nil }
 	}
+	if policy.Author == nil {
+		policy.Author = func() sandbox.Author { return sandbox.Author{} }
+	}
 	return process{
 		set: cfg.Workspaces, runner: cfg.Runner, measured: cfg.Sandbox, policy: policy, version: cfg.Version,
 		most: min(policy.Limits.Wall, cfg.MaxTimeout), resolver: new(sandbox.Resolver),

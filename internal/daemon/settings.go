@@ -53,6 +53,7 @@ func builtinConfig(cfg *config.Config, ws *workspace.Set, in isolation) (builtin
 	process.OpenCaches, process.History = in.caches.Open, in.history
 	process.MaxConcurrent = cmp.Or(process.MaxConcurrent, in.Status.AtOnce)
 	process.Toolchains = func() []sandbox.Toolchain { return in.toolchains.Now().Toolchains }
+	process.Author = in.author.Now
 	return builtin.Config{
 		Workspaces: ws, Runner: in.runner(), Sandbox: in.Status, MaxTimeout: cfg.ExecutionTimeout(), Version: version.Get().Version,
 		Process: process,
