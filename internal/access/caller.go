@@ -121,6 +121,7 @@ type Caller struct {
 // TokenBounds are what a token may be used for: nothing beyond its scopes, and
 // nothing that its creator may not do now.
 type TokenBounds struct {
-	Scopes  []Permission
-	Creator Principal
+	Scopes    []Permission
+	Creator   Principal
+	ExpiresAt time.Time
 }

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -40,34 +42,73 @@ type Auditor interface {
 
 type callerKey struct{}
 
-// identify finds the caller of a request by its certificate and puts it into the
-// request's context, where the guard reads it. A request without a certificate goes
-// on without a caller, because a few methods are public.
+// identify finds the caller of a request by its certificate, or by its token, and
+// puts it into the request's context, where the guard reads it. A request without
+// either goes on without a caller, because a few methods are public.
 //
-// A request of a known device is in the list of live requests until its end, so
-// that a revocation can end it. The device is authenticated before and again after
-// the request enters the list: a revocation in between is seen by the second check.
-func identify(auth Authenticator, live *liveRequests, next http.Handler) http.Handler {
+// A request with a known credential is in the list of live requests until its end,
+// so that a revocation can end it. The credential is looked at before and again
+// after the request enters the list: a revocation in between is seen by the second
+// look.
+func identify(auth Authenticator, tokens Tokens, live *liveRequests, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		identified := peer{address: host(r.RemoteAddr), claims: access.Surface(r.Header.Get(access.SurfaceHeader))}
 		ctx := r.Context()
-		if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
-			chain := r.TLS.PeerCertificates
-			identified.look(auth, chain)
+		if look := credential(r, auth, tokens); look != nil {
+			identified.look(look)
 			if identified.known {
 				var leave func()
 				ctx, leave = live.enter(ctx, identified.caller.DeviceID)
 				defer leave()
-				identified.look(auth, chain)
+				identified.look(look)
 			}
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, callerKey{}, identified)))
 	})
 }
 
+// credential returns how a request shows who it is of; nil when it does not.
+func credential(r *http.Request, auth Authenticator, tokens Tokens) func() (access.Caller, time.Time, error) {
+	var chain []*x509.Certificate
+	if r.TLS != nil {
+		chain = r.TLS.PeerCertificates
+	}
+	shown := r.Header.Values("Authorization")
+	switch {
+	case len(shown) > 1 || len(shown) == 1 && len(chain) > 0:
+		return func() (access.Caller, time.Time, error) {
+			return access.Caller{}, time.Time{}, reason.Errorf(reason.Unauthenticated, "the request shows more than one credential").
+				WithRemedy("Show a client certificate or one token, not both.")
+		}
+	case len(chain) > 0:
+		return func() (access.Caller, time.Time, error) {
+			c, err := auth.Authenticate(chain)
+			return c, chain[0].NotAfter, err
+		}
+	case len(shown) == 1:
+		return func() (access.Caller, time.Time, error) { return bearer(r, shown[0], tokens) }
+	default:
+		return nil
+	}
+}
+
+// bearer finds the caller of a token (RFC 6750, section 2.1).
+func bearer(r *http.Request, shown string, tokens Tokens) (access.Caller, time.Time, error) {
+	scheme, text, _ := strings.Cut(shown, " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return access.Caller{}, time.Time{}, reason.Errorf(reason.Unauthenticated, "the API takes \"Authorization: Bearer pal_...\" or a client certificate")
+	}
+	from, _ := netip.ParseAddrPort(r.RemoteAddr)
+	c, err := tokens.Authenticate(text, from.Addr().WithZone(""))
+	if err != nil {
+		return access.Caller{}, time.Time{}, err
+	}
+	return c, c.Token.ExpiresAt, nil
+}
+
 type peer struct {
 	caller access.Caller
-	// notAfter is when the caller's certificate ends.
+	// notAfter is when the caller's credential ends.
 	notAfter time.Time
 	known    bool
 	err      error
@@ -76,12 +117,11 @@ type peer struct {
 	claims access.Surface
 }
 
-// look finds the caller from its certificate.
-func (p *peer) look(auth Authenticator, chain []*x509.Certificate) {
-	p.caller, p.err = auth.Authenticate(chain)
+// look finds the caller from its credential.
+func (p *peer) look(credential func() (access.Caller, time.Time, error)) {
+	p.caller, p.notAfter, p.err = credential()
 	p.caller.Address, p.caller.Surface = p.address, access.SurfaceGRPC
 	p.known = p.err == nil
-	p.notAfter = chain[0].NotAfter
 }
 
 func host(addr string) string {
@@ -114,8 +154,8 @@ func callerOf(ctx context.Context) access.Caller {
 	return who.caller
 }
 
-// certificateEnd returns when the caller's certificate ends.
-func certificateEnd(ctx context.Context) time.Time {
+// credentialEnd returns when the caller's credential ends.
+func credentialEnd(ctx context.Context) time.Time {
 	who, _ := ctx.Value(callerKey{}).(peer)
 	return who.notAfter
 }
@@ -305,7 +345,7 @@ func unauthenticated(cause error) error {
 	if cause != nil && reason.Of(cause) != reason.Internal {
 		return cause
 	}
-	return reason.Errorf(reason.Unauthenticated, "a client certificate is required")
+	return reason.Errorf(reason.Unauthenticated, "a client certificate or a token is required")
 }
 
 func (g *guard) validate(message any) error {

@@ -328,7 +328,7 @@ func (s *Service) Authenticate(shown string, from netip.Addr) (access.Caller, er
 	s.use(t.ID, now)
 	c := access.Caller{
 		Principal: m.Principal, OnBehalfOf: m.Principal, Roles: m.Roles, DeviceID: t.ID,
-		Token: &access.TokenBounds{Scopes: t.Scopes, Creator: t.CreatedBy},
+		Token: &access.TokenBounds{Scopes: t.Scopes, Creator: t.CreatedBy, ExpiresAt: t.ExpiresAt},
 	}
 	if m.Principal.Kind == access.KindAgent {
 		c.OnBehalfOf = m.Owner
@@ -370,6 +370,26 @@ func (s *Service) Flush(ctx context.Context) error {
 		s.tokens[id] = t
 	}
 	return nil
+}
+
+// Run writes down every minute when tokens were last used, until ctx ends, and once
+// more then. Errors go to failed and do not end it: nothing but a time is lost.
+func (s *Service) Run(ctx context.Context, failed func(error)) error {
+	tick := time.NewTicker(usedEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			if err := s.Flush(context.WithoutCancel(ctx)); err != nil {
+				failed(err)
+			}
+			return nil
+		case <-tick.C:
+			if err := s.Flush(ctx); err != nil && ctx.Err() == nil {
+				failed(err)
+			}
+		}
+	}
 }
 
 // tidy sorts scopes and drops repeats, so that events compare.
