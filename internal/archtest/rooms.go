@@ -69,6 +69,7 @@ var Rooms = []Room{
 	{Dir: "internal/cli/policy", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/runs", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/sessions", Layer: layerCommands, Why: whyCommands},
+	{Dir: "internal/cli/tokens", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/workspaces", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/invocation", Layer: layerNouns, Why: "how a call is typed and shown is the same in every command that has one"},
 	{Dir: "internal/cli/question", Layer: layerNouns, Why: "how a person answers an approval is the same in every command that waits for one"},

@@ -127,13 +127,13 @@ func apiServer(ctx context.Context, g *gateway) (*http.Server, error) {
 	}
 	// A revoked device or token loses its streams and runs, too: the streams first,
 	// so that none starts a run after the runs were stopped.
-	revoked := func(what, id string, of access.Principal) {
+	revoked := func(id string, of access.Principal, credential slog.Attr) {
 		ended, stopped := handler.Revoked(id), g.runs.Revoked(id)
-		g.log.InfoContext(ctx, "a "+what+" was revoked", slog.String(what, id), slog.String("principal", of.String()),
+		g.log.InfoContext(ctx, "a credential was revoked", credential, slog.String("principal", of.String()),
 			slog.Int("requests", ended), slog.Int("runs", stopped))
 	}
-	g.identity.OnRevoke(func(d identity.Device) { revoked("device", d.ID, d.Principal) })
-	g.tokens.OnRevoke(func(t token.Token) { revoked("token", t.ID, t.Principal) })
+	g.identity.OnRevoke(func(d identity.Device) { revoked(d.ID, d.Principal, slog.String("device", d.ID)) })
+	g.tokens.OnRevoke(func(t token.Token) { revoked(t.ID, t.Principal, slog.String("token", t.ID)) })
 	tls, err := g.authority.ServerTLS(slices.Concat(ca.Loopback(), g.cfg.Listen.ServerNames), g.identity.Allow)
 	if err != nil {
 		return nil, err
