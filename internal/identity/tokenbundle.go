@@ -15,6 +15,20 @@ import (
 // tokenFile stands in a bundle in place of a key and its certificate.
 const tokenFile = "token"
 
+// Vacant reports by its error whether dir holds a credential.
+func Vacant(dir string) error {
+	for _, name := range []string{keyName, certFile, tokenFile} {
+		_, err := keyfile.Read(filepath.Join(dir, name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("looking for a credential: %w", err)
+		}
+		if err == nil {
+			return reason.Errorf(reason.AlreadyExists, "%s holds a credential already: %s", dir, name).WithRemedy("Name a directory that does not exist yet.")
+		}
+	}
+	return nil
+}
+
 // WriteTokenBundle writes the bundle of an API token into dir, which must hold no
 // other credential: the root and the address as in others, and the token, each with
 // mode 0600.
@@ -22,10 +36,8 @@ func WriteTokenBundle(dir string, b Bundle) error {
 	if err := keyfile.MakeDir(dir); err != nil {
 		return fmt.Errorf("writing the token's bundle: %w", err)
 	}
-	for _, name := range []string{keyName, certFile, tokenFile} {
-		if _, err := keyfile.Read(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
-			return reason.Errorf(reason.AlreadyExists, "%s holds a credential already: %s", dir, name).WithRemedy("Name a directory that does not exist yet.")
-		}
+	if err := Vacant(dir); err != nil {
+		return err
 	}
 	if strings.ContainsAny(b.Address+b.ServerName+b.Token, "\r\n") {
 		return reason.Errorf(reason.InvalidInput, "writing the token's bundle: address %q or server name %q has a line break", b.Address, b.ServerName)

@@ -103,7 +103,8 @@ func (t Token) opens(secret [secretBytes]byte) bool {
 func (t Token) usable(now time.Time, from netip.Addr) error {
 	switch {
 	case t.Revoked():
-		return reason.Errorf(reason.Unauthenticated, "the token %s (%s) was revoked at %s", t.Name, t.ID, t.RevokedAt.Format(time.RFC3339))
+		return reason.Errorf(reason.Unauthenticated, "the token %s (%s) was revoked at %s", t.Name, t.ID, t.RevokedAt.Format(time.RFC3339)).
+			WithRemedy("Have another one made: `palyra tokens create`.")
 	case !now.Before(t.ExpiresAt):
 		return reason.Errorf(reason.Unauthenticated, "the token %s (%s) expired at %s", t.Name, t.ID, t.ExpiresAt.Format(time.RFC3339)).
 			WithRemedy("Have another one made: `palyra tokens create`.")

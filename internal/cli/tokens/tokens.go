@@ -103,6 +103,11 @@ func (a *app) createToken(ctx context.Context, g *client.Gateway, f *creating) e
 	if err != nil {
 		return err
 	}
+	if f.out != "" {
+		if err := identity.Vacant(f.out); err != nil {
+			return err
+		}
+	}
 	f.req.Life = durationpb.New(life)
 	reply, err := g.Tokens.CreateToken(ctx, &f.req)
 	if err != nil {

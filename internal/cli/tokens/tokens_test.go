@@ -50,7 +50,7 @@ func TestTokens(t *testing.T) {
 }
 
 // TestCreateBundle: with --out the text goes into a bundle that only its user may
-// read, and nowhere else; where it cannot, the token is revoked.
+// read, and nowhere else; where it cannot, there is no token.
 func TestCreateBundle(t *testing.T) {
 	w := clitest.NewWorld(t)
 	dir := filepath.Join(t.TempDir(), "ci")
@@ -72,7 +72,10 @@ func TestCreateBundle(t *testing.T) {
 	if r := w.Run("tokens", "create", "ci", "--out", dir); r.Code == 0 || !strings.Contains(r.Err, "holds a credential already") {
 		t.Errorf("twice: exit %d\n%s", r.Code, r.Err)
 	}
-	if got := w.Gateway.RevokedTokens; len(got) != 1 || got[0] != clitest.TokenID {
-		t.Errorf("revoked: %v", got)
+	if r := w.Run("tokens", "create", "ci", "--out", filepath.Join(w.Write("file", "x"), "below")); r.Code == 0 {
+		t.Error("into a file")
+	}
+	if n := len(w.Gateway.CreatedTokens); n != 1 {
+		t.Errorf("%d tokens", n)
 	}
 }
