@@ -69,6 +69,7 @@ var Rooms = []Room{
 	{Dir: "internal/cli/policy", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/runs", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/sessions", Layer: layerCommands, Why: whyCommands},
+	{Dir: "internal/cli/tokens", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/workspaces", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/invocation", Layer: layerNouns, Why: "how a call is typed and shown is the same in every command that has one"},
 	{Dir: "internal/cli/question", Layer: layerNouns, Why: "how a person answers an approval is the same in every command that waits for one"},
@@ -102,6 +103,7 @@ var Rooms = []Room{
 	{Dir: "internal/attest", Layer: layerStage, Why: "attest signs statements; it does not know how they came about"},
 	{Dir: "internal/journal", Layer: layerStage, Why: "the journal knows bytes, not domains"},
 	{Dir: "internal/identity", Layer: layerStage, Why: "identity issues certificates; what they permit is policy's business"},
+	{Dir: "internal/token", Layer: layerStage, Why: "a token says who calls; what that permits is policy's business"},
 	{Dir: "internal/model", Layer: layerStage, Why: "a provider turns messages into deltas; it runs no tools"},
 	{Dir: "internal/sandbox", Layer: layerStage, Why: "the vocabulary of isolation does not know its backends"},
 	{Dir: "internal/sandbox/process", Layer: layerStage, Also: []string{"internal/sandbox"}, Why: "a backend knows the vocabulary and no other backend"},
@@ -120,6 +122,7 @@ var Rooms = []Room{
 	{Dir: "internal/statedir", Layer: layerGround, Only: []string{"internal/reason"}, Why: "where things lie in the state directory, whoever opens them"},
 	{Dir: "internal/page", Layer: layerGround, Only: []string{"internal/reason"}, Why: "pages are the same whatever is listed"},
 	{Dir: "internal/quota", Layer: layerGround, Only: none, Why: "a leaf: sums of bytes know keys, not principals"},
+	{Dir: "internal/provenance", Layer: layerGround, Only: []string{"internal/access"}, Why: "a leaf: who made whom knows neither votes nor certificates"},
 	{Dir: "internal/ratelimit", Layer: layerGround, Only: none, Why: "a leaf: token buckets know keys, not principals"},
 
 	{Dir: "internal/access", Layer: layerLeaf, Only: []string{"internal/lazyregexp"}, Why: "a leaf: every room may import it"},

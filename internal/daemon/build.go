@@ -31,6 +31,7 @@ import (
 	"palyra/internal/rpc"
 	"palyra/internal/run"
 	"palyra/internal/statedir"
+	"palyra/internal/token"
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
 	"palyra/internal/usage"
@@ -50,6 +51,7 @@ type gateway struct {
 	journal    *journal.Log
 	registry   *access.Registry
 	identity   *identity.Service
+	tokens     *token.Service
 	notary     *attest.Notary
 	workspaces *workspace.Set
 	changes    *changesets.ChangeSets
@@ -203,6 +205,9 @@ func openMembers(ctx context.Context, g *gateway, _ Options) error {
 	var err error
 	g.registry, g.identity, err = openIdentity(ctx, g.stores.identity, g.authority, g.cfg.Roles)
 	if err != nil {
+		return err
+	}
+	if g.tokens, err = token.New(ctx, token.Config{Store: g.stores.tokens, Members: g.registry}); err != nil {
 		return err
 	}
 	notary := g.authority.Notary()

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"palyra/internal/access"
 	"palyra/internal/attest"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
@@ -20,6 +21,7 @@ import (
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
 	"palyra/internal/statedir"
+	"palyra/internal/token"
 )
 
 // listeners are the open ones; metrics is nil when it is switched off.
@@ -124,20 +126,22 @@ func apiServer(ctx context.Context, g *gateway) (*http.Server, error) {
 	}
 	archive := attest.NewArchive(g.stores.attestations, g.notary, func() []attest.CheckpointKey { return journalkey.Certified(g.authority) })
 	handler, err := rpc.New(ctx, rpc.Config{
-		Auth: g.identity, Limiter: limiter, Audit: g.auditor, Engine: g.engine, Pipeline: g.pipeline, Router: g.router,
+		Auth: g.identity, Tokens: g.tokens, Limiter: limiter, Audit: g.auditor, Engine: g.engine, Pipeline: g.pipeline, Router: g.router,
 		Desk: g.desk, Runs: g.runs, Journal: g.journal, Evidence: evidence{archive, g.stores.snapshots}, Policies: g.policies,
 		Members: &members{g.registry, g.identity, g.authority, g.policies}, Gateway: control{g}, Workspaces: g.changes, Log: g.log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	// A revoked device loses its streams and runs, too: the streams first, so
-	// that none starts a run after the runs were stopped.
-	g.identity.OnRevoke(func(d identity.Device) {
-		ended, stopped := handler.Revoked(d.ID), g.runs.Revoked(d.ID)
-		g.log.InfoContext(ctx, "a device was revoked", slog.String("device", d.ID), slog.String("principal", d.Principal.String()),
+	// A revoked device or token loses its streams and runs, too: the streams first,
+	// so that none starts a run after the runs were stopped.
+	revoked := func(id string, of access.Principal, credential slog.Attr) {
+		ended, stopped := handler.Revoked(id), g.runs.Revoked(id)
+		g.log.InfoContext(ctx, "a credential was revoked", credential, slog.String("principal", of.String()),
 			slog.Int("requests", ended), slog.Int("runs", stopped))
-	})
+	}
+	g.identity.OnRevoke(func(d identity.Device) { revoked(d.ID, d.Principal, slog.String("device", d.ID)) })
+	g.tokens.OnRevoke(func(t token.Token) { revoked(t.ID, t.Principal, slog.String("token", t.ID)) })
 	tls, err := g.authority.ServerTLS(slices.Concat(ca.Loopback(), g.cfg.Listen.ServerNames), g.identity.Allow)
 	if err != nil {
 		return nil, err
@@ -196,6 +200,13 @@ func reachable(address string) string {
 		host = "127.0.0.1"
 	}
 	return net.JoinHostPort(host, port)
+}
+
+// keepTokens notes when tokens were last used until ctx ends.
+func keepTokens(ctx context.Context, g *gateway) error {
+	return g.tokens.Run(ctx, func(err error) {
+		g.log.WarnContext(ctx, "noting when tokens were last used", slog.String("error", err.Error()))
+	})
 }
 
 // keepIdentity keeps certificates fresh until ctx ends.

@@ -52,6 +52,9 @@ const (
 	Exported         Code = "PAL-I107" // journal or approvals were exported
 	DeviceAdded      Code = "PAL-I108" // the gateway's host gave a member another device
 
+	TokenMade    Code = "PAL-I120" // an API token was made
+	TokenRevoked Code = "PAL-I121" // an API token was revoked
+
 	PolicyLoaded   Code = "PAL-P100" // a policy set came into force, or was activated or not any more
 	PolicyRejected Code = "PAL-P101" // a policy set did not load, or its tests failed; the running one stays
 	Frozen         Code = "PAL-P102" // an operator stopped all dispatch
@@ -78,6 +81,7 @@ var Codes = []Code{
 	SessionExtended, SessionEnded,
 	CACreated, CertificateMade, MemberAdded, CallersRefused, PermissionDenied,
 	DeviceRevoked, Exported, DeviceAdded,
+	TokenMade, TokenRevoked,
 	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed, PolicyReset,
 	Opened, Closed, Checkpoint, ClockStepped, KeyRotated,
 }

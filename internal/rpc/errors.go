@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
+	"strconv"
 	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"palyra/internal/reason"
@@ -138,4 +141,20 @@ func connectError(known *reason.Error) *connect.Error {
 		out.Meta().Set("Retry-After", retryAfterHeader(after))
 	}
 	return out
+}
+
+// retryAfterField is the field of a RATE_LIMITED error that says how long to
+// wait, as a Go duration.
+const retryAfterField = "retry_after"
+
+// addDetail attaches a message that this package made, which always encodes.
+func addDetail(e *connect.Error, message proto.Message) {
+	if detail, err := connect.NewErrorDetail(message); err == nil {
+		e.AddDetail(detail)
+	}
+}
+
+// retryAfterHeader writes whole seconds, rounded up (RFC 9110).
+func retryAfterHeader(d time.Duration) string {
+	return strconv.Itoa(int(math.Ceil(d.Seconds())))
 }

@@ -48,6 +48,12 @@ func (a *audit) Exported(_ context.Context, c access.Caller, procedure string) e
 	return a.err
 }
 
+func (a *audit) count() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.refused)
+}
+
 func (a *audit) has(want refusal) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -44,7 +44,7 @@ func (l *liveRequests) end(device string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, cancel := range l.byDevice[device] {
-		cancel(reason.Errorf(reason.Unauthenticated, "device %s was revoked", device))
+		cancel(reason.Errorf(reason.Unauthenticated, "the credential %s was revoked", device))
 	}
 	return len(l.byDevice[device])
 }

@@ -132,6 +132,12 @@ var methods = map[string]Method{
 	palyrav1connect.SessionServiceGetSessionProcedure:   {access.PermRunRead, AuditNone, LimitRead, false},
 	palyrav1connect.SessionServiceEndSessionProcedure:   {access.PermRunCancel, AuditRoom, LimitMutate, false},
 
+	// Whose tokens a caller may see and revoke beside its own is the handler's to
+	// say, and that it has each scope that it gives.
+	palyrav1connect.TokenServiceCreateTokenProcedure: {access.PermTokenCreate, AuditRoom, LimitMutate, false},
+	palyrav1connect.TokenServiceListTokensProcedure:  {access.PermTokenRead, AuditNone, LimitRead, false},
+	palyrav1connect.TokenServiceRevokeTokenProcedure: {access.PermTokenRevoke, AuditRoom, LimitMutate, false},
+
 	healthv1connect.HealthCheckProcedure: {"", AuditNone, LimitRead, true},
 	reflectionProcedure("v1"):            {access.PermDaemonStatus, AuditNone, LimitRead, false},
 	reflectionProcedure("v1alpha"):       {access.PermDaemonStatus, AuditNone, LimitRead, false},

@@ -36,6 +36,7 @@ const compressFrom = 16 << 10
 // Config is what the API stands on. Every field is required.
 type Config struct {
 	Auth     Authenticator
+	Tokens   Tokens
 	Limiter  Limiter
 	Audit    Auditor
 	Engine   *policy.Engine
@@ -62,10 +63,10 @@ type Server struct {
 // ServeHTTP serves one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// Revoked ends the requests and streams of a device that was revoked and
+// Revoked ends the requests and streams of a device or a token that was revoked and
 // returns how many there were. They end with reason UNAUTHENTICATED; a call
 // with an idempotency key goes on without its client.
-func (s *Server) Revoked(deviceID string) int { return s.live.end(deviceID) }
+func (s *Server) Revoked(id string) int { return s.live.end(id) }
 
 // New builds the API. When stopping ends, streams that only watch end too, so
 // that they do not hold up a shutdown.
@@ -91,11 +92,12 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	mux.Handle(palyrav1connect.NewIdentityServiceHandler(&devices{cfg.Members}, opts...))
 	mux.Handle(palyrav1connect.NewWorkspaceServiceHandler(&workspaces{cfg.Workspaces}, opts...))
 	mux.Handle(palyrav1connect.NewSessionServiceHandler(&sessions{cfg.Pipeline, cfg.Engine, cfg.Pipeline.MaxCallsPerSession}, opts...))
+	mux.Handle(palyrav1connect.NewTokenServiceHandler(&tokens{cfg.Tokens, cfg.Engine}, opts...))
 	mux.Handle(healthv1connect.HealthCheckProcedure, newHealthHandler(cfg.Gateway, opts...))
 	mux.Handle(newReflectionHandler("v1", opts...))
 	mux.Handle(newReflectionHandler("v1alpha", opts...))
 	s := &Server{}
-	s.handler = identify(cfg.Auth, &s.live, g.refuseStrangers(limitMessages(stoppable(bundle(endWatches(stopping, mux))))))
+	s.handler = identify(cfg.Auth, cfg.Tokens, &s.live, g.refuseStrangers(limitMessages(stoppable(bundle(endWatches(stopping, mux))))))
 	return s, nil
 }
 
@@ -111,6 +113,7 @@ var services = []string{
 	palyrav1connect.IdentityServiceName,
 	palyrav1connect.WorkspaceServiceName,
 	palyrav1connect.SessionServiceName,
+	palyrav1connect.TokenServiceName,
 	healthv1connect.HealthName,
 }
 

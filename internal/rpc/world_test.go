@@ -39,6 +39,7 @@ import (
 	"palyra/internal/run"
 	"palyra/internal/sqlite"
 	"palyra/internal/sqlite/sqlitetest"
+	"palyra/internal/token"
 	"palyra/internal/tool"
 )
 
@@ -67,6 +68,7 @@ type world struct {
 	// workspaces has one change set, "set-1" of "default".
 	workspaces *workspacesFake
 	log        *gatewaytest.Log
+	tokens     *token.Service
 
 	alice, bob, dan, eve, coder *client
 
@@ -106,6 +108,7 @@ func (w *world) openRooms() {
 	w.identity = must.Get(identity.New(t.Context(), identity.Config{
 		Authority: w.authority, Store: w.db.Identity(), Registry: registry,
 	}))(t)
+	w.tokens = must.Get(token.New(t.Context(), token.Config{Store: w.db.Tokens(), Members: registry}))(t)
 	key := w.authority.Notary()
 	w.notary = must.Get(attest.NewNotary(attest.NotaryConfig{Signer: key.Signer, Chain: key.Chain, Gateway: w.authority.TrustDomain()}))(t)
 	signer := must.Get(journal.ParseKey(w.authority.JournalSigner()))(t)
@@ -140,10 +143,11 @@ func (w *world) serve() {
 	stopping, stop := context.WithCancel(context.Background())
 	w.stopping = stop
 	w.server = must.Get(rpc.New(stopping, rpc.Config{
-		Auth: w.identity, Limiter: limiter, Audit: w.audit, Engine: w.engine, Pipeline: g.Pipeline, Router: g.Router, Desk: w.desk, Runs: runs,
+		Auth: w.identity, Tokens: w.tokens, Limiter: limiter, Audit: w.audit, Engine: w.engine, Pipeline: g.Pipeline, Router: g.Router, Desk: w.desk, Runs: runs,
 		Journal: w.journal, Evidence: w.evidence, Policies: policiesFake{}, Members: membersFake{w}, Gateway: w.gateway, Workspaces: w.workspaces, Log: logger,
 	}))(t)
 	w.identity.OnRevoke(func(d identity.Device) { w.server.Revoked(d.ID) })
+	w.tokens.OnRevoke(func(t token.Token) { w.server.Revoked(t.ID) })
 	w.listen()
 }
 

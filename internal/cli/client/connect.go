@@ -43,7 +43,9 @@ type Gateway struct {
 	// of its own host: the gateway's paths are those of this machine.
 	Local bool
 	// Root is the CA that the credential bundle trusts.
-	Root         *x509.Certificate
+	Root *x509.Certificate
+	// ServerName is the name in the gateway's certificate.
+	ServerName   string
 	Calls        palyrav1connect.GatewayServiceClient
 	Approvals    palyrav1connect.ApprovalsServiceClient
 	Policy       palyrav1connect.PolicyServiceClient
@@ -54,6 +56,7 @@ type Gateway struct {
 	Identity     palyrav1connect.IdentityServiceClient
 	Workspaces   palyrav1connect.WorkspaceServiceClient
 	Sessions     palyrav1connect.SessionServiceClient
+	Tokens       palyrav1connect.TokenServiceClient
 }
 
 // Connect reads the credential bundle and returns the clients. Nothing is sent
@@ -70,6 +73,9 @@ func (a *App) Connect(ctx context.Context) (*Gateway, error) {
 	address := cmp.Or(c.address, b.Address)
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return nil, command.Usage("address %q: want HOST:PORT", address).WithRemedy("Set --address or PALYRA_ADDRESS, for example 127.0.0.1:7443.")
+	}
+	if b.Token != "" {
+		return a.dial(b, address), nil
 	}
 	if !c.local {
 		if b, err = a.renewed(ctx, c.credentials, b, address); err != nil {
@@ -115,6 +121,7 @@ func (a *App) dial(b identity.Bundle, address string) *Gateway {
 	return &Gateway{
 		Address:      address,
 		Root:         b.Root,
+		ServerName:   b.ServerName,
 		Calls:        palyrav1connect.NewGatewayServiceClient(client, base, opts...),
 		Approvals:    palyrav1connect.NewApprovalsServiceClient(client, base, opts...),
 		Policy:       palyrav1connect.NewPolicyServiceClient(client, base, opts...),
@@ -125,6 +132,7 @@ func (a *App) dial(b identity.Bundle, address string) *Gateway {
 		Identity:     palyrav1connect.NewIdentityServiceClient(client, base, opts...),
 		Workspaces:   palyrav1connect.NewWorkspaceServiceClient(client, base, opts...),
 		Sessions:     palyrav1connect.NewSessionServiceClient(client, base, opts...),
+		Tokens:       palyrav1connect.NewTokenServiceClient(client, base, opts...),
 	}
 }
 
@@ -133,17 +141,35 @@ func (a *App) dial(b identity.Bundle, address string) *Gateway {
 func httpClient(b identity.Bundle) *http.Client {
 	var protocols http.Protocols
 	protocols.SetHTTP2(true)
+	var transport http.RoundTripper = &http.Transport{
+		Proxy:               nil,
+		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		Protocols:           &protocols,
+		ForceAttemptHTTP2:   true,
+		TLSClientConfig:     b.ClientTLS(),
+		TLSHandshakeTimeout: dialTimeout,
+	}
+	if b.Token != "" {
+		transport = bearer{transport, b.Token}
+	}
 	return &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: &http.Transport{
-			Proxy:               nil,
-			DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
-			Protocols:           &protocols,
-			ForceAttemptHTTP2:   true,
-			TLSClientConfig:     b.ClientTLS(),
-			TLSHandshakeTimeout: dialTimeout,
-		},
+		Transport:     transport,
 	}
+}
+
+// bearer shows an API token with every request. The transport below it trusts one
+// gateway alone, and redirects are not followed.
+type bearer struct {
+	http.RoundTripper
+	token string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+b.token)
+	return b.RoundTripper.RoundTrip(r)
 }
 
 // deadline gives every unary call a deadline and says, after a while and only
