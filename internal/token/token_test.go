@@ -71,6 +71,7 @@ func (w *world) create(t *testing.T, by access.Principal, r token.Request) (toke
 	if r.Scopes == nil {
 		r.Scopes = []access.Permission{access.PermToolCall}
 	}
+	w.now = w.now.Add(time.Millisecond) // ids of one millisecond are in no order
 	made, text, err := w.Create(t.Context(), by, r)
 	must.Do(t, err)
 	return made, text
