@@ -73,6 +73,8 @@ type world struct {
 	alice, bob, dan, eve, coder *client
 
 	policies string
+	// checking is called while policies are checked.
+	checking func()
 	limits   map[ratelimit.Class]ratelimit.Limits
 }
 
@@ -144,7 +146,7 @@ func (w *world) serve() {
 	w.stopping = stop
 	w.server = must.Get(rpc.New(stopping, rpc.Config{
 		Auth: w.identity, Tokens: w.tokens, Limiter: limiter, Audit: w.audit, Engine: w.engine, Pipeline: g.Pipeline, Router: g.Router, Desk: w.desk, Runs: runs,
-		Journal: w.journal, Evidence: w.evidence, Policies: policiesFake{}, Members: membersFake{w}, Gateway: w.gateway, Workspaces: w.workspaces, Log: logger,
+		Journal: w.journal, Evidence: w.evidence, Policies: policiesFake{w}, Members: membersFake{w}, Gateway: w.gateway, Workspaces: w.workspaces, Log: logger,
 	}))(t)
 	w.identity.OnRevoke(func(d identity.Device) { w.server.Revoked(d.ID) })
 	w.tokens.OnRevoke(func(t token.Token) { w.server.Revoked(t.ID) })
