@@ -1,16 +1,15 @@
 package scope
 
 import (
-	"bufio"
 	"context"
-	"encoding/hex"
-	"errors"
 	"fmt"
-	"net"
 	"os"
 	"strconv"
-	"strings"
 	"time"
+
+	"github.com/godbus/dbus/v5"
+
+	"palyra/internal/bus"
 )
 
 // patience bounds the whole conversation.
@@ -18,7 +17,6 @@ const patience = 5 * time.Second
 
 // systemd's manager on a bus.
 const (
-	busName, busPath = "org.freedesktop.DBus", "/org/freedesktop/DBus"
 	manager          = "org.freedesktop.systemd1"
 	managerPath      = "/org/freedesktop/systemd1"
 	managerInterface = manager + ".Manager"
@@ -28,9 +26,9 @@ const (
 // below a slice ("" leaves the choice to systemd). It asks the system's manager for
 // root, and the user's for others, and returns when the process is there.
 func Ask(ctx context.Context, slice string) error {
-	address := systemBus()
+	address := bus.System()
 	if os.Geteuid() != 0 {
-		address, slice = userBus(), ""
+		address, slice = bus.Session(os.Getenv), ""
 	}
 	err := askAt(ctx, address, slice)
 	if err != nil {
@@ -39,182 +37,76 @@ func Ask(ctx context.Context, slice string) error {
 	return nil
 }
 
-func systemBus() string {
-	if at := os.Getenv("DBUS_SYSTEM_BUS_ADDRESS"); at != "" {
-		return at
-	}
-	return "unix:path=/run/dbus/system_bus_socket"
-}
-
-func userBus() string {
-	if at := os.Getenv("DBUS_SESSION_BUS_ADDRESS"); at != "" {
-		return at
-	}
-	return "unix:path=/run/user/" + strconv.Itoa(os.Geteuid()) + "/bus"
-}
-
 func askAt(ctx context.Context, address, slice string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	b, err := connect(ctx, address)
+	b, err := bus.Connect(ctx, address)
 	if err != nil {
 		return err
 	}
-	defer b.close()
-	if _, err := b.call(call{busName, busPath, busName, "Hello", "", nil}); err != nil {
+	defer func() { _ = b.Close() }()
+	// The job may end before its answer is read.
+	removed := make(chan *dbus.Signal, 16)
+	b.Signal(removed)
+	if err := b.AddMatchSignalContext(ctx, dbus.WithMatchInterface(managerInterface), dbus.WithMatchMember("JobRemoved")); err != nil {
 		return err
 	}
-	var rule encoder
-	rule.text("type='signal',interface='" + managerInterface + "',member='JobRemoved'")
-	if _, err := b.call(call{busName, busPath, busName, "AddMatch", "s", rule.bytes}); err != nil {
+	systemd := b.Object(manager, managerPath)
+	if err := systemd.CallWithContext(ctx, managerInterface+".Subscribe", 0).Err; err != nil {
 		return err
 	}
-	if _, err := b.call(call{manager, managerPath, managerInterface, "Subscribe", "", nil}); err != nil {
+	var job dbus.ObjectPath
+	name := "palyrad-" + strconv.Itoa(os.Getpid()) + ".scope"
+	if err := systemd.CallWithContext(ctx, managerInterface+".StartTransientUnit", 0, name, "fail", properties(slice), []auxiliary{}).Store(&job); err != nil {
 		return err
 	}
-	answer, err := b.call(call{manager, managerPath, managerInterface, "StartTransientUnit", "ssa(sv)a(sa(sv))", order(slice)})
-	if err != nil {
-		return err
-	}
-	job := decoder{bytes: answer.body}
-	return b.awaitJob(job.text())
+	return awaitJob(ctx, removed, job)
 }
 
-// order is the body of StartTransientUnit.
-func order(slice string) []byte {
-	var e encoder
-	pid := os.Getpid()
-	e.text("palyrad-" + strconv.Itoa(pid) + ".scope")
-	e.text("fail")
-	e.array(8, func() {
-		property := func(name, signature string, value func()) {
-			e.align(8)
-			e.text(name)
-			e.signature(signature)
-			value()
-		}
-		property("Description", "s", func() { e.text("palyrad and its sandboxes") })
-		property("PIDs", "au", func() { e.array(4, func() { e.word(uint32(pid)) }) })
-		property("Delegate", "b", func() { e.word(1) })
-		property("CollectMode", "s", func() { e.text("inactive-or-failed") })
-		if slice != "" {
-			property("Slice", "s", func() { e.text(slice) })
-		}
-	})
-	e.array(8, func() {})
-	return e.bytes
-}
-
-// bus is a connection to a message bus.
-type bus struct {
-	conn   net.Conn
-	from   *bufio.Reader
-	serial uint32
-	// missed are signals that came while an answer was awaited.
-	missed []message
-}
-
-// connect opens the first address that answers and authenticates as this user.
-func connect(ctx context.Context, addresses string) (*bus, error) {
-	err := errors.New("there is no address of a bus")
-	for address := range strings.SplitSeq(addresses, ";") {
-		var conn net.Conn
-		if conn, err = dial(ctx, address); err != nil {
-			continue
-		}
-		b := &bus{conn: conn, from: bufio.NewReader(conn)}
-		if err = b.authenticate(); err == nil {
-			return b, nil
-		}
-		b.close()
+// property is one of a unit, and auxiliary a unit that is started beside it, in
+// the types of StartTransientUnit.
+type (
+	property struct {
+		Name  string
+		Value dbus.Variant
 	}
-	return nil, err
-}
+	auxiliary struct {
+		Name       string
+		Properties []property
+	}
+)
 
-func dial(ctx context.Context, address string) (net.Conn, error) {
-	rest, ok := strings.CutPrefix(address, "unix:")
-	for pair := range strings.SplitSeq(rest, ",") {
-		name, value, _ := strings.Cut(pair, "=")
-		if name == "abstract" {
-			value = "@" + value
-		} else if name != "path" {
-			continue
-		}
-		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", value)
-		if err != nil {
-			return nil, err
-		}
-		deadline, _ := ctx.Deadline()
-		return conn, conn.SetDeadline(deadline)
+func properties(slice string) []property {
+	list := []property{
+		{"Description", dbus.MakeVariant("palyrad and its sandboxes")},
+		{"PIDs", dbus.MakeVariant([]uint32{uint32(os.Getpid())})},
+		{"Delegate", dbus.MakeVariant(true)},
+		{"CollectMode", dbus.MakeVariant("inactive-or-failed")},
 	}
-	return nil, fmt.Errorf("the bus address %q is of no known kind (%t)", address, ok)
-}
-
-func (b *bus) close() { _ = b.conn.Close() }
-
-func (b *bus) authenticate() error {
-	user := hex.EncodeToString([]byte(strconv.Itoa(os.Geteuid())))
-	if _, err := b.conn.Write([]byte("\x00AUTH EXTERNAL " + user + "\r\n")); err != nil {
-		return err
+	if slice != "" {
+		list = append(list, property{"Slice", dbus.MakeVariant(slice)})
 	}
-	line, err := b.from.ReadString('\n')
-	if err != nil {
-		return err
-	}
-	if !strings.HasPrefix(line, "OK ") {
-		return fmt.Errorf("the bus refuses this user: %s", strings.TrimSpace(line))
-	}
-	_, err = b.conn.Write([]byte("BEGIN\r\n"))
-	return err
-}
-
-// call is a method call.
-type call struct {
-	to, path, face, member, signature string
-	body                              []byte
-}
-
-// call sends a method call and returns its answer.
-func (b *bus) call(c call) (message, error) {
-	b.serial++
-	if _, err := b.conn.Write(c.encode(b.serial)); err != nil {
-		return message{}, err
-	}
-	for {
-		m, err := read(b.from)
-		switch {
-		case err != nil:
-			return m, err
-		case m.kind == signal:
-			b.missed = append(b.missed, m)
-		case m.answers != b.serial:
-		case m.kind == failure:
-			what := decoder{bytes: m.body}
-			return m, fmt.Errorf("%s: %s", m.name, what.text())
-		default:
-			return m, nil
-		}
-	}
+	return list
 }
 
 // awaitJob waits until systemd has done a job.
-func (b *bus) awaitJob(job string) error {
+func awaitJob(ctx context.Context, removed <-chan *dbus.Signal, job dbus.ObjectPath) error {
 	for {
-		var m message
-		if len(b.missed) > 0 {
-			m, b.missed = b.missed[0], b.missed[1:]
-		} else {
-			var err error
-			if m, err = read(b.from); err != nil {
-				return err
-			}
+		var signal *dbus.Signal
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case signal = <-removed:
 		}
-		if m.kind != signal || m.member != "JobRemoved" {
-			continue
+		if signal == nil {
+			return dbus.ErrClosed
 		}
-		d := decoder{bytes: m.body}
-		_, path, unit, result := d.word(), d.text(), d.text(), d.text()
-		if path != job {
+		var (
+			number       uint32
+			path         dbus.ObjectPath
+			unit, result string
+		)
+		if err := dbus.Store(signal.Body, &number, &path, &unit, &result); err != nil || path != job {
 			continue
 		}
 		if result != "done" {

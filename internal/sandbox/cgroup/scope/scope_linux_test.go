@@ -1,162 +1,93 @@
 package scope
 
 import (
-	"bufio"
-	"bytes"
-	"fmt"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/godbus/dbus/v5"
+
+	"palyra/internal/bus/bustest"
 	"palyra/internal/must"
 )
 
-// realBus is a bus of the machine's own kind, for this test alone.
-func realBus(t *testing.T) string {
-	t.Helper()
-	program, err := exec.LookPath("dbus-daemon")
-	if err != nil {
-		t.Skip("dbus-daemon is not installed")
-	}
-	dir := t.TempDir()
-	config := filepath.Join(dir, "bus.conf")
-	must.Do(t, os.WriteFile(config, fmt.Appendf(nil, `<busconfig><type>session</type><listen>unix:path=%s/bus</listen>
-<policy context="default"><allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/><allow own="*"/></policy></busconfig>`, dir), 0o600))
-	cmd := exec.Command(program, "--config-file="+config, "--nofork", "--print-address=1")
-	out := must.Get(cmd.StdoutPipe())(t)
-	must.Do(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	return strings.TrimSpace(must.Get(bufio.NewReader(out).ReadString('\n'))(t))
-}
-
-// A real bus takes what we say: it refuses for want of a systemd, and not for the
-// form of a message, for which it would hang up.
-func TestRealBus(t *testing.T) {
-	err := askAt(t.Context(), realBus(t), "user-0.slice")
-	if err == nil || !strings.Contains(err.Error(), "ServiceUnknown") {
+// A real bus without a systemd says so.
+func TestNoSystemd(t *testing.T) {
+	err := askAt(t.Context(), bustest.New(t), "user-0.slice")
+	if err == nil || !strings.Contains(err.Error(), "org.freedesktop.systemd1") {
 		t.Errorf("a bus without systemd says: %v", err)
 	}
-	// The body of the order is well-formed, too: the bus itself is asked to start
-	// a scope, knows no such method, and does not hang up.
-	b := must.Get(connect(t.Context(), realBus(t)))(t)
-	defer b.close()
-	must.Get(b.call(call{busName, busPath, busName, "Hello", "", nil}))(t)
-	for range 2 {
-		_, err := b.call(call{busName, busPath, busName, "StartTransientUnit", "ssa(sv)a(sa(sv))", order("user-0.slice")})
-		if err == nil || !strings.Contains(err.Error(), "UnknownMethod") {
-			t.Errorf("the bus says: %v", err)
-		}
-	}
-	// Control: a body that is not what its signature says.
-	_, err = b.call(call{busName, busPath, busName, "StartTransientUnit", "ssa(sv)a(sa(sv))", order("user-0.slice")[:40]})
-	if err == nil || strings.Contains(err.Error(), "UnknownMethod") {
-		t.Errorf("control: the bus says of half a message: %v", err)
-	}
 }
 
-// fakeSystemd answers every call, and ends the job with a result.
-func fakeSystemd(t *testing.T, result string) string {
+// fakeSystemd is a manager on a real bus, which checks types as systemd does: a
+// method whose arguments are of another signature is refused. It ends the job with
+// a result.
+type fakeSystemd struct {
+	conn       *dbus.Conn
+	result     string
+	subscribed bool
+	properties map[string]any
+}
+
+func (f *fakeSystemd) Subscribe() *dbus.Error {
+	f.subscribed = true
+	return nil
+}
+
+func (f *fakeSystemd) StartTransientUnit(name, mode string, properties []property, beside []auxiliary) (dbus.ObjectPath, *dbus.Error) {
+	if name != "palyrad-"+strconv.Itoa(os.Getpid())+".scope" || mode != "fail" || len(beside) != 0 {
+		return "", dbus.NewError("org.freedesktop.DBus.Error.InvalidArgs", nil)
+	}
+	f.properties = map[string]any{}
+	for _, p := range properties {
+		f.properties[p.Name] = p.Value.Value()
+	}
+	// Another's job ends first, and ours before its answer is out.
+	for _, job := range []dbus.ObjectPath{"/job/6", "/job/7"} {
+		result := "failed"
+		if job == "/job/7" {
+			result = f.result
+		}
+		if err := f.conn.Emit(managerPath, managerInterface+".JobRemoved", uint32(7), job, name, result); err != nil {
+			return "", dbus.MakeFailedError(err)
+		}
+	}
+	return "/job/7", nil
+}
+
+func newSystemd(t *testing.T, result string) (*fakeSystemd, string) {
 	t.Helper()
-	name := filepath.Join(t.TempDir(), "bus")
-	l := must.Get(net.Listen("unix", name))(t)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		conn, err := l.Accept()
-		if err != nil {
-			return
-		}
-		defer conn.Close()
-		from := bufio.NewReader(conn)
-		_, _ = from.ReadString('\n')
-		_, _ = conn.Write([]byte("OK 1234\r\n"))
-		_, _ = from.ReadString('\n')
-		for {
-			m, err := read(from)
-			if err != nil {
-				return
-			}
-			var body encoder
-			if m.member == "StartTransientUnit" {
-				// Another's job ends first, and ours before its answer is out.
-				_, _ = conn.Write(removed("/job/6", "failed"))
-				_, _ = conn.Write(removed("/job/7", result))
-				body.text("/job/7")
-			}
-			_, _ = conn.Write(answer(m.serial, body.bytes))
-		}
-	}()
-	t.Cleanup(func() {
-		l.Close()
-		<-done
-	})
-	return "unix:path=" + name
-}
-
-func answer(serial uint32, body []byte) []byte {
-	e := encoder{bytes: []byte{'l', reply, 0, 1}}
-	e.word(uint32(len(body)))
-	e.word(1)
-	e.array(8, func() {
-		e.bytes = append(e.bytes, fieldAnswers)
-		e.signature("u")
-		e.word(serial)
-	})
-	e.align(8)
-	return append(e.bytes, body...)
-}
-
-func removed(job, result string) []byte {
-	var body encoder
-	body.word(7)
-	body.text(job)
-	body.text("palyrad-1.scope")
-	body.text(result)
-	e := encoder{bytes: []byte{'l', signal, 0, 1}}
-	e.word(uint32(len(body.bytes)))
-	e.word(9)
-	e.array(8, func() {
-		e.bytes = append(e.bytes, fieldMember)
-		e.signature("s")
-		e.text("JobRemoved")
-	})
-	e.align(8)
-	return append(e.bytes, body.bytes...)
+	address := bustest.New(t)
+	f := &fakeSystemd{conn: must.Get(dbus.Connect(address))(t), result: result}
+	t.Cleanup(func() { _ = f.conn.Close() })
+	must.Do(t, f.conn.Export(f, managerPath, managerInterface))
+	must.Get(f.conn.RequestName(manager, dbus.NameFlagDoNotQueue))(t)
+	return f, address
 }
 
 func TestAnswers(t *testing.T) {
-	if err := askAt(t.Context(), fakeSystemd(t, "done"), ""); err != nil {
+	f, address := newSystemd(t, "done")
+	if err := askAt(t.Context(), address, "user-0.slice"); err != nil {
 		t.Errorf("systemd did the job: %v", err)
 	}
-	if err := askAt(t.Context(), fakeSystemd(t, "failed"), ""); err == nil || !strings.Contains(err.Error(), `"failed"`) {
+	if !f.subscribed {
+		t.Error("systemd sends signals to subscribers alone")
+	}
+	pids, _ := f.properties["PIDs"].([]uint32)
+	if !slices.Equal(pids, []uint32{uint32(os.Getpid())}) || f.properties["Delegate"] != true || f.properties["Slice"] != "user-0.slice" || f.properties["CollectMode"] != "inactive-or-failed" {
+		t.Errorf("systemd was asked for %v", f.properties)
+	}
+	f, address = newSystemd(t, "failed")
+	if err := askAt(t.Context(), address, ""); err == nil || !strings.Contains(err.Error(), `"failed"`) {
 		t.Errorf("systemd's job failed: %v", err)
 	}
-	for _, address := range []string{"", "tcp:host=localhost", "unix:path=" + filepath.Join(t.TempDir(), "none")} {
-		if askAt(t.Context(), address, "") == nil {
-			t.Errorf("%q is a bus", address)
-		}
+	if _, ok := f.properties["Slice"]; ok {
+		t.Error("systemd does not choose the slice")
 	}
-}
-
-// Whatever a bus sends, reading it ends.
-func FuzzRead(f *testing.F) {
-	f.Add(answer(3, []byte("x")))
-	f.Add(removed("/job/7", "done"))
-	f.Add(call{busName, busPath, busName, "Hello", "", nil}.encode(1))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		for from := bufio.NewReader(bytes.NewReader(text)); ; {
-			m, err := read(from)
-			if err != nil {
-				return
-			}
-			d := decoder{bytes: m.body}
-			_, _ = d.word(), d.text()
-		}
-	})
+	if askAt(t.Context(), "unix:path="+filepath.Join(t.TempDir(), "none"), "") == nil {
+		t.Error("no bus did the job")
+	}
 }
