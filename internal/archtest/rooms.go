@@ -72,6 +72,7 @@ var Rooms = []Room{
 	{Dir: "internal/cli/workspaces", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/invocation", Layer: layerNouns, Why: "how a call is typed and shown is the same in every command that has one"},
 	{Dir: "internal/cli/question", Layer: layerNouns, Why: "how a person answers an approval is the same in every command that waits for one"},
+	{Dir: "internal/cli/notify", Layer: layerNouns, Only: []string{"internal/bus", "internal/clip", "internal/cli/printer"}, Why: "what tells the desktop of a call knows no gateway, so that it cannot answer"},
 	{Dir: "internal/cli/client", Layer: layerClient, Why: "the one way to the gateway knows no command"},
 	{Dir: "internal/cli/printer", Layer: layerPrinter, Only: []string{"internal/cli/command", "internal/lazyregexp", "internal/reason"}, Why: "what prints knows no gateway, so that what it prints does not depend on who is asked"},
 	{Dir: "internal/cli/command", Layer: layerCommand, Only: []string{"internal/lazyregexp", "internal/nearest", "internal/reason"}, Why: "what every command is built of knows none of them"},
