@@ -227,6 +227,8 @@ type Client struct {
 	// Credentials is a credential bundle; "" means the local operator's in
 	// the state directory.
 	Credentials string `toml:"credentials" path:"true" env:"PALYRA_CREDENTIALS"`
+	// Notify says that the desktop is told of calls that begin to wait.
+	Notify bool `toml:"notify" env:"PALYRA_NOTIFY"`
 }
 
 func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }

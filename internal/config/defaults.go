@@ -74,7 +74,7 @@ func Default() *Config {
 			BytesPerSecond: 8 * mib, BurstBytes: 256 * mib, DayBytes: 4 * gib, InFlightBytes: 64 * mib, InFlightTotalBytes: 512 * mib,
 		},
 		Storage: Storage{ReserveBytes: 64 * mib},
-		Client:  Client{Address: "127.0.0.1:7443"},
+		Client:  Client{Address: "127.0.0.1:7443", Notify: true},
 	}
 }
 

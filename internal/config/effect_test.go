@@ -141,6 +141,7 @@ var readBy = map[string][2]string{
 	// The command's own.
 	"client.address":     {"cli/client/settings.go", "c.Client.Address"},
 	"client.credentials": {"cli/client/settings.go", "c.Client.Credentials"},
+	"client.notify":      {"cli/client/settings.go", "c.Client.Notify"},
 }
 
 // unread lists the keys that the table does not know, knows and nobody reads,

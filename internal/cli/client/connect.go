@@ -42,6 +42,8 @@ type Gateway struct {
 	// Local says that the bundle is the one that palyrad writes for the operator
 	// of its own host: the gateway's paths are those of this machine.
 	Local bool
+	// Notify is the setting client.notify.
+	Notify bool
 	// Root is the CA that the credential bundle trusts.
 	Root *x509.Certificate
 	// ServerName is the name in the gateway's certificate.
@@ -88,7 +90,7 @@ func (a *App) Connect(ctx context.Context) (*Gateway, error) {
 			WithRemedy("A running `palyrad` keeps the local operator's fresh: start it again. Others get a new bundle with `palyrad operator add`.")
 	}
 	g := a.dial(b, address)
-	g.Local = c.local
+	g.Local, g.Notify = c.local, c.notify
 	return g, nil
 }
 
