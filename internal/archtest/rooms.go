@@ -136,6 +136,7 @@ var Rooms = []Room{
 	{Dir: "internal/dnsname", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/lazyregexp", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/manpage", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
+	{Dir: "internal/identity/spake2plus", Layer: layerLeaf, Only: none, Why: "a leaf: what turns a PIN into a key knows no devices, no network and no store"},
 	{Dir: "internal/nearest", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/progress", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/version", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
