@@ -116,7 +116,7 @@ func (k *checker) paths(c *Config) {
 	if c.Client.Credentials != "" {
 		k.absolute("client.credentials", c.Client.Credentials)
 	}
-	if !trustDomain(c.TrustDomain) {
+	if c.TrustDomain != "" && !trustDomain(c.TrustDomain) {
 		k.find("trust_domain", "is "+quote(c.TrustDomain), "use a lower-case domain name such as palyra.example.org")
 	}
 }

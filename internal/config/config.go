@@ -24,7 +24,8 @@ type Config struct {
 	// Notes are sentences about what is valid and should be written otherwise;
 	// palyrad logs them at start.
 	Notes []string `toml:"-"`
-	// TrustDomain is the authority of the SPIFFE ids that the CA issues.
+	// TrustDomain is the authority of the SPIFFE ids that the CA issues; "" is one
+	// that no other gateway has.
 	TrustDomain string `toml:"trust_domain"`
 	Listen      Listen `toml:"listen"`
 	Log         Log    `toml:"log"`

@@ -17,10 +17,9 @@ const (
 // paths, which depend on the machine; Load fills those in.
 func Default() *Config {
 	return &Config{
-		TrustDomain: "palyra.internal",
-		Listen:      Listen{API: "127.0.0.1:7443", Metrics: "127.0.0.1:7144", MaxConnections: 1024, MaxConnectionsPerAddress: 128},
-		Log:         Log{Level: "info", Format: "text"},
-		Roles:       []access.Role{"security"},
+		Listen: Listen{API: "127.0.0.1:7443", Metrics: "127.0.0.1:7144", MaxConnections: 1024, MaxConnectionsPerAddress: 128},
+		Log:    Log{Level: "info", Format: "text"},
+		Roles:  []access.Role{"security"},
 
 		AllowedTools:       []string{"*"},
 		MaxCallsPerRun:     200,

@@ -114,7 +114,7 @@ func valueName(k key) string {
 // rest. The value has a name here where its type does not say enough.
 var said = map[string]struct{ value, what string }{
 	"state_dir":                                       {"DIR", "where palyrad keeps its keys, journal and blobs"},
-	"trust_domain":                                    {"NAME", "authority of the SPIFFE ids that are issued; fixed once the CA exists"},
+	"trust_domain":                                    {"NAME", "authority of the SPIFFE ids that are issued; fixed once the CA exists (default: a name that no other gateway has)"},
 	"roles":                                           {"LIST", "roles of your own, which policies speak of"},
 	"allowed_tools":                                   {"LIST", "tools that exist at all: names, and prefixes that end in *"},
 	"allow_sensitive_tools":                           {"", "lets every sensitive tool run without asking anybody"},
