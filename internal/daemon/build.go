@@ -18,6 +18,7 @@ import (
 	"palyra/internal/config"
 	"palyra/internal/dispatch"
 	"palyra/internal/event"
+	"palyra/internal/fairqueue"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/journal"
@@ -57,6 +58,7 @@ type gateway struct {
 	engine     *policy.Engine
 	desk       *approval.Desk
 	router     *dispatch.Router
+	turns      *fairqueue.Queue
 	pipeline   *toolcall.Pipeline
 	models     providers.Set
 	runs       *run.Manager
@@ -258,6 +260,7 @@ func allTools(g *gateway, others []dispatch.Tool) ([]dispatch.Tool, error) {
 	if err != nil {
 		return nil, err
 	}
+	g.turns = cfg.Process.Turns
 	tools := slices.Clone(others)
 	for _, t := range builtin.New(cfg) {
 		tools = append(tools, t)
