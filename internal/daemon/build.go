@@ -27,6 +27,7 @@ import (
 	"palyra/internal/model/providers"
 	"palyra/internal/policy"
 	"palyra/internal/policyadmin"
+	"palyra/internal/ratelimit"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
 	"palyra/internal/run"
@@ -59,6 +60,7 @@ type gateway struct {
 	desk       *approval.Desk
 	router     *dispatch.Router
 	turns      *fairqueue.Queue
+	limiter    *ratelimit.Limiter
 	pipeline   *toolcall.Pipeline
 	models     providers.Set
 	runs       *run.Manager
@@ -356,10 +358,13 @@ func openRuns(ctx context.Context, g *gateway, _ Options) error {
 	return err
 }
 
-func openMetrics(_ context.Context, g *gateway, _ Options) error {
+func openMetrics(_ context.Context, g *gateway, _ Options) (err error) {
+	if g.limiter, err = ratelimit.New(rateLimits(g.cfg)); err != nil {
+		return err
+	}
 	g.metrics = metrics.New(metrics.Config{
 		Commits: g.commits, Problems: control{g}.Problems, Journal: g.journal, Load: g.stores.load, Reserve: g.stores.reserve,
-		Calls: g.pipeline, Dispatch: g.router, Approvals: g.desk, Runs: g.runs,
+		Calls: g.pipeline, Dispatch: g.router, Approvals: g.desk, Runs: g.runs, Limits: g.limiter, Turns: g.turns,
 	})
 	return nil
 }
