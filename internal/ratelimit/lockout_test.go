@@ -261,7 +261,7 @@ func random(r *rand.Rand) []byte {
 func TestLockoutIsNoLaxerThanTheModel(t *testing.T) {
 	r := rand.New(rand.NewPCG(13, 5))
 	caught := 0
-	for range 300 {
+	for range 100 {
 		steps := random(r)
 		if err := play(lockout(t), steps, true, keep); err != nil {
 			t.Errorf("with room for all: %v", err)
