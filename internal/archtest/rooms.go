@@ -125,6 +125,7 @@ var Rooms = []Room{
 	{Dir: "internal/bus", Layer: layerGround, Only: none, Why: "a bus is connected to in one way, whoever is asked over it"},
 	{Dir: "internal/quota", Layer: layerGround, Only: none, Why: "a leaf: sums of bytes know keys, not principals"},
 	{Dir: "internal/provenance", Layer: layerGround, Only: []string{"internal/access"}, Why: "a leaf: who made whom knows neither votes nor certificates"},
+	{Dir: "internal/fairqueue", Layer: layerGround, Only: none, Why: "a leaf: whose turn it is depends on names, not on what they wait for"},
 	{Dir: "internal/ratelimit", Layer: layerGround, Only: none, Why: "a leaf: token buckets know keys, not principals"},
 
 	{Dir: "internal/access", Layer: layerLeaf, Only: []string{"internal/lazyregexp"}, Why: "a leaf: every room may import it"},

@@ -11,6 +11,7 @@ import (
 
 	"palyra/internal/builtin/pure"
 	"palyra/internal/egress"
+	"palyra/internal/fairqueue"
 	"palyra/internal/sandbox"
 	"palyra/internal/tool"
 	"palyra/internal/workspace"
@@ -76,9 +77,9 @@ type ProcessPolicy struct {
 	Interfaces InterfaceLister
 	// Required are layers without which nothing runs.
 	Required []string
-	// MaxConcurrent is how many programs run at once, those that a program
-	// starts not counted; others wait. 0 is DefaultConcurrent.
-	MaxConcurrent int
+	// Turns has a place for each program that may run at once, those that a
+	// program starts not counted. Nil is DefaultConcurrent places.
+	Turns *fairqueue.Queue
 	// Workspaces are the settings of workspaces by name; one that is missing has
 	// the zero value.
 	Workspaces map[string]WorkspacePolicy

@@ -39,6 +39,7 @@ func Default() *Config {
 			MemoryLimitBytes: 2 * gib,
 			MaxOutputBytes:   mib,
 			MaxProcesses:     1024,
+			MaxWaiting:       1024,
 			DiskLimitBytes:   gib,
 			MaxFiles:         200_000,
 			TmpLimitBytes:    256 * mib,

@@ -149,6 +149,7 @@ var said = map[string]struct{ value, what string }{
 	"process_runner.max_concurrent":                   {"", "programs that run at once; 0 for as many as fit"},
 	"process_runner.reserve_processes":                {"", "processes that palyrad keeps for itself; 0 to derive it"},
 	"process_runner.reserve_memory_bytes":             {"BYTES", "memory that palyrad keeps for itself; 0 to derive it"},
+	"process_runner.max_waiting":                      {"", "calls that wait for a program to end; further ones are refused"},
 	"process_runner.max_processes":                    {"", "processes and threads of one program at once"},
 	"process_runner.disk_limit_bytes":                 {"BYTES", "what a program may write to its copy of the workspace"},
 	"process_runner.max_files":                        {"", "files and directories that a program may make there"},

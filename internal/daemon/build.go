@@ -18,6 +18,7 @@ import (
 	"palyra/internal/config"
 	"palyra/internal/dispatch"
 	"palyra/internal/event"
+	"palyra/internal/fairqueue"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/journal"
@@ -27,6 +28,7 @@ import (
 	"palyra/internal/policy"
 	"palyra/internal/policyadmin"
 	"palyra/internal/progress"
+	"palyra/internal/ratelimit"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
 	"palyra/internal/run"
@@ -60,6 +62,8 @@ type gateway struct {
 	engine     *policy.Engine
 	desk       *approval.Desk
 	router     *dispatch.Router
+	turns      *fairqueue.Queue
+	limiter    *ratelimit.Limiter
 	pipeline   *toolcall.Pipeline
 	models     providers.Set
 	runs       *run.Manager
@@ -298,6 +302,7 @@ func allTools(g *gateway, others []dispatch.Tool) ([]dispatch.Tool, error) {
 	if err != nil {
 		return nil, err
 	}
+	g.turns = cfg.Process.Turns
 	tools := slices.Clone(others)
 	for _, t := range builtin.New(cfg) {
 		tools = append(tools, t)
@@ -393,10 +398,13 @@ func openRuns(ctx context.Context, g *gateway, _ Options) error {
 	return err
 }
 
-func openMetrics(_ context.Context, g *gateway, _ Options) error {
+func openMetrics(_ context.Context, g *gateway, _ Options) (err error) {
+	if g.limiter, err = ratelimit.New(rateLimits(g.cfg)); err != nil {
+		return err
+	}
 	g.metrics = metrics.New(metrics.Config{
 		Commits: g.commits, Problems: control{g}.Problems, Journal: g.journal, Load: g.stores.load, Reserve: g.stores.reserve,
-		Calls: g.pipeline, Dispatch: g.router, Approvals: g.desk, Runs: g.runs,
+		Calls: g.pipeline, Dispatch: g.router, Approvals: g.desk, Runs: g.runs, Limits: g.limiter, Turns: g.turns,
 	})
 	return nil
 }

@@ -17,7 +17,6 @@ import (
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/journalkey"
-	"palyra/internal/ratelimit"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
 	"palyra/internal/statedir"
@@ -120,13 +119,9 @@ type evidence struct {
 }
 
 func apiServer(ctx context.Context, g *gateway) (*http.Server, error) {
-	limiter, err := ratelimit.New(rateLimits(g.cfg))
-	if err != nil {
-		return nil, err
-	}
 	archive := attest.NewArchive(g.stores.attestations, g.notary, func() []attest.CheckpointKey { return journalkey.Certified(g.authority) })
 	handler, err := rpc.New(ctx, rpc.Config{
-		Auth: g.identity, Tokens: g.tokens, Limiter: limiter, Audit: g.auditor, Engine: g.engine, Pipeline: g.pipeline, Router: g.router,
+		Auth: g.identity, Tokens: g.tokens, Limiter: g.limiter, Audit: g.auditor, Engine: g.engine, Pipeline: g.pipeline, Router: g.router,
 		Desk: g.desk, Runs: g.runs, Journal: g.journal, Evidence: evidence{archive, g.stores.snapshots}, Policies: g.policies,
 		Members: &members{g.registry, g.identity, g.authority, g.policies}, Gateway: control{g}, Workspaces: g.changes, Log: g.log,
 	})

@@ -253,6 +253,26 @@ func TestConcurrentUse(t *testing.T) {
 	})
 }
 
+// TestRefusalsAreCounted: by class, with the time of the last one.
+func TestRefusalsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lim := Limits{Each: Limit{PerSecond: 1, Burst: 2}, Global: Limit{PerSecond: 100, Burst: 100}}
+		l := must.Get(New(map[Class]Limits{read: lim, "decide": lim}))(t)
+		if all := l.Refused(); len(all) != 2 || all[read] != (Refusals{}) {
+			t.Errorf("before any request: %v", all)
+		}
+		for range 5 {
+			l.Allow(read, "a")
+		}
+		at := time.Now()
+		time.Sleep(time.Hour)
+		l.Allow(read, "a")
+		if all := l.Refused(); all[read] != (Refusals{Count: 3, Last: at}) || all["decide"] != (Refusals{}) {
+			t.Errorf("after 5 requests of which 2 were served: %v", all)
+		}
+	})
+}
+
 // TestCheckDoesNotAllocate: neither a request of known keys that is let through, nor
 // one that is refused, whatever keys it brings.
 func TestCheckDoesNotAllocate(t *testing.T) {
