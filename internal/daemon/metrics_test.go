@@ -16,8 +16,8 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
-	"palyra/internal/gatewaytest"
 	"palyra/internal/config"
+	"palyra/internal/gatewaytest"
 	"palyra/internal/must"
 	"palyra/internal/ratelimit"
 )
