@@ -127,6 +127,9 @@ func callsQuery(f toolcall.CallFilter) (query string, args []any) {
 	where := whereClause{order: "proposal_id"}
 	whereRunsOf(&where, f.Principal)
 	whereRunsOf(&where, f.Of)
+	if f.Run != "" {
+		where.add("proposal_id IN (SELECT subject FROM events WHERE run = ? AND run <> '' AND code = '"+string(event.Proposed)+"')", f.Run)
+	}
 	if f.PageToken != "" {
 		where.add("proposal_id < ?", f.PageToken)
 	}
