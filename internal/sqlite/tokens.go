@@ -19,11 +19,11 @@ var _ token.Store = TokenStore{}
 // Tokens returns the store of API tokens.
 func (db *DB) Tokens() TokenStore { return TokenStore{db} }
 
-const bearerColumns = `id, name, principal, created_by, scopes, addresses, digest, created_at, expires_at, last_used_at, revoked_at, revoked_by`
+const apiColumns = `id, name, principal, created_by, scopes, addresses, digest, created_at, expires_at, last_used_at, revoked_at, revoked_by`
 
 // Tokens returns all tokens, revoked ones included, by ID.
 func (s TokenStore) Tokens(ctx context.Context) ([]token.Token, error) {
-	return list(ctx, s.db, "reading tokens", scanToken, "SELECT "+bearerColumns+" FROM tokens ORDER BY id")
+	return list(ctx, s.db, "reading tokens", scanToken, "SELECT "+apiColumns+" FROM tokens ORDER BY id")
 }
 
 func scanToken(r *Row) (token.Token, error) {
@@ -59,7 +59,7 @@ func (s TokenStore) AddToken(ctx context.Context, t token.Token, e event.Draft) 
 		return fmt.Errorf("addresses of token %s: %w", t.ID, err)
 	}
 	return s.change(ctx, e, func(tx *Tx) error {
-		n, err := tx.Exec("INSERT INTO tokens ("+bearerColumns+`)
+		n, err := tx.Exec("INSERT INTO tokens ("+apiColumns+`)
  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) ON CONFLICT DO NOTHING`,
 			t.ID, t.Name, t.Principal.String(), t.CreatedBy.String(), string(scopes), string(addresses), t.Digest[:], t.CreatedAt, t.ExpiresAt,
 			t.LastUsedAt, t.RevokedAt, t.RevokedBy.String())
