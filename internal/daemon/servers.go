@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"palyra/internal/access"
 	"palyra/internal/attest"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
@@ -123,11 +124,12 @@ func apiServer(ctx context.Context, g *gateway) (*http.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A revoked device loses its streams and runs, too: the streams first, so
-	// that none starts a run after the runs were stopped.
-	g.identity.OnRevoke(func(d identity.Device) {
-		ended, stopped := handler.Revoked(d.ID), g.runs.Revoked(d.ID)
-		g.log.InfoContext(ctx, "a device was revoked", slog.String("device", d.ID), slog.String("principal", d.Principal.String()),
+	g.identity.OnChange(func(ctx context.Context, by access.Principal) error { return g.policies.Rebuild(ctx, by.String()) })
+	// A revoked device, or one whose member may do less, loses its streams and runs,
+	// too: the streams first, so that none starts a run after the runs were stopped.
+	g.identity.OnEnd(func(d identity.Device, why *reason.Error) {
+		ended, stopped := handler.End(d.ID, why), g.runs.EndDevice(d.ID, why)
+		g.log.InfoContext(ctx, "what a device has open ended: "+why.Error(), slog.String("device", d.ID), slog.String("principal", d.Principal.String()),
 			slog.Int("requests", ended), slog.Int("runs", stopped))
 	})
 	tls, err := g.authority.ServerTLS(slices.Concat(ca.Loopback(), g.cfg.Listen.ServerNames), g.identity.Allow)

@@ -51,6 +51,10 @@ const (
 	DeviceRevoked    Code = "PAL-I106" // a device's certificate was revoked
 	Exported         Code = "PAL-I107" // journal or approvals were exported
 	DeviceAdded      Code = "PAL-I108" // the gateway's host gave a member another device
+	MemberChanged    Code = "PAL-I109" // roles were given to a member or taken, or an agent got another owner
+	MemberDisabled   Code = "PAL-I110" // a member may not act any more, until it is enabled
+	MemberEnabled    Code = "PAL-I111" // a disabled member may act again
+	MemberRemoved    Code = "PAL-I112" // a member was removed for good, with its devices
 
 	PolicyLoaded   Code = "PAL-P100" // a policy set came into force, or was activated or not any more
 	PolicyRejected Code = "PAL-P101" // a policy set did not load, or its tests failed; the running one stays
@@ -78,6 +82,7 @@ var Codes = []Code{
 	SessionExtended, SessionEnded,
 	CACreated, CertificateMade, MemberAdded, CallersRefused, PermissionDenied,
 	DeviceRevoked, Exported, DeviceAdded,
+	MemberChanged, MemberDisabled, MemberEnabled, MemberRemoved,
 	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed, PolicyReset,
 	Opened, Closed, Checkpoint, ClockStepped, KeyRotated,
 }

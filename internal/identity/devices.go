@@ -105,11 +105,15 @@ func (s *Service) revokeOnce(ctx context.Context, actor access.Principal, device
 
 // tellRevoked ends what a revoked device has open.
 func (s *Service) tellRevoked(dev Device) {
+	s.tell(dev, reason.Errorf(reason.Unauthenticated, "device %s was revoked", dev.ID))
+}
+
+func (s *Service) tell(dev Device, why *reason.Error) {
 	s.mu.RLock()
 	watchers := slices.Clone(s.watchers)
 	s.mu.RUnlock()
 	for _, fn := range watchers {
-		fn(dev)
+		fn(dev, why)
 	}
 }
 

@@ -86,6 +86,7 @@ var codes = map[reason.Code]connect.Code{
 	reason.AlreadyExists:       connect.CodeAlreadyExists,
 	reason.IdempotencyMismatch: connect.CodeAlreadyExists,
 	reason.LossNotAccepted:     connect.CodeFailedPrecondition,
+	reason.LastOwner:           connect.CodeFailedPrecondition,
 	reason.VerificationFailed:  connect.CodeDataLoss,
 	reason.OriginUnproven:      connect.CodeFailedPrecondition,
 	reason.ConfigInvalid:       connect.CodeFailedPrecondition,

@@ -50,6 +50,7 @@ type world struct {
 	authority *ca.Authority
 	db        *sqlite.DB
 	identity  *identity.Service
+	registry  *access.Registry
 	engine    *policy.Engine
 	desk      *approval.Desk
 	journal   *journal.Log
@@ -106,6 +107,7 @@ func (w *world) openRooms() {
 	w.identity = must.Get(identity.New(t.Context(), identity.Config{
 		Authority: w.authority, Store: w.db.Identity(), Registry: registry,
 	}))(t)
+	w.registry = registry
 	key := w.authority.Notary()
 	w.notary = must.Get(attest.NewNotary(attest.NotaryConfig{Signer: key.Signer, Chain: key.Chain, Gateway: w.authority.TrustDomain()}))(t)
 	signer := must.Get(journal.ParseKey(w.authority.JournalSigner()))(t)
@@ -141,9 +143,13 @@ func (w *world) serve() {
 	w.stopping = stop
 	w.server = must.Get(rpc.New(stopping, rpc.Config{
 		Auth: w.identity, Limiter: limiter, Audit: w.audit, Engine: w.engine, Pipeline: g.Pipeline, Router: g.Router, Desk: w.desk, Runs: runs,
-		Journal: w.journal, Evidence: w.evidence, Policies: policiesFake{}, Members: membersFake{w}, Gateway: w.gateway, Workspaces: w.workspaces, Log: logger,
+		Journal: w.journal, Evidence: w.evidence, Policies: policiesFake{}, Members: membersFake{w.identity, w}, Gateway: w.gateway, Workspaces: w.workspaces, Log: logger,
 	}))(t)
-	w.identity.OnRevoke(func(d identity.Device) { w.server.Revoked(d.ID) })
+	w.identity.OnChange(func(context.Context, access.Principal) error {
+		w.engine.Swap(w.policySet(w.registry.List()))
+		return nil
+	})
+	w.identity.OnEnd(func(d identity.Device, why *reason.Error) { w.server.End(d.ID, why) })
 	w.listen()
 }
 

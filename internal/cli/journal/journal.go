@@ -52,6 +52,7 @@ var eventWords = map[event.Code]string{
 	event.SessionExtended: "session extended", event.SessionEnded: "session ended",
 	event.CACreated: "CA created", event.CertificateMade: "certificate", event.MemberAdded: "member added",
 	event.CallersRefused: "callers refused", event.PermissionDenied: "permission denied",
+	event.MemberChanged: "member changed", event.MemberDisabled: "member disabled", event.MemberEnabled: "member enabled", event.MemberRemoved: "member removed",
 	event.DeviceRevoked: "device revoked", event.DeviceAdded: "device added", event.Exported: "exported",
 	event.PolicyLoaded: "policy loaded", event.PolicyRejected: "policy rejected", event.PolicyReset: "policy reset", event.Frozen: "frozen", event.Thawed: "thawed",
 	event.ToolPinned: "tool pinned", event.ToolSuspended: "tool suspended", event.ToolResumed: "tool resumed",

@@ -10,7 +10,6 @@ import (
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
-	"palyra/internal/reason"
 )
 
 var deviceListing = printer.Listing{
@@ -65,15 +64,12 @@ func (a *app) revokeDevice(ctx context.Context, id, why string, sure bool) error
 		return err
 	}
 	req := &palyrav1.RevokeDeviceRequest{DeviceId: id, Reason: why}
-	reply, err := g.Identity.RevokeDevice(ctx, req)
-	if err != nil && client.Explain(nil, err).Code == reason.LossNotAccepted {
-		a.Say("warning: %s", client.Explain(nil, err).Message)
-		if err := a.Agree(ctx, sure, "Go on all the same?"); err != nil {
-			return err
-		}
-		req.AcceptLoss = true
+	var reply *palyrav1.RevokeDeviceResponse
+	err = a.accepting(ctx, sure, func(accept bool) (err error) {
+		req.AcceptLoss = accept
 		reply, err = g.Identity.RevokeDevice(ctx, req)
-	}
+		return err
+	})
 	if err != nil {
 		return err
 	}

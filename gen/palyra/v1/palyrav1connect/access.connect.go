@@ -40,6 +40,18 @@ const (
 	// AccessServiceListMembersProcedure is the fully-qualified name of the AccessService's ListMembers
 	// RPC.
 	AccessServiceListMembersProcedure = "/palyra.v1.AccessService/ListMembers"
+	// AccessServiceUpdateMemberProcedure is the fully-qualified name of the AccessService's
+	// UpdateMember RPC.
+	AccessServiceUpdateMemberProcedure = "/palyra.v1.AccessService/UpdateMember"
+	// AccessServiceDisableMemberProcedure is the fully-qualified name of the AccessService's
+	// DisableMember RPC.
+	AccessServiceDisableMemberProcedure = "/palyra.v1.AccessService/DisableMember"
+	// AccessServiceEnableMemberProcedure is the fully-qualified name of the AccessService's
+	// EnableMember RPC.
+	AccessServiceEnableMemberProcedure = "/palyra.v1.AccessService/EnableMember"
+	// AccessServiceRemoveMemberProcedure is the fully-qualified name of the AccessService's
+	// RemoveMember RPC.
+	AccessServiceRemoveMemberProcedure = "/palyra.v1.AccessService/RemoveMember"
 	// IdentityServiceListDevicesProcedure is the fully-qualified name of the IdentityService's
 	// ListDevices RPC.
 	IdentityServiceListDevicesProcedure = "/palyra.v1.IdentityService/ListDevices"
@@ -60,6 +72,16 @@ type AccessServiceClient interface {
 	// device. The private key stays with whoever made the request.
 	AddMember(context.Context, *v1.AddMemberRequest) (*v1.AddMemberResponse, error)
 	ListMembers(context.Context, *v1.ListMembersRequest) (*v1.ListMembersResponse, error)
+	// UpdateMember gives and takes roles, and gives an agent another owner. Where
+	// something is taken, the streams and runs of the member end.
+	UpdateMember(context.Context, *v1.UpdateMemberRequest) (*v1.UpdateMemberResponse, error)
+	// DisableMember keeps a member, and a user's agents, from acting until it is
+	// enabled. Its votes do not count meanwhile.
+	DisableMember(context.Context, *v1.DisableMemberRequest) (*v1.DisableMemberResponse, error)
+	EnableMember(context.Context, *v1.EnableMemberRequest) (*v1.EnableMemberResponse, error)
+	// RemoveMember ends a member for good and revokes its devices. Its name is not
+	// free again.
+	RemoveMember(context.Context, *v1.RemoveMemberRequest) (*v1.RemoveMemberResponse, error)
 }
 
 // NewAccessServiceClient constructs a client for the palyra.v1.AccessService service. By default,
@@ -86,13 +108,41 @@ func NewAccessServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		updateMember: connect.NewClient[v1.UpdateMemberRequest, v1.UpdateMemberResponse](
+			httpClient,
+			baseURL+AccessServiceUpdateMemberProcedure,
+			connect.WithSchema(accessServiceMethods.ByName("UpdateMember")),
+			connect.WithClientOptions(opts...),
+		),
+		disableMember: connect.NewClient[v1.DisableMemberRequest, v1.DisableMemberResponse](
+			httpClient,
+			baseURL+AccessServiceDisableMemberProcedure,
+			connect.WithSchema(accessServiceMethods.ByName("DisableMember")),
+			connect.WithClientOptions(opts...),
+		),
+		enableMember: connect.NewClient[v1.EnableMemberRequest, v1.EnableMemberResponse](
+			httpClient,
+			baseURL+AccessServiceEnableMemberProcedure,
+			connect.WithSchema(accessServiceMethods.ByName("EnableMember")),
+			connect.WithClientOptions(opts...),
+		),
+		removeMember: connect.NewClient[v1.RemoveMemberRequest, v1.RemoveMemberResponse](
+			httpClient,
+			baseURL+AccessServiceRemoveMemberProcedure,
+			connect.WithSchema(accessServiceMethods.ByName("RemoveMember")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // accessServiceClient implements AccessServiceClient.
 type accessServiceClient struct {
-	addMember   *connect.Client[v1.AddMemberRequest, v1.AddMemberResponse]
-	listMembers *connect.Client[v1.ListMembersRequest, v1.ListMembersResponse]
+	addMember     *connect.Client[v1.AddMemberRequest, v1.AddMemberResponse]
+	listMembers   *connect.Client[v1.ListMembersRequest, v1.ListMembersResponse]
+	updateMember  *connect.Client[v1.UpdateMemberRequest, v1.UpdateMemberResponse]
+	disableMember *connect.Client[v1.DisableMemberRequest, v1.DisableMemberResponse]
+	enableMember  *connect.Client[v1.EnableMemberRequest, v1.EnableMemberResponse]
+	removeMember  *connect.Client[v1.RemoveMemberRequest, v1.RemoveMemberResponse]
 }
 
 // AddMember calls palyra.v1.AccessService.AddMember.
@@ -113,12 +163,58 @@ func (c *accessServiceClient) ListMembers(ctx context.Context, req *v1.ListMembe
 	return nil, err
 }
 
+// UpdateMember calls palyra.v1.AccessService.UpdateMember.
+func (c *accessServiceClient) UpdateMember(ctx context.Context, req *v1.UpdateMemberRequest) (*v1.UpdateMemberResponse, error) {
+	response, err := c.updateMember.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// DisableMember calls palyra.v1.AccessService.DisableMember.
+func (c *accessServiceClient) DisableMember(ctx context.Context, req *v1.DisableMemberRequest) (*v1.DisableMemberResponse, error) {
+	response, err := c.disableMember.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// EnableMember calls palyra.v1.AccessService.EnableMember.
+func (c *accessServiceClient) EnableMember(ctx context.Context, req *v1.EnableMemberRequest) (*v1.EnableMemberResponse, error) {
+	response, err := c.enableMember.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// RemoveMember calls palyra.v1.AccessService.RemoveMember.
+func (c *accessServiceClient) RemoveMember(ctx context.Context, req *v1.RemoveMemberRequest) (*v1.RemoveMemberResponse, error) {
+	response, err := c.removeMember.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // AccessServiceHandler is an implementation of the palyra.v1.AccessService service.
 type AccessServiceHandler interface {
 	// AddMember adds a user or an agent and signs the certificate of its first
 	// device. The private key stays with whoever made the request.
 	AddMember(context.Context, *v1.AddMemberRequest) (*v1.AddMemberResponse, error)
 	ListMembers(context.Context, *v1.ListMembersRequest) (*v1.ListMembersResponse, error)
+	// UpdateMember gives and takes roles, and gives an agent another owner. Where
+	// something is taken, the streams and runs of the member end.
+	UpdateMember(context.Context, *v1.UpdateMemberRequest) (*v1.UpdateMemberResponse, error)
+	// DisableMember keeps a member, and a user's agents, from acting until it is
+	// enabled. Its votes do not count meanwhile.
+	DisableMember(context.Context, *v1.DisableMemberRequest) (*v1.DisableMemberResponse, error)
+	EnableMember(context.Context, *v1.EnableMemberRequest) (*v1.EnableMemberResponse, error)
+	// RemoveMember ends a member for good and revokes its devices. Its name is not
+	// free again.
+	RemoveMember(context.Context, *v1.RemoveMemberRequest) (*v1.RemoveMemberResponse, error)
 }
 
 // NewAccessServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -141,12 +237,44 @@ func NewAccessServiceHandler(svc AccessServiceHandler, opts ...connect.HandlerOp
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	accessServiceUpdateMemberHandler := connect.NewUnaryHandlerSimple(
+		AccessServiceUpdateMemberProcedure,
+		svc.UpdateMember,
+		connect.WithSchema(accessServiceMethods.ByName("UpdateMember")),
+		connect.WithHandlerOptions(opts...),
+	)
+	accessServiceDisableMemberHandler := connect.NewUnaryHandlerSimple(
+		AccessServiceDisableMemberProcedure,
+		svc.DisableMember,
+		connect.WithSchema(accessServiceMethods.ByName("DisableMember")),
+		connect.WithHandlerOptions(opts...),
+	)
+	accessServiceEnableMemberHandler := connect.NewUnaryHandlerSimple(
+		AccessServiceEnableMemberProcedure,
+		svc.EnableMember,
+		connect.WithSchema(accessServiceMethods.ByName("EnableMember")),
+		connect.WithHandlerOptions(opts...),
+	)
+	accessServiceRemoveMemberHandler := connect.NewUnaryHandlerSimple(
+		AccessServiceRemoveMemberProcedure,
+		svc.RemoveMember,
+		connect.WithSchema(accessServiceMethods.ByName("RemoveMember")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/palyra.v1.AccessService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case AccessServiceAddMemberProcedure:
 			accessServiceAddMemberHandler.ServeHTTP(w, r)
 		case AccessServiceListMembersProcedure:
 			accessServiceListMembersHandler.ServeHTTP(w, r)
+		case AccessServiceUpdateMemberProcedure:
+			accessServiceUpdateMemberHandler.ServeHTTP(w, r)
+		case AccessServiceDisableMemberProcedure:
+			accessServiceDisableMemberHandler.ServeHTTP(w, r)
+		case AccessServiceEnableMemberProcedure:
+			accessServiceEnableMemberHandler.ServeHTTP(w, r)
+		case AccessServiceRemoveMemberProcedure:
+			accessServiceRemoveMemberHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -162,6 +290,22 @@ func (UnimplementedAccessServiceHandler) AddMember(context.Context, *v1.AddMembe
 
 func (UnimplementedAccessServiceHandler) ListMembers(context.Context, *v1.ListMembersRequest) (*v1.ListMembersResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.AccessService.ListMembers is not implemented"))
+}
+
+func (UnimplementedAccessServiceHandler) UpdateMember(context.Context, *v1.UpdateMemberRequest) (*v1.UpdateMemberResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.AccessService.UpdateMember is not implemented"))
+}
+
+func (UnimplementedAccessServiceHandler) DisableMember(context.Context, *v1.DisableMemberRequest) (*v1.DisableMemberResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.AccessService.DisableMember is not implemented"))
+}
+
+func (UnimplementedAccessServiceHandler) EnableMember(context.Context, *v1.EnableMemberRequest) (*v1.EnableMemberResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.AccessService.EnableMember is not implemented"))
+}
+
+func (UnimplementedAccessServiceHandler) RemoveMember(context.Context, *v1.RemoveMemberRequest) (*v1.RemoveMemberResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.AccessService.RemoveMember is not implemented"))
 }
 
 // IdentityServiceClient is a client for the palyra.v1.IdentityService service.
