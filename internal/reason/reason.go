@@ -76,6 +76,7 @@ const (
 	DigestMismatch       Code = "DIGEST_MISMATCH"
 
 	Unauthenticated     Code = "UNAUTHENTICATED"
+	CertificateExpired  Code = "CERTIFICATE_EXPIRED"
 	PermissionDenied    Code = "PERMISSION_DENIED"
 	RateLimited         Code = "RATE_LIMITED"
 	NotFound            Code = "NOT_FOUND"
@@ -180,6 +181,7 @@ var Table = []Row{
 	{BindingMismatch, ExitConflict, "The call is no longer the one that was approved.", "Propose it again; the changed fields are named."},
 	{DigestMismatch, ExitConflict, "The digest does not match the call that waits.", "Look at it again with `palyra approvals show` and use the digest it prints."},
 	{Unauthenticated, ExitNotConnected, "The caller is not known to the gateway.", "Use a credential: `palyrad operator add NAME --role ROLE` makes one."},
+	{CertificateExpired, ExitNotConnected, "The client certificate has expired.", "Renew it within 30 days of its end: every `palyra` command does so by itself. Later, have another made with `palyrad operator bundle NAME` on the gateway's host."},
 	{PermissionDenied, ExitPolicyDenied, "The caller may not do this.", "Ask an owner for a role that may."},
 	{RateLimited, ExitFailure, "Too many requests.", "Wait as long as retry-after says."},
 	{NotFound, ExitFailure, "There is nothing with that id.", "Check the id."},

@@ -80,6 +80,7 @@ var codes = map[reason.Code]connect.Code{
 	reason.DigestMismatch:       connect.CodeFailedPrecondition,
 
 	reason.Unauthenticated:     connect.CodeUnauthenticated,
+	reason.CertificateExpired:  connect.CodeUnauthenticated,
 	reason.PermissionDenied:    connect.CodePermissionDenied,
 	reason.RateLimited:         connect.CodeResourceExhausted,
 	reason.NotFound:            connect.CodeNotFound,

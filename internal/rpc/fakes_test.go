@@ -179,8 +179,9 @@ func (m membersFake) Add(ctx context.Context, by access.Caller, n rpc.NewMember)
 	return rpc.Credential{Member: a.Member, Device: a.Device}, err
 }
 
-func (m membersFake) Renew(context.Context, string, []byte) (rpc.Credential, error) {
-	return rpc.Credential{}, nil
+func (m membersFake) Renew(ctx context.Context, device string, csr []byte) (rpc.Credential, error) {
+	issued, err := m.Service.Renew(ctx, device, csr)
+	return rpc.Credential{Chain: string(issued.PEM)}, err
 }
 
 func (m membersFake) Revoke(ctx context.Context, by access.Caller, deviceID, why string, acceptLoss bool) (identity.Device, error) {

@@ -23,6 +23,8 @@ import (
 // Authenticator finds out who holds a verified client certificate.
 type Authenticator interface {
 	Authenticate(chain []*x509.Certificate) (access.Caller, error)
+	// AuthenticateExpired is for a certificate that expired and may be renewed.
+	AuthenticateExpired(chain []*x509.Certificate) (access.Caller, error)
 }
 
 // Limiter spends one request of a class for every key, or for none.
@@ -70,8 +72,11 @@ type peer struct {
 	// notAfter is when the caller's certificate ends.
 	notAfter time.Time
 	known    bool
-	err      error
-	address  string
+	// expired says that the certificate is over, and may be renewed by caller, who is
+	// not known for anything else.
+	expired bool
+	err     error
+	address string
 	// claims is the surface that the client says it is.
 	claims access.Surface
 }
@@ -79,9 +84,33 @@ type peer struct {
 // look finds the caller from its certificate.
 func (p *peer) look(auth Authenticator, chain []*x509.Certificate) {
 	p.caller, p.err = auth.Authenticate(chain)
-	p.caller.Address, p.caller.Surface = p.address, access.SurfaceGRPC
 	p.known = p.err == nil
 	p.notAfter = chain[0].NotAfter
+	if !p.known {
+		p.lookExpired(auth, chain)
+	}
+	p.caller.Address, p.caller.Surface = p.address, access.SurfaceGRPC
+}
+
+// lookExpired finds who may renew an expired certificate.
+func (p *peer) lookExpired(auth Authenticator, chain []*x509.Certificate) {
+	caller, err := auth.AuthenticateExpired(chain)
+	if p.expired = err == nil; p.expired {
+		p.caller = caller
+		p.err = reason.Errorf(reason.CertificateExpired, "the certificate of device %s expired at %s", caller.DeviceID, p.notAfter.Format(time.RFC3339))
+	}
+}
+
+// shows reports whether the peer shows what a method needs.
+func (p *peer) shows(needed Proof) bool {
+	switch needed {
+	case NeedsNothing:
+		return true
+	case NeedsRenewable:
+		return p.known || p.expired
+	default:
+		return p.known
+	}
 }
 
 func host(addr string) string {
@@ -237,10 +266,10 @@ func (g *guard) admitPeer(ctx context.Context, who peer, procedure string, metho
 	if err := g.spend(who, method); err != nil {
 		return g.refuse(ctx, who, procedure, err)
 	}
-	if method.Public {
+	if method.Needs == NeedsNothing {
 		return nil
 	}
-	if !who.known {
+	if !who.shows(method.Needs) {
 		return g.refuse(ctx, who, procedure, unauthenticated(who.err))
 	}
 	if err := g.permit(ctx, who, procedure, method.Permission); err != nil {

@@ -22,6 +22,10 @@ func (f *flaky) Authenticate([]*x509.Certificate) (access.Caller, error) {
 	return access.Caller{DeviceID: "d"}, nil
 }
 
+func (f *flaky) AuthenticateExpired([]*x509.Certificate) (access.Caller, error) {
+	return access.Caller{}, reason.Errorf(reason.Unauthenticated, "it has not expired")
+}
+
 // A device that is revoked after it was let in and before its request is live
 // is seen by the second look.
 func TestRevokeBetweenTheLooks(t *testing.T) {

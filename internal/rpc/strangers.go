@@ -6,8 +6,8 @@ import (
 	"connectrpc.com/connect"
 )
 
-// refuseStrangers refuses requests without a known caller, for methods that are not
-// public, before their body is read. The guard alone would come too late: the
+// refuseStrangers refuses requests of callers without the credential that their
+// method needs, before their body is read. The guard alone would come too late: the
 // library receives, inflates and decodes a message before it calls an interceptor,
 // and strangers must not cause that work.
 func (g *guard) refuseStrangers(next http.Handler) http.Handler {
@@ -15,7 +15,7 @@ func (g *guard) refuseStrangers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who, _ := r.Context().Value(callerKey{}).(peer)
 		method, listed := methods[r.URL.Path]
-		if who.known || !listed || method.Public {
+		if who.known || !listed || who.shows(method.Needs) {
 			next.ServeHTTP(w, r)
 			return
 		}

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -71,9 +72,14 @@ type world struct {
 
 	alice, bob, dan, eve, coder *client
 
+	// ago is how far the clock of certificates is behind.
+	ago atomic.Int64
+
 	policies string
 	limits   map[ratelimit.Class]ratelimit.Limits
 }
+
+func (w *world) now() time.Time { return time.Now().Add(-time.Duration(w.ago.Load())) }
 
 func newWorld(t *testing.T, setup ...func(*world)) *world {
 	t.Helper()
@@ -99,13 +105,13 @@ func (w *world) openRooms() {
 	t := w.t
 	t.Helper()
 	var err error
-	if w.authority, _, err = ca.Open(filepath.Join(t.TempDir(), "ca"), ca.Options{}); err != nil {
+	if w.authority, _, err = ca.Open(filepath.Join(t.TempDir(), "ca"), ca.Options{Now: w.now}); err != nil {
 		t.Fatal(err)
 	}
 	w.db = sqlitetest.OpenMigrated(t, filepath.Join(t.TempDir(), "palyra.db"))
 	registry := must.Get(access.NewRegistry(t.Context(), w.db.Identity(), nil))(t)
 	w.identity = must.Get(identity.New(t.Context(), identity.Config{
-		Authority: w.authority, Store: w.db.Identity(), Registry: registry,
+		Authority: w.authority, Store: w.db.Identity(), Registry: registry, Now: w.now,
 	}))(t)
 	w.registry = registry
 	key := w.authority.Notary()
@@ -181,7 +187,8 @@ func (w *world) openRuns(g *gatewaytest.Gateway) *run.Manager {
 func (w *world) listen() {
 	w.t.Helper()
 	server := httptest.NewUnstartedServer(w.server)
-	server.TLS = must.Get(w.authority.ServerTLS(ca.Loopback(), func([]*x509.Certificate) error { return nil }))(w.t)
+	anybody := func([]*x509.Certificate) error { return nil }
+	server.TLS = must.Get(w.authority.RenewalTLS(ca.Loopback(), anybody, anybody))(w.t)
 	server.EnableHTTP2 = true
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
 	server.StartTLS()
