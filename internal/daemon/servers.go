@@ -129,8 +129,14 @@ func apiServer(ctx context.Context, g *gateway) (*http.Server, error) {
 	// too: the streams first, so that none starts a run after the runs were stopped.
 	g.identity.OnEnd(func(d identity.Device, why *reason.Error) {
 		ended, stopped := handler.End(d.ID, why), g.runs.EndDevice(d.ID, why)
-		g.log.InfoContext(ctx, "what a device had open was ended", slog.String("note", why.Message), slog.String("device", d.ID), slog.String("principal", d.Principal.String()),
-			slog.Int("requests", ended), slog.Int("runs", stopped))
+		attrs := []any{
+			slog.String("device", d.ID), slog.String("principal", d.Principal.String()), slog.Int("requests", ended), slog.Int("runs", stopped),
+		}
+		if d.Revoked() {
+			g.log.InfoContext(ctx, "a device was revoked", attrs...)
+			return
+		}
+		g.log.InfoContext(ctx, "a member may do less than before", append(attrs, slog.String("note", why.Message))...)
 	})
 	tls, err := g.authority.RenewalTLS(slices.Concat(ca.Loopback(), g.cfg.Listen.ServerNames), g.identity.Allow, g.identity.AllowExpired)
 	if err != nil {

@@ -55,6 +55,7 @@ const (
 	MemberDisabled   Code = "PAL-I110" // a member may not act any more, until it is enabled
 	MemberEnabled    Code = "PAL-I111" // a disabled member may act again
 	MemberRemoved    Code = "PAL-I112" // a member was removed for good, with its devices
+	DeviceRenamed    Code = "PAL-I113" // a device got another name
 
 	PolicyLoaded   Code = "PAL-P100" // a policy set came into force, or was activated or not any more
 	PolicyRejected Code = "PAL-P101" // a policy set did not load, or its tests failed; the running one stays
@@ -82,7 +83,7 @@ var Codes = []Code{
 	SessionExtended, SessionEnded,
 	CACreated, CertificateMade, MemberAdded, CallersRefused, PermissionDenied,
 	DeviceRevoked, Exported, DeviceAdded,
-	MemberChanged, MemberDisabled, MemberEnabled, MemberRemoved,
+	MemberChanged, MemberDisabled, MemberEnabled, MemberRemoved, DeviceRenamed,
 	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed, PolicyReset,
 	Opened, Closed, Checkpoint, ClockStepped, KeyRotated,
 }

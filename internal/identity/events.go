@@ -54,6 +54,12 @@ type (
 		Principal access.Principal `json:"principal"`
 		Reason    string           `json:"reason"`
 	}
+	deviceRenamed struct {
+		DeviceID  string           `json:"device_id"`
+		Principal access.Principal `json:"principal"`
+		Name      string           `json:"name"`
+		WasName   string           `json:"was_name"`
+	}
 	deviceAdded struct {
 		DeviceID  string           `json:"device_id"`
 		Principal access.Principal `json:"principal"`

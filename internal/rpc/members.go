@@ -26,6 +26,7 @@ type Members interface {
 	Devices() []identity.Device
 	Renew(ctx context.Context, deviceID string, csr []byte) (Credential, error)
 	Revoke(ctx context.Context, by access.Caller, deviceID, why string, acceptLoss bool) (identity.Device, error)
+	RenameDevice(ctx context.Context, by access.Principal, deviceID, name string) (identity.Device, error)
 	AddDevice(ctx context.Context, by access.Caller, r identity.Recovery) (Credential, error)
 	// Added are the devices that somebody was given lately, and that a principal has
 	// to know of.
@@ -247,6 +248,15 @@ func (d *devices) RevokeDevice(ctx context.Context, req *palyrav1.RevokeDeviceRe
 		return nil, err
 	}
 	return &palyrav1.RevokeDeviceResponse{Device: deviceMessage(dev)}, nil
+}
+
+// RenameDevice gives a device another name.
+func (d *devices) RenameDevice(ctx context.Context, req *palyrav1.RenameDeviceRequest) (*palyrav1.RenameDeviceResponse, error) {
+	dev, err := d.admin.RenameDevice(ctx, callerOf(ctx).Principal, req.GetDeviceId(), req.GetName())
+	if err != nil {
+		return nil, err
+	}
+	return &palyrav1.RenameDeviceResponse{Device: deviceMessage(dev)}, nil
 }
 
 // AddDevice gives a member whose credential is lost another device.

@@ -136,6 +136,7 @@ var methods = map[string]Method{
 	palyrav1connect.IdentityServiceListDevicesProcedure:      {access.PermAccessRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.IdentityServiceRenewCertificateProcedure: {access.PermDaemonStatus, AuditRoom, LimitMutate, NeedsRenewable},
 	palyrav1connect.IdentityServiceRevokeDeviceProcedure:     {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.IdentityServiceRenameDeviceProcedure:     {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
 	// That it takes the device of the gateway's own host is identity's to say.
 	palyrav1connect.IdentityServiceAddDeviceProcedure: {access.PermAccessWriteOwner, AuditRoom, LimitMutate, NeedsDevice},
 

@@ -1227,6 +1227,105 @@ func (x *RevokeDeviceResponse) GetDevice() *Device {
 	return nil
 }
 
+// RenameDeviceRequest names a device, which must not be revoked.
+type RenameDeviceRequest struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	DeviceId string                 `protobuf:"bytes,1,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"`
+	// 1 to 63 letters, digits, spaces, points, hyphens and underscores.
+	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenameDeviceRequest) Reset() {
+	*x = RenameDeviceRequest{}
+	mi := &file_palyra_v1_access_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenameDeviceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenameDeviceRequest) ProtoMessage() {}
+
+func (x *RenameDeviceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_access_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenameDeviceRequest.ProtoReflect.Descriptor instead.
+func (*RenameDeviceRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_access_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *RenameDeviceRequest) GetDeviceId() string {
+	if x != nil {
+		return x.DeviceId
+	}
+	return ""
+}
+
+func (x *RenameDeviceRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// RenameDeviceResponse is the device after.
+type RenameDeviceResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Device        *Device                `protobuf:"bytes,1,opt,name=device,proto3" json:"device,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenameDeviceResponse) Reset() {
+	*x = RenameDeviceResponse{}
+	mi := &file_palyra_v1_access_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenameDeviceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenameDeviceResponse) ProtoMessage() {}
+
+func (x *RenameDeviceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_access_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenameDeviceResponse.ProtoReflect.Descriptor instead.
+func (*RenameDeviceResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_access_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *RenameDeviceResponse) GetDevice() *Device {
+	if x != nil {
+		return x.Device
+	}
+	return nil
+}
+
 // AddDeviceRequest names the member.
 type AddDeviceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1245,7 +1344,7 @@ type AddDeviceRequest struct {
 
 func (x *AddDeviceRequest) Reset() {
 	*x = AddDeviceRequest{}
-	mi := &file_palyra_v1_access_proto_msgTypes[20]
+	mi := &file_palyra_v1_access_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1257,7 +1356,7 @@ func (x *AddDeviceRequest) String() string {
 func (*AddDeviceRequest) ProtoMessage() {}
 
 func (x *AddDeviceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_access_proto_msgTypes[20]
+	mi := &file_palyra_v1_access_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1270,7 +1369,7 @@ func (x *AddDeviceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddDeviceRequest.ProtoReflect.Descriptor instead.
 func (*AddDeviceRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_access_proto_rawDescGZIP(), []int{20}
+	return file_palyra_v1_access_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *AddDeviceRequest) GetMember() string {
@@ -1318,7 +1417,7 @@ type AddDeviceResponse struct {
 
 func (x *AddDeviceResponse) Reset() {
 	*x = AddDeviceResponse{}
-	mi := &file_palyra_v1_access_proto_msgTypes[21]
+	mi := &file_palyra_v1_access_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1330,7 +1429,7 @@ func (x *AddDeviceResponse) String() string {
 func (*AddDeviceResponse) ProtoMessage() {}
 
 func (x *AddDeviceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_access_proto_msgTypes[21]
+	mi := &file_palyra_v1_access_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1343,7 +1442,7 @@ func (x *AddDeviceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddDeviceResponse.ProtoReflect.Descriptor instead.
 func (*AddDeviceResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_access_proto_rawDescGZIP(), []int{21}
+	return file_palyra_v1_access_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *AddDeviceResponse) GetDevice() *Device {
@@ -1477,6 +1576,11 @@ const file_palyra_v1_access_proto_rawDesc = "" +
 	"\vaccept_loss\x18\x03 \x01(\bR\n" +
 	"acceptLoss\"A\n" +
 	"\x14RevokeDeviceResponse\x12)\n" +
+	"\x06device\x18\x01 \x01(\v2\x11.palyra.v1.DeviceR\x06device\"{\n" +
+	"\x13RenameDeviceRequest\x12%\n" +
+	"\tdevice_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x98\x01\x1aR\bdeviceId\x12=\n" +
+	"\x04name\x18\x02 \x01(\tB)\xbaH&r$2\"^[A-Za-z0-9][A-Za-z0-9 ._-]{0,62}$R\x04name\"A\n" +
+	"\x14RenameDeviceResponse\x12)\n" +
 	"\x06device\x18\x01 \x01(\v2\x11.palyra.v1.DeviceR\x06device\"\xb3\x01\n" +
 	"\x10AddDeviceRequest\x12\"\n" +
 	"\x06member\x18\x01 \x01(\tB\n" +
@@ -1500,11 +1604,12 @@ const file_palyra_v1_access_proto_rawDesc = "" +
 	"\fUpdateMember\x12\x1e.palyra.v1.UpdateMemberRequest\x1a\x1f.palyra.v1.UpdateMemberResponse\x12R\n" +
 	"\rDisableMember\x12\x1f.palyra.v1.DisableMemberRequest\x1a .palyra.v1.DisableMemberResponse\x12O\n" +
 	"\fEnableMember\x12\x1e.palyra.v1.EnableMemberRequest\x1a\x1f.palyra.v1.EnableMemberResponse\x12O\n" +
-	"\fRemoveMember\x12\x1e.palyra.v1.RemoveMemberRequest\x1a\x1f.palyra.v1.RemoveMemberResponse2\xda\x02\n" +
+	"\fRemoveMember\x12\x1e.palyra.v1.RemoveMemberRequest\x1a\x1f.palyra.v1.RemoveMemberResponse2\xab\x03\n" +
 	"\x0fIdentityService\x12Q\n" +
 	"\vListDevices\x12\x1d.palyra.v1.ListDevicesRequest\x1a\x1e.palyra.v1.ListDevicesResponse\"\x03\x90\x02\x01\x12[\n" +
 	"\x10RenewCertificate\x12\".palyra.v1.RenewCertificateRequest\x1a#.palyra.v1.RenewCertificateResponse\x12O\n" +
-	"\fRevokeDevice\x12\x1e.palyra.v1.RevokeDeviceRequest\x1a\x1f.palyra.v1.RevokeDeviceResponse\x12F\n" +
+	"\fRevokeDevice\x12\x1e.palyra.v1.RevokeDeviceRequest\x1a\x1f.palyra.v1.RevokeDeviceResponse\x12O\n" +
+	"\fRenameDevice\x12\x1e.palyra.v1.RenameDeviceRequest\x1a\x1f.palyra.v1.RenameDeviceResponse\x12F\n" +
 	"\tAddDevice\x12\x1b.palyra.v1.AddDeviceRequest\x1a\x1c.palyra.v1.AddDeviceResponseB\x1fZ\x1dpalyra/gen/palyra/v1;palyrav1b\x06proto3"
 
 var (
@@ -1519,7 +1624,7 @@ func file_palyra_v1_access_proto_rawDescGZIP() []byte {
 	return file_palyra_v1_access_proto_rawDescData
 }
 
-var file_palyra_v1_access_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_palyra_v1_access_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_palyra_v1_access_proto_goTypes = []any{
 	(*Member)(nil),                   // 0: palyra.v1.Member
 	(*Device)(nil),                   // 1: palyra.v1.Device
@@ -1541,16 +1646,18 @@ var file_palyra_v1_access_proto_goTypes = []any{
 	(*RenewCertificateResponse)(nil), // 17: palyra.v1.RenewCertificateResponse
 	(*RevokeDeviceRequest)(nil),      // 18: palyra.v1.RevokeDeviceRequest
 	(*RevokeDeviceResponse)(nil),     // 19: palyra.v1.RevokeDeviceResponse
-	(*AddDeviceRequest)(nil),         // 20: palyra.v1.AddDeviceRequest
-	(*AddDeviceResponse)(nil),        // 21: palyra.v1.AddDeviceResponse
-	(*timestamppb.Timestamp)(nil),    // 22: google.protobuf.Timestamp
+	(*RenameDeviceRequest)(nil),      // 20: palyra.v1.RenameDeviceRequest
+	(*RenameDeviceResponse)(nil),     // 21: palyra.v1.RenameDeviceResponse
+	(*AddDeviceRequest)(nil),         // 22: palyra.v1.AddDeviceRequest
+	(*AddDeviceResponse)(nil),        // 23: palyra.v1.AddDeviceResponse
+	(*timestamppb.Timestamp)(nil),    // 24: google.protobuf.Timestamp
 }
 var file_palyra_v1_access_proto_depIdxs = []int32{
-	22, // 0: palyra.v1.Member.created_at:type_name -> google.protobuf.Timestamp
-	22, // 1: palyra.v1.Member.removed_at:type_name -> google.protobuf.Timestamp
-	22, // 2: palyra.v1.Device.created_at:type_name -> google.protobuf.Timestamp
-	22, // 3: palyra.v1.Device.certificate_expires_at:type_name -> google.protobuf.Timestamp
-	22, // 4: palyra.v1.Device.revoked_at:type_name -> google.protobuf.Timestamp
+	24, // 0: palyra.v1.Member.created_at:type_name -> google.protobuf.Timestamp
+	24, // 1: palyra.v1.Member.removed_at:type_name -> google.protobuf.Timestamp
+	24, // 2: palyra.v1.Device.created_at:type_name -> google.protobuf.Timestamp
+	24, // 3: palyra.v1.Device.certificate_expires_at:type_name -> google.protobuf.Timestamp
+	24, // 4: palyra.v1.Device.revoked_at:type_name -> google.protobuf.Timestamp
 	0,  // 5: palyra.v1.AddMemberResponse.member:type_name -> palyra.v1.Member
 	0,  // 6: palyra.v1.UpdateMemberResponse.member:type_name -> palyra.v1.Member
 	0,  // 7: palyra.v1.DisableMemberResponse.member:type_name -> palyra.v1.Member
@@ -1559,32 +1666,35 @@ var file_palyra_v1_access_proto_depIdxs = []int32{
 	0,  // 10: palyra.v1.ListMembersResponse.members:type_name -> palyra.v1.Member
 	1,  // 11: palyra.v1.ListDevicesResponse.devices:type_name -> palyra.v1.Device
 	1,  // 12: palyra.v1.RevokeDeviceResponse.device:type_name -> palyra.v1.Device
-	1,  // 13: palyra.v1.AddDeviceResponse.device:type_name -> palyra.v1.Device
-	2,  // 14: palyra.v1.AccessService.AddMember:input_type -> palyra.v1.AddMemberRequest
-	12, // 15: palyra.v1.AccessService.ListMembers:input_type -> palyra.v1.ListMembersRequest
-	4,  // 16: palyra.v1.AccessService.UpdateMember:input_type -> palyra.v1.UpdateMemberRequest
-	6,  // 17: palyra.v1.AccessService.DisableMember:input_type -> palyra.v1.DisableMemberRequest
-	8,  // 18: palyra.v1.AccessService.EnableMember:input_type -> palyra.v1.EnableMemberRequest
-	10, // 19: palyra.v1.AccessService.RemoveMember:input_type -> palyra.v1.RemoveMemberRequest
-	14, // 20: palyra.v1.IdentityService.ListDevices:input_type -> palyra.v1.ListDevicesRequest
-	16, // 21: palyra.v1.IdentityService.RenewCertificate:input_type -> palyra.v1.RenewCertificateRequest
-	18, // 22: palyra.v1.IdentityService.RevokeDevice:input_type -> palyra.v1.RevokeDeviceRequest
-	20, // 23: palyra.v1.IdentityService.AddDevice:input_type -> palyra.v1.AddDeviceRequest
-	3,  // 24: palyra.v1.AccessService.AddMember:output_type -> palyra.v1.AddMemberResponse
-	13, // 25: palyra.v1.AccessService.ListMembers:output_type -> palyra.v1.ListMembersResponse
-	5,  // 26: palyra.v1.AccessService.UpdateMember:output_type -> palyra.v1.UpdateMemberResponse
-	7,  // 27: palyra.v1.AccessService.DisableMember:output_type -> palyra.v1.DisableMemberResponse
-	9,  // 28: palyra.v1.AccessService.EnableMember:output_type -> palyra.v1.EnableMemberResponse
-	11, // 29: palyra.v1.AccessService.RemoveMember:output_type -> palyra.v1.RemoveMemberResponse
-	15, // 30: palyra.v1.IdentityService.ListDevices:output_type -> palyra.v1.ListDevicesResponse
-	17, // 31: palyra.v1.IdentityService.RenewCertificate:output_type -> palyra.v1.RenewCertificateResponse
-	19, // 32: palyra.v1.IdentityService.RevokeDevice:output_type -> palyra.v1.RevokeDeviceResponse
-	21, // 33: palyra.v1.IdentityService.AddDevice:output_type -> palyra.v1.AddDeviceResponse
-	24, // [24:34] is the sub-list for method output_type
-	14, // [14:24] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	1,  // 13: palyra.v1.RenameDeviceResponse.device:type_name -> palyra.v1.Device
+	1,  // 14: palyra.v1.AddDeviceResponse.device:type_name -> palyra.v1.Device
+	2,  // 15: palyra.v1.AccessService.AddMember:input_type -> palyra.v1.AddMemberRequest
+	12, // 16: palyra.v1.AccessService.ListMembers:input_type -> palyra.v1.ListMembersRequest
+	4,  // 17: palyra.v1.AccessService.UpdateMember:input_type -> palyra.v1.UpdateMemberRequest
+	6,  // 18: palyra.v1.AccessService.DisableMember:input_type -> palyra.v1.DisableMemberRequest
+	8,  // 19: palyra.v1.AccessService.EnableMember:input_type -> palyra.v1.EnableMemberRequest
+	10, // 20: palyra.v1.AccessService.RemoveMember:input_type -> palyra.v1.RemoveMemberRequest
+	14, // 21: palyra.v1.IdentityService.ListDevices:input_type -> palyra.v1.ListDevicesRequest
+	16, // 22: palyra.v1.IdentityService.RenewCertificate:input_type -> palyra.v1.RenewCertificateRequest
+	18, // 23: palyra.v1.IdentityService.RevokeDevice:input_type -> palyra.v1.RevokeDeviceRequest
+	20, // 24: palyra.v1.IdentityService.RenameDevice:input_type -> palyra.v1.RenameDeviceRequest
+	22, // 25: palyra.v1.IdentityService.AddDevice:input_type -> palyra.v1.AddDeviceRequest
+	3,  // 26: palyra.v1.AccessService.AddMember:output_type -> palyra.v1.AddMemberResponse
+	13, // 27: palyra.v1.AccessService.ListMembers:output_type -> palyra.v1.ListMembersResponse
+	5,  // 28: palyra.v1.AccessService.UpdateMember:output_type -> palyra.v1.UpdateMemberResponse
+	7,  // 29: palyra.v1.AccessService.DisableMember:output_type -> palyra.v1.DisableMemberResponse
+	9,  // 30: palyra.v1.AccessService.EnableMember:output_type -> palyra.v1.EnableMemberResponse
+	11, // 31: palyra.v1.AccessService.RemoveMember:output_type -> palyra.v1.RemoveMemberResponse
+	15, // 32: palyra.v1.IdentityService.ListDevices:output_type -> palyra.v1.ListDevicesResponse
+	17, // 33: palyra.v1.IdentityService.RenewCertificate:output_type -> palyra.v1.RenewCertificateResponse
+	19, // 34: palyra.v1.IdentityService.RevokeDevice:output_type -> palyra.v1.RevokeDeviceResponse
+	21, // 35: palyra.v1.IdentityService.RenameDevice:output_type -> palyra.v1.RenameDeviceResponse
+	23, // 36: palyra.v1.IdentityService.AddDevice:output_type -> palyra.v1.AddDeviceResponse
+	26, // [26:37] is the sub-list for method output_type
+	15, // [15:26] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_palyra_v1_access_proto_init() }
@@ -1598,7 +1708,7 @@ func file_palyra_v1_access_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_palyra_v1_access_proto_rawDesc), len(file_palyra_v1_access_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	palyrav1 "palyra/gen/palyra/v1"
@@ -51,6 +52,19 @@ func (s fakeIdentity) RenewCertificate(_ context.Context, req *palyrav1.RenewCer
 		return nil, err
 	}
 	return &palyrav1.RenewCertificateResponse{CertificateChain: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))}, nil
+}
+
+func (s fakeIdentity) RenameDevice(_ context.Context, req *palyrav1.RenameDeviceRequest) (*palyrav1.RenameDeviceResponse, error) {
+	s.f.Mu.Lock()
+	defer s.f.Mu.Unlock()
+	for _, d := range s.f.Devices {
+		if d.GetDeviceId() == req.GetDeviceId() {
+			renamed := proto.CloneOf(d)
+			renamed.Name = req.GetName()
+			return &palyrav1.RenameDeviceResponse{Device: renamed}, nil
+		}
+	}
+	return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "there is no device "+req.GetDeviceId(), nil)
 }
 
 func (s fakeIdentity) RevokeDevice(_ context.Context, req *palyrav1.RevokeDeviceRequest) (*palyrav1.RevokeDeviceResponse, error) {

@@ -53,7 +53,7 @@ var eventWords = map[event.Code]string{
 	event.CACreated: "CA created", event.CertificateMade: "certificate", event.MemberAdded: "member added",
 	event.CallersRefused: "callers refused", event.PermissionDenied: "permission denied",
 	event.MemberChanged: "member changed", event.MemberDisabled: "member disabled", event.MemberEnabled: "member enabled", event.MemberRemoved: "member removed",
-	event.DeviceRevoked: "device revoked", event.DeviceAdded: "device added", event.Exported: "exported",
+	event.DeviceRevoked: "device revoked", event.DeviceRenamed: "device renamed", event.DeviceAdded: "device added", event.Exported: "exported",
 	event.PolicyLoaded: "policy loaded", event.PolicyRejected: "policy rejected", event.PolicyReset: "policy reset", event.Frozen: "frozen", event.Thawed: "thawed",
 	event.ToolPinned: "tool pinned", event.ToolSuspended: "tool suspended", event.ToolResumed: "tool resumed",
 	event.Opened: "opened", event.Closed: "closed", event.Checkpoint: "checkpoint", event.ClockStepped: "clock stepped", event.KeyRotated: "key replaced",

@@ -37,7 +37,7 @@ func DevicesCommand(program *client.App) *cobra.Command {
 		}}
 	revoke.Flags().StringVar(&why, "reason", "", "why, for the journal")
 	revoke.Flags().BoolVar(&sure, "yes", false, "do not ask")
-	return command.NewGroup("devices", "List and revoke devices", list, revoke)
+	return command.NewGroup("devices", "List, rename and revoke devices", list, a.renameDevice(), revoke)
 }
 
 func (a *app) listDevices(ctx context.Context, g *client.Gateway, _ []string) error {
@@ -54,6 +54,24 @@ func deviceRecord(d *palyrav1.Device) printer.Record {
 		Cells: []string{d.GetDeviceId(), d.GetPrincipal(), d.GetName(), printer.Clock(d.GetCertificateExpiresAt()), printer.Clock(d.GetRevokedAt())},
 		Wide:  []string{printer.Clock(d.GetCreatedAt())},
 	}
+}
+
+func (a *app) renameDevice() *cobra.Command {
+	return &cobra.Command{Use: "rename ID NAME", Short: "Give a device another name", Args: command.Args(2, 2),
+		Long:              "Give a device another name, so that people tell it from others. Nothing follows from it.",
+		ValidArgsFunction: a.completeDevices(),
+		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
+			reply, err := g.Identity.RenameDevice(ctx, &palyrav1.RenameDeviceRequest{DeviceId: given[0], Name: given[1]})
+			if err != nil {
+				return err
+			}
+			d := reply.GetDevice()
+			return a.PrintOne("Device", deviceRecord(d), func(p *printer.Page) {
+				p.Field("device", d.GetDeviceId())
+				p.Field("of", d.GetPrincipal())
+				p.Field("name", d.GetName())
+			})
+		})}
 }
 
 // revokeDevice revokes a device. Where somebody loses the power to answer

@@ -61,6 +61,9 @@ const (
 	// IdentityServiceRevokeDeviceProcedure is the fully-qualified name of the IdentityService's
 	// RevokeDevice RPC.
 	IdentityServiceRevokeDeviceProcedure = "/palyra.v1.IdentityService/RevokeDevice"
+	// IdentityServiceRenameDeviceProcedure is the fully-qualified name of the IdentityService's
+	// RenameDevice RPC.
+	IdentityServiceRenameDeviceProcedure = "/palyra.v1.IdentityService/RenameDevice"
 	// IdentityServiceAddDeviceProcedure is the fully-qualified name of the IdentityService's AddDevice
 	// RPC.
 	IdentityServiceAddDeviceProcedure = "/palyra.v1.IdentityService/AddDevice"
@@ -315,6 +318,8 @@ type IdentityServiceClient interface {
 	RenewCertificate(context.Context, *v1.RenewCertificateRequest) (*v1.RenewCertificateResponse, error)
 	// RevokeDevice refuses a device from now on.
 	RevokeDevice(context.Context, *v1.RevokeDeviceRequest) (*v1.RevokeDeviceResponse, error)
+	// RenameDevice gives a device another name, which is for people alone.
+	RenameDevice(context.Context, *v1.RenameDeviceRequest) (*v1.RenameDeviceResponse, error)
 	// AddDevice gives a member whose credential is lost another device, and signs
 	// its certificate. Only the device of the gateway's own host may ask
 	// (`palyrad operator bundle`). The member and the owners are told.
@@ -351,6 +356,12 @@ func NewIdentityServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 			connect.WithSchema(identityServiceMethods.ByName("RevokeDevice")),
 			connect.WithClientOptions(opts...),
 		),
+		renameDevice: connect.NewClient[v1.RenameDeviceRequest, v1.RenameDeviceResponse](
+			httpClient,
+			baseURL+IdentityServiceRenameDeviceProcedure,
+			connect.WithSchema(identityServiceMethods.ByName("RenameDevice")),
+			connect.WithClientOptions(opts...),
+		),
 		addDevice: connect.NewClient[v1.AddDeviceRequest, v1.AddDeviceResponse](
 			httpClient,
 			baseURL+IdentityServiceAddDeviceProcedure,
@@ -365,6 +376,7 @@ type identityServiceClient struct {
 	listDevices      *connect.Client[v1.ListDevicesRequest, v1.ListDevicesResponse]
 	renewCertificate *connect.Client[v1.RenewCertificateRequest, v1.RenewCertificateResponse]
 	revokeDevice     *connect.Client[v1.RevokeDeviceRequest, v1.RevokeDeviceResponse]
+	renameDevice     *connect.Client[v1.RenameDeviceRequest, v1.RenameDeviceResponse]
 	addDevice        *connect.Client[v1.AddDeviceRequest, v1.AddDeviceResponse]
 }
 
@@ -395,6 +407,15 @@ func (c *identityServiceClient) RevokeDevice(ctx context.Context, req *v1.Revoke
 	return nil, err
 }
 
+// RenameDevice calls palyra.v1.IdentityService.RenameDevice.
+func (c *identityServiceClient) RenameDevice(ctx context.Context, req *v1.RenameDeviceRequest) (*v1.RenameDeviceResponse, error) {
+	response, err := c.renameDevice.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // AddDevice calls palyra.v1.IdentityService.AddDevice.
 func (c *identityServiceClient) AddDevice(ctx context.Context, req *v1.AddDeviceRequest) (*v1.AddDeviceResponse, error) {
 	response, err := c.addDevice.CallUnary(ctx, connect.NewRequest(req))
@@ -411,6 +432,8 @@ type IdentityServiceHandler interface {
 	RenewCertificate(context.Context, *v1.RenewCertificateRequest) (*v1.RenewCertificateResponse, error)
 	// RevokeDevice refuses a device from now on.
 	RevokeDevice(context.Context, *v1.RevokeDeviceRequest) (*v1.RevokeDeviceResponse, error)
+	// RenameDevice gives a device another name, which is for people alone.
+	RenameDevice(context.Context, *v1.RenameDeviceRequest) (*v1.RenameDeviceResponse, error)
 	// AddDevice gives a member whose credential is lost another device, and signs
 	// its certificate. Only the device of the gateway's own host may ask
 	// (`palyrad operator bundle`). The member and the owners are told.
@@ -443,6 +466,12 @@ func NewIdentityServiceHandler(svc IdentityServiceHandler, opts ...connect.Handl
 		connect.WithSchema(identityServiceMethods.ByName("RevokeDevice")),
 		connect.WithHandlerOptions(opts...),
 	)
+	identityServiceRenameDeviceHandler := connect.NewUnaryHandlerSimple(
+		IdentityServiceRenameDeviceProcedure,
+		svc.RenameDevice,
+		connect.WithSchema(identityServiceMethods.ByName("RenameDevice")),
+		connect.WithHandlerOptions(opts...),
+	)
 	identityServiceAddDeviceHandler := connect.NewUnaryHandlerSimple(
 		IdentityServiceAddDeviceProcedure,
 		svc.AddDevice,
@@ -457,6 +486,8 @@ func NewIdentityServiceHandler(svc IdentityServiceHandler, opts ...connect.Handl
 			identityServiceRenewCertificateHandler.ServeHTTP(w, r)
 		case IdentityServiceRevokeDeviceProcedure:
 			identityServiceRevokeDeviceHandler.ServeHTTP(w, r)
+		case IdentityServiceRenameDeviceProcedure:
+			identityServiceRenameDeviceHandler.ServeHTTP(w, r)
 		case IdentityServiceAddDeviceProcedure:
 			identityServiceAddDeviceHandler.ServeHTTP(w, r)
 		default:
@@ -478,6 +509,10 @@ func (UnimplementedIdentityServiceHandler) RenewCertificate(context.Context, *v1
 
 func (UnimplementedIdentityServiceHandler) RevokeDevice(context.Context, *v1.RevokeDeviceRequest) (*v1.RevokeDeviceResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.IdentityService.RevokeDevice is not implemented"))
+}
+
+func (UnimplementedIdentityServiceHandler) RenameDevice(context.Context, *v1.RenameDeviceRequest) (*v1.RenameDeviceResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.IdentityService.RenameDevice is not implemented"))
 }
 
 func (UnimplementedIdentityServiceHandler) AddDevice(context.Context, *v1.AddDeviceRequest) (*v1.AddDeviceResponse, error) {
