@@ -27,7 +27,7 @@ func (s IdentityStore) Members(ctx context.Context) ([]access.Member, error) {
 	return list(ctx, s.db, "reading members", scanMember, "SELECT principal, owner, roles, disabled, created_at, "+removed+" FROM members ORDER BY principal")
 }
 
-// removedColumn is NULL in a store of before schema version 11, which palyrad doctor
+// removedColumn is NULL in a store of before there was the column, which palyrad doctor
 // reads as it is.
 func (s IdentityStore) removedColumn(ctx context.Context) (column string, err error) {
 	column = "NULL"
