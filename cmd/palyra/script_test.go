@@ -23,6 +23,9 @@ import (
 	"palyra/internal/cli/notify/notifytest"
 	"palyra/internal/config"
 	"palyra/internal/daemon"
+	"palyra/internal/identity"
+	"palyra/internal/identity/ca"
+	"palyra/internal/statedir"
 )
 
 var update = flag.Bool("update", false, "write what the scripts compare with")
@@ -38,6 +41,10 @@ func TestMain(m *testing.M) {
 //	                         script's configuration, and waits until it answers
 //	palyrad stop             stops it in order
 //	operator NAME ROLE       adds a second person; the bundle is $WORK/NAME
+//	authority AGE            makes the gateway's authority as if that long ago, before
+//	                         the daemon's first start
+//	expire NAME AGE          gives the bundle $WORK/NAME a certificate of the same key
+//	                         that ended that long ago
 //	find NAME REGEXP         sets $NAME to the first group in the last stdout
 //	exits CODE ARGS...       runs palyra and wants this exit code
 //	asked                    waits for one pending approval; sets $ID and $DIGEST
@@ -59,7 +66,8 @@ func TestScripts(t *testing.T) {
 			return os.MkdirAll(home, 0o700)
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"palyrad": palyrad, "operator": operator, "find": find, "asked": asked, "exits": exits, "desktop": desktop, "notified": notified,
+			"palyrad": palyrad, "operator": operator, "authority": authority, "expire": expire, "find": find, "asked": asked, "exits": exits,
+			"desktop": desktop, "notified": notified,
 		},
 	})
 }
@@ -149,6 +157,46 @@ func operator(ts *testscript.TestScript, neg bool, args []string) {
 		Name: args[0], Roles: []access.Role{access.Role(args[1])}, Dir: ts.MkAbs(args[0]), AcceptLoss: true,
 	})
 	ts.Check(err)
+}
+
+// at opens the authority with a clock that is behind.
+func at(ts *testscript.TestScript, ago time.Duration) *ca.Authority {
+	cfg := load(ts)
+	a, _, err := ca.Open(statedir.Authority(cfg.StateDir), ca.Options{
+		TrustDomain: cfg.TrustDomain, ServerHosts: cfg.Listen.ServerNames, Now: func() time.Time { return time.Now().Add(-ago) },
+	})
+	ts.Check(err)
+	return a
+}
+
+func authority(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: authority AGE")
+	}
+	age, err := time.ParseDuration(args[0])
+	ts.Check(err)
+	ts.Check(os.MkdirAll(load(ts).StateDir, 0o700))
+	at(ts, age)
+}
+
+func expire(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: expire NAME AGE")
+	}
+	age, err := time.ParseDuration(args[1])
+	ts.Check(err)
+	dir := ts.MkAbs(args[0])
+	b, err := identity.ReadBundle(dir)
+	ts.Check(err)
+	csr, err := identity.Request(b.Key)
+	ts.Check(err)
+	authority := at(ts, age+ca.LeafLife)
+	device, err := authority.DeviceID(b.Chain[0])
+	ts.Check(err)
+	issued, err := authority.IssueDevice(csr, device)
+	ts.Check(err)
+	b.Chain = issued.Chain
+	ts.Check(identity.WriteBundle(dir, b))
 }
 
 // find sets a variable from the last standard output.

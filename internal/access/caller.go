@@ -72,7 +72,13 @@ type Member struct {
 	NoDevice bool `json:"no_device,omitempty"`
 	// CreatedAt is in UTC.
 	CreatedAt time.Time `json:"created_at"`
+	// RemovedAt is zero unless the member was removed, in UTC. It stays known, since
+	// the journal, votes and grants name it; it is disabled, and never comes back.
+	RemovedAt time.Time `json:"removed_at,omitzero"`
 }
+
+// Removed reports whether m was removed for good.
+func (m Member) Removed() bool { return !m.RemovedAt.IsZero() }
 
 // Holds reports whether m has the role and is not disabled.
 func (m Member) Holds(r Role) bool { return !m.Disabled && slices.Contains(m.Roles, r) }

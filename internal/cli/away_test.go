@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,8 +17,10 @@ var arguments = map[string][]string{
 	"approvals cancel": {clitest.ApprovalID}, "approvals decide": {clitest.ApprovalID, "--allow", "once", "--digest", someDigest},
 	"approvals show": {clitest.ApprovalID}, "approvals why": {"toolu_1"}, "calls cancel": {clitest.EndedCall}, "calls show": {clitest.EndedCall}, "approve": {clitest.ApprovalID, "--digest", someDigest},
 	"attest show": {clitest.ApprovalID}, "call": {"process.run", "argv=git", "argv=status", "timeout_ms=x"},
-	"deny": {clitest.ApprovalID, "--digest", someDigest, "--reason", "no"}, "devices revoke": {clitest.ApprovalID, "--yes"}, "grants revoke": {clitest.ApprovalID, "--yes"},
+	"deny": {clitest.ApprovalID, "--digest", someDigest, "--reason", "no"}, "devices rename": {clitest.ApprovalID, "laptop"}, "devices revoke": {clitest.ApprovalID, "--yes"}, "grants revoke": {clitest.ApprovalID, "--yes"},
 	"journal prove": {"1"}, "journal show": {"1"}, "policy activate": {someDigest}, "policy diff": {someDigest},
+	"members disable": {"ada"}, "members enable": {"ada"}, "members owner": {"claude", "ada"}, "members remove": {"ada", "--yes"},
+	"members roles": {"ada", "--add", "auditor"}, "members show": {"ada"},
 	"policy init":     {"--profile", "laptop", "--force", "--yes"},
 	"policy explain":  {"process.run", "argv=git", "argv=status", "timeout_ms=x"},
 	"policy simulate": {"process.run", "argv=git", "argv=status", "timeout_ms=x"},
@@ -40,6 +43,7 @@ func TestEveryCommandWithTheGatewayAway(t *testing.T) {
 	keys := w.Write("keys.json", w.Run("attest", "keys", "-o", "json").Out)
 	more := map[string][]string{
 		"journal verify": {w.Export()},
+		"members add":    {"eve", "--role", "auditor", "--out", filepath.Join(t.TempDir(), "eve")},
 		"attest verify":  {w.Write("envelope.json", w.Run("attest", "show", id, "--envelope").Out), "--keys", keys},
 	}
 	w.Server.CloseClientConnections()

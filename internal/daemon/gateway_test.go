@@ -196,7 +196,7 @@ func TestRevocationReachesTheAPI(t *testing.T) {
 	}
 	own, revoked := watch(d.client()), watch(dialAs(t, dir))
 	must.Get(palyrav1connect.NewIdentityServiceClient(d.client(), d.url()).RevokeDevice(t.Context(), &palyrav1.RevokeDeviceRequest{DeviceId: device, Reason: "lost", AcceptLoss: true}))(t)
-	if book.Count("a credential was revoked") != 1 || book.Count(device) == 0 {
+	if book.Count("a device was revoked") != 1 || book.Count(device) == 0 {
 		t.Error("the log does not hold the revocation")
 	}
 	select {
@@ -356,4 +356,49 @@ func TestDecisionsAreCountedByDecision(t *testing.T) {
 	must.Do(t, stream.Close())
 	d.eventually("/metrics", `palyra_decisions_total{decision="allow",reason=""} 1`)
 	d.end()
+}
+
+// bearer shows a token with every request.
+type bearer struct {
+	http.RoundTripper
+	token string
+}
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+b.token)
+	return b.RoundTripper.RoundTrip(r)
+}
+
+// TestTokensEndWithTheirMember: what is open with a token ends when its member may not
+// act any more, and it opens nothing again until the member may.
+func TestTokensEndWithTheirMember(t *testing.T) {
+	d := startWith(t, Options{Config: testConfig(t), Log: slog.New(slog.DiscardHandler)})
+	dir := filepath.Join(t.TempDir(), "bob")
+	must.Get(AddOperator(t.Context(), d.cfg, NewOperator{Name: "bob", Roles: []access.Role{access.RoleOperator}, Dir: dir, AcceptLoss: true}))(t)
+	made := must.Get(palyrav1connect.NewTokenServiceClient(dialAs(t, dir), d.url()).CreateToken(t.Context(), &palyrav1.CreateTokenRequest{
+		Name: "ci", Scopes: []string{string(access.PermApprovalRead)},
+	}))(t)
+	own := must.Get(identity.ReadBundle(dir))(t)
+	transport := &http.Transport{TLSClientConfig: identity.Bundle{Root: own.Root, ServerName: own.ServerName, Token: made.GetText()}.ClientTLS(), ForceAttemptHTTP2: true}
+	t.Cleanup(transport.CloseIdleConnections)
+	approvals := palyrav1connect.NewApprovalsServiceClient(&http.Client{Transport: bearer{transport, made.GetText()}}, d.url())
+	stream := must.Get(approvals.WatchApprovals(t.Context(), &palyrav1.WatchApprovalsRequest{}))(t)
+	if !stream.Receive() {
+		t.Fatalf("the stream did not open: %v", stream.Err())
+	}
+	members := palyrav1connect.NewAccessServiceClient(d.client(), d.url())
+	must.Get(members.DisableMember(t.Context(), &palyrav1.DisableMemberRequest{Member: "bob", AcceptLoss: true}))(t)
+	for stream.Receive() {
+	}
+	if err := stream.Err(); connect.CodeOf(err) != connect.CodeUnauthenticated {
+		t.Errorf("the stream ended with %v", err)
+	}
+	if _, err := approvals.ListApprovals(t.Context(), &palyrav1.ListApprovalsRequest{}); connect.CodeOf(err) != connect.CodeUnauthenticated {
+		t.Errorf("the token of a disabled member: %v", err)
+	}
+	must.Get(members.EnableMember(t.Context(), &palyrav1.EnableMemberRequest{Member: "bob", AcceptLoss: true}))(t)
+	if _, err := approvals.ListApprovals(t.Context(), &palyrav1.ListApprovalsRequest{}); err != nil {
+		t.Errorf("the token of an enabled member: %v", err)
+	}
 }

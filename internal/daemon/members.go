@@ -62,7 +62,8 @@ func (m *members) Revoke(ctx context.Context, by access.Caller, deviceID, why st
 	if err != nil {
 		return dev, err
 	}
-	return dev, m.policies.Rebuild(ctx, by.Principal.String())
+	// It does so although the revocation may have ended the very request that asked.
+	return dev, m.policies.Rebuild(context.WithoutCancel(ctx), by.Principal.String())
 }
 
 // AddDevice gives a member another device.

@@ -128,16 +128,34 @@ func apiServer(ctx context.Context, g *gateway) (*http.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A revoked device or token loses its streams and runs, too: the streams first,
-	// so that none starts a run after the runs were stopped.
-	revoked := func(id string, of access.Principal, credential slog.Attr) {
-		ended, stopped := handler.Revoked(id), g.runs.Revoked(id)
-		g.log.InfoContext(ctx, "a credential was revoked", credential, slog.String("principal", of.String()),
-			slog.Int("requests", ended), slog.Int("runs", stopped))
+	g.identity.OnChange(func(ctx context.Context, by access.Principal) error { return g.policies.Rebuild(ctx, by.String()) })
+	// A revoked device, or one whose member may do less, loses its streams and runs,
+	// too: the streams first, so that none starts a run after the runs were stopped.
+	g.identity.OnEnd(func(d identity.Device, why *reason.Error) {
+		ended, stopped := handler.End(d.ID, why), g.runs.EndDevice(d.ID, why)
+		attrs := []any{
+			slog.String("device", d.ID), slog.String("principal", d.Principal.String()), slog.Int("requests", ended), slog.Int("runs", stopped),
+		}
+		if d.Revoked() {
+			g.log.InfoContext(ctx, "a device was revoked", attrs...)
+			return
+		}
+		g.log.InfoContext(ctx, "a member may do less than before", append(attrs, slog.String("note", why.Message))...)
+	})
+	endToken := func(t token.Token, why *reason.Error) {
+		ended, stopped := handler.End(t.ID, why), g.runs.EndDevice(t.ID, why)
+		g.log.InfoContext(ctx, "a token ended what was open with it", slog.String("token", t.ID), slog.String("principal", t.Principal.String()),
+			slog.Int("requests", ended), slog.Int("runs", stopped), slog.String("note", why.Message))
 	}
-	g.identity.OnRevoke(func(d identity.Device) { revoked(d.ID, d.Principal, slog.String("device", d.ID)) })
-	g.tokens.OnRevoke(func(t token.Token) { revoked(t.ID, t.Principal, slog.String("token", t.ID)) })
-	tls, err := g.authority.ServerTLS(slices.Concat(ca.Loopback(), g.cfg.Listen.ServerNames), g.identity.Allow)
+	g.tokens.OnRevoke(func(t token.Token) {
+		endToken(t, reason.Errorf(reason.Unauthenticated, "the token %s was revoked", t.ID))
+	})
+	g.identity.OnCut(func(p access.Principal, why *reason.Error) {
+		for _, t := range g.tokens.HangingOn(p) {
+			endToken(t, why)
+		}
+	})
+	tls, err := g.authority.RenewalTLS(slices.Concat(ca.Loopback(), g.cfg.Listen.ServerNames), g.identity.Allow, g.identity.AllowExpired)
 	if err != nil {
 		return nil, err
 	}

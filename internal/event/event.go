@@ -51,6 +51,11 @@ const (
 	DeviceRevoked    Code = "PAL-I106" // a device's certificate was revoked
 	Exported         Code = "PAL-I107" // journal or approvals were exported
 	DeviceAdded      Code = "PAL-I108" // the gateway's host gave a member another device
+	MemberChanged    Code = "PAL-I109" // roles were given to a member or taken, or an agent got another owner
+	MemberDisabled   Code = "PAL-I110" // a member may not act any more, until it is enabled
+	MemberEnabled    Code = "PAL-I111" // a disabled member may act again
+	MemberRemoved    Code = "PAL-I112" // a member was removed for good, with its devices
+	DeviceRenamed    Code = "PAL-I113" // a device got another name
 
 	TokenMade    Code = "PAL-I120" // an API token was made
 	TokenRevoked Code = "PAL-I121" // an API token was revoked
@@ -81,6 +86,7 @@ var Codes = []Code{
 	SessionExtended, SessionEnded,
 	CACreated, CertificateMade, MemberAdded, CallersRefused, PermissionDenied,
 	DeviceRevoked, Exported, DeviceAdded,
+	MemberChanged, MemberDisabled, MemberEnabled, MemberRemoved, DeviceRenamed,
 	TokenMade, TokenRevoked,
 	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed, PolicyReset,
 	Opened, Closed, Checkpoint, ClockStepped, KeyRotated,

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"palyra/internal/access"
+	"palyra/internal/canonical"
 	"palyra/internal/reason"
 )
 
@@ -37,6 +38,37 @@ func (s *Service) Authenticate(chain []*x509.Certificate) (access.Caller, error)
 	if err != nil {
 		return access.Caller{}, err
 	}
+	return s.callerOf(id)
+}
+
+// AllowExpired is the check of a handshake with an expired certificate, for
+// ca.Authority.RenewalTLS.
+func (s *Service) AllowExpired(chain []*x509.Certificate) error {
+	_, err := s.AuthenticateExpired(chain)
+	return err
+}
+
+// AuthenticateExpired maps the chain of a certificate that ended at most
+// ca.RenewableFor ago to the caller that may renew it, and do nothing else. All but
+// the time is as for Authenticate; and the key must be the one that was certified
+// last, so that one that was replaced never comes back.
+func (s *Service) AuthenticateExpired(chain []*x509.Certificate) (access.Caller, error) {
+	id, err := s.authority.VerifyExpired(chain)
+	if err != nil {
+		return access.Caller{}, err
+	}
+	c, err := s.callerOf(id)
+	if err != nil {
+		return access.Caller{}, err
+	}
+	if dev, _ := s.Device(id); dev.KeySHA256 != canonical.Digest(chain[0].RawSubjectPublicKeyInfo) {
+		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "the expired certificate is not of the key that device %s has", id)
+	}
+	return c, nil
+}
+
+// callerOf is the caller that a device stands for.
+func (s *Service) callerOf(id string) (access.Caller, error) {
 	dev, err := s.live(id)
 	if err != nil {
 		return access.Caller{}, err

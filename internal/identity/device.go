@@ -50,7 +50,8 @@ type Store interface {
 	// Apply makes the change durable as a whole or not at all. It fails with
 	// reason.AlreadyExists when something new exists, with reason.NotFound
 	// when a changed member or device does not, and with ErrConflict when a
-	// changed device does not have the version before the one given.
+	// changed device does not have the version before the one given, or a
+	// changed member was removed.
 	Apply(ctx context.Context, c Change) error
 }
 

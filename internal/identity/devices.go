@@ -7,7 +7,9 @@ import (
 	"slices"
 
 	"palyra/internal/access"
+	"palyra/internal/event"
 	"palyra/internal/identity/ca"
+	"palyra/internal/lazyregexp"
 	"palyra/internal/reason"
 )
 
@@ -105,12 +107,61 @@ func (s *Service) revokeOnce(ctx context.Context, actor access.Principal, device
 
 // tellRevoked ends what a revoked device has open.
 func (s *Service) tellRevoked(dev Device) {
+	s.tell(dev, reason.Errorf(reason.Unauthenticated, "device %s was revoked", dev.ID))
+}
+
+func (s *Service) tell(dev Device, why *reason.Error) {
 	s.mu.RLock()
 	watchers := slices.Clone(s.watchers)
 	s.mu.RUnlock()
 	for _, fn := range watchers {
-		fn(dev)
+		fn(dev, why)
 	}
+}
+
+var deviceName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9 ._-]{0,62}$`)
+
+// RenameDevice gives a device another name, which is for people alone. Who may do it
+// is as for Revoke.
+func (s *Service) RenameDevice(ctx context.Context, actor access.Principal, deviceID, name string) (dev Device, err error) {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	err = s.again(ctx, func() error {
+		dev, err = s.renameOnce(ctx, actor, deviceID, name)
+		return err
+	})
+	if err != nil {
+		return Device{}, fmt.Errorf("renaming device: %w", err)
+	}
+	return dev, nil
+}
+
+func (s *Service) renameOnce(ctx context.Context, actor access.Principal, deviceID, name string) (Device, error) {
+	if !deviceName.MatchString(name) {
+		return Device{}, reason.Errorf(reason.InvalidInput, "%q is no name of a device: 1 to 63 letters, digits, spaces, '.', '_' and '-'", name)
+	}
+	dev, ok := s.Device(deviceID)
+	if !ok {
+		return Device{}, reason.Errorf(reason.NotFound, "there is no device %s", deviceID)
+	}
+	if err := s.mayRevoke(actor, dev); err != nil {
+		return Device{}, err
+	}
+	switch {
+	case dev.Revoked():
+		return Device{}, reason.Errorf(reason.InvalidInput, "device %s was revoked", deviceID)
+	case dev.Name == name:
+		return dev, nil
+	}
+	was := dev.Name
+	dev.Name = name
+	dev.Version++
+	var d drafts
+	d.add(event.DeviceRenamed, actor, dev.ID, deviceRenamed{DeviceID: dev.ID, Principal: dev.Principal, Name: name, WasName: was})
+	if d.err != nil {
+		return Device{}, d.err
+	}
+	return dev, s.apply(ctx, Change{Devices: []Device{dev}, Events: d.list})
 }
 
 func (s *Service) mayRevoke(actor access.Principal, dev Device) error {
@@ -122,10 +173,10 @@ func (s *Service) mayRevoke(actor access.Principal, dev Device) error {
 		return nil
 	}
 	if !ok || !m.Holds(access.RoleAdmin) {
-		return reason.Errorf(reason.PermissionDenied, "%s may not revoke the device of %s", actor, dev.Principal)
+		return reason.Errorf(reason.PermissionDenied, "%s may not change the device of %s", actor, dev.Principal)
 	}
 	if of, known := s.registry.Get(dev.Principal); known && slices.Contains(of.Roles, access.RoleOwner) {
-		return reason.Errorf(reason.PermissionDenied, "only an owner revokes the device of an owner")
+		return reason.Errorf(reason.PermissionDenied, "only an owner changes the device of an owner")
 	}
 	return nil
 }

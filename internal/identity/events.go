@@ -31,10 +31,34 @@ type (
 		Owner     access.Principal `json:"owner"`
 		Roles     []access.Role    `json:"roles"`
 	}
+	memberChanged struct {
+		Principal access.Principal `json:"principal"`
+		Roles     []access.Role    `json:"roles"`
+		WasRoles  []access.Role    `json:"was_roles"`
+		Owner     access.Principal `json:"owner"`
+		WasOwner  access.Principal `json:"was_owner"`
+	}
+	// memberStands is of disabling and of enabling.
+	memberStands struct {
+		Principal access.Principal `json:"principal"`
+		Reason    string           `json:"reason"`
+	}
+	memberRemoved struct {
+		Principal access.Principal `json:"principal"`
+		Reason    string           `json:"reason"`
+		// Revoked are its devices.
+		Revoked []string `json:"revoked"`
+	}
 	deviceRevoked struct {
 		DeviceID  string           `json:"device_id"`
 		Principal access.Principal `json:"principal"`
 		Reason    string           `json:"reason"`
+	}
+	deviceRenamed struct {
+		DeviceID  string           `json:"device_id"`
+		Principal access.Principal `json:"principal"`
+		Name      string           `json:"name"`
+		WasName   string           `json:"was_name"`
 	}
 	deviceAdded struct {
 		DeviceID  string           `json:"device_id"`

@@ -87,7 +87,7 @@ func TestLostCredential(t *testing.T) {
 	carol := w.add(access.User("carol"), access.Principal{}, access.RoleOperator)
 	helper := w.add(access.Agent("helper"), access.User("bob"), access.RoleAgent)
 	var ended []string
-	w.OnRevoke(func(d identity.Device) { ended = append(ended, d.ID) })
+	w.OnEnd(func(d identity.Device, _ *reason.Error) { ended = append(ended, d.ID) })
 
 	// Another device keeps the old one, unless it is to go.
 	n := len(w.store.Events())

@@ -33,7 +33,11 @@ func (s *Service) AddMember(ctx context.Context, actor access.Principal, name st
 	if err := s.mayGive(actor, m.Roles); err != nil {
 		return Admission{}, err
 	}
-	if _, ok := s.registry.Get(m.Principal); ok {
+	switch was, ok := s.registry.Get(m.Principal); {
+	case ok && was.Removed():
+		return Admission{}, reason.Errorf(reason.AlreadyExists, "there was a member %s, and the journal, votes and grants name it: the name is not free again", m.Principal).
+			WithRemedy("Choose another name.")
+	case ok:
 		return Admission{}, reason.Errorf(reason.AlreadyExists, "there is a member %s already", m.Principal)
 	}
 	if err := s.accepted(s.lossOfAdding(m), acceptLoss); err != nil {
@@ -73,38 +77,58 @@ func (s *Service) checkMember(m access.Member) error {
 	if len(m.Roles) == 0 {
 		return reason.Errorf(reason.InvalidInput, "%s has no role", m.Principal)
 	}
-	for _, r := range m.Roles {
+	if err := s.knownRoles(m.Roles); err != nil {
+		return err
+	}
+	if err := checkKind(m); err != nil {
+		return err
+	}
+	return s.checkOwner(m)
+}
+
+// knownRoles refuses a role that is neither built in nor declared.
+func (s *Service) knownRoles(roles []access.Role) error {
+	for _, r := range roles {
 		if !s.registry.HasRole(r) {
 			return reason.Errorf(reason.InvalidInput, "there is no role %q", r).
 				WithRemedy("Use one of %v, or declare it in palyra.toml.", s.registry.Roles())
 		}
 	}
+	return nil
+}
+
+// checkKind refuses roles that are not for a user, or not for an agent.
+func checkKind(m access.Member) error {
 	switch m.Principal.Kind {
 	case access.KindUser:
-		if !m.Owner.IsZero() {
-			return reason.Errorf(reason.InvalidInput, "%s is a user and has no owner", m.Principal)
-		}
 		if slices.Contains(m.Roles, access.RoleAgent) {
 			return reason.Errorf(reason.InvalidInput, "%s would be a user with the role of agents, and an agent acts for somebody", m.Principal).
 				WithRemedy("Say whose agent it is: `palyrad operator add %s --role agent --owner USER`.", m.Principal.Name)
 		}
 		return nil
 	case access.KindAgent:
-		return s.checkAgent(m)
+		for _, r := range m.Roles {
+			if r != access.RoleAgent && slices.Contains(access.BuiltinRoles, r) {
+				return reason.Errorf(reason.InvalidInput, "%s cannot hold the role %q: an agent runs tools and decides nothing", m.Principal, r)
+			}
+		}
+		return nil
 	default:
 		return reason.Errorf(reason.InvalidInput, "%s: a member is a user or an agent", m.Principal)
 	}
 }
 
-func (s *Service) checkAgent(m access.Member) error {
+// checkOwner wants an owner of an agent, and none of a user.
+func (s *Service) checkOwner(m access.Member) error {
+	if m.Principal.Kind == access.KindUser {
+		if !m.Owner.IsZero() {
+			return reason.Errorf(reason.InvalidInput, "%s is a user and has no owner", m.Principal)
+		}
+		return nil
+	}
 	owner, ok := s.registry.Get(m.Owner)
 	if !ok || owner.Disabled || owner.Principal.Kind != access.KindUser {
 		return reason.Errorf(reason.InvalidInput, "%s needs an owner that is a user and not disabled; %q is none", m.Principal, m.Owner.String())
-	}
-	for _, r := range m.Roles {
-		if r != access.RoleAgent && slices.Contains(access.BuiltinRoles, r) {
-			return reason.Errorf(reason.InvalidInput, "%s cannot hold the role %q: an agent runs tools and decides nothing", m.Principal, r)
-		}
 	}
 	return nil
 }

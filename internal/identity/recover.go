@@ -108,26 +108,36 @@ func (s *Service) replaced(actor access.Principal, by Device, d *drafts) []Devic
 
 // find returns the member that is meant. One that may not act gets no device.
 func (s *Service) find(name string) (access.Member, error) {
+	m, known, err := s.named(name)
+	if err != nil {
+		return access.Member{}, err
+	}
+	if !known {
+		return access.Member{}, reason.Errorf(reason.NotFound, "there is no member %s", name).
+			WithRemedy("See `palyra members list`; `palyrad operator add NAME --role ROLE` adds one.")
+	}
+	if _, active := s.registry.Active(m.Principal); !active {
+		return access.Member{}, reason.Errorf(reason.InvalidInput, "%s may not act: it or its owner is disabled or gone", m.Principal)
+	}
+	return m, nil
+}
+
+// named returns the member that is meant, whatever it may do.
+func (s *Service) named(name string) (m access.Member, known bool, err error) {
 	meant := []access.Principal{access.User(name), access.Agent(name)}
 	if strings.Contains(name, ":") {
 		p, err := access.ParsePrincipal(name)
 		if err != nil {
-			return access.Member{}, reason.Errorf(reason.InvalidInput, "member: %w", err)
+			return access.Member{}, false, reason.Errorf(reason.InvalidInput, "member: %w", err)
 		}
 		meant = []access.Principal{p}
 	}
 	for _, p := range meant {
-		m, known := s.registry.Get(p)
-		if !known {
-			continue
+		if m, known = s.registry.Get(p); known {
+			return m, true, nil
 		}
-		if _, active := s.registry.Active(p); !active {
-			return access.Member{}, reason.Errorf(reason.InvalidInput, "%s may not act: it or its owner is disabled or gone", p)
-		}
-		return m, nil
 	}
-	return access.Member{}, reason.Errorf(reason.NotFound, "there is no member %s", name).
-		WithRemedy("See `palyra members list`; `palyrad operator add NAME --role ROLE` adds one.")
+	return access.Member{}, false, nil
 }
 
 // Added are the devices, newest last, that the gateway's host gave a member in

@@ -18,8 +18,8 @@ import (
 	"palyra/internal/reason"
 )
 
-// ErrConflict means that a device was changed by somebody else meanwhile.
-var ErrConflict = errors.New("the device was changed meanwhile")
+// ErrConflict means that a member or device was changed by somebody else meanwhile.
+var ErrConflict = errors.New("it was changed meanwhile")
 
 // Daemon returns the principal of palyrad itself, which acts when a command on
 // its host does: `palyrad operator add`.
@@ -51,7 +51,11 @@ type Service struct {
 	mu       sync.RWMutex
 	devices  map[string]Device
 	verified map[[32]byte]verifiedLeaf
-	watchers []func(Device)
+	watchers []func(Device, *reason.Error)
+	// onCut is told of members that may do less; see OnCut.
+	onCut []func(access.Principal, *reason.Error)
+	// onChange lets policy know of a change of members; nil for nobody.
+	onChange func(ctx context.Context, actor access.Principal) error
 }
 
 // New loads the devices.
@@ -101,12 +105,31 @@ func (s *Service) Devices() []Device {
 	return list
 }
 
-// OnRevoke registers a call for every device that is revoked, so that its live
-// streams can be ended. Register before serving.
-func (s *Service) OnRevoke(fn func(Device)) {
+// OnChange registers the call that lets policy know the members as they are, after a
+// change of one and before what the member has open is ended, so that nothing begins
+// in between by what it was. Register before serving.
+func (s *Service) OnChange(fn func(ctx context.Context, actor access.Principal) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.onChange = fn
+}
+
+// OnEnd registers a call for every device that was revoked, or whose member was
+// disabled or may do less than before, so that its live streams can be ended; the
+// error says why. Register before serving.
+func (s *Service) OnEnd(fn func(Device, *reason.Error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.watchers = append(s.watchers, fn)
+}
+
+// OnCut registers a call for every member that was disabled or removed, or may do
+// less than before, so that what was let in by other credentials than its devices can
+// be ended. Register before serving.
+func (s *Service) OnCut(fn func(access.Principal, *reason.Error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.onCut = append(s.onCut, fn)
 }
 
 // apply makes a change durable and then visible. The caller holds s.changing.

@@ -213,7 +213,7 @@ func TestTLS(t *testing.T) {
 		t.Errorf("control: %v", err)
 	}
 	var told []string
-	w.OnRevoke(func(d identity.Device) { told = append(told, d.ID) })
+	w.OnEnd(func(d identity.Device, _ *reason.Error) { told = append(told, d.ID) })
 	must.Get(w.Revoke(t.Context(), identity.Local(), d.ID, "lost", true))(t)
 	if err := dial(t, server, b.ClientTLS()); reason.Of(err) != reason.Unauthenticated {
 		t.Errorf("a revoked device shook hands: %v", err)

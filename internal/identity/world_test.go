@@ -121,6 +121,11 @@ func csr(t testing.TB) []byte {
 
 func chainOf(a identity.Admission) []*x509.Certificate { return a.Certificate.Chain }
 
+func (w *world) revoke(id string) {
+	w.t.Helper()
+	must.Get(w.Revoke(w.t.Context(), identity.Local(), id, "lost", true))(w.t)
+}
+
 // disable makes the registry know a member as one that may not act.
 func (w *world) disable(m access.Member) {
 	m.Disabled = true

@@ -76,12 +76,14 @@ const (
 	DigestMismatch       Code = "DIGEST_MISMATCH"
 
 	Unauthenticated     Code = "UNAUTHENTICATED"
+	CertificateExpired  Code = "CERTIFICATE_EXPIRED"
 	PermissionDenied    Code = "PERMISSION_DENIED"
 	RateLimited         Code = "RATE_LIMITED"
 	NotFound            Code = "NOT_FOUND"
 	AlreadyExists       Code = "ALREADY_EXISTS"
 	IdempotencyMismatch Code = "IDEMPOTENCY_MISMATCH"
 	LossNotAccepted     Code = "LOSS_NOT_ACCEPTED"
+	LastOwner           Code = "LAST_OWNER"
 	VerificationFailed  Code = "VERIFICATION_FAILED"
 	OriginUnproven      Code = "ORIGIN_UNPROVEN"
 	ConfigInvalid       Code = "CONFIG_INVALID"
@@ -179,12 +181,14 @@ var Table = []Row{
 	{BindingMismatch, ExitConflict, "The call is no longer the one that was approved.", "Propose it again; the changed fields are named."},
 	{DigestMismatch, ExitConflict, "The digest does not match the call that waits.", "Look at it again with `palyra approvals show` and use the digest it prints."},
 	{Unauthenticated, ExitNotConnected, "The caller is not known to the gateway.", "Use a credential: `palyrad operator add NAME --role ROLE` makes one."},
+	{CertificateExpired, ExitNotConnected, "The client certificate has expired.", "Renew it within 30 days of its end: every `palyra` command does so by itself. Later, have another made with `palyrad operator bundle NAME` on the gateway's host."},
 	{PermissionDenied, ExitPolicyDenied, "The caller may not do this.", "Ask an owner for a role that may."},
 	{RateLimited, ExitFailure, "Too many requests.", "Wait as long as retry-after says."},
 	{NotFound, ExitFailure, "There is nothing with that id.", "Check the id."},
 	{AlreadyExists, ExitConflict, "It exists already.", "Choose another name or id."},
 	{IdempotencyMismatch, ExitConflict, "The idempotency key was used for a different call.", "Use a new key for a new call."},
 	{LossNotAccepted, ExitUsage, "The change takes somebody's power to answer approvals away.", "Repeat it with --yes if that is meant; accept_loss in the API."},
+	{LastOwner, ExitConflict, "The gateway would be without an owner who can act.", "Make another owner first: `palyra members roles NAME --add owner`, or `palyra members add NAME --role owner`."},
 	{VerificationFailed, ExitVerification, "The evidence does not verify.", "Keep the file as it is and compare it with another copy."},
 	{OriginUnproven, ExitUnproven, "The journal is whole, and whose it is was not proven.", "Fetch the key set anew with `palyra attest keys -o json` and compare its fingerprint over another channel."},
 	{ConfigInvalid, ExitUsage, "The configuration is not valid.", "Run `palyra config check`."},

@@ -177,19 +177,21 @@ func (policiesFake) Past(_ context.Context, _ access.Caller, id string) (policya
 const pastDecision = "01JZ8Q4T2M0000000000000001"
 
 // membersFake is the real identity service.
-type membersFake struct{ w *world }
+type membersFake struct {
+	*identity.Service
+	w *world
+}
 
-func (m membersFake) List() []access.Member { return nil }
+func (m membersFake) List() []access.Member { return m.w.registry.List() }
 
 func (m membersFake) Add(ctx context.Context, by access.Caller, n rpc.NewMember) (rpc.Credential, error) {
 	a, err := m.w.identity.AddMember(ctx, by.Principal, n.Name, n.Kind, n.Roles, n.Owner, n.Request, n.AcceptLoss)
 	return rpc.Credential{Member: a.Member, Device: a.Device}, err
 }
 
-func (m membersFake) Devices() []identity.Device { return m.w.identity.Devices() }
-
-func (m membersFake) Renew(context.Context, string, []byte) (rpc.Credential, error) {
-	return rpc.Credential{}, nil
+func (m membersFake) Renew(ctx context.Context, device string, csr []byte) (rpc.Credential, error) {
+	issued, err := m.Service.Renew(ctx, device, csr)
+	return rpc.Credential{Chain: string(issued.PEM)}, err
 }
 
 func (m membersFake) Revoke(ctx context.Context, by access.Caller, deviceID, why string, acceptLoss bool) (identity.Device, error) {
@@ -200,5 +202,3 @@ func (m membersFake) AddDevice(ctx context.Context, by access.Caller, r identity
 	made, err := m.w.identity.AddDevice(ctx, by.Principal, by.DeviceID, r)
 	return rpc.Credential{Device: made.Device, Revoked: made.Revoked}, err
 }
-
-func (m membersFake) Added(p access.Principal) []identity.Device { return m.w.identity.Added(p) }

@@ -21,6 +21,8 @@ import (
 // Authenticator finds out who holds a verified client certificate.
 type Authenticator interface {
 	Authenticate(chain []*x509.Certificate) (access.Caller, error)
+	// AuthenticateExpired is for a certificate that expired and may be renewed.
+	AuthenticateExpired(chain []*x509.Certificate) (access.Caller, error)
 }
 
 // Limiter spends one request of a class for every key, or for none.
@@ -165,10 +167,10 @@ func (g *guard) admitPeer(ctx context.Context, who peer, procedure string, metho
 	if err := g.spend(who, method); err != nil {
 		return g.refuse(ctx, who, procedure, err)
 	}
-	if method.Public {
+	if method.Needs == NeedsNothing {
 		return nil
 	}
-	if !who.known {
+	if !who.shows(method.Needs) {
 		return g.refuse(ctx, who, procedure, unauthenticated(who.err))
 	}
 	if err := g.permit(ctx, who, procedure, method.Permission); err != nil {

@@ -57,10 +57,7 @@ func credential(r *http.Request, auth Authenticator, tokens Tokens) func() (acce
 				WithRemedy("Show a client certificate or one token, not both.")
 		}
 	case len(chain) > 0:
-		return func() (access.Caller, time.Time, error) {
-			c, err := auth.Authenticate(chain)
-			return c, chain[0].NotAfter, err
-		}
+		return func() (access.Caller, time.Time, error) { return certificate(auth, chain) }
 	case len(shown) == 1:
 		return func() (access.Caller, time.Time, error) { return bearer(r, shown[0], tokens) }
 	default:
@@ -87,8 +84,11 @@ type peer struct {
 	// notAfter is when the caller's credential ends.
 	notAfter time.Time
 	known    bool
-	err      error
-	address  string
+	// expired says that the certificate is over, and may be renewed by caller, who is
+	// not known for anything else.
+	expired bool
+	err     error
+	address string
 	// claims is the surface that the client says it is.
 	claims access.Surface
 }
@@ -97,7 +97,33 @@ type peer struct {
 func (p *peer) look(credential func() (access.Caller, time.Time, error)) {
 	p.caller, p.notAfter, p.err = credential()
 	p.caller.Address, p.caller.Surface = p.address, access.SurfaceGRPC
-	p.known = p.err == nil
+	p.known, p.expired = p.err == nil, reason.Of(p.err) == reason.CertificateExpired
+}
+
+// certificate finds who shows a certificate. The caller of one that expired, and may
+// be renewed, comes with an error whose reason is CertificateExpired.
+func certificate(auth Authenticator, chain []*x509.Certificate) (access.Caller, time.Time, error) {
+	end := chain[0].NotAfter
+	caller, err := auth.Authenticate(chain)
+	if err == nil {
+		return caller, end, nil
+	}
+	if renewing, expired := auth.AuthenticateExpired(chain); expired == nil {
+		return renewing, end, reason.Errorf(reason.CertificateExpired, "the certificate of device %s expired at %s", renewing.DeviceID, end.Format(time.RFC3339))
+	}
+	return access.Caller{}, end, err
+}
+
+// shows reports whether the peer shows what a method needs.
+func (p *peer) shows(needed Proof) bool {
+	switch needed {
+	case NeedsNothing:
+		return true
+	case NeedsRenewable:
+		return p.known || p.expired
+	default:
+		return p.known
+	}
 }
 
 func host(addr string) string {
@@ -124,8 +150,8 @@ func (p peer) keys() []string {
 	return keys
 }
 
-// refuseStrangers refuses requests without a known caller, for methods that are not
-// public, before their body is read. The guard alone would come too late: the
+// refuseStrangers refuses requests of callers without the credential that their
+// method needs, before their body is read. The guard alone would come too late: the
 // library receives, inflates and decodes a message before it calls an interceptor,
 // and strangers must not cause that work.
 func (g *guard) refuseStrangers(next http.Handler) http.Handler {
@@ -133,7 +159,7 @@ func (g *guard) refuseStrangers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who, _ := r.Context().Value(callerKey{}).(peer)
 		method, listed := methods[r.URL.Path]
-		if who.known || !listed || method.Public {
+		if who.known || !listed || who.shows(method.Needs) {
 			next.ServeHTTP(w, r)
 			return
 		}

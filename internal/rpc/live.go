@@ -40,11 +40,11 @@ func (l *liveRequests) enter(ctx context.Context, device string) (context.Contex
 }
 
 // end ends the requests of a device and returns how many there were.
-func (l *liveRequests) end(device string) int {
+func (l *liveRequests) end(device string, why error) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, cancel := range l.byDevice[device] {
-		cancel(reason.Errorf(reason.Unauthenticated, "the credential %s was revoked", device))
+		cancel(why)
 	}
 	return len(l.byDevice[device])
 }

@@ -22,6 +22,10 @@ func (f *flaky) Authenticate([]*x509.Certificate) (access.Caller, error) {
 	return access.Caller{DeviceID: "d"}, nil
 }
 
+func (f *flaky) AuthenticateExpired([]*x509.Certificate) (access.Caller, error) {
+	return access.Caller{}, reason.Errorf(reason.Unauthenticated, "it has not expired")
+}
+
 // A device that is revoked after it was let in and before its request is live
 // is seen by the second look.
 func TestRevokeBetweenTheLooks(t *testing.T) {
@@ -45,11 +49,12 @@ func TestRevokeBetweenTheLooks(t *testing.T) {
 
 func TestLiveRequestsEndByDevice(t *testing.T) {
 	var live liveRequests
+	gone := reason.Errorf(reason.Unauthenticated, "device a was revoked")
 	mine, leaveMine := live.enter(t.Context(), "a")
 	also, leaveAlso := live.enter(t.Context(), "a")
 	other, leaveOther := live.enter(t.Context(), "b")
 	leaveAlso()
-	if n := live.end("a"); n != 1 {
+	if n := live.end("a", gone); n != 1 {
 		t.Errorf("%d requests ended", n)
 	}
 	for name, c := range map[string]struct {
@@ -62,7 +67,7 @@ func TestLiveRequestsEndByDevice(t *testing.T) {
 	}
 	leaveMine()
 	leaveOther()
-	if n := live.end("a") + live.end("b"); n != 0 || len(live.byDevice) != 0 {
+	if n := live.end("a", gone) + live.end("b", gone); n != 0 || len(live.byDevice) != 0 {
 		t.Errorf("%d left, %v", n, live.byDevice)
 	}
 }

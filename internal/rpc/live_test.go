@@ -82,7 +82,7 @@ func TestRevocationEndsLiveStreams(t *testing.T) {
 	}
 	_, err := w.bob.status().GetStatus(t.Context(), &palyrav1.GetStatusRequest{})
 	wantError(t, "its next request", err, reason.Unauthenticated)
-	if n := w.server.Revoked(w.bob.device); n != 0 {
+	if n := w.server.End(w.bob.device, nil); n != 0 {
 		t.Errorf("%d requests of the device are still live", n)
 	}
 	if _, err := w.eve.status().GetStatus(t.Context(), &palyrav1.GetStatusRequest{}); err != nil {

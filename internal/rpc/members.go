@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/pem"
 	"fmt"
+	"slices"
 	"time"
 
 	palyrav1 "palyra/gen/palyra/v1"
@@ -17,9 +18,15 @@ import (
 type Members interface {
 	List() []access.Member
 	Add(ctx context.Context, by access.Caller, m NewMember) (Credential, error)
+	// What follows is in force, and known to policy, when it returns.
+	UpdateMember(ctx context.Context, by access.Principal, c identity.MemberChange) (access.Member, error)
+	DisableMember(ctx context.Context, by access.Principal, s identity.Standing) (access.Member, error)
+	EnableMember(ctx context.Context, by access.Principal, s identity.Standing) (access.Member, error)
+	RemoveMember(ctx context.Context, by access.Principal, s identity.Standing) (identity.Removal, error)
 	Devices() []identity.Device
 	Renew(ctx context.Context, deviceID string, csr []byte) (Credential, error)
 	Revoke(ctx context.Context, by access.Caller, deviceID, why string, acceptLoss bool) (identity.Device, error)
+	RenameDevice(ctx context.Context, by access.Principal, deviceID, name string) (identity.Device, error)
 	AddDevice(ctx context.Context, by access.Caller, r identity.Recovery) (Credential, error)
 	// Added are the devices that somebody was given lately, and that a principal has
 	// to know of.
@@ -62,12 +69,8 @@ func (m *members) AddMember(ctx context.Context, req *palyrav1.AddMemberRequest)
 	}
 	caller := callerOf(ctx)
 	n := NewMember{Name: req.GetName(), Kind: access.Kind(req.GetKind()), Owner: owner, Request: requestPEM(req.GetCertificateRequest()), AcceptLoss: req.GetAcceptLoss()}
-	for _, name := range req.GetRoles() {
-		role, err := access.ParseRole(name)
-		if err != nil {
-			return nil, reason.Errorf(reason.InvalidInput, "%w", err)
-		}
-		n.Roles = append(n.Roles, role)
+	if n.Roles, err = rolesOf(req.GetRoles()); err != nil {
+		return nil, err
 	}
 	if err := m.mayGive(caller, n.Roles); err != nil {
 		return nil, err
@@ -95,10 +98,13 @@ func (m *members) mayGive(caller access.Caller, roles []access.Role) error {
 	return nil
 }
 
-// ListMembers lists all members.
-func (m *members) ListMembers(context.Context, *palyrav1.ListMembersRequest) (*palyrav1.ListMembersResponse, error) {
+// ListMembers lists the members.
+func (m *members) ListMembers(_ context.Context, req *palyrav1.ListMembersRequest) (*palyrav1.ListMembersResponse, error) {
 	res := &palyrav1.ListMembersResponse{}
 	for _, member := range m.admin.List() {
+		if member.Removed() && !req.GetRemoved() {
+			continue
+		}
 		res.Members = append(res.Members, memberMessage(member))
 	}
 	return res, nil
@@ -111,8 +117,108 @@ func memberMessage(m access.Member) *palyrav1.Member {
 	}
 	return &palyrav1.Member{
 		Principal: m.Principal.String(), Owner: m.Owner.String(), Roles: roles, Disabled: m.Disabled, CreatedAt: timeMessage(m.CreatedAt),
-		NoDevice: m.NoDevice, Decides: m.Decides(),
+		NoDevice: m.NoDevice, Decides: m.Decides(), RemovedAt: timeMessage(m.RemovedAt),
 	}
+}
+
+// UpdateMember gives and takes roles, and gives an agent another owner.
+func (m *members) UpdateMember(ctx context.Context, req *palyrav1.UpdateMemberRequest) (*palyrav1.UpdateMemberResponse, error) {
+	c := identity.MemberChange{Member: req.GetMember(), AcceptLoss: req.GetAcceptLoss()}
+	var err error
+	if c.AddRoles, err = rolesOf(req.GetAddRoles()); err != nil {
+		return nil, err
+	}
+	if c.RemoveRoles, err = rolesOf(req.GetRemoveRoles()); err != nil {
+		return nil, err
+	}
+	if c.Owner, err = principalOf(req.GetOwner()); err != nil {
+		return nil, err
+	}
+	caller := callerOf(ctx)
+	if err := m.mayTouch(caller, c.Member, c.Owner, slices.Concat(c.AddRoles, c.RemoveRoles)); err != nil {
+		return nil, err
+	}
+	after, err := m.admin.UpdateMember(ctx, caller.Principal, c)
+	if err != nil {
+		return nil, err
+	}
+	return &palyrav1.UpdateMemberResponse{Member: memberMessage(after)}, nil
+}
+
+// DisableMember keeps a member from acting until it is enabled.
+func (m *members) DisableMember(ctx context.Context, req *palyrav1.DisableMemberRequest) (*palyrav1.DisableMemberResponse, error) {
+	after, err := m.stand(ctx, req, m.admin.DisableMember)
+	if err != nil {
+		return nil, err
+	}
+	return &palyrav1.DisableMemberResponse{Member: memberMessage(after)}, nil
+}
+
+// EnableMember lets a disabled member act again.
+func (m *members) EnableMember(ctx context.Context, req *palyrav1.EnableMemberRequest) (*palyrav1.EnableMemberResponse, error) {
+	after, err := m.stand(ctx, req, m.admin.EnableMember)
+	if err != nil {
+		return nil, err
+	}
+	return &palyrav1.EnableMemberResponse{Member: memberMessage(after)}, nil
+}
+
+// RemoveMember ends a member for good.
+func (m *members) RemoveMember(ctx context.Context, req *palyrav1.RemoveMemberRequest) (*palyrav1.RemoveMemberResponse, error) {
+	res := &palyrav1.RemoveMemberResponse{}
+	after, err := m.stand(ctx, req, func(ctx context.Context, by access.Principal, s identity.Standing) (access.Member, error) {
+		r, err := m.admin.RemoveMember(ctx, by, s)
+		for _, dev := range r.Revoked {
+			res.Revoked = append(res.Revoked, dev.ID)
+		}
+		return r.Member, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	res.Member = memberMessage(after)
+	return res, nil
+}
+
+// standing is a request about whether a member may act.
+type standing interface {
+	GetMember() string
+	GetReason() string
+	GetAcceptLoss() bool
+}
+
+func (m *members) stand(ctx context.Context, req standing, change func(context.Context, access.Principal, identity.Standing) (access.Member, error)) (access.Member, error) {
+	caller := callerOf(ctx)
+	if err := m.mayTouch(caller, req.GetMember(), access.Principal{}, nil); err != nil {
+		return access.Member{}, err
+	}
+	return change(ctx, caller.Principal, identity.Standing{Member: req.GetMember(), Reason: req.GetReason(), AcceptLoss: req.GetAcceptLoss()})
+}
+
+// mayTouch asks policy before a member is changed that can change members, or one
+// becomes or ends being so. Identity asks again, by roles, when nothing changes
+// meanwhile.
+func (m *members) mayTouch(caller access.Caller, name string, owner access.Principal, given []access.Role) error {
+	roles := slices.Clone(given)
+	for _, known := range m.admin.List() {
+		p := known.Principal
+		if p.String() == name || p.Name == name || p == owner {
+			roles = append(roles, known.Roles...)
+		}
+	}
+	return m.mayGive(caller, roles)
+}
+
+func rolesOf(names []string) ([]access.Role, error) {
+	var roles []access.Role
+	for _, name := range names {
+		role, err := access.ParseRole(name)
+		if err != nil {
+			return nil, reason.Errorf(reason.InvalidInput, "%w", err)
+		}
+		roles = append(roles, role)
+	}
+	return roles, nil
 }
 
 type devices struct{ admin Members }
@@ -142,6 +248,15 @@ func (d *devices) RevokeDevice(ctx context.Context, req *palyrav1.RevokeDeviceRe
 		return nil, err
 	}
 	return &palyrav1.RevokeDeviceResponse{Device: deviceMessage(dev)}, nil
+}
+
+// RenameDevice gives a device another name.
+func (d *devices) RenameDevice(ctx context.Context, req *palyrav1.RenameDeviceRequest) (*palyrav1.RenameDeviceResponse, error) {
+	dev, err := d.admin.RenameDevice(ctx, callerOf(ctx).Principal, req.GetDeviceId(), req.GetName())
+	if err != nil {
+		return nil, err
+	}
+	return &palyrav1.RenameDeviceResponse{Device: deviceMessage(dev)}, nil
 }
 
 // AddDevice gives a member whose credential is lost another device.

@@ -33,6 +33,19 @@ const (
 	LimitRun      ratelimit.Class = "run"
 )
 
+// Proof is what a method asks of its caller, from the most to the least.
+type Proof int
+
+// The proofs.
+const (
+	// NeedsDevice wants the certificate of a device, valid now.
+	NeedsDevice Proof = iota
+	// NeedsRenewable also takes one that expired at most ca.RenewableFor ago.
+	NeedsRenewable
+	// NeedsNothing is for methods that return no data of any caller.
+	NeedsNothing
+)
+
 // Method is one row of the table.
 type Method struct {
 	// Permission is the Cedar action that the caller needs. The handler may
@@ -40,8 +53,8 @@ type Method struct {
 	Permission access.Permission
 	Audit      Audit
 	Limit      ratelimit.Class
-	// Public methods need no credential, and return no data of any caller.
-	Public bool
+	// Needs is what a caller has to show.
+	Needs Proof
 }
 
 // Lookup returns the row of a method by its procedure; false when there is none.
@@ -56,91 +69,98 @@ func Methods() iter.Seq2[string, Method] { return maps.All(methods) }
 // methods has one row per method of the API. A method without a row is
 // denied, and a test walks the service descriptors to see that none lacks one.
 var methods = map[string]Method{
-	palyrav1connect.GatewayServiceCallToolProcedure:     {access.PermToolCall, AuditRoom, LimitToolCall, false},
-	palyrav1connect.GatewayServiceListToolsProcedure:    {access.PermToolList, AuditNone, LimitRead, false},
-	palyrav1connect.GatewayServiceEvaluateToolProcedure: {access.PermToolEvaluate, AuditNone, LimitRead, false},
-	palyrav1connect.GatewayServiceEndSessionProcedure:   {access.PermToolCall, AuditRoom, LimitMutate, false},
+	palyrav1connect.GatewayServiceCallToolProcedure:     {access.PermToolCall, AuditRoom, LimitToolCall, NeedsDevice},
+	palyrav1connect.GatewayServiceListToolsProcedure:    {access.PermToolList, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.GatewayServiceEvaluateToolProcedure: {access.PermToolEvaluate, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.GatewayServiceEndSessionProcedure:   {access.PermToolCall, AuditRoom, LimitMutate, NeedsDevice},
 
 	// Which runs a caller may read and cancel beside its own is the handler's
 	// to say.
-	palyrav1connect.GatewayServiceRunStreamProcedure: {access.PermRunStart, AuditRoom, LimitRun, false},
-	palyrav1connect.GatewayServiceStartRunProcedure:  {access.PermRunStart, AuditRoom, LimitRun, false},
-	palyrav1connect.GatewayServiceGetRunProcedure:    {access.PermRunRead, AuditNone, LimitRead, false},
-	palyrav1connect.GatewayServiceListRunsProcedure:  {access.PermRunRead, AuditNone, LimitRead, false},
-	palyrav1connect.GatewayServiceWatchRunProcedure:  {access.PermRunRead, AuditNone, LimitRead, false},
-	palyrav1connect.GatewayServiceCancelRunProcedure: {access.PermRunCancel, AuditRoom, LimitMutate, false},
+	palyrav1connect.GatewayServiceRunStreamProcedure: {access.PermRunStart, AuditRoom, LimitRun, NeedsDevice},
+	palyrav1connect.GatewayServiceStartRunProcedure:  {access.PermRunStart, AuditRoom, LimitRun, NeedsDevice},
+	palyrav1connect.GatewayServiceGetRunProcedure:    {access.PermRunRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.GatewayServiceListRunsProcedure:  {access.PermRunRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.GatewayServiceWatchRunProcedure:  {access.PermRunRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.GatewayServiceCancelRunProcedure: {access.PermRunCancel, AuditRoom, LimitMutate, NeedsDevice},
 
 	// As for runs: whose calls a caller may see and end beside its own is the
 	// handler's to say.
-	palyrav1connect.GatewayServiceListCallsProcedure:  {access.PermRunRead, AuditNone, LimitRead, false},
-	palyrav1connect.GatewayServiceGetCallProcedure:    {access.PermRunRead, AuditNone, LimitRead, false},
-	palyrav1connect.GatewayServiceCancelCallProcedure: {access.PermRunCancel, AuditRoom, LimitMutate, false},
+	palyrav1connect.GatewayServiceListCallsProcedure:  {access.PermRunRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.GatewayServiceGetCallProcedure:    {access.PermRunRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.GatewayServiceCancelCallProcedure: {access.PermRunCancel, AuditRoom, LimitMutate, NeedsDevice},
 
-	palyrav1connect.ApprovalsServiceListApprovalsProcedure:  {access.PermApprovalRead, AuditNone, LimitRead, false},
-	palyrav1connect.ApprovalsServiceGetApprovalProcedure:    {access.PermApprovalRead, AuditNone, LimitRead, false},
-	palyrav1connect.ApprovalsServiceWatchApprovalsProcedure: {access.PermApprovalRead, AuditNone, LimitRead, false},
-	palyrav1connect.ApprovalsServiceDecideApprovalProcedure: {access.PermApprovalDecide, AuditRoom, LimitDecide, false},
+	palyrav1connect.ApprovalsServiceListApprovalsProcedure:  {access.PermApprovalRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.ApprovalsServiceGetApprovalProcedure:    {access.PermApprovalRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.ApprovalsServiceWatchApprovalsProcedure: {access.PermApprovalRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.ApprovalsServiceDecideApprovalProcedure: {access.PermApprovalDecide, AuditRoom, LimitDecide, NeedsDevice},
 	// Requesters and those who decide all may call tools; who may withdraw
 	// which approval is the desk's to say.
-	palyrav1connect.ApprovalsServiceCancelApprovalProcedure:  {access.PermToolCall, AuditRoom, LimitMutate, false},
-	palyrav1connect.ApprovalsServiceExportApprovalsProcedure: {access.PermApprovalExport, AuditExport, LimitRead, false},
-	palyrav1connect.ApprovalsServiceListGrantsProcedure:      {access.PermGrantRead, AuditNone, LimitRead, false},
-	palyrav1connect.ApprovalsServiceRevokeGrantProcedure:     {access.PermGrantRevoke, AuditRoom, LimitMutate, false},
+	palyrav1connect.ApprovalsServiceCancelApprovalProcedure:  {access.PermToolCall, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.ApprovalsServiceExportApprovalsProcedure: {access.PermApprovalExport, AuditExport, LimitRead, NeedsDevice},
+	palyrav1connect.ApprovalsServiceListGrantsProcedure:      {access.PermGrantRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.ApprovalsServiceRevokeGrantProcedure:     {access.PermGrantRevoke, AuditRoom, LimitMutate, NeedsDevice},
 
-	palyrav1connect.PolicyServiceValidatePolicyProcedure: {access.PermPolicyCheck, AuditNone, LimitRead, false},
-	palyrav1connect.PolicyServiceGetPolicyProcedure:      {access.PermPolicyRead, AuditNone, LimitRead, false},
-	palyrav1connect.PolicyServiceReloadPolicyProcedure:   {access.PermPolicyActivate, AuditRoom, LimitMutate, false},
-	palyrav1connect.PolicyServiceGetSnapshotProcedure:    {access.PermPolicySnapshot, AuditNone, LimitRead, false},
+	palyrav1connect.PolicyServiceValidatePolicyProcedure: {access.PermPolicyCheck, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.PolicyServiceGetPolicyProcedure:      {access.PermPolicyRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.PolicyServiceReloadPolicyProcedure:   {access.PermPolicyActivate, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.PolicyServiceGetSnapshotProcedure:    {access.PermPolicySnapshot, AuditNone, LimitRead, NeedsDevice},
 
-	palyrav1connect.PolicyServiceExplainPolicyProcedure:      {access.PermPolicyExplain, AuditNone, LimitRead, false},
-	palyrav1connect.PolicyServiceSimulatePolicyProcedure:     {access.PermPolicySimulate, AuditNone, LimitRead, false},
-	palyrav1connect.PolicyServiceTestPolicyProcedure:         {access.PermPolicyTest, AuditNone, LimitRead, false},
-	palyrav1connect.PolicyServiceListPolicyVersionsProcedure: {access.PermPolicyRead, AuditNone, LimitRead, false},
-	palyrav1connect.PolicyServiceActivatePolicyProcedure:     {access.PermPolicyActivate, AuditRoom, LimitMutate, false},
+	palyrav1connect.PolicyServiceExplainPolicyProcedure:      {access.PermPolicyExplain, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.PolicyServiceSimulatePolicyProcedure:     {access.PermPolicySimulate, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.PolicyServiceTestPolicyProcedure:         {access.PermPolicyTest, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.PolicyServiceListPolicyVersionsProcedure: {access.PermPolicyRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.PolicyServiceActivatePolicyProcedure:     {access.PermPolicyActivate, AuditRoom, LimitMutate, NeedsDevice},
 
-	palyrav1connect.JournalServiceListEventsProcedure:    {access.PermJournalRead, AuditNone, LimitRead, false},
-	palyrav1connect.JournalServiceTailEventsProcedure:    {access.PermJournalTail, AuditNone, LimitRead, false},
-	palyrav1connect.JournalServiceGetEventProcedure:      {access.PermJournalRead, AuditNone, LimitRead, false},
-	palyrav1connect.JournalServiceGetCheckpointProcedure: {access.PermJournalProve, AuditRoom, LimitMutate, false},
-	palyrav1connect.JournalServiceProveEventProcedure:    {access.PermJournalProve, AuditNone, LimitRead, false},
-	palyrav1connect.JournalServiceExportJournalProcedure: {access.PermJournalExport, AuditExport, LimitRead, false},
+	palyrav1connect.JournalServiceListEventsProcedure:    {access.PermJournalRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.JournalServiceTailEventsProcedure:    {access.PermJournalTail, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.JournalServiceGetEventProcedure:      {access.PermJournalRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.JournalServiceGetCheckpointProcedure: {access.PermJournalProve, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.JournalServiceProveEventProcedure:    {access.PermJournalProve, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.JournalServiceExportJournalProcedure: {access.PermJournalExport, AuditExport, LimitRead, NeedsDevice},
 
-	palyrav1connect.AttestationServiceGetAttestationProcedure:   {access.PermAttestationRead, AuditNone, LimitRead, false},
-	palyrav1connect.AttestationServiceListAttestationsProcedure: {access.PermAttestationRead, AuditNone, LimitRead, false},
-	palyrav1connect.AttestationServiceGetKeySetProcedure:        {access.PermAttestationVerify, AuditNone, LimitRead, false},
+	palyrav1connect.AttestationServiceGetAttestationProcedure:   {access.PermAttestationRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.AttestationServiceListAttestationsProcedure: {access.PermAttestationRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.AttestationServiceGetKeySetProcedure:        {access.PermAttestationVerify, AuditNone, LimitRead, NeedsDevice},
 
-	palyrav1connect.StatusServiceGetStatusProcedure: {access.PermDaemonStatus, AuditNone, LimitRead, false},
-	palyrav1connect.StatusServiceFreezeProcedure:    {access.PermGatewayFreeze, AuditRoom, LimitMutate, false},
-	palyrav1connect.StatusServiceThawProcedure:      {access.PermGatewayThaw, AuditRoom, LimitMutate, false},
+	palyrav1connect.StatusServiceGetStatusProcedure: {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.StatusServiceFreezeProcedure:    {access.PermGatewayFreeze, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.StatusServiceThawProcedure:      {access.PermGatewayThaw, AuditRoom, LimitMutate, NeedsDevice},
 
-	palyrav1connect.AccessServiceAddMemberProcedure:          {access.PermAccessWrite, AuditRoom, LimitMutate, false},
-	palyrav1connect.AccessServiceListMembersProcedure:        {access.PermAccessRead, AuditNone, LimitRead, false},
-	palyrav1connect.IdentityServiceListDevicesProcedure:      {access.PermAccessRead, AuditNone, LimitRead, false},
-	palyrav1connect.IdentityServiceRenewCertificateProcedure: {access.PermDaemonStatus, AuditRoom, LimitMutate, false},
-	palyrav1connect.IdentityServiceRevokeDeviceProcedure:     {access.PermAccessWrite, AuditRoom, LimitMutate, false},
+	palyrav1connect.AccessServiceAddMemberProcedure:   {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.AccessServiceListMembersProcedure: {access.PermAccessRead, AuditNone, LimitRead, NeedsDevice},
+	// A change that concerns owners or admins also needs access.write_owner, which
+	// the handler asks.
+	palyrav1connect.AccessServiceUpdateMemberProcedure:       {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.AccessServiceDisableMemberProcedure:      {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.AccessServiceEnableMemberProcedure:       {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.AccessServiceRemoveMemberProcedure:       {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.IdentityServiceListDevicesProcedure:      {access.PermAccessRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.IdentityServiceRenewCertificateProcedure: {access.PermDaemonStatus, AuditRoom, LimitMutate, NeedsRenewable},
+	palyrav1connect.IdentityServiceRevokeDeviceProcedure:     {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.IdentityServiceRenameDeviceProcedure:     {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
 	// That it takes the device of the gateway's own host is identity's to say.
-	palyrav1connect.IdentityServiceAddDeviceProcedure: {access.PermAccessWriteOwner, AuditRoom, LimitMutate, false},
+	palyrav1connect.IdentityServiceAddDeviceProcedure: {access.PermAccessWriteOwner, AuditRoom, LimitMutate, NeedsDevice},
 
-	palyrav1connect.WorkspaceServiceListWorkspacesProcedure: {access.PermWorkspaceRead, AuditNone, LimitRead, false},
-	palyrav1connect.WorkspaceServiceListChangeSetsProcedure: {access.PermWorkspaceRead, AuditNone, LimitRead, false},
-	palyrav1connect.WorkspaceServiceGetChangeSetProcedure:   {access.PermWorkspaceRead, AuditNone, LimitRead, false},
-	palyrav1connect.WorkspaceServiceUndoChangeSetProcedure:  {access.PermWorkspaceUndo, AuditRoom, LimitMutate, false},
+	palyrav1connect.WorkspaceServiceListWorkspacesProcedure: {access.PermWorkspaceRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.WorkspaceServiceListChangeSetsProcedure: {access.PermWorkspaceRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.WorkspaceServiceGetChangeSetProcedure:   {access.PermWorkspaceRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.WorkspaceServiceUndoChangeSetProcedure:  {access.PermWorkspaceUndo, AuditRoom, LimitMutate, NeedsDevice},
 
 	// Sessions are for users alone; whose a caller may read and end beside its own
 	// is the handler's to say.
-	palyrav1connect.SessionServiceListSessionsProcedure: {access.PermRunRead, AuditNone, LimitRead, false},
-	palyrav1connect.SessionServiceGetSessionProcedure:   {access.PermRunRead, AuditNone, LimitRead, false},
-	palyrav1connect.SessionServiceEndSessionProcedure:   {access.PermRunCancel, AuditRoom, LimitMutate, false},
+	palyrav1connect.SessionServiceListSessionsProcedure: {access.PermRunRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.SessionServiceGetSessionProcedure:   {access.PermRunRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.SessionServiceEndSessionProcedure:   {access.PermRunCancel, AuditRoom, LimitMutate, NeedsDevice},
 
 	// Whose tokens a caller may see and revoke beside its own is the handler's to
 	// say, and that it has each scope that it gives.
-	palyrav1connect.TokenServiceCreateTokenProcedure: {access.PermTokenCreate, AuditRoom, LimitMutate, false},
-	palyrav1connect.TokenServiceListTokensProcedure:  {access.PermTokenRead, AuditNone, LimitRead, false},
-	palyrav1connect.TokenServiceRevokeTokenProcedure: {access.PermTokenRevoke, AuditRoom, LimitMutate, false},
+	palyrav1connect.TokenServiceCreateTokenProcedure: {access.PermTokenCreate, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.TokenServiceListTokensProcedure:  {access.PermTokenRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.TokenServiceRevokeTokenProcedure: {access.PermTokenRevoke, AuditRoom, LimitMutate, NeedsDevice},
 
-	healthv1connect.HealthCheckProcedure: {"", AuditNone, LimitRead, true},
-	reflectionProcedure("v1"):            {access.PermDaemonStatus, AuditNone, LimitRead, false},
-	reflectionProcedure("v1alpha"):       {access.PermDaemonStatus, AuditNone, LimitRead, false},
+	healthv1connect.HealthCheckProcedure: {"", AuditNone, LimitRead, NeedsNothing},
+	reflectionProcedure("v1"):            {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},
+	reflectionProcedure("v1alpha"):       {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},
 }
 
 func reflectionProcedure(version string) string {

@@ -98,7 +98,10 @@ func TestRowsMakeSense(t *testing.T) {
 		if !slices.Contains([]rpc.Audit{rpc.AuditNone, rpc.AuditRoom, rpc.AuditExport}, row.Audit) {
 			t.Errorf("%s: audit %q", name, row.Audit)
 		}
-		if row.Public {
+		if (row.Needs == rpc.NeedsRenewable) != (name == "/palyra.v1.IdentityService/RenewCertificate") {
+			t.Errorf("%s: an expired certificate is good for %v", name, row.Needs)
+		}
+		if row.Needs == rpc.NeedsNothing {
 			if name != "/grpc.health.v1.Health/Check" {
 				t.Errorf("%s is public", name)
 			}

@@ -16,6 +16,8 @@ var urgent = map[string]bool{
 	palyrav1connect.ApprovalsServiceRevokeGrantProcedure:    true,
 	palyrav1connect.GatewayServiceCancelCallProcedure:       true,
 	palyrav1connect.IdentityServiceRevokeDeviceProcedure:    true,
+	palyrav1connect.AccessServiceDisableMemberProcedure:     true,
+	palyrav1connect.AccessServiceRemoveMemberProcedure:      true,
 	palyrav1connect.StatusServiceFreezeProcedure:            true,
 	palyrav1connect.StatusServiceThawProcedure:              true,
 }

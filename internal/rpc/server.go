@@ -63,10 +63,11 @@ type Server struct {
 // ServeHTTP serves one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// Revoked ends the requests and streams of a device or a token that was revoked and
-// returns how many there were. They end with reason UNAUTHENTICATED; a call
-// with an idempotency key goes on without its client.
-func (s *Server) Revoked(id string) int { return s.live.end(id) }
+// End ends the requests and streams of a device or a token that was revoked, or
+// whose member may do less than before, and returns how many there were. They end with why, whose
+// reason is UNAUTHENTICATED; a call with an idempotency key goes on without its
+// client.
+func (s *Server) End(id string, why error) int { return s.live.end(id, why) }
 
 // New builds the API. When stopping ends, streams that only watch end too, so
 // that they do not hold up a shutdown.

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -51,6 +52,7 @@ type world struct {
 	authority *ca.Authority
 	db        *sqlite.DB
 	identity  *identity.Service
+	registry  *access.Registry
 	engine    *policy.Engine
 	desk      *approval.Desk
 	journal   *journal.Log
@@ -72,11 +74,16 @@ type world struct {
 
 	alice, bob, dan, eve, coder *client
 
+	// ago is how far the clock of certificates is behind.
+	ago atomic.Int64
+
 	policies string
 	// checking is called while policies are checked.
 	checking func()
 	limits   map[ratelimit.Class]ratelimit.Limits
 }
+
+func (w *world) now() time.Time { return time.Now().Add(-time.Duration(w.ago.Load())) }
 
 func newWorld(t *testing.T, setup ...func(*world)) *world {
 	t.Helper()
@@ -102,15 +109,16 @@ func (w *world) openRooms() {
 	t := w.t
 	t.Helper()
 	var err error
-	if w.authority, _, err = ca.Open(filepath.Join(t.TempDir(), "ca"), ca.Options{}); err != nil {
+	if w.authority, _, err = ca.Open(filepath.Join(t.TempDir(), "ca"), ca.Options{Now: w.now}); err != nil {
 		t.Fatal(err)
 	}
 	w.db = sqlitetest.OpenMigrated(t, filepath.Join(t.TempDir(), "palyra.db"))
 	registry := must.Get(access.NewRegistry(t.Context(), w.db.Identity(), nil))(t)
 	w.identity = must.Get(identity.New(t.Context(), identity.Config{
-		Authority: w.authority, Store: w.db.Identity(), Registry: registry,
+		Authority: w.authority, Store: w.db.Identity(), Registry: registry, Now: w.now,
 	}))(t)
 	w.tokens = must.Get(token.New(t.Context(), token.Config{Store: w.db.Tokens(), Members: registry}))(t)
+	w.registry = registry
 	key := w.authority.Notary()
 	w.notary = must.Get(attest.NewNotary(attest.NotaryConfig{Signer: key.Signer, Chain: key.Chain, Gateway: w.authority.TrustDomain()}))(t)
 	signer := must.Get(journal.ParseKey(w.authority.JournalSigner()))(t)
@@ -146,10 +154,16 @@ func (w *world) serve() {
 	w.stopping = stop
 	w.server = must.Get(rpc.New(stopping, rpc.Config{
 		Auth: w.identity, Tokens: w.tokens, Limiter: limiter, Audit: w.audit, Engine: w.engine, Pipeline: g.Pipeline, Router: g.Router, Desk: w.desk, Runs: runs,
-		Journal: w.journal, Evidence: w.evidence, Policies: policiesFake{w}, Members: membersFake{w}, Gateway: w.gateway, Workspaces: w.workspaces, Log: logger,
+		Journal: w.journal, Evidence: w.evidence, Policies: policiesFake{w}, Members: membersFake{w.identity, w}, Gateway: w.gateway, Workspaces: w.workspaces, Log: logger,
 	}))(t)
-	w.identity.OnRevoke(func(d identity.Device) { w.server.Revoked(d.ID) })
-	w.tokens.OnRevoke(func(t token.Token) { w.server.Revoked(t.ID) })
+	w.identity.OnChange(func(context.Context, access.Principal) error {
+		w.engine.Swap(w.policySet(w.registry.List()))
+		return nil
+	})
+	w.identity.OnEnd(func(d identity.Device, why *reason.Error) { w.server.End(d.ID, why) })
+	w.tokens.OnRevoke(func(t token.Token) {
+		w.server.End(t.ID, reason.Errorf(reason.Unauthenticated, "the token was revoked"))
+	})
 	w.listen()
 }
 
@@ -181,7 +195,8 @@ func (w *world) openRuns(g *gatewaytest.Gateway) *run.Manager {
 func (w *world) listen() {
 	w.t.Helper()
 	server := httptest.NewUnstartedServer(w.server)
-	server.TLS = must.Get(w.authority.ServerTLS(ca.Loopback(), func([]*x509.Certificate) error { return nil }))(w.t)
+	anybody := func([]*x509.Certificate) error { return nil }
+	server.TLS = must.Get(w.authority.RenewalTLS(ca.Loopback(), anybody, anybody))(w.t)
 	server.EnableHTTP2 = true
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
 	server.StartTLS()

@@ -278,12 +278,13 @@ func (m *Manager) Cancel(ctx context.Context, by access.Caller, id, why string) 
 	return record, reason.Errorf(reason.RunEnded, "run %s is %s", id, record.State).WithField("state", string(record.State))
 }
 
-// Revoked stops the runs that a revoked device started and returns how many there
-// were. It does not wait for their ends.
-func (m *Manager) Revoked(deviceID string) int {
+// EndDevice stops the runs that a device started which was revoked, or whose member
+// may do less than before, and returns how many there were. They fail with why. It
+// does not wait for their ends.
+func (m *Manager) EndDevice(deviceID string, why *reason.Error) int {
 	list := slices.DeleteFunc(m.active(), func(r *active) bool { return r.caller.DeviceID != deviceID })
 	for _, r := range list {
-		r.stop(failed(reason.Errorf(reason.Unauthenticated, "device %s was revoked", deviceID)))
+		r.stop(failed(why))
 	}
 	return len(list)
 }

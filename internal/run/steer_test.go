@@ -285,7 +285,7 @@ func TestEndSessionAndRevokedStopTheRightRuns(t *testing.T) {
 		if w.Active() != 2 {
 			t.Fatalf("%d runs are active, want 2", w.Active())
 		}
-		if n := w.Revoked(other.DeviceID); n != 1 {
+		if n := w.EndDevice(other.DeviceID, reason.Errorf(reason.Unauthenticated, "device %s was revoked", other.DeviceID)); n != 1 {
 			t.Errorf("%d runs of the revoked device", n)
 		}
 		wantEnd(t, w.finish(three.ID), run.Failed, reason.Unauthenticated)

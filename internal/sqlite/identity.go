@@ -18,13 +18,34 @@ var _ identity.Store = IdentityStore{}
 // Identity returns the store of members and devices.
 func (db *DB) Identity() IdentityStore { return IdentityStore{db} }
 
-// Members returns all members, disabled ones included, by principal.
+// Members returns all members, disabled and removed ones included, by principal.
 func (s IdentityStore) Members(ctx context.Context) ([]access.Member, error) {
-	return list(ctx, s.db, "reading members", scanMember, "SELECT principal, owner, roles, disabled, created_at FROM members ORDER BY principal")
+	removed, err := s.removedColumn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return list(ctx, s.db, "reading members", scanMember, "SELECT principal, owner, roles, disabled, created_at, "+removed+" FROM members ORDER BY principal")
+}
+
+// removedColumn is NULL in a store of before there was the column, which palyrad doctor
+// reads as it is.
+func (s IdentityStore) removedColumn(ctx context.Context) (column string, err error) {
+	column = "NULL"
+	err = s.db.Read(ctx, func(c *Conn) error {
+		return c.Query("SELECT 1 FROM pragma_table_info('members') WHERE name = 'removed_at'", func(*Row) error {
+			column = "removed_at"
+			return nil
+		})
+	})
+	if err != nil {
+		return "", fmt.Errorf("reading members: %w", err)
+	}
+	return column, nil
 }
 
 func scanMember(r *Row) (access.Member, error) {
-	m := access.Member{Disabled: r.Bool(3), CreatedAt: r.Time(4)}
+	m := access.Member{Disabled: r.Bool(3), CreatedAt: r.Time(4), RemovedAt: r.Time(5)}
+	m.Disabled = m.Disabled || m.Removed() // whatever the row says of it
 	if err := m.Principal.UnmarshalText(r.Bytes(0)); err != nil {
 		return m, err
 	}
@@ -102,20 +123,28 @@ func insertMember(tx *Tx, m access.Member) error {
 	return nil
 }
 
+// updateMember never takes a removal back.
 func updateMember(tx *Tx, m access.Member) error {
 	roles, err := json.Marshal(m.Roles)
 	if err != nil {
 		return fmt.Errorf("roles of %s: %w", m.Principal, err)
 	}
-	n, err := tx.Exec("UPDATE members SET roles = ?2, disabled = ?3 WHERE principal = ?1",
-		m.Principal.String(), string(roles), m.Disabled)
+	n, err := tx.Exec("UPDATE members SET owner = ?2, roles = ?3, disabled = ?4, removed_at = ?5 WHERE principal = ?1 AND removed_at IS NULL",
+		m.Principal.String(), m.Owner.String(), string(roles), m.Disabled, m.RemovedAt)
 	if err != nil {
 		return fmt.Errorf("changing member %s: %w", m.Principal, err)
 	}
-	if n == 0 {
+	if n == 1 {
+		return nil
+	}
+	found, err := tx.QueryRow("SELECT 1 FROM members WHERE principal = ?1", func(*Row) error { return nil }, m.Principal.String())
+	if err != nil {
+		return fmt.Errorf("changing member %s: %w", m.Principal, err)
+	}
+	if !found {
 		return reason.Errorf(reason.NotFound, "there is no member %s", m.Principal)
 	}
-	return nil
+	return fmt.Errorf("member %s was removed: %w", m.Principal, identity.ErrConflict)
 }
 
 func insertDevice(tx *Tx, d identity.Device) error {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"palyra/internal/access"
 	"palyra/internal/journal"
 	"palyra/internal/must"
 	"palyra/internal/reason"
@@ -61,7 +62,13 @@ func TestOlderSchemaVersions(t *testing.T) {
 				}
 			}
 			must.Do(t, sqlite.MakeOlder(path, version, events, rows))
+			if version >= 3 {
+				assertOneMember(t, must.Get(sqlite.OpenReadOnly(t.Context(), path))(t), true)
+			}
 			db := sqlitetest.OpenAt(t, path, opts)
+			if version >= 3 {
+				assertOneMember(t, db, false)
+			}
 			last := events[len(events)-1]
 			if db.Head() != last.Head() {
 				t.Errorf("head %+v, want %+v", db.Head(), last.Head())
@@ -101,5 +108,18 @@ func TestDamagedOlderStoreIsNotMigrated(t *testing.T) {
 	}
 	if got, err := sqlite.StoredVersion(path); err != nil || got != 1 {
 		t.Errorf("schema version %d, %v, want 1 still", got, err)
+	}
+}
+
+// assertOneMember: the member of before is one that was not removed, before the
+// upgrade as after it.
+func assertOneMember(t *testing.T, db *sqlite.DB, end bool) {
+	t.Helper()
+	list := must.Get(db.Identity().Members(t.Context()))(t)
+	if len(list) != 1 || list[0].Principal != access.User("ada") || list[0].Removed() || !list[0].Holds(access.RoleOwner) {
+		t.Errorf("members %+v", list)
+	}
+	if end {
+		must.Do(t, db.Close(t.Context()))
 	}
 }

@@ -293,6 +293,12 @@ func (s *Service) Of(p access.Principal) []Token {
 	return slices.DeleteFunc(s.List(), func(t Token) bool { return !s.belongs(t, p) })
 }
 
+// HangingOn are the tokens that end with what a member may do: those that act as it
+// and those that it created.
+func (s *Service) HangingOn(p access.Principal) []Token {
+	return slices.DeleteFunc(s.List(), func(t Token) bool { return t.Principal != p && t.CreatedBy != p || t.Revoked() })
+}
+
 func (s *Service) belongs(t Token, p access.Principal) bool {
 	m, known := s.members.Get(t.Principal)
 	return t.CreatedBy == p || t.Principal == p || known && m.Owner == p
@@ -324,6 +330,10 @@ func (s *Service) Authenticate(shown string, from netip.Addr) (access.Caller, er
 	m, ok := s.members.Active(t.Principal)
 	if !ok {
 		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "%s of the token %s may not act: it or its owner is disabled or gone", t.Principal, t.Name)
+	}
+	if m.Principal != t.CreatedBy && m.Owner != t.CreatedBy {
+		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "the token %s acts as %s, which %s no longer owns", t.Name, m.Principal, t.CreatedBy).
+			WithRemedy("Have another one made: `palyra tokens create`.")
 	}
 	s.use(t.ID, now)
 	c := access.Caller{

@@ -142,6 +142,7 @@ func TestRefused(t *testing.T) {
 		"expired":                      {text, "127.0.0.1", func() { w.now = w.now.Add(time.Hour) }, "expired"},
 		"its holder is disabled":       {text, "127.0.0.1", func() { w.members[bot] = access.Member{Principal: bot, Owner: ann, Disabled: true} }, "may not act"},
 		"its holder's owner is":        {text, "127.0.0.1", func() { w.members[ann] = access.Member{Principal: ann, Disabled: true} }, "may not act"},
+		"its holder has another owner": {text, "127.0.0.1", func() { w.members[bot] = access.Member{Principal: bot, Owner: bob} }, "no longer owns"},
 		"its holder is gone":           {text, "127.0.0.1", func() { delete(w.members, bot) }, "may not act"},
 		"another's is wrong in itself": {text + text, "127.0.0.1", nil, "not valid"},
 	} {

@@ -4,8 +4,12 @@ import (
 	"testing"
 	"time"
 
+	"palyra/internal/access"
 	"palyra/internal/approval"
 	"palyra/internal/gatewaytest"
+	"palyra/internal/must"
+	"palyra/internal/policy"
+	"palyra/internal/policy/policytest"
 	"palyra/internal/reason"
 	"palyra/internal/reason/reasontest"
 )
@@ -57,6 +61,70 @@ func TestVotesOfRevokedDevices(t *testing.T) {
 		w.revoked.Store(alice.DeviceID, true)
 		w.wantAsked("after", runCall())
 	})
+}
+
+// A vote counts only while its voter may act, as the members are now: not one of a
+// member that was disabled or removed, or lost the role, towards a second vote or
+// in a grant. The vote stays in the record, and counts again once the voter may act.
+func TestVotesOfMembersWhoMayNotAct(t *testing.T) {
+	standing := approval.Ballot{Allow: true, Scope: approval.Timeboxed, TTL: time.Hour, Match: approval.MatchExact}
+	carol := gatewaytest.Person(member("carol").Principal, member("carol").Roles...)
+	for name, end := range map[string]func(*access.Member){
+		"disabled": func(m *access.Member) { m.Disabled = true },
+		"removed":  func(m *access.Member) { m.Disabled, m.RemovedAt = true, policytest.Now },
+		"demoted":  func(m *access.Member) { m.Roles = []access.Role{access.RoleDeveloper} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, threeUsers)
+			as := func(edit func(*access.Member)) {
+				cfg := policytest.Config(w.options)
+				for i := range cfg.Members {
+					if cfg.Members[i].Principal == bob.Principal {
+						edit(&cfg.Members[i])
+					}
+				}
+				w.engine.Swap(must.Get(policy.Load(cfg))(t))
+			}
+			r := w.begin(runCall())
+			w.vote(bob, r.asked(), standing)
+			r.wait()
+			list, _, err := w.Desk.ListGrants(t.Context(), approval.GrantFilter{Open: true})
+			if err != nil || len(list) != 1 {
+				t.Fatalf("%d grants, %v", len(list), err)
+			}
+			w.wantGranted("the control", runCall(), list[0])
+			as(end)
+			w.wantAsked("in a grant", runCall())
+			g := must.Get(w.Desk.GetGrant(t.Context(), list[0].ID))(t)
+			if len(g.MintedBy) != 1 || g.MintedBy[0].User != bob.Principal {
+				t.Errorf("the vote is not in the record: %+v", g.MintedBy)
+			}
+			as(func(*access.Member) {})
+			w.wantGranted("back again", runCall(), list[0])
+		})
+		t.Run(name+" between two votes", func(t *testing.T) {
+			w := newWorld(t, threeUsers)
+			w.reload(needsTwo)
+			r := w.begin(otherInput(runCall()))
+			rec := r.asked()
+			w.vote(bob, rec, yes)
+			o := w.options
+			o.Policies = needsTwo
+			cfg := policytest.Config(o)
+			for i := range cfg.Members {
+				if cfg.Members[i].Principal == bob.Principal {
+					end(&cfg.Members[i])
+				}
+			}
+			w.engine.Swap(must.Get(policy.Load(cfg))(t))
+			if after := w.vote(carol, rec, yes); after.State != approval.Pending {
+				t.Errorf("with one valid vote of two the approval is %s", after.State)
+			}
+			r.leave()
+			r.wait()
+			w.run.Ran(t, 0)
+		})
+	}
 }
 
 // The calls of one principal that are under way are bounded, whatever they

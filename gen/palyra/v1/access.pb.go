@@ -35,7 +35,9 @@ type Member struct {
 	NoDevice bool `protobuf:"varint,6,opt,name=no_device,json=noDevice,proto3" json:"no_device,omitempty"`
 	// True for a user who answers approvals: by role, not disabled, with a device.
 	// Who is the only one answers for their own calls, too.
-	Decides       bool `protobuf:"varint,7,opt,name=decides,proto3" json:"decides,omitempty"`
+	Decides bool `protobuf:"varint,7,opt,name=decides,proto3" json:"decides,omitempty"`
+	// When the member was removed; it is disabled then.
+	RemovedAt     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=removed_at,json=removedAt,proto3" json:"removed_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -117,6 +119,13 @@ func (x *Member) GetDecides() bool {
 		return x.Decides
 	}
 	return false
+}
+
+func (x *Member) GetRemovedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RemovedAt
+	}
+	return nil
 }
 
 // Device is a key and certificate of a member.
@@ -373,16 +382,485 @@ func (x *AddMemberResponse) GetServerName() string {
 	return ""
 }
 
-// ListMembersRequest has no fields.
-type ListMembersRequest struct {
+// UpdateMemberRequest says what is to change.
+type UpdateMemberRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A user or an agent, such as "user:bob". A name alone is the user of that
+	// name, or the agent where there is no such user.
+	Member string `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
+	// Roles that the member gets; those that it holds already stay.
+	AddRoles []string `protobuf:"bytes,2,rep,name=add_roles,json=addRoles,proto3" json:"add_roles,omitempty"`
+	// Roles that the member loses, if it holds them.
+	RemoveRoles []string `protobuf:"bytes,3,rep,name=remove_roles,json=removeRoles,proto3" json:"remove_roles,omitempty"`
+	// For an agent: the user it acts for from now on; empty leaves it.
+	Owner string `protobuf:"bytes,4,opt,name=owner,proto3" json:"owner,omitempty"`
+	// Change it although somebody loses the power to answer approvals.
+	AcceptLoss    bool `protobuf:"varint,5,opt,name=accept_loss,json=acceptLoss,proto3" json:"accept_loss,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateMemberRequest) Reset() {
+	*x = UpdateMemberRequest{}
+	mi := &file_palyra_v1_access_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateMemberRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateMemberRequest) ProtoMessage() {}
+
+func (x *UpdateMemberRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_access_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateMemberRequest.ProtoReflect.Descriptor instead.
+func (*UpdateMemberRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_access_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *UpdateMemberRequest) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+func (x *UpdateMemberRequest) GetAddRoles() []string {
+	if x != nil {
+		return x.AddRoles
+	}
+	return nil
+}
+
+func (x *UpdateMemberRequest) GetRemoveRoles() []string {
+	if x != nil {
+		return x.RemoveRoles
+	}
+	return nil
+}
+
+func (x *UpdateMemberRequest) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *UpdateMemberRequest) GetAcceptLoss() bool {
+	if x != nil {
+		return x.AcceptLoss
+	}
+	return false
+}
+
+// UpdateMemberResponse is the member after.
+type UpdateMemberResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Member        *Member                `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateMemberResponse) Reset() {
+	*x = UpdateMemberResponse{}
+	mi := &file_palyra_v1_access_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateMemberResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateMemberResponse) ProtoMessage() {}
+
+func (x *UpdateMemberResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_access_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateMemberResponse.ProtoReflect.Descriptor instead.
+func (*UpdateMemberResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_access_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *UpdateMemberResponse) GetMember() *Member {
+	if x != nil {
+		return x.Member
+	}
+	return nil
+}
+
+// DisableMemberRequest names the member.
+type DisableMemberRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A user or an agent, such as "user:bob". A name alone is the user of that
+	// name, or the agent where there is no such user.
+	Member string `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
+	// Why, for the journal.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Go on although somebody loses the power to answer approvals.
+	AcceptLoss    bool `protobuf:"varint,3,opt,name=accept_loss,json=acceptLoss,proto3" json:"accept_loss,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DisableMemberRequest) Reset() {
+	*x = DisableMemberRequest{}
+	mi := &file_palyra_v1_access_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DisableMemberRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DisableMemberRequest) ProtoMessage() {}
+
+func (x *DisableMemberRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_access_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DisableMemberRequest.ProtoReflect.Descriptor instead.
+func (*DisableMemberRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_access_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *DisableMemberRequest) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+func (x *DisableMemberRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *DisableMemberRequest) GetAcceptLoss() bool {
+	if x != nil {
+		return x.AcceptLoss
+	}
+	return false
+}
+
+// DisableMemberResponse is the member after.
+type DisableMemberResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Member        *Member                `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DisableMemberResponse) Reset() {
+	*x = DisableMemberResponse{}
+	mi := &file_palyra_v1_access_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DisableMemberResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DisableMemberResponse) ProtoMessage() {}
+
+func (x *DisableMemberResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_access_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DisableMemberResponse.ProtoReflect.Descriptor instead.
+func (*DisableMemberResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_access_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *DisableMemberResponse) GetMember() *Member {
+	if x != nil {
+		return x.Member
+	}
+	return nil
+}
+
+// EnableMemberRequest names the member.
+type EnableMemberRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A user or an agent, such as "user:bob". A name alone is the user of that
+	// name, or the agent where there is no such user.
+	Member string `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
+	// Why, for the journal.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Go on although somebody loses the power to answer approvals.
+	AcceptLoss    bool `protobuf:"varint,3,opt,name=accept_loss,json=acceptLoss,proto3" json:"accept_loss,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EnableMemberRequest) Reset() {
+	*x = EnableMemberRequest{}
+	mi := &file_palyra_v1_access_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EnableMemberRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EnableMemberRequest) ProtoMessage() {}
+
+func (x *EnableMemberRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_access_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EnableMemberRequest.ProtoReflect.Descriptor instead.
+func (*EnableMemberRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_access_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *EnableMemberRequest) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+func (x *EnableMemberRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *EnableMemberRequest) GetAcceptLoss() bool {
+	if x != nil {
+		return x.AcceptLoss
+	}
+	return false
+}
+
+// EnableMemberResponse is the member after.
+type EnableMemberResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Member        *Member                `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EnableMemberResponse) Reset() {
+	*x = EnableMemberResponse{}
+	mi := &file_palyra_v1_access_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EnableMemberResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EnableMemberResponse) ProtoMessage() {}
+
+func (x *EnableMemberResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_access_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EnableMemberResponse.ProtoReflect.Descriptor instead.
+func (*EnableMemberResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_access_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *EnableMemberResponse) GetMember() *Member {
+	if x != nil {
+		return x.Member
+	}
+	return nil
+}
+
+// RemoveMemberRequest names the member.
+type RemoveMemberRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A user or an agent, such as "user:bob". A name alone is the user of that
+	// name, or the agent where there is no such user.
+	Member string `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
+	// Why, for the journal.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Go on although somebody loses the power to answer approvals.
+	AcceptLoss    bool `protobuf:"varint,3,opt,name=accept_loss,json=acceptLoss,proto3" json:"accept_loss,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveMemberRequest) Reset() {
+	*x = RemoveMemberRequest{}
+	mi := &file_palyra_v1_access_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveMemberRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveMemberRequest) ProtoMessage() {}
+
+func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_access_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveMemberRequest.ProtoReflect.Descriptor instead.
+func (*RemoveMemberRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_access_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *RemoveMemberRequest) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+func (x *RemoveMemberRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *RemoveMemberRequest) GetAcceptLoss() bool {
+	if x != nil {
+		return x.AcceptLoss
+	}
+	return false
+}
+
+// RemoveMemberResponse is the member after.
+type RemoveMemberResponse struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Member *Member                `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
+	// Its devices, which were revoked, by id.
+	Revoked       []string `protobuf:"bytes,2,rep,name=revoked,proto3" json:"revoked,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveMemberResponse) Reset() {
+	*x = RemoveMemberResponse{}
+	mi := &file_palyra_v1_access_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveMemberResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveMemberResponse) ProtoMessage() {}
+
+func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_access_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveMemberResponse.ProtoReflect.Descriptor instead.
+func (*RemoveMemberResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_access_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *RemoveMemberResponse) GetMember() *Member {
+	if x != nil {
+		return x.Member
+	}
+	return nil
+}
+
+func (x *RemoveMemberResponse) GetRevoked() []string {
+	if x != nil {
+		return x.Revoked
+	}
+	return nil
+}
+
+// ListMembersRequest chooses members.
+type ListMembersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Also list those that were removed.
+	Removed       bool `protobuf:"varint,1,opt,name=removed,proto3" json:"removed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListMembersRequest) Reset() {
 	*x = ListMembersRequest{}
-	mi := &file_palyra_v1_access_proto_msgTypes[4]
+	mi := &file_palyra_v1_access_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -394,7 +872,7 @@ func (x *ListMembersRequest) String() string {
 func (*ListMembersRequest) ProtoMessage() {}
 
 func (x *ListMembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_access_proto_msgTypes[4]
+	mi := &file_palyra_v1_access_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -407,7 +885,14 @@ func (x *ListMembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMembersRequest.ProtoReflect.Descriptor instead.
 func (*ListMembersRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_access_proto_rawDescGZIP(), []int{4}
+	return file_palyra_v1_access_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ListMembersRequest) GetRemoved() bool {
+	if x != nil {
+		return x.Removed
+	}
+	return false
 }
 
 // ListMembersResponse lists all members by principal.
@@ -420,7 +905,7 @@ type ListMembersResponse struct {
 
 func (x *ListMembersResponse) Reset() {
 	*x = ListMembersResponse{}
-	mi := &file_palyra_v1_access_proto_msgTypes[5]
+	mi := &file_palyra_v1_access_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -432,7 +917,7 @@ func (x *ListMembersResponse) String() string {
 func (*ListMembersResponse) ProtoMessage() {}
 
 func (x *ListMembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_access_proto_msgTypes[5]
+	mi := &file_palyra_v1_access_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -445,7 +930,7 @@ func (x *ListMembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMembersResponse.ProtoReflect.Descriptor instead.
 func (*ListMembersResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_access_proto_rawDescGZIP(), []int{5}
+	return file_palyra_v1_access_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListMembersResponse) GetMembers() []*Member {
@@ -464,7 +949,7 @@ type ListDevicesRequest struct {
 
 func (x *ListDevicesRequest) Reset() {
 	*x = ListDevicesRequest{}
-	mi := &file_palyra_v1_access_proto_msgTypes[6]
+	mi := &file_palyra_v1_access_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -476,7 +961,7 @@ func (x *ListDevicesRequest) String() string {
 func (*ListDevicesRequest) ProtoMessage() {}
 
 func (x *ListDevicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_access_proto_msgTypes[6]
+	mi := &file_palyra_v1_access_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -489,7 +974,7 @@ func (x *ListDevicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDevicesRequest.ProtoReflect.Descriptor instead.
 func (*ListDevicesRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_access_proto_rawDescGZIP(), []int{6}
+	return file_palyra_v1_access_proto_rawDescGZIP(), []int{14}
 }
 
 // ListDevicesResponse lists all devices, newest first.
@@ -502,7 +987,7 @@ type ListDevicesResponse struct {
 
 func (x *ListDevicesResponse) Reset() {
 	*x = ListDevicesResponse{}
-	mi := &file_palyra_v1_access_proto_msgTypes[7]
+	mi := &file_palyra_v1_access_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -514,7 +999,7 @@ func (x *ListDevicesResponse) String() string {
 func (*ListDevicesResponse) ProtoMessage() {}
 
 func (x *ListDevicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_access_proto_msgTypes[7]
+	mi := &file_palyra_v1_access_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -527,7 +1012,7 @@ func (x *ListDevicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDevicesResponse.ProtoReflect.Descriptor instead.
 func (*ListDevicesResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_access_proto_rawDescGZIP(), []int{7}
+	return file_palyra_v1_access_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListDevicesResponse) GetDevices() []*Device {
@@ -547,7 +1032,7 @@ type RenewCertificateRequest struct {
 
 func (x *RenewCertificateRequest) Reset() {
 	*x = RenewCertificateRequest{}
-	mi := &file_palyra_v1_access_proto_msgTypes[8]
+	mi := &file_palyra_v1_access_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -559,7 +1044,7 @@ func (x *RenewCertificateRequest) String() string {
 func (*RenewCertificateRequest) ProtoMessage() {}
 
 func (x *RenewCertificateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_access_proto_msgTypes[8]
+	mi := &file_palyra_v1_access_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -572,7 +1057,7 @@ func (x *RenewCertificateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewCertificateRequest.ProtoReflect.Descriptor instead.
 func (*RenewCertificateRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_access_proto_rawDescGZIP(), []int{8}
+	return file_palyra_v1_access_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RenewCertificateRequest) GetCertificateRequest() []byte {
@@ -593,7 +1078,7 @@ type RenewCertificateResponse struct {
 
 func (x *RenewCertificateResponse) Reset() {
 	*x = RenewCertificateResponse{}
-	mi := &file_palyra_v1_access_proto_msgTypes[9]
+	mi := &file_palyra_v1_access_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -605,7 +1090,7 @@ func (x *RenewCertificateResponse) String() string {
 func (*RenewCertificateResponse) ProtoMessage() {}
 
 func (x *RenewCertificateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_access_proto_msgTypes[9]
+	mi := &file_palyra_v1_access_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -618,7 +1103,7 @@ func (x *RenewCertificateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewCertificateResponse.ProtoReflect.Descriptor instead.
 func (*RenewCertificateResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_access_proto_rawDescGZIP(), []int{9}
+	return file_palyra_v1_access_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RenewCertificateResponse) GetCertificateChain() string {
@@ -648,7 +1133,7 @@ type RevokeDeviceRequest struct {
 
 func (x *RevokeDeviceRequest) Reset() {
 	*x = RevokeDeviceRequest{}
-	mi := &file_palyra_v1_access_proto_msgTypes[10]
+	mi := &file_palyra_v1_access_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -660,7 +1145,7 @@ func (x *RevokeDeviceRequest) String() string {
 func (*RevokeDeviceRequest) ProtoMessage() {}
 
 func (x *RevokeDeviceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_access_proto_msgTypes[10]
+	mi := &file_palyra_v1_access_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -673,7 +1158,7 @@ func (x *RevokeDeviceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeDeviceRequest.ProtoReflect.Descriptor instead.
 func (*RevokeDeviceRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_access_proto_rawDescGZIP(), []int{10}
+	return file_palyra_v1_access_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RevokeDeviceRequest) GetDeviceId() string {
@@ -707,7 +1192,7 @@ type RevokeDeviceResponse struct {
 
 func (x *RevokeDeviceResponse) Reset() {
 	*x = RevokeDeviceResponse{}
-	mi := &file_palyra_v1_access_proto_msgTypes[11]
+	mi := &file_palyra_v1_access_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -719,7 +1204,7 @@ func (x *RevokeDeviceResponse) String() string {
 func (*RevokeDeviceResponse) ProtoMessage() {}
 
 func (x *RevokeDeviceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_access_proto_msgTypes[11]
+	mi := &file_palyra_v1_access_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -732,10 +1217,109 @@ func (x *RevokeDeviceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeDeviceResponse.ProtoReflect.Descriptor instead.
 func (*RevokeDeviceResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_access_proto_rawDescGZIP(), []int{11}
+	return file_palyra_v1_access_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RevokeDeviceResponse) GetDevice() *Device {
+	if x != nil {
+		return x.Device
+	}
+	return nil
+}
+
+// RenameDeviceRequest names a device, which must not be revoked.
+type RenameDeviceRequest struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	DeviceId string                 `protobuf:"bytes,1,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"`
+	// 1 to 63 letters, digits, spaces, points, hyphens and underscores.
+	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenameDeviceRequest) Reset() {
+	*x = RenameDeviceRequest{}
+	mi := &file_palyra_v1_access_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenameDeviceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenameDeviceRequest) ProtoMessage() {}
+
+func (x *RenameDeviceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_access_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenameDeviceRequest.ProtoReflect.Descriptor instead.
+func (*RenameDeviceRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_access_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *RenameDeviceRequest) GetDeviceId() string {
+	if x != nil {
+		return x.DeviceId
+	}
+	return ""
+}
+
+func (x *RenameDeviceRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// RenameDeviceResponse is the device after.
+type RenameDeviceResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Device        *Device                `protobuf:"bytes,1,opt,name=device,proto3" json:"device,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenameDeviceResponse) Reset() {
+	*x = RenameDeviceResponse{}
+	mi := &file_palyra_v1_access_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenameDeviceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenameDeviceResponse) ProtoMessage() {}
+
+func (x *RenameDeviceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_access_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenameDeviceResponse.ProtoReflect.Descriptor instead.
+func (*RenameDeviceResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_access_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *RenameDeviceResponse) GetDevice() *Device {
 	if x != nil {
 		return x.Device
 	}
@@ -760,7 +1344,7 @@ type AddDeviceRequest struct {
 
 func (x *AddDeviceRequest) Reset() {
 	*x = AddDeviceRequest{}
-	mi := &file_palyra_v1_access_proto_msgTypes[12]
+	mi := &file_palyra_v1_access_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -772,7 +1356,7 @@ func (x *AddDeviceRequest) String() string {
 func (*AddDeviceRequest) ProtoMessage() {}
 
 func (x *AddDeviceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_access_proto_msgTypes[12]
+	mi := &file_palyra_v1_access_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -785,7 +1369,7 @@ func (x *AddDeviceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddDeviceRequest.ProtoReflect.Descriptor instead.
 func (*AddDeviceRequest) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_access_proto_rawDescGZIP(), []int{12}
+	return file_palyra_v1_access_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *AddDeviceRequest) GetMember() string {
@@ -833,7 +1417,7 @@ type AddDeviceResponse struct {
 
 func (x *AddDeviceResponse) Reset() {
 	*x = AddDeviceResponse{}
-	mi := &file_palyra_v1_access_proto_msgTypes[13]
+	mi := &file_palyra_v1_access_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -845,7 +1429,7 @@ func (x *AddDeviceResponse) String() string {
 func (*AddDeviceResponse) ProtoMessage() {}
 
 func (x *AddDeviceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_palyra_v1_access_proto_msgTypes[13]
+	mi := &file_palyra_v1_access_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -858,7 +1442,7 @@ func (x *AddDeviceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddDeviceResponse.ProtoReflect.Descriptor instead.
 func (*AddDeviceResponse) Descriptor() ([]byte, []int) {
-	return file_palyra_v1_access_proto_rawDescGZIP(), []int{13}
+	return file_palyra_v1_access_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *AddDeviceResponse) GetDevice() *Device {
@@ -900,7 +1484,7 @@ var File_palyra_v1_access_proto protoreflect.FileDescriptor
 
 const file_palyra_v1_access_proto_rawDesc = "" +
 	"\n" +
-	"\x16palyra/v1/access.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe0\x01\n" +
+	"\x16palyra/v1/access.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9b\x02\n" +
 	"\x06Member\x12\x1c\n" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x14\n" +
@@ -909,7 +1493,9 @@ const file_palyra_v1_access_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x1b\n" +
 	"\tno_device\x18\x06 \x01(\bR\bnoDevice\x12\x18\n" +
-	"\adecides\x18\a \x01(\bR\adecides\"\x9f\x02\n" +
+	"\adecides\x18\a \x01(\bR\adecides\x129\n" +
+	"\n" +
+	"removed_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tremovedAt\"\x9f\x02\n" +
 	"\x06Device\x12\x1b\n" +
 	"\tdevice_id\x18\x01 \x01(\tR\bdeviceId\x12\x1c\n" +
 	"\tprincipal\x18\x02 \x01(\tR\tprincipal\x12\x12\n" +
@@ -935,8 +1521,44 @@ const file_palyra_v1_access_proto_rawDesc = "" +
 	"\x11certificate_chain\x18\x03 \x01(\tR\x10certificateChain\x12%\n" +
 	"\x0eca_certificate\x18\x04 \x01(\tR\rcaCertificate\x12\x1f\n" +
 	"\vserver_name\x18\x05 \x01(\tR\n" +
-	"serverName\"\x14\n" +
-	"\x12ListMembersRequest\"B\n" +
+	"serverName\"\xce\x01\n" +
+	"\x13UpdateMemberRequest\x12\"\n" +
+	"\x06member\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x06member\x12%\n" +
+	"\tadd_roles\x18\x02 \x03(\tB\b\xbaH\x05\x92\x01\x02\x10\x10R\baddRoles\x12+\n" +
+	"\fremove_roles\x18\x03 \x03(\tB\b\xbaH\x05\x92\x01\x02\x10\x10R\vremoveRoles\x12\x1e\n" +
+	"\x05owner\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x05owner\x12\x1f\n" +
+	"\vaccept_loss\x18\x05 \x01(\bR\n" +
+	"acceptLoss\"A\n" +
+	"\x14UpdateMemberResponse\x12)\n" +
+	"\x06member\x18\x01 \x01(\v2\x11.palyra.v1.MemberR\x06member\"}\n" +
+	"\x14DisableMemberRequest\x12\"\n" +
+	"\x06member\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x06member\x12 \n" +
+	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xf4\x03R\x06reason\x12\x1f\n" +
+	"\vaccept_loss\x18\x03 \x01(\bR\n" +
+	"acceptLoss\"B\n" +
+	"\x15DisableMemberResponse\x12)\n" +
+	"\x06member\x18\x01 \x01(\v2\x11.palyra.v1.MemberR\x06member\"|\n" +
+	"\x13EnableMemberRequest\x12\"\n" +
+	"\x06member\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x06member\x12 \n" +
+	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xf4\x03R\x06reason\x12\x1f\n" +
+	"\vaccept_loss\x18\x03 \x01(\bR\n" +
+	"acceptLoss\"A\n" +
+	"\x14EnableMemberResponse\x12)\n" +
+	"\x06member\x18\x01 \x01(\v2\x11.palyra.v1.MemberR\x06member\"|\n" +
+	"\x13RemoveMemberRequest\x12\"\n" +
+	"\x06member\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x06member\x12 \n" +
+	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xf4\x03R\x06reason\x12\x1f\n" +
+	"\vaccept_loss\x18\x03 \x01(\bR\n" +
+	"acceptLoss\"[\n" +
+	"\x14RemoveMemberResponse\x12)\n" +
+	"\x06member\x18\x01 \x01(\v2\x11.palyra.v1.MemberR\x06member\x12\x18\n" +
+	"\arevoked\x18\x02 \x03(\tR\arevoked\".\n" +
+	"\x12ListMembersRequest\x12\x18\n" +
+	"\aremoved\x18\x01 \x01(\bR\aremoved\"B\n" +
 	"\x13ListMembersResponse\x12+\n" +
 	"\amembers\x18\x01 \x03(\v2\x11.palyra.v1.MemberR\amembers\"\x14\n" +
 	"\x12ListDevicesRequest\"B\n" +
@@ -954,6 +1576,11 @@ const file_palyra_v1_access_proto_rawDesc = "" +
 	"\vaccept_loss\x18\x03 \x01(\bR\n" +
 	"acceptLoss\"A\n" +
 	"\x14RevokeDeviceResponse\x12)\n" +
+	"\x06device\x18\x01 \x01(\v2\x11.palyra.v1.DeviceR\x06device\"{\n" +
+	"\x13RenameDeviceRequest\x12%\n" +
+	"\tdevice_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x98\x01\x1aR\bdeviceId\x12=\n" +
+	"\x04name\x18\x02 \x01(\tB)\xbaH&r$2\"^[A-Za-z0-9][A-Za-z0-9 ._-]{0,62}$R\x04name\"A\n" +
+	"\x14RenameDeviceResponse\x12)\n" +
 	"\x06device\x18\x01 \x01(\v2\x11.palyra.v1.DeviceR\x06device\"\xb3\x01\n" +
 	"\x10AddDeviceRequest\x12\"\n" +
 	"\x06member\x18\x01 \x01(\tB\n" +
@@ -970,14 +1597,19 @@ const file_palyra_v1_access_proto_rawDesc = "" +
 	"\x0eca_certificate\x18\x03 \x01(\tR\rcaCertificate\x12\x1f\n" +
 	"\vserver_name\x18\x04 \x01(\tR\n" +
 	"serverName\x12\x18\n" +
-	"\arevoked\x18\x05 \x03(\tR\arevoked2\xaa\x01\n" +
+	"\arevoked\x18\x05 \x03(\tR\arevoked2\xf1\x03\n" +
 	"\rAccessService\x12F\n" +
 	"\tAddMember\x12\x1b.palyra.v1.AddMemberRequest\x1a\x1c.palyra.v1.AddMemberResponse\x12Q\n" +
-	"\vListMembers\x12\x1d.palyra.v1.ListMembersRequest\x1a\x1e.palyra.v1.ListMembersResponse\"\x03\x90\x02\x012\xda\x02\n" +
+	"\vListMembers\x12\x1d.palyra.v1.ListMembersRequest\x1a\x1e.palyra.v1.ListMembersResponse\"\x03\x90\x02\x01\x12O\n" +
+	"\fUpdateMember\x12\x1e.palyra.v1.UpdateMemberRequest\x1a\x1f.palyra.v1.UpdateMemberResponse\x12R\n" +
+	"\rDisableMember\x12\x1f.palyra.v1.DisableMemberRequest\x1a .palyra.v1.DisableMemberResponse\x12O\n" +
+	"\fEnableMember\x12\x1e.palyra.v1.EnableMemberRequest\x1a\x1f.palyra.v1.EnableMemberResponse\x12O\n" +
+	"\fRemoveMember\x12\x1e.palyra.v1.RemoveMemberRequest\x1a\x1f.palyra.v1.RemoveMemberResponse2\xab\x03\n" +
 	"\x0fIdentityService\x12Q\n" +
 	"\vListDevices\x12\x1d.palyra.v1.ListDevicesRequest\x1a\x1e.palyra.v1.ListDevicesResponse\"\x03\x90\x02\x01\x12[\n" +
 	"\x10RenewCertificate\x12\".palyra.v1.RenewCertificateRequest\x1a#.palyra.v1.RenewCertificateResponse\x12O\n" +
-	"\fRevokeDevice\x12\x1e.palyra.v1.RevokeDeviceRequest\x1a\x1f.palyra.v1.RevokeDeviceResponse\x12F\n" +
+	"\fRevokeDevice\x12\x1e.palyra.v1.RevokeDeviceRequest\x1a\x1f.palyra.v1.RevokeDeviceResponse\x12O\n" +
+	"\fRenameDevice\x12\x1e.palyra.v1.RenameDeviceRequest\x1a\x1f.palyra.v1.RenameDeviceResponse\x12F\n" +
 	"\tAddDevice\x12\x1b.palyra.v1.AddDeviceRequest\x1a\x1c.palyra.v1.AddDeviceResponseB\x1fZ\x1dpalyra/gen/palyra/v1;palyrav1b\x06proto3"
 
 var (
@@ -992,51 +1624,77 @@ func file_palyra_v1_access_proto_rawDescGZIP() []byte {
 	return file_palyra_v1_access_proto_rawDescData
 }
 
-var file_palyra_v1_access_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_palyra_v1_access_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_palyra_v1_access_proto_goTypes = []any{
 	(*Member)(nil),                   // 0: palyra.v1.Member
 	(*Device)(nil),                   // 1: palyra.v1.Device
 	(*AddMemberRequest)(nil),         // 2: palyra.v1.AddMemberRequest
 	(*AddMemberResponse)(nil),        // 3: palyra.v1.AddMemberResponse
-	(*ListMembersRequest)(nil),       // 4: palyra.v1.ListMembersRequest
-	(*ListMembersResponse)(nil),      // 5: palyra.v1.ListMembersResponse
-	(*ListDevicesRequest)(nil),       // 6: palyra.v1.ListDevicesRequest
-	(*ListDevicesResponse)(nil),      // 7: palyra.v1.ListDevicesResponse
-	(*RenewCertificateRequest)(nil),  // 8: palyra.v1.RenewCertificateRequest
-	(*RenewCertificateResponse)(nil), // 9: palyra.v1.RenewCertificateResponse
-	(*RevokeDeviceRequest)(nil),      // 10: palyra.v1.RevokeDeviceRequest
-	(*RevokeDeviceResponse)(nil),     // 11: palyra.v1.RevokeDeviceResponse
-	(*AddDeviceRequest)(nil),         // 12: palyra.v1.AddDeviceRequest
-	(*AddDeviceResponse)(nil),        // 13: palyra.v1.AddDeviceResponse
-	(*timestamppb.Timestamp)(nil),    // 14: google.protobuf.Timestamp
+	(*UpdateMemberRequest)(nil),      // 4: palyra.v1.UpdateMemberRequest
+	(*UpdateMemberResponse)(nil),     // 5: palyra.v1.UpdateMemberResponse
+	(*DisableMemberRequest)(nil),     // 6: palyra.v1.DisableMemberRequest
+	(*DisableMemberResponse)(nil),    // 7: palyra.v1.DisableMemberResponse
+	(*EnableMemberRequest)(nil),      // 8: palyra.v1.EnableMemberRequest
+	(*EnableMemberResponse)(nil),     // 9: palyra.v1.EnableMemberResponse
+	(*RemoveMemberRequest)(nil),      // 10: palyra.v1.RemoveMemberRequest
+	(*RemoveMemberResponse)(nil),     // 11: palyra.v1.RemoveMemberResponse
+	(*ListMembersRequest)(nil),       // 12: palyra.v1.ListMembersRequest
+	(*ListMembersResponse)(nil),      // 13: palyra.v1.ListMembersResponse
+	(*ListDevicesRequest)(nil),       // 14: palyra.v1.ListDevicesRequest
+	(*ListDevicesResponse)(nil),      // 15: palyra.v1.ListDevicesResponse
+	(*RenewCertificateRequest)(nil),  // 16: palyra.v1.RenewCertificateRequest
+	(*RenewCertificateResponse)(nil), // 17: palyra.v1.RenewCertificateResponse
+	(*RevokeDeviceRequest)(nil),      // 18: palyra.v1.RevokeDeviceRequest
+	(*RevokeDeviceResponse)(nil),     // 19: palyra.v1.RevokeDeviceResponse
+	(*RenameDeviceRequest)(nil),      // 20: palyra.v1.RenameDeviceRequest
+	(*RenameDeviceResponse)(nil),     // 21: palyra.v1.RenameDeviceResponse
+	(*AddDeviceRequest)(nil),         // 22: palyra.v1.AddDeviceRequest
+	(*AddDeviceResponse)(nil),        // 23: palyra.v1.AddDeviceResponse
+	(*timestamppb.Timestamp)(nil),    // 24: google.protobuf.Timestamp
 }
 var file_palyra_v1_access_proto_depIdxs = []int32{
-	14, // 0: palyra.v1.Member.created_at:type_name -> google.protobuf.Timestamp
-	14, // 1: palyra.v1.Device.created_at:type_name -> google.protobuf.Timestamp
-	14, // 2: palyra.v1.Device.certificate_expires_at:type_name -> google.protobuf.Timestamp
-	14, // 3: palyra.v1.Device.revoked_at:type_name -> google.protobuf.Timestamp
-	0,  // 4: palyra.v1.AddMemberResponse.member:type_name -> palyra.v1.Member
-	0,  // 5: palyra.v1.ListMembersResponse.members:type_name -> palyra.v1.Member
-	1,  // 6: palyra.v1.ListDevicesResponse.devices:type_name -> palyra.v1.Device
-	1,  // 7: palyra.v1.RevokeDeviceResponse.device:type_name -> palyra.v1.Device
-	1,  // 8: palyra.v1.AddDeviceResponse.device:type_name -> palyra.v1.Device
-	2,  // 9: palyra.v1.AccessService.AddMember:input_type -> palyra.v1.AddMemberRequest
-	4,  // 10: palyra.v1.AccessService.ListMembers:input_type -> palyra.v1.ListMembersRequest
-	6,  // 11: palyra.v1.IdentityService.ListDevices:input_type -> palyra.v1.ListDevicesRequest
-	8,  // 12: palyra.v1.IdentityService.RenewCertificate:input_type -> palyra.v1.RenewCertificateRequest
-	10, // 13: palyra.v1.IdentityService.RevokeDevice:input_type -> palyra.v1.RevokeDeviceRequest
-	12, // 14: palyra.v1.IdentityService.AddDevice:input_type -> palyra.v1.AddDeviceRequest
-	3,  // 15: palyra.v1.AccessService.AddMember:output_type -> palyra.v1.AddMemberResponse
-	5,  // 16: palyra.v1.AccessService.ListMembers:output_type -> palyra.v1.ListMembersResponse
-	7,  // 17: palyra.v1.IdentityService.ListDevices:output_type -> palyra.v1.ListDevicesResponse
-	9,  // 18: palyra.v1.IdentityService.RenewCertificate:output_type -> palyra.v1.RenewCertificateResponse
-	11, // 19: palyra.v1.IdentityService.RevokeDevice:output_type -> palyra.v1.RevokeDeviceResponse
-	13, // 20: palyra.v1.IdentityService.AddDevice:output_type -> palyra.v1.AddDeviceResponse
-	15, // [15:21] is the sub-list for method output_type
-	9,  // [9:15] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	24, // 0: palyra.v1.Member.created_at:type_name -> google.protobuf.Timestamp
+	24, // 1: palyra.v1.Member.removed_at:type_name -> google.protobuf.Timestamp
+	24, // 2: palyra.v1.Device.created_at:type_name -> google.protobuf.Timestamp
+	24, // 3: palyra.v1.Device.certificate_expires_at:type_name -> google.protobuf.Timestamp
+	24, // 4: palyra.v1.Device.revoked_at:type_name -> google.protobuf.Timestamp
+	0,  // 5: palyra.v1.AddMemberResponse.member:type_name -> palyra.v1.Member
+	0,  // 6: palyra.v1.UpdateMemberResponse.member:type_name -> palyra.v1.Member
+	0,  // 7: palyra.v1.DisableMemberResponse.member:type_name -> palyra.v1.Member
+	0,  // 8: palyra.v1.EnableMemberResponse.member:type_name -> palyra.v1.Member
+	0,  // 9: palyra.v1.RemoveMemberResponse.member:type_name -> palyra.v1.Member
+	0,  // 10: palyra.v1.ListMembersResponse.members:type_name -> palyra.v1.Member
+	1,  // 11: palyra.v1.ListDevicesResponse.devices:type_name -> palyra.v1.Device
+	1,  // 12: palyra.v1.RevokeDeviceResponse.device:type_name -> palyra.v1.Device
+	1,  // 13: palyra.v1.RenameDeviceResponse.device:type_name -> palyra.v1.Device
+	1,  // 14: palyra.v1.AddDeviceResponse.device:type_name -> palyra.v1.Device
+	2,  // 15: palyra.v1.AccessService.AddMember:input_type -> palyra.v1.AddMemberRequest
+	12, // 16: palyra.v1.AccessService.ListMembers:input_type -> palyra.v1.ListMembersRequest
+	4,  // 17: palyra.v1.AccessService.UpdateMember:input_type -> palyra.v1.UpdateMemberRequest
+	6,  // 18: palyra.v1.AccessService.DisableMember:input_type -> palyra.v1.DisableMemberRequest
+	8,  // 19: palyra.v1.AccessService.EnableMember:input_type -> palyra.v1.EnableMemberRequest
+	10, // 20: palyra.v1.AccessService.RemoveMember:input_type -> palyra.v1.RemoveMemberRequest
+	14, // 21: palyra.v1.IdentityService.ListDevices:input_type -> palyra.v1.ListDevicesRequest
+	16, // 22: palyra.v1.IdentityService.RenewCertificate:input_type -> palyra.v1.RenewCertificateRequest
+	18, // 23: palyra.v1.IdentityService.RevokeDevice:input_type -> palyra.v1.RevokeDeviceRequest
+	20, // 24: palyra.v1.IdentityService.RenameDevice:input_type -> palyra.v1.RenameDeviceRequest
+	22, // 25: palyra.v1.IdentityService.AddDevice:input_type -> palyra.v1.AddDeviceRequest
+	3,  // 26: palyra.v1.AccessService.AddMember:output_type -> palyra.v1.AddMemberResponse
+	13, // 27: palyra.v1.AccessService.ListMembers:output_type -> palyra.v1.ListMembersResponse
+	5,  // 28: palyra.v1.AccessService.UpdateMember:output_type -> palyra.v1.UpdateMemberResponse
+	7,  // 29: palyra.v1.AccessService.DisableMember:output_type -> palyra.v1.DisableMemberResponse
+	9,  // 30: palyra.v1.AccessService.EnableMember:output_type -> palyra.v1.EnableMemberResponse
+	11, // 31: palyra.v1.AccessService.RemoveMember:output_type -> palyra.v1.RemoveMemberResponse
+	15, // 32: palyra.v1.IdentityService.ListDevices:output_type -> palyra.v1.ListDevicesResponse
+	17, // 33: palyra.v1.IdentityService.RenewCertificate:output_type -> palyra.v1.RenewCertificateResponse
+	19, // 34: palyra.v1.IdentityService.RevokeDevice:output_type -> palyra.v1.RevokeDeviceResponse
+	21, // 35: palyra.v1.IdentityService.RenameDevice:output_type -> palyra.v1.RenameDeviceResponse
+	23, // 36: palyra.v1.IdentityService.AddDevice:output_type -> palyra.v1.AddDeviceResponse
+	26, // [26:37] is the sub-list for method output_type
+	15, // [15:26] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_palyra_v1_access_proto_init() }
@@ -1050,7 +1708,7 @@ func file_palyra_v1_access_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_palyra_v1_access_proto_rawDesc), len(file_palyra_v1_access_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

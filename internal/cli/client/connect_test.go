@@ -43,6 +43,18 @@ func TestOtherGateway(t *testing.T) {
 
 // TestRenewal: a certificate past two thirds of its life is renewed and the
 // bundle replaced; a younger one, and the local operator's, are not.
+// What expired more than 30 days ago is not asked to be renewed.
+func TestExpiredTooLongAgo(t *testing.T) {
+	w := clitest.NewWorld(t)
+	w.Now = time.Now()
+	w.WriteBundle(w.Now.Add(-32*24*time.Hour), w.Now.Add(-31*24*time.Hour))
+	r := w.Run("status")
+	w.Want(r, 6)
+	if w.Gateway.Renewals != 0 || !strings.Contains(r.Err, "CERTIFICATE_EXPIRED") || !strings.Contains(r.Err, "palyrad operator bundle") {
+		t.Errorf("%d renewals, %s", w.Gateway.Renewals, r.Err)
+	}
+}
+
 func TestRenewal(t *testing.T) {
 	real := time.Now()
 	for _, c := range []struct {

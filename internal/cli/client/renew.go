@@ -15,11 +15,15 @@ import (
 // renewed returns the bundle in dir with a certificate that is young enough:
 // past two thirds of its life it is renewed for the same key and the bundle's
 // files are replaced. If that fails and the certificate is still valid, it is
-// used as it is.
+// used as it is. The gateway renews one that expired for ca.RenewableFor.
 func (a *App) renewed(ctx context.Context, dir string, b identity.Bundle, address string) (identity.Bundle, error) {
 	now := a.Now()
 	if now.Before(b.RenewAt()) {
 		return b, nil
+	}
+	if end := b.NotAfter(); now.After(end.Add(ca.RenewableFor)) {
+		return b, reason.Errorf(reason.CertificateExpired, "the certificate in %s expired at %s, too long ago to be renewed", dir, end.UTC().Format(time.RFC3339)).
+			WithRemedy("Have another made with `palyrad operator bundle NAME` on the gateway's host.")
 	}
 	fresh, err := a.renew(ctx, dir, b, address)
 	if err == nil {

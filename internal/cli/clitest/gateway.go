@@ -34,6 +34,8 @@ type Gateway struct {
 	Approvals map[string]*palyrav1.Approval
 	Grants    map[string]*palyrav1.Grant
 	Devices   []*palyrav1.Device
+	// ChangedMembers are those that were changed; the list stays as it is.
+	ChangedMembers []string
 	// Loss is what a revocation would take away, "" for nothing.
 	Loss  string
 	Tools []*palyrav1.Tool
@@ -541,15 +543,14 @@ type fakeAccess struct {
 	f *Gateway
 }
 
-func (s fakeAccess) ListMembers(context.Context, *palyrav1.ListMembersRequest) (*palyrav1.ListMembersResponse, error) {
-	members := []*palyrav1.Member{
-		{Principal: "agent:claude", Owner: "user:ada", Roles: []string{"agent"}, CreatedAt: timestamppb.New(Now)},
-		{Principal: "user:ada", Roles: []string{"owner", "security"}, CreatedAt: timestamppb.New(Now), Decides: true},
-	}
+func (s fakeAccess) ListMembers(_ context.Context, req *palyrav1.ListMembersRequest) (*palyrav1.ListMembersResponse, error) {
 	s.f.Mu.Lock()
 	defer s.f.Mu.Unlock()
-	if s.f.Several {
-		members = append(members, &palyrav1.Member{Principal: "user:bob", Roles: []string{"operator"}, CreatedAt: timestamppb.New(Now), Decides: true})
+	res := &palyrav1.ListMembersResponse{}
+	for _, m := range s.f.members() {
+		if m.GetRemovedAt() == nil || req.GetRemoved() {
+			res.Members = append(res.Members, m)
+		}
 	}
-	return &palyrav1.ListMembersResponse{Members: members}, nil
+	return res, nil
 }

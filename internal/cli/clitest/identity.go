@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"math/big"
 	"net/url"
+	"slices"
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	palyrav1 "palyra/gen/palyra/v1"
@@ -52,6 +54,19 @@ func (s fakeIdentity) RenewCertificate(_ context.Context, req *palyrav1.RenewCer
 	return &palyrav1.RenewCertificateResponse{CertificateChain: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))}, nil
 }
 
+func (s fakeIdentity) RenameDevice(_ context.Context, req *palyrav1.RenameDeviceRequest) (*palyrav1.RenameDeviceResponse, error) {
+	s.f.Mu.Lock()
+	defer s.f.Mu.Unlock()
+	for _, d := range s.f.Devices {
+		if d.GetDeviceId() == req.GetDeviceId() {
+			renamed := proto.CloneOf(d)
+			renamed.Name = req.GetName()
+			return &palyrav1.RenameDeviceResponse{Device: renamed}, nil
+		}
+	}
+	return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "there is no device "+req.GetDeviceId(), nil)
+}
+
 func (s fakeIdentity) RevokeDevice(_ context.Context, req *palyrav1.RevokeDeviceRequest) (*palyrav1.RevokeDeviceResponse, error) {
 	s.f.Mu.Lock()
 	defer s.f.Mu.Unlock()
@@ -65,4 +80,62 @@ func (s fakeIdentity) RevokeDevice(_ context.Context, req *palyrav1.RevokeDevice
 		}
 	}
 	return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "there is no device "+req.GetDeviceId(), nil)
+}
+
+// members are those that there are; the caller holds Mu.
+func (f *Gateway) members() []*palyrav1.Member {
+	members := []*palyrav1.Member{
+		{Principal: "agent:claude", Owner: "user:ada", Roles: []string{"agent"}, CreatedAt: timestamppb.New(Now)},
+		{Principal: "user:ada", Roles: []string{"owner", "security"}, CreatedAt: timestamppb.New(Now), Decides: true},
+	}
+	if f.Several {
+		members = append(members, &palyrav1.Member{Principal: "user:bob", Roles: []string{"operator"}, CreatedAt: timestamppb.New(Now), Decides: true})
+	}
+	return members
+}
+
+// change answers with a member as changed, unless there is a loss that was not accepted.
+func (f *Gateway) change(name string, accept bool, edit func(*palyrav1.Member)) (*palyrav1.Member, error) {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+	for _, m := range f.members() {
+		if p := m.GetPrincipal(); p != name && p != "user:"+name && p != "agent:"+name {
+			continue
+		}
+		if f.Loss != "" && !accept {
+			return nil, GatewayError(connect.CodeFailedPrecondition, reason.LossNotAccepted, f.Loss, nil)
+		}
+		edit(m)
+		f.ChangedMembers = append(f.ChangedMembers, m.GetPrincipal())
+		return m, nil
+	}
+	return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "there is no member "+name, nil)
+}
+
+func (s fakeAccess) UpdateMember(_ context.Context, req *palyrav1.UpdateMemberRequest) (*palyrav1.UpdateMemberResponse, error) {
+	m, err := s.f.change(req.GetMember(), req.GetAcceptLoss(), func(m *palyrav1.Member) {
+		m.Roles = slices.DeleteFunc(m.Roles, func(r string) bool { return slices.Contains(req.GetRemoveRoles(), r) })
+		m.Roles = append(m.Roles, req.GetAddRoles()...)
+		if req.GetOwner() != "" {
+			m.Owner = req.GetOwner()
+		}
+	})
+	return &palyrav1.UpdateMemberResponse{Member: m}, err
+}
+
+func (s fakeAccess) DisableMember(_ context.Context, req *palyrav1.DisableMemberRequest) (*palyrav1.DisableMemberResponse, error) {
+	m, err := s.f.change(req.GetMember(), req.GetAcceptLoss(), func(m *palyrav1.Member) { m.Disabled, m.Decides = true, false })
+	return &palyrav1.DisableMemberResponse{Member: m}, err
+}
+
+func (s fakeAccess) EnableMember(_ context.Context, req *palyrav1.EnableMemberRequest) (*palyrav1.EnableMemberResponse, error) {
+	m, err := s.f.change(req.GetMember(), req.GetAcceptLoss(), func(m *palyrav1.Member) { m.Disabled = false })
+	return &palyrav1.EnableMemberResponse{Member: m}, err
+}
+
+func (s fakeAccess) RemoveMember(_ context.Context, req *palyrav1.RemoveMemberRequest) (*palyrav1.RemoveMemberResponse, error) {
+	m, err := s.f.change(req.GetMember(), req.GetAcceptLoss(), func(m *palyrav1.Member) {
+		m.Disabled, m.Decides, m.RemovedAt = true, false, timestamppb.New(Now)
+	})
+	return &palyrav1.RemoveMemberResponse{Member: m}, err
 }

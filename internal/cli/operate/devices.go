@@ -10,7 +10,6 @@ import (
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
-	"palyra/internal/reason"
 )
 
 var deviceListing = printer.Listing{
@@ -38,7 +37,7 @@ func DevicesCommand(program *client.App) *cobra.Command {
 		}}
 	revoke.Flags().StringVar(&why, "reason", "", "why, for the journal")
 	revoke.Flags().BoolVar(&sure, "yes", false, "do not ask")
-	return command.NewGroup("devices", "List and revoke devices", list, revoke)
+	return command.NewGroup("devices", "List, rename and revoke devices", list, a.renameDevice(), revoke)
 }
 
 func (a *app) listDevices(ctx context.Context, g *client.Gateway, _ []string) error {
@@ -57,6 +56,24 @@ func deviceRecord(d *palyrav1.Device) printer.Record {
 	}
 }
 
+func (a *app) renameDevice() *cobra.Command {
+	return &cobra.Command{Use: "rename ID NAME", Short: "Give a device another name", Args: command.Args(2, 2),
+		Long:              "Give a device another name, so that people tell it from others. Nothing follows from it.",
+		ValidArgsFunction: a.completeDevices(),
+		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
+			reply, err := g.Identity.RenameDevice(ctx, &palyrav1.RenameDeviceRequest{DeviceId: given[0], Name: given[1]})
+			if err != nil {
+				return err
+			}
+			d := reply.GetDevice()
+			return a.PrintOne("Device", deviceRecord(d), func(p *printer.Page) {
+				p.Field("device", d.GetDeviceId())
+				p.Field("of", d.GetPrincipal())
+				p.Field("name", d.GetName())
+			})
+		})}
+}
+
 // revokeDevice revokes a device. Where somebody loses the power to answer
 // approvals with it, that is said first, and asked.
 func (a *app) revokeDevice(ctx context.Context, id, why string, sure bool) error {
@@ -65,15 +82,12 @@ func (a *app) revokeDevice(ctx context.Context, id, why string, sure bool) error
 		return err
 	}
 	req := &palyrav1.RevokeDeviceRequest{DeviceId: id, Reason: why}
-	reply, err := g.Identity.RevokeDevice(ctx, req)
-	if err != nil && client.Explain(nil, err).Code == reason.LossNotAccepted {
-		a.Say("warning: %s", client.Explain(nil, err).Message)
-		if err := a.Agree(ctx, sure, "Go on all the same?"); err != nil {
-			return err
-		}
-		req.AcceptLoss = true
+	var reply *palyrav1.RevokeDeviceResponse
+	err = a.accepting(ctx, sure, func(accept bool) (err error) {
+		req.AcceptLoss = accept
 		reply, err = g.Identity.RevokeDevice(ctx, req)
-	}
+		return err
+	})
 	if err != nil {
 		return err
 	}

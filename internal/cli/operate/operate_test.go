@@ -10,9 +10,9 @@ import (
 
 // TestWhatCannotBeUndone needs --yes without a terminal, and a y in one.
 func TestWhatCannotBeUndone(t *testing.T) {
-	for _, args := range [][]string{{"devices", "revoke", "01DEVICE000000000000000000"}} {
+	for _, args := range [][]string{{"devices", "revoke", "01DEVICE000000000000000000"}, {"members", "remove", "claude"}} {
 		revoked := func(w *clitest.World) bool {
-			return w.Gateway.Grants["01GRANT0000000000000000000"].GetRevokedAt() != nil || w.Gateway.Devices[0].GetRevokedAt() != nil
+			return len(w.Gateway.ChangedMembers) > 0 || w.Gateway.Grants["01GRANT0000000000000000000"].GetRevokedAt() != nil || w.Gateway.Devices[0].GetRevokedAt() != nil
 		}
 		for _, c := range []struct {
 			s    printer.Streams
@@ -63,6 +63,54 @@ func TestLossIsNamedFirst(t *testing.T) {
 		}
 		if done := w.Gateway.Devices[0].GetRevokedAt() != nil; done != c.done {
 			t.Errorf("%v: done %v, want %v", c.args, done, c.done)
+		}
+	}
+}
+
+// A change of a member that takes somebody's power away names the loss and asks;
+// without a terminal it takes --yes.
+func TestLossOfMembersIsNamedFirst(t *testing.T) {
+	const loss = "user:ada can then answer no approval any more"
+	for _, args := range [][]string{
+		{"members", "roles", "ada", "--remove", "owner", "--add", "auditor"}, {"members", "disable", "ada"}, {"members", "enable", "ada"},
+	} {
+		for _, c := range []struct {
+			s    printer.Streams
+			args []string
+			code int
+		}{
+			{printer.Streams{}, nil, 2},
+			{clitest.Typing("n\n"), nil, 1},
+			{clitest.Typing("y\n"), nil, 0},
+			{printer.Streams{}, []string{"--yes"}, 0},
+		} {
+			w := clitest.NewWorld(t)
+			w.Gateway.Loss = loss
+			r := w.With(c.s, append(append([]string{}, args...), c.args...)...)
+			w.Want(r, c.code)
+			if !strings.Contains(r.Err, loss) {
+				t.Errorf("%v: the loss is not named: %s", args, r.Err)
+			}
+		}
+	}
+}
+
+func TestMembersMistakes(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"members", "roles", "ada"}, 2, "--add ROLE"},
+		{[]string{"members", "add", "eve"}, 2, "--role operator"},
+		{[]string{"members", "show", "mallory"}, 1, "members list --all"},
+		{[]string{"members", "disable", "mallory"}, 1, "there is no member mallory"},
+	} {
+		w := clitest.NewWorld(t)
+		r := w.Run(c.args...)
+		w.Want(r, c.code)
+		if !strings.Contains(r.Err, c.says) {
+			t.Errorf("%v says %s", c.args, r.Err)
 		}
 	}
 }

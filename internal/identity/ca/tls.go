@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/oklog/ulid/v2"
 
@@ -17,6 +18,30 @@ import (
 // VerifyDevice proves that a chain is of a device of this gateway, valid now,
 // and returns the device's ULID. It says nothing about revocation.
 func (a *Authority) VerifyDevice(chain []*x509.Certificate) (deviceID string, err error) {
+	return a.verifyDevice(chain, a.now())
+}
+
+// RenewableFor is how long after its end a device's certificate may still be renewed.
+const RenewableFor = 30 * 24 * time.Hour
+
+// VerifyExpired proves that a chain is of a device of this gateway and ended at most
+// RenewableFor ago. It is for nothing but the renewal of that certificate; one that
+// has not ended is refused, too.
+func (a *Authority) VerifyExpired(chain []*x509.Certificate) (deviceID string, err error) {
+	if len(chain) == 0 {
+		return a.verifyDevice(chain, a.now())
+	}
+	end := chain[0].NotAfter
+	switch now := a.now(); {
+	case !now.After(end):
+		return "", reason.Errorf(reason.Unauthenticated, "the client certificate has not expired")
+	case now.After(end.Add(RenewableFor)):
+		return "", reason.Errorf(reason.Unauthenticated, "the client certificate expired at %s, more than 30 days ago", end.Format(time.RFC3339))
+	}
+	return a.verifyDevice(chain, end)
+}
+
+func (a *Authority) verifyDevice(chain []*x509.Certificate, at time.Time) (deviceID string, err error) {
 	if len(chain) == 0 {
 		return "", reason.Errorf(reason.Unauthenticated, "there is no client certificate")
 	}
@@ -26,7 +51,7 @@ func (a *Authority) VerifyDevice(chain []*x509.Certificate) (deviceID string, er
 		middle.AddCert(c)
 	}
 	if _, err := chain[0].Verify(x509.VerifyOptions{
-		Roots: roots, Intermediates: middle, CurrentTime: a.now(),
+		Roots: roots, Intermediates: middle, CurrentTime: at,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}); err != nil {
 		return "", reason.Errorf(reason.Unauthenticated, "the client certificate does not verify: %w", err)
@@ -89,6 +114,31 @@ func (a *Authority) ServerTLS(hosts []string, allow func(chain []*x509.Certifica
 			return allow(cs.PeerCertificates)
 		},
 	}, nil
+}
+
+// RenewalTLS is ServerTLS that also lets a device in whose certificate VerifyExpired
+// takes, when expired returns nil for its chain. Who serves with it MUST verify the
+// certificate of each request again: the handshake alone says nothing of the present.
+func (a *Authority) RenewalTLS(hosts []string, allow, expired func(chain []*x509.Certificate) error) (*tls.Config, error) {
+	cfg, err := a.ServerTLS(hosts, allow)
+	if err != nil {
+		return nil, err
+	}
+	if expired == nil {
+		return nil, errors.New("making server TLS settings: there is no check of expired client certificates")
+	}
+	// crypto/tls refuses an expired certificate before it asks anybody. Without its
+	// look, the one in VerifyConnection remains; that the client holds the key is
+	// proven either way.
+	strict := cfg.VerifyConnection
+	cfg.ClientAuth = tls.RequestClientCert
+	cfg.VerifyConnection = func(cs tls.ConnectionState) error {
+		if _, err := a.VerifyExpired(cs.PeerCertificates); err == nil {
+			return expired(cs.PeerCertificates)
+		}
+		return strict(cs)
+	}
+	return cfg, nil
 }
 
 // serverCertificate renews itself in the handshake that finds it old.

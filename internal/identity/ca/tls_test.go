@@ -285,3 +285,88 @@ func TestConcurrentIssue(t *testing.T) {
 		t.Errorf("%d serial numbers for %d certificates", len(seen), cap(serials))
 	}
 }
+
+// An expired device's certificate verifies for its renewal, and for nothing else, for
+// 30 days after its end; what was never good is not good then either.
+func TestExpiredCertificates(t *testing.T) {
+	a, c := newAuthorityAt(t)
+	other, _ := newAuthorityAt(t)
+	cert, foreign := device(t, a), device(t, other)
+	server := must.Get(a.IssueServer(Loopback()))(t)
+	verify := func(c *tls.Certificate) error {
+		id, err := a.VerifyExpired(chain(t, c))
+		if err == nil && id != deviceID {
+			t.Errorf("verified as %q", id)
+		}
+		return err
+	}
+	left := func(end time.Time, over time.Duration) time.Duration { return end.Add(over).Sub(c.Now()) }
+	end := chain(t, cert)[0].NotAfter
+	for _, x := range []struct {
+		over time.Duration
+		good bool
+	}{{-time.Hour, false}, {0, false}, {time.Second, true}, {RenewableFor, true}, {RenewableFor + time.Second, false}, {365 * 24 * time.Hour, false}} {
+		c.Add(left(end, x.over))
+		if err := verify(cert); (err == nil) != x.good {
+			t.Errorf("%s after its end: %v", x.over, err)
+		}
+		if _, err := a.VerifyDevice(chain(t, cert)); (err == nil) != (x.over <= 0) {
+			t.Errorf("%s after its end it counts as valid: %v", x.over, err)
+		}
+		for name, bad := range map[string]*tls.Certificate{"of another gateway": foreign, "of a server": server} {
+			if verify(bad) == nil {
+				t.Errorf("%s after its end: one %s verifies", x.over, name)
+			}
+		}
+	}
+	if _, err := a.VerifyExpired(nil); err == nil {
+		t.Error("no certificate verifies")
+	}
+}
+
+// Only the listener that says so lets an expired certificate in, only for as long as
+// it can be renewed, and never one that its own check refuses.
+func TestHandshakesWithExpiredCertificates(t *testing.T) {
+	a, c := newAuthorityAt(t)
+	cert := device(t, a)
+	end := chain(t, cert)[0].NotAfter
+	refused := errors.New("revoked")
+	var allowed, expired error
+	strict := must.Get(a.ServerTLS(Loopback(), func([]*x509.Certificate) error { return allowed }))(t)
+	lenient := must.Get(a.RenewalTLS(Loopback(), func([]*x509.Certificate) error { return allowed }, func([]*x509.Certificate) error { return expired }))(t)
+	shake := func(server *tls.Config) bool {
+		_, s, _ := handshake(t, server, client(a, c.Now, cert))
+		return s == nil
+	}
+	if !shake(strict) || !shake(lenient) {
+		t.Error("the control: a valid certificate was refused")
+	}
+	allowed = refused
+	if shake(lenient) {
+		t.Error("a valid certificate that is refused shook hands")
+	}
+	c.Add(end.Add(time.Hour).Sub(c.Now()))
+	if shake(strict) || !shake(lenient) {
+		t.Error("an hour after the end only the lenient listener lets in")
+	}
+	expired = refused
+	if shake(lenient) {
+		t.Error("an expired certificate that is refused shook hands")
+	}
+	expired = nil
+	c.Add(RenewableFor)
+	if shake(lenient) {
+		t.Error("after 30 days it shook hands")
+	}
+	other, _ := newAuthorityAt(t)
+	foreign := device(t, other)
+	if _, s, _ := handshake(t, lenient, client(a, c.Now, foreign)); s == nil {
+		t.Error("another gateway's certificate shook hands")
+	}
+	if _, s, cl := handshake(t, lenient, client(a, c.Now, nil)); s != nil || cl != nil {
+		t.Errorf("without a certificate: %v, %v", s, cl)
+	}
+	if _, err := a.RenewalTLS(Loopback(), func([]*x509.Certificate) error { return nil }, nil); err == nil {
+		t.Error("a listener without a check was made")
+	}
+}

@@ -103,8 +103,12 @@ func (s *Store) check(c identity.Change) error {
 		}
 	}
 	for _, m := range c.Members {
-		if _, ok := s.members[m.Principal]; !ok {
+		was, ok := s.members[m.Principal]
+		if !ok {
 			return reason.Errorf(reason.NotFound, "there is no member %s", m.Principal)
+		}
+		if was.Removed() {
+			return identity.ErrConflict
 		}
 	}
 	for _, d := range c.NewDevices {
@@ -174,6 +178,14 @@ func RunStore(t *testing.T, store identity.Store, events func() int) {
 
 	dev.Version, dev.RevokedAt, dev.RevokedBy, dev.RevokeReason = 3, at.Add(time.Minute), alice.Principal, "lost"
 	apply("revoke", identity.Change{Devices: []identity.Device{dev}}, fine)
+	bot.Owner, bot.RemovedAt = access.User("dave"), at.Add(time.Hour)
+	apply("remove", identity.Change{Members: []access.Member{bot}}, fine)
+	alive := bot
+	alive.Disabled, alive.RemovedAt = false, time.Time{}
+	apply("take a removal back", identity.Change{Members: []access.Member{alive}}, conflict)
+	apply("add the removed again", identity.Change{NewMembers: []access.Member{alive}}, is(reason.AlreadyExists))
+	want(t, store, []access.Member{bot, alice}, []identity.Device{dev, other})
+
 	back := dev
 	back.Version, back.RevokedAt = 4, time.Time{}
 	apply("take a revocation back", identity.Change{Devices: []identity.Device{back}}, conflict)

@@ -190,7 +190,10 @@ func (f *search) memberships() []change {
 	} else if m.Disabled {
 		say = fmt.Sprintf("enable %s", who)
 	}
-	list(caller, types.NewEntityUID(names.TypePrincipalSet, names.SetAllowed), say, func(to *scenario) error { return admit(to, who) })
+	// Nobody can bring a removed member back.
+	if m, _ := f.from.Config.Member(who); !m.Removed() {
+		list(caller, types.NewEntityUID(names.TypePrincipalSet, names.SetAllowed), say, func(to *scenario) error { return admit(to, who) })
+	}
 	for _, l := range []struct {
 		kind, set types.EntityType
 		id        types.String

@@ -40,6 +40,18 @@ const (
 	// AccessServiceListMembersProcedure is the fully-qualified name of the AccessService's ListMembers
 	// RPC.
 	AccessServiceListMembersProcedure = "/palyra.v1.AccessService/ListMembers"
+	// AccessServiceUpdateMemberProcedure is the fully-qualified name of the AccessService's
+	// UpdateMember RPC.
+	AccessServiceUpdateMemberProcedure = "/palyra.v1.AccessService/UpdateMember"
+	// AccessServiceDisableMemberProcedure is the fully-qualified name of the AccessService's
+	// DisableMember RPC.
+	AccessServiceDisableMemberProcedure = "/palyra.v1.AccessService/DisableMember"
+	// AccessServiceEnableMemberProcedure is the fully-qualified name of the AccessService's
+	// EnableMember RPC.
+	AccessServiceEnableMemberProcedure = "/palyra.v1.AccessService/EnableMember"
+	// AccessServiceRemoveMemberProcedure is the fully-qualified name of the AccessService's
+	// RemoveMember RPC.
+	AccessServiceRemoveMemberProcedure = "/palyra.v1.AccessService/RemoveMember"
 	// IdentityServiceListDevicesProcedure is the fully-qualified name of the IdentityService's
 	// ListDevices RPC.
 	IdentityServiceListDevicesProcedure = "/palyra.v1.IdentityService/ListDevices"
@@ -49,6 +61,9 @@ const (
 	// IdentityServiceRevokeDeviceProcedure is the fully-qualified name of the IdentityService's
 	// RevokeDevice RPC.
 	IdentityServiceRevokeDeviceProcedure = "/palyra.v1.IdentityService/RevokeDevice"
+	// IdentityServiceRenameDeviceProcedure is the fully-qualified name of the IdentityService's
+	// RenameDevice RPC.
+	IdentityServiceRenameDeviceProcedure = "/palyra.v1.IdentityService/RenameDevice"
 	// IdentityServiceAddDeviceProcedure is the fully-qualified name of the IdentityService's AddDevice
 	// RPC.
 	IdentityServiceAddDeviceProcedure = "/palyra.v1.IdentityService/AddDevice"
@@ -60,6 +75,16 @@ type AccessServiceClient interface {
 	// device. The private key stays with whoever made the request.
 	AddMember(context.Context, *v1.AddMemberRequest) (*v1.AddMemberResponse, error)
 	ListMembers(context.Context, *v1.ListMembersRequest) (*v1.ListMembersResponse, error)
+	// UpdateMember gives and takes roles, and gives an agent another owner. Where
+	// something is taken, the streams and runs of the member end.
+	UpdateMember(context.Context, *v1.UpdateMemberRequest) (*v1.UpdateMemberResponse, error)
+	// DisableMember keeps a member, and a user's agents, from acting until it is
+	// enabled. Its votes do not count meanwhile.
+	DisableMember(context.Context, *v1.DisableMemberRequest) (*v1.DisableMemberResponse, error)
+	EnableMember(context.Context, *v1.EnableMemberRequest) (*v1.EnableMemberResponse, error)
+	// RemoveMember ends a member for good and revokes its devices. Its name is not
+	// free again.
+	RemoveMember(context.Context, *v1.RemoveMemberRequest) (*v1.RemoveMemberResponse, error)
 }
 
 // NewAccessServiceClient constructs a client for the palyra.v1.AccessService service. By default,
@@ -86,13 +111,41 @@ func NewAccessServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		updateMember: connect.NewClient[v1.UpdateMemberRequest, v1.UpdateMemberResponse](
+			httpClient,
+			baseURL+AccessServiceUpdateMemberProcedure,
+			connect.WithSchema(accessServiceMethods.ByName("UpdateMember")),
+			connect.WithClientOptions(opts...),
+		),
+		disableMember: connect.NewClient[v1.DisableMemberRequest, v1.DisableMemberResponse](
+			httpClient,
+			baseURL+AccessServiceDisableMemberProcedure,
+			connect.WithSchema(accessServiceMethods.ByName("DisableMember")),
+			connect.WithClientOptions(opts...),
+		),
+		enableMember: connect.NewClient[v1.EnableMemberRequest, v1.EnableMemberResponse](
+			httpClient,
+			baseURL+AccessServiceEnableMemberProcedure,
+			connect.WithSchema(accessServiceMethods.ByName("EnableMember")),
+			connect.WithClientOptions(opts...),
+		),
+		removeMember: connect.NewClient[v1.RemoveMemberRequest, v1.RemoveMemberResponse](
+			httpClient,
+			baseURL+AccessServiceRemoveMemberProcedure,
+			connect.WithSchema(accessServiceMethods.ByName("RemoveMember")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // accessServiceClient implements AccessServiceClient.
 type accessServiceClient struct {
-	addMember   *connect.Client[v1.AddMemberRequest, v1.AddMemberResponse]
-	listMembers *connect.Client[v1.ListMembersRequest, v1.ListMembersResponse]
+	addMember     *connect.Client[v1.AddMemberRequest, v1.AddMemberResponse]
+	listMembers   *connect.Client[v1.ListMembersRequest, v1.ListMembersResponse]
+	updateMember  *connect.Client[v1.UpdateMemberRequest, v1.UpdateMemberResponse]
+	disableMember *connect.Client[v1.DisableMemberRequest, v1.DisableMemberResponse]
+	enableMember  *connect.Client[v1.EnableMemberRequest, v1.EnableMemberResponse]
+	removeMember  *connect.Client[v1.RemoveMemberRequest, v1.RemoveMemberResponse]
 }
 
 // AddMember calls palyra.v1.AccessService.AddMember.
@@ -113,12 +166,58 @@ func (c *accessServiceClient) ListMembers(ctx context.Context, req *v1.ListMembe
 	return nil, err
 }
 
+// UpdateMember calls palyra.v1.AccessService.UpdateMember.
+func (c *accessServiceClient) UpdateMember(ctx context.Context, req *v1.UpdateMemberRequest) (*v1.UpdateMemberResponse, error) {
+	response, err := c.updateMember.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// DisableMember calls palyra.v1.AccessService.DisableMember.
+func (c *accessServiceClient) DisableMember(ctx context.Context, req *v1.DisableMemberRequest) (*v1.DisableMemberResponse, error) {
+	response, err := c.disableMember.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// EnableMember calls palyra.v1.AccessService.EnableMember.
+func (c *accessServiceClient) EnableMember(ctx context.Context, req *v1.EnableMemberRequest) (*v1.EnableMemberResponse, error) {
+	response, err := c.enableMember.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// RemoveMember calls palyra.v1.AccessService.RemoveMember.
+func (c *accessServiceClient) RemoveMember(ctx context.Context, req *v1.RemoveMemberRequest) (*v1.RemoveMemberResponse, error) {
+	response, err := c.removeMember.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // AccessServiceHandler is an implementation of the palyra.v1.AccessService service.
 type AccessServiceHandler interface {
 	// AddMember adds a user or an agent and signs the certificate of its first
 	// device. The private key stays with whoever made the request.
 	AddMember(context.Context, *v1.AddMemberRequest) (*v1.AddMemberResponse, error)
 	ListMembers(context.Context, *v1.ListMembersRequest) (*v1.ListMembersResponse, error)
+	// UpdateMember gives and takes roles, and gives an agent another owner. Where
+	// something is taken, the streams and runs of the member end.
+	UpdateMember(context.Context, *v1.UpdateMemberRequest) (*v1.UpdateMemberResponse, error)
+	// DisableMember keeps a member, and a user's agents, from acting until it is
+	// enabled. Its votes do not count meanwhile.
+	DisableMember(context.Context, *v1.DisableMemberRequest) (*v1.DisableMemberResponse, error)
+	EnableMember(context.Context, *v1.EnableMemberRequest) (*v1.EnableMemberResponse, error)
+	// RemoveMember ends a member for good and revokes its devices. Its name is not
+	// free again.
+	RemoveMember(context.Context, *v1.RemoveMemberRequest) (*v1.RemoveMemberResponse, error)
 }
 
 // NewAccessServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -141,12 +240,44 @@ func NewAccessServiceHandler(svc AccessServiceHandler, opts ...connect.HandlerOp
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	accessServiceUpdateMemberHandler := connect.NewUnaryHandlerSimple(
+		AccessServiceUpdateMemberProcedure,
+		svc.UpdateMember,
+		connect.WithSchema(accessServiceMethods.ByName("UpdateMember")),
+		connect.WithHandlerOptions(opts...),
+	)
+	accessServiceDisableMemberHandler := connect.NewUnaryHandlerSimple(
+		AccessServiceDisableMemberProcedure,
+		svc.DisableMember,
+		connect.WithSchema(accessServiceMethods.ByName("DisableMember")),
+		connect.WithHandlerOptions(opts...),
+	)
+	accessServiceEnableMemberHandler := connect.NewUnaryHandlerSimple(
+		AccessServiceEnableMemberProcedure,
+		svc.EnableMember,
+		connect.WithSchema(accessServiceMethods.ByName("EnableMember")),
+		connect.WithHandlerOptions(opts...),
+	)
+	accessServiceRemoveMemberHandler := connect.NewUnaryHandlerSimple(
+		AccessServiceRemoveMemberProcedure,
+		svc.RemoveMember,
+		connect.WithSchema(accessServiceMethods.ByName("RemoveMember")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/palyra.v1.AccessService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case AccessServiceAddMemberProcedure:
 			accessServiceAddMemberHandler.ServeHTTP(w, r)
 		case AccessServiceListMembersProcedure:
 			accessServiceListMembersHandler.ServeHTTP(w, r)
+		case AccessServiceUpdateMemberProcedure:
+			accessServiceUpdateMemberHandler.ServeHTTP(w, r)
+		case AccessServiceDisableMemberProcedure:
+			accessServiceDisableMemberHandler.ServeHTTP(w, r)
+		case AccessServiceEnableMemberProcedure:
+			accessServiceEnableMemberHandler.ServeHTTP(w, r)
+		case AccessServiceRemoveMemberProcedure:
+			accessServiceRemoveMemberHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -164,6 +295,22 @@ func (UnimplementedAccessServiceHandler) ListMembers(context.Context, *v1.ListMe
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.AccessService.ListMembers is not implemented"))
 }
 
+func (UnimplementedAccessServiceHandler) UpdateMember(context.Context, *v1.UpdateMemberRequest) (*v1.UpdateMemberResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.AccessService.UpdateMember is not implemented"))
+}
+
+func (UnimplementedAccessServiceHandler) DisableMember(context.Context, *v1.DisableMemberRequest) (*v1.DisableMemberResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.AccessService.DisableMember is not implemented"))
+}
+
+func (UnimplementedAccessServiceHandler) EnableMember(context.Context, *v1.EnableMemberRequest) (*v1.EnableMemberResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.AccessService.EnableMember is not implemented"))
+}
+
+func (UnimplementedAccessServiceHandler) RemoveMember(context.Context, *v1.RemoveMemberRequest) (*v1.RemoveMemberResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.AccessService.RemoveMember is not implemented"))
+}
+
 // IdentityServiceClient is a client for the palyra.v1.IdentityService service.
 type IdentityServiceClient interface {
 	ListDevices(context.Context, *v1.ListDevicesRequest) (*v1.ListDevicesResponse, error)
@@ -171,6 +318,8 @@ type IdentityServiceClient interface {
 	RenewCertificate(context.Context, *v1.RenewCertificateRequest) (*v1.RenewCertificateResponse, error)
 	// RevokeDevice refuses a device from now on.
 	RevokeDevice(context.Context, *v1.RevokeDeviceRequest) (*v1.RevokeDeviceResponse, error)
+	// RenameDevice gives a device another name, which is for people alone.
+	RenameDevice(context.Context, *v1.RenameDeviceRequest) (*v1.RenameDeviceResponse, error)
 	// AddDevice gives a member whose credential is lost another device, and signs
 	// its certificate. Only the device of the gateway's own host may ask
 	// (`palyrad operator bundle`). The member and the owners are told.
@@ -207,6 +356,12 @@ func NewIdentityServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 			connect.WithSchema(identityServiceMethods.ByName("RevokeDevice")),
 			connect.WithClientOptions(opts...),
 		),
+		renameDevice: connect.NewClient[v1.RenameDeviceRequest, v1.RenameDeviceResponse](
+			httpClient,
+			baseURL+IdentityServiceRenameDeviceProcedure,
+			connect.WithSchema(identityServiceMethods.ByName("RenameDevice")),
+			connect.WithClientOptions(opts...),
+		),
 		addDevice: connect.NewClient[v1.AddDeviceRequest, v1.AddDeviceResponse](
 			httpClient,
 			baseURL+IdentityServiceAddDeviceProcedure,
@@ -221,6 +376,7 @@ type identityServiceClient struct {
 	listDevices      *connect.Client[v1.ListDevicesRequest, v1.ListDevicesResponse]
 	renewCertificate *connect.Client[v1.RenewCertificateRequest, v1.RenewCertificateResponse]
 	revokeDevice     *connect.Client[v1.RevokeDeviceRequest, v1.RevokeDeviceResponse]
+	renameDevice     *connect.Client[v1.RenameDeviceRequest, v1.RenameDeviceResponse]
 	addDevice        *connect.Client[v1.AddDeviceRequest, v1.AddDeviceResponse]
 }
 
@@ -251,6 +407,15 @@ func (c *identityServiceClient) RevokeDevice(ctx context.Context, req *v1.Revoke
 	return nil, err
 }
 
+// RenameDevice calls palyra.v1.IdentityService.RenameDevice.
+func (c *identityServiceClient) RenameDevice(ctx context.Context, req *v1.RenameDeviceRequest) (*v1.RenameDeviceResponse, error) {
+	response, err := c.renameDevice.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // AddDevice calls palyra.v1.IdentityService.AddDevice.
 func (c *identityServiceClient) AddDevice(ctx context.Context, req *v1.AddDeviceRequest) (*v1.AddDeviceResponse, error) {
 	response, err := c.addDevice.CallUnary(ctx, connect.NewRequest(req))
@@ -267,6 +432,8 @@ type IdentityServiceHandler interface {
 	RenewCertificate(context.Context, *v1.RenewCertificateRequest) (*v1.RenewCertificateResponse, error)
 	// RevokeDevice refuses a device from now on.
 	RevokeDevice(context.Context, *v1.RevokeDeviceRequest) (*v1.RevokeDeviceResponse, error)
+	// RenameDevice gives a device another name, which is for people alone.
+	RenameDevice(context.Context, *v1.RenameDeviceRequest) (*v1.RenameDeviceResponse, error)
 	// AddDevice gives a member whose credential is lost another device, and signs
 	// its certificate. Only the device of the gateway's own host may ask
 	// (`palyrad operator bundle`). The member and the owners are told.
@@ -299,6 +466,12 @@ func NewIdentityServiceHandler(svc IdentityServiceHandler, opts ...connect.Handl
 		connect.WithSchema(identityServiceMethods.ByName("RevokeDevice")),
 		connect.WithHandlerOptions(opts...),
 	)
+	identityServiceRenameDeviceHandler := connect.NewUnaryHandlerSimple(
+		IdentityServiceRenameDeviceProcedure,
+		svc.RenameDevice,
+		connect.WithSchema(identityServiceMethods.ByName("RenameDevice")),
+		connect.WithHandlerOptions(opts...),
+	)
 	identityServiceAddDeviceHandler := connect.NewUnaryHandlerSimple(
 		IdentityServiceAddDeviceProcedure,
 		svc.AddDevice,
@@ -313,6 +486,8 @@ func NewIdentityServiceHandler(svc IdentityServiceHandler, opts ...connect.Handl
 			identityServiceRenewCertificateHandler.ServeHTTP(w, r)
 		case IdentityServiceRevokeDeviceProcedure:
 			identityServiceRevokeDeviceHandler.ServeHTTP(w, r)
+		case IdentityServiceRenameDeviceProcedure:
+			identityServiceRenameDeviceHandler.ServeHTTP(w, r)
 		case IdentityServiceAddDeviceProcedure:
 			identityServiceAddDeviceHandler.ServeHTTP(w, r)
 		default:
@@ -334,6 +509,10 @@ func (UnimplementedIdentityServiceHandler) RenewCertificate(context.Context, *v1
 
 func (UnimplementedIdentityServiceHandler) RevokeDevice(context.Context, *v1.RevokeDeviceRequest) (*v1.RevokeDeviceResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.IdentityService.RevokeDevice is not implemented"))
+}
+
+func (UnimplementedIdentityServiceHandler) RenameDevice(context.Context, *v1.RenameDeviceRequest) (*v1.RenameDeviceResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.IdentityService.RenameDevice is not implemented"))
 }
 
 func (UnimplementedIdentityServiceHandler) AddDevice(context.Context, *v1.AddDeviceRequest) (*v1.AddDeviceResponse, error) {

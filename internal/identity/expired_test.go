@@ -1,0 +1,71 @@
+package identity_test
+
+import (
+	"testing"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/identity"
+	"palyra/internal/identity/ca"
+	"palyra/internal/must"
+	"palyra/internal/reason"
+	"palyra/internal/reason/reasontest"
+)
+
+// Who may renew with a certificate that has expired: the device whose it is, while
+// it and its member are as good as any other.
+func TestExpiredMayRenew(t *testing.T) {
+	st := func(name string) identity.Standing { return identity.Standing{Member: name, AcceptLoss: true} }
+	for name, x := range map[string]struct {
+		change func(w *world, made map[string]identity.Admission)
+		after  time.Duration
+		good   bool
+	}{
+		"the control":    {nil, time.Hour, true},
+		"after 29 days":  {nil, 29 * 24 * time.Hour, true},
+		"after 31 days":  {nil, 31 * 24 * time.Hour, false},
+		"before its end": {nil, -time.Hour, false},
+		"revoked":        {func(w *world, made map[string]identity.Admission) { w.revoke(made["helper"].Device.ID) }, time.Hour, false},
+		"disabled": {func(w *world, _ map[string]identity.Admission) {
+			must.Get(w.DisableMember(w.t.Context(), identity.Local(), st("helper")))(w.t)
+		}, time.Hour, false},
+		"owner disabled": {func(w *world, _ map[string]identity.Admission) {
+			must.Get(w.DisableMember(w.t.Context(), identity.Local(), st("bob")))(w.t)
+		}, time.Hour, false},
+		"removed": {func(w *world, _ map[string]identity.Admission) {
+			must.Get(w.RemoveMember(w.t.Context(), identity.Local(), st("helper")))(w.t)
+		}, time.Hour, false},
+		"with another key": {func(w *world, made map[string]identity.Admission) {
+			must.Get(w.Renew(w.t.Context(), made["helper"].Device.ID, csr(w.t)))(w.t)
+		}, time.Hour, false},
+		"an unknown device": {func(w *world, made map[string]identity.Admission) {
+			made["helper"] = identity.Admission{Certificate: must.Get(w.authority.IssueDevice(csr(w.t), "01JNA3Q0G0DEV1CE0000000099"))(w.t)}
+		}, time.Hour, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, made := team(t)
+			if x.change != nil {
+				x.change(w, made)
+			}
+			chain := chainOf(made["helper"])
+			w.pass(ca.LeafLife + x.after)
+			c, err := w.AuthenticateExpired(chain)
+			if good := err == nil; good != x.good || w.AllowExpired(chain) == nil != x.good {
+				t.Fatalf("%+v, %v", c, err)
+			}
+			if err != nil {
+				reasontest.Want(t, name, err, reason.Unauthenticated)
+				return
+			}
+			if c.Principal != access.Agent("helper") || c.OnBehalfOf != access.User("bob") || c.DeviceID != made["helper"].Device.ID {
+				t.Errorf("caller %+v", c)
+			}
+			_, err = w.Authenticate(chain)
+			reasontest.Want(t, "for anything else", err, reason.Unauthenticated)
+			fresh := must.Get(w.Renew(t.Context(), c.DeviceID, csr(t)))(t)
+			must.Get(w.Authenticate(fresh.Chain))(t)
+			_, err = w.AuthenticateExpired(chain)
+			reasontest.Want(t, "once another key was certified", err, reason.Unauthenticated)
+		})
+	}
+}

@@ -1,0 +1,360 @@
+package identity
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"palyra/internal/access"
+	"palyra/internal/event"
+	"palyra/internal/reason"
+)
+
+// MemberChange is what is to become of a member.
+type MemberChange struct {
+	// Member is "user:bob", "agent:helper", or a name alone: the user of that name,
+	// or the agent where there is no such user.
+	Member string
+	// AddRoles are given and RemoveRoles taken. To give what it holds, or to take
+	// what it does not hold, changes nothing.
+	AddRoles, RemoveRoles []access.Role
+	// Owner is the user for whom an agent acts from now on; zero leaves it.
+	Owner access.Principal
+	// AcceptLoss says that the actor was told who loses the power to answer
+	// approvals.
+	AcceptLoss bool
+}
+
+// Standing is a member that is to be disabled, enabled or removed.
+type Standing struct {
+	// Member is as in MemberChange.
+	Member string
+	// Reason is for the journal, at most 500 bytes.
+	Reason     string
+	AcceptLoss bool
+}
+
+// Removal is a removed member with the devices that were revoked for it.
+type Removal struct {
+	Member  access.Member
+	Revoked []Device
+}
+
+// UpdateMember gives and takes roles, and gives an agent another owner. Where
+// something is taken, or the owner is another one, what the member has open ends.
+func (s *Service) UpdateMember(ctx context.Context, actor access.Principal, c MemberChange) (access.Member, error) {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	m, err := s.update(ctx, actor, c)
+	if err != nil {
+		return access.Member{}, fmt.Errorf("changing a member: %w", err)
+	}
+	return m, nil
+}
+
+func (s *Service) update(ctx context.Context, actor access.Principal, c MemberChange) (access.Member, error) {
+	was, err := s.changeable(actor, c.Member, slices.Concat(c.AddRoles, c.RemoveRoles), c.Owner)
+	if err != nil {
+		return was, err
+	}
+	m, err := s.changed(was, c)
+	if err != nil {
+		return was, err
+	}
+	if slices.Equal(m.Roles, was.Roles) && m.Owner == was.Owner {
+		return was, nil
+	}
+	if err := s.replaceable(m, c.AcceptLoss, backTo(was, m)); err != nil {
+		return was, err
+	}
+	var d drafts
+	d.add(event.MemberChanged, actor, m.Principal.String(), memberChanged{
+		Principal: m.Principal, Roles: m.Roles, WasRoles: was.Roles, Owner: m.Owner, WasOwner: was.Owner,
+	})
+	if err := s.put(ctx, m, d); err != nil {
+		return was, err
+	}
+	err = s.known(ctx, actor)
+	if m.Owner != was.Owner || len(without(was.Roles, m.Roles)) > 0 {
+		s.cut(m.Principal, reason.Errorf(reason.Unauthenticated, "what %s may do was changed", m.Principal).WithRemedy("Connect again."))
+	}
+	return m, err
+}
+
+// backTo is the command that undoes a change of roles.
+func backTo(was, m access.Member) string {
+	words := []string{"palyra members roles", m.Principal.String()}
+	for _, r := range without(was.Roles, m.Roles) {
+		words = append(words, "--add", string(r))
+	}
+	for _, r := range without(m.Roles, was.Roles) {
+		words = append(words, "--remove", string(r))
+	}
+	return "`" + strings.Join(words, " ") + "`"
+}
+
+// changed is the member as it is to become.
+func (s *Service) changed(was access.Member, c MemberChange) (access.Member, error) {
+	m := was
+	if both := without(c.AddRoles, without(c.AddRoles, c.RemoveRoles)); len(both) > 0 {
+		return m, reason.Errorf(reason.InvalidInput, "the role %q is to be given and taken", both[0])
+	}
+	if err := s.knownRoles(c.AddRoles); err != nil {
+		return m, err
+	}
+	for _, r := range c.RemoveRoles {
+		if !s.registry.HasRole(r) && !slices.Contains(was.Roles, r) {
+			return m, s.knownRoles([]access.Role{r})
+		}
+	}
+	m.Roles = tidy(slices.Concat(without(was.Roles, c.RemoveRoles), c.AddRoles))
+	if len(m.Roles) == 0 {
+		return m, reason.Errorf(reason.InvalidInput, "%s would hold no role", m.Principal).
+			WithRemedy("Give another role with it, or use `palyra members disable %s`.", m.Principal)
+	}
+	if err := checkKind(m); err != nil {
+		return m, err
+	}
+	if c.Owner.IsZero() || c.Owner == was.Owner {
+		return m, nil
+	}
+	m.Owner = c.Owner
+	return m, s.checkOwner(m)
+}
+
+// DisableMember keeps a member from acting until it is enabled: its requests, runs
+// and votes count no more, and for a user, neither do its agents'. Its devices stay
+// its own. To disable twice changes nothing.
+func (s *Service) DisableMember(ctx context.Context, actor access.Principal, st Standing) (access.Member, error) {
+	return s.stand(ctx, actor, st, true)
+}
+
+// EnableMember lets a disabled member act again. One that was removed stays so.
+func (s *Service) EnableMember(ctx context.Context, actor access.Principal, st Standing) (access.Member, error) {
+	return s.stand(ctx, actor, st, false)
+}
+
+func (s *Service) stand(ctx context.Context, actor access.Principal, st Standing, disabled bool) (access.Member, error) {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	word, back, code := "enabling", "disable", event.MemberEnabled
+	if disabled {
+		word, back, code = "disabling", "enable", event.MemberDisabled
+	}
+	m, err := s.standOnce(ctx, actor, st, disabled, back, code)
+	if err != nil {
+		return access.Member{}, fmt.Errorf("%s a member: %w", word, err)
+	}
+	return m, nil
+}
+
+func (s *Service) standOnce(ctx context.Context, actor access.Principal, st Standing, disabled bool, back string, code event.Code) (access.Member, error) {
+	m, err := s.changeableFor(actor, st)
+	if err != nil || m.Disabled == disabled {
+		return m, err
+	}
+	m.Disabled = disabled
+	if err := s.replaceable(m, st.AcceptLoss, fmt.Sprintf("`palyra members %s %s`", back, m.Principal)); err != nil {
+		return m, err
+	}
+	var d drafts
+	d.add(code, actor, m.Principal.String(), memberStands{Principal: m.Principal, Reason: st.Reason})
+	if err := s.put(ctx, m, d); err != nil {
+		return m, err
+	}
+	err = s.known(ctx, actor)
+	if disabled {
+		s.cutAll(m.Principal)
+	}
+	return m, err
+}
+
+// RemoveMember ends a member for good: its devices are revoked, and its name is
+// never free again, since the journal, votes and grants name it. A user's agents
+// have to be given to somebody else, or removed, before. To remove twice changes
+// nothing.
+func (s *Service) RemoveMember(ctx context.Context, actor access.Principal, st Standing) (Removal, error) {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	r, err := s.remove(ctx, actor, st)
+	if err != nil {
+		return Removal{}, fmt.Errorf("removing a member: %w", err)
+	}
+	return r, nil
+}
+
+func (s *Service) remove(ctx context.Context, actor access.Principal, st Standing) (Removal, error) {
+	m, known, err := s.named(st.Member)
+	if err == nil && known && m.Removed() {
+		return Removal{Member: m}, s.mayGive(actor, m.Roles)
+	}
+	if m, err = s.changeableFor(actor, st); err != nil {
+		return Removal{}, err
+	}
+	if agents := s.agentsOf(m.Principal); len(agents) > 0 {
+		return Removal{}, reason.Errorf(reason.InvalidInput, "%s is the owner of %s", m.Principal, strings.Join(agents, ", ")).
+			WithRemedy("Give each another owner with `palyra members owner AGENT USER`, or remove it; `palyra members disable %s` stops all of them at once.", m.Principal)
+	}
+	m.Disabled, m.RemovedAt = true, s.instant()
+	if err := s.replaceable(m, st.AcceptLoss, ""); err != nil {
+		return Removal{}, err
+	}
+	var d drafts
+	r := Removal{Member: m}
+	for _, dev := range s.devicesOf(m.Principal) {
+		d.revoke(&dev, actor, "its member was removed", m.RemovedAt)
+		r.Revoked = append(r.Revoked, dev)
+	}
+	d.add(event.MemberRemoved, actor, m.Principal.String(), memberRemoved{Principal: m.Principal, Reason: st.Reason, Revoked: ids(r.Revoked)})
+	if d.err != nil {
+		return Removal{}, d.err
+	}
+	if err := s.apply(ctx, Change{Members: []access.Member{m}, Devices: r.Revoked, Events: d.list}); err != nil {
+		return Removal{}, err
+	}
+	err = s.known(ctx, actor)
+	for _, dev := range r.Revoked {
+		s.tellRevoked(dev)
+	}
+	s.cut(m.Principal, reason.Errorf(reason.Unauthenticated, "%s was removed", m.Principal))
+	return r, err
+}
+
+func (s *Service) put(ctx context.Context, m access.Member, d drafts) error {
+	if d.err != nil {
+		return d.err
+	}
+	return s.apply(ctx, Change{Members: []access.Member{m}, Events: d.list})
+}
+
+// changeable finds the member that is meant, if the actor may change it so: given
+// are the roles that are given or taken, and owner the one that an agent gets.
+func (s *Service) changeable(actor access.Principal, name string, given []access.Role, owner access.Principal) (access.Member, error) {
+	m, known, err := s.named(name)
+	if err != nil {
+		return m, err
+	}
+	// Whoever may change nobody does not learn who there is.
+	roles := slices.Concat(given, m.Roles)
+	if !owner.IsZero() && owner != m.Owner {
+		// An agent acts in its owner's name.
+		for _, p := range []access.Principal{owner, m.Owner} {
+			of, _ := s.registry.Get(p)
+			roles = append(roles, of.Roles...)
+		}
+	}
+	switch err := s.mayGive(actor, roles); {
+	case err != nil:
+		return m, err
+	case !known:
+		return m, reason.Errorf(reason.NotFound, "there is no member %s", name).WithRemedy("See `palyra members list`.")
+	case m.Removed():
+		return m, reason.Errorf(reason.NotFound, "%s was removed at %s, which is for good", m.Principal, m.RemovedAt.Format("2006-01-02 15:04:05Z07:00")).
+			WithRemedy("Add a member with another name: `palyra members add NAME --role ROLE`.")
+	}
+	return m, nil
+}
+
+func (s *Service) changeableFor(actor access.Principal, st Standing) (access.Member, error) {
+	if len(st.Reason) > maxReason {
+		return access.Member{}, reason.Errorf(reason.InvalidInput, "the reason has %d bytes, the limit is %d", len(st.Reason), maxReason)
+	}
+	return s.changeable(actor, st.Member, nil, access.Principal{})
+}
+
+// replaceable refuses a change that leaves no owner who can act, or that takes
+// somebody's power to answer approvals away and was not accepted. Back is what
+// undoes the change, "" for nothing.
+func (s *Service) replaceable(m access.Member, acceptLoss bool, back string) error {
+	before := s.registry.List()
+	after := slices.Clone(before)
+	for i := range after {
+		if after[i].Principal == m.Principal {
+			m.NoDevice = after[i].NoDevice
+			after[i] = m
+		}
+	}
+	if owners(after, access.Member.CanVote) == 0 && owners(before, access.Member.CanVote) > 0 ||
+		owners(after, enabled) == 0 && owners(before, enabled) > 0 {
+		return reason.Errorf(reason.LastOwner, "%s is the last owner who can act", m.Principal)
+	}
+	lost := losses(before, after)
+	if lost == "" {
+		return nil
+	}
+	if back == "" {
+		return s.accepted(lost+" (there is no way back: a removed member stays removed)", acceptLoss)
+	}
+	return s.accepted(fmt.Sprintf("%s (the way back: %s)", lost, back), acceptLoss)
+}
+
+func enabled(m access.Member) bool { return !m.Disabled }
+
+// owners counts the owners that can do something.
+func owners(members []access.Member, can func(access.Member) bool) (n int) {
+	for _, m := range members {
+		if m.Holds(access.RoleOwner) && can(m) {
+			n++
+		}
+	}
+	return n
+}
+
+// known lets policy know the members as they are. It does so although the change may
+// have ended the very request that asked for it. An error leaves the change in force.
+func (s *Service) known(ctx context.Context, actor access.Principal) error {
+	s.mu.RLock()
+	fn := s.onChange
+	s.mu.RUnlock()
+	if fn == nil {
+		return nil
+	}
+	if err := fn(context.WithoutCancel(ctx), actor); err != nil {
+		return fmt.Errorf("letting policy know: %w", err)
+	}
+	return nil
+}
+
+// cut ends what a member has open, so that nothing goes on that was let in by what it
+// was before.
+func (s *Service) cut(p access.Principal, why *reason.Error) {
+	for _, dev := range s.devicesOf(p) {
+		s.tell(dev, why)
+	}
+	s.mu.RLock()
+	onCut := slices.Clone(s.onCut)
+	s.mu.RUnlock()
+	for _, fn := range onCut {
+		fn(p, why)
+	}
+}
+
+// cutAll is cut for a member that may not act any more, and for its agents.
+func (s *Service) cutAll(p access.Principal) {
+	for _, m := range s.registry.List() {
+		if m.Principal == p || m.Owner == p {
+			s.cut(m.Principal, reason.Errorf(reason.Unauthenticated, "%s was disabled", p))
+		}
+	}
+}
+
+// devicesOf are the devices of a member that were not revoked.
+func (s *Service) devicesOf(p access.Principal) []Device {
+	return slices.DeleteFunc(s.Devices(), func(d Device) bool { return d.Principal != p || d.Revoked() })
+}
+
+// agentsOf are the agents of a user that were not removed.
+func (s *Service) agentsOf(owner access.Principal) (list []string) {
+	for _, m := range s.registry.List() {
+		if m.Owner == owner && !m.Removed() {
+			list = append(list, m.Principal.String())
+		}
+	}
+	return list
+}
+
+// without is the list but for some.
+func without(list, but []access.Role) []access.Role {
+	return slices.DeleteFunc(slices.Clone(list), func(r access.Role) bool { return slices.Contains(but, r) })
+}
