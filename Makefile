@@ -6,16 +6,23 @@ SHELL       := bash
 MAKEFLAGS   += --no-builtin-rules
 
 GO       ?= go
-VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-# Go records these two by itself, but not in a git worktree.
+# A build takes nothing from the machine, its clock or its directory: the same
+# commit and toolchain give the same bytes (make check-reproducible). A copy without
+# git is told VERSION, COMMIT and COMMIT_DATE, or SOURCE_DATE_EPOCH for the last.
+# The abbreviation is as long everywhere, however many objects a clone has.
+VERSION  ?= $(shell git describe --tags --always --dirty --abbrev=12 2>/dev/null || echo dev)
+# Not recorded by Go (-buildvcs=false): that depends on what .git is, and does nothing
+# in a git worktree.
 COMMIT   ?= $(shell git rev-parse HEAD 2>/dev/null)
-COMMIT_DATE ?= $(shell TZ=UTC git show -s --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ HEAD 2>/dev/null)
+COMMIT_DATE ?= $(if $(SOURCE_DATE_EPOCH),$(shell date -u -d @$(SOURCE_DATE_EPOCH) +%Y-%m-%dT%H:%M:%SZ 2>/dev/null || date -u -r $(SOURCE_DATE_EPOCH) +%Y-%m-%dT%H:%M:%SZ),$(GIT_DATE))
+GIT_DATE  = $(shell TZ=UTC git show -s --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ HEAD 2>/dev/null)
 TOOLS    := $(CURDIR)/.tools
 INITBIN  := internal/sandbox/jail/initbin/palyra-init.gz
 # palyrad embeds the sandbox helper only under this tag, so that a plain
 # `go build ./...` needs nothing built before it.
 TAGS     := palyrainit
 LDFLAGS  := -s -w -X palyra/internal/version.stamp=$(VERSION) -X palyra/internal/version.commit=$(COMMIT) -X palyra/internal/version.date=$(COMMIT_DATE)
+GOBUILD  := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false
 FUZZTIME ?= 10s
 TIME     ?= 30s
 SEED     ?=
@@ -39,8 +46,8 @@ help: ## Print this help
 # What is built for another machine cannot be asked for its pages.
 .PHONY: build
 build: init ## Build bin/palyrad and bin/palyra (static, no cgo), with man pages and completions
-	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -ldflags "$(LDFLAGS)" -o bin/palyrad ./cmd/palyrad
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/palyra ./cmd/palyra
+	$(GOBUILD) -tags $(TAGS) -ldflags "$(LDFLAGS)" -o bin/palyrad ./cmd/palyrad
+	$(GOBUILD) -ldflags "$(LDFLAGS)" -o bin/palyra ./cmd/palyra
 	@if [[ $$($(GO) env GOOS GOARCH) == "$$($(GO) env GOHOSTOS GOHOSTARCH)" ]]; then scripts/pages.sh bin; fi
 
 # The helper runs inside a Linux sandbox, whatever machine builds it. palyrad
@@ -49,7 +56,7 @@ build: init ## Build bin/palyrad and bin/palyra (static, no cgo), with man pages
 .PHONY: init
 init:
 	@mkdir -p bin $(dir $(INITBIN))
-	CGO_ENABLED=0 GOOS=linux $(GO) build -trimpath -ldflags "-s -w" -o bin/palyra-init ./cmd/palyra-init
+	GOOS=linux $(GOBUILD) -ldflags "-s -w" -o bin/palyra-init ./cmd/palyra-init
 	gzip -n -9 -c bin/palyra-init >$(INITBIN)
 
 # It depends on nothing, so that `sudo make install` runs no compiler.
@@ -79,8 +86,9 @@ attack: deps-test init ## Try every attack of the catalogue and print the matrix
 check: check-format check-vet check-lint check-arch check-generated check-breaking check-cross ## Everything that is not a test: format, vet, lint, import rules, generated code, API breaks, cross builds
 
 .PHONY: check-format
-check-format: ## Fail when gofmt would change a file
+check-format: tools ## Fail when gofmt or buf format would change a file
 	scripts/check-format.sh
+	if [[ -f buf.yaml ]]; then $(TOOLS)/buf format --diff --exit-code || { echo "buf format -w would change a proto" >&2; exit 1; }; fi
 
 .PHONY: check-vet
 check-vet: ## Run go vet, with and without the embedded helper
@@ -107,6 +115,10 @@ check-breaking: tools ## Fail when the protos break what the newest release prom
 .PHONY: check-cross
 check-cross: ## Build both programs for linux, darwin and windows on amd64 and arm64
 	GO="$(GO)" scripts/check-cross.sh
+
+.PHONY: check-reproducible
+check-reproducible: build ## Build a copy elsewhere, without git, and fail when it is not the same bytes (FRESH=1 compiles all of it again)
+	VERSION='$(VERSION)' COMMIT='$(COMMIT)' COMMIT_DATE='$(COMMIT_DATE)' GO='$(GO)' FRESH='$(FRESH)' scripts/check-reproducible.sh
 
 .PHONY: vuln
 vuln: ## Look for known vulnerabilities in what is reachable (needs the network)
@@ -161,7 +173,7 @@ deps-demo:
 .PHONY: deps-test
 deps-test:
 	scripts/deps.sh bwrap=bubblewrap gcc=gcc /usr/include/stdio.h=libc6-dev git=git openssl=openssl python3=python3 strace=strace /usr/include/seccomp.h=libseccomp-dev \
-		mount=mount prlimit=util-linux unshare=util-linux curl=curl wget=wget node=nodejs npm=npm /usr/bin/python3=python3 /usr/bin/pip3=python3-pip tmux=tmux setpriv=util-linux
+		mount=mount prlimit=util-linux unshare=util-linux curl=curl wget=wget node=nodejs npm=npm /usr/bin/python3=python3 /usr/bin/pip3=python3-pip tmux=tmux setpriv=util-linux dbus-daemon=dbus-daemon
 	GO="$(GO)" scripts/tools.sh $(TOOLS) grpcurl
 
 .PHONY: clean

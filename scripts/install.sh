@@ -16,6 +16,11 @@ if [[ $prefix != /* ]]; then
   echo "PREFIX is \"$prefix\"; it has to begin with /" >&2
   exit 2
 fi
+# What systemd would read as more than a path, even in quotes.
+if [[ $prefix == *[[:cntrl:]\"\\\$\']* ]]; then
+  echo "PREFIX has a quote, a backslash, a dollar sign or a control character in it, which no unit can name; choose another" >&2
+  exit 2
+fi
 for program in palyra palyrad; do
   if [[ ! -x $built/$program ]]; then
     echo "$built/$program is not there; run \`make build\` first, as yourself" >&2
@@ -32,13 +37,15 @@ put() {
 
 # unit SOURCE NAME installs a unit that starts the palyrad of this prefix.
 unit() {
-  local text
+  local text program="${prefix//%/%%}/bin/palyrad"
+  if [[ $program == *[[:space:]]* ]]; then program="\"$program\""; fi
   text=$(<"$1")
-  mkdir -p "$(dirname "$to/$2")"
-  printf '%s\n' "${text//@BINDIR@/"$prefix/bin"}" >"$to/$2"
-  chmod 644 "$to/$2"
-  echo "$to/$2"
+  printf '%s\n' "${text//@BINDIR@\/palyrad/"$program"}" >"$scratch"
+  put "$scratch" "$2" 644
 }
+
+scratch=$(mktemp)
+trap 'rm -f "$scratch"' EXIT
 
 umask 022
 put "$built/palyra" bin/palyra 755

@@ -19,6 +19,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"palyra/internal/access"
+	"palyra/internal/bus/bustest"
+	"palyra/internal/cli/notify/notifytest"
 	"palyra/internal/config"
 	"palyra/internal/daemon"
 	"palyra/internal/identity"
@@ -46,6 +48,9 @@ func TestMain(m *testing.M) {
 //	find NAME REGEXP         sets $NAME to the first group in the last stdout
 //	exits CODE ARGS...       runs palyra and wants this exit code
 //	asked                    waits for one pending approval; sets $ID and $DIGEST
+//	desktop                  starts a graphical session
+//	notified TITLE [BODY]    waits for the next notification in it; without a
+//	                         title, for the end of what is shown
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata", RequireExplicitExec: true, RequireUniqueNames: true, UpdateScripts: *update,
@@ -57,11 +62,11 @@ func TestScripts(t *testing.T) {
 			for _, name := range []string{"PALYRA_CONFIG", "PALYRA_ADDRESS", "PALYRA_CREDENTIALS", "PALYRA_STATE_DIR", "NO_COLOR", "CI"} {
 				env.Setenv(name, "")
 			}
-			env.Values[daemonKey{}] = &running{}
+			env.Values[daemonKey{}], env.Values[desktopKey{}] = &running{}, &screen{}
 			return os.MkdirAll(home, 0o700)
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"palyrad": palyrad, "operator": operator, "authority": authority, "expire": expire, "find": find, "asked": asked, "exits": exits,
+			"palyrad": palyrad, "operator": operator, "authority": authority, "expire": expire, "find": find, "asked": asked, "exits": exits, "desktop": desktop, "notified": notified,
 		},
 	})
 }
@@ -244,4 +249,44 @@ func asked(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	ts.Fatalf("nothing was asked within two minutes")
+}
+
+// desktopKey finds a script's desktop.
+type desktopKey struct{}
+
+// screen is the desktop of one script.
+type screen struct{ server *notifytest.Server }
+
+func desktop(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: desktop")
+	}
+	// The path of a socket is short.
+	dir, err := os.MkdirTemp("", "desktop")
+	ts.Check(err)
+	ts.Defer(func() { _ = os.RemoveAll(dir) })
+	address, stop, err := bustest.Start(dir)
+	ts.Check(err)
+	ts.Defer(stop)
+	server, err := notifytest.Serve(address, "body", "body-markup")
+	ts.Check(err)
+	ts.Defer(server.Close)
+	ts.Value(desktopKey{}).(*screen).server = server
+	ts.Setenv("DBUS_SESSION_BUS_ADDRESS", address)
+	ts.Setenv("DISPLAY", ":9")
+}
+
+func notified(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 2 {
+		ts.Fatalf("usage: notified TITLE [BODY]")
+	}
+	want := append(args, "", "")[:2]
+	select {
+	case n := <-ts.Value(desktopKey{}).(*screen).server.Sent:
+		if n.Title != want[0] || !strings.Contains(n.Body, want[1]) {
+			ts.Fatalf("the notification is %q, %q", n.Title, n.Body)
+		}
+	case <-time.After(2 * time.Minute):
+		ts.Fatalf("there was no notification within two minutes")
+	}
 }

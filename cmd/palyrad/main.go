@@ -42,9 +42,13 @@ func silent(err error) bool {
 // explain prints what happened and the operator's next step.
 func explain(w io.Writer, err error) {
 	_, _ = fmt.Fprintf(w, "palyrad: %v\n", err)
+	step := reason.OutOfFiles(err) // of errors without a reason, too
 	var known *reason.Error
-	if errors.As(err, &known) && known.NextStep() != "" {
-		_, _ = fmt.Fprintf(w, "next: %s\n", known.NextStep())
+	if step == "" && errors.As(err, &known) {
+		step = known.NextStep()
+	}
+	if step != "" {
+		_, _ = fmt.Fprintf(w, "next: %s\n", step)
 	}
 }
 

@@ -108,7 +108,8 @@ type Caller struct {
 	// when it is a user, the owner when it is an agent.
 	OnBehalfOf Principal `json:"on_behalf_of"`
 	Roles      []Role    `json:"roles"`
-	// DeviceID is the ULID of the device whose certificate was shown.
+	// DeviceID is the ULID of the device whose certificate was shown, or that of the
+	// token.
 	DeviceID string  `json:"device_id"`
 	Surface  Surface `json:"surface"`
 	// Paired is true for a device that holds its own key and certificate.
@@ -118,4 +119,15 @@ type Caller struct {
 	Present bool `json:"present"`
 	// Address is the peer's network address, for rate limits and logs.
 	Address string `json:"-"`
+	// Token bounds what a caller with an API token may do; nil for one with a
+	// certificate.
+	Token *TokenBounds `json:"-"`
+}
+
+// TokenBounds are what a token may be used for: nothing beyond its scopes, and
+// nothing that its creator may not do now.
+type TokenBounds struct {
+	Scopes    []Permission
+	Creator   Principal
+	ExpiresAt time.Time
 }

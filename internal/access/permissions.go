@@ -27,6 +27,9 @@ const (
 	PermAccessRead         Permission = "access.read"
 	PermAccessWrite        Permission = "access.write"
 	PermAccessWriteOwner   Permission = "access.write_owner"
+	PermTokenCreate        Permission = "token.create"
+	PermTokenRead          Permission = "token.read"
+	PermTokenRevoke        Permission = "token.revoke"
 	PermPolicySimulate     Permission = "policy.simulate"
 	PermPolicyTest         Permission = "policy.test"
 	PermRunStart           Permission = "run.start"
@@ -43,6 +46,7 @@ var Permissions = []Permission{
 	PermToolList, PermToolCall, PermToolEvaluate, PermDaemonStatus, PermApprovalRead, PermApprovalDecide, PermApprovalExport,
 	PermApprovalGrantBroad, PermGrantRead, PermGrantRevoke, PermPolicyRead, PermPolicyCheck, PermPolicyExplain, PermPolicySnapshot,
 	PermPolicyActivate, PermJournalRead, PermJournalTail, PermJournalProve, PermJournalExport, PermAttestationRead,
-	PermAttestationVerify, PermAccessRead, PermAccessWrite, PermAccessWriteOwner, PermPolicySimulate, PermPolicyTest, PermRunStart,
+	PermAttestationVerify, PermAccessRead, PermAccessWrite, PermAccessWriteOwner,
+	PermTokenCreate, PermTokenRead, PermTokenRevoke, PermPolicySimulate, PermPolicyTest, PermRunStart,
 	PermRunRead, PermRunCancel, PermGatewayFreeze, PermGatewayThaw, PermWorkspaceRead, PermWorkspaceUndo,
 }

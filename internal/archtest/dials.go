@@ -14,16 +14,21 @@ var dialHomes = map[string]string{
 	"internal/model":                "a provider is asked by the gateway itself, at an endpoint of the operator's",
 	"internal/cli":                  "the CLI connects to its gateway",
 	"internal/rpc/client.go":        "`palyrad operator add` talks to a running palyrad",
+	"internal/bus":                  "the desktop is asked over the socket of its bus, by no call",
 	"internal/sandbox/cgroup/scope": "systemd is asked for a scope over the socket of its bus, by no call",
 	"internal/sandbox/seatbelt":     "the backend's examination connects to a listener of its own",
 }
 
-// connectors are the names of standard packages by which code connects without
+// connectors are the names by which code connects without
 // being handed a connection.
 var connectors = map[string][]string{
 	"net":        {"Dial", "DialTimeout", "DialTCP", "DialUDP", "DialIP", "DialUnix", "Dialer"},
 	"crypto/tls": {"Dial", "DialWithDialer", "Dialer"},
-	"net/http":   {"Get", "Head", "Post", "PostForm", "DefaultClient", "DefaultTransport"},
+	"github.com/godbus/dbus/v5": {
+		"Connect", "ConnectSessionBus", "ConnectSystemBus", "Dial", "DialHandler",
+		"SessionBus", "SessionBusPrivate", "SessionBusPrivateHandler", "SessionBusPrivateNoAutoStartup", "SystemBus", "SystemBusPrivate", "SystemBusPrivateHandler",
+	},
+	"net/http": {"Get", "Head", "Post", "PostForm", "DefaultClient", "DefaultTransport"},
 }
 
 // CheckDials finds places beside dialHomes that connect to a host.

@@ -3,6 +3,7 @@ package archtest
 import (
 	"fmt"
 	"go/ast"
+	"path"
 	"slices"
 	"strings"
 )
@@ -157,13 +158,18 @@ var Homes = []Home{
 	},
 	{
 		Modules: []string{"golang.org/x/sys", "syscall"},
-		Rooms:   []string{"internal/sandbox", "internal/builtin", "internal/egress", "internal/workspace", "internal/identity/keyfile", "internal/config", "internal/daemon", "internal/doctor", "internal/statedir", "internal/cli", "internal/sqlite", "cmd/palyra-init", "cmd/palyrad", "cmd/palyra", "test"},
-		Why:     "raw system calls belong where isolation and file access are built, where key files are guarded and where signals are caught",
+		Rooms:   []string{"internal/sandbox", "internal/builtin", "internal/egress", "internal/workspace", "internal/identity/keyfile", "internal/config", "internal/daemon", "internal/doctor", "internal/statedir", "internal/reason", "internal/cli", "internal/sqlite", "cmd/palyra-init", "cmd/palyrad", "cmd/palyra", "test"},
+		Why:     "raw system calls belong where isolation and file access are built, where key files are guarded where signals are caught, and, for two numbers of errors, where the next step is found",
 	},
 	{
 		Modules: []string{"os/exec"},
-		Rooms:   []string{"internal/sandbox", "cmd/palyra-init", "test"},
-		Why:     "a program that is started anywhere else is a second way to run a tool",
+		Rooms:   []string{"internal/sandbox", "internal/cli/notify", "cmd/palyra-init", "test"},
+		Why:     "a program that is started anywhere else is a second way to run a tool; the CLI's notifications are one fixed program of macOS",
+	},
+	{
+		Modules: []string{"github.com/godbus/dbus"},
+		Rooms:   []string{"internal/bus", "internal/cli/notify", "test"},
+		Why:     "its own way to connect reaches hosts and starts programs; internal/bus connects to sockets of this machine",
 	},
 	{
 		Modules: []string{"github.com/landlock-lsm/go-landlock", "golang.org/x/net/bpf"},
@@ -308,7 +314,10 @@ func localName(f *File, imported string) string {
 		if spec.Name != nil {
 			return spec.Name.Name
 		}
-		return imported[strings.LastIndex(imported, "/")+1:]
+		if number, ok := strings.CutPrefix(path.Base(imported), "v"); ok && strings.Trim(number, "0123456789") == "" {
+			return path.Base(path.Dir(imported))
+		}
+		return path.Base(imported)
 	}
 	return ""
 }

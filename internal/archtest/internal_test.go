@@ -31,7 +31,7 @@ func TestInternalIsMadeWhereItIsLogged(t *testing.T) {
 			return err
 		}
 		text, err := os.ReadFile(path)
-		if err == nil && strings.Contains(string(text), "reason.Lookup(reason.Internal)") {
+		if err == nil && (strings.Contains(string(text), "reason.Fault(") || strings.Contains(string(text), "reason.Lookup(reason.Internal)")) {
 			name, relErr := filepath.Rel(root, path)
 			found, err = append(found, filepath.ToSlash(name)), relErr
 		}

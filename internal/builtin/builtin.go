@@ -11,6 +11,7 @@ import (
 
 	"palyra/internal/builtin/pure"
 	"palyra/internal/egress"
+	"palyra/internal/fairqueue"
 	"palyra/internal/sandbox"
 	"palyra/internal/tool"
 	"palyra/internal/workspace"
@@ -63,6 +64,8 @@ type ProcessPolicy struct {
 	// Toolchains are what people installed beside the system, as of now; their
 	// programs are looked for after those of SearchPath. nil means none.
 	Toolchains func() []sandbox.Toolchain
+	// Author is whom git names in commits, as of now. nil means nobody.
+	Author func() sandbox.Author
 	// Egress is how far the network of programs is bounded.
 	Egress egress.Mode
 	// Reach is what programs may reach in the mode egress.Strict. A call may ask
@@ -74,9 +77,9 @@ type ProcessPolicy struct {
 	Interfaces InterfaceLister
 	// Required are layers without which nothing runs.
 	Required []string
-	// MaxConcurrent is how many programs run at once, those that a program
-	// starts not counted; others wait. 0 is DefaultConcurrent.
-	MaxConcurrent int
+	// Turns has a place for each program that may run at once, those that a
+	// program starts not counted. Nil is DefaultConcurrent places.
+	Turns *fairqueue.Queue
 	// Workspaces are the settings of workspaces by name; one that is missing has
 	// the zero value.
 	Workspaces map[string]WorkspacePolicy

@@ -1,6 +1,6 @@
 package builtin
 
-import "palyra/internal/sandbox"
+import "palyra/internal/commandline"
 
 // shownCommand is how many characters of a command line a summary shows.
 const shownCommand = 120
@@ -9,7 +9,7 @@ const shownCommand = 120
 // its beginning says what runs and its end often what it is done to:
 // rm -rf a b c ... y z.
 func commandLine(argv []string, most int) string {
-	line := []rune(sandbox.CommandLine(argv))
+	line := []rune(commandline.Quote(argv))
 	if len(line) <= most {
 		return string(line)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"palyra/internal/egress"
+	"palyra/internal/fairqueue"
 	"palyra/internal/sandbox"
 	"palyra/internal/tool"
 	"palyra/internal/workspace"
@@ -38,8 +39,8 @@ type process struct {
 	version  string
 	most     time.Duration
 	resolver *sandbox.Resolver
-	// slots holds one entry for each program that runs.
-	slots chan struct{}
+	// turns has a place for each program that may run.
+	turns *fairqueue.Queue
 }
 
 func newProcess(cfg Config) process {
@@ -51,10 +52,17 @@ func newProcess(cfg Config) process {
 	if policy.Toolchains == nil {
 		policy.Toolchains = func() []sandbox.Toolchain { return nil }
 	}
+	if policy.Author == nil {
+		policy.Author = func() sandbox.Author { return sandbox.Author{} }
+	}
+	if policy.Turns == nil {
+		const waiting = 1024
+		policy.Turns = fairqueue.New(DefaultConcurrent, waiting)
+	}
 	return process{
 		set: cfg.Workspaces, runner: cfg.Runner, measured: cfg.Sandbox, policy: policy, version: cfg.Version,
 		most: min(policy.Limits.Wall, cfg.MaxTimeout), resolver: new(sandbox.Resolver),
-		slots: make(chan struct{}, cmp.Or(policy.MaxConcurrent, DefaultConcurrent)),
+		turns: policy.Turns,
 	}
 }
 

@@ -265,6 +265,36 @@ func TestOwnProgramsAreNoSystemPrograms(t *testing.T) {
 	open.refused("process.run", object{"argv": []string{"./snake"}, "stdin": "1"}, reason.InlineCode)
 }
 
+// TestNpmIsItsScript: what policies of npm read, as docs/policy.md has it, in the
+// layouts of Debian's package and of nodejs.org and nvm, where npm is a link to a
+// script for node, and where npm is a script of that name.
+func TestNpmIsItsScript(t *testing.T) {
+	for layout, row := range map[string]struct{ file, target, basename string }{
+		"Debian":             {"share/nodejs/npm/bin/npm-cli.js", "../share/nodejs/npm/bin/npm-cli.js", "npm-cli.js"},
+		"nodejs.org and nvm": {"lib/node_modules/npm/bin/npm-cli.js", "../lib/node_modules/npm/bin/npm-cli.js", "npm-cli.js"},
+		"a script":           {"bin/npm", "", "npm"},
+	} {
+		t.Run(layout, func(t *testing.T) {
+			root := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
+			bin, file := filepath.Join(root, "bin"), filepath.Join(root, filepath.FromSlash(row.file))
+			must.Do(t, os.MkdirAll(bin, 0o755))
+			must.Do(t, os.MkdirAll(filepath.Dir(file), 0o755))
+			must.Do(t, os.WriteFile(file, []byte("#!/usr/bin/env node\n"), 0o755))
+			if row.target != "" {
+				link(t, row.target, filepath.Join(bin, "npm"))
+			}
+			b, _, _ := processBench(t, func(c *Config) { c.Process.SearchPath = []string{bin} })
+			plan := must.Get(b.plan("process.run", object{"argv": []string{"npm", "install"}}))(t)
+			if e := plan.Facts.Exec; e.Basename != row.basename || e.Path != file || e.Shebang != "node" || e.Line != "npm install" {
+				t.Errorf("policy reads %+v", e)
+			}
+			if !strings.Contains(string(must.Get(os.ReadFile("../../docs/policy.md"))(t)), "basename: "+row.basename+", ") {
+				t.Errorf("docs/policy.md has no test of %s", row.basename)
+			}
+		})
+	}
+}
+
 // TestModes: the prompt says what a run may change, and the sandbox, facts,
 // profile and risk agree with it.
 func TestModes(t *testing.T) {

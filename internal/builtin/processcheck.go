@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"palyra/internal/commandline"
 	"palyra/internal/egress"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
@@ -336,7 +337,7 @@ func (c command) facts() *tool.ExecFacts {
 		facts.Basename, facts.InWorkspace, facts.Origin = c.own, true, tool.OriginWorkspace
 	}
 	facts.InlineCode = facts.InlineCode || c.codeFromStdin()
-	if line := sandbox.CommandLine(append([]string{c.called}, c.in.Argv[1:]...)); len(line) <= longestLine {
+	if line := commandline.Quote(append([]string{c.called}, c.in.Argv[1:]...)); len(line) <= longestLine {
 		facts.Line = line
 	}
 	return facts

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"palyra/internal/fairqueue"
 	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
@@ -214,7 +215,7 @@ func TestNobodyToAsk(t *testing.T) {
 // TestTurnEndsWithTheProgram: people who look at changes keep no other program
 // from running.
 func TestTurnEndsWithTheProgram(t *testing.T) {
-	c := newCopies(t, func(cfg *Config) { cfg.Process.MaxConcurrent = 1 })
+	c := newCopies(t, func(cfg *Config) { cfg.Process.Turns = fairqueue.New(1, 100) })
 	c.writes = func(upper string) { put(t, upper, "kept.txt", "new\n") }
 	var other tool.Report
 	c.gate.during = func() {

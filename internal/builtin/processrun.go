@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
+	"palyra/internal/access"
 	"palyra/internal/canonical"
 	"palyra/internal/egress"
+	"palyra/internal/fairqueue"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/tool"
@@ -32,12 +35,16 @@ func (t process) run(ctx context.Context, c tool.Call, cmd command) tool.Report 
 		defer release()
 		spec.Caches = caches
 	}
-	ran, err := t.inTurn(ctx, spec)
+	ran, err := t.inTurn(ctx, c.Proposal.Caller, spec)
 	if ran.Started.IsZero() {
 		if err == nil {
 			err = reason.Errorf(reason.SpawnFailed, "the sandbox did not start the program")
 		}
-		return fail(ctx, report, errors.Join(err, closeLayer(ran)))
+		report = fail(ctx, report, errors.Join(err, closeLayer(ran)))
+		if reason.Code(report.Reason) == reason.RateLimited {
+			report.Outcome = tool.Refused
+		}
+		return report
 	}
 	o := outcome{ran: ran, err: ended(ran, err), changed: append(cmd.changedOperands(c.Plan.Binding.Operands, ran), cmd.appeared(c.Plan.Binding.Operands)...)}
 	// What the sandbox says comes before the state of the context: a deadline of
@@ -57,7 +64,7 @@ func (t process) spec(cmd command, c tool.Call) sandbox.Spec {
 	return sandbox.Spec{
 		Argv: cmd.in.Argv, Executable: c.Plan.Binding.Executable,
 		WorkspaceRoot: cmd.root, WorkspaceName: cmd.name, Workspace: cmd.mode, Protected: cmd.protected, Operands: c.Plan.Binding.Operands,
-		Toolchains: cmd.toolchains, Cwd: cmd.cwd, Env: cmd.env, Stdin: cmd.stdin, Limits: cmd.limits, Egress: t.policy.Egress, Network: t.granted(cmd),
+		Toolchains: cmd.toolchains, Author: t.policy.Author(), Cwd: cmd.cwd, Env: cmd.env, Stdin: cmd.stdin, Limits: cmd.limits, Egress: t.policy.Egress, Network: t.granted(cmd),
 		Required: t.requiredFor(cmd), Owner: c.Proposal.Caller.Principal.String(), Output: c.Output,
 	}
 }
@@ -173,15 +180,20 @@ func (t process) report(ctx context.Context, report tool.Report, o outcome) tool
 // errNotStarted says that a program was never started.
 var errNotStarted = errors.New("waited for other programs to end")
 
-// inTurn runs a program as soon as fewer than the most run. What the program
+// inTurn runs a program when it is its caller's turn. What the program
 // wrote may wait for people afterwards, without a place.
-func (t process) inTurn(ctx context.Context, spec sandbox.Spec) (sandbox.Report, error) {
-	select {
-	case t.slots <- struct{}{}:
-	case <-ctx.Done():
+func (t process) inTurn(ctx context.Context, caller access.Caller, spec sandbox.Spec) (sandbox.Report, error) {
+	leave, err := t.turns.Enter(ctx, fairqueue.Who{Owner: caller.OnBehalfOf.String(), Principal: caller.Principal.String()})
+	var full *fairqueue.Full
+	switch {
+	case errors.As(err, &full):
+		return sandbox.Report{}, reason.Errorf(reason.RateLimited, "%d calls wait already for other programs to end; try again in %s",
+			full.Waiting, full.RetryAfter.Round(time.Second)).WithField("retry_after", full.RetryAfter.String()).
+			WithRemedy("Try again later, or ask the operator to raise process_runner.max_concurrent or max_waiting.")
+	case err != nil:
 		return sandbox.Report{}, reason.Errorf(reason.Cancelled, "the call ended while it %w", errNotStarted).
 			WithRemedy("Try again, or ask the operator to raise process_runner.max_concurrent.")
 	}
-	defer func() { <-t.slots }()
+	defer leave()
 	return t.runner.Run(ctx, spec)
 }

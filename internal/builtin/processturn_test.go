@@ -2,11 +2,15 @@ package builtin
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"palyra/internal/access"
+	"palyra/internal/fairqueue"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/tool"
@@ -16,7 +20,7 @@ import (
 // waits gives up with its call.
 func TestProcessTurns(t *testing.T) {
 	for most, refused := range map[int]bool{1: true, 2: false} { // the second is the control
-		b, r, _ := processBench(t, func(c *Config) { c.Process.MaxConcurrent = most })
+		b, r, _ := processBench(t, func(c *Config) { c.Process.Turns = fairqueue.New(most, 100) })
 		in := object{"argv": []string{"git"}}
 		var second tool.Report
 		r.during = func() {
@@ -60,11 +64,11 @@ func TestProcessTurnsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most, calls = 2, 5
 		h := &holding{let: make(chan struct{})}
-		p := newProcess(Config{Runner: h, Process: ProcessPolicy{MaxConcurrent: most}})
+		p := newProcess(Config{Runner: h, Process: ProcessPolicy{Turns: fairqueue.New(most, 100)}})
 		var running sync.WaitGroup
 		for range calls {
 			running.Go(func() {
-				if _, err := p.inTurn(t.Context(), sandbox.Spec{}); err != nil {
+				if _, err := p.inTurn(t.Context(), access.Caller{}, sandbox.Spec{}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -79,4 +83,31 @@ func TestProcessTurnsInOrder(t *testing.T) {
 		close(h.let)
 		running.Wait()
 	})
+}
+
+// TestProcessQueueIsBounded: a call that finds no room to wait is refused before it
+// starts, with a time. With room it waits, until its own end.
+func TestProcessQueueIsBounded(t *testing.T) {
+	for waiting := range 2 {
+		b, r, _ := processBench(t, func(c *Config) { c.Process.Turns = fairqueue.New(1, waiting) })
+		in := object{"argv": []string{"git"}}
+		var second tool.Report
+		r.during = func() {
+			r.during = nil
+			ctx := context.Background()
+			if waiting > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, time.Millisecond) // nobody will make room
+				defer cancel()
+			}
+			second, _ = b.call(ctx, "process.run", in)
+		}
+		b.call(context.Background(), "process.run", in)
+		if waiting == 0 && (reason.Code(second.Reason) != reason.RateLimited || second.Outcome != tool.Refused || !strings.Contains(second.Message, "try again in 1s")) {
+			t.Errorf("without room: %+v", second)
+		}
+		if waiting == 1 && reason.Code(second.Reason) == reason.RateLimited || len(r.specs) != 1 {
+			t.Errorf("with room: %+v; %d programs ran", second, len(r.specs))
+		}
+	}
 }

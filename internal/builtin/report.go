@@ -110,7 +110,7 @@ func because(ctx context.Context, err error) *reason.Error {
 	if errors.As(err, &known) {
 		return known
 	}
-	return reason.Errorf(reason.Internal, "%s", reason.Lookup(reason.Internal).Sentence)
+	return reason.Fault(err)
 }
 
 // The values of a field named encoding.

@@ -53,3 +53,17 @@ func TestToolchains(t *testing.T) {
 	plain, _, _ := processBench(t, nil) // the control
 	plain.refused("process.run", object{"argv": []string{"nodelike"}}, reason.SpawnFailed)
 }
+
+// TestAuthor: each run has whom git names at that moment.
+func TestAuthor(t *testing.T) {
+	var who sandbox.Author
+	b, r, _ := processBench(t, func(c *Config) {
+		c.Process.Author = func() sandbox.Author { return who }
+	})
+	for _, who = range []sandbox.Author{{}, {Name: "Ada", Email: "ada@example.org"}} {
+		b.call(context.Background(), "process.run", object{"argv": []string{"git"}})
+		if s := r.specs[len(r.specs)-1]; s.Author != who {
+			t.Errorf("the author is %+v, want %+v", s.Author, who)
+		}
+	}
+}

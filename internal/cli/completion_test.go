@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/clitest"
 	"palyra/internal/cli/printer"
 )
@@ -24,6 +25,22 @@ func TestCompletion(t *testing.T) {
 	w.Env["PALYRA_ADDRESS"] = clitest.ClosedAddress
 	if r := w.Run("__complete", "approvals", "show", ""); r.Code != 0 || !strings.HasPrefix(r.Out, ":4") {
 		t.Errorf("%d %q", r.Code, r.Out)
+	}
+}
+
+// TestCompletionOfHostileNames: an agent that names its session puts nothing on
+// anybody's command line that a shell would act on.
+func TestCompletionOfHostileNames(t *testing.T) {
+	w := clitest.NewWorld(t)
+	plain := "01DEVICE.terminal-1a_b:c@d/e+f"
+	for _, id := range []string{plain, "01DEVICE.$(touch x)", "01DEVICE.`touch x`", "01DEVICE.a;b", "01DEVICE.a b", "01DEVICE.a'b", "01DEVICE.a\\b", "01DEVICE.a\nb", "--yes", "~root"} {
+		w.Gateway.MoreSessions = append(w.Gateway.MoreSessions, &palyrav1.Session{SessionId: id, Principal: "agent:coder"})
+	}
+	r := w.Run("__complete", "sessions", "end", "")
+	w.Want(r, 0)
+	words, _, _ := strings.Cut(r.Out, "\n:")
+	if lines := strings.Split(words, "\n"); len(lines) != 2 || lines[1] != plain+"\tagent:coder" {
+		t.Errorf("suggested is %q", words)
 	}
 }
 

@@ -116,7 +116,7 @@ func (k *checker) paths(c *Config) {
 	if c.Client.Credentials != "" {
 		k.absolute("client.credentials", c.Client.Credentials)
 	}
-	if !trustDomain(c.TrustDomain) {
+	if c.TrustDomain != "" && !trustDomain(c.TrustDomain) {
 		k.find("trust_domain", "is "+quote(c.TrustDomain), "use a lower-case domain name such as palyra.example.org")
 	}
 }
@@ -325,7 +325,7 @@ func (k *checker) rates(r RateLimits) {
 		name  string
 		limit RateLimit
 	}{
-		{"read", r.Read}, {"mutate", r.Mutate}, {"decide", r.Decide}, {"tool_call", r.ToolCall},
+		{"read", r.Read}, {"mutate", r.Mutate}, {"decide", r.Decide}, {"tool_call", r.ToolCall}, {"run", r.Run},
 	} {
 		key := "rate_limits." + class.name
 		// Written so that NaN, which TOML has, is refused too.

@@ -24,7 +24,8 @@ type Config struct {
 	// Notes are sentences about what is valid and should be written otherwise;
 	// palyrad logs them at start.
 	Notes []string `toml:"-"`
-	// TrustDomain is the authority of the SPIFFE ids that the CA issues.
+	// TrustDomain is the authority of the SPIFFE ids that the CA issues; "" is one
+	// that no other gateway has.
 	TrustDomain string `toml:"trust_domain"`
 	Listen      Listen `toml:"listen"`
 	Log         Log    `toml:"log"`
@@ -187,6 +188,7 @@ type RateLimits struct {
 	Mutate   RateLimit `toml:"mutate"`
 	Decide   RateLimit `toml:"decide"`
 	ToolCall RateLimit `toml:"tool_call"`
+	Run      RateLimit `toml:"run"`
 	// GlobalFactor makes the bucket that all callers of a class share this
 	// many times as large as the one of a single caller.
 	GlobalFactor int `toml:"global_factor"`
@@ -226,6 +228,8 @@ type Client struct {
 	// Credentials is a credential bundle; "" means the local operator's in
 	// the state directory.
 	Credentials string `toml:"credentials" path:"true" env:"PALYRA_CREDENTIALS"`
+	// Notify says that the desktop is told of calls that begin to wait.
+	Notify bool `toml:"notify" env:"PALYRA_NOTIFY"`
 }
 
 func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }

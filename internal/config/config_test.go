@@ -256,7 +256,7 @@ func TestFindings(t *testing.T) {
 			`:5:1: workspaces[0].protected has "/etc"; use a pattern relative to the workspace`,
 			`workspaces[0].protected has "../x"`, `workspaces[0].protected has "a["`,
 		}},
-		{"a class that does not exist", "[rate_limits.run]\nburst = 1", []string{":1:2: rate_limits.run does not exist"}},
+		{"a class that does not exist", "[rate_limits.write]\nburst = 1", []string{":1:2: rate_limits.write does not exist"}},
 		{"roles", "roles = [\"owner\", \"Bad\", \"x\", \"x\"]", []string{"roles has \"owner\", which always exists", "roles has role \"Bad\"", "roles has \"x\" twice"}},
 		{"workspaces", "state_dir = \"/s/t\"\n[[workspaces]]\nname = \"a\"\npath = \"rel\"\n[[workspaces]]\nname = \"a\"\npath = \"/s/t/u\"\n[[workspaces]]\nname = \"B!\"\npath = \"/\"\n[[workspaces]]\nname = \"c\"\npath = \"/s\"", []string{
 			`:4:1: workspaces[0].path is "rel", which is not an absolute path`,

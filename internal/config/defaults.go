@@ -17,10 +17,9 @@ const (
 // paths, which depend on the machine; Load fills those in.
 func Default() *Config {
 	return &Config{
-		TrustDomain: "palyra.internal",
-		Listen:      Listen{API: "127.0.0.1:7443", Metrics: "127.0.0.1:7144", MaxConnections: 1024, MaxConnectionsPerAddress: 128},
-		Log:         Log{Level: "info", Format: "text"},
-		Roles:       []access.Role{"security"},
+		Listen: Listen{API: "127.0.0.1:7443", Metrics: "127.0.0.1:7144", MaxConnections: 1024, MaxConnectionsPerAddress: 128},
+		Log:    Log{Level: "info", Format: "text"},
+		Roles:  []access.Role{"security"},
 
 		AllowedTools:       []string{"*"},
 		MaxCallsPerRun:     200,
@@ -40,6 +39,7 @@ func Default() *Config {
 			MemoryLimitBytes: 2 * gib,
 			MaxOutputBytes:   mib,
 			MaxProcesses:     1024,
+			MaxWaiting:       1024,
 			DiskLimitBytes:   gib,
 			MaxFiles:         200_000,
 			TmpLimitBytes:    256 * mib,
@@ -67,13 +67,14 @@ func Default() *Config {
 			Mutate:       RateLimit{PerSecond: 20, Burst: 40},
 			Decide:       RateLimit{PerSecond: 10, Burst: 30},
 			ToolCall:     RateLimit{PerSecond: 50, Burst: 100},
+			Run:          RateLimit{PerSecond: 10, Burst: 50},
 			GlobalFactor: 20,
 		},
 		Quotas: Quotas{
 			BytesPerSecond: 8 * mib, BurstBytes: 256 * mib, DayBytes: 4 * gib, InFlightBytes: 64 * mib, InFlightTotalBytes: 512 * mib,
 		},
 		Storage: Storage{ReserveBytes: 64 * mib},
-		Client:  Client{Address: "127.0.0.1:7443"},
+		Client:  Client{Address: "127.0.0.1:7443", Notify: true},
 	}
 }
 

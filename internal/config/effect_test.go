@@ -62,7 +62,8 @@ var readBy = map[string][2]string{
 	"process_runner.memory_limit_bytes":      {"daemon/settings.go", "Memory: p.MemoryLimitBytes"},
 	"process_runner.max_output_bytes":        {"daemon/settings.go", "Output: p.MaxOutputBytes"},
 	"process_runner.max_processes":           {"daemon/settings.go", "Processes: p.MaxProcesses"},
-	"process_runner.max_concurrent":          {"daemon/settings.go", "MaxConcurrent: p.MaxConcurrent"},
+	"process_runner.max_concurrent":          {"daemon/settings.go", "cmp.Or(cfg.ProcessRunner.MaxConcurrent"},
+	"process_runner.max_waiting":             {"daemon/settings.go", "cfg.ProcessRunner.MaxWaiting"},
 	"process_runner.reserve_processes":       {"sandbox/ladder/ladder_linux.go", "Processes: p.ReserveProcesses"},
 	"process_runner.reserve_memory_bytes":    {"sandbox/ladder/ladder_linux.go", "Memory: p.ReserveMemoryBytes"},
 	"process_runner.disk_limit_bytes":        {"daemon/settings.go", "Disk: p.DiskLimitBytes"},
@@ -134,11 +135,14 @@ var readBy = map[string][2]string{
 	"rate_limits.decide.burst":         {"daemon/settings.go", "Burst: l.Burst"},
 	"rate_limits.tool_call.per_second": {"daemon/settings.go", "rpc.LimitToolCall: cfg.RateLimits.ToolCall"},
 	"rate_limits.tool_call.burst":      {"daemon/settings.go", "Burst: l.Burst"},
+	"rate_limits.run.per_second":       {"daemon/settings.go", "rpc.LimitRun: cfg.RateLimits.Run"},
+	"rate_limits.run.burst":            {"daemon/settings.go", "Burst: l.Burst"},
 	"rate_limits.global_factor":        {"daemon/settings.go", "factor := cfg.RateLimits.GlobalFactor"},
 
 	// The command's own.
 	"client.address":     {"cli/client/settings.go", "c.Client.Address"},
 	"client.credentials": {"cli/client/settings.go", "c.Client.Credentials"},
+	"client.notify":      {"cli/client/settings.go", "c.Client.Notify"},
 }
 
 // unread lists the keys that the table does not know, knows and nobody reads,

@@ -114,7 +114,7 @@ func valueName(k key) string {
 // rest. The value has a name here where its type does not say enough.
 var said = map[string]struct{ value, what string }{
 	"state_dir":                                       {"DIR", "where palyrad keeps its keys, journal and blobs"},
-	"trust_domain":                                    {"NAME", "authority of the SPIFFE ids that are issued; fixed once the CA exists"},
+	"trust_domain":                                    {"NAME", "authority of the SPIFFE ids that are issued; fixed once the CA exists (default: a name that no other gateway has)"},
 	"roles":                                           {"LIST", "roles of your own, which policies speak of"},
 	"allowed_tools":                                   {"LIST", "tools that exist at all: names, and prefixes that end in *"},
 	"allow_sensitive_tools":                           {"", "lets every sensitive tool run without asking anybody"},
@@ -149,6 +149,7 @@ var said = map[string]struct{ value, what string }{
 	"process_runner.max_concurrent":                   {"", "programs that run at once; 0 for as many as fit"},
 	"process_runner.reserve_processes":                {"", "processes that palyrad keeps for itself; 0 to derive it"},
 	"process_runner.reserve_memory_bytes":             {"BYTES", "memory that palyrad keeps for itself; 0 to derive it"},
+	"process_runner.max_waiting":                      {"", "calls that wait for a program to end; further ones are refused"},
 	"process_runner.max_processes":                    {"", "processes and threads of one program at once"},
 	"process_runner.disk_limit_bytes":                 {"BYTES", "what a program may write to its copy of the workspace"},
 	"process_runner.max_files":                        {"", "files and directories that a program may make there"},
@@ -186,8 +187,10 @@ var said = map[string]struct{ value, what string }{
 	"rate_limits.mutate.burst":                        {"", "the same, at once"},
 	"rate_limits.decide.per_second":                   {"", "votes and revocations, a second"},
 	"rate_limits.decide.burst":                        {"", "the same, at once"},
-	"rate_limits.tool_call.per_second":                {"", "calls and starts of runs, a second"},
+	"rate_limits.tool_call.per_second":                {"", "calls, a second"},
 	"rate_limits.tool_call.burst":                     {"", "the same, at once"},
+	"rate_limits.run.per_second":                      {"", "starts of runs, a second"},
+	"rate_limits.run.burst":                           {"", "the same, at once"},
 	"rate_limits.global_factor":                       {"", "how many times as much all callers together may do"},
 	"quotas.bytes_per_second":                         {"BYTES", "what flows in, a second"},
 	"quotas.burst_bytes":                              {"BYTES", "what may be brought and left behind at once"},

@@ -102,6 +102,9 @@ type ProcessRunner struct {
 	// MaxConcurrent is how many programs run at once; calls beyond it wait. 0 is
 	// as many as fit.
 	MaxConcurrent int `toml:"max_concurrent"`
+	// MaxWaiting is how many calls wait for a program to end; further ones are
+	// refused.
+	MaxWaiting int `toml:"max_waiting"`
 	// ReserveProcesses and ReserveMemoryBytes are what palyrad keeps for itself
 	// of what bounds it and its programs together; 0 is derived.
 	ReserveProcesses   int   `toml:"reserve_processes"`
@@ -148,6 +151,7 @@ func (k *checker) runner(p ProcessRunner) {
 	k.storable("process_runner.max_output_bytes", p.MaxOutputBytes, 2) // two streams
 	between(k, "process_runner.max_processes", p.MaxProcesses, 4, 1_000_000)
 	between(k, "process_runner.max_concurrent", p.MaxConcurrent, 0, 4096)
+	between(k, "process_runner.max_waiting", p.MaxWaiting, 1, 65_536)
 	between(k, "process_runner.reserve_processes", p.ReserveProcesses, 0, 1_000_000)
 	between(k, "process_runner.reserve_memory_bytes", p.ReserveMemoryBytes, 0, 1024*gib)
 	between(k, "process_runner.disk_limit_bytes", p.DiskLimitBytes, mib, 1024*gib)

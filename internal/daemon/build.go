@@ -18,6 +18,7 @@ import (
 	"palyra/internal/config"
 	"palyra/internal/dispatch"
 	"palyra/internal/event"
+	"palyra/internal/fairqueue"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/journal"
@@ -26,10 +27,13 @@ import (
 	"palyra/internal/model/providers"
 	"palyra/internal/policy"
 	"palyra/internal/policyadmin"
+	"palyra/internal/progress"
+	"palyra/internal/ratelimit"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
 	"palyra/internal/run"
 	"palyra/internal/statedir"
+	"palyra/internal/token"
 	"palyra/internal/tool"
 	"palyra/internal/toolcall"
 	"palyra/internal/usage"
@@ -49,6 +53,7 @@ type gateway struct {
 	journal    *journal.Log
 	registry   *access.Registry
 	identity   *identity.Service
+	tokens     *token.Service
 	notary     *attest.Notary
 	workspaces *workspace.Set
 	changes    *changesets.ChangeSets
@@ -57,6 +62,8 @@ type gateway struct {
 	engine     *policy.Engine
 	desk       *approval.Desk
 	router     *dispatch.Router
+	turns      *fairqueue.Queue
+	limiter    *ratelimit.Limiter
 	pipeline   *toolcall.Pipeline
 	models     providers.Set
 	runs       *run.Manager
@@ -94,6 +101,9 @@ func build(ctx context.Context, o Options) (_ *gateway, err error) {
 			err = errors.Join(err, g.parts.close(context.WithoutCancel(ctx)))
 		}
 	}()
+	w := &startWatch{log: o.Log}
+	ctx, end := w.begin(ctx)
+	defer end()
 	for _, step := range []struct {
 		name string
 		do   func(context.Context, *gateway, Options) error
@@ -109,11 +119,42 @@ func build(ctx context.Context, o Options) (_ *gateway, err error) {
 		{"runs", openRuns},
 		{"metrics", openMetrics},
 	} {
+		w.next(step.name)
 		if err := step.do(ctx, g, o); err != nil {
 			return nil, fmt.Errorf("starting: %s: %w", step.name, err)
 		}
 	}
 	return g, nil
+}
+
+// startInterval is how often the log is told of a start that lasts.
+const startInterval = 5 * time.Second
+
+// startWatch tells the log what a start is at when it lasts: with a large journal to
+// look through, an operator would think that it hangs.
+type startWatch struct {
+	log   *slog.Logger
+	meter progress.Meter
+	step  atomic.Pointer[string]
+}
+
+// begin watches until end is called. What works under the new ctx counts events of
+// the journal.
+func (w *startWatch) begin(ctx context.Context) (_ context.Context, end func()) {
+	w.next("")
+	return progress.With(ctx, &w.meter), w.meter.Watch(startInterval, func(n progress.Count) {
+		attrs := []any{slog.String("step", *w.step.Load())}
+		if n.Total > 0 {
+			attrs = append(attrs, slog.Int64("events", n.Done), slog.Int64("total", n.Total))
+		}
+		w.log.InfoContext(ctx, "still starting", attrs...)
+	})
+}
+
+// next begins the next step, in which nothing is counted yet.
+func (w *startWatch) next(step string) {
+	w.step.Store(&step)
+	w.meter.Expect(0)
 }
 
 func openState(_ context.Context, g *gateway, _ Options) error {
@@ -168,6 +209,9 @@ func openMembers(ctx context.Context, g *gateway, _ Options) error {
 	var err error
 	g.registry, g.identity, err = openIdentity(ctx, g.stores.identity, g.authority, g.cfg.Roles)
 	if err != nil {
+		return err
+	}
+	if g.tokens, err = token.New(ctx, token.Config{Store: g.stores.tokens, Members: g.registry}); err != nil {
 		return err
 	}
 	notary := g.authority.Notary()
@@ -258,6 +302,7 @@ func allTools(g *gateway, others []dispatch.Tool) ([]dispatch.Tool, error) {
 	if err != nil {
 		return nil, err
 	}
+	g.turns = cfg.Process.Turns
 	tools := slices.Clone(others)
 	for _, t := range builtin.New(cfg) {
 		tools = append(tools, t)
@@ -353,10 +398,13 @@ func openRuns(ctx context.Context, g *gateway, _ Options) error {
 	return err
 }
 
-func openMetrics(_ context.Context, g *gateway, _ Options) error {
+func openMetrics(_ context.Context, g *gateway, _ Options) (err error) {
+	if g.limiter, err = ratelimit.New(rateLimits(g.cfg)); err != nil {
+		return err
+	}
 	g.metrics = metrics.New(metrics.Config{
 		Commits: g.commits, Problems: control{g}.Problems, Journal: g.journal, Load: g.stores.load, Reserve: g.stores.reserve,
-		Calls: g.pipeline, Dispatch: g.router, Approvals: g.desk, Runs: g.runs,
+		Calls: g.pipeline, Dispatch: g.router, Approvals: g.desk, Runs: g.runs, Limits: g.limiter, Turns: g.turns,
 	})
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/approval"
+	"palyra/internal/ratelimit"
 	"palyra/internal/rpc"
 	"palyra/internal/sandbox"
 	"palyra/internal/version"
@@ -107,6 +108,9 @@ func notices(g *gateway) []string {
 	if text := reserveNotice(held, size); text != "" {
 		list = append(list, text)
 	}
+	if text := limitedNotice(g.limiter.Refused(), g.turns.Waiting(), time.Now()); text != "" {
+		list = append(list, text)
+	}
 	for _, m := range g.models.Status {
 		if m.Problem != nil {
 			list = append(list, "model "+m.Name+" is unavailable: "+m.Problem.Message+"; "+m.Problem.NextStep())
@@ -118,6 +122,24 @@ func notices(g *gateway) []string {
 			"; see `palyra policy check`, correct the policy, then `palyra policy reload`")
 	}
 	return list
+}
+
+// limitedNotice says what is limited now: the classes of which a request was refused
+// within the last minute, and how many calls wait for a sandbox; "" for nothing.
+func limitedNotice(refused map[ratelimit.Class]ratelimit.Refusals, waiting int, now time.Time) string {
+	var parts, classes []string
+	for class, n := range refused {
+		if n.Count > 0 && now.Sub(n.Last) < time.Minute {
+			classes = append(classes, string(class))
+		}
+	}
+	if slices.Sort(classes); len(classes) > 0 {
+		parts = append(parts, "requests are refused by rate limits ("+strings.Join(classes, ", ")+")")
+	}
+	if waiting > 0 {
+		parts = append(parts, fmt.Sprintf("calls that wait for a program to end: %d", waiting))
+	}
+	return strings.Join(parts, "; ")
 }
 
 // prepared is how many sandboxes are built before calls come.

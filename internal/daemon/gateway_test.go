@@ -196,7 +196,7 @@ func TestRevocationReachesTheAPI(t *testing.T) {
 	}
 	own, revoked := watch(d.client()), watch(dialAs(t, dir))
 	must.Get(palyrav1connect.NewIdentityServiceClient(d.client(), d.url()).RevokeDevice(t.Context(), &palyrav1.RevokeDeviceRequest{DeviceId: device, Reason: "lost", AcceptLoss: true}))(t)
-	if book.Count("a device was revoked") != 1 || book.Count(device) == 0 {
+	if book.Count("a credential was revoked") != 1 || book.Count(device) == 0 {
 		t.Error("the log does not hold the revocation")
 	}
 	select {

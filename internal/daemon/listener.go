@@ -1,21 +1,24 @@
 package daemon
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"sync"
-	"syscall"
 	"time"
+
+	"palyra/internal/ratelimit"
+	"palyra/internal/reason"
 )
 
 // acceptor is a listener that bounds the open connections, of all and of each
-// address, and tells the operator why somebody does not get in. The HTTP server
+// address (each network of IPv6), and tells the operator why somebody does not get in. The HTTP server
 // tries again by itself; it accepts from one goroutine.
 type acceptor struct {
 	net.Listener
 	log *slog.Logger
+	// metrics is true for those of the metrics, which no setting bounds.
+	metrics bool
 	// most and mostOfOne bound the connections of all addresses and of one; those of
 	// this machine, where all have one address, count among all alone.
 	most, mostOfOne int
@@ -31,8 +34,8 @@ func (a *acceptor) Accept() (net.Conn, error) {
 	for {
 		conn, err := a.Listener.Accept()
 		if err != nil {
-			if outOfDescriptors(err) && a.mayTell() {
-				a.log.Warn("new connections have to wait: too many open files: raise LimitNOFILE in the systemd unit (ulimit -n elsewhere), or see who opens so many connections", a.about(err.Error())...)
+			if step := reason.OutOfFiles(err); step != "" && a.mayTell() {
+				a.log.Warn("new connections have to wait", append(a.about(err.Error()), slog.String("remedy", step))...)
 			}
 			return nil, err
 		}
@@ -40,7 +43,11 @@ func (a *acceptor) Accept() (net.Conn, error) {
 		if why == "" {
 			return counted, nil
 		}
-		if a.mayTell() {
+		switch {
+		case !a.mayTell():
+		case a.metrics:
+			a.log.Warn("a connection to the metrics was refused: see who opens so many", a.about(why)...)
+		default:
 			a.log.Warn("a connection was refused: raise listen.max_connections or listen.max_connections_per_address, or see who opens so many", a.about(why)...)
 		}
 		_ = conn.Close()
@@ -58,14 +65,18 @@ func (a *acceptor) mayTell() bool {
 
 // about is what every warning of this listener names.
 func (a *acceptor) about(why string) []any {
-	return []any{slog.String("api", a.Addr().String()), slog.String("error", why)}
+	name := "api"
+	if a.metrics {
+		name = "metrics"
+	}
+	return []any{slog.String(name, a.Addr().String()), slog.String("error", why)}
 }
 
 // admit counts a connection, or says why it is one too many.
 func (a *acceptor) admit(conn net.Conn) (net.Conn, string) {
 	from, local := conn.RemoteAddr().String(), false
 	if addr, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
-		from, local = addr.IP.String(), addr.IP.IsLoopback()
+		from, local = ratelimit.Address(addr.AddrPort().Addr().String()), addr.IP.IsLoopback()
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -103,8 +114,4 @@ type countedConn struct {
 func (c *countedConn) Close() error {
 	c.once.Do(c.leave)
 	return c.Conn.Close()
-}
-
-func outOfDescriptors(err error) bool {
-	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }

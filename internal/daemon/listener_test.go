@@ -81,6 +81,34 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
+// TestConnectionsOfANetworkAreBounded: the addresses of one IPv6 network count as
+// one, and another network's do not. Addresses of IPv4 are the control.
+func TestConnectionsOfANetworkAreBounded(t *testing.T) {
+	for _, c := range []struct {
+		ips  []string
+		want int
+	}{
+		{[]string{"2001:db8:1:2::1", "2001:db8:1:2::2", "2001:db8:1:2:3::3", "2001:db8:1:3::1"}, 3},
+		{[]string{"192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4"}, 4},
+	} {
+		source := &offering{}
+		a := &acceptor{Listener: source, log: (&gatewaytest.Log{}).Logger(), most: 10, mostOfOne: 2}
+		for _, ip := range c.ips {
+			source.conns = append(source.conns, fromAddress{ip: ip})
+		}
+		in := 0
+		for {
+			if _, err := a.Accept(); err != nil {
+				break
+			}
+			in++
+		}
+		if in != c.want {
+			t.Errorf("%d of %v got in, want %d", in, c.ips, c.want)
+		}
+	}
+}
+
 // TestOutOfFilesIsNamed: the log says what to raise.
 func TestOutOfFilesIsNamed(t *testing.T) {
 	book := &gatewaytest.Log{}

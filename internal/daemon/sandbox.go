@@ -10,6 +10,7 @@ import (
 	"palyra/internal/config"
 	"palyra/internal/doctor"
 	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/author"
 	"palyra/internal/sandbox/caches"
 	"palyra/internal/sandbox/ladder"
 	"palyra/internal/sandbox/places"
@@ -26,6 +27,7 @@ type isolation struct {
 	caches *caches.Caches
 	// toolchains are what people installed beside the system.
 	toolchains *toolchain.Toolchains
+	author     *author.Author
 	history    overlay.History
 }
 
@@ -68,7 +70,8 @@ func openSandbox(ctx context.Context, g *gateway, _ Options) error {
 	g.isolation.watch = g.isolation.Watch(g.log)
 	g.parts.add(func(context.Context) error { return g.isolation.Backend.Close() })
 	g.isolation.caches = caches.New(filepath.Join(g.cfg.StateDir, "cache"), g.cfg.ProcessRunner, g.log)
-	g.isolation.toolchains = toolchain.New(toolchain.For(g.cfg, g.isolation.Status.Tier))
+	tools := toolchain.For(g.cfg, g.isolation.Status.Tier)
+	g.isolation.toolchains, g.isolation.author = toolchain.New(tools), author.New(tools.Home)
 	logToolchains(ctx, g.log, g.isolation.toolchains.Now())
 	g.isolation.history = overlay.History{Dir: at.Undo}
 	if err := errors.Join(g.isolation.Backend.Sweep(ctx), places.Sweep(g.cfg.StateDir)); err != nil {

@@ -17,10 +17,10 @@ import (
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/journalkey"
-	"palyra/internal/ratelimit"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
 	"palyra/internal/statedir"
+	"palyra/internal/token"
 )
 
 // listeners are the open ones; metrics is nil when it is switched off.
@@ -75,7 +75,8 @@ func (g *gateway) serve(ctx context.Context, drained <-chan struct{}, ready func
 	group, groupCtx := errgroup.WithContext(ctx)
 	if l := g.listeners.metrics; l != nil {
 		group.Go(func() error {
-			return serveUntil(groupCtx, drained, &http.Server{Handler: g.metrics.Handler(), ReadHeaderTimeout: headerTimeout}, l)
+			s := &http.Server{Handler: g.metrics.Handler(), ReadHeaderTimeout: headerTimeout, WriteTimeout: answerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader}
+			return serveUntil(groupCtx, drained, s, &acceptor{Listener: l, log: g.log, metrics: true, most: mostReaders, mostOfOne: mostReaders})
 		})
 	}
 	group.Go(func() error {
@@ -91,8 +92,15 @@ func (g *gateway) serve(ctx context.Context, drained <-chan struct{}, ready func
 	return group.Wait()
 }
 
-// headerTimeout bounds how long a client may take to say what it wants.
-const headerTimeout = 10 * time.Second
+// headerTimeout bounds how long a client may take to say what it wants, answerTimeout
+// how long to take its metrics, and idleTimeout how long it may want nothing.
+const headerTimeout, answerTimeout, idleTimeout = 10 * time.Second, 30 * time.Second, 2 * time.Minute
+
+const maxHeader = 64 << 10
+
+// mostReaders bounds the connections to the metrics, for which nobody on this machine
+// proves who they are: the files that palyrad may open are for the API.
+const mostReaders = 64
 
 func listen(ctx context.Context, address, key string) (net.Listener, error) {
 	var cfg net.ListenConfig
@@ -111,13 +119,9 @@ type evidence struct {
 }
 
 func apiServer(ctx context.Context, g *gateway) (*http.Server, error) {
-	limiter, err := ratelimit.New(rateLimits(g.cfg))
-	if err != nil {
-		return nil, err
-	}
 	archive := attest.NewArchive(g.stores.attestations, g.notary, func() []attest.CheckpointKey { return journalkey.Certified(g.authority) })
 	handler, err := rpc.New(ctx, rpc.Config{
-		Auth: g.identity, Limiter: limiter, Audit: g.auditor, Engine: g.engine, Pipeline: g.pipeline, Router: g.router,
+		Auth: g.identity, Tokens: g.tokens, Limiter: g.limiter, Audit: g.auditor, Engine: g.engine, Pipeline: g.pipeline, Router: g.router,
 		Desk: g.desk, Runs: g.runs, Journal: g.journal, Evidence: evidence{archive, g.stores.snapshots}, Policies: g.policies,
 		Members: &members{g.registry, g.identity, g.authority, g.policies}, Gateway: control{g}, Workspaces: g.changes, Log: g.log,
 	})
@@ -125,26 +129,37 @@ func apiServer(ctx context.Context, g *gateway) (*http.Server, error) {
 		return nil, err
 	}
 	g.identity.OnChange(func(ctx context.Context, by access.Principal) error { return g.policies.Rebuild(ctx, by.String()) })
-	// A revoked device, or one whose member may do less, loses its streams and runs,
-	// too: the streams first, so that none starts a run after the runs were stopped.
-	g.identity.OnEnd(func(d identity.Device, why *reason.Error) {
-		ended, stopped := handler.End(d.ID, why), g.runs.EndDevice(d.ID, why)
-		attrs := []any{
-			slog.String("device", d.ID), slog.String("principal", d.Principal.String()), slog.Int("requests", ended), slog.Int("runs", stopped),
-		}
-		if d.Revoked() {
-			g.log.InfoContext(ctx, "a device was revoked", attrs...)
+	// A revoked device or token, or one whose member may do less, loses its streams and
+	// runs, too: the streams first, so that none starts a run after the runs were stopped.
+	end := func(id string, of access.Principal, credential slog.Attr, revoked bool, why *reason.Error) {
+		ended, stopped := handler.End(id, why), g.runs.EndDevice(id, why)
+		attrs := []any{credential, slog.String("principal", of.String()), slog.Int("requests", ended), slog.Int("runs", stopped)}
+		if revoked {
+			g.log.InfoContext(ctx, "a credential was revoked", attrs...)
 			return
 		}
 		g.log.InfoContext(ctx, "a member may do less than before", append(attrs, slog.String("note", why.Message))...)
+	}
+	g.identity.OnEnd(func(d identity.Device, why *reason.Error) {
+		end(d.ID, d.Principal, slog.String("device", d.ID), d.Revoked(), why)
+	})
+	g.identity.OnCut(func(p access.Principal, why *reason.Error) {
+		for _, t := range g.tokens.List() {
+			if t.Principal == p {
+				end(t.ID, p, slog.String("token", t.ID), false, why)
+			}
+		}
+	})
+	g.tokens.OnRevoke(func(t token.Token) {
+		end(t.ID, t.Principal, slog.String("token", t.ID), true, reason.Errorf(reason.Unauthenticated, "the credential %s was revoked", t.ID))
 	})
 	tls, err := g.authority.RenewalTLS(slices.Concat(ca.Loopback(), g.cfg.Listen.ServerNames), g.identity.Allow, g.identity.AllowExpired)
 	if err != nil {
 		return nil, err
 	}
 	return &http.Server{
-		Handler: cutOff(handler, stalledAfter), TLSConfig: tls, ReadHeaderTimeout: headerTimeout, IdleTimeout: 2 * time.Minute,
-		MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
+		Handler: cutOff(handler, stalledAfter), TLSConfig: tls, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
+		MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
 	}, nil
 }
 
@@ -196,6 +211,13 @@ func reachable(address string) string {
 		host = "127.0.0.1"
 	}
 	return net.JoinHostPort(host, port)
+}
+
+// keepTokens notes when tokens were last used until ctx ends.
+func keepTokens(ctx context.Context, g *gateway) error {
+	return g.tokens.Run(ctx, func(err error) {
+		g.log.WarnContext(ctx, "noting when tokens were last used", slog.String("error", err.Error()))
+	})
 }
 
 // keepIdentity keeps certificates fresh until ctx ends.

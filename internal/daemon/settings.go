@@ -7,6 +7,7 @@ import (
 	"palyra/internal/builtin"
 	"palyra/internal/config"
 	"palyra/internal/egress"
+	"palyra/internal/fairqueue"
 	"palyra/internal/ratelimit"
 	"palyra/internal/rpc"
 	"palyra/internal/sandbox"
@@ -21,6 +22,7 @@ func rateLimits(cfg *config.Config) map[ratelimit.Class]ratelimit.Limits {
 	for class, l := range map[ratelimit.Class]config.RateLimit{
 		rpc.LimitRead: cfg.RateLimits.Read, rpc.LimitMutate: cfg.RateLimits.Mutate,
 		rpc.LimitDecide: cfg.RateLimits.Decide, rpc.LimitToolCall: cfg.RateLimits.ToolCall,
+		rpc.LimitRun: cfg.RateLimits.Run,
 	} {
 		factor := cfg.RateLimits.GlobalFactor
 		limits[class] = ratelimit.Limits{
@@ -50,8 +52,9 @@ func builtinConfig(cfg *config.Config, ws *workspace.Set, in isolation) (builtin
 		return builtin.Config{}, err
 	}
 	process.OpenCaches, process.History = in.caches.Open, in.history
-	process.MaxConcurrent = cmp.Or(process.MaxConcurrent, in.Status.AtOnce)
+	process.Turns = fairqueue.New(cmp.Or(cfg.ProcessRunner.MaxConcurrent, in.Status.AtOnce, builtin.DefaultConcurrent), cfg.ProcessRunner.MaxWaiting)
 	process.Toolchains = func() []sandbox.Toolchain { return in.toolchains.Now().Toolchains }
+	process.Author = in.author.Now
 	return builtin.Config{
 		Workspaces: ws, Runner: in.runner(), Sandbox: in.Status, MaxTimeout: cfg.ExecutionTimeout(), Version: version.Get().Version,
 		Process: process,
@@ -81,7 +84,7 @@ func processPolicy(cfg *config.Config) (builtin.ProcessPolicy, error) {
 	}
 	return builtin.ProcessPolicy{
 		Enabled: p.Enabled, AllowedExecutables: p.AllowedExecutables, AllowInterpreters: p.AllowInterpreters,
-		Egress: mode, Reach: allowed, Required: p.RequiredLayers, MaxConcurrent: p.MaxConcurrent, Workspaces: workspaces, Caches: p.Caches,
+		Egress: mode, Reach: allowed, Required: p.RequiredLayers, Workspaces: workspaces, Caches: p.Caches,
 		Limits: sandbox.Limits{
 			Wall: cfg.ExecutionTimeout(), CPU: p.CPUTimeLimit(), Memory: p.MemoryLimitBytes,
 			Output: p.MaxOutputBytes, Processes: p.MaxProcesses,

@@ -21,6 +21,7 @@ import (
 	"palyra/internal/run"
 	"palyra/internal/sqlite"
 	"palyra/internal/statedir"
+	"palyra/internal/token"
 	"palyra/internal/toolcall"
 	"palyra/internal/usage"
 )
@@ -30,6 +31,7 @@ import (
 type stores struct {
 	journal      journal.Store
 	identity     identity.Store
+	tokens       token.Store
 	calls        toolcall.Ledger
 	approvals    approval.Store
 	runs         run.Store
@@ -90,7 +92,7 @@ func openStores(ctx context.Context, cfg *config.Config, authority *ca.Authority
 	}
 	approvals := sqlite.NewApprovals(db)
 	return stores{
-		journal: db, identity: db.Identity(), calls: sqlite.NewCalls(db), approvals: approvals, runs: sqlite.NewRuns(db),
+		journal: db, identity: db.Identity(), tokens: db.Tokens(), calls: sqlite.NewCalls(db), approvals: approvals, runs: sqlite.NewRuns(db),
 		policies: db, grants: approvals, snapshots: db, attestations: db, usage: db, disk: db,
 		load:        func() (int, int) { l := db.Load(); return l.Queued, l.Reading },
 		reserve:     func() (int64, int64, int64) { r := db.Reserve(); return r.Free, r.Held, r.Size },

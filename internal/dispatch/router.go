@@ -415,7 +415,7 @@ func (r *Router) refused(ctx context.Context, d Decided, started time.Time, err 
 	default:
 		r.log.ErrorContext(ctx, "a decided call could not start", slog.String("tool", d.Proposal.Tool.Name),
 			slog.String("proposal", d.Proposal.ID), slog.String("error", err.Error()))
-		known = reason.Errorf(reason.Internal, "%s", reason.Lookup(reason.Internal).Sentence)
+		known = reason.Fault(err)
 	}
 	return ended(d.Proposal, started, tool.Refused, known)
 }

@@ -57,6 +57,9 @@ const (
 	MemberRemoved    Code = "PAL-I112" // a member was removed for good, with its devices
 	DeviceRenamed    Code = "PAL-I113" // a device got another name
 
+	TokenMade    Code = "PAL-I120" // an API token was made
+	TokenRevoked Code = "PAL-I121" // an API token was revoked
+
 	PolicyLoaded   Code = "PAL-P100" // a policy set came into force, or was activated or not any more
 	PolicyRejected Code = "PAL-P101" // a policy set did not load, or its tests failed; the running one stays
 	Frozen         Code = "PAL-P102" // an operator stopped all dispatch
@@ -84,6 +87,7 @@ var Codes = []Code{
 	CACreated, CertificateMade, MemberAdded, CallersRefused, PermissionDenied,
 	DeviceRevoked, Exported, DeviceAdded,
 	MemberChanged, MemberDisabled, MemberEnabled, MemberRemoved, DeviceRenamed,
+	TokenMade, TokenRevoked,
 	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed, PolicyReset,
 	Opened, Closed, Checkpoint, ClockStepped, KeyRotated,
 }

@@ -35,6 +35,8 @@ type Bundle struct {
 	Root  *x509.Certificate
 	Chain []*x509.Certificate
 	Key   crypto.Signer
+	// Token is an API token in place of Chain and Key; "" for a device.
+	Token string
 	// Address is host:port, ServerName the name in the server's certificate.
 	Address    string
 	ServerName string
@@ -42,6 +44,9 @@ type Bundle struct {
 
 // String names the bundle's identity.
 func (b Bundle) String() string {
+	if b.Token != "" {
+		return "credential bundle of an API token"
+	}
 	if len(b.Chain) == 0 || len(b.Chain[0].URIs) == 0 {
 		return "credential bundle"
 	}
@@ -137,6 +142,9 @@ func ReadBundle(dir string) (Bundle, error) {
 }
 
 func readBundle(dir string) (Bundle, error) {
+	if b, err := readTokenBundle(dir); !errors.Is(err, fs.ErrNotExist) {
+		return b, err
+	}
 	var b Bundle
 	var err error
 	if b.Key, err = readKey(dir); err != nil {
@@ -248,6 +256,9 @@ func (b Bundle) tlsCertificate() *tls.Certificate {
 
 // ClientTLS returns the TLS settings of a client that holds this bundle.
 func (b Bundle) ClientTLS() *tls.Config {
+	if b.Token != "" {
+		return ca.ClientTLS(b.Root, b.ServerName, nil)
+	}
 	cert := b.tlsCertificate()
 	return ca.ClientTLS(b.Root, b.ServerName, func() (*tls.Certificate, error) { return cert, nil })
 }

@@ -217,6 +217,7 @@ func (s *Service) remove(ctx context.Context, actor access.Principal, st Standin
 	for _, dev := range r.Revoked {
 		s.tellRevoked(dev)
 	}
+	s.cut(m.Principal, reason.Errorf(reason.Unauthenticated, "%s was removed", m.Principal))
 	return r, err
 }
 
@@ -315,11 +316,17 @@ func (s *Service) known(ctx context.Context, actor access.Principal) error {
 	return nil
 }
 
-// cut ends what a member's devices have open, so that nothing goes on that was let
+// cut ends what a member's devices, and its other credentials, have open, so that nothing goes on that was let
 // in by what it was before.
 func (s *Service) cut(p access.Principal, why *reason.Error) {
 	for _, dev := range s.devicesOf(p) {
 		s.tell(dev, why)
+	}
+	s.mu.RLock()
+	cutters := slices.Clone(s.cutters)
+	s.mu.RUnlock()
+	for _, fn := range cutters {
+		fn(p, why)
 	}
 }
 

@@ -52,6 +52,7 @@ type Service struct {
 	devices  map[string]Device
 	verified map[[32]byte]verifiedLeaf
 	watchers []func(Device, *reason.Error)
+	cutters  []func(access.Principal, *reason.Error)
 	// onChange lets policy know of a change of members; nil for nobody.
 	onChange func(ctx context.Context, actor access.Principal) error
 }
@@ -119,6 +120,14 @@ func (s *Service) OnEnd(fn func(Device, *reason.Error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.watchers = append(s.watchers, fn)
+}
+
+// OnCut registers a call for every member that may do less than before, so that what
+// it has open by other credentials than devices can be ended. Register before serving.
+func (s *Service) OnCut(fn func(access.Principal, *reason.Error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cutters = append(s.cutters, fn)
 }
 
 // apply makes a change durable and then visible. The caller holds s.changing.

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"palyra/internal/event"
+	"palyra/internal/progress"
 )
 
 const (
@@ -51,7 +52,7 @@ type stretch struct {
 // verifyChain checks every event after a sequence number up to a head, and hands
 // each to visit (which may be nil) in order. Several stretches of the chain are
 // verified in parallel, but the error is always the one with the lowest sequence
-// number.
+// number. The meter of ctx counts events.
 func verifyChain(ctx context.Context, src Source, after int64, head Head, visit func(link) error) error {
 	prev, err := headAt(ctx, src, after)
 	if err != nil {
@@ -61,6 +62,8 @@ func verifyChain(ctx context.Context, src Source, after int64, head Head, visit 
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
+	counted := progress.From(ctx)
+	counted.Expect(head.Seq - after)
 	workers := min(runtime.GOMAXPROCS(0), maxWorkers)
 	todo := make(chan *stretch)
 	ordered := make(chan *stretch, workers) // bounds how far work runs ahead
@@ -78,6 +81,7 @@ func verifyChain(ctx context.Context, src Source, after int64, head Head, visit 
 		if prev, err = s.join(prev, visit); err != nil {
 			return err
 		}
+		counted.Add(s.upTo - s.after)
 	}
 	return checkEnd(ctx, prev, head, after)
 }

@@ -17,6 +17,7 @@ import (
 	"palyra/internal/approval"
 	"palyra/internal/event"
 	"palyra/internal/journal"
+	"palyra/internal/ratelimit"
 	"palyra/internal/version"
 )
 
@@ -38,6 +39,14 @@ type Config struct {
 	}
 	Approvals interface{ Counts() approval.Counts }
 	Runs      interface{ Active() int }
+	Limits    interface {
+		Refused() map[ratelimit.Class]ratelimit.Refusals
+	}
+	// Turns is the queue of calls for the places of sandboxed programs.
+	Turns interface {
+		Waiting() int
+		Refused() int
+	}
 }
 
 // Metrics are the Prometheus metrics. What counts and what is timed is read
@@ -91,6 +100,11 @@ func New(c Config) *Metrics {
 		gauge("palyra_approvals_pending", "Approvals that wait for an answer.", func() float64 { return float64(c.Approvals.Counts().Pending) }),
 		gauge("palyra_grants_live", "Grants that are in force.", func() float64 { return float64(c.Approvals.Counts().Grants) }),
 		gauge("palyra_runs_active", "Runs that have not ended.", func() float64 { return float64(c.Runs.Active()) }),
+		refusals{prometheus.NewDesc("palyra_rate_limit_refused_total", "Requests that rate limits refused since the start, by class.", []string{"class"}, nil), c},
+		gauge("palyra_sandbox_queue", "Calls that wait for a sandboxed program to end.", func() float64 { return float64(c.Turns.Waiting()) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "palyra_sandbox_queue_refused_total", Help: "Calls that found no room in that queue since the start.",
+		}, func() float64 { return float64(c.Turns.Refused()) }),
 		gauge("palyra_journal_queue", "Writes that wait for a commit.", func() float64 { queued, _ := c.Load(); return float64(queued) }),
 		gauge("palyra_store_readers", "Read connections in use.", func() float64 { _, reading := c.Load(); return float64(reading) }),
 		gauge("palyra_disk_free_bytes", "What the disk of the state directory had left when it was last looked at.", func() float64 { free, _, _ := c.Reserve(); return float64(free) }),
@@ -111,6 +125,23 @@ func histogram(name, help string, buckets []float64, labels ...string) *promethe
 
 func gauge(name, help string, read func() float64) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read)
+}
+
+// refusals reads what the rate limiter counts, which is not in the journal: there,
+// refusals of one kind become one event.
+type refusals struct {
+	desc *prometheus.Desc
+	from Config
+}
+
+// Describe implements prometheus.Collector.
+func (r refusals) Describe(to chan<- *prometheus.Desc) { to <- r.desc }
+
+// Collect implements prometheus.Collector.
+func (r refusals) Collect(to chan<- prometheus.Metric) {
+	for class, n := range r.from.Limits.Refused() {
+		to <- prometheus.MustNewConstMetric(r.desc, prometheus.CounterValue, float64(n.Count), string(class))
+	}
 }
 
 func truth(b bool) float64 {

@@ -8,6 +8,7 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/policy/internal/names"
+	"palyra/internal/provenance"
 )
 
 // never is the age of an approval that nobody gave, so that a bound on the
@@ -17,7 +18,7 @@ const never = 1<<31 - 1
 // ballot is one counted vote, possibly a hypothetical one from several
 // surfaces at once.
 type ballot struct {
-	user     string
+	user     access.Principal
 	roles    []access.Role
 	surfaces []access.Surface
 	paired   bool
@@ -74,20 +75,24 @@ func proofsUnder(paired, present bool) [][2]bool {
 	return out
 }
 
-// facts counts distinct users, never devices or sessions.
-func (t *tally) facts(ballots []ballot, standing bool) types.Record {
-	users := make(map[string]bool, len(ballots))
-	holders := make(map[access.Role]map[string]bool)
+// facts counts users, never devices or sessions, and never twice those in whose
+// name one person could vote. For a first approval it is enough that somebody
+// else gives it; each role, and each further person, has to be independent of the
+// requester and of the others.
+func (s *Set) facts(requester access.Principal, ballots []ballot, standing bool) types.Record {
+	return s.tally.facts(s.independence, requester, ballots, standing)
+}
+
+func (t *tally) facts(is *provenance.Independence, requester access.Principal, ballots []ballot, standing bool) types.Record {
+	users := make([]access.Principal, 0, len(ballots))
+	holders := make(map[access.Role][]access.Principal)
 	var votes []types.Value
 	age := time.Duration(0)
 	for _, b := range ballots {
-		users[b.user] = true
+		users = append(users, b.user)
 		age = max(age, b.age)
 		for _, r := range b.roles {
-			if holders[r] == nil {
-				holders[r] = make(map[string]bool)
-			}
-			holders[r][b.user] = true
+			holders[r] = append(holders[r], b.user)
 		}
 		votes = append(votes, t.listed(b)...)
 	}
@@ -97,12 +102,12 @@ func (t *tally) facts(ballots []ballot, standing bool) types.Record {
 	}
 	byRole := make(types.RecordMap, len(t.roles))
 	for _, r := range t.roles {
-		byRole[types.String(r)] = types.Long(len(holders[r]))
+		byRole[types.String(r)] = types.Long(is.Count(requester, holders[r]))
 	}
 	return types.NewRecord(types.RecordMap{
 		"granted":     types.Boolean(len(users) > 0),
 		"standing":    types.Boolean(standing && len(users) > 0),
-		"approvers":   types.Long(len(users)),
+		"approvers":   types.Long(max(min(len(users), 1), is.Count(requester, users))),
 		"by_role":     types.NewRecord(byRole),
 		"votes":       types.NewSet(votes...),
 		"age_seconds": seconds,
@@ -141,7 +146,7 @@ func (s *Set) ballots(a Approval, requester access.Principal) []ballot {
 			continue
 		}
 		b := ballot{
-			user: v.User.Name, surfaces: []access.Surface{v.Surface}, paired: v.Paired, present: v.Present,
+			user: v.User, surfaces: []access.Surface{v.Surface}, paired: v.Paired, present: v.Present,
 			age: max(a.Now.Sub(v.At), 0),
 		}
 		for _, r := range v.Roles {

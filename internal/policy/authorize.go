@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"slices"
+
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
 
@@ -35,6 +37,9 @@ type AccessRequest struct {
 // Authorize evaluates the access rules: the API's permissions are Cedar too.
 // A permission that the vocabulary does not have is denied.
 func (s *Set) Authorize(r AccessRequest) Judgement {
+	if bounds := r.Caller.Token; bounds != nil {
+		return s.authorizeToken(r, *bounds)
+	}
 	action := types.NewEntityUID(names.TypeAction, types.String(r.Permission))
 	declared, ok := s.vocab.schema.Actions[action]
 	if !ok || declared.AppliesTo == nil || len(declared.AppliesTo.Resources) == 0 {
@@ -104,6 +109,9 @@ func (s *Set) Permit(r AccessRequest) error {
 	}
 	e := reason.Errorf(reason.PermissionDenied, "%s may not %s", r.Caller.Principal, r.Permission).
 		WithField("permission", string(r.Permission))
+	if j.Missing != "" {
+		e.Message += ": " + j.Missing
+	}
 	for _, d := range j.Determining {
 		if d.Reason != "" {
 			e.Message += ": " + d.Reason
@@ -113,4 +121,24 @@ func (s *Set) Permit(r AccessRequest) error {
 		}
 	}
 	return e
+}
+
+// authorizeToken decides for a caller with an API token: within the token's scopes,
+// what its holder may do and its creator may do as well. So a creator who loses a
+// role takes it from the token.
+func (s *Set) authorizeToken(r AccessRequest, bounds access.TokenBounds) Judgement {
+	if !slices.Contains(bounds.Scopes, r.Permission) {
+		return Judgement{Missing: "it is not among the token's scopes"}
+	}
+	r.Caller.Token = nil
+	holder := s.Authorize(r)
+	if !holder.Allowed || bounds.Creator == r.Caller.Principal {
+		return holder
+	}
+	r.Caller.Principal, r.Caller.OnBehalfOf = bounds.Creator, bounds.Creator
+	creator := s.Authorize(r)
+	if !creator.Allowed {
+		creator.Missing = bounds.Creator.String() + ", who made the token, may not"
+	}
+	return creator
 }

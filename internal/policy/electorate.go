@@ -22,7 +22,7 @@ type electorate struct {
 
 func (e *electorate) has(user access.Principal, surface access.Surface) bool {
 	return slices.ContainsFunc(e.ballots, func(b ballot) bool {
-		return b.user == user.Name && slices.Contains(b.surfaces, surface)
+		return b.user == user && slices.Contains(b.surfaces, surface)
 	})
 }
 
@@ -59,7 +59,7 @@ func (s *Set) electorateWithin(within reach, requester access.Principal, severit
 	}
 	e := &electorate{severity: severity}
 	for _, m := range s.dir.voters {
-		b := ballot{user: m.Principal.Name, roles: m.Roles, paired: true, present: within.present}
+		b := ballot{user: m.Principal, roles: m.Roles, paired: true, present: within.present}
 		for _, surface := range within.list() {
 			if s.mayDecide(decider(m.Principal, surface, within.present), requester, severity) {
 				b.surfaces = append(b.surfaces, surface)
@@ -69,7 +69,7 @@ func (s *Set) electorateWithin(within reach, requester access.Principal, severit
 			e.ballots = append(e.ballots, b)
 		}
 	}
-	e.facts = s.tally.facts(e.ballots, false)
+	e.facts = s.facts(requester, e.ballots, false)
 	s.electorates.Store(key, e)
 	return e
 }

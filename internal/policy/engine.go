@@ -64,7 +64,7 @@ func (s *Set) evaluateOne(r Request, grants []Grant) Verdict {
 		return denial(absolute)
 	}
 	for _, g := range grants {
-		facts := s.tally.facts(s.ballots(g.Approval, c.requester), true)
+		facts := s.facts(c.requester, s.ballots(g.Approval, c.requester), true)
 		if v, done := settled(c.under(facts)); done {
 			v.grantID = g.ID
 			if v.effect != Allow {
@@ -217,7 +217,7 @@ func (s *Set) judgeOne(r Request, a Approval) Judgement {
 		return Judgement{Errors: []string{refused.message}}
 	}
 	cast := s.ballots(a, c.requester)
-	out := c.under(s.tally.facts(cast, a.Standing))
+	out := c.under(s.facts(c.requester, cast, a.Standing))
 	j := Judgement{Allowed: out.allowed, Determining: describe(out.determining), Errors: out.errors}
 	if !j.Allowed && len(j.Errors) == 0 {
 		j.Missing = s.missing(c, cast, s.electorate(c.requester, ""))

@@ -80,7 +80,7 @@ func (w writer) atom() string {
 func unchecked(t testing.TB, base *Set, text string) *Set {
 	t.Helper()
 	s := &Set{
-		vocab: base.vocab, dir: base.dir, tally: base.tally, noApproval: base.noApproval,
+		vocab: base.vocab, dir: base.dir, tally: base.tally, independence: base.independence, noApproval: base.noApproval,
 		byID: make(map[cedar.PolicyID]*compiled),
 	}
 	policies, found := expr.Parse("f", text, false)
@@ -153,7 +153,7 @@ func compare(t *testing.T, s *Set, r Request, rnd *rand.Rand) {
 	for i := range ballots {
 		ballots[i] = everywhere().voter(i, s.vocab.roles[rnd.IntN(len(s.vocab.roles))])
 	}
-	facts := s.tally.facts(ballots, false)
+	facts := s.facts(access.Principal{}, ballots, false)
 	whole := c.contextOf(allAttributes)
 	whole["approval"] = facts
 	req := c.req

@@ -110,7 +110,8 @@ func newSet(cfg Config, vocab *vocabulary, tally *tally) *Set {
 		config: cfg, vocab: vocab, dir: buildDirectory(cfg, vocab), settings: cfg.Snapshot, offers: reachOf(cfg),
 		tally: tally, byID: make(map[cedar.PolicyID]*compiled),
 	}
-	s.noApproval = s.tally.facts(nil, false)
+	s.independence = cfg.Provenance.Independence()
+	s.noApproval = s.facts(access.Principal{}, nil, false)
 	s.ideal = sync.OnceValue(func() types.Record { return s.everybody(everywhere()) })
 	return s
 }

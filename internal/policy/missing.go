@@ -9,6 +9,7 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 
 	"palyra/internal/access"
+	"palyra/internal/provenance"
 )
 
 // The most hypothetical people that the search for what is missing adds.
@@ -51,6 +52,9 @@ func (s *Set) lacking(c *call, voters *electorate) lack {
 	if out := s.outOfReach(c, voters.severity); out.text != "" {
 		return out
 	}
+	if out := s.dependent(c, voters.ballots); out.text != "" {
+		return out
+	}
 	h, ok := s.fewestVoters(c, voters.ballots)
 	if !ok {
 		return lack{
@@ -73,6 +77,23 @@ func (s *Set) lacking(c *call, voters *electorate) lack {
 		out.text = fmt.Sprintf("too few people who may decide this hold role %s", h.role)
 	}
 	return out
+}
+
+// dependent asks whether those who may decide would be enough, if one person could
+// not be behind several of them.
+func (s *Set) dependent(c *call, ballots []ballot) lack {
+	if !c.under(s.tally.facts(new(provenance.Independence), c.requester, ballots, false)).allowed {
+		return lack{}
+	}
+	users := make([]access.Principal, len(ballots))
+	for i, b := range ballots {
+		users[i] = b.user
+	}
+	return lack{
+		text: fmt.Sprintf("%s may decide this and count as %s, since whoever made or changed a member could vote as it",
+			persons(len(ballots)), persons(max(1, s.independence.Count(c.requester, users)))),
+		remedy: "Have somebody whom neither made confirm the others, `palyra members confirm NAME`, or confirm them on the gateway's host: `palyrad members confirm NAME`.",
+	}
 }
 
 // fewestVoters finds the fewest further voters who allow the call on top of
@@ -102,7 +123,7 @@ func (s *Set) helps(c *call, base []ballot, h moreVoters) bool {
 // is nil.
 func (s *Set) allowsWith(c *call, base []ballot, h moreVoters, change func(*ballot)) bool {
 	if len(base) == 0 && change == nil {
-		facts := s.memo.get(h, func() types.Record { return s.tally.facts(s.ballotsOf(h), false) })
+		facts := s.memo.get(h, func() types.Record { return s.facts(access.Principal{}, s.ballotsOf(h), false) })
 		return c.under(facts).allowed
 	}
 	ballots := slices.Concat(base, s.ballotsOf(h))
@@ -111,7 +132,7 @@ func (s *Set) allowsWith(c *call, base []ballot, h moreVoters, change func(*ball
 			change(&ballots[len(base)+i])
 		}
 	}
-	return c.under(s.tally.facts(ballots, false)).allowed
+	return c.under(s.facts(c.requester, ballots, false)).allowed
 }
 
 // ballotsOf are the votes of further voters.
@@ -127,11 +148,11 @@ func (s *Set) ballotsOf(h moreVoters) []ballot {
 // to allow the call, as far as people who exist can add it. It is "" when
 // nothing can help.
 func (s *Set) missing(c *call, cast []ballot, voters *electorate) string {
-	if !c.under(s.tally.facts(append(slices.Clone(cast), voters.ballots...), false)).allowed {
+	if !c.under(s.facts(c.requester, append(slices.Clone(cast), voters.ballots...), false)).allowed {
 		return s.lacking(c, voters).text
 	}
 	cast = refreshed(cast)
-	if c.under(s.tally.facts(cast, false)).allowed {
+	if c.under(s.facts(c.requester, cast, false)).allowed {
 		return "a fresh vote: those cast are too old, or stand in a grant"
 	}
 	if text := s.wanted(c, cast); text != "" {

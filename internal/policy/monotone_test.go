@@ -11,6 +11,7 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/policy/finding"
 	"palyra/internal/policy/internal/expr"
+	"palyra/internal/provenance"
 )
 
 // approvalExpression writes a random condition over context.approval.
@@ -47,7 +48,7 @@ func (w writer) contains() string {
 }
 
 func (w writer) ballot(i int) ballot {
-	b := ballot{user: fmt.Sprint("u", i), age: time.Duration(w.r.IntN(4)) * time.Second,
+	b := ballot{user: access.User(fmt.Sprint("u", i)), age: time.Duration(w.r.IntN(4)) * time.Second,
 		paired: w.r.IntN(2) == 0, present: w.r.IntN(2) == 0, surfaces: []access.Surface{"cli", "console"}[:1+w.r.IntN(2)]}
 	for _, r := range []access.Role{"security", "owner"} {
 		if w.r.IntN(2) == 0 {
@@ -55,6 +56,17 @@ func (w writer) ballot(i int) ballot {
 		}
 	}
 	return b
+}
+
+// history says that some of the voters made others.
+func (w writer) history() provenance.History {
+	var h provenance.History
+	for range w.r.IntN(4) {
+		h = append(h, provenance.Act{
+			Member: access.User(fmt.Sprint("u", w.r.IntN(3))), Kind: provenance.Made, By: []access.Principal{access.User(fmt.Sprint("u", w.r.IntN(3)))},
+		})
+	}
+	return h
 }
 
 // stronger is b with something more: never weaker in any respect.
@@ -101,6 +113,8 @@ func tryMonotone(t *testing.T, s *Set, w writer) (refused, broken bool) {
 	p := compile(policies[0])
 	refused = finding.HasErrors(checkMonotone(p.Policy))
 	for range 20 {
+		is := w.history().Independence()
+		requester := access.User(fmt.Sprint("u", w.r.IntN(4)))
 		weak := make([]ballot, w.r.IntN(3))
 		for i := range weak {
 			weak[i] = w.ballot(i)
@@ -114,10 +128,10 @@ func tryMonotone(t *testing.T, s *Set, w writer) (refused, broken bool) {
 			strong = append(strong, fresh)
 		}
 		standing := w.r.IntN(2) == 0
-		before, ok1 := helpful(p, s.tally.facts(weak, standing))
+		before, ok1 := helpful(p, s.tally.facts(is, requester, weak, standing))
 		// A grant is not stronger than nothing, only weaker than a fresh yes.
 		stands := standing && len(weak) > 0 && w.r.IntN(2) == 0
-		after, ok2 := helpful(p, s.tally.facts(strong, stands))
+		after, ok2 := helpful(p, s.tally.facts(is, requester, strong, stands))
 		if !ok1 || !ok2 || !before || after {
 			continue
 		}

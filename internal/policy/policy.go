@@ -20,6 +20,7 @@ import (
 	"sync/atomic"
 
 	"palyra/internal/access"
+	"palyra/internal/provenance"
 	"palyra/internal/tool"
 )
 
@@ -38,6 +39,9 @@ type Config struct {
 	Tools []tool.Descriptor
 	// Members are the users and agents.
 	Members []access.Member
+	// Provenance is who made, changed and confirmed them. Who is in it with nobody
+	// is independent of everybody.
+	Provenance provenance.History
 	// Roles are the declared roles; the built-in ones need not be listed.
 	Roles []access.Role
 	// Workspaces are the declared workspaces by name.

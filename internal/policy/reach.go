@@ -58,7 +58,7 @@ func (r reach) list() []access.Surface {
 // proves what can be proved on every surface within reach.
 func (r reach) voter(n int, roles ...access.Role) ballot {
 	return ballot{
-		user: fmt.Sprintf("(voter %d)", n), roles: roles, surfaces: r.list(), paired: true, present: r.present,
+		user: access.User(fmt.Sprintf("(voter %d)", n)), roles: roles, surfaces: r.list(), paired: true, present: r.present,
 	}
 }
 
@@ -69,7 +69,7 @@ func (s *Set) everybody(r reach) types.Record {
 	for i := range 10 {
 		ballots = append(ballots, r.voter(i, s.vocab.roles...))
 	}
-	return s.tally.facts(ballots, false)
+	return s.facts(access.Principal{}, ballots, false)
 }
 
 // outOfReach asks whether the gateway itself stands in the way: people could

@@ -11,6 +11,7 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/policy/finding"
 	"palyra/internal/policy/internal/expr"
+	"palyra/internal/provenance"
 )
 
 // Set is one immutable set of policies with its schema and its entities. It
@@ -26,6 +27,8 @@ type Set struct {
 	deciders []access.Member
 	index    *index
 	tally    *tally
+	// independence tells which members one person could be behind.
+	independence *provenance.Independence
 	// offers is where people can vote here and what they can prove.
 	offers reach
 	// noApproval are the facts of a call that nobody approved.

@@ -127,15 +127,15 @@ func New(c Config) *Admin {
 }
 
 // Load loads the set for the first time; nothing starts without one. A version
-// that was activated stays activated.
+// that was activated stays activated, and what was in force last stays when the
+// directory is not there.
 func (p *Admin) Load(ctx context.Context) error {
 	kept, activated, err := p.use.Store.ActivatedPolicy(ctx)
 	if err != nil {
 		return err
 	}
 	if !activated {
-		_, err := p.reload(ctx, journal.Daemon)
-		return err
+		return p.loadFirst(ctx)
 	}
 	sources, err := keptSources(kept)
 	if err != nil {

@@ -20,6 +20,8 @@ type Store interface {
 	PolicyVersions(ctx context.Context, before int64, limit int) ([]KeptVersion, error)
 	// ActivatedPolicy is the version that an operator put in force, if any.
 	ActivatedPolicy(ctx context.Context) (v KeptVersion, found bool, err error)
+	// LastPolicy is the version that was put in force last, if any was.
+	LastPolicy(ctx context.Context) (v KeptVersion, found bool, err error)
 	EndActivation(ctx context.Context, ended event.Draft) error
 	// SnapshotInputs is what the set with a snapshot digest was built from, nil
 	// when that was not kept.

@@ -182,6 +182,93 @@ func TestDirectoryAppears(t *testing.T) {
 	must.Check(t, <-done)
 }
 
+// forgetful is a store that does not know what was in force last.
+type forgetful struct{ policyadmin.Store }
+
+func (forgetful) LastPolicy(context.Context) (policyadmin.KeptVersion, bool, error) {
+	return policyadmin.KeptVersion{}, false, nil
+}
+
+// unreadable is a store that cannot say it.
+type unreadable struct{ policyadmin.Store }
+
+func (unreadable) LastPolicy(context.Context) (policyadmin.KeptVersion, bool, error) {
+	return policyadmin.KeptVersion{}, false, reason.Errorf(reason.JournalUnavailable, "the disk does not answer")
+}
+
+// A directory that went while palyrad did not run takes nothing out of force
+// either, until somebody makes it again. Control: one that does not know what was in
+// force starts without the operator's rules.
+func TestDirectoryIsGoneAtTheStart(t *testing.T) {
+	known, dir := policyadmin.Store(sqlitetest.Open(t)), filepath.Join(t.TempDir(), "policies")
+	start := func(store policyadmin.Store, tools policyadmin.Tools) (*policyadmin.Admin, *gatewaytest.Log, error) {
+		log, cfg := &gatewaytest.Log{}, config.Default()
+		cfg.Policy.Dir = dir
+		p := policyadmin.New(policyadmin.Config{
+			Settings: cfg, Store: store, Journal: noJournal{}, Engine: &policy.Engine{}, Members: oneOwner{}, Tools: tools, Swapped: func() {}, Log: log.Logger(),
+		})
+		return p, log, p.Load(t.Context())
+	}
+	started := func(store policyadmin.Store) (*policyadmin.Admin, *gatewaytest.Log) {
+		t.Helper()
+		p, log, err := start(store, builtinTools{})
+		must.Do(t, err)
+		return p, log
+	}
+	p, log := started(known)
+	empty := p.Set().Version()
+	if log.Count("policy directory is gone") != 0 || p.Directory().Policies != 0 {
+		t.Error("a directory that never was is gone")
+	}
+	must.Do(t, os.Mkdir(dir, 0o700))
+	write(t, filepath.Join(dir, "10-own.cedar"), forbids("echo"))
+	write(t, filepath.Join(dir, "20-own.cedar"), forbids("fs.read"))
+	p, _ = started(known)
+	first := p.Set().Version()
+	// One that comes back is a version of before, and the last all the same.
+	must.Do(t, os.Remove(filepath.Join(dir, "20-own.cedar")))
+	must.Get(p.Reload(t.Context(), operatorCaller()))(t)
+	write(t, filepath.Join(dir, "20-own.cedar"), forbids("fs.read"))
+	must.Get(p.Reload(t.Context(), operatorCaller()))(t)
+	must.Do(t, os.RemoveAll(dir))
+
+	p, log = started(known)
+	if d := p.Directory(); p.Set().Version() != first || d.Policies != 2 || d.Present || d.InForce || !strings.Contains(d.Problem, "is gone") {
+		t.Errorf("the start without the directory: %+v, version %s, want %s", d, p.Set().Version(), first)
+	}
+	if log.Count("the policy directory is gone") != 1 {
+		t.Error("the log does not say that the directory is gone")
+	}
+	if _, err := p.Reload(t.Context(), operatorCaller()); reason.Of(err) != reason.PolicyInvalid || p.Set().Version() != first {
+		t.Errorf("a reload without the directory: %v", err)
+	}
+	// What was in force and does not load any more keeps palyrad from starting.
+	_, _, err := start(known, noTools{})
+	if e := reason.Known(err, reason.Internal); !strings.Contains(err.Error(), dir) || !strings.Contains(e.NextStep(), "Make the directory again") {
+		t.Errorf("the start with policies that do not load: %v", err)
+	}
+	_, _, err = start(unreadable{known}, builtinTools{})
+	if e := reason.Known(err, reason.Internal); e.Code != reason.JournalUnavailable || !strings.Contains(e.NextStep(), "Make the directory again") {
+		t.Errorf("the start with a store that cannot be read: %v", err)
+	}
+	// The control. It also is what is in force last from here on.
+	if p, _ = started(forgetful{known}); p.Set().Version() != empty {
+		t.Error("control: the rules are in force although nobody knows of them")
+	}
+	if p, _ = started(known); p.Set().Version() != empty {
+		t.Error("the rules of before the last run are in force")
+	}
+	must.Do(t, os.Mkdir(dir, 0o700))
+	if p, _ = started(known); p.Set().Version() != empty || !p.Directory().InForce {
+		t.Error("the empty directory does not count")
+	}
+}
+
+// noTools has none of the tools that policies name.
+type noTools struct{ builtinTools }
+
+func (noTools) Descriptors() []tool.Descriptor { return nil }
+
 // A directory that cannot be read is no directory without policies.
 func TestLinkToNowhereIsNoEmptyDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "policies")

@@ -8,6 +8,8 @@
 // which any bucket refills (see capacity). Requests that are refused take
 // nothing, from no bucket, and leave no trace; so a caller who floods harms
 // itself alone.
+//
+// Beside the buckets, a Lockout locks keys whose attempts fail.
 package ratelimit
 
 import (
@@ -97,6 +99,25 @@ func (l *Limiter) Allow(name Class, keys ...string) (ok bool, retryAfter time.Du
 	return c.allow(hashes, time.Now())
 }
 
+// Refusals are the requests of a class that were refused.
+type Refusals struct {
+	// Count is since the start.
+	Count uint64
+	// Last is when the last one was; zero for never.
+	Last time.Time
+}
+
+// Refused returns the refusals of every class.
+func (l *Limiter) Refused() map[Class]Refusals {
+	all := make(map[Class]Refusals, len(l.classes))
+	for name, c := range l.classes {
+		c.mu.Lock()
+		all[name] = c.refused
+		c.mu.Unlock()
+	}
+	return all
+}
+
 // Len returns how many buckets of keys are held, over all classes.
 func (l *Limiter) Len() int {
 	n := 0
@@ -113,9 +134,10 @@ type class struct {
 	limits   Limits
 	capacity int
 
-	mu     sync.Mutex
-	global bucket
-	byKey  map[uint64]*bucket
+	mu      sync.Mutex
+	refused Refusals
+	global  bucket
+	byKey   map[uint64]*bucket
 	// ring links the buckets in the order in which they were last served:
 	// ring.older is the latest, ring.newer the earliest.
 	ring bucket
@@ -163,6 +185,16 @@ func (b *bucket) take(l Limit, now time.Time) {
 func (c *class) allow(keys []uint64, now time.Time) (bool, time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if wait := c.take(keys, now); wait > 0 {
+		c.refused.Count++
+		c.refused.Last = now
+		return false, wait
+	}
+	return true, 0
+}
+
+// take serves the keys, or returns how long they have to wait.
+func (c *class) take(keys []uint64, now time.Time) time.Duration {
 	wait := c.global.wait(c.limits.Global, 1, now)
 	fresh := 0
 	for _, key := range keys {
@@ -173,16 +205,16 @@ func (c *class) allow(keys []uint64, now time.Time) (bool, time.Duration) {
 		}
 	}
 	if wait > 0 {
-		return false, wait
+		return wait
 	}
 	if wait := c.makeRoom(fresh, now); wait > 0 {
-		return false, wait
+		return wait
 	}
 	c.global.take(c.limits.Global, now)
 	for _, key := range keys {
 		c.serve(key, now)
 	}
-	return true, 0
+	return 0
 }
 
 // makeRoom forgets the buckets least recently served until n fit. When the

@@ -253,12 +253,64 @@ func TestConcurrentUse(t *testing.T) {
 	})
 }
 
+// TestRefusalsAreCounted: by class, with the time of the last one.
+func TestRefusalsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lim := Limits{Each: Limit{PerSecond: 1, Burst: 2}, Global: Limit{PerSecond: 100, Burst: 100}}
+		l := must.Get(New(map[Class]Limits{read: lim, "decide": lim}))(t)
+		if all := l.Refused(); len(all) != 2 || all[read] != (Refusals{}) {
+			t.Errorf("before any request: %v", all)
+		}
+		for range 5 {
+			l.Allow(read, "a")
+		}
+		at := time.Now()
+		time.Sleep(time.Hour)
+		l.Allow(read, "a")
+		if all := l.Refused(); all[read] != (Refusals{Count: 3, Last: at}) || all["decide"] != (Refusals{}) {
+			t.Errorf("after 5 requests of which 2 were served: %v", all)
+		}
+	})
+}
+
+// TestCheckDoesNotAllocate: neither a request of known keys that is let through, nor
+// one that is refused, whatever keys it brings.
+func TestCheckDoesNotAllocate(t *testing.T) {
+	l := limiter(t, Limits{Each: Limit{PerSecond: 1e-6, Burst: 1e4}, Global: Limit{PerSecond: 1e6, Burst: 1e6}})
+	principal, address := "user:alice", "192.0.2.1"
+	l.Allow(read, principal, address)
+	if n := testing.AllocsPerRun(1000, func() { l.Allow(read, principal, address) }); n != 0 {
+		t.Errorf("a request that is let through allocates %v times, want 0", n)
+	}
+	spend(l, principal, address)
+	if n := testing.AllocsPerRun(1000, func() { l.Allow(read, principal, "192.0.2.2") }); n != 0 {
+		t.Errorf("a request that is refused allocates %v times, want 0", n)
+	}
+	lock := lockout(t)
+	if n := testing.AllocsPerRun(1000, func() { lock.Locked(address) }); n != 0 {
+		t.Errorf("looking for a lock allocates %v times, want 0", n)
+	}
+}
+
 func BenchmarkAllow(b *testing.B) {
 	l, err := New(map[Class]Limits{read: {Each: Limit{PerSecond: 1e6, Burst: 1e6}, Global: Limit{PerSecond: 1e6, Burst: 1e6}}})
 	if err != nil {
 		b.Fatal(err)
 	}
+	b.ReportAllocs()
 	for b.Loop() {
 		l.Allow(read, "user:alice", "127.0.0.1")
+	}
+}
+
+func BenchmarkTry(b *testing.B) {
+	l, err := NewLockout(backoff)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		l.Try("token:1")
+		l.Succeeded("token:1")
 	}
 }

@@ -261,8 +261,12 @@ func (e *Error) Is(target error) bool {
 	return ok && other.Code == e.Code && other.Message == ""
 }
 
-// NextStep returns the remedy, or the default one of the code.
+// NextStep returns the remedy, or the default one of the code. An error that came of
+// the limit of open files has a remedy of its own, which nothing else would be.
 func (e *Error) NextStep() string {
+	if step := OutOfFiles(e.cause); step != "" {
+		return step
+	}
 	if e.Remedy != "" {
 		return e.Remedy
 	}

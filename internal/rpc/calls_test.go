@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 
 	"connectrpc.com/connect"
@@ -126,6 +127,12 @@ func TestCancelRunningCall(t *testing.T) {
 	must.Do(t, json.Unmarshal(events[0].Payload, &attested))
 	if attested.Report.Message != said {
 		t.Errorf("journaled: %s", attested.Report.Message)
+	}
+	// Its end says it, and no event beside it (RATIONALE.md).
+	for _, e := range must.Get(w.db.Events(t.Context(), journal.Filter{Subject: id}))(t) {
+		if e.Code != event.Attested && strings.Contains(string(e.Payload), "cancel") {
+			t.Errorf("%s says that the call was cancelled: %s", e.Code, e.Payload)
+		}
 	}
 	if _, err := w.coder.call(req); err != nil {
 		t.Errorf("a retry: %v", err)

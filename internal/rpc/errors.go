@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
+	"strconv"
 	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"palyra/internal/reason"
@@ -121,7 +124,7 @@ func shown(ctx context.Context, log *slog.Logger, procedure string, err error) *
 		return reason.Errorf(reason.TimedOut, "the caller's deadline passed")
 	}
 	log.ErrorContext(ctx, "internal error", slog.String("procedure", procedure), slog.String("error", err.Error()))
-	return &reason.Error{Code: reason.Internal, Message: reason.Lookup(reason.Internal).Sentence}
+	return reason.Fault(err)
 }
 
 func connectError(known *reason.Error) *connect.Error {
@@ -140,4 +143,20 @@ func connectError(known *reason.Error) *connect.Error {
 		out.Meta().Set("Retry-After", retryAfterHeader(after))
 	}
 	return out
+}
+
+// retryAfterField is the field of a RATE_LIMITED error that says how long to
+// wait, as a Go duration.
+const retryAfterField = "retry_after"
+
+// addDetail attaches a message that this package made, which always encodes.
+func addDetail(e *connect.Error, message proto.Message) {
+	if detail, err := connect.NewErrorDetail(message); err == nil {
+		e.AddDetail(detail)
+	}
+}
+
+// retryAfterHeader writes whole seconds, rounded up (RFC 9110).
+func retryAfterHeader(d time.Duration) string {
+	return strconv.Itoa(int(math.Ceil(d.Seconds())))
 }

@@ -48,6 +48,12 @@ func (a *audit) Exported(_ context.Context, c access.Caller, procedure string) e
 	return a.err
 }
 
+func (a *audit) count() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.refused)
+}
+
 func (a *audit) has(want refusal) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -105,9 +111,13 @@ func (e *evidence) Attestations(context.Context, int, string) ([]attest.Listed, 
 
 func (e *evidence) KeySet() (json.RawMessage, error) { return e.notary.KeySet().JSON() }
 
-type policiesFake struct{}
+// policiesFake tells w.checking, if there is one, of each check.
+type policiesFake struct{ w *world }
 
-func (policiesFake) Check(_ context.Context, sources []policy.Source) []finding.Finding {
+func (p policiesFake) Check(_ context.Context, sources []policy.Source) []finding.Finding {
+	if p.w.checking != nil {
+		p.w.checking()
+	}
 	list := make([]finding.Finding, len(sources))
 	for i, s := range sources {
 		list[i] = finding.Finding{File: s.Name, Message: "checked"}

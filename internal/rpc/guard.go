@@ -5,8 +5,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"log/slog"
-	"net"
-	"net/http"
 	"time"
 
 	"connectrpc.com/connect"
@@ -40,111 +38,14 @@ type Auditor interface {
 	Exported(ctx context.Context, caller access.Caller, procedure string) error
 }
 
-type callerKey struct{}
-
-// identify finds the caller of a request by its certificate and puts it into the
-// request's context, where the guard reads it. A request without a certificate goes
-// on without a caller, because a few methods are public.
-//
-// A request of a known device is in the list of live requests until its end, so
-// that a revocation can end it. The device is authenticated before and again after
-// the request enters the list: a revocation in between is seen by the second check.
-func identify(auth Authenticator, live *liveRequests, next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		identified := peer{address: host(r.RemoteAddr), claims: access.Surface(r.Header.Get(access.SurfaceHeader))}
-		ctx := r.Context()
-		if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
-			chain := r.TLS.PeerCertificates
-			identified.look(auth, chain)
-			if identified.known {
-				var leave func()
-				ctx, leave = live.enter(ctx, identified.caller.DeviceID)
-				defer leave()
-				identified.look(auth, chain)
-			}
-		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, callerKey{}, identified)))
-	})
-}
-
-type peer struct {
-	caller access.Caller
-	// notAfter is when the caller's certificate ends.
-	notAfter time.Time
-	known    bool
-	// expired says that the certificate is over, and may be renewed by caller, who is
-	// not known for anything else.
-	expired bool
-	err     error
-	address string
-	// claims is the surface that the client says it is.
-	claims access.Surface
-}
-
-// look finds the caller from its certificate.
-func (p *peer) look(auth Authenticator, chain []*x509.Certificate) {
-	p.caller, p.err = auth.Authenticate(chain)
-	p.known = p.err == nil
-	p.notAfter = chain[0].NotAfter
-	if !p.known {
-		p.lookExpired(auth, chain)
-	}
-	p.caller.Address, p.caller.Surface = p.address, access.SurfaceGRPC
-}
-
-// lookExpired finds who may renew an expired certificate.
-func (p *peer) lookExpired(auth Authenticator, chain []*x509.Certificate) {
-	caller, err := auth.AuthenticateExpired(chain)
-	if p.expired = err == nil; p.expired {
-		p.caller = caller
-		p.err = reason.Errorf(reason.CertificateExpired, "the certificate of device %s expired at %s", caller.DeviceID, p.notAfter.Format(time.RFC3339))
-	}
-}
-
-// shows reports whether the peer shows what a method needs.
-func (p *peer) shows(needed Proof) bool {
-	switch needed {
-	case NeedsNothing:
-		return true
-	case NeedsRenewable:
-		return p.known || p.expired
-	default:
-		return p.known
-	}
-}
-
-func host(addr string) string {
-	if h, _, err := net.SplitHostPort(addr); err == nil {
-		return h
-	}
-	return addr
-}
-
-// keys name the rate limit buckets that the peer's requests are taken from: its
-// principal and its address. So many devices of one principal, or many principals
-// at one address, get no more than one does. Callers without a credential have the
-// address alone. Known callers on the gateway's own host have the principal alone:
-// an operator and an agent there have the same address, and the agent could use up
-// the requests that the operator needs to stop it.
-func (p peer) keys() []string {
-	if !p.known {
-		return []string{p.address}
-	}
-	keys := []string{p.caller.Principal.String()}
-	if ip := net.ParseIP(p.address); ip == nil || !ip.IsLoopback() {
-		keys = append(keys, p.address)
-	}
-	return keys
-}
-
 // callerOf returns the caller that the guard let in.
 func callerOf(ctx context.Context) access.Caller {
 	who, _ := ctx.Value(callerKey{}).(peer)
 	return who.caller
 }
 
-// certificateEnd returns when the caller's certificate ends.
-func certificateEnd(ctx context.Context) time.Time {
+// credentialEnd returns when the caller's credential ends.
+func credentialEnd(ctx context.Context) time.Time {
 	who, _ := ctx.Value(callerKey{}).(peer)
 	return who.notAfter
 }
@@ -334,7 +235,7 @@ func unauthenticated(cause error) error {
 	if cause != nil && reason.Of(cause) != reason.Internal {
 		return cause
 	}
-	return reason.Errorf(reason.Unauthenticated, "a client certificate is required")
+	return reason.Errorf(reason.Unauthenticated, "a client certificate or a token is required")
 }
 
 func (g *guard) validate(message any) error {

@@ -17,12 +17,14 @@ func TestWhatRequestsCountAgainst(t *testing.T) {
 		who  peer
 		want []string
 	}{
-		"nobody":           {peer{address: "192.0.2.7"}, []string{"192.0.2.7"}},
-		"nobody, here":     {peer{address: "127.0.0.1"}, []string{"127.0.0.1"}},
-		"known, elsewhere": {peer{known: true, caller: agent, address: "192.0.2.7"}, []string{"agent:coder", "192.0.2.7"}},
-		"known, here":      {peer{known: true, caller: agent, address: "127.0.0.1"}, []string{"agent:coder"}},
-		"known, here, v6":  {peer{known: true, caller: agent, address: "::1"}, []string{"agent:coder"}},
-		"no address":       {peer{known: true, caller: agent, address: ""}, []string{"agent:coder", ""}},
+		"nobody":               {peer{address: "192.0.2.7"}, []string{"192.0.2.7"}},
+		"nobody, here":         {peer{address: "127.0.0.1"}, []string{"127.0.0.1"}},
+		"known, elsewhere":     {peer{known: true, caller: agent, address: "192.0.2.7"}, []string{"agent:coder", "192.0.2.7"}},
+		"known, here":          {peer{known: true, caller: agent, address: "127.0.0.1"}, []string{"agent:coder"}},
+		"known, here, v6":      {peer{known: true, caller: agent, address: "::1"}, []string{"agent:coder"}},
+		"nobody, v6":           {peer{address: "2001:db8::7"}, []string{"2001:db8::/64"}},
+		"known, elsewhere, v6": {peer{known: true, caller: agent, address: "2001:db8::7"}, []string{"agent:coder", "2001:db8::/64"}},
+		"no address":           {peer{known: true, caller: agent, address: ""}, []string{"agent:coder", ""}},
 	} {
 		if got := c.who.keys(); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)

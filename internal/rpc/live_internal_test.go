@@ -32,7 +32,7 @@ func TestRevokeBetweenTheLooks(t *testing.T) {
 	for times, known := range map[int]bool{0: false, 1: false, 2: true} {
 		var live liveRequests
 		var who peer
-		h := identify(&flaky{times}, &live, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		h := identify(&flaky{times}, nil, &live, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			who, _ = r.Context().Value(callerKey{}).(peer)
 		}))
 		r := httptest.NewRequest(http.MethodPost, "/", nil)

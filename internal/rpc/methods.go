@@ -30,6 +30,7 @@ const (
 	LimitMutate   ratelimit.Class = "mutate"
 	LimitDecide   ratelimit.Class = "decide"
 	LimitToolCall ratelimit.Class = "tool_call"
+	LimitRun      ratelimit.Class = "run"
 )
 
 // Proof is what a method asks of its caller, from the most to the least.
@@ -37,8 +38,8 @@ type Proof int
 
 // The proofs.
 const (
-	// NeedsDevice wants the certificate of a device, valid now.
-	NeedsDevice Proof = iota
+	// NeedsCredential wants the certificate of a device, valid now, or a token.
+	NeedsCredential Proof = iota
 	// NeedsRenewable also takes one that expired at most ca.RenewableFor ago.
 	NeedsRenewable
 	// NeedsNothing is for methods that return no data of any caller.
@@ -68,92 +69,98 @@ func Methods() iter.Seq2[string, Method] { return maps.All(methods) }
 // methods has one row per method of the API. A method without a row is
 // denied, and a test walks the service descriptors to see that none lacks one.
 var methods = map[string]Method{
-	palyrav1connect.GatewayServiceCallToolProcedure:     {access.PermToolCall, AuditRoom, LimitToolCall, NeedsDevice},
-	palyrav1connect.GatewayServiceListToolsProcedure:    {access.PermToolList, AuditNone, LimitRead, NeedsDevice},
-	palyrav1connect.GatewayServiceEvaluateToolProcedure: {access.PermToolEvaluate, AuditNone, LimitRead, NeedsDevice},
-	palyrav1connect.GatewayServiceEndSessionProcedure:   {access.PermToolCall, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.GatewayServiceCallToolProcedure:     {access.PermToolCall, AuditRoom, LimitToolCall, NeedsCredential},
+	palyrav1connect.GatewayServiceListToolsProcedure:    {access.PermToolList, AuditNone, LimitRead, NeedsCredential},
+	palyrav1connect.GatewayServiceEvaluateToolProcedure: {access.PermToolEvaluate, AuditNone, LimitRead, NeedsCredential},
+	palyrav1connect.GatewayServiceEndSessionProcedure:   {access.PermToolCall, AuditRoom, LimitMutate, NeedsCredential},
 
 	// Which runs a caller may read and cancel beside its own is the handler's
 	// to say.
-	palyrav1connect.GatewayServiceRunStreamProcedure: {access.PermRunStart, AuditRoom, LimitToolCall, NeedsDevice},
-	palyrav1connect.GatewayServiceStartRunProcedure:  {access.PermRunStart, AuditRoom, LimitToolCall, NeedsDevice},
-	palyrav1connect.GatewayServiceGetRunProcedure:    {access.PermRunRead, AuditNone, LimitRead, NeedsDevice},
-	palyrav1connect.GatewayServiceListRunsProcedure:  {access.PermRunRead, AuditNone, LimitRead, NeedsDevice},
-	palyrav1connect.GatewayServiceWatchRunProcedure:  {access.PermRunRead, AuditNone, LimitRead, NeedsDevice},
-	palyrav1connect.GatewayServiceCancelRunProcedure: {access.PermRunCancel, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.GatewayServiceRunStreamProcedure: {access.PermRunStart, AuditRoom, LimitRun, NeedsCredential},
+	palyrav1connect.GatewayServiceStartRunProcedure:  {access.PermRunStart, AuditRoom, LimitRun, NeedsCredential},
+	palyrav1connect.GatewayServiceGetRunProcedure:    {access.PermRunRead, AuditNone, LimitRead, NeedsCredential},
+	palyrav1connect.GatewayServiceListRunsProcedure:  {access.PermRunRead, AuditNone, LimitRead, NeedsCredential},
+	palyrav1connect.GatewayServiceWatchRunProcedure:  {access.PermRunRead, AuditNone, LimitRead, NeedsCredential},
+	palyrav1connect.GatewayServiceCancelRunProcedure: {access.PermRunCancel, AuditRoom, LimitMutate, NeedsCredential},
 
 	// As for runs: whose calls a caller may see and end beside its own is the
 	// handler's to say.
-	palyrav1connect.GatewayServiceListCallsProcedure:  {access.PermRunRead, AuditNone, LimitRead, NeedsDevice},
-	palyrav1connect.GatewayServiceGetCallProcedure:    {access.PermRunRead, AuditNone, LimitRead, NeedsDevice},
-	palyrav1connect.GatewayServiceCancelCallProcedure: {access.PermRunCancel, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.GatewayServiceListCallsProcedure:  {access.PermRunRead, AuditNone, LimitRead, NeedsCredential},
+	palyrav1connect.GatewayServiceGetCallProcedure:    {access.PermRunRead, AuditNone, LimitRead, NeedsCredential},
+	palyrav1connect.GatewayServiceCancelCallProcedure: {access.PermRunCancel, AuditRoom, LimitMutate, NeedsCredential},
 
-	palyrav1connect.ApprovalsServiceListApprovalsProcedure:  {access.PermApprovalRead, AuditNone, LimitRead, NeedsDevice},
-	palyrav1connect.ApprovalsServiceGetApprovalProcedure:    {access.PermApprovalRead, AuditNone, LimitRead, NeedsDevice},
-	palyrav1connect.ApprovalsServiceWatchApprovalsProcedure: {access.PermApprovalRead, AuditNone, LimitRead, NeedsDevice},
-	palyrav1connect.ApprovalsServiceDecideApprovalProcedure: {access.PermApprovalDecide, AuditRoom, LimitDecide, NeedsDevice},
+	palyrav1connect.ApprovalsServiceListApprovalsProcedure:  {access.PermApprovalRead, AuditNone, LimitRead, NeedsCredential},
+	palyrav1connect.ApprovalsServiceGetApprovalProcedure:    {access.PermApprovalRead, AuditNone, LimitRead, NeedsCredential},
+	palyrav1connect.ApprovalsServiceWatchApprovalsProcedure: {access.PermApprovalRead, AuditNone, LimitRead, NeedsCredential},
+	palyrav1connect.ApprovalsServiceDecideApprovalProcedure: {access.PermApprovalDecide, AuditRoom, LimitDecide, NeedsCredential},
 	// Requesters and those who decide all may call tools; who may withdraw
 	// which approval is the desk's to say.
-	palyrav1connect.ApprovalsServiceCancelApprovalProcedure:  {access.PermToolCall, AuditRoom, LimitMutate, NeedsDevice},
-	palyrav1connect.ApprovalsServiceExportApprovalsProcedure: {access.PermApprovalExport, AuditExport, LimitRead, NeedsDevice},
-	palyrav1connect.ApprovalsServiceListGrantsProcedure:      {access.PermGrantRead, AuditNone, LimitRead, NeedsDevice},
-	palyrav1connect.ApprovalsServiceRevokeGrantProcedure:     {access.PermGrantRevoke, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.ApprovalsServiceCancelApprovalProcedure:  {access.PermToolCall, AuditRoom, LimitMutate, NeedsCredential},
+	palyrav1connect.ApprovalsServiceExportApprovalsProcedure: {access.PermApprovalExport, AuditExport, LimitRead, NeedsCredential},
+	palyrav1connect.ApprovalsServiceListGrantsProcedure:      {access.PermGrantRead, AuditNone, LimitRead, NeedsCredential},
+	palyrav1connect.ApprovalsServiceRevokeGrantProcedure:     {access.PermGrantRevoke, AuditRoom, LimitMutate, NeedsCredential},
 
-	palyrav1connect.PolicyServiceValidatePolicyProcedure: {access.PermPolicyCheck, AuditNone, LimitRead, NeedsDevice},
-	palyrav1connect.PolicyServiceGetPolicyProcedure:      {access.PermPolicyRead, AuditNone, LimitRead, NeedsDevice},
-	palyrav1connect.PolicyServiceReloadPolicyProcedure:   {access.PermPolicyActivate, AuditRoom, LimitMutate, NeedsDevice},
-	palyrav1connect.PolicyServiceGetSnapshotProcedure:    {access.PermPolicySnapshot, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.PolicyServiceValidatePolicyProcedure: {access.PermPolicyCheck, AuditNone, LimitRead, NeedsCredential},
+	palyrav1connect.PolicyServiceGetPolicyProcedure:      {access.PermPolicyRead, AuditNone, LimitRead, NeedsCredential},
+	palyrav1connect.PolicyServiceReloadPolicyProcedure:   {access.PermPolicyActivate, AuditRoom, LimitMutate, NeedsCredential},
+	palyrav1connect.PolicyServiceGetSnapshotProcedure:    {access.PermPolicySnapshot, AuditNone, LimitRead, NeedsCredential},
 
-	palyrav1connect.PolicyServiceExplainPolicyProcedure:      {access.PermPolicyExplain, AuditNone, LimitRead, NeedsDevice},
-	palyrav1connect.PolicyServiceSimulatePolicyProcedure:     {access.PermPolicySimulate, AuditNone, LimitRead, NeedsDevice},
-	palyrav1connect.PolicyServiceTestPolicyProcedure:         {access.PermPolicyTest, AuditNone, LimitRead, NeedsDevice},
-	palyrav1connect.PolicyServiceListPolicyVersionsProcedure: {access.PermPolicyRead, AuditNone, LimitRead, NeedsDevice},
-	palyrav1connect.PolicyServiceActivatePolicyProcedure:     {access.PermPolicyActivate, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.PolicyServiceExplainPolicyProcedure:      {access.PermPolicyExplain, AuditNone, LimitRead, NeedsCredential},
+	palyrav1connect.PolicyServiceSimulatePolicyProcedure:     {access.PermPolicySimulate, AuditNone, LimitRead, NeedsCredential},
+	palyrav1connect.PolicyServiceTestPolicyProcedure:         {access.PermPolicyTest, AuditNone, LimitRead, NeedsCredential},
+	palyrav1connect.PolicyServiceListPolicyVersionsProcedure: {access.PermPolicyRead, AuditNone, LimitRead, NeedsCredential},
+	palyrav1connect.PolicyServiceActivatePolicyProcedure:     {access.PermPolicyActivate, AuditRoom, LimitMutate, NeedsCredential},
 
-	palyrav1connect.JournalServiceListEventsProcedure:    {access.PermJournalRead, AuditNone, LimitRead, NeedsDevice},
-	palyrav1connect.JournalServiceTailEventsProcedure:    {access.PermJournalTail, AuditNone, LimitRead, NeedsDevice},
-	palyrav1connect.JournalServiceGetEventProcedure:      {access.PermJournalRead, AuditNone, LimitRead, NeedsDevice},
-	palyrav1connect.JournalServiceGetCheckpointProcedure: {access.PermJournalProve, AuditRoom, LimitMutate, NeedsDevice},
-	palyrav1connect.JournalServiceProveEventProcedure:    {access.PermJournalProve, AuditNone, LimitRead, NeedsDevice},
-	palyrav1connect.JournalServiceExportJournalProcedure: {access.PermJournalExport, AuditExport, LimitRead, NeedsDevice},
+	palyrav1connect.JournalServiceListEventsProcedure:    {access.PermJournalRead, AuditNone, LimitRead, NeedsCredential},
+	palyrav1connect.JournalServiceTailEventsProcedure:    {access.PermJournalTail, AuditNone, LimitRead, NeedsCredential},
+	palyrav1connect.JournalServiceGetEventProcedure:      {access.PermJournalRead, AuditNone, LimitRead, NeedsCredential},
+	palyrav1connect.JournalServiceGetCheckpointProcedure: {access.PermJournalProve, AuditRoom, LimitMutate, NeedsCredential},
+	palyrav1connect.JournalServiceProveEventProcedure:    {access.PermJournalProve, AuditNone, LimitRead, NeedsCredential},
+	palyrav1connect.JournalServiceExportJournalProcedure: {access.PermJournalExport, AuditExport, LimitRead, NeedsCredential},
 
-	palyrav1connect.AttestationServiceGetAttestationProcedure:   {access.PermAttestationRead, AuditNone, LimitRead, NeedsDevice},
-	palyrav1connect.AttestationServiceListAttestationsProcedure: {access.PermAttestationRead, AuditNone, LimitRead, NeedsDevice},
-	palyrav1connect.AttestationServiceGetKeySetProcedure:        {access.PermAttestationVerify, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.AttestationServiceGetAttestationProcedure:   {access.PermAttestationRead, AuditNone, LimitRead, NeedsCredential},
+	palyrav1connect.AttestationServiceListAttestationsProcedure: {access.PermAttestationRead, AuditNone, LimitRead, NeedsCredential},
+	palyrav1connect.AttestationServiceGetKeySetProcedure:        {access.PermAttestationVerify, AuditNone, LimitRead, NeedsCredential},
 
-	palyrav1connect.StatusServiceGetStatusProcedure: {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},
-	palyrav1connect.StatusServiceFreezeProcedure:    {access.PermGatewayFreeze, AuditRoom, LimitMutate, NeedsDevice},
-	palyrav1connect.StatusServiceThawProcedure:      {access.PermGatewayThaw, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.StatusServiceGetStatusProcedure: {access.PermDaemonStatus, AuditNone, LimitRead, NeedsCredential},
+	palyrav1connect.StatusServiceFreezeProcedure:    {access.PermGatewayFreeze, AuditRoom, LimitMutate, NeedsCredential},
+	palyrav1connect.StatusServiceThawProcedure:      {access.PermGatewayThaw, AuditRoom, LimitMutate, NeedsCredential},
 
-	palyrav1connect.AccessServiceAddMemberProcedure:   {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
-	palyrav1connect.AccessServiceListMembersProcedure: {access.PermAccessRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.AccessServiceAddMemberProcedure:   {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsCredential},
+	palyrav1connect.AccessServiceListMembersProcedure: {access.PermAccessRead, AuditNone, LimitRead, NeedsCredential},
 	// A change that concerns owners or admins also needs access.write_owner, which
 	// the handler asks.
-	palyrav1connect.AccessServiceUpdateMemberProcedure:       {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
-	palyrav1connect.AccessServiceDisableMemberProcedure:      {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
-	palyrav1connect.AccessServiceEnableMemberProcedure:       {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
-	palyrav1connect.AccessServiceRemoveMemberProcedure:       {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
-	palyrav1connect.IdentityServiceListDevicesProcedure:      {access.PermAccessRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.AccessServiceUpdateMemberProcedure:       {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsCredential},
+	palyrav1connect.AccessServiceDisableMemberProcedure:      {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsCredential},
+	palyrav1connect.AccessServiceEnableMemberProcedure:       {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsCredential},
+	palyrav1connect.AccessServiceRemoveMemberProcedure:       {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsCredential},
+	palyrav1connect.IdentityServiceListDevicesProcedure:      {access.PermAccessRead, AuditNone, LimitRead, NeedsCredential},
 	palyrav1connect.IdentityServiceRenewCertificateProcedure: {access.PermDaemonStatus, AuditRoom, LimitMutate, NeedsRenewable},
-	palyrav1connect.IdentityServiceRevokeDeviceProcedure:     {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
-	palyrav1connect.IdentityServiceRenameDeviceProcedure:     {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.IdentityServiceRevokeDeviceProcedure:     {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsCredential},
+	palyrav1connect.IdentityServiceRenameDeviceProcedure:     {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsCredential},
 	// That it takes the device of the gateway's own host is identity's to say.
-	palyrav1connect.IdentityServiceAddDeviceProcedure: {access.PermAccessWriteOwner, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.IdentityServiceAddDeviceProcedure: {access.PermAccessWriteOwner, AuditRoom, LimitMutate, NeedsCredential},
 
-	palyrav1connect.WorkspaceServiceListWorkspacesProcedure: {access.PermWorkspaceRead, AuditNone, LimitRead, NeedsDevice},
-	palyrav1connect.WorkspaceServiceListChangeSetsProcedure: {access.PermWorkspaceRead, AuditNone, LimitRead, NeedsDevice},
-	palyrav1connect.WorkspaceServiceGetChangeSetProcedure:   {access.PermWorkspaceRead, AuditNone, LimitRead, NeedsDevice},
-	palyrav1connect.WorkspaceServiceUndoChangeSetProcedure:  {access.PermWorkspaceUndo, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.WorkspaceServiceListWorkspacesProcedure: {access.PermWorkspaceRead, AuditNone, LimitRead, NeedsCredential},
+	palyrav1connect.WorkspaceServiceListChangeSetsProcedure: {access.PermWorkspaceRead, AuditNone, LimitRead, NeedsCredential},
+	palyrav1connect.WorkspaceServiceGetChangeSetProcedure:   {access.PermWorkspaceRead, AuditNone, LimitRead, NeedsCredential},
+	palyrav1connect.WorkspaceServiceUndoChangeSetProcedure:  {access.PermWorkspaceUndo, AuditRoom, LimitMutate, NeedsCredential},
 
 	// Sessions are for users alone; whose a caller may read and end beside its own
 	// is the handler's to say.
-	palyrav1connect.SessionServiceListSessionsProcedure: {access.PermRunRead, AuditNone, LimitRead, NeedsDevice},
-	palyrav1connect.SessionServiceGetSessionProcedure:   {access.PermRunRead, AuditNone, LimitRead, NeedsDevice},
-	palyrav1connect.SessionServiceEndSessionProcedure:   {access.PermRunCancel, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.SessionServiceListSessionsProcedure: {access.PermRunRead, AuditNone, LimitRead, NeedsCredential},
+	palyrav1connect.SessionServiceGetSessionProcedure:   {access.PermRunRead, AuditNone, LimitRead, NeedsCredential},
+	palyrav1connect.SessionServiceEndSessionProcedure:   {access.PermRunCancel, AuditRoom, LimitMutate, NeedsCredential},
+
+	// Whose tokens a caller may see and revoke beside its own is the handler's to
+	// say, and that it has each scope that it gives.
+	palyrav1connect.TokenServiceCreateTokenProcedure: {access.PermTokenCreate, AuditRoom, LimitMutate, NeedsCredential},
+	palyrav1connect.TokenServiceListTokensProcedure:  {access.PermTokenRead, AuditNone, LimitRead, NeedsCredential},
+	palyrav1connect.TokenServiceRevokeTokenProcedure: {access.PermTokenRevoke, AuditRoom, LimitMutate, NeedsCredential},
 
 	healthv1connect.HealthCheckProcedure: {"", AuditNone, LimitRead, NeedsNothing},
-	reflectionProcedure("v1"):            {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},
-	reflectionProcedure("v1alpha"):       {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},
+	reflectionProcedure("v1"):            {access.PermDaemonStatus, AuditNone, LimitRead, NeedsCredential},
+	reflectionProcedure("v1alpha"):       {access.PermDaemonStatus, AuditNone, LimitRead, NeedsCredential},
 }
 
 func reflectionProcedure(version string) string {

@@ -90,7 +90,7 @@ func TestEveryServiceIsOffered(t *testing.T) {
 func TestRowsMakeSense(t *testing.T) {
 	set := policytest.Set(t, policytest.Options{})
 	owner := access.Caller{Principal: policytest.Alice, OnBehalfOf: policytest.Alice, Roles: []access.Role{access.RoleOwner}}
-	classes := []ratelimit.Class{rpc.LimitRead, rpc.LimitMutate, rpc.LimitDecide, rpc.LimitToolCall}
+	classes := []ratelimit.Class{rpc.LimitRead, rpc.LimitMutate, rpc.LimitDecide, rpc.LimitToolCall, rpc.LimitRun}
 	for name, row := range rpc.Methods() {
 		if !slices.Contains(classes, row.Limit) {
 			t.Errorf("%s: limit class %q", name, row.Limit)

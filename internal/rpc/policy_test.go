@@ -68,6 +68,42 @@ func TestExplainDescribedCall(t *testing.T) {
 	}
 }
 
+// TestCallsRunBesideACheck: while policies are checked, however long, calls come to
+// their end, also those of whoever checks, on the same connection.
+func TestCallsRunBesideACheck(t *testing.T) {
+	began, goOn := make(chan struct{}), make(chan struct{})
+	w := newWorld(t, func(w *world) {
+		w.checking = func() { close(began); <-goOn }
+	})
+	checked := make(chan error, 1)
+	go func() {
+		_, err := w.alice.policy().ValidatePolicy(t.Context(), &palyrav1.ValidatePolicyRequest{
+			Sources: []*palyrav1.PolicySource{{Name: "a.cedar", Text: noRisk}},
+		})
+		checked <- err
+	}()
+	select {
+	case <-began:
+	case err := <-checked:
+		t.Fatalf("nothing was checked: %v", err)
+	}
+	for name, who := range map[string]*client{"who checks": w.alice, "an agent": w.coder} {
+		events, err := who.call(reading())
+		if err != nil || len(events) == 0 || events[len(events)-1].GetAttestation() == nil {
+			t.Errorf("%s: the call has %d events and no end, %v", name, len(events), err)
+		}
+	}
+	w.read.Ran(t, 2)
+	// The control: the check goes on still.
+	select {
+	case err := <-checked:
+		t.Errorf("the check ended before the calls, with %v", err)
+	default:
+	}
+	close(goOn)
+	must.Do(t, <-checked)
+}
+
 func TestDescribedCallsThatAreWrong(t *testing.T) {
 	w := newWorld(t)
 	for name, change := range map[string]func(*palyrav1.CallDescription){

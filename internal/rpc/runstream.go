@@ -19,7 +19,7 @@ import (
 
 // userMessage is what a user's message on an open stream needs. Votes and
 // cancels on the stream need what their own methods do.
-var userMessage = Method{access.PermRunStart, AuditRoom, LimitMutate, NeedsDevice}
+var userMessage = Method{access.PermRunStart, AuditRoom, LimitMutate, NeedsCredential}
 
 // RunStream starts a run or attaches to one, sends its tape, and takes the
 // client's messages. The stream ends after the run has finished; a run does not

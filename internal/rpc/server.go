@@ -36,6 +36,7 @@ const compressFrom = 16 << 10
 // Config is what the API stands on. Every field is required.
 type Config struct {
 	Auth     Authenticator
+	Tokens   Tokens
 	Limiter  Limiter
 	Audit    Auditor
 	Engine   *policy.Engine
@@ -62,11 +63,11 @@ type Server struct {
 // ServeHTTP serves one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// End ends the requests and streams of a device that was revoked, or whose member
+// End ends the requests and streams of a device or token that was revoked, or whose member
 // may do less than before, and returns how many there were. They end with why, whose
 // reason is UNAUTHENTICATED; a call with an idempotency key goes on without its
 // client.
-func (s *Server) End(deviceID string, why error) int { return s.live.end(deviceID, why) }
+func (s *Server) End(id string, why error) int { return s.live.end(id, why) }
 
 // New builds the API. When stopping ends, streams that only watch end too, so
 // that they do not hold up a shutdown.
@@ -92,11 +93,12 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	mux.Handle(palyrav1connect.NewIdentityServiceHandler(&devices{cfg.Members}, opts...))
 	mux.Handle(palyrav1connect.NewWorkspaceServiceHandler(&workspaces{cfg.Workspaces}, opts...))
 	mux.Handle(palyrav1connect.NewSessionServiceHandler(&sessions{cfg.Pipeline, cfg.Engine, cfg.Pipeline.MaxCallsPerSession}, opts...))
+	mux.Handle(palyrav1connect.NewTokenServiceHandler(&tokens{cfg.Tokens, cfg.Engine}, opts...))
 	mux.Handle(healthv1connect.HealthCheckProcedure, newHealthHandler(cfg.Gateway, opts...))
 	mux.Handle(newReflectionHandler("v1", opts...))
 	mux.Handle(newReflectionHandler("v1alpha", opts...))
 	s := &Server{}
-	s.handler = identify(cfg.Auth, &s.live, g.refuseStrangers(limitMessages(stoppable(bundle(endWatches(stopping, mux))))))
+	s.handler = identify(cfg.Auth, cfg.Tokens, &s.live, g.refuseStrangers(limitMessages(stoppable(bundle(endWatches(stopping, mux))))))
 	return s, nil
 }
 
@@ -112,6 +114,7 @@ var services = []string{
 	palyrav1connect.IdentityServiceName,
 	palyrav1connect.WorkspaceServiceName,
 	palyrav1connect.SessionServiceName,
+	palyrav1connect.TokenServiceName,
 	healthv1connect.HealthName,
 }
 

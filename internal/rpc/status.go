@@ -85,7 +85,7 @@ func (s *status) GetStatus(ctx context.Context, _ *palyrav1.GetStatusRequest) (*
 		ActiveRuns: int32(st.ActiveRuns), Models: modelMessages(st.Models), PolicyDirectory: directoryMessage(st.PolicyDirectory),
 		Caller: &palyrav1.Identity{
 			Principal: caller.Principal.String(), OnBehalfOf: caller.OnBehalfOf.String(), Roles: roles, DeviceId: caller.DeviceID,
-			CertificateExpiresAt: timeMessage(certificateEnd(ctx)),
+			CertificateExpiresAt: timeMessage(credentialEnd(ctx)),
 		},
 	}, nil
 }

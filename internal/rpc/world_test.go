@@ -40,6 +40,7 @@ import (
 	"palyra/internal/run"
 	"palyra/internal/sqlite"
 	"palyra/internal/sqlite/sqlitetest"
+	"palyra/internal/token"
 	"palyra/internal/tool"
 )
 
@@ -69,6 +70,7 @@ type world struct {
 	// workspaces has one change set, "set-1" of "default".
 	workspaces *workspacesFake
 	log        *gatewaytest.Log
+	tokens     *token.Service
 
 	alice, bob, dan, eve, coder *client
 
@@ -76,6 +78,8 @@ type world struct {
 	ago atomic.Int64
 
 	policies string
+	// checking is called while policies are checked.
+	checking func()
 	limits   map[ratelimit.Class]ratelimit.Limits
 }
 
@@ -114,6 +118,7 @@ func (w *world) openRooms() {
 		Authority: w.authority, Store: w.db.Identity(), Registry: registry, Now: w.now,
 	}))(t)
 	w.registry = registry
+	w.tokens = must.Get(token.New(t.Context(), token.Config{Store: w.db.Tokens(), Members: registry}))(t)
 	key := w.authority.Notary()
 	w.notary = must.Get(attest.NewNotary(attest.NotaryConfig{Signer: key.Signer, Chain: key.Chain, Gateway: w.authority.TrustDomain()}))(t)
 	signer := must.Get(journal.ParseKey(w.authority.JournalSigner()))(t)
@@ -148,14 +153,17 @@ func (w *world) serve() {
 	stopping, stop := context.WithCancel(context.Background())
 	w.stopping = stop
 	w.server = must.Get(rpc.New(stopping, rpc.Config{
-		Auth: w.identity, Limiter: limiter, Audit: w.audit, Engine: w.engine, Pipeline: g.Pipeline, Router: g.Router, Desk: w.desk, Runs: runs,
-		Journal: w.journal, Evidence: w.evidence, Policies: policiesFake{}, Members: membersFake{w.identity, w}, Gateway: w.gateway, Workspaces: w.workspaces, Log: logger,
+		Auth: w.identity, Tokens: w.tokens, Limiter: limiter, Audit: w.audit, Engine: w.engine, Pipeline: g.Pipeline, Router: g.Router, Desk: w.desk, Runs: runs,
+		Journal: w.journal, Evidence: w.evidence, Policies: policiesFake{w}, Members: membersFake{w.identity, w}, Gateway: w.gateway, Workspaces: w.workspaces, Log: logger,
 	}))(t)
 	w.identity.OnChange(func(context.Context, access.Principal) error {
 		w.engine.Swap(w.policySet(w.registry.List()))
 		return nil
 	})
 	w.identity.OnEnd(func(d identity.Device, why *reason.Error) { w.server.End(d.ID, why) })
+	w.tokens.OnRevoke(func(t token.Token) {
+		w.server.End(t.ID, reason.Errorf(reason.Unauthenticated, "the credential %s was revoked", t.ID))
+	})
 	w.listen()
 }
 
@@ -318,7 +326,7 @@ func wantError(t *testing.T, what string, err error, want reason.Code) *errdetai
 
 func generous() map[ratelimit.Class]ratelimit.Limits {
 	limits := map[ratelimit.Class]ratelimit.Limits{}
-	for _, class := range []ratelimit.Class{rpc.LimitRead, rpc.LimitMutate, rpc.LimitDecide, rpc.LimitToolCall} {
+	for _, class := range []ratelimit.Class{rpc.LimitRead, rpc.LimitMutate, rpc.LimitDecide, rpc.LimitToolCall, rpc.LimitRun} {
 		l := ratelimit.Limit{PerSecond: 1000, Burst: 1000}
 		limits[class] = ratelimit.Limits{Each: l, Global: l}
 	}

@@ -151,8 +151,8 @@ func answerOf(o toolcall.Outcome, err error) answer {
 	case errors.As(err, &known):
 		return answer{Outcome: "refused", Reason: known.Code, Message: known.Message, Remedy: known.NextStep()}
 	case err != nil:
-		row := reason.Lookup(reason.Internal)
-		return answer{Outcome: "refused", Reason: row.Code, Message: row.Sentence, Remedy: row.Remedy}
+		known = reason.Fault(err)
+		return answer{Outcome: "refused", Reason: known.Code, Message: known.Message, Remedy: known.NextStep()}
 	case !o.Decision.Allowed:
 		return answer{Outcome: "denied", Reason: o.Decision.Reason, Message: o.Decision.Message, Remedy: o.Decision.Remedy}
 	}

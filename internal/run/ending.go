@@ -71,7 +71,7 @@ func endOf(ctx context.Context, err error) *ending {
 	if errors.As(err, &known) && known.Code != reason.Internal {
 		return failed(known)
 	}
-	end := failed(reason.Errorf(reason.Internal, "%s", reason.Lookup(reason.Internal).Sentence))
+	end := failed(reason.Fault(err))
 	end.cause = err
 	return end
 }

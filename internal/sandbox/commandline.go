@@ -2,36 +2,8 @@ package sandbox
 
 import (
 	"slices"
-	"strconv"
 	"strings"
-	"unicode"
-
-	"palyra/internal/lazyregexp"
 )
-
-// plainWord is an argument that a shell takes as it is written.
-var plainWord = lazyregexp.New(`^[A-Za-z0-9_@%+=:,./-]+$`)
-
-// CommandLine writes words as somebody would type them: git commit -m 'two words'.
-// Two lists that differ give two lines that differ. Words that no terminal shows
-// as they are stand in double quotes with escapes.
-func CommandLine(words []string) string {
-	quoted := make([]string, len(words))
-	for i, word := range words {
-		quoted[i] = quotedWord(word)
-	}
-	return strings.Join(quoted, " ")
-}
-
-func quotedWord(word string) string {
-	switch {
-	case plainWord.MatchString(word):
-		return word
-	case strings.ContainsFunc(word, func(r rune) bool { return !unicode.IsPrint(r) }):
-		return strconv.Quote(word)
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-}
 
 // options are those that may stand before the command of a program. One that
 // is not here may take the next word as its value.

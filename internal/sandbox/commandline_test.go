@@ -55,17 +55,3 @@ func TestCommand(t *testing.T) {
 		}
 	}
 }
-
-// FuzzCommandLine: two command lines that differ never read alike, and a word
-// that needs no quotes has none.
-func FuzzCommandLine(f *testing.F) {
-	for _, pair := range [][2]string{{"a b", "a\x00b"}, {"a\x00", "a"}, {"'a' b", "'a'\x00b"}, {"'\\''", "''"}, {"\"a\\n\"", "a\n"}, {"a\x00'b c'", "a\x00b c"}, {"\u00ad", `"\u00ad"`}} {
-		f.Add(pair[0], pair[1])
-	}
-	f.Fuzz(func(t *testing.T, a, b string) {
-		one, other := strings.Split(a, "\x00"), strings.Split(b, "\x00")
-		if a != b && CommandLine(one) == CommandLine(other) {
-			t.Errorf("%q and %q are both %s", one, other, CommandLine(one))
-		}
-	})
-}

@@ -11,19 +11,24 @@ import (
 
 // steering are variables by which a value makes a loader, an interpreter or a
 // well-known tool run code or read options of the caller's choice. A trailing
-// "*" matches every longer name.
+// "*" matches every longer name. Letters of another case match, too: npm reads
+// npm_config_script_shell.
 var steering = []string{
 	"LD_*", "DYLD_*", "GLIBC_TUNABLES", "GCONV_PATH", "LOCPATH", "NLSPATH", "HOSTALIASES", "RES_OPTIONS", "LOCALDOMAIN",
 	"BASH_ENV", "BASH_FUNC_*", "ENV", "IFS", "PS4", "PROMPT_COMMAND", "SHELLOPTS", "BASHOPTS", "CDPATH", "ZDOTDIR",
 	"PYTHONSTARTUP", "PYTHONPATH", "PYTHONHOME", "PYTHONINSPECT", "PYTHONBREAKPOINT", "PYTHONWARNINGS", "PYTHONUSERBASE", "PYTHONEXECUTABLE", "PYTHONPLATLIBDIR", "PYTHONPYCACHEPREFIX",
 	"PERL5OPT", "PERL5LIB", "PERLLIB", "PERL5DB", "RUBYOPT", "RUBYLIB", "RUBYSHELL",
 	"NODE_OPTIONS", "NODE_PATH", "NODE_REPL_EXTERNAL_MODULE", "DENO_*", "BUN_OPTIONS", "LUA_INIT*", "LUA_PATH*", "LUA_CPATH*",
+	"ERL_FLAGS", "ERL_AFLAGS", "ERL_ZFLAGS", "ELIXIR_ERL_OPTIONS", "R_PROFILE*", "R_ENVIRON*", "R_LIBS*", "JULIA_LOAD_PATH", "JULIA_DEPOT_PATH", "TCLLIBPATH", "TCL_LIBRARY",
+	"GUILE_LOAD_PATH", "EMACSLOADPATH", "VIMINIT", "GVIMINIT", "MYVIMRC", "EXINIT", "GEM_HOME", "GEM_PATH",
+	"NPM_CONFIG_*", "YARN_YARN_PATH", "YARN_RC_FILENAME", "YARN_PLUGINS", "BUNDLE_GEMFILE", "BUNDLE_PATH", "BUNDLE_APP_CONFIG", "BUNDLE_USER_*", "RAKEOPT", "PYTEST_ADDOPTS", "PYTEST_PLUGINS", "MAVEN_OPTS", "MAVEN_ARGS", "GRADLE_OPTS", "JAVA_OPTS",
 	"JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "CLASSPATH", "PHPRC", "PHP_INI_SCAN_DIR",
 	"GIT_SSH*", "GIT_EXTERNAL_DIFF", "GIT_EXEC_PATH", "GIT_PAGER", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "GIT_ASKPASS", "GIT_PROXY_COMMAND",
 	"GIT_CONFIG*", "GIT_DIR", "GIT_WORK_TREE", "GIT_TEMPLATE_DIR", "GIT_ALLOW_PROTOCOL", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_ALTERNATE_OBJECT_DIRECTORIES",
 	"PAGER", "MANPAGER", "EDITOR", "VISUAL", "BROWSER", "SHELL", "LESSOPEN", "LESSCLOSE", "SSH_ASKPASS", "SUDO_ASKPASS",
 	"MAKEFLAGS", "MFLAGS", "GNUMAKEFLAGS", "MAKEFILES", "CC_WRAPPER", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "RUSTFLAGS", "CARGO_BUILD_*", "CARGO_TARGET_*",
-	"GOFLAGS", "GOTOOLDIR", "GOENV", "GOTOOLCHAIN", "GCC_EXEC_PREFIX", "COMPILER_PATH", "TAR_OPTIONS", "AWKPATH", "AWKLIBPATH",
+	"GOFLAGS", "GOTOOLDIR", "GOENV", "GOTOOLCHAIN", "GOCACHEPROG", "PKG_CONFIG", "RUSTC", "RUSTDOC", "CARGO_ALIAS_*", "CARGO_HOME", "RUSTUP_*", "GCC_EXEC_PREFIX", "COMPILER_PATH", "TAR_OPTIONS", "AWKPATH", "AWKLIBPATH",
+	"XDG_CONFIG_HOME", "XDG_CONFIG_DIRS", // of git, among others
 }
 
 // SearchPath lists the system's own directories of programs; what people installed
@@ -78,6 +83,7 @@ func CheckEnv(env []string) error {
 // Steers reports whether a variable of this name can make a loader or an
 // interpreter run other code.
 func Steers(name string) bool {
+	name = strings.ToUpper(name)
 	return slices.ContainsFunc(steering, func(pattern string) bool {
 		if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
 			return strings.HasPrefix(name, prefix)

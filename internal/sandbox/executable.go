@@ -112,17 +112,17 @@ func (r *Resolver) ResolveExecutable(name string, path []string) (Program, error
 	}
 	resolved, err := filepath.EvalSymlinks(found)
 	if err != nil {
-		return Program{}, reason.Errorf(reason.SpawnFailed, "the program %q cannot be resolved", shorten(name))
+		return Program{}, reason.Errorf(reason.SpawnFailed, "the program %q cannot be resolved", shorten(name)).WithCause(err)
 	}
 	p := Program{Basename: filepath.Base(resolved), Called: filepath.Base(name), Origin: originOf(resolved)}
 	f, err := openRegular(resolved)
 	if err != nil {
-		return Program{}, reason.Errorf(reason.SpawnFailed, "the program %q is not a file that can be read", shorten(name))
+		return Program{}, reason.Errorf(reason.SpawnFailed, "the program %q is not a file that can be read", shorten(name)).WithCause(err)
 	}
 	defer f.Close()
 	sum, err := r.hashes.sum(f)
 	if err != nil {
-		return Program{}, reason.Errorf(reason.SpawnFailed, "the program %q cannot be read", shorten(name))
+		return Program{}, reason.Errorf(reason.SpawnFailed, "the program %q cannot be read", shorten(name)).WithCause(err)
 	}
 	p.Executable = tool.Executable{Path: resolved, SHA256: sum}
 	p.Shebang = shebang(f)

@@ -90,6 +90,46 @@ func TestInlineCode(t *testing.T) {
 	}
 }
 
+// TestCodeInNoFile: the ways around the plain flags. The words are separated by |, and
+// each line has a control that says the same of a file.
+func TestCodeInNoFile(t *testing.T) {
+	for code, file := range map[string]string{
+		"perl|-Mstrict;exec(q(id))|x.pl": "perl|-Mlib=./lib,x y|x.pl", "perl|-d:X;system(1)|x.pl": "perl|-d:NYTProf=a;b|x.pl", "perl|-naF/,/),system(q(id)|x.pl": "perl|-naF,|x.pl",
+		"node|--import=data:text/javascript,1|x.js": "node|--import=./data.js|x.js", "node|--import|data:text/javascript,1|x.js": "node|--import|./x.mjs|x.js",
+		"node|-r|/dev/stdin|x.js": "node|-r|./dev/stdin.js|x.js", "node|--entry-url|data:text/javascript,1": "node|--entry-url|file:./x.js", "node|inspect|x.js": "node|x.js|inspect",
+		"deno|run|data:text/javascript,1": "deno|run|data.ts", "deno|run|--allow-all|-": "deno|run|x.ts|-", "bun|run|-": "bun|run|build", "bun|exec|id": "bun|x.ts|exec", "bun|-r|./x.ts|-e|1": "bun|-r|./x.ts|y.ts",
+		"php|-d|auto_prepend_file=data:,<?php 1|x.php": "php|-d|memory_limit=1G|x.php", "php|-dauto_prepend_file=php://stdin|x.php": "php|-dauto_prepend_file=a.php|x.php",
+		"awk|-f|/dev/stdin": "awk|-F|-|-f|x.awk", "awk|-f-": "awk|-fx.awk|-", "awk|-f|-": "awk|-f|x.awk|-", "gawk|--file=/dev/stdin": "gawk|--file=x.awk", "gawk|--sourc=BEGIN{}|-f|x.awk": "gawk|--sandbox|-f|x.awk", "gawk|-f|x.awk|-Wsource=BEGIN{}": "gawk|-f|x.awk|Wsource",
+		"python3|//dev/stdin": "python3|./dev.py", "python3|/dev/../dev//stdin": "python3|dev/null.py", "python3|/proc/thread-self/fd/0": "python3|proc/fd.py", "python3|../../dev/fd/0": "python3|dev/fd.py",
+		"python3|-m|timeit|1": "python3|-m|pytest|1", "python3|-mtimeit|1": "python3|-mpytest", "python3|-Im|pdb|-c|!1|x.py": "python3|-Im|json.tool", "python3|--|/dev/stdin": "python3|--|x.py",
+		"tclsh|-": "tclsh|x.tcl", "java|/dev/stdin": "java|-cp|x|Main|-e", "kotlin|-cp|x|-e|1": "kotlin|-cp|x|Main|-e", "crystal|eval|1": "crystal|run|x.cr", "ecl|-load|x|-eval|1": "ecl|-load|x", "gforth|-e|1": "gforth|x.fs",
+		"vim|x|-c|!id": "vim|x|y", "nvim|+!id|x": "nvim|+12|x", "ex|x|+:q": "ex|x|+/word", "emacs|x|--eval|1": "emacs|x", "erl|-pa|ebin|-eval|1": "erl|-pa|ebin|-noshell",
+		"R|-f|x.R|-e|1": "R|-f|x.R", "R|--file=-": "R|--file=x.R", "elixir|-r|x.exs|-e|1": "elixir|-r|x.exs|y.exs", "swipl|-f|x.pl|-g|1": "swipl|-f|x.pl", "guile|-l|x.scm|-c|1": "guile|-l|x.scm", "racket|-t|x.rkt|-e|1": "racket|-t|x.rkt",
+	} {
+		argv := strings.Split(code, "|")
+		if !InlineCode(argv[0], argv) {
+			t.Errorf("%q is no inline code", argv)
+		}
+		argv = strings.Split(file, "|")
+		if InlineCode(argv[0], argv) {
+			t.Errorf("control: %q is inline code", argv)
+		}
+	}
+	for code, file := range map[string]string{
+		"python3 -i x.py": "python3 -I x.py", "python3 -Bi x.py": "python3 -Wi x.py", "lua -i x.lua": "lua -lio x.lua", "node --interactive x.js": "node --inspect x.js", "perl -d x.pl": "perl -w x.pl", "php -a": "php -f x.php", "julia -i x.jl": "julia -p2 x.jl",
+		"tclsh": "tclsh x.tcl", "wish": "wish x.tcl", "m4": "m4 x.m4", "ed x": "sed x", "ex x": "cat x", "vim -es x": "cat x", "jshell x": "java x.java", "java -cp x": "java -cp x Main", "gst": "gst x.st", "bash -s": "bash x.sh",
+	} {
+		argv := strings.Fields(code)
+		if !ReadsCodeFromStdin(argv[0], argv) {
+			t.Errorf("%q takes no code from standard input", argv)
+		}
+		argv = strings.Fields(file)
+		if ReadsCodeFromStdin(argv[0], argv) {
+			t.Errorf("control: %q takes code from standard input", argv)
+		}
+	}
+}
+
 func TestCheckArgv(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -239,8 +279,10 @@ func TestEnvironment(t *testing.T) {
 	if !slices.Contains(env, "LANG=de_DE.UTF-8") || slices.Contains(env, "LANG=C.UTF-8") || !slices.Contains(env, "HOME="+Home) || !slices.Contains(env, "TERM=dumb") {
 		t.Errorf("environment = %q", env)
 	}
-	must.Check(t, CheckEnv([]string{"CI=1", "GOCACHE=/tmp/x", "GIT_AUTHOR_NAME=A B", "E="}))
-	for _, bad := range [][]string{{"LD_PRELOAD=x"}, {"LD_AUDIT=x"}, {"DYLD_INSERT_LIBRARIES=x"}, {"NODE_OPTIONS=x"}, {"BASH_FUNC_ls%%=x"}, {"A=1", "A=2"}, {"A"}, {"=x"}, {"A B=x"}, {"PATH=x"}, {"GIT_COMMON_DIR=x"}, {"GIT_INDEX_FILE=x"}, {"PYTHONPLATLIBDIR=x"}, {"PYTHONPYCACHEPREFIX=x"}, {"A=\xff"}, {"A=a\x00"}} {
+	must.Check(t, CheckEnv([]string{"CI=1", "GOCACHE=/tmp/x", "GIT_AUTHOR_NAME=A B", "E=", "npm_package_name=x", "PYTESTS=1", "XDG_CACHE_HOME=x"}))
+	for _, bad := range [][]string{{"LD_PRELOAD=x"}, {"LD_AUDIT=x"}, {"DYLD_INSERT_LIBRARIES=x"}, {"NODE_OPTIONS=x"}, {"BASH_FUNC_ls%%=x"}, {"A=1", "A=2"}, {"A"}, {"=x"}, {"A B=x"}, {"PATH=x"}, {"GIT_COMMON_DIR=x"}, {"GIT_INDEX_FILE=x"}, {"PYTHONPLATLIBDIR=x"}, {"PYTHONPYCACHEPREFIX=x"}, {"A=\xff"}, {"A=a\x00"},
+		{"npm_config_script_shell=./x"}, {"NPM_CONFIG_SCRIPT_SHELL=./x"}, {"npm_Config_prefix=x"}, {"YARN_YARN_PATH=x"}, {"PYTEST_ADDOPTS=-p x"}, {"GOCACHEPROG=x"}, {"RUSTC=x"}, {"XDG_CONFIG_HOME=x"}, {"VIMINIT=x"}, {"ERL_FLAGS=x"},
+	} {
 		if CheckEnv(bad) == nil {
 			t.Errorf("%q is accepted", bad)
 		}

@@ -114,6 +114,8 @@ type Spec struct {
 	Caches   []Cache
 	// Toolchains are seen read-only, and their programs are in PATH.
 	Toolchains []Toolchain
+	// Author is whom git names in commits; it takes effect on Linux.
+	Author Author
 	// Cwd is relative to the workspace; "" is its root.
 	Cwd string
 	// Env holds name=value pairs in addition to PATH, HOME, LANG and TERM.

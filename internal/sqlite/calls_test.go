@@ -3,7 +3,10 @@ package sqlite_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,6 +57,52 @@ func openIDs(t *testing.T, calls *sqlite.Calls) []string {
 
 func TestLedger(t *testing.T) {
 	toolcalltest.RunLedger(t, func(t *testing.T) toolcall.Ledger { return sqlite.NewCalls(sqlitetest.Open(t)) })
+}
+
+// TestCallPagesUseIndexes: no page of calls reads or sorts more than it has.
+func TestCallPagesUseIndexes(t *testing.T) {
+	db := sqlitetest.Open(t)
+	scans := func(plan []string) bool {
+		return slices.ContainsFunc(plan, func(step string) bool {
+			return strings.Contains(step, "TEMP B-TREE") || strings.HasPrefix(step, "SCAN") && step != "SCAN session_calls USING COVERING INDEX session_calls_newest"
+		})
+	}
+	for _, f := range []toolcall.CallFilter{
+		{}, {PageToken: "p"}, {Of: access.User("alice")}, {Of: coder}, {Principal: coder}, {Principal: access.User("alice")},
+		{Of: access.User("alice"), Principal: coder}, {Of: access.User("alice"), Principal: access.User("bob")}, {Of: coder, PageToken: "p"},
+		{Of: access.User("alice"), Principal: coder, PageToken: "p"},
+	} {
+		f.PageSize = 50
+		if plan := must.Get(sqlite.CallsPlan(db, f))(t); scans(plan) {
+			t.Errorf("%+v: %q", f, plan)
+		}
+	}
+	// Negative control: the order by session, in which the table is, does not serve a page.
+	plan := must.Get(sqlite.Plan(db, "SELECT proposal_id FROM session_calls NOT INDEXED WHERE session IN (SELECT id FROM sessions) ORDER BY proposal_id DESC LIMIT 51"))(t)
+	if !scans(plan) {
+		t.Errorf("the control's plan is %q", plan)
+	}
+}
+
+// TestMigrationFillsCalls: the calls of an older store are listed by whose they are.
+func TestMigrationFillsCalls(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "palyra.db")
+	must.Do(t, sqlite.MakeOld(path, 10, func(c *sqlite.Conn) error {
+		errs := []error{c.Query("INSERT INTO sessions (id, principal, device, client, on_behalf_of, started_at) VALUES ('s', ?1, '', '', 'user:alice', 1)", nil, coder.String())}
+		for _, call := range [][2]string{{"s", "a"}, {"s", "b"}, {"gone", "c"}} {
+			errs = append(errs, c.Query("INSERT INTO session_calls (session, proposal_id, of_run) VALUES (?1, ?2, 0)", nil, call[0], call[1]))
+		}
+		return errors.Join(errs...)
+	}))
+	calls := sqlite.NewCalls(sqlitetest.OpenAt(t, path, sqlite.Options{}))
+	for want, f := range map[string]toolcall.CallFilter{
+		"[c b a]": {}, "[b a]": {Of: access.User("alice"), Principal: coder}, "[]": {Of: access.User("bob")},
+	} {
+		f.PageSize = 5
+		if ids, _, err := calls.Calls(t.Context(), f); err != nil || fmt.Sprint(ids) != want {
+			t.Errorf("%+v: %v, %v, want %s", f, ids, err, want)
+		}
+	}
 }
 
 // Another room's unit opens a call as well, and a unit that is rolled back does

@@ -9,6 +9,7 @@ import (
 
 	"palyra/internal/journal"
 	"palyra/internal/run"
+	"palyra/internal/toolcall"
 )
 
 // WriterPragma runs a pragma on the writer's connection between batches.
@@ -74,11 +75,24 @@ func MakeOld(path string, version int, fill func(*Conn) error) (err error) {
 }
 
 // RunsPlan returns the steps by which SQLite finds a page of runs.
-func RunsPlan(db *DB, f run.Filter) (steps []string, err error) {
+func RunsPlan(db *DB, f run.Filter) ([]string, error) {
+	query, args := runsQuery(f, run.PageSize(f.PageSize))
+	return db.plan(query, args)
+}
+
+// CallsPlan returns the steps by which SQLite finds a page of calls.
+func CallsPlan(db *DB, f toolcall.CallFilter) ([]string, error) {
+	query, args := callsQuery(f)
+	return db.plan(query, args)
+}
+
+// Plan returns the steps of any query.
+func Plan(db *DB, query string) ([]string, error) { return db.plan(query, nil) }
+
+func (db *DB) plan(query string, args []any) (steps []string, err error) {
 	db.writer.connMu.Lock()
 	defer db.writer.connMu.Unlock()
 	c := Conn{c: db.writer.conn}
-	query, args := runsQuery(f, run.PageSize(f.PageSize))
 	err = c.Query("EXPLAIN QUERY PLAN "+query, func(r *Row) error { steps = append(steps, r.Text(3)); return nil }, args...)
 	return steps, err
 }

@@ -41,6 +41,9 @@ func listMigrations() ([]migration, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading migration %s: %w", name, err)
 		}
+		if version != len(list)+1 {
+			return nil, fmt.Errorf("migration %s: want the number %04d; two of one number, and one of them would be left out", name, len(list)+1)
+		}
 		list = append(list, migration{version, string(text)})
 	}
 	return list, nil

@@ -33,6 +33,9 @@ func putPolicySet(tx *Tx, p policyadmin.KeptSet) error {
 		p.SnapshotDigest, p.Snapshot, tx.Now(), p.Inputs); err != nil {
 		return fmt.Errorf("keeping policy snapshot %s: %w", p.SnapshotDigest, err)
 	}
+	if _, err := tx.Exec("INSERT INTO policy_last (id, version) VALUES (1, ?1) ON CONFLICT DO UPDATE SET version = ?1", p.Version); err != nil {
+		return fmt.Errorf("noting that policy version %s is in force: %w", p.Version, err)
+	}
 	if _, err := tx.Exec("DELETE FROM policy_activation"); err != nil {
 		return fmt.Errorf("ending the activation of a policy version: %w", err)
 	}
@@ -114,13 +117,24 @@ func (db *DB) PolicyVersion(ctx context.Context, beginning string) (policyadmin.
 // ActivatedPolicy returns the version that an operator activated; found is
 // false when the policy directory counts.
 func (db *DB) ActivatedPolicy(ctx context.Context) (v policyadmin.KeptVersion, found bool, err error) {
+	return db.onePolicy(ctx, "reading which policy version is activated", "SELECT version FROM policy_activation")
+}
+
+// LastPolicy returns the version that was put in force last; found is false when
+// none was.
+func (db *DB) LastPolicy(ctx context.Context) (v policyadmin.KeptVersion, found bool, err error) {
+	return db.onePolicy(ctx, "reading which policy version was in force last", "SELECT version FROM policy_last")
+}
+
+// onePolicy returns the version that a query names.
+func (db *DB) onePolicy(ctx context.Context, what, query string) (v policyadmin.KeptVersion, found bool, err error) {
 	err = db.Read(ctx, func(c *Conn) error {
-		found, err = c.QueryRow("SELECT "+policyVersionColumns+" FROM policy_versions WHERE version = (SELECT version FROM policy_activation)",
+		found, err = c.QueryRow("SELECT "+policyVersionColumns+" FROM policy_versions WHERE version = ("+query+")",
 			func(r *Row) error { v, err = scanPolicyVersion(r); return err })
 		return err
 	})
 	if err != nil {
-		return policyadmin.KeptVersion{}, false, fmt.Errorf("reading which policy version is activated: %w", err)
+		return policyadmin.KeptVersion{}, false, fmt.Errorf("%s: %w", what, err)
 	}
 	return v, found, nil
 }

@@ -79,6 +79,9 @@ func TestMigrationFillsPolicyVersions(t *testing.T) {
 	if got != "sha256:unknown  0; sha256:b user:b 22; sha256:a user:first 20; " {
 		t.Errorf("versions: %s", got)
 	}
+	if v, found, err := db.LastPolicy(t.Context()); err != nil || !found || v.Version != "sha256:b" {
+		t.Errorf("%q was in force last, %v", v.Version, err)
+	}
 	if inputs, err := db.SnapshotInputs(t.Context(), "sha256:s"); err != nil || inputs != nil {
 		t.Errorf("inputs %q, %v", inputs, err)
 	}

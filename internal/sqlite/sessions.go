@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"palyra/internal/access"
 	"palyra/internal/event"
@@ -22,7 +21,8 @@ func joinSession(tx *Tx, m *session.Member) error {
 			return fmt.Errorf("storing a session: %w", err)
 		}
 	}
-	_, err := tx.Exec("INSERT INTO session_calls (session, proposal_id, of_run) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
+	_, err := tx.Exec(`INSERT INTO session_calls (session, proposal_id, of_run, principal, on_behalf_of) VALUES (?1, ?2, ?3,
+ coalesce((SELECT principal FROM sessions WHERE id = ?1), ''), coalesce((SELECT on_behalf_of FROM sessions WHERE id = ?1), '')) ON CONFLICT DO NOTHING`,
 		m.Session, m.Proposal, m.OfRun)
 	if err != nil {
 		return fmt.Errorf("adding a call to its session: %w", err)
@@ -107,26 +107,33 @@ func (s *Calls) RunCalls(ctx context.Context, p access.Principal, run string) (c
 
 // Calls returns one page of the ids of calls, newest first, by whose they are.
 func (s *Calls) Calls(ctx context.Context, f toolcall.CallFilter) (ids []string, next string, err error) {
-	of, where := whereClause{}, whereClause{order: "proposal_id"}
-	whereRunsOf(&of, f.Principal)
-	whereRunsOf(&of, f.Of)
-	if len(of.conditions) > 0 {
-		where.add("session IN (SELECT id FROM sessions WHERE "+strings.Join(of.conditions, " AND ")+")", of.args...)
-	}
-	if f.PageToken != "" {
-		where.add("proposal_id < ?", f.PageToken)
-	}
+	query, args := callsQuery(f)
 	err = s.db.Read(ctx, func(c *Conn) error {
-		return c.Query("SELECT proposal_id FROM session_calls"+where.sql(f.PageSize+1), func(r *Row) error {
+		return c.Query(query, func(r *Row) error {
 			ids = append(ids, r.Text(0))
 			return nil
-		}, where.args...)
+		}, args...)
 	})
 	if len(ids) > f.PageSize {
 		ids = ids[:f.PageSize]
 		next = ids[f.PageSize-1]
 	}
 	return ids, next, err
+}
+
+// callsQuery asks for one call more than a page has. Each combination is read from
+// the end of an index, and none sorts.
+func callsQuery(f toolcall.CallFilter) (query string, args []any) {
+	where := whereClause{order: "proposal_id"}
+	whereRunsOf(&where, f.Principal)
+	whereRunsOf(&where, f.Of)
+	if f.Run != "" {
+		where.add("proposal_id IN (SELECT subject FROM events WHERE run = ? AND run <> '' AND code = '"+string(event.Proposed)+"')", f.Run)
+	}
+	if f.PageToken != "" {
+		where.add("proposal_id < ?", f.PageToken)
+	}
+	return "SELECT proposal_id FROM session_calls" + where.sql(f.PageSize+1), where.args
 }
 
 // mostSessions bounds a page.

@@ -9,8 +9,6 @@ import (
 	"palyra/internal/access"
 	"palyra/internal/approval"
 	"palyra/internal/callrecord"
-	"palyra/internal/event"
-	"palyra/internal/journal"
 	"palyra/internal/reason"
 )
 
@@ -55,9 +53,11 @@ func (f *CallFilter) wants(of CallOf) bool {
 // PastCalls returns a page of calls, newest first, and the token of the next one.
 func (p *Pipeline) PastCalls(ctx context.Context, f CallFilter) (list []PastCall, next string, err error) {
 	f.PageSize = cmp.Or(f.PageSize, defaultCalls)
-	ids, next, err := p.callIDs(ctx, f)
-	if err != nil {
-		return nil, "", err
+	ids := p.liveIDs(f)
+	if !f.Open {
+		if ids, next, err = p.Ledger.Calls(ctx, f); err != nil {
+			return nil, "", err
+		}
 	}
 	for _, id := range ids {
 		one, err := p.PastCall(ctx, id)
@@ -72,31 +72,6 @@ func (p *Pipeline) PastCalls(ctx context.Context, f CallFilter) (list []PastCall
 		}
 	}
 	return list, next, nil
-}
-
-// callIDs are the proposals that a filter finds, newest first.
-func (p *Pipeline) callIDs(ctx context.Context, f CallFilter) ([]string, string, error) {
-	switch {
-	case f.Open:
-		return p.liveIDs(f), "", nil
-	case f.Run == "":
-		return p.Ledger.Calls(ctx, f)
-	}
-	events, err := p.Ledger.Events(ctx, journal.Filter{Run: f.Run, Code: string(event.Proposed), Newest: true})
-	if err != nil {
-		return nil, "", err
-	}
-	var ids []string
-	for i := range events {
-		if id := events[i].Subject; f.PageToken == "" || id < f.PageToken {
-			ids = append(ids, id)
-		}
-	}
-	slices.SortFunc(ids, func(a, b string) int { return strings.Compare(b, a) })
-	if len(ids) > f.PageSize {
-		return ids[:f.PageSize], ids[f.PageSize-1], nil
-	}
-	return ids, "", nil
 }
 
 // liveIDs are the calls that go on.

@@ -86,7 +86,7 @@ type Ledger interface {
 	// next page. Of Past.Did, only the number of calls and LastAt are set.
 	Sessions(ctx context.Context, f session.Filter) ([]session.Past, string, error)
 	// Calls returns a page of the ids of calls, newest first, and the token of the
-	// next page. It goes by whose they are alone.
+	// next page. It goes by whose they are and by their run.
 	Calls(ctx context.Context, f CallFilter) (ids []string, next string, err error)
 	// RunCalls counts the calls that a run of the gateway made.
 	RunCalls(ctx context.Context, p access.Principal, run string) (int, error)

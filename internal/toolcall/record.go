@@ -51,7 +51,7 @@ func (a *authorization) because(ctx context.Context, err error) *reason.Error {
 		a.Log.ErrorContext(ctx, "a call met a fault of the gateway", slog.String("proposal", a.proposal.ID),
 			slog.String("tool", clip.To(a.sub.Tool, longestName)), slog.String("error", err.Error()))
 	}
-	return reason.Errorf(reason.Internal, "%s", reason.Lookup(reason.Internal).Sentence)
+	return reason.Fault(err)
 }
 
 // draftRefused drafts the refusal, whose message may quote the input.

@@ -188,7 +188,7 @@ func approvalsPage(ctx context.Context, b *bench) (_ []*line, err error) {
 // multiply copies the one approval of a daemon that was stopped until there
 // are n.
 func (g *gateway) multiply(ctx context.Context, n int) (err error) {
-	authority, _, err := ca.Open(filepath.Join(g.state(), "ca"), ca.Options{TrustDomain: "palyra.internal"})
+	authority, _, err := ca.Open(filepath.Join(g.state(), "ca"), ca.Options{})
 	if err != nil {
 		return err
 	}

@@ -68,6 +68,9 @@ burst = 100000
 [rate_limits.tool_call]
 per_second = 100000
 burst = 100000
+[rate_limits.run]
+per_second = 100000
+burst = 100000
 %s
 `
 

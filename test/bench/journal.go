@@ -169,7 +169,7 @@ func (b *bench) bigJournal(ctx context.Context) (*bigJournal, error) {
 	if err := g.stop(); err != nil {
 		return nil, err
 	}
-	authority, _, err := ca.Open(filepath.Join(g.state(), "ca"), ca.Options{TrustDomain: "palyra.internal"})
+	authority, _, err := ca.Open(filepath.Join(g.state(), "ca"), ca.Options{})
 	if err != nil {
 		return nil, err
 	}

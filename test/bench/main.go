@@ -167,6 +167,7 @@ var benchmarks = []benchmark{
 	{"14-attestation-verify", attestationVerify},
 	{"16-egress-proxy", egressProxy},
 	{"19-start", programStart},
+	{"20-rate-limit", rateLimitCheck},
 }
 
 // bench is what the benchmarks share.
@@ -236,6 +237,8 @@ type sizes struct {
 	// policies are in the larger and the largest set; decisions in a round.
 	policies  [2]int
 	decisions int
+	// checks are requests that a rate limiter counts in a round.
+	checks int
 	// principals make waiting calls together.
 	principals, waiting int
 	// records are the approvals of which pages are listed.
@@ -253,13 +256,13 @@ type sizes struct {
 var (
 	full = sizes{
 		calls: 300, sandboxes: 60, appends: 300, waits: 100, throughput: 20_000, floor: 400, events: 1_000_000,
-		policies: [2]int{1000, 10_000}, decisions: 2000, principals: 10, waiting: 2000,
+		policies: [2]int{1000, 10_000}, decisions: 2000, checks: 1_000_000, principals: 10, waiting: 2000,
 		records: 100_000, pages: 200, envelopes: 3000, load: 4000, bytes: 1 << 30, connections: 500,
 		settle: 2 * time.Second, peers: 10, refill: 25 * time.Millisecond,
 	}
 	tiny = sizes{
 		calls: 3, sandboxes: 2, appends: 5, waits: 2, throughput: 300, floor: 5, events: 3000,
-		policies: [2]int{20, 40}, decisions: 5, principals: 2, waiting: 6,
+		policies: [2]int{20, 40}, decisions: 5, checks: 50, principals: 2, waiting: 6,
 		records: 300, pages: 3, envelopes: 5, load: 8, bytes: 1 << 20, connections: 3,
 		settle: 10 * time.Millisecond, peers: 1, refill: time.Millisecond,
 	}

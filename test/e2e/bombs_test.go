@@ -96,7 +96,8 @@ func TestBombsEndThemselves(t *testing.T) {
 }
 
 // A program within its own limit wants more memory than palyrad's service has. It
-// is ended, and other calls succeed meanwhile.
+// is ended, and other calls succeed meanwhile. The control, with nothing around all
+// programs, is TestEaterBeside of internal/sandbox/bubblewrap.
 func TestEaterEndsItself(t *testing.T) {
 	t.Parallel()
 	g := startIn(t, sandbox.Limits{Processes: 1500, Memory: 768 << 20}, "[process_runner]", "allow_interpreters = true", fmt.Sprintf("memory_limit_bytes = %d", 4<<30))

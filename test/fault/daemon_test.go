@@ -42,7 +42,7 @@ func prepare(t *testing.T) *daemon {
 	d.MayEnd = true
 	write(t, filepath.Join(d.Policies, "10.cedar"), unattended)
 	var limits strings.Builder
-	for _, class := range []string{"read", "mutate", "decide", "tool_call"} {
+	for _, class := range []string{"read", "mutate", "decide", "tool_call", "run"} {
 		fmt.Fprintf(&limits, "[rate_limits.%s]\nper_second = 10000\nburst = 10000\n", class)
 	}
 	write(t, d.Config, fmt.Sprintf(`state_dir = %q

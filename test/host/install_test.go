@@ -99,6 +99,47 @@ func TestInstallBuildsNothing(t *testing.T) {
 	}
 }
 
+// TestInstallPrefix: a unit starts the program whatever PREFIX is, as systemd quotes it
+// (systemd.service(5)), or nothing is installed.
+func TestInstallPrefix(t *testing.T) {
+	t.Parallel()
+	from := built(t)
+	for prefix, start := range map[string]string{
+		"/opt/a b/100%n": `"/opt/a b/100%%n/bin/palyrad"`, "/opt/@BINDIR@;x": "/opt/@BINDIR@;x/bin/palyrad", "/home/josé/.local": "/home/josé/.local/bin/palyrad",
+		`/opt/a"b`: "", `/opt/a\b`: "", "/opt/a\tb": "",
+	} {
+		dest := t.TempDir()
+		code, said := install(t, from, "DESTDIR="+dest, "PREFIX="+prefix)
+		if start == "" {
+			if code == 0 || !strings.Contains(said, "choose another") || len(files(t, dest)) > 0 {
+				t.Errorf("%q: exit code %d: %s", prefix, code, said)
+			}
+			continue
+		}
+		unit := must.Get(os.ReadFile(filepath.Join(dest, prefix, "lib/systemd/user/palyrad.service")))(t)
+		if code != 0 || !strings.Contains(string(unit), "\nExecStart="+start+"\n") {
+			t.Errorf("%q: exit code %d: %s\n%s", prefix, code, said, unit)
+		}
+	}
+}
+
+// TestInstallThroughALink: a link in the place of a unit is replaced, and not written
+// through.
+func TestInstallThroughALink(t *testing.T) {
+	t.Parallel()
+	prefix, canary := t.TempDir(), filepath.Join(t.TempDir(), "canary")
+	unit := filepath.Join(prefix, "lib/systemd/user/palyrad.service")
+	must.Do(t, os.WriteFile(canary, []byte("mine"), 0o600))
+	must.Do(t, os.MkdirAll(filepath.Dir(unit), 0o755))
+	must.Do(t, os.Symlink(canary, unit))
+	if code, said := install(t, built(t), "PREFIX="+prefix); code != 0 {
+		t.Fatalf("exit code %d: %s", code, said)
+	}
+	if text := string(must.Get(os.ReadFile(canary))(t)); text != "mine" || !must.Get(os.Lstat(unit))(t).Mode().IsRegular() {
+		t.Error("the unit was written through a link")
+	}
+}
+
 // breaking are the settings of systemd under which sandboxes cannot be built, or
 // which hide from palyrad what a program tried. The unit says why.
 var breaking = []string{
@@ -153,7 +194,7 @@ func TestUnitsVerify(t *testing.T) {
 	if err != nil {
 		t.Skip("systemd-analyze is not there")
 	}
-	prefix := t.TempDir()
+	prefix := filepath.Join(t.TempDir(), "a b", "100%n") // in quotes, and doubled
 	if code, said := install(t, built(t), "PREFIX="+prefix); code != 0 {
 		t.Fatalf("exit code %d: %s", code, said)
 	}

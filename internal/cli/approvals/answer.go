@@ -74,6 +74,12 @@ func (a *app) answer(ctx context.Context, given []string, f decideFlags) error {
 		return command.Usage("without a terminal, name the approval and the call that you saw").
 			WithRemedy("See them with `palyra approvals list`, then add the ID and --digest.")
 	}
+	if f.sure && !f.deny && f.digest == "" {
+		// What waits now need not be what was seen: who asks can take it back and ask
+		// for something else.
+		return command.Usage("--yes is for a call that you saw, and neither a number nor what waits at the moment says which").
+			WithRemedy("Name the approval by its ID, or leave --yes away: the call is shown, and you confirm it.")
+	}
 	g, err := a.Connect(ctx)
 	if err != nil {
 		return err

@@ -58,6 +58,24 @@ func TestSeveralWait(t *testing.T) {
 	w.Want(w.With(clitest.Typing("allow\n"), "approve", "3"), 2)
 }
 
+// TestYesUnseen: without a question, a yes is for the approval that was named. What
+// waits at the moment may be another call than the one that was seen.
+func TestYesUnseen(t *testing.T) {
+	w := clitest.NewWorld(t)
+	w.Pending()
+	for _, args := range [][]string{{"approve", "--yes"}, {"approve", "1", "--yes"}} {
+		r := w.With(clitest.Typing("allow\n"), args...)
+		w.Want(r, 2)
+		if len(w.Gateway.Votes) != 0 || !strings.Contains(r.Err, "Name the approval by its ID") {
+			t.Fatalf("%v: %d votes\n%s", args, len(w.Gateway.Votes), r.Err)
+		}
+	}
+	w.Want(w.With(clitest.Typing(""), "approve", clitest.ApprovalID, "--yes"), 0) // control
+	if len(w.Gateway.Votes) != 1 {
+		t.Error("a yes for a named approval was not sent")
+	}
+}
+
 // TestAnswerWithoutATerminal: the call that was seen is named, or nothing counts.
 func TestAnswerWithoutATerminal(t *testing.T) {
 	w := clitest.NewWorld(t)

@@ -3,12 +3,10 @@
 package approvals
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	palyrav1 "palyra/gen/palyra/v1"
@@ -150,28 +148,6 @@ func (a *app) approvalsShow() *cobra.Command {
 			v := reply.GetApproval()
 			return a.PrintOne("Approval", a.approvalRecord(v), func(p *printer.Page) { question.Page(a.App, p, v) })
 		})}
-}
-
-func (a *app) approvalsWatch() *cobra.Command {
-	var cursor string
-	c := &cobra.Command{Use: "watch", Short: "Print approvals as they change, until interrupted", Args: command.Args(0, 0),
-		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, _ []string) error {
-			return a.watchApprovals(ctx, g, cursor)
-		})}
-	c.Flags().StringVar(&cursor, "cursor", "", "go on after this cursor, which WatchApprovals of the API gave")
-	return c
-}
-
-func (a *app) watchApprovals(ctx context.Context, g *client.Gateway, cursor string) error {
-	return client.Watch(ctx, a.App, approvalListing, func() (*connect.ServerStreamForClient[palyrav1.WatchApprovalsResponse], error) {
-		return g.Approvals.WatchApprovals(ctx, &palyrav1.WatchApprovalsRequest{Cursor: cursor})
-	}, func(msg *palyrav1.WatchApprovalsResponse) (printer.Record, bool) {
-		cursor = cmp.Or(msg.GetCursor(), cursor)
-		if msg.GetApproval() == nil {
-			return printer.Record{}, false
-		}
-		return a.approvalRecord(msg.GetApproval()), true
-	})
 }
 
 func (a *app) approvalsExport() *cobra.Command {

@@ -171,7 +171,7 @@ func (a *app) decideSeen(ctx context.Context, g *client.Gateway, id string, v qu
 			WithField("waiting", shown.GetCallDigest()).WithField("given", f.digest)
 	}
 	if f.brief {
-		_, _ = a.Err.Write([]byte(question.Brief(a.App, shown) + printer.VisibleLine(question.Summary(shown)) + "\n"))
+		_, _ = a.Err.Write([]byte(question.Brief(a.App, shown) + question.SummaryLines(shown)))
 	} else {
 		question.Show(a.App, shown)
 	}

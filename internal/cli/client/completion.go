@@ -8,10 +8,16 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/printer"
+	"palyra/internal/lazyregexp"
 )
 
 // completionTimeout keeps a shell from hanging on a gateway that is away.
 const completionTimeout = 2 * time.Second
+
+// plainWord is what a shell takes as it is. Other names are not suggested: agents
+// choose those of sessions, and what several of them begin with is put on the command
+// line without quotes.
+var plainWord = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_.:@/+,-]*$`)
 
 // Suggest completes a first argument with what the gateway lists; when it
 // cannot be reached there is nothing.
@@ -44,7 +50,10 @@ func SuggestFlag[T any](a *App, list func(context.Context, *Gateway) ([]T, error
 		}
 		for _, v := range found {
 			w, description := word(v)
-			out = append(out, cobra.CompletionWithDesc(printer.VisibleLine(w), printer.VisibleLine(description)))
+			if !plainWord.MatchString(w) {
+				continue
+			}
+			out = append(out, cobra.CompletionWithDesc(w, printer.VisibleLine(description)))
 		}
 		return out, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -22,6 +22,7 @@ import (
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
 	"palyra/internal/identity"
+	"palyra/internal/progress"
 	"palyra/internal/reason"
 )
 
@@ -30,7 +31,7 @@ const (
 	answerTimeout = 30 * time.Second
 	dialTimeout   = 5 * time.Second
 	// Patience is how long nothing is said of a wait.
-	Patience = 2 * time.Second
+	Patience = progress.Patience
 	// maxMessage is the API's cap on one message in bytes.
 	maxMessage = 4 << 20
 )
@@ -41,8 +42,12 @@ type Gateway struct {
 	// Local says that the bundle is the one that palyrad writes for the operator
 	// of its own host: the gateway's paths are those of this machine.
 	Local bool
+	// Notify is the setting client.notify.
+	Notify bool
 	// Root is the CA that the credential bundle trusts.
-	Root         *x509.Certificate
+	Root *x509.Certificate
+	// ServerName is the name in the gateway's certificate.
+	ServerName   string
 	Calls        palyrav1connect.GatewayServiceClient
 	Approvals    palyrav1connect.ApprovalsServiceClient
 	Policy       palyrav1connect.PolicyServiceClient
@@ -53,6 +58,7 @@ type Gateway struct {
 	Identity     palyrav1connect.IdentityServiceClient
 	Workspaces   palyrav1connect.WorkspaceServiceClient
 	Sessions     palyrav1connect.SessionServiceClient
+	Tokens       palyrav1connect.TokenServiceClient
 }
 
 // Connect reads the credential bundle and returns the clients. Nothing is sent
@@ -70,6 +76,9 @@ func (a *App) Connect(ctx context.Context) (*Gateway, error) {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return nil, command.Usage("address %q: want HOST:PORT", address).WithRemedy("Set --address or PALYRA_ADDRESS, for example 127.0.0.1:7443.")
 	}
+	if b.Token != "" {
+		return a.dial(b, address), nil
+	}
 	if !c.local {
 		if b, err = a.renewed(ctx, c.credentials, b, address); err != nil {
 			return nil, err
@@ -81,7 +90,7 @@ func (a *App) Connect(ctx context.Context) (*Gateway, error) {
 			WithRemedy("A running `palyrad` keeps the local operator's fresh: start it again. Others get a new bundle with `palyrad operator add`.")
 	}
 	g := a.dial(b, address)
-	g.Local = c.local
+	g.Local, g.Notify = c.local, c.notify
 	return g, nil
 }
 
@@ -114,6 +123,7 @@ func (a *App) dial(b identity.Bundle, address string) *Gateway {
 	return &Gateway{
 		Address:      address,
 		Root:         b.Root,
+		ServerName:   b.ServerName,
 		Calls:        palyrav1connect.NewGatewayServiceClient(client, base, opts...),
 		Approvals:    palyrav1connect.NewApprovalsServiceClient(client, base, opts...),
 		Policy:       palyrav1connect.NewPolicyServiceClient(client, base, opts...),
@@ -124,6 +134,7 @@ func (a *App) dial(b identity.Bundle, address string) *Gateway {
 		Identity:     palyrav1connect.NewIdentityServiceClient(client, base, opts...),
 		Workspaces:   palyrav1connect.NewWorkspaceServiceClient(client, base, opts...),
 		Sessions:     palyrav1connect.NewSessionServiceClient(client, base, opts...),
+		Tokens:       palyrav1connect.NewTokenServiceClient(client, base, opts...),
 	}
 }
 
@@ -132,17 +143,35 @@ func (a *App) dial(b identity.Bundle, address string) *Gateway {
 func httpClient(b identity.Bundle) *http.Client {
 	var protocols http.Protocols
 	protocols.SetHTTP2(true)
+	var transport http.RoundTripper = &http.Transport{
+		Proxy:               nil,
+		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		Protocols:           &protocols,
+		ForceAttemptHTTP2:   true,
+		TLSClientConfig:     b.ClientTLS(),
+		TLSHandshakeTimeout: dialTimeout,
+	}
+	if b.Token != "" {
+		transport = bearer{transport, b.Token}
+	}
 	return &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: &http.Transport{
-			Proxy:               nil,
-			DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
-			Protocols:           &protocols,
-			ForceAttemptHTTP2:   true,
-			TLSClientConfig:     b.ClientTLS(),
-			TLSHandshakeTimeout: dialTimeout,
-		},
+		Transport:     transport,
 	}
+}
+
+// bearer shows an API token with every request. The transport below it trusts one
+// gateway alone, and redirects are not followed.
+type bearer struct {
+	http.RoundTripper
+	token string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+b.token)
+	return b.RoundTripper.RoundTrip(r)
 }
 
 // deadline gives every unary call a deadline and says, after a while and only

@@ -38,7 +38,7 @@ func Explain(cmd *cobra.Command, err error) *reason.Error {
 		}
 		return command.Usage("%s", printer.FirstLine(err.Error())).WithRemedy("%s", suggestion(err, path))
 	}
-	return reason.Errorf(reason.Internal, "%s", err.Error()).WithRemedy("Check the path or value that the error names.")
+	return reason.Errorf(reason.Internal, "%w", err).WithRemedy("Check the path or value that the error names.")
 }
 
 // fromGateway reads the reason that the gateway gave. An error without one

@@ -16,6 +16,8 @@ type client struct {
 	// local is true for the bundle that palyrad writes for the operator of
 	// its own host, and renews itself.
 	local bool
+	// notify says that the desktop is told of calls that begin to wait.
+	notify bool
 }
 
 func (a *App) client() (client, error) {
@@ -23,7 +25,7 @@ func (a *App) client() (client, error) {
 	if err != nil {
 		return client{}, err
 	}
-	out := client{address: a.Address, credentials: cmp.Or(a.Credentials, c.Client.Credentials)}
+	out := client{address: a.Address, credentials: cmp.Or(a.Credentials, c.Client.Credentials), notify: c.Client.Notify}
 	if out.address == "" && origins["client.address"].Source != config.SourceDefault {
 		out.address = c.Client.Address
 	}

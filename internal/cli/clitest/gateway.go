@@ -82,8 +82,13 @@ type Gateway struct {
 	root     *catest.Authority
 	Renewals int
 	Journal  *Journal
+	// MoreSessions are listed beside the usual one.
+	MoreSessions []*palyrav1.Session
 	// EndedSessions are the requests to end one.
 	EndedSessions []*palyrav1.SessionServiceEndSessionRequest
+	// CreatedTokens are the requests for tokens, RevokedTokens the ids.
+	CreatedTokens []*palyrav1.CreateTokenRequest
+	RevokedTokens []string
 }
 
 func newFakeGateway() *Gateway {
@@ -107,6 +112,7 @@ func (f *Gateway) handler() http.Handler {
 	mux.Handle(palyrav1connect.NewIdentityServiceHandler(fakeIdentity{f}, refuse))
 	mux.Handle(palyrav1connect.NewWorkspaceServiceHandler(fakeWorkspaces{f}, refuse))
 	mux.Handle(palyrav1connect.NewSessionServiceHandler(fakeSessions{f}, refuse))
+	mux.Handle(palyrav1connect.NewTokenServiceHandler(fakeTokens{f}, refuse))
 	mux.Handle(palyrav1connect.NewJournalServiceHandler(fakeJournalService{f}, refuse))
 	mux.Handle(palyrav1connect.NewAttestationServiceHandler(fakeAttestations{f}, refuse))
 	return mux

@@ -24,7 +24,7 @@ func someSession() *palyrav1.Session {
 }
 
 func (s fakeSessions) ListSessions(context.Context, *palyrav1.ListSessionsRequest) (*palyrav1.ListSessionsResponse, error) {
-	return &palyrav1.ListSessionsResponse{Sessions: []*palyrav1.Session{someSession()}}, nil
+	return &palyrav1.ListSessionsResponse{Sessions: append([]*palyrav1.Session{someSession()}, s.f.MoreSessions...)}, nil
 }
 
 func (s fakeSessions) find(id string) (*palyrav1.Session, error) {

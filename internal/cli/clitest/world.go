@@ -11,6 +11,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
@@ -21,13 +22,16 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"connectrpc.com/connect"
 	palyrav1 "palyra/gen/palyra/v1"
+
 	"palyra/internal/cli"
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/printer"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca/catest"
 	"palyra/internal/must"
+	"palyra/internal/reason"
 )
 
 // World is one gateway that behaves, and one machine with a credential bundle
@@ -78,12 +82,12 @@ func NewWorld(t *testing.T) *World {
 
 func (w *World) serve() {
 	w.T.Helper()
-	w.Server = httptest.NewUnstartedServer(w.Gateway.handler())
+	w.Server = httptest.NewUnstartedServer(known(w.Gateway.handler()))
 	w.Server.EnableHTTP2 = true
 	pool := x509.NewCertPool()
 	pool.AddCert(w.CA.Cert)
 	w.Server.TLS = &tls.Config{
-		MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool,
+		MinVersion: tls.VersionTLS13, ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: pool,
 		Certificates: []tls.Certificate{w.CA.Issue(w.T, &x509.Certificate{
 			DNSNames: []string{serverName}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 			NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour),
@@ -95,6 +99,17 @@ func (w *World) serve() {
 		w.Server.Close()
 	})
 	w.Address = w.Server.Listener.Addr().String()
+}
+
+// known lets those in who show a certificate, or the one token.
+func known(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if len(r.TLS.PeerCertificates) == 0 && r.Header.Get("Authorization") != "Bearer "+TokenText {
+			_ = connect.NewErrorWriter().Write(rw, r, GatewayError(connect.CodeUnauthenticated, reason.Unauthenticated, "a client certificate or a token is required", nil))
+			return
+		}
+		next.ServeHTTP(rw, r)
+	})
 }
 
 // WriteBundle writes a credential bundle whose certificate holds for a time.

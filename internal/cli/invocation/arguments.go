@@ -6,37 +6,24 @@ import (
 	"slices"
 	"strings"
 
+	"palyra/internal/commandline"
 	"palyra/internal/lazyregexp"
 )
 
-// Summary is the input of a call in a list: the command line of a program, and what
-// else is given, as key=value.
+// Summary is the input of a call in a list: the command line of a program, as the
+// question had it, and what else is given, as key=value.
 func Summary(input []byte) string {
 	var members map[string]json.RawMessage
 	var argv []string
-	if json.Unmarshal(input, &members) != nil || json.Unmarshal(members["argv"], &argv) != nil {
+	if json.Unmarshal(input, &members) != nil || json.Unmarshal(members["argv"], &argv) != nil || len(argv) == 0 {
 		return Arguments(input)
 	}
-	words := make([]string, len(argv))
-	for i, word := range argv {
-		words[i] = word
-		if !plainWord.MatchString(word) {
-			words[i] = quoted(word)
-		}
-	}
+	line := commandline.Quote(argv)
 	delete(members, "argv")
 	if rest := joined(members); rest != "" {
-		words = append(words, "("+rest+")")
+		line += " (" + rest + ")"
 	}
-	return strings.Join(words, " ")
-}
-
-func quoted(word string) string {
-	text, err := json.Marshal(word)
-	if err != nil {
-		return word
-	}
-	return string(text)
+	return line
 }
 
 // Arguments is the input of a call as key=value.

@@ -15,11 +15,12 @@ func TestArguments(t *testing.T) {
 		}
 	}
 	for input, want := range map[string]string{
-		`{"argv":["git","commit","-m","two words"],"workspace":"demo"}`: `git commit -m "two words" (workspace=demo)`,
-		`{"argv":["make"]}`:  `make`,
-		`{"argv":"make"}`:    `argv=make`,
-		`{"path":"a/b.txt"}`: `path=a/b.txt`,
-		``:                   ``,
+		`{"argv":["git","commit","-m","two words"],"workspace":"demo"}`: `git commit -m 'two words' (workspace=demo)`,
+		`{"argv":["sh","-c","it's $HOME\n",""]}`:                        `sh -c "it's $HOME\n" ''`,
+		`{"argv":["make"]}`:                                             `make`,
+		`{"argv":"make"}`:                                               `argv=make`,
+		`{"path":"a/b.txt"}`:                                            `path=a/b.txt`,
+		``:                                                              ``,
 	} {
 		if got := Summary([]byte(input)); got != want {
 			t.Errorf("%s: %s, want %s", input, got, want)

@@ -54,6 +54,7 @@ var eventWords = map[event.Code]string{
 	event.CallersRefused: "callers refused", event.PermissionDenied: "permission denied",
 	event.MemberChanged: "member changed", event.MemberDisabled: "member disabled", event.MemberEnabled: "member enabled", event.MemberRemoved: "member removed",
 	event.DeviceRevoked: "device revoked", event.DeviceRenamed: "device renamed", event.DeviceAdded: "device added", event.Exported: "exported",
+	event.TokenMade: "token made", event.TokenRevoked: "token revoked",
 	event.PolicyLoaded: "policy loaded", event.PolicyRejected: "policy rejected", event.PolicyReset: "policy reset", event.Frozen: "frozen", event.Thawed: "thawed",
 	event.ToolPinned: "tool pinned", event.ToolSuspended: "tool suspended", event.ToolResumed: "tool resumed",
 	event.Opened: "opened", event.Closed: "closed", event.Checkpoint: "checkpoint", event.ClockStepped: "clock stepped", event.KeyRotated: "key replaced",
@@ -304,7 +305,7 @@ func (a *app) exportJournal(ctx context.Context, after int64, given []string) er
 	if err != nil {
 		return command.Usage("making the export's file: %w", err).WithRemedy("Name a file that does not exist yet.")
 	}
-	err = copyExport(f, source)
+	err = a.exportTo(ctx, f, g, source, after)
 	if closeErr := f.Close(); err == nil {
 		err = closeErr
 	}
@@ -314,6 +315,14 @@ func (a *app) exportJournal(ctx context.Context, after int64, given []string) er
 	}
 	a.Say("exported to %s; verify it with `palyra journal verify %s`", given[0], given[0])
 	return nil
+}
+
+// exportTo writes an export to a file; a person is told of a long one. An export to
+// stdout is data, which a count must not stand between.
+func (a *app) exportTo(ctx context.Context, f io.Writer, g *client.Gateway, source *exportStream, after int64) error {
+	source.counted.Expect(max(a.journalSize(ctx, g)-after, 0))
+	defer a.Progress(&source.counted, "exporting", "events")()
+	return copyExport(f, source)
 }
 
 // rawWriter writes exported bytes to stdout.

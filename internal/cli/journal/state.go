@@ -16,6 +16,7 @@ import (
 	"palyra/internal/cli/printer"
 	"palyra/internal/identity/ca"
 	"palyra/internal/journal"
+	"palyra/internal/progress"
 	"palyra/internal/reason"
 	"palyra/internal/sqlite"
 )
@@ -56,7 +57,10 @@ func (a *app) verifyState(ctx context.Context, dir string, f verifyFlags) error 
 	if err != nil {
 		return err
 	}
-	sum, err := sqlite.Verify(ctx, filepath.Join(dir, storeFile), first.Name(), known, seen...)
+	var counted progress.Meter
+	end := a.Progress(&counted, "verifying", "events")
+	sum, err := sqlite.Verify(progress.With(ctx, &counted), filepath.Join(dir, storeFile), first.Name(), known, seen...)
+	end()
 	var damaged *journal.CorruptError
 	if errors.As(err, &damaged) {
 		return reason.Errorf(reason.VerificationFailed, "the journal in %s does not verify: %w", dir, err).

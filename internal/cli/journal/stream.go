@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -9,6 +10,7 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/client"
+	"palyra/internal/progress"
 )
 
 // exportStream reads an export from the gateway as bytes.
@@ -16,6 +18,9 @@ type exportStream struct {
 	receive func() ([]byte, error)
 	stop    func() error
 	rest    []byte
+	// counted counts the events that were received; headed is true behind the header.
+	counted progress.Meter
+	headed  bool
 	// failed is the stream's own error, which is not one of the data.
 	failed error
 }
@@ -27,6 +32,19 @@ func openExport(ctx context.Context, g *client.Gateway, after int64) (*exportStr
 		return nil, err
 	}
 	return &exportStream{receive: receiver(stream), stop: stream.Close}, nil
+}
+
+// journalSize is how many events the gateway's journal has, for a person who waits;
+// 0 when nobody does or it is not known.
+func (a *app) journalSize(ctx context.Context, g *client.Gateway) int64 {
+	if !a.Watched() {
+		return 0
+	}
+	status, err := g.Status.GetStatus(ctx, &palyrav1.GetStatusRequest{})
+	if err != nil {
+		return 0 // what was asked for does not need it
+	}
+	return status.GetJournalSize()
 }
 
 func receiver(stream *connect.ServerStreamForClient[palyrav1.ExportJournalResponse]) func() ([]byte, error) {
@@ -51,11 +69,23 @@ func (s *exportStream) Read(p []byte) (int, error) {
 			}
 			return 0, err
 		}
+		s.count(data)
 		s.rest = data
 	}
 	n := copy(p, s.rest)
 	s.rest = s.rest[n:]
 	return n, nil
+}
+
+// count counts lines: each behind the first is an event, and the last tells that
+// there are no more.
+func (s *exportStream) count(data []byte) {
+	lines := bytes.Count(data, []byte{'\n'})
+	if lines > 0 && !s.headed {
+		s.headed = true
+		lines--
+	}
+	s.counted.Add(int64(lines))
 }
 
 func (s *exportStream) close() { _ = s.stop() }

@@ -18,6 +18,7 @@ import (
 	"palyra/internal/cli/printer"
 	"palyra/internal/event"
 	"palyra/internal/journal"
+	"palyra/internal/progress"
 	"palyra/internal/reason"
 )
 
@@ -113,6 +114,8 @@ type verification struct {
 	attestations int
 	erased       int
 	calls        *calls
+	// counted counts events.
+	counted progress.Meter
 	// begunEarlier counts attestations of calls whose events before it are not
 	// in the export.
 	begunEarlier int
@@ -165,6 +168,7 @@ func (a *app) verifyGateway(ctx context.Context, f verifyFlags) error {
 	if v.remembered, err = m.within(); err != nil {
 		return err
 	}
+	v.counted.Expect(a.journalSize(ctx, g))
 	sum, err := v.run(reader)
 	if source.failed != nil {
 		return source.failed
@@ -278,6 +282,7 @@ func looksLikeExport(line []byte) bool {
 
 func (v *verification) run(r *bufio.Reader) (journal.Summary, error) {
 	notExport := !looksLikeExport(peekLine(r))
+	defer v.a.Progress(&v.counted, "verifying", "events")()
 	sum, err := journal.VerifyExport(r, journal.ExportOptions{Key: v.key, Trust: v.trust, Remembered: v.remembered, Visit: v.visit})
 	if err == nil {
 		err = v.contradiction
@@ -306,6 +311,7 @@ func (v *verification) visit(keys json.RawMessage, e *journal.Event) error {
 	if e == nil {
 		return v.start(keys)
 	}
+	v.counted.Add(1)
 	if v.contradiction == nil {
 		v.contradiction = v.examine(e)
 	}

@@ -98,6 +98,23 @@ func Wrap(text string, cells int) []string {
 	return append(lines, line)
 }
 
+// hangIndent begins what goes on after the first line of a text of another's words.
+const hangIndent = "  "
+
+// Hanging writes a text of another's words for an ordinary terminal. It cuts where a
+// line is full and leaves no character out, and what goes on is indented, so that no
+// spaces in the text can begin a line that reads like one of the program's own.
+func Hanging(text string) string {
+	text = VisibleLine(text)
+	var b strings.Builder
+	for room := PageWidth; lipgloss.Width(text) > room; room = PageWidth - len(hangIndent) {
+		head := fitting(text, room)
+		b.WriteString(text[:head] + "\n" + hangIndent)
+		text = text[head:]
+	}
+	return b.String() + text
+}
+
 // fitting is the length of the longest beginning that fits into a number of
 // cells, at least one character.
 func fitting(s string, cells int) int {

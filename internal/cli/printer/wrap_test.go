@@ -6,6 +6,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"charm.land/lipgloss/v2"
 	"github.com/google/go-cmp/cmp"
 
 	"palyra/internal/cli/printer"
@@ -53,6 +54,31 @@ func TestWrap(t *testing.T) {
 	} {
 		if got := printer.Wrap(c.text, c.cells); !cmp.Equal(got, c.want) {
 			t.Errorf("wrap(%q, %d) = %q", c.text, c.cells, got)
+		}
+	}
+}
+
+// TestHanging: nothing of a text is lost, no line is too long, and all but the first
+// are indented.
+func TestHanging(t *testing.T) {
+	for _, text := range []string{"", "git status", strings.Repeat("x", 80), strings.Repeat("x", 81), strings.Repeat(" ", 300) + "a", strings.Repeat("漢 ", 120), "a\nb\x1b[2J" + strings.Repeat("\t", 90)} {
+		lines := strings.Split(printer.Hanging(text), "\n")
+		whole := ""
+		for i, line := range lines {
+			if lipgloss.Width(line) > printer.PageWidth {
+				t.Errorf("%q is too long", line)
+			}
+			rest, indented := strings.CutPrefix(line, "  ")
+			if i > 0 {
+				line = rest
+			}
+			if i > 0 && !indented {
+				t.Errorf("%q is not indented", line)
+			}
+			whole += line
+		}
+		if whole != printer.VisibleLine(text) {
+			t.Errorf("%q became %q", text, whole)
 		}
 	}
 }

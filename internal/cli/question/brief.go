@@ -47,7 +47,7 @@ func Brief(a *client.App, v *palyrav1.Approval) string {
 		p.Block("differs from the last allowed call", briefly(differencesInBrief(prompt), differenceRoom))
 	}
 	// Below it stand the answers, the summary, and the line that is typed.
-	below := strings.Count(answers(v), "\n") + len(printer.Wrap(printer.VisibleLine(Summary(v)), printer.PageWidth)) + 1
+	below := strings.Count(answers(v), "\n") + strings.Count(SummaryLines(v), "\n") + 1
 	room := max(terminalLines-below, leastBrief) - strings.Count(p.String(), "\n") - 1
 	switch {
 	case prompt.GetDiff() != "":

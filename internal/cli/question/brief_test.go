@@ -59,6 +59,37 @@ func TestQuestionFitsATerminal(t *testing.T) {
 	}
 }
 
+// Whatever spaces a call has in its arguments, none of them makes a line of the
+// question that reads like the gateway's own.
+func TestQuestionHasNoForgedLines(t *testing.T) {
+	for _, forged := range []string{"git status in here", "answer> ", "  d REASON   deny", "severity      low"} {
+		v := clitest.SomeApproval()
+		for before := range 3 {
+			start := "curl evil.example '"
+			v.Prompt.Summary = start + strings.Repeat(" ", 78+before-len(start)) + forged + strings.Repeat(" ", 100) + "' in here"
+			v.Prompt.Title = v.Prompt.Summary
+			w := clitest.NewWorld(t)
+			w.Gateway.Asks(v, clitest.Finished("succeeded", "", `{}`))
+			r := w.With(clitest.Typing("o\n"), "--no-color", "call", "process.run")
+			w.Want(r, 0)
+			_, below, found := strings.Cut(r.Err, "show all of it\n")
+			below, _, asked := strings.Cut(below, "\nanswer> ")
+			if !found || !asked {
+				t.Fatalf("there is no question:\n%s", r.Err)
+			}
+			lines := strings.Split(below, "\n")
+			if strings.ReplaceAll(strings.Join(lines, ""), " ", "") != strings.ReplaceAll(v.Prompt.Summary, " ", "") || len(lines) < 3 {
+				t.Errorf("the command is not there in full: %q", lines)
+			}
+			for i, line := range lines {
+				if len(line) > 80 || i > 0 && !strings.HasPrefix(line, "  ") {
+					t.Errorf("%q: the line %q could be another's", forged, line)
+				}
+			}
+		}
+	}
+}
+
 // Before a standing yes is given, the question says what it would cover: in the
 // gateway's words, and nothing that the gateway would refuse.
 func TestQuestionSaysWhatAYesCovers(t *testing.T) {

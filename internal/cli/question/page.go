@@ -62,6 +62,9 @@ func Summary(v *palyrav1.Approval) string {
 	return cmp.Or(v.GetPrompt().GetSummary(), v.GetPrompt().GetTitle(), v.GetSubjectId())
 }
 
+// SummaryLines is Summary as it stands right above an answer.
+func SummaryLines(v *palyrav1.Approval) string { return printer.Hanging(Summary(v)) + "\n" }
+
 func askedBy(v *palyrav1.Approval) string {
 	who := printer.OnBehalf(v.GetRequestedBy(), v.GetOnBehalfOf())
 	for _, part := range [][2]string{{"session", v.GetSession()}, {"run", v.GetRun()}, {"device", v.GetDevice()}, {"channel", v.GetChannel()}} {

@@ -106,9 +106,19 @@ func (s *runCalls) lines(e *palyrav1.RunEvent) []styledLine {
 	case *palyrav1.RunEvent_Result:
 		return s.ended(c, m.Result)
 	case *palyrav1.RunEvent_Attestation:
-		return nil // `palyra runs show` lists them
+		return s.held(c, m.Attestation)
 	}
 	return nil
+}
+
+// held says what held the call while it ran, in the words of `palyra call`.
+// `palyra runs show` lists the attestations.
+func (s *runCalls) held(c *runCall, a *palyrav1.ToolAttestation) []styledLine {
+	text := invocation.Posture(a.GetPosture())
+	if text == "" {
+		return nil
+	}
+	return []styledLine{s.line(c, linePart{s.style.Dim, text})}
 }
 
 func (s *runCalls) line(c *runCall, parts ...linePart) styledLine {

@@ -13,6 +13,7 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/clitest"
+	"palyra/internal/cli/invocation"
 	"palyra/internal/cli/printer"
 	"palyra/internal/cli/runs"
 	"palyra/internal/must"
@@ -51,9 +52,12 @@ I look at the file and the history.
 [2] | one
 [1] succeeded, 1.5s
 [2] | two
+[1] POSTURE
 [2] succeeded, exit code 0, 1.5s
+[2] POSTURE
 completed: 2 calls, 2 turns, 812 tokens, 2.3s (run 01RVN000000000000000000001)
 `
+	want = strings.ReplaceAll(want, "POSTURE", invocation.Posture(clitest.Attested().GetAttestation().GetPosture()))
 	if r.Err != want {
 		t.Errorf("stderr:\n%s\nwant:\n%s", r.Err, want)
 	}

@@ -38,16 +38,14 @@ const (
 	skew = 5 * time.Minute
 )
 
-// DefaultTrustDomain is the trust domain of a gateway that was given none.
-const DefaultTrustDomain = "palyra.local"
-
 // Loopback are the names and addresses every server certificate may carry.
 func Loopback() []string { return []string{"localhost", "127.0.0.1", "::1"} }
 
 // Options are the settings of an authority.
 type Options struct {
-	// TrustDomain is a lower-case DNS name; "" means DefaultTrustDomain. It
-	// cannot change once the authority exists.
+	// TrustDomain is a lower-case DNS name. It cannot change once the authority
+	// exists. "" is that of the authority that exists; a new one gets a name of its
+	// own, from the digest of its root's public key: palyra-0f1e2d3c4b5a6978.internal.
 	TrustDomain string
 	// ServerHosts are the names and addresses beside the loopback ones for
 	// which server certificates may be issued.
@@ -123,10 +121,7 @@ func Inspect(dir string, o Options) (*Authority, error) {
 
 func newAuthority(dir string, o Options) (*Authority, error) {
 	a := &Authority{dir: dir, domain: o.TrustDomain, now: o.Now, rand: o.Rand}
-	if a.domain == "" {
-		a.domain = DefaultTrustDomain
-	}
-	if !lowerDomain(a.domain) || net.ParseIP(a.domain) != nil {
+	if a.domain != "" && (!lowerDomain(a.domain) || net.ParseIP(a.domain) != nil) {
 		return nil, reason.Errorf(reason.ConfigInvalid, "trust domain %q is not a lower-case DNS name", a.domain)
 	}
 	if a.now == nil {

@@ -3,8 +3,10 @@ package ca
 import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
+	"crypto/sha256"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -74,7 +76,7 @@ func TestCertificates(t *testing.T) {
 	if life := issuing.NotAfter.Sub(c.Now()); life != IssuingLife || !issuing.MaxPathLenZero {
 		t.Errorf("issuing: %s", life)
 	}
-	if len(issuing.PermittedURIDomains) != 1 || issuing.PermittedURIDomains[0] != DefaultTrustDomain || !issuing.PermittedDNSDomainsCritical {
+	if len(issuing.PermittedURIDomains) != 1 || issuing.PermittedURIDomains[0] != "palyra.local" || !issuing.PermittedDNSDomainsCritical {
 		t.Errorf("name constraints %v", issuing.PermittedURIDomains)
 	}
 	leaf := device(t, a).Leaf
@@ -271,6 +273,36 @@ func TestJournalKeys(t *testing.T) {
 			if _, err := note.Open(msg, note.VerifierList(known...)); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
+		}
+	}
+}
+
+// TestTrustDomain: a new gateway has a name that follows from its root's key, keeps
+// the one that it has whatever the default was when it was made, and is never opened
+// under another.
+func TestTrustDomain(t *testing.T) {
+	first, second := filepath.Join(t.TempDir(), "ca"), filepath.Join(t.TempDir(), "ca")
+	a, b := open(t, first, Options{}), open(t, second, Options{})
+	if a.TrustDomain() == b.TrustDomain() {
+		t.Errorf("two gateways are named %s", a.TrustDomain())
+	}
+	digest := sha256.Sum256(must.Get(x509.MarshalPKIXPublicKey(a.Root().PublicKey))(t))
+	if want := fmt.Sprintf("palyra-%x.internal", digest[:8]); a.TrustDomain() != want || a.Root().Subject.CommonName != "Palyra root "+want {
+		t.Errorf("%s (%s), want %s", a.TrustDomain(), a.Root().Subject.CommonName, want)
+	}
+	for name, again := range map[string]*Authority{"opened": open(t, first, Options{}), "inspected": must.Get(Inspect(first, Options{}))(t)} {
+		if again.TrustDomain() != a.TrustDomain() {
+			t.Errorf("%s again it is %s", name, again.TrustDomain())
+		}
+	}
+	if _, _, err := Open(first, Options{TrustDomain: "palyra.internal"}); reason.Of(err) != reason.ConfigInvalid {
+		t.Errorf("under another name: %v", err)
+	}
+	old := filepath.Join(t.TempDir(), "ca")
+	open(t, old, Options{TrustDomain: "palyra.internal"})
+	for _, configured := range []string{"", "palyra.internal"} {
+		if got := open(t, old, Options{TrustDomain: configured}).TrustDomain(); got != "palyra.internal" {
+			t.Errorf("the gateway of an older release is named %s", got)
 		}
 	}
 }

@@ -1,12 +1,14 @@
 package ca
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"math/big"
@@ -30,6 +32,11 @@ func (a *Authority) makeRoot() error {
 	if err != nil {
 		return err
 	}
+	if a.domain == "" {
+		if a.domain, err = ownDomain(key.Public()); err != nil {
+			return err
+		}
+	}
 	now := a.now().UTC()
 	t := &x509.Certificate{
 		SerialNumber: serial,
@@ -47,7 +54,23 @@ func (a *Authority) makeRoot() error {
 	return nil
 }
 
+// ownDomain is the trust domain of a gateway that was given none. No other has it,
+// so that nobody takes the exports of one for those of another. ".internal" is
+// nobody's on the Internet (ICANN, 2024).
+func ownDomain(root crypto.PublicKey) (string, error) {
+	der, err := x509.MarshalPKIXPublicKey(root)
+	if err != nil {
+		return "", err
+	}
+	digest := sha256.Sum256(der)
+	return "palyra-" + hex.EncodeToString(digest[:8]) + ".internal", nil
+}
+
+// checkRoot takes the trust domain from the root unless it is configured.
 func (a *Authority) checkRoot() error {
+	if uris := a.root.cert.URIs; a.domain == "" && len(uris) == 1 && lowerDomain(uris[0].Host) {
+		a.domain = uris[0].Host
+	}
 	if len(a.root.cert.URIs) != 1 || a.root.cert.URIs[0].String() != a.id("").String() {
 		return reason.Errorf(reason.ConfigInvalid, "the authority in %s is not of the trust domain %q", a.dir, a.domain).
 			WithRemedy("Set the trust domain back, or start a new gateway in an empty state directory.")

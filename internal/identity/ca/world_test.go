@@ -49,7 +49,7 @@ func open(t testing.TB, dir string, o Options) *Authority {
 func newAuthorityAt(t testing.TB) (*Authority, *clock) {
 	t.Helper()
 	c := newClock()
-	return open(t, filepath.Join(t.TempDir(), "ca"), Options{Now: c.Now}), c
+	return open(t, filepath.Join(t.TempDir(), "ca"), Options{Now: c.Now, TrustDomain: "palyra.local"}), c
 }
 
 func newKey(t testing.TB) *ecdsa.PrivateKey {

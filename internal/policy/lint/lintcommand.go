@@ -10,38 +10,45 @@ import (
 )
 
 // checkCommandLine finds comparisons of command lines that hold for more, or for
-// less, than they seem to. Only a permit that names a whole line says what runs.
+// less, than they seem to. Only one that allows, and names a whole line, says
+// what runs.
 func checkCommandLine(p *expr.Policy) []finding.Finding {
 	var findings []finding.Finding
-	for _, cond := range p.Conditions() {
-		if !cond.When {
-			continue
+	walkSenses(p, func(t *expr.Tree, s sense) {
+		message, help := commandLineTrouble(t, s)
+		if message == "" {
+			return
 		}
-		cond.Body.Walk(func(t *expr.Tree) bool {
-			like, isLike := t.Node.(expr.NodeLike)
-			_, isEqual := t.Node.(expr.NodeEqual)
-			if !isLike && !isEqual || !slices.ContainsFunc(t.Kids, isCommandLine) {
-				return true
-			}
-			message, help := "", "compare context.exec.line with == and a whole line"
-			switch {
-			case !p.Permits():
-				message = "another line escapes this: an option more, another name for the program, or a script does the same"
-				help = "permit what may run in place of forbidding what may not: what nobody permits asks"
-			case isLike && startsWild(like.Value):
-				message = "this holds for any program, also for a shell that has the text in its code: bash -c 'npm test; rm -rf src'"
-			case isLike && hasWild(like.Value):
-				message = "the wildcard stands for more arguments, too, and for what is in quotes: npm test --script-shell=./x"
-			default:
-				return true
-			}
-			f := p.At(t.At, finding.SeverityWarning, finding.CodeCommandLine, "%s", message)
-			f.Help = help
-			findings = append(findings, f)
-			return true
-		})
-	}
+		f := p.At(t.At, finding.SeverityWarning, finding.CodeCommandLine, "%s", message)
+		f.Help = help
+		findings = append(findings, f)
+	})
 	return findings
+}
+
+// commandLineTrouble returns what is wrong with a comparison of a command line,
+// and what to write instead, "" when nothing is.
+func commandLineTrouble(t *expr.Tree, s sense) (message, help string) {
+	like, isLike := t.Node.(expr.NodeLike)
+	switch t.Node.(type) {
+	case expr.NodeLike, expr.NodeEqual, expr.NodeNotEqual:
+	default:
+		return "", ""
+	}
+	if !slices.ContainsFunc(t.Kids, isCommandLine) {
+		return "", ""
+	}
+	whole := "compare context.exec.line with == and a whole line"
+	switch {
+	case s.refuses:
+		return "another line escapes this: an option more, another name for the program, or a script does the same",
+			"permit what may run in place of forbidding what may not: what nobody permits asks"
+	case isLike && startsWild(like.Value):
+		return "this holds for any program, also for a shell that has the text in its code: bash -c 'npm test; rm -rf src'", whole
+	case isLike && hasWild(like.Value):
+		return "the wildcard stands for more arguments, too, and for what is in quotes: npm test --script-shell=./x", whole
+	}
+	return "", ""
 }
 
 func isCommandLine(t *expr.Tree) bool {

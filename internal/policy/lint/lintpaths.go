@@ -12,27 +12,26 @@ import (
 	"palyra/internal/workspace"
 )
 
-// checkSpelling finds comparisons of paths that do not do what they seem to: a
-// forbid that another spelling of the same file escapes, and a text that is not
-// as context.path_folded is, so that none equals it.
+// checkSpelling finds comparisons of paths that do not do what they seem to: one
+// that refuses, and that another spelling of the same file escapes, and a text
+// that is not as context.path_folded is, so that none equals it. A list of what
+// is allowed is right as it is, also in the unless of a forbid: another spelling
+// is not on it.
 func checkSpelling(p *expr.Policy) []finding.Finding {
 	var findings []finding.Finding
-	for _, cond := range p.Conditions() {
-		cond.Body.Walk(func(t *expr.Tree) bool {
-			if slices.ContainsFunc(comparedTexts(t, "path_folded"), unfolded) {
-				f := p.At(t.At, finding.SeverityWarning, finding.CodePathSpelling, "context.path_folded is never written like this, with case and Unicode not folded")
-				f.Help = spellingHelp(p, t)
-				findings = append(findings, f)
-			}
-			if !p.Permits() && slices.ContainsFunc(comparedTexts(t, "path"), hasLetters) {
-				f := p.At(t.At, finding.SeverityWarning, finding.CodePathSpelling,
-					"another spelling escapes this: a file system that folds case, or normalizes names, finds the same file under it")
-				f.Help = spellingHelp(p, t)
-				findings = append(findings, f)
-			}
-			return true
-		})
+	add := func(t *expr.Tree, message string) {
+		f := p.At(t.At, finding.SeverityWarning, finding.CodePathSpelling, "%s", message)
+		f.Help = spellingHelp(p, t)
+		findings = append(findings, f)
 	}
+	walkSenses(p, func(t *expr.Tree, s sense) {
+		if slices.ContainsFunc(comparedTexts(t, "path_folded"), unfolded) {
+			add(t, "context.path_folded is never written like this, with case and Unicode not folded")
+		}
+		if s.refuses && slices.ContainsFunc(comparedTexts(t, "path"), hasLetters) {
+			add(t, "another spelling escapes this: a file system that folds case, or normalizes names, finds the same file under it")
+		}
+	})
 	return findings
 }
 

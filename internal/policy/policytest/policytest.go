@@ -10,6 +10,7 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/policy"
+	"palyra/internal/provenance"
 	"palyra/internal/tool"
 )
 
@@ -59,6 +60,8 @@ type Options struct {
 	// Members and Tools are added to the usual ones.
 	Members []access.Member
 	Tools   []tool.Descriptor
+	// Provenance is who made whom; nil means that nobody did.
+	Provenance provenance.History
 	// Roles are declared beside the built-in ones.
 	Roles      []access.Role
 	Workspaces []string
@@ -80,6 +83,7 @@ func Config(o Options) policy.Config {
 	cfg := policy.Config{
 		Tools:      append([]tool.Descriptor{Read, Run, Fetch}, o.Tools...),
 		Members:    append(members, o.Members...),
+		Provenance: o.Provenance,
 		Roles:      o.Roles,
 		Workspaces: append([]string{"default"}, o.Workspaces...),
 		Snapshot:   o.Snapshot,

@@ -70,7 +70,7 @@ func TestDocsRecipesWithTests(t *testing.T) {
 	_, section, _ := strings.Cut(string(text), "\n### Recipes with their tests\n")
 	section, _, found := strings.Cut(section, "\n### ")
 	recipes := regexp.MustCompile("(?s)```cedar\n(.*?)```\n+```yaml\n(.*?)```").FindAllStringSubmatch(section, -1)
-	if !found || len(recipes) != 4 {
+	if !found || len(recipes) != 5 {
 		t.Fatalf("found %d recipes", len(recipes))
 	}
 	for _, m := range recipes {

@@ -21,6 +21,7 @@ type Memory struct {
 	versions  []policyadmin.KeptVersion // in the order in which they were loaded first
 	sets      map[string]policyadmin.KeptSet
 	activated string
+	last      string
 	pins      map[string]policyadmin.Pin
 }
 
@@ -50,6 +51,7 @@ func (m *Memory) PutPolicySet(_ context.Context, s policyadmin.KeptSet, loaded e
 				Position: int64(len(m.versions) + 1), Version: s.Version, Sources: s.Sources, At: now, LoadedBy: s.LoadedBy, Policies: s.Policies,
 			})
 		}
+		m.last = s.Version
 		if m.activated = ""; s.Activated {
 			m.activated = s.Version
 		}
@@ -90,8 +92,17 @@ func (m *Memory) PolicyVersions(_ context.Context, before int64, limit int) ([]p
 
 // ActivatedPolicy is the version that an operator put in force, if any.
 func (m *Memory) ActivatedPolicy(ctx context.Context) (policyadmin.KeptVersion, bool, error) {
+	return m.one(ctx, &m.activated)
+}
+
+// LastPolicy is the version that was put in force last, if any was.
+func (m *Memory) LastPolicy(ctx context.Context) (policyadmin.KeptVersion, bool, error) {
+	return m.one(ctx, &m.last)
+}
+
+func (m *Memory) one(ctx context.Context, which *string) (policyadmin.KeptVersion, bool, error) {
 	m.Lock()
-	version := m.activated
+	version := *which
 	m.Unlock()
 	if version == "" {
 		return policyadmin.KeptVersion{}, false, nil

@@ -150,16 +150,29 @@ func versions(t *testing.T, s Fixture) {
 	}
 }
 
+// wantLast checks which version was put in force last.
+func wantLast(t *testing.T, s policyadmin.Store, version string) {
+	t.Helper()
+	v, found, err := s.LastPolicy(t.Context())
+	if err != nil || found != (version != "") || v.Version != version {
+		t.Errorf("%q was in force last (%v), want %q", v.Version, err, version)
+	}
+}
+
 func activations(t *testing.T, s Fixture) {
 	WantActivated(t, s, "")
+	wantLast(t, s, "")
 	Keep(t, s, "sha256:a", "user:a", false)
 	WantActivated(t, s, "")
 	Keep(t, s, "sha256:b", "user:a", true)
 	WantActivated(t, s, "sha256:b")
+	wantLast(t, s, "sha256:b")
 	Keep(t, s, "sha256:a", "user:a", true)
 	WantActivated(t, s, "sha256:a")
+	wantLast(t, s, "sha256:a")
 	Keep(t, s, "sha256:c", "user:a", false)
 	WantActivated(t, s, "")
+	wantLast(t, s, "sha256:c")
 	Keep(t, s, "sha256:a", "user:a", true)
 	must.Do(t, s.EndActivation(t.Context(), draft(event.PolicyReset)))
 	WantActivated(t, s, "")
@@ -172,6 +185,7 @@ func activations(t *testing.T, s Fixture) {
 		t.Error("an event that is no JSON was appended")
 	}
 	WantActivated(t, s, "")
+	wantLast(t, s, "sha256:a")
 }
 
 func pins(t *testing.T, s Fixture) {

@@ -20,6 +20,7 @@ import (
 	"palyra/internal/must"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/cgroup"
+	"palyra/internal/sandbox/inside"
 	"palyra/internal/sandbox/jail"
 	"palyra/internal/sandbox/jail/jailtest"
 )
@@ -31,9 +32,15 @@ type bombsOrder struct {
 	Other   sandbox.Spec
 	Without []string
 	Dir     string
+	// DiesAsWell makes the kernel count the daemon's memory as that of a program.
+	DiesAsWell bool
 }
 
 const bombsMark = "TEST_PALYRA_BOMBS"
+
+// ballastBytes is what the daemon holds: more than each process of the eater, as a
+// palyrad with a long journal does.
+const ballastBytes = 64 << 20
 
 // bombsWord is what it says of a run that has ended.
 type bombsWord struct {
@@ -51,6 +58,12 @@ func bombsMain() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	if o.DiesAsWell {
+		if err := os.WriteFile("/proc/self/oom_score_adj", []byte(strconv.Itoa(inside.DieFirst)), 0); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
 	c := testConfig(o.Dir)
 	c.Without = o.Without
 	r, err := newRunner(c, helper)
@@ -65,6 +78,8 @@ func bombsMain() int {
 		}
 		return 0
 	}
+	ballast := bytes.Repeat([]byte{1}, ballastBytes)
+	defer runtime.KeepAlive(ballast)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	words := make(chan bombsWord)
@@ -138,7 +153,10 @@ func TestBombsTogether(t *testing.T) {
 	}
 	for name, without := range map[string][]string{"bounded": nil, "control": {jail.AllRuns}} {
 		t.Run(name, func(t *testing.T) {
-			d := startBombs(t, tree, without)
+			d := startBombs(t, tree, sandbox.Limits{Processes: 1500, Memory: 4 << 30}, func(root string) bombsOrder {
+				one := jailtest.Spec(t, root, "python3", "-S", "-c", bomb)
+				return bombsOrder{Bombs: []sandbox.Spec{one, one}, Without: without}
+			})
 			ended, up, other := 0, 0, bombsWord{}
 			for w := range d.words {
 				switch {
@@ -173,7 +191,66 @@ func TestBombsTogether(t *testing.T) {
 	}
 }
 
-// bombs is a daemon in a service of 1,500 processes.
+// hoard has 400 processes of 2 MiB and more if it gets them, each smaller than the
+// daemon, and then waits.
+const hoard = `import os, time
+for i in range(400):
+    if os.fork() == 0:
+        kept = b"x" * (2 << 20)
+        time.sleep(3600)
+        os._exit(0)
+time.sleep(3600)
+`
+
+// A program within its own limits wants more memory than the service of the daemon
+// has. It is ended, the daemon lives and runs another program. Control: without the
+// group around all runs, and with the daemon as dear to the kernel as programs are,
+// the kernel ends the daemon, which is the largest process. All of it happens in
+// groups of the test's own, and what the machine has beside them is not touched.
+func TestEaterBeside(t *testing.T) {
+	tree := cgroup.Find()
+	t.Cleanup(func() { must.Check(t, tree.Close()) })
+	if tree.Level() == cgroup.Rlimit {
+		t.Skip("this machine lets nobody make control groups with memory and pids; run as root, or in a systemd unit with Delegate=yes")
+	}
+	for name, control := range map[string]bool{"bounded": false, "control": true} {
+		t.Run(name, func(t *testing.T) {
+			d := startBombs(t, tree, sandbox.Limits{Processes: 1500, Memory: 512 << 20}, func(root string) bombsOrder {
+				o := bombsOrder{Bombs: []sandbox.Spec{jailtest.Spec(t, root, "python3", "-S", "-c", hoard)}, DiesAsWell: control}
+				o.Bombs[0].Limits.Memory = 4 << 30
+				if control {
+					o.Without = []string{jail.AllRuns}
+				}
+				return o
+			})
+			eater, other := bombsWord{}, bombsWord{}
+			for w := range d.words {
+				switch {
+				case w.Up:
+				case w.Bomb:
+					eater = w
+					if _, err := io.WriteString(d.say, "another\n"); err != nil && !control {
+						t.Errorf("the daemon takes no other program: %v", err)
+					}
+				default:
+					other = w
+					must.Do(t, d.say.Close())
+				}
+			}
+			err := d.cmd.Wait()
+			ran := other.Exit != nil && *other.Exit == 0
+			if !control && (err != nil || !ran || eater.Quota != sandbox.QuotaMemory) {
+				t.Errorf("the eater ended with %+v, the daemon with %v, the other program with %+v: %s", eater, err, other, &d.log)
+			}
+			if control && ran {
+				t.Errorf("control: another program runs although nothing keeps the eater (%+v) from the daemon's own memory", eater)
+			}
+			t.Logf("the eater ended with %+v, the daemon with %v, the other program with %+v", eater, err, other)
+		})
+	}
+}
+
+// bombs is a daemon in a service of few processes and little memory.
 type bombs struct {
 	cmd   *exec.Cmd
 	say   io.WriteCloser
@@ -181,14 +258,12 @@ type bombs struct {
 	log   bytes.Buffer
 }
 
-func startBombs(t *testing.T, tree *cgroup.Tree, without []string) *bombs {
+func startBombs(t *testing.T, tree *cgroup.Tree, limits sandbox.Limits, order func(workspace string) bombsOrder) *bombs {
 	t.Helper()
-	service := must.Get(tree.Start(sandbox.Limits{Processes: 1500, Memory: 4 << 30}))(t)
+	service := must.Get(tree.Start(limits))(t)
 	root := jailtest.Workspace(t)
-	o := bombsOrder{Other: jailtest.Spec(t, root, "true"), Without: without, Dir: t.TempDir()}
-	for range 2 {
-		o.Bombs = append(o.Bombs, jailtest.Spec(t, root, "python3", "-S", "-c", bomb))
-	}
+	o := order(root)
+	o.Other, o.Dir = jailtest.Spec(t, root, "true"), t.TempDir()
 	d := &bombs{cmd: jailtest.Again(t, bombsMark, o), words: make(chan bombsWord)}
 	d.cmd.Stderr = &d.log
 	d.say = must.Get(d.cmd.StdinPipe())(t)

@@ -45,7 +45,7 @@ func (d *draft) build() error {
 		readOnly: d.mode() == sandbox.ReadOnly, tmp: d.spec.Limits.Tmp,
 		hostNetwork: d.spec.Egress != egress.Strict, without: d.runner.machine.Without,
 	}
-	for _, part := range []func() error{d.network, d.data, d.caches, d.toolchains, d.workspace} {
+	for _, part := range []func() error{d.network, d.data, d.author, d.caches, d.toolchains, d.workspace} {
 		if err := part(); err != nil {
 			return err
 		}
@@ -112,6 +112,21 @@ func (d *draft) data() error {
 	return d.runner.root.etc.open(d.layout.hostNetwork, func(name string, f *os.File) {
 		d.layout.files = append(d.layout.files, dataFile{d.plan.Extra(f), name})
 	})
+}
+
+// author puts a configuration of git into /etc, which is weaker than those of the
+// program's home and of a repository.
+func (d *draft) author() error {
+	content := d.spec.Author.GitConfig()
+	if content == "" {
+		return nil
+	}
+	f, err := jail.DataFile("gitconfig", []byte(content))
+	if err != nil {
+		return err
+	}
+	d.layout.files = append(d.layout.files, dataFile{d.plan.Extra(f), "/etc/gitconfig"})
+	return nil
 }
 
 // caches mounts the directories that are kept between runs.

@@ -137,6 +137,7 @@ func TestKeyNamesWhatASandboxIsBuiltOf(t *testing.T) {
 		"Protected":     func(s *sandbox.Spec) { s.Protected = []string{"other"} },
 		"Caches":        func(s *sandbox.Spec) { s.Caches = []sandbox.Cache{{Name: "go"}} },
 		"Toolchains":    func(s *sandbox.Spec) { s.Toolchains = []sandbox.Toolchain{{Name: "go"}} },
+		"Author":        func(s *sandbox.Spec) { s.Author.Name = "other" },
 		"Egress":        func(s *sandbox.Spec) { s.Egress = egress.Unrestricted },
 		"Network":       func(s *sandbox.Spec) { s.Network = new(egress.Reach) },
 		"Owner":         func(s *sandbox.Spec) { s.Owner = "other" },

@@ -17,8 +17,9 @@ const leafName = "palyrad"
 // Why the daemon cannot move into a leaf.
 var (
 	errShared   = errors.New("other processes are in palyrad's control group")
-	errForeign  = errors.New("palyrad's systemd unit has no Delegate=yes")
+	errForeign  = errors.New("palyrad's systemd unit is not delegated to it (Delegate=yes)")
 	errNoGroups = errors.New("palyrad cannot make control groups")
+	errLimited  = errors.New("palyrad's control group has a limit of memory, which would not hold elsewhere")
 )
 
 // Settle makes room for runs on the unified hierarchy, where a group with processes
@@ -32,13 +33,38 @@ func Settle(ask func(slice string) error) error {
 		return nil
 	}
 	err := moveToLeaf(own, limiters...)
-	if err == nil || errors.Is(err, errForeign) || filepath.Ext(own) == ".service" {
+	if err == nil {
+		return nil
+	}
+	switch stay := mayLeave(own); {
+	case errors.Is(err, stay):
 		return err
+	case stay != nil:
+		return errors.Join(err, stay)
 	}
 	if asked := ask(sliceOf(own)); asked != nil {
 		return errors.Join(err, asked)
 	}
 	return moveToLeaf(ownGroups()[""], limiters...)
+}
+
+// mayLeave says why the daemon stays below a group, nil when it may move into a scope
+// beside it: systemd takes a service for ended when its process is elsewhere, and
+// what somebody allowed a group is for all that is started in it. The limits of a
+// user, and for root those of the slice, hold in the scope, too.
+func mayLeave(own string) error {
+	for dir := own; isGroup(dir); dir = filepath.Dir(dir) {
+		name := filepath.Base(dir)
+		switch {
+		case strings.HasPrefix(name, "user@"), strings.HasPrefix(name, "user-"), os.Geteuid() == 0 && filepath.Ext(name) == ".slice":
+			return nil
+		case filepath.Ext(name) == ".service":
+			return errForeign
+		case number(readFile(filepath.Join(dir, "memory.max"))) > 0, number(readFile(filepath.Join(dir, "memory.high"))) > 0:
+			return errLimited
+		}
+	}
+	return nil
 }
 
 // lacking reports whether a group has controllers for runs, and none to hand down

@@ -131,6 +131,41 @@ func TestForeignUnit(t *testing.T) {
 	}
 }
 
+// A group that systemd did not hand over is one to leave when it is that of a login,
+// and not when it is a service, or has a limit that would not hold elsewhere.
+func TestMayLeave(t *testing.T) {
+	top := t.TempDir()
+	group := func(dir, limit string) string {
+		for at := filepath.Join(top, dir); at != top; at = filepath.Dir(at) {
+			must.Do(t, os.MkdirAll(at, 0o755))
+			must.Do(t, os.WriteFile(filepath.Join(at, "cgroup.procs"), nil, 0o600))
+		}
+		if file, value, ok := strings.Cut(limit, "="); ok {
+			must.Do(t, os.WriteFile(filepath.Join(top, file), []byte(value+"\n"), 0o600))
+		}
+		return filepath.Join(top, dir)
+	}
+	for _, c := range []struct {
+		dir, limit string
+		want       error
+	}{
+		{"user.slice/user-0.slice/session-3.scope", "", nil},
+		{"user.slice/user-1.slice/user@1.service/app.slice/term.scope", "", nil},
+		{"user.slice/user-2.slice/session-4.scope", "user.slice/user-2.slice/memory.max=1000", nil}, // holds in the scope, too
+		{"user.slice/user-3.slice/session-5.scope", "user.slice/user-3.slice/session-5.scope/memory.max=max", nil},
+		{"user.slice/user-4.slice/session-6.scope", "user.slice/user-4.slice/session-6.scope/memory.max=1000", errLimited},
+		{"user.slice/user-5.slice/session-7.scope", "user.slice/user-5.slice/session-7.scope/memory.high=1000", errLimited},
+		{"user.slice/user-6.slice/user@6.service/small.scope/below", "user.slice/user-6.slice/user@6.service/small.scope/memory.max=1000", errLimited},
+		{"system.slice/palyrad.service", "", errForeign},
+		{"system.slice/other.service/below", "", errForeign},
+		{"user.slice/user-7.slice/user@7.service/app.slice/mine.service", "", errForeign},
+	} {
+		if got := mayLeave(group(c.dir, c.limit)); !errors.Is(got, c.want) {
+			t.Errorf("%s with %q: %v, want %v", c.dir, c.limit, got, c.want)
+		}
+	}
+}
+
 func TestSliceOf(t *testing.T) {
 	for dir, want := range map[string]string{
 		"/c/user.slice/user-0.slice/session-3.scope": "user-0.slice", "/c/system.slice/palyrad.service": "system.slice", "/c/docker/abc": "",

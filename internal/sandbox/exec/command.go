@@ -17,6 +17,7 @@ import (
 	"palyra/internal/egress"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
+	"palyra/internal/sandbox/author"
 	"palyra/internal/sandbox/places"
 	"palyra/internal/sandbox/toolchain"
 )
@@ -157,7 +158,8 @@ func (o options) parse(argv []string) (execution, error) {
 			return run, err
 		}
 	}
-	run.spec.Toolchains = o.toolchains(run.spec.WorkspaceRoot)
+	tools := o.tools(run.spec.WorkspaceRoot)
+	run.spec.Toolchains, run.spec.Author = toolchain.Find(tools).Toolchains, author.Of(tools.Home)
 	program, err := resolveProgram(argv[0], run.spec.Toolchains)
 	if err != nil {
 		return run, err
@@ -193,13 +195,13 @@ func (o options) mode() sandbox.WorkspaceMode {
 	return sandbox.Direct
 }
 
-// toolchains are those of whoever runs this, as a gateway of theirs would find them.
-func (o options) toolchains(workspace string) []sandbox.Toolchain {
+// tools says where those of whoever runs this are, as for a gateway of theirs.
+func (o options) tools(workspace string) toolchain.Config {
 	var cfg config.Config
 	if workspace != "" {
 		cfg.Workspaces = []config.Workspace{{Name: workspace, Path: workspace}}
 	}
-	return toolchain.Find(toolchain.For(&cfg, sandbox.Tier(o.tier))).Toolchains
+	return toolchain.For(&cfg, sandbox.Tier(o.tier))
 }
 
 // resolveProgram finds a program by its name or path. A relative path is seen

@@ -28,6 +28,8 @@ type draft struct {
 	// caches are where the spec's caches are found inside, by position; ""
 	// means nowhere.
 	caches []string
+	// gitConfig is where git finds the spec's author, inside; "" means nowhere.
+	gitConfig string
 	// guard looks after a workspace that is written to directly, or is nil.
 	guard *jail.Guard
 	// scratch is the directory outside that holds home and tmp, "" for none.
@@ -98,6 +100,10 @@ func (d *draft) namespaced() error {
 		return err
 	}
 	ground := inside.Ground{Tmp: d.spec.Limits.Tmp, Files: names(), Caches: d.sources}
+	if content := d.spec.Author.GitConfig(); content != "" {
+		d.gitConfig = gitConfig
+		ground.Files = append(ground.Files, inside.File{Path: gitConfig, Content: content})
+	}
 	powers := []uintptr{unix.CAP_NET_ADMIN, unix.CAP_SETPCAP}
 	if d.spec.Network != nil && !d.hostNetwork() {
 		if err := d.runner.machine.Open(d.plan, *d.spec.Network, d.runner.cfg.Outward); err != nil {
@@ -185,7 +191,10 @@ func (d *draft) alone() error {
 		p.Attr.Credential = &syscall.Credential{Uid: uint32(p.User.UID), Gid: uint32(p.User.GID)}
 		p.Attr.AmbientCaps = []uintptr{unix.CAP_SETPCAP} // for emptying the bounding set
 	}
-	return d.makeScratch()
+	if err := d.makeScratch(); err != nil {
+		return err
+	}
+	return d.makeGitConfig()
 }
 
 // inner says what palyra-init puts in place.
@@ -300,6 +309,14 @@ func (d *draft) environment() []string {
 			env[i] = "HOME=" + d.home
 		}
 	}
-	// Git gives up over a configuration that is there and cannot be read.
-	return append(env, "TMPDIR="+d.tmp, "GIT_CONFIG_NOSYSTEM=1")
+	return append(env, "TMPDIR="+d.tmp, d.gitSystem())
+}
+
+// gitSystem names what git takes for the configuration of the machine. It gives up
+// over the host's, which is there and cannot be read.
+func (d *draft) gitSystem() string {
+	if d.gitConfig == "" {
+		return "GIT_CONFIG_NOSYSTEM=1"
+	}
+	return "GIT_CONFIG_SYSTEM=" + d.gitConfig
 }

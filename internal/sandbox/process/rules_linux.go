@@ -3,6 +3,7 @@ package process
 import (
 	"os"
 	"path/filepath"
+	"strings"
 
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/inside"
@@ -20,6 +21,9 @@ func names() []inside.File {
 		{Path: "/etc/nsswitch.conf", Content: "passwd: files\ngroup: files\nhosts: files dns\n"},
 	}
 }
+
+// gitConfig is where git finds the spec's author.
+const gitConfig = inside.MountDir + "/gitconfig"
 
 // bundle is where programs find the authorities that they are to trust, when
 // connections to one of their hosts are looked into.
@@ -70,6 +74,9 @@ func (d *draft) rules() []inside.Rule {
 		grant(inside.Read, existing(facts())...)
 		grant(inside.Full, d.home, d.tmp)
 	}
+	if d.gitConfig != "" && !d.plan.Staged {
+		grant(inside.Read, d.gitConfig)
+	}
 	for _, dir := range sandbox.Shown(d.spec.Toolchains) {
 		// Under a daemon that is root, the sandbox's user has to get there himself.
 		if !d.runner.machine.Root() || passable(dir) {
@@ -117,7 +124,7 @@ func passable(dir string) bool {
 // replacedFile is the path of a file that the helper mounts over one of the host's,
 // or makes; none when the host has nothing at that path (a dangling link counts).
 func replacedFile(f inside.File) []string {
-	if _, err := os.Lstat(f.Path); err != nil && f.Path != bundle {
+	if _, err := os.Lstat(f.Path); err != nil && !strings.HasPrefix(f.Path, inside.MountDir+"/") {
 		return nil
 	}
 	return []string{f.Path}

@@ -40,6 +40,20 @@ func (d *draft) makeScratch() error {
 	return nil
 }
 
+// makeGitConfig writes git's configuration beside the directories of the program,
+// which may read it.
+func (d *draft) makeGitConfig() error {
+	content := d.spec.Author.GitConfig()
+	if content == "" {
+		return nil
+	}
+	d.gitConfig = filepath.Join(d.scratch, "gitconfig")
+	if err := os.WriteFile(d.gitConfig, []byte(content), 0o444); err != nil { //nolint:gosec // another user reads it
+		return fmt.Errorf("making git's configuration of a run: %w", err)
+	}
+	return nil
+}
+
 // clean removes what the run has left.
 func (d *draft) clean() error {
 	if d.scratch == "" {

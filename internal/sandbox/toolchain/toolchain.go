@@ -6,6 +6,7 @@
 package toolchain
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -91,7 +92,7 @@ func (f *finder) asked(dir string) {
 	if info, err := os.Lstat(bin); err != nil || !info.IsDir() {
 		bin = resolved
 	}
-	if why := f.unfit(resolved, true); why != "" {
+	if why := cmp.Or(f.unfit(resolved, true), programsUnfit(resolved, bin, true)); why != "" {
 		f.found.Left = append(f.found.Left, Left{resolved, why, true})
 		return
 	}
@@ -107,6 +108,12 @@ func (f *finder) add(r row, base string) {
 	for _, dir := range t.Dirs {
 		if why := f.unfit(dir, false); why != "" {
 			f.found.Left = append(f.found.Left, Left{dir, why, false})
+			return
+		}
+	}
+	for _, bin := range t.Bins {
+		if why := programsUnfit(t.Dirs[0], bin, false); why != "" || !t.Holds(bin) {
+			f.found.Left = append(f.found.Left, Left{t.Dirs[0], cmp.Or(why, "has its programs elsewhere, in "+bin), false})
 			return
 		}
 	}
@@ -184,11 +191,33 @@ func (f *finder) unfit(dir string, asked bool) string {
 	return secretive(dir)
 }
 
+// programsUnfit says why nothing is looked for where the programs of a directory
+// are: others could put theirs there.
+func programsUnfit(dir, bin string, asked bool) string {
+	if bin == dir || sandbox.OfSystem(bin) {
+		return ""
+	}
+	return writable(bin, asked)
+}
+
 // credentials are names under which tools and people keep what nobody else may read.
 var credentials = []string{
 	".npmrc", "npmrc", ".yarnrc", ".yarnrc.yml", ".pypirc", ".netrc", "_netrc", ".git-credentials", "credentials", "credentials.toml", "credentials.json",
 	"auth.json", ".env", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "keyrings",
 	".config", ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".cargo", ".m2", ".gem",
+	// pip's may name an index with a password in its address.
+	"pip.conf", "pip.ini", ".pip", ".condarc", ".pgpass", ".my.cnf", ".boto", ".s3cfg", ".vault-token", ".terraformrc", ".terraform.d", ".dockercfg", ".envrc",
+	".gradle", ".composer", ".nuget", ".subversion", ".password-store", ".htpasswd", "kubeconfig", "application_default_credentials.json", "hosts.yml",
+}
+
+// credentialEnds are how such names end.
+var credentialEnds = []string{".kdbx", ".p12", ".pfx", ".ppk", ".key", "_rsa", "_ed25519", "_ecdsa"}
+
+// credential reports whether a file of that name may be one, however it is spelled.
+func credential(name string) bool {
+	name = strings.ToLower(name)
+	return slices.Contains(credentials, name) || strings.HasPrefix(name, ".env.") ||
+		slices.ContainsFunc(credentialEnds, func(end string) bool { return strings.HasSuffix(name, end) })
 }
 
 // mostNames bounds how many names are looked at in one directory.
@@ -207,7 +236,7 @@ func secretive(dir string) string {
 		switch {
 		case name == dir:
 			return nil
-		case slices.Contains(credentials, entry.Name()):
+		case credential(entry.Name()):
 			found = errors.New("holds " + rest + ", which may be a credential")
 			return found
 		case names > mostNames:

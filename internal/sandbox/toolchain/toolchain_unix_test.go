@@ -139,6 +139,63 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
+// TestCredentials: the names under which tools keep them, in the places where nobody
+// looks. What only reads like one is none.
+func TestCredentials(t *testing.T) {
+	for name, want := range map[string]bool{
+		"pip.conf": true, "etc/npmrc": true, "etc/pip.conf": true, "credentials": true, "Credentials.TOML": true, ".NETRC": true, ".env.local": true, ".pgpass": true, "etc/deploy.key": true, "deploy_rsa": true, ".boto": true,
+		"pip.conf.md": false, "keyring": false, "env": false, "etc/ssl.pem": false, "monkey": false,
+	} {
+		home := aHome(t, ".pyenv/versions/3.12.4/bin/python3", ".pyenv/versions/3.12.4/"+name)
+		f := Find(Config{Home: home})
+		bins, _ := found(f, home)
+		if got := why(f, filepath.Join(home, ".pyenv/versions/3.12.4")); strings.Contains(got, "may be a credential") != want || (len(bins) == 0) != want {
+			t.Errorf("with %s found is %q, left for %q", name, bins, got)
+		}
+	}
+}
+
+// TestPrograms: where programs are looked for is part of what was judged, and nobody
+// else can put one there.
+func TestPrograms(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(t *testing.T, home, bin string)
+		why   string
+	}{
+		"nothing against it":      {func(*testing.T, string, string) {}, ""},
+		"writable by all":         {func(t *testing.T, _, bin string) { must.Do(t, os.Chmod(bin, 0o777)) }, "can be changed by other users"},
+		"writable by all, sticky": {func(t *testing.T, _, bin string) { must.Do(t, os.Chmod(bin, 0o777|os.ModeSticky)) }, "can be changed by other users"},
+		"a link to somewhere else": {func(t *testing.T, home, bin string) {
+			must.Do(t, os.Rename(bin, filepath.Join(home, "elsewhere")))
+			must.Do(t, os.Symlink(filepath.Join(home, "elsewhere"), bin))
+		}, "has its programs elsewhere"},
+		"a link inside": {func(t *testing.T, _, bin string) {
+			must.Do(t, os.Rename(bin, filepath.Join(filepath.Dir(bin), "real")))
+			must.Do(t, os.Symlink("real", bin))
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			home := aHome(t, ".nvm/versions/node/v20.1.0/bin/node", "own/bin/tool")
+			base := filepath.Join(home, ".nvm/versions/node/v20.1.0")
+			c.spoil(t, home, filepath.Join(base, "bin"))
+			f := Find(Config{Home: home})
+			bins, _ := found(f, home)
+			if got := why(f, base); (len(bins) > 0) != (c.why == "") || !strings.Contains(got, c.why) || (got != "") != (c.why != "") {
+				t.Errorf("found %q, left for %q, want %q", bins, got, c.why)
+			}
+		})
+	}
+	home := aHome(t, "own/bin/tool")
+	own := filepath.Join(home, "own")
+	if bins, _ := found(Find(Config{Dirs: []string{own}}), home); len(bins) != 1 {
+		t.Errorf("control: found %q", bins)
+	}
+	must.Do(t, os.Chmod(filepath.Join(own, "bin"), 0o777))
+	if f := Find(Config{Dirs: []string{own}}); !strings.Contains(why(f, own), "can be changed by other users") {
+		t.Errorf("of the configuration: %+v", f)
+	}
+}
+
 // TestAsked: directories of the configuration come first and are judged like others.
 func TestAsked(t *testing.T) {
 	home := aHome(t, "node/bin/node", "plain/tool", ".cargo/bin/rg", "bad/.npmrc", "bad/tool")

@@ -223,9 +223,16 @@ func (m *Memory) Sessions(_ context.Context, f session.Filter) (page []session.P
 
 // Calls lists the ids of calls, newest first.
 func (m *Memory) Calls(_ context.Context, f toolcall.CallFilter) (ids []string, next string, err error) {
+	ofRun := map[string]bool{}
+	for _, e := range m.journal.All() {
+		ofRun[e.Subject] = ofRun[e.Subject] || e.Run == f.Run && e.Code == event.Proposed
+	}
 	m.journal.Lock()
 	defer m.journal.Unlock()
 	for _, call := range m.members {
+		if f.Run != "" && !ofRun[call.Proposal] {
+			continue
+		}
 		i := slices.IndexFunc(m.sessions, func(p session.Past) bool { return p.ID == call.Session })
 		if i < 0 || !of(m.sessions[i], f.Principal) || !of(m.sessions[i], f.Of) || f.PageToken != "" && call.Proposal >= f.PageToken {
 			continue

@@ -266,6 +266,11 @@ func callPages(t *testing.T, calls toolcall.Ledger) {
 		"the next page": {toolcall.CallFilter{PageSize: 2, PageToken: "b"}, "a", ""},
 		"of its user":   {toolcall.CallFilter{PageSize: 5, Of: access.User("alice"), Principal: coder}, "cba", ""},
 		"of nobody":     {toolcall.CallFilter{PageSize: 5, Of: access.User("bob")}, "", ""},
+		"of a run":      {toolcall.CallFilter{PageSize: 2, Run: "run-1"}, "cb", "b"},
+		"the rest":      {toolcall.CallFilter{PageSize: 2, Run: "run-1", PageToken: "b"}, "a", ""},
+		"of no run":     {toolcall.CallFilter{PageSize: 2, Run: "run-2"}, "", ""},
+		// No page of another's run says that there is more of it.
+		"of another's run": {toolcall.CallFilter{PageSize: 1, Run: "run-1", Of: access.User("bob")}, "", ""},
 	} {
 		ids, next, err := calls.Calls(t.Context(), c.filter)
 		if got := strings.Join(ids, ""); got != c.want || next != c.next || err != nil {

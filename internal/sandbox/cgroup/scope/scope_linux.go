@@ -2,6 +2,7 @@ package scope
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -11,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"palyra/internal/clip"
 )
 
 // patience bounds the whole conversation.
@@ -157,16 +160,24 @@ func (b *bus) authenticate() error {
 	if _, err := b.conn.Write([]byte("\x00AUTH EXTERNAL " + user + "\r\n")); err != nil {
 		return err
 	}
-	line, err := b.from.ReadString('\n')
+	line, err := b.from.ReadSlice('\n') // at most what fits the buffer
 	if err != nil {
 		return err
 	}
-	if !strings.HasPrefix(line, "OK ") {
-		return fmt.Errorf("the bus refuses this user: %s", strings.TrimSpace(line))
+	if !bytes.HasPrefix(line, []byte("OK ")) {
+		return fmt.Errorf("the bus refuses this user: %s", said(string(bytes.TrimSpace(line))))
 	}
 	_, err = b.conn.Write([]byte("BEGIN\r\n"))
 	return err
 }
+
+// said is a text of the bus as an error has it. The address is one of the
+// environment, so that the bus may be anybody's: what it says decides nothing but
+// whether palyrad looks again where it is, and is bounded.
+func said(text string) string { return clip.Ellipsis(strconv.QuoteToGraphic(text), mostSaid) }
+
+// The most of a text, in bytes, and of the signals that come before an answer.
+const mostSaid, mostMissed = 200, 1000
 
 // call is a method call.
 type call struct {
@@ -185,12 +196,15 @@ func (b *bus) call(c call) (message, error) {
 		switch {
 		case err != nil:
 			return m, err
+		case m.kind == signal && m.member != "JobRemoved":
+		case m.kind == signal && len(b.missed) == mostMissed:
+			return m, errMalformed
 		case m.kind == signal:
 			b.missed = append(b.missed, m)
 		case m.answers != b.serial:
 		case m.kind == failure:
 			what := decoder{bytes: m.body}
-			return m, fmt.Errorf("%s: %s", m.name, what.text())
+			return m, fmt.Errorf("%s: %s", said(m.name), said(what.text()))
 		default:
 			return m, nil
 		}
@@ -218,7 +232,7 @@ func (b *bus) awaitJob(job string) error {
 			continue
 		}
 		if result != "done" {
-			return fmt.Errorf("the job for %s ended with %q", unit, result)
+			return fmt.Errorf("the job for %s ended with %s", said(unit), said(result))
 		}
 		return nil
 	}

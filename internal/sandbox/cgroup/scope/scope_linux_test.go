@@ -3,7 +3,9 @@ package scope
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -159,4 +161,47 @@ func FuzzRead(f *testing.F) {
 			_, _ = d.word(), d.text()
 		}
 	})
+}
+
+// A bus may be anybody's. It cannot fill the memory or the log, nor write what a
+// terminal would act on.
+func TestHostileBus(t *testing.T) {
+	var text encoder
+	text.text("\x1b[2Jforged\nline " + strings.Repeat("x", 1<<19))
+	refusal := encoder{bytes: []byte{'l', failure, 0, 1}}
+	refusal.word(uint32(len(text.bytes)))
+	refusal.word(1)
+	refusal.array(8, func() {
+		refusal.bytes = append(refusal.bytes, fieldAnswers)
+		refusal.signature("u")
+		refusal.word(1)
+	})
+	refusal.align(8)
+	for name, says := range map[string][]byte{
+		"no end of a line":    bytes.Repeat([]byte("O"), 1<<20),
+		"a refusal":           []byte("REJECTED \x1b[2J\r\n"),
+		"a long error":        append([]byte("OK 1\r\n"), append(refusal.bytes, text.bytes...)...),
+		"signals and nothing": append([]byte("OK 1\r\n"), bytes.Repeat(removed("/job/6", "done"), 2*mostMissed)...),
+	} {
+		server, client := net.Pipe()
+		go func() {
+			defer server.Close()
+			from := bufio.NewReader(server)
+			_, _ = from.ReadString('\n')
+			go func() { _, _ = from.WriteTo(io.Discard) }()
+			_, _ = server.Write(says)
+		}()
+		b := &bus{conn: client, from: bufio.NewReader(client)}
+		err := b.authenticate()
+		if err == nil {
+			_, err = b.call(call{busName, busPath, busName, "Hello", "", nil})
+		}
+		switch {
+		case err == nil || len(err.Error()) > 2*mostSaid || strings.ContainsAny(err.Error(), "\x1b\n"):
+			t.Errorf("%s: %.300q", name, err)
+		case errors.Is(err, io.EOF) || len(b.missed) > mostMissed:
+			t.Errorf("%s: all of it was read, and %d signals are kept: %v", name, len(b.missed), err)
+		}
+		client.Close()
+	}
 }

@@ -1,0 +1,95 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/godbus/dbus/v5"
+)
+
+// System is the address of the system's bus.
+func System() string {
+	if at := os.Getenv("DBUS_SYSTEM_BUS_ADDRESS"); at != "" {
+		return at
+	}
+	return "unix:path=/run/dbus/system_bus_socket"
+}
+
+// Session is the address of the bus of this user's session; env looks a variable
+// up.
+func Session(env func(string) string) string {
+	if at := env("DBUS_SESSION_BUS_ADDRESS"); at != "" {
+		return at
+	}
+	return "unix:path=/run/user/" + strconv.Itoa(os.Geteuid()) + "/bus"
+}
+
+// Connect opens the first of the addresses (with semicolons between them) at which
+// a bus answers, and authenticates as this user. ctx bounds this; the connection
+// lasts until it is closed.
+//
+// Only sockets of this machine are connected to. The specification knows addresses
+// by which a client connects to a host, or starts a program.
+func Connect(ctx context.Context, addresses string) (*dbus.Conn, error) {
+	err := errors.New("there is no address of a bus")
+	for address := range strings.SplitSeq(addresses, ";") {
+		var conn *dbus.Conn
+		if conn, err = connect(ctx, address); err == nil {
+			return conn, nil
+		}
+	}
+	return nil, err
+}
+
+func connect(ctx context.Context, address string) (*dbus.Conn, error) {
+	socket, err := socketOf(address)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := dbus.NewConn(raw)
+	if err != nil {
+		_ = raw.Close()
+		return nil, err
+	}
+	// Neither of these two takes a context.
+	inTime := context.AfterFunc(ctx, func() { _ = raw.Close() })
+	if err = conn.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(os.Geteuid()))}); err == nil {
+		err = conn.Hello()
+	}
+	if !inTime() {
+		err = ctx.Err()
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// socketOf is the file of an address, with "@" before an abstract name.
+func socketOf(address string) (string, error) {
+	rest, local := strings.CutPrefix(address, "unix:")
+	if local {
+		for pair := range strings.SplitSeq(rest, ",") {
+			name, value, _ := strings.Cut(pair, "=")
+			if name != "path" && name != "abstract" {
+				continue
+			}
+			value, err := dbus.UnescapeBusAddressValue(value)
+			if name == "abstract" {
+				value = "@" + value
+			}
+			return value, err
+		}
+	}
+	return "", fmt.Errorf("the bus address %q names no socket of this machine", address)
+}

@@ -1,0 +1,58 @@
+package clitest
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/reason"
+)
+
+// TokenID is that of the one token, and TokenText the text of every one that is
+// made.
+const (
+	TokenID   = "01T0KEN0000000000000000000"
+	TokenText = "pal_01t0ken0000000000000000000_" + "5ec2e75ec2e75ec2e75ec2e75ec2e75ec2e75ec2e75ec2e75ec2e75ec2e75ec2"
+)
+
+type fakeTokens struct{ f *Gateway }
+
+func someToken() *palyrav1.Token {
+	return &palyrav1.Token{
+		TokenId: TokenID, Name: "ci", Principal: "agent:claude", CreatedBy: "user:ada", Scopes: []string{"tool.call", "tool.list"},
+		Addresses: []string{"10.0.0.0/8"}, CreatedAt: timestamppb.New(Now), ExpiresAt: timestamppb.New(Now.Add(90 * 24 * time.Hour)),
+	}
+}
+
+func (s fakeTokens) ListTokens(context.Context, *palyrav1.ListTokensRequest) (*palyrav1.ListTokensResponse, error) {
+	return &palyrav1.ListTokensResponse{Tokens: []*palyrav1.Token{someToken()}}, nil
+}
+
+func (s fakeTokens) CreateToken(_ context.Context, req *palyrav1.CreateTokenRequest) (*palyrav1.CreateTokenResponse, error) {
+	s.f.Mu.Lock()
+	defer s.f.Mu.Unlock()
+	s.f.CreatedTokens = append(s.f.CreatedTokens, req)
+	made := someToken()
+	made.Name, made.Scopes, made.Addresses = req.GetName(), req.GetScopes(), req.GetAddresses()
+	made.ExpiresAt = timestamppb.New(Now.Add(req.GetLife().AsDuration()))
+	if made.Principal = req.GetPrincipal(); made.Principal == "" {
+		made.Principal = "user:ada"
+	}
+	return &palyrav1.CreateTokenResponse{Token: made, Text: TokenText}, nil
+}
+
+func (s fakeTokens) RevokeToken(_ context.Context, req *palyrav1.RevokeTokenRequest) (*palyrav1.RevokeTokenResponse, error) {
+	if !strings.EqualFold(req.GetTokenId(), TokenID) {
+		return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "there is no token "+req.GetTokenId(), nil)
+	}
+	s.f.Mu.Lock()
+	defer s.f.Mu.Unlock()
+	s.f.RevokedTokens = append(s.f.RevokedTokens, req.GetTokenId())
+	gone := someToken()
+	gone.RevokedAt, gone.RevokedBy = timestamppb.New(Now), "user:ada"
+	return &palyrav1.RevokeTokenResponse{Token: gone}, nil
+}

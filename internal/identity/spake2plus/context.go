@@ -1,0 +1,38 @@
+package spake2plus
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// Context is what an exchange is bound to. Both sides must give the same, or
+// their confirmations fail. The zero Context is refused.
+type Context struct {
+	encoded []byte
+}
+
+// Bind makes a context of a label, which names the protocol and its version, and
+// of parts in an order that the protocol fixes: TLS exporter, fingerprints, ids.
+// Each part carries its length, so no two lists give the same context. An empty
+// part is an error: it is a value that somebody forgot to fill in.
+func Bind(label string, parts ...[]byte) (Context, error) {
+	if label == "" || len(parts) == 0 {
+		return Context{}, errors.New("a context needs a label and at least one part")
+	}
+	encoded := appendField(nil, []byte(label))
+	for i, part := range parts {
+		if len(part) == 0 {
+			return Context{}, fmt.Errorf("part %d of the context is empty", i)
+		}
+		encoded = appendField(encoded, part)
+	}
+	return Context{encoded}, nil
+}
+
+// appendField appends a field as RFC 9383 writes it everywhere: its length in
+// bytes as eight bytes, the least significant first, and then the field.
+func appendField(b, field []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, uint64(len(field)))
+	return append(b, field...)
+}

@@ -1,0 +1,115 @@
+package spake2plus
+
+import (
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+
+	"filippo.io/nistec"
+	"golang.org/x/crypto/argon2"
+)
+
+// SaltSize is the size of a salt in bytes.
+const SaltSize = 16
+
+// What turning a PIN into a Secret costs: Argon2id (RFC 9106) in two passes over
+// 32 MiB with one lane, which is more than the least that OWASP asks for (two
+// passes over 19 MiB) and leaves both sides together far below 300 ms of
+// processor time. They are part of the protocol: other values are another key.
+const (
+	argonPasses = 2
+	argonMemory = 32 << 10 // KiB
+	argonLanes  = 1
+)
+
+// Identities name both sides. They are part of what the PIN is turned into and
+// of the transcript: a record for one pair is of no use for another. What is
+// known only when the exchange begins belongs to its Context.
+type Identities struct {
+	Prover, Verifier string
+}
+
+func (i Identities) check() error {
+	if i.Prover == "" || i.Verifier == "" {
+		return errors.New("both sides need an identity")
+	}
+	if i.Prover == i.Verifier {
+		return errors.New("both sides have the same identity")
+	}
+	return nil
+}
+
+// Secret is what the prover makes of a PIN: w0 and w1 of the RFC.
+type Secret struct {
+	sealed
+	ids    Identities
+	w0, w1 scalar
+}
+
+// Record is what the verifier keeps of a PIN: w0 and L of the RFC. Whoever
+// reads it can test PINs at the price of Derive each, and cannot be the prover
+// before one fits.
+type Record struct {
+	sealed
+	ids Identities
+	w0  scalar
+	l   *nistec.P256Point
+}
+
+// NewSalt draws a salt. It is not secret; the verifier tells it to the prover.
+func NewSalt() ([]byte, error) {
+	salt := make([]byte, SaltSize)
+	if _, err := rand.Read(salt); err != nil {
+		return nil, fmt.Errorf("drawing a salt: %w", err)
+	}
+	return salt, nil
+}
+
+// Derive makes the secret of a PIN: the bytes that a person read or typed, in a
+// form that the caller has made the same on both sides. It takes tens of
+// milliseconds and 32 MiB on purpose.
+func Derive(pin, salt []byte, ids Identities) (*Secret, error) {
+	switch {
+	case len(pin) == 0:
+		return nil, errors.New("the PIN is empty")
+	case len(salt) != SaltSize:
+		return nil, fmt.Errorf("the salt has %d bytes, not %d", len(salt), SaltSize)
+	}
+	if err := ids.check(); err != nil {
+		return nil, err
+	}
+	password := appendField(nil, pin)
+	password = appendField(password, []byte(ids.Prover))
+	password = appendField(password, []byte(ids.Verifier))
+	out := argon2.IDKey(password, salt, argonPasses, argonMemory, argonLanes, 2*wideSize)
+	clear(password)
+	return newSecret([2 * wideSize]byte(out), ids)
+}
+
+// newSecret takes the two halves of what the PIN was turned into.
+func newSecret(out [2 * wideSize]byte, ids Identities) (*Secret, error) {
+	w0, err := reduce([wideSize]byte(out[:wideSize]))
+	if err != nil {
+		return nil, err
+	}
+	w1, err := reduce([wideSize]byte(out[wideSize:]))
+	if err != nil {
+		return nil, err
+	}
+	var zero scalar
+	if subtle.ConstantTimeCompare(w0[:], zero[:])|subtle.ConstantTimeCompare(w1[:], zero[:]) == 1 {
+		return nil, errors.New("the PIN gives a secret of zero; take another salt")
+	}
+	return &Secret{ids: ids, w0: w0, w1: w1}, nil
+}
+
+// Record gives what the verifier keeps. Who made the PIN calls it at once and
+// forgets PIN and secret.
+func (s *Secret) Record() (*Record, error) {
+	l, err := nistec.NewP256Point().ScalarBaseMult(s.w1[:])
+	if err != nil {
+		return nil, fmt.Errorf("multiplying the generator: %w", err)
+	}
+	return &Record{ids: s.ids, w0: s.w0, l: l}, nil
+}

@@ -1,0 +1,51 @@
+package policyadmin
+
+import (
+	"context"
+	"log/slog"
+
+	"palyra/internal/journal"
+	"palyra/internal/policy"
+	"palyra/internal/reason"
+)
+
+// loadFirst loads the directory at the start. One that is not there takes
+// nothing out of force that was when palyrad ran last, as while it runs: rules must
+// not end by somebody moving them.
+func (p *Admin) loadFirst(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if dir := p.use.Settings.Policy.Dir; dir != "" && !isThere(dir) {
+		sources, err := p.lastInForce(ctx)
+		if err != nil || len(sources) > 0 {
+			return p.loadLast(ctx, dir, sources, err)
+		}
+	}
+	_, err := p.loadDirectory(ctx, journal.Daemon)
+	return err
+}
+
+// loadLast puts the policies of the last run in force, unless they could not be
+// read. The caller holds p.mu.
+func (p *Admin) loadLast(ctx context.Context, dir string, sources []policy.Source, err error) error {
+	if err == nil {
+		_, err = p.apply(ctx, journal.Daemon, candidate{sources: sources})
+	}
+	if err != nil {
+		return reason.Errorf(reason.Of(err), "the policy directory %s is gone, and what was in force last does not load: %w", dir, err).
+			WithRemedy("Make the directory again, empty if the built-in policies are to count alone, then start palyrad.")
+	}
+	p.use.Log.WarnContext(ctx, "the policy directory is gone, and what was in force last stays; make it again, empty if the built-in policies are to count alone",
+		slog.String("policy_dir", dir), slog.String("version", p.use.Engine.Current().Version()))
+	return nil
+}
+
+// lastInForce returns the operator's files of the set that was in force last;
+// none when there was none.
+func (p *Admin) lastInForce(ctx context.Context) ([]policy.Source, error) {
+	kept, found, err := p.use.Store.LastPolicy(ctx)
+	if err != nil || !found {
+		return nil, err
+	}
+	return keptSources(kept)
+}

@@ -1,0 +1,85 @@
+package provenance
+
+import (
+	"math/bits"
+	"slices"
+
+	"palyra/internal/access"
+)
+
+// maxVoters is how many voters Count looks at: 2^20 choices are the most that it
+// may have to weigh, and far fewer in practice.
+const maxVoters = 20
+
+// Independence tells for members whether one credential could be behind two of
+// them. It is a reading of a History, made once and then fit for concurrent use.
+type Independence struct {
+	// hands are the principals that control each principal.
+	hands map[access.Principal]map[access.Principal]bool
+}
+
+// Independence reads the history.
+func (h History) Independence() *Independence {
+	i := &Independence{hands: map[access.Principal]map[access.Principal]bool{}}
+	for _, by := range h.principals() {
+		for member := range h.Controlled(by) {
+			if i.hands[member] == nil {
+				i.hands[member] = map[access.Principal]bool{}
+			}
+			i.hands[member][by] = true
+		}
+	}
+	return i
+}
+
+// Independent reports whether nobody controls both: not one the other, and nobody
+// else the two.
+func (i *Independence) Independent(a, b access.Principal) bool {
+	if a == b {
+		return false
+	}
+	if i.hands[a][b] || i.hands[b][a] {
+		return false
+	}
+	for by := range i.hands[a] {
+		if i.hands[b][by] {
+			return false
+		}
+	}
+	return true
+}
+
+// Count returns how many people the voters are for certain: the most of them that
+// are independent of the requester and of each other. More voters never make it
+// smaller. Of more than 20 different voters it looks at 20.
+func (i *Independence) Count(requester access.Principal, voters []access.Principal) int {
+	var fit []access.Principal
+	for _, v := range voters {
+		if i.Independent(v, requester) && !slices.Contains(fit, v) && len(fit) < maxVoters {
+			fit = append(fit, v)
+		}
+	}
+	conflicts := make([]uint32, len(fit))
+	for a := range fit {
+		for b := range fit {
+			if a != b && !i.Independent(fit[a], fit[b]) {
+				conflicts[a] |= 1 << b
+			}
+		}
+	}
+	return most(conflicts, 1<<len(fit)-1)
+}
+
+// most is the size of the largest choice among the open ones without a conflict.
+func most(conflicts []uint32, open uint32) int {
+	if open == 0 {
+		return 0
+	}
+	one := bits.TrailingZeros32(open)
+	open &^= 1 << one
+	with := 1 + most(conflicts, open&^conflicts[one])
+	if conflicts[one]&open == 0 {
+		return with
+	}
+	return max(with, most(conflicts, open))
+}

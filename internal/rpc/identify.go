@@ -1,0 +1,177 @@
+package rpc
+
+import (
+	"context"
+	"crypto/x509"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"palyra/internal/access"
+	"palyra/internal/ratelimit"
+	"palyra/internal/reason"
+)
+
+type callerKey struct{}
+
+// identify finds the caller of a request by its certificate, or by its token, and
+// puts it into the request's context, where the guard reads it. A request without
+// either goes on without a caller, because a few methods are public.
+//
+// A request with a known credential is in the list of live requests until its end,
+// so that a revocation can end it. The credential is looked at before and again
+// after the request enters the list: a revocation in between is seen by the second
+// look.
+func identify(auth Authenticator, tokens Tokens, live *liveRequests, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		identified := peer{address: host(r.RemoteAddr), claims: access.Surface(r.Header.Get(access.SurfaceHeader))}
+		ctx := r.Context()
+		if look := credential(r, auth, tokens); look != nil {
+			identified.look(look)
+			if identified.known {
+				var leave func()
+				ctx, leave = live.enter(ctx, identified.caller.DeviceID)
+				defer leave()
+				identified.look(look)
+			}
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, callerKey{}, identified)))
+	})
+}
+
+// credential returns how a request shows who it is of; nil when it does not.
+func credential(r *http.Request, auth Authenticator, tokens Tokens) func() (access.Caller, time.Time, error) {
+	var chain []*x509.Certificate
+	if r.TLS != nil {
+		chain = r.TLS.PeerCertificates
+	}
+	shown := r.Header.Values("Authorization")
+	switch {
+	case len(shown) > 1 || len(shown) == 1 && len(chain) > 0:
+		return func() (access.Caller, time.Time, error) {
+			return access.Caller{}, time.Time{}, reason.Errorf(reason.Unauthenticated, "the request shows more than one credential").
+				WithRemedy("Show a client certificate or one token, not both.")
+		}
+	case len(chain) > 0:
+		return func() (access.Caller, time.Time, error) { return holder(auth, chain) }
+	case len(shown) == 1:
+		return func() (access.Caller, time.Time, error) { return bearer(r, shown[0], tokens) }
+	default:
+		return nil
+	}
+}
+
+// holder finds the caller of a certificate. For one that expired and may be renewed,
+// it is who may renew it, with the reason CertificateExpired.
+func holder(auth Authenticator, chain []*x509.Certificate) (access.Caller, time.Time, error) {
+	end := chain[0].NotAfter
+	c, err := auth.Authenticate(chain)
+	if err == nil {
+		return c, end, nil
+	}
+	if c, expired := auth.AuthenticateExpired(chain); expired == nil {
+		return c, end, reason.Errorf(reason.CertificateExpired, "the certificate of device %s expired at %s", c.DeviceID, end.Format(time.RFC3339))
+	}
+	return access.Caller{}, end, err
+}
+
+// bearer finds the caller of a token (RFC 6750, section 2.1).
+func bearer(r *http.Request, shown string, tokens Tokens) (access.Caller, time.Time, error) {
+	scheme, text, _ := strings.Cut(shown, " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return access.Caller{}, time.Time{}, reason.Errorf(reason.Unauthenticated, "the API takes \"Authorization: Bearer pal_...\" or a client certificate")
+	}
+	from, _ := netip.ParseAddrPort(r.RemoteAddr)
+	c, err := tokens.Authenticate(text, from.Addr().WithZone(""))
+	if err != nil {
+		return access.Caller{}, time.Time{}, err
+	}
+	return c, c.Token.ExpiresAt, nil
+}
+
+type peer struct {
+	caller access.Caller
+	// notAfter is when the caller's credential ends.
+	notAfter time.Time
+	known    bool
+	// expired says that the certificate is over, and may be renewed by caller, who is
+	// not known for anything else.
+	expired bool
+	err     error
+	address string
+	// claims is the surface that the client says it is.
+	claims access.Surface
+}
+
+// look finds the caller from its credential.
+func (p *peer) look(credential func() (access.Caller, time.Time, error)) {
+	p.caller, p.notAfter, p.err = credential()
+	p.caller.Address, p.caller.Surface = p.address, access.SurfaceGRPC
+	p.known = p.err == nil
+	p.expired = reason.Of(p.err) == reason.CertificateExpired
+}
+
+// shows reports whether the peer shows what a method needs.
+func (p *peer) shows(needed Proof) bool {
+	switch needed {
+	case NeedsNothing:
+		return true
+	case NeedsRenewable:
+		return p.known || p.expired
+	default:
+		return p.known
+	}
+}
+
+func host(addr string) string {
+	if h, _, err := net.SplitHostPort(addr); err == nil {
+		return h
+	}
+	return addr
+}
+
+// keys name the rate limit buckets that the peer's requests are taken from: its
+// principal and its address, or its network where that is IPv6. So many devices of
+// one principal, or many principals at one address, get no more than one does. Callers without a credential have the
+// address alone. Known callers on the gateway's own host have the principal alone:
+// an operator and an agent there have the same address, and the agent could use up
+// the requests that the operator needs to stop it.
+func (p peer) keys() []string {
+	if !p.known {
+		return []string{ratelimit.Address(p.address)}
+	}
+	keys := []string{p.caller.Principal.String()}
+	if ip := net.ParseIP(p.address); ip == nil || !ip.IsLoopback() {
+		keys = append(keys, ratelimit.Address(p.address))
+	}
+	return keys
+}
+
+// refuseStrangers refuses requests of callers without what their method needs, before their body is read. The guard alone would come too late: the
+// library receives, inflates and decodes a message before it calls an interceptor,
+// and strangers must not cause that work.
+func (g *guard) refuseStrangers(next http.Handler) http.Handler {
+	answers := connect.NewErrorWriter()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		who, _ := r.Context().Value(callerKey{}).(peer)
+		method, listed := methods[r.URL.Path]
+		if who.known || !listed || who.shows(method.Needs) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		err := toConnect(r.Context(), g.log, r.URL.Path, g.admit(r.Context(), r.URL.Path))
+		if err == nil {
+			// Nobody is admitted nowhere; were it otherwise, the body waits.
+			next.ServeHTTP(w, r)
+			return
+		}
+		if werr := answers.Write(w, r, err); werr != nil {
+			// The peer is gone; there is nobody to tell.
+			return
+		}
+	})
+}

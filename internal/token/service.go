@@ -1,0 +1,425 @@
+package token
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"palyra/internal/access"
+	"palyra/internal/canonical"
+	"palyra/internal/event"
+	"palyra/internal/lazyregexp"
+	"palyra/internal/reason"
+)
+
+// Bounds of tokens.
+const (
+	// DefaultLife is how long a token lasts if nobody says.
+	DefaultLife = 90 * 24 * time.Hour
+	// MaxLife is the longest life, MinLife the shortest.
+	MaxLife = 366 * 24 * time.Hour
+	MinLife = time.Minute
+	// MaxTokens is how many there are at a time, over all members, that have not
+	// ended.
+	MaxTokens = 10_000
+	// maxAddresses is the most ranges of addresses of one token.
+	maxAddresses = 32
+	// usedEvery is how exact the time of the last use is.
+	usedEvery = time.Minute
+)
+
+// Never are the permissions that no token can have: to answer approvals, to say
+// who may do what, and to loosen what holds. They take a device.
+var Never = []access.Permission{
+	access.PermApprovalDecide, access.PermApprovalGrantBroad, access.PermAccessWrite, access.PermAccessWriteOwner,
+	access.PermTokenCreate, access.PermPolicyActivate, access.PermGatewayThaw,
+}
+
+var nameForm = lazyregexp.New(`^[a-zA-Z0-9][a-zA-Z0-9 ._-]{0,62}$`)
+
+// Members are those that the gateway knows (access.Registry).
+type Members interface {
+	Active(p access.Principal) (access.Member, bool)
+	Get(p access.Principal) (access.Member, bool)
+}
+
+// Config is what a Service is made of. All members but Now and Rand are required.
+type Config struct {
+	Store   Store
+	Members Members
+	// Now is the clock; nil means time.Now. Rand gives ids and secrets; nil means
+	// crypto/rand.
+	Now  func() time.Time
+	Rand io.Reader
+}
+
+// Service is the one place where tokens are made, checked and revoked. It is safe
+// for concurrent use.
+type Service struct {
+	store   Store
+	members Members
+	now     func() time.Time
+	rand    io.Reader
+
+	// changing makes one change at a time; mu guards what follows.
+	changing sync.Mutex
+	mu       sync.RWMutex
+	tokens   map[string]Token
+	used     map[string]time.Time
+	watchers []func(Token)
+}
+
+// New loads the tokens.
+func New(ctx context.Context, c Config) (*Service, error) {
+	if c.Store == nil || c.Members == nil {
+		return nil, errors.New("making token service: store and members are required")
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Rand == nil {
+		c.Rand = rand.Reader
+	}
+	list, err := c.Store.Tokens(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("loading tokens: %w", err)
+	}
+	s := &Service{
+		store: c.Store, members: c.Members, now: c.Now, rand: c.Rand, tokens: make(map[string]Token, len(list)), used: map[string]time.Time{},
+	}
+	for _, t := range list {
+		s.tokens[t.ID] = t
+	}
+	return s, nil
+}
+
+// Request is what somebody asks for.
+type Request struct {
+	Name string
+	// For is the member that the token acts as: the creator, or an agent that the
+	// creator owns. Zero is the creator.
+	For    access.Principal
+	Scopes []access.Permission
+	// Addresses are where it may be used from; none is anywhere.
+	Addresses []netip.Prefix
+	// Life is how long it lasts; 0 is DefaultLife.
+	Life time.Duration
+}
+
+// Create makes a token. Its text is returned here and never again. That the
+// creator, and the member that the token acts as, may do what the scopes say is
+// the caller's to ask before.
+func (s *Service) Create(ctx context.Context, creator access.Principal, r Request) (Token, string, error) {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	t, err := s.checked(creator, r)
+	if err != nil {
+		return Token{}, "", fmt.Errorf("making token: %w", err)
+	}
+	id, err := ulid.New(ulid.Timestamp(t.CreatedAt), s.rand)
+	if err != nil {
+		return Token{}, "", fmt.Errorf("making token: %w", err)
+	}
+	var secret [secretBytes]byte
+	if _, err := io.ReadFull(s.rand, secret[:]); err != nil {
+		return Token{}, "", fmt.Errorf("making token: %w", err)
+	}
+	t.ID, t.Digest = id.String(), sha256.Sum256(secret[:])
+	e, err := draft(event.TokenMade, creator, t.ID, made{
+		TokenID: t.ID, Name: t.Name, Principal: t.Principal, Scopes: t.Scopes, Addresses: t.Addresses, ExpiresAt: t.ExpiresAt,
+	})
+	if err != nil {
+		return Token{}, "", err
+	}
+	if err := s.store.AddToken(context.WithoutCancel(ctx), t, e); err != nil {
+		return Token{}, "", fmt.Errorf("making token: %w", err)
+	}
+	s.put(t)
+	return t, text(t.ID, secret), nil
+}
+
+func (s *Service) put(t Token) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tokens[t.ID] = t
+}
+
+// checked is the token that is asked for, without its secret.
+func (s *Service) checked(creator access.Principal, r Request) (Token, error) {
+	now := s.now().UTC().Truncate(time.Microsecond)
+	t := Token{
+		Name: r.Name, Principal: r.For, CreatedBy: creator, Scopes: tidy(r.Scopes), Addresses: slices.Clone(r.Addresses), CreatedAt: now,
+	}
+	if t.Principal.IsZero() {
+		t.Principal = creator
+	}
+	if r.Life == 0 {
+		r.Life = DefaultLife
+	}
+	t.ExpiresAt = now.Add(r.Life)
+	switch {
+	case !nameForm.MatchString(t.Name):
+		return t, reason.Errorf(reason.InvalidInput, "the name %q is not 1 to 63 letters, digits, spaces, '.', '_' or '-'", t.Name)
+	case r.Life < MinLife || r.Life > MaxLife:
+		return t, reason.Errorf(reason.InvalidInput, "a token lasts %s to %s, and %s was asked for", MinLife, MaxLife, r.Life)
+	case len(t.Addresses) > maxAddresses:
+		return t, reason.Errorf(reason.InvalidInput, "%d ranges of addresses are too many; the limit is %d", len(t.Addresses), maxAddresses)
+	}
+	if err := checkScopes(t.Scopes); err != nil {
+		return t, err
+	}
+	if err := s.checkHolder(creator, t.Principal); err != nil {
+		return t, err
+	}
+	return t, s.checkRoom(now)
+}
+
+func checkScopes(scopes []access.Permission) error {
+	if len(scopes) == 0 {
+		return reason.Errorf(reason.InvalidInput, "a token without a scope can do nothing").
+			WithRemedy("Name what it is for, such as --scope tool.call --scope tool.list.")
+	}
+	for _, p := range scopes {
+		switch {
+		case !slices.Contains(access.Permissions, p):
+			return reason.Errorf(reason.InvalidInput, "there is no permission %q", p)
+		case slices.Contains(Never, p):
+			return reason.Errorf(reason.InvalidInput, "no token has the permission %s: it takes a device", p).
+				WithRemedy("Have a credential made for whoever does that: `palyrad operator add NAME --role ROLE`.")
+		}
+	}
+	return nil
+}
+
+// checkHolder lets somebody make tokens for themselves and for their own agents.
+// One for another person would be a way to act in that person's name.
+func (s *Service) checkHolder(creator, holder access.Principal) error {
+	if m, ok := s.members.Active(creator); !ok || m.Principal.Kind != access.KindUser {
+		return reason.Errorf(reason.PermissionDenied, "%s makes no tokens: only people do", creator)
+	}
+	m, ok := s.members.Active(holder)
+	if !ok {
+		return reason.Errorf(reason.InvalidInput, "there is no member %s that may act", holder)
+	}
+	if holder != creator && m.Owner != creator {
+		return reason.Errorf(reason.PermissionDenied, "%s is neither you nor an agent of yours", holder)
+	}
+	return nil
+}
+
+func (s *Service) checkRoom(now time.Time) error {
+	live := 0
+	for _, t := range s.List() {
+		if !t.Revoked() && now.Before(t.ExpiresAt) {
+			live++
+		}
+	}
+	if live >= MaxTokens {
+		return reason.Errorf(reason.QuotaExceeded, "there are %d tokens, and no more than that", live).
+			WithRemedy("Revoke those that nobody uses: `palyra tokens list`, `palyra tokens revoke ID`.")
+	}
+	return nil
+}
+
+// List returns all tokens, those that ended included, by ID, with their last use.
+func (s *Service) List() []Token {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	list := make([]Token, 0, len(s.tokens))
+	for _, t := range s.tokens {
+		if at, ok := s.used[t.ID]; ok {
+			t.LastUsedAt = at
+		}
+		list = append(list, t)
+	}
+	slices.SortFunc(list, func(a, b Token) int { return strings.Compare(a.ID, b.ID) })
+	return list
+}
+
+// Token returns a token, one that ended included.
+func (s *Service) Token(id string) (Token, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	t, ok := s.tokens[id]
+	return t, ok
+}
+
+// Revoke ends a token for good. Its holder's owner, its creator and whoever it
+// acts as may, and others if they may change members (any). Revoking twice changes
+// nothing.
+func (s *Service) Revoke(ctx context.Context, actor access.Principal, id string, others bool) (Token, error) {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	t, ok := s.Token(id)
+	// Whether there is a token of somebody else is not told.
+	if !ok || !others && !s.belongs(t, actor) {
+		return Token{}, reason.Errorf(reason.NotFound, "there is no token %s", id).WithRemedy("See `palyra tokens list`.")
+	}
+	if t.Revoked() {
+		return t, nil
+	}
+	t.RevokedAt, t.RevokedBy = s.now().UTC().Truncate(time.Microsecond), actor
+	e, err := draft(event.TokenRevoked, actor, t.ID, revoked{TokenID: t.ID, Name: t.Name, Principal: t.Principal})
+	if err != nil {
+		return Token{}, err
+	}
+	if err := s.store.ReplaceToken(context.WithoutCancel(ctx), t, e); err != nil {
+		return Token{}, fmt.Errorf("revoking token: %w", err)
+	}
+	s.put(t)
+	s.mu.RLock()
+	watchers := slices.Clone(s.watchers)
+	s.mu.RUnlock()
+	for _, fn := range watchers {
+		fn(t)
+	}
+	return t, nil
+}
+
+// Of are the tokens that somebody may see without more: those that act as it or as
+// an agent of its own, and those that it created.
+func (s *Service) Of(p access.Principal) []Token {
+	return slices.DeleteFunc(s.List(), func(t Token) bool { return !s.belongs(t, p) })
+}
+
+func (s *Service) belongs(t Token, p access.Principal) bool {
+	m, known := s.members.Get(t.Principal)
+	return t.CreatedBy == p || t.Principal == p || known && m.Owner == p
+}
+
+// OnRevoke registers a call for every token that is revoked, so that its live
+// streams can be ended. Register before serving.
+func (s *Service) OnRevoke(fn func(Token)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watchers = append(s.watchers, fn)
+}
+
+// Authenticate maps a token to the caller that it stands for. Its errors have the
+// reason Unauthenticated; one that is unknown and one with a wrong secret
+// have the same.
+func (s *Service) Authenticate(shown string, from netip.Addr) (access.Caller, error) {
+	id, secret, ok := parse(shown)
+	t, known := s.Token(id)
+	// A token that is not there is compared all the same.
+	if opened := t.opens(secret); !ok || !known || !opened {
+		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "the token is not valid").
+			WithRemedy("See `palyra tokens list` for those that are; a token's text is shown once, when it is made.")
+	}
+	now := s.now()
+	if err := t.usable(now, from); err != nil {
+		return access.Caller{}, err
+	}
+	m, ok := s.members.Active(t.Principal)
+	if !ok {
+		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "%s of the token %s may not act: it or its owner is disabled or gone", t.Principal, t.Name)
+	}
+	s.use(t.ID, now)
+	c := access.Caller{
+		Principal: m.Principal, OnBehalfOf: m.Principal, Roles: m.Roles, DeviceID: t.ID,
+		Token: &access.TokenBounds{Scopes: t.Scopes, Creator: t.CreatedBy, ExpiresAt: t.ExpiresAt},
+	}
+	if m.Principal.Kind == access.KindAgent {
+		c.OnBehalfOf = m.Owner
+	}
+	return c, nil
+}
+
+// use notes that a token was used.
+func (s *Service) use(id string, now time.Time) {
+	s.mu.RLock()
+	last := s.used[id]
+	s.mu.RUnlock()
+	if now.Sub(last) < usedEvery {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used[id] = now.UTC().Truncate(time.Microsecond)
+}
+
+// Flush writes down when tokens were last used. The caller does so now and then,
+// and at the end.
+func (s *Service) Flush(ctx context.Context) error {
+	s.mu.RLock()
+	used := maps.Clone(s.used)
+	s.mu.RUnlock()
+	maps.DeleteFunc(used, func(id string, at time.Time) bool { t, _ := s.Token(id); return !at.After(t.LastUsedAt) })
+	if len(used) == 0 {
+		return nil
+	}
+	if err := s.store.UsedTokens(ctx, used); err != nil {
+		return fmt.Errorf("noting the use of tokens: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, at := range used {
+		t := s.tokens[id]
+		t.LastUsedAt = at
+		s.tokens[id] = t
+	}
+	return nil
+}
+
+// Run writes down every minute when tokens were last used, until ctx ends, and once
+// more then. Errors go to failed and do not end it: nothing but a time is lost.
+func (s *Service) Run(ctx context.Context, failed func(error)) error {
+	tick := time.NewTicker(usedEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			if err := s.Flush(context.WithoutCancel(ctx)); err != nil {
+				failed(err)
+			}
+			return nil
+		case <-tick.C:
+			if err := s.Flush(ctx); err != nil && ctx.Err() == nil {
+				failed(err)
+			}
+		}
+	}
+}
+
+// tidy sorts scopes and drops repeats, so that events compare.
+func tidy(scopes []access.Permission) []access.Permission {
+	out := slices.Clone(scopes)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// The payloads of this package's events; docs/events.md describes them.
+type (
+	made struct {
+		TokenID   string              `json:"token_id"`
+		Name      string              `json:"name"`
+		Principal access.Principal    `json:"principal"`
+		Scopes    []access.Permission `json:"scopes"`
+		Addresses []netip.Prefix      `json:"addresses,omitempty"`
+		ExpiresAt time.Time           `json:"expires_at"`
+	}
+	revoked struct {
+		TokenID   string           `json:"token_id"`
+		Name      string           `json:"name"`
+		Principal access.Principal `json:"principal"`
+	}
+)
+
+func draft(code event.Code, actor access.Principal, subject string, payload any) (event.Draft, error) {
+	body, err := canonical.Marshal(payload)
+	if err != nil {
+		return event.Draft{}, err
+	}
+	return event.Draft{Code: code, Actor: actor.String(), Subject: subject, Payload: body}, nil
+}

@@ -1,0 +1,48 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"time"
+
+	"palyra/internal/ratelimit"
+)
+
+// rateLimitCheck is goal 20: what a request pays for being counted against its
+// principal, its address and the bucket that all share, among as many others as a
+// busy gateway has.
+func rateLimitCheck(ctx context.Context, b *bench) ([]*line, error) {
+	took := &line{goal: "20", what: "rate-limit check of principal and address", unit: "us", limit: atMost(1)}
+	made := &line{goal: "20", what: "allocations of a rate-limit check", limit: atMost(0)}
+	const class, plenty = "bench", 1e6
+	limiter, err := ratelimit.New(map[ratelimit.Class]ratelimit.Limits{class: {
+		Each: ratelimit.Limit{PerSecond: plenty, Burst: plenty}, Global: ratelimit.Limit{PerSecond: 1e3 * plenty, Burst: 1e3 * plenty},
+	}})
+	if err != nil {
+		return nil, err
+	}
+	principals, addresses := make([]string, 1000), make([]string, 1000)
+	for i := range principals {
+		principals[i], addresses[i] = fmt.Sprintf("user:u%d", i), fmt.Sprintf("192.0.2.%d", i)
+		limiter.Allow(class, principals[i], addresses[i])
+	}
+	return []*line{took, made}, b.each(ctx, func() error {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		started := time.Now()
+		for i := range b.size.checks {
+			who := i % len(principals)
+			if ok, _ := limiter.Allow(class, principals[who], addresses[who]); !ok {
+				return fmt.Errorf("request %d was refused", i)
+			}
+		}
+		took.add(0, micros(time.Since(started))/float64(b.size.checks))
+		runtime.ReadMemStats(&after)
+		// The runtime itself allocates now and then; a check that did would do so each time.
+		made.add(0, float64((after.Mallocs-before.Mallocs)/uint64(b.size.checks)))
+		return nil
+	})
+}
