@@ -26,7 +26,7 @@ var arguments = map[string][]string{
 	"policy simulate": {"process.run", "argv=git", "argv=status", "timeout_ms=x"},
 	"policy snapshot": {someDigest}, "run": {"task"}, "runs cancel": {clitest.ApprovalID},
 	"runs show": {clitest.ApprovalID}, "runs watch": {clitest.ApprovalID}, "sessions end": {clitest.ApprovalID}, "sessions show": {clitest.ApprovalID},
-	"tokens create": {"ci"}, "tokens revoke": {clitest.TokenID, "--yes"}, "tools show": {"process.run"}, "workspace show": {clitest.ChangeSetID}, "workspace undo": {clitest.ChangeSetID},
+	"tokens create": {"ci"}, "members confirm": {"bob"}, "tokens revoke": {clitest.TokenID, "--yes"}, "tools show": {"process.run"}, "workspace show": {clitest.ChangeSetID}, "workspace undo": {clitest.ChangeSetID},
 }
 
 var someDigest = "sha256:" + strings.Repeat("0", 64)
