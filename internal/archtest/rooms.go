@@ -68,6 +68,7 @@ var Rooms = []Room{
 	{Dir: "internal/cli/operate", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/policy", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/runs", Layer: layerCommands, Why: whyCommands},
+	{Dir: "internal/cli/contexts", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/sessions", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/tokens", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/workspaces", Layer: layerCommands, Why: whyCommands},
