@@ -43,8 +43,8 @@ func TestEveryCommandWithTheGatewayAway(t *testing.T) {
 	keys := w.Write("keys.json", w.Run("attest", "keys", "-o", "json").Out)
 	more := map[string][]string{
 		"journal verify": {w.Export()}, "context add": {"work", w.Bundle}, "context remove": {"work"},
-		"members add":    {"eve", "--role", "auditor", "--out", filepath.Join(t.TempDir(), "eve")},
-		"attest verify":  {w.Write("envelope.json", w.Run("attest", "show", id, "--envelope").Out), "--keys", keys},
+		"members add":   {"eve", "--role", "auditor", "--out", filepath.Join(t.TempDir(), "eve")},
+		"attest verify": {w.Write("envelope.json", w.Run("attest", "show", id, "--envelope").Out), "--keys", keys},
 	}
 	w.Server.CloseClientConnections()
 	w.Env["PALYRA_ADDRESS"] = clitest.ClosedAddress
