@@ -124,6 +124,7 @@ var Rooms = []Room{
 	{Dir: "internal/statedir", Layer: layerGround, Only: []string{"internal/reason"}, Why: "where things lie in the state directory, whoever opens them"},
 	{Dir: "internal/page", Layer: layerGround, Only: []string{"internal/reason"}, Why: "pages are the same whatever is listed"},
 	{Dir: "internal/bus", Layer: layerGround, Only: none, Why: "a bus is connected to in one way, whoever is asked over it"},
+	{Dir: "internal/strictyaml", Layer: layerGround, Only: none, Why: "a leaf: YAML is as strict whatever it says"},
 	{Dir: "internal/quota", Layer: layerGround, Only: none, Why: "a leaf: sums of bytes know keys, not principals"},
 	{Dir: "internal/provenance", Layer: layerGround, Only: []string{"internal/access"}, Why: "a leaf: who made whom knows neither votes nor certificates"},
 	{Dir: "internal/fairqueue", Layer: layerGround, Only: none, Why: "a leaf: whose turn it is depends on names, not on what they wait for"},
