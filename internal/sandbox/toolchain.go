@@ -39,12 +39,12 @@ func PathWith(toolchains []Toolchain) []string {
 	return path
 }
 
-// pathFor is PathWith for a program, named by its real path. One of another version
-// than that in Bins finds the programs of its own version first: a cargo starts the
-// rustc that it finds in PATH.
+// pathFor is PathWith for a program, named by its real path. One of several versions
+// finds the programs of its own version first, and not those of another or of the
+// system: a cargo starts the rustc that it finds in PATH.
 func pathFor(program string, toolchains []Toolchain) []string {
 	path, bin := PathWith(toolchains), filepath.Dir(program)
-	if filepath.Base(bin) == "bin" && !slices.Contains(path, bin) &&
+	if filepath.Base(bin) == "bin" &&
 		slices.ContainsFunc(toolchains, func(t Toolchain) bool { return t.Versions != "" && filepath.Dir(filepath.Dir(bin)) == t.Versions }) {
 		return append([]string{bin}, path...)
 	}

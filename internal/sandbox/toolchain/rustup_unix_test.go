@@ -92,8 +92,8 @@ func TestRustupOfSystem(t *testing.T) {
 	must.Check(t, sandbox.CheckRustup(p, []string{"cargo", "build"}, chains))
 }
 
-// TestVersionsPath: a program of another version than the default one finds its own
-// rustc first, and no other program's PATH changes.
+// TestVersionsPath: a program of one of several versions finds its own rustc first, and
+// no other program's PATH changes.
 func TestVersionsPath(t *testing.T) {
 	home := aRustup(t)
 	chains := Find(Config{Home: home}).Toolchains
@@ -101,7 +101,7 @@ func TestVersionsPath(t *testing.T) {
 	toolchains := filepath.Join(home, ".rustup/toolchains")
 	for program, first := range map[string]string{
 		toolchains + "/nightly-host/bin/cargo":          toolchains + "/nightly-host/bin",
-		toolchains + "/stable-host/bin/cargo":           "",
+		toolchains + "/stable-host/bin/cargo":           toolchains + "/stable-host/bin",
 		toolchains + "/nightly-host/lib/x/bin/cargo":    "",
 		toolchains + "/bin/cargo":                       "",
 		home + "/.cargo/bin/rg":                         "",
