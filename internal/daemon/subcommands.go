@@ -296,6 +296,7 @@ func examined(cfg *config.Config) doctor.Config {
 		Tools:     func() ([]tool.Descriptor, error) { return describedTools(cfg) },
 		Sandboxes: func(at places.Places) []sandbox.Step { return ladder.Steps(cfg.ProcessRunner, at) },
 		Lowest:    ladder.Lowest(cfg.ProcessRunner),
+		Groups:    ladder.Foresee,
 	}
 }
 
