@@ -37,6 +37,19 @@ func ParseRole(s string) (Role, error) {
 	return Role(s), nil
 }
 
+// For reports whether members of a kind can hold the role: an agent runs tools and
+// decides nothing, and what acts for somebody is no user.
+func (r Role) For(k Kind) bool {
+	switch k {
+	case KindUser:
+		return r != RoleAgent
+	case KindAgent:
+		return r == RoleAgent || !slices.Contains(BuiltinRoles, r)
+	default:
+		return false
+	}
+}
+
 // Surface is where a vote or a call came from.
 type Surface string
 

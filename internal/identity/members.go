@@ -108,7 +108,7 @@ func checkKind(m access.Member) error {
 		return nil
 	case access.KindAgent:
 		for _, r := range m.Roles {
-			if r != access.RoleAgent && slices.Contains(access.BuiltinRoles, r) {
+			if !r.For(access.KindAgent) {
 				return reason.Errorf(reason.InvalidInput, "%s cannot hold the role %q: an agent runs tools and decides nothing", m.Principal, r)
 			}
 		}

@@ -138,19 +138,48 @@ func (s *Set) couldAllow(found candidates, entities *overlay, req cedar.Request,
 }
 
 // mayAsk reports whether some facts could exist under which an approval is
-// what decides: a forbid that one may lift, or a permit that one brings where
-// no other is sure. Forbids that do not read the approval deny, but never ask.
+// what decides. Forbids that do not read the approval deny, but never ask.
 func (s *Set) mayAsk(found candidates, entities *overlay, req cedar.Request, strongest types.Record) bool {
+	return len(s.askers(found, entities, req, strongest)) > 0
+}
+
+// askers are the policies that could make a call wait: the forbids that an approval
+// may lift, and the permits that one brings where no other is sure.
+func (s *Set) askers(found candidates, entities *overlay, req cedar.Request, strongest types.Record) []*compiled {
 	bare, best := viewOf(entities, req, s.noApproval), viewOf(entities, req, strongest)
-	sure, brought := false, false
+	sure := false
+	var lifted, brought []*compiled
 	for _, p := range found {
 		switch {
 		case p.Permits():
 			sure = sure || bare.Applies(p.Policy) == expr.Yes
-			brought = brought || p.approval && best.Applies(p.Policy) != expr.No
+			if p.approval && best.Applies(p.Policy) != expr.No {
+				brought = append(brought, p)
+			}
 		case p.approval && bare.Applies(p.Policy) != expr.No && best.Applies(p.Policy) != expr.Yes:
-			return true
+			lifted = append(lifted, p)
 		}
 	}
-	return !sure && brought
+	if sure {
+		return lifted
+	}
+	return append(lifted, brought...)
+}
+
+// Grounds are the policies behind an entry of the catalog, by id: those that could
+// make a call wait, or, where none does, those that could permit one.
+func (s *Set) Grounds(caller access.Caller, tool string) []Determining {
+	p, ok := s.prospectsOf(caller)
+	if !ok {
+		return nil
+	}
+	req := p.callOf(tool)
+	found := s.inScope(req)
+	grounds := s.askers(found, p.entities, req, p.strongest)
+	if len(grounds) == 0 {
+		view := viewOf(p.entities, req, p.strongest)
+		grounds = slices.DeleteFunc(found, func(c *compiled) bool { return !c.Permits() || view.Applies(c.Policy) == expr.No })
+	}
+	sortByID(grounds)
+	return describe(grounds)
 }

@@ -131,6 +131,18 @@ func (v View) Try(change *Change, r Request, a Approval) Tried {
 	return Tried{out.effect, out.determining, out.errors}
 }
 
+// TryAccess asks the access rules under another set, each in turn: who would have
+// which permission if members were others. As with Try, that set never comes into
+// force.
+func (v View) TryAccess(change *Change, requests ...AccessRequest) []Judgement {
+	s := v.changed(change)
+	out := make([]Judgement, len(requests))
+	for i, r := range requests {
+		out[i] = s.Authorize(r)
+	}
+	return out
+}
+
 func (v View) changed(change *Change) *Set {
 	s := newSet(change.Config, v.set.vocab, v.set.tally)
 	for _, p := range v.set.policies {

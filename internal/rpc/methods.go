@@ -3,11 +3,13 @@ package rpc
 import (
 	"iter"
 	"maps"
+	"slices"
 
 	"palyra/gen/grpc/health/v1/healthv1connect"
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/access"
 	"palyra/internal/ratelimit"
+	"palyra/internal/rpc/accessreview"
 )
 
 // Audit says what the journal gets from a method.
@@ -65,6 +67,16 @@ func Lookup(procedure string) (Method, bool) {
 
 // Methods are the rows by procedure, in no order.
 func Methods() iter.Seq2[string, Method] { return maps.All(methods) }
+
+// reviewed are the rows as an access review reads them, ordered by procedure.
+func reviewed() []accessreview.Method {
+	list := make([]accessreview.Method, 0, len(methods))
+	for _, procedure := range slices.Sorted(maps.Keys(methods)) {
+		m := methods[procedure]
+		list = append(list, accessreview.Method{Procedure: procedure, Permission: m.Permission, Public: m.Needs == NeedsNothing})
+	}
+	return list
+}
 
 // methods has one row per method of the API. A method without a row is
 // denied, and a test walks the service descriptors to see that none lacks one.
@@ -158,6 +170,12 @@ var methods = map[string]Method{
 	palyrav1connect.TokenServiceCreateTokenProcedure: {access.PermTokenCreate, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.TokenServiceListTokensProcedure:  {access.PermTokenRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.TokenServiceRevokeTokenProcedure: {access.PermTokenRevoke, AuditRoom, LimitMutate, NeedsDevice},
+
+	// Everybody may ask about themselves and their agents; that the rest takes
+	// access.read is the handler's to say.
+	palyrav1connect.AccessReviewServiceExplainAccessProcedure: {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.AccessReviewServiceShowAccessProcedure:    {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.AccessReviewServiceListRolesProcedure:     {access.PermAccessRead, AuditNone, LimitRead, NeedsDevice},
 
 	healthv1connect.HealthCheckProcedure: {"", AuditNone, LimitRead, NeedsNothing},
 	reflectionProcedure("v1"):            {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},

@@ -20,6 +20,7 @@ import (
 	"palyra/internal/journal"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
+	"palyra/internal/rpc/accessreview"
 	"palyra/internal/rpc/fieldrules"
 	"palyra/internal/run"
 	"palyra/internal/toolcall"
@@ -94,6 +95,9 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	mux.Handle(palyrav1connect.NewWorkspaceServiceHandler(&workspaces{cfg.Workspaces}, opts...))
 	mux.Handle(palyrav1connect.NewSessionServiceHandler(&sessions{cfg.Pipeline, cfg.Engine, cfg.Pipeline.MaxCallsPerSession}, opts...))
 	mux.Handle(palyrav1connect.NewTokenServiceHandler(&tokens{cfg.Tokens, cfg.Engine}, opts...))
+	mux.Handle(palyrav1connect.NewAccessReviewServiceHandler(&accessreview.Service{
+		Engine: cfg.Engine, Members: cfg.Members, Tools: cfg.Router, Methods: reviewed(), Caller: callerOf,
+	}, opts...))
 	mux.Handle(healthv1connect.HealthCheckProcedure, newHealthHandler(cfg.Gateway, opts...))
 	mux.Handle(newReflectionHandler("v1", opts...))
 	mux.Handle(newReflectionHandler("v1alpha", opts...))
@@ -115,6 +119,7 @@ var services = []string{
 	palyrav1connect.WorkspaceServiceName,
 	palyrav1connect.SessionServiceName,
 	palyrav1connect.TokenServiceName,
+	palyrav1connect.AccessReviewServiceName,
 	healthv1connect.HealthName,
 }
 

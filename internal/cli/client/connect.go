@@ -59,6 +59,7 @@ type Gateway struct {
 	Workspaces   palyrav1connect.WorkspaceServiceClient
 	Sessions     palyrav1connect.SessionServiceClient
 	Tokens       palyrav1connect.TokenServiceClient
+	Reviews      palyrav1connect.AccessReviewServiceClient
 }
 
 // Connect reads the credential bundle and returns the clients. Nothing is sent
@@ -135,6 +136,7 @@ func (a *App) dial(b identity.Bundle, address string) *Gateway {
 		Workspaces:   palyrav1connect.NewWorkspaceServiceClient(client, base, opts...),
 		Sessions:     palyrav1connect.NewSessionServiceClient(client, base, opts...),
 		Tokens:       palyrav1connect.NewTokenServiceClient(client, base, opts...),
+		Reviews:      palyrav1connect.NewAccessReviewServiceClient(client, base, opts...),
 	}
 }
 

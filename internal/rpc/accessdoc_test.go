@@ -1,0 +1,165 @@
+package rpc_test
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"palyra/internal/access"
+	"palyra/internal/must"
+	"palyra/internal/policy"
+	"palyra/internal/policy/policytest"
+	"palyra/internal/rpc"
+	"palyra/internal/token"
+)
+
+var update = flag.Bool("update", false, "write the tables of docs/access.md anew")
+
+const (
+	accessDoc       = "../../docs/access.md"
+	beginsGenerated = "<!-- What follows is written by `go test ./internal/rpc -run AccessDoc -update`. -->\n"
+)
+
+// everybody stands for the members of any role, and of none.
+const everybody = "everybody"
+
+// byDefault asks the default policies who has a permission: one member of each
+// role, and one of none.
+func byDefault(t *testing.T) func(access.Permission) []string {
+	t.Helper()
+	members := map[string]access.Member{everybody: {Principal: access.User("of-no-role")}}
+	for _, role := range access.BuiltinRoles {
+		m := access.Member{Principal: access.User("an-" + string(role)), Roles: []access.Role{role}}
+		if role == access.RoleAgent {
+			m.Principal, m.Owner = access.Agent("an-agent"), policytest.Alice
+		}
+		members[string(role)] = m
+	}
+	set := policytest.Set(t, policytest.Options{Members: slices.Collect(maps.Values(members))})
+	return func(p access.Permission) []string {
+		var out []string
+		for _, name := range append([]string{everybody}, roleNames()...) {
+			m := members[name]
+			caller := access.Caller{Principal: m.Principal, OnBehalfOf: m.Principal, Roles: m.Roles, Surface: access.SurfaceGRPC, Paired: true}
+			if set.Permit(policy.AccessRequest{Caller: caller, Permission: p}) == nil {
+				out = append(out, name)
+			}
+		}
+		if slices.Contains(out, everybody) {
+			return []string{everybody}
+		}
+		return out
+	}
+}
+
+func roleNames() []string {
+	var names []string
+	for _, r := range access.BuiltinRoles {
+		names = append(names, string(r))
+	}
+	return names
+}
+
+// credentials are what a method takes.
+func credentials(m rpc.Method) string {
+	switch {
+	case m.Needs == rpc.NeedsNothing:
+		return "none"
+	case m.Needs == rpc.NeedsRenewable:
+		return "certificate, also one that expired in the last 30 days"
+	case slices.Contains(token.Never, m.Permission):
+		return "certificate"
+	default:
+		return "certificate, token"
+	}
+}
+
+// accessTables are the generated part of docs/access.md.
+func accessTables(t *testing.T, methods map[string]rpc.Method) string {
+	t.Helper()
+	who := byDefault(t)
+	var b strings.Builder
+	b.WriteString("\n## Methods\n\n| method | permission | roles that have it | limit class | audit | credential |\n| --- | --- | --- | --- | --- | --- |\n")
+	for _, procedure := range slices.Sorted(maps.Keys(methods)) {
+		m := methods[procedure]
+		permission, roles := "none", []string{"anybody"}
+		if m.Permission != "" {
+			permission, roles = "`"+string(m.Permission)+"`", who(m.Permission)
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | `%s` | %s | %s |\n", strings.TrimPrefix(procedure, "/"), permission, strings.Join(roles, ", "), m.Limit, m.Audit, credentials(m))
+	}
+	b.WriteString("\n## Permissions\n\n| permission | roles that have it | a token can have it |\n| --- | --- | --- |\n")
+	for _, p := range slices.Sorted(slices.Values(access.Permissions)) {
+		can := "yes"
+		if slices.Contains(token.Never, p) {
+			can = "no"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", p, strings.Join(who(p), ", "), can)
+	}
+	return b.String()
+}
+
+// TestAccessDocIsCurrent: docs/access.md has what the table and the default
+// policies say, for every method.
+func TestAccessDocIsCurrent(t *testing.T) {
+	text := string(must.Get(os.ReadFile(accessDoc))(t))
+	head, tables, ok := strings.Cut(text, beginsGenerated)
+	if !ok {
+		t.Fatalf("%s has no line %q", accessDoc, beginsGenerated)
+	}
+	want := accessTables(t, maps.Collect(rpc.Methods()))
+	if *update {
+		must.Do(t, os.WriteFile(accessDoc, []byte(head+beginsGenerated+want), 0o644))
+		tables = want
+	}
+	if tables != want {
+		t.Errorf("%s is not current: go test ./internal/rpc -run AccessDoc -update", accessDoc)
+	}
+	for procedure := range procedures() {
+		if !strings.Contains(tables, "\n| `"+strings.TrimPrefix(procedure, "/")+"` | ") {
+			t.Errorf("%s has no row in %s", procedure, accessDoc)
+		}
+	}
+	for _, p := range access.Permissions {
+		if !strings.Contains(tables, "\n| `"+string(p)+"` | ") {
+			t.Errorf("%s has no row in %s", p, accessDoc)
+		}
+	}
+	// The controls: a row that is gone, one that says something else, and policies
+	// that give more than the default ones.
+	for _, change := range []func(map[string]rpc.Method){
+		func(m map[string]rpc.Method) { delete(m, "/palyra.v1.GatewayService/CallTool") },
+		func(m map[string]rpc.Method) {
+			row := m["/palyra.v1.GatewayService/CallTool"]
+			row.Permission = access.PermAccessRead
+			m["/palyra.v1.GatewayService/CallTool"] = row
+		},
+	} {
+		other := maps.Collect(rpc.Methods())
+		change(other)
+		if tables == accessTables(t, other) {
+			t.Error("the control: another table has the same rows")
+		}
+	}
+}
+
+// TestAccessDocKnowsTheRoles: what the document says of roles comes from the
+// policies; these are known from elsewhere.
+func TestAccessDocKnowsTheRoles(t *testing.T) {
+	who := byDefault(t)
+	for p, want := range map[access.Permission][]string{
+		access.PermDaemonStatus:     {everybody},
+		access.PermApprovalDecide:   {"owner", "admin", "operator"},
+		access.PermAccessWriteOwner: {"owner"},
+		access.PermToolCall:         {"owner", "admin", "operator", "developer", "agent"},
+		"no.such":                   nil,
+	} {
+		if got := who(p); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", p, got, want)
+		}
+	}
+}
