@@ -31,6 +31,13 @@ var steering = []string{
 	"XDG_CONFIG_HOME", "XDG_CONFIG_DIRS", // of git, among others
 }
 
+// harmless are variables that a pattern of steering matches and that only say whom
+// to trust on the network, or how much to tell.
+var harmless = []string{
+	"NPM_CONFIG_CAFILE", "NPM_CONFIG_LOGLEVEL", "NPM_CONFIG_AUDIT", "NPM_CONFIG_FUND", "NPM_CONFIG_PROGRESS", "NPM_CONFIG_COLOR",
+	"NPM_CONFIG_OFFLINE", "NPM_CONFIG_PREFER_OFFLINE", "NPM_CONFIG_UPDATE_NOTIFIER", "DENO_CERT", "DENO_NO_UPDATE_CHECK",
+}
+
 // SearchPath lists the system's own directories of programs; what people installed
 // beside them comes after (PathWith).
 func SearchPath() []string {
@@ -84,6 +91,9 @@ func CheckEnv(env []string) error {
 // interpreter run other code.
 func Steers(name string) bool {
 	name = strings.ToUpper(name)
+	if slices.Contains(harmless, name) {
+		return false
+	}
 	return slices.ContainsFunc(steering, func(pattern string) bool {
 		if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
 			return strings.HasPrefix(name, prefix)

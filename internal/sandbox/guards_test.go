@@ -279,7 +279,7 @@ func TestEnvironment(t *testing.T) {
 	if !slices.Contains(env, "LANG=de_DE.UTF-8") || slices.Contains(env, "LANG=C.UTF-8") || !slices.Contains(env, "HOME="+Home) || !slices.Contains(env, "TERM=dumb") {
 		t.Errorf("environment = %q", env)
 	}
-	must.Check(t, CheckEnv([]string{"CI=1", "GOCACHE=/tmp/x", "GIT_AUTHOR_NAME=A B", "E=", "npm_package_name=x", "PYTESTS=1", "XDG_CACHE_HOME=x"}))
+	must.Check(t, CheckEnv([]string{"CI=1", "GOCACHE=/tmp/x", "GIT_AUTHOR_NAME=A B", "E=", "npm_package_name=x", "npm_config_cafile=/workspace/ca.pem", "DENO_CERT=x", "PYTESTS=1", "XDG_CACHE_HOME=x"}))
 	for _, bad := range [][]string{{"LD_PRELOAD=x"}, {"LD_AUDIT=x"}, {"DYLD_INSERT_LIBRARIES=x"}, {"NODE_OPTIONS=x"}, {"BASH_FUNC_ls%%=x"}, {"A=1", "A=2"}, {"A"}, {"=x"}, {"A B=x"}, {"PATH=x"}, {"GIT_COMMON_DIR=x"}, {"GIT_INDEX_FILE=x"}, {"PYTHONPLATLIBDIR=x"}, {"PYTHONPYCACHEPREFIX=x"}, {"A=\xff"}, {"A=a\x00"},
 		{"npm_config_script_shell=./x"}, {"NPM_CONFIG_SCRIPT_SHELL=./x"}, {"npm_Config_prefix=x"}, {"YARN_YARN_PATH=x"}, {"PYTEST_ADDOPTS=-p x"}, {"GOCACHEPROG=x"}, {"RUSTC=x"}, {"XDG_CONFIG_HOME=x"}, {"VIMINIT=x"}, {"ERL_FLAGS=x"},
 	} {
