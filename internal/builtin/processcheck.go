@@ -70,6 +70,7 @@ func (t process) check(ctx context.Context, p tool.Proposal) (command, error) {
 		t.available,
 		t.confined,
 		func(c *command) error { return c.missing },
+		func(c *command) error { return sandbox.CheckRustup(c.program, c.in.Argv, c.toolchains) },
 	} {
 		if err := step(&c); err != nil {
 			return c, err

@@ -54,6 +54,26 @@ func TestToolchains(t *testing.T) {
 	plain.refused("process.run", object{"argv": []string{"nodelike"}}, reason.SpawnFailed)
 }
 
+// TestRustup: a toolchain that only rustup could choose is refused before anybody is
+// asked, and what the refusal says to use is shown and runs.
+func TestRustup(t *testing.T) {
+	versions := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
+	for _, name := range []string{"stable-host/bin", "nightly-host/bin"} {
+		must.Do(t, os.MkdirAll(filepath.Join(versions, name), 0o755))
+		must.Do(t, os.WriteFile(filepath.Join(versions, name, "cargo"), []byte("\x7fELF"+name), 0o755))
+	}
+	chain := sandbox.Toolchain{Name: "rust", Bins: []string{filepath.Join(versions, "stable-host/bin")}, Dirs: []string{versions}, Versions: versions}
+	b, _, _ := processBench(t, func(c *Config) {
+		c.Process.Toolchains = func() []sandbox.Toolchain { return []sandbox.Toolchain{chain} }
+	})
+	must.Get(b.plan("process.run", object{"argv": []string{"cargo", "build"}}))(t)
+	b.refused("process.run", object{"argv": []string{"cargo", "+nightly", "build"}}, reason.InvalidInput)
+	plan := must.Get(b.plan("process.run", object{"argv": []string{filepath.Join(versions, "nightly-host/bin/cargo"), "build"}}))(t)
+	if e := plan.Facts.Exec; e.Origin != tool.OriginToolchain {
+		t.Errorf("%+v", e)
+	}
+}
+
 // TestAuthor: each run has whom git names at that moment.
 func TestAuthor(t *testing.T) {
 	var who sandbox.Author

@@ -27,13 +27,13 @@ var arguments = map[string][]string{
 	"policy simulate": {"process.run", "argv=git", "argv=status", "timeout_ms=x"},
 	"policy snapshot": {someDigest}, "run": {"task"}, "runs cancel": {clitest.ApprovalID},
 	"runs show": {clitest.ApprovalID}, "runs watch": {clitest.ApprovalID}, "sessions end": {clitest.ApprovalID}, "sessions show": {clitest.ApprovalID},
-	"tokens create": {"ci"}, "tokens revoke": {clitest.TokenID, "--yes"}, "tools show": {"process.run"}, "workspace show": {clitest.ChangeSetID}, "workspace undo": {clitest.ChangeSetID},
+	"tokens create": {"ci"}, "context use": {"local"}, "members confirm": {"bob"}, "tokens revoke": {clitest.TokenID, "--yes"}, "tools show": {"process.run"}, "workspace show": {clitest.ChangeSetID}, "workspace undo": {clitest.ChangeSetID},
 }
 
 var someDigest = "sha256:" + strings.Repeat("0", 64)
 
 // offline are the commands that work without a gateway.
-var offline = []string{"config check", "config path", "config show", "man", "policy check", "policy init", "policy test", "version", "journal verify", "attest verify"}
+var offline = []string{"context add", "context list", "context remove", "context use", "config check", "config path", "config show", "man", "policy check", "policy init", "policy test", "version", "journal verify", "attest verify"}
 
 // TestEveryCommandWithTheGatewayAway: what is wrong is the connection, whatever the
 // command is and however its arguments look without a tool's schema; and what needs
@@ -43,9 +43,9 @@ func TestEveryCommandWithTheGatewayAway(t *testing.T) {
 	id := w.Journaled().Attested(t, `{}`)
 	keys := w.Write("keys.json", w.Run("attest", "keys", "-o", "json").Out)
 	more := map[string][]string{
-		"journal verify": {w.Export()},
-		"members add":    {"eve", "--role", "auditor", "--out", filepath.Join(t.TempDir(), "eve")},
-		"attest verify":  {w.Write("envelope.json", w.Run("attest", "show", id, "--envelope").Out), "--keys", keys},
+		"journal verify": {w.Export()}, "context add": {"work", w.Bundle}, "context remove": {"work"},
+		"members add":   {"eve", "--role", "auditor", "--out", filepath.Join(t.TempDir(), "eve")},
+		"attest verify": {w.Write("envelope.json", w.Run("attest", "show", id, "--envelope").Out), "--keys", keys},
 	}
 	w.Server.CloseClientConnections()
 	w.Env["PALYRA_ADDRESS"] = clitest.ClosedAddress

@@ -201,6 +201,39 @@ func RotateJournalKey(ctx context.Context, cfg *config.Config) (r journal.Rotati
 	return r, err
 }
 
+// ConfirmMembers says on the gateway's host that members are who they are said to be,
+// in a state directory that no daemon holds: all of them when none is named. It
+// returns those that it confirmed.
+func ConfirmMembers(ctx context.Context, cfg *config.Config, names []string) (confirmed []access.Principal, err error) {
+	lock, err := takeStopped(cfg.StateDir, "Stop palyrad for it: while it runs, only `palyra members confirm` is there, which counts as a member's word.")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, lock.Release()) }()
+	err = withStores(ctx, cfg, func(s stores, authority *ca.Authority) error {
+		registry, service, err := openIdentity(ctx, s.identity, authority, cfg.Roles)
+		if err != nil {
+			return err
+		}
+		if len(names) == 0 {
+			for _, m := range registry.List() {
+				if !m.Removed() {
+					names = append(names, m.Principal.String())
+				}
+			}
+		}
+		for _, name := range names {
+			m, err := service.ConfirmMember(ctx, identity.Daemon(), name)
+			if err != nil {
+				return err
+			}
+			confirmed = append(confirmed, m.Principal)
+		}
+		return nil
+	})
+	return confirmed, err
+}
+
 // ResetPolicy ends the activation of a policy version in a state directory that
 // no daemon holds. It returns the version.
 func ResetPolicy(ctx context.Context, cfg *config.Config) (version string, err error) {

@@ -3,6 +3,7 @@ package daemon
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -234,6 +235,32 @@ func policyCommand(s *settings) *cobra.Command {
 	return group
 }
 
+func membersCommand(s *settings) *cobra.Command {
+	group := &cobra.Command{Use: "members", Short: "Confirm members on the gateway's host"}
+	var all bool
+	confirm := &cobra.Command{
+		Use:   "confirm NAME...",
+		Short: "Say that members are who they are said to be, while palyrad does not run",
+		Long:  "Say that members are who they are said to be, while palyrad does not run. Whoever adds a member, changes its roles or gives it a device could act as it, so where policy wants two people they count as one. A word on the gateway's host ends that for everybody. The journal says so (PAL-I114), and so does `palyra status` for seven days.",
+		RunE: s.loaded(func(cmd *cobra.Command, cfg *config.Config) error {
+			names := cmd.Flags().Args()
+			if all == (len(names) > 0) {
+				return misused(cmd, errors.New("name the members, or say --all"))
+			}
+			confirmed, err := ConfirmMembers(cmd.Context(), cfg, names)
+			for _, p := range confirmed {
+				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "confirmed %s\n", p); err != nil {
+					return err
+				}
+			}
+			return err
+		}),
+	}
+	confirm.Flags().BoolVar(&all, "all", false, "all members that there are")
+	group.AddCommand(confirm)
+	return group
+}
+
 func doctorCommand(s *settings) *cobra.Command {
 	var output string
 	c := &cobra.Command{
@@ -269,6 +296,7 @@ func examined(cfg *config.Config) doctor.Config {
 		Tools:     func() ([]tool.Descriptor, error) { return describedTools(cfg) },
 		Sandboxes: func(at places.Places) []sandbox.Step { return ladder.Steps(cfg.ProcessRunner, at) },
 		Lowest:    ladder.Lowest(cfg.ProcessRunner),
+		Groups:    ladder.Foresee,
 	}
 }
 

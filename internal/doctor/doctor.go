@@ -73,6 +73,10 @@ type Config struct {
 	// the lowest rung of the isolation ladder that they allow.
 	Sandboxes func(places.Places) []sandbox.Step
 	Lowest    sandbox.Isolation
+	// Groups says how a palyrad that is started where the doctor runs would come by
+	// control groups for programs, "" where it would not move, and why it would come
+	// by none. It moves nothing.
+	Groups func(ctx context.Context) (how string, err error)
 }
 
 // Store is what is read of a store.

@@ -25,6 +25,7 @@ func (p *patient) sandboxes(ctx context.Context) []Exam {
 		timed(ctx, "sandbox: bubblewrap", func(context.Context) finding { return bubblewrapFinding(p.chosen.Status) }),
 		timed(ctx, "sandbox: user namespaces", func(context.Context) finding { return userNamespaces(p.chosen) }),
 		timed(ctx, "sandbox: room", func(context.Context) finding { return roomFinding(p.chosen.Status) }),
+		timed(ctx, "sandbox: control groups", p.groups),
 		timed(ctx, "sandbox: toolchains", func(context.Context) finding {
 			return toolchains(toolchain.Find(toolchain.For(p.Settings, p.chosen.Status.Tier)))
 		}),
@@ -114,6 +115,51 @@ func roomFinding(st sandbox.Status) finding {
 		return fine(fmt.Sprintf("%d programs at once fit beside palyrad, each with its part; limits by %s", st.AtOnce, st.Limits))
 	}
 	return fine("programs at their limits fit beside palyrad; limits by " + st.Limits)
+}
+
+// groups looks for control groups in which programs are limited.
+func (p *patient) groups(ctx context.Context) finding {
+	if !p.chosen.Status.Available || !limitsVary(p.chosen.Status) {
+		return groupsFinding(p.chosen.Status, "", nil)
+	}
+	how, err := p.Groups(ctx)
+	f := groupsFinding(p.chosen.Status, how, err)
+	if p.running {
+		f.detail += "; `palyra status` says what the palyrad that runs has"
+	}
+	return f
+}
+
+// The levels of limits on Linux, from the best; others have no control groups.
+const cgroupV2, cgroupV1, rlimit = "cgroup_v2", "cgroup_v1", "rlimit"
+
+// limitsVary reports whether limits may be better where palyrad moves.
+func limitsVary(st sandbox.Status) bool {
+	return st.Rung != sandbox.Seatbelt && (st.Limits == cgroupV1 || st.Limits == rlimit)
+}
+
+// groupsFinding says by what programs are limited where the doctor runs, and by what
+// they would be for a palyrad that is started there: that one moves, and the doctor
+// does not.
+func groupsFinding(st sandbox.Status, how string, err error) finding {
+	switch {
+	case !st.Available:
+		return skipped("there is no sandbox")
+	case st.Limits == cgroupV2:
+		return fine("limits by " + cgroupV2 + ": a control group is delegated where this runs")
+	case !limitsVary(st):
+		return skipped("there are none here; limits by " + st.Limits)
+	case how != "" && err == nil:
+		return fine(fmt.Sprintf("limits by %s where this runs; a palyrad started here would have %s: %s", st.Limits, cgroupV2, how))
+	case st.Limits == cgroupV1:
+		return fine("limits by " + cgroupV1)
+	}
+	why := "the control group where this runs has no controllers for memory and pids that can be written"
+	if err != nil {
+		why = err.Error()
+	}
+	return doubtful(fmt.Sprintf("limits by %s, which hold for each process and not for a program as a whole: %s", rlimit, why),
+		"Run palyrad as a systemd unit with Delegate=yes; docs/operations.md has more.")
 }
 
 // egressFinding says what programs may reach, and whether this machine can hold

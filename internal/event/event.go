@@ -57,6 +57,8 @@ const (
 	MemberRemoved    Code = "PAL-I112" // a member was removed for good, with its devices
 	DeviceRenamed    Code = "PAL-I113" // a device got another name
 
+	MembersConfirmed Code = "PAL-I114" // members were confirmed to be who they are said to be
+
 	TokenMade    Code = "PAL-I120" // an API token was made
 	TokenRevoked Code = "PAL-I121" // an API token was revoked
 
@@ -86,7 +88,7 @@ var Codes = []Code{
 	SessionExtended, SessionEnded,
 	CACreated, CertificateMade, MemberAdded, CallersRefused, PermissionDenied,
 	DeviceRevoked, Exported, DeviceAdded,
-	MemberChanged, MemberDisabled, MemberEnabled, MemberRemoved, DeviceRenamed,
+	MemberChanged, MemberDisabled, MemberEnabled, MemberRemoved, DeviceRenamed, MembersConfirmed,
 	TokenMade, TokenRevoked,
 	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed, PolicyReset,
 	Opened, Closed, Checkpoint, ClockStepped, KeyRotated,

@@ -12,6 +12,7 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/event"
+	"palyra/internal/provenance"
 )
 
 // Local returns the principal of the local operator, made on first start.
@@ -47,6 +48,8 @@ type Store interface {
 	access.MemberStore
 	// Devices returns all devices, revoked ones included, ordered by ID.
 	Devices(ctx context.Context) ([]Device, error)
+	// Provenance returns what was done to the members, the oldest act first.
+	Provenance(ctx context.Context) (provenance.History, error)
 	// Apply makes the change durable as a whole or not at all. It fails with
 	// reason.AlreadyExists when something new exists, with reason.NotFound
 	// when a changed member or device does not, and with ErrConflict when a
@@ -63,5 +66,7 @@ type Change struct {
 	NewDevices []Device
 	// Devices replace those with the same ID and the version before.
 	Devices []Device
-	Events  []event.Draft
+	// Acts are added to the history of the members.
+	Acts   provenance.History
+	Events []event.Draft
 }

@@ -56,7 +56,7 @@ func (s *Service) renewOnce(ctx context.Context, deviceID string, csr []byte) (c
 	if d.err != nil {
 		return ca.Issued{}, d.err
 	}
-	return cert, s.apply(ctx, Change{Devices: []Device{dev}, Events: d.list})
+	return cert, s.apply(ctx, dev.Principal, Change{Devices: []Device{dev}, Events: d.list})
 }
 
 // Revoke ends a device for good: its next handshake fails and its live streams
@@ -98,7 +98,7 @@ func (s *Service) revokeOnce(ctx context.Context, actor access.Principal, device
 	if d.err != nil {
 		return Device{}, d.err
 	}
-	if err := s.apply(ctx, Change{Devices: []Device{dev}, Events: d.list}); err != nil {
+	if err := s.apply(ctx, actor, Change{Devices: []Device{dev}, Events: d.list}); err != nil {
 		return Device{}, err
 	}
 	s.tellRevoked(dev)
@@ -161,7 +161,7 @@ func (s *Service) renameOnce(ctx context.Context, actor access.Principal, device
 	if d.err != nil {
 		return Device{}, d.err
 	}
-	return dev, s.apply(ctx, Change{Devices: []Device{dev}, Events: d.list})
+	return dev, s.apply(ctx, actor, Change{Devices: []Device{dev}, Events: d.list})
 }
 
 func (s *Service) mayRevoke(actor access.Principal, dev Device) error {

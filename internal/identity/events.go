@@ -60,6 +60,12 @@ type (
 		Name      string           `json:"name"`
 		WasName   string           `json:"was_name"`
 	}
+	membersConfirmed struct {
+		Members []access.Principal `json:"members"`
+		// Host is true for the word of the administrator of the gateway's host.
+		Host   bool   `json:"host"`
+		Reason string `json:"reason,omitempty"`
+	}
 	deviceAdded struct {
 		DeviceID  string           `json:"device_id"`
 		Principal access.Principal `json:"principal"`

@@ -72,7 +72,7 @@ func (s *Service) update(ctx context.Context, actor access.Principal, c MemberCh
 	d.add(event.MemberChanged, actor, m.Principal.String(), memberChanged{
 		Principal: m.Principal, Roles: m.Roles, WasRoles: was.Roles, Owner: m.Owner, WasOwner: was.Owner,
 	})
-	if err := s.put(ctx, m, d); err != nil {
+	if err := s.put(ctx, actor, m, d); err != nil {
 		return was, err
 	}
 	err = s.known(ctx, actor)
@@ -160,7 +160,7 @@ func (s *Service) standOnce(ctx context.Context, actor access.Principal, st Stan
 	}
 	var d drafts
 	d.add(code, actor, m.Principal.String(), memberStands{Principal: m.Principal, Reason: st.Reason})
-	if err := s.put(ctx, m, d); err != nil {
+	if err := s.put(ctx, actor, m, d); err != nil {
 		return m, err
 	}
 	err = s.known(ctx, actor)
@@ -210,7 +210,7 @@ func (s *Service) remove(ctx context.Context, actor access.Principal, st Standin
 	if d.err != nil {
 		return Removal{}, d.err
 	}
-	if err := s.apply(ctx, Change{Members: []access.Member{m}, Devices: r.Revoked, Events: d.list}); err != nil {
+	if err := s.apply(ctx, actor, Change{Members: []access.Member{m}, Devices: r.Revoked, Events: d.list}); err != nil {
 		return Removal{}, err
 	}
 	err = s.known(ctx, actor)
@@ -221,11 +221,11 @@ func (s *Service) remove(ctx context.Context, actor access.Principal, st Standin
 	return r, err
 }
 
-func (s *Service) put(ctx context.Context, m access.Member, d drafts) error {
+func (s *Service) put(ctx context.Context, actor access.Principal, m access.Member, d drafts) error {
 	if d.err != nil {
 		return d.err
 	}
-	return s.apply(ctx, Change{Members: []access.Member{m}, Events: d.list})
+	return s.apply(ctx, actor, Change{Members: []access.Member{m}, Events: d.list})
 }
 
 // changeable finds the member that is meant, if the actor may change it so: given

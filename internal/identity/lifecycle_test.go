@@ -286,8 +286,9 @@ func TestChangesNameTheLoss(t *testing.T) {
 // given more.
 func TestChangesEndWhatIsOpen(t *testing.T) {
 	w, _ := team(t)
-	var ended []string
+	var ended, cut []string
 	w.OnEnd(func(d identity.Device, _ *reason.Error) { ended = append(ended, d.Principal.String()) })
+	w.OnCut(func(p access.Principal, _ *reason.Error) { cut = append(cut, p.String()) })
 	for _, x := range []struct {
 		c    identity.MemberChange
 		want []string
@@ -297,11 +298,18 @@ func TestChangesEndWhatIsOpen(t *testing.T) {
 		{identity.MemberChange{Member: "helper", Owner: access.User("bob")}, nil},
 		{identity.MemberChange{Member: "helper", Owner: access.User("carol")}, []string{"agent:helper"}},
 	} {
-		ended = nil
+		ended, cut = nil, nil
 		must.Get(w.UpdateMember(t.Context(), access.User("alice"), x.c))(t)
-		if !slices.Equal(ended, x.want) {
-			t.Errorf("%+v ended what %v had open, want %v", x.c, ended, x.want)
+		if !slices.Equal(ended, x.want) || !slices.Equal(cut, x.want) {
+			t.Errorf("%+v ended what %v and %v had open, want %v", x.c, ended, cut, x.want)
 		}
+	}
+	// Credentials that are no devices end with the member, too.
+	cut = nil
+	must.Get(w.DisableMember(t.Context(), access.User("alice"), identity.Standing{Member: "carol", AcceptLoss: true}))(t)
+	must.Get(w.RemoveMember(t.Context(), access.User("alice"), identity.Standing{Member: "eve"}))(t)
+	if !slices.Equal(cut, []string{"agent:helper", "user:carol", "user:eve"}) {
+		t.Errorf("cut %v", cut)
 	}
 }
 

@@ -63,7 +63,7 @@ func (s *Service) admit(ctx context.Context, actor access.Principal, m access.Me
 	if d.err != nil {
 		return Admission{}, d.err
 	}
-	err = s.apply(ctx, Change{NewMembers: []access.Member{m}, NewDevices: []Device{dev}, Events: d.list})
+	err = s.apply(ctx, actor, Change{NewMembers: []access.Member{m}, NewDevices: []Device{dev}, Events: d.list})
 	if err != nil {
 		return Admission{}, fmt.Errorf("adding %s: %w", m.Principal, err)
 	}

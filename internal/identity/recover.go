@@ -90,7 +90,7 @@ func (s *Service) addDevice(ctx context.Context, actor access.Principal, by stri
 	if d.err != nil {
 		return Recovered{}, d.err
 	}
-	return made, s.apply(ctx, Change{NewDevices: []Device{dev}, Devices: made.Revoked, Events: d.list})
+	return made, s.apply(ctx, actor, Change{NewDevices: []Device{dev}, Devices: made.Revoked, Events: d.list})
 }
 
 // replaced are the devices that a new one takes the place of, revoked.

@@ -15,6 +15,7 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/identity/ca"
+	"palyra/internal/provenance"
 	"palyra/internal/reason"
 )
 
@@ -51,6 +52,7 @@ type Service struct {
 	mu       sync.RWMutex
 	devices  map[string]Device
 	verified map[[32]byte]verifiedLeaf
+	history  provenance.History
 	watchers []func(Device, *reason.Error)
 	// onCut is told of members that may do less; see OnCut.
 	onCut []func(access.Principal, *reason.Error)
@@ -82,7 +84,10 @@ func New(ctx context.Context, c Config) (*Service, error) {
 		s.devices[d.ID] = d
 	}
 	s.reach()
-	return s, nil
+	if s.history, err = c.Store.Provenance(ctx); err != nil {
+		return nil, fmt.Errorf("loading the history of members: %w", err)
+	}
+	return s, s.confirmOlder(ctx)
 }
 
 // Device returns a device, revoked ones included.
@@ -135,10 +140,14 @@ func (s *Service) OnCut(fn func(access.Principal, *reason.Error)) {
 // apply makes a change durable and then visible. The caller holds s.changing.
 // Once begun it ends: a caller that hangs up must not leave memory behind the
 // store.
-func (s *Service) apply(ctx context.Context, c Change) error {
+//
+// What a change does to members goes into their history here and nowhere else, so
+// that no change is without it.
+func (s *Service) apply(ctx context.Context, actor access.Principal, c Change) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	c.Acts = append(c.Acts, s.acts(actor, c)...)
 	if err := s.store.Apply(context.WithoutCancel(ctx), c); err != nil {
 		return err
 	}
@@ -146,6 +155,7 @@ func (s *Service) apply(ctx context.Context, c Change) error {
 	for _, d := range slices.Concat(c.NewDevices, c.Devices) {
 		s.devices[d.ID] = d
 	}
+	s.history = append(slices.Clip(s.history), c.Acts...)
 	s.mu.Unlock()
 	s.reach()
 	for _, m := range slices.Concat(c.NewMembers, c.Members) {

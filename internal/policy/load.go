@@ -110,7 +110,7 @@ func newSet(cfg Config, vocab *vocabulary, tally *tally) *Set {
 		config: cfg, vocab: vocab, dir: buildDirectory(cfg, vocab), settings: cfg.Snapshot, offers: reachOf(cfg),
 		tally: tally, byID: make(map[cedar.PolicyID]*compiled),
 	}
-	s.independence = cfg.Provenance.Independence()
+	s.independence = cfg.Hands.Independence()
 	s.noApproval = s.facts(access.Principal{}, nil, false)
 	s.ideal = sync.OnceValue(func() types.Record { return s.everybody(everywhere()) })
 	return s
@@ -224,7 +224,7 @@ func (s *Set) seal(cfg Config) error {
 		SchemaDigest: s.vocab.digest, Schema: string(s.vocab.text),
 		Policies: make([]snapshotPolicy, 0, len(s.policies)),
 		Tools:    make([]snapshotTool, 0, len(cfg.Tools)), Entities: entities,
-		Surfaces: cfg.Surfaces, NoPresence: cfg.NoPresence,
+		Surfaces: cfg.Surfaces, NoPresence: cfg.NoPresence, Hands: cfg.Hands,
 	}
 	for _, m := range cfg.Members {
 		if m.NoDevice {

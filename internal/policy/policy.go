@@ -39,9 +39,8 @@ type Config struct {
 	Tools []tool.Descriptor
 	// Members are the users and agents.
 	Members []access.Member
-	// Provenance is who made, changed and confirmed them. Who is in it with nobody
-	// is independent of everybody.
-	Provenance provenance.History
+	// Hands says which of them one person could be behind.
+	Hands provenance.Hands
 	// Roles are the declared roles; the built-in ones need not be listed.
 	Roles []access.Role
 	// Workspaces are the declared workspaces by name.

@@ -6,6 +6,7 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/canonical"
+	"palyra/internal/provenance"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
@@ -22,6 +23,7 @@ type inputsDocument struct {
 	Settings   Snapshot          `json:"settings"`
 	Surfaces   []access.Surface  `json:"surfaces"`
 	NoPresence bool              `json:"no_presence"`
+	Hands      provenance.Hands  `json:"hands,omitempty"`
 }
 
 type inputSource struct {
@@ -40,7 +42,7 @@ func (s *Set) Inputs() ([]byte, error) {
 	return canonical.Marshal(inputsDocument{
 		Format: inputsFormat, Defaults: inputSources(Defaults()), Sources: inputSources(cfg.Sources), Tools: cfg.Tools,
 		Members: cfg.Members, Roles: cfg.Roles, Workspaces: cfg.Workspaces, Settings: cfg.Snapshot,
-		Surfaces: cfg.Surfaces, NoPresence: cfg.NoPresence,
+		Surfaces: cfg.Surfaces, NoPresence: cfg.NoPresence, Hands: cfg.Hands,
 	})
 }
 
@@ -57,7 +59,7 @@ func Restore(inputs []byte, snapshotDigest string) (*Set, error) {
 	}
 	s, findings := build(Config{
 		Sources: sourcesOf(doc.Sources), Tools: doc.Tools, Members: doc.Members, Roles: doc.Roles,
-		Workspaces: doc.Workspaces, Snapshot: doc.Settings, Surfaces: doc.Surfaces, NoPresence: doc.NoPresence,
+		Workspaces: doc.Workspaces, Snapshot: doc.Settings, Surfaces: doc.Surfaces, NoPresence: doc.NoPresence, Hands: doc.Hands,
 	}, sourcesOf(doc.Defaults))
 	switch {
 	case s == nil:

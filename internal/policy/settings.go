@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"palyra/internal/access"
+	"palyra/internal/provenance"
 	"palyra/internal/tool"
 )
 
@@ -148,6 +149,8 @@ type snapshotDocument struct {
 	// Surfaces is nil for everywhere.
 	Surfaces   []access.Surface `json:"surfaces,omitempty"`
 	NoPresence bool             `json:"no_presence,omitempty"`
+	// Hands says which members one person could be behind.
+	Hands provenance.Hands `json:"hands,omitempty"`
 }
 
 type snapshotPolicy struct {

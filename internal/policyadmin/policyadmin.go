@@ -21,6 +21,7 @@ import (
 	policyfinding "palyra/internal/policy/finding"
 	"palyra/internal/policy/lint"
 	"palyra/internal/policy/policytests"
+	"palyra/internal/provenance"
 	"palyra/internal/reason"
 	"palyra/internal/tool"
 )
@@ -35,7 +36,9 @@ type Config struct {
 	Journal Journal
 	Engine  *policy.Engine
 	Members Members
-	Tools   Tools
+	// Provenance is who made, changed and confirmed the members; nil for nobody.
+	Provenance func() provenance.History
+	Tools      Tools
 	// Swapped is told when another set came into force.
 	Swapped func()
 	Log     *slog.Logger

@@ -14,6 +14,9 @@ import (
 // are suspended are in the schema and not allowed.
 func (p *Admin) setConfig(sources []policy.Source, tools []tool.Descriptor, suspended map[string]error) policy.Config {
 	c := SetConfig(p.use.Settings, sources, tools, p.use.Members.List(), p.use.Members.Roles())
+	if p.use.Provenance != nil {
+		c.Hands = p.use.Provenance().Hands()
+	}
 	c.Snapshot.AllowedTools = slices.DeleteFunc(c.Snapshot.AllowedTools, func(name string) bool { return suspended[name] != nil })
 	return c
 }

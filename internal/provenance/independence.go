@@ -11,21 +11,41 @@ import (
 // may have to weigh, and far fewer in practice.
 const maxVoters = 20
 
+// Hands are, for each member, those in whose hands it is beside its own: who made or
+// changed it, or somebody who did, since nobody else confirmed it. Members that are
+// in nobody's hands have no row.
+type Hands map[access.Principal][]access.Principal
+
+// Hands reads the history.
+func (h History) Hands() Hands {
+	hands := Hands{}
+	for _, by := range h.principals() {
+		for member := range h.Controlled(by) {
+			if member != by {
+				hands[member] = append(hands[member], by)
+			}
+		}
+	}
+	for _, list := range hands {
+		slices.SortFunc(list, compare)
+	}
+	return hands
+}
+
 // Independence tells for members whether one credential could be behind two of
-// them. It is a reading of a History, made once and then fit for concurrent use.
+// them. It is a reading of Hands, made once and then fit for concurrent use. In the
+// zero value all members are independent of each other.
 type Independence struct {
-	// hands are the principals that control each principal.
+	// hands are the principals that control each principal, itself left out.
 	hands map[access.Principal]map[access.Principal]bool
 }
 
-// Independence reads the history.
-func (h History) Independence() *Independence {
+// Independence makes the hands fit for questions.
+func (h Hands) Independence() *Independence {
 	i := &Independence{hands: map[access.Principal]map[access.Principal]bool{}}
-	for _, by := range h.principals() {
-		for member := range h.Controlled(by) {
-			if i.hands[member] == nil {
-				i.hands[member] = map[access.Principal]bool{}
-			}
+	for member, list := range h {
+		i.hands[member] = map[access.Principal]bool{}
+		for _, by := range list {
 			i.hands[member][by] = true
 		}
 	}

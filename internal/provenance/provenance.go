@@ -9,6 +9,7 @@ package provenance
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"palyra/internal/access"
 )
@@ -35,6 +36,7 @@ type Act struct {
 	// held a device of the gateway's own host, when it was done there. Nobody is
 	// the administrator of the host, or the gateway itself on its first start.
 	By []access.Principal `json:"by,omitempty"`
+	At time.Time          `json:"at"`
 }
 
 // History is what was done to the members, the oldest act first. A member without

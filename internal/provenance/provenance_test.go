@@ -10,10 +10,14 @@ import (
 	"palyra/internal/access"
 )
 
-func made(member string, by ...string) Act    { return Act{access.User(member), Made, users(by...)} }
-func changed(member string, by ...string) Act { return Act{access.User(member), Changed, users(by...)} }
+func made(member string, by ...string) Act {
+	return Act{Member: access.User(member), Kind: Made, By: users(by...)}
+}
+func changed(member string, by ...string) Act {
+	return Act{Member: access.User(member), Kind: Changed, By: users(by...)}
+}
 func confirmed(member string, by ...string) Act {
-	return Act{access.User(member), Confirmed, users(by...)}
+	return Act{Member: access.User(member), Kind: Confirmed, By: users(by...)}
 }
 
 func users(names ...string) []access.Principal {
@@ -80,7 +84,7 @@ func TestCount(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := c.history.Independence().Count(access.User(c.requester), users(c.voters...)); got != c.want {
+			if got := c.history.Hands().Independence().Count(access.User(c.requester), users(c.voters...)); got != c.want {
 				t.Errorf("%d, want %d", got, c.want)
 			}
 		})
@@ -97,10 +101,10 @@ func TestTeams(t *testing.T) {
 			name := fmt.Sprintf("member-%d", i)
 			rest, h = append(rest, access.User(name)), append(h, made(name, "owner"))
 		}
-		if got := h.Independence().Count(access.User("owner"), rest); got != 0 {
+		if got := h.Hands().Independence().Count(access.User("owner"), rest); got != 0 {
 			t.Errorf("%d members: %d independent of their maker", size, got)
 		}
-		if got := h.confirmAll().Independence().Count(access.User("owner"), rest); got != min(size-1, maxVoters) {
+		if got := h.confirmAll().Hands().Independence().Count(access.User("owner"), rest); got != min(size-1, maxVoters) {
 			t.Errorf("%d members, confirmed: %d", size, got)
 		}
 	}
@@ -180,7 +184,7 @@ func TestOneCredentialIsNeverTwo(t *testing.T) {
 	sizes, counted := map[int]int{}, 0
 	for range 20_000 {
 		w := play(random)
-		is := w.history.Independence()
+		is := w.history.Hands().Independence()
 		held := slices.SortedFunc(maps.Keys(w.held), compare)
 		held = slices.DeleteFunc(held, func(p access.Principal) bool { return !w.held[p] })
 		sizes[len(held)]++
@@ -203,7 +207,7 @@ func TestCountIsMonotone(t *testing.T) {
 	random := rand.New(rand.NewPCG(13, 2))
 	for range 2_000 {
 		w := play(random)
-		requester, is := w.members[0], w.history.Independence()
+		requester, is := w.members[0], w.history.Hands().Independence()
 		before := 0
 		for n := range w.members {
 			after := is.Count(requester, w.members[:n+1])
@@ -214,7 +218,7 @@ func TestCountIsMonotone(t *testing.T) {
 		}
 		p := w.members[random.IntN(len(w.members))]
 		w.did(Changed, p, w.attacker)
-		if after := w.history.Independence().Count(requester, w.members); after > before {
+		if after := w.history.Hands().Independence().Count(requester, w.members); after > before {
 			t.Fatalf("a change of %s by %s made %d of %d: %v", p, w.attacker, after, before, w.history)
 		}
 	}
@@ -225,7 +229,7 @@ func TestHostConfirms(t *testing.T) {
 	random := rand.New(rand.NewPCG(13, 3))
 	for range 500 {
 		w := play(random)
-		if got := w.history.confirmAll().Independence().Count(w.members[0], w.members); got != len(w.members)-1 {
+		if got := w.history.confirmAll().Hands().Independence().Count(w.members[0], w.members); got != len(w.members)-1 {
 			t.Fatalf("%d of %d: %v", got, len(w.members), w.history)
 		}
 	}

@@ -5,12 +5,14 @@ import (
 	"encoding/pem"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/access"
 	"palyra/internal/identity"
 	"palyra/internal/policy"
+	"palyra/internal/provenance"
 	"palyra/internal/reason"
 )
 
@@ -21,6 +23,11 @@ type Members interface {
 	// What follows is in force, and known to policy, when it returns.
 	UpdateMember(ctx context.Context, by access.Principal, c identity.MemberChange) (access.Member, error)
 	DisableMember(ctx context.Context, by access.Principal, s identity.Standing) (access.Member, error)
+	ConfirmMember(ctx context.Context, by access.Principal, name string) (access.Member, error)
+	// Confirmed are the members that the gateway's host confirmed lately.
+	Confirmed() []access.Principal
+	// History is who made, changed and confirmed the members.
+	History() provenance.History
 	EnableMember(ctx context.Context, by access.Principal, s identity.Standing) (access.Member, error)
 	RemoveMember(ctx context.Context, by access.Principal, s identity.Standing) (identity.Removal, error)
 	Devices() []identity.Device
@@ -101,11 +108,16 @@ func (m *members) mayGive(caller access.Caller, roles []access.Role) error {
 // ListMembers lists the members.
 func (m *members) ListMembers(_ context.Context, req *palyrav1.ListMembersRequest) (*palyrav1.ListMembersResponse, error) {
 	res := &palyrav1.ListMembersResponse{}
+	hands := m.admin.History().Hands()
 	for _, member := range m.admin.List() {
 		if member.Removed() && !req.GetRemoved() {
 			continue
 		}
-		res.Members = append(res.Members, memberMessage(member))
+		one := memberMessage(member)
+		for _, p := range hands[member.Principal] {
+			one.InHandsOf = append(one.InHandsOf, p.String())
+		}
+		res.Members = append(res.Members, one)
 	}
 	return res, nil
 }
@@ -161,6 +173,15 @@ func (m *members) EnableMember(ctx context.Context, req *palyrav1.EnableMemberRe
 		return nil, err
 	}
 	return &palyrav1.EnableMemberResponse{Member: memberMessage(after)}, nil
+}
+
+// ConfirmMember says that a member is who it is said to be.
+func (m *members) ConfirmMember(ctx context.Context, req *palyrav1.ConfirmMemberRequest) (*palyrav1.ConfirmMemberResponse, error) {
+	after, err := m.admin.ConfirmMember(ctx, callerOf(ctx).Principal, req.GetMember())
+	if err != nil {
+		return nil, err
+	}
+	return &palyrav1.ConfirmMemberResponse{Member: memberMessage(after)}, nil
 }
 
 // RemoveMember ends a member for good.
@@ -272,6 +293,23 @@ func (d *devices) AddDevice(ctx context.Context, req *palyrav1.AddDeviceRequest)
 		res.Revoked = append(res.Revoked, old.ID)
 	}
 	return res, nil
+}
+
+// toldOfConfirmed is a notice for everybody: the word of the gateway's host makes one
+// person two where nobody else looked.
+func toldOfConfirmed(members []access.Principal) []string {
+	if len(members) == 0 {
+		return nil
+	}
+	names := make([]string, len(members))
+	for i, p := range members {
+		names[i] = p.String()
+	}
+	const most = 5
+	if more := len(names) - most; more > 0 {
+		names = append(names[:most], fmt.Sprintf("%d more", more))
+	}
+	return []string{"confirmed on the gateway's host in the last seven days to be people of their own: " + strings.Join(names, ", ")}
 }
 
 // toldOfDevices are notices for one caller: whoever holds such a device is the

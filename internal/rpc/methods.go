@@ -143,6 +143,7 @@ var methods = map[string]Method{
 	// A change that concerns owners or admins also needs access.write_owner, which
 	// the handler asks.
 	palyrav1connect.AccessServiceUpdateMemberProcedure:       {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.AccessServiceConfirmMemberProcedure:      {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.AccessServiceDisableMemberProcedure:      {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.AccessServiceEnableMemberProcedure:       {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.AccessServiceRemoveMemberProcedure:       {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},

@@ -37,10 +37,10 @@ func SearchPath() []string {
 	return []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}
 }
 
-// Environment is what a program gets: a few plain values, and env, checked
-// before, on top.
-func Environment(env []string, toolchains []Toolchain) []string {
-	out := []string{"PATH=" + strings.Join(PathWith(toolchains), ":"), "HOME=" + Home}
+// Environment is what a program, named by its real path, gets: a few plain values,
+// and env, checked before, on top.
+func Environment(program string, env []string, toolchains []Toolchain) []string {
+	out := []string{"PATH=" + strings.Join(pathFor(program, toolchains), ":"), "HOME=" + Home}
 	for _, pair := range []string{"LANG=C.UTF-8", "TERM=dumb"} {
 		name, _, _ := strings.Cut(pair, "=")
 		if !slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, name+"=") }) {

@@ -275,7 +275,7 @@ func TestOperands(t *testing.T) {
 }
 
 func TestEnvironment(t *testing.T) {
-	env := Environment([]string{"LANG=de_DE.UTF-8", "CI=1"}, nil)
+	env := Environment("/usr/bin/true", []string{"LANG=de_DE.UTF-8", "CI=1"}, nil)
 	if !slices.Contains(env, "LANG=de_DE.UTF-8") || slices.Contains(env, "LANG=C.UTF-8") || !slices.Contains(env, "HOME="+Home) || !slices.Contains(env, "TERM=dumb") {
 		t.Errorf("environment = %q", env)
 	}

@@ -19,6 +19,10 @@ type Toolchain struct {
 	// Dirs are all directories that it consists of, those of Bins included. They
 	// are absolute and hold no symbolic link.
 	Dirs []string
+	// Versions is the directory in which each of its versions has a directory with
+	// programs in bin, where all of them are shown; "" where only one is. Programs of
+	// a version that is not in Bins are started by their path.
+	Versions string
 }
 
 // Holds reports whether a file, named by its real path, is part of it.
@@ -31,6 +35,18 @@ func PathWith(toolchains []Toolchain) []string {
 	path := SearchPath()
 	for _, t := range toolchains {
 		path = append(path, t.Bins...)
+	}
+	return path
+}
+
+// pathFor is PathWith for a program, named by its real path. One of several versions
+// finds the programs of its own version first, and not those of another or of the
+// system: a cargo starts the rustc that it finds in PATH.
+func pathFor(program string, toolchains []Toolchain) []string {
+	path, bin := PathWith(toolchains), filepath.Dir(program)
+	if filepath.Base(bin) == "bin" &&
+		slices.ContainsFunc(toolchains, func(t Toolchain) bool { return t.Versions != "" && filepath.Dir(filepath.Dir(bin)) == t.Versions }) {
+		return append([]string{bin}, path...)
 	}
 	return path
 }

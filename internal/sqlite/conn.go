@@ -119,6 +119,7 @@ func (c *Conn) QueryRow(query string, fn func(*Row) error, args ...any) (found b
 // note remembers the first error of the storage, so that a check which
 // swallows it cannot commit.
 func (c *Conn) note(err error) error {
+	err = withFiles(err)
 	if c.broken == nil && isStorageError(err) {
 		c.broken = err
 	}

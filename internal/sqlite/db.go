@@ -230,7 +230,7 @@ func (db *DB) Read(ctx context.Context, fn func(*Conn) error) error {
 func read(ctx context.Context, pool *sqlitex.Pool, fn func(*Conn) error) (err error) {
 	c, err := pool.Take(ctx)
 	if err != nil {
-		return contextError(ctx, err)
+		return contextError(ctx, withFiles(err))
 	}
 	defer pool.Put(c)
 	conn := &Conn{c: c}
@@ -299,7 +299,7 @@ func prepareFile(path string) error {
 }
 
 func openError(path string, err error) error {
-	e := reason.Errorf(reason.JournalUnavailable, "opening journal: %w", err)
+	e := reason.Errorf(reason.JournalUnavailable, "opening journal: %w", withFiles(err))
 	if errors.Is(err, fs.ErrPermission) {
 		return e.WithRemedy("Let the user that runs palyrad read and write %s.", path)
 	}

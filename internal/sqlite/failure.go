@@ -31,7 +31,7 @@ func (w *writer) fail(cause error) error {
 			cause = errors.Join(cause, err)
 		}
 	}
-	e := reason.Errorf(reason.JournalUnavailable, "writing the journal: %w", cause)
+	e := reason.Errorf(reason.JournalUnavailable, "writing the journal: %w", withFiles(cause))
 	w.failure.Store(e)
 	w.edge = nil
 	return e

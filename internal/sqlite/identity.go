@@ -7,6 +7,7 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/identity"
+	"palyra/internal/provenance"
 	"palyra/internal/reason"
 )
 
@@ -102,6 +103,39 @@ func applyIdentity(tx *Tx, c identity.Change) error {
 		if err := updateDevice(tx, d); err != nil {
 			return err
 		}
+	}
+	for _, act := range c.Acts {
+		if err := insertAct(tx, act); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Provenance returns what was done to the members, the oldest act first.
+func (s IdentityStore) Provenance(ctx context.Context) (provenance.History, error) {
+	return list(ctx, s.db, "reading the history of members", scanAct, "SELECT member, kind, by, at FROM member_acts ORDER BY n")
+}
+
+func scanAct(r *Row) (provenance.Act, error) {
+	act := provenance.Act{Kind: provenance.Kind(r.Text(1)), At: r.Time(3)}
+	if err := act.Member.UnmarshalText(r.Bytes(0)); err != nil {
+		return act, err
+	}
+	if err := json.Unmarshal(r.Bytes(2), &act.By); err != nil {
+		return act, fmt.Errorf("who did something to %s: %w", act.Member, err)
+	}
+	return act, nil
+}
+
+func insertAct(tx *Tx, act provenance.Act) error {
+	by, err := json.Marshal(append([]access.Principal{}, act.By...))
+	if err != nil {
+		return fmt.Errorf("who did something to %s: %w", act.Member, err)
+	}
+	if _, err := tx.Exec("INSERT INTO member_acts (member, kind, by, at) VALUES (?1, ?2, ?3, ?4)",
+		act.Member.String(), string(act.Kind), string(by), act.At); err != nil {
+		return fmt.Errorf("noting what was done to %s: %w", act.Member, err)
 	}
 	return nil
 }

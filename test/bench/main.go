@@ -168,6 +168,7 @@ var benchmarks = []benchmark{
 	{"16-egress-proxy", egressProxy},
 	{"19-start", programStart},
 	{"20-rate-limit", rateLimitCheck},
+	{"21-token", tokenCheck},
 }
 
 // bench is what the benchmarks share.

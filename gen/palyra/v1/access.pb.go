@@ -37,7 +37,10 @@ type Member struct {
 	// Who is the only one answers for their own calls, too.
 	Decides bool `protobuf:"varint,7,opt,name=decides,proto3" json:"decides,omitempty"`
 	// When the member was removed; it is disabled then.
-	RemovedAt     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=removed_at,json=removedAt,proto3" json:"removed_at,omitempty"`
+	RemovedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=removed_at,json=removedAt,proto3" json:"removed_at,omitempty"`
+	// Who made or changed the member, or made who did, since somebody else confirmed
+	// it. Where policy wants two people, they and the member count as one.
+	InHandsOf     []string `protobuf:"bytes,9,rep,name=in_hands_of,json=inHandsOf,proto3" json:"in_hands_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -124,6 +127,13 @@ func (x *Member) GetDecides() bool {
 func (x *Member) GetRemovedAt() *timestamppb.Timestamp {
 	if x != nil {
 		return x.RemovedAt
+	}
+	return nil
+}
+
+func (x *Member) GetInHandsOf() []string {
+	if x != nil {
+		return x.InHandsOf
 	}
 	return nil
 }
@@ -1480,11 +1490,103 @@ func (x *AddDeviceResponse) GetRevoked() []string {
 	return nil
 }
 
+// ConfirmMemberRequest names the member.
+type ConfirmMemberRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A user or an agent, such as "user:bob". A name alone is the user of that
+	// name, or the agent where there is no such user.
+	Member        string `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfirmMemberRequest) Reset() {
+	*x = ConfirmMemberRequest{}
+	mi := &file_palyra_v1_access_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfirmMemberRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfirmMemberRequest) ProtoMessage() {}
+
+func (x *ConfirmMemberRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_access_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfirmMemberRequest.ProtoReflect.Descriptor instead.
+func (*ConfirmMemberRequest) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_access_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ConfirmMemberRequest) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+// ConfirmMemberResponse is the member after.
+type ConfirmMemberResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Member        *Member                `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfirmMemberResponse) Reset() {
+	*x = ConfirmMemberResponse{}
+	mi := &file_palyra_v1_access_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfirmMemberResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfirmMemberResponse) ProtoMessage() {}
+
+func (x *ConfirmMemberResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_palyra_v1_access_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfirmMemberResponse.ProtoReflect.Descriptor instead.
+func (*ConfirmMemberResponse) Descriptor() ([]byte, []int) {
+	return file_palyra_v1_access_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ConfirmMemberResponse) GetMember() *Member {
+	if x != nil {
+		return x.Member
+	}
+	return nil
+}
+
 var File_palyra_v1_access_proto protoreflect.FileDescriptor
 
 const file_palyra_v1_access_proto_rawDesc = "" +
 	"\n" +
-	"\x16palyra/v1/access.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9b\x02\n" +
+	"\x16palyra/v1/access.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbb\x02\n" +
 	"\x06Member\x12\x1c\n" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x14\n" +
@@ -1495,7 +1597,8 @@ const file_palyra_v1_access_proto_rawDesc = "" +
 	"\tno_device\x18\x06 \x01(\bR\bnoDevice\x12\x18\n" +
 	"\adecides\x18\a \x01(\bR\adecides\x129\n" +
 	"\n" +
-	"removed_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tremovedAt\"\x9f\x02\n" +
+	"removed_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tremovedAt\x12\x1e\n" +
+	"\vin_hands_of\x18\t \x03(\tR\tinHandsOf\"\x9f\x02\n" +
 	"\x06Device\x12\x1b\n" +
 	"\tdevice_id\x18\x01 \x01(\tR\bdeviceId\x12\x1c\n" +
 	"\tprincipal\x18\x02 \x01(\tR\tprincipal\x12\x12\n" +
@@ -1597,14 +1700,20 @@ const file_palyra_v1_access_proto_rawDesc = "" +
 	"\x0eca_certificate\x18\x03 \x01(\tR\rcaCertificate\x12\x1f\n" +
 	"\vserver_name\x18\x04 \x01(\tR\n" +
 	"serverName\x12\x18\n" +
-	"\arevoked\x18\x05 \x03(\tR\arevoked2\xf1\x03\n" +
+	"\arevoked\x18\x05 \x03(\tR\arevoked\":\n" +
+	"\x14ConfirmMemberRequest\x12\"\n" +
+	"\x06member\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x06member\"B\n" +
+	"\x15ConfirmMemberResponse\x12)\n" +
+	"\x06member\x18\x01 \x01(\v2\x11.palyra.v1.MemberR\x06member2\xc5\x04\n" +
 	"\rAccessService\x12F\n" +
 	"\tAddMember\x12\x1b.palyra.v1.AddMemberRequest\x1a\x1c.palyra.v1.AddMemberResponse\x12Q\n" +
 	"\vListMembers\x12\x1d.palyra.v1.ListMembersRequest\x1a\x1e.palyra.v1.ListMembersResponse\"\x03\x90\x02\x01\x12O\n" +
 	"\fUpdateMember\x12\x1e.palyra.v1.UpdateMemberRequest\x1a\x1f.palyra.v1.UpdateMemberResponse\x12R\n" +
 	"\rDisableMember\x12\x1f.palyra.v1.DisableMemberRequest\x1a .palyra.v1.DisableMemberResponse\x12O\n" +
 	"\fEnableMember\x12\x1e.palyra.v1.EnableMemberRequest\x1a\x1f.palyra.v1.EnableMemberResponse\x12O\n" +
-	"\fRemoveMember\x12\x1e.palyra.v1.RemoveMemberRequest\x1a\x1f.palyra.v1.RemoveMemberResponse2\xab\x03\n" +
+	"\fRemoveMember\x12\x1e.palyra.v1.RemoveMemberRequest\x1a\x1f.palyra.v1.RemoveMemberResponse\x12R\n" +
+	"\rConfirmMember\x12\x1f.palyra.v1.ConfirmMemberRequest\x1a .palyra.v1.ConfirmMemberResponse2\xab\x03\n" +
 	"\x0fIdentityService\x12Q\n" +
 	"\vListDevices\x12\x1d.palyra.v1.ListDevicesRequest\x1a\x1e.palyra.v1.ListDevicesResponse\"\x03\x90\x02\x01\x12[\n" +
 	"\x10RenewCertificate\x12\".palyra.v1.RenewCertificateRequest\x1a#.palyra.v1.RenewCertificateResponse\x12O\n" +
@@ -1624,7 +1733,7 @@ func file_palyra_v1_access_proto_rawDescGZIP() []byte {
 	return file_palyra_v1_access_proto_rawDescData
 }
 
-var file_palyra_v1_access_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_palyra_v1_access_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_palyra_v1_access_proto_goTypes = []any{
 	(*Member)(nil),                   // 0: palyra.v1.Member
 	(*Device)(nil),                   // 1: palyra.v1.Device
@@ -1650,14 +1759,16 @@ var file_palyra_v1_access_proto_goTypes = []any{
 	(*RenameDeviceResponse)(nil),     // 21: palyra.v1.RenameDeviceResponse
 	(*AddDeviceRequest)(nil),         // 22: palyra.v1.AddDeviceRequest
 	(*AddDeviceResponse)(nil),        // 23: palyra.v1.AddDeviceResponse
-	(*timestamppb.Timestamp)(nil),    // 24: google.protobuf.Timestamp
+	(*ConfirmMemberRequest)(nil),     // 24: palyra.v1.ConfirmMemberRequest
+	(*ConfirmMemberResponse)(nil),    // 25: palyra.v1.ConfirmMemberResponse
+	(*timestamppb.Timestamp)(nil),    // 26: google.protobuf.Timestamp
 }
 var file_palyra_v1_access_proto_depIdxs = []int32{
-	24, // 0: palyra.v1.Member.created_at:type_name -> google.protobuf.Timestamp
-	24, // 1: palyra.v1.Member.removed_at:type_name -> google.protobuf.Timestamp
-	24, // 2: palyra.v1.Device.created_at:type_name -> google.protobuf.Timestamp
-	24, // 3: palyra.v1.Device.certificate_expires_at:type_name -> google.protobuf.Timestamp
-	24, // 4: palyra.v1.Device.revoked_at:type_name -> google.protobuf.Timestamp
+	26, // 0: palyra.v1.Member.created_at:type_name -> google.protobuf.Timestamp
+	26, // 1: palyra.v1.Member.removed_at:type_name -> google.protobuf.Timestamp
+	26, // 2: palyra.v1.Device.created_at:type_name -> google.protobuf.Timestamp
+	26, // 3: palyra.v1.Device.certificate_expires_at:type_name -> google.protobuf.Timestamp
+	26, // 4: palyra.v1.Device.revoked_at:type_name -> google.protobuf.Timestamp
 	0,  // 5: palyra.v1.AddMemberResponse.member:type_name -> palyra.v1.Member
 	0,  // 6: palyra.v1.UpdateMemberResponse.member:type_name -> palyra.v1.Member
 	0,  // 7: palyra.v1.DisableMemberResponse.member:type_name -> palyra.v1.Member
@@ -1668,33 +1779,36 @@ var file_palyra_v1_access_proto_depIdxs = []int32{
 	1,  // 12: palyra.v1.RevokeDeviceResponse.device:type_name -> palyra.v1.Device
 	1,  // 13: palyra.v1.RenameDeviceResponse.device:type_name -> palyra.v1.Device
 	1,  // 14: palyra.v1.AddDeviceResponse.device:type_name -> palyra.v1.Device
-	2,  // 15: palyra.v1.AccessService.AddMember:input_type -> palyra.v1.AddMemberRequest
-	12, // 16: palyra.v1.AccessService.ListMembers:input_type -> palyra.v1.ListMembersRequest
-	4,  // 17: palyra.v1.AccessService.UpdateMember:input_type -> palyra.v1.UpdateMemberRequest
-	6,  // 18: palyra.v1.AccessService.DisableMember:input_type -> palyra.v1.DisableMemberRequest
-	8,  // 19: palyra.v1.AccessService.EnableMember:input_type -> palyra.v1.EnableMemberRequest
-	10, // 20: palyra.v1.AccessService.RemoveMember:input_type -> palyra.v1.RemoveMemberRequest
-	14, // 21: palyra.v1.IdentityService.ListDevices:input_type -> palyra.v1.ListDevicesRequest
-	16, // 22: palyra.v1.IdentityService.RenewCertificate:input_type -> palyra.v1.RenewCertificateRequest
-	18, // 23: palyra.v1.IdentityService.RevokeDevice:input_type -> palyra.v1.RevokeDeviceRequest
-	20, // 24: palyra.v1.IdentityService.RenameDevice:input_type -> palyra.v1.RenameDeviceRequest
-	22, // 25: palyra.v1.IdentityService.AddDevice:input_type -> palyra.v1.AddDeviceRequest
-	3,  // 26: palyra.v1.AccessService.AddMember:output_type -> palyra.v1.AddMemberResponse
-	13, // 27: palyra.v1.AccessService.ListMembers:output_type -> palyra.v1.ListMembersResponse
-	5,  // 28: palyra.v1.AccessService.UpdateMember:output_type -> palyra.v1.UpdateMemberResponse
-	7,  // 29: palyra.v1.AccessService.DisableMember:output_type -> palyra.v1.DisableMemberResponse
-	9,  // 30: palyra.v1.AccessService.EnableMember:output_type -> palyra.v1.EnableMemberResponse
-	11, // 31: palyra.v1.AccessService.RemoveMember:output_type -> palyra.v1.RemoveMemberResponse
-	15, // 32: palyra.v1.IdentityService.ListDevices:output_type -> palyra.v1.ListDevicesResponse
-	17, // 33: palyra.v1.IdentityService.RenewCertificate:output_type -> palyra.v1.RenewCertificateResponse
-	19, // 34: palyra.v1.IdentityService.RevokeDevice:output_type -> palyra.v1.RevokeDeviceResponse
-	21, // 35: palyra.v1.IdentityService.RenameDevice:output_type -> palyra.v1.RenameDeviceResponse
-	23, // 36: palyra.v1.IdentityService.AddDevice:output_type -> palyra.v1.AddDeviceResponse
-	26, // [26:37] is the sub-list for method output_type
-	15, // [15:26] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	0,  // 15: palyra.v1.ConfirmMemberResponse.member:type_name -> palyra.v1.Member
+	2,  // 16: palyra.v1.AccessService.AddMember:input_type -> palyra.v1.AddMemberRequest
+	12, // 17: palyra.v1.AccessService.ListMembers:input_type -> palyra.v1.ListMembersRequest
+	4,  // 18: palyra.v1.AccessService.UpdateMember:input_type -> palyra.v1.UpdateMemberRequest
+	6,  // 19: palyra.v1.AccessService.DisableMember:input_type -> palyra.v1.DisableMemberRequest
+	8,  // 20: palyra.v1.AccessService.EnableMember:input_type -> palyra.v1.EnableMemberRequest
+	10, // 21: palyra.v1.AccessService.RemoveMember:input_type -> palyra.v1.RemoveMemberRequest
+	24, // 22: palyra.v1.AccessService.ConfirmMember:input_type -> palyra.v1.ConfirmMemberRequest
+	14, // 23: palyra.v1.IdentityService.ListDevices:input_type -> palyra.v1.ListDevicesRequest
+	16, // 24: palyra.v1.IdentityService.RenewCertificate:input_type -> palyra.v1.RenewCertificateRequest
+	18, // 25: palyra.v1.IdentityService.RevokeDevice:input_type -> palyra.v1.RevokeDeviceRequest
+	20, // 26: palyra.v1.IdentityService.RenameDevice:input_type -> palyra.v1.RenameDeviceRequest
+	22, // 27: palyra.v1.IdentityService.AddDevice:input_type -> palyra.v1.AddDeviceRequest
+	3,  // 28: palyra.v1.AccessService.AddMember:output_type -> palyra.v1.AddMemberResponse
+	13, // 29: palyra.v1.AccessService.ListMembers:output_type -> palyra.v1.ListMembersResponse
+	5,  // 30: palyra.v1.AccessService.UpdateMember:output_type -> palyra.v1.UpdateMemberResponse
+	7,  // 31: palyra.v1.AccessService.DisableMember:output_type -> palyra.v1.DisableMemberResponse
+	9,  // 32: palyra.v1.AccessService.EnableMember:output_type -> palyra.v1.EnableMemberResponse
+	11, // 33: palyra.v1.AccessService.RemoveMember:output_type -> palyra.v1.RemoveMemberResponse
+	25, // 34: palyra.v1.AccessService.ConfirmMember:output_type -> palyra.v1.ConfirmMemberResponse
+	15, // 35: palyra.v1.IdentityService.ListDevices:output_type -> palyra.v1.ListDevicesResponse
+	17, // 36: palyra.v1.IdentityService.RenewCertificate:output_type -> palyra.v1.RenewCertificateResponse
+	19, // 37: palyra.v1.IdentityService.RevokeDevice:output_type -> palyra.v1.RevokeDeviceResponse
+	21, // 38: palyra.v1.IdentityService.RenameDevice:output_type -> palyra.v1.RenameDeviceResponse
+	23, // 39: palyra.v1.IdentityService.AddDevice:output_type -> palyra.v1.AddDeviceResponse
+	28, // [28:40] is the sub-list for method output_type
+	16, // [16:28] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_palyra_v1_access_proto_init() }
@@ -1708,7 +1822,7 @@ func file_palyra_v1_access_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_palyra_v1_access_proto_rawDesc), len(file_palyra_v1_access_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -22,6 +22,8 @@ type App struct {
 	// Address, Credentials and Config are the flags of these names; "" was not
 	// given.
 	Address, Credentials, Config string
+	// Context is the flag that names one of several gateways.
+	Context string
 	// Terminal names the session of calls that are typed at this terminal; "" where
 	// there is none.
 	Terminal string

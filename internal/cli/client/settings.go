@@ -20,6 +20,12 @@ type client struct {
 	notify bool
 }
 
+// BundleInUse is the directory of the credential bundle that commands use.
+func (a *App) BundleInUse() (string, error) {
+	c, err := a.client()
+	return c.credentials, err
+}
+
 func (a *App) client() (client, error) {
 	c, origins, err := a.clientConfig()
 	if err != nil {
@@ -28,6 +34,17 @@ func (a *App) client() (client, error) {
 	out := client{address: a.Address, credentials: cmp.Or(a.Credentials, c.Client.Credentials), notify: c.Client.Notify}
 	if out.address == "" && origins["client.address"].Source != config.SourceDefault {
 		out.address = c.Client.Address
+	}
+	named := a.Credentials != "" || origins["client.credentials"].Source == config.SourceEnv
+	bundle, chosen, err := a.chosen(named)
+	if err != nil {
+		return client{}, err
+	}
+	if chosen {
+		// A context's address is that of its bundle, whatever the file says of another.
+		if out.credentials = bundle; origins["client.address"].Source != config.SourceEnv {
+			out.address = a.Address
+		}
 	}
 	operator := filepath.Join(c.StateDir, "operator")
 	if out.credentials == "" || filepath.Clean(out.credentials) == operator {

@@ -12,8 +12,8 @@ import (
 	"palyra/internal/cli/printer"
 	"palyra/internal/must"
 
-	"github.com/goccy/go-yaml"
 	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v4"
 )
 
 // Update is the flag that writes what is compared.

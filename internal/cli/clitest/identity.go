@@ -128,6 +128,11 @@ func (s fakeAccess) DisableMember(_ context.Context, req *palyrav1.DisableMember
 	return &palyrav1.DisableMemberResponse{Member: m}, err
 }
 
+func (s fakeAccess) ConfirmMember(_ context.Context, req *palyrav1.ConfirmMemberRequest) (*palyrav1.ConfirmMemberResponse, error) {
+	m, err := s.f.change(req.GetMember(), true, func(m *palyrav1.Member) { m.InHandsOf = nil })
+	return &palyrav1.ConfirmMemberResponse{Member: m}, err
+}
+
 func (s fakeAccess) EnableMember(_ context.Context, req *palyrav1.EnableMemberRequest) (*palyrav1.EnableMemberResponse, error) {
 	m, err := s.f.change(req.GetMember(), req.GetAcceptLoss(), func(m *palyrav1.Member) { m.Disabled = false })
 	return &palyrav1.EnableMemberResponse{Member: m}, err

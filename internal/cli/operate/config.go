@@ -1,9 +1,7 @@
 package operate
 
 import (
-	"cmp"
 	"errors"
-	"path/filepath"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -69,7 +67,7 @@ func (a *app) showConfig() error {
 		return err
 	}
 	var records []printer.Record
-	used, by := a.usedAddress(c, origins)
+	used, by := a.usedAddress(origins)
 	for _, s := range config.Settings(c, origins) {
 		origin := s.Origin.String()
 		if s.Key == "client.address" && used != "" {
@@ -86,14 +84,17 @@ func (a *app) showConfig() error {
 
 // usedAddress is the gateway's address that commands use when it is not the
 // one of the configuration, and where it comes from; "" when it is.
-func (a *app) usedAddress(c *config.Config, origins config.Origins) (address, by string) {
+func (a *app) usedAddress(origins config.Origins) (address, by string) {
 	if a.Address != "" {
 		return a.Address, "flag --address"
 	}
 	if origins["client.address"].Source != config.SourceDefault {
 		return "", ""
 	}
-	dir := cmp.Or(a.Credentials, c.Client.Credentials, filepath.Join(c.StateDir, "operator"))
+	dir, err := a.BundleInUse()
+	if err != nil {
+		return "", ""
+	}
 	b, err := identity.ReadBundle(dir)
 	if err != nil || b.Address == "" {
 		return "", ""

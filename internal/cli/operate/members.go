@@ -31,7 +31,7 @@ func MembersCommand(program *client.App) *cobra.Command {
 	a := &app{program}
 	return command.NewGroup("members", "The users and agents: list, add, change, disable and remove them",
 		a.membersList(), a.membersShow(), a.membersAdd(), a.membersRoles(), a.membersOwner(),
-		a.membersDisable(), a.membersEnable(), a.membersRemove())
+		a.membersDisable(), a.membersEnable(), a.membersConfirm(), a.membersRemove())
 }
 
 func (a *app) membersList() *cobra.Command {
@@ -126,6 +126,9 @@ func (a *app) memberFields(p *printer.Page, m *palyrav1.Member) {
 		p.Field("removed", a.Moment(m.GetRemovedAt()))
 	}
 	p.Field("answers", answers(m))
+	if hands := m.GetInHandsOf(); len(hands) > 0 {
+		p.Field("in hands of", strings.Join(hands, ", "))
+	}
 }
 
 func memberState(m *palyrav1.Member) string {
@@ -288,6 +291,23 @@ func (a *app) membersEnable() *cobra.Command {
 			reply, err := g.Access.EnableMember(ctx, &palyrav1.EnableMemberRequest{Member: name, Reason: why, AcceptLoss: accept})
 			return reply.GetMember(), err
 		})
+}
+
+func (a *app) membersConfirm() *cobra.Command {
+	return &cobra.Command{Use: "confirm NAME", Short: "Say that a member is who it is said to be", Args: command.Args(1, 1),
+		Long: "Say that a member is who it is said to be. Whoever adds a member, changes its roles or\n" +
+			"gives it a device could act as it; where policy wants two people, they count as one until\n" +
+			"somebody else confirms the member. A word counts for those in whose hands you are not;\n" +
+			"`palyrad members confirm NAME` on the gateway's host counts for everybody.",
+		ValidArgsFunction: a.completeMembers(),
+		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
+			reply, err := g.Access.ConfirmMember(ctx, &palyrav1.ConfirmMemberRequest{Member: given[0]})
+			if err != nil {
+				return err
+			}
+			m := reply.GetMember()
+			return a.PrintOne("Member", memberRecord(m), func(p *printer.Page) { p.Field("confirmed", m.GetPrincipal()) })
+		})}
 }
 
 func (a *app) membersRemove() *cobra.Command {

@@ -18,6 +18,7 @@ import (
 	"palyra/internal/event"
 	"palyra/internal/identity"
 	"palyra/internal/must"
+	"palyra/internal/provenance"
 	"palyra/internal/reason"
 )
 
@@ -26,6 +27,7 @@ type Store struct {
 	mu      sync.Mutex
 	members map[access.Principal]access.Member
 	devices map[string]identity.Device
+	acts    provenance.History
 	events  []event.Draft
 	next    error
 }
@@ -75,6 +77,20 @@ func (s *Store) Devices(context.Context) ([]identity.Device, error) {
 	return list, nil
 }
 
+// ForgetHistory makes the store one of a release that kept no history of members.
+func (s *Store) ForgetHistory() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.acts = nil
+}
+
+// Provenance implements identity.Store.
+func (s *Store) Provenance(context.Context) (provenance.History, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.acts), nil
+}
+
 // Apply implements identity.Store.
 func (s *Store) Apply(_ context.Context, c identity.Change) error {
 	s.mu.Lock()
@@ -92,6 +108,7 @@ func (s *Store) Apply(_ context.Context, c identity.Change) error {
 	for _, d := range slices.Concat(c.NewDevices, c.Devices) {
 		s.devices[d.ID] = d
 	}
+	s.acts = append(s.acts, c.Acts...)
 	s.events = append(s.events, c.Events...)
 	return nil
 }

@@ -1,19 +1,22 @@
 package scripted
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"time"
+	"unicode/utf8"
 
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
+	"go.yaml.in/yaml/v4"
 
 	"palyra/internal/model"
+	"palyra/internal/strictyaml"
+)
+
+// Bounds on the nesting of a script: brackets, and columns of lists.
+const (
+	maxBrackets = 1000
+	maxColumn   = 2000
 )
 
 // script is the file. Its own turns are for conversations that no `when`
@@ -67,36 +70,24 @@ type failure struct {
 
 // parse reads a script. Its errors name line and column.
 func parse(text []byte) (*script, error) {
-	file, err := parser.ParseBytes(text, 0)
+	root, err := strictyaml.Parse(text, strictyaml.Options{Brackets: maxBrackets, Indented: maxColumn})
 	if err != nil {
-		return nil, placed(err)
+		return nil, err
 	}
 	var s script
-	decoder := yaml.NewDecoder(bytes.NewReader(text), yaml.DisallowUnknownField())
-	if err := decoder.Decode(&s); err != nil && !errors.Is(err, io.EOF) {
-		return nil, placed(err)
+	if root != nil {
+		if err := strictyaml.Decode(root, &s); err != nil {
+			return nil, err
+		}
 	}
-	if len(file.Docs) > 1 {
-		return nil, errors.New("it holds more than one YAML document")
-	}
-	c := &checker{file: file}
+	c := &checker{root: root}
 	c.script(&s)
 	return &s, c.err
 }
 
-// placed words an error of the YAML library, with its place in front.
-func placed(err error) error {
-	var at yaml.Error
-	if !errors.As(err, &at) || at.GetToken() == nil {
-		return err
-	}
-	position := at.GetToken().Position
-	return fmt.Errorf("line %d, column %d: %s", position.Line, position.Column, at.GetMessage())
-}
-
 // checker finds what the types do not say, and keeps the first.
 type checker struct {
-	file *ast.File
+	root *yaml.Node
 	err  error
 }
 
@@ -200,16 +191,16 @@ func (c *checker) find(where, format string, args ...any) {
 	c.err = fmt.Errorf("line %d, column %d: %s", line, column, fmt.Sprintf(format, args...))
 }
 
-// position is where a path of the file begins, 1 and 1 if it is not in it.
+// position is where a path of the file begins, 1 and 1 if it is not in it. That
+// of a mapping without brackets is the colon of its first key.
 func (c *checker) position(where string) (line, column int) {
-	path, err := yaml.PathString(where)
-	if err != nil {
+	n := strictyaml.At(c.root, where)
+	if n == nil {
 		return 1, 1
 	}
-	node, err := path.FilterFile(c.file)
-	if err != nil || node == nil || node.GetToken() == nil {
-		return 1, 1
+	if n.Kind == yaml.MappingNode && n.Style&yaml.FlowStyle == 0 && len(n.Content) > 0 {
+		key := n.Content[0]
+		return key.Line, key.Column + utf8.RuneCountInString(key.Value)
 	}
-	at := node.GetToken().Position
-	return at.Line, at.Column
+	return n.Line, n.Column
 }

@@ -83,7 +83,7 @@ func Config(o Options) policy.Config {
 	cfg := policy.Config{
 		Tools:      append([]tool.Descriptor{Read, Run, Fetch}, o.Tools...),
 		Members:    append(members, o.Members...),
-		Provenance: o.Provenance,
+		Hands:      o.Provenance.Hands(),
 		Roles:      o.Roles,
 		Workspaces: append([]string{"default"}, o.Workspaces...),
 		Snapshot:   o.Snapshot,

@@ -9,17 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
-	yamllexer "github.com/goccy/go-yaml/lexer"
-	"github.com/goccy/go-yaml/parser"
-	yamltoken "github.com/goccy/go-yaml/token"
-
 	"palyra/internal/access"
 	"palyra/internal/policy"
 	"palyra/internal/policy/finding"
 	"palyra/internal/policy/internal/expr"
 	"palyra/internal/reason"
+	"palyra/internal/strictyaml"
 )
 
 // Limits on a test file. They keep a hostile or broken file from exhausting
@@ -45,9 +40,7 @@ type (
 	}
 	testEntry struct {
 		line, column int
-		testEntryBody
-	}
-	testEntryBody struct {
+
 		Name   string        `yaml:"name"`
 		Call   testEntryCall `yaml:"call"`
 		Expect testExpect    `yaml:"expect"`
@@ -80,15 +73,8 @@ type (
 	}
 )
 
-// UnmarshalYAML notes where the entry stands.
-func (e *testEntry) UnmarshalYAML(node ast.Node) error {
-	at := node.GetToken()
-	if m, ok := node.(*ast.MappingNode); ok && len(m.Values) > 0 {
-		at = m.Values[0].Key.GetToken() // the token of a mapping is its first colon
-	}
-	e.line, e.column = at.Position.Line, at.Position.Column
-	return yaml.NodeToValue(node, &e.testEntryBody, yaml.Strict())
-}
+// SetPlace notes where the entry stands.
+func (e *testEntry) SetPlace(line, column int) { e.line, e.column = line, column }
 
 // parseTests reads test files. An unknown key is an error, with its place.
 func parseTests(files []policy.Source) (cases []testCase, findings []finding.Finding) {
@@ -123,17 +109,14 @@ func (s testText) testFile() (file testFile, found *finding.Finding) {
 	if len(s.Text) > maxTestFile {
 		return file, s.testFinding(1, 1, "the file has %d bytes; the limit is %d", len(s.Text), maxTestFile)
 	}
-	if found := s.checkYAML(); found != nil {
-		return file, found
-	}
-	parsed, err := parser.ParseBytes([]byte(s.Text), 0)
-	if err != nil {
-		return file, s.yamlFinding(err)
-	}
-	if len(parsed.Docs) != 1 || parsed.Docs[0].Body == nil {
+	root, err := strictyaml.Parse([]byte(s.Text), strictyaml.Options{Brackets: maxYAMLNesting, Indented: maxYAMLColumn, Plain: true})
+	if errors.Is(err, strictyaml.ErrDocuments) || err == nil && root == nil {
 		return file, s.testFinding(1, 1, "the file has to be one YAML document with a list of tests")
 	}
-	if err := yaml.NodeToValue(parsed.Docs[0].Body, &file, yaml.Strict()); err != nil {
+	if err == nil {
+		err = strictyaml.Decode(root, &file)
+	}
+	if err != nil {
 		return file, s.yamlFinding(err)
 	}
 	if len(file.Tests) == 0 {
@@ -142,41 +125,13 @@ func (s testText) testFile() (file testFile, found *finding.Finding) {
 	return file, nil
 }
 
-// checkYAML refuses what a test does not need and what makes small files large
-// or deep.
-func (s testText) checkYAML() *finding.Finding {
-	depth := 0
-	for _, t := range yamllexer.Tokenize(s.Text) {
-		at := func(format string, args ...any) *finding.Finding {
-			return s.testFinding(t.Position.Line, t.Position.Column, format, args...)
-		}
-		switch t.Type {
-		case yamltoken.AnchorType, yamltoken.AliasType, yamltoken.MergeKeyType, yamltoken.TagType, yamltoken.DirectiveType:
-			return at("%q: a test file has no anchors, aliases, tags or directives", t.Value)
-		case yamltoken.SequenceStartType, yamltoken.MappingStartType:
-			depth++
-		case yamltoken.SequenceEndType, yamltoken.MappingEndType:
-			depth--
-		case yamltoken.SequenceEntryType, yamltoken.MappingKeyType:
-			if t.Position.Column > maxYAMLColumn {
-				return at("the file is nested deeper than %d columns", maxYAMLColumn)
-			}
-		}
-		if depth > maxYAMLNesting {
-			return at("the file is nested deeper than %d levels", maxYAMLNesting)
-		}
-	}
-	return nil
-}
-
-// yamlFinding gives an error of the YAML library its place.
+// yamlFinding gives an error in the YAML its place.
 func (s testText) yamlFinding(err error) *finding.Finding {
-	var known yaml.Error
-	if !errors.As(err, &known) || known.GetToken() == nil {
+	var known *strictyaml.Error
+	if !errors.As(err, &known) {
 		return s.testFinding(1, 1, "%s", err)
 	}
-	at := known.GetToken().Position
-	return s.testFinding(at.Line, at.Column, "%s", expr.Clip(known.GetMessage()))
+	return s.testFinding(known.Line, known.Column, "%s", expr.Clip(known.Message))
 }
 
 // testCases checks the entries of a file.

@@ -219,7 +219,7 @@ func (r *Runner) build(s sandbox.Spec, workspace *jail.Directory, guard *jail.Gu
 
 // work is what the call decides.
 func work(s sandbox.Spec, workspace *jail.Directory, probe []string) (w jail.Work, err error) {
-	w = jail.Work{Spec: s, Probe: probe, Env: sandbox.Environment(jail.Environment(s), s.Toolchains)}
+	w = jail.Work{Spec: s, Probe: probe, Env: sandbox.Environment(s.Executable.Path, jail.Environment(s), s.Toolchains)}
 	if probe == nil {
 		if w.Exec, w.InWorkspace, err = jail.Visible(s, sandbox.WorkspaceMount); err != nil {
 			return w, err

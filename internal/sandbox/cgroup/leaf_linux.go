@@ -77,11 +77,8 @@ func lacking(own string) bool {
 // moveToLeaf moves the calling process into a group below its own and has its own
 // hand down the controllers. After an error it is where it was.
 func moveToLeaf(own string, controllers ...string) error {
-	if !delegated(own) {
-		return errForeign
-	}
-	if members := pids(readFile(filepath.Join(own, "cgroup.procs"))); len(members) != 1 || members[0] != os.Getpid() {
-		return errShared
+	if err := mayDivide(own); err != nil {
+		return err
 	}
 	leaf := filepath.Join(own, leafName)
 	if err := os.Mkdir(leaf, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
@@ -96,6 +93,18 @@ func moveToLeaf(own string, controllers ...string) error {
 		return nil
 	}
 	return errors.Join(errNoGroups, err, writeFile(filepath.Join(own, "cgroup.procs"), self), removeDir(leaf))
+}
+
+// mayDivide says why the daemon does not move into a leaf of its group, nil when it
+// may.
+func mayDivide(own string) error {
+	if !delegated(own) {
+		return errForeign
+	}
+	if members := pids(readFile(filepath.Join(own, "cgroup.procs"))); len(members) != 1 || members[0] != os.Getpid() {
+		return errShared
+	}
+	return nil
 }
 
 // limiters are the controllers that runs need on the unified hierarchy.

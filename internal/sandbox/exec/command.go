@@ -161,6 +161,9 @@ func (o options) parse(argv []string) (execution, error) {
 	tools := o.tools(run.spec.WorkspaceRoot)
 	run.spec.Toolchains, run.spec.Author = toolchain.Find(tools).Toolchains, author.Of(tools.Home)
 	program, err := resolveProgram(argv[0], run.spec.Toolchains)
+	if err == nil {
+		err = sandbox.CheckRustup(program, argv, run.spec.Toolchains)
+	}
 	if err != nil {
 		return run, err
 	}

@@ -312,7 +312,7 @@ func greet(l net.Listener) {
 // foreign is the name of a variable that only the daemon has, "" when it has
 // none.
 func foreign() string {
-	own := append(sandbox.Environment(nil, nil), "TMPDIR=", "GIT_CONFIG_NOSYSTEM=", "GIT_CONFIG_SYSTEM=") // which some backends set
+	own := append(sandbox.Environment("", nil, nil), "TMPDIR=", "GIT_CONFIG_NOSYSTEM=", "GIT_CONFIG_SYSTEM=") // which some backends set
 	for _, pair := range os.Environ() {
 		name, _, _ := strings.Cut(pair, "=")
 		if name != "" && !slices.ContainsFunc(own, func(e string) bool { return strings.HasPrefix(e, name+"=") }) {

@@ -46,6 +46,13 @@ func Settle(ctx context.Context) error {
 	return cgroup.Settle(func(slice string) error { return scope.Ask(ctx, slice) })
 }
 
+// Foresee is what Settle would do, and does nothing of it: how the calling process
+// would come by control groups for programs, "" where it has no need of any way, and
+// why it would not.
+func Foresee(ctx context.Context) (how string, err error) {
+	return cgroup.Foresee(func() error { return scope.Reachable(ctx) })
+}
+
 // room is what the settings say of all runs together.
 func room(p config.ProcessRunner) sandbox.Room {
 	return sandbox.Room{

@@ -303,7 +303,7 @@ func (d *draft) environment() []string {
 		c.Env = env
 		s.Caches = append(s.Caches, c)
 	}
-	env := sandbox.Environment(jail.Environment(s), s.Toolchains)
+	env := sandbox.Environment(s.Executable.Path, jail.Environment(s), s.Toolchains)
 	for i, pair := range env {
 		if strings.HasPrefix(pair, "HOME=") {
 			env[i] = "HOME=" + d.home

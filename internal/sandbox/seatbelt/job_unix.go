@@ -141,7 +141,7 @@ func (j *job) forbiddenName() string {
 // environment is that of sandbox.Environment with the directories of this run.
 func (j *job) environment() []string {
 	var env []string
-	for _, pair := range sandbox.Environment(j.spec.Env, j.spec.Toolchains) {
+	for _, pair := range sandbox.Environment(j.spec.Executable.Path, j.spec.Env, j.spec.Toolchains) {
 		if !strings.HasPrefix(pair, "HOME=") {
 			env = append(env, pair)
 		}

@@ -21,6 +21,9 @@ type row struct {
 	// with are directories to which the programs are links.
 	with   []string
 	choice choice
+	// all says that programs of the versions that do not count can be started, too,
+	// by their path.
+	all bool
 }
 
 // choice is a file in which the user says which version counts, by the word after
@@ -38,7 +41,7 @@ var table = []row{
 	}},
 	{name: "go-install", base: "~/go/bin"},
 	// The real programs before the links of rustup, which would want to write.
-	{name: "rust", base: "~/.rustup/toolchains/*", bins: []string{"bin"}, choice: choice{"~/.rustup/settings.toml", "default_toolchain"}},
+	{name: "rust", base: "~/.rustup/toolchains/*", bins: []string{"bin"}, choice: choice{"~/.rustup/settings.toml", "default_toolchain"}, all: true},
 	{name: "rust", base: "~/.cargo/bin"},
 	{name: "nvm", base: "~/.nvm/versions/node/*", bins: []string{"bin"}, choice: choice{file: "~/.nvm/alias/default"}},
 	{name: "pyenv", base: "~/.pyenv/versions/*", bins: []string{"bin"}, choice: choice{file: "~/.pyenv/version"}},

@@ -129,7 +129,38 @@ func (f *finder) add(r row, base string) {
 		}
 		t.Dirs = append(t.Dirs, resolved)
 	}
+	if r.all {
+		f.addVersions(&t, filepath.Dir(base))
+	}
 	f.keep(t, false)
+}
+
+// addVersions has a toolchain show all of its versions, if each of them is fit.
+func (f *finder) addVersions(t *sandbox.Toolchain, dir string) {
+	dir = real(dir)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	why := f.unfit(dir, false)
+	for _, entry := range entries {
+		if why == "" && entry.IsDir() {
+			version := filepath.Join(dir, entry.Name())
+			if why = f.unfit(version, false); why == "" {
+				for _, bin := range existing(version, []string{"bin"}) {
+					why = programsUnfit(version, bin, false)
+				}
+			}
+			if why != "" {
+				why = "has " + entry.Name() + ", which " + why
+			}
+		}
+	}
+	if why != "" {
+		f.found.Left = append(f.found.Left, Left{dir, why, false})
+		return
+	}
+	t.Versions, t.Dirs = dir, append(t.Dirs, dir)
 }
 
 func (f *finder) keep(t sandbox.Toolchain, asked bool) {

@@ -82,6 +82,9 @@ func TestTable(t *testing.T) {
 	if !slices.Equal(bins, wantBins) {
 		t.Errorf("found %q (left %+v), want %q", bins, f.Left, wantBins)
 	}
+	if !slices.Contains(dirs, ".rustup/toolchains") {
+		t.Errorf("of rustup's toolchains only one is shown: %q", dirs)
+	}
 	if !slices.Contains(dirs, ".local/share/uv/tools") {
 		t.Errorf("what ~/.local/bin links to is not shown: %q", dirs)
 	}

@@ -52,6 +52,9 @@ const (
 	// AccessServiceRemoveMemberProcedure is the fully-qualified name of the AccessService's
 	// RemoveMember RPC.
 	AccessServiceRemoveMemberProcedure = "/palyra.v1.AccessService/RemoveMember"
+	// AccessServiceConfirmMemberProcedure is the fully-qualified name of the AccessService's
+	// ConfirmMember RPC.
+	AccessServiceConfirmMemberProcedure = "/palyra.v1.AccessService/ConfirmMember"
 	// IdentityServiceListDevicesProcedure is the fully-qualified name of the IdentityService's
 	// ListDevices RPC.
 	IdentityServiceListDevicesProcedure = "/palyra.v1.IdentityService/ListDevices"
@@ -85,6 +88,9 @@ type AccessServiceClient interface {
 	// RemoveMember ends a member for good and revokes its devices. Its name is not
 	// free again.
 	RemoveMember(context.Context, *v1.RemoveMemberRequest) (*v1.RemoveMemberResponse, error)
+	// ConfirmMember says that a member is who it is said to be, so that it counts as
+	// a person of its own for everybody in whose hands the caller is not.
+	ConfirmMember(context.Context, *v1.ConfirmMemberRequest) (*v1.ConfirmMemberResponse, error)
 }
 
 // NewAccessServiceClient constructs a client for the palyra.v1.AccessService service. By default,
@@ -135,6 +141,12 @@ func NewAccessServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithSchema(accessServiceMethods.ByName("RemoveMember")),
 			connect.WithClientOptions(opts...),
 		),
+		confirmMember: connect.NewClient[v1.ConfirmMemberRequest, v1.ConfirmMemberResponse](
+			httpClient,
+			baseURL+AccessServiceConfirmMemberProcedure,
+			connect.WithSchema(accessServiceMethods.ByName("ConfirmMember")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -146,6 +158,7 @@ type accessServiceClient struct {
 	disableMember *connect.Client[v1.DisableMemberRequest, v1.DisableMemberResponse]
 	enableMember  *connect.Client[v1.EnableMemberRequest, v1.EnableMemberResponse]
 	removeMember  *connect.Client[v1.RemoveMemberRequest, v1.RemoveMemberResponse]
+	confirmMember *connect.Client[v1.ConfirmMemberRequest, v1.ConfirmMemberResponse]
 }
 
 // AddMember calls palyra.v1.AccessService.AddMember.
@@ -202,6 +215,15 @@ func (c *accessServiceClient) RemoveMember(ctx context.Context, req *v1.RemoveMe
 	return nil, err
 }
 
+// ConfirmMember calls palyra.v1.AccessService.ConfirmMember.
+func (c *accessServiceClient) ConfirmMember(ctx context.Context, req *v1.ConfirmMemberRequest) (*v1.ConfirmMemberResponse, error) {
+	response, err := c.confirmMember.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // AccessServiceHandler is an implementation of the palyra.v1.AccessService service.
 type AccessServiceHandler interface {
 	// AddMember adds a user or an agent and signs the certificate of its first
@@ -218,6 +240,9 @@ type AccessServiceHandler interface {
 	// RemoveMember ends a member for good and revokes its devices. Its name is not
 	// free again.
 	RemoveMember(context.Context, *v1.RemoveMemberRequest) (*v1.RemoveMemberResponse, error)
+	// ConfirmMember says that a member is who it is said to be, so that it counts as
+	// a person of its own for everybody in whose hands the caller is not.
+	ConfirmMember(context.Context, *v1.ConfirmMemberRequest) (*v1.ConfirmMemberResponse, error)
 }
 
 // NewAccessServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -264,6 +289,12 @@ func NewAccessServiceHandler(svc AccessServiceHandler, opts ...connect.HandlerOp
 		connect.WithSchema(accessServiceMethods.ByName("RemoveMember")),
 		connect.WithHandlerOptions(opts...),
 	)
+	accessServiceConfirmMemberHandler := connect.NewUnaryHandlerSimple(
+		AccessServiceConfirmMemberProcedure,
+		svc.ConfirmMember,
+		connect.WithSchema(accessServiceMethods.ByName("ConfirmMember")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/palyra.v1.AccessService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case AccessServiceAddMemberProcedure:
@@ -278,6 +309,8 @@ func NewAccessServiceHandler(svc AccessServiceHandler, opts ...connect.HandlerOp
 			accessServiceEnableMemberHandler.ServeHTTP(w, r)
 		case AccessServiceRemoveMemberProcedure:
 			accessServiceRemoveMemberHandler.ServeHTTP(w, r)
+		case AccessServiceConfirmMemberProcedure:
+			accessServiceConfirmMemberHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -309,6 +342,10 @@ func (UnimplementedAccessServiceHandler) EnableMember(context.Context, *v1.Enabl
 
 func (UnimplementedAccessServiceHandler) RemoveMember(context.Context, *v1.RemoveMemberRequest) (*v1.RemoveMemberResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.AccessService.RemoveMember is not implemented"))
+}
+
+func (UnimplementedAccessServiceHandler) ConfirmMember(context.Context, *v1.ConfirmMemberRequest) (*v1.ConfirmMemberResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("palyra.v1.AccessService.ConfirmMember is not implemented"))
 }
 
 // IdentityServiceClient is a client for the palyra.v1.IdentityService service.

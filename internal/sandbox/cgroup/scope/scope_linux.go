@@ -31,15 +31,31 @@ const (
 // below a slice ("" leaves the choice to systemd). It asks the system's manager for
 // root, and the user's for others, and returns when the process is there.
 func Ask(ctx context.Context, slice string) error {
-	address := systemBus()
 	if os.Geteuid() != 0 {
-		address, slice = userBus(), ""
+		slice = ""
 	}
-	err := askAt(ctx, address, slice)
+	err := askAt(ctx, busOfUser(), slice)
 	if err != nil {
 		return fmt.Errorf("asking systemd for a scope: %w", err)
 	}
 	return nil
+}
+
+// Reachable says why Ask would find no systemd, nil when there is one. It asks the bus
+// alone, and changes nothing.
+func Reachable(ctx context.Context) error {
+	if err := reachableAt(ctx, busOfUser()); err != nil {
+		return fmt.Errorf("looking for systemd: %w", err)
+	}
+	return nil
+}
+
+// busOfUser is where the manager is that Ask asks.
+func busOfUser() string {
+	if os.Geteuid() == 0 {
+		return systemBus()
+	}
+	return userBus()
 }
 
 func systemBus() string {
@@ -56,17 +72,47 @@ func userBus() string {
 	return "unix:path=/run/user/" + strconv.Itoa(os.Geteuid()) + "/bus"
 }
 
-func askAt(ctx context.Context, address, slice string) error {
+func reachableAt(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	b, err := connect(ctx, address)
+	b, err := greet(ctx, address)
 	if err != nil {
 		return err
 	}
 	defer b.close()
-	if _, err := b.call(call{busName, busPath, busName, "Hello", "", nil}); err != nil {
+	var name encoder
+	name.text(manager)
+	answer, err := b.call(call{busName, busPath, busName, "NameHasOwner", "s", name.bytes})
+	if err != nil {
 		return err
 	}
+	if owned := (decoder{bytes: answer.body}); owned.word() == 0 {
+		return errors.New("no systemd is on the bus")
+	}
+	return nil
+}
+
+// greet is connect, and the call that has to be a connection's first.
+func greet(ctx context.Context, address string) (*bus, error) {
+	b, err := connect(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := b.call(call{busName, busPath, busName, "Hello", "", nil}); err != nil {
+		b.close()
+		return nil, err
+	}
+	return b, nil
+}
+
+func askAt(ctx context.Context, address, slice string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	b, err := greet(ctx, address)
+	if err != nil {
+		return err
+	}
+	defer b.close()
 	var rule encoder
 	rule.text("type='signal',interface='" + managerInterface + "',member='JobRemoved'")
 	if _, err := b.call(call{busName, busPath, busName, "AddMatch", "s", rule.bytes}); err != nil {

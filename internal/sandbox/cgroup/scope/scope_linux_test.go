@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,6 +63,21 @@ func TestRealBus(t *testing.T) {
 	}
 }
 
+// Whether there is a systemd can be asked without asking it for anything. A bus of
+// the machine's own kind, which has none, is the control.
+func TestReachable(t *testing.T) {
+	must.Check(t, reachableAt(t.Context(), fakeSystemd(t, mustNotBeAsked)))
+	if err := reachableAt(t.Context(), "unix:path="+filepath.Join(t.TempDir(), "none")); err == nil {
+		t.Error("there is a systemd where there is no bus")
+	}
+	if err := reachableAt(t.Context(), realBus(t)); err == nil || !strings.Contains(err.Error(), "no systemd is on the bus") {
+		t.Errorf("a bus without systemd says: %v", err)
+	}
+}
+
+// mustNotBeAsked is the result of a job that nobody may begin.
+const mustNotBeAsked = "nobody may ask for a job"
+
 // fakeSystemd answers every call, and ends the job with a result.
 func fakeSystemd(t *testing.T, result string) string {
 	t.Helper()
@@ -85,6 +101,12 @@ func fakeSystemd(t *testing.T, result string) string {
 				return
 			}
 			var body encoder
+			if result == mustNotBeAsked && !slices.Contains([]string{"Hello", "NameHasOwner"}, m.member) {
+				t.Errorf("it was asked to %s", m.member)
+			}
+			if m.member == "NameHasOwner" {
+				body.word(1)
+			}
 			if m.member == "StartTransientUnit" {
 				// Another's job ends first, and ours before its answer is out.
 				_, _ = conn.Write(removed("/job/6", "failed"))

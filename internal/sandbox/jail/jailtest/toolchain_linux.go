@@ -28,6 +28,24 @@ func Home(t testing.TB) (home string, chain sandbox.Toolchain) {
 	return home, sandbox.Toolchain{Name: "test", Bins: []string{bin}, Dirs: []string{root}}
 }
 
+// Versions are two versions of a toolchain, of which "stable" counts: each has a
+// greet that says hello by the greeting that it finds.
+func Versions(t testing.TB) sandbox.Toolchain {
+	t.Helper()
+	dir := must.Get(os.MkdirTemp("/var/tmp", "palyra-versions-"))(t)
+	t.Cleanup(func() { must.Check(t, os.RemoveAll(dir)) })
+	for _, version := range []string{"stable", "nightly"} {
+		bin := filepath.Join(dir, version, "bin")
+		must.Do(t, os.MkdirAll(bin, 0o755))
+		for _, at := range []string{dir, filepath.Dir(bin), bin} {
+			must.Do(t, os.Chmod(at, 0o755)) //nolint:gosec // others are to pass
+		}
+		WriteFile(t, filepath.Join(bin, "greet"), "#!/bin/sh\nexec greeting\n", 0o755)
+		WriteFile(t, filepath.Join(bin, "greeting"), "#!/bin/sh\necho hello of "+version+"\n", 0o755)
+	}
+	return sandbox.Toolchain{Name: "test", Bins: []string{filepath.Join(dir, "stable/bin")}, Dirs: []string{dir}, Versions: dir}
+}
+
 // Toolchains tries with a runner what toolchains are for, and what they must not be.
 // The workspaces of its runs are made by workspace.
 func Toolchains(t *testing.T, r sandbox.Runner, workspace func(testing.TB) string) {
@@ -47,6 +65,19 @@ func Toolchains(t *testing.T, r sandbox.Runner, workspace func(testing.TB) strin
 		s.Toolchains = nil // the control
 		if _, err := r.Run(t.Context(), s); err == nil {
 			t.Error("it runs without the toolchain")
+		}
+	})
+	t.Run("a program of another version runs by its path and finds its own", func(t *testing.T) {
+		s := spec("", Versions(t))
+		other := filepath.Join(s.Toolchains[0].Versions, "nightly/bin/greet")
+		p := must.Get(sandbox.ResolveExecutable(other, nil))(t)
+		s.Argv, s.Executable = []string{other}, p.Executable
+		if got := Output(t, r, s); got != "hello of nightly\n" {
+			t.Errorf("it said %q", got)
+		}
+		s.Toolchains[0].Versions = "" // the control: nothing says that it is a version
+		if got := Output(t, r, s); got != "hello of stable\n" {
+			t.Errorf("control: it said %q", got)
 		}
 	})
 	t.Run("credentials beside it cannot be read", func(t *testing.T) {

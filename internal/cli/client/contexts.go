@@ -1,0 +1,119 @@
+package client
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"palyra/internal/identity/keyfile"
+	"palyra/internal/lazyregexp"
+	"palyra/internal/reason"
+)
+
+// LocalContext is the gateway of this machine, by the bundle that palyrad keeps for
+// its operator. It is always there and no file names it.
+const LocalContext = "local"
+
+// Contexts are the gateways that somebody works with: a name for each credential
+// bundle, and which of them commands use. They are one file, contexts.json beside
+// palyra.toml.
+type Contexts struct {
+	// Current is the name of the one in use; "" when nobody chose.
+	Current string `json:"current,omitempty"`
+	// Bundles are directories of credential bundles by name.
+	Bundles map[string]string `json:"contexts"`
+}
+
+var contextName = lazyregexp.New(`^[a-z0-9][a-z0-9._-]{0,62}$`)
+
+// Names are those of the contexts, in order.
+func (c Contexts) Names() []string { return slices.Sorted(maps.Keys(c.Bundles)) }
+
+// Bundle is the directory of a context; "" for LocalContext.
+func (c Contexts) Bundle(name string) (string, error) {
+	if name == LocalContext {
+		return "", nil
+	}
+	dir, ok := c.Bundles[name]
+	if !ok {
+		return "", reason.Errorf(reason.NotFound, "there is no context %q", name).
+			WithRemedy("See `palyra context list`; `palyra context add NAME DIR` names a credential bundle.")
+	}
+	return dir, nil
+}
+
+// Add names a credential bundle.
+func (c *Contexts) Add(name, dir string) error {
+	if !contextName.MatchString(name) || name == LocalContext {
+		return reason.Errorf(reason.InvalidInput, "the name %q is not 1 to 63 of a-z, 0-9, '.', '_', '-', beginning with a letter or digit, or it is %q", name, LocalContext)
+	}
+	if was, ok := c.Bundles[name]; ok && was != dir {
+		return reason.Errorf(reason.AlreadyExists, "the context %s is the bundle in %s", name, was).WithRemedy("Remove it first: `palyra context remove %s`.", name)
+	}
+	if c.Bundles == nil {
+		c.Bundles = map[string]string{}
+	}
+	c.Bundles[name] = dir
+	return nil
+}
+
+func (a *App) contextsFile() string {
+	return filepath.Join(a.Xdg("XDG_CONFIG_HOME", ".config"), "palyra", "contexts.json")
+}
+
+// Contexts reads the file of contexts; without one there are none.
+func (a *App) Contexts() (Contexts, error) {
+	var c Contexts
+	path := a.contextsFile()
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, nil
+	}
+	if err != nil {
+		return c, fmt.Errorf("reading the contexts: %w", err)
+	}
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&c); err != nil {
+		return c, reason.Errorf(reason.ConfigInvalid, "%s cannot be read: %w", path, err).WithRemedy("Mend the file or remove it, and add the contexts again.")
+	}
+	return c, nil
+}
+
+// WriteContexts replaces the file of contexts at once.
+func (a *App) WriteContexts(c Contexts) error {
+	path := a.contextsFile()
+	text, err := json.MarshalIndent(c, "", "  ")
+	if err != nil {
+		return fmt.Errorf("writing the contexts: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("writing the contexts: %w", err)
+	}
+	return keyfile.Write(path, append(text, '\n'))
+}
+
+// chosen is the context that commands use: that of --context, or the current one
+// unless a flag or a variable names a bundle. ok is false when there is none.
+func (a *App) chosen(named bool) (bundle string, ok bool, err error) {
+	if a.Context == "" && named {
+		return "", false, nil
+	}
+	c, err := a.Contexts()
+	if err != nil {
+		return "", false, err
+	}
+	name := cmp.Or(a.Context, c.Current)
+	if name == "" {
+		return "", false, nil
+	}
+	bundle, err = c.Bundle(name)
+	return bundle, err == nil, err
+}

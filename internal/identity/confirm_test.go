@@ -1,0 +1,167 @@
+package identity_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"palyra/internal/access"
+	"palyra/internal/event"
+	"palyra/internal/identity"
+	"palyra/internal/must"
+	"palyra/internal/provenance"
+	"palyra/internal/reason"
+	"palyra/internal/reason/reasontest"
+)
+
+// hands are those in whose hands a member is.
+func (w *world) hands(p access.Principal) string {
+	var names []string
+	for _, by := range w.History().Hands()[p] {
+		names = append(names, by.Name)
+	}
+	return strings.Join(names, " ")
+}
+
+// Every change of a member is in its history, whichever way it was made, and who
+// made it; renewals, other names and revocations are not.
+func TestHistoryOfMembers(t *testing.T) {
+	w, made := team(t)
+	for _, step := range []struct {
+		name string
+		do   func() error
+		want string
+	}{
+		{"roles given", func() error {
+			_, err := w.UpdateMember(t.Context(), access.User("alice"), identity.MemberChange{Member: "bob", AddRoles: []access.Role{access.RoleAuditor}})
+			return err
+		}, "changed user:bob by user:alice"},
+		{"disabled", func() error {
+			_, err := w.DisableMember(t.Context(), access.User("alice"), identity.Standing{Member: "bob", AcceptLoss: true})
+			return err
+		}, "changed user:bob by user:alice"},
+		{"enabled", func() error {
+			_, err := w.EnableMember(t.Context(), access.User("alice"), identity.Standing{Member: "bob", AcceptLoss: true})
+			return err
+		}, "changed user:bob by user:alice"},
+		{"another owner", func() error {
+			_, err := w.UpdateMember(t.Context(), access.User("alice"), identity.MemberChange{Member: "helper", Owner: access.User("carol")})
+			return err
+		}, "changed agent:helper by user:alice"},
+		{"a device", func() error {
+			_, err := w.AddDevice(t.Context(), identity.Daemon(), "", identity.Recovery{Member: "bob", Request: csr(t), AcceptLoss: true})
+			return err
+		}, "changed user:bob by user:local"},
+		{"a member", func() error {
+			_, err := w.AddMember(t.Context(), access.User("alice"), "zoe", access.KindUser, []access.Role{access.RoleAuditor}, access.Principal{}, csr(t), true)
+			return err
+		}, "made user:zoe by user:alice"},
+		{"a renewal", func() error {
+			_, err := w.Renew(t.Context(), made["bob"].Device.ID, csr(t))
+			return err
+		}, ""},
+		{"another name", func() error {
+			_, err := w.RenameDevice(t.Context(), access.User("alice"), made["bob"].Device.ID, "laptop")
+			return err
+		}, ""},
+		{"a revocation", func() error {
+			_, err := w.Revoke(t.Context(), access.User("alice"), made["bob"].Device.ID, "", true)
+			return err
+		}, ""},
+		{"a confirmation", func() error {
+			_, err := w.ConfirmMember(t.Context(), access.User("adam"), "bob")
+			return err
+		}, "confirmed user:bob by user:adam"},
+		{"a confirmation by the host", func() error {
+			_, err := w.ConfirmMember(t.Context(), identity.Daemon(), "user:bob")
+			return err
+		}, "confirmed user:bob by "},
+	} {
+		before := len(w.History())
+		must.Do(t, step.do())
+		var got []string
+		for _, act := range w.History()[before:] {
+			var by []string
+			for _, p := range act.By {
+				by = append(by, p.String())
+			}
+			got = append(got, string(act.Kind)+" "+act.Member.String()+" by "+strings.Join(by, ","))
+		}
+		if strings.Join(got, "; ") != step.want {
+			t.Errorf("%s: %q, want %q", step.name, got, step.want)
+		}
+	}
+	kept := w.History()
+	w.restart()
+	if again := w.History(); len(again) != len(kept) {
+		t.Errorf("%d acts after a start, %d before", len(again), len(kept))
+	}
+}
+
+// Who is made on the host is made by whoever holds the host's own device.
+func TestMadeOnTheHost(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	if got := w.hands(identity.Local()); got != "" {
+		t.Errorf("the first member is in hands of %s", got)
+	}
+	w.add(access.User("bob"), access.Principal{}, access.RoleOperator)
+	if got := w.hands(access.User("bob")); got != "local" {
+		t.Errorf("a member that the host made is in hands of %q", got)
+	}
+	must.Get(w.ConfirmMember(t.Context(), identity.Daemon(), "bob"))(t)
+	if got := w.hands(access.User("bob")); got != "" {
+		t.Errorf("confirmed, it is in hands of %s", got)
+	}
+	if got := w.Confirmed(); !slices.Equal(got, []access.Principal{access.User("bob")}) {
+		t.Errorf("told of %v", got)
+	}
+	w.pass(8 * 24 * time.Hour)
+	if got := w.Confirmed(); len(got) != 0 {
+		t.Errorf("told of %v after eight days", got)
+	}
+}
+
+func TestWhoConfirms(t *testing.T) {
+	w, _ := team(t)
+	n := len(w.store.Events())
+	for name, c := range map[string]struct {
+		by   access.Principal
+		who  string
+		want reason.Code
+	}{
+		"itself":              {access.User("alice"), "alice", reason.PermissionDenied},
+		"an operator":         {access.User("bob"), "carol", reason.PermissionDenied},
+		"an agent":            {access.Agent("helper"), "bob", reason.PermissionDenied},
+		"nobody":              {access.User("nobody"), "bob", reason.PermissionDenied},
+		"one that is not":     {access.User("alice"), "zed", reason.NotFound},
+		"one without a name":  {access.User("alice"), "user:", reason.InvalidInput},
+		"the host, of nobody": {identity.Daemon(), "zed", reason.NotFound},
+	} {
+		_, err := w.ConfirmMember(t.Context(), c.by, c.who)
+		reasontest.Want(t, name, err, c.want)
+	}
+	w.journaled(n)
+	must.Get(w.ConfirmMember(t.Context(), access.User("alice"), "bob"))(t)
+	w.journaled(n, event.MembersConfirmed)
+}
+
+// The members of a release that kept no history are confirmed by one event, once.
+func TestOlderMembersAreConfirmed(t *testing.T) {
+	w, _ := team(t)
+	w.store.ForgetHistory()
+	n := len(w.store.Events())
+	w.restart()
+	w.journaled(n, event.MembersConfirmed)
+	for _, act := range w.History() {
+		if act.Kind != provenance.Confirmed || len(act.By) != 0 {
+			t.Errorf("%+v", act)
+		}
+	}
+	if got, want := len(w.History()), len(must.Get(w.store.Members(t.Context()))(t)); got != want {
+		t.Errorf("%d of %d members are confirmed", got, want)
+	}
+	w.restart()
+	w.journaled(n, event.MembersConfirmed)
+}
