@@ -46,6 +46,9 @@ type Bell struct {
 	waiting []waiting
 	// fresh says that one began to wait since the desktop was told.
 	fresh bool
+
+	// shown says that a notification stands; Run alone has it.
+	shown bool
 }
 
 type waiting struct{ id, summary string }
@@ -106,15 +109,25 @@ func (b *Bell) tell(ctx context.Context) error {
 	b.fresh = false
 	b.mu.Unlock()
 	switch {
+	case len(list) == 0 && !b.shown:
+		// It was answered before anybody was told.
+		return nil
 	case len(list) == 0:
+		b.shown = false
 		return b.desktop.Clear(ctx)
 	case !fresh:
 		// An answer to one of several is no news to who gave it.
 		return nil
 	case len(list) == 1:
-		return b.desktop.Show(ctx, "A call waits for approval", list[0].summary)
+		return b.show(ctx, "A call waits for approval", list[0].summary)
 	}
-	return b.desktop.Show(ctx, strconv.Itoa(len(list))+" calls wait for approval", "palyra approvals list shows them.")
+	return b.show(ctx, strconv.Itoa(len(list))+" calls wait for approval", "palyra approvals list shows them.")
+}
+
+func (b *Bell) show(ctx context.Context, title, body string) error {
+	err := b.desktop.Show(ctx, title, body)
+	b.shown = b.shown || err == nil
+	return err
 }
 
 // pause reports whether the time passed before ctx ended.

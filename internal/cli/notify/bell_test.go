@@ -89,7 +89,7 @@ func TestAnsweredAsk(t *testing.T) {
 		b.Saw("a", "git push", true)
 		b.Saw("a", "git push", false)
 		time.Sleep(time.Minute)
-		w.want(t, "cleared")
+		w.want(t)
 	})
 }
 
