@@ -2,34 +2,23 @@ package builtin
 
 import (
 	"encoding/json"
-	"errors"
 	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"palyra/internal/must"
 	"palyra/internal/reason"
+	"palyra/internal/reason/reasontest"
 	"palyra/internal/sandbox"
 	"palyra/internal/tool"
 )
-
-// outOfFilesVariable has this test's own program be the child.
-const outOfFilesVariable = "TEST_PALYRA_OUT_OF_FILES"
 
 // TestToolsNameTheLimitOfFiles: however few files a tool may still open, it either
 // works, or what its caller is told to do next is about that limit. The limit is that
 // of a child.
 func TestToolsNameTheLimitOfFiles(t *testing.T) {
-	if os.Getenv(outOfFilesVariable) == "" {
-		cmd := exec.CommandContext(t.Context(), must.Get(os.Executable())(t), "-test.run=^TestToolsNameTheLimitOfFiles$", "-test.v")
-		cmd.Env = append(os.Environ(), outOfFilesVariable+"=1")
-		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS") {
-			t.Fatalf("%v:\n%s", err, out)
-		}
+	if !reasontest.FewFiles(t) {
 		return
 	}
 	b := newBench(t, nil)
@@ -55,26 +44,12 @@ func TestToolsNameTheLimitOfFiles(t *testing.T) {
 	})
 }
 
-// sweepFiles does something with no file left, one, two, ... until it succeeds.
 func sweepFiles(t *testing.T, name string, do func() tool.Report) {
 	t.Helper()
-	failures := 0
-	for free := range 32 {
-		restore := leaveFiles(t, free)
+	reasontest.SweepFiles(t, name, 64, 32, func() (string, bool) {
 		report := do()
-		restore()
-		if report.Outcome == tool.Succeeded {
-			if failures == 0 {
-				t.Errorf("%s needs no file: the limit is not in force", name)
-			}
-			return
-		}
-		failures++
-		if !strings.Contains(report.Remedy, "LimitNOFILE") {
-			t.Errorf("%s with %d files left: %s, %q, next: %q", name, free, report.Reason, report.Message, report.Remedy)
-		}
-	}
-	t.Errorf("%s does not succeed with 32 files left", name)
+		return report.Remedy, report.Outcome == tool.Succeeded
+	})
 }
 
 // callWithin is how the router and the pipeline call a tool.
@@ -84,33 +59,6 @@ func callWithin(b *bench, p tool.Proposal) tool.Report {
 		return fail(b.t.Context(), begin(""), err)
 	}
 	return b.run(b.t.Context(), tool.Call{Proposal: p, Plan: plan})
-}
-
-// leaveFiles lowers the limit and takes all but a few of the files that it leaves.
-func leaveFiles(t *testing.T, free int) (restore func()) {
-	t.Helper()
-	var old unix.Rlimit
-	must.Do(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &old))
-	must.Do(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 64, Max: old.Max}))
-	var taken []int
-	for {
-		fd, err := unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0)
-		if errors.Is(err, syscall.EMFILE) {
-			break
-		}
-		must.Do(t, err)
-		taken = append(taken, fd)
-	}
-	for range min(free, len(taken)) {
-		must.Do(t, unix.Close(taken[0]))
-		taken = taken[1:]
-	}
-	return func() {
-		for _, fd := range taken {
-			_ = unix.Close(fd)
-		}
-		must.Do(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &old))
-	}
 }
 
 // TestResultNamesTheLimitOfFiles: the model reads the result, and not the report.
