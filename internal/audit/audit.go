@@ -119,7 +119,7 @@ func (a *Auditor) flush(ctx context.Context) {
 		if _, err := access.ParsePrincipal(kind.source); err == nil {
 			code, actor = event.PermissionDenied, kind.source
 		}
-		draft, err := journal.DraftOf(code, actor, "", callersRefused{
+		draft, err := event.DraftOf(code, actor, "", callersRefused{
 			Source: kind.source, Procedure: kind.procedure, Reason: kind.code, Count: n.count, First: n.first, Last: n.last,
 		})
 		if err == nil {

@@ -3,7 +3,12 @@
 // every code, and a test compares the two. It is a leaf.
 package event
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"fmt"
+
+	"palyra/internal/canonical"
+)
 
 // Code names one kind of event. Codes are never reused.
 type Code string
@@ -108,4 +113,13 @@ type Draft struct {
 	Subject string
 	// Payload is one JSON object in canonical form (RFC 8785).
 	Payload json.RawMessage
+}
+
+// DraftOf makes a draft with a canonical payload.
+func DraftOf(code Code, actor, subject string, payload any) (Draft, error) {
+	text, err := canonical.Marshal(payload)
+	if err != nil {
+		return Draft{}, fmt.Errorf("making event %s: %w", code, err)
+	}
+	return Draft{Code: code, Actor: actor, Subject: subject, Payload: text}, nil
 }

@@ -74,14 +74,6 @@ type (
 	}
 )
 
-func draft(code event.Code, actor access.Principal, subject string, payload any) (event.Draft, error) {
-	text, err := canonical.Marshal(payload)
-	if err != nil {
-		return event.Draft{}, err
-	}
-	return event.Draft{Code: code, Actor: actor.String(), Subject: subject, Payload: text}, nil
-}
-
 // drafts collects events and the first error of making them.
 type drafts struct {
 	list []event.Draft
@@ -89,7 +81,7 @@ type drafts struct {
 }
 
 func (d *drafts) add(code event.Code, actor access.Principal, subject string, payload any) {
-	made, err := draft(code, actor, subject, payload)
+	made, err := event.DraftOf(code, actor.String(), subject, payload)
 	if err != nil && d.err == nil {
 		d.err = err
 	}

@@ -103,18 +103,9 @@ func (l *Log) Append(ctx context.Context, drafts ...event.Draft) ([]Event, error
 	return l.store.Append(ctx, drafts...)
 }
 
-// DraftOf makes an event draft with a canonical payload.
-func DraftOf(code event.Code, actor, subject string, payload any) (event.Draft, error) {
-	text, err := canonical.Marshal(payload)
-	if err != nil {
-		return event.Draft{}, err
-	}
-	return event.Draft{Code: code, Actor: actor, Subject: subject, Payload: text}, nil
-}
-
 // Record appends one event, whose payload it makes canonical.
 func (l *Log) Record(ctx context.Context, code event.Code, actor, subject string, payload any) error {
-	draft, err := DraftOf(code, actor, subject, payload)
+	draft, err := event.DraftOf(code, actor, subject, payload)
 	if err != nil {
 		return err
 	}

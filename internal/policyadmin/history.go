@@ -100,7 +100,7 @@ func Reset(ctx context.Context, store Store) (version string, err error) {
 	if !activated {
 		return "", reason.Errorf(reason.NotFound, "no policy version is activated: the policy directory counts already")
 	}
-	draft, err := journal.DraftOf(event.PolicyReset, journal.Daemon, "", struct {
+	draft, err := event.DraftOf(event.PolicyReset, journal.Daemon, "", struct {
 		Version string `json:"policy_version"`
 	}{kept.Version})
 	if err != nil {

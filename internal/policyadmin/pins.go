@@ -144,7 +144,7 @@ type pinChanges struct {
 }
 
 func (c *pinChanges) note(code event.Code, name string, payload any) error {
-	draft, err := journal.DraftOf(code, journal.Daemon, name, payload)
+	draft, err := event.DraftOf(code, journal.Daemon, name, payload)
 	c.events = append(c.events, draft)
 	return err
 }

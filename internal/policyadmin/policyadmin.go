@@ -297,7 +297,7 @@ func (p *Admin) keep(ctx context.Context, actor string, set *policy.Set, c candi
 		return fmt.Errorf("encoding what the policy set is made of: %w", err)
 	}
 	count := len(set.Policies())
-	draft, err := journal.DraftOf(event.PolicyLoaded, actor, "", policyLoaded{
+	draft, err := event.DraftOf(event.PolicyLoaded, actor, "", policyLoaded{
 		Version: set.Version(), SnapshotDigest: set.SnapshotDigest(), WasVersion: was, Policies: count,
 		Warnings: len(lint.Set(set)), Activated: c.activated,
 	})

@@ -17,7 +17,6 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"palyra/internal/access"
-	"palyra/internal/canonical"
 	"palyra/internal/event"
 	"palyra/internal/lazyregexp"
 	"palyra/internal/reason"
@@ -136,7 +135,7 @@ func (s *Service) Create(ctx context.Context, creator access.Principal, r Reques
 		return Token{}, "", fmt.Errorf("making token: %w", err)
 	}
 	t.ID, t.Digest = id.String(), sha256.Sum256(secret[:])
-	e, err := draft(event.TokenMade, creator, t.ID, made{
+	e, err := event.DraftOf(event.TokenMade, creator.String(), t.ID, made{
 		TokenID: t.ID, Name: t.Name, Principal: t.Principal, Scopes: t.Scopes, Addresses: t.Addresses, ExpiresAt: t.ExpiresAt,
 	})
 	if err != nil {
@@ -270,7 +269,7 @@ func (s *Service) Revoke(ctx context.Context, actor access.Principal, id string,
 		return t, nil
 	}
 	t.RevokedAt, t.RevokedBy = s.now().UTC().Truncate(time.Microsecond), actor
-	e, err := draft(event.TokenRevoked, actor, t.ID, revoked{TokenID: t.ID, Name: t.Name, Principal: t.Principal})
+	e, err := event.DraftOf(event.TokenRevoked, actor.String(), t.ID, revoked{TokenID: t.ID, Name: t.Name, Principal: t.Principal})
 	if err != nil {
 		return Token{}, err
 	}
@@ -425,11 +424,3 @@ type (
 		Principal access.Principal `json:"principal"`
 	}
 )
-
-func draft(code event.Code, actor access.Principal, subject string, payload any) (event.Draft, error) {
-	body, err := canonical.Marshal(payload)
-	if err != nil {
-		return event.Draft{}, err
-	}
-	return event.Draft{Code: code, Actor: actor.String(), Subject: subject, Payload: body}, nil
-}
