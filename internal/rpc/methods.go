@@ -142,8 +142,8 @@ var methods = map[string]Method{
 	palyrav1connect.AccessServiceListMembersProcedure: {access.PermAccessRead, AuditNone, LimitRead, NeedsDevice},
 	// A change that concerns owners or admins also needs access.write_owner, which
 	// the handler asks.
-	palyrav1connect.AccessServiceUpdateMemberProcedure:       {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
-	palyrav1connect.AccessServiceConfirmMemberProcedure:      {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.AccessServiceUpdateMemberProcedure:  {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.AccessServiceConfirmMemberProcedure: {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
 	// That only the owner of the agent consents, with a device, is identity's to say.
 	palyrav1connect.AccessServiceConsentToAgentProcedure:     {access.PermAccessConsent, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.AccessServiceDisableMemberProcedure:      {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
@@ -178,6 +178,9 @@ var methods = map[string]Method{
 	palyrav1connect.AccessReviewServiceExplainAccessProcedure: {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.AccessReviewServiceShowAccessProcedure:    {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.AccessReviewServiceListRolesProcedure:     {access.PermAccessRead, AuditNone, LimitRead, NeedsDevice},
+
+	palyrav1connect.AccessReviewServiceListCeilingsProcedure: {access.PermAccessRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.AccessReviewServiceSetCeilingProcedure:   {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
 
 	healthv1connect.HealthCheckProcedure: {"", AuditNone, LimitRead, NeedsNothing},
 	reflectionProcedure("v1"):            {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},
