@@ -39,6 +39,7 @@ const (
 	PermGatewayThaw        Permission = "gateway.thaw"
 	PermWorkspaceRead      Permission = "workspace.read"
 	PermWorkspaceUndo      Permission = "workspace.undo"
+	PermDevicePair         Permission = "device.pair"
 )
 
 // Permissions are all of them.
@@ -49,4 +50,5 @@ var Permissions = []Permission{
 	PermAttestationVerify, PermAccessRead, PermAccessWrite, PermAccessWriteOwner,
 	PermTokenCreate, PermTokenRead, PermTokenRevoke, PermPolicySimulate, PermPolicyTest, PermRunStart,
 	PermRunRead, PermRunCancel, PermGatewayFreeze, PermGatewayThaw, PermWorkspaceRead, PermWorkspaceUndo,
+	PermDevicePair,
 }

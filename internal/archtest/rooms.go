@@ -106,6 +106,7 @@ var Rooms = []Room{
 	{Dir: "internal/attest", Layer: layerStage, Why: "attest signs statements; it does not know how they came about"},
 	{Dir: "internal/journal", Layer: layerStage, Why: "the journal knows bytes, not domains"},
 	{Dir: "internal/identity", Layer: layerStage, Why: "identity issues certificates; what they permit is policy's business"},
+	{Dir: "internal/pairing", Layer: layerStage, Also: []string{"internal/identity"}, Why: "a pairing is an exchange of messages, on whatever wire; who is asked and what is issued is told to it"},
 	{Dir: "internal/token", Layer: layerStage, Why: "a token says who calls; what that permits is policy's business"},
 	{Dir: "internal/model", Layer: layerStage, Why: "a provider turns messages into deltas; it runs no tools"},
 	{Dir: "internal/sandbox", Layer: layerStage, Why: "the vocabulary of isolation does not know its backends"},

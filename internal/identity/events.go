@@ -72,6 +72,15 @@ type (
 		// Revoked are the devices that it took the place of.
 		Revoked []string `json:"revoked"`
 	}
+	devicePaired struct {
+		DeviceID  string           `json:"device_id"`
+		Principal access.Principal `json:"principal"`
+		// Code is the id of the pairing code.
+		Code       string             `json:"code"`
+		ApprovalID string             `json:"approval_id"`
+		MadeBy     access.Principal   `json:"made_by"`
+		ApprovedBy []access.Principal `json:"approved_by"`
+	}
 )
 
 // drafts collects events and the first error of making them.

@@ -42,7 +42,7 @@ const (
 // who may do what, and to loosen what holds. They take a device.
 var Never = []access.Permission{
 	access.PermApprovalDecide, access.PermApprovalGrantBroad, access.PermAccessWrite, access.PermAccessWriteOwner,
-	access.PermTokenCreate, access.PermPolicyActivate, access.PermGatewayThaw,
+	access.PermTokenCreate, access.PermPolicyActivate, access.PermGatewayThaw, access.PermDevicePair,
 }
 
 var nameForm = lazyregexp.New(`^[a-zA-Z0-9][a-zA-Z0-9 ._-]{0,62}$`)
