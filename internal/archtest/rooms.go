@@ -94,6 +94,7 @@ var Rooms = []Room{
 	{Dir: "internal/toolcall", Layer: layerPipeline, Why: "the one place where the stages meet, in order"},
 	{Dir: "internal/callrecord", Layer: layerDispatch, Why: "what a call's events say is read in one place: by the pipeline that wrote them, runs, stores and the CLI"},
 	{Dir: "internal/dispatch", Layer: layerDispatch, Why: "dispatch takes permits; it does not judge"},
+	{Dir: "internal/gatewaychange", Layer: layerDecision, Why: "who answers for a change of the gateway stands in code, beside the pipeline and below all that changes something"},
 	{Dir: "internal/decision", Layer: layerDecision, Why: "a decision is pure: verdict, answer and budget in, record and permit out"},
 
 	{Dir: "internal/policy", Layer: layerStage, Why: "policy does not know who asks humans or who writes records"},

@@ -192,7 +192,8 @@ func checkScopes(scopes []access.Permission) error {
 	for _, p := range scopes {
 		switch {
 		case !slices.Contains(access.Permissions, p):
-			return reason.Errorf(reason.InvalidInput, "there is no permission %q", p)
+			return reason.Errorf(reason.InvalidInput, "there is no permission %q", p).
+				WithRemedy("`palyra access show WHO` lists the permissions, and those that a member has.")
 		case slices.Contains(Never, p):
 			return reason.Errorf(reason.InvalidInput, "no token has the permission %s: it takes a device", p).
 				WithRemedy("Have a credential made for whoever does that: `palyrad operator add NAME --role ROLE`.")
@@ -212,7 +213,8 @@ func (s *Service) checkHolder(creator, holder access.Principal) error {
 		return reason.Errorf(reason.InvalidInput, "there is no member %s that may act", holder)
 	}
 	if holder != creator && m.Owner != creator {
-		return reason.Errorf(reason.PermissionDenied, "%s is neither you nor an agent of yours", holder)
+		return reason.Errorf(reason.PermissionDenied, "%s is neither you nor an agent of yours", holder).
+			WithRemedy("Make it for yourself, or for an agent that acts for you; whoever else needs one makes it.")
 	}
 	return nil
 }
