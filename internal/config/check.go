@@ -129,6 +129,7 @@ func trustDomain(name string) bool {
 }
 
 func (k *checker) words(c *Config) {
+	k.oneOf("keys.store", c.Keys.Store, KeysInFiles, KeysInTPM)
 	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	k.oneOf("log.format", c.Log.Format, "text", "json")
 	seen := make(map[access.Role]bool)

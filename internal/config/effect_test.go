@@ -25,6 +25,9 @@ var readBy = map[string][2]string{
 	"listen.max_connections":             {"daemon/servers.go", "most: g.cfg.Listen.MaxConnections,"},
 	"listen.max_connections_per_address": {"daemon/servers.go", "mostOfOne: g.cfg.Listen.MaxConnectionsPerAddress"},
 
+	"keys.store":      {"daemon/build.go", "cfg.Keys.Store == config.KeysInTPM"},
+	"keys.tpm_device": {"daemon/build.go", "tpm.New(cfg.Keys.TPMDevice)"},
+
 	"log.level":  {"daemon/command.go", "UnmarshalText([]byte(cfg.Log.Level))"},
 	"log.format": {"daemon/command.go", `cfg.Log.Format == "json"`},
 
