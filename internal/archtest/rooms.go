@@ -133,7 +133,7 @@ var Rooms = []Room{
 	{Dir: "internal/fairqueue", Layer: layerGround, Only: none, Why: "a leaf: whose turn it is depends on names, not on what they wait for"},
 	{Dir: "internal/ratelimit", Layer: layerGround, Only: none, Why: "a leaf: token buckets know keys, not principals"},
 
-	{Dir: "internal/access", Layer: layerLeaf, Only: []string{"internal/lazyregexp"}, Why: "a leaf: every room may import it"},
+	{Dir: "internal/access", Layer: layerLeaf, Only: []string{"internal/lazyregexp", "internal/reason"}, Why: "a leaf: every room may import it"},
 	{Dir: "internal/reason", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/event", Layer: layerLeaf, Only: []string{"internal/canonical"}, Why: "a leaf: every room may import it"},
 	{Dir: "internal/canonical", Layer: layerLeaf, Only: []string{"internal/clip"}, Why: "a leaf: every room may import it"},

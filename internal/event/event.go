@@ -63,6 +63,8 @@ const (
 	DeviceRenamed    Code = "PAL-I113" // a device got another name
 
 	MembersConfirmed Code = "PAL-I114" // members were confirmed to be who they are said to be
+	ConsentGiven     Code = "PAL-I118" // an agent's owner agreed that it acts in their name
+	ConsentWithdrawn Code = "PAL-I119" // an agent's owner no longer agrees that it acts in their name
 
 	TokenMade    Code = "PAL-I120" // an API token was made
 	TokenRevoked Code = "PAL-I121" // an API token was revoked
@@ -99,7 +101,7 @@ var Codes = []Code{
 	SessionExtended, SessionEnded,
 	CACreated, CertificateMade, MemberAdded, CallersRefused, PermissionDenied,
 	DeviceRevoked, Exported, DeviceAdded,
-	MemberChanged, MemberDisabled, MemberEnabled, MemberRemoved, DeviceRenamed, MembersConfirmed,
+	MemberChanged, MemberDisabled, MemberEnabled, MemberRemoved, DeviceRenamed, MembersConfirmed, ConsentGiven, ConsentWithdrawn,
 	TokenMade, TokenRevoked,
 	PairingOpened, PairingTried, PairingProved, PairingEnded, DevicePaired,
 	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed, PolicyReset,

@@ -32,8 +32,10 @@ func (s *Service) acts(actor access.Principal, c Change) (acts provenance.Histor
 	for _, m := range c.NewMembers {
 		add(provenance.Made, m.Principal)
 	}
-	for _, m := range c.Members {
-		add(provenance.Changed, m.Principal)
+	if !c.consent { // which puts no key into other hands
+		for _, m := range c.Members {
+			add(provenance.Changed, m.Principal)
+		}
 	}
 	for _, d := range c.NewDevices {
 		add(provenance.Changed, d.Principal)
