@@ -67,6 +67,9 @@ const (
 	TokenMade    Code = "PAL-I120" // an API token was made
 	TokenRevoked Code = "PAL-I121" // an API token was revoked
 
+	LoggedIn  Code = "PAL-I140" // a person logged in at the identity provider and got a session
+	LoggedOut Code = "PAL-I141" // the session of a login ended before its time
+
 	PolicyLoaded   Code = "PAL-P100" // a policy set came into force, or was activated or not any more
 	PolicyRejected Code = "PAL-P101" // a policy set did not load, or its tests failed; the running one stays
 	Frozen         Code = "PAL-P102" // an operator stopped all dispatch
@@ -94,7 +97,7 @@ var Codes = []Code{
 	CACreated, CertificateMade, MemberAdded, CallersRefused, PermissionDenied,
 	DeviceRevoked, Exported, DeviceAdded,
 	MemberChanged, MemberDisabled, MemberEnabled, MemberRemoved, DeviceRenamed, MembersConfirmed,
-	TokenMade, TokenRevoked,
+	TokenMade, TokenRevoked, LoggedIn, LoggedOut,
 	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed, PolicyReset,
 	Opened, Closed, Checkpoint, ClockStepped, KeyRotated,
 }
