@@ -39,3 +39,8 @@ func Proven(pub crypto.PublicKey, what string, signature []byte) bool {
 	}
 	return false
 }
+
+// LoginProof is what the holder of a session's key signs to get its certificate: with
+// the authorization code of a login with a browser, and with "" to ask after one that
+// is confirmed on another device.
+func LoginProof(loginID, code string) string { return "login\x00" + loginID + "\x00" + code }
