@@ -40,6 +40,7 @@ const (
 	PermGatewayThaw        Permission = "gateway.thaw"
 	PermWorkspaceRead      Permission = "workspace.read"
 	PermWorkspaceUndo      Permission = "workspace.undo"
+	PermDevicePair         Permission = "device.pair"
 )
 
 // Permissions are all of them.
@@ -50,4 +51,5 @@ var Permissions = []Permission{
 	PermAttestationVerify, PermAccessRead, PermAccessWrite, PermAccessWriteOwner, PermAccessConsent,
 	PermTokenCreate, PermTokenRead, PermTokenRevoke, PermPolicySimulate, PermPolicyTest, PermRunStart,
 	PermRunRead, PermRunCancel, PermGatewayFreeze, PermGatewayThaw, PermWorkspaceRead, PermWorkspaceUndo,
+	PermDevicePair,
 }

@@ -42,7 +42,7 @@ const (
 // who may do what and who acts for whom, and to loosen what holds. They take a device.
 var Never = []access.Permission{
 	access.PermApprovalDecide, access.PermApprovalGrantBroad, access.PermAccessWrite, access.PermAccessWriteOwner, access.PermAccessConsent,
-	access.PermTokenCreate, access.PermPolicyActivate, access.PermGatewayThaw,
+	access.PermTokenCreate, access.PermPolicyActivate, access.PermGatewayThaw, access.PermDevicePair,
 }
 
 var nameForm = lazyregexp.New(`^[a-zA-Z0-9][a-zA-Z0-9 ._-]{0,62}$`)
@@ -192,7 +192,8 @@ func checkScopes(scopes []access.Permission) error {
 	for _, p := range scopes {
 		switch {
 		case !slices.Contains(access.Permissions, p):
-			return reason.Errorf(reason.InvalidInput, "there is no permission %q", p)
+			return reason.Errorf(reason.InvalidInput, "there is no permission %q", p).
+				WithRemedy("`palyra access show WHO` lists the permissions, and those that a member has.")
 		case slices.Contains(Never, p):
 			return reason.Errorf(reason.InvalidInput, "no token has the permission %s: it takes a device", p).
 				WithRemedy("Have a credential made for whoever does that: `palyrad operator add NAME --role ROLE`.")
@@ -215,7 +216,8 @@ func (s *Service) checkHolder(creator, holder access.Principal) error {
 		return reason.Errorf(reason.InvalidInput, "there is no member %s that may act", holder)
 	}
 	if holder != creator && m.Owner != creator {
-		return reason.Errorf(reason.PermissionDenied, "%s is neither you nor an agent of yours", holder)
+		return reason.Errorf(reason.PermissionDenied, "%s is neither you nor an agent of yours", holder).
+			WithRemedy("Make it for yourself, or for an agent that acts for you; whoever else needs one makes it.")
 	}
 	return nil
 }
