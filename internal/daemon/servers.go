@@ -75,7 +75,7 @@ func (g *gateway) serve(ctx context.Context, drained <-chan struct{}, ready func
 	group, groupCtx := errgroup.WithContext(ctx)
 	if l := g.listeners.metrics; l != nil {
 		group.Go(func() error {
-			s := &http.Server{Handler: g.metrics.Handler(), ReadHeaderTimeout: headerTimeout, WriteTimeout: answerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader}
+			s := &http.Server{Handler: rpc.Listed(g.metrics.Handlers()), ReadHeaderTimeout: headerTimeout, WriteTimeout: answerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader}
 			return serveUntil(groupCtx, drained, s, &acceptor{Listener: l, log: g.log, metrics: true, most: mostReaders, mostOfOne: mostReaders})
 		})
 	}

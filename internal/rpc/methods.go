@@ -3,7 +3,9 @@ package rpc
 import (
 	"iter"
 	"maps"
+	"net/http"
 	"slices"
+	"strings"
 
 	"palyra/gen/grpc/health/v1/healthv1connect"
 	"palyra/gen/palyra/v1/palyrav1connect"
@@ -200,4 +202,51 @@ var methods = map[string]Method{
 
 func reflectionProcedure(version string) string {
 	return "/grpc.reflection." + version + ".ServerReflection/ServerReflectionInfo"
+}
+
+// Route is the row of what is served by plain HTTP beside the API, whose methods have
+// the rows above. It is for anybody who reaches the listener: give one to nothing that
+// says what only some may know.
+type Route struct {
+	// Listener is the setting whose listener serves it.
+	Listener string
+	Says     string
+}
+
+// routes has one row per pattern of a mux (net/http). A pattern without a row is
+// denied.
+var routes = map[string]Route{
+	"GET /metrics": {"listen.metrics", "counters and durations for Prometheus, of no caller and no call"},
+	"GET /healthz": {"listen.metrics", "that palyrad runs"},
+	"GET /readyz":  {"listen.metrics", "that it is ready, or why not"},
+}
+
+// Routes are the rows by pattern, in no order.
+func Routes() iter.Seq2[string, Route] { return maps.All(routes) }
+
+// Listed serves handlers by their patterns, and denies those that have no row.
+func Listed(handlers map[string]http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	for pattern, handler := range handlers {
+		if _, ok := routes[pattern]; !ok {
+			handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				http.Error(w, "the route is not in the access table", http.StatusForbidden)
+			})
+		}
+		mux.Handle(pattern, handler)
+	}
+	return mux
+}
+
+// offered denies what is no method of a service that the API offers, so that nothing
+// is served beside the guard, whatever a mux was given.
+func offered(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		service, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+		if _, listed := methods[r.URL.Path]; !listed && !slices.Contains(services, service) {
+			http.NotFound(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
