@@ -194,6 +194,23 @@ func TestSettingsAndFilesDisagree(t *testing.T) {
 	refusedWith(t, "keys in files, store is tpm", plain.dir, Options{Now: c.Now, Module: a.module}, "palyrad keys seal")
 }
 
+// One key in plain among those in a TPM, as a backup of before brings it back, is
+// refused like all of them, and moved.
+func TestOneKeyInPlain(t *testing.T) {
+	m := tpm.New(tpmtest.Start(t).Device)
+	was, c, cert := sealable(t)
+	o, before := Options{Now: c.Now, Module: m}, contents(t, was.dir)
+	must.Get(Seal(was.dir, o))(t)
+	for _, name := range []string{issuingFile, notaryFile, journalFile, journalNextFile} {
+		must.Do(t, os.WriteFile(filepath.Join(was.dir, name), []byte(before[name]), 0o600))
+		refusedWith(t, name, was.dir, o, "palyrad keys seal")
+		if moved, err := Seal(was.dir, o); err != nil || !moved {
+			t.Errorf("%s: moved %v, %v", name, moved, err)
+		}
+		isSame(t, name, was, open(t, was.dir, o), cert)
+	}
+}
+
 // A blob in the place of another is refused.
 func TestSwappedBlobs(t *testing.T) {
 	a, c, _ := inTPM(t)

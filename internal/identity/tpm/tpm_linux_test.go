@@ -117,6 +117,32 @@ func TestSealing(t *testing.T) {
 	}
 }
 
+// Wrong passwords of other programs lock the TPM, and not the gateway.
+func TestLockedOut(t *testing.T) {
+	e := tpmtest.Start(t)
+	m := New(e.Device)
+	text := must.Get(m.Seal([]byte("secret")))(t)
+	e.LockOut(t)
+	must.Do(t, m.Prove())
+	if got := must.Get(m.Unseal(text))(t); string(got) != "secret" {
+		t.Errorf("got %q", got)
+	}
+	// The control: what does count for the lockout cannot be used.
+	err := m.do(nil, func(w *work) error {
+		counted := signing
+		counted.ObjectAttributes.NoDA = false
+		b, err := w.create(tpm2.TPMSSensitiveCreate{}, counted)
+		must.Check(t, err)
+		return w.loaded(b, func(h tpm2.NamedHandle) error {
+			_, err := w.sign(h, make([]byte, 32))
+			return err
+		})
+	})
+	if !errors.Is(err, tpm2.TPMRCLockout) {
+		t.Errorf("the control: %v", err)
+	}
+}
+
 // Who listens on the bus sees no secret, on its way in or out.
 func TestBusIsListenedTo(t *testing.T) {
 	e := tpmtest.Start(t)

@@ -1,6 +1,7 @@
 package tpmtest
 
 import (
+	"encoding/binary"
 	"errors"
 	"os"
 	"os/exec"
@@ -92,4 +93,22 @@ func (e *TPM) SetOwnerPassword(t testing.TB, password string) {
 		NewAuth:    tpm2.TPM2BAuth{Buffer: []byte(password)},
 	}.Execute(dev)
 	must.Do(t, errors.Join(err, dev.Close()))
+}
+
+// LockOut makes it refuse all keys that count for guessed passwords, as after too many
+// of them: no try is left (TPM2_DictionaryAttackParameters, TPM 2.0 Part 3, 25.3).
+func (e *TPM) LockOut(t testing.TB) {
+	t.Helper()
+	dev := must.Get(linuxudstpm.Open(e.Device))(t)
+	command := []byte{
+		0x80, 0x02, 0, 0, 0, 39, 0, 0, 0x01, 0x3a, // with authorisation, 39 bytes, the command
+		0x40, 0, 0, 0x0a, // of the lockout hierarchy
+		0, 0, 0, 9, 0x40, 0, 0, 0x09, 0, 0, 0, 0, 0, // by its empty password
+		0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0x10, 0, // tries; seconds until it ends, twice
+	}
+	res, err := dev.Send(command)
+	must.Do(t, errors.Join(err, dev.Close()))
+	if len(res) < 10 || binary.BigEndian.Uint32(res[6:]) != 0 {
+		t.Fatalf("the TPM answered %x", res)
+	}
 }
