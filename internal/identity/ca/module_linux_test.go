@@ -157,12 +157,14 @@ func TestAnotherTPM(t *testing.T) {
 	other := tpmtest.Start(t)
 	refusedWith(t, "another TPM", a.dir, Options{Now: c.Now, Module: tpm.New(other.Device)}, "Start palyrad with the TPM that made the keys")
 	e.Halt()
-	refusedWith(t, "no TPM", a.dir, a.again(c), "Name a TPM in keys.tpm_device")
+	refusedWith(t, "no TPM", a.dir, a.again(c), "Start palyrad with the TPM that made the keys")
 	if keys, err := ReadJournalKeys(a.dir); err != nil || keys[0].Verifier != a.JournalVerifiers()[0] {
 		t.Errorf("what verifies the journal needs the TPM: %v", err)
 	}
 	e.Boot(t)
 	open(t, a.dir, a.again(c)) // the control: a restart of the machine
+	e.SetOwnerPassword(t, "secret")
+	refusedWith(t, "a password of the owner hierarchy", a.dir, a.again(c), "tpm2_changeauth -c owner`).")
 	e.Clear(t)
 	refusedWith(t, "a cleared TPM", a.dir, a.again(c), "Start palyrad with the TPM that made the keys")
 }

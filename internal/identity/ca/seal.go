@@ -39,15 +39,15 @@ func Seal(dir string, o Options) (moved bool, err error) {
 		return false, reason.Errorf(reason.ConfigInvalid, "there are no keys in %s", a.dir).
 			WithRemedy("Start palyrad: it makes the keys of a new gateway where keys.store says.")
 	}
-	if err := a.module.Prove(); err != nil {
-		return false, err
-	}
 	a.sealing = true
 	if err := a.load(); err != nil {
 		return false, fmt.Errorf("opening certificate authority: %w", err)
 	}
 	if !a.plain {
 		return false, nil
+	}
+	if err := a.module.Prove(); err != nil {
+		return false, err
 	}
 	if err := a.sealInto(a.dir + sealingSuffix); err != nil {
 		return false, errors.Join(fmt.Errorf("moving keys: %w", err), os.RemoveAll(a.dir+sealingSuffix))
@@ -155,9 +155,9 @@ func (a *Authority) place(name, file string, key any) KeyPlace {
 	_, inside := key.(moduleKey)
 	switch {
 	case inside:
-		return KeyPlace{name, PlaceTPM, fmt.Sprintf("%s; it never leaves it", a.module.Name())}
+		return KeyPlace{name, PlaceTPM, fmt.Sprintf("%s, which it never leaves", a.module.Name())}
 	case a.module != nil && file != rootFile:
-		return KeyPlace{name, PlaceTPM, fmt.Sprintf("%s; sealed in %s", a.module.Name(), filepath.Join(filepath.Base(a.dir), file))}
+		return KeyPlace{name, PlaceTPM, fmt.Sprintf("%s, sealed in %s", a.module.Name(), filepath.Join(filepath.Base(a.dir), file))}
 	}
 	return FilePlace(name, a.dir, file)
 }

@@ -50,11 +50,10 @@ func (m *Module) do(want []byte, work func(*work) error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	t, err := m.open(m.device)
-	if err != nil {
-		return err
+	if err == nil {
+		err = errors.Join(derived(t, want, work), t.Close())
 	}
-	err = derived(t, want, work)
-	return m.explain(errors.Join(err, t.Close()))
+	return m.explain(err, want != nil)
 }
 
 // errForeign marks a blob that another TPM made, or this one before it was cleared.
