@@ -326,7 +326,7 @@ func (k *checker) rates(r RateLimits) {
 		name  string
 		limit RateLimit
 	}{
-		{"read", r.Read}, {"mutate", r.Mutate}, {"decide", r.Decide}, {"tool_call", r.ToolCall}, {"run", r.Run},
+		{"read", r.Read}, {"mutate", r.Mutate}, {"decide", r.Decide}, {"tool_call", r.ToolCall}, {"run", r.Run}, {"pairing", r.Pairing},
 	} {
 		key := "rate_limits." + class.name
 		// Written so that NaN, which TOML has, is refused too.

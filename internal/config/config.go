@@ -204,6 +204,7 @@ type RateLimits struct {
 	Decide   RateLimit `toml:"decide"`
 	ToolCall RateLimit `toml:"tool_call"`
 	Run      RateLimit `toml:"run"`
+	Pairing  RateLimit `toml:"pairing"`
 	// GlobalFactor makes the bucket that all callers of a class share this
 	// many times as large as the one of a single caller.
 	GlobalFactor int `toml:"global_factor"`

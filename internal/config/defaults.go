@@ -69,6 +69,7 @@ func Default() *Config {
 			Decide:       RateLimit{PerSecond: 10, Burst: 30},
 			ToolCall:     RateLimit{PerSecond: 50, Burst: 100},
 			Run:          RateLimit{PerSecond: 10, Burst: 50},
+			Pairing:      RateLimit{PerSecond: 1, Burst: 20},
 			GlobalFactor: 20,
 		},
 		Quotas: Quotas{

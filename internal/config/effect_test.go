@@ -140,6 +140,8 @@ var readBy = map[string][2]string{
 	"rate_limits.tool_call.burst":      {"daemon/settings.go", "Burst: l.Burst"},
 	"rate_limits.run.per_second":       {"daemon/settings.go", "rpc.LimitRun: cfg.RateLimits.Run"},
 	"rate_limits.run.burst":            {"daemon/settings.go", "Burst: l.Burst"},
+	"rate_limits.pairing.per_second":   {"daemon/settings.go", "rpc.LimitPairing: cfg.RateLimits.Pairing"},
+	"rate_limits.pairing.burst":        {"daemon/settings.go", "Burst: l.Burst"},
 	"rate_limits.global_factor":        {"daemon/settings.go", "factor := cfg.RateLimits.GlobalFactor"},
 
 	// The command's own.

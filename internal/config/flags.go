@@ -194,6 +194,8 @@ var said = map[string]struct{ value, what string }{
 	"rate_limits.tool_call.burst":                     {"", "the same, at once"},
 	"rate_limits.run.per_second":                      {"", "starts of runs, a second"},
 	"rate_limits.run.burst":                           {"", "the same, at once"},
+	"rate_limits.pairing.per_second":                  {"", "steps of machines that pair, a second"},
+	"rate_limits.pairing.burst":                       {"", "the same, at once"},
 	"rate_limits.global_factor":                       {"", "how many times as much all callers together may do"},
 	"quotas.bytes_per_second":                         {"BYTES", "what flows in, a second"},
 	"quotas.burst_bytes":                              {"BYTES", "what may be brought and left behind at once"},

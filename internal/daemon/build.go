@@ -19,6 +19,7 @@ import (
 	"palyra/internal/dispatch"
 	"palyra/internal/event"
 	"palyra/internal/fairqueue"
+	"palyra/internal/gatewaychange"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/identity/tpm"
@@ -62,6 +63,7 @@ type gateway struct {
 	policies   *policyadmin.Admin
 	engine     *policy.Engine
 	desk       *approval.Desk
+	changing   *gatewaychange.Gate
 	router     *dispatch.Router
 	turns      *fairqueue.Queue
 	limiter    *ratelimit.Limiter
@@ -338,9 +340,11 @@ func allTools(g *gateway, others []dispatch.Tool) ([]dispatch.Tool, error) {
 }
 
 func openApprovals(ctx context.Context, g *gateway, o Options) error {
+	people := gatewaychange.People{Members: g.registry, History: g.identity.History, LiveDevice: liveDevice(g.identity), Engine: g.engine}
 	var err error
 	g.desk, err = approval.NewDesk(approval.Config{
-		Store: g.stores.approvals, Judge: toolcall.Judge{Evaluator: g.engine, LiveDevice: liveDevice(g.identity)}, Log: g.log,
+		Store: g.stores.approvals, Log: g.log,
+		Judge: gatewaychange.Judge{Calls: toolcall.Judge{Evaluator: g.engine, LiveDevice: liveDevice(g.identity)}, People: people},
 		Now: approval.NewClock(g.stores.journal.Head().At, o.wall).Now,
 		Limits: approval.Limits{
 			Timeout:             g.cfg.Approvals.DefaultTimeout,
@@ -354,6 +358,7 @@ func openApprovals(ctx context.Context, g *gateway, o Options) error {
 	if err != nil {
 		return err
 	}
+	g.changing = gatewaychange.New(g.desk, people)
 	if _, frozen := g.desk.Frozen(ctx); frozen {
 		g.router.Freeze()
 		g.log.WarnContext(ctx, "the gateway is frozen; `palyra thaw` lets calls run again")

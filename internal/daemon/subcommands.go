@@ -42,7 +42,7 @@ func addCommand(s *settings) *cobra.Command {
 	add := &cobra.Command{
 		Use:   "add NAME --role ROLE",
 		Short: "Add a member and write a credential bundle for it",
-		Long:  "Add a member and write a credential bundle for it: a directory with ca.pem, cert.pem, key.pem and endpoint, which palyra, curl and grpcurl can use. Hand it over on a channel that you trust; it is the person.\n\nWith --owner the member is an agent that acts for that user. A second user who answers approvals ends that the first one answers for their own calls: it is asked before that.",
+		Long:  "Add a member and write a credential bundle for it: a directory with ca.pem, cert.pem, key.pem and endpoint, which palyra, curl and grpcurl can use. Hand it over on a channel that you trust; it is the person.\n\nWith --owner the member is an agent that acts for that user, once the user consents (`palyra members consent NAME`). A second user who answers approvals ends that the first one answers for their own calls: it is asked before that.",
 		Args:  arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return addOperator(cmd, s, args[0], roles, owner, out, yes)

@@ -42,7 +42,9 @@ func (s *Service) renewOnce(ctx context.Context, deviceID string, csr []byte) (c
 	if err != nil {
 		return ca.Issued{}, err
 	}
-	if _, ok := s.registry.Active(dev.Principal); !ok {
+	if m, ok := s.registry.Active(dev.Principal); !ok && m.AwaitsConsent {
+		return ca.Issued{}, m.Waiting()
+	} else if !ok {
 		return ca.Issued{}, reason.Errorf(reason.Unauthenticated, "%s may not act", dev.Principal)
 	}
 	cert, err := s.authority.IssueDevice(csr, dev.ID)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"palyra/internal/access"
 	"palyra/internal/identity"
@@ -21,31 +22,37 @@ func (db *DB) Identity() IdentityStore { return IdentityStore{db} }
 
 // Members returns all members, disabled and removed ones included, by principal.
 func (s IdentityStore) Members(ctx context.Context) ([]access.Member, error) {
-	removed, err := s.removedColumn(ctx)
+	later, err := s.laterColumns(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return list(ctx, s.db, "reading members", scanMember, "SELECT principal, owner, roles, disabled, created_at, "+removed+" FROM members ORDER BY principal")
+	return list(ctx, s.db, "reading members", scanMember, "SELECT principal, owner, roles, disabled, created_at, "+later+" FROM members ORDER BY principal")
 }
 
-// removedColumn is NULL in a store of before there was the column, which palyrad doctor
-// reads as it is.
-func (s IdentityStore) removedColumn(ctx context.Context) (column string, err error) {
-	column = "NULL"
-	err = s.db.Read(ctx, func(c *Conn) error {
-		return c.Query("SELECT 1 FROM pragma_table_info('members') WHERE name = 'removed_at'", func(*Row) error {
-			column = "removed_at"
+// laterColumns are removed_at and awaits_consent, each NULL in a store of before there
+// was the column, which palyrad doctor reads as it is.
+func (s IdentityStore) laterColumns(ctx context.Context) (string, error) {
+	columns := []string{"removed_at", "awaits_consent"}
+	there := map[string]bool{}
+	err := s.db.Read(ctx, func(c *Conn) error {
+		return c.Query("SELECT name FROM pragma_table_info('members')", func(r *Row) error {
+			there[r.Text(0)] = true
 			return nil
 		})
 	})
 	if err != nil {
 		return "", fmt.Errorf("reading members: %w", err)
 	}
-	return column, nil
+	for i, name := range columns {
+		if !there[name] {
+			columns[i] = "NULL"
+		}
+	}
+	return strings.Join(columns, ", "), nil
 }
 
 func scanMember(r *Row) (access.Member, error) {
-	m := access.Member{Disabled: r.Bool(3), CreatedAt: r.Time(4), RemovedAt: r.Time(5)}
+	m := access.Member{Disabled: r.Bool(3), CreatedAt: r.Time(4), RemovedAt: r.Time(5), AwaitsConsent: r.Bool(6)}
 	m.Disabled = m.Disabled || m.Removed() // whatever the row says of it
 	if err := m.Principal.UnmarshalText(r.Bytes(0)); err != nil {
 		return m, err
@@ -145,9 +152,9 @@ func insertMember(tx *Tx, m access.Member) error {
 	if err != nil {
 		return fmt.Errorf("roles of %s: %w", m.Principal, err)
 	}
-	n, err := tx.Exec(`INSERT INTO members (principal, owner, roles, disabled, created_at)
- VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING`,
-		m.Principal.String(), m.Owner.String(), string(roles), m.Disabled, m.CreatedAt)
+	n, err := tx.Exec(`INSERT INTO members (principal, owner, roles, disabled, created_at, awaits_consent)
+ VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING`,
+		m.Principal.String(), m.Owner.String(), string(roles), m.Disabled, m.CreatedAt, m.AwaitsConsent)
 	if err != nil {
 		return fmt.Errorf("adding member %s: %w", m.Principal, err)
 	}
@@ -163,8 +170,8 @@ func updateMember(tx *Tx, m access.Member) error {
 	if err != nil {
 		return fmt.Errorf("roles of %s: %w", m.Principal, err)
 	}
-	n, err := tx.Exec("UPDATE members SET owner = ?2, roles = ?3, disabled = ?4, removed_at = ?5 WHERE principal = ?1 AND removed_at IS NULL",
-		m.Principal.String(), m.Owner.String(), string(roles), m.Disabled, m.RemovedAt)
+	n, err := tx.Exec("UPDATE members SET owner = ?2, roles = ?3, disabled = ?4, removed_at = ?5, awaits_consent = ?6 WHERE principal = ?1 AND removed_at IS NULL",
+		m.Principal.String(), m.Owner.String(), string(roles), m.Disabled, m.RemovedAt, m.AwaitsConsent)
 	if err != nil {
 		return fmt.Errorf("changing member %s: %w", m.Principal, err)
 	}
