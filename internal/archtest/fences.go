@@ -140,6 +140,11 @@ var Homes = []Home{
 		Why:     "a model is asked through model.Provider; the wire format and its SDK stop there",
 	},
 	{
+		Modules: []string{"github.com/coreos/go-oidc", "github.com/go-jose/go-jose", "golang.org/x/oauth2"},
+		Rooms:   []string{"internal/login"},
+		Why:     "the identity provider's tokens are read in one place and go no further; the command never sees them",
+	},
+	{
 		Modules: []string{"google.golang.org/grpc"},
 		Why:     "connect speaks gRPC; one message of grpc-go links all of it, and the health check is generated in gen/grpc",
 	},

@@ -85,6 +85,7 @@ var Rooms = []Room{
 	{Dir: "internal/run", Layer: layerRun, Why: "the model loop sends every tool call through the pipeline; surfaces and stores serve it"},
 	{Dir: "internal/policyadmin", Layer: layerRun, Why: "loading policies and reading what they judged decides nothing; stores and surfaces serve it"},
 	{Dir: "internal/changesets", Layer: layerRun, Why: "what commits did is listed and taken back without a call"},
+	{Dir: "internal/login", Layer: layerRun, Why: "the identity provider is asked in one place, and what it says arrives at the members as a person with roles"},
 	{Dir: "internal/audit", Layer: layerRun, Why: "who was refused is written to the journal alone"},
 	{Dir: "internal/usage", Layer: layerRun, Why: "what principals leave behind is told to it by the store, which it knows as an interface"},
 	{Dir: "internal/metrics", Layer: layerRun, Why: "metrics are read off the journal; nothing reports to them"},

@@ -75,6 +75,9 @@ const (
 	PairingEnded  Code = "PAL-I133" // a pairing code ended without a device
 	DevicePaired  Code = "PAL-I134" // a member got a device by pairing
 
+	LoggedIn  Code = "PAL-I140" // a person logged in at the identity provider and got a session
+	LoggedOut Code = "PAL-I141" // the session of a login ended before its time
+
 	PolicyLoaded   Code = "PAL-P100" // a policy set came into force, or was activated or not any more
 	PolicyRejected Code = "PAL-P101" // a policy set did not load, or its tests failed; the running one stays
 	Frozen         Code = "PAL-P102" // an operator stopped all dispatch
@@ -104,6 +107,7 @@ var Codes = []Code{
 	MemberChanged, MemberDisabled, MemberEnabled, MemberRemoved, DeviceRenamed, MembersConfirmed, ConsentGiven, ConsentWithdrawn,
 	TokenMade, TokenRevoked,
 	PairingOpened, PairingTried, PairingProved, PairingEnded, DevicePaired,
+	LoggedIn, LoggedOut,
 	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed, PolicyReset,
 	Opened, Closed, Checkpoint, ClockStepped, KeyRotated,
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"palyra/internal/access"
 	"palyra/internal/event"
@@ -41,6 +42,10 @@ func (s *Service) renewOnce(ctx context.Context, deviceID string, csr []byte) (c
 	dev, err := s.live(deviceID)
 	if err != nil {
 		return ca.Issued{}, err
+	}
+	if dev.Session() {
+		return ca.Issued{}, reason.Errorf(reason.PermissionDenied, "the certificate of a login is not renewed; it ends at %s", dev.LoginUntil.Format(time.RFC3339)).
+			WithRemedy("Log in again: `palyra login`.")
 	}
 	if m, ok := s.registry.Active(dev.Principal); !ok && m.AwaitsConsent {
 		return ca.Issued{}, m.Waiting()

@@ -74,6 +74,23 @@ type (
 		Host   bool   `json:"host"`
 		Reason string `json:"reason,omitempty"`
 	}
+	loggedIn struct {
+		DeviceID  string           `json:"device_id"`
+		Principal access.Principal `json:"principal"`
+		Issuer    string           `json:"issuer"`
+		Subject   string           `json:"subject"`
+		// Until is when the session ends.
+		Until time.Time `json:"until"`
+		// Loss is who lost which power to answer approvals.
+		Loss string `json:"loss,omitempty"`
+		// Forgotten are sessions that ended long ago, whose devices were dropped.
+		Forgotten []string `json:"forgotten"`
+	}
+	loggedOutEvent struct {
+		DeviceID  string           `json:"device_id"`
+		Principal access.Principal `json:"principal"`
+		Reason    string           `json:"reason"`
+	}
 	deviceAdded struct {
 		DeviceID  string           `json:"device_id"`
 		Principal access.Principal `json:"principal"`

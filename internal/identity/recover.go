@@ -149,6 +149,9 @@ func (s *Service) Added(p access.Principal) []Device {
 	first := map[access.Principal]bool{}
 	var list []Device
 	for _, d := range s.Devices() { // by id, and so by age
+		if d.Session() {
+			continue
+		}
 		again := first[d.Principal]
 		first[d.Principal] = true
 		mine := d.Principal == p || s.owns(p, d.Principal)

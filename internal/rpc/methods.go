@@ -143,8 +143,8 @@ var methods = map[string]Method{
 	palyrav1connect.AccessServiceListMembersProcedure: {access.PermAccessRead, AuditNone, LimitRead, NeedsDevice},
 	// A change that concerns owners or admins also needs access.write_owner, which
 	// the handler asks.
-	palyrav1connect.AccessServiceUpdateMemberProcedure:       {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
-	palyrav1connect.AccessServiceConfirmMemberProcedure:      {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.AccessServiceUpdateMemberProcedure:  {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.AccessServiceConfirmMemberProcedure: {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
 	// That only the owner of the agent consents, with a device, is identity's to say.
 	palyrav1connect.AccessServiceConsentToAgentProcedure:     {access.PermAccessConsent, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.AccessServiceDisableMemberProcedure:      {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
