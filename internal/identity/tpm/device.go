@@ -73,6 +73,8 @@ func (m *Module) explain(err error, made bool) error {
 			"Wait until it ends (`tpm2_getcap properties-variable` says when), or end it with `tpm2_dictionarylockout -c`.")
 	case is(tpm2.TPMRCObjectMemory, tpm2.TPMRCSessionMemory):
 		return say("is full of what other programs left in it", managed)
+	case is(errSilent):
+		return say("hangs", "Restart the machine, or the TPM in software.")
 	case is(tpm2.TPMRCInitialize, tpm2.TPMRCFailure):
 		return say("does not work", "Restart the machine; its firmware starts the TPM.")
 	}

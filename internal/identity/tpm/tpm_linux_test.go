@@ -11,7 +11,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-tpm/tpm2"
 	"github.com/google/go-tpm/tpm2/transport"
@@ -128,18 +130,38 @@ func TestLockedOut(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	// The control: what does count for the lockout cannot be used.
-	err := m.do(nil, func(w *work) error {
+	_, err := do(m, nil, func(w *work) ([]byte, error) {
 		counted := signing
 		counted.ObjectAttributes.NoDA = false
 		b, err := w.create(tpm2.TPMSSensitiveCreate{}, counted)
 		must.Check(t, err)
-		return w.loaded(b, func(h tpm2.NamedHandle) error {
-			_, err := w.sign(h, make([]byte, 32))
-			return err
-		})
+		return loaded(w, b, func(h tpm2.NamedHandle) ([]byte, error) { return w.sign(h, make([]byte, 32)) })
 	})
 	if !errors.Is(err, tpm2.TPMRCLockout) {
 		t.Errorf("the control: %v", err)
+	}
+}
+
+// A TPM that hangs is waited for once; what comes after it fails at once, until it
+// answers again.
+func TestHangs(t *testing.T) {
+	e := tpmtest.Start(t)
+	m := New(e.Device)
+	text := must.Get(m.Seal([]byte("secret")))(t)
+	e.Signal(t, syscall.SIGSTOP)
+	m.patience = time.Millisecond
+	for range 2 {
+		_, err := m.Unseal(text)
+		if reasontest.Want(t, "a TPM that hangs", err, reason.ConfigInvalid); !errors.Is(err, errSilent) {
+			t.Error(err)
+		}
+		m.patience = time.Hour // is not waited for again
+	}
+	e.Signal(t, syscall.SIGCONT)
+	m.turn <- struct{}{} // the one that hung has ended
+	<-m.turn
+	if got := must.Get(m.Unseal(text))(t); string(got) != "secret" {
+		t.Errorf("got %q", got)
 	}
 }
 
@@ -155,12 +177,9 @@ func TestBusIsListenedTo(t *testing.T) {
 	}
 	// The control: without encryption it is seen.
 	b := must.Get(parse(text, sealed))(t)
-	must.Do(t, m.do(b.parent, func(w *work) error {
-		return w.loaded(b, func(h tpm2.NamedHandle) error {
-			_, err := tpm2.Unseal{ItemHandle: tpm2.AuthHandle{Handle: h.Handle, Name: h.Name, Auth: w.session(false, false)}}.Execute(w.tpm)
-			return err
-		})
-	}))
+	must.Get(do(m, b.parent, func(w *work) ([]byte, error) {
+		return loaded(w, b, func(h tpm2.NamedHandle) ([]byte, error) { return w.unseal(h, false) })
+	}))(t)
 	if !bytes.Contains(seen.Bytes(), secret) {
 		t.Error("the control: the tap saw nothing")
 	}

@@ -76,6 +76,12 @@ func (e *TPM) Halt() {
 	e.cmd = nil
 }
 
+// Signal sends its process a signal: SIGSTOP makes it hang.
+func (e *TPM) Signal(t testing.TB, s os.Signal) {
+	t.Helper()
+	must.Do(t, e.cmd.Process.Signal(s))
+}
+
 // Clear makes it forget all keys, as the firmware's settings can.
 func (e *TPM) Clear(t testing.TB) {
 	t.Helper()
