@@ -63,8 +63,8 @@ func (m *Module) explain(err error, made bool) error {
 		return say("is not there", foreign)
 	case is(errNoUse):
 		return say("is not there", "Name a TPM in keys.tpm_device"+or)
-	case is(tpm2.TPMRCAuthFail, tpm2.TPMRCBadAuth, tpm2.TPMRCAuthMissing):
-		return say("has a password for its owner hierarchy, so that palyrad cannot derive the storage root key",
+	case hasPassword(err):
+		return say("has a password for its owner hierarchy and no storage root key at 0x81000001 that these keys could be of, so that palyrad has none",
 			"Take the password of the owner hierarchy away (`tpm2_changeauth -c owner`)"+or)
 	case is(tpm2.TPMRCHierarchy):
 		return say("has its owner hierarchy switched off", "Switch it on in the firmware's settings"+or)

@@ -4,7 +4,7 @@
 //
 // The storage root key is derived anew for every operation, from the template of the
 // TCG (TPM v2.0 Provisioning Guidance, 7.5.1), and nothing is left in the TPM
-// afterwards. Every command that carries a secret goes through a session that is
+// afterwards. Where that takes a password, the one that the system keeps in it serves. Every command that carries a secret goes through a session that is
 // salted with that key (TPM 2.0 Part 1, 19.6.13) and encrypts its parameters, so that
 // who listens on the bus learns nothing. Each blob names the storage root key that it
 // belongs to: one that somebody on the bus puts in its place is refused.
@@ -109,18 +109,33 @@ func once[T any](m *Module, want []byte, work func(*work) (T, error)) (value T, 
 		return value, err
 	}
 	defer func() { err = errors.Join(err, t.Close()) }()
-	w, err := derive(t, want)
+	w, err := parentOf(t, want)
 	if err != nil {
 		return value, err
 	}
-	defer func() { err = errors.Join(err, flush(t, w.parent.Handle)) }()
+	defer func() { err = errors.Join(err, w.end()) }()
 	return work(w)
 }
 
 // errForeign marks a blob that another TPM made, or this one before it was cleared.
 var errForeign = errors.New("its storage root key is another")
 
-// derive derives the storage root key, which the caller flushes.
+// provisioned is where the storage root key lies that systems such as Windows made when
+// they took the TPM into use (TPM v2.0 Provisioning Guidance, 7.8).
+const provisioned tpm2.TPMHandle = 0x81000001
+
+// parentOf gets the storage root key: the derived one, or the provisioned one where
+// deriving takes a password or that is what the keys are of. The caller ends it.
+func parentOf(t transport.TPM, want []byte) (*work, error) {
+	w, err := derive(t, want)
+	if hasPassword(err) || errors.Is(err, errForeign) {
+		if other, found := find(t, want); found {
+			return other, nil
+		}
+	}
+	return w, err
+}
+
 func derive(t transport.TPM, want []byte) (*work, error) {
 	made, err := tpm2.CreatePrimary{
 		PrimaryHandle: tpm2.AuthHandle{Handle: tpm2.TPMRHOwner, Auth: tpm2.PasswordAuth(nil)},
@@ -129,15 +144,33 @@ func derive(t transport.TPM, want []byte) (*work, error) {
 	if err != nil {
 		return nil, fmt.Errorf("deriving the storage root key: %w", err)
 	}
-	w, err := named(t, made, want)
+	w, err := named(t, made.ObjectHandle, made.OutPublic, want)
 	if err != nil {
 		return nil, errors.Join(err, flush(t, made.ObjectHandle))
 	}
 	return w, nil
 }
 
-func named(t transport.TPM, made *tpm2.CreatePrimaryResponse, want []byte) (*work, error) {
-	public, err := made.OutPublic.Contents()
+func hasPassword(err error) bool {
+	return errors.Is(err, tpm2.TPMRCAuthFail) || errors.Is(err, tpm2.TPMRCBadAuth) || errors.Is(err, tpm2.TPMRCAuthMissing)
+}
+
+// find looks for a provisioned storage root key that can be used, which is the wanted
+// one.
+func find(t transport.TPM, want []byte) (w *work, found bool) {
+	read, err := tpm2.ReadPublic{ObjectHandle: provisioned}.Execute(t)
+	if err != nil {
+		return nil, false
+	}
+	if w, err = named(t, provisioned, read.OutPublic, want); err != nil {
+		return nil, false
+	}
+	is := w.public.ObjectAttributes
+	return w, is.FixedTPM && is.FixedParent && is.Restricted && is.Decrypt && is.UserWithAuth
+}
+
+func named(t transport.TPM, h tpm2.TPMHandle, of tpm2.TPM2BPublic, want []byte) (*work, error) {
+	public, err := of.Contents()
 	if err != nil {
 		return nil, fmt.Errorf("reading the storage root key: %w", err)
 	}
@@ -150,7 +183,15 @@ func named(t transport.TPM, made *tpm2.CreatePrimaryResponse, want []byte) (*wor
 	if want != nil && string(want) != string(name.Buffer) {
 		return nil, errForeign
 	}
-	return &work{tpm: t, parent: tpm2.NamedHandle{Handle: made.ObjectHandle, Name: *name}, public: *public}, nil
+	return &work{tpm: t, parent: tpm2.NamedHandle{Handle: h, Name: *name}, public: *public}, nil
+}
+
+// end takes the storage root key out of the TPM, where it was derived.
+func (w *work) end() error {
+	if w.parent.Handle == provisioned {
+		return nil
+	}
+	return flush(w.tpm, w.parent.Handle)
 }
 
 func flush(t transport.TPM, h tpm2.TPMHandle) error {

@@ -142,6 +142,39 @@ func TestLockedOut(t *testing.T) {
 	}
 }
 
+// Where the owner hierarchy has a password, the storage root key that the system made
+// serves, and no other takes its place.
+func TestOwnerHasAPassword(t *testing.T) {
+	e := tpmtest.Start(t)
+	m := New(e.Device)
+	derived := must.Get(m.Seal([]byte("derived")))(t)
+	e.Provision(t)
+	if got := must.Get(m.Unseal(derived))(t); string(got) != "derived" {
+		t.Errorf("got %q", got)
+	}
+	e.SetOwnerPassword(t, "secret")
+	must.Do(t, m.Prove())
+	text := must.Get(m.Seal([]byte("secret")))(t)
+	e.Halt()
+	e.Boot(t)
+	if got := must.Get(m.Unseal(text))(t); string(got) != "secret" {
+		t.Errorf("got %q", got)
+	}
+	_, err := m.Unseal(derived)
+	if reasontest.Want(t, "what the derived one sealed", err, reason.ConfigInvalid); !hasPassword(err) {
+		t.Error(err)
+	}
+	e.SetOwnerPassword(t, "")
+	for sealed, want := range map[string]string{string(text): "secret", string(derived): "derived"} {
+		if got := must.Get(m.Unseal([]byte(sealed)))(t); string(got) != want {
+			t.Errorf("without the password: got %q, want %q", got, want)
+		}
+	}
+	other := tpmtest.Start(t)
+	other.SetOwnerPassword(t, "secret")
+	reasontest.Want(t, "without one", New(other.Device).Prove(), reason.ConfigInvalid)
+}
+
 // A TPM that hangs is waited for once; what comes after it fails at once, until it
 // answers again.
 func TestHangs(t *testing.T) {

@@ -20,8 +20,10 @@ type TPM struct {
 	// Device is the socket that it listens on.
 	Device string
 	dir    string
-	cmd    *exec.Cmd
-	ended  chan struct{}
+	// password is the owner hierarchy's.
+	password string
+	cmd      *exec.Cmd
+	ended    chan struct{}
 }
 
 // Start makes a TPM and starts it. It ends with the test.
@@ -90,15 +92,32 @@ func (e *TPM) Clear(t testing.TB) {
 	must.Do(t, errors.Join(err, dev.Close()))
 }
 
-// SetOwnerPassword gives its owner hierarchy a password.
+// Provision keeps a storage root key in it, for RSA, as systems do that take a TPM into
+// use.
+func (e *TPM) Provision(t testing.TB) {
+	t.Helper()
+	dev := must.Get(linuxudstpm.Open(e.Device))(t)
+	owner := tpm2.AuthHandle{Handle: tpm2.TPMRHOwner, Auth: tpm2.PasswordAuth(nil)}
+	made, err := tpm2.CreatePrimary{PrimaryHandle: owner, InPublic: tpm2.New2B(tpm2.RSASRKTemplate)}.Execute(dev)
+	must.Do(t, err)
+	_, err = tpm2.EvictControl{
+		Auth: owner, ObjectHandle: &tpm2.NamedHandle{Handle: made.ObjectHandle, Name: made.Name}, PersistentHandle: 0x81000001,
+	}.Execute(dev)
+	must.Do(t, err)
+	_, err = tpm2.FlushContext{FlushHandle: made.ObjectHandle}.Execute(dev)
+	must.Do(t, errors.Join(err, dev.Close()))
+}
+
+// SetOwnerPassword gives its owner hierarchy a password; "" takes it away.
 func (e *TPM) SetOwnerPassword(t testing.TB, password string) {
 	t.Helper()
 	dev := must.Get(linuxudstpm.Open(e.Device))(t)
 	_, err := tpm2.HierarchyChangeAuth{
-		AuthHandle: tpm2.AuthHandle{Handle: tpm2.TPMRHOwner, Auth: tpm2.PasswordAuth(nil)},
+		AuthHandle: tpm2.AuthHandle{Handle: tpm2.TPMRHOwner, Auth: tpm2.PasswordAuth([]byte(e.password))},
 		NewAuth:    tpm2.TPM2BAuth{Buffer: []byte(password)},
 	}.Execute(dev)
 	must.Do(t, errors.Join(err, dev.Close()))
+	e.password = password
 }
 
 // LockOut makes it refuse all keys that count for guessed passwords, as after too many
