@@ -261,7 +261,7 @@ func openPolicy(ctx context.Context, g *gateway, o Options) error {
 	}
 	g.policies = policyadmin.New(policyadmin.Config{
 		Settings: g.cfg, Store: g.stores.policies, Grants: g.stores.grants, Journal: g.journal, Engine: g.engine,
-		Members: g.registry, Provenance: g.identity.History, Tools: g.router, Swapped: func() { g.isolation.Invalidate() }, Log: g.log,
+		Members: g.registry, Provenance: g.identity.History, TakesTwo: func() bool { return g.changing.DualControl().On }, Tools: g.router, Swapped: func() { g.isolation.Invalidate() }, Log: g.log,
 	})
 	return nil
 }
@@ -318,7 +318,7 @@ func openApprovals(ctx context.Context, g *gateway, o Options) error {
 	g.desk, err = approval.NewDesk(approval.Config{
 		Store: g.stores.approvals, Log: g.log,
 		Judge: gatewaychange.Judge{Calls: toolcall.Judge{Evaluator: g.engine, LiveDevice: liveDevice(g.identity)}, People: people},
-		Now: approval.NewClock(g.stores.journal.Head().At, o.wall).Now,
+		Now:   approval.NewClock(g.stores.journal.Head().At, o.wall).Now,
 		Limits: approval.Limits{
 			Timeout:             g.cfg.Approvals.DefaultTimeout,
 			PendingPerRun:       g.cfg.Approvals.MaxPendingPerRun,
@@ -331,7 +331,10 @@ func openApprovals(ctx context.Context, g *gateway, o Options) error {
 	if err != nil {
 		return err
 	}
-	g.changing = gatewaychange.New(g.desk, people)
+	g.changing = gatewaychange.New(gatewaychange.Config{Desk: g.desk, People: people, Journal: g.journal, SwitchedOff: !g.cfg.DualControl})
+	if err := g.changing.Begin(ctx); err != nil {
+		return err
+	}
 	if _, frozen := g.desk.Frozen(ctx); frozen {
 		g.router.Freeze()
 		g.log.WarnContext(ctx, "the gateway is frozen; `palyra thaw` lets calls run again")

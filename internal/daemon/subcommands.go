@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -218,21 +219,43 @@ func rotateCommand(s *settings) *cobra.Command {
 }
 
 func policyCommand(s *settings) *cobra.Command {
-	group := &cobra.Command{Use: "policy", Short: "Repair the policy of a palyrad that does not start"}
+	group := &cobra.Command{Use: "policy", Short: "Let the policy directory count, on the word of this host"}
 	group.AddCommand(&cobra.Command{
 		Use:   "reset",
-		Short: "Return from an activated policy version to the policy directory",
-		Long:  "Return from an activated policy version to the policy directory, for a palyrad that does not start because the version does not load any more. A palyrad that runs does this with `palyra policy reload`.",
+		Short: "Let the policy directory count from the next start on",
+		Long:  "Let the policy directory count from the next start of palyrad on, in place of an activated version, of one that does not load any more, and of what was in force last where a changed directory takes a second person. It takes the uid of the state directory, while palyrad does not run; the journal says so (PAL-P107), and `palyra status` for seven days. A palyrad that runs does this with `palyra policy reload`.",
 		Args:  arguments(cobra.NoArgs),
 		RunE: s.loaded(func(cmd *cobra.Command, cfg *config.Config) error {
 			version, err := ResetPolicy(cmd.Context(), cfg)
 			if err == nil {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "policy version %s is not activated any more; the policy directory counts from the next start\n", version)
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "policy version %s does not count any more; the policy directory counts from the next start\n", version)
 			}
 			return err
 		}),
 	})
 	return group
+}
+
+func thawCommand(s *settings) *cobra.Command {
+	var alone bool
+	c := &cobra.Command{
+		Use:   "thaw --alone",
+		Short: "End a freeze on the word of this host, while palyrad does not run",
+		Long:  "End a freeze on the word of this host, where nobody is there who could be the second person of `palyra thaw`. It takes the uid of the state directory, while palyrad does not run; the journal says so (PAL-P103), and `palyra status` for seven days.",
+		Args:  arguments(cobra.NoArgs),
+		RunE: s.loaded(func(cmd *cobra.Command, cfg *config.Config) error {
+			if !alone {
+				return misused(cmd, errors.New("say --alone: it is this host's word and nobody else's"))
+			}
+			was, err := ThawAlone(cmd.Context(), cfg)
+			if err == nil {
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "the freeze of %s at %s is over; calls run again from the next start\n", was.By, was.At.Format(time.RFC3339))
+			}
+			return err
+		}),
+	}
+	c.Flags().BoolVar(&alone, "alone", false, "on the word of this host alone")
+	return c
 }
 
 func membersCommand(s *settings) *cobra.Command {
