@@ -18,6 +18,7 @@ import (
 	"palyra/internal/config"
 	"palyra/internal/doctor"
 	"palyra/internal/manpage"
+	"palyra/internal/progress"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/exec"
@@ -99,6 +100,7 @@ func addOperator(cmd *cobra.Command, s *settings, name string, roles []string, o
 	var device string
 	err = afterWarning(cmd, yes, func(accept bool) (err error) {
 		n.AcceptLoss = accept
+		defer sayWaiting(cmd)()
 		device, err = AddOperator(cmd.Context(), cfg, n)
 		return err
 	})
@@ -123,6 +125,7 @@ func makeBundle(cmd *cobra.Command, s *settings, n NewBundle, yes bool) error {
 	var made MadeBundle
 	err = afterWarning(cmd, yes, func(accept bool) (err error) {
 		n.AcceptLoss = accept
+		defer sayWaiting(cmd)()
 		made, err = MakeBundle(cmd.Context(), cfg, n)
 		return err
 	})
@@ -139,6 +142,13 @@ func makeBundle(cmd *cobra.Command, s *settings, n NewBundle, yes bool) error {
 	}
 	cmd.PrintErrf("next: palyra --credentials %s status\n", n.Dir)
 	return err
+}
+
+// sayWaiting says after a while what an addition may wait for, until it is stopped.
+func sayWaiting(cmd *cobra.Command) (stop func() bool) {
+	return time.AfterFunc(progress.Patience, func() {
+		cmd.PrintErrln("waiting: where palyrad runs and changes take two people, another owner or admin has to approve; `palyra approvals list` shows the question")
+	}).Stop
 }
 
 func bundleDir(out, name string) string {

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -54,8 +55,8 @@ func (d deadline) waits(ctx context.Context, done <-chan struct{}) bool {
 		case <-time.After(Patience):
 		}
 		if v := d.question(ctx); v != nil {
-			d.a.Say("waiting for another owner or admin (%s): approval %s, `palyra approvals approve %s`",
-				d.a.Relative(v.GetExpiresAt()), v.GetApprovalId(), v.GetApprovalId())
+			d.a.Say("waiting for another owner or admin, %s left: approval %s, `palyra approve %s`",
+				strings.TrimPrefix(d.a.Relative(v.GetExpiresAt()), "in "), v.GetApprovalId(), v.GetApprovalId())
 			return true
 		}
 	}
