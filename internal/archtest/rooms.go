@@ -123,6 +123,7 @@ var Rooms = []Room{
 	{Dir: "internal/workspace", Layer: layerGround, Only: []string{"internal/canonical", "internal/clip", "internal/lazyregexp", "internal/reason"}, Why: "files inside a declared root, whoever opens them"},
 	{Dir: "internal/config", Layer: layerGround, Only: []string{"internal/access", "internal/clip", "internal/dnsname", "internal/lazyregexp", "internal/nearest", "internal/reason"}, Why: "the file and its checks; the stages of a call get plain values from daemon"},
 	{Dir: "internal/statedir", Layer: layerGround, Only: []string{"internal/reason"}, Why: "where things lie in the state directory, whoever opens them"},
+	{Dir: "internal/localsocket", Layer: layerGround, Only: []string{"internal/reason"}, Why: "whose process connects is the kernel's word; what that permits is policy's business"},
 	{Dir: "internal/page", Layer: layerGround, Only: []string{"internal/reason"}, Why: "pages are the same whatever is listed"},
 	{Dir: "internal/bus", Layer: layerGround, Only: none, Why: "a bus is connected to in one way, whoever is asked over it"},
 	{Dir: "internal/strictyaml", Layer: layerGround, Only: none, Why: "a leaf: YAML is as strict whatever it says"},

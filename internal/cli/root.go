@@ -86,6 +86,7 @@ func (a *app) globals(root *cobra.Command) {
 	f.StringVar(&a.Address, "address", "", "gateway address, host:port (PALYRA_ADDRESS)")
 	f.StringVar(&a.Credentials, "credentials", "", "directory of the credential bundle (PALYRA_CREDENTIALS)")
 	f.StringVar(&a.Context, "context", "", "one of several gateways, by its name (see palyra context)")
+	f.BoolVar(&a.Socket, "socket", false, "reach the gateway of this machine over its Unix socket, without a certificate")
 	f.StringVar(&a.Config, "config", "", "configuration file (PALYRA_CONFIG)")
 	f.StringVarP(&a.Output, "output", "o", "", "output format: "+strings.Join(printer.Formats, ", "))
 	f.BoolVar(&a.NoInput, "no-input", false, "ask nothing, even in a terminal")

@@ -17,7 +17,7 @@ const (
 // paths, which depend on the machine; Load fills those in.
 func Default() *Config {
 	return &Config{
-		Listen: Listen{API: "127.0.0.1:7443", Metrics: "127.0.0.1:7144", MaxConnections: 1024, MaxConnectionsPerAddress: 128},
+		Listen: Listen{API: "127.0.0.1:7443", Metrics: "127.0.0.1:7144", SocketOperator: true, MaxConnections: 1024, MaxConnectionsPerAddress: 128},
 		Log:    Log{Level: "info", Format: "text"},
 		Roles:  []access.Role{"security"},
 

@@ -156,22 +156,48 @@ func readBundle(dir string) (Bundle, error) {
 	if b.Chain, err = readChain(filepath.Join(dir, certFile)); err != nil {
 		return b, missing(dir, err)
 	}
-	roots, err := readChain(filepath.Join(dir, rootFile))
+	of, err := readGateway(dir)
 	if err != nil {
 		return b, missing(dir, err)
 	}
-	b.Root = roots[0]
+	b.Root, b.Address, b.ServerName = of.Root, of.Address, of.ServerName
 	pub, ok := b.Key.Public().(interface{ Equal(crypto.PublicKey) bool })
 	if !ok || !pub.Equal(b.Chain[0].PublicKey) {
 		return b, reason.Errorf(reason.ConfigInvalid, "%s and %s in %s do not belong together", keyName, certFile, dir).
 			WithRemedy("Restart palyrad for the local operator, or have the bundle made again.")
 	}
-	if len(roots) != 1 || b.Chain[len(b.Chain)-1].CheckSignatureFrom(b.Root) != nil {
+	if b.Chain[len(b.Chain)-1].CheckSignatureFrom(b.Root) != nil {
 		return b, reason.Errorf(reason.ConfigInvalid, "%s in %s is not the root of %s", rootFile, dir, certFile)
 	}
+	return b, nil
+}
+
+// ReadGateway returns what a bundle says of its gateway: the root, the address and
+// the name. It needs neither the key nor the certificate.
+func ReadGateway(dir string) (Bundle, error) {
+	b, err := readGateway(dir)
+	if err != nil {
+		return Bundle{}, fmt.Errorf("reading what the credential bundle says of its gateway: %w", missing(dir, err))
+	}
+	return b, nil
+}
+
+func readGateway(dir string) (Bundle, error) {
+	var b Bundle
+	if err := keyfile.CheckPrivate(dir); err != nil {
+		return b, err
+	}
+	roots, err := readChain(filepath.Join(dir, rootFile))
+	if err != nil {
+		return b, err
+	}
+	if len(roots) != 1 || !roots[0].IsCA {
+		return b, reason.Errorf(reason.ConfigInvalid, "%s in %s is not one root certificate", rootFile, dir)
+	}
+	b.Root = roots[0]
 	text, err := keyfile.Read(filepath.Join(dir, endpointFile))
 	if err != nil {
-		return b, missing(dir, err)
+		return b, err
 	}
 	return b, b.setEndpoint(string(text))
 }

@@ -71,10 +71,12 @@ func credentials(m rpc.Method) string {
 		return "none"
 	case m.Needs == rpc.NeedsRenewable:
 		return "certificate, also one that expired in the last 30 days"
-	case slices.Contains(token.Never, m.Permission):
+	case m.Needs == rpc.NeedsCertificate:
 		return "certificate"
+	case slices.Contains(token.Never, m.Permission):
+		return "certificate, socket"
 	default:
-		return "certificate, token"
+		return "certificate, token, socket"
 	}
 }
 
