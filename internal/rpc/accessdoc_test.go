@@ -72,11 +72,11 @@ func credentials(m rpc.Method) string {
 	case m.Needs == rpc.NeedsRenewable:
 		return "certificate, also one that expired in the last 30 days"
 	case m.Needs == rpc.NeedsCertificate:
-		return "certificate"
+		return "certificate, no socket"
 	case slices.Contains(token.Never, m.Permission):
-		return "certificate, socket"
+		return "certificate"
 	default:
-		return "certificate, token, socket"
+		return "certificate, token"
 	}
 }
 

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"net"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/localsocket"
+	"palyra/internal/pairing"
 	"palyra/internal/ratelimit"
 	"palyra/internal/reason"
 )
@@ -30,7 +32,7 @@ type callerKey struct{}
 func identify(auth Authenticator, tokens Tokens, live *liveRequests, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		socket, local := localsocket.PeerOf(r.Context())
-		identified := peer{address: from(r, socket, local), local: local, claims: access.Surface(r.Header.Get(access.SurfaceHeader))}
+		identified := peer{address: from(r, socket, local), local: local, claims: access.Surface(r.Header.Get(access.SurfaceHeader)), tls: r.TLS}
 		ctx := r.Context()
 		if look := credential(r, auth, tokens); look != nil {
 			identified.look(look)
@@ -112,6 +114,15 @@ type peer struct {
 	local bool
 	// claims is the surface that the client says it is.
 	claims access.Surface
+	// tls is the connection.
+	tls *tls.ConnectionState
+}
+
+// connectionOf is the connection of a request, as pairing binds it.
+func connectionOf(ctx context.Context) (pairing.Connection, error) {
+	who, _ := ctx.Value(callerKey{}).(peer)
+	exporter, err := pairing.Exporter(who.tls)
+	return pairing.Connection{Exporter: exporter, Address: who.address}, err
 }
 
 // look finds the caller from its credential.
