@@ -178,8 +178,13 @@ var Homes = []Home{
 	},
 	{
 		Modules: []string{"github.com/godbus/dbus"},
-		Rooms:   []string{"internal/bus", "internal/cli/notify", "test"},
+		Rooms:   []string{"internal/bus", "internal/cli/notify", "internal/keyring", "test"},
 		Why:     "its own way to connect reaches hosts and starts programs; internal/bus connects to sockets of this machine",
+	},
+	{
+		Modules: []string{"github.com/zalando/go-keyring"},
+		Rooms:   []string{"internal/keyring"},
+		Why:     "keyrings are asked in one place",
 	},
 	{
 		Modules: []string{"github.com/landlock-lsm/go-landlock", "golang.org/x/net/bpf"},

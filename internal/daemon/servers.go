@@ -55,7 +55,7 @@ func (g *gateway) open(ctx context.Context) error {
 		return err
 	}
 	if !ok {
-		g.log.WarnContext(ctx, "the local operator is revoked or disabled; `palyrad operator bundle local` makes another credential")
+		g.log.WarnContext(ctx, "the local operator has no credential: it is revoked or disabled, or its key is kept elsewhere and is not its device's; `palyrad operator bundle local` makes another")
 	}
 	return g.policies.Load(ctx)
 }

@@ -4,6 +4,7 @@ package daemon
 
 import (
 	"context"
+	"crypto/x509"
 	"log/slog"
 	"net"
 	"net/http"
@@ -15,6 +16,8 @@ import (
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/access"
 	"palyra/internal/config"
+	"palyra/internal/identity"
+	"palyra/internal/identity/keptkey"
 	"palyra/internal/must"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
@@ -176,4 +179,40 @@ func TestSocketOfAKilledPalyrad(t *testing.T) {
 	if err := Run(t.Context(), Options{Config: cfg, Log: slog.New(slog.DiscardHandler)}); reason.Of(err) != reason.ConfigInvalid {
 		t.Errorf("a file at the place of the socket: %v", err)
 	}
+}
+
+// Once the operator's key is kept elsewhere, the uid alone is nobody on the socket, at
+// once and after a start; the certificate goes on, and the host's way back is there.
+func TestSocketEndsWhenTheKeyIsKeptElsewhere(t *testing.T) {
+	cfg := shortState(t, testConfig(t))
+	d := start(t, cfg)
+	client := overSocket(t, cfg)
+	must.Get(statusOver(t, client))(t)
+	bundle := must.Get(identity.ReadBundle(d.Credentials))(t)
+	public := must.Get(x509.MarshalPKIXPublicKey(bundle.Key.Public()))(t)
+	must.Do(t, identity.Keep(d.Credentials, keptkey.ForKeyring(public)))
+	for range 2 {
+		if _, err := statusOver(t, client); reason.Of(rpc.ReasonOf(err)) != reason.Unauthenticated {
+			t.Errorf("the uid alone is the operator: %v", err)
+		}
+		with := must.Get(identity.ReadBundle(d.Credentials))(t)
+		with.Key = bundle.Key
+		transport := &http.Transport{TLSClientConfig: with.ClientTLS(), ForceAttemptHTTP2: true}
+		status := palyrav1connect.NewStatusServiceClient(&http.Client{Transport: transport}, d.url())
+		must.Get(status.GetStatus(t.Context(), &palyrav1.GetStatusRequest{}))(t)
+		transport.CloseIdleConnections()
+		dir := filepath.Join(t.TempDir(), "again")
+		if _, err := MakeBundle(t.Context(), cfg, NewBundle{Member: "local", Dir: dir}); reason.Of(err) != reason.NotConnected {
+			t.Errorf("a bundle beside a palyrad that runs: %v", err)
+		}
+		d.end()
+		client.CloseIdleConnections()
+		d = start(t, cfg)
+	}
+	d.end()
+	dir := filepath.Join(t.TempDir(), "again")
+	must.Get(MakeBundle(t.Context(), cfg, NewBundle{Member: "local", Dir: dir, RevokeOld: true}))(t)
+	d = start(t, cfg)
+	must.Get(d.as(t, dir))(t)
+	d.end()
 }

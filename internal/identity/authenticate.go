@@ -83,6 +83,12 @@ func (s *Service) AuthenticateHost() (access.Caller, error) {
 	if !found {
 		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "there is no local operator")
 	}
+	if dir := s.localDir.Load(); dir != nil {
+		if kept, err := KeptIn(*dir); kept != nil || err != nil {
+			return access.Caller{}, reason.Errorf(reason.Unauthenticated, "the local operator's key is kept where its uid alone does not reach it, and so the uid alone is not enough here").
+				WithRemedy("Leave out --socket, so that the key is used; `palyra key show` says where it is.")
+		}
+	}
 	c, err := s.callerOf(dev.ID)
 	if err != nil {
 		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "%w", err).

@@ -16,7 +16,7 @@ const tokenFile = "token"
 
 // Vacant reports by its error whether dir holds a credential.
 func Vacant(dir string) error {
-	for _, name := range []string{keyName, certFile, tokenFile} {
+	for _, name := range []string{keyName, keptFile, certFile, tokenFile} {
 		_, err := keyfile.Read(filepath.Join(dir, name))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("looking for a credential: %w", err)

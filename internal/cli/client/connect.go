@@ -83,6 +83,9 @@ func (a *App) Connect(ctx context.Context) (*Gateway, error) {
 	if b.Token != "" {
 		return a.dial(b, address), nil
 	}
+	if b, err = a.Unlocked(ctx, b); err != nil {
+		return nil, err
+	}
 	if !c.local {
 		if b, err = a.renewed(ctx, c.credentials, b, address); err != nil {
 			return nil, err
