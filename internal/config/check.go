@@ -129,6 +129,7 @@ func trustDomain(name string) bool {
 }
 
 func (k *checker) words(c *Config) {
+	k.oneOf("keys.store", c.Keys.Store, KeysInFiles, KeysInTPM)
 	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	k.oneOf("log.format", c.Log.Format, "text", "json")
 	seen := make(map[access.Role]bool)
@@ -325,7 +326,7 @@ func (k *checker) rates(r RateLimits) {
 		name  string
 		limit RateLimit
 	}{
-		{"read", r.Read}, {"mutate", r.Mutate}, {"decide", r.Decide}, {"tool_call", r.ToolCall}, {"run", r.Run},
+		{"read", r.Read}, {"mutate", r.Mutate}, {"decide", r.Decide}, {"tool_call", r.ToolCall}, {"run", r.Run}, {"pairing", r.Pairing},
 	} {
 		key := "rate_limits." + class.name
 		// Written so that NaN, which TOML has, is refused too.

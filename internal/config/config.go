@@ -26,10 +26,11 @@ type Config struct {
 	Notes []string `toml:"-"`
 	// TrustDomain is the authority of the SPIFFE ids that the CA issues; "" is one
 	// that no other gateway has.
-	TrustDomain string `toml:"trust_domain"`
-	Listen      Listen `toml:"listen"`
-	Log         Log    `toml:"log"`
-	Policy      Policy `toml:"policy"`
+	TrustDomain string   `toml:"trust_domain"`
+	Keys        KeyStore `toml:"keys"`
+	Listen      Listen   `toml:"listen"`
+	Log         Log      `toml:"log"`
+	Policy      Policy   `toml:"policy"`
 	// Roles are the operator's own, beside access.BuiltinRoles.
 	Roles      []access.Role `toml:"roles"`
 	Workspaces []Workspace   `toml:"workspaces"`
@@ -76,6 +77,20 @@ func (c *Config) ToolAllowed(name string) bool {
 		}
 	}
 	return false
+}
+
+// The places where the gateway's keys may live.
+const (
+	KeysInFiles = "file"
+	KeysInTPM   = "tpm"
+)
+
+// KeyStore says where the gateway's private keys live.
+type KeyStore struct {
+	// Store is KeysInFiles or KeysInTPM.
+	Store string `toml:"store"`
+	// TPMDevice is the device of the TPM, or the Unix socket of one in software.
+	TPMDevice string `toml:"tpm_device" path:"true"`
 }
 
 // Listen says where palyrad listens.
@@ -189,6 +204,7 @@ type RateLimits struct {
 	Decide   RateLimit `toml:"decide"`
 	ToolCall RateLimit `toml:"tool_call"`
 	Run      RateLimit `toml:"run"`
+	Pairing  RateLimit `toml:"pairing"`
 	// GlobalFactor makes the bucket that all callers of a class share this
 	// many times as large as the one of a single caller.
 	GlobalFactor int `toml:"global_factor"`

@@ -37,6 +37,7 @@ func Flags() []Flag {
 // groups are the headings by the beginnings of keys; the first that fits counts.
 var groups = []struct{ prefix, heading string }{
 	{"listen.", "Listening"},
+	{"keys.", "Keys"},
 	{"log.", "Log"},
 	{"policy.", "Policies"},
 	{"process_runner.egress_budget.", "Network budgets of one program"},
@@ -128,6 +129,8 @@ var said = map[string]struct{ value, what string }{
 	"listen.metrics":                                  {"HOST:PORT", "where metrics are served in plain HTTP, on loopback; empty for nowhere"},
 	"listen.max_connections":                          {"", "open connections to the API"},
 	"listen.max_connections_per_address":              {"", "open connections of one address that is not this machine's"},
+	"keys.store":                                      {"PLACE", "where the gateway's private keys live: file or tpm"},
+	"keys.tpm_device":                                 {"FILE", "device of the TPM, or the Unix socket of one in software"},
 	"log.level":                                       {"LEVEL", "debug, info, warn or error"},
 	"log.format":                                      {"FORMAT", "text or json"},
 	"policy.dir":                                      {"DIR", "directory of *.cedar files that extend the built-in policies"},
@@ -191,6 +194,8 @@ var said = map[string]struct{ value, what string }{
 	"rate_limits.tool_call.burst":                     {"", "the same, at once"},
 	"rate_limits.run.per_second":                      {"", "starts of runs, a second"},
 	"rate_limits.run.burst":                           {"", "the same, at once"},
+	"rate_limits.pairing.per_second":                  {"", "steps of machines that pair, a second"},
+	"rate_limits.pairing.burst":                       {"", "the same, at once"},
 	"rate_limits.global_factor":                       {"", "how many times as much all callers together may do"},
 	"quotas.bytes_per_second":                         {"BYTES", "what flows in, a second"},
 	"quotas.burst_bytes":                              {"BYTES", "what may be brought and left behind at once"},

@@ -29,6 +29,7 @@ var elsewhere = map[string]string{
 	"state_dir": "where the daemon keeps its own", "trust_domain": "names in certificates",
 	"listen.max_connections": "listeners", "listen.max_connections_per_address": "listeners", "stop_timeout": "when the daemon ends",
 	"listen.api": "listeners", "listen.allow_remote": "listeners", "listen.server_names": "listeners", "listen.metrics": "listeners",
+	"keys.":     "where the daemon keeps its own",
 	"log.level": "the log", "log.format": "the log",
 	"policy.dir":                "the policies themselves are in the snapshot",
 	"approvals.default_timeout": "when people are asked", "approvals.max_pending_per_run": "when people are asked",

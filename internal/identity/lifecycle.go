@@ -62,6 +62,7 @@ func (s *Service) update(ctx context.Context, actor access.Principal, c MemberCh
 	if err != nil {
 		return was, err
 	}
+	m = s.withConsent(actor, m)
 	if slices.Equal(m.Roles, was.Roles) && m.Owner == was.Owner {
 		return was, nil
 	}
@@ -71,6 +72,7 @@ func (s *Service) update(ctx context.Context, actor access.Principal, c MemberCh
 	var d drafts
 	d.add(event.MemberChanged, actor, m.Principal.String(), memberChanged{
 		Principal: m.Principal, Roles: m.Roles, WasRoles: was.Roles, Owner: m.Owner, WasOwner: was.Owner,
+		AwaitsConsent: m.AwaitsConsent,
 	})
 	if err := s.put(ctx, actor, m, d); err != nil {
 		return was, err

@@ -18,9 +18,11 @@ import (
 	"palyra/internal/approval"
 	"palyra/internal/dispatch"
 	"palyra/internal/journal"
+	"palyra/internal/pairing"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
 	"palyra/internal/rpc/accessreview"
+	"palyra/internal/rpc/devicepairing"
 	"palyra/internal/rpc/fieldrules"
 	"palyra/internal/run"
 	"palyra/internal/toolcall"
@@ -49,6 +51,7 @@ type Config struct {
 	Evidence Evidence
 	Policies Policies
 	Members  Members
+	Pairings *pairing.Host
 	Gateway  Gateway
 	// Workspaces are the declared ones and their change sets.
 	Workspaces Workspaces
@@ -98,6 +101,9 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	mux.Handle(palyrav1connect.NewAccessReviewServiceHandler(&accessreview.Service{
 		Engine: cfg.Engine, Members: cfg.Members, Tools: cfg.Router, Methods: reviewed(), Caller: callerOf,
 	}, opts...))
+	mux.Handle(palyrav1connect.NewPairingServiceHandler(&devicepairing.Service{
+		Host: cfg.Pairings, Engine: cfg.Engine, Members: cfg.Members, Caller: callerOf, Connection: connectionOf,
+	}, opts...))
 	mux.Handle(healthv1connect.HealthCheckProcedure, newHealthHandler(cfg.Gateway, opts...))
 	mux.Handle(newReflectionHandler("v1", opts...))
 	mux.Handle(newReflectionHandler("v1alpha", opts...))
@@ -120,6 +126,7 @@ var services = []string{
 	palyrav1connect.SessionServiceName,
 	palyrav1connect.TokenServiceName,
 	palyrav1connect.AccessReviewServiceName,
+	palyrav1connect.PairingServiceName,
 	healthv1connect.HealthName,
 }
 

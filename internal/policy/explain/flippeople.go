@@ -189,6 +189,8 @@ func (f *search) memberships() []change {
 		say = fmt.Sprintf("register %s", who)
 	} else if m.Disabled {
 		say = fmt.Sprintf("enable %s", who)
+	} else if m.AwaitsConsent {
+		say = fmt.Sprintf("have %s consent to %s (`palyra members consent %s`)", m.Owner, who, who)
 	}
 	// Nobody can bring a removed member back.
 	if m, _ := f.from.Config.Member(who); !m.Removed() {
@@ -286,7 +288,7 @@ func changeMember(to *scenario, who access.Principal, edit func(*access.Member))
 // admit makes a principal one of the allowed: registered, enabled as its owner
 // is, and on the list if there is one.
 func admit(to *scenario, who access.Principal) error {
-	enable := func(m *access.Member) { m.Disabled = false }
+	enable := func(m *access.Member) { m.Disabled, m.AwaitsConsent = false, false }
 	if err := changeMember(to, who, enable); err != nil {
 		m := access.Member{Principal: who}
 		if who.Kind == access.KindAgent {

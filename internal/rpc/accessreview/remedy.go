@@ -131,6 +131,8 @@ func (r *review) wayBack() string {
 		return "A member with another name takes its place: `palyra members add NAME --role ROLE`, or on the gateway's host `palyrad operator add NAME --role ROLE`."
 	case off.Principal.IsZero() || off.Removed():
 		return r.change("palyra members owner "+r.of.Principal.String()+" USER", "give it another owner")
+	case !off.Disabled && r.of.AwaitsConsent:
+		return r.of.Waiting().NextStep()
 	}
 	return r.change("palyra members enable "+off.Principal.String(), "enable "+off.Principal.String(), off.Roles...)
 }

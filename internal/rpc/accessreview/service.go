@@ -130,6 +130,9 @@ func (r *review) barred(m access.Member) *reason.Error {
 	case owner.Disabled:
 		return reason.Errorf(reason.Unauthenticated, "%s acts for %s, who is disabled", m.Principal, m.Owner)
 	}
+	if m.AwaitsConsent {
+		return m.Waiting()
+	}
 	return nil
 }
 
