@@ -37,6 +37,12 @@ type Config struct {
 
 	// AllowedTools are names, or prefixes that end in '*'; see ToolAllowed.
 	AllowedTools []string `toml:"allowed_tools"`
+	// AllowedPrincipals may act at all: "user:NAME", "agent:NAME", or "*" for every
+	// member that is not disabled.
+	AllowedPrincipals []string `toml:"allowed_principals"`
+	// AllowedChannels are the messaging channels that calls may come from. Empty
+	// leaves it to commands, and none of them is allowed from the start.
+	AllowedChannels []string `toml:"allowed_channels"`
 	// AllowSensitiveTools waives the human for every sensitive tool.
 	AllowSensitiveTools bool `toml:"allow_sensitive_tools"`
 	// MaxCallsPerRun is the budget of a run of the gateway; every proposal counts.

@@ -23,6 +23,7 @@ func Default() *Config {
 		Roles:  []access.Role{"security"},
 
 		AllowedTools:       []string{"*"},
+		AllowedPrincipals:  []string{"*"},
 		MaxCallsPerRun:     200,
 		MaxCallsPerSession: 1000,
 		ExecutionTimeoutMS: 120_000,

@@ -41,6 +41,8 @@ var readBy = map[string][2]string{
 	"workspaces.protected": {"daemon/settings.go", "Protected: w.Protected"},
 
 	"allowed_tools":         {"policyadmin/settings.go", "cfg.ToolAllowed(d.Name)"},
+	"allowed_principals":    {"policyadmin/settings.go", "cfg.AllowedPrincipals"},
+	"allowed_channels":      {"policyadmin/settings.go", "cfg.AllowedChannels"},
 	"allow_sensitive_tools": {"policyadmin/settings.go", "AllowSensitiveTools: cfg.AllowSensitiveTools"},
 	"max_calls_per_run":     {"daemon/build.go", "MaxCallsPerRun: g.cfg.MaxCallsPerRun"},
 	"max_calls_per_session": {"daemon/build.go", "MaxCallsPerSession: g.cfg.MaxCallsPerSession"},

@@ -118,6 +118,8 @@ var said = map[string]struct{ value, what string }{
 	"trust_domain":                                    {"NAME", "authority of the SPIFFE ids that are issued; fixed once the CA exists (default: a name that no other gateway has)"},
 	"roles":                                           {"LIST", "roles of your own, which policies speak of"},
 	"allowed_tools":                                   {"LIST", "tools that exist at all: names, and prefixes that end in *"},
+	"allowed_principals":                              {"LIST", "users and agents that may act at all: user:NAME, agent:NAME, or * for every member"},
+	"allowed_channels":                                {"LIST", "messaging channels that calls may come from (default: those that palyra access allow lets in)"},
 	"allow_sensitive_tools":                           {"", "lets every sensitive tool run without asking anybody"},
 	"max_calls_per_run":                               {"", "calls that a run may propose"},
 	"max_calls_per_session":                           {"", "calls that a session may propose before a person is asked whether it goes on"},

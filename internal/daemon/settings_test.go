@@ -53,6 +53,8 @@ func TestSnapshotHoldsTheSecuritySettings(t *testing.T) {
 	changes := map[string]func(*config.Config){
 		"roles":                 func(c *config.Config) { c.Roles = append(slices.Clone(c.Roles), "legal") },
 		"allowed_tools":         func(c *config.Config) { c.AllowedTools = []string{"echo"} },
+		"allowed_principals":    func(c *config.Config) { c.AllowedPrincipals = []string{"user:local"} },
+		"allowed_channels":      func(c *config.Config) { c.AllowedChannels = []string{"ops"} },
 		"allow_sensitive_tools": func(c *config.Config) { c.AllowSensitiveTools = true },
 		"max_calls_per_run":     func(c *config.Config) { c.MaxCallsPerRun++ },
 		"max_calls_per_session": func(c *config.Config) { c.MaxCallsPerSession++ },

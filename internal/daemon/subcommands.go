@@ -221,7 +221,12 @@ func rotateCommand(s *settings) *cobra.Command {
 
 func keysCommand(s *settings) *cobra.Command {
 	group := &cobra.Command{Use: "keys", Short: "Move the gateway's keys into a TPM"}
-	group.AddCommand(&cobra.Command{
+	group.AddCommand(sealCommand(s))
+	return group
+}
+
+func sealCommand(s *settings) *cobra.Command {
+	return &cobra.Command{
 		Use:   "seal",
 		Short: "Move the keys of an existing gateway into the TPM that keys.tpm_device names",
 		Long:  "Move the keys of an existing gateway into the TPM that keys.tpm_device names, while palyrad does not run and keys.store is \"tpm\". The seeds of the notary and the journal are sealed, and the TPM makes a new issuing key. The root stays a file: only a new gateway has its root made in the TPM. Backups of before still hold the keys; rotate them where that matters.\n\nThere is no way back out of the TPM. What is sealed is of no use on another machine, or once the TPM was cleared.",
@@ -241,8 +246,7 @@ func keysCommand(s *settings) *cobra.Command {
 			}
 			return nil
 		}),
-	})
-	return group
+	}
 }
 
 func policyCommand(s *settings) *cobra.Command {

@@ -86,6 +86,7 @@ const (
 	ToolSuspended  Code = "PAL-P105" // a changed tool definition does not fit the policies
 	ToolResumed    Code = "PAL-P106" // a suspended tool may be called again
 	PolicyReset    Code = "PAL-P107" // the activation of a policy version was ended on the host, while no daemon ran
+	CeilingSet     Code = "PAL-P110" // a principal or a channel was let in or kept out, whatever policies say
 
 	Opened       Code = "PAL-J100" // the daemon opened the journal
 	Closed       Code = "PAL-J101" // the daemon closed the journal in order
@@ -108,7 +109,7 @@ var Codes = []Code{
 	TokenMade, TokenRevoked,
 	PairingOpened, PairingTried, PairingProved, PairingEnded, DevicePaired,
 	LoggedIn, LoggedOut,
-	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed, PolicyReset,
+	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed, PolicyReset, CeilingSet,
 	Opened, Closed, Checkpoint, ClockStepped, KeyRotated,
 }
 

@@ -63,7 +63,7 @@ func (s *Service) consent(ctx context.Context, by access.Caller, c Consent) (acc
 	}
 	err = s.known(ctx, by.Principal)
 	if c.Withdraw {
-		s.cut(m.Principal, m.Waiting())
+		s.Cut(m.Principal, m.Waiting())
 	}
 	return m, err
 }

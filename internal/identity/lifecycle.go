@@ -79,7 +79,7 @@ func (s *Service) update(ctx context.Context, actor access.Principal, c MemberCh
 	}
 	err = s.known(ctx, actor)
 	if m.Owner != was.Owner || len(without(was.Roles, m.Roles)) > 0 {
-		s.cut(m.Principal, reason.Errorf(reason.Unauthenticated, "what %s may do was changed", m.Principal).WithRemedy("Connect again."))
+		s.Cut(m.Principal, reason.Errorf(reason.Unauthenticated, "what %s may do was changed", m.Principal).WithRemedy("Connect again."))
 	}
 	return m, err
 }
@@ -219,7 +219,7 @@ func (s *Service) remove(ctx context.Context, actor access.Principal, st Standin
 	for _, dev := range r.Revoked {
 		s.tellRevoked(dev)
 	}
-	s.cut(m.Principal, reason.Errorf(reason.Unauthenticated, "%s was removed", m.Principal))
+	s.Cut(m.Principal, reason.Errorf(reason.Unauthenticated, "%s was removed", m.Principal))
 	return r, err
 }
 
@@ -318,9 +318,9 @@ func (s *Service) known(ctx context.Context, actor access.Principal) error {
 	return nil
 }
 
-// cut ends what a member has open, so that nothing goes on that was let in by what it
+// Cut ends what a member has open, so that nothing goes on that was let in by what it
 // was before.
-func (s *Service) cut(p access.Principal, why *reason.Error) {
+func (s *Service) Cut(p access.Principal, why *reason.Error) {
 	for _, dev := range s.devicesOf(p) {
 		s.tell(dev, why)
 	}
@@ -336,7 +336,7 @@ func (s *Service) cut(p access.Principal, why *reason.Error) {
 func (s *Service) cutAll(p access.Principal) {
 	for _, m := range s.registry.List() {
 		if m.Principal == p || m.Owner == p {
-			s.cut(m.Principal, reason.Errorf(reason.Unauthenticated, "%s was disabled", p))
+			s.Cut(m.Principal, reason.Errorf(reason.Unauthenticated, "%s was disabled", p))
 		}
 	}
 }

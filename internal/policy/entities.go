@@ -129,17 +129,18 @@ func (d *directory) addMembers(cfg Config) {
 		return strings.Compare(a.Principal.Name, b.Principal.Name)
 	})
 	for _, m := range cfg.Members {
-		d.addMember(m, cfg.Snapshot.AllowedPrincipals)
+		d.addMember(m, cfg.Snapshot)
 	}
 }
 
-func (d *directory) addMember(m access.Member, allowed []access.Principal) {
+func (d *directory) addMember(m access.Member, s Snapshot) {
 	var parents []types.EntityUID
 	if d.enabled(m) {
 		for _, r := range m.Roles {
 			parents = append(parents, types.NewEntityUID(names.TypeRole, types.String(r)))
 		}
-		if allowed == nil || slices.Contains(allowed, m.Principal) {
+		listed := s.AllowedPrincipals == nil || slices.Contains(s.AllowedPrincipals, m.Principal)
+		if listed && !slices.Contains(s.ForbiddenPrincipals, m.Principal) {
 			parents = append(parents, types.NewEntityUID(names.TypePrincipalSet, names.SetAllowed))
 		}
 	}

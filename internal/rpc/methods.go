@@ -180,6 +180,9 @@ var methods = map[string]Method{
 	palyrav1connect.AccessReviewServiceShowAccessProcedure:    {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.AccessReviewServiceListRolesProcedure:     {access.PermAccessRead, AuditNone, LimitRead, NeedsDevice},
 
+	palyrav1connect.AccessReviewServiceListCeilingsProcedure: {access.PermAccessRead, AuditNone, LimitRead, NeedsDevice},
+	palyrav1connect.AccessReviewServiceSetCeilingProcedure:   {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
+
 	// That a device of somebody else takes access.write is the handler's to say.
 	palyrav1connect.PairingServiceCreatePairingCodeProcedure: {access.PermDevicePair, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.PairingServiceListPairingsProcedure:      {access.PermDevicePair, AuditNone, LimitRead, NeedsDevice},

@@ -518,8 +518,8 @@ func (s fakeStatus) GetStatus(context.Context, *palyrav1.GetStatusRequest) (*pal
 		Notices:    []string{"one user exists: they may answer for their own agents"},
 		Models:     []*palyrav1.ModelStatus{{Name: "fast", Provider: "anthropic", Model: "fast-1", Available: true}, {Name: "local", Provider: "openai", Problem: "no key file"}},
 		Keys: []*palyrav1.KeyPlace{
-			{Key: "root", Place: "tpm", Detail: "/dev/tpmrm0; it never leaves it"},
-			{Key: "notary", Place: "tpm", Detail: "/dev/tpmrm0; sealed in ca/notary.pem"},
+			{Key: "root", Place: "tpm", Detail: "/dev/tpmrm0, which it never leaves"},
+			{Key: "notary", Place: "tpm", Detail: "/dev/tpmrm0, sealed in ca/notary.pem"},
 			{Key: "operator", Place: "file", Detail: "operator/key.pem, mode 0600"},
 		},
 		ActiveRuns: 1, PolicyDirectory: s.f.directory(),

@@ -68,7 +68,10 @@ type Authority struct {
 	rand   io.Reader
 	// module is nil where keys are files.
 	module Module
-	root   pair
+	// sealing is true while keys are moved into the module; plain says that a key
+	// besides the root's was found in a file.
+	sealing, plain bool
+	root           pair
 
 	mu      sync.Mutex
 	issuing pair

@@ -65,10 +65,10 @@ func (a *Authority) readKeyChain(path string) (crypto.Signer, []*x509.Certificat
 	if err != nil {
 		return nil, nil, damaged(path, err)
 	}
-	if _, inside := key.(moduleKey); a.module != nil && !inside && filepath.Base(path) != rootFile && isPlain(text) {
-		return nil, nil, inPlain(path)
+	if filepath.Base(path) != rootFile && isPlain(text) {
+		err = a.foundPlain(path)
 	}
-	return key, chain, nil
+	return key, chain, err
 }
 
 // damaged is the error of a file that cannot be used. What says already what to do

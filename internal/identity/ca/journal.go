@@ -334,8 +334,10 @@ func (a *Authority) loadJournalKeys() error {
 	if err != nil {
 		return damaged(path, err)
 	}
-	if a.module != nil && !isSealed(text) {
-		return inPlain(path)
+	if !isSealed(text) {
+		if err := a.foundPlain(path); err != nil {
+			return err
+		}
 	}
 	known, err := ReadJournalKeys(a.dir)
 	if err != nil {
@@ -355,8 +357,10 @@ func (a *Authority) loadNext() error {
 	if err != nil {
 		return damaged(path, err)
 	}
-	if a.module != nil && !isSealed(next.Signer) {
-		return inPlain(path)
+	if !isSealed(next.Signer) {
+		if err := a.foundPlain(path); err != nil {
+			return err
+		}
 	}
 	next.Signer = signer
 	a.journal.next = next

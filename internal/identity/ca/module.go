@@ -107,9 +107,13 @@ func (a *Authority) openKey(block *pem.Block, public crypto.PublicKey) (crypto.S
 var errElsewhere = reason.Errorf(reason.ConfigInvalid, "the key is in a TPM, and keys.store is \"file\"").
 	WithRemedy("Set keys.store to \"tpm\": a key that is in a TPM does not come out again.")
 
-// inPlain refuses a key that lies in a file where the settings say that keys live in
-// a module.
-func inPlain(path string) error {
+// foundPlain refuses a key that lies in a file where the settings say that keys live in
+// a module, unless it is about to be moved there.
+func (a *Authority) foundPlain(path string) error {
+	if a.module == nil || a.sealing {
+		a.plain = true
+		return nil
+	}
 	return reason.Errorf(reason.ConfigInvalid, "%s holds a key in plain, and keys.store is \"tpm\"", path).
 		WithRemedy("Run `palyrad keys seal`, or set keys.store to \"file\".")
 }

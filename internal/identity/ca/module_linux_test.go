@@ -157,12 +157,14 @@ func TestAnotherTPM(t *testing.T) {
 	other := tpmtest.Start(t)
 	refusedWith(t, "another TPM", a.dir, Options{Now: c.Now, Module: tpm.New(other.Device)}, "Start palyrad with the TPM that made the keys")
 	e.Halt()
-	refusedWith(t, "no TPM", a.dir, a.again(c), "Name a TPM in keys.tpm_device")
+	refusedWith(t, "no TPM", a.dir, a.again(c), "Start palyrad with the TPM that made the keys")
 	if keys, err := ReadJournalKeys(a.dir); err != nil || keys[0].Verifier != a.JournalVerifiers()[0] {
 		t.Errorf("what verifies the journal needs the TPM: %v", err)
 	}
 	e.Boot(t)
 	open(t, a.dir, a.again(c)) // the control: a restart of the machine
+	e.SetOwnerPassword(t, "secret")
+	refusedWith(t, "a password of the owner hierarchy", a.dir, a.again(c), "tpm2_changeauth -c owner`).")
 	e.Clear(t)
 	refusedWith(t, "a cleared TPM", a.dir, a.again(c), "Start palyrad with the TPM that made the keys")
 }
@@ -192,6 +194,23 @@ func TestSettingsAndFilesDisagree(t *testing.T) {
 	refusedWith(t, "keys in a TPM, store is file", a.dir, Options{Now: c.Now}, "Set keys.store to \"tpm\"")
 	plain, c := newAuthorityAt(t)
 	refusedWith(t, "keys in files, store is tpm", plain.dir, Options{Now: c.Now, Module: a.module}, "palyrad keys seal")
+}
+
+// One key in plain among those in a TPM, as a backup of before brings it back, is
+// refused like all of them, and moved.
+func TestOneKeyInPlain(t *testing.T) {
+	m := tpm.New(tpmtest.Start(t).Device)
+	was, c, cert := sealable(t)
+	o, before := Options{Now: c.Now, Module: m}, contents(t, was.dir)
+	must.Get(Seal(was.dir, o))(t)
+	for _, name := range []string{issuingFile, notaryFile, journalFile, journalNextFile} {
+		must.Do(t, os.WriteFile(filepath.Join(was.dir, name), []byte(before[name]), 0o600))
+		refusedWith(t, name, was.dir, o, "palyrad keys seal")
+		if moved, err := Seal(was.dir, o); err != nil || !moved {
+			t.Errorf("%s: moved %v, %v", name, moved, err)
+		}
+		isSame(t, name, was, open(t, was.dir, o), cert)
+	}
 }
 
 // A blob in the place of another is refused.

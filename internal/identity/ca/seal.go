@@ -33,25 +33,22 @@ func Seal(dir string, o Options) (moved bool, err error) {
 	if err := endSeal(a.dir); err != nil {
 		return false, fmt.Errorf("ending the move of keys: %w", err)
 	}
-	issuing, err := keyfile.Read(filepath.Join(a.dir, issuingFile))
-	if errors.Is(err, fs.ErrNotExist) {
+	if empty, err := isEmpty(a.dir); err != nil {
+		return false, err
+	} else if empty {
 		return false, reason.Errorf(reason.ConfigInvalid, "there are no keys in %s", a.dir).
 			WithRemedy("Start palyrad: it makes the keys of a new gateway where keys.store says.")
 	}
-	if err != nil {
-		return false, err
+	a.sealing = true
+	if err := a.load(); err != nil {
+		return false, fmt.Errorf("opening certificate authority: %w", err)
 	}
-	if !isPlain(issuing) {
-		return false, a.load()
+	if !a.plain {
+		return false, nil
 	}
 	if err := a.module.Prove(); err != nil {
 		return false, err
 	}
-	a.module = nil
-	if err := a.load(); err != nil {
-		return false, fmt.Errorf("opening certificate authority: %w", err)
-	}
-	a.module = o.Module
 	if err := a.sealInto(a.dir + sealingSuffix); err != nil {
 		return false, errors.Join(fmt.Errorf("moving keys: %w", err), os.RemoveAll(a.dir+sealingSuffix))
 	}
@@ -64,8 +61,10 @@ func (a *Authority) sealInto(made string) error {
 	if err := os.Mkdir(made, keyfile.DirMode); err != nil {
 		return err
 	}
-	if err := a.makeIssuing(made); err != nil {
-		return err
+	if _, inside := a.issuing.key.(moduleKey); !inside {
+		if err := a.makeIssuing(made); err != nil {
+			return err
+		}
 	}
 	if err := a.writeKeyChain(filepath.Join(made, notaryFile), a.notary.Signer, a.notary.Chain...); err != nil {
 		return err
@@ -156,9 +155,9 @@ func (a *Authority) place(name, file string, key any) KeyPlace {
 	_, inside := key.(moduleKey)
 	switch {
 	case inside:
-		return KeyPlace{name, PlaceTPM, fmt.Sprintf("%s; it never leaves it", a.module.Name())}
+		return KeyPlace{name, PlaceTPM, fmt.Sprintf("%s, which it never leaves", a.module.Name())}
 	case a.module != nil && file != rootFile:
-		return KeyPlace{name, PlaceTPM, fmt.Sprintf("%s; sealed in %s", a.module.Name(), filepath.Join(filepath.Base(a.dir), file))}
+		return KeyPlace{name, PlaceTPM, fmt.Sprintf("%s, sealed in %s", a.module.Name(), filepath.Join(filepath.Base(a.dir), file))}
 	}
 	return FilePlace(name, a.dir, file)
 }

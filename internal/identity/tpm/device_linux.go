@@ -1,6 +1,7 @@
 package tpm
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -32,7 +33,7 @@ func open(device string) (transport.TPMCloser, error) {
 	case info.Mode()&fs.ModeCharDevice != 0:
 		t, err = linuxtpm.Open(real)
 	default:
-		return nil, reason.Errorf(reason.ConfigInvalid, "%s is neither a TPM's device nor a socket", device).WithRemedy("%s", useFiles)
+		return nil, fmt.Errorf("%w: it is neither a device nor a socket", errNoUse)
 	}
 	if err != nil {
 		return nil, refusedDevice(device, err)

@@ -37,11 +37,7 @@ type key struct {
 // NewKey makes a P-256 key inside the TPM. text is what Key opens it with; it holds
 // the key only in a form that this TPM alone can use.
 func (m *Module) NewKey() (signer crypto.Signer, text []byte, err error) {
-	var b blob
-	err = m.do(nil, func(w *work) error {
-		b, err = w.create(tpm2.TPMSSensitiveCreate{}, signing)
-		return err
-	})
+	b, err := do(m, nil, func(w *work) (blob, error) { return w.create(tpm2.TPMSSensitiveCreate{}, signing) })
 	if err != nil {
 		return nil, nil, fmt.Errorf("making a key: %w", err)
 	}
@@ -62,8 +58,8 @@ func (m *Module) Key(text []byte) (crypto.Signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = m.do(b.parent, func(w *work) error {
-		return w.loaded(b, func(tpm2.NamedHandle) error { return nil })
+	_, err = do(m, b.parent, func(w *work) (none struct{}, err error) {
+		return loaded(w, b, func(tpm2.NamedHandle) (struct{}, error) { return none, nil })
 	})
 	if err != nil {
 		return nil, fmt.Errorf("loading a key: %w", err)
@@ -101,12 +97,8 @@ func (k *key) Sign(_ io.Reader, digest []byte, opts crypto.SignerOpts) ([]byte, 
 	if opts == nil || opts.HashFunc() != crypto.SHA256 || len(digest) != crypto.SHA256.Size() {
 		return nil, errors.New("the key signs SHA-256 digests alone")
 	}
-	var der []byte
-	err := k.module.do(k.blob.parent, func(w *work) error {
-		return w.loaded(k.blob, func(h tpm2.NamedHandle) (err error) {
-			der, err = w.sign(h, digest)
-			return err
-		})
+	der, err := do(k.module, k.blob.parent, func(w *work) ([]byte, error) {
+		return loaded(w, k.blob, func(h tpm2.NamedHandle) ([]byte, error) { return w.sign(h, digest) })
 	})
 	if err != nil {
 		return nil, fmt.Errorf("signing: %w", err)

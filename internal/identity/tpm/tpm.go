@@ -4,7 +4,7 @@
 //
 // The storage root key is derived anew for every operation, from the template of the
 // TCG (TPM v2.0 Provisioning Guidance, 7.5.1), and nothing is left in the TPM
-// afterwards. Every command that carries a secret goes through a session that is
+// afterwards. Where that takes a password, the one that the system keeps in it serves. Every command that carries a secret goes through a session that is
 // salted with that key (TPM 2.0 Part 1, 19.6.13) and encrypts its parameters, so that
 // who listens on the bus learns nothing. Each blob names the storage root key that it
 // belongs to: one that somebody on the bus puts in its place is refused.
@@ -13,7 +13,8 @@ package tpm
 import (
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/google/go-tpm/tpm2"
 	"github.com/google/go-tpm/tpm2/transport"
@@ -24,14 +25,24 @@ import (
 // Module is the TPM behind a device. It is safe for concurrent use.
 type Module struct {
 	device string
-	// open is another one in tests, which stand on the bus.
-	open func(device string) (transport.TPMCloser, error)
-	mu   sync.Mutex
+	// open and patience are others in tests, which stand on the bus.
+	open     func(device string) (transport.TPMCloser, error)
+	patience time.Duration
+	// turn has one place: operations wait for each other.
+	turn chan struct{}
+	// silent is true while an operation has no answer for longer than the patience.
+	silent atomic.Bool
 }
+
+// patience is how long an operation waits for its turn and its end. It takes a TPM a
+// second at most; what takes longer hangs, and a gateway goes on for hours without.
+const patience = 30 * time.Second
 
 // New returns the TPM behind a device: a character device of the kernel's resource
 // manager (/dev/tpmrm0), or the Unix socket of a TPM in software. Nothing is opened.
-func New(device string) *Module { return &Module{device: device, open: open} }
+func New(device string) *Module {
+	return &Module{device: device, open: open, patience: patience, turn: make(chan struct{}, 1)}
+}
 
 // Name is the device.
 func (m *Module) Name() string { return m.device }
@@ -44,45 +55,143 @@ type work struct {
 	public tpm2.TPMTPublic
 }
 
-// do opens the TPM, derives the storage root key and works with it. Nothing stays
-// loaded. want is the name of the storage root key that has to be there; nil takes any.
-func (m *Module) do(want []byte, work func(*work) error) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+// errSilent marks a TPM that does not answer.
+var errSilent = errors.New("it does not answer")
+
+// result is what an operation ended with.
+type result[T any] struct {
+	value T
+	err   error
+}
+
+// do works with the TPM. want is the name of the storage root key that has to be
+// there; nil takes any. A read of a device cannot be broken off: an operation that
+// hangs is left to itself, and all after it fail at once until it has ended.
+func do[T any](m *Module, want []byte, work func(*work) (T, error)) (T, error) {
+	var none T
+	if m.silent.Load() {
+		return none, m.explain(errSilent, want != nil)
+	}
+	limit := time.NewTimer(m.patience)
+	defer limit.Stop()
+	select {
+	case m.turn <- struct{}{}:
+	case <-limit.C:
+		return none, m.explain(errSilent, want != nil)
+	}
+	done := make(chan result[T], 1)
+	go func() {
+		value, err := once(m, want, work)
+		done <- result[T]{value, err}
+		m.silent.Store(false)
+		<-m.turn
+	}()
+	select {
+	case r := <-done:
+		return r.value, m.explain(r.err, want != nil)
+	case <-limit.C:
+	}
+	m.silent.Store(true)
+	select {
+	case r := <-done: // it ended just now
+		m.silent.Store(false)
+		return r.value, m.explain(r.err, want != nil)
+	default:
+		return none, m.explain(errSilent, want != nil)
+	}
+}
+
+// once opens the TPM, derives the storage root key and works with it. Nothing stays
+// loaded.
+func once[T any](m *Module, want []byte, work func(*work) (T, error)) (value T, err error) {
 	t, err := m.open(m.device)
 	if err != nil {
-		return err
+		return value, err
 	}
-	err = derived(t, want, work)
-	return m.explain(errors.Join(err, t.Close()))
+	defer func() { err = errors.Join(err, t.Close()) }()
+	w, err := parentOf(t, want)
+	if err != nil {
+		return value, err
+	}
+	defer func() { err = errors.Join(err, w.end()) }()
+	return work(w)
 }
 
 // errForeign marks a blob that another TPM made, or this one before it was cleared.
 var errForeign = errors.New("its storage root key is another")
 
-func derived(t transport.TPM, want []byte, do func(*work) error) (err error) {
+// provisioned is where the storage root key lies that systems such as Windows made when
+// they took the TPM into use (TPM v2.0 Provisioning Guidance, 7.8).
+const provisioned tpm2.TPMHandle = 0x81000001
+
+// parentOf gets the storage root key: the derived one, or the provisioned one where
+// deriving takes a password or that is what the keys are of. The caller ends it.
+func parentOf(t transport.TPM, want []byte) (*work, error) {
+	w, err := derive(t, want)
+	if hasPassword(err) || errors.Is(err, errForeign) {
+		if other, found := find(t, want); found {
+			return other, nil
+		}
+	}
+	return w, err
+}
+
+func derive(t transport.TPM, want []byte) (*work, error) {
 	made, err := tpm2.CreatePrimary{
 		PrimaryHandle: tpm2.AuthHandle{Handle: tpm2.TPMRHOwner, Auth: tpm2.PasswordAuth(nil)},
 		InPublic:      tpm2.New2B(tpm2.ECCSRKTemplate),
 	}.Execute(t)
 	if err != nil {
-		return fmt.Errorf("deriving the storage root key: %w", err)
+		return nil, fmt.Errorf("deriving the storage root key: %w", err)
 	}
-	defer func() { err = errors.Join(err, flush(t, made.ObjectHandle)) }()
-	public, err := made.OutPublic.Contents()
+	w, err := named(t, made.ObjectHandle, made.OutPublic, want)
 	if err != nil {
-		return fmt.Errorf("reading the storage root key: %w", err)
+		return nil, errors.Join(err, flush(t, made.ObjectHandle))
+	}
+	return w, nil
+}
+
+func hasPassword(err error) bool {
+	return errors.Is(err, tpm2.TPMRCAuthFail) || errors.Is(err, tpm2.TPMRCBadAuth) || errors.Is(err, tpm2.TPMRCAuthMissing)
+}
+
+// find looks for a provisioned storage root key that can be used, which is the wanted
+// one.
+func find(t transport.TPM, want []byte) (w *work, found bool) {
+	read, err := tpm2.ReadPublic{ObjectHandle: provisioned}.Execute(t)
+	if err != nil {
+		return nil, false
+	}
+	if w, err = named(t, provisioned, read.OutPublic, want); err != nil {
+		return nil, false
+	}
+	is := w.public.ObjectAttributes
+	return w, is.FixedTPM && is.FixedParent && is.Restricted && is.Decrypt && is.UserWithAuth
+}
+
+func named(t transport.TPM, h tpm2.TPMHandle, of tpm2.TPM2BPublic, want []byte) (*work, error) {
+	public, err := of.Contents()
+	if err != nil {
+		return nil, fmt.Errorf("reading the storage root key: %w", err)
 	}
 	// The name is computed here, and not what the TPM says it is: it stands for the
 	// public key that sessions are salted with.
 	name, err := tpm2.ObjectName(public)
 	if err != nil {
-		return fmt.Errorf("naming the storage root key: %w", err)
+		return nil, fmt.Errorf("naming the storage root key: %w", err)
 	}
 	if want != nil && string(want) != string(name.Buffer) {
-		return errForeign
+		return nil, errForeign
 	}
-	return do(&work{tpm: t, parent: tpm2.NamedHandle{Handle: made.ObjectHandle, Name: *name}, public: *public})
+	return &work{tpm: t, parent: tpm2.NamedHandle{Handle: h, Name: *name}, public: *public}, nil
+}
+
+// end takes the storage root key out of the TPM, where it was derived.
+func (w *work) end() error {
+	if w.parent.Handle == provisioned {
+		return nil
+	}
+	return flush(w.tpm, w.parent.Handle)
 }
 
 func flush(t transport.TPM, h tpm2.TPMHandle) error {
@@ -118,22 +227,22 @@ func (w *work) create(sensitive tpm2.TPMSSensitiveCreate, template tpm2.TPMTPubl
 }
 
 // loaded loads a blob, uses it and takes it out again.
-func (w *work) loaded(b blob, use func(tpm2.NamedHandle) error) (err error) {
+func loaded[T any](w *work, b blob, use func(tpm2.NamedHandle) (T, error)) (value T, err error) {
 	l, err := tpm2.Load{
 		ParentHandle: tpm2.AuthHandle{Handle: w.parent.Handle, Name: w.parent.Name, Auth: w.session(true, true)},
 		InPrivate:    b.private, InPublic: b.public,
 	}.Execute(w.tpm)
 	if err != nil {
-		return err
+		return value, err
 	}
 	defer func() { err = errors.Join(err, flush(w.tpm, l.ObjectHandle)) }()
 	public, err := b.public.Contents()
 	if err != nil {
-		return err
+		return value, err
 	}
 	name, err := tpm2.ObjectName(public)
 	if err != nil {
-		return err
+		return value, err
 	}
 	return use(tpm2.NamedHandle{Handle: l.ObjectHandle, Name: *name})
 }
@@ -155,17 +264,13 @@ func (m *Module) Seal(secret []byte) (text []byte, err error) {
 	if len(secret) == 0 || len(secret) > maxSecret {
 		return nil, fmt.Errorf("a TPM seals 1 to %d bytes, not %d", maxSecret, len(secret))
 	}
-	err = m.do(nil, func(w *work) error {
-		b, err := w.create(tpm2.TPMSSensitiveCreate{
-			Data: tpm2.NewTPMUSensitiveCreate(&tpm2.TPM2BSensitiveData{Buffer: secret}),
-		}, sealed)
-		text = b.pem()
-		return err
+	b, err := do(m, nil, func(w *work) (blob, error) {
+		return w.create(tpm2.TPMSSensitiveCreate{Data: tpm2.NewTPMUSensitiveCreate(&tpm2.TPM2BSensitiveData{Buffer: secret})}, sealed)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("sealing: %w", err)
 	}
-	return text, nil
+	return b.pem(), nil
 }
 
 // Unseal returns what Seal was given.
@@ -174,19 +279,21 @@ func (m *Module) Unseal(text []byte) (secret []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	err = m.do(b.parent, func(w *work) error {
-		return w.loaded(b, func(h tpm2.NamedHandle) error {
-			out, err := tpm2.Unseal{ItemHandle: tpm2.AuthHandle{Handle: h.Handle, Name: h.Name, Auth: w.session(false, true)}}.Execute(w.tpm)
-			if err == nil {
-				secret = out.OutData.Buffer
-			}
-			return err
-		})
+	secret, err = do(m, b.parent, func(w *work) ([]byte, error) {
+		return loaded(w, b, func(h tpm2.NamedHandle) ([]byte, error) { return w.unseal(h, true) })
 	})
 	if err != nil {
 		return nil, fmt.Errorf("unsealing: %w", err)
 	}
 	return secret, nil
+}
+
+func (w *work) unseal(h tpm2.NamedHandle, encrypted bool) ([]byte, error) {
+	out, err := tpm2.Unseal{ItemHandle: tpm2.AuthHandle{Handle: h.Handle, Name: h.Name, Auth: w.session(false, encrypted)}}.Execute(w.tpm)
+	if err != nil {
+		return nil, err
+	}
+	return out.OutData.Buffer, nil
 }
 
 // Prove refuses a TPM that cannot do what keys need, with the reason. It does all of

@@ -11,7 +11,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-tpm/tpm2"
 	"github.com/google/go-tpm/tpm2/transport"
@@ -117,6 +119,85 @@ func TestSealing(t *testing.T) {
 	}
 }
 
+// Wrong passwords of other programs lock the TPM, and not the gateway.
+func TestLockedOut(t *testing.T) {
+	e := tpmtest.Start(t)
+	m := New(e.Device)
+	text := must.Get(m.Seal([]byte("secret")))(t)
+	e.LockOut(t)
+	must.Do(t, m.Prove())
+	if got := must.Get(m.Unseal(text))(t); string(got) != "secret" {
+		t.Errorf("got %q", got)
+	}
+	// The control: what does count for the lockout cannot be used.
+	_, err := do(m, nil, func(w *work) ([]byte, error) {
+		counted := signing
+		counted.ObjectAttributes.NoDA = false
+		b, err := w.create(tpm2.TPMSSensitiveCreate{}, counted)
+		must.Check(t, err)
+		return loaded(w, b, func(h tpm2.NamedHandle) ([]byte, error) { return w.sign(h, make([]byte, 32)) })
+	})
+	if !errors.Is(err, tpm2.TPMRCLockout) {
+		t.Errorf("the control: %v", err)
+	}
+}
+
+// Where the owner hierarchy has a password, the storage root key that the system made
+// serves, and no other takes its place.
+func TestOwnerHasAPassword(t *testing.T) {
+	e := tpmtest.Start(t)
+	m := New(e.Device)
+	derived := must.Get(m.Seal([]byte("derived")))(t)
+	e.Provision(t)
+	if got := must.Get(m.Unseal(derived))(t); string(got) != "derived" {
+		t.Errorf("got %q", got)
+	}
+	e.SetOwnerPassword(t, "secret")
+	must.Do(t, m.Prove())
+	text := must.Get(m.Seal([]byte("secret")))(t)
+	e.Halt()
+	e.Boot(t)
+	if got := must.Get(m.Unseal(text))(t); string(got) != "secret" {
+		t.Errorf("got %q", got)
+	}
+	_, err := m.Unseal(derived)
+	if reasontest.Want(t, "what the derived one sealed", err, reason.ConfigInvalid); !hasPassword(err) {
+		t.Error(err)
+	}
+	e.SetOwnerPassword(t, "")
+	for sealed, want := range map[string]string{string(text): "secret", string(derived): "derived"} {
+		if got := must.Get(m.Unseal([]byte(sealed)))(t); string(got) != want {
+			t.Errorf("without the password: got %q, want %q", got, want)
+		}
+	}
+	other := tpmtest.Start(t)
+	other.SetOwnerPassword(t, "secret")
+	reasontest.Want(t, "without one", New(other.Device).Prove(), reason.ConfigInvalid)
+}
+
+// A TPM that hangs is waited for once; what comes after it fails at once, until it
+// answers again.
+func TestHangs(t *testing.T) {
+	e := tpmtest.Start(t)
+	m := New(e.Device)
+	text := must.Get(m.Seal([]byte("secret")))(t)
+	e.Signal(t, syscall.SIGSTOP)
+	m.patience = time.Millisecond
+	for range 2 {
+		_, err := m.Unseal(text)
+		if reasontest.Want(t, "a TPM that hangs", err, reason.ConfigInvalid); !errors.Is(err, errSilent) {
+			t.Error(err)
+		}
+		m.patience = time.Hour // is not waited for again
+	}
+	e.Signal(t, syscall.SIGCONT)
+	m.turn <- struct{}{} // the one that hung has ended
+	<-m.turn
+	if got := must.Get(m.Unseal(text))(t); string(got) != "secret" {
+		t.Errorf("got %q", got)
+	}
+}
+
 // Who listens on the bus sees no secret, on its way in or out.
 func TestBusIsListenedTo(t *testing.T) {
 	e := tpmtest.Start(t)
@@ -129,12 +210,9 @@ func TestBusIsListenedTo(t *testing.T) {
 	}
 	// The control: without encryption it is seen.
 	b := must.Get(parse(text, sealed))(t)
-	must.Do(t, m.do(b.parent, func(w *work) error {
-		return w.loaded(b, func(h tpm2.NamedHandle) error {
-			_, err := tpm2.Unseal{ItemHandle: tpm2.AuthHandle{Handle: h.Handle, Name: h.Name, Auth: w.session(false, false)}}.Execute(w.tpm)
-			return err
-		})
-	}))
+	must.Get(do(m, b.parent, func(w *work) ([]byte, error) {
+		return loaded(w, b, func(h tpm2.NamedHandle) ([]byte, error) { return w.unseal(h, false) })
+	}))(t)
 	if !bytes.Contains(seen.Bytes(), secret) {
 		t.Error("the control: the tap saw nothing")
 	}

@@ -1,6 +1,7 @@
 package tpmtest
 
 import (
+	"encoding/binary"
 	"errors"
 	"os"
 	"os/exec"
@@ -19,8 +20,10 @@ type TPM struct {
 	// Device is the socket that it listens on.
 	Device string
 	dir    string
-	cmd    *exec.Cmd
-	ended  chan struct{}
+	// password is the owner hierarchy's.
+	password string
+	cmd      *exec.Cmd
+	ended    chan struct{}
 }
 
 // Start makes a TPM and starts it. It ends with the test.
@@ -75,6 +78,12 @@ func (e *TPM) Halt() {
 	e.cmd = nil
 }
 
+// Signal sends its process a signal: SIGSTOP makes it hang.
+func (e *TPM) Signal(t testing.TB, s os.Signal) {
+	t.Helper()
+	must.Do(t, e.cmd.Process.Signal(s))
+}
+
 // Clear makes it forget all keys, as the firmware's settings can.
 func (e *TPM) Clear(t testing.TB) {
 	t.Helper()
@@ -83,13 +92,48 @@ func (e *TPM) Clear(t testing.TB) {
 	must.Do(t, errors.Join(err, dev.Close()))
 }
 
-// SetOwnerPassword gives its owner hierarchy a password.
+// Provision keeps a storage root key in it, for RSA, as systems do that take a TPM into
+// use.
+func (e *TPM) Provision(t testing.TB) {
+	t.Helper()
+	dev := must.Get(linuxudstpm.Open(e.Device))(t)
+	owner := tpm2.AuthHandle{Handle: tpm2.TPMRHOwner, Auth: tpm2.PasswordAuth(nil)}
+	made, err := tpm2.CreatePrimary{PrimaryHandle: owner, InPublic: tpm2.New2B(tpm2.RSASRKTemplate)}.Execute(dev)
+	must.Do(t, err)
+	_, err = tpm2.EvictControl{
+		Auth: owner, ObjectHandle: &tpm2.NamedHandle{Handle: made.ObjectHandle, Name: made.Name}, PersistentHandle: 0x81000001,
+	}.Execute(dev)
+	must.Do(t, err)
+	_, err = tpm2.FlushContext{FlushHandle: made.ObjectHandle}.Execute(dev)
+	must.Do(t, errors.Join(err, dev.Close()))
+}
+
+// SetOwnerPassword gives its owner hierarchy a password; "" takes it away.
 func (e *TPM) SetOwnerPassword(t testing.TB, password string) {
 	t.Helper()
 	dev := must.Get(linuxudstpm.Open(e.Device))(t)
 	_, err := tpm2.HierarchyChangeAuth{
-		AuthHandle: tpm2.AuthHandle{Handle: tpm2.TPMRHOwner, Auth: tpm2.PasswordAuth(nil)},
+		AuthHandle: tpm2.AuthHandle{Handle: tpm2.TPMRHOwner, Auth: tpm2.PasswordAuth([]byte(e.password))},
 		NewAuth:    tpm2.TPM2BAuth{Buffer: []byte(password)},
 	}.Execute(dev)
 	must.Do(t, errors.Join(err, dev.Close()))
+	e.password = password
+}
+
+// LockOut makes it refuse all keys that count for guessed passwords, as after too many
+// of them: no try is left (TPM2_DictionaryAttackParameters, TPM 2.0 Part 3, 25.3).
+func (e *TPM) LockOut(t testing.TB) {
+	t.Helper()
+	dev := must.Get(linuxudstpm.Open(e.Device))(t)
+	command := []byte{
+		0x80, 0x02, 0, 0, 0, 39, 0, 0, 0x01, 0x3a, // with authorisation, 39 bytes, the command
+		0x40, 0, 0, 0x0a, // of the lockout hierarchy
+		0, 0, 0, 9, 0x40, 0, 0, 0x09, 0, 0, 0, 0, 0, // by its empty password
+		0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0x10, 0, // tries; seconds until it ends, twice
+	}
+	res, err := dev.Send(command)
+	must.Do(t, errors.Join(err, dev.Close()))
+	if len(res) < 10 || binary.BigEndian.Uint32(res[6:]) != 0 {
+		t.Fatalf("the TPM answered %x", res)
+	}
 }
