@@ -382,3 +382,34 @@ func BenchmarkAuthenticate(b *testing.B) {
 		}
 	}
 }
+
+// A token ends with the device that made it, also where nobody marked it as revoked;
+// those of other devices go on.
+func TestTokenEndsWithItsDevice(t *testing.T) {
+	w := newWorld(t)
+	lost := ""
+	w.Service = must.Get(token.New(t.Context(), token.Config{
+		Store: w.store, Members: w.members, Now: func() time.Time { return w.now }, Revoked: func(device string) bool { return device != "" && device == lost },
+	}))(t)
+	of, text := w.create(t, ann, token.Request{Device: "laptop", For: bot})
+	other, otherText := w.create(t, ann, token.Request{Device: "desk"})
+	_, oldText := w.create(t, ann, token.Request{})
+	must.Get(w.Authenticate(text, here))(t)
+	lost = "laptop"
+	if _, err := w.Authenticate(text, here); reason.Of(err) != reason.Unauthenticated || !strings.Contains(err.Error(), "laptop") {
+		t.Errorf("the token of a lost laptop: %v", err)
+	}
+	must.Do(t, w.RevokeMadeWith(t.Context(), bob, "laptop"))
+	must.Do(t, w.RevokeMadeWith(t.Context(), bob, "laptop"))
+	must.Do(t, w.RevokeMadeWith(t.Context(), bob, ""))
+	for _, one := range w.List() {
+		if one.Revoked() != (one.ID == of.ID) || one.ID == of.ID && one.RevokedBy != bob {
+			t.Errorf("%+v", one)
+		}
+	}
+	must.Get(w.Authenticate(otherText, here))(t)
+	must.Get(w.Authenticate(oldText, here))(t)
+	if other.Device != "desk" {
+		t.Errorf("the device is %q", other.Device)
+	}
+}
