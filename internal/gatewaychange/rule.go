@@ -23,12 +23,18 @@ type Rule struct {
 	// Owner is true where owners or admins are concerned: a change then takes an
 	// owner, and a device somebody who may change those.
 	Owner bool `json:"owner,omitempty"`
+	// Own is true for another device of whoever asks: they may allow it themselves, with
+	// a device that they have.
+	Own bool `json:"own,omitempty"`
 	// Not is the device that is asked about. Its own vote does not count.
 	Not string `json:"not,omitempty"`
 }
 
 // wants says whose yes is missing.
 func (r Rule) wants(t approval.SubjectType, requester access.Principal) string {
+	if t == approval.SubjectDevicePairing && r.Own {
+		return fmt.Sprintf("%s, or a person who may %s", requester, r.permission())
+	}
 	if t == approval.SubjectDevicePairing {
 		return fmt.Sprintf("a person who may %s", r.permission())
 	}
@@ -72,12 +78,15 @@ func (p People) active(user access.Principal, device string) (access.Member, err
 }
 
 // mayAdmit returns nil when somebody may answer whether a device pairs.
-func (p People) mayAdmit(rule Rule, user access.Principal, device string) error {
+func (p People) mayAdmit(rule Rule, r approval.Record, user access.Principal, device string) error {
 	if _, err := p.active(user, device); err != nil {
 		return err
 	}
 	if rule.Not != "" && device == rule.Not {
 		return reason.Errorf(reason.PermissionDenied, "a device does not answer for itself")
+	}
+	if rule.Own && user == r.RequestedBy {
+		return nil
 	}
 	return p.Engine.Current().Permit(policy.AccessRequest{
 		Caller:     access.Caller{Principal: user, OnBehalfOf: user, DeviceID: device, Paired: true},
@@ -134,7 +143,7 @@ func (j Judge) MayDecide(ctx context.Context, caller access.Caller, r approval.R
 
 func (p People) may(rule Rule, r approval.Record, user access.Principal, device string) error {
 	if r.SubjectType == approval.SubjectDevicePairing {
-		return p.mayAdmit(rule, user, device)
+		return p.mayAdmit(rule, r, user, device)
 	}
 	return p.mayAnswer(rule, r, user, device)
 }

@@ -120,7 +120,7 @@ func WriteBundle(dir string, b Bundle) error {
 	}{
 		{keyName, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})},
 		{rootFile, certificates(b.Root)},
-		{endpointFile, []byte("address=" + b.Address + "\nserver_name=" + b.ServerName + "\n")},
+		{endpointFile, endpointText(b)},
 		{certFile, certificates(b.Chain...)},
 	} {
 		if err := keyfile.Write(filepath.Join(dir, f.name), f.data); err != nil {
@@ -174,6 +174,10 @@ func readBundle(dir string) (Bundle, error) {
 		return b, missing(dir, err)
 	}
 	return b, b.setEndpoint(string(text))
+}
+
+func endpointText(b Bundle) []byte {
+	return []byte("address=" + b.Address + "\nserver_name=" + b.ServerName + "\n")
 }
 
 func missing(dir string, err error) error {

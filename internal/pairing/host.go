@@ -57,7 +57,7 @@ type Yes interface {
 	By() []access.Principal
 	// Use uses the answer up, right before the device is made. It fails when those who
 	// said so may not any more.
-	Use(ctx context.Context) error
+	Use(ctx context.Context, extra ...event.Draft) error
 }
 
 // Journal is where what happens to codes is recorded.

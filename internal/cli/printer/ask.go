@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/muesli/cancelreader"
+	"golang.org/x/term"
 
 	"palyra/internal/cli/command"
 )
@@ -78,6 +80,37 @@ func (a *Printer) Ask(ctx context.Context, question string) (string, error) {
 		}
 		a.Say("(ignored: typed before the question could be read)")
 		fmt.Fprint(a.Err, question)
+	}
+}
+
+// Secret writes a question to stderr and returns the line typed after it, which is not
+// shown. What is no terminal is read as it is: one line.
+func (a *Printer) Secret(ctx context.Context, question string) (string, error) {
+	in, ok := a.In.(*os.File)
+	if !a.InTerminal || !ok {
+		return a.NextLine(ctx)
+	}
+	fd := int(in.Fd()) //#nosec G115 -- a descriptor
+	before, err := term.GetState(fd)
+	if err != nil {
+		return "", fmt.Errorf("hiding what is typed: %w", err)
+	}
+	fmt.Fprint(a.Err, question)
+	type result struct {
+		line []byte
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		line, err := term.ReadPassword(fd)
+		done <- result{line, err}
+	}()
+	defer fmt.Fprintln(a.Err)
+	select {
+	case r := <-done:
+		return string(r.line), r.err
+	case <-ctx.Done(): // the reader ends with the process
+		return "", errors.Join(ctx.Err(), term.Restore(fd, before))
 	}
 }
 
