@@ -19,6 +19,9 @@ import (
 	"palyra/internal/reason"
 )
 
+// MaxMessage is the largest request message in bytes: strangers send them.
+const MaxMessage = 16 << 10
+
 // Members are those that the gateway knows, removed ones included.
 type Members interface{ List() []access.Member }
 
