@@ -41,7 +41,7 @@ func record(p *palyrav1.Pairing) printer.Record {
 	return printer.Record{
 		Name: p.GetPairingId(), Body: printer.ProtoObject(p),
 		Cells: []string{
-			p.GetPairingId(), kindWord(p.GetKind()), whose(p), stateWord(p), fmt.Sprintf("%d of %d", p.GetGuesses(), pairing.MostGuesses),
+			p.GetPairingId(), kindWord(p.GetCodeKind()), whose(p), stateWord(p), fmt.Sprintf("%d of %d", p.GetGuesses(), pairing.MostGuesses),
 			printer.Clock(p.GetExpiresAt()), p.GetApprovalId(),
 		},
 		Wide: []string{p.GetMadeBy(), p.GetComparison(), p.GetAddress(), p.GetKeySha256()},
@@ -175,7 +175,7 @@ func (a *app) show(ctx context.Context, g *client.Gateway, reply *palyrav1.Creat
 	address := a.reached(g, at)
 	run := "palyra pair " + address
 	link := ""
-	if p.GetKind() == palyrav1.PairingKind_PAIRING_KIND_QR {
+	if p.GetCodeKind() == palyrav1.PairingKind_PAIRING_KIND_QR {
 		link = linkOf(g, address, p, secret)
 		run = "palyra pair '" + link + "'"
 		rec.Body = append(rec.Body, printer.Member{Name: "link", Value: link})
@@ -205,7 +205,7 @@ func (a *app) several(ctx context.Context, g *client.Gateway) bool {
 	reply, err := g.Pairings.ListPairings(ctx, &palyrav1.ListPairingsRequest{})
 	open := 0
 	for _, p := range reply.GetPairings() {
-		if p.GetKind() == palyrav1.PairingKind_PAIRING_KIND_PIN && p.GetState() == palyrav1.PairingState_PAIRING_STATE_OPEN {
+		if p.GetCodeKind() == palyrav1.PairingKind_PAIRING_KIND_PIN && p.GetState() == palyrav1.PairingState_PAIRING_STATE_OPEN {
 			open++
 		}
 	}
@@ -230,7 +230,7 @@ func (a *app) cancel() *cobra.Command {
 		Use: "cancel ID", Short: "End a pairing, and withdraw its question", Args: command.Args(1, 1),
 		Long: "End a pairing: its code takes no more guesses, and if a machine used it already, the\napproval that asks about it is withdrawn. A device that has its certificate keeps it; see\n`palyra devices revoke`.",
 		ValidArgsFunction: client.Suggest(a.App, pairingsOf, func(p *palyrav1.Pairing) (string, string) {
-			return p.GetPairingId(), kindWord(p.GetKind()) + " for " + whose(p)
+			return p.GetPairingId(), kindWord(p.GetCodeKind()) + " for " + whose(p)
 		}),
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
 			reply, err := g.Pairings.CancelPairing(ctx, &palyrav1.CancelPairingRequest{PairingId: given[0]})

@@ -156,7 +156,7 @@ func message(c pairing.Code) *palyrav1.Pairing {
 		MadeBy: c.For.MadeBy.String(), CreatedAt: moment(c.CreatedAt), ExpiresAt: moment(c.ExpiresAt), Guesses: int32(c.Guesses), //#nosec G115 -- at most pairing.MostGuesses
 		ApprovalId: c.ApprovalID, Comparison: c.Comparison, KeySha256: c.KeySHA256, Address: c.Address, DeviceName: c.For.Name, DeviceId: c.For.DeviceID,
 	}
-	m.Kind = kindMessage(c.Kind)
+	m.CodeKind = kindMessage(c.Kind)
 	for _, role := range c.For.Roles {
 		m.Roles = append(m.Roles, string(role))
 	}
