@@ -64,7 +64,7 @@ func PairCommand(program *client.App) *cobra.Command {
 // target reads what was given, and says where the bundle goes.
 func (a *app) target(ctx context.Context, j *joining, given string) error {
 	if given == "-" {
-		line, err := a.NextLine(ctx)
+		line, err := a.Piped(ctx)
 		if err != nil {
 			return err
 		}

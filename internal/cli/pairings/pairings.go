@@ -162,7 +162,7 @@ func (a *app) reached(g *client.Gateway, at string) string {
 	}
 	host, _, err := net.SplitHostPort(g.Address)
 	if ip := net.ParseIP(host); err == nil && (host == "localhost" || ip.IsLoopback()) {
-		a.Say("note: %s is this machine alone; for another one, name the gateway's address with --at HOST:PORT (and listen.api has to be it)", g.Address)
+		a.Say("note: %s is this machine alone; for another one, name the gateway's address with --at HOST:PORT (listen.api has to be it, with listen.allow_remote)", g.Address)
 	}
 	return g.Address
 }

@@ -95,7 +95,7 @@ func machine(t *testing.T) (*clitest.World, *clitest.Pairings) {
 }
 
 func typing(line string) printer.Streams {
-	return printer.Streams{In: bytes.NewBufferString(line + "\n")}
+	return printer.Streams{In: bytes.NewBufferString(line)}
 }
 
 func sum(der []byte) [32]byte { return sha256.Sum256(der) }
@@ -171,7 +171,8 @@ func TestPairRefused(t *testing.T) {
 	}{
 		{"no code", func() clitest.Result { return pair("12345678", w.Address) }, reason.NotFound, "no such pairing code"},
 		{"no address", func() clitest.Result { return pair("", "gateway") }, reason.InvalidInput, "HOST:PORT"},
-		{"no PIN", func() clitest.Result { p.Code(t, pairing.PIN); return pair("", w.Address) }, reason.InvalidInput, "8 digits"},
+		{"no PIN", func() clitest.Result { p.Code(t, pairing.PIN); return pair("", w.Address) }, reason.InvalidInput, "standard input"},
+		{"what is no PIN", func() clitest.Result { return pair("1234", w.Address) }, reason.InvalidInput, "8 digits"},
 		{"a wrong PIN", func() clitest.Result { return pair("00000001", w.Address) }, reason.PairingFailed, "guesses left: 4"},
 		{"a bad link", func() clitest.Result { return pair("", "palyra://pair?address=x") }, reason.InvalidInput, "--qr"},
 		{"a bad name", func() clitest.Result { return pair("", w.Address, "--name", "No") }, reason.InvalidInput, "a-z"},

@@ -83,12 +83,22 @@ func (a *Printer) Ask(ctx context.Context, question string) (string, error) {
 	}
 }
 
+// Piped is the next line of what is no terminal. The last one may lack its end.
+func (a *Printer) Piped(ctx context.Context) (string, error) {
+	line, err := a.NextLine(ctx)
+	if errors.Is(err, io.EOF) && len(a.typed.rest) > 0 {
+		line, a.typed.rest = string(a.typed.rest), nil
+		return line, nil
+	}
+	return line, err
+}
+
 // Secret writes a question to stderr and returns the line typed after it, which is not
 // shown. What is no terminal is read as it is: one line.
 func (a *Printer) Secret(ctx context.Context, question string) (string, error) {
 	in, ok := a.In.(*os.File)
 	if !a.InTerminal || !ok {
-		return a.NextLine(ctx)
+		return a.Piped(ctx)
 	}
 	fd := int(in.Fd()) //#nosec G115 -- a descriptor
 	before, err := term.GetState(fd)
