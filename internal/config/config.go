@@ -36,6 +36,9 @@ type Config struct {
 
 	// AllowedTools are names, or prefixes that end in '*'; see ToolAllowed.
 	AllowedTools []string `toml:"allowed_tools"`
+	// DualControl has changes of members, policies and the freeze approved by a
+	// second owner or admin, where there is one who is independent.
+	DualControl bool `toml:"dual_control"`
 	// AllowSensitiveTools waives the human for every sensitive tool.
 	AllowSensitiveTools bool `toml:"allow_sensitive_tools"`
 	// MaxCallsPerRun is the budget of a run of the gateway; every proposal counts.

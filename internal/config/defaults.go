@@ -21,6 +21,7 @@ func Default() *Config {
 		Log:    Log{Level: "info", Format: "text"},
 		Roles:  []access.Role{"security"},
 
+		DualControl:        true,
 		AllowedTools:       []string{"*"},
 		MaxCallsPerRun:     200,
 		MaxCallsPerSession: 1000,

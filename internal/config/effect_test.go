@@ -37,6 +37,7 @@ var readBy = map[string][2]string{
 	"workspaces.mode":      {"daemon/settings.go", "w.WorkspaceMode()"},
 	"workspaces.protected": {"daemon/settings.go", "Protected: w.Protected"},
 
+	"dual_control":          {"daemon/build.go", "SwitchedOff: !g.cfg.DualControl"},
 	"allowed_tools":         {"policyadmin/settings.go", "cfg.ToolAllowed(d.Name)"},
 	"allow_sensitive_tools": {"policyadmin/settings.go", "AllowSensitiveTools: cfg.AllowSensitiveTools"},
 	"max_calls_per_run":     {"daemon/build.go", "MaxCallsPerRun: g.cfg.MaxCallsPerRun"},

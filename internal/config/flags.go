@@ -117,6 +117,7 @@ var said = map[string]struct{ value, what string }{
 	"trust_domain":                                    {"NAME", "authority of the SPIFFE ids that are issued; fixed once the CA exists (default: a name that no other gateway has)"},
 	"roles":                                           {"LIST", "roles of your own, which policies speak of"},
 	"allowed_tools":                                   {"LIST", "tools that exist at all: names, and prefixes that end in *"},
+	"dual_control":                                    {"", "wants a second owner or admin for changes of members and policies, where there are two"},
 	"allow_sensitive_tools":                           {"", "lets every sensitive tool run without asking anybody"},
 	"max_calls_per_run":                               {"", "calls that a run may propose"},
 	"max_calls_per_session":                           {"", "calls that a session may propose before a person is asked whether it goes on"},

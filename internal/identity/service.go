@@ -148,6 +148,9 @@ func (s *Service) apply(ctx context.Context, actor access.Principal, c Change) e
 		return err
 	}
 	c.Acts = append(c.Acts, s.acts(actor, c)...)
+	if rehearsed(ctx, c) {
+		return errRehearsed
+	}
 	if err := s.store.Apply(context.WithoutCancel(ctx), c); err != nil {
 		return err
 	}

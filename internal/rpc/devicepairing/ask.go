@@ -45,6 +45,11 @@ type asked struct {
 func (a Asker) Ask(ctx context.Context, c pairing.Code, stands func(approvalID string)) (pairing.Yes, error) {
 	p := c.For
 	roles := rolesOf(a.Members, p)
+	by := access.Caller{Principal: p.MadeBy, OnBehalfOf: p.MadeBy, Surface: access.SurfaceGRPC}
+	rule, err := a.Gate.PairingRule(own(p), powerful(a.Members, p), by)
+	if err != nil {
+		return nil, err
+	}
 	q := gatewaychange.Question{
 		Type: approval.SubjectDevicePairing, ID: "device:" + p.DeviceID,
 		Title: "Pair a device", Summary: summary(c, roles), Notes: notes(c),
@@ -52,9 +57,7 @@ func (a Asker) Ask(ctx context.Context, c pairing.Code, stands func(approvalID s
 			Code: c.ID, Kind: c.Kind, Comparison: c.Comparison, Member: p.Member, New: p.New, Roles: roles, Owner: p.Owner,
 			DeviceID: p.DeviceID, Name: p.Name, KeySHA256: c.KeySHA256, Address: c.Address, Guesses: c.Guesses,
 		},
-		Requester: access.Caller{Principal: p.MadeBy, OnBehalfOf: p.MadeBy, Surface: access.SurfaceGRPC},
-		Rule:      gatewaychange.Rule{Owner: powerful(a.Members, p), Own: own(p)},
-		Timeout:   answerWithin,
+		Requester: by, Rule: rule, Timeout: answerWithin,
 	}
 	yes, err := a.Gate.Ask(ctx, q, func(r *approval.Record) { stands(r.ID) })
 	if err != nil {
