@@ -4,10 +4,13 @@ package e2e
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"palyra/internal/must"
 )
 
 // wantsTwo is a rule under which b.txt takes two people.
@@ -81,6 +84,8 @@ func TestTeamsOfOneOwnersMaking(t *testing.T) {
 func TestConfirmedInACircle(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
+	// Changes of members are not asked about here: it is what policy makes of them.
+	g.write(g.Config, "dual_control = false\n"+string(must.Get(os.ReadFile(g.Config))(t)))
 	g.policy("two.cedar", wantsTwo)
 	g.Start()
 	a := g.local()
