@@ -24,6 +24,7 @@ import (
 	"palyra/internal/identity"
 	"palyra/internal/progress"
 	"palyra/internal/reason"
+	"palyra/internal/rpc/changetable"
 )
 
 const (
@@ -128,11 +129,12 @@ func (a *App) dial(b identity.Bundle, address string) *Gateway {
 
 // services are the clients of a gateway; address is its name for people.
 func (a *App) services(client *http.Client, base, address string) *Gateway {
+	g := &Gateway{}
 	opts := []connect.ClientOption{
 		connect.WithReadMaxBytes(maxMessage),
-		connect.WithInterceptors(deadline{a: a, address: address}),
+		connect.WithInterceptors(deadline{a: a, address: address, g: g}),
 	}
-	return &Gateway{
+	*g = Gateway{
 		Address:      address,
 		Calls:        palyrav1connect.NewGatewayServiceClient(client, base, opts...),
 		Approvals:    palyrav1connect.NewApprovalsServiceClient(client, base, opts...),
@@ -147,6 +149,7 @@ func (a *App) services(client *http.Client, base, address string) *Gateway {
 		Tokens:       palyrav1connect.NewTokenServiceClient(client, base, opts...),
 		Reviews:      palyrav1connect.NewAccessReviewServiceClient(client, base, opts...),
 	}
+	return g
 }
 
 // httpClient speaks HTTP/2 over TLS 1.3 with the bundle's certificate and
@@ -190,11 +193,16 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 type deadline struct {
 	a       *App
 	address string
+	// g is the gateway itself, for what is asked of it beside the call.
+	g *Gateway
 }
 
 // WrapUnary implements connect.Interceptor.
 func (d deadline) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+		if req != nil && changetable.TakesTwo(req.Spec().Procedure) {
+			return d.change(ctx, req, next)
+		}
 		ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 		defer cancel()
 		if d.a.ErrTerminal {
