@@ -175,6 +175,11 @@ func apiServer(ctx context.Context, g *gateway) (*http.Server, error) {
 		}
 		if d.Revoked() {
 			g.log.InfoContext(ctx, "a device was revoked", attrs...)
+			// They are refused in any case; this ends what they have open, and says so
+			// in lists and journal.
+			if err := g.tokens.RevokeMadeWith(ctx, d.RevokedBy, d.ID); err != nil {
+				g.log.ErrorContext(ctx, "tokens of a revoked device are not marked as revoked", slog.String("device", d.ID), slog.Any("error", err))
+			}
 			return
 		}
 		g.log.InfoContext(ctx, "a member may do less than before", append(attrs, slog.String("note", why.Message))...)
