@@ -67,6 +67,7 @@ var Rooms = []Room{
 	{Dir: "internal/cli/journal", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/keys", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/operate", Layer: layerCommands, Why: whyCommands},
+	{Dir: "internal/cli/pairings", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/policy", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/reviews", Layer: layerCommands, Why: whyCommands},
 	{Dir: "internal/cli/runs", Layer: layerCommands, Why: whyCommands},

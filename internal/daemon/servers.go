@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,6 +19,7 @@ import (
 	"palyra/internal/identity/ca"
 	"palyra/internal/journalkey"
 	"palyra/internal/localsocket"
+	"palyra/internal/pairing"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
 	"palyra/internal/rpc/dualcontrol"
@@ -160,7 +162,7 @@ func apiServer(ctx context.Context, g *gateway) (*http.Server, error) {
 		Gateway: dualcontrol.Gateway{
 			Gateway: control{g}, Gate: g.changing, Frozen: func(ctx context.Context) rpc.FreezeState { return freezeState(ctx, g) },
 		},
-		Workspaces: g.changes, Log: g.log,
+		Pairings: g.pairings, Workspaces: g.changes, Log: g.log,
 	})
 	if err != nil {
 		return nil, err
@@ -193,16 +195,16 @@ func apiServer(ctx context.Context, g *gateway) (*http.Server, error) {
 		endToken(t, reason.Errorf(reason.Unauthenticated, "the token %s was revoked", t.ID))
 	})
 	g.identity.OnCut(func(p access.Principal, why *reason.Error) {
+		g.pairings.EndOf(ctx, p)
 		for _, t := range g.tokens.HangingOn(p) {
 			endToken(t, why)
 		}
 	})
-	tls, err := g.authority.RenewalTLS(slices.Concat(ca.Loopback(), g.cfg.Listen.ServerNames), g.identity.Allow, g.identity.AllowExpired)
-	if err != nil {
+	if g.tls, err = g.authority.RenewalTLS(slices.Concat(ca.Loopback(), g.cfg.Listen.ServerNames), g.identity.Allow, g.identity.AllowExpired); err != nil {
 		return nil, err
 	}
 	return &http.Server{
-		Handler: cutOff(handler, stalledAfter), TLSConfig: tls, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
+		Handler: cutOff(handler, stalledAfter), TLSConfig: g.tls, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
 	}, nil
 }
@@ -222,6 +224,20 @@ func socketServer(api *http.Server) *http.Server {
 			return localsocket.ConnContext(ctx, c)
 		},
 	}
+}
+
+// shown is what machines that pair see of the gateway. The certificate is the one that
+// the next connection gets.
+func shown(g *gateway) (pairing.Server, error) {
+	if g.tls == nil {
+		return pairing.Server{}, reason.Errorf(reason.NotConnected, "the gateway is still starting")
+	}
+	cert, err := g.tls.GetCertificate(&tls.ClientHelloInfo{})
+	if err != nil {
+		return pairing.Server{}, err
+	}
+	key, err := pairing.KeySHA256(cert.Leaf.PublicKey)
+	return pairing.Server{CA: g.authority.Root().Raw, Name: serverName, Key: key}, err
 }
 
 func serveTLSUntil(ctx context.Context, drained <-chan struct{}, s *http.Server, l net.Listener) error {

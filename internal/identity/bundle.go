@@ -128,7 +128,7 @@ func WriteBundle(dir string, b Bundle) error {
 		data []byte
 	}{
 		{rootFile, certificates(b.Root)},
-		{endpointFile, []byte("address=" + b.Address + "\nserver_name=" + b.ServerName + "\n")},
+		{endpointFile, endpointText(b)},
 		{certFile, certificates(b.Chain...)},
 	} {
 		if err := keyfile.Write(filepath.Join(dir, f.name), f.data); err != nil {
@@ -216,6 +216,10 @@ func readGateway(dir string) (Bundle, error) {
 		return b, err
 	}
 	return b, b.setEndpoint(string(text))
+}
+
+func endpointText(b Bundle) []byte {
+	return []byte("address=" + b.Address + "\nserver_name=" + b.ServerName + "\n")
 }
 
 func missing(dir string, err error) error {

@@ -50,7 +50,7 @@ func WriteTokenBundle(dir string, b Bundle) error {
 		data []byte
 	}{
 		{rootFile, certificates(b.Root)},
-		{endpointFile, []byte("address=" + b.Address + "\nserver_name=" + b.ServerName + "\n")},
+		{endpointFile, endpointText(b)},
 		{tokenFile, []byte(b.Token + "\n")},
 	} {
 		if err := keyfile.Write(filepath.Join(dir, f.name), f.data); err != nil {

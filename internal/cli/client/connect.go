@@ -61,6 +61,7 @@ type Gateway struct {
 	Sessions     palyrav1connect.SessionServiceClient
 	Tokens       palyrav1connect.TokenServiceClient
 	Reviews      palyrav1connect.AccessReviewServiceClient
+	Pairings     palyrav1connect.PairingServiceClient
 }
 
 // Connect reads the credential bundle and returns the clients. Nothing is sent
@@ -148,6 +149,7 @@ func (a *App) services(client *http.Client, base, address string) *Gateway {
 		Sessions:     palyrav1connect.NewSessionServiceClient(client, base, opts...),
 		Tokens:       palyrav1connect.NewTokenServiceClient(client, base, opts...),
 		Reviews:      palyrav1connect.NewAccessReviewServiceClient(client, base, opts...),
+		Pairings:     palyrav1connect.NewPairingServiceClient(client, base, opts...),
 	}
 	return g
 }
