@@ -43,11 +43,17 @@ func readKept(dir string) (*keptkey.Kept, error) {
 	return keptkey.Read(text)
 }
 
-// KeptIn says where the key of a bundle is kept; nil when it lies there as a file, or
+// KeptIn says where the key of a bundle is kept; nil when it lies there in a file, or
 // there is none.
 func KeptIn(dir string) (*keptkey.Kept, error) {
-	if _, err := os.Lstat(filepath.Join(dir, keyName)); err == nil {
-		return nil, nil
+	for _, name := range []string{keyName, certFile} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		if holdsKey(text) {
+			return nil, nil
+		}
 	}
 	k, err := readKept(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -56,9 +62,23 @@ func KeptIn(dir string) (*keptkey.Kept, error) {
 	return k, err
 }
 
+// holdsKey reports whether there is a private key in a PEM file.
+func holdsKey(text []byte) bool {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type == "PRIVATE KEY" {
+			return true
+		}
+	}
+	return false
+}
+
 // Keep takes the key out of a bundle once it is kept elsewhere, which the caller has
-// tried: from now on the bundle says where.
+// tried: from now on the bundle says where, and no file of it has the key.
 func Keep(dir string, k *keptkey.Kept) error {
+	b, err := ReadBundle(dir)
+	if err != nil {
+		return err
+	}
 	text, err := k.Text()
 	if err != nil {
 		return fmt.Errorf("noting where the key is kept: %w", err)
@@ -66,23 +86,28 @@ func Keep(dir string, k *keptkey.Kept) error {
 	if err := keyfile.Write(filepath.Join(dir, keptFile), text); err != nil {
 		return err
 	}
-	if err := os.Remove(filepath.Join(dir, keyName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("removing the key's file: %w", err)
+	if err := keyfile.Write(filepath.Join(dir, certFile), certificates(b.Chain...)); err != nil {
+		return err
 	}
-	return keyfile.SyncDir(dir)
+	return withoutFile(dir, keyName)
 }
 
 // Unkeep puts the key back into its bundle as a file.
 func Unkeep(dir string, key crypto.Signer) error {
-	text, err := keyText(key)
+	b, err := ReadBundle(dir)
 	if err != nil {
 		return err
 	}
-	if err := keyfile.Write(filepath.Join(dir, keyName), text); err != nil {
+	b.Key, b.Kept = key, nil
+	if err := WriteBundle(dir, b); err != nil {
 		return err
 	}
-	if err := os.Remove(filepath.Join(dir, keptFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("removing the note of where the key was kept: %w", err)
+	return withoutFile(dir, keptFile)
+}
+
+func withoutFile(dir, name string) error {
+	if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing %s from the credential bundle: %w", name, err)
 	}
 	return keyfile.SyncDir(dir)
 }

@@ -3,10 +3,14 @@ package client
 import (
 	"context"
 	"crypto"
+	"encoding/pem"
 	"errors"
+	"fmt"
 	"time"
 
+	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/identity"
+	"palyra/internal/identity/ca"
 	"palyra/internal/identity/keptkey"
 	"palyra/internal/keyring"
 	"palyra/internal/reason"
@@ -58,4 +62,39 @@ func (a *App) Passphrase(ctx context.Context, question string) (string, error) {
 			WithRemedy("Run the command in a terminal, without --no-input; programs use a credential of their own (`palyra tokens create`).")
 	}
 	return a.AskHidden(ctx, question)
+}
+
+// renewedKept renews the certificate of a key that is kept elsewhere, for the same key:
+// another would have to be put there, too. While the certificate is valid, one that
+// cannot be renewed is used as it is.
+func (a *App) renewedKept(ctx context.Context, dir string, b identity.Bundle, address string) (identity.Bundle, error) {
+	fresh, err := a.certifyAgain(ctx, b, address)
+	if err == nil {
+		err = identity.WriteBundle(dir, fresh)
+	}
+	switch {
+	case err == nil:
+		return fresh, nil
+	case a.Now().Before(b.NotAfter()):
+		a.Say("the certificate in %s could not be renewed (it ends %s): %v", dir, b.NotAfter().UTC().Format(time.RFC3339), err)
+		return b, nil
+	}
+	return b, fmt.Errorf("renewing the expired certificate in %s: %w", dir, err)
+}
+
+// certifyAgain returns the bundle with a new certificate of its key.
+func (a *App) certifyAgain(ctx context.Context, b identity.Bundle, address string) (identity.Bundle, error) {
+	request, err := identity.Request(b.Key)
+	if err != nil {
+		return b, err
+	}
+	block, _ := pem.Decode(request)
+	reply, err := a.dial(b, address).Identity.RenewCertificate(ctx, &palyrav1.RenewCertificateRequest{CertificateRequest: block.Bytes})
+	if err != nil {
+		return b, err
+	}
+	if b.Chain, err = ca.ParseChain([]byte(reply.GetCertificateChain())); err != nil {
+		return b, reason.Errorf(reason.VerificationFailed, "the gateway's new certificate does not parse: %w", err)
+	}
+	return b, nil
 }

@@ -1,13 +1,14 @@
 package keys_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"palyra/internal/cli/clitest"
 	"palyra/internal/cli/printer"
@@ -29,13 +30,31 @@ func at(phrases ...string) printer.Streams {
 	}}
 }
 
+// isFile reports whether any file of the bundle has a private key.
 func isFile(t *testing.T, w *clitest.World) bool {
 	t.Helper()
-	_, err := os.Lstat(filepath.Join(w.Bundle, "key.pem"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		t.Fatal(err)
+	for _, f := range must.Get(os.ReadDir(w.Bundle))(t) {
+		if strings.Contains(string(must.Get(os.ReadFile(filepath.Join(w.Bundle, f.Name())))(t)), "PRIVATE KEY") {
+			return true
+		}
 	}
-	return err == nil
+	return false
+}
+
+// TestRenewal: the certificate of a key that is kept elsewhere is renewed, for the same
+// key, and the key stays where it is.
+func TestRenewal(t *testing.T) {
+	w := clitest.NewWorld(t)
+	w.Now = time.Now()
+	w.WriteBundle(w.Now.Add(-50*time.Minute), w.Now.Add(10*time.Minute))
+	w.Want(w.With(at("correct horse", "correct horse"), "key", "protect", "--passphrase"), 0)
+	was := must.Get(identity.ReadBundle(w.Bundle))(t)
+	w.Want(w.With(at("correct horse"), "status"), 0)
+	now := must.Get(identity.ReadBundle(w.Bundle))(t)
+	if !now.NotAfter().After(was.NotAfter()) || now.Kept == nil || isFile(t, w) || !bytes.Equal(now.Kept.PublicKey, was.Kept.PublicKey) {
+		t.Errorf("the bundle ends %s, before %s, and is kept %v", now.NotAfter(), was.NotAfter(), now.Kept)
+	}
+	w.Want(w.With(at("correct horse"), "status"), 0)
 }
 
 // TestPassphrase: the key goes under a passphrase only when it is typed twice, then
