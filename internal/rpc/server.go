@@ -18,9 +18,11 @@ import (
 	"palyra/internal/approval"
 	"palyra/internal/dispatch"
 	"palyra/internal/journal"
+	"palyra/internal/pairing"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
 	"palyra/internal/rpc/accessreview"
+	"palyra/internal/rpc/devicepairing"
 	"palyra/internal/rpc/fieldrules"
 	"palyra/internal/run"
 	"palyra/internal/toolcall"
@@ -49,6 +51,7 @@ type Config struct {
 	Evidence Evidence
 	Policies Policies
 	Members  Members
+	Pairings *pairing.Host
 	Gateway  Gateway
 	// Workspaces are the declared ones and their change sets.
 	Workspaces Workspaces
@@ -96,7 +99,10 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	mux.Handle(palyrav1connect.NewSessionServiceHandler(&sessions{cfg.Pipeline, cfg.Engine, cfg.Pipeline.MaxCallsPerSession}, opts...))
 	mux.Handle(palyrav1connect.NewTokenServiceHandler(&tokens{cfg.Tokens, cfg.Engine}, opts...))
 	mux.Handle(palyrav1connect.NewAccessReviewServiceHandler(&accessreview.Service{
-		Engine: cfg.Engine, Members: cfg.Members, Tools: cfg.Router, Methods: reviewed(), Caller: callerOf,
+		Engine: cfg.Engine, Members: cfg.Members, Tools: cfg.Router, Ceilings: cfg.Policies, Methods: reviewed(), Caller: callerOf,
+	}, opts...))
+	mux.Handle(palyrav1connect.NewPairingServiceHandler(&devicepairing.Service{
+		Host: cfg.Pairings, Engine: cfg.Engine, Members: cfg.Members, Caller: callerOf, Connection: connectionOf,
 	}, opts...))
 	mux.Handle(healthv1connect.HealthCheckProcedure, newHealthHandler(cfg.Gateway, opts...))
 	mux.Handle(newReflectionHandler("v1", opts...))
@@ -120,6 +126,7 @@ var services = []string{
 	palyrav1connect.SessionServiceName,
 	palyrav1connect.TokenServiceName,
 	palyrav1connect.AccessReviewServiceName,
+	palyrav1connect.PairingServiceName,
 	healthv1connect.HealthName,
 }
 
