@@ -59,7 +59,7 @@ func (p *Admin) Ceilings() []Ceiling {
 // leaves out is let in, and nobody who answers approvals is kept out by it: disabling
 // is for that, which says what is lost.
 func (p *Admin) SetCeiling(ctx context.Context, by access.Caller, c Ceiling) (Ceiling, error) {
-	if err := p.checkCeiling(by, c); err != nil {
+	if err := p.CheckCeiling(by, c); err != nil {
 		return Ceiling{}, fmt.Errorf("setting a ceiling: %w", err)
 	}
 	p.mu.Lock()
@@ -93,7 +93,8 @@ func (p *Admin) SetCeiling(ctx context.Context, by access.Caller, c Ceiling) (Ce
 	return c, err
 }
 
-func (p *Admin) checkCeiling(by access.Caller, c Ceiling) error {
+// CheckCeiling says why SetCeiling would refuse one; nil when it would not.
+func (p *Admin) CheckCeiling(by access.Caller, c Ceiling) error {
 	if channel, is := strings.CutPrefix(c.Name, channelPrefix); is {
 		if !config.IsChannel(channel) {
 			return reason.Errorf(reason.InvalidInput, "%q is no channel: 1 to 128 letters, digits and . _ : # @ / -", channel)

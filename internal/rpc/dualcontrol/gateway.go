@@ -21,6 +21,8 @@ import (
 type Proposer interface {
 	Propose(ctx context.Context, by access.Caller, version string) (policyadmin.Proposal, error)
 	Enact(ctx context.Context, by access.Caller, p policyadmin.Proposal) (policyadmin.Reloaded, error)
+	// CheckCeiling says why SetCeiling would refuse one.
+	CheckCeiling(by access.Caller, c policyadmin.Ceiling) error
 }
 
 // Policies are policies of which another set takes a second person.
@@ -55,6 +57,31 @@ func (p Policies) change(ctx context.Context, by access.Caller, kind gatewaychan
 		}, nil
 	})
 	return r, err
+}
+
+// SetCeiling lets a principal or a channel in, or keeps it out.
+func (p Policies) SetCeiling(ctx context.Context, by access.Caller, c policyadmin.Ceiling) (set policyadmin.Ceiling, err error) {
+	if !c.Allowed {
+		return p.Policies.SetCeiling(ctx, by, c)
+	}
+	err = change(ctx, p.Gate, by, func(context.Context) (*gatewaychange.Plan, error) {
+		if err := p.Proposer.CheckCeiling(by, c); err != nil {
+			return nil, err
+		}
+		same := func(have policyadmin.Ceiling) bool { return have.Name == c.Name && have.Allowed }
+		return &gatewaychange.Plan{
+			Kind: gatewaychange.LetIn, Needs: access.PermAccessWrite, Nothing: slices.ContainsFunc(p.Ceilings(), same),
+			Question: gatewaychange.Question{
+				ID: "ceiling:" + c.Name, Title: "Let " + c.Name + " in", Summary: "Let " + c.Name + " in, as far as policies do.",
+				Details: map[string]any{"name": c.Name, "allowed": true, "reason": c.Reason},
+			},
+			Make: func(ctx context.Context) (err error) {
+				set, err = p.Policies.SetCeiling(ctx, by, c)
+				return err
+			},
+		}, nil
+	})
+	return set, err
 }
 
 // asked is what a second person is asked about policies. The version is the digest of
