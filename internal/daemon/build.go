@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -27,12 +28,14 @@ import (
 	"palyra/internal/journalkey"
 	"palyra/internal/metrics"
 	"palyra/internal/model/providers"
+	"palyra/internal/pairing"
 	"palyra/internal/policy"
 	"palyra/internal/policyadmin"
 	"palyra/internal/progress"
 	"palyra/internal/ratelimit"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
+	"palyra/internal/rpc/devicepairing"
 	"palyra/internal/run"
 	"palyra/internal/statedir"
 	"palyra/internal/token"
@@ -64,12 +67,14 @@ type gateway struct {
 	engine     *policy.Engine
 	desk       *approval.Desk
 	changing   *gatewaychange.Gate
+	pairings   *pairing.Host
 	router     *dispatch.Router
 	turns      *fairqueue.Queue
 	limiter    *ratelimit.Limiter
 	pipeline   *toolcall.Pipeline
 	models     providers.Set
 	runs       *run.Manager
+	tls        *tls.Config
 	auditor    *audit.Auditor
 	quotas     *usage.Quotas
 	commits    *metrics.Commits
@@ -118,6 +123,7 @@ func build(ctx context.Context, o Options) (_ *gateway, err error) {
 		{"sandbox", openSandbox},
 		{"policy", openPolicy},
 		{"approvals", openApprovals},
+		{"pairing", openPairing},
 		{"pipeline", openPipeline},
 		{"runs", openRuns},
 		{"metrics", openMetrics},
@@ -240,7 +246,7 @@ func openMembers(ctx context.Context, g *gateway, _ Options) error {
 	if err != nil {
 		return err
 	}
-	if g.tokens, err = token.New(ctx, token.Config{Store: g.stores.tokens, Members: g.registry}); err != nil {
+	if g.tokens, err = token.New(ctx, token.Config{Store: g.stores.tokens, Members: g.registry, Revoked: revokedDevice(g.identity)}); err != nil {
 		return err
 	}
 	notary := g.authority.Notary()
@@ -367,6 +373,16 @@ func openApprovals(ctx context.Context, g *gateway, o Options) error {
 		g.log.WarnContext(ctx, "the gateway is frozen; `palyra thaw` lets calls run again")
 	}
 	return g.desk.MarkRunsGone(ctx)
+}
+
+// openPairing makes the host of pairings, which knows the server's certificate once
+// there is one.
+func openPairing(_ context.Context, g *gateway, _ Options) (err error) {
+	g.pairings, err = pairing.NewHost(pairing.Config{
+		Issuer: g.identity, Approvals: devicepairing.Asker{Gate: g.changing, Members: g.registry}, Journal: g.journal,
+		Server: func() (pairing.Server, error) { return shown(g) },
+	})
+	return err
 }
 
 func openPipeline(ctx context.Context, g *gateway, o Options) error {

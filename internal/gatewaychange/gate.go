@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"palyra/internal/access"
 	"palyra/internal/approval"
 	"palyra/internal/event"
 	"palyra/internal/reason"
@@ -61,6 +62,17 @@ type Yes struct {
 
 // ApprovalID is the record's, "" for the zero value.
 func (y Yes) ApprovalID() string { return y.answer.ApprovalID() }
+
+// By are those who said yes.
+func (y Yes) By() []access.Principal {
+	var list []access.Principal
+	for _, v := range y.answer.Votes() {
+		if v.Allow {
+			list = append(list, v.User)
+		}
+	}
+	return list
+}
 
 // Ask asks people and waits for their answer, as a call does: until somebody
 // answers, its time is up, or ctx ends, which withdraws the question. Asked, which

@@ -18,18 +18,40 @@ import (
 // A change of the gateway takes an owner or admin who votes with a live device and
 // is independent of whoever asks: neither can act as the other, and nobody else as
 // both (package provenance). A device that pairs takes somebody who may change
-// members, which may be the one who made the pairing code.
+// members, which may be the one who made the pairing code; see PairingRule.
 type Rule struct {
 	// Owner is true where owners or admins are concerned: a change then takes an
 	// owner, and a device somebody who may change those.
 	Owner bool `json:"owner,omitempty"`
+	// Own is true for another device of whoever asks: they may allow it themselves, with
+	// a device that they have.
+	Own bool `json:"own,omitempty"`
+	// Second is true for a device that pairs for somebody else, or with a new member,
+	// while changes of the gateway take a second person: so does this one.
+	Second bool `json:"second,omitempty"`
 	// Not is the device that is asked about. Its own vote does not count.
 	Not string `json:"not,omitempty"`
 }
 
+// PairingRule is the rule for a device that pairs. One's own takes no other person.
+// For another member, or a new one, it takes a second person where every other change
+// of the members does; the error says when nobody could be it.
+func (g *Gate) PairingRule(own, owner bool, by access.Caller) (Rule, error) {
+	rule := Rule{Owner: owner, Own: own}
+	if own || !g.DualControl().On {
+		return rule, nil
+	}
+	rule, err := g.attainable(rule, by)
+	rule.Second = true
+	return rule, err
+}
+
 // wants says whose yes is missing.
 func (r Rule) wants(t approval.SubjectType, requester access.Principal) string {
-	if t == approval.SubjectDevicePairing {
+	if t == approval.SubjectDevicePairing && !r.Second && r.Own {
+		return fmt.Sprintf("%s, or a person who may %s", requester, r.permission())
+	}
+	if t == approval.SubjectDevicePairing && !r.Second {
 		return fmt.Sprintf("a person who may %s", r.permission())
 	}
 	return r.who() + " who is independent of " + requester.String()
@@ -73,12 +95,15 @@ func (p People) active(user access.Principal, device string) (access.Member, err
 }
 
 // mayAdmit returns nil when somebody may answer whether a device pairs.
-func (p People) mayAdmit(rule Rule, user access.Principal, device string) error {
+func (p People) mayAdmit(rule Rule, r approval.Record, user access.Principal, device string) error {
 	if _, err := p.active(user, device); err != nil {
 		return err
 	}
 	if rule.Not != "" && device == rule.Not {
 		return reason.Errorf(reason.PermissionDenied, "a device does not answer for itself")
+	}
+	if rule.Own && user == r.RequestedBy {
+		return nil
 	}
 	return p.Engine.Current().Permit(policy.AccessRequest{
 		Caller:     access.Caller{Principal: user, OnBehalfOf: user, DeviceID: device, Paired: true},
@@ -134,8 +159,8 @@ func (j Judge) MayDecide(ctx context.Context, caller access.Caller, r approval.R
 }
 
 func (p People) may(rule Rule, r approval.Record, user access.Principal, device string) error {
-	if r.SubjectType == approval.SubjectDevicePairing {
-		return p.mayAdmit(rule, user, device)
+	if r.SubjectType == approval.SubjectDevicePairing && !rule.Second {
+		return p.mayAdmit(rule, r, user, device)
 	}
 	return p.mayAnswer(rule, r, user, device)
 }
@@ -160,7 +185,7 @@ func (p People) rule(rule Rule, r approval.Record, votes []approval.Vote) approv
 		if !v.Allow || !v.Paired || p.may(rule, r, v.User, v.Device) != nil {
 			continue
 		}
-		if r.SubjectType == approval.SubjectDevicePairing || independent(hands, v.User, r.RequestedBy, r.OnBehalfOf) {
+		if r.SubjectType == approval.SubjectDevicePairing && !rule.Second || independent(hands, v.User, r.RequestedBy, r.OnBehalfOf) {
 			return approval.Ruling{Allowed: true}
 		}
 		missing += fmt.Sprintf("; %s is not, since one of the two made or changed the other, or somebody made both", v.User)

@@ -57,7 +57,7 @@ type Yes interface {
 	By() []access.Principal
 	// Use uses the answer up, right before the device is made. It fails when those who
 	// said so may not any more.
-	Use(ctx context.Context) error
+	Use(ctx context.Context, extra ...event.Draft) error
 }
 
 // Journal is where what happens to codes is recorded.
@@ -190,16 +190,19 @@ func newCode(r Request) (*code, string, error) {
 func (h *Host) room(maker access.Principal) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	mine := 0
+	all, mine := 0, 0
 	for _, c := range h.codes {
-		if c.For.MadeBy == maker {
+		if c.State == Given {
+			continue
+		}
+		if all++; c.For.MadeBy == maker {
 			mine++
 		}
 	}
-	if len(h.codes) < mostCodes && mine < mostOfOne {
+	if all < mostCodes && mine < mostOfOne {
 		return nil
 	}
-	return reason.Errorf(reason.RateLimited, "%d pairings are under way, %d of them of %s", len(h.codes), mine, maker).
+	return reason.Errorf(reason.RateLimited, "%d pairings are under way, %d of them of %s", all, mine, maker).
 		WithRemedy("End one that nobody needs: `palyra pairing list`, `palyra pairing cancel ID`; each ends by itself, too.")
 }
 

@@ -95,7 +95,7 @@ type answered struct {
 
 func (a answered) By() []access.Principal { return a.by }
 
-func (a answered) Use(context.Context) error {
+func (a answered) Use(context.Context, ...event.Draft) error {
 	a.g.mu.Lock()
 	defer a.g.mu.Unlock()
 	a.g.used++

@@ -85,12 +85,18 @@ func TestEveryServiceIsOffered(t *testing.T) {
 	}
 }
 
+// public are the methods that take no credential.
+var public = []string{
+	"/grpc.health.v1.Health/Check", "/palyra.v1.PairingService/BeginPairing", "/palyra.v1.PairingService/ProvePairing",
+	"/palyra.v1.PairingService/ConfirmPairing", "/palyra.v1.PairingService/CollectPairing",
+}
+
 // Rows name permissions that Cedar knows, limit classes and audit kinds that
-// exist; only health is public.
+// exist; only health and the steps of a machine that pairs are public.
 func TestRowsMakeSense(t *testing.T) {
 	set := policytest.Set(t, policytest.Options{})
 	owner := access.Caller{Principal: policytest.Alice, OnBehalfOf: policytest.Alice, Roles: []access.Role{access.RoleOwner}}
-	classes := []ratelimit.Class{rpc.LimitRead, rpc.LimitMutate, rpc.LimitDecide, rpc.LimitToolCall, rpc.LimitRun}
+	classes := []ratelimit.Class{rpc.LimitRead, rpc.LimitMutate, rpc.LimitDecide, rpc.LimitToolCall, rpc.LimitRun, rpc.LimitPairing}
 	for name, row := range rpc.Methods() {
 		if !slices.Contains(classes, row.Limit) {
 			t.Errorf("%s: limit class %q", name, row.Limit)
@@ -102,8 +108,8 @@ func TestRowsMakeSense(t *testing.T) {
 			t.Errorf("%s: an expired certificate is good for %v", name, row.Needs)
 		}
 		if row.Needs == rpc.NeedsNothing {
-			if name != "/grpc.health.v1.Health/Check" {
-				t.Errorf("%s is public", name)
+			if !slices.Contains(public, name) || (row.Limit == rpc.LimitPairing) != (name != public[0]) {
+				t.Errorf("%s is public, in the limit class %s", name, row.Limit)
 			}
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 
 	"connectrpc.com/connect"
 
@@ -103,7 +104,7 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	}, opts...))
 	mux.Handle(palyrav1connect.NewPairingServiceHandler(&devicepairing.Service{
 		Host: cfg.Pairings, Engine: cfg.Engine, Members: cfg.Members, Caller: callerOf, Connection: connectionOf,
-	}, opts...))
+	}, append(slices.Clone(opts), connect.WithReadMaxBytes(devicepairing.MaxMessage))...))
 	mux.Handle(healthv1connect.HealthCheckProcedure, newHealthHandler(cfg.Gateway, opts...))
 	mux.Handle(newReflectionHandler("v1", opts...))
 	mux.Handle(newReflectionHandler("v1alpha", opts...))

@@ -32,6 +32,7 @@ import (
 	"palyra/internal/journal"
 	"palyra/internal/model"
 	"palyra/internal/must"
+	"palyra/internal/pairing"
 	"palyra/internal/policy"
 	"palyra/internal/policy/policytest"
 	"palyra/internal/ratelimit"
@@ -47,6 +48,7 @@ import (
 // world is the API over real rooms, behind TLS with HTTP/2: alice owns the
 // agent coder, bob is an operator, dan a developer, eve an auditor.
 type world struct {
+	pairings  *pairing.Host
 	t         *testing.T
 	url       string
 	authority *ca.Authority
@@ -154,7 +156,7 @@ func (w *world) serve() {
 	w.stopping = stop
 	w.server = must.Get(rpc.New(stopping, rpc.Config{
 		Auth: w.identity, Tokens: w.tokens, Limiter: limiter, Audit: w.audit, Engine: w.engine, Pipeline: g.Pipeline, Router: g.Router, Desk: w.desk, Runs: runs,
-		Journal: w.journal, Evidence: w.evidence, Policies: policiesFake{w}, Members: membersFake{w.identity, w}, Gateway: w.gateway, Workspaces: w.workspaces, Log: logger,
+		Journal: w.journal, Evidence: w.evidence, Policies: policiesFake{w}, Members: membersFake{w.identity, w}, Pairings: w.openPairings(), Gateway: w.gateway, Workspaces: w.workspaces, Log: logger,
 	}))(t)
 	w.identity.OnChange(func(context.Context, access.Principal) error {
 		w.engine.Swap(w.policySet(w.registry.List()))
@@ -340,7 +342,7 @@ func wantError(t *testing.T, what string, err error, want reason.Code) *errdetai
 
 func generous() map[ratelimit.Class]ratelimit.Limits {
 	limits := map[ratelimit.Class]ratelimit.Limits{}
-	for _, class := range []ratelimit.Class{rpc.LimitRead, rpc.LimitMutate, rpc.LimitDecide, rpc.LimitToolCall, rpc.LimitRun} {
+	for _, class := range []ratelimit.Class{rpc.LimitRead, rpc.LimitMutate, rpc.LimitDecide, rpc.LimitToolCall, rpc.LimitRun, rpc.LimitPairing} {
 		l := ratelimit.Limit{PerSecond: 1000, Burst: 1000}
 		limits[class] = ratelimit.Limits{Each: l, Global: l}
 	}

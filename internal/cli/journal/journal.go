@@ -55,6 +55,7 @@ var eventWords = map[event.Code]string{
 	event.MemberChanged: "member changed", event.MemberDisabled: "member disabled", event.MemberEnabled: "member enabled", event.MemberRemoved: "member removed", event.MembersConfirmed: "confirmed", event.ConsentGiven: "consented", event.ConsentWithdrawn: "consent withdrawn",
 	event.DeviceRevoked: "device revoked", event.DeviceRenamed: "device renamed", event.DeviceAdded: "device added", event.Exported: "exported",
 	event.TokenMade: "token made", event.TokenRevoked: "token revoked",
+	event.PairingOpened: "pairing code", event.PairingTried: "pairing tried", event.PairingProved: "pairing asked", event.PairingEnded: "pairing ended", event.DevicePaired: "device paired",
 	event.LoggedIn: "logged in", event.LoggedOut: "logged out",
 	event.PolicyLoaded: "policy loaded", event.PolicyRejected: "policy rejected", event.PolicyReset: "policy reset", event.PolicyProposed: "policy proposed",
 	event.GatewayChange: "gateway change", event.DualControlOff: "dual control off", event.CeilingSet: "ceiling set", event.Frozen: "frozen", event.Thawed: "thawed",

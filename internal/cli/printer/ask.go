@@ -81,6 +81,27 @@ func (a *Printer) Ask(ctx context.Context, question string) (string, error) {
 	}
 }
 
+// Piped is the next line of what is no terminal. The last one may lack its end.
+func (a *Printer) Piped(ctx context.Context) (string, error) {
+	line, err := a.NextLine(ctx)
+	if errors.Is(err, io.EOF) && len(a.typed.rest) > 0 {
+		line, a.typed.rest = string(a.typed.rest), nil
+		return line, nil
+	}
+	return line, err
+}
+
+// AskHidden writes a question to stderr and returns the line typed after it, which the
+// terminal does not show. What is no terminal is read as it is: one line.
+func (a *Printer) AskHidden(ctx context.Context, question string) (string, error) {
+	if !a.InTerminal || a.ReadHidden == nil {
+		return a.Piped(ctx)
+	}
+	fmt.Fprint(a.Err, question)
+	defer fmt.Fprintln(a.Err)
+	return a.ReadHidden(ctx)
+}
+
 // Confirm asks before something that cannot be undone. Without a terminal the
 // flag --yes is the answer.
 func (a *Printer) Confirm(ctx context.Context, sure bool, format string, args ...any) error {

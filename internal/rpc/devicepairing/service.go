@@ -19,6 +19,9 @@ import (
 	"palyra/internal/reason"
 )
 
+// MaxMessage is the largest request message in bytes: strangers send them.
+const MaxMessage = 16 << 10
+
 // Members are those that the gateway knows, removed ones included.
 type Members interface{ List() []access.Member }
 
@@ -69,7 +72,7 @@ func (s *Service) device(caller access.Caller, req *palyrav1.CreatePairingCodeRe
 				WithRemedy("Leave them out, or change the member: `palyra members roles`.")
 		}
 		if name != "" {
-			m, known := s.named(name)
+			m, known := named(s.Members, name)
 			if !known {
 				return p, reason.Errorf(reason.NotFound, "there is no member %s", name).
 					WithRemedy("See `palyra members list`; `palyra pairing code --new NAME --role ROLE` is for a new one.")
@@ -93,8 +96,8 @@ func (s *Service) device(caller access.Caller, req *palyrav1.CreatePairingCodeRe
 }
 
 // named finds a member by its principal, or by its name: the user before the agent.
-func (s *Service) named(name string) (access.Member, bool) {
-	members := s.Members.List()
+func named(list Members, name string) (access.Member, bool) {
+	members := list.List()
 	for _, meant := range []string{name, access.User(name).String(), access.Agent(name).String()} {
 		i := slices.IndexFunc(members, func(m access.Member) bool { return m.Principal.String() == meant && !m.Removed() })
 		if i >= 0 {
@@ -107,11 +110,11 @@ func (s *Service) named(name string) (access.Member, bool) {
 // mayGive asks policy whether the caller may give such a device. One's own takes no
 // more than the table asks.
 func (s *Service) mayGive(caller access.Caller, p identity.Pairing) error {
-	if !p.New && p.Member == caller.Principal && caller.Principal.Kind == access.KindUser {
+	if own(p) {
 		return nil
 	}
 	needed := []access.Permission{access.PermAccessWrite}
-	if s.Powerful(p) {
+	if powerful(s.Members, p) {
 		needed = append(needed, access.PermAccessWriteOwner)
 	}
 	for _, permission := range needed {
@@ -120,15 +123,6 @@ func (s *Service) mayGive(caller access.Caller, p identity.Pairing) error {
 		}
 	}
 	return nil
-}
-
-// Powerful reports whether a device is for an owner or admin.
-func (s *Service) Powerful(p identity.Pairing) bool {
-	roles := slices.Clone(p.Roles)
-	if m, known := s.named(p.Member.String()); known {
-		roles = append(roles, m.Roles...)
-	}
-	return slices.Contains(roles, access.RoleOwner) || slices.Contains(roles, access.RoleAdmin)
 }
 
 // ListPairings lists codes.
@@ -162,7 +156,7 @@ func message(c pairing.Code) *palyrav1.Pairing {
 		MadeBy: c.For.MadeBy.String(), CreatedAt: moment(c.CreatedAt), ExpiresAt: moment(c.ExpiresAt), Guesses: int32(c.Guesses), //#nosec G115 -- at most pairing.MostGuesses
 		ApprovalId: c.ApprovalID, Comparison: c.Comparison, KeySha256: c.KeySHA256, Address: c.Address, DeviceName: c.For.Name, DeviceId: c.For.DeviceID,
 	}
-	m.Kind = kindMessage(c.Kind)
+	m.CodeKind = kindMessage(c.Kind)
 	for _, role := range c.For.Roles {
 		m.Roles = append(m.Roles, string(role))
 	}

@@ -1,0 +1,103 @@
+package identity
+
+import (
+	"crypto"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"palyra/internal/identity/keyfile"
+	"palyra/internal/reason"
+)
+
+// WritePending writes all of a bundle but its certificate, beside the key that
+// BundleKey made: where the certificate will come from. WriteBundle completes it.
+func WritePending(dir string, b Bundle) error {
+	if strings.ContainsAny(b.Address+b.ServerName, "\r\n") {
+		return reason.Errorf(reason.InvalidInput, "address %q or server name %q has a line break", b.Address, b.ServerName)
+	}
+	for _, f := range []struct {
+		name string
+		data []byte
+	}{
+		{rootFile, certificates(b.Root)},
+		{endpointFile, endpointText(b)},
+	} {
+		if err := keyfile.Write(filepath.Join(dir, f.name), f.data); err != nil {
+			return fmt.Errorf("writing credential bundle: %w", err)
+		}
+	}
+	return nil
+}
+
+// ReadPending reads a bundle that waits for its certificate; false when dir holds
+// none. A complete one is an error, and so is what is no part of a bundle.
+func ReadPending(dir string) (b Bundle, pending bool, err error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return b, false, nil
+	}
+	if err != nil {
+		return b, false, fmt.Errorf("looking for a credential: %w", err)
+	}
+	files := map[string]bool{}
+	for _, e := range entries {
+		files[e.Name()] = true
+	}
+	switch {
+	case len(files) == 0, len(files) == 1 && files[keyName]:
+		return b, false, nil // what a run that was killed early leaves
+	case files[certFile] || files[tokenFile] || !files[keyName]:
+		return b, false, reason.Errorf(reason.AlreadyExists, "%s holds a credential, or other files", dir).
+			WithRemedy("Choose another name with --name, or another directory with --out; to use what is there: `palyra context list`.")
+	case !files[rootFile] || !files[endpointFile]:
+		return b, false, nil
+	}
+	if b, err = readPending(dir); err != nil {
+		return b, false, fmt.Errorf("reading a pairing that was under way: %w", err)
+	}
+	return b, true, nil
+}
+
+func readPending(dir string) (b Bundle, err error) {
+	if b.Key, err = readKey(dir); err != nil {
+		return b, err
+	}
+	if err := keyfile.CheckPrivate(dir); err != nil {
+		return b, err
+	}
+	var roots []*x509.Certificate
+	if roots, err = readChain(filepath.Join(dir, rootFile)); err != nil {
+		return b, err
+	}
+	b.Root = roots[0]
+	text, err := keyfile.Read(filepath.Join(dir, endpointFile))
+	if err != nil {
+		return b, err
+	}
+	return b, b.setEndpoint(string(text))
+}
+
+// RemovePending removes a bundle that never got its certificate.
+func RemovePending(dir string) error {
+	if _, err := os.Lstat(filepath.Join(dir, certFile)); !errors.Is(err, fs.ErrNotExist) {
+		return reason.Errorf(reason.AlreadyExists, "%s holds a credential", dir)
+	}
+	for _, name := range []string{rootFile, endpointFile, keyName} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("removing a pairing that ended: %w", err)
+		}
+	}
+	_ = os.Remove(dir) // it stays where something else is in it
+	return nil
+}
+
+// FitsChain reports whether a certificate chain is of a key, and of the root.
+func FitsChain(key crypto.Signer, root *x509.Certificate, chain []*x509.Certificate) bool {
+	pub, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool })
+	return ok && len(chain) > 0 && pub.Equal(chain[0].PublicKey) && chain[len(chain)-1].CheckSignatureFrom(root) == nil
+}
