@@ -62,6 +62,7 @@ type person struct {
 	status    palyrav1connect.StatusServiceClient
 	approvals palyrav1connect.ApprovalsServiceClient
 	journal   palyrav1connect.JournalServiceClient
+	review    palyrav1connect.AccessReviewServiceClient
 }
 
 func (d *team) as(name string) person {
@@ -74,6 +75,7 @@ func (d *team) with(name string, c *http.Client) person {
 	return person{
 		d, name, palyrav1connect.NewAccessServiceClient(c, url), palyrav1connect.NewIdentityServiceClient(c, url), palyrav1connect.NewPolicyServiceClient(c, url),
 		palyrav1connect.NewStatusServiceClient(c, url), palyrav1connect.NewApprovalsServiceClient(c, url), palyrav1connect.NewJournalServiceClient(c, url),
+		palyrav1connect.NewAccessReviewServiceClient(c, url),
 	}
 }
 
@@ -152,6 +154,8 @@ func (d *team) state() string {
 	add(members, err)
 	devices, err := p.identity.ListDevices(d.t.Context(), &palyrav1.ListDevicesRequest{})
 	add(devices, err)
+	ceilings, err := p.review.ListCeilings(d.t.Context(), &palyrav1.ListCeilingsRequest{})
+	add(ceilings, err)
 	st := must.Get(p.status.GetStatus(d.t.Context(), &palyrav1.GetStatusRequest{}))(d.t)
 	in := must.Get(p.policy.GetPolicy(d.t.Context(), &palyrav1.GetPolicyRequest{}))(d.t)
 	return strings.Join(append(text, st.GetFreeze().String(), in.GetVersion(), protojson.Format(&palyrav1.GetPolicyResponse{Activated: in.GetActivated()})), "\n")
@@ -220,6 +224,10 @@ func (d *team) changes() []struct {
 		}},
 		{palyrav1connect.PolicyServiceActivatePolicyProcedure, "cyd", nil, func(ctx context.Context, p person) error {
 			_, err := p.policy.ActivatePolicy(ctx, &palyrav1.ActivatePolicyRequest{Version: version})
+			return err
+		}},
+		{palyrav1connect.AccessReviewServiceSetCeilingProcedure, "local", nil, func(ctx context.Context, p person) error {
+			_, err := p.review.SetCeiling(ctx, &palyrav1.SetCeilingRequest{Name: "channel:ops", Allowed: true})
 			return err
 		}},
 		{palyrav1connect.StatusServiceThawProcedure, "local", func() {

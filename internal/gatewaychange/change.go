@@ -170,7 +170,7 @@ func (g *Gate) still(by access.Caller, needs access.Permission) error {
 	if !ok || !g.people.LiveDevice(by.DeviceID) {
 		return reason.Errorf(reason.Unauthenticated, "%s may not act any more", by.Principal)
 	}
-	if by.Roles = m.Roles; Ceiling(by, needs) {
+	if by.Roles = m.Roles; Ceiling(g.people.Engine.Current(), by, needs) {
 		return nil
 	}
 	return g.people.Engine.Current().Permit(policy.AccessRequest{Caller: by, Permission: needs})

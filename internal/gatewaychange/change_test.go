@@ -13,6 +13,7 @@ import (
 	"palyra/internal/gatewaychange"
 	"palyra/internal/journal"
 	"palyra/internal/must"
+	"palyra/internal/policy"
 	"palyra/internal/policy/policytest"
 	"palyra/internal/provenance"
 	"palyra/internal/reason"
@@ -214,11 +215,11 @@ func TestBetweenQuestionAndAnswer(t *testing.T) {
 		"asker was disabled":    {func(c *changing) { c.put("ann", true, access.RoleOwner) }, reason.Unauthenticated},
 		"asker lost the device": {func(c *changing) { c.dead["device-ann"] = true }, reason.Unauthenticated},
 		"policy forbids it": {func(c *changing) {
-			c.engine.Swap(policytest.Set(c.t, policytest.Options{Policies: forbidsEverything}))
+			c.engine.Swap(policytest.Set(c.t, policytest.Options{Policies: forbidsEverything, Members: c.team}))
 		}, reason.PermissionDenied},
 		"policy forbids an owner what it cannot": {func(c *changing) {
 			c.plan.Needs = access.PermPolicyActivate
-			c.engine.Swap(policytest.Set(c.t, policytest.Options{Policies: forbidsEverything}))
+			c.engine.Swap(policytest.Set(c.t, policytest.Options{Policies: forbidsEverything, Members: c.team}))
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -249,14 +250,22 @@ func TestCeiling(t *testing.T) {
 	owner, admin, operator := approvaltest.Caller("a", access.RoleOwner), approvaltest.Caller("a", access.RoleAdmin), approvaltest.Caller("a", access.RoleOperator)
 	token, loose, agent := owner, owner, owner
 	token.Token, loose.Paired, agent.Principal = &access.TokenBounds{}, false, access.Agent("a")
+	set := policytest.Set(t, policytest.Options{Members: members{user("a", access.RoleOwner)}})
+	out := policytest.Set(t, policytest.Options{
+		Members:  members{user("a", access.RoleOwner)},
+		Snapshot: policy.Snapshot{AllowedPrincipals: []access.Principal{policytest.Alice}},
+	})
 	for _, p := range access.Permissions {
+		if gatewaychange.Ceiling(out, owner, p) {
+			t.Errorf("%s for whom the configuration leaves out", p)
+		}
 		forOwners := p == access.PermPolicyActivate || p == access.PermPolicyRead || p == access.PermPolicyCheck || p == access.PermGatewayThaw
 		forBoth := p == access.PermDaemonStatus || p == access.PermApprovalRead || p == access.PermApprovalDecide
-		if gatewaychange.Ceiling(owner, p) != (forOwners || forBoth) || gatewaychange.Ceiling(admin, p) != forBoth {
+		if gatewaychange.Ceiling(set, owner, p) != (forOwners || forBoth) || gatewaychange.Ceiling(set, admin, p) != forBoth {
 			t.Errorf("%s", p)
 		}
 		for _, c := range []access.Caller{operator, token, loose, agent} {
-			if gatewaychange.Ceiling(c, p) {
+			if gatewaychange.Ceiling(set, c, p) {
 				t.Errorf("%s for %+v", p, c)
 			}
 		}

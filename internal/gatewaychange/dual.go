@@ -40,11 +40,18 @@ func (g *Gate) DualControl() Standing {
 // able are those who can answer for a change, by what they are.
 func (p People) able(rule Rule) (list []access.Principal) {
 	for _, m := range p.Members.List() {
-		if m.CanVote() && rule.holds(m) {
+		if m.CanVote() && rule.holds(m) && p.letsIn(m.Principal) {
 			list = append(list, m.Principal)
 		}
 	}
 	return list
+}
+
+// letsIn reports whether the gateway lets somebody in at all. Before the first policies
+// are in force, which they decide about, it does.
+func (p People) letsIn(who access.Principal) bool {
+	set := p.Engine.Current()
+	return set == nil || set.LetsIn(who)
 }
 
 // unable names the owners and admins who cannot answer, since a single owner can
@@ -53,9 +60,11 @@ func (p People) unable() string {
 	var list []string
 	for _, m := range p.Members.List() {
 		switch powerful := (access.Member{Roles: m.Roles}); {
-		case m.Principal.Kind != access.KindUser || m.Removed() || !(Rule{}).holds(powerful) || m.CanVote():
+		case m.Principal.Kind != access.KindUser || m.Removed() || !(Rule{}).holds(powerful) || m.CanVote() && p.letsIn(m.Principal):
 		case m.Disabled:
 			list = append(list, m.Principal.String()+" is disabled")
+		case !p.letsIn(m.Principal):
+			list = append(list, m.Principal.String()+" is kept out by allowed_principals")
 		default:
 			list = append(list, m.Principal.String()+" has no device")
 		}

@@ -49,6 +49,7 @@ type world struct {
 	engine   *policy.Engine
 	history  provenance.History
 	dead     map[string]bool
+	team     members
 }
 
 func newWorld(t *testing.T, policies string) *world {
@@ -58,7 +59,7 @@ func newWorld(t *testing.T, policies string) *world {
 		user("dan", access.RoleOperator), user("eve", access.RoleAuditor),
 		{Principal: access.Agent("helper"), Owner: access.User("cyd"), Roles: []access.Role{access.RoleAgent}},
 	}
-	w := &world{t: t, store: approvaltest.NewMemory(), dead: map[string]bool{}}
+	w := &world{t: t, store: approvaltest.NewMemory(), dead: map[string]bool{}, team: people}
 	w.registry = must.Get(access.NewRegistry(t.Context(), people, nil))(t)
 	w.engine = policytest.Engine(t, policytest.Options{Policies: policies, Members: people})
 	w.desk = approvaltest.Open(t, w.store, gatewaychange.Judge{Calls: &approvaltest.Judge{Need: 1}, People: w.people()}, approval.Limits{})

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"palyra/internal/access"
+	"palyra/internal/policy"
 )
 
 // Kind is one kind of change that takes two people.
@@ -21,14 +22,14 @@ const (
 	AddDevice      Kind = "device.add"
 	ActivatePolicy Kind = "policy.activate"
 	ReloadPolicy   Kind = "policy.reload"
-	Thaw           Kind = "gateway.thaw"
 	LetIn          Kind = "ceiling.allow"
+	Thaw           Kind = "gateway.thaw"
 	// Erase is of what the journal points to; nothing does that yet.
 	Erase Kind = "journal.erase"
 )
 
 // Kinds lists them.
-var Kinds = []Kind{AddMember, UpdateMember, EnableMember, RemoveMember, ConfirmMember, AddDevice, ActivatePolicy, ReloadPolicy, Thaw, LetIn, Erase}
+var Kinds = []Kind{AddMember, UpdateMember, EnableMember, RemoveMember, ConfirmMember, AddDevice, ActivatePolicy, ReloadPolicy, LetIn, Thaw, Erase}
 
 // byOwners are permissions that an owner has whatever policies say, so that no set of
 // them is in force for good.
@@ -42,9 +43,10 @@ var byVoters = []access.Permission{access.PermDaemonStatus, access.PermApprovalR
 
 // Ceiling reports whether a caller has a permission that no policy takes: what an
 // owner needs to put another policy in force, and what owners and admins need to
-// answer that. It takes a device of their own.
-func Ceiling(caller access.Caller, p access.Permission) bool {
-	if caller.Token != nil || !caller.Paired || caller.Principal.Kind != access.KindUser {
+// answer that. It takes a device of their own, and that the gateway lets them in: what
+// allowed_principals leaves out stays out.
+func Ceiling(set *policy.Set, caller access.Caller, p access.Permission) bool {
+	if caller.Token != nil || !caller.Paired || caller.Principal.Kind != access.KindUser || !set.LetsIn(caller.Principal) {
 		return false
 	}
 	owner := slices.Contains(caller.Roles, access.RoleOwner)

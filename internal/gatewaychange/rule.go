@@ -79,7 +79,8 @@ type People struct {
 	History func() provenance.History
 	// LiveDevice reports whether a device is known and not revoked.
 	LiveDevice func(id string) bool
-	// Engine says who may change members, for devices that pair.
+	// Engine says whom the gateway lets in at all, and who may change members, for
+	// devices that pair.
 	Engine *policy.Engine
 }
 
@@ -87,7 +88,7 @@ type People struct {
 // gateway at all: a person, with a certificate of a device that was not revoked.
 func (p People) active(user access.Principal, device string) (access.Member, error) {
 	m, ok := p.Members.Active(user)
-	if !ok || user.Kind != access.KindUser || !p.LiveDevice(device) {
+	if !ok || user.Kind != access.KindUser || !p.LiveDevice(device) || !p.Engine.Current().LetsIn(user) {
 		return m, reason.Errorf(reason.PermissionDenied, "%s may not answer: only users with a device of their own do", user)
 	}
 	return m, nil

@@ -96,6 +96,12 @@ func resourceAttributes(t types.EntityType, name string) types.RecordMap {
 	}
 }
 
+// LetsIn reports whether the configuration and the ceilings that commands set let a
+// member act at all. No policy changes that.
+func (s *Set) LetsIn(p access.Principal) bool {
+	return slices.Contains(s.dir.ancestors[names.UID(p)], types.NewEntityUID(names.TypePrincipalSet, names.SetAllowed))
+}
+
 // Permit is Authorize as an error: nil when the caller has the permission,
 // else reason.PermissionDenied, or reason.PolicyError when the rules could not
 // be evaluated. The forbid that decided says why and what to do, if it does.
