@@ -19,6 +19,7 @@ import (
 	"palyra/internal/journalkey"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
+	"palyra/internal/rpc/logins"
 	"palyra/internal/statedir"
 	"palyra/internal/token"
 )
@@ -124,6 +125,7 @@ func apiServer(ctx context.Context, g *gateway) (*http.Server, error) {
 		Auth: g.identity, Tokens: g.tokens, Limiter: g.limiter, Audit: g.auditor, Engine: g.engine, Pipeline: g.pipeline, Router: g.router,
 		Desk: g.desk, Runs: g.runs, Journal: g.journal, Evidence: evidence{archive, g.stores.snapshots}, Policies: g.policies,
 		Members: &members{g.registry, g.identity, g.authority, g.policies}, Gateway: control{g}, Workspaces: g.changes, Log: g.log,
+		Logins: g.logins, Self: logins.Gateway{Root: string(g.authority.RootPEM()), ServerName: serverName},
 	})
 	if err != nil {
 		return nil, err

@@ -57,6 +57,9 @@ func undocumented(sections map[string]documented) (missing []string) {
 		name := strings.TrimPrefix(procedure, "/palyra.v1.")
 		row, _ := rpc.Lookup(procedure)
 		line := fmt.Sprintf("Permission `%s`, limit class `%s`", row.Permission, row.Limit)
+		if row.Needs == rpc.NeedsNothing {
+			line = fmt.Sprintf("No credential, limit class `%s`", row.Limit)
+		}
 		want := "api"
 		if method.IsStreamingServer() {
 			want = "stream"

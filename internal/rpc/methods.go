@@ -33,6 +33,7 @@ const (
 	LimitDecide   ratelimit.Class = "decide"
 	LimitToolCall ratelimit.Class = "tool_call"
 	LimitRun      ratelimit.Class = "run"
+	LimitLogin    ratelimit.Class = "login"
 )
 
 // Proof is what a method asks of its caller, from the most to the least.
@@ -176,6 +177,13 @@ var methods = map[string]Method{
 	palyrav1connect.AccessReviewServiceExplainAccessProcedure: {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.AccessReviewServiceShowAccessProcedure:    {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.AccessReviewServiceListRolesProcedure:     {access.PermAccessRead, AuditNone, LimitRead, NeedsDevice},
+
+	// Who logs in has no credential yet: the identity provider vouches.
+	palyrav1connect.LoginServiceDescribeLoginProcedure: {"", AuditNone, LimitRead, NeedsNothing},
+	palyrav1connect.LoginServiceBeginLoginProcedure:    {"", AuditNone, LimitLogin, NeedsNothing},
+	palyrav1connect.LoginServiceCompleteLoginProcedure: {"", AuditRoom, LimitLogin, NeedsNothing},
+	palyrav1connect.LoginServicePollLoginProcedure:     {"", AuditRoom, LimitLogin, NeedsNothing},
+	palyrav1connect.LoginServiceEndLoginProcedure:      {access.PermDaemonStatus, AuditRoom, LimitMutate, NeedsDevice},
 
 	healthv1connect.HealthCheckProcedure: {"", AuditNone, LimitRead, NeedsNothing},
 	reflectionProcedure("v1"):            {access.PermDaemonStatus, AuditNone, LimitRead, NeedsDevice},

@@ -18,10 +18,12 @@ import (
 	"palyra/internal/approval"
 	"palyra/internal/dispatch"
 	"palyra/internal/journal"
+	"palyra/internal/login"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
 	"palyra/internal/rpc/accessreview"
 	"palyra/internal/rpc/fieldrules"
+	"palyra/internal/rpc/logins"
 	"palyra/internal/run"
 	"palyra/internal/toolcall"
 )
@@ -50,6 +52,9 @@ type Config struct {
 	Policies Policies
 	Members  Members
 	Gateway  Gateway
+	// Logins lets people in; Self is the gateway as they are told of it.
+	Logins *login.Service
+	Self   logins.Gateway
 	// Workspaces are the declared ones and their change sets.
 	Workspaces Workspaces
 	Log        *slog.Logger
@@ -98,6 +103,9 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	mux.Handle(palyrav1connect.NewAccessReviewServiceHandler(&accessreview.Service{
 		Engine: cfg.Engine, Members: cfg.Members, Tools: cfg.Router, Methods: reviewed(), Caller: callerOf,
 	}, opts...))
+	mux.Handle(palyrav1connect.NewLoginServiceHandler(&logins.Service{
+		Logins: cfg.Logins, Gateway: cfg.Self, LogOut: cfg.Members.LogOut, Caller: callerOf, Address: addressOf,
+	}, opts...))
 	mux.Handle(healthv1connect.HealthCheckProcedure, newHealthHandler(cfg.Gateway, opts...))
 	mux.Handle(newReflectionHandler("v1", opts...))
 	mux.Handle(newReflectionHandler("v1alpha", opts...))
@@ -120,6 +128,7 @@ var services = []string{
 	palyrav1connect.SessionServiceName,
 	palyrav1connect.TokenServiceName,
 	palyrav1connect.AccessReviewServiceName,
+	palyrav1connect.LoginServiceName,
 	healthv1connect.HealthName,
 }
 

@@ -40,7 +40,11 @@ type Member struct {
 	RemovedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=removed_at,json=removedAt,proto3" json:"removed_at,omitempty"`
 	// Who made or changed the member, or made who did, since somebody else confirmed
 	// it. Where policy wants two people, they and the member count as one.
-	InHandsOf     []string `protobuf:"bytes,9,rep,name=in_hands_of,json=inHandsOf,proto3" json:"in_hands_of,omitempty"`
+	InHandsOf []string `protobuf:"bytes,9,rep,name=in_hands_of,json=inHandsOf,proto3" json:"in_hands_of,omitempty"`
+	// Who logs in as the member: the identity provider, and the person there. Empty for
+	// a member that was added.
+	LoginIssuer   string `protobuf:"bytes,12,opt,name=login_issuer,json=loginIssuer,proto3" json:"login_issuer,omitempty"`
+	LoginSubject  string `protobuf:"bytes,13,opt,name=login_subject,json=loginSubject,proto3" json:"login_subject,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -138,6 +142,20 @@ func (x *Member) GetInHandsOf() []string {
 	return nil
 }
 
+func (x *Member) GetLoginIssuer() string {
+	if x != nil {
+		return x.LoginIssuer
+	}
+	return ""
+}
+
+func (x *Member) GetLoginSubject() string {
+	if x != nil {
+		return x.LoginSubject
+	}
+	return ""
+}
+
 // Device is a key and certificate of a member.
 type Device struct {
 	state                protoimpl.MessageState `protogen:"open.v1"`
@@ -147,8 +165,10 @@ type Device struct {
 	CreatedAt            *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	CertificateExpiresAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=certificate_expires_at,json=certificateExpiresAt,proto3" json:"certificate_expires_at,omitempty"`
 	RevokedAt            *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=revoked_at,json=revokedAt,proto3" json:"revoked_at,omitempty"`
-	unknownFields        protoimpl.UnknownFields
-	sizeCache            protoimpl.SizeCache
+	// When the session ends that the device is; absent for any other device.
+	LoginEndsAt   *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=login_ends_at,json=loginEndsAt,proto3" json:"login_ends_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Device) Reset() {
@@ -219,6 +239,13 @@ func (x *Device) GetCertificateExpiresAt() *timestamppb.Timestamp {
 func (x *Device) GetRevokedAt() *timestamppb.Timestamp {
 	if x != nil {
 		return x.RevokedAt
+	}
+	return nil
+}
+
+func (x *Device) GetLoginEndsAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LoginEndsAt
 	}
 	return nil
 }
@@ -1586,7 +1613,7 @@ var File_palyra_v1_access_proto protoreflect.FileDescriptor
 
 const file_palyra_v1_access_proto_rawDesc = "" +
 	"\n" +
-	"\x16palyra/v1/access.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbb\x02\n" +
+	"\x16palyra/v1/access.proto\x12\tpalyra.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x83\x03\n" +
 	"\x06Member\x12\x1c\n" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x14\n" +
@@ -1598,7 +1625,9 @@ const file_palyra_v1_access_proto_rawDesc = "" +
 	"\adecides\x18\a \x01(\bR\adecides\x129\n" +
 	"\n" +
 	"removed_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tremovedAt\x12\x1e\n" +
-	"\vin_hands_of\x18\t \x03(\tR\tinHandsOf\"\x9f\x02\n" +
+	"\vin_hands_of\x18\t \x03(\tR\tinHandsOf\x12!\n" +
+	"\flogin_issuer\x18\f \x01(\tR\vloginIssuer\x12#\n" +
+	"\rlogin_subject\x18\r \x01(\tR\floginSubject\"\xdf\x02\n" +
 	"\x06Device\x12\x1b\n" +
 	"\tdevice_id\x18\x01 \x01(\tR\bdeviceId\x12\x1c\n" +
 	"\tprincipal\x18\x02 \x01(\tR\tprincipal\x12\x12\n" +
@@ -1607,7 +1636,9 @@ const file_palyra_v1_access_proto_rawDesc = "" +
 	"created_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12P\n" +
 	"\x16certificate_expires_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x14certificateExpiresAt\x129\n" +
 	"\n" +
-	"revoked_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\trevokedAt\"\x92\x02\n" +
+	"revoked_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\trevokedAt\x12>\n" +
+	"\rlogin_ends_at\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\vloginEndsAt\"\x92\x02\n" +
 	"\x10AddMemberRequest\x126\n" +
 	"\x04name\x18\x01 \x01(\tB\"\xbaH\x1fr\x1d2\x1b^[a-z0-9][a-z0-9._-]{0,62}$R\x04name\x12&\n" +
 	"\x04kind\x18\x02 \x01(\tB\x12\xbaH\x0fr\rR\x04userR\x05agentR\x04kind\x12 \n" +
@@ -1769,46 +1800,47 @@ var file_palyra_v1_access_proto_depIdxs = []int32{
 	26, // 2: palyra.v1.Device.created_at:type_name -> google.protobuf.Timestamp
 	26, // 3: palyra.v1.Device.certificate_expires_at:type_name -> google.protobuf.Timestamp
 	26, // 4: palyra.v1.Device.revoked_at:type_name -> google.protobuf.Timestamp
-	0,  // 5: palyra.v1.AddMemberResponse.member:type_name -> palyra.v1.Member
-	0,  // 6: palyra.v1.UpdateMemberResponse.member:type_name -> palyra.v1.Member
-	0,  // 7: palyra.v1.DisableMemberResponse.member:type_name -> palyra.v1.Member
-	0,  // 8: palyra.v1.EnableMemberResponse.member:type_name -> palyra.v1.Member
-	0,  // 9: palyra.v1.RemoveMemberResponse.member:type_name -> palyra.v1.Member
-	0,  // 10: palyra.v1.ListMembersResponse.members:type_name -> palyra.v1.Member
-	1,  // 11: palyra.v1.ListDevicesResponse.devices:type_name -> palyra.v1.Device
-	1,  // 12: palyra.v1.RevokeDeviceResponse.device:type_name -> palyra.v1.Device
-	1,  // 13: palyra.v1.RenameDeviceResponse.device:type_name -> palyra.v1.Device
-	1,  // 14: palyra.v1.AddDeviceResponse.device:type_name -> palyra.v1.Device
-	0,  // 15: palyra.v1.ConfirmMemberResponse.member:type_name -> palyra.v1.Member
-	2,  // 16: palyra.v1.AccessService.AddMember:input_type -> palyra.v1.AddMemberRequest
-	12, // 17: palyra.v1.AccessService.ListMembers:input_type -> palyra.v1.ListMembersRequest
-	4,  // 18: palyra.v1.AccessService.UpdateMember:input_type -> palyra.v1.UpdateMemberRequest
-	6,  // 19: palyra.v1.AccessService.DisableMember:input_type -> palyra.v1.DisableMemberRequest
-	8,  // 20: palyra.v1.AccessService.EnableMember:input_type -> palyra.v1.EnableMemberRequest
-	10, // 21: palyra.v1.AccessService.RemoveMember:input_type -> palyra.v1.RemoveMemberRequest
-	24, // 22: palyra.v1.AccessService.ConfirmMember:input_type -> palyra.v1.ConfirmMemberRequest
-	14, // 23: palyra.v1.IdentityService.ListDevices:input_type -> palyra.v1.ListDevicesRequest
-	16, // 24: palyra.v1.IdentityService.RenewCertificate:input_type -> palyra.v1.RenewCertificateRequest
-	18, // 25: palyra.v1.IdentityService.RevokeDevice:input_type -> palyra.v1.RevokeDeviceRequest
-	20, // 26: palyra.v1.IdentityService.RenameDevice:input_type -> palyra.v1.RenameDeviceRequest
-	22, // 27: palyra.v1.IdentityService.AddDevice:input_type -> palyra.v1.AddDeviceRequest
-	3,  // 28: palyra.v1.AccessService.AddMember:output_type -> palyra.v1.AddMemberResponse
-	13, // 29: palyra.v1.AccessService.ListMembers:output_type -> palyra.v1.ListMembersResponse
-	5,  // 30: palyra.v1.AccessService.UpdateMember:output_type -> palyra.v1.UpdateMemberResponse
-	7,  // 31: palyra.v1.AccessService.DisableMember:output_type -> palyra.v1.DisableMemberResponse
-	9,  // 32: palyra.v1.AccessService.EnableMember:output_type -> palyra.v1.EnableMemberResponse
-	11, // 33: palyra.v1.AccessService.RemoveMember:output_type -> palyra.v1.RemoveMemberResponse
-	25, // 34: palyra.v1.AccessService.ConfirmMember:output_type -> palyra.v1.ConfirmMemberResponse
-	15, // 35: palyra.v1.IdentityService.ListDevices:output_type -> palyra.v1.ListDevicesResponse
-	17, // 36: palyra.v1.IdentityService.RenewCertificate:output_type -> palyra.v1.RenewCertificateResponse
-	19, // 37: palyra.v1.IdentityService.RevokeDevice:output_type -> palyra.v1.RevokeDeviceResponse
-	21, // 38: palyra.v1.IdentityService.RenameDevice:output_type -> palyra.v1.RenameDeviceResponse
-	23, // 39: palyra.v1.IdentityService.AddDevice:output_type -> palyra.v1.AddDeviceResponse
-	28, // [28:40] is the sub-list for method output_type
-	16, // [16:28] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	26, // 5: palyra.v1.Device.login_ends_at:type_name -> google.protobuf.Timestamp
+	0,  // 6: palyra.v1.AddMemberResponse.member:type_name -> palyra.v1.Member
+	0,  // 7: palyra.v1.UpdateMemberResponse.member:type_name -> palyra.v1.Member
+	0,  // 8: palyra.v1.DisableMemberResponse.member:type_name -> palyra.v1.Member
+	0,  // 9: palyra.v1.EnableMemberResponse.member:type_name -> palyra.v1.Member
+	0,  // 10: palyra.v1.RemoveMemberResponse.member:type_name -> palyra.v1.Member
+	0,  // 11: palyra.v1.ListMembersResponse.members:type_name -> palyra.v1.Member
+	1,  // 12: palyra.v1.ListDevicesResponse.devices:type_name -> palyra.v1.Device
+	1,  // 13: palyra.v1.RevokeDeviceResponse.device:type_name -> palyra.v1.Device
+	1,  // 14: palyra.v1.RenameDeviceResponse.device:type_name -> palyra.v1.Device
+	1,  // 15: palyra.v1.AddDeviceResponse.device:type_name -> palyra.v1.Device
+	0,  // 16: palyra.v1.ConfirmMemberResponse.member:type_name -> palyra.v1.Member
+	2,  // 17: palyra.v1.AccessService.AddMember:input_type -> palyra.v1.AddMemberRequest
+	12, // 18: palyra.v1.AccessService.ListMembers:input_type -> palyra.v1.ListMembersRequest
+	4,  // 19: palyra.v1.AccessService.UpdateMember:input_type -> palyra.v1.UpdateMemberRequest
+	6,  // 20: palyra.v1.AccessService.DisableMember:input_type -> palyra.v1.DisableMemberRequest
+	8,  // 21: palyra.v1.AccessService.EnableMember:input_type -> palyra.v1.EnableMemberRequest
+	10, // 22: palyra.v1.AccessService.RemoveMember:input_type -> palyra.v1.RemoveMemberRequest
+	24, // 23: palyra.v1.AccessService.ConfirmMember:input_type -> palyra.v1.ConfirmMemberRequest
+	14, // 24: palyra.v1.IdentityService.ListDevices:input_type -> palyra.v1.ListDevicesRequest
+	16, // 25: palyra.v1.IdentityService.RenewCertificate:input_type -> palyra.v1.RenewCertificateRequest
+	18, // 26: palyra.v1.IdentityService.RevokeDevice:input_type -> palyra.v1.RevokeDeviceRequest
+	20, // 27: palyra.v1.IdentityService.RenameDevice:input_type -> palyra.v1.RenameDeviceRequest
+	22, // 28: palyra.v1.IdentityService.AddDevice:input_type -> palyra.v1.AddDeviceRequest
+	3,  // 29: palyra.v1.AccessService.AddMember:output_type -> palyra.v1.AddMemberResponse
+	13, // 30: palyra.v1.AccessService.ListMembers:output_type -> palyra.v1.ListMembersResponse
+	5,  // 31: palyra.v1.AccessService.UpdateMember:output_type -> palyra.v1.UpdateMemberResponse
+	7,  // 32: palyra.v1.AccessService.DisableMember:output_type -> palyra.v1.DisableMemberResponse
+	9,  // 33: palyra.v1.AccessService.EnableMember:output_type -> palyra.v1.EnableMemberResponse
+	11, // 34: palyra.v1.AccessService.RemoveMember:output_type -> palyra.v1.RemoveMemberResponse
+	25, // 35: palyra.v1.AccessService.ConfirmMember:output_type -> palyra.v1.ConfirmMemberResponse
+	15, // 36: palyra.v1.IdentityService.ListDevices:output_type -> palyra.v1.ListDevicesResponse
+	17, // 37: palyra.v1.IdentityService.RenewCertificate:output_type -> palyra.v1.RenewCertificateResponse
+	19, // 38: palyra.v1.IdentityService.RevokeDevice:output_type -> palyra.v1.RevokeDeviceResponse
+	21, // 39: palyra.v1.IdentityService.RenameDevice:output_type -> palyra.v1.RenameDeviceResponse
+	23, // 40: palyra.v1.IdentityService.AddDevice:output_type -> palyra.v1.AddDeviceResponse
+	29, // [29:41] is the sub-list for method output_type
+	17, // [17:29] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_palyra_v1_access_proto_init() }
