@@ -14,6 +14,7 @@ import (
 
 	"palyra/internal/access"
 	"palyra/internal/attest"
+	"palyra/internal/canonical"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 	"palyra/internal/journalkey"
@@ -86,7 +87,8 @@ func (g *gateway) serve(ctx context.Context, drained <-chan struct{}, ready func
 		})
 	})
 	at := g.listeners.at
-	g.log.InfoContext(ctx, "palyrad is ready", slog.String("api", at.API), slog.String("metrics", at.Metrics), slog.String("state_dir", g.cfg.StateDir))
+	g.log.InfoContext(ctx, "palyrad is ready", slog.String("api", at.API), slog.String("metrics", at.Metrics), slog.String("state_dir", g.cfg.StateDir),
+		slog.String("ca_fingerprint", canonical.Digest(g.authority.Root().Raw)))
 	if ready != nil {
 		ready(at)
 	}

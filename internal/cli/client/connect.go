@@ -3,6 +3,7 @@ package client
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"io"
@@ -60,6 +61,9 @@ type Gateway struct {
 	Sessions     palyrav1connect.SessionServiceClient
 	Tokens       palyrav1connect.TokenServiceClient
 	Reviews      palyrav1connect.AccessReviewServiceClient
+	Logins       palyrav1connect.LoginServiceClient
+	// Login says that the credential is a session's.
+	Login bool
 }
 
 // Connect reads the credential bundle and returns the clients. Nothing is sent
@@ -80,13 +84,16 @@ func (a *App) Connect(ctx context.Context) (*Gateway, error) {
 	if b.Token != "" {
 		return a.dial(b, address), nil
 	}
-	if !c.local {
+	if !c.local && !b.Login {
 		if b, err = a.renewed(ctx, c.credentials, b, address); err != nil {
 			return nil, err
 		}
 	}
 	// TLS goes by the machine's clock.
-	if end := b.NotAfter(); time.Now().After(end) {
+	if end := b.NotAfter(); b.Login && time.Now().After(end) {
+		return nil, reason.Errorf(reason.CertificateExpired, "the login ended %s", end.UTC().Format(time.RFC3339)).
+			WithRemedy("Log in again: `palyra login`.")
+	} else if time.Now().After(end) {
 		return nil, reason.Errorf(reason.NotConnected, "the certificate in %s ended %s", c.credentials, end.UTC().Format(time.RFC3339)).
 			WithRemedy("A running `palyrad` keeps the local operator's fresh: start it again. Others get a new bundle with `palyrad operator add`.")
 	}
@@ -137,28 +144,38 @@ func (a *App) dial(b identity.Bundle, address string) *Gateway {
 		Sessions:     palyrav1connect.NewSessionServiceClient(client, base, opts...),
 		Tokens:       palyrav1connect.NewTokenServiceClient(client, base, opts...),
 		Reviews:      palyrav1connect.NewAccessReviewServiceClient(client, base, opts...),
+		Logins:       palyrav1connect.NewLoginServiceClient(client, base, opts...),
+		Login:        b.Login,
 	}
 }
 
 // httpClient speaks HTTP/2 over TLS 1.3 with the bundle's certificate and
 // trusts the bundle's CA alone. It never goes through a proxy.
 func httpClient(b identity.Bundle) *http.Client {
+	transport := transport(b.ClientTLS())
+	if b.Token != "" {
+		transport = bearer{transport, b.Token}
+	}
+	return noRedirects(transport)
+}
+
+func noRedirects(t http.RoundTripper) *http.Client {
+	return &http.Client{
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport:     t,
+	}
+}
+
+func transport(c *tls.Config) http.RoundTripper {
 	var protocols http.Protocols
 	protocols.SetHTTP2(true)
-	var transport http.RoundTripper = &http.Transport{
+	return &http.Transport{
 		Proxy:               nil,
 		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
 		Protocols:           &protocols,
 		ForceAttemptHTTP2:   true,
-		TLSClientConfig:     b.ClientTLS(),
+		TLSClientConfig:     c,
 		TLSHandshakeTimeout: dialTimeout,
-	}
-	if b.Token != "" {
-		transport = bearer{transport, b.Token}
-	}
-	return &http.Client{
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport:     transport,
 	}
 }
 
