@@ -108,6 +108,14 @@ func thawed(tx Tx) error {
 	return nil
 }
 
+// thawedFor is thawed for what a freeze stops.
+func thawedFor(tx Tx, t SubjectType) error {
+	if !heldByFreeze(t) {
+		return nil
+	}
+	return thawed(tx)
+}
+
 func frozenError(state *FreezeState) *reason.Error {
 	text := fmt.Sprintf("%s froze the gateway at %s", state.By, state.At.Format(time.RFC3339))
 	if state.Reason != "" {

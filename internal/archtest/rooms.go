@@ -96,6 +96,7 @@ var Rooms = []Room{
 	{Dir: "internal/toolcall", Layer: layerPipeline, Why: "the one place where the stages meet, in order"},
 	{Dir: "internal/callrecord", Layer: layerDispatch, Why: "what a call's events say is read in one place: by the pipeline that wrote them, runs, stores and the CLI"},
 	{Dir: "internal/dispatch", Layer: layerDispatch, Why: "dispatch takes permits; it does not judge"},
+	{Dir: "internal/gatewaychange", Layer: layerDecision, Why: "who answers for a change of the gateway stands in code, beside the pipeline and below all that changes something"},
 	{Dir: "internal/decision", Layer: layerDecision, Why: "a decision is pure: verdict, answer and budget in, record and permit out"},
 
 	{Dir: "internal/policy", Layer: layerStage, Why: "policy does not know who asks humans or who writes records"},
@@ -108,6 +109,7 @@ var Rooms = []Room{
 	{Dir: "internal/attest", Layer: layerStage, Why: "attest signs statements; it does not know how they came about"},
 	{Dir: "internal/journal", Layer: layerStage, Why: "the journal knows bytes, not domains"},
 	{Dir: "internal/identity", Layer: layerStage, Why: "identity issues certificates; what they permit is policy's business"},
+	{Dir: "internal/pairing", Layer: layerStage, Also: []string{"internal/identity"}, Why: "a pairing is an exchange of messages, on whatever wire; who is asked and what is issued is told to it"},
 	{Dir: "internal/token", Layer: layerStage, Why: "a token says who calls; what that permits is policy's business"},
 	{Dir: "internal/model", Layer: layerStage, Why: "a provider turns messages into deltas; it runs no tools"},
 	{Dir: "internal/sandbox", Layer: layerStage, Why: "the vocabulary of isolation does not know its backends"},
@@ -133,7 +135,7 @@ var Rooms = []Room{
 	{Dir: "internal/fairqueue", Layer: layerGround, Only: none, Why: "a leaf: whose turn it is depends on names, not on what they wait for"},
 	{Dir: "internal/ratelimit", Layer: layerGround, Only: none, Why: "a leaf: token buckets know keys, not principals"},
 
-	{Dir: "internal/access", Layer: layerLeaf, Only: []string{"internal/lazyregexp"}, Why: "a leaf: every room may import it"},
+	{Dir: "internal/access", Layer: layerLeaf, Only: []string{"internal/lazyregexp", "internal/reason"}, Why: "a leaf: every room may import it"},
 	{Dir: "internal/reason", Layer: layerLeaf, Only: none, Why: "a leaf: every room may import it"},
 	{Dir: "internal/event", Layer: layerLeaf, Only: []string{"internal/canonical"}, Why: "a leaf: every room may import it"},
 	{Dir: "internal/canonical", Layer: layerLeaf, Only: []string{"internal/clip"}, Why: "a leaf: every room may import it"},

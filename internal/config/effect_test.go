@@ -25,6 +25,9 @@ var readBy = map[string][2]string{
 	"listen.max_connections":             {"daemon/servers.go", "most: g.cfg.Listen.MaxConnections,"},
 	"listen.max_connections_per_address": {"daemon/servers.go", "mostOfOne: g.cfg.Listen.MaxConnectionsPerAddress"},
 
+	"keys.store":      {"daemon/build.go", "cfg.Keys.Store == config.KeysInTPM"},
+	"keys.tpm_device": {"daemon/build.go", "tpm.New(cfg.Keys.TPMDevice)"},
+
 	"log.level":  {"daemon/command.go", "UnmarshalText([]byte(cfg.Log.Level))"},
 	"log.format": {"daemon/command.go", `cfg.Log.Format == "json"`},
 
@@ -38,6 +41,8 @@ var readBy = map[string][2]string{
 	"workspaces.protected": {"daemon/settings.go", "Protected: w.Protected"},
 
 	"allowed_tools":         {"policyadmin/settings.go", "cfg.ToolAllowed(d.Name)"},
+	"allowed_principals":    {"policyadmin/settings.go", "cfg.AllowedPrincipals"},
+	"allowed_channels":      {"policyadmin/settings.go", "cfg.AllowedChannels"},
 	"allow_sensitive_tools": {"policyadmin/settings.go", "AllowSensitiveTools: cfg.AllowSensitiveTools"},
 	"max_calls_per_run":     {"daemon/build.go", "MaxCallsPerRun: g.cfg.MaxCallsPerRun"},
 	"max_calls_per_session": {"daemon/build.go", "MaxCallsPerSession: g.cfg.MaxCallsPerSession"},
@@ -135,8 +140,10 @@ var readBy = map[string][2]string{
 	"rate_limits.decide.burst":         {"daemon/settings.go", "Burst: l.Burst"},
 	"rate_limits.tool_call.per_second": {"daemon/settings.go", "rpc.LimitToolCall: cfg.RateLimits.ToolCall"},
 	"rate_limits.tool_call.burst":      {"daemon/settings.go", "Burst: l.Burst"},
-	"rate_limits.run.per_second":       {"daemon/settings.go", "rpc.LimitRun:   cfg.RateLimits.Run"},
+	"rate_limits.run.per_second":       {"daemon/settings.go", "rpc.LimitRun: cfg.RateLimits.Run"},
 	"rate_limits.run.burst":            {"daemon/settings.go", "Burst: l.Burst"},
+	"rate_limits.pairing.per_second":   {"daemon/settings.go", "rpc.LimitPairing: cfg.RateLimits.Pairing"},
+	"rate_limits.pairing.burst":        {"daemon/settings.go", "Burst: l.Burst"},
 	"rate_limits.login.per_second":     {"daemon/settings.go", "rpc.LimitLogin: cfg.RateLimits.Login"},
 	"rate_limits.login.burst":          {"daemon/settings.go", "Burst: l.Burst"},
 	"rate_limits.global_factor":        {"daemon/settings.go", "factor := cfg.RateLimits.GlobalFactor"},

@@ -63,9 +63,17 @@ const (
 	DeviceRenamed    Code = "PAL-I113" // a device got another name
 
 	MembersConfirmed Code = "PAL-I114" // members were confirmed to be who they are said to be
+	ConsentGiven     Code = "PAL-I118" // an agent's owner agreed that it acts in their name
+	ConsentWithdrawn Code = "PAL-I119" // an agent's owner no longer agrees that it acts in their name
 
 	TokenMade    Code = "PAL-I120" // an API token was made
 	TokenRevoked Code = "PAL-I121" // an API token was revoked
+
+	PairingOpened Code = "PAL-I130" // a pairing code was made
+	PairingTried  Code = "PAL-I131" // coalesced guesses of pairing codes
+	PairingProved Code = "PAL-I132" // a machine knew the secret of a pairing code, and people are asked
+	PairingEnded  Code = "PAL-I133" // a pairing code ended without a device
+	DevicePaired  Code = "PAL-I134" // a member got a device by pairing
 
 	LoggedIn  Code = "PAL-I140" // a person logged in at the identity provider and got a session
 	LoggedOut Code = "PAL-I141" // the session of a login ended before its time
@@ -78,6 +86,7 @@ const (
 	ToolSuspended  Code = "PAL-P105" // a changed tool definition does not fit the policies
 	ToolResumed    Code = "PAL-P106" // a suspended tool may be called again
 	PolicyReset    Code = "PAL-P107" // the activation of a policy version was ended on the host, while no daemon ran
+	CeilingSet     Code = "PAL-P110" // a principal or a channel was let in or kept out, whatever policies say
 
 	Opened       Code = "PAL-J100" // the daemon opened the journal
 	Closed       Code = "PAL-J101" // the daemon closed the journal in order
@@ -96,9 +105,11 @@ var Codes = []Code{
 	SessionExtended, SessionEnded,
 	CACreated, CertificateMade, MemberAdded, CallersRefused, PermissionDenied,
 	DeviceRevoked, Exported, DeviceAdded,
-	MemberChanged, MemberDisabled, MemberEnabled, MemberRemoved, DeviceRenamed, MembersConfirmed,
-	TokenMade, TokenRevoked, LoggedIn, LoggedOut,
-	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed, PolicyReset,
+	MemberChanged, MemberDisabled, MemberEnabled, MemberRemoved, DeviceRenamed, MembersConfirmed, ConsentGiven, ConsentWithdrawn,
+	TokenMade, TokenRevoked,
+	PairingOpened, PairingTried, PairingProved, PairingEnded, DevicePaired,
+	LoggedIn, LoggedOut,
+	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed, PolicyReset, CeilingSet,
 	Opened, Closed, Checkpoint, ClockStepped, KeyRotated,
 }
 

@@ -92,4 +92,6 @@ type Change struct {
 	// Acts are added to the history of the members.
 	Acts   provenance.History
 	Events []event.Draft
+	// consent is true for an owner's word about an agent.
+	consent bool
 }

@@ -144,7 +144,7 @@ func (s *Service) logIn(ctx context.Context, l Login) (LoggedIn, error) {
 		err = s.known(ctx, Provider())
 	}
 	if len(without(was.Roles, m.Roles)) > 0 {
-		s.cut(m.Principal, reason.Errorf(reason.Unauthenticated, "what %s may do was changed", m.Principal).WithRemedy("Connect again."))
+		s.Cut(m.Principal, reason.Errorf(reason.Unauthenticated, "what %s may do was changed", m.Principal).WithRemedy("Connect again."))
 	}
 	return LoggedIn{Member: m, Device: dev, Certificate: cert}, err
 }

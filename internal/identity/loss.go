@@ -26,7 +26,7 @@ func (s *Service) lossOfAdding(m access.Member) string {
 	if lost == "" {
 		return ""
 	}
-	return fmt.Sprintf("%s (the way back: `palyra devices revoke` of the device of %s)", lost, m.Principal)
+	return fmt.Sprintf("%s (the way back: `palyra members disable %s`)", lost, m.Principal)
 }
 
 // lossOfRevoking names what is lost with a device.

@@ -146,12 +146,14 @@ func (s *Service) OnCut(fn func(access.Principal, *reason.Error)) {
 // store.
 //
 // What a change does to members goes into their history here and nowhere else, so
-// that no change is without it.
+// that no change is without it; and nothing but an owner's consent lets an agent
+// through that waits for it.
 func (s *Service) apply(ctx context.Context, actor access.Principal, c Change) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	c.Acts = append(c.Acts, s.acts(actor, c)...)
+	s.settleConsent(actor, &c)
 	if err := s.store.Apply(context.WithoutCancel(ctx), c); err != nil {
 		return err
 	}

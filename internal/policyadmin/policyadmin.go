@@ -39,6 +39,9 @@ type Config struct {
 	// Provenance is who made, changed and confirmed the members; nil for nobody.
 	Provenance func() provenance.History
 	Tools      Tools
+	// Cut ends what a principal has open, which is kept out from now on; nil for
+	// nothing.
+	Cut func(access.Principal, *reason.Error)
 	// Swapped is told when another set came into force.
 	Swapped func()
 	Log     *slog.Logger
@@ -83,6 +86,8 @@ type Admin struct {
 	// ignored says that the directory changed while an activated version was in
 	// force.
 	ignored bool
+	// ceilings are those that commands set, ordered by name.
+	ceilings []Ceiling
 	// suspended are the tools that wait for a policy that fits them.
 	suspended map[string]error
 }
@@ -133,6 +138,9 @@ func New(c Config) *Admin {
 // that was activated stays activated, and what was in force last stays when the
 // directory is not there.
 func (p *Admin) Load(ctx context.Context) error {
+	if err := p.loadCeilings(ctx); err != nil {
+		return err
+	}
 	kept, activated, err := p.use.Store.ActivatedPolicy(ctx)
 	if err != nil {
 		return err

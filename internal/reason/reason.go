@@ -86,6 +86,7 @@ const (
 	IdempotencyMismatch Code = "IDEMPOTENCY_MISMATCH"
 	LossNotAccepted     Code = "LOSS_NOT_ACCEPTED"
 	LastOwner           Code = "LAST_OWNER"
+	PairingFailed       Code = "PAIRING_FAILED"
 	VerificationFailed  Code = "VERIFICATION_FAILED"
 	OriginUnproven      Code = "ORIGIN_UNPROVEN"
 	ConfigInvalid       Code = "CONFIG_INVALID"
@@ -193,6 +194,7 @@ var Table = []Row{
 	{IdempotencyMismatch, ExitConflict, "The idempotency key was used for a different call.", "Use a new key for a new call."},
 	{LossNotAccepted, ExitUsage, "The change takes somebody's power to answer approvals away.", "Repeat it with --yes if that is meant; accept_loss in the API."},
 	{LastOwner, ExitConflict, "The gateway would be without an owner who can act.", "Make another owner first: `palyra members roles NAME --add owner`, or `palyra members add NAME --role owner`."},
+	{PairingFailed, ExitVerification, "The machine and the gateway do not have the same secret, or somebody is between them.", "Pair again, and type the PIN as `palyra pairing code` shows it."},
 	{VerificationFailed, ExitVerification, "The evidence does not verify.", "Keep the file as it is and compare it with another copy."},
 	{OriginUnproven, ExitUnproven, "The journal is whole, and whose it is was not proven.", "Fetch the key set anew with `palyra attest keys -o json` and compare its fingerprint over another channel."},
 	{ConfigInvalid, ExitUsage, "The configuration is not valid.", "Run `palyra config check`."},

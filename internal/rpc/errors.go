@@ -91,6 +91,7 @@ var codes = map[reason.Code]connect.Code{
 	reason.NotFound:            connect.CodeNotFound,
 	reason.AlreadyExists:       connect.CodeAlreadyExists,
 	reason.IdempotencyMismatch: connect.CodeAlreadyExists,
+	reason.PairingFailed:       connect.CodeUnauthenticated,
 	reason.LossNotAccepted:     connect.CodeFailedPrecondition,
 	reason.LastOwner:           connect.CodeFailedPrecondition,
 	reason.VerificationFailed:  connect.CodeDataLoss,

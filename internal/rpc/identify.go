@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"net"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"connectrpc.com/connect"
 
 	"palyra/internal/access"
+	"palyra/internal/pairing"
 	"palyra/internal/ratelimit"
 	"palyra/internal/reason"
 )
@@ -28,7 +30,7 @@ type callerKey struct{}
 // look.
 func identify(auth Authenticator, tokens Tokens, live *liveRequests, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		identified := peer{address: host(r.RemoteAddr), claims: access.Surface(r.Header.Get(access.SurfaceHeader))}
+		identified := peer{address: host(r.RemoteAddr), claims: access.Surface(r.Header.Get(access.SurfaceHeader)), tls: r.TLS}
 		ctx := r.Context()
 		if look := credential(r, auth, tokens); look != nil {
 			identified.look(look)
@@ -91,6 +93,15 @@ type peer struct {
 	address string
 	// claims is the surface that the client says it is.
 	claims access.Surface
+	// tls is the connection.
+	tls *tls.ConnectionState
+}
+
+// connectionOf is the connection of a request, as pairing binds it.
+func connectionOf(ctx context.Context) (pairing.Connection, error) {
+	who, _ := ctx.Value(callerKey{}).(peer)
+	exporter, err := pairing.Exporter(who.tls)
+	return pairing.Connection{Exporter: exporter, Address: who.address}, err
 }
 
 // look finds the caller from its credential.

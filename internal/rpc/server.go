@@ -18,10 +18,12 @@ import (
 	"palyra/internal/approval"
 	"palyra/internal/dispatch"
 	"palyra/internal/journal"
+	"palyra/internal/pairing"
 	"palyra/internal/login"
 	"palyra/internal/policy"
 	"palyra/internal/reason"
 	"palyra/internal/rpc/accessreview"
+	"palyra/internal/rpc/devicepairing"
 	"palyra/internal/rpc/fieldrules"
 	"palyra/internal/rpc/logins"
 	"palyra/internal/run"
@@ -51,6 +53,7 @@ type Config struct {
 	Evidence Evidence
 	Policies Policies
 	Members  Members
+	Pairings *pairing.Host
 	Gateway  Gateway
 	// Logins lets people in; Self is the gateway as they are told of it.
 	Logins *login.Service
@@ -101,7 +104,10 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	mux.Handle(palyrav1connect.NewSessionServiceHandler(&sessions{cfg.Pipeline, cfg.Engine, cfg.Pipeline.MaxCallsPerSession}, opts...))
 	mux.Handle(palyrav1connect.NewTokenServiceHandler(&tokens{cfg.Tokens, cfg.Engine}, opts...))
 	mux.Handle(palyrav1connect.NewAccessReviewServiceHandler(&accessreview.Service{
-		Engine: cfg.Engine, Members: cfg.Members, Tools: cfg.Router, Methods: reviewed(), Caller: callerOf,
+		Engine: cfg.Engine, Members: cfg.Members, Tools: cfg.Router, Ceilings: cfg.Policies, Methods: reviewed(), Caller: callerOf,
+	}, opts...))
+	mux.Handle(palyrav1connect.NewPairingServiceHandler(&devicepairing.Service{
+		Host: cfg.Pairings, Engine: cfg.Engine, Members: cfg.Members, Caller: callerOf, Connection: connectionOf,
 	}, opts...))
 	mux.Handle(palyrav1connect.NewLoginServiceHandler(&logins.Service{
 		Logins: cfg.Logins, Gateway: cfg.Self, LogOut: cfg.Members.LogOut, Caller: callerOf, Address: addressOf,
@@ -128,6 +134,7 @@ var services = []string{
 	palyrav1connect.SessionServiceName,
 	palyrav1connect.TokenServiceName,
 	palyrav1connect.AccessReviewServiceName,
+	palyrav1connect.PairingServiceName,
 	palyrav1connect.LoginServiceName,
 	healthv1connect.HealthName,
 }

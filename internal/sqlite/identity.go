@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"palyra/internal/access"
 	"palyra/internal/identity"
@@ -21,31 +22,36 @@ func (db *DB) Identity() IdentityStore { return IdentityStore{db} }
 
 // Members returns all members, disabled and removed ones included, by principal.
 func (s IdentityStore) Members(ctx context.Context) ([]access.Member, error) {
-	removed, err := s.laterColumn(ctx, "members", "removed_at")
+	later, err := s.laterColumns(ctx, "members", "removed_at", "awaits_consent")
 	if err != nil {
 		return nil, err
 	}
-	return list(ctx, s.db, "reading members", scanMember, "SELECT principal, owner, roles, disabled, created_at, "+removed+" FROM members ORDER BY principal")
+	return list(ctx, s.db, "reading members", scanMember, "SELECT principal, owner, roles, disabled, created_at, "+later+" FROM members ORDER BY principal")
 }
 
-// laterColumn is NULL in a store of before there was the column, which palyrad doctor
-// reads as it is.
-func (s IdentityStore) laterColumn(ctx context.Context, table, name string) (column string, err error) {
-	column = "NULL"
-	err = s.db.Read(ctx, func(c *Conn) error {
-		return c.Query("SELECT 1 FROM pragma_table_info(?1) WHERE name = ?2", func(*Row) error {
-			column = name
+// laterColumns are columns of a table, each NULL in a store of before there was the
+// column, which palyrad doctor reads as it is.
+func (s IdentityStore) laterColumns(ctx context.Context, table string, columns ...string) (string, error) {
+	there := map[string]bool{}
+	err := s.db.Read(ctx, func(c *Conn) error {
+		return c.Query("SELECT name FROM pragma_table_info(?1)", func(r *Row) error {
+			there[r.Text(0)] = true
 			return nil
-		}, table, name)
+		}, table)
 	})
 	if err != nil {
 		return "", fmt.Errorf("reading %s: %w", table, err)
 	}
-	return column, nil
+	for i, name := range columns {
+		if !there[name] {
+			columns[i] = "NULL"
+		}
+	}
+	return strings.Join(columns, ", "), nil
 }
 
 func scanMember(r *Row) (access.Member, error) {
-	m := access.Member{Disabled: r.Bool(3), CreatedAt: r.Time(4), RemovedAt: r.Time(5)}
+	m := access.Member{Disabled: r.Bool(3), CreatedAt: r.Time(4), RemovedAt: r.Time(5), AwaitsConsent: r.Bool(6)}
 	m.Disabled = m.Disabled || m.Removed() // whatever the row says of it
 	if err := m.Principal.UnmarshalText(r.Bytes(0)); err != nil {
 		return m, err
@@ -63,7 +69,7 @@ const deviceColumns = `id, principal, name, local, serial, key_sha256, created_a
 
 // Devices returns all devices, revoked ones included, by ID.
 func (s IdentityStore) Devices(ctx context.Context) ([]identity.Device, error) {
-	until, err := s.laterColumn(ctx, "devices", "login_until")
+	until, err := s.laterColumns(ctx, "devices", "login_until")
 	if err != nil {
 		return nil, err
 	}
@@ -194,9 +200,9 @@ func insertMember(tx *Tx, m access.Member) error {
 	if err != nil {
 		return fmt.Errorf("roles of %s: %w", m.Principal, err)
 	}
-	n, err := tx.Exec(`INSERT INTO members (principal, owner, roles, disabled, created_at)
- VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING`,
-		m.Principal.String(), m.Owner.String(), string(roles), m.Disabled, m.CreatedAt)
+	n, err := tx.Exec(`INSERT INTO members (principal, owner, roles, disabled, created_at, awaits_consent)
+ VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING`,
+		m.Principal.String(), m.Owner.String(), string(roles), m.Disabled, m.CreatedAt, m.AwaitsConsent)
 	if err != nil {
 		return fmt.Errorf("adding member %s: %w", m.Principal, err)
 	}
@@ -212,8 +218,8 @@ func updateMember(tx *Tx, m access.Member) error {
 	if err != nil {
 		return fmt.Errorf("roles of %s: %w", m.Principal, err)
 	}
-	n, err := tx.Exec("UPDATE members SET owner = ?2, roles = ?3, disabled = ?4, removed_at = ?5 WHERE principal = ?1 AND removed_at IS NULL",
-		m.Principal.String(), m.Owner.String(), string(roles), m.Disabled, m.RemovedAt)
+	n, err := tx.Exec("UPDATE members SET owner = ?2, roles = ?3, disabled = ?4, removed_at = ?5, awaits_consent = ?6 WHERE principal = ?1 AND removed_at IS NULL",
+		m.Principal.String(), m.Owner.String(), string(roles), m.Disabled, m.RemovedAt, m.AwaitsConsent)
 	if err != nil {
 		return fmt.Errorf("changing member %s: %w", m.Principal, err)
 	}

@@ -52,11 +52,11 @@ var eventWords = map[event.Code]string{
 	event.SessionExtended: "session extended", event.SessionEnded: "session ended",
 	event.CACreated: "CA created", event.CertificateMade: "certificate", event.MemberAdded: "member added",
 	event.CallersRefused: "callers refused", event.PermissionDenied: "permission denied",
-	event.MemberChanged: "member changed", event.MemberDisabled: "member disabled", event.MemberEnabled: "member enabled", event.MemberRemoved: "member removed", event.MembersConfirmed: "confirmed",
+	event.MemberChanged: "member changed", event.MemberDisabled: "member disabled", event.MemberEnabled: "member enabled", event.MemberRemoved: "member removed", event.MembersConfirmed: "confirmed", event.ConsentGiven: "consented", event.ConsentWithdrawn: "consent withdrawn",
 	event.DeviceRevoked: "device revoked", event.DeviceRenamed: "device renamed", event.DeviceAdded: "device added", event.Exported: "exported",
 	event.TokenMade: "token made", event.TokenRevoked: "token revoked",
 	event.LoggedIn: "logged in", event.LoggedOut: "logged out",
-	event.PolicyLoaded: "policy loaded", event.PolicyRejected: "policy rejected", event.PolicyReset: "policy reset", event.Frozen: "frozen", event.Thawed: "thawed",
+	event.PolicyLoaded: "policy loaded", event.PolicyRejected: "policy rejected", event.PolicyReset: "policy reset", event.CeilingSet: "ceiling set", event.Frozen: "frozen", event.Thawed: "thawed",
 	event.ToolPinned: "tool pinned", event.ToolSuspended: "tool suspended", event.ToolResumed: "tool resumed",
 	event.Opened: "opened", event.Closed: "closed", event.Checkpoint: "checkpoint", event.ClockStepped: "clock stepped", event.KeyRotated: "key replaced",
 }

@@ -175,7 +175,7 @@ func RunStore(t *testing.T, store identity.Store, events func() int) {
 	ctx := t.Context()
 	at := time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC)
 	alice := access.Member{Principal: access.User("alice"), Roles: []access.Role{access.RoleOwner, "security"}, CreatedAt: at}
-	bot := access.Member{Principal: access.Agent("bot"), Owner: alice.Principal, Roles: []access.Role{access.RoleAgent}, CreatedAt: at}
+	bot := access.Member{Principal: access.Agent("bot"), Owner: alice.Principal, Roles: []access.Role{access.RoleAgent}, AwaitsConsent: true, CreatedAt: at}
 	dev := identity.Device{
 		ID: "01JNA3Q0G0DEV1CE0000000001", Principal: alice.Principal, Name: "laptop", Local: true, Serial: "ab",
 		KeySHA256: "sha256:00", CreatedAt: at, NotAfter: at.Add(time.Hour), Version: 1,
@@ -211,7 +211,7 @@ func RunStore(t *testing.T, store identity.Store, events func() int) {
 	apply("change nobody", identity.Change{Members: []access.Member{carol}}, is(reason.NotFound))
 	want(t, store, []access.Member{bot, alice}, []identity.Device{dev, other})
 
-	bot.Disabled, bot.Roles = true, []access.Role{"security"}
+	bot.Disabled, bot.AwaitsConsent, bot.Roles = true, false, []access.Role{"security"}
 	dev.Version, dev.Serial, dev.NotAfter, dev.Name = 2, "cd", at.Add(2*time.Hour), "new laptop"
 	apply("change", identity.Change{Members: []access.Member{bot}, Devices: []identity.Device{dev}}, fine)
 	want(t, store, []access.Member{bot, alice}, []identity.Device{dev, other})
@@ -219,7 +219,7 @@ func RunStore(t *testing.T, store identity.Store, events func() int) {
 
 	dev.Version, dev.RevokedAt, dev.RevokedBy, dev.RevokeReason = 3, at.Add(time.Minute), alice.Principal, "lost"
 	apply("revoke", identity.Change{Devices: []identity.Device{dev}}, fine)
-	bot.Owner, bot.RemovedAt = access.User("dave"), at.Add(time.Hour)
+	bot.Owner, bot.AwaitsConsent, bot.RemovedAt = access.User("dave"), true, at.Add(time.Hour)
 	apply("remove", identity.Change{Members: []access.Member{bot}}, fine)
 	alive := bot
 	alive.Disabled, alive.RemovedAt = false, time.Time{}
