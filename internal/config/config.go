@@ -43,6 +43,9 @@ type Config struct {
 	// AllowedChannels are the messaging channels that calls may come from. Empty
 	// leaves it to commands, and none of them is allowed from the start.
 	AllowedChannels []string `toml:"allowed_channels"`
+	// DualControl has changes of members, policies and the freeze approved by a
+	// second owner or admin, where there is one who is independent.
+	DualControl bool `toml:"dual_control"`
 	// AllowSensitiveTools waives the human for every sensitive tool.
 	AllowSensitiveTools bool `toml:"allow_sensitive_tools"`
 	// MaxCallsPerRun is the budget of a run of the gateway; every proposal counts.

@@ -22,6 +22,7 @@ func Default() *Config {
 		Log:    Log{Level: "info", Format: "text"},
 		Roles:  []access.Role{"security"},
 
+		DualControl:        true,
 		AllowedTools:       []string{"*"},
 		AllowedPrincipals:  []string{"*"},
 		MaxCallsPerRun:     200,

@@ -40,6 +40,7 @@ var readBy = map[string][2]string{
 	"workspaces.mode":      {"daemon/settings.go", "w.WorkspaceMode()"},
 	"workspaces.protected": {"daemon/settings.go", "Protected: w.Protected"},
 
+	"dual_control":          {"daemon/build.go", "SwitchedOff: !g.cfg.DualControl"},
 	"allowed_tools":         {"policyadmin/settings.go", "cfg.ToolAllowed(d.Name)"},
 	"allowed_principals":    {"policyadmin/settings.go", "cfg.AllowedPrincipals"},
 	"allowed_channels":      {"policyadmin/settings.go", "cfg.AllowedChannels"},

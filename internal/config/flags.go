@@ -121,6 +121,7 @@ var said = map[string]struct{ value, what string }{
 	"allowed_tools":                                   {"LIST", "tools that exist at all: names, and prefixes that end in *"},
 	"allowed_principals":                              {"LIST", "users and agents that may act at all: user:NAME, agent:NAME, or * for every member"},
 	"allowed_channels":                                {"LIST", "messaging channels that calls may come from (default: those that palyra access allow lets in)"},
+	"dual_control":                                    {"", "wants a second owner or admin for changes of members and policies, where there are two"},
 	"allow_sensitive_tools":                           {"", "lets every sensitive tool run without asking anybody"},
 	"max_calls_per_run":                               {"", "calls that a run may propose"},
 	"max_calls_per_session":                           {"", "calls that a session may propose before a person is asked whether it goes on"},

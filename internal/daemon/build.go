@@ -291,7 +291,7 @@ func openPolicy(ctx context.Context, g *gateway, o Options) error {
 	}
 	g.policies = policyadmin.New(policyadmin.Config{
 		Settings: g.cfg, Store: g.stores.policies, Grants: g.stores.grants, Journal: g.journal, Engine: g.engine,
-		Members: g.registry, Provenance: g.identity.History, Tools: g.router, Cut: g.identity.Cut, Swapped: func() { g.isolation.Invalidate() }, Log: g.log,
+		Members: g.registry, Provenance: g.identity.History, TakesTwo: func() bool { return g.changing.DualControl().On }, Tools: g.router, Cut: g.identity.Cut, Swapped: func() { g.isolation.Invalidate() }, Log: g.log,
 	})
 	return nil
 }
@@ -364,7 +364,10 @@ func openApprovals(ctx context.Context, g *gateway, o Options) error {
 	if err != nil {
 		return err
 	}
-	g.changing = gatewaychange.New(g.desk, people)
+	g.changing = gatewaychange.New(gatewaychange.Config{Desk: g.desk, People: people, Journal: g.journal, SwitchedOff: !g.cfg.DualControl})
+	if err := g.changing.Begin(ctx); err != nil {
+		return err
+	}
 	if _, frozen := g.desk.Frozen(ctx); frozen {
 		g.router.Freeze()
 		g.log.WarnContext(ctx, "the gateway is frozen; `palyra thaw` lets calls run again")

@@ -116,6 +116,7 @@ func notices(g *gateway) []string {
 			list = append(list, "model "+m.Name+" is unavailable: "+m.Problem.Message+"; "+m.Problem.NextStep())
 		}
 	}
+	list = append(list, g.changing.Notices()...)
 	list = append(list, g.policies.Notices()...)
 	if names := g.policies.Suspended(); len(names) > 0 {
 		list = append(list, "suspended, because their changed definition does not fit the policies: "+strings.Join(names, ", ")+

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"palyra/internal/access"
+	"palyra/internal/approval"
 	"palyra/internal/config"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
@@ -257,10 +258,25 @@ func ConfirmMembers(ctx context.Context, cfg *config.Config, names []string) (co
 	return confirmed, err
 }
 
-// ResetPolicy ends the activation of a policy version in a state directory that
-// no daemon holds. It returns the version.
+// ThawAlone ends the freeze on the word of the gateway's host, in a state directory
+// that no daemon holds. It returns the freeze that was.
+func ThawAlone(ctx context.Context, cfg *config.Config) (was approval.FreezeState, err error) {
+	lock, err := takeStopped(cfg.StateDir, "Stop palyrad for it: while it runs, `palyra thaw` asks a second person.")
+	if err != nil {
+		return was, err
+	}
+	defer func() { err = errors.Join(err, lock.Release()) }()
+	err = withStores(ctx, cfg, func(s stores, _ *ca.Authority) error {
+		was, err = approval.ThawStored(ctx, s.approvals)
+		return err
+	})
+	return was, err
+}
+
+// ResetPolicy lets the policy directory count from the next start on, in a state
+// directory that no daemon holds. It returns the version that was in force.
 func ResetPolicy(ctx context.Context, cfg *config.Config) (version string, err error) {
-	lock, err := takeStopped(cfg.StateDir, "Use `palyra policy reload`: palyrad runs.")
+	lock, err := takeStopped(cfg.StateDir, "Use `palyra policy reload`, or stop palyrad to reset on this host's word.")
 	if err != nil {
 		return "", err
 	}

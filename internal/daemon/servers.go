@@ -20,6 +20,7 @@ import (
 	"palyra/internal/journalkey"
 	"palyra/internal/reason"
 	"palyra/internal/rpc"
+	"palyra/internal/rpc/dualcontrol"
 	"palyra/internal/rpc/logins"
 	"palyra/internal/statedir"
 	"palyra/internal/token"
@@ -125,8 +126,13 @@ func apiServer(ctx context.Context, g *gateway) (*http.Server, error) {
 	archive := attest.NewArchive(g.stores.attestations, g.notary, func() []attest.CheckpointKey { return journalkey.Certified(g.authority) })
 	handler, err := rpc.New(ctx, rpc.Config{
 		Auth: g.identity, Tokens: g.tokens, Limiter: g.limiter, Audit: g.auditor, Engine: g.engine, Pipeline: g.pipeline, Router: g.router,
-		Desk: g.desk, Runs: g.runs, Journal: g.journal, Evidence: evidence{archive, g.stores.snapshots}, Policies: g.policies,
-		Members: &members{g.registry, g.identity, g.authority, g.policies}, Gateway: control{g}, Workspaces: g.changes, Log: g.log,
+		Desk: g.desk, Runs: g.runs, Journal: g.journal, Evidence: evidence{archive, g.stores.snapshots},
+		Policies: dualcontrol.Policies{Policies: g.policies, Proposer: g.policies, Gate: g.changing},
+		Members:  dualcontrol.Members{Members: &members{g.registry, g.identity, g.authority, g.policies}, Gate: g.changing},
+		Gateway: dualcontrol.Gateway{
+			Gateway: control{g}, Gate: g.changing, Frozen: func(ctx context.Context) rpc.FreezeState { return freezeState(ctx, g) },
+		},
+		Workspaces: g.changes, Log: g.log,
 		Logins: g.logins, Self: logins.Gateway{Root: string(g.authority.RootPEM()), ServerName: serverName},
 	})
 	if err != nil {

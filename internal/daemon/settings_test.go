@@ -31,6 +31,7 @@ var elsewhere = map[string]string{
 	"listen.api": "listeners", "listen.allow_remote": "listeners", "listen.server_names": "listeners", "listen.metrics": "listeners",
 	"keys.":     "where the daemon keeps its own",
 	"log.level": "the log", "log.format": "the log",
+	"dual_control":              "who changes the gateway itself",
 	"policy.dir":                "the policies themselves are in the snapshot",
 	"approvals.default_timeout": "when people are asked", "approvals.max_pending_per_run": "when people are asked",
 	"approvals.max_pending_per_principal": "when people are asked", "approvals.max_created_per_minute_per_run": "when people are asked",

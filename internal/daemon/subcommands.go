@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -18,6 +19,7 @@ import (
 	"palyra/internal/doctor"
 	"palyra/internal/identity/ca"
 	"palyra/internal/manpage"
+	"palyra/internal/progress"
 	"palyra/internal/reason"
 	"palyra/internal/sandbox"
 	"palyra/internal/sandbox/exec"
@@ -100,6 +102,7 @@ func addOperator(cmd *cobra.Command, s *settings, name string, roles []string, o
 	var device string
 	err = afterWarning(cmd, yes, func(accept bool) (err error) {
 		n.AcceptLoss = accept
+		defer sayWaiting(cmd)()
 		device, err = AddOperator(cmd.Context(), cfg, n)
 		return err
 	})
@@ -124,6 +127,7 @@ func makeBundle(cmd *cobra.Command, s *settings, n NewBundle, yes bool) error {
 	var made MadeBundle
 	err = afterWarning(cmd, yes, func(accept bool) (err error) {
 		n.AcceptLoss = accept
+		defer sayWaiting(cmd)()
 		made, err = MakeBundle(cmd.Context(), cfg, n)
 		return err
 	})
@@ -140,6 +144,13 @@ func makeBundle(cmd *cobra.Command, s *settings, n NewBundle, yes bool) error {
 	}
 	cmd.PrintErrf("next: palyra --credentials %s status\n", n.Dir)
 	return err
+}
+
+// sayWaiting says after a while what an addition may wait for, until it is stopped.
+func sayWaiting(cmd *cobra.Command) (stop func() bool) {
+	return time.AfterFunc(progress.Patience, func() {
+		cmd.PrintErrln("waiting: where palyrad runs and changes take two people, another owner or admin has to approve; `palyra approvals list` shows the question")
+	}).Stop
 }
 
 func bundleDir(out, name string) string {
@@ -250,21 +261,43 @@ func sealCommand(s *settings) *cobra.Command {
 }
 
 func policyCommand(s *settings) *cobra.Command {
-	group := &cobra.Command{Use: "policy", Short: "Repair the policy of a palyrad that does not start"}
+	group := &cobra.Command{Use: "policy", Short: "Let the policy directory count, on the word of this host"}
 	group.AddCommand(&cobra.Command{
 		Use:   "reset",
-		Short: "Return from an activated policy version to the policy directory",
-		Long:  "Return from an activated policy version to the policy directory, for a palyrad that does not start because the version does not load any more. A palyrad that runs does this with `palyra policy reload`.",
+		Short: "Let the policy directory count from the next start on",
+		Long:  "Let the policy directory count from the next start of palyrad on, in place of an activated version, of one that does not load any more, and of what was in force last where a changed directory takes a second person. It takes the uid of the state directory, while palyrad does not run; the journal says so (PAL-P107), and `palyra status` for seven days. A palyrad that runs does this with `palyra policy reload`.",
 		Args:  arguments(cobra.NoArgs),
 		RunE: s.loaded(func(cmd *cobra.Command, cfg *config.Config) error {
 			version, err := ResetPolicy(cmd.Context(), cfg)
 			if err == nil {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "policy version %s is not activated any more; the policy directory counts from the next start\n", version)
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "policy version %s does not count any more; the policy directory counts from the next start\n", version)
 			}
 			return err
 		}),
 	})
 	return group
+}
+
+func thawCommand(s *settings) *cobra.Command {
+	var alone bool
+	c := &cobra.Command{
+		Use:   "thaw --alone",
+		Short: "End a freeze on the word of this host, while palyrad does not run",
+		Long:  "End a freeze on the word of this host, where nobody is there who could be the second person of `palyra thaw`. It takes the uid of the state directory, while palyrad does not run; the journal says so (PAL-P103), and `palyra status` for seven days.",
+		Args:  arguments(cobra.NoArgs),
+		RunE: s.loaded(func(cmd *cobra.Command, cfg *config.Config) error {
+			if !alone {
+				return misused(cmd, errors.New("say --alone: it is this host's word and nobody else's"))
+			}
+			was, err := ThawAlone(cmd.Context(), cfg)
+			if err == nil {
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "the freeze of %s at %s is over; calls run again from the next start\n", was.By, was.At.Format(time.RFC3339))
+			}
+			return err
+		}),
+	}
+	c.Flags().BoolVar(&alone, "alone", false, "on the word of this host alone")
+	return c
 }
 
 func membersCommand(s *settings) *cobra.Command {

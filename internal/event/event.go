@@ -85,8 +85,11 @@ const (
 	ToolPinned     Code = "PAL-P104" // a tool definition was seen first, or a changed one was accepted
 	ToolSuspended  Code = "PAL-P105" // a changed tool definition does not fit the policies
 	ToolResumed    Code = "PAL-P106" // a suspended tool may be called again
-	PolicyReset    Code = "PAL-P107" // the activation of a policy version was ended on the host, while no daemon ran
-	CeilingSet     Code = "PAL-P110" // a principal or a channel was let in or kept out, whatever policies say
+	PolicyReset    Code = "PAL-P107" // on the host, while no daemon ran: the policy directory counts from the next start
+	GatewayChange  Code = "PAL-P108" // a change of the gateway was let through: by a second person's yes, or by one person's word alone
+	DualControlOff Code = "PAL-P109" // at the start: the configuration says that no change of the gateway takes a second person
+	PolicyProposed Code = "PAL-P110" // the policy directory differs from what is in force, and takes a second person
+	CeilingSet     Code = "PAL-P111" // a principal or a channel was let in or kept out, whatever policies say
 
 	Opened       Code = "PAL-J100" // the daemon opened the journal
 	Closed       Code = "PAL-J101" // the daemon closed the journal in order
@@ -109,7 +112,8 @@ var Codes = []Code{
 	TokenMade, TokenRevoked,
 	PairingOpened, PairingTried, PairingProved, PairingEnded, DevicePaired,
 	LoggedIn, LoggedOut,
-	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed, PolicyReset, CeilingSet,
+	PolicyLoaded, PolicyRejected, Frozen, Thawed, ToolPinned, ToolSuspended, ToolResumed, PolicyReset,
+	GatewayChange, DualControlOff, PolicyProposed, CeilingSet,
 	Opened, Closed, Checkpoint, ClockStepped, KeyRotated,
 }
 

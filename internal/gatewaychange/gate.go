@@ -2,6 +2,8 @@ package gatewaychange
 
 import (
 	"context"
+	"sync"
+	"time"
 
 	"palyra/internal/approval"
 	"palyra/internal/event"
@@ -15,14 +17,40 @@ type Desk interface {
 	Get(ctx context.Context, id string) (approval.Record, error)
 }
 
-// Gate asks about changes. It is safe for concurrent use.
-type Gate struct {
-	desk   Desk
-	people People
+// Config is what a gate stands on.
+type Config struct {
+	// Desk is one whose judge is this package's.
+	Desk    Desk
+	People  People
+	Journal Journal
+	// SwitchedOff is true where the configuration wants no second person.
+	SwitchedOff bool
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
 }
 
-// New returns a gate in front of a desk whose judge is this package's.
-func New(desk Desk, people People) *Gate { return &Gate{desk: desk, people: people} }
+// Gate asks about changes. It is safe for concurrent use.
+type Gate struct {
+	desk        Desk
+	people      People
+	journal     Journal
+	switchedOff bool
+	now         func() time.Time
+
+	// making lets one change be made at a time, from the last look at it to its end.
+	making sync.Mutex
+
+	mu     sync.Mutex
+	lately []notice
+}
+
+// New returns a gate.
+func New(c Config) *Gate {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return &Gate{desk: c.Desk, people: c.People, journal: c.Journal, switchedOff: c.SwitchedOff, now: c.Now}
+}
 
 // Yes is what people answered. It is good for one change, and until Use.
 type Yes struct {

@@ -63,7 +63,7 @@ func newWorld(t *testing.T, policies string) *world {
 	w.engine = policytest.Engine(t, policytest.Options{Policies: policies, Members: people})
 	w.desk = approvaltest.Open(t, w.store, gatewaychange.Judge{Calls: &approvaltest.Judge{Need: 1}, People: w.people()}, approval.Limits{})
 	approvaltest.Start(t, w.desk)
-	w.gate = gatewaychange.New(w.desk, w.people())
+	w.gate = gatewaychange.New(gatewaychange.Config{Desk: w.desk, People: w.people()})
 	return w
 }
 

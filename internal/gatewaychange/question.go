@@ -38,34 +38,50 @@ type Question struct {
 	Timeout time.Duration
 }
 
-// ask is the question as the desk takes it.
-func (q Question) ask(snapshot string) (*approval.Ask, error) {
-	name := approval.GatewayTool(q.Type)
-	if name == "" {
-		return nil, fmt.Errorf("a question about the gateway of type %q", q.Type)
-	}
+// changeType is that of a Plan's question.
+const changeType = approval.SubjectGatewayChange
+
+// binding is the question as approvals bind it, and its arguments.
+func (q Question) binding() (b tool.Binding, err error) {
 	details, err := canonical.Marshal(q.Details)
 	if err != nil {
-		return nil, fmt.Errorf("encoding the details: %w", err)
+		return b, fmt.Errorf("encoding the details: %w", err)
 	}
 	// The subject is bound, too: what is asked about is more than its details.
-	arguments, err := canonical.Marshal(map[string]any{"subject": q.ID, "change": json.RawMessage(details)})
+	b.Arguments, err = canonical.Marshal(map[string]any{"subject": q.ID, "change": json.RawMessage(details)})
 	if err != nil {
-		return nil, fmt.Errorf("encoding the question: %w", err)
+		return b, fmt.Errorf("encoding the question: %w", err)
+	}
+	b.Principal, b.OnBehalfOf, b.Tool = q.Requester.Principal.String(), q.Requester.OnBehalfOf.String(), approval.GatewayTool(q.Type)
+	return b, nil
+}
+
+// digest names the question.
+func (q Question) digest() (string, error) {
+	b, err := q.binding()
+	if err != nil {
+		return "", err
+	}
+	return b.Digest()
+}
+
+// ask is the question as the desk takes it.
+func (q Question) ask(snapshot string) (*approval.Ask, error) {
+	if approval.GatewayTool(q.Type) == "" {
+		return nil, fmt.Errorf("a question about the gateway of type %q", q.Type)
+	}
+	b, err := q.binding()
+	if err != nil {
+		return nil, err
 	}
 	rule, err := json.Marshal(q.Rule)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the rule: %w", err)
 	}
 	p := tool.Proposal{
-		ID: ulid.Make().String(), Caller: q.Requester, Input: arguments, Tool: tool.Descriptor{Name: name, Title: q.Title},
+		ID: ulid.Make().String(), Caller: q.Requester, Input: b.Arguments, Tool: tool.Descriptor{Name: b.Tool, Title: q.Title},
 	}
-	plan := tool.Plan{
-		Binding: tool.Binding{
-			Principal: q.Requester.Principal.String(), OnBehalfOf: q.Requester.OnBehalfOf.String(), Tool: name, Arguments: arguments,
-		},
-		Preview: tool.Preview{Summary: q.Summary, Diff: q.Diff, Notes: q.Notes},
-	}
+	plan := tool.Plan{Binding: b, Preview: tool.Preview{Summary: q.Summary, Diff: q.Diff, Notes: q.Notes}}
 	prompt, err := approval.NewPrompt(p, plan, severity)
 	if err != nil {
 		return nil, err

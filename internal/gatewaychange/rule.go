@@ -159,7 +159,7 @@ func (p People) rule(rule Rule, r approval.Record, votes []approval.Vote) approv
 		if !v.Allow || !v.Paired || p.may(rule, r, v.User, v.Device) != nil {
 			continue
 		}
-		if r.SubjectType == approval.SubjectDevicePairing || hands.Independent(v.User, r.RequestedBy) && hands.Independent(v.User, r.OnBehalfOf) {
+		if r.SubjectType == approval.SubjectDevicePairing || independent(hands, v.User, r.RequestedBy, r.OnBehalfOf) {
 			return approval.Ruling{Allowed: true}
 		}
 		missing += fmt.Sprintf("; %s is not, since one of the two made or changed the other, or somebody made both", v.User)

@@ -154,6 +154,9 @@ func (s *Service) apply(ctx context.Context, actor access.Principal, c Change) e
 	}
 	c.Acts = append(c.Acts, s.acts(actor, c)...)
 	s.settleConsent(actor, &c)
+	if rehearsed(ctx, c) {
+		return errRehearsed
+	}
 	if err := s.store.Apply(context.WithoutCancel(ctx), c); err != nil {
 		return err
 	}

@@ -22,7 +22,8 @@ type Store interface {
 	ActivatedPolicy(ctx context.Context) (v KeptVersion, found bool, err error)
 	// LastPolicy is the version that was put in force last, if any was.
 	LastPolicy(ctx context.Context) (v KeptVersion, found bool, err error)
-	EndActivation(ctx context.Context, ended event.Draft) error
+	// ResetPolicy forgets both.
+	ResetPolicy(ctx context.Context, reset event.Draft) error
 	// SnapshotInputs is what the set with a snapshot digest was built from, nil
 	// when that was not kept.
 	SnapshotInputs(ctx context.Context, digest string) ([]byte, error)

@@ -113,9 +113,9 @@ func (m *Memory) one(ctx context.Context, which *string) (policyadmin.KeptVersio
 	return v, true, err
 }
 
-// EndActivation lets the policy directory count again.
-func (m *Memory) EndActivation(_ context.Context, ended event.Draft) error {
-	return m.update([]event.Draft{ended}, func(time.Time) { m.activated = "" })
+// ResetPolicy lets the policy directory count again.
+func (m *Memory) ResetPolicy(_ context.Context, reset event.Draft) error {
+	return m.update([]event.Draft{reset}, func(time.Time) { m.activated, m.last = "", "" })
 }
 
 // SnapshotInputs is what the set with a snapshot digest was built from.
