@@ -71,6 +71,8 @@ func credentials(m rpc.Method) string {
 		return "none"
 	case m.Needs == rpc.NeedsRenewable:
 		return "certificate, also one that expired in the last 30 days"
+	case m.Needs == rpc.NeedsCertificate:
+		return "certificate, no socket"
 	case slices.Contains(token.Never, m.Permission):
 		return "certificate"
 	default:

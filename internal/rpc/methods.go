@@ -42,9 +42,12 @@ type Proof int
 
 // The proofs.
 const (
-	// NeedsDevice wants the certificate of a device, valid now.
-	NeedsDevice Proof = iota
-	// NeedsRenewable also takes one that expired at most ca.RenewableFor ago.
+	// NeedsCertificate wants the certificate of a device, valid now. It is for methods
+	// that certify keys: what has no certificate of its own makes none.
+	NeedsCertificate Proof = iota
+	// NeedsDevice also takes the socket of the local operator, and a token.
+	NeedsDevice
+	// NeedsRenewable wants a certificate, also one that expired at most ca.RenewableFor ago.
 	NeedsRenewable
 	// NeedsNothing is for methods that return no data of any caller.
 	NeedsNothing
@@ -140,7 +143,7 @@ var methods = map[string]Method{
 	palyrav1connect.StatusServiceFreezeProcedure:    {access.PermGatewayFreeze, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.StatusServiceThawProcedure:      {access.PermGatewayThaw, AuditRoom, LimitMutate, NeedsDevice},
 
-	palyrav1connect.AccessServiceAddMemberProcedure:   {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.AccessServiceAddMemberProcedure:   {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsCertificate},
 	palyrav1connect.AccessServiceListMembersProcedure: {access.PermAccessRead, AuditNone, LimitRead, NeedsDevice},
 	// A change that concerns owners or admins also needs access.write_owner, which
 	// the handler asks.
@@ -156,7 +159,7 @@ var methods = map[string]Method{
 	palyrav1connect.IdentityServiceRevokeDeviceProcedure:     {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
 	palyrav1connect.IdentityServiceRenameDeviceProcedure:     {access.PermAccessWrite, AuditRoom, LimitMutate, NeedsDevice},
 	// That it takes the device of the gateway's own host is identity's to say.
-	palyrav1connect.IdentityServiceAddDeviceProcedure: {access.PermAccessWriteOwner, AuditRoom, LimitMutate, NeedsDevice},
+	palyrav1connect.IdentityServiceAddDeviceProcedure: {access.PermAccessWriteOwner, AuditRoom, LimitMutate, NeedsCertificate},
 
 	palyrav1connect.WorkspaceServiceListWorkspacesProcedure: {access.PermWorkspaceRead, AuditNone, LimitRead, NeedsDevice},
 	palyrav1connect.WorkspaceServiceListChangeSetsProcedure: {access.PermWorkspaceRead, AuditNone, LimitRead, NeedsDevice},

@@ -55,5 +55,8 @@ func (a *App) renew(ctx context.Context, dir string, b identity.Bundle, address 
 	if err := identity.WriteBundle(dir, fresh); err != nil {
 		return b, err
 	}
+	if fresh.Kept != nil {
+		return fresh, nil // reading it again would lock it
+	}
 	return identity.ReadBundle(dir)
 }

@@ -81,6 +81,19 @@ func (a *Printer) Ask(ctx context.Context, question string) (string, error) {
 	}
 }
 
+// AskHidden writes a question to stderr and returns the line typed after it, which the
+// terminal does not show.
+func (a *Printer) AskHidden(ctx context.Context, question string) (string, error) {
+	fmt.Fprint(a.Err, question)
+	read := a.ReadHidden
+	if read == nil {
+		read = a.NextLine
+	}
+	line, err := read(ctx)
+	fmt.Fprintln(a.Err)
+	return line, err
+}
+
 // Confirm asks before something that cannot be undone. Without a terminal the
 // flag --yes is the answer.
 func (a *Printer) Confirm(ctx context.Context, sure bool, format string, args ...any) error {
