@@ -131,8 +131,9 @@ func TestLogin(t *testing.T) {
 
 	// Another group at the next login, by the context alone.
 	provider.SignIn(logintest.Person{Subject: "s-ann", Name: "ann", Groups: []string{"makers"}})
-	ann.logIn("work").Want(t, 0)
-	if out := ann.run("status").Out; !strings.Contains(out, "developer") || strings.Contains(out, "operator") {
+	r = ann.logIn("work")
+	r.Want(t, 0)
+	if out := r.Out; !strings.Contains(out, "developer") || strings.Contains(out, "operator") {
 		t.Errorf("ann's roles:\n%s", out)
 	}
 

@@ -63,8 +63,6 @@ type Gateway struct {
 	Tokens       palyrav1connect.TokenServiceClient
 	Reviews      palyrav1connect.AccessReviewServiceClient
 	Logins       palyrav1connect.LoginServiceClient
-	// Login says that the credential is a session's.
-	Login bool
 }
 
 // Connect reads the credential bundle and returns the clients. Nothing is sent
@@ -156,7 +154,6 @@ func (a *App) services(client *http.Client, base, address string) *Gateway {
 		Tokens:       palyrav1connect.NewTokenServiceClient(client, base, opts...),
 		Reviews:      palyrav1connect.NewAccessReviewServiceClient(client, base, opts...),
 		Logins:       palyrav1connect.NewLoginServiceClient(client, base, opts...),
-		Login:        b.Login,
 	}
 	return g
 }
