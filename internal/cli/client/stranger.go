@@ -5,8 +5,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 
-	"connectrpc.com/connect"
-
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/identity/ca"
@@ -26,8 +24,7 @@ func (a *App) Stranger(k Known) palyrav1connect.LoginServiceClient {
 }
 
 func (a *App) logins(address string, c *tls.Config) palyrav1connect.LoginServiceClient {
-	return palyrav1connect.NewLoginServiceClient(noRedirects(transport(c)), "https://"+address,
-		connect.WithReadMaxBytes(maxMessage), connect.WithInterceptors(deadline{a: a, address: address}))
+	return a.services(noRedirects(transport(c)), "https://"+address, address).Logins
 }
 
 // Meet asks whoever answers at an address which CA it has. Nothing is proven by it, and
